@@ -31,19 +31,19 @@ build: third_party ## build bin/sluice and bin/sluice-lab
 demo: deps build ## relay the sample clip to three subscribers and check every byte
 	bin/sluice-lab demo
 
-# One package at a time: several build labs, and their measurements and timeouts share the cores. Tests that may run
-# beside each other mostly wait.
 test: deps third_party ## run all tests (as root: those that need the kernel too)
-	go test -p 1 -parallel 4 -timeout 15m ./...
+	scripts/test
 	go test -p 1 -timeout 15m -tags unprotected $(UNPROTECTED_TESTS)
 
 RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... \
-	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/packet/... ./internal/pub \
-	./internal/steer ./internal/sub ./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track \
-	./transport/...
-# Interleaved tests have one goroutine, and would take minutes.
+	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/outbox ./internal/packet/... \
+	./internal/pub ./internal/rtsp ./internal/rtt/otlp ./internal/rtt/queue ./internal/steer ./internal/sub \
+	./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track ./transport/...
+# Interleaved tests have one goroutine, and would take minutes. With -p 1, go test also compiles one package after the
+# other: go list uses all cores. make lint vets.
 race: third_party ## run the tests of packages that share memory, with the race detector
-	go test -race -short -skip Interleaved -p 1 -timeout 15m $(RACE)
+	go list -race -export -test -deps $(RACE) >/dev/null
+	go test -vet=off -race -short -skip Interleaved -p 1 -timeout 15m $(RACE)
 
 deps: ## install the Debian packages that tests and demo use, where they are missing
 	@scripts/deps
@@ -82,12 +82,14 @@ lint: third_party ## vet, staticcheck, gofmt, line widths
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo 'not gofmt-ed:'; git ls-files '*.go' | xargs gofmt -l; exit 1; }
 	go run ./internal/lint
 
-examples: build ## run the tests of the examples, which are modules of their own
+examples: deps build ## run the tests of the examples, which are modules of their own (as root)
 	cd examples/relay && go vet ./... && go test -count=1 ./...
+	cd examples/policy && go vet ./... && go test -count=1 ./...
 
 cross: third_party ## cross-compile what must run elsewhere: the relay, pub and sub on macOS
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
 	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./cmd/sluice-lab ./internal/rtt # with tests, of which most need Linux
 
 deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
 	mkdir -p bin/completion
@@ -102,7 +104,8 @@ image: ## build the container image sluice, by docker or by DOCKER=podman
 	$(or $(DOCKER),docker) build --file dist/Dockerfile --tag sluice --build-arg VERSION=$(VERSION) .
 
 check-dist: deps deb ## install, upgrade and remove the package in a copy of this machine; check alerts (root)
-	promtool check rules dist/prometheus/sluice.rules.yml
+	promtool check rules dist/prometheus/*.rules.yml
+	promtool test rules dist/prometheus/*.test.yml
 	unshare --net scripts/machine scripts/try-deb bin/*.deb
 
 third-party-test: third_party ## quic-go's and webtransport-go's own tests on the patched trees
@@ -125,7 +128,7 @@ bench: deps build ## measure the relay in a lab, all scenarios: results in bench
 bench-quick: deps build ## measure the relay in a lab, the shortest form (less than 3 minutes, root)
 	bin/sluice-lab bench --quick $(BENCH)
 
-bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust)
+bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust and npm)
 	internal/bench/install-peers
 
 # Nothing that is installed or shipped comes from here.

@@ -1,6 +1,10 @@
 package claim
 
-import "sluice/clock"
+import (
+	"time"
+
+	"sluice/clock"
+)
 
 // Verdict is whether a packet may go now, and if not, why.
 type Verdict uint8
@@ -10,19 +14,35 @@ const (
 	Admitted        Verdict = iota
 	BeyondThreshold         // the level is above the threshold
 	BucketLow               // the bytes in the bucket are kept for more important levels
+	Declined                // an operator's rule has another reason
 	TooLarge                // for the path
 	WindowFull              // the congestion window has no room
+	Paced                   // its time has not come, or the media sender waits for its own
 )
 
-// Admission is what the rule knows about a packet that is about to go, or with Size 0 about a stream that is about to
-// be opened.
+// Rule decides instead of [ConnState.Admit] what is a matter of opinion: all but TooLarge, WindowFull and Paced. A rule
+// changes nothing. It may be asked on any goroutine.
+type Rule interface {
+	Admit(*ConnState, Admission) Verdict
+}
+
+// Admission is what the rule knows about a packet that is about to go, or with Size 0 about an object that is about to
+// begin. Other rules know the first packet of that.
 type Admission struct {
 	Level uint32
 	Size  int // of the QUIC packet in bytes
 	Now   clock.Time
+
+	// What only other rules look at.
+	Group uint64
+	Age   time.Duration // in which the object could have been sent: since it was received, or its stream was opened
 }
 
-// Admit decides whether a packet may go now. It changes nothing.
+// Admit decides whether a packet may go now. It changes nothing. The media sender asks it about objects, with Size 0,
+// when they begin, and asks [ConnState.Fits] and [ConnState.Paced] for packets, because those with lost bytes go at any
+// level. Of packets, only the forwarder asks Admit: what the media sender has goes first, see PaceWaits. For the media
+// sender sleeps until pacing has tokens for a whole packet, and a forwarder, which comes with each of the publisher's
+// packets and needs one token, would always be faster.
 func (s *ConnState) Admit(a Admission) Verdict {
 	switch {
 	case a.Level > s.Threshold.Load():
@@ -33,8 +53,10 @@ func (s *ConnState) Admit(a Admission) Verdict {
 		return Admitted
 	case a.Size > int(s.MTU.Load()):
 		return TooLarge
-	case s.InFlight.Load()+uint64(a.Size) > s.Window.Load():
+	case !s.Fits(a.Size):
 		return WindowFull
+	case s.PaceWaits.Load() != 0 || s.Paced(a.Now):
+		return Paced
 	}
 	return Admitted
 }
@@ -89,6 +111,12 @@ func (s *ConnState) Class(level uint32) (class int) {
 	return class
 }
 
+// BucketLevel returns how full the bucket is, and when it is full, in nanoseconds of its rate.
+func (s *ConnState) BucketLevel(now clock.Time) (level, burst int64) {
+	burst = int64(s.BucketBurst.Load()) * 1000
+	return int64(now) + burst - int64(s.BucketAt.Load()), burst
+}
+
 // Affords reports whether the bucket has bytes for a level. One byte is enough, so that a packet goes whole.
 func (s *ConnState) Affords(level uint32, now clock.Time) bool {
 	if s.BucketCost.Load() == 0 {
@@ -98,22 +126,28 @@ func (s *ConnState) Affords(level uint32, now clock.Time) bool {
 	if class == 0 {
 		return true
 	}
-	burst := uint64(s.BucketBurst.Load()) * 1000
-	return s.BucketAt.Load() < uint64(now)+burst-burst*uint64(class-1)/4
+	filled, burst := s.BucketLevel(now)
+	return filled > burst*int64(class-1)/4
 }
 
-// Charge takes the bytes of a packet from the bucket. The debt of class 0 is at most as much as the bucket holds: else
-// the others would wait for all of it, although the path got better since. An attempt that fails is repeated a few
-// times only, as in the kernel: then the packet is free.
+// Charge takes the bytes of a packet from the bucket, and from the pacer's.
 func (s *ConnState) Charge(n int, now clock.Time) {
-	cost := uint64(s.BucketCost.Load())
+	s.Pacer().Spend(&s.PacedAt, now, n)
+	Take(&s.BucketAt, s.BucketCost.Load(), s.BucketBurst.Load(), n, now)
+}
+
+// Take takes the bytes of a packet from a bucket that is full at some time, takes cost nanoseconds to fill by 1024
+// bytes, and burst microseconds to get full. If cost is 0, there is none. The debt of class 0 is at most as much as the
+// bucket holds: else the others would wait for all of it, although the path got better since. An attempt that fails is
+// repeated a few times only, as in the kernel: then the packet is free.
+func Take(fullAt *Word, cost, burst uint32, n int, now clock.Time) {
 	if cost == 0 {
 		return
 	}
-	latest := uint64(now) + uint64(s.BucketBurst.Load())*2000
+	latest := uint64(now) + uint64(burst)*2000
 	for range 4 {
-		at := s.BucketAt.Load()
-		if s.BucketAt.CompareAndSwap(at, min(max(at, uint64(now)), latest)+uint64(n)*cost>>10) {
+		at := fullAt.Load()
+		if fullAt.CompareAndSwap(at, min(max(at, uint64(now)), latest)+uint64(n)*uint64(cost)>>10) {
 			return
 		}
 	}

@@ -1,6 +1,9 @@
 package claim
 
-import "sluice/clock"
+import (
+	"sluice/clock"
+	"sluice/congestion"
+)
 
 // ConnState is what both senders of one connection share. Its layout is that of struct conn_state in the kernel's
 // programs. Each group of fields is a cache line.
@@ -13,7 +16,8 @@ type ConnState struct {
 	Writers  Word32 // senders that have taken a packet number and not yet written its record
 	Slots    Word32 // streams whose states the forwarder has provided; only the forwarder counts them
 	BucketAt Word   // when the bucket is full, see Bucket
-	_        [16]byte
+	PacedAt  Word   // when the pacer's bucket is full, see [congestion.Pacer]
+	_        [8]byte
 
 	// Limits, which only the media sender sets.
 	Window    Word   // congestion window in bytes
@@ -33,8 +37,11 @@ type ConnState struct {
 	Bytes     Word
 	LimitedTo Word // packets with lower numbers were sent while window or pacing held data back
 	// What the media sender has found out about the path.
-	ECN Word32 // of the IP headers of packets that are sent (RFC 3168 §5): ECT0 or 0
-	_   [36]byte
+	ECN       Word32 // of the IP headers of packets that are sent (RFC 3168 §5): ECT0, ECT1 or 0
+	PaceCost  Word32 // of the pacer
+	PaceBurst Word32
+	PaceWaits Word32 // the media sender has data that pacing holds back: the forwarder leaves the pacer's tokens to it
+	_         [24]byte
 }
 
 // TakeNumber takes a packet number for a packet without a record. It fails if the numbers go on elsewhere, see
@@ -87,6 +94,23 @@ func (s *ConnState) Settled() uint64 {
 func (s *ConnState) Fits(n int) bool {
 	return int64(s.InFlight.Load())+int64(n) <= int64(s.Window.Load())
 }
+
+// Pacer returns the pacer by which both senders send.
+func (s *ConnState) Pacer() congestion.Pacer {
+	return congestion.Pacer{Cost: s.PaceCost.Load(), Burst: s.PaceBurst.Load()}
+}
+
+// SetPacer changes the pacer. The tokens that are there stay.
+func (s *ConnState) SetPacer(p congestion.Pacer, now clock.Time) {
+	if old := s.Pacer(); p != old {
+		old.Refill(&s.PacedAt, now, p)
+		s.PaceBurst.Store(p.Burst)
+		s.PaceCost.Store(p.Cost)
+	}
+}
+
+// Paced reports whether pacing holds packets back.
+func (s *ConnState) Paced(now clock.Time) bool { return !s.Pacer().Ready(&s.PacedAt, now) }
 
 // TakeData takes up to n bytes of the connection's flow control credit, or with all exactly n or nothing. It returns
 // how many it has taken. reserve is how much of Reserve the caller may use: all of it for quic-go, 0 for the two
@@ -146,6 +170,7 @@ func (s *ConnState) MoveTo(to *ConnState) {
 		{&to.InFlight, &s.InFlight}, {&to.DataSent, &s.DataSent}, {&to.NextUni, &s.NextUni},
 		{&to.Window, &s.Window}, {&to.DataLimit, &s.DataLimit}, {&to.MaxUni, &s.MaxUni}, {&to.LedgerLow, &s.LedgerLow},
 		{&to.Reserve, &s.Reserve}, {&to.BucketAt, &s.BucketAt}, {&to.Bounds, &s.Bounds},
+		{&to.PacedAt, &s.PacedAt},
 		{&to.Packets, &s.Packets}, {&to.Bytes, &s.Bytes}, {&to.LimitedTo, &s.LimitedTo},
 	} {
 		w.to.Store(w.from.Load())
@@ -153,6 +178,7 @@ func (s *ConnState) MoveTo(to *ConnState) {
 	for _, w := range [...]struct{ to, from *Word32 }{
 		{&to.Slots, &s.Slots}, {&to.Threshold, &s.Threshold}, {&to.MTU, &s.MTU},
 		{&to.BucketCost, &s.BucketCost}, {&to.BucketBurst, &s.BucketBurst}, {&to.ECN, &s.ECN},
+		{&to.PaceCost, &s.PaceCost}, {&to.PaceBurst, &s.PaceBurst}, {&to.PaceWaits, &s.PaceWaits},
 	} {
 		w.to.Store(w.from.Load())
 	}

@@ -56,5 +56,5 @@ const (
 	FlagOldPath = 16 // was sent on an earlier path, and is no longer counted as in flight
 	FlagAcked   = 32
 	FlagLost    = 64
-	FlagMarked  = 128 // was sent with ECT(0)
+	FlagMarked  = 128 // was sent with ECT(0) or ECT(1)
 )

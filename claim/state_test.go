@@ -18,7 +18,7 @@ func TestLayout(t *testing.T) {
 		"Window":   64, "DataLimit": 72, "MaxUni": 80, "LedgerLow": 88, "Threshold": 96, "MTU": 100, "Reserve": 104,
 		"Bounds": 112, "BucketCost": 120, "BucketBurst": 124,
 		"Packets": 128, "Bytes": 136, "LimitedTo": 144,
-		"ECN": 152,
+		"ECN": 152, "PaceCost": 156, "PaceBurst": 160, "PacedAt": 48,
 	}, map[string]uintptr{
 		"NextPN":      unsafe.Offsetof(s.NextPN),
 		"InFlight":    unsafe.Offsetof(s.InFlight),
@@ -41,6 +41,9 @@ func TestLayout(t *testing.T) {
 		"BucketCost":  unsafe.Offsetof(s.BucketCost),
 		"BucketBurst": unsafe.Offsetof(s.BucketBurst),
 		"ECN":         unsafe.Offsetof(s.ECN),
+		"PaceCost":    unsafe.Offsetof(s.PaceCost),
+		"PaceBurst":   unsafe.Offsetof(s.PaceBurst),
+		"PacedAt":     unsafe.Offsetof(s.PacedAt),
 	})
 	var st StreamState
 	require.Equal(t, uintptr(64), unsafe.Sizeof(st))

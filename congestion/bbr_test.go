@@ -186,7 +186,7 @@ func FuzzControllers(f *testing.F) {
 				case 1:
 					c.Acked(AckEvent{
 						Now: now, Bytes: n + 1, First: at, Sent: sent, InFlight: inFlight, LatestRTT: rtt, SRTT: rtt,
-						MinRTT: rtt, AppLimited: in[3]&1 == 0,
+						MinRTT: rtt, AppLimited: in[3]&1 == 0, Packets: n/packetSize + 1, CE: int(in[3] >> 5),
 					})
 					inFlight = max(inFlight-n, 0)
 				case 2:
@@ -221,7 +221,7 @@ func step(c Controller, now clock.Time) clock.Time {
 	sent := now.Add(-25 * ms)
 	c.Sent(now, 2*packetSize, 50*packetSize)
 	c.Acked(AckEvent{
-		Now: now, Bytes: 2 * packetSize, First: sent, Sent: sent, InFlight: 50 * packetSize,
+		Now: now, Bytes: 2 * packetSize, Packets: 2, First: sent, Sent: sent, InFlight: 50 * packetSize,
 		LatestRTT: 25 * ms, SRTT: 25 * ms, MinRTT: 25 * ms,
 	})
 	if now/clock.Time(ms)%1000 == 0 {

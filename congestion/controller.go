@@ -28,6 +28,13 @@ type Controller interface {
 // Seeder is a controller that draws random numbers. With the same seed they are the same each time, in simulations.
 type Seeder interface{ Seed(seed uint64) }
 
+// Scalable is a controller that responds to each mark of congestion by little, so that a path may mark as soon as
+// packets wait (L4S, RFC 9331). Its packets have ECT(1), by which such a path knows them, those of others ECT(0).
+type Scalable interface {
+	// Smooth reports whether packets are to leave one by one: a burst would wait at the bottleneck, and be marked.
+	Smooth() bool
+}
+
 // AckEvent is what one ACK frame newly acknowledged.
 type AckEvent struct {
 	Now        clock.Time
@@ -38,6 +45,7 @@ type AckEvent struct {
 	LatestRTT  time.Duration
 	SRTT       time.Duration // smoothed
 	MinRTT     time.Duration
+	Packets    int
 	CE         int  // packets that the path has marked as congested, which are not lost (RFC 9000 §13.4)
 	AppLimited bool // when the latest packet was sent, neither window nor pacing held data back
 	// LimitedSince is when they began to hold data back without a pause; 0: they do not.
@@ -61,11 +69,11 @@ type State struct {
 	SRTT     time.Duration // smoothed RTT; 0 before the first sample
 	MinRTT   time.Duration
 	RTTVar   time.Duration // mean deviation of the RTT
-	Left     uint64        // bytes that have left the network: sent, and acknowledged or lost
+	Arrived  uint64        // bytes that were acknowledged, about
 }
 
 // Controllers are the controllers of this package, by name.
-var Controllers = map[string]func(mtu int) Controller{"cubic": NewCubic, "bbr": NewBBR}
+var Controllers = map[string]func(mtu int) Controller{"cubic": NewCubic, "bbr": NewBBR, "prague": NewPrague}
 
 // Limits of the window, which a sender applies to what a controller returns.
 const (

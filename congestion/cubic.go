@@ -23,6 +23,7 @@ type cubic struct {
 	wMax     float64    // window before the last reduction, less with fast convergence
 	prior    float64    // window before the last reduction
 	estimate float64    // window that Reno would have (§4.3)
+	reno     float64    // how many times as fast as Reno that grows: 1, but for prague
 	epoch    clock.Time // when the current stage of congestion avoidance began; 0: not begun
 	k        float64    // seconds from epoch until wMax is reached again
 	lastAck  clock.Time
@@ -50,7 +51,7 @@ func NewCubic(mtu int) Controller {
 }
 
 func (c *cubic) Reset(mtu int) {
-	*c = cubic{mtu: float64(mtu), window: float64(initialWindow(mtu)), ssthresh: math.Inf(1), recovery: -1}
+	*c = cubic{mtu: float64(mtu), window: float64(initialWindow(mtu)), ssthresh: math.Inf(1), reno: 1, recovery: -1}
 }
 
 func (*cubic) String() string { return "cubic" }
@@ -122,7 +123,7 @@ func (c *cubic) avoid(e AckEvent) {
 	if c.estimate >= c.prior {
 		alpha = 1
 	}
-	c.estimate += alpha * c.mtu * acked / c.window
+	c.estimate += c.reno * alpha * c.mtu * acked / c.window
 	t := e.Now.Sub(c.epoch)
 	if c.at(t) < c.estimate {
 		c.window = max(c.window, c.estimate)
@@ -176,7 +177,7 @@ func (c *cubic) reduce(e LossEvent) {
 	}
 	c.window = max(c.window*cubicBeta, 2*c.mtu)
 	c.ssthresh = c.window
-	c.epoch = 0
+	c.epoch, c.reno = 0, 1
 }
 
 // Spurious undoes the reduction when every packet that was lost in the congestion event has arrived (RFC 9438 §4.9.2).

@@ -17,6 +17,10 @@
 // bbr.go has the model and what follows from it, delivery.go the measurement, bbr_probe.go the search for more
 // bandwidth, bbr_rtt.go that for the lowest RTT, bbr_loss.go what losses change.
 //
+// [NewPrague] makes one for paths that mark packets as soon as they wait (L4S, RFC 9330). Its packets ask for that by
+// ECT(1), see [Scalable]. It is CUBIC until marks come, and responds to them little by little
+// (draft-briscoe-iccrg-prague-congestion-control).
+//
 // # How to write a controller
 //
 // Implement [Controller], and set media.SenderConfig.NewController to a function that makes one for each connection.
@@ -27,8 +31,7 @@
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for
 // each packet that was reported lost and arrives after all. Packets of both senders of the connection are reported to
 // Acked and Lost. A packet that the path has marked as congested (AckEvent.CE) has arrived, and counts as lost for the
-// rate. Sent is called only for packets of the media sender: those that a forwarder sends appear in
-// InFlight.
+// rate of BBR. Sent is called only for packets of the media sender: those that a forwarder sends appear in InFlight.
 //
 // An event with AppLimited says nothing about the path: the publisher, and not the window, limited what was sent.
 // A controller should not grow its window then. LimitedSince is for controllers that measure rates: a rate counts only

@@ -1,6 +1,7 @@
 package congestion
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,21 +11,44 @@ import (
 )
 
 func TestPacer(t *testing.T) {
-	var p Pacer
+	var at atomic.Uint64
 	now := clock.Time(time.Second)
-	p.Refill(now, 1_000_000, 30_000, 1200)
-	require.True(t, p.Ready())
-	p.Spend(14_999)
-	require.True(t, p.Ready(), "one byte lets a packet pass")
-	p.Spend(1200)
-	require.False(t, p.Ready())
-	require.Equal(t, now.Add(1199*time.Microsecond+1200*time.Microsecond), p.Next(1_000_000, 1200))
-	p.Refill(now.Add(1199*time.Microsecond), 1_000_000, 30_000, 1200)
-	require.False(t, p.Ready())
-	p.Refill(now.Add(1200*time.Microsecond), 1_000_000, 30_000, 1200)
-	require.True(t, p.Ready())
-	p.Refill(now.Add(time.Hour), 1_000_000, 30_000, 1200)
-	require.Equal(t, 15_000.0, p.tokens, "half a window, no more")
+	p := NewPacer(1_000_000, 30_000, 1200)
+	Pacer{}.Refill(&at, now, p)
+	require.True(t, p.Ready(&at, now))
+	p.Spend(&at, now, 14_999)
+	require.True(t, p.Ready(&at, now), "one byte lets a packet pass")
+	p.Spend(&at, now, 1200)
+	require.False(t, p.Ready(&at, now))
+	require.InDelta(t, 2399*time.Microsecond, p.Next(&at, 1200).Sub(now), 10)
+	require.False(t, p.Ready(&at, now.Add(1199*time.Microsecond-10)))
+	require.True(t, p.Ready(&at, now.Add(1200*time.Microsecond)))
+	now = now.Add(time.Hour)
+	require.Equal(t, 15_000.0, p.tokens(clock.Time(at.Load()), now), "half a window, no more")
+
+	p.Spend(&at, now, 5_000)
+	for _, v := range []struct{ rate, window, want int }{
+		{1_000_000, 60_000, 10_000}, // what was there stays there
+		{50_000, 60_000, 10_000},
+		{5_000_000, 10_000, 10_000},
+		{5_000_000, 30_000, 10_000},
+		{50_000_000, 10 << 20, 10_000},
+	} {
+		next := NewPacer(int64(v.rate), v.window, 1200)
+		p.Refill(&at, now, next)
+		p = next
+		require.InDelta(t, v.want, p.tokens(clock.Time(at.Load()), now), 60, "%+v", v)
+	}
+	p.Spend(&at, now, 1<<30)
+	p.Spend(&at, now, 1200)
+	full := clock.Time(at.Load()).Sub(now)
+	p.Spend(&at, now, 1200)
+	require.Equal(t, full, clock.Time(at.Load()).Sub(now), "the debt has a limit")
+
+	require.Zero(t, NewPacer(0, 30_000, 1200))
+	require.True(t, Pacer{}.Ready(&at, now), "it does not pace")
+	Pacer{}.Spend(&at, now, 1200)
+	require.Equal(t, full, clock.Time(at.Load()).Sub(now))
 }
 
 func TestBurst(t *testing.T) {

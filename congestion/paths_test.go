@@ -36,7 +36,7 @@ func TestPaths(t *testing.T) {
 		"jitter":           {networkConfig{queue: 100 * kB, jitter: 10 * ms}, want{0.9, 80 * ms}, want{0.9, 55 * ms}},
 		"gathered ACKs":    {networkConfig{queue: 100 * kB, gather: 20 * ms}, want{0.9, 80 * ms}, want{0.9, 45 * ms}},
 	} {
-		for controller, want := range map[string]want{"cubic": c.cubic, "bbr": c.bbr} {
+		for controller, want := range map[string]want{"cubic": c.cubic, "bbr": c.bbr, "prague": c.cubic} {
 			t.Run(name+"/"+controller, func(t *testing.T) {
 				t.Parallel()
 				cfg := c.network
@@ -68,7 +68,7 @@ func TestMarkingPath(t *testing.T) {
 func TestCompetingFlows(t *testing.T) {
 	for name, pair := range map[string][2]func(int) Controller{
 		"bbr bbr": {NewBBR, NewBBR}, "bbr cubic": {NewBBR, NewCubic}, "cubic bbr": {NewCubic, NewBBR},
-		"cubic cubic": {NewCubic, NewCubic},
+		"cubic cubic": {NewCubic, NewCubic}, "prague cubic": {NewPrague, NewCubic}, "bbr prague": {NewBBR, NewPrague},
 	} {
 		for _, queue := range []int{50 * kB, 100 * kB, 200 * kB} {
 			t.Run(name, func(t *testing.T) {

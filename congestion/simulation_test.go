@@ -3,6 +3,7 @@ package congestion
 import (
 	"container/heap"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"sluice/clock"
@@ -100,6 +101,7 @@ type flow struct {
 	*network
 	controller Controller
 	pacer      Pacer
+	full       atomic.Uint64
 	rtt        RTT
 	packets    []simPacket // by number
 	low        int         // packets below it are acknowledged or lost
@@ -170,23 +172,22 @@ func (f *flow) video(rate float64, perSecond int) *flow {
 }
 
 func (f *flow) send() {
-	rate := f.controller.Rate(f.rtt.Smoothed)
-	if rate > 0 {
-		f.pacer.Refill(f.now, rate, f.controller.Window(), packetSize)
-	}
+	p := PacerOf(f.controller, f.rtt.Smoothed, packetSize)
+	f.pacer.Refill(&f.full, f.now, p)
+	f.pacer = p
 	for f.bulk || f.waiting > 0 {
 		size := packetSize
 		if !f.bulk {
 			size = min(size, f.waiting)
 		}
 		blockedByWindow := f.inFlight+packetSize > f.controller.Window()
-		if blockedByWindow || rate > 0 && !f.pacer.Ready() {
+		if blockedByWindow || !f.pacer.Ready(&f.full, f.now) {
 			f.limitedTo = len(f.packets)
 			if f.since == 0 {
 				f.since = f.now
 			}
 			if !blockedByWindow {
-				f.wake(f.pacer.Next(rate, packetSize).Sub(f.now))
+				f.wake(f.pacer.Next(&f.full, packetSize).Sub(f.now))
 			}
 			return
 		}
@@ -208,7 +209,7 @@ func (f *flow) transmitOne(size int) {
 	f.packets = append(f.packets, simPacket{sent: f.now, size: size})
 	f.received = append(f.received, false)
 	f.inFlight += size
-	f.pacer.Spend(size)
+	f.pacer.Spend(&f.full, f.now, size)
 	f.controller.Sent(f.now, size, f.inFlight)
 	if at, marked, ok := f.transmit(size); ok {
 		f.packets[number].marked = marked
@@ -259,6 +260,7 @@ func (f *flow) acked(numbers []int) {
 		p.state = 1
 		f.inFlight -= p.size
 		e.Bytes += p.size
+		e.Packets++
 		if p.marked {
 			e.CE++
 		}

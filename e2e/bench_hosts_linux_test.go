@@ -107,7 +107,7 @@ func TestBenchHosts(t *testing.T) {
 	require.NoError(t, report.Write(t.TempDir(), r))
 	after, err := filepath.Glob("/tmp/sluice-bench-*")
 	require.NoError(t, err)
-	require.Equal(t, before, after, "nothing is left")
+	require.Subset(t, before, after, "nothing is left; other benches may come to their end")
 }
 
 // A machine that cannot be reached is named, and so is what a relay's machine lacks.

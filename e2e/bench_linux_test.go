@@ -119,25 +119,32 @@ func checkTimeline(t *testing.T, run result.Run) {
 	}
 }
 
-// One subscriber gets a bottleneck, and its neighbour none. A relay that does not run has no numbers.
+// Each subscriber but one gets a bottleneck of its own. A relay that does not run has no numbers.
 func TestBenchCongestion(t *testing.T) {
 	r := measure(t, bench.RunConfig{
 		Systems: []system.Spec{system.Sluice(cli.Version())[0], {Name: "broken", Command: "false {addr}"}},
 		Kinds:   []string{result.KindCongestion}, Brief: true,
 		Repetitions: 1, Duration: time.Second, Warmup: time.Second,
 	})
-	require.Len(t, r.Scenarios, 1)
-	good, broken := r.Scenarios[0].Runs[0], r.Scenarios[0].Runs[1]
-	require.NotContains(t, good.Unusable, "the run failed")
-	const rate = .6 * 2.096 // of the video and the audio beside it, Mbit/s
-	require.InDeltaSlice(t, []float64{rate, rate}, good.Series["link"].Value, 1e-9, "the rate that the link was given")
-	require.Len(t, good.Series["neighbour.goodput"].Value, 12)
-	require.Positive(t, good.Distributions["age"].Count)
-	require.Len(t, good.Series["goodput"].Value, 12)
-	require.Zero(t, good.Metrics["corrupt"])
-	require.Contains(t, broken.Unusable, "broken: has ended")
-	require.Empty(t, broken.Metrics)
-	require.Zero(t, r.Scenarios[0].Summaries[1].Runs)
+	const rate = 2.096 // of the video and the audio beside it, Mbit/s
+	widths := make(map[string][]float64)
+	for _, s := range r.Scenarios {
+		good, broken := s.Runs[0], s.Runs[1]
+		require.NotContains(t, good.Unusable, "the run failed")
+		require.Len(t, good.Series["neighbour.goodput"].Value, 12)
+		require.Positive(t, good.Distributions["age"].Count, s.Name)
+		require.Len(t, good.Series["goodput"].Value, 12)
+		require.Zero(t, good.Metrics["corrupt"])
+		require.Contains(t, broken.Unusable, "broken: has ended")
+		require.Empty(t, broken.Metrics)
+		require.Zero(t, s.Summaries[1].Runs)
+		widths[s.Name] = good.Series["link"].Value
+		require.Equal(t, s.Name == "congestion/bulk", good.Metrics["bulk"] > 0, s.Name)
+	}
+	require.Len(t, widths, 6)
+	require.InDeltaSlice(t, []float64{.6 * rate, .6 * rate}, widths["congestion/constant"], 1e-9)
+	require.InDeltaSlice(t, []float64{1.5 * rate, 1.5 * rate, .5 * rate, .5 * rate, 1.5 * rate, 1.5 * rate},
+		widths["congestion/step"], 1e-9)
 }
 
 // Two relays are a chain: what is published at the first arrives at the second. A relay that cannot be further down has
@@ -159,4 +166,25 @@ func TestBenchChain(t *testing.T) {
 	}
 	require.Positive(t, r.Scenarios[0].Runs[1].Metrics["packets"], "one relay is no chain")
 	require.Equal(t, "it never dials", r.Scenarios[1].Summaries[1].Unusable)
+}
+
+// RTSP clients get whole frames from a relay.
+func TestBenchRTSP(t *testing.T) {
+	const players = 60 // more than there are with a hog
+	r := measure(t, bench.RunConfig{
+		Systems: system.Sluice(cli.Version())[:1], Kinds: []string{result.KindRTSP}, MaxCapacity: 1, Brief: true,
+		Subscribers: []int{players}, Repetitions: 1, Duration: time.Second, Warmup: 500 * time.Millisecond,
+	})
+	require.Len(t, r.Scenarios, 2)
+	fanout, capacity := r.Scenarios[0], r.Scenarios[1]
+	require.Equal(t, "rtsp/60/idle", fanout.Name)
+	run := fanout.Runs[0]
+	require.NotContains(t, run.Unusable, "the run failed")
+	require.Zero(t, run.Metrics["corrupt"])
+	require.Positive(t, run.Metrics["packets"])
+	require.Positive(t, run.Distributions["first"].Count)
+	require.Positive(t, run.Metrics["cpu.packet.relay"])
+	require.Contains(t, run.Metrics, "rtp.lost")
+	require.Equal(t, "rtsp/capacity/1", capacity.Name)
+	require.NotContains(t, capacity.Runs[0].Unusable, "the run failed")
 }

@@ -16,6 +16,8 @@ import (
 type Settings struct {
 	// Port is the UDP port of the relay.
 	Port uint16
+	// RTPPort is the UDP port for RTP of RTSP clients. Default: none, and the program for RTP is not loaded.
+	RTPPort uint16
 	// ConnectionIDLen is the length of the relay's connection IDs in bytes, 0 to 20. They all have the same length.
 	ConnectionIDLen int
 	// MaxCopies bounds the copies that one packet causes, and so the time that it keeps its CPU: 2.5 to 5 µs for each.
@@ -42,6 +44,8 @@ type Settings struct {
 	// PassAcks lets all packets of subscribers go up to user space. By default, the kernel takes those that have
 	// nothing but an ACK.
 	PassAcks bool
+	// Rule is an operator's, see [LoadRule]. Default: the built-in one.
+	Rule *Rule
 
 	chunk       int           // copies that a run of a worker makes; default: defaultChunk
 	jobLifetime time.Duration // default: jobLifetime

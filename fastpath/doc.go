@@ -42,14 +42,20 @@
 // A track can have more subscribers than one run can serve. Then server_ingress gives the frame to workers,
 // which run the fan-out for the others by BPF_PROG_RUN, a few subscribers at a time (workers, worker).
 //
+// RTP of RTSP clients has a program of its own, rtp_ingress, which shares the fan-out's parts and the workers.
+// [RTPMedia] is what it knows of a publisher's media, and says which players have a packet.
+//
+// An operator's rule, by which both senders decide what may go, is linked into the programs before they are loaded
+// ([Rule]).
+//
 // The central types are [FastPath], the forwarder; conn, a connection as subscriber and as publisher; [ForwardedTrack];
 // and reclaimer, the goroutine that frees memory for others when no run of a program can still be using it.
 //
 // # Locks
 //
 // Locks are taken in this order: a queue's, which is held while it is emptied; the media sender's, under which it calls
-// the methods of conn; FastPath.life, for reading; room.mu or ForwardedTrack.mu; conn.mu; registry.mu or reclaimer.mu.
-// While one of the last two is held, no other is taken. The function that abandons a stream takes the media sender's
-// lock, so it is called with none of these held except life. Programs take no locks: what they read is replaced as a
-// whole, or changed atomically.
+// the methods of conn; FastPath.life, for reading; room.mu or ForwardedTrack.mu; conn.mu or RTPMedia.mu; registry.mu,
+// reclaimer.mu or rtp.mu. While one of the last three is held, no other is taken. The function that abandons a stream
+// takes the media sender's lock, so it is called with none of these held except life. Programs take no locks: what they
+// read is replaced as a whole, or changed atomically.
 package fastpath

@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/congestion"
 	"sluice/internal/lab"
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"
@@ -17,17 +19,20 @@ import (
 // of the packets of both senders, also in ACKs that the kernel takes, and nothing is sent again.
 func TestECN(t *testing.T) {
 	for _, off := range []bool{false, true} {
-		t.Run(fmt.Sprintf("fastpath=%v", !off), func(t *testing.T) {
-			t.Parallel() // they mostly wait
-			testECN(t, off)
-		})
+		for _, controller := range []string{"cubic", "prague"} {
+			t.Run(fmt.Sprintf("fastpath=%v/%s", !off, controller), func(t *testing.T) {
+				t.Parallel() // they mostly wait
+				testECN(t, off, congestion.Controllers[controller])
+			})
+		}
 	}
 }
 
-func testECN(t *testing.T, off bool) {
+func testECN(t *testing.T, off bool, controller func(mtu int) congestion.Controller) {
 	delay := lab.Symmetric(lab.Conditions{Delay: 5 * time.Millisecond})
 	w := newWorld(t, worldConfig{
 		topology: lab.Topology{Subscribers: 1, Downlink: delay}, off: off, budget: relay.FastPathBudget(0),
+		sender: media.SenderConfig{NewController: controller},
 	})
 	p := w.publisher("moqt")
 	player := &player{came: make(map[moqt.Location]time.Time)}

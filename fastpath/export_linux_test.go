@@ -1,7 +1,10 @@
 package fastpath
 
 import (
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath/bpf"
 )
@@ -40,4 +43,10 @@ func (v *versioned[T]) get(index uint32) (value T, err error) {
 	defer v.mu.Unlock()
 	err = v.elements.Lookup(bpf.VersionKey{Version: v.current[index], Index: index}, &value)
 	return value, err
+}
+
+// AskedWithoutLength returns how often the rule of bpftest was asked without the length of a packet.
+func (r *Rule) AskedWithoutLength(t testing.TB) (times uint64) {
+	require.NoError(t, r.maps.Maps["asked"].Lookup(uint32(1), &times))
+	return times
 }

@@ -115,6 +115,17 @@ func (f *FastPath) enter() bool {
 
 func (f *FastPath) exit() { f.life.RUnlock() }
 
+// awaitUnused returns when the kernel uses nothing any more of what has ended before. It returns false if the fast path
+// is closed.
+func (f *FastPath) awaitUnused() bool {
+	if !f.enter() {
+		return false
+	}
+	defer f.exit()
+	f.kernel.awaitUnused()
+	return true
+}
+
 // NewConn implements [claim.Memory]. If many connections come at once it waits some 10 ms for memory.
 func (f *FastPath) NewConn() *claim.ConnState {
 	if !f.enter() {

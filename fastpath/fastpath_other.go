@@ -9,6 +9,7 @@ import (
 
 	"sluice/claim"
 	"sluice/internal/delay"
+	"sluice/internal/rtpframe"
 	"sluice/moqt"
 )
 
@@ -17,6 +18,18 @@ type FastPath struct{ claim.Forwarder }
 
 // New fails.
 func New(Settings, *slog.Logger) (*FastPath, error) { return nil, errors.New("needs Linux") }
+
+// Rule exists on Linux only.
+type Rule struct{ claim.Rule }
+
+// LoadRule fails.
+func LoadRule(string, *slog.Logger) (*Rule, error) { return nil, errors.New("needs Linux") }
+
+// String returns nothing.
+func (*Rule) String() string { return "" }
+
+// Close does nothing.
+func (*Rule) Close() error { return nil }
 
 // Attach does nothing.
 func (*FastPath) Attach(...int) error { return nil }
@@ -74,3 +87,47 @@ func (*ForwardedTrack) ClaimObject(moqt.Location) []Subscriber { return nil }
 
 // Close does nothing.
 func (*ForwardedTrack) Close() {}
+
+// RTPMedia does nothing.
+type RTPMedia struct{}
+
+// NewRTPMedia fails.
+func (*FastPath) NewRTPMedia(RTPSource) (*RTPMedia, error) { return nil, errors.New("needs Linux") }
+
+// Take returns nothing.
+func (*RTPMedia) Take(RTPPacket) (served RTPServed) { return served }
+
+// Pause does nothing.
+func (*RTPMedia) Pause(bool) {}
+
+// Join returns nil.
+func (*RTPMedia) Join(RTPPath, *rtpframe.Flow) *RTPPlayer { return nil }
+
+// Frames returns false.
+func (*RTPMedia) Frames(func(*rtpframe.Frames)) bool { return false }
+
+// Close does nothing.
+func (*RTPMedia) Close() {}
+
+// RTPPlayer does nothing.
+type RTPPlayer struct{}
+
+// Flow does nothing.
+func (*RTPPlayer) Flow(func(*rtpframe.Flow)) {}
+
+// Has returns false.
+func (*RTPServed) Has(*RTPPlayer) bool { return false }
+
+// Forward does nothing.
+func (*RTPPlayer) Forward(bool) {}
+
+// Sent returns nothing.
+func (*RTPPlayer) Sent() (packets, octets uint64) { return 0, 0 }
+
+// Leave does nothing.
+func (*RTPPlayer) Leave() {}
+
+// Route fails.
+func Route(netip.Addr, netip.AddrPort) (netip.Addr, int, error) {
+	return netip.Addr{}, 0, errors.New("needs Linux")
+}

@@ -21,14 +21,14 @@ import (
 type kernel struct {
 	ingress bpf.IngressObjects
 	egress  bpf.EgressObjects
+	rtp     *rtp // nil: there is no port for RTP
 	links   []link.Link
 	mapped  [][]byte
 	reasons []string // names, by number
 
-	byConn, byStream, byTrack []*growing // the arrays below, as far as they grow; their elements have one index
-	maxConns                  uint32
-	maxStreams                uint32
-	maxTracks                 uint32
+	// The arrays below, and those of rtp, as far as they grow; their elements have one index.
+	byConn, byStream, byTrack, byMedia []*growing
+	maxConns, maxStreams, maxTracks    uint32
 
 	conns      []bpf.ConnState
 	streams    []bpf.StreamState
@@ -70,6 +70,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepGrowing(k, k.ingress.Streams, &k.byStream, &k.streams) },
 		func() error { return keepGrowing(k, k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
+		k.shareRTP,
 		func() error { return keepMapped(k, k.ingress.Promises, &k.workers.given) },
 		func() error { return keepMapped(k, k.ingress.BusyUntil, &k.workers.busyUntil) },
 		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
@@ -144,6 +145,11 @@ func (k *kernel) load(s Settings) error {
 			return err
 		}
 	}
+	if s.Rule != nil {
+		if err := s.Rule.link(spec); err != nil {
+			return err
+		}
+	}
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
@@ -154,6 +160,11 @@ func (k *kernel) load(s Settings) error {
 	if k.workers, err = newWorkers(k, &s, spec.Maps[bpf.IngressMapJobRings].InnerMap); err != nil {
 		return err
 	}
+	if s.RTPPort != 0 {
+		if err := k.loadRTP(s); err != nil {
+			return err
+		}
+	}
 	return k.loadEgress(s)
 }
 
@@ -162,8 +173,10 @@ func (k *kernel) loadEgress(s Settings) error {
 	if err != nil {
 		return err
 	}
-	if err := spec.Variables[bpf.EgressVarRelayPort].Set(bigEndian16(s.Port)); err != nil {
-		return err
+	for name, port := range map[string]uint16{bpf.EgressVarRelayPort: s.Port, bpf.EgressVarRtpPort: s.RTPPort} {
+		if err := spec.Variables[name].Set(bigEndian16(port)); err != nil {
+			return err
+		}
 	}
 	return spec.LoadAndAssign(&k.egress, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		bpf.EgressMapScratches: k.ingress.Scratches,
@@ -220,14 +233,16 @@ func (k *kernel) Attach(ifindex int) error {
 			return fmt.Errorf("fast path: %w", err)
 		}
 	}
-	for _, a := range []struct {
+	type hook struct {
 		program *ebpf.Program
 		at      ebpf.AttachType
-	}{
-		// Egress first: without it, a clone would leave as the publisher's packet.
-		{k.egress.ClientEgress, ebpf.AttachTCXEgress},
-		{k.ingress.ServerIngress, ebpf.AttachTCXIngress},
-	} {
+	}
+	// Egress first: without it, a clone would leave as the publisher's packet.
+	hooks := []hook{{k.egress.ClientEgress, ebpf.AttachTCXEgress}, {k.ingress.ServerIngress, ebpf.AttachTCXIngress}}
+	if k.rtp != nil {
+		hooks = append(hooks, hook{k.rtp.objects.RtpIngress, ebpf.AttachTCXIngress})
+	}
+	for _, a := range hooks {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: a.program, Attach: a.at})
 		if err != nil {
 			return fmt.Errorf("fast path: attach to device %d (TCX needs Linux 6.6): %w", ifindex, err)
@@ -266,12 +281,12 @@ func (k *kernel) Close() error {
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
-	for _, g := range slices.Concat(k.byConn, k.byStream, k.byTrack) {
+	for _, g := range slices.Concat(k.byConn, k.byStream, k.byTrack, k.byMedia) {
 		errs = append(errs, g.close())
 	}
 	if k.ledgers != nil { // so the programs were loaded
 		errs = append(errs, k.ledgers.close(), k.keyStreams.close())
 	}
-	k.mapped, k.links, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil
-	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)
+	k.mapped, k.links, k.byConn, k.byStream, k.byTrack, k.byMedia = nil, nil, nil, nil, nil, nil
+	return errors.Join(append(errs, k.rtp.close(), k.ingress.Close(), k.egress.Close())...)
 }

@@ -153,6 +153,9 @@ func TestDeclines(t *testing.T) {
 		{reason: "copy_stream_limit", set: func(*subscription) { state.MaxUni = 0 }},
 		{reason: "copy_connection_credit", set: func(*subscription) { state.DataLimit = 5 }},
 		{reason: "copy_window", set: func(*subscription) { state.Window = 20 }},
+		{reason: "copy_paced", set: func(*subscription) { state.PaceCost, state.PacedAt = 1, 1<<62 }},
+		{reason: "copy_paced", set: func(*subscription) { state.PaceWaits = 1 }},
+		{reason: "copy_bucket", set: func(*subscription) { state.BucketCost, state.BucketAt = 1, 1<<62 }},
 		{reason: "copy_too_large", set: func(*subscription) { state.Mtu = 20 }},
 		{reason: "copy_ledger_full", set: func(*subscription) { state.NextPn += claim.LedgerLen }},
 	}
@@ -179,8 +182,8 @@ func TestDeclines(t *testing.T) {
 			require.Equal(t, taken.InFlight, state.InFlight)
 			require.Equal(t, taken.DataSent, state.DataSent)
 			require.Zero(t, state.Writers)
-			if tt.reason == "copy_window" {
-				require.Equal(t, state.NextPn, state.LimitedTo, "the congestion controller learns of the full window")
+			if tt.reason == "copy_window" || tt.reason == "copy_paced" {
+				require.Equal(t, state.NextPn, state.LimitedTo, "the congestion controller learns that it limits")
 			} else {
 				require.Zero(t, state.LimitedTo)
 			}
@@ -188,7 +191,7 @@ func TestDeclines(t *testing.T) {
 	}
 	require.Equal(t, map[string]uint64{
 		"filtered": 4, "priority": 1, "no_path": 1, "stream_share": 1, "stream_limit": 1,
-		"connection_credit": 1, "window": 1, "too_large": 1, "ledger_full": 1,
+		"connection_credit": 1, "window": 1, "paced": 2, "bucket": 1, "too_large": 1, "ledger_full": 1,
 	}, r.Copies(s.index))
 }
 
@@ -348,7 +351,7 @@ func TestReasonNames(t *testing.T) {
 	page, err := os.ReadFile("../docs/fastpath.md")
 	require.NoError(t, err)
 	for _, name := range k.reasons {
-		require.Regexp(t, "^(packet|ack|open|frame|job|seal|copy)_[a-z_]+$", name)
+		require.Regexp(t, "^(packet|ack|open|frame|job|rtp|seal|copy)_[a-z_]+$", name)
 		require.Contains(t, string(page), "`"+name+"`")
 	}
 }

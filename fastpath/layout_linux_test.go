@@ -10,6 +10,7 @@ import (
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/internal/lab"
+	"sluice/internal/rtpframe"
 	"sluice/moqt"
 )
 
@@ -22,6 +23,10 @@ func TestLayout(t *testing.T) {
 		{claim.ConnState{}, bpf.ConnState{}, nil},
 		{claim.StreamState{}, bpf.StreamState{}, map[string]string{"State": "Phase"}},
 		{claim.Record{}, bpf.Record{}, nil},
+		{rtpframe.Frames{}, bpf.RTPRtpFrames{}, nil},
+		{rtpframe.Flow{}, bpf.RTPRtpFlow{}, map[string]string{
+			"full": "BucketAt", "cost": "BucketCost", "burst": "BucketBurst",
+		}},
 	} {
 		ours, kernels := reflect.TypeOf(tt.ours), reflect.TypeOf(tt.kernels)
 		require.Equal(t, kernels.Size(), ours.Size(), ours)

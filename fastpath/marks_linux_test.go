@@ -24,7 +24,7 @@ func TestMarkedCopies(t *testing.T) {
 				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
 				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
 			}))
-			for i, mark := range []uint32{0, 2, 0} {
+			for i, mark := range []uint32{0, 2, 0, 1} {
 				r.kernel.conns[s.index].Ecn = mark
 				pn := r.kernel.conns[s.index].NextPn
 				r.publish(stream(3+4*uint64(i), 0, 1, append(subgroupHeader(77, uint64(i), 5, 1), "object"...)))
@@ -33,7 +33,7 @@ func TestMarkedCopies(t *testing.T) {
 				require.Equal(t, mark != 0, info.Has(claim.FlagMarked))
 				require.True(t, info.Live() && info.Has(claim.FlagFIN))
 			}
-			require.Equal(t, uint64(3), r.counts()["copy_sent"])
+			require.Equal(t, uint64(4), r.counts()["copy_sent"])
 		})
 	}
 }

@@ -179,8 +179,7 @@ func (r *rig) keyBytes(index uint32) (n int) {
 func TestStreamClosedTwice(t *testing.T) {
 	r, _ := objectRig(t, 1)
 	c, reclaimer := r.connection(0), r.fast.reclaimer
-	reclaimer.close() // this test does its work
-	t.Cleanup(func() { reclaimer.done = make(chan struct{}) })
+	stopReclaimer(t, r.fast) // this test does its work
 	state, adopted := c.OpenStream(&claim.PublisherStream{Conn: c, StreamID: 7})
 	require.False(t, adopted)
 	c.CloseStream(state)
@@ -197,8 +196,7 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 	f, err := New(Settings{Port: relayPort, MaxConnections: 8}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	bpftest.RequireKernel(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	f.reclaimer.close() // this test does its work
-	t.Cleanup(func() { f.reclaimer.done = make(chan struct{}) })
+	stopReclaimer(t, f) // this test does its work
 	for range 5 {
 		c := f.Connect(f.NewConn(), func(*claim.StreamState) {}).(*conn)
 		c.SetSession(claim.Session{Layout: knownLayout})
@@ -230,4 +228,9 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 		free[slot] = true
 	}
 	require.Len(t, free, len(f.streams))
+}
+
+func stopReclaimer(t testing.TB, f *FastPath) {
+	f.reclaimer.close()
+	t.Cleanup(func() { f.reclaimer.done = make(chan struct{}) }) // Close closes it again
 }

@@ -336,6 +336,9 @@ func udpFrame(from, to netip.AddrPort, payload []byte) []byte {
 	udp := concat(two(int(from.Port())), two(int(to.Port())), two(8+len(payload)), 0, 0, payload)
 	addresses := concat(from.Addr().AsSlice(), to.Addr().AsSlice())
 	copy(udp[6:], checksum(concat(addresses, 0, 17, two(len(udp)), udp)))
+	if udp[6] == 0 && udp[7] == 0 {
+		udp[6], udp[7] = 0xff, 0xff // 0 would mean that there is none (RFC 768)
+	}
 	if from.Addr().Is6() {
 		return concat(0x86, 0xdd, 0x60, 0, 0, 0, two(len(udp)), 17, 64, addresses, udp)
 	}

@@ -15,7 +15,8 @@ const (
 	shareJobs      = bpf.IngressShareKindSHARE_JOBS
 )
 
-// shares counts the entries that exist because of publishers. The programs count theirs in the same memory.
+// shares counts the entries that exist because of publishers. The programs count theirs in the same memory. A media of
+// RTP counts as a publisher in shares of their own, which are of the same whole.
 type shares struct {
 	own   []bpf.Held // by publisher
 	all   []bpf.Held // one element
@@ -27,6 +28,14 @@ type shares struct {
 func (s *shares) reset(publisher uint32) {
 	s.own[publisher] = bpf.Held{}
 	s.since[publisher].Store(monotonic())
+}
+
+// sharesOf returns the shares that a job counts for.
+func (k *kernel) sharesOf(j *bpf.Job) *shares {
+	if j.Kind == rtpJob {
+		return &k.rtp.shares
+	}
+	return &k.shares
 }
 
 // releaseJob counts a job as done. A worker that was stuck may do so when its publisher has gone.

@@ -58,20 +58,26 @@ func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 		return err
 	}
 	v := bpf.Path{
-		Sport: bigEndian16(p.Local.Port()), Dport: bigEndian16(p.Remote.Port()),
+		Udp:     udpPath(p.Local, p.Remote),
 		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)),
 		DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
 		StreamLimit:       p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
 	}
-	if p.Local.Addr().Is6() {
-		v.V6 = 1
-	}
-	copy(v.Saddr[:], p.Local.Addr().AsSlice())
-	copy(v.Daddr[:], p.Remote.Addr().AsSlice())
 	copy(v.Dcid[:], p.ConnectionID)
 	copy(v.StreamPrefix[len(v.StreamPrefix)-len(p.StreamPrefix):], p.StreamPrefix)
 	copy(v.DatagramPrefix[len(v.DatagramPrefix)-len(p.DatagramPrefix):], p.DatagramPrefix)
 	return k.paths.put(subscriber, v)
+}
+
+// udpPath returns the addresses of datagrams to a peer, which are of one family.
+func udpPath(local, remote netip.AddrPort) bpf.UDPPath {
+	v := bpf.UDPPath{Sport: bigEndian16(local.Port()), Dport: bigEndian16(remote.Port())}
+	if local.Addr().Is6() {
+		v.V6 = 1
+	}
+	copy(v.Saddr[:], local.Addr().AsSlice())
+	copy(v.Daddr[:], remote.Addr().AsSlice())
+	return v
 }
 
 // RemovePath stops copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
@@ -147,6 +153,13 @@ func (s *subscription) value() bpf.Subscription {
 		v.Forward = 1
 	}
 	return v
+}
+
+// bigEndian32 returns a number as it lies in a packet.
+func bigEndian32(v uint32) uint32 {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], v)
+	return *(*uint32)(unsafe.Pointer(&b))
 }
 
 // bigEndian16 returns a port as it lies in a packet.

@@ -25,6 +25,7 @@ type takenRig struct {
 	*rig
 	conn  *conn
 	state *claim.ConnState
+	mu    sync.Mutex
 	got   []claim.TakenPacket
 }
 
@@ -37,8 +38,11 @@ func newTakenRig(t testing.TB, v6 bool) *takenRig {
 	return r
 }
 
-// connect makes the connection with the publisher's index known.
+// connect makes the connection with the publisher's index known. Nothing of it has been taken.
 func (r *takenRig) connect() {
+	r.mu.Lock()
+	r.got = nil
+	r.mu.Unlock()
 	r.state = &r.fast.states[publisherIndex]
 	r.state.NextPN.Store(10_000)
 	r.state.Window.Store(1 << 20)
@@ -54,14 +58,19 @@ func (r *takenRig) connect() {
 func (r *takenRig) note(p *claim.TakenPacket) {
 	q := *p
 	q.Frames = slices.Clone(q.Frames)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.got = append(r.got, q)
 }
 
-// taken hands over, and returns what was taken.
+// taken hands over, and returns what was taken since the last call. The fast path hands over, too, when it reclaims.
 func (r *takenRig) taken() []claim.TakenPacket {
-	r.got = nil
 	r.fast.HandOver(queueOfTest)
-	return r.got
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := r.got
+	r.got = nil
+	return got
 }
 
 // drops runs the program on an Ethernet frame, and reports whether the frame was dropped.
@@ -259,6 +268,7 @@ func TestTakenPacketsDoNotReachTheSocket(t *testing.T) {
 func TestQueueIsFull(t *testing.T) {
 	const share, queue, longest = 64, 1 << 18, 256
 	r := newTakenRig(t, false)
+	stopReclaimer(t, r.fast) // it hands over, too
 	frames := append(ack(0, 900), make([]byte, longest-len(ack(0, 900)))...)
 	for range share {
 		require.True(t, r.drops(r.frame(0, frames)))

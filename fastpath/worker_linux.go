@@ -14,10 +14,14 @@ import (
 	"sluice/fastpath/bpf"
 )
 
-// maxBurst is how many jobs a worker works on at a time.
-const maxBurst = 32
+const (
+	// maxBurst is how many jobs a worker works on at a time.
+	maxBurst = 32
 
-// worker is a goroutine that has a share of the subscriptions of each track.
+	rtpJob = uint16(bpf.IngressJobKindJOB_RTP)
+)
+
+// worker is a goroutine that has a share of the subscriptions of each track, and of the players of each media.
 type worker struct {
 	all     *workers
 	index   int
@@ -141,7 +145,7 @@ func (w *worker) continueJob(job []byte) (more bool) {
 		return false
 	}
 	w.all.runs.Add(1)
-	goOn, err := runProgram(w.all.kernel.ingress.ContinueFanOut, job)
+	goOn, err := w.all.kernel.continueJob(job)
 	if err != nil || goOn == 0 {
 		w.all.report("continue a fan-out", err)
 		j.Position = j.Count
@@ -151,9 +155,22 @@ func (w *worker) continueJob(job []byte) (more bool) {
 	return j.Position < j.Count
 }
 
+// continueJob runs the program that a job is for.
+func (k *kernel) continueJob(job []byte) (goOn uint32, err error) {
+	j := jobOf(job)
+	if j.Kind != rtpJob {
+		return runProgram(k.ingress.ContinueFanOut, job, nil)
+	}
+	var c runContext
+	c.control[bpf.RTPRtpJobWordJOB_POSITION] = j.Position
+	c.control[bpf.RTPRtpJobWordJOB_SINCE_LOW] = uint32(j.Since)
+	c.control[bpf.RTPRtpJobWordJOB_SINCE_HIGH] = uint32(j.Since >> 32)
+	return runProgram(k.rtp.objects.ContinueRtp, job[unsafe.Sizeof(*j):], &c)
+}
+
 // finish counts a job as done.
 func (w *worker) finish(j *bpf.Job) {
-	w.all.kernel.shares.releaseJob(j)
+	w.all.kernel.sharesOf(j).releaseJob(j)
 	w.all.kept[j.Track%promises][w.index].Add(1)
 	w.all.kept[allPromises][w.index].Add(1)
 }

@@ -31,6 +31,7 @@ func TestWorkersDoTheSame(t *testing.T) {
 		"BytesAreClaimedOnce": TestBytesAreClaimedOnce, "KeyPhases": TestKeyPhases, "Forgeries": TestForgeries,
 		"LongList": TestLongList, "Discarded": TestDiscarded, "Replays": TestReplays,
 		"HostileFrames": TestHostileFrames, "SlotsAreFreedOnce": TestSlotsAreFreedOnce, "SealAhead": TestSealAhead,
+		"RTPOnce": TestRTPOnce,
 	})
 	withWorkers(t, 2, map[string]func(*testing.T){"ManyStreamsInOnePacket": TestManyStreamsInOnePacket})
 }
@@ -47,13 +48,18 @@ func newDriven(t *testing.T, subscribers int) *driven {
 		jobLifetime: time.Minute})
 	r.crowd(subscribers)
 	r.subscribeAll()
-	w := r.workers.list[0]
+	return &driven{r, stopWorker(t, r.kernel)}
+}
+
+// stopWorker ends the thread of the only worker. Others wait for its jobs as if it worked.
+func stopWorker(t *testing.T, k *kernel) *worker {
+	w := k.workers.list[0]
 	require.NoError(t, w.close())
 	w.file = nil
-	r.workers.done.Wait()
-	require.True(t, r.workers.dead[0].Swap(false))
-	t.Cleanup(func() { r.workers.dead[0].Store(true) })
-	return &driven{r, w}
+	k.workers.done.Wait()
+	require.True(t, k.workers.dead[0].Swap(false))
+	t.Cleanup(func() { k.workers.dead[0].Store(true) })
+	return w
 }
 
 // give publishes frames in one packet, and leaves the jobs in the ring.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ type worldConfig struct {
 	budget   relay.FastPathBudget
 	sender   media.SenderConfig
 	policy   func() media.DropPolicy // of a connection; nil: none
+	rule     *fastpath.Rule          // nil: the built-in one
 	prepare  func(*world)            // before the relay is there
 	devices  []string                // default: auto
 	dialed   dialed
@@ -110,7 +112,8 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		if err != nil || cfg.off {
 			return err
 		}
-		settings := fastpath.Varied(fastpath.Settings{Port: 4443, ConnectionIDLen: transport.ConnectionIDLength})
+		settings := fastpath.Varied(fastpath.Settings{Port: 4443, ConnectionIDLen: transport.ConnectionIDLength,
+			Rule: cfg.rule})
 		w.fast, err = fastpath.New(settings, log)
 		if err != nil {
 			return err
@@ -129,6 +132,9 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		return w.fast.Attach(devices...)
 	}))
 	loop := media.LoopConfig{Logger: log}
+	if cfg.rule != nil {
+		loop.Rule = cfg.rule
+	}
 	if w.fast != nil {
 		loop.Memory = w.fast
 		cfg.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
@@ -500,6 +506,24 @@ func (w *world) complete(v *viewer, b *broadcast, from uint64) bool {
 		}
 	}
 	return true
+}
+
+// forwards has media published until the kernel sends more than a share of the packets of one round, and does what some
+// counters count. On a busy machine the process may be too late with what the kernel needs, and sends more by itself.
+func (w *world) forwards(share float64, publish func(), counters ...string) {
+	w.Helper()
+	const rounds = 20
+	for range rounds {
+		before := w.loop.Stats().Counters
+		publish()
+		after, counts := w.loop.Stats().Counters, w.report()
+		kernel, all := after.ForwarderPackets-before.ForwarderPackets, after.Packets-before.Packets
+		missing := slices.ContainsFunc(counters, func(name string) bool { return counts[name] == 0 })
+		if float64(kernel) > share*float64(all) && !missing {
+			return
+		}
+	}
+	require.FailNow(w, "the kernel does not forward enough", "not %v of a round, or not all of %q", share, counters)
 }
 
 // report logs the kernel's counters.

@@ -9,13 +9,13 @@ import (
 	"sluice/congestion"
 )
 
-// congestionControl asks a congestion controller. It keeps the window in the shared state, which both senders obey,
-// and paces the packets of the media sender. It is guarded by the sender's lock.
+// congestionControl asks a congestion controller. It keeps the window and the pace in the shared state, which both
+// senders obey. It is guarded by the sender's lock.
 type congestionControl struct {
 	state      *claim.ConnState
+	counters   *Counters
 	controller congestion.Controller // nil until there is a path
 	rtt        congestion.RTT
-	pacer      congestion.Pacer
 	since      clock.Time // when window or pacing began to hold data back; 0: the last turn has sent all that there was
 }
 
@@ -27,7 +27,8 @@ func (c *congestionControl) start(controller congestion.Controller) {
 
 // reset forgets what was measured on another path.
 func (c *congestionControl) reset(mtu int) {
-	c.rtt, c.pacer = congestion.RTT{}, congestion.Pacer{}
+	c.rtt = congestion.RTT{}
+	c.state.SetPacer(congestion.Pacer{}, 0)
 	c.controller.Reset(mtu)
 	c.publish()
 }
@@ -49,31 +50,35 @@ func (c *congestionControl) name() string {
 	}
 }
 
+// mark returns the ECN mark that packets have by the controller's response to congestion (RFC 9331 §4.1).
+func (c *congestionControl) mark() byte {
+	if _, ok := c.controller.(congestion.Scalable); ok {
+		return ect1
+	}
+	return ect0
+}
+
 // path returns what is known about the path.
 func (c *congestionControl) path() congestion.State {
 	return congestion.State{
 		Window: int(c.state.Window.Load()), InFlight: int(c.state.InFlight.Load()),
 		SRTT: c.rtt.Smoothed, MinRTT: c.rtt.Min, RTTVar: c.rtt.Variance,
-		Left: c.state.Bytes.Load() - c.state.InFlight.Load(),
+		Arrived: uint64(max(int64(c.state.Bytes.Load()-c.state.InFlight.Load()-c.counters.LostBytes), 0)),
 	}
 }
 
-// refill brings the pacer up to date, and reports whether packets are paced.
-func (c *congestionControl) refill(now clock.Time, mtu int) (paced bool) {
-	rate := c.controller.Rate(c.rtt.Smoothed)
-	if rate > 0 {
-		c.pacer.Refill(now, rate, c.controller.Window(), mtu)
-	}
-	return rate > 0
+// pace stores the controller's pace in the shared state.
+func (c *congestionControl) pace(now clock.Time, mtu int) {
+	c.state.SetPacer(congestion.PacerOf(c.controller, c.rtt.Smoothed, mtu), now)
 }
 
 // blocked returns what forbids the next packet: the window, pacing or nothing.
-func (c *congestionControl) blocked(now clock.Time, mtu int, paced bool) Reason {
+func (c *congestionControl) blocked(now clock.Time, mtu int) Reason {
 	r := none
 	switch {
 	case !c.state.Fits(mtu):
 		r = BlockedWindow
-	case paced && !c.pacer.Ready():
+	case c.state.Paced(now):
 		r = BlockedPacing
 	}
 	if r != none {
@@ -86,14 +91,24 @@ func (c *congestionControl) blocked(now clock.Time, mtu int, paced bool) Reason 
 // idle notes that there is nothing to send.
 func (c *congestionControl) idle() { c.since = 0 }
 
+// goFirst says whether the forwarder must leave the pacer's tokens to the media sender.
+func (c *congestionControl) goFirst(waits bool) {
+	var word uint32
+	if waits {
+		word = 1
+	}
+	if c.state.PaceWaits.Load() != word {
+		c.state.PaceWaits.Store(word)
+	}
+}
+
 // nextPacket returns when pacing lets the next packet leave.
 func (c *congestionControl) nextPacket(mtu int) clock.Time {
-	return c.pacer.Next(c.controller.Rate(c.rtt.Smoothed), mtu)
+	return c.state.Pacer().Next(&c.state.PacedAt, mtu)
 }
 
 // sent counts a packet of the media sender.
 func (c *congestionControl) sent(now clock.Time, n int) {
-	c.pacer.Spend(n)
 	c.state.Charge(n, now)
 	c.state.Packets.Add(1)
 	c.state.Bytes.Add(uint64(n))

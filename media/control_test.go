@@ -6,6 +6,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
+
+	"sluice/claim"
 )
 
 // Samples come from the largest acknowledged packet only, if it is newly acknowledged and the sender's own (RFC 9002
@@ -82,4 +84,36 @@ func TestNoPacing(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
 	w.stream(w.subscribe(), newTestLog(0, 900_000))
 	require.Greater(t, len(w.run()), 700)
+}
+
+// The forwarder, which needs one token of the pacer's bucket, comes again and again while the media sender sleeps until
+// there are enough for a packet. What waits in user space goes first; then the forwarder goes on.
+func TestPacingGoesFirst(t *testing.T) {
+	const rate, burst, waits = 125_000, 128 << 10, 100_000
+	f := &fixedController{window: 1 << 20, rate: rate}
+	w := newWorld(t, withController(f))
+	log := newTestLog(0, burst)
+	w.stream(w.subscribe(), log)
+	w.run()
+	offer := func() bool { // a copy, as the forwarder does
+		now, state := w.clock.Now(), w.s.state
+		if state.Admit(claim.Admission{Size: testMTU, Now: now}) != claim.Admitted {
+			return false
+		}
+		state.Charge(testMTU, now)
+		return true
+	}
+	log.Append(testBytes(burst, waits))
+	w.run()
+	begin := w.clock.t
+	for w.s.observer.waits() {
+		require.False(t, offer(), "%v after the begin", w.clock.t.Sub(begin))
+		for next := w.clock.t.Add(5 * time.Millisecond); w.clock.t < next; {
+			w.sleep(next.Sub(w.clock.t))
+		}
+		w.ack(0)
+	}
+	require.InDelta(t, float64(waits)/rate, w.clock.t.Sub(begin).Seconds(), 0.1)
+	w.clock.advance(20 * time.Millisecond)
+	require.True(t, offer(), "nothing waits in user space")
 }

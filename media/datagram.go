@@ -45,7 +45,7 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 	q := &queued{Datagram: d, since: s.loop.clock.Now()}
 	q.unit = unit{sub: sub, priority: d.Priority, group: d.Group, minor: d.Object}
 	q.datagram = q
-	if q.level() > s.observer.limits.Threshold || !s.state.Affords(uint32(q.level()), q.since) {
+	if s.admit(q.admission()) != claim.Admitted {
 		s.counters.count(DatagramDropped)
 		return nil
 	}
@@ -56,6 +56,17 @@ func (sub *Subscription) SendDatagram(d Datagram) error {
 	s.ready.add(&q.unit)
 	s.shard.enqueue(s)
 	return nil
+}
+
+func (q *queued) admission() claim.Admission {
+	s := q.sub.sender
+	a := claim.Admission{
+		Level: uint32(q.level()), Now: q.since, Group: q.Group, Age: q.since.Sub(s.loop.clock.At(q.Received)),
+	}
+	if s.loop.rule != nil && s.path.route != nil {
+		a.Size = len(q.Header) + len(q.Payload) + s.out.overhead(1)
+	}
+	return a
 }
 
 // send sends the datagram, unless it is too late or too large.

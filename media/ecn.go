@@ -7,8 +7,9 @@ import (
 )
 
 // ecn finds out whether packets may have ECN marks, and what the path has made of these marks (RFC 9000 §13.4). Both
-// senders mark the packets of media with ECT(0). quic-go marks its first packets, too, until it learns that the peer
-// has counted more: so there may be a few more marks than ours. It is guarded by the sender's lock.
+// senders mark the packets of media with ECT(0), or with ECT(1) for a scalable controller. quic-go marks its first
+// packets with ECT(0), until it learns that the peer has counted more: so there may be a few more marks than ours.
+// It is guarded by the sender's lock.
 //
 // A path begins with marks. They end when they turn out to do no good, with a reason that is counted, or when a probe
 // timeout comes before any of them was acknowledged: that may be why. Then packets without marks are sent, until one of
@@ -18,10 +19,26 @@ type ecn struct {
 	state    *claim.ConnState
 	counters *Counters
 
-	phase    ecnPhase
-	newly    uint64 // packets with marks that the present ACK frame newly acknowledges
-	onlyCE   uint64 // packets with marks that were acknowledged before any mark arrived as it was
-	ect0, ce uint64 // the peer's counts, with the highest number acknowledged
+	phase  ecnPhase
+	newly  uint64     // packets with marks that the present ACK frame newly acknowledges
+	onlyCE uint64     // packets with marks that were acknowledged before any mark arrived as it was
+	counts markCounts // with the highest number acknowledged
+}
+
+// markCounts are counts of the peer.
+type markCounts struct {
+	kept, ce uint64 // packets with our mark, and with CE
+	other    uint64 // with the mark that we do not use
+}
+
+// sent reports whether as many packets were sent, which have numbers below next.
+func (c markCounts) sent(next uint64) bool {
+	return c.kept <= next && c.ce <= next-c.kept && c.other <= next-c.kept-c.ce
+}
+
+// within reports whether none of the counts exceeds its counterpart.
+func (c markCounts) within(o markCounts) bool {
+	return c.kept <= o.kept && c.ce <= o.ce && c.other <= o.other
 }
 
 // ecnPhase is what is known about a path.
@@ -36,8 +53,11 @@ const (
 
 func (p ecnPhase) String() string { return [...]string{"off", "testing", "paused", "capable"}[p] }
 
-// ect0 is the mark of packets (RFC 3168 §5).
-const ect0 = 2
+// ECN bits of packets (RFC 3168 §5, RFC 9331 §4.1).
+const (
+	ect1 = 1
+	ect0 = 2
+)
 
 // mangledAfter is how many marked packets may all have been congested before the path is thought to mark all
 // (RFC 9000 §A.4).
@@ -58,7 +78,7 @@ func (e *ecn) enter(phase ecnPhase) {
 	e.phase = phase
 	mark := uint32(0)
 	if e.marks() {
-		mark = ect0
+		mark = uint32(e.path.mark)
 	}
 	e.state.ECN.Store(mark)
 	e.path.choose(mark != 0)
@@ -92,32 +112,38 @@ func (e *ecn) acked(p claim.Info) {
 // number. It returns how many more packets have met congestion. What is in the counts of other ACK frames is in those
 // of the next one, too (RFC 9000 §13.4.2.1).
 func (e *ecn) receive(a *quic.AckInfo, next uint64) (congested int) {
-	newly, ce := e.newly, a.ECNCE-e.ce
 	if e.phase == ecnOff {
 		return 0
 	}
-	if r := e.check(a, newly, next); r != none {
+	c, old := e.countsOf(a), e.counts
+	if r := e.check(c, next); r != none {
 		e.fail(r)
 		return 0
 	}
-	marked := a.ECT0 > e.ect0
-	e.ect0, e.ce = a.ECT0, a.ECNCE
-	if e.phase == ecnCapable {
+	e.counts = c
+	if ce := c.ce - old.ce; e.phase == ecnCapable {
 		e.counters.CongestedPackets += ce
 		return int(ce)
 	}
-	e.validate(newly, marked)
+	e.validate(e.newly, c.kept > old.kept)
 	return 0
 }
 
+func (e *ecn) countsOf(a *quic.AckInfo) markCounts {
+	if e.path.mark == ect1 {
+		return markCounts{kept: a.ECT1, ce: a.ECNCE, other: a.ECT0}
+	}
+	return markCounts{kept: a.ECT0, ce: a.ECNCE, other: a.ECT1}
+}
+
 // check returns why the counts show that marks do not arrive as they were sent.
-func (e *ecn) check(a *quic.AckInfo, newly, next uint64) Reason {
+func (e *ecn) check(c markCounts, next uint64) Reason {
 	switch {
-	case newly > 0 && a.ECT0 == 0 && a.ECNCE == 0:
+	case e.newly > 0 && c.kept == 0 && c.ce == 0:
 		return ECNUnreported
-	case a.ECT0 < e.ect0 || a.ECNCE < e.ce || a.ECT1 > 0, a.ECT0 > next || a.ECNCE > next-a.ECT0:
+	case !e.counts.within(c), c.other > 0 && e.path.mark == ect0, !c.sent(next):
 		return ECNMiscounted
-	case a.ECT0-e.ect0+a.ECNCE-e.ce < newly:
+	case c.kept-e.counts.kept+c.ce-e.counts.ce < e.newly:
 		return ECNBleached
 	}
 	return none

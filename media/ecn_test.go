@@ -23,7 +23,16 @@ type marked struct {
 
 func newMarked(t *testing.T, path func(mark byte) byte) *marked {
 	f := &fixedController{window: 1 << 20}
-	w := newWorld(t, withController(f))
+	return newMarkedBy(t, f, f, path)
+}
+
+// newMarkedBy is newMarked with a controller that passes on to f.
+func newMarkedBy(
+	t *testing.T, c congestion.Controller, f *fixedController, path func(mark byte) byte,
+) *marked {
+	w := newWorld(t, func(cfg *worldConfig) {
+		cfg.sender.NewController = func(int) congestion.Controller { return c }
+	})
 	if w.s.path.marked == nil {
 		t.Skip("the system cannot mark packets")
 	}
@@ -94,6 +103,54 @@ func TestECNValidation(t *testing.T) {
 					want = 1
 				}
 				require.Equal(t, want, m.s.Stats().Reasons[r], r)
+			}
+		})
+	}
+}
+
+// scalable is a controller whose packets have ECT(1).
+type scalable struct{ *fixedController }
+
+func (scalable) Smooth() bool { return true }
+
+// A scalable controller's packets have ECT(1). The counts of ECT(0) are then those of quic-go's first packets, and say
+// nothing; the path must leave our mark as it is.
+func TestECNScalable(t *testing.T) {
+	keep := func(mark byte) byte { return mark }
+	toECT0 := func(mark byte) byte { return mark << 1 }
+	for name, c := range map[string]struct {
+		first, later func(mark byte) byte
+		sent, counts uint64 // packets of quic-go with ECT(0)
+		state        ecnPhase
+		reason       Reason
+	}{
+		"marks arrive":             {keep, keep, 0, 0, ecnCapable, none},
+		"quic-go's marks":          {keep, keep, 2, 2, ecnCapable, none},
+		"more than were sent":      {keep, keep, 2, 10, ecnOff, ECNMiscounted},
+		"ECT(0) from the begin on": {toECT0, toECT0, 0, 0, ecnOff, ECNUnreported},
+		"ECT(0) later":             {keep, toECT0, 0, 0, ecnOff, ECNBleached},
+		"congestion":               {keep, func(byte) byte { return 3 }, 0, 0, ecnCapable, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fixedController{window: 1 << 20}
+			m := newMarkedBy(t, scalable{f}, f, c.first)
+			require.EqualValues(t, ect1, m.s.state.ECN.Load(), "the forwarder does the same")
+			m.s.state.NextPN.Add(c.sent)
+			require.Equal(t, []byte{1, 1, 1}, m.send(3))
+			m.counts[2] += c.counts
+			m.acknowledge()
+			m.path = c.later
+			for range 3 {
+				m.send(2)
+				m.acknowledge()
+			}
+			require.Equal(t, c.state.String(), m.s.Stats().ECN)
+			if c.reason != none {
+				require.Equal(t, uint64(1), m.s.Stats().Reasons[c.reason])
+			}
+			if name == "congestion" {
+				last := f.acked[len(f.acked)-1]
+				require.Equal(t, []int{2, 2}, []int{last.CE, last.Packets})
 			}
 		})
 	}
@@ -238,7 +295,10 @@ func FuzzECN(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 4, 0, 0, 4, 0, 1, 5, 0, 2})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		w := newWorld(t, func(c *worldConfig) {
-			c.sender.NewController = func(mtu int) congestion.Controller { return congestion.NewBBR(mtu) }
+			c.sender.NewController = congestion.NewBBR
+			if len(in)%2 == 1 {
+				c.sender.NewController = congestion.NewPrague
+			}
 		})
 		log := newTestLog(0, 10)
 		w.stream(w.subscribe(), log)
@@ -248,7 +308,7 @@ func FuzzECN(f *testing.F) {
 			w.clock.advance(ms)
 			_, err := w.s.Acked(&quic.AckInfo{
 				Ranges: w.peer.ranges(), Received: w.clock.Wall(),
-				ECT0: uint64(in[0]), ECT1: uint64(in[1] / 200), ECNCE: uint64(in[2]),
+				ECT0: uint64(in[0]), ECT1: uint64(in[1]), ECNCE: uint64(in[2]),
 			})
 			require.NoError(t, err)
 			require.LessOrEqual(t, w.s.Stats().Window, congestion.MaxWindow)

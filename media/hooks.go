@@ -167,6 +167,10 @@ func (s *Sender) Path(p quic.PathInfo) {
 	}
 	s.path.bigLost = 0
 	s.ledger.setMTU(mtu)
+	if old == nil {
+		s.control.start(s.cfg.NewController(mtu))
+		s.path.mark = s.control.mark()
+	}
 	s.path.set(route{
 		Route:      udp.NewRoute(s.shard.sock, remote.AddrPort(), slices.Clone(p.OOB)),
 		destConnID: bytes.Clone(p.DestConnID.Bytes()),
@@ -174,7 +178,6 @@ func (s *Sender) Path(p quic.PathInfo) {
 	})
 	switch {
 	case old == nil:
-		s.control.start(s.cfg.NewController(mtu))
 		s.ecn.begin()
 		if !s.shard.register(s) {
 			s.closeLocked()

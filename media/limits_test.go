@@ -88,6 +88,117 @@ func TestBucketEmpty(t *testing.T) {
 	require.Empty(t, again(), "it has filled")
 }
 
+// oddGroups is a rule that declines even groups.
+type oddGroups struct{ asked []claim.Admission }
+
+func (r *oddGroups) Admit(_ *claim.ConnState, a claim.Admission) claim.Verdict {
+	if r.asked = append(r.asked, a); a.Group%2 == 0 {
+		return claim.Declined
+	}
+	return claim.Admitted
+}
+
+// An operator's rule decides instead of the threshold: about objects that are about to begin, and datagrams.
+func TestOwnRule(t *testing.T) {
+	rule := new(oddGroups)
+	p := &fixedPolicy{limits: UpTo(0)}
+	w := newWorld(t, func(c *worldConfig) { c.loop.Rule, c.sender.DropPolicy = rule, p })
+	w.s.mu.Lock()
+	w.s.observer.setLimits(w.clock.t, p.limits)
+	w.s.mu.Unlock()
+	sub := w.subscribe()
+	require.False(t, sub.State().Dropping, "limits are only told to the rule")
+	for group, want := range map[uint64][]Result{6: {{Outcome: Dropped, Code: codeDeliveryTimeout, ID: -1}}, 7: nil} {
+		log := track.NewLog(0, nil)
+		w.grow(log, 3000)
+		_, results := w.stream(sub, log, func(c *StreamConfig) { c.Group = group })
+		w.clock.advance(time.Second)
+		w.run()
+		require.Equal(t, want, results(), "group %d", group)
+	}
+	require.NoError(t, sub.SendDatagram(Datagram{Group: 6}))
+	require.NoError(t, sub.SendDatagram(Datagram{Group: 7, Received: w.clock.Wall().Add(-time.Second)}))
+	require.Len(t, w.run(), 1)
+	require.Equal(t, uint64(1), w.s.Stats().Reasons[DatagramDropped])
+	last := rule.asked[len(rule.asked)-1]
+	require.Equal(t, claim.Admission{Level: 0x8000, Size: last.Size, Now: w.clock.t, Group: 7, Age: time.Second}, last)
+
+	// A subscriber that comes late gets an object that is old, but has not waited for it.
+	old := track.NewLog(0, nil)
+	w.grow(old, 3000)
+	w.clock.advance(time.Minute)
+	w.stream(sub, old, func(c *StreamConfig) { c.Group = 9 })
+	last = rule.asked[len(rule.asked)-1]
+	require.Equal(t, claim.Admission{Level: 0x8080, Size: testMTU, Now: w.clock.t, Group: 9}, last)
+}
+
+// The rule is told how long the packet is with which an object begins.
+func TestRuleKnowsTheSize(t *testing.T) {
+	for _, bytes := range []int{1, 500, testMTU, 10 * testMTU} {
+		rule := new(oddGroups)
+		w := newWorld(t, func(c *worldConfig) { c.loop.Rule = rule })
+		sub := w.subscribe()
+		log := track.NewLog(0, nil)
+		w.grow(log, bytes)
+		w.stream(sub, log, func(c *StreamConfig) { c.Group = 1 })
+		packets := w.run()
+		require.Equal(t, packets[0].size, rule.asked[0].Size, "%d bytes", bytes)
+		if bytes < testMTU-100 {
+			rule.asked = nil
+			require.NoError(t, sub.SendDatagram(Datagram{Group: 1, Header: []byte{1, 2}, Payload: make([]byte, bytes)}))
+			require.Equal(t, w.run()[0].size, rule.asked[0].Size, "a datagram of %d bytes", bytes)
+		}
+	}
+}
+
+// The state of a subscription says for a while that an operator's rule has declined something.
+func TestRuleIsDropping(t *testing.T) {
+	w := newWorld(t, func(c *worldConfig) { c.loop.Rule = new(oddGroups) })
+	sub := w.subscribe()
+	for _, group := range []uint64{7, 6} {
+		require.NoError(t, sub.SendDatagram(Datagram{Group: group}))
+		w.run()
+		require.Equal(t, group == 6, sub.State().Dropping)
+	}
+	w.clock.advance(ruleHolds - ms)
+	require.True(t, sub.State().Dropping)
+	w.clock.advance(ms)
+	require.False(t, sub.State().Dropping)
+}
+
+// While many streams wait, an operator's rule is asked about some of them at each look, and about each again and again.
+func TestRuleIsAskedAboutSome(t *testing.T) {
+	const streams = 3 * maxAsked
+	rule := new(oddGroups)
+	w := newWorld(t, func(c *worldConfig) { c.loop.Rule = rule; c.params.MaxStreamsUni = 0 })
+	sub := w.subscribe()
+	for i := range uint64(streams) {
+		log := track.NewLog(0, nil)
+		w.grow(log, 100)
+		w.stream(sub, log, func(c *StreamConfig) { c.Group = 2*i + 1 })
+	}
+	w.run()
+	times := make(map[uint64]int)
+	for range 6 {
+		rule.asked = nil
+		w.sleep(policyInterval)
+		require.NotEmpty(t, rule.asked)
+		require.LessOrEqual(t, len(rule.asked), maxAsked)
+		for _, a := range rule.asked {
+			times[a.Group]++
+		}
+	}
+	for i := range uint64(streams) {
+		require.Equal(t, 2, times[2*i+1], "group %d", 2*i+1)
+	}
+	w.sleep(policyInterval) // and not about all
+	sub.Close(0)
+	w.stream(w.subscribe(), newTestLog(0, 100), func(c *StreamConfig) { c.Group = 1 })
+	w.run()
+	w.sleep(policyInterval)
+	require.Len(t, w.s.streams.all, 1)
+}
+
 // The state of a subscription, and the Stats, say that the policy drops, whether by a threshold or by a bucket.
 func TestStateDropping(t *testing.T) {
 	bucket := UpTo(LowestPriority)
@@ -107,7 +218,7 @@ func TestStateDropping(t *testing.T) {
 	}
 }
 
-// A group that is late ends where a newer one waits, and not otherwise.
+// A group that is late ends where a newer one waits, and not otherwise. What its subscriber can wait for is not late.
 func TestGroupDeadline(t *testing.T) {
 	l := UpTo(LowestPriority)
 	l.GroupDeadline = 400 * ms
@@ -126,11 +237,18 @@ func TestGroupDeadline(t *testing.T) {
 	w.sleep(policyInterval)
 	require.Empty(t, late(), "nothing newer waits in its subscription")
 	_, next := w.stream(sub, newer, func(c *StreamConfig) { c.Group = 1 })
-	for range 3 {
-		w.sleep(policyInterval)
-		w.ack(10 * ms)
+	some := func() {
+		for range 3 {
+			w.sleep(policyInterval)
+			w.ack(10 * ms)
+		}
+		w.run()
 	}
-	w.run()
+	sub.SetPatience(2 * time.Second)
+	some()
+	require.Empty(t, late(), "the subscriber can wait")
+	sub.SetPatience(0)
+	some()
 	require.Len(t, late(), 1)
 	require.Equal(t, Late, late()[0].Outcome)
 	require.Equal(t, int64(6), late()[0].Size%1000, "after an object")
@@ -139,29 +257,47 @@ func TestGroupDeadline(t *testing.T) {
 	require.Empty(t, other())
 }
 
-// The least important class waits no longer than its deadline.
+// The least important class waits no longer than its deadline, while there is a bucket.
 func TestDeadline(t *testing.T) {
-	l := UpTo(LowestPriority)
-	l.Bucket = claim.Bucket{Rate: 1 << 30, Burst: 1 << 30, Bounds: [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}}
-	l.Deadline = 300 * ms
-	w, _, f := limited(t, 2*testMTU, l)
-	w.s.state.FillBucket(w.clock.t, 256)
-	f.window = 0
-	w.ack(10 * ms)
-	log := track.NewLog(0, nil)
-	for range 10 {
-		w.grow(log, 1000)
+	for _, tt := range []struct {
+		name   string
+		bucket int64
+		bounds [4]uint16
+		ends   bool
+	}{
+		{"class 4", 1 << 30, [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}, true},
+		{"class 3", 1 << 30, [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x81ff}, false},
+		{"no bucket", 0, [4]uint16{0x00ff, 0x80ff, 0x80ff, 0x80ff}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := UpTo(LowestPriority)
+			l.Bucket = claim.Bucket{Rate: 1 << 30, Burst: 1 << 30, Bounds: tt.bounds}
+			l.Deadline = 300 * ms
+			w, p, f := limited(t, 2*testMTU, l)
+			p.limits.Bucket.Rate = tt.bucket
+			w.s.state.FillBucket(w.clock.t, 256)
+			f.window = 0
+			w.ack(10 * ms)
+			log := track.NewLog(0, nil)
+			for range 10 {
+				w.grow(log, 1000)
+			}
+			_, important := w.stream(w.subscribe(), log)
+			_, least := w.stream(w.subscribe(func(c *SubscriptionConfig) { c.Priority = 129 }), log)
+			w.run()
+			w.sleep(300 * ms)
+			require.Empty(t, least())
+			w.clock.advance(300 * ms)
+			w.sleep(policyInterval)
+			if tt.ends {
+				require.Len(t, least(), 1)
+				require.Equal(t, Dropped, least()[0].Outcome)
+			} else {
+				require.Empty(t, least())
+			}
+			require.Empty(t, important())
+		})
 	}
-	_, important := w.stream(w.subscribe(), log)
-	_, least := w.stream(w.subscribe(func(c *SubscriptionConfig) { c.Priority = 129 }), log)
-	w.run()
-	w.sleep(300 * ms)
-	require.Empty(t, least())
-	w.clock.advance(300 * ms)
-	w.sleep(policyInterval)
-	require.Len(t, least(), 1)
-	require.Equal(t, Dropped, least()[0].Outcome)
-	require.Empty(t, important())
 }
 
 func TestBudget(t *testing.T) {
@@ -172,8 +308,12 @@ func TestBudget(t *testing.T) {
 		for range d / policyInterval {
 			now, left = now.Add(policyInterval), left+1000
 			l = p.Decide(now, Load{
-				State: congestion.State{Left: left, SRTT: 20 * ms}, Declined: declined,
-				Levels: []Backlog{{Level: audio}, {Level: key, Age: age, Bytes: 10}, {Level: delta}, {Level: extra}},
+				State: congestion.State{Arrived: left, SRTT: 20 * ms}, Declined: declined,
+				Levels: []Backlog{
+					{Level: 1}, // of which nothing comes any more
+					{Level: audio, Bytes: 1}, {Level: key, Age: age, Bytes: 10}, {Level: delta, Bytes: 1},
+					{Level: extra, Bytes: 1},
+				},
 			})
 		}
 		return l
@@ -208,16 +348,31 @@ func TestBudget(t *testing.T) {
 		now = now.Add(policyInterval)
 		l := away.Decide(now, Load{
 			State:  path,
-			Levels: []Backlog{{Level: audio}, {Level: key, Age: time.Hour, Bytes: 1}},
+			Levels: []Backlog{{Level: audio, Bytes: 1}, {Level: key, Age: time.Hour, Bytes: 1}},
 		})
 		require.Equal(t, away.active, l.Bucket.Rate >= 200_000, "the window says what it may carry afterwards")
 	}
 	require.True(t, away.active)
 
+	var gone Budget // nothing is acknowledged
+	for range 3000 {
+		now = now.Add(policyInterval)
+		l := gone.Decide(now, Load{
+			State: congestion.State{Window: 100_000, InFlight: 1000, SRTT: 100 * ms},
+			Levels: []Backlog{
+				{Level: audio, Bytes: 1}, {Level: key, Age: time.Hour, Bytes: 1},
+				{Level: delta, Age: time.Hour, Bytes: 1},
+			},
+		})
+		require.False(t, l.hold(), "a path that is away is not slow")
+	}
+
 	var early Budget // there is no RTT yet
 	for range 100 {
 		now = now.Add(policyInterval)
-		l := early.Decide(now, Load{Levels: []Backlog{{Level: audio}, {Level: key, Age: time.Hour, Bytes: 1}}})
+		l := early.Decide(now, Load{
+			Levels: []Backlog{{Level: audio, Bytes: 1}, {Level: key, Age: time.Hour, Bytes: 1}},
+		})
 		require.False(t, l.hold())
 	}
 }
@@ -232,7 +387,7 @@ func TestBudgetLevels(t *testing.T) {
 			State:  congestion.State{SRTT: 20 * ms},
 			Levels: []Backlog{{Level: 1}, {Level: Level(2 + i), Age: time.Minute, Bytes: 1}},
 		})
-		require.LessOrEqual(t, len(p.seen), maxSeen)
+		require.LessOrEqual(t, len(p.load.levels), maxLevels)
 		require.Equal(t, p.active, l.Bucket.Bounds != [4]uint16{})
 	}
 	require.True(t, p.active)
@@ -245,11 +400,11 @@ func TestBudgetCounterFalls(t *testing.T) {
 	for i := range 300 {
 		now, left = now.Add(policyInterval), left+1000
 		load := Load{
-			State:  congestion.State{Left: left, SRTT: 20 * ms, Window: 50_000},
-			Levels: []Backlog{{Level: 1, Bytes: 1}, {Level: 2, Bytes: 1}},
+			State:  congestion.State{Arrived: left, SRTT: 20 * ms, Window: 50_000},
+			Levels: []Backlog{{Level: 1, Bytes: 1}, {Level: 2, Bytes: int64(1e6 + 1000*i)}},
 		}
 		if i == 250 {
-			load.Left -= 2200
+			load.Arrived -= 2200
 		}
 		if i > 260 {
 			load.Levels[1].Age = time.Hour
@@ -272,7 +427,7 @@ func TestBudgetEnds(t *testing.T) {
 			levels[1].Age = time.Hour
 		}
 		l := p.Decide(now, Load{
-			State:    congestion.State{Left: left, SRTT: 20 * ms, Window: 50_000},
+			State:    congestion.State{Arrived: left, SRTT: 20 * ms, Window: 50_000},
 			Declined: uint64(i / 100), Levels: levels,
 		})
 		require.LessOrEqual(t, l.Bucket.Rate, int64(2*maxRate)*3)
@@ -299,5 +454,5 @@ func TestBudgetForgetsLevels(t *testing.T) {
 	ask(gone, 0)
 	now = now.Add(time.Second) // nothing waits: the policy is not asked
 	ask(left, time.Second)
-	require.Equal(t, []Level{left}, p.seen)
+	require.Equal(t, left, p.load.level(0))
 }

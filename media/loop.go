@@ -24,6 +24,8 @@ type LoopConfig struct {
 	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default:
 	// the heap.
 	Memory claim.Memory
+	// Rule decides what may go instead of [claim.ConnState.Admit]. The forwarder must have the same one. Default: none.
+	Rule claim.Rule
 	// NoGSO sends every packet as a datagram of its own, even where the kernel could segment.
 	NoGSO bool
 	// Logger is used for problems that an operator can solve. Default: slog.Default().
@@ -37,6 +39,7 @@ const maxShards = 64
 type Loop struct {
 	memory    claim.Memory
 	forwarder claim.Forwarder // memory, if it is one
+	rule      claim.Rule      // nil: the built-in one
 	clock     clock.Clock
 	log       *slog.Logger
 	shards    []*shard
@@ -76,7 +79,7 @@ func NewLoop(cfg LoopConfig, sockets ...net.PacketConn) (*Loop, error) {
 }
 
 func newLoop(cfg LoopConfig, c clock.Clock) *Loop {
-	l := &Loop{memory: cfg.Memory, clock: c, log: cfg.Logger, random: rand.Uint64N}
+	l := &Loop{memory: cfg.Memory, rule: cfg.Rule, clock: c, log: cfg.Logger, random: rand.Uint64N}
 	if l.memory == nil {
 		l.memory = claim.Heap{}
 	}

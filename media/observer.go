@@ -16,14 +16,19 @@ const (
 	ackInterval     = time.Second
 )
 
+// maxAsked is how many streams with data an operator's rule is asked about at each look: it costs more than all else
+// that is done for a stream then, also for streams whose subscriber gives no credit.
+const maxAsked = 64
+
 // observer looks at data that waits: it asks the drop policy, applies its limits, and reports subscriptions that are
 // too far behind. It ends streams whose data is not acknowledged for too long. It is guarded by the sender's lock.
 type observer struct {
-	sender *Sender
-	limits Limits
-	due    clock.Time // when to look; never: nothing waits
-	ackDue clock.Time // when to look although nothing waits; never: everything is acknowledged
-	levels []Backlog  // for reuse
+	sender  *Sender
+	limits  Limits
+	due     clock.Time // when to look; never: nothing waits
+	ackDue  clock.Time // when to look although nothing waits; never: everything is acknowledged
+	levels  []Backlog  // for reuse
+	unasked int        // streams, the first ones of all, that an operator's rule is still to be asked about
 }
 
 func newObserver(s *Sender) observer {
@@ -47,7 +52,7 @@ func (o *observer) next(now clock.Time) clock.Time {
 	case !o.needed():
 		o.due = clock.Never
 		o.limits.GroupDeadline = 0 // the policy is not asked any more
-	case o.due == clock.Never && o.sender.cfg.DropPolicy != nil:
+	case o.due == clock.Never && (o.sender.cfg.DropPolicy != nil || o.sender.loop.rule != nil):
 		o.due = now.Add(policyInterval)
 	case o.due == clock.Never:
 		o.due = now.Add(backlogInterval)
@@ -81,9 +86,13 @@ func (o *observer) observe(now clock.Time) {
 	for _, st := range s.streams.all {
 		o.reportBehind(st.sub)
 	}
+	apply := s.loop.rule != nil
 	if p := s.cfg.DropPolicy; p != nil && o.needed() {
 		load := Load{State: s.control.path(), Levels: o.levels, Declined: s.counters.declined()}
-		o.setLimits(now, p.Decide(now, load))
+		apply = o.setLimits(now, p.Decide(now, load)) || apply
+	}
+	if apply {
+		o.apply()
 	}
 }
 
@@ -121,10 +130,10 @@ func (o *observer) reportBehind(sub *Subscription) {
 	s.mu.later(func() { s.cfg.Events.TooFarBehind(sub, bytes, lag) })
 }
 
-// setLimits applies what the drop policy has decided.
-func (o *observer) setLimits(now clock.Time, l Limits) {
+// setLimits stores what the drop policy has decided, and reports whether it may concern what waits.
+func (o *observer) setLimits(now clock.Time, l Limits) (apply bool) {
 	if l == o.limits && !l.endStreams() {
-		return
+		return false
 	}
 	s := o.sender
 	changed := l.Threshold != o.limits.Threshold
@@ -135,20 +144,48 @@ func (o *observer) setLimits(now clock.Time, l Limits) {
 		s.state.FillBucket(now, bucketBegin)
 	}
 	s.state.Threshold.Store(uint32(l.Threshold))
-	o.apply()
 	if changed {
 		s.mu.later(func() { s.cfg.Events.ThresholdChanged(s, l.Threshold) })
 	}
+	return true
 }
 
-// apply ends streams and drops datagrams beyond the limits.
+// apply ends streams and drops datagrams beyond the limits, or asks an operator's rule.
 func (o *observer) apply() {
 	s := o.sender
+	if s.loop.rule != nil {
+		o.ask()
+		return
+	}
 	for i := len(s.streams.all) - 1; i >= 0; i-- {
 		s.streams.all[i].update()
 	}
 	for _, q := range s.ready.beyond(int(o.limits.Threshold)) {
 		q.drop(DatagramDropped)
+	}
+}
+
+// ask asks an operator's rule about streams that have data, and goes on from there at the next look. It was asked about
+// datagrams when they came.
+func (o *observer) ask() {
+	all := &o.sender.streams.all
+	if o.unasked == 0 {
+		o.unasked = len(*all)
+	}
+	for asked := 0; asked < maxAsked; {
+		o.unasked = min(o.unasked, len(*all)) // streams end meanwhile
+		if o.unasked == 0 {
+			return
+		}
+		o.unasked--
+		st := (*all)[o.unasked]
+		if st.reader == nil {
+			continue
+		}
+		if _, _, more := st.fresh(); more {
+			asked++
+		}
+		st.update()
 	}
 }
 

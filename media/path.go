@@ -19,7 +19,8 @@ type path struct {
 	ledger  *ledger
 	route   *route // plain or marked; nil: packets may not be sent yet
 	plain   *route
-	marked  *route // with ECT(0); nil: the system cannot mark packets
+	marked  *route // with mark; nil: the system cannot mark packets
+	mark    byte   // ECT(0) or ECT(1)
 	bigLost int    // packets larger than baseMTU that were lost since one was acknowledged
 }
 
@@ -34,7 +35,7 @@ type route struct {
 func (p *path) set(r route) {
 	marks := p.route != nil && p.route == p.marked
 	p.plain, p.marked = &r, nil
-	if m := r.Route.Marked(); m != nil {
+	if m := r.Route.Marked(p.mark); m != nil {
 		p.marked = &route{m, r.destConnID, r.local}
 	}
 	p.choose(marks)

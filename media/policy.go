@@ -45,11 +45,12 @@ type Limits struct {
 	// comes while its class gets none is not begun: a datagram is dropped, and a stream ends before it with
 	// DELIVERY_TIMEOUT, because its subgroup must have no hole. An object that was begun goes whole.
 	Bucket claim.Bucket
-	// Deadline is how long an object of the last class may wait. A stream with one that waits longer ends before it
-	// with DELIVERY_TIMEOUT. 0: for any time.
+	// Deadline is how long an object may wait, if it is of the bucket's class 4. A stream with one that waits
+	// longer ends before it with DELIVERY_TIMEOUT. 0, and without a bucket: for any time.
 	Deadline time.Duration
 	// GroupDeadline ends groups that are late: when data of a stream waits for longer, between two objects, while a
-	// newer group of its subscription waits, it ends with DELIVERY_TIMEOUT. 0: never.
+	// newer group of its subscription waits, it ends with DELIVERY_TIMEOUT. 0: never. A subscriber that reports that it
+	// has more to show may wait for longer: see [Subscription.SetPatience].
 	GroupDeadline time.Duration
 }
 
@@ -61,5 +62,5 @@ func (l *Limits) hold() bool { return l.Threshold != LowestPriority || l.Bucket.
 
 // endStreams reports whether the limits may end streams up to the threshold.
 func (l *Limits) endStreams() bool {
-	return l.Bucket.Rate != 0 || l.Deadline != 0 || l.GroupDeadline != 0
+	return l.Bucket.Rate != 0 || l.GroupDeadline != 0
 }

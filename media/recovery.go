@@ -91,6 +91,7 @@ func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, cong
 	r.control.acked(ev, newest.Number)
 	lost := r.detectLost(now, a.Ranges)
 	r.control.publish()
+	r.control.pace(now, r.ledger.mtu)
 	return sample, lost, nil
 }
 
@@ -127,6 +128,7 @@ func (r *recovery) acknowledgePacket(e claim.Entry, ev *congestion.AckEvent) {
 			ev.First = e.Sent
 		}
 		ev.Bytes += e.Size()
+		ev.Packets++
 		ev.Sent = max(ev.Sent, e.Sent)
 		r.ecn.acked(e.Info)
 	}

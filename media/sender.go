@@ -10,6 +10,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"sluice/claim"
+	"sluice/clock"
 	"sluice/congestion"
 )
 
@@ -87,6 +88,7 @@ type Sender struct {
 	params   quic.PeerParameters
 	closed   bool
 	counters Counters
+	declined clock.Time // when an operator's rule declined something last; 0: never
 
 	// Parts, from those that know no other to those that use many.
 	ledger   ledger            // packet numbers and records
@@ -116,6 +118,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.streams = newStreamSet(s)
 	s.recovery = newRecovery(s)
 	s.acks = ackFrequency{recovery: &s.recovery, control: &s.control, ledger: &s.ledger, counters: &s.counters}
+	s.control.counters = &s.counters
 	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters}
 	s.observer = newObserver(s)
 	s.link = forwarderLink{sender: s}
@@ -134,6 +137,32 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 func (s *Sender) useState(state *claim.ConnState) {
 	s.state, s.ledger.state, s.control.state, s.credit.state, s.ecn.state = state, state, state, state, state
 	s.allocator.state.Store(state)
+}
+
+// admit asks the rule of both senders about an object that is about to begin.
+func (s *Sender) admit(a claim.Admission) claim.Verdict {
+	r := s.loop.rule
+	if r == nil {
+		return s.state.Admit(a)
+	}
+	v := r.Admit(s.state, a)
+	if v != claim.Admitted {
+		s.declined = a.Now
+	}
+	return v
+}
+
+// ruleHolds is how long an operator's rule is taken to hold something back after it declined something: about a group,
+// because what is left out of a subgroup is not asked about again.
+const ruleHolds = 2 * time.Second
+
+// dropping reports whether something is held back: by the limits of the drop policy or, as these are only hints for it,
+// by an operator's rule.
+func (s *Sender) dropping() bool {
+	if s.loop.rule == nil {
+		return s.observer.limits.hold()
+	}
+	return s.declined != 0 && s.loop.clock.Now().Sub(s.declined) < ruleHolds
 }
 
 // NewSubscription adds a subscription. Its Close releases it.

@@ -4,7 +4,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/claim"
 	"sluice/clock"
+	"sluice/internal/packet"
 	"sluice/moqt"
 	"sluice/track"
 )
@@ -18,6 +20,7 @@ type Stream struct {
 	sender *Sender
 	shared bool // state is the forwarder's
 	onDone func(Result)
+	own    *Timeouts   // nil: those of the subscription
 	gone   atomic.Bool // the feed need not serve the stream any more; needs no lock
 
 	arrivals atomic.Pointer[arrivals] // of the log; nil before there is a feed; needs no lock
@@ -49,7 +52,7 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 	st := &Stream{
 		unit:    unit{sub: sub, priority: cfg.Priority, group: cfg.Group, minor: cfg.Subgroup},
 		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start},
-		sender:  sub.sender, onDone: cfg.OnDone, blockedAt: -1, deadline: clock.Never,
+		sender:  sub.sender, onDone: cfg.OnDone, own: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
 	}
 	st.stream = st
 	return st
@@ -212,12 +215,30 @@ func (st *Stream) overdue(now clock.Time, timeout time.Duration) bool {
 	return now.Sub(st.since) > timeout
 }
 
+// SetTimeouts changes the delivery timeouts of a stream that has some of its own.
+func (st *Stream) SetTimeouts(t Timeouts) {
+	s := st.sender
+	s.mu.Lock()
+	defer s.mu.release()
+	st.own = &t
+	st.setDeadline()
+	s.shard.enqueue(s)
+}
+
+// timeouts returns the delivery timeouts in force.
+func (st *Stream) timeouts() Timeouts {
+	if st.own != nil {
+		return *st.own
+	}
+	return Timeouts{Object: st.sub.objectTimeout, Subgroup: st.sub.subgroupTimeout}
+}
+
 // setDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT. It runs from when all objects are
 // known to be published until everything is acknowledged (draft §8).
 func (st *Stream) setDeadline() {
 	st.deadline = clock.Never
-	if st.finished != 0 && st.reader != nil && st.sub.subgroupTimeout > 0 {
-		st.deadline = st.finished.Add(st.sub.subgroupTimeout)
+	if timeout := st.timeouts().Subgroup; st.finished != 0 && st.reader != nil && timeout > 0 {
+		st.deadline = st.finished.Add(timeout)
 	}
 	st.sender.streams.deadline = min(st.sender.streams.deadline, st.deadline)
 }
@@ -241,35 +262,60 @@ func (st *Stream) waited(now clock.Time) time.Duration {
 	return min(st.age(next), now.Sub(st.added))
 }
 
-// declined reports whether the drop policy's limits end the stream, and as what. An object that was begun goes whole:
-// else a path that takes longer than a deadline for a key frame would never carry one.
+// declined reports whether the limits of the drop policy, or an operator's rule, end the stream, and as what. An object
+// that was begun goes whole: else a path that takes longer than a deadline for a key frame would never carry one.
 func (st *Stream) declined(more bool) (o Outcome, yes bool) {
 	s := st.sender
-	l, level := &s.observer.limits, st.level()
-	if level > l.Threshold {
-		return Dropped, true
-	}
-	if !more || !l.endStreams() || !st.betweenObjects() {
+	l, replaced := &s.observer.limits, s.loop.rule != nil
+	begins := more && (replaced || l.endStreams()) && st.betweenObjects()
+	if !begins && (replaced || !l.hold()) {
 		return 0, false
 	}
 	now := s.loop.clock.Now()
-	switch {
-	case !s.state.Affords(uint32(level), now):
+	a := claim.Admission{Level: uint32(st.level()), Now: now, Group: st.group}
+	if begins {
+		a.Age = st.waited(now)
+	}
+	if begins && replaced {
+		a.Size = st.nextSize()
+	}
+	switch v := s.admit(a); {
+	case v == claim.BeyondThreshold:
 		return Dropped, true
-	case l.GroupDeadline > 0 && st.group < st.sub.newest && st.waited(now) > l.GroupDeadline:
+	case !begins:
+		return 0, false
+	case v != claim.Admitted:
+		return Dropped, true
+	case l.GroupDeadline > 0 && st.group < st.sub.newest && st.waited(now) > max(l.GroupDeadline, st.sub.patience):
 		return Late, true
-	case l.Deadline > 0 && s.state.Class(uint32(level)) > 3 && st.waited(now) > l.Deadline:
+	case l.Bucket.Rate > 0 && l.Deadline > 0 && s.state.Class(a.Level) > 3 && st.waited(now) > l.Deadline:
 		return Dropped, true
 	}
 	return 0, false
 }
 
-// decisionAt returns the stream offset up to which new bytes may be in one packet: if the limits may end the stream, to
-// the end of the object, because that is where it can end; and else -1.
+// nextSize returns how long the packet is with which the object begins that comes next; 0 without a path.
+func (st *Stream) nextSize() int {
+	s := st.sender
+	if s.path.route == nil {
+		return 0
+	}
+	id, from := st.id(), st.offset()
+	if !st.opened {
+		id = int64(s.state.NextUni.Load())
+	}
+	header := packet.StreamHeaderLength(id, from)
+	data := min(st.object.End+st.state.Shift()-from, int64(s.out.space()-header))
+	return int(data) + s.out.overhead(header)
+}
+
+// decisionAt returns the stream offset up to which new bytes may be in one packet: if the limits or an operator's rule
+// may end the stream, to the end of the object, because that is where it can end; and else -1.
 func (st *Stream) decisionAt() int64 {
 	l := &st.sender.observer.limits
 	next, _ := st.state.Cursor()
-	if l.Bucket.Rate == 0 && (l.GroupDeadline == 0 || st.group >= st.sub.newest) || !st.find(next) {
+	held := st.sender.loop.rule != nil || l.Bucket.Rate != 0
+	if !held && (l.GroupDeadline == 0 || st.group >= st.sub.newest) || !st.find(next) {
 		return -1
 	}
 	return st.object.End + st.state.Shift()
@@ -284,7 +330,7 @@ func (st *Stream) betweenObjects() bool {
 // endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and
 // reports that.
 func (st *Stream) endIfLate(offset int64) bool {
-	if timeout := st.sub.objectTimeout; timeout == 0 || st.age(st.logOffset(offset)) <= timeout {
+	if timeout := st.timeouts().Object; timeout == 0 || st.age(st.logOffset(offset)) <= timeout {
 		return false
 	}
 	st.giveUp(ObjectTimedOut)

@@ -348,6 +348,19 @@ func TestObjectTimeout(t *testing.T) {
 		require.Equal(t, byte(packet.FrameResetStream), w.run()[0].frame)
 		require.Equal(t, ObjectTimedOut, results()[0].Outcome)
 	})
+	t.Run("of a stream's own", func(t *testing.T) {
+		for _, own := range []time.Duration{0, 10 * ms} {
+			w := newWorld(t, withController(&fixedController{window: 2 * testMTU}))
+			st, results := w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) {
+				c.Timeouts = &Timeouts{}
+			})
+			require.Len(t, w.run(), 2)
+			st.SetTimeouts(Timeouts{Object: own})
+			w.ack(100 * ms)
+			w.run()
+			require.Equal(t, own > 0, len(results()) > 0)
+		}
+	})
 	t.Run("object without complete fields", func(t *testing.T) {
 		w := newWorld(t)
 		log := newLog(w)
@@ -400,6 +413,17 @@ func TestSubgroupTimeout(t *testing.T) {
 			w.sleep(100 * ms)
 		}
 		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: -1}, results()[0])
+	})
+	t.Run("of a stream's own", func(t *testing.T) {
+		w := newWorld(t)
+		log := newTestLog(0, 100)
+		log.Finish()
+		_, results := w.stream(w.subscribe(), log, func(c *StreamConfig) {
+			c.Timeouts = &Timeouts{Subgroup: 50 * ms}
+		})
+		w.run()
+		w.sleep(50 * ms)
+		require.Equal(t, SubgroupTimedOut, results()[0].Outcome)
 	})
 	t.Run("changed", func(t *testing.T) {
 		w := newWorld(t)

@@ -42,6 +42,7 @@ type Subscription struct {
 	priority        uint8
 	objectTimeout   time.Duration
 	subgroupTimeout time.Duration
+	patience        time.Duration // see SetPatience
 	lanes           []*lane       // also empty ones, for reuse
 	datagrams       int           // queued
 	behind          int64         // bytes that are not sent or not acknowledged, at the last look
@@ -66,6 +67,9 @@ func newSubscription(s *Sender, cfg SubscriptionConfig) *Subscription {
 // Owner returns SubscriptionConfig.Owner.
 func (sub *Subscription) Owner() any { return sub.owner }
 
+// Timeouts are delivery timeouts (draft §8). 0: none.
+type Timeouts struct{ Object, Subgroup time.Duration }
+
 // StreamConfig describes a downstream stream: Prefix and then the bytes of Log from Start on.
 type StreamConfig struct {
 	// Prefix is what the stream starts with: the WebTransport stream header, SUBGROUP_HEADER, and for late joiners the
@@ -75,6 +79,8 @@ type StreamConfig struct {
 	Start  int64
 	// PublisherStream is the stream that the log comes from. Without one the forwarder takes no part.
 	PublisherStream *claim.PublisherStream
+	// Timeouts are the delivery timeouts in force, if the stream has some of its own. nil: those of the subscription.
+	Timeouts *Timeouts
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
@@ -152,6 +158,15 @@ func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
 		}
 	}
 	s.shard.enqueue(s)
+}
+
+// SetPatience sets for how long data may wait, at least, before its group counts as late: the subscriber has told that
+// it still has something to show. See [Limits.GroupDeadline]. Default: 0.
+func (sub *Subscription) SetPatience(d time.Duration) {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.mu.release()
+	sub.patience = d
 }
 
 // Close ends the subscription: its incomplete streams are reset with an application's code, its datagrams are dropped.

@@ -13,7 +13,8 @@ type SubscriptionState struct {
 	Lag time.Duration
 	// Sent counts the bytes of all packets of the connection.
 	Sent uint64
-	// Dropping is whether the drop policy holds something of the connection back: by its threshold, or by its bucket.
+	// Dropping is whether something of the connection is held back: by the threshold of the drop policy, by its bucket,
+	// or by an operator's rule, which has declined something a moment ago.
 	Dropping bool
 }
 
@@ -23,7 +24,7 @@ func (sub *Subscription) State() SubscriptionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := SubscriptionState{
-		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.observer.limits.hold(),
+		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.dropping(),
 	}
 	now := s.loop.clock.Now()
 	for _, st := range s.streams.all {

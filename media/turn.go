@@ -47,6 +47,7 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 	if t.stopped = t.send(now, b); t.stopped == none {
 		s.control.idle()
 	}
+	s.control.goFirst(t.stopped == BlockedPacing)
 	s.keys.protect()
 	t.refuseTaking()
 	if t.deadline = t.alarm(now, t.stopped); t.deadline == clock.Never {
@@ -96,9 +97,9 @@ func (t *turn) send(now clock.Time, b *udp.Batch) Reason {
 		s.counters.count(r)
 		return r
 	}
-	paced := s.control.refill(now, s.ledger.mtu)
+	s.control.pace(now, s.ledger.mtu)
 	for range quantum {
-		if r := t.blockedNow(now, b, paced); r != none {
+		if r := t.blockedNow(now, b); r != none {
 			return r
 		}
 		if r := t.sendOne(now, b); r != none {
@@ -126,7 +127,7 @@ func (t *turn) blocked() Reason {
 }
 
 // blockedNow returns what forbids the next packet.
-func (t *turn) blockedNow(now clock.Time, b *udp.Batch, paced bool) Reason {
+func (t *turn) blockedNow(now clock.Time, b *udp.Batch) Reason {
 	s := t.sender
 	r := none
 	switch {
@@ -136,7 +137,7 @@ func (t *turn) blockedNow(now clock.Time, b *udp.Batch, paced bool) Reason {
 		r = BlockedLedger
 	case s.recovery.probes > 0:
 	default:
-		r = s.control.blocked(now, s.ledger.mtu, paced)
+		r = s.control.blocked(now, s.ledger.mtu)
 	}
 	if r != none {
 		s.counters.count(r)

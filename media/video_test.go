@@ -24,6 +24,7 @@ type video struct {
 	looked          map[int64]int64         // how far downstream streams had come
 	came, audio     map[int]time.Duration   // ages of the frames that came
 	ended           int                     // streams that the policy has ended
+	pause, resume   time.Duration           // what is due meanwhile is published afterwards
 }
 
 // videoFrame is a frame that ends at a log offset.
@@ -67,7 +68,11 @@ func newVideo(m *simulation, layers []videoLayer, group, frames int) *video {
 // run publishes all frames and notes what comes.
 func (v *video) run() {
 	for n := range v.frames {
-		v.after(time.Duration(n)*frameInterval, func() { v.publish(n) })
+		at := time.Duration(n) * frameInterval
+		if v.resume > 0 && at > v.pause {
+			at = max(at, v.resume)
+		}
+		v.after(at, func() { v.publish(n) })
 	}
 	begin := v.clock.t
 	for v.clock.t.Sub(begin) < time.Duration(v.frames)*frameInterval+3*time.Second {
@@ -208,7 +213,7 @@ func TestBudgetVideo(t *testing.T) {
 		{"layers", .4, .2, 1500 * time.Millisecond},
 		{"layers", .6, .45, 500 * time.Millisecond},
 		{"layers", .8, .5, 400 * time.Millisecond},
-		{"keys", .6, .25, 1200 * time.Millisecond},
+		{"keys", .6, .25, 1500 * time.Millisecond},
 		{"single", .6, .45, 1200 * time.Millisecond},
 		{"layers", 1.1, 1, 300 * time.Millisecond},
 		{"keys", 1.1, 1, 300 * time.Millisecond},
@@ -234,4 +239,95 @@ func TestBudgetVideo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// away makes a path that carries nothing for some time.
+func (m *simulation) away(from, length time.Duration) {
+	was := m.cfg
+	m.after(from, func() { m.cfg.loss, m.cfg.ackLoss = 1, 1 })
+	m.after(from+length, func() { m.cfg = was })
+}
+
+// TestBudgetLosesNothing plays video over paths that carry all of it, but not at all times: nothing is dropped.
+func TestBudgetLosesNothing(t *testing.T) {
+	const (
+		delta  = 1600 // bytes, for 0.4 Mbit/s with the audio
+		frames = 750
+		begin  = 10 * time.Second
+	)
+	layers := map[string][]videoLayer{
+		"layers": temporalLayers(delta),
+		"single": {{128, delta, func(int) bool { return true }}},
+	}
+	clean := simConfig{delay: 20 * time.Millisecond, jitter: time.Millisecond}
+	lossy := clean
+	lossy.loss, lossy.ackLoss = .02, .02
+	narrow := clean // three times as much as the video needs
+	narrow.rate, narrow.queue = 150_000, 10_000
+	far := lossy
+	far.delay = 40 * time.Millisecond
+	away := func(d time.Duration) func(*video) { return func(v *video) { v.away(begin, d) } }
+	moves := func(v *video) {
+		v.away(begin, 1500*time.Millisecond)
+		v.after(begin+1500*time.Millisecond, func() { v.path("192.0.2.99:4433", testMTU) })
+	}
+	bursts := func(v *video) { v.pause, v.resume = begin, begin+2500*time.Millisecond } // the publisher was away
+	for _, tt := range []struct {
+		name  string
+		path  simConfig
+		event func(*video)
+	}{
+		{"losses", lossy, func(*video) {}},
+		{"a burst, losses", far, bursts},
+		{"away for 2 s", clean, away(2 * time.Second)},
+		{"away for 2 s, losses", lossy, away(2 * time.Second)},
+		{"away for 2 s, narrow", narrow, away(2 * time.Second)},
+		{"away for 10 s", clean, away(10 * time.Second)},
+		{"another address", clean, moves},
+		{"another address, losses", lossy, moves},
+	} {
+		for name, l := range layers {
+			t.Run(fmt.Sprint(tt.name, ", ", name), func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(2) {
+					path := tt.path
+					path.seed = seed
+					m := newSimulation(t, path, func(c *worldConfig) { c.sender.DropPolicy = new(Budget) })
+					// As a catalog: more important than all else, and never heard of again.
+					m.stream(m.subscribe(func(c *SubscriptionConfig) { c.Priority = 1 }), newTestLog(0, 900))
+					v := newVideo(m, l, 25, frames)
+					tt.event(v)
+					v.run()
+					s := v.score(0)
+					t.Logf("%+v, %d packets lost", s, m.dropped)
+					require.Zero(t, v.ended)
+					require.Len(t, v.came, frames)
+				}
+			})
+		}
+	}
+}
+
+// TestBudgetReturns plays video over a path that is away for so long that it cannot carry afterwards what has waited.
+// Soon audio and key frames are in time again, and then everything is.
+func TestBudgetReturns(t *testing.T) {
+	t.Parallel()
+	const (
+		delta, away, back = 9259, 10 * time.Second, 15 * time.Second
+		// The sender notices by a probe, up to 4 s later.
+		audioBack, allBack = int((back + 6*time.Second) / frameInterval), int((back + 12*time.Second) / frameInterval)
+	)
+	m := newSimulation(t, simConfig{delay: 20 * time.Millisecond, rate: 375_000, queue: 50_000}, func(c *worldConfig) {
+		c.sender.DropPolicy = new(Budget)
+	})
+	v := newVideo(m, temporalLayers(delta), 50, 1000)
+	m.away(back-away, away)
+	v.run()
+	for n := audioBack; n < v.frames; n++ {
+		age, came := v.audio[n]
+		require.True(t, came && age < time.Second, "audio of frame %d: %s", n, age)
+		age, came = v.came[n]
+		require.True(t, n < allBack && n%v.group != 0 || came && age < time.Second, "frame %d: %s", n, age)
+	}
+	require.NotZero(t, v.ended, "what was too late is not sent any more")
 }

@@ -115,6 +115,8 @@ func parameterFormats(v Version) []parameterFormat {
 			func(p *Parameters) **uint64 { return &p.RouteCost }, varintValue),
 		single(ParameterRendition, always(inSubscribe),
 			func(p *Parameters) **Rendition { return &p.Rendition }, renditionValue),
+		single(ParameterPlayback, always(inUpdateSubscription),
+			func(p *Parameters) **Playback { return &p.Playback }, playbackValue),
 	}
 	var formats []parameterFormat
 	for _, f := range all {

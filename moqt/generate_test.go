@@ -149,7 +149,15 @@ func drawParameter(t *rapid.T, v Version, p *Parameters, typ ParameterType) {
 	case ParameterRouteCost:
 		p.RouteCost = &number
 	case ParameterRendition:
-		p.Rendition = &Rendition{Set: number, Bitrate: anyUint64().Draw(t, "bitrate")}
+		p.Rendition = &Rendition{
+			Set: number, Bitrate: anyUint64().Draw(t, "bitrate"), Width: anyUint64().Draw(t, "width"),
+			Height: anyUint64().Draw(t, "height"),
+		}
+	case ParameterPlayback:
+		p.Playback = &Playback{
+			Buffered: number, Dropped: anyUint64().Draw(t, "dropped"), Width: anyUint64().Draw(t, "width"),
+			Height: anyUint64().Draw(t, "height"),
+		}
 	default:
 		panic(fmt.Sprintf("no generator for parameter %#x", uint64(typ)))
 	}

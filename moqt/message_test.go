@@ -50,7 +50,7 @@ var messageGoldens = []struct {
 			RequestHops: true,
 			Renditions:  true,
 		},
-		wire:  "af00 0012 c40b54 9234 01 02 9234 01 02 e04d118a 01 02 01",
+		wire:  "af00 0012 c40b54 9234 01 02 9234 01 02 e04d118a 01 02 02",
 		valid: []int{0, 5, 9, 11, 16},
 	},
 	{
@@ -105,9 +105,9 @@ var messageGoldens = []struct {
 		name: "SUBSCRIBE of a rendition",
 		message: &Subscribe{
 			Track:      FullTrackName{Namespace{"a"}, "v"},
-			Parameters: Parameters{Rendition: &Rendition{Set: 1, Bitrate: 5000}},
+			Parameters: Parameters{Rendition: &Rendition{Set: 1, Bitrate: 5000, Width: 64, Height: 48}},
 		},
-		wire: "03 000e 00 01 01 61 01 76 01 e0511ce4 01 9388",
+		wire: "03 0010 00 01 01 61 01 76 01 e0511ce4 01 9388 40 30",
 	},
 	{
 		name: "SUBSCRIBE_OK",
@@ -236,6 +236,13 @@ var messageGoldens = []struct {
 		name:    "REQUEST_UPDATE",
 		message: &RequestUpdate{RequestID: 6, Parameters: Parameters{NamespacePrefix: &Namespace{"z"}}},
 		wire:    "02 0006 06 01 34 01 01 7a",
+	},
+	{
+		name: "REQUEST_UPDATE of a player",
+		message: &RequestUpdate{RequestID: 6, Parameters: Parameters{
+			Playback: &Playback{Buffered: 201, Dropped: 3, Width: 64, Height: 48},
+		}},
+		wire: "02 000b 06 01 e0511ce6 80c9 03 40 30",
 	},
 	{
 		name:    "REQUEST_OK",

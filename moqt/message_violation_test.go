@@ -199,7 +199,8 @@ func TestParameterScopes(t *testing.T) {
 		{"35 00", [3]string{"", "", "SUBSCRIBE TRACK_STATUS FETCH" + tracks}},
 		{"c40b57 01 05", same(hops)},
 		{"c40b58 05", same("PUBLISH_NAMESPACE REQUEST_UPDATE")},
-		{"e0511ce4 05 06", same("SUBSCRIBE")},
+		{"e0511ce4 05 06 07 08", same("SUBSCRIBE")},
+		{"e0511ce6 05 06 07 08", same("REQUEST_UPDATE")},
 	}
 	require.Len(t, parameters, len(newest.wire().parameters))
 	for _, v := range laterVersions() {

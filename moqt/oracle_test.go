@@ -84,5 +84,5 @@ func hasHops(m Message) bool {
 	case *RequestUpdate:
 		p = &m.Parameters
 	}
-	return p != nil && (p.HopPath != nil || p.RouteCost != nil || p.Rendition != nil)
+	return p != nil && (p.HopPath != nil || p.RouteCost != nil || p.Rendition != nil || p.Playback != nil)
 }

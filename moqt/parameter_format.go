@@ -33,6 +33,7 @@ const (
 	ParameterHopPath                 ParameterType = 0x40b57 // draft-lcurley-moq-cluster
 	ParameterRouteCost               ParameterType = 0x40b58 // the same
 	ParameterRendition               ParameterType = 0x511ce4
+	ParameterPlayback                ParameterType = 0x511ce6
 )
 
 // parameterFormat describes a parameter of one version: where it may appear and how it is encoded.
@@ -99,6 +100,7 @@ var (
 	byteValue       = valueFormat[uint8]{(*encoder).byte, (*decoder).uint8}
 	locationValue   = valueFormat[Location]{(*encoder).location, (*decoder).location}
 	renditionValue  = valueFormat[Rendition]{(*encoder).rendition, (*decoder).rendition}
+	playbackValue   = valueFormat[Playback]{(*encoder).playback, (*decoder).playback}
 	namespaceValue  = valueFormat[Namespace]{(*encoder).namespace, (*decoder).namespace}
 	groupOrderValue = valueFormat[GroupOrder]{(*encoder).groupOrder, (*decoder).groupOrder}
 	filterValue     = valueFormat[Filter]{

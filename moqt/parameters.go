@@ -33,7 +33,8 @@ type Parameters struct {
 	HopPath   HopPath // what the message has come through, its sender last
 	RouteCost *uint64 // of a subscription in the namespace; absent means 0
 
-	Rendition *Rendition // of Sluice, see rendition.go
+	Rendition *Rendition // this and the next: of Sluice, see rendition.go
+	Playback  *Playback
 }
 
 // ForwardState returns the Forward parameter, or true, its default in all messages but REQUEST_UPDATE (draft §10.2.12).

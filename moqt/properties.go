@@ -84,9 +84,9 @@ func (f varintFormat) appendPairs(b []byte, pairs []KeyValuePair) (_ []byte, err
 
 // Property types (draft §15.7).
 const (
-	PropertyObjectDeliveryTimeout      uint64 = 0x02 // track
+	PropertyObjectDeliveryTimeout      uint64 = 0x02 // track; object since draft-19
 	PropertyMaxCacheDuration           uint64 = 0x04 // track
-	PropertySubgroupDeliveryTimeout    uint64 = 0x06 // track
+	PropertySubgroupDeliveryTimeout    uint64 = 0x06 // track; object since draft-19
 	PropertyImmutable                  uint64 = 0x0b // track, object
 	PropertyDefaultPublisherPriority   uint64 = 0x0e // track
 	PropertyDefaultPublisherGroupOrder uint64 = 0x22 // track
@@ -210,6 +210,18 @@ func (p Properties) SubgroupDeliveryTimeout() uint64 {
 // ObjectDeliveryTimeout returns the publisher's timeout in milliseconds, or 0 if there is none (draft §12.2).
 func (p Properties) ObjectDeliveryTimeout() uint64 {
 	return p.value(PropertyObjectDeliveryTimeout, 0)
+}
+
+// DeliveryTimeouts returns the delivery timeouts that the first object of a subgroup has, in milliseconds, or nil for
+// those that it does not have (draft-19 §8).
+func (p Properties) DeliveryTimeouts() (object, subgroup *uint64) {
+	find := func(typ uint64) *uint64 {
+		if pair, ok := p.Lookup(typ); ok {
+			return &pair.Value
+		}
+		return nil
+	}
+	return find(PropertyObjectDeliveryTimeout), find(PropertySubgroupDeliveryTimeout)
 }
 
 // MaxCacheDuration returns how long an object may be served from a cache, in milliseconds, and false if the publisher

@@ -40,7 +40,7 @@ type Setup struct {
 	Server       bool   // it is a SERVER_SETUP
 	MaxRequestID uint64 // the Request IDs of the peer are smaller
 
-	Renditions bool // the sender takes RENDITION in SUBSCRIBE: see rendition.go
+	Renditions bool // the sender takes RENDITION and PLAYBACK: see rendition.go
 
 	// Unknown holds the options that this package does not know, in ascending order, for extensions and grease.
 	Unknown []KeyValuePair
@@ -94,7 +94,7 @@ func (m *Setup) encode(e *encoder) {
 		number(OptionRequestHops, new(uint64(1)))
 	}
 	if m.Renditions {
-		number(OptionRenditions, new(uint64(1)))
+		number(OptionRenditions, new(renditionsVersion))
 	}
 	b, err := e.wire.varint().appendPairs(e.b, options)
 	e.b = b
@@ -170,7 +170,7 @@ func (m *Setup) laterOption(d *decoder, option KeyValuePair) (known bool) {
 	case OptionRequestHops:
 		m.RequestHops = option.Value == 1
 	case OptionRenditions:
-		m.Renditions = option.Value == 1
+		m.Renditions = option.Value == renditionsVersion
 	default:
 		m.keep(option)
 		return false

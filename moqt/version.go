@@ -61,6 +61,16 @@ func (v Version) DataLayout() DataLayout { return v.wire().data }
 // a fill (Parameters.Fill), or the subscriber fetches up to the Largest Object that it has been told.
 func (v Version) HasJoiningFetch() bool { return v.wire().fetchTypes }
 
+// HasRendezvous reports whether a SUBSCRIBE can say how long the relay is to wait for a publisher.
+func (v Version) HasRendezvous() bool {
+	_, ok := v.wire().parameter(ParameterRendezvousTimeout)
+	return ok
+}
+
+// HasObjectTimeouts reports whether delivery timeouts may be Object Properties. They may be in draft-19, too, but until
+// draft-20 the Low Overhead Media Container has timestamps at the number of one of them.
+func (v Version) HasObjectTimeouts() bool { return v >= Draft20 }
+
 // HasSharedTracks reports whether a subscriber may have several subscriptions to a track.
 func (v Version) HasSharedTracks() bool { return v >= Draft19 }
 

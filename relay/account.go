@@ -73,6 +73,14 @@ func (s *accounts) openAddress(source netip.Prefix) (*account, *moqt.RequestErro
 	return s.enter(accountKey{addressAccount, source.String()}, quota)
 }
 
+// openFor is openAddress, and for a session of this process with itself adds that to an account without quotas.
+func (s *accounts) openFor(source netip.Prefix, own bool) (*account, *moqt.RequestError) {
+	if own {
+		return s.enter(accountKey{addressAccount, "own"}, Quota{}.withDefaults(unlimited))
+	}
+	return s.openAddress(source)
+}
+
 // isExempt reports whether there are no quotas for a source address.
 func (s *accounts) isExempt(source netip.Prefix) bool {
 	return slices.ContainsFunc(s.exempt, func(p netip.Prefix) bool { return p.Contains(source.Addr()) })

@@ -33,6 +33,8 @@ type delivery struct {
 	order   moqt.GroupOrder     // of media
 	former  []mediaSubscription // in another group order: their streams keep the order in which they were opened
 	streams streams
+
+	patience time.Duration // for how long data may wait, whatever the drop policy says
 }
 
 func newDelivery(d *downstream, params *moqt.Parameters) delivery {
@@ -61,6 +63,7 @@ func (v *delivery) open(p *moqt.Parameters) {
 		ErrorCode:       v.sub.peer.conn.StreamErrorCode,
 		Owner:           v.sub,
 	})
+	v.media.SetPatience(v.patience)
 }
 
 // reopen applies the parameters in the answer to a PUBLISH, after data may have been sent already.
@@ -75,12 +78,36 @@ func (v *delivery) reopen(p *moqt.Parameters) {
 // MAX_CACHE_DURATION (draft §12.3) has timed out too.
 func (v *delivery) timeouts(p *moqt.Parameters) (object, subgroup time.Duration) {
 	props := v.sub.hub.properties
-	object = shorter(p.ObjectDeliveryTimeout, props.ObjectDeliveryTimeout())
-	subgroup = shorter(p.SubgroupDeliveryTimeout, props.SubgroupDeliveryTimeout())
-	if ms, ok := props.MaxCacheDuration(); ok {
-		object = shorter(&ms, uint64(object/time.Millisecond))
+	t := v.timeoutsFor(p, props.ObjectDeliveryTimeout(), props.SubgroupDeliveryTimeout())
+	return t.Object, t.Subgroup
+}
+
+// ownTimeouts are those of a segment whose subgroup has some of its own, or nil.
+func (v *delivery) ownTimeouts(seg *track.Segment) *media.Timeouts {
+	if seg.ObjectTimeout == nil && seg.SubgroupTimeout == nil {
+		return nil
 	}
-	return object, subgroup
+	props := v.sub.hub.properties
+	object, subgroup := props.ObjectDeliveryTimeout(), props.SubgroupDeliveryTimeout()
+	if seg.ObjectTimeout != nil {
+		object = *seg.ObjectTimeout
+	}
+	if seg.SubgroupTimeout != nil {
+		subgroup = *seg.SubgroupTimeout
+	}
+	p := v.sub.pub.Parameters()
+	t := v.timeoutsFor(&p, object, subgroup)
+	return &t
+}
+
+// timeoutsFor combines what the subscriber and the publisher want.
+func (v *delivery) timeoutsFor(p *moqt.Parameters, object, subgroup uint64) (t media.Timeouts) {
+	t.Object = shorter(p.ObjectDeliveryTimeout, object)
+	t.Subgroup = shorter(p.SubgroupDeliveryTimeout, subgroup)
+	if ms, ok := v.sub.hub.properties.MaxCacheDuration(); ok {
+		t.Object = shorter(&ms, uint64(t.Object/time.Millisecond))
+	}
+	return t
 }
 
 // shorter combines what the subscriber and the publisher want, in milliseconds; 0 is no timeout.
@@ -167,6 +194,7 @@ func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 		for _, m := range v.allMedia() {
 			m.SetTimeouts(object, subgroup)
 		}
+		v.streams.setTimeouts(v.ownTimeouts)
 	}
 }
 
@@ -272,6 +300,7 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 		Subgroup:        seg.Subgroup,
 		Priority:        seg.Priority,
 		PublisherStream: v.publisherStream(seg),
+		Timeouts:        v.ownTimeouts(seg),
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
 			v.streams.ended(seg, res)

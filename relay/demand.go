@@ -50,8 +50,22 @@ func (d *demand) lingered() {
 }
 
 // forward is the Forward State that an upstream should have. Publishers that offered the track with Forward 1 are not
-// told to stop: some existing publishers send objects whatever they are told.
-func (d *demand) forward(u *upstream) bool { return d.objects || !u.pauses }
+// told to stop, nor those that the relay has subscribed at: some existing publishers send objects whatever they are
+// told. Renditions that the relay does not serve are the exception: they are as large as those that it does.
+func (d *demand) forward(u *upstream) bool {
+	s := &d.hub.subscribers
+	switch {
+	case d.objects:
+		return true
+	case u.pauses:
+		return false
+	case u.offered || u.peer.unpausable.Load():
+		return true
+	case s.areNone():
+		return u.forward
+	}
+	return !s.areInReserve()
+}
 
 // requestGroup passes a subscriber's NEW_GROUP_REQUEST on, unless that would be useless.
 func (d *demand) requestGroup(value *uint64) {

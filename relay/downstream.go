@@ -282,6 +282,9 @@ func (d *downstream) establish() {
 // update applies a REQUEST_UPDATE of the subscriber (draft §10.9.1).
 func (d *downstream) update(u *session.Update) {
 	refused := d.permit.extend(u.Tokens)
+	if refused == nil && u.Parameters.Playback != nil {
+		d.report(u.Parameters.Playback)
+	}
 	h := d.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -293,6 +296,10 @@ func (d *downstream) update(u *session.Update) {
 	}
 	if refused != nil {
 		d.denyLocked(u, refused)
+		return
+	}
+	if isReport(u.Parameters) {
+		_ = u.OK(moqt.Parameters{LargestObject: h.data.Largest(), Expires: d.permit.expires()})
 		return
 	}
 	if !d.delivery.forward && u.Parameters.Forward != nil && *u.Parameters.Forward {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport/transporttest"
@@ -252,6 +253,57 @@ func TestRelativeFetch(t *testing.T) {
 			require.Contains(t, got.objects, "2.0, 2.1")
 			require.NotContains(t, got.objects, "1.0")
 			b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelative, Track: video}).err, moqt.RequestInvalidRange)
+		})
+	}
+}
+
+// TestTimeoutsOfSubgroups checks that the first object of a subgroup may have delivery timeouts, which apply instead of
+// the track's. Before draft-20, timestamps have the number of one of them.
+func TestTimeoutsOfSubgroups(t *testing.T) {
+	timeouts := func(object, subgroup uint64) moqt.Properties {
+		p, err := moqt.NewProperties(
+			moqt.KeyValuePair{Type: moqt.PropertyObjectDeliveryTimeout, Value: object},
+			moqt.KeyValuePair{Type: moqt.PropertySubgroupDeliveryTimeout, Value: subgroup},
+		)
+		require.NoError(t, err)
+		return p
+	}
+	own := func(object, subgroup time.Duration) *media.Timeouts {
+		return &media.Timeouts{Object: object * time.Millisecond, Subgroup: subgroup * time.Millisecond}
+	}
+	for v, want := range map[moqt.Version][]*media.Timeouts{
+		moqt.Draft19: {nil, nil, nil},
+		moqt.Draft22: {own(50, 500), nil, own(60, 0)},
+	} {
+		onBench(t, Config{}, func(b *bench) {
+			src := b.speaks(v).serve(&source{properties: timeouts(70, 600)})
+			src.c.announce("live")
+			subscriber := b.connect()
+			_, s := subscriber.mustSubscribe(moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(60))})
+			header := func(group uint64, first bool) *subgroupStream {
+				return src.open(moqt.SubgroupHeader{GroupID: group, FirstObject: first, HasProperties: true})
+			}
+			open := header(1, true)
+			open.write(moqt.ObjectHeader{Properties: timeouts(50, 500)}, "a")
+			header(2, false).write(moqt.ObjectHeader{ObjectID: 7, Properties: timeouts(5, 5)}, "b")
+			header(3, true).write(moqt.ObjectHeader{Properties: timeouts(0, 0)}, "c")
+			open.write(moqt.ObjectHeader{ObjectID: 1, Properties: timeouts(1, 1)}, "d")
+			out := subscriber.sender().subs[0]
+			require.Equal(t, 60*time.Millisecond, out.cfg.ObjectTimeout)
+			for i, own := range want {
+				require.Equal(t, own, out.opened[i].Timeouts, "%s, group %d", v, i+1)
+			}
+
+			_, err := s.Update(b.ctx, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(40))})
+			require.NoError(t, err)
+			synctest.Wait()
+			out.mu.Lock()
+			defer out.mu.Unlock()
+			for st := range out.streams {
+				if st.cfg.Timeouts != nil {
+					require.Equal(t, 40*time.Millisecond, st.cfg.Timeouts.Object)
+				}
+			}
 		})
 	}
 }

@@ -40,6 +40,8 @@ type plainSubscription struct {
 	streams map[*plainStream]struct{}
 	opened  []media.StreamConfig
 	closed  bool
+
+	patience time.Duration
 }
 
 type plainStream struct {
@@ -99,6 +101,12 @@ func (s *plainSubscription) SetTimeouts(object, subgroup time.Duration) {
 	s.cfg.ObjectTimeout, s.cfg.SubgroupTimeout = object, subgroup
 }
 
+func (s *plainSubscription) SetPatience(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patience = d
+}
+
 func (s *plainSubscription) Close(code uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,6 +121,12 @@ func (st *plainStream) Reset(code uint64) {
 	case st.reset <- code:
 	default:
 	}
+}
+
+func (st *plainStream) SetTimeouts(t media.Timeouts) {
+	st.sub.mu.Lock()
+	defer st.sub.mu.Unlock()
+	st.cfg.Timeouts = &t
 }
 
 func (st *plainStream) Wake() {
@@ -456,6 +470,9 @@ type subgroupStream struct {
 }
 
 func (s *source) open(h moqt.SubgroupHeader) *subgroupStream {
+	if s.publication() == nil {
+		synctest.Wait() // it has answered, and does not know its publication yet
+	}
 	str, err := s.publication().OpenSubgroup(s.c.b.ctx, h)
 	require.NoError(s.c.b.t, err)
 	return &subgroupStream{s.c.b.t, str, moqt.NewSubgroupEncoder(s.c.Version().DataLayout(), h)}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/internal/rendition"
 	"sluice/moqt"
 )
 
@@ -22,6 +23,8 @@ type metrics struct {
 	quotas    *prometheus.CounterVec
 	streams   *prometheus.CounterVec
 	fetches   *prometheus.CounterVec
+	switches  *prometheus.CounterVec
+	reports   prometheus.Counter
 
 	unforwarded *prometheus.CounterVec
 	gauges      []gauge
@@ -51,6 +54,7 @@ func newMetrics(r *Relay) *metrics {
 		malformed: counter("malformed_tracks_total", "Times that a publisher's objects broke the rules of tracks."),
 		excessive: counter("excessive_subgroups_total",
 			"Subgroup streams of publishers that the relay stopped with EXCESSIVE_LOAD."),
+		reports:  counter("playback_reports_total", "Reports of players about themselves."),
 		refusals: vec("refused_requests_total", "Requests that the relay refused, by code of REQUEST_ERROR.", "code"),
 		quotas: vec("quota_refusals_total",
 			"Sessions and requests that were refused, datagrams that were dropped and subscriptions that were ended "+
@@ -59,6 +63,8 @@ func newMetrics(r *Relay) *metrics {
 		unforwarded: vec("unforwarded_subscriptions_total",
 			"Subscriptions, or updates of one, that the fast path does not serve, by why.", "reason"),
 		fetches: vec("fetches_total", "FETCH requests that have ended, by how.", "outcome"),
+		switches: vec("rendition_switches_total",
+			"Times that the relay went on with another rendition for a subscriber, by why.", "reason"),
 	}
 	trims := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_relay_cache_trims_total",
@@ -70,12 +76,13 @@ func newMetrics(r *Relay) *metrics {
 	}, func() float64 { return float64(m.received.Load()) })
 	m.all = []prometheus.Collector{
 		bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams,
-		m.fetches, m.unforwarded, trims,
+		m.fetches, m.unforwarded, m.switches, m.reports, trims,
 	}
 	upstreams := func(h *hub) int { return countPeers(maps.Keys(h.publishers.of)) }
 	downstreams := func(h *hub) int { return countPeers(h.subscribers.peers()) }
 	m.gauges = []gauge{
 		newGauge("sessions", "Sessions.", r.sessions.count),
+		newGauge("guests", "Clients of other protocols.", r.sessions.countGuests),
 		newGauge("links", "Sessions with other processes of the relay.", func() int { return len(r.links.list()) }),
 		newGauge("upstream_relays", "Sessions with upstream relays, which this relay has dialed.",
 			r.sessions.countUpstream),
@@ -107,6 +114,8 @@ func newGauge(name, help string, read func() int) gauge {
 func (m *metrics) refused(code moqt.RequestErrorCode) {
 	m.refusals.WithLabelValues(code.Effective().String()).Inc()
 }
+
+func (m *metrics) switched(why rendition.Reason) { m.switches.WithLabelValues(why.String()).Inc() }
 
 // Describe implements prometheus.Collector.
 func (r *Relay) Describe(ch chan<- *prometheus.Desc) {

@@ -70,6 +70,8 @@ type SubscriberStatus struct {
 	Session    SessionStatus // without the numbers of its tracks
 	OnFastPath bool          // the kernel forwards the track to it
 	Forward    bool          // it wants objects now
+	// Rendition is the set that the subscription belongs to, if the relay chooses which one of several is served.
+	Rendition *RenditionStatus
 }
 
 // Subscribers describes up to limit subscribers of the track with an id, the oldest sessions first, and tells how many
@@ -79,29 +81,26 @@ func (r *Relay) Subscribers(id uint64, limit int) (list []SubscriberStatus, all 
 	if h == nil {
 		return nil, 0, false
 	}
-	peers, list := h.listSubscribers()
-	all = len(peers)
-	for i, p := range peers[:min(limit, all)] {
-		list[i].Session = statusOf(p)
+	subscribers, list := h.listSubscribers()
+	all = len(subscribers)
+	for i, d := range subscribers[:min(limit, all)] {
+		list[i].Session, list[i].Rendition = statusOf(d.peer), d.renditionStatus()
 	}
 	return list[:min(limit, all)], all, true
 }
 
 // listSubscribers returns the subscribers, the oldest sessions first, and what the hub knows of them.
-func (h *hub) listSubscribers() ([]*peer, []SubscriberStatus) {
+func (h *hub) listSubscribers() (all []*downstream, list []SubscriberStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]*downstream, 0, len(h.subscribers.all))
 	for d := range h.subscribers.all {
 		all = append(all, d)
 	}
 	slices.SortFunc(all, func(a, b *downstream) int { return cmp.Compare(a.peer.id, b.peer.id) })
-	peers, list := make([]*peer, len(all)), make([]SubscriberStatus, len(all))
-	for i, d := range all {
-		peers[i] = d.peer
-		list[i] = SubscriberStatus{OnFastPath: h.fast.serves(d), Forward: d.delivery.forward}
+	for _, d := range all {
+		list = append(list, SubscriberStatus{OnFastPath: h.fast.serves(d), Forward: d.delivery.forward})
 	}
-	return peers, list
+	return all, list
 }
 
 // byID returns the hub of the track with an id, or nil.

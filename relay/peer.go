@@ -3,6 +3,7 @@ package relay
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -24,11 +25,14 @@ type peer struct {
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	link      bool                // with another process of the relay: see Link
+	own       bool                // of this process with itself: see Relay.ServeOwn
 	upstream  *UpstreamRelay      // that this relay has dialed; nil for all others
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *account            // of the peer's source address
 	sets      renditionSets
+
+	unpausable atomic.Bool // it has ended a subscription instead of changing its Forward State
 
 	// Set by sessions.add.
 	id    uint64 // of the session, counted from 1

@@ -36,7 +36,7 @@ type permission struct {
 // authorize asks whether the peer may do what a request is about, and charges the request to its quotas.
 func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
 	m := &permission{peer: p, request: r, action: a, track: track}
-	if !p.direct() {
+	if !p.direct() || p.own {
 		return m, p.mayAsk(a, track.Namespace)
 	}
 	refused := m.charge(r)
@@ -67,7 +67,7 @@ func isNoAnswer(e *moqt.RequestError) bool {
 // extend asks the Authorizer again, because of an update of the peer if it has tokens.
 func (m *permission) extend(update []moqt.Token) *moqt.RequestError {
 	p := m.peer
-	if !p.direct() {
+	if !p.direct() || p.own {
 		return nil // see mayAsk
 	}
 	m.due = p.relay.reviews.next() // before the answer, which may be out of date by then

@@ -198,7 +198,8 @@ func (s *publishers) subscribe(peers ...*peer) {
 
 // start begins a subscription.
 func (s *publishers) start(u *upstream) {
-	u.forward = true // whatever the subscribers say (draft §9.2)
+	u.forward = true // whatever the subscribers say (draft §9.2), unless they are in reserve
+	u.forward = s.hub.demand.forward(u)
 	u.group = s.hub.demand.group
 	u.asked, _ = s.hub.subscribers.pathTo(u.peer)
 	s.of[u.peer] = u

@@ -35,6 +35,7 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 		Header:    g.Header,
 		Priority:  priority,
 		Start:     from.start,
+		Timeouts:  u.peer.session.Version().HasObjectTimeouts(),
 		Cancel:    func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
 		Overtaken: (&overtaken{stream: g, upstream: u}).check,
 		Received:  u.peer.lastReceived,

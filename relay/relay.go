@@ -59,6 +59,7 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), senderOf: mediaSenderOf}
 	r.sessions = sessions{
 		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), upstream: make(map[*peer]*UpstreamSession),
+		guests: make(map[*Guest]struct{}),
 	}
 	r.SetRoutes(noRoutes{})
 	r.directory = directory{
@@ -115,7 +116,18 @@ func (r *Relay) review() {
 // Serve runs the session of a peer that has connected, until it ends or ctx is done. It returns nil if the session
 // ended without an error.
 func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
-	p, err := r.admit(conn)
+	return r.serve(ctx, conn, false)
+}
+
+// ServeOwn is Serve for a session of this process with itself, which subscribes for clients of another protocol. Each
+// of them has a permission and accounts of its own ([Guest]), so the session needs none: it may subscribe to all
+// tracks, and publish nothing.
+func (r *Relay) ServeOwn(ctx context.Context, conn transport.Conn) error {
+	return r.serve(ctx, conn, true)
+}
+
+func (r *Relay) serve(ctx context.Context, conn transport.Conn, own bool) error {
+	p, err := r.admit(conn, own)
 	if err != nil {
 		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // fails only if it has ended already
 		return err
@@ -128,13 +140,14 @@ func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
 }
 
 // admit makes a peer of a connection, unless there is no room for it.
-func (r *Relay) admit(conn transport.Conn) (*peer, error) {
-	address, refused := r.accounts.openAddress(transport.SourceOf(conn.RemoteAddr()))
+func (r *Relay) admit(conn transport.Conn, own bool) (*peer, error) {
+	address, refused := r.accounts.openFor(transport.SourceOf(conn.RemoteAddr()), own)
 	if refused != nil {
 		return nil, refused
 	}
 	p, err := newPeer(r, conn, address)
 	if err == nil {
+		p.own = own
 		err = r.sessions.add(p)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	maxRenditionSets = 8  // of a session
 	maxRenditions    = 16 // in a set
-	renditionTick    = 100 * time.Millisecond
+	renditionTick    = rendition.Tick
 )
 
 const (
@@ -27,9 +27,6 @@ const (
 	flowTimeout = 5 * time.Second
 	// retireTimeout is how long the last groups of a rendition may take to be delivered.
 	retireTimeout = 15 * time.Second
-	// dropRecovery is how long after a change it does not count that the drop policy drops something: it needs a while
-	// to find that this is no longer needed.
-	dropRecovery = 5 * time.Second
 	// groupsApart is by how much the latest groups of renditions may differ if they are aligned.
 	groupsApart = 2
 )
@@ -57,14 +54,14 @@ func (r *renditionSets) join(d *downstream, m moqt.Rendition) *moqt.RequestError
 	case s == nil && len(r.of) >= maxRenditionSets || s != nil && len(s.members) >= maxRenditions:
 		return errTooManyRenditions
 	case s == nil:
-		s = &renditionSet{}
+		s = &renditionSet{switched: d.hub.relay.metrics.switched}
 		if r.of == nil {
 			r.of = make(map[uint64]*renditionSet)
 		}
 		r.of[m.Set] = s
 		s.schedule()
 	}
-	s.add(d, m.Bitrate)
+	s.add(d, m)
 	return nil
 }
 
@@ -83,8 +80,10 @@ type renditionSet struct {
 	mu      sync.Mutex // join and leave also hold that of renditionSets
 	members []renditionMember
 	timer   *time.Timer
-	path    sentPath
+	path    rendition.Sender
 	chooser *rendition.Chooser // nil while nothing is served
+
+	playback *rendition.Playback // reported last; nil: none was
 
 	playing  *downstream
 	boundary boundary
@@ -92,9 +91,13 @@ type renditionSet struct {
 	asked    time.Time
 	received uint64 // of next's track at that time
 
-	first   uint64    // the first group of playing
-	changed time.Time // when that was chosen
+	first   uint64 // the first group of playing
 	leaving []leavingRendition
+
+	due      rendition.Reason // why playing was chosen, until its first group comes
+	switches uint64
+	reason   rendition.Reason       // of the last switch
+	switched func(rendition.Reason) // counts one
 }
 
 // leavingRendition was served before, and its last groups are being delivered.
@@ -107,18 +110,22 @@ type leavingRendition struct {
 type renditionMember struct {
 	*downstream
 	bitrate uint64
+	pixels  uint64 // of a picture; 0: not known
 }
 
 // add adds a subscription. The first one with Forward State 1 is served.
-func (s *renditionSet) add(d *downstream, bitrate uint64) {
+func (s *renditionSet) add(d *downstream, r moqt.Rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.members = append(s.members, renditionMember{d, bitrate})
+	s.members = append(s.members, renditionMember{d, r.Bitrate, pixels(r.Width, r.Height)})
 	slices.SortStableFunc(s.members, func(a, b renditionMember) int { return cmp.Compare(a.bitrate, b.bitrate) })
 	if s.playing == nil && d.delivery.forward {
 		s.playing = d
 	} else {
 		d.delivery.forward = false // nobody else uses it yet
+	}
+	if s.playback != nil {
+		d.delivery.patience = s.playback.Patience()
 	}
 	s.renew()
 }
@@ -145,12 +152,9 @@ func (s *renditionSet) remove(d *downstream) (empty bool) {
 
 // goOn serves the least rendition that can be served now; or, if none can, the least one, when it is accepted.
 func (s *renditionSet) goOn() {
-	if s.next != nil {
-		s.next.setResumes(false)
-		s.next = nil
-	}
 	i := slices.IndexFunc(s.members, func(m renditionMember) bool { return m.isServable() })
 	s.playing = s.members[max(i, 0)].downstream
+	s.due = rendition.Ended
 	s.begin(s.playing.largestGroup() + 1)
 }
 
@@ -172,15 +176,22 @@ func (s *renditionSet) stays(d *downstream) {
 	s.leaving = slices.DeleteFunc(s.leaving, func(l leavingRendition) bool { return l.downstream == d })
 }
 
-// renew makes the chooser know the members.
+// renew makes the chooser know the members. What it has chosen, and what is not served yet, does not count.
 func (s *renditionSet) renew() {
+	if s.next != nil {
+		s.next.setResumes(false)
+		s.next = nil
+	}
 	s.chooser = nil
 	if i := s.index(s.playing); i >= 0 {
-		bitrates := make([]int, len(s.members))
+		renditions := make([]rendition.Rendition, len(s.members))
 		for j, m := range s.members {
-			bitrates[j] = int(min(m.bitrate, math.MaxInt32))
+			renditions[j] = rendition.Rendition{Bitrate: int(min(m.bitrate, math.MaxInt32)), Pixels: m.pixels}
 		}
-		s.chooser = rendition.NewChooser(&s.path, bitrates, i)
+		s.chooser = rendition.NewChooser(&s.path, renditions, i)
+		if s.playback != nil {
+			s.chooser.Report(time.Now(), *s.playback)
+		}
 	}
 }
 
@@ -209,14 +220,17 @@ func (s *renditionSet) look(now time.Time) {
 	s.boundary.look(now, group)
 	if any && group >= s.first {
 		s.chooser.Began(now, s.index(s.playing))
+		s.countSwitch()
 	}
 	s.retire(now, group)
 	state, open := s.playing.pathState()
 	if !open {
 		return // it has ended, and is removed soon; or it is not accepted yet
 	}
-	state.Dropping = state.Dropping && now.Sub(s.changed) > dropRecovery
-	s.path.look(now, state, any)
+	s.path.Look(now, rendition.Sent{
+		Bytes: state.Sent, Window: state.Window, SRTT: state.SRTT, MinRTT: state.MinRTT, Lag: state.Lag,
+		Dropping: state.Dropping, Flows: any,
+	})
 	switch {
 	case s.next != nil:
 		s.change(now)
@@ -233,7 +247,7 @@ func (s *renditionSet) look(now time.Time) {
 // change ends the present rendition before a group and begins the next one with it, as soon as that is flowing.
 func (s *renditionSet) change(now time.Time) {
 	group, any := s.next.position()
-	flows := any && s.next.hub.received.Load() > s.received
+	flows := any && s.next.isFlowing(s.received)
 	present := s.playing.largestGroup()
 	aligned := group <= present+groupsApart && present <= group+groupsApart
 	switch {
@@ -248,12 +262,14 @@ func (s *renditionSet) change(now time.Time) {
 		}
 		s.playing.serveUntil(first)
 		s.leaving = append(s.leaving, leavingRendition{s.playing, first, now})
-		s.playing, s.next, s.changed = s.next, nil, now
+		s.playing, s.next = s.next, nil
+		s.due = s.chooser.Reason()
 		s.begin(first)
 	}
 }
 
-// retire tells the publishers of renditions that were delivered that these are not wanted any more.
+// retire pauses renditions that were delivered. Their publishers are told after [Config.Linger], if nobody else wants
+// them.
 func (s *renditionSet) retire(now time.Time, group uint64) {
 	s.leaving = slices.DeleteFunc(s.leaving, func(l leavingRendition) bool {
 		late := now.Sub(l.since) > retireTimeout
@@ -287,64 +303,6 @@ func (b *boundary) isNear(now time.Time) bool {
 	return b.length == 0 || now.After(b.began.Add(b.length-boundaryMargin))
 }
 
-// sentPath is the path to a subscriber, by what its connection knows. It is a [rendition.Path].
-type sentPath struct {
-	state media.SubscriptionState
-	sent  [rateSamples]sentSample // the latest last
-	last  time.Time
-}
-
-type sentSample struct {
-	at    time.Time
-	bytes uint64
-}
-
-// rateSamples are those of two seconds.
-const rateSamples = int(2*time.Second/renditionTick) + 1
-
-func (p *sentPath) look(now time.Time, state media.SubscriptionState, flows bool) {
-	if flows && state.Sent > p.state.Sent {
-		p.last = now
-	}
-	p.state = state
-	copy(p.sent[:], p.sent[1:])
-	p.sent[rateSamples-1] = sentSample{now, state.Sent}
-}
-
-// Delay implements [rendition.Path]: by the age of what waits here, and the time that packets wait on the path. What
-// the drop policy drops is late, too.
-func (p *sentPath) Delay(time.Time) time.Duration {
-	delay := p.state.Lag + max(p.state.SRTT-p.state.MinRTT, 0)
-	if p.state.Dropping {
-		return max(delay, droppingDelay)
-	}
-	return delay
-}
-
-// droppingDelay is more than any rule takes for being in time.
-const droppingDelay = 10 * time.Second
-
-// Rate implements [rendition.Path].
-func (p *sentPath) Rate(time.Time) float64 {
-	latest := p.sent[rateSamples-1]
-	i := slices.IndexFunc(p.sent[:], func(s sentSample) bool { return !s.at.IsZero() })
-	if i < 0 || !latest.at.After(p.sent[i].at) {
-		return 0
-	}
-	return float64((latest.bytes-p.sent[i].bytes)*8) / latest.at.Sub(p.sent[i].at).Seconds()
-}
-
-// Burst implements [rendition.Path]: a window may be sent in each RTT.
-func (p *sentPath) Burst() float64 {
-	if p.state.SRTT == 0 {
-		return 0
-	}
-	return float64(p.state.Window*8) / p.state.SRTT.Seconds()
-}
-
-// Last implements [rendition.Path].
-func (p *sentPath) Last() time.Time { return p.last }
-
 // position returns the largest group of the track. any is false if there is none, or the subscription has not begun.
 func (d *downstream) position() (group uint64, any bool) {
 	d.hub.mu.Lock()
@@ -353,6 +311,14 @@ func (d *downstream) position() (group uint64, any bool) {
 		return l.Group, true
 	}
 	return 0, false
+}
+
+// isFlowing reports whether a publisher sends objects, and some have come since before bytes had been received. Then
+// groups that begin from now on come whole.
+func (d *downstream) isFlowing(before uint64) bool {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	return d.hub.publishers.forward() && d.hub.received.Load() > before
 }
 
 func (d *downstream) largestGroup() uint64 {
@@ -411,6 +377,7 @@ func (d *downstream) serveFrom(group uint64) {
 		return
 	}
 	d.delivery.setForward(true)
+	d.tellForward(true)
 	if d.accepted {
 		d.delivery.setServed(moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End})
 	}
@@ -434,7 +401,16 @@ func (d *downstream) pause() {
 	defer d.hub.mu.Unlock()
 	if !d.over {
 		d.delivery.setForward(false)
+		d.tellForward(false)
 		d.hub.subscribersChangedLocked()
+	}
+}
+
+// tellForward tells the subscriber that the relay has changed the Forward State; hub.mu is held.
+func (d *downstream) tellForward(forward bool) {
+	if d.accepted { // before that, nothing is served, and the response does not say what will be
+		// It fails only if the subscription has ended.
+		_ = d.pub.Notify(moqt.Parameters{Forward: &forward, LargestObject: d.hub.data.Largest()})
 	}
 }
 

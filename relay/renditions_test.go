@@ -2,6 +2,8 @@ package relay
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -85,7 +87,7 @@ func (l *ladder) run(groups int) {
 }
 
 // rendition subscribes to a track as one of a set.
-func (c *client) rendition(k *sink, name string, set, bitrate uint64, forward bool) *session.Subscription {
+func (c *client) rendition(k session.Receiver, name string, set, bitrate uint64, forward bool) *session.Subscription {
 	sub, err := c.Subscribe(c.b.ctx, moqt.Subscribe{
 		Track: moqt.FullTrackName{Namespace: video.Namespace, Name: name},
 		Parameters: moqt.Parameters{
@@ -140,9 +142,69 @@ func TestRenditions(t *testing.T) {
 		synctest.Wait()
 		changes := k.checkGroups(t)
 		require.Equal(t, []string{"high", "low", "high"}, changes)
+
+		status := RenditionStatus{
+			Set: 1, Track: "live-room--high", Bitrate: 5_000_000, Renditions: 2, Switches: 2, Reason: "better",
+		}
+		require.Equal(t, []RenditionStatus{status}, slices.Concat(
+			b.relay.Sessions()[0].Renditions, b.relay.Sessions()[1].Renditions))
+		list, _, ok := b.relay.Subscribers(b.relay.Overview().Tracks[1].ID, 1)
+		require.True(t, ok)
+		require.Equal(t, &status, list[0].Rendition)
 		high.Cancel(moqt.ResetCancelled)
 		low.Cancel(moqt.ResetCancelled)
+		synctest.Wait()
+		require.Equal(t, map[string]float64{"late": 1, "better": 1}, b.switches(), "to leave is no switch")
 	})
+}
+
+// stateSink also notes the Forward States that the relay tells.
+type stateSink struct {
+	*sink
+	name string
+}
+
+func (k stateSink) HandleState(p moqt.Parameters) {
+	k.note("%s forward=%v since=%d", k.name, p.ForwardState(), p.LargestObject.Group)
+}
+
+// The relay tells which Forward States it changes.
+func TestRenditionsTellTheirState(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		l := publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.speaks(moqt.Draft22)
+		k := &sink{}
+		high := subscriber.rendition(stateSink{k, "high"}, "high", 1, 5_000_000, true)
+		low := subscriber.rendition(stateSink{k, "low"}, "low", 1, 1_000_000, false)
+		b.subscribed(high, low)
+		go l.run(12)
+		subscriber.setState(widePath)
+		time.Sleep(2500 * time.Millisecond)
+		require.NotContains(t, k.take(), "forward")
+		narrow := widePath
+		narrow.Lag = 2 * time.Second
+		subscriber.setState(narrow)
+		time.Sleep(10 * time.Second)
+		told := regexp.MustCompile(`\w+ forward=\w+`).FindAllString(k.take(), -1)
+		require.Equal(t, []string{"low forward=true", "high forward=false"}, told)
+	})
+}
+
+// switches counts the switches by reason.
+func (b *bench) switches() map[string]float64 {
+	all, err := collected(b.relay).Gather()
+	require.NoError(b.t, err)
+	counts := map[string]float64{}
+	for _, f := range all {
+		if f.GetName() == "sluice_relay_rendition_switches_total" {
+			for _, m := range f.GetMetric() {
+				counts[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return counts
 }
 
 // checkGroups checks that all groups but the last have come once and whole, and returns the tracks in order.

@@ -19,6 +19,7 @@ type mediaSubscription interface {
 	SendDatagram(media.Datagram) error
 	SetPriority(uint8)
 	SetTimeouts(object, subgroup time.Duration)
+	SetPatience(time.Duration)
 	State() media.SubscriptionState
 	Close(code uint64)
 }
@@ -26,6 +27,7 @@ type mediaSubscription interface {
 // mediaStream is a downstream subgroup stream: a *media.Stream.
 type mediaStream interface {
 	Reset(code uint64)
+	SetTimeouts(media.Timeouts)
 }
 
 // senderSubscription is a *media.Subscription as a mediaSubscription.

@@ -28,8 +28,9 @@ type sessions struct {
 	mu       sync.Mutex
 	peers    map[*peer]struct{}
 	upstream map[*peer]*UpstreamSession // with upstream relays; nil once closeUpstream was called
-	lastID   uint64                     // of a session
-	ended    []SessionStatus            // in the order of their ends
+	guests   map[*Guest]struct{}
+	lastID   uint64          // of a session
+	ended    []SessionStatus // in the order of their ends
 	draining bool
 	empty    chan struct{} // closed when the last peer has left; nil unless drain was called
 }
@@ -41,13 +42,42 @@ func (s *sessions) add(p *peer) error {
 	switch {
 	case s.draining:
 		return errDraining
-	case len(s.peers) >= s.limit:
+	case len(s.peers)+len(s.guests) >= s.limit:
 		return errTooManySessions
 	}
 	s.lastID++
 	p.id, p.since = s.lastID, time.Now()
 	s.peers[p] = struct{}{}
 	return nil
+}
+
+// addGuest enters a guest, unless there is no room for it or the relay is drained.
+func (s *sessions) addGuest(g *Guest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining || len(s.peers)+len(s.guests) >= s.limit {
+		return false
+	}
+	s.guests[g] = struct{}{}
+	return true
+}
+
+func (s *sessions) removeGuest(g *Guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.guests, g)
+}
+
+func (s *sessions) countGuests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.guests)
+}
+
+func (s *sessions) listGuests() []*Guest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.guests))
 }
 
 // addUpstream enters a session with an upstream relay, unless this relay has ended. They are neither limited nor

@@ -44,6 +44,8 @@ type SessionStatus struct {
 	Held map[string]uint64 `json:"held,omitempty"`
 	// Streams counts the streams that have ended, by [media.Outcome].
 	Streams map[string]uint64 `json:"streams,omitempty"`
+	// Renditions has the sets of renditions that the relay chooses from.
+	Renditions []RenditionStatus `json:"renditions,omitempty"`
 }
 
 // SentPackets counts QUIC packets.
@@ -108,6 +110,7 @@ func statusOf(p *peer) SessionStatus {
 	if p.upstream != nil {
 		s.Upstream = p.upstream.name
 	}
+	s.Renditions = p.sets.status()
 	m, ok := p.conn.Hooks().(*media.Sender)
 	if !ok {
 		return s

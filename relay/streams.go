@@ -106,6 +106,23 @@ func (s *streams) stop(unwanted func(*track.Segment) bool) {
 	}
 }
 
+// setTimeouts changes the delivery timeouts of streams whose segments have some of their own.
+func (s *streams) setTimeouts(own func(*track.Segment) *media.Timeouts) {
+	open := make(map[*track.Segment]mediaStream)
+	s.mu.Lock()
+	for seg, out := range s.of {
+		if out.stream != nil {
+			open[seg] = out.stream
+		}
+	}
+	s.mu.Unlock()
+	for seg, stream := range open {
+		if t := own(seg); t != nil {
+			stream.SetTimeouts(*t)
+		}
+	}
+}
+
 // stopJoiners ends the wait for objects of all segments.
 func (s *streams) stopJoiners() {
 	s.mu.Lock()

@@ -53,6 +53,17 @@ func (s *subscribers) wantObjects() bool {
 	return false
 }
 
+// areInReserve reports whether all subscribers are renditions that are not served, here or at a relay that subscribes.
+func (s *subscribers) areInReserve() bool {
+	for d := range s.all {
+		reserve := d.peer.setup.Hops != moqt.NoHops || d.pub.Parameters().Rendition != nil
+		if !reserve || d.delivery.forward || d.resumes {
+			return false
+		}
+	}
+	return len(s.waiting) == 0
+}
+
 // peers yields the peers that are subscribed.
 func (s *subscribers) peers() iter.Seq[*peer] {
 	return func(yield func(*peer) bool) {

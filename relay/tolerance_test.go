@@ -10,6 +10,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport/transporttest"
 )
 
 // as makes a client that names an implementation.
@@ -17,18 +18,19 @@ func as(implementation string) func(*session.Config) {
 	return func(c *session.Config) { c.Implementation = implementation }
 }
 
-// A player of moq-dev subscribes after the Largest Object, and needs the current group all the same.
+// Players of moq-dev and Shaka subscribe after the Largest Object, and need the current group all the same.
 func TestCurrentGroupForThoseThatMissIt(t *testing.T) {
 	late := moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}}
 	for name, tt := range map[string]struct {
-		implementation string
-		strict         bool
-		want           string
+		implementation, protocol string
+		strict                   bool
+		want                     string
 	}{
-		"moq-lite-rs": {"moq-lite-rs", false, "6.0, 6.1, 6.2, 6 fin, 7.0, 7 fin"},
-		"moq-lite-js": {"moq-lite-js", false, "6.0, 6.1, 6.2, 6 fin, 7.0, 7 fin"},
-		"strict":      {"moq-lite-js", true, "6.2, 6 fin, 7.0, 7 fin"},
-		"another":     {"sluice", false, "6.2, 6 fin, 7.0, 7 fin"},
+		"moq-lite-rs": {"moq-lite-rs", "moqt-18", false, "6.0, 6.1, 6.2, 6 fin, 7.0, 7 fin"},
+		"moq-lite-js": {"moq-lite-js", "moqt-18", false, "6.0, 6.1, 6.2, 6 fin, 7.0, 7 fin"},
+		"Shaka":       {"ShakaPlayer/v5.2.12", "moqt-16", false, "6.0, 6.1, 6.2, 6 fin, 7.0, 7 fin"},
+		"strict":      {"moq-lite-js", "moqt-18", true, "6.2, 6 fin, 7.0, 7 fin"},
+		"another":     {"sluice", "moqt-18", false, "6.2, 6 fin, 7.0, 7 fin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{Session: session.Config{Strict: tt.strict}}, func(b *bench) {
@@ -38,7 +40,8 @@ func TestCurrentGroupForThoseThatMissIt(t *testing.T) {
 				b.connect().mustSubscribe(moqt.Parameters{})
 				src.group(5, 3)
 				g := src.open(moqt.SubgroupHeader{GroupID: 6, FirstObject: true}).object(0).object(1)
-				k, _ := b.connect(as(tt.implementation)).mustSubscribe(late)
+				player := b.connectWith(transporttest.PipeConfig{Protocol: tt.protocol}, as(tt.implementation))
+				k, _ := player.mustSubscribe(late)
 				synctest.Wait()
 				g.object(2).fin()
 				src.group(7, 1)

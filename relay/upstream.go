@@ -8,6 +8,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 )
 
 const (
@@ -140,6 +141,9 @@ func (u *upstream) subscribe() {
 // do: a publisher that serves no FETCH has no other way to give its catalog to late subscribers.
 func (u *upstream) request() moqt.Subscribe {
 	m := moqt.Subscribe{Track: u.peer.nameOf(u.hub), Parameters: moqt.Parameters{HopPath: u.asked}}
+	if !u.forward {
+		m.Parameters.Forward = new(bool)
+	}
 	if u.group != nil {
 		m.Parameters.NewGroupRequest = &u.group.value
 	}
@@ -342,7 +346,13 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 	}
 	ok, err := u.sub.Update(context.Background(), p) // bounded by the session
 	if err != nil {
-		return nil // the publisher ends the subscription
+		if p.Forward != nil {
+			if endsByUpdate(err) {
+				u.peer.unpausable.Store(true)
+			}
+			u.sub.Cancel(moqt.ResetCancelled) // if the publisher does not end it, as it should (draft §10.9.1)
+		}
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -353,6 +363,21 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 	h.publishersChangedLocked()
 	u.wake() // the demand may have changed meanwhile
 	return ok
+}
+
+// endsByUpdate reports whether the error of an update says that the publisher cannot take it, rather than that the
+// subscription ended meanwhile for another reason.
+func endsByUpdate(err error) bool {
+	if _, refused := errors.AsType[*moqt.RequestError](err); refused {
+		return true
+	}
+	if done, ok := errors.AsType[*session.DoneError](err); ok {
+		return done.Status == moqt.DoneUpdateFailed || done.Status == moqt.DoneInternalError
+	}
+	if reset, ok := errors.AsType[*transport.StreamError](err); ok {
+		return reset.Remote
+	}
+	return errors.Is(err, session.ErrTimeout) || errors.Is(err, session.ErrNoResponse)
 }
 
 // answerUpdate answers a REQUEST_UPDATE of a publisher that offered the track, with which it can only renew its

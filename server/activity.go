@@ -13,6 +13,7 @@ type Activity struct {
 	Media     media.LoopStats
 	Delays    Delays
 	FastPath  map[string]uint64 // what the kernel has done, by reason; nil without the fast path
+	Guests    []relay.GuestStatus
 	Upstreams []UpstreamStatus
 	Cluster   *cluster.Status // nil: not in a cluster
 }
@@ -21,7 +22,7 @@ type Activity struct {
 func (s *Server) Activity() (a Activity, err error) {
 	a = Activity{
 		Sessions: s.relay.OpenSessions(), Overview: s.relay.Overview(), Media: s.loop.Stats(),
-		Upstreams: s.keepers.status(),
+		Guests: s.relay.Guests(), Upstreams: s.keepers.status(),
 	}
 	if a.Delays, err = s.Delays(); err != nil {
 		return a, err

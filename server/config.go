@@ -44,6 +44,10 @@ type Config struct {
 	// dropped.
 	NewDropPolicy func() media.DropPolicy
 
+	// Rule is an operator's, by which both senders decide what may go (fastpath.LoadRule). It must be open until Serve
+	// has returned. Default: the built-in one.
+	Rule *fastpath.Rule
+
 	// AckTimeout is how long a byte of a stream may be sent and not acknowledged before the stream is reset, see
 	// [media.SenderConfig]. Default: media.DefaultAckTimeout, at least 1 s.
 	AckTimeout time.Duration
@@ -77,6 +81,8 @@ type FastPathConfig struct {
 	// Dials says that the server dials other relays, as KeepUpstream and JoinCluster do. It does if it has
 	// Upstream.Routes.
 	Dials bool
+	// RTPPort is the UDP port for RTP of RTSP clients, see [Server.FastPath]. Default: none.
+	RTPPort uint16
 	// MaxCopies is how many copies a packet may cause at once. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int
 	// Workers is how many goroutines make the copies beyond MaxCopies, see [fastpath.Settings]. Default: none.

@@ -35,5 +35,7 @@
 // [Server.JoinCluster] makes the relay a node of a cluster, whose nodes feed each other (package
 // [sluice/internal/cluster]), and send clients to that of them which is nearest.
 //
+// Servers of other protocols beside this one make sessions for their clients ([Server.DialFor]).
+//
 // A Server is a [prometheus.Collector] of what all its parts count. [Server.Status] describes its sessions.
 package server

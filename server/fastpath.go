@@ -21,11 +21,13 @@ func (e *FastPathError) Unwrap() error { return e.Err }
 
 // openFastPath loads the kernel's programs and attaches them. Where that is not possible it returns a FastPathError;
 // with FastPathAuto it logs the reason and returns nil.
-func openFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
+func openFastPath(
+	cfg FastPathConfig, rule *fastpath.Rule, addr *net.UDPAddr, log *slog.Logger,
+) (*fastpath.FastPath, error) {
 	if cfg.Mode == FastPathOff {
 		return nil, nil
 	}
-	f, err := attachFastPath(cfg, addr, log)
+	f, err := attachFastPath(cfg, rule, addr, log)
 	switch {
 	case err == nil:
 		return f, nil
@@ -36,15 +38,17 @@ func openFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fas
 	return nil, nil
 }
 
-func attachFastPath(cfg FastPathConfig, addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error) {
+func attachFastPath(
+	cfg FastPathConfig, rule *fastpath.Rule, addr *net.UDPAddr, log *slog.Logger,
+) (*fastpath.FastPath, error) {
 	devices, err := fastPathDevices(cfg, addr.AddrPort().Addr())
 	if err != nil {
 		return nil, err
 	}
 	f, err := fastpath.New(fastpath.Settings{
-		Port: uint16(addr.Port), ConnectionIDLen: transport.ConnectionIDLength, MaxCopies: cfg.MaxCopies,
-		Workers: cfg.Workers, MaxConnections: cfg.MaxConnections, MaxTracks: cfg.MaxTracks,
-		MaxSubgroups: cfg.MaxSubgroups, MaxObjects: cfg.MaxObjects, PassAcks: cfg.PassAcks,
+		Port: uint16(addr.Port), RTPPort: cfg.RTPPort, ConnectionIDLen: transport.ConnectionIDLength,
+		MaxCopies: cfg.MaxCopies, Workers: cfg.Workers, MaxConnections: cfg.MaxConnections, MaxTracks: cfg.MaxTracks,
+		MaxSubgroups: cfg.MaxSubgroups, MaxObjects: cfg.MaxObjects, PassAcks: cfg.PassAcks, Rule: rule,
 	}, log)
 	if err != nil {
 		return nil, err
@@ -90,6 +94,12 @@ func (s *Server) maxUDPPayloadSize(dialed bool) int {
 	}
 	return max(upstream-fastpath.HopGrowth, minUDPPayloadSize)
 }
+
+// FastPath returns the kernel's programs, or nil if they are not attached.
+func (s *Server) FastPath() *fastpath.FastPath { return s.fastPath }
+
+// Rule returns the operator's rule, or nil.
+func (s *Server) Rule() *fastpath.Rule { return s.cfg.Rule }
 
 // HasFastPath reports whether the kernel's programs are attached.
 func (s *Server) HasFastPath() bool { return s.fastPath != nil }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,41 +27,60 @@ func TestHostileUpstreams(t *testing.T) {
 	for _, attack := range hostile.UpstreamAttacks {
 		t.Run(attack.Name, func(t *testing.T) {
 			t.Parallel()
-			p := hostile.NewUpstream()
-			url, came := serveHostile(t, p)
-			cfg := Config{Logger: slog.New(slog.DiscardHandler)}
-			cfg.Upstream.Routes = []UpstreamRoute{{Prefix: p.Own().Namespace, URLs: []string{url}}}
-			cfg.Upstream.Transport.Insecure = true
-			s := start(t, cfg)
-			send, got := publish(t, s, "video"), receive(t, s, "video")
-			group := uint64(0)
-			media := func() {
-				payload := bytes.Repeat([]byte{byte(group)}, 5000)
-				send(group, payload)
-				require.True(t, bytes.HasSuffix(got.await(t), payload))
-				group++
-			}
-			media()
-			bait := join(t, s, nil)
-			subscribeTo(t, bait, p.Own())
-			over := make(chan error, 1)
-			go func() {
-				<-came
-				over <- attack.Run(p)
-			}()
-			for {
-				media()
-				select {
-				case err := <-over:
-					require.NoError(t, err)
-					media()
-					require.NoError(t, bait.Context().Err())
-					return
-				case <-time.After(20 * time.Millisecond):
-				}
+			for again := true; again; {
+				again = false
+				t.Run("once", func(t *testing.T) { again = !withstands(t, attack) })
 			}
 		})
 	}
+}
+
+// withstands reports whether an attack was carried out. It was not if the relay has ended its session because the
+// upstream relay was silent: all peers share this process, and a busy machine may leave it no time to answer.
+func withstands(t *testing.T, attack hostile.Attack) bool {
+	t.Helper()
+	p := hostile.NewUpstream()
+	url, came := serveHostile(t, p)
+	cfg := Config{Logger: slog.New(slog.DiscardHandler)}
+	cfg.Upstream.Routes = []UpstreamRoute{{Prefix: p.Own().Namespace, URLs: []string{url}}}
+	cfg.Upstream.Transport.Insecure = true
+	s := start(t, cfg)
+	send, got := publish(t, s, "video"), receive(t, s, "video")
+	group := uint64(0)
+	media := func() {
+		payload := bytes.Repeat([]byte{byte(group)}, 5000)
+		send(group, payload)
+		require.True(t, bytes.HasSuffix(got.await(t), payload))
+		group++
+	}
+	media()
+	bait := join(t, s, nil)
+	subscribeTo(t, bait, p.Own())
+	over := make(chan error, 1)
+	go func() {
+		<-came
+		over <- attack.Run(p)
+	}()
+	for {
+		media()
+		select {
+		case err := <-over:
+			if wasSilent(fmt.Sprint(err, context.Cause(p.Context()))) {
+				return false
+			}
+			require.NoError(t, err)
+			media()
+			require.NoError(t, bait.Context().Err())
+			return true
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// wasSilent reports whether a session ended because its peer was silent, by what that peer sees. If the packet that
+// says so is lost, it sees a stateless reset.
+func wasSilent(reason string) bool {
+	return strings.Contains(reason, silent) || strings.Contains(reason, "stateless reset")
 }
 
 // subscribeTo wants a track that may come later, and all namespaces below its own.

@@ -26,7 +26,7 @@ func TestMeshForwards(t *testing.T) {
 		await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 3 })
 	}
 	c := receiveOn(t, joinFrom(t, l.Subscribers[0], urlOf("https", l.Relays[2].Device("down"))), "video")
-	forward(t, []*Server{a.Server, parent.Server, edge.Server}, 0, send, c)
+	next := forward(t, []*Server{a.Server, parent.Server, edge.Server}, 0, send, c)
 	require.Zero(t, edge.askedOrigin())
 
 	for _, d := range l.Relays[1].Devices {
@@ -36,10 +36,10 @@ func TestMeshForwards(t *testing.T) {
 		require.NoError(t, d.Link.Set(lab.FromHost, nothing))
 	}
 	last := []byte("the last of the parent")
-	send(forwardGroups, last)
+	send(next, last)
 	require.True(t, bytes.HasSuffix(c.await(t), last))
 	await(t, "the origin feeds the edge", func() bool { return edge.askedOrigin() == 1 })
-	forward(t, []*Server{a.Server, edge.Server}, forwardGroups+1, send, c)
+	forward(t, []*Server{a.Server, edge.Server}, next+1, send, c)
 }
 
 // nodeAt starts a node with the fast path at a host.

@@ -118,6 +118,7 @@ func (n *meshNode) upstreams() (busy int) {
 // TestMesh publishes at one node and subscribes at all of them, of which two are in another region: one of these feeds
 // the other.
 func TestMesh(t *testing.T) {
+	t.Parallel()
 	var bus clustertest.Bus
 	a := startNode(t, &bus, "west", "a")
 	edges := []*meshNode{
@@ -151,6 +152,7 @@ func TestMesh(t *testing.T) {
 
 // TestParentComes starts the node that should be the parent when the edge already gets the track from the origin.
 func TestParentComes(t *testing.T) {
+	t.Parallel()
 	var bus clustertest.Bus
 	a, edge := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "edge")
 	send := publish(t, a.Server, "video")
@@ -191,6 +193,7 @@ func ranked(node string, n int) (names []string) {
 
 // TestRing lets three nodes all subscribe to what nobody has, and to each other's tracks: requests come to an end.
 func TestRing(t *testing.T) {
+	t.Parallel()
 	var bus clustertest.Bus
 	var nodes []*meshNode
 	for _, name := range []string{"a", "b", "c"} {
@@ -222,6 +225,7 @@ func TestRing(t *testing.T) {
 
 // TestPublisherMoves lets a publisher come back at another node: the subscription goes on.
 func TestPublisherMoves(t *testing.T) {
+	t.Parallel()
 	var bus clustertest.Bus
 	a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
 	send := publish(t, a.Server, "video")
@@ -360,6 +364,7 @@ func (n *meshNode) askedOrigin() (count int) {
 // TestParentDrains takes the parent of a region out of service while it feeds a track to another node, which then gets
 // it from the origin: each group arrives once, and in order.
 func TestParentDrains(t *testing.T) {
+	t.Parallel()
 	var bus clustertest.Bus
 	a := startNode(t, &bus, "west", "a")
 	send := publish(t, a.Server, "video")
@@ -527,6 +532,7 @@ func (p *silentParent) ticks(t *testing.T) {
 // TestStandByLasts lets the edge get a track for much longer than a session is kept that no track needs. After that,
 // the parent falls silent.
 func TestStandByLasts(t *testing.T) {
+	t.Parallel()
 	p := newSilentParent(t)
 	for range 3 {
 		p.clock.Add(int64(meshIdle + time.Second))
@@ -541,17 +547,18 @@ func TestStandByLasts(t *testing.T) {
 // TestParentFallsSilent cuts the wire to a parent while nobody stands by. The edge turns to the origin at once: it does
 // not wait until it is known that no new session with the parent can be established.
 func TestParentFallsSilent(t *testing.T) {
+	t.Parallel()
 	p := newSilentParent(t)
 	m := p.edge.mesh
 	p.ticks(t)
 	p.clock.Add(-int64(time.Hour)) // so that it does not look again whom to ask
 	p.ticks(t)
+	require.False(t, p.status(p.up).Lost)
 	m.mu.Lock()
 	m.dialed[p.spare].end()
 	delete(m.dialed, p.spare)
 	p.wire.cut.Store(true)
 	m.mu.Unlock()
-	require.False(t, p.status(p.up).Lost)
 	await(t, "the loss", func() bool { return p.status(p.up).Lost })
 	await(t, "the origin", func() bool { return p.status(p.spare).Connected || p.status(p.up).Down })
 	require.True(t, p.status(p.spare).Connected)
@@ -561,6 +568,7 @@ func TestParentFallsSilent(t *testing.T) {
 
 // TestNodeWithASessionIsAlive looks at a node while there is a session with it, and when it falls silent.
 func TestNodeWithASessionIsAlive(t *testing.T) {
+	t.Parallel()
 	p := newSilentParent(t)
 	m := p.edge.mesh
 	await(t, "the parent is alive", func() bool { return m.isAlive(p.up.node) })
@@ -573,6 +581,7 @@ func TestNodeWithASessionIsAlive(t *testing.T) {
 
 // TestRTTIsRemembered looks at the cost of a node after the session with it was closed.
 func TestRTTIsRemembered(t *testing.T) {
+	t.Parallel()
 	p := newSilentParent(t)
 	m := p.edge.mesh
 	await(t, "RTT", func() bool { return m.rtt("a") > 0 })

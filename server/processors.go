@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/internal/memory"
 )
 
 const (
@@ -46,9 +48,9 @@ type processors struct {
 func newProcessors(now time.Time) *processors {
 	p := &processors{
 		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(), busy: now,
-		one: true, free: giveBack, drop: dropProgram,
+		one: true, free: memory.GiveBack, drop: memory.DropProgram,
 	}
-	afterCollections(func() { p.collected.Store(true) })
+	memory.AfterCollections(func() { p.collected.Store(true) })
 	p.set(1)
 	go p.free()
 	return p

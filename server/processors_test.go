@@ -73,13 +73,3 @@ func TestCPUTime(t *testing.T) {
 	before := cpuTime()
 	require.Eventually(t, func() bool { return cpuTime() > before }, time.Minute, time.Nanosecond)
 }
-
-// TestAfterCollections collects garbage twice.
-func TestAfterCollections(t *testing.T) {
-	collected := make(chan struct{}, 100)
-	afterCollections(func() { collected <- struct{}{} })
-	for range 2 {
-		runtime.GC()
-		<-collected
-	}
-}

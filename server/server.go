@@ -28,6 +28,7 @@ type Server struct {
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc // ends the tasks that are not sessions
 	links    *links
+	local    local
 	keepers  keepers // of sessions with upstream relays
 	mesh     *mesh   // nil: not in a cluster; set before Serve
 
@@ -49,6 +50,7 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, stop: func() {}, links: newLinks(), ready: make(chan struct{})}
+	s.local.server = s
 	t := cfg.Transport
 	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
 	t.MaxConnectionsPerSource, t.Exempt = cfg.Relay.PerAddress.Sessions, cfg.Relay.Exempt
@@ -72,10 +74,13 @@ func Listen(cfg Config) (*Server, error) {
 func (s *Server) prepare() (err error) {
 	fast := s.cfg.FastPath
 	fast.Dials = fast.Dials || len(s.cfg.Upstream.Routes) > 0
-	if s.fastPath, err = openFastPath(fast, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
+	if s.fastPath, err = openFastPath(fast, s.cfg.Rule, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
 		return err
 	}
 	relayConfig, loopConfig := s.cfg.Relay, media.LoopConfig{Logger: s.log}
+	if s.cfg.Rule != nil {
+		loopConfig.Rule = s.cfg.Rule
+	}
 	relayConfig.OriginNeedsProof = relayConfig.OriginNeedsProof || s.cfg.Transport.Mutual != nil
 	if s.fastPath != nil {
 		relayConfig.FastPath, loopConfig.Memory = s.fastPath, s.fastPath
@@ -174,7 +179,15 @@ func (s *Server) accept() error {
 }
 
 func (s *Server) serveConn(conn transport.Conn) {
-	if err := s.relay.Serve(context.Background(), conn); err != nil {
+	s.logEnd(conn, s.relay.Serve(context.Background(), conn))
+}
+
+func (s *Server) serveOwn(conn transport.Conn) {
+	s.logEnd(conn, s.relay.ServeOwn(context.Background(), conn))
+}
+
+func (s *Server) logEnd(conn transport.Conn, err error) {
+	if err != nil {
 		s.log.Debug("session failed", "peer", conn.RemoteAddr(), "error", err)
 	}
 }
@@ -200,7 +213,7 @@ func (s *Server) drain(ctx context.Context, timeout time.Duration, replaced bool
 	}
 	wait(ctx)
 	s.delays.end()
-	err := errors.Join(s.links.close(), s.listener.Close(), s.loop.Close())
+	err := errors.Join(s.links.close(), s.local.close(), s.listener.Close(), s.loop.Close())
 	s.stop()
 	s.tasks.Wait()
 	return errors.Join(err, s.closeFastPath())

@@ -16,6 +16,10 @@ type Status struct {
 	// FastPath counts what the kernel has done, by reason. It is nil without the fast path.
 	FastPath map[string]uint64     `json:"fast_path"`
 	Sessions []relay.SessionStatus `json:"sessions"`
+	// Guests are the clients of other protocols.
+	Guests []relay.GuestStatus `json:"guests,omitempty"`
+	// Policy is the file of the operator's rule (Config.Rule), if there is one.
+	Policy string `json:"policy,omitempty"`
 	// Draining are the processes that this one has replaced, and that still have sessions.
 	Draining []DrainingProcess `json:"draining,omitempty"`
 	// Upstreams are the upstream relays.
@@ -38,7 +42,10 @@ type DrainingProcess struct {
 
 // Status describes the server's sessions and its fast path.
 func (s *Server) Status() (st Status, err error) {
-	st.Sessions, st.Upstreams = s.relay.Sessions(), s.keepers.status()
+	st.Sessions, st.Guests, st.Upstreams = s.relay.Sessions(), s.relay.Guests(), s.keepers.status()
+	if s.cfg.Rule != nil {
+		st.Policy = s.cfg.Rule.String()
+	}
 	if s.fastPath != nil {
 		if st.FastPath, err = s.fastPath.Counts(); err != nil {
 			return st, err

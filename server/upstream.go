@@ -366,6 +366,9 @@ func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, err
 	}
 }
 
+// silent begins the reason with which a session ends whose relay does not answer.
+const silent = "no sign of life"
+
 // watchSilence ends a session whose relay does not answer any more, long before the idle timeout would. While packets
 // come it sends nothing, and hardly wakes.
 func watchSilence(conn transport.Conn) {
@@ -378,7 +381,7 @@ func watchSilence(conn transport.Conn) {
 			return
 		}
 	}
-	reason := fmt.Sprintf("no sign of life within %v", maxSilence+lastChance)
+	reason := fmt.Sprintf("%s within %v", silent, maxSilence+lastChance)
 	_ = conn.CloseWithError(uint64(moqt.SessionControlMessageTimeout), reason) // fails only if it has ended
 }
 

@@ -148,6 +148,7 @@ func (r *running) end(t *testing.T) {
 
 // TestUpstreamSendsElsewhere drains an upstream relay, which names another one. Subscribers get every object once.
 func TestUpstreamSendsElsewhere(t *testing.T) {
+	t.Parallel()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	first := serve(t, Config{

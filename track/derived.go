@@ -110,6 +110,7 @@ func newDerived(s *Segment, form Form) (*derived, *Reader, error) {
 	seg := &Segment{
 		Log: NewLog(0, s.Log.chunks.mem), Group: s.Group, Subgroup: s.Subgroup, Priority: s.Priority,
 		First: s.First, FirstObject: s.FirstObject, HasProperties: s.HasProperties,
+		ObjectTimeout: s.ObjectTimeout, SubgroupTimeout: s.SubgroupTimeout,
 		track: s.track, form: form,
 	}
 	header := moqt.SubgroupHeader{GroupID: s.Group, HasProperties: s.HasProperties}

@@ -213,12 +213,17 @@ func (in *input) open(o Object, log *Log) {
 	if in.verbatim {
 		seg.Owner = in.cfg.Owner
 	}
+	m := &in.sub.merge
+	if seg.FirstObject && in.cfg.Timeouts {
+		m.objectTimeout, m.subgroupTimeout = in.log.properties(o).DeliveryTimeouts()
+	}
+	seg.ObjectTimeout, seg.SubgroupTimeout = m.objectTimeout, m.subgroupTimeout
 	t := in.track
 	t.mu.Lock()
 	in.group.addSegment(seg)
 	kept := !t.closed && t.retentionLocked() > 0
 	t.mu.Unlock()
-	in.sub.merge.out = seg
+	m.out = seg
 	t.opened(seg)
 	if !kept { // the readers that opened has made still get all
 		log.Discard(math.MaxInt64)

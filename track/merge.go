@@ -23,6 +23,8 @@ type merge struct {
 	active  *input
 	out     *Segment // the segment that active writes to; nil if active has brought nothing new yet
 	waiting []*input
+
+	objectTimeout, subgroupTimeout *uint64 // see Segment
 }
 
 // enter adds a stream.

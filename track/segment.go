@@ -20,6 +20,10 @@ type Segment struct {
 	EndOfGroup    bool   // the subgroup contains the largest object of the group (END_OF_GROUP)
 	HasProperties bool   // each object has the Properties field (PROPERTIES)
 
+	// ObjectTimeout and SubgroupTimeout are the delivery timeouts of the subgroup, in milliseconds, which its first
+	// object has as properties (draft-19 §8). nil: those of the track apply.
+	ObjectTimeout, SubgroupTimeout *uint64
+
 	// Owner is the owner of the Source whose stream's bytes the log holds, at their offsets; nil if the log was
 	// assembled from objects.
 	Owner any

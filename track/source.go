@@ -23,6 +23,8 @@ type SourceConfig struct {
 	Header   moqt.SubgroupHeader
 	Priority uint8 // Publisher Priority: the header's, or the track's default
 	Start    int64 // QUIC stream offset of the first byte after the header
+	// Timeouts is set if the first object of a subgroup may have delivery timeouts as properties (draft-19 §8).
+	Timeouts bool
 	// Cancel makes Read return, and must not block.
 	Cancel func()
 	// Overtaken is called several times a second while the stream pauses and another one of the subgroup is ahead of

@@ -17,11 +17,16 @@ const (
 	RawQUIC Kind = iota
 	// WebTransport is a WebTransport session over HTTP/3 (draft-ietf-moq-transport-18 §3.1.3).
 	WebTransport
+	// RTSP is a session of another protocol than MoQT, see relay.Guest. No Conn has it.
+	RTSP
 )
 
 func (k Kind) String() string {
-	if k == WebTransport {
+	switch k {
+	case WebTransport:
 		return "webtransport"
+	case RTSP:
+		return "rtsp"
 	}
 	return "quic"
 }

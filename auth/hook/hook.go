@@ -109,8 +109,7 @@ func (h *Hook) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Grant,
 // decide returns the stored decision for a query, or asks the service.
 func (h *Hook) decide(ctx context.Context, body []byte, address string) (decision, error) {
 	k := key(sha256.Sum256(body))
-	if d, ok := h.cache.Get(k); ok && d.isCurrent(time.Now()) {
-		h.count(outcomeCached)
+	if d, ok := h.stored(k); ok {
 		return d, nil
 	}
 	// Without ctx: other requests wait for the same query, and go on if the first one is cancelled.
@@ -124,8 +123,21 @@ func (h *Hook) decide(ctx context.Context, body []byte, address string) (decisio
 	}
 }
 
-// ask asks the service, and stores the decision.
+// stored returns the stored decision for a query, while it is current.
+func (h *Hook) stored(k key) (decision, bool) {
+	d, ok := h.cache.Get(k)
+	if !ok || !d.isCurrent(time.Now()) {
+		return decision{}, false
+	}
+	h.count(outcomeCached)
+	return d, true
+}
+
+// ask asks the service, and stores the decision. An equal query may have been answered since the caller's look.
 func (h *Hook) ask(k key, body []byte, address string) (decision, error) {
+	if d, ok := h.stored(k); ok {
+		return d, nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.Timeout)
 	defer cancel()
 	if err := h.gate.enter(ctx, address); err != nil {

@@ -288,6 +288,21 @@ func TestEqualQueriesBecomeOne(t *testing.T) {
 	require.Equal(t, int32(1), asked.Load())
 }
 
+// TestAnsweredMeanwhile has a request that found no decision ask when an equal one has just got its answer.
+func TestAnsweredMeanwhile(t *testing.T) {
+	var asked atomic.Int32
+	h := serve(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		io.WriteString(w, `{"allow": true, "ttl": 60}`)
+	})
+	for range 2 {
+		d, err := h.ask(key{1}, []byte("{}"), "192.0.2.7")
+		require.NoError(t, err)
+		require.Nil(t, d.refused)
+	}
+	require.Equal(t, int32(1), asked.Load())
+}
+
 func TestQueriesUnderWayAreBounded(t *testing.T) {
 	const limit = 3
 	var under, most atomic.Int32

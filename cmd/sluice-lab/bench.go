@@ -51,12 +51,13 @@ further relays of a chain add. It builds a lab for that, as 'sluice-lab lab up' 
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
 QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
 In the command, {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files, {dir} for an
-empty directory. --unprotected adds Sluice without packet protection, with a publisher and subscribers of the same
-build: the bound of what hardware that protects packets could save.
+empty directory. The scenario rtsp, whose publisher and players use RTSP, runs only if --scenario names it.
+--unprotected adds Sluice without packet protection, with a publisher and subscribers of the same build: the bound of
+what hardware that protects packets could save.
 
 With --hosts, publisher, relay and subscribers have machines of their own, on which ssh logs in without asking, on the
-relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander and chain
-need a lab.
+relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander, chain and
+RTSP need a lab.
 
 Results go to --out: results.json for programs, report.html and tables.md for people, profiles of Sluice's process
 ('go tool pprof') and of its eBPF programs. If the load generator was the bottleneck of a run, the tables have this
@@ -64,6 +65,7 @@ reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
   sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
   sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
+  sudo sluice-lab bench --scenario rtsp --peer mediamtx --repetitions 1
   sudo sluice-lab bench --unprotected --scenario delay,cpu,capacity
   sluice-lab bench --hosts pub=a,relay=root@b,sub=c --scenario delay,cpu
   sudo sluice-lab bench --relay-name other --relay-cmd 'other --bind {addr} --tls-cert {cert} --tls-key {key}'`,
@@ -75,7 +77,7 @@ reason instead of numbers.`,
 		"take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers by default")
 	flags.StringVar(&f.out, "out", "bench-results", "`directory` for the results")
 	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil,
-		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", "))
+		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", ")+" (default all but rtsp)")
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
 	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
@@ -226,17 +228,24 @@ var shown = map[string][]string{
 	result.KindSyscalls: {"syscalls.total", "syscalls.packet"},
 	result.KindCapacity: {"capacity", "capacity.atleast"},
 	result.KindCongestion: {"playable", "keys", "audio", "stalls", "stalled", "age.p50", "age.p90", "age.p99",
-		"goodput", "neighbour.playable"},
+		"goodput", "fit", "switches", "neighbour.playable"},
 	result.KindBystander: {"ping.p50", "ping.p99", "ping.idle.p50", "ping.idle.p99", "ping.lost"},
 	result.KindChain: {"first.p50", "first.p99", "last.p50", "last.p99", "hop.p50", "hop.p99", "hop.last.p50",
 		"hop.last.p99", "kernel"},
+	result.KindRTSP: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "cpu.packet.relay", "cpu.relay",
+		"rtp.lost", "kernel", "capacity", "capacity.atleast"},
 }
 
 // printReport writes a table for each kind of scenario, with the metrics that shown lists.
 func printReport(w io.Writer, r *result.Report, shown map[string][]string) {
-	for _, kind := range result.Kinds() {
+	for _, kind := range r.Kinds() {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		header := "\n" + strings.ToUpper(kind) + "\tRELAY\tRUNS\t" + strings.Join(units(r, shown[kind]), "\t") + "\n"
+		system := "RELAY"
+		if kind == result.KindForwarding {
+			system = "MONITOR"
+		}
+		header := "\n" + strings.ToUpper(kind) + "\t" + system + "\tRUNS\t" +
+			strings.Join(units(r, shown[kind]), "\t") + "\n"
 		for _, s := range r.Scenarios {
 			if s.Kind != kind {
 				continue

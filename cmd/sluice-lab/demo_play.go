@@ -95,6 +95,7 @@ func (d *demo) startSubscriber(ctx context.Context, i int) (err error) {
 	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, d.last().reach(name, scheme)...)
 	if !d.limited {
 		s.got = newChecker(d.want, (*checker).readMedia)
+		args = append(args, "--hold", demoSetUp.String()) // it expects every byte, however late
 	} else { // sluice sub --raw lists chunks as they arrive; a player would wait for missing ones
 		read := (*checker).readAll
 		if i == 1 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,19 +14,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/fastpath"
 	"sluice/internal/bench/pathprofile"
 	"sluice/internal/bench/replay"
 	"sluice/internal/bench/report"
 	"sluice/internal/bench/result"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
+	"sluice/internal/rendition"
+	"sluice/media"
 )
 
 // replayFlags are the flags of sluice-lab replay.
 type replayFlags struct {
 	profiles, policies, controllers []string
+	rules                           []string
 	seeds                           int
-	length                          time.Duration
+	length, join                    time.Duration
 	json                            bool
 	out, record                     string
 }
@@ -33,7 +38,7 @@ type replayFlags struct {
 // replayShown lists the metrics that the table has.
 var replayShown = map[string][]string{
 	result.KindCongestion: {
-		"playable", "keys", "audio", "stalls", "stalled", "age.p50", "age.p90", "goodput", "packets",
+		"playable", "keys", "audio", "stalls", "stalled", "age.p50", "age.p90", "goodput", "packets", "fit", "switches",
 	},
 }
 
@@ -47,9 +52,17 @@ subscriber. The media sender of the relay sends it, with each policy and each co
 viewer would have seen. Time is simulated: a minute takes a moment, and the result is the same on every machine.
 
 Without a TRACE, the media is mock video with four layers (2 Mbit/s), and audio, on each of the built-in paths. A TRACE
-is lines of JSON, which docs/policies.md describes; --record writes one. --profile puts its media on built-in paths.`,
+is lines of JSON, which docs/policies.md describes; --record writes one. --profile puts its media on built-in paths.
+
+With --rendition, the mock media has three renditions of the video (2, 1 and 0.4 Mbit/s), of which the client chooses,
+or the relay for it. The table then also says for how much of the time pictures moved at the best rendition that fits
+the path.
+
+Two policies are oracles, to compare others with: they know the path from the begin to the end, and send only what
+arrives in time, within 1 s and within 400 ms. They do not choose among renditions.`,
 		Example: `  sluice-lab replay
   sluice-lab replay --profile constant,lte --policy none,priority --out replayed
+  sluice-lab replay --rendition client,relay --policy bytes --length 1m
   sluice-lab replay --profile lte --record lte.jsonl
   sluice-lab replay --json lte.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), env, args) },
@@ -58,20 +71,26 @@ is lines of JSON, which docs/policies.md describes; --record writes one. --profi
 	flags.StringSliceVar(&f.profiles, "profile", nil,
 		"built-in `paths` (default all, or those of the traces): "+strings.Join(pathprofile.Names(), ", "))
 	flags.StringSliceVar(&f.policies, "policy", nil,
-		"drop `policies` (default all): "+strings.Join(policyNames(), ", "))
+		"drop `policies` (default all): "+strings.Join(policyNames(), ", ")+", or a FILE.o for sluice relay --policy")
 	flags.StringSliceVar(&f.controllers, "congestion", nil,
 		"congestion `controllers` (default all): "+strings.Join(controllerNames(), ", "))
+	flags.StringSliceVar(&f.rules, "rendition", nil,
+		"who chooses among renditions, `client` or relay, or both in turn (default: there is one rendition)")
 	flags.IntVar(&f.seeds, "seeds", 3,
 		"`number` of replays of each, with other random losses and fades; the table has medians")
 	flags.DurationVar(&f.length, "length", 30*time.Second, "`duration` of the mock media")
+	flags.DurationVar(&f.join, "join", 0,
+		"the subscriber joins the mock media after this `time`, which may be within a group")
 	flags.BoolVar(&f.json, "json", false, "write the results as JSON, as 'sluice-lab bench' does, instead of a table")
 	flags.StringVar(&f.out, "out", "", "also write results.json, report.html, tables.md and plots into a `directory`")
 	flags.StringVar(&f.record, "record", "", "write the trace of the only --profile to a `file`, and replay nothing")
 	return cmd
 }
 
+func replayPolicies() []replay.Policy { return slices.Concat(replay.Policies(), replay.Oracles()) }
+
 func policyNames() (names []string) {
-	for _, p := range replay.Policies() {
+	for _, p := range replayPolicies() {
 		names = append(names, p.Name)
 	}
 	return names
@@ -92,9 +111,12 @@ const (
 
 func (f *replayFlags) run(ctx context.Context, env *cli.Environment, files []string) error {
 	err := errors.Join(bounds.Check("--seeds", f.seeds, 1, maxSeeds),
-		bounds.Check("--length", f.length, time.Second, maxReplay))
+		bounds.Check("--length", f.length, time.Second, maxReplay), bounds.Check("--join", f.join, 0, f.length/2))
 	if err != nil {
 		return cli.AsUsage(err)
+	}
+	if f.join > 0 && len(files) > 0 {
+		return cli.Usage("--join: %v: is for mock media, not for the media of a trace", f.join)
 	}
 	subjects, err := f.subjects()
 	if err != nil {
@@ -129,24 +151,64 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment, files []str
 	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
 }
 
-// subjects returns each policy with each controller.
+// subjects returns each policy with each controller, and then the oracles, which have none.
 func (f *replayFlags) subjects() (subjects []replay.Subject, err error) {
 	controllers, policies := orAll(f.controllers, controllerNames()), orAll(f.policies, policyNames())
-	for _, c := range controllers {
+	rules, err := f.checkedRules()
+	if err != nil {
+		return nil, err
+	}
+	var oracles []replay.Subject
+	for n, c := range controllers {
 		i := slices.Index(controllerNames(), c)
 		if i < 0 {
 			return nil, cli.AsUsage(bounds.OneOf("--congestion", c, controllerNames()...))
 		}
 		for _, p := range policies {
-			j := slices.Index(policyNames(), p)
-			if j < 0 {
-				return nil, cli.AsUsage(bounds.OneOf("--policy", p, policyNames()...))
+			policy, err := policyOf(p)
+			if err != nil {
+				return nil, err
 			}
-			s := replay.Subject{Policy: replay.Policies()[j], Controller: replay.Controllers()[i]}
-			subjects = append(subjects, s)
+			if policy.Oracle != 0 {
+				if n == 0 && len(f.rules) == 0 { // they do not choose among renditions
+					oracles = append(oracles, replay.Subject{Policy: policy})
+				}
+				continue
+			}
+			s := replay.Subject{Policy: policy, Controller: replay.Controllers()[i]}
+			for _, s.Rule = range rules {
+				subjects = append(subjects, s)
+			}
 		}
 	}
-	return subjects, nil
+	return append(subjects, oracles...), nil
+}
+
+// policyOf returns a policy by its name, or a file's for sluice relay --policy. The file's stays open.
+func policyOf(name string) (p replay.Policy, err error) {
+	if filepath.Ext(name) == ".o" {
+		p = replay.Policy{Name: filepath.Base(name), New: func() media.DropPolicy { return nil }}
+		p.Admit, err = fastpath.LoadRule(name, slog.Default())
+		return p, err
+	}
+	i := slices.Index(policyNames(), name)
+	if i < 0 {
+		return p, cli.AsUsage(bounds.OneOf("--policy", name, append(policyNames(), "FILE.o")...))
+	}
+	return replayPolicies()[i], nil
+}
+
+// checkedRules returns who chooses among renditions; nobody by default.
+func (f *replayFlags) checkedRules() (rules []rendition.Rule, err error) {
+	for _, name := range orAll(f.rules, []string{""}) {
+		r := rendition.Rule(name)
+		if name != "" && !slices.Contains(rendition.Rules(), r) {
+			all := []string{string(rendition.ByClient), string(rendition.ByRelay)}
+			return nil, cli.AsUsage(bounds.OneOf("--rendition", name, all...))
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
 }
 
 // orAll returns what was chosen, each once, or all.
@@ -165,7 +227,11 @@ func orAll(chosen, all []string) (names []string) {
 // cases returns the traces of files, or mock media, on the paths that the flags choose.
 func (f *replayFlags) cases(files []string) (cases []replay.Case, err error) {
 	if len(files) == 0 {
-		return f.onProfiles("", replay.Mock(f.length), orAll(f.profiles, pathprofile.Names()))
+		mock := replay.Mock
+		if len(f.rules) > 0 {
+			mock = replay.Ladder
+		}
+		return f.onProfiles("", mock(f.length).From(f.join), orAll(f.profiles, pathprofile.Names()))
 	}
 	for _, name := range files {
 		t, err := readTrace(name)

@@ -18,6 +18,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"sluice/internal/cli/clitest"
+	"sluice/internal/rtt/alert"
+	"sluice/internal/rtt/bpf"
+	"sluice/internal/rtt/metrics"
+	"sluice/internal/rtt/queue"
+	"sluice/internal/rtt/report"
 	"sluice/server"
 )
 
@@ -61,10 +66,7 @@ func TestDistMetrics(t *testing.T) {
 	known := exported(t)
 	require.Contains(t, known, "sluice_relay_sessions")
 	for _, file := range []string{"dist/prometheus/sluice.rules.yml", "dist/grafana/sluice.json"} {
-		text, err := os.ReadFile(clitest.Path(file))
-		require.NoError(t, err)
-		var content any
-		require.NoError(t, yaml.Unmarshal(text, &content), "JSON is YAML, too")
+		content := readYAML(t, file)
 		used := 0
 		for _, expr := range append(valuesOf(content, "expr"), valuesOf(content, "query")...) {
 			for _, name := range metricName.FindAllString(quoted.ReplaceAllString(expr, ""), -1) {
@@ -74,6 +76,134 @@ func TestDistMetrics(t *testing.T) {
 		}
 		require.Greater(t, used, 8, file)
 	}
+}
+
+var (
+	// selector matches a metric with what its labels have to be.
+	selector = regexp.MustCompile(`(\w+)\{([^}]*)\}`)
+	// matcher matches what one label has to be.
+	matcher = regexp.MustCompile(`(\w+)\s*=~?\s*"([^"]*)"`)
+	// grouping matches the labels by which sums are told apart, or joined.
+	grouping = regexp.MustCompile(`\b(?:by|on) \(([^)]*)\)`)
+)
+
+// monitorMetrics are the metrics of a monitor. Some have no value before something has happened.
+type monitorMetrics struct {
+	descriptions []string
+	values       map[string]bool // metric, label and value of those that have values
+}
+
+func exportedByMonitor(t *testing.T) monitorMetrics {
+	m := metrics.New(report.Keys{})
+	m.Follow(func() (c report.Counters, _ error) {
+		for _, tally := range bpf.Tallies {
+			c.Events = append(c.Events, report.NamedCount{Name: tally.Label})
+		}
+		return c, nil
+	})
+	interval := report.Interval{Aggregation: new(report.Aggregation), Prefixes: make([]report.Prefix, 1)}
+	require.NoError(t, m.Interval(&interval))
+	q := queue.New(queue.Config{})
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
+	collectors := []prometheus.Collector{m, alert.New(alert.Config{}), q}
+	all := monitorMetrics{values: make(map[string]bool)}
+	descs := make(chan *prometheus.Desc, 100)
+	registry := prometheus.NewRegistry()
+	for _, c := range collectors {
+		c.Describe(descs)
+		require.NoError(t, registry.Register(c))
+	}
+	close(descs)
+	for d := range descs {
+		all.descriptions = append(all.descriptions, d.String())
+	}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		for _, value := range f.GetMetric() {
+			for _, l := range value.GetLabel() {
+				all.values[f.GetName()+" "+l.GetName()+" "+l.GetValue()] = true
+			}
+		}
+	}
+	return all
+}
+
+// describe returns how a metric is described, with its labels.
+func (m *monitorMetrics) describe(t *testing.T, name string) string {
+	i := slices.IndexFunc(m.descriptions, func(d string) bool { return strings.Contains(d, `"`+name+`"`) })
+	require.GreaterOrEqual(t, i, 0, name)
+	return m.descriptions[i]
+}
+
+// TestDistMetricsOfMonitor compares the metrics in the alerts, their labels and the values of these with those that a
+// monitor exports.
+func TestDistMetricsOfMonitor(t *testing.T) {
+	known := exportedByMonitor(t)
+	matched := 0
+	for _, expr := range valuesOf(readYAML(t, "dist/prometheus/sluice-rtt.rules.yml"), "expr") {
+		var labels string
+		names := metricName.FindAllString(quoted.ReplaceAllString(expr, ""), -1)
+		require.NotEmpty(t, names)
+		for _, name := range names {
+			if name == "up" { // Prometheus makes it
+				continue
+			}
+			_, l, _ := strings.Cut(known.describe(t, name), "constLabels")
+			labels += l
+		}
+		for _, group := range grouping.FindAllStringSubmatch(expr, -1) {
+			for label := range strings.SplitSeq(group[1], ", ") {
+				if label != "instance" { // Prometheus adds it
+					require.Regexp(t, `\b`+label+`\b`, labels, expr)
+				}
+			}
+		}
+		for _, s := range selector.FindAllStringSubmatch(expr, -1) {
+			for _, label := range matcher.FindAllStringSubmatch(s[2], -1) {
+				if label[1] == "job" {
+					require.Equal(t, "sluice-rtt", label[2]) // as dist/README.md has it
+					continue
+				}
+				for value := range strings.SplitSeq(label[2], "|") {
+					require.True(t, known.values[s[1]+" "+label[1]+" "+value], "%s=%q: %s", label[1], value, expr)
+					matched++
+				}
+			}
+		}
+	}
+	require.Greater(t, matched, 5)
+}
+
+// TestRulesAreShipped looks for the files with alerts, and the jobs that these name, in the package and its
+// description.
+func TestRulesAreShipped(t *testing.T) {
+	description, err := os.ReadFile(clitest.Path("dist/README.md"))
+	require.NoError(t, err)
+	files, err := filepath.Glob(clitest.Path("dist/prometheus/*.rules.yml"))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	shipped := valuesOf(readYAML(t, "dist/deb/nfpm.yaml"), "dst")
+	for _, file := range files {
+		name := filepath.Base(file)
+		require.Contains(t, shipped, "/usr/share/doc/sluice/"+name)
+		require.Contains(t, string(description), "`prometheus/"+name+"`")
+		require.Regexp(t, `(?m)^ +rule_files: \[.*/usr/share/doc/sluice/`+name, string(description))
+		for _, expr := range valuesOf(readYAML(t, "dist/prometheus/"+name), "expr") {
+			for _, label := range matcher.FindAllStringSubmatch(expr, -1) {
+				if label[1] == "job" {
+					require.Regexp(t, `(?m)^ +- job_name: `+label[2]+`\b`, string(description))
+				}
+			}
+		}
+	}
+}
+
+func readYAML(t *testing.T, file string) (content any) {
+	text, err := os.ReadFile(clitest.Path(file))
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, &content), "JSON is YAML, too")
+	return content
 }
 
 // valuesOf returns all strings that are values of a key.

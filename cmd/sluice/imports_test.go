@@ -54,6 +54,18 @@ var linked = map[string]string{
 	"github.com/pierrec/lz4/v4":        "",
 	"github.com/twpayne/go-geom":       "",
 
+	"go.opentelemetry.io/proto/slim/otlp": "what sluice rtt sends as OpenTelemetry metrics",
+
+	"github.com/bluenviron/gortsplib/v5": "RTSP, RTP and RTCP",
+	"github.com/pion/rtp":                "imported by gortsplib, as those that follow",
+	"github.com/pion/rtcp":               "",
+	"github.com/pion/sdp/v3":             "",
+	"github.com/pion/srtp/v3":            "",
+	"github.com/pion/transport/v4":       "",
+	"github.com/pion/logging":            "",
+	"github.com/pion/randutil":           "",
+	"github.com/gorilla/websocket":       "",
+
 	"kernel.org/pub/linux/libs/security/libcap/cap": "sluice relay: gives up capabilities in all threads",
 	"kernel.org/pub/linux/libs/security/libcap/psx": "imported by cap",
 

@@ -4,6 +4,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
+
+	"sluice/internal/memory"
 )
 
 // garbagePercent is how much garbage there may be in memory, in percent of what is in use. Go's default is 100. A relay
@@ -18,5 +21,26 @@ func sampleNothing() { runtime.MemProfileRate = 0 }
 func collectEarly() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
+	}
+}
+
+// keepSmall gives back what only the start has needed, and then at intervals what garbage collections read.
+func keepSmall() (stop func()) {
+	memory.GiveBack()
+	every := time.NewTicker(time.Minute)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-every.C:
+				memory.DropProgram()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		every.Stop()
+		close(done)
 	}
 }

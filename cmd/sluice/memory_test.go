@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"runtime/debug"
 	"testing"
 
@@ -15,4 +16,27 @@ func TestCollectEarly(t *testing.T) {
 		collectEarly()
 		require.Equal(t, want, debug.SetGCPercent(100))
 	}
+}
+
+// TestKeepSmall makes garbage, which the system gets back.
+func TestKeepSmall(t *testing.T) {
+	const garbage = 64 << 20
+	kept := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapSys - m.HeapReleased
+	}
+	makeGarbage()
+	require.Greater(t, kept(), uint64(garbage))
+	keepSmall()()
+	require.Less(t, kept(), uint64(garbage))
+}
+
+//go:noinline
+func makeGarbage() {
+	b := make([]byte, 64<<20)
+	for i := range b {
+		b[i] = 1
+	}
+	runtime.KeepAlive(b)
 }

@@ -29,8 +29,11 @@ the track ".catalog" is for players of the common catalog format (draft-ietf-moq
 track "catalog" for players of MSF (draft-ietf-moq-msf), and the track "catalog.json" for players of hang (moq-dev).
 Each moof box and its mdat box are an object. Groups start at video key frames.
 
-With --packaging loc, each frame is an object without a container (draft-ietf-moq-loc), the tracks are ID.loc, and
-frames that can be dropped have streams of their own.
+Key frames, frames that others depend on and frames that can be dropped have streams of their own in a further track
+ID.layers.m4s for each video track, for players that take several streams of a group, such as sluice sub.
+
+With --packaging loc, each frame is an object without a container (draft-ietf-moq-loc), and the tracks are ID.loc,
+where the same frames have streams of their own.
 
 Several files are renditions of the same content: the catalogs say so, groups start together, and players choose one.
 Their key frames have to be at the same times. With --ladder, ffmpeg makes the renditions of any FILE that it can read,
@@ -90,7 +93,7 @@ func (f *pubFlags) register(cmd *cobra.Command) {
 		"`priority` of audio, 0 to 255; lower numbers are sent first")
 	flags.Uint8Var(&f.priorities.Key, "key-priority", f.priorities.Key,
 		"`priority` of video key frames, by default 96 with --packaging loc; if it differs from --delta-priority, "+
-			"they have streams of their own")
+			"they have streams of their own in all video tracks")
 	flags.Uint8Var(&f.priorities.Delta, "delta-priority", f.priorities.Delta,
 		"`priority` of all other video frames")
 	flags.Uint8Var(&f.priorities.Disposable, "disposable-priority", f.priorities.Disposable,

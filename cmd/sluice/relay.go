@@ -82,6 +82,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		return err
 	}
 	defer f.events.close()
+	if cfg.Rule != nil {
+		defer cfg.Rule.Close()
+	}
 	t, err := f.takeOver(&cfg)
 	if err != nil {
 		return err
@@ -95,26 +98,26 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return errors.Join(err, s.Drain("", 0), t.close())
 	}
-	a, page, err := f.start(s, t, node)
+	a, beside, err := f.start(s, t, node)
 	if err != nil {
 		return errors.Join(err, node.close(), s.Drain("", 0), t.close())
 	}
 	if err := dropPrivileges(s.HasFastPath()); err != nil {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}
-	greet(env.Stdout, s, a, page, t.certificate)
-	return errors.Join(f.serve(ctx, s, a, page, t), a.close(), page.close(), t.close())
+	greet(env.Stdout, s, a, beside, t.certificate)
+	return errors.Join(f.serve(ctx, s, a, beside, t), a.close(), beside.close(), t.close())
 }
 
-// start opens the admin address, unless --admin is empty, and the port of the web page, makes this process the one that
-// gets new sessions, and then a node: until then the process that it replaces is that node, and stays it if this one
-// fails.
-func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*admin, *webPage, error) {
+// start opens the admin address, unless --admin is empty, and the ports of the web page and RTSP, makes this process
+// the one that gets new sessions, and then a node: until then the process that it replaces is that node, and stays it
+// if this one fails.
+func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*admin, companions, error) {
 	l, err := t.listenAdmin(f.admin)
 	if err != nil {
-		return nil, nil, explainAdmin("--admin", err)
+		return nil, companions{}, explainAdmin("--admin", err)
 	}
-	page, err := f.serveWeb(s)
+	beside, err := f.serveCompanions(s)
 	if err == nil {
 		err = t.begin(f.control, s, l)
 	}
@@ -125,21 +128,21 @@ func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*a
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
-		return nil, nil, errors.Join(err, page.close())
+		return nil, companions{}, errors.Join(err, beside.close())
 	}
 	if l == nil {
-		return nil, page, nil
+		return nil, beside, nil
 	}
-	a, err := f.serveAdmin(l, s, t, page)
+	a, err := f.serveAdmin(l, s, t, beside)
 	if err != nil {
-		return nil, nil, errors.Join(err, page.close())
+		return nil, companions{}, errors.Join(err, beside.close())
 	}
-	return a, page, nil
+	return a, beside, nil
 }
 
 // serve runs the relay until the context is done, or another process has taken over, and drains it. It reports the
 // state to systemd and at the admin address.
-func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, page *webPage, t *takeover) error {
+func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, beside companions, t *takeover) error {
 	alive, stop := context.WithCancel(context.Background())
 	defer stop()
 	go feedWatchdog(alive, s.Alive)
@@ -151,8 +154,8 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, page
 	if r, ok := errors.AsType[*replacedError](context.Cause(serving)); ok {
 		notifySystemd(fmt.Sprintf("MAINPID=%d", r.pid))
 		stop()
-		if err := page.close(); err != nil { // the other process serves it
-			slog.Warn("cannot close the web page", "err", err)
+		if err := beside.close(); err != nil { // the other process serves both
+			slog.Warn("cannot close the web page and RTSP", "err", err)
 		}
 		return errors.Join(err, f.retire(ctx, s, a, t, r.pid))
 	}
@@ -160,6 +163,7 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, page
 	a.setReady(false)
 	notifySystemd(daemon.SdNotifyStopping)
 	slog.Info("draining", "for at most", f.drain)
+	err = errors.Join(err, beside.rtsp.Close()) // RTSP has no GOAWAY: clients connect again, elsewhere
 	err = errors.Join(err, s.Drain(f.drainURI, f.drain))
 	slog.Info("ended")
 	return err
@@ -181,12 +185,12 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, t *
 
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
-func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, page *webPage) (*admin, error) {
+func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, beside companions) (*admin, error) {
 	cfg := adminConfig{
 		flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof, alive: s.Alive,
 	}
 	a := newAdmin(l, cfg,
-		slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), page.metrics(), s.Collectors())...)
+		slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), beside.metrics(), s.Collectors())...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
 	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
@@ -199,7 +203,7 @@ func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, p
 }
 
 // greet prints how to reach the relay.
-func greet(w io.Writer, s *server.Server, a *admin, page *webPage, dev *tls.Certificate) {
+func greet(w io.Writer, s *server.Server, a *admin, beside companions, dev *tls.Certificate) {
 	addr := s.Addr()
 	host := net.JoinHostPort(hostFor(addr.IP), fmt.Sprint(addr.Port))
 	fmt.Fprintf(w, "listening on UDP %s\n", addr)
@@ -208,9 +212,7 @@ func greet(w io.Writer, s *server.Server, a *admin, page *webPage, dev *tls.Cert
 	if dev != nil {
 		fmt.Fprintf(w, "  certificate   sha256 %s\n", fingerprint(dev))
 	}
-	if page != nil {
-		fmt.Fprintf(w, "  web page      %s\n", page.url())
-	}
+	beside.greet(w)
 	if a != nil {
 		fmt.Fprintf(w, "  metrics       http://%s/metrics\n", a.listener.Addr())
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/events"
+	"sluice/internal/webclient"
 	"sluice/relay"
 )
 
@@ -18,8 +20,9 @@ const lastEvents = 5 * time.Second
 
 // eventFlags are the flags of sluice relay about events.
 type eventFlags struct {
-	url string
-	log bool
+	url     string
+	secrets string // name of the file
+	log     bool
 
 	sender *events.Sender // set by open; nil without --event-url
 }
@@ -28,7 +31,32 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, "event-url", "",
 		"`URL` of an HTTP service that is told when sessions, publications and subscribers come and go")
+	flags.StringVar(&f.secrets, "event-secret-file", "",
+		"sign what the service is told by the secrets in this `file`, one a line (Standard Webhooks: whsec_...)")
 	flags.BoolVar(&f.log, "event-log", false, "log these events")
+}
+
+func (f *eventFlags) check() error {
+	if f.secrets != "" && f.url == "" {
+		return errors.New("--event-secret-file signs what --event-url gets: name the service, too")
+	}
+	return nil
+}
+
+// newSender returns what sends events to the service.
+func (f *eventFlags) newSender() (*events.Sender, error) {
+	cfg := events.Config{URL: f.url}
+	if f.secrets != "" {
+		var err error
+		if cfg.Secrets, err = webclient.ReadSecrets(f.secrets); err != nil {
+			return nil, fmt.Errorf("--event-secret-file: %w", err)
+		}
+	}
+	s, err := events.NewSender(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--event-url: %w", err)
+	}
+	return s, nil
 }
 
 // open returns the function that takes events, or nil if nothing is to be done with them.
@@ -39,8 +67,8 @@ func (f *eventFlags) open() (func(relay.Event), error) {
 	}
 	if f.url != "" {
 		var err error
-		if f.sender, err = events.NewSender(events.Config{URL: f.url}); err != nil {
-			return nil, fmt.Errorf("--event-url: %w", err)
+		if f.sender, err = f.newSender(); err != nil {
+			return nil, err
 		}
 		takers = append(takers, f.sender.Add)
 	}

@@ -31,6 +31,7 @@ type relayFlags struct {
 	cacheMiB      int
 	maxBehindMiB  int
 	scope, drop   string
+	policy        string
 	congestion    string
 	auth          authFlags
 	upstream      upstreamFlags
@@ -41,6 +42,7 @@ type relayFlags struct {
 	admin         string
 	adminHosts    []string
 	web           webFlag
+	rtsp          rtspFlags
 	inside        insideFlag
 	pprof         bool
 	sockets       int
@@ -140,12 +142,16 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"end a subscription (TOO_FAR_BEHIND) when data for it has waited for this `duration`")
 	flags.IntVar(&f.maxBehindMiB, "max-behind-size", media.DefaultMaxBehindBytes>>20,
 		"end a subscription when this many `MiB` of it are not sent or not acknowledged")
-	flags.StringVar(&f.drop, "drop", "none",
-		"what to drop for a subscriber whose path carries too little: none, bytes (objects of the lowest priorities, "+
-			"as many as do not fit, and groups that are late) or priority (all of the lowest, while data waits "+
-			"too long)")
+	flags.StringVar(&f.drop, "drop", "bytes",
+		"what to drop for a subscriber whose path carries too little: bytes (objects of the lowest priorities, as "+
+			"many as do not fit, and groups that are late), priority (all of the lowest, while data waits too "+
+			"long) or none. For RTSP players, bytes and priority are the same")
+	flags.StringVar(&f.policy, "policy", "",
+		"object `file` of clang with a BPF function admit, by which the kernel and the process decide what may go "+
+			"(see examples/policy)")
 	flags.StringVar(&f.congestion, "congestion", "cubic",
-		"congestion `controller`: cubic, or bbr, which keeps queues short and goes on in spite of random losses")
+		"congestion `controller`: cubic; bbr, which keeps queues short and goes on in spite of random losses; or "+
+			"prague, for paths that mark packets as soon as they wait (L4S)")
 }
 
 func (f *relayFlags) registerOperation(cmd *cobra.Command) {
@@ -153,6 +159,7 @@ func (f *relayFlags) registerOperation(cmd *cobra.Command) {
 	flags.DurationVar(&f.drain, "drain", 10*time.Second, "let sessions continue for this `duration` after SIGTERM")
 	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay, to send peers to after SIGTERM")
 	f.web.register(cmd)
+	f.rtsp.register(cmd)
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480",
 		"TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil,
@@ -194,7 +201,9 @@ func (f *relayFlags) check() error {
 	}
 	return cmp.Or(
 		f.web.check(),
+		f.rtsp.check(f.scope),
 		f.auth.check(),
+		f.events.check(),
 		f.upstream.check(f.scope, &f.cluster),
 		f.cluster.check(f.scope),
 		bounds.Check("--sockets", f.sockets, 0, handover.MaxSockets),
@@ -233,6 +242,7 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	cfg.MaxBehindBytes = int64(f.maxBehindMiB) << 20
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
 	cfg.FastPath.PassAcks = !f.fastPathAcks
+	cfg.FastPath.RTPPort = f.rtsp.rtpPort()
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
 		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
 	}
@@ -252,5 +262,8 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	if cfg.Relay.OnEvent, err = f.events.open(); err != nil {
 		return cfg, err
 	}
-	return cfg, nil
+	if f.policy != "" {
+		cfg.Rule, err = fastpath.LoadRule(f.policy, cfg.Logger)
+	}
+	return cfg, err
 }

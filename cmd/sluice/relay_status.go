@@ -33,8 +33,10 @@ func newRelayStatus(env *cli.Environment) *cobra.Command {
 		Short: "Show the sessions of a running relay, and what the kernel sends for it",
 		Long: `Ask a relay on this machine for its sessions: how many packets with media the kernel and the relay's
 process have sent to each, lost packets, round-trip time, congestion window and what --drop drops: priorities over a
-threshold, or bytes over the rate of its bucket. The lines below the table list the reasons why the kernel left packets
-to the process, and the processes that this one has replaced (--replace) and that still have sessions.`,
+threshold, or bytes over the rate of its bucket. A second table has the clients of other protocols than MoQT, such as
+RTSP: the media that they have published or were sent, and how many packets they were not. The lines below list the
+reasons why the kernel left packets to the process, and the processes that this one has replaced (--replace) and that
+still have sessions.`,
 		Example: `  sluice relay status
   sluice relay status --verbose                # all reasons, of the kernel and of the process
   sluice relay status --json | jq '.sessions[].packets'
@@ -79,8 +81,10 @@ func (r *statusReport) text() []byte {
 			dropsText(&s), r.fastPathText(&s))
 	}
 	table.Flush()
+	r.listGuests(&b)
 	for _, s := range shown {
 		r.explain(&b, &s)
+		describeRenditions(&b, &s)
 	}
 	for _, u := range r.Upstreams {
 		r.describeUpstream(&b, &u)
@@ -91,6 +95,9 @@ func (r *statusReport) text() []byte {
 	if ended := len(r.Sessions) - len(shown); ended > 0 {
 		fmt.Fprintf(&b, "ended within the last minute: %d (--verbose shows them)\n", ended)
 	}
+	if r.Policy != "" {
+		fmt.Fprintf(&b, "policy: %s, by which the kernel declined %d copies\n", r.Policy, r.FastPath["copy_policy"])
+	}
 	r.explainJobs(&b)
 	if r.verbose {
 		r.explainSockets(&b)
@@ -100,6 +107,24 @@ func (r *statusReport) text() []byte {
 		fmt.Fprintf(&b, "the kernel, in all:\n  %s\n", strings.ReplaceAll(counts, ", ", "\n  "))
 	}
 	return b.Bytes()
+}
+
+// listGuests lists the clients of other protocols, if there are any.
+func (r *statusReport) listGuests(w io.Writer) {
+	if len(r.Guests) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nGUEST\tPROTOCOL\tMEDIA BY\tDOES\tBROADCAST\tRECEIVED\tSENT\tDROPPED")
+	for _, g := range r.Guests {
+		does := "plays"
+		if g.Publishes {
+			does = "publishes"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", g.Remote, g.Protocol, cmp.Or(g.Carrier, "-"), does,
+			g.Namespace, cli.BytesText(g.Received), cli.BytesText(g.Sent), g.Dropped)
+	}
+	table.Flush()
 }
 
 // describeUpstream tells whether there is a session with an upstream relay, and what it carries.
@@ -167,6 +192,17 @@ func (r *statusReport) explain(w io.Writer, s *relay.SessionStatus) {
 	list("streams ended", s.Streams, len(s.Streams))
 	if n := s.Packets.TakenAcks; n > 0 {
 		fmt.Fprintf(w, "%s, ACKs taken by the kernel: %d\n", s.Remote, n)
+	}
+}
+
+// describeRenditions tells which renditions the relay has chosen for a session.
+func describeRenditions(w io.Writer, s *relay.SessionStatus) {
+	for _, v := range s.Renditions {
+		fmt.Fprintf(w, "%s, rendition: %s, one of %d", s.Remote, cmp.Or(v.Track, "none yet"), v.Renditions)
+		if v.Switches > 0 {
+			fmt.Fprintf(w, ", switches: %d, the last one: %s", v.Switches, v.Reason)
+		}
+		fmt.Fprintln(w)
 	}
 }
 

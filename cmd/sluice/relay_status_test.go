@@ -33,6 +33,9 @@ func TestStatusTable(t *testing.T) {
 				},
 				Held:    map[string]uint64{"blocked_window": 7},
 				Streams: map[string]uint64{"delivered": 3, "dropped": 1},
+				Renditions: []relay.RenditionStatus{
+					{Track: "live--720p", Renditions: 3, Switches: 2, Reason: "late"}, {Set: 1, Renditions: 1},
+				},
 			},
 			{
 				Remote: "192.0.2.2:1000", Transport: "quic", CipherSuite: "TLS_AES_128_GCM_SHA256",
@@ -45,6 +48,7 @@ func TestStatusTable(t *testing.T) {
 			{URL: "moqt://c.example"},
 		},
 		Draining: []server.DrainingProcess{{PID: 77, Sessions: 3}},
+		Policy:   "mine.o",
 		Sockets:  []server.SocketArrivals{{SameCPU: 70, OtherCPU: 7}, {OtherCPU: 3}},
 	}
 	const table = "" +
@@ -55,11 +59,14 @@ func TestStatusTable(t *testing.T) {
 		"192.0.2.2:1000      quic          1 out   0       0        0     -       0 B      over 97.0 kB/s  " +
 		"no, AES_128_GCM_SHA256\n"
 	require.Equal(t, table+`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 3 others
+[2001:db8::1]:5000, rendition: live--720p, one of 3, switches: 2, the last one: late
+[2001:db8::1]:5000, rendition: none yet, one of 1
 upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1
 upstream relay moqt://b.example: not connected: no answer
 upstream relay moqt://c.example: not connected
 process 77 was replaced and drains; sessions that it still has: 3
 ended within the last minute: 1 (--verbose shows them)
+policy: mine.o, by which the kernel declined 0 copies
 jobs given to workers: 40; left to the process: 3 busy, 1 late
 `, string((&statusReport{st, false}).text()))
 	require.Equal(t, table+
@@ -68,10 +75,13 @@ jobs given to workers: 40; left to the process: 3 busy, 1 late
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
 [2001:db8::1]:5000, ACKs taken by the kernel: 77
+[2001:db8::1]:5000, rendition: live--720p, one of 3, switches: 2, the last one: late
+[2001:db8::1]:5000, rendition: none yet, one of 1
 upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1
 upstream relay moqt://b.example: not connected: no answer
 upstream relay moqt://c.example: not connected
 process 77 was replaced and drains; sessions that it still has: 3
+policy: mine.o, by which the kernel declined 0 copies
 jobs given to workers: 40; left to the process: 3 busy, 1 late
 datagrams to socket 0: 70 on the CPU of its reader, 7 on another
 datagrams to socket 1: 0 on the CPU of its reader, 3 on another
@@ -88,4 +98,20 @@ the kernel, in all:
 	both := relay.SessionStatus{Threshold: 128<<8 | 32, BucketRate: 97_000}
 	require.Equal(t, "over 128/32, over 97.0 kB/s", dropsText(&both))
 	require.Equal(t, "off", new(statusReport).fastPathText(&st.Sessions[0]))
+}
+
+// TestStatusOfGuests shows clients of other protocols in a table of their own.
+func TestStatusOfGuests(t *testing.T) {
+	st := server.Status{Guests: []relay.GuestStatus{
+		{
+			Remote: "192.0.2.1:554", Protocol: "rtsp", Carrier: "udp", Publishes: true, Namespace: "live-camera",
+			Received: 1_200_000,
+		},
+		{Remote: "192.0.2.2:1000", Protocol: "rtsp", Namespace: "live-camera", Sent: 900, Dropped: 3},
+	}}
+	text := string((&statusReport{Status: st}).text())
+	require.Contains(t, text, ""+
+		"\nGUEST           PROTOCOL  MEDIA BY  DOES       BROADCAST    RECEIVED  SENT   DROPPED\n"+
+		"192.0.2.1:554   rtsp      udp       publishes  live-camera  1.2 MB    0 B    0\n"+
+		"192.0.2.2:1000  rtsp      -         plays      live-camera  0 B       900 B  3\n")
 }

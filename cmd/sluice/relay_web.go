@@ -113,7 +113,11 @@ func (f *relayFlags) serveWeb(s *server.Server) (*webPage, error) {
 // listenWeb opens a TCP port: one that another process of the relay can share until this one ends, if the relay can be
 // replaced.
 func listenWeb(addr string, shared bool) (net.Listener, error) {
-	cfg := net.ListenConfig{}
+	cfg := listenConfig(shared)
+	return cfg.Listen(context.Background(), "tcp", addr)
+}
+
+func listenConfig(shared bool) (cfg net.ListenConfig) {
 	if shared {
 		cfg.Control = func(_, _ string, c syscall.RawConn) (err error) {
 			return errors.Join(c.Control(func(fd uintptr) {
@@ -121,7 +125,7 @@ func listenWeb(addr string, shared bool) (net.Listener, error) {
 			}), err)
 		}
 	}
-	return cfg.Listen(context.Background(), "tcp", addr)
+	return cfg
 }
 
 // webPage is the page as it is served over TCP. On nil, its methods do nothing.

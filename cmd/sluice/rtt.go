@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
-	"sluice/internal/rtt/history"
+	"sluice/internal/rtt/ipfix"
 	"sluice/internal/rtt/metrics"
 	"sluice/internal/rtt/networks"
 	"sluice/internal/rtt/output"
@@ -38,18 +39,23 @@ type rttFlags struct {
 	dryRun       bool
 	history      string
 	historySize  uint64
+	alerts       alertFlags
+	otlpURL      string
+	ipfix        string
+
+	ipfixEnterprise uint32
 }
 
 func newRTT(env *cli.Environment) *cobra.Command {
 	f := new(rttFlags)
 	cmd := &cobra.Command{
 		Use:   "rtt -i INTERFACE",
-		Short: "Measure the round-trip times of passing TCP, QUIC, DNS and ping traffic",
+		Short: "Measure the round-trip times of passing TCP, QUIC, DNS, NTP, STUN and ping traffic",
 		Long: `Measure round-trip times of the traffic that passes an interface, without sending a packet. The
 measurement runs in the kernel, as eBPF programs; no packet is copied, changed or dropped.
 
-What is measured: TCP by timestamps, else by sequence numbers; ICMP echo; DNS; QUIC by its handshake and spin bit.
-docs/rtt.md says what each number means and when it is wrong. The options and output of ePPing are understood.`,
+What is measured: TCP by timestamps, else by sequence numbers; ICMP echo; DNS; NTP; STUN; QUIC by its handshake and spin
+bit. docs/rtt.md says what each number means and when it is wrong. The options and output of ePPing are understood.`,
 		Example: `  sluice rtt -i eth0                             # RTTs of TCP flows, as they are measured
   sluice rtt -i eth0 --all -F jsonl -w rtt.jsonl # of all protocols, one JSON object a line
   sluice rtt -i eth0 -a 10 --metrics :9100       # histograms of networks, every 10 s and for Prometheus
@@ -70,13 +76,20 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 		"write standard, json, jsonl or ppviz (`format`)")
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
 	flags.StringVar(&f.pcap, "pcap", "",
-		"measure the packets of this pcap or pcapng `file` instead, at the times in it")
+		"measure the packets of this pcap, pcapng or ERF `file` instead, at the times in it")
 	flags.BoolVar(&f.dryRun, "dry-run", false,
 		"load the programs, write how much memory their tables take, and end without measuring")
 	flags.StringVar(&f.history, "history", "",
 		"keep what was aggregated in this `directory`, as Parquet files, for sluice rtt report")
 	flags.Uint64Var(&f.historySize, "history-size", 1<<30,
 		"remove the oldest files of --history when all take more than this many `bytes`")
+	f.alerts.register(flags)
+	flags.StringVar(&f.otlpURL, "otlp-url", "",
+		"send what was aggregated as OpenTelemetry metrics to this `URL`, with headers of OTEL_EXPORTER_OTLP_HEADERS")
+	flags.StringVar(&f.ipfix, "ipfix", "",
+		"send what was aggregated as IPFIX records to the collector at this UDP `address`")
+	flags.Uint32Var(&f.ipfixEnterprise, "ipfix-enterprise", ipfix.Enterprise,
+		"private enterprise `number` of the IPFIX elements that IANA has not; the default is the one for examples")
 	flags.StringVar(&f.metrics, "metrics", "",
 		"serve metrics for Prometheus at this `address`, and at its /rtt how far networks are")
 	flags.StringSliceVar(&f.metricsHosts, "metrics-host", nil,
@@ -93,11 +106,27 @@ func (f *rttFlags) check() error {
 	if f.aggregate > 0 && f.format == string(output.PPViz) {
 		return errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")
 	}
+	if (len(f.by) > 0 || f.cfg.AggregateParts || f.load > 0) && f.aggregate == 0 {
+		return errors.New("--aggregate-by, --aggregate-parts and --aggregate-load are for --aggregate: " +
+			"say how often to report, such as -a 10")
+	}
 	if f.groups != "" && f.aggregate == 0 {
 		return errors.New("--aggregate-groups is for --aggregate: say how often to report, such as -a 10")
 	}
 	if f.history != "" && f.aggregate == 0 {
 		return errors.New("--history keeps what --aggregate reports: say how often to report, such as -a 60")
+	}
+	if f.otlpURL != "" && f.aggregate == 0 {
+		return errors.New("--otlp-url sends what --aggregate reports: say how often to report, such as -a 60")
+	}
+	if f.ipfix != "" && f.aggregate == 0 {
+		return errors.New("--ipfix sends what --aggregate reports: say how often to report, such as -a 60")
+	}
+	if f.otlpURL != "" && f.binWidth != 0 {
+		return errors.New("--otlp-url sends histograms with logarithmic bins: leave out --bin-width")
+	}
+	if err := f.alerts.check(f.aggregate); err != nil {
+		return err
 	}
 	if f.pcap != "" && f.dryRun {
 		return errors.New("--dry-run is for interfaces, not for --pcap")
@@ -123,25 +152,16 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if f.dryRun {
 		return writeMemory(env.Stdout, cfg)
 	}
-	out, err := output.New(output.Format(f.format), f.output(env))
+	out, err := f.open(ctx, env)
+	defer func() { err = errors.Join(err, out.close()) }()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	defer onHangup(out.Reopen)()
 	cfg.Sink = out
-	if f.history != "" {
-		h, err := history.NewWriter(f.history, int64(min(f.historySize, math.MaxInt64)), slog.Default())
-		if err != nil {
-			return fmt.Errorf("--history: %w", err)
-		}
-		defer h.Close()
-		cfg.Sink = report.Tee{cfg.Sink, h}
-	}
 	if f.pcap != "" {
 		return f.replay(ctx, cfg)
 	}
-	return f.watch(ctx, cfg)
+	return f.watch(ctx, cfg, out)
 }
 
 // smallTable is the size up to which a table has no line of its own, in bytes.
@@ -154,27 +174,34 @@ func writeMemory(out io.Writer, cfg rtt.MonitorConfig) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TABLE\tENTRIES\tAT THE START\tAT MOST")
+	fmt.Fprintln(w, "TABLE\tENTRIES\tAT THE START\tAT MOST\tOF IT FOR EACH CPU")
 	var sum, others report.TableMemory
 	for _, t := range tables {
-		sum.Now, sum.Max = sum.Now+t.Now, sum.Max+t.Max
+		sum.Now, sum.Max, sum.EachCPU = sum.Now+t.Now, sum.Max+t.Max, sum.EachCPU+t.EachCPU
 		if t.Max <= smallTable {
-			others.Now, others.Max = others.Now+t.Now, others.Max+t.Max
+			others.Now, others.Max, others.EachCPU = others.Now+t.Now, others.Max+t.Max, others.EachCPU+t.EachCPU
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", t.Name, t.Entries, cli.BytesText(t.Now), cli.BytesText(t.Max))
+		writeTable(w, t.Name, strconv.Itoa(int(t.Entries)), t)
 	}
-	fmt.Fprintf(w, "others\t\t%s\t%s\n", cli.BytesText(others.Now), cli.BytesText(others.Max))
-	fmt.Fprintf(w, "sum\t\t%s\t%s\n", cli.BytesText(sum.Now), cli.BytesText(sum.Max))
+	writeTable(w, "others", "", others)
+	writeTable(w, "sum", "", sum)
 	return w.Flush()
 }
 
+func writeTable(w io.Writer, name, entries string, t report.TableMemory) {
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name, entries, cli.BytesText(t.Now), cli.BytesText(t.Max),
+		cli.BytesText(t.EachCPU))
+}
+
 // watch measures interfaces.
-func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error) {
-	collector := metrics.New()
+func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig, out *outlets) (err error) {
+	collectEarly()
+	sampleNothing()
+	collector := metrics.New(cfg.AggregateBy)
 	distances := metrics.Networks{Table: networks.New(f.cfg.IPv4Prefix, f.cfg.IPv6Prefix)}
 	if f.metrics != "" {
-		cfg.Sink = report.Tee{cfg.Sink, collector, distances}
+		cfg.Sink = report.Tee{out, collector, distances}
 		cfg.CountTraffic = true
 	}
 	m, err := rtt.New(cfg)
@@ -185,7 +212,8 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error)
 	defer f.regroupOnHangup(m)()
 	if f.metrics != "" {
 		collector.Follow(m.Counters)
-		admin, err := listenAdmin(adminConfig{flag: "--metrics", addr: f.metrics, hosts: f.metricsHosts}, collector)
+		admin, err := listenAdmin(adminConfig{flag: "--metrics", addr: f.metrics, hosts: f.metricsHosts},
+			append(out.metrics, collector)...)
 		if err != nil {
 			return err
 		}
@@ -193,6 +221,12 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig) (err error)
 		admin.mux.Handle("GET "+networks.Path, distances)
 		admin.setReady(true)
 	}
+	if err := dropMonitorPrivileges(m.HasFilters()); err != nil {
+		slog.Warn("privileges are kept that measuring does not need", "error", err)
+	}
+	notifySystemd(daemon.SdNotifyReady)
+	defer notifySystemd(daemon.SdNotifyStopping)
+	defer keepSmall()()
 	return m.Run(ctx)
 }
 

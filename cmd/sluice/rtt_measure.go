@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,6 +13,7 @@ import (
 	"sluice/internal/rtt"
 	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/groups"
+	"sluice/internal/rtt/report"
 )
 
 // measureFlags are the flags that sluice rtt and sluice rtt top share. A 0 means "off" to the user, but the default in
@@ -23,6 +25,8 @@ type measureFlags struct {
 	timeout   float64 // s
 	binWidth  float64 // ms
 	groups    string
+	by        []string // what tells aggregates apart
+	load      float64  // Mbit/s
 }
 
 func (f *measureFlags) register(flags *pflag.FlagSet) {
@@ -51,8 +55,10 @@ func (f *measureFlags) registerProtocols(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.cfg.ICMP, "icmp", "C", false, "measure ICMP and ICMPv6 echo")
 	flags.BoolVarP(&f.cfg.DNS, "dns", "D", false, "measure DNS over UDP and TCP, port 53")
 	flags.BoolVarP(&f.cfg.QUIC, "quic", "Q", false, "measure QUIC by its handshake and spin bit")
+	flags.BoolVar(&f.cfg.NTP, "ntp", false, "measure NTP between clients and servers, port 123")
+	flags.BoolVar(&f.cfg.STUN, "stun", false, "measure STUN over UDP, as WebRTC uses it, on any port")
 	flags.BoolFunc("all", "measure all of these", func(string) error {
-		f.cfg.TCP, f.cfg.ICMP, f.cfg.DNS, f.cfg.QUIC = true, true, true, true
+		f.cfg.TCP, f.cfg.ICMP, f.cfg.DNS, f.cfg.QUIC, f.cfg.NTP, f.cfg.STUN = true, true, true, true, true, true
 		return nil
 	})
 }
@@ -77,6 +83,12 @@ func (f *measureFlags) registerAggregation(flags *pflag.FlagSet) {
 		"aggregate by the destination of replies, not by their source")
 	flags.StringVar(&f.groups, "aggregate-groups", "",
 		"aggregate by groups of prefixes: this `file` has lines such as 192.0.2.0/24 NAME, and SIGHUP reads it again")
+	flags.StringSliceVar(&f.by, "aggregate-by", nil,
+		"tell aggregates apart by these `keys`, too: pair (the prefix at the other end), vlan, interface, protocol")
+	flags.BoolVar(&f.cfg.AggregateParts, "aggregate-parts", false,
+		"also report RTTs from here to those that the hosts of a prefix talk to: the other part of the path")
+	flags.Float64Var(&f.load, "aggregate-load", 0,
+		"tell RTTs under load apart: those after a second in which a prefix sent or received so many `Mbit`; 0: do not")
 	flags.Float64Var(&f.timeout, "aggregate-timeout", rtt.DefaultAggregateTimeout.Seconds(),
 		"forget prefixes without traffic for this many `seconds`; 0: never")
 	flags.Float64Var(&f.binWidth, "bin-width", 0,
@@ -89,7 +101,11 @@ func (f *measureFlags) registerHooks(flags *pflag.FlagSet) {
 	flags.StringVarP((*string)(&f.cfg.XDPMode), "xdp-mode", "x", string(attach.XDPNative),
 		"attach XDP in this `mode`: unspecified, native or generic")
 	flags.BoolVar(&f.cfg.MergeInterfaces, "merge-interfaces", false,
-		"flows may come and go by different interfaces or VLANs")
+		"flows may come and go by different interfaces, VLANs or VNIs")
+	flags.BoolVar(&f.cfg.Promiscuous, "promiscuous", false,
+		"take packets that are for others, too: for an interface at a mirror port")
+	flags.BoolVar(&f.cfg.Tunnels, "tunnels", false,
+		"look into tunnels: MPLS, IP in IP, GRE, EtherIP, VXLAN, GENEVE, GTP-U")
 }
 
 func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
@@ -98,7 +114,7 @@ func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
 	flags.IntVar(&f.cfg.MaxFlows, "max-flows", rtt.DefaultMaxFlows, "follow at most this many flows at a time")
 	flags.IntVar(&f.cfg.MaxStamps, "max-stamps", rtt.DefaultMaxStamps, "wait for at most this many replies at a time")
 	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries,
-		"wait for at most this many DNS responses at a time")
+		"wait for at most this many responses of DNS, NTP and STUN at a time")
 	flags.IntVar(&f.cfg.MaxPrefixes, "max-prefixes", rtt.DefaultMaxPrefixes,
 		"aggregate at most this many prefixes at a time, the others together")
 	flags.IntVar(&f.cfg.RingBytes, "ring-size", rtt.DefaultRingBytes,
@@ -114,11 +130,30 @@ func (f *measureFlags) check() error {
 		bounds.AtLeast("--aggregate-subnets-v4", f.cfg.IPv4Prefix, 0),
 		bounds.AtLeast("--aggregate-subnets-v6", f.cfg.IPv6Prefix, 0),
 		bounds.AtLeast("--bin-width", f.binWidth, 0),
+		bounds.AtLeast("--aggregate-load", f.load, 0),
+		f.checkKeys(),
 		bounds.AtLeast("--max-flows", f.cfg.MaxFlows, 1),
 		bounds.AtLeast("--max-stamps", f.cfg.MaxStamps, 1),
 		bounds.AtLeast("--max-queries", f.cfg.MaxQueries, 1),
 		bounds.AtLeast("--max-prefixes", f.cfg.MaxPrefixes, 1),
 		bounds.AtLeast("--ring-size", f.cfg.RingBytes, 1))
+}
+
+func (f *measureFlags) checkKeys() error {
+	for _, key := range f.by {
+		if err := bounds.OneOf("--aggregate-by", key, "pair", "vlan", "interface", "protocol"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keys returns what tells aggregates apart.
+func (f *measureFlags) keys() report.Keys {
+	return report.Keys{
+		Pair: slices.Contains(f.by, "pair"), VLAN: slices.Contains(f.by, "vlan"),
+		Interface: slices.Contains(f.by, "interface"), Protocol: slices.Contains(f.by, "protocol"),
+	}
 }
 
 // config returns the configuration that the flags describe.
@@ -133,6 +168,8 @@ func (f *measureFlags) config() (rtt.MonitorConfig, error) {
 	cfg.RateLimit = orOff(f.rateLimit, time.Millisecond)
 	cfg.CleanupInterval = orOff(f.cleanup, time.Second)
 	cfg.AggregateTimeout = orOff(f.timeout, time.Second)
+	cfg.AggregateBy = f.keys()
+	cfg.AggregateLoad = uint64(f.load * 1e6 / 8)
 	cfg.BinWidth = time.Duration(f.binWidth * float64(time.Millisecond))
 	if cfg.IPv4Prefix == 0 {
 		cfg.IPv4Prefix = rtt.WholeFamily

@@ -15,7 +15,6 @@ import (
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/internal/rtt"
-	"sluice/internal/rtt/report"
 	"sluice/internal/rtt/top"
 )
 
@@ -26,12 +25,14 @@ type topFlags struct {
 	updates int
 	by      string
 	sort    string
+	history string
+	since   string
 }
 
 func newRTTTop(env *cli.Environment) *cobra.Command {
 	f := new(topFlags)
 	cmd := &cobra.Command{
-		Use:   "top -i INTERFACE",
+		Use:   "top {-i INTERFACE | --history DIRECTORY}",
 		Short: "Show the flows or networks with the largest RTT, loss or traffic",
 		Long: `Show flows or network prefixes, sorted by RTT, loss or traffic, and keep the table up to date.
 
@@ -39,7 +40,12 @@ Keys: r, l, b sort by RTT, loss, bytes; f, p show flows or prefixes; q ends. Wit
 written one after the other.
 
 A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. LOSS is the part
-of the TCP segments that were sent again, or of the echoes without reply.`,
+of the TCP segments that were sent again, or of the echoes without reply.
+
+With --history, the table has what sluice rtt --history has kept since some time: the 1000 prefixes with the most RTTs.
+It is read again every minute; without a terminal it is written once.`,
+		Example: `  sluice rtt top -i eth0 --all
+  sluice rtt top --history /var/lib/sluice-rtt --since 2h --sort loss`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
@@ -49,12 +55,17 @@ of the TCP segments that were sent again, or of the echoes without reply.`,
 	flags.IntVarP(&f.updates, "updates", "n", 0, "end after this `number` of updates; 0: never")
 	flags.StringVar(&f.by, "by", "flow", "show flow or prefix")
 	flags.StringVar(&f.sort, "sort", string(top.SortRTT), "sort by rtt, loss or bytes")
+	flags.StringVar(&f.history, "history", "", "show what is kept in this `directory`, instead of what passes")
+	flags.StringVar(&f.since, "since", "1h", "begin this `time` ago with --history, such as 90m, 12h or 7d")
 	return cmd
 }
 
 func (f *topFlags) check() error {
-	if len(f.cfg.Interfaces) == 0 {
-		return errors.New("nothing to measure: name an interface with -i")
+	switch {
+	case len(f.cfg.Interfaces) == 0 && f.history == "":
+		return errors.New("nothing to show: name an interface with -i, or a directory with --history")
+	case len(f.cfg.Interfaces) > 0 && f.history != "":
+		return errors.New("-i shows what passes, and --history what has passed: choose one of them")
 	}
 	return cmp.Or(
 		bounds.OneOf("--by", f.by, "flow", "prefix"),
@@ -67,53 +78,67 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
-	cfg, err := f.config()
+	since, err := parseAgo(f.since)
 	if err != nil {
-		return err
+		return cli.AsUsage(err)
 	}
-	cfg.Quiet = true
-	cfg.Aggregate = seconds(f.refresh)
 	v := &topView{
-		out: env.Stdout, prefixes: f.by == "prefix", title: strings.Join(f.cfg.Interfaces, " "), left: f.updates,
+		out: env.Stdout, prefixes: f.by == "prefix" || f.history != "", left: f.updates,
 		flows: top.Table{Sort: top.SortKey(f.sort)}, networks: top.Table{Sort: top.SortKey(f.sort), Prefixes: true},
+		updates: make(chan func() error), ended: make(chan struct{}),
 	}
-	cfg.Sink = v
-	if v.monitor, err = rtt.New(cfg); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, v.monitor.Close()) }()
-	defer f.regroupOnHangup(v.monitor)()
 	if f.updates == 0 && cli.IsTerminal(env.Stdout) {
 		if v.terminal, err = openTerminal(env.Stdin, env.Stdout); err != nil {
 			return err
 		}
 		defer v.terminal.close()
 	}
-	return v.run(ctx)
+	if f.history != "" {
+		v.flowless = true
+		if v.terminal == nil {
+			v.left = max(v.left, 1)
+		}
+		return v.run(ctx, pastTop{v, f.history, since}.run)
+	}
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
+	cfg.Quiet = true
+	cfg.Aggregate = seconds(f.refresh)
+	v.title = strings.Join(f.cfg.Interfaces, " ")
+	live := &liveTop{topView: v}
+	cfg.Sink = live
+	if live.monitor, err = rtt.New(cfg); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, live.monitor.Close()) }()
+	defer f.regroupOnHangup(live.monitor)()
+	return v.run(ctx, live.monitor.Run)
 }
 
-// topView draws the measurements of each interval. It is the Sink of its Monitor.
+// topView draws tables, each time that they are updated or a key is pressed.
 type topView struct {
-	monitor         *rtt.Monitor
 	out             io.Writer
 	terminal        *terminal // nil: write one table after the other
 	title           string
 	left            int // updates; 0: no limit
 	prefixes        bool
+	flowless        bool // there are only prefixes
 	flows, networks top.Table
 	keys            chan byte
-	updates         chan *report.Interval
+	updates         chan func() error // to be called where tables are drawn
 	ended           chan struct{}
 }
 
 // errTopEnds ends the view without an error.
 var errTopEnds = errors.New("top ends")
 
-func (v *topView) run(ctx context.Context) error {
-	v.updates, v.ended = make(chan *report.Interval), make(chan struct{})
+// run draws what source passes to update, until one of them ends.
+func (v *topView) run(ctx context.Context, source func(context.Context) error) error {
 	g, inner := errgroup.WithContext(ctx)
 	v.keys = v.terminal.keys(inner)
-	g.Go(func() error { return v.monitor.Run(inner) })
+	g.Go(func() error { return source(inner) })
 	g.Go(func() error {
 		defer close(v.ended)
 		return v.draw(inner)
@@ -124,19 +149,13 @@ func (v *topView) run(ctx context.Context) error {
 	return nil
 }
 
-// Interval passes the interval on to be drawn.
-func (v *topView) Interval(i *report.Interval) error {
+// update passes an update of the tables on to where they are drawn.
+func (v *topView) update(fn func() error) {
 	select {
-	case v.updates <- i:
+	case v.updates <- fn:
 	case <-v.ended:
 	}
-	return nil
 }
-
-// Sample, Flow and Flush are not called: nothing is reported.
-func (v *topView) Sample(*report.Sample) error  { return nil }
-func (v *topView) Flow(*report.FlowEvent) error { return nil }
-func (v *topView) Flush() error                 { return nil }
 
 func (v *topView) draw(ctx context.Context) error {
 	for {
@@ -147,8 +166,8 @@ func (v *topView) draw(ctx context.Context) error {
 			if !v.press(key) {
 				return errTopEnds
 			}
-		case i := <-v.updates:
-			if err := v.update(i); err != nil {
+		case update := <-v.updates:
+			if err := update(); err != nil {
 				return err
 			}
 			if v.left--; v.left == 0 {
@@ -160,16 +179,6 @@ func (v *topView) draw(ctx context.Context) error {
 	}
 }
 
-func (v *topView) update(i *report.Interval) error {
-	flows, err := v.monitor.Flows()
-	if err != nil {
-		return err
-	}
-	v.flows.UpdateFlows(i.End, flows)
-	v.networks.UpdatePrefixes(i)
-	return nil
-}
-
 // press handles a key. It returns false to end the view.
 func (v *topView) press(key byte) bool {
 	sorts := map[byte]top.SortKey{'r': top.SortRTT, 'l': top.SortLoss, 'b': top.SortBytes}
@@ -177,7 +186,7 @@ func (v *topView) press(key byte) bool {
 	case 'q', 3, 4: // q, and Ctrl-C and Ctrl-D as a raw terminal sends them
 		return false
 	case 'f', 'p':
-		v.prefixes = key == 'p'
+		v.prefixes = key == 'p' || v.flowless
 	case 'r', 'l', 'b':
 		v.flows.SortBy(sorts[key])
 		v.networks.SortBy(sorts[key])

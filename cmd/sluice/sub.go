@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,6 +47,7 @@ type subFlags struct {
 	cfg         sub.PlayerConfig
 	out, verify string
 	catalog     string
+	display     string
 	maxKbit     int
 }
 
@@ -59,6 +62,8 @@ func (f *subFlags) register(cmd *cobra.Command) {
 		"--max-bitrate)")
 	flags.IntVar(&f.maxKbit, "max-bitrate", 0, "of tracks with the same content, play one with at most this many "+
 		"`kbit/s`, or the least")
+	flags.StringVar(&f.display, "display", "", "size of the display, as `WIDTHxHEIGHT`: playback, or the relay, "+
+		"chooses no rendition with more pixels")
 	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog, "+
 		"or else catalog.json)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "stop after this `duration` of media")
@@ -120,6 +125,22 @@ func lostTracks(r *sub.Result) error {
 	return errors.Join(errs...)
 }
 
+// parseDisplay reads --display.
+func (f *subFlags) parseDisplay() error {
+	if f.display == "" {
+		return nil
+	}
+	width, height, _ := strings.Cut(f.display, "x")
+	for to, text := range map[*int]string{&f.cfg.Width: width, &f.cfg.Height: height} {
+		pixels, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || pixels == 0 {
+			return cli.Usage("--display: %s: must be WIDTHxHEIGHT in pixels, as in 1280x720", f.display)
+		}
+		*to = int(pixels)
+	}
+	return nil
+}
+
 func (f *subFlags) check(env *cli.Environment) error {
 	switch {
 	case f.cfg.Raw && f.out == "":
@@ -129,6 +150,9 @@ func (f *subFlags) check(env *cli.Environment) error {
 	case f.out == "-" && !f.cfg.Raw && cli.IsTerminal(env.Stdout):
 		return cli.Usage("--out: -: standard output is a terminal: use --out FILE, " +
 			"or pipe the media into a player, as in '... --out - | ffplay -'")
+	}
+	if err := f.parseDisplay(); err != nil {
+		return err
 	}
 	if f.cfg.Raw && (len(f.cfg.Tracks) == 0 || f.verify != "") {
 		return cli.Usage("--raw needs the names of tracks in --tracks, and excludes --verify")

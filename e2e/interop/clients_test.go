@@ -17,6 +17,9 @@ import (
 
 var schemes = []string{"moqt", "https"}
 
+// drafts are those that moq-dev's programs and Sluice speak.
+var drafts = []string{"16", "18", "19", "20", "21", "22"}
+
 // TestClientSuite runs all tests of moq-test-client.
 func TestClientSuite(t *testing.T) {
 	tool := client(t, "moq-test-client")
@@ -86,8 +89,7 @@ func liveClip(t *testing.T, playing func() bool) (clip io.Reader, ended chan str
 	return r, ended
 }
 
-// TestMatrix publishes the clip with each publisher and plays it with each player. The file that arrives must decode to
-// all its frames.
+// TestMatrix publishes the clip with each publisher and plays it with each player.
 func TestMatrix(t *testing.T) {
 	client(t, "moq-pub")
 	want := frames(t, clipFile)
@@ -98,25 +100,48 @@ func TestMatrix(t *testing.T) {
 					continue // they have other catalogs
 				}
 				t.Run(fmt.Sprintf("%s %s to %s", scheme, pub, sub), func(t *testing.T) {
-					r := startRelay(t, "--idle-timeout", "3s")
-					out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
-					require.NoError(t, err)
-					defer out.Close()
-					source, ended := liveClip(t, func() bool {
-						info, err := out.Stat()
-						return err == nil && info.Size() > 0
-					})
-					publisher := publish(t, (*exec.Cmd).Start, pub, r.url(scheme), source)
-					player := play(t, (*exec.Cmd).Start, sub, r.url(scheme), out)
-					<-ended
-					if pub == "sluice" {
-						player.wait(t, 30*time.Second)
-					} else {
-						endBoth(t, publisher, player)
-					}
-					require.Equal(t, want, frames(t, out.Name()))
+					transfer(t, want, scheme, pub, sub)
 				})
 			}
+		}
+	}
+}
+
+// transfer publishes the clip with one program and plays it with another one. The file that arrives must decode to all
+// its frames.
+func transfer(t *testing.T, want counts, scheme, pub, sub string) *relay {
+	t.Helper()
+	r := startRelay(t, "--idle-timeout", "3s")
+	out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
+	require.NoError(t, err)
+	defer out.Close()
+	source, ended := liveClip(t, func() bool {
+		info, err := out.Stat()
+		return err == nil && info.Size() > 0
+	})
+	publisher := publish(t, (*exec.Cmd).Start, pub, r.url(scheme), source)
+	player := play(t, (*exec.Cmd).Start, sub, r.url(scheme), out)
+	<-ended
+	if pub == "sluice" {
+		player.wait(t, 30*time.Second)
+	} else {
+		endBoth(t, publisher, player)
+	}
+	require.Equal(t, want, frames(t, out.Name()))
+	return r
+}
+
+// TestMoqDrafts has moq publish and play by each draft, which follows its name here.
+func TestMoqDrafts(t *testing.T) {
+	client(t, "moq")
+	want := frames(t, clipFile)
+	for _, draft := range drafts {
+		for _, pair := range [][2]string{{"moq " + draft, "sluice"}, {"sluice", "moq " + draft}} {
+			t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
+				t.Parallel()
+				r := transfer(t, want, "moqt", pair[0], pair[1])
+				require.Contains(t, r.output.String(), "transport=quic version=draft-ietf-moq-transport-"+draft)
+			})
 		}
 	}
 }
@@ -140,15 +165,19 @@ func publish(t *testing.T, on starter, name, url string, in io.Reader) *process 
 		return startBy(t, on, in, nil, "sluice", "pub", "--relay", url, "--tls-disable-verify", "--namespace",
 			namespace, "-")
 	}
-	if name == "moq" {
-		return startBy(t, on, in, nil, client(t, name), moqArguments(url, "import", "fmp4")...)
+	if name, draft, _ := strings.Cut(name, " "); name == "moq" {
+		return startBy(t, on, in, nil, client(t, name), moqArguments(url, draft, "import", "fmp4")...)
 	}
 	return startBy(t, on, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
 }
 
-// moqArguments are those of moq-dev's moq, of crate moq-cli.
-func moqArguments(url string, stage ...string) []string {
-	return append([]string{"--connect", url + "/", "--connect-tls-insecure", "--broadcast", namespace}, stage...)
+// moqArguments are those of moq-dev's moq, of crate moq-cli, with a draft, or "" for the newest one.
+func moqArguments(url, draft string, stage ...string) []string {
+	arguments := []string{"--connect", url + "/", "--connect-tls-insecure", "--broadcast", namespace}
+	if draft != "" {
+		arguments = append(arguments, "--connect-version", "moq-transport-"+draft)
+	}
+	return append(arguments, stage...)
 }
 
 func play(t *testing.T, on starter, name, url string, out *os.File) *process {
@@ -158,8 +187,8 @@ func play(t *testing.T, on starter, name, url string, out *os.File) *process {
 			namespace,
 			"--wait", "3s", "--out", out.Name())
 	}
-	if name == "moq" {
-		return startBy(t, on, nil, out, client(t, name), moqArguments(url, "export", "fmp4")...)
+	if name, draft, _ := strings.Cut(name, " "); name == "moq" {
+		return startBy(t, on, nil, out, client(t, name), moqArguments(url, draft, "export", "fmp4")...)
 	}
 	time.Sleep(time.Second) // it does not wait for a publisher
 	return startBy(t, on, nil, out, client(t, name), "--tls-disable-verify", "--name", namespace, url)

@@ -19,7 +19,7 @@ import (
 // picture is what a page reports that has seen video.
 type picture struct{ Width, Height int }
 
-// npm serves the pages that e2e/interop/run has made of the packages of moq-dev, and opens them in Chromium.
+// npm serves the pages that e2e/interop/run has made of packages of npm, and opens them in Chromium.
 type npm struct {
 	chromium string
 	url      string
@@ -103,6 +103,21 @@ func TestMoqDev(t *testing.T) {
 	})
 }
 
+// TestShaka has Shaka Player play what sluice pub publishes. The relay has to tolerate its mistakes. Somebody else
+// watches already, so no catalog is published for the player.
+func TestShaka(t *testing.T) {
+	n := newNPM(t)
+	r := startRelay(t)
+	r.publishClip(t)
+	first := start(t, nil, nil, "sluice", "sub", "--relay", r.url("moqt"), "--tls-disable-verify", "--namespace",
+		"room/clip", "--raw", "--tracks", "catalog")
+	require.Eventually(t, func() bool { return strings.Contains(first.output.String(), "catalog group") },
+		20*time.Second, 20*time.Millisecond, "sluice sub gets nothing")
+	n.open(t, "shaka", r, "room/clip")
+	n.requirePicture(t, picture{640, 360})
+	require.Contains(t, r.output.String(), "implementation=ShakaPlayer/")
+}
+
 // TestPlaya has the session library of Playa play what sluice pub publishes without a container, and publish what
 // sluice sub receives.
 func TestPlaya(t *testing.T) {
@@ -115,7 +130,9 @@ func TestPlaya(t *testing.T) {
 			n.requirePicture(t, picture{640, 360})
 		})
 	}
-	t.Run("from 18", func(t *testing.T) { testPlayaPublishes(t, n, "18") })
+	for _, draft := range []string{"16", "18"} {
+		t.Run("from "+draft, func(t *testing.T) { testPlayaPublishes(t, n, draft) })
+	}
 }
 
 func testPlayaPublishes(t *testing.T, n *npm, draft string) {

@@ -16,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The size of the window.
+const width, height = 1200, 900
+
 // chromium is the browser of all tests, with a fake camera and microphone.
 var chromium struct {
 	once sync.Once
@@ -32,7 +35,7 @@ func endChromium() {
 
 func startChromium(path string) {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1200, 900),
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(width, height),
 		chromedp.Flag("autoplay-policy", "no-user-gesture-required"),
 		chromedp.Flag("use-fake-device-for-media-stream", true),
 		chromedp.Flag("use-fake-ui-for-media-stream", true),
@@ -142,5 +145,5 @@ func (b *tab) looks(name string) {
 	b.screenshot(name + "-dark")
 	b.run(chromedp.EmulateViewport(390, 844))
 	b.screenshot(name + "-phone")
-	b.run(chromedp.EmulateReset(), scheme("light"))
+	b.run(chromedp.EmulateViewport(width, height), scheme("light"))
 }

@@ -12,21 +12,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRenditions changes the rendition without a loss, and lets the player do so when the path becomes slow.
-func TestRenditions(t *testing.T) {
+// watchLadder opens a broadcast with two renditions behind a path that can be limited, after a script has run.
+func watchLadder(t *testing.T, script string) (*tab, *bottleneck) {
+	t.Helper()
 	r := startRelay(t)
 	start(t, "pub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", "live/clip", "--loop",
 		clip, "../../internal/sub/testdata/low.mp4")
 	path := newBottleneck(t, r)
 	b := browse(t)
 	b.run(page.SetBypassCSP(true)) // the page's own allows the relay's port only
+	b.atStart(script)
 	b.atStart(fmt.Sprintf(`globalThis.WebTransport = class extends WebTransport {
 		constructor(url, options) { super(url.replace(/:\d+/, ':%d'), options); }
 	}`, path.port()))
 	b.open(r.page + "embed?broadcast=live/clip&latency=400")
 	b.awaitPictures(25)
 	b.until(inPlayer("select", `selectedOptions[0].text.startsWith('Auto: 360p')`))
+	return b, path
+}
 
+// TestRenditions changes the rendition without a loss, and lets the player do so when the path becomes slow.
+func TestRenditions(t *testing.T) {
+	b, path := watchLadder(t, "")
 	require.True(t, b.losesNothing(func() {
 		for _, height := range []int{90, 360} {
 			b.chooseQuality(fmt.Sprintf("%dp", height))
@@ -41,6 +48,17 @@ func TestRenditions(t *testing.T) {
 	b.until(inPlayer("canvas", "height === 90"))
 	b.awaitPictures(b.statistics().Shown + 25)
 	b.looks("renditions")
+	require.Empty(t, b.console)
+}
+
+// TestRenditionsWithoutWebCodecs lets a player choose the rendition that has Media Source Extensions only.
+func TestRenditionsWithoutWebCodecs(t *testing.T) {
+	t.Parallel()
+	b, path := watchLadder(t, `delete globalThis.VideoDecoder`)
+	path.rate.Store(200_000)
+	b.until(inPlayer("select", `selectedOptions[0].text.startsWith('Auto: 90p')`))
+	b.until(inPlayer("video", "videoHeight === 90"))
+	b.awaitPictures(b.statistics().Shown + 25)
 	require.Empty(t, b.console)
 }
 

@@ -17,7 +17,7 @@ import (
 
 // TestWatch finds the clip in the list of what is live, and plays it for ten seconds.
 func TestWatch(t *testing.T) {
-	r := startRelay(t)
+	r := startRelay(t, "--admin", "127.0.0.1:0")
 	r.publishClip(t, "live/clip")
 	b := browse(t)
 	b.open(r.page)
@@ -34,6 +34,7 @@ func TestWatch(t *testing.T) {
 	b.until(`document.querySelector('#live .count').textContent === '1 viewer'`)
 	require.Equal(t, "?broadcast="+url.QueryEscape("live/clip"), eval[string](b, "location.search"))
 	b.looks("watch")
+	r.awaitReports(t)
 	require.Empty(t, b.console)
 }
 
@@ -160,7 +161,7 @@ func (b *tab) speaks(draft moqt.Version) {
 // TestWithoutWebCodecs plays by Media Source Extensions.
 func TestWithoutWebCodecs(t *testing.T) {
 	t.Parallel()
-	r := startRelay(t)
+	r := startRelay(t, "--admin", "127.0.0.1:0")
 	r.publishClip(t, "live/clip")
 	b := browse(t)
 	b.atStart(`delete globalThis.VideoDecoder`)
@@ -168,5 +169,6 @@ func TestWithoutWebCodecs(t *testing.T) {
 	b.awaitPictures(75)
 	b.screenshot("embed-mse")
 	require.True(t, eval[bool](b, `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').hidden`))
+	r.awaitReports(t)
 	require.Empty(t, b.console)
 }

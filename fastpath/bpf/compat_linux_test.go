@@ -11,9 +11,12 @@ import (
 	"sluice/fastpath/bpf/bpftest"
 )
 
+// loaders are those of all objects that are loaded into the kernel.
+var loaders = []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress, bpf.LoadAsk, bpf.LoadRTP}
+
 // programs returns the programs that are loaded into the kernel.
 func programs(t *testing.T) (all []*ebpf.ProgramSpec) {
-	for _, load := range []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress} {
+	for _, load := range loaders {
 		spec, err := load()
 		require.NoError(t, err)
 		for _, p := range spec.Programs {
@@ -28,7 +31,7 @@ func programs(t *testing.T) (all []*ebpf.ProgramSpec) {
 
 // TestLoad loads the programs through this kernel's verifier.
 func TestLoad(t *testing.T) {
-	for _, load := range []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress} {
+	for _, load := range loaders {
 		spec, err := load()
 		require.NoError(t, err)
 		c, err := ebpf.NewCollection(spec)
@@ -64,13 +67,39 @@ func TestStackDepth(t *testing.T) {
 					depth, chain = d, c
 				}
 			}
-			return depth + (max(own[f], 1)+31)/32*32, f + " " + chain
+			return depth + inStack(own[f]), f + " " + chain
 		}
 		depth, chain := deepest(p.Instructions[0].Symbol())
 		t.Log(depth, chain)
 		require.LessOrEqual(t, depth, 512, chain)
 	}
 }
+
+// TestStackOfRule keeps what an operator's program has on the stack when user space asks it no larger than what it has
+// in the other programs: so the verifier refuses it when it is loaded, and not when the fast path is.
+func TestStackOfRule(t *testing.T) {
+	before := make(map[string]int) // admit is called
+	for _, p := range programs(t) {
+		own, calls := stackUse(p.Instructions)
+		var walk func(string, int)
+		walk = func(f string, depth int) {
+			if f == "admit" {
+				before[p.Name] = max(before[p.Name], depth)
+			}
+			for _, callee := range calls[f] {
+				walk(callee, depth+inStack(own[f]))
+			}
+		}
+		walk(p.Instructions[0].Symbol(), 0)
+	}
+	require.Positive(t, before["server_ingress"])
+	require.GreaterOrEqual(t, before["ask"], before["server_ingress"])
+	require.GreaterOrEqual(t, before["ask"], before["continue_fan_out"])
+	require.GreaterOrEqual(t, 512-before["ask"], 192, "what fastpath/bpf/policy/admission.h promises")
+}
+
+// inStack returns how much of the stack a function takes that uses n bytes.
+func inStack(n int) int { return (max(n, 1) + 31) / 32 * 32 }
 
 // stackUse returns the bytes of stack that each function uses, and the functions that it calls, itself or by bpf_loop.
 func stackUse(program asm.Instructions) (own map[string]int, calls map[string][]string) {

@@ -101,21 +101,21 @@ type EgressScratch struct {
 		_           structs.HostLayout
 		Addresses   [12]uint8
 		Proto       uint16
-		Pad         uint16
+		Kind        uint16
 		Since       uint64
-		ListVersion uint64
-		Track       uint32
 		Publisher   uint32
+		Track       uint32
+		Position    uint32
+		Count       uint32
+		ListVersion uint64
 		StreamId    uint64
 		Offset      uint64
 		Len         uint32
 		HeaderLen   uint32
 		Fin         uint8
 		First       uint8
-		Pad2        uint16
-		Position    uint32
-		Count       uint32
-		Pad3        uint32
+		Pad         uint16
+		Pad2        uint32
 	}
 }
 
@@ -127,6 +127,7 @@ const (
 	EgressMapScratches     = "scratches"
 	EgressProgClientEgress = "client_egress"
 	EgressVarRelayPort     = "relay_port"
+	EgressVarRtpPort       = "rtp_port"
 )
 
 // LoadEgress returns the embedded CollectionSpec for Egress.
@@ -187,6 +188,7 @@ type EgressMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type EgressVariableSpecs struct {
 	RelayPort *ebpf.VariableSpec `ebpf:"relay_port"`
+	RtpPort   *ebpf.VariableSpec `ebpf:"rtp_port"`
 }
 
 // EgressObjects contains all objects after they have been loaded into the kernel.
@@ -225,6 +227,7 @@ func (m *EgressMaps) Close() error {
 // It can be passed to LoadEgressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EgressVariables struct {
 	RelayPort *ebpf.Variable `ebpf:"relay_port"`
+	RtpPort   *ebpf.Variable `ebpf:"rtp_port"`
 }
 
 // EgressPrograms contains all programs after they have been loaded into the kernel.

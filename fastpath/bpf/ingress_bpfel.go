@@ -27,7 +27,7 @@ type IngressAdmission struct {
 	Level       uint32
 	Threshold   uint32
 	PacketLen   uint32
-	Subscriber  uint32
+	Reserved    uint32
 }
 
 type IngressAliasKey struct {
@@ -63,7 +63,8 @@ type IngressConnState struct {
 	Writers     uint32
 	Slots       uint32
 	BucketAt    uint64
-	Pad1        [2]uint64
+	PacedAt     uint64
+	Pad1        uint64
 	Window      uint64
 	DataLimit   uint64
 	MaxUni      uint64
@@ -78,8 +79,10 @@ type IngressConnState struct {
 	Bytes       uint64
 	LimitedTo   uint64
 	Ecn         uint32
-	Pad3        uint32
-	Pad4        [4]uint64
+	PaceCost    uint32
+	PaceBurst   uint32
+	PaceWaits   uint32
+	Pad4        [3]uint64
 }
 
 type IngressConnectionId struct {
@@ -90,7 +93,7 @@ type IngressConnectionId struct {
 
 type IngressCopyCounts struct {
 	_        structs.HostLayout
-	ByReason [21]uint64
+	ByReason [24]uint64
 }
 
 type IngressDelayBins uint32
@@ -133,22 +136,29 @@ type IngressJob struct {
 	_           structs.HostLayout
 	Addresses   [12]uint8
 	Proto       uint16
-	Pad         uint16
+	Kind        uint16
 	Since       uint64
-	ListVersion uint64
-	Track       uint32
 	Publisher   uint32
+	Track       uint32
+	Position    uint32
+	Count       uint32
+	ListVersion uint64
 	StreamId    uint64
 	Offset      uint64
 	Len         uint32
 	HeaderLen   uint32
 	Fin         uint8
 	First       uint8
-	Pad2        uint16
-	Position    uint32
-	Count       uint32
-	Pad3        uint32
+	Pad         uint16
+	Pad2        uint32
 }
+
+type IngressJobKind uint32
+
+const (
+	IngressJobKindJOB_STREAM IngressJobKind = 0
+	IngressJobKindJOB_RTP    IngressJobKind = 1
+)
 
 type IngressJobLimits uint32
 
@@ -157,6 +167,7 @@ const (
 	IngressJobLimitsJOB_RING_LEN  IngressJobLimits = 262144
 	IngressJobLimitsJOBS_PER_RING IngressJobLimits = 160
 	IngressJobLimitsPROMISES      IngressJobLimits = 256
+	IngressJobLimitsMAX_JOB       IngressJobLimits = 1600
 )
 
 type IngressKeyStream struct {
@@ -226,12 +237,7 @@ type IngressPacketKeys struct {
 
 type IngressPath struct {
 	_                 structs.HostLayout
-	Saddr             [16]uint8
-	Daddr             [16]uint8
-	Dport             uint16
-	V6                uint8
-	EndpointPad       uint8
-	Sport             uint16
+	Udp               IngressUdpPath
 	DcidLen           uint8
 	StreamPrefixLen   uint8
 	DatagramPrefixLen uint8
@@ -314,30 +320,43 @@ const (
 	IngressReasonJOB_CONTINUED          IngressReason = 41
 	IngressReasonJOB_LATE               IngressReason = 42
 	IngressReasonJOB_ENDED              IngressReason = 43
-	IngressReasonSEAL_AHEAD             IngressReason = 44
-	IngressReasonSEAL_COMPUTED          IngressReason = 45
-	IngressReasonCOPY_SENT              IngressReason = 46
-	IngressReasonCOPY_BUDGET            IngressReason = 47
-	IngressReasonCOPY_NO_PATH           IngressReason = 48
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 49
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 50
-	IngressReasonCOPY_FILTERED          IngressReason = 51
-	IngressReasonCOPY_EMPTY             IngressReason = 52
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 53
-	IngressReasonCOPY_PRIORITY          IngressReason = 54
-	IngressReasonCOPY_BUCKET            IngressReason = 55
-	IngressReasonCOPY_POLICY            IngressReason = 56
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 57
-	IngressReasonCOPY_NO_SLOT           IngressReason = 58
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 59
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 60
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 61
-	IngressReasonCOPY_WINDOW            IngressReason = 62
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 63
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 64
-	IngressReasonCOPY_CHECKSUM          IngressReason = 65
-	IngressReasonCOPY_LOST              IngressReason = 66
-	IngressReasonREASON_COUNT           IngressReason = 67
+	IngressReasonRTP_FORWARDED          IngressReason = 44
+	IngressReasonRTP_NOT_MEDIA          IngressReason = 45
+	IngressReasonRTP_UNKNOWN            IngressReason = 46
+	IngressReasonRTP_HEADER             IngressReason = 47
+	IngressReasonRTP_PAYLOAD_TYPE       IngressReason = 48
+	IngressReasonRTP_SSRC               IngressReason = 49
+	IngressReasonRTP_PAUSED             IngressReason = 50
+	IngressReasonRTP_OLD                IngressReason = 51
+	IngressReasonRTP_AHEAD              IngressReason = 52
+	IngressReasonRTP_CLAIMED            IngressReason = 53
+	IngressReasonSEAL_AHEAD             IngressReason = 54
+	IngressReasonSEAL_COMPUTED          IngressReason = 55
+	IngressReasonCOPY_SENT              IngressReason = 56
+	IngressReasonCOPY_BUDGET            IngressReason = 57
+	IngressReasonCOPY_NO_PATH           IngressReason = 58
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 59
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 60
+	IngressReasonCOPY_FILTERED          IngressReason = 61
+	IngressReasonCOPY_EMPTY             IngressReason = 62
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 63
+	IngressReasonCOPY_PRIORITY          IngressReason = 64
+	IngressReasonCOPY_BUCKET            IngressReason = 65
+	IngressReasonCOPY_POLICY            IngressReason = 66
+	IngressReasonCOPY_FRAME             IngressReason = 67
+	IngressReasonCOPY_DEPENDENT         IngressReason = 68
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 69
+	IngressReasonCOPY_NO_SLOT           IngressReason = 70
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 71
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 72
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 73
+	IngressReasonCOPY_WINDOW            IngressReason = 74
+	IngressReasonCOPY_PACED             IngressReason = 75
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 76
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 77
+	IngressReasonCOPY_CHECKSUM          IngressReason = 78
+	IngressReasonCOPY_LOST              IngressReason = 79
+	IngressReasonREASON_COUNT           IngressReason = 80
 )
 
 type IngressRecord struct {
@@ -511,6 +530,16 @@ type IngressTrack struct {
 	Subscriptions   [16]IngressSubscription
 }
 
+type IngressUdpPath struct {
+	_           structs.HostLayout
+	Saddr       [16]uint8
+	Daddr       [16]uint8
+	Dport       uint16
+	V6          uint8
+	EndpointPad uint8
+	Sport       uint16
+}
+
 type IngressVersionKey struct {
 	_       structs.HostLayout
 	Version uint64
@@ -562,6 +591,7 @@ const (
 	IngressVarMaxCopies        = "max_copies"
 	IngressVarRelayPort        = "relay_port"
 	IngressVarReplaced         = "replaced"
+	IngressVarRtpPort          = "rtp_port"
 	IngressVarShareSizes       = "share_sizes"
 	IngressVarWorkers          = "workers"
 )
@@ -660,6 +690,7 @@ type IngressVariableSpecs struct {
 	MaxCopies        *ebpf.VariableSpec `ebpf:"max_copies"`
 	RelayPort        *ebpf.VariableSpec `ebpf:"relay_port"`
 	Replaced         *ebpf.VariableSpec `ebpf:"replaced"`
+	RtpPort          *ebpf.VariableSpec `ebpf:"rtp_port"`
 	ShareSizes       *ebpf.VariableSpec `ebpf:"share_sizes"`
 	Workers          *ebpf.VariableSpec `ebpf:"workers"`
 }
@@ -763,6 +794,7 @@ type IngressVariables struct {
 	MaxCopies        *ebpf.Variable `ebpf:"max_copies"`
 	RelayPort        *ebpf.Variable `ebpf:"relay_port"`
 	Replaced         *ebpf.Variable `ebpf:"replaced"`
+	RtpPort          *ebpf.Variable `ebpf:"rtp_port"`
 	ShareSizes       *ebpf.Variable `ebpf:"share_sizes"`
 	Workers          *ebpf.Variable `ebpf:"workers"`
 }

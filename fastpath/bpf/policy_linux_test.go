@@ -9,6 +9,7 @@ import (
 
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/fastpath/bpf/bpftest"
 )
 
@@ -19,6 +20,7 @@ var verdicts = map[claim.Verdict]bpftest.PolicyReason{
 	claim.BucketLow:       bpftest.PolicyReasonCOPY_BUCKET,
 	claim.TooLarge:        bpftest.PolicyReasonCOPY_TOO_LARGE,
 	claim.WindowFull:      bpftest.PolicyReasonCOPY_WINDOW,
+	claim.Paced:           bpftest.PolicyReasonCOPY_PACED,
 }
 
 // TestSamePolicy asks both senders' rules the same: by cases that are at the limits, and by chance.
@@ -42,16 +44,20 @@ func TestSamePolicy(t *testing.T) {
 		quarters := r.IntN(6) - 1
 		s.BucketAt.Store(uint64(int64(monotonic()) + int64(400*time.Second) -
 			int64(quarters)*int64(100*time.Second) - int64(50*time.Second)))
+		s.PaceCost.Store(uint32(r.IntN(2)))
+		s.PaceBurst.Store(100_000_000)
+		s.PacedAt.Store(uint64(monotonic().Add(time.Duration(1+r.IntN(2)) * 50 * time.Second * 4 / 3)))
+		s.PaceWaits.Store(uint32(r.IntN(4) / 3))
 		size := []uint32{0, 1199, 1200}[r.IntN(3)]
-		why, now := k.MayGo(t, &s, level, size)
-		want := s.Admit(claim.Admission{Level: level, Size: int(size), Now: clock.Time(now)})
+		why := k.MayGo(t, &s, level, size)
+		want := s.Admit(claim.Admission{Level: level, Size: int(size), Now: monotonic()})
 		require.Equal(t, verdicts[want], why, "level %d, %d bytes, %d quarters, %+v", level, size, quarters, want)
 		seen[want]++
 	}
 	require.Len(t, seen, len(verdicts), "not all answers were given: %v", seen)
 }
 
-// TestSameBucket takes packets from a bucket as both senders do.
+// TestSameBucket takes packets from a bucket, and from a pacer's, as both senders do.
 func TestSameBucket(t *testing.T) {
 	k := bpftest.NewPolicy(t)
 	for _, b := range []claim.Bucket{{}, {Rate: 1, Burst: 1}, {Rate: 150_000, Burst: 300_000},
@@ -60,10 +66,33 @@ func TestSameBucket(t *testing.T) {
 			var s claim.ConnState
 			s.SetBucket(b)
 			s.BucketAt.Store(at)
-			got := k.Take(t, &s, 1452, 1000)
+			s.PaceCost.Store(s.BucketCost.Load())
+			s.PaceBurst.Store(s.BucketBurst.Load())
+			s.PacedAt.Store(at + 1)
+			bucket, pacer := k.Take(t, &s, 1452, 1000)
 			s.Charge(1452, 1000)
-			require.Equal(t, s.BucketAt.Load(), got, "%+v at %d", b, at)
+			require.Equal(t, s.BucketAt.Load(), bucket, "%+v at %d", b, at)
+			require.Equal(t, s.PacedAt.Load(), pacer, "%+v at %d", b, at)
 		}
+	}
+}
+
+// BenchmarkMayGo asks about a packet that may go.
+func BenchmarkMayGo(b *testing.B) {
+	for name, limit := range map[string]func(*claim.ConnState){
+		"threshold": func(*claim.ConnState) {},
+		"bucket":    func(s *claim.ConnState) { s.SetBucket(claim.Bucket{Rate: 100_000, Burst: 100_000}) },
+		"pacing":    func(s *claim.ConnState) { s.SetPacer(congestion.NewPacer(100_000, 10_000, 1200), monotonic()) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			k := bpftest.NewPolicy(b)
+			var s claim.ConnState
+			s.Window.Store(10_000)
+			s.MTU.Store(1200)
+			limit(&s)
+			require.Equal(b, bpftest.PolicyReasonCOPY_SENT, k.MayGo(b, &s, 0, 1200))
+			bpftest.Benchmark(b, k.TestMayGo)
+		})
 	}
 }
 

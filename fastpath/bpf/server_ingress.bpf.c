@@ -45,7 +45,7 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 	if (why != PACKET_OPENED)
 		return why;
 	struct path *path = find_path(*publisher);
-	if (!path || !accept_path(&d, path))
+	if (!path || !accept_path(&d, &path->udp))
 		return PACKET_OTHER_PATH;
 	note_ecn(d.ecn);
 	return accept_checksum(skb, &d, checksum_start) ? PACKET_OPENED : PACKET_CHECKSUM;

@@ -10,6 +10,7 @@ type (
 	CopyCounts   = IngressCopyCounts
 	Publisher    = IngressPublisher
 	Path         = IngressPath
+	UDPPath      = IngressUdpPath
 	VersionKey   = IngressVersionKey
 	ConnectionID = IngressConnectionId
 
@@ -30,6 +31,10 @@ type (
 	TakenPacket = IngressTakenPacket
 	Job         = IngressJob
 	Promise     = IngressPromise
+
+	RTPMedia  = RTPRtpMedia
+	RTPPlayer = RTPRtpPlayer
+	RTPSlot   = RTPRtpSlot
 
 	KeyStream = IngressKeyStream
 	Neighbor  = IngressNeighbor

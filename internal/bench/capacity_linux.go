@@ -27,18 +27,22 @@ const (
 	unmatchedLimit = 1
 )
 
-// capacityPlan searches the largest number of subscribers that a relay serves well.
-func (r *runner) capacityPlan() plan {
+// capacityPlan searches the largest number of subscribers that a relay serves well, for scenarios of a kind.
+func (r *runner) capacityPlan(kind string) plan {
 	p := plan{
-		kinds: r.wanted(result.KindCapacity), name: fmt.Sprint(r.MaxCapacity),
+		kinds: r.wanted(kind), name: fmt.Sprint(r.MaxCapacity),
 		title:  fmt.Sprintf("capacity, up to %d subscribers", r.MaxCapacity),
 		params: r.mockParams(0), repetitions: r.Repetitions,
+	}
+	isRTSP := kind == result.KindRTSP
+	if isRTSP {
+		p.name, p.title = "capacity/"+p.name, "RTSP, "+p.title
 	}
 	period := r.capacityPeriod()
 	p.params.Duration, p.length = period.Seconds(), capacityProbes*(capacityWarmup+period+runOverhead)
 	found := make(map[string]int) // by system: the next run begins there
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
-		search := capacitySearch{runner: r, spec: spec, curve: make(map[int]float64)}
+		search := capacitySearch{runner: r, spec: spec, rtsp: isRTSP, curve: make(map[int]float64)}
 		first, step := capacityFirst, capacityFirst
 		if n := found[spec.Name]; n > 0 {
 			first, step = n, int(math.Ceil(capacityResolve*float64(n)))
@@ -65,6 +69,7 @@ func (r *runner) capacityPeriod() time.Duration {
 type capacitySearch struct {
 	runner *runner
 	spec   system.Spec
+	rtsp   bool
 	curve  map[int]float64 // p99 delay, ms, by subscribers
 	bound  string          // why more subscribers could not be measured; "" if they could
 	peer   string
@@ -83,7 +88,7 @@ func (c *capacitySearch) probe(ctx context.Context, n int) (bool, error) {
 // try is one trial. decided is false if all frames with a known delay are served well, but too many delays are unknown.
 func (c *capacitySearch) try(ctx context.Context, n int) (good, decided bool, err error) {
 	m, err := c.runner.try(ctx, trial.Setup{
-		System: c.spec, Sessions: []int{n}, Warmup: capacityWarmup, Duration: c.runner.capacityPeriod(),
+		System: c.spec, RTSP: c.rtsp, Sessions: []int{n}, Warmup: capacityWarmup, Duration: c.runner.capacityPeriod(),
 	})
 	if err != nil {
 		return false, false, err

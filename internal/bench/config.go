@@ -23,7 +23,7 @@ type RunConfig struct {
 	Programs trial.Programs
 	Systems  []system.Spec
 
-	Kinds       []string      // of scenarios; default: all
+	Kinds       []string      // of scenarios; default: all that use MoQT
 	Subscribers []int         // of delay, CPU, memory; default: 1, 10, 50, 200
 	Repetitions int           // default: 3
 	Duration    time.Duration // of a run, without Warmup; default: 6 s
@@ -34,7 +34,7 @@ type RunConfig struct {
 	Rate lab.Rate
 	// Clip is a file with real video, which is measured too; "" is none.
 	Clip string
-	// Brief leaves out slow details: a bottleneck that changes, and a precise capacity.
+	// Brief leaves out slow details: a bottleneck that changes, a ladder, and a precise capacity.
 	Brief bool
 	Seed  uint64 // of the lab; default: 1
 	// Profiles is a directory for the profiles of runs of [result.KindCPU]; "" is none. Its name is the directory in
@@ -62,7 +62,8 @@ const (
 
 func (c RunConfig) withDefaults() RunConfig {
 	if len(c.Kinds) == 0 {
-		c.Kinds = c.possibleKinds()
+		isRTSP := func(kind string) bool { return kind == result.KindRTSP }
+		c.Kinds = slices.DeleteFunc(c.possibleKinds(), isRTSP)
 	}
 	if len(c.Subscribers) == 0 {
 		c.Subscribers = []int{1, 10, 50, 200}
@@ -80,8 +81,8 @@ func (c RunConfig) withDefaults() RunConfig {
 }
 
 // needLab are the kinds of scenarios that only a lab has: a bottleneck is a link of the lab, only there it is known
-// which processor handles what, and only there are several relays.
-var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain}
+// which processor handles what, only there are several relays, and only there all ports are free for RTSP.
+var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain, result.KindRTSP}
 
 // possibleKinds returns the kinds of scenarios that can be measured.
 func (c RunConfig) possibleKinds() []string {
@@ -153,7 +154,7 @@ func (c RunConfig) mockParams(subscribers int) result.Params {
 
 // scenario returns a scenario without runs.
 func (c RunConfig) scenario(kind, name, title string, p result.Params) result.Scenario {
-	if p.Media == "mock" && c.Rate != defaultRate {
+	if strings.HasPrefix(p.Media, "mock") && c.Rate != defaultRate {
 		name += fmt.Sprintf("/%gMbit", p.Rate)
 		title += fmt.Sprintf(", %g Mbit/s", p.Rate)
 	}

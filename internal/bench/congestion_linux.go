@@ -1,10 +1,16 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/pathprofile"
@@ -15,60 +21,73 @@ import (
 	"sluice/internal/bench/trial"
 	"sluice/internal/bench/video"
 	"sluice/internal/lab"
+	"sluice/internal/rendition"
 )
 
-// bottlenecks are the paths behind which a subscriber is measured, and how long: in halves of another run, or of 6 s.
-var bottlenecks = []struct {
-	profile string
-	halves  time.Duration
-}{{"constant", 2}, {"step", 3}, {"sawtooth", 4}, {"lte", 4}, {"loss", 2}, {"bulk", 3}}
+// bottlenecks are the paths behind which a subscriber each is measured. They share a trial, and the trial has one more
+// subscriber, their neighbour, without a bottleneck.
+var bottlenecks = []string{"constant", "step", "sawtooth", "lte", "loss", "bulk"}
 
-func (r *runner) congestionPlans() (plans []plan) {
-	all := bottlenecks
+// congestionPeriods is how many times as long as other runs one with bottlenecks is: a profile needs time to change.
+const congestionPeriods = 4
+
+func (r *runner) congestionPlan() plan {
+	period := congestionPeriods * max(r.Duration, 6*time.Second)
 	if r.Brief {
-		all = all[:1]
+		period = 6 * time.Second
 	}
-	for _, b := range all {
-		path, _ := pathprofile.Find(b.profile)
-		period := b.halves * max(r.Duration, 6*time.Second) / 2
-		p := plan{
-			kinds: r.wanted(result.KindCongestion), name: path.Name, title: "a bottleneck: " + path.Title,
-			params: r.mockParams(2), repetitions: r.Repetitions,
-			run: func(ctx context.Context, spec system.Spec) (*outcome, error) {
-				return r.runCongestion(ctx, spec, path, period)
-			},
-		}
-		p.params.Link, p.params.Duration, p.length = path.Name, period.Seconds(), r.Warmup+period+runOverhead
-		plans = append(plans, p)
+	p := plan{
+		kinds: r.wanted(result.KindCongestion), title: fmt.Sprintf("%d bottlenecks", len(bottlenecks)),
+		repetitions: r.Repetitions, length: r.Warmup + period + load.Stragglers + runOverhead,
 	}
-	return plans
+	var paths []pathprofile.Profile
+	for _, name := range bottlenecks {
+		path, _ := pathprofile.Find(name)
+		path.RTT, path.Queue = 0, 0 // those of the lab
+		paths = append(paths, path)
+		v := view{path.Name, "a bottleneck: " + path.Title, r.mockParams(len(bottlenecks) + 1)}
+		v.params.Link, v.params.Duration = path.Name, period.Seconds()
+		p.views = append(p.views, v)
+	}
+	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
+		return r.runCongestion(ctx, spec, paths, nil, period)
+	}
+	return p
 }
 
 // bottleneck is the link of the subscriber behind a bottleneck.
 type bottleneck struct {
-	link  *lab.Link
-	path  pathprofile.Profile
-	media float64 // bit/s
-	begin time.Time
-	made  []replay.Change // since begin
+	host   *lab.Host // of the subscriber
+	path   pathprofile.Profile
+	points []pathprofile.Point
+	media  float64 // bit/s
+	begin  time.Time
+	made   []replay.Change // since begin
 }
+
+func (b *bottleneck) link() *lab.Link { return b.host.Devices[0].Link }
 
 // lowestRate lets one packet pass within the time in which a player shows a frame.
 const lowestRate = 16_000
 
 // set sets a rate, as a part of the media's.
 func (b *bottleneck) set(part float64) error {
-	c := lab.Conditions{Rate: max(lab.Rate(part*b.media), lowestRate), Loss: lab.Probability(b.path.Loss)}
+	c := lab.Conditions{
+		Rate: max(lab.Rate(part*b.media), lowestRate), Loss: lab.Probability(b.path.Loss), Delay: b.path.RTT,
+	}
+	c.Queue = time.Duration(b.path.Queue.Seconds() * b.media / float64(c.Rate) * float64(time.Second))
 	b.made = append(b.made, replay.Change{
-		At: replay.Seconds(time.Since(b.begin)), Rate: int64(c.Rate), RTT: replay.Seconds(time.Millisecond),
-		Queue: max(int(float64(c.Rate)/8*lab.DefaultQueue.Seconds()), 3000), Loss: b.path.Loss, Bulk: b.path.Bulk,
+		At: replay.Seconds(time.Since(b.begin)), Rate: int64(c.Rate),
+		RTT:   replay.Seconds(max(c.Delay, time.Millisecond)),
+		Queue: max(int(float64(c.Rate)/8*cmp.Or(c.Queue, lab.DefaultQueue).Seconds()), 3000),
+		Loss:  b.path.Loss, Bulk: b.path.Bulk,
 	})
-	return b.link.Set(lab.ToHost, c)
+	return b.link().Set(lab.ToHost, c)
 }
 
 // follow makes the link what the path says, from the second point on.
-func (b *bottleneck) follow(ctx context.Context, points []pathprofile.Point) error {
-	for _, p := range points[1:] {
+func (b *bottleneck) follow(ctx context.Context) error {
+	for _, p := range b.points[1:] {
 		if err := trial.Sleep(ctx, time.Until(b.begin.Add(p.At))); err != nil {
 			return err
 		}
@@ -79,47 +98,105 @@ func (b *bottleneck) follow(ctx context.Context, points []pathprofile.Point) err
 	return nil
 }
 
-// runCongestion gives one subscriber a bottleneck and its neighbour none.
+// congestionRun is a trial with a bottleneck for each subscriber but the last.
+type congestionRun struct {
+	mock        video.Mock
+	bottlenecks []*bottleneck
+	neighbour   *lab.Host
+	bulk        bulkFlow
+}
+
+// prepare makes the links what they are at first.
+func (c *congestionRun) prepare(
+	hosts []*lab.Host, paths []pathprofile.Profile, period time.Duration, seed uint64,
+) (err error) {
+	c.neighbour = hosts[len(paths)]
+	for i, path := range paths {
+		b := &bottleneck{
+			host: hosts[i], path: path, media: c.mock.Rate + video.Audio.Rate, begin: time.Now(),
+			points: path.Rates(period, seed),
+		}
+		c.bottlenecks = append(c.bottlenecks, b)
+		err = errors.Join(err, b.set(b.points[0].Rate))
+	}
+	return err
+}
+
+// follow lets the links and the bulk flow do what the paths say.
+func (c *congestionRun) follow(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, b := range c.bottlenecks {
+		b.begin = time.Now()
+		if b.path.Bulk {
+			if err := c.bulk.start(c.neighbour, b.host); err != nil {
+				return errors.Join(err, g.Wait())
+			}
+		}
+		g.Go(func() error { return b.follow(ctx) })
+	}
+	return g.Wait()
+}
+
+// end makes the links as wide as they were.
+func (c *congestionRun) end() {
+	c.bulk.stop()
+	for _, b := range c.bottlenecks {
+		_ = b.link().Set(lab.ToHost, lab.Conditions{}) // fails only if the lab has failed
+	}
+}
+
+// runCongestion gives each subscriber but the last a bottleneck, and a ladder if there are rules. The outcome has a
+// view for each.
 func (r *runner) runCongestion(
-	ctx context.Context, spec system.Spec, path pathprofile.Profile, period time.Duration,
+	ctx context.Context, spec system.Spec, paths []pathprofile.Profile, rules []rendition.Rule, period time.Duration,
 ) (*outcome, error) {
-	mock := r.mock()
-	mock.Layers = true
-	hosts := r.stage.Lab.Subscribers
-	b := &bottleneck{link: hosts[0].Devices[0].Link, path: path, media: mock.Rate + video.Audio.Rate, begin: time.Now()}
-	points := path.Rates(period, r.Seed)
-	if err := b.set(points[0].Rate); err != nil {
+	c := &congestionRun{mock: r.mock()}
+	c.mock.Layers = !spec.OneSubgroup
+	defer c.end()
+	if err := c.prepare(r.stage.Lab.Subscribers, paths, period, r.Seed); err != nil {
 		return nil, err
 	}
-	defer b.link.Set(lab.ToHost, lab.Conditions{})
-	var bulk bulkFlow
-	defer bulk.stop()
+	sessions := slices.Repeat([]int{1}, len(paths)+1)
 	m, err := r.try(ctx, trial.Setup{
-		System: spec, Mock: mock, Audio: true, Sessions: []int{1, 1}, Record: true, Duration: period,
-		During: func(ctx context.Context, _ *trial.Trial) error {
-			b.begin = time.Now()
-			if path.Bulk {
-				if err := bulk.start(hosts[1], hosts[0]); err != nil {
-					return err
-				}
-			}
-			return b.follow(ctx, points)
-		},
+		System: spec, Mock: c.mock, Audio: true, Rules: rules, Sessions: sessions, Record: true, Duration: period,
+		During: func(ctx context.Context, _ *trial.Trial) error { return c.follow(ctx) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	bulk.stop()
-	o := outcomeOf(m)
-	if path.Bulk {
-		o.Metrics["bulk"] = float64(bulk.received) * 8 / 1e6 / time.Since(b.begin).Seconds()
-	}
-	o.Series["link"] = series(points, b.media, period)
-	from, to := video.DueBetween(mock, r.Warmup, r.Warmup+period)
+	c.bulk.stop()
+	from, to := video.DueBetween(c.mock, r.Warmup, r.Warmup+period)
 	to = min(to, m.Published.Objects)
-	play := func(r load.Received) playback.Score { return video.Play(mock, r.Arrivals, r.Audio, from, to) }
-	o.addPlayback(play(m.Received[0][0]), play(m.Received[1][0]))
-	return o, r.writeTrace(path.Name, replay.Media(mock, from, to), b.made)
+	play := func(host int, fitting func(time.Duration) int) playback.Score {
+		got := m.Received[host][0]
+		audio := append([]video.Arrival{}, got.Audio...) // not nil, also if none of it has arrived
+		return video.PlayLadder(c.mock, got.Arrivals, audio, from, to, fitting)
+	}
+	o, neighbour := outcomeOf(m), play(len(paths), nil)
+	for i, b := range c.bottlenecks {
+		v := outcomeOf(m)
+		if b.path.Bulk {
+			v.Metrics["bulk"] = float64(c.bulk.received) * 8 / 1e6 / time.Since(b.begin).Seconds()
+		}
+		v.Series["link"] = series(b.points, b.media, period)
+		b.made[0].At = 0
+		o.views = append(o.views, v)
+		if rules != nil {
+			v.addPlayback(play(i, b.fitting(c.mock, period)), neighbour)
+			if m.Received[i][0].Rule != rules[i] {
+				v.Unusable = "this relay does not choose renditions"
+			}
+			continue
+		}
+		v.addPlayback(play(i, nil), neighbour)
+		if !c.mock.Layers {
+			continue
+		}
+		if err := r.writeTrace(b.path.Name, replay.Media(c.mock, from, to), b.made); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
 }
 
 // writeTrace writes what was published and how the path was as a trace, once for each path.
@@ -127,7 +204,6 @@ func (r *runner) writeTrace(name string, t *replay.Trace, path []replay.Change) 
 	if r.Traces == "" {
 		return nil
 	}
-	path[0].At = 0
 	t.Path = path
 	file, err := os.OpenFile(filepath.Join(r.Traces, name+".jsonl"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if os.IsExist(err) {

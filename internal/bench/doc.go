@@ -19,6 +19,7 @@
 //	├── syscalls the system calls of a process, counted
 //	└── result   what was found: statistics, comparisons, results.json
 //	replay       tries policies and controllers on recorded paths, offline
+//	forwarding   measures latency monitors at a router, for sluice-lab forwarding
 //	hosts        runs all of this on machines of their own, reached by SSH
 //	report       pages, tables and plots of a result
 //	└── chart    what one plot shows, and its drawing

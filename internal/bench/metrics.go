@@ -32,18 +32,19 @@ func distribution(title, unit string, better int, kinds []string) quantity {
 
 var (
 	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls,
-		result.KindBystander, result.KindChain}
+		result.KindBystander, result.KindChain, result.KindRTSP}
 	withCongestion = append([]string{result.KindCongestion}, everyLoad...)
 	exceptCPU      = []string{result.KindDelay, result.KindMemory, result.KindSyscalls}
-	onlyDelay      = []string{result.KindDelay}
-	delayAndChain  = []string{result.KindDelay, result.KindChain}
+	delayOf        = []string{result.KindDelay, result.KindRTSP}
+	delayAndChain  = append([]string{result.KindChain}, delayOf...)
+	cpuOf          = []string{result.KindCPU, result.KindRTSP}
+	memoryOf       = []string{result.KindMemory, result.KindRTSP}
+	capacityOf     = []string{result.KindCapacity, result.KindRTSP}
 	onlyChain      = []string{result.KindChain}
-	onlyCPU        = []string{result.KindCPU}
-	onlyMemory     = []string{result.KindMemory}
 	onlySyscalls   = []string{result.KindSyscalls}
-	onlyCapacity   = []string{result.KindCapacity}
 	onlyBystander  = []string{result.KindBystander}
 	onlyCongestion = []string{result.KindCongestion}
+	onlyRTSP       = []string{result.KindRTSP}
 )
 
 // quantities are all metrics, distributions, breakdowns and series by name.
@@ -51,52 +52,52 @@ var quantities = map[string]quantity{
 	// Delays that the relay adds to frames, at its devices.
 	"first":        distribution("delay, first packet in to first packet out", "ms", less, delayAndChain),
 	"last":         distribution("delay, last packet in to last packet out", "ms", less, delayAndChain),
-	"fanout.first": distribution("delay of the first subscriber's first packet", "ms", less, onlyDelay),
-	"fanout.last":  distribution("delay of the last subscriber's last packet", "ms", less, onlyDelay),
-	"jitter":       distribution("difference between the delays of consecutive frames", "ms", less, onlyDelay),
+	"fanout.first": distribution("delay of the first subscriber's first packet", "ms", less, delayOf),
+	"fanout.last":  distribution("delay of the last subscriber's last packet", "ms", less, delayOf),
+	"jitter":       distribution("difference between the delays of consecutive frames", "ms", less, delayOf),
 	"unmatched":    metric("frames whose delay is unknown", "%", 0, delayAndChain),
 
 	// From when a relay of a chain has sent a frame until the next one has, links included.
 	"hop":      distribution("delay that a further relay adds, first packet", "ms", less, onlyChain),
 	"hop.last": distribution("delay that a further relay adds, last packet", "ms", less, onlyChain),
 
-	"cpu.system":        metric("CPU of the whole system over idle", "% of a core", less, onlyCPU),
-	"cpu.relay":         metric("CPU of the relay without softirqs, and its eBPF", "% of a core", less, onlyCPU),
-	"cpu.relay.user":    metric("CPU of the relay process, user", "% of a core", 0, onlyCPU),
-	"cpu.relay.system":  metric("CPU of the relay process, system", "% of a core", 0, onlyCPU),
-	"cpu.relay.softirq": metric("softirqs in the time of the relay process", "% of a core", 0, onlyCPU),
-	"cpu.ebpf":          metric("run time of the relay's eBPF programs", "% of a core", 0, onlyCPU),
-	"cpu.ebpf.runs":     metric("runs of the relay's eBPF programs", "/s", 0, onlyCPU),
-	"cpu.lab":           metric("run time of the lab's eBPF programs", "% of a core", 0, onlyCPU),
-	"cpu.softirq":       metric("CPU in softirq, sampled", "% of a core", 0, onlyCPU),
-	"cpu.publisher":     metric("CPU of the publisher", "% of a core", 0, onlyCPU),
-	"cpu.subscribers":   metric("CPU of the subscribers", "% of a core", 0, onlyCPU),
-	"cpu.packet":        metric("CPU of the whole system for a delivered packet", "µs", less, onlyCPU),
-	"cpu.packet.relay":  metric("CPU of the relay and its eBPF for a delivered packet", "µs", less, onlyCPU),
-	"cpu.subscriber":    metric("CPU of the relay and its eBPF for a subscriber", "% of a core", less, onlyCPU),
-	"cpu":               metric("CPU over idle by user", "% of a core", less, onlyCPU),
-	"cpu.relay.wakeups": metric("wake-ups of the relay's threads", "/s", less, onlyCPU),
+	"cpu.system":        metric("CPU of the whole system over idle", "% of a core", less, cpuOf),
+	"cpu.relay":         metric("CPU of the relay without softirqs, and its eBPF", "% of a core", less, cpuOf),
+	"cpu.relay.user":    metric("CPU of the relay process, user", "% of a core", 0, cpuOf),
+	"cpu.relay.system":  metric("CPU of the relay process, system", "% of a core", 0, cpuOf),
+	"cpu.relay.softirq": metric("softirqs in the time of the relay process", "% of a core", 0, cpuOf),
+	"cpu.ebpf":          metric("run time of the relay's eBPF programs", "% of a core", 0, cpuOf),
+	"cpu.ebpf.runs":     metric("runs of the relay's eBPF programs", "/s", 0, cpuOf),
+	"cpu.lab":           metric("run time of the lab's eBPF programs", "% of a core", 0, cpuOf),
+	"cpu.softirq":       metric("CPU in softirq, sampled", "% of a core", 0, cpuOf),
+	"cpu.publisher":     metric("CPU of the publisher", "% of a core", 0, cpuOf),
+	"cpu.subscribers":   metric("CPU of the subscribers", "% of a core", 0, cpuOf),
+	"cpu.packet":        metric("CPU of the whole system for a delivered packet", "µs", less, cpuOf),
+	"cpu.packet.relay":  metric("CPU of the relay and its eBPF for a delivered packet", "µs", less, cpuOf),
+	"cpu.subscriber":    metric("CPU of the relay and its eBPF for a subscriber", "% of a core", less, cpuOf),
+	"cpu":               metric("CPU over idle by user", "% of a core", less, cpuOf),
+	"cpu.relay.wakeups": metric("wake-ups of the relay's threads", "/s", less, cpuOf),
 	// Over time. The relay's eBPF programs count for the relay, not for the publisher, whose packets they handle.
-	"host.relay":       metric("CPU of the relay's host", "% of a core", less, onlyCPU),
-	"host.publisher":   metric("CPU of the publisher's host", "% of a core", 0, onlyCPU),
-	"host.subscribers": metric("CPU of the subscribers' host", "% of a core", 0, onlyCPU),
+	"host.relay":       metric("CPU of the relay's host", "% of a core", less, cpuOf),
+	"host.publisher":   metric("CPU of the publisher's host", "% of a core", 0, cpuOf),
+	"host.subscribers": metric("CPU of the subscribers' host", "% of a core", 0, cpuOf),
 	// The packets that the kernel cuts from one datagram (UDP GSO) count as one.
-	"datagrams.received": metric("datagrams that the relay process received", "/s", 0, onlyCPU),
-	"datagrams.sent":     metric("datagrams that the relay process sent", "/s", 0, onlyCPU),
+	"datagrams.received": metric("datagrams that the relay process received", "/s", 0, cpuOf),
+	"datagrams.sent":     metric("datagrams that the relay process sent", "/s", 0, cpuOf),
 
-	"memory.resident": metric("resident memory of the relay", "MiB", less, onlyMemory),
-	"memory.peak":     metric("peak resident memory of the relay", "MiB", less, onlyMemory),
-	"memory.maps":     metric("memory of the relay's BPF maps", "MiB", less, onlyMemory),
-	"memory.session":  metric("resident memory that the relay took for each subscriber", "KiB", less, onlyMemory),
+	"memory.resident": metric("resident memory of the relay", "MiB", less, memoryOf),
+	"memory.peak":     metric("peak resident memory of the relay", "MiB", less, memoryOf),
+	"memory.maps":     metric("memory of the relay's BPF maps", "MiB", less, memoryOf),
+	"memory.session":  metric("resident memory that the relay took for each subscriber", "KiB", less, memoryOf),
 
 	"syscalls":        metric("system calls of the relay in 30 s of video, by name", "", less, onlySyscalls),
 	"syscalls.total":  metric("system calls of the relay in 30 s of video", "", less, onlySyscalls),
 	"syscalls.packet": metric("system calls of the relay for a delivered packet", "", less, onlySyscalls),
 
-	"capacity": metric("subscribers with a p99 delay of at most 5 ms and without loss", "", more, onlyCapacity),
+	"capacity": metric("subscribers with a p99 delay of at most 5 ms and without loss", "", more, capacityOf),
 	"capacity.atleast": metric(
-		"subscribers that were served well when the load generator was at its limit", "", more, onlyCapacity),
-	"capacity.p99": metric("p99 delay of a last packet by subscribers", "ms", less, onlyCapacity),
+		"subscribers that were served well when the load generator was at its limit", "", more, capacityOf),
+	"capacity.p99": metric("p99 delay of a last packet by subscribers", "ms", less, capacityOf),
 
 	// Those of package playback are in init.
 	"neighbour.goodput":  metric("media that arrived in time without a bottleneck", "Mbit/s", more, onlyCongestion),
@@ -109,15 +110,17 @@ var quantities = map[string]quantity{
 	"ping.lost": metric("pings without a reply", "", less, onlyBystander),
 
 	// Metrics that show how reliable the others are.
-	"packets":   metric("packets delivered", "", 0, everyLoad),
-	"lost":      metric("objects that did not arrive", "", less, everyLoad),
-	"corrupt":   metric("objects with a wrong content", "", less, withCongestion),
-	"kernel":    metric("media packets that the kernel sent by itself", "%", 0, withCongestion),
-	"late":      metric("how late the publisher was with frames, p99", "ms", 0, everyLoad),
-	"busy":      metric("CPU of the whole machine", "%", 0, everyLoad),
-	"generator": metric("CPU of publisher and subscribers", "% of a core", 0, exceptCPU),
-	"others":    metric("CPU of unrelated processes", "% of a core", 0, withCongestion),
-	"steal":     metric("CPU time that the hypervisor gave to others", "%", 0, everyLoad),
+	"packets":        metric("packets delivered", "", 0, everyLoad),
+	"lost":           metric("objects that did not arrive", "", less, everyLoad),
+	"rtp.lost":       metric("RTP packets that did not arrive", "", less, onlyRTSP),
+	"rtp.disordered": metric("RTP packets that arrived after one that follows them", "", less, onlyRTSP),
+	"corrupt":        metric("objects with a wrong content", "", less, withCongestion),
+	"kernel":         metric("media packets that the kernel sent by itself", "%", 0, withCongestion),
+	"late":           metric("how late the publisher was with frames, p99", "ms", 0, everyLoad),
+	"busy":           metric("CPU of the whole machine", "%", 0, everyLoad),
+	"generator":      metric("CPU of publisher and subscribers", "% of a core", 0, exceptCPU),
+	"others":         metric("CPU of unrelated processes", "% of a core", 0, withCongestion),
+	"steal":          metric("CPU time that the hypervisor gave to others", "%", 0, everyLoad),
 }
 
 func init() {
@@ -155,7 +158,7 @@ func describe() map[string]result.Metric {
 
 // of returns the part of an outcome that belongs to a kind of scenarios.
 func (o outcome) of(kind string) outcome {
-	if kind == result.KindCPU {
+	if slices.Contains(cpuOf, kind) {
 		o.Notes = slices.Concat(o.Notes, o.cpuNotes)
 	}
 	o.Metrics = ofKind(kind, o.Metrics)

@@ -17,6 +17,7 @@ type outcome struct {
 	cpuNotes []string             // Run.Notes of scenarios about CPU time
 	peer     string               // the implementation that the relay names
 	profiles map[string][]byte    // of runs of result.KindCPU, by the end of their file names
+	views    []*outcome           // of a plan with views
 }
 
 func newOutcome() *outcome {

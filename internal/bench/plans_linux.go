@@ -41,16 +41,17 @@ func (r *runner) plans() []plan {
 	for _, n := range r.Subscribers {
 		plans = append(plans, r.syscallPlan(n))
 	}
-	plans = append(plans, r.capacityPlan())
-	plans = append(plans, r.congestionPlans()...)
-	plans = append(plans, r.bystanderPlan(slices.Max(r.Subscribers)))
-	plans = append(plans, r.chainPlans()...)
+	plans = append(plans, r.capacityPlan(result.KindCapacity), r.congestionPlan(), r.ladderPlan(),
+		r.bystanderPlan(slices.Max(r.Subscribers)))
+	plans = slices.Concat(plans, r.chainPlans(), r.rtspPlans())
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }
 
 // participants returns the systems that run under a plan.
 func (r *runner) participants(p plan) []system.Spec {
-	return slices.DeleteFunc(slices.Clone(r.Systems), func(spec system.Spec) bool { return !spec.TakesPart(p.kinds) })
+	return slices.DeleteFunc(slices.Clone(r.Systems), func(spec system.Spec) bool {
+		return !spec.TakesPart(p.kinds) || slices.Contains(p.without, spec.Name)
+	})
 }
 
 // runOverhead is about how long the start of a run and the reports at its end take.
@@ -92,24 +93,31 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 		p.name += "/" + r.clipName()
 		p.title += ", " + r.clipName()
 	}
-	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
-		m, err := r.try(ctx, trial.Setup{
-			System: spec, Sessions: []int{subscribers}, Clip: clip, Idle: load == loadIdle, Hog: load == loadHog,
-			Profile: profile,
-		})
+	p.run = r.fanout(trial.Setup{
+		Sessions: []int{subscribers}, Clip: clip, Idle: load == loadIdle, Hog: load == loadHog, Profile: profile,
+	})
+	return p
+}
+
+// fanout returns the runs of a load with sessions at one host: delays and memory, and CPU if the machine is measured
+// without media, too.
+func (r *runner) fanout(setup trial.Setup) func(context.Context, system.Spec) (*outcome, error) {
+	return func(ctx context.Context, spec system.Spec) (*outcome, error) {
+		cfg := setup
+		cfg.System = spec
+		m, err := r.try(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
 		o := outcomeOf(m)
-		if load == loadIdle {
+		if cfg.Idle {
 			o.addCPU(&m.Usage)
 			o.addTimeline(m)
 			o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
 		}
-		o.addDelays(measureDelays(m, subscribers))
+		o.addDelays(measureDelays(m, cfg.Sessions[0]))
 		return o, nil
 	}
-	return p
 }
 
 // profilePeriod returns how long relays are profiled under a load that yields some kinds of scenarios.
@@ -140,13 +148,17 @@ func outcomeOf(m *trial.Measurement) *outcome {
 
 // addObjects adds the objects that the load generators report.
 func (o *outcome) addObjects(m *trial.Measurement) {
-	var received, corrupt uint64
+	var received, corrupt, packets, disordered uint64
 	for _, host := range m.Received {
 		for _, r := range host {
 			received += r.Objects
 			corrupt += r.Corrupt
+			packets += r.Packets
+			disordered += r.Disordered
 		}
 	}
+	o.Metrics["rtp.disordered"] = float64(disordered)
+	o.Metrics["rtp.lost"] = float64(m.Published.Packets)*float64(m.Sessions) - float64(packets)
 	o.Metrics["lost"] = float64(m.Published.Objects)*float64(m.Sessions) - float64(received)
 	o.Metrics["corrupt"] = float64(corrupt)
 	if m.Published.Failed > 0 {

@@ -32,12 +32,20 @@ func TestEstimate(t *testing.T) {
 	ours := system.Sluice("1")
 	runs, alone := estimate(ours, RunConfig{})
 	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls for 1 to 200, capacity, a bystander, chains of 1
-	// to 4 relays with and without a hog; and six bottlenecks, in which priority drop takes part too.
-	require.Equal(t, 3*(2*(4+3+1+4+1+1+8)+3*6), runs)
-	require.Less(t, alone, 45*time.Minute)
+	// to 4 relays with and without a hog; the bottlenecks, in which two more variants take part; and those with a
+	// ladder, in which two do.
+	require.Equal(t, 3*(2*(4+3+1+4+1+1+8)+4+2), runs)
+	require.Less(t, alone, 50*time.Minute, alone)
 	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
 	_, withPeers := estimate(beside, RunConfig{})
-	require.Less(t, withPeers, 90*time.Minute, withPeers)
+	require.Less(t, withPeers, 95*time.Minute, withPeers)
+	runs, congestion := estimate(beside, RunConfig{Kinds: []string{result.KindCongestion}})
+	require.Equal(t, 3*(6+4), runs)
+	require.Less(t, congestion, 25*time.Minute, congestion)
+	runs, rtsp := estimate(append(ours, system.Spec{Name: "mediamtx", RTSP: "{rtsp}"}),
+		RunConfig{Kinds: []string{result.KindRTSP}, Repetitions: 1})
+	require.Equal(t, 3*(4+3+1), runs)
+	require.Less(t, rtsp, 6*time.Minute, rtsp)
 	_, capacity := estimate(ours, RunConfig{Kinds: []string{result.KindCapacity}})
 	require.Positive(t, capacity)
 	require.Less(t, capacity, alone)
@@ -46,8 +54,11 @@ func TestEstimate(t *testing.T) {
 func TestPlans(t *testing.T) {
 	names := func(cfg RunConfig) (out []string) {
 		for _, p := range runnerOf(system.Sluice("1"), cfg).plans() {
+			views, _ := p.shows()
 			for _, kind := range p.kinds {
-				out = append(out, kind+"/"+p.name)
+				for _, v := range views {
+					out = append(out, kind+"/"+v.name)
+				}
 			}
 		}
 		return out
@@ -57,14 +68,17 @@ func TestPlans(t *testing.T) {
 		"delay/1/hog", // with 100 subscribers, there is none
 		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
 		"syscalls/1", "syscalls/100", "capacity/400", "congestion/constant", "congestion/step", "congestion/sawtooth",
-		"congestion/lte", "congestion/loss", "congestion/bulk", "bystander/100",
+		"congestion/lte", "congestion/loss", "congestion/bulk",
+		"congestion/ladder/client/constant", "congestion/ladder/client/step", "congestion/ladder/client/sawtooth",
+		"congestion/ladder/relay/constant", "congestion/ladder/relay/step", "congestion/ladder/relay/sawtooth",
+		"bystander/100",
 		"chain/1/idle", "chain/2/idle", "chain/3/idle", "chain/4/idle",
 		"chain/1/hog", "chain/2/hog", "chain/3/hog", "chain/4/hog",
 	}, names(RunConfig{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
-	require.Equal(t, []string{"congestion/constant"},
-		names(RunConfig{Kinds: []string{result.KindCongestion}, Brief: true}))
 	require.Equal(t, []string{"chain/1/idle", "chain/3/idle"},
 		names(RunConfig{Kinds: []string{result.KindChain}, Brief: true}))
+	require.Equal(t, []string{"rtsp/1/idle", "rtsp/60/idle", "rtsp/1/hog", "rtsp/capacity/400"},
+		names(RunConfig{Kinds: []string{result.KindRTSP}, Subscribers: []int{1, 60}}))
 	require.Equal(t, []string{"memory/1/idle"},
 		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
 }
@@ -72,7 +86,8 @@ func TestPlans(t *testing.T) {
 func TestParticipants(t *testing.T) {
 	r := runnerOf(system.Sluice("1"), RunConfig{})
 	require.Len(t, r.participants(plan{kinds: []string{result.KindDelay}}), 2)
-	require.Len(t, r.participants(plan{kinds: []string{result.KindCongestion}}), 3)
+	require.Len(t, r.participants(plan{kinds: []string{result.KindCongestion}}), 4)
+	require.Len(t, r.participants(plan{kinds: []string{result.KindRTSP}}), 2)
 }
 
 // Systems run in turns; a run that fails is unusable, and the others count.
@@ -124,13 +139,17 @@ func TestOutcomeOf(t *testing.T) {
 	m := &trial.Measurement{
 		Usage: *usageOf(nil), Peer: "a relay", Memory: procfs.Memory{Resident: 3 << 20, Peak: 4 << 20, Maps: 1 << 19},
 		Before:    procfs.Memory{Resident: 3 << 19},
-		Published: load.Published{Objects: 100, Failed: 2},
-		Received:  [][]load.Received{{{Objects: 100}, {Objects: 98, Corrupt: 1}}, {{Objects: 100}}},
+		Published: load.Published{Objects: 100, Failed: 2, Packets: 200},
+		Received: [][]load.Received{
+			{{Objects: 100, Packets: 200}, {Objects: 98, Corrupt: 1, Packets: 195, Disordered: 3}},
+			{{Objects: 100, Packets: 200}},
+		},
 	}
 	m.Sessions = 3
 	o := outcomeOf(m)
 	for name, want := range map[string]float64{
-		"lost": 2, "corrupt": 1, "memory.resident": 3, "memory.peak": 4, "memory.maps": .5, "memory.session": 512,
+		"lost": 2, "corrupt": 1, "rtp.lost": 5, "rtp.disordered": 3,
+		"memory.resident": 3, "memory.peak": 4, "memory.maps": .5, "memory.session": 512,
 		"packets": 10_000,
 	} {
 		require.Equal(t, want, o.Metrics[name], name)
@@ -178,15 +197,33 @@ func TestBottleneckSeries(t *testing.T) {
 		series(path.Rates(9*time.Second, 1), 2e6, 9*time.Second))
 }
 
-// All paths are those that a replay has.
-func TestCongestionPlans(t *testing.T) {
-	plans := runnerOf(nil, RunConfig{}).congestionPlans()
-	require.Len(t, plans, len(bottlenecks))
-	for i, p := range plans {
-		require.Contains(t, pathprofile.Names(), p.name)
-		require.Equal(t, float64(3*bottlenecks[i].halves), p.params.Duration)
+// All paths are those that a replay has. One run shows all of them, and if it fails, each is unusable for its reason.
+func TestCongestionPlan(t *testing.T) {
+	r := runnerOf([]system.Spec{{Name: "a"}, {Name: "b"}}, RunConfig{Repetitions: 1})
+	p := r.congestionPlan()
+	require.Len(t, p.views, len(bottlenecks))
+	require.Less(t, p.length, 40*time.Second)
+	p.run = func(_ context.Context, spec system.Spec) (*outcome, error) {
+		if spec.Name == "b" {
+			return nil, errProbe
+		}
+		o := newOutcome()
+		for i := range bottlenecks {
+			v := newOutcome()
+			v.Metrics["playable"] = float64(i)
+			o.views = append(o.views, v)
+		}
+		return o, nil
 	}
-	require.Len(t, runnerOf(nil, RunConfig{Brief: true}).congestionPlans(), 1)
+	require.NoError(t, r.runPlan(t.Context(), p))
+	require.Len(t, r.report.Scenarios, len(bottlenecks))
+	for i, s := range r.report.Scenarios {
+		require.Contains(t, pathprofile.Names(), s.Params.Link)
+		require.Equal(t, "congestion/"+bottlenecks[i], s.Name)
+		require.Equal(t, 24., s.Params.Duration)
+		require.Equal(t, float64(i), s.Summary("a").Metrics["playable"].Median)
+		require.Equal(t, "the run failed: a probe failed", s.Summary("b").Unusable)
+	}
 }
 
 func TestAddPlayback(t *testing.T) {

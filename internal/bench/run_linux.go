@@ -29,9 +29,33 @@ type plan struct {
 	// name and title of the scenarios, without the kind.
 	name, title string
 	params      result.Params
+	// views are what a run shows, if that is several things: each is a scenario, and the outcomes of runs have as many.
+	views       []view
 	repetitions int
+	without     []string      // systems that do not take part
 	length      time.Duration // of a run, about
 	run         func(context.Context, system.Spec) (*outcome, error)
+}
+
+// view is a scenario of a plan, without the kind.
+type view struct {
+	name, title string
+	params      result.Params
+}
+
+// shows returns what runs of the plan show, and the part of each run that shows it.
+func (p plan) shows() ([]view, func(o outcome, view int) outcome) {
+	if len(p.views) == 0 {
+		return []view{{p.name, p.title, p.params}}, func(o outcome, _ int) outcome { return o }
+	}
+	return p.views, func(o outcome, view int) outcome {
+		part := newOutcome()
+		if view < len(o.views) {
+			part = o.views[view]
+		}
+		part.System, part.Repetition, part.Unusable = o.System, o.Repetition, cmp.Or(o.Unusable, part.Unusable)
+		return *part
+	}
 }
 
 // Measure measures the systems in a lab that it builds for them. Errors that mean "this machine cannot do it" are a
@@ -75,7 +99,7 @@ func (r *runner) openStage(ctx context.Context) (*trial.Stage, error) {
 	if r.Machines != nil {
 		return trial.OpenMachines(r.Programs, *r.Machines)
 	}
-	return trial.OpenStage(ctx, r.Programs, r.Seed)
+	return trial.OpenStage(ctx, r.Programs, len(bottlenecks)+1, r.Seed)
 }
 
 // addSystems adds the systems that took part in any scenario to the report.
@@ -125,8 +149,15 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 			all = append(all, *o)
 		}
 	}
+	views, part := p.shows()
 	for _, kind := range p.kinds {
-		r.report.Scenarios = append(r.report.Scenarios, r.finish(p, kind, specs, all))
+		for i, v := range views {
+			parts := make([]outcome, len(all))
+			for j, o := range all {
+				parts[j] = part(o, i)
+			}
+			r.report.Scenarios = append(r.report.Scenarios, r.finish(v, kind, specs, parts))
+		}
 	}
 	return nil
 }
@@ -141,9 +172,9 @@ func (r *runner) note(o *outcome) {
 	}
 }
 
-// finish returns the scenario of a kind that the runs of a plan yield.
-func (r *runner) finish(p plan, kind string, specs []system.Spec, runs []outcome) result.Scenario {
-	s := r.scenario(kind, p.name, p.title, p.params)
+// finish returns the scenario of a kind that runs yield.
+func (r *runner) finish(v view, kind string, specs []system.Spec, runs []outcome) result.Scenario {
+	s := r.scenario(kind, v.name, v.title, v.params)
 	bySystem := make(map[string][]outcome)
 	for _, o := range runs {
 		o = o.of(kind)

@@ -61,6 +61,7 @@ type TrackEntry struct {
 	Language      string
 	RenderGroup   int
 	AltGroup      int
+	Layers        string // name of a track with the same objects, whose layers have subgroups of their own
 }
 
 // Parse reads a catalog of any format.

@@ -10,7 +10,8 @@ import (
 
 var broadcast = Catalog{Tracks: []TrackEntry{
 	{Name: "1.m4s", Packaging: "cmaf", Role: "video", InitTrack: "0.mp4", InitData: []byte("ftyp1"), RenderGroup: 1,
-		Codec: "avc1.4d401e", Width: 640, Height: 360, Bitrate: 309691, Timescale: 12800, Framerate: 25},
+		Codec: "avc1.4d401e", Width: 640, Height: 360, Bitrate: 309691, Timescale: 12800, Framerate: 25,
+		Layers: "1.layers.m4s"},
 	{Name: "2.m4s", Packaging: "cmaf", Role: "audio", InitTrack: "0.mp4", InitData: []byte("ftyp2"), RenderGroup: 1,
 		Codec: "mp4a.40.2", SampleRate: 48000, Channels: "2", Bitrate: 64305, Timescale: 48000, Language: "eng"},
 }}
@@ -38,6 +39,7 @@ const wantCommon = `{
       "bitrate": 309691,
       "width": 640,
       "height": 360,
+      "x-layers": "1.layers.m4s",
       "initTrack": "0.mp4",
       "selectionParams": {
         "codec": "avc1.4d401e",
@@ -74,7 +76,7 @@ const wantCommon = `{
 const wantMSF = `{"version":"draft-01","tracks":[` +
 	`{"name":"1.m4s","packaging":"cmaf","isLive":true,"role":"video","renderGroup":1,"initRef":"init-1.m4s",` +
 	`"initData":"ZnR5cDE=","codec":"avc1.4d401e","framerate":25,"timescale":12800,"bitrate":309691,` +
-	`"width":640,"height":360},` +
+	`"width":640,"height":360,"x-layers":"1.layers.m4s"},` +
 	`{"name":"2.m4s","packaging":"cmaf","isLive":true,"role":"audio","renderGroup":1,"initRef":"init-2.m4s",` +
 	`"initData":"ZnR5cDI=","codec":"mp4a.40.2","timescale":48000,"bitrate":64305,"samplerate":48000,` +
 	`"channelConfig":"2","lang":"eng"}],"initDataList":[{"id":"init-1.m4s","type":"inline","data":"ZnR5cDE="},` +

@@ -26,6 +26,7 @@ func TestHang(t *testing.T) {
 	for i, track := range full.Tracks {
 		// Fields that the format does not have, and one that it implies.
 		track.InitTrack, track.Timescale, track.Language, track.RenderGroup, track.AltGroup = "", 0, "", 0, i+1
+		track.Layers = "" // their players take one subgroup of a group
 		want.Tracks = append(want.Tracks, track)
 	}
 	require.Equal(t, want, got)

@@ -39,6 +39,7 @@ type msfTrack struct {
 	ChannelConfig string  `json:"channelConfig,omitempty"`
 	Channels      int     `json:"channels,omitempty"` // what MediaMTX has instead; not written
 	Language      string  `json:"lang,omitempty"`
+	Layers        string  `json:"x-layers,omitempty"` // Sluice's own
 }
 
 // msfInit is an entry of the initialization data list; only the type "inline" holds the data itself.
@@ -72,6 +73,7 @@ func newMSFTrack(t TrackEntry) msfTrack {
 		RenderGroup: t.RenderGroup, AltGroup: t.AltGroup, InitData: t.InitData,
 		Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
 		Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
+		Layers: t.Layers,
 	}
 }
 
@@ -84,6 +86,7 @@ func (t msfTrack) entry() TrackEntry {
 		RenderGroup: t.RenderGroup, AltGroup: t.AltGroup,
 		Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Timescale: t.Timescale, Bitrate: t.Bitrate,
 		Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Channels: t.ChannelConfig, Language: t.Language,
+		Layers: t.Layers,
 	}
 }
 

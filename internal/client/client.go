@@ -104,6 +104,10 @@ type runner struct {
 	links    []*Link // sessions that may not have ended
 	sessions int     // number of sessions established so far
 	refusals int     // since the latest session that was not refused
+
+	// Of the sessions in a row that have ended soon after they began: how long to wait after the next one, and how long
+	// Run has waited.
+	wait, waited time.Duration
 }
 
 // connect establishes a session and starts to serve it.
@@ -121,8 +125,8 @@ func (r *runner) connect(ctx context.Context, url string) (*Link, error) {
 		return nil, &ConnectError{url, err}
 	}
 	l := &Link{
-		URL: url, established: make(chan struct{}, 1), moved: make(chan moqt.Goaway, 1), served: make(chan error, 1),
-		ended: make(chan struct{}),
+		URL: url, since: time.Now(), established: make(chan struct{}, 1), moved: make(chan moqt.Goaway, 1),
+		served: make(chan error, 1), ended: make(chan struct{}),
 	}
 	e := r.endpoint(l)
 	l.Session, err = session.New(conn, session.Config{
@@ -193,11 +197,29 @@ func (r *runner) served(ctx context.Context, l *Link, err error) (*Link, error) 
 	case fatal(lost) || r.cfg.ReconnectTimeout < 0:
 		return nil, &ConnectError{l.URL, fmt.Errorf("%s: %w", l.Name(), lost)}
 	}
+	r.cfg.Logger.Warn("session lost, connecting again", "relay", l.Name(), "error", lost)
 	if !isRefused {
 		r.refusals = 0
+		switch inTime := r.pause(ctx, l); {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !inTime:
+			return nil, &ConnectError{l.URL, fmt.Errorf("%s: %w", l.Name(), lost)}
+		}
 	}
-	r.cfg.Logger.Warn("session lost, connecting again", "relay", l.Name(), "error", lost)
 	return r.reconnect(ctx, l.URL)
+}
+
+// pause waits if the session was not the first one that ended soon after it began, longer each time: it counts like an
+// attempt to connect that has failed. It reports whether there is time left to try again.
+func (r *runner) pause(ctx context.Context, l *Link) bool {
+	if time.Since(l.since) >= lastRetry {
+		r.wait, r.waited = 0, 0
+	}
+	wait := r.wait
+	r.wait = max(firstRetry, min(2*wait, lastRetry))
+	r.waited += wait
+	return r.waited <= r.cfg.ReconnectTimeout && sleep(ctx, wait/2+rand.N(wait+1))
 }
 
 // mayRetry reports whether a refusal is temporary, from a relay that has accepted the same before, and whether there is

@@ -94,6 +94,25 @@ func TestRunConnectsAgain(t *testing.T) {
 	})
 }
 
+// TestRunDoesNotHurry connects to a relay that ends each session at once.
+func TestRunDoesNotHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &clienttest.Relay{}
+		began := time.Now()
+		err := client.Run(t.Context(), config(r), func(l *client.Link) client.Endpoint {
+			return user{serve: func(ctx context.Context) error {
+				r.Close(moqt.SessionNoError, "no")
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}}
+		})
+		var failed *client.ConnectError
+		require.ErrorAs(t, err, &failed)
+		require.Less(t, len(r.Dialed), 15)
+		require.Greater(t, time.Since(began), client.DefaultReconnectTimeout/2)
+	})
+}
+
 func TestRunGivesUp(t *testing.T) {
 	for name, tt := range map[string]struct {
 		code    moqt.SessionErrorCode

@@ -14,6 +14,7 @@ type Link struct {
 	*session.Session
 	URL string // of the relay
 
+	since       time.Time // when it was established
 	established chan struct{}
 	moved       chan moqt.Goaway
 	served      chan error

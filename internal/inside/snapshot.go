@@ -11,6 +11,7 @@ const (
 	maxTracks      = 200
 	maxSubscribers = 200
 	maxNodes       = 200
+	maxGuests      = 200
 )
 
 // Snapshot is the data of the event "snapshot". Whatever is called a counter grows from the relay's start: a reader
@@ -37,6 +38,11 @@ type Snapshot struct {
 
 	Tracks []Track `json:"tracks"` // those with the most subscribers
 	More   Rest    `json:"more"`   // the other tracks
+
+	// Guests are the clients of other protocols that came first. Their media is not in Received and Sent, but for the
+	// MoQ broadcasts that are made of it.
+	Guests     []Guest `json:"guests,omitempty"`
+	MoreGuests int     `json:"more_guests,omitempty"`
 
 	Upstreams []Upstream `json:"upstreams,omitempty"`
 	Cluster   *Cluster   `json:"cluster,omitempty"` // absent if the relay is in none
@@ -75,6 +81,20 @@ type Rest struct {
 	Subscribers int    `json:"subscribers"`
 	OnFastPath  int    `json:"on_fast_path"`
 	Bytes       uint64 `json:"bytes"`
+}
+
+// Guest is a client of another protocol.
+type Guest struct {
+	Remote    string `json:"remote"`
+	Protocol  string `json:"protocol"`          // rtsp
+	Carrier   string `json:"carrier,omitempty"` // of its media: udp or tcp
+	Publishes bool   `json:"publishes"`         // if not, it plays
+	Namespace string `json:"namespace"`         // of what it publishes or plays
+	Received  uint64 `json:"received_bytes"`    // counter: from it
+	Sent      uint64 `json:"sent_bytes"`        // counter: to it
+	Kernel    uint64 `json:"kernel_packets"`    // counter: to it
+	Process   uint64 `json:"process_packets"`   // counter: to it
+	Dropped   uint64 `json:"dropped"`           // counter: not sent, but for what is left out because of that
 }
 
 // Upstream is an upstream relay.
@@ -124,6 +144,7 @@ type Subscriber struct {
 	Transport  string            `json:"transport"` // quic or webtransport
 	OnFastPath bool              `json:"on_fast_path"`
 	Forward    bool              `json:"forward"` // it wants objects now
+	Rendition  *Rendition        `json:"rendition,omitempty"`
 	SRTT       time.Duration     `json:"srtt_ns"`
 	MinRTT     time.Duration     `json:"min_rtt_ns"`
 	Window     int               `json:"window_bytes"`
@@ -131,4 +152,12 @@ type Subscriber struct {
 	Sent       Sent              `json:"sent"`
 	Declined   map[string]uint64 `json:"declined,omitempty"` // copies that the kernel left to the process
 	Held       map[string]uint64 `json:"held,omitempty"`
+}
+
+// Rendition tells which one of several renditions the relay serves to a subscriber of one of them.
+type Rendition struct {
+	Track      string `json:"track"` // in the text form of the draft
+	Renditions int    `json:"renditions"`
+	Switches   uint64 `json:"switches"`
+	Reason     string `json:"reason,omitempty"` // of the last switch
 }

@@ -40,6 +40,7 @@ func (s source) Snapshot() (Snapshot, error) {
 		Delays: Delays{starts(), activity.Delays.Kernel.Bins, activity.Delays.Process.Bins},
 	}
 	n.Tracks, n.More = tracksOf(o.Tracks)
+	n.Guests, n.MoreGuests = guestsOf(activity.Guests)
 	for _, u := range activity.Upstreams {
 		n.Upstreams = append(n.Upstreams, Upstream(u))
 	}
@@ -73,6 +74,18 @@ func tracksOf(all []relay.TrackStatus) (list []Track, more Rest) {
 		more.Bytes += t.Bytes
 	}
 	return list, more
+}
+
+// guestsOf lists the first guests, and counts the others.
+func guestsOf(all []relay.GuestStatus) (list []Guest, more int) {
+	for i := range all[:min(len(all), maxGuests)] {
+		g := &all[i]
+		list = append(list, Guest{
+			Remote: g.Remote, Protocol: g.Protocol, Carrier: g.Carrier, Publishes: g.Publishes, Namespace: g.Namespace,
+			Received: g.Received, Sent: g.Sent, Kernel: g.Kernel, Process: g.Process, Dropped: g.Dropped,
+		})
+	}
+	return list, len(all) - len(list)
 }
 
 func clusterOf(s *cluster.Status) *Cluster {
@@ -110,6 +123,13 @@ func subscriberOf(s *relay.SubscriberStatus) Subscriber {
 			Bytes: of.Bytes, Kernel: of.Packets.Kernel, Process: of.Packets.Process,
 			Lost: of.Packets.Lost, Again: of.Packets.Again,
 		},
-		Declined: of.Declined, Held: of.Held,
+		Declined: of.Declined, Held: of.Held, Rendition: renditionOf(s.Rendition),
 	}
+}
+
+func renditionOf(r *relay.RenditionStatus) *Rendition {
+	if r == nil {
+		return nil
+	}
+	return &Rendition{Track: r.Track, Renditions: r.Renditions, Switches: r.Switches, Reason: r.Reason}
 }

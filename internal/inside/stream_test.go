@@ -169,12 +169,13 @@ func TestSlowWatcher(t *testing.T) {
 		source := new(counted)
 		s := NewStream(source)
 		ctx, cancel := context.WithCancel(t.Context())
+		quick := watch(t, s, "")
+		synctest.Wait() // it gets the first snapshot
 		slow := stuck{httptest.NewRecorder(), make(chan struct{})}
 		var done sync.WaitGroup
 		done.Go(func() {
 			s.ServeHTTP(slow, httptest.NewRequestWithContext(ctx, http.MethodGet, "/inside/events", nil))
 		})
-		quick := watch(t, s, "")
 		time.Sleep(10*interval + interval/2)
 		require.Equal(t, 11, strings.Count(quick.events(), "snapshot"))
 		require.Len(t, s.watchers, 1)
@@ -205,10 +206,11 @@ func TestSubscriberOf(t *testing.T) {
 		ID: 1, Remote: "192.0.2.1:5", Transport: "quic", SRTT: 2, MinRTT: 3, Window: 4, InFlight: 5, Bytes: 6,
 		Packets:  relay.SentPackets{Kernel: 7, Process: 8, Lost: 9, Again: 10},
 		Declined: map[string]uint64{"window": 11}, Held: map[string]uint64{"blocked_window": 12},
-	}})
+	}, Rendition: &relay.RenditionStatus{Set: 13, Track: "a--b", Renditions: 14, Switches: 15, Reason: "late"}})
 	require.Equal(t, Subscriber{
 		Session: 1, Remote: "192.0.2.1:5", Transport: "quic", OnFastPath: true, Forward: true, SRTT: 2, MinRTT: 3,
 		Window: 4, InFlight: 5, Sent: Sent{Bytes: 6, Kernel: 7, Process: 8, Lost: 9, Again: 10},
 		Declined: map[string]uint64{"window": 11}, Held: map[string]uint64{"blocked_window": 12},
+		Rendition: &Rendition{Track: "a--b", Renditions: 14, Switches: 15, Reason: "late"},
 	}, got)
 }

@@ -68,6 +68,9 @@ type Sample struct {
 	payload         []byte
 }
 
+// Key reports whether decoding can start with the frame.
+func (s Sample) Key() bool { return s.key }
+
 // Add takes the next frame in decode order. It returns false for a frame that cannot be decoded: one that comes before
 // the first key frame, or is malformed.
 func (m *Muxer) Add(f Frame) (Sample, bool) {

@@ -24,14 +24,25 @@ func mediaName(id uint32, packaging string) string {
 	return fmt.Sprintf("%d.m4s", id)
 }
 
+// layeredName returns the name of the track in which the chunks of a media track are in layers; "" if there is none.
+// Players of CMAF, such as moq-sub and moq-dev's, take one subgroup in each group only. So those that can take more
+// have a track of their own.
+func layeredName(cfg *PublisherConfig, t cmaf.TrackInfo) string {
+	p := cfg.Priorities
+	if cfg.Packaging == catalog.LOC || t.Kind != cmaf.Video || p.Key != p.Delta || p.Disposable != p.Delta {
+		return ""
+	}
+	return fmt.Sprintf("%d.layers.m4s", t.ID)
+}
+
 // Priorities are the publisher priorities of subgroups; 0 is the most urgent (draft §7). Key frames, frames that others
 // depend on (delta), and disposable frames get subgroups of their own if their priorities differ.
 type Priorities struct {
 	Catalog, Audio, Key, Delta, Disposable uint8
 }
 
-// DefaultPriorities prefer audio, which is small, to video. Frames without a container come in layers. Players of CMAF,
-// such as moq-sub and moq-dev's, take one subgroup in each group only.
+// DefaultPriorities prefer audio, which is small, to video. Frames without a container come in layers; chunks do so in
+// a track of their own.
 func DefaultPriorities(packaging string) Priorities {
 	if packaging == catalog.LOC {
 		return Priorities{Catalog: 16, Audio: 64, Key: 96, Delta: 128, Disposable: 160}
@@ -43,14 +54,14 @@ func DefaultPriorities(packaging string) Priorities {
 type broadcast struct {
 	namespace moqt.Namespace
 	byName    map[string]*track
-	tracks    []*track // catalogs first
+	tracks    []*track // catalogs first, without those that have the layers of another one
 	media     map[uint32]*track
 }
 
 func newBroadcast(cfg *PublisherConfig, s *source, first uint64) (*broadcast, error) {
 	in := s.init
 	b := &broadcast{namespace: cfg.Namespace, byName: map[string]*track{}, media: map[uint32]*track{}}
-	contents, err := catalogs(describe(s, cfg.Packaging), cfg.Namespace)
+	contents, err := catalogs(describe(s, cfg), cfg.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -64,20 +75,34 @@ func newBroadcast(cfg *PublisherConfig, s *source, first uint64) (*broadcast, er
 		t.republish(first)
 	}
 	for _, track := range in.Tracks {
-		layers := single(cfg.Priorities.Audio)
-		if p := cfg.Priorities; track.Kind == cmaf.Video {
-			layers.key, layers.delta, layers.last = p.Key, p.Delta, p.Disposable
-		}
-		t, err := b.add(cfg, mediaName(track.ID, cfg.Packaging), layers.delta, false, timescale(cfg, track)...)
-		if err != nil {
+		if err := b.addMedia(cfg, track); err != nil {
 			return nil, err
 		}
-		t.layers, t.frames = layers, cfg.Packaging == catalog.LOC
-		t.dependency = loc.NewDependency(track.Codec)
-		t.datagrams = track.Kind == cmaf.Audio && cfg.Datagrams
-		b.media[track.ID] = t
 	}
 	return b, nil
+}
+
+// addMedia adds a media track, and the one with its layers.
+func (b *broadcast) addMedia(cfg *PublisherConfig, info cmaf.TrackInfo) error {
+	layers := single(cfg.Priorities.Audio)
+	if p := cfg.Priorities; info.Kind == cmaf.Video {
+		layers.key, layers.delta, layers.last = p.Key, p.Delta, p.Disposable
+	}
+	t, err := b.add(cfg, mediaName(info.ID, cfg.Packaging), layers.delta, false, timescale(cfg, info)...)
+	if err != nil {
+		return err
+	}
+	t.layers, t.frames = layers, cfg.Packaging == catalog.LOC
+	t.dependency = loc.NewDependency(info.Codec)
+	t.datagrams = info.Kind == cmaf.Audio && cfg.Datagrams
+	b.media[info.ID] = t
+	if name := layeredName(cfg, info); name != "" {
+		full := moqt.FullTrackName{Namespace: b.namespace, Name: name}
+		t.layered = newTrack(full, t.priority, t.properties, cfg.History)
+		t.layered.layers, t.layered.dependency = around(t.priority), t.dependency
+		b.byName[name] = t.layered
+	}
+	return nil
 }
 
 // catalogs returns the catalog in each format, by the names of their tracks.
@@ -141,10 +166,13 @@ func staticNames(packaging string) []string {
 }
 
 // trackNames returns the names of all tracks of a broadcast.
-func trackNames(in *cmaf.Init, packaging string) []string {
-	names := staticNames(packaging)
+func trackNames(in *cmaf.Init, cfg *PublisherConfig) []string {
+	names := staticNames(cfg.Packaging)
 	for _, t := range in.Tracks {
-		names = append(names, mediaName(t.ID, packaging))
+		names = append(names, mediaName(t.ID, cfg.Packaging))
+		if layered := layeredName(cfg, t); layered != "" {
+			names = append(names, layered)
+		}
 	}
 	return names
 }
@@ -160,21 +188,21 @@ func (b *broadcast) repeat() {
 
 // end completes all tracks.
 func (b *broadcast) end() {
-	for _, t := range b.tracks {
+	for _, t := range b.byName {
 		t.end()
 	}
 }
 
 // describe returns the catalog of a source.
-func describe(s *source, packaging string) (c catalog.Catalog) {
-	in, alternatives := s.init, s.alternatives()
+func describe(s *source, cfg *PublisherConfig) (c catalog.Catalog) {
+	in, alternatives, packaging := s.init, s.alternatives(), cfg.Packaging
 	for _, t := range in.Tracks {
 		out := catalog.TrackEntry{
 			Name: mediaName(t.ID, packaging), Packaging: packaging, Role: string(t.Kind), InitTrack: initName,
 			InitData: in.Only(t.ID), Decoder: t.Config,
 			Codec: t.Codec, Width: t.Width, Height: t.Height, SampleRate: t.SampleRate, Bitrate: t.Bitrate,
 			Timescale: int(t.Timescale), Language: t.Language, RenderGroup: 1,
-			AltGroup: alternatives[t.ID],
+			AltGroup: alternatives[t.ID], Layers: layeredName(cfg, t),
 		}
 		if packaging == catalog.LOC {
 			out.InitTrack, out.InitData, out.Decoder = "", t.Config, nil

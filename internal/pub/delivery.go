@@ -17,7 +17,7 @@ type delivery struct {
 	track           *track
 	pub             *session.Publication
 	ctx             context.Context
-	cancel          context.CancelFunc
+	cancel          context.CancelCauseFunc
 	objectTimeout   time.Duration // delivery timeouts that apply, 0: none
 	subgroupTimeout time.Duration
 	groups          sync.WaitGroup
@@ -40,7 +40,7 @@ func newDelivery(t *track, p *session.Publication, allowed moqt.Range, moved <-c
 		behind:          make(chan struct{}, t.history.Groups+1),
 		moved:           moved,
 	}
-	d.ctx, d.cancel = context.WithCancel(p.Context())
+	d.ctx, d.cancel = context.WithCancelCause(p.Context())
 	return d
 }
 
@@ -55,12 +55,12 @@ func shorter(subscriber *uint64, publisher uint64) time.Duration {
 // run delivers until the track or the subscription ends, and then ends the subscription. If another session replaces
 // this one, run first completes the current group, and the new session begins with the next.
 func (d *delivery) run() {
-	defer d.cancel()
+	defer d.cancel(nil)
 	go d.takeUpdates()
 	_ = d.pub.Flush(d.ctx) // datagrams must not overtake the answer; fails only if the subscription has ended
 	code, reason := d.follow()
 	if code == moqt.DoneInternalError || code == moqt.DoneTooFarBehind {
-		d.cancel() // resets the streams
+		d.cancel(nil) // resets the streams
 	}
 	d.groups.Wait()
 	_ = d.pub.Done(code, reason) // fails only if the subscriber has left
@@ -83,7 +83,7 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 			select {
 			case d.behind <- struct{}{}:
 			default:
-				return moqt.DoneTooFarBehind, "groups are sent slower than they are published"
+				return moqt.DoneTooFarBehind, errBehind.Error()
 			}
 			d.groups.Go(func() {
 				d.sendGroup(g)
@@ -102,10 +102,16 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 		case <-d.moved:
 			return moqt.DoneGoingAway, ""
 		case <-d.ctx.Done():
+			if context.Cause(d.ctx) == errBehind {
+				return moqt.DoneTooFarBehind, errBehind.Error()
+			}
 			return moqt.DoneInternalError, ""
 		}
 	}
 }
+
+// errBehind ends a delivery that lacks objects which the history no longer has.
+var errBehind = errors.New("groups are sent slower than they are published")
 
 // endsWithFilter reports whether the subscription ends when the track has passed the end of its filter.
 func (d *delivery) endsWithFilter() bool { return d.pub.Session().Version().EndsWithFilter() }
@@ -171,24 +177,28 @@ func (d *delivery) sendGroup(g *group) {
 			s.reset(moqt.ResetCancelled)
 		}
 	}()
-	for n := 0; ; {
-		objects, complete, changed := d.track.read(g, n)
+	for next := uint64(0); ; {
+		objects, complete, changed := d.track.read(g, next)
+		if next > 0 && len(objects) > 0 && objects[0].location.Object > next {
+			d.cancel(errBehind)
+			return
+		}
 		for _, o := range objects {
-			n++
+			next = o.location.Object + 1
 			d.send(g, streams, o)
 		}
 		if complete {
-			d.markEnd(g, streams, moqt.Location{Group: g.id, Object: uint64(n)})
+			d.markEnd(g, streams, moqt.Location{Group: g.id, Object: next})
 			for _, s := range streams {
 				s.finish()
 			}
-			d.endDatagrams(moqt.Location{Group: g.id, Object: uint64(n)})
+			d.endDatagrams(moqt.Location{Group: g.id, Object: next})
 			return
 		}
 		select {
 		case <-changed:
 		case <-d.hasChanged():
-			if !d.wants(moqt.Location{Group: g.id, Object: uint64(n)}) {
+			if !d.wants(moqt.Location{Group: g.id, Object: next}) {
 				for id, s := range streams {
 					s.reset(moqt.ResetCancelled)
 					delete(streams, id)

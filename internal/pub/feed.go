@@ -106,13 +106,24 @@ func (f *feed) publish(ctx context.Context, c cmaf.Chunk) error {
 		return err
 	}
 	track := f.broadcast.media[c.Track]
-	if starts {
-		track.startGroup(group)
-	}
-	objects, err := f.objects(track, c, starts)
+	objects, err := f.add(track, c, group, starts)
 	for _, o := range objects {
-		track.add(o)
 		f.stats.published(t.Time(c.DecodeTime+c.Duration), len(o.payload))
 	}
+	if track.layered != nil && err == nil {
+		_, err = f.add(track.layered, c, group, starts)
+	}
 	return err
+}
+
+// add adds the objects of a chunk to a track.
+func (f *feed) add(t *track, c cmaf.Chunk, group uint64, starts bool) ([]object, error) {
+	if starts {
+		t.startGroup(group)
+	}
+	objects, err := f.objects(t, c, starts)
+	for _, o := range objects {
+		t.add(o)
+	}
+	return objects, err
 }

@@ -227,6 +227,42 @@ func TestTrackHistory(t *testing.T) {
 	require.True(t, complete)
 }
 
+// TestLongGroup checks that a group without end loses its oldest objects, and nothing but these.
+func TestLongGroup(t *testing.T) {
+	t.Parallel()
+	tr := newTrack(moqt.FullTrackName{}, 0, nil, History{Bytes: 100})
+	tr.startGroup(1)
+	g := tr.groups[0]
+	for i := range 1000 {
+		tr.add(object{payload: make([]byte, 10), subgroup: uint64(min(i, 1))})
+		require.LessOrEqual(t, tr.bytes, 100)
+		require.Equal(t, 10*len(g.objects), tr.bytes)
+		require.Equal(t, g.bytes, tr.bytes)
+		require.Equal(t, &moqt.Location{Group: 1, Object: uint64(i)}, tr.largest())
+		require.Equal(t, i < 2, g.objects[len(g.objects)-1].first)
+	}
+	objects, lost := tr.fetch(moqt.Everything)
+	first := objects[0].location
+	require.Equal(t, first, lost.Next())
+	require.Greater(t, len(objects), 5)
+	for from, want := range map[uint64]uint64{0: first.Object, first.Object: first.Object, 998: 998} {
+		objects, complete, _ := tr.read(g, from)
+		require.Equal(t, want, objects[0].location.Object)
+		require.Len(t, objects, int(1000-want))
+		require.False(t, complete)
+	}
+	objects, _, _ = tr.read(g, 1000)
+	require.Empty(t, objects)
+
+	tr.add(object{payload: make([]byte, 1000)})
+	objects, lost = tr.fetch(moqt.Everything)
+	require.Len(t, objects, 1, "the newest is kept whatever its size")
+	require.Equal(t, &moqt.Location{Group: 1, Object: 999}, lost)
+	tr.startGroup(2)
+	require.Zero(t, tr.bytes)
+	require.Len(t, tr.groups, 1)
+}
+
 func TestPacer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pacer

@@ -39,6 +39,9 @@ func (h *handler) lookup(r *session.Request, name moqt.FullTrackName) *track {
 		_ = r.Reject(&moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "there is no such track"})
 		return nil
 	}
+	if wanted := h.p.cfg.Wanted; wanted != nil && t.content == nil {
+		wanted(r.Context())
+	}
 	return t
 }
 

@@ -1,11 +1,19 @@
 package pub
 
+import "math"
+
 // layers are the priorities of the key frame of a group, of frames that others depend on, and of disposable frames.
 // Frames with the same priority share a subgroup, which has one stream.
 type layers struct{ key, delta, last uint8 }
 
 // single returns the layers of a track without layers.
 func single(priority uint8) layers { return layers{priority, priority, priority} }
+
+// around returns layers whose priorities lie around one, as far as there is room.
+func around(priority uint8) layers {
+	const step = 32
+	return layers{priority - min(priority, step), priority, priority + min(math.MaxUint8-priority, step)}
+}
 
 // of returns the subgroup and the priority of a frame, or of a chunk.
 func (l layers) of(starts, disposable bool) (subgroup uint64, priority uint8) {

@@ -2,6 +2,7 @@ package pub
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,10 @@ type PublisherConfig struct {
 	Publish bool
 	// Wait delays the input until the first subscription to a media track.
 	Wait bool
+	// Wanted is called for each request for a media track, before the answer to it, but not with Publish. It may wait
+	// until an input that has paused has been read up to date. The context is done when the request has ended.
+	// Default: inputs do not pause.
+	Wanted func(context.Context)
 	// FirstGroup is the id of the first group. Default: one more than the largest that the relay has of the broadcast.
 	FirstGroup *uint64
 

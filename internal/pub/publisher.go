@@ -174,7 +174,7 @@ func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
 	ctx, cancel := context.WithTimeout(l.Context(), statusTimeout)
 	defer cancel()
 	var asking sync.WaitGroup
-	names := trackNames(p.source.init, p.cfg.Packaging)
+	names := trackNames(p.source.init, p.cfg)
 	next := make([]uint64, len(names)) // 0: not known
 	for i, name := range names {
 		// All at once: the relay may ask a publisher that has crashed for those that nobody watches.

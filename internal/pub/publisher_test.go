@@ -29,6 +29,7 @@ func name(track string) moqt.FullTrackName {
 
 // peer is the relay's end of a publisher's session.
 type peer struct {
+	pipe transporttest.PipeConfig
 	session.Unsupported
 	t       *testing.T
 	conn    *transporttest.Conn
@@ -77,7 +78,7 @@ func (p *peer) start(t *testing.T, cfg PublisherConfig) *peer {
 	cfg.Client.URL, cfg.Client.ReconnectTimeout = "moqt://relay.example", -1
 	cfg.Client.Logger = slog.New(slog.DiscardHandler)
 	cfg.Client.Dial = func(context.Context, string, transport.ClientConfig) (transport.Conn, error) {
-		near, far := transporttest.Pipe(transporttest.PipeConfig{})
+		near, far := transporttest.Pipe(p.pipe)
 		s, err := session.New(far, session.Config{Role: session.Server, Handler: p, Logger: cfg.Client.Logger})
 		require.NoError(t, err)
 		p.conn, p.session = far, s
@@ -536,6 +537,22 @@ func TestPublisherDropsSlowSubscribers(t *testing.T) {
 		require.NoError(t, err)
 		p.conn.Pause()
 		time.Sleep(15 * time.Second)
+		p.conn.Resume()
+		<-s.Context().Done()
+		require.ErrorContains(t, context.Cause(s.Context()), "TOO_FAR_BEHIND")
+	})
+}
+
+// A subscriber that lacks objects of a group which are not kept any more is dropped, too. Another one begins with those
+// that are.
+func TestPublisherDropsSlowSubscribersOfLongGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{pipe: transporttest.PipeConfig{StreamWindow: 1000}}
+		p.start(t, PublisherConfig{History: History{Bytes: 20_000}})
+		s, _, err := p.subscribe("1.m4s", moqt.Parameters{})
+		require.NoError(t, err)
+		p.conn.Pause()
+		time.Sleep(700 * time.Millisecond)
 		p.conn.Resume()
 		<-s.Context().Done()
 		require.ErrorContains(t, context.Cause(s.Context()), "TOO_FAR_BEHIND")

@@ -24,11 +24,16 @@ type object struct {
 
 // group is a group that has been published, or is being published. Its track's mutex guards it.
 type group struct {
-	id       uint64
-	objects  []*object // ids 0, 1, 2, …
-	bytes    int
-	complete bool
+	id        uint64
+	evicted   int       // how many objects it had before those that are kept
+	objects   []*object // their ids count on from evicted
+	subgroups []uint64  // that have begun
+	bytes     int
+	complete  bool
 }
+
+// end is the id of the next object.
+func (g *group) end() uint64 { return uint64(g.evicted + len(g.objects)) }
 
 // track keeps the latest groups of a track, for deliveries and for FETCH.
 type track struct {
@@ -41,6 +46,7 @@ type track struct {
 	frames     bool   // objects have properties
 	dependency *loc.Dependency
 	content    []byte // the one object of each group; nil: media
+	layered    *track // has the same objects, in the subgroups of layers; nil: there is none
 
 	mu      sync.Mutex
 	groups  []*group // ascending; only the last one can be incomplete
@@ -50,7 +56,8 @@ type track struct {
 	changed chan struct{} // closed at the next change
 }
 
-// History bounds what a track keeps for FETCH. The newest group is kept whatever its size.
+// History bounds what a track keeps, for deliveries and for FETCH. A group that has more bytes by itself loses its
+// oldest objects: some encoders make no second key frame. The newest object is kept whatever its size.
 type History struct {
 	Groups int // default 8
 	Bytes  int // default 64 MiB
@@ -99,8 +106,10 @@ func (t *track) startGroup(id uint64) {
 func (t *track) add(o object) {
 	t.update(func() {
 		g := t.groups[len(t.groups)-1]
-		o.location = moqt.Location{Group: g.id, Object: uint64(len(g.objects))}
-		o.first = !slices.ContainsFunc(g.objects, func(p *object) bool { return p.subgroup == o.subgroup })
+		o.location = moqt.Location{Group: g.id, Object: g.end()}
+		if o.first = !slices.Contains(g.subgroups, o.subgroup); o.first {
+			g.subgroups = append(g.subgroups, o.subgroup)
+		}
 		g.objects = append(g.objects, &o)
 		g.bytes += len(o.payload)
 		t.bytes += len(o.payload)
@@ -142,6 +151,26 @@ func (t *track) evictLocked() {
 		t.bytes -= g.bytes
 		t.groups = t.groups[1:]
 	}
+	if t.bytes > t.history.Bytes {
+		t.shortenLocked(t.groups[0])
+	}
+}
+
+// shortenLocked removes the oldest objects of the only group. It makes some more room than it has to, since it copies
+// what remains: deliveries read the array, and the memory of objects is free only when that is.
+func (t *track) shortenLocked(g *group) {
+	n := 0
+	for ; n < len(g.objects)-1 && t.bytes > t.history.Bytes/4*3; n++ {
+		size := len(g.objects[n].payload)
+		g.bytes, t.bytes = g.bytes-size, t.bytes-size
+	}
+	if n == 0 {
+		return
+	}
+	last := g.objects[n-1].location
+	t.evicted = &last
+	g.evicted += n
+	g.objects = slices.Clone(g.objects[n:])
 }
 
 // largest returns the Largest Object (draft §5.1.2), nil if nothing was published.
@@ -174,12 +203,13 @@ func (t *track) after(id uint64) (groups []*group, ended bool, changed <-chan st
 	return groups, t.ended, t.changed
 }
 
-// read returns the objects of a group from the n-th on, whether the group is complete, and a channel that is closed at
-// the next change.
-func (t *track) read(g *group, n int) (objects []*object, complete bool, changed <-chan struct{}) {
+// read returns the objects of a group that are kept from an id on, whether the group is complete, and a channel that is
+// closed at the next change.
+func (t *track) read(g *group, id uint64) (objects []*object, complete bool, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return g.objects[min(n, len(g.objects)):], g.complete, t.changed
+	kept := g.objects[min(max(int(id)-g.evicted, 0), len(g.objects)):]
+	return kept, g.complete, t.changed
 }
 
 // fetch returns the objects of a range that the track still keeps, and the largest location of the range that it no

@@ -14,6 +14,8 @@ type testPath struct {
 	rate  func(at time.Duration) float64 // bits per second
 	spike func(frame int) time.Duration  // by which a frame is late, beside the queue
 
+	report func(at time.Duration, playing int) Playback // of the player; nil: none comes
+
 	chooser  *Chooser
 	meter    *Meter
 	free     time.Time   // when the queue is empty
@@ -49,6 +51,9 @@ func (p *testPath) run(d time.Duration) {
 		}
 		p.send(now, media, current, frame)
 		p.deliver(now)
+		if p.report != nil && media%time.Second == 0 {
+			p.chooser.Report(now, p.report(media, current))
+		}
 		if media%Interval == 0 {
 			was := p.chooser.current
 			if p.chooser.Choose(now, pathRTT) != was {
@@ -60,7 +65,7 @@ func (p *testPath) run(d time.Duration) {
 
 // send puts a frame into the queue. Key frames are ten times as large as others.
 func (p *testPath) send(now time.Time, media time.Duration, rendition, frame int) {
-	unit := p.chooser.bitrates[rendition] / 25 / 8 * groupFrames / (groupFrames + 9)
+	unit := p.chooser.of[rendition].Bitrate / 25 / 8 * groupFrames / (groupFrames + 9)
 	bytes := unit
 	if frame%groupFrames == 0 {
 		bytes = 10 * unit
@@ -134,7 +139,7 @@ func TestChooser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &Meter{}
-			c := NewChooser(m, []int{low, middle, high}, tt.start)
+			c := NewChooser(m, []Rendition{{Bitrate: low}, {Bitrate: middle}, {Bitrate: high}}, tt.start)
 			p := &testPath{rate: tt.rate, spike: tt.spike, chooser: c, meter: m, free: start}
 			p.run(time.Minute)
 			require.Equal(t, tt.last, p.played[len(p.played)-1], "%v", p.played)
@@ -155,7 +160,7 @@ func TestChooser(t *testing.T) {
 // TestFailedTrials checks that each trial that fails makes the next one come later, from the first on.
 func TestFailedTrials(t *testing.T) {
 	m := &Meter{}
-	c := NewChooser(m, []int{700_000, 2_800_000}, 0)
+	c := NewChooser(m, []Rendition{{Bitrate: 700_000}, {Bitrate: 2_800_000}}, 0)
 	p := &testPath{rate: constant(1.2e6), chooser: c, meter: m, free: start}
 	p.run(2 * time.Minute)
 	require.LessOrEqual(t, len(p.switches), 6, "%v", p.played)

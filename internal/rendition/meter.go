@@ -1,6 +1,7 @@
 package rendition
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -10,6 +11,13 @@ const (
 	delayWindow = time.Second
 	rateWindow  = 2 * time.Second
 	basePeriod  = 30 * time.Second
+
+	// In the beginning a path carries more than what arrives: the sender's window grows, and what it loses when that
+	// is too large holds back what comes after it.
+	startTime = 3 * time.Second
+	startRate = 1.5 // times what arrives
+
+	dropShare = 0.1 // of objects: if more are left out, the relay drops them
 
 	burstSize = 20 << 10 // bytes of the smallest object whose arrival tells how fast the path is
 	bursts    = 5
@@ -21,7 +29,8 @@ const (
 // Meter measures how the objects of a content arrive. Its memory does not grow.
 type Meter struct {
 	begun bool
-	zero  time.Time // from which arrivals count
+	zero  time.Time     // from which arrivals count
+	first time.Duration // how long the first object took to arrive, until then
 
 	last  time.Time        // when the latest object came
 	media time.Duration    // media time of the latest object
@@ -38,6 +47,8 @@ type slot struct {
 	number int64
 	bytes  int
 	delay  time.Duration // the least one
+
+	objects, skipped int
 }
 
 // Arrived counts an object: when it was complete, its media time, its size, and how long it took.
@@ -47,7 +58,7 @@ func (m *Meter) Arrived(now time.Time, media time.Duration, bytes int, took time
 		*m = Meter{}
 	}
 	if !m.begun {
-		*m = Meter{begun: true, zero: now, media: media, until: now.Add(basePeriod)}
+		*m = Meter{begun: true, zero: now, first: took, media: media, until: now.Add(basePeriod)}
 		lag = -media
 		m.base = [2]time.Duration{lag, lag}
 	}
@@ -65,11 +76,24 @@ func (m *Meter) Arrived(now time.Time, media time.Duration, bytes int, took time
 		*s = slot{number: number, delay: delay}
 	}
 	s.bytes += bytes
+	s.objects++
 	s.delay = min(s.delay, delay)
 	if bytes >= burstSize {
 		m.bursts = append(m.bursts, float64(bytes*8)/max(took, time.Millisecond).Seconds())
 		m.bursts = m.bursts[max(len(m.bursts)-bursts, 0):]
 	}
+}
+
+// Skipped counts objects that have not come in time, and are left out.
+func (m *Meter) Skipped(now time.Time, objects int) {
+	if !m.begun {
+		return
+	}
+	s := m.slotOf(now)
+	if number := m.number(now); s.number != number {
+		*s = slot{number: number, delay: math.MaxInt64}
+	}
+	s.skipped += objects
 }
 
 // Last returns when the latest object came.
@@ -92,16 +116,31 @@ func (m *Meter) Delay(now time.Time) time.Duration {
 	overdue := now.Sub(m.zero) - m.least() - m.media - m.step
 	least, found := time.Duration(0), false
 	for _, s := range m.steps {
-		if m.within(s, now, delayWindow) && (!found || s.delay < least) {
+		if m.within(s, now, delayWindow) && s.objects > 0 && (!found || s.delay < least) {
 			least, found = s.delay, true
 		}
 	}
 	return max(least, overdue, 0)
 }
 
+// Dropping reports whether many objects of the last second were left out.
+func (m *Meter) Dropping(now time.Time) bool {
+	objects, skipped := 0, 0
+	for _, s := range m.steps {
+		if m.within(s, now, delayWindow) {
+			objects, skipped = objects+s.objects, skipped+s.skipped
+		}
+	}
+	return float64(skipped) > dropShare*float64(objects+skipped)
+}
+
 // Rate returns how many bits per second have arrived in the two seconds before the latest object. What has come of the
-// next one is not known, so the time since then does not count, unless that is long.
+// next one is not known, so the time since then does not count, unless that is long. In the beginning it returns more.
 func (m *Meter) Rate(now time.Time) float64 {
+	times := 1.
+	if now.Sub(m.zero) < startTime {
+		times = startRate
+	}
 	if now.Sub(m.last) < delayWindow {
 		now = m.last
 	}
@@ -111,7 +150,7 @@ func (m *Meter) Rate(now time.Time) float64 {
 			sum += s.bytes
 		}
 	}
-	return float64(sum*8) / max(min(now.Sub(m.zero), rateWindow), meterStep).Seconds()
+	return times * float64(sum*8) / max(min(now.Sub(m.zero)+m.first, rateWindow), meterStep).Seconds()
 }
 
 func (m *Meter) within(s slot, now time.Time, window time.Duration) bool {

@@ -15,6 +15,7 @@ import (
 	"sluice/internal/rtt/groups"
 	"sluice/internal/rtt/internal/wire"
 	"sluice/internal/rtt/output"
+	"sluice/internal/rtt/report"
 	"sluice/internal/rtt/report/reporttest"
 )
 
@@ -87,10 +88,51 @@ func TestAggregate(t *testing.T) {
 			netip.MustParsePrefix("2001:db8:2::1/128"): "red",
 			netip.MustParsePrefix("::/0"):              "six",
 		}}, hosts},
+		{"pairs", MonitorConfig{AggregateBy: report.Keys{Pair: true}}, hosts},
+		{"more pairs than there is place for", MonitorConfig{
+			AggregateBy: report.Keys{Pair: true}, MaxPrefixes: 2, AggregateTimeout: 2 * time.Second,
+		}, hosts},
+		{"pairs of groups", MonitorConfig{AggregateBy: report.Keys{Pair: true}, Groups: groups.Table{
+			netip.MustParsePrefix("192.0.2.0/24"):   "home",
+			netip.MustParsePrefix("198.51.0.0/16"):  "blue",
+			netip.MustParsePrefix("2001:db8::/32"):  "six",
+			netip.MustParsePrefix("203.0.113.0/24"): "unused",
+		}}, hosts},
+		{"VLANs and protocols", MonitorConfig{AggregateBy: report.Keys{VLAN: true, Protocol: true}}, func(s *script) {
+			s.data(0, 1, 100)
+			s.data(10, 1001, 101)
+			s.ack(30, 2001, 101)
+			s.frame(40, wire.Frame(wire.Echo{ID: 7, Seq: 1}.Between(alice.Addr(), bob.Addr()), 5))
+			s.frame(45, wire.Frame(wire.Echo{ID: 7, Seq: 1, Reply: true}.Between(bob.Addr(), alice.Addr()), 5))
+			s.ip(50, wire.IP{From: alice.Addr(), To: bob.Addr(), Protocol: 132}.Packet(make([]byte, 20)))
+		}},
+		{"both parts of the path", MonitorConfig{AggregateParts: true}, func(s *script) {
+			hosts(s)
+			s.ip(150, wire.Echo{ID: 9, Seq: 1, Length: 56}.Between(bob.Addr(), alice.Addr()))
+			s.ip(153, wire.Echo{ID: 9, Seq: 1, Length: 56, Reply: true}.Between(alice.Addr(), bob.Addr()))
+		}},
+		{"load", MonitorConfig{
+			Aggregate: 10 * time.Second, AggregateParts: true, AggregateLoad: 1000,
+		}, func(s *script) {
+			s.echo(0, 1, "198.51.100.1", 10) // nothing before
+			for i := range 10 {
+				s.echo(100+float64(i), uint16(2+i), "198.51.101.1", 0.5) // 980 bytes each way
+			}
+			s.echo(1000, 20, "198.51.100.1", 40) // alice's prefix had 1,078 bytes, and bob's had 98
+			s.echo(1100, 21, "198.51.100.1", 50)
+			s.echo(2100, 22, "198.51.100.1", 20) // 196 bytes
+			s.echo(3900, 23, "198.51.100.1", 30) // nothing
+		}},
+		{"load of what there is no place for", MonitorConfig{
+			Aggregate: 10 * time.Second, AggregateParts: true, AggregateLoad: 1000, MaxPrefixes: 1,
+		}, func(s *script) {
+			s.echo(0, 1, "198.51.100.1", 10)
+			s.echo(1000, 2, "198.51.100.1", 40)
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, want.Files[i].Name, test.name)
-			test.cfg.Aggregate = time.Second
+			test.cfg.Aggregate = max(test.cfg.Aggregate, time.Second)
 			require.Equal(t, string(want.Files[i].Data), aggregatedOf(t, test.cfg, test.write))
 		})
 	}
@@ -112,5 +154,47 @@ func TestAggregateSignsOfCongestion(t *testing.T) {
 		require.EqualValues(t, 1, p.Retransmissions, p.Prefix)
 		require.EqualValues(t, 3, p.ECNCapable, p.Prefix)
 		require.EqualValues(t, 1, p.ECNMarked, p.Prefix)
+	}
+}
+
+// Losses before the monitor and behind it, by the loss bits of QUIC, are of the sender's and of the receiver's prefix.
+func TestAggregateLosses(t *testing.T) {
+	t.Parallel()
+	requireKernel(t)
+	path := wire.LossPath{Packets: 64 * 201, Before: 0.02, After: 0.03, Seed: 1}
+	var s script
+	s.spin(wire.SpinPath{}) // without loss bits that alternate
+	begin := s.packets[len(s.packets)-1].At.Sub(captureBegin)
+	for i, p := range path.Seen() {
+		at := begin + time.Duration(i+1)*100*time.Microsecond
+		s.ip(at.Seconds()*1000, wire.UDP(bob, alice, wire.Short(false, []byte{1, 1, 1, 1}, p.Bits, 40)))
+	}
+	capture := captureFile(t, s.packets...)
+	for name, cfg := range map[string]MonitorConfig{
+		"prefixes": {},
+		"load":     {AggregateLoad: 1000, AggregateParts: true},
+		"pairs":    {AggregateBy: report.Keys{Pair: true, Protocol: true}},
+		"no place": {MaxPrefixes: 1, AggregateLoad: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got reporttest.Sink
+			cfg.Aggregate, cfg.QUIC, cfg.Sink = time.Second, true, &got
+			mustReplay(t, cfg, capture)
+			var sent, received report.Loss
+			for _, i := range got.Intervals {
+				for _, p := range i.Prefixes {
+					sent, received = sent.Plus(p.LossSent), received.Plus(p.LossReceived)
+					if name != "no place" && p.LossSent.All > 0 {
+						require.Equal(t, "198.51.100.0/24", p.Prefix.String())
+					}
+				}
+			}
+			require.Equal(t, sent, received)
+			require.InDelta(t, path.Packets, sent.All, 128)
+			require.InDelta(t, path.Before, 1-float64(sent.Passed)/float64(sent.All), 0.01)
+			end := path.Before + (1-path.Before)*path.After
+			require.InDelta(t, end, float64(sent.Reported)/float64(sent.Passed), 0.01)
+		})
 	}
 }

@@ -31,6 +31,7 @@ const (
 
 	maxEntries  = 1 << 24 // a flow table of this size takes 5 GiB
 	maxRTTRate  = 10000
+	maxLoad     = 1 << 40 // bytes in a second
 	maxInterval = 24 * time.Hour
 	minRing     = 4096
 	maxRing     = 1 << 30
@@ -50,11 +51,13 @@ type MonitorConfig struct {
 	Interfaces []string
 	Hook       attach.Hook    // "": attach.HookTC
 	XDPMode    attach.XDPMode // "": attach.XDPNative
-	// MergeInterfaces is set if a flow's packets may come and go by different interfaces or VLANs, as with parallel
-	// links. Otherwise each interface and each VLAN is an observer of its own.
+	// MergeInterfaces is set if a flow's packets may come and go by different interfaces, VLANs or VNIs, as with
+	// parallel links. Otherwise each of these is an observer of its own.
 	MergeInterfaces bool
+	Tunnels         bool // measure what is in tunnels, too
+	Promiscuous     bool // take packets that are for others, too
 
-	TCP, ICMP, DNS, QUIC bool // what is measured; none: TCP
+	TCP, ICMP, DNS, QUIC, NTP, STUN bool // what is measured; none: TCP
 
 	Quiet bool // report neither RTTs nor flows: Monitor.Flows reads them
 
@@ -75,13 +78,16 @@ type MonitorConfig struct {
 	IPv4Prefix       int           // 1 to 32 bits, or WholeFamily; 0: DefaultIPv4Prefix
 	IPv6Prefix       int           // 1 to 64 bits, or WholeFamily; 0: DefaultIPv6Prefix
 	Groups           groups.Table  // aggregate by these groups of prefixes; nil: by prefixes of the lengths above
+	AggregateBy      report.Keys   // what tells aggregates apart besides their prefix or group
+	AggregateParts   bool          // also by the destination of replies: both parts of the path
+	AggregateLoad    uint64        // bytes in a second from which on a prefix is under load; 0: not told apart
 	BinWidth         time.Duration // of the histograms; 0: they are logarithmic
 	CountTraffic     bool          // count packets by protocol and ECN, as with Aggregate
 	MaxPrefixes      int           // at a time; further ones are counted together; 0: DefaultMaxPrefixes
 
 	MaxFlows   int // at a time; 0: DefaultMaxFlows
 	MaxStamps  int // packets that wait for a reply at a time; 0: DefaultMaxStamps
-	MaxQueries int // DNS queries that wait for a response at a time; 0: DefaultMaxQueries
+	MaxQueries int // queries of DNS, NTP and STUN that wait for a response at a time; 0: DefaultMaxQueries
 	RingBytes  int // of events on their way to user space, rounded up to a power of two of pages; 0: DefaultRingBytes
 
 	Sink   report.Sink  // takes what is measured
@@ -103,7 +109,7 @@ func (c *MonitorConfig) setDefaults() {
 	def(&c.IPv6Prefix, DefaultIPv6Prefix)
 	def(&c.AggregateTimeout, DefaultAggregateTimeout)
 	def(&c.RingBytes, DefaultRingBytes)
-	if !c.TCP && !c.ICMP && !c.DNS && !c.QUIC {
+	if !c.TCP && !c.ICMP && !c.DNS && !c.QUIC && !c.NTP && !c.STUN {
 		c.TCP = true
 	}
 	if c.Logger == nil {
@@ -154,7 +160,17 @@ func (c *MonitorConfig) validateAggregation() error {
 			return err
 		}
 	}
+	if c.AggregateBy.VLAN && c.Hook == attach.HookXDP {
+		return errors.New("--aggregate-by vlan: XDP may not see VLANs: must be with --ingress-hook tc")
+	}
+	if c.AggregateParts && c.AggregateReverse {
+		return errors.New("--aggregate-parts has what --aggregate-reverse has: choose one of them")
+	}
+	if c.AggregateParts && c.AggregateBy.Pair {
+		return errors.New("--aggregate-by pair lists both parts of a path: leave out --aggregate-parts")
+	}
 	return cmp.Or(
+		bounds.Check("--aggregate-load", c.AggregateLoad, 0, maxLoad),
 		bounds.Check("--aggregate-subnets-v4", prefixBits(c.IPv4Prefix), 0, 32),
 		bounds.Check("--aggregate-subnets-v6", prefixBits(c.IPv6Prefix), 0, 64),
 	)

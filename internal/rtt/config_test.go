@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/report"
 )
 
@@ -33,6 +34,18 @@ func TestConfigValidate(t *testing.T) {
 		"--rtt-rate: NaN: must be between 0 and 10000":               func(c *MonitorConfig) { c.RTTRate = math.NaN() },
 		"--rate-limit: 25h0m0s: must be between 0s and 24h0m0s": func(c *MonitorConfig) {
 			c.RateLimit = 25 * time.Hour
+		},
+		"--aggregate-by vlan: XDP may not see VLANs: must be with --ingress-hook tc": func(c *MonitorConfig) {
+			c.Hook, c.AggregateBy.VLAN = attach.HookXDP, true
+		},
+		"--aggregate-parts has what --aggregate-reverse has: choose one of them": func(c *MonitorConfig) {
+			c.AggregateParts, c.AggregateReverse = true, true
+		},
+		"--aggregate-by pair lists both parts of a path: leave out --aggregate-parts": func(c *MonitorConfig) {
+			c.AggregateParts, c.AggregateBy.Pair = true, true
+		},
+		"--aggregate-load: 1099511627777: must be between 0 and 1099511627776": func(c *MonitorConfig) {
+			c.AggregateLoad = maxLoad + 1
 		},
 		"--aggregate: 1ms: must be between 1s and 24h0m0s": func(c *MonitorConfig) { c.Aggregate = 1e6 },
 		"--aggregate: -1s: must be between 1s and 24h0m0s": func(c *MonitorConfig) {

@@ -35,6 +35,7 @@ var (
 	bob6                 = netip.MustParseAddrPort("[2001:db8:2::1]:443")
 	echoFrom4, echoTo4   = alice.Addr(), bob.Addr()
 	echoFrom6, echoTo6   = alice6.Addr(), bob6.Addr()
+	time4, time6         = netip.MustParseAddrPort("198.51.100.12:123"), netip.MustParseAddrPort("[2001:db8:2::12]:123")
 	resolver4, resolver6 = netip.MustParseAddrPort("198.51.100.53:53"), netip.MustParseAddrPort("[2001:db8:2::53]:53")
 )
 
@@ -209,6 +210,37 @@ var corpus = map[string]struct {
 		},
 		expect: []string{"8", "1009", "16"},
 	},
+	"ntp": {
+		cfg: MonitorConfig{NTP: true},
+		write: func(s *script) {
+			for i, ends := range [][2]netip.AddrPort{{alice, time4}, {alice6, time6}} {
+				at, sent := 1000*float64(i), uint64(0xe0000000_00000000)+uint64(i)
+				query := wire.UDP(ends[0], ends[1], wire.NTP{Mode: 3, Transmit: sent}.Message())
+				s.ip(at, query)
+				if i == 1 {
+					s.ip(at+1, query) // again: ambiguous
+				}
+				s.ip(at+14, wire.UDP(ends[1], ends[0], wire.NTP{Mode: 4, Origin: sent, Transmit: sent + 7}.Message()))
+			}
+		},
+		expect: []string{"14", "14"},
+	},
+	"stun": {
+		cfg: MonitorConfig{STUN: true},
+		write: func(s *script) {
+			id := [12]byte{1, 2, 3}
+			for i, ends := range [][2]netip.AddrPort{{alice, bob}, {alice6, bob6}} {
+				at := 1000 * float64(i)
+				s.ip(at, wire.UDP(ends[0], ends[1], wire.STUN{Type: wire.BindingRequest, ID: id, Length: 8}.Message()))
+				answer := wire.STUN{Type: wire.BindingSuccess, ID: id, Length: 12}
+				if i == 1 {
+					answer.Type = wire.BindingError
+				}
+				s.ip(at+17, wire.UDP(ends[1], ends[0], answer.Message()))
+			}
+		},
+		expect: []string{"17", "17"},
+	},
 	"quic-handshake": {
 		cfg: MonitorConfig{QUIC: true},
 		write: func(s *script) {
@@ -276,6 +308,49 @@ var corpus = map[string]struct {
 			s.frame(22, wire.Frame(request, 1, 2, 3))
 		},
 		expect: []string{"10", "11", "12"},
+	},
+	"one-direction": {
+		cfg: MonitorConfig{TCP: true, QUIC: true, IncludeSYN: true},
+		write: func(s *script) {
+			s.ip(0, wire.TCP{Seq: 99, Flags: wire.SYN}.Between(alice, bob))
+			s.tcp(42, alice, bob, wire.TCP{Seq: 100, Ack: 1})
+			s.tcp(43, alice, bob, wire.TCP{Seq: 100, Ack: 1, Length: 100})
+			client := wire.Long{Destination: make([]byte, 8), Source: []byte{1, 1, 1, 1}}
+			s.ip(100, wire.UDP(alice6, bob6, client.Datagram()))
+			client.Destination, client.Type, client.Length = []byte{2, 2, 2, 2}, wire.Handshake, 90
+			s.ip(153, wire.UDP(alice6, bob6, client.Datagram()))
+		},
+		expect: []string{"42", "53"},
+	},
+	"tunnels": {
+		cfg: MonitorConfig{ICMP: true, Tunnels: true},
+		write: func(s *script) {
+			there, back := time4.Addr(), resolver4.Addr()
+			udp := func(port uint16, payload []byte) []byte {
+				return wire.UDP(netip.AddrPortFrom(there, 50000), netip.AddrPortFrom(back, port), payload)
+			}
+			ip := func(protocol uint8, packet []byte) []byte {
+				return wire.IP{From: there, To: back, Protocol: protocol}.Packet(packet)
+			}
+			for i, tunnel := range []func(packet []byte) []byte{
+				func(p []byte) []byte { return wire.Frame(ip(41, p)) },
+				func(p []byte) []byte {
+					return wire.Frame(wire.GRE{Flags: 0x2000, Type: wire.TypeIPv6}.Between(there, back, p))
+				},
+				func(p []byte) []byte { return wire.Ethernet(wire.TypeMPLS, wire.MPLS(p, 16, 17)) },
+				func(p []byte) []byte { return wire.Frame(udp(wire.VXLANPort, wire.VXLAN(42, wire.Frame(p)))) },
+				func(p []byte) []byte {
+					return wire.Frame(udp(wire.GENEVEPort, wire.GENEVE(43, wire.TypeEthernet, 1, wire.Frame(p))))
+				},
+				func(p []byte) []byte { return wire.Frame(udp(wire.GTPUPort, wire.GTPU(p, 1)), 5) },
+			} {
+				seq := uint16(i)
+				reply := wire.Echo{ID: 7, Seq: seq, Reply: true}.Between(echoTo6, echoFrom6)
+				s.frame(float64(100*i), tunnel(wire.Echo{ID: 7, Seq: seq}.Between(echoFrom6, echoTo6)))
+				s.frame(float64(100*i+10+i), tunnel(reply))
+			}
+		},
+		expect: []string{"10", "11", "12", "13", "14", "15"},
 	},
 }
 

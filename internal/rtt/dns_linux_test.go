@@ -99,7 +99,7 @@ func TestDNSAgainstResolver(t *testing.T) {
 	lookupTCP(t, client, server, wire.DNS{ID: 1, Name: "example.test", Type: 1}, wire.DNS{
 		ID: 2, Name: "nothing.test", Type: 16,
 	})
-	want = append(want, report.DNS{Type: 1}, report.DNS{Type: 16, RCode: 3})
+	want = append(want, report.DNS{Type: 1, OverTCP: true}, report.DNS{Type: 16, RCode: 3, OverTCP: true})
 	got, inner := end(), atResolver()
 
 	require.Len(t, inner.Samples, len(want))

@@ -10,15 +10,19 @@
 //	attach   puts them on hooks of devices
 //	report   samples, flow events, intervals; the interface Sink
 //	output, metrics, top   write them to files, expose them to Prometheus, lay them out as a table
+//	history, page   keep what was aggregated on disk, and show it
+//	alert      tells when RTTs have risen
+//	otlp, ipfix   send what was aggregated as OpenTelemetry metrics, and as IPFIX records
 //	networks   answers how far networks are
-//	pcap     reads captures
+//	pcap     reads captures, and writes them
+//	traffic  makes captures of synthetic traffic
 //
 // A packet takes this path: a program at a hook parses it, and stores the time if a reply is expected ("stamps" it).
 // When the reply passes, a program takes the difference, and puts an event into its CPU's batch (or into the histogram
 // of a prefix). The batch goes through a ring buffer to Monitor.Run, where a kernel.Decoder turns each event into a
 // report.Sample for the Sink.
 //
-// Run has four goroutines: one reads events, one flushes batches and cleans up tables, one ends intervals of
+// Run has four goroutines: one takes events at intervals, one cleans up tables, one ends intervals of
 // aggregation, one watches for interfaces that disappear. A mutex lets one at a time call the Sink; it is the only
 // lock, and no other is taken under it except the Sink's own.
 package rtt

@@ -27,7 +27,15 @@ var losses = []struct {
 		bpf.MonitorTallyTALLY_STAMPS_EVICTED, "stamp table full: RTTs may be missing",
 		"raise --max-stamps or --rate-limit",
 	},
-	{bpf.MonitorTallyTALLY_QUERIES_FULL, "query table full: DNS queries were not measured", "raise --max-queries"},
+	{
+		bpf.MonitorTallyTALLY_QUERIES_FULL, "query table full: queries of DNS, NTP or STUN were not measured",
+		"raise --max-queries",
+	},
+	{
+		bpf.MonitorTallyTALLY_QUERIES_SHARE,
+		"queries of a peer that has its share of the query table were not measured",
+		"raise --max-queries, of which a peer has an eighth",
+	},
 	{
 		bpf.MonitorTallyTALLY_PREFIXES_FULL, "prefix table full: traffic was counted for all prefixes together",
 		"raise --max-prefixes",

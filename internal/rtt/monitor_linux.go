@@ -60,6 +60,10 @@ func interfaceNames(cfg MonitorConfig, devices []attach.Device) map[uint32]strin
 	if len(devices) < 2 || cfg.MergeInterfaces {
 		return nil
 	}
+	return deviceNames(devices)
+}
+
+func deviceNames(devices []attach.Device) map[uint32]string {
 	names := make(map[uint32]string)
 	for _, d := range devices {
 		names[uint32(d.Index)] = d.Name
@@ -77,7 +81,7 @@ func (m *Monitor) start(devices []attach.Device) (err error) {
 		return fmt.Errorf("open the event ring: %w", err)
 	}
 	if m.cfg.Aggregate > 0 {
-		if m.totals, err = m.cfg.newAggregator(m.kernel); err != nil {
+		if m.totals, err = m.cfg.newAggregator(m.kernel, deviceNames(devices)); err != nil {
 			return err
 		}
 	}
@@ -87,8 +91,14 @@ func (m *Monitor) start(devices []attach.Device) (err error) {
 		}
 	}
 	m.attached, err = attach.New(m.kernel.Programs, m.cfg.Hook, m.cfg.XDPMode, devices)
+	if err == nil && m.cfg.Promiscuous {
+		err = m.attached.Promiscuous()
+	}
 	return err
 }
+
+// HasFilters reports whether Close needs the privilege to change qdiscs: see attach.Links.
+func (m *Monitor) HasFilters() bool { return m.attached.Filters() }
 
 // Close detaches the programs and frees what they used.
 func (m *Monitor) Close() error {
@@ -177,11 +187,21 @@ func (m *Monitor) reportInterval(settle func()) error {
 	return m.take(func() error { return m.cfg.Sink.Interval(i) }, true)
 }
 
-// read passes events to the Sink as they come.
+// read passes events to the Sink. What batches have is taken at intervals, with what is in the ring: a process that
+// waits for each batch wakes up too often.
 func (m *Monitor) read(ctx context.Context) error {
+	if !m.cfg.events() {
+		return nil
+	}
 	for ctx.Err() == nil {
 		m.reader.SetDeadline(time.Now().Add(flushInterval))
 		if err := m.readSome(); err != nil {
+			return err
+		}
+		if err := m.kernel.Flush(); err != nil {
+			return err
+		}
+		if err := m.drain(); err != nil {
 			return err
 		}
 	}
@@ -223,10 +243,9 @@ func (m *Monitor) take(put func() error, flush bool) error {
 	return nil
 }
 
-// maintain does what is due at intervals: flush batches, clean up tables, follow the wall clock, report losses.
+// maintain does what is due at intervals: clean up tables, follow the wall clock, report losses.
 func (m *Monitor) maintain(ctx context.Context) error {
-	flush, second := time.NewTicker(flushInterval), time.NewTicker(time.Second)
-	defer flush.Stop()
+	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	cleanup := make(<-chan time.Time)
 	if m.cfg.CleanupInterval > 0 {
@@ -240,8 +259,6 @@ func (m *Monitor) maintain(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), losses.report())
-		case <-flush.C:
-			err = m.kernel.Flush()
 		case <-second.C:
 			m.clock.sync()
 			err = losses.report()

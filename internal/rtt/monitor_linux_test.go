@@ -266,6 +266,7 @@ func TestAggregationOfInterfaces(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	end := measuring(t, l.Publisher, MonitorConfig{
 		Interfaces: []string{"eth0"}, ICMP: true, RateLimit: -1, Aggregate: time.Hour, IPv4Prefix: 31,
+		AggregateBy: report.Keys{Interface: true, Protocol: true},
 	})
 	require.Len(t, ping(t, l.Publisher, l.Relay.Devices[0].IPv4.Addr(), 10), 10)
 	got := end()
@@ -275,7 +276,9 @@ func TestAggregationOfInterfaces(t *testing.T) {
 	i := got.Intervals[0]
 	var relay *report.Prefix
 	for n := range i.Prefixes {
-		if p := &i.Prefixes[n]; p.Contains(l.Relay.Devices[0].IPv4.Addr()) {
+		p := &i.Prefixes[n]
+		require.Equal(t, "eth0", p.Interface)
+		if p.Contains(l.Relay.Devices[0].IPv4.Addr()) && p.Protocol == "ICMP" {
 			relay = p
 		}
 	}

@@ -30,6 +30,9 @@ func (*Monitor) Counters() (report.Counters, error) { return report.Counters{}, 
 // Regroup does nothing.
 func (*Monitor) Regroup(groups.Table) error { return nil }
 
+// HasFilters returns false.
+func (*Monitor) HasFilters() bool { return false }
+
 // Close does nothing.
 func (*Monitor) Close() error { return nil }
 

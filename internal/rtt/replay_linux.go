@@ -8,9 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
-	"golang.org/x/sys/unix"
 
 	"sluice/internal/rtt/bpf"
 	"sluice/internal/rtt/kernel"
@@ -34,20 +32,32 @@ type replay struct {
 	turn    time.Time // when the current interval of aggregation ends
 	cleanup time.Time // when the next clean-up is due
 	last    time.Time // when the last packet was captured
+	batch   replayBatch
+	drained uint64 // Packets, when events were last read
 }
 
-// Replay measures the packets of a pcap or pcapng capture with a Monitor's programs, at the times when they were
-// captured. It does not use the Config's interfaces and hooks.
+// Replay measures the packets of a pcap, pcapng or ERF capture as a Monitor's programs do, at the times when they were
+// captured, many of them in one run of a program. It does not use the Config's interfaces and hooks. It stays on one
+// CPU: each CPU counts the bytes of a second by itself and hands them over with its next packet (bpf/load.h), so what a
+// packet finds would depend on where the packets before it ran. The same capture must give the same output.
 func Replay(ctx context.Context, cfg MonitorConfig, file io.Reader) (Replayed, error) {
 	cfg.setDefaults()
 	cfg.IncludeLocal = true // the addresses of the host that captured are not known
 	if err := cfg.validate(); err != nil {
 		return Replayed{}, err
 	}
+	if cfg.AggregateBy.Interface {
+		return Replayed{}, errors.New("--aggregate-by interface: must be without --pcap, which has one observer")
+	}
 	c, err := pcap.NewReader(file)
 	if err != nil {
 		return Replayed{}, err
 	}
+	leave, err := stayOnCPU()
+	if err != nil {
+		return Replayed{}, err
+	}
+	defer leave()
 	r := &replay{cfg: cfg}
 	defer r.close()
 	if err := r.load(); err != nil {
@@ -59,11 +69,13 @@ func Replay(ctx context.Context, cfg MonitorConfig, file io.Reader) (Replayed, e
 func (r *replay) load() (err error) {
 	s := r.cfg.settings()
 	s.Replay, s.Batch, s.Vlans = 1, 1, 1
-	if r.kernel, err = kernel.Load(s, r.cfg.limits(), []string{bpf.MonitorProgIngress}); err != nil {
+	limits := r.cfg.limits()
+	limits.RingBytes = max(limits.RingBytes, replayRing)
+	if r.kernel, err = kernel.Load(s, limits, []string{bpf.MonitorProgReplayBatch}); err != nil {
 		return err
 	}
 	if r.cfg.Aggregate > 0 {
-		if r.totals, err = r.cfg.newAggregator(r.kernel); err != nil {
+		if r.totals, err = r.cfg.newAggregator(r.kernel, nil); err != nil {
 			return err
 		}
 	}
@@ -81,15 +93,11 @@ func (r *replay) close() {
 	}
 }
 
-// drainEvery is the number of packets after which events are read. A packet causes at most four events, and the
-// smallest ring holds 31.
-const drainEvery = 7
-
 func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
 	for ctx.Err() == nil {
 		p, err := c.Read()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return r.show()
 		}
 		if _, unknown := errors.AsType[*pcap.LinkError](err); unknown {
 			r.Skipped++
@@ -105,28 +113,37 @@ func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
 	return ctx.Err()
 }
 
-// packet does what is due before a packet, and then shows it to the program.
+// packet does what is due before a packet, and then adds it to those that the program sees next.
 func (r *replay) packet(p pcap.Packet) error {
 	if err := r.due(p.At); err != nil {
 		return err
 	}
 	r.last = p.At
-	if err := r.kernel.SetClock(uint64(p.At.UnixNano()), p.Length); err != nil {
-		return err
-	}
-	_, err := r.kernel.Programs[bpf.MonitorProgIngress].Run(&ebpf.RunOptions{Data: runnable(p.Frame)})
-	if errors.Is(err, unix.EINVAL) {
-		r.Skipped++ // the kernel does not run the program over a cut IP header
+	if cutHeader(p.Frame) {
+		r.Skipped++
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("replay a packet: %w", err)
-	}
 	r.Packets++
-	if r.Packets%drainEvery == 0 {
-		return r.drain()
+	if r.batch.add(p) {
+		return nil
 	}
+	if err := r.show(); err != nil {
+		return err
+	}
+	r.batch.add(p)
 	return nil
+}
+
+// show lets the program see the batch, and reads its events before the ring could be full.
+func (r *replay) show() error {
+	if err := r.batch.run(r.kernel.Programs[bpf.MonitorProgReplayBatch]); err != nil {
+		return fmt.Errorf("replay packets: %w", err)
+	}
+	if r.Packets-r.drained < drainEvery {
+		return nil
+	}
+	r.drained = r.Packets
+	return r.drain()
 }
 
 // due ends intervals and cleans up tables, if it is time.
@@ -141,6 +158,9 @@ func (r *replay) due(now time.Time) error {
 		r.turn = r.turn.Add(r.cfg.Aggregate)
 	}
 	if r.cfg.CleanupInterval > 0 && !now.Before(r.cleanup) {
+		if err := r.show(); err != nil {
+			return err
+		}
 		r.cleanup = now.Add(r.cfg.CleanupInterval)
 		if err := r.kernel.SetClock(uint64(now.UnixNano()), 0); err != nil {
 			return err
@@ -159,6 +179,9 @@ func (r *replay) begin(now time.Time) {
 }
 
 func (r *replay) endInterval(at time.Time) error {
+	if err := r.show(); err != nil {
+		return err
+	}
 	if err := r.drain(); err != nil {
 		return err
 	}
@@ -198,18 +221,4 @@ func (r *replay) finish() error {
 		return err
 	}
 	return r.cfg.Sink.Flush()
-}
-
-// The kernel runs programs over frames of at least minRun bytes. The programs look at no byte after maxRun.
-const (
-	minRun = 15
-	maxRun = 2048
-)
-
-// runnable pads or cuts a frame to such a length.
-func runnable(frame []byte) []byte {
-	if len(frame) < minRun {
-		return append(frame[:len(frame):len(frame)], make([]byte, minRun-len(frame))...)
-	}
-	return frame[:min(len(frame), maxRun)]
 }

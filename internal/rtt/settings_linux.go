@@ -14,9 +14,11 @@ import (
 // eventBatch is the number of events that a CPU collects before it hands them over.
 const eventBatch = 16
 
+// events reports whether RTTs and flows are reported one by one.
+func (c *MonitorConfig) events() bool { return c.Aggregate == 0 && !c.Quiet }
+
 // settings returns the configuration of the programs.
 func (c *MonitorConfig) settings() bpf.MonitorSettings {
-	each := c.Aggregate == 0 && !c.Quiet
 	return bpf.MonitorSettings{
 		StampInterval: uint64(max(c.RateLimit, 0)),
 		RttRate:       uint64(c.RTTRate * 1024),
@@ -24,17 +26,26 @@ func (c *MonitorConfig) settings() bpf.MonitorSettings {
 		Icmp:          bit(c.ICMP),
 		Dns:           bit(c.DNS),
 		Quic:          bit(c.QUIC),
+		Ntp:           bit(c.NTP),
+		Stun:          bit(c.STUN),
 		Syn:           bit(c.IncludeSYN),
 		Local:         bit(c.IncludeLocal),
 		Smoothed:      bit(c.RTTType == RTTSmoothed),
 		Merge:         bit(c.MergeInterfaces),
 		Vlans:         bit(c.Hook != attach.HookXDP), // a device may remove the tag before XDP, and never before TC
-		Events:        bit(each),
+		Events:        bit(c.events()),
 		Aggregate:     bit(c.Aggregate > 0),
 		Reverse:       bit(c.AggregateReverse),
 		Groups:        bit(c.Groups != nil),
 		Traffic:       bit(c.Aggregate > 0 || c.CountTraffic),
 		BinWidth:      uint64(c.BinWidth),
+		Load:          c.AggregateLoad,
+		ByPair:        bit(c.AggregateBy.Pair),
+		ByVlan:        bit(c.AggregateBy.VLAN),
+		ByInterface:   bit(c.AggregateBy.Interface),
+		ByTransport:   bit(c.AggregateBy.Protocol),
+		Parts:         bit(c.AggregateParts),
+		Tunnels:       bit(c.Tunnels),
 		Ipv4Mask:      mask4(c.IPv4Prefix),
 		Ipv6Mask:      mask6(c.IPv6Prefix),
 		Batch:         eventBatch,
@@ -87,9 +98,16 @@ func (c *MonitorConfig) aggregation() report.Aggregation {
 		BinWidth:   c.BinWidth,
 		IPv4Prefix: max(c.IPv4Prefix, 0),
 		IPv6Prefix: max(c.IPv6Prefix, 0),
+		By:         c.AggregateBy,
+		Parts:      c.AggregateParts,
+		Load:       c.AggregateLoad,
 	}
 }
 
-func (c *MonitorConfig) newAggregator(k *kernel.Programs) (*kernel.Aggregator, error) {
-	return kernel.NewAggregator(k.Monitor, c.aggregation(), c.Groups, c.MaxPrefixes)
+// newAggregator takes the names of interfaces by their index.
+func (c *MonitorConfig) newAggregator(k *kernel.Programs, interfaces map[uint32]string) (*kernel.Aggregator, error) {
+	return kernel.NewAggregator(k.Monitor, kernel.AggregatorConfig{
+		Aggregation: c.aggregation(), Groups: c.Groups, Limit: c.MaxPrefixes, Interfaces: interfaces,
+		Kinds: bpf.RTTKinds(c.settings()), Unplaced: bpf.UnplacedRTTKinds(c.settings()),
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"sluice/internal/catalog"
 	"sluice/internal/client"
@@ -29,14 +30,15 @@ func (c choice) frames() bool { return c.entry.Packaging != "" && c.entry.Packag
 
 // loader reads the catalog and the init segments of a broadcast.
 type loader struct {
-	cfg   *PlayerConfig
-	link  *client.Link
-	inits map[string]*cmaf.Init // by the name of the track that they came from
+	cfg     *PlayerConfig
+	link    *client.Link
+	inits   map[string]*cmaf.Init // by the name of the track that they came from
+	catalog *contents             // the subscription to the catalog that was read; nil: none was
 }
 
 // load reads the catalog and the init segments, and chooses the tracks. The init segment is nil if no track has one.
 func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
-	c, err := l.catalog(ctx)
+	c, err := l.readCatalog(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,7 +77,10 @@ func (l *loader) load(ctx context.Context) (*cmaf.Init, []choice, error) {
 
 // choice returns a track of the catalog, with its init segment.
 func (l *loader) choice(ctx context.Context, c catalog.Catalog, t catalog.TrackEntry) (choice, error) {
-	one := choice{name: l.name(t), entry: t}
+	one := choice{name: l.cfg.fullName(t), entry: t}
+	if t.Layers != "" {
+		one.name.Name = t.Layers
+	}
 	if one.frames() {
 		return one, nil
 	}
@@ -112,21 +117,33 @@ func number(choices []choice) {
 	}
 }
 
-// name returns the full name of a track. A catalog may name another namespace.
-func (l *loader) name(t catalog.TrackEntry) moqt.FullTrackName {
-	ns := l.cfg.Namespace
+// fullName returns the full name of a track. A catalog may name another namespace.
+func (c *PlayerConfig) fullName(t catalog.TrackEntry) moqt.FullTrackName {
+	ns := c.Namespace
 	if t.Namespace != "" && t.Namespace != strings.Join(ns, "/") {
 		ns = strings.Split(strings.Trim(t.Namespace, "/"), "/")
 	}
 	return moqt.FullTrackName{Namespace: ns, Name: t.Name}
 }
 
-// catalog reads the first of Config.Catalogs that the publisher has. Some publishers accept any name and then end the
-// subscription, so every refusal but a timeout means that there is none of this name.
-func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
+// readCatalog reads the catalog, when there is a publisher.
+func (l *loader) readCatalog(ctx context.Context) (c catalog.Catalog, err error) {
+	if l.link.Version().HasRendezvous() {
+		return l.tryCatalogs(ctx, l.cfg.Wait)
+	}
+	err = untilPublished(ctx, l.link, l.cfg.Wait, func() error { // it may have the last one only
+		c, err = l.tryCatalogs(ctx, 0)
+		return err
+	})
+	return c, err
+}
+
+// tryCatalogs reads the first of Config.Catalogs that the publisher has. Some publishers accept any name and then end
+// the subscription, so every refusal but a timeout means that there is none of this name.
+func (l *loader) tryCatalogs(ctx context.Context, wait time.Duration) (catalog.Catalog, error) {
 	var reason error // why there is none; that a name does not exist says least
 	for _, name := range l.cfg.Catalogs {
-		b, err := firstObject(ctx, l.cfg, l.link, name)
+		b, err := l.firstCatalog(ctx, name, wait)
 		if err != nil {
 			code, refused := refusal(err)
 			if ctx.Err() != nil || l.link.Context().Err() != nil || refused && code == moqt.RequestTimeout {
@@ -145,6 +162,21 @@ func (l *loader) catalog(ctx context.Context) (catalog.Catalog, error) {
 		return c, nil
 	}
 	return catalog.Catalog{}, fmt.Errorf("no catalog: %w", reason)
+}
+
+// firstCatalog reads the catalog of that name, and keeps the subscription.
+func (l *loader) firstCatalog(ctx context.Context, name string, wait time.Duration) ([]byte, error) {
+	c, err := subscribeContents(ctx, l.cfg, l.link, name, wait)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.first(ctx)
+	if err != nil {
+		c.end()
+		return nil, err
+	}
+	l.catalog = c
+	return b, nil
 }
 
 // refusal returns the code with which a request was refused.
@@ -185,7 +217,7 @@ func (l *loader) init(ctx context.Context, t catalog.TrackEntry) (*cmaf.Init, er
 			return nil, &MediaError{errors.New("the catalog does not say where it is")}
 		}
 		var err error
-		if data, err = firstObject(ctx, l.cfg, l.link, t.InitTrack); err != nil {
+		if data, err = firstContent(ctx, l.cfg, l.link, t.InitTrack); err != nil {
 			return nil, err
 		}
 	}

@@ -3,10 +3,10 @@
 //
 // [Run] makes a playback, which lasts for the whole broadcast, and uses one session after the other (package client).
 // On the first session a loader reads the catalog and the init segments and chooses the tracks. On each session,
-// playing subscribes to every track and fetches what was published before. An object takes this path: a laneReceiver
-// reads it from a stream or a datagram and gives it to the track's sequencer, which puts objects in order and knows
-// which are missing; the player takes the next object with the least decode time of all tracks, and writes it. A lane
-// is the player's state of one track.
+// playing stays subscribed to the catalog, subscribes to every track and fetches what was published before. An object
+// takes this path: a laneReceiver reads it from a stream or a datagram and gives it to the track's sequencer, which
+// puts objects in order and knows which are missing; the player takes the next object with the least decode time of all
+// tracks, and writes it. A lane is the player's state of one track.
 //
 // Objects of a track without a container are frames. A Muxer (package loc) makes chunks of them, and the init segment,
 // which therefore has to wait for the first of them.
@@ -15,6 +15,9 @@
 // how objects arrive, and playing subscribes to it from its next group on. All sources of a lane fill the same
 // sequencer, but a group takes objects of one source only. The player writes a new init segment where another source
 // begins. Where the relay chooses, playing subscribes to all sources at once.
+//
+// Video may have a track in layers, with several subgroups in each group. If they do not arrive, playback subscribes to
+// the track with the same objects in one subgroup, which has the same source.
 //
 // With Config.Raw, a lister writes a line for each object instead.
 //

@@ -73,11 +73,12 @@ type ladder struct {
 	sources []*source
 	meter   rendition.Meter
 	chooser *rendition.Chooser
+	display rendition.Playback
 }
 
 // newLadder returns the ladder of a choice with alternatives, without those that cannot continue it.
-func newLadder(c choice, playing *source) (*ladder, error) {
-	la := &ladder{sources: []*source{playing}}
+func newLadder(c choice, playing *source, display rendition.Playback) (*ladder, error) {
+	la := &ladder{sources: []*source{playing}, display: display}
 	for _, o := range c.others {
 		s, err := newSource(o, c.id)
 		if err != nil {
@@ -87,13 +88,62 @@ func newLadder(c choice, playing *source) (*ladder, error) {
 			la.sources = append(la.sources, s)
 		}
 	}
-	slices.SortStableFunc(la.sources, func(a, b *source) int { return a.entry.Bitrate - b.entry.Bitrate })
-	var bitrates []int
-	for _, s := range la.sources {
-		bitrates = append(bitrates, s.entry.Bitrate)
-	}
-	la.chooser = rendition.NewChooser(&la.meter, bitrates, slices.Index(la.sources, playing))
+	la.set(la.sources, playing)
 	return la, nil
+}
+
+// set sets the renditions, and the one to go on with.
+func (la *ladder) set(sources []*source, playing *source) {
+	slices.SortStableFunc(sources, func(a, b *source) int { return a.entry.Bitrate - b.entry.Bitrate })
+	var renditions []rendition.Rendition
+	for _, s := range sources {
+		renditions = append(renditions, rendition.Rendition{
+			Bitrate: s.entry.Bitrate, Pixels: uint64(max(s.entry.Width, 0)) * uint64(max(s.entry.Height, 0)),
+		})
+	}
+	la.sources = sources
+	la.chooser = rendition.NewChooser(&la.meter, renditions, slices.Index(sources, playing))
+	la.chooser.Report(time.Now(), la.display)
+}
+
+// goOn makes the rendition that was changed to the current one, if a catalog has come meanwhile, whose chooser has not
+// chosen it.
+func (la *ladder) goOn(with *source) {
+	if la.wanted() != with && slices.Contains(la.sources, with) {
+		la.set(la.sources, with)
+	}
+}
+
+// setRenditionsLocked sets the renditions of a lane. If they are not those that it has already, it goes on with the one
+// that is subscribed to; or else with the one that was chosen before, or with the best one that is not better.
+func (l *lane) setRenditionsLocked(sources []*source, display rendition.Playback) {
+	before := l.sourcesLocked()
+	same := !slices.ContainsFunc(sources, func(s *source) bool { return !slices.Contains(before, s) })
+	if same && len(sources) == len(before) {
+		return
+	}
+	playing := l.wantedLocked()
+	if slices.Contains(sources, l.subscribed) {
+		playing = l.subscribed
+	}
+	if !slices.Contains(sources, playing) {
+		worse := slices.DeleteFunc(slices.Clone(sources), func(s *source) bool {
+			return s.entry.Bitrate > playing.entry.Bitrate
+		})
+		byBitrate := func(a, b *source) int { return a.entry.Bitrate - b.entry.Bitrate }
+		if playing = slices.MinFunc(sources, byBitrate); len(worse) > 0 {
+			playing = slices.MaxFunc(worse, byBitrate)
+		}
+	}
+	if l.ladder == nil {
+		l.ladder = &ladder{display: display}
+	}
+	l.ladder.set(sources, playing)
+}
+
+// isWithdrawnLocked reports whether the rendition that was subscribed to last is none of the renditions any more.
+func (l *lane) isWithdrawnLocked() bool {
+	return l.subscribed != nil && !slices.Contains(l.sourcesLocked(), l.subscribed)
 }
 
 // continues reports whether the chunks of a source can be made anew so that they continue those of another one.
@@ -119,12 +169,36 @@ func (l *lane) arrivedLocked(i item) {
 	}
 }
 
+// skipLocked leaves out what has not come in time.
+func (l *lane) skipLocked(now time.Time) {
+	before := l.seq.counted.Lost
+	l.seq.skip()
+	if l.ladder != nil {
+		l.ladder.meter.Skipped(now, int(l.seq.counted.Lost-before))
+	}
+}
+
 // wantedLocked returns the source to subscribe to.
 func (l *lane) wantedLocked() *source {
 	if l.ladder == nil {
 		return l.source
 	}
 	return l.ladder.wanted()
+}
+
+// sources returns the tracks that the lane may take objects from.
+func (l *lane) sourcesLocked() []*source {
+	if l.ladder == nil {
+		return []*source{l.source}
+	}
+	return l.ladder.sources
+}
+
+// sourcesOf returns the tracks that a lane may take objects from.
+func (p *player) sourcesOf(l *lane) []*source {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.sourcesLocked()
 }
 
 // switchLocked goes on with another rendition, at the start of a group. An init segment comes first.

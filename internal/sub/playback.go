@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/internal/client"
@@ -70,22 +71,35 @@ type playback struct {
 
 	mu       sync.Mutex
 	player   *player // nil until the catalog is known
-	choices  []choice
+	catalog  string  // the track that has it
 	playErr  error
 	finished chan struct{} // closed when the player has ended
+	whole    atomic.Bool   // no tracks in layers are subscribed to any more
 }
 
-// begin reads the catalog on the first session and starts to play.
-func (p *playback) begin(ctx context.Context, l *client.Link) error {
+// begin reads the catalog on the first session and starts to play. It returns the subscription to the catalog.
+func (p *playback) begin(ctx context.Context, l *client.Link) (catalog *contents, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.player != nil {
-		return nil
+		return nil, nil
 	}
-	in, choices, err := (&loader{cfg: p.cfg, link: l, inits: map[string]*cmaf.Init{}}).load(ctx)
-	if err != nil {
-		return err
+	loader := &loader{cfg: p.cfg, link: l, inits: map[string]*cmaf.Init{}}
+	in, choices, err := loader.load(ctx)
+	if err == nil {
+		err = p.start(in, choices)
 	}
+	if catalog = loader.catalog; err != nil && catalog != nil {
+		catalog.end()
+	}
+	if err == nil {
+		p.catalog = catalog.sub.Track().Name
+	}
+	return catalog, err
+}
+
+// start starts the player.
+func (p *playback) start(in *cmaf.Init, choices []choice) error {
 	pl := newPlayer(p.cfg.Out, in, p.cfg.Hold, limits{duration: p.cfg.Duration, objects: p.cfg.Objects})
 	if err := p.addLanes(pl, choices); err != nil {
 		return err
@@ -95,7 +109,7 @@ func (p *playback) begin(ctx context.Context, l *client.Link) error {
 			return &OutputError{err}
 		}
 	}
-	p.player, p.choices = pl, choices
+	p.player = pl
 	go func() {
 		defer close(p.finished)
 		p.playErr = pl.run(p.ctx)
@@ -119,7 +133,7 @@ func (p *playback) addLanes(pl *player, choices []choice) error {
 			}
 		}
 		if len(c.others) > 0 {
-			if l.ladder, err = newLadder(c, s); err != nil {
+			if l.ladder, err = newLadder(c, s, p.cfg.display()); err != nil {
 				return err
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"sluice/internal/client/clienttest"
 	"sluice/internal/pub"
 	"sluice/moqt"
+	"sluice/transport/transporttest"
 )
 
 var namespace = moqt.Namespace{"live", "demo"}
@@ -157,13 +158,17 @@ func TestPlayStartsWithAGroup(t *testing.T) {
 
 func TestPlayWaitsForThePublisher(t *testing.T) {
 	whole, _, _ := clip(t)
-	synctest.Test(t, func(t *testing.T) {
-		r := &clienttest.Relay{}
-		time.AfterFunc(3*time.Second, func() { publish(t, r, pub.PublisherConfig{Wait: true}) })
-		got, _, err := play(t, r, PlayerConfig{Wait: 5 * time.Second})
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(whole, got))
-	})
+	for _, v := range []moqt.Version{moqt.Draft16, moqt.Draft18, moqt.Draft22} { // in the first one, the player waits
+		t.Run(v.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &clienttest.Relay{Transport: transporttest.PipeConfig{Protocol: v.ALPN()}}
+				time.AfterFunc(3*time.Second, func() { publish(t, r, pub.PublisherConfig{Wait: true}) })
+				_, result, err := play(t, r, PlayerConfig{Wait: 5 * time.Second, Verify: bytes.NewReader(whole)})
+				require.NoError(t, err)
+				require.True(t, result.Verified(), "%+v", result)
+			})
+		})
+	}
 }
 
 // A publisher that starts again has forgotten its group ids, if the relay has, too.
@@ -253,7 +258,7 @@ func TestPlayTriesOtherCatalogs(t *testing.T) {
 func TestPlayLosesWhatIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{Tamper: func(track moqt.FullTrackName, h moqt.SubgroupHeader, s io.Reader) io.Reader {
-			if track.Name == "1.m4s" && h.GroupID == 2 {
+			if track.Name == "1.layers.m4s" && h.GroupID == 2 && h.SubgroupID == 1 {
 				return io.MultiReader(io.LimitReader(s, 20000), iotest.ErrReader(errors.New("reset")))
 			}
 			return s

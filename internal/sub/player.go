@@ -46,15 +46,17 @@ type limits struct {
 
 // lane is the player's state of one track, or of the renditions of one content. The player's mutex guards it.
 type lane struct {
-	*source         // whose objects are being released
-	id       uint32 // of the track in the output
-	name     string
-	seq      *sequencer
-	check    *verifier // nil: the track is not verified
-	ladder   *ladder   // nil: there is one rendition
-	switched bool      // another rendition was played before
-	switches int
-	chunks   uint32 // that were made anew
+	*source        // whose objects are being released
+	id      uint32 // of the track in the output
+	name    string
+	seq     *sequencer
+	check   *verifier // nil: the track is not verified
+	ladder  *ladder   // nil: there is one rendition
+
+	subscribed *source // to which there was a subscription last
+	switched   bool    // another rendition was played before
+	switches   int
+	chunks     uint32 // that were made anew
 
 	expected time.Duration // decode time of the next chunk, if there is no gap
 	late     time.Time     // since when the next object is missing
@@ -62,6 +64,9 @@ type lane struct {
 	sum      hash.Hash
 	resets   uint64 // streams that were reset
 	failed   error  // why the track ended, if it did not end well
+
+	listed   context.Context // done when the catalog does not have the track any more
+	withdraw context.CancelFunc
 }
 
 func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
@@ -77,6 +82,8 @@ func (p *player) addLane(name string, track *cmaf.TrackInfo, check *verifier) *l
 
 func (p *player) add(l *lane) *lane {
 	l.seq, l.sum = newSequencer(), sha256.New()
+	l.seq.apart = l.entry.Role == string(cmaf.Video)
+	l.listed, l.withdraw = context.WithCancel(context.Background())
 	p.lanes = append(p.lanes, l)
 	return l
 }
@@ -282,7 +289,7 @@ func (p *player) nextLocked(l *lane, now time.Time) (i item, st state, again tim
 		if again = l.late.Add(p.hold); now.Before(again) && !l.seq.ended {
 			return item{}, blocked, again
 		}
-		l.seq.skip()
+		l.skipLocked(now)
 		i, st = l.seq.head()
 	}
 	l.late = time.Time{}

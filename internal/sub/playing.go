@@ -3,6 +3,7 @@ package sub
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,9 +25,14 @@ func (e *playing) Serve(ctx context.Context) error {
 	p := e.p
 	loading, cancel := whileBoth(ctx, p.ctx)
 	defer cancel(nil)
-	if err := p.begin(loading, e.link); err != nil {
+	catalog, err := p.begin(loading, e.link)
+	if err != nil {
 		return err
 	}
+	if catalog == nil { // some publishers want to be asked for it first; the others are not waited for
+		catalog, _ = subscribeContents(loading, p.cfg, e.link, p.catalog, 0)
+	}
+	go e.followCatalog(loading, catalog)
 	var lanes sync.WaitGroup
 	var pending sync.WaitGroup // subscriptions without an answer
 	for _, l := range p.player.lanes {
@@ -57,7 +63,18 @@ func (e *playing) follow(ctx context.Context, l *lane, answered func()) {
 		if ctx.Err() != nil || e.link.Context().Err() != nil || e.p.over() {
 			return
 		}
-		switch e.next(err) {
+		if errors.Is(err, errLayers) {
+			continue
+		}
+		next := e.next(err)
+		switch {
+		case next == trackMoves:
+		case l.listed.Err() != nil:
+			next = trackEnded
+		case e.isWithdrawn(l): // another rendition goes on
+			continue
+		}
+		switch next {
 		case trackEnded:
 			e.p.log.Info("track ended", "track", l.name)
 			e.end(l, nil)
@@ -73,6 +90,7 @@ func (e *playing) follow(ctx context.Context, l *lane, answered func()) {
 		e.p.log.Warn("track interrupted, subscribing again", "track", l.name, "error", err)
 		select {
 		case <-time.After(resubscribe):
+		case <-l.listed.Done():
 		case <-ctx.Done():
 			return
 		}
@@ -131,19 +149,22 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	r := &laneReceiver{e: e, lane: l}
 	wait := e.p.cfg.Wait
 	r.update(func(s *sequencer) {
-		if r.source = l.wantedLocked(); relayed {
+		if r.source = l.wantedLocked(); relayed && slices.Contains(l.sourcesLocked(), l.source) {
 			r.source = l.source
 		}
+		l.subscribed = r.source
 		s.fetch(true) // nothing is released until the start of playback is known
 		if s.begun {
 			wait = e.p.cfg.publisherTimeout()
 		}
 	})
-	m := request(r.source.choice.name, fromNow)
+	var p moqt.Parameters
 	if relayed {
-		m.Parameters.Rendition = r.rendition()
+		p.Rendition = r.rendition()
 	}
-	s, largest, err := subscribe(ctx, e.p.cfg, e.link, m, wait, r)
+	asking, stop := whileBoth(ctx, l.listed)
+	defer stop(nil)
+	s, largest, err := e.subscribe(asking, r, fromNow, p, wait)
 	if err != nil {
 		return err
 	}
@@ -151,9 +172,17 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	r.setTimescale(s)
 	if relayed {
 		defer e.offerOthers(ctx, r)()
+		go e.tellDisplay(ctx, s)
 	}
 	e.catchUp(ctx, s, r, largest)
-	return e.stay(ctx, s, r, !relayed && l.ladder != nil)
+	return e.stay(ctx, s, r, !relayed && e.p.cfg.automatic())
+}
+
+// isWithdrawn reports whether the catalog does not have the rendition any more that was subscribed to last.
+func (e *playing) isWithdrawn(l *lane) bool {
+	e.p.player.mu.Lock()
+	defer e.p.player.mu.Unlock()
+	return l.isWithdrawnLocked()
 }
 
 // stay plays a subscription, and if choose is set those of other renditions as they are chosen, until one ends.
@@ -170,8 +199,10 @@ func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneRece
 			if next := r.choose(now, e.link.Conn().RTT()); next != r.source {
 				s, r = e.change(ctx, s, r, next)
 			}
+		case <-r.layers.lost():
+			return e.takeWhole(r, errors.New("the relay forwards only one subgroup of each group"))
 		case <-s.Context().Done():
-			return context.Cause(s.Context())
+			return e.ended(r, context.Cause(s.Context()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-e.p.finished:

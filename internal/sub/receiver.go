@@ -19,6 +19,8 @@ type laneReceiver struct {
 	// The player's mutex guards them.
 	first, end uint64
 	known      chan struct{} // closed when first is known; nil: it is
+
+	layers *layers
 }
 
 func (r *laneReceiver) update(f func(*sequencer)) {
@@ -37,6 +39,7 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 		last, i.source = h.ObjectID, r.source
 		r.update(func(s *sequencer) {
 			r.lane.arrivedLocked(i)
+			r.layers.arrivedLocked(i.subgroup)
 			s.take(h.Status, i)
 		})
 	})
@@ -46,7 +49,9 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 		} else if err == nil && g.Header.EndOfGroup && last != math.MaxUint64 {
 			s.endGroup(group, last+1, true)
 		}
-		s.closeStream(group, err == nil)
+		if s.closeStream(group, err == nil); err == nil {
+			r.streamEndedLocked()
+		}
 	})
 	closeOnViolation(g.Subscription.Session(), err)
 	if _, malformed := errors.AsType[*moqt.MalformedTrackError](err); malformed || errors.Is(err, errObjectTooLarge) {

@@ -2,12 +2,14 @@ package sub
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"sluice/internal/catalog"
 	"sluice/internal/cmaf"
+	"sluice/internal/rendition"
 )
 
 // Renditions by bitrate, besides names and heights.
@@ -17,6 +19,9 @@ const (
 	RenditionAuto  = "auto"  // now this one, now that one
 	RenditionRelay = "relay" // the same, but the relay chooses
 )
+
+// ErrNoRendition is returned if the catalog has not the rendition that is wanted.
+var ErrNoRendition = errors.New("no rendition")
 
 // selected is a track to play. If it is one of several renditions and playback chooses, it has the others, too.
 type selected struct {
@@ -50,7 +55,8 @@ func selectTracks(c catalog.Catalog, cfg *PlayerConfig) ([]selected, error) {
 // alternatives returns the tracks, but one of each alternate group.
 func alternatives(tracks []catalog.TrackEntry, cfg *PlayerConfig) (chosen []selected, err error) {
 	done := map[int]bool{}
-	matched := cfg.automatic()
+	// The only track is the best, and the least.
+	matched := cfg.automatic() || cfg.Rendition == RenditionBest || cfg.Rendition == RenditionLeast
 	for _, t := range tracks {
 		if t.AltGroup == 0 || slices.Contains(cfg.Tracks, t.Name) {
 			matched = matched || isRendition(t, cfg.Rendition)
@@ -73,7 +79,7 @@ func alternatives(tracks []catalog.TrackEntry, cfg *PlayerConfig) (chosen []sele
 		chosen = append(chosen, s)
 	}
 	if !matched {
-		return nil, fmt.Errorf("no rendition %q; the catalog has %s", cfg.Rendition,
+		return nil, fmt.Errorf("%w %q; the catalog has %s", ErrNoRendition, cfg.Rendition,
 			names(catalog.Catalog{Tracks: tracks}))
 	}
 	return chosen, nil
@@ -102,6 +108,11 @@ func oneOf(group []catalog.TrackEntry, cfg *PlayerConfig) (best catalog.TrackEnt
 // automatic reports whether playback, or the relay for it, may choose among renditions.
 func (c *PlayerConfig) automatic() bool {
 	return slices.Contains([]string{"", RenditionAuto, RenditionRelay}, c.Rendition)
+}
+
+// display is what the rule has to know of where the pictures are shown.
+func (c *PlayerConfig) display() rendition.Playback {
+	return rendition.Playback{Pixels: uint64(c.Width) * uint64(c.Height)}
 }
 
 // continues reports whether another rendition may go on where one ends. Audio is so small that nothing is gained.

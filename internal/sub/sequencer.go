@@ -31,6 +31,7 @@ type sequencer struct {
 	newest  uint64 // the largest group of which something has come
 	ended   bool   // nothing more will arrive
 	marks   bool   // the publisher marks the ends of groups
+	apart   bool   // the first object of a group may have a stream of its own
 	bytes   int    // of objects that have not been released
 	counted Counters
 
@@ -221,9 +222,13 @@ func (s *sequencer) idle() state {
 }
 
 // unmarkedEnd guesses whether a group is complete if the publisher does not mark the ends of groups: all streams have
-// ended with FIN, and no object is missing.
+// ended with FIN, and no object is missing. If all that has come is a first object which may have a stream of its own,
+// the other streams may still come, also after the next group has begun: key frames are the most urgent.
 func (s *sequencer) unmarkedEnd(g *incoming) bool {
-	return !s.marks && g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && !g.has(s.next.Object)
+	if s.marks || s.apart && s.next.Object == 1 {
+		return false
+	}
+	return g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && !g.has(s.next.Object)
 }
 
 // has reports whether there is an object with an id of at least n.
@@ -290,6 +295,8 @@ func (s *sequencer) skip() {
 	ended := s.next.Object > 0 && (g == nil || g.open == 0 && !g.broken)
 	if lost > 0 || !ended || l.Group != s.next.Group+1 {
 		s.counted.Gaps++
+	} else if s.next.Object == 1 {
+		s.apart = false // nothing else came: groups of one object are not waited for again
 	}
 	s.counted.Lost += lost
 	s.moveTo(l)

@@ -82,6 +82,29 @@ func TestSequencer(t *testing.T) {
 			s.openStream(3)
 			put(s, at(3, 0), at(4, 0))
 		}, want{[]moqt.Location{at(3, 0)}, blocked}, Counters{Objects: 1, Bytes: 1}},
+		"unmarked end of group, first object apart": {func(s *sequencer) {
+			s.apart = true
+			s.openStream(3)
+			put(s, at(3, 0), at(4, 0))
+			s.closeStream(3, true)
+		}, want{[]moqt.Location{at(3, 0)}, blocked}, Counters{Objects: 1, Bytes: 1}},
+		"unmarked end of group, more than the first object": {func(s *sequencer) {
+			s.apart = true
+			s.openStream(3)
+			put(s, at(3, 0), at(3, 1), at(4, 0))
+			s.closeStream(3, true)
+		}, want{[]moqt.Location{at(3, 0), at(3, 1), at(4, 0)}, waiting}, Counters{Objects: 3, Bytes: 3}},
+		"unmarked groups of one object are waited for once": {func(s *sequencer) {
+			s.apart = true
+			for group := range uint64(3) {
+				s.openStream(group)
+				put(s, at(group, 0))
+				s.closeStream(group, true)
+			}
+			i, _ := s.head()
+			s.pop(i)
+			s.skip()
+		}, want{[]moqt.Location{at(1, 0), at(2, 0)}, waiting}, Counters{Objects: 3, Bytes: 3}},
 		"stream reset": {func(s *sequencer) {
 			s.openStream(3)
 			put(s, at(3, 0), at(4, 0))

@@ -30,6 +30,9 @@ type PlayerConfig struct {
 	// MaxBitrate is the highest bitrate of a track that is one of several renditions, in bits per second. If none is
 	// within it, the one with the least bitrate is played. Default: no limit.
 	MaxBitrate int
+	// Width and Height are those of the display, in pixels. Of video that is one of several renditions, those with more
+	// pixels are not played, unless all have more or one is named. Default: not known.
+	Width, Height int
 	// Catalogs are the names of tracks that may have the catalog, in the order in which they are tried.
 	Catalogs []string
 	// Raw lists the objects of Tracks instead of playing them, without a catalog.
@@ -58,6 +61,8 @@ func (c *PlayerConfig) validate() error {
 		return errors.New("no namespace to play")
 	case c.Raw && len(c.Tracks) == 0:
 		return errors.New("raw mode needs the names of tracks")
+	case c.Width < 0 || c.Height < 0:
+		return errors.New("a display has no negative size")
 	case c.Raw && c.Verify != nil:
 		return errors.New("raw mode cannot verify")
 	}

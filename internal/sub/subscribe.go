@@ -3,7 +3,6 @@ package sub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"sluice/internal/client"
@@ -22,14 +21,25 @@ func request(name moqt.FullTrackName, from moqt.Filter) moqt.Subscribe {
 	return moqt.Subscribe{Track: name, Parameters: moqt.Parameters{Filter: &from}}
 }
 
-// subscribe subscribes to a track, and waits for the answer. The relay waits for a publisher for the given time.
+// subscribe subscribes to a track, and waits for the answer. The relay waits for a publisher for the given time, or the
+// player does, if the version does not let it ask the relay for that.
 func subscribe(
 	ctx context.Context, cfg *PlayerConfig, l *client.Link, m moqt.Subscribe, wait time.Duration, r session.Receiver,
-) (*session.Subscription, *moqt.Location, error) {
+) (s *session.Subscription, largest *moqt.Location, err error) {
 	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
 	if ms := uint64(wait.Milliseconds()); ms > 0 {
 		m.Parameters.RendezvousTimeout = &ms
 	}
+	err = untilPublished(ctx, l, wait, func() error {
+		s, largest, err = subscribeOnce(ctx, l, m, r)
+		return err
+	})
+	return s, largest, err
+}
+
+func subscribeOnce(
+	ctx context.Context, l *client.Link, m moqt.Subscribe, r session.Receiver,
+) (*session.Subscription, *moqt.Location, error) {
 	s, err := l.Subscribe(ctx, m, r)
 	if err != nil {
 		return nil, nil, err
@@ -40,6 +50,25 @@ func subscribe(
 		return nil, nil, err
 	}
 	return s, ok.Parameters.LargestObject, nil
+}
+
+// untilPublished calls ask. If the version has no RENDEZVOUS_TIMEOUT, it does so again for as long as nobody publishes,
+// for the given time.
+func untilPublished(ctx context.Context, l *client.Link, wait time.Duration, ask func() error) error {
+	deadline := time.Now().Add(wait)
+	for {
+		err := ask()
+		code, refused := refusal(err)
+		if l.Version().HasRendezvous() || !refused || code != moqt.RequestDoesNotExist ||
+			time.Now().Add(resubscribe).After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(resubscribe):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // fetch fetches objects from before the start of a subscription, up to largest. If the version has no joining fetch, or
@@ -86,56 +115,6 @@ func closeOnViolation(l *session.Session, err error) {
 		l.Close(e.Code, e.Reason)
 	}
 }
-
-// firstObject returns the first object of the current group of a track: the whole content of a catalog or an init
-// segment.
-func firstObject(ctx context.Context, cfg *PlayerConfig, l *client.Link, name string) ([]byte, error) {
-	first := make(chan []byte, 1)
-	take := func(i item) {
-		if i.location.Object == 0 {
-			select {
-			case first <- i.payload:
-			default:
-			}
-		}
-	}
-	full := moqt.FullTrackName{Namespace: cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, cfg, l, request(full, fromNow), cfg.Wait, &plainReceiver{take})
-	if err != nil {
-		return nil, err
-	}
-	defer s.Cancel(moqt.ResetCancelled)
-	again := time.NewTimer(0)
-	defer again.Stop()
-	if largest == nil {
-		again.Stop()
-	}
-	timeout := time.NewTimer(firstObjectTimeout)
-	defer timeout.Stop()
-	for {
-		select {
-		case payload := <-first:
-			return payload, nil
-		case <-again.C:
-			// The relay may not have the object yet, if its publisher does not answer FETCH.
-			if err := fetch(ctx, cfg, s, moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest, take); err != nil {
-				cfg.Client.Logger.Debug("cannot fetch, trying again", "track", name, "error", err)
-			}
-			again.Reset(fetchAgain) // also if the response has a marker instead of the object
-		case <-s.Context().Done():
-			return nil, fmt.Errorf("track %s: %w", name, context.Cause(s.Context()))
-		case <-timeout.C:
-			return nil, &MediaError{fmt.Errorf("track %s has no object", name)}
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-const (
-	firstObjectTimeout = 10 * time.Second       // from the publisher's acceptance of the subscription to the object
-	fetchAgain         = 250 * time.Millisecond // until a FETCH without that object is repeated
-)
 
 // plainReceiver passes on all objects as they come.
 type plainReceiver struct{ object func(item) }

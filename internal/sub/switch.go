@@ -25,21 +25,21 @@ func (e *playing) change(
 	defer cancel()
 	next := &laneReceiver{e: e, lane: r.lane, source: to, first: math.MaxUint64, known: make(chan struct{})}
 	defer close(next.known)
-	n, largest, err := subscribe(answer, e.p.cfg, e.link, request(to.choice.name, fromNextGroup), 0, next)
+	n, largest, err := e.subscribe(answer, next, fromNextGroup, moqt.Parameters{}, 0)
 	if err != nil {
-		e.p.log.Warn("cannot change to another rendition", "track", to.choice.name.Name, "error", err)
-		r.refused(false)
+		e.p.log.Warn("cannot change to another rendition", "track", e.name(to).Name, "error", err)
+		r.refused(to, false)
 		return s, r
 	}
 	next.setTimescale(n)
 	if !next.follow(r, largest) {
 		e.p.log.Warn("the renditions are not aligned: groups of the same time have different ids",
-			"track", to.choice.name.Name)
+			"track", e.name(to).Name)
 		n.Cancel(moqt.ResetCancelled)
-		r.refused(true)
+		r.refused(to, true)
 		return s, r
 	}
-	e.p.log.Info("changing to another rendition", "from", r.source.choice.name.Name, "to", to.choice.name.Name,
+	e.p.log.Info("changing to another rendition", "from", e.name(r.source).Name, "to", e.name(to).Name,
 		"group", next.first)
 	go e.leave(ctx, s, r)
 	return n, next
@@ -69,19 +69,22 @@ func (r *laneReceiver) choose(now time.Time, rtt time.Duration) (next *source) {
 	p := r.e.p.player
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r.end > 0 {
+	if r.end > 0 || r.lane.ladder == nil {
 		return r.source
 	}
 	r.lane.ladder.chooser.Choose(now, rtt)
 	return r.lane.ladder.wanted()
 }
 
-// refused tells the chooser that its choice cannot be played now, or never.
-func (r *laneReceiver) refused(never bool) {
+// refused tells the chooser that its choice cannot be played now, or never. A chooser of a later catalog has not chosen
+// it.
+func (r *laneReceiver) refused(to *source, never bool) {
 	p := r.e.p.player
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.lane.ladder.chooser.Refused(time.Now(), never)
+	if la := r.lane.ladder; la.wanted() == to {
+		la.chooser.Refused(time.Now(), never)
+	}
 }
 
 // follow makes r take over from before, at a group of which nothing has come.
@@ -92,6 +95,8 @@ func (r *laneReceiver) follow(before *laneReceiver, largest *moqt.Location) bool
 	group, ok := r.lane.seq.continues(largest)
 	if ok {
 		r.first, before.end = group, group
+		r.lane.subscribed = r.source
+		r.lane.ladder.goOn(r.source)
 	}
 	return ok
 }

@@ -136,11 +136,37 @@ func TestPlayChangesRenditions(t *testing.T) {
 	}
 }
 
+// A display that shows fewer pixels than the first rendition has gets another one: the player changes, or tells a relay
+// that chooses.
+func TestPlayOnSmallDisplay(t *testing.T) {
+	for name, relay := range map[string]bool{"the player": false, "the relay": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &clienttest.Relay{Renditions: relay}
+				publish(t, r, pub.PublisherConfig{
+					Wait: true, Loop: true, Renditions: []func() (io.ReadCloser, error){lowRendition},
+				})
+				cfg := PlayerConfig{Duration: 12 * time.Second, Width: 320, Height: 180, Rendition: RenditionRelay}
+				out, _, err := play(t, r, cfg)
+				require.NoError(t, err)
+				widths, _ := pieces(t, out)
+				if relay {
+					require.Equal(t, []int{640}, widths)
+					require.Equal(t, []moqt.Playback{{Width: 320, Height: 180}}, r.Playback)
+				} else {
+					require.Equal(t, []int{640, 160}, widths)
+					require.Empty(t, r.Playback)
+				}
+			})
+		})
+	}
+}
+
 func mediaName(id, packaging string) string {
 	if packaging == catalog.LOC {
 		return id + ".loc"
 	}
-	return id + ".m4s"
+	return id + ".layers.m4s"
 }
 
 // decode has ffmpeg decode all pictures, if it is there.

@@ -20,20 +20,17 @@ func NewRoute(sock Socket, remote netip.AddrPort, oob []byte) *Route {
 	return &Route{remote: remote, oob: oob, name: sock.Name(remote), trains: sock.Trains()}
 }
 
-// Marked returns the same route for packets that paths may mark as congested (ECT(0), RFC 3168 §5). It returns nil if
-// the system cannot send such packets.
-func (r *Route) Marked() *Route {
-	oob := appendECN(slices.Clip(r.oob), r.remote.Addr(), ect0)
+// Marked returns the same route for packets with ECN bits, which paths may mark as congested (RFC 3168 §5). It returns
+// nil if the system cannot send such packets.
+func (r *Route) Marked(bits byte) *Route {
+	oob := appendECN(slices.Clip(r.oob), r.remote.Addr(), bits)
 	if oob == nil {
 		return nil
 	}
 	m := *r
-	m.oob, m.ecn = oob, ect0
+	m.oob, m.ecn = oob, bits
 	return &m
 }
-
-// ect0 are the ECN bits of ECT(0).
-const ect0 = 2
 
 // ECN returns the ECN bits of packets.
 func (r *Route) ECN() byte { return r.ecn }

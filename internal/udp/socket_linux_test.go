@@ -165,7 +165,7 @@ func TestMarked(t *testing.T) {
 				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
 			}))
 			plain := NewRoute(s, addr, nil)
-			routes := []*Route{plain, plain.Marked(), plain}
+			routes := []*Route{plain, plain.Marked(2), plain, plain.Marked(1)}
 			b := NewBatch(s)
 			for _, r := range routes {
 				for range 3 {
@@ -180,6 +180,7 @@ func TestMarked(t *testing.T) {
 			}
 			require.Zero(t, plain.ECN())
 			require.EqualValues(t, 2, routes[1].ECN())
+			require.EqualValues(t, 1, routes[3].ECN())
 		})
 	}
 }

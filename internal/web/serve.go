@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/internal/limited"
 )
 
 // Limits of a connection. A page is a few small files, and what a browser sends are short headers.
@@ -34,10 +37,17 @@ type ServerConfig struct {
 	Logger *slog.Logger
 }
 
+// A sixteenth of all connections, as of sessions, so that a few addresses cannot keep others out. A browser has one, or
+// six if it does not speak HTTP/2.
+const (
+	defaultMaxConnections = 1024
+	defaultMaxPerSource   = 64
+)
+
 // Server serves a Site over TCP, by HTTP/1.1 and HTTP/2. It is a [prometheus.Collector].
 type Server struct {
 	http      http.Server
-	listener  *limitedListener
+	listener  *limited.Listener
 	listeners []net.Listener // of http
 	tasks     sync.WaitGroup
 }
@@ -50,7 +60,8 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13, GetCertificate: cfg.Certificate, NextProtos: []string{"h2", "http/1.1"},
 	}
-	s := &Server{listener: newLimitedListener(l, cfg.MaxConnections, cfg.MaxConnectionsPerSource)}
+	s := &Server{listener: limited.NewListener(l,
+		cmp.Or(cfg.MaxConnections, defaultMaxConnections), cmp.Or(cfg.MaxConnectionsPerSource, defaultMaxPerSource))}
 	s.http = http.Server{
 		Handler: cfg.Site, TLSConfig: conf, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
@@ -95,7 +106,7 @@ func (s *Server) Describe(ch chan<- *prometheus.Desc) { ch <- refused }
 
 // Collect implements [prometheus.Collector].
 func (s *Server) Collect(ch chan<- prometheus.Metric) {
-	total, source := s.listener.refused()
+	total, source := s.listener.Refused()
 	for limit, n := range map[string]uint64{"total": total, "address": source} {
 		ch <- prometheus.MustNewConstMetric(refused, prometheus.CounterValue, float64(n), limit)
 	}

@@ -420,7 +420,7 @@ func TestLimitsOfConnections(t *testing.T) {
 			_, err := get(t, "https://"+s.Addr().String()+"/", false)
 			return err != nil
 		}, 10*time.Second, time.Millisecond)
-		total, source := s.listener.refused()
+		total, source := s.listener.Refused()
 		require.Equal(t, limit == "total", total > 0)
 		require.Equal(t, limit == "address", source > 0)
 		for _, c := range open {

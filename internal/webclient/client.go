@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,6 +29,8 @@ type Config struct {
 	MaxBody int64         // largest answer in bytes. Default: 64 KiB.
 	// MaxConns is how many connections may be open. More requests wait, within their timeout. Default: 4.
 	MaxConns int
+	Header   http.Header // of requests, instead of those for JSON
+	Secrets  Secrets     // sign what is posted; none: nothing does
 }
 
 // Client makes requests to one URL. Its methods may be called on any goroutine.
@@ -35,6 +38,8 @@ type Client struct {
 	url     *url.URL
 	timeout time.Duration
 	maxBody int64
+	header  http.Header
+	secrets Secrets
 	http    *http.Client
 }
 
@@ -44,6 +49,12 @@ type StatusError struct{ Status int }
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("the service answers with status %d %s", e.Status, http.StatusText(e.Status))
 }
+
+// BodyError is an answer of 2xx whose body is too long, or breaks off. The service has taken the request.
+type BodyError struct{ Err error }
+
+func (e *BodyError) Error() string { return e.Err.Error() }
+func (e *BodyError) Unwrap() error { return e.Err }
 
 // New returns a Client for an http or https URL.
 func New(cfg Config) (*Client, error) {
@@ -65,6 +76,8 @@ func New(cfg Config) (*Client, error) {
 		url:     u,
 		timeout: timeout,
 		maxBody: cmp.Or(cfg.MaxBody, 64<<10),
+		header:  cfg.Header,
+		secrets: cfg.Secrets,
 		http:    &http.Client{Transport: transport, CheckRedirect: noRedirect},
 	}, nil
 }
@@ -106,9 +119,9 @@ func (c *Client) Plaintext() bool {
 // Get requests the URL, and returns the body of the answer.
 func (c *Client) Get(ctx context.Context) ([]byte, error) { return c.do(ctx, http.MethodGet, nil) }
 
-// Post sends JSON to the URL, and returns the body of the answer.
-func (c *Client) Post(ctx context.Context, json []byte) ([]byte, error) {
-	return c.do(ctx, http.MethodPost, json)
+// Post sends JSON to the URL, or what Config.Header says, and returns the body of the answer.
+func (c *Client) Post(ctx context.Context, body []byte) ([]byte, error) {
+	return c.do(ctx, http.MethodPost, body)
 }
 
 func (c *Client) do(ctx context.Context, method string, body []byte) ([]byte, error) {
@@ -122,6 +135,10 @@ func (c *Client) do(ctx context.Context, method string, body []byte) ([]byte, er
 	req.Header.Set("User-Agent", "sluice")
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	maps.Copy(req.Header, c.header)
+	if method == http.MethodPost && len(c.secrets) > 0 {
+		c.secrets.sign(req.Header, time.Now(), body)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -137,10 +154,10 @@ func (c *Client) read(resp *http.Response) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, c.maxBody+1))
 	if err != nil {
-		return nil, fmt.Errorf("the answer breaks off: %w", err)
+		return nil, &BodyError{fmt.Errorf("the answer breaks off: %w", err)}
 	}
 	if int64(len(b)) > c.maxBody {
-		return nil, fmt.Errorf("the answer is longer than %d bytes", c.maxBody)
+		return nil, &BodyError{fmt.Errorf("the answer is longer than %d bytes", c.maxBody)}
 	}
 	return b, nil
 }

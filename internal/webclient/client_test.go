@@ -42,6 +42,19 @@ func TestRequests(t *testing.T) {
 	require.Equal(t, s.URL+"/a", c.Name())
 }
 
+func TestHeaders(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Header.Get("Content-Type")+" "+r.Header.Get("Accept")+" "+r.Header.Get("Api-Key"))
+	})
+	b, err := newClient(t, Config{URL: s.URL}).Post(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, "application/json application/json ", string(b))
+	header := http.Header{"Content-Type": {"text/plain"}, "Api-Key": {"secret"}}
+	b, err = newClient(t, Config{URL: s.URL, Header: header}).Post(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, "text/plain application/json secret", string(b))
+}
+
 func TestAnswersAreBounded(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("x", 11)) })
 	b, err := newClient(t, Config{URL: s.URL, MaxBody: 11}).Get(t.Context())
@@ -49,6 +62,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.Len(t, b, 11)
 	_, err = newClient(t, Config{URL: s.URL, MaxBody: 10}).Get(t.Context())
 	require.ErrorContains(t, err, "longer than 10 bytes")
+	require.ErrorAs(t, err, new(*BodyError))
 }
 
 func TestSlowServices(t *testing.T) {
@@ -61,6 +75,7 @@ func TestSlowServices(t *testing.T) {
 	defer close(end)
 	_, err := newClient(t, Config{URL: s.URL, Timeout: 20 * time.Millisecond}).Get(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorAs(t, err, new(*BodyError))
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -178,8 +179,7 @@ func (d *dataStreams) takeFetch(h *headerReader) error {
 		return nil
 	}
 	if d.isFillOfOffer(header.RequestID) {
-		d.takeFillOfOffer(h, header.RequestID)
-		return nil
+		return d.takeFillOfOffer(h, header.RequestID)
 	}
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
@@ -207,26 +207,34 @@ func (d *dataStreams) takeFillRequest(id uint64) *Subscription {
 
 // isFillOfOffer reports whether a fetch stream may be the fill of a PUBLISH of the peer.
 func (d *dataStreams) isFillOfOffer(id uint64) bool {
-	return !d.s.version.HasJoiningFetch() && id%2 != uint64(d.s.cfg.Role)
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	return len(d.s.table.filled) > 0 && id%2 != uint64(d.s.cfg.Role)
 }
 
 // takeFillOfOffer takes the stream of a fill that a SUBSCRIBE_TRACKS has asked for. The subscription begins with the
 // PUBLISH, whose Request ID the stream has. It may come before that.
-func (d *dataStreams) takeFillOfOffer(h *headerReader, id uint64) {
+func (d *dataStreams) takeFillOfOffer(h *headerReader, id uint64) error {
 	sub := d.await(func() (*Subscription, <-chan struct{}) {
 		return d.s.table.offered(id, d.s.responder.mayArrive(id))
 	})
-	d.s.mu.Lock()
-	ok := sub != nil && !sub.filled
-	if ok {
-		sub.filled = true
-	}
-	d.s.mu.Unlock()
-	if !ok {
+	if sub == nil { // it is not wanted
 		h.stream.CancelRead(uint64(moqt.ResetCancelled))
-		return
+		return nil
+	}
+	d.s.mu.Lock()
+	asked := slices.ContainsFunc(d.s.table.filled, sub.track.Namespace.HasPrefix)
+	again := sub.filled
+	sub.filled = true
+	d.s.mu.Unlock()
+	switch {
+	case !asked:
+		return violation("fill of %s, for which no request asked", sub.track)
+	case again:
+		return violation("second fill of %s for one request", sub.track)
 	}
 	d.takeFill(h, id, sub)
+	return nil
 }
 
 // takeFill hands the stream of a fill to the receiver of its subscription (draft-20 §5.1.3).

@@ -155,6 +155,60 @@ func TestAwaitedFillsAreLimited(t *testing.T) {
 	})
 }
 
+// TestFillsOfOffers checks which fills of tracks that the peer offers are taken.
+func TestFillsOfOffers(t *testing.T) {
+	asked := moqt.Parameters{Fill: &moqt.Parameters{}}
+	for name, tc := range map[string]struct {
+		prefix     string // of the SUBSCRIBE_TRACKS
+		parameters moqt.Parameters
+		updated    string // to another prefix
+		streams    int
+		want       moqt.SessionErrorCode
+	}{
+		"asked for":             {prefix: "example", parameters: asked, streams: 1},
+		"by an update":          {prefix: "other", parameters: asked, updated: "example", streams: 1},
+		"before an update":      {prefix: "example", parameters: asked, updated: "other", streams: 1},
+		"twice":                 {"example", asked, "", 2, moqt.SessionProtocolViolation},
+		"of other tracks":       {"other", asked, "", 1, moqt.SessionProtocolViolation},
+		"no fill was asked for": {"example", moqt.Parameters{}, "", 1, moqt.SessionProtocolViolation},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHandler()
+			play(t, in(moqt.Draft22, setting{cfg: Config{Handler: h}}), func(p *script) {
+				n, err := p.s.SubscribeTracks(p.Context(), moqt.SubscribeTracks{
+					Prefix: moqt.Namespace{tc.prefix}, Parameters: tc.parameters,
+				}, nil)
+				require.NoError(p, err)
+				e := p.accept()
+				e.receive()
+				e.send(&moqt.RequestOK{})
+				if tc.updated != "" {
+					go func() {
+						e.receive()
+						e.send(&moqt.RequestOK{})
+					}()
+					prefix := moqt.Namespace{tc.updated}
+					require.NoError(p, n.Update(p.Context(), moqt.Parameters{NamespacePrefix: &prefix}))
+				}
+				p.request(&moqt.Publish{RequestID: 1, Track: testTrack, TrackAlias: 6})
+				sub := <-h.publishes
+				receiver := fillCollector{newCollector(), make(chan *collectedFill, 10)}
+				require.NoError(p, sub.Accept(moqt.Parameters{}, receiver))
+				for range tc.streams {
+					require.NoError(p, p.uni(append(fetchHeader(1), "objects"...)).Close())
+					synctest.Wait()
+				}
+				if tc.want != 0 {
+					p.requireClosed(tc.want)
+					return
+				}
+				p.requireOpen()
+				require.Equal(p, &collectedFill{1, []byte("objects")}, <-receiver.fills)
+			})
+		})
+	}
+}
+
 // TestAcceptWithoutItsUpdate accepts a PUBLISH with a filter that the peer does not take.
 func TestAcceptWithoutItsUpdate(t *testing.T) {
 	h := newHandler()

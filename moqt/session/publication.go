@@ -66,7 +66,7 @@ func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Propert
 	defer p.s.mu.Unlock()
 	alias := p.s.requester.nextAlias
 	ok := &moqt.SubscribeOK{TrackAlias: alias, Parameters: parameters}
-	if p.parameters.WantsProperties() {
+	if p.parameters.WantsProperties() && (len(properties) == 0 || !p.s.Tolerates(MisreadsTrackProperties)) {
 		ok.Properties = properties
 	}
 	if parameters.LargestObject != nil && p.s.Tolerates(MisreadsLargestObject) {

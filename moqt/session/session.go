@@ -238,7 +238,9 @@ func (s *Session) SubscribeNamespace(
 func (s *Session) SubscribeTracks(
 	ctx context.Context, m moqt.SubscribeTracks, blocked func(moqt.FullTrackName),
 ) (*TracksSubscription, error) {
-	t := &TracksSubscription{blocked: blocked, prefix: m.Prefix}
+	fills := m.Parameters.Fill != nil && !s.version.HasJoiningFetch()
+	t := &TracksSubscription{blocked: blocked, prefix: m.Prefix, filled: fills}
+	t.awaitFills(s, m.Prefix)
 	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
 		t.Request = r
 		return t

@@ -13,6 +13,7 @@ type TracksSubscription struct {
 	baseRole
 	blocked func(moqt.FullTrackName)
 	prefix  moqt.Namespace // guarded by s.mu
+	filled  bool           // the tracks come with fills
 }
 
 // Wait waits for the response. The end of ctx does not cancel the request.
@@ -21,12 +22,24 @@ func (t *TracksSubscription) Wait(ctx context.Context) error { return t.wait(ctx
 // Update changes the parameters, among them the prefix, with REQUEST_UPDATE, and waits for the response. Subscriptions
 // to tracks stay.
 func (t *TracksSubscription) Update(ctx context.Context, parameters moqt.Parameters) error {
+	if parameters.NamespacePrefix != nil {
+		t.awaitFills(t.s, *parameters.NamespacePrefix)
+	}
 	_, err := t.sent.update(ctx, parameters, func(*moqt.RequestOK) {
 		if parameters.NamespacePrefix != nil {
 			t.prefix = *parameters.NamespacePrefix
 		}
 	})
 	return err
+}
+
+// awaitFills expects the fills of the tracks with a prefix, if they come with fills.
+func (t *TracksSubscription) awaitFills(s *Session, prefix moqt.Namespace) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.filled {
+		s.table.awaitFillsOfOffers(prefix)
+	}
 }
 
 // message implements role.

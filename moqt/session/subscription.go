@@ -27,6 +27,14 @@ type FillReceiver interface {
 	HandleFill(*Fill)
 }
 
+// StateReceiver is a [Receiver] that also learns what changes about the subscription by itself.
+type StateReceiver interface {
+	Receiver
+	// HandleState gets the parameters of PUBLISH_STATE_NOTIFY: what has changed. The next message waits until it
+	// returns.
+	HandleState(moqt.Parameters)
+}
+
 // Fill is the stream of a fill. Read continues after the header.
 type Fill struct {
 	transport.ReceiveStream
@@ -262,7 +270,10 @@ func (sub *Subscription) accepted(m moqt.Message) error {
 
 // message implements role.
 func (sub *Subscription) message(m moqt.Message) error {
-	if _, ok := m.(*moqt.StateNotify); ok { // needs no action (draft-20 §10.10)
+	if n, ok := m.(*moqt.StateNotify); ok { // needs no action (draft-20 §10.10)
+		if receiver, ok := sub.receiver.(StateReceiver); ok {
+			receiver.HandleState(n.Parameters)
+		}
 		return nil
 	}
 	done, ok := m.(*moqt.PublishDone)

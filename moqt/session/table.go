@@ -17,6 +17,7 @@ type requestTable struct {
 	prefixes      map[*Request]moqt.Namespace
 	fetches       map[uint64]*Fetch
 	fills         map[uint64]*Subscription // fills whose stream has not come, by the message that asked for them
+	filled        []moqt.Namespace         // prefixes of which a SUBSCRIBE_TRACKS has asked for tracks with fills
 	aliases       aliasTable
 	changed       chan struct{} // closed, and replaced, by notify
 }
@@ -55,6 +56,13 @@ func (t *requestTable) takeFill(id uint64) *Subscription {
 		sub.fills = slices.DeleteFunc(sub.fills, func(other uint64) bool { return other == id })
 	}
 	return sub
+}
+
+// awaitFillsOfOffers expects fills of the tracks with a prefix, from now on: a PUBLISH may come late.
+func (t *requestTable) awaitFillsOfOffers(prefix moqt.Namespace) {
+	if !slices.ContainsFunc(t.filled, prefix.HasPrefix) {
+		t.filled = append(t.filled, prefix)
+	}
 }
 
 // notify wakes up everything that waits for changed: data streams and joining fetches that arrived before the message

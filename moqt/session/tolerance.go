@@ -19,6 +19,9 @@ const (
 	// MisreadsLargestObject is made by a subscriber that expects a length before the value of LARGEST_OBJECT
 	// (§10.2.11). SUBSCRIBE_OK to it has none.
 	MisreadsLargestObject
+	// MisreadsTrackProperties is made by a subscriber that takes the Track Properties of SUBSCRIBE_OK for the next
+	// message (draft-16 §9.10). SUBSCRIBE_OK to it has none.
+	MisreadsTrackProperties
 	// WritesOldParameters is made by a peer that writes SUBSCRIBER_PRIORITY as a varint (§10.2.7), and GROUP_ORDER in
 	// SUBSCRIBE_OK (§10.2.8), or in draft 16 a GROUP_ORDER of 0, as draft 14 had it (§9.2.2.4).
 	WritesOldParameters
@@ -43,8 +46,12 @@ var mistakes = []struct {
 		"https://github.com/moq-dev/moq/pull/3561"},
 	{"moq-lite-js", 17, 22, WritesOldParameters, "writes parameters as before draft 17",
 		"https://github.com/moq-dev/moq/issues/2864"},
+	{"ShakaPlayer/", 16, 16, MissesCurrentGroup, "subscribes after the largest object and misses the current group",
+		"none is known; seen in npm shaka-player 5.2.12, lib/msf/msf_tracks_manager.js"},
 	{"ShakaPlayer/", 16, 16, WritesOldParameters, "asks for the publisher's group order as in draft 14",
-		"none is known; seen in npm shaka-player 5.2.12, lib/msf/buffer_control_writer.js"},
+		"https://github.com/shaka-project/shaka-player/pull/10508"},
+	{"ShakaPlayer/", 16, 16, MisreadsTrackProperties, "takes track properties for the next message",
+		"https://github.com/shaka-project/shaka-player/pull/10508"},
 	{"moq-lite-", 17, 22, FetchesWithoutPriority, "answers FETCH with priority 0",
 		"none is known; seen in crate moq-net 0.3.18, src/ietf/publisher.rs"},
 }

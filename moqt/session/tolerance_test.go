@@ -173,3 +173,19 @@ func TestWritesOldGroupOrder(t *testing.T) {
 		})
 	}
 }
+
+// A SUBSCRIBE_OK of draft 16 has the Track Properties after its parameters.
+func TestMisreadsTrackProperties(t *testing.T) {
+	properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x40, Value: 3})
+	require.NoError(t, err)
+	for implementation, want := range map[string]moqt.Properties{"ShakaPlayer/v5.2.12": nil, "another": properties} {
+		client16(t, &moqt.Setup{Implementation: implementation}, Limits{}, func(r *raw16) {
+			r.send(0, &moqt.Subscribe{Track: testTrack})
+			pub := <-r.h.subscribes
+			require.NoError(r, pub.Accept(moqt.Parameters{LargestObject: &moqt.Location{Group: 7}}, properties))
+			ok := r.receive().(*moqt.SubscribeOK)
+			require.Equal(r, want, ok.Properties)
+			require.Equal(r, &moqt.Location{Group: 7}, ok.Parameters.LargestObject)
+		})
+	}
+}

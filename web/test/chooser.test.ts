@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import type { Track } from "../src/media/catalog.js";
 import { chooseInterval, Chooser, Renditions } from "../src/media/chooser.js";
 import { Meter } from "../src/media/meter.js";
+import type { Playback } from "../src/moqt/wire.js";
 
 const [low, middle, high] = [700_000, 2_800_000, 5_000_000];
+const sizes = [640 * 360, 1280 * 720, 1920 * 1080];
 const frameTime = 40; // ms
 const groupFrames = 50;
 const rtt = 40;
@@ -13,13 +16,14 @@ interface Path {
   rate: (at: number) => number; // bits per second at a time in milliseconds
   spike?: (frame: number) => number; // by which a frame is late, beside the queue
   from: number; // the rendition with which it begins
+  report?: (at: number, playing: number) => Partial<Playback>; // what the player says each second
 }
 
 /** play simulates a path to a player: a queue of one rate, and a publisher with groups of two seconds. It returns the
  * rendition of each group, and when the player chose another one. */
-function play({ rate, spike, from }: Path, duration: number): { played: number[]; switches: number[] } {
+function play({ rate, spike, from, report }: Path, duration: number): { played: number[]; switches: number[] } {
   const bitrates = [low, middle, high];
-  const chooser = new Chooser([...bitrates], from);
+  const chooser = new Chooser(bitrates.map((bitrate, i) => ({ bitrate, pixels: sizes[i]! })), from);
   const played: number[] = [];
   const switches: number[] = [];
   let arrivals: { at: number; took: number; media: number; rendition: number; bytes: number }[] = [];
@@ -36,6 +40,7 @@ function play({ rate, spike, from }: Path, duration: number): { played: number[]
     arrivals.sort((a, b) => a.at - b.at);
     for (const a of arrivals.filter((a) => a.at <= now)) chooser.arrived(a, a.rendition, a.media, a.bytes);
     arrivals = arrivals.filter((a) => a.at > now);
+    if (report && now % 1000 === 0) chooser.report(now, { dropped: 0, width: 0, height: 0, ...report(now, current) });
     if (now % chooseInterval !== 0) continue;
     const next = chooser.choose(now, rtt);
     if (next !== chosen) switches.push(now);
@@ -79,8 +84,32 @@ test("a trial that fails makes the next one come later", () => {
   assert.ok(pauses.length >= 3 && grow, pauses.join(" "));
 });
 
+/** start is what comes in the first three seconds of the best rendition on a path. sluice sub has the same test. */
+interface Start {
+  path: string;
+  rtt: number; // ms
+  chosen: number; // the first rendition after the best one
+  arrivals: [at: number, media: number, took: number, bytes: number][]; // times in ms
+}
+
+test("what arrives at first is less than the path carries", () => {
+  const starts = JSON.parse(readFileSync("../internal/rendition/testdata/start.json", "utf8")) as Start[];
+  assert.ok(starts.length > 0);
+  for (const { path, rtt, chosen, arrivals } of starts) {
+    const chooser = new Chooser([400_000, 1_000_000, 2_000_000].map((bitrate) => ({ bitrate, pixels: 0 })), 2);
+    let choice = 2;
+    for (let now = chooseInterval; now <= 3000 && choice === 2; now += chooseInterval) {
+      for (const [at, media, took, bytes] of arrivals) {
+        if (at > now - chooseInterval && at <= now) chooser.arrived({ at, took }, 2, media, bytes);
+      }
+      choice = chooser.choose(now, rtt);
+    }
+    assert.equal(choice, chosen, path);
+  }
+});
+
 test("what brings nothing, or is refused, is left again", () => {
-  const chooser = new Chooser([low, high], 0);
+  const chooser = new Chooser([{ bitrate: low, pixels: 0 }, { bitrate: high, pixels: 0 }], 0);
   let now = 0;
   const until = (end: number) => {
     let chosen = 0;
@@ -97,6 +126,39 @@ test("what brings nothing, or is refused, is left again", () => {
   const stuck = now;
   for (; now < stuck + 6000; now += 500) chooser.choose(now, rtt);
   assert.equal(chooser.choose(now, rtt), 0);
+});
+
+test("what the player says of itself counts", () => {
+  let [dropped, far, late] = [0, 0, 0];
+  const delayed: number[] = []; // the renditions that have come, in each second
+  const cases: Record<string, { report: Path["report"] & {}; played: number[] }> = {
+    "nothing": { report: () => ({}), played: [2] },
+    "a small display": { report: () => ({ width: 1280, height: 720 }), played: [2, 1] },
+    "a tiny display gets the least": { report: () => ({ width: 1, height: 1 }), played: [2, 0] },
+    "a display that grows": {
+      report: (at) => (at < 20_000 ? { width: 640, height: 360 } : { width: 1920, height: 1080 }),
+      played: [2, 0, 1, 2],
+    },
+    "a decoder that is too slow for the best": {
+      report: (_, playing) => ({ dropped: playing === 2 ? (dropped += 8) : dropped }), played: [2, 1, 2, 1],
+    },
+    "a decoder that is far too slow for the best": {
+      report: (_, playing) => ({ dropped: playing === 2 ? (far += 20) : far }), played: [2, 1, 2, 1],
+    },
+    "a decoder that is far too slow, and shows with a delay": {
+      report: (_, playing) => {
+        delayed.push(playing);
+        if (delayed.at(-5) === 2) late += 20;
+        return { buffered: 4000, dropped: late };
+      },
+      played: [2, 1, 2, 1],
+    },
+    "a decoder that drops now and then": { report: (at) => ({ dropped: at / 1000 }), played: [2] },
+  };
+  for (const [name, { report, played }] of Object.entries(cases)) {
+    const groups = play({ rate: constant(20e6), from: 2, report }, 60_000).played;
+    assert.deepEqual(groups.filter((r, i) => r !== groups[i - 1]), played, name);
+  }
 });
 
 test("a meter begins anew when the publisher does", () => {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { grown, largest, quantile, ratesOf, smallest } from "../src/inside/rates.js";
+import { guestRow } from "../src/inside/tables.js";
 import type { Snapshot } from "../src/inside/snapshot.js";
-import { bits, bytes, percent, time } from "../src/inside/text.js";
+import { bits, bytes, percent, renditionText, time } from "../src/inside/text.js";
 
 function snapshot(second: number, n: number): Snapshot {
   return {
@@ -47,4 +48,24 @@ test("numbers are written for people", () => {
 test("the smallest of nothing is nothing", () => {
   assert.equal(bytes(smallest([])), "–");
   assert.equal(bytes(smallest([30_000, 20_000])), "20 kB");
+});
+
+test("a rendition is named with the reason for it", () => {
+  const rendition = { track: "live--720p", renditions: 3, switches: 0 };
+  assert.equal(renditionText(undefined), "–");
+  assert.equal(renditionText({ ...rendition, track: "" }), "none yet, one of 3");
+  assert.equal(renditionText({ ...rendition, switches: 2, reason: "late" }),
+    "live--720p, one of 3, switches: 2, the last one: late");
+});
+
+test("a guest publishes or plays, and the kernel sends a share of its packets", () => {
+  const guest = {
+    remote: "192.0.2.1:5000", protocol: "rtsp", carrier: "udp", publishes: false, namespace: "live-cam",
+    received_bytes: 0, sent_bytes: 1_000_000, kernel_packets: 300, process_packets: 100, dropped: 2,
+  };
+  const before = { ...guest, sent_bytes: 500_000, kernel_packets: 210, process_packets: 90 };
+  assert.deepEqual(guestRow(guest, before, 2),
+    ["192.0.2.1:5000", "rtsp, udp", "plays", "live-cam", "", "2.0 Mbit/s", "90 %", 2]);
+  assert.deepEqual(guestRow({ ...guest, publishes: true, received_bytes: 250_000 }, { ...before, publishes: true }, 1),
+    ["192.0.2.1:5000", "rtsp, udp", "publishes", "live-cam", "2.0 Mbit/s", "", "", 2]);
 });

@@ -31,6 +31,89 @@ test("a sequencer puts objects in order", () => {
   s.close();
 });
 
+/** layered is an object of a broadcast in layers: the key frame, those on which others depend, and disposable ones. */
+const layered = (group: number, n: number, subgroup: number, status = 0): MediaObject =>
+  ({ ...object(group, n, status), subgroup, arrival: { at: 0, took: 0 } });
+
+test("a missing disposable frame costs only itself", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  for (const [n, subgroup] of [[0, 0], [1, 2], [2, 1], [3, 2], [4, 1]] as const) s.push(layered(1, n, subgroup));
+  s.push(layered(1, 5, 1, endOfGroup));
+  out.length = 0;
+  for (const [n, subgroup] of [[0, 0], [2, 1], [4, 1], [5, 2]] as const) s.push(layered(2, n, subgroup));
+  t.mock.timers.tick(99);
+  assert.deepEqual(out, ["2.0"], "the disposable frames may still come");
+  s.push(layered(2, 3, 2));
+  t.mock.timers.tick(1);
+  assert.deepEqual(out, ["2.0", "2.2", "2.3", "2.4", "2.5"]);
+  s.push(layered(2, 1, 2));
+  s.push(layered(2, 7, 1, endOfGroup));
+  s.push(layered(3, 0, 0));
+  t.mock.timers.tick(100);
+  assert.deepEqual(out.slice(5), ["3.0"], "the last one is missing, and another one is too late");
+  assert.equal(s.lost, 0);
+  s.close();
+});
+
+test("a missing frame on which others depend costs the rest of its group", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  for (const [n, subgroup] of [[0, 0], [1, 1], [2, 2], [3, 1], [4, 2]] as const) s.push(layered(1, n, subgroup));
+  s.push(layered(1, 5, 1, endOfGroup));
+  out.length = 0;
+  for (const [n, subgroup] of [[0, 0], [1, 1], [2, 2], [4, 2]] as const) s.push(layered(2, n, subgroup));
+  t.mock.timers.tick(1000);
+  assert.deepEqual(out, ["2.0", "2.1", "2.2"], "nobody knows what 3 is");
+  s.push(layered(3, 0, 0));
+  t.mock.timers.tick(150);
+  assert.deepEqual(out.slice(3), ["3.0"]);
+  assert.equal(s.lost, 1);
+  s.close();
+});
+
+test("only frames of the last layer are disposable", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  const group = [[0, 0], [1, 3], [2, 2], [3, 3], [4, 1], [5, 3], [6, 2], [7, 3], [8, 1]] as const;
+  for (const [n, subgroup] of group) s.push(layered(1, n, subgroup));
+  s.push(layered(1, 9, 1, endOfGroup));
+  for (const [n, subgroup] of group.filter(([, subgroup]) => subgroup !== 2)) s.push(layered(2, n, subgroup));
+  t.mock.timers.tick(1000);
+  assert.deepEqual(out.slice(9), ["2.0", "2.1"]);
+  s.close();
+});
+
+test("a relay may leave out all disposable frames", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  for (const [n, subgroup] of [[0, 0], [2, 1], [2 ** 50, 1]] as const) s.push(layered(1, n, subgroup));
+  t.mock.timers.tick(100);
+  assert.deepEqual(out, ["1.0", "1.2", `1.${2 ** 50}`]);
+  s.close();
+});
+
+test("frames with a subgroup each may depend on each other", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  for (const n of [0, 1, 3, 4, 5]) s.push(layered(1, n, n));
+  t.mock.timers.tick(1000);
+  assert.deepEqual(out, ["1.0", "1.1"]);
+  s.close();
+});
+
+test("a fetch may bring frames later than a sequencer waits for disposable ones", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  for (const [n, subgroup] of [[4, 1], [5, 2], [6, 1], [8, 1], [9, 2]] as const) s.push(layered(1, n, subgroup));
+  s.push(object(1, 0));
+  t.mock.timers.tick(1000);
+  assert.deepEqual(out, ["1.0"]);
+  for (const [n, subgroup] of [[1, 2], [2, 1], [3, 2]] as const) s.push({ ...object(1, n), subgroup });
+  assert.deepEqual(out.slice(1), ["1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.8", "1.9"]);
+  s.close();
+});
+
 test("a sequencer leaves a group with a gap after a while", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const { s, out } = sequencer();

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, type PlayerOptions } from "../src/media/player.js";
 import { msfCatalog, type Track } from "../src/media/catalog.js";
-import type { MediaObject, Session, Subscription, TrackName } from "../src/moqt/session.js";
+import { RequestError, type MediaObject, type Session, type Subscription, type TrackName } from "../src/moqt/session.js";
 import { initSegment } from "../src/publish/mux.js";
+import type { Playback } from "../src/moqt/wire.js";
 import { inView } from "../src/ui/dom.js";
 import { settle } from "./fake.js";
 
@@ -21,7 +22,7 @@ class FakeContext {
 
 Object.assign(globalThis, {
   AudioContext: FakeContext, VideoDecoder: FakeDecoder, AudioDecoder: FakeDecoder, requestAnimationFrame: () => 0,
-  document: { hidden: false },
+  document: { hidden: false }, devicePixelRatio: 2,
 });
 
 /** player makes a player that connects to what connect gives. */
@@ -71,7 +72,7 @@ test("a rendition that was chosen on a session that is over blocks no later choi
         if (name.name === "catalog") receive({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
         if (name.name !== "low") a.answer();
       });
-    return { closed, subscribe, close: () => {}, rtt: async () => 0 } as unknown as Session;
+    return { closed, subscribe, report: async () => true, close: () => {}, rtt: async () => 0 } as unknown as Session;
   };
   const { p } = player(connect);
   const running = p.run();
@@ -139,11 +140,14 @@ test("a change of rendition shows every picture once, and takes place where a gr
     receivers.set(name.name, receive);
     return { done: new Promise(() => {}), cancel: () => void receivers.delete(name.name) } as unknown as Subscription;
   };
-  const session = { closed: new Promise(() => {}), subscribe, close: () => {}, rtt: async () => 0 };
+  const reports: Playback[] = [];
+  const report = async (_: Subscription, p: Playback) => reports.push(p) > 1; // the first is not sent
+  const session = { closed: new Promise(() => {}), subscribe, report, close: () => {}, rtt: async () => 0 };
+  const canvas = { getContext: () => ({ drawImage }), clientWidth: 640, clientHeight: 360 };
   const played: string[] = [];
   const p = new Player({
-    connect: async () => session, namespace: ["live"], canvas: { getContext: () => ({ drawImage }) }, video: {},
-    target: 200, tell: () => {}, found: () => {}, plays: ({ name }: Track) => played.push(name),
+    connect: async () => session, namespace: ["live"], canvas, video: {}, target: 200,
+    tell: () => {}, found: () => {}, plays: ({ name }: Track) => played.push(name),
   } as unknown as PlayerOptions);
   void p.run();
   await settle();
@@ -169,6 +173,50 @@ test("a change of rendition shows every picture once, and takes place where a gr
   assert.ok(shown.length > 3.5 * groupFrames, `${shown.length}`);
   assert.deepEqual(played, ["high", "low"]);
   assert.ok(!receivers.has("high"), "the other subscription is over");
+  assert.ok(reports.length > 0 && reports.length <= 4, `${reports.length} reports in four seconds`);
+  assert.deepEqual(reports[1], reports[0], "what the session did not send is reported again");
+  assert.ok(reports.every((r) => r.buffered! > 0 && r.buffered! < 400), "about the target");
+  assert.deepEqual({ ...reports[0], buffered: 0 }, { buffered: 0, dropped: 0, width: 1280, height: 720 });
   p.stop();
   Object.assign(globalThis, replaced);
+});
+
+test("layers are played, and whole groups if layers do not come", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  const video = { name: "1.m4s", role: "video", packaging: "loc", codec: "vp09.1", "x-layers": "1.layers.m4s" };
+  const catalog = new TextEncoder().encode(JSON.stringify({ version: "draft-01", tracks: [video] }));
+  for (const [what, refuses, key, wanted] of [
+    ["layers", false, false, ["1.layers.m4s"]],
+    ["key frames only", false, true, ["1.layers.m4s", "1.m4s"]],
+    ["a refusal", true, false, ["1.layers.m4s", "1.m4s"]],
+  ] as const) {
+    const asked: string[] = [];
+    let receive = (_: MediaObject) => {};
+    const connect = async () => {
+      const subscribe = async ({ name }: TrackName, _: unknown, take: (o: MediaObject) => void) => {
+        if (name === "catalog") take({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
+        else asked.push(name);
+        if (name === "1.layers.m4s" && refuses) throw new RequestError(0x10, "there is no such track");
+        receive = take;
+        return { done: new Promise(() => {}), cancel: () => {} } as unknown as Subscription;
+      };
+      const session = { closed: new Promise(() => {}), subscribe, report: async () => true, close: () => {} };
+      return { ...session, rtt: async () => 0 } as unknown as Session;
+    };
+    const { p } = player(connect);
+    const running = p.run();
+    await settle();
+    for (let group = 1; group <= 4; group++) {
+      for (let object = 0; object < (key ? 1 : 3); object++) {
+        const arrival = { at: 0, took: 0 };
+        receive({ group, object, subgroup: object, status: 0, payload: Uint8Array.of(1), arrival });
+      }
+      await settle();
+      t.mock.timers.tick(1000);
+      await settle();
+    }
+    assert.deepEqual(asked, wanted, what);
+    p.stop();
+    void running;
+  }
 });

@@ -4,6 +4,7 @@ import type { IncomingRequest, Session } from "../src/moqt/session.js";
 import { Message } from "../src/moqt/session.js";
 import { Broadcast } from "../src/publish/broadcast.js";
 import { Delivery, maxUnsent } from "../src/publish/delivery.js";
+import { framesOf } from "../src/publish/frames.js";
 import { PublishedTrack } from "../src/publish/track.js";
 import { settle } from "./fake.js";
 
@@ -36,12 +37,51 @@ const object = (group: number, n: number, size = 1) => ({
   group, object: n, subgroup: 0, priority: 1, payload: new Uint8Array(size),
 });
 
+test("a broadcast is announced when it has a catalog", async () => {
+  const done: string[] = [];
+  const session = {
+    close: () => {},
+    publishNamespace: async () => void done.push("announced"),
+    closed: new Promise<string>(() => {}),
+  } as unknown as Session;
+  const b = new Broadcast(["live"], async () => session, (s) => done.push(s));
+  void b.run();
+  await settle();
+  assert.deepEqual(done, ["Starting…"]);
+  b.describe([]);
+  await settle();
+  assert.deepEqual(done, ["Starting…", "announced", "Live."]);
+});
+
+test("a broadcast that was stopped before it had a catalog does not connect", async () => {
+  let connections = 0;
+  const b = new Broadcast(["live"], () => Promise.reject(new Error(`connection ${++connections}`)), () => {});
+  const running = b.run();
+  await settle();
+  b.stop();
+  await running;
+  assert.equal(connections, 0);
+});
+
+test("what went wrong is said in one sentence", async () => {
+  const told: string[] = [];
+  const b = new Broadcast(["live"], () => Promise.reject(new Error("Opening handshake failed.")), (s) => told.push(s));
+  b.describe([]);
+  const running = b.run();
+  await settle();
+  b.stop();
+  assert.deepEqual(told, ["Starting…", "Not live: Opening handshake failed. Trying again…", ""]);
+  await running;
+});
+
 test("a broadcast that was stopped while it connected closes its session", async () => {
   const done: string[] = [];
   let connected!: (s: Session) => void;
   const told: string[] = [];
   const b = new Broadcast(["live"], () => new Promise((resolve) => (connected = resolve)), (s) => told.push(s));
+  b.describe([]);
   const running = b.run();
+  await settle();
   b.stop();
   connected({
     close: () => void done.push("closed"),
@@ -50,7 +90,7 @@ test("a broadcast that was stopped while it connected closes its session", async
   } as unknown as Session);
   await running;
   assert.deepEqual(done, ["closed"]);
-  assert.deepEqual(told, [""]);
+  assert.deepEqual(told, ["Starting…", ""]);
 });
 
 test("a stopped stream ends nothing but its group", async () => {
@@ -85,4 +125,24 @@ test("what a slow network cannot take is left out up to the next group", async (
   await settle();
   assert.deepEqual(streams.map((s) => s.ended), ["aborted", "aborted", "closed"]);
   assert.equal(streams[2]!.writes.length, 2, "a header, and an object");
+});
+
+test("an element whose first picture cannot be taken gives the others", async () => {
+  let take: VideoFrameRequestCallback = () => {};
+  const video = { requestVideoFrameCallback: (f: VideoFrameRequestCallback) => void (take = f), play: async () => {} };
+  class Picture {
+    constructor(_: unknown, readonly init: { timestamp: number }) {
+      if (init.timestamp === 0) throw new DOMException("not yet", "InvalidStateError");
+    }
+  }
+  const replaced = { document: globalThis.document, MediaStream: globalThis.MediaStream, VideoFrame: globalThis.VideoFrame };
+  Object.assign(globalThis, { document: { createElement: () => video }, MediaStream: class {}, VideoFrame: Picture });
+  try {
+    const pictures = (await framesOf<VideoFrame>({ kind: "video" } as MediaStreamTrack)).getReader();
+    for (const mediaTime of [0, 0.04, 0.04, 0.08]) take(0, { mediaTime } as VideoFrameCallbackMetadata);
+    const times = [await pictures.read(), await pictures.read()].map((r) => (r.value as unknown as Picture).init.timestamp);
+    assert.deepEqual(times, [40_000, 80_000]);
+  } finally {
+    Object.assign(globalThis, replaced);
+  }
 });

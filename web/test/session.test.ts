@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Dialer } from "../src/moqt/dialer.js";
 import { maxWaiting, Message } from "../src/moqt/session.js";
-import { Writer } from "../src/moqt/wire.js";
+import { writeProperties, Writer } from "../src/moqt/wire.js";
 import { connect, FakeTransport, settle } from "./fake.js";
 
 /** control is a control stream with SETUP and GOAWAY. */
@@ -61,4 +61,26 @@ test("few streams wait for a subscription, and not for ever", async (t) => {
   const later = relay.open(...subgroup);
   await settle();
   assert.equal(later.length, 0, "there is room again");
+});
+
+test("the relay gets a report if it wants one and has answered the last one", async () => {
+  for (const version of [undefined, 1, 2]) {
+    const session = await connect();
+    const relay = FakeTransport.latest;
+    const options = version ? writeProperties(new Map([[0x511ce2, version]])) : new Uint8Array();
+    relay.open(...new Writer().int(Message.Setup).byte(0).byte(options.length).raw(options).bytes);
+    await settle();
+    const accepted = new Writer().int(Message.SubscribeOK).byte(0).byte(2).int(1).int(0).bytes; // alias 1
+    const ok = new Writer().int(Message.RequestOK).byte(0).byte(1).int(0).bytes;
+    relay.answer = () => [accepted, ok][relay.requests.length - 1] ?? new Uint8Array(); // not to the second report
+    const s = await session.subscribe({ namespace: ["a"], name: "v" }, {}, () => {});
+    await session.report(s, { buffered: 200, dropped: 3, width: 64, height: 48 });
+    await session.report(s, { dropped: 3, width: 64, height: 48 });
+    await settle();
+    await session.report(s, { dropped: 3, width: 64, height: 48 });
+    await session.report(s, { dropped: 4, width: 64, height: 48 });
+    const reports = relay.requests.slice(1).map((b) => Buffer.from(b).toString("hex"));
+    const want = ["02000b0201e0511ce680c9034030", "02000a0401e0511ce600034030"];
+    assert.deepEqual(reports, version === 2 ? want : []);
+  }
 });

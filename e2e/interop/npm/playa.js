@@ -17,7 +17,7 @@ async function connect() {
 	});
 	await transport.ready;
 	const session = new MoqtConnection(draft);
-	await session.connect(transport);
+	await session.connect(transport, { maxRequestId: 100n }); // of the relay, in draft 16
 	return session;
 }
 

@@ -78,30 +78,43 @@ const (
 	CryptoReasonJOB_CONTINUED          CryptoReason = 41
 	CryptoReasonJOB_LATE               CryptoReason = 42
 	CryptoReasonJOB_ENDED              CryptoReason = 43
-	CryptoReasonSEAL_AHEAD             CryptoReason = 44
-	CryptoReasonSEAL_COMPUTED          CryptoReason = 45
-	CryptoReasonCOPY_SENT              CryptoReason = 46
-	CryptoReasonCOPY_BUDGET            CryptoReason = 47
-	CryptoReasonCOPY_NO_PATH           CryptoReason = 48
-	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 49
-	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 50
-	CryptoReasonCOPY_FILTERED          CryptoReason = 51
-	CryptoReasonCOPY_EMPTY             CryptoReason = 52
-	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 53
-	CryptoReasonCOPY_PRIORITY          CryptoReason = 54
-	CryptoReasonCOPY_BUCKET            CryptoReason = 55
-	CryptoReasonCOPY_POLICY            CryptoReason = 56
-	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 57
-	CryptoReasonCOPY_NO_SLOT           CryptoReason = 58
-	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 59
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 60
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 61
-	CryptoReasonCOPY_WINDOW            CryptoReason = 62
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 63
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 64
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 65
-	CryptoReasonCOPY_LOST              CryptoReason = 66
-	CryptoReasonREASON_COUNT           CryptoReason = 67
+	CryptoReasonRTP_FORWARDED          CryptoReason = 44
+	CryptoReasonRTP_NOT_MEDIA          CryptoReason = 45
+	CryptoReasonRTP_UNKNOWN            CryptoReason = 46
+	CryptoReasonRTP_HEADER             CryptoReason = 47
+	CryptoReasonRTP_PAYLOAD_TYPE       CryptoReason = 48
+	CryptoReasonRTP_SSRC               CryptoReason = 49
+	CryptoReasonRTP_PAUSED             CryptoReason = 50
+	CryptoReasonRTP_OLD                CryptoReason = 51
+	CryptoReasonRTP_AHEAD              CryptoReason = 52
+	CryptoReasonRTP_CLAIMED            CryptoReason = 53
+	CryptoReasonSEAL_AHEAD             CryptoReason = 54
+	CryptoReasonSEAL_COMPUTED          CryptoReason = 55
+	CryptoReasonCOPY_SENT              CryptoReason = 56
+	CryptoReasonCOPY_BUDGET            CryptoReason = 57
+	CryptoReasonCOPY_NO_PATH           CryptoReason = 58
+	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 59
+	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 60
+	CryptoReasonCOPY_FILTERED          CryptoReason = 61
+	CryptoReasonCOPY_EMPTY             CryptoReason = 62
+	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 63
+	CryptoReasonCOPY_PRIORITY          CryptoReason = 64
+	CryptoReasonCOPY_BUCKET            CryptoReason = 65
+	CryptoReasonCOPY_POLICY            CryptoReason = 66
+	CryptoReasonCOPY_FRAME             CryptoReason = 67
+	CryptoReasonCOPY_DEPENDENT         CryptoReason = 68
+	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 69
+	CryptoReasonCOPY_NO_SLOT           CryptoReason = 70
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 71
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 72
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 73
+	CryptoReasonCOPY_WINDOW            CryptoReason = 74
+	CryptoReasonCOPY_PACED             CryptoReason = 75
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 76
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 77
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 78
+	CryptoReasonCOPY_LOST              CryptoReason = 79
+	CryptoReasonREASON_COUNT           CryptoReason = 80
 )
 
 type CryptoScratch struct {
@@ -175,21 +188,21 @@ type CryptoScratch struct {
 		_           structs.HostLayout
 		Addresses   [12]uint8
 		Proto       uint16
-		Pad         uint16
+		Kind        uint16
 		Since       uint64
-		ListVersion uint64
-		Track       uint32
 		Publisher   uint32
+		Track       uint32
+		Position    uint32
+		Count       uint32
+		ListVersion uint64
 		StreamId    uint64
 		Offset      uint64
 		Len         uint32
 		HeaderLen   uint32
 		Fin         uint8
 		First       uint8
-		Pad2        uint16
-		Position    uint32
-		Count       uint32
-		Pad3        uint32
+		Pad         uint16
+		Pad2        uint32
 	}
 }
 

@@ -11,12 +11,13 @@ u64 now;
 
 SEC("tc") int test_may_go(struct __sk_buff *skb)
 {
-	return may_go(&connection, &copy, packet_len);
+	copy.packet_len = packet_len;
+	return packet_len ? may_go(&connection, &copy) : ask_policy(&connection, &copy);
 }
 
 SEC("tc") int test_take(struct __sk_buff *skb)
 {
-	take_from_bucket(&connection, packet_len, now);
+	take_from_buckets(&connection, packet_len, now);
 	return 0;
 }
 

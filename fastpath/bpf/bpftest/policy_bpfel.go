@@ -27,7 +27,7 @@ type PolicyAdmission struct {
 	Level       uint32
 	Threshold   uint32
 	PacketLen   uint32
-	Subscriber  uint32
+	Reserved    uint32
 }
 
 type PolicyAliasKey struct {
@@ -63,7 +63,8 @@ type PolicyConnState struct {
 	Writers     uint32
 	Slots       uint32
 	BucketAt    uint64
-	Pad1        [2]uint64
+	PacedAt     uint64
+	Pad1        uint64
 	Window      uint64
 	DataLimit   uint64
 	MaxUni      uint64
@@ -78,8 +79,10 @@ type PolicyConnState struct {
 	Bytes       uint64
 	LimitedTo   uint64
 	Ecn         uint32
-	Pad3        uint32
-	Pad4        [4]uint64
+	PaceCost    uint32
+	PaceBurst   uint32
+	PaceWaits   uint32
+	Pad4        [3]uint64
 }
 
 type PolicyConnectionId struct {
@@ -118,13 +121,16 @@ type PolicyObjectKey struct {
 }
 
 type PolicyPath struct {
-	_                 structs.HostLayout
-	Saddr             [16]uint8
-	Daddr             [16]uint8
-	Dport             uint16
-	V6                uint8
-	EndpointPad       uint8
-	Sport             uint16
+	_   structs.HostLayout
+	Udp struct {
+		_           structs.HostLayout
+		Saddr       [16]uint8
+		Daddr       [16]uint8
+		Dport       uint16
+		V6          uint8
+		EndpointPad uint8
+		Sport       uint16
+	}
 	DcidLen           uint8
 	StreamPrefixLen   uint8
 	DatagramPrefixLen uint8
@@ -183,30 +189,43 @@ const (
 	PolicyReasonJOB_CONTINUED          PolicyReason = 41
 	PolicyReasonJOB_LATE               PolicyReason = 42
 	PolicyReasonJOB_ENDED              PolicyReason = 43
-	PolicyReasonSEAL_AHEAD             PolicyReason = 44
-	PolicyReasonSEAL_COMPUTED          PolicyReason = 45
-	PolicyReasonCOPY_SENT              PolicyReason = 46
-	PolicyReasonCOPY_BUDGET            PolicyReason = 47
-	PolicyReasonCOPY_NO_PATH           PolicyReason = 48
-	PolicyReasonCOPY_NO_NEIGHBOR       PolicyReason = 49
-	PolicyReasonCOPY_NOT_OPEN          PolicyReason = 50
-	PolicyReasonCOPY_FILTERED          PolicyReason = 51
-	PolicyReasonCOPY_EMPTY             PolicyReason = 52
-	PolicyReasonCOPY_OUT_OF_ORDER      PolicyReason = 53
-	PolicyReasonCOPY_PRIORITY          PolicyReason = 54
-	PolicyReasonCOPY_BUCKET            PolicyReason = 55
-	PolicyReasonCOPY_POLICY            PolicyReason = 56
-	PolicyReasonCOPY_STREAM_LIMIT      PolicyReason = 57
-	PolicyReasonCOPY_NO_SLOT           PolicyReason = 58
-	PolicyReasonCOPY_STREAM_SHARE      PolicyReason = 59
-	PolicyReasonCOPY_STREAM_CREDIT     PolicyReason = 60
-	PolicyReasonCOPY_CONNECTION_CREDIT PolicyReason = 61
-	PolicyReasonCOPY_WINDOW            PolicyReason = 62
-	PolicyReasonCOPY_TOO_LARGE         PolicyReason = 63
-	PolicyReasonCOPY_LEDGER_FULL       PolicyReason = 64
-	PolicyReasonCOPY_CHECKSUM          PolicyReason = 65
-	PolicyReasonCOPY_LOST              PolicyReason = 66
-	PolicyReasonREASON_COUNT           PolicyReason = 67
+	PolicyReasonRTP_FORWARDED          PolicyReason = 44
+	PolicyReasonRTP_NOT_MEDIA          PolicyReason = 45
+	PolicyReasonRTP_UNKNOWN            PolicyReason = 46
+	PolicyReasonRTP_HEADER             PolicyReason = 47
+	PolicyReasonRTP_PAYLOAD_TYPE       PolicyReason = 48
+	PolicyReasonRTP_SSRC               PolicyReason = 49
+	PolicyReasonRTP_PAUSED             PolicyReason = 50
+	PolicyReasonRTP_OLD                PolicyReason = 51
+	PolicyReasonRTP_AHEAD              PolicyReason = 52
+	PolicyReasonRTP_CLAIMED            PolicyReason = 53
+	PolicyReasonSEAL_AHEAD             PolicyReason = 54
+	PolicyReasonSEAL_COMPUTED          PolicyReason = 55
+	PolicyReasonCOPY_SENT              PolicyReason = 56
+	PolicyReasonCOPY_BUDGET            PolicyReason = 57
+	PolicyReasonCOPY_NO_PATH           PolicyReason = 58
+	PolicyReasonCOPY_NO_NEIGHBOR       PolicyReason = 59
+	PolicyReasonCOPY_NOT_OPEN          PolicyReason = 60
+	PolicyReasonCOPY_FILTERED          PolicyReason = 61
+	PolicyReasonCOPY_EMPTY             PolicyReason = 62
+	PolicyReasonCOPY_OUT_OF_ORDER      PolicyReason = 63
+	PolicyReasonCOPY_PRIORITY          PolicyReason = 64
+	PolicyReasonCOPY_BUCKET            PolicyReason = 65
+	PolicyReasonCOPY_POLICY            PolicyReason = 66
+	PolicyReasonCOPY_FRAME             PolicyReason = 67
+	PolicyReasonCOPY_DEPENDENT         PolicyReason = 68
+	PolicyReasonCOPY_STREAM_LIMIT      PolicyReason = 69
+	PolicyReasonCOPY_NO_SLOT           PolicyReason = 70
+	PolicyReasonCOPY_STREAM_SHARE      PolicyReason = 71
+	PolicyReasonCOPY_STREAM_CREDIT     PolicyReason = 72
+	PolicyReasonCOPY_CONNECTION_CREDIT PolicyReason = 73
+	PolicyReasonCOPY_WINDOW            PolicyReason = 74
+	PolicyReasonCOPY_PACED             PolicyReason = 75
+	PolicyReasonCOPY_TOO_LARGE         PolicyReason = 76
+	PolicyReasonCOPY_LEDGER_FULL       PolicyReason = 77
+	PolicyReasonCOPY_CHECKSUM          PolicyReason = 78
+	PolicyReasonCOPY_LOST              PolicyReason = 79
+	PolicyReasonREASON_COUNT           PolicyReason = 80
 )
 
 type PolicyScratch struct {
@@ -280,21 +299,21 @@ type PolicyScratch struct {
 		_           structs.HostLayout
 		Addresses   [12]uint8
 		Proto       uint16
-		Pad         uint16
+		Kind        uint16
 		Since       uint64
-		ListVersion uint64
-		Track       uint32
 		Publisher   uint32
+		Track       uint32
+		Position    uint32
+		Count       uint32
+		ListVersion uint64
 		StreamId    uint64
 		Offset      uint64
 		Len         uint32
 		HeaderLen   uint32
 		Fin         uint8
 		First       uint8
-		Pad2        uint16
-		Position    uint32
-		Count       uint32
-		Pad3        uint32
+		Pad         uint16
+		Pad2        uint32
 	}
 }
 

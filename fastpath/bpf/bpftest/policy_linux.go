@@ -3,41 +3,48 @@ package bpftest
 import (
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
+	"sluice/clock"
 )
 
 // Policy is the loaded programs that ask the policy.
 type Policy struct{ PolicyObjects }
 
-// NewPolicy loads them.
-func NewPolicy(t testing.TB) *Policy {
+// NewPolicy loads them, after changes.
+func NewPolicy(t testing.TB, changes ...func(*ebpf.CollectionSpec) error) *Policy {
 	t.Helper()
 	k := new(Policy)
-	RequireKernel(t, LoadPolicyObjects(&k.PolicyObjects, nil))
+	spec, err := LoadPolicy()
+	require.NoError(t, err)
+	for _, change := range changes {
+		require.NoError(t, change(spec))
+	}
+	RequireKernel(t, spec.LoadAndAssign(&k.PolicyObjects, nil))
 	t.Cleanup(func() { k.Close() })
 	return k
 }
 
-// MayGo returns the answer for a packet of a connection, and the time at which the program asked: 0 if it did not look.
-func (k *Policy) MayGo(t testing.TB, s *claim.ConnState, level, size uint32) (PolicyReason, uint64) {
+// MayGo returns the answer for a packet of a connection.
+func (k *Policy) MayGo(t testing.TB, s *claim.ConnState, level, size uint32) PolicyReason {
 	t.Helper()
 	k.set(t, s, size)
 	require.NoError(t, k.Copy.Set(PolicyClaim{Level: level}))
-	why, cpu := runOnce(t, k.TestMayGo, 0)
-	return PolicyReason(why), getPerCPU[PolicyAdmission](t, k.Questions, cpu).Now
+	why, _ := runOnce(t, k.TestMayGo, 0)
+	return PolicyReason(why)
 }
 
-// Take takes a packet from the bucket, and returns when that is full.
-func (k *Policy) Take(t testing.TB, s *claim.ConnState, size uint32, now uint64) uint64 {
+// Take takes a packet from the bucket and the pacer's, and returns when these are full.
+func (k *Policy) Take(t testing.TB, s *claim.ConnState, size uint32, now uint64) (bucket, pacer uint64) {
 	t.Helper()
 	k.set(t, s, size)
 	require.NoError(t, k.Now.Set(now))
 	runOnce(t, k.TestTake, 0)
 	var after PolicyConnState
 	require.NoError(t, k.Connection.Get(&after))
-	return after.BucketAt
+	return after.BucketAt, after.PacedAt
 }
 
 func (k *Policy) set(t testing.TB, s *claim.ConnState, size uint32) {
@@ -45,6 +52,16 @@ func (k *Policy) set(t testing.TB, s *claim.ConnState, size uint32) {
 		InFlight: s.InFlight.Load(), Window: s.Window.Load(), Threshold: s.Threshold.Load(), Mtu: s.MTU.Load(),
 		BucketAt: s.BucketAt.Load(), Bounds: s.Bounds.Load(),
 		BucketCost: s.BucketCost.Load(), BucketBurst: s.BucketBurst.Load(),
+		PacedAt: s.PacedAt.Load(), PaceCost: s.PaceCost.Load(), PaceBurst: s.PaceBurst.Load(),
+		PaceWaits: s.PaceWaits.Load(),
 	}))
 	require.NoError(t, k.PacketLen.Set(size))
+}
+
+// SetPacket says to which group the packets belong, and that a worker goes on with one that came at a time.
+func (k *Policy) SetPacket(t testing.TB, group uint64, received clock.Time) {
+	t.Helper()
+	c := PolicyScratch{Group: group, Position: 1}
+	c.Job.Since = uint64(received)
+	putPerCPU(t, k.Scratches, &c)
 }

@@ -56,13 +56,16 @@ type VersionsObjectKey struct {
 }
 
 type VersionsPath struct {
-	_                 structs.HostLayout
-	Saddr             [16]uint8
-	Daddr             [16]uint8
-	Dport             uint16
-	V6                uint8
-	EndpointPad       uint8
-	Sport             uint16
+	_   structs.HostLayout
+	Udp struct {
+		_           structs.HostLayout
+		Saddr       [16]uint8
+		Daddr       [16]uint8
+		Dport       uint16
+		V6          uint8
+		EndpointPad uint8
+		Sport       uint16
+	}
 	DcidLen           uint8
 	StreamPrefixLen   uint8
 	DatagramPrefixLen uint8
@@ -121,30 +124,43 @@ const (
 	VersionsReasonJOB_CONTINUED          VersionsReason = 41
 	VersionsReasonJOB_LATE               VersionsReason = 42
 	VersionsReasonJOB_ENDED              VersionsReason = 43
-	VersionsReasonSEAL_AHEAD             VersionsReason = 44
-	VersionsReasonSEAL_COMPUTED          VersionsReason = 45
-	VersionsReasonCOPY_SENT              VersionsReason = 46
-	VersionsReasonCOPY_BUDGET            VersionsReason = 47
-	VersionsReasonCOPY_NO_PATH           VersionsReason = 48
-	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 49
-	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 50
-	VersionsReasonCOPY_FILTERED          VersionsReason = 51
-	VersionsReasonCOPY_EMPTY             VersionsReason = 52
-	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 53
-	VersionsReasonCOPY_PRIORITY          VersionsReason = 54
-	VersionsReasonCOPY_BUCKET            VersionsReason = 55
-	VersionsReasonCOPY_POLICY            VersionsReason = 56
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 57
-	VersionsReasonCOPY_NO_SLOT           VersionsReason = 58
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 59
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 60
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 61
-	VersionsReasonCOPY_WINDOW            VersionsReason = 62
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 63
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 64
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 65
-	VersionsReasonCOPY_LOST              VersionsReason = 66
-	VersionsReasonREASON_COUNT           VersionsReason = 67
+	VersionsReasonRTP_FORWARDED          VersionsReason = 44
+	VersionsReasonRTP_NOT_MEDIA          VersionsReason = 45
+	VersionsReasonRTP_UNKNOWN            VersionsReason = 46
+	VersionsReasonRTP_HEADER             VersionsReason = 47
+	VersionsReasonRTP_PAYLOAD_TYPE       VersionsReason = 48
+	VersionsReasonRTP_SSRC               VersionsReason = 49
+	VersionsReasonRTP_PAUSED             VersionsReason = 50
+	VersionsReasonRTP_OLD                VersionsReason = 51
+	VersionsReasonRTP_AHEAD              VersionsReason = 52
+	VersionsReasonRTP_CLAIMED            VersionsReason = 53
+	VersionsReasonSEAL_AHEAD             VersionsReason = 54
+	VersionsReasonSEAL_COMPUTED          VersionsReason = 55
+	VersionsReasonCOPY_SENT              VersionsReason = 56
+	VersionsReasonCOPY_BUDGET            VersionsReason = 57
+	VersionsReasonCOPY_NO_PATH           VersionsReason = 58
+	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 59
+	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 60
+	VersionsReasonCOPY_FILTERED          VersionsReason = 61
+	VersionsReasonCOPY_EMPTY             VersionsReason = 62
+	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 63
+	VersionsReasonCOPY_PRIORITY          VersionsReason = 64
+	VersionsReasonCOPY_BUCKET            VersionsReason = 65
+	VersionsReasonCOPY_POLICY            VersionsReason = 66
+	VersionsReasonCOPY_FRAME             VersionsReason = 67
+	VersionsReasonCOPY_DEPENDENT         VersionsReason = 68
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 69
+	VersionsReasonCOPY_NO_SLOT           VersionsReason = 70
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 71
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 72
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 73
+	VersionsReasonCOPY_WINDOW            VersionsReason = 74
+	VersionsReasonCOPY_PACED             VersionsReason = 75
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 76
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 77
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 78
+	VersionsReasonCOPY_LOST              VersionsReason = 79
+	VersionsReasonREASON_COUNT           VersionsReason = 80
 )
 
 type VersionsStreamKey struct {

@@ -88,21 +88,21 @@ type WalkScratch struct {
 		_           structs.HostLayout
 		Addresses   [12]uint8
 		Proto       uint16
-		Pad         uint16
+		Kind        uint16
 		Since       uint64
-		ListVersion uint64
-		Track       uint32
 		Publisher   uint32
+		Track       uint32
+		Position    uint32
+		Count       uint32
+		ListVersion uint64
 		StreamId    uint64
 		Offset      uint64
 		Len         uint32
 		HeaderLen   uint32
 		Fin         uint8
 		First       uint8
-		Pad2        uint16
-		Position    uint32
-		Count       uint32
-		Pad3        uint32
+		Pad         uint16
+		Pad2        uint32
 	}
 }
 

@@ -18,7 +18,7 @@
 #include "../shared/scratch.h"
 #include "neighbors.h"
 
-#define MIN_HEAD 47 // Ethernet, IPv4, UDP and a short header without a connection ID
+#define MIN_HEAD 47 // Ethernet, IPv4, UDP and a QUIC short header without a connection ID
 #define MAX_HEAD 95
 
 // send_clone sends the copy to the neighbour by which an endpoint is reached. It returns 0 if that has taken it.
@@ -33,7 +33,7 @@ INLINE int send_clone(struct __sk_buff *skb, struct scratch *c, const struct nei
 	return -1;
 }
 
-// replace_clone gives the packet the contents of OUT.
+// replace_clone gives the packet the contents of OUT. If these have no tail, the packet keeps what follows the head.
 //
 // The bounds of head and tail are for the verifier. Without the barriers the compiler makes one comparison of two, of a
 // difference, from which the verifier of Linux 6.12 does not learn the bounds of the length itself.
@@ -45,7 +45,7 @@ INLINE int replace_clone(struct __sk_buff *skb, struct scratch *c)
 {
 	u32 head = c->head, tail = c->tail;
 
-	if (head < MIN_HEAD || tail <= TAG_LEN)
+	if (head < MIN_HEAD)
 		return -1;
 	barrier_var(head);
 	barrier_var(tail);
@@ -53,8 +53,12 @@ INLINE int replace_clone(struct __sk_buff *skb, struct scratch *c)
 		return -1;
 	if (skb->vlan_present && bpf_skb_vlan_pop(skb)) // of the publisher's network; the subscriber's is in the header
 		return -1;
-	if (bpf_skb_change_tail(skb, head + tail, 0) || bpf_skb_store_bytes(skb, 0, c->buf + OUT, head, 0) ||
-	    bpf_skb_store_bytes(skb, head, c->buf + OUT + PAYLOAD_AT, tail, 0))
+	if (tail && bpf_skb_change_tail(skb, head + tail, 0))
+		return -1;
+	if (bpf_skb_store_bytes(skb, 0, c->buf + OUT, head, 0))
+		return -1;
+	barrier_var(tail);
+	if (tail && bpf_skb_store_bytes(skb, head, c->buf + OUT + PAYLOAD_AT, tail, 0))
 		return -1;
 	c->armed = 0;
 	return 0;

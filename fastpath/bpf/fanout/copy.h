@@ -9,6 +9,7 @@
 #include "budget.h"
 #include "clone.h"
 #include "route.h"
+#include "sealed.h"
 
 // A frame on its way to the subscriptions of its track: the context of the callback of bpf_loop.
 struct fan_out {
@@ -39,17 +40,24 @@ INLINE const struct subscription *subscription_at(struct fan_out *f, u32 i)
 	return &f->part->subscriptions[at];
 }
 
-// admit_claim asks the policy about the claim's packet. If the window is full, it notes that for the congestion
-// controller, whose window grows only while it is used. It is a function of its own because of the stack of those that
-// make copies.
+// find_route looks up how the claim's subscriber is reached.
+INLINE enum reason find_route(const struct scratch *c, const struct claim *cl, struct path **path, struct neighbor **n)
+{
+	*path = find_path(cl->subscriber);
+	return *path ? find_neighbor(c, &(*path)->udp, n) : COPY_NO_PATH;
+}
+
+// admit_claim asks the policy about the claim's packet. If window or pacing hold it back, it notes that for the
+// congestion controller, whose window grows only while it is used. It is a function of its own because of the stack of
+// those that make copies.
 static __noinline int admit_claim(const struct claim *cl)
 {
 	struct conn_state *s = connections_at(cl->subscriber);
 	if (!s)
 		return COPY_NO_PATH;
-	enum reason why = may_go(s, cl, cl->packet_len);
+	enum reason why = may_go(s, cl);
 
-	if (why == COPY_WINDOW)
+	if (why == COPY_WINDOW || why == COPY_PACED)
 		SHARED(s->limited_to) = SHARED(s->next_pn) & NUMBER_MASK;
 	return why;
 }

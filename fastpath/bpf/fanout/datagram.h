@@ -40,7 +40,7 @@ static __noinline int copy_datagram(struct fan_out *f, const struct subscription
 	spend(c, cl->data_len);
 	if (seal_packet(c, path, cl, src, frame_len) || write_headers(c, path, n, frame_len + TAG_LEN))
 		return COPY_LOST;
-	return send_clone(f->skb, c, n, path->daddr) ? COPY_LOST : COPY_SENT;
+	return send_clone(f->skb, c, n, path->udp.daddr) ? COPY_LOST : COPY_SENT;
 }
 
 static long datagram_step(u32 i, struct fan_out *f)

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Jobs: what is beyond the budget of a packet, for workers: goroutines of the relay's process.
 //
-// server_ingress puts the plaintext of a frame into the ring of each worker that has subscriptions to serve. The worker
-// runs continue_fan_out on it by BPF_PROG_RUN, chunk_copies at a time, so that softirqs and other threads get the CPU
-// in between. Worker w of n serves the first chunk behind the budget, counted from w, and then each n-th: a
-// subscription with a place in the list belongs to one worker, which takes jobs in the order in which they came. So
-// copies for a subscriber keep the order of the packets.
+// An entry program puts a job into the ring of each worker that has copies to make: what streamjob.h says of a frame,
+// or playerjob.h of an RTP packet. The worker runs a program on it by BPF_PROG_RUN, chunk_copies at a time, so that
+// softirqs and other threads get the CPU in between. Worker w of n serves the first chunk behind the budget, counted
+// from w, and then each n-th: a subscription or player with a place in the list belongs to one worker, which takes jobs
+// in the order in which they came. So copies for a receiver keep the order of the packets.
 //
 // A run has ended when it could be seen by user space, but a job has not. What the run would find is therefore kept for
 // it: user space frees memory and indices for others when all runs have ended, and then all jobs that were given by
-// then (fastpath/workers_linux.go). So the job names the list, the track and the publisher by index and version.
+// then (fastpath/workers_linux.go).
 //
 // User space gets the packet at once, and would send what the workers are about to. It waits for the jobs of the track
-// that it knows to be given, for a limited time. That costs no correctness: both claim.
+// or media that it knows to be given, for a limited time. That costs no correctness: both claim.
 #pragma once
 
-#include "copy.h"
+#include "../shared/reason.h"
+#include "../shared/scratch.h"
+#include "../shared/share.h"
+#include "budget.h"
 
 enum job_limits {
 	MAX_WORKERS = 8,
 	JOB_RING_LEN = 1 << 18, // bytes: some 160 jobs with full packets
 	JOBS_PER_RING = 160,
-	PROMISES = 256, // counters of the jobs that were given; tracks share them
+	PROMISES = 256, // counters of the jobs that were given; tracks and medias share them
+	MAX_JOB = 1600, // bytes behind the job
 };
 
 const volatile u32 workers = 0; // that there are
@@ -33,7 +37,7 @@ struct promise {
 	u64 given[MAX_WORKERS];
 };
 
-// By track, modulo PROMISES. The last element is about all of them.
+// By track or media, modulo PROMISES. The last element is about all of them.
 SHARED_ARRAY(promises, PROMISES + 1, struct promise);
 // The time, CLOCK_MONOTONIC in nanoseconds, until which the workers have enough to do: a worker was late.
 SHARED_ARRAY(busy_until, 1, u64);
@@ -48,7 +52,7 @@ struct {
 	});
 } job_rings SEC(".maps");
 
-// note_promise counts jobs of a track that a worker is given.
+// note_promise counts jobs of a track or media that a worker is given.
 static __noinline int note_promise(u32 track, u32 worker, s32 jobs)
 {
 	u32 at = track % PROMISES, all = PROMISES;
@@ -61,13 +65,14 @@ static __noinline int note_promise(u32 track, u32 worker, s32 jobs)
 	return 0;
 }
 
-// give_job puts a job into the ring of a worker, unless that is full. It wakes the worker if the ring was empty.
+// give_job puts the scratch's job and what lies at an offset into the ring of a worker, unless that is full. It wakes
+// the worker if the ring was empty.
 static __noinline int give_job(struct scratch *c, u32 at, u32 len, u32 worker)
 {
 	void *ring = bpf_map_lookup_elem(&job_rings, &worker);
 
 	barrier_var(at); // as in write_prefix
-	if (!ring || at < IN + PAYLOAD_AT || len > MAX_PAYLOAD)
+	if (!ring || at < IN + PAYLOAD_AT || len > MAX_JOB)
 		return JOB_FULL;
 	barrier_var(at);
 	if (at > IN + PAYLOAD_AT + MAX_PAYLOAD)
@@ -94,78 +99,17 @@ INLINE enum reason may_give(u32 publisher)
 	return may_hold(publisher, SHARE_JOBS) ? JOB_GIVEN : JOB_SHARE;
 }
 
-// hand_on gives a frame that is offered to count subscriptions to the workers.
-static __noinline int hand_on(struct __sk_buff *skb, struct scratch *c, u32 count_of_all, u32 first)
+// give_jobs gives the scratch's job, for the positions behind the first ones, to the workers that have some of them.
+INLINE void give_jobs(struct scratch *c, u32 at, u32 len, u32 first)
 {
-	if (c->frame >= MAX_FRAMES)
-		return -1;
-	const struct frame *fr = &c->frames[c->frame];
-	enum reason why = may_give(c->publisher);
-	if (why != JOB_GIVEN) {
-		count(why);
-		return -1;
-	}
-	struct job *j = &c->job;
-	j->proto = skb->protocol;
-	j->since = c->arrived ?: bpf_ktime_get_ns();
-	j->list_version = c->list_version;
-	j->track = c->track;
-	j->publisher = c->publisher;
-	j->stream_id = fr->stream_id;
-	j->offset = fr->offset;
-	j->len = fr->len;
-	j->header_len = c->header.len;
-	j->fin = fr->fin;
-	j->first = first;
-	j->count = count_of_all;
 #pragma clang loop unroll(disable)
 	for (u32 w = 0; w < MAX_WORKERS; w++) {
-		j->position = max_copies + w * chunk_copies;
-		if (w >= workers || j->position >= count_of_all)
+		c->job.position = first + w * chunk_copies;
+		if (w >= workers || c->job.position >= c->job.count)
 			break;
-		count(give_job(c, fr->at, fr->len, w));
+		count(give_job(c, at, len, w));
 	}
-	return 0;
 }
 
 GO_TYPE(enum, job_limits);
-
-// find_job_subgroup returns the subgroup of the job's frame, or 0 if it has ended.
-static __noinline struct subgroup *find_job_subgroup(const struct job *j)
-{
-	struct stream_key key = { .stream_id = j->stream_id, .publisher = j->publisher };
-
-	return bpf_map_lookup_elem(&ended, &key) ? 0 : bpf_map_lookup_elem(&subgroups, &key);
-}
-
-// take_job makes the frame of a job the one that is offered.
-INLINE enum reason take_job(struct __sk_buff *skb, struct scratch *c)
-{
-	struct job *j = &c->job;
-
-	if (bpf_skb_load_bytes(skb, 0, j, sizeof(*j)))
-		return JOB_ENDED;
-	if (bpf_ktime_get_ns() - j->since > job_lifetime)
-		return JOB_LATE;
-	u32 len = j->len;
-	barrier_var(len); // see open_packet
-	if (len > MAX_PAYLOAD)
-		return JOB_ENDED;
-	if (len && bpf_skb_load_bytes(skb, sizeof(*j), c->buf + IN + PAYLOAD_AT, len))
-		return JOB_ENDED;
-	c->frame = 0;
-	c->frames[0].stream_id = j->stream_id;
-	c->frames[0].offset = j->offset;
-	c->frames[0].at = IN + PAYLOAD_AT;
-	c->frames[0].len = j->len;
-	c->frames[0].fin = j->fin;
-	c->header.len = j->header_len;
-	c->publisher = j->publisher;
-	c->track = j->track;
-	c->list_version = j->list_version;
-	c->position = j->position;
-	c->arrived = time_if_measuring() ? j->since : 0;
-	c->checksum_start = 0;
-	set_budget(c, chunk_copies);
-	return JOB_CONTINUED;
-}
+GO_TYPE(enum, job_kind);

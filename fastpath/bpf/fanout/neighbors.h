@@ -6,16 +6,8 @@
 // or a netfilter rule does to the stack's packets, and fails while a neighbour is not resolved.
 #pragma once
 
+#include "../shared/udp_path.h"
 #include "../transport/udp.h"
-
-// A remote UDP endpoint.
-struct endpoint {
-	u8 addr[16]; // IPv4 in the first four bytes
-	__be16 port;
-	u8 v6, pad;
-};
-
-_Static_assert(sizeof(struct endpoint) == 20, "endpoint is a part of path");
 
 struct neighbor {
 	u32 ifindex;
@@ -71,7 +63,7 @@ GLOBAL int learn_neighbor(struct __sk_buff *skb)
 	struct endpoint key = {};
 	struct neighbor n = {};
 
-	if (parse_datagram(skb, &d) || d.sport != relay_port || read_neighbor(skb, &n))
+	if (parse_datagram(skb, &d) || (d.sport != relay_port && d.sport != rtp_port) || read_neighbor(skb, &n))
 		return -1;
 	__builtin_memcpy(key.addr, d.daddr, 16);
 	key.port = d.dport;

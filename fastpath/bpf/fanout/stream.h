@@ -3,7 +3,7 @@
 #pragma once
 
 #include "copy.h"
-#include "job.h"
+#include "streamjob.h"
 
 // open_stream gives the subscriber a stream for the subgroup. The slot is published in downstreams before the stream id
 // is taken, so that user space cannot open a second stream: the side that publishes first opens it. The check of the
@@ -18,7 +18,10 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	if (!s || !path)
 		return COPY_NO_PATH;
 	cl->level = level_of(sub, g->priority);
-	enum reason why = may_go(s, cl, 0);
+	cl->prefix_len = prefix_len(g, path, sub->alias);
+	cl->data_len += cl->prefix_len;
+	cl->packet_len = packet_len(path, stream_header_len(SHARED(s->next_uni), 0) + cl->data_len);
+	enum reason why = ask_policy(s, cl);
 	if (why != COPY_SENT)
 		return why;
 	if (SHARED(s->slots) >= STREAM_SHARE)
@@ -29,7 +32,6 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	struct stream_state *st = streams_at(slot);
 	if (!st)
 		return COPY_NOT_OPEN;
-	cl->prefix_len = prefix_len(g, path, sub->alias);
 	st->phase = STREAM_OPENING;
 	st->next = g->header_len;
 	st->delta = (u64)cl->prefix_len - g->header_len;
@@ -139,6 +141,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 		return why;
 	if (!affordable(c, fr->len))
 		return COPY_BUDGET;
+	cl->data_len = fr->len - c->header.len;
 	why = find_stream(f, sub, cl, fr->stream_id);
 	if (why != COPY_SENT)
 		return why;
@@ -156,7 +159,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 	int err = build_copy(f, sub, st, path, n);
 	if (cl->opened)
 		SHARED(st->phase) = STREAM_OPEN; // also if it failed: the bytes are claimed, loss recovery sends them
-	return err || send_clone(f->skb, c, n, path->daddr) ? COPY_LOST : COPY_SENT;
+	return err || send_clone(f->skb, c, n, path->udp.daddr) ? COPY_LOST : COPY_SENT;
 }
 
 static long stream_step(u32 i, struct fan_out *f)

@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The bucket of the bytes that a connection's path is to carry, from the kernel's side: claim/admission.go explains it.
+// The bucket of the bytes that a connection's path is to carry, and the pacer's, from the kernel's side:
+// claim/admission.go and congestion/pacer.go explain them.
 #pragma once
 
 #include "state.h"
-
-// bucket_class returns the class of a level, by four bounds of 16 bits.
-INLINE u32 bucket_class(u64 bounds, u32 level)
-{
-	u32 class = 0;
-
-#pragma unroll
-	for (u32 i = 0; i < 4; i++)
-		if (class == i && level > (u32)(bounds >> 16 * i & 0xffff))
-			class++;
-	return class;
-}
+#include "tokens.h"
 
 // bucket_level returns how full the bucket is, in nanoseconds of its rate.
 INLINE s64 bucket_level(const struct conn_state *s, u64 now)
@@ -22,20 +12,18 @@ INLINE s64 bucket_level(const struct conn_state *s, u64 now)
 	return (s64)(now + s->bucket_burst * 1000ULL - SHARED(s->bucket_at));
 }
 
-// take_from_bucket takes the bytes of a packet. The debt is at most as much as the bucket holds. If others are faster
-// for a few times, the packet is free.
-INLINE void take_from_bucket(struct conn_state *s, u32 len, u64 now)
+// paced reports whether pacing holds copies back. What waits in user space goes first: the media sender sleeps until
+// the pacer has tokens for a whole packet, and copies, which need only one, would take them all before.
+INLINE bool paced(const struct conn_state *s)
 {
-	u64 cost = s->bucket_cost, latest = now + s->bucket_burst * 2000ULL;
+	if (SHARED(s->pace_waits))
+		return true;
+	return s->pace_cost && SHARED(s->paced_at) >= bpf_ktime_get_ns() + s->pace_burst * 1000ULL;
+}
 
-	if (!cost)
-		return;
-#pragma unroll
-	for (int i = 0; i < 4; i++) {
-		u64 at = SHARED(s->bucket_at), from = at > now ? at : now;
-		if (from > latest)
-			from = latest;
-		if (__sync_bool_compare_and_swap(&s->bucket_at, at, from + (len * cost >> 10)))
-			return;
-	}
+// take_from_buckets takes the bytes of a packet from both.
+INLINE void take_from_buckets(struct conn_state *s, u32 len, u64 now)
+{
+	take_bytes(&s->bucket_at, s->bucket_cost, s->bucket_burst, len, now);
+	take_bytes(&s->paced_at, s->pace_cost, s->pace_burst, len, now);
 }

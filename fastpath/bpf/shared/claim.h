@@ -102,7 +102,7 @@ INLINE void commit_packet(struct conn_state *s, struct claim *cl, struct record 
 	if (cl->ecn)
 		info |= (u64)FLAG_MARKED << FLAGS_SHIFT;
 	__sync_fetch_and_add(&s->in_flight, cl->packet_len);
-	take_from_bucket(s, cl->packet_len, now);
+	take_from_buckets(s, cl->packet_len, now);
 	__sync_lock_test_and_set(&r->pn, NO_PACKET);
 	SHARED(r->sent) = now;
 	SHARED(r->offset) = offset;

@@ -4,8 +4,8 @@
 // for each copy costs about one per cent of it.
 #pragma once
 
+#include "maps.h"
 #include "scratch.h"
-#include "state.h"
 
 // The bins of a histogram of delays, in nanoseconds. The first bin is for all below 2^BIN_FIRST, the last for all from
 // 2^BIN_LAST on. Between them each power of two has 2^BIN_STEPS bins.

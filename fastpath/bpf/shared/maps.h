@@ -24,6 +24,10 @@ enum capacity {
 // Where pages are larger than 4 KiB, the loader makes extents longer.
 const volatile u32 extent_shift = EXTENT_SHIFT;
 
+// SHARED reads or writes a field that user space changes at any time: the compiler must neither read twice what was
+// compared once, nor keep a value.
+#define SHARED(field) (*(volatile __typeof__(field) *)&(field))
+
 // SHARED_ARRAY is memory: user space maps it, and both sides read and write its elements.
 #define SHARED_ARRAY(name, count, type_) \
 	struct { \

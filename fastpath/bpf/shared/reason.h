@@ -47,14 +47,26 @@ enum reason {
 	FRAME_FORGOTTEN, // an object datagram that may have come before: claims of such old objects are not kept
 	FRAME_SHARE, // the publisher has its share of subgroups or objects
 	FRAME_NO_SLOT, // no memory for one more subgroup or object
-	// Jobs of workers, for frames that are offered to more subscribers than one run serves.
+	// Jobs of workers, for frames and RTP packets that are offered to more subscribers or players than one run serves.
 	JOB_GIVEN, // to a worker, with its part of the copies
 	JOB_BUSY, // not given, because a worker was late a short time ago: user space sends
 	JOB_SHARE, // not given, because the publisher has its share of jobs
 	JOB_FULL, // not given, because the worker's ring is full
 	JOB_CONTINUED, // some of its copies were offered
 	JOB_LATE, // given up: user space has gone on meanwhile
-	JOB_ENDED, // given up: user space has read the stream to its end
+	JOB_ENDED, // given up: user space has read the stream to its end, or gone on behind the RTP packet
+	// RTP packets of RTSP publishers at rtp_ingress. It also counts PACKET_GSO, PACKET_OTHER_HOST, PACKET_BAD_HEADER,
+	// PACKET_TOO_SHORT, PACKET_TOO_LONG, PACKET_OTHER_PATH and PACKET_CHECKSUM.
+	RTP_FORWARDED, // offered to the players of its media
+	RTP_NOT_MEDIA, // not UDP, or another port
+	RTP_UNKNOWN, // no media on the fast path comes from that address and port
+	RTP_HEADER, // no RTP, or with padding or an extension: user space writes these anew
+	RTP_PAYLOAD_TYPE, // not the media's
+	RTP_SSRC, // not the media's, or not known yet
+	RTP_PAUSED, // user space does not take the publisher's packets: its quota is used up
+	RTP_OLD, // user space has gone on behind it
+	RTP_AHEAD, // user space is too far behind it
+	RTP_CLAIMED, // it has come before
 	// Copies, when they are sealed.
 	SEAL_AHEAD, // with a key stream that user space made ahead of time
 	SEAL_COMPUTED, // with a key stream that was computed here
@@ -70,16 +82,19 @@ enum reason {
 	COPY_PRIORITY, // the level is above the connection's threshold
 	COPY_BUCKET, // the bytes that the path is to carry are kept for more important levels
 	COPY_POLICY, // the operator's policy declines it
+	COPY_FRAME, // RTP: the frame does not go to the player, as the policy has decided about another packet of it
+	COPY_DEPENDENT, // RTP: a frame before it does not go, on which it may depend
 	COPY_STREAM_LIMIT, // MAX_STREAMS
 	COPY_NO_SLOT, // no memory for one more stream, or not yet: user space opens it
 	COPY_STREAM_SHARE, // the connection has as many streams in the kernel as one may have: user space opens it
 	COPY_STREAM_CREDIT, // MAX_STREAM_DATA
 	COPY_CONNECTION_CREDIT, // MAX_DATA
 	COPY_WINDOW, // congestion window
+	COPY_PACED, // pacing: its time has not come, or what waits for it in user space goes first
 	COPY_TOO_LARGE, // larger than the path's MTU or max_datagram_frame_size allows
 	COPY_LEDGER_FULL, // too many packets are not acknowledged yet
 	COPY_CHECKSUM, // the address family or the VLAN tagging changes while the device is to complete the checksum
-	COPY_LOST, // claimed, but the clone failed: loss recovery sends the bytes again
+	COPY_LOST, // claimed, but the clone failed: loss recovery sends the bytes again, or user space the RTP packet
 	REASON_COUNT,
 };
 

@@ -71,24 +71,30 @@ struct claim {
 };
 _Static_assert(sizeof(struct claim) == 64, "claim has no padding");
 
-// A frame on its way to a worker, which makes the copies that server_ingress does not: see fanout/job.h. The frame's
-// data follows. It begins with an Ethernet header because it comes to continue_fan_out as a packet.
+enum job_kind {
+	JOB_STREAM, // of a STREAM frame, whose data follows
+	JOB_RTP, // of an RTP packet, whose Ethernet frame follows
+};
+
+// A frame or packet on its way to a worker, which makes the copies that the entry program does not: see fanout/job.h.
+// It begins with an Ethernet header because one of JOB_STREAM comes to continue_fan_out as a packet. One of JOB_RTP has
+// only the fields up to count.
 struct job {
 	u8 addresses[12];
 	__be16 proto; // of the publisher's packet: clones have it, and devices look at it
-	u16 pad;
+	u16 kind; // enum job_kind
 	u64 since; // CLOCK_MONOTONIC, nanoseconds
+	u32 publisher, track; // indices; of JOB_RTP, both are the media's
+	u32 position; // of the subscription or player that is next
+	u32 count; // of subscriptions or players in the list
 	u64 list_version; // of the list of subscriptions, see versions.h
-	u32 track, publisher; // indices
 	u64 stream_id, offset; // of the frame
 	u32 len; // of its data
 	u32 header_len; // of the media header at the beginning of it, see media_header
 	u8 fin;
 	u8 first; // it is the first frame of its stream
-	u16 pad2;
-	u32 position; // of the subscription that is next
-	u32 count; // of subscriptions in the list
-	u32 pad3;
+	u16 pad;
+	u32 pad2;
 };
 _Static_assert(sizeof(struct job) == 80, "job is shared with user space");
 
@@ -108,8 +114,9 @@ struct scratch {
 	u32 frame; // of frames, that is being forwarded
 	u32 publisher; // index of the connection that the packet came on
 	struct media_header header; // of that frame
-	// The copy that lies sealed in OUT: its headers end at head, its payload and tag are tail bytes. armed: the next
-	// packet that client_egress sees is the clone that the copy replaces.
+	// The copy that lies in OUT: its headers end at head, its payload (and tag) are tail bytes. Without a tail, the
+	// copy has what follows the head in the clone. armed: the next packet that client_egress sees is the clone that
+	// the copy replaces.
 	u32 head, tail;
 	u32 armed;
 	u32 aad_len;

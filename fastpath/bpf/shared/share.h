@@ -6,6 +6,8 @@
 // can get, each has the (n + 1)th part of the map, and so much is still free for the next. Both senders make entries;
 // user space removes them, and then subtracts them here. The check and the addition are not one atomic operation: a few
 // entries too many do no harm.
+//
+// In rtp_ingress each media counts as a publisher. It has jobs only, in the same rings.
 #pragma once
 
 #include "maps.h"

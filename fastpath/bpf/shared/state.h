@@ -10,11 +10,8 @@
 #include "maps.h"
 #include "reason.h"
 #include "share.h"
+#include "udp_path.h"
 #include "versions.h"
-
-// SHARED reads or writes a field that user space changes at any time: the compiler must neither read twice what was
-// compared once, nor keep a value.
-#define SHARED(field) (*(volatile __typeof__(field) *)&(field))
 
 // The number of subscriptions that the kernel can serve.
 enum subscription_limits {
@@ -43,7 +40,8 @@ struct conn_state {
 	u32 writers; // senders with a packet number whose record is not yet written
 	u32 slots; // of the array streams that its streams have
 	u64 bucket_at; // when the bucket is full, see bucket.h
-	u64 pad1[2];
+	u64 paced_at; // when the pacer's bucket is full
+	u64 pad1;
 	u64 window; // bytes
 	u64 data_limit;
 	u64 max_uni; // unidirectional streams allowed
@@ -58,8 +56,10 @@ struct conn_state {
 	u64 bytes;
 	u64 limited_to; // packets with lower numbers were sent while window or pacing held data back
 	u32 ecn; // of the IP headers of packets that are sent (RFC 3168 §5); only user space sets it
-	u32 pad3;
-	u64 pad4[4];
+	u32 pace_cost; // nanoseconds in which the pacer's bucket fills by 1024 bytes; 0: packets are not paced
+	u32 pace_burst; // microseconds in which it gets full
+	u32 pace_waits; // the media sender has data that pacing holds back, see bucket.h
+	u64 pad4[3];
 };
 _Static_assert(sizeof(struct conn_state) == 192, "conn_state is three cache lines");
 
@@ -120,7 +120,7 @@ enum record_flag {
 	FLAG_OLD_PATH = 1 << 4, // was sent on an earlier path, and is no longer counted as in flight
 	FLAG_ACKED = 1 << 5,
 	FLAG_LOST = 1 << 6,
-	FLAG_MARKED = 1 << 7, // was sent with ECT(0)
+	FLAG_MARKED = 1 << 7, // was sent with ECT(0) or ECT(1)
 };
 
 // Keys to send with, by key generation.
@@ -135,11 +135,7 @@ struct copy_counts {
 
 // Where packets for a connection go, and where its packets come from.
 struct path {
-	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes
-	__be16 dport;
-	u8 v6;
-	u8 endpoint_pad; // from daddr to here it is a struct endpoint
-	__be16 sport;
+	struct udp_path udp;
 	u8 dcid_len;
 	u8 stream_prefix_len; // what WebTransport puts in front of streams
 	u8 datagram_prefix_len; // and of datagrams

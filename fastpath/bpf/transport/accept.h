@@ -18,7 +18,7 @@
 
 #include "../shared/reason.h"
 #include "../shared/scratch.h"
-#include "../shared/state.h"
+#include "../shared/udp_path.h"
 #include "offload.h"
 #include "udp.h"
 
@@ -42,8 +42,8 @@ INLINE bool same_address(const u8 *a, const u8 *b)
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]));
 }
 
-// accept_path compares the datagram's addresses and ports with those of the connection's path.
-INLINE bool accept_path(const struct datagram *d, const struct path *p)
+// accept_path compares the datagram's addresses and ports with those of the peer's path.
+INLINE bool accept_path(const struct datagram *d, const struct udp_path *p)
 {
 	return d->v6 == p->v6 && d->sport == p->dport && d->dport == p->sport && same_address(d->saddr, p->daddr) &&
 	       same_address(d->daddr, p->saddr);

@@ -10,8 +10,9 @@
 #include <linux/udp.h>
 #include "checksum.h"
 
-// UDP port that the relay listens on, in network byte order.
+// UDP ports that the relay listens on, in network byte order: for QUIC, and for RTP of RTSP clients (0: none).
 const volatile u16 relay_port = 0;
+const volatile u16 rtp_port = 0;
 
 #define MAX_VLAN_TAGS 2
 #define FRAGMENT_MASK 0x3fff // more fragments, or a fragment offset

@@ -30,19 +30,28 @@ func (c *connection) close() {
 }
 
 // connect opens a session. It tries again while the relay starts.
-func (g *generator) connect(ctx context.Context, h session.Handler) (*connection, error) {
+func (g *generator) connect(ctx context.Context, h session.Handler) (c *connection, err error) {
+	err = g.retry(ctx, func(ctx context.Context) error {
+		c, err = g.tryConnect(ctx, h)
+		return err
+	})
+	return c, err
+}
+
+// retry calls dial until it succeeds.
+func (g *generator) retry(ctx context.Context, dial func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, SetUpTime,
 		fmt.Errorf("no session with %s within %v", g.URL, SetUpTime))
 	defer cancel()
 	for {
-		c, err := g.tryConnect(ctx, h)
+		err := dial(ctx)
 		if err == nil {
-			return c, nil
+			return nil
 		}
 		select {
 		case <-time.After(connectPause):
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), err)
+			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }

@@ -13,6 +13,9 @@
 //	stop N →                                           wait for N objects each → received
 //	stop →      end
 //
+// With RTSP, the publisher sends ANNOUNCE and RECORD, and each session DESCRIBE, SETUP and PLAY. A frame is a NAL unit
+// of H.264, which RTP packets carry by UDP.
+//
 // The command used is answered with the CPU time so far, at any time.
 //
 // A bystander is ready at once, pings from go to stop, and reports after each stop.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -14,19 +15,24 @@ import (
 
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/video"
+	"sluice/internal/rendition"
 	"sluice/moqt"
 )
 
 // GeneratorConfig is the task of a load generator. Zero values of Namespace, Track and Mock mean the defaults.
 type GeneratorConfig struct {
 	Publish   bool       `json:"publish"` // otherwise subscribe
-	URL       string     `json:"url"`
+	URL       string     `json:"url"`     // moqt:, or rtsp: for clients that use RTSP, with RTP by UDP
 	Namespace string     `json:"namespace"`
 	Track     string     `json:"track"`
 	Mock      video.Mock `json:"mock"`
 
 	// Audio adds a track with mock audio.
 	Audio bool `json:"audio"`
+	// Ladder publishes all renditions of the mock video. Rule is who chooses among them for subscribers; by default,
+	// they have the best one only.
+	Ladder bool           `json:"ladder,omitempty"`
+	Rule   rendition.Rule `json:"rule,omitempty"`
 
 	Clip string `json:"clip"` // a file whose video is published instead of mock video
 
@@ -83,7 +89,8 @@ type CPUTime struct {
 type Published struct {
 	Objects uint64 `json:"objects"`
 	Bytes   uint64 `json:"bytes"`
-	Failed  uint64 `json:"failed"` // objects that could not be written
+	Failed  uint64 `json:"failed"`            // objects that could not be written
+	Packets uint64 `json:"packets,omitempty"` // of RTP
 	// Late is how much later than due each frame was handed to the transport, milliseconds. The time for which the
 	// transport did not take the frame before it does not count: it depends on the relay.
 	Late result.Distribution `json:"late"`
@@ -95,6 +102,10 @@ type Received struct {
 	Bytes      uint64 `json:"bytes"`
 	Corrupt    uint64 `json:"corrupt"` // objects whose content does not belong in their place
 	Duplicates uint64 `json:"duplicates"`
+	Packets    uint64 `json:"packets,omitempty"`    // of RTP
+	Disordered uint64 `json:"disordered,omitempty"` // of these, those that came after a packet that follows them
+	// Rule is who has chosen among renditions. A relay that is to may not be able to.
+	Rule rendition.Rule `json:"rule,omitempty"`
 	// Arrivals and, of the audio, Audio are there if Config.Record is set. All else is about the video.
 	Arrivals []video.Arrival `json:"arrivals,omitempty"`
 	Audio    []video.Arrival `json:"audio,omitempty"`
@@ -118,9 +129,13 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 		GeneratorConfig: cfg, source: source, commands: make(chan string), out: &events{encoder: json.NewEncoder(out)},
 	}
 	go g.read(ctx, in)
-	switch {
+	switch isRTSP := strings.HasPrefix(cfg.URL, "rtsp:"); {
 	case cfg.Ping != "":
 		return g.ping(ctx)
+	case isRTSP && cfg.Publish:
+		return g.record(ctx)
+	case isRTSP:
+		return g.play(ctx)
 	case cfg.Publish:
 		return g.publish(ctx)
 	}
@@ -128,6 +143,9 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 }
 
 func openSource(cfg GeneratorConfig) (video.Source, error) {
+	if cfg.Clip != "" && (cfg.Ladder || cfg.Rule != "") {
+		return nil, errors.New("a clip has no renditions: only mock video has")
+	}
 	if cfg.Clip != "" {
 		return video.OpenClip(cfg.Clip)
 	}
@@ -205,6 +223,16 @@ func (g *generator) await(ctx context.Context, name string) (string, error) {
 
 func (g *generator) name() moqt.FullTrackName {
 	return moqt.FullTrackName{Namespace: strings.Split(g.Namespace, "/"), Name: g.Track}
+}
+
+// renditionName returns the name of the track with a rendition, by its rank. The best one is the track that subscribers
+// without a rule have.
+func (g *generator) renditionName(rank, best int) moqt.FullTrackName {
+	name := g.name()
+	if rank != best {
+		name.Name += fmt.Sprintf("-%d", rank)
+	}
+	return name
 }
 
 // audioName returns the name of the track with audio.

@@ -185,9 +185,9 @@ func TestHog(t *testing.T) {
 func TestReceiverWaits(t *testing.T) {
 	m := video.Mock{}.WithDefaults()
 	take := func(r *receiver, n uint64) {
-		d := new(video.Digest)
-		d.Write(m.Payload(n, time.Unix(0, 5)))
-		r.take(m.Frame(n).Location, d)
+		o := object{Location: m.Frame(n).Location}
+		o.digest.Write(m.Payload(n, time.Unix(0, 5)))
+		r.take(o)
 	}
 	r := newReceiver(m, false)
 	take(r, 0)

@@ -17,10 +17,7 @@ import (
 
 // publish offers the video, and publishes it between the commands Go and Stop.
 func (g *generator) publish(ctx context.Context) error {
-	h := &publisher{track: g.name()}
-	if g.Audio {
-		h.audio = &publisher{track: g.audioName()}
-	}
+	h := g.newPublisher()
 	c, err := g.connect(ctx, h)
 	if err != nil {
 		return err
@@ -39,26 +36,50 @@ func (g *generator) publish(ctx context.Context) error {
 	if _, err := g.await(ctx, Go); err != nil {
 		return err
 	}
-	stopAudio := h.audio.playAudio(ctx)
-	done, err := g.feed(ctx, h)
-	stopAudio()
+	begin := time.Now()
+	stop := h.playBeside(ctx, begin)
+	done, err := g.feed(ctx, begin, func(f video.Frame, payload []byte) error { return h.send(ctx, f, payload) })
+	stop()
 	if err != nil {
 		return err
 	}
+	h.finish()
+	return g.published(ctx, done)
+}
+
+// published reports what was published, and waits until the subscribers have reported.
+func (g *generator) published(ctx context.Context, done *Published) error {
 	if err := g.out.Encode(Event{Published: done}); err != nil {
 		return err
 	}
-	_, err = g.await(ctx, Stop) // the subscribers have reported
+	_, err := g.await(ctx, Stop)
 	return err
 }
 
-// feed publishes frames when they are due, until the command Stop.
-func (g *generator) feed(ctx context.Context, h *publisher) (*Published, error) {
+// newPublisher returns the publisher of the video, and beside it those of other renditions and the audio.
+func (g *generator) newPublisher() *publisher {
+	h := &publisher{track: g.name(), source: g.source}
+	if m, ok := g.source.(video.Mock); ok && g.Ladder {
+		all := m.Ladder()
+		best := len(all) - 1
+		for rank, m := range all[:best] {
+			h.beside = append(h.beside, &publisher{track: g.renditionName(rank, best), source: m})
+		}
+	}
+	if g.Audio {
+		h.beside = append(h.beside, &publisher{track: g.audioName(), source: video.Audio})
+	}
+	return h
+}
+
+// feed calls send with frames when they are due since begin, until the command Stop.
+func (g *generator) feed(
+	ctx context.Context, begin time.Time, send func(video.Frame, []byte) error,
+) (*Published, error) {
 	var done Published
 	var late []float64
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	begin := time.Now()
 	for free := begin; ; free = time.Now() { // from free on, the transport takes a frame
 		select {
 		case <-timer.C:
@@ -68,7 +89,6 @@ func (g *generator) feed(ctx context.Context, h *publisher) (*Published, error) 
 			if command != Stop {
 				return nil, fmt.Errorf("command: %q: must be %q", command, Stop)
 			}
-			h.finish()
 			done.Late = result.NewDistribution(late)
 			return &done, nil
 		}
@@ -81,7 +101,7 @@ func (g *generator) feed(ctx context.Context, h *publisher) (*Published, error) 
 		}
 		late = append(late, min(time.Since(due), time.Since(free)).Seconds()*1e3)
 		payload := g.source.Payload(n, time.Now())
-		if h.send(ctx, f, payload) != nil {
+		if send(f, payload) != nil {
 			done.Failed++
 		}
 		done.Objects++
@@ -90,43 +110,46 @@ func (g *generator) feed(ctx context.Context, h *publisher) (*Published, error) 
 	}
 }
 
-// playAudio publishes mock audio until stop is called. Without a track for it, it does nothing.
-func (h *publisher) playAudio(ctx context.Context) (stop func()) {
-	if h == nil {
-		return func() {}
-	}
+// playBeside publishes the tracks beside the video until stop is called.
+func (h *publisher) playBeside(ctx context.Context, begin time.Time) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		begin := time.Now()
-		for n := uint64(0); ; n++ {
-			f := video.Audio.Frame(n)
-			select {
-			case <-time.After(time.Until(begin.Add(f.Due))):
-			case <-ctx.Done():
-				h.finish()
-				return
-			}
-			_ = h.send(ctx, f, video.Audio.Payload(n, time.Now())) // what is missing shows at the subscribers
+	var all sync.WaitGroup
+	for _, b := range h.beside {
+		all.Go(func() { b.play(ctx, begin) })
+	}
+	return func() { cancel(); all.Wait() }
+}
+
+// play publishes frames when they are due.
+func (h *publisher) play(ctx context.Context, begin time.Time) {
+	for n := uint64(0); ; n++ {
+		f := h.source.Frame(n)
+		select {
+		case <-time.After(time.Until(begin.Add(f.Due))):
+		case <-ctx.Done():
+			h.finish()
+			return
 		}
-	}()
-	return func() { cancel(); <-ended }
+		_ = h.send(ctx, f, h.source.Payload(n, time.Now())) // what is missing shows at the subscribers
+	}
 }
 
 // publisher accepts subscriptions to its track.
 type publisher struct {
 	session.Unsupported
-	track moqt.FullTrackName
-	audio *publisher // which has the subscriptions to the audio; nil: there is none
+	track  moqt.FullTrackName
+	source video.Source
+	beside []*publisher // of other tracks, which have the subscriptions to these
 
-	mu         sync.Mutex // guards all below, with the streams of deliveries
+	mu         sync.Mutex // guards all below, with deliveries
 	deliveries []*delivery
+	largest    *moqt.Location // nil: nothing was published
 }
 
 // delivery is a subscription and its streams.
 type delivery struct {
 	*session.Publication
+	sends   bool                   // the current group: the subscriber wanted objects when it began
 	streams [video.Layers]subgroup // of the current group
 }
 
@@ -137,9 +160,11 @@ type subgroup struct {
 
 // HandleSubscribe implements [session.Handler].
 func (h *publisher) HandleSubscribe(p *session.Publication) {
-	if h.audio != nil && p.Track().Name == h.audio.track.Name {
-		h.audio.HandleSubscribe(p)
-		return
+	for _, b := range h.beside {
+		if p.Track().Name == b.track.Name {
+			b.HandleSubscribe(p)
+			return
+		}
 	}
 	if t := p.Track(); t.Name != h.track.Name || !t.Namespace.Equal(h.track.Namespace) {
 		// It fails only if the subscription has ended.
@@ -148,8 +173,26 @@ func (h *publisher) HandleSubscribe(p *session.Publication) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.Accept(moqt.Parameters{}, nil) == nil {
-		h.deliveries = append(h.deliveries, &delivery{Publication: p})
+	if p.Accept(moqt.Parameters{LargestObject: h.largest}, nil) == nil {
+		d := &delivery{Publication: p}
+		h.deliveries = append(h.deliveries, d)
+		go h.takeUpdates(d)
+	}
+}
+
+// takeUpdates answers updates of a subscription. What a subscriber wants again begins with the next group.
+func (h *publisher) takeUpdates(d *delivery) {
+	for {
+		select {
+		case u := <-d.Updates():
+			h.mu.Lock()
+			if u.OK(moqt.Parameters{LargestObject: h.largest}) == nil && !d.Forward() {
+				d.stop()
+			}
+			h.mu.Unlock()
+		case <-d.Context().Done():
+			return
+		}
 	}
 }
 
@@ -161,6 +204,7 @@ func (h *publisher) send(ctx context.Context, f video.Frame, payload []byte) err
 	defer h.mu.Unlock()
 	// Some relays subscribe once to learn of the track, and again for its objects.
 	h.deliveries = slices.DeleteFunc(h.deliveries, func(d *delivery) bool { return d.Context().Err() != nil })
+	h.largest = &moqt.Location{Group: f.Group, Object: f.Object}
 	if len(h.deliveries) == 0 {
 		return errNoSubscription
 	}
@@ -174,6 +218,10 @@ func (h *publisher) send(ctx context.Context, f video.Frame, payload []byte) err
 func (d *delivery) send(ctx context.Context, f video.Frame, payload []byte) error {
 	if f.Object == 0 {
 		d.finish() // the group before
+		d.sends = d.Forward()
+	}
+	if !d.sends {
+		return nil
 	}
 	s := &d.streams[f.Layer]
 	if s.stream == nil {
@@ -202,6 +250,17 @@ func (d *delivery) open(ctx context.Context, f video.Frame) error {
 	}
 	d.streams[f.Layer] = subgroup{stream, moqt.NewSubgroupEncoder(d.Session().Version().DataLayout(), header)}
 	return nil
+}
+
+// stop resets the streams of the current group.
+func (d *delivery) stop() {
+	d.sends = false
+	for i := range d.streams {
+		if s := d.streams[i].stream; s != nil {
+			s.CancelWrite(uint64(moqt.ResetCancelled))
+			d.streams[i].stream = nil
+		}
+	}
 }
 
 func (d *delivery) finish() {

@@ -16,6 +16,8 @@ type receiver struct {
 	source video.Source
 	record bool
 	audio  *receiver // of the same session; nil: there is none
+	settle func()    // takes what waits for other packets that have not come; nil: nothing does
+	ladder *ladder   // if there are several renditions
 
 	mu      sync.Mutex // guards all below
 	seen    map[moqt.Location]bool
@@ -62,11 +64,17 @@ const readBuffer = 32 << 10
 var readBuffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
 
 // HandleSubgroup implements [session.Receiver].
-func (r *receiver) HandleSubgroup(g *session.Subgroup) {
+func (r *receiver) HandleSubgroup(g *session.Subgroup) { r.read(g, 0) }
+
+// read takes the objects of a subgroup of a rendition.
+func (r *receiver) read(g *session.Subgroup, rank int) {
 	buf := readBuffers.Get().(*[readBuffer]byte)
 	defer readBuffers.Put(buf)
 	parser := moqt.NewSubgroupParser(g.Subscription.Session().Version().DataLayout(), g.Header, 0)
-	s := subgroupReader{parser: parser, group: g.Header.GroupID, object: r.take}
+	s := subgroupReader{parser: parser, group: g.Header.GroupID, object: func(o object) {
+		o.rank = rank
+		r.take(o)
+	}}
 	for {
 		n, err := g.Read(buf[:])
 		if s.read(buf[:n]) != nil {
@@ -80,30 +88,59 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 }
 
 // take counts an object.
-func (r *receiver) take(at moqt.Location, d *video.Digest) {
+func (r *receiver) take(o object) {
 	arrived := time.Now()
-	published, err := r.source.Verify(at, d)
+	published, err := r.source.Verify(o.Location, &o.digest)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err != nil:
 		r.got.Corrupt++
 		return
-	case r.seen[at]:
+	case r.seen[o.Location]:
 		r.got.Duplicates++
 		return
 	}
-	r.seen[at] = true
+	r.seen[o.Location] = true
 	r.got.Objects++
 	if r.got.Objects == r.waiting {
 		close(r.enough)
 	}
-	r.got.Bytes += uint64(d.Size())
+	r.got.Bytes += uint64(o.digest.Size())
+	a := video.Arrival{
+		Group: o.Group, Object: o.Object, Published: published.UnixNano(), Arrived: arrived.UnixNano(),
+		Bytes: o.digest.Size(), Rendition: o.rank,
+	}
 	if r.record {
-		r.got.Arrivals = append(r.got.Arrivals, video.Arrival{
-			Group: at.Group, Object: at.Object, Published: published.UnixNano(), Arrived: arrived.UnixNano(),
-			Bytes: d.Size(),
-		})
+		r.got.Arrivals = append(r.got.Arrivals, a)
+	}
+	if r.ladder != nil {
+		r.ladder.arrivedLocked(a, arrived.Sub(o.began))
+	}
+}
+
+// object is what is known of an object.
+type object struct {
+	moqt.Location
+	rank   int // of its rendition
+	began  time.Time
+	digest video.Digest
+}
+
+// reject counts an object that does not belong in its place.
+func (r *receiver) reject() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got.Corrupt++
+}
+
+// countPacket counts an RTP packet, and whether packets that follow it have come before.
+func (r *receiver) countPacket(disordered bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got.Packets++
+	if disordered {
+		r.got.Disordered++
 	}
 }
 
@@ -111,9 +148,8 @@ func (r *receiver) take(at moqt.Location, d *video.Digest) {
 type subgroupReader struct {
 	parser  *moqt.SubgroupParser
 	group   uint64
-	object  func(moqt.Location, *video.Digest)
-	current moqt.Location
-	digest  video.Digest
+	object  func(object)
+	current object
 	missing uint64 // bytes of the current object
 	within  bool
 }
@@ -128,7 +164,7 @@ func (s *subgroupReader) read(b []byte) error {
 		s.payload(b[:n])
 		b = b[n:]
 		if err == nil {
-			s.current, s.digest = moqt.Location{Group: s.group, Object: o.ObjectID}, video.Digest{}
+			s.current = object{Location: moqt.Location{Group: s.group, Object: o.ObjectID}, began: time.Now()}
 			s.missing, s.within = o.PayloadLength, o.PayloadLength > 0
 		}
 	}
@@ -141,9 +177,9 @@ func (s *subgroupReader) payload(b []byte) {
 		return
 	}
 	b = b[:min(uint64(len(b)), s.missing)]
-	s.digest.Write(b)
+	s.current.digest.Write(b)
 	if s.missing -= uint64(len(b)); s.missing == 0 {
 		s.within = false
-		s.object(s.current, &s.digest)
+		s.object(s.current)
 	}
 }

@@ -32,12 +32,13 @@ func TestSubgroupReader(t *testing.T) {
 	for _, piece := range []int{1, 2, 3, 19, 64, 1000, len(b)} {
 		got := 0
 		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.DataLayout1, moqt.SubgroupHeader{}, 0),
-			object: func(at moqt.Location, d *video.Digest) {
-				published, err := m.Verify(at, d)
+			object: func(o object) {
+				published, err := m.Verify(o.Location, &o.digest)
 				require.NoError(t, err)
-				require.EqualValues(t, got, at.Object)
+				require.EqualValues(t, got, o.Object)
 				require.EqualValues(t, got, published.UnixNano())
-				require.Equal(t, m.Size(uint64(got)), d.Size())
+				require.Equal(t, m.Size(uint64(got)), o.digest.Size())
+				require.False(t, o.began.IsZero())
 				got++
 			}}
 		for rest := b; len(rest) > 0; {
@@ -70,15 +71,15 @@ func FuzzSubgroupReader(f *testing.F) {
 func TestReceiverCounts(t *testing.T) {
 	m := video.Mock{}.WithDefaults()
 	r := newReceiver(m, true)
-	payload := func(n uint64) *video.Digest {
-		d := new(video.Digest)
-		d.Write(m.Payload(n, time.Unix(0, 5)))
-		return d
+	take := func(at moqt.Location, n uint64) {
+		o := object{Location: at}
+		o.digest.Write(m.Payload(n, time.Unix(0, 5)))
+		r.take(o)
 	}
-	r.take(moqt.Location{}, payload(0))
-	r.take(moqt.Location{}, payload(0))
-	r.take(moqt.Location{Object: 1}, payload(2)) // elsewhere
-	r.take(moqt.Location{Group: 1, Object: 3}, payload(53))
+	take(moqt.Location{}, 0)
+	take(moqt.Location{}, 0)
+	take(moqt.Location{Object: 1}, 2) // elsewhere
+	take(moqt.Location{Group: 1, Object: 3}, 53)
 	got := r.result()
 	require.Equal(t, [4]uint64{2, uint64(m.Size(0) + m.Size(53)), 1, 1},
 		[4]uint64{got.Objects, got.Bytes, got.Corrupt, got.Duplicates})

@@ -10,6 +10,7 @@ import (
 
 	"sluice/internal/bench/video"
 	"sluice/moqt"
+	"sluice/moqt/session"
 )
 
 // parallelSessions is how many sessions are set up at a time.
@@ -55,9 +56,13 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	err = c.subscribe(ctx, g.name(), r)
+	if g.Rule != "" {
+		err = g.climb(ctx, c, r)
+	} else {
+		_, _, err = c.subscribe(ctx, g.name(), moqt.FilterLargestObject, moqt.Parameters{}, r)
+	}
 	if err == nil && r.audio != nil {
-		err = c.subscribe(ctx, g.audioName(), r.audio)
+		_, _, err = c.subscribe(ctx, g.audioName(), moqt.FilterLargestObject, moqt.Parameters{}, r.audio)
 	}
 	if err != nil {
 		c.close()
@@ -66,19 +71,19 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 	return c, nil
 }
 
-// subscribe subscribes to a track.
-func (c *connection) subscribe(ctx context.Context, name moqt.FullTrackName, r *receiver) error {
-	s, err := c.Subscribe(ctx, moqt.Subscribe{Track: name, Parameters: moqt.Parameters{
-		Filter:            &moqt.Filter{Type: moqt.FilterLargestObject},
-		RendezvousTimeout: new(uint64(SetUpTime.Milliseconds())),
-	}}, r)
-	if err == nil {
-		_, err = s.Wait(ctx)
+// subscribe subscribes to a track. It returns the largest object that has been published.
+func (c *connection) subscribe(
+	ctx context.Context, name moqt.FullTrackName, from moqt.FilterType, p moqt.Parameters, r session.Receiver,
+) (s *session.Subscription, largest *moqt.Location, err error) {
+	p.Filter, p.RendezvousTimeout = &moqt.Filter{Type: from}, new(uint64(SetUpTime.Milliseconds()))
+	if s, err = c.Subscribe(ctx, moqt.Subscribe{Track: name, Parameters: p}, r); err == nil {
+		var ok *moqt.SubscribeOK
+		if ok, err = s.Wait(ctx); err == nil {
+			return s, ok.Parameters.LargestObject, nil
+		}
+		s.Cancel(moqt.ResetCancelled)
 	}
-	if err != nil {
-		return fmt.Errorf("subscribe to %s: %w", name.Name, err)
-	}
-	return nil
+	return nil, nil, fmt.Errorf("subscribe to %s: %w", name.Name, err)
 }
 
 // report waits for the command Stop, then for the objects that are still under way.
@@ -95,6 +100,9 @@ func (g *generator) report(ctx context.Context, receivers []*receiver) error {
 	defer cancel()
 	for _, r := range receivers {
 		r.waitFor(deadline, expected)
+		if r.settle != nil {
+			r.settle()
+		}
 	}
 	results := make([]Received, len(receivers))
 	for i, r := range receivers {

@@ -19,6 +19,9 @@ var Metrics = map[string]result.Metric{
 	"audio":    {Title: "audio frames that arrived in time", Unit: "%", Better: more},
 	"stalls":   {Title: "stalls", Better: less},
 	"stalled":  {Title: "time in stalls", Unit: "s", Better: less},
+	"fit": {Title: "pictures shown at the best rendition that fits, once that is known", Unit: "%",
+		Better: more},
+	"switches": {Title: "changes of the rendition, once it is known which one fits", Better: less},
 	Age:        {Title: "age of frames on arrival", Unit: "ms", Better: less},
 }
 
@@ -28,6 +31,9 @@ func (s *Score) AddTo(r *result.Run) {
 	m["goodput"], m["playable"], m["keys"] = s.Goodput, 100*s.Playable, 100*s.Keys
 	if s.HasAudio {
 		m["audio"] = 100 * s.Audio
+	}
+	if s.Settled {
+		m["fit"], m["switches"] = 100*s.Fit, float64(s.Switches)
 	}
 	m["stalls"], m["stalled"] = float64(s.Stalls), s.Stalled.Seconds()
 	result.AddQuantiles(m, Age, s.Ages)

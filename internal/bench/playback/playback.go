@@ -37,10 +37,17 @@ type Frame struct {
 	Needs int // index of the frame that it refers to; -1: none, or one before the first
 	Bytes int
 
+	// Rendition is the rank of the rendition of a picture, and Fitting that of the best one that fits the path, or
+	// Unsettled while that is not to be known. All are 0 if there is only one.
+	Rendition, Fitting int
+
 	Arrived   bool
 	Published time.Duration // when it was published, and when it arrived, if it did
 	At        time.Duration
 }
+
+// Unsettled says that the path has changed a moment ago.
+const Unsettled = -1
 
 // inTime reports whether the frame arrived before a player would have shown it.
 func (f *Frame) inTime() bool { return f.Arrived && f.At <= f.Due+Playout }
@@ -55,6 +62,12 @@ type Score struct {
 	Stalls   int
 	Stalled  time.Duration
 	Ages     []float64 // of pictures, from publication to arrival, milliseconds, sorted
+
+	// Of several renditions, once it is known which one fits: the share of pictures that were shown in that one or a
+	// better one, and how often the rendition changed.
+	Settled  bool // it was ever known
+	Fit      float64
+	Switches int
 
 	GoodputOverTime, AgeOverTime result.Series
 }
@@ -89,7 +102,29 @@ func Play(frames []Frame, period time.Duration) (s Score) {
 	s.HasAudio = total[Audio] > 0
 	s.addGoodput(bins, period)
 	s.addStalls(frames, shown, period)
+	s.addRenditions(frames, shown)
 	return s
+}
+
+// addRenditions scores the renditions.
+func (s *Score) addRenditions(frames []Frame, shown []bool) {
+	fit, settled, before, several := 0, 0, 0, false
+	for i, f := range frames {
+		if f.Kind == Audio {
+			continue
+		}
+		several = several || f.Rendition != 0 || f.Fitting != 0
+		if f.Fitting != Unsettled {
+			if settled++; shown[i] && f.Rendition >= f.Fitting {
+				fit++
+			}
+			if settled > 1 && f.Rendition != before {
+				s.Switches++
+			}
+		}
+		before = f.Rendition
+	}
+	s.Settled, s.Fit = several && settled > 0, share(fit, settled)
 }
 
 func share(part, whole int) float64 { return float64(part) / float64(max(whole, 1)) }

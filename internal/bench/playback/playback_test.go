@@ -45,9 +45,32 @@ func TestAudioIsNoPicture(t *testing.T) {
 	require.Len(t, s.Ages, 9)
 }
 
+// Pictures count if they are shown at the rendition that fits, or a better one, while it is known which one fits.
+func TestRenditions(t *testing.T) {
+	s := Play(broadcast(10), time.Second)
+	require.False(t, s.Settled, "there is only one")
+
+	frames := broadcast(10)
+	for i := range frames {
+		frames[i].Fitting = 1
+		if i < 8 {
+			frames[i].Fitting = Unsettled
+		}
+		if i < 4 || i >= 12 {
+			frames[i].Rendition = 1
+		}
+	}
+	frames[18].Arrived = false
+	s = Play(frames, time.Second)
+	require.True(t, s.Settled)
+	require.InDelta(t, 3./6, s.Fit, 1e-9, "two are of the lower one, and one has not arrived")
+	require.Equal(t, 1, s.Switches, "the other one was before")
+}
+
 func TestMetricsAreDescribed(t *testing.T) {
 	s := Play(broadcast(200), 20*time.Second)
 	r := result.Run{Metrics: make(map[string]float64), Series: make(map[string]result.Series)}
+	s.Settled = true
 	s.AddTo(&r)
 	require.Equal(t, 100., r.Metrics["audio"])
 	require.Equal(t, 30., r.Metrics["age.p90"])

@@ -140,18 +140,21 @@ func kilobytes(value string) (uint64, error) {
 // Memory is the memory of a process, bytes.
 type Memory struct {
 	Resident, Peak uint64
+	Anonymous      uint64 // of Resident: not pages of files
 	Maps           uint64 // memory of its BPF maps
 }
 
 // parseStatus parses /proc/PID/status.
 func parseStatus(text string) (Memory, error) {
 	fields := colonFields(text)
-	resident, err1 := kilobytes(fields["VmRSS"])
-	peak, err2 := kilobytes(fields["VmHWM"])
-	if err1 != nil || err2 != nil {
-		return Memory{}, fmt.Errorf("/proc/PID/status has VmRSS %q and VmHWM %q", fields["VmRSS"], fields["VmHWM"])
+	var m Memory
+	for name, value := range map[string]*uint64{"VmRSS": &m.Resident, "VmHWM": &m.Peak, "RssAnon": &m.Anonymous} {
+		var err error
+		if *value, err = kilobytes(fields[name]); err != nil {
+			return Memory{}, fmt.Errorf("/proc/PID/status has %s %q", name, fields[name])
+		}
 	}
-	return Memory{Resident: resident, Peak: peak}, nil
+	return m, nil
 }
 
 // Activity counts the datagrams of a process's network namespace, and how often its threads slept and woke up.

@@ -68,9 +68,10 @@ func TestUsedBetween(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	m, err := parseStatus("Name:\tsluice\nVmPeak:\t 2000 kB\nVmHWM:\t   65536 kB\nVmRSS:\t   32768 kB\n")
+	m, err := parseStatus("Name:\tsluice\nVmPeak:\t 2000 kB\nVmHWM:\t   65536 kB\nVmRSS:\t   32768 kB\n" +
+		"RssAnon:\t  16384 kB\n")
 	require.NoError(t, err)
-	require.Equal(t, Memory{Resident: 32 << 20, Peak: 64 << 20}, m)
+	require.Equal(t, Memory{Resident: 32 << 20, Peak: 64 << 20, Anonymous: 16 << 20}, m)
 	_, err = parseStatus("Name:\tkthreadd\n")
 	require.Error(t, err)
 }

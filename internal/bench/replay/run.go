@@ -5,15 +5,21 @@ import (
 	"slices"
 	"time"
 
+	"sluice/claim"
 	"sluice/congestion"
 	"sluice/internal/bench/playback"
+	"sluice/internal/rendition"
 	"sluice/media"
 )
 
 // Policy is a drop policy by its name.
 type Policy struct {
-	Name string
-	New  func() media.DropPolicy
+	Name  string
+	New   func() media.DropPolicy
+	Admit claim.Rule // an operator's; nil: the built-in one
+	// Oracle, if it is not 0, stands for a policy that knows the path from the begin to the end, and sends only what is
+	// not older than this on arrival. It has no congestion controller.
+	Oracle time.Duration
 }
 
 // Controller is a congestion controller by its name.
@@ -36,9 +42,18 @@ func (c Controller) seeded(seed uint64) func(mtu int) congestion.Controller {
 // Policies returns the policies that are built in, the relay's default first.
 func Policies() []Policy {
 	return []Policy{
-		{"bytes", func() media.DropPolicy { return new(media.Budget) }},
-		{"none", func() media.DropPolicy { return nil }},
-		{"priority", func() media.DropPolicy { return new(media.PriorityDrop) }},
+		{Name: "bytes", New: func() media.DropPolicy { return new(media.Budget) }},
+		{Name: "none", New: func() media.DropPolicy { return nil }},
+		{Name: "priority", New: func() media.DropPolicy { return new(media.PriorityDrop) }},
+	}
+}
+
+// Oracles returns the subjects that policies are compared with. For the first, an object is in time if it arrives
+// within [playback.Playout].
+func Oracles() []Policy {
+	return []Policy{
+		{Name: "oracle", Oracle: playback.Playout},
+		{Name: "oracle-400ms", Oracle: 400 * time.Millisecond},
 	}
 }
 
@@ -53,14 +68,24 @@ func Controllers() []Controller {
 	return all
 }
 
-// Subject is what is tried: a policy and a controller.
+// Subject is what is tried: a policy and a controller, and for traces with renditions who chooses among them.
 type Subject struct {
 	Policy     Policy
 	Controller Controller
+	Rule       rendition.Rule // default: all renditions are sent
 }
 
-// Name returns the names of both.
-func (s Subject) Name() string { return s.Policy.Name + "/" + s.Controller.Name }
+// Name returns the names of all.
+func (s Subject) Name() string {
+	if s.Policy.Oracle != 0 {
+		return s.Policy.Name
+	}
+	name := s.Policy.Name + "/" + s.Controller.Name
+	if s.Rule != "" {
+		name += "/" + string(s.Rule)
+	}
+	return name
+}
 
 // Outcome is what a viewer would have seen, and what it took.
 type Outcome struct {
@@ -71,6 +96,9 @@ type Outcome struct {
 
 // Run replays a trace. The outcome is the same whenever it is called with the same arguments.
 func Run(t *Trace, subject Subject, seed uint64) (Outcome, error) {
+	if limit := subject.Policy.Oracle; limit != 0 {
+		return runOracle(t, limit), nil
+	}
 	s, err := newSimulation(t, subject, seed)
 	if err == nil {
 		err = s.run()
@@ -81,13 +109,24 @@ func Run(t *Trace, subject Subject, seed uint64) (Outcome, error) {
 	return Outcome{playback.Play(s.frames(), t.Length()), s.sent, s.path.lost}, nil
 }
 
-// frames returns what became of the objects.
-func (s *simulation) frames() []playback.Frame {
-	frames := make([]playback.Frame, len(s.trace.Objects))
+// frames returns what became of the objects. Of several renditions, those that the player takes count.
+func (s *simulation) frames() (frames []playback.Frame) {
 	index := make(map[place]int)
+	var fitting []int
+	if s.ladder != nil {
+		fitting = s.trace.Fitting()
+	}
 	for i, o := range s.trace.Objects {
-		f := &frames[i]
-		*f = playback.Frame{Due: time.Duration(o.At), Published: time.Duration(o.At), Needs: -1, Bytes: o.Size}
+		f := playback.Frame{Due: time.Duration(o.At), Published: time.Duration(o.At), Needs: -1, Bytes: o.Size}
+		if s.ladder != nil {
+			rendition, takes := s.ladder.rendition(&s.trace.Objects[i])
+			if !takes {
+				continue
+			}
+			if rendition >= 0 {
+				f.Rendition, f.Fitting = rendition, fitting[int(f.Due/FittingStep)]
+			}
+		}
 		switch {
 		case s.trace.Tracks[o.Track].Audio:
 			f.Kind = playback.Audio
@@ -100,7 +139,8 @@ func (s *simulation) frames() []playback.Frame {
 		if at := s.receiver.arrivedAt[i]; at != 0 {
 			f.Arrived, f.At = true, at.Sub(begin)
 		}
-		index[place{o.Track, o.Group, o.ID}] = i
+		index[place{o.Track, o.Group, o.ID}] = len(frames)
+		frames = append(frames, f)
 	}
 	return frames
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/internal/bench/result"
 	"sluice/internal/packet"
 	"sluice/media"
@@ -56,7 +57,7 @@ func TestWidePath(t *testing.T) {
 	tr := Mock(10*time.Second).On(profile(t, "wide"), 1)
 	for _, p := range Policies() {
 		for _, c := range Controllers() {
-			s := Subject{p, c}
+			s := Subject{Policy: p, Controller: c}
 			o := replayed(t, tr, s, 1)
 			require.Equal(t, [3]float64{1, 1, 1}, [3]float64{o.Playable, o.Keys, o.Audio}, s.Name())
 			require.Zero(t, o.Stalls, s.Name())
@@ -66,6 +67,27 @@ func TestWidePath(t *testing.T) {
 			require.InDelta(t, 21.5, o.Ages[0], 10, s.Name())
 		}
 	}
+}
+
+// urgent is an operator's rule that admits levels of Publisher Priorities up to a limit.
+type urgent uint32
+
+func (u urgent) Admit(_ *claim.ConnState, a claim.Admission) claim.Verdict {
+	if a.Level&0xff > uint32(u) {
+		return claim.Declined
+	}
+	return claim.Admitted
+}
+
+// TestOwnRule replays with an operator's rule: of the mock's layers, audio and key frames come.
+func TestOwnRule(t *testing.T) {
+	t.Parallel()
+	s := named(t, "none", "cubic")
+	s.Policy.Admit = urgent(64)
+	o := replayed(t, Mock(10*time.Second).On(profile(t, "wide"), 1), s, 1)
+	require.Equal(t, [2]float64{1, 1}, [2]float64{o.Keys, o.Audio})
+	require.Less(t, o.Playable, 0.1)
+	require.Positive(t, o.Playable)
 }
 
 // TestBottleneck compares a policy with none: it keeps what is important, and what arrives is young.

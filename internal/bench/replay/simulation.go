@@ -35,6 +35,7 @@ type simulation struct {
 	tracks   []subscription
 	receiver *receiver
 	bulk     *bulkFlow
+	ladder   *ladder // nil if nobody chooses among renditions
 
 	sent    int   // packets
 	failure error // the first
@@ -43,8 +44,25 @@ type simulation struct {
 // subscription is a track's, and the subgroups of its last group.
 type subscription struct {
 	*media.Subscription
-	group uint64
-	open  map[uint64]*subgroup
+	priority    uint8
+	from, until uint64 // the groups that are sent: from <= group < until
+	group       uint64
+	open        map[uint64]*subgroup
+}
+
+// everyGroup is the end of a subscription without one.
+const everyGroup = math.MaxUint64
+
+// renew begins the subscription again.
+func (t *subscription) renew(s *media.Sender) {
+	t.Subscription = s.NewSubscription(media.SubscriptionConfig{Priority: t.priority})
+}
+
+// stop ends the subscription.
+func (t *subscription) stop() {
+	t.Close(uint64(moqt.ResetCancelled))
+	t.until = 0
+	clear(t.open)
 }
 
 // subgroup is a stream of the publisher.
@@ -124,17 +142,21 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	if s.receiver, err = newReceiver(s); err != nil {
 		return nil, err
 	}
-	s.loop = media.NewStepped(media.LoopConfig{Logger: slog.New(slog.DiscardHandler)}, s.clock, s)
+	s.loop = media.NewStepped(media.LoopConfig{
+		Rule: subject.Policy.Admit, Logger: slog.New(slog.DiscardHandler),
+	}, s.clock, s)
 	s.sender = s.loop.NewSender(media.SenderConfig{
 		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
 	})
 	s.connect()
 	for _, tr := range t.Tracks {
-		sub := s.sender.NewSubscription(media.SubscriptionConfig{Priority: tr.Priority})
-		s.tracks = append(s.tracks, subscription{Subscription: sub, open: make(map[uint64]*subgroup)})
+		sub := subscription{priority: tr.Priority, until: everyGroup, open: make(map[uint64]*subgroup)}
+		sub.renew(s.sender)
+		s.tracks = append(s.tracks, sub)
 	}
 	s.bulk = newBulkFlow(s)
 	s.planTrace()
+	s.ladder = newLadder(s, subject.Rule)
 	return s, nil
 }
 
@@ -207,6 +229,12 @@ func (s *simulation) publish(index int) {
 		}
 		clear(t.open)
 		t.group = o.Group
+	}
+	if s.ladder != nil {
+		s.ladder.published(index)
+	}
+	if o.Group < t.from || o.Group >= t.until {
+		return
 	}
 	g := t.open[o.Subgroup]
 	if g == nil {

@@ -26,6 +26,9 @@ type Track struct {
 	Name     string `json:"name"`
 	Audio    bool   `json:"audio,omitempty"`
 	Priority uint8  `json:"priority"` // Subscriber Priority
+	// Bitrate is that of a rendition, bit/s. The tracks that have one are renditions of one video, whose groups start
+	// together. Default: the track is no rendition.
+	Bitrate int `json:"bitrate,omitempty"`
 }
 
 // Object is one object, which arrives at the relay as a whole.
@@ -167,8 +170,13 @@ func (t *Trace) Validate() error {
 		return err
 	}
 	for _, tr := range t.Tracks {
-		if err := bounds.Check("length of a name", max(len(tr.Name), len(t.Title)), 0, maxName); err != nil {
+		err := errors.Join(bounds.Check("length of a name", max(len(tr.Name), len(t.Title)), 0, maxName),
+			bounds.Check("bitrate", tr.Bitrate, 0, maxRate))
+		if err != nil {
 			return err
+		}
+		if tr.Audio && tr.Bitrate > 0 {
+			return fmt.Errorf("track %s: audio cannot be a rendition: leave out its bitrate", tr.Name)
 		}
 	}
 	total := 0
@@ -256,11 +264,28 @@ func (t *Trace) interval(track int) time.Duration {
 	return time.Duration(last-first) / time.Duration(n-1)
 }
 
-// Rate returns the rate of the media, bit/s.
+// renditions returns the indices of the tracks that are renditions, by bitrate.
+func (t *Trace) renditions() (tracks []int) {
+	for i, tr := range t.Tracks {
+		if tr.Bitrate > 0 {
+			tracks = append(tracks, i)
+		}
+	}
+	slices.SortStableFunc(tracks, func(a, b int) int { return t.Tracks[a].Bitrate - t.Tracks[b].Bitrate })
+	return tracks
+}
+
+// Rate returns the rate of the media, bit/s. Of several renditions, the best one counts.
 func (t *Trace) Rate() float64 {
+	lesser := t.renditions()
+	if len(lesser) > 0 {
+		lesser = lesser[:len(lesser)-1]
+	}
 	bytes := 0
 	for _, o := range t.Objects {
-		bytes += o.Size
+		if !slices.Contains(lesser, o.Track) {
+			bytes += o.Size
+		}
 	}
 	return float64(bytes) * 8 / t.Length().Seconds()
 }

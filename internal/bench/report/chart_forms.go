@@ -108,8 +108,8 @@ func (v view) metricBars(kind, name string, g group) chart.Chart {
 	c := chart.Chart{ID: id, Kind: kind, Figure: "by scenario", Form: chart.Bars,
 		Title: joinTitle(m.Title, g.title), Y: chart.Axis{Unit: m.Unit}}
 	label := func(s result.Scenario) string { return s.Title }
-	if len(g.scenarios) > 1 && g.scenarios[0].Params.Subscribers != 0 && len(groups(g.scenarios)) == 1 {
-		title, number := g.axis()
+	title, number := g.axis()
+	if len(g.scenarios) > 1 && number(g.scenarios[0]) != 0 && len(groups(g.scenarios)) == 1 {
 		c.X.Title, label = title, func(s result.Scenario) string { return strconv.Itoa(number(s)) }
 	} else if byLink(g.scenarios) {
 		label = func(s result.Scenario) string { return s.Params.Link }
@@ -214,7 +214,7 @@ func (v view) overTime(kind string, scenarios []result.Scenario) []chart.Chart {
 			c := chart.Chart{ID: "series " + s.Name + " " + name, Kind: kind, Figure: "over time", Form: chart.Lines,
 				Title: joinTitle(m.Title, s.Title),
 				X:     chart.Axis{Title: "time", Unit: "s"}, Y: chart.Axis{Unit: m.Unit}}
-			if kind == result.KindCapacity {
+			if strings.HasPrefix(name, result.KindCapacity+".") {
 				c.X = chart.Axis{Title: "subscribers"} // they take the place of time
 			}
 			for _, run := range runs {

@@ -53,7 +53,7 @@ func metricsOf(s result.Summary) map[string]result.Statistic               { ret
 func distributionsOf(s result.Summary) map[string]result.Distribution      { return s.Distributions }
 func breakdownsOf(s result.Summary) map[string]map[string]result.Statistic { return s.Breakdowns }
 
-// group is scenarios that differ only in the number of subscribers, or of relays.
+// group is scenarios that differ only in the number of subscribers, of relays or of flows.
 type group struct {
 	title     string // its difference from other groups of the kind
 	scenarios []result.Scenario
@@ -64,6 +64,9 @@ func (g group) axis() (title string, number func(result.Scenario) int) {
 	if g.scenarios[0].Params.Relays > 0 {
 		return "relays", func(s result.Scenario) int { return s.Params.Relays }
 	}
+	if g.scenarios[0].Params.Flows > 0 {
+		return "flows", func(s result.Scenario) int { return s.Params.Flows }
+	}
 	return "subscribers", func(s result.Scenario) int { return s.Params.Subscribers }
 }
 
@@ -73,7 +76,7 @@ func groups(scenarios []result.Scenario) []group {
 	var keys []result.Params
 	for _, s := range scenarios {
 		key := s.Params
-		key.Subscribers, key.Relays = 0, 0
+		key.Subscribers, key.Relays, key.Flows = 0, 0, 0
 		i := slices.Index(keys, key)
 		if i < 0 {
 			i = len(keys)
@@ -85,7 +88,7 @@ func groups(scenarios []result.Scenario) []group {
 		out[i].title = difference(keys, keys[i])
 		slices.SortStableFunc(out[i].scenarios, func(a, b result.Scenario) int {
 			return cmp.Or(cmp.Compare(a.Params.Subscribers, b.Params.Subscribers),
-				cmp.Compare(a.Params.Relays, b.Params.Relays))
+				cmp.Compare(a.Params.Relays, b.Params.Relays), cmp.Compare(a.Params.Flows, b.Params.Flows))
 		})
 	}
 	return out

@@ -148,7 +148,8 @@ func escapeMarkdown(s string) string { return markdownEscapes.Replace(s) }
 func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
 
 // headings are those of kinds whose name with a capital letter is not a heading.
-var headings = map[string]string{result.KindCPU: "CPU", result.KindSyscalls: "System calls", "": "Other"}
+var headings = map[string]string{result.KindCPU: "CPU", result.KindSyscalls: "System calls",
+	result.KindRTSP: "RTSP", "": "Other"}
 
 func heading(kind string) string {
 	if h, ok := headings[kind]; ok {

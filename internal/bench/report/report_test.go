@@ -257,7 +257,8 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// Scenarios of a chain differ in the number of relays, others in that of subscribers.
+// Scenarios of a chain differ in the number of relays, those of forwarding in that of flows, others in that of
+// subscribers.
 func TestAxis(t *testing.T) {
 	scenario := func(p result.Params) result.Scenario { return result.Scenario{Kind: "k", Params: p} }
 	for title, g := range map[string]group{
@@ -266,6 +267,9 @@ func TestAxis(t *testing.T) {
 		}},
 		"subscribers": {scenarios: []result.Scenario{
 			scenario(result.Params{Subscribers: 2}), scenario(result.Params{Subscribers: 3}),
+		}},
+		"flows": {scenarios: []result.Scenario{
+			scenario(result.Params{Flows: 2}), scenario(result.Params{Flows: 3}),
 		}},
 	} {
 		require.Len(t, groups(g.scenarios), 1)

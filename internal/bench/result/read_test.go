@@ -1,6 +1,7 @@
 package result_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,14 @@ func TestReadFile(t *testing.T) {
 	require.Equal(t, want, got)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
+	runs := 0
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, `    {"system": `) {
+			runs++
+			require.True(t, json.Valid([]byte(strings.TrimRight(line, ",\n"))), "a line has a whole run or summary")
+		}
+	}
+	require.Equal(t, runsAndSummaries(want), runs)
 	for says, content := range map[string]string{
 		"unexpected end of JSON input":           string(b[:len(b)/2]),
 		"its format is 0, this program reads 1":  "{}",
@@ -34,6 +43,13 @@ func TestReadFile(t *testing.T) {
 		require.ErrorContains(t, err, says)
 		require.ErrorContains(t, err, path)
 	}
+}
+
+func runsAndSummaries(r result.Report) (n int) {
+	for _, s := range r.Scenarios {
+		n += len(s.Runs) + len(s.Summaries)
+	}
+	return n
 }
 
 func TestValidate(t *testing.T) {

@@ -83,12 +83,14 @@ const (
 	KindCongestion = "congestion"
 	KindBystander  = "bystander"
 	KindChain      = "chain"
+	KindRTSP       = "rtsp"
+	KindForwarding = "forwarding" // of sluice-lab forwarding: its systems are monitors
 )
 
-// Kinds returns the kinds of scenarios in display order.
+// Kinds returns the kinds of scenarios of sluice-lab bench in display order.
 func Kinds() []string {
 	return []string{
-		KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander, KindChain,
+		KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander, KindChain, KindRTSP,
 	}
 }
 
@@ -108,10 +110,11 @@ type Scenario struct {
 type Params struct {
 	Subscribers int     `json:"subscribers,omitempty"`
 	Relays      int     `json:"relays,omitempty"`    // one behind the other, in a chain
-	Load        string  `json:"load,omitempty"`      // what competes for the CPU: idle or hog
+	Flows       int     `json:"flows,omitempty"`     // that are forwarded
+	Load        string  `json:"load,omitempty"`      // what competes for the CPU: idle or hog; a monitor's reports
 	Link        string  `json:"link,omitempty"`      // of the subscriber with a bottleneck: constant or step
 	Media       string  `json:"media,omitempty"`     // mock, or the name of a clip
-	Rate        float64 `json:"rate,omitempty"`      // of the media, Mbit/s
+	Rate        float64 `json:"rate,omitempty"`      // of the media or the traffic, Mbit/s
 	FrameRate   float64 `json:"frameRate,omitempty"` // frames a second
 	Duration    float64 `json:"duration,omitempty"`  // of one run, seconds, without the warm-up
 	Warmup      float64 `json:"warmup,omitempty"`    // seconds at the start of a run that do not count

@@ -11,9 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sluice/internal/bench/result"
 )
 
-// peers are relays of others that speak MoQT draft 18 with Sluice's publisher and subscribers. The script
+// peers are relays of others that speak MoQT draft 18 with Sluice's publisher and subscribers, or RTSP. The script
 // internal/bench/install-peers has their versions.
 var peers = []Spec{
 	// Its coordinator's file says at which relay a namespace is: bench/media, the one of the load generators.
@@ -23,8 +25,27 @@ var peers = []Spec{
 			"coordinator.json": `{"namespaces": {"": {"62656e6368.6d65646961": "{upstream}"}}}`,
 		}},
 	{Name: "moq-relay", Command: "moq-relay --listen {addr} --listen-tls-cert {cert} --listen-tls-key {key}" +
-		" --auth-public '**'", Further: "--cluster-connect {upstream} --connect-tls-insecure"},
+		" --auth-public '**'", Further: "--cluster-connect {upstream} --connect-tls-insecure", OneSubgroup: true},
+	// It serves RTSP only, with the defaults of its configuration.
+	{Name: "mediamtx", Command: "mediamtx", Kinds: []string{result.KindRTSP}, RTSP: "{dir}/mediamtx.yml",
+		Files: map[string]string{"mediamtx.yml": mediaMTX}},
 }
+
+// mediaMTX is the configuration of MediaMTX, without protocols other than RTSP.
+const mediaMTX = `
+logLevel: warn
+rtmp: no
+hls: no
+webrtc: no
+srt: no
+moq: no
+rtspTransports: [udp, tcp]
+rtspAddress: '{rtsp}'
+rtpAddress: '{rtp}'
+rtcpAddress: '{rtcp}'
+paths:
+  all_others:
+`
 
 // PeerNames returns the names that Peer knows.
 func PeerNames() []string {

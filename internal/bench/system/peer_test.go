@@ -27,7 +27,7 @@ func TestPeer(t *testing.T) {
 		require.Empty(t, spec.Version, "an empty file says nothing")
 	}
 	_, err := Peer("another", dir)
-	require.ErrorContains(t, err, `there is no peer "another": choose from moq-relay-ietf, moq-relay`)
+	require.ErrorContains(t, err, `there is no peer "another": choose from moq-relay-ietf, moq-relay, mediamtx`)
 }
 
 func TestProgramVersion(t *testing.T) {

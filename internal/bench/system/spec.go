@@ -25,13 +25,19 @@ type Spec struct {
 	// Further are words that follow Command for each relay of a chain but the first. They make it subscribe at the one
 	// before it, whose URL is {upstream}. "" for a relay that cannot do it; Alone then says why.
 	Further string
-	// Files are written into {dir} before such a relay starts, by name. They may have the same placeholders.
+	Alone   string
+	// RTSP are words that follow Command where clients use RTSP. They make it serve RTSP at {rtsp}, RTP by UDP at {rtp}
+	// and RTCP at {rtcp}. "" for a relay that does not.
+	RTSP string
+	// Files are written into {dir} before the relay starts, by name. They may have placeholders, too. One that names
+	// {upstream} is only for those relays of a chain that have one.
 	Files map[string]string
-	Alone string
 	// Version is for the report. Default: the implementation that the relay names in a session.
 	Version string
 	// Kinds are the kinds of scenarios that it takes part in. Default: all.
 	Kinds []string
+	// OneSubgroup is set for a relay that forwards only one subgroup of each group: its video has no layers.
+	OneSubgroup bool
 	// Metrics is where Sluice serves its metrics, "host:port" in its own network; "" for other relays.
 	Metrics string
 	// Profiles is where it serves profiles for Go's pprof, "host:port" in its own network; "" for other relays.
@@ -43,24 +49,28 @@ type Spec struct {
 
 // Names of the variants of Sluice.
 const (
-	FastPath     = "sluice"
-	SlowPath     = "sluice-userspace"
-	PriorityDrop = "sluice-drop"
+	FastPath = "sluice"
+	SlowPath = "sluice-userspace"
+	NoDrop   = "sluice-no-drop"
+	BBR      = "sluice-bbr"
 
 	// unprotectedSuffix follows the names of variants without packet protection.
 	unprotectedSuffix = "-unprotected"
 )
 
-// Metrics of Sluice: QUIC packets with media that the kernel and that user space sent.
+// Metrics of Sluice: QUIC packets with media that the kernel and that user space sent; RTP packets that both sent, and
+// of these the kernel's.
 const (
-	KernelPackets = "sluice_fastpath_media_packets_total"
-	UserPackets   = "sluice_media_packets_total"
+	KernelPackets    = "sluice_fastpath_media_packets_total"
+	UserPackets      = "sluice_media_packets_total"
+	RTPPackets       = "sluice_rtsp_sent_packets_total"
+	KernelRTPPackets = "sluice_rtsp_kernel_packets_total"
 )
 
 const adminAddress = "127.0.0.1:4480"
 
 // Sluice returns the variants of a version of Sluice: with the fast path, without it and, in scenarios with a
-// bottleneck, with priority drop.
+// bottleneck, without a drop policy and with BBR.
 func Sluice(version string) []Spec {
 	spec := func(name, flags string, kinds ...string) Spec {
 		const command = "{sluice} relay --listen {addr} --tls-cert {cert} --tls-key {key} --drain 1s --log-level warn" +
@@ -72,10 +82,17 @@ func Sluice(version string) []Spec {
 		}
 	}
 	return []Spec{
-		spec(FastPath, "--fastpath on"),
-		spec(SlowPath, "--fastpath off"),
-		spec(PriorityDrop, "--fastpath on --drop priority", result.KindCongestion),
+		withRTSP(spec(FastPath, "--fastpath on")),
+		withRTSP(spec(SlowPath, "--fastpath off")),
+		spec(NoDrop, "--fastpath on --drop none", result.KindCongestion),
+		spec(BBR, "--fastpath on --congestion bbr", result.KindCongestion),
 	}
+}
+
+// withRTSP returns the variant as one that clients can use by RTSP, too.
+func withRTSP(s Spec) Spec {
+	s.RTSP = "--rtsp {rtsp} --rtsp-rtp {rtp}"
+	return s
 }
 
 // Unprotected returns the variants of a version of Sluice without packet protection, with the fast path and without it.
@@ -85,22 +102,26 @@ func Unprotected(version, build string) []Spec {
 	for i := range variants {
 		s := &variants[i]
 		s.Name, s.Version, s.Build = s.Name+unprotectedSuffix, s.Version+", without packet protection", build
-		s.Kinds = []string{result.KindDelay, result.KindCPU, result.KindCapacity}
+		s.Kinds, s.RTSP = []string{result.KindDelay, result.KindCPU, result.KindCapacity}, ""
 	}
 	return variants
 }
+
+// listens matches the placeholders for where a relay listens.
+var listens = regexp.MustCompile(`\{(addr|port|rtsp)\}`)
 
 // Validate returns an error if the relay cannot be started with its command.
 func (s Spec) Validate() error {
 	if s.Name == "" || s.Command == "" {
 		return errors.New("a relay needs a name and a command")
 	}
-	for _, p := range []Place{{}, {Upstream: "moqt://relay"}} {
+	for _, p := range []Place{{}, {Upstream: "moqt://relay"}, {RTSP: &RTSPPorts{}}} {
 		if _, err := s.Words(p); err != nil {
 			return fmt.Errorf("relay %s: %w", s.Name, err)
 		}
 	}
-	if !strings.Contains(s.Command, "{addr}") && !strings.Contains(s.Command, "{port}") {
+	all := strings.Join(append(slices.Collect(maps.Values(s.Files)), s.Command), " ")
+	if !listens.MatchString(all) {
 		return fmt.Errorf("relay %s: its command must have {addr} or {port}, where the relay must listen", s.Name)
 	}
 	return nil
@@ -108,7 +129,12 @@ func (s Spec) Validate() error {
 
 // TakesPart reports whether the relay takes part in scenarios of one of these kinds.
 func (s Spec) TakesPart(kinds []string) bool {
-	return len(s.Kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(s.Kinds, k) })
+	return slices.ContainsFunc(kinds, func(kind string) bool {
+		if kind == result.KindRTSP {
+			return s.RTSP != ""
+		}
+		return len(s.Kinds) == 0 || slices.Contains(s.Kinds, kind)
+	})
 }
 
 // Place holds the values of the placeholders of a command.
@@ -117,8 +143,15 @@ type Place struct {
 	Port      int
 	Cert, Key string // files
 	Dir       string
-	Sluice    string // the program
-	Upstream  string // URL of the relay before it in a chain; "" for the first relay
+	Sluice    string     // the program
+	Upstream  string     // URL of the relay before it in a chain; "" for the first relay
+	RTSP      *RTSPPorts // nil: clients do not use RTSP
+}
+
+// RTSPPorts are where a relay serves RTSP.
+type RTSPPorts struct {
+	Control   int // TCP
+	RTP, RTCP int // UDP
 }
 
 func (p Place) values() map[string]string {
@@ -130,6 +163,11 @@ func (p Place) values() map[string]string {
 	if p.Upstream != "" {
 		values["upstream"] = p.Upstream
 	}
+	if p.RTSP != nil {
+		for name, port := range map[string]int{"rtsp": p.RTSP.Control, "rtp": p.RTSP.RTP, "rtcp": p.RTSP.RTCP} {
+			values[name] = net.JoinHostPort(p.Host, strconv.Itoa(port))
+		}
+	}
 	return values
 }
 
@@ -139,6 +177,9 @@ func (s Spec) Words(p Place) ([]string, error) {
 	if p.Upstream != "" {
 		command += " " + s.Further
 	}
+	if p.RTSP != nil {
+		command += " " + s.RTSP
+	}
 	words, err := splitCommand(command)
 	if err != nil {
 		return nil, err
@@ -146,12 +187,12 @@ func (s Spec) Words(p Place) ([]string, error) {
 	return expand(words, p.values())
 }
 
-// WriteFiles writes the files that the relay needs in a place besides the first of a chain.
+// WriteFiles writes the files that the relay needs in a place.
 func (s Spec) WriteFiles(p Place) error {
-	if p.Upstream == "" {
-		return nil
-	}
 	for name, content := range s.Files {
+		if p.Upstream == "" && strings.Contains(content, "{upstream}") {
+			continue
+		}
 		text, err := expand([]string{content}, p.values())
 		if err != nil {
 			return err

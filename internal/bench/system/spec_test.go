@@ -50,6 +50,9 @@ func TestSpecs(t *testing.T) {
 		require.ErrorContains(t, s.Validate(), want)
 	}
 	require.True(t, Spec{}.TakesPart([]string{result.KindCPU}))
+	require.False(t, Spec{}.TakesPart([]string{result.KindRTSP}))
+	require.True(t, Spec{RTSP: "--rtsp"}.TakesPart([]string{result.KindRTSP}))
+	require.False(t, Spec{RTSP: "{rtsp}", Kinds: []string{result.KindRTSP}}.TakesPart([]string{result.KindCPU}))
 	require.True(t, Spec{Kinds: []string{result.KindCongestion}}.TakesPart([]string{result.KindDelay,
 		result.KindCongestion}))
 	require.False(t, Spec{Kinds: []string{result.KindCongestion}}.TakesPart([]string{result.KindDelay}))
@@ -100,6 +103,26 @@ func TestFurther(t *testing.T) {
 	require.ErrorContains(t, s.Validate(), "no placeholder {origin}")
 	s.Further, s.Command = "", "relay {addr} {upstream}"
 	require.ErrorContains(t, s.Validate(), "no placeholder {upstream}", "the first of a chain has none")
+}
+
+// TestRTSP gives relays whose clients use RTSP the words and the files for that, and others nothing of it.
+func TestRTSP(t *testing.T) {
+	place := Place{Host: "::", Dir: t.TempDir(), RTSP: &RTSPPorts{Control: 8554, RTP: 8000, RTCP: 8001}}
+	words, err := Sluice("1")[1].Words(place)
+	require.NoError(t, err)
+	require.Equal(t, []string{"--fastpath", "off", "--rtsp", "[::]:8554", "--rtsp-rtp", "[::]:8000"},
+		words[len(words)-6:])
+
+	other := peers[len(peers)-1]
+	require.NoError(t, other.Validate())
+	words, err = other.Words(place)
+	require.NoError(t, err)
+	file := filepath.Join(place.Dir, "mediamtx.yml")
+	require.Equal(t, []string{"mediamtx", file}, words)
+	require.NoError(t, other.WriteFiles(place))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "rtspAddress: '[::]:8554'\nrtpAddress: '[::]:8000'\nrtcpAddress: '[::]:8001'\n")
 }
 
 // TestUnprotected keeps the variants without packet protection apart from the others: name, programs, scenarios.

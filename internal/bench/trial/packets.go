@@ -10,17 +10,23 @@ const (
 	OutOfRelay
 )
 
-const relayPort = 4443
+// Ports of relays.
+const (
+	relayPort = 4443 // of MoQT
+	rtspPort  = 8554
+	rtpPort   = 8000 // RTCP has the next one
+)
 
 // MinPacket is the smallest UDP payload that counts as media. Acknowledgements are smaller.
 const MinPacket = 100
 
-// isRelays reports whether a packet came to the relay's port, or from it. A machine of its own has other traffic, too.
-func isRelays(p measure.Packet) bool {
+// isMedia reports whether a packet came to a relay's port for media, or from it. A machine of its own has other
+// traffic, too.
+func isMedia(p measure.Packet, port uint16) bool {
 	if p.Point == IntoRelay {
-		return p.Flow.Target.Port() == relayPort
+		return p.Flow.Target.Port() == port
 	}
-	return p.Flow.Source.Port() == relayPort
+	return p.Flow.Source.Port() == port
 }
 
 // countPackets returns how many packets with media left the last of the relays.

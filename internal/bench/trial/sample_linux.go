@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
@@ -29,6 +30,7 @@ type sample struct {
 	activity                           procfs.Activity     // of the relay
 	processes                          map[int]procfs.ProcessState
 	programs                           map[ebpf.ProgramID]ProgramUse // all eBPF programs
+	held                               map[ebpf.ProgramID]bool       // those of the relays
 }
 
 // sample reads the counters.
@@ -58,7 +60,10 @@ func (t *Trial) sample() (s sample, err error) {
 	if s.processes, err = procfs.ReadProcesses(); err != nil {
 		return s, err
 	}
-	s.programs, err = t.stage.programUses()
+	if s.programs, err = t.stage.programUses(); err != nil {
+		return s, err
+	}
+	s.held, err = t.relayPrograms()
 	return s, err
 }
 
@@ -132,7 +137,7 @@ func (t *Trial) usage(a, b sample) Usage {
 	u.Others = max(0, procfs.UsedBetween(a.processes, b.processes)-ours.Total())
 	for id, use := range b.programs {
 		switch used := use.Runtime - a.programs[id].Runtime; {
-		case t.others[id]:
+		case !b.held[id]:
 			u.Lab += used
 		case !use.ByProcess:
 			u.EBPF += used
@@ -141,14 +146,20 @@ func (t *Trial) usage(a, b sample) Usage {
 	return u
 }
 
-// findOthers finds the eBPF programs that are not the relay's: those that were loaded before it was started, and those
-// of this process, which records packets and counts system calls.
-func (t *Trial) findOthers() error {
-	own, err := procfs.ReadPrograms(os.Getpid())
-	for id := range own {
-		t.others[ebpf.ProgramID(id)] = true
+// relayPrograms returns the eBPF programs of the relays. The others are those of the lab, of this process, which
+// records packets and counts system calls, and of whatever else runs on the machine.
+func (t *Trial) relayPrograms() (map[ebpf.ProgramID]bool, error) {
+	programs := make(map[ebpf.ProgramID]bool)
+	for _, r := range t.relays() {
+		held, err := procfs.ReadPrograms(r.pid())
+		if err != nil {
+			return nil, err
+		}
+		for id := range held {
+			programs[ebpf.ProgramID(id)] = true
+		}
 	}
-	return err
+	return programs, nil
 }
 
 // programUses returns what all eBPF programs have used, which the kernel counts while a Stage is open.
@@ -185,19 +196,28 @@ func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
 }
 
 // linkedPrograms returns the programs that a link attaches to something. A classifier without one is run by a process:
-// relays attach theirs by links. The lab does not, but its programs are known otherwise.
+// relays attach theirs by links.
 func linkedPrograms() (map[ebpf.ProgramID]bool, error) {
-	linked := make(map[ebpf.ProgramID]bool)
+	for linked := make(map[ebpf.ProgramID]bool); ; {
+		err := addLinked(linked)
+		if !errors.Is(err, unix.EAGAIN) {
+			return linked, err
+		}
+		time.Sleep(time.Millisecond) // another process is making a link
+	}
+}
+
+func addLinked(linked map[ebpf.ProgramID]bool) error {
 	var links link.Iterator
 	defer links.Close()
 	for links.Next() {
 		info, err := links.Link.Info()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		linked[info.Program] = true
 	}
-	return linked, links.Err()
+	return links.Err()
 }
 
 func (s *Stage) programUse(id ebpf.ProgramID, p *ebpf.Program) (ProgramUse, error) {
@@ -228,6 +248,11 @@ func (t *Trial) packetCounts() (sum packetCounts, err error) {
 		values, err := scrape(t.stage.site, i, t.System.Metrics)
 		if err != nil {
 			return sum, err
+		}
+		if t.RTSP {
+			kernel := values[system.KernelRTPPackets]
+			sum.kernel, sum.user = sum.kernel+kernel, sum.user+values[system.RTPPackets]-kernel
+			continue
 		}
 		sum.kernel, sum.user = sum.kernel+values[system.KernelPackets], sum.user+values[system.UserPackets]
 	}

@@ -45,7 +45,7 @@ func relayURL(address string) string {
 	return "moqt://" + net.JoinHostPort(address, strconv.Itoa(relayPort))
 }
 
-// labSite is a lab with two hosts for subscribers: one of them may get a bottleneck.
+// labSite is a lab.
 type labSite struct{ *lab.Lab }
 
 func (s *labSite) startRelay(ctx context.Context, relay int, name string, argv []string) (*process, error) {

@@ -37,11 +37,12 @@ type Stage struct {
 // MaxRelays is the length of the longest chain.
 const MaxRelays = 4
 
-// OpenStage builds a lab with two hosts for subscribers: one of them may get a bottleneck. Errors that mean "this
-// machine cannot do it" are a *[lab.MissingError].
-func OpenStage(ctx context.Context, programs Programs, seed uint64) (*Stage, error) {
+// OpenStage builds a lab with so many hosts for subscribers: each may get a bottleneck of its own. Errors that mean
+// "this machine cannot do it" are a *[lab.MissingError].
+func OpenStage(ctx context.Context, programs Programs, hosts int, seed uint64) (*Stage, error) {
 	return openStage(programs, func(s *Stage) (err error) {
-		if s.Lab, err = lab.New(ctx, lab.Topology{Relays: MaxRelays, Subscribers: 2, Seed: seed}); err == nil {
+		topology := lab.Topology{Relays: MaxRelays, Subscribers: hosts, Seed: seed}
+		if s.Lab, err = lab.New(ctx, topology); err == nil {
 			s.site = &labSite{s.Lab}
 		}
 		return err

@@ -27,10 +27,10 @@ type ProgramUse struct {
 	ByProcess bool
 }
 
-// without returns the timeline without some programs.
-func (t Timeline) without(programs map[ebpf.ProgramID]bool) Timeline {
+// only returns the timeline without other programs than those given.
+func (t Timeline) only(programs map[ebpf.ProgramID]bool) Timeline {
 	for _, m := range t {
-		maps.DeleteFunc(m.Programs, func(id ebpf.ProgramID, _ ProgramUse) bool { return programs[id] })
+		maps.DeleteFunc(m.Programs, func(id ebpf.ProgramID, _ ProgramUse) bool { return !programs[id] })
 	}
 	return t
 }

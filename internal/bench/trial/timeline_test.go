@@ -54,7 +54,7 @@ func TestProgramProfiles(t *testing.T) {
 	runtime, runs := programs[0].Total()
 	require.Equal(t, 7*ms, runtime)
 	require.EqualValues(t, 6, runs)
-	left := timelineOf().without(map[ebpf.ProgramID]bool{3: true}).Programs()
+	left := timelineOf().only(map[ebpf.ProgramID]bool{7: true}).Programs()
 	require.Len(t, left, 1)
 	require.Equal(t, "seven", left[0].Name)
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/bench/broker"
@@ -17,14 +18,19 @@ import (
 	"sluice/internal/bench/softirq"
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/video"
+	"sluice/internal/rendition"
 )
 
 // Setup is a load for one relay.
 type Setup struct {
-	System   system.Spec
-	Relays   int // in a chain: the publisher is at the first, subscribers are at the last; default: 1
-	Mock     video.Mock
-	Audio    bool   // publish mock audio beside the video
+	System system.Spec
+	RTSP   bool // clients use RTSP, with RTP by UDP
+	Relays int  // in a chain: the publisher is at the first, subscribers are at the last; default: 1
+	Mock   video.Mock
+	Audio  bool // publish mock audio beside the video
+	// Rules are who chooses, for the first hosts with subscribers, among several renditions. Without a rule, there is
+	// only one.
+	Rules    []rendition.Rule
 	Clip     string // a file whose video is published instead of mock video
 	Sessions []int  // at each host for subscribers, from the first
 	Record   bool   // all arrivals at the first session of each host
@@ -41,14 +47,21 @@ type Setup struct {
 	After  func() error
 }
 
+// mediaPort returns the UDP port at which relays have media.
+func (s *Setup) mediaPort() uint16 {
+	if s.RTSP {
+		return rtpPort
+	}
+	return relayPort
+}
+
 // Trial is a relay under load.
 type Trial struct {
 	Setup
 	stage       *Stage
-	others      map[ebpf.ProgramID]bool // eBPF programs that are not the relay's
-	relay       *process                // the first of a chain
-	further     []*process              // relays of a chain
-	softirq     *softirq.Watch          // of the relay
+	relay       *process       // the first of a chain
+	further     []*process     // relays of a chain
+	softirq     *softirq.Watch // of the relay
 	publisher   *process
 	subscribers []*process
 	hog         *process // nil if there is none, as bystander
@@ -70,7 +83,7 @@ const (
 func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &Trial{Setup: cfg, stage: s, others: make(map[ebpf.ProgramID]bool)}
+	t := &Trial{Setup: cfg, stage: s}
 	t.Relays = max(t.Relays, 1)
 	defer t.stop()
 	if err := t.startFirst(ctx, cancel); err != nil {
@@ -94,14 +107,7 @@ func (t *Trial) RelayPID() int { return t.relay.pid() }
 func (t *Trial) relays() []*process { return append([]*process{t.relay}, t.further...) }
 
 // startFirst starts the first relay. When it has ended, it calls cancel.
-func (t *Trial) startFirst(ctx context.Context, cancel func(error)) error {
-	loaded, err := t.stage.programUses()
-	if err != nil {
-		return err
-	}
-	for id := range loaded {
-		t.others[id] = true
-	}
+func (t *Trial) startFirst(ctx context.Context, cancel func(error)) (err error) {
 	if t.relay, err = t.startRelay(ctx, 0, cancel); err != nil {
 		return err
 	}
@@ -134,6 +140,9 @@ func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) 
 		return nil, err
 	}
 	place := t.stage.place(t.System, number, dir)
+	if t.RTSP {
+		place.RTSP = &system.RTSPPorts{Control: rtspPort, RTP: rtpPort, RTCP: rtpPort + 1}
+	}
 	command, err := t.System.Words(place)
 	if err != nil {
 		return nil, err
@@ -162,7 +171,8 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 	if t.Bystander {
 		at.prefix = slices.Concat(pinned, at.prefix)
 	}
-	cfg := load.GeneratorConfig{Publish: true, URL: relayURL(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip}
+	cfg := load.GeneratorConfig{Publish: true, URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip}
+	cfg.Ladder = len(t.Rules) > 0
 	if t.publisher, err = t.startGenerator(ctx, at, "publisher", cfg); err != nil {
 		return err
 	}
@@ -183,6 +193,14 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 	return t.startBystander(ctx)
 }
 
+// url returns where clients reach the relay at an address.
+func (t *Trial) url(address string) string {
+	if t.RTSP {
+		return "rtsp://" + net.JoinHostPort(address, strconv.Itoa(rtspPort))
+	}
+	return relayURL(address)
+}
+
 // startGenerator starts a load generator of the build that belongs to the system.
 func (t *Trial) startGenerator(
 	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
@@ -199,7 +217,10 @@ func (t *Trial) subscribe(ctx context.Context) error {
 	for i, n := range t.Sessions {
 		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
 		cfg := load.GeneratorConfig{
-			URL: relayURL(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip, Sessions: n, Record: t.Record,
+			URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip, Sessions: n, Record: t.Record,
+		}
+		if i < len(t.Rules) {
+			cfg.Rule = t.Rules[i]
 		}
 		p, err := t.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
 		if err != nil {
@@ -240,7 +261,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 		return nil, err
 	}
 	for _, p := range packets {
-		if p.Time >= begin && p.Time < end && isRelays(p) {
+		if p.Time >= begin && p.Time < end && isMedia(p, t.mediaPort()) {
 			m.Packets = append(m.Packets, p)
 		}
 	}
@@ -299,10 +320,7 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := t.findOthers(); err != nil {
-		return 0, 0, err
-	}
-	m.Usage, m.Timeline = t.usage(first, last), m.Timeline.without(t.others)
+	m.Usage, m.Timeline = t.usage(first, last), m.Timeline.only(last.held)
 	return begin, end, nil
 }
 

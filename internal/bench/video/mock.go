@@ -77,6 +77,15 @@ func (m Mock) Frame(n uint64) Frame {
 	return f
 }
 
+// Ladder returns renditions of the video by bitrate, in ascending order: m is the last one. Their frames are due at the
+// same times.
+func (m Mock) Ladder() []Mock {
+	all := []Mock{m, m, m}
+	all[0].Rate /= 5
+	all[1].Rate /= 2
+	return all
+}
+
 // Size returns the bytes of the n-th frame.
 func (m Mock) Size(n uint64) int {
 	group := m.Rate / 8 / m.FrameRate * float64(m.Group)

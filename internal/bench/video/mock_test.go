@@ -39,6 +39,10 @@ func TestMock(t *testing.T) {
 			require.LessOrEqual(t, m.Frame(on).Layer, m.Frame(n).Layer)
 		}
 	}
+	ladder := m.Ladder()
+	require.Equal(t, m, ladder[2])
+	require.Equal(t, [2]float64{.4e6, 1e6}, [2]float64{ladder[0].Rate, ladder[1].Rate})
+	require.Equal(t, m.Frame(77), ladder[0].Frame(77))
 	for _, bad := range []Mock{{Rate: -1}, {FrameRate: 1e6}, {Group: -1}, {Key: .5}, {Rate: 100}, {Rate: 1e9}} {
 		require.Error(t, bad.WithDefaults().Validate(), "%+v", bad)
 	}

@@ -66,6 +66,9 @@ func (d *Digest) Write(b []byte) {
 // Size returns the bytes of the payload so far.
 func (d *Digest) Size() int { return d.size }
 
+// Sequence returns the sequence number that a mock object has, intact or not.
+func (d *Digest) Sequence() uint64 { return binary.BigEndian.Uint64(d.head[:]) }
+
 // mock returns the sequence number and the time of publication of an intact mock object.
 func (d *Digest) mock() (sequence uint64, published time.Time, err error) {
 	switch {
@@ -74,5 +77,5 @@ func (d *Digest) mock() (sequence uint64, published time.Time, err error) {
 	case d.sum != payloadResidual:
 		return 0, time.Time{}, ErrCorrupt
 	}
-	return binary.BigEndian.Uint64(d.head[:]), time.Unix(0, int64(binary.BigEndian.Uint64(d.head[8:]))), nil
+	return d.Sequence(), time.Unix(0, int64(binary.BigEndian.Uint64(d.head[8:]))), nil
 }

@@ -6,18 +6,46 @@ import (
 	"sluice/internal/bench/playback"
 )
 
-// Play replays the arrivals of frames [from, to) of a broadcast of mock video, and those of its audio, if there is any.
+// Play replays the arrivals of frames [from, to) of a broadcast of mock video, and those of its audio. If audio is nil,
+// there is none.
 func Play(m Mock, arrivals, audio []Arrival, from, to uint64) playback.Score {
+	return PlayLadder(m, arrivals, audio, from, to, nil)
+}
+
+// PlayLadder is Play for a video with several renditions. fitting returns the rank of the best one that fits the path,
+// by the time since frame from; nil: there is only one.
+func PlayLadder(
+	m Mock, arrivals, audio []Arrival, from, to uint64, fitting func(time.Duration) int,
+) playback.Score {
 	if from >= to {
 		return playback.Score{}
 	}
 	frames, period := m.arrived(arrivals, from, to), time.Duration(to-from)*m.Interval()
-	if len(audio) > 0 {
+	if fitting != nil {
+		m.addRenditions(frames, arrivals, from, fitting)
+	}
+	if audio != nil {
 		begin := time.Duration(from) * m.Interval()
 		first, end := DueBetween(Audio, begin, begin+period)
 		frames = append(frames, Audio.arrived(audio, first, end)...)
 	}
 	return playback.Play(frames, period)
+}
+
+// addRenditions adds to frames which rendition they are of. Frames of a group of which nothing has arrived count as
+// those before.
+func (m Mock) addRenditions(frames []playback.Frame, arrivals []Arrival, from uint64, fitting func(time.Duration) int) {
+	ranks := make(map[uint64]int) // by group
+	for _, a := range arrivals {
+		ranks[a.Group] = a.Rendition
+	}
+	rank := len(m.Ladder()) - 1
+	for i := range frames {
+		if r, ok := ranks[m.Frame(from+uint64(i)).Group]; ok {
+			rank = r
+		}
+		frames[i].Rendition, frames[i].Fitting = rank, fitting(frames[i].Due)
+	}
 }
 
 // arrived returns frames [from, to) and when they have arrived.

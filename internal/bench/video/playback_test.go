@@ -21,7 +21,10 @@ func arrivals(end uint64, delay func(n uint64) time.Duration) (all []Arrival) {
 		f := layered.Frame(n)
 		published := begin + int64(f.Due)
 		if d := delay(n); d != never {
-			all = append(all, Arrival{f.Group, f.Object, published, published + int64(d), layered.Size(n)})
+			all = append(all, Arrival{
+				Group: f.Group, Object: f.Object, Published: published, Arrived: published + int64(d),
+				Bytes: layered.Size(n),
+			})
 		}
 	}
 	return all
@@ -80,6 +83,30 @@ func TestPlayWithLoss(t *testing.T) {
 	require.Equal(t, playback.Score{}, Play(layered, nil, nil, 100, 100))
 }
 
+// Groups are of one rendition each. The second group has not arrived, and the third is of a rendition that is too low.
+func TestPlayLadder(t *testing.T) {
+	all := arrivals(200, func(n uint64) time.Duration {
+		if n/50 == 1 {
+			return never
+		}
+		return 0
+	})
+	for i := range all {
+		all[i].Rendition = []int{2, 2, 0, 1}[all[i].Group]
+	}
+	p := PlayLadder(layered, all, nil, 0, 200, func(time.Duration) int { return 1 })
+	require.True(t, p.Settled)
+	require.Equal(t, .5, p.Fit)
+	require.Equal(t, 2, p.Switches)
+	late := PlayLadder(layered, all, nil, 100, 200, func(due time.Duration) int {
+		if due < 2*time.Second {
+			return playback.Unsettled
+		}
+		return 1
+	})
+	require.Equal(t, [2]float64{1, 0}, [2]float64{late.Fit, float64(late.Switches)}, "times count from the first frame")
+}
+
 func TestDueBetween(t *testing.T) {
 	first, end := DueBetween(layered, time.Second, 3*time.Second)
 	require.EqualValues(t, [2]uint64{25, 75}, [2]uint64{first, end})
@@ -98,7 +125,9 @@ func TestPlayAudio(t *testing.T) {
 		if n >= 100 && n < 120 {
 			late = int64(2 * playback.Playout)
 		}
-		audio = append(audio, Arrival{f.Group, f.Object, at, at + late, Audio.Size(n)})
+		audio = append(audio, Arrival{
+			Group: f.Group, Object: f.Object, Published: at, Arrived: at + late, Bytes: Audio.Size(n),
+		})
 	}
 	p := Play(layered, everything, audio, 25, 100)
 	require.Equal(t, [2]float64{1, 1}, [2]float64{p.Playable, p.Keys})
@@ -106,4 +135,7 @@ func TestPlayAudio(t *testing.T) {
 	require.InDelta(t, 1-20/140., p.Audio, .002, "3 s from 1 s on have 140 or 141 frames")
 	require.Len(t, p.Ages, 75, "ages are those of pictures")
 	require.False(t, Play(layered, everything, nil, 25, 100).HasAudio)
+	p = Play(layered, everything, []Arrival{}, 25, 100)
+	require.True(t, p.HasAudio)
+	require.Zero(t, p.Audio, "none of it has arrived")
 }

@@ -31,4 +31,5 @@ type Arrival struct {
 	Published int64  `json:"p"`
 	Arrived   int64  `json:"a"`
 	Bytes     int    `json:"b"`
+	Rendition int    `json:"r,omitempty"` // its rank, if there are several
 }

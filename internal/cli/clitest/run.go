@@ -43,6 +43,7 @@ func condition(name string) (bool, error) {
 func setEnvironment(env *testscript.Env) error {
 	env.Setenv("UNIQUE", fmt.Sprintf("test-%d", os.Getpid()))
 	env.Setenv("CLIP", Path("testdata/clip.mp4"))
+	env.Setenv("LOW", Path("internal/sub/testdata/low.mp4")) // another rendition of CLIP
 	env.Setenv("DIST", Path("dist"))
 	env.Setenv("CAPTURES", Path("internal/rtt/testdata"))
 	env.Setenv("TZ", "UTC")

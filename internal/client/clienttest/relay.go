@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,10 +19,16 @@ import (
 // Relay passes on requests and data between a publisher and players. It has no cache, and each track has one subscriber
 // at a time.
 type Relay struct {
-	// Tamper may replace the subgroup stream of a publisher before it is passed on. nil: no stream is replaced.
+	// Tamper may replace the subgroup stream of a publisher before it is passed on, or delay it. nil: no stream is
+	// replaced.
 	Tamper func(track moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader
 	// Refuse has refusals of requests, by message type.
 	Refuse map[moqt.MessageType]*moqt.RequestError
+	// Refused are names of tracks to which the relay accepts no subscriptions; those to Broken ones it accepts, and
+	// ends with an error at once.
+	Refused, Broken []string
+	// Renditions makes the relay say that it chooses renditions. It always chooses the first one.
+	Renditions bool
 	// Transport configures the connections.
 	Transport transporttest.PipeConfig
 
@@ -30,7 +37,8 @@ type Relay struct {
 	namespace   moqt.Namespace
 	changed     chan struct{}
 	sessions    []*session.Session
-	Dialed      []string // URLs, in order
+	Dialed      []string        // URLs, in order
+	Playback    []moqt.Playback // that players have reported
 	Unreachable bool
 }
 
@@ -45,6 +53,7 @@ func (r *Relay) Dial(_ context.Context, url string, _ transport.ClientConfig) (t
 	client, server := transporttest.Pipe(r.Transport)
 	s, err := session.New(server, session.Config{
 		Role: session.Server, Handler: &handler{relay: r}, Logger: slog.New(slog.DiscardHandler),
+		Renditions: r.Renditions,
 	})
 	if err != nil {
 		return nil, err
@@ -148,6 +157,10 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 	if h.refuses(p.Request, moqt.MessageSubscribe) {
 		return
 	}
+	if slices.Contains(h.relay.Refused, p.Track().Name) {
+		reject(p.Request, doesNotExist)
+		return
+	}
 	parameters := p.Parameters()
 	var wait time.Duration
 	if parameters.RendezvousTimeout != nil {
@@ -163,24 +176,46 @@ func (h *handler) HandleSubscribe(p *session.Publication) {
 		s.Cancel(moqt.ResetCancelled)
 		return
 	}
-	close(f.accepted)
-	select {
-	case <-s.Context().Done():
-		code, reason := moqt.DoneInternalError, "the publisher is gone"
-		if done, ok := errors.AsType[*session.DoneError](context.Cause(s.Context())); ok {
-			code, reason = done.Status, done.Reason
-		}
-		_ = p.Done(code, reason)
-	case <-p.Context().Done():
+	if slices.Contains(h.relay.Broken, p.Track().Name) {
 		s.Cancel(moqt.ResetCancelled)
+		_ = p.Done(moqt.DoneInternalError, "more than one subgroup")
+		return
 	}
+	close(f.accepted)
+	for {
+		select {
+		case u := <-p.Updates():
+			h.relay.update(u)
+		case <-s.Context().Done():
+			code, reason := moqt.DoneInternalError, "the publisher is gone"
+			if done, ok := errors.AsType[*session.DoneError](context.Cause(s.Context())); ok {
+				code, reason = done.Status, done.Reason
+			}
+			_ = p.Done(code, reason)
+			return
+		case <-p.Context().Done():
+			s.Cancel(moqt.ResetCancelled)
+			return
+		}
+	}
+}
+
+// update accepts an update, of which only the report of a player counts.
+func (r *Relay) update(u *session.Update) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := u.Parameters.Playback; p != nil {
+		r.Playback = append(r.Playback, *p)
+	}
+	_ = u.OK(moqt.Parameters{}) // fails only if the subscription is over
 }
 
 // subscribe subscribes to a track when there is a publisher and no other subscriber of the track.
 func (h *handler) subscribe(
 	p *session.Publication, f *copier, until time.Time,
 ) (*session.Subscription, *moqt.SubscribeOK, error) {
-	m := moqt.Subscribe{Track: p.Track(), Parameters: moqt.Parameters{Filter: p.Parameters().Filter}}
+	params := p.Parameters()
+	m := moqt.Subscribe{Track: p.Track(), Parameters: moqt.Parameters{Filter: params.Filter, Forward: params.Forward}}
 	for {
 		up := h.relay.publisherOf(p.Context(), p.Track(), time.Until(until))
 		if up == nil {
@@ -271,13 +306,13 @@ func (f *copier) HandleSubgroup(g *session.Subgroup) {
 	case <-f.to.Context().Done():
 		return
 	}
-	to, err := f.to.OpenSubgroup(f.to.Context(), g.Header)
-	if err != nil {
-		return
-	}
 	var from io.Reader = g
 	if f.relay.Tamper != nil {
 		from = f.relay.Tamper(f.to.Track(), g.Header, g)
+	}
+	to, err := f.to.OpenSubgroup(f.to.Context(), g.Header)
+	if err != nil {
+		return
 	}
 	copyStream(to, from, g)
 }

@@ -1,9 +1,10 @@
 package netns
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -23,12 +24,12 @@ var Checksum = []string{"tx-checksum-ip-generic"}
 // name, so each feature has a request of its own, and an unknown feature counts as off.
 func (n *Namespace) Disable(device string, features []string) error {
 	return n.Do(func() error {
-		family, err := netlink.GenlFamilyGet("ethtool")
+		family, err := familyID("ethtool")
 		if err != nil {
 			return fmt.Errorf("find ethtool's netlink family (kernel 5.6, CONFIG_ETHTOOL_NETLINK): %w", err)
 		}
 		for _, feature := range features {
-			if err := disableFeature(family.ID, device, feature); err != nil && err != unix.EOPNOTSUPP {
+			if err := disableFeature(family, device, feature); err != nil && err != unix.EOPNOTSUPP {
 				return fmt.Errorf("turn %s of %s off: %w", feature, device, err)
 			}
 		}
@@ -36,9 +37,39 @@ func (n *Namespace) Disable(device string, features []string) error {
 	})
 }
 
+// genericHeader is struct genlmsghdr. That of the library has no reserved bytes but sends them: it reads two bytes of
+// whatever is beside it in memory, which the race detector reports.
+type genericHeader struct{ command, version uint8 }
+
+func (h genericHeader) Len() int          { return nl.SizeofGenlmsg }
+func (h genericHeader) Serialize() []byte { return []byte{h.command, h.version, 0, 0} }
+
+// familyID returns the number of a generic netlink family.
+func familyID(name string) (uint16, error) {
+	req := nl.NewNetlinkRequest(nl.GENL_ID_CTRL, 0)
+	req.AddData(genericHeader{command: nl.GENL_CTRL_CMD_GETFAMILY, version: nl.GENL_CTRL_VERSION})
+	req.AddData(nl.NewRtAttr(nl.GENL_CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated(name)))
+	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return 0, err
+	}
+	for _, a := range answers {
+		attributes, err := nl.ParseRouteAttr(a[nl.SizeofGenlmsg:])
+		if err != nil {
+			return 0, err
+		}
+		for _, attribute := range attributes {
+			if attribute.Attr.Type == nl.GENL_CTRL_ATTR_FAMILY_ID {
+				return binary.NativeEndian.Uint16(attribute.Value), nil
+			}
+		}
+	}
+	return 0, errors.New("the answer has no number")
+}
+
 func disableFeature(family uint16, device, feature string) error {
 	req := nl.NewNetlinkRequest(int(family), unix.NLM_F_ACK)
-	req.AddData(&nl.Genlmsg{Command: unix.ETHTOOL_MSG_FEATURES_SET, Version: 1})
+	req.AddData(genericHeader{command: unix.ETHTOOL_MSG_FEATURES_SET, version: 1})
 
 	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
 	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_NAME, nl.ZeroTerminated(device))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -107,6 +108,14 @@ func attachXDP(mode XDPMode, p *ebpf.Program, d Device) (io.Closer, error) {
 		return nil, fmt.Errorf("its driver does not support XDP; use XDP mode generic or the tc hook: %w", err)
 	}
 	return l, err
+}
+
+// Filters reports whether programs are filters of a qdisc, which are removed by a request, and not with a descriptor.
+func (a *Links) Filters() bool {
+	return slices.ContainsFunc(a.closers, func(c io.Closer) bool {
+		_, ok := c.(*clsact)
+		return ok
+	})
 }
 
 // Close detaches the programs.

@@ -90,6 +90,8 @@ func BenchmarkPacket(b *testing.B) {
 		},
 		{"ICMP-echo", wire.Frame(wire.Echo{ID: 1, Seq: 1, Length: 56}.Between(client.Addr(), server.Addr())), nil},
 		{"DNS-query", wire.Frame(asked(0, wire.DNS{Name: "www.example.org", Type: 1}).packet), nil},
+		{"NTP-query", wire.Frame(wire.UDP(client, timeServer, wire.NTP{Mode: 3}.Message())), nil},
+		{"STUN-request", wire.Frame(wire.UDP(client, server, wire.STUN{Type: 1}.Message())), nil},
 		{"QUIC-1-RTT", wire.Frame(down(0, wire.Short(true, clientID, 0, 1200)).packet), [][]byte{quicFlow}},
 	} {
 		for _, program := range []string{MonitorProgIngress, MonitorProgEgress, MonitorProgXdpIngress} {
@@ -113,6 +115,26 @@ func BenchmarkOptions(b *testing.B) {
 		{"aggregation", MonitorSettings{Tcp: 1, Traffic: 1, Aggregate: 1}},
 	} {
 		b.Run(c.name, func(b *testing.B) { again(b, benching(b, c.settings, MonitorProgEgress), flow, flow) })
+	}
+}
+
+// BenchmarkTunnels measures the time of a segment with data, by the tunnel that it is in.
+func BenchmarkTunnels(b *testing.B) {
+	packet := busy.Between(client, server)
+	for _, c := range []struct {
+		name     string
+		settings MonitorSettings
+		frame    []byte
+	}{
+		{"not-looked-for", everything, wire.Frame(packet)},
+		{"none", lookInto, wire.Frame(packet)},
+		{"IP-in-IP", lookInto, wire.Frame(ipIn4(4, packet))},
+		{"MPLS", lookInto, wire.Ethernet(wire.TypeMPLS, wire.MPLS(packet, 16))},
+		{"GRE", lookInto, wire.Frame(gre(0, wire.TypeIPv4, packet))},
+		{"GTP-U", lookInto, wire.Frame(toPort(wire.GTPUPort, wire.GTPU(packet)))},
+		{"VXLAN", lookInto, wire.Frame(toPort(wire.VXLANPort, wire.VXLAN(7, wire.Frame(packet))))},
+	} {
+		b.Run(c.name, func(b *testing.B) { again(b, benching(b, c.settings, MonitorProgEgress), c.frame, c.frame) })
 	}
 }
 

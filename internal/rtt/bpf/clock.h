@@ -6,8 +6,8 @@
 
 struct replayed {
 	u64 now; // ns
-	u32 length; // of the packet on the wire, with its link header; a capture may hold only a part
-	u32 pad;
+	u32 length; // of the packet on the wire, with its link header
+	u32 captured; // bytes of it that the capture holds
 };
 
 volatile struct replayed replay;

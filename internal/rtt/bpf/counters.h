@@ -10,12 +10,18 @@ enum outcome {
 	OUTCOME_TCP,
 	OUTCOME_ICMP,
 	OUTCOME_DNS,
+	OUTCOME_DNS_OVER_TCP,
+	OUTCOME_DNS_OVER_TLS, // as TCP, if that is switched on
+	OUTCOME_DNS_OVER_QUIC, // as QUIC, if that is switched on
 	OUTCOME_QUIC,
+	OUTCOME_NTP,
+	OUTCOME_STUN,
 	// It is well-formed, but not measured.
 	OUTCOME_NOT_IP,
 	OUTCOME_OTHER_PROTOCOL, // or one that is switched off
 	OUTCOME_FRAGMENT,
-	OUTCOME_TUNNEL,
+	OUTCOME_TUNNEL, // that is not looked into
+	OUTCOME_TUNNEL_OTHER, // in a tunnel, and not IP
 	OUTCOME_SOURCE_ROUTED,
 	OUTCOME_LOCAL, // for this host, without --include-local, and of no known flow
 	OUTCOME_TCP_SYN, // without --include-syn
@@ -25,13 +31,20 @@ enum outcome {
 	OUTCOME_UDP_OTHER,
 	OUTCOME_DNS_OTHER, // not a standard query of one question, or its response
 	OUTCOME_DNS_NO_QUERY, // a response without a known query
+	OUTCOME_NTP_OTHER, // not between a client and a server
+	OUTCOME_NTP_NO_QUERY,
+	OUTCOME_STUN_OTHER, // an indication, which has no response
+	OUTCOME_STUN_NO_QUERY,
 	OUTCOME_QUIC_NO_FLOW, // looks like QUIC, but its handshake was not seen
 	OUTCOME_FLOWS_FULL,
 	OUTCOME_QUERIES_FULL,
+	OUTCOME_QUERIES_SHARE, // its sender has its share of the query table
 	// It is malformed.
 	OUTCOME_LINK_TRUNCATED,
 	OUTCOME_VLAN_DEPTH,
 	OUTCOME_PPPOE_MALFORMED,
+	OUTCOME_TUNNEL_MALFORMED,
+	OUTCOME_TUNNEL_DEPTH, // more headers than are followed
 	OUTCOME_IPV4_MALFORMED,
 	OUTCOME_IPV6_MALFORMED,
 	OUTCOME_IPV6_EXTENSIONS, // more than are followed
@@ -40,6 +53,8 @@ enum outcome {
 	OUTCOME_UDP_MALFORMED,
 	OUTCOME_ICMP_MALFORMED,
 	OUTCOME_DNS_MALFORMED,
+	OUTCOME_NTP_MALFORMED,
+	OUTCOME_STUN_MALFORMED,
 	OUTCOME_QUIC_MALFORMED,
 	OUTCOME_COUNT,
 };
@@ -50,6 +65,7 @@ enum tally {
 	TALLY_FLOWS_EXPIRED,
 	TALLY_FLOWS_FULL,
 	TALLY_FLOWS_EVICTED, // a flow without an answer gave way to a newer one
+	TALLY_FLOWS_MOVED, // QUIC connections that went on at other addresses
 	TALLY_STAMPS,
 	TALLY_STAMPS_EVICTED, // a stamp that could still be answered was replaced by a newer one
 	TALLY_STAMPS_LIMITED, // not taken, because of the rate limit
@@ -57,15 +73,18 @@ enum tally {
 	TALLY_RTTS,
 	TALLY_RTTS_TIGHTENED, // a later packet that the same ACK covers bounds the RTT better
 	TALLY_RTTS_LATE, // not reported: longer than the lifetime of a stamp
+	TALLY_RTTS_ONE_DIRECTION, // of the whole path, because only one direction is seen; in no aggregate
 	TALLY_RTTS_AMBIGUOUS, // not reported: the reply may answer either of two packets
 	TALLY_RETRANSMISSIONS,
 	TALLY_QUERIES_FULL,
+	TALLY_QUERIES_SHARE, // not added: their sender has its share of the table
 	TALLY_QUERIES_REPEATED,
 	TALLY_QUERIES_EXPIRED,
 	TALLY_SPIN_EDGES, // in turn
 	TALLY_SPIN_STRAYS, // edges out of turn
 	TALLY_SPIN_DISTURBED, // samples rejected because a stray edge came between
 	TALLY_SPIN_BELOW_BASE, // samples rejected because they are far below the handshake's RTT
+	TALLY_LOSS_BLOCKS, // blocks of QUIC packets whose losses are counted
 	TALLY_PREFIXES_FULL,
 	TALLY_EVENTS,
 	TALLY_EVENTS_LOST,

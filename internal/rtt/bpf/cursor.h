@@ -16,7 +16,14 @@ struct cursor {
 	u32 at; // where the next header begins
 	u32 length; // of the packet
 	bool xdp;
+	bool batched; // the bytes of other packets follow
 };
+
+// in_batch reports whether a batch of a replay is measured.
+INLINE bool in_batch(void)
+{
+	return config.replay && replay.captured;
+}
 
 INLINE void cursor_of_skb(struct cursor *c, struct __sk_buff *skb)
 {
@@ -26,6 +33,7 @@ INLINE void cursor_of_skb(struct cursor *c, struct __sk_buff *skb)
 	c->at = 0;
 	c->length = config.replay ? replay.length : skb->len;
 	c->xdp = false;
+	c->batched = false;
 }
 
 INLINE void cursor_of_xdp(struct cursor *c, struct xdp_md *xdp)
@@ -36,11 +44,20 @@ INLINE void cursor_of_xdp(struct cursor *c, struct xdp_md *xdp)
 	c->at = 0;
 	c->length = config.replay ? replay.length : bpf_xdp_get_buff_len(xdp);
 	c->xdp = true;
+	c->batched = false;
+}
+
+// cursor_holds reports whether n bytes from offset at are the packet's.
+INLINE bool cursor_holds(const struct cursor *c, u32 at, u32 n)
+{
+	return !c->batched || at + n <= replay.captured;
 }
 
 // cursor_copy copies n bytes. n need not be constant, but the verifier must know its bounds.
 INLINE bool cursor_copy(const struct cursor *c, u32 at, void *to, u32 n)
 {
+	if (!cursor_holds(c, at, n))
+		return false;
 	return (c->xdp ? bpf_xdp_load_bytes(c->ctx, at, to, n) : bpf_skb_load_bytes(c->ctx, at, to, n)) == 0;
 }
 
@@ -49,7 +66,7 @@ INLINE bool cursor_read(const struct cursor *c, u32 at, void *to, const u32 n)
 {
 	void *from;
 
-	if (at > CURSOR_MAX)
+	if (at > CURSOR_MAX || !cursor_holds(c, at, n))
 		return false;
 	from = c->data + at;
 	if (from + n > c->end)

@@ -2,7 +2,7 @@
 // DNS messages (RFC 1035 §4): the header, and a hash of the question. The names themselves are not kept.
 #pragma once
 
-#include "udp.h"
+#include "message.h"
 
 #define DNS_PORT bpf_htons(53)
 
@@ -24,17 +24,6 @@ struct dns_header {
 	u16 answers;
 	u16 authorities;
 	u16 additionals;
-};
-
-// One message, in host order.
-struct dns_message {
-	u64 question; // hash
-	u16 id;
-	u16 flags;
-	u16 type;
-	u16 pad;
-	u32 length; // of the message, as far as this packet holds it
-	u32 pad2;
 };
 
 // The question that is being hashed. It is too large for the stack.
@@ -99,7 +88,7 @@ INLINE u64 dns_fold(const struct dns_question *q, u32 n)
 }
 
 // dns_hash hashes the question that was read.
-GLOBAL enum outcome dns_hash(struct dns_message *m)
+GLOBAL enum outcome dns_hash(struct message *m)
 {
 	struct dns_question *q = dns_question_get();
 	u32 end;
@@ -109,8 +98,8 @@ GLOBAL enum outcome dns_hash(struct dns_message *m)
 	end = q->at;
 	if (end > DNS_NAME_MAX || end + 4 > q->length)
 		return OUTCOME_DNS_MALFORMED;
-	m->type = q->bytes[end] << 8 | q->bytes[end + 1];
-	m->question = dns_fold(q, end + 4);
+	m->query_type = q->bytes[end] << 8 | q->bytes[end + 1];
+	m->id = dns_fold(q, end + 4);
 	return OUTCOME_CONTINUE;
 }
 
@@ -121,25 +110,45 @@ INLINE bool dns_is_query(const struct dns_header *h, u16 flags)
 	return !(flags & (DNS_RESPONSE | DNS_NOT_IN_QUERY)) && !h->answers && !h->authorities;
 }
 
-// dns_read reads the message of the given length at an offset: its header, and the question into questions.
-INLINE enum outcome dns_read(const struct cursor *c, u32 at, struct dns_message *m)
+INLINE bool is_dns(const struct cursor *c, const struct packet *p)
+{
+	return is_port(p, DNS_PORT);
+}
+
+// dns_read_header reads the header, and the question into questions.
+INLINE enum outcome dns_read_header(const struct cursor *c, u32 at, struct message *m)
 {
 	struct dns_question *q = dns_question_get();
 	struct dns_header h;
 	u32 n = m->length - sizeof(h);
+	u16 flags;
 
 	if (!q || m->length < sizeof(h) || !cursor_copy(c, at, &h, sizeof(h)))
 		return OUTCOME_DNS_MALFORMED;
-	m->id = bpf_ntohs(h.id);
-	m->flags = bpf_ntohs(h.flags);
-	if (m->flags & DNS_OPCODE || h.questions != bpf_htons(1))
+	flags = bpf_ntohs(h.flags);
+	if (flags & DNS_OPCODE || h.questions != bpf_htons(1))
 		return OUTCOME_DNS_OTHER;
-	if (!(m->flags & DNS_RESPONSE) && !dns_is_query(&h, m->flags))
+	if (!(flags & DNS_RESPONSE) && !dns_is_query(&h, flags))
 		return OUTCOME_DNS_OTHER;
+	m->id_rest = bpf_ntohs(h.id);
+	m->response = flags & DNS_RESPONSE;
+	m->truncated = flags & DNS_TRUNCATED;
+	m->rcode = flags & DNS_RCODE;
 	if (n > DNS_QUESTION_MAX)
 		n = DNS_QUESTION_MAX;
 	q->length = n;
 	if (!n || !cursor_copy(c, at + sizeof(h), q->bytes, n))
 		return OUTCOME_DNS_MALFORMED;
 	return OUTCOME_CONTINUE;
+}
+
+// dns_read reads a message and hashes its question.
+INLINE enum outcome dns_read(const struct cursor *c, const struct packet *p, u32 at, struct message *m)
+{
+	enum outcome outcome = dns_read_header(c, at, m);
+
+	outcome = outcome ?: dns_hash(m);
+	if (!outcome && server_port(p, m) != DNS_PORT)
+		return OUTCOME_DNS_OTHER;
+	return outcome;
 }

@@ -198,13 +198,54 @@ func TestDNSOverTCP(t *testing.T) {
 	}
 }
 
+// Packets of DNS count as what carries them, whether or not that is measured, too.
+func TestDNSTransports(t *testing.T) {
+	query := wire.DNS{Name: "a"}
+	response := query
+	response.Response = true
+	encrypted := withPort(server, 853)
+	packets := [][]byte{
+		wire.UDP(client, resolver, query.Message()),
+		wire.TCP{Flags: wire.ACK, Payload: query.Prefixed()}.Between(client, resolver),
+		wire.TCP{Flags: wire.ACK, Length: 5}.Between(resolver, client),
+		wire.TCP{Flags: wire.ACK, Length: 100}.Between(client, encrypted),
+		wire.TCP{Flags: wire.ACK, Length: 100}.Between(encrypted, client),
+		wire.TCP{Flags: wire.SYN}.Between(client, encrypted),
+		wire.UDP(client, encrypted, clientToInit.Datagram()),
+		wire.UDP(encrypted, client, wire.Short(true, clientID, 0, 100)),
+		wire.TCP{Flags: wire.ACK, Length: 5}.Between(client, server),
+		wire.UDP(client, server, make([]byte, 5)),
+	}
+	for _, test := range []struct {
+		settings MonitorSettings
+		want     map[string]uint64
+	}{
+		{MonitorSettings{Dns: 1}, map[string]uint64{
+			"dns": 1, "dns-over-tcp": 1, "dns-malformed": 1, "dns-over-tls": 3, "dns-over-quic": 2,
+			"other-protocol": 1, "udp-other": 1,
+		}},
+		{MonitorSettings{Dns: 1, Tcp: 1, Quic: 1}, map[string]uint64{
+			"dns": 1, "dns-over-tcp": 1, "tcp": 2, "dns-over-tls": 2, "tcp-syn": 1, "dns-over-quic": 2, "udp-other": 1,
+		}},
+		{MonitorSettings{Tcp: 1, Quic: 1}, map[string]uint64{"tcp": 5, "tcp-syn": 1, "quic": 2, "udp-other": 2}},
+	} {
+		w := watching(t, test.settings)
+		for _, packet := range packets {
+			w.show(MonitorProgEgress, 0, wire.Frame(packet))
+		}
+		require.Equal(t, test.want, w.outcomes())
+	}
+}
+
 func TestDNSTableFullAndExpiry(t *testing.T) {
 	w := watching(t, MonitorSettings{Dns: 1}, MonitorProgEgress, MonitorProgExpireQueries)
-	ask := func(at float64, id uint16) {
-		w.show(MonitorProgEgress, ms(at), wire.Frame(asked(at, wire.DNS{ID: id, Name: "a"}).packet))
+	ask := func(id uint16) {
+		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(id), 1}), 1000)
+		query := wire.DNS{ID: id, Name: "a"}.Message()
+		w.show(MonitorProgEgress, 0, wire.Frame(wire.UDP(from, withPort(server, 53), query)))
 	}
 	for id := range uint16(200) {
-		ask(0, id)
+		ask(id)
 	}
 	waiting := uint64(testLimits.Queries)
 	require.Equal(t, map[string]uint64{"dns": waiting, "queries-full": 200 - waiting}, w.outcomes())

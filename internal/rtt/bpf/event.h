@@ -29,9 +29,11 @@ enum method {
 	METHOD_TIMESTAMP,
 	METHOD_SEQUENCE,
 	METHOD_ECHO,
-	METHOD_QUERY,
+	METHOD_DNS,
 	METHOD_HANDSHAKE,
 	METHOD_SPIN,
+	METHOD_NTP,
+	METHOD_STUN,
 };
 
 // An RTT is the time from a packet of the destination to its reply: the source is the host that replied.
@@ -55,18 +57,20 @@ struct event {
 	u64 sent_bytes;
 	u64 received_packets; // from the source
 	u64 received_bytes;
-	u64 near_rtt; // QUIC: from here to the destination and back, 0 if unknown
-	u64 far_rtt; // QUIC: from here to the source and back
+	u64 far_rtt; // QUIC by its spin bit: from here to the source and back; the rest is to the destination
 	u32 retransmissions; // TCP: by the destination
 	u16 query_type; // DNS
 	u8 rcode;
 	u8 flags;
+	u32 vni;
+	u32 pad;
 };
-_Static_assert(sizeof(struct event) == 8 + 32 + 8 + 8 + 8 * 8 + 8, "event has no hidden padding");
+_Static_assert(sizeof(struct event) == 8 + 32 + 8 + 8 + 7 * 8 + 16, "event has no hidden padding");
 
 enum event_flag {
-	EVENT_AMBIGUOUS = 1, // DNS: the query was repeated
+	EVENT_AMBIGUOUS = 1, // DNS, NTP, STUN: the query was repeated
 	EVENT_TRUNCATED = 2, // DNS: the TC bit
+	EVENT_ONE_DIRECTION = 4, // only packets of the destination are seen: the RTT is that of the whole path
 };
 
 #define BATCH_MAX 16
@@ -111,9 +115,17 @@ INLINE struct event *event_new(bool iterator)
 	return e;
 }
 
+// User space looks at the ring at intervals. It is woken up before the ring is full: at a quarter.
+INLINE u64 events_wakeup(void)
+{
+	u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+
+	return waiting > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
 INLINE void events_send(struct event *e, u32 n)
 {
-	if (bpf_ringbuf_output(&events, e, n * sizeof(*e), 0))
+	if (bpf_ringbuf_output(&events, e, n * sizeof(*e), events_wakeup()))
 		tally_interrupted(TALLY_EVENTS_LOST, n);
 	else
 		tally_interrupted(TALLY_EVENTS, n);
@@ -185,4 +197,5 @@ INLINE void event_ends(struct event *e, const struct flow_key *key, u8 side)
 	e->protocol = key->protocol;
 	e->interface = key->interface;
 	e->vlan = key->vlan;
+	e->vni = key->vni;
 }

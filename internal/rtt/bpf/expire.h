@@ -3,7 +3,7 @@
 // that a large table does not delay packets.
 #pragma once
 
-#include "dns_rtt.h"
+#include "query.h"
 
 #define FLOW_TIMEOUT (300 * SECOND)
 #define UDP_TIMEOUT (120 * SECOND) // RFC 4787 REQ-5: what a NAT grants at least
@@ -52,6 +52,6 @@ INLINE void query_expire(const struct query_key *key, const struct query *q, u64
 {
 	if (q->time > now || now - q->time <= QUERY_TIMEOUT)
 		return;
-	if (bpf_map_delete_elem(&queries, key) == 0)
+	if (query_delete(key))
 		tally(TALLY_QUERIES_EXPIRED);
 }

@@ -73,6 +73,20 @@ struct spin {
 };
 _Static_assert(sizeof(struct spin) == 48, "spin has no hidden padding");
 
+// One side's loss bits (RFC 9506). A block is the packets between two changes of the square bit.
+struct loss_bits {
+	u16 passed; // packets of blocks that are not counted yet
+	u16 marked; // those with the loss event bit, and those of the current block
+	u8 run; // packets of the current block; 255 also if there are more
+	u8 next; // packets with the other value since it began
+	u8 value;
+	u8 blocks; // that are not counted yet
+	bool began; // the current block was seen from its first packet on
+	bool sure; // the bits are loss bits
+	u8 pad[2];
+};
+_Static_assert(sizeof(struct loss_bits) == 12, "loss_bits has no hidden padding");
+
 enum quic_phase {
 	QUIC_OPENED, // an Initial was seen
 	QUIC_ANSWERED,
@@ -92,7 +106,7 @@ struct quic {
 	u64 heard[2]; // when a side's last long header was seen
 	u64 answer; // when the answerer's first long header was seen
 	u64 base; // RTT of the handshake, as far as it is known
-	u32 id[2]; // hash of the connection ID that a side chose for itself
+	u32 id[2]; // hash of the connection ID that a side chose for itself, or last had
 	struct spin spin[2];
 	u8 opener;
 	u8 phase;
@@ -103,17 +117,33 @@ struct quic {
 	u16 edges; // in turn
 	u16 strays; // out of turn
 	u8 spun; // bit i: the RTTs of side i are from the spin bit, not from the handshake
+	u8 id_length; // of the answerer's connection ID, once the opener has used it
+	u32 id_begin; // its first bytes
+	struct loss_bits loss_bits[2];
+};
+_Static_assert(sizeof(struct quic) == 5 * 8 + 8 + 96 + 16 + 24, "quic has no hidden padding");
+
+// A QUIC connection that may have moved to this flow's ends.
+struct move {
+	struct flow_key from;
+	u32 begin; // of the server's connection ID
+	u32 id; // hash of it
+	u8 id_length;
+	u8 client; // side of the client
+	bool ambiguous; // the client has sent another ID: the server's packets may answer that
 	u8 pad[5];
 };
-_Static_assert(sizeof(struct quic) == 5 * 8 + 8 + 96 + 16, "quic has no hidden padding");
+_Static_assert(sizeof(struct move) == 64, "move has no hidden padding");
 
 struct flow {
 	u32 id; // never 0, and not used again before its stamps have expired
-	u32 pad;
+	bool moving; // move is valid, and not quic
+	u8 pad[3];
 	struct side side[2];
 	union {
 		struct tcp_side tcp[2];
 		struct quic quic;
+		struct move move;
 	};
 };
 

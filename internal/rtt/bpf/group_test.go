@@ -3,7 +3,6 @@
 package bpf
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,10 +16,10 @@ func TestGroupAnswers(t *testing.T) {
 	everything := MonitorGroupLookup{}
 	counted := func() (numbers []uint32) {
 		w.show(MonitorProgEgress, 0, wire.Frame(pure.Between(server, client)))
-		var key MonitorAddress
+		var key MonitorPrefixKey
 		var traffic []MonitorTrafficEntry
 		for all := w.m.Maps[MonitorMapPrefixTraffic].Iterate(); all.Next(&key, &traffic); {
-			numbers = append(numbers, binary.NativeEndian.Uint32(key.Bytes[12:]))
+			numbers = append(numbers, uint32(key.Prefix))
 			require.NoError(t, w.m.Maps[MonitorMapPrefixTraffic].Delete(key))
 		}
 		return numbers

@@ -132,7 +132,7 @@ func (w *watch) rtts() (lines []string) {
 }
 
 var (
-	methods      = []string{"timestamp", "sequence", "echo", "query", "handshake", "spin"}
+	methods      = []string{"timestamp", "sequence", "echo", "query", "handshake", "spin", "NTP", "STUN"}
 	openReasons  = []string{"SYN", "SYN-ACK", "first packet"}
 	closeReasons = []string{"FIN", "RST", "timeout", "SYN"}
 	triggers     = []string{"source", "destination", "expiry"}
@@ -151,16 +151,25 @@ func describe(e MonitorEvent) string {
 	}
 	line := fmt.Sprintf("%v +%v %s %s", at, time.Duration(e.Rtt), methods[e.Method], ends)
 	switch MonitorMethod(e.Method) {
-	case MonitorMethodMETHOD_QUERY:
+	case MonitorMethodMETHOD_DNS:
 		line += fmt.Sprintf(" type %d rcode %d", e.QueryType, e.Rcode)
 		if e.Flags&uint8(MonitorEventFlagEVENT_TRUNCATED) != 0 {
 			line += " truncated"
 		}
-		if e.Flags&uint8(MonitorEventFlagEVENT_AMBIGUOUS) != 0 {
-			line += " ambiguous"
-		}
 	case MonitorMethodMETHOD_SPIN:
-		line += fmt.Sprintf(" near %v far %v", time.Duration(e.NearRtt), time.Duration(e.FarRtt))
+		if e.FarRtt == 0 {
+			break
+		}
+		line += fmt.Sprintf(" near %v far %v", time.Duration(e.Rtt-e.FarRtt), time.Duration(e.FarRtt))
+	}
+	if e.Vni != 0 {
+		line += fmt.Sprintf(" vni %d", e.Vni)
+	}
+	if e.Flags&uint8(MonitorEventFlagEVENT_AMBIGUOUS) != 0 {
+		line += " ambiguous"
+	}
+	if e.Flags&uint8(MonitorEventFlagEVENT_ONE_DIRECTION) != 0 {
+		line += " one direction"
 	}
 	return line
 }

@@ -80,7 +80,7 @@ func TestLogarithmicBins(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(want), 600)
-	var key MonitorAddress
+	var key MonitorPrefixKey
 	var entry MonitorRttEntry
 	got := make(map[int]uint32)
 	for all := w.m.Maps[MonitorMapPrefixRtts].Iterate(); all.Next(&key, &entry); {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// IPv4 (RFC 791) and IPv6 with its extension headers (RFC 8200). Fragments and encapsulated packets are recognised, but
-// not parsed further.
+// IPv4 (RFC 791) and IPv6 with its extension headers (RFC 8200). Fragments are recognised, but not parsed further.
 #pragma once
 
 #include "packet.h"
@@ -141,7 +140,7 @@ INLINE enum outcome ipv6_extension(struct ipv6_walk *w, const struct ipv6_extens
 
 INLINE enum outcome ipv6_walk(void *ctx, bool xdp, struct ipv6_walk *w)
 {
-	struct cursor c = { .ctx = ctx, .xdp = xdp };
+	struct cursor c = { .ctx = ctx, .xdp = xdp, .batched = in_batch() };
 	struct ipv6_extension h;
 	enum outcome outcome;
 
@@ -219,4 +218,19 @@ INLINE enum outcome ip_parse(struct cursor *c, struct packet *p)
 	if (outcome)
 		return outcome;
 	return is_tunnel(p->key.protocol) ? OUTCOME_TUNNEL : OUTCOME_CONTINUE;
+}
+
+INLINE enum transport ip_transport(const struct packet *p)
+{
+	switch (p->key.protocol) {
+	case IP_TCP:
+		return TRANSPORT_TCP;
+	case IP_UDP:
+		return TRANSPORT_UDP;
+	case IP_ICMP:
+		return TRANSPORT_ICMP;
+	case IP_ICMPV6:
+		return TRANSPORT_ICMPV6;
+	}
+	return TRANSPORT_OTHER;
 }

@@ -186,10 +186,12 @@ func TestPacketsForThisHost(t *testing.T) {
 	for _, packet := range [][]byte{
 		segment.Between(client, server), wire.Echo{}.Between(client.Addr(), server.Addr()),
 		wire.UDP(client, quicServer, clientToInit.Datagram()), asked(0, wire.DNS{}).packet,
+		wire.UDP(client, withPort(server, 123), wire.NTP{Mode: 3}.Message()),
+		wire.UDP(client, server, wire.STUN{Type: 1}.Message()),
 	} {
 		w.show(MonitorProgIngress, 0, wire.Frame(packet))
 	}
-	require.Equal(t, map[string]uint64{"local": 4}, w.outcomes())
+	require.Equal(t, map[string]uint64{"local": 6}, w.outcomes())
 }
 
 // A packet over 64 KiB, as segmentation offload makes them, has no length in its IP header.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // From the start of the frame to the IP header: Ethernet II, up to two VLAN tags (IEEE 802.1Q, 802.1ad) and PPPoE
-// sessions (RFC 2516). Devices without a link header start with IP.
+// sessions (RFC 2516). Devices without a link header start with IP. MPLS is a tunnel: see tunnel.h.
 #pragma once
 
 #include "packet.h"
@@ -12,6 +12,9 @@
 #define ETHERTYPE_IPV6 bpf_htons(0x86dd)
 #define ETHERTYPE_VLAN bpf_htons(0x8100)
 #define ETHERTYPE_SERVICE_VLAN bpf_htons(0x88a8)
+#define ETHERTYPE_OLD_SERVICE_VLAN bpf_htons(0x9100) // from before 802.1ad
+#define ETHERTYPE_MPLS bpf_htons(0x8847)
+#define ETHERTYPE_MPLS_MULTICAST bpf_htons(0x8848)
 #define ETHERTYPE_PPPOE_SESSION bpf_htons(0x8864)
 
 #define PPPOE_VERSION_TYPE 0x11
@@ -38,9 +41,14 @@ struct pppoe {
 	u16 protocol; // of the PPP frame
 } __attribute__((packed));
 
-INLINE bool is_vlan(u16 type)
+INLINE bool is_vlan(u32 type)
 {
-	return type == ETHERTYPE_VLAN || type == ETHERTYPE_SERVICE_VLAN;
+	return type == ETHERTYPE_VLAN || type == ETHERTYPE_SERVICE_VLAN || type == ETHERTYPE_OLD_SERVICE_VLAN;
+}
+
+INLINE bool is_mpls(u32 type)
+{
+	return type == ETHERTYPE_MPLS || type == ETHERTYPE_MPLS_MULTICAST;
 }
 
 INLINE enum outcome link_vlans(struct cursor *c, struct packet *p, u16 *type)
@@ -67,7 +75,7 @@ INLINE enum outcome link_pppoe(struct cursor *c, u16 *type)
 	return OUTCOME_CONTINUE;
 }
 
-// link_parse moves the cursor to the IP header and sets p->ipv6.
+// link_parse moves the cursor to the IP header and sets p->ipv6. Labels of MPLS are left to tunnel_walk.
 INLINE enum outcome link_parse(struct cursor *c, struct packet *p)
 {
 	enum outcome outcome;
@@ -82,6 +90,11 @@ INLINE enum outcome link_parse(struct cursor *c, struct packet *p)
 		outcome = link_pppoe(c, &type);
 	if (outcome)
 		return outcome;
+	if (config.tunnels && is_mpls(type)) {
+		p->next_type = type;
+		p->next_at = c->at;
+		return OUTCOME_TUNNEL;
+	}
 	p->ipv6 = type == ETHERTYPE_IPV6;
 	return p->ipv6 || type == ETHERTYPE_IPV4 ? OUTCOME_CONTINUE : OUTCOME_NOT_IP;
 }

@@ -12,7 +12,7 @@ import (
 // Limits are the capacities of the maps. A map whose feature is off in the settings is created with one entry.
 type Limits struct {
 	Flows          uint32 // flows at a time
-	Queries        uint32 // DNS queries that wait for their response at a time
+	Queries        uint32 // queries of DNS, NTP and STUN that wait for their response at a time
 	Stamps         uint32 // packets that wait for their reply at a time; rounded up to a power of two
 	Prefixes       uint32 // at a time
 	GroupPrefixes  uint32 // that belong to groups
@@ -22,6 +22,12 @@ type Limits struct {
 
 // groupAnswers is the number of addresses whose group is known without a look at all groups.
 const groupAnswers = 65536
+
+// queryShares is how many peers it takes to fill the table of queries.
+const queryShares = 8
+
+// connectionPart is how many flows there may be for each QUIC connection that can be followed to other addresses.
+const connectionPart = 4
 
 // stampWays is the number of stamps in an element of the stamps map.
 const stampWays = len(MonitorStampSet{}.Tag)
@@ -41,6 +47,7 @@ func Load(settings MonitorSettings, limits Limits, programs ...string) (*Monitor
 		return nil, err
 	}
 	settings.StampSets, settings.RecentFlows = sets(limits.Stamps), powerOfTwo(limits.Flows)
+	settings.QueryShare = max(limits.Queries/queryShares, 1)
 	if err := spec.Variables[MonitorVarConfig].Set(settings); err != nil {
 		return nil, fmt.Errorf("settings: %w", err)
 	}
@@ -72,6 +79,34 @@ func sets(stamps uint32) uint32 {
 // powerOfTwo returns the lowest power of two that is at least n.
 func powerOfTwo(n uint32) uint32 { return 1 << bits.Len32(max(n, 1)-1) }
 
+// RTTKinds returns the flags of the histograms that an aggregate may have with these settings.
+func RTTKinds(s MonitorSettings) []uint8 {
+	kinds := []uint8{0}
+	add := func(used bool, flag MonitorPrefixFlag) {
+		for _, kind := range kinds {
+			if used {
+				kinds = append(kinds, kind|uint8(flag))
+			}
+		}
+	}
+	add(s.Parts != 0, MonitorPrefixFlagPREFIX_TO_PEERS)
+	add(s.Load != 0, MonitorPrefixFlagPREFIX_LOADED)
+	return kinds
+}
+
+// UnplacedRTTKinds returns the flags of the further histograms of what is counted together because there is no place.
+func UnplacedRTTKinds(s MonitorSettings) []uint8 {
+	if s.Load == 0 {
+		return nil
+	}
+	s.Load = 0
+	kinds := RTTKinds(s)
+	for i := range kinds {
+		kinds[i] |= uint8(MonitorPrefixFlagPREFIX_UNPLACED)
+	}
+	return kinds
+}
+
 func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	set := func(name string, used bool, entries uint32) {
 		if used {
@@ -81,10 +116,13 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	flows := s.Tcp != 0 || s.Icmp != 0 || s.Quic != 0
 	set(MonitorMapFlows, flows, l.Flows)
 	set(MonitorMapRecentFlows, flows, s.RecentFlows)
-	set(MonitorMapQueries, s.Dns != 0, l.Queries)
+	set(MonitorMapConnections, s.Quic != 0, l.Flows/connectionPart)
+	set(MonitorMapQueries, s.Dns != 0 || s.Ntp != 0 || s.Stun != 0, l.Queries)
 	set(MonitorMapStamps, s.Tcp != 0 || s.Icmp != 0, s.StampSets)
 	set(MonitorMapPrefixTraffic, s.Aggregate != 0, l.Prefixes+2) // and the two of all addresses
-	set(MonitorMapPrefixRtts, s.Aggregate != 0, l.Prefixes+2)
+	set(MonitorMapPrefixRtts, s.Aggregate != 0,
+		(l.Prefixes+2)*uint32(len(RTTKinds(s)))+2*uint32(len(UnplacedRTTKinds(s))))
+	set(MonitorMapPrefixLoads, s.Aggregate != 0 && s.Load != 0, l.Prefixes+2)
 	set(MonitorMapGroups, s.Groups != 0, l.GroupPrefixes)
 	set(MonitorMapGroupAnswers, s.Groups != 0, groupAnswers)
 	set(MonitorMapLocalAddresses, s.Local == 0, l.LocalAddresses)

@@ -14,16 +14,22 @@ import (
 // The verifier sees different code for each set of protocols, hook and purpose.
 func TestLoadEverySetting(t *testing.T) {
 	requireKernel(t)
-	all := MonitorSettings{Tcp: 1, Icmp: 1, Dns: 1, Quic: 1}
+	all := MonitorSettings{Tcp: 1, Icmp: 1, Dns: 1, Quic: 1, Ntp: 1, Stun: 1}
 	aggregated := all
 	aggregated.Aggregate, aggregated.Traffic = 1, 1
 	linear := aggregated
 	linear.BinWidth = 4e6
+	keys := aggregated
+	keys.ByPair, keys.ByVlan, keys.ByInterface, keys.ByTransport = 1, 1, 1, 1
+	keys.Parts, keys.Load, keys.Groups = 1, 1, 1
+	tunnels := keys
+	tunnels.Tunnels, tunnels.Vlans = 1, 1
 	for name, s := range map[string]MonitorSettings{
 		"nothing": {}, "TCP": {Tcp: 1}, "ICMP": {Icmp: 1}, "DNS": {Dns: 1}, "QUIC": {Quic: 1},
+		"NTP": {Ntp: 1}, "STUN": {Stun: 1},
 		"TCP events": {Tcp: 1, Events: 1},
 		"TCP SYN":    {Tcp: 1, Events: 1, Syn: 1, Local: 1, Merge: 1}, "all": all, "aggregated": aggregated,
-		"linear": linear,
+		"linear": linear, "keys": keys, "tunnels": tunnels,
 	} {
 		m, err := Load(s, testLimits, allPrograms...)
 		require.NoError(t, err, name)

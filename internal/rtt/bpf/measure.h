@@ -2,41 +2,40 @@
 // One packet, from its first byte to its outcome.
 #pragma once
 
-#include "dns_rtt.h"
+#include "dns_tcp.h"
 #include "icmp.h"
-#include "link.h"
 #include "quic_rtt.h"
 #include "tcp_rtt.h"
+#include "tunnel.h"
 
 INLINE enum outcome measure_tcp(struct cursor *c, struct packet *p)
 {
+	enum outcome outcome, dns = OUTCOME_CONTINUE;
 	struct segment t = {};
-	enum outcome outcome;
 
 	if (!config.tcp && !config.dns)
 		return OUTCOME_OTHER_PROTOCOL;
 	outcome = tcp_parse(c, p, &t);
 	if (outcome)
 		return outcome;
-	if (config.dns && p->payload && is_dns(p))
-		outcome = dns_over_tcp(c, p, t.at);
-	if (config.tcp)
-		return tcp_measure(p, &t);
-	return outcome ?: OUTCOME_OTHER_PROTOCOL;
+	if (config.dns && p->payload && is_dns(c, p))
+		dns = dns_over_tcp(c, p, t.at);
+	outcome = config.tcp ? tcp_measure(p, &t) : OUTCOME_OTHER_PROTOCOL;
+	return config.dns ? dns_outcome_tcp(p, dns, outcome) : outcome;
 }
 
 INLINE enum outcome measure_udp(struct cursor *c, struct packet *p)
 {
 	enum outcome outcome;
 
-	if (!config.dns && !config.quic)
+	if (!config.dns && !config.ntp && !config.stun && !config.quic)
 		return OUTCOME_OTHER_PROTOCOL;
 	outcome = udp_parse(c, p);
+	outcome = outcome ?: queries_over_udp(c, p);
 	if (outcome)
 		return outcome;
-	if (config.dns && is_dns(p))
-		return dns_over_udp(c, p);
-	return config.quic ? quic_measure(c, p) : OUTCOME_UDP_OTHER;
+	outcome = config.quic ? quic_measure(c, p) : OUTCOME_UDP_OTHER;
+	return config.dns ? dns_outcome_udp(p, outcome) : outcome;
 }
 
 INLINE enum outcome measure_icmp(struct cursor *c, struct packet *p)
@@ -58,21 +57,6 @@ INLINE enum outcome measure_transport(struct cursor *c, struct packet *p)
 	return OUTCOME_OTHER_PROTOCOL;
 }
 
-INLINE enum transport transport_of(const struct packet *p)
-{
-	switch (p->key.protocol) {
-	case IP_TCP:
-		return TRANSPORT_TCP;
-	case IP_UDP:
-		return TRANSPORT_UDP;
-	case IP_ICMP:
-		return TRANSPORT_ICMP;
-	case IP_ICMPV6:
-		return TRANSPORT_ICMPV6;
-	}
-	return TRANSPORT_OTHER;
-}
-
 // is_ip reports whether the addresses of a packet with this outcome are known.
 INLINE bool is_ip(enum outcome outcome)
 {
@@ -80,10 +64,10 @@ INLINE bool is_ip(enum outcome outcome)
 }
 
 // measure_traffic counts a packet, whether or not it is measured.
-INLINE void measure_traffic(struct counter_set *n, const struct packet *p, bool ip)
+INLINE void measure_traffic(struct counter_set *n, struct packet *p, bool ip)
 {
 	if (config.traffic)
-		traffic_add(&n->transport[ip ? transport_of(p) : TRANSPORT_NOT_IP], p);
+		traffic_add(&n->transport[ip ? ip_transport(p) : TRANSPORT_NOT_IP], p);
 	if (config.traffic && ip)
 		traffic_add(&n->ecn[p->ecn & 3], p);
 	if (config.aggregate && ip)
@@ -100,6 +84,8 @@ INLINE void measure(struct cursor *c, struct packet *p, bool has_link)
 	p->class = TRAFFIC_OTHER;
 	outcome = has_link ? link_parse(c, p) : link_none(c, p);
 	outcome = outcome ?: ip_parse(c, p);
+	if (config.tunnels)
+		outcome = tunnel_look(c, p, outcome);
 	outcome = outcome ?: measure_transport(c, p);
 	if (!n || outcome >= OUTCOME_COUNT)
 		return;

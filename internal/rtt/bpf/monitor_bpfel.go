@@ -44,10 +44,28 @@ const (
 	MonitorCloseReasonCLOSE_SYN     MonitorCloseReason = 3
 )
 
+type MonitorConnection struct {
+	_        structs.HostLayout
+	Flow     MonitorFlowKey
+	Id       uint32
+	IdLength uint8
+	Pad      [3]uint8
+}
+
+type MonitorConnectionKey struct {
+	_         structs.HostLayout
+	Server    MonitorAddress
+	Begin     uint32
+	Interface uint32
+	Vni       uint32
+	Vlan      uint16
+	Port      uint16
+}
+
 type MonitorCounterSet struct {
 	_         structs.HostLayout
-	Outcome   [33]uint64
-	Tally     [24]uint64
+	Outcome   [48]uint64
+	Tally     [28]uint64
 	Transport [6]MonitorTraffic
 	Ecn       [4]MonitorTraffic
 }
@@ -80,19 +98,21 @@ type MonitorEvent struct {
 	SentBytes       uint64
 	ReceivedPackets uint64
 	ReceivedBytes   uint64
-	NearRtt         uint64
 	FarRtt          uint64
 	Retransmissions uint32
 	QueryType       uint16
 	Rcode           uint8
 	Flags           uint8
+	Vni             uint32
+	Pad             uint32
 }
 
 type MonitorEventFlag uint32
 
 const (
-	MonitorEventFlagEVENT_AMBIGUOUS MonitorEventFlag = 1
-	MonitorEventFlagEVENT_TRUNCATED MonitorEventFlag = 2
+	MonitorEventFlagEVENT_AMBIGUOUS     MonitorEventFlag = 1
+	MonitorEventFlagEVENT_TRUNCATED     MonitorEventFlag = 2
+	MonitorEventFlagEVENT_ONE_DIRECTION MonitorEventFlag = 4
 )
 
 type MonitorEventType uint32
@@ -104,12 +124,13 @@ const (
 )
 
 type MonitorFlow struct {
-	_    structs.HostLayout
-	Id   uint32
-	Pad  uint32
-	Side [2]MonitorSide
-	Tcp  [2]MonitorTcpSide
-	_    [80]byte
+	_      structs.HostLayout
+	Id     uint32
+	Moving bool
+	Pad    [3]uint8
+	Side   [2]MonitorSide
+	Tcp    [2]MonitorTcpSide
+	_      [104]byte
 }
 
 type MonitorFlowKey struct {
@@ -119,7 +140,8 @@ type MonitorFlowKey struct {
 	Interface uint32
 	Vlan      uint16
 	Protocol  uint8
-	Pad       [5]uint8
+	Pad       uint8
+	Vni       uint32
 }
 
 type MonitorGroupAnswer struct {
@@ -134,16 +156,66 @@ type MonitorGroupLookup struct {
 	Address [4]uint32
 }
 
+type MonitorLoadEntry struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Pad     uint32
+	Seconds [2]MonitorLoadSecond
+}
+
+type MonitorLoadSecond struct {
+	_      structs.HostLayout
+	Second uint32
+	Pad    uint32
+	Bytes  [2]uint64
+}
+
+type MonitorLoss struct {
+	_        structs.HostLayout
+	All      uint64
+	Passed   uint64
+	Reported uint64
+}
+
+type MonitorLossBits struct {
+	_      structs.HostLayout
+	Passed uint16
+	Marked uint16
+	Run    uint8
+	Next   uint8
+	Value  uint8
+	Blocks uint8
+	Began  bool
+	Sure   bool
+	Pad    [2]uint8
+}
+
 type MonitorMethod uint32
 
 const (
 	MonitorMethodMETHOD_TIMESTAMP MonitorMethod = 0
 	MonitorMethodMETHOD_SEQUENCE  MonitorMethod = 1
 	MonitorMethodMETHOD_ECHO      MonitorMethod = 2
-	MonitorMethodMETHOD_QUERY     MonitorMethod = 3
+	MonitorMethodMETHOD_DNS       MonitorMethod = 3
 	MonitorMethodMETHOD_HANDSHAKE MonitorMethod = 4
 	MonitorMethodMETHOD_SPIN      MonitorMethod = 5
+	MonitorMethodMETHOD_NTP       MonitorMethod = 6
+	MonitorMethodMETHOD_STUN      MonitorMethod = 7
 )
+
+type MonitorMove struct {
+	_         structs.HostLayout
+	From      MonitorFlowKey
+	Begin     uint32
+	Id        uint32
+	IdLength  uint8
+	Client    uint8
+	Ambiguous bool
+	Pad       [5]uint8
+}
 
 type MonitorOpenReason uint32
 
@@ -160,36 +232,51 @@ const (
 	MonitorOutcomeOUTCOME_TCP                   MonitorOutcome = 1
 	MonitorOutcomeOUTCOME_ICMP                  MonitorOutcome = 2
 	MonitorOutcomeOUTCOME_DNS                   MonitorOutcome = 3
-	MonitorOutcomeOUTCOME_QUIC                  MonitorOutcome = 4
-	MonitorOutcomeOUTCOME_NOT_IP                MonitorOutcome = 5
-	MonitorOutcomeOUTCOME_OTHER_PROTOCOL        MonitorOutcome = 6
-	MonitorOutcomeOUTCOME_FRAGMENT              MonitorOutcome = 7
-	MonitorOutcomeOUTCOME_TUNNEL                MonitorOutcome = 8
-	MonitorOutcomeOUTCOME_SOURCE_ROUTED         MonitorOutcome = 9
-	MonitorOutcomeOUTCOME_LOCAL                 MonitorOutcome = 10
-	MonitorOutcomeOUTCOME_TCP_SYN               MonitorOutcome = 11
-	MonitorOutcomeOUTCOME_TCP_NO_FLOW           MonitorOutcome = 12
-	MonitorOutcomeOUTCOME_ICMP_NO_ECHO          MonitorOutcome = 13
-	MonitorOutcomeOUTCOME_ICMP_NO_FLOW          MonitorOutcome = 14
-	MonitorOutcomeOUTCOME_UDP_OTHER             MonitorOutcome = 15
-	MonitorOutcomeOUTCOME_DNS_OTHER             MonitorOutcome = 16
-	MonitorOutcomeOUTCOME_DNS_NO_QUERY          MonitorOutcome = 17
-	MonitorOutcomeOUTCOME_QUIC_NO_FLOW          MonitorOutcome = 18
-	MonitorOutcomeOUTCOME_FLOWS_FULL            MonitorOutcome = 19
-	MonitorOutcomeOUTCOME_QUERIES_FULL          MonitorOutcome = 20
-	MonitorOutcomeOUTCOME_LINK_TRUNCATED        MonitorOutcome = 21
-	MonitorOutcomeOUTCOME_VLAN_DEPTH            MonitorOutcome = 22
-	MonitorOutcomeOUTCOME_PPPOE_MALFORMED       MonitorOutcome = 23
-	MonitorOutcomeOUTCOME_IPV4MALFORMED         MonitorOutcome = 24
-	MonitorOutcomeOUTCOME_IPV6MALFORMED         MonitorOutcome = 25
-	MonitorOutcomeOUTCOME_IPV6EXTENSIONS        MonitorOutcome = 26
-	MonitorOutcomeOUTCOME_TCP_MALFORMED         MonitorOutcome = 27
-	MonitorOutcomeOUTCOME_TCP_OPTIONS_MALFORMED MonitorOutcome = 28
-	MonitorOutcomeOUTCOME_UDP_MALFORMED         MonitorOutcome = 29
-	MonitorOutcomeOUTCOME_ICMP_MALFORMED        MonitorOutcome = 30
-	MonitorOutcomeOUTCOME_DNS_MALFORMED         MonitorOutcome = 31
-	MonitorOutcomeOUTCOME_QUIC_MALFORMED        MonitorOutcome = 32
-	MonitorOutcomeOUTCOME_COUNT                 MonitorOutcome = 33
+	MonitorOutcomeOUTCOME_DNS_OVER_TCP          MonitorOutcome = 4
+	MonitorOutcomeOUTCOME_DNS_OVER_TLS          MonitorOutcome = 5
+	MonitorOutcomeOUTCOME_DNS_OVER_QUIC         MonitorOutcome = 6
+	MonitorOutcomeOUTCOME_QUIC                  MonitorOutcome = 7
+	MonitorOutcomeOUTCOME_NTP                   MonitorOutcome = 8
+	MonitorOutcomeOUTCOME_STUN                  MonitorOutcome = 9
+	MonitorOutcomeOUTCOME_NOT_IP                MonitorOutcome = 10
+	MonitorOutcomeOUTCOME_OTHER_PROTOCOL        MonitorOutcome = 11
+	MonitorOutcomeOUTCOME_FRAGMENT              MonitorOutcome = 12
+	MonitorOutcomeOUTCOME_TUNNEL                MonitorOutcome = 13
+	MonitorOutcomeOUTCOME_TUNNEL_OTHER          MonitorOutcome = 14
+	MonitorOutcomeOUTCOME_SOURCE_ROUTED         MonitorOutcome = 15
+	MonitorOutcomeOUTCOME_LOCAL                 MonitorOutcome = 16
+	MonitorOutcomeOUTCOME_TCP_SYN               MonitorOutcome = 17
+	MonitorOutcomeOUTCOME_TCP_NO_FLOW           MonitorOutcome = 18
+	MonitorOutcomeOUTCOME_ICMP_NO_ECHO          MonitorOutcome = 19
+	MonitorOutcomeOUTCOME_ICMP_NO_FLOW          MonitorOutcome = 20
+	MonitorOutcomeOUTCOME_UDP_OTHER             MonitorOutcome = 21
+	MonitorOutcomeOUTCOME_DNS_OTHER             MonitorOutcome = 22
+	MonitorOutcomeOUTCOME_DNS_NO_QUERY          MonitorOutcome = 23
+	MonitorOutcomeOUTCOME_NTP_OTHER             MonitorOutcome = 24
+	MonitorOutcomeOUTCOME_NTP_NO_QUERY          MonitorOutcome = 25
+	MonitorOutcomeOUTCOME_STUN_OTHER            MonitorOutcome = 26
+	MonitorOutcomeOUTCOME_STUN_NO_QUERY         MonitorOutcome = 27
+	MonitorOutcomeOUTCOME_QUIC_NO_FLOW          MonitorOutcome = 28
+	MonitorOutcomeOUTCOME_FLOWS_FULL            MonitorOutcome = 29
+	MonitorOutcomeOUTCOME_QUERIES_FULL          MonitorOutcome = 30
+	MonitorOutcomeOUTCOME_QUERIES_SHARE         MonitorOutcome = 31
+	MonitorOutcomeOUTCOME_LINK_TRUNCATED        MonitorOutcome = 32
+	MonitorOutcomeOUTCOME_VLAN_DEPTH            MonitorOutcome = 33
+	MonitorOutcomeOUTCOME_PPPOE_MALFORMED       MonitorOutcome = 34
+	MonitorOutcomeOUTCOME_TUNNEL_MALFORMED      MonitorOutcome = 35
+	MonitorOutcomeOUTCOME_TUNNEL_DEPTH          MonitorOutcome = 36
+	MonitorOutcomeOUTCOME_IPV4MALFORMED         MonitorOutcome = 37
+	MonitorOutcomeOUTCOME_IPV6MALFORMED         MonitorOutcome = 38
+	MonitorOutcomeOUTCOME_IPV6EXTENSIONS        MonitorOutcome = 39
+	MonitorOutcomeOUTCOME_TCP_MALFORMED         MonitorOutcome = 40
+	MonitorOutcomeOUTCOME_TCP_OPTIONS_MALFORMED MonitorOutcome = 41
+	MonitorOutcomeOUTCOME_UDP_MALFORMED         MonitorOutcome = 42
+	MonitorOutcomeOUTCOME_ICMP_MALFORMED        MonitorOutcome = 43
+	MonitorOutcomeOUTCOME_DNS_MALFORMED         MonitorOutcome = 44
+	MonitorOutcomeOUTCOME_NTP_MALFORMED         MonitorOutcome = 45
+	MonitorOutcomeOUTCOME_STUN_MALFORMED        MonitorOutcome = 46
+	MonitorOutcomeOUTCOME_QUIC_MALFORMED        MonitorOutcome = 47
+	MonitorOutcomeOUTCOME_COUNT                 MonitorOutcome = 48
 )
 
 type MonitorPacket struct {
@@ -205,13 +292,38 @@ type MonitorPacket struct {
 	Payload       uint32
 	Retransmitted uint32
 	Frame         uint32
+	NextAt        uint32
+	NextType      uint32
+	Vni           uint32
 	Vlan          uint16
 	Ecn           uint8
 	Side          uint8
 	Class         uint8
 	Ipv6          bool
 	Egress        bool
-	_             [5]byte
+	_             [1]byte
+	Prefix        MonitorPrefixKey
+}
+
+type MonitorPrefixFlag uint32
+
+const (
+	MonitorPrefixFlagPREFIX_IPV6      MonitorPrefixFlag = 1
+	MonitorPrefixFlagPREFIX_PEER_IPV6 MonitorPrefixFlag = 2
+	MonitorPrefixFlagPREFIX_TO_PEERS  MonitorPrefixFlag = 4
+	MonitorPrefixFlagPREFIX_LOADED    MonitorPrefixFlag = 8
+	MonitorPrefixFlagPREFIX_UNPLACED  MonitorPrefixFlag = 16
+	MonitorPrefixFlagPREFIX_RTT_FLAGS MonitorPrefixFlag = 28
+)
+
+type MonitorPrefixKey struct {
+	_         structs.HostLayout
+	Prefix    uint64
+	Peer      uint64
+	Interface uint32
+	Vlan      uint16
+	Transport uint8
+	Flags     uint8
 }
 
 type MonitorQuery struct {
@@ -222,12 +334,13 @@ type MonitorQuery struct {
 }
 
 type MonitorQueryKey struct {
-	_        structs.HostLayout
-	Flow     MonitorFlowKey
-	Question uint64
-	Id       uint16
-	Side     uint8
-	Pad      [5]uint8
+	_      structs.HostLayout
+	Flow   MonitorFlowKey
+	Id     uint64
+	IdRest uint32
+	Side   uint8
+	Method uint8
+	Pad    [2]uint8
 }
 
 type MonitorQuic struct {
@@ -247,14 +360,16 @@ type MonitorQuic struct {
 	Edges    uint16
 	Strays   uint16
 	Spun     uint8
-	Pad      [5]uint8
+	IdLength uint8
+	IdBegin  uint32
+	LossBits [2]MonitorLossBits
 }
 
 type MonitorReplayed struct {
-	_      structs.HostLayout
-	Now    uint64
-	Length uint32
-	Pad    uint32
+	_        structs.HostLayout
+	Now      uint64
+	Length   uint32
+	Captured uint32
 }
 
 type MonitorRttEntry struct {
@@ -268,13 +383,15 @@ type MonitorRttEntry struct {
 }
 
 type MonitorRttPeriod struct {
-	_      structs.HostLayout
-	Period uint32
-	Count  uint32
-	Sum    uint64
-	Min    uint64
-	Max    uint64
-	Bins   [652]uint32
+	_        structs.HostLayout
+	Period   uint32
+	Count    uint32
+	Sum      uint64
+	Min      uint64
+	Max      uint64
+	Sent     MonitorLoss
+	Received MonitorLoss
+	Bins     [652]uint32
 }
 
 type MonitorSettings struct {
@@ -282,14 +399,18 @@ type MonitorSettings struct {
 	StampInterval uint64
 	RttRate       uint64
 	BinWidth      uint64
+	Load          uint64
 	Ipv6Mask      uint64
 	Ipv4Mask      uint32
 	StampSets     uint32
 	RecentFlows   uint32
+	QueryShare    uint32
 	Tcp           uint8
 	Icmp          uint8
 	Dns           uint8
 	Quic          uint8
+	Ntp           uint8
+	Stun          uint8
 	Syn           uint8
 	Local         uint8
 	Smoothed      uint8
@@ -302,7 +423,12 @@ type MonitorSettings struct {
 	Replay        uint8
 	Batch         uint8
 	Groups        uint8
-	Pad           [4]uint8
+	ByPair        uint8
+	ByVlan        uint8
+	ByInterface   uint8
+	ByTransport   uint8
+	Parts         uint8
+	Tunnels       uint8
 }
 
 type MonitorSide struct {
@@ -367,31 +493,35 @@ type MonitorStampSet struct {
 type MonitorTally uint32
 
 const (
-	MonitorTallyTALLY_FLOWS_CREATED    MonitorTally = 0
-	MonitorTallyTALLY_FLOWS_DELETED    MonitorTally = 1
-	MonitorTallyTALLY_FLOWS_EXPIRED    MonitorTally = 2
-	MonitorTallyTALLY_FLOWS_FULL       MonitorTally = 3
-	MonitorTallyTALLY_FLOWS_EVICTED    MonitorTally = 4
-	MonitorTallyTALLY_STAMPS           MonitorTally = 5
-	MonitorTallyTALLY_STAMPS_EVICTED   MonitorTally = 6
-	MonitorTallyTALLY_STAMPS_LIMITED   MonitorTally = 7
-	MonitorTallyTALLY_STAMPS_AMBIGUOUS MonitorTally = 8
-	MonitorTallyTALLY_RTTS             MonitorTally = 9
-	MonitorTallyTALLY_RTTS_TIGHTENED   MonitorTally = 10
-	MonitorTallyTALLY_RTTS_LATE        MonitorTally = 11
-	MonitorTallyTALLY_RTTS_AMBIGUOUS   MonitorTally = 12
-	MonitorTallyTALLY_RETRANSMISSIONS  MonitorTally = 13
-	MonitorTallyTALLY_QUERIES_FULL     MonitorTally = 14
-	MonitorTallyTALLY_QUERIES_REPEATED MonitorTally = 15
-	MonitorTallyTALLY_QUERIES_EXPIRED  MonitorTally = 16
-	MonitorTallyTALLY_SPIN_EDGES       MonitorTally = 17
-	MonitorTallyTALLY_SPIN_STRAYS      MonitorTally = 18
-	MonitorTallyTALLY_SPIN_DISTURBED   MonitorTally = 19
-	MonitorTallyTALLY_SPIN_BELOW_BASE  MonitorTally = 20
-	MonitorTallyTALLY_PREFIXES_FULL    MonitorTally = 21
-	MonitorTallyTALLY_EVENTS           MonitorTally = 22
-	MonitorTallyTALLY_EVENTS_LOST      MonitorTally = 23
-	MonitorTallyTALLY_COUNT            MonitorTally = 24
+	MonitorTallyTALLY_FLOWS_CREATED      MonitorTally = 0
+	MonitorTallyTALLY_FLOWS_DELETED      MonitorTally = 1
+	MonitorTallyTALLY_FLOWS_EXPIRED      MonitorTally = 2
+	MonitorTallyTALLY_FLOWS_FULL         MonitorTally = 3
+	MonitorTallyTALLY_FLOWS_EVICTED      MonitorTally = 4
+	MonitorTallyTALLY_FLOWS_MOVED        MonitorTally = 5
+	MonitorTallyTALLY_STAMPS             MonitorTally = 6
+	MonitorTallyTALLY_STAMPS_EVICTED     MonitorTally = 7
+	MonitorTallyTALLY_STAMPS_LIMITED     MonitorTally = 8
+	MonitorTallyTALLY_STAMPS_AMBIGUOUS   MonitorTally = 9
+	MonitorTallyTALLY_RTTS               MonitorTally = 10
+	MonitorTallyTALLY_RTTS_TIGHTENED     MonitorTally = 11
+	MonitorTallyTALLY_RTTS_LATE          MonitorTally = 12
+	MonitorTallyTALLY_RTTS_ONE_DIRECTION MonitorTally = 13
+	MonitorTallyTALLY_RTTS_AMBIGUOUS     MonitorTally = 14
+	MonitorTallyTALLY_RETRANSMISSIONS    MonitorTally = 15
+	MonitorTallyTALLY_QUERIES_FULL       MonitorTally = 16
+	MonitorTallyTALLY_QUERIES_SHARE      MonitorTally = 17
+	MonitorTallyTALLY_QUERIES_REPEATED   MonitorTally = 18
+	MonitorTallyTALLY_QUERIES_EXPIRED    MonitorTally = 19
+	MonitorTallyTALLY_SPIN_EDGES         MonitorTally = 20
+	MonitorTallyTALLY_SPIN_STRAYS        MonitorTally = 21
+	MonitorTallyTALLY_SPIN_DISTURBED     MonitorTally = 22
+	MonitorTallyTALLY_SPIN_BELOW_BASE    MonitorTally = 23
+	MonitorTallyTALLY_LOSS_BLOCKS        MonitorTally = 24
+	MonitorTallyTALLY_PREFIXES_FULL      MonitorTally = 25
+	MonitorTallyTALLY_EVENTS             MonitorTally = 26
+	MonitorTallyTALLY_EVENTS_LOST        MonitorTally = 27
+	MonitorTallyTALLY_COUNT              MonitorTally = 28
 )
 
 type MonitorTcpSide struct {
@@ -427,6 +557,7 @@ const (
 type MonitorTrafficEntry struct {
 	_       structs.HostLayout
 	Periods [2]MonitorTrafficPeriod
+	Load    MonitorLoadSecond
 }
 
 type MonitorTrafficPeriod struct {
@@ -465,6 +596,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	MonitorMapBatches         = "batches"
+	MonitorMapConnections     = "connections"
 	MonitorMapCounters        = "counters"
 	MonitorMapEvents          = "events"
 	MonitorMapFlows           = "flows"
@@ -474,9 +606,11 @@ const (
 	MonitorMapNewEvent        = "new_event"
 	MonitorMapNewFlow         = "new_flow"
 	MonitorMapPackets         = "packets"
+	MonitorMapPrefixLoads     = "prefix_loads"
 	MonitorMapPrefixRtts      = "prefix_rtts"
 	MonitorMapPrefixTraffic   = "prefix_traffic"
 	MonitorMapQueries         = "queries"
+	MonitorMapQueryPeers      = "query_peers"
 	MonitorMapQuestions       = "questions"
 	MonitorMapRecentFlows     = "recent_flows"
 	MonitorMapStamps          = "stamps"
@@ -487,12 +621,14 @@ const (
 	MonitorProgFlush          = "flush"
 	MonitorProgIngress        = "ingress"
 	MonitorProgIngressIp      = "ingress_ip"
+	MonitorProgReplayBatch    = "replay_batch"
 	MonitorProgXdpIngress     = "xdp_ingress"
 	MonitorProgXdpIngressIp   = "xdp_ingress_ip"
 	MonitorVarConfig          = "config"
 	MonitorVarGroupGeneration = "group_generation"
 	MonitorVarLastFlowId      = "last_flow_id"
 	MonitorVarNewestRecent    = "newest_recent"
+	MonitorVarNoLoad          = "no_load"
 	MonitorVarNoRtts          = "no_rtts"
 	MonitorVarNoTraffic       = "no_traffic"
 	MonitorVarOldestRecent    = "oldest_recent"
@@ -549,6 +685,7 @@ type MonitorProgramSpecs struct {
 	Flush         *ebpf.ProgramSpec `ebpf:"flush"`
 	Ingress       *ebpf.ProgramSpec `ebpf:"ingress"`
 	IngressIp     *ebpf.ProgramSpec `ebpf:"ingress_ip"`
+	ReplayBatch   *ebpf.ProgramSpec `ebpf:"replay_batch"`
 	XdpIngress    *ebpf.ProgramSpec `ebpf:"xdp_ingress"`
 	XdpIngressIp  *ebpf.ProgramSpec `ebpf:"xdp_ingress_ip"`
 }
@@ -558,6 +695,7 @@ type MonitorProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type MonitorMapSpecs struct {
 	Batches        *ebpf.MapSpec `ebpf:"batches"`
+	Connections    *ebpf.MapSpec `ebpf:"connections"`
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	Flows          *ebpf.MapSpec `ebpf:"flows"`
@@ -567,9 +705,11 @@ type MonitorMapSpecs struct {
 	NewEvent       *ebpf.MapSpec `ebpf:"new_event"`
 	NewFlow        *ebpf.MapSpec `ebpf:"new_flow"`
 	Packets        *ebpf.MapSpec `ebpf:"packets"`
+	PrefixLoads    *ebpf.MapSpec `ebpf:"prefix_loads"`
 	PrefixRtts     *ebpf.MapSpec `ebpf:"prefix_rtts"`
 	PrefixTraffic  *ebpf.MapSpec `ebpf:"prefix_traffic"`
 	Queries        *ebpf.MapSpec `ebpf:"queries"`
+	QueryPeers     *ebpf.MapSpec `ebpf:"query_peers"`
 	Questions      *ebpf.MapSpec `ebpf:"questions"`
 	RecentFlows    *ebpf.MapSpec `ebpf:"recent_flows"`
 	Stamps         *ebpf.MapSpec `ebpf:"stamps"`
@@ -583,6 +723,7 @@ type MonitorVariableSpecs struct {
 	GroupGeneration *ebpf.VariableSpec `ebpf:"group_generation"`
 	LastFlowId      *ebpf.VariableSpec `ebpf:"last_flow_id"`
 	NewestRecent    *ebpf.VariableSpec `ebpf:"newest_recent"`
+	NoLoad          *ebpf.VariableSpec `ebpf:"no_load"`
 	NoRtts          *ebpf.VariableSpec `ebpf:"no_rtts"`
 	NoTraffic       *ebpf.VariableSpec `ebpf:"no_traffic"`
 	OldestRecent    *ebpf.VariableSpec `ebpf:"oldest_recent"`
@@ -611,6 +752,7 @@ func (o *MonitorObjects) Close() error {
 // It can be passed to LoadMonitorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MonitorMaps struct {
 	Batches        *ebpf.Map `ebpf:"batches"`
+	Connections    *ebpf.Map `ebpf:"connections"`
 	Counters       *ebpf.Map `ebpf:"counters"`
 	Events         *ebpf.Map `ebpf:"events"`
 	Flows          *ebpf.Map `ebpf:"flows"`
@@ -620,9 +762,11 @@ type MonitorMaps struct {
 	NewEvent       *ebpf.Map `ebpf:"new_event"`
 	NewFlow        *ebpf.Map `ebpf:"new_flow"`
 	Packets        *ebpf.Map `ebpf:"packets"`
+	PrefixLoads    *ebpf.Map `ebpf:"prefix_loads"`
 	PrefixRtts     *ebpf.Map `ebpf:"prefix_rtts"`
 	PrefixTraffic  *ebpf.Map `ebpf:"prefix_traffic"`
 	Queries        *ebpf.Map `ebpf:"queries"`
+	QueryPeers     *ebpf.Map `ebpf:"query_peers"`
 	Questions      *ebpf.Map `ebpf:"questions"`
 	RecentFlows    *ebpf.Map `ebpf:"recent_flows"`
 	Stamps         *ebpf.Map `ebpf:"stamps"`
@@ -631,6 +775,7 @@ type MonitorMaps struct {
 func (m *MonitorMaps) Close() error {
 	return _MonitorClose(
 		m.Batches,
+		m.Connections,
 		m.Counters,
 		m.Events,
 		m.Flows,
@@ -640,9 +785,11 @@ func (m *MonitorMaps) Close() error {
 		m.NewEvent,
 		m.NewFlow,
 		m.Packets,
+		m.PrefixLoads,
 		m.PrefixRtts,
 		m.PrefixTraffic,
 		m.Queries,
+		m.QueryPeers,
 		m.Questions,
 		m.RecentFlows,
 		m.Stamps,
@@ -657,6 +804,7 @@ type MonitorVariables struct {
 	GroupGeneration *ebpf.Variable `ebpf:"group_generation"`
 	LastFlowId      *ebpf.Variable `ebpf:"last_flow_id"`
 	NewestRecent    *ebpf.Variable `ebpf:"newest_recent"`
+	NoLoad          *ebpf.Variable `ebpf:"no_load"`
 	NoRtts          *ebpf.Variable `ebpf:"no_rtts"`
 	NoTraffic       *ebpf.Variable `ebpf:"no_traffic"`
 	OldestRecent    *ebpf.Variable `ebpf:"oldest_recent"`
@@ -675,6 +823,7 @@ type MonitorPrograms struct {
 	Flush         *ebpf.Program `ebpf:"flush"`
 	Ingress       *ebpf.Program `ebpf:"ingress"`
 	IngressIp     *ebpf.Program `ebpf:"ingress_ip"`
+	ReplayBatch   *ebpf.Program `ebpf:"replay_batch"`
 	XdpIngress    *ebpf.Program `ebpf:"xdp_ingress"`
 	XdpIngressIp  *ebpf.Program `ebpf:"xdp_ingress_ip"`
 }
@@ -688,6 +837,7 @@ func (p *MonitorPrograms) Close() error {
 		p.Flush,
 		p.Ingress,
 		p.IngressIp,
+		p.ReplayBatch,
 		p.XdpIngress,
 		p.XdpIngressIp,
 	)

@@ -4,6 +4,7 @@
 
 #include "counters.h"
 #include "cursor.h"
+#include "prefix_key.h"
 
 // An IPv6 address, or an IPv4 address mapped into one (RFC 4291 §2.5.5.2).
 union address {
@@ -19,7 +20,8 @@ struct flow_key {
 	u32 interface; // 0 if flows are merged
 	u16 vlan;
 	u8 protocol; // of IP
-	u8 pad[5];
+	u8 pad;
+	u32 vni; // VNI of the tunnel, 0 if none
 };
 _Static_assert(sizeof(struct flow_key) == 48, "flow_key has no hidden padding");
 
@@ -47,12 +49,16 @@ struct packet {
 	u32 payload; // bytes after the transport header
 	u32 retransmitted; // segments of TCP that were sent before
 	u32 frame; // bytes from the link header on
+	u32 next_at; // of the next header of a tunnel
+	u32 next_type; // its EtherType, or enum tunnel_type; 0: there is none
+	u32 vni; // VNI of VXLAN and GENEVE
 	u16 vlan; // outermost, 0 if none
 	u8 ecn;
 	u8 side; // index of the sender in key
 	u8 class; // enum traffic_class
 	bool ipv6;
 	bool egress;
+	struct prefix_key prefix; // the one that is looked up
 };
 
 // The packet that is being measured. On the stack it would leave too little room for called functions. Packets on one
@@ -108,6 +114,7 @@ INLINE void packet_key(struct packet *p, u16 source, u16 destination)
 	if (!config.merge) {
 		p->key.interface = p->interface;
 		p->key.vlan = config.vlans ? p->vlan : 0;
+		p->key.vni = p->vni;
 	}
 	packet_sort(p);
 }

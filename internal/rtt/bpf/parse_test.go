@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -22,7 +23,7 @@ var (
 	server6 = netip.MustParseAddrPort("[fd00::2]:80")
 	segment = wire.TCP{Seq: 1, Flags: wire.ACK, Timestamps: true, Val: 1, Length: 10}
 
-	everything   = MonitorSettings{Tcp: 1, Icmp: 1, Dns: 1, Quic: 1, Vlans: 1}
+	everything   = MonitorSettings{Tcp: 1, Icmp: 1, Dns: 1, Quic: 1, Ntp: 1, Stun: 1, Vlans: 1}
 	linkPrograms = []string{MonitorProgIngress, MonitorProgEgress, MonitorProgXdpIngress}
 	ipPrograms   = []string{MonitorProgIngressIp, MonitorProgEgressIp, MonitorProgXdpIngressIp}
 )
@@ -93,6 +94,14 @@ var ipOutcomes = map[string]map[string][]byte{
 	},
 	"dns": {
 		"IPv4": asked(0, wire.DNS{}).packet, "IPv6": wire.UDP(client6, withPort(server6, 53), wire.DNS{}.Message()),
+	},
+	"ntp": {
+		"IPv4": wire.UDP(client, timeServer, wire.NTP{Mode: 3}.Message()),
+		"IPv6": wire.UDP(client6, withPort(server6, 123), wire.NTP{Mode: 3}.Message()),
+	},
+	"stun": {
+		"IPv4": wire.UDP(client, server, wire.STUN{Type: 1}.Message()),
+		"IPv6": wire.UDP(client6, server6, wire.STUN{Type: 1}.Message()),
 	},
 	"quic": {
 		"IPv4": wire.UDP(client, quicServer, clientToInit.Datagram()),
@@ -207,34 +216,52 @@ var linkOutcomes = map[string]map[string][]byte{
 
 func TestOutcomes(t *testing.T) {
 	w := watching(t, everything, slices.Concat(linkPrograms, ipPrograms)...)
-	check := func(program, outcome, name string, frame []byte) {
-		before := w.outcomes()
-		w.show(program, 0, frame)
-		before[outcome]++
-		require.Equal(t, before, w.outcomes(), "%s on %s: %s", name, program, outcome)
+	for i, program := range linkPrograms {
+		w.requireOutcomes(program, linkOutcomes, asItIs)
+		w.requireOutcomes(program, ipOutcomes, inFrame)
+		w.requireOutcomes(ipPrograms[i], ipOutcomes, asItIs)
 	}
-	for _, program := range linkPrograms {
-		for outcome, frames := range linkOutcomes {
-			for name, frame := range frames {
-				check(program, outcome, name, bytes.Clone(frame))
-			}
-		}
-	}
-	for outcome, packets := range ipOutcomes {
+}
+
+func asItIs(frame []byte) []byte { return bytes.Clone(frame) }
+
+func inFrame(packet []byte) []byte { return wire.Frame(packet) }
+
+// requireOutcomes shows the packets of a table, and requires that each has its outcome.
+func (w *watch) requireOutcomes(program string, table map[string]map[string][]byte, frame func([]byte) []byte) {
+	w.t.Helper()
+	for outcome, packets := range table {
 		for name, packet := range packets {
-			for i, program := range linkPrograms {
-				check(program, outcome, name, wire.Frame(packet))
-				check(ipPrograms[i], outcome, name, bytes.Clone(packet))
-			}
+			before := w.outcomes()
+			w.show(program, 0, frame(packet))
+			before[outcome]++
+			require.Equal(w.t, before, w.outcomes(), "%s on %s: %s", name, program, outcome)
 		}
 	}
 }
 
+// everyFrame lists the frames of the tables.
+func everyFrame() (frames [][]byte) {
+	for _, table := range []map[string]map[string][]byte{ipOutcomes, tunnelOutcomes} {
+		for _, packets := range table {
+			for _, packet := range packets {
+				frames = append(frames, wire.Frame(packet))
+			}
+		}
+	}
+	for _, table := range []map[string]map[string][]byte{linkOutcomes, labelOutcomes} {
+		for _, list := range table {
+			frames = slices.AppendSeq(frames, maps.Values(list))
+		}
+	}
+	return frames
+}
+
 // Every packet passes and has one outcome, wherever it is cut.
 func TestTruncationAtEveryByte(t *testing.T) {
-	w := watching(t, everything, linkPrograms...)
+	w := watching(t, lookInto, linkPrograms...)
 	var shown uint64
-	cut := func(frame []byte) {
+	for _, frame := range everyFrame() {
 		for n := minFrame; n <= min(len(frame), 150); n++ {
 			program := MonitorProgXdpIngress
 			// Program.Run itself refuses IP headers that are cut, to programs at TC.
@@ -243,16 +270,6 @@ func TestTruncationAtEveryByte(t *testing.T) {
 			}
 			w.show(program, 0, bytes.Clone(frame[:n]))
 			shown++
-		}
-	}
-	for _, packets := range ipOutcomes {
-		for _, packet := range packets {
-			cut(wire.Frame(packet))
-		}
-	}
-	for _, frames := range linkOutcomes {
-		for _, frame := range frames {
-			cut(frame)
 		}
 	}
 	require.Equal(t, shown, w.exits())
@@ -272,14 +289,9 @@ func (w *watch) exits() (n uint64) {
 // Random changes to well-formed packets: every packet passes, unchanged, with one outcome.
 func TestMutatedPackets(t *testing.T) {
 	programs := slices.Concat(linkPrograms, ipPrograms)
-	w := watching(t, everything, programs...)
+	w := watching(t, lookInto, programs...)
 	rng := rand.New(rand.NewPCG(1, 2))
-	var frames [][]byte
-	for _, packets := range ipOutcomes {
-		for _, packet := range packets {
-			frames = append(frames, wire.Frame(packet))
-		}
-	}
+	frames := everyFrame()
 	const rounds = 20000
 	for i := range rounds {
 		frame := bytes.Clone(frames[rng.IntN(len(frames))])

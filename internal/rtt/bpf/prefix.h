@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Aggregation: traffic and RTTs of each network prefix, for one period after the other. With config.groups it is those
-// of each group of prefixes, and the key is the group's number.
+// of each group of prefixes. The settings say what else tells aggregates apart: struct prefix_key.
 //
 // Each entry has the values of two periods. User space starts a period by incrementing period, and then reads the
 // values of the period before, which no longer change. A program that finds values of an older period clears them
@@ -8,7 +8,9 @@
 #pragma once
 
 #include "bins.h"
-#include "flow.h"
+#include "groups.h"
+#include "ip.h"
+#include "load.h"
 
 struct traffic_period {
 	u32 period;
@@ -22,6 +24,14 @@ struct traffic_period {
 
 struct traffic_entry {
 	struct traffic_period periods[2];
+	struct load_second load; // what this CPU has counted in the current second
+};
+
+// What the loss bits of QUIC tell about packets in one direction.
+struct loss {
+	u64 all; // packets that were sent, in whole blocks
+	u64 passed; // packets of these that were seen; the others were lost before
+	u64 reported; // losses that their senders have noticed, before or after
 };
 
 struct rtt_period {
@@ -30,6 +40,8 @@ struct rtt_period {
 	u64 sum; // ns, as all times
 	u64 min;
 	u64 max;
+	struct loss sent; // by hosts of the prefix
+	struct loss received;
 	u32 bins[BINS]; // the last one also counts all longer RTTs
 };
 
@@ -44,7 +56,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, union address);
+	__type(key, struct prefix_key);
 	__type(value, struct traffic_entry);
 } prefix_traffic SEC(".maps");
 
@@ -53,7 +65,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, union address);
+	__type(key, struct prefix_key);
 	__type(value, struct rtt_entry);
 } prefix_rtts SEC(".maps");
 
@@ -63,138 +75,100 @@ volatile u32 period;
 const struct traffic_entry no_traffic;
 const struct rtt_entry no_rtts;
 
-// prefix_of returns the prefix of an address. With no bits it is the prefix of all addresses of the family.
-INLINE union address prefix_of(const union address *a, u64 ipv6_mask, u32 ipv4_mask)
-{
-	union address p = *a;
-
-	if (p.halves[0] == 0 && p.words[2] == bpf_htonl(0xffff)) {
-		p.words[3] &= ipv4_mask;
-	} else {
-		p.halves[0] &= ipv6_mask;
-		p.halves[1] = 0;
-	}
-	return p;
-}
-
-struct group_lookup {
-	u32 bits;
-	u32 address[4]; // a union address, without a gap before it
-};
-
-// The number of the group that a prefix belongs to. Addresses without a group have 0.
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct group_lookup);
-	__type(value, u32);
-} groups SEC(".maps");
-
-INLINE union address group_key(u32 number)
-{
-	union address key = {};
-
-	key.words[3] = number;
-	return key;
-}
-
-// A look at the groups takes longer than all else, so their answers are kept. User space increments group_generation
-// when it has changed the groups, and answers of an older generation are nothing.
-struct group_answer {
-	u32 generation;
-	u32 number;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1);
-	__type(key, union address);
-	__type(value, struct group_answer);
-} group_answers SEC(".maps");
-
-volatile u32 group_generation;
-
-INLINE u32 group_ask(const union address *a)
-{
-	struct group_lookup lookup = { .bits = 8 * sizeof(*a) };
-	u32 *number;
-
-	__builtin_memcpy(lookup.address, a, sizeof(*a));
-	number = bpf_map_lookup_elem(&groups, &lookup);
-	return number ? *number : 0;
-}
-
-INLINE union address group_of(const union address *a)
-{
-	struct group_answer answer = { .generation = group_generation };
-	struct group_answer *known = bpf_map_lookup_elem(&group_answers, a);
-
-	if (known && known->generation == answer.generation)
-		return group_key(known->number);
-	answer.number = group_ask(a);
-	bpf_map_update_elem(&group_answers, a, &answer, BPF_ANY);
-	return group_key(answer.number);
-}
-
-INLINE union address prefix_key(const union address *a)
+// prefix_of returns the number of an address's group, or its prefix, with the given flag if that is one of IPv6.
+INLINE u64 prefix_of(const union address *a, u8 *flags, enum prefix_flag ipv6)
 {
 	if (config.groups)
 		return group_of(a);
-	return prefix_of(a, config.ipv6_mask, config.ipv4_mask);
+	if (a->halves[0] == 0 && a->words[2] == bpf_htonl(0xffff))
+		return a->words[3] & config.ipv4_mask;
+	*flags |= ipv6;
+	return a->halves[0] & config.ipv6_mask;
 }
 
-// prefix_whole is the key of all addresses of a family, which user space adds at the start. It is used when the map is
-// full.
-INLINE union address prefix_whole(const union address *a)
+// prefix_choose sets the packet's key to that of what it counts for at one of its ends. The key is in the packet, and
+// this is not inlined, because the stack has no room for both in one function.
+GLOBAL int prefix_choose(struct packet *p, u8 side)
 {
+	struct prefix_key *key;
+
+	if (!p)
+		return 0;
+	key = &p->prefix;
+	__builtin_memset(key, 0, sizeof(*key));
+	key->prefix = prefix_of(&p->key.address[side & 1], &key->flags, PREFIX_IPV6);
+	if (config.by_pair)
+		key->peer = prefix_of(&p->key.address[other(side)], &key->flags, PREFIX_PEER_IPV6);
+	if (config.by_interface)
+		key->interface = p->interface;
+	if (config.by_vlan)
+		key->vlan = p->vlan;
+	if (config.by_transport)
+		key->transport = ip_transport(p);
+	return 0;
+}
+
+// prefix_rest turns a key into that of all addresses of a family, which user space adds at the start. It is used when
+// the map is full.
+INLINE void prefix_rest(struct prefix_key *key)
+{
+	u8 flags = key->flags & ~PREFIX_PEER_IPV6;
+
 	tally(TALLY_PREFIXES_FULL);
-	if (config.groups)
-		return group_key(0);
-	return prefix_of(a, 0, 0);
+	__builtin_memset(key, 0, sizeof(*key));
+	key->flags = flags;
 }
 
-INLINE struct traffic_entry *prefix_find_traffic(const union address *a)
+INLINE struct traffic_entry *prefix_find_traffic(struct prefix_key *key)
 {
-	union address key = prefix_key(a);
-	struct traffic_entry *t = bpf_map_lookup_elem(&prefix_traffic, &key);
+	struct traffic_entry *t = bpf_map_lookup_elem(&prefix_traffic, key);
 
 	if (t)
 		return t;
-	bpf_map_update_elem(&prefix_traffic, &key, &no_traffic, BPF_NOEXIST);
-	t = bpf_map_lookup_elem(&prefix_traffic, &key);
+	bpf_map_update_elem(&prefix_traffic, key, &no_traffic, BPF_NOEXIST);
+	t = bpf_map_lookup_elem(&prefix_traffic, key);
 	if (t)
 		return t;
-	key = prefix_whole(a);
-	return bpf_map_lookup_elem(&prefix_traffic, &key);
+	prefix_rest(key);
+	return bpf_map_lookup_elem(&prefix_traffic, key);
+}
+
+// prefix_has_traffic takes the key of RTTs.
+INLINE bool prefix_has_traffic(struct prefix_key *key)
+{
+	u8 flags = key->flags;
+	bool found;
+
+	key->flags = flags & ~PREFIX_RTT_FLAGS;
+	found = bpf_map_lookup_elem(&prefix_traffic, key);
+	key->flags = flags;
+	return found;
 }
 
 // prefix_find_rtts adds only prefixes whose traffic has an entry, so that traffic and RTTs of a prefix come from the
 // same packets. Traffic is counted before RTTs: a reply answers a packet that was sent to its prefix.
-INLINE struct rtt_entry *prefix_find_rtts(const union address *a)
+INLINE struct rtt_entry *prefix_find_rtts(struct prefix_key *key)
 {
-	union address key = prefix_key(a);
-	struct rtt_entry *r = bpf_map_lookup_elem(&prefix_rtts, &key);
+	struct rtt_entry *r = bpf_map_lookup_elem(&prefix_rtts, key);
 
 	if (r)
 		return r;
-	if (bpf_map_lookup_elem(&prefix_traffic, &key))
-		bpf_map_update_elem(&prefix_rtts, &key, &no_rtts, BPF_NOEXIST);
-	r = bpf_map_lookup_elem(&prefix_rtts, &key);
+	if (prefix_has_traffic(key))
+		bpf_map_update_elem(&prefix_rtts, key, &no_rtts, BPF_NOEXIST);
+	r = bpf_map_lookup_elem(&prefix_rtts, key);
 	if (r)
 		return r;
-	key = prefix_whole(a);
-	return bpf_map_lookup_elem(&prefix_rtts, &key);
+	prefix_rest(key);
+	if (config.load)
+		key->flags = (key->flags & ~PREFIX_LOADED) | PREFIX_UNPLACED;
+	return bpf_map_lookup_elem(&prefix_rtts, key);
 }
 
-INLINE struct traffic_period *prefix_traffic_of(const union address *a)
+INLINE struct traffic_period *traffic_now(struct traffic_entry *t)
 {
-	struct traffic_entry *t = prefix_find_traffic(a);
 	struct traffic_period *v;
 	u32 now = period;
 
-	if (!t)
-		return NULL;
 	v = &t->periods[now & 1];
 	if (v->period != now) {
 		__builtin_memset(v, 0, sizeof(*v));
@@ -218,39 +192,50 @@ INLINE void prefix_signs_of_congestion(struct traffic_period *v, const struct pa
 		v->ecn_marked += p->segments;
 }
 
-// prefix_count counts a packet for the prefixes of its sender and of its receiver.
-GLOBAL int prefix_count(const struct packet *p)
+// prefix_count_at counts a packet for the end that was chosen.
+INLINE void prefix_count_at(struct packet *p, bool sends)
 {
+	struct traffic_entry *t = prefix_find_traffic(&p->prefix);
 	struct traffic_period *v;
-	u32 class;
+	u32 class = p->class;
 
+	if (!t || class >= TRAFFIC_CLASSES)
+		return;
+	v = traffic_now(t);
+	traffic_add(sends ? &v->sent[class] : &v->received[class], p);
+	prefix_signs_of_congestion(v, p);
+	if (config.load)
+		load_count(&t->load, &p->prefix, sends, p->frame);
+}
+
+// prefix_count counts a packet for the prefixes of its sender and of its receiver.
+GLOBAL int prefix_count(struct packet *p)
+{
 	if (!p)
 		return 0;
-	class = p->class;
-	if (class >= TRAFFIC_CLASSES)
-		return 0;
-	v = prefix_traffic_of(&p->key.address[p->side & 1]);
-	if (v) {
-		traffic_add(&v->sent[class], p);
-		prefix_signs_of_congestion(v, p);
-	}
-	v = prefix_traffic_of(&p->key.address[other(p->side)]);
-	if (v) {
-		traffic_add(&v->received[class], p);
-		prefix_signs_of_congestion(v, p);
-	}
+	prefix_choose(p, p->side);
+	prefix_count_at(p, true);
+	prefix_choose(p, other(p->side));
+	prefix_count_at(p, false);
 	return 0;
 }
 
-INLINE void prefix_rtt_put(struct rtt_period *v, u32 now, u64 rtt, u32 bin)
+// rtts_now returns the values of the current period.
+INLINE struct rtt_period *rtts_now(struct rtt_entry *r, u32 now)
 {
-	if (v->period != now) {
-		v->period = now;
-		v->count = 0;
-		v->sum = v->max = 0;
-		for (u32 i = 0; i < BINS; i++) // too long for the compiler's memset
-			*(volatile u32 *)&v->bins[i] = 0;
-	}
+	struct rtt_period *v = &r->periods[now & 1];
+
+	if (v->period == now)
+		return v;
+	__builtin_memset(v, 0, offsetof(struct rtt_period, bins));
+	v->period = now;
+	for (u32 i = 0; i < BINS; i++) // too long for the compiler's memset
+		*(volatile u32 *)&v->bins[i] = 0;
+	return v;
+}
+
+INLINE void prefix_rtt_put(struct rtt_period *v, u64 rtt, u32 bin)
+{
 	if (!v->count || rtt < v->min)
 		v->min = rtt;
 	if (rtt > v->max)
@@ -260,21 +245,70 @@ INLINE void prefix_rtt_put(struct rtt_period *v, u32 now, u64 rtt, u32 bin)
 	v->bins[bin]++;
 }
 
-// prefix_rtt adds an RTT of one side's packets to the prefix of the host that replied, or of the host that it replied
-// to.
-GLOBAL int prefix_rtt(const struct flow_key *key, u8 side, u64 rtt)
+// prefix_rtt_at adds an RTT to the prefix that was chosen: to its own hosts, or to those that they talk to.
+GLOBAL int prefix_rtt_at(struct packet *p, bool to_peers, u64 rtt)
 {
+	struct prefix_key *key;
 	struct rtt_entry *r;
 	u32 now = period, bin;
 
-	if (!key)
+	if (!p)
 		return 0;
-	r = prefix_find_rtts(&key->address[config.reverse ? side & 1 : other(side)]);
+	key = &p->prefix;
+	if (config.load && load_is_high(key))
+		key->flags |= PREFIX_LOADED;
+	if (to_peers)
+		key->flags |= PREFIX_TO_PEERS;
+	r = prefix_find_rtts(key);
 	if (!r)
 		return 0;
 	bin = bin_of(rtt);
 	bpf_spin_lock(&r->lock);
-	prefix_rtt_put(&r->periods[now & 1], now, rtt, bin);
+	prefix_rtt_put(rtts_now(r, now), rtt, bin);
 	bpf_spin_unlock(&r->lock);
 	return 0;
+}
+
+// prefix_rtt adds an RTT of one side's packets to the prefix of the host that replied, or of the host that it replied
+// to. With both parts of the path, it is one RTT to a host of the first prefix, and one to a peer of the second.
+INLINE void prefix_rtt(struct packet *p, u8 side, u64 rtt)
+{
+	prefix_choose(p, config.reverse ? side : other(side));
+	prefix_rtt_at(p, false, rtt);
+	if (!config.parts)
+		return;
+	prefix_choose(p, side);
+	prefix_rtt_at(p, true, rtt);
+}
+
+// prefix_loss_at adds losses to the prefix of one end of the packet. They are beside its RTTs: both are rare, and need
+// no value for each CPU.
+GLOBAL int prefix_loss_at(struct packet *p, u8 side, u32 all, u32 passed, u32 reported)
+{
+	struct rtt_period *v;
+	struct rtt_entry *r;
+	struct loss *l;
+	u32 now = period;
+
+	if (!p)
+		return 0;
+	prefix_choose(p, side);
+	r = prefix_find_rtts(&p->prefix);
+	if (!r)
+		return 0;
+	bpf_spin_lock(&r->lock);
+	v = rtts_now(r, now);
+	l = side == p->side ? &v->sent : &v->received;
+	l->all += all;
+	l->passed += passed;
+	l->reported += reported;
+	bpf_spin_unlock(&r->lock);
+	return 0;
+}
+
+// prefix_loss adds losses of packets as this one for the prefixes of its sender and of its receiver.
+INLINE void prefix_loss(struct packet *p, u32 all, u32 passed, u32 reported)
+{
+	prefix_loss_at(p, p->side, all, passed, reported);
+	prefix_loss_at(p, other(p->side), all, passed, reported);
 }

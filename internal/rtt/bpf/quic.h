@@ -26,8 +26,10 @@ struct quic_long_header {
 struct quic_long {
 	u32 destination_id;
 	u32 source_id;
+	u32 destination_begin; // the first bytes of the ID itself
+	u8 destination_length;
 	bool initial;
-	u8 pad[3];
+	u8 pad[2];
 };
 
 struct quic_cid {
@@ -44,8 +46,8 @@ INLINE u32 quic_hash(const struct quic_cid *id, u32 length)
 	return hash >> 32;
 }
 
-// quic_read_cid reads the connection ID of the given length.
-INLINE bool quic_read_cid(const struct cursor *c, u32 at, u32 length, u32 *hash)
+// quic_read_cid reads the connection ID of the given length. begin is its first four bytes.
+INLINE bool quic_read_cid(const struct cursor *c, u32 at, u32 length, u32 *hash, u32 *begin)
 {
 	struct quic_cid id = {};
 
@@ -53,6 +55,7 @@ INLINE bool quic_read_cid(const struct cursor *c, u32 at, u32 length, u32 *hash)
 	if (length && (length > QUIC_CID_MAX || !cursor_copy(c, at, id.bytes, length)))
 		return false;
 	*hash = quic_hash(&id, length);
+	*begin = *(const u32 *)id.bytes;
 	return true;
 }
 
@@ -76,17 +79,19 @@ INLINE enum outcome quic_parse_long(const struct cursor *c, const struct packet 
 {
 	struct quic_long_header h;
 	u32 at = p->at + sizeof(h), end = p->at + p->payload;
+	u32 begin;
 	u8 n;
 
 	if (p->payload < sizeof(h) || !cursor_read(c, p->at, &h, sizeof(h)) || !quic_version_known(h.version))
 		return OUTCOME_UDP_OTHER;
 	l->initial = quic_is_initial(&h);
 	n = h.destination_length;
-	if (n > QUIC_CID_MAX || at + n + 1 > end || !quic_read_cid(c, at, n, &l->destination_id))
+	if (n > QUIC_CID_MAX || at + n + 1 > end || !quic_read_cid(c, at, n, &l->destination_id, &l->destination_begin))
 		return OUTCOME_QUIC_MALFORMED;
+	l->destination_length = n;
 	at += n;
 	if (!cursor_copy(c, at, &n, sizeof(n)) || n > QUIC_CID_MAX || at + 1 + n > end ||
-	    !quic_read_cid(c, at + 1, n, &l->source_id))
+	    !quic_read_cid(c, at + 1, n, &l->source_id, &begin))
 		return OUTCOME_QUIC_MALFORMED;
 	return OUTCOME_CONTINUE;
 }

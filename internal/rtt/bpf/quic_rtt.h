@@ -3,6 +3,7 @@
 // its destination connection ID. The opener's reply to the answerer is recognised in the same way.
 #pragma once
 
+#include "connection.h"
 #include "quic.h"
 #include "spin.h"
 
@@ -43,7 +44,25 @@ INLINE void quic_open(struct packet *p, struct flow *f, const struct quic_long *
 	q->initial = packet_time(p);
 	q->heard[p->side & 1] = packet_time(p);
 	q->id[p->side & 1] = l->source_id;
+	q->id[other(p->side)] = l->destination_id; // the opener's choice, until the other side has made its own
 	flow_await(p, flow_side(f, p->side), OPEN_FIRST_PACKET);
+}
+
+// quic_handshake_alone measures from the opener's first Initial to the first packet in which it uses the connection ID
+// of a reply that is not seen: of a Retry or of a handshake.
+INLINE void quic_handshake_alone(struct packet *p, struct flow *f, const struct quic_long *l)
+{
+	struct quic *q = &f->quic;
+
+	if (q->phase != QUIC_OPENED || l->destination_id == q->id[other(p->side)])
+		return;
+	q->phase = QUIC_CONFIRMED;
+	if (q->repeated & 1 << (p->side & 1)) {
+		tally(TALLY_RTTS_AMBIGUOUS);
+		return;
+	}
+	q->base = packet_time(p) - q->initial;
+	rtt_one_direction(p, f, METHOD_HANDSHAKE, q->base);
 }
 
 // quic_handshake follows a connection from its first Initial to the opener's first reply.
@@ -56,7 +75,9 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 		quic_open(p, f, l); // another connection between the same ports
 		return;
 	}
-	if (!opener && q->phase == QUIC_OPENED && answers) {
+	if (one_direction(p, f)) {
+		quic_handshake_alone(p, f, l);
+	} else if (!opener && q->phase == QUIC_OPENED && answers) {
 		flow_answered(p, f);
 		quic_report(p, f, q->opener, q->initial);
 		q->id[p->side & 1] = l->source_id;
@@ -65,6 +86,7 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 	} else if (opener && q->phase == QUIC_ANSWERED && answers) {
 		quic_report(p, f, other(q->opener), q->answer);
 		q->phase = QUIC_CONFIRMED;
+		connection_add(p, f, l->destination_begin, l->destination_id, l->destination_length);
 	}
 	quic_heard(q, p, p->side);
 }
@@ -96,14 +118,20 @@ GLOBAL enum outcome quic_measure_long(struct packet *p, const struct quic_long *
 		quic_open(p, f, l);
 	}
 	flow_count(p, f);
-	if (!new)
+	if (f->moving && quic_may_create(p, l) == OUTCOME_FLOWS_FULL) {
+		f->moving = false; // the connection that may have moved here is not this one
+		quic_open(p, f, l);
+	} else if (!new && !f->moving) {
 		quic_handshake(p, f, l);
+	}
 	return OUTCOME_QUIC;
 }
 
-// quic_measure_short takes the first bytes of the first and the last packet that an offload joined.
-GLOBAL enum outcome quic_measure_short(struct packet *p, u8 first, u8 last)
+// quic_measure_short takes the first bytes of the first and the last packet that an offload joined, and the first ones
+// of the destination's connection ID. It returns OUTCOME_CONTINUE if the opener has taken another ID of the answerer.
+GLOBAL enum outcome quic_measure_short(struct packet *p, u8 first, u8 last, u32 begin)
 {
+	struct quic *q;
 	struct flow *f;
 
 	if (!p)
@@ -111,11 +139,36 @@ GLOBAL enum outcome quic_measure_short(struct packet *p, u8 first, u8 last)
 	f = flow_find(p);
 	if (!f)
 		return OUTCOME_UDP_OTHER;
+	if (f->moving && p->side != f->move.client)
+		connection_move(p, f);
+	else if (f->moving && begin != f->move.begin)
+		f->move.ambiguous = true;
 	flow_count(p, f);
+	if (f->moving)
+		return OUTCOME_QUIC;
 	flow_answered(p, f);
+	if (config.aggregate && p->segments == 1)
+		loss_bits_packet(p, &f->quic.loss_bits[p->side & 1], first);
+	else if (config.aggregate)
+		loss_bits_restart(&f->quic.loss_bits[p->side & 1], false); // not all of the bits are read
 	spin_packet(p, f, first & QUIC_SPIN);
 	if (last != first)
 		spin_packet(p, f, last & QUIC_SPIN);
+	q = &f->quic;
+	return p->side == q->opener && q->id_length && q->id_begin != begin ? OUTCOME_CONTINUE : OUTCOME_QUIC;
+}
+
+// quic_follow looks at the connection ID of a 1-RTT packet. The packet is between ends that are not known, and may be
+// of a connection that has moved there, or it is of a known one and has another ID.
+INLINE enum outcome quic_follow(const struct cursor *c, struct packet *p, u32 begin, bool known)
+{
+	u32 length = connection_id_length(p, begin, known), id;
+
+	if (!length || length >= p->payload || !quic_read_cid(c, p->at + 1, length, &id, &begin))
+		return known ? OUTCOME_QUIC : OUTCOME_UDP_OTHER;
+	if (!known)
+		return connection_seen(p, begin, id);
+	connection_learn(p, begin, id);
 	return OUTCOME_QUIC;
 }
 
@@ -124,6 +177,7 @@ INLINE enum outcome quic_measure(const struct cursor *c, struct packet *p)
 	struct quic_long l = {};
 	enum outcome outcome;
 	u8 first, last;
+	u32 begin = 0;
 
 	if (!p->payload || !cursor_read(c, p->at, &first, sizeof(first)))
 		return OUTCOME_UDP_OTHER;
@@ -134,5 +188,10 @@ INLINE enum outcome quic_measure(const struct cursor *c, struct packet *p)
 	if (p->segments == 1 || !cursor_copy(c, p->at + (p->segments - 1) * p->segment_size, &last, sizeof(last)) ||
 	    last & QUIC_LONG)
 		last = first;
-	return quic_measure_short(p, first, last);
+	if (p->payload > sizeof(begin))
+		cursor_read(c, p->at + 1, &begin, sizeof(begin));
+	outcome = quic_measure_short(p, first, last, begin);
+	if (outcome != OUTCOME_CONTINUE && outcome != OUTCOME_UDP_OTHER)
+		return outcome;
+	return quic_follow(c, p, begin, outcome == OUTCOME_CONTINUE);
 }

@@ -15,11 +15,11 @@ INLINE void rtt_update(struct side *s, u64 rtt)
 }
 
 // rtt_count counts an RTT, for its prefix too.
-INLINE void rtt_count(const struct flow_key *key, u8 side, u64 rtt)
+INLINE void rtt_count(struct packet *p, u8 side, u64 rtt)
 {
 	tally(TALLY_RTTS);
 	if (config.aggregate)
-		prefix_rtt(key, side, rtt);
+		prefix_rtt(p, side, rtt);
 }
 
 // rtt_event builds the event of an RTT, if events are switched on.
@@ -52,10 +52,32 @@ INLINE void rtt_report(struct packet *p, struct flow *f, u8 side, enum method me
 	struct event *e;
 
 	rtt_update(flow_side(f, side), rtt);
-	rtt_count(&p->key, side, rtt);
+	rtt_count(p, side, rtt);
 	e = rtt_event(p, f, side, method, rtt);
 	if (e)
 		event_send(e, packet_time(p));
+}
+
+// one_direction reports whether the packets of the packet's sender are the only ones that are seen of the flow: the
+// others go another way.
+INLINE bool one_direction(const struct packet *p, struct flow *f)
+{
+	return !flow_side(f, other(p->side))->packets;
+}
+
+// rtt_one_direction reports the time from one packet of a side to another one, between which the other side has
+// replied: the RTT of the whole path. Aggregates have RTTs between here and the hosts of a prefix, so this is in none.
+INLINE void rtt_one_direction(struct packet *p, struct flow *f, enum method method, u64 rtt)
+{
+	struct event *e;
+
+	tally(TALLY_RTTS_ONE_DIRECTION);
+	rtt_update(flow_side(f, p->side), rtt);
+	e = rtt_event(p, f, p->side, method, rtt);
+	if (!e)
+		return;
+	e->flags = EVENT_ONE_DIRECTION;
+	event_send(e, packet_time(p));
 }
 
 // flow_event builds an event about a side of a flow, if events are switched on.

@@ -8,11 +8,13 @@ struct settings {
 	u64 stamp_interval; // least time between two stamps of one side of a flow, ns; 0: none
 	u64 rtt_rate; // the same in 1/1024 of the flow's RTT; replaces stamp_interval once an RTT is known
 	u64 bin_width; // of the histograms, ns; 0: logarithmic bins
+	u64 load; // bytes in a second, from which on RTTs are those of an aggregate under load; 0: not told apart
 	u64 ipv6_mask; // of the upper half of a prefix, in network order
 	u32 ipv4_mask; // in network order
 	u32 stamp_sets; // power of two
 	u32 recent_flows; // power of two
-	u8 tcp, icmp, dns, quic; // protocols that are measured
+	u32 query_share; // number of queries that one peer may have waiting
+	u8 tcp, icmp, dns, quic, ntp, stun; // protocols that are measured
 	u8 syn; // stamp SYNs too, which lets them create flows
 	u8 local; // stamp packets for this host, too
 	u8 smoothed; // rtt_rate is a multiple of the smoothed RTT, not of the minimum
@@ -25,8 +27,10 @@ struct settings {
 	u8 replay; // the packets come from a capture, and their times from the variable replay
 	u8 batch; // events that are handed to user space at once
 	u8 groups; // aggregate by the groups that a table gives prefixes, not by prefixes of one length
-	u8 pad[4];
+	u8 by_pair, by_vlan, by_interface, by_transport; // what else tells aggregates apart
+	u8 parts; // aggregate the RTTs of both parts of the path
+	u8 tunnels; // look into tunnels
 };
-_Static_assert(sizeof(struct settings) == 4 * 8 + 3 * 4 + 16 + 4, "settings has no hidden padding");
+_Static_assert(sizeof(struct settings) == 5 * 8 + 4 * 4 + 24, "settings has no hidden padding");
 
 volatile const struct settings config;

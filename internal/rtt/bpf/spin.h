@@ -106,11 +106,10 @@ INLINE void spin_report(struct packet *p, struct flow *f, u8 side, u64 near, u64
 		s->min_rtt = s->smoothed_rtt = 0;
 	f->quic.spun |= 1 << (side & 1);
 	rtt_update(s, near + far);
-	rtt_count(&p->key, side, far); // the RTT from here to the host, as with other protocols
+	rtt_count(p, side, far); // the RTT from here to the host, as with other protocols
 	e = rtt_event(p, f, side, METHOD_SPIN, near + far);
 	if (!e)
 		return;
-	e->near_rtt = near;
 	e->far_rtt = far;
 	event_send(e, packet_time(p));
 }
@@ -132,11 +131,35 @@ INLINE void spin_sample(struct packet *p, struct flow *f)
 		spin_report(p, f, other(p->side), last - middle, middle - previous);
 }
 
+// spin_edge_alone measures between two edges of one direction, if the other is not seen: that is the RTT of the whole
+// path. A packet that arrives late makes two edges more, soon after the one before; the next RTT does not begin there.
+INLINE void spin_edge_alone(struct packet *p, struct flow *f)
+{
+	struct quic *q = &f->quic;
+	struct spin *s = &q->spin[p->side & 1];
+	u64 last = s->edges[0], rtt = packet_time(p) - last;
+
+	if (s->changes >= SPIN_EDGES_MIN)
+		q->class = spin_by_chance(s) ? SPIN_RANDOM : SPIN_SPINNING;
+	if (last && !spin_plausible(q, rtt))
+		return;
+	s->edges[0] = packet_time(p);
+	if (!last)
+		return;
+	q->base = q->base ? (q->base * 7 + rtt) / 8 : rtt; // of a server, no handshake is measured
+	if (q->class == SPIN_SPINNING && stamp_due(p, flow_side(f, p->side)))
+		rtt_one_direction(p, f, METHOD_SPIN, rtt);
+}
+
 INLINE void spin_edge(struct packet *p, struct flow *f)
 {
 	struct quic *q = &f->quic;
 	struct spin *s = &q->spin[p->side & 1];
 
+	if (one_direction(p, f)) {
+		spin_edge_alone(p, f);
+		return;
+	}
 	if (q->edges && q->turn != p->side) {
 		q->strays++;
 		s->strayed |= 1;

@@ -256,6 +256,21 @@ INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct se
 	return time;
 }
 
+// tcp_handshake_alone measures from a SYN to the ACK of the SYN-ACK, which is not seen. Later packets show no more: a
+// packet does not say which one of its own sender had been answered.
+INLINE void tcp_handshake_alone(struct packet *p, struct flow *f, const struct segment *t)
+{
+	const struct side *s = flow_side(f, p->side);
+	const struct tcp_side *tcp = &f->tcp[p->side & 1];
+
+	if (s->packets != 2 || s->state != SIDE_WAITING || s->open_reason != OPEN_SYN || t->flags & (TCP_SYN | TCP_RST))
+		return;
+	if (tcp->retransmissions)
+		tally(TALLY_RTTS_AMBIGUOUS);
+	else
+		rtt_one_direction(p, f, METHOD_HANDSHAKE, packet_time(p) - s->first);
+}
+
 // tcp_match measures the RTT that the segment's ACK completes.
 GLOBAL int tcp_match(struct packet *p, struct flow *f, const struct segment *t)
 {
@@ -263,6 +278,10 @@ GLOBAL int tcp_match(struct packet *p, struct flow *f, const struct segment *t)
 
 	if (!p || !f || !t || !(t->flags & TCP_ACK))
 		return 0;
+	if (one_direction(p, f)) {
+		tcp_handshake_alone(p, f, t);
+		return 0;
+	}
 	flow_answered(p, f);
 	time = t->timestamps ? tcp_answer_timestamp(p, f, t) : tcp_answer_sequence(p, f, t);
 	if (time)

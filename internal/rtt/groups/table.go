@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"unicode/utf8"
 )
 
 // Limits of a Table.
@@ -69,6 +70,8 @@ func (t Table) add(line string) error {
 	}
 	name := fields[1]
 	switch {
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name %+q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
 	case len(name) > MaxName:
 		return fmt.Errorf("a name of %d bytes: must have at most %d", len(name), MaxName)
 	case t[prefix] != "" && t[prefix] != name:

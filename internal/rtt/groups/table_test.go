@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -40,6 +41,7 @@ func TestReadErrors(t *testing.T) {
 		"192.0.2.1/24 blue":                 `has more bits than its length: must be 192.0.2.0/24`,
 		"::ffff:192.0.2.0/120 blue":         `write it as an IPv4 prefix`,
 		"192.0.2.0/24 a\n192.0.2.0/24 b":    "line 2: 192.0.2.0/24 is in group a already",
+		"192.0.2.0/24 K\xf6ln":              `line 1: the name "K\xf6ln" is not UTF-8`,
 		"192.0.2.0/24 " + long(MaxName+1):   "line 1: a name of 65 bytes: must have at most 64",
 		strings.Repeat("x", 100_000) + " b": "token too long",
 	} {
@@ -75,6 +77,7 @@ func FuzzRead(f *testing.F) {
 		for p, name := range table {
 			require.True(t, p.IsValid() && p == p.Masked() && !p.Addr().Is4In6())
 			require.NotEmpty(t, name)
+			require.True(t, utf8.ValidString(name))
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/rtt/report"
@@ -67,11 +68,82 @@ func TestRowsComeBack(t *testing.T) {
 	require.EqualValues(t, 300, rows[0].ReceivedBytes)
 	require.EqualValues(t, 1, rows[0].Retransmissions)
 	require.EqualValues(t, 2, rows[0].ECNMarked)
+	require.Equal(t, []uint64{128, 126, 4, 0}, []uint64{
+		rows[0].QUICSent, rows[0].QUICSentPassed, rows[0].QUICSentReported, rows[0].QUICReceived,
+	})
 	require.Equal(t, linear.Prefixes[0].RTT, rows[0].Histogram())
 	require.Equal(t, int64(linear.Prefixes[0].RTT.Quantile(0.95)), rows[0].P95)
 	require.Equal(t, report.Histogram{}, rows[1].Histogram())
 	require.Equal(t, logarithmic.Prefixes[0].RTT, rows[2].Histogram())
 	require.True(t, rows[2].Start.Equal(logarithmic.Start.Truncate(time.Microsecond)))
+}
+
+// Files of a version that knew fewer columns can be read.
+func TestOlderFiles(t *testing.T) {
+	type row struct {
+		Start  time.Time `parquet:"start,timestamp(microsecond)"`
+		End    time.Time `parquet:"end,timestamp(microsecond)"`
+		Prefix string    `parquet:"prefix,dict"`
+		RTTs   uint64    `parquet:"rtts"`
+	}
+	dir := t.TempDir()
+	name := filepath.Join(dir, began.Format(nameFormat)+suffix)
+	require.NoError(t, parquet.WriteFile(name, []row{{began, began.Add(time.Minute), "10.99.1.0/24", 7}}))
+	rows := always(t, dir)
+	require.Len(t, rows, 1)
+	require.EqualValues(t, 7, rows[0].RTTs)
+	require.Equal(t, "10.99.1.0/24", rows[0].Prefix)
+	require.Zero(t, rows[0].QUICSent)
+}
+
+func TestPartsComeBack(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	i := reporttest.Parts()
+	require.NoError(t, errors.Join(w.Interval(i), w.Close()))
+	rows := always(t, dir)
+	require.Len(t, rows, 1)
+	require.Equal(t, "10.99.1.0/24+192.0.2.0/24 TCP on eth1 vlan 7", rows[0].Label())
+	require.Len(t, rows[0].Parts, 4)
+	for n, want := range i.Prefixes[0].Parts() {
+		require.Equal(t, want.Name, rows[0].Parts[n].Name)
+		require.Equal(t, *want.RTTs, rows[0].Parts[n].Histogram(&rows[0]))
+	}
+	s, err := Summarize(dir, time.Time{}, began.AddDate(1, 0, 0), 1)
+	require.NoError(t, err)
+	require.Equal(t, []string{"idle", "loaded", "peers", "peers-idle"}, s.Parts)
+	require.Equal(t, i.Prefixes[0].ByLoad.Loaded, *s.All.Parts["loaded"])
+}
+
+// Files that an earlier version wrote have fewer columns.
+func TestOldFiles(t *testing.T) {
+	type oldRow struct {
+		Start  time.Time `parquet:"start,timestamp(microsecond)"`
+		Prefix string    `parquet:"prefix,dict"`
+		RTTs   uint64    `parquet:"rtts"`
+		Min    int64     `parquet:"rtt_min"`
+		First  int32     `parquet:"first_bin"`
+		Counts []uint64  `parquet:"bins,list"`
+	}
+	dir := t.TempDir()
+	name := filepath.Join(dir, began.Format(nameFormat)+suffix)
+	require.NoError(t, parquet.WriteFile(name, []oldRow{{
+		Start: began, Prefix: "192.0.2.0/24", RTTs: 3, Min: 7, First: 2, Counts: []uint64{1, 2},
+	}}))
+	require.Equal(t, []Row{{
+		Start: began, Prefix: "192.0.2.0/24", RTTs: 3, Min: 7, First: 2, Counts: []uint64{1, 2},
+	}}, withoutEmpty(always(t, dir)))
+}
+
+// withoutEmpty makes empty lists nil.
+func withoutEmpty(rows []Row) []Row {
+	for i := range rows {
+		if len(rows[i].Parts) == 0 {
+			rows[i].Parts = nil
+		}
+		rows[i].End = time.Time{}
+	}
+	return rows
 }
 
 func TestRowsWithBinsThatThereAreNot(t *testing.T) {

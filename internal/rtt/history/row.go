@@ -11,7 +11,11 @@ type Row struct {
 	Start time.Time `parquet:"start,timestamp(microsecond)"`
 	End   time.Time `parquet:"end,timestamp(microsecond)"`
 
-	Prefix string `parquet:"prefix,dict"` // or the name of a group
+	Prefix    string `parquet:"prefix,dict"` // or the name of a group
+	Peer      string `parquet:"peer,dict"`   // what tells it apart from others with the same prefix
+	Interface string `parquet:"interface,dict"`
+	VLAN      uint16 `parquet:"vlan"`
+	Protocol  string `parquet:"protocol,dict"`
 
 	// Of all protocols, from the prefix's view.
 	SentPackets     uint64 `parquet:"sent_packets"`
@@ -24,6 +28,14 @@ type Row struct {
 	ECNCapable      uint64 `parquet:"ecn_capable"`
 	ECNMarked       uint64 `parquet:"ecn_marked"`
 
+	// By the loss bits of QUIC, as in report.Loss.
+	QUICSent             uint64 `parquet:"quic_sent"`
+	QUICSentPassed       uint64 `parquet:"quic_sent_passed"`
+	QUICSentReported     uint64 `parquet:"quic_sent_reported"`
+	QUICReceived         uint64 `parquet:"quic_received"`
+	QUICReceivedPassed   uint64 `parquet:"quic_received_passed"`
+	QUICReceivedReported uint64 `parquet:"quic_received_reported"`
+
 	RTTs   uint64 `parquet:"rtts"`
 	Min    int64  `parquet:"rtt_min"`
 	Median int64  `parquet:"rtt_median"`
@@ -35,41 +47,94 @@ type Row struct {
 	Width  int64    `parquet:"bin_width"` // ns; 0: the bins are logarithmic, 2^((i-1)/32 - 17) to 2^(i/32 - 17) s
 	First  int32    `parquet:"first_bin"`
 	Counts []uint64 `parquet:"bins,list"`
+
+	Parts []Part `parquet:"parts,list"`
+}
+
+// Part is a histogram besides that of all RTTs of a prefix. Its bins are as wide as the row's.
+type Part struct {
+	Name   string   `parquet:"name,dict"` // as in report.Prefix.Parts
+	RTTs   uint64   `parquet:"rtts"`
+	Min    int64    `parquet:"rtt_min"`
+	Median int64    `parquet:"rtt_median"`
+	P95    int64    `parquet:"rtt_p95"`
+	Max    int64    `parquet:"rtt_max"`
+	Sum    int64    `parquet:"rtt_sum"`
+	First  int32    `parquet:"first_bin"`
+	Counts []uint64 `parquet:"bins,list"`
 }
 
 func newRow(i *report.Interval, p *report.Prefix) Row {
 	sent, received, h := p.Sent.Total(), p.Received.Total(), &p.RTT
 	r := Row{
 		Start: i.Start.UTC(), End: i.End.UTC(), Prefix: p.String(),
+		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN, Protocol: p.Protocol,
 		SentPackets: sent.Packets, SentBytes: sent.Bytes,
 		ReceivedPackets: received.Packets, ReceivedBytes: received.Bytes,
 		TCPSegments:     segments(p.Sent) + segments(p.Received),
 		Retransmissions: p.Retransmissions, ECNCapable: p.ECNCapable, ECNMarked: p.ECNMarked,
-		RTTs: h.Count, Min: int64(h.Min), Max: int64(h.Max), Sum: int64(h.Sum), Width: int64(h.Width),
+		QUICSent: p.LossSent.All, QUICSentPassed: p.LossSent.Passed, QUICSentReported: p.LossSent.Reported,
+		QUICReceived: p.LossReceived.All, QUICReceivedPassed: p.LossReceived.Passed,
+		QUICReceivedReported: p.LossReceived.Reported,
+		RTTs:                 h.Count, Min: int64(h.Min), Max: int64(h.Max), Sum: int64(h.Sum), Width: int64(h.Width),
 	}
 	if h.Count > 0 {
 		r.Median, r.P95 = int64(h.Quantile(0.5)), int64(h.Quantile(0.95))
 	}
-	r.Counts = h.Bins
-	for len(r.Counts) > 0 && r.Counts[0] == 0 {
-		r.First, r.Counts = r.First+1, r.Counts[1:]
+	r.First, r.Counts = firstBin(h.Bins)
+	for _, part := range p.Parts() {
+		r.Parts = append(r.Parts, newPart(part.Name, part.RTTs))
 	}
 	return r
+}
+
+func newPart(name string, h *report.Histogram) Part {
+	p := Part{
+		Name: name, RTTs: h.Count, Min: int64(h.Min), Median: int64(h.Quantile(0.5)), P95: int64(h.Quantile(0.95)),
+		Max: int64(h.Max), Sum: int64(h.Sum),
+	}
+	p.First, p.Counts = firstBin(h.Bins)
+	return p
+}
+
+// firstBin leaves empty bins at the start out.
+func firstBin(bins []uint64) (first int32, counts []uint64) {
+	for len(bins) > 0 && bins[0] == 0 {
+		first, bins = first+1, bins[1:]
+	}
+	return first, bins
+}
+
+// Label returns what a row is about.
+func (r *Row) Label() string {
+	p := report.Prefix{Group: r.Prefix, Peer: r.Peer, Interface: r.Interface, VLAN: r.VLAN, Protocol: r.Protocol}
+	return p.Label()
 }
 
 func segments(t report.PrefixTraffic) uint64 { return t.TCPTimestamps.Packets + t.TCPPlain.Packets }
 
 // Histogram returns the histogram of a row. A row with bins that there are not has none.
 func (r *Row) Histogram() report.Histogram {
-	h := report.Histogram{
+	return withBins(report.Histogram{
 		Count: r.RTTs, Min: time.Duration(r.Min), Max: time.Duration(r.Max), Sum: time.Duration(r.Sum),
 		Width: time.Duration(r.Width),
-	}
-	if r.First < 0 || int(r.First)+len(r.Counts) > report.MaxBins(h.Width) || h.Width < 0 {
+	}, r.First, r.Counts)
+}
+
+// Histogram returns the histogram of a part of a row, or none if it has bins that there are not.
+func (p *Part) Histogram(r *Row) report.Histogram {
+	return withBins(report.Histogram{
+		Count: p.RTTs, Min: time.Duration(p.Min), Max: time.Duration(p.Max), Sum: time.Duration(p.Sum),
+		Width: time.Duration(r.Width),
+	}, p.First, p.Counts)
+}
+
+func withBins(h report.Histogram, first int32, counts []uint64) report.Histogram {
+	if first < 0 || int(first)+len(counts) > report.MaxBins(h.Width) || h.Width < 0 {
 		return report.Histogram{}
 	}
-	if len(r.Counts) > 0 {
-		h.Bins = append(make([]uint64, r.First), r.Counts...)
+	if len(counts) > 0 {
+		h.Bins = append(make([]uint64, first), counts...)
 	}
 	return h
 }

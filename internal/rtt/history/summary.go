@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,16 +27,20 @@ type Summary struct {
 	All      Series
 	Worst    []Series // prefixes with the largest 95th percentiles, the worst first
 	Days     []Day
-	Skipped  int // rows whose bins have another width than the first ones
+	Parts    []string // names of the parts of RTTs that there are, sorted
+	Skipped  int      // rows whose bins have another width than the first ones
 }
 
 // Series is what was measured of a prefix, over time.
 type Series struct {
-	Prefix                       string // "" for all prefixes together
+	Prefix                       string // with what else tells it apart; "" for all prefixes together
 	RTT                          report.Histogram
-	TCPSegments, Retransmissions uint64 // to and from it
+	Bytes                        uint64                       // to and from it
+	Parts                        map[string]*report.Histogram // by their names
+	TCPSegments, Retransmissions uint64                       // as well
 	ECNCapable, ECNMarked        uint64
-	Points                       []Point // those with RTTs
+	Loss                         report.Loss // of QUIC, in both directions
+	Points                       []Point     // those with RTTs
 	Changes                      []Change
 }
 
@@ -54,21 +59,11 @@ type Day struct {
 
 // Summarize reads a history from a time to another one, and seeks that many of the worst prefixes.
 func Summarize(dir string, from, to time.Time, worst int) (*Summary, error) {
-	o := overview{prefixes: make(map[string]uint64)}
-	if err := Read(dir, from, to, o.add); err != nil {
+	o, err := look(dir, from, to)
+	if err != nil {
 		return nil, err
 	}
-	if len(o.prefixes) == 0 {
-		return nil, ErrEmpty
-	}
-	s := &summarizer{
-		Summary: Summary{From: o.from, To: o.to, Step: stepOf(o.to.Sub(o.from), o.longest), Prefixes: len(o.prefixes)},
-		width:   o.width, days: make(map[int64]*Day), each: make(map[string]*series),
-	}
-	s.all = newSeries("")
-	for _, prefix := range o.busiest() {
-		s.each[prefix] = newSeries(prefix)
-	}
+	s := newSummarizer(o)
 	if err := Read(dir, from, to, s.add); err != nil {
 		return nil, err
 	}
@@ -91,6 +86,28 @@ type overview struct {
 	prefixes map[string]uint64 // how many RTTs
 }
 
+// look makes the overview of some time.
+func look(dir string, from, to time.Time) (*overview, error) {
+	o := &overview{prefixes: make(map[string]uint64)}
+	if err := Read(dir, from, to, o.add); err != nil {
+		return nil, err
+	}
+	if len(o.prefixes) == 0 {
+		return nil, ErrEmpty
+	}
+	return o, nil
+}
+
+// histogram returns the histogram of a row, if its bins have the width of the first ones. Otherwise it returns none,
+// and removes the parts of the row, too.
+func (o *overview) histogram(r *Row) (h report.Histogram, skipped bool) {
+	if r.Width != o.width && (r.RTTs > 0 || len(r.Parts) > 0) {
+		r.Parts = nil
+		return h, true
+	}
+	return r.Histogram(), false
+}
+
 func (o *overview) add(r *Row) error {
 	if r.RTTs == 0 {
 		return nil
@@ -98,7 +115,7 @@ func (o *overview) add(r *Row) error {
 	if len(o.prefixes) == 0 {
 		o.from, o.width = r.Start, r.Width
 	}
-	o.prefixes[r.Prefix] += r.RTTs
+	o.prefixes[r.Label()] += r.RTTs
 	o.longest = max(o.longest, r.End.Sub(r.Start).Round(time.Second))
 	if r.End.After(o.to) {
 		o.to = r.End
@@ -123,32 +140,42 @@ func (o *overview) busiest() []string {
 // summarizer makes a Summary.
 type summarizer struct {
 	Summary
-	width int64
-	all   *series
-	each  map[string]*series
-	days  map[int64]*Day
+	overview *overview
+	all      *series
+	each     map[string]*series
+	days     map[int64]*Day
 }
 
-// series is a Series whose steps are histograms.
+func newSummarizer(o *overview) *summarizer {
+	s := &summarizer{
+		Summary:  Summary{From: o.from, To: o.to, Step: stepOf(o.to.Sub(o.from), o.longest), Prefixes: len(o.prefixes)},
+		overview: o, all: newSeries(""), days: make(map[int64]*Day), each: make(map[string]*series),
+	}
+	for _, prefix := range o.busiest() {
+		s.each[prefix] = newSeries(prefix)
+	}
+	return s
+}
+
+// series is a Series that is being made. It has the histogram of one step at a time: those of all steps of a month
+// would take 0.8 MB for each prefix.
 type series struct {
 	Series
-	steps map[int]*report.Histogram
+	at   time.Time        // where the step begins
+	step report.Histogram // what was measured in it
 }
 
-func newSeries(prefix string) *series {
-	return &series{Series: Series{Prefix: prefix}, steps: make(map[int]*report.Histogram)}
-}
+func newSeries(prefix string) *series { return &series{Series: newTotal(prefix)} }
 
 func (s *summarizer) add(r *Row) error {
-	h := r.Histogram()
-	if r.RTTs > 0 && r.Width != s.width {
+	h, skipped := s.overview.histogram(r)
+	if skipped {
 		s.Skipped++
-		h = report.Histogram{}
 	}
-	step := max(0, int(r.Start.Sub(s.From)/s.Step))
-	s.all.add(r, &h, step)
-	if one := s.each[r.Prefix]; one != nil {
-		one.add(r, &h, step)
+	at := s.From.Add(max(0, r.Start.Sub(s.From)).Truncate(s.Step))
+	s.all.add(r, &h, at)
+	if one := s.each[r.Label()]; one != nil {
+		one.add(r, &h, at)
 	}
 	if h.Count > 0 {
 		s.hour(r.Start).Add(&h)
@@ -156,19 +183,31 @@ func (s *summarizer) add(r *Row) error {
 	return nil
 }
 
-func (s *series) add(r *Row, h *report.Histogram, step int) {
-	s.TCPSegments += r.TCPSegments
-	s.Retransmissions += r.Retransmissions
-	s.ECNCapable += r.ECNCapable
-	s.ECNMarked += r.ECNMarked
+// add adds a row, whose histogram is h, in the step that begins at a time. Rows come in the order of time; if the clock
+// was set back, a time may have two points.
+func (s *series) add(r *Row, h *report.Histogram, at time.Time) {
+	s.Series.add(r, h)
 	if h.Count == 0 {
 		return
 	}
-	s.RTT.Add(h)
-	if s.steps[step] == nil {
-		s.steps[step] = new(report.Histogram)
+	if !at.Equal(s.at) {
+		s.endStep()
+		s.at = at
 	}
-	s.steps[step].Add(h)
+	s.step.Add(h)
+}
+
+// endStep makes a point of the step.
+func (s *series) endStep() {
+	h := &s.step
+	if h.Count == 0 {
+		return
+	}
+	s.Points = append(s.Points, Point{
+		At: s.at, Count: h.Count, P50: h.Quantile(0.5), P95: h.Quantile(0.95), P99: h.Quantile(0.99),
+	})
+	clear(h.Bins)
+	*h = report.Histogram{Bins: h.Bins} // for the next step
 }
 
 // hour returns the hour of the day that a time is in.
@@ -181,7 +220,8 @@ func (s *summarizer) hour(at time.Time) *report.Histogram {
 }
 
 func (s *summarizer) finish(worst int) {
-	s.All = s.all.finish(s.From, s.Step)
+	s.All = s.all.finish()
+	s.Parts = slices.Sorted(maps.Keys(s.All.Parts))
 	for _, one := range s.each {
 		s.Worst = append(s.Worst, one.Series)
 	}
@@ -190,7 +230,7 @@ func (s *summarizer) finish(worst int) {
 	})
 	s.Worst = s.Worst[:min(len(s.Worst), worst)]
 	for i := range s.Worst {
-		s.Worst[i] = s.each[s.Worst[i].Prefix].finish(s.From, s.Step)
+		s.Worst[i] = s.each[s.Worst[i].Prefix].finish()
 	}
 	for _, d := range s.days {
 		s.Days = append(s.Days, *d)
@@ -198,15 +238,10 @@ func (s *summarizer) finish(worst int) {
 	slices.SortFunc(s.Days, func(a, b Day) int { return a.Start.Compare(b.Start) })
 }
 
-// finish makes points of the steps.
-func (s *series) finish(from time.Time, step time.Duration) Series {
-	for i, h := range s.steps {
-		s.Points = append(s.Points, Point{
-			At: from.Add(time.Duration(i) * step), Count: h.Count,
-			P50: h.Quantile(0.5), P95: h.Quantile(0.95), P99: h.Quantile(0.99),
-		})
-	}
-	slices.SortFunc(s.Points, func(a, b Point) int { return a.At.Compare(b.At) })
+// finish ends the last step, and seeks changes.
+func (s *series) finish() Series {
+	s.endStep()
+	slices.SortStableFunc(s.Points, func(a, b Point) int { return a.At.Compare(b.At) })
 	s.Changes = findChanges(s.Points)
 	return s.Series
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 func TestSummarize(t *testing.T) {
 	dir := t.TempDir()
 	w := newTestWriter(t, dir, plenty)
+	require.NoError(t, w.Interval(intervalAt(began, "10.0.2.0/24", 900*time.Millisecond, minRTTs-1)))
 	const minutes = 24 * 60
 	for minute := range minutes {
 		at := began.Add(time.Duration(minute) * time.Minute)
@@ -26,7 +28,6 @@ func TestSummarize(t *testing.T) {
 			w.Interval(intervalAt(at, "10.0.1.0/24", slow, 1)),
 		))
 	}
-	require.NoError(t, w.Interval(intervalAt(began, "10.0.2.0/24", 900*time.Millisecond, minRTTs-1)))
 	require.NoError(t, w.Close())
 
 	s, err := Summarize(dir, time.Time{}, began.AddDate(1, 0, 0), 10)
@@ -57,6 +58,45 @@ func TestSummarize(t *testing.T) {
 
 	_, err = Summarize(dir, began.AddDate(1, 0, 0), began.AddDate(2, 0, 0), 1)
 	require.ErrorIs(t, err, ErrEmpty)
+}
+
+// TestSummarizeStreams: what a series has does not grow with the steps, apart from their points.
+func TestSummarizeStreams(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	for step := range maxSteps {
+		at, rtt := began.Add(time.Duration(step)*time.Minute), time.Duration(1+step)*time.Millisecond
+		require.NoError(t, w.Interval(intervalAt(at, "10.0.0.0/24", rtt, minRTTs)))
+	}
+	require.NoError(t, w.Close())
+	o, err := look(dir, began, began.AddDate(1, 0, 0))
+	require.NoError(t, err)
+	s := newSummarizer(o)
+	require.NoError(t, Read(dir, began, began.AddDate(1, 0, 0), s.add))
+	one := s.each["10.0.0.0/24"]
+	require.Len(t, one.Points, maxSteps-1)
+	require.EqualValues(t, minRTTs, one.step.Count, "the last step alone is a histogram")
+	s.finish(1)
+	for step, p := range s.Worst[0].Points {
+		want := time.Duration(1+step) * time.Millisecond
+		require.Equal(t, Point{began.Add(time.Duration(step) * time.Minute), minRTTs, want, want, want}, p)
+	}
+}
+
+// A clock that is set back makes a second point of the same time.
+func TestSummarizeClock(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	for _, minute := range []time.Duration{0, 1, 0, 1} {
+		at := began.Add(minute * time.Minute)
+		require.NoError(t, w.Interval(intervalAt(at, "10.0.0.0/24", time.Millisecond, minRTTs)))
+	}
+	require.NoError(t, w.Close())
+	s, err := Summarize(dir, began, began.AddDate(1, 0, 0), 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 4*minRTTs, s.All.RTT.Count)
+	require.Len(t, s.All.Points, 4)
+	require.True(t, slices.IsSortedFunc(s.All.Points, func(a, b Point) int { return a.At.Compare(b.At) }))
 }
 
 // Bins of different widths cannot be added: those of the first rows count.

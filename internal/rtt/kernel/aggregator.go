@@ -1,12 +1,9 @@
 package kernel
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -16,36 +13,52 @@ import (
 	"sluice/internal/rtt/report"
 )
 
+// AggregatorConfig is what an Aggregator needs to know of the programs.
+type AggregatorConfig struct {
+	report.Aggregation
+	Groups     groups.Table      // nil: aggregates are prefixes of one length
+	Limit      int               // there is room for so many aggregates
+	Kinds      []uint8           // of RTTs: bpf.RTTKinds
+	Unplaced   []uint8           // further ones of what there is no room for: bpf.UnplacedRTTKinds
+	Interfaces map[uint32]string // names by index, if they tell aggregates apart
+}
+
 // An Aggregator reads what the programs aggregated, period by period.
 type Aggregator struct {
 	kernel   *bpf.Monitor
-	config   report.Aggregation
+	config   AggregatorConfig
 	period   uint32
 	start    time.Time
 	counters bpf.MonitorCounterSet
-	active   map[bpf.MonitorAddress]time.Time // end of the last interval with traffic
-	rest     []bpf.MonitorAddress             // keys of what there is no room for, or no group
-	groups   *groupTable                      // nil: aggregates are prefixes of one length
+	active   map[bpf.MonitorPrefixKey]time.Time // end of the last interval with traffic
+	rest     []bpf.MonitorPrefixKey             // keys of what there is no room for, or no group
+	groups   *groupTable                        // nil: aggregates are prefixes of one length
+	traffic  *batches[bpf.MonitorTrafficEntry]
+	rtts     *batches[bpf.MonitorRttEntry]
 }
 
 // NewAggregator starts the first period. It adds the prefixes of all IPv4 and of all IPv6 addresses, where the programs
 // count prefixes for which there is no room; or, if the configuration has groups, the one of all other addresses.
-// There is room for limit prefixes or groups.
-func NewAggregator(
-	kernel *bpf.Monitor, config report.Aggregation, members groups.Table, limit int,
-) (*Aggregator, error) {
-	a := &Aggregator{
-		kernel: kernel, config: config, active: make(map[bpf.MonitorAddress]time.Time), rest: wholeFamilies,
+func NewAggregator(kernel *bpf.Monitor, config AggregatorConfig) (*Aggregator, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, err
 	}
-	if members != nil {
-		a.rest = []bpf.MonitorAddress{{}}
-		a.groups = newGroupTable(kernel.Maps[bpf.MonitorMapGroups], a.nextGroups, limit)
-		if err := a.groups.load(members); err != nil {
+	a := &Aggregator{
+		kernel: kernel, config: config, active: make(map[bpf.MonitorPrefixKey]time.Time),
+		rest:    []bpf.MonitorPrefixKey{{}, {Flags: uint8(bpf.MonitorPrefixFlagPREFIX_IPV6)}},
+		traffic: newBatches[bpf.MonitorTrafficEntry](kernel.Maps[bpf.MonitorMapPrefixTraffic], cpus),
+		rtts:    newBatches[bpf.MonitorRttEntry](kernel.Maps[bpf.MonitorMapPrefixRtts], 1),
+	}
+	if config.Groups != nil {
+		a.rest = a.rest[:1]
+		a.groups = newGroupTable(kernel.Maps[bpf.MonitorMapGroups], a.nextGroups, config.Limit)
+		if err := a.groups.load(config.Groups); err != nil {
 			return nil, err
 		}
 	}
 	for _, key := range a.rest {
-		if err := a.add(key); err != nil {
+		if err := a.add(key, slices.Concat(config.Kinds, config.Unplaced)); err != nil {
 			return nil, err
 		}
 	}
@@ -66,20 +79,20 @@ func (a *Aggregator) nextGroups() error {
 // new groups and some of the old ones.
 func (a *Aggregator) Regroup(members groups.Table) error { return a.groups.load(members) }
 
-// wholeFamilies are the keys of the prefixes of all IPv4 and of all IPv6 addresses.
-var wholeFamilies = []bpf.MonitorAddress{
-	{Bytes: netip.IPv4Unspecified().As16()},
-	{Bytes: netip.IPv6Unspecified().As16()},
-}
-
-func (a *Aggregator) add(key bpf.MonitorAddress) error {
+// add adds entries for a key, with RTTs of some kinds.
+func (a *Aggregator) add(key bpf.MonitorPrefixKey, kinds []uint8) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return err
 	}
 	traffic := a.kernel.Maps[bpf.MonitorMapPrefixTraffic].Put(key, make([]bpf.MonitorTrafficEntry, cpus))
-	rtts := a.kernel.Maps[bpf.MonitorMapPrefixRtts].Put(key, bpf.MonitorRttEntry{})
-	return errors.Join(traffic, rtts)
+	errs := []error{traffic}
+	for _, kind := range kinds {
+		of := key
+		of.Flags |= kind
+		errs = append(errs, a.kernel.Maps[bpf.MonitorMapPrefixRtts].Put(of, bpf.MonitorRttEntry{}))
+	}
+	return errors.Join(errs...)
 }
 
 func (a *Aggregator) nextPeriod() error {
@@ -98,7 +111,7 @@ func (a *Aggregator) Turn(now time.Time, settle func()) (*report.Interval, error
 		return nil, fmt.Errorf("start a period: %w", err)
 	}
 	settle()
-	i := &report.Interval{Aggregation: &a.config, Start: a.start, End: now}
+	i := &report.Interval{Aggregation: &a.config.Aggregation, Start: a.start, End: now}
 	a.start = now
 	counters, err := a.kernel.Counters()
 	if err != nil {
@@ -113,39 +126,62 @@ func (a *Aggregator) Turn(now time.Time, settle func()) (*report.Interval, error
 	for _, p := range prefixes {
 		i.Prefixes = append(i.Prefixes, *p)
 	}
-	slices.SortFunc(i.Prefixes, func(x, y report.Prefix) int {
-		return cmp.Or(x.Prefix.Compare(y.Prefix), strings.Compare(x.Group, y.Group))
-	})
+	slices.SortFunc(i.Prefixes, func(x, y report.Prefix) int { return x.Compare(&y) })
 	return i, a.forget(prefixes, now)
 }
 
 // read returns the values of a period, by key. Entries without values are left out.
-func (a *Aggregator) read(period uint32) (map[bpf.MonitorAddress]*report.Prefix, error) {
-	prefixes := make(map[bpf.MonitorAddress]*report.Prefix)
-	at := func(key bpf.MonitorAddress) *report.Prefix {
+func (a *Aggregator) read(period uint32) (map[bpf.MonitorPrefixKey]*report.Prefix, error) {
+	prefixes := make(map[bpf.MonitorPrefixKey]*report.Prefix)
+	at := func(key bpf.MonitorPrefixKey) *report.Prefix {
 		if prefixes[key] == nil {
 			prefixes[key] = a.newPrefix(key)
 		}
 		return prefixes[key]
 	}
-	var key bpf.MonitorAddress
-	var traffic []bpf.MonitorTrafficEntry
-	entries := a.kernel.Maps[bpf.MonitorMapPrefixTraffic].Iterate()
-	for entries.Next(&key, &traffic) {
+	err := a.traffic.each(func(key bpf.MonitorPrefixKey, traffic []bpf.MonitorTrafficEntry) {
 		for cpu := range traffic {
 			if p := &traffic[cpu].Periods[period&1]; p.Period == period {
 				addTraffic(at(key), p)
 			}
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	var rtts bpf.MonitorRttEntry
-	histograms := a.kernel.Maps[bpf.MonitorMapPrefixRtts].Iterate()
-	for histograms.Next(&key, &rtts) {
-		if p := &rtts.Periods[period&1]; p.Period == period {
-			at(key).RTT = newHistogram(p, a.config.BinWidth)
+	err = a.rtts.each(func(key bpf.MonitorPrefixKey, rtts []bpf.MonitorRttEntry) {
+		if p := &rtts[0].Periods[period&1]; p.Period == period {
+			kind := key.Flags & rttFlags
+			key.Flags &^= rttFlags
+			prefix := at(key)
+			a.addRTTs(prefix, kind, newHistogram(p, a.config.BinWidth))
+			prefix.LossSent = prefix.LossSent.Plus(newLoss(&p.Sent))
+			prefix.LossReceived = prefix.LossReceived.Plus(newLoss(&p.Received))
 		}
+	})
+	return prefixes, err
+}
+
+const rttFlags = uint8(bpf.MonitorPrefixFlagPREFIX_RTT_FLAGS)
+
+// addRTTs adds a histogram of one kind.
+func (a *Aggregator) addRTTs(p *report.Prefix, kind uint8, h report.Histogram) {
+	all, load := &p.RTT, &p.ByLoad
+	if kind&uint8(bpf.MonitorPrefixFlagPREFIX_TO_PEERS) != 0 {
+		all, load = &p.PeerRTT, &p.PeerByLoad
 	}
-	return prefixes, errors.Join(entries.Err(), histograms.Err())
+	if a.config.Load != 0 && kind&uint8(bpf.MonitorPrefixFlagPREFIX_UNPLACED) == 0 {
+		one := &load.Idle
+		if kind&uint8(bpf.MonitorPrefixFlagPREFIX_LOADED) != 0 {
+			one = &load.Loaded
+		}
+		one.Add(&h)
+	}
+	all.Add(&h)
+}
+
+func newLoss(l *bpf.MonitorLoss) report.Loss {
+	return report.Loss{All: l.All, Passed: l.Passed, Reported: l.Reported}
 }
 
 // addTraffic adds the traffic of one CPU.
@@ -170,32 +206,8 @@ func plus(t report.PrefixTraffic, classes *trafficClasses) report.PrefixTraffic 
 	}
 }
 
-// newPrefix returns the prefix or the group of a key, without values.
-func (a *Aggregator) newPrefix(key bpf.MonitorAddress) *report.Prefix {
-	p := &report.Prefix{RTT: report.Histogram{Width: a.config.BinWidth}}
-	if a.groups != nil {
-		p.Group = a.groups.name(key)
-	} else {
-		p.Prefix = a.prefix(key)
-	}
-	return p
-}
-
-// prefix returns the prefix of a key.
-func (a *Aggregator) prefix(key bpf.MonitorAddress) netip.Prefix {
-	addr := netip.AddrFrom16(key.Bytes).Unmap()
-	bits := a.config.IPv6Prefix
-	if addr.Is4() {
-		bits = a.config.IPv4Prefix
-	}
-	if addr.IsUnspecified() {
-		bits = 0
-	}
-	return netip.PrefixFrom(addr, bits)
-}
-
 // forget deletes prefixes without traffic for the timeout.
-func (a *Aggregator) forget(active map[bpf.MonitorAddress]*report.Prefix, now time.Time) error {
+func (a *Aggregator) forget(active map[bpf.MonitorPrefixKey]*report.Prefix, now time.Time) error {
 	for key := range active {
 		a.active[key] = now
 	}
@@ -207,10 +219,26 @@ func (a *Aggregator) forget(active map[bpf.MonitorAddress]*report.Prefix, now ti
 			continue
 		}
 		delete(a.active, key)
-		for _, m := range []string{bpf.MonitorMapPrefixTraffic, bpf.MonitorMapPrefixRtts} {
-			if err := a.kernel.Maps[m].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return err
-			}
+		if err := a.remove(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes the entries of a key.
+func (a *Aggregator) remove(key bpf.MonitorPrefixKey) error {
+	errs := []error{
+		a.kernel.Maps[bpf.MonitorMapPrefixTraffic].Delete(key), a.kernel.Maps[bpf.MonitorMapPrefixLoads].Delete(key),
+	}
+	for _, kind := range a.config.Kinds {
+		of := key
+		of.Flags |= kind
+		errs = append(errs, a.kernel.Maps[bpf.MonitorMapPrefixRtts].Delete(of))
+	}
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
 		}
 	}
 	return nil

@@ -53,7 +53,11 @@ var (
 	triggers     = [...]report.Trigger{report.TriggerSource, report.TriggerDestination, report.TriggerCleanup}
 	methods      = [...]report.Method{
 		report.MethodTimestamp, report.MethodSequence, report.MethodEcho, report.MethodQuery, report.MethodHandshake,
-		report.MethodSpin,
+		report.MethodSpin, report.MethodQuery, report.MethodQuery,
+	}
+	// queries are the protocols of the methods that are MethodQuery.
+	queries = map[bpf.MonitorMethod]string{
+		bpf.MonitorMethodMETHOD_DNS: "DNS", bpf.MonitorMethodMETHOD_NTP: "NTP", bpf.MonitorMethodMETHOD_STUN: "STUN",
 	}
 )
 
@@ -71,20 +75,35 @@ func (d *Decoder) sample(e *bpf.MonitorEvent) error {
 		Received:        report.Traffic{Packets: e.ReceivedPackets, Bytes: e.ReceivedBytes},
 		OnEgress:        e.Egress != 0,
 		Retransmissions: e.Retransmissions,
+		Ambiguous:       e.Flags&uint8(bpf.MonitorEventFlagEVENT_AMBIGUOUS) != 0,
+		OneDirection:    e.Flags&uint8(bpf.MonitorEventFlagEVENT_ONE_DIRECTION) != 0,
 	}
-	switch s.Method {
-	case report.MethodQuery:
-		s.Protocol = "DNS"
+	method := bpf.MonitorMethod(e.Method)
+	if protocol, ok := queries[method]; ok {
+		s.Protocol = protocol
+	}
+	switch method {
+	case bpf.MonitorMethodMETHOD_DNS:
 		s.DNS = &report.DNS{
 			Type:      e.QueryType,
 			RCode:     e.Rcode,
 			Truncated: e.Flags&uint8(bpf.MonitorEventFlagEVENT_TRUNCATED) != 0,
-			Ambiguous: e.Flags&uint8(bpf.MonitorEventFlagEVENT_AMBIGUOUS) != 0,
+			OverTCP:   e.Protocol == protocolTCP,
 		}
-	case report.MethodHandshake, report.MethodSpin:
-		s.QUIC = &report.QUIC{Near: time.Duration(e.NearRtt), Far: time.Duration(e.FarRtt)}
+	case bpf.MonitorMethodMETHOD_HANDSHAKE, bpf.MonitorMethodMETHOD_SPIN:
+		if e.Protocol == protocolUDP {
+			s.QUIC = newQUIC(e)
+		}
 	}
 	return d.Sink.Sample(s)
+}
+
+// newQUIC divides an RTT, if it is of both directions of the spin bit.
+func newQUIC(e *bpf.MonitorEvent) *report.QUIC {
+	if e.FarRtt == 0 {
+		return new(report.QUIC)
+	}
+	return &report.QUIC{Near: time.Duration(e.Rtt - e.FarRtt), Far: time.Duration(e.FarRtt)}
 }
 
 func (d *Decoder) flowEvent(e *bpf.MonitorEvent, opening bool, reasons []report.Reason) error {
@@ -107,6 +126,7 @@ func (d *Decoder) ends(e *bpf.MonitorEvent) report.Ends {
 		Protocol:    protocolName(e.Protocol),
 		Interface:   d.Interfaces[e.Interface],
 		VLAN:        e.Vlan,
+		VNI:         e.Vni,
 	}
 }
 
@@ -117,14 +137,20 @@ func addrPort(a bpf.MonitorAddress, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(a.Bytes).Unmap(), binary.BigEndian.Uint16(b[:]))
 }
 
+// Numbers of protocols.
+const (
+	protocolTCP = 6
+	protocolUDP = 17
+)
+
 // protocolName returns the name of a flow's protocol. QUIC is the only protocol over UDP that has flows.
 func protocolName(protocol uint8) string {
 	switch protocol {
 	case 1:
 		return "ICMP"
-	case 6:
+	case protocolTCP:
 		return "TCP"
-	case 17:
+	case protocolUDP:
 		return "QUIC"
 	case 58:
 		return "ICMPv6"

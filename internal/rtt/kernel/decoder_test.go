@@ -38,34 +38,47 @@ var exampleEvent = bpf.MonitorEvent{
 	DestinationPort: 0xe803, // 1000
 	Interface:       3,
 	Vlan:            9,
+	Vni:             8,
 	Protocol:        6,
 	Rtt:             7, MinRtt: 5, SentPackets: 1, SentBytes: 2, ReceivedPackets: 3, ReceivedBytes: 4,
 	Retransmissions: 6,
-	Egress:          1, NearRtt: 8, FarRtt: 9, QueryType: 28, Rcode: 2, Flags: 3,
+	Egress:          1, FarRtt: 3, QueryType: 28, Rcode: 2, Flags: 7,
 }
 
 func TestDecode(t *testing.T) {
 	ends := report.Ends{
 		Source: netip.MustParseAddrPort("10.0.0.2:80"), Destination: netip.MustParseAddrPort("[fd00::1]:1000"),
-		Protocol: "TCP", Interface: "eth3", VLAN: 9,
+		Protocol: "TCP", Interface: "eth3", VLAN: 9, VNI: 8,
 	}
 	sample := report.Sample{
 		Ends: ends, Time: time.Unix(0, 42), RTT: 7, MinRTT: 5, Sent: report.Traffic{Packets: 1, Bytes: 2},
 		Received: report.Traffic{Packets: 3, Bytes: 4}, OnEgress: true, Retransmissions: 6,
+		Ambiguous: true, OneDirection: true,
 	}
 	var events []bpf.MonitorEvent
 	var want reporttest.Sink
 	for method, name := range methods {
 		e, s := exampleEvent, sample
 		e.Method, s.Method = uint8(method), name
-		switch name {
-		case report.MethodQuery:
-			s.Protocol, s.DNS = "DNS", &report.DNS{Type: 28, RCode: 2, Truncated: true, Ambiguous: true}
-		case report.MethodHandshake, report.MethodSpin:
-			s.QUIC = &report.QUIC{Near: 8, Far: 9}
+		switch bpf.MonitorMethod(method) {
+		case bpf.MonitorMethodMETHOD_DNS:
+			s.Protocol, s.DNS = "DNS", &report.DNS{Type: 28, RCode: 2, Truncated: true, OverTCP: true}
+		case bpf.MonitorMethodMETHOD_NTP:
+			s.Protocol = "NTP"
+		case bpf.MonitorMethodMETHOD_STUN:
+			s.Protocol = "STUN"
+		case bpf.MonitorMethodMETHOD_HANDSHAKE:
+			e.Protocol, e.FarRtt = 17, 0
+			s.Protocol, s.QUIC = "QUIC", new(report.QUIC)
+		case bpf.MonitorMethodMETHOD_SPIN:
+			e.Protocol = 17
+			s.Protocol, s.QUIC = "QUIC", &report.QUIC{Near: 4, Far: 3}
 		}
 		events, want.Samples = append(events, e), append(want.Samples, s)
 	}
+	handshake, s := exampleEvent, sample // of TCP
+	handshake.Method, s.Method = uint8(bpf.MonitorMethodMETHOD_HANDSHAKE), report.MethodHandshake
+	events, want.Samples = append(events, handshake), append(want.Samples, s)
 	for kind, reasons := range map[bpf.MonitorEventType][]report.Reason{
 		bpf.MonitorEventTypeEVENT_OPENING: openReasons[:], bpf.MonitorEventTypeEVENT_CLOSING: closeReasons[:],
 	} {
@@ -87,7 +100,7 @@ func TestDecode(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	for want, change := range map[string]func(*bpf.MonitorEvent){
 		"event of unknown type 3":                       func(e *bpf.MonitorEvent) { e.Type = 3 },
-		"RTT by unknown method 6":                       func(e *bpf.MonitorEvent) { e.Method = 6 },
+		"RTT by unknown method 8":                       func(e *bpf.MonitorEvent) { e.Method = 8 },
 		"flow event with unknown reason 3 or trigger 0": func(e *bpf.MonitorEvent) { e.Type, e.Reason = 1, 3 },
 		"flow event with unknown reason 0 or trigger 3": func(e *bpf.MonitorEvent) { e.Type, e.Trigger = 2, 3 },
 	} {

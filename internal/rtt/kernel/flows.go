@@ -48,6 +48,7 @@ func (d *Decoder) appendFlow(
 				Protocol:    protocolName(key.Protocol),
 				Interface:   d.Interfaces[key.Interface],
 				VLAN:        key.Vlan,
+				VNI:         key.Vni,
 			},
 			SmoothedRTT: time.Duration(own.SmoothedRtt),
 			MinRTT:      time.Duration(own.MinRtt),

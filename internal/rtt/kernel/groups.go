@@ -103,11 +103,11 @@ func (g *groupTable) numberLocked(t groups.Table) error {
 	return nil
 }
 
-// name returns the name of the group that a key of an aggregate stands for.
-func (g *groupTable) name(key bpf.MonitorAddress) string {
+// name returns the name of the group with a number.
+func (g *groupTable) name(number uint32) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.names[groupNumber(key)]
+	return g.names[number]
 }
 
 // groupKey returns the key of a prefix in the kernel's table, where IPv4 addresses are mapped ones.
@@ -122,6 +122,3 @@ func groupKey(p netip.Prefix) bpf.MonitorGroupLookup {
 	}
 	return key
 }
-
-// groupNumber returns the number in the key of an aggregate.
-func groupNumber(key bpf.MonitorAddress) uint32 { return binary.NativeEndian.Uint32(key.Bytes[12:]) }

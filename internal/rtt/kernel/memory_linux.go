@@ -25,7 +25,7 @@ func (k *Programs) Memory() ([]report.TableMemory, error) {
 			return nil, fmt.Errorf("table %s: %w", name, err)
 		}
 		now, _ := info.Memlock()
-		t := report.TableMemory{Name: name, Entries: info.MaxEntries, Now: now, Max: now}
+		t := report.TableMemory{Name: name, Entries: info.MaxEntries, Now: now, Max: now, EachCPU: eachCPU(info)}
 		if info.Flags&unix.BPF_F_NO_PREALLOC != 0 {
 			t.Max += uint64(info.MaxEntries) * entryMemory(info, cpus)
 		}
@@ -37,6 +37,17 @@ func (k *Programs) Memory() ([]report.TableMemory, error) {
 	return all, nil
 }
 
+// eachCPU returns what the values of a table take for each CPU.
+func eachCPU(info *ebpf.MapInfo) uint64 {
+	switch info.Type {
+	case ebpf.PerCPUHash, ebpf.PerCPUArray:
+		return uint64(info.MaxEntries) * round8(info.ValueSize)
+	}
+	return 0
+}
+
+func round8(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }
+
 // entryMemory returns what the kernel allocates for an entry that a table gets later (kernel/bpf/hashtab.c and
 // lpm_trie.c).
 func entryMemory(info *ebpf.MapInfo, cpus int) uint64 {
@@ -46,8 +57,7 @@ func entryMemory(info *ebpf.MapInfo, cpus int) uint64 {
 		pointer   = 8
 		link      = 8 // that the allocator adds
 	)
-	round := func(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }
-	key, value := round(info.KeySize), round(info.ValueSize)
+	key, value := round8(info.KeySize), round8(info.ValueSize)
 	switch info.Type {
 	case ebpf.PerCPUHash:
 		return hashEntry + key + pointer + link + value*uint64(cpus) + link

@@ -1,10 +1,11 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/rtt/bpf"
@@ -33,12 +34,12 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, err)
 	defer k.Close()
 	empty := memoryOf(t, k)
-	a, err := NewAggregator(k.Monitor, report.Aggregation{}, nil, prefixes)
+	a, err := NewAggregator(k.Monitor, AggregatorConfig{Limit: prefixes, Kinds: bpf.RTTKinds(settings)})
 	require.NoError(t, err)
 	for i := range uint32(prefixes - 2) {
-		var key bpf.MonitorAddress
-		binary.NativeEndian.PutUint32(key.Bytes[4:], i+1)
-		require.Eventually(t, func() bool { return a.add(key) == nil }, 10*time.Second, time.Millisecond,
+		key := bpf.MonitorPrefixKey{Prefix: uint64(i + 1)}
+		added := func() bool { return a.add(key, a.config.Kinds) == nil }
+		require.Eventually(t, added, 10*time.Second, time.Millisecond,
 			"the kernel gets memory for entries in the background")
 	}
 	full := memoryOf(t, k)
@@ -46,6 +47,13 @@ func TestMemory(t *testing.T) {
 		require.EqualValues(t, prefixes, full[name].Entries)
 		require.InEpsilon(t, full[name].Now, empty[name].Max, 0.02, name)
 	}
+	traffic := full[bpf.MonitorMapPrefixTraffic]
+	cpus, err := ebpf.PossibleCPU()
+	require.NoError(t, err)
+	entry := traffic.Max - prefixes*uint64(unsafe.Sizeof(bpf.MonitorTrafficEntry{}))*uint64(cpus)
+	require.Equal(t, entry, traffic.Max-traffic.EachCPU*uint64(cpus), "the rest is the same on all machines")
+	require.NotZero(t, full[bpf.MonitorMapCounters].EachCPU)
+	require.Zero(t, full[bpf.MonitorMapPrefixRtts].EachCPU, "CPUs share them")
 	flows := full[bpf.MonitorMapFlows]
 	require.Equal(t, flows.Now, flows.Max, "has its memory from the start")
 }

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,17 +18,9 @@ type Collector struct {
 	flows *prometheus.CounterVec
 	dns   *prometheus.CounterVec
 
-	mu       sync.Mutex // guards prefixes
-	prefixes map[string]*prefixMetrics
-}
-
-// prefixMetrics is the sum of the intervals of one prefix.
-type prefixMetrics struct {
-	seen            time.Time
-	received, sent  report.Traffic
-	retransmissions uint64
-	capable, marked uint64 // by ECN
-	rtt             report.Histogram
+	descs    prefixDescs
+	mu       sync.Mutex                // guards prefixes
+	prefixes map[string]*prefixMetrics // by label
 }
 
 // rttBuckets are 100 µs to 13 s, each twice the one before.
@@ -48,24 +39,11 @@ var (
 	ecnDesc = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{
 		"codepoint",
 	}, nil)
-	prefixDesc = prometheus.NewDesc("sluice_rtt_prefix_rtt_seconds", "RTTs of the hosts of a prefix.", []string{
-		"prefix",
-	}, nil)
-	prefixTraffic = prometheus.NewDesc("sluice_rtt_prefix_bytes_total", "Bytes that a prefix received or sent.",
-		[]string{"prefix", "direction"}, nil)
-	prefixRetransmissions = prometheus.NewDesc("sluice_rtt_prefix_retransmissions_total",
-		"TCP segments from or to a prefix that were sent again.", []string{"prefix"}, nil)
-	prefixECN = prometheus.NewDesc("sluice_rtt_prefix_ecn_packets_total",
-		"Packets from or to a prefix that may be marked by ECN (capable), and that were (marked).",
-		[]string{"prefix", "state"}, nil)
-	allDescs = []*prometheus.Desc{
-		packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc, prefixDesc, prefixTraffic, prefixRetransmissions,
-		prefixECN,
-	}
+	allDescs = []*prometheus.Desc{packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc}
 )
 
-// New returns a Collector without counters.
-func New() *Collector {
+// New returns a Collector without counters. The metrics of prefixes have the labels of what tells aggregates apart.
+func New(by report.Keys) *Collector {
 	return &Collector{
 		rtts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sluice_rtt_seconds", Help: "RTTs.", Buckets: rttBuckets, NativeHistogramBucketFactor: 1.1,
@@ -77,6 +55,7 @@ func New() *Collector {
 		dns: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sluice_rtt_dns_responses_total", Help: "Responses to DNS queries.",
 		}, []string{"rcode"}),
+		descs:    newPrefixDescs(by),
 		prefixes: make(map[string]*prefixMetrics),
 	}
 }
@@ -84,13 +63,14 @@ func New() *Collector {
 // Follow adds the counters that the function reads. Call it before the first Collect.
 func (m *Collector) Follow(counters func() (report.Counters, error)) { m.counters = counters }
 
-// Sample takes an RTT. An ambiguous RTT is not counted in the histograms.
+// Sample takes an RTT. An RTT that is ambiguous, or of one direction, is not counted in the
+// histograms.
 func (m *Collector) Sample(s *report.Sample) error {
 	if s.DNS != nil {
 		m.dns.WithLabelValues(s.DNS.RCodeName()).Inc()
-		if s.DNS.Ambiguous {
-			return nil
-		}
+	}
+	if s.Ambiguous || s.OneDirection {
+		return nil
 	}
 	m.rtts.WithLabelValues(s.Protocol, string(s.Method)).Observe(s.RTT.Seconds())
 	return nil
@@ -111,7 +91,7 @@ func (m *Collector) Interval(i *report.Interval) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n := range i.Prefixes {
-		m.prefixLocked(i.Prefixes[n].String()).add(&i.Prefixes[n], i.End)
+		m.prefixLocked(&i.Prefixes[n]).add(&i.Prefixes[n], i.End)
 	}
 	if timeout := i.Aggregation.Timeout; timeout > 0 {
 		maps.DeleteFunc(m.prefixes, func(_ string, p *prefixMetrics) bool { return i.End.Sub(p.seen) >= timeout })
@@ -119,21 +99,15 @@ func (m *Collector) Interval(i *report.Interval) error {
 	return nil
 }
 
-func (m *Collector) prefixLocked(p string) *prefixMetrics {
-	if m.prefixes[p] == nil {
-		m.prefixes[p] = new(prefixMetrics)
+func (m *Collector) prefixLocked(p *report.Prefix) *prefixMetrics {
+	label := p.Label()
+	if m.prefixes[label] == nil {
+		m.prefixes[label] = &prefixMetrics{
+			labels: m.descs.by.Values(p), parts: make(map[string]*report.Histogram),
+			losses: make(map[string]report.Loss),
+		}
 	}
-	return m.prefixes[p]
-}
-
-func (m *prefixMetrics) add(p *report.Prefix, now time.Time) {
-	m.seen = now
-	m.received = m.received.Plus(p.Received.Total())
-	m.sent = m.sent.Plus(p.Sent.Total())
-	m.retransmissions += p.Retransmissions
-	m.capable += p.ECNCapable
-	m.marked += p.ECNMarked
-	m.rtt.Add(&p.RTT)
+	return m.prefixes[label]
 }
 
 // Flush does nothing.
@@ -144,7 +118,7 @@ func (m *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, v := range []prometheus.Collector{m.rtts, m.flows, m.dns} {
 		v.Describe(ch)
 	}
-	for _, d := range allDescs {
+	for _, d := range append(m.descs.all(), allDescs...) {
 		ch <- d
 	}
 }
@@ -189,22 +163,7 @@ func collectCounters(c *report.Counters, ch chan<- prometheus.Metric) {
 func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, p := range m.prefixes {
-		p.collect(ch, name)
-	}
-}
-
-func (m *prefixMetrics) collect(ch chan<- prometheus.Metric, name string) {
-	count := func(d *prometheus.Desc, n uint64, labels ...string) {
-		labels = append([]string{name}, labels...)
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
-	}
-	count(prefixTraffic, m.received.Bytes, "received")
-	count(prefixTraffic, m.sent.Bytes, "sent")
-	count(prefixRetransmissions, m.retransmissions)
-	count(prefixECN, m.capable, "capable")
-	count(prefixECN, m.marked, "marked")
-	if m.rtt.Count > 0 {
-		ch <- newPrefixHistogram(&m.rtt, name)
+	for _, p := range m.prefixes {
+		p.collect(&m.descs, ch)
 	}
 }

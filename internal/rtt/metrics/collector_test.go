@@ -36,15 +36,22 @@ func exposed(t *testing.T, m *Collector) string {
 }
 
 func TestMetrics(t *testing.T) {
-	m := New()
+	m := New(report.Keys{})
 	require.NoError(t, m.Sample(reporttest.TCP()))  // 5.4 ms
 	require.NoError(t, m.Sample(reporttest.QUIC())) // 30 ms
 	require.NoError(t, m.Sample(reporttest.DNS()))  // ambiguous: no RTT
+	require.NoError(t, m.Sample(reporttest.STUN())) // 9 ms
+	ambiguous := reporttest.STUN()
+	ambiguous.Ambiguous = true
+	require.NoError(t, m.Sample(ambiguous))
+	require.NoError(t, m.Sample(reporttest.OneDirection()))
 	require.NoError(t, m.Flow(reporttest.Opening()))
 	require.NoError(t, m.Flow(reporttest.Closing()))
 	require.Equal(t, `sluice_rtt_dns_responses_total{rcode="NXDOMAIN"} 1
 sluice_rtt_flow_events_total{event="closing",reason="flow timeout"} 1
 sluice_rtt_flow_events_total{event="opening",reason="SYN-ACK"} 1
+sluice_rtt_seconds_sum{method="query",protocol="STUN"} 0.009
+sluice_rtt_seconds_count{method="query",protocol="STUN"} 1
 sluice_rtt_seconds_sum{method="spin",protocol="QUIC"} 0.03
 sluice_rtt_seconds_count{method="spin",protocol="QUIC"} 1
 sluice_rtt_seconds_sum{method="timestamp",protocol="TCP"} 0.005425439
@@ -53,7 +60,7 @@ sluice_rtt_seconds_count{method="timestamp",protocol="TCP"} 1
 }
 
 func TestMetricsOfCounters(t *testing.T) {
-	m := New()
+	m := New(report.Keys{})
 	m.counters = func() (report.Counters, error) {
 		return report.Counters{
 			Outcomes: []report.NamedCount{{Name: "tcp", Count: 7}},
@@ -74,7 +81,7 @@ sluice_rtt_protocol_bytes_total{protocol="TCP"} 700
 
 // Intervals add up, and prefixes without traffic for the timeout are dropped.
 func TestMetricsOfPrefixes(t *testing.T) {
-	m := New()
+	m := New(report.Keys{})
 	require.NoError(t, m.Interval(reporttest.Interval()))
 	require.NoError(t, m.Interval(reporttest.Interval()))
 	require.Equal(t, `sluice_rtt_prefix_bytes_total{direction="received",prefix="10.99.1.0/24"} 600
@@ -85,6 +92,9 @@ sluice_rtt_prefix_ecn_packets_total{prefix="10.99.1.0/24",state="capable"} 14
 sluice_rtt_prefix_ecn_packets_total{prefix="10.99.1.0/24",state="marked"} 4
 sluice_rtt_prefix_ecn_packets_total{prefix="::/0",state="capable"} 0
 sluice_rtt_prefix_ecn_packets_total{prefix="::/0",state="marked"} 0
+sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24",state="all"} 256
+sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24",state="passed"} 252
+sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24",state="reported"} 8
 sluice_rtt_prefix_retransmissions_total{prefix="10.99.1.0/24"} 2
 sluice_rtt_prefix_retransmissions_total{prefix="::/0"} 0
 `+prefixHistogram("10.99.1.0/24", 8, 0.052, map[string]int{"0.004": 2, "0.008": 6, "0.016": 8}), exposed(t, m))
@@ -94,6 +104,22 @@ sluice_rtt_prefix_retransmissions_total{prefix="::/0"} 0
 	later.Prefixes = later.Prefixes[1:]
 	require.NoError(t, m.Interval(&later))
 	require.Equal(t, []string{"::/0"}, slices.Collect(maps.Keys(m.prefixes)))
+}
+
+// Labels are what tells aggregates apart, and parts of RTTs have a metric of their own.
+func TestMetricsOfParts(t *testing.T) {
+	i := reporttest.Parts()
+	m := New(i.Aggregation.By)
+	require.NoError(t, errors.Join(m.Interval(i), m.Interval(i)))
+	text := exposed(t, m)
+	const labels = `interface="eth1",%speer="192.0.2.0/24",prefix="10.99.1.0/24",protocol="TCP",vlan="7"`
+	require.Contains(t, text, "sluice_rtt_prefix_retransmissions_total{"+fmt.Sprintf(labels, "")+"} 2\n")
+	require.Contains(t, text, "sluice_rtt_prefix_rtt_seconds_count{"+fmt.Sprintf(labels, "")+"} 4\n")
+	for part, count := range map[string]int{"idle": 2, "loaded": 2, "peers": 2, "peers-idle": 2} {
+		require.Contains(t, text, fmt.Sprintf("sluice_rtt_prefix_part_rtt_seconds_count{%s} %d\n",
+			fmt.Sprintf(labels, fmt.Sprintf("part=%q,", part)), count))
+	}
+	require.NotContains(t, text, "peers-loaded")
 }
 
 // prefixHistogram is the text of a histogram; buckets that are not given have as many as the one before.
@@ -125,7 +151,8 @@ func TestBuckets(t *testing.T) {
 func TestNativeHistogram(t *testing.T) {
 	i := reporttest.Logarithmic()
 	var m dto.Metric
-	require.NoError(t, newPrefixHistogram(&i.Prefixes[0].RTT, "10.99.1.0/24").Write(&m))
+	desc := newPrefixDescs(report.Keys{}).rtts
+	require.NoError(t, newPrefixHistogram(desc, &i.Prefixes[0].RTT, []string{"10.99.1.0/24"}).Write(&m))
 	h := m.GetHistogram()
 	require.EqualValues(t, 5, h.GetSchema())
 	require.EqualValues(t, 1, h.GetZeroCount())

@@ -8,9 +8,10 @@ import (
 // Networks is a Sink that fills a table of how far networks are.
 type Networks struct{ *networks.Table }
 
-// Sample adds an RTT to the network of who has replied. What a DNS server takes is not only the way to it.
+// Sample adds an RTT to the network of who has replied, unless it is ambiguous. What a DNS server takes is not only the
+// way to it.
 func (n Networks) Sample(s *report.Sample) error {
-	if s.DNS == nil {
+	if s.DNS == nil && !s.Ambiguous && !s.OneDirection {
 		n.Add(s.Source.Addr(), s.RTT)
 	}
 	return nil
@@ -19,14 +20,17 @@ func (n Networks) Sample(s *report.Sample) error {
 // Flow does nothing.
 func (Networks) Flow(*report.FlowEvent) error { return nil }
 
-// Interval takes the medians of what was aggregated. Groups of prefixes are no networks.
+// Interval takes the medians of what was aggregated. Groups of prefixes are no networks. Prefixes are sorted, so those
+// that other keys tell apart follow each other, and are one network.
 func (n Networks) Interval(i *report.Interval) error {
-	for k := range i.Prefixes {
-		p := &i.Prefixes[k]
-		if p.Group != "" {
-			continue
+	for k := 0; k < len(i.Prefixes); {
+		prefix, all := i.Prefixes[k].Prefix, report.Histogram{}
+		for ; k < len(i.Prefixes) && i.Prefixes[k].Prefix == prefix; k++ {
+			all.Add(&i.Prefixes[k].RTT)
 		}
-		n.Set(p.Prefix, p.RTT.Quantile(0.5), p.RTT.Count)
+		if prefix.IsValid() {
+			n.Set(prefix, all.Quantile(0.5), all.Count)
+		}
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 
 // newPrefixHistogram returns the metric of a prefix: a classic histogram, and with logarithmic bins also a native one,
 // whose buckets are the bins.
-func newPrefixHistogram(h *report.Histogram, prefix string) prometheus.Metric {
+func newPrefixHistogram(desc *prometheus.Desc, h *report.Histogram, labels []string) prometheus.Metric {
 	if h.Width != 0 {
-		return prometheus.MustNewConstHistogram(prefixDesc, h.Count, h.Sum.Seconds(), buckets(h), prefix)
+		return prometheus.MustNewConstHistogram(desc, h.Count, h.Sum.Seconds(), buckets(h), labels...)
 	}
 	native := make(map[int]int64)
 	for bin, n := range h.Bins[1:] {
@@ -25,8 +25,8 @@ func newPrefixHistogram(h *report.Histogram, prefix string) prometheus.Metric {
 			native[report.FirstPower+bin+1] = int64(n) // by the power at the end
 		}
 	}
-	return bothHistograms{prometheus.MustNewConstNativeHistogram(prefixDesc, h.Count, h.Sum.Seconds(), native, nil,
-		h.Bins[0], report.Scale, h.End(0), time.Time{}, prefix), buckets(h)}
+	return bothHistograms{prometheus.MustNewConstNativeHistogram(desc, h.Count, h.Sum.Seconds(), native, nil,
+		h.Bins[0], report.Scale, h.End(0), time.Time{}, labels...), buckets(h)}
 }
 
 // bothHistograms is a native histogram that also has classic buckets, for those who do not store native ones.

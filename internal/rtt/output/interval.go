@@ -48,14 +48,21 @@ func (standard) aggregation(b []byte, i *report.Interval) []byte {
 
 func (standard) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 	b = i.End.AppendFormat(b, clockLayout)
-	b = fmt.Appendf(b, ": %s -> ", p)
+	b = fmt.Appendf(b, ": %s -> ", p.Label())
 	rx, tx := p.Sent.Total(), p.Received.Total() // as ePPing counts: the monitor receives what the prefix sends
 	b = fmt.Appendf(b, "rxpkts=%d, rxbytes=%d, txpkts=%d, txbytes=%d", rx.Packets, rx.Bytes, tx.Packets, tx.Bytes)
-	if p.RTT.Count == 0 {
-		return b
+	if p.RTT.Count > 0 {
+		b = appendRTTs(append(b, ", "...), &p.RTT)
 	}
-	b = fmt.Appendf(b, ", rtt-count=%d", p.RTT.Count)
-	for _, v := range summary(&p.RTT) {
+	for _, part := range p.Parts() {
+		b = append(appendRTTs(append(b, ", "+part.Name+"=("...), part.RTTs), ')')
+	}
+	return b
+}
+
+func appendRTTs(b []byte, h *report.Histogram) []byte {
+	b = fmt.Appendf(b, "rtt-count=%d", h.Count)
+	for _, v := range summary(h) {
 		b = append(b, ", "+v.name+"="...)
 		b = append(appendUnit(b, v.value, time.Millisecond), " ms"...)
 	}

@@ -15,6 +15,7 @@ type jsonAggregation struct {
 	Timeout    time.Duration `json:"timeout_interval_ns"`
 	IPv4Prefix int           `json:"ipv4_prefix_len"`
 	IPv6Prefix int           `json:"ipv6_prefix_len"`
+	Load       uint64        `json:"load_bytes_per_second,omitempty"`
 }
 
 type jsonTraffic struct {
@@ -32,12 +33,26 @@ type jsonPrefix struct {
 	Timestamp int64             `json:"timestamp"`
 	Prefix    string            `json:"ip_prefix,omitempty"`
 	Group     string            `json:"group,omitempty"` // of prefixes, instead of Prefix
-	Sent      jsonPrefixTraffic `json:"rx_stats"`        // as ePPing counts: the monitor receives what the prefix sends
+	Peer      string            `json:"peer,omitempty"`  // the prefix or the group at the other end
+	Interface string            `json:"interface,omitempty"`
+	VLAN      uint16            `json:"vlan,omitempty"`
+	Protocol  string            `json:"protocol,omitempty"`
+	Sent      jsonPrefixTraffic `json:"rx_stats"` // as ePPing counts: the monitor receives what the prefix sends
 	Received  jsonPrefixTraffic `json:"tx_stats"`
 	*jsonRTTs
 	Retransmissions uint64 `json:"retransmissions,omitempty"`
 	ECNCapable      uint64 `json:"ecn_capable,omitempty"`
 	ECNMarked       uint64 `json:"ecn_marked,omitempty"`
+
+	QUICLoss map[string]jsonLoss `json:"quic_loss,omitempty"` // by direction, as the prefix sees it
+
+	Parts map[string]*jsonRTTs `json:"parts,omitempty"` // of the RTTs by load, and those of the path's other part
+}
+
+type jsonLoss struct {
+	All      uint64 `json:"all"`
+	Passed   uint64 `json:"passed"`
+	Reported uint64 `json:"reported"`
 }
 
 type jsonRTTs struct {
@@ -95,6 +110,7 @@ func (jsonLines) aggregation(b []byte, i *report.Interval) []byte {
 	a := i.Aggregation
 	return appendJSON(b, jsonAggregation{
 		i.Start.UnixNano(), report.MaxBins(a.BinWidth), a.BinWidth, a.Every, a.Timeout, a.IPv4Prefix, a.IPv6Prefix,
+		a.Load,
 	})
 }
 
@@ -102,6 +118,10 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 	j := jsonPrefix{
 		Timestamp: i.End.UnixNano(),
 		Group:     p.Group,
+		Peer:      p.Peer,
+		Interface: p.Interface,
+		VLAN:      p.VLAN,
+		Protocol:  p.Protocol,
 		Received:  newJSONPrefixTraffic(&p.Received),
 		Sent:      newJSONPrefixTraffic(&p.Sent),
 
@@ -114,6 +134,21 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 	}
 	if h := &p.RTT; h.Count > 0 {
 		j.jsonRTTs = newJSONRTTs(h)
+	}
+	for _, l := range p.Losses() {
+		if l.All == 0 {
+			continue
+		}
+		if j.QUICLoss == nil {
+			j.QUICLoss = make(map[string]jsonLoss)
+		}
+		j.QUICLoss[l.Direction] = jsonLoss(l.Loss)
+	}
+	for _, part := range p.Parts() {
+		if j.Parts == nil {
+			j.Parts = make(map[string]*jsonRTTs)
+		}
+		j.Parts[jsonNames.Replace(part.Name)] = newJSONRTTs(part.RTTs)
 	}
 	return appendJSON(b, j)
 }

@@ -21,6 +21,7 @@ type jsonEnds struct {
 type jsonPlace struct {
 	Interface string `json:"interface,omitempty"`
 	VLAN      uint16 `json:"vlan,omitempty"`
+	VNI       uint32 `json:"vni,omitempty"`
 }
 
 type jsonSample struct {
@@ -37,7 +38,9 @@ type jsonSample struct {
 	QueryType       string        `json:"query_type,omitempty"`
 	RCode           string        `json:"rcode,omitempty"`
 	Truncated       bool          `json:"truncated,omitempty"`
+	OverTCP         bool          `json:"over_tcp,omitempty"`
 	Ambiguous       bool          `json:"ambiguous,omitempty"`
+	OneDirection    bool          `json:"one_direction,omitempty"`
 	Near            int64         `json:"near_rtt,omitempty"`
 	Far             int64         `json:"far_rtt,omitempty"`
 	jsonPlace
@@ -62,12 +65,13 @@ func (jsonLines) sample(b []byte, s *report.Sample) []byte {
 		ReceivedBytes:   s.Received.Bytes,
 		OnEgress:        s.OnEgress,
 		Method:          s.Method,
+		Ambiguous:       s.Ambiguous,
+		OneDirection:    s.OneDirection,
 		Retransmissions: s.Retransmissions,
-		jsonPlace:       jsonPlace{s.Interface, s.VLAN},
+		jsonPlace:       jsonPlace{s.Interface, s.VLAN, s.VNI},
 	}
 	if d := s.DNS; d != nil {
-		j.QueryType, j.RCode = d.TypeName(), d.RCodeName()
-		j.Truncated, j.Ambiguous = d.Truncated, d.Ambiguous
+		j.QueryType, j.RCode, j.Truncated, j.OverTCP = d.TypeName(), d.RCodeName(), d.Truncated, d.OverTCP
 	}
 	if q := s.QUIC; q != nil {
 		j.Near, j.Far = int64(q.Near), int64(q.Far)
@@ -81,7 +85,7 @@ func (jsonLines) flow(b []byte, f *report.FlowEvent) []byte {
 		Event:     "closing",
 		Reason:    f.Reason,
 		Trigger:   f.Trigger,
-		jsonPlace: jsonPlace{f.Interface, f.VLAN},
+		jsonPlace: jsonPlace{f.Interface, f.VLAN, f.VNI},
 	}
 	if f.Opening {
 		j.Event = "opening"

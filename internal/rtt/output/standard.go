@@ -25,6 +25,12 @@ func (standard) sample(b []byte, s *report.Sample) []byte {
 	case s.QUIC != nil:
 		b = appendQUIC(b, s.QUIC, s.Method)
 	}
+	if s.Ambiguous {
+		b = append(b, " ambiguous"...)
+	}
+	if s.OneDirection {
+		b = append(b, " one direction"...)
+	}
 	return b
 }
 
@@ -45,8 +51,8 @@ func appendDNS(b []byte, d *report.DNS) []byte {
 	if d.Truncated {
 		b = append(b, " truncated"...)
 	}
-	if d.Ambiguous {
-		b = append(b, " ambiguous"...)
+	if d.OverTCP {
+		b = append(b, " over TCP"...)
 	}
 	return b
 }

@@ -29,12 +29,16 @@ func TestFormats(t *testing.T) {
 	}{
 		{"standard RTT", Standard, func(w *Writer) error { return w.Sample(reporttest.TCP()) }},
 		{"standard DNS", Standard, func(w *Writer) error { return w.Sample(reporttest.DNS()) }},
+		{"standard STUN", Standard, func(w *Writer) error { return w.Sample(reporttest.STUN()) }},
 		{"standard QUIC", Standard, func(w *Writer) error { return w.Sample(reporttest.QUIC()) }},
+		{"standard one direction", Standard, func(w *Writer) error { return w.Sample(reporttest.OneDirection()) }},
 		{"standard opening", Standard, func(w *Writer) error { return w.Flow(reporttest.Opening()) }},
 		{"standard closing", Standard, func(w *Writer) error { return w.Flow(reporttest.Closing()) }},
 		{"jsonl RTT", JSONL, func(w *Writer) error { return w.Sample(reporttest.TCP()) }},
 		{"jsonl DNS", JSONL, func(w *Writer) error { return w.Sample(reporttest.DNS()) }},
+		{"jsonl STUN", JSONL, func(w *Writer) error { return w.Sample(reporttest.STUN()) }},
 		{"jsonl QUIC", JSONL, func(w *Writer) error { return w.Sample(reporttest.QUIC()) }},
+		{"jsonl one direction", JSONL, func(w *Writer) error { return w.Sample(reporttest.OneDirection()) }},
 		{"jsonl flow", JSONL, func(w *Writer) error { return w.Flow(reporttest.Opening()) }},
 		{"json", JSON, func(w *Writer) error {
 			return errors.Join(w.Flow(reporttest.Opening()), w.Flow(reporttest.Closing()))
@@ -47,6 +51,8 @@ func TestFormats(t *testing.T) {
 		{"jsonl aggregate", JSONL, func(w *Writer) error { return w.Interval(reporttest.Interval()) }},
 		{"standard logarithmic", Standard, func(w *Writer) error { return w.Interval(reporttest.Logarithmic()) }},
 		{"jsonl logarithmic", JSONL, func(w *Writer) error { return w.Interval(reporttest.Logarithmic()) }},
+		{"standard parts", Standard, func(w *Writer) error { return w.Interval(reporttest.Parts()) }},
+		{"jsonl parts", JSONL, func(w *Writer) error { return w.Interval(reporttest.Parts()) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -16,6 +16,7 @@ import (
 
 	"sluice/internal/rtt/history"
 	"sluice/internal/rtt/report"
+	"sluice/internal/rtt/report/reporttest"
 )
 
 var began = time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
@@ -42,7 +43,8 @@ func someHistory(t *testing.T) string {
 				Prefix:          netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(64 * p)}), 26),
 				Sent:            report.PrefixTraffic{TCPTimestamps: report.Traffic{Packets: 1000, Bytes: 1e6}},
 				Retransmissions: uint64(p), ECNCapable: 500, ECNMarked: uint64(5 * day),
-				RTT: histogramAround(ms * (1 + 0.3*day)),
+				LossReceived: report.Loss{All: 640, Passed: 625, Reported: 25},
+				RTT:          histogramAround(ms * (1 + 0.3*day)),
 			})
 		}
 		require.NoError(t, w.Interval(i))
@@ -73,7 +75,7 @@ func TestPage(t *testing.T) {
 	text := b.String()
 	for _, want := range []string{
 		"<h1>RTTs from 2026-07-01 00:00 to 2026-07-04 00:00 UTC</h1>", "<dd>3</dd>", "192.0.2.128/26",
-		"2026-07-02 12:00: ", "Wed 2026-07-01", "30 min",
+		"2026-07-02 12:00: ", "Wed 2026-07-01", "30 min", "<dt>QUIC packets lost</dt><dd>4 %</dd>",
 	} {
 		require.Contains(t, text, want)
 	}
@@ -144,4 +146,22 @@ func TestTexts(t *testing.T) {
 	}
 	require.Equal(t, "–", percentText(0, 0))
 	require.Equal(t, "0.5 %", percentText(1, 200))
+}
+
+func TestPageOfParts(t *testing.T) {
+	dir := t.TempDir()
+	w, err := history.NewWriter(dir, 1<<30, nil)
+	require.NoError(t, err)
+	i := reporttest.Parts()
+	for range 20 {
+		require.NoError(t, w.Interval(i))
+	}
+	require.NoError(t, w.Close())
+	s, err := history.Summarize(dir, time.Time{}, i.End, 10)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, Write(&b, s))
+	require.Contains(t, b.String(), "<tr><td>loaded</td><td>20</td><td>5 ms</td><td>5 ms</td></tr>")
+	require.Contains(t, b.String(), "<td>10.99.1.0/24&#43;192.0.2.0/24 TCP on eth1 vlan 7</td>")
+	require.Contains(t, b.String(), "<th scope=\"col\">peers-idle</th>")
 }

@@ -34,19 +34,30 @@ func newClassic(file io.Reader) (*classic, error) {
 		return nil, noEOF(err)
 	}
 	p := &classic{file: file}
-	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		switch order.Uint32(h[:]) {
-		case pcapMicroseconds:
-			p.order, p.unit = order, time.Microsecond
-		case pcapNanoseconds:
-			p.order, p.unit = order, time.Nanosecond
-		}
-	}
+	p.order, p.unit = classicOrder(h[:])
 	if p.order == nil {
-		return nil, errors.New("neither pcap nor pcapng")
+		return nil, errors.New("neither pcap, nor pcapng, nor ERF")
 	}
 	p.link = linkType(p.order.Uint32(h[20:])) // the upper half holds other fields
 	return p, nil
+}
+
+// classicOrder returns the byte order and the unit of time that a magic number says, or nil.
+func classicOrder(magic []byte) (binary.ByteOrder, time.Duration) {
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		switch order.Uint32(magic) {
+		case pcapMicroseconds:
+			return order, time.Microsecond
+		case pcapNanoseconds:
+			return order, time.Nanosecond
+		}
+	}
+	return nil, 0
+}
+
+func isClassic(magic []byte) bool {
+	order, _ := classicOrder(magic)
+	return order != nil
 }
 
 func (p *classic) next() (record, error) {

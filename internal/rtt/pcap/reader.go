@@ -33,7 +33,7 @@ type Reader struct {
 	next func() (record, error)
 }
 
-// NewReader returns a Reader of a pcap or pcapng file.
+// NewReader returns a Reader of a pcap, pcapng or ERF file.
 func NewReader(r io.Reader) (*Reader, error) {
 	b := bufio.NewReaderSize(r, maxCaptured)
 	magic, err := b.Peek(4)
@@ -45,6 +45,14 @@ func NewReader(r io.Reader) (*Reader, error) {
 		p := &pcapng{file: b}
 		c.next = p.next
 		return &c, nil
+	}
+	// pcap is recognised first: ERF has no magic number, so that more than the first packet of a pipe may be needed.
+	if !isClassic(magic) {
+		if begin, _ := b.Peek(maxCaptured); isERF(begin) {
+			e := &erf{file: b}
+			c.next = e.next
+			return &c, nil
+		}
 	}
 	p, err := newClassic(b)
 	if err != nil {

@@ -159,18 +159,51 @@ func TestCaptureRefuses(t *testing.T) {
 	huge := good[:24+8] + "\xff\xff\xff\x7f" + good[24+12:]
 	for want, file := range map[string]string{
 		"read capture: unexpected EOF":                                 "abc",
-		"read capture: neither pcap nor pcapng":                        "main() {} and so on and on",
+		"read capture: neither pcap, nor pcapng, nor ERF":              "main() {} and so on and on",
 		"a packet of 2147483647 bytes: at most 262144 can be captured": huge,
 		"a section of unknown byte order":                              section[:8] + "zzzz" + section[12:],
 		"a block of 10 bytes":                                          section[:4] + "\x0a\x00\x00\x00" + section[8:],
 		"a block of 4294967292 bytes":                                  section[:4] + "\xfc\xff\xff\xff" + section[8:],
 		"unexpected EOF":                                               good[:len(good)-1],
 	} {
-		c, err := NewReader(bytes.NewReader([]byte(file)))
-		for err == nil {
-			_, err = c.Read()
-		}
-		require.EqualError(t, err, want)
+		require.EqualError(t, readError([]byte(file)), want)
+	}
+}
+
+// readError reads all packets, and returns with what error that ended.
+func readError(file []byte) error {
+	c, err := NewReader(bytes.NewReader(file))
+	for err == nil {
+		_, err = c.Read()
+	}
+	return err
+}
+
+// waits is the end of a pipe into which nothing more has been written: it counts how often a reader would wait.
+type waits struct{ times int }
+
+func (w *waits) Read([]byte) (int, error) {
+	w.times++
+	return 0, io.EOF
+}
+
+// TestPipe reads each packet when it has been written, as from a tcpdump that runs.
+func TestPipe(t *testing.T) {
+	at := time.Unix(1000, 0).UTC()
+	packet := Packet{at, wire.Frame(packet4), len(wire.Frame(packet4))}
+	for name, file := range map[string][]byte{
+		"pcap":   pcapOf(t, linkEthernet, 100, packet),
+		"pcapng": pcapngOf(t, []linkType{linkEthernet}, packet),
+	} {
+		t.Run(name, func(t *testing.T) {
+			more := &waits{}
+			c, err := NewReader(io.MultiReader(bytes.NewReader(file), more))
+			require.NoError(t, err)
+			got, err := c.Read()
+			require.NoError(t, err)
+			require.Equal(t, packet, got)
+			require.Zero(t, more.times)
+		})
 	}
 }
 
@@ -183,6 +216,7 @@ func FuzzCapture(f *testing.F) {
 	f.Add(pcapngOf(f, []linkType{linkEthernet, linkRaw}, Packet{
 		At: at, Frame: wire.Frame(packet6),
 	}, Packet{At: at, Frame: packet6}))
+	f.Add(append(erfFrame(2, at, 2, wire.Frame(packet4)), erfOf(22, at, 0, len(packet4), packet4)...))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		c, err := NewReader(bytes.NewReader(file))
 		for err == nil {

@@ -1,7 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,18 +23,52 @@ type Aggregation struct {
 	Every, Timeout         time.Duration // Timeout 0: none
 	BinWidth               time.Duration
 	IPv4Prefix, IPv6Prefix int // bits
+	By                     Keys
+	Parts                  bool   // of the path: Prefix.PeerRTT is measured, too
+	Load                   uint64 // bytes in a second that make load; 0: Prefix.ByLoad is empty
 }
 
-// Prefix is the traffic of a network prefix or of a group of them, and the RTTs of its hosts' replies.
+// Prefix is the traffic of a network prefix or of a group of them, and the RTTs of its hosts' replies. With Keys, it is
+// a part of these, and there are several with the same prefix.
 type Prefix struct {
 	netip.Prefix
 	Group string // the name of the group; "": Prefix is set
+
+	Peer      string // the prefix or the group at the other end; "": any
+	Interface string // "": any
+	VLAN      uint16 // 0: any, or none
+	Protocol  string // as in Interval.Transports; "": any
 
 	Received, Sent  PrefixTraffic
 	Retransmissions uint64 // TCP segments from or to its hosts that were sent again
 	ECNCapable      uint64 // packets from or to them that may be marked instead of dropped (RFC 3168)
 	ECNMarked       uint64 // those that were (CE)
+	LossSent        Loss   // of QUIC packets from its hosts
+	LossReceived    Loss   // of those to them
 	RTT             Histogram
+	ByLoad          Load      // RTT, in two
+	PeerRTT         Histogram // to the hosts that its hosts talk to, from here: the other part of the path
+	PeerByLoad      Load      // PeerRTT, in two
+}
+
+// Load divides RTTs into those while a prefix was under load, and the others: into working and idle latency.
+type Load struct {
+	Idle, Loaded Histogram
+}
+
+// NamedRTTs is a part of the RTTs of a prefix.
+type NamedRTTs struct {
+	Name string
+	RTTs *Histogram
+}
+
+// Parts returns the histograms that are not empty, besides RTT.
+func (p *Prefix) Parts() []NamedRTTs {
+	all := []NamedRTTs{
+		{"idle", &p.ByLoad.Idle}, {"loaded", &p.ByLoad.Loaded}, {"peers", &p.PeerRTT},
+		{"peers-idle", &p.PeerByLoad.Idle}, {"peers-loaded", &p.PeerByLoad.Loaded},
+	}
+	return slices.DeleteFunc(all, func(n NamedRTTs) bool { return n.RTTs.Count == 0 })
 }
 
 // String returns the prefix, or the name of the group.
@@ -40,6 +77,24 @@ func (p *Prefix) String() string {
 		return p.Group
 	}
 	return p.Prefix.String()
+}
+
+// Label returns all that tells it apart from others.
+func (p *Prefix) Label() string {
+	b := []byte(p.String())
+	if p.Peer != "" {
+		b = append(append(b, '+'), p.Peer...)
+	}
+	if p.Protocol != "" {
+		b = append(append(b, ' '), p.Protocol...)
+	}
+	return string(appendPlace(b, p.Interface, p.VLAN))
+}
+
+// Compare orders prefixes.
+func (p *Prefix) Compare(o *Prefix) int {
+	return cmp.Or(p.Prefix.Compare(o.Prefix), strings.Compare(p.Group, o.Group), strings.Compare(p.Peer, o.Peer),
+		strings.Compare(p.Interface, o.Interface), cmp.Compare(p.VLAN, o.VLAN), strings.Compare(p.Protocol, o.Protocol))
 }
 
 // PrefixTraffic is the traffic of a prefix, by whether and how its RTTs can be measured.

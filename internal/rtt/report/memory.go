@@ -5,4 +5,5 @@ type TableMemory struct {
 	Name     string
 	Entries  uint32 // at most
 	Now, Max uint64 // what it takes now, and when it is full
+	EachCPU  uint64 // how much of Max it takes for each CPU that the machine may have
 }

@@ -10,18 +10,27 @@ import (
 // reply of Source, as the observer sees both. The ports of ICMP are the identifier of the echo.
 type Ends struct {
 	Source, Destination netip.AddrPort
-	Protocol            string // TCP, ICMP, ICMPv6, DNS or QUIC
+	Protocol            string // TCP, ICMP, ICMPv6, DNS, NTP, STUN or QUIC
 	Interface           string // "" unless several interfaces are watched separately
 	VLAN                uint16 // 0: none
+	VNI                 uint32 // of a VXLAN or GENEVE tunnel; 0: none
 }
 
-// AppendPlace appends the interface and the VLAN, as far as they tell the flow apart from others.
+// AppendPlace appends the interface, the VLAN and the VNI, as far as they tell the flow apart from others.
 func (e *Ends) AppendPlace(b []byte) []byte {
-	if e.Interface != "" {
-		b = append(append(b, " on "...), e.Interface...)
+	b = appendPlace(b, e.Interface, e.VLAN)
+	if e.VNI != 0 {
+		b = fmt.Appendf(b, " vni %d", e.VNI)
 	}
-	if e.VLAN != 0 {
-		b = fmt.Appendf(b, " vlan %d", e.VLAN)
+	return b
+}
+
+func appendPlace(b []byte, device string, vlan uint16) []byte {
+	if device != "" {
+		b = append(append(b, " on "...), device...)
+	}
+	if vlan != 0 {
+		b = fmt.Appendf(b, " vlan %d", vlan)
 	}
 	return b
 }
@@ -42,8 +51,8 @@ const (
 	MethodTimestamp Method = "timestamp" // TCP timestamps option
 	MethodSequence  Method = "sequence"  // TCP sequence and acknowledgment numbers
 	MethodEcho      Method = "echo"      // ICMP
-	MethodQuery     Method = "query"     // DNS
-	MethodHandshake Method = "handshake" // QUIC
+	MethodQuery     Method = "query"     // DNS, NTP, STUN
+	MethodHandshake Method = "handshake" // QUIC; TCP, if one direction is seen
 	MethodSpin      Method = "spin"      // QUIC spin bit
 )
 
@@ -57,8 +66,11 @@ type Sample struct {
 	Received        Traffic // from Source
 	OnEgress        bool    // the reply left by the interface
 	Retransmissions uint32  // TCP: segments that Destination sent again
-	DNS             *DNS    // set if the protocol is DNS
-	QUIC            *QUIC   // set if the protocol is QUIC
+	Ambiguous       bool    // the query was sent more than once: the RTT counts from the first
+	// OneDirection is set if only packets of Destination were seen: the RTT is that of the path between the ends.
+	OneDirection bool
+	DNS          *DNS  // set if the protocol is DNS
+	QUIC         *QUIC // set if the protocol is QUIC
 }
 
 // DNS is the part of a Sample that only DNS has.
@@ -66,7 +78,7 @@ type DNS struct {
 	Type      uint16 // of the question
 	RCode     uint8
 	Truncated bool
-	Ambiguous bool // the query was sent more than once: the RTT counts from the first
+	OverTCP   bool
 }
 
 // QUIC divides the RTT of a QUIC Sample at the observer. 0 is unknown.

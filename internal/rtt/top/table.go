@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/rtt/history"
 	"sluice/internal/rtt/report"
 )
 
@@ -69,18 +70,38 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 	t.rows = nil
 	for n := range i.Prefixes {
 		p := &i.Prefixes[n]
-		received, sent := p.Received.Total(), p.Sent.Total()
-		row := topRow{source: p.String(), rtt: p.RTT.Quantile(0.5), min: p.RTT.Min}
-		if elapsed := i.End.Sub(i.Start).Seconds(); elapsed > 0 {
-			row.rate = float64(received.Bytes+sent.Bytes) / elapsed
-		}
-		tcp := tcpPackets(&p.Received) + tcpPackets(&p.Sent)
-		if tcp > 0 {
-			row.loss, row.lossKnown = min(1, float64(p.Retransmissions)/float64(tcp)), true
-		}
-		t.rows = append(t.rows, row)
+		bytes := p.Received.Total().Bytes + p.Sent.Total().Bytes
+		quic := p.LossSent.Plus(p.LossReceived)
+		packets := tcpPackets(&p.Received) + tcpPackets(&p.Sent) + quic.Passed
+		lost := p.Retransmissions + quic.Reported
+		t.rows = append(t.rows, prefixRow(p.Label(), &p.RTT, i.End.Sub(i.Start), bytes, packets, lost))
 	}
 	t.sort()
+}
+
+// UpdateTotals replaces the rows with prefixes, summed over some time.
+func (t *Table) UpdateTotals(totals *history.Totals) {
+	t.rows = nil
+	for n := range totals.Prefixes {
+		p := &totals.Prefixes[n]
+		t.rows = append(t.rows,
+			prefixRow(p.Prefix, &p.RTT, totals.To.Sub(totals.From), p.Bytes, p.TCPSegments+p.Loss.Passed,
+				p.Retransmissions+p.Loss.Reported))
+	}
+	t.sort()
+}
+
+// prefixRow returns the row of a prefix, with what was sent to and from it in some time. Of packets, it is known which
+// were lost: TCP segments that were sent again, and packets of QUIC that their senders reported as lost.
+func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes, packets, lost uint64) topRow {
+	row := topRow{source: label, rtt: h.Quantile(0.5), min: h.Min}
+	if elapsed > 0 {
+		row.rate = float64(bytes) / elapsed.Seconds()
+	}
+	if packets > 0 {
+		row.loss, row.lossKnown = min(1, float64(lost)/float64(packets)), true
+	}
+	return row
 }
 
 func tcpPackets(t *report.PrefixTraffic) uint64 { return t.TCPTimestamps.Packets + t.TCPPlain.Packets }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/rtt/history"
 	"sluice/internal/rtt/report"
 	"sluice/internal/rtt/report/reporttest"
 )
@@ -55,11 +56,26 @@ ICMP   10.0.0.3:80              10.0.1.1:1000                      -          - 
 func TestTopPrefixes(t *testing.T) {
 	top := Table{Prefixes: true}
 	top.UpdatePrefixes(reporttest.Interval())
-	// The median, one of eight segments, 380 bytes in two seconds.
+	// The median, one of eight segments and 4 of 126 packets of QUIC, 380 bytes in two seconds.
 	require.Equal(t, strings.TrimPrefix(`
 PREFIX                                                       RTT ms▼     MIN ms  LOSS %     KBYTE/s
-10.99.1.0/24                                                   6.000      2.000   12.50         0.2
+10.99.1.0/24                                                   6.000      2.000    3.73         0.2
 ::/0                                                               -          -       -         0.0`, "\n"),
 		strings.Join(top.Render(100, 10), "\n"))
 	require.Equal(t, 2, top.Len())
+}
+
+func TestTopTotals(t *testing.T) {
+	top := Table{Prefixes: true}
+	now := time.Unix(1000, 0)
+	rtts := reporttest.Interval().Prefixes[0].RTT
+	top.UpdateTotals(&history.Totals{From: now, To: now.Add(2 * time.Second), Prefixes: []history.Series{
+		{Prefix: "customer", RTT: rtts, Bytes: 380, TCPSegments: 8, Retransmissions: 1},
+		{Prefix: "quiet", Loss: report.Loss{All: 200, Passed: 200, Reported: 3}},
+	}})
+	require.Equal(t, strings.TrimPrefix(`
+PREFIX                                                       RTT ms▼     MIN ms  LOSS %     KBYTE/s
+customer                                                       6.000      2.000   12.50         0.2
+quiet                                                              -          -    1.50         0.0`, "\n"),
+		strings.Join(top.Render(100, 10), "\n"))
 }

@@ -1,1 +1,1 @@
-import"./chunk-CTK52Y6C.js";import"./chunk-OTMLZADQ.js";import"./chunk-P3YTJPAK.js";
+import"./chunk-H7PYOJJL.js";import"./chunk-ONUODUKW.js";import"./chunk-KVZGKNO3.js";

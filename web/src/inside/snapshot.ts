@@ -24,6 +24,19 @@ export interface Delays {
   process: number[];
 }
 
+export interface Guest {
+  remote: string;
+  protocol: string;
+  carrier?: string;
+  publishes: boolean;
+  namespace: string;
+  received_bytes: number;
+  sent_bytes: number;
+  kernel_packets: number;
+  process_packets: number;
+  dropped: number;
+}
+
 export interface Snapshot {
   time: string;
   sessions: number;
@@ -36,6 +49,8 @@ export interface Snapshot {
   delays: Delays;
   tracks: Track[];
   more: { tracks: number; subscribers: number; on_fast_path: number; bytes: number };
+  guests?: Guest[];
+  more_guests?: number;
   upstreams?: { url: string; connected: boolean; error?: string }[];
   cluster?: {
     name: string;
@@ -50,6 +65,7 @@ export interface Subscriber {
   transport: string;
   on_fast_path: boolean;
   forward: boolean;
+  rendition?: { track: string; renditions: number; switches: number; reason?: string };
   srtt_ns: number;
   min_rtt_ns: number;
   window_bytes: number;

@@ -2,8 +2,8 @@
 
 import { make } from "../ui/dom.js";
 import { largest, secondsBetween, shareOf, since } from "./rates.js";
-import type { Detail, Snapshot, Subscriber, Track } from "./snapshot.js";
-import { bits, bytes, percent, time } from "./text.js";
+import type { Detail, Guest, Snapshot, Subscriber, Track } from "./snapshot.js";
+import { bits, bytes, percent, renditionText, time } from "./text.js";
 
 type Cell = string | number | Node;
 
@@ -43,15 +43,23 @@ export function fillTracks(
 /** nameOf writes the name of a track. */
 export const nameOf = (t: Track): string => (t.scope ? `${t.name} (${t.scope})` : t.name);
 
-/** fillSubscribers shows the subscribers of a track. */
+const subscriberColumns = [
+  "peer", "RTT", "smallest", "window", "in flight", "to it", "by the kernel", "lost", "mostly declined because of",
+];
+
+/** fillSubscribers shows the subscribers of a track, and which rendition each gets if the relay chooses. */
 export function fillSubscribers(table: HTMLTableElement, before: Detail | undefined, now: Detail, seconds: number): void {
   const earlier = new Map(before?.subscribers.map((s) => [s.session, s]));
-  const rows: Cell[][] = now.subscribers.map((s) => subscriberRow(s, earlier.get(s.session), seconds));
-  if (now.more > 0) rows.push([`${now.more} more`, "", "", "", "", "", "", "", ""]);
-  if (rows.length === 0) rows.push([now.gone ? "The track has gone." : "There are none.", "", "", "", "", "", "", "", ""]);
-  fill(table, [
-    "peer", "RTT", "smallest", "window", "in flight", "to it", "by the kernel", "lost", "mostly declined because of",
-  ], rows);
+  const chosen = now.subscribers.some((s) => s.rendition);
+  const columns = chosen ? [...subscriberColumns, "rendition"] : subscriberColumns;
+  const rows: Cell[][] = now.subscribers.map((s) => {
+    const row = subscriberRow(s, earlier.get(s.session), seconds);
+    return chosen ? [...row, renditionText(s.rendition)] : row;
+  });
+  const note = (text: string): Cell[] => columns.map((_, i) => (i === 0 ? text : ""));
+  if (now.more > 0) rows.push(note(`${now.more} more`));
+  if (rows.length === 0) rows.push(note(now.gone ? "The track has gone." : "There are none."));
+  fill(table, columns, rows);
 }
 
 function subscriberRow(s: Subscriber, before: Subscriber | undefined, seconds: number): Cell[] {
@@ -62,6 +70,32 @@ function subscriberRow(s: Subscriber, before: Subscriber | undefined, seconds: n
     bits((8 * since(s.sent.bytes, before?.sent.bytes)) / seconds),
     s.on_fast_path ? percent(shareOf(kernel, process)) : "no",
     s.sent.lost_packets, largest(s.declined ?? {}, 1)[0]?.[0] ?? "–",
+  ];
+}
+
+const guestColumns = ["client", "by", "does", "broadcast", "from it", "to it", "by the kernel", "dropped"];
+
+/** fillGuests shows the clients of other protocols. It returns whether there are any. */
+export function fillGuests(table: HTMLTableElement, before: Snapshot | undefined, now: Snapshot): boolean {
+  const seconds = before ? secondsBetween(before, now) : 1;
+  const earlier = new Map(before?.guests?.map((g) => [keyOf(g), g]));
+  const rows: Cell[][] = (now.guests ?? []).map((g) => guestRow(g, earlier.get(keyOf(g)), seconds));
+  if (now.more_guests) rows.push(guestColumns.map((_, i) => (i === 0 ? `${now.more_guests} more` : "")));
+  fill(table, guestColumns, rows);
+  return rows.length > 0;
+}
+
+const keyOf = (g: Guest): string => `${g.remote} ${g.publishes} ${g.namespace}`;
+
+/** guestRow writes what a guest has done since an earlier snapshot. */
+export function guestRow(g: Guest, before: Guest | undefined, seconds: number): (string | number)[] {
+  const kernel = since(g.kernel_packets, before?.kernel_packets);
+  const process = since(g.process_packets, before?.process_packets);
+  return [
+    g.remote, g.carrier ? `${g.protocol}, ${g.carrier}` : g.protocol, g.publishes ? "publishes" : "plays", g.namespace,
+    g.publishes ? bits((8 * since(g.received_bytes, before?.received_bytes)) / seconds) : "",
+    g.publishes ? "" : bits((8 * since(g.sent_bytes, before?.sent_bytes)) / seconds),
+    g.publishes ? "" : percent(shareOf(kernel, process)), g.dropped,
   ];
 }
 

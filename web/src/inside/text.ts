@@ -1,4 +1,6 @@
-// How numbers are written.
+// How numbers, and what has several parts, are written.
+
+import type { Subscriber } from "./snapshot.js";
 
 /** bits writes bits per second. */
 export function bits(n: number): string {
@@ -24,3 +26,10 @@ export function time(ns: number | null | undefined): string {
 
 /** percent writes a share. */
 export const percent = (n: number | null): string => (n === null ? "–" : `${n.toFixed(n > 99 && n < 100 ? 1 : 0)} %`);
+
+/** renditionText says which rendition the relay serves, and why it did not serve another one before. */
+export function renditionText(r: Subscriber["rendition"]): string {
+  if (!r) return "–";
+  const served = `${r.track || "none yet"}, one of ${r.renditions}`;
+  return r.switches > 0 ? `${served}, switches: ${r.switches}, the last one: ${r.reason}` : served;
+}

@@ -4,7 +4,7 @@ import { find, make } from "../ui/dom.js";
 import { colors, Graph } from "./graph.js";
 import { grown, largest, quantile, ratesOf, secondsBetween, smallest } from "./rates.js";
 import type { Delays, Detail, Snapshot, Track } from "./snapshot.js";
-import { fillRelays, fillSubscribers, fillTracks, nameOf } from "./tables.js";
+import { fillGuests, fillRelays, fillSubscribers, fillTracks, nameOf } from "./tables.js";
 import { bits, bytes, percent, time } from "./text.js";
 
 const points = 300; // of a graph: five minutes
@@ -85,6 +85,7 @@ export class View {
     const before = this.last;
     this.last = now;
     fillTracks(find("tracks"), before, now, this.chosen?.id, (t) => this.pick(t));
+    find("others").hidden = !fillGuests(find("guests"), before, now);
     find("links").hidden = !fillRelays(find("relays"), now);
     this.delays.push(now.delays);
     if (this.delays.length > recent + 1) this.delays.shift();

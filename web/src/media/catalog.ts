@@ -18,6 +18,7 @@ export interface Track {
   channels?: number;
   timescale?: number; // ticks per second
   altGroup?: number; // tracks of one group replace each other
+  layers?: string; // the track with the same objects that has a subgroup for each layer
 }
 
 /** The tracks that may have a catalog, in the order in which they are tried. */
@@ -59,6 +60,8 @@ function parseTrack(t: Json, inline: Map<unknown, unknown>): Track | undefined {
   if (bytes && packaging === "loc") track.description = bytes;
   const initTrack = string(t["initTrack"]);
   if (initTrack) track.initTrack = initTrack;
+  const layers = string(t["x-layers"]);
+  if (layers) track.layers = layers;
   for (const key of ["width", "height", "framerate", "bitrate", "timescale", "altGroup"] as const) {
     const value = t[key];
     if (typeof value === "number") track[key] = value;

@@ -6,12 +6,24 @@ const kept = 10;
 /** Beyond this distance from the target the element jumps, in seconds. */
 const jump = 1;
 
+/** If less than this is left to show, the next rendition does not wait for the end of the present one, in seconds. */
+const scarce = 0.1;
+
 /** Fill is a buffer of the element, and what waits for it: media, or the type of what follows. */
 interface Fill {
   kind: Track["role"];
   track: Track;
   buffer: SourceBuffer;
   queue: (BufferSource | string)[];
+  next?: Next;
+}
+
+/** Next is another rendition, whose objects wait until all before them have come of the present one. */
+interface Next {
+  track: Track;
+  group: number; // its first one
+  waiting: BufferSource[];
+  replaces: () => boolean;
 }
 
 /**
@@ -42,8 +54,11 @@ export class ElementOutput {
     this.video.src = URL.createObjectURL(this.source);
   }
 
-  /** add returns what takes the objects of a track. replaced is called when it takes the place of another rendition. */
-  async add(track: Track, replaced: () => void): Promise<(o: MediaObject) => void> {
+  /**
+   * add returns what takes the objects of a track. replaces is called when it is to take the place of another rendition,
+   * and reports whether that is still wanted.
+   */
+  async add(track: Track, replaces: () => boolean): Promise<(o: MediaObject) => void> {
     if (!track.init) throw new Error(`there is no init segment of track ${track.name}`);
     if (this.source.readyState !== "open") {
       await new Promise((resolve) => this.source.addEventListener("sourceopen", resolve, { once: true }));
@@ -57,16 +72,26 @@ export class ElementOutput {
       this.buffers.push(mine);
     }
     const mine = known;
-    const init = track.init;
     return (o) => {
       if (mine.track !== track) {
-        mine.track = track;
-        mine.queue.push(typeOf(track), init);
-        replaced();
+        if (mine.next?.replaces !== replaces) mine.next = { track, group: o.group, waiting: [], replaces };
+        mine.next.waiting.push(o.payload);
+        return;
       }
+      if (mine.next && o.group >= mine.next.group && this.change(mine, mine.next)) return;
       mine.queue.push(o.payload);
       this.feed(mine);
     };
+  }
+
+  /** change goes on with another rendition, and reports whether it does. */
+  private change(b: Fill, { track, waiting, replaces }: Next): boolean {
+    delete b.next;
+    if (!replaces()) return false;
+    b.track = track;
+    b.queue.push(typeOf(track), track.init!, ...waiting);
+    this.feed(b);
+    return true;
   }
 
   private feed(b: Fill): void {
@@ -87,6 +112,8 @@ export class ElementOutput {
   /** adjust brings the element nearer to its target. It is called a few times a second. */
   adjust(): void {
     const { buffered } = this.video;
+    const left = buffered.length > 0 ? buffered.end(buffered.length - 1) - this.video.currentTime : 0;
+    for (const b of this.buffers) if (b.next && left < scarce) this.change(b, b.next);
     if (buffered.length === 0) return;
     const end = buffered.end(buffered.length - 1);
     const error = end - this.video.currentTime - this.target / 1000; // positive: too late

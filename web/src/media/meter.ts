@@ -5,6 +5,10 @@ const step = 100;
 const delayWindow = 1000;
 const rateWindow = 2000;
 const basePeriod = 30_000;
+// In the beginning a path carries more than what arrives: the sender's window grows, and what it loses when that is too
+// large holds back what comes after it.
+const startTime = 3000;
+const startRate = 1.5; // times what arrives
 /** The smallest object whose arrival tells how fast the path is, in bytes. */
 const burstSize = 20 << 10;
 const burstCount = 5;
@@ -21,6 +25,7 @@ interface Slot {
 export class Meter {
   private begun = false;
   private zero = 0; // from which arrivals count
+  private first = 0; // how long the first object took to arrive, until then
   private latest = 0; // when the latest object came
   private media = 0; // media time of the latest object
   private step = 0; // between the latest two
@@ -38,7 +43,7 @@ export class Meter {
   arrived({ at, took }: Arrival, media: number, bytes: number): void {
     const lag = at - media;
     if (!this.begun || (Math.abs(lag - this.base[0]) > timelineBreak && Math.abs(media - this.media) > timelineBreak)) {
-      this.begin(at, media, lag);
+      this.begin(at, took, media, lag);
     }
     if (at > this.until) {
       this.base = [lag, this.base[0]];
@@ -56,9 +61,10 @@ export class Meter {
     }
   }
 
-  private begin(at: number, media: number, lag: number): void {
+  private begin(at: number, took: number, media: number, lag: number): void {
     this.begun = true;
     this.zero = at;
+    this.first = took;
     this.media = media;
     this.step = 0;
     this.base = [lag, lag];
@@ -100,11 +106,13 @@ export class Meter {
   }
 
   /** rate returns how many bits per second have arrived in the two seconds before the latest object. What has come of
-   * the next one is not known, so the time since then does not count, unless that is long. */
+   * the next one is not known, so the time since then does not count, unless that is long. In the beginning it returns
+   * more. */
   rate(now: number): number {
+    const times = now - this.zero < startTime ? startRate : 1;
     const end = now - this.latest < delayWindow ? this.latest : now;
     const bytes = this.slots.filter((s) => this.within(s, end, rateWindow)).reduce((sum, s) => sum + s.bytes, 0);
-    return (bytes * 8000) / Math.max(Math.min(end - this.zero, rateWindow), step);
+    return (times * bytes * 8000) / Math.max(Math.min(end - this.zero + this.first, rateWindow), step);
   }
 
   /** burst returns the rate at which large objects arrive, which tells more than the rate of all if the path is not

@@ -1,7 +1,7 @@
-import { RequestError, type MediaObject, type Session } from "../moqt/session.js";
+import { RequestError, type MediaObject, type Session, type Subscription } from "../moqt/session.js";
 import { Dialer } from "../moqt/dialer.js";
 import { type Filter, nextGroup } from "../moqt/filter.js";
-import type { Namespace } from "../moqt/wire.js";
+import type { Namespace, Playback } from "../moqt/wire.js";
 import { messageOf, pauses, sleep } from "../ui/dom.js";
 import { Audio } from "./audio.js";
 import { catalogNames, parseCatalog, type Track } from "./catalog.js";
@@ -16,6 +16,9 @@ import { Screen, VideoDecoding } from "./video.js";
 /** How long the relay waits for a publisher, and how long the page waits for a catalog, in milliseconds. */
 const patience = 10_000;
 const adjustInterval = 100;
+const reportInterval = 1000;
+/** After so many groups that had nothing but key frames, the layers of a broadcast are taken to be missing. */
+const proof = 3;
 /** How long the last pictures of a rendition may take after those of another one begin, in microseconds. */
 const overlap = 200_000;
 
@@ -69,6 +72,7 @@ export class Player {
   private videos: Track[] = []; // that can be played, the best one first
   private lanes: Lanes = {};
   private began = 0; // the media time with which the rendition began
+  private whole = false; // layers do not come, so tracks with whole groups are played
   private wanted: string | undefined; // the name of the rendition that the user has chosen, if any
   private renditions: Renditions | undefined; // else the player chooses one of these
   private over = (_reason: string) => {}; // ends a session
@@ -77,6 +81,9 @@ export class Player {
   private rate = { at: 0, received: 0, bits: 0 };
   private skipped = 0;
   private lost = 0;
+  private newest = 0; // the media time of the latest picture that has come
+  private overrun = 0; // of lanes that are closed
+  private reported: { of?: Subscription; text?: string } = {}; // what the relay knows
 
   constructor(private readonly options: PlayerOptions) {
     this.dialer = new Dialer(options.connect);
@@ -141,6 +148,8 @@ export class Player {
     this.element?.reset();
     this.screen.forget();
     this.clock.reset();
+    this.newest = 0;
+    this.reported = {};
     this.session?.close();
     this.session = undefined;
   }
@@ -207,12 +216,21 @@ export class Player {
   private async play(session: Session, lane: Lane, filter: Filter): Promise<void> {
     const sequencer = new Sequencer(await this.consume(lane));
     lane.sequencer = sequencer;
+    const layers = this.whole ? undefined : lane.track.layers;
+    const lacksLayers = countKeys();
     const receive = (o: MediaObject) => {
       this.received += o.payload.length;
       sequencer.push(o);
+      if (!layers || this.whole || !lacksLayers(o)) return;
+      this.whole = true;
+      this.over("the layers of the video do not come");
     };
-    const name = { namespace: this.options.namespace, name: lane.track.name };
-    const s = await session.subscribe(name, { filter, rendezvous: patience }, receive);
+    const subscribe = (name: string) =>
+      session.subscribe({ namespace: this.options.namespace, name }, { filter, rendezvous: patience }, receive);
+    const s = await subscribe(layers ?? lane.track.name).catch((error: unknown) => {
+      if (!layers || !(error instanceof RequestError)) throw error;
+      return subscribe(lane.track.name);
+    });
     lane.accept(s);
     if (lane.closed) return;
     void s.done.then((reason) => {
@@ -224,18 +242,30 @@ export class Player {
   }
 
   private close(lane: Lane): void {
-    if (!lane.closed) this.lost += lane.lost;
+    if (!lane.closed) {
+      this.lost += lane.lost;
+      this.overrun += lane.video?.overrun ?? 0;
+    }
     lane.close();
   }
 
   /** consume returns what takes the objects of a lane, in order. */
   private async consume(lane: Lane): Promise<(o: MediaObject) => void> {
-    if (this.element) return this.element.add(lane.track, () => this.takeOver(lane, Infinity));
     const demuxer = newDemuxer(lane.track);
+    const measure = (o: MediaObject, frame: Frame) => {
+      if (o.arrival) this.renditions?.arrived(o.arrival, lane.track, frame.time / 1000, o.payload.length);
+    };
+    if (this.element) {
+      const take = await this.element.add(lane.track, () => this.takeOver(lane, Infinity));
+      return (o) => {
+        if (lane.track.role === "video") for (const frame of demuxer.frames(o)) measure(o, frame);
+        take(o);
+      };
+    }
     const take = this.decode(lane, demuxer.description);
     return (o) => {
       for (const frame of demuxer.frames(o)) {
-        if (o.arrival) this.renditions?.arrived(o.arrival, lane.track, frame.time / 1000, o.payload.length);
+        measure(o, frame);
         take(frame);
       }
     };
@@ -263,6 +293,7 @@ export class Player {
     lane.video = video;
     return (frame) => {
       this.clock.arrived(frame.time, performance.now());
+      this.newest = Math.max(this.newest, frame.time);
       if (lane === this.lanes.next) {
         if (!frame.key || this.screen.shows(frame.time)) return; // with a later group
         this.takeOver(lane, frame.time);
@@ -271,9 +302,9 @@ export class Player {
     };
   }
 
-  /** takeOver lets the next rendition play from a time on, and the present one up to it. */
-  private takeOver(next: Lane, from: number): void {
-    if (next !== this.lanes.next) return;
+  /** takeOver lets the next rendition play from a time on, and the present one up to it, if that is still wanted. */
+  private takeOver(next: Lane, from: number): boolean {
+    if (next !== this.lanes.next) return false;
     if (this.lanes.before) this.close(this.lanes.before);
     const { video } = this.lanes;
     video?.video?.endAt(from);
@@ -284,6 +315,7 @@ export class Player {
     if (video && from < Infinity) this.lanes.before = video;
     else if (video) this.close(video);
     this.options.plays(next.track);
+    return true;
   }
 
   /** chosen is the rendition that the user has chosen, if there is such a one. */
@@ -323,9 +355,36 @@ export class Player {
     if (!session || !renditions || this.chosen) return;
     const rtt = await session.rtt();
     if (this.session !== session || this.renditions !== renditions || this.chosen) return;
+    renditions.report(performance.now(), this.playback());
     await this.change(renditions.choose(performance.now(), rtt)).catch((error: unknown) => {
       renditions.refused(performance.now(), error instanceof RequestError);
     });
+  }
+
+  /** report tells the relay what becomes of the pictures, if that has changed. */
+  private async report(): Promise<void> {
+    const of = this.lanes.video?.subscription;
+    const playback = this.playback();
+    const text = JSON.stringify(playback);
+    if (!of || (of === this.reported.of && text === this.reported.text)) return;
+    const sent = await this.session?.report(of, playback).catch(() => false); // the subscription has ended
+    if (sent) this.reported = { of, text };
+  }
+
+  private playback(): Playback {
+    const { canvas, video } = this.options;
+    const shown = this.element ? video : canvas;
+    const pixels = (n: number) => Math.round((n || 0) * devicePixelRatio);
+    const display = { width: pixels(shown.clientWidth), height: pixels(shown.clientHeight) };
+    const rough = (ms: number) => 50 * Math.round(Math.max(0, ms) / 50);
+    if (this.element) {
+      const { latency, dropped } = this.element.statistics();
+      return { buffered: rough(latency), dropped, ...display };
+    }
+    const lanes: Lane[] = Object.values(this.lanes);
+    const dropped = lanes.reduce((sum, lane) => sum + (lane.video?.overrun ?? 0), this.overrun);
+    if (!this.clock.begun) return { dropped, ...display };
+    return { buffered: rough((this.newest - this.clock.now(performance.now())) / 1000), dropped, ...display };
   }
 
   /** draw keeps time, until the function that it returns is called. */
@@ -337,6 +396,7 @@ export class Player {
       requestAnimationFrame(tick);
     };
     requestAnimationFrame(tick);
+    const reporting = setInterval(() => void this.report(), reportInterval);
     const choosing = setInterval(() => void this.decide(), chooseInterval);
     // Sound goes on while the page is hidden, when nothing is drawn.
     const timer = setInterval(() => {
@@ -348,6 +408,7 @@ export class Player {
       going = false;
       clearInterval(timer);
       clearInterval(choosing);
+      clearInterval(reporting);
     };
   }
 
@@ -384,6 +445,20 @@ export class Player {
       speed: this.clock.speed,
     };
   }
+}
+
+/**
+ * countKeys returns what reports whether a subscription brings key frames only, from its objects: some relays drop all
+ * but one subgroup of each group.
+ */
+function countKeys(): (o: MediaObject) => boolean {
+  const groups = new Set<number>();
+  let others = false;
+  return (o) => {
+    others ||= o.subgroup > 0;
+    if (!others && o.arrival) groups.add(o.group);
+    return !others && groups.size >= proof;
+  };
 }
 
 /** playable returns the renditions that this browser can decode, the best one first. */

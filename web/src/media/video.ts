@@ -15,6 +15,8 @@ export class VideoDecoding {
   private queue: Frame[] = [];
   private needsKey = true;
   private end = Infinity;
+  /** overrun counts frames that were left out because the decoder was busy with earlier ones. */
+  overrun = 0;
 
   constructor(
     config: VideoDecoderConfig,
@@ -42,6 +44,7 @@ export class VideoDecoding {
     const key = this.queue.findLastIndex((f) => f.key && f.time <= now);
     if (key > 0 && this.queue[0]!.time < now - late) {
       skipped = key;
+      if (this.decoder.decodeQueueSize >= maxDecoded) this.overrun += key;
       this.queue = this.queue.slice(key);
     }
     while (this.queue.length > 0 && this.decoder.state === "configured") {

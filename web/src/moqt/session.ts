@@ -6,6 +6,7 @@ import {
   type Namespace,
   type Parameters,
   Parser,
+  type Playback,
   type Properties,
   ProtocolError,
   readParameters,
@@ -45,6 +46,9 @@ export const enum ResetCode {
 }
 
 const fetchStream = 0x05;
+/** The setup option of a relay that takes what players report, and its value (docs/moqt.md). */
+const renditionsOption = 0x511ce2;
+const renditionsVersion = 2;
 const standaloneFetch = 1; // until draft 19
 /** What waits for a subscription whose answer has not arrived is dropped after this time, in milliseconds. */
 const aliasPatience = 2000;
@@ -105,6 +109,7 @@ export class Session {
   /** ongoaway is called when the relay asks its peers to go to another relay, or, without a URL, to connect again. */
   ongoaway: ((url: string) => void) | undefined;
 
+  private takesPlayback = false;
   private nextID = 0;
   private readonly receivers = new Map<number, Subscription>(); // by alias
   private readonly waiting = new Set<{ alias: number; wake: () => void }>(); // streams without a subscription
@@ -194,6 +199,9 @@ export class Session {
   private async readControl(r: StreamReader): Promise<void> {
     for (let type: number = Message.Setup; ; type = await r.int()) {
       const body = new Parser(await readBody(r));
+      if (type === Message.Setup) {
+        this.takesPlayback = readProperties(body.rest()).get(renditionsOption) === renditionsVersion;
+      }
       if (type === Message.Goaway) this.ongoaway?.(body.string());
       if (!(await r.more())) return;
     }
@@ -305,6 +313,18 @@ export class Session {
     this.receivers.set(alias, s);
     for (const w of this.waiting) if (w.alias === alias) w.wake();
     return s;
+  }
+
+  /**
+   * report tells the relay what becomes of a track here, if it wants to know and has answered the last report. It
+   * returns whether it has.
+   */
+  async report(s: Subscription, playback: Playback): Promise<boolean> {
+    if (!this.takesPlayback || s.updating || s.ended) return false;
+    const body = new Writer().int(this.takeID());
+    writeParameters(body, { playback }, this.draft);
+    await s.update(body);
+    return true;
   }
 
   /** fetchBefore asks for the objects of a subscription's current group that came before its start. */
@@ -490,6 +510,8 @@ export class Subscription {
   /** done resolves with the reason when there will be no more objects. */
   readonly done: Promise<string>;
   ended = false;
+  /** updating is: the relay has not answered an update. */
+  updating = false;
 
   constructor(
     readonly track: TrackName,
@@ -506,9 +528,15 @@ export class Subscription {
     if (!this.ended) this.receive(o);
   }
 
+  update(body: Writer): Promise<void> {
+    this.updating = true;
+    return this.stream.send(Message.RequestUpdate, body);
+  }
+
   private async watch(): Promise<string> {
     try {
       for (let m = await this.stream.next(); m; m = await this.stream.next()) {
+        if (m.type === Message.RequestOK) this.updating = false;
         if (m.type !== Message.PublishDone) continue;
         const code = m.body.int();
         m.body.int(); // number of streams

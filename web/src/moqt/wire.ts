@@ -136,6 +136,15 @@ export interface Parameters {
   filter?: Filter;
   groupOrder?: number;
   newGroup?: number;
+  playback?: Playback;
+}
+
+/** Playback is what a player tells the relay about itself (docs/moqt.md). What is not known is left out. */
+export interface Playback {
+  buffered?: number; // ms of media that wait to be shown
+  dropped: number; // pictures that were decoded too late
+  width: number; // of the display, in pixels
+  height: number;
 }
 
 const enum Param {
@@ -154,6 +163,7 @@ const enum Param {
   NewGroup = 0x32,
   Prefix = 0x34,
   IncludeProperties = 0x35, // since draft 20
+  Playback = 0x511ce6, // of Sluice
 }
 
 /** writeParameters writes the count and the parameters, in ascending order of type. */
@@ -170,6 +180,7 @@ export function writeParameters(w: Writer, p: Parameters, draft: Draft): void {
   if (p.priority !== undefined) list.push([Param.Priority, (w) => w.byte(p.priority!)]);
   if (p.filter) list.push([Param.Filter, (w) => writeFilter(w, p.filter!, draft)]);
   if (p.newGroup !== undefined) list.push([Param.NewGroup, (w) => w.int(p.newGroup!)]);
+  if (p.playback) list.push([Param.Playback, (w) => writePlayback(w, p.playback!)]);
   w.int(list.length);
   let last = 0;
   for (const [type, write] of list) {
@@ -177,6 +188,10 @@ export function writeParameters(w: Writer, p: Parameters, draft: Draft): void {
     write(w);
     last = type;
   }
+}
+
+function writePlayback(w: Writer, { buffered, dropped, width, height }: Playback): void {
+  w.int(buffered === undefined ? 0 : buffered + 1).int(dropped).int(width).int(height);
 }
 
 /** readParameters reads the count and the parameters. Unknown ones cannot be skipped (§10.2). */

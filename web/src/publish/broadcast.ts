@@ -14,6 +14,8 @@ export class Broadcast {
   private readonly catalog = new PublishedTrack("catalog", () => this.writeCatalog());
   private catalogGroup = Math.floor(Date.now() / 250);
   private entries: Track[] = [];
+  private ready!: () => void;
+  private readonly described = new Promise<void>((resolve) => (this.ready = resolve));
   private session: Session | undefined;
   private stopped = false;
 
@@ -37,6 +39,7 @@ export class Broadcast {
   describe(entries: Track[]): void {
     this.entries = entries;
     this.writeCatalog();
+    this.ready();
   }
 
   private writeCatalog(): void {
@@ -45,8 +48,10 @@ export class Broadcast {
     this.catalog.add(this.catalogGroup++, 0, catalogPriority, text);
   }
 
-  /** run publishes until stop is called. */
+  /** run publishes until stop is called. It announces a broadcast that has a catalog: viewers do not wait long for one. */
   async run(): Promise<void> {
+    this.tell("Starting…", false);
+    await this.described;
     for (let wait = pauses(); !this.stopped; ) {
       try {
         const session = await this.dialer.dial();
@@ -68,6 +73,7 @@ export class Broadcast {
 
   stop(): void {
     this.stopped = true;
+    this.ready();
     this.dialer.stop();
     this.session?.close();
     this.tell("", false);

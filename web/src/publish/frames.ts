@@ -35,10 +35,12 @@ function picturesOf(track: MediaStreamTrack): ReadableStream<VideoFrame> {
   const start = (out: ReadableStreamDefaultController<VideoFrame>) => {
     const take = (_: number, { mediaTime }: VideoFrameCallbackMetadata) => {
       if (!going) return;
-      const timestamp = Math.round(mediaTime * 1e6);
-      if (timestamp > last && out.desiredSize! > 0) out.enqueue(new VideoFrame(video, { timestamp }));
-      last = Math.max(last, timestamp);
       video.requestVideoFrameCallback(take);
+      const timestamp = Math.round(mediaTime * 1e6);
+      if (timestamp <= last) return;
+      last = timestamp;
+      const picture = out.desiredSize! > 0 && pictureOf(video, timestamp);
+      if (picture) out.enqueue(picture);
     };
     video.requestVideoFrameCallback(take);
     video.play().catch((error: unknown) => going && out.error(error));
@@ -48,6 +50,16 @@ function picturesOf(track: MediaStreamTrack): ReadableStream<VideoFrame> {
     video.srcObject = null;
   };
   return new ReadableStream({ start, cancel }, { highWaterMark: maxWaiting.video });
+}
+
+/** pictureOf returns what an element shows. Chromium sometimes tells of the first picture before it can be taken. */
+function pictureOf(video: HTMLVideoElement, timestamp: number): VideoFrame | undefined {
+  try {
+    return new VideoFrame(video, { timestamp });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "InvalidStateError") return undefined;
+    throw error;
+  }
 }
 
 /** Sound is what the audio worklet hands over: as many samples for each channel. */

@@ -27,9 +27,9 @@ export function find<T extends HTMLElement>(id: string): T {
 /** inView reports whether a user sees some of what has these edges, in a window of that height. */
 export const inView = (e: { top: number; bottom: number }, height: number): boolean => e.bottom > 0 && e.top < height;
 
-/** messageOf returns what a user reads of an error. */
+/** messageOf returns what a user reads of an error, as a part of a sentence: browsers end some messages with a stop. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return (error instanceof Error ? error.message : String(error)).replace(/\.$/, "");
 }
 
 /** sleep resolves after some milliseconds. */

@@ -35,3 +35,8 @@ enum verdict {
 // values of an enum that meets nothing but integers, or of a struct that only lies in memory, would not reach Go. The
 // pointer is in a section that no loader reads, so it costs nothing at run time.
 #define GO_TYPE(kind, name) kind name *go_type_##name SEC(".go_types") __attribute__((used))
+
+// clang gives the structs that __sk_buff only points to their place in BTF by their addresses in its own memory, which
+// depend on the folder that it runs in. Described whole, they have one place, and the object is the same everywhere.
+GO_TYPE(struct, bpf_flow_keys);
+GO_TYPE(struct, bpf_sock);

@@ -53,11 +53,20 @@ func DNS() *report.Sample {
 		Ends: report.Ends{
 			Source:      netip.MustParseAddrPort("[2001:db8::53]:53"),
 			Destination: netip.MustParseAddrPort("[2001:db8::1]:40000"),
-			Protocol:    "DNS", Interface: "eth1", VLAN: 7,
+			Protocol:    "DNS", Interface: "eth1", VLAN: 7, VNI: 4096,
 		},
 		Time: Time, Method: report.MethodQuery, RTT: 12 * time.Millisecond, MinRTT: 12 * time.Millisecond,
 		Sent: report.Traffic{Packets: 2, Bytes: 80}, Received: report.Traffic{Packets: 1, Bytes: 120}, OnEgress: true,
-		DNS: &report.DNS{Type: 65, RCode: 3, Truncated: true, Ambiguous: true},
+		Ambiguous: true, DNS: &report.DNS{Type: 65, RCode: 3, Truncated: true, OverTCP: true},
+	}
+}
+
+// STUN returns a sample of 9 ms.
+func STUN() *report.Sample {
+	return &report.Sample{
+		Ends: ends("STUN"), Time: Time, Method: report.MethodQuery, RTT: 9 * time.Millisecond,
+		MinRTT: 9 * time.Millisecond,
+		Sent:   report.Traffic{Packets: 1, Bytes: 20}, Received: report.Traffic{Packets: 1, Bytes: 32},
 	}
 }
 
@@ -67,6 +76,14 @@ func QUIC() *report.Sample {
 		Ends: ends("QUIC"), Time: Time, Method: report.MethodSpin, RTT: 30 * time.Millisecond,
 		MinRTT: 30 * time.Millisecond,
 		QUIC:   &report.QUIC{Near: 10*time.Millisecond + 500, Far: 20 * time.Millisecond},
+	}
+}
+
+// OneDirection returns the handshake of a connection of which one direction is seen, of 40 ms.
+func OneDirection() *report.Sample {
+	return &report.Sample{
+		Ends: ends("TCP"), Time: Time, Method: report.MethodHandshake, RTT: 40 * time.Millisecond,
+		MinRTT: 40 * time.Millisecond, Sent: report.Traffic{Packets: 2}, OneDirection: true,
 	}
 }
 
@@ -102,6 +119,7 @@ func Interval() *report.Interval {
 			Retransmissions: 1,
 			ECNCapable:      7,
 			ECNMarked:       2,
+			LossSent:        report.Loss{All: 128, Passed: 126, Reported: 4},
 			RTT: report.Histogram{
 				Count: 4, Min: 2 * time.Millisecond, Max: 13 * time.Millisecond, Sum: 26 * time.Millisecond,
 				Width: 4 * time.Millisecond, Bins: []uint64{1, 2, 0, 1},
@@ -118,6 +136,28 @@ func Interval() *report.Interval {
 		},
 		Errors: []report.NamedCount{{Name: "create-flow-state", Count: 2}},
 	}
+}
+
+// Parts returns an interval with all that tells aggregates apart, and one RTT of 5 ms in each part, but none to peers
+// under load.
+func Parts() *report.Interval {
+	h := func() report.Histogram {
+		return report.Histogram{
+			Count: 1, Min: 5 * time.Millisecond, Max: 5 * time.Millisecond, Sum: 5 * time.Millisecond,
+			Width: 4 * time.Millisecond, Bins: []uint64{0, 1},
+		}
+	}
+	i := Interval()
+	i.Aggregation.By = report.Keys{Pair: true, VLAN: true, Interface: true, Protocol: true}
+	i.Aggregation.Parts, i.Aggregation.Load = true, 1e6
+	i.Prefixes = i.Prefixes[:1]
+	p := &i.Prefixes[0]
+	p.Peer, p.VLAN, p.Interface, p.Protocol = "192.0.2.0/24", 7, "eth1", "TCP"
+	p.ByLoad = report.Load{Idle: h(), Loaded: h()}
+	p.RTT = h()
+	p.RTT.Add(&p.ByLoad.Loaded)
+	p.PeerRTT, p.PeerByLoad = h(), report.Load{Idle: h()}
+	return i
 }
 
 // Logarithmic returns an interval with an RTT of 2 µs and two of about 1 ms, in logarithmic bins.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"sluice/internal/rtsp"
+	"sluice/server"
+)
+
+// rtspFlags are the flags of RTSP.
+type rtspFlags struct{ address, tlsAddress, rtpAddress string }
+
+func (f *rtspFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.address, "rtsp", "",
+		"TCP `address` for RTSP clients, such as :8554; what they publish is a MoQ broadcast as well, and they "+
+			"play MoQ broadcasts (default: none)")
+	flags.StringVar(&f.tlsAddress, "rtsps", "",
+		"TCP `address` for RTSP over TLS with the relay's certificate, such as :8322 (default: none)")
+	flags.StringVar(&f.rtpAddress, "rtsp-rtp", ":8000", "UDP `address` for RTP of --rtsp, with an even port; RTCP has "+
+		"the next one; '' makes clients use their TCP connections")
+}
+
+func (f *rtspFlags) isOn() bool { return f.address+f.tlsAddress != "" }
+
+// rtpPort returns the UDP port for RTP, or 0.
+func (f *rtspFlags) rtpPort() uint16 {
+	if f.address == "" {
+		return 0
+	}
+	a, _ := net.ResolveUDPAddr("udp", f.rtpAddress)
+	if a == nil {
+		return 0 // the RTSP server says what is wrong
+	}
+	return a.AddrPort().Port()
+}
+
+// check returns the first mistake in the flags.
+func (f *rtspFlags) check(scope string) error {
+	for _, a := range []struct{ flag, address string }{
+		{"--rtsp", f.address}, {"--rtsps", f.tlsAddress}, {"--rtsp-rtp", f.rtpAddress},
+	} {
+		if a.address == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(a.address); err != nil {
+			return fmt.Errorf("%s: %q: must be an address such as :8554", a.flag, a.address)
+		}
+	}
+	if f.isOn() && scope == "url" {
+		return errors.New("--scope: url: must be one or path with --rtsp and --rtsps: RTSP broadcasts have a " +
+			"path only, whatever host a client names")
+	}
+	return nil
+}
+
+// serveRTSP serves RTSP clients. It returns nil if no flag asks for it.
+func (f *relayFlags) serveRTSP(s *server.Server) (*rtsp.Server, error) {
+	if !f.rtsp.isOn() {
+		return nil, nil
+	}
+	cfg := rtsp.Config{
+		Relay: s.Relay(), Dial: s.DialFor, FastPath: s.FastPath(),
+		Address: f.rtsp.address, TLSAddress: f.rtsp.tlsAddress, Certificate: s.Certificate,
+		RTPAddress: f.rtsp.rtpAddress, Listen: listenConfig(f.control != ""), Logger: slog.Default(),
+		KeepAll: f.drop == "none",
+	}
+	if rule := s.Rule(); rule != nil {
+		cfg.Rule = rule
+	}
+	r, err := rtsp.Start(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose other addresses with --rtsp, --rtsps and --rtsp-rtp", err)
+	}
+	return r, nil
+}
+
+// companions are the servers beside the relay's own port. Either may be nil.
+type companions struct {
+	page *webPage
+	rtsp *rtsp.Server
+}
+
+// serveCompanions opens the ports of the web page and of RTSP.
+func (f *relayFlags) serveCompanions(s *server.Server) (c companions, err error) {
+	if c.page, err = f.serveWeb(s); err != nil {
+		return c, err
+	}
+	if c.rtsp, err = f.serveRTSP(s); err != nil {
+		return c, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+func (c companions) metrics() []prometheus.Collector {
+	all := c.page.metrics()
+	if c.rtsp != nil {
+		all = append(all, c.rtsp)
+	}
+	return all
+}
+
+func (c companions) close() error { return errors.Join(c.page.close(), c.rtsp.Close()) }
+
+// greet prints how to reach the servers.
+func (c companions) greet(w io.Writer) {
+	if c.page != nil {
+		fmt.Fprintf(w, "  web page      %s\n", c.page.url())
+	}
+	if c.rtsp != nil {
+		greetRTSP(w, "RTSP", "rtsp", c.rtsp.Addr())
+		greetRTSP(w, "RTSPS", "rtsps", c.rtsp.TLSAddr())
+	}
+}
+
+func greetRTSP(w io.Writer, name, scheme string, a net.Addr) {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		fmt.Fprintf(w, "  %-13s %s://%s/\n", name, scheme, net.JoinHostPort(hostFor(tcp.IP), fmt.Sprint(tcp.Port)))
+	}
+}

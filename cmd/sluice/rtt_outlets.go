@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/internal/cli"
+	"sluice/internal/rtt/alert"
+	"sluice/internal/rtt/history"
+	"sluice/internal/rtt/ipfix"
+	"sluice/internal/rtt/otlp"
+	"sluice/internal/rtt/output"
+	"sluice/internal/rtt/queue"
+	"sluice/internal/rtt/report"
+)
+
+// lastMessages is how long the monitor, when it ends, goes on sending to services. After a replay it is lastOfReplay,
+// unless the user interrupts it.
+const (
+	lastMessages = 10 * time.Second
+	lastOfReplay = 10 * time.Minute
+)
+
+// outlets are where measurements go.
+type outlets struct {
+	report.Tee
+	// wait is set in a replay, which makes intervals faster than a service takes them: it waits for the service until
+	// wait is done.
+	wait    context.Context
+	metrics []prometheus.Collector // of the outlets themselves
+	closers []func() error
+}
+
+// open opens what the flags name, apart from --metrics. The outlets have to be closed, also after an error.
+func (f *rttFlags) open(ctx context.Context, env *cli.Environment) (*outlets, error) {
+	o := new(outlets)
+	if f.pcap != "" {
+		o.wait = ctx
+	}
+	for _, open := range []func() error{
+		func() error { return o.openOutput(f, env) },
+		func() error { return o.openHistory(f) },
+		func() error { return o.openAlerts(f) },
+		func() error { return o.openOTLP(f, env) },
+		func() error { return o.openIPFIX(f) },
+	} {
+		if err := open(); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// close closes the outlets, the last one first.
+func (o *outlets) close() error {
+	var errs []error
+	for _, fn := range slices.Backward(o.closers) {
+		errs = append(errs, fn())
+	}
+	return errors.Join(errs...)
+}
+
+func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
+	out, err := output.New(output.Format(f.format), f.output(env))
+	if err != nil {
+		return err
+	}
+	stop := onHangup(out.Reopen)
+	o.Tee = append(o.Tee, out)
+	o.closers = append(o.closers, func() error {
+		stop()
+		return out.Close()
+	})
+	return nil
+}
+
+func (o *outlets) openHistory(f *rttFlags) error {
+	if f.history == "" {
+		return nil
+	}
+	h, err := history.NewWriter(f.history, int64(min(f.historySize, math.MaxInt64)), slog.Default())
+	if err != nil {
+		return fmt.Errorf("--history: %w", err)
+	}
+	o.closers = append(o.closers, h.Close)
+	o.queue("history", h)
+	return nil
+}
+
+func (o *outlets) openAlerts(f *rttFlags) error {
+	if f.alerts.factor == 0 {
+		return nil
+	}
+	cfg := alert.Config{Factor: f.alerts.factor, Lasting: f.alerts.lasting, By: f.keys()}
+	if f.alerts.url != "" {
+		sender, err := f.alerts.sender(o.wait)
+		if err != nil {
+			return err
+		}
+		cfg.Take = sender.Add
+		o.metrics = append(o.metrics, sender)
+		o.closers = append(o.closers, o.closing(sender))
+	}
+	d := alert.New(cfg)
+	if f.history != "" && f.pcap == "" {
+		if err := d.Learn(f.history, time.Now()); err != nil {
+			slog.Warn("alerts begin without what is usual by the history", "error", err)
+		}
+	}
+	o.Tee = append(o.Tee, d)
+	o.metrics = append(o.metrics, d)
+	return nil
+}
+
+func (o *outlets) openOTLP(f *rttFlags, env *cli.Environment) error {
+	if f.otlpURL == "" {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	e, err := otlp.New(otlp.Config{
+		URL: f.otlpURL, Headers: env.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), Version: cli.VersionText("sluice"),
+		Host: host, Interfaces: f.cfg.Interfaces, Wait: o.wait,
+	})
+	if err != nil {
+		return fmt.Errorf("--otlp-url: %w", err)
+	}
+	o.metrics = append(o.metrics, e)
+	o.closers = append(o.closers, o.closing(e))
+	o.queue("otlp-url", e)
+	return nil
+}
+
+func (o *outlets) openIPFIX(f *rttFlags) error {
+	if f.ipfix == "" {
+		return nil
+	}
+	e, err := ipfix.New(ipfix.Config{Address: f.ipfix, Enterprise: f.ipfixEnterprise, Replay: o.wait != nil})
+	if err != nil {
+		return fmt.Errorf("--ipfix: %w", err)
+	}
+	o.metrics = append(o.metrics, e)
+	o.closers = append(o.closers, e.Close)
+	o.queue("ipfix", e)
+	o.closers = append(o.closers, func() error {
+		e.Hurry() // first
+		return nil
+	})
+	return nil
+}
+
+// queue adds what takes intervals for a flag: measuring does not wait for it.
+func (o *outlets) queue(flag string, to report.Sink) {
+	q := queue.New(queue.Config{To: flag, Take: to.Interval, Wait: o.wait})
+	o.Tee = append(o.Tee, q)
+	o.metrics = append(o.metrics, q)
+	o.closers = append(o.closers, q.Close)
+}
+
+// closing returns a function that closes what sends to a service.
+func (o *outlets) closing(s interface{ Close(context.Context) }) func() error {
+	return func() error {
+		ctx, last := o.wait, lastOfReplay
+		if ctx == nil || ctx.Err() != nil {
+			ctx, last = context.Background(), lastMessages
+		}
+		ctx, cancel := context.WithTimeout(ctx, last)
+		defer cancel()
+		s.Close(ctx)
+		return nil
+	}
+}

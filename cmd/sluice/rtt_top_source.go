@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sluice/internal/rtt"
+	"sluice/internal/rtt/history"
+	"sluice/internal/rtt/report"
+)
+
+// liveTop is the Sink of a Monitor that updates the tables of a view.
+type liveTop struct {
+	*topView
+	monitor *rtt.Monitor
+}
+
+// Interval updates both tables.
+func (l *liveTop) Interval(i *report.Interval) error {
+	l.update(func() error {
+		flows, err := l.monitor.Flows()
+		if err != nil {
+			return err
+		}
+		l.flows.UpdateFlows(i.End, flows)
+		l.networks.UpdatePrefixes(i)
+		return nil
+	})
+	return nil
+}
+
+// Sample, Flow and Flush are not called: nothing is reported.
+func (*liveTop) Sample(*report.Sample) error  { return nil }
+func (*liveTop) Flow(*report.FlowEvent) error { return nil }
+func (*liveTop) Flush() error                 { return nil }
+
+// historyRefresh is how often a history is read again. It gets a file every ten minutes, so a minute is often enough.
+const historyRefresh = time.Minute
+
+// pastTop updates the table of a view with a history.
+type pastTop struct {
+	*topView
+	dir   string
+	since time.Duration
+}
+
+func (p pastTop) run(ctx context.Context) error {
+	for {
+		now := time.Now()
+		totals, err := history.Total(p.dir, now.Add(-p.since), now)
+		if errors.Is(err, history.ErrEmpty) {
+			return fmt.Errorf("%s: %w: choose an earlier time with --since", p.dir, err)
+		}
+		if err != nil {
+			return err
+		}
+		p.update(func() error {
+			p.title = fmt.Sprintf("%s since %s", p.dir, totals.From.Local().Format(time.DateTime))
+			p.networks.UpdateTotals(totals)
+			return nil
+		})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(historyRefresh):
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package fastpath
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/fastpath/bpf/bpftest"
+	"sluice/internal/lab"
+)
+
+// forwardAll adds players, on all hosts in turn, to which the kernel sends.
+func (r *rtpRig) forwardAll(players int) {
+	r.t.Helper()
+	for i := range players {
+		r.join(r.lab.Subscribers[i%len(r.lab.Subscribers)]).Forward(true)
+	}
+}
+
+// TestRTPWorkers has workers make all but the first four copies of a packet, whose checksum the device is to complete
+// (IPv4), or which is whole. Each player gets each packet once, in order, and nothing is left to user space.
+func TestRTPWorkers(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("IPv6=%v", v6), func(t *testing.T) {
+			const players, packets = 41, 30
+			r := newRTPRig(t, lab.Topology{Subscribers: 2, SoftwareChecksums: v6}, v6,
+				Settings{MaxCopies: 1, Workers: 2, chunk: 3, jobLifetime: time.Minute})
+			r.forwardAll(players)
+			for i := 1; i <= packets; i++ {
+				p := rtpPacket(i, bpftest.RandomBytes(1+(i*97)%1400))
+				r.publish(p)
+				served := r.take(p)
+				for n, player := range r.players {
+					require.True(t, served.Has(player.RTPPlayer), "packet %d, player %d", i, n)
+					require.Equal(t, player.copyOf(p), r.receive(player), "packet %d, player %d", i, n)
+				}
+			}
+			const runs = (players - 4 + 2) / 3 * packets
+			require.Equal(t, map[string]uint64{
+				"rtp_forwarded": packets, "copy_sent": players * packets,
+				"job_given": 2 * packets, "job_continued": runs,
+			}, r.counts())
+			require.Zero(t, r.kernel.shares.all[0].Entries[shareJobs])
+			require.Zero(t, r.kernel.rtp.shares.own[r.media.index].Entries[shareJobs])
+		})
+	}
+}
+
+// TestRTPWorkerFamilies has workers send to IPv4 players of an IPv6 publisher, and the other way round: they have the
+// whole checksum of packets of this machine, too.
+func TestRTPWorkerFamilies(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		r := newRTPRig(t, lab.Topology{Subscribers: 1}, v6,
+			Settings{MaxCopies: 1, Workers: 1, jobLifetime: time.Minute})
+		r.forwardAll(4)
+		r.v6 = !v6
+		p := r.join(r.lab.Subscribers[0])
+		r.v6 = v6
+		p.Forward(true)
+		for i := 1; i < 20; i++ {
+			packet := rtpPacket(i, bpftest.RandomBytes(1+i*61))
+			r.publish(packet)
+			require.Equal(t, p.copyOf(packet), r.receive(p))
+			require.True(t, func() bool { served := r.take(packet); return served.Has(p.RTPPlayer) }())
+		}
+	}
+}
+
+// TestRTPWorkerRaces has user space handle packets while workers make copies of them.
+func TestRTPWorkerRaces(t *testing.T) {
+	r := newRTPRig(t, lab.Topology{Subscribers: 1}, false,
+		Settings{MaxCopies: 1, Workers: 2, chunk: 4, jobLifetime: time.Minute})
+	r.forwardAll(48)
+	wait := func(on bool) {
+		for i := range r.kernel.workers.list {
+			r.kernel.workers.dead[i].Store(!on)
+		}
+	}
+	sent := func() (n uint64) {
+		for _, p := range r.players {
+			packets, _ := p.Sent()
+			n += packets
+		}
+		return n
+	}
+	before := uint64(0)
+	for i := 1; i <= 300; i++ {
+		p := rtpPacket(i, "payload")
+		var running sync.WaitGroup
+		running.Go(func() { r.run(p) })
+		for sent() < before+uint64(i%len(r.players)) { // handled after so many copies
+		}
+		wait(false)
+		served := r.take(p)
+		wait(true)
+		running.Wait()
+		require.Empty(t, r.kernel.workers.awaitAll(time.Minute))
+		want := 0
+		for _, p := range r.players {
+			if served.Has(p.RTPPlayer) {
+				want++
+			}
+		}
+		require.EqualValues(t, want, sent()-before)
+		before = sent()
+	}
+	t.Log(r.counts())
+}
+
+// rtpDriven is a rig whose worker's thread has ended: the test does what it does, when it wants.
+type rtpDriven struct {
+	*rtpRig
+	worker *worker
+}
+
+func newRTPDriven(t *testing.T, players int) *rtpDriven {
+	r := newRTPRig(t, lab.Topology{Subscribers: 1}, false,
+		Settings{MaxCopies: 1, Workers: 1, chunk: 2, jobLifetime: time.Minute})
+	r.forwardAll(players)
+	return &rtpDriven{r, stopWorker(t, r.kernel)}
+}
+
+// drive does the worker's jobs, after they have been changed.
+func (d *rtpDriven) drive(change func(jobs [][]byte)) {
+	d.t.Helper()
+	require.NoError(d.t, d.lab.Relay.Do(func() error {
+		jobs := d.worker.take()
+		change(jobs)
+		d.worker.do(jobs)
+		return nil
+	}))
+}
+
+func unchanged([][]byte) {}
+
+// TestRTPJobs follows jobs from the packet to their end.
+func TestRTPJobs(t *testing.T) {
+	d := newRTPDriven(t, 8)
+	w, shares := d.kernel.workers, &d.kernel.rtp.shares
+	own := func() uint32 { return shares.own[d.media.index].Entries[shareJobs] }
+	await := func() []int { return w.await(d.media.index%promises, time.Time{}, waitsForAll) }
+	d.run(rtpPacket(1, "payload"))
+	d.run(rtpPacket(2, "payload"))
+	require.EqualValues(t, 8, d.counts()["copy_sent"], "to the first four players")
+	require.Len(t, await(), 1, "user space waits")
+	require.EqualValues(t, 2, own())
+
+	leaving := d.players[7]
+	leaving.Leave()
+	for range 3 {
+		awaitGracePeriod()
+	}
+	require.Equal(t, []int{leaving.position}, d.media.leavingNow(), "its place is not free yet")
+	d.drive(unchanged)
+	require.Empty(t, await())
+	require.Zero(t, own())
+	require.EqualValues(t, 14, d.counts()["copy_sent"])
+	for i, p := range d.players[:7] {
+		for n := 1; n <= 2; n++ {
+			require.Equal(t, p.copyOf(rtpPacket(n, "payload")), d.receive(p), "player %d", i)
+		}
+	}
+
+	for _, tt := range []struct {
+		name, why string
+		end       func(p []byte, jobs [][]byte)
+	}{
+		{"user space has handled the packet", "job_ended", func(p []byte, _ [][]byte) {
+			w.dead[0].Store(true) // so that it does not wait
+			d.take(p)
+			w.dead[0].Store(false)
+		}},
+		{"the publisher is paused", "job_ended", func([]byte, [][]byte) { d.media.Pause(true) }},
+		{"it is late", "job_late", func(_ []byte, jobs [][]byte) {
+			jobOf(jobs[0]).Since += uint64(time.Hour) // its age, which has no sign, is endless
+		}},
+	} {
+		p := rtpPacket(int(3+d.counts()["job_given"]), "payload")
+		require.EqualValues(t, 1, d.counted(func() { d.run(p) })["job_given"])
+		got := d.counted(func() { d.drive(func(jobs [][]byte) { tt.end(p, jobs) }) })
+		require.Equal(t, map[string]uint64{tt.why: 1}, got, tt.name)
+		require.Zero(t, own())
+		d.media.Pause(false)
+		w.busyUntil[0] = 0
+	}
+}
+
+// TestRTPJobShares checks that one publisher has half of the rings, and that user space knows what is not given.
+func TestRTPJobShares(t *testing.T) {
+	d := newRTPDriven(t, 5)
+	d.kernel.workers.dead[0].Store(true) // nobody waits for it
+	packet := func(i int) []byte { return rtpPacket(i, make([]byte, 1400)) }
+	n := 1
+	for ; d.counts()["job_share"] == 0; n++ {
+		d.run(packet(n))
+	}
+	require.EqualValues(t, jobsPerRing/2, d.counts()["job_given"])
+	served := d.take(packet(n - 1))
+	require.True(t, served.Has(d.players[3].RTPPlayer))
+	require.False(t, served.Has(d.players[4].RTPPlayer))
+	for ; d.counts()["job_full"] == 0; n++ {
+		d.kernel.rtp.shares.release(d.media.index, shareJobs, false)
+		d.run(packet(n))
+	}
+	before := d.counts()["job_given"]
+	d.kernel.workers.relieve()
+	got := d.counted(func() { d.run(packet(n)) })
+	require.Equal(t, map[string]uint64{"rtp_forwarded": 1, "copy_sent": 4, "job_busy": 1}, got)
+	require.Equal(t, before, d.counts()["job_given"])
+}

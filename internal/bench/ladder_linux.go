@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sluice/internal/bench/load"
+	"sluice/internal/bench/pathprofile"
+	"sluice/internal/bench/replay"
+	"sluice/internal/bench/result"
+	"sluice/internal/bench/system"
+	"sluice/internal/bench/video"
+	"sluice/internal/rendition"
+)
+
+// ladderPaths are the bottlenecks behind which subscribers have several renditions: a subscriber for each rule.
+var ladderPaths = []string{"constant", "step", "sawtooth"}
+
+// ladderPeriods is how many times as long as other runs one with several renditions is: a rendition that was too good
+// is tried again half a minute later.
+const ladderPeriods = 10
+
+// ladderPlan is like congestionPlan, with several renditions. The variants without the fast path and without a policy
+// do not take part: they choose by the same rule. A brief run would show nothing.
+func (r *runner) ladderPlan() plan {
+	if r.Brief {
+		return plan{}
+	}
+	period := ladderPeriods * max(r.Duration, 6*time.Second)
+	p := plan{
+		kinds: r.wanted(result.KindCongestion), repetitions: r.Repetitions,
+		length: r.Warmup + period + load.Stragglers + runOverhead, without: []string{system.SlowPath, system.NoDrop},
+	}
+	var paths []pathprofile.Profile
+	var rules []rendition.Rule
+	params := r.mockParams(len(rendition.Rules())*len(ladderPaths) + 1)
+	params.Duration = period.Seconds()
+	for _, rule := range rendition.Rules() {
+		for _, name := range ladderPaths {
+			path, _ := pathprofile.Find(name)
+			paths, rules = append(paths, path), append(rules, rule)
+			title := fmt.Sprintf("a ladder, the %s chooses: %s", rule, path.Title)
+			params.Link, params.Media = path.Name, "mock ladder by "+string(rule)
+			p.views = append(p.views, view{"ladder/" + string(rule) + "/" + path.Name, title, params})
+		}
+	}
+	p.title = fmt.Sprintf("%d bottlenecks with a ladder", len(paths))
+	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
+		return r.runCongestion(ctx, spec, paths, rules, period)
+	}
+	return p
+}
+
+// fitting returns the rank of the best rendition that fits the path, by the time since the beginning.
+func (b *bottleneck) fitting(best video.Mock, period time.Duration) func(time.Duration) int {
+	t := replay.LadderOf(best, period)
+	t.Path = b.made
+	steps := t.Fitting()
+	return func(at time.Duration) int { return steps[min(int(at/replay.FittingStep), len(steps)-1)] }
+}

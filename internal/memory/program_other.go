@@ -1,0 +1,6 @@
+//go:build !linux
+
+package memory
+
+// DropProgram does nothing here.
+func DropProgram() {}

@@ -1,0 +1,32 @@
+package rendition
+
+// Reason is why a rendition was left for another one.
+type Reason uint8
+
+// Reasons.
+const (
+	Late    Reason = iota + 1 // media came late
+	Better                    // media has come in time for a while, so that a better one is tried
+	Stuck                     // nothing came of it
+	Ended                     // it has ended
+	Decoder                   // the player does not decode it in time
+	Display                   // it has more pixels than the player shows
+)
+
+func (r Reason) String() string {
+	switch r {
+	case Late:
+		return "late"
+	case Better:
+		return "better"
+	case Stuck:
+		return "stuck"
+	case Ended:
+		return "ended"
+	case Decoder:
+		return "decoder"
+	case Display:
+		return "display"
+	}
+	return "none"
+}

@@ -1,0 +1,79 @@
+package rendition
+
+import (
+	"slices"
+	"time"
+)
+
+// Tick is how often Look is called.
+const Tick = 100 * time.Millisecond
+
+// Sent is what a sender knows of its connection at a time.
+type Sent struct {
+	Bytes        uint64 // of all packets, ever
+	Window       int    // congestion window, bytes
+	SRTT, MinRTT time.Duration
+	Lag          time.Duration // age of the oldest byte of the rendition that could be sent if the path allowed it
+	Dropping     bool          // a drop policy, or an operator's rule, holds something back
+	Flows        bool          // there is something of the rendition to send
+}
+
+// Sender is a [Path], by what the connection of the sender knows.
+type Sender struct {
+	state Sent
+	sent  [rateSamples]sentSample // the latest last
+	last  time.Time
+}
+
+type sentSample struct {
+	at    time.Time
+	bytes uint64
+	rtt   time.Duration
+}
+
+// rateSamples are those of two seconds.
+const rateSamples = int(rateWindow/Tick) + 1
+
+// Look takes what is known now.
+func (p *Sender) Look(now time.Time, s Sent) {
+	if s.Flows && s.Bytes > p.state.Bytes {
+		p.last = now
+	}
+	p.state = s
+	copy(p.sent[:], p.sent[1:])
+	p.sent[rateSamples-1] = sentSample{now, s.Bytes, s.SRTT}
+}
+
+// Delay implements [Path]: by the age of what waits here, and the time that packets wait on the path.
+func (p *Sender) Delay(time.Time) time.Duration {
+	return p.state.Lag + max(p.state.SRTT-p.state.MinRTT, 0)
+}
+
+// Dropping implements [Path].
+func (p *Sender) Dropping(time.Time) bool { return p.state.Dropping }
+
+// Rate implements [Path].
+func (p *Sender) Rate(time.Time) float64 {
+	latest := p.sent[rateSamples-1]
+	i := slices.IndexFunc(p.sent[:], func(s sentSample) bool { return !s.at.IsZero() })
+	if i < 0 || !latest.at.After(p.sent[i].at) {
+		return 0
+	}
+	return float64((latest.bytes-p.sent[i].bytes)*8) / latest.at.Sub(p.sent[i].at).Seconds()
+}
+
+// Burst implements [Path]: a window may be sent in each RTT. The longest RTT of the last two seconds counts, which is
+// that of a key frame.
+func (p *Sender) Burst() float64 {
+	longest := time.Duration(0)
+	for _, s := range p.sent {
+		longest = max(longest, s.rtt)
+	}
+	if longest == 0 {
+		return 0
+	}
+	return float64(p.state.Window*8) / longest.Seconds()
+}
+
+// Last implements [Path].
+func (p *Sender) Last() time.Time { return p.last }

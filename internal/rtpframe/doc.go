@@ -1,0 +1,15 @@
+// Package rtpframe says what an RTP packet is a part of, and decides which frames a player gets.
+//
+// [KindOf] looks at the headers in a payload: a key frame, a frame that others depend on, or one that can be left out
+// alone. These are the words, and the priorities, of MoQ broadcasts (package pub). [Frames] counts the frames of a
+// media. A [Flow] is what a player gets of a media: a bucket of bytes, and what was decided about the latest frames. A
+// frame goes whole or not at all, and after one that is left out nothing goes that depends on it.
+//
+//	packet ── KindOf ── Frames.Number ──► Flow.Judge ──► the player, or nowhere
+//	                                         ▲
+//	receiver reports ── Limit ── bucket ─────┘
+//
+// A [Limit] chooses the rate of the bucket by what a player reports (RFC 3550 §6.4). Without reports of loss there is
+// no bucket, and everything goes. In the kernel, fastpath/bpf/policy/flow.h has the same rule, and user space and the
+// kernel share the same memory.
+package rtpframe

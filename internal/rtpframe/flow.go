@@ -1,0 +1,194 @@
+package rtpframe
+
+import (
+	"sync/atomic"
+	"time"
+
+	"sluice/claim"
+	"sluice/clock"
+)
+
+// history is how many frames of a media, and what was decided about them, are remembered. Packets may come in another
+// order, and user space may be behind the kernel.
+const history = 16
+
+// Frames numbers the frames of a media, by their timestamps, in the order in which they come. Both senders may do that
+// at once.
+type Frames struct {
+	newest atomic.Uint64 // number << 32 | timestamp; 0: there was none
+	latest [history]atomic.Uint64
+
+	// For the kernel, which does not look at frames before something may not go to a player of the media. Until then
+	// user space alone numbers them.
+	limited  atomic.Uint32
+	temporal atomic.Uint32 // the highest temporal id
+}
+
+// Limit has the kernel look at frames from now on if something may not go to a player with that flow. That lasts: what
+// was decided is needed after the limit has ended.
+func (f *Frames) Limit(w *Flow) {
+	if w.cost.Load() != 0 || uint32(w.decided.Load()) != 0 {
+		f.limited.Store(1)
+	}
+}
+
+// Raise tells the kernel the highest temporal id.
+func (f *Frames) Raise(temporal uint32) {
+	if f.temporal.Load() < temporal {
+		f.temporal.Store(temporal)
+	}
+}
+
+// Number returns the number of the frame with a timestamp.
+func (f *Frames) Number(timestamp uint32) uint32 {
+	for {
+		newest := f.newest.Load()
+		number := uint32(newest >> 32)
+		if newest != 0 && uint32(newest) == timestamp {
+			return number
+		}
+		for i := range f.latest {
+			if e := f.latest[i].Load(); e != 0 && uint32(e) == timestamp && number-uint32(e>>32) < history {
+				return uint32(e >> 32)
+			}
+		}
+		number++
+		next := uint64(number)<<32 | uint64(timestamp)
+		if f.newest.CompareAndSwap(newest, next) {
+			f.latest[number%history].Store(next)
+			return number
+		}
+	}
+}
+
+// Follow goes on where another one is.
+func (f *Frames) Follow(o *Frames) {
+	for i := range f.latest {
+		f.latest[i].Store(o.latest[i].Load())
+	}
+	f.newest.Store(o.newest.Load())
+}
+
+// Flow is what a player gets of a media. Judge may be called on any goroutine, and by the kernel at once.
+type Flow struct {
+	// decided is what was decided about the latest frames: the number of the newest << 32 | broken | a bit for each,
+	// the lowest one for the newest: it does not go.
+	decided     atomic.Uint64
+	full        claim.Word    // when the bucket is full
+	cost, burst atomic.Uint32 // as in claim.ConnState
+}
+
+// broken: a frame that others depend on does not go, so nothing goes before the next key frame.
+const broken = 1 << 31
+
+// Question is what is asked about a frame that begins.
+type Question struct {
+	Kind Kind
+	Size int // of its first packet
+	Now  clock.Time
+	Rule claim.Rule // nil: the built-in one
+}
+
+// Judge reports whether a packet of a frame goes. The first packet that shows the frame's kind decides about all of
+// them.
+func (f *Flow) Judge(number uint32, q Question) bool {
+	for {
+		before := f.decided.Load()
+		newest := uint32(before >> 32)
+		if age := newest - number; int32(age) >= 0 {
+			return age >= history || before>>age&1 == 0
+		}
+		if q.Kind == Part { // it shares the fate of what came before it
+			return before&broken == 0
+		}
+		goes := f.asks(number, q, before&broken != 0)
+		if f.decided.CompareAndSwap(before, decide(before, number, q.Kind, goes)) {
+			return goes
+		}
+	}
+}
+
+func (f *Flow) asks(number uint32, q Question, isBroken bool) bool {
+	if isBroken && (q.Kind == Delta || q.Kind == Disposable) {
+		return false
+	}
+	if q.Rule == nil && f.cost.Load() == 0 {
+		return true
+	}
+	s := f.conn()
+	a := claim.Admission{Level: q.Kind.Level(), Now: q.Now}
+	if q.Rule == nil {
+		return s.Admit(a) == claim.Admitted
+	}
+	a.Size, a.Group = q.Size, uint64(number)
+	return q.Rule.Admit(s, a) == claim.Admitted
+}
+
+// decide returns the word after a decision about a frame that is newer than those before.
+func decide(before uint64, number uint32, k Kind, goes bool) uint64 {
+	bits := before & (1<<history - 1) << min(number-uint32(before>>32), history) & (1<<history - 1)
+	isBroken := before & broken
+	switch {
+	case k == Key || k == Delta:
+		isBroken = 0
+	}
+	if !goes {
+		bits |= 1
+		if k == Key || k == Delta {
+			isBroken = broken
+		}
+	}
+	return uint64(number)<<32 | isBroken | bits
+}
+
+// noWindow is more than is ever in flight.
+const noWindow = 1 << 60
+
+// conn returns the flow as the connection that rules are asked about. RTP has no window, so nothing is in flight.
+func (f *Flow) conn() *claim.ConnState {
+	s := new(claim.ConnState)
+	s.Threshold.Store(lowest)
+	s.Window.Store(noWindow)
+	s.Bounds.Store(bounds)
+	s.BucketCost.Store(f.cost.Load())
+	s.BucketBurst.Store(f.burst.Load())
+	s.BucketAt.Store(f.full.Load())
+	return s
+}
+
+// SetBucket changes the bucket, and when it is full. What others have decided stays.
+func (f *Flow) SetBucket(b claim.Bucket, full clock.Time) {
+	s := new(claim.ConnState)
+	s.SetBucket(b)
+	f.full.Store(uint64(full))
+	f.burst.Store(s.BucketBurst.Load())
+	f.cost.Store(s.BucketCost.Load())
+}
+
+// burstTime is how long the bucket takes to get full. A key frame, and some of what depends on it, has to fit in.
+const burstTime = time.Second
+
+// SetRate changes the rate of the bucket, in bytes a second; 0: there is none. What was taken from it stays taken.
+func (f *Flow) SetRate(rate int64) {
+	f.SetBucket(claim.Bucket{Rate: rate, Burst: rate * int64(burstTime/time.Second)},
+		clock.Time(f.full.Load()))
+}
+
+// Charge takes a packet from the bucket.
+func (f *Flow) Charge(n int, now clock.Time) {
+	claim.Take(&f.full, f.cost.Load(), f.burst.Load(), n, now)
+}
+
+// Copy takes over what another flow has.
+func (f *Flow) Copy(o *Flow) {
+	f.full.Store(o.full.Load())
+	f.burst.Store(o.burst.Load())
+	f.cost.Store(o.cost.Load())
+	f.decided.Store(o.decided.Load())
+}
+
+// Mend has frames go again that depend on one that was left out.
+func (f *Flow) Mend() { f.decided.And(^uint64(broken)) }
+
+// Forget forgets what was decided.
+func (f *Flow) Forget() { f.decided.Store(0) }

@@ -1,0 +1,129 @@
+package rtpframe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/clock"
+)
+
+// shape is a bottleneck with a queue.
+type shape struct {
+	rate, queue float64 // packets a second; packets
+	random      int     // each packet with such a number is lost; 0: none
+	layered     bool    // two frames of three are disposable
+}
+
+// path is the way to a player that reports.
+type path struct {
+	shape
+	limited bool
+
+	waits          float64
+	at             time.Duration
+	sent           int
+	report         Report
+	limit          Limit
+	flow           Flow
+	frames         Frames
+	good, all, cut int
+}
+
+// send gives a packet to the path, and reports whether it arrives.
+func (p *path) send(at time.Duration) bool {
+	p.waits = max(p.waits-(at-p.at).Seconds()*p.rate, 0)
+	p.at = at
+	p.sent++
+	if p.waits+1 > p.queue || p.random > 0 && p.sent%p.random == 0 {
+		p.report.Lost++
+		return false
+	}
+	p.waits++
+	return true
+}
+
+// play has a player get 25 frames a second for so long, in groups of 50: key frames of 20 packets, and others of five.
+// It reports each second. A frame can be shown if it and all before it in its group have arrived.
+func (p *path) play(seconds int) {
+	const size = 1200
+	chain := false
+	for i := range 25 * seconds {
+		at := time.Duration(i) * 40 * time.Millisecond
+		now := clock.Time(time.Hour).Add(at)
+		kind, packets := Delta, 5
+		if i%50 == 0 {
+			kind, packets, chain = Key, 20, true
+		}
+		if p.layered && i%3 != 0 && i%50 != 0 {
+			kind = Disposable
+		}
+		frame := p.frames.Number(uint32(i))
+		shown := chain
+		for range packets {
+			p.report.Highest++
+			if !p.flow.Judge(frame, Question{Kind: kind, Size: size, Now: now}) {
+				p.report.Declined++
+				p.report.DeclinedSize += size
+				p.report.Lost++
+				shown = false
+				continue
+			}
+			p.flow.Charge(size, now)
+			p.report.Bytes += size
+			shown = p.send(at) && shown
+		}
+		if kind != Disposable {
+			chain = shown
+		}
+		if p.all++; shown {
+			p.good++
+		}
+		p.report.At = time.Unix(0, 0).Add(at)
+		if p.limited && i%25 == 24 {
+			before := p.limit.Rate()
+			rate := p.limit.Heed(p.report)
+			p.flow.SetRate(rate)
+			if rate != 0 && (before == 0 || rate < before) {
+				p.cut++
+			}
+		}
+	}
+}
+
+// TestLimit plays over paths that carry all or too little, with queues of several lengths, and over paths that lose
+// packets at random. Where the path is too slow, more pictures can be shown. Elsewhere little or nothing is left out.
+func TestLimit(t *testing.T) {
+	const rate = 132.5 // packets a second of the media
+	for name, tt := range map[string]struct {
+		shape shape
+		most  int // share of the pictures without a limit, in percent
+		least int // with one
+		cut   bool
+	}{
+		"all":            {shape{rate: 2 * rate, queue: 40}, 100, 100, false},
+		"60 %, 200 ms":   {shape{rate: 0.6 * rate, queue: 26}, 1, 5, true},
+		"60 %, 500 ms":   {shape{rate: 0.6 * rate, queue: 66}, 1, 30, true},
+		"60 %, 1 s":      {shape{rate: 0.6 * rate, queue: 132}, 1, 30, true},
+		"60 %, layers":   {shape{rate: 0.6 * rate, queue: 66, layered: true}, 1, 30, true},
+		"80 %, layers":   {shape{rate: 0.8 * rate, queue: 26, layered: true}, 1, 35, true},
+		"a few are lost": {shape{rate: 2 * rate, queue: 40, random: 30}, 1, 1, false},
+		"many are lost":  {shape{rate: 2 * rate, queue: 40, random: 7}, 1, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			without, with := path{shape: tt.shape}, path{shape: tt.shape, limited: true}
+			without.play(120)
+			with.play(120)
+			share := func(p *path) int { return 100 * p.good / p.all }
+			t.Logf("%d %% of the pictures without a limit, %d %% with one, %d cuts, %d packets declined, limit %d",
+				share(&without), share(&with), with.cut, with.report.Declined, with.limit.Rate())
+			require.LessOrEqual(t, share(&without), tt.most)
+			require.GreaterOrEqual(t, share(&with), tt.least)
+			require.Equal(t, tt.cut, with.cut > 0)
+			if tt.shape.random > 0 {
+				require.Less(t, 10*with.report.Declined, uint64(with.report.Highest), "a limit does not help")
+			}
+		})
+	}
+}

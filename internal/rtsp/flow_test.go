@@ -1,0 +1,287 @@
+package rtsp
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+
+	"sluice/claim"
+	"sluice/internal/rtpframe"
+)
+
+// flowTest is a player of a stream whose frames have two packets.
+type flowTest struct {
+	*streamTest
+	p    *player
+	sink *sinkOf
+	lost int
+}
+
+func testFlow(t *testing.T, run func(*flowTest)) {
+	t.Helper()
+	testStream(t, 1<<20, func(s *streamTest) {
+		f := &flowTest{streamTest: s}
+		f.join()
+		defer f.p.rest()
+		run(f)
+	})
+}
+
+func (f *flowTest) join() {
+	f.p, f.sink = f.streamTest.join(func(p *player) {
+		p.reports = map[*media]map[uint8]*report{f.lead: {96: {ssrc: 5, format: f.lead.Formats[0]}}}
+	})
+}
+
+// locked changes or reads what the stream uses while a player catches up.
+func (f *flowTest) locked(change func()) {
+	f.stream.mu.Lock()
+	defer f.stream.mu.Unlock()
+	change()
+}
+
+// frame writes a frame with a slice of that kind, and returns how many of its packets the player gets.
+func (f *flowTest) frame(header byte) int {
+	f.t.Helper()
+	before := len(f.sink.packets)
+	f.add(header, 1)
+	time.Sleep(40 * time.Millisecond)
+	return len(f.sink.packets) - before
+}
+
+// add writes frames at once.
+func (f *flowTest) add(header byte, frames int) {
+	f.t.Helper()
+	for range frames {
+		f.next++
+		for i := range uint32(2) {
+			p := &rtp.Packet{Payload: append([]byte{header}, make([]byte, 988)...), Header: rtp.Header{
+				Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: uint16(2*f.next + i), Timestamp: f.next * 3600,
+			}}
+			require.True(f.t, f.write(f.desc.Medias[0], p, time.Now(), time.Now()))
+		}
+	}
+}
+
+// second writes frames of a second, and has the player report that it has lost some packets of these.
+func (f *flowTest) second(lost int) {
+	for range 25 {
+		f.frame(0x65)
+	}
+	f.reports(lost)
+}
+
+func (f *flowTest) reports(lost int) {
+	f.lost += lost
+	gaps := 2*int(f.next) - len(f.sink.packets)
+	f.heeds(2*int(f.next)+1, f.lost+gaps)
+}
+
+func (f *flowTest) heeds(highest, lost int) {
+	f.p.heed(f.desc.Medias[0], []rtcp.ReceptionReport{
+		{SSRC: 6, TotalLost: 1e6}, // another media's
+		{SSRC: 5, LastSequenceNumber: uint32(highest), TotalLost: uint32(lost)},
+	})
+}
+
+// TestSlowPath has a player report that it loses packets. It gets whole frames, the important ones, until it has lost
+// nothing for a while. What is left out is counted, and not sent when the player asks for it.
+func TestSlowPath(t *testing.T) {
+	testFlow(t, func(f *flowTest) {
+		f.second(0)
+		f.second(2)
+		require.Zero(t, f.p.flows[f.lead].limit.Rate(), "some paths always lose a few packets")
+		f.second(25)
+		require.True(t, f.p.isLimited())
+		all, some := 0, 0
+		for range 100 {
+			switch n := f.frame(0x41); n {
+			case 0:
+				some++
+			case 2:
+				all++
+			default:
+				t.Fatalf("%d packets of a frame", n)
+			}
+		}
+		require.NotZero(t, all)
+		require.NotZero(t, some)
+		require.Equal(t, 2, f.frame(0x65), "a key frame")
+		require.EqualValues(t, 2*some, counted(t, f.metrics.declined, "declined_packets_total"))
+		require.EqualValues(t, 2*some, f.relay.Guests()[0].Dropped)
+		f.p.repeat(f.desc.Medias[0], nackOf(f.sink.packets[len(f.sink.packets)-1].SequenceNumber))
+		require.EqualValues(t, 1, counted(t, f.metrics.nacks, "nacked_packets_total", nackSlowPath))
+		for range 100 {
+			f.second(0)
+		}
+		require.False(t, f.p.isLimited())
+		require.Equal(t, 2, f.frame(0x41))
+	})
+}
+
+// TestKeyFramesEnd has a player report losses once, of a video that has no key frames any more. It gets nothing for a
+// while, as if it waited for one, and then everything.
+func TestKeyFramesEnd(t *testing.T) {
+	testFlow(t, func(f *flowTest) {
+		f.second(0)
+		f.second(25)
+		second := func() (got int) {
+			for range 25 {
+				got += f.frame(0x41)
+			}
+			return got
+		}
+		waits := 0
+		for range 20 {
+			if second() == 0 {
+				waits++
+			}
+			f.reports(0)
+		}
+		require.InDelta(t, patience.Seconds(), waits, 2)
+		require.False(t, f.p.isLimited())
+		require.Equal(t, 50, second())
+		f.second(25)
+		require.False(t, f.p.isLimited(), "for a minute")
+		f.p.flows[f.lead].own.SetRate(0)
+		for range 60 {
+			f.second(0)
+		}
+		f.second(25)
+		require.True(t, f.p.isLimited(), "after that")
+	})
+}
+
+// TestKeepAll has a player report losses that change nothing.
+func TestKeepAll(t *testing.T) {
+	testFlow(t, func(f *flowTest) {
+		f.policy.keepAll = true
+		f.second(0)
+		f.second(25)
+		require.False(t, f.p.isLimited())
+	})
+}
+
+// TestSkippedPackets leaves out a group for a player with a full queue. It has not lost that on the path.
+func TestSkippedPackets(t *testing.T) {
+	testFlow(t, func(f *flowTest) {
+		f.second(0)
+		f.sink.err = errors.New("full")
+		f.frame(0x65)
+		f.sink.err = nil
+		for range 24 {
+			require.Zero(t, f.frame(0x41))
+		}
+		f.second(0)
+		require.False(t, f.p.isLimited())
+	})
+}
+
+// TestLeftOutWhileCatchingUp has players skip the end of a group while they catch up. They have not lost that on the
+// path.
+func TestLeftOutWhileCatchingUp(t *testing.T) {
+	for name, leave := range map[string]func(*flowTest){
+		"the next group begins": func(f *flowTest) { f.add(0x65, 1) },
+		"the cache is full":     func(f *flowTest) { f.locked(func() { f.cached.max = 1 }); f.add(0x41, 1) },
+		"the queue is full":     func(f *flowTest) { f.locked(func() { f.sink.err = errors.New("full") }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			testStream(t, 1<<22, func(s *streamTest) {
+				f := &flowTest{streamTest: s}
+				f.add(0x65, 1)
+				f.add(0x41, 200)
+				f.join()
+				defer f.p.rest()
+				time.Sleep(2 * burstInterval)
+				first := 0
+				f.locked(func() { first = len(f.sink.packets) })
+				f.heeds(first, 0)
+				leave(f)
+				f.settle()
+				f.locked(func() { f.cached.max, f.sink.err = 1<<22, nil })
+				f.add(0x65, 1)
+				f.add(0x41, 100)
+				f.settle()
+				got := len(f.sink.packets)
+				require.Greater(t, got, first)
+				require.Less(t, got, int(2*f.next)*3/4)
+				f.heeds(int(2*f.next), int(2*f.next)-got)
+				require.Zero(t, f.p.flows[f.lead].limit.Rate())
+				require.InDelta(t, int(2*f.next)-got, f.p.flows[f.lead].declined.packets, 2)
+			})
+		})
+	}
+}
+
+// TestReportsByTCP takes reports of players by UDP only.
+func TestReportsByTCP(t *testing.T) {
+	t.Parallel()
+	for name, protocol := range protocols {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
+			sub := play(t, s, "/live/cam", protocol)
+			pub.frames(3)
+			sub.expects(1, 3)
+			one := sub.got(description.MediaTypeVideo)[1]
+			report := &rtcp.ReceiverReport{Reports: []rtcp.ReceptionReport{{SSRC: one.SSRC}}}
+			require.NoError(t, sub.client.WritePacketRTCP(sub.desc.Medias[0], report))
+			require.NoError(t, sub.client.WritePacketRTCP(sub.desc.Medias[0], nackOf(one.SequenceNumber)))
+			eventually(t, "what came after the report", func() bool {
+				return counted(t, s, "nacked_packets_total", nackSent) == 1
+			})
+			require.Equal(t, protocol == gortsplib.ProtocolUDP, heeded(s))
+		})
+	}
+}
+
+// heeded reports whether a report of the only player was taken.
+func heeded(s *Server) bool {
+	for _, st := range s.all() {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		for p := range st.players {
+			return p.flows[st.lead].limit != rtpframe.Limit{}
+		}
+	}
+	return false
+}
+
+// everyOther is a rule.
+type everyOther struct{}
+
+func (everyOther) Admit(_ *claim.ConnState, a claim.Admission) claim.Verdict {
+	if a.Group%2 == 0 {
+		return claim.Declined
+	}
+	return claim.Admitted
+}
+
+// TestOperatorsRule asks an operator's rule about frames.
+func TestOperatorsRule(t *testing.T) {
+	testFlow(t, func(f *flowTest) {
+		f.policy.rule = everyOther{}
+		for i := range 10 {
+			require.Equal(t, 2*((i+1)%2), f.frame(0x65))
+		}
+	})
+}
+
+// TestCodecs checks of which medias it is known what depends on a frame.
+func TestCodecs(t *testing.T) {
+	desc := broadcast()
+	require.Equal(t, rtpframe.H264, codecOf(desc.Medias[0]))
+	require.Equal(t, rtpframe.Audio, codecOf(desc.Medias[1]))
+	desc.Medias[0].Formats = append(desc.Medias[0].Formats, desc.Medias[0].Formats[0])
+	require.Equal(t, rtpframe.Unknown, codecOf(desc.Medias[0]))
+	for i, f := range videoFormats {
+		require.Equal(t, []rtpframe.Codec{rtpframe.H264, rtpframe.H265, rtpframe.AV1, 0, 0}[i], videoCodec(f))
+	}
+}

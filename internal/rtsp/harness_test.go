@@ -1,0 +1,242 @@
+package rtsp
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/certtest"
+	"sluice/relay"
+)
+
+const patient = 20 * time.Second // for what happens at once on a machine that is not busy
+
+// newRelay returns a relay that runs.
+func newRelay(t *testing.T, cfg relay.Config) *relay.Relay {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	r, err := relay.New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return r
+}
+
+// newServer returns a server on the loopback interface.
+func newServer(t *testing.T, options ...func(*Config)) *Server {
+	t.Helper()
+	cfg := Config{Address: "127.0.0.1:0", RTPAddress: freePair(t), Logger: slog.New(slog.DiscardHandler)}
+	for _, o := range options {
+		o(&cfg)
+	}
+	if cfg.Relay == nil {
+		cfg.Relay = newRelay(t, relay.Config{})
+	}
+	s, err := Start(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// newTLSServer returns a server with both addresses, and what clients of the second one need.
+func newTLSServer(t *testing.T, options ...func(*Config)) (*Server, *tls.Config) {
+	t.Helper()
+	files := certtest.New(t).Issue(t)
+	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+	require.NoError(t, err)
+	s := newServer(t, append(options, func(c *Config) {
+		c.TLSAddress = "127.0.0.1:0"
+		c.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, nil }
+	})...)
+	return s, &tls.Config{InsecureSkipVerify: true}
+}
+
+// freePair returns a UDP address with an even port that is free, as is the next one.
+func freePair(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		first, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		port := first.LocalAddr().(*net.UDPAddr).Port
+		second, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1})
+		require.NoError(t, first.Close())
+		if err != nil {
+			continue
+		}
+		require.NoError(t, second.Close())
+		if port%2 == 0 {
+			return fmt.Sprintf("127.0.0.1:%d", port)
+		}
+	}
+	t.Fatal("no two free ports")
+	return ""
+}
+
+func (s *Server) url(t *testing.T, path string) *base.URL {
+	t.Helper()
+	u, err := base.ParseURL("rtsp://" + s.Addr().String() + path)
+	require.NoError(t, err)
+	return u
+}
+
+// counted returns a metric.
+func counted(t *testing.T, s prometheus.Collector, name string, labels ...string) float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.Register(s))
+	families, err := r.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() != "sluice_rtsp_"+name && f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if len(labels) == 0 || m.GetLabel()[0].GetValue() == labels[0] {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	require.Eventually(t, f, patient, 5*time.Millisecond, what)
+}
+
+// broadcast is a session description with H.264 and Opus.
+func broadcast() *description.Session {
+	video := &format.H264{PayloadTyp: 96, PacketizationMode: 1}
+	audio := &format.Opus{PayloadTyp: 97, ChannelCount: 2}
+	return &description.Session{Medias: []*description.Media{
+		{Type: description.MediaTypeVideo, Formats: []format.Format{video}},
+		{Type: description.MediaTypeAudio, Formats: []format.Format{audio}},
+	}}
+}
+
+// sender is a client that publishes frames of one packet.
+type sender struct {
+	t      *testing.T
+	client *gortsplib.Client
+	desc   *description.Session
+	number uint32
+}
+
+func protocol(p gortsplib.Protocol) *gortsplib.Protocol { return &p }
+
+// publishTo starts to publish.
+func publishTo(t *testing.T, s *Server, path string, p gortsplib.Protocol) *sender {
+	t.Helper()
+	c := &sender{t: t, client: &gortsplib.Client{Protocol: protocol(p)}, desc: broadcast()}
+	require.NoError(t, c.client.StartRecording(s.url(t, path).String(), c.desc))
+	t.Cleanup(c.client.Close)
+	return c
+}
+
+// framePayload is a slice of a picture with its number. Each tenth begins a group.
+func framePayload(number uint32) []byte {
+	header := byte(0x41)
+	if number%10 == 1 {
+		header = 0x65
+	}
+	return binary.BigEndian.AppendUint32([]byte{header, 0x80}, number)
+}
+
+// frames sends the next frames, with sound.
+func (c *sender) frames(n int) {
+	c.t.Helper()
+	for range n {
+		c.number++
+		payload := framePayload(c.number)
+		for m, p := range []*rtp.Packet{
+			{Header: rtp.Header{
+				Version: 2, Marker: true, PayloadType: 96, SequenceNumber: uint16(c.number), Timestamp: 3600 * c.number,
+			}, Payload: payload},
+			{Header: rtp.Header{
+				Version: 2, PayloadType: 97, SequenceNumber: uint16(c.number), Timestamp: 1920 * c.number,
+			}, Payload: payload},
+		} {
+			require.NoError(c.t, c.client.WritePacketRTP(c.desc.Medias[m], p))
+		}
+	}
+}
+
+// received waits until the server has so many packets.
+func (c *sender) received(s *Server, packets int) {
+	c.t.Helper()
+	eventually(c.t, "packets", func() bool { return counted(c.t, s, "received_packets_total") == float64(packets) })
+}
+
+// receiver is a client that plays.
+type receiver struct {
+	t      *testing.T
+	client *gortsplib.Client
+	desc   *description.Session
+
+	mu      sync.Mutex
+	packets map[description.MediaType][]*rtp.Packet
+	reports []*rtcp.SenderReport
+}
+
+// play starts to play.
+func play(t *testing.T, s *Server, path string, p gortsplib.Protocol) *receiver {
+	t.Helper()
+	u := s.url(t, path)
+	c := &receiver{
+		t: t, client: &gortsplib.Client{Protocol: protocol(p), Scheme: u.Scheme, Host: u.Host},
+		packets: make(map[description.MediaType][]*rtp.Packet),
+	}
+	require.NoError(t, c.client.Start())
+	t.Cleanup(c.client.Close)
+	desc, _, err := c.client.Describe(u)
+	require.NoError(t, err)
+	require.NoError(t, c.client.SetupAll(desc.BaseURL, desc.Medias))
+	c.desc = desc
+	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.packets[m.Type] = append(c.packets[m.Type], p)
+	})
+	_, err = c.client.Play(nil)
+	require.NoError(t, err)
+	return c
+}
+
+// got returns the packets of a media so far.
+func (c *receiver) got(m description.MediaType) []*rtp.Packet {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]*rtp.Packet(nil), c.packets[m]...)
+}
+
+// expects waits for the frames from first to last, and no others.
+func (c *receiver) expects(first, last uint32) {
+	c.t.Helper()
+	for _, m := range []description.MediaType{description.MediaTypeVideo, description.MediaTypeAudio} {
+		eventually(c.t, "packets", func() bool { return len(c.got(m)) >= int(last-first)+1 })
+		got := c.got(m)
+		require.Len(c.t, got, int(last-first)+1)
+		for i, p := range got {
+			require.Equal(c.t, framePayload(first+uint32(i)), p.Payload)
+			require.Equal(c.t, got[0].SequenceNumber+uint16(i), p.SequenceNumber)
+			require.Equal(c.t, got[0].SSRC, p.SSRC)
+		}
+	}
+}

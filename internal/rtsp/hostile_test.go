@@ -1,0 +1,565 @@
+package rtsp
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/relay"
+)
+
+// TestTokens checks where a request's token may be.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("camera:secret"))
+	for _, tc := range []struct{ query, header, want string }{
+		{"", "", ""},
+		{"token=secret", "", "secret"},
+		{"a=b&token=se%2Fcret", "", "se/cret"},
+		{"", "Bearer secret", "secret"},
+		{"", "bearer  secret ", "secret"},
+		{"", basic, "secret"},
+		{"token=first", basic, "first"},
+		{"token=%zz", "", ""},
+		{"", "Basic !", ""},
+		{"", `Digest username="camera", response="secret"`, ""},
+	} {
+		require.Equal(t, tc.want, tokenOf(tc.query, base.HeaderValue{tc.header}), "%q, %q", tc.query, tc.header)
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add("/live/cam", "token=secret", "Basic Y2FtZXJhOnNlY3JldA==")
+	f.Add("//.session/\x00", "token=%zz", "Bearer")
+	f.Add("/live/cam", "rendition=720p&max-bitrate=2000", "")
+	f.Fuzz(func(t *testing.T, path, query, header string) {
+		q, err := readRequest(path, query, &base.Request{Header: base.Header{"Authorization": {header}}})
+		require.LessOrEqual(t, len(q.token), maxToken)
+		if err == nil {
+			require.NoError(t, q.namespace.Validate())
+			require.False(t, q.namespace.IsReserved())
+		}
+		c, err := readChoice(query)
+		require.False(t, err != nil && c != (choice{}))
+		require.LessOrEqual(t, uint(c.maxBitrate), uint(maxBitrate))
+	})
+}
+
+// TestPermissions checks that clients need a token that allows what they do, and have to go when it does not any more.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("cam publish live\nviewer subscribe live\n"), 0o600))
+	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	s := newServer(t, func(c *Config) { c.Relay = newRelay(t, relay.Config{Authorizer: tokens}) })
+	for _, path := range []string{"/live/cam", "/live/cam?token=viewer", "/other/cam?token=cam"} {
+		c := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP)}
+		require.ErrorContains(t, c.StartRecording(s.url(t, path).String(), broadcast()), "401")
+		c.Close()
+	}
+	pub := publishTo(t, s, "/live/cam?token=cam", gortsplib.ProtocolTCP)
+	for _, path := range []string{"/live/cam", "/live/cam?token=cam"} {
+		u := s.url(t, path)
+		c := gortsplib.Client{Scheme: u.Scheme, Host: u.Host}
+		require.NoError(t, c.Start())
+		_, _, err := c.Describe(u)
+		require.ErrorContains(t, err, "401")
+		c.Close()
+	}
+	sub := play(t, s, "/live/cam?token=viewer", gortsplib.ProtocolUDP)
+	pub.frames(10)
+	sub.expects(1, 10)
+	u := s.url(t, "/live/cam?token=viewer")
+	idle := gortsplib.Client{Scheme: u.Scheme, Host: u.Host}
+	require.NoError(t, idle.Start())
+	defer idle.Close()
+	_, _, err = idle.Describe(u)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- idle.Wait() }()
+	require.NoError(t, os.WriteFile(file, []byte("cam publish live\n"), 0o600))
+	eventually(t, "the viewer's permission ends", func() bool { return counted(t, s, "players") == 0 })
+	eventually(t, "a player without a session has to go, too", func() bool { return len(ended) == 1 })
+	require.EqualValues(t, 1, counted(t, s, "publishers"))
+	require.NoError(t, os.WriteFile(file, []byte("\n"), 0o600))
+	eventually(t, "the publisher's permission ends", func() bool { return counted(t, s, "publishers") == 0 })
+}
+
+// TestPortsUntilTheEnd checks that a publisher's UDP ports are not another's before its stream has ended.
+func TestPortsUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolUDP)
+	s.mu.Lock()
+	ending := s.streams[moqt.Namespace{"live", "cam"}.String()]
+	s.mu.Unlock()
+	ending.mu.Lock()
+	pub.client.Close()
+	eventually(t, "the publisher is leaving", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.streams) == 0
+	})
+	kept := s.plain.ports.sessions()
+	ending.mu.Unlock()
+	require.Equal(t, 1, kept)
+	eventually(t, "it has left", func() bool { return s.plain.ports.sessions() == 0 })
+}
+
+// sessions returns how many sessions have ports.
+func (p *ports) sessions() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.of)
+}
+
+// TestPasswords logs in as ffmpeg does: the server asks for credentials, and the password is the token.
+func TestPasswords(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("secret publish live\n"), 0o600))
+	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	s := newServer(t, func(c *Config) { c.Relay = newRelay(t, relay.Config{Authorizer: tokens}) })
+	c := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP)}
+	t.Cleanup(c.Close)
+	require.NoError(t, c.StartRecording("rtsp://camera:secret@"+s.Addr().String()+"/live/cam", broadcast()))
+	require.EqualValues(t, 1, counted(t, s, "publishers"))
+}
+
+// TestPublishers checks that a path has one publisher, who may come back, and that their number has a limit.
+func TestPublishers(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(c *Config) { c.MaxPublishers, c.Address = 1, "0.0.0.0:0" })
+	announce := func(from, path string, desc *description.Session) error {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c := &gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), DialContext: dialer.DialContext}
+		t.Cleanup(c.Close)
+		return c.StartRecording(fmt.Sprintf("rtsp://127.0.0.1:%d%s", s.Addr().(*net.TCPAddr).Port, path), desc)
+	}
+	require.NoError(t, announce("127.0.0.1", "/live/cam", broadcast()))
+	require.ErrorContains(t, announce("127.0.0.2", "/live/cam", broadcast()), "403")
+	require.ErrorContains(t, announce("127.0.0.1", "/live/other", broadcast()), "453")
+	require.ErrorContains(t, announce("127.0.0.1", "/", broadcast()), "400")
+	require.ErrorContains(t, announce("127.0.0.1", "/.session/cam", broadcast()), "400")
+	many := &description.Session{}
+	for range maxMedias + 1 {
+		many.Medias = append(many.Medias, broadcast().Medias[0])
+	}
+	require.ErrorContains(t, announce("127.0.0.1", "/live/cam", many), "400")
+	require.NoError(t, announce("127.0.0.1", "/live/cam", broadcast()), "it comes back")
+	require.EqualValues(t, 1, counted(t, s, "publishers"))
+}
+
+// raw is a connection on which a test writes what it likes.
+type raw struct {
+	t *testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func dialRaw(t *testing.T, s *Server) *raw {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Addr().String())
+	require.NoError(t, err)
+	return newRaw(t, c)
+}
+
+func dialTLS(t *testing.T, s *Server, conf *tls.Config) *raw {
+	t.Helper()
+	c, err := tls.Dial("tcp", s.TLSAddr().String(), conf)
+	require.NoError(t, err)
+	return newRaw(t, c)
+}
+
+func newRaw(t *testing.T, c net.Conn) *raw {
+	t.Helper()
+	t.Cleanup(func() { c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patient)))
+	return &raw{t, c, bufio.NewReader(c)}
+}
+
+// ask sends a request and returns the response.
+func (c *raw) ask(method, url string, headers ...string) base.Response {
+	c.t.Helper()
+	fmt.Fprintf(c, "%s %s RTSP/1.0\r\nCSeq: 1\r\n%s\r\n", method, url, strings.Join(append(headers, ""), "\r\n"))
+	var res base.Response
+	require.NoError(c.t, res.Unmarshal(c.in))
+	return res
+}
+
+// announce asks to publish H.264.
+func (c *raw) announce(url string, headers ...string) base.Response {
+	c.t.Helper()
+	const sdp = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\nm=video 0 RTP/AVP 96\r\n" +
+		"a=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1\r\na=control:trackID=0\r\n"
+	headers = append(headers, "Content-Type: application/sdp", fmt.Sprint("Content-Length: ", len(sdp)), "", sdp)
+	fmt.Fprintf(c, "ANNOUNCE %s RTSP/1.0\r\nCSeq: 1\r\n%s", url, strings.Join(headers, "\r\n"))
+	var res base.Response
+	require.NoError(c.t, res.Unmarshal(c.in))
+	return res
+}
+
+// TestOtherDestination asks for packets to somebody else's address. They go to the client that asks.
+func TestOtherDestination(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	listen := func(ip string, port int) *net.UDPConn {
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(ip), Port: port})
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	own := listen("127.0.0.1", 0)
+	port := own.LocalAddr().(*net.UDPAddr).Port
+	victim := listen("127.0.0.2", port)
+	c := dialRaw(t, s)
+	url := "rtsp://" + s.Addr().String() + "/live/cam"
+	res := c.ask("SETUP", url+"/trackID=0",
+		fmt.Sprintf("Transport: RTP/AVP;unicast;destination=127.0.0.2;client_port=%d-%d", port, port+1))
+	require.Equal(t, base.StatusOK, res.StatusCode)
+	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	require.Equal(t, base.StatusOK, c.ask("PLAY", url, "Session: "+id).StatusCode)
+	pub.frames(10)
+	buf := make([]byte, 2000)
+	require.NoError(t, own.SetReadDeadline(time.Now().Add(patient)))
+	for range 10 {
+		_, _, err := own.ReadFrom(buf)
+		require.NoError(t, err)
+	}
+	require.NoError(t, victim.SetReadDeadline(time.Now()))
+	_, _, err := victim.ReadFrom(buf)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// TestForgedPackets sends packets to the server's port from addresses that publish nothing.
+func TestForgedPackets(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolUDP)
+	sub := play(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	pub.frames(5)
+	sub.expects(1, 5)
+	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
+	require.NoError(t, err)
+	forged, err := (&rtp.Packet{
+		Header:  rtp.Header{Version: 2, PayloadType: 96, SequenceNumber: 6, Timestamp: 6 * 3600},
+		Payload: framePayload(99),
+	}).Marshal()
+	require.NoError(t, err)
+	for _, ip := range []string{"127.0.0.1", "127.0.0.2"} {
+		c, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(ip)}, to)
+		require.NoError(t, err)
+		for range 100 {
+			_, err = c.Write(forged)
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.Close())
+	}
+	pub.frames(5)
+	sub.expects(1, 10)
+	require.EqualValues(t, 20, counted(t, s, "received_packets_total"))
+}
+
+// TestForeignPorts has other clients of the publisher's address name its UDP port, to play and to publish: they are
+// refused, and the publisher's packets are its own. A session that ends gives its ports back.
+func TestForeignPorts(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	url := "rtsp://" + s.Addr().String() + "/live/"
+	rtpAt, err := net.ResolveUDPAddr("udp", freePair(t))
+	require.NoError(t, err)
+	transport := fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", rtpAt.Port, rtpAt.Port+1)
+	record := func(c *raw, path string) base.Response {
+		require.Equal(t, base.StatusOK, c.announce(url+path).StatusCode)
+		return c.ask("SETUP", url+path+"/trackID=0", transport+";mode=record")
+	}
+	pub := dialRaw(t, s)
+	res := record(pub, "cam")
+	require.Equal(t, base.StatusOK, res.StatusCode)
+	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	require.Equal(t, base.StatusOK, pub.ask("RECORD", url+"cam", "Session: "+id).StatusCode)
+
+	sub := dialRaw(t, s)
+	res = sub.ask("SETUP", url+"cam/trackID=0", transport)
+	require.Equal(t, base.StatusUnsupportedTransport, res.StatusCode)
+	tcp := "Transport: RTP/AVP/TCP;unicast;interleaved=0-1"
+	subID, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	require.Equal(t, base.StatusOK, sub.ask("SETUP", url+"cam/trackID=0", tcp, "Session: "+subID).StatusCode)
+	other := dialRaw(t, s)
+	require.Equal(t, base.StatusUnsupportedTransport, record(other, "other").StatusCode)
+	for _, c := range []*raw{sub, other} {
+		require.NoError(t, c.Close())
+	}
+	eventually(t, "the other publisher leaves", func() bool { return counted(t, s, "publishers") == 1 })
+
+	conn, err := net.ListenUDP("udp", rtpAt)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
+	require.NoError(t, err)
+	b, err := (&rtp.Packet{Header: rtp.Header{Version: 2, PayloadType: 96}, Payload: framePayload(1)}).Marshal()
+	require.NoError(t, err)
+	_, err = conn.WriteTo(b, to)
+	require.NoError(t, err)
+	eventually(t, "the packet", func() bool { return counted(t, s, "received_packets_total") == 1 })
+
+	require.Equal(t, base.StatusOK, pub.ask("TEARDOWN", url+"cam", "Session: "+id).StatusCode)
+	eventually(t, "the publisher leaves", func() bool { return counted(t, s, "publishers") == 0 })
+	require.Equal(t, base.StatusOK, record(dialRaw(t, s), "third").StatusCode)
+}
+
+// TestPortsOfASession has a session name ever more ports, for a media that does not exist.
+func TestPortsOfASession(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	url := "rtsp://" + s.Addr().String() + "/live/cam"
+	res := dialRaw(t, s).ask("SETUP", url+"/trackID=0", "Transport: RTP/AVP;multicast")
+	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	setUp := func(port int) base.StatusCode {
+		transport := fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", port, port+1)
+		return dialRaw(t, s).ask("SETUP", url+"/trackID=9", transport, "Session: "+id).StatusCode
+	}
+	for i := range maxPorts / 2 {
+		require.Equal(t, base.StatusBadRequest, setUp(9000+2*i))
+	}
+	require.Equal(t, base.StatusUnsupportedTransport, setUp(9000+maxPorts))
+	require.Equal(t, base.StatusBadRequest, setUp(9000), "it has these")
+}
+
+// TestSilentClients checks that sessions by UDP end when nothing comes.
+func TestSilentClients(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = time.Second, time.Second })
+	publishTo(t, s, "/live/cam", gortsplib.ProtocolUDP)
+	eventually(t, "the publisher ends", func() bool { return counted(t, s, "publishers") == 0 })
+
+	pub := publishTo(t, s, "/live/other", gortsplib.ProtocolTCP)
+	c := dialRaw(t, s)
+	url := "rtsp://" + s.Addr().String() + "/live/other"
+	res := c.ask("SETUP", url+"/trackID=0", "Transport: RTP/AVP;unicast;client_port=9000-9001")
+	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	require.Equal(t, base.StatusOK, c.ask("PLAY", url, "Session: "+id).StatusCode)
+	require.EqualValues(t, 1, counted(t, s, "players"))
+	require.NoError(t, c.Close())
+	eventually(t, "the player ends", func() bool {
+		pub.frames(1)
+		time.Sleep(20 * time.Millisecond)
+		return counted(t, s, "players") == 0
+	})
+	require.EqualValues(t, 1, counted(t, s, "publishers"))
+}
+
+// TestSilentConnections checks that connections end on which nothing comes, before and after the handshake of TLS.
+func TestSilentConnections(t *testing.T) {
+	t.Parallel()
+	s, conf := newTLSServer(t, func(c *Config) { c.IdleTimeout = time.Second })
+	before, err := net.Dial("tcp", s.TLSAddr().String())
+	require.NoError(t, err)
+	for name, c := range map[string]*raw{
+		"plain": dialRaw(t, s), "before the handshake": newRaw(t, before), "after the handshake": dialTLS(t, s, conf),
+	} {
+		_, err := io.ReadAll(c)
+		require.NoError(t, err, name)
+	}
+}
+
+// TestHostileRequests sends what no client should, beside a publisher and a player who do not notice.
+func TestHostileRequests(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	sub := play(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	url := "rtsp://" + s.Addr().String() + "/live/cam"
+	request := func(method, url string, headers ...string) string {
+		return method + " " + url + " RTSP/1.0\r\nCSeq: 1\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n"
+	}
+	sdp := func(body string) string {
+		length := fmt.Sprint("Content-Length: ", len(body))
+		return request("ANNOUNCE", url, "Content-Type: application/sdp", length) + body
+	}
+	for name, text := range map[string]string{
+		"garbage":           "\x00\x01\x02\xff",
+		"long line":         "DESCRIBE " + strings.Repeat("x", 1<<16),
+		"long body":         request("ANNOUNCE", url, "Content-Length: 999999999999"),
+		"negative body":     request("ANNOUNCE", url, "Content-Length: -1"),
+		"many headers":      "OPTIONS * RTSP/1.0\r\n" + strings.Repeat("X: y\r\n", 10_000),
+		"no CSeq":           "DESCRIBE " + url + " RTSP/1.0\r\n\r\n",
+		"play at once":      request("PLAY", url),
+		"record at once":    request("RECORD", url, "Session: 1"),
+		"no such session":   request("TEARDOWN", url, "Session: abc"),
+		"no SDP":            request("ANNOUNCE", url),
+		"empty SDP":         sdp(""),
+		"broken SDP":        sdp("v=0\r\nm=video\r\n"),
+		"no transport":      request("SETUP", url+"/trackID=0"),
+		"no such media":     request("SETUP", url+"/trackID=9", "Transport: RTP/AVP/TCP;interleaved=0-1"),
+		"multicast":         request("SETUP", url+"/trackID=0", "Transport: RTP/AVP;multicast"),
+		"frame at once":     "$\x00\xff\xff" + strings.Repeat("x", 1000),
+		"no path":           request("DESCRIBE", "rtsp://x"),
+		"path with escapes": request("DESCRIBE", "rtsp://x/%00/%ff"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dialRaw(t, s)
+			_, _ = c.Write([]byte(text)) // the server may close at any byte
+			_ = c.Conn.(*net.TCPConn).CloseWrite()
+			answer, _ := io.ReadAll(c)
+			require.NotContains(t, string(answer), "RTSP/1.0 200")
+		})
+	}
+	pub.frames(20)
+	sub.expects(1, 20)
+	require.EqualValues(t, 1, counted(t, s, "publishers"))
+	require.EqualValues(t, 1, counted(t, s, "players"))
+}
+
+// TestTunnels asks for RTSP within HTTP and WebSocket, the first bytes one by one: the server answers nothing.
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	s, conf := newTLSServer(t)
+	for name, dial := range map[string]func() *raw{
+		"rtsp":  func() *raw { return dialRaw(t, s) },
+		"rtsps": func() *raw { return dialTLS(t, s, conf) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, text := range []string{
+				"GET / HTTP/1.1\r\nHost: x\r\nAccept: application/x-rtsp-tunnelled\r\nX-Sessioncookie: 1\r\n\r\n",
+				"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-rtsp-tunnelled\r\n" +
+					"X-Sessioncookie: 1\r\n\r\n",
+				"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+					"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" +
+					"Sec-WebSocket-Protocol: rtsp.onvif.org\r\n\r\n",
+			} {
+				c := dial()
+				for i := range 3 {
+					_, err := c.Write([]byte{text[i]})
+					require.NoError(t, err)
+				}
+				_, _ = c.Write([]byte(text[3:])) // the server may close at any byte
+				answer, _ := io.ReadAll(c)
+				require.Empty(t, answer)
+			}
+			res := dial().ask("GET_PARAMETER", "rtsp://127.0.0.1/live/cam", "Session: 1")
+			require.Equal(t, base.StatusSessionNotFound, res.StatusCode)
+		})
+	}
+}
+
+// TestPlayerThatPublishes has a session publish that has asked for a media that does not exist. Its player leaves.
+func TestPlayerThatPublishes(t *testing.T) {
+	t.Parallel()
+	r := newRelay(t, relay.Config{})
+	s := newServer(t, func(c *Config) { c.Relay = r })
+	publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	url := "rtsp://" + s.Addr().String() + "/live/"
+	a, b := dialRaw(t, s), dialRaw(t, s)
+	res := a.ask("SETUP", url+"cam/trackID=0", "Transport: RTP/AVP;multicast")
+	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	tcp := "Transport: RTP/AVP/TCP;unicast;interleaved=0-1"
+	require.Equal(t, base.StatusBadRequest, b.ask("SETUP", url+"cam/trackID=9", tcp, "Session: "+id).StatusCode)
+	require.EqualValues(t, 2, counted(t, r, "sluice_relay_guests"))
+	res = a.announce(url+"other", "Session: "+id)
+	require.Equal(t, base.StatusMethodNotValidInThisState, res.StatusCode)
+	eventually(t, "the player leaves", func() bool { return counted(t, r, "sluice_relay_guests") == 1 })
+}
+
+// TestConnectionsOfAnAddress checks that one address does not take all connections.
+func TestConnectionsOfAnAddress(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(c *Config) { c.MaxConnectionsPerSource = 1 })
+	first := dialRaw(t, s)
+	require.Equal(t, base.StatusOK, first.ask("OPTIONS", "*").StatusCode)
+	second := dialRaw(t, s)
+	_, err := io.ReadAll(second)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, counted(t, s, "refused_connections_total", "address"))
+}
+
+// TestRTSPS publishes and plays over TLS, with the largest packets.
+func TestRTSPS(t *testing.T) {
+	t.Parallel()
+	s, conf := newTLSServer(t)
+	url := "rtsps://" + s.TLSAddr().String() + "/live/cam"
+	desc := broadcast()
+	pub := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), TLSConfig: conf}
+	require.NoError(t, pub.StartRecording(url, desc))
+	t.Cleanup(pub.Close)
+	u, err := base.ParseURL(url)
+	require.NoError(t, err)
+	sub := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), TLSConfig: conf, Scheme: u.Scheme, Host: u.Host}
+	require.NoError(t, sub.Start())
+	t.Cleanup(sub.Close)
+	played, _, err := sub.Describe(u)
+	require.NoError(t, err)
+	require.NoError(t, sub.SetupAll(played.BaseURL, played.Medias))
+	got := make(chan []byte, 2)
+	sub.OnPacketRTPAny(func(_ *description.Media, _ format.Format, p *rtp.Packet) { got <- p.Payload })
+	_, err = sub.Play(nil)
+	require.NoError(t, err)
+	large := append(framePayload(1), make([]byte, maxPacket-12-6)...)
+	for i, payload := range [][]byte{large, framePayload(2)} {
+		require.NoError(t, pub.WritePacketRTP(desc.Medias[0], &rtp.Packet{
+			Header: rtp.Header{Version: 2, PayloadType: 96, SequenceNumber: uint16(i)}, Payload: payload,
+		}))
+	}
+	eventually(t, "packets", func() bool { return len(got) == 2 })
+	require.Equal(t, large, <-got)
+	require.Equal(t, framePayload(2), <-got)
+	require.Zero(t, counted(t, s, "dropped_packets_total", dropQueueFull))
+}
+
+// FuzzPackets shifts any packet, which changes two fields and nothing else, and writes it to a stream.
+func FuzzPackets(f *testing.F) {
+	for _, header := range []rtp.Header{
+		{Version: 2, PayloadType: 96}, {Version: 2, Marker: true, CSRC: []uint32{1, 2}},
+		{Version: 2, Extension: true, ExtensionProfile: 0xbede, Padding: true, PaddingSize: 4},
+	} {
+		b, err := (&rtp.Packet{Header: header, Payload: framePayload(1)}).Marshal()
+		require.NoError(f, err)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p rtp.Packet
+		if p.Unmarshal(b) != nil {
+			return
+		}
+		s := shift{sequence: 1 << 15, timestamp: 1 << 31}
+		out := s.apply(&p)
+		require.Equal(t, p.SequenceNumber+1<<15, out.SequenceNumber)
+		require.Equal(t, p.Timestamp+1<<31, out.Timestamp)
+		back := shift{1 << 15, 1 << 31}.apply(out)
+		require.Equal(t, &p, back)
+		testStreamOnce(t, &p)
+	})
+}
+
+// testStreamOnce writes a packet to a stream, between two of its own.
+func testStreamOnce(t *testing.T, p *rtp.Packet) {
+	desc := broadcast()
+	s := newStream(desc, &budget{max: 1 << 20}, newMetrics(&Server{}))
+	defer s.close()
+	first := &rtp.Packet{Header: rtp.Header{SSRC: p.SSRC}, Payload: framePayload(1)}
+	require.True(t, s.write(desc.Medias[0], first, time.Now(), time.Now()))
+	require.True(t, s.write(desc.Medias[0], p, time.Now(), time.Now()))
+	require.LessOrEqual(t, s.bytes, 1<<20)
+	require.EqualValues(t, s.bytes, s.cached.used.Load())
+}

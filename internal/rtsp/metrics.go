@@ -1,0 +1,200 @@
+package rtsp
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics counts what a Server does.
+type metrics struct {
+	server   *Server
+	received prometheus.Counter
+	copies   prometheus.Counter
+	bytes    prometheus.Counter
+	kernel   prometheus.Counter
+	drops    *prometheus.CounterVec
+	declined prometheus.Counter
+	lost     prometheus.Counter
+	ignored  *prometheus.CounterVec
+	refusals *prometheus.CounterVec
+	nacks    *prometheus.CounterVec
+	all      []prometheus.Collector
+}
+
+// Reasons why a player does not get a packet, and the rest of its group.
+const (
+	dropTooLarge  = "too_large"
+	dropQuota     = "quota"
+	dropQueueFull = "queue_full"
+	dropNextGroup = "next_group" // the next group has begun, and the player still caught up with the one before
+)
+
+// Reasons why a packet of a publisher is not taken.
+const (
+	ignoredMalformed = "malformed"
+	ignoredSSRC      = "ssrc"
+	ignoredQuota     = "quota"
+	ignoredUplink    = "uplink_full"
+	ignoredFailed    = "uplink_failed"
+)
+
+// What comes of a packet that a player asks for again, besides dropQuota and dropQueueFull.
+const (
+	nackSent     = "sent"
+	nackUnknown  = "unknown"   // the cache does not have it, or never had
+	nackOften    = "often"     // it was sent again before
+	nackLimit    = "limit"     // the player asks for too many
+	nackSlowPath = "slow_path" // its path carries too little
+)
+
+func newMetrics(s *Server) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_rtsp_" + name, Help: help})
+	}
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		opts := prometheus.CounterOpts{Name: "sluice_rtsp_" + name, Help: help}
+		return prometheus.NewCounterVec(opts, []string{label})
+	}
+	m := &metrics{
+		server:   s,
+		received: counter("received_packets_total", "RTP packets of publishers."),
+		copies:   counter("sent_packets_total", "RTP packets to players."),
+		kernel:   counter("kernel_packets_total", "Of the packets to players, those that the kernel has sent."),
+		bytes:    counter("sent_bytes_total", "Bytes of RTP packets to players."),
+		lost:     counter("lost_packets_total", "RTP packets of publishers that did not arrive."),
+		drops: vec("dropped_packets_total",
+			"RTP packets that could not be sent to a player in time or exceeded its quota, one for each group: its "+
+				"rest is left out as well, and not counted.", "reason"),
+		declined: counter("declined_packets_total", "RTP packets that the policy left out for a player."),
+		ignored: vec("ignored_packets_total", "RTP and RTCP packets of clients that were not taken; "+
+			"uplink_full, uplink_failed: only for the MoQ broadcast.", "reason"),
+		nacks:    vec("nacked_packets_total", "RTP packets that players asked for again, by result.", "result"),
+		refusals: vec("refused_requests_total", "Requests that were refused, by status.", "status"),
+	}
+	for _, reason := range []string{dropTooLarge, dropQuota, dropQueueFull, dropNextGroup} {
+		m.drops.WithLabelValues(reason)
+	}
+	results := []string{nackSent, nackUnknown, nackOften, nackLimit, nackSlowPath, dropQuota, dropQueueFull}
+	for _, result := range results {
+		m.nacks.WithLabelValues(result)
+	}
+	for _, reason := range []string{ignoredMalformed, ignoredSSRC, ignoredQuota, ignoredUplink, ignoredFailed} {
+		m.ignored.WithLabelValues(reason)
+	}
+	m.all = []prometheus.Collector{
+		m.received, m.copies, m.bytes, m.kernel, m.lost, m.drops, m.declined, m.ignored, m.refusals, m.nacks,
+	}
+	return m
+}
+
+func (m *metrics) nacked(result string) { m.nacks.WithLabelValues(result).Inc() }
+
+func (m *metrics) dropped(reason string) { m.drops.WithLabelValues(reason).Inc() }
+
+// forwarded counts a packet that the kernel has sent.
+func (m *metrics) forwarded(bytes int) {
+	m.kernel.Inc()
+	m.sent(bytes)
+}
+
+func (m *metrics) sent(bytes int) {
+	m.copies.Inc()
+	m.bytes.Add(float64(bytes))
+}
+
+var (
+	publishersDesc = prometheus.NewDesc("sluice_rtsp_publishers", "RTSP clients that publish.", nil, nil)
+	uplinksDesc    = prometheus.NewDesc("sluice_rtsp_uplinks",
+		"RTSP clients that publish, and whose packets become a MoQ broadcast now.", nil, nil)
+	broadcastsDesc = prometheus.NewDesc("sluice_rtsp_broadcasts", "MoQ broadcasts that RTSP clients play.", nil, nil)
+	limitedDesc    = prometheus.NewDesc("sluice_rtsp_limited_players",
+		"RTSP clients whose path carries too little of what they play, as they report.", nil, nil)
+	playersDesc = prometheus.NewDesc("sluice_rtsp_players", "RTSP clients that play.", nil, nil)
+	cacheDesc   = prometheus.NewDesc("sluice_rtsp_cache_bytes",
+		"Packets that are kept for players that join.", nil, nil)
+	connectionDesc = prometheus.NewDesc("sluice_rtsp_refused_connections_total",
+		"TCP connections of RTSP clients that were refused: total, because there were too many; address, because "+
+			"there were too many from one source address.", []string{"limit"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (s *Server) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range s.metrics.all {
+		c.Describe(ch)
+	}
+	for _, d := range []*prometheus.Desc{
+		publishersDesc, uplinksDesc, broadcastsDesc, playersDesc, limitedDesc, cacheDesc, connectionDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (s *Server) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range s.metrics.all {
+		c.Collect(ch)
+	}
+	n := s.count()
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	gauge(publishersDesc, float64(n.publishers))
+	gauge(uplinksDesc, float64(n.uplinks))
+	gauge(broadcastsDesc, float64(n.broadcasts))
+	gauge(playersDesc, float64(n.players))
+	gauge(limitedDesc, float64(n.limited))
+	gauge(cacheDesc, float64(s.cached.used.Load()))
+	var total, address uint64
+	for _, e := range []*endpoint{s.plain, s.secure} {
+		if e != nil {
+			t, a := e.listener.Refused()
+			total, address = total+t, address+a
+		}
+	}
+	for limit, n := range map[string]uint64{"total": total, "address": address} {
+		ch <- prometheus.MustNewConstMetric(connectionDesc, prometheus.CounterValue, float64(n), limit)
+	}
+}
+
+// counts are how many clients publish, for how many of them an uplink works, how many MoQ broadcasts are played, how
+// many clients play, and how many of these have a limit.
+type counts struct{ publishers, uplinks, broadcasts, players, limited int }
+
+func (s *Server) count() (n counts) {
+	s.mu.Lock()
+	n.publishers, n.broadcasts = len(s.streams), len(s.downlinks)
+	s.mu.Unlock()
+	for _, st := range s.all() {
+		st.mu.Lock()
+		n.players += len(st.players)
+		for p := range st.players {
+			if p.isLimited() {
+				n.limited++
+			}
+		}
+		st.mu.Unlock()
+		if st.publisher != nil && st.publisher.lift.works() {
+			n.uplinks++
+		}
+	}
+	return n
+}
+
+// all returns the streams of publishers and those of MoQ broadcasts.
+func (s *Server) all() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.Collect(maps.Values(s.streams))
+	for _, d := range s.downlinks {
+		select {
+		case <-d.ready:
+			if d.stream != nil {
+				list = append(list, d.stream)
+			}
+		default:
+		}
+	}
+	return list
+}

@@ -1,0 +1,102 @@
+package rtsp
+
+import (
+	"maps"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/pion/rtcp"
+	"golang.org/x/time/rate"
+)
+
+// Limits of what a player gets again.
+const (
+	maxRepeats  = 2   // of a packet
+	repeatRate  = 200 // packets that it may ask for in a second
+	repeatBurst = 100
+)
+
+// repeats is what a player has got again; stream.mu guards it.
+type repeats struct {
+	asked *rate.Limiter
+	times map[uint64]int // by the numbers of packets in the stream
+	first uint64         // of the cache, when times was cleared of older ones
+}
+
+func newRepeats() repeats {
+	return repeats{asked: rate.NewLimiter(repeatRate, repeatBurst), times: make(map[uint64]int)}
+}
+
+// forget forgets packets that the cache does not have any more: once for each group, not for each NACK.
+func (r *repeats) forget(first uint64) {
+	if first == r.first {
+		return
+	}
+	r.first = first
+	maps.DeleteFunc(r.times, func(number uint64, _ int) bool { return number < first })
+}
+
+// listen takes the player's receiver reports, and its NACKs (RFC 4585 §6.2.1), whether these were offered (see
+// wantsNACK) or not.
+func (p *player) listen(session *gortsplib.ServerSession) {
+	byUDP := session.Transport().Protocol == gortsplib.ProtocolUDP
+	for _, d := range session.Medias() {
+		session.OnPacketRTCP(d, func(report rtcp.Packet) {
+			switch r := report.(type) {
+			case *rtcp.TransportLayerNack:
+				p.repeat(d, r)
+			case *rtcp.ReceiverReport:
+				if byUDP { // what a TCP connection has not carried is in a queue, or was left out
+					p.heed(d, r.Reports)
+				}
+			}
+		})
+	}
+}
+
+// repeat sends packets again, as far as the cache has them, and the player may ask for them.
+func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
+	s := p.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.medias[d]
+	shift := p.shifts[m]
+	if shift == nil || !p.live {
+		return // not set up, or what it lacks was left out for it
+	}
+	p.again.forget(s.first)
+	for _, pair := range n.Nacks {
+		for _, sequence := range pair.PacketList() {
+			if !p.again.asked.Allow() {
+				s.metrics.nacked(nackLimit) // that there are more does not matter
+				return
+			}
+			s.metrics.nacked(p.repeatLocked(m, sequence-shift.sequence))
+		}
+	}
+}
+
+// repeatLocked sends the packet with the publisher's sequence number again, and returns what came of it.
+func (p *player) repeatLocked(m *media, sequence uint16) string {
+	next := p.stream.findLocked(m, sequence)
+	if next == nil {
+		return nackUnknown
+	}
+	if p.again.times[next.number] >= maxRepeats {
+		return nackOften
+	}
+	p.again.times[next.number]++
+	size := next.rtp.MarshalSize()
+	switch {
+	case p.flows[m].limit.Rate() != 0:
+		return nackSlowPath
+	case !p.guest.Download(size):
+		return dropQuota
+	case p.sink.WritePacketRTPWithNTP(next.media.Media, p.shifts[m].apply(next.rtp), next.ntp) != nil:
+		return dropQueueFull
+	}
+	p.stream.metrics.sent(size)
+	p.guest.CountPacket(false)
+	p.tell(next, false)
+	return nackSent
+}

@@ -1,0 +1,160 @@
+package rtsp
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+)
+
+func nackOf(sequences ...uint16) *rtcp.TransportLayerNack {
+	return &rtcp.TransportLayerNack{Nacks: rtcp.NackPairsFromSequenceNumbers(sequences)}
+}
+
+// nacked returns how many packets were asked for with a result.
+func (s *streamTest) nacked(result string) int {
+	return int(counted(s.t, s.metrics.nacks, "nacked_packets_total", result))
+}
+
+// TestNACK checks that a player gets packets again as it got them first, each at most twice, and not what it never got.
+func TestNACK(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		s.start = 65530 // the numbers wrap around
+		p, sink := s.player()
+		s.frames(15)
+		first := append([]*rtp.Packet(nil), sink.packets...)
+		ask := func(n ...uint16) {
+			sink.packets = nil
+			p.repeat(s.desc.Medias[0], nackOf(n...))
+		}
+		for range maxRepeats {
+			ask(first[12].SequenceNumber, first[14].SequenceNumber)
+			require.Equal(t, []*rtp.Packet{first[12], first[14]}, sink.packets)
+		}
+		require.Equal(t, 2*maxRepeats, s.nacked(nackSent))
+		ask(first[12].SequenceNumber)
+		require.Empty(t, sink.packets)
+		require.Equal(t, 1, s.nacked(nackOften))
+		ask(first[9].SequenceNumber, first[14].SequenceNumber+1)
+		require.Empty(t, sink.packets, "of the last group, and of the future")
+		require.Equal(t, 2, s.nacked(nackUnknown))
+
+		s.frames(10)
+		require.NotEmpty(t, p.again.times)
+		ask(sink.packets[9].SequenceNumber)
+		require.Len(t, p.again.times, 1, "the packets of the last group are forgotten")
+	})
+}
+
+// TestNACKIndex checks that packets are found by their media and sequence number, the newest one if there are more with
+// it, and that the indexes have the packets of the cache only.
+func TestNACKIndex(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		d := &description.Media{Type: description.MediaTypeAudio}
+		audio := &media{Media: d}
+		s.medias[d] = audio
+		p, sink := s.player()
+		p.shifts[audio], p.flows[audio] = newShift(), new(flow)
+		write := func(sequence uint16, payload string) {
+			packet := &rtp.Packet{Payload: []byte(payload), Header: rtp.Header{SSRC: 8, SequenceNumber: sequence}}
+			require.True(t, s.write(d, packet, time.Now(), time.Now()))
+		}
+		ask := func(sequence uint16) (payloads []string) {
+			sink.packets = nil
+			p.repeat(d, nackOf(sequence+p.shifts[audio].sequence))
+			for _, packet := range sink.packets {
+				payloads = append(payloads, string(packet.Payload))
+			}
+			return payloads
+		}
+		check := func(sequences ...uint16) {
+			t.Helper()
+			require.ElementsMatch(t, sequences, slices.Collect(maps.Keys(audio.numbers)))
+			require.Equal(t, len(s.cache), len(s.lead.numbers)+len(audio.numbers))
+		}
+		s.frames(2)
+		write(1, "a")
+		write(3, "b")
+		check(1, 3)
+		require.Equal(t, []string{"a"}, ask(1))
+		require.Empty(t, ask(2), "the lead's")
+		require.Equal(t, []string{"b"}, ask(3))
+		s.frames(8)
+		write(4, "c")
+		s.frames(1) // a group begins
+		check()
+		require.Empty(t, ask(4))
+		write(5, "d")
+		write(5, "e")
+		require.Equal(t, []string{"e"}, ask(5))
+		s.forgetLocked(1)
+		require.Equal(t, []string{"e"}, ask(5), "it has another place in the cache")
+	})
+}
+
+// BenchmarkNACK asks for a packet that a full cache does not have. That takes as long with any number of packets.
+func BenchmarkNACK(b *testing.B) {
+	for _, packets := range []int{100, 20_000} {
+		b.Run(fmt.Sprint(packets), func(b *testing.B) {
+			desc := broadcast()
+			s := newStream(desc, &budget{max: maxStreamCache}, newMetrics(&Server{}))
+			for i := range packets {
+				p := &rtp.Packet{Payload: []byte{0x41}, Header: rtp.Header{SSRC: 7, SequenceNumber: uint16(i)}}
+				s.write(desc.Medias[0], p, time.Now(), time.Now())
+			}
+			p := &player{stream: s, shifts: map[*media]*shift{s.lead: {}}, again: newRepeats(), live: true}
+			p.again.asked.SetLimit(rate.Inf)
+			n := nackOf(uint16(packets))
+			require.Len(b, s.cache, packets)
+			for b.Loop() {
+				p.repeat(desc.Medias[0], n)
+			}
+		})
+	}
+}
+
+// TestNACKLimit checks that a player cannot ask for ever more packets, and that its NACKs do not make it skip a group.
+func TestNACKLimit(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		p, sink := s.player()
+		s.frames(1)
+		for range 3 * repeatBurst {
+			p.repeat(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber+7))
+		}
+		require.Equal(t, repeatBurst, s.nacked(nackUnknown))
+		require.Equal(t, 2*repeatBurst, s.nacked(nackLimit))
+		time.Sleep(time.Second)
+		p.repeat(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber))
+		require.Equal(t, 1, s.nacked(nackSent))
+		s.frames(2)
+		require.Equal(t, []int{1, 1, 2, 3}, sink.numbers())
+
+		p.wait()
+		p.repeat(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber))
+		require.Len(t, sink.packets, 4, "it waits for the next group")
+		p.rest()
+		p.repeat(&description.Media{}, nackOf(1))
+		require.Len(t, sink.packets, 4)
+	})
+}
+
+// TestNACKByUDP sends a NACK as a player does.
+func TestNACKByUDP(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	sub := play(t, s, "/live/cam", gortsplib.ProtocolUDP)
+	pub.frames(3)
+	sub.expects(1, 3)
+	lost := sub.got(description.MediaTypeVideo)[1]
+	require.NoError(t, sub.client.WritePacketRTCP(sub.desc.Medias[0], nackOf(lost.SequenceNumber)))
+	eventually(t, "the answer", func() bool { return counted(t, s, "nacked_packets_total", nackSent) == 1 })
+}

@@ -1,0 +1,252 @@
+package rtsp
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/auth"
+
+	"sluice/claim"
+	"sluice/fastpath"
+	"sluice/internal/bounds"
+	"sluice/internal/limited"
+	"sluice/relay"
+	"sluice/transport"
+)
+
+// Config is the configuration of a [Server]. Relay and one of the addresses are required.
+type Config struct {
+	// Relay gives permissions and counts what clients use.
+	Relay *relay.Relay
+	// Dial opens a session with the relay for a client, or for the relay itself, as server.Server.DialFor does.
+	// Default: RTSP broadcasts are not MoQ broadcasts, and the other way round.
+	Dial func(ctx context.Context, client net.Addr) (transport.Conn, error)
+	// FastPath sends packets by UDP in the kernel. Its port for RTP is that of RTPAddress. Default: none.
+	FastPath *fastpath.FastPath
+
+	// Address and TLSAddress are the TCP addresses for rtsp:// and rtsps:// URLs. Default: none.
+	Address, TLSAddress string
+	// Certificate returns what is shown at TLSAddress.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// RTPAddress is the UDP address for RTP of clients of Address. Its port is even and not 0; RTCP has the next one.
+	// Default: none, clients use their TCP connections.
+	RTPAddress string
+	// Listen opens the ports. The zero value is the default.
+	Listen net.ListenConfig
+
+	// MaxConnections and MaxConnectionsPerSource are how many TCP connections may be open, in all and from one source
+	// address. Defaults: 4,096 and 256.
+	MaxConnections, MaxConnectionsPerSource int
+	// MaxPublishers is how many clients may publish. Default: 1,024.
+	MaxPublishers int
+	// MaxBroadcasts is how many MoQ broadcasts may be played by RTSP. Default: 1,024.
+	MaxBroadcasts int
+	// Hold is how long players of a MoQ broadcast wait for a missing object when later ones have come. Default: 500 ms.
+	Hold time.Duration
+	// CacheSize is how many bytes of packets are kept for players that join late, in all. Default: 256 MiB. A
+	// publisher has at most 8 MiB of them.
+	CacheSize int64
+
+	// Rule is an operator's, which decides what players get (fastpath.LoadRule). Default: the built-in one.
+	Rule claim.Rule
+	// KeepAll leaves out nothing for players that report losses.
+	KeepAll bool
+
+	// IdleTimeout is how long a session lasts without a sign of life: a request, or a packet by UDP; and a connection
+	// without a request. A publisher's session ends sooner, when no packet came for ReadTimeout. Defaults: 60 and 10 s.
+	IdleTimeout, ReadTimeout time.Duration
+
+	Logger *slog.Logger // default: slog.Default()
+}
+
+func (c Config) withDefaults() Config {
+	c.MaxConnections = cmp.Or(c.MaxConnections, 4096)
+	c.MaxConnectionsPerSource = cmp.Or(c.MaxConnectionsPerSource, 256)
+	c.MaxPublishers = cmp.Or(c.MaxPublishers, 1024)
+	c.MaxBroadcasts = cmp.Or(c.MaxBroadcasts, 1024)
+	c.Hold = cmp.Or(c.Hold, 500*time.Millisecond)
+	c.CacheSize = cmp.Or(c.CacheSize, 256<<20)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 60*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 10*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Relay == nil:
+		return errors.New("no relay to serve")
+	case c.Address == "" && c.TLSAddress == "":
+		return errors.New("no address to listen on")
+	case c.TLSAddress != "" && c.Certificate == nil:
+		return errors.New("no certificate for RTSPS")
+	}
+	return errors.Join(
+		bounds.AtLeast("MaxConnections", c.MaxConnections, 1),
+		bounds.AtLeast("MaxConnectionsPerSource", c.MaxConnectionsPerSource, 1),
+		bounds.AtLeast("MaxPublishers", c.MaxPublishers, 1),
+		bounds.AtLeast("MaxBroadcasts", c.MaxBroadcasts, 1),
+		bounds.AtLeast("CacheSize", c.CacheSize, 1))
+}
+
+// Server serves RTSP clients. It is a prometheus.Collector.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	cached  budget
+
+	plain, secure *endpoint // nil: none
+
+	ctx     context.Context // done when the sessions of publishers with the relay have to end
+	cancel  context.CancelFunc
+	playing context.Context // done when downlinks have to
+	stop    context.CancelFunc
+	links   sync.WaitGroup // uplinks and downlinks
+
+	lifts liftTimes
+
+	route func(bound netip.Addr, to netip.AddrPort) (from netip.Addr, mtu int, err error) // fastpath.Route
+
+	mu        sync.Mutex
+	streams   map[string]*stream // of publishers, by the keys of their namespaces
+	downlinks map[downlinkKey]*downlink
+}
+
+// Start opens the ports and serves clients, until Close.
+func Start(cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, route: fastpath.Route, lifts: defaultLiftTimes,
+		streams: make(map[string]*stream), downlinks: make(map[downlinkKey]*downlink),
+	}
+	s.cached.max = cfg.CacheSize
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.playing, s.stop = context.WithCancel(s.ctx)
+	s.metrics = newMetrics(s)
+	var err error
+	if cfg.Address != "" {
+		if s.plain, err = s.open(cfg.Address, nil); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.TLSAddress != "" {
+		conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cfg.Certificate}
+		if s.secure, err = s.open(cfg.TLSAddress, conf); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// endpoint is a TCP address, and the handler of its requests.
+type endpoint struct {
+	*Server
+	lib      *gortsplib.Server
+	tls      *tls.Config // nil: none
+	listener *limited.Listener
+	ports    *ports
+}
+
+func (s *Server) open(address string, conf *tls.Config) (*endpoint, error) {
+	e := &endpoint{Server: s, tls: conf, ports: newPorts()}
+	e.lib = &gortsplib.Server{
+		Handler: e, RTSPAddress: address,
+		AuthMethods: []auth.VerifyMethod{auth.VerifyMethodBasic}, // a digest does not tell the token
+		IdleTimeout: s.cfg.IdleTimeout, ReadTimeout: s.cfg.ReadTimeout, WriteQueueSize: writeQueue,
+		Listen: e.listen, ListenPacket: e.listenPacket, DisableRTCPSenderReports: true, // see report
+	}
+	if conf == nil && s.cfg.RTPAddress != "" {
+		var err error
+		if e.lib.UDPRTPAddress, e.lib.UDPRTCPAddress, err = udpAddresses(s.cfg.RTPAddress); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.lib.Start(); err != nil {
+		return nil, fmt.Errorf("RTSP: %w", err)
+	}
+	return e, nil
+}
+
+// udpAddresses returns the addresses for RTP and for RTCP.
+func udpAddresses(rtp string) (string, string, error) {
+	host, text, err := net.SplitHostPort(rtp)
+	if err != nil {
+		return "", "", err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port%2 != 0 || port == 0 {
+		return "", "", fmt.Errorf("port %q for RTP: must be an even number; RTCP has the next one", text)
+	}
+	return rtp, net.JoinHostPort(host, strconv.FormatUint(port+1, 10)), nil
+}
+
+// listen opens the TCP port. The library does not know of TLS: untunneled has to see what is within, and SRTP leaves
+// less room for packets.
+func (e *endpoint) listen(network, address string) (net.Listener, error) {
+	l, err := e.cfg.Listen.Listen(context.Background(), network, address)
+	if err != nil {
+		return nil, err
+	}
+	e.listener = limited.NewListener(l, e.cfg.MaxConnections, e.cfg.MaxConnectionsPerSource)
+	l = e.listener
+	if e.tls != nil {
+		l = tls.NewListener(l, e.tls)
+	}
+	return untunneled{l, e.cfg.IdleTimeout}, nil
+}
+
+// udpReadBuffer is for bursts of many publishers. The kernel may allow less.
+const udpReadBuffer = 4 << 20
+
+func (e *endpoint) listenPacket(network, address string) (net.PacketConn, error) {
+	c, err := e.cfg.Listen.ListenPacket(context.Background(), network, address)
+	if udp, ok := c.(*net.UDPConn); ok {
+		_ = udp.SetReadBuffer(udpReadBuffer) // less is enough for a few publishers
+	}
+	return c, err
+}
+
+// Addr and TLSAddr return the TCP addresses, or nil.
+func (s *Server) Addr() net.Addr    { return s.plain.addr() }
+func (s *Server) TLSAddr() net.Addr { return s.secure.addr() }
+
+func (e *endpoint) addr() net.Addr {
+	if e == nil {
+		return nil
+	}
+	return e.listener.Addr()
+}
+
+// closeWait is how long Close waits for MoQ subscribers to get what has been published.
+const closeWait = 3 * time.Second
+
+// Close ends all sessions and closes the ports. On a nil Server it does nothing.
+func (s *Server) Close() error {
+	if s == nil {
+		return nil
+	}
+	s.stop()
+	for _, e := range []*endpoint{s.plain, s.secure} {
+		if e != nil {
+			e.lib.Close()
+		}
+	}
+	time.AfterFunc(closeWait, s.cancel)
+	s.links.Wait()
+	s.cancel()
+	return nil
+}

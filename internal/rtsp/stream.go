@@ -1,0 +1,370 @@
+package rtsp
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/pion/rtp"
+
+	shared "sluice/clock"
+	"sluice/fastpath"
+	"sluice/internal/rtpframe"
+)
+
+// stream has the packets of a publisher, and the players that get them.
+type stream struct {
+	publisher *publisher // nil: it is of a downlink
+	demand    *downlink  // nil: it is of a publisher
+	desc      *description.Session
+	medias    map[*description.Media]*media
+	cached    *budget
+	metrics   *metrics
+	policy    policy
+	clock     shared.System
+
+	mu      sync.Mutex
+	lead    *media // the first video with known key frames, whose groups all medias follow; nil: none
+	cache   []packet
+	first   uint64 // number of cache[0], counted over all packets
+	bytes   int    // of the cache
+	frame   int    // where the lead's current frame begins in the cache; -1: it is not there
+	whole   bool   // the cache begins with a key frame
+	players map[*player]struct{}
+	closed  bool
+}
+
+// media is a media of a stream.
+type media struct {
+	*description.Media
+	isKey keyFunc // of the lead
+	codec rtpframe.Codec
+
+	// Guarded by stream.mu.
+	ssrc      uint32
+	heard     time.Time          // when a packet with that SSRC came last
+	begun     bool               // there is a current frame
+	timestamp uint32             // of the current frame
+	key       bool               // the current frame is one with which decoding can start
+	placed    tally              // its packets so far, if the stream has groups,
+	forgotten tally              // and those of them before the cache
+	numbers   map[uint16]uint64  // of its packets in the cache, by sequence number; the newest one's, if there are more
+	frames    rtpframe.Frames    // while the kernel does not number them
+	temporal  uint32             // the highest temporal id
+	kernel    *fastpath.RTPMedia // sends packets, too; nil: does not
+	paused    bool               // the kernel sends nothing now
+	resting   bool               // nor after the next packet: the publisher is between PAUSE and RECORD
+}
+
+// packet is an RTP packet of a media. Nobody changes it.
+type packet struct {
+	media  *media
+	rtp    *rtp.Packet
+	ntp    time.Time // when its timestamp was sampled
+	number uint64    // in the stream, if that has groups
+	frame  uint32    // number of its frame
+	kind   rtpframe.Kind
+
+	served fastpath.RTPServed // the players that the kernel has sent it to
+}
+
+// maxStreamCache is how many bytes of packets a stream keeps: 4 s of 16 Mbit/s. A player that joins a stream with
+// longer groups waits for the next key frame.
+const maxStreamCache = 8 << 20
+
+// Memory of a packet beside the buffer in which it came, with its places in the cache and the index of its media, and
+// of a header extension of it.
+const (
+	packetOverhead    = 296
+	extensionOverhead = 32
+)
+
+func (p *packet) size() int { return memory(p.rtp) }
+
+// memory returns how many bytes a packet takes. It keeps the buffer in which it came, even if it fills little of that.
+func memory(p *rtp.Packet) int {
+	return p.Header.MarshalSize() + cap(p.Payload) + cap(p.Extensions)*extensionOverhead + packetOverhead
+}
+
+// ssrcTimeout is how long an SSRC has to be silent until another one may follow it. A publisher changes its SSRC when
+// it has restarted or found a collision (RFC 3550 §8.2). Somebody else who forges its address has to know it.
+const ssrcTimeout = time.Second
+
+func newStream(desc *description.Session, cached *budget, m *metrics) *stream {
+	s := &stream{
+		desc: desc, medias: make(map[*description.Media]*media), cached: cached, metrics: m,
+		players: make(map[*player]struct{}), clock: shared.NewSystem(),
+	}
+	for _, d := range desc.Medias {
+		m := &media{Media: d, codec: codecOf(d)}
+		s.medias[d] = m
+		if d.Type == description.MediaTypeVideo && s.lead == nil && len(d.Formats) == 1 {
+			if m.isKey = keyFuncOf(d.Formats[0]); m.isKey != nil {
+				s.lead = m
+			}
+		}
+	}
+	return s
+}
+
+// write takes the next packet of a media and sends it to the players. It reports whether the packet is the publisher's,
+// as far as its SSRC tells.
+func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.medias[d]
+	if s.closed || !m.owns(p.SSRC, now) {
+		return false
+	}
+	next := packet{media: m, rtp: p, ntp: ntp, served: m.served(p), frame: m.number(p.Timestamp)}
+	next.kind = rtpframe.KindOf(m.codec, p.Payload, &m.temporal)
+	begins := s.placeLocked(&next)
+	for player := range s.players {
+		switch {
+		case player.live:
+			player.send(&next)
+			player.handOver(m, now) // from the next packet on: who had the place before may have this one
+		case !player.late: // it catches up
+		case begins && s.whole:
+			s.catchUpLocked(player)
+		case begins || now.Sub(player.since) > patience:
+			player.begin()
+			player.send(&next)
+		default:
+			player.decline(&next)
+		}
+	}
+	return true
+}
+
+// patience is how long a player waits for a key frame. Some encoders make none: they refresh a part of each picture.
+const patience = 10 * time.Second
+
+// owns reports whether packets with an SSRC are the media's.
+func (m *media) owns(ssrc uint32, now time.Time) bool {
+	if !m.heard.IsZero() && m.ssrc != ssrc && now.Sub(m.heard) < ssrcTimeout {
+		return false
+	}
+	m.ssrc, m.heard = ssrc, now
+	return true
+}
+
+// placeLocked numbers a packet and adds it to the cache. It reports whether a group begins: then the cache has its
+// packets only, if it is whole.
+func (s *stream) placeLocked(p *packet) (begins bool) {
+	if s.lead == nil {
+		return false
+	}
+	p.number = s.endLocked()
+	p.media.placed.add(p)
+	if m := s.lead; p.media == m {
+		if !m.begun || p.rtp.Timestamp != m.timestamp {
+			m.begun, m.timestamp, m.key = true, p.rtp.Timestamp, false
+			s.frame = len(s.cache)
+		}
+		if begins = !m.key && m.isKey(p.rtp.Payload); begins {
+			m.key, s.whole = true, s.frame >= 0
+			s.forgetLocked(max(s.frame, 0))
+		}
+	}
+	if size := p.size(); s.bytes+size <= maxStreamCache && s.cached.take(size) {
+		s.cache = append(s.cache, *p)
+		s.bytes += size
+		s.indexLocked(len(s.cache) - 1)
+	} else {
+		s.forgetLocked(len(s.cache))
+		s.whole, s.frame = false, -1
+		s.first++ // p
+		p.media.forgotten.add(p)
+	}
+	return begins
+}
+
+// indexLocked adds a packet of the cache to the index of its media.
+func (s *stream) indexLocked(i int) {
+	p := &s.cache[i]
+	if p.media.numbers == nil {
+		p.media.numbers = make(map[uint16]uint64)
+	}
+	p.media.numbers[p.rtp.SequenceNumber] = s.first + uint64(i)
+}
+
+// findLocked returns a packet of the cache by its sequence number, or nil.
+func (s *stream) findLocked(m *media, sequence uint16) *packet {
+	number, ok := m.numbers[sequence]
+	if !ok {
+		return nil
+	}
+	return &s.cache[number-s.first]
+}
+
+// forgetLocked removes the first n packets of the cache. Few remain, those of the current frame, so the indexes are
+// made anew, and their memory does not stay.
+func (s *stream) forgetLocked(n int) {
+	if n == 0 {
+		return
+	}
+	for i := range n {
+		s.bytes -= s.cache[i].size()
+		s.cached.give(s.cache[i].size())
+		s.cache[i].media.forgotten.add(&s.cache[i])
+	}
+	s.first += uint64(n)
+	s.frame = max(s.frame-n, -1)
+	s.cache = slices.Delete(s.cache, 0, n)
+	if len(s.cache) < cap(s.cache)/4 {
+		s.cache = append([]packet(nil), s.cache...) // the memory of a long group is not counted any more
+	}
+	for _, m := range s.medias {
+		m.numbers = nil
+	}
+	for i := range s.cache {
+		s.indexLocked(i)
+	}
+}
+
+// endLocked is the number of the next packet.
+func (s *stream) endLocked() uint64 { return s.first + uint64(len(s.cache)) }
+
+func (s *stream) end() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.endLocked()
+}
+
+// since returns the packets from a number on that are kept, and reports whether others are lost.
+func (s *stream) since(number uint64) (kept []packet, gap bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lead == nil || number < s.first {
+		return slices.Clone(s.cache), true
+	}
+	return slices.Clone(s.cache[number-s.first:]), false
+}
+
+// join adds a player, which begins with the last key frame, or with the next one.
+func (s *stream) join(p *player) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.players[p] = struct{}{}
+	p.live, p.late = false, false
+	switch {
+	case s.lead == nil:
+		p.begin()
+	case s.whole:
+		s.catchUpLocked(p)
+	default:
+		p.wait()
+	}
+	return true
+}
+
+// catchUpLocked has a player follow the cache from its beginning, or from what it has not got yet, until it is live.
+func (s *stream) catchUpLocked(p *player) {
+	p.live, p.late, p.next = false, false, max(p.got, s.first)
+	p.passTo(p.next)
+	if s.advanceLocked(p) {
+		go s.catchUp(p, p.ctx())
+	}
+}
+
+// Packets by which a player catches up: 48 KB, every 4 ms. That is 100 Mbit/s, which the receive buffer of a socket
+// takes.
+const (
+	burst         = 32
+	burstInterval = 4 * time.Millisecond
+)
+
+func (s *stream) catchUp(p *player, done <-chan struct{}) {
+	tick := time.NewTicker(burstInterval)
+	defer tick.Stop()
+	for more := true; more; more = s.advance(p, done) {
+		select {
+		case <-tick.C:
+		case <-done:
+			return
+		}
+	}
+}
+
+func (s *stream) advance(p *player, done <-chan struct{}) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-done:
+		return false
+	default:
+		return !s.closed && s.advanceLocked(p)
+	}
+}
+
+// advanceLocked sends the next packets of the cache, and reports whether there are more. If the cache has moved on to
+// another group, the player does as well: what it lacks of the one before would only make it later.
+func (s *stream) advanceLocked(p *player) bool {
+	if p.next < s.first {
+		p.miss(dropNextGroup)
+		p.skip(!s.whole)
+		p.next = s.first
+		if !s.whole {
+			p.wait()
+		}
+	}
+	for range burst {
+		if p.live || p.late {
+			return false
+		}
+		if p.next == s.endLocked() {
+			p.begin()
+			return false
+		}
+		next := &s.cache[p.next-s.first]
+		p.send(next)
+		p.pass(next)
+		p.next++
+		if p.late {
+			p.skip(true) // it could not take the packet
+			return false
+		}
+	}
+	return true
+}
+
+// leave removes a player.
+func (s *stream) leave(p *player) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.players, p)
+	p.takeBack()
+}
+
+// close ends the stream and the sessions of its players.
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.forgetLocked(len(s.cache))
+	for p := range s.players {
+		p.end()
+	}
+}
+
+// budget is what all caches have together.
+type budget struct {
+	max  int64
+	used atomic.Int64
+}
+
+func (b *budget) take(n int) bool {
+	if b.used.Add(int64(n)) <= b.max {
+		return true
+	}
+	b.give(n)
+	return false
+}
+
+func (b *budget) give(n int) { b.used.Add(-int64(n)) }

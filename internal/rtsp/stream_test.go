@@ -1,0 +1,398 @@
+package rtsp
+
+import (
+	"errors"
+	"math"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/bluenviron/gortsplib/v5/pkg/ntp"
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/relay"
+)
+
+// sinkOf keeps what a player gets.
+type sinkOf struct {
+	packets []*rtp.Packet
+	reports []rtcp.Packet
+	err     error
+}
+
+func (s *sinkOf) WritePacketRTPWithNTP(_ *description.Media, p *rtp.Packet, _ time.Time) error {
+	if s.err == nil {
+		s.packets = append(s.packets, p)
+	}
+	return s.err
+}
+
+func (s *sinkOf) WritePacketRTCP(_ *description.Media, p rtcp.Packet) error {
+	s.reports = append(s.reports, p)
+	return nil
+}
+
+// numbers returns the numbers of the frames that a player got.
+func (s *sinkOf) numbers() (list []int) {
+	for _, p := range s.packets {
+		list = append(list, int(p.Payload[5]))
+	}
+	return list
+}
+
+// streamTest is a stream with one media, H.264, without a network.
+type streamTest struct {
+	*stream
+	t     *testing.T
+	relay *relay.Relay
+	next  uint32
+	start uint16 // sequence number of the first packet
+}
+
+// testStream calls f with a stream, within a bubble.
+func testStream(t *testing.T, cacheSize int64, f func(*streamTest)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRelay(t, relay.Config{})
+		desc := broadcast()
+		desc.Medias = desc.Medias[:1]
+		s := &streamTest{t: t, relay: r}
+		s.stream = newStream(desc, &budget{max: cacheSize}, newMetrics(&Server{}))
+		f(s)
+		s.close()
+		require.Zero(t, s.cached.used.Load(), "the cache gives back what it has taken")
+	})
+}
+
+// frames writes the next frames, of one packet each, and lets players catch up.
+func (s *streamTest) frames(n int) {
+	s.t.Helper()
+	for range n {
+		s.next++
+		p := &rtp.Packet{Payload: framePayload(s.next), Header: rtp.Header{
+			Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: s.start + uint16(s.next), Timestamp: s.next * 3600,
+		}}
+		require.True(s.t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+	}
+	s.settle()
+}
+
+func (s *streamTest) settle() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// player adds a player, and lets it catch up.
+func (s *streamTest) player() (*player, *sinkOf) {
+	s.t.Helper()
+	p, sink := s.join()
+	s.settle()
+	return p, sink
+}
+
+func span(first, last int) (list []int) {
+	for i := first; i <= last; i++ {
+		list = append(list, i)
+	}
+	return list
+}
+
+// TestJoin checks with which packet a player begins.
+func TestJoin(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		p, early := s.player()
+		s.frames(15)
+		_, late := s.player()
+		s.frames(10)
+		require.Equal(t, span(1, 25), early.numbers())
+		require.Equal(t, span(11, 25), late.numbers())
+		p.rest() // PAUSE
+		s.frames(10)
+		require.Equal(t, span(1, 25), early.numbers())
+		require.True(t, p.play(s.desc.Medias, early)) // PLAY
+		s.settle()
+		require.Equal(t, append(span(1, 25), span(31, 35)...), early.numbers())
+		p.rest()
+	})
+}
+
+// TestMoreMedias has a player set up another media while it pauses. The first one's numbers go on.
+func TestMoreMedias(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		p, sink := s.player()
+		s.frames(1)
+		p.rest() // PAUSE
+		audio := &description.Media{Type: description.MediaTypeAudio}
+		s.medias[audio] = &media{Media: audio}
+		require.True(t, p.play([]*description.Media{s.desc.Medias[0], audio}, sink)) // SETUP, PLAY
+		defer p.rest()
+		s.settle() // it gets the first frame again
+		sound := &rtp.Packet{Payload: framePayload(99), Header: rtp.Header{Version: 2, SSRC: 8}}
+		require.True(t, s.write(audio, sound, time.Now(), time.Now()))
+		s.frames(1)
+		require.Equal(t, []int{1, 1, 99, 2}, sink.numbers())
+		require.Equal(t, sink.packets[0].SequenceNumber+1, sink.packets[3].SequenceNumber)
+	})
+}
+
+// TestEndWhileCatchingUp checks that the end of a stream is no group for which a player loses packets.
+func TestEndWhileCatchingUp(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		for i := range 9 * burst {
+			number := uint32(1 + min(i, 1)) // one long group
+			p := &rtp.Packet{Payload: framePayload(number), Header: rtp.Header{SSRC: 7, Timestamp: uint32(i)}}
+			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		}
+		p, sink := s.join()
+		defer p.rest()
+		s.close()
+		s.settle()
+		require.Len(t, sink.packets, burst)
+		require.Zero(t, counted(t, s.metrics.drops, "dropped_packets_total", dropNextGroup))
+		require.Zero(t, s.relay.Guests()[0].Dropped)
+	})
+}
+
+// TestJoinWhileLive has a player follow a cache that changes before it has reached its end.
+func TestJoinWhileLive(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		for i := range 9 * burst { // one long group
+			p := &rtp.Packet{Payload: framePayload(2), Header: rtp.Header{SSRC: 7, Timestamp: uint32(i)}}
+			if i == 0 {
+				p.Payload = framePayload(1)
+			}
+			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		}
+		_, sink := s.join()
+		time.Sleep(2*burstInterval + 1)
+		synctest.Wait()
+		require.Len(t, sink.packets, 3*burst)
+		s.next = 40
+		s.frames(15)
+		require.Equal(t, span(51, 55), sink.numbers()[3*burst:], "it goes on with the newest group")
+		require.EqualValues(t, 1, counted(t, s.metrics.drops, "dropped_packets_total", dropNextGroup))
+		require.EqualValues(t, 1, s.relay.Guests()[0].Dropped)
+	})
+}
+
+// join adds a player, after it was prepared.
+func (s *streamTest) join(prepare ...func(*player)) (*player, *sinkOf) {
+	g, err := s.relay.Admit(s.t.Context(), relay.GuestConfig{
+		Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, Action: relay.ActionSubscribe,
+		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}},
+	})
+	require.NoError(s.t, err)
+	s.t.Cleanup(g.Leave)
+	p, sink := &player{stream: s.stream, guest: g}, &sinkOf{}
+	for _, f := range prepare {
+		f(p)
+	}
+	require.True(s.t, p.play(s.desc.Medias, sink))
+	return p, sink
+}
+
+// TestNoCache checks that a player that cannot begin in the past begins with the next key frame, and that the cache has
+// a limit.
+func TestNoCache(t *testing.T) {
+	const few = 12 * (packetOverhead + 6)
+	testStream(t, few, func(s *streamTest) {
+		s.frames(15)
+		require.LessOrEqual(t, s.cached.used.Load(), int64(few))
+		s.cached.max = 1 // others have the rest
+		s.frames(1)
+		require.Zero(t, s.cached.used.Load())
+		_, sink := s.player()
+		s.frames(4)
+		require.Empty(t, sink.packets)
+		s.frames(10)
+		require.Equal(t, span(21, 30), sink.numbers())
+		s.cached.max = few
+		s.frames(15)
+		_, late := s.player()
+		require.Equal(t, span(41, 45), late.numbers())
+	})
+}
+
+// TestLongGroup checks that a stream does not keep more than its share.
+func TestLongGroup(t *testing.T) {
+	testStream(t, 1<<30, func(s *streamTest) {
+		s.frames(1)
+		for range maxStreamCache / maxPacket {
+			p := &rtp.Packet{Payload: make([]byte, maxPacket-12), Header: rtp.Header{SSRC: 7}}
+			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+			require.LessOrEqual(t, s.bytes, maxStreamCache)
+		}
+		_, sink := s.player()
+		require.Empty(t, sink.packets)
+		s.next = 10
+		s.frames(5)
+		require.Equal(t, span(11, 15), sink.numbers())
+	})
+}
+
+// received returns a payload in a buffer of the size in which the library receives packets by UDP.
+func received(b ...byte) []byte {
+	const header, mtu = 12, 1473
+	return append(make([]byte, mtu)[header:header], b...)
+}
+
+// TestCachedMemory checks that the limit of the cache is one of memory: of the buffers and extensions of packets,
+// however few bytes they have, and of the list.
+func TestCachedMemory(t *testing.T) {
+	testStream(t, maxStreamCache, func(s *streamTest) {
+		extended := rtp.Header{SSRC: 7, Extension: true, Extensions: make([]rtp.Extension, 700)}
+		for _, header := range []rtp.Header{{SSRC: 7}, extended} {
+			most := 0
+			for range maxStreamCache / 1473 { // more than there is room for
+				p := &rtp.Packet{Header: header, Payload: received(0x41)}
+				require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+				most = max(most, len(s.cache)-10) // those of the loop before
+			}
+			each := 1473 + len(header.Extensions)*int(unsafe.Sizeof(rtp.Extension{}))
+			require.Greater(t, most, maxStreamCache/each/3)
+			require.LessOrEqual(t, most*each, maxStreamCache)
+			s.frames(10) // with a key frame
+			require.LessOrEqual(t, cap(s.cache), 100)
+		}
+	})
+}
+
+// TestNoKeyFrames checks that a player of a stream without key frames does not wait for ever.
+func TestNoKeyFrames(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		s.next = 1
+		_, sink := s.player()
+		s.frames(2)
+		require.Empty(t, sink.packets)
+		time.Sleep(patience)
+		s.frames(3)
+		require.Equal(t, span(4, 6), sink.numbers())
+	})
+}
+
+// TestSlowPlayer checks that a player with a full queue goes on with the next group.
+func TestSlowPlayer(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		_, slow := s.player()
+		_, other := s.player()
+		s.frames(5)
+		slow.err = errors.New("full")
+		s.frames(2)
+		slow.err = nil
+		s.frames(8)
+		require.Equal(t, append(span(1, 5), span(11, 15)...), slow.numbers())
+		require.Equal(t, span(1, 15), other.numbers())
+		gap := slow.packets[5].SequenceNumber - slow.packets[4].SequenceNumber
+		require.EqualValues(t, 6, gap, "the player sees that packets are missing")
+		require.EqualValues(t, 1, counted(t, s.metrics.drops, "dropped_packets_total", dropQueueFull))
+	})
+}
+
+// TestRestOfKeyFrame has a player lose a packet of a frame before a packet tells that it is a key frame. It goes on
+// where it was, and gets no packet twice.
+func TestRestOfKeyFrame(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		_, sink := s.player()
+		s.frames(2)
+		for i, header := range []byte{0x09, 0x06, 0x06, 0x67, 0x65} {
+			p := &rtp.Packet{Payload: []byte{header, 0, 0, 0, 0, byte(10 + i)}}
+			p.SSRC, p.Timestamp = 7, 4*3600
+			if i == 2 {
+				sink.err = errors.New("full")
+			}
+			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+			sink.err = nil
+		}
+		s.settle()
+		require.Equal(t, []int{1, 2, 10, 11, 12, 13, 14}, sink.numbers())
+	})
+}
+
+// TestLargePacket checks that a packet that fits in no datagram is left out, and the rest of its group.
+func TestLargePacket(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		_, sink := s.player()
+		s.frames(1)
+		p := &rtp.Packet{Payload: make([]byte, maxPacket), Header: rtp.Header{SSRC: 7}}
+		require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		s.frames(14)
+		require.Equal(t, append(span(1, 1), span(11, 15)...), sink.numbers())
+		require.EqualValues(t, 1, counted(t, s.metrics.drops, "dropped_packets_total", dropTooLarge))
+		require.EqualValues(t, 1, s.relay.Guests()[0].Dropped)
+	})
+}
+
+// TestSenderReports checks what reports tell a player, and when.
+func TestSenderReports(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		p, sink := s.join()
+		h264 := s.lead.Formats[0]
+		p.reports = map[*media]map[uint8]*report{s.lead: {96: {ssrc: 5, format: h264}}}
+		begin := time.Now()
+		for range 25 {
+			s.frames(1) // takes a second
+		}
+		require.Len(t, sink.reports, 3)
+		for i, r := range sink.reports {
+			n := uint32(10*i + 1)
+			require.Equal(t, &rtcp.SenderReport{
+				SSRC: 5, NTPTime: ntp.Encode(begin.Add(time.Duration(10*i) * time.Second)),
+				RTPTime: 3600*n + p.shifts[s.lead].timestamp, PacketCount: n, OctetCount: 6 * n,
+			}, r)
+		}
+	})
+}
+
+// TestForeignSSRC checks that packets with another SSRC are not taken while the publisher sends, and that the publisher
+// may change its own.
+func TestForeignSSRC(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		_, sink := s.player()
+		s.frames(1)
+		foreign := &rtp.Packet{Payload: framePayload(99), Header: rtp.Header{SSRC: 8}}
+		s.frames(1) // takes a second
+		require.True(t, s.write(s.desc.Medias[0], foreign, time.Now(), time.Now()), "the other one has been silent")
+		p := &rtp.Packet{Payload: framePayload(100), Header: rtp.Header{SSRC: 7}}
+		require.False(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		require.Equal(t, []int{1, 2, 99}, sink.numbers())
+	})
+}
+
+// TestWrapAround checks sequence numbers and timestamps that begin again at zero, at the publisher and at the player.
+func TestWrapAround(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		p, sink := s.player()
+		*p.shifts[s.lead] = shift{math.MaxUint16 - 20, math.MaxUint32 - 20*3600}
+		s.start = math.MaxUint16 - 5
+		s.frames(50)
+		require.Len(t, sink.packets, 50)
+		for i, p := range sink.packets {
+			require.Equal(t, sink.packets[0].SequenceNumber+uint16(i), p.SequenceNumber)
+			require.Equal(t, sink.packets[0].Timestamp+3600*uint32(i), p.Timestamp)
+		}
+	})
+}
+
+// TestFramesOfManyPackets checks that a group begins with the first packet of its key frame, also if only a later
+// packet tells that it is one.
+func TestFramesOfManyPackets(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		for i, header := range []byte{0x67, 0x65, 0x41, 0x09, 0x06, 0x67, 0x68, 0x65, 0x41} {
+			timestamp := uint32(0)
+			if i >= 3 {
+				timestamp = 3600
+			}
+			p := &rtp.Packet{Payload: []byte{header, 0, 0, 0, 0, byte(i)}}
+			p.SSRC, p.Timestamp = 7, timestamp
+			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		}
+		_, sink := s.player()
+		require.Equal(t, span(3, 8), sink.numbers())
+	})
+}

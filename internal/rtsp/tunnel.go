@@ -1,0 +1,55 @@
+package rtsp
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"time"
+)
+
+// untunneled is a listener whose connections do not carry HTTP. The library would serve RTSP within HTTP and WebSocket
+// to any page that a browser shows, wherever it comes from. It would also wait without end for the first bytes, and for
+// a handshake of TLS: they have to come in time.
+type untunneled struct {
+	net.Listener
+	wait time.Duration
+}
+
+func (l untunneled) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(l.wait)) // until the library sets another one; if it fails, so does Read
+	return &rtspConn{Conn: c}, nil
+}
+
+// rtspConn is a connection whose first request is not one of HTTP. The request may come in several parts, so it looks
+// at as many bytes as tell.
+type rtspConn struct {
+	net.Conn
+	begin []byte // what has been read, until that tells
+	known bool   // that it is RTSP
+}
+
+var errTunnel = errors.New("RTSP within HTTP is not served")
+
+// methods are those of HTTP with which a tunnel begins. RTSP has GET_PARAMETER.
+var methods = [][]byte{[]byte("GET "), []byte("POST ")}
+
+// Read implements [net.Conn].
+func (c *rtspConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.known {
+		return n, err
+	}
+	c.begin = append(c.begin, b[:min(n, 8)]...)
+	c.known = true
+	for _, m := range methods {
+		if bytes.HasPrefix(c.begin, m) {
+			return 0, errTunnel
+		}
+		c.known = c.known && !bytes.HasPrefix(m, c.begin)
+	}
+	return n, err
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// What tells aggregates apart.
+#pragma once
+
+#include "common.h"
+
+enum prefix_flag {
+	PREFIX_IPV6 = 1, // the prefix is one of IPv6
+	PREFIX_PEER_IPV6 = 2,
+	// Of RTTs only: an aggregate has a histogram for each of these.
+	PREFIX_TO_PEERS = 4, // to the hosts that those of the prefix talk to: the other part of the path
+	PREFIX_LOADED = 8, // under load
+	PREFIX_UNPLACED = 16, // counted together because there is no place: with PREFIX_LOADED unknown
+	PREFIX_RTT_FLAGS = PREFIX_TO_PEERS | PREFIX_LOADED | PREFIX_UNPLACED,
+};
+
+// What the settings do not ask for is 0.
+struct prefix_key {
+	u64 prefix; // an IPv4 prefix, the upper half of an IPv6 one, or the number of a group
+	u64 peer; // the same of the other end
+	u32 interface;
+	u16 vlan;
+	u8 transport; // enum transport
+	u8 flags;
+};
+_Static_assert(sizeof(struct prefix_key) == 24, "prefix_key has no hidden padding");

@@ -1,0 +1,64 @@
+package history
+
+import (
+	"time"
+
+	"sluice/internal/rtt/report"
+)
+
+// Totals are the sums of some time.
+type Totals struct {
+	From, To time.Time
+	Prefixes []Series // without Points and Changes; in no order
+}
+
+// Total sums what a history has from a time to another one, of the 1,000 prefixes with the most RTTs.
+func Total(dir string, from, to time.Time) (*Totals, error) {
+	o, err := look(dir, from, to)
+	if err != nil {
+		return nil, err
+	}
+	each := make(map[string]*Series)
+	for _, prefix := range o.busiest() {
+		s := newTotal(prefix)
+		each[prefix] = &s
+	}
+	err = Read(dir, from, to, func(r *Row) error {
+		if s := each[r.Label()]; s != nil {
+			h, _ := o.histogram(r)
+			s.add(r, &h)
+		}
+		return nil
+	})
+	t := &Totals{From: o.from, To: o.to}
+	for _, s := range each {
+		t.Prefixes = append(t.Prefixes, *s)
+	}
+	return t, err
+}
+
+func newTotal(prefix string) Series {
+	return Series{Prefix: prefix, Parts: make(map[string]*report.Histogram)}
+}
+
+// add adds a row, whose histogram is h.
+func (s *Series) add(r *Row, h *report.Histogram) {
+	s.Bytes += r.SentBytes + r.ReceivedBytes
+	s.TCPSegments += r.TCPSegments
+	s.Retransmissions += r.Retransmissions
+	s.ECNCapable += r.ECNCapable
+	s.ECNMarked += r.ECNMarked
+	s.Loss = s.Loss.Plus(report.Loss{
+		All: r.QUICSent + r.QUICReceived, Passed: r.QUICSentPassed + r.QUICReceivedPassed,
+		Reported: r.QUICSentReported + r.QUICReceivedReported,
+	})
+	s.RTT.Add(h)
+	for i := range r.Parts {
+		part := &r.Parts[i]
+		if s.Parts[part.Name] == nil {
+			s.Parts[part.Name] = new(report.Histogram)
+		}
+		h := part.Histogram(r)
+		s.Parts[part.Name].Add(&h)
+	}
+}

@@ -1,0 +1,161 @@
+package ipfix
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"time"
+
+	"sluice/internal/rtt/report"
+)
+
+const (
+	// variable is the length of elements that begin with their length (RFC 7011 §7).
+	variable = 65535
+	// reverse is the enterprise number of elements that are about the other direction (RFC 5103 §6.1).
+	reverse = 29305
+	// own stands for the enterprise number of the exporter.
+	own = 1<<32 - 1
+	// maxText is the length of texts, such as names of groups, beyond which they are cut.
+	maxText = 200
+)
+
+// IANA's information elements.
+const (
+	octetDeltaCount         = 1
+	packetDeltaCount        = 2
+	protocolIdentifier      = 4
+	sourceIPv4PrefixLength  = 9
+	sourceIPv6PrefixLength  = 29
+	sourceIPv4Prefix        = 44
+	interfaceName           = 82
+	flowStartMilliseconds   = 152
+	flowEndMilliseconds     = 153
+	sourceIPv6Prefix        = 170
+	dot1qVlanID             = 243
+	informationElementID    = 303
+	informationElementType  = 339
+	informationElementName  = 341
+	informationElementSem   = 344
+	informationElementUnit  = 345
+	privateEnterpriseNumber = 346
+)
+
+// field is an information element of a template, and how to write its value.
+type field struct {
+	id, length uint16
+	enterprise uint32 // 0: IANA's
+	add        func([]byte, *record) []byte
+}
+
+// record is what a data record is about.
+type record struct {
+	*report.Interval
+	*report.Prefix
+}
+
+// fields returns the elements of a record that has a prefix of some bytes, or with 0 the name of a group.
+func fields(a *report.Aggregation, address int) []field {
+	all := []field{
+		number64(flowStartMilliseconds, 0, func(r *record) uint64 { return uint64(r.Start.UnixMilli()) }),
+		number64(flowEndMilliseconds, 0, func(r *record) uint64 { return uint64(r.End.UnixMilli()) }),
+	}
+	all = append(all, keyFields(a.By, address)...)
+	all = append(all,
+		number64(octetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Bytes }),
+		number64(packetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Packets }),
+		number64(octetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Bytes }),
+		number64(packetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Packets }),
+		number64(retransmissions, own, func(r *record) uint64 { return r.Retransmissions }),
+		number64(ecnCapable, own, func(r *record) uint64 { return r.ECNCapable }),
+		number64(ecnMarked, own, func(r *record) uint64 { return r.ECNMarked }),
+		number32(quicSent, func(r *record) uint64 { return r.LossSent.All }),
+		number32(quicSentPassed, func(r *record) uint64 { return r.LossSent.Passed }),
+		number32(quicSentReported, func(r *record) uint64 { return r.LossSent.Reported }),
+		number32(quicReceived, func(r *record) uint64 { return r.LossReceived.All }),
+		number32(quicReceivedPassed, func(r *record) uint64 { return r.LossReceived.Passed }),
+		number32(quicReceivedReported, func(r *record) uint64 { return r.LossReceived.Reported }))
+	all = append(all, rttFields(rttCount, func(r *record) *report.Histogram { return &r.RTT })...)
+	if a.Parts {
+		all = append(all, rttFields(peerRTTCount, func(r *record) *report.Histogram { return &r.PeerRTT })...)
+	}
+	return all
+}
+
+// keyFields are what tells aggregates apart.
+func keyFields(by report.Keys, address int) (all []field) {
+	switch address {
+	case 0:
+		all = append(all, text(group, own, func(r *record) string { return r.Group }))
+	case 4:
+		all = append(all, prefixFields(sourceIPv4Prefix, sourceIPv4PrefixLength, 4)...)
+	default:
+		all = append(all, prefixFields(sourceIPv6Prefix, sourceIPv6PrefixLength, 16)...)
+	}
+	if by.Pair {
+		all = append(all, text(peer, own, func(r *record) string { return r.Peer }))
+	}
+	if by.VLAN {
+		all = append(all, field{dot1qVlanID, 2, 0, func(b []byte, r *record) []byte {
+			return binary.BigEndian.AppendUint16(b, r.VLAN)
+		}})
+	}
+	if by.Interface {
+		all = append(all, text(interfaceName, 0, func(r *record) string { return r.Interface }))
+	}
+	if by.Protocol {
+		all = append(all, field{protocolIdentifier, 1, 0, func(b []byte, r *record) []byte {
+			return append(b, protocols[r.Protocol])
+		}})
+	}
+	return all
+}
+
+// protocols are the numbers of what is aggregated by protocol. Others have 255, which IANA has reserved, and so
+// has what there was no room for, of any protocol.
+var protocols = map[string]uint8{"ICMP": 1, "TCP": 6, "UDP": 17, "ICMPv6": 58, "other": 255, "": 255}
+
+func prefixFields(address, bits, length uint16) []field {
+	return []field{
+		{address, length, 0, func(b []byte, r *record) []byte { return append(b, r.Prefix.Addr().AsSlice()...) }},
+		{bits, 1, 0, func(b []byte, r *record) []byte { return append(b, uint8(r.Prefix.Bits())) }},
+	}
+}
+
+// rttFields are the elements of a histogram, of which the first one is the count. The others are in ns.
+func rttFields(count uint16, of func(*record) *report.Histogram) []field {
+	all := []field{number64(count, own, func(r *record) uint64 { return of(r).Count })}
+	for n, value := range []func(*report.Histogram) time.Duration{
+		func(h *report.Histogram) time.Duration { return h.Min },
+		func(h *report.Histogram) time.Duration { return h.Quantile(0.5) },
+		func(h *report.Histogram) time.Duration { return h.Quantile(0.95) },
+		func(h *report.Histogram) time.Duration { return h.Max },
+		func(h *report.Histogram) time.Duration { return h.Sum },
+	} {
+		all = append(all, number64(count+1+uint16(n), own, func(r *record) uint64 { return uint64(value(of(r))) }))
+	}
+	return all
+}
+
+func number64(id uint16, enterprise uint32, value func(*record) uint64) field {
+	return field{id, 8, enterprise, func(b []byte, r *record) []byte {
+		return binary.BigEndian.AppendUint64(b, value(r))
+	}}
+}
+
+// number32 is an own element in the reduced size of RFC 7011 §6.2, because it is 0 for most prefixes.
+func number32(id uint16, value func(*record) uint64) field {
+	return field{id, 4, own, func(b []byte, r *record) []byte {
+		return binary.BigEndian.AppendUint32(b, uint32(min(value(r), math.MaxUint32)))
+	}}
+}
+
+func text(id uint16, enterprise uint32, value func(*record) string) field {
+	return field{id, variable, enterprise, func(b []byte, r *record) []byte { return appendText(b, value(r)) }}
+}
+
+// appendText appends a text after its length. It has no halves of characters.
+func appendText(b []byte, s string) []byte {
+	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "")
+	return append(append(b, uint8(len(s))), s...)
+}

@@ -1,0 +1,29 @@
+package report
+
+// Loss is what the loss bits of QUIC (RFC 9506) tell about packets in one direction.
+type Loss struct {
+	All      uint64 // packets that were sent, in whole blocks of 64
+	Passed   uint64 // those of them that passed the monitor; the others were lost before
+	Reported uint64 // losses that their senders have noticed, before the monitor or behind it
+}
+
+// Plus returns the sum.
+func (l Loss) Plus(o Loss) Loss {
+	return Loss{l.All + o.All, l.Passed + o.Passed, l.Reported + o.Reported}
+}
+
+// NamedLoss is the loss of the packets that a prefix sent, or received.
+type NamedLoss struct {
+	Direction string
+	Loss
+}
+
+// Losses returns what is known of each direction.
+func (p *Prefix) Losses() []NamedLoss {
+	return []NamedLoss{{"sent", p.LossSent}, {"received", p.LossReceived}}
+}
+
+// NamedCounts returns the counters.
+func (l Loss) NamedCounts() []NamedCount {
+	return []NamedCount{{"all", l.All}, {"passed", l.Passed}, {"reported", l.Reported}}
+}

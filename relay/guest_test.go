@@ -1,0 +1,141 @@
+package relay
+
+import (
+	"context"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/transport"
+)
+
+func guestFrom(ip string, a Action, tokens ...string) GuestConfig {
+	cfg := GuestConfig{
+		Kind: transport.RTSP, Remote: addressOf(ip), Authority: "relay.example", Path: "/", Action: a,
+		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", "room"}, Name: "video"},
+	}
+	for _, t := range tokens {
+		cfg.Tokens = append(cfg.Tokens, token(t))
+	}
+	return cfg
+}
+
+func (b *bench) admit(cfg GuestConfig) *Guest {
+	b.t.Helper()
+	g, err := b.relay.Admit(b.ctx, cfg)
+	require.NoError(b.t, err)
+	return g
+}
+
+// TestGuestsAreSessions checks that a guest takes a session of its address and one of all, and gives both back.
+func TestGuestsAreSessions(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Sessions: 1}, MaxSessions: 2}, func(b *bench) {
+		first := b.admit(guestFrom("192.0.2.1", ActionSubscribe))
+		_, err := b.relay.Admit(b.ctx, guestFrom("192.0.2.1", ActionSubscribe))
+		b.refused(err, moqt.RequestExcessiveLoad)
+		b.exceeded(addressAccount, sessionsOpen, 1)
+		b.turnedAway("192.0.2.1")
+		other := b.admit(guestFrom("192.0.2.2", ActionSubscribe))
+		_, err = b.relay.Admit(b.ctx, guestFrom("192.0.2.3", ActionSubscribe))
+		b.refused(err, moqt.RequestExcessiveLoad)
+		first.Leave()
+		first.Leave() // once is enough
+		synctest.Wait()
+		require.Error(t, first.Context().Err())
+		b.admit(guestFrom("192.0.2.1", ActionSubscribe)).Leave()
+		other.Leave()
+	})
+}
+
+// TestGuestsNeedPermission checks what the Authorizer is asked, and that a guest has to go when the answer changes.
+func TestGuestsNeedPermission(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		file := tokenFile(t, "cam publish live", "viewer subscribe live expires=2000-01-01T00:01:00Z")
+		b.relay.cfg.Authorizer = file
+		for _, cfg := range []GuestConfig{
+			guestFrom("192.0.2.1", ActionPublishNamespace), guestFrom("192.0.2.1", ActionPublishNamespace, "viewer"),
+			guestFrom("192.0.2.1", ActionSubscribe, "cam"), guestFrom("192.0.2.1", ActionSubscribe, "else"),
+		} {
+			_, err := b.relay.Admit(b.ctx, cfg)
+			b.refused(err, moqt.RequestUnauthorized)
+		}
+		publisher := b.admit(guestFrom("192.0.2.1", ActionPublishNamespace, "cam"))
+		viewer := b.admit(guestFrom("192.0.2.1", ActionSubscribe, "viewer"))
+		time.Sleep(2 * time.Minute) // the bench begins in the year 2000
+		require.ErrorIs(t, context.Cause(viewer.Context()), ErrWithdrawn)
+		require.NoError(t, publisher.Context().Err())
+		require.NoError(t, os.WriteFile(file.name, []byte("other publish live\n"), 0o600))
+		time.Sleep(5 * time.Second)
+		require.ErrorIs(t, context.Cause(publisher.Context()), ErrWithdrawn)
+		publisher.Leave()
+		viewer.Leave()
+		synctest.Wait()
+		require.Zero(t, b.relay.accounts.list()[0].used[sessionsOpen])
+	})
+}
+
+// TestGuestsHaveQuotas checks that a guest's media counts for its address and its token.
+func TestGuestsHaveQuotas(t *testing.T) {
+	quota := Quota{Upload: MinBitRate, Download: MinBitRate}
+	onBench(t, Config{PerAddress: quota}, func(b *bench) {
+		g := b.admit(guestFrom("192.0.2.1", ActionSubscribe))
+		defer g.Leave()
+		for name, use := range map[string]func(int) bool{"upload": g.Upload, "download": g.Download} {
+			taken := 0
+			for taken < 1<<20 && use(1000) {
+				taken += 1000
+			}
+			require.InDelta(t, MinBitRate/8*quotaBurst.Seconds(), taken, 2000, name)
+			time.Sleep(time.Second)
+			require.True(t, use(1000), name)
+		}
+		for g.Download(1000) {
+		}
+		_, err := b.relay.Admit(b.ctx, guestFrom("192.0.2.1", ActionSubscribe))
+		b.refused(err, moqt.RequestExcessiveLoad)
+	})
+}
+
+// TestNoGuestsWhileDraining checks that a relay that goes away takes no guests.
+func TestNoGuestsWhileDraining(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		b.relay.Drain(b.ctx, "", time.Second)
+		_, err := b.relay.Admit(b.ctx, guestFrom("192.0.2.1", ActionSubscribe))
+		b.refused(err, moqt.RequestExcessiveLoad)
+	})
+}
+
+// TestGuestsAreListed checks what is told of guests.
+func TestGuestsAreListed(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.admit(guestFrom("192.0.2.1", ActionPublishNamespace))
+		time.Sleep(time.Second)
+		viewer := b.admit(guestFrom("192.0.2.2", ActionSubscribe))
+		publisher.SetCarrier("udp")
+		require.True(t, publisher.Upload(1000))
+		require.True(t, viewer.Download(300))
+		viewer.Drop()
+		for _, byKernel := range []bool{true, false, true} {
+			viewer.CountPacket(byKernel)
+		}
+		list := b.relay.Guests()
+		require.Equal(t, []GuestStatus{
+			{
+				Remote: addressOf("192.0.2.1").String(), Protocol: "rtsp", Carrier: "udp", Publishes: true,
+				Namespace: "live-room", Began: list[0].Began, Received: 1000,
+			},
+			{
+				Remote: addressOf("192.0.2.2").String(), Protocol: "rtsp", Namespace: "live-room",
+				Began: list[0].Began.Add(time.Second), Sent: 300, Kernel: 2, Process: 1, Dropped: 1,
+			},
+		}, list)
+		publisher.Leave()
+		viewer.Leave()
+		synctest.Wait()
+		require.Empty(t, b.relay.Guests())
+	})
+}

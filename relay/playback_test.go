@@ -1,0 +1,188 @@
+package relay
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/rendition"
+	"sluice/moqt"
+	"sluice/moqt/session"
+)
+
+// What a player reports counts for the choice of the rendition, and nothing that it does not say.
+func TestPlayback(t *testing.T) {
+	for name, tt := range map[string]struct {
+		reports func(second int) moqt.Playback
+		want    []string
+		why     string
+	}{
+		"nothing":         {want: []string{"high"}},
+		"a small display": {moqtPlayback(moqt.Playback{Width: 640, Height: 360}), []string{"high", "low"}, "display"},
+		"a large display": {moqtPlayback(moqt.Playback{Width: 1920, Height: 1080}), []string{"high"}, ""},
+		"absurd numbers": {
+			moqtPlayback(moqt.Playback{
+				Buffered: math.MaxUint64, Dropped: math.MaxUint64, Width: math.MaxUint64, Height: math.MaxUint64,
+			}), []string{"high"}, "",
+		},
+		"a slow decoder": {
+			func(second int) moqt.Playback { return moqt.Playback{Dropped: uint64(8 * min(second, 10))} },
+			[]string{"high", "low"}, "decoder",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				l := b.connect().serveLadder()
+				l.c.announce("live")
+				subscriber := b.connect()
+				subscriber.setState(widePath)
+				k := &sink{}
+				high := subscriber.sizedRendition(k, "high", 5_000_000, 1280, 720, true)
+				b.subscribed(high, subscriber.sizedRendition(k, "low", 1_000_000, 640, 360, false))
+				go l.run(25)
+				for second := range 24 {
+					time.Sleep(time.Second)
+					if tt.reports != nil {
+						_, err := high.Update(b.ctx, moqt.Parameters{Playback: new(tt.reports(second))})
+						require.NoError(t, err)
+					}
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.Equal(t, tt.want, k.checkGroups(t))
+				s := b.set(1)
+				require.Equal(t, tt.why, s.status(1).Reason)
+			})
+		})
+	}
+}
+
+func moqtPlayback(p moqt.Playback) func(int) moqt.Playback {
+	return func(int) moqt.Playback { return p }
+}
+
+// sizedRendition subscribes to a rendition of set 1 with pictures of a size.
+func (c *client) sizedRendition(
+	k *sink, name string, bitrate, width, height uint64, forward bool,
+) *session.Subscription {
+	sub, err := c.Subscribe(c.b.ctx, moqt.Subscribe{
+		Track: trackNamed(name),
+		Parameters: moqt.Parameters{
+			Forward:   &forward,
+			Rendition: &moqt.Rendition{Set: 1, Bitrate: bitrate, Width: width, Height: height},
+			Filter:    &moqt.Filter{Type: moqt.FilterRelativeStart},
+		},
+	}, k)
+	require.NoError(c.b.t, err)
+	return sub
+}
+
+// A player with a full buffer may wait: the drop policy knows, for a set and for a single track.
+func TestPatience(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.connect()
+		k := &sink{}
+		one := subscriber.sizedRendition(k, "high", 2, 0, 0, true)
+		b.subscribed(one, subscriber.sizedRendition(k, "low", 1, 0, 0, false))
+		patience := func() (list []time.Duration) {
+			for _, s := range subscriber.sender().subs {
+				list = append(list, s.patience)
+			}
+			return list
+		}
+		for _, tt := range []struct {
+			buffered uint64
+			want     time.Duration
+		}{{4001, 2 * time.Second}, {1, 0}, {math.MaxUint64, maxBuffered / 2}, {0, 0}} {
+			_, err := one.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: tt.buffered}})
+			require.NoError(t, err)
+			require.Equal(t, []time.Duration{tt.want, tt.want}, patience())
+		}
+		_, err := one.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 3001}})
+		require.NoError(t, err)
+		b.subscribed(subscriber.sizedRendition(k, "middle", 3, 0, 0, false))
+		require.Equal(t, slices.Repeat([]time.Duration{1500 * time.Millisecond}, 3), patience(), "of one that joins")
+		single, err := subscriber.subscribeTo("other")
+		require.NoError(t, err)
+		_, err = single.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 1001}})
+		require.NoError(t, err)
+		require.Equal(t, 500*time.Millisecond, patience()[3])
+	})
+}
+
+// What a player has reported counts for a media sender in another group order, too, and for those before it.
+func TestPatienceOfOtherGroupOrder(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.connect()
+		sub, err := subscriber.subscribeTo("other")
+		require.NoError(t, err)
+		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 1001}})
+		require.NoError(t, err)
+		b.relay.directory.eachHub(func(h *hub) {
+			for d := range h.subscribers.all {
+				d.delivery.reopen(&moqt.Parameters{GroupOrder: new(moqt.Descending)})
+			}
+		})
+		subs := subscriber.sender().subs
+		require.Len(t, subs, 2)
+		require.Equal(t, 500*time.Millisecond, subs[1].patience)
+		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 2001}})
+		require.NoError(t, err)
+		require.Equal(t, []time.Duration{time.Second, time.Second}, []time.Duration{subs[0].patience, subs[1].patience})
+	})
+}
+
+// A report does not touch the subscription, and comes with other parameters, too.
+func TestReportsAreCheap(t *testing.T) {
+	require.False(t, isReport(moqt.Parameters{}))
+	require.True(t, isReport(moqt.Parameters{Playback: &moqt.Playback{}}))
+	require.True(t, isReport(moqt.Parameters{
+		Playback: &moqt.Playback{}, AuthorizationTokens: []moqt.Token{{Value: []byte("t")}},
+	}))
+	require.False(t, isReport(moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(1))}))
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		publisher.serveLadder()
+		publisher.announce("live")
+		sub, err := b.connect().subscribeTo("high")
+		require.NoError(t, err)
+		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(7))})
+		require.NoError(t, err)
+		b.relay.directory.eachHub(func(h *hub) {
+			for d := range h.subscribers.all {
+				p := d.pub.Parameters()
+				require.EqualValues(t, 7, p.Priority())
+			}
+		})
+	})
+}
+
+// A report stays when a rendition joins the set.
+func TestPlaybackOfNewChooser(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		publisher.serveLadder()
+		publisher.announce("live")
+		subscriber := b.connect()
+		k := &sink{}
+		one := subscriber.sizedRendition(k, "high", 2, 64, 48, true)
+		b.subscribed(one)
+		_, err := one.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Width: 1 << 20, Height: 1}})
+		require.NoError(t, err)
+		b.subscribed(subscriber.sizedRendition(k, "low", 1, 0, 0, false))
+		s := b.set(1)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.Equal(t, &rendition.Playback{Pixels: maxDisplay}, s.playback)
+	})
+}
