@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -103,10 +104,11 @@ func TestSourceAddress(t *testing.T) {
 // TestWriteWaitsForRoom sends few messages, and many, to a receiver that has no room at first.
 func TestWriteWaitsForRoom(t *testing.T) {
 	for _, messages := range []int{fewMessages, 2 * fewMessages} {
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		require.NoError(t, err)
 		from, to := os.NewFile(uintptr(fds[0]), "from"), os.NewFile(uintptr(fds[1]), "to")
 		t.Cleanup(func() { from.Close(); to.Close() })
+		require.NoError(t, to.SetReadDeadline(time.Now().Add(time.Minute)))
 		raw, err := from.SyscallConn()
 		require.NoError(t, err)
 		counters := new(Counters)
