@@ -22,7 +22,7 @@ const (
 	droppingDelay = 10 * time.Second
 
 	fitRate   = 0.95 // of the rate that arrives while the path is full
-	dropRate  = 1.1  // of the rate that arrives in time while the relay drops: it has left some of the path unused
+	dropRate  = 1.5  // of the rate that arrives in time while the relay drops: what does not fit are whole layers
 	sureRate  = 0.9  // of that rate: a better rendition may be tried at once
 	sureBurst = 1.3  // times its bitrate: the rate of bursts with which a better rendition may be tried at once
 )
