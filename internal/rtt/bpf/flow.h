@@ -57,6 +57,25 @@ struct tcp_side {
 };
 _Static_assert(sizeof(struct tcp_side) == 2 * 8 + 5 * 4 + 4, "tcp_side has no hidden padding");
 
+// A TCP connection of which only one side's packets are seen. Delays are from the other side by the seen one to here,
+// less that of the handshake, ns.
+struct tcp_alone {
+	u64 began; // when the ACK of the handshake was seen; 0: it was not, or has no timestamps
+	u64 base; // RTT of the path at the least delay, ns
+	u64 turn; // when the period of least[0] began
+	s64 least[2]; // delay of this period and of the one before
+	u32 first; // TSecr of the handshake
+	u32 echo; // newest TSecr
+	u32 acknowledged; // newest byte
+	u8 pad[4];
+};
+_Static_assert(sizeof(struct tcp_alone) == 5 * 8 + 3 * 4 + 4, "tcp_alone has no hidden padding");
+
+struct tcp {
+	struct tcp_side side[2];
+	struct tcp_alone alone;
+};
+
 // One side's half of a QUIC connection's spin signal (RFC 9000 §17.4).
 struct spin {
 	u64 edges[2]; // when the value changed in turn, newest first, ns
@@ -141,7 +160,7 @@ struct flow {
 	u8 pad[3];
 	struct side side[2];
 	union {
-		struct tcp_side tcp[2];
+		struct tcp tcp;
 		struct quic quic;
 		struct move move;
 	};

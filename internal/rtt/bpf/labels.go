@@ -75,6 +75,7 @@ var Tallies = [...]Counter{
 	{"rtts-late", "RTTs not reported because they exceed a stamp's lifetime"},
 	{"rtts-one-direction", "RTTs of the whole path, of flows of which only one direction is seen"},
 	{"rtts-ambiguous", "RTTs not reported because the reply may answer either of two packets"},
+	{"echoes-other-clock", "ACKs of one direction of TCP not used: their timestamps do not tick each millisecond"},
 	{"retransmissions", "TCP segments sent again"},
 	{"queries-full", "queries of DNS, NTP or STUN that were not added because the query table is full"},
 	{"queries-share", "queries of DNS, NTP or STUN that were not added because their sender has its share"},

@@ -65,7 +65,7 @@ type MonitorConnectionKey struct {
 type MonitorCounterSet struct {
 	_         structs.HostLayout
 	Outcome   [48]uint64
-	Tally     [28]uint64
+	Tally     [29]uint64
 	Transport [6]MonitorTraffic
 	Ecn       [4]MonitorTraffic
 }
@@ -129,8 +129,8 @@ type MonitorFlow struct {
 	Moving bool
 	Pad    [3]uint8
 	Side   [2]MonitorSide
-	Tcp    [2]MonitorTcpSide
-	_      [104]byte
+	Tcp    MonitorTcp
+	_      [48]byte
 }
 
 type MonitorFlowKey struct {
@@ -508,21 +508,40 @@ const (
 	MonitorTallyTALLY_RTTS_LATE          MonitorTally = 12
 	MonitorTallyTALLY_RTTS_ONE_DIRECTION MonitorTally = 13
 	MonitorTallyTALLY_RTTS_AMBIGUOUS     MonitorTally = 14
-	MonitorTallyTALLY_RETRANSMISSIONS    MonitorTally = 15
-	MonitorTallyTALLY_QUERIES_FULL       MonitorTally = 16
-	MonitorTallyTALLY_QUERIES_SHARE      MonitorTally = 17
-	MonitorTallyTALLY_QUERIES_REPEATED   MonitorTally = 18
-	MonitorTallyTALLY_QUERIES_EXPIRED    MonitorTally = 19
-	MonitorTallyTALLY_SPIN_EDGES         MonitorTally = 20
-	MonitorTallyTALLY_SPIN_STRAYS        MonitorTally = 21
-	MonitorTallyTALLY_SPIN_DISTURBED     MonitorTally = 22
-	MonitorTallyTALLY_SPIN_BELOW_BASE    MonitorTally = 23
-	MonitorTallyTALLY_LOSS_BLOCKS        MonitorTally = 24
-	MonitorTallyTALLY_PREFIXES_FULL      MonitorTally = 25
-	MonitorTallyTALLY_EVENTS             MonitorTally = 26
-	MonitorTallyTALLY_EVENTS_LOST        MonitorTally = 27
-	MonitorTallyTALLY_COUNT              MonitorTally = 28
+	MonitorTallyTALLY_ECHOES_OTHER_CLOCK MonitorTally = 15
+	MonitorTallyTALLY_RETRANSMISSIONS    MonitorTally = 16
+	MonitorTallyTALLY_QUERIES_FULL       MonitorTally = 17
+	MonitorTallyTALLY_QUERIES_SHARE      MonitorTally = 18
+	MonitorTallyTALLY_QUERIES_REPEATED   MonitorTally = 19
+	MonitorTallyTALLY_QUERIES_EXPIRED    MonitorTally = 20
+	MonitorTallyTALLY_SPIN_EDGES         MonitorTally = 21
+	MonitorTallyTALLY_SPIN_STRAYS        MonitorTally = 22
+	MonitorTallyTALLY_SPIN_DISTURBED     MonitorTally = 23
+	MonitorTallyTALLY_SPIN_BELOW_BASE    MonitorTally = 24
+	MonitorTallyTALLY_LOSS_BLOCKS        MonitorTally = 25
+	MonitorTallyTALLY_PREFIXES_FULL      MonitorTally = 26
+	MonitorTallyTALLY_EVENTS             MonitorTally = 27
+	MonitorTallyTALLY_EVENTS_LOST        MonitorTally = 28
+	MonitorTallyTALLY_COUNT              MonitorTally = 29
 )
+
+type MonitorTcp struct {
+	_     structs.HostLayout
+	Side  [2]MonitorTcpSide
+	Alone MonitorTcpAlone
+}
+
+type MonitorTcpAlone struct {
+	_            structs.HostLayout
+	Began        uint64
+	Base         uint64
+	Turn         uint64
+	Least        [2]int64
+	First        uint32
+	Echo         uint32
+	Acknowledged uint32
+	Pad          [4]uint8
+}
 
 type MonitorTcpSide struct {
 	_               structs.HostLayout

@@ -42,7 +42,7 @@ INLINE struct event *rtt_event(struct packet *p, struct flow *f, u8 side, enum m
 	e->received_packets = peer->packets;
 	e->received_bytes = peer->bytes;
 	if (p->key.protocol == IP_TCP)
-		e->retransmissions = f->tcp[side & 1].retransmissions;
+		e->retransmissions = f->tcp.side[side & 1].retransmissions;
 	return e;
 }
 

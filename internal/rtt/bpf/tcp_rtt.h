@@ -7,8 +7,7 @@
 // when the ACK that would have echoed it first was lost. A packet that was sent twice proves nothing (Karn's rule).
 #pragma once
 
-#include "report.h"
-#include "tcp.h"
+#include "tcp_one_direction.h"
 
 #define TCP_WINDOW_MAX (1 << 30) // RFC 7323 §2.3: the most that can be in flight
 #define TCP_SEGMENTS_MAX 64 // of one packet that are stamped: 64 KiB have 45 of 1448 bytes
@@ -27,7 +26,7 @@ INLINE enum outcome tcp_may_create(struct packet *p, const struct segment *t)
 // tcp_reopened reports whether a SYN on a known flow begins another connection, and is not a retransmission.
 INLINE bool tcp_reopened(struct packet *p, struct flow *f, const struct segment *t)
 {
-	const struct tcp_side *s = &f->tcp[p->side & 1];
+	const struct tcp_side *s = &f->tcp.side[p->side & 1];
 
 	if ((t->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
 		return false;
@@ -58,7 +57,7 @@ INLINE struct flow *tcp_flow(struct packet *p, const struct segment *t, enum out
 INLINE void tcp_retransmitted(struct packet *p, struct flow *f, const struct segment *t)
 {
 	struct side *s = flow_side(f, p->side);
-	struct tcp_side *tcp = &f->tcp[p->side & 1];
+	struct tcp_side *tcp = &f->tcp.side[p->side & 1];
 
 	tcp->karn_end = tcp->sequence_end;
 	tcp->retransmissions += p->segments;
@@ -91,7 +90,7 @@ INLINE u64 tcp_time(struct packet *p, struct flow *f)
 // tcp_advance notes the segment if it is the newest.
 INLINE void tcp_advance(struct packet *p, struct flow *f, const struct segment *t)
 {
-	struct tcp_side *s = &f->tcp[p->side & 1];
+	struct tcp_side *s = &f->tcp.side[p->side & 1];
 
 	if (!after(t->end, s->sequence_end))
 		return;
@@ -113,7 +112,7 @@ INLINE bool tcp_keeps_alive(struct packet *p, const struct segment *t, s32 ahead
 // known.
 INLINE bool tcp_sequence(struct packet *p, struct flow *f, const struct segment *t)
 {
-	struct tcp_side *s = &f->tcp[p->side & 1];
+	struct tcp_side *s = &f->tcp.side[p->side & 1];
 	s32 ahead = t->start - s->sequence_end;
 	bool known = s->sequenced && ahead < TCP_WINDOW_MAX && ahead > -TCP_WINDOW_MAX;
 
@@ -130,7 +129,7 @@ INLINE bool tcp_sequence(struct packet *p, struct flow *f, const struct segment 
 INLINE bool tcp_tick(struct packet *p, struct flow *f, const struct segment *t, bool fresh)
 {
 	struct side *s = flow_side(f, p->side);
-	struct tcp_side *tcp = &f->tcp[p->side & 1];
+	struct tcp_side *tcp = &f->tcp.side[p->side & 1];
 	bool known = s->identified || tcp->syn_seen;
 
 	if (s->identified && !after(t->tsval, s->id))
@@ -173,7 +172,7 @@ GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 	if (!p || !f || !t)
 		return 0;
 	s = flow_side(f, p->side);
-	tcp = &f->tcp[p->side & 1];
+	tcp = &f->tcp.side[p->side & 1];
 	syn = t->flags & TCP_SYN;
 	if ((syn && !config.syn) || t->flags & TCP_RST || t->start == t->end || s->state == SIDE_CLOSED)
 		return 0;
@@ -218,7 +217,7 @@ INLINE u64 tcp_answer_timestamp(struct packet *p, struct flow *f, const struct s
 	if (after(t->tsecr, flow_side(f, side)->stamped_id))
 		return 0;
 	time = stamp_answer(p, f, side, STAMP_TIMESTAMP, t->tsecr);
-	return time ? tcp_bound(&f->tcp[side], t->ack, time) : 0;
+	return time ? tcp_bound(&f->tcp.side[side], t->ack, time) : 0;
 }
 
 // tcp_answer_sequence finds the segment that an ACK ends with. An ACK of everything sent needs no stamp of its own, but
@@ -227,7 +226,7 @@ INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct se
 {
 	u8 side = other(p->side);
 	struct side *s = flow_side(f, side);
-	struct tcp_side *tcp = &f->tcp[side];
+	struct tcp_side *tcp = &f->tcp.side[side];
 	bool ambiguous = !after(t->ack, tcp->karn_end);
 	u32 stamps = s->stamps; // before stamped_id is read, so that a stamp that is being taken is not settled
 	u64 time = 0;
@@ -256,21 +255,6 @@ INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct se
 	return time;
 }
 
-// tcp_handshake_alone measures from a SYN to the ACK of the SYN-ACK, which is not seen. Later packets show no more: a
-// packet does not say which one of its own sender had been answered.
-INLINE void tcp_handshake_alone(struct packet *p, struct flow *f, const struct segment *t)
-{
-	const struct side *s = flow_side(f, p->side);
-	const struct tcp_side *tcp = &f->tcp[p->side & 1];
-
-	if (s->packets != 2 || s->state != SIDE_WAITING || s->open_reason != OPEN_SYN || t->flags & (TCP_SYN | TCP_RST))
-		return;
-	if (tcp->retransmissions)
-		tally(TALLY_RTTS_AMBIGUOUS);
-	else
-		rtt_one_direction(p, f, METHOD_HANDSHAKE, packet_time(p) - s->first);
-}
-
 // tcp_match measures the RTT that the segment's ACK completes.
 GLOBAL int tcp_match(struct packet *p, struct flow *f, const struct segment *t)
 {
@@ -279,7 +263,7 @@ GLOBAL int tcp_match(struct packet *p, struct flow *f, const struct segment *t)
 	if (!p || !f || !t || !(t->flags & TCP_ACK))
 		return 0;
 	if (one_direction(p, f)) {
-		tcp_handshake_alone(p, f, t);
+		tcp_match_alone(p, f, t);
 		return 0;
 	}
 	flow_answered(p, f);

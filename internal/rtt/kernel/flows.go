@@ -57,7 +57,7 @@ func (d *Decoder) appendFlow(
 			LastPacket:  d.Wall(own.Seen),
 		}
 		if s.Protocol == "TCP" {
-			s.Retransmissions = uint64(f.Tcp[i].Retransmissions)
+			s.Retransmissions = uint64(f.Tcp.Side[i].Retransmissions)
 		}
 		states = append(states, s)
 	}

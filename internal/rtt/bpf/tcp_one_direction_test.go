@@ -1,0 +1,126 @@
+//go:build linux
+
+package bpf
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/rtt/internal/wire"
+)
+
+// opened is a handshake of 30 ms, of which only the client's packets are seen. At its end the server's clock was at
+// serverClock.
+func opened() []moment {
+	return []moment{
+		sent(0, wire.TCP{Seq: 99, Flags: wire.SYN, Timestamps: true, Val: 7}),
+		sent(30, wire.TCP{Seq: 100, Ack: 1, Flags: wire.ACK, Timestamps: true, Val: 37, Ecr: serverClock}),
+	}
+}
+
+const serverClock = 0xffffff00 // wraps after a quarter of a second
+
+// echo is a pure ACK of the client, seen at a number of ms after the handshake, of what the server has sent when its
+// clock had ticked so many times since.
+func echo(after float64, ack, ticks uint32) moment {
+	return sent(30+after, wire.TCP{
+		Seq: 100, Ack: ack, Flags: wire.ACK, Timestamps: true, Val: 37 + uint32(after), Ecr: serverClock + ticks,
+	})
+}
+
+func TestTCPTimestampsOfOneDirection(t *testing.T) {
+	const handshake = "30ms +30ms handshake 10.0.0.2:80>10.0.0.1:1000 one direction"
+	const pair = " timestamp 10.0.0.2:80>10.0.0.1:1000 one direction"
+	piggybacked, fin, plain := echo(100, 1001, 100), echo(100, 1001, 100), opened()
+	piggybacked.packet = wire.TCP{
+		Seq: 100, Ack: 1001, Flags: wire.ACK, Timestamps: true, Val: 137, Ecr: serverClock + 100, Length: 50,
+	}.Between(client, server)
+	fin.packet = wire.TCP{
+		Seq: 100, Ack: 1001, Flags: wire.ACK | wire.FIN, Timestamps: true, Val: 137, Ecr: serverClock + 100,
+	}.Between(client, server)
+	plain[1] = sent(30, wire.TCP{Seq: 100, Ack: 1, Flags: wire.ACK})
+	for name, test := range map[string]tcpTest{
+		"as far as at the handshake, then behind a queue, then again without": {
+			packets: []moment{echo(100, 1001, 100), echo(500, 2001, 460), echo(700.5, 3001, 700)},
+			want:    []string{"130ms +30ms" + pair, "530ms +70ms" + pair, "730.5ms +30.5ms" + pair},
+		},
+		"the first ACK with a timestamp counts": {
+			packets: []moment{echo(100, 1001, 100), echo(110, 2001, 100), echo(600, 3001, 590)},
+			want:    []string{"130ms +30ms" + pair, "630ms +40ms" + pair},
+		},
+		"an ACK of nothing new":             {packets: []moment{echo(100, 1, 100)}},
+		"data, and the ACK that repeats it": {packets: []moment{piggybacked, echo(110, 2001, 100)}},
+		"a FIN":                             {packets: []moment{fin}},
+		"the handshake has waited in a queue of 10 ms": {
+			packets: []moment{echo(100, 1001, 110), echo(600, 2001, 605)},
+			want:    []string{"130ms +20ms" + pair, "630ms +25ms" + pair},
+		},
+		"a path that is shorter than its handshake's RTT is a clock": {
+			packets: []moment{echo(100, 1001, 135), echo(600, 2001, 635)},
+			want:    []string{"130ms +30ms" + pair, "630ms +30ms" + pair},
+		},
+		"a clock that ticks every 4 ms": {
+			packets: []moment{echo(100, 1001, 25), echo(4000, 2001, 1000)},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_ECHOES_OTHER_CLOCK: 2},
+		},
+		"a clock that ticks every microsecond": {
+			packets: []moment{echo(100, 1001, 100_000), echo(4000, 2001, 4_000_000)},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_ECHOES_OTHER_CLOCK: 2},
+		},
+		"more than ten seconds": {
+			packets: []moment{echo(50_000, 1001, 39_000)},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RTTS_LATE: 1},
+		},
+		"a rate limit": {
+			settings: MonitorSettings{StampInterval: uint64(time.Second)},
+			packets:  []moment{echo(100, 1001, 100), echo(1100, 2001, 1080), echo(1200, 3001, 1170)},
+			want:     []string{"1.13s +50ms" + pair},
+		},
+		"the other direction is seen later": {
+			packets: []moment{
+				echo(100, 1001, 100), ack(140, 100, 137), echo(600, 2001, 590), data(700, 100, 800), ack(712, 200, 800),
+			},
+			want: []string{"130ms +30ms" + pair, "712ms +12ms timestamp 10.0.0.2:80>10.0.0.1:1000"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.settings.Syn = 1
+			test.packets = append(opened(), test.packets...)
+			test.want = append([]string{handshake}, test.want...)
+			test.run(t)
+		})
+	}
+	t.Run("a handshake without timestamps", func(t *testing.T) {
+		tcpTest{
+			settings: MonitorSettings{Syn: 1}, packets: append(plain, echo(100, 1001, 100)), want: []string{handshake},
+		}.run(t)
+	})
+}
+
+// A clock that is off makes all delays grow or shrink. What is reported is wrong by what that is in two minutes.
+func TestTCPClockOfOneDirectionIsOff(t *testing.T) {
+	const off = 100e-6
+	for name, rate := range map[string]float64{"slow": 1 - off, "fast": 1 + off} {
+		t.Run(name, func(t *testing.T) {
+			w := watching(t, MonitorSettings{Tcp: 1, Syn: 1})
+			for _, p := range opened() {
+				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+			}
+			require.Len(t, w.rtts(), 1, "the handshake")
+			for i := range uint32(1800) { // half an hour; every fourth second there is a queue
+				left, queue := float64(i+1)*1000, float64(0)
+				if i%4 == 3 {
+					queue = 40
+				}
+				p := echo(left+queue, 2+i, uint32(left*rate))
+				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+				got := w.raw()
+				require.Len(t, got, 1)
+				wrong := 1 + 120_000*off
+				require.InDelta(t, ms(30+queue), time.Duration(got[0].Rtt), float64(ms(wrong)), "after %v ms", left)
+			}
+		})
+	}
+}
