@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,18 +69,43 @@ func (o *outlets) close() error {
 	return errors.Join(errs...)
 }
 
+// openOutput opens what --write names. A replay waits for it, and measuring does not.
 func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
 	out, err := output.New(output.Format(f.format), f.output(env))
 	if err != nil {
 		return err
 	}
-	stop := onHangup(out.Reopen)
-	o.Tee = append(o.Tee, out)
+	o.closers = append(o.closers, out.Close)
+	reopen := out.Reopen
+	switch {
+	case f.pcap != "":
+		o.Tee = append(o.Tee, out)
+	case f.aggregate > 0:
+		o.queue("write", flushing{out})
+	default:
+		q := queue.NewEvents(queue.EventsConfig{To: "write", Sink: out})
+		reopen = func() {
+			out.Reopen()
+			q.Wake()
+		}
+		o.Tee = append(o.Tee, q)
+		o.metrics = append(o.metrics, q)
+		o.closers = append(o.closers, q.Close)
+	}
+	stop := onHangup(reopen)
 	o.closers = append(o.closers, func() error {
 		stop()
-		return out.Close()
+		return nil
 	})
 	return nil
+}
+
+// flushing is a Writer that flushes each interval: nobody else does behind a queue.
+type flushing struct{ *output.Writer }
+
+// Interval writes an interval.
+func (w flushing) Interval(i *report.Interval) error {
+	return cmp.Or(w.Writer.Interval(i), w.Flush())
 }
 
 func (o *outlets) openHistory(f *rttFlags) error {
