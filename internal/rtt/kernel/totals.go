@@ -59,7 +59,15 @@ func ReadCounters(programs *bpf.Monitor) (report.Counters, error) {
 	for i, n := range set.Tally {
 		c.Events = append(c.Events, report.NamedCount{Name: bpf.Tallies[i].Label, Count: n})
 	}
-	c.Flows = set.Tally[bpf.MonitorTallyTALLY_FLOWS_CREATED] -
-		set.Tally[bpf.MonitorTallyTALLY_FLOWS_DELETED] - set.Tally[bpf.MonitorTallyTALLY_FLOWS_EXPIRED]
+	c.Flows, c.FlowLimit = flowsNow(&set), uint64(programs.Maps[bpf.MonitorMapFlows].MaxEntries())
 	return c, nil
+}
+
+// flowsNow returns how many flows the table has. A flow that moves leaves the entry of its old ends, and takes one that
+// was created for the new ends. CPUs count while they are read: the end of a flow may be counted before its beginning.
+func flowsNow(set *bpf.MonitorCounterSet) uint64 {
+	created := set.Tally[bpf.MonitorTallyTALLY_FLOWS_CREATED]
+	gone := set.Tally[bpf.MonitorTallyTALLY_FLOWS_DELETED] + set.Tally[bpf.MonitorTallyTALLY_FLOWS_EXPIRED] +
+		set.Tally[bpf.MonitorTallyTALLY_FLOWS_EVICTED] + set.Tally[bpf.MonitorTallyTALLY_FLOWS_MOVED]
+	return created - min(gone, created)
 }

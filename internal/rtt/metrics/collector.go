@@ -34,12 +34,13 @@ var (
 		"event",
 	}, nil)
 	tableDesc    = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)
+	limitDesc    = prometheus.NewDesc("sluice_rtt_flow_table_limit", "Flows that can be followed at a time.", nil, nil)
 	protocolDesc = prometheus.NewDesc("sluice_rtt_protocol_bytes_total", "Bytes seen, by transport protocol.",
 		[]string{"protocol"}, nil)
 	ecnDesc = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{
 		"codepoint",
 	}, nil)
-	allDescs = []*prometheus.Desc{packetsDesc, eventsDesc, tableDesc, protocolDesc, ecnDesc}
+	allDescs = []*prometheus.Desc{packetsDesc, eventsDesc, tableDesc, limitDesc, protocolDesc, ecnDesc}
 )
 
 // New returns a Collector without counters. The metrics of prefixes have the labels of what tells aggregates apart.
@@ -158,6 +159,7 @@ func collectCounters(c *report.Counters, ch chan<- prometheus.Metric) {
 		count(ecnDesc, n.Packets, n.Name)
 	}
 	ch <- prometheus.MustNewConstMetric(tableDesc, prometheus.GaugeValue, float64(c.Flows))
+	ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(c.FlowLimit))
 }
 
 func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {

@@ -64,7 +64,7 @@ func TestMetricsOfCounters(t *testing.T) {
 	m.counters = func() (report.Counters, error) {
 		return report.Counters{
 			Outcomes: []report.NamedCount{{Name: "tcp", Count: 7}},
-			Events:   []report.NamedCount{{Name: "rtts", Count: 3}}, Flows: 2,
+			Events:   []report.NamedCount{{Name: "rtts", Count: 3}}, Flows: 2, FlowLimit: 8,
 			Transports: []report.NamedTraffic{{Name: "TCP", Traffic: report.Traffic{Packets: 7, Bytes: 700}}},
 			ECN:        []report.NamedTraffic{{Name: "CE", Traffic: report.Traffic{Packets: 1, Bytes: 40}}},
 		}, nil
@@ -72,6 +72,7 @@ func TestMetricsOfCounters(t *testing.T) {
 	require.Equal(t, `sluice_rtt_ecn_packets_total{codepoint="CE"} 1
 sluice_rtt_events_total{event="rtts"} 3
 sluice_rtt_flow_table_entries 2
+sluice_rtt_flow_table_limit 8
 sluice_rtt_packets_total{outcome="tcp"} 7
 sluice_rtt_protocol_bytes_total{protocol="TCP"} 700
 `, exposed(t, m))

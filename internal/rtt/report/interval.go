@@ -122,6 +122,7 @@ type Counters struct {
 	Outcomes   []NamedCount // of packets: each has exactly one
 	Events     []NamedCount // what happened to packets, flows and RTTs
 	Flows      uint64       // in the flow table now
+	FlowLimit  uint64       // how many it has room for
 	Transports []NamedTraffic
 	ECN        []NamedTraffic
 }
