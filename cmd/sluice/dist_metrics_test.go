@@ -63,7 +63,8 @@ func newExports(t *testing.T, collectors ...prometheus.Collector) exports {
 }
 
 var (
-	described  = regexp.MustCompile(`fqName: "(\w+)", help: ".*", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
+	described = regexp.MustCompile(
+		`fqName: "(\w+)", help: ".*", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 	constLabel = regexp.MustCompile(`(\w+)="`)
 )
 
