@@ -157,7 +157,7 @@ func TestStatelessReset(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_ = client.SendDatagram(make([]byte, 100))
 		return client.Context().Err() != nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	requireLost(t, client, "stateless reset")
 
 	hardware := tls.Certificate{PrivateKey: struct{}{}}

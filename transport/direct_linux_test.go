@@ -72,9 +72,11 @@ func TestAddressesHaveZones(t *testing.T) {
 func TestSendWaitsForRoom(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
+	require.NoError(t, unix.SetNonblock(fds[1], true)) // so that reads have a deadline
 	from, to := os.NewFile(uintptr(fds[0]), "from"), os.NewFile(uintptr(fds[1]), "to")
 	defer from.Close()
 	defer to.Close()
+	require.NoError(t, to.SetReadDeadline(time.Now().Add(time.Minute)))
 	waiting := 0
 	for unix.Sendto(fds[0], []byte("one of many"), unix.MSG_DONTWAIT, nil) == nil {
 		waiting++

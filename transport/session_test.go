@@ -268,13 +268,12 @@ func TestStreamLimits(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
+	t.Parallel()
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		t.Run(k.String(), func(t *testing.T) {
-			s := newServer(t, func(c *ListenConfig) { c.IdleTimeout, c.KeepAlive = 300*time.Millisecond, -1 })
-			client, server := s.connect(t, k, func(c *ClientConfig) {
-				c.IdleTimeout, c.KeepAlive = 300*time.Millisecond,
-					-1
-			})
+			t.Parallel()
+			s := newServer(t, func(c *ListenConfig) { c.IdleTimeout, c.KeepAlive = endsSoon, -1 })
+			client, server := s.connect(t, k, func(c *ClientConfig) { c.IdleTimeout, c.KeepAlive = endsSoon, -1 })
 			for _, c := range []Conn{client, server} {
 				requireLost(t, c, "no recent network activity")
 				requireEnded(t, c, context.Cause(c.Context()))
@@ -324,7 +323,7 @@ func TestLastReceived(t *testing.T) {
 				for range 3 {
 					now := time.Now()
 					later := func() bool { return c.LastReceived().After(now) }
-					require.Eventually(t, later, 20*time.Second, time.Millisecond)
+					require.Eventually(t, later, time.Minute, time.Millisecond)
 					require.False(t, c.LastReceived().After(time.Now()))
 				}
 			}

@@ -67,7 +67,7 @@ func awaitProbes(t *testing.T, addr net.Addr) {
 	c, err := net.ListenUDP("udp", addr.(*net.UDPAddr))
 	require.NoError(t, err)
 	defer c.Close()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	for range 50 {
 		_, err := c.Read(make([]byte, 2000))
 		require.NoError(t, err, "the client sends nothing any more")

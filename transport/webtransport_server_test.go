@@ -278,7 +278,8 @@ func TestCancelWhileTheSessionEnds(t *testing.T) {
 
 // Connections on which no session is established in time end, whatever the client does meanwhile.
 func TestUnusedHTTP3Connections(t *testing.T) {
-	s := newServer(t, func(c *ListenConfig) { c.HandshakeTimeout = 400 * time.Millisecond })
+	t.Parallel()
+	s := newServer(t, func(c *ListenConfig) { c.HandshakeTimeout = endsSoon })
 	used, _ := s.connect(t, WebTransport)
 	idle := s.dialQUIC(t, http3.NextProtoH3)
 
@@ -327,9 +328,10 @@ func TestHandler(t *testing.T) {
 
 // While a connection is used for pages, it need not have a session.
 func TestConnectionsForPages(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	s := newServer(t, func(c *ListenConfig) {
-		c.HandshakeTimeout = 300 * time.Millisecond
+		c.HandshakeTimeout = endsSoon
 		c.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release })
 	})
 	qc := s.dialQUIC(t, http3.NextProtoH3)

@@ -112,7 +112,7 @@ func checkReset(t *testing.T, client, server transport.Conn) {
 	require.Eventually(t, func() bool {
 		_, err = far.Read(make([]byte, 1))
 		return err != nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.Equal(t, &transport.StreamError{Code: 7, Remote: true}, err)
 }
 
