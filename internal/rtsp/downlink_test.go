@@ -296,7 +296,7 @@ func TestPlayersOfMoQNeedPermission(t *testing.T) {
 	require.ErrorContains(t, describe(t, s, "/live/room"), "401")
 	require.ErrorContains(t, describe(t, s, "/live/room?token=cam"), "401")
 	b := view(t, s, "/live/room?token=b")
-	require.NoError(t, os.WriteFile(file, []byte("cam publish live\nb subscribe live\n"), 0o600))
+	rewrite(t, file, "cam publish live\nb subscribe live\n")
 	require.Error(t, a.client.Wait(), "its permission has ended")
 	for _, c := range f.chunks {
 		_, err := out.Write(c)

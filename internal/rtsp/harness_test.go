@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 	"sluice/relay"
 )
 
-const patient = 20 * time.Second // for what happens at once on a machine that is not busy
+const patient = time.Minute // for what happens at once on a machine that is not busy
 
 // newRelay returns a relay that runs.
 func newRelay(t *testing.T, cfg relay.Config) *relay.Relay {
@@ -42,15 +43,23 @@ func newRelay(t *testing.T, cfg relay.Config) *relay.Relay {
 // newServer returns a server on the loopback interface.
 func newServer(t *testing.T, options ...func(*Config)) *Server {
 	t.Helper()
-	cfg := Config{Address: "127.0.0.1:0", RTPAddress: freePair(t), Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Address: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
 	for _, o := range options {
 		o(&cfg)
 	}
 	if cfg.Relay == nil {
 		cfg.Relay = newRelay(t, relay.Config{})
 	}
-	s, err := Start(cfg)
-	require.NoError(t, err)
+	var s *Server
+	for tries := 0; ; tries++ {
+		cfg.RTPAddress = freePair(t)
+		var err error
+		if s, err = Start(cfg); err == nil {
+			break
+		}
+		require.ErrorIs(t, err, syscall.EADDRINUSE)
+		require.Less(t, tries, 100, "others take all ports")
+	}
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
@@ -68,7 +77,8 @@ func newTLSServer(t *testing.T, options ...func(*Config)) (*Server, *tls.Config)
 	return s, &tls.Config{InsecureSkipVerify: true}
 }
 
-// freePair returns a UDP address with an even port that is free, as is the next one.
+// freePair returns a UDP address with an even port that is free, as is the next one. Another program, or a client of a
+// test that runs at the same time, may take one of them before the caller does.
 func freePair(t *testing.T) string {
 	t.Helper()
 	for range 100 {

@@ -62,6 +62,13 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
+// rewrite gives a file other content at once: the server reads it again at any time.
+func rewrite(t *testing.T, file, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file+".new", []byte(content), 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
 // TestPermissions checks that clients need a token that allows what they do, and have to go when it does not any more.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
@@ -95,11 +102,11 @@ func TestPermissions(t *testing.T) {
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- idle.Wait() }()
-	require.NoError(t, os.WriteFile(file, []byte("cam publish live\n"), 0o600))
+	rewrite(t, file, "cam publish live\n")
 	eventually(t, "the viewer's permission ends", func() bool { return counted(t, s, "players") == 0 })
 	eventually(t, "a player without a session has to go, too", func() bool { return len(ended) == 1 })
 	require.EqualValues(t, 1, counted(t, s, "publishers"))
-	require.NoError(t, os.WriteFile(file, []byte("\n"), 0o600))
+	rewrite(t, file, "\n")
 	eventually(t, "the publisher's permission ends", func() bool { return counted(t, s, "publishers") == 0 })
 }
 
@@ -280,15 +287,29 @@ func TestForgedPackets(t *testing.T) {
 	require.EqualValues(t, 20, counted(t, s, "received_packets_total"))
 }
 
+// evenPort returns a socket that has an even port, as RTP needs it.
+func evenPort(t *testing.T) (conn *net.UDPConn, port int) {
+	t.Helper()
+	for range 100 {
+		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		if port := c.LocalAddr().(*net.UDPAddr).Port; port%2 == 0 {
+			return c, port
+		}
+	}
+	t.Fatal("no even port")
+	return nil, 0
+}
+
 // TestForeignPorts has other clients of the publisher's address name its UDP port, to play and to publish: they are
 // refused, and the publisher's packets are its own. A session that ends gives its ports back.
 func TestForeignPorts(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	url := "rtsp://" + s.Addr().String() + "/live/"
-	rtpAt, err := net.ResolveUDPAddr("udp", freePair(t))
-	require.NoError(t, err)
-	transport := fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", rtpAt.Port, rtpAt.Port+1)
+	conn, port := evenPort(t)
+	transport := fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", port, port+1)
 	record := func(c *raw, path string) base.Response {
 		require.Equal(t, base.StatusOK, c.announce(url+path).StatusCode)
 		return c.ask("SETUP", url+path+"/trackID=0", transport+";mode=record")
@@ -312,9 +333,6 @@ func TestForeignPorts(t *testing.T) {
 	}
 	eventually(t, "the other publisher leaves", func() bool { return counted(t, s, "publishers") == 1 })
 
-	conn, err := net.ListenUDP("udp", rtpAt)
-	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
 	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
 	require.NoError(t, err)
 	b, err := (&rtp.Packet{Header: rtp.Header{Version: 2, PayloadType: 96}, Payload: framePayload(1)}).Marshal()
@@ -347,10 +365,13 @@ func TestPortsOfASession(t *testing.T) {
 	require.Equal(t, base.StatusBadRequest, setUp(9000), "it has these")
 }
 
+// idleSoon is how long clients may be silent: long enough for those that are not, also on a busy machine.
+const idleSoon = 3 * time.Second
+
 // TestSilentClients checks that sessions by UDP end when nothing comes.
 func TestSilentClients(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = time.Second, time.Second })
+	s := newServer(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = idleSoon, idleSoon })
 	publishTo(t, s, "/live/cam", gortsplib.ProtocolUDP)
 	eventually(t, "the publisher ends", func() bool { return counted(t, s, "publishers") == 0 })
 
@@ -373,7 +394,7 @@ func TestSilentClients(t *testing.T) {
 // TestSilentConnections checks that connections end on which nothing comes, before and after the handshake of TLS.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
-	s, conf := newTLSServer(t, func(c *Config) { c.IdleTimeout = time.Second })
+	s, conf := newTLSServer(t, func(c *Config) { c.IdleTimeout = idleSoon })
 	before, err := net.Dial("tcp", s.TLSAddr().String())
 	require.NoError(t, err)
 	for name, c := range map[string]*raw{
