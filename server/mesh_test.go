@@ -86,7 +86,7 @@ func joinNode(t *testing.T, bus *clustertest.Bus, s *Server, c ClusterConfig) *m
 // await waits until a condition holds.
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	require.Eventually(t, f, 20*time.Second, 10*time.Millisecond, what)
+	require.Eventually(t, f, time.Minute, 10*time.Millisecond, what)
 }
 
 // knowsRoute waits until a node knows who has the tracks of the tests.
@@ -132,12 +132,12 @@ func TestMesh(t *testing.T) {
 	}
 	own := receive(t, a.Server, "video")
 	send(0, []byte("first"))
-	want := <-own
+	want := own.await(t)
 	for _, c := range all {
-		require.Equal(t, want, <-c)
+		require.Equal(t, want, c.await(t))
 	}
 	// a is asked by b and by one of c and d.
-	require.Equal(t, 1, edges[0].upstreams())
+	await(t, "one session of each", func() bool { return edges[0].upstreams() == 1 })
 	await(t, "one parent in the region", func() bool { return edges[1].upstreams() == 1 && edges[2].upstreams() == 1 })
 	await(t, "the track leaves the origin once for each region, and for the nodes of its own", func() bool {
 		asked := 0
@@ -159,15 +159,15 @@ func TestParentComes(t *testing.T) {
 	edge.knowsRoute(t, 1)
 	got := receive(t, edge.Server, "video")
 	send(0, []byte("group 0"))
-	require.Contains(t, string(<-got), "group 0")
-	require.Equal(t, 1, edge.askedOrigin())
+	require.Contains(t, string(got.await(t)), "group 0")
+	await(t, "the origin feeds the edge", func() bool { return edge.askedOrigin() == 1 })
 
 	parent := startNode(t, &bus, "east", outranking("edge"))
 	await(t, "the parent feeds the edge", func() bool {
 		return parent.askedOrigin() == 1 && edge.askedOrigin() == 0
 	})
 	send(1, []byte("group 1"))
-	require.Contains(t, string(<-got), "group 1")
+	require.Contains(t, string(got.await(t)), "group 1")
 }
 
 // outranking returns the name of a node that is the parent of another one for the tracks of the tests.
@@ -216,9 +216,9 @@ func TestRing(t *testing.T) {
 			all = append(all, receive(t, n.Server, name))
 		}
 		send(0, []byte("x"))
-		want := <-all[0]
+		want := all[0].await(t)
 		for _, c := range all[1:] {
-			require.Equal(t, want, <-c)
+			require.Equal(t, want, c.await(t))
 		}
 	}
 }
@@ -232,12 +232,12 @@ func TestPublisherMoves(t *testing.T) {
 	c.knowsRoute(t, 1)
 	got := receive(t, c.Server, "video")
 	send(0, []byte("from a"))
-	require.Contains(t, string(<-got), "from a")
+	require.Contains(t, string(got.await(t)), "from a")
 	a.stop()
 	send = publish(t, b.Server, "video")
 	await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
 	send(1, []byte("from b"))
-	require.Contains(t, string(<-got), "from b")
+	require.Contains(t, string(got.await(t)), "from b")
 }
 
 // subscribed counts the tracks to which other nodes are subscribed here.
@@ -260,7 +260,7 @@ func TestEngineIsAway(t *testing.T) {
 	require.False(t, b.Cluster().Status().Engine)
 	got := receive(t, b.Server, "video")
 	send(0, []byte("x"))
-	require.Contains(t, string(<-got), "x")
+	require.Contains(t, string(got.await(t)), "x")
 }
 
 // TestNamespacesOfOtherNodes shows a subscriber the namespaces of the whole cluster.
@@ -319,7 +319,7 @@ func TestMeshOfLinkedProcesses(t *testing.T) {
 	b.knowsRoute(t, 1)
 	got := receive(t, b.Server, "video")
 	send(0, []byte("x"))
-	require.Contains(t, string(<-got), "x")
+	require.Contains(t, string(got.await(t)), "x")
 	require.NoError(t, old.relayEnds())
 	b.knowsRoute(t, 0)
 }
@@ -332,7 +332,7 @@ func TestFeedsOfOneNode(t *testing.T) {
 	b.knowsRoute(t, 1)
 	got := receive(t, b.Server, "video")
 	send(0, []byte("x"))
-	require.Contains(t, string(<-got), "x")
+	require.Contains(t, string(got.await(t)), "x")
 	b.mesh.mu.Lock()
 	for target, l := range maps.Clone(b.mesh.dialed) {
 		b.mesh.dialed[meshTarget{target.node, "as the parent"}] = l
@@ -380,7 +380,7 @@ func TestParentDrains(t *testing.T) {
 	}
 	got := receive(t, edge.Server, "video")
 	send(0, []byte("group 0"))
-	require.Contains(t, string(<-got), "group 0")
+	require.Contains(t, string(got.await(t)), "group 0")
 	require.NotZero(t, parent.relay.OpenSessions())
 	require.Zero(t, edge.askedOrigin(), "the origin stands by")
 	drained := make(chan struct{})
@@ -391,12 +391,12 @@ func TestParentDrains(t *testing.T) {
 	const groups = 30
 	for g := uint64(1); g < groups; g++ {
 		send(g, fmt.Appendf(nil, "group %d.", g))
-		require.Contains(t, string(<-got), fmt.Sprintf("group %d.", g))
+		require.Contains(t, string(got.await(t)), fmt.Sprintf("group %d.", g))
 		time.Sleep(50 * time.Millisecond)
 	}
 	<-drained
 	send(groups, []byte("the last"))
-	require.Contains(t, string(<-got), "the last")
+	require.Contains(t, string(got.await(t)), "the last")
 	await(t, "the origin feeds the edge", func() bool { return a.subscribed() == 1 })
 }
 
@@ -490,11 +490,11 @@ func newSilentParent(t *testing.T) *silentParent {
 	var bus clustertest.Bus
 	p := new(silentParent)
 	a := startNode(t, &bus, "west", "a")
-	p.edge = startNodeAs(t, &bus, Config{}, ClusterConfig{Region: "east", Node: "edge", now: func() time.Time {
-		return time.Now().Add(time.Duration(p.clock.Load()))
-	}})
+	p.edge = startNodeAs(t, &bus, withoutIdleTimeout(), ClusterConfig{
+		Region: "east", Node: "edge", now: func() time.Time { return time.Now().Add(time.Duration(p.clock.Load())) },
+	})
 	name := outranking("edge")
-	s := listenNode(t, Config{}, name)
+	s := listenNode(t, withoutIdleTimeout(), name)
 	p.wire = newWire(t, s.Addr())
 	p.up = meshTarget{name, "moqt://" + p.wire.near.LocalAddr().String()}
 	p.spare = meshTarget{"a", originURL(fmt.Sprint("moqt://", a.Addr()))}

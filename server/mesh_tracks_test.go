@@ -33,7 +33,7 @@ func (o *offers) await(t *testing.T) string {
 	select {
 	case name := <-o.names:
 		return name
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(t, "no track is offered")
 		return ""
 	}

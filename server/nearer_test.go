@@ -99,7 +99,7 @@ func TestClientsGoToANearerNode(t *testing.T) {
 	played := make(chan sub.Result, 1)
 	go func() {
 		result, err := sub.Run(ctx, sub.PlayerConfig{
-			Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: 10 * time.Second, Verify: bytes.NewReader(clip),
+			Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: time.Minute, Verify: bytes.NewReader(clip),
 			Duration: 4 * time.Second, Client: clientConfig(farURL),
 		}, nil)
 		require.NoError(t, err)

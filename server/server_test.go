@@ -121,7 +121,7 @@ func TestPartsOfConnections(t *testing.T) {
 	})
 	connect(t, s, "moqt")
 	connect(t, s, "https")
-	require.Eventually(t, func() bool { return controllers.Load() == 2 && policies.Load() == 2 }, 10*time.Second,
+	require.Eventually(t, func() bool { return controllers.Load() == 2 && policies.Load() == 2 }, time.Minute,
 		time.Millisecond)
 }
 
@@ -143,7 +143,7 @@ func TestStatusAndMetrics(t *testing.T) {
 	})
 	require.True(t, s.Alive())
 	connect(t, s, "https")
-	require.Eventually(t, func() bool { return len(s.Relay().Sessions()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.Relay().Sessions()) == 1 }, time.Minute, time.Millisecond)
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", s.ServeStatus)

@@ -89,14 +89,20 @@ func (c cutStreams) HandleSubgroup(g *session.Subgroup) {
 	c.streams <- b
 }
 
+// withoutIdleTimeout returns the configuration of a server whose sessions do not time out while a test runs.
+func withoutIdleTimeout() (cfg Config) {
+	cfg.Transport.IdleTimeout, cfg.Upstream.Transport.IdleTimeout = time.Hour, time.Hour
+	return cfg
+}
+
 // TestUpstreamThatFallsSilent cuts the wire to an upstream relay. Long before the session times out, its tracks come
 // from the next one, and so do the groups that have passed meanwhile.
 func TestUpstreamThatFallsSilent(t *testing.T) {
 	t.Parallel()
 	origin := start(t, Config{})
-	one, two := behind(t, Config{}, "moqt", origin), behind(t, Config{}, "moqt", origin)
+	one, two := behind(t, withoutIdleTimeout(), "moqt", origin), behind(t, Config{}, "moqt", origin)
 	w := newWire(t, one.Addr())
-	cfg := Config{}
+	cfg := withoutIdleTimeout()
 	cfg.Upstream.Routes = []UpstreamRoute{{
 		URLs: []string{"moqt://" + w.near.LocalAddr().String(), "moqt://" + two.Addr().String()},
 	}}
