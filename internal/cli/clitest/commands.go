@@ -38,9 +38,9 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// eventually waits until a condition holds. After 20 seconds the script fails with the text that holds returns.
+// eventually waits until a condition holds. After a minute the script fails with the text that holds returns.
 func eventually(ts *testscript.TestScript, holds func() (bool, string)) {
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		ok, otherwise := holds()
 		if ok {
 			return
@@ -92,7 +92,7 @@ func streams(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[1])
 	ts.Check(err)
-	client := http.Client{Timeout: 20 * time.Second}
+	client := http.Client{Timeout: time.Minute}
 	resp, err := client.Get("http://" + ts.Getenv("ADMIN") + args[0])
 	ts.Check(err)
 	defer resp.Body.Close()

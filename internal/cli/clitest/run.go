@@ -3,6 +3,7 @@ package clitest
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"net"
 	"os"
@@ -90,11 +91,15 @@ func recordNotifications(env *testscript.Env) error {
 	return nil
 }
 
-// nextPort is the next port to try: below the ports that systems choose for clients, so that it stays free until it is
-// used.
+// nextPort is the next port to try: below the ports that systems choose for clients, and in a range of this test program,
+// so that it stays free until it is used.
 var nextPort atomic.Uint32
 
-func init() { nextPort.Store(20000 + uint32(os.Getpid())%8000) }
+func init() {
+	program := fnv.New32a()
+	_, _ = program.Write([]byte(filepath.Base(os.Args[0]))) // never fails
+	nextPort.Store(20000 + program.Sum32()%8*1500 + uint32(os.Getpid())%1000)
+}
 
 // freeAddress returns a loopback address whose port is free for UDP and TCP.
 func freeAddress() (string, error) {
