@@ -21,7 +21,7 @@ func TestBulkFlow(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := link.Stats(lab.ToHost)
 		return err == nil && s.QueueDrops > 0
-	}, 20*time.Second, time.Millisecond, "the flow does not fill the queue")
+	}, time.Minute, time.Millisecond, "the flow does not fill the queue")
 	f.stop()
 	require.Positive(t, f.received)
 }

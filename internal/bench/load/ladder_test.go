@@ -50,7 +50,7 @@ func ranks(t *testing.T, r *receiver) (list []int) {
 }
 
 // longest is how long a test waits for what comes.
-const longest = 30 * time.Second
+const longest = time.Minute
 
 // A player changes to another rendition at the start of a group, and leaves the one before.
 func TestChangeOfRendition(t *testing.T) {

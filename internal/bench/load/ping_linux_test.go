@@ -22,11 +22,12 @@ func TestPing(t *testing.T) {
 	b := startGenerator(t, GeneratorConfig{Ping: "::1"})
 	require.True(t, b.event(t).Ready)
 	for range 2 {
-		b.tell(t, Go)
-		time.Sleep(4 * pingInterval) // it counts pings, however many
-		b.tell(t, Stop)
-		done := b.event(t).Pinged
-		require.NotNil(t, done)
+		done := pingsSome(t, func(wait time.Duration) *Pinged {
+			b.tell(t, Go)
+			time.Sleep(wait)
+			b.tell(t, Stop)
+			return b.event(t).Pinged
+		})
 		require.NotEmpty(t, done.Delays)
 		require.True(t, slices.IsSorted(done.Delays))
 		require.Positive(t, done.Delays[0])
@@ -36,6 +37,19 @@ func TestPing(t *testing.T) {
 	b.tell(t, "halt")
 	require.EqualError(t, <-b.ended, `command: "halt": must be "stop"`)
 	require.ErrorContains(t, <-startGenerator(t, GeneratorConfig{Ping: "127.0.0.1"}).ended, "127.0.0.1")
+}
+
+// pingsSome has a bystander ping for longer and longer, until there is a ping: on a busy machine there may be none.
+func pingsSome(t *testing.T, ping func(time.Duration) *Pinged) *Pinged {
+	t.Helper()
+	for wait := 2 * pingInterval; ; wait *= 2 {
+		done := ping(wait)
+		require.NotNil(t, done)
+		if len(done.Delays)+done.Lost > 0 {
+			return done
+		}
+		require.Less(t, wait, time.Minute, "no ping")
+	}
 }
 
 // A host that does not answer loses pings.
@@ -54,15 +68,17 @@ func TestPingIsLost(t *testing.T) {
 		return err
 	}))
 	g := &generator{commands: make(chan string, 1)}
-	pinged := make(chan *Pinged)
-	go func() {
-		done, err := g.pings(t.Context(), p)
-		assert.NoError(t, err)
-		pinged <- done
-	}()
-	time.Sleep(10 * time.Millisecond) // it counts pings, however many
-	g.commands <- Stop
-	done := <-pinged
+	done := pingsSome(t, func(wait time.Duration) *Pinged {
+		pinged := make(chan *Pinged)
+		go func() {
+			done, err := g.pings(t.Context(), p)
+			assert.NoError(t, err)
+			pinged <- done
+		}()
+		time.Sleep(wait)
+		g.commands <- Stop
+		return <-pinged
+	})
 	require.Empty(t, done.Delays)
 	require.Positive(t, done.Lost)
 }
