@@ -61,7 +61,7 @@ func (w watcher) alive(t *testing.T) (count int) {
 
 func (w watcher) requireGone(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return w.alive(t) == 0 }, 30*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return w.alive(t) == 0 }, time.Minute, 20*time.Millisecond,
 		"namespaces remain")
 }
 
