@@ -108,7 +108,7 @@ func (p *player) has(group uint64) bool {
 // await waits until all frames of a group have come.
 func (w *world) await(p *player, group uint64) {
 	w.Helper()
-	require.Eventually(w, func() bool { return p.has(group) }, 30*time.Second, 10*time.Millisecond, "group %d", group)
+	require.Eventually(w, func() bool { return p.has(group) }, time.Minute, 10*time.Millisecond, "group %d", group)
 }
 
 // TestPriorityDrop puts a subscriber behind a bottleneck of 60 % of the video's rate: it receives every key frame, its

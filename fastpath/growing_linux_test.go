@@ -40,7 +40,7 @@ func TestGrowing(t *testing.T) {
 			states = append(states, s)
 		}
 		return s == nil && len(states) == limit
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	for i, s := range states {
 		s.Bytes.Store(uint64(i))
 	}

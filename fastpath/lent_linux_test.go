@@ -21,7 +21,7 @@ func TestMemoryFollowsConnections(t *testing.T) {
 	defer f.Close()
 	awaitLent := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return lentBy(t, f.kernel.ingress.Ledgers) == n }, 20*time.Second,
+		require.Eventually(t, func() bool { return lentBy(t, f.kernel.ingress.Ledgers) == n }, time.Minute,
 			time.Millisecond)
 	}
 	awaitLent(reserve)

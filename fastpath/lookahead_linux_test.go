@@ -32,7 +32,7 @@ func (r *rig) lookAhead(s *subscriber) *conn {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.sealing.ring != nil
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	for range ringLen / maxRefill {
 		c.Acknowledged()
 	}
@@ -50,7 +50,7 @@ func (r *rig) openAhead() *conn {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.opening.ring != nil
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return c
 }
 
@@ -346,9 +346,9 @@ func TestRingsFollowUse(t *testing.T) {
 		defer func() { require.NoError(t, unix.Munmap(mapped)); require.NoError(t, m.Close()) }()
 		require.Equal(t, r.kernel.conns[s.index].NextPn, ring[r.kernel.conns[s.index].NextPn%ringLen].Word)
 		end(c)
-		require.Eventually(t, func() bool { return rings() == 0 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return rings() == 0 }, time.Minute, time.Millisecond)
 		require.Eventually(t, func() bool { return string(mapped) == string(make([]byte, len(mapped))) },
-			20*time.Second, time.Millisecond,
+			time.Minute, time.Millisecond,
 			"nothing is left")
 	}
 }
@@ -396,5 +396,5 @@ func TestPublisherKeyStreams(t *testing.T) {
 	require.EqualValues(t, 10, forward(1, 10))
 
 	c.Close()
-	require.Eventually(t, func() bool { return lentBy(t, r.ingress.Lookaheads) == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return lentBy(t, r.ingress.Lookaheads) == 0 }, time.Minute, time.Millisecond)
 }

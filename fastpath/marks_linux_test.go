@@ -42,7 +42,7 @@ func TestMarkedCopies(t *testing.T) {
 func receiveMark(r *rig, s *subscriber) byte {
 	r.t.Helper()
 	oob := make([]byte, 200)
-	require.NoError(r.t, s.conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(r.t, s.conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	_, n, _, _, err := s.conn.ReadMsgUDP(make([]byte, 2000), oob)
 	require.NoError(r.t, err)
 	messages, err := unix.ParseSocketControlMessage(oob[:n])

@@ -326,7 +326,7 @@ func TestClosedTrack(t *testing.T) {
 		r.fast.registry.mu.Lock()
 		defer r.fast.registry.mu.Unlock()
 		return slices.Contains(r.fast.registry.freeTracks, index)
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.Empty(t, keysOf(r.ingress.Objects, func(*bpf.ObjectKey, *bpf.ObjectClaim) bool { return true }))
 }
 

@@ -19,7 +19,7 @@ func TestReclaimerRests(t *testing.T) {
 	reclaimer := r.fast.reclaimer
 	soon := func(what func() bool, message string) {
 		t.Helper()
-		require.Eventually(t, what, 20*time.Second, time.Millisecond, message)
+		require.Eventually(t, what, time.Minute, time.Millisecond, message)
 	}
 	soon(reclaimer.rests.Load, "it rests")
 	var slot uint32

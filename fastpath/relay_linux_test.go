@@ -197,8 +197,8 @@ func TestUnread(t *testing.T) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		return v.objects[moqt.Location{Group: 1000}] != nil
-	}, 10*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return w.fast.Streams() == 0 }, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.fast.Streams() == 0 }, time.Minute, 50*time.Millisecond)
 	require.NotZero(t, w.report()["copy_sent"])
 }
 

@@ -76,10 +76,10 @@ func testRenditions(t *testing.T, off bool) {
 		groups(1)
 	}
 	require.NoError(t, link.Set(lab.ToHost, delay.ToHost))
-	require.Eventually(t, func() bool { return low.largest()+1 == next }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return low.largest()+1 == next }, time.Minute, 10*time.Millisecond)
 	before := w.loop.Stats().Counters
 	groups(4)
-	require.Eventually(t, func() bool { return low.largest()+1 == next }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return low.largest()+1 == next }, time.Minute, 10*time.Millisecond)
 	after := w.loop.Stats().Counters
 	if !off {
 		require.Greater(t, after.ForwarderPackets, before.ForwarderPackets, "the kernel forwards the other rendition")

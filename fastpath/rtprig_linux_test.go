@@ -117,7 +117,7 @@ func (r *rtpRig) receive(p *rtpPlayer) []byte {
 func (p *rtpPlayer) receive(t testing.TB) []byte {
 	t.Helper()
 	buffer := make([]byte, 2000)
-	require.NoError(t, p.conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(t, p.conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	n, from, err := p.conn.ReadFromUDPAddrPort(buffer)
 	require.NoError(t, err)
 	require.Equal(t, p.path.Local, netip.AddrPortFrom(from.Addr().Unmap(), from.Port()))
@@ -130,7 +130,7 @@ func (r *rtpRig) publish(p []byte) {
 	_, err := r.publisher.WriteToUDPAddrPort(p, r.relayAddr())
 	require.NoError(r.t, err)
 	buffer := make([]byte, 2000)
-	require.NoError(r.t, r.relay.SetReadDeadline(time.Now().Add(5*time.Second)))
+	require.NoError(r.t, r.relay.SetReadDeadline(time.Now().Add(time.Minute)))
 	n, _, err := r.relay.ReadFromUDPAddrPort(buffer)
 	require.NoError(r.t, err)
 	require.Equal(r.t, p, buffer[:n])

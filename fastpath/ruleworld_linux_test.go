@@ -51,7 +51,7 @@ func testRule(t *testing.T, off bool) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		return len(v.streams) == len(even.streams)
-	}, 30*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	require.Equal(t, even.streams, v.streams)

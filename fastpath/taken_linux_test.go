@@ -305,7 +305,7 @@ func TestTakenPacketsOfAnEndedConnection(t *testing.T) {
 		r.fast.registry.mu.Lock()
 		defer r.fast.registry.mu.Unlock()
 		return slices.Contains(r.fast.registry.ready, publisherIndex)
-	}, 20*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	r.connect()
 	require.Empty(t, r.taken())
 	require.Zero(t, r.publishers[publisherIndex].Waiting)

@@ -188,7 +188,7 @@ func (w *world) newSender(client bool) quic.Hooks {
 // connect opens a session between a host and the relay, over raw QUIC (moqt) or WebTransport (https).
 func (w *world) connect(from *lab.Host, scheme string, h session.Handler, limits transport.Limits) *session.Session {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()
 	open := w.dialRelay
 	if w.dials(from) {
@@ -467,7 +467,7 @@ func (b *broadcast) datagram(o moqt.ObjectDatagram, times int) {
 // expect waits until a viewer has all, and compares. from is the first group that it must have.
 func (w *world) expect(v *viewer, b *broadcast, from uint64) {
 	w.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for !w.complete(v, b, from) {
 		select {
 		case <-v.more:
