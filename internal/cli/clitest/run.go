@@ -91,8 +91,8 @@ func recordNotifications(env *testscript.Env) error {
 	return nil
 }
 
-// nextPort is the next port to try: below the ports that systems choose for clients, and in a range of this test program,
-// so that it stays free until it is used.
+// nextPort is the next port to try: below the ports that systems choose for clients, and in a range of this test
+// program, so that it stays free until it is used.
 var nextPort atomic.Uint32
 
 func init() {
