@@ -140,20 +140,28 @@ func FuzzKinds(f *testing.F) {
 	})
 }
 
-// TestFrameNumbers has both senders number frames whose packets come in another order, again, and late.
+// TestFrameNumbers has both senders number frames whose packets come in another order, again, and late. A frame has one
+// number. Packets that come when theirs is forgotten count as those of the oldest frame that is not.
 func TestFrameNumbers(t *testing.T) {
 	k := bpftest.NewRTP(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var f rtpframe.Frames
-	numbers := make(map[uint32]bool)
-	for i := range 600 {
-		timestamp := uint32(i/3-r.IntN(24)) * 3000
+	number := func(timestamp uint32) uint32 {
 		n := f.Number(timestamp)
 		require.Equal(t, n, k.Number(t, timestamp), "timestamp %d", timestamp)
 		require.Equal(t, n, f.Number(timestamp))
-		numbers[n] = true
+		return n
 	}
-	require.Greater(t, len(numbers), 200)
+	first := uint32(1<<32/3000 - 100) // timestamps begin again at 0
+	for i := range uint32(600) {
+		frame, newest := i/3, i/3+1
+		require.Equal(t, newest, number((first+frame)*3000))
+		if back := uint32(r.IntN(64)); frame > 80 {
+			require.Equal(t, newest-min(back, 15), number((first+frame-back)*3000), "%d frames back", back)
+		}
+	}
+	require.EqualValues(t, 201, number((first+199-15*5-1)*3000), "so late that it is of a publisher that counts anew")
+	require.EqualValues(t, 202, number(first*3000/2))
 }
 
 // TestSameFrames has both senders decide about frames, with packets of several kinds, late ones, and a bucket that is

@@ -12,6 +12,10 @@ import (
 // order, and user space may be behind the kernel.
 const history = 16
 
+// lateHistories is how many times as long before them packets count as late. A timestamp from before that is that of a
+// publisher that counts anew.
+const lateHistories = 4
+
 // Frames numbers the frames of a media, by their timestamps, in the order in which they come. Both senders may do that
 // at once.
 type Frames struct {
@@ -39,7 +43,8 @@ func (f *Frames) Raise(temporal uint32) {
 	}
 }
 
-// Number returns the number of the frame with a timestamp.
+// Number returns the number of the frame with a timestamp. A packet that is so late that its frame is forgotten counts
+// as one of the oldest that is not.
 func (f *Frames) Number(timestamp uint32) uint32 {
 	for {
 		newest := f.newest.Load()
@@ -52,6 +57,9 @@ func (f *Frames) Number(timestamp uint32) uint32 {
 				return uint32(e >> 32)
 			}
 		}
+		if f.isLate(newest, timestamp) {
+			return number - (history - 1)
+		}
 		number++
 		next := uint64(number)<<32 | uint64(timestamp)
 		if f.newest.CompareAndSwap(newest, next) {
@@ -59,6 +67,17 @@ func (f *Frames) Number(timestamp uint32) uint32 {
 			return number
 		}
 	}
+}
+
+// isLate reports whether a timestamp is of a frame before the latest ones.
+func (f *Frames) isLate(newest uint64, timestamp uint32) bool {
+	number := uint32(newest>>32) - (history - 1)
+	oldest := f.latest[number%history].Load()
+	if oldest == 0 || uint32(oldest>>32) != number {
+		return false
+	}
+	span, late := int32(uint32(newest)-uint32(oldest)), int32(uint32(oldest)-timestamp)
+	return late > 0 && int64(late) <= int64(span)*lateHistories
 }
 
 // Follow goes on where another one is.
@@ -96,7 +115,7 @@ func (f *Flow) Judge(number uint32, q Question) bool {
 		before := f.decided.Load()
 		newest := uint32(before >> 32)
 		if age := newest - number; int32(age) >= 0 {
-			return age >= history || before>>age&1 == 0
+			return before>>min(age, history-1)&1 == 0 // of older ones it is forgotten
 		}
 		if q.Kind == Part { // it shares the fate of what came before it
 			return before&broken == 0

@@ -39,6 +39,10 @@ func TestFlow(t *testing.T) {
 		"late packets": {100 * time.Millisecond, []step{
 			{1, Delta, false}, {16, Key, true}, {1, Delta, false}, {17, Key, true}, {1, Delta, true},
 		}},
+		"forgotten packets": {100 * time.Millisecond, []step{
+			{9, Key, true}, {10, Delta, false}, {25, Key, true}, {9, Key, false}, {1, Delta, false}, {26, Key, true},
+			{10, Delta, true},
+		}},
 		"an empty bucket": {-time.Second, []step{
 			{1, Key, false}, {2, Delta, false}, {3, Sound, true}, {4, Other, true},
 		}},

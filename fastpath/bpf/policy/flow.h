@@ -42,6 +42,21 @@ INLINE u32 level_of_kind(u32 kind)
 	return SOUND_LEVEL;
 }
 
+// number_of_late returns the number of the oldest frame that is remembered if a timestamp is of one before it, and
+// else 0. A timestamp from long before is that of a publisher that counts anew.
+INLINE u32 number_of_late(struct rtp_frames *f, u64 newest, u32 timestamp)
+{
+	u32 number = (u32)(newest >> 32) - (FRAME_HISTORY - 1), at = number;
+
+	barrier_var(at);
+	u64 oldest = SHARED(f->latest[at % FRAME_HISTORY]);
+	s32 span = (u32)newest - (u32)oldest, late = (u32)oldest - timestamp;
+
+	if (!oldest || (u32)(oldest >> 32) != number)
+		return 0;
+	return late > 0 && late <= (s64)span * LATE_HISTORIES ? number : 0;
+}
+
 // number_frame returns the number of the frame with a timestamp; 0: others were faster, again and again.
 static __noinline u32 number_frame(struct rtp_frames *f, u32 timestamp)
 {
@@ -57,6 +72,9 @@ static __noinline u32 number_frame(struct rtp_frames *f, u32 timestamp)
 			if (e && (u32)e == timestamp && number - (u32)(e >> 32) < FRAME_HISTORY)
 				return e >> 32;
 		}
+		u32 late = number_of_late(f, newest, timestamp);
+		if (late)
+			return late;
 		number++;
 		u64 next = (u64)number << 32 | timestamp;
 		if (__sync_bool_compare_and_swap(&f->newest, newest, next)) {
@@ -113,8 +131,10 @@ static __noinline int frame_goes(struct rtp_flow *f, const struct rtp_part *p)
 		u64 before = SHARED(f->decided);
 		u32 age = (u32)(before >> 32) - p->frame;
 		bool broken = before & FLOW_BROKEN;
+		if (age >= FRAME_HISTORY && (s32)age >= 0)
+			age = FRAME_HISTORY - 1; // what was decided is forgotten
 		if ((s32)age >= 0)
-			return age < FRAME_HISTORY && before >> age & 1 ? COPY_FRAME : COPY_SENT;
+			return before >> age & 1 ? COPY_FRAME : COPY_SENT;
 		if (p->kind == RTP_PART) // it shares the fate of what came before it
 			return broken ? COPY_DEPENDENT : COPY_SENT;
 		int why = COPY_DEPENDENT;

@@ -6,6 +6,7 @@
 #include "maps.h"
 
 #define FRAME_HISTORY 16 // frames of a media that are remembered
+#define LATE_HISTORIES 4 // times as long before them, packets count as late
 
 // How to read a payload.
 enum rtp_codec {
