@@ -97,6 +97,9 @@ func (*FastPath) NewRTPMedia(RTPSource) (*RTPMedia, error) { return nil, errors.
 // Take returns nothing.
 func (*RTPMedia) Take(RTPPacket) (served RTPServed) { return served }
 
+// Await does nothing.
+func (*RTPMedia) Await() {}
+
 // Pause does nothing.
 func (*RTPMedia) Pause(bool) {}
 

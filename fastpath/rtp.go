@@ -15,8 +15,9 @@ type RTPSource struct {
 
 // RTPPacket tells a packet of a media from those about it.
 type RTPPacket struct {
-	SSRC     uint32
-	Sequence uint16
+	SSRC      uint32
+	Sequence  uint16
+	Timestamp uint32
 }
 
 // RTPPath says how a player gets a media.
@@ -37,6 +38,6 @@ const playerWords = MaxPlayers / 64
 const (
 	// MaxPlayers is how many players of a media the kernel can serve.
 	MaxPlayers = 256
-	// MaxRTPMedias is how many medias can be on the fast path. Each one takes 68 KiB while it is.
+	// MaxRTPMedias is how many medias can be on the fast path. Each one takes 76 KiB while it is.
 	MaxRTPMedias = 1024
 )

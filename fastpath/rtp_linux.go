@@ -21,11 +21,18 @@ import (
 type rtp struct {
 	objects bpf.RTPObjects
 	medias  *lent[bpf.RTPMedia]
-	shares  shares // by media: of jobs only
+	shares  shares // by source: of jobs only
 
-	mu   sync.Mutex
-	free []uint32             // indices
-	of   map[netip.Prefix]int // how many medias come from a source
+	mu         sync.Mutex
+	free       []uint32 // indices of medias
+	freeShares []uint32
+	of         map[netip.Prefix]*rtpSource
+}
+
+// rtpSource is where medias come from.
+type rtpSource struct {
+	medias int    // how many
+	share  uint32 // index in shares
 }
 
 // sourceOf returns what counts as one source: an IPv4 address, or an IPv6 /64.
@@ -65,7 +72,7 @@ func (k *kernel) loadRTP(s Settings) error {
 	spec.Maps[bpf.RTPMapRtpMedias].MaxEntries = MaxRTPMedias
 	spec.Maps[bpf.RTPMapRtpSources].MaxEntries = MaxRTPMedias
 	setGrowing(spec.Maps[bpf.RTPMapHeldByEach], MaxRTPMedias)
-	r := &rtp{of: make(map[netip.Prefix]int)}
+	r := &rtp{of: make(map[netip.Prefix]*rtpSource)}
 	if err := spec.LoadAndAssign(&r.objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		bpf.RTPMapScratches: k.ingress.Scratches,
 		bpf.RTPMapNeighbors: k.ingress.Neighbors,
@@ -81,13 +88,13 @@ func (k *kernel) loadRTP(s Settings) error {
 	}
 	r.medias = newLent[bpf.RTPMedia](r.objects.RtpMedias, spec.Maps[bpf.RTPMapRtpMedias].InnerMap)
 	for i := range uint32(MaxRTPMedias) {
-		r.free = append(r.free, i)
+		r.free, r.freeShares = append(r.free, i), append(r.freeShares, i)
 	}
 	k.rtp = r
 	return nil
 }
 
-// shareRTP makes the memory that counts the jobs of medias. They are of the same rings as those of publishers.
+// shareRTP makes the memory that counts the jobs of sources. They are of the same rings as those of publishers.
 func (k *kernel) shareRTP() error {
 	if k.rtp == nil {
 		return nil
@@ -112,27 +119,41 @@ var (
 	errRTPShare = errors.New("fast path: no room for another media of that source")
 )
 
-// take returns a free index. A source may have as many medias as are free, so one alone has half of them at most.
-func (r *rtp) take(source netip.Prefix) (uint32, error) {
+// take returns a free index, and that of the source's share of jobs. A source may have as many medias as are free, so
+// one alone has half of them at most.
+func (r *rtp) take(source netip.Prefix) (index, share uint32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of[source] >= len(r.free) {
-		return 0, errRTPShare
+	s := r.of[source]
+	if s != nil && s.medias >= len(r.free) || len(r.free) == 0 {
+		return 0, 0, errRTPShare
 	}
-	r.of[source]++
-	last := len(r.free) - 1
-	index := r.free[last]
-	r.free = r.free[:last]
-	return index, nil
+	if s == nil {
+		s = &rtpSource{share: pop(&r.freeShares)}
+		r.of[source] = s
+		r.shares.reset(s.share)
+	}
+	s.medias++
+	return pop(&r.free), s.share, nil
 }
 
 func (r *rtp) give(source netip.Prefix, index uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of[source]--; r.of[source] == 0 {
+	s := r.of[source]
+	if s.medias--; s.medias == 0 {
 		delete(r.of, source)
+		r.freeShares = append(r.freeShares, s.share)
 	}
 	r.free = append(r.free, index)
+}
+
+// pop removes the last element, and returns it.
+func pop(list *[]uint32) uint32 {
+	last := len(*list) - 1
+	one := (*list)[last]
+	*list = (*list)[:last]
+	return one
 }
 
 // RTPMedia is a media of an RTSP publisher, whose packets the kernel sends to players. All packets go up to user space
@@ -164,7 +185,7 @@ func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
 	if err := checkFamilies(s.Local, s.Remote); err != nil {
 		return nil, err
 	}
-	index, err := r.take(sourceOf(s.Remote.Addr()))
+	index, share, err := r.take(sourceOf(s.Remote.Addr()))
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +194,8 @@ func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
 		r.give(sourceOf(s.Remote.Addr()), index)
 		return nil, err
 	}
-	r.shares.reset(index)
 	m.shared = &r.medias.of(index)[0]
-	m.shared.Index, m.shared.Udp = index, udpPath(s.Local, s.Remote)
+	m.shared.Index, m.shared.Share, m.shared.Udp = index, uint16(share), udpPath(s.Local, s.Remote)
 	m.shared.PayloadType = uint32(s.PayloadType)
 	m.shared.Codec = uint32(s.Codec)
 	if err := r.objects.RtpSources.Update(m.key(), index, ebpf.UpdateNoExist); err != nil {
@@ -237,16 +257,24 @@ func (m *RTPMedia) Close() {
 	m.fast.report("forget a media of RTP", m.giveBack())
 }
 
+// Await waits for the workers' copies of the packets that have come, for a limited time. Only then is it time for Take.
+// It holds no lock of the media meanwhile, and the caller should hold none.
+func (m *RTPMedia) Await() {
+	if !m.fast.enter() {
+		return
+	}
+	defer m.fast.exit()
+	w := m.fast.kernel.workers
+	w.awaitCopies(m.index%promises, time.Now().Add(w.lifetime))
+}
+
 // Take tells the kernel that user space handles a packet now, and returns which players have it. The others get it from
-// user space: the kernel sends it to nobody any more. The SSRC of the packet is the media's from now on. Take waits for
-// the workers' copies of the packet, for a limited time.
+// user space: the kernel sends it to nobody any more. The SSRC of the packet is the media's from now on.
 func (m *RTPMedia) Take(p RTPPacket) (served RTPServed) {
 	if !m.enter() {
 		return served
 	}
 	defer m.exit()
-	w := m.fast.kernel.workers
-	w.awaitCopies(m.index%promises, time.Now().Add(w.lifetime))
 	number := after(atomic.LoadUint32(&m.shared.Handled), p.Sequence)
 	atomic.StoreUint32(&m.shared.Handled, number)
 	if m.generation == 0 || p.SSRC != m.ssrc {
@@ -256,7 +284,7 @@ func (m *RTPMedia) Take(p RTPPacket) (served RTPServed) {
 		atomic.StoreUint64(&m.shared.Source, uint64(m.generation)<<32|uint64(p.SSRC))
 	}
 	return takeSlot(&m.shared.Slots[p.Sequence%uint16(len(m.shared.Slots))],
-		uint64(number)<<16|uint64(m.generation))
+		uint64(number)<<16|uint64(m.generation), p.Timestamp)
 }
 
 // Frames calls f with what numbers the frames of the media for both senders. It returns false if the kernel does not
@@ -281,25 +309,29 @@ func after(number uint32, sequence uint16) uint32 {
 	return next + uint32(sequence-uint16(next))
 }
 
-// takeSlot sets the bits of all players in the slot of a packet, and returns those that were set.
-func takeSlot(s *bpf.RTPSlot, key uint64) (before RTPServed) {
+// takeSlot sets the bits of all players in the slot of a packet, and returns those that the kernel had set. The kernel
+// may have given the packet another number, see bpf/shared/rtp.h: what a key has below that is the same.
+func takeSlot(s *bpf.RTPSlot, key uint64, timestamp uint32) (before RTPServed) {
+	now := lockSlot(s)
+	same := uint32(now) == uint32(key) && atomic.LoadUint32(&s.Timestamp) == timestamp &&
+		atomic.LoadUint32(&s.Handled) == 0
+	for i := range before {
+		if had := atomic.SwapUint64(&s.Players[i], ^uint64(0)); same {
+			before[i] = had
+		}
+	}
+	atomic.StoreUint32(&s.Handled, 1)
+	atomic.StoreUint64(&s.Key, key)
+	return before
+}
+
+// lockSlot keeps programs from a slot until its key is stored, and returns the key before.
+func lockSlot(s *bpf.RTPSlot) (before uint64) {
 	for {
-		switch now := atomic.LoadUint64(&s.Key); now {
-		case key:
-			for i := range before {
-				before[i] = atomic.SwapUint64(&s.Players[i], ^uint64(0))
-			}
-			return before
-		case uint64(bpf.RTPRtpMarkRTP_TAKING):
+		before = atomic.LoadUint64(&s.Key)
+		if before == uint64(bpf.RTPRtpMarkRTP_TAKING) {
 			runtime.Gosched() // a program is about to write the key
-		default:
-			if !atomic.CompareAndSwapUint64(&s.Key, now, uint64(bpf.RTPRtpMarkRTP_TAKING)) {
-				continue
-			}
-			for i := range s.Players {
-				atomic.StoreUint64(&s.Players[i], ^uint64(0))
-			}
-			atomic.StoreUint64(&s.Key, key)
+		} else if atomic.CompareAndSwapUint64(&s.Key, before, uint64(bpf.RTPRtpMarkRTP_TAKING)) {
 			return before
 		}
 	}

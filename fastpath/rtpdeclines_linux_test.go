@@ -163,7 +163,7 @@ func TestRTPShares(t *testing.T) {
 	k := r.kernel.rtp
 	medias := 0
 	for {
-		if _, err := k.take(sourceOf(netip.MustParseAddr("192.0.2.1"))); err != nil {
+		if _, _, err := k.take(sourceOf(netip.MustParseAddr("192.0.2.1"))); err != nil {
 			break
 		}
 		medias++

@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"fmt"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"sluice/fastpath/bpf/bpftest"
 	"sluice/internal/lab"
+	"sluice/internal/rtpframe"
 )
 
 // forwardAll adds players, on all hosts in turn, to which the kernel sends.
@@ -44,7 +46,7 @@ func TestRTPWorkers(t *testing.T) {
 				"job_given": 2 * packets, "job_continued": runs,
 			}, r.counts())
 			require.Zero(t, r.kernel.shares.all[0].Entries[shareJobs])
-			require.Zero(t, r.kernel.rtp.shares.own[r.media.index].Entries[shareJobs])
+			require.Zero(t, r.kernel.rtp.shares.own[r.media.shared.Share].Entries[shareJobs])
 		})
 	}
 }
@@ -140,7 +142,7 @@ func unchanged([][]byte) {}
 func TestRTPJobs(t *testing.T) {
 	d := newRTPDriven(t, 8)
 	w, shares := d.kernel.workers, &d.kernel.rtp.shares
-	own := func() uint32 { return shares.own[d.media.index].Entries[shareJobs] }
+	own := func() uint32 { return shares.own[d.media.shared.Share].Entries[shareJobs] }
 	await := func() []int { return w.await(d.media.index%promises, time.Time{}, waitsForAll) }
 	d.run(rtpPacket(1, "payload"))
 	d.run(rtpPacket(2, "payload"))
@@ -202,7 +204,7 @@ func TestRTPJobShares(t *testing.T) {
 	require.True(t, served.Has(d.players[3].RTPPlayer))
 	require.False(t, served.Has(d.players[4].RTPPlayer))
 	for ; d.counts()["job_full"] == 0; n++ {
-		d.kernel.rtp.shares.release(d.media.index, shareJobs, false)
+		d.kernel.rtp.shares.release(uint32(d.media.shared.Share), shareJobs, false)
 		d.run(packet(n))
 	}
 	before := d.counts()["job_given"]
@@ -210,4 +212,70 @@ func TestRTPJobShares(t *testing.T) {
 	got := d.counted(func() { d.run(packet(n)) })
 	require.Equal(t, map[string]uint64{"rtp_forwarded": 1, "copy_sent": 4, "job_busy": 1}, got)
 	require.Equal(t, before, d.counts()["job_given"])
+}
+
+// TestRTPAwait waits for a worker. Meanwhile, all else that can be done with the media goes on.
+func TestRTPAwait(t *testing.T) {
+	d := newRTPDriven(t, 8)
+	p := rtpPacket(1, "payload")
+	d.run(p)
+	waited := make(chan struct{})
+	go func() {
+		d.media.Await()
+		close(waited)
+	}()
+	workers := d.kernel.workers
+	require.Eventually(t, func() bool {
+		workers.mu.Lock()
+		defer workers.mu.Unlock()
+		return workers.changed != nil
+	}, time.Minute, time.Millisecond, "it waits")
+	packets, _ := d.players[0].Sent()
+	require.EqualValues(t, 1, packets)
+	d.players[0].Forward(false)
+	d.media.Pause(true)
+	d.media.Pause(false)
+	require.True(t, d.media.Frames(func(*rtpframe.Frames) {}))
+	select {
+	case <-waited:
+		t.Fatal("it has not waited for the worker")
+	default:
+	}
+	d.drive(unchanged)
+	<-waited
+	served := d.media.Take(RTPPacket{SSRC: 7, Sequence: 1, Timestamp: rtpTimestamp(1)})
+	for i, player := range d.players {
+		require.True(t, served.Has(player.RTPPlayer), "player %d", i)
+	}
+}
+
+// TestRTPJobsOfSource checks that the medias of a publisher have one share of the jobs, and another publisher has its
+// own.
+func TestRTPJobsOfSource(t *testing.T) {
+	d := newRTPDriven(t, 5)
+	d.kernel.workers.dead[0].Store(true) // nobody waits for it
+	source := d.media.source
+	source.Remote = netip.AddrPortFrom(source.Remote.Addr(), 5002)
+	other, err := d.NewRTPMedia(source)
+	require.NoError(t, err)
+	require.Equal(t, d.media.shared.Share, other.shared.Share)
+	source.Remote = netip.MustParseAddrPort("192.0.2.1:5000")
+	stranger, err := d.NewRTPMedia(source)
+	require.NoError(t, err)
+	require.NotEqual(t, d.media.shared.Share, stranger.shared.Share)
+	for i := 1; d.counts()["job_share"] == 0; i++ {
+		d.run(rtpPacket(i, make([]byte, 1400)))
+	}
+	shares := &d.kernel.rtp.shares
+	require.False(t, shares.mayHold(uint32(other.shared.Share), shareJobs))
+	require.True(t, shares.mayHold(uint32(stranger.shared.Share), shareJobs))
+	given := stranger.shared.Share
+	stranger.Close()
+	other.Close()
+	require.False(t, shares.mayHold(uint32(d.media.shared.Share), shareJobs), "it still has a media")
+	source.Remote = netip.MustParseAddrPort("192.0.2.2:5000")
+	next, err := d.NewRTPMedia(source)
+	require.NoError(t, err)
+	defer next.Close()
+	require.Equal(t, given, next.shared.Share, "it was free again")
 }

@@ -198,5 +198,9 @@ func (p *rtpPlayer) copyOf(packet []byte) []byte {
 
 // take handles a packet as user space does.
 func (r *rtpRig) take(p []byte) RTPServed {
-	return r.media.Take(RTPPacket{Sequence: binary.BigEndian.Uint16(p[2:]), SSRC: binary.BigEndian.Uint32(p[8:])})
+	r.media.Await()
+	return r.media.Take(RTPPacket{
+		Sequence: binary.BigEndian.Uint16(p[2:]), Timestamp: binary.BigEndian.Uint32(p[4:]),
+		SSRC: binary.BigEndian.Uint32(p[8:]),
+	})
 }

@@ -206,7 +206,7 @@ type RTPRtpMedia struct {
 		EndpointPad uint8
 		Sport       uint16
 	}
-	Pad     uint16
+	Share   uint16
 	Index   uint32
 	Codec   uint32
 	Frames  RTPRtpFrames
@@ -237,9 +237,11 @@ type RTPRtpPlayer struct {
 }
 
 type RTPRtpSlot struct {
-	_       structs.HostLayout
-	Key     uint64
-	Players [4]uint64
+	_         structs.HostLayout
+	Key       uint64
+	Timestamp uint32
+	Handled   uint32
+	Players   [4]uint64
 }
 
 type RTPScratch struct {

@@ -94,8 +94,18 @@ func (p *publisher) lend(port uint16, c *gortsplib.ServerHandlerOnRecordCtx) {
 	}
 }
 
+// forwarder sends packets of a media beside the stream. It is [fastpath.RTPMedia], but in tests.
+type forwarder interface {
+	Await()
+	Take(fastpath.RTPPacket) fastpath.RTPServed
+	Frames(func(*rtpframe.Frames)) bool
+	Pause(bool)
+	Join(fastpath.RTPPath, *rtpframe.Flow) *fastpath.RTPPlayer
+	Close()
+}
+
 // lend has the kernel send the packets of a media.
-func (s *stream) lend(d *description.Media, k *fastpath.RTPMedia) {
+func (s *stream) lend(d *description.Media, k forwarder) {
 	s.mu.Lock()
 	closed := s.closed
 	if !closed {
@@ -145,6 +155,17 @@ func (s *stream) rest(resting bool) {
 	}
 }
 
+// await waits for copies of a media's packets that the kernel's workers still make. It may take a while, so nobody who
+// calls it holds a lock.
+func (s *stream) await(d *description.Media) {
+	s.mu.Lock()
+	k := s.medias[d].kernel
+	s.mu.Unlock()
+	if k != nil {
+		k.Await()
+	}
+}
+
 // served returns to which players the kernel has sent a packet.
 func (m *media) served(p *rtp.Packet) fastpath.RTPServed {
 	if m.kernel == nil {
@@ -154,7 +175,7 @@ func (m *media) served(p *rtp.Packet) fastpath.RTPServed {
 		m.paused = false
 		m.kernel.Pause(false)
 	}
-	return m.kernel.Take(fastpath.RTPPacket{SSRC: p.SSRC, Sequence: p.SequenceNumber})
+	return m.kernel.Take(fastpath.RTPPacket{SSRC: p.SSRC, Sequence: p.SequenceNumber, Timestamp: p.Timestamp})
 }
 
 // reachBy says how the kernel reaches the player, which is about to play.

@@ -146,6 +146,7 @@ func (p *publisher) runUplink() {
 
 func (p *publisher) take(m *description.Media, c *clock, pkt *rtp.Packet) {
 	metrics, now := p.server.metrics, time.Now()
+	p.stream.await(m)
 	p.lift.mu.Lock()
 	defer p.lift.mu.Unlock()
 	switch {

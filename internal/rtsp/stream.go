@@ -44,18 +44,18 @@ type media struct {
 
 	// Guarded by stream.mu.
 	ssrc      uint32
-	heard     time.Time          // when a packet with that SSRC came last
-	begun     bool               // there is a current frame
-	timestamp uint32             // of the current frame
-	key       bool               // the current frame is one with which decoding can start
-	placed    tally              // its packets so far, if the stream has groups,
-	forgotten tally              // and those of them before the cache
-	numbers   map[uint16]uint64  // of its packets in the cache, by sequence number; the newest one's, if there are more
-	frames    rtpframe.Frames    // while the kernel does not number them
-	temporal  uint32             // the highest temporal id
-	kernel    *fastpath.RTPMedia // sends packets, too; nil: does not
-	paused    bool               // the kernel sends nothing now
-	resting   bool               // nor after the next packet: the publisher is between PAUSE and RECORD
+	heard     time.Time         // when a packet with that SSRC came last
+	begun     bool              // there is a current frame
+	timestamp uint32            // of the current frame
+	key       bool              // the current frame is one with which decoding can start
+	placed    tally             // its packets so far, if the stream has groups,
+	forgotten tally             // and those of them before the cache
+	numbers   map[uint16]uint64 // of its packets in the cache, by sequence number; the newest one's, if there are more
+	frames    rtpframe.Frames   // while the kernel does not number them
+	temporal  uint32            // the highest temporal id
+	kernel    forwarder         // the kernel, if it sends packets, too; nil: it does not
+	paused    bool              // the kernel sends nothing now
+	resting   bool              // nor after the next packet: the publisher is between PAUSE and RECORD
 }
 
 // packet is an RTP packet of a media. Nobody changes it.

@@ -78,6 +78,8 @@ INLINE struct rtp_slot *claim_rtp(struct rtp_media *m, const struct rtp_packet *
 #pragma unroll
 	for (u32 i = 0; i < PLAYER_WORDS; i++)
 		SHARED(s->players[i]) = 0;
+	SHARED(s->timestamp) = rtp_timestamp(p->header);
+	SHARED(s->handled) = 0;
 	__sync_lock_test_and_set(&s->key, key); // a full barrier
 	return s;
 }

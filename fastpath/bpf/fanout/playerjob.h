@@ -52,7 +52,8 @@ static __noinline int hand_on_rtp(struct __sk_buff *skb, struct scratch *c, cons
 {
 	struct job *j = &c->job;
 
-	c->publisher = c->track = m->index;
+	c->publisher = m->share;
+	c->track = m->index;
 	enum reason why = workers ? may_give(c->publisher) : COPY_BUDGET;
 	u32 len = why == JOB_GIVEN ? load_frame(skb, c, p) : 0;
 	if (!len) {
@@ -61,7 +62,8 @@ static __noinline int hand_on_rtp(struct __sk_buff *skb, struct scratch *c, cons
 	}
 	j->kind = JOB_RTP;
 	j->since = p->arrived ?: bpf_ktime_get_ns();
-	j->publisher = j->track = m->index;
+	j->publisher = m->share;
+	j->track = m->index;
 	j->count = SHARED(m->count);
 	give_jobs(c, IN + PAYLOAD_AT, len, rtp_copies());
 	return 0;

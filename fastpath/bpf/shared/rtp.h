@@ -7,6 +7,11 @@
 // before user space sees the packet. User space sets all of them at once when it handles the packet, and what was set
 // before tells which players the kernel has served. If user space is so far behind that the slot is still needed for
 // another packet, the kernel leaves the packet to user space.
+//
+// The kernel numbers packets from the one on that user space has handled last. If the publisher's sequence numbers jump
+// back while user space is behind, the kernel gives a packet another number than user space does later. So user space
+// looks for the sequence number, the SSRC and the timestamp: if the slot has these, and no packet was handled with its
+// key, it is about the same packet.
 #pragma once
 
 #include "maps.h"
@@ -38,6 +43,8 @@ _Static_assert(sizeof(struct rtp_player) == 104, "rtp_player has no padding");
 // A packet that user space may not have handled yet.
 struct rtp_slot {
 	u64 key; // number of the packet << 16 | generation of its SSRC; a publisher cannot choose another one
+	u32 timestamp; // of the packet, if a program has taken it
+	u32 handled; // user space has handled the packet with that key
 	u64 players[PLAYER_WORDS]; // that have the packet
 };
 
@@ -54,7 +61,7 @@ struct rtp_media {
 	u32 payload_type;
 	u32 count; // players from here on are inactive
 	struct udp_path udp; // the publisher's
-	u16 pad;
+	u16 share; // that its jobs are of, see shared/share.h
 	u32 index; // of the media
 	u32 codec; // enum rtp_codec
 	struct rtp_frames frames;
@@ -62,7 +69,7 @@ struct rtp_media {
 	struct rtp_slot slots[RTP_SLOTS];
 };
 _Static_assert(sizeof(struct rtp_media) ==
-		       72 + sizeof(struct rtp_frames) + MAX_PLAYERS * 104 + RTP_SLOTS * 40,
+		       72 + sizeof(struct rtp_frames) + MAX_PLAYERS * 104 + RTP_SLOTS * 48,
 	       "rtp_media has no padding");
 
 LENT(rtp_medias, MAX_RTP_MEDIAS, 1, struct rtp_media); // by index
