@@ -8,8 +8,8 @@ type Report struct {
 	Highest uint32 // extended highest sequence number that it has received
 	Lost    int32  // packets that it has not received, since the beginning
 
-	// Since the beginning, too: what was sent, and what was left out. A player takes the latter for lost, since it sees
-	// the gap in the sequence numbers.
+	// Since the beginning, too: what was sent, and what was left out or did not come from the publisher. A player takes
+	// the latter for lost, since it sees the gap in the sequence numbers.
 	Bytes                  uint64
 	Declined, DeclinedSize uint64
 }

@@ -47,7 +47,7 @@ func codecOf(d *description.Media) rtpframe.Codec {
 type flow struct {
 	own      rtpframe.Flow // while the kernel does not serve the player
 	limit    rtpframe.Limit
-	declined tally     // what was left out
+	declined tally     // what was left out, or has never come: the player sees gaps
 	passed   tally     // while the player catches up: the media's packets before the player's next one
 	silent   time.Time // since when each packet was left out by the policy; 0: the last one was not
 }
@@ -58,6 +58,12 @@ type tally struct{ packets, bytes uint64 }
 func (t *tally) add(p *packet) {
 	t.packets++
 	t.bytes += uint64(p.rtp.MarshalSize())
+}
+
+// addWithGap counts the packets before it, too, that have never come.
+func (t *tally) addWithGap(p *packet) {
+	t.packets += uint64(p.gap)
+	t.add(p)
 }
 
 // number returns the number of the frame with a timestamp, which both senders know.
@@ -99,8 +105,8 @@ func (p *player) charge(m *media, size int) {
 // refuse leaves a packet out, as the policy wants. A player that has waited for a key frame for too long gets what
 // there is, and has no limit for a while: that would stop it again.
 func (p *player) refuse(next *packet) {
-	p.decline(next)
 	f, now := p.flows[next.media], time.Now()
+	f.declined.add(next)
 	switch {
 	case f.silent.IsZero():
 		f.silent = now
@@ -129,10 +135,10 @@ func (p *player) isLimited() bool {
 	return false
 }
 
-// decline counts a packet that is left out, and the player sees as a gap.
+// decline counts a packet that a player does not get which waits for another one.
 func (p *player) decline(next *packet) {
 	if f := p.flows[next.media]; f != nil {
-		f.declined.add(next)
+		f.declined.addWithGap(next)
 	}
 }
 
@@ -149,7 +155,7 @@ func (p *player) passTo(number uint64) {
 
 func (p *player) pass(next *packet) {
 	if f := p.flows[next.media]; f != nil {
-		f.passed.add(next)
+		f.passed.addWithGap(next)
 	}
 }
 

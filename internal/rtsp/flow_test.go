@@ -21,6 +21,7 @@ type flowTest struct {
 	p    *player
 	sink *sinkOf
 	lost int
+	hole uint32 // the publisher loses the second packet of each frame whose number can be divided by that; 0: none
 }
 
 func testFlow(t *testing.T, run func(*flowTest)) {
@@ -61,6 +62,9 @@ func (f *flowTest) add(header byte, frames int) {
 	for range frames {
 		f.next++
 		for i := range uint32(2) {
+			if i == 1 && f.hole != 0 && f.next%f.hole == 0 {
+				continue
+			}
 			p := &rtp.Packet{Payload: append([]byte{header}, make([]byte, 988)...), Header: rtp.Header{
 				Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: uint16(2*f.next + i), Timestamp: f.next * 3600,
 			}}
@@ -158,6 +162,37 @@ func TestKeyFramesEnd(t *testing.T) {
 	})
 }
 
+// TestPublisherLoses has a player report packets as lost that the publisher has lost. They tell nothing of the player's
+// path. What is lost there counts as before.
+func TestPublisherLoses(t *testing.T) {
+	testFlow(t, func(f *flowTest) {
+		f.second(0)
+		f.hole = 4
+		for range 5 {
+			f.second(0)
+		}
+		require.False(t, f.p.isLimited())
+		f.second(3)
+		require.False(t, f.p.isLimited(), "some paths always lose a few packets")
+		f.second(6)
+		require.True(t, f.p.isLimited())
+	})
+}
+
+// TestGaps checks how many packets are missing between two.
+func TestGaps(t *testing.T) {
+	m := &media{sequence: 7}
+	require.Zero(t, m.gap(1000), "before it there was none")
+	m.heard = time.Now()
+	for sequence, gap := range map[uint16]int{
+		8: 0, 9: 1, 7 + maxGap: maxGap - 1, 8 + maxGap: 0, 7: 0, 6: 0, 65535: 0, 0x8000: 0,
+	} {
+		require.EqualValues(t, gap, m.gap(sequence), "%d after 7", sequence)
+	}
+	m.sequence = 65535
+	require.EqualValues(t, 1, m.gap(1))
+}
+
 // TestKeepAll has a player report losses that change nothing.
 func TestKeepAll(t *testing.T) {
 	testFlow(t, func(f *flowTest) {
@@ -184,7 +219,7 @@ func TestSkippedPackets(t *testing.T) {
 }
 
 // TestLeftOutWhileCatchingUp has players skip the end of a group while they catch up. They have not lost that on the
-// path.
+// path, nor what the publisher has lost.
 func TestLeftOutWhileCatchingUp(t *testing.T) {
 	for name, leave := range map[string]func(*flowTest){
 		"the next group begins": func(f *flowTest) { f.add(0x65, 1) },
@@ -193,15 +228,20 @@ func TestLeftOutWhileCatchingUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			testStream(t, 1<<22, func(s *streamTest) {
-				f := &flowTest{streamTest: s}
+				f := &flowTest{streamTest: s, hole: 5}
 				f.add(0x65, 1)
 				f.add(0x41, 200)
 				f.join()
 				defer f.p.rest()
 				time.Sleep(2 * burstInterval)
-				first := 0
-				f.locked(func() { first = len(f.sink.packets) })
-				f.heeds(first, 0)
+				first, highest := 0, 0
+				f.locked(func() {
+					first = len(f.sink.packets)
+					last := f.sink.packets[first-1].SequenceNumber - f.p.shifts[f.lead].sequence
+					highest = int(last) - 1 // the first one has number 2
+				})
+				require.Greater(t, highest, first)
+				f.heeds(highest, highest-first)
 				leave(f)
 				f.settle()
 				f.locked(func() { f.cached.max, f.sink.err = 1<<22, nil })

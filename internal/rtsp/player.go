@@ -164,7 +164,8 @@ func (p *player) send(next *packet) {
 	if s == nil {
 		return // not set up
 	}
-	m := p.stream.metrics
+	m, f := p.stream.metrics, p.flows[next.media]
+	f.declined.packets += uint64(next.gap)
 	switch size := next.rtp.MarshalSize(); {
 	case size > maxPacket:
 		p.drop(dropTooLarge)
@@ -172,7 +173,7 @@ func (p *player) send(next *packet) {
 		m.forwarded(size)
 		p.guest.CountPacket(true)
 		p.got = next.number + 1
-		p.flows[next.media].silent = time.Time{}
+		f.silent = time.Time{}
 		p.tell(next, true)
 		if !p.guest.Download(size) {
 			p.drop(dropQuota)
@@ -189,7 +190,7 @@ func (p *player) send(next *packet) {
 		m.sent(size)
 		p.guest.CountPacket(false)
 		p.got = next.number + 1
-		p.flows[next.media].silent = time.Time{}
+		f.silent = time.Time{}
 		p.charge(next.media, size)
 		p.tell(next, false)
 	}

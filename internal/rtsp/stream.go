@@ -43,6 +43,7 @@ type media struct {
 	codec rtpframe.Codec
 
 	// Guarded by stream.mu.
+	sequence  uint16 // of the last packet
 	ssrc      uint32
 	heard     time.Time         // when a packet with that SSRC came last
 	begun     bool              // there is a current frame
@@ -64,6 +65,7 @@ type packet struct {
 	rtp    *rtp.Packet
 	ntp    time.Time // when its timestamp was sampled
 	number uint64    // in the stream, if that has groups
+	gap    uint16    // how many packets before it have never come
 	frame  uint32    // number of its frame
 	kind   rtpframe.Kind
 
@@ -77,7 +79,7 @@ const maxStreamCache = 8 << 20
 // Memory of a packet beside the buffer in which it came, with its places in the cache and the index of its media, and
 // of a header extension of it.
 const (
-	packetOverhead    = 296
+	packetOverhead    = 304
 	extensionOverhead = 32
 )
 
@@ -115,10 +117,12 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.medias[d]
+	gap := m.gap(p.SequenceNumber)
 	if s.closed || !m.owns(p.SSRC, now) {
 		return false
 	}
-	next := packet{media: m, rtp: p, ntp: ntp, served: m.served(p), frame: m.number(p.Timestamp)}
+	m.sequence = p.SequenceNumber
+	next := packet{media: m, rtp: p, ntp: ntp, gap: gap, served: m.served(p), frame: m.number(p.Timestamp)}
 	next.kind = rtpframe.KindOf(m.codec, p.Payload, &m.temporal)
 	begins := s.placeLocked(&next)
 	for player := range s.players {
@@ -142,6 +146,18 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 // patience is how long a player waits for a key frame. Some encoders make none: they refresh a part of each picture.
 const patience = 10 * time.Second
 
+// maxGap is the number of missing packets from which on a receiver may take the sender for one that counts anew (RFC
+// 3550 §A.1). It reports no losses then.
+const maxGap = 3000
+
+// gap returns how many packets have not come between the last one and one with a sequence number.
+func (m *media) gap(sequence uint16) uint16 {
+	if gap := sequence - m.sequence - 1; !m.heard.IsZero() && gap < maxGap {
+		return gap
+	}
+	return 0
+}
+
 // owns reports whether packets with an SSRC are the media's.
 func (m *media) owns(ssrc uint32, now time.Time) bool {
 	if !m.heard.IsZero() && m.ssrc != ssrc && now.Sub(m.heard) < ssrcTimeout {
@@ -158,7 +174,7 @@ func (s *stream) placeLocked(p *packet) (begins bool) {
 		return false
 	}
 	p.number = s.endLocked()
-	p.media.placed.add(p)
+	p.media.placed.addWithGap(p)
 	if m := s.lead; p.media == m {
 		if !m.begun || p.rtp.Timestamp != m.timestamp {
 			m.begun, m.timestamp, m.key = true, p.rtp.Timestamp, false
@@ -177,7 +193,7 @@ func (s *stream) placeLocked(p *packet) (begins bool) {
 		s.forgetLocked(len(s.cache))
 		s.whole, s.frame = false, -1
 		s.first++ // p
-		p.media.forgotten.add(p)
+		p.media.forgotten.addWithGap(p)
 	}
 	return begins
 }
@@ -209,7 +225,7 @@ func (s *stream) forgetLocked(n int) {
 	for i := range n {
 		s.bytes -= s.cache[i].size()
 		s.cached.give(s.cache[i].size())
-		s.cache[i].media.forgotten.add(&s.cache[i])
+		s.cache[i].media.forgotten.addWithGap(&s.cache[i])
 	}
 	s.first += uint64(n)
 	s.frame = max(s.frame-n, -1)
