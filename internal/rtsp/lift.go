@@ -46,7 +46,9 @@ type resumption struct {
 // liftTimes are the times of a lift.
 type liftTimes struct {
 	linger time.Duration // how long it works after the last request; the relay keeps its subscriptions for a while, too
-	wait   time.Duration // how long a request waits until the uplink goes on: after a gap, this takes a key frame
+	// How long a request waits until the uplink goes on. After a gap, this takes a key frame. Other relays wait 5 s for
+	// an answer.
+	wait time.Duration
 }
 
 var defaultLiftTimes = liftTimes{linger: 3 * time.Second, wait: 4 * time.Second}

@@ -196,6 +196,19 @@ func TestResumption(t *testing.T) {
 	<-late.done
 	<-kept.done
 
+	// Another one comes before a key frame has.
+	before, after := &resumption{gap: true, done: make(chan struct{})}, &resumption{done: make(chan struct{})}
+	testUplink(t, desc, [][]arrival{
+		picture(0), sound(1), {{resume: before}}, sound(2), {{resume: after}}, picture(second), sound(3),
+	}, clip.frames[0], []byte{1}, clip.frames[second], []byte{3})
+	for _, r := range []*resumption{before, after} {
+		select {
+		case <-r.done:
+		case <-time.After(patient):
+			t.Fatal("a resumption does not end")
+		}
+	}
+
 	// Without a key frame, sound goes on when it has waited for long. It waits again after the next gap.
 	long := int(patience / (20 * time.Millisecond))
 	late = &resumption{gap: true, done: make(chan struct{})}

@@ -158,6 +158,9 @@ func (u *uplink) resume(r *resumption) {
 			f.late, f.alone = f.ready(), false
 		}
 	}
+	if u.resuming != nil {
+		close(u.resuming.done) // nobody waits for it: the lift slept in between, so its requests had ended
+	}
 	u.resuming = r
 	for _, a := range r.packets {
 		u.take(a)
