@@ -147,6 +147,7 @@ type sender struct {
 	client *gortsplib.Client
 	desc   *description.Session
 	number uint32
+	slice  func(number uint32) []byte // the payload of a frame; nil: framePayload
 }
 
 func protocol(p gortsplib.Protocol) *gortsplib.Protocol { return &p }
@@ -175,6 +176,9 @@ func (c *sender) frames(n int) {
 	for range n {
 		c.number++
 		payload := framePayload(c.number)
+		if c.slice != nil {
+			payload = c.slice(c.number)
+		}
 		for m, p := range []*rtp.Packet{
 			{Header: rtp.Header{
 				Version: 2, Marker: true, PayloadType: 96, SequenceNumber: uint16(c.number), Timestamp: 3600 * c.number,
