@@ -15,8 +15,8 @@ const (
 	shareJobs      = bpf.IngressShareKindSHARE_JOBS
 )
 
-// shares counts the entries that exist because of publishers. The programs count theirs in the same memory. Medias of RTP
-// that come from one address count as a publisher, in shares of their own, which are of the same whole.
+// shares counts the entries that exist because of publishers. The programs count theirs in the same memory. Medias of
+// RTP that come from one address count as a publisher, in shares of their own, which are of the same whole.
 type shares struct {
 	own   []bpf.Held // by publisher
 	all   []bpf.Held // one element

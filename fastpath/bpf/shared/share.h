@@ -7,8 +7,8 @@
 // user space removes them, and then subtracts them here. The check and the addition are not one atomic operation: a few
 // entries too many do no harm.
 //
-// In rtp_ingress all medias that come from one IPv4 address or IPv6 /64 count as one publisher. It has jobs only, in the
-// same rings.
+// In rtp_ingress all medias that come from one IPv4 address or IPv6 /64 count as one publisher. It has jobs only, in
+// the same rings.
 #pragma once
 
 #include "maps.h"
