@@ -1,0 +1,73 @@
+// Package rtpsplit cuts RTP packets that are too large for a path into smaller ones, without a change of what they
+// carry. SRTP makes packets longer, and those of many publishers fill a datagram without it.
+//
+// A packet is cut as its payload format allows: NAL units and OBUs become fragments, frames of sound get packets and
+// timestamps of their own.
+package rtpsplit
+
+import (
+	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/pion/rtp"
+)
+
+// minRoom is the least room for a payload. It bounds how many packets become of one.
+const minRoom = 128
+
+// part is the payload of a packet.
+type part struct {
+	payload []byte
+	later   uint32 // than the timestamp of the packet that was cut
+}
+
+// Split returns packets of at most limit bytes that carry what a packet does, or nil if its format does not allow that.
+// Their sequence numbers are those of the packet and the following ones. They may share the payload, which nobody may
+// change.
+func Split(f format.Format, p *rtp.Packet, limit int) []*rtp.Packet {
+	header := p.Header
+	header.Padding, header.PaddingSize = false, 0
+	room := limit - header.MarshalSize()
+	if room < minRoom {
+		return nil
+	}
+	parts, sound := []part{{payload: p.Payload}}, false
+	if len(p.Payload) > room {
+		parts, sound = cut(f, p.Payload, room)
+	}
+	var list []*rtp.Packet
+	for i, one := range parts {
+		out := &rtp.Packet{Header: header, Payload: one.payload}
+		out.SequenceNumber += uint16(i)
+		out.Timestamp += one.later
+		out.Marker = header.Marker && (sound || i == len(parts)-1) // of video, it tells the end of a picture
+		list = append(list, out)
+	}
+	return list
+}
+
+// cut returns the parts of a payload, and whether each has frames that are complete.
+func cut(f format.Format, b []byte, room int) (parts []part, sound bool) {
+	switch f := f.(type) {
+	case *format.H264:
+		return h264.split(b, room), false
+	case *format.H265:
+		if f.MaxDONDiff != 0 {
+			return nil, false // units have numbers
+		}
+		return h265.split(b, room), false
+	case *format.AV1:
+		return splitAV1(b, room), false
+	case *format.VP8:
+		return splitVP8(b, room), false
+	case *format.VP9:
+		return splitVP9(b, room), false
+	case *format.MJPEG:
+		return splitJPEG(b, room), false
+	case *format.MPEG4Audio:
+		return splitAAC(f, b, room), true
+	case *format.G711:
+		return splitSamples(b, room, f.ChannelCount), true
+	case *format.LPCM:
+		return splitSamples(b, room, f.ChannelCount*f.BitDepth/8), true
+	}
+	return nil, false
+}
