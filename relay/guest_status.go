@@ -10,7 +10,7 @@ import (
 type GuestStatus struct {
 	Remote    string    `json:"remote"`
 	Protocol  string    `json:"protocol"`          // rtsp
-	Carrier   string    `json:"carrier,omitempty"` // of its media: udp or tcp
+	Carrier   string    `json:"carrier,omitempty"` // of its media: udp, tcp, or srtp, by UDP
 	Publishes bool      `json:"publishes"`         // if not, it plays
 	Namespace string    `json:"namespace"`
 	Began     time.Time `json:"began"`

@@ -15,7 +15,7 @@ import (
 )
 
 // rtspFlags are the flags of RTSP.
-type rtspFlags struct{ address, tlsAddress, rtpAddress string }
+type rtspFlags struct{ address, tlsAddress, rtpAddress, srtpAddress string }
 
 func (f *rtspFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -26,6 +26,8 @@ func (f *rtspFlags) register(cmd *cobra.Command) {
 		"TCP `address` for RTSP over TLS with the relay's certificate, such as :8322 (default: none)")
 	flags.StringVar(&f.rtpAddress, "rtsp-rtp", ":8000", "UDP `address` for RTP of --rtsp, with an even port; RTCP has "+
 		"the next one; '' makes clients use their TCP connections")
+	flags.StringVar(&f.srtpAddress, "rtsps-rtp", ":8004", "UDP `address` for SRTP of --rtsps, with an even port; "+
+		"SRTCP has the next one; '' makes clients use their TLS connections")
 }
 
 func (f *rtspFlags) isOn() bool { return f.address+f.tlsAddress != "" }
@@ -46,6 +48,7 @@ func (f *rtspFlags) rtpPort() uint16 {
 func (f *rtspFlags) check(scope string) error {
 	for _, a := range []struct{ flag, address string }{
 		{"--rtsp", f.address}, {"--rtsps", f.tlsAddress}, {"--rtsp-rtp", f.rtpAddress},
+		{"--rtsps-rtp", f.srtpAddress},
 	} {
 		if a.address == "" {
 			continue
@@ -69,15 +72,15 @@ func (f *relayFlags) serveRTSP(s *server.Server) (*rtsp.Server, error) {
 	cfg := rtsp.Config{
 		Relay: s.Relay(), Dial: s.DialFor, FastPath: s.FastPath(),
 		Address: f.rtsp.address, TLSAddress: f.rtsp.tlsAddress, Certificate: s.Certificate,
-		RTPAddress: f.rtsp.rtpAddress, Listen: listenConfig(f.control != ""), Logger: slog.Default(),
-		KeepAll: f.drop == "none",
+		RTPAddress: f.rtsp.rtpAddress, SRTPAddress: f.rtsp.srtpAddress, Listen: listenConfig(f.control != ""),
+		Logger: slog.Default(), KeepAll: f.drop == "none",
 	}
 	if rule := s.Rule(); rule != nil {
 		cfg.Rule = rule
 	}
 	r, err := rtsp.Start(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("%w; choose other addresses with --rtsp, --rtsps and --rtsp-rtp", err)
+		return nil, fmt.Errorf("%w; choose other addresses with --rtsp, --rtsps, --rtsp-rtp and --rtsps-rtp", err)
 	}
 	return r, nil
 }

@@ -15,6 +15,8 @@ func TestRTSPFlags(t *testing.T) {
 		"--rtsps=:8322 --rtsp-rtp=": "",
 		"--rtsp=8554":               `--rtsp: "8554": must be an address`,
 		"--rtsp=:1 --rtsp-rtp=8000": `--rtsp-rtp: "8000": must be an address`,
+		"--rtsps=:1 --rtsps-rtp=":   "",
+		"--rtsps=:1 --rtsps-rtp=80": `--rtsps-rtp: "80": must be an address`,
 		"--rtsp=:1 --scope=path":    "",
 		"--rtsp=:1 --scope=url":     "--scope: url: must be one or path",
 		"--rtsps=:1 --scope=url":    "--scope: url: must be one or path",

@@ -87,7 +87,7 @@ type Rest struct {
 type Guest struct {
 	Remote    string `json:"remote"`
 	Protocol  string `json:"protocol"`          // rtsp
-	Carrier   string `json:"carrier,omitempty"` // of its media: udp or tcp
+	Carrier   string `json:"carrier,omitempty"` // of its media: udp, tcp, or srtp, by UDP
 	Publishes bool   `json:"publishes"`         // if not, it plays
 	Namespace string `json:"namespace"`         // of what it publishes or plays
 	Received  uint64 `json:"received_bytes"`    // counter: from it

@@ -75,6 +75,9 @@ func (l *Limit) Heed(r Report) int64 {
 	return l.rate
 }
 
+// Restart has the next report be compared with none before it: the numbers between them do not tell of losses.
+func (l *Limit) Restart() { l.begun = false }
+
 // GiveUp ends a limit that does not help. There is none for a while.
 func (l *Limit) GiveUp(at time.Time) { l.rate, l.until = 0, at.Add(vainTime) }
 

@@ -37,7 +37,7 @@ func aac() *format.MPEG4Audio {
 	return &format.MPEG4Audio{
 		PayloadTyp: 97, SizeLength: 13, IndexLength: 3, IndexDeltaLength: 3,
 		Config: &mpeg4audio.AudioSpecificConfig{
-			Type: mpeg4audio.ObjectTypeAACLC, SampleRate: 48000, ChannelConfig: 2, ChannelCount: 2,
+			Type: mpeg4audio.ObjectTypeAACLC, SampleRate: 48000, ChannelConfig: 2,
 		},
 	}
 }
@@ -56,7 +56,8 @@ func codecs(t testing.TB) map[string]codec {
 		pattern([]byte{0x65}, full-12),
 	}
 	avc := &format.H264{PayloadTyp: 96, PacketizationMode: 1}
-	avcIn, avcOut := &rtph264.Encoder{PayloadType: 96, PayloadMaxSize: full - 12, PacketizationMode: 1}, &rtph264.Decoder{PacketizationMode: 1}
+	avcIn := &rtph264.Encoder{PayloadType: 96, PayloadMaxSize: full - 12, PacketizationMode: 1}
+	avcOut := &rtph264.Decoder{PacketizationMode: 1}
 	hevc := &format.H265{PayloadTyp: 96}
 	hevcIn, hevcOut := &rtph265.Encoder{PayloadType: 96, PayloadMaxSize: full - 12}, new(rtph265.Decoder)
 	hevcFrame := [][]byte{
@@ -191,7 +192,8 @@ func TestPicturesOfJPEG(t *testing.T) {
 			parts := Split(&format.MJPEG{}, p, limit)
 			require.Len(t, parts, 2)
 			require.Equal(t, payload[:room], parts[0].Payload)
-			require.Equal(t, append([]byte{0, tc.want[0], tc.want[1], tc.want[2]}, tc.head[4:8]...), parts[1].Payload[:8])
+			want := append([]byte{0, tc.want[0], tc.want[1], tc.want[2]}, tc.head[4:8]...)
+			require.Equal(t, want, parts[1].Payload[:8])
 			require.Equal(t, payload[room:], parts[1].Payload[8:])
 			require.False(t, parts[0].Marker)
 			require.True(t, parts[1].Marker)

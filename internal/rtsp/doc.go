@@ -20,6 +20,10 @@
 // With a fast path, the kernel sends packets by UDP to players that are live, before the stream has them. Each packet
 // comes with the list of the players that have got it, and the stream sends it to the others.
 //
+// Clients of rtsps:// may use SRTP: the library encrypts and decrypts, and user space sends and takes these packets. A
+// player by SRTP has a numbering in place of a shift's sequence numbers, which only go forward; package rtpsplit cuts
+// packets that SRTP would make too long. A publisher's packets by SRTP are taken once (newest).
+//
 // A player by UDP that reports losses gets whole frames, as many as its path carries: package rtpframe decides, for the
 // kernel and for the stream.
 //

@@ -3,8 +3,10 @@ package rtsp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
@@ -19,6 +21,7 @@ import (
 // The methods of endpoint below are those that the library calls.
 var _ interface {
 	gortsplib.ServerHandlerOnConnClose
+	gortsplib.ServerHandlerOnResponse
 	gortsplib.ServerHandlerOnSessionClose
 	gortsplib.ServerHandlerOnDescribe
 	gortsplib.ServerHandlerOnAnnounce
@@ -145,18 +148,16 @@ func (e *endpoint) OnSetup(c *gortsplib.ServerHandlerOnSetupCtx) (*base.Response
 		res, _ := e.refuse(err)
 		return res, nil, nil // the connection stays: clients ask for TCP then
 	}
-	guestOf(c.Session).SetCarrier(carriers[c.Transport.Protocol])
+	guestOf(c.Session).SetCarrier(carrierOf(c.Transport))
 	switch u := c.Session.UserData().(type) {
 	case *publisher:
 		u.ports.add(c)
 	case *player:
 		u.ports.add(c)
+		u.protect(c.Transport.Profile)
 	}
 	return ok(), lib, nil
 }
-
-// carriers are the names of the transports that clients choose.
-var carriers = map[gortsplib.Protocol]string{gortsplib.ProtocolUDP: "udp", gortsplib.ProtocolTCP: "tcp"}
 
 // guestOf returns the guest of a session that plays or publishes.
 func guestOf(session *gortsplib.ServerSession) *relay.Guest {
@@ -236,17 +237,41 @@ func (e *endpoint) OnSessionClose(c *gortsplib.ServerHandlerOnSessionCloseCtx) {
 	}
 }
 
-// OnConnClose ends a player that has no session.
-func (e *endpoint) OnConnClose(c *gortsplib.ServerHandlerOnConnCloseCtx) { forget(c.Conn) }
+// refusalInterval is how often the log says the same of clients that anybody may be.
+const refusalInterval = time.Minute
+
+// OnConnClose ends a player that has no session, and says which keys the library has refused.
+func (e *endpoint) OnConnClose(c *gortsplib.ServerHandlerOnConnCloseCtx) {
+	forget(c.Conn)
+	if _, keys := errors.AsType[liberrors.ErrServerInvalidKeyMgmtHeader](c.Error); keys {
+		e.refusedKeys.Log(e.log, refusalInterval, slog.LevelInfo, "an RTSP client had to leave",
+			"remote", c.Conn.NetConn().RemoteAddr(), "err", errKeys)
+	}
+}
+
+// OnResponse says what a client may ask for, when the library has refused a transport.
+func (e *endpoint) OnResponse(_ *gortsplib.ServerConn, r *base.Response) {
+	if r.StatusCode == base.StatusUnsupportedTransport && r.StatusMessage == "" {
+		e.metrics.refusals.WithLabelValues(strconv.Itoa(int(r.StatusCode))).Inc()
+		r.StatusMessage = e.transports()
+	}
+}
 
 // OnPacketsLost counts.
 func (e *endpoint) OnPacketsLost(c *gortsplib.ServerHandlerOnPacketsLostCtx) {
 	e.metrics.lost.Add(float64(c.Lost))
 }
 
-// OnDecodeError counts.
-func (e *endpoint) OnDecodeError(*gortsplib.ServerHandlerOnDecodeErrorCtx) {
-	e.metrics.ignored.WithLabelValues(ignoredMalformed).Inc()
+// OnDecodeError counts, and ends a publisher whose key is not that of its packets.
+func (e *endpoint) OnDecodeError(c *gortsplib.ServerHandlerOnDecodeErrorCtx) {
+	if !bySRTP(c.Session) {
+		e.metrics.ignored.WithLabelValues(ignoredMalformed).Inc()
+		return
+	}
+	e.metrics.ignored.WithLabelValues(ignoredSRTP).Inc()
+	if p, isPublisher := c.Session.UserData().(*publisher); isPublisher {
+		p.undecryptable()
+	}
 }
 
 // OnStreamWriteError is called for streams of the library with several readers, which there are none of.

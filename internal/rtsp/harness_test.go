@@ -53,6 +53,9 @@ func newServer(t *testing.T, options ...func(*Config)) *Server {
 	var s *Server
 	for tries := 0; ; tries++ {
 		cfg.RTPAddress = freePair(t)
+		if cfg.SRTPAddress != "" {
+			cfg.SRTPAddress = freePair(t)
+		}
 		var err error
 		if s, err = Start(cfg); err == nil {
 			break
@@ -67,14 +70,20 @@ func newServer(t *testing.T, options ...func(*Config)) *Server {
 // newTLSServer returns a server with both addresses, and what clients of the second one need.
 func newTLSServer(t *testing.T, options ...func(*Config)) (*Server, *tls.Config) {
 	t.Helper()
+	s := newServer(t, append(options, withTLS(t, "127.0.0.1:0"))...)
+	return s, &tls.Config{InsecureSkipVerify: true}
+}
+
+// withTLS returns an option that makes a server listen for rtsps://.
+func withTLS(t *testing.T, address string) func(*Config) {
+	t.Helper()
 	files := certtest.New(t).Issue(t)
 	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)
 	require.NoError(t, err)
-	s := newServer(t, append(options, func(c *Config) {
-		c.TLSAddress = "127.0.0.1:0"
+	return func(c *Config) {
+		c.TLSAddress = address
 		c.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &cert, nil }
-	})...)
-	return s, &tls.Config{InsecureSkipVerify: true}
+	}
 }
 
 // freePair returns a UDP address with an even port that is free, as is the next one. Another program, or a client of a

@@ -35,6 +35,8 @@ const (
 const (
 	ignoredMalformed = "malformed"
 	ignoredSSRC      = "ssrc"
+	ignoredSRTP      = "srtp"   // cannot be decrypted, or read then
+	ignoredReplay    = "replay" // by SRTP, not newer than others
 	ignoredQuota     = "quota"
 	ignoredUplink    = "uplink_full"
 	ignoredFailed    = "uplink_failed"
@@ -47,6 +49,7 @@ const (
 	nackOften    = "often"     // it was sent again before
 	nackLimit    = "limit"     // the player asks for too many
 	nackSlowPath = "slow_path" // its path carries too little
+	nackSRTP     = "srtp"      // it gets nothing again
 )
 
 func newMetrics(s *Server) *metrics {
@@ -76,11 +79,13 @@ func newMetrics(s *Server) *metrics {
 	for _, reason := range []string{dropTooLarge, dropQuota, dropQueueFull, dropNextGroup} {
 		m.drops.WithLabelValues(reason)
 	}
-	results := []string{nackSent, nackUnknown, nackOften, nackLimit, nackSlowPath, dropQuota, dropQueueFull}
+	results := []string{nackSent, nackUnknown, nackOften, nackLimit, nackSlowPath, nackSRTP, dropQuota, dropQueueFull}
 	for _, result := range results {
 		m.nacks.WithLabelValues(result)
 	}
-	for _, reason := range []string{ignoredMalformed, ignoredSSRC, ignoredQuota, ignoredUplink, ignoredFailed} {
+	for _, reason := range []string{
+		ignoredMalformed, ignoredSSRC, ignoredSRTP, ignoredReplay, ignoredQuota, ignoredUplink, ignoredFailed,
+	} {
 		m.ignored.WithLabelValues(reason)
 	}
 	m.all = []prometheus.Collector{

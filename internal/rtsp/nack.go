@@ -76,8 +76,12 @@ func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
 	}
 }
 
-// repeatLocked sends the packet with the publisher's sequence number again, and returns what came of it.
+// repeatLocked sends the packet with the publisher's sequence number again, and returns what came of it. By SRTP, the
+// same number means the same packet only as long as the numbering has not begun anew, and must not be used for another.
 func (p *player) repeatLocked(m *media, sequence uint16) string {
+	if p.srtp != nil {
+		return nackSRTP
+	}
 	next := p.stream.findLocked(m, sequence)
 	if next == nil {
 		return nackUnknown

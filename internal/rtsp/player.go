@@ -41,6 +41,7 @@ type player struct {
 	reports map[*media]map[uint8]*report
 	again   repeats
 	flows   map[*media]*flow
+	srtp    map[*media]map[uint8]*numbering // by payload type; nil: it does not use SRTP
 }
 
 // sink takes the packets of a player. A session of the library is one, with a queue of its own; it sets the SSRC.
@@ -160,14 +161,13 @@ func (p *player) close() {
 
 // send gives a packet to the player's queue; stream.mu is held.
 func (p *player) send(next *packet) {
-	s := p.shifts[next.media]
-	if s == nil {
+	if p.shifts[next.media] == nil {
 		return // not set up
 	}
 	m, f := p.stream.metrics, p.flows[next.media]
 	f.declined.packets += uint64(next.gap)
 	switch size := next.rtp.MarshalSize(); {
-	case size > maxPacket:
+	case !p.fits(next, size):
 		p.drop(dropTooLarge)
 	case p.has(next):
 		m.forwarded(size)
@@ -184,7 +184,7 @@ func (p *player) send(next *packet) {
 		p.refuse(next)
 	case !p.guest.Download(size):
 		p.drop(dropQuota)
-	case p.sink.WritePacketRTPWithNTP(next.media.Media, s.apply(next.rtp), next.ntp) != nil:
+	case p.write(next) != nil:
 		p.drop(dropQueueFull)
 	default:
 		m.sent(size)

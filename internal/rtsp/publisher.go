@@ -26,6 +26,7 @@ type publisher struct {
 	address   net.IP // of its connection
 	ports     clientPorts
 	lent      bool // to the kernel
+	arrivals  arrivals
 }
 
 // maxMedias and maxFormats are more than any camera has. Each format takes some memory.
@@ -93,10 +94,17 @@ func (s *Server) lookup(q *request, source netip.Prefix) (*stream, error) {
 
 // record takes the packets of the session.
 func (p *publisher) record() {
+	p.arrivals.begin(bySRTP(p.session))
 	for _, m := range p.session.Medias() {
 		for _, f := range m.Formats {
-			c := clock{session: p.session, media: m, rate: f.ClockRate()}
-			p.session.OnPacketRTP(m, f, func(pkt *rtp.Packet) { p.take(m, &c, pkt) })
+			c, newest := clock{session: p.session, media: m, rate: f.ClockRate()}, p.arrivals.of(f)
+			p.session.OnPacketRTP(m, f, func(pkt *rtp.Packet) {
+				if !newest.passes(pkt.SequenceNumber) {
+					p.server.metrics.ignored.WithLabelValues(ignoredReplay).Inc()
+					return
+				}
+				p.take(m, &c, pkt)
+			})
 		}
 	}
 }
@@ -146,6 +154,7 @@ func (p *publisher) runUplink() {
 
 func (p *publisher) take(m *description.Media, c *clock, pkt *rtp.Packet) {
 	metrics, now := p.server.metrics, time.Now()
+	p.arrivals.latest.Store(now.UnixNano())
 	p.stream.await(m)
 	p.lift.mu.Lock()
 	defer p.lift.mu.Unlock()

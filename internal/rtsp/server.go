@@ -20,6 +20,7 @@ import (
 	"sluice/fastpath"
 	"sluice/internal/bounds"
 	"sluice/internal/limited"
+	"sluice/internal/logs"
 	"sluice/relay"
 	"sluice/transport"
 )
@@ -38,9 +39,9 @@ type Config struct {
 	Address, TLSAddress string
 	// Certificate returns what is shown at TLSAddress.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// RTPAddress is the UDP address for RTP of clients of Address. Its port is even and not 0; RTCP has the next one.
-	// Default: none, clients use their TCP connections.
-	RTPAddress string
+	// RTPAddress and SRTPAddress are the UDP addresses for RTP of clients of Address, and for SRTP of those of
+	// TLSAddress. A port is even and not 0; RTCP has the next one. Default: none, clients use their TCP connections.
+	RTPAddress, SRTPAddress string
 	// Listen opens the ports. The zero value is the default.
 	Listen net.ListenConfig
 
@@ -139,13 +140,13 @@ func Start(cfg Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	var err error
 	if cfg.Address != "" {
-		if s.plain, err = s.open(cfg.Address, nil); err != nil {
+		if s.plain, err = s.open(cfg.Address, cfg.RTPAddress, nil); err != nil {
 			return nil, err
 		}
 	}
 	if cfg.TLSAddress != "" {
 		conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cfg.Certificate}
-		if s.secure, err = s.open(cfg.TLSAddress, conf); err != nil {
+		if s.secure, err = s.open(cfg.TLSAddress, cfg.SRTPAddress, conf); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -159,9 +160,12 @@ type endpoint struct {
 	tls      *tls.Config // nil: none
 	listener *limited.Listener
 	ports    *ports
+
+	refusedKeys logs.Line
 }
 
-func (s *Server) open(address string, conf *tls.Config) (*endpoint, error) {
+// open opens a TCP port and, if there is an address for RTP, the UDP ports.
+func (s *Server) open(address, rtp string, conf *tls.Config) (*endpoint, error) {
 	e := &endpoint{Server: s, tls: conf, ports: newPorts()}
 	e.lib = &gortsplib.Server{
 		Handler: e, RTSPAddress: address,
@@ -169,11 +173,12 @@ func (s *Server) open(address string, conf *tls.Config) (*endpoint, error) {
 		IdleTimeout: s.cfg.IdleTimeout, ReadTimeout: s.cfg.ReadTimeout, WriteQueueSize: writeQueue,
 		Listen: e.listen, ListenPacket: e.listenPacket, DisableRTCPSenderReports: true, // see report
 	}
-	if conf == nil && s.cfg.RTPAddress != "" {
+	if rtp != "" {
 		var err error
-		if e.lib.UDPRTPAddress, e.lib.UDPRTCPAddress, err = udpAddresses(s.cfg.RTPAddress); err != nil {
+		if e.lib.UDPRTPAddress, e.lib.UDPRTCPAddress, err = udpAddresses(rtp); err != nil {
 			return nil, err
 		}
+		e.lib.TLSConfig, e.lib.TLSListen = conf, e.listenTLS // it serves SRTP, and no RTP by UDP then
 	}
 	if err := e.lib.Start(); err != nil {
 		return nil, fmt.Errorf("RTSP: %w", err)
@@ -194,8 +199,12 @@ func udpAddresses(rtp string) (string, string, error) {
 	return rtp, net.JoinHostPort(host, strconv.FormatUint(port+1, 10)), nil
 }
 
-// listen opens the TCP port. The library does not know of TLS: untunneled has to see what is within, and SRTP leaves
-// less room for packets.
+// listenTLS is listen for the library, when it knows of TLS.
+func (e *endpoint) listenTLS(network, address string, _ *tls.Config) (net.Listener, error) {
+	return e.listen(network, address)
+}
+
+// listen opens the TCP port. The library does not wrap it for TLS: untunneled has to see what is within.
 func (e *endpoint) listen(network, address string) (net.Listener, error) {
 	l, err := e.cfg.Listen.Listen(context.Background(), network, address)
 	if err != nil {

@@ -1,0 +1,153 @@
+package rtsp
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/headers"
+	"github.com/pion/rtp"
+
+	"sluice/internal/rtpsplit"
+)
+
+// Clients of rtsps:// may use SRTP (RFC 3711), whose keys travel on the TLS connection as MIKEY (RFC 4567, RFC 3830).
+// The library keeps the keys, encrypts and decrypts: it has a key for each media of each player, and one for each media
+// of a publisher. User space sends and takes all these packets; see plainUDP.
+
+// bySRTP reports whether a session uses SRTP.
+func bySRTP(s *gortsplib.ServerSession) bool {
+	t := s.Transport()
+	return t != nil && t.Profile == headers.TransportProfileSAVP
+}
+
+// carrierOf returns the name of a transport that a client has chosen.
+func carrierOf(t *gortsplib.SessionTransport) string {
+	switch {
+	case t.Protocol == gortsplib.ProtocolTCP:
+		return "tcp"
+	case t.Profile == headers.TransportProfileSAVP:
+		return "srtp"
+	}
+	return "udp"
+}
+
+// errKeys is why the library refuses SETUP. Its own error may have the keys.
+var errKeys = errors.New("the KeyMgmt header of SETUP must have one MIKEY message, not older than an hour, with one " +
+	"key for AES-128 in counter mode and HMAC-SHA1, all parts encrypted")
+
+// transports says which ones the endpoint serves.
+func (e *endpoint) transports() string {
+	switch {
+	case e.lib.TLSConfig != nil:
+		return "RTP by UDP must be RTP/SAVP on rtsps, or use the TLS connection"
+	case e.tls != nil:
+		return "media must use the TLS connection, with RTP/AVP/TCP"
+	case e.lib.UDPRTPAddress == "":
+		return "media must use the TCP connection, with RTP/AVP/TCP"
+	}
+	return "the transport must be RTP/AVP, unicast: SRTP needs rtsps"
+}
+
+// srtpOverhead is how much longer SRTP makes a packet: by the authentication tag of the library's only profile.
+const srtpOverhead = 10
+
+// numbering gives sequence numbers to the packets of an SSRC by SRTP. The key stream depends on the number and on how
+// often the numbers have begun again, which both ends find out by steps of less than half of all numbers (RFC 3711
+// §3.3.1): two packets must not have the same, or who listens learns what their payloads differ by. So the numbers go
+// forward only, in small steps, whatever the publisher's do.
+type numbering struct {
+	begun bool
+	from  uint16 // the publisher's number of the latest packet
+	last  uint16 // what it was sent with, or its last part
+}
+
+// next returns the number of a packet that is sent in parts, which have the following ones. It reports whether the gap
+// before it does not tell how many packets are missing.
+func (n *numbering) next(from uint16, parts int) (first uint16, unknown bool) {
+	switch step := int16(from - n.from); {
+	case !n.begun: // in the lower half: a receiver that lacks the first packets counts from 0, too
+		n.begun, n.last = true, uint16(rand.Uint32())>>1
+	case step > 0 && step <= maxGap:
+		n.last += uint16(step)
+	default:
+		n.last, unknown = n.last+2, true
+	}
+	first, n.from = n.last, from
+	n.last += uint16(parts - 1)
+	return first, unknown
+}
+
+// protect has the player get SRTP, if it has chosen that. It keeps its numbers when it pauses: its keys stay, too.
+func (p *player) protect(profile headers.TransportProfile) {
+	p.stream.mu.Lock()
+	defer p.stream.mu.Unlock()
+	if profile == headers.TransportProfileSAVP && p.srtp == nil {
+		p.srtp = make(map[*media]map[uint8]*numbering)
+	}
+}
+
+// numbersOf returns the numbering of a packet's SSRC: each format has one.
+func (p *player) numbersOf(next *packet) *numbering {
+	m, payload := next.media, next.rtp.PayloadType
+	if p.srtp[m] == nil {
+		p.srtp[m] = make(map[uint8]*numbering)
+	}
+	if p.srtp[m][payload] == nil {
+		p.srtp[m][payload] = new(numbering)
+	}
+	return p.srtp[m][payload]
+}
+
+// fits reports whether a packet can be sent to the player.
+func (p *player) fits(next *packet, size int) bool {
+	return size <= maxPacket && (p.srtp == nil || next.parts() != nil)
+}
+
+// parts returns the packets which carry by SRTP what a packet does, or nil.
+func (p *packet) parts() []*rtp.Packet {
+	const limit = maxPacket - srtpOverhead
+	if p.rtp.MarshalSize() <= limit {
+		return []*rtp.Packet{p.rtp}
+	}
+	for _, f := range p.media.Formats {
+		if f.PayloadType() == p.rtp.PayloadType {
+			return rtpsplit.Split(f, p.rtp, limit)
+		}
+	}
+	return nil
+}
+
+// write puts a packet into the player's queue; stream.mu is held.
+func (p *player) write(next *packet) error {
+	s := p.shifts[next.media]
+	if p.srtp == nil {
+		return p.sink.WritePacketRTPWithNTP(next.media.Media, s.apply(next.rtp), next.ntp)
+	}
+	parts := next.parts()
+	number, unknown := p.numbersOf(next).next(next.rtp.SequenceNumber, len(parts))
+	if unknown {
+		p.flows[next.media].limit.Restart()
+	}
+	for i, one := range parts {
+		out := s.apply(one)
+		out.SequenceNumber = number + uint16(i)
+		if err := p.sink.WritePacketRTPWithNTP(next.media.Media, out, next.ntp); err != nil {
+			return err
+		}
+	}
+	p.reports[next.media][next.rtp.PayloadType].addParts(next.rtp, parts)
+	return nil
+}
+
+// addParts counts the parts of a packet, which counts as one elsewhere.
+func (r *report) addParts(whole *rtp.Packet, parts []*rtp.Packet) {
+	if r == nil {
+		return
+	}
+	r.packets += uint64(len(parts) - 1)
+	r.octets -= uint64(len(whole.Payload))
+	for _, one := range parts {
+		r.octets += uint64(len(one.Payload))
+	}
+}
