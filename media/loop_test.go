@@ -189,7 +189,7 @@ func TestLoopClose(t *testing.T) {
 	}
 	require.Equal(t, 6, l.Stats().Senders)
 	senders[0].Closed(errors.New("over"))
-	require.Eventually(t, func() bool { return done.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return done.Load() == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, 5, l.Stats().Senders)
 	require.NoError(t, l.Close())
 	require.Equal(t, int32(6), done.Load())
@@ -198,7 +198,7 @@ func TestLoopClose(t *testing.T) {
 	for _, s := range senders {
 		s.Closed(nil)
 	}
-	require.Eventually(t, func() bool { return done.Load() == 9 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return done.Load() == 9 }, time.Minute, time.Millisecond)
 	require.False(t, func() bool { log.Finish(); return log.Pinned() }())
 }
 
@@ -233,6 +233,7 @@ func TestLoopSockets(t *testing.T) {
 	peer, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer peer.Close()
+	require.NoError(t, peer.SetReadDeadline(time.Now().Add(time.Minute)))
 	for i, pc := range sockets {
 		s := l.NewSender(SenderConfig{Socket: pc})
 		s.NextPacketNumber()
@@ -246,7 +247,7 @@ func TestLoopSockets(t *testing.T) {
 		_, from, err := peer.ReadFrom(make([]byte, testMTU))
 		require.NoError(t, err)
 		require.Equal(t, pc.LocalAddr(), from)
-		require.Eventually(t, func() bool { return l.SentOn(i) > 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return l.SentOn(i) > 0 }, time.Minute, time.Millisecond)
 	}
 	require.NoError(t, l.Close())
 	require.Equal(t, l.Sent(), l.SentOn(0)+l.SentOn(1))

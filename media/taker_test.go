@@ -247,7 +247,7 @@ func newTrickle(t *testing.T, idle time.Duration, dialed bool) *trickle {
 func (r *trickle) take(n int64) {
 	r.Helper()
 	until := r.taker.count.Load() + n
-	require.Eventually(r, func() bool { return r.taker.count.Load() >= until }, 20*time.Second, time.Millisecond)
+	require.Eventually(r, func() bool { return r.taker.count.Load() >= until }, time.Minute, time.Millisecond)
 	require.NoError(r, r.own.Context().Err())
 }
 
@@ -275,7 +275,7 @@ func TestIdleTimeoutAfterTakenAcks(t *testing.T) {
 	r.proxy.up.Load().Close()
 	select {
 	case <-r.own.Context().Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the connection goes on")
 	}
 	var idle *quic.IdleTimeoutError
@@ -309,7 +309,7 @@ func TestTakenAcksAndMigration(t *testing.T) {
 		require.Eventually(t, func() bool { // the client has to send something: at the old address it hears nothing
 			require.NoError(t, r.peer.SendDatagram(nil))
 			return r.own.RemoteAddr().(*net.UDPAddr).IP.Equal(ip)
-		}, 20*time.Second, 5*time.Millisecond)
+		}, time.Minute, 5*time.Millisecond)
 	}
 	r.take(20)
 }
@@ -321,7 +321,7 @@ func TestTakenAcksAndOwnMigration(t *testing.T) {
 		r.take(20)
 		r.proxy.rebind(t, ip)
 		require.Eventually(t, func() bool { return r.peer.RemoteAddr().(*net.UDPAddr).IP.Equal(ip) },
-			20*time.Second, 5*time.Millisecond)
+			time.Minute, 5*time.Millisecond)
 	}
 	r.take(20)
 }

@@ -248,7 +248,7 @@ func requested(t *testing.T, path string) (from *Takeover) {
 		var err error
 		from, err = Request(path)
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return from
 }
 

@@ -47,7 +47,7 @@ func receiver(t *testing.T, network, address string) (*net.UDPConn, netip.AddrPo
 		t.Skipf("no %s here: %v", network, err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	return c.(*net.UDPConn), c.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 

@@ -419,7 +419,7 @@ func TestLimitsOfConnections(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := get(t, "https://"+s.Addr().String()+"/", false)
 			return err != nil
-		}, 10*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 		total, source := s.listener.Refused()
 		require.Equal(t, limit == "total", total > 0)
 		require.Equal(t, limit == "address", source > 0)
@@ -429,7 +429,7 @@ func TestLimitsOfConnections(t *testing.T) {
 		require.Eventually(t, func() bool {
 			r, err := get(t, "https://"+s.Addr().String()+"/", false)
 			return err == nil && r.StatusCode == http.StatusOK
-		}, 10*time.Second, 10*time.Millisecond, "room again")
+		}, time.Minute, 10*time.Millisecond, "room again")
 	}
 }
 
