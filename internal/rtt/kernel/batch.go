@@ -14,24 +14,29 @@ type batches[V any] struct {
 	table  *ebpf.Map
 	values int // of an entry: one, or one for each CPU
 	size   int // entries at a time
+
+	// Room for them, which is made once: otherwise each period would need a garbage collection.
+	roomForKeys   []bpf.MonitorPrefixKey
+	roomForValues []V
 }
 
 // batchBytes is about what the values of one batch may take.
 const batchBytes = 256 << 10
 
 func newBatches[V any](table *ebpf.Map, values int) *batches[V] {
-	return &batches[V]{table, values, max(16, batchBytes/(int(table.ValueSize())*values))}
+	b := &batches[V]{table: table, values: values}
+	b.grow(max(16, batchBytes/(int(table.ValueSize())*values)))
+	return b
 }
 
 // each calls fn with the values of each entry, which are fn's until it returns.
 func (b *batches[V]) each(fn func(key bpf.MonitorPrefixKey, values []V)) error {
 	var cursor ebpf.MapBatchCursor
-	keys, values := b.room()
 	for {
+		keys, values := b.roomForKeys, b.roomForValues
 		n, err := b.table.BatchLookup(&cursor, keys, values, nil)
 		if errors.Is(err, unix.ENOSPC) { // the entries of a bucket come together, and the hash is random
-			b.size *= 2
-			keys, values = b.room()
+			b.grow(2 * b.size)
 			continue
 		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -46,6 +51,8 @@ func (b *batches[V]) each(fn func(key bpf.MonitorPrefixKey, values []V)) error {
 	}
 }
 
-func (b *batches[V]) room() ([]bpf.MonitorPrefixKey, []V) {
-	return make([]bpf.MonitorPrefixKey, b.size), make([]V, b.size*b.values)
+func (b *batches[V]) grow(size int) {
+	b.size = size
+	b.roomForKeys = make([]bpf.MonitorPrefixKey, size)
+	b.roomForValues = make([]V, size*b.values)
 }
