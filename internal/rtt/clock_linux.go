@@ -18,6 +18,13 @@ func newWallClock() *wallClock {
 	return c
 }
 
+// monotonic returns the kernel's monotonic time, or 0 if the kernel does not say.
+func monotonic() uint64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return uint64(t.Nano())
+}
+
 // sync measures the difference again: the wall clock can be set.
 func (c *wallClock) sync() {
 	var mono unix.Timespec

@@ -18,11 +18,11 @@
 //	traffic  makes captures of synthetic traffic
 //
 // A packet takes this path: a program at a hook parses it, and stores the time if a reply is expected ("stamps" it).
-// When the reply passes, a program takes the difference, and puts an event into its CPU's batch (or into the histogram
-// of a prefix). The batch goes through a ring buffer to Monitor.Run, where a kernel.Decoder turns each event into a
-// report.Sample for the Sink.
+// When the reply passes, a program takes the difference, and puts an event into a ring buffer (or into the histogram of
+// a prefix); at high rates each CPU collects a batch of them first. Monitor.Run takes events from the ring, where a
+// kernel.Decoder turns each into a report.Sample for the Sink.
 //
-// Run has four goroutines: one takes events at intervals, one cleans up tables, one ends intervals of
-// aggregation, one watches for interfaces that disappear. A mutex lets one at a time call the Sink; it is the only
-// lock, and no other is taken under it except the Sink's own.
+// Run has three goroutines. One does what is due at intervals: it takes events, ends intervals of aggregation, and tells
+// the second one to clean up tables when something can have timed out. It alone calls the Sink, so there is no lock. The
+// third one watches for interfaces that disappear.
 package rtt

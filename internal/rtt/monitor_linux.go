@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"sync"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sync/errgroup"
 
 	"sluice/internal/rtt/attach"
@@ -28,12 +25,10 @@ type Monitor struct {
 	kernel   *kernel.Programs
 	attached *attach.Links
 	locals   io.Closer
-	reader   *ringbuf.Reader
+	ring     *kernel.Ring
 	clock    *wallClock
 	totals   *kernel.Aggregator // nil: nothing is aggregated
-
-	mu     sync.Mutex // guards cfg.Sink, also for decode
-	decode *kernel.Decoder
+	decode   *kernel.Decoder
 }
 
 // New loads the programs and attaches them to the interfaces, which are looked up in the network namespace of the
@@ -77,8 +72,8 @@ func (m *Monitor) start(devices []attach.Device) (err error) {
 	if m.kernel, err = kernel.Load(m.cfg.settings(), m.cfg.limits(), programs); err != nil {
 		return err
 	}
-	if m.reader, err = ringbuf.NewReader(m.kernel.Maps[bpf.MonitorMapEvents]); err != nil {
-		return fmt.Errorf("open the event ring: %w", err)
+	if m.ring, err = kernel.NewRing(m.kernel.Maps[bpf.MonitorMapEvents]); err != nil {
+		return err
 	}
 	if m.cfg.Aggregate > 0 {
 		if m.totals, err = m.cfg.newAggregator(m.kernel, deviceNames(devices)); err != nil {
@@ -109,8 +104,8 @@ func (m *Monitor) Close() error {
 	if m.locals != nil {
 		errs = append(errs, m.locals.Close())
 	}
-	if m.reader != nil {
-		errs = append(errs, m.reader.Close())
+	if m.ring != nil {
+		errs = append(errs, m.ring.Close())
 	}
 	if m.kernel != nil {
 		m.kernel.Close()
@@ -122,9 +117,9 @@ func (m *Monitor) Close() error {
 // if no interface is left.
 func (m *Monitor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return m.read(ctx) })
-	g.Go(func() error { return m.maintain(ctx) })
-	g.Go(func() error { return m.aggregate(ctx) })
+	expired := make(chan uint64, 1)
+	g.Go(func() error { return m.work(ctx, expired) })
+	g.Go(func() error { return m.cleanUp(expired) })
 	g.Go(func() error { return m.attached.Watch(ctx, m.cfg.Logger) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -140,7 +135,7 @@ func (m *Monitor) finish() error {
 	if err := m.kernel.Flush(); err != nil {
 		return err
 	}
-	if err := m.drain(); err != nil || m.totals == nil {
+	if err := m.read(); err != nil || m.totals == nil {
 		return err
 	}
 	return m.reportInterval(func() {})
@@ -159,114 +154,34 @@ func (m *Monitor) Regroup(t groups.Table) error { return m.totals.Regroup(t) }
 // settle is how long Turn waits for programs that were running when a period ended. They take microseconds.
 const settle = 5 * time.Millisecond
 
-// aggregate reports each period when it ends.
-func (m *Monitor) aggregate(ctx context.Context) error {
-	if m.totals == nil {
-		return nil
-	}
-	m.totals.Begin(time.Now())
-	t := time.NewTicker(m.cfg.Aggregate)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-t.C:
-			if err := m.reportInterval(func() { time.Sleep(settle) }); err != nil {
-				return err
-			}
-		}
-	}
-}
-
 func (m *Monitor) reportInterval(settle func()) error {
 	i, err := m.totals.Turn(time.Now(), settle)
 	if err != nil {
 		return err
 	}
-	return m.take(func() error { return m.cfg.Sink.Interval(i) }, true)
+	return flushed(m.cfg.Sink.Interval(i), m.cfg.Sink.Flush)
 }
 
-// read passes events to the Sink. What batches have is taken at intervals, with what is in the ring: a process that
-// waits for each batch wakes up too often.
-func (m *Monitor) read(ctx context.Context) error {
-	if !m.cfg.events() {
-		return nil
+// read passes the events that are in the ring to the Sink.
+func (m *Monitor) read() error {
+	var refused error
+	err := m.ring.Read(func(events []byte) error {
+		refused = m.decode.Decode(events)
+		return refused
+	})
+	if refused == nil && err != nil {
+		return fmt.Errorf("read events: %w", err)
 	}
-	for ctx.Err() == nil {
-		m.reader.SetDeadline(time.Now().Add(flushInterval))
-		if err := m.readSome(); err != nil {
-			return err
-		}
-		if err := m.kernel.Flush(); err != nil {
-			return err
-		}
-		if err := m.drain(); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
+	return flushed(refused, m.cfg.Sink.Flush)
 }
 
-// drain reads the events that are in the ring already.
-func (m *Monitor) drain() error {
-	m.reader.SetDeadline(time.Unix(0, 1))
-	return m.readSome()
-}
-
-// readSome reads until the deadline has passed and the ring is empty.
-func (m *Monitor) readSome() error {
-	var record ringbuf.Record
-	for {
-		if err := m.reader.ReadInto(&record); errors.Is(err, os.ErrDeadlineExceeded) {
-			return m.take(func() error { return nil }, true)
-		} else if err != nil {
-			return fmt.Errorf("read events: %w", err)
-		}
-		if err := m.take(func() error { return m.decode.Decode(record.RawSample) }, record.Remaining == 0); err != nil {
-			return err
-		}
-	}
-}
-
-// take calls put, which passes a value to the Sink, and then flushes the Sink if flush is set.
-func (m *Monitor) take(put func() error, flush bool) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	err := put()
-	if err == nil && flush {
-		err = m.cfg.Sink.Flush()
+// flushed flushes the Sink unless it has returned an error before.
+func flushed(err error, flush func() error) error {
+	if err == nil {
+		err = flush()
 	}
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
-}
-
-// maintain does what is due at intervals: clean up tables, follow the wall clock, report losses.
-func (m *Monitor) maintain(ctx context.Context) error {
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	cleanup := make(<-chan time.Time)
-	if m.cfg.CleanupInterval > 0 {
-		t := time.NewTicker(m.cfg.CleanupInterval)
-		defer t.Stop()
-		cleanup = t.C
-	}
-	losses := newLossReport(m.cfg.Logger, m.kernel.Counters)
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), losses.report())
-		case <-second.C:
-			m.clock.sync()
-			err = losses.report()
-		case <-cleanup:
-			err = m.kernel.CleanUp()
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

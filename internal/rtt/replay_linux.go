@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
-
-	"github.com/cilium/ebpf/ringbuf"
 
 	"sluice/internal/rtt/bpf"
 	"sluice/internal/rtt/kernel"
@@ -26,7 +23,7 @@ type replay struct {
 	Replayed
 	cfg     MonitorConfig
 	kernel  *kernel.Programs
-	reader  *ringbuf.Reader
+	ring    *kernel.Ring
 	decode  *kernel.Decoder
 	totals  *kernel.Aggregator
 	turn    time.Time // when the current interval of aggregation ends
@@ -80,13 +77,13 @@ func (r *replay) load() (err error) {
 		}
 	}
 	r.decode = &kernel.Decoder{Wall: func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }, Sink: r.cfg.Sink}
-	r.reader, err = ringbuf.NewReader(r.kernel.Maps[bpf.MonitorMapEvents])
+	r.ring, err = kernel.NewRing(r.kernel.Maps[bpf.MonitorMapEvents])
 	return err
 }
 
 func (r *replay) close() {
-	if r.reader != nil {
-		r.reader.Close()
+	if r.ring != nil {
+		r.ring.Close()
 	}
 	if r.kernel != nil {
 		r.kernel.Close()
@@ -162,10 +159,11 @@ func (r *replay) due(now time.Time) error {
 			return err
 		}
 		r.cleanup = now.Add(r.cfg.CleanupInterval)
-		if err := r.kernel.SetClock(uint64(now.UnixNano()), 0); err != nil {
+		at := uint64(now.UnixNano())
+		if err := r.kernel.SetClock(at, 0); err != nil {
 			return err
 		}
-		return r.kernel.CleanUp()
+		return r.kernel.CleanUp(at)
 	}
 	return nil
 }
@@ -192,20 +190,7 @@ func (r *replay) endInterval(at time.Time) error {
 	return r.cfg.Sink.Interval(i)
 }
 
-func (r *replay) drain() error {
-	r.reader.SetDeadline(time.Unix(0, 1))
-	var record ringbuf.Record
-	for {
-		if err := r.reader.ReadInto(&record); errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read events: %w", err)
-		}
-		if err := r.decode.Decode(record.RawSample); err != nil {
-			return err
-		}
-	}
-}
+func (r *replay) drain() error { return r.ring.Read(r.decode.Decode) }
 
 // finish reports the rest of what was measured, and the last interval, which is shorter than the others.
 func (r *replay) finish() error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Events go to user space through a ring buffer, several at once: each CPU collects a batch. When the ring is full they
-// are dropped and counted.
+// Events go to user space through a ring buffer, at high rates several at once: each CPU collects a batch. When the ring
+// is full they are dropped and counted.
 #pragma once
 
 #include "flow.h"
@@ -76,11 +76,16 @@ enum event_flag {
 #define BATCH_MAX 16
 // A batch that is not full is handed over this long after its first event, by the next packet or by user space.
 #define BATCH_DELAY (50 * MILLISECOND)
+// So many events of a CPU in this time are handed over one by one. User space finds them in the ring, and need not
+// interrupt the CPU for a batch.
+#define LONE_MAX 32
 
 struct batch {
-	u64 since; // time of its first event
+	u64 since; // time of its first event, or of the first lone one
 	u32 used;
 	u32 busy; // it is being changed
+	u32 lone; // events that were handed over one by one since then
+	u32 pad;
 	struct event events[BATCH_MAX];
 };
 
@@ -95,6 +100,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } events SEC(".maps");
+
+// How many CPUs have events in their batches: while none has, user space flushes none.
+u32 waiting_batches;
 
 // An event is built here. Packets on one CPU come one after the other. An iterator can be interrupted by a packet, and
 // has an event of its own.
@@ -140,6 +148,7 @@ INLINE void batch_send(struct batch *b)
 	b->used = 0;
 	if (!n)
 		return;
+	__sync_fetch_and_add(&waiting_batches, -1);
 	barrier_var(n);
 	if (n <= BATCH_MAX)
 		events_send(b->events, n);
@@ -163,27 +172,50 @@ INLINE void batch_leave(struct batch *b)
 	*(volatile u32 *)&b->busy = 0;
 }
 
-GLOBAL int event_send(struct event *e, u64 now)
+// batch_lone reports whether an event is handed over alone: there were few lately, and none before it waits.
+INLINE bool batch_lone(struct batch *b, u64 now)
 {
-	struct batch *b = batch_enter();
-	u32 used;
-
-	if (!e)
-		return 0;
-	if (!b) {
-		events_send(e, 1);
-		return 0;
+	if (b->used)
+		return false;
+	if (now - b->since > BATCH_DELAY) {
+		b->since = now;
+		b->lone = 0;
 	}
-	used = b->used;
+	if (b->lone >= LONE_MAX)
+		return false;
+	b->lone++;
+	return true;
+}
+
+INLINE void batch_add(struct batch *b, const struct event *e, u64 now)
+{
+	u32 used = b->used;
+
 	if (used < BATCH_MAX) {
 		b->events[used] = *e;
 		b->used = used + 1;
 	}
-	if (!used)
+	if (!used) {
 		b->since = now;
+		__sync_fetch_and_add(&waiting_batches, 1);
+	}
 	if (b->used >= config.batch || now - b->since > BATCH_DELAY)
 		batch_send(b);
-	batch_leave(b);
+}
+
+GLOBAL int event_send(struct event *e, u64 now)
+{
+	struct batch *b;
+
+	if (!e)
+		return 0;
+	b = batch_enter();
+	if (!b || batch_lone(b, now))
+		events_send(e, 1);
+	else
+		batch_add(b, e, now);
+	if (b)
+		batch_leave(b);
 	return 0;
 }
 

@@ -8,7 +8,32 @@
 #define FLOW_TIMEOUT (300 * SECOND)
 #define UDP_TIMEOUT (120 * SECOND) // RFC 4787 REQ-5: what a NAT grants at least
 #define ICMP_TIMEOUT (30 * SECOND)
-#define UNANSWERED_TIMEOUT (30 * SECOND)
+#define UNANSWERED_TIMEOUT (30 * SECOND) // no timeout of a flow is shorter
+
+// The tables that are cleaned up.
+enum expiring {
+	EXPIRING_FLOWS,
+	EXPIRING_QUERIES,
+	EXPIRING_COUNT,
+};
+
+// When an entry of a table can time out next, at the earliest: before that, user space does not look for any. It sets
+// the time of a table to 0 when it begins to look.
+u64 next_expiry[EXPIRING_COUNT];
+
+// expiry_begin is called for each entry, and at the end of the table. Entries may be added behind the iterator's back,
+// which have the shortest timeout before them; the second is more than the coarse clock is late.
+INLINE void expiry_begin(enum expiring table, u64 now, u64 shortest)
+{
+	if (!next_expiry[table])
+		next_expiry[table] = now + shortest - SECOND;
+}
+
+INLINE void expiry_note(enum expiring table, u64 at)
+{
+	if (at < next_expiry[table])
+		next_expiry[table] = at;
+}
 
 INLINE u64 flow_timeout(const struct flow_key *key, const struct flow *f)
 {
@@ -37,10 +62,12 @@ INLINE void flow_expire_side(const struct flow_key *key, const struct flow *f, u
 INLINE void flow_expire(const struct flow_key *key, const struct flow *f, u64 now)
 {
 	u64 seen = f->side[0].seen > f->side[1].seen ? f->side[0].seen : f->side[1].seen;
+	u64 end = seen + flow_timeout(key, f);
 
-	// A packet may have come after now was read.
-	if (seen > now || now - seen <= flow_timeout(key, f))
+	if (now <= end) {
+		expiry_note(EXPIRING_FLOWS, end);
 		return;
+	}
 	flow_expire_side(key, f, 0, now);
 	flow_expire_side(key, f, 1, now);
 	if (bpf_map_delete_elem(&flows, key) == 0)
@@ -50,8 +77,12 @@ INLINE void flow_expire(const struct flow_key *key, const struct flow *f, u64 no
 // query_expire deletes a query that was not answered in time.
 INLINE void query_expire(const struct query_key *key, const struct query *q, u64 now)
 {
-	if (q->time > now || now - q->time <= QUERY_TIMEOUT)
+	u64 end = q->time + QUERY_TIMEOUT;
+
+	if (now <= end) {
+		expiry_note(EXPIRING_QUERIES, end);
 		return;
+	}
 	if (query_delete(key))
 		tally(TALLY_QUERIES_EXPIRED);
 }

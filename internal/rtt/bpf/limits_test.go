@@ -68,6 +68,13 @@ func TestFlowsExpire(t *testing.T) {
 		w.expire(at, MonitorProgExpireFlows, MonitorMapFlows)
 		return w.got()
 	}
+	// next returns when the next entry can expire, by what the program tells user space.
+	next := func() time.Duration {
+		var all [MonitorExpiringEXPIRING_COUNT]uint64
+		require.NoError(t, w.m.Variables[MonitorVarNextExpiry].Get(&all))
+		require.Zero(t, all[MonitorExpiringEXPIRING_QUERIES], "nobody looks for these")
+		return time.Duration(all[MonitorExpiringEXPIRING_FLOWS]) - epoch
+	}
 	show(data(0, 0, 100))
 	show(ack(5, 100, 100))
 	show(moment{0, wire.TCP{Flags: wire.ACK, Length: 1}.Between(withPort(client, 2), server)}) // never answered
@@ -78,8 +85,12 @@ func TestFlowsExpire(t *testing.T) {
 	w.got()
 
 	require.Empty(t, expire(30*time.Second))
+	require.Equal(t, 30*time.Second, next())
+	require.Empty(t, expire(30*time.Second), "a later look leaves the time, unless it is set to 0")
+	require.NoError(t, w.m.Variables[MonitorVarNextExpiry].Set([MonitorExpiringEXPIRING_COUNT]uint64{}))
 	require.Equal(t, []string{"30.001s close 10.0.0.2:9>10.0.0.1:9: timeout from expiry"}, expire(30*time.Second+ms(1)))
 	require.EqualValues(t, 2, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED), "the unanswered one too")
+	require.Equal(t, 59*time.Second+ms(1), next(), "a new flow could time out then")
 	require.Empty(t, expire(120*time.Second))
 	require.Equal(t, []string{
 		"2m0.001s close 10.0.0.2:443>10.0.0.1:1000: timeout from expiry",
@@ -90,26 +101,56 @@ func TestFlowsExpire(t *testing.T) {
 	require.False(t, w.m.Maps[MonitorMapFlows].Iterate().Next(new(MonitorFlowKey), new(MonitorFlow)))
 }
 
+// newReplier returns a function that shows a packet with a new timestamp and its reply. The first of them opens the flow, and
+// each further one causes an RTT.
+func newReplier(w *watch, each time.Duration) (reply func(i int)) {
+	return func(i int) {
+		at := float64(time.Duration(i)*each) / float64(time.Millisecond)
+		w.show(MonitorProgEgress, ms(at), wire.Frame(data(at, uint32(100*i), uint32(100+i)).packet))
+		w.show(MonitorProgEgress, ms(at+0.1), wire.Frame(ack(at+0.1, uint32(100*i+100), uint32(100+i)).packet))
+	}
+}
+
+// waitingBatches returns how many CPUs have events that wait, by what the programs tell user space.
+func (w *watch) waitingBatches() (n uint32) {
+	require.NoError(w.t, w.m.Variables[MonitorVarWaitingBatches].Get(&n))
+	return n
+}
+
+// The first events of a while are handed over one by one, further ones in batches.
 func TestBatches(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1, Batch: 16}, MonitorProgEgress, MonitorProgFlush)
 	onOneCPU(t)
-	reply := func(i int) {
-		at := 10 * float64(i)
-		w.show(MonitorProgEgress, ms(at), wire.Frame(data(at, uint32(100*i), uint32(100+i)).packet))
-		w.show(MonitorProgEgress, ms(at+1), wire.Frame(ack(at+1, uint32(100*i+100), uint32(100+i)).packet))
+	reply := newReplier(w, time.Millisecond)
+	const lone = 32
+	for i := range lone {
+		reply(i)
+		require.NotEmpty(t, w.got(), "it does not wait")
+		require.Zero(t, w.waitingBatches())
 	}
-	reply(0) // opens the flow, which is the first event
-	reply(1)
-	require.Empty(t, w.got(), "the batch waits")
-	for i := range 5 {
-		reply(2 + i)
+	for i := range 15 {
+		reply(lone + i)
+		require.Empty(t, w.got(), "the batch waits")
+		require.EqualValues(t, 1, w.waitingBatches())
 	}
-	require.Len(t, w.got(), 7, "the batch waited long enough")
-	reply(7)
+	reply(lone + 15)
+	require.Len(t, w.got(), 16, "the batch is full")
+	require.Zero(t, w.waitingBatches())
+
+	reply(lone + 16)
 	require.Empty(t, w.got())
 	_, err := w.m.Programs[MonitorProgFlush].Run(&ebpf.RunOptions{})
 	require.NoError(t, err)
 	require.Len(t, w.got(), 1, "flushed")
+	require.Zero(t, w.waitingBatches())
+
+	reply(lone + 17)
+	require.Empty(t, w.got())
+	reply(lone + 17 + 51)
+	require.Len(t, w.got(), 2, "the batch waited long enough")
+	reply(lone + 17 + 52)
+	require.Len(t, w.got(), 1, "after a while, events go one by one again")
+	require.Zero(t, w.waitingBatches())
 }
 
 func TestEventsAreLostAndCounted(t *testing.T) {

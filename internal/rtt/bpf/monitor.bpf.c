@@ -115,11 +115,13 @@ int expire_flows(struct bpf_iter__bpf_map_elem *ctx)
 	const struct flow_key *at = ctx->key;
 	const struct flow *f = ctx->value;
 	struct flow_key key;
+	u64 now = clock_now();
 
+	expiry_begin(EXPIRING_FLOWS, now, UNANSWERED_TIMEOUT);
 	if (!at || !f)
 		return 0; // the end of the map
 	key = *at; // the map only accepts a key on the stack
-	flow_expire(&key, f, clock_now());
+	flow_expire(&key, f, now);
 	return 0;
 }
 
@@ -129,11 +131,13 @@ int expire_queries(struct bpf_iter__bpf_map_elem *ctx)
 	const struct query_key *at = ctx->key;
 	const struct query *q = ctx->value;
 	struct query_key key;
+	u64 now = clock_now();
 
+	expiry_begin(EXPIRING_QUERIES, now, QUERY_TIMEOUT);
 	if (!at || !q)
 		return 0;
 	key = *at;
-	query_expire(&key, q, clock_now());
+	query_expire(&key, q, now);
 	return 0;
 }
 
@@ -164,5 +168,6 @@ GO_TYPE(enum, side_state);
 GO_TYPE(enum, spin_class);
 GO_TYPE(enum, traffic_class);
 GO_TYPE(enum, prefix_flag);
+GO_TYPE(enum, expiring);
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -23,6 +23,8 @@ type MonitorBatch struct {
 	Since  uint64
 	Used   uint32
 	Busy   uint32
+	Lone   uint32
+	Pad    uint32
 	Events [16]MonitorEvent
 }
 
@@ -121,6 +123,14 @@ const (
 	MonitorEventTypeEVENT_RTT     MonitorEventType = 0
 	MonitorEventTypeEVENT_OPENING MonitorEventType = 1
 	MonitorEventTypeEVENT_CLOSING MonitorEventType = 2
+)
+
+type MonitorExpiring uint32
+
+const (
+	MonitorExpiringEXPIRING_FLOWS   MonitorExpiring = 0
+	MonitorExpiringEXPIRING_QUERIES MonitorExpiring = 1
+	MonitorExpiringEXPIRING_COUNT   MonitorExpiring = 2
 )
 
 type MonitorFlow struct {
@@ -647,12 +657,14 @@ const (
 	MonitorVarGroupGeneration = "group_generation"
 	MonitorVarLastFlowId      = "last_flow_id"
 	MonitorVarNewestRecent    = "newest_recent"
+	MonitorVarNextExpiry      = "next_expiry"
 	MonitorVarNoLoad          = "no_load"
 	MonitorVarNoRtts          = "no_rtts"
 	MonitorVarNoTraffic       = "no_traffic"
 	MonitorVarOldestRecent    = "oldest_recent"
 	MonitorVarPeriod          = "period"
 	MonitorVarReplay          = "replay"
+	MonitorVarWaitingBatches  = "waiting_batches"
 )
 
 // LoadMonitor returns the embedded CollectionSpec for Monitor.
@@ -742,12 +754,14 @@ type MonitorVariableSpecs struct {
 	GroupGeneration *ebpf.VariableSpec `ebpf:"group_generation"`
 	LastFlowId      *ebpf.VariableSpec `ebpf:"last_flow_id"`
 	NewestRecent    *ebpf.VariableSpec `ebpf:"newest_recent"`
+	NextExpiry      *ebpf.VariableSpec `ebpf:"next_expiry"`
 	NoLoad          *ebpf.VariableSpec `ebpf:"no_load"`
 	NoRtts          *ebpf.VariableSpec `ebpf:"no_rtts"`
 	NoTraffic       *ebpf.VariableSpec `ebpf:"no_traffic"`
 	OldestRecent    *ebpf.VariableSpec `ebpf:"oldest_recent"`
 	Period          *ebpf.VariableSpec `ebpf:"period"`
 	Replay          *ebpf.VariableSpec `ebpf:"replay"`
+	WaitingBatches  *ebpf.VariableSpec `ebpf:"waiting_batches"`
 }
 
 // MonitorObjects contains all objects after they have been loaded into the kernel.
@@ -823,12 +837,14 @@ type MonitorVariables struct {
 	GroupGeneration *ebpf.Variable `ebpf:"group_generation"`
 	LastFlowId      *ebpf.Variable `ebpf:"last_flow_id"`
 	NewestRecent    *ebpf.Variable `ebpf:"newest_recent"`
+	NextExpiry      *ebpf.Variable `ebpf:"next_expiry"`
 	NoLoad          *ebpf.Variable `ebpf:"no_load"`
 	NoRtts          *ebpf.Variable `ebpf:"no_rtts"`
 	NoTraffic       *ebpf.Variable `ebpf:"no_traffic"`
 	OldestRecent    *ebpf.Variable `ebpf:"oldest_recent"`
 	Period          *ebpf.Variable `ebpf:"period"`
 	Replay          *ebpf.Variable `ebpf:"replay"`
+	WaitingBatches  *ebpf.Variable `ebpf:"waiting_batches"`
 }
 
 // MonitorPrograms contains all programs after they have been loaded into the kernel.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -38,10 +39,13 @@ func Load(s bpf.MonitorSettings, limits bpf.Limits, programs []string) (*Program
 	return k, nil
 }
 
+// expiries are when an entry of each table can time out next, at the earliest.
+type expiries = [bpf.MonitorExpiringEXPIRING_COUNT]uint64
+
 // tables are the tables whose entries time out, and the programs that remove these entries.
-var tables = []struct{ table, cleanup string }{
-	{bpf.MonitorMapFlows, bpf.MonitorProgExpireFlows},
-	{bpf.MonitorMapQueries, bpf.MonitorProgExpireQueries},
+var tables = [len(expiries{})]struct{ table, cleanup string }{
+	bpf.MonitorExpiringEXPIRING_FLOWS:   {bpf.MonitorMapFlows, bpf.MonitorProgExpireFlows},
+	bpf.MonitorExpiringEXPIRING_QUERIES: {bpf.MonitorMapQueries, bpf.MonitorProgExpireQueries},
 }
 
 func (k *Programs) addCleanup(program, table string) error {
@@ -61,20 +65,42 @@ func (k *Programs) Close() {
 	k.Monitor.Close()
 }
 
-// CleanUp removes entries that have timed out from the tables.
-func (k *Programs) CleanUp() error {
-	for _, iter := range k.cleanups {
-		run, err := iter.Open()
-		if err != nil {
+// Due reports whether entries of tables can have timed out by now, a time of the programs' clock.
+func (k *Programs) Due(now uint64) (bool, error) {
+	var next expiries
+	err := k.Variables[bpf.MonitorVarNextExpiry].Get(&next)
+	return now > slices.Min(next[:]), err
+}
+
+// CleanUp removes entries from the tables that have timed out by now, a time of the programs' clock. A look at all
+// entries takes milliseconds, so a table is left alone until one of its entries can have timed out.
+func (k *Programs) CleanUp(now uint64) error {
+	due := k.Variables[bpf.MonitorVarNextExpiry]
+	for table, iter := range k.cleanups {
+		var next expiries
+		if err := due.Get(&next); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}
-		_, err = io.Copy(io.Discard, run)
-		run.Close()
-		if err != nil {
+		if now <= next[table] {
+			continue
+		}
+		next[table] = 0
+		if err := errors.Join(due.Set(next), run(iter)); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}
 	}
 	return nil
+}
+
+// run lets an iterator see all entries.
+func run(iter *link.Iter) error {
+	entries, err := iter.Open()
+	if err != nil {
+		return err
+	}
+	defer entries.Close()
+	_, err = io.Copy(io.Discard, entries)
+	return err
 }
 
 const runOnCPU = 1 // BPF_F_TEST_RUN_ON_CPU
@@ -82,8 +108,12 @@ const runOnCPU = 1 // BPF_F_TEST_RUN_ON_CPU
 // errCPUOffline is the error of running a program on a CPU that is possible, but not present.
 const errCPUOffline = unix.ENXIO
 
-// Flush makes all CPUs hand over the events that they have collected.
+// Flush makes all CPUs hand over the events that they have collected. It interrupts none if none has any.
 func (k *Programs) Flush() error {
+	var waiting uint32
+	if err := k.Variables[bpf.MonitorVarWaitingBatches].Get(&waiting); err != nil || waiting == 0 {
+		return err
+	}
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return err

@@ -1,0 +1,203 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// A Ring reads the ring buffer of events. It is for one goroutine.
+//
+// Unlike the reader of cilium/ebpf it waits as connections do, in the poller of the Go runtime, so it keeps no thread,
+// and it has only the part of the buffer in memory that it reads: the pages of a mapping of BPF memory count as the
+// process's from the start, and the buffer is mapped twice, one behind the other.
+type Ring struct {
+	file     *os.File // of the map
+	fd       int      // of file
+	conn     syscall.RawConn
+	size     uint64 // of the buffer, a power of two
+	page     int
+	consumer []byte // the page with the number of bytes that were read
+	producer []byte // the page with the number of bytes that were written
+	window   []byte // a part of the buffer
+	first    uint64 // where in the buffer the window begins
+	most     uint64 // bytes that waited at a time since the last Trim
+}
+
+const (
+	// minWindow has room for some hundred events.
+	minWindow = 64 << 10
+	// ringHeader is the length of the header of a record (struct bpf_ringbuf_hdr). The bits are of its first word.
+	ringHeader    = 8
+	ringBusy      = 1 << 31
+	ringDiscarded = 1 << 30
+)
+
+// NewRing returns a reader of a ring buffer.
+func NewRing(m *ebpf.Map) (*Ring, error) {
+	r := &Ring{size: uint64(m.MaxEntries()), page: os.Getpagesize()}
+	if err := r.open(m.FD()); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the event ring: %w", err), r.Close())
+	}
+	return r, nil
+}
+
+func (r *Ring) open(fd int) (err error) {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetNonblock(own, true); err != nil { // the runtime polls no other descriptors
+		return errors.Join(err, unix.Close(own))
+	}
+	r.file, r.fd = os.NewFile(uintptr(own), "events"), own
+	if r.conn, err = r.file.SyscallConn(); err != nil {
+		return err
+	}
+	if r.consumer, err = unix.Mmap(own, 0, r.page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+		return err
+	}
+	r.producer, err = unix.Mmap(own, int64(r.page), r.page, unix.PROT_READ, unix.MAP_SHARED)
+	return err
+}
+
+// Close ends a Wait, and frees what the reader uses.
+func (r *Ring) Close() error {
+	var errs []error
+	if r.file != nil {
+		errs = append(errs, r.file.Close())
+	}
+	for _, mapped := range []*[]byte{&r.consumer, &r.producer, &r.window} {
+		errs = append(errs, unmap(mapped))
+	}
+	return errors.Join(errs...)
+}
+
+// unmap ends a mapping, unless there is none.
+func unmap(mapped *[]byte) error {
+	if *mapped == nil {
+		return nil
+	}
+	err := unix.Munmap(*mapped)
+	*mapped = nil
+	return err
+}
+
+// Interrupt makes the current Wait return, and the next ones until SetDeadline. It may be called on any goroutine.
+func (r *Ring) Interrupt() error { return r.SetDeadline(time.Unix(0, 1)) }
+
+// SetDeadline sets when a Wait returns, whatever is in the ring.
+func (r *Ring) SetDeadline(t time.Time) error { return r.file.SetReadDeadline(t) }
+
+// Wait waits until the ring is a quarter full, when the programs wake its reader, or until the deadline.
+func (r *Ring) Wait() error {
+	err := r.conn.Read(func(uintptr) bool { return r.waiting() > r.size/4 })
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+func (r *Ring) waiting() uint64 { return load(r.producer) - load(r.consumer) }
+
+// load reads a number that the kernel or the reader changes.
+func load(page []byte) uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointer(&page[0]))) }
+
+// Read calls fn with each record that is in the ring. The record is fn's until it returns.
+func (r *Ring) Read(fn func(record []byte) error) error {
+	r.most = max(r.most, r.waiting())
+	at, end := load(r.consumer), load(r.producer)
+	for at < end {
+		record, next, err := r.record(at)
+		if err != nil {
+			return err
+		}
+		if record != nil {
+			if err := fn(record); err != nil {
+				return err
+			}
+		}
+		at = next
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(&r.consumer[0])), at)
+	}
+	return nil
+}
+
+// record returns the record at a position, nil if it is discarded, and the position of the next one.
+func (r *Ring) record(at uint64) (record []byte, next uint64, err error) {
+	header, err := r.bytes(at, ringHeader)
+	if err != nil {
+		return nil, 0, err
+	}
+	word := (*uint32)(unsafe.Pointer(&header[0]))
+	length := atomic.LoadUint32(word)
+	for length&ringBusy != 0 { // another CPU is writing it
+		runtime.Gosched()
+		length = atomic.LoadUint32(word)
+	}
+	n := uint64(length &^ ringDiscarded)
+	next = at + ringHeader + (n+7)&^7
+	if length&ringDiscarded != 0 {
+		return nil, next, nil
+	}
+	record, err = r.bytes(at+ringHeader, n)
+	return record, next, err
+}
+
+// bytes returns a part of the buffer, for which it moves the window if need be.
+func (r *Ring) bytes(at, n uint64) ([]byte, error) {
+	from := at & (r.size - 1)
+	if n > uint64(r.page) {
+		return nil, fmt.Errorf("a record of %d bytes of events: must be at most %d", n, r.page)
+	}
+	if from < r.first || from+n > r.first+uint64(len(r.window)) {
+		if err := r.move(at); err != nil {
+			return nil, err
+		}
+	}
+	return r.window[from-r.first:][:n:n], nil
+}
+
+// Trim gives memory back if much less has waited in the ring since the last Trim than the window has room for.
+func (r *Ring) Trim() error {
+	most := r.most
+	r.most = 0
+	if uint64(len(r.window)) < 16*windowFor(most, r.size) {
+		return nil
+	}
+	return unmap(&r.window)
+}
+
+// windowFor returns how much of a buffer a window shows: twice what waits, and more than a little.
+func windowFor(waiting, size uint64) uint64 {
+	return min(max(uint64(1)<<bits.Len64(2*waiting), minWindow), size)
+}
+
+// move maps the buffer from a position on. A page more has the rest of a record at the end: the buffer's first page
+// follows its last one. At high rates all of the buffer is in the window, which then never moves.
+func (r *Ring) move(at uint64) error {
+	page, n := uint64(r.page), windowFor(r.waiting(), r.size)
+	first := at & (r.size - 1) &^ (page - 1)
+	if n == r.size {
+		first = 0
+	}
+	if err := unmap(&r.window); err != nil {
+		return err
+	}
+	data := 2 * int64(r.page) // behind the two pages with positions
+	window, err := unix.Mmap(r.fd, data+int64(first), int(n+page), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map the event ring: %w", err)
+	}
+	r.window, r.first = window, first
+	return nil
+}
