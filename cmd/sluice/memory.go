@@ -24,23 +24,40 @@ func collectEarly() {
 	}
 }
 
+// oneProcessor makes Go run one goroutine at a time, unless somebody has chosen. A program that does a little at
+// intervals pays for each further processor: Go wakes a thread for it, which looks for work.
+func oneProcessor() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
+}
+
+// The times between which keepSmall gives memory back: the first lets the work begin, and each is twice the one before.
+const (
+	firstGiveBack = 2 * time.Second
+	lastGiveBack  = time.Minute
+)
+
 // keepSmall gives back what only the start has needed, and then at intervals what garbage collections read.
 func keepSmall() (stop func()) {
 	memory.GiveBack()
-	every := time.NewTicker(time.Minute)
+	wait := firstGiveBack
+	next := time.NewTimer(wait)
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
-			case <-every.C:
+			case <-next.C:
 				memory.DropProgram()
+				wait = min(2*wait, lastGiveBack)
+				next.Reset(wait)
 			case <-done:
 				return
 			}
 		}
 	}()
 	return func() {
-		every.Stop()
+		next.Stop()
 		close(done)
 	}
 }

@@ -194,10 +194,18 @@ func writeTable(w io.Writer, name, entries string, t report.TableMemory) {
 		cli.BytesText(t.EachCPU))
 }
 
+// isPlain reports whether nothing happens beside measuring and writing, which are done in turns.
+func (f *rttFlags) isPlain() bool {
+	return f.metrics == "" && f.history == "" && f.otlpURL == "" && f.ipfix == "" && f.alerts.factor == 0
+}
+
 // watch measures interfaces.
 func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig, out *outlets) (err error) {
 	collectEarly()
 	sampleNothing()
+	if f.isPlain() {
+		oneProcessor()
+	}
 	collector := metrics.New(cfg.AggregateBy)
 	distances := metrics.Networks{Table: networks.New(f.cfg.IPv4Prefix, f.cfg.IPv6Prefix)}
 	if f.metrics != "" {
