@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Events go to user space through a ring buffer, at high rates several at once: each CPU collects a batch. When the ring
-// is full they are dropped and counted.
+// Events go to user space through a ring buffer, at high rates several at once: each CPU collects a batch. When the
+// ring is full they are dropped and counted.
 #pragma once
 
 #include "flow.h"

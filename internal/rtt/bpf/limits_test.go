@@ -101,8 +101,8 @@ func TestFlowsExpire(t *testing.T) {
 	require.False(t, w.m.Maps[MonitorMapFlows].Iterate().Next(new(MonitorFlowKey), new(MonitorFlow)))
 }
 
-// newReplier returns a function that shows a packet with a new timestamp and its reply. The first of them opens the flow, and
-// each further one causes an RTT.
+// newReplier returns a function that shows a packet with a new timestamp, and its reply. The first of them opens the
+// flow, and each further one causes an RTT.
 func newReplier(w *watch, each time.Duration) (reply func(i int)) {
 	return func(i int) {
 		at := float64(time.Duration(i)*each) / float64(time.Millisecond)

@@ -9,8 +9,8 @@ import (
 	"sluice/internal/rtt/bpf"
 )
 
-// TestCleanUpLooksWhenItMust has queries that time out after 10 s, at a clock of its own: the table is looked at for the
-// first time, when its first query can have timed out, and otherwise after 9 s, because of queries that come meanwhile.
+// TestCleanUpLooksWhenItMust has queries that time out after 10 s, by a clock of its own. There is a look at the table
+// at first, when the earliest query has timed out, and else after 9 s, because of queries that come meanwhile.
 func TestCleanUpLooksWhenItMust(t *testing.T) {
 	requireKernel(t)
 	k, err := Load(bpf.MonitorSettings{Dns: 1, Replay: 1, Batch: 1}, bpf.Limits{Queries: 64, RingBytes: 4096}, nil)
