@@ -445,6 +445,20 @@ func TestReportsOfParts(t *testing.T) {
 	(*report)(nil).addParts(whole, []*rtp.Packet{whole})
 }
 
+// TestNACKOnTLS asks for a description that offers NACK: it offers no SRTP, and the client uses the TLS connection.
+func TestNACKOnTLS(t *testing.T) {
+	t.Parallel()
+	w := newSecureServer(t)
+	pub, sub := w.publish("/live/cam"), w.play("/live/cam?nack=1")
+	for _, m := range sub.desc.Medias {
+		require.Equal(t, headers.TransportProfileAVP, m.Profile)
+		require.Nil(t, m.KeyMgmtMikey)
+	}
+	pub.frames(10)
+	sub.expects(1, 10)
+	require.Equal(t, "tcp", w.cfg.Relay.Guests()[1].Carrier)
+}
+
 // TestNACKBySRTP asks for a packet again: the number would have to be the same.
 func TestNACKBySRTP(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
