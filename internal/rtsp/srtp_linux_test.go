@@ -37,8 +37,10 @@ func TestKernelLeavesSRTP(t *testing.T) {
 	srtp := func(c *Config) { c.SRTPAddress = ":8004" }
 	w := newKernelWorld(t, lab.Topology{Subscribers: 2}, withTLS(t, ":8322"), srtp)
 	pub := w.publish(false)
+	secure := w.playSecure(w.lab.Subscribers[1]) // first: it could be the kernel's before the other one
+	w.frame(pub)
+	secure.expects(1, 1)
 	plain := w.play(w.lab.Subscribers[0], false)
-	secure := w.playSecure(w.lab.Subscribers[1])
 	w.untilKernel(pub, 1)
 	secure.expects(1, pub.number)
 	plain.expects(1, pub.number)
