@@ -289,6 +289,13 @@ var corpus = map[string]struct {
 		write:  func(s *script) { s.spin(wire.SpinPath{Client: wire.SpinConstant, Server: wire.SpinConstant}) },
 		expect: []string{"50", "10"},
 	},
+	"quic-moves": {
+		cfg: MonitorConfig{QUIC: true, RateLimit: 200 * time.Millisecond},
+		write: func(s *script) {
+			s.spinMoving(wire.SpinPath{}, netip.AddrPortFrom(alice.Addr(), 40001))
+		},
+		expect: append([]string{"50", "10"}, slices.Repeat([]string{"63"}, 12)...),
+	},
 	"encapsulations": {
 		cfg: MonitorConfig{ICMP: true},
 		write: func(s *script) {
@@ -354,8 +361,12 @@ var corpus = map[string]struct {
 	},
 }
 
-// spin writes a connection of one second with RTTs of 10 ms and 50 ms between the observer and the ends.
-func (s *script) spin(path wire.SpinPath) {
+// spin writes a connection of two seconds with RTTs of 10 ms and 50 ms between the observer and the ends.
+func (s *script) spin(path wire.SpinPath) { s.spinMoving(path, alice) }
+
+// spinMoving is spin, with a client whose packets come from another address in the second half. The server sends there
+// when it has packets from there.
+func (s *script) spinMoving(path wire.SpinPath, moved netip.AddrPort) {
 	path.ToClient, path.ToServer = 5*time.Millisecond, 25*time.Millisecond
 	path.EveryClient, path.EveryServer, path.Duration = 7*time.Millisecond, 3*time.Millisecond, 2*time.Second
 	client, server := []byte{1, 1, 1, 1}, []byte{2, 2, 2, 2, 2, 2, 2, 2}
@@ -366,10 +377,17 @@ func (s *script) spin(path wire.SpinPath) {
 	}.Datagram()))
 	for i, p := range path.Packets() {
 		at := 70 + p.At.Seconds()*1000
+		customer, since := alice, path.Duration/2
+		if !p.FromClient {
+			since += 2 * path.ToServer
+		}
+		if p.At >= since {
+			customer = moved
+		}
 		if p.FromClient {
-			s.ip(at, wire.UDP(alice, bob, wire.Short(p.Value, server, byte(11*i), 40)))
+			s.ip(at, wire.UDP(customer, bob, wire.Short(p.Value, server, byte(11*i), 40)))
 		} else {
-			s.ip(at, wire.UDP(bob, alice, wire.Short(p.Value, client, byte(7*i), 40)))
+			s.ip(at, wire.UDP(bob, customer, wire.Short(p.Value, client, byte(7*i), 40)))
 		}
 	}
 }

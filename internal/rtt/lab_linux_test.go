@@ -105,12 +105,17 @@ func (k *tap) end() []pcap.Packet {
 // measuring runs a Monitor inside a host until end is called, which returns what it measured. Samples are sorted by
 // time: CPUs report theirs in batches.
 func measuring(t testing.TB, h *lab.Host, cfg MonitorConfig) (end func() *reporttest.Sink) {
+	_, end = monitoring(t, h, cfg)
+	return end
+}
+
+// monitoring is measuring, and returns the Monitor, too.
+func monitoring(t testing.TB, h *lab.Host, cfg MonitorConfig) (m *Monitor, end func() *reporttest.Sink) {
 	got := new(reporttest.Sink)
 	cfg.Sink = got
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	var m *Monitor
 	require.NoError(t, h.Do(func() (err error) {
 		m, err = New(cfg)
 		return err
@@ -119,7 +124,7 @@ func measuring(t testing.TB, h *lab.Host, cfg MonitorConfig) (end func() *report
 	var wg sync.WaitGroup
 	var err error
 	wg.Go(func() { err = m.Run(ctx) })
-	return func() *reporttest.Sink {
+	return m, func() *reporttest.Sink {
 		cancel()
 		wg.Wait()
 		require.NoError(t, err)
