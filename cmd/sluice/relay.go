@@ -35,6 +35,9 @@ SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and e
 With --upstream, it subscribes at another relay for what nobody publishes here: once, however many subscribers there
 are. That relay may be of any make.
 
+With --rtsp or --rtsps, it serves RTSP clients, too: what they publish is a MoQ broadcast as well, and they play MoQ
+broadcasts.
+
 With --control, the same command with --replace replaces a running relay, for example by a new version: it takes over
 the port, and the old process asks its peers to move (GOAWAY) and serves them until they have. It needs CAP_BPF when
 the first process starts. If the new process cannot start, the old one goes on as before.`,
@@ -47,6 +50,9 @@ the first process starts. If the new process cannot start, the old one goes on a
 
   # bring the broadcasts of another relay closer to their subscribers
   sluice relay --dev --upstream moqt://origin.example --upstream-token-file token
+
+  # let cameras publish, and players play, by RTSP
+  sluice relay --dev --rtsp :8554
 
   # replace a running relay
   sluice relay --dev --control /run/sluice.sock

@@ -121,11 +121,11 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"network `devices` for --fastpath (default: those with the listening address, or all "+
 			"if the relay dials others)")
 	flags.IntVar(&f.cfg.FastPath.MaxCopies, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
-		"largest `number` of subscribers of one track that the kernel serves at once, at most %d",
-		fastpath.MaxSubscriptions))
+		"largest `number` of subscribers of one track that the kernel serves at once, at most %d; of RTSP players it "+
+			"serves four times as many", fastpath.MaxSubscriptions))
 	flags.IntVar(&f.cfg.FastPath.Workers, "fastpath-workers", fastpath.DefaultWorkers(), fmt.Sprintf(
-		"`number` of workers, at most %d, that serve up to %d subscribers of one track, beyond --fastpath-budget",
-		fastpath.MaxWorkers, fastpath.MaxSubscriptions))
+		"`number` of workers, at most %d, that serve up to %d subscribers of one track, or %d RTSP players of one "+
+			"media, beyond --fastpath-budget", fastpath.MaxWorkers, fastpath.MaxSubscriptions, fastpath.MaxPlayers))
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
 		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")
 	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
