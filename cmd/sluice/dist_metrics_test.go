@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -135,8 +136,8 @@ func exportedByMonitor(t *testing.T) exports {
 	interval := reporttest.Parts()
 	interval.Prefixes[0].LossReceived = interval.Prefixes[0].LossSent
 	require.NoError(t, m.Interval(interval))
-	q := queue.New(queue.Config{})
-	t.Cleanup(func() { require.NoError(t, q.Close()) })
+	q, events := queue.New(queue.Config{}), queue.NewEvents(queue.EventsConfig{Sink: new(reporttest.Sink)})
+	t.Cleanup(func() { require.NoError(t, errors.Join(q.Close(), events.Close())) })
 	const nobody = "http://127.0.0.1:1"
 	messages, err := otlp.New(otlp.Config{URL: nobody})
 	require.NoError(t, err)
@@ -151,7 +152,7 @@ func exportedByMonitor(t *testing.T) exports {
 	records, err := ipfix.New(ipfix.Config{Address: "127.0.0.1:1"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, records.Close()) })
-	return newExports(t, append(processMetrics(), m, q, messages, records, alerts, alert.New(alert.Config{}))...)
+	return newExports(t, append(processMetrics(), m, q, events, messages, records, alerts, alert.New(alert.Config{}))...)
 }
 
 // A query is an expression of PromQL, as a file of dist has it.
