@@ -152,7 +152,8 @@ func exportedByMonitor(t *testing.T) exports {
 	records, err := ipfix.New(ipfix.Config{Address: "127.0.0.1:1"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, records.Close()) })
-	return newExports(t, append(processMetrics(), m, q, events, messages, records, alerts, alert.New(alert.Config{}))...)
+	detector := alert.New(alert.Config{})
+	return newExports(t, append(processMetrics(), m, q, events, messages, records, alerts, detector)...)
 }
 
 // A query is an expression of PromQL, as a file of dist has it.
