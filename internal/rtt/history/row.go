@@ -71,7 +71,7 @@ func newRow(i *report.Interval, p *report.Prefix) Row {
 		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN, Protocol: p.Protocol,
 		SentPackets: sent.Packets, SentBytes: sent.Bytes,
 		ReceivedPackets: received.Packets, ReceivedBytes: received.Bytes,
-		TCPSegments:     segments(p.Sent) + segments(p.Received),
+		TCPSegments:     p.TCPSegments(),
 		Retransmissions: p.Retransmissions, ECNCapable: p.ECNCapable, ECNMarked: p.ECNMarked,
 		QUICSent: p.LossSent.All, QUICSentPassed: p.LossSent.Passed, QUICSentReported: p.LossSent.Reported,
 		QUICReceived: p.LossReceived.All, QUICReceivedPassed: p.LossReceived.Passed,
@@ -110,8 +110,6 @@ func (r *Row) Label() string {
 	p := report.Prefix{Group: r.Prefix, Peer: r.Peer, Interface: r.Interface, VLAN: r.VLAN, Protocol: r.Protocol}
 	return p.Label()
 }
-
-func segments(t report.PrefixTraffic) uint64 { return t.TCPTimestamps.Packets + t.TCPPlain.Packets }
 
 // Histogram returns the histogram of a row. A row with bins that there are not has none.
 func (r *Row) Histogram() report.Histogram {

@@ -27,6 +27,7 @@ const (
 	quicReceived
 	quicReceivedPassed
 	quicReceivedReported
+	tcpSegments
 )
 
 // Values of RFC 5610 §3.
@@ -84,6 +85,7 @@ var elements = []element{
 	{quicReceived, "quicReceivedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
 	{quicReceivedPassed, "quicReceivedPassedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
 	{quicReceivedReported, "quicReceivedReportedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{tcpSegments, "tcpSegmentDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
 }
 
 // elementFields are the elements by which a record describes an element. The first two are its scope.

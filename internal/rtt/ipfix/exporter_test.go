@@ -169,12 +169,12 @@ func TestRecords(t *testing.T) {
 		"0/1": 80, "0/2": 5, "29305/1": 300, "29305/2": 3,
 		"32473/3": 1, "32473/4": 7, "32473/5": 2, "32473/6": 4, "32473/7": 2e6,
 		"32473/8": uint64(p.RTT.Quantile(0.5)), "32473/9": uint64(p.RTT.Quantile(0.95)), "32473/10": 13e6,
-		"32473/11": 26e6, "32473/18": 128, "32473/19": 126, "32473/20": 4, "32473/21": 0,
+		"32473/11": 26e6, "32473/18": 128, "32473/19": 126, "32473/20": 4, "32473/21": 0, "32473/24": 8,
 	} {
 		require.Contains(t, r.values, element)
 		require.Equal(t, want, r.number(element), element)
 	}
-	require.Len(t, r.values, 23)
+	require.Len(t, r.values, 24)
 	require.Len(t, records[1].values["0/170"], 16, "::/0")
 	require.EqualValues(t, 60, records[1].number("0/1"))
 	require.Zero(t, records[1].number("32473/8"), "no RTTs")
@@ -189,6 +189,7 @@ func TestRecords(t *testing.T) {
 	require.Equal(t, "prefixGroup 13 0 0", names[1])
 	require.Equal(t, "rttPercentile95Nanoseconds 4 1 8", names[9])
 	require.Equal(t, "peerRttSumNanoseconds 4 3 8", names[17])
+	require.Equal(t, "tcpSegmentDeltaCount 4 3 3", names[24])
 }
 
 // TestKeys has all that tells aggregates apart, groups, and the other part of the path.

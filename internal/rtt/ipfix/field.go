@@ -69,6 +69,7 @@ func fields(a *report.Aggregation, address int) []field {
 		number64(retransmissions, own, func(r *record) uint64 { return r.Retransmissions }),
 		number64(ecnCapable, own, func(r *record) uint64 { return r.ECNCapable }),
 		number64(ecnMarked, own, func(r *record) uint64 { return r.ECNMarked }),
+		number32(tcpSegments, func(r *record) uint64 { return r.TCPSegments() }),
 		number32(quicSent, func(r *record) uint64 { return r.LossSent.All }),
 		number32(quicSentPassed, func(r *record) uint64 { return r.LossSent.Passed }),
 		number32(quicSentReported, func(r *record) uint64 { return r.LossSent.Reported }),
@@ -143,7 +144,7 @@ func number64(id uint16, enterprise uint32, value func(*record) uint64) field {
 	}}
 }
 
-// number32 is an own element in the reduced size of RFC 7011 §6.2, because it is 0 for most prefixes.
+// number32 is an own element in the reduced size of RFC 7011 §6.2, because it is 0 or small for most prefixes.
 func number32(id uint16, value func(*record) uint64) field {
 	return field{id, 4, own, func(b []byte, r *record) []byte {
 		return binary.BigEndian.AppendUint32(b, uint32(min(value(r), math.MaxUint32)))

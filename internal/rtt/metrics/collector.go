@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"log/slog"
-	"maps"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,15 +86,15 @@ func (m *Collector) Flow(f *report.FlowEvent) error {
 	return nil
 }
 
-// Interval adds what was aggregated. Prefixes without traffic for the timeout are dropped, as in the kernel.
+// Interval adds what was aggregated, and drops prefixes that have been quiet for long.
 func (m *Collector) Interval(i *report.Interval) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for n := range i.Prefixes {
 		m.prefixLocked(&i.Prefixes[n]).add(&i.Prefixes[n], i.End)
 	}
-	if timeout := i.Aggregation.Timeout; timeout > 0 {
-		maps.DeleteFunc(m.prefixes, func(_ string, p *prefixMetrics) bool { return i.End.Sub(p.seen) >= timeout })
+	if i.Aggregation.Timeout > 0 {
+		m.forgetLocked(i)
 	}
 	return nil
 }

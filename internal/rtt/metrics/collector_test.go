@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -98,13 +99,61 @@ sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24"
 sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24",state="reported"} 8
 sluice_rtt_prefix_retransmissions_total{prefix="10.99.1.0/24"} 2
 sluice_rtt_prefix_retransmissions_total{prefix="::/0"} 0
-`+prefixHistogram("10.99.1.0/24", 8, 0.052, map[string]int{"0.004": 2, "0.008": 6, "0.016": 8}), exposed(t, m))
+`+prefixHistogram("10.99.1.0/24", 8, 0.052, map[string]int{"0.004": 2, "0.008": 6, "0.016": 8})+
+		`sluice_rtt_prefix_tcp_segments_total{prefix="10.99.1.0/24"} 16
+sluice_rtt_prefix_tcp_segments_total{prefix="::/0"} 0
+`, exposed(t, m))
 
 	later := *reporttest.Interval()
 	later.End = later.End.Add(later.Aggregation.Timeout)
 	later.Prefixes = later.Prefixes[1:]
 	require.NoError(t, m.Interval(&later))
 	require.Equal(t, []string{"::/0"}, slices.Collect(maps.Keys(m.prefixes)))
+}
+
+// quietInterval returns an interval of a minute, after so many others. The kernel forgets prefixes sooner.
+func quietInterval(minute int, prefixes ...report.Prefix) *report.Interval {
+	end := reporttest.Time.Add(time.Duration(minute) * time.Minute)
+	return &report.Interval{
+		Aggregation: &report.Aggregation{Every: time.Minute, Timeout: 30 * time.Second},
+		Start:       end.Add(-time.Minute), End: end, Prefixes: prefixes,
+	}
+}
+
+// The counters of a prefix go on after some quiet intervals, also if these are longer than the timeout.
+func TestQuietPrefixes(t *testing.T) {
+	m := New(report.Keys{})
+	p := report.Prefix{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Retransmissions: 1}
+	const counter = `sluice_rtt_prefix_retransmissions_total{prefix="192.0.2.0/24"} `
+	require.NoError(t, m.Interval(quietInterval(0, p)))
+	for minute := 1; minute < quietIntervals; minute++ {
+		require.NoError(t, m.Interval(quietInterval(minute)))
+	}
+	require.NoError(t, m.Interval(quietInterval(quietIntervals, p)))
+	require.Contains(t, exposed(t, m), counter+"2\n")
+	for minute := 1; minute <= quietIntervals; minute++ {
+		require.NoError(t, m.Interval(quietInterval(quietIntervals+minute)))
+	}
+	require.Empty(t, m.prefixes)
+}
+
+// Of the prefixes that the kernel has forgotten, those that were seen last are kept. Others are not among these.
+func TestQuietPrefixesAreLimited(t *testing.T) {
+	m := New(report.Keys{})
+	prefixes := make([]report.Prefix, maxQuiet)
+	for n := range prefixes {
+		prefixes[n].Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 0}), 24)
+	}
+	first := report.Prefix{Prefix: netip.MustParsePrefix("192.0.2.0/24")}
+	active := report.Prefix{Prefix: netip.MustParsePrefix("198.51.100.0/24")}
+	require.NoError(t, m.Interval(quietInterval(0, first)))
+	require.NoError(t, m.Interval(quietInterval(1, prefixes...)))
+	require.Len(t, m.prefixes, maxQuiet+1)
+	require.NoError(t, m.Interval(quietInterval(2, active)))
+	require.Len(t, m.prefixes, maxQuiet+1)
+	require.NotContains(t, m.prefixes, first.Label())
+	require.Contains(t, m.prefixes, prefixes[0].Label())
+	require.Contains(t, m.prefixes, active.Label())
 }
 
 // Labels are what tells aggregates apart, and parts of RTTs have a metric of their own.

@@ -10,8 +10,8 @@ import (
 
 // prefixDescs describe the metrics of prefixes.
 type prefixDescs struct {
-	by                                                    report.Keys
-	rtts, parts, traffic, retransmissions, ecnState, loss *prometheus.Desc
+	by                                                              report.Keys
+	rtts, parts, traffic, segments, retransmissions, ecnState, loss *prometheus.Desc
 }
 
 func newPrefixDescs(by report.Keys) prefixDescs {
@@ -26,6 +26,7 @@ func newPrefixDescs(by report.Keys) prefixDescs {
 		parts: desc("part_rtt_seconds",
 			"RTTs of the hosts of a prefix by load (idle, loaded), and of those that they talk to (peers).", "part"),
 		traffic:         desc("bytes_total", "Bytes that a prefix received or sent.", "direction"),
+		segments:        desc("tcp_segments_total", "TCP segments from or to a prefix."),
 		retransmissions: desc("retransmissions_total", "TCP segments from or to a prefix that were sent again."),
 		ecnState: desc("ecn_packets_total",
 			"Packets from or to a prefix that may be marked by ECN (capable), and that were (marked).", "state"),
@@ -35,7 +36,7 @@ func newPrefixDescs(by report.Keys) prefixDescs {
 }
 
 func (d *prefixDescs) all() []*prometheus.Desc {
-	return []*prometheus.Desc{d.rtts, d.parts, d.traffic, d.retransmissions, d.ecnState, d.loss}
+	return []*prometheus.Desc{d.rtts, d.parts, d.traffic, d.segments, d.retransmissions, d.ecnState, d.loss}
 }
 
 // prefixMetrics is the sum of the intervals of one prefix.
@@ -43,6 +44,7 @@ type prefixMetrics struct {
 	labels          []string
 	seen            time.Time
 	received, sent  report.Traffic
+	segments        uint64 // of TCP
 	retransmissions uint64
 	capable, marked uint64                 // by ECN
 	losses          map[string]report.Loss // of QUIC, by direction
@@ -54,6 +56,7 @@ func (m *prefixMetrics) add(p *report.Prefix, now time.Time) {
 	m.seen = now
 	m.received = m.received.Plus(p.Received.Total())
 	m.sent = m.sent.Plus(p.Sent.Total())
+	m.segments += p.TCPSegments()
 	m.retransmissions += p.Retransmissions
 	m.capable += p.ECNCapable
 	m.marked += p.ECNMarked
@@ -78,6 +81,7 @@ func (m *prefixMetrics) collect(d *prefixDescs, ch chan<- prometheus.Metric) {
 	}
 	count(d.traffic, m.received.Bytes, "received")
 	count(d.traffic, m.sent.Bytes, "sent")
+	count(d.segments, m.segments)
 	count(d.retransmissions, m.retransmissions)
 	count(d.ecnState, m.capable, "capable")
 	count(d.ecnState, m.marked, "marked")

@@ -144,7 +144,8 @@ func TestCounters(t *testing.T) {
 	const prefix = "prefix=10.99.1.0/24 peer=192.0.2.0/24 vlan=7 interface=eth1 protocol=TCP "
 	var got []string
 	for _, name := range []string{
-		"sluice.rtt.io", "sluice.rtt.retransmissions", "sluice.rtt.ecn", "sluice.rtt.quic.loss",
+		"sluice.rtt.io", "sluice.rtt.tcp.segments", "sluice.rtt.retransmissions", "sluice.rtt.ecn",
+		"sluice.rtt.quic.loss",
 	} {
 		require.True(t, m[name].GetSum().IsMonotonic)
 		for _, p := range m[name].GetSum().DataPoints {
@@ -154,6 +155,7 @@ func TestCounters(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"sluice.rtt.io 300 network.io.direction=receive ", "sluice.rtt.io 80 network.io.direction=transmit ",
+		"sluice.rtt.tcp.segments 8 ",
 		"sluice.rtt.retransmissions 1 ", "sluice.rtt.ecn 7 state=capable ", "sluice.rtt.ecn 2 state=marked ",
 		"sluice.rtt.quic.loss 128 network.io.direction=transmit state=all ",
 		"sluice.rtt.quic.loss 126 network.io.direction=transmit state=passed ",

@@ -18,8 +18,8 @@ type message struct {
 	by         report.Keys
 	start, end uint64 // ns
 
-	rtts                                 []*metrics.ExponentialHistogramDataPoint
-	bytes, retransmissions, marked, loss []*metrics.NumberDataPoint
+	rtts                                           []*metrics.ExponentialHistogramDataPoint
+	bytes, segments, retransmissions, marked, loss []*metrics.NumberDataPoint
 }
 
 func newMessage(i *report.Interval) *message {
@@ -36,6 +36,7 @@ func (m *message) add(p *report.Prefix) {
 	}
 	m.addCount(&m.bytes, p, p.Received.Total().Bytes, "network.io.direction", "receive")
 	m.addCount(&m.bytes, p, p.Sent.Total().Bytes, "network.io.direction", "transmit")
+	m.addCount(&m.segments, p, p.TCPSegments())
 	m.addCount(&m.retransmissions, p, p.Retransmissions)
 	m.addCount(&m.marked, p, p.ECNCapable, "state", "capable")
 	m.addCount(&m.marked, p, p.ECNMarked, "state", "marked")
@@ -106,6 +107,7 @@ func (m *message) data(about *resource.Resource) *metrics.MetricsData {
 		points                  []*metrics.NumberDataPoint
 	}{
 		{"sluice.rtt.io", "By", "Bytes that a prefix received or sent.", m.bytes},
+		{"sluice.rtt.tcp.segments", "{segment}", "TCP segments from or to a prefix.", m.segments},
 		{"sluice.rtt.retransmissions", "{segment}", "TCP segments from or to a prefix that were sent again.",
 			m.retransmissions},
 		{"sluice.rtt.ecn", "{packet}", "Packets from or to a prefix that ECN may mark (capable), and has marked.",

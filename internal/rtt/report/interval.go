@@ -71,6 +71,12 @@ func (p *Prefix) Parts() []NamedRTTs {
 	return slices.DeleteFunc(all, func(n NamedRTTs) bool { return n.RTTs.Count == 0 })
 }
 
+// TCPSegments returns how many TCP segments its hosts sent and received: the ones of which Retransmissions are a part.
+func (p *Prefix) TCPSegments() uint64 {
+	sum := p.Received.TCPTimestamps.Plus(p.Received.TCPPlain).Plus(p.Sent.TCPTimestamps).Plus(p.Sent.TCPPlain)
+	return sum.Packets
+}
+
 // String returns the prefix, or the name of the group.
 func (p *Prefix) String() string {
 	if p.Group != "" {
