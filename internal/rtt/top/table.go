@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type Table struct {
 	// Prefixes is set if the rows are prefixes, whose one column replaces the first three.
 	Prefixes bool
 	rows     []topRow
+	parts    []string               // of RTTs that rows have, in the order of their columns
 	last     map[report.Ends]uint64 // bytes of each direction of a flow at the last update
 	at       time.Time
 }
@@ -37,7 +39,8 @@ type topRow struct {
 	rtt, min                      time.Duration
 	loss                          float64
 	lossKnown                     bool
-	rate                          float64 // bytes/s
+	rate                          float64                  // bytes/s
+	parts                         map[string]time.Duration // the medians of parts of the RTTs
 }
 
 // UpdateFlows replaces the rows with flows.
@@ -72,10 +75,15 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 		p := &i.Prefixes[n]
 		bytes := p.Received.Total().Bytes + p.Sent.Total().Bytes
 		quic := p.LossSent.Plus(p.LossReceived)
-		packets := tcpPackets(&p.Received) + tcpPackets(&p.Sent) + quic.Passed
+		packets := p.TCPSegments() + quic.Passed
 		lost := p.Retransmissions + quic.Reported
-		t.rows = append(t.rows, prefixRow(p.Label(), &p.RTT, i.End.Sub(i.Start), bytes, packets, lost))
+		row := prefixRow(p.Label(), &p.RTT, i.End.Sub(i.Start), bytes, packets, lost)
+		for _, part := range p.Parts() {
+			row.parts[part.Name] = part.RTTs.Quantile(0.5)
+		}
+		t.rows = append(t.rows, row)
 	}
+	t.nameParts()
 	t.sort()
 }
 
@@ -84,17 +92,34 @@ func (t *Table) UpdateTotals(totals *history.Totals) {
 	t.rows = nil
 	for n := range totals.Prefixes {
 		p := &totals.Prefixes[n]
-		t.rows = append(t.rows,
-			prefixRow(p.Prefix, &p.RTT, totals.To.Sub(totals.From), p.Bytes, p.TCPSegments+p.Loss.Passed,
-				p.Retransmissions+p.Loss.Reported))
+		row := prefixRow(p.Prefix, &p.RTT, totals.To.Sub(totals.From), p.Bytes, p.TCPSegments+p.Loss.Passed,
+			p.Retransmissions+p.Loss.Reported)
+		for name, h := range p.Parts {
+			if h.Count > 0 {
+				row.parts[name] = h.Quantile(0.5)
+			}
+		}
+		t.rows = append(t.rows, row)
 	}
+	t.nameParts()
 	t.sort()
+}
+
+// nameParts finds the parts of RTTs that there are columns for: those that a row has.
+func (t *Table) nameParts() {
+	all := make(map[string]bool)
+	for i := range t.rows {
+		for name := range t.rows[i].parts {
+			all[name] = true
+		}
+	}
+	t.parts = slices.Sorted(maps.Keys(all))
 }
 
 // prefixRow returns the row of a prefix, with what was sent to and from it in some time. Of packets, it is known which
 // were lost: TCP segments that were sent again, and packets of QUIC that their senders reported as lost.
 func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes, packets, lost uint64) topRow {
-	row := topRow{source: label, rtt: h.Quantile(0.5), min: h.Min}
+	row := topRow{source: label, rtt: h.Quantile(0.5), min: h.Min, parts: make(map[string]time.Duration)}
 	if elapsed > 0 {
 		row.rate = float64(bytes) / elapsed.Seconds()
 	}
@@ -103,8 +128,6 @@ func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes, 
 	}
 	return row
 }
-
-func tcpPackets(t *report.PrefixTraffic) uint64 { return t.TCPTimestamps.Packets + t.TCPPlain.Packets }
 
 // SortBy sorts the table by another key.
 func (t *Table) SortBy(key SortKey) {
@@ -145,13 +168,16 @@ func (t *Table) Render(width, lines int) []string {
 	for _, c := range columns {
 		fixed += c.width
 	}
+	for _, part := range t.parts {
+		fixed += partWidth(part)
+	}
 	name := max(15, (width-fixed)/2)
 	text := []string{t.header(name, width)}
 	for i := range t.rows {
 		if len(text) >= lines {
 			break
 		}
-		text = append(text, cut(t.ends(&t.rows[i], name)+t.rows[i].numbers(), width))
+		text = append(text, cut(t.ends(&t.rows[i], name)+t.rows[i].numbers()+t.medians(&t.rows[i]), width))
 	}
 	return text
 }
@@ -171,6 +197,9 @@ func (t *Table) header(name, width int) string {
 		default:
 			fmt.Fprintf(&b, "%*s", c.width, title)
 		}
+	}
+	for _, part := range t.parts {
+		fmt.Fprintf(&b, "%*s", partWidth(part), partTitle(part))
 	}
 	text := b.String()
 	if t.Prefixes {
@@ -200,6 +229,19 @@ func (r *topRow) numbers() string {
 		loss = fmt.Sprintf("%.2f", 100*r.loss)
 	}
 	return fmt.Sprintf("%11s%11s%8s%12.1f", milliseconds(r.rtt), milliseconds(r.min), loss, r.rate/1000)
+}
+
+// partTitle is the title of the column with the medians of a part of the RTTs, and partWidth its width.
+func partTitle(part string) string { return strings.ToUpper(part) + " ms" }
+func partWidth(part string) int    { return max(11, len(partTitle(part))+2) }
+
+// medians returns the last columns of a row: those of the parts of the RTTs.
+func (t *Table) medians(r *topRow) string {
+	var b strings.Builder
+	for _, part := range t.parts {
+		fmt.Fprintf(&b, "%*s", partWidth(part), milliseconds(r.parts[part]))
+	}
+	return b.String()
 }
 
 func milliseconds(d time.Duration) string {

@@ -65,6 +65,41 @@ PREFIX                                                       RTT ms▼     MIN m
 	require.Equal(t, 2, top.Len())
 }
 
+// Parts of the RTTs have columns of their own, as many as there are, live and from a history.
+func TestTopParts(t *testing.T) {
+	rtts := func(ms int) report.Histogram {
+		rtt := time.Duration(ms) * time.Millisecond
+		return report.Histogram{
+			Count: 1, Min: rtt, Max: rtt, Sum: rtt, Width: 100 * time.Millisecond, Bins: []uint64{1},
+		}
+	}
+	idle, loaded, peers := rtts(5), rtts(80), rtts(12)
+	live := Table{Prefixes: true}
+	live.UpdatePrefixes(&report.Interval{Start: time.Unix(1000, 0), End: time.Unix(1002, 0), Prefixes: []report.Prefix{
+		{Group: "customer", RTT: rtts(5), PeerRTT: peers, ByLoad: report.Load{Idle: idle, Loaded: loaded}},
+		{Group: "quiet"},
+	}})
+	past := Table{Prefixes: true}
+	past.UpdateTotals(&history.Totals{From: time.Unix(1000, 0), To: time.Unix(1002, 0), Prefixes: []history.Series{
+		{Prefix: "customer", RTT: rtts(5), Parts: map[string]*report.Histogram{
+			"peers": &peers, "idle": &idle, "loaded": &loaded, "peers-idle": new(report.Histogram),
+		}},
+		{Prefix: "quiet"},
+	}})
+	for _, top := range []*Table{&live, &past} {
+		require.Equal(t, strings.TrimPrefix(`
+PREFIX                                     RTT ms▼     MIN ms  LOSS %     KBYTE/s    IDLE ms  LOADED ms   PEERS ms
+customer                                     5.000      5.000       -         0.0      5.000     80.000     12.000
+quiet                                            -          -       -         0.0          -          -          -`,
+			"\n"), strings.Join(top.Render(114, 10), "\n"))
+		for _, line := range top.Render(60, 10) {
+			require.LessOrEqual(t, len([]rune(line)), 60)
+		}
+		top.UpdatePrefixes(reporttest.Interval())
+		require.NotContains(t, top.Render(114, 10)[0], "PEERS")
+	}
+}
+
 func TestTopTotals(t *testing.T) {
 	top := Table{Prefixes: true}
 	now := time.Unix(1000, 0)
