@@ -226,7 +226,7 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig, out *outlet
 			return err
 		}
 		defer admin.close()
-		admin.mux.Handle("GET "+networks.Path, distances)
+		admin.mux.Handle("GET "+networks.Path, f.distances(distances.Table))
 		admin.setReady(true)
 	}
 	if err := dropMonitorPrivileges(m.HasFilters()); err != nil {
