@@ -3,11 +3,8 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +17,7 @@ import (
 
 // reportFlags are the flags of sluice rtt report.
 type reportFlags struct {
-	since string
+	query historyFlags
 	out   string
 	worst int
 }
@@ -32,28 +29,25 @@ func newRTTReport(env *cli.Environment) *cobra.Command {
 		Short: "Write what a history tells, as one HTML page",
 		Long: `Read the history that sluice rtt --history keeps in a directory, and write one HTML page without scripts:
 percentiles over time, the hours of each day, the worst prefixes, and when medians went up or down and stayed there.`,
-		Example: "  sluice rtt report /var/lib/sluice-rtt --since 7d -o week.html",
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return f.run(env, args[0]) },
+		Example: `  sluice rtt report /var/lib/sluice-rtt --since 7d -o week.html
+  sluice rtt report /var/lib/sluice-rtt --since 9d --until 2d --prefix customer-a -o before.html`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return f.run(env, args[0]) },
 	}
-	cmd.Flags().StringVar(&f.since, "since", "7d", "begin this `time` ago, such as 90m, 12h or 7d")
+	f.query.register(cmd.Flags(), "7d")
 	cmd.Flags().StringVarP(&f.out, "out", "o", "-", "write the page to this `file`; - is standard output")
 	cmd.Flags().IntVar(&f.worst, "worst", 20, "show this `number` of prefixes")
 	return cmd
 }
 
 func (f *reportFlags) run(env *cli.Environment, dir string) error {
-	since, err := parseAgo(f.since)
+	q, err := f.query.parse()
 	if err := cmp.Or(err, bounds.Check("--worst", f.worst, 1, 1000)); err != nil {
 		return cli.AsUsage(err)
 	}
-	now := time.Now()
-	s, err := history.Summarize(dir, now.Add(-since), now, f.worst)
-	if errors.Is(err, history.ErrEmpty) {
-		return fmt.Errorf("%s: %w: choose an earlier time with --since", dir, err)
-	}
+	s, err := history.Summarize(dir, q.at(time.Now()), f.worst)
 	if err != nil {
-		return err
+		return explainEmpty(dir, err)
 	}
 	if f.out == "-" {
 		return page.Write(env.Stdout, s)
@@ -68,18 +62,4 @@ func writeTo(name string, write func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(write(file), file.Close())
-}
-
-// parseAgo reads a duration, also in days.
-func parseAgo(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n float64
-		n, err = strconv.ParseFloat(days, 64)
-		d = time.Duration(n * float64(24*time.Hour))
-	}
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("--since: %q: must be a time such as 90m, 12h or 7d", text)
-	}
-	return d, nil
 }

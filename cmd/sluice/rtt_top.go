@@ -26,7 +26,7 @@ type topFlags struct {
 	by      string
 	sort    string
 	history string
-	since   string
+	query   historyFlags
 }
 
 func newRTTTop(env *cli.Environment) *cobra.Command {
@@ -40,9 +40,11 @@ Keys: r, l, b sort by RTT, loss, bytes; f, p show flows or prefixes; q ends. Wit
 written one after the other.
 
 A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. LOSS is the part
-of the TCP segments that were sent again, or of the echoes without reply.
+of the TCP segments that were sent again, or of the echoes without reply. Of prefixes, the last columns have the medians
+of the parts that --aggregate-parts and --aggregate-load tell apart.
 
-With --history, the table has what sluice rtt --history has kept since some time: the 1000 prefixes with the most RTTs.
+With --history, the table has what sluice rtt --history has kept since some time, of the 1000 prefixes with the most
+RTTs, or of one with --prefix.
 It is read again every minute; without a terminal it is written once.`,
 		Example: `  sluice rtt top -i eth0 --all
   sluice rtt top --history /var/lib/sluice-rtt --since 2h --sort loss`,
@@ -56,7 +58,7 @@ It is read again every minute; without a terminal it is written once.`,
 	flags.StringVar(&f.by, "by", "flow", "show flow or prefix")
 	flags.StringVar(&f.sort, "sort", string(top.SortRTT), "sort by rtt, loss or bytes")
 	flags.StringVar(&f.history, "history", "", "show what is kept in this `directory`, instead of what passes")
-	flags.StringVar(&f.since, "since", "1h", "begin this `time` ago with --history, such as 90m, 12h or 7d")
+	f.query.register(flags, "1h")
 	return cmd
 }
 
@@ -66,6 +68,8 @@ func (f *topFlags) check() error {
 		return errors.New("nothing to show: name an interface with -i, or a directory with --history")
 	case len(f.cfg.Interfaces) > 0 && f.history != "":
 		return errors.New("-i shows what passes, and --history what has passed: choose one of them")
+	case f.history == "" && (f.query.until != "" || f.query.prefix != ""):
+		return errors.New("--until and --prefix are for --history: name a directory")
 	}
 	return cmp.Or(
 		bounds.OneOf("--by", f.by, "flow", "prefix"),
@@ -78,7 +82,7 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
-	since, err := parseAgo(f.since)
+	query, err := f.query.parse()
 	if err != nil {
 		return cli.AsUsage(err)
 	}
@@ -98,7 +102,7 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 		if v.terminal == nil {
 			v.left = max(v.left, 1)
 		}
-		return v.run(ctx, pastTop{v, f.history, since}.run)
+		return v.run(ctx, pastTop{v, f.history, query}.run)
 	}
 	cfg, err := f.config()
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -43,18 +42,14 @@ const historyRefresh = time.Minute
 type pastTop struct {
 	*topView
 	dir   string
-	since time.Duration
+	query pastQuery
 }
 
 func (p pastTop) run(ctx context.Context) error {
 	for {
-		now := time.Now()
-		totals, err := history.Total(p.dir, now.Add(-p.since), now)
-		if errors.Is(err, history.ErrEmpty) {
-			return fmt.Errorf("%s: %w: choose an earlier time with --since", p.dir, err)
-		}
+		totals, err := history.Total(p.dir, p.query.at(time.Now()))
 		if err != nil {
-			return err
+			return explainEmpty(p.dir, err)
 		}
 		p.update(func() error {
 			p.title = fmt.Sprintf("%s since %s", p.dir, totals.From.Local().Format(time.DateTime))

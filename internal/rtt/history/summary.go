@@ -16,8 +16,11 @@ const (
 	minRTTs    = 20   // of a prefix that can be among the worst
 )
 
-// ErrEmpty is returned if a history has nothing of a time.
-var ErrEmpty = errors.New("nothing was measured in that time")
+// ErrEmpty is returned if a history has nothing of a time, and ErrNoPrefix if it has nothing of a prefix then.
+var (
+	ErrEmpty    = errors.New("nothing was measured in that time")
+	ErrNoPrefix = errors.New("nothing was measured of that prefix in that time")
+)
 
 // Summary is what a history tells about some time.
 type Summary struct {
@@ -57,14 +60,14 @@ type Day struct {
 	Hours [24]report.Histogram
 }
 
-// Summarize reads a history from a time to another one, and seeks that many of the worst prefixes.
-func Summarize(dir string, from, to time.Time, worst int) (*Summary, error) {
-	o, err := look(dir, from, to)
+// Summarize reads what a history has of a query, and seeks that many of the worst prefixes.
+func Summarize(dir string, q Query, worst int) (*Summary, error) {
+	o, err := look(dir, q)
 	if err != nil {
 		return nil, err
 	}
 	s := newSummarizer(o)
-	if err := Read(dir, from, to, s.add); err != nil {
+	if err := q.read(dir, s.add); err != nil {
 		return nil, err
 	}
 	s.finish(worst)
@@ -86,16 +89,19 @@ type overview struct {
 	prefixes map[string]uint64 // how many RTTs
 }
 
-// look makes the overview of some time.
-func look(dir string, from, to time.Time) (*overview, error) {
+// look makes the overview of a query.
+func look(dir string, q Query) (*overview, error) {
 	o := &overview{prefixes: make(map[string]uint64)}
-	if err := Read(dir, from, to, o.add); err != nil {
+	if err := q.read(dir, o.add); err != nil {
 		return nil, err
 	}
-	if len(o.prefixes) == 0 {
-		return nil, ErrEmpty
+	switch {
+	case len(o.prefixes) > 0:
+		return o, nil
+	case q.Prefix != "":
+		return nil, ErrNoPrefix
 	}
-	return o, nil
+	return nil, ErrEmpty
 }
 
 // histogram returns the histogram of a row, if its bins have the width of the first ones. Otherwise it returns none,

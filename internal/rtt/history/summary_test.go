@@ -30,7 +30,7 @@ func TestSummarize(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 
-	s, err := Summarize(dir, time.Time{}, began.AddDate(1, 0, 0), 10)
+	s, err := Summarize(dir, Query{To: began.AddDate(1, 0, 0)}, 10)
 	require.NoError(t, err)
 	require.Equal(t, began, s.From.UTC())
 	require.Equal(t, began.Add(minutes*time.Minute), s.To.UTC())
@@ -50,13 +50,13 @@ func TestSummarize(t *testing.T) {
 	require.Zero(t, s.Days[0].Hours[11].Count)
 	require.EqualValues(t, 4*60, s.Days[1].Hours[11].Count)
 
-	part, err := Summarize(dir, began.Add(time.Hour), began.Add(2*time.Hour), 1)
+	part, err := Summarize(dir, Query{From: began.Add(time.Hour), To: began.Add(2 * time.Hour)}, 1)
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, part.Step)
 	require.Len(t, part.Worst, 1)
 	require.Len(t, part.All.Points, 60)
 
-	_, err = Summarize(dir, began.AddDate(1, 0, 0), began.AddDate(2, 0, 0), 1)
+	_, err = Summarize(dir, Query{From: began.AddDate(1, 0, 0), To: began.AddDate(2, 0, 0)}, 1)
 	require.ErrorIs(t, err, ErrEmpty)
 }
 
@@ -69,7 +69,7 @@ func TestSummarizeStreams(t *testing.T) {
 		require.NoError(t, w.Interval(intervalAt(at, "10.0.0.0/24", rtt, minRTTs)))
 	}
 	require.NoError(t, w.Close())
-	o, err := look(dir, began, began.AddDate(1, 0, 0))
+	o, err := look(dir, Query{From: began, To: began.AddDate(1, 0, 0)})
 	require.NoError(t, err)
 	s := newSummarizer(o)
 	require.NoError(t, Read(dir, began, began.AddDate(1, 0, 0), s.add))
@@ -92,7 +92,7 @@ func TestSummarizeClock(t *testing.T) {
 		require.NoError(t, w.Interval(intervalAt(at, "10.0.0.0/24", time.Millisecond, minRTTs)))
 	}
 	require.NoError(t, w.Close())
-	s, err := Summarize(dir, began, began.AddDate(1, 0, 0), 1)
+	s, err := Summarize(dir, Query{From: began, To: began.AddDate(1, 0, 0)}, 1)
 	require.NoError(t, err)
 	require.EqualValues(t, 4*minRTTs, s.All.RTT.Count)
 	require.Len(t, s.All.Points, 4)
@@ -107,7 +107,7 @@ func TestSummarizeSkips(t *testing.T) {
 	other.Prefixes[0].RTT.Width = time.Millisecond
 	require.NoError(t, errors.Join(
 		w.Interval(intervalAt(began, "10.0.0.0/24", 10*time.Millisecond, 3)), w.Interval(other), w.Close()))
-	s, err := Summarize(dir, time.Time{}, began.AddDate(1, 0, 0), 1)
+	s, err := Summarize(dir, Query{To: began.AddDate(1, 0, 0)}, 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, s.Skipped)
 	require.EqualValues(t, 3, s.All.RTT.Count)

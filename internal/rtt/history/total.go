@@ -12,9 +12,9 @@ type Totals struct {
 	Prefixes []Series // without Points and Changes; in no order
 }
 
-// Total sums what a history has from a time to another one, of the 1,000 prefixes with the most RTTs.
-func Total(dir string, from, to time.Time) (*Totals, error) {
-	o, err := look(dir, from, to)
+// Total sums what a history has of a query, of the 1,000 prefixes with the most RTTs.
+func Total(dir string, q Query) (*Totals, error) {
+	o, err := look(dir, q)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func Total(dir string, from, to time.Time) (*Totals, error) {
 		s := newTotal(prefix)
 		each[prefix] = &s
 	}
-	err = Read(dir, from, to, func(r *Row) error {
+	err = q.read(dir, func(r *Row) error {
 		if s := each[r.Label()]; s != nil {
 			h, _ := o.histogram(r)
 			s.add(r, &h)

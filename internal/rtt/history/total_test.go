@@ -2,6 +2,7 @@ package history
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestTotal(t *testing.T) {
 	other.Prefixes[0].RTT.Width = time.Millisecond
 	require.NoError(t, errors.Join(w.Interval(i), w.Interval(i), w.Interval(&other), w.Close()))
 
-	totals, err := Total(dir, time.Time{}, i.End.AddDate(1, 0, 0))
+	totals, err := Total(dir, Query{To: i.End.AddDate(1, 0, 0)})
 	require.NoError(t, err)
 	require.True(t, totals.From.Equal(i.Start.Truncate(time.Microsecond)))
 	require.True(t, totals.To.Equal(other.End.Truncate(time.Microsecond)))
@@ -37,6 +38,34 @@ func TestTotal(t *testing.T) {
 	require.EqualValues(t, 3, s.Retransmissions)
 	require.Equal(t, report.Loss{All: 3 * 128, Passed: 3 * 126, Reported: 3 * 4}, s.Loss)
 
-	_, err = Total(dir, i.End.AddDate(1, 0, 0), i.End.AddDate(2, 0, 0))
+	_, err = Total(dir, Query{From: i.End.AddDate(1, 0, 0), To: i.End.AddDate(2, 0, 0)})
 	require.ErrorIs(t, err, ErrEmpty)
+}
+
+// A query may be for a prefix, with all that tells its aggregates apart, or for one of these.
+func TestQueryOfAPrefix(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	i := reporttest.Parts()
+	i.Prefixes = i.Prefixes[:1]
+	i.Prefixes[0].RTT.Count, i.Prefixes[0].RTT.Bins = minRTTs, []uint64{0, minRTTs}
+	other, neighbour := i.Prefixes[0], i.Prefixes[0]
+	other.VLAN = 8
+	neighbour.Prefix = netip.MustParsePrefix("10.99.10.0/24")
+	i.Prefixes = append(i.Prefixes, other, neighbour)
+	require.NoError(t, errors.Join(w.Interval(i), w.Close()))
+	ask := Query{To: i.End.AddDate(1, 0, 0)}
+	for prefix, want := range map[string]int{"": 3, "10.99.1.0/24": 2, other.Label(): 1, "10.99.10.0/24": 1} {
+		ask.Prefix = prefix
+		totals, err := Total(dir, ask)
+		require.NoError(t, err)
+		require.Len(t, totals.Prefixes, want, prefix)
+		s, err := Summarize(dir, ask, 10)
+		require.NoError(t, err)
+		require.Equal(t, want, s.Prefixes, prefix)
+		require.EqualValues(t, want*minRTTs, s.All.RTT.Count, "all is what was asked for")
+	}
+	ask.Prefix = "10.99.1.0"
+	_, err := Summarize(dir, ask, 10)
+	require.ErrorIs(t, err, ErrNoPrefix)
 }

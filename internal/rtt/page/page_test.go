@@ -67,7 +67,7 @@ func histogramAround(ms float64) (h report.Histogram) {
 }
 
 func TestPage(t *testing.T) {
-	s, err := history.Summarize(someHistory(t), began, began.AddDate(1, 0, 0), 10)
+	s, err := history.Summarize(someHistory(t), history.Query{From: began, To: began.AddDate(1, 0, 0)}, 10)
 	require.NoError(t, err)
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, s))
@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 
 // The elements of the drawings are balanced.
 func TestDrawings(t *testing.T) {
-	s, err := history.Summarize(someHistory(t), began, began.AddDate(1, 0, 0), 1)
+	s, err := history.Summarize(someHistory(t), history.Query{From: began, To: began.AddDate(1, 0, 0)}, 1)
 	require.NoError(t, err)
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, s))
@@ -123,7 +123,7 @@ func TestPageOfLittle(t *testing.T) {
 		Prefixes: []report.Prefix{{Group: "<b>", RTT: histogramAround(1)}},
 	}))
 	require.NoError(t, w.Close())
-	s, err := history.Summarize(dir, began, began.AddDate(1, 0, 0), 1)
+	s, err := history.Summarize(dir, history.Query{From: began, To: began.AddDate(1, 0, 0)}, 1)
 	require.NoError(t, err)
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, s))
@@ -157,7 +157,7 @@ func TestPageOfParts(t *testing.T) {
 		require.NoError(t, w.Interval(i))
 	}
 	require.NoError(t, w.Close())
-	s, err := history.Summarize(dir, time.Time{}, i.End, 10)
+	s, err := history.Summarize(dir, history.Query{To: i.End}, 10)
 	require.NoError(t, err)
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, s))
