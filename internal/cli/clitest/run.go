@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,7 @@ func setEnvironment(env *testscript.Env) error {
 	env.Setenv("UNIQUE", fmt.Sprintf("test-%d", os.Getpid()))
 	env.Setenv("CLIP", Path("testdata/clip.mp4"))
 	env.Setenv("LOW", Path("internal/sub/testdata/low.mp4")) // another rendition of CLIP
+	env.Setenv("CLIPS", Path("internal/loc/testdata"))       // short ones, of several codecs
 	env.Setenv("DIST", Path("dist"))
 	env.Setenv("CAPTURES", Path("internal/rtt/testdata"))
 	env.Setenv("TZ", "UTC")
@@ -63,6 +65,11 @@ func setEnvironment(env *testscript.Env) error {
 		env.Setenv(prefix+"WEBTRANSPORT", "https://"+addr)
 		env.Setenv(prefix+"CLUSTER", strings.Replace(addr, "127.0.0.1", "127.0.0.2", 1)) // of TCP
 	}
+	rtp, err := freePair()
+	if err != nil {
+		return err
+	}
+	env.Setenv("RTP", rtp)
 	return recordNotifications(env)
 }
 
@@ -99,6 +106,25 @@ func init() {
 	program := fnv.New32a()
 	_, _ = program.Write([]byte(filepath.Base(os.Args[0]))) // never fails
 	nextPort.Store(20000 + program.Sum32()%8*1500 + uint32(os.Getpid())%1000)
+}
+
+// freePair returns a loopback address for RTP, whose port is even. The next port, for RTCP, is free as well.
+func freePair() (string, error) {
+	for before := ""; ; {
+		addr, err := freeAddress()
+		if err != nil {
+			return "", err
+		}
+		if a, b := portOf(before), portOf(addr); a%2 == 0 && b == a+1 {
+			return before, nil
+		}
+		before = addr
+	}
+}
+
+func portOf(addr string) uint16 {
+	a, _ := netip.ParseAddrPort(addr) // none has port 0
+	return a.Port()
 }
 
 // freeAddress returns a loopback address whose port is free for UDP and TCP.
