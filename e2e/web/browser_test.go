@@ -51,7 +51,12 @@ func (p *program) said() string {
 
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{Cmd: exec.Command("sluice", args...)}
+	return startProgram(t, "sluice", args...)
+}
+
+func startProgram(t *testing.T, path string, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: exec.Command(path, args...)}
 	p.Stdout, p.Stderr = p, p
 	require.NoError(t, p.Start())
 	t.Cleanup(p.stop)

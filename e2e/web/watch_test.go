@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,6 +38,42 @@ func TestWatch(t *testing.T) {
 	b.looks("watch")
 	r.awaitReports(t)
 	require.Empty(t, b.console)
+}
+
+// TestCamera plays what a camera publishes by RTSP: FFmpeg acts as the camera, and sends the sample clip.
+func TestCamera(t *testing.T) {
+	t.Parallel()
+	ffmpeg := find(t, "ffmpeg")
+	r := startRelay(t, "--rtsp", "127.0.0.1:0", "--rtsp-rtp", "")
+	startProgram(t, ffmpeg, "-v", "error", "-re", "-stream_loop", "-1", "-i", clip, "-c", "copy",
+		"-rtsp_transport", "tcp", "-f", "rtsp", r.rtsp(t)+"live/camera")
+	b := browse(t)
+	b.open(r.page)
+	b.until(`document.querySelector('#live a')`)
+	require.Contains(t, eval[string](b, `document.querySelector('#live a').textContent`), "live/camera")
+	b.click("#live a")
+	b.awaitPictures(25)
+	colours, first := b.pixels()
+	require.Greater(t, colours, 16, "the picture is empty")
+	b.awaitPictures(b.statistics().Shown + 75)
+	_, second := b.pixels()
+	require.NotEqual(t, first, second, "the picture does not move")
+	b.screenshot("camera")
+	require.Empty(t, b.console)
+}
+
+var rtspURL = regexp.MustCompile(`RTSP +(rtsp://\S+)`)
+
+// rtsp returns the URL of the relay's RTSP server.
+func (r *relay) rtsp(t *testing.T) (url string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		if m := rtspURL.FindStringSubmatch(r.said()); m != nil {
+			url = m[1]
+		}
+		return url != ""
+	}, patience, 10*time.Millisecond, "the relay does not say where RTSP is")
+	return url
 }
 
 // playsWithoutLoss reports whether the player shows so many pictures and drops none.
