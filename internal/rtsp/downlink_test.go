@@ -137,11 +137,16 @@ type viewer struct {
 // view plays a broadcast as soon as there is one.
 func view(t *testing.T, s *Server, path string) *viewer {
 	t.Helper()
+	return viewBy(t, s, path, gortsplib.ProtocolTCP)
+}
+
+func viewBy(t *testing.T, s *Server, path string, p gortsplib.Protocol) *viewer {
+	t.Helper()
 	u := s.url(t, path)
 	v := &viewer{frames: make(map[description.MediaType][][]byte)}
 	var desc *description.Session
 	eventually(t, "a description", func() bool {
-		v.client = &gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), Scheme: u.Scheme, Host: u.Host}
+		v.client = &gortsplib.Client{Protocol: protocol(p), Scheme: u.Scheme, Host: u.Host}
 		require.NoError(t, v.client.Start())
 		var err error
 		if desc, _, err = v.client.Describe(u); err != nil {
@@ -187,8 +192,8 @@ func (v *viewer) shown() []uint32 {
 // all layers are known.
 const begin = 6
 
-// TestMoQToRTSP publishes by MoQ and plays by RTSP: the frames are the same, byte for byte, with their times. Players
-// share a subscription, which there is only while there are players.
+// TestMoQToRTSP publishes by MoQ and plays by RTSP, by UDP and on the TCP connection: the frames are the same, byte for
+// byte, with their times. Players share a subscription, which there is only while there are players.
 func TestMoQToRTSP(t *testing.T) {
 	t.Parallel()
 	for name, packaging := range map[string]string{
@@ -205,33 +210,47 @@ func TestMoQToRTSP(t *testing.T) {
 				}
 			}()
 			v := view(t, s, "/live/room")
+			byUDP := viewBy(t, s, "/live/room", gortsplib.ProtocolUDP)
 			other := view(t, s, "/live/room")
 			eventually(t, "the first frames", func() bool {
-				return len(v.got("video")) == begin && len(other.got("video")) == begin
+				for _, v := range []*viewer{v, byUDP, other} {
+					if len(v.got("video")) != begin {
+						return false
+					}
+				}
+				return true
 			})
 			require.EqualValues(t, 1, counted(t, s, "broadcasts"))
 			subscriptions := stats.Subscriptions()
 			other.client.Close()
-			eventually(t, "one player", func() bool { return counted(t, s, "players") == 1 })
+			eventually(t, "two players", func() bool { return counted(t, s, "players") == 2 })
 			require.Equal(t, subscriptions, stats.Subscriptions())
 			for _, b := range f.chunks[2*begin:] {
 				_, err := out.Write(b)
 				require.NoError(t, err)
 			}
 			n := len(f.pictures) - 2 // the last ones wait for the other track to go on
-			eventually(t, "all", func() bool { return len(v.got("video")) >= n && len(v.got("audio")) >= n })
-			require.Equal(t, f.sounds[:n], v.got("audio")[:n])
-			times := v.shown()
-			for i, b := range v.got("video")[:n] {
-				require.True(t, bytes.Equal(f.pictures[i], b), "picture %d", i)
-				require.Equal(t, uint32(f.times[i]-f.times[0]), times[i]-times[0], "picture %d", i)
-			}
+			v.shows(t, f, n)
+			byUDP.shows(t, f, n)
 			require.NoError(t, out.Close())
 			require.Error(t, v.client.Wait(), "the session ends with the broadcast")
+			require.Error(t, byUDP.client.Wait())
 			eventually(t, "no subscription", func() bool {
 				return counted(t, s, "broadcasts") == 0 && stats.Subscriptions() == 0
 			})
 		})
+	}
+}
+
+// shows waits for the first frames of a film.
+func (v *viewer) shows(t *testing.T, f *film, n int) {
+	t.Helper()
+	eventually(t, "all", func() bool { return len(v.got("video")) >= n && len(v.got("audio")) >= n })
+	require.Equal(t, f.sounds[:n], v.got("audio")[:n])
+	times := v.shown()
+	for i, b := range v.got("video")[:n] {
+		require.True(t, bytes.Equal(f.pictures[i], b), "picture %d", i)
+		require.Equal(t, uint32(f.times[i]-f.times[0]), times[i]-times[0], "picture %d", i)
 	}
 }
 

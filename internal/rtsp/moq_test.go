@@ -112,12 +112,18 @@ func nalsOf(t *testing.T, frame []byte) [][]byte {
 // readVideo returns the samples of the first video track.
 func readVideo(t *testing.T, r io.Reader) (cmaf.TrackInfo, []cmaf.Sample) {
 	t.Helper()
+	return readTrack(t, r, cmaf.Video)
+}
+
+// readTrack returns the samples of the first track of a kind.
+func readTrack(t *testing.T, r io.Reader, kind cmaf.Kind) (cmaf.TrackInfo, []cmaf.Sample) {
+	t.Helper()
 	in := cmaf.NewReader(r)
 	init, err := in.Init()
 	require.NoError(t, err)
 	var all []cmaf.Sample
 	for _, track := range init.Tracks {
-		if track.Kind != cmaf.Video {
+		if track.Kind != kind {
 			continue
 		}
 		for {
@@ -133,7 +139,7 @@ func readVideo(t *testing.T, r io.Reader) (cmaf.TrackInfo, []cmaf.Sample) {
 			}
 		}
 	}
-	t.Fatal("no video")
+	t.Fatal("no such track")
 	return cmaf.TrackInfo{}, nil
 }
 
@@ -181,13 +187,22 @@ func TestBroadcasts(t *testing.T) {
 			eventually(t, "half of it is played", func() bool { return objects.Load() >= uint64(len(clip.frames)) })
 			c.Close()
 			require.NoError(t, <-played)
-			track, got := readVideo(t, &out)
+			track, got := readVideo(t, bytes.NewReader(out.Bytes()))
 			require.Len(t, got, len(clip.frames))
 			for i, sample := range got {
 				require.True(t, bytes.Equal(clip.frames[i], sample.Data), "frame %d", i)
 				at := (int64(sample.DecodeTime) + int64(sample.Offset)) * 90_000 / int64(track.Timescale)
 				first := int64(got[0].DecodeTime) + int64(got[0].Offset)
 				require.Equal(t, clip.times[i]-clip.times[0], at-first*90_000/int64(track.Timescale), "frame %d", i)
+			}
+			_, heard := readTrack(t, &out, cmaf.Audio)
+			require.Len(t, heard, len(clip.frames))
+			for i, sample := range heard {
+				want := soundPayload(i)
+				if name == "avc.mp4" {
+					want = want[aacHeader:]
+				}
+				require.Equal(t, want, sample.Data, "sound %d", i)
 			}
 		})
 	}
@@ -212,14 +227,19 @@ func (c *clip) sendPart(t *testing.T, to *gortsplib.Client, desc *description.Se
 		for _, m := range desc.Medias[1:] {
 			header := rtp.Header{Version: 2, Marker: true, SequenceNumber: uint16(i), Timestamp: uint32(i * 1024)}
 			header.PayloadType = m.Formats[0].PayloadType()
-			// One access unit of AAC. Any bytes are Opus, or G.711.
-			p := &rtp.Packet{Header: header, Payload: []byte{0, 16, 0, 4 << 3, 1, 2, 3, 4}}
-			require.NoError(t, to.WritePacketRTP(m, p))
+			require.NoError(t, to.WritePacketRTP(m, &rtp.Packet{Header: header, Payload: soundPayload(i)}))
 		}
 		sent += len(packets) + len(desc.Medias) - 1
 	}
 	return sent
 }
+
+// soundPayload is one access unit of AAC, behind a header, with the number of its frame. Any bytes are Opus, or G.711.
+func soundPayload(number int) []byte {
+	return append([]byte{0, 16, 0, 4 << 3, 1, 2, 3}, byte(number))
+}
+
+const aacHeader = 4 // bytes before the access unit
 
 // FuzzFrames takes any packets apart, of formats with any parameter sets and lengths.
 func FuzzFrames(f *testing.F) {
