@@ -198,3 +198,56 @@ func TestAggregateLosses(t *testing.T) {
 		})
 	}
 }
+
+// Latencies of queries are no RTTs of the path: they have a histogram of their own, of the servers' prefix, also where
+// there is no place. Load does not divide them.
+func TestAggregateQueries(t *testing.T) {
+	t.Parallel()
+	requireKernel(t)
+	var s script
+	s.echo(0, 1, "198.51.100.1", 10)
+	resolver, timeServer := netip.AddrPortFrom(bob.Addr(), 53), netip.AddrPortFrom(bob.Addr(), 123)
+	dns := wire.DNS{ID: 1, Name: "example.org", Type: 1}
+	s.ip(20, wire.UDP(alice, resolver, dns.Message()))
+	dns.Response = true
+	s.ip(110, wire.UDP(resolver, alice, dns.Message()))
+	s.ip(120, wire.UDP(alice, timeServer, wire.NTP{Mode: 3, Transmit: 1 << 40}.Message()))
+	s.ip(140, wire.UDP(timeServer, alice, wire.NTP{Mode: 4, Origin: 1 << 40}.Message()))
+	s.ip(150, wire.UDP(alice, bob, wire.STUN{Type: wire.BindingRequest, ID: [12]byte{1}}.Message()))
+	s.ip(180, wire.UDP(bob, alice, wire.STUN{Type: wire.BindingSuccess, ID: [12]byte{1}}.Message()))
+	capture := captureFile(t, s.packets...)
+	for name, test := range map[string]struct {
+		cfg  MonitorConfig
+		want string // the prefix with the RTTs
+	}{
+		"prefixes":       {MonitorConfig{}, "198.51.100.0/24"},
+		"the other side": {MonitorConfig{AggregateReverse: true}, "192.0.2.0/24"},
+		"load and parts": {MonitorConfig{AggregateLoad: 1, AggregateParts: true}, "198.51.100.0/24"},
+		"no place":       {MonitorConfig{MaxPrefixes: 1, AggregateLoad: 1, AggregateParts: true}, "0.0.0.0/0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got reporttest.Sink
+			test.cfg.Aggregate, test.cfg.Sink = time.Second, &got
+			test.cfg.ICMP, test.cfg.DNS, test.cfg.NTP, test.cfg.STUN = true, true, true, true
+			mustReplay(t, test.cfg, capture)
+			require.Len(t, got.Intervals, 1)
+			seen := false
+			for _, p := range got.Intervals[0].Prefixes {
+				if p.Prefix.String() != test.want {
+					require.Zero(t, p.RTT.Count+p.Queries.Count, p.Prefix)
+					require.LessOrEqual(t, p.PeerRTT.Count, uint64(1), "the echo alone")
+					continue
+				}
+				seen = true
+				require.EqualValues(t, 1, p.RTT.Count)
+				require.Equal(t, 10*time.Millisecond, p.RTT.Max)
+				require.EqualValues(t, 3, p.Queries.Count)
+				require.Equal(t, 20*time.Millisecond, p.Queries.Min)
+				require.Equal(t, 90*time.Millisecond, p.Queries.Max)
+				require.LessOrEqual(t, p.ByLoad.Idle.Count+p.ByLoad.Loaded.Count, uint64(1))
+			}
+			require.True(t, seen)
+		})
+	}
+}

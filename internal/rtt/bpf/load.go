@@ -91,6 +91,9 @@ func RTTKinds(s MonitorSettings) []uint8 {
 	}
 	add(s.Parts != 0, MonitorPrefixFlagPREFIX_TO_PEERS)
 	add(s.Load != 0, MonitorPrefixFlagPREFIX_LOADED)
+	if s.Dns != 0 || s.Ntp != 0 || s.Stun != 0 {
+		kinds = append(kinds, uint8(MonitorPrefixFlagPREFIX_QUERIES))
+	}
 	return kinds
 }
 
@@ -99,7 +102,7 @@ func UnplacedRTTKinds(s MonitorSettings) []uint8 {
 	if s.Load == 0 {
 		return nil
 	}
-	s.Load = 0
+	s.Load, s.Dns, s.Ntp, s.Stun = 0, 0, 0, 0 // queries are not told apart by load
 	kinds := RTTKinds(s)
 	for i := range kinds {
 		kinds[i] |= uint8(MonitorPrefixFlagPREFIX_UNPLACED)

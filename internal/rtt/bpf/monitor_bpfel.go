@@ -323,7 +323,8 @@ const (
 	MonitorPrefixFlagPREFIX_TO_PEERS  MonitorPrefixFlag = 4
 	MonitorPrefixFlagPREFIX_LOADED    MonitorPrefixFlag = 8
 	MonitorPrefixFlagPREFIX_UNPLACED  MonitorPrefixFlag = 16
-	MonitorPrefixFlagPREFIX_RTT_FLAGS MonitorPrefixFlag = 28
+	MonitorPrefixFlagPREFIX_QUERIES   MonitorPrefixFlag = 32
+	MonitorPrefixFlagPREFIX_RTT_FLAGS MonitorPrefixFlag = 60
 )
 
 type MonitorPrefixKey struct {

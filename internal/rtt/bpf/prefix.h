@@ -159,7 +159,7 @@ INLINE struct rtt_entry *prefix_find_rtts(struct prefix_key *key)
 	if (r)
 		return r;
 	prefix_rest(key);
-	if (config.load)
+	if (config.load && !(key->flags & PREFIX_QUERIES))
 		key->flags = (key->flags & ~PREFIX_LOADED) | PREFIX_UNPLACED;
 	return bpf_map_lookup_elem(&prefix_rtts, key);
 }
@@ -245,8 +245,9 @@ INLINE void prefix_rtt_put(struct rtt_period *v, u64 rtt, u32 bin)
 	v->bins[bin]++;
 }
 
-// prefix_rtt_at adds an RTT to the prefix that was chosen: to its own hosts, or to those that they talk to.
-GLOBAL int prefix_rtt_at(struct packet *p, bool to_peers, u64 rtt)
+// prefix_rtt_at adds an RTT to the prefix that was chosen: to its own hosts (kind 0), to those that they talk to
+// (PREFIX_TO_PEERS), or of a query (PREFIX_QUERIES). Queries are not told apart by load.
+GLOBAL int prefix_rtt_at(struct packet *p, u8 kind, u64 rtt)
 {
 	struct prefix_key *key;
 	struct rtt_entry *r;
@@ -255,10 +256,9 @@ GLOBAL int prefix_rtt_at(struct packet *p, bool to_peers, u64 rtt)
 	if (!p)
 		return 0;
 	key = &p->prefix;
-	if (config.load && load_is_high(key))
+	if (config.load && kind != PREFIX_QUERIES && load_is_high(key))
 		key->flags |= PREFIX_LOADED;
-	if (to_peers)
-		key->flags |= PREFIX_TO_PEERS;
+	key->flags |= kind & (PREFIX_TO_PEERS | PREFIX_QUERIES);
 	r = prefix_find_rtts(key);
 	if (!r)
 		return 0;
@@ -274,11 +274,18 @@ GLOBAL int prefix_rtt_at(struct packet *p, bool to_peers, u64 rtt)
 INLINE void prefix_rtt(struct packet *p, u8 side, u64 rtt)
 {
 	prefix_choose(p, config.reverse ? side : other(side));
-	prefix_rtt_at(p, false, rtt);
+	prefix_rtt_at(p, 0, rtt);
 	if (!config.parts)
 		return;
 	prefix_choose(p, side);
-	prefix_rtt_at(p, true, rtt);
+	prefix_rtt_at(p, PREFIX_TO_PEERS, rtt);
+}
+
+// prefix_query adds the latency of one side's query to the prefix of the server, or of the client.
+INLINE void prefix_query(struct packet *p, u8 side, u64 latency)
+{
+	prefix_choose(p, config.reverse ? side : other(side));
+	prefix_rtt_at(p, PREFIX_QUERIES, latency);
 }
 
 // prefix_loss_at adds losses to the prefix of one end of the packet. They are beside its RTTs: both are rare, and need

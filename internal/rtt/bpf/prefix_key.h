@@ -11,7 +11,8 @@ enum prefix_flag {
 	PREFIX_TO_PEERS = 4, // to the hosts that those of the prefix talk to: the other part of the path
 	PREFIX_LOADED = 8, // under load
 	PREFIX_UNPLACED = 16, // counted together because there is no place: with PREFIX_LOADED unknown
-	PREFIX_RTT_FLAGS = PREFIX_TO_PEERS | PREFIX_LOADED | PREFIX_UNPLACED,
+	PREFIX_QUERIES = 32, // of DNS, NTP and STUN: a server may look for its answer, so they are no RTTs of the path
+	PREFIX_RTT_FLAGS = PREFIX_TO_PEERS | PREFIX_LOADED | PREFIX_UNPLACED | PREFIX_QUERIES,
 };
 
 // What the settings do not ask for is 0.

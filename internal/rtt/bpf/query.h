@@ -104,8 +104,11 @@ INLINE void query_report(struct packet *p, const struct query_key *key, const st
 	struct event *e;
 	u64 rtt = packet_time(p) - q->time;
 
-	if (q->sent == 1)
-		rtt_count(p, key->side, rtt);
+	if (q->sent == 1) {
+		tally(TALLY_RTTS);
+		if (config.aggregate)
+			prefix_query(p, key->side, rtt);
+	}
 	e = config.events ? event_new(false) : NULL;
 	if (!e)
 		return;

@@ -166,6 +166,10 @@ const rttFlags = uint8(bpf.MonitorPrefixFlagPREFIX_RTT_FLAGS)
 
 // addRTTs adds a histogram of one kind.
 func (a *Aggregator) addRTTs(p *report.Prefix, kind uint8, h report.Histogram) {
+	if kind&uint8(bpf.MonitorPrefixFlagPREFIX_QUERIES) != 0 {
+		p.Queries.Add(&h)
+		return
+	}
 	all, load := &p.RTT, &p.ByLoad
 	if kind&uint8(bpf.MonitorPrefixFlagPREFIX_TO_PEERS) != 0 {
 		all, load = &p.PeerRTT, &p.PeerByLoad

@@ -24,7 +24,8 @@ func newPrefixDescs(by report.Keys) prefixDescs {
 		by:   by,
 		rtts: desc("rtt_seconds", "RTTs of the hosts of a prefix."),
 		parts: desc("part_rtt_seconds",
-			"RTTs of the hosts of a prefix by load (idle, loaded), and of those that they talk to (peers).", "part"),
+			"RTTs of the hosts of a prefix by load (idle, loaded), of those that they talk to (peers), and latencies "+
+				"of DNS, NTP and STUN (queries).", "part"),
 		traffic:         desc("bytes_total", "Bytes that a prefix received or sent.", "direction"),
 		segments:        desc("tcp_segments_total", "TCP segments from or to a prefix."),
 		retransmissions: desc("retransmissions_total", "TCP segments from or to a prefix that were sent again."),

@@ -49,6 +49,7 @@ type Prefix struct {
 	ByLoad          Load      // RTT, in two
 	PeerRTT         Histogram // to the hosts that its hosts talk to, from here: the other part of the path
 	PeerByLoad      Load      // PeerRTT, in two
+	Queries         Histogram // latencies of DNS, NTP and STUN, in which a server may have looked for its answer
 }
 
 // Load divides RTTs into those while a prefix was under load, and the others: into working and idle latency.
@@ -66,7 +67,7 @@ type NamedRTTs struct {
 func (p *Prefix) Parts() []NamedRTTs {
 	all := []NamedRTTs{
 		{"idle", &p.ByLoad.Idle}, {"loaded", &p.ByLoad.Loaded}, {"peers", &p.PeerRTT},
-		{"peers-idle", &p.PeerByLoad.Idle}, {"peers-loaded", &p.PeerByLoad.Loaded},
+		{"peers-idle", &p.PeerByLoad.Idle}, {"peers-loaded", &p.PeerByLoad.Loaded}, {"queries", &p.Queries},
 	}
 	return slices.DeleteFunc(all, func(n NamedRTTs) bool { return n.RTTs.Count == 0 })
 }
