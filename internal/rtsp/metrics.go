@@ -118,7 +118,7 @@ var (
 		"RTSP clients whose path carries too little of what they play, as they report.", nil, nil)
 	playersDesc = prometheus.NewDesc("sluice_rtsp_players", "RTSP clients that play.", nil, nil)
 	cacheDesc   = prometheus.NewDesc("sluice_rtsp_cache_bytes",
-		"Packets that are kept for players that join.", nil, nil)
+		"Packets that are kept for players that join, or ask for packets again.", nil, nil)
 	connectionDesc = prometheus.NewDesc("sluice_rtsp_refused_connections_total",
 		"TCP connections of RTSP clients that were refused: total, because there were too many; address, because "+
 			"there were too many from one source address.", []string{"limit"}, nil)

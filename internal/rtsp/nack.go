@@ -20,14 +20,14 @@ const (
 type repeats struct {
 	asked *rate.Limiter
 	times map[uint64]int // by the numbers of packets in the stream
-	first uint64         // of the cache, when times was cleared of older ones
+	first uint64         // that is kept, when times was cleared of older ones
 }
 
 func newRepeats() repeats {
 	return repeats{asked: rate.NewLimiter(repeatRate, repeatBurst), times: make(map[uint64]int)}
 }
 
-// forget forgets packets that the cache does not have any more: once for each group, not for each NACK.
+// forget forgets packets that are not kept any more, if these are others than before.
 func (r *repeats) forget(first uint64) {
 	if first == r.first {
 		return
@@ -54,7 +54,7 @@ func (p *player) listen(session *gortsplib.ServerSession) {
 	}
 }
 
-// repeat sends packets again, as far as the cache has them, and the player may ask for them.
+// repeat sends packets again, as far as they are kept, and the player may ask for them.
 func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
 	s := p.stream
 	s.mu.Lock()
@@ -64,7 +64,7 @@ func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
 	if shift == nil || !p.live {
 		return // not set up, or what it lacks was left out for it
 	}
-	p.again.forget(s.first)
+	p.again.forget(s.oldestLocked())
 	for _, pair := range n.Nacks {
 		for _, sequence := range pair.PacketList() {
 			if !p.again.asked.Allow() {
@@ -83,7 +83,7 @@ func (p *player) repeatLocked(m *media, sequence uint16) string {
 		return nackSRTP
 	}
 	next := p.stream.findLocked(m, sequence)
-	if next == nil {
+	if next == nil || next.number < p.from {
 		return nackUnknown
 	}
 	if p.again.times[next.number] >= maxRepeats {

@@ -1,6 +1,7 @@
 package rtsp
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,14 +44,96 @@ func TestNACK(t *testing.T) {
 		ask(first[12].SequenceNumber)
 		require.Empty(t, sink.packets)
 		require.Equal(t, 1, s.nacked(nackOften))
-		ask(first[9].SequenceNumber, first[14].SequenceNumber+1)
-		require.Empty(t, sink.packets, "of the last group, and of the future")
-		require.Equal(t, 2, s.nacked(nackUnknown))
+		ask(first[9].SequenceNumber)
+		require.Equal(t, first[9:10], sink.packets, "the last one of the group before")
+		ask(first[14].SequenceNumber + 1)
+		require.Empty(t, sink.packets, "of the future")
+		require.Equal(t, 1, s.nacked(nackUnknown))
 
-		s.frames(10)
-		require.NotEmpty(t, p.again.times)
-		ask(sink.packets[9].SequenceNumber)
-		require.Len(t, p.again.times, 1, "the packets of the last group are forgotten")
+		s.frames(maxTail + 20)
+		require.Len(t, p.again.times, 3)
+		ask(first[14].SequenceNumber)
+		require.Empty(t, sink.packets, "of long ago")
+		require.Equal(t, 2, s.nacked(nackUnknown))
+		require.Empty(t, p.again.times, "what is not kept is forgotten")
+	})
+}
+
+// TestNACKOfWhatWasLeftOut has players ask for packets of the group before that were left out for them: since they
+// joined later, or their queue was full.
+func TestNACKOfWhatWasLeftOut(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		slow, sink := s.player()
+		s.frames(5)
+		sink.err = errors.New("full")
+		s.frames(1)
+		sink.err = nil
+		s.frames(9)
+		joined, _ := s.player()
+		require.Equal(t, append(span(1, 5), span(11, 15)...), sink.numbers())
+		for _, p := range []*player{slow, joined} {
+			for number := range uint16(10) {
+				p.repeat(s.desc.Medias[0], nackOf(1+number+p.shifts[s.lead].sequence))
+			}
+			p.repeat(s.desc.Medias[0], nackOf(11+p.shifts[s.lead].sequence))
+		}
+		require.Equal(t, 20, s.nacked(nackUnknown))
+		require.Equal(t, 2, s.nacked(nackSent))
+	})
+}
+
+// TestNACKWithoutGroups has a player ask for sound of a stream that has no video. It keeps some packets, and not more.
+func TestNACKWithoutGroups(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		s.lead = nil
+		early, sink := s.player()
+		s.frames(2 * maxTail)
+		late, _ := s.player()
+		s.frames(1)
+		require.Len(t, s.tail.packets, maxTail)
+		require.Len(t, s.medias[s.desc.Medias[0]].numbers, maxTail)
+		got := sink.packets
+		sink.packets = nil
+		for i, n := range []int{maxTail, maxTail + 1, 2 * maxTail} { // with numbers from 0 on, of 2*maxTail+1
+			early.repeat(s.desc.Medias[0], nackOf(got[n].SequenceNumber))
+			require.Equal(t, i, s.nacked(nackSent))
+		}
+		require.Equal(t, got[maxTail+1].Payload, sink.packets[0].Payload)
+		m := s.medias[s.desc.Medias[0]]
+		for _, n := range []uint16{2 * maxTail, 2*maxTail + 1} {
+			late.repeat(m.Media, nackOf(n+late.shifts[m].sequence))
+		}
+		require.Equal(t, 3, s.nacked(nackSent), "the last one, which it has got, and not the one before")
+		require.Equal(t, 2, s.nacked(nackUnknown))
+	})
+}
+
+// TestTail checks that the packets before the cache have a limit in bytes, and give way to those of the cache.
+func TestTail(t *testing.T) {
+	testStream(t, maxStreamCache, func(s *streamTest) {
+		s.frames(1)
+		for range maxTail {
+			p := &rtp.Packet{Payload: make([]byte, 4000), Header: rtp.Header{SSRC: 7}}
+			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		}
+		s.next = 10
+		s.frames(1) // a group begins
+		size := s.tail.packets[0].size()
+		require.Len(t, s.tail.packets, maxTailBytes/size)
+		require.Equal(t, maxTailBytes/size*size, s.tail.bytes)
+		require.EqualValues(t, s.tail.bytes+s.bytes, s.cached.used.Load())
+		s.cached.max = s.cached.used.Load()
+		s.frames(1)
+		require.Empty(t, s.tail.packets)
+		require.Len(t, s.cache, 2)
+		s.next = 20
+		s.cached.max = 3 * s.cached.used.Load()
+		s.frames(1)
+		require.Len(t, s.tail.packets, 2)
+		s.cached.max = s.cached.used.Load() + 1
+		s.next = 30
+		s.frames(1)
+		require.Empty(t, s.tail.packets, "players that join come first")
 	})
 }
 
@@ -78,7 +161,7 @@ func TestNACKIndex(t *testing.T) {
 		check := func(sequences ...uint16) {
 			t.Helper()
 			require.ElementsMatch(t, sequences, slices.Collect(maps.Keys(audio.numbers)))
-			require.Equal(t, len(s.cache), len(s.lead.numbers)+len(audio.numbers))
+			require.Equal(t, len(s.tail.packets)+len(s.cache), len(s.lead.numbers)+len(audio.numbers))
 		}
 		s.frames(2)
 		write(1, "a")
@@ -90,8 +173,8 @@ func TestNACKIndex(t *testing.T) {
 		s.frames(8)
 		write(4, "c")
 		s.frames(1) // a group begins
-		check()
-		require.Empty(t, ask(4))
+		check(1, 3, 4)
+		require.Equal(t, []string{"c"}, ask(4))
 		write(5, "d")
 		write(5, "e")
 		require.Equal(t, []string{"e"}, ask(5))

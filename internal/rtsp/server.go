@@ -54,8 +54,8 @@ type Config struct {
 	MaxBroadcasts int
 	// Hold is how long players of a MoQ broadcast wait for a missing object when later ones have come. Default: 500 ms.
 	Hold time.Duration
-	// CacheSize is how many bytes of packets are kept for players that join late, in all. Default: 256 MiB. A
-	// publisher has at most 8 MiB of them.
+	// CacheSize is how many bytes of packets are kept for players that join late, or ask for packets again, in all.
+	// Default: 256 MiB. A publisher has at most 9 MiB of them.
 	CacheSize int64
 
 	// Rule is an operator's, which decides what players get (fastpath.LoadRule). Default: the built-in one.

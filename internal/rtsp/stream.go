@@ -30,6 +30,7 @@ type stream struct {
 	cache   []packet
 	first   uint64 // number of cache[0], counted over all packets
 	bytes   int    // of the cache
+	tail    tail   // the packets before the cache
 	frame   int    // where the lead's current frame begins in the cache; -1: it is not there
 	whole   bool   // the cache begins with a key frame
 	players map[*player]struct{}
@@ -51,7 +52,7 @@ type media struct {
 	key       bool              // the current frame is one with which decoding can start
 	placed    tally             // its packets so far, if the stream has groups,
 	forgotten tally             // and those of them before the cache
-	numbers   map[uint16]uint64 // of its packets in the cache, by sequence number; the newest one's, if there are more
+	numbers   map[uint16]uint64 // of its packets in cache and tail, by sequence number; the newest one's of several
 	frames    rtpframe.Frames   // while the kernel does not number them
 	temporal  uint32            // the highest temporal id
 	kernel    forwarder         // the kernel, if it sends packets, too; nil: it does not
@@ -64,7 +65,7 @@ type packet struct {
 	media  *media
 	rtp    *rtp.Packet
 	ntp    time.Time // when its timestamp was sampled
-	number uint64    // in the stream, if that has groups
+	number uint64    // in the stream
 	gap    uint16    // how many packets before it have never come
 	frame  uint32    // number of its frame
 	kind   rtpframe.Kind
@@ -135,6 +136,7 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 			s.catchUpLocked(player)
 		case begins || now.Sub(player.since) > patience:
 			player.begin()
+			player.from = next.number
 			player.send(&next)
 		default:
 			player.decline(&next)
@@ -170,10 +172,11 @@ func (m *media) owns(ssrc uint32, now time.Time) bool {
 // placeLocked numbers a packet and adds it to the cache. It reports whether a group begins: then the cache has its
 // packets only, if it is whole.
 func (s *stream) placeLocked(p *packet) (begins bool) {
+	p.number = s.endLocked()
 	if s.lead == nil {
+		s.passLocked(p)
 		return false
 	}
-	p.number = s.endLocked()
 	p.media.placed.addWithGap(p)
 	if m := s.lead; p.media == m {
 		if !m.begun || p.rtp.Timestamp != m.timestamp {
@@ -185,59 +188,64 @@ func (s *stream) placeLocked(p *packet) (begins bool) {
 			s.forgetLocked(max(s.frame, 0))
 		}
 	}
-	if size := p.size(); s.bytes+size <= maxStreamCache && s.cached.take(size) {
+	if size := p.size(); s.bytes+size <= maxStreamCache && s.takeLocked(size) {
 		s.cache = append(s.cache, *p)
 		s.bytes += size
-		s.indexLocked(len(s.cache) - 1)
+		p.index()
 	} else {
 		s.forgetLocked(len(s.cache))
 		s.whole, s.frame = false, -1
-		s.first++ // p
+		s.passLocked(p)
 		p.media.forgotten.addWithGap(p)
 	}
 	return begins
 }
 
-// indexLocked adds a packet of the cache to the index of its media.
-func (s *stream) indexLocked(i int) {
-	p := &s.cache[i]
+// index adds the packet to the index of its media.
+func (p *packet) index() {
 	if p.media.numbers == nil {
 		p.media.numbers = make(map[uint16]uint64)
 	}
-	p.media.numbers[p.rtp.SequenceNumber] = s.first + uint64(i)
+	p.media.numbers[p.rtp.SequenceNumber] = p.number
 }
 
-// findLocked returns a packet of the cache by its sequence number, or nil.
+// findLocked returns a packet of the cache or the tail by its sequence number, or nil.
 func (s *stream) findLocked(m *media, sequence uint16) *packet {
 	number, ok := m.numbers[sequence]
-	if !ok {
+	switch {
+	case !ok:
 		return nil
+	case number < s.first:
+		return &s.tail.packets[number-s.oldestLocked()]
 	}
 	return &s.cache[number-s.first]
 }
 
-// forgetLocked removes the first n packets of the cache. Few remain, those of the current frame, so the indexes are
-// made anew, and their memory does not stay.
+// forgetLocked moves the first n packets of the cache to the tail. Few remain, there and of the current frame, so the
+// indexes are made anew, and their memory does not stay.
 func (s *stream) forgetLocked(n int) {
 	if n == 0 {
 		return
 	}
 	for i := range n {
 		s.bytes -= s.cache[i].size()
-		s.cached.give(s.cache[i].size())
 		s.cache[i].media.forgotten.addWithGap(&s.cache[i])
 	}
+	for _, m := range s.medias {
+		m.numbers = nil
+	}
+	s.tail.add(s.cached, s.cache[:n]...)
 	s.first += uint64(n)
 	s.frame = max(s.frame-n, -1)
 	s.cache = slices.Delete(s.cache, 0, n)
 	if len(s.cache) < cap(s.cache)/4 {
 		s.cache = append([]packet(nil), s.cache...) // the memory of a long group is not counted any more
 	}
-	for _, m := range s.medias {
-		m.numbers = nil
+	for i := range s.tail.packets {
+		s.tail.packets[i].index()
 	}
 	for i := range s.cache {
-		s.indexLocked(i)
+		s.cache[i].index()
 	}
 }
 
@@ -272,6 +280,7 @@ func (s *stream) join(p *player) bool {
 	switch {
 	case s.lead == nil:
 		p.begin()
+		p.from = s.endLocked()
 	case s.whole:
 		s.catchUpLocked(p)
 	default:
@@ -283,6 +292,9 @@ func (s *stream) join(p *player) bool {
 // catchUpLocked has a player follow the cache from its beginning, or from what it has not got yet, until it is live.
 func (s *stream) catchUpLocked(p *player) {
 	p.live, p.late, p.next = false, false, max(p.got, s.first)
+	if p.got < s.first {
+		p.from = s.first
+	}
 	p.passTo(p.next)
 	if s.advanceLocked(p) {
 		go s.catchUp(p, p.ctx())
@@ -325,7 +337,7 @@ func (s *stream) advanceLocked(p *player) bool {
 	if p.next < s.first {
 		p.miss(dropNextGroup)
 		p.skip(!s.whole)
-		p.next = s.first
+		p.next, p.from = s.first, s.first
 		if !s.whole {
 			p.wait()
 		}
@@ -364,6 +376,7 @@ func (s *stream) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.forgetLocked(len(s.cache))
+	s.tail.drop(s.cached, len(s.tail.packets))
 	for p := range s.players {
 		p.end()
 	}

@@ -1,0 +1,83 @@
+package rtsp
+
+// tail has the packets that came before those of a stream's cache: the last ones of the group before, or of a stream
+// without groups. Players that have lost some of them get them again. Their numbers follow each other, up to the first
+// one of the cache.
+type tail struct {
+	packets []packet
+	bytes   int
+}
+
+// Limits of a tail: 3 s of 2 Mbit/s, half a second of 8 Mbit/s. Players ask for what is missing within a round trip or
+// two, and wait for it as long as their jitter buffers are.
+const (
+	maxTail      = 512 // packets
+	maxTailBytes = 1 << 20
+)
+
+// add adds packets for which the budget has room already, and drops as many as are too many.
+func (t *tail) add(b *budget, list ...packet) {
+	if extra := len(list) - maxTail; extra > 0 { // do not copy them only to drop them
+		t.drop(b, len(t.packets))
+		for i := range extra {
+			b.give(list[i].size())
+		}
+		list = list[extra:]
+	}
+	for i := range list {
+		t.bytes += list[i].size()
+	}
+	t.packets = append(t.packets, list...)
+	packets, bytes := maxTail, maxTailBytes
+	if b.isShort() {
+		packets, bytes = 0, 0
+	}
+	n, left := 0, t.bytes
+	for ; len(t.packets)-n > packets || left > bytes; n++ {
+		left -= t.packets[n].size()
+	}
+	t.drop(b, n)
+}
+
+// drop removes the first n packets, also from the indexes of their medias.
+func (t *tail) drop(b *budget, n int) {
+	for i := range n {
+		p := &t.packets[i]
+		t.bytes -= p.size()
+		b.give(p.size())
+		if numbers, sequence := p.media.numbers, p.rtp.SequenceNumber; numbers[sequence] == p.number {
+			delete(numbers, sequence)
+		}
+	}
+	clear(t.packets[:n])
+	if t.packets = t.packets[n:]; len(t.packets) == 0 {
+		t.packets = nil
+	}
+}
+
+// passLocked adds a packet to the tail that does not go to the cache. Without room for it, the tail is empty: it has no
+// gaps.
+func (s *stream) passLocked(p *packet) {
+	s.first++
+	if s.cached.take(p.size()) {
+		p.index()
+		s.tail.add(s.cached, *p)
+	} else {
+		s.tail.drop(s.cached, len(s.tail.packets))
+	}
+}
+
+// oldestLocked is the number of the oldest packet that is kept.
+func (s *stream) oldestLocked() uint64 { return s.first - uint64(len(s.tail.packets)) }
+
+// takeLocked takes bytes of the budget for the cache, which comes before the tail.
+func (s *stream) takeLocked(n int) bool {
+	if s.cached.take(n) {
+		return true
+	}
+	s.tail.drop(s.cached, len(s.tail.packets))
+	return s.cached.take(n)
+}
+
+// isShort reports whether more than half of the budget is used. Then only players that join get what is left.
+func (b *budget) isShort() bool { return b.used.Load() > b.max/2 }
