@@ -97,9 +97,10 @@ func (p *player) customers() {
 	}
 }
 
-// pings are enough in each second that an alert can follow them.
+// pings are enough in each second that an alert can follow them. No host of the lab has their addresses: the monitor
+// does not time what is for its own host.
 func (p *player) pings() {
-	from, to := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("198.18.0.2")
+	from, to := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("203.0.113.2")
 	echo := func(from, to netip.Addr, kind uint8, n uint16) []byte {
 		return frame(from, to, 0, layers.IPProtocolICMPv4, &layers.ICMPv4{
 			TypeCode: layers.CreateICMPv4TypeCode(kind, 0), Id: 1, Seq: n,
@@ -118,7 +119,7 @@ func (p *player) pings() {
 // quic sends a download by QUIC with loss bits (RFC 9506): the server sends blocks of 64 packets, of which every
 // 16th is lost before the tap, and one of those after it says so. ECN marks some of them.
 func (p *player) quic() {
-	client, server := netip.MustParseAddrPort("10.0.0.1:50000"), netip.MustParseAddrPort("198.18.0.1:443")
+	client, server := netip.MustParseAddrPort("10.0.0.1:50000"), netip.MustParseAddrPort("203.0.113.1:443")
 	ids := [][]byte{bytes.Repeat([]byte{1}, 8), bytes.Repeat([]byte{2}, 8), bytes.Repeat([]byte{3}, 8)}
 	const initial, handshake = 0xc0, 0xe0
 	p.send(udp(client, server, 0, long(initial, ids[2], ids[0])))
