@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
@@ -389,6 +391,64 @@ func TestSilentClients(t *testing.T) {
 		return counted(t, s, "players") == 0
 	})
 	require.EqualValues(t, 1, counted(t, s, "publishers"))
+}
+
+// TestReportsKeepPlayers checks that a player by UDP which sends nothing but receiver reports stays, while one that is
+// silent has to leave. On a machine so busy that the reports come late, the silence may be longer.
+func TestReportsKeepPlayers(t *testing.T) {
+	t.Parallel()
+	for idle := idleSoon; !reportsKeep(t, idle); idle *= 2 {
+		require.Less(t, idle, patient, "reports do not keep it")
+	}
+}
+
+// reportsKeep reports whether the player with reports is still there when a silent one has left that came when another
+// silent one had left.
+func reportsKeep(t *testing.T, idle time.Duration) bool {
+	s := newServer(t, func(c *Config) { c.IdleTimeout = idle })
+	publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
+	reports, player := silentPlayer(t, s)
+	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
+	require.NoError(t, err)
+	to.Port++
+	report, err := (&rtcp.ReceiverReport{SSRC: 1}).Marshal()
+	require.NoError(t, err)
+	for range 2 {
+		_, silent := silentPlayer(t, s)
+		eventually(t, "the silent player leaves", func() bool {
+			_, err := reports.WriteTo(report, to)
+			require.NoError(t, err)
+			return !isThere(s, silent)
+		})
+	}
+	return isThere(s, player)
+}
+
+// silentPlayer plays by UDP, and sends no more. It returns the socket for RTCP, and the address of the player.
+func silentPlayer(t *testing.T, s *Server) (rtcpPort *net.UDPConn, player string) {
+	t.Helper()
+	address, err := net.ResolveUDPAddr("udp", freePair(t))
+	require.NoError(t, err)
+	address.Port++
+	rtcpPort, err = net.ListenUDP("udp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { rtcpPort.Close() })
+	c := dialRaw(t, s)
+	url := "rtsp://" + s.Addr().String() + "/live/cam"
+	res := c.ask("SETUP", url+"/trackID=0",
+		fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", address.Port-1, address.Port))
+	require.Equal(t, base.StatusOK, res.StatusCode)
+	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	require.Equal(t, base.StatusOK, c.ask("PLAY", url, "Session: "+id).StatusCode)
+	player = c.LocalAddr().String()
+	require.True(t, isThere(s, player))
+	require.NoError(t, c.Close())
+	return rtcpPort, player
+}
+
+// isThere reports whether a session is there that began on a connection from an address.
+func isThere(s *Server, remote string) bool {
+	return slices.ContainsFunc(s.cfg.Relay.Guests(), func(g relay.GuestStatus) bool { return g.Remote == remote })
 }
 
 // TestSilentConnections checks that connections end on which nothing comes, before and after the handshake of TLS.
