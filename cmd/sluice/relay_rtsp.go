@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -57,11 +58,40 @@ func (f *rtspFlags) check(scope string) error {
 			return fmt.Errorf("%s: %q: must be an address such as :8554", a.flag, a.address)
 		}
 	}
+	if err := f.checkPorts(); err != nil {
+		return err
+	}
 	if f.isOn() && scope == "url" {
 		return errors.New("--scope: url: must be one or path with --rtsp and --rtsps: RTSP broadcasts have a " +
 			"path only, whatever host a client names")
 	}
 	return nil
+}
+
+// checkPorts returns the first mistake in the UDP ports.
+func (f *rtspFlags) checkPorts() error {
+	for _, a := range []struct{ flag, address string }{{"--rtsp-rtp", f.rtpAddress}, {"--rtsps-rtp", f.srtpAddress}} {
+		if a.address == "" {
+			continue
+		}
+		_, text, _ := net.SplitHostPort(a.address) // check has looked at it
+		if port, err := strconv.ParseUint(text, 10, 16); err != nil || port == 0 || port%2 != 0 {
+			return fmt.Errorf("%s: %q: must have an even port from 2 to 65534: RTCP has the next one", a.flag,
+				a.address)
+		}
+	}
+	if f.address != "" && f.tlsAddress != "" && samePort(f.rtpAddress, f.srtpAddress) {
+		return fmt.Errorf("--rtsps-rtp: %q: must be another port than that of --rtsp-rtp, or '' for no SRTP",
+			f.srtpAddress)
+	}
+	return nil
+}
+
+// samePort reports whether two addresses cannot be opened both.
+func samePort(a, b string) bool {
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	return portA != "" && portA == portB && (hostA == hostB || hostA == "" || hostB == "")
 }
 
 // serveRTSP serves RTSP clients. It returns nil if no flag asks for it.

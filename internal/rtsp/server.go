@@ -194,7 +194,7 @@ func udpAddresses(rtp string) (string, string, error) {
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port%2 != 0 || port == 0 {
-		return "", "", fmt.Errorf("port %q for RTP: must be an even number; RTCP has the next one", text)
+		return "", "", fmt.Errorf("RTP: %q: must have an even port from 2 to 65534: RTCP has the next one", rtp)
 	}
 	return rtp, net.JoinHostPort(host, strconv.FormatUint(port+1, 10)), nil
 }
