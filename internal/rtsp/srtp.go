@@ -104,8 +104,17 @@ func (p *player) fits(next *packet, size int) bool {
 	return size <= maxPacket && (p.srtp == nil || next.parts() != nil)
 }
 
-// parts returns the packets which carry by SRTP what a packet does, or nil.
+// parts returns the packets which carry by SRTP what a packet does, or nil. All players that get the packet as it comes
+// share them.
 func (p *packet) parts() []*rtp.Packet {
+	if p.cut == nil {
+		list := p.split()
+		p.cut = &list
+	}
+	return *p.cut
+}
+
+func (p *packet) split() []*rtp.Packet {
 	const limit = maxPacket - srtpOverhead
 	if p.rtp.MarshalSize() <= limit {
 		return []*rtp.Packet{p.rtp}

@@ -435,6 +435,37 @@ func TestLargePacketsBySRTP(t *testing.T) {
 	require.Zero(t, counted(t, w, "dropped_packets_total", dropTooLarge))
 }
 
+// TestLargePacketIsCutOnce has two players by SRTP get a packet that is too large for it, and a third one join after
+// that. The first two share its parts, and the cache does not keep those of the third.
+func TestLargePacketIsCutOnce(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		secure := func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) }
+		s.frames(1)
+		a, first := s.join(secure)
+		b, second := s.join(secure)
+		s.settle()
+		p := &rtp.Packet{Payload: append(framePayload(2), make([]byte, 1450)...), Header: rtp.Header{
+			Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: 2, Timestamp: 7200,
+		}}
+		require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		c, third := s.join(secure)
+		s.settle()
+		for _, sink := range []*sinkOf{first, second, third} {
+			require.Len(t, sink.packets, 3)
+		}
+		for i := range 3 {
+			require.Same(t, &first.packets[i].Payload[0], &second.packets[i].Payload[0])
+			require.Equal(t, first.packets[i].Payload, third.packets[i].Payload)
+		}
+		for _, kept := range s.cache {
+			require.Nil(t, kept.cut)
+		}
+		a.rest()
+		b.rest()
+		c.rest()
+	})
+}
+
 // TestReportsOfParts checks that sender reports count the parts of a packet.
 func TestReportsOfParts(t *testing.T) {
 	whole := &rtp.Packet{Payload: make([]byte, 1000)}

@@ -69,6 +69,7 @@ type packet struct {
 	gap    uint16    // how many packets before it have never come
 	frame  uint32    // number of its frame
 	kind   rtpframe.Kind
+	cut    *[]*rtp.Packet // what carries it by SRTP; nil: no player has needed that
 
 	served fastpath.RTPServed // the players that the kernel has sent it to
 }
@@ -80,7 +81,7 @@ const maxStreamCache = 8 << 20
 // Memory of a packet beside the buffer in which it came, with its places in the cache and the index of its media, and
 // of a header extension of it.
 const (
-	packetOverhead    = 304
+	packetOverhead    = 312
 	extensionOverhead = 32
 )
 
@@ -350,9 +351,9 @@ func (s *stream) advanceLocked(p *player) bool {
 			p.begin()
 			return false
 		}
-		next := &s.cache[p.next-s.first]
-		p.send(next)
-		p.pass(next)
+		next := s.cache[p.next-s.first] // a copy: the cache does not keep what is cut for SRTP
+		p.send(&next)
+		p.pass(&next)
 		p.next++
 		if p.late {
 			p.skip(true) // it could not take the packet
