@@ -37,6 +37,6 @@
 //
 // Locks: Server.mu guards the streams by name; stream.mu guards a stream and its players. Neither is held while the
 // other one is taken. lift.mu, held while a publisher's packet is taken, comes before stream.mu. Packets are put into
-// the library's queues with stream.mu held, which does not block; by SRTP, the library encrypts them there, too. The locks of package fastpath come after stream.mu.
-// Nobody who waits for the kernel's workers holds a lock.
+// the library's queues with stream.mu held, which does not block; by SRTP, the library encrypts them there, too. The
+// locks of package fastpath come after stream.mu. Nobody who waits for the kernel's workers holds a lock.
 package rtsp
