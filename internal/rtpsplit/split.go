@@ -48,6 +48,9 @@ func Split(f format.Format, p *rtp.Packet, limit int) []*rtp.Packet {
 func cut(f format.Format, b []byte, room int) (parts []part, sound bool) {
 	switch f := f.(type) {
 	case *format.H264:
+		if f.PacketizationMode != 1 {
+			return nil, false // there are no fragments (RFC 6184 §6.2), or units have numbers (§6.4)
+		}
 		return h264.split(b, room), false
 	case *format.H265:
 		if f.MaxDONDiff != 0 {

@@ -224,7 +224,7 @@ func TestWhole(t *testing.T) {
 	padded := &rtp.Packet{
 		Header: rtp.Header{Version: 2, Padding: true, PaddingSize: 40, Marker: true}, Payload: pattern(nil, full-52),
 	}
-	parts := Split(&format.H264{}, padded, limit)
+	parts := Split(&format.H264{PacketizationMode: 1}, padded, limit)
 	require.Len(t, parts, 1)
 	require.Equal(t, full-40, parts[0].MarshalSize())
 	large := pattern([]byte{0x7d}, full-12)
@@ -234,10 +234,12 @@ func TestWhole(t *testing.T) {
 		payload []byte
 	}{
 		"Opus":          {&format.Opus{}, large},
-		"MTAP":          {&format.H264{}, pattern([]byte{26}, full-12)},
+		"no fragments":  {&format.H264{}, pattern([]byte{0x65}, full-12)},
+		"interleaved":   {&format.H264{PacketizationMode: 2}, pattern([]byte{0x65}, full-12)},
+		"MTAP":          {&format.H264{PacketizationMode: 1}, pattern([]byte{26}, full-12)},
 		"PACI":          {&format.H265{}, pattern([]byte{50 << 1, 1}, full-12)},
 		"numbers":       {&format.H265{MaxDONDiff: 1}, pattern([]byte{2, 1}, full-12)},
-		"short STAP":    {&format.H264{}, pattern([]byte{24, 0xff, 0xff}, full-12)},
+		"short STAP":    {&format.H264{PacketizationMode: 1}, pattern([]byte{24, 0xff, 0xff}, full-12)},
 		"one AAC frame": {aac(), list[:full-12]},
 		"AAC, unknown":  {&format.MPEG4Audio{}, large},
 		"AV1, lengths":  {&format.AV1{}, pattern([]byte{0, 0xff, 0xff, 0x7f}, full-12)},
@@ -246,13 +248,14 @@ func TestWhole(t *testing.T) {
 		p := &rtp.Packet{Header: rtp.Header{Version: 2}, Payload: tc.payload}
 		require.Empty(t, Split(tc.format, p, limit), name)
 	}
-	require.Empty(t, Split(&format.H264{}, &rtp.Packet{Payload: large}, minRoom))
+	require.Empty(t, Split(&format.H264{PacketizationMode: 1}, &rtp.Packet{Payload: large}, minRoom))
 }
 
 // FuzzSplit cuts any payload: the parts fit, and are few.
 func FuzzSplit(f *testing.F) {
 	list := []format.Format{
-		&format.H264{}, &format.H265{}, &format.AV1{}, &format.VP8{}, &format.VP9{}, &format.MJPEG{}, aac(),
+		&format.H264{PacketizationMode: 1}, &format.H265{}, &format.AV1{}, &format.VP8{}, &format.VP9{},
+		&format.MJPEG{}, aac(),
 		&format.G711{ChannelCount: 2}, &format.LPCM{BitDepth: 24, ChannelCount: 2},
 	}
 	for i, name := range []string{"H.264", "H.265", "AV1", "VP8", "VP9", "", "AAC"} {
