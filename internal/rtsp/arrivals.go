@@ -3,15 +3,16 @@ package rtsp
 import (
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
+
+	shared "sluice/clock"
 )
 
 // arrivals are the packets of a publisher by SRTP.
 type arrivals struct {
 	newest map[format.Format]*newest // nil: it does not use SRTP
-	latest atomic.Int64              // when a packet was taken, or RECORD came, in nanoseconds
+	latest atomic.Int64              // when a packet was taken, or RECORD came, as clock.Time: the wall clock may step
 	failed atomic.Bool               // the session ends
 }
 
@@ -37,8 +38,8 @@ func (n *newest) passes(number uint16) bool {
 }
 
 // begin is called for RECORD, also after PAUSE: the keys stay then, and so does what was taken.
-func (a *arrivals) begin(srtp bool) {
-	a.latest.Store(time.Now().UnixNano())
+func (a *arrivals) begin(now shared.Time, srtp bool) {
+	a.latest.Store(int64(now))
 	if srtp && a.newest == nil {
 		a.newest = make(map[format.Format]*newest)
 	}
@@ -58,7 +59,7 @@ var errUndecryptable = errors.New("its SRTP packets cannot be decrypted: they ha
 // undecryptable ends the session if nothing but such packets came for as long as a publisher may be silent. The library
 // takes each for a sign of life.
 func (p *publisher) undecryptable() {
-	silent := time.Since(time.Unix(0, p.arrivals.latest.Load()))
+	silent := p.stream.clock.Now().Sub(shared.Time(p.arrivals.latest.Load()))
 	if silent < p.server.cfg.ReadTimeout || !p.arrivals.failed.CompareAndSwap(false, true) {
 		return
 	}

@@ -94,7 +94,7 @@ func (s *Server) lookup(q *request, source netip.Prefix) (*stream, error) {
 
 // record takes the packets of the session.
 func (p *publisher) record() {
-	p.arrivals.begin(bySRTP(p.session))
+	p.arrivals.begin(p.stream.clock.Now(), bySRTP(p.session))
 	for _, m := range p.session.Medias() {
 		for _, f := range m.Formats {
 			c, newest := clock{session: p.session, media: m, rate: f.ClockRate()}, p.arrivals.of(f)
@@ -154,7 +154,7 @@ func (p *publisher) runUplink() {
 
 func (p *publisher) take(m *description.Media, c *clock, pkt *rtp.Packet) {
 	metrics, now := p.server.metrics, time.Now()
-	p.arrivals.latest.Store(now.UnixNano())
+	p.arrivals.latest.Store(int64(p.stream.clock.At(now)))
 	p.stream.await(m)
 	p.lift.mu.Lock()
 	defer p.lift.mu.Unlock()
