@@ -49,7 +49,11 @@ func TestStuckWorker(t *testing.T) {
 	defer goOn()
 	st.lend(st.lead.Media, k)
 	pub.frames(1)
-	<-k.awaited
+	select {
+	case <-k.awaited:
+	case <-time.After(patient):
+		t.Fatal("nobody waits for the worker")
+	}
 	player := play(t, s, "/live/cam", gortsplib.ProtocolTCP)
 	player.expects(1, 1)
 	asked := make(chan bool, 1)

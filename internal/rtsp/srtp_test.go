@@ -2,23 +2,14 @@ package rtsp
 
 import (
 	"bytes"
-	"crypto/tls"
-	"encoding/base64"
-	"encoding/hex"
-	"fmt"
-	"log/slog"
 	"math"
-	"net"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
-	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
-	"github.com/bluenviron/gortsplib/v5/pkg/format"
 	"github.com/bluenviron/gortsplib/v5/pkg/format/rtph264"
 	"github.com/bluenviron/gortsplib/v5/pkg/headers"
 	"github.com/bluenviron/gortsplib/v5/pkg/mikey"
@@ -26,126 +17,6 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 )
-
-// secureServer has both addresses, and UDP ports for both.
-type secureServer struct {
-	*Server
-	t    *testing.T
-	conf *tls.Config // of clients
-	log  *lockedBuffer
-}
-
-// lockedBuffer may be written to by several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func newSecureServer(t *testing.T, options ...func(*Config)) *secureServer {
-	t.Helper()
-	w := &secureServer{t: t, log: new(lockedBuffer)}
-	w.Server, w.conf = newTLSServer(t, append(options, func(c *Config) {
-		c.SRTPAddress = "any"
-		c.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	})...)
-	return w
-}
-
-func (w *secureServer) url(path string) *base.URL {
-	u, err := base.ParseURL("rtsps://" + w.TLSAddr().String() + path)
-	require.NoError(w.t, err)
-	return u
-}
-
-// tap sees the datagrams of a client, and may change them, drop them (nil) or keep copies.
-type tap struct {
-	*net.UDPConn
-	out, in func([]byte) []byte // nil: as they are
-}
-
-func (c *tap) WriteTo(b []byte, to net.Addr) (int, error) {
-	if c.out != nil {
-		changed := c.out(bytes.Clone(b))
-		if changed == nil {
-			return len(b), nil
-		}
-		return c.UDPConn.WriteTo(changed, to)
-	}
-	return c.UDPConn.WriteTo(b, to)
-}
-
-func (c *tap) ReadFrom(b []byte) (int, net.Addr, error) {
-	for {
-		n, from, err := c.UDPConn.ReadFrom(b)
-		if err != nil || c.in == nil {
-			return n, from, err
-		}
-		if changed := c.in(bytes.Clone(b[:n])); changed != nil {
-			return copy(b, changed), from, nil
-		}
-	}
-}
-
-// tapped returns what makes taps for the ports of a client.
-func tapped(out, in func([]byte) []byte) func(network, address string) (net.PacketConn, error) {
-	return func(network, address string) (net.PacketConn, error) {
-		c, err := net.ListenPacket(network, address)
-		if err != nil {
-			return nil, err
-		}
-		return &tap{c.(*net.UDPConn), out, in}, nil
-	}
-}
-
-// publish publishes by SRTP over UDP, unless the options say something else.
-func (w *secureServer) publish(path string, options ...func(*gortsplib.Client)) *sender {
-	w.t.Helper()
-	c := &sender{t: w.t, client: &gortsplib.Client{TLSConfig: w.conf}, desc: broadcast()}
-	for _, o := range options {
-		o(c.client)
-	}
-	require.NoError(w.t, c.client.StartRecording(w.url(path).String(), c.desc))
-	w.t.Cleanup(c.client.Close)
-	return c
-}
-
-func (w *secureServer) play(path string, options ...func(*gortsplib.Client)) *receiver {
-	w.t.Helper()
-	u := w.url(path)
-	c := &receiver{
-		t: w.t, client: &gortsplib.Client{TLSConfig: w.conf, Scheme: u.Scheme, Host: u.Host},
-		packets: make(map[description.MediaType][]*rtp.Packet),
-	}
-	for _, o := range options {
-		o(c.client)
-	}
-	require.NoError(w.t, c.client.Start())
-	w.t.Cleanup(c.client.Close)
-	var err error
-	c.desc, _, err = c.client.Describe(u)
-	require.NoError(w.t, err)
-	require.NoError(w.t, c.client.SetupAll(c.desc.BaseURL, c.desc.Medias))
-	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.packets[m.Type] = append(c.packets[m.Type], p)
-	})
-	_, err = c.client.Play(nil)
-	require.NoError(w.t, err)
-	return c
-}
 
 func byTCP(c *gortsplib.Client) { c.Protocol = protocol(gortsplib.ProtocolTCP) }
 
@@ -197,6 +68,43 @@ func TestSRTP(t *testing.T) {
 				require.Equal(t, carriers[to], guests[1].Carrier)
 			})
 		}
+	}
+}
+
+// TestKernelIsOfferedNoSRTP checks which medias of publishers and players user space offers to the kernel: those that
+// go by UDP without encryption. Clients by SRTP name UDP ports as well.
+func TestKernelIsOfferedNoSRTP(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		srtp bool
+		want int
+	}{"udp": {false, 2}, "srtp": {true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newSecureServer(t)
+			publish := func() *sender { return publishTo(t, w.Server, "/live/cam", gortsplib.ProtocolUDP) }
+			play := func() *receiver { return play(t, w.Server, "/live/cam", gortsplib.ProtocolUDP) }
+			if tc.srtp {
+				publish = func() *sender { return w.publish("/live/cam") }
+				play = func() *receiver { return w.play("/live/cam") }
+			}
+			pub, sub := publish(), play()
+			pub.frames(1)
+			sub.expects(1, 1)
+			s := w.all()[0]
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			p := s.publisher
+			require.Len(t, p.ports, 2)
+			require.NotContains(t, p.ports, uint16(0))
+			require.Len(t, p.ports.of(p.session, p.address), tc.want)
+			require.Len(t, s.players, 1)
+			for p := range s.players {
+				require.Len(t, p.ports, 2)
+				require.NotContains(t, p.ports, uint16(0))
+				require.Len(t, p.reach.medias, tc.want)
+			}
+		})
 	}
 }
 
@@ -257,12 +165,11 @@ func TestSRTPWithLoss(t *testing.T) {
 	pub := w.publish("/live/cam", func(c *gortsplib.Client) { c.ListenPacket = tapped(lose(3), nil) })
 	sub := w.play("/live/cam", func(c *gortsplib.Client) { c.ListenPacket = tapped(nil, lose(4)) })
 	all := func() []*rtp.Packet { return sub.got(description.MediaTypeVideo) }
-	for tries := 0; len(all()) < 50 && tries < 1000; tries++ {
+	eventually(t, "50 frames", func() bool {
 		pub.frames(10) // the library holds back packets after a gap
-		time.Sleep(10 * time.Millisecond)
-	}
+		return len(all()) >= 50
+	})
 	got := all()
-	require.GreaterOrEqual(t, len(got), 50)
 	for i, p := range got {
 		n := uint32(p.Payload[2])<<24 | uint32(p.Payload[3])<<16 | uint32(p.Payload[4])<<8 | uint32(p.Payload[5])
 		require.Equal(t, framePayload(n), p.Payload)
@@ -499,214 +406,5 @@ func TestNACKBySRTP(t *testing.T) {
 		require.Len(t, sink.packets, 3)
 		p.rest()
 		synctest.Wait()
-	})
-}
-
-// TestReplayedSRTP records what a publisher sends, and sends it again, long enough for the library to take it.
-func TestReplayedSRTP(t *testing.T) {
-	t.Parallel()
-	w := newSecureServer(t)
-	var mu sync.Mutex
-	var recorded [][]byte
-	replay := false
-	pub := w.publish("/live/cam", func(c *gortsplib.Client) {
-		c.ListenPacket = tapped(func(b []byte) []byte {
-			mu.Lock()
-			defer mu.Unlock()
-			if !replay {
-				recorded = append(recorded, b)
-				return b
-			}
-			if b[1]&0x7f != 96 || len(recorded) == 0 {
-				return nil
-			}
-			b, recorded = recorded[0], recorded[1:]
-			return b
-		}, nil)
-	})
-	sub := w.play("/live/cam")
-	for range 15 {
-		pub.frames(10)
-		pub.received(w.Server, 2*int(pub.number))
-	}
-	before := counted(t, w, "received_packets_total")
-	mu.Lock()
-	var video [][]byte
-	for _, b := range recorded {
-		if b[1]&0x7f == 96 {
-			video = append(video, b)
-		}
-	}
-	recorded, replay = video, true
-	mu.Unlock()
-	eventually(t, "old packets", func() bool {
-		pub.frames(1)
-		return counted(t, w, "ignored_packets_total", ignoredReplay) > 0
-	})
-	require.Equal(t, before, counted(t, w, "received_packets_total"))
-	sub.expects(1, 150)
-}
-
-// TestWrongKey has a publisher send packets that its key does not decrypt. It has to leave, and others stay.
-func TestWrongKey(t *testing.T) {
-	t.Parallel()
-	w := newSecureServer(t, func(c *Config) { c.ReadTimeout = time.Second })
-	good := publishTo(t, w.Server, "/live/cam", gortsplib.ProtocolTCP)
-	sub := w.play("/live/cam")
-	bad := w.publish("/live/bad", func(c *gortsplib.Client) {
-		c.ListenPacket = tapped(func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, nil)
-	})
-	eventually(t, "the publisher leaves", func() bool {
-		good.frames(1) // it must not be silent
-		_ = bad.client.WritePacketRTP(bad.desc.Medias[0], &rtp.Packet{
-			Header: rtp.Header{Version: 2, PayloadType: 96}, Payload: framePayload(1),
-		})
-		return counted(t, w, "publishers") == 1
-	})
-	require.Contains(t, w.log.String(), errUndecryptable.Error())
-	require.Equal(t, 1, strings.Count(w.log.String(), errUndecryptable.Error()))
-	require.Positive(t, counted(t, w, "ignored_packets_total", ignoredSRTP))
-	good.frames(10)
-	sub.expects(1, good.number)
-}
-
-// TestHostileSRTP asks for SRTP in all wrong ways. Each client learns why, and others do not notice.
-func TestHostileSRTP(t *testing.T) {
-	t.Parallel()
-	w := newSecureServer(t)
-	pub, sub := w.publish("/live/cam"), w.play("/live/cam")
-	secret := base64.StdEncoding.EncodeToString(mikeyKey(t, pub.desc.Medias[0].KeyMgmtMikey))
-	encoded, err := pub.desc.Medias[0].KeyMgmtMikey.Marshal()
-	require.NoError(t, err)
-	good := base64.StdEncoding.EncodeToString(encoded)
-	old := *pub.desc.Medias[0].KeyMgmtMikey
-	old.Payloads = append([]mikey.Payload{&mikey.PayloadT{TSValue: 1}}, old.Payloads[1:]...)
-	encoded, err = old.Marshal()
-	require.NoError(t, err)
-	late := base64.StdEncoding.EncodeToString(encoded)
-	header := func(data string) string { return `KeyMgmt: prot=mikey;uri="x";data="` + data + `"` }
-	const savp = "Transport: RTP/SAVP;unicast;client_port=%d-%d"
-	plain, tls := w.Addr().String(), w.TLSAddr().String()
-	for name, tc := range map[string]struct {
-		address, transport string
-		headers            []string
-		want               base.StatusCode
-		says               string
-	}{
-		"no key":        {tls, savp, nil, base.StatusBadRequest, ""},
-		"no base64":     {tls, savp, []string{header("!" + secret)}, base.StatusBadRequest, ""},
-		"no MIKEY":      {tls, savp, []string{header(secret)}, base.StatusBadRequest, ""},
-		"half of MIKEY": {tls, savp, []string{header(good[:len(good)/8*4])}, base.StatusBadRequest, ""},
-		"two keys":      {tls, savp, []string{header(good), header(good)}, base.StatusBadRequest, ""},
-		"protocol":      {tls, savp, []string{"KeyMgmt: prot=" + secret + `;uri="x"`}, base.StatusBadRequest, ""},
-		"old":           {tls, savp, []string{header(late)}, base.StatusBadRequest, ""},
-		"without TLS":   {plain, savp, []string{header(good)}, base.StatusUnsupportedTransport, "SRTP needs rtsps"},
-		"RTP on TLS": {tls, strings.Replace(savp, "SAVP", "AVP", 1), nil, base.StatusUnsupportedTransport,
-			"must be RTP/SAVP"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := dialRaw(t, w.Server)
-			scheme := "rtsp://"
-			if tc.address == tls {
-				c, scheme = dialTLS(t, w.Server, w.conf), "rtsps://"
-			}
-			at, err := net.ResolveUDPAddr("udp", freePair(t))
-			require.NoError(t, err)
-			transport := fmt.Sprintf(tc.transport, at.Port, at.Port+1)
-			res := c.ask("SETUP", scheme+tc.address+"/live/cam/trackID=0", append(tc.headers, transport)...)
-			require.Equal(t, tc.want, res.StatusCode)
-			require.Contains(t, res.StatusMessage, tc.says)
-		})
-	}
-	eventually(t, "the log says why", func() bool { return strings.Contains(w.log.String(), errKeys.Error()) })
-	require.Equal(t, 1, strings.Count(w.log.String(), errKeys.Error()), "once in a minute")
-	pub.frames(10)
-	sub.expects(1, 10)
-	require.NotContains(t, w.log.String(), secret)
-	require.NotContains(t, w.log.String(), good)
-}
-
-// TestKeysStaySecret looks for the keys of all clients in the log, with all levels, in the status and in what players
-// are told.
-func TestKeysStaySecret(t *testing.T) {
-	t.Parallel()
-	w := newSecureServer(t)
-	pub := w.publish("/live/cam")
-	sub := w.play("/live/cam")
-	pub.frames(10)
-	sub.expects(1, 10)
-	u := w.url("/live/cam")
-	c := gortsplib.Client{TLSConfig: w.conf, Scheme: u.Scheme, Host: u.Host}
-	require.NoError(t, c.Start())
-	defer c.Close()
-	_, res, err := c.Describe(u)
-	require.NoError(t, err)
-	told := string(res.Body) + fmt.Sprintf("%+v", w.cfg.Relay.Guests())
-	sub.client.Close()
-	pub.client.Close()
-	eventually(t, "all leave", func() bool { return strings.Contains(w.log.String(), "has left") })
-	for _, desc := range []*description.Session{pub.desc, sub.desc} {
-		for _, m := range desc.Medias {
-			key := mikeyKey(t, m.KeyMgmtMikey)
-			encoded, err := m.KeyMgmtMikey.Marshal()
-			require.NoError(t, err)
-			for _, secret := range []string{
-				string(key), hex.EncodeToString(key), base64.StdEncoding.EncodeToString(key),
-				base64.StdEncoding.EncodeToString(encoded), fmt.Sprint(key),
-			} {
-				require.NotContains(t, w.log.String(), secret)
-				require.NotContains(t, told, secret)
-			}
-		}
-	}
-	require.Contains(t, string(res.Body), "a=key-mgmt:mikey ")
-}
-
-// TestNoSRTP checks that without an address for SRTP players are told to use the TLS connection.
-func TestNoSRTP(t *testing.T) {
-	t.Parallel()
-	s, conf := newTLSServer(t)
-	publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
-	url := "rtsps://" + s.TLSAddr().String() + "/live/cam"
-	u, err := base.ParseURL(url)
-	require.NoError(t, err)
-	c := gortsplib.Client{TLSConfig: conf, Scheme: u.Scheme, Host: u.Host}
-	require.NoError(t, c.Start())
-	defer c.Close()
-	desc, _, err := c.Describe(u)
-	require.NoError(t, err)
-	require.Equal(t, headers.TransportProfileAVP, desc.Medias[0].Profile)
-	for _, profile := range []string{"SAVP", "AVP"} {
-		transport := "Transport: RTP/" + profile + ";unicast;client_port=9000-9001"
-		res := dialTLS(t, s, conf).ask("SETUP", url+"/trackID=0", transport)
-		require.Equal(t, base.StatusUnsupportedTransport, res.StatusCode)
-		require.Contains(t, res.StatusMessage, "must use the TLS connection")
-	}
-}
-
-// FuzzMIKEY reads headers with keys, as the library does before anybody has shown a permission.
-func FuzzMIKEY(f *testing.F) {
-	randomness := &mikey.PayloadRAND{Data: make([]byte, 16)}
-	policy := &mikey.PayloadSP{PolicyParams: []mikey.PayloadSPPolicyParam{{Type: 0, Value: []byte{1}}}}
-	keys := &mikey.PayloadKEMAC{SubPayloads: []*mikey.SubPayloadKeyData{{
-		Type: mikey.SubPayloadKeyDataTypeTEK, KV: mikey.SubPayloadKeyDataKVSPI, KeyData: make([]byte, 30),
-		SPI: []byte{1, 2, 3, 4},
-	}}}
-	m := &mikey.Message{
-		Header:   mikey.Header{Version: 1, CSIDMapInfo: []mikey.SRTPIDEntry{{SSRC: 1}, {SSRC: 2, ROC: 3}}},
-		Payloads: []mikey.Payload{&mikey.PayloadT{TSValue: 1 << 63}, randomness, policy, keys},
-	}
-	b, err := m.Marshal()
-	require.NoError(f, err)
-	for n := range len(b) {
-		f.Add(b[:n+1])
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var k headers.KeyMgmt
-		data := base64.StdEncoding.EncodeToString(b)
-		if k.Unmarshal(base.HeaderValue{`prot=mikey;uri="x";data="` + data + `"`}) == nil {
-			require.NotNil(t, k.MikeyMessage)
-		}
-		_ = k.Unmarshal(base.HeaderValue{string(b)}) // any header
 	})
 }

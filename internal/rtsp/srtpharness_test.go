@@ -1,0 +1,137 @@
+package rtsp
+
+import (
+	"bytes"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+)
+
+// secureServer has both addresses, and UDP ports for both.
+type secureServer struct {
+	*Server
+	t    *testing.T
+	conf *tls.Config // of clients
+	log  *lockedBuffer
+}
+
+// lockedBuffer may be written to by several goroutines.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newSecureServer(t *testing.T, options ...func(*Config)) *secureServer {
+	t.Helper()
+	w := &secureServer{t: t, log: new(lockedBuffer)}
+	w.Server, w.conf = newTLSServer(t, append(options, func(c *Config) {
+		c.SRTPAddress = "any"
+		c.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})...)
+	return w
+}
+
+func (w *secureServer) url(path string) *base.URL {
+	u, err := base.ParseURL("rtsps://" + w.TLSAddr().String() + path)
+	require.NoError(w.t, err)
+	return u
+}
+
+// tap sees the datagrams of a client, and may change them, drop them (nil) or keep copies.
+type tap struct {
+	*net.UDPConn
+	out, in func([]byte) []byte // nil: as they are
+}
+
+func (c *tap) WriteTo(b []byte, to net.Addr) (int, error) {
+	if c.out != nil {
+		changed := c.out(bytes.Clone(b))
+		if changed == nil {
+			return len(b), nil
+		}
+		return c.UDPConn.WriteTo(changed, to)
+	}
+	return c.UDPConn.WriteTo(b, to)
+}
+
+func (c *tap) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		n, from, err := c.UDPConn.ReadFrom(b)
+		if err != nil || c.in == nil {
+			return n, from, err
+		}
+		if changed := c.in(bytes.Clone(b[:n])); changed != nil {
+			return copy(b, changed), from, nil
+		}
+	}
+}
+
+// tapped returns what makes taps for the ports of a client.
+func tapped(out, in func([]byte) []byte) func(network, address string) (net.PacketConn, error) {
+	return func(network, address string) (net.PacketConn, error) {
+		c, err := net.ListenPacket(network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &tap{c.(*net.UDPConn), out, in}, nil
+	}
+}
+
+// publish publishes by SRTP over UDP, unless the options say something else.
+func (w *secureServer) publish(path string, options ...func(*gortsplib.Client)) *sender {
+	w.t.Helper()
+	c := &sender{t: w.t, client: &gortsplib.Client{TLSConfig: w.conf}, desc: broadcast()}
+	for _, o := range options {
+		o(c.client)
+	}
+	require.NoError(w.t, c.client.StartRecording(w.url(path).String(), c.desc))
+	w.t.Cleanup(c.client.Close)
+	return c
+}
+
+func (w *secureServer) play(path string, options ...func(*gortsplib.Client)) *receiver {
+	w.t.Helper()
+	u := w.url(path)
+	c := &receiver{
+		t: w.t, client: &gortsplib.Client{TLSConfig: w.conf, Scheme: u.Scheme, Host: u.Host},
+		packets: make(map[description.MediaType][]*rtp.Packet),
+	}
+	for _, o := range options {
+		o(c.client)
+	}
+	require.NoError(w.t, c.client.Start())
+	w.t.Cleanup(c.client.Close)
+	var err error
+	c.desc, _, err = c.client.Describe(u)
+	require.NoError(w.t, err)
+	require.NoError(w.t, c.client.SetupAll(c.desc.BaseURL, c.desc.Medias))
+	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.packets[m.Type] = append(c.packets[m.Type], p)
+	})
+	_, err = c.client.Play(nil)
+	require.NoError(w.t, err)
+	return c
+}
