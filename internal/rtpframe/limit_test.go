@@ -1,6 +1,7 @@
 package rtpframe
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -126,4 +127,43 @@ func TestLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzLimit has a player report any numbers. The limit is not below a fifth of what the publisher sends when it is cut,
+// and never far above that.
+func FuzzLimit(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 40, 0, 0, 0, 10, 0, 0, 0, 80, 0, 0, 0, 30})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0x7f, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0x80, 0, 0})
+	var worse []byte // ever more losses
+	for i, lost := range []uint32{0, 150, 585, 1457} {
+		worse = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(worse, uint32(1000*(i+1))), lost)
+	}
+	f.Add(worse)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		const second = 250_000 // bytes that the publisher sends
+		var l Limit
+		report := Report{At: time.Unix(1e9, 0)}
+		for ; len(b) >= 8; b = b[8:] {
+			report.At = report.At.Add(time.Second)
+			report.Highest = binary.BigEndian.Uint32(b)
+			report.Lost = int32(binary.BigEndian.Uint32(b[4:])<<8) >> 8
+			sent := uint64(second)
+			if rate := l.Rate(); rate != 0 {
+				sent = min(sent, uint64(rate))
+			}
+			report.Bytes += sent
+			report.Declined += (second - sent) / 1000
+			report.DeclinedSize += second - sent
+			before := l.Rate()
+			rate := l.Heed(report)
+			require.Equal(t, rate, l.Rate())
+			if rate != 0 {
+				require.GreaterOrEqual(t, rate, int64(second*least)-1)
+				require.LessOrEqual(t, rate, int64(second*enough*fast)+1)
+			}
+			if before == 0 && rate != 0 {
+				require.LessOrEqual(t, rate, int64(second*headroom))
+			}
+		}
+	})
 }

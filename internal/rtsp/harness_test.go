@@ -28,7 +28,7 @@ import (
 const patient = time.Minute // for what happens at once on a machine that is not busy
 
 // newRelay returns a relay that runs.
-func newRelay(t *testing.T, cfg relay.Config) *relay.Relay {
+func newRelay(t testing.TB, cfg relay.Config) *relay.Relay {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	r, err := relay.New(cfg)
@@ -41,7 +41,7 @@ func newRelay(t *testing.T, cfg relay.Config) *relay.Relay {
 }
 
 // newServer returns a server on the loopback interface.
-func newServer(t *testing.T, options ...func(*Config)) *Server {
+func newServer(t testing.TB, options ...func(*Config)) *Server {
 	t.Helper()
 	cfg := Config{Address: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
 	for _, o := range options {
@@ -88,7 +88,7 @@ func withTLS(t *testing.T, address string) func(*Config) {
 
 // freePair returns a UDP address with an even port that is free, as is the next one. Another program, or a client of a
 // test that runs at the same time, may take one of them before the caller does.
-func freePair(t *testing.T) string {
+func freePair(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		first, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -108,7 +108,7 @@ func freePair(t *testing.T) string {
 	return ""
 }
 
-func (s *Server) url(t *testing.T, path string) *base.URL {
+func (s *Server) url(t testing.TB, path string) *base.URL {
 	t.Helper()
 	u, err := base.ParseURL("rtsp://" + s.Addr().String() + path)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func (s *Server) url(t *testing.T, path string) *base.URL {
 }
 
 // counted returns a metric.
-func counted(t *testing.T, s prometheus.Collector, name string, labels ...string) float64 {
+func counted(t testing.TB, s prometheus.Collector, name string, labels ...string) float64 {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.Register(s))
@@ -135,7 +135,7 @@ func counted(t *testing.T, s prometheus.Collector, name string, labels ...string
 	return 0
 }
 
-func eventually(t *testing.T, what string, f func() bool) {
+func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	require.Eventually(t, f, patient, 5*time.Millisecond, what)
 }
@@ -152,7 +152,7 @@ func broadcast() *description.Session {
 
 // sender is a client that publishes frames of one packet.
 type sender struct {
-	t      *testing.T
+	t      testing.TB
 	client *gortsplib.Client
 	desc   *description.Session
 	number uint32
@@ -162,7 +162,7 @@ type sender struct {
 func protocol(p gortsplib.Protocol) *gortsplib.Protocol { return &p }
 
 // publishTo starts to publish.
-func publishTo(t *testing.T, s *Server, path string, p gortsplib.Protocol) *sender {
+func publishTo(t testing.TB, s *Server, path string, p gortsplib.Protocol) *sender {
 	t.Helper()
 	c := &sender{t: t, client: &gortsplib.Client{Protocol: protocol(p)}, desc: broadcast()}
 	require.NoError(t, c.client.StartRecording(s.url(t, path).String(), c.desc))

@@ -41,16 +41,19 @@ func (r *repeats) forget(first uint64) {
 func (p *player) listen(session *gortsplib.ServerSession) {
 	byUDP := session.Transport().Protocol == gortsplib.ProtocolUDP
 	for _, d := range session.Medias() {
-		session.OnPacketRTCP(d, func(report rtcp.Packet) {
-			switch r := report.(type) {
-			case *rtcp.TransportLayerNack:
-				p.repeat(d, r)
-			case *rtcp.ReceiverReport:
-				if byUDP { // what a TCP connection has not carried is in a queue, or was left out
-					p.heed(d, r.Reports)
-				}
-			}
-		})
+		session.OnPacketRTCP(d, func(report rtcp.Packet) { p.hear(d, report, byUDP) })
+	}
+}
+
+// hear takes a packet of the player's.
+func (p *player) hear(d *description.Media, report rtcp.Packet, byUDP bool) {
+	switch r := report.(type) {
+	case *rtcp.TransportLayerNack:
+		p.repeat(d, r)
+	case *rtcp.ReceiverReport:
+		if byUDP { // what a TCP connection has not carried is in a queue, or was left out
+			p.heed(d, r.Reports)
+		}
 	}
 }
 

@@ -1,0 +1,215 @@
+package rtsp
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/relay"
+)
+
+// FuzzRTCP has a player send any RTCP packets. It gets packets again that it has got, twice at most and within the
+// limits, and nothing that would harm others: the stream goes on, with its key frames.
+func FuzzRTCP(f *testing.F) {
+	for _, list := range hostileRTCP() {
+		b, err := rtcp.Marshal(list)
+		require.NoError(f, err)
+		f.Add(b, true)
+		f.Add(b[:len(b)-1], false)
+	}
+	r := newRelay(f, relay.Config{})
+	f.Fuzz(func(t *testing.T, b []byte, byUDP bool) {
+		list, err := rtcp.Unmarshal(b)
+		if err != nil {
+			return // the library does not hand it on
+		}
+		p, sink := livePlayer(t, r)
+		first := make(map[uint16]*rtp.Packet)
+		for _, packet := range sink.packets {
+			first[packet.SequenceNumber] = packet
+		}
+		got := len(sink.packets)
+		for range maxRepeats + 1 {
+			for _, packet := range list {
+				p.hear(p.stream.lead.Media, packet, byUDP)
+			}
+		}
+		times := make(map[uint16]int)
+		for _, again := range sink.packets[got:] {
+			require.Equal(t, first[again.SequenceNumber], again)
+			times[again.SequenceNumber]++
+			require.LessOrEqual(t, times[again.SequenceNumber], maxRepeats)
+		}
+		require.LessOrEqual(t, len(p.again.times), len(first))
+		require.GreaterOrEqual(t, p.flows[p.stream.lead].limit.Rate(), int64(0))
+		got = len(sink.packets)
+		writeSlice(t, p.stream, 31, 0x65)
+		require.Len(t, sink.packets, got+1, "a key frame")
+	})
+}
+
+// livePlayer returns a player that has got 30 frames, of three groups.
+func livePlayer(t *testing.T, r *relay.Relay) (*player, *sinkOf) {
+	t.Helper()
+	desc := broadcast()
+	s := newStream(desc, &budget{max: 1 << 20}, newMetrics(&Server{}))
+	t.Cleanup(s.close)
+	g, err := r.Admit(t.Context(), relay.GuestConfig{
+		Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, Action: relay.ActionSubscribe,
+		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(g.Leave)
+	p, sink := &player{stream: s, guest: g}, &sinkOf{}
+	p.reports = map[*media]map[uint8]*report{s.lead: {96: {ssrc: 5, format: s.lead.Formats[0]}}}
+	require.True(t, p.play(desc.Medias[:1], sink))
+	t.Cleanup(p.rest)
+	*p.shifts[s.lead] = shift{sequence: 100, timestamp: 1}
+	for n := range uint32(30) {
+		header := byte(0x41)
+		if n%10 == 0 {
+			header = 0x65
+		}
+		writeSlice(t, s, n, header)
+	}
+	require.Len(t, sink.packets, 30)
+	return p, sink
+}
+
+func writeSlice(t *testing.T, s *stream, n uint32, header byte) {
+	t.Helper()
+	p := &rtp.Packet{Payload: []byte{header, 0x80, byte(n)}, Header: rtp.Header{
+		Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: uint16(n), Timestamp: n * 3600,
+	}}
+	require.True(t, s.write(s.lead.Media, p, time.Now(), time.Now()))
+}
+
+// hostileRTCP returns RTCP packets that a player may send: with other SSRCs, numbers without sense, and long lists.
+func hostileRTCP() (all [][]rtcp.Packet) {
+	long := &rtcp.TransportLayerNack{SenderSSRC: 1, MediaSSRC: 5}
+	for i := range uint16(250) {
+		long.Nacks = append(long.Nacks, rtcp.NackPair{PacketID: 90 + i, LostPackets: math.MaxUint16})
+	}
+	reports := &rtcp.ReceiverReport{SSRC: 1}
+	for _, ssrc := range []uint32{5, 5, 6, 0, math.MaxUint32} {
+		reports.Reports = append(reports.Reports, rtcp.ReceptionReport{
+			SSRC: ssrc, FractionLost: 255, TotalLost: 1<<24 - 1, LastSequenceNumber: math.MaxUint32 - ssrc, Jitter: 1,
+		})
+	}
+	compound := []rtcp.Packet{
+		reports, &rtcp.SourceDescription{Chunks: []rtcp.SourceDescriptionChunk{{Source: 1}}}, nackOf(125, 126),
+		&rtcp.Goodbye{Sources: []uint32{5, 1}},
+	}
+	return [][]rtcp.Packet{
+		{long}, {reports}, compound, {nackOf(129, 128, 119, 100, 99)}, {nackOf(65535, 0)},
+		{&rtcp.SenderReport{SSRC: 5, NTPTime: math.MaxUint64, RTPTime: math.MaxUint32, PacketCount: math.MaxUint32}},
+		{&rtcp.PictureLossIndication{SenderSSRC: 1, MediaSSRC: 5}},
+	}
+}
+
+// TestMalformedRTCP sends RTCP to the server's port as a player and as a publisher that are malformed, and for other
+// SSRCs. Both stay, and what is well-formed has its effect.
+func TestMalformedRTCP(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	url := "rtsp://" + s.Addr().String() + "/live/cam"
+	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
+	require.NoError(t, err)
+	rtcpTo := &net.UDPAddr{IP: to.IP, Port: to.Port + 1}
+	transport := func(port int) string {
+		return fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", port, port+1)
+	}
+	session := func(res base.Response) string {
+		require.Equal(t, base.StatusOK, res.StatusCode)
+		id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+		return "Session: " + id
+	}
+
+	pubRTP, pubRTCP, port := twoPorts(t)
+	pub := dialRaw(t, s)
+	require.Equal(t, base.StatusOK, pub.announce(url).StatusCode)
+	id := session(pub.ask("SETUP", url+"/trackID=0", transport(port)+";mode=record"))
+	require.Equal(t, base.StatusOK, pub.ask("RECORD", url, id).StatusCode)
+	subRTP, subRTCP, port := twoPorts(t)
+	sub := dialRaw(t, s)
+	id = session(sub.ask("SETUP", url+"/trackID=0", transport(port)))
+	require.Equal(t, base.StatusOK, sub.ask("PLAY", url, id).StatusCode)
+
+	packet := func(n uint16) {
+		b, err := (&rtp.Packet{
+			Header: rtp.Header{
+				Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: n, Timestamp: 3600 * uint32(n), Marker: true,
+			},
+			Payload: framePayload(uint32(n)),
+		}).Marshal()
+		require.NoError(t, err)
+		_, err = pubRTP.WriteTo(b, to)
+		require.NoError(t, err)
+	}
+	receive := func() *rtp.Packet {
+		buf, p := make([]byte, 2000), new(rtp.Packet)
+		require.NoError(t, subRTP.SetReadDeadline(time.Now().Add(patient)))
+		n, _, err := subRTP.ReadFrom(buf)
+		require.NoError(t, err)
+		require.NoError(t, p.Unmarshal(buf[:n]))
+		return p
+	}
+	packet(1)
+	first := receive()
+	for _, from := range []net.PacketConn{pubRTCP, subRTCP} {
+		for _, list := range hostileRTCP() {
+			b, err := rtcp.Marshal(list)
+			require.NoError(t, err)
+			for _, sent := range [][]byte{b[:len(b)-1], b[:3], b[4:], append([]byte{0xbf}, b[1:]...), b} {
+				if len(sent) <= 1472 {
+					_, err = from.WriteTo(sent, rtcpTo)
+					require.NoError(t, err)
+				}
+			}
+		}
+	}
+	packet(2)
+	second := receive()
+	for second.SequenceNumber == first.SequenceNumber { // one of the lists has asked for it
+		second = receive()
+	}
+	require.Equal(t, first.SequenceNumber+1, second.SequenceNumber)
+	b, err := rtcp.Marshal([]rtcp.Packet{nackOf(second.SequenceNumber)})
+	require.NoError(t, err)
+	before := counted(t, s, "nacked_packets_total", nackSent)
+	eventually(t, "the player may ask again", func() bool {
+		_, err = subRTCP.WriteTo(b, rtcpTo)
+		require.NoError(t, err)
+		return counted(t, s, "nacked_packets_total", nackSent) > before
+	})
+	again := receive()
+	for again.SequenceNumber == first.SequenceNumber {
+		again = receive()
+	}
+	require.Equal(t, second, again)
+	require.EqualValues(t, 1, counted(t, s, "publishers"))
+	require.EqualValues(t, 1, counted(t, s, "players"))
+}
+
+// twoPorts returns sockets for RTP and RTCP, and the port of the first one.
+func twoPorts(t *testing.T) (rtpConn, rtcpConn *net.UDPConn, port int) {
+	t.Helper()
+	for range 100 {
+		first, port := evenPort(t)
+		if second, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1}); err == nil {
+			t.Cleanup(func() { second.Close() })
+			return first, second, port
+		}
+	}
+	t.Fatal("no two ports")
+	return nil, nil, 0
+}
