@@ -45,11 +45,37 @@ func codecOf(d *description.Media) rtpframe.Codec {
 
 // flow is what a player gets of a media; stream.mu guards it.
 type flow struct {
-	own      rtpframe.Flow // while the kernel does not serve the player
-	limit    rtpframe.Limit
-	declined tally     // what was left out, or has never come: the player sees gaps
-	passed   tally     // while the player catches up: the media's packets before the player's next one
-	silent   time.Time // since when each packet was left out by the policy; 0: the last one was not
+	own        rtpframe.Flow // while the kernel does not serve the player
+	limit      rtpframe.Limit
+	declined   tally     // what was left out, or has never come: the player sees gaps
+	passed     tally     // while the player catches up: the media's packets before the player's next one
+	silent     time.Time // since when each packet was left out by the policy; 0: the last one was not
+	afterPause afterPause
+}
+
+// afterPause tells what a player reports after PAUSE and PLAY from what it has reported before. The numbers between, of
+// packets that came while it paused, do not tell of losses.
+type afterPause struct {
+	waits bool   // no packet has been sent since PLAY
+	asks  bool   // no report was taken since then
+	first uint16 // number of the first packet since then
+}
+
+// begins notes the number of a packet that is sent to the player.
+func (f *flow) begins(number uint16) {
+	if f.afterPause.waits {
+		f.afterPause = afterPause{asks: true, first: number}
+		f.limit.Restart()
+	}
+}
+
+// takes reports whether a report may tell of packets since PLAY.
+func (f *flow) takes(highest uint32) bool {
+	if r := &f.afterPause; r.waits || r.asks && int16(uint16(highest)-r.first) < 0 {
+		return false
+	}
+	f.afterPause.asks = false
+	return true
 }
 
 // tally counts packets and their bytes.
@@ -135,7 +161,7 @@ func (p *player) isLimited() bool {
 	return false
 }
 
-// decline counts a packet that a player does not get which waits for another one.
+// decline counts a packet that a player which waits for a key frame does not get.
 func (p *player) decline(next *packet) {
 	if f := p.flows[next.media]; f != nil {
 		f.declined.addWithGap(next)
@@ -192,7 +218,7 @@ func (p *player) heed(d *description.Media, list []rtcp.ReceptionReport) {
 		return
 	}
 	for _, one := range list {
-		if one.SSRC != r.ssrc {
+		if one.SSRC != r.ssrc || !f.takes(one.LastSequenceNumber) {
 			continue
 		}
 		packets, octets := p.sent(m, r)

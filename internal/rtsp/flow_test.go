@@ -90,7 +90,7 @@ func (f *flowTest) reports(lost int) {
 func (f *flowTest) heeds(highest, lost int) {
 	f.p.heed(f.desc.Medias[0], []rtcp.ReceptionReport{
 		{SSRC: 6, TotalLost: 1e6}, // another media's
-		{SSRC: 5, LastSequenceNumber: uint32(highest), TotalLost: uint32(lost)},
+		{SSRC: 5, LastSequenceNumber: uint32(f.p.shifts[f.lead].sequence) + uint32(highest), TotalLost: uint32(lost)},
 	})
 }
 
@@ -191,6 +191,53 @@ func TestGaps(t *testing.T) {
 	}
 	m.sequence = 65535
 	require.EqualValues(t, 1, m.gap(1))
+}
+
+// TestLatePackets has packets come in another order. A packet that comes late is not one that is missing.
+func TestLatePackets(t *testing.T) {
+	for name, tt := range map[string]struct {
+		numbers []uint16
+		missing int
+	}{
+		"one is late":                             {[]uint16{100, 102, 101, 103}, 1},
+		"one comes twice":                         {[]uint16{100, 101, 102, 102, 101, 103}, 0},
+		"one that begins again":                   {[]uint16{65535, 1, 0, 2}, 1},
+		"the publisher restarts, and one is lost": {[]uint16{500, 501, 401, 402, 404}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testStream(t, 1<<20, func(s *streamTest) {
+				p, sink := s.player()
+				defer p.rest()
+				for _, number := range tt.numbers {
+					require.True(t, s.write(s.desc.Medias[0], &rtp.Packet{Payload: framePayload(1), Header: rtp.Header{
+						Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: number,
+					}}, time.Now(), time.Now()))
+				}
+				require.Len(t, sink.packets, len(tt.numbers))
+				require.EqualValues(t, tt.missing, p.flows[s.lead].declined.packets)
+			})
+		})
+	}
+}
+
+// TestReportsAfterPause has a player pause while packets come. It has not lost these on the path. What is lost there
+// counts as before.
+func TestReportsAfterPause(t *testing.T) {
+	testFlow(t, func(f *flowTest) {
+		f.second(0)
+		highest := 2*int(f.next) + 1
+		f.p.rest() // PAUSE
+		f.add(0x65, 150)
+		require.True(t, f.p.play(f.desc.Medias, f.sink)) // PLAY
+		f.settle()
+		f.heeds(highest, 0) // was on its way
+		for range 3 {
+			f.second(0)
+			require.False(t, f.p.isLimited())
+		}
+		f.second(25)
+		require.True(t, f.p.isLimited())
+	})
 }
 
 // TestKeepAll has a player report losses that change nothing.

@@ -108,6 +108,8 @@ func (p *player) play(medias []*description.Media, to sink) bool {
 	for _, d := range medias {
 		if m := p.stream.medias[d]; p.shifts[m] == nil { // it may set up more while it pauses
 			p.shifts[m], p.flows[m] = newShift(), new(flow)
+		} else {
+			p.flows[m].afterPause = afterPause{waits: true}
 		}
 	}
 	p.sink, p.got = to, 0
@@ -116,6 +118,7 @@ func (p *player) play(medias []*description.Media, to sink) bool {
 		f.own.Forget() // it may get frames again
 		f.silent = time.Time{}
 	}
+	p.resumeNumbers()
 	p.stream.mu.Unlock()
 	return p.stream.join(p)
 }

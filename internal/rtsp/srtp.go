@@ -58,6 +58,7 @@ const srtpOverhead = 10
 // forward only, in small steps, whatever the publisher's do.
 type numbering struct {
 	begun bool
+	again bool   // PLAY has come since the latest packet
 	from  uint16 // the publisher's number of the latest packet
 	last  uint16 // what it was sent with, or its last part
 }
@@ -68,12 +69,12 @@ func (n *numbering) next(from uint16, parts int) (first uint16, unknown bool) {
 	switch step := int16(from - n.from); {
 	case !n.begun: // in the lower half: a receiver that lacks the first packets counts from 0, too
 		n.begun, n.last = true, uint16(rand.Uint32())>>1
-	case step > 0 && step <= maxGap:
+	case !n.again && step > 0 && step <= maxGap:
 		n.last += uint16(step)
 	default:
 		n.last, unknown = n.last+2, true
 	}
-	first, n.from = n.last, from
+	first, n.from, n.again = n.last, from, false
 	n.last += uint16(parts - 1)
 	return first, unknown
 }
@@ -97,6 +98,15 @@ func (p *player) numbersOf(next *packet) *numbering {
 		p.srtp[m][payload] = new(numbering)
 	}
 	return p.srtp[m][payload]
+}
+
+// resumeNumbers has each numbering leave out what came between PAUSE and PLAY.
+func (p *player) resumeNumbers() {
+	for _, formats := range p.srtp {
+		for _, n := range formats {
+			n.again = true
+		}
+	}
 }
 
 // fits reports whether a packet can be sent to the player.
@@ -131,13 +141,16 @@ func (p *packet) split() []*rtp.Packet {
 func (p *player) write(next *packet) error {
 	s := p.shifts[next.media]
 	if p.srtp == nil {
-		return p.sink.WritePacketRTPWithNTP(next.media.Media, s.apply(next.rtp), next.ntp)
+		out := s.apply(next.rtp)
+		p.flows[next.media].begins(out.SequenceNumber)
+		return p.sink.WritePacketRTPWithNTP(next.media.Media, out, next.ntp)
 	}
 	parts := next.parts()
 	number, unknown := p.numbersOf(next).next(next.rtp.SequenceNumber, len(parts))
 	if unknown {
 		p.flows[next.media].limit.Restart()
 	}
+	p.flows[next.media].begins(number)
 	for i, one := range parts {
 		out := s.apply(one)
 		out.SequenceNumber = number + uint16(i)

@@ -244,6 +244,13 @@ func TestNumbering(t *testing.T) {
 		require.Equal(t, tc.want, first, "%+v", tc)
 		require.Equal(t, tc.unknown, unknown, "%+v", tc)
 	}
+	n.again = true
+	first, unknown := n.next(2*maxGap+300, 1)
+	require.EqualValues(t, 3121, first, "after PAUSE")
+	require.True(t, unknown)
+	first, unknown = n.next(2*maxGap+302, 1)
+	require.EqualValues(t, 3123, first)
+	require.False(t, unknown)
 	for range 100 {
 		var fresh numbering
 		first, unknown := fresh.next(uint16(math.MaxUint16), 1)
@@ -300,6 +307,24 @@ func TestNumbersOfSRTP(t *testing.T) {
 		require.Equal(t, span(1, 50), other.numbers())
 		p.rest()
 		plain.rest()
+	})
+}
+
+// TestPauseBySRTP has a player by SRTP pause while packets come: one number is missing then, however many there were.
+func TestPauseBySRTP(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		p, sink := s.join(func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) })
+		for _, paused := range []int{5, 300, 5000} {
+			s.frames(10)
+			before := len(sink.packets)
+			p.rest() // PAUSE
+			s.frames(paused)
+			require.True(t, p.play(s.desc.Medias, sink)) // PLAY
+			s.settle()
+			last := sink.packets[before-1].SequenceNumber
+			require.Equal(t, last+2, sink.packets[before].SequenceNumber, "%d packets", paused)
+		}
+		p.rest()
 	})
 }
 

@@ -44,7 +44,7 @@ type media struct {
 	codec rtpframe.Codec
 
 	// Guarded by stream.mu.
-	sequence  uint16 // of the last packet
+	sequence  uint16 // of the newest packet
 	ssrc      uint32
 	heard     time.Time         // when a packet with that SSRC came last
 	begun     bool              // there is a current frame
@@ -119,11 +119,13 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.medias[d]
-	gap := m.gap(p.SequenceNumber)
+	gap, late := m.gap(p.SequenceNumber), m.isLate(p)
 	if s.closed || !m.owns(p.SSRC, now) {
 		return false
 	}
-	m.sequence = p.SequenceNumber
+	if !late {
+		m.sequence = p.SequenceNumber
+	}
 	next := packet{media: m, rtp: p, ntp: ntp, gap: gap, served: m.served(p), frame: m.number(p.Timestamp)}
 	next.kind = rtpframe.KindOf(m.codec, p.Payload, &m.temporal)
 	begins := s.placeLocked(&next)
@@ -153,12 +155,21 @@ const patience = 10 * time.Second
 // 3550 §A.1). It reports no losses then.
 const maxGap = 3000
 
-// gap returns how many packets have not come between the last one and one with a sequence number.
+// gap returns how many packets have not come between the newest one and one with a sequence number.
 func (m *media) gap(sequence uint16) uint16 {
 	if gap := sequence - m.sequence - 1; !m.heard.IsZero() && gap < maxGap {
 		return gap
 	}
 	return 0
+}
+
+// maxLate is how many packets after it one may come. The library puts packets by UDP in order, but not those by TCP. If
+// the numbers go back farther, the publisher counts anew.
+const maxLate = 100
+
+// isLate reports whether a packet comes after one with a newer sequence number, or again.
+func (m *media) isLate(p *rtp.Packet) bool {
+	return !m.heard.IsZero() && m.ssrc == p.SSRC && m.sequence-p.SequenceNumber < maxLate
 }
 
 // owns reports whether packets with an SSRC are the media's.
