@@ -310,17 +310,21 @@ func after(number uint32, sequence uint16) uint32 {
 }
 
 // takeSlot sets the bits of all players in the slot of a packet, and returns those that the kernel had set. The kernel
-// may have given the packet another number, see bpf/shared/rtp.h: what a key has below that is the same.
+// may have given the packet another number, see bpf/shared/rtp.h: what a key has below that is the same. The slot stays
+// as it is if it is about another packet with that.
 func takeSlot(s *bpf.RTPSlot, key uint64, timestamp uint32) (before RTPServed) {
 	now := lockSlot(s)
-	same := uint32(now) == uint32(key) && atomic.LoadUint32(&s.Timestamp) == timestamp &&
-		atomic.LoadUint32(&s.Handled) == 0
+	same := uint32(now) == uint32(key) && atomic.LoadUint32(&s.Taken) == 0
+	if same && atomic.LoadUint32(&s.Timestamp) != timestamp {
+		atomic.StoreUint64(&s.Key, now)
+		return before
+	}
 	for i := range before {
 		if had := atomic.SwapUint64(&s.Players[i], ^uint64(0)); same {
 			before[i] = had
 		}
 	}
-	atomic.StoreUint32(&s.Handled, 1)
+	atomic.StoreUint32(&s.Taken, 1)
 	atomic.StoreUint64(&s.Key, key)
 	return before
 }

@@ -240,7 +240,7 @@ type RTPRtpSlot struct {
 	_         structs.HostLayout
 	Key       uint64
 	Timestamp uint32
-	Handled   uint32
+	Taken     uint32
 	Players   [4]uint64
 }
 

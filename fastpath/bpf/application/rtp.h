@@ -67,19 +67,22 @@ INLINE struct rtp_slot *slot_of(struct rtp_media *m, const struct rtp_packet *p)
 	return &m->slots[sequence % RTP_SLOTS];
 }
 
-// claim_rtp returns the slot of a packet, or 0 if it has come before.
+// claim_rtp returns the slot of a packet, or 0 if it has come before, or another one with its sequence number and SSRC
+// that user space has not handled yet.
 INLINE struct rtp_slot *claim_rtp(struct rtp_media *m, const struct rtp_packet *p)
 {
 	struct rtp_slot *s = slot_of(m, p);
 	u64 key = p->key, before = SHARED(s->key);
 
-	if (before == key || before == RTP_TAKING || !__sync_bool_compare_and_swap(&s->key, before, RTP_TAKING))
+	if (before == key || before == RTP_TAKING || ((u32)before == (u32)key && !SHARED(s->taken)))
+		return 0;
+	if (!__sync_bool_compare_and_swap(&s->key, before, RTP_TAKING))
 		return 0;
 #pragma unroll
 	for (u32 i = 0; i < PLAYER_WORDS; i++)
 		SHARED(s->players[i]) = 0;
 	SHARED(s->timestamp) = rtp_timestamp(p->header);
-	SHARED(s->handled) = 0;
+	SHARED(s->taken) = 0;
 	__sync_lock_test_and_set(&s->key, key); // a full barrier
 	return s;
 }

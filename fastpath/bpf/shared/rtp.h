@@ -11,7 +11,9 @@
 // The kernel numbers packets from the one on that user space has handled last. If the publisher's sequence numbers jump
 // back while user space is behind, the kernel gives a packet another number than user space does later. So user space
 // looks for the sequence number, the SSRC and the timestamp: if the slot has these, and no packet was handled with its
-// key, it is about the same packet.
+// key, it is about the same packet. If only the timestamp differs, the slot is about a packet with the same sequence
+// number that comes later, or has never come, and stays. Until user space has handled that packet, the kernel leaves
+// others with its sequence number and SSRC to user space, whatever their keys are.
 #pragma once
 
 #include "maps.h"
@@ -43,8 +45,8 @@ _Static_assert(sizeof(struct rtp_player) == 104, "rtp_player has no padding");
 // A packet that user space may not have handled yet.
 struct rtp_slot {
 	u64 key; // number of the packet << 16 | generation of its SSRC; a publisher cannot choose another one
-	u32 timestamp; // of the packet, if a program has taken it
-	u32 handled; // user space has handled the packet with that key
+	u32 timestamp; // of the packet, if a program has claimed it
+	u32 taken; // user space has handled the packet with that key
 	u64 players[PLAYER_WORDS]; // that have the packet
 };
 
