@@ -138,7 +138,7 @@ func TestClientBehindNAT(t *testing.T) {
 }
 
 // moves moves a connection that the monitor follows. It reports false if the monitor does not: the client's first reply
-// has another ID than the server's first packet gave it, which is so in one of five connections of quic-go. The server
+// has another ID than the server's first packet gave it, which is so in one of three connections of quic-go. The server
 // has sent the other one encrypted. Then there is one RTT of the handshake, and not two.
 //
 // A connection moves only once. The server goes to another port when it has a connection ID of the client to try the
