@@ -230,15 +230,15 @@ func TestNumbering(t *testing.T) {
 	}{
 		{math.MaxUint16, 1, 101, false},
 		{0, 1, 102, false},
-		{3, 2, 105, false},            // two are missing
-		{4, 1, 107, false},            // after two parts
-		{4, 1, 109, true},             // again
-		{2, 1, 111, true},             // back
-		{2 + maxGap, 1, 3111, false},  // the largest gap
-		{3 + 2*maxGap, 1, 3113, true}, // a larger one
-		{3 + 2*maxGap + 1, 1, 3114, false},
-		{2 * maxGap, 3, 3116, true},
-		{2*maxGap + 1, 1, 3119, false},
+		{3, 2, 105, false},               // two are missing
+		{4, 1, 107, false},               // after two parts
+		{4, 1, 109, true},                // again
+		{2, 1, 111, true},                // back
+		{2 + 2999, 1, 3110, false},       // the largest step
+		{2 + 2999 + 3000, 1, 3112, true}, // a larger one
+		{3 + 2*maxGap + 1, 1, 3113, false},
+		{2 * maxGap, 3, 3115, true},
+		{2*maxGap + 1, 1, 3118, false},
 	} {
 		first, unknown := n.next(tc.from, tc.parts)
 		require.Equal(t, tc.want, first, "%+v", tc)

@@ -151,9 +151,9 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 // patience is how long a player waits for a key frame. Some encoders make none: they refresh a part of each picture.
 const patience = 10 * time.Second
 
-// maxGap is the number of missing packets from which on a receiver may take the sender for one that counts anew (RFC
-// 3550 §A.1). It reports no losses then.
-const maxGap = 3000
+// maxGap is the number of missing packets from which on a receiver may take the sender for one that counts anew: the
+// step to the next number is 3,000 (MAX_DROPOUT, RFC 3550 §A.1). It reports no losses then.
+const maxGap = 2999
 
 // gap returns how many packets have not come between the newest one and one with a sequence number.
 func (m *media) gap(sequence uint16) uint16 {
