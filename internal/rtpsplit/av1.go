@@ -11,7 +11,7 @@ const (
 )
 
 // splitAV1 returns payloads whose elements all have a length. What does not fit becomes fragments.
-func splitAV1(b []byte, room int) (parts []part) {
+func splitAV1(b []byte, room int) (pieces []piece) {
 	if len(b) == 0 {
 		return nil
 	}
@@ -27,7 +27,7 @@ func splitAV1(b []byte, room int) (parts []part) {
 				if !whole {
 					out[0] |= av1Breaks
 				}
-				parts = append(parts, part{payload: out})
+				pieces = append(pieces, piece{payload: out})
 				out = []byte{0}
 				if !whole {
 					out[0] = av1Continues
@@ -39,7 +39,7 @@ func splitAV1(b []byte, room int) (parts []part) {
 		}
 	}
 	out[0] |= head & av1Breaks
-	return append(parts, part{payload: out})
+	return append(pieces, piece{payload: out})
 }
 
 // elementsOf returns the elements of a payload, or nil if they cannot be told apart.

@@ -8,7 +8,7 @@ import (
 
 // splitAAC returns the frames of a payload of mode AAC-hbr in several ones (RFC 3640 §3.3.6). A frame that is cut
 // itself, or not in order, stays as it is.
-func splitAAC(f *format.MPEG4Audio, b []byte, room int) (parts []part) {
+func splitAAC(f *format.MPEG4Audio, b []byte, room int) (pieces []piece) {
 	if f.SizeLength != 13 || f.IndexLength != 3 || f.IndexDeltaLength != 3 || f.Config == nil || len(b) < 2 {
 		return nil
 	}
@@ -22,11 +22,11 @@ func splitAAC(f *format.MPEG4Audio, b []byte, room int) (parts []part) {
 		return nil
 	}
 	headers, data := b[2:2+2*count], b[2+2*count:]
-	first, size := 0, 0 // of the frames for the next part
-	close := func(end int) {
+	first, size := 0, 0 // of the frames for the next piece
+	flush := func(end int) {
 		one := binary.BigEndian.AppendUint16(nil, uint16(16*(end-first)))
 		one = append(append(one, headers[2*first:2*end]...), data[:size]...)
-		parts = append(parts, part{payload: one, later: uint32(first * samples)})
+		pieces = append(pieces, piece{payload: one, later: uint32(first * samples)})
 		data, first, size = data[size:], end, 0
 	}
 	for i := range count {
@@ -36,26 +36,26 @@ func splitAAC(f *format.MPEG4Audio, b []byte, room int) (parts []part) {
 			return nil
 		}
 		if 2+2*(i-first+1)+size+n > room {
-			close(i)
+			flush(i)
 		}
 		size += n
 	}
 	if size != len(data) {
 		return nil
 	}
-	close(count)
-	return parts
+	flush(count)
+	return pieces
 }
 
 // splitSamples returns the samples of a payload in several ones. All channels of a sample have so many bytes.
-func splitSamples(b []byte, room, sample int) (parts []part) {
+func splitSamples(b []byte, room, sample int) (pieces []piece) {
 	if sample < 1 || sample > room || len(b)%sample != 0 {
 		return nil
 	}
 	room -= room % sample
 	for at := 0; at < len(b); at += room {
 		end := min(at+room, len(b))
-		parts = append(parts, part{payload: b[at:end:end], later: uint32(at / sample)})
+		pieces = append(pieces, piece{payload: b[at:end:end], later: uint32(at / sample)})
 	}
-	return parts
+	return pieces
 }

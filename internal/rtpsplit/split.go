@@ -13,8 +13,8 @@ import (
 // minRoom is the least room for a payload. It bounds how many packets become of one.
 const minRoom = 128
 
-// part is the payload of a packet.
-type part struct {
+// piece is the payload of a packet.
+type piece struct {
 	payload []byte
 	later   uint32 // than the timestamp of the packet that was cut
 }
@@ -29,23 +29,23 @@ func Split(f format.Format, p *rtp.Packet, limit int) []*rtp.Packet {
 	if room < minRoom {
 		return nil
 	}
-	parts, sound := []part{{payload: p.Payload}}, false
+	pieces, sound := []piece{{payload: p.Payload}}, false
 	if len(p.Payload) > room {
-		parts, sound = cut(f, p.Payload, room)
+		pieces, sound = cut(f, p.Payload, room)
 	}
 	var list []*rtp.Packet
-	for i, one := range parts {
+	for i, one := range pieces {
 		out := &rtp.Packet{Header: header, Payload: one.payload}
 		out.SequenceNumber += uint16(i)
 		out.Timestamp += one.later
-		out.Marker = header.Marker && (sound || i == len(parts)-1) // of video, it tells the end of a picture
+		out.Marker = header.Marker && (sound || i == len(pieces)-1) // of video, it tells the end of a picture
 		list = append(list, out)
 	}
 	return list
 }
 
-// cut returns the parts of a payload, and whether each has frames that are complete.
-func cut(f format.Format, b []byte, room int) (parts []part, sound bool) {
+// cut returns the pieces of a payload, and whether each has frames that are complete.
+func cut(f format.Format, b []byte, room int) (pieces []piece, sound bool) {
 	switch f := f.(type) {
 	case *format.H264:
 		if f.PacketizationMode != 1 {

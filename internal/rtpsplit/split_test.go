@@ -127,20 +127,20 @@ func TestSplit(t *testing.T) {
 			large, next := 0, packets[0].SequenceNumber
 			for _, p := range packets {
 				before := p.Clone()
-				parts := Split(c.format, p, limit)
-				require.NotEmpty(t, parts)
+				pieces := Split(c.format, p, limit)
+				require.NotEmpty(t, pieces)
 				require.Equal(t, before, p)
 				if p.MarshalSize() > limit {
 					large++
-					require.Greater(t, len(parts), 1)
+					require.Greater(t, len(pieces), 1)
 				}
-				for i, one := range parts {
+				for i, one := range pieces {
 					require.LessOrEqual(t, one.MarshalSize(), limit)
 					require.Equal(t, p.SequenceNumber+uint16(i), one.SequenceNumber)
 					one.SequenceNumber = next
 					next++
 				}
-				small = append(small, parts...)
+				small = append(small, pieces...)
 			}
 			require.NotZero(t, large)
 			want := decoded(t, c, packets)
@@ -155,10 +155,10 @@ func TestTimestamps(t *testing.T) {
 	packets, err := codecs(t)["AAC"].encode()
 	require.NoError(t, err)
 	packets[0].Timestamp = math.MaxUint32
-	parts := Split(aac(), packets[0], limit)
-	require.Len(t, parts, 2)
-	require.Equal(t, []uint32{math.MaxUint32, 3*1024 - 1}, []uint32{parts[0].Timestamp, parts[1].Timestamp})
-	require.True(t, parts[0].Marker && parts[1].Marker)
+	pieces := Split(aac(), packets[0], limit)
+	require.Len(t, pieces, 2)
+	require.Equal(t, []uint32{math.MaxUint32, 3*1024 - 1}, []uint32{pieces[0].Timestamp, pieces[1].Timestamp})
+	require.True(t, pieces[0].Marker && pieces[1].Marker)
 
 	payload := pattern(nil, full-12)
 	for name, tc := range map[string]struct {
@@ -169,18 +169,18 @@ func TestTimestamps(t *testing.T) {
 		"L16":          {&format.LPCM{BitDepth: 16, SampleRate: 48000, ChannelCount: 2}, room / 4},
 		"G.711 stereo": {&format.G711{SampleRate: 8000, ChannelCount: 2}, room / 2},
 	} {
-		parts := Split(tc.format, &rtp.Packet{Header: rtp.Header{Version: 2}, Payload: payload}, limit)
-		require.Len(t, parts, 2, name)
-		require.Equal(t, tc.later, parts[1].Timestamp, name)
-		require.Equal(t, payload, append(bytes.Clone(parts[0].Payload), parts[1].Payload...), name)
+		pieces := Split(tc.format, &rtp.Packet{Header: rtp.Header{Version: 2}, Payload: payload}, limit)
+		require.Len(t, pieces, 2, name)
+		require.Equal(t, tc.later, pieces[1].Timestamp, name)
+		require.Equal(t, payload, append(bytes.Clone(pieces[0].Payload), pieces[1].Payload...), name)
 	}
 }
 
-// TestPicturesOfJPEG compares the offsets of the parts of a picture, byte for byte.
+// TestPicturesOfJPEG compares the offsets of the pieces of a picture, byte for byte.
 func TestPicturesOfJPEG(t *testing.T) {
 	for name, tc := range map[string]struct {
 		head []byte
-		want [3]byte // the offset of the second part
+		want [3]byte // the offset of the second piece
 	}{
 		"tables":  {append([]byte{0, 0, 0, 0, 1, 255, 4, 4, 0, 0, 0, 4}, 1, 2, 3, 4), [3]byte{0, 5, 0x9a}},
 		"offset":  {[]byte{0, 1, 2, 3, 1, 255, 4, 4}, [3]byte{1, 7, 0xa5}},
@@ -189,19 +189,19 @@ func TestPicturesOfJPEG(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			payload := pattern(tc.head, full-12)
 			p := &rtp.Packet{Header: rtp.Header{Version: 2, Marker: true}, Payload: payload}
-			parts := Split(&format.MJPEG{}, p, limit)
-			require.Len(t, parts, 2)
-			require.Equal(t, payload[:room], parts[0].Payload)
+			pieces := Split(&format.MJPEG{}, p, limit)
+			require.Len(t, pieces, 2)
+			require.Equal(t, payload[:room], pieces[0].Payload)
 			want := append([]byte{0, tc.want[0], tc.want[1], tc.want[2]}, tc.head[4:8]...)
-			require.Equal(t, want, parts[1].Payload[:8])
-			require.Equal(t, payload[room:], parts[1].Payload[8:])
-			require.False(t, parts[0].Marker)
-			require.True(t, parts[1].Marker)
+			require.Equal(t, want, pieces[1].Payload[:8])
+			require.Equal(t, payload[room:], pieces[1].Payload[8:])
+			require.False(t, pieces[0].Marker)
+			require.True(t, pieces[1].Marker)
 		})
 	}
 }
 
-// TestStructureOfVP9 checks that only the first part has the scalability structure, and begins and ends are told.
+// TestStructureOfVP9 checks that only the first piece has the scalability structure, and begins and ends are told.
 func TestStructureOfVP9(t *testing.T) {
 	head := []byte{
 		vp9Picture | vp9Begins | vp9Ends | vp9Structure | vp9Layers, 0x81, 2, 3, 4, // with a long picture ID
@@ -211,12 +211,12 @@ func TestStructureOfVP9(t *testing.T) {
 	size, structure := descriptorOfVP9(payload)
 	require.Equal(t, len(head), size)
 	require.Equal(t, 5, structure)
-	parts := splitVP9(payload, room)
-	require.Len(t, parts, 2)
-	require.Equal(t, byte(vp9Picture|vp9Begins|vp9Structure|vp9Layers), parts[0].payload[0])
-	require.Equal(t, payload[1:room], parts[0].payload[1:])
-	require.Equal(t, []byte{vp9Picture | vp9Ends | vp9Layers, 0x81, 2, 3, 4}, parts[1].payload[:5])
-	require.Equal(t, payload[room:], parts[1].payload[5:])
+	pieces := splitVP9(payload, room)
+	require.Len(t, pieces, 2)
+	require.Equal(t, byte(vp9Picture|vp9Begins|vp9Structure|vp9Layers), pieces[0].payload[0])
+	require.Equal(t, payload[1:room], pieces[0].payload[1:])
+	require.Equal(t, []byte{vp9Picture | vp9Ends | vp9Layers, 0x81, 2, 3, 4}, pieces[1].payload[:5])
+	require.Equal(t, payload[room:], pieces[1].payload[5:])
 }
 
 // TestWhole checks which packets stay whole: padding is left out, and what cannot be cut is refused.
@@ -224,9 +224,9 @@ func TestWhole(t *testing.T) {
 	padded := &rtp.Packet{
 		Header: rtp.Header{Version: 2, Padding: true, PaddingSize: 40, Marker: true}, Payload: pattern(nil, full-52),
 	}
-	parts := Split(&format.H264{PacketizationMode: 1}, padded, limit)
-	require.Len(t, parts, 1)
-	require.Equal(t, full-40, parts[0].MarshalSize())
+	pieces := Split(&format.H264{PacketizationMode: 1}, padded, limit)
+	require.Len(t, pieces, 1)
+	require.Equal(t, full-40, pieces[0].MarshalSize())
 	large := pattern([]byte{0x7d}, full-12)
 	list := append(bytes.Clone([]byte{0, 16, 11, 64}), large...)
 	for name, tc := range map[string]struct {
@@ -251,7 +251,7 @@ func TestWhole(t *testing.T) {
 	require.Empty(t, Split(&format.H264{PacketizationMode: 1}, &rtp.Packet{Payload: large}, minRoom))
 }
 
-// FuzzSplit cuts any payload: the parts fit, and are few.
+// FuzzSplit cuts any payload: the pieces fit, and are few.
 func FuzzSplit(f *testing.F) {
 	list := []format.Format{
 		&format.H264{PacketizationMode: 1}, &format.H265{}, &format.AV1{}, &format.VP8{}, &format.VP9{},
@@ -271,13 +271,13 @@ func FuzzSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, most uint16, payload []byte) {
 		p := &rtp.Packet{Header: rtp.Header{Version: 2}, Payload: payload}
 		before := bytes.Clone(payload)
-		parts := Split(list[int(kind)%len(list)], p, int(most))
+		pieces := Split(list[int(kind)%len(list)], p, int(most))
 		require.Equal(t, before, payload)
-		for _, one := range parts {
+		for _, one := range pieces {
 			require.LessOrEqual(t, one.MarshalSize(), int(most))
 		}
-		if room := int(most) - 12; len(parts) > 0 {
-			require.LessOrEqual(t, len(parts), 4*len(payload)/room+4)
+		if room := int(most) - 12; len(pieces) > 0 {
+			require.LessOrEqual(t, len(pieces), 4*len(payload)/room+4)
 		}
 	})
 }

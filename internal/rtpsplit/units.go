@@ -23,7 +23,7 @@ const (
 
 func (u *units) typeOf(b []byte) byte { return b[0] >> u.shift & u.mask }
 
-func (u *units) split(b []byte, room int) []part {
+func (u *units) split(b []byte, room int) []piece {
 	if len(b) <= u.header+1 {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (u *units) split(b []byte, room int) []part {
 
 // fragments returns the fragments of a unit, or of a fragment of one. The head is that of either payload, and the kind
 // says whether it begins and ends the unit.
-func (u *units) fragments(head []byte, kind byte, body []byte, room int) (parts []part) {
+func (u *units) fragments(head []byte, kind byte, body []byte, room int) (pieces []piece) {
 	for begins := true; len(body) > 0; begins = false {
 		n := min(len(body), room-u.header-1)
 		one := append(make([]byte, 0, u.header+1+n), head...)
@@ -52,28 +52,28 @@ func (u *units) fragments(head []byte, kind byte, body []byte, room int) (parts 
 		if n < len(body) {
 			k &^= fragmentEnds
 		}
-		parts = append(parts, part{payload: append(append(one, k), body[:n]...)})
+		pieces = append(pieces, piece{payload: append(append(one, k), body[:n]...)})
 		body = body[n:]
 	}
-	return parts
+	return pieces
 }
 
 // groups returns the units of an aggregate in several ones, as many in each as there is room for.
-func (u *units) groups(b []byte, room int) (parts []part) {
+func (u *units) groups(b []byte, room int) (pieces []piece) {
 	head := b[:u.header]
 	group := head
-	close := func() {
+	flush := func() {
 		switch size := len(group) - len(head) - 2; {
 		case size < 0:
 			return // it is empty
 		case int(binary.BigEndian.Uint16(group[len(head):])) != size:
-			parts = append(parts, part{payload: group})
+			pieces = append(pieces, piece{payload: group})
 		default: // one unit needs no aggregate
 			unit := group[len(head)+2:]
 			if len(unit) > room {
-				parts = append(parts, u.split(unit, room)...)
+				pieces = append(pieces, u.split(unit, room)...)
 			} else {
-				parts = append(parts, part{payload: unit})
+				pieces = append(pieces, piece{payload: unit})
 			}
 		}
 		group = head
@@ -87,11 +87,11 @@ func (u *units) groups(b []byte, room int) (parts []part) {
 			return nil
 		}
 		if len(group)+size > room {
-			close()
+			flush()
 		}
 		group = append(group[:len(group):len(group)], rest[:size]...)
 		rest = rest[size:]
 	}
-	close()
-	return parts
+	flush()
+	return pieces
 }

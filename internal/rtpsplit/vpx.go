@@ -13,7 +13,7 @@ const (
 	pictureIsLong = 0x80 // of VP9, too
 )
 
-func splitVP8(b []byte, room int) []part {
+func splitVP8(b []byte, room int) []piece {
 	size := descriptorOfVP8(b)
 	if size == 0 {
 		return nil
@@ -55,18 +55,18 @@ const (
 	vp9Group     = 0x08
 )
 
-func splitVP9(b []byte, room int) []part {
+func splitVP9(b []byte, room int) []piece {
 	size, structure := descriptorOfVP9(b)
 	if size == 0 {
 		return nil
 	}
 	later := append([]byte{b[0] &^ (vp9Begins | vp9Structure)}, b[1:structure]...)
-	parts := splitAfter(b, size, later, room)
-	for i := range parts[:max(len(parts)-1, 0)] {
-		one := append([]byte{parts[i].payload[0] &^ vp9Ends}, parts[i].payload[1:]...)
-		parts[i].payload = one
+	pieces := splitAfter(b, size, later, room)
+	for i := range pieces[:max(len(pieces)-1, 0)] {
+		one := append([]byte{pieces[i].payload[0] &^ vp9Ends}, pieces[i].payload[1:]...)
+		pieces[i].payload = one
 	}
-	return parts
+	return pieces
 }
 
 // descriptorOfVP9 returns how long the descriptor of a payload is, or 0, and where the scalability structure begins,
@@ -140,19 +140,19 @@ func (r *fields) read(b []byte) int {
 	return len(b) - len(r.rest)
 }
 
-// splitAfter returns parts of a payload that has a descriptor. The first part has that one, and the others the later
+// splitAfter returns pieces of a payload that has a descriptor. The first piece has that one, and the others the later
 // one.
-func splitAfter(b []byte, descriptor int, later []byte, room int) []part {
+func splitAfter(b []byte, descriptor int, later []byte, room int) []piece {
 	if descriptor >= room || len(later) >= room {
 		return nil
 	}
-	parts := []part{{payload: b[:room:room]}}
+	pieces := []piece{{payload: b[:room:room]}}
 	for rest := b[room:]; len(rest) > 0; {
 		n := min(len(rest), room-len(later))
-		parts = append(parts, part{payload: append(later[:len(later):len(later)], rest[:n]...)})
+		pieces = append(pieces, piece{payload: append(later[:len(later):len(later)], rest[:n]...)})
 		rest = rest[n:]
 	}
-	return parts
+	return pieces
 }
 
 // The header of MJPEG (RFC 2435 §3.1).
@@ -162,8 +162,8 @@ const (
 	jpegTables   = 128 // with a Q from here on, the first packet has tables
 )
 
-// splitJPEG returns parts of a picture, which have their offsets in it.
-func splitJPEG(b []byte, room int) []part {
+// splitJPEG returns pieces of a picture, which have their offsets in it.
+func splitJPEG(b []byte, room int) []piece {
 	if len(b) < jpegHeader || b[4] >= jpegRestarts {
 		return nil
 	}
@@ -174,15 +174,15 @@ func splitJPEG(b []byte, room int) []part {
 		}
 		size += 4 + int(binary.BigEndian.Uint16(b[jpegHeader+2:]))
 	}
-	parts := splitAfter(b, size, b[:jpegHeader], room)
+	pieces := splitAfter(b, size, b[:jpegHeader], room)
 	offset -= uint32(size)
-	for i := range parts {
+	for i := range pieces {
 		if i > 0 {
-			at := binary.BigEndian.Uint32(parts[i].payload)&0xff000000 | offset&0xffffff
-			binary.BigEndian.PutUint32(parts[i].payload, at)
+			at := binary.BigEndian.Uint32(pieces[i].payload)&0xff000000 | offset&0xffffff
+			binary.BigEndian.PutUint32(pieces[i].payload, at)
 			offset -= jpegHeader
 		}
-		offset += uint32(len(parts[i].payload))
+		offset += uint32(len(pieces[i].payload))
 	}
-	return parts
+	return pieces
 }

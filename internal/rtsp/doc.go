@@ -22,7 +22,7 @@
 //
 // Clients of rtsps:// may use SRTP: the library encrypts and decrypts, and user space sends and takes these packets. A
 // player by SRTP has a numbering in place of a shift's sequence numbers, which only go forward; package rtpsplit cuts
-// packets that SRTP would make too long. A publisher's packets by SRTP are taken once (newest).
+// packets that SRTP would make too long. A publisher's packets by SRTP are taken once (lastTaken).
 //
 // A player by UDP that reports losses gets whole frames, as many as its path carries: package rtpframe decides, for the
 // kernel and for the stream.

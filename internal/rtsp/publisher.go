@@ -26,7 +26,7 @@ type publisher struct {
 	address   net.IP // of its connection
 	ports     clientPorts
 	lent      bool // to the kernel
-	arrivals  arrivals
+	incoming  incoming
 }
 
 // maxMedias and maxFormats are more than any camera has. Each format takes some memory.
@@ -94,12 +94,12 @@ func (s *Server) lookup(q *request, source netip.Prefix) (*stream, error) {
 
 // record takes the packets of the session.
 func (p *publisher) record() {
-	p.arrivals.begin(p.stream.clock.Now(), bySRTP(p.session))
+	p.incoming.begin(p.stream.clock.Now(), bySRTP(p.session))
 	for _, m := range p.session.Medias() {
 		for _, f := range m.Formats {
-			c, newest := clock{session: p.session, media: m, rate: f.ClockRate()}, p.arrivals.of(f)
+			c, last := clock{session: p.session, media: m, rate: f.ClockRate()}, p.incoming.of(f)
 			p.session.OnPacketRTP(m, f, func(pkt *rtp.Packet) {
-				if !newest.passes(pkt.SequenceNumber) {
+				if !last.passes(pkt.SequenceNumber) {
 					p.server.metrics.ignored.WithLabelValues(ignoredReplay).Inc()
 					return
 				}
@@ -154,7 +154,7 @@ func (p *publisher) runUplink() {
 
 func (p *publisher) take(m *description.Media, c *clock, pkt *rtp.Packet) {
 	metrics, now := p.server.metrics, time.Now()
-	p.arrivals.latest.Store(int64(p.stream.clock.At(now)))
+	p.incoming.latest.Store(int64(p.stream.clock.At(now)))
 	p.stream.await(m)
 	p.lift.mu.Lock()
 	defer p.lift.mu.Unlock()

@@ -1,0 +1,69 @@
+package rtsp
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/format"
+
+	shared "sluice/clock"
+)
+
+// incoming is what is known of the packets of a publisher by SRTP.
+type incoming struct {
+	last   map[format.Format]*lastTaken // nil: it does not use SRTP
+	latest atomic.Int64                 // clock.Time of the last packet or RECORD: the wall clock may step
+	failed atomic.Bool                  // the session ends
+}
+
+// lastTaken is the packet of an SSRC that was taken last.
+type lastTaken struct {
+	begun  bool
+	number uint16
+}
+
+// passes reports whether a packet is newer than all before, and notes it. Without SRTP, on a nil lastTaken, all are.
+// The library decrypts a packet that somebody has recorded and sends again, and after 64 that are not newer it goes on
+// with these: an old picture would take the place of the live one. RFC 3711 §3.3.2 wants each packet to be taken once.
+// Packets older than 32,768 others do not get here: both ends count them as later ones, so they cannot be decrypted.
+func (l *lastTaken) passes(number uint16) bool {
+	if l == nil {
+		return true
+	}
+	if l.begun && int16(number-l.number) <= 0 {
+		return false
+	}
+	l.begun, l.number = true, number
+	return true
+}
+
+// begin is called for RECORD, also after PAUSE: the keys stay then, and so does what was taken.
+func (i *incoming) begin(now shared.Time, srtp bool) {
+	i.latest.Store(int64(now))
+	if srtp && i.last == nil {
+		i.last = make(map[format.Format]*lastTaken)
+	}
+}
+
+func (i *incoming) of(f format.Format) *lastTaken {
+	if i.last != nil && i.last[f] == nil {
+		i.last[f] = new(lastTaken)
+	}
+	return i.last[f]
+}
+
+// errUndecryptable is why a publisher by SRTP ends.
+var errUndecryptable = errors.New("its SRTP packets cannot be decrypted: they have another key than SETUP has told, " +
+	"or another SSRC than the first packet from its address and port")
+
+// undecryptable ends the session if nothing but such packets came for as long as a publisher may be silent. The library
+// takes each for a sign of life.
+func (p *publisher) undecryptable() {
+	silent := p.stream.clock.Now().Sub(shared.Time(p.incoming.latest.Load()))
+	if silent < p.server.cfg.ReadTimeout || !p.incoming.failed.CompareAndSwap(false, true) {
+		return
+	}
+	p.server.log.Warn("a publisher by RTSP has to leave", "namespace", p.namespace, "remote", p.address,
+		"err", errUndecryptable)
+	p.session.Close()
+}
