@@ -21,8 +21,9 @@ enum expiring {
 // the time of a table to 0 when it begins to look.
 u64 next_expiry[EXPIRING_COUNT];
 
-// expiry_begin is called for each entry, and at the end of the table. Entries may be added behind the iterator's back,
-// which have the shortest timeout before them; the second is more than the coarse clock is late.
+// expiry_begin is called for each entry, and at the end of the table. An entry that is added while the iterator is at
+// work may not be seen. It cannot time out before the shortest timeout has passed. One second is taken off because the
+// coarse clock may be late.
 INLINE void expiry_begin(enum expiring table, u64 now, u64 shortest)
 {
 	if (!next_expiry[table])
@@ -37,7 +38,7 @@ INLINE void expiry_note(enum expiring table, u64 at)
 
 INLINE u64 flow_timeout(const struct flow_key *key, const struct flow *f)
 {
-	if (!flow_is_answered(f))
+	if (!flow_is_answered(key, f))
 		return UNANSWERED_TIMEOUT;
 	if (key->protocol == IP_ICMP || key->protocol == IP_ICMPV6)
 		return ICMP_TIMEOUT;

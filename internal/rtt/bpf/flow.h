@@ -64,12 +64,12 @@ struct tcp_alone {
 	u64 base; // RTT of the path at the least delay, ns
 	u64 turn; // when the period of least[0] began
 	s64 least[2]; // delay of this period and of the one before
-	u32 first; // TSecr of the handshake
+	u64 ticks; // from the TSecr of the handshake to the newest one: as 32 bits, they would wrap after seven weeks
+	u64 reported; // when the last RTT was due: the clock of the rate limit
 	u32 echo; // newest TSecr
 	u32 acknowledged; // newest byte
-	u8 pad[4];
 };
-_Static_assert(sizeof(struct tcp_alone) == 5 * 8 + 3 * 4 + 4, "tcp_alone has no hidden padding");
+_Static_assert(sizeof(struct tcp_alone) == 7 * 8 + 2 * 4, "tcp_alone has no hidden padding");
 
 struct tcp {
 	struct tcp_side side[2];
@@ -238,10 +238,13 @@ INLINE void flow_remember(const struct flow_key *key)
 		*slot = *key;
 }
 
-// flow_is_answered reports whether either side has had a reply.
-INLINE bool flow_is_answered(const struct flow *f)
+// flow_is_answered reports whether either side has had a reply. A host that is not seen has replied if the timestamps
+// that the other one echoes go on.
+INLINE bool flow_is_answered(const struct flow_key *key, const struct flow *f)
 {
-	return f->side[0].state >= SIDE_OPEN || f->side[1].state >= SIDE_OPEN;
+	if (f->side[0].state >= SIDE_OPEN || f->side[1].state >= SIDE_OPEN)
+		return true;
+	return key->protocol == IP_TCP && f->tcp.alone.ticks;
 }
 
 // flow_evict makes room for a flow. It returns 0 if none of the flows that it looked at may give way. Two CPUs may look
@@ -263,7 +266,7 @@ GLOBAL int flow_evict(void)
 			return 0;
 		key = *slot; // the map only accepts a key on the stack
 		f = bpf_map_lookup_elem(&flows, &key);
-		if (!f || flow_is_answered(f) || bpf_map_delete_elem(&flows, &key))
+		if (!f || flow_is_answered(&key, f) || bpf_map_delete_elem(&flows, &key))
 			continue;
 		tally(TALLY_FLOWS_EVICTED);
 		return 1;
@@ -311,11 +314,23 @@ INLINE struct side *flow_side(struct flow *f, u8 side)
 	return &f->side[side & 1];
 }
 
+// flow_joined notes that a side's packets are seen as well. The RTTs of the other side until then are of the whole
+// path, and those that follow are not.
+INLINE void flow_joined(const struct packet *p, struct flow *f)
+{
+	struct side *peer = flow_side(f, other(p->side));
+
+	peer->min_rtt = 0;
+	peer->smoothed_rtt = 0;
+}
+
 // flow_count adds the packet to what its sender sent.
 INLINE void flow_count(const struct packet *p, struct flow *f)
 {
 	struct side *s = flow_side(f, p->side);
 
+	if (!s->packets)
+		flow_joined(p, f);
 	s->packets += p->segments;
 	s->bytes += p->payload;
 	s->seen = clock_coarse();

@@ -140,7 +140,7 @@ type MonitorFlow struct {
 	Pad    [3]uint8
 	Side   [2]MonitorSide
 	Tcp    MonitorTcp
-	_      [48]byte
+	_      [40]byte
 }
 
 type MonitorFlowKey struct {
@@ -548,10 +548,10 @@ type MonitorTcpAlone struct {
 	Base         uint64
 	Turn         uint64
 	Least        [2]int64
-	First        uint32
+	Ticks        uint64
+	Reported     uint64
 	Echo         uint32
 	Acknowledged uint32
-	Pad          [4]uint8
 }
 
 type MonitorTcpSide struct {

@@ -93,20 +93,26 @@ GLOBAL u64 stamp_take(u64 tag)
 // A rate limit that is much longer than a tick needs no better clock.
 #define STAMP_COARSE (50 * MILLISECOND)
 
-// stamp_due advances the clock of a side's rate limit and returns whether the packet may be stamped.
-INLINE bool stamp_due(struct packet *p, struct side *s)
+// rate_due returns whether a side's rate limit allows one more, and advances the limit's clock: when it last did.
+INLINE bool rate_due(struct packet *p, const struct side *s, u64 *clock)
 {
 	u64 rtt = config.smoothed ? s->smoothed_rtt : s->min_rtt;
 	u64 interval = config.rtt_rate && rtt ? rtt * config.rtt_rate >> 10 : config.stamp_interval;
 	u64 now = interval < STAMP_COARSE ? packet_time(p) : clock_coarse();
 
-	// The coarse clock may be behind the time of the last stamp.
-	if (s->stamped && (s64)(now - s->stamped) < (s64)interval) {
+	// The coarse clock may be behind the time of the last one.
+	if (*clock && (s64)(now - *clock) < (s64)interval) {
 		tally(TALLY_STAMPS_LIMITED);
 		return false;
 	}
-	s->stamped = now;
+	*clock = now;
 	return true;
+}
+
+// stamp_due advances the clock of a side's rate limit and returns whether the packet may be stamped.
+INLINE bool stamp_due(struct packet *p, struct side *s)
+{
+	return rate_due(p, s, &s->stamped);
 }
 
 // stamp_sender stamps an identifier of the packet's sender.

@@ -16,6 +16,7 @@
 // The least delay of this period and of the one before is the path without queues. As a clock may be 50 ppm off, that
 // has to be found again: the error is at most 6 ms.
 #define TCP_ALONE_PERIOD (60 * SECOND)
+#define TCP_QUEUE_MAX (2 * SECOND) // of a clock that ticks as expected
 
 INLINE void tcp_alone_begin(struct packet *p, struct flow *f, const struct segment *t, u64 rtt)
 {
@@ -23,9 +24,9 @@ INLINE void tcp_alone_begin(struct packet *p, struct flow *f, const struct segme
 
 	if (!t->timestamps)
 		return;
-	a->began = a->turn = packet_time(p);
+	a->began = a->turn = a->reported = packet_time(p);
 	a->base = rtt;
-	a->first = a->echo = t->tsecr;
+	a->echo = t->tsecr;
 	a->acknowledged = t->ack;
 }
 
@@ -53,20 +54,26 @@ INLINE bool tcp_echo_is_prompt(struct packet *p, struct tcp_alone *a, const stru
 {
 	bool first = after(t->tsecr, a->echo), more = after(t->ack, a->acknowledged);
 
-	if (first)
+	if (first) {
+		a->ticks += t->tsecr - a->echo;
 		a->echo = t->tsecr;
+	}
 	if (more)
 		a->acknowledged = t->ack;
 	return first && more && !p->payload && !(t->flags & (TCP_SYN | TCP_FIN | TCP_RST));
 }
 
-// tcp_ticks reports whether a clock of TCP_TICK explains the delay. With one of another rate, it is more than half of
-// the time that has passed.
+// tcp_ticks reports whether a clock of TCP_TICK explains the delay. With one of half the rate or of twice the rate, it
+// is half of the time that has passed or more, or a little less if the ACK was late. That little is soon less than the
+// rest: an eighth of the time, and as much as queues may hold.
 INLINE bool tcp_ticks(const struct tcp_alone *a, u64 now, s64 delay)
 {
-	s64 half = (now - a->began) / 2;
+	u64 passed = now - a->began;
+	s64 half = passed / 2, most = passed / 8 + TCP_QUEUE_MAX;
 
-	return delay < half && delay > -half;
+	if (most > half)
+		most = half;
+	return delay < most && delay > -most;
 }
 
 // tcp_alone_least returns the delay of the path without queues. In the first period, a lesser one than the handshake's
@@ -99,7 +106,7 @@ INLINE void tcp_echo_alone(struct packet *p, struct flow *f, const struct segmen
 	if (!a->began || !t->timestamps || !tcp_echo_is_prompt(p, a, t))
 		return;
 	now = packet_time(p);
-	delay = now - a->began - (t->tsecr - a->first) * TCP_TICK;
+	delay = now - a->began - a->ticks * TCP_TICK; // ticks are up to tsecr
 	if (!tcp_ticks(a, now, delay)) {
 		tally(TALLY_ECHOES_OTHER_CLOCK);
 		return;
@@ -108,7 +115,7 @@ INLINE void tcp_echo_alone(struct packet *p, struct flow *f, const struct segmen
 	rtt = a->base + (delay - least);
 	if (rtt > STAMP_LIFETIME)
 		tally(TALLY_RTTS_LATE);
-	else if (stamp_due(p, flow_side(f, p->side)))
+	else if (rate_due(p, flow_side(f, p->side), &a->reported)) // data may be stamped between any two ACKs
 		rtt_one_direction(p, f, METHOD_TIMESTAMP, rtt);
 }
 

@@ -26,17 +26,27 @@ const serverClock = 0xffffff00 // wraps after a quarter of a second
 // clock had ticked so many times since.
 func echo(after float64, ack, ticks uint32) moment {
 	return sent(30+after, wire.TCP{
-		Seq: 100, Ack: ack, Flags: wire.ACK, Timestamps: true, Val: 37 + uint32(after), Ecr: serverClock + ticks,
+		Seq: 100, Ack: ack, Flags: wire.ACK, Timestamps: true, Val: 37 + uint32(uint64(after)), Ecr: serverClock + ticks,
 	})
 }
+
+// request is 50 bytes of the client at a number of ms after the handshake.
+func request(after float64, ack, ticks uint32) moment {
+	return sent(30+after, wire.TCP{
+		Seq: 100, Ack: ack, Flags: wire.ACK, Timestamps: true, Val: 37 + uint32(after), Ecr: serverClock + ticks,
+		Length: 50,
+	})
+}
+
+const day = 24 * 3600 * 1000 // ms
+
+// ticksAfter is a clock's advance in a number of ms. It wraps.
+func ticksAfter(ms uint64) uint32 { return uint32(ms) }
 
 func TestTCPTimestampsOfOneDirection(t *testing.T) {
 	const handshake = "30ms +30ms handshake 10.0.0.2:80>10.0.0.1:1000 one direction"
 	const pair = " timestamp 10.0.0.2:80>10.0.0.1:1000 one direction"
-	piggybacked, fin, plain := echo(100, 1001, 100), echo(100, 1001, 100), opened()
-	piggybacked.packet = wire.TCP{
-		Seq: 100, Ack: 1001, Flags: wire.ACK, Timestamps: true, Val: 137, Ecr: serverClock + 100, Length: 50,
-	}.Between(client, server)
+	fin, plain := echo(100, 1001, 100), opened()
 	fin.packet = wire.TCP{
 		Seq: 100, Ack: 1001, Flags: wire.ACK | wire.FIN, Timestamps: true, Val: 137, Ecr: serverClock + 100,
 	}.Between(client, server)
@@ -51,7 +61,7 @@ func TestTCPTimestampsOfOneDirection(t *testing.T) {
 			want:    []string{"130ms +30ms" + pair, "630ms +40ms" + pair},
 		},
 		"an ACK of nothing new":             {packets: []moment{echo(100, 1, 100)}},
-		"data, and the ACK that repeats it": {packets: []moment{piggybacked, echo(110, 2001, 100)}},
+		"data, and the ACK that repeats it": {packets: []moment{request(100, 1001, 100), echo(110, 2001, 100)}},
 		"a FIN":                             {packets: []moment{fin}},
 		"the handshake has waited in a queue of 10 ms": {
 			packets: []moment{echo(100, 1001, 110), echo(600, 2001, 605)},
@@ -65,18 +75,40 @@ func TestTCPTimestampsOfOneDirection(t *testing.T) {
 			packets: []moment{echo(100, 1001, 25), echo(4000, 2001, 1000)},
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_ECHOES_OTHER_CLOCK: 2},
 		},
+		"a clock that ticks every 2 ms, and ACKs that jitter": {
+			packets: []moment{echo(20_000, 1001, 10_001), echo(40_000, 2001, 20_001)},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_ECHOES_OTHER_CLOCK: 2},
+		},
 		"a clock that ticks every microsecond": {
 			packets: []moment{echo(100, 1001, 100_000), echo(4000, 2001, 4_000_000)},
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_ECHOES_OTHER_CLOCK: 2},
 		},
 		"more than ten seconds": {
-			packets: []moment{echo(50_000, 1001, 39_000)},
+			packets: []moment{echo(90_000, 1001, 79_000)},
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RTTS_LATE: 1},
 		},
 		"a rate limit": {
 			settings: MonitorSettings{StampInterval: uint64(time.Second)},
 			packets:  []moment{echo(100, 1001, 100), echo(1100, 2001, 1080), echo(1200, 3001, 1170)},
 			want:     []string{"1.13s +50ms" + pair},
+		},
+		"a rate limit, and requests between the ACKs": {
+			settings: MonitorSettings{StampInterval: uint64(100 * time.Millisecond)},
+			packets: []moment{
+				request(50, 1, 0), echo(110, 1001, 110), request(200, 1001, 110), echo(250, 2001, 240),
+				request(350, 2001, 240), echo(360, 3001, 340),
+			},
+			want: []string{"140ms +30ms" + pair, "280ms +40ms" + pair, "390ms +50ms" + pair},
+		},
+		"the clock wraps twice": {
+			packets: []moment{
+				echo(20*day, 1001, ticksAfter(20*day)), echo(40*day, 2001, ticksAfter(40*day)),
+				echo(60*day+5, 3001, ticksAfter(60*day)), echo(60*day+100, 4001, ticksAfter(60*day+80)),
+			},
+			want: []string{
+				"480h0m0.03s +30ms" + pair, "960h0m0.03s +30ms" + pair, "1440h0m0.035s +30ms" + pair,
+				"1440h0m0.13s +45ms" + pair,
+			},
 		},
 		"the other direction is seen later": {
 			packets: []moment{
@@ -123,4 +155,69 @@ func TestTCPClockOfOneDirectionIsOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A connection that sends nothing for a while stays, and stays while a flood fills the table: without its handshake,
+// nothing of it could be measured again.
+func TestTCPFlowsOfOneDirectionStay(t *testing.T) {
+	const pair = " timestamp 10.0.0.2:80>10.0.0.1:1000 one direction"
+	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)
+	show := func(packets ...moment) {
+		for _, p := range packets {
+			w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+		}
+	}
+	show(append(opened(), echo(100, 1001, 100))...)
+	require.Len(t, w.rtts(), 2)
+	w.expire(40*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+	show(echo(41_000, 2001, 40_990))
+	require.Equal(t, []string{"41.03s +40ms" + pair}, w.rtts())
+
+	for port := range uint16(2 * testLimits.Flows) {
+		w.show(MonitorProgEgress, w.now, opening(2000+port))
+	}
+	require.NotZero(t, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
+	show(echo(42_000, 3001, 41_980))
+	require.Equal(t, []string{"42.03s +50ms" + pair}, w.rtts())
+}
+
+// A connection of which only the handshake was seen gives way, as any that nobody has answered.
+func TestTCPHandshakesOfOneDirectionGiveWay(t *testing.T) {
+	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)
+	for _, p := range opened() {
+		w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+	}
+	w.expire(40*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+	require.EqualValues(t, 1, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED))
+}
+
+// What a flow keeps of the whole path is not kept as an RTT between here and the other host.
+func TestRTTsOfThePathAreForgotten(t *testing.T) {
+	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1})
+	// kept returns the least and the smoothed RTT of the client's packets.
+	kept := func() []time.Duration {
+		var key MonitorFlowKey
+		var f MonitorFlow
+		flows := w.m.Maps[MonitorMapFlows].Iterate()
+		require.True(t, flows.Next(&key, &f))
+		require.NoError(t, flows.Err())
+		for i, port := range key.Port {
+			if port == htons(client.Port()) {
+				return []time.Duration{time.Duration(f.Side[i].MinRtt), time.Duration(f.Side[i].SmoothedRtt)}
+			}
+		}
+		t.Fatal("no side is the client's")
+		return nil
+	}
+	show := func(packets ...moment) {
+		for _, p := range packets {
+			w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+		}
+	}
+	show(append(opened(), echo(100, 1001, 100))...)
+	require.Equal(t, []time.Duration{ms(30), ms(30)}, kept())
+	show(ack(140, 100, 137))
+	require.Equal(t, []time.Duration{0, 0}, kept())
+	show(data(700, 100, 800), ack(712, 200, 800))
+	require.Equal(t, []time.Duration{ms(12), ms(12)}, kept())
 }
