@@ -39,9 +39,10 @@ func newRTTTop(env *cli.Environment) *cobra.Command {
 Keys: r, l, b sort by RTT, loss, bytes; f, p show flows or prefixes; q ends. Without a terminal, or with -n, tables are
 written one after the other.
 
-A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. LOSS is the part
-of the TCP segments that were sent again, or of the echoes without reply. Of prefixes, the last columns have the medians
-of the parts that --aggregate-parts and --aggregate-load tell apart.
+A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. A star marks RTTs
+of the whole path, if only packets of DESTINATION are seen. LOSS is the part of the TCP segments that were sent again,
+or of the echoes without reply. Of prefixes, the last columns have the medians of the parts that --aggregate-parts and
+--aggregate-load tell apart.
 
 With --history, the table has what sluice rtt --history has kept since some time, of the 1000 prefixes with the most
 RTTs, or of one with --prefix.

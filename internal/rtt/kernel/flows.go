@@ -50,11 +50,12 @@ func (d *Decoder) appendFlow(
 				VLAN:        key.Vlan,
 				VNI:         key.Vni,
 			},
-			SmoothedRTT: time.Duration(own.SmoothedRtt),
-			MinRTT:      time.Duration(own.MinRtt),
-			Sent:        report.Traffic{Packets: own.Packets, Bytes: own.Bytes},
-			Received:    report.Traffic{Packets: peer.Packets, Bytes: peer.Bytes},
-			LastPacket:  d.Wall(own.Seen),
+			SmoothedRTT:  time.Duration(own.SmoothedRtt),
+			MinRTT:       time.Duration(own.MinRtt),
+			Sent:         report.Traffic{Packets: own.Packets, Bytes: own.Bytes},
+			Received:     report.Traffic{Packets: peer.Packets, Bytes: peer.Bytes},
+			LastPacket:   d.Wall(own.Seen),
+			OneDirection: peer.Packets == 0,
 		}
 		if s.Protocol == "TCP" {
 			s.Retransmissions = uint64(f.Tcp.Side[i].Retransmissions)

@@ -42,6 +42,7 @@ type FlowState struct {
 	Received            Traffic       // from Source
 	Retransmissions     uint64        // TCP: segments that Destination sent again
 	LastPacket          time.Time     // of Destination
+	OneDirection        bool          // no packet of Source was seen: the RTTs are of the whole path
 }
 
 // Loss returns the part of Destination's TCP segments that were sent again, or of its ICMP echoes without a reply. For

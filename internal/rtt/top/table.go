@@ -39,6 +39,7 @@ type topRow struct {
 	rtt, min                      time.Duration
 	loss                          float64
 	lossKnown                     bool
+	path                          bool                     // the RTTs are of the whole path
 	rate                          float64                  // bytes/s
 	parts                         map[string]time.Duration // the medians of parts of the RTTs
 }
@@ -58,6 +59,7 @@ func (t *Table) UpdateFlows(now time.Time, flows []report.FlowState) {
 			destination: f.Destination.String(),
 			rtt:         f.SmoothedRTT,
 			min:         f.MinRTT,
+			path:        f.OneDirection,
 		}
 		row.loss, row.lossKnown = f.Loss()
 		if old, ok := before[f.Ends]; ok && elapsed > 0 && bytes >= old {
@@ -228,7 +230,15 @@ func (r *topRow) numbers() string {
 	if r.lossKnown {
 		loss = fmt.Sprintf("%.2f", 100*r.loss)
 	}
-	return fmt.Sprintf("%11s%11s%8s%12.1f", milliseconds(r.rtt), milliseconds(r.min), loss, r.rate/1000)
+	return fmt.Sprintf("%11s%11s%8s%12.1f", r.marked(r.rtt), r.marked(r.min), loss, r.rate/1000)
+}
+
+// marked returns an RTT of the row, with a star if it is of the whole path.
+func (r *topRow) marked(rtt time.Duration) string {
+	if r.path && rtt != 0 {
+		return milliseconds(rtt) + "*"
+	}
+	return milliseconds(rtt)
 }
 
 // partTitle is the title of the column with the medians of a part of the RTTs, and partWidth its width.

@@ -53,6 +53,20 @@ ICMP   10.0.0.3:80              10.0.1.1:1000                      -          - 
 	}
 }
 
+// RTTs of a flow of which one direction is seen are not between here and a host: they are marked.
+func TestTopFlowsOfOneDirection(t *testing.T) {
+	alone := flowOf("TCP", "1", 40*time.Millisecond, 10, 0, 0)
+	waiting := flowOf("TCP", "2", 0, 1, 0, 0)
+	alone.OneDirection, waiting.OneDirection = true, true
+	top := Table{}
+	top.UpdateFlows(time.Unix(1000, 0), []report.FlowState{alone, waiting})
+	require.Equal(t, strings.TrimPrefix(`
+PROTO  SOURCE                   DESTINATION                  RTT ms▼     MIN ms  LOSS %     KBYTE/s
+TCP    10.0.0.1:80              10.0.1.1:1000                40.000*    20.000*    0.00         0.0
+TCP    10.0.0.2:80              10.0.1.1:1000                      -          -    0.00         0.0`, "\n"),
+		strings.Join(top.Render(100, 10), "\n"))
+}
+
 func TestTopPrefixes(t *testing.T) {
 	top := Table{Prefixes: true}
 	top.UpdatePrefixes(reporttest.Interval())
