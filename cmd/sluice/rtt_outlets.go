@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,9 +102,15 @@ func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
 // flushing is a Writer that flushes each interval: nobody else does behind a queue.
 type flushing struct{ *output.Writer }
 
-// Interval writes an interval.
+// Interval writes an interval. It flushes before, too: after Reopen, the interval is for the new file.
 func (w flushing) Interval(i *report.Interval) error {
-	return cmp.Or(w.Writer.Interval(i), w.Flush())
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if err := w.Writer.Interval(i); err != nil {
+		return err
+	}
+	return w.Flush()
 }
 
 func (o *outlets) openHistory(f *rttFlags) error {

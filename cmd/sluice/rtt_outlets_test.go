@@ -1,6 +1,10 @@
 package main
 
 import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +13,7 @@ import (
 	"sluice/internal/rtt/output"
 	"sluice/internal/rtt/queue"
 	"sluice/internal/rtt/report"
+	"sluice/internal/rtt/report/reporttest"
 )
 
 // TestMeasuringDoesNotWait: what writes files or sends intervals has a queue. A replay waits for its file.
@@ -37,4 +42,27 @@ func TestMeasuringDoesNotWait(t *testing.T) {
 		require.IsType(t, test.want, o.Tee[0])
 		require.NoError(t, o.close())
 	}
+}
+
+// TestRotatedIntervals moves the file of aggregates, as logrotate does: the next interval is for the new one.
+func TestRotatedIntervals(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "out.jsonl")
+	out, err := output.New(output.JSONL, func() (io.WriteCloser, error) {
+		return os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	})
+	require.NoError(t, err)
+	w, lines := flushing{out}, func(name string) int {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		return strings.Count(string(text), "\n")
+	}
+	require.NoError(t, w.Interval(reporttest.Interval()))
+	once := lines(name)
+	require.NotZero(t, once)
+	require.NoError(t, os.Rename(name, name+".1"))
+	w.Reopen()
+	require.NoError(t, w.Interval(reporttest.Interval()))
+	require.Equal(t, once, lines(name+".1"))
+	require.Equal(t, once, lines(name))
+	require.NoError(t, w.Close())
 }
