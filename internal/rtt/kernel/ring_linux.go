@@ -40,6 +40,9 @@ const (
 	ringHeader    = 8
 	ringBusy      = 1 << 31
 	ringDiscarded = 1 << 30
+	// busyTurns is how often a busy record is looked at before the reader sleeps, for a busyPause at a time.
+	busyTurns = 100
+	busyPause = time.Millisecond
 )
 
 // NewRing returns a reader of a ring buffer.
@@ -140,8 +143,8 @@ func (r *Ring) record(at uint64) (record []byte, next uint64, err error) {
 	}
 	word := (*uint32)(unsafe.Pointer(&header[0]))
 	length := atomic.LoadUint32(word)
-	for length&ringBusy != 0 { // another CPU is writing it
-		runtime.Gosched()
+	for turn := 0; length&ringBusy != 0; turn++ { // another thread is writing it
+		await(turn)
 		length = atomic.LoadUint32(word)
 	}
 	n := uint64(length &^ ringDiscarded)
@@ -151,6 +154,16 @@ func (r *Ring) record(at uint64) (record []byte, next uint64, err error) {
 	}
 	record, err = r.bytes(at+ringHeader, n)
 	return record, next, err
+}
+
+// await waits for the writer of a record. A packet has written it within a microsecond. The clean-up of a table may lose
+// its CPU to other threads before it has, perhaps to this one.
+func await(turn int) {
+	if turn < busyTurns {
+		runtime.Gosched()
+		return
+	}
+	time.Sleep(busyPause)
 }
 
 // bytes returns a part of the buffer, for which it moves the window if need be.

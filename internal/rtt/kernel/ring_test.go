@@ -6,8 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -182,4 +185,27 @@ func TestRingEnds(t *testing.T) {
 	require.Equal(t, []uint64{1, 2}, numbers(t, r))
 	require.NoError(t, r.Close())
 	require.Error(t, r.Wait(), "it is closed")
+}
+
+// TestRingSleeps has a writer that loses its CPU before a record is complete. Time goes on in the test only while the
+// reader sleeps.
+func TestRingSleeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 4096
+		r := &Ring{size: size, page: size, consumer: make([]byte, 8), producer: make([]byte, 8), window: make([]byte, size)}
+		header := (*uint32)(unsafe.Pointer(&r.window[0]))
+		*header = 8 | ringBusy
+		binary.NativeEndian.PutUint64(r.producer, ringHeader+8)
+		go func() {
+			time.Sleep(time.Minute)
+			r.window[ringHeader] = 7
+			atomic.StoreUint32(header, 8)
+		}()
+		var got []byte
+		require.NoError(t, r.Read(func(record []byte) error {
+			got = append(got, record...)
+			return nil
+		}))
+		require.Equal(t, []byte{7, 0, 0, 0, 0, 0, 0, 0}, got)
+	})
 }
