@@ -26,7 +26,8 @@ const serverClock = 0xffffff00 // wraps after a quarter of a second
 // clock had ticked so many times since.
 func echo(after float64, ack, ticks uint32) moment {
 	return sent(30+after, wire.TCP{
-		Seq: 100, Ack: ack, Flags: wire.ACK, Timestamps: true, Val: 37 + uint32(uint64(after)), Ecr: serverClock + ticks,
+		Seq: 100, Ack: ack, Flags: wire.ACK, Timestamps: true, Val: 37 + uint32(uint64(after)),
+		Ecr: serverClock + ticks,
 	})
 }
 

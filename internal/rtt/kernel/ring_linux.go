@@ -156,8 +156,8 @@ func (r *Ring) record(at uint64) (record []byte, next uint64, err error) {
 	return record, next, err
 }
 
-// await waits for the writer of a record. A packet has written it within a microsecond. The clean-up of a table may lose
-// its CPU to other threads before it has, perhaps to this one.
+// await waits for the writer of a record. A packet has written it within a microsecond. The clean-up of a table may
+// lose its CPU to other threads before it has, perhaps to this one.
 func await(turn int) {
 	if turn < busyTurns {
 		runtime.Gosched()

@@ -192,7 +192,9 @@ func TestRingEnds(t *testing.T) {
 func TestRingSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 4096
-		r := &Ring{size: size, page: size, consumer: make([]byte, 8), producer: make([]byte, 8), window: make([]byte, size)}
+		r := &Ring{
+			size: size, page: size, consumer: make([]byte, 8), producer: make([]byte, 8), window: make([]byte, size),
+		}
 		header := (*uint32)(unsafe.Pointer(&r.window[0]))
 		*header = 8 | ringBusy
 		binary.NativeEndian.PutUint64(r.producer, ringHeader+8)
