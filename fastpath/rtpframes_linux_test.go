@@ -79,7 +79,9 @@ func TestRTPFrames(t *testing.T) {
 		served := r.take(packet)
 		require.Equal(t, goes, served.Has(p.RTPPlayer), "%d", i)
 		var number uint32
-		require.True(t, r.media.Frames(func(f *rtpframe.Frames) { number = f.Number(rtpTimestamp(tt.frame)) }))
+		require.True(t, r.media.Frames(func(f *rtpframe.Frames) {
+			number = f.Number(rtpTimestamp(tt.frame), uint16(i+1))
+		}))
 		require.EqualValues(t, tt.frame, number)
 		p.Flow(func(f *rtpframe.Flow) {
 			q := rtpframe.Question{Kind: kinds[tt.unit], Now: clock.NewSystem().Now()}

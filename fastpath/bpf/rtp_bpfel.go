@@ -162,6 +162,7 @@ type RTPRtpFrames struct {
 	_        structs.HostLayout
 	Newest   uint64
 	Latest   [16]uint64
+	Lead     uint64
 	Limited  uint32
 	Temporal uint32
 }

@@ -140,28 +140,112 @@ func FuzzKinds(f *testing.F) {
 	})
 }
 
-// TestFrameNumbers has both senders number frames whose packets come in another order, again, and late. A frame has one
-// number. Packets that come when theirs is forgotten count as those of the oldest frame that is not.
+// numbers has both senders number the frames of packets, and requires that they agree.
+type numbers struct {
+	k            *bpftest.RTP
+	ours, theirs rtpframe.Frames
+}
+
+func (n *numbers) of(t *testing.T, timestamp uint32, sequence uint16) uint32 {
+	number := n.ours.Number(timestamp, sequence)
+	require.Equal(t, number, n.k.Number(t, &n.theirs, timestamp, sequence), "timestamp %d", timestamp)
+	require.Equal(t, bpftest.Bytes(&n.ours), bpftest.Bytes(&n.theirs))
+	return number
+}
+
+// TestFrameNumbers has packets come in another order, again, and late. A frame has one number. Packets that come when
+// theirs is forgotten count as those of the oldest frame that is not.
 func TestFrameNumbers(t *testing.T) {
-	k := bpftest.NewRTP(t)
+	n := &numbers{k: bpftest.NewRTP(t)}
 	r := rand.New(rand.NewPCG(1, 2))
-	var f rtpframe.Frames
-	number := func(timestamp uint32) uint32 {
-		n := f.Number(timestamp)
-		require.Equal(t, n, k.Number(t, timestamp), "timestamp %d", timestamp)
-		require.Equal(t, n, f.Number(timestamp))
-		return n
-	}
 	first := uint32(1<<32/3000 - 100) // timestamps begin again at 0
 	for i := range uint32(600) {
 		frame, newest := i/3, i/3+1
-		require.Equal(t, newest, number((first+frame)*3000))
+		require.Equal(t, newest, n.of(t, (first+frame)*3000, uint16(i)))
 		if back := uint32(r.IntN(64)); frame > 80 {
-			require.Equal(t, newest-min(back, 15), number((first+frame-back)*3000), "%d frames back", back)
+			number := n.of(t, (first+frame-back)*3000, uint16((frame-back)*3))
+			require.Equal(t, newest-min(back, 15), number, "%d frames back", back)
 		}
 	}
-	require.EqualValues(t, 201, number((first+199-15*5-1)*3000), "so late that it is of a publisher that counts anew")
-	require.EqualValues(t, 202, number(first*3000/2))
+	number := n.of(t, (first+199-15*5-1)*3000, 9)
+	require.EqualValues(t, 201, number, "so late that it is of a publisher that counts anew")
+	require.EqualValues(t, 202, n.of(t, first*3000/2, 9))
+}
+
+// TestTimestampsGoBack has timestamps go back, while sequence numbers go on or begin anew. Each frame has a number of
+// its own, also when the packets of two frames come in another order.
+func TestTimestampsGoBack(t *testing.T) {
+	const frame = 3600 // at 25 frames a second
+	k := bpftest.NewRTP(t)
+	for name, tt := range map[string]struct {
+		timestamp func(i int) int
+		anew      int // how often sequence numbers begin anew, in frames; 0: never
+	}{
+		"the clock is set back by 2 s":         {func(i int) int { return (i - 50*min(i/200, 1)) * frame }, 0},
+		"by 10 s, at 1 frame a second":         {func(i int) int { return (i - 10*min(i/200, 1)) * 25 * frame }, 0},
+		"again and again":                      {func(i int) int { return (i - i/60*50) * frame }, 0},
+		"a clip of 2 s":                        {func(i int) int { return i % 50 * frame }, 0},
+		"a clip of 10 frames":                  {func(i int) int { return i % 10 * frame }, 0},
+		"a clip of 2 frames":                   {func(i int) int { return i % 2 * frame }, 0},
+		"B-frames":                             {func(i int) int { return (i + []int{0, 2, -1, -1}[i%4]) * frame }, 0},
+		"a clip with its own sequence numbers": {func(i int) int { return i % 50 * frame }, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &numbers{k: k}
+			at := func(i, packet int) uint32 {
+				sequence := i*3 + packet
+				if tt.anew > 0 {
+					sequence = i%tt.anew*3 + packet
+				}
+				return n.of(t, 1<<31+uint32(tt.timestamp(i)), 65000+uint16(sequence))
+			}
+			for i := range 1000 {
+				number := uint32(i + 1)
+				if tt.anew > 0 && i > 0 && i%tt.anew == 0 {
+					n.ours.Restart()
+					n.theirs.Restart()
+				} else if i > 0 {
+					require.Equal(t, number, at(i, 0))
+					require.Equal(t, number-1, at(i-1, 2), "late")
+				}
+				require.Equal(t, number, at(i, 1))
+				require.Equal(t, number, at(i, 0), "again")
+			}
+		})
+	}
+}
+
+// TestFramesInAnotherOrder has a frame come after the next one. Each has one number.
+func TestFramesInAnotherOrder(t *testing.T) {
+	n := &numbers{k: bpftest.NewRTP(t)}
+	for i, p := range []struct {
+		timestamp uint32
+		sequence  uint16
+		want      uint32
+	}{
+		{3000, 1, 1}, {9000, 5, 2}, {6000, 3, 3}, {9000, 6, 2}, {6000, 4, 3}, {3000, 2, 1}, {9000, 7, 2}, {12000, 8, 4},
+	} {
+		require.Equal(t, p.want, n.of(t, p.timestamp, p.sequence), "packet %d", i)
+	}
+}
+
+// FuzzFrameNumbers checks that both senders number any packets alike.
+func FuzzFrameNumbers(f *testing.F) {
+	k := bpftest.NewRTP(f)
+	f.Add([]byte{1, 1, 2, 1, 1, 3, 30, 4, 5, 5})
+	f.Add(slices.Repeat([]byte{5, 1, 6, 1, 7, 1, 5, 1}, 10))
+	f.Add(slices.Repeat([]byte{1, 255}, 40))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := &numbers{k: k}
+		sequence := uint16(0)
+		for b = b[:min(len(b), 400)]; len(b) >= 2; b = b[2:] {
+			sequence += uint16(int8(b[1]))
+			if b[1] == 128 {
+				sequence += 0x7f80 // far away
+			}
+			n.of(t, uint32(int8(b[0]))*3000, sequence)
+		}
+	})
 }
 
 // TestSameFrames has both senders decide about frames, with packets of several kinds, late ones, and a bucket that is

@@ -17,16 +17,20 @@ const history = 16
 const lateHistories = 4
 
 // Frames numbers the frames of a media, by their timestamps, in the order in which they come. Both senders may do that
-// at once.
+// at once. Timestamps may go back: of B-frames, of a publisher whose clock is set, or of a clip that begins again. So a
+// packet begins a frame, too, if its sequence number is newer than that of the packet with which another one has begun.
 type Frames struct {
 	newest atomic.Uint64 // number << 32 | timestamp; 0: there was none
 	latest [history]atomic.Uint64
+	lead   atomic.Uint64 // leads | sequence number << 32 | timestamp, of the packet farthest ahead that began a frame
 
 	// For the kernel, which does not look at frames before something may not go to a player of the media. Until then
 	// user space alone numbers them.
 	limited  atomic.Uint32
 	temporal atomic.Uint32 // the highest temporal id
 }
+
+const leads = 1 << 48 // there is a lead
 
 // Limit has the kernel look at frames from now on if something may not go to a player with that flow. That lasts: what
 // was decided is needed after the limit has ended.
@@ -43,30 +47,52 @@ func (f *Frames) Raise(temporal uint32) {
 	}
 }
 
-// Number returns the number of the frame with a timestamp. A packet that is so late that its frame is forgotten counts
-// as one of the oldest that is not.
-func (f *Frames) Number(timestamp uint32) uint32 {
+// Number returns the number of a packet's frame. A packet that is so late that its frame is forgotten counts as one of
+// the oldest that is not.
+func (f *Frames) Number(timestamp uint32, sequence uint16) uint32 {
 	for {
 		newest := f.newest.Load()
 		number := uint32(newest >> 32)
 		if newest != 0 && uint32(newest) == timestamp {
 			return number
 		}
-		for i := range f.latest {
-			if e := f.latest[i].Load(); e != 0 && uint32(e) == timestamp && number-uint32(e>>32) < history {
-				return uint32(e >> 32)
+		lead := f.lead.Load()
+		ahead := lead == 0 || int16(sequence-uint16(lead>>32)) > 0
+		if lead == 0 || !ahead || uint32(lead) == timestamp {
+			if found, ok := f.find(newest, timestamp); ok {
+				return found
 			}
-		}
-		if f.isLate(newest, timestamp) {
-			return number - (history - 1)
 		}
 		number++
 		next := uint64(number)<<32 | uint64(timestamp)
 		if f.newest.CompareAndSwap(newest, next) {
 			f.latest[number%history].Store(next)
+			if ahead {
+				f.lead.CompareAndSwap(lead, leads|uint64(sequence)<<32|uint64(timestamp))
+			}
 			return number
 		}
 	}
+}
+
+// find returns the number of a frame that has begun before: of several with the timestamp, the newest.
+func (f *Frames) find(newest uint64, timestamp uint32) (number uint32, ok bool) {
+	last := uint32(newest >> 32)
+	for i := range uint32(history) {
+		if e := f.latest[(last-i)%history].Load(); e != 0 && uint32(e) == timestamp && last-uint32(e>>32) < history {
+			return uint32(e >> 32), true
+		}
+	}
+	return last - (history - 1), f.isLate(newest, timestamp)
+}
+
+// Restart says that the publisher's sequence numbers begin anew: what comes now is not late. The numbers of frames go
+// on.
+func (f *Frames) Restart() {
+	for i := range f.latest {
+		f.latest[i].Store(0)
+	}
+	f.lead.Store(0)
 }
 
 // isLate reports whether a timestamp is of a frame before the latest ones.
@@ -85,6 +111,7 @@ func (f *Frames) Follow(o *Frames) {
 	for i := range f.latest {
 		f.latest[i].Store(o.latest[i].Load())
 	}
+	f.lead.Store(o.lead.Load())
 	f.newest.Store(o.newest.Load())
 }
 

@@ -133,10 +133,10 @@ func TestCharge(t *testing.T) {
 // TestFollow goes on with the numbers of frames elsewhere.
 func TestFollow(t *testing.T) {
 	var a, b Frames
-	a.Number(3000)
-	a.Number(6000)
+	a.Number(3000, 7)
+	a.Number(6000, 8)
 	b.Follow(&a)
-	require.EqualValues(t, 1, b.Number(3000))
-	require.EqualValues(t, 2, b.Number(6000))
-	require.EqualValues(t, 3, b.Number(9000))
+	require.EqualValues(t, 1, b.Number(3000, 7))
+	require.EqualValues(t, 2, b.Number(6000, 8))
+	require.EqualValues(t, 3, b.Number(3000, 9))
 }

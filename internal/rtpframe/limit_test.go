@@ -60,7 +60,7 @@ func (p *path) play(seconds int) {
 		if p.layered && i%3 != 0 && i%50 != 0 {
 			kind = Disposable
 		}
-		frame := p.frames.Number(uint32(i))
+		frame := p.frames.Number(uint32(i), uint16(p.report.Highest))
 		shown := chain
 		for range packets {
 			p.report.Highest++

@@ -6,6 +6,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
 
 	"sluice/claim"
 	"sluice/internal/rtpframe"
@@ -92,16 +93,23 @@ func (t *tally) addWithGap(p *packet) {
 	t.add(p)
 }
 
-// number returns the number of the frame with a timestamp, which both senders know.
-func (m *media) number(timestamp uint32) (n uint32) {
+// number returns the number of a packet's frame, which both senders know.
+func (m *media) number(p *rtp.Packet, restarts bool) (n uint32) {
+	number := func(f *rtpframe.Frames) {
+		if restarts {
+			f.Restart()
+		}
+		n = f.Number(p.Timestamp, p.SequenceNumber)
+	}
 	if m.kernel != nil && m.kernel.Frames(func(f *rtpframe.Frames) {
-		n = f.Number(timestamp)
+		number(f)
 		f.Raise(m.temporal)
 		m.frames.Follow(f)
 	}) {
 		return n
 	}
-	return m.frames.Number(timestamp)
+	number(&m.frames)
+	return n
 }
 
 // use calls f with what both senders know of the player's flow.

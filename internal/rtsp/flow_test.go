@@ -2,6 +2,7 @@ package rtsp
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -238,6 +239,38 @@ func TestReportsAfterPause(t *testing.T) {
 		f.second(25)
 		require.True(t, f.p.isLimited())
 	})
+}
+
+// TestClipThatBeginsAgain has timestamps, and then sequence numbers, too, begin again with each two seconds. A player
+// that got nothing goes on with the first frame after its limit has ended: that is not taken for one from before.
+func TestClipThatBeginsAgain(t *testing.T) {
+	for name, mask := range map[string]uint32{"timestamps": math.MaxUint32, "and sequence numbers": 50} {
+		t.Run(name, func(t *testing.T) {
+			testFlow(t, func(f *flowTest) {
+				for i := range uint32(500) {
+					if i == 250 {
+						f.p.use(f.lead, func(w *rtpframe.Flow) {
+							w.SetBucket(claim.Bucket{Rate: 1, Burst: 1}, f.clock.Now().Add(time.Hour))
+						})
+					}
+					if i == 375 {
+						f.p.use(f.lead, func(w *rtpframe.Flow) { w.SetRate(0) })
+					}
+					before := len(f.sink.packets)
+					for packet := range uint32(2) {
+						h := rtp.Header{
+							Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: uint16(2*(i%mask) + packet),
+							Timestamp: i % 50 * 3600,
+						}
+						p := &rtp.Packet{Header: h, Payload: []byte{0x65, 1}}
+						require.True(t, f.write(f.desc.Medias[0], p, time.Now(), time.Now()))
+					}
+					goes := i < 250 || i >= 375
+					require.Equal(t, goes, len(f.sink.packets) == before+2, "frame %d", i)
+				}
+			})
+		})
+	}
 }
 
 // TestKeepAll has a player report losses that change nothing.

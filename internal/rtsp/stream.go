@@ -119,14 +119,14 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.medias[d]
-	gap, late := m.gap(p.SequenceNumber), m.isLate(p)
+	gap, late, restarts := m.gap(p.SequenceNumber), m.isLate(p), m.restarts(p)
 	if s.closed || !m.owns(p.SSRC, now) {
 		return false
 	}
 	if !late {
 		m.sequence = p.SequenceNumber
 	}
-	next := packet{media: m, rtp: p, ntp: ntp, gap: gap, served: m.served(p), frame: m.number(p.Timestamp)}
+	next := packet{media: m, rtp: p, ntp: ntp, gap: gap, served: m.served(p), frame: m.number(p, restarts)}
 	next.kind = rtpframe.KindOf(m.codec, p.Payload, &m.temporal)
 	begins := s.placeLocked(&next)
 	for player := range s.players {
@@ -163,13 +163,19 @@ func (m *media) gap(sequence uint16) uint16 {
 	return 0
 }
 
-// maxLate is how many packets after it one may come. The library puts packets by UDP in order, but not those by TCP. If
-// the numbers go back farther, the publisher counts anew.
-const maxLate = 100
+// maxLate is by how many numbers a packet may come late. The library puts packets by UDP in order, but not those by
+// TCP. If the numbers go back as far, the publisher counts anew, as the library has it, too.
+const maxLate = 64
 
 // isLate reports whether a packet comes after one with a newer sequence number, or again.
 func (m *media) isLate(p *rtp.Packet) bool {
 	return !m.heard.IsZero() && m.ssrc == p.SSRC && m.sequence-p.SequenceNumber < maxLate
+}
+
+// restarts reports whether the publisher counts anew with a packet.
+func (m *media) restarts(p *rtp.Packet) bool {
+	back := int16(p.SequenceNumber - m.sequence)
+	return !m.heard.IsZero() && (m.ssrc != p.SSRC || back <= -maxLate)
 }
 
 // owns reports whether packets with an SSRC are the media's.

@@ -9,7 +9,7 @@
 struct rtp_frames frames;
 struct rtp_flow flow;
 struct rtp_part part;
-u32 codec, temporal, timestamp;
+u32 codec, temporal, timestamp, sequence;
 
 // A packet is the payload.
 SEC("tc") int test_kind(struct __sk_buff *skb)
@@ -19,7 +19,7 @@ SEC("tc") int test_kind(struct __sk_buff *skb)
 
 SEC("tc") int test_number(struct __sk_buff *skb)
 {
-	return number_frame(&frames, timestamp);
+	return number_frame(&frames, timestamp, sequence);
 }
 
 SEC("tc") int test_goes(struct __sk_buff *skb)

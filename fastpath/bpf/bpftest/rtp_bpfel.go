@@ -138,6 +138,7 @@ type RTPRtpFrames struct {
 	_        structs.HostLayout
 	Newest   uint64
 	Latest   [16]uint64
+	Lead     uint64
 	Limited  uint32
 	Temporal uint32
 }
@@ -176,6 +177,7 @@ const (
 	RTPVarFrames      = "frames"
 	RTPVarPart        = "part"
 	RTPVarReplaced    = "replaced"
+	RTPVarSequence    = "sequence"
 	RTPVarTemporal    = "temporal"
 	RTPVarTimestamp   = "timestamp"
 )
@@ -245,6 +247,7 @@ type RTPVariableSpecs struct {
 	Frames      *ebpf.VariableSpec `ebpf:"frames"`
 	Part        *ebpf.VariableSpec `ebpf:"part"`
 	Replaced    *ebpf.VariableSpec `ebpf:"replaced"`
+	Sequence    *ebpf.VariableSpec `ebpf:"sequence"`
 	Temporal    *ebpf.VariableSpec `ebpf:"temporal"`
 	Timestamp   *ebpf.VariableSpec `ebpf:"timestamp"`
 }
@@ -290,6 +293,7 @@ type RTPVariables struct {
 	Frames      *ebpf.Variable `ebpf:"frames"`
 	Part        *ebpf.Variable `ebpf:"part"`
 	Replaced    *ebpf.Variable `ebpf:"replaced"`
+	Sequence    *ebpf.Variable `ebpf:"sequence"`
 	Temporal    *ebpf.Variable `ebpf:"temporal"`
 	Timestamp   *ebpf.Variable `ebpf:"timestamp"`
 }

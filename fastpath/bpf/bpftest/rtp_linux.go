@@ -36,10 +36,13 @@ func (k *RTP) Kind(t testing.TB, c rtpframe.Codec, payload []byte, temporal *uin
 	return rtpframe.Kind(kind)
 }
 
-// Number returns the number of the frame with a timestamp.
-func (k *RTP) Number(t testing.TB, timestamp uint32) uint32 {
+// Number returns the number of a packet's frame, with frames that are changed.
+func (k *RTP) Number(t testing.TB, f *rtpframe.Frames, timestamp uint32, sequence uint16) uint32 {
+	require.NoError(t, k.Frames.Set(Bytes(f)))
 	require.NoError(t, k.Timestamp.Set(timestamp))
+	require.NoError(t, k.Sequence.Set(uint32(sequence)))
 	number, _ := runOnce(t, k.TestNumber, 0)
+	require.NoError(t, k.Frames.Get(Bytes(f)))
 	return number
 }
 

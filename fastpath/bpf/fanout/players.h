@@ -157,7 +157,7 @@ static __noinline int read_part(struct __sk_buff *skb, const struct rtp_packet *
 {
 	u32 payload = p->d.payload_at + RTP_HEADER_LEN + csrcs_len(p->header);
 
-	part->frame = number_frame(&m->frames, rtp_timestamp(p->header));
+	part->frame = number_frame(&m->frames, rtp_timestamp(p->header), rtp_sequence(p->header));
 	part->kind = kind_of(skb, m->codec, payload, p->d.payload_at + p->d.payload_len, &m->frames.temporal);
 	part->len = p->d.payload_len;
 	return 0;

@@ -42,9 +42,9 @@ INLINE u32 level_of_kind(u32 kind)
 	return SOUND_LEVEL;
 }
 
-// number_of_late returns the number of the oldest frame that is remembered if a timestamp is of one before it, and
-// else 0. A timestamp from long before is that of a publisher that counts anew.
-INLINE u32 number_of_late(struct rtp_frames *f, u64 newest, u32 timestamp)
+// is_late reports whether a timestamp is of a frame before the latest ones. One from long before is that of a publisher
+// that counts anew.
+INLINE bool is_late(struct rtp_frames *f, u64 newest, u32 timestamp)
 {
 	u32 number = (u32)(newest >> 32) - (FRAME_HISTORY - 1), at = number;
 
@@ -53,34 +53,58 @@ INLINE u32 number_of_late(struct rtp_frames *f, u64 newest, u32 timestamp)
 	s32 span = (u32)newest - (u32)oldest, late = (u32)oldest - timestamp;
 
 	if (!oldest || (u32)(oldest >> 32) != number)
-		return 0;
-	return late > 0 && late <= (s64)span * LATE_HISTORIES ? number : 0;
+		return false;
+	return late > 0 && late <= (s64)span * LATE_HISTORIES;
 }
 
-// number_frame returns the number of the frame with a timestamp; 0: others were faster, again and again.
-static __noinline u32 number_frame(struct rtp_frames *f, u32 timestamp)
+// find_frame looks for the number of a frame that has begun before: of several with the timestamp, the newest. It
+// reports whether there is one.
+INLINE bool find_frame(struct rtp_frames *f, u64 newest, u32 timestamp, u32 *number)
+{
+	u32 last = newest >> 32;
+
+	for (u32 i = 0; i < FRAME_HISTORY; i++) {
+		u32 at = last - i;
+		barrier_var(at); // Linux 6.12 wants a bound of its own
+		u64 e = SHARED(f->latest[at % FRAME_HISTORY]);
+		if (e && (u32)e == timestamp && last - (u32)(e >> 32) < FRAME_HISTORY) {
+			*number = e >> 32;
+			return true;
+		}
+	}
+	*number = last - (FRAME_HISTORY - 1);
+	return is_late(f, newest, timestamp);
+}
+
+// is_ahead reports whether a sequence number is newer than that of the lead.
+INLINE bool is_ahead(u64 lead, u16 sequence)
+{
+	u16 ahead = sequence - (u16)(lead >> 32);
+
+	return !lead || (ahead && ahead < 0x8000);
+}
+
+// number_frame returns the number of a packet's frame; 0: others were faster, again and again. If the sequence number
+// is newer than that of the lead, the packet is not of a frame before it, whatever its timestamp is.
+static __noinline u32 number_frame(struct rtp_frames *f, u32 timestamp, u32 sequence)
 {
 	for (u32 attempt = 0; attempt < 4; attempt++) {
 		u64 newest = SHARED(f->newest);
 		u32 number = newest >> 32;
 		if (newest && (u32)newest == timestamp)
 			return number;
-		for (u32 i = 0; i < FRAME_HISTORY; i++) {
-			u32 at = i;
-			barrier_var(at); // Linux 6.12 wants a bound of its own
-			u64 e = SHARED(f->latest[at % FRAME_HISTORY]);
-			if (e && (u32)e == timestamp && number - (u32)(e >> 32) < FRAME_HISTORY)
-				return e >> 32;
-		}
-		u32 late = number_of_late(f, newest, timestamp);
-		if (late)
-			return late;
-		number++;
+		u64 lead = SHARED(f->lead);
+		bool ahead = is_ahead(lead, sequence);
+		if ((!lead || !ahead || (u32)lead == timestamp) && find_frame(f, newest, timestamp, &number))
+			return number;
+		number = (u32)(newest >> 32) + 1;
 		u64 next = (u64)number << 32 | timestamp;
 		if (__sync_bool_compare_and_swap(&f->newest, newest, next)) {
 			u32 at = number;
 			barrier_var(at);
 			SHARED(f->latest[at % FRAME_HISTORY]) = next;
+			if (ahead)
+				__sync_bool_compare_and_swap(&f->lead, lead, LEADS | (u64)(u16)sequence << 32 | timestamp);
 			return number;
 		}
 	}

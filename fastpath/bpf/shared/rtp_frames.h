@@ -31,6 +31,7 @@ enum rtp_kind {
 struct rtp_frames {
 	u64 newest; // number << 32 | timestamp; 0: there was none
 	u64 latest[FRAME_HISTORY]; // the same, by number
+	u64 lead; // LEADS | sequence number << 32 | timestamp, of the packet farthest ahead with which a frame has begun
 	u32 limited; // something may not go to a player of the media; if not, programs do not look at frames
 	u32 temporal; // the highest temporal id
 };
@@ -43,6 +44,8 @@ struct rtp_flow {
 };
 
 #define FLOW_BROKEN (1U << 31) // nothing goes before the next key frame
+
+#define LEADS (1ULL << 48) // there is one
 
 GO_TYPE(enum, rtp_codec);
 GO_TYPE(enum, rtp_kind);
