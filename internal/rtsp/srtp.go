@@ -60,12 +60,12 @@ type numbering struct {
 	begun bool
 	again bool   // PLAY has come since the latest packet
 	from  uint16 // the publisher's number of the latest packet
-	last  uint16 // what it was sent with, or its last part
+	last  uint16 // what it was sent with, or its last piece
 }
 
-// next returns the number of a packet that is sent in parts, which have the following ones. It reports whether the gap
+// next returns the number of a packet that is sent in pieces, which have the following ones. It reports whether the gap
 // before it does not tell how many packets are missing.
-func (n *numbering) next(from uint16, parts int) (first uint16, unknown bool) {
+func (n *numbering) next(from uint16, pieces int) (first uint16, unknown bool) {
 	switch step := int16(from - n.from); {
 	case !n.begun: // in the lower half: a receiver that lacks the first packets counts from 0, too
 		n.begun, n.last = true, uint16(rand.Uint32())>>1
@@ -75,7 +75,7 @@ func (n *numbering) next(from uint16, parts int) (first uint16, unknown bool) {
 		n.last, unknown = n.last+2, true
 	}
 	first, n.from, n.again = n.last, from, false
-	n.last += uint16(parts - 1)
+	n.last += uint16(pieces - 1)
 	return first, unknown
 }
 
@@ -111,12 +111,12 @@ func (p *player) resumeNumbers() {
 
 // fits reports whether a packet can be sent to the player.
 func (p *player) fits(next *packet, size int) bool {
-	return size <= maxPacket && (p.srtp == nil || next.parts() != nil)
+	return size <= maxPacket && (p.srtp == nil || next.pieces() != nil)
 }
 
-// parts returns the packets which carry by SRTP what a packet does, or nil. All players that get the packet as it comes
-// share them.
-func (p *packet) parts() []*rtp.Packet {
+// pieces returns the packets which carry by SRTP what a packet does, or nil. All players that get the packet as it
+// comes share them.
+func (p *packet) pieces() []*rtp.Packet {
 	if p.cut == nil {
 		list := p.split()
 		p.cut = &list
@@ -145,31 +145,31 @@ func (p *player) write(next *packet) error {
 		p.flows[next.media].begins(out.SequenceNumber)
 		return p.sink.WritePacketRTPWithNTP(next.media.Media, out, next.ntp)
 	}
-	parts := next.parts()
-	number, unknown := p.numbersOf(next).next(next.rtp.SequenceNumber, len(parts))
+	pieces := next.pieces()
+	number, unknown := p.numbersOf(next).next(next.rtp.SequenceNumber, len(pieces))
 	if unknown {
 		p.flows[next.media].limit.Restart()
 	}
 	p.flows[next.media].begins(number)
-	for i, one := range parts {
+	for i, one := range pieces {
 		out := s.apply(one)
 		out.SequenceNumber = number + uint16(i)
 		if err := p.sink.WritePacketRTPWithNTP(next.media.Media, out, next.ntp); err != nil {
 			return err
 		}
 	}
-	p.reports[next.media][next.rtp.PayloadType].addParts(next.rtp, parts)
+	p.reports[next.media][next.rtp.PayloadType].addPieces(next.rtp, pieces)
 	return nil
 }
 
-// addParts counts the parts of a packet, which counts as one elsewhere.
-func (r *report) addParts(whole *rtp.Packet, parts []*rtp.Packet) {
+// addPieces counts the pieces of a packet, which counts as one elsewhere.
+func (r *report) addPieces(whole *rtp.Packet, pieces []*rtp.Packet) {
 	if r == nil {
 		return
 	}
-	r.packets += uint64(len(parts) - 1)
+	r.packets += uint64(len(pieces) - 1)
 	r.octets -= uint64(len(whole.Payload))
-	for _, one := range parts {
+	for _, one := range pieces {
 		r.octets += uint64(len(one.Payload))
 	}
 }

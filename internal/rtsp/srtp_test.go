@@ -224,14 +224,14 @@ func TestNumbering(t *testing.T) {
 	n := numbering{begun: true, from: math.MaxUint16 - 1, last: 100}
 	for _, tc := range []struct {
 		from    uint16
-		parts   int
+		pieces  int
 		want    uint16
 		unknown bool
 	}{
 		{math.MaxUint16, 1, 101, false},
 		{0, 1, 102, false},
 		{3, 2, 105, false},               // two are missing
-		{4, 1, 107, false},               // after two parts
+		{4, 1, 107, false},               // after two pieces
 		{4, 1, 109, true},                // again
 		{2, 1, 111, true},                // back
 		{2 + 2999, 1, 3110, false},       // the largest step
@@ -240,7 +240,7 @@ func TestNumbering(t *testing.T) {
 		{2 * maxGap, 3, 3115, true},
 		{2*maxGap + 1, 1, 3118, false},
 	} {
-		first, unknown := n.next(tc.from, tc.parts)
+		first, unknown := n.next(tc.from, tc.pieces)
 		require.Equal(t, tc.want, first, "%+v", tc)
 		require.Equal(t, tc.unknown, unknown, "%+v", tc)
 	}
@@ -267,8 +267,8 @@ func FuzzNumbering(f *testing.F) {
 		var n numbering
 		last := -1
 		for ; len(b) >= 2; b = b[2:] {
-			parts := int(b[0]&3) + 1
-			first, _ := n.next(uint16(b[0])<<8|uint16(b[1]), parts)
+			pieces := int(b[0]&3) + 1
+			first, _ := n.next(uint16(b[0])<<8|uint16(b[1]), pieces)
 			if last >= 0 {
 				step := int(first - uint16(last))
 				require.Positive(t, step)
@@ -277,7 +277,7 @@ func FuzzNumbering(f *testing.F) {
 			} else {
 				last = int(first)
 			}
-			last += parts - 1
+			last += pieces - 1
 		}
 	})
 }
@@ -368,7 +368,7 @@ func TestLargePacketsBySRTP(t *testing.T) {
 }
 
 // TestLargePacketIsCutOnce has two players by SRTP get a packet that is too large for it, and a third one join after
-// that. The first two share its parts, and the cache does not keep those of the third.
+// that. The first two share its pieces, and the cache does not keep those of the third.
 func TestLargePacketIsCutOnce(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		secure := func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) }
@@ -398,14 +398,14 @@ func TestLargePacketIsCutOnce(t *testing.T) {
 	})
 }
 
-// TestReportsOfParts checks that sender reports count the parts of a packet.
-func TestReportsOfParts(t *testing.T) {
+// TestReportsOfPieces checks that sender reports count the pieces of a packet.
+func TestReportsOfPieces(t *testing.T) {
 	whole := &rtp.Packet{Payload: make([]byte, 1000)}
 	r := &report{packets: 5, octets: 5000}
-	r.addParts(whole, []*rtp.Packet{{Payload: make([]byte, 600)}, {Payload: make([]byte, 402)}})
+	r.addPieces(whole, []*rtp.Packet{{Payload: make([]byte, 600)}, {Payload: make([]byte, 402)}})
 	require.EqualValues(t, 6, r.packets)
 	require.EqualValues(t, 5002, r.octets)
-	(*report)(nil).addParts(whole, []*rtp.Packet{whole})
+	(*report)(nil).addPieces(whole, []*rtp.Packet{whole})
 }
 
 // TestNACKOnTLS asks for a description that offers NACK: it offers no SRTP, and the client uses the TLS connection.
