@@ -137,7 +137,10 @@ struct quic {
 	u16 strays; // out of turn
 	u8 spun; // bit i: the RTTs of side i are from the spin bit, not from the handshake
 	u8 id_length; // of the answerer's connection ID, once the opener has used it
-	u32 id_begin; // its first bytes
+	union {
+		u32 id_begin; // its first bytes
+		u32 id_chosen; // until then: hash of the one that the opener chose for the answerer
+	};
 	struct loss_bits loss_bits[2];
 };
 _Static_assert(sizeof(struct quic) == 5 * 8 + 8 + 96 + 16 + 24, "quic has no hidden padding");

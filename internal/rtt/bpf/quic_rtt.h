@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // RTTs of QUIC from its handshake: a reply to a side's first long header has the source connection ID of that header as
-// its destination connection ID. The opener's reply to the answerer is recognised in the same way.
+// its destination connection ID. The opener's reply to the answerer has a connection ID of the answerer: that of its
+// header, or already another one from the encrypted part of its flight (RFC 9000 §5.1.1). So any ID is one but that
+// which the opener chose at first.
 #pragma once
 
 #include "connection.h"
@@ -80,10 +82,11 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 	} else if (!opener && q->phase == QUIC_OPENED && answers) {
 		flow_answered(p, f);
 		quic_report(p, f, q->opener, q->initial);
+		q->id_chosen = q->id[p->side & 1];
 		q->id[p->side & 1] = l->source_id;
 		q->answer = packet_time(p);
 		q->phase = QUIC_ANSWERED;
-	} else if (opener && q->phase == QUIC_ANSWERED && answers) {
+	} else if (opener && q->phase == QUIC_ANSWERED && l->destination_id != q->id_chosen) {
 		quic_report(p, f, other(q->opener), q->answer);
 		q->phase = QUIC_CONFIRMED;
 		connection_add(p, f, l->destination_begin, l->destination_id, l->destination_length);

@@ -77,6 +77,16 @@ func TestQUICHandshake(t *testing.T) {
 			want:     []string{opens, "20ms +20ms " + far, "25ms +5ms " + near},
 			outcomes: map[string]uint64{"quic": 4},
 		},
+		"the client's first reply has an ID that only it has seen": {
+			packets: []moment{
+				up(0, initial), down(20, answer.Datagram()),
+				up(25, wire.Long{
+					Type: wire.Handshake, Destination: []byte("secret"), Source: clientID, Length: 80,
+				}.Datagram()),
+			},
+			want:     []string{opens, "20ms +20ms " + far, "25ms +5ms " + near},
+			outcomes: map[string]uint64{"quic": 3},
+		},
 		"a flight of two Initials is timed from the first": {
 			packets:  []moment{up(0, initial), up(1, initial), down(20, answer.Datagram())},
 			want:     []string{opens, "20ms +20ms " + far},
