@@ -18,7 +18,7 @@ const lateHistories = 4
 
 // Frames numbers the frames of a media, by their timestamps, in the order in which they come. Both senders may do that
 // at once. Timestamps may go back: of B-frames, of a publisher whose clock is set, or of a clip that begins again. So a
-// packet begins a frame, too, if its sequence number is newer than that of the packet with which another one has begun.
+// packet with another timestamp begins a frame, too, if its sequence number is newer than those with which others have.
 type Frames struct {
 	newest atomic.Uint64 // number << 32 | timestamp; 0: there was none
 	latest [history]atomic.Uint64

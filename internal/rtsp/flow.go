@@ -141,6 +141,7 @@ func (p *player) charge(m *media, size int) {
 func (p *player) refuse(next *packet) {
 	f, now := p.flows[next.media], time.Now()
 	f.declined.add(next)
+	p.from = next.number + 1
 	switch {
 	case f.silent.IsZero():
 		f.silent = now

@@ -59,6 +59,21 @@ func TestNACK(t *testing.T) {
 	})
 }
 
+// TestNACKByRule has a player ask for frames that an operator's rule has left out for it.
+func TestNACKByRule(t *testing.T) {
+	testStream(t, 1<<20, func(s *streamTest) {
+		s.policy.rule = everyOther{}
+		p, sink := s.player()
+		s.frames(5)
+		require.Equal(t, span(1, 1), sink.numbers())
+		for number := range uint16(5) {
+			p.repeat(s.desc.Medias[0], nackOf(1+number+p.shifts[s.lead].sequence))
+		}
+		require.Equal(t, span(1, 1), sink.numbers())
+		require.Equal(t, 5, s.nacked(nackUnknown))
+	})
+}
+
 // TestNACKOfWhatWasLeftOut has players ask for packets of the group before that were left out for them: since they
 // joined later, or their queue was full.
 func TestNACKOfWhatWasLeftOut(t *testing.T) {

@@ -172,24 +172,25 @@ func (p *player) send(next *packet) {
 	f.declined.packets += uint64(next.gap)
 	switch size := next.rtp.MarshalSize(); {
 	case !p.fits(next, size):
-		p.drop(dropTooLarge)
+		p.drop(next, dropTooLarge)
 	case p.has(next):
+		f.begins(p.shifts[next.media].apply(next.rtp).SequenceNumber)
 		m.forwarded(size)
 		p.guest.CountPacket(true)
 		p.got = next.number + 1
 		f.silent = time.Time{}
 		p.tell(next, true)
 		if !p.guest.Download(size) {
-			p.drop(dropQuota)
+			p.drop(next, dropQuota)
 		}
 	case !p.goes(next, size):
 		m.declined.Inc()
 		p.guest.Drop()
 		p.refuse(next)
 	case !p.guest.Download(size):
-		p.drop(dropQuota)
+		p.drop(next, dropQuota)
 	case p.write(next) != nil:
-		p.drop(dropQueueFull)
+		p.drop(next, dropQueueFull)
 	default:
 		m.sent(size)
 		p.guest.CountPacket(false)
@@ -202,13 +203,13 @@ func (p *player) send(next *packet) {
 
 // drop counts a packet that the player does not get, or that exceeds its quota, and leaves out the rest of the group,
 // since it cannot be decoded without the lost packet. A stream without groups goes on, and the kernel comes back later.
-func (p *player) drop(reason string) {
+func (p *player) drop(next *packet, reason string) {
 	p.miss(reason)
 	if p.stream.lead != nil {
 		p.wait()
 		return
 	}
-	p.since = time.Now()
+	p.since, p.from = time.Now(), next.number+1
 	p.stopKernel()
 }
 

@@ -126,7 +126,8 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 	if !late {
 		m.sequence = p.SequenceNumber
 	}
-	next := packet{media: m, rtp: p, ntp: ntp, gap: gap, served: m.served(p), frame: m.number(p, restarts)}
+	next := packet{media: m, rtp: p, ntp: ntp, gap: gap, frame: m.number(p, restarts)}
+	next.served = m.served(p) // later: the kernel knows at once that the publisher counts anew
 	next.kind = rtpframe.KindOf(m.codec, p.Payload, &m.temporal)
 	begins := s.placeLocked(&next)
 	for player := range s.players {
@@ -164,7 +165,7 @@ func (m *media) gap(sequence uint16) uint16 {
 }
 
 // maxLate is by how many numbers a packet may come late. The library puts packets by UDP in order, but not those by
-// TCP. If the numbers go back as far, the publisher counts anew, as the library has it, too.
+// TCP. If the numbers go back as far, the publisher counts anew.
 const maxLate = 64
 
 // isLate reports whether a packet comes after one with a newer sequence number, or again.

@@ -128,6 +128,9 @@ func (l *quicLab) client() (at netip.AddrPort) {
 // way with, and gets the next one some time later.
 func TestClientBehindNAT(t *testing.T) {
 	l := newQUICLab(t)
+	rtts, _ := l.counted(bpf.MonitorTallyTALLY_RTTS)
+	ambiguous, _ := l.counted(bpf.MonitorTallyTALLY_RTTS_AMBIGUOUS)
+	require.EqualValues(t, 2, rtts+ambiguous, "both parts of the handshake")
 	before := l.client()
 	require.NoError(t, l.Publisher.Devices[0].Link.Rebind())
 	l.talk() // so the server has sent to the new port

@@ -68,7 +68,7 @@ var Tallies = [...]Counter{
 	{"flows-moved", "QUIC connections that went on at another address or port of their client"},
 	{"stamps", "packets that were stamped"},
 	{"stamps-evicted", "stamps that newer ones replaced before they were answered"},
-	{"stamps-limited", "packets not stamped because of the rate limit"},
+	{"stamps-limited", "packets not stamped, and RTTs of one direction not reported, because of the rate limit"},
 	{"stamps-ambiguous", "stamps withdrawn because their packet was sent twice"},
 	{"rtts", "RTTs"},
 	{"rtts-tightened", "RTTs for which a later packet was a better start than the stamped one"},

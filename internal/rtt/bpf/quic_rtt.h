@@ -2,7 +2,7 @@
 // RTTs of QUIC from its handshake: a reply to a side's first long header has the source connection ID of that header as
 // its destination connection ID. The opener's reply to the answerer has a connection ID of the answerer: that of its
 // header, or already another one from the encrypted part of its flight (RFC 9000 §5.1.1). So any ID is one but that
-// which the opener chose at first.
+// which the opener chose at first, unless the answerer has taken that one for its own.
 #pragma once
 
 #include "connection.h"
@@ -86,10 +86,12 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 		q->id[p->side & 1] = l->source_id;
 		q->answer = packet_time(p);
 		q->phase = QUIC_ANSWERED;
-	} else if (opener && q->phase == QUIC_ANSWERED && l->destination_id != q->id_chosen) {
+	} else if (opener && q->phase == QUIC_ANSWERED && (answers || l->destination_id != q->id_chosen)) {
 		quic_report(p, f, other(q->opener), q->answer);
 		q->phase = QUIC_CONFIRMED;
-		connection_add(p, f, l->destination_begin, l->destination_id, l->destination_length);
+		// An ID that the answerer's header has not shown takes nobody's place.
+		if (answers || !connection_find(&p->key, other(p->side), l->destination_begin))
+			connection_add(p, f, l->destination_begin, l->destination_id, l->destination_length);
 	}
 	quic_heard(q, p, p->side);
 }

@@ -87,6 +87,16 @@ func TestQUICHandshake(t *testing.T) {
 			want:     []string{opens, "20ms +20ms " + far, "25ms +5ms " + near},
 			outcomes: map[string]uint64{"quic": 3},
 		},
+		"a server that takes the ID that the client has chosen": {
+			packets: []moment{
+				up(0, initial), down(20, wire.Long{Destination: clientID, Source: randomID}.Datagram()),
+				up(25, wire.Long{
+					Type: wire.Handshake, Destination: randomID, Source: clientID, Length: 80,
+				}.Datagram()),
+			},
+			want:     []string{opens, "20ms +20ms " + far, "25ms +5ms " + near},
+			outcomes: map[string]uint64{"quic": 3},
+		},
 		"a flight of two Initials is timed from the first": {
 			packets:  []moment{up(0, initial), up(1, initial), down(20, answer.Datagram())},
 			want:     []string{opens, "20ms +20ms " + far},

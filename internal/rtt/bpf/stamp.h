@@ -93,7 +93,7 @@ GLOBAL u64 stamp_take(u64 tag)
 // A rate limit that is much longer than a tick needs no better clock.
 #define STAMP_COARSE (50 * MILLISECOND)
 
-// rate_due returns whether a side's rate limit allows one more, and advances the limit's clock: when it last did.
+// rate_due returns whether a side's rate limit allows one more. The clock is when it last did, and is set to now if so.
 INLINE bool rate_due(struct packet *p, const struct side *s, u64 *clock)
 {
 	u64 rtt = config.smoothed ? s->smoothed_rtt : s->min_rtt;
