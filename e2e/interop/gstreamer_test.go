@@ -11,17 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGStreamer has GStreamer publish the clip by RTSP, and play it. What it plays has the pictures of the clip.
-func TestGStreamer(t *testing.T) {
-	gst, err := exec.LookPath("gst-launch-1.0")
-	if err != nil {
-		t.Skip("needs gst-launch-1.0")
-	}
-	for _, element := range []string{"rtspclientsink", "rtspsrc", "qtdemux"} {
-		if exec.Command("gst-inspect-1.0", "--exists", element).Run() != nil {
-			t.Skipf("needs GStreamer's %s", element)
+// needsElements skips a test without these elements of GStreamer, which come in several packages.
+func needsElements(t *testing.T, elements ...string) {
+	t.Helper()
+	for _, e := range elements {
+		if exec.Command("gst-inspect-1.0", "--exists", e).Run() != nil {
+			t.Skipf("needs GStreamer's %s", e)
 		}
 	}
+}
+
+// TestGStreamer has GStreamer publish the clip by RTSP, and play it. What it plays has the pictures of the clip.
+func TestGStreamer(t *testing.T) {
+	const gst = "gst-launch-1.0"
+	needsElements(t, "rtspclientsink", "rtspsrc", "qtdemux")
 	sent := pictureHashes(t, "-i", clipFile)
 	long := filepath.Join(t.TempDir(), "long.mp4")
 	require.NoError(t, exec.Command("ffmpeg", "-v", "error", "-stream_loop", "11", "-i", clipFile, "-map", "0:v",

@@ -23,6 +23,9 @@ func TestPipes(t *testing.T) {
 			if _, err := exec.LookPath(name); err != nil {
 				t.Skipf("needs %s", name)
 			}
+			if name == "gst-launch-1.0" {
+				needsElements(t, "x264enc", "h264parse", "mp4mux")
+			}
 			r := startRelay(t)
 			start(t, nil, nil, "sh", "-c", fmt.Sprintf("%s | sluice pub --relay %s --tls-disable-verify "+
 				"--namespace %s --wait -", command, r.url("moqt"), namespace))
