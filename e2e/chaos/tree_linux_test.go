@@ -276,8 +276,7 @@ func (r *tree) excuses() (all spans) {
 		default:
 			continue
 		}
-		at := r.begin.Add(e.at)
-		s.from, s.to = at.Add(-time.Second), at.Add(e.lasts+recovery)
+		s.from, s.to = e.began, e.ended.Add(recovery)
 		all = append(all, s)
 	}
 	return all

@@ -16,7 +16,8 @@ func (r *tree) play() error {
 	r.begin = time.Now()
 	var back sync.WaitGroup
 	defer back.Wait()
-	for i, e := range r.events {
+	for i := range r.events {
+		e := &r.events[i]
 		select {
 		case <-time.After(time.Until(r.begin.Add(e.at))):
 		case <-r.ctx.Done():
@@ -30,7 +31,8 @@ func (r *tree) play() error {
 			continue
 		}
 		back.Wait() // no mishap begins before the node of the last one is back
-		end, err := r.do(e)
+		e.began = time.Now()
+		end, err := r.do(*e)
 		if err != nil {
 			return fmt.Errorf("%v: %w", e, err)
 		}
@@ -39,6 +41,7 @@ func (r *tree) play() error {
 			if err := end(); err != nil {
 				r.stop(fmt.Errorf("%v: %w", e, err))
 			}
+			e.ended = time.Now()
 		})
 	}
 	return nil

@@ -88,6 +88,8 @@ type treeEvent struct {
 	lasts  time.Duration // until it is started, or can be reached, again
 	link   string        // conditions
 	viewer int           // who leaves, and comes to another node, when something happens to NATS
+
+	began, ended time.Time // when it has happened
 }
 
 func (e treeEvent) String() string {

@@ -77,9 +77,9 @@ type viewing struct {
 
 // viewed is what has been received of a track.
 type viewed struct {
-	bases   map[uint64]int // by group: the index of its object 0
-	objects map[[2]uint64]bool
-	first   int // indices
+	bases   map[uint64]int          // by group: the index of its object 0
+	objects map[[2]uint64]time.Time // when each arrived, by group and object
+	first   int                     // indices
 	last    int
 }
 
@@ -101,20 +101,22 @@ func (v *viewing) take(line string) error {
 	defer v.mu.Unlock()
 	t := v.tracks[track]
 	if t == nil {
-		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]bool), first: p.index, last: p.index}
+		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]time.Time), first: p.index, last: p.index}
 		v.tracks[track] = t
 	}
-	if began := time.Now().Add(-v.clip.due[track][p.index]); v.began.IsZero() || began.Before(v.began) {
+	now := time.Now()
+	if began := now.Add(-v.clip.due[track][p.index]); v.began.IsZero() || began.Before(v.began) {
 		v.began = began
 	}
 	base := p.index - int(object)
 	if known, ok := t.bases[group]; ok && known != base {
 		return fmt.Errorf("chunk %d is in another's place: %s", p.index, line)
 	}
-	if t.objects[[2]uint64{group, object}] {
+	at := [2]uint64{group, object}
+	if _, ok := t.objects[at]; ok {
 		return fmt.Errorf("an object that came before: %s", line)
 	}
-	t.bases[group], t.objects[[2]uint64{group, object}] = base, true
+	t.bases[group], t.objects[at] = base, now
 	t.first, t.last = min(t.first, p.index), max(t.last, p.index)
 	return nil
 }
