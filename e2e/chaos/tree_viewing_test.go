@@ -36,8 +36,8 @@ func (all spans) of(nodes []int) (some spans) {
 	return some
 }
 
-// excuse reports whether a chunk of a track that is missing, and was due at a time, may be lost in one of the spans, and
-// counts it there.
+// excuse reports whether a chunk that is missing from a track, and was due at a time, may be lost in one of the spans,
+// and counts it there.
 func (all spans) excuse(t *viewed, chunk int, due time.Time) bool {
 	for _, s := range all {
 		if !due.After(s.to) && (!due.Before(s.from) || t.underWay(chunk, s.from)) {
@@ -85,9 +85,9 @@ func (v *viewing) judge(began time.Time, excused spans, end bool) error {
 	return errors.Join(errs...)
 }
 
-// underWay reports whether a chunk that was due before a time, and has never arrived, may have been on its way then. On a
-// busy machine, and behind links that lose packets, that is a while, so it is told from what had arrived: the end of a
-// group may come after the beginning of the next one, but not after those of two.
+// underWay reports whether a chunk that was due before a time, and has never arrived, may have been on its way then. On
+// a busy machine, and behind links that lose packets, that is a while, so it is told from what had arrived: the end of
+// a group may come after the beginning of the next one, but not after those of two.
 func (t *viewed) underWay(chunk int, at time.Time) bool {
 	var begun []int // the groups of which something had arrived
 	for object, arrival := range t.objects {
