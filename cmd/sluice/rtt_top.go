@@ -41,8 +41,9 @@ written one after the other.
 
 A flow is listed once for each direction in which it is measured: DESTINATION sends, SOURCE replies. A star marks RTTs
 of the whole path, if only packets of DESTINATION are seen. LOSS is the part of the TCP segments that were sent again,
-or of the echoes without reply. Of prefixes, the last columns have the medians of the parts that --aggregate-parts and
---aggregate-load tell apart.
+or of the echoes without reply. Of prefixes, two more columns have it of what their hosts sent and received, and the
+last ones have the medians of parts: those that --aggregate-parts and --aggregate-load tell apart, of queries, and of
+the whole path where one direction is seen.
 
 With --history, the table has what sluice rtt --history has kept since some time, of the 1000 prefixes with the most
 RTTs, or of one with --prefix.

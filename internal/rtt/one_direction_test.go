@@ -26,6 +26,9 @@ type download struct {
 
 const downloadFar, downloadNear = 20, 10
 
+// risingQueue is up to 80 ms long: it grows for two seconds, and then shrinks.
+func risingQueue(ms float64) float64 { return 80 - math.Abs(math.Mod(ms, 4000)-2000)/25 }
+
 // clocks returns what the ends' clocks show when something that they have just sent passes the observer.
 func (d *download) clocks(ms float64) (ofAlice, ofBob uint32) {
 	return 5000 + uint32(ms-downloadNear/2), 0xfffffc00 + uint32(int64(ms-downloadFar/2))
@@ -74,8 +77,7 @@ func samplesOf(t *testing.T, packets []pcap.Packet) []report.Sample {
 // both directions tell, but for a tick of the server's clock.
 func TestOneDirectionBesideBoth(t *testing.T) {
 	requireKernel(t)
-	// Up to 80 ms: it grows for two seconds, and then shrinks.
-	d := download{queue: func(ms float64) float64 { return 80 - math.Abs(math.Mod(ms, 4000)-2000)/25 }}
+	d := download{queue: risingQueue}
 	d.write(2000)
 
 	const far = downloadFar * time.Millisecond
@@ -98,4 +100,82 @@ func TestOneDirectionBesideBoth(t *testing.T) {
 		require.InDelta(t, both[s.Time], s.RTT, float64(time.Millisecond), "at %v", s.Time.Sub(captureBegin))
 	}
 	require.Empty(t, samplesOf(t, sentBy(d.packets, bob.Addr())), "data leaves when the server wants")
+}
+
+// TestOneDirectionAggregated takes the server's packets out of a capture. The RTTs of the whole path are then a part of
+// the client's prefix, of the server's, or of both, and in no other part.
+func TestOneDirectionAggregated(t *testing.T) {
+	t.Parallel()
+	requireKernel(t)
+	d := download{queue: risingQueue}
+	d.write(300)
+	alone := sentBy(d.packets, alice.Addr())
+	var want report.Histogram // of all RTTs, without bins
+	for _, s := range samplesOf(t, alone) {
+		want.Add(&report.Histogram{Count: 1, Sum: s.RTT, Min: s.RTT, Max: s.RTT})
+	}
+	require.EqualValues(t, 301, want.Count)
+	for name, test := range map[string]struct {
+		cfg      MonitorConfig
+		prefixes []string // that have them
+	}{
+		"prefixes":       {MonitorConfig{}, []string{"192.0.2.0/24"}},
+		"the other side": {MonitorConfig{AggregateReverse: true}, []string{"198.51.100.0/24"}},
+		"load and parts": {
+			MonitorConfig{AggregateLoad: 1, AggregateParts: true}, []string{"192.0.2.0/24", "198.51.100.0/24"},
+		},
+		"pairs": {MonitorConfig{AggregateBy: report.Keys{Pair: true, Protocol: true}}, []string{"192.0.2.0/24"}},
+		"no place": {
+			MonitorConfig{MaxPrefixes: 1, AggregateLoad: 1, AggregateParts: true},
+			[]string{"192.0.2.0/24", "0.0.0.0/0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.cfg.IncludeSYN, test.cfg.Aggregate = true, time.Second
+			got := make(map[string]report.Histogram)
+			for _, i := range aggregatesOf(t, test.cfg, alone) {
+				require.True(t, i.Aggregation.OneDirection)
+				for n := range i.Prefixes {
+					p := &i.Prefixes[n]
+					require.Zero(t, p.RTT.Count+p.PeerRTT.Count+p.ByLoad.Idle.Count+p.ByLoad.Loaded.Count)
+					if h := got[p.Prefix.String()]; p.OneDirection.Count > 0 {
+						h.Add(&p.OneDirection)
+						h.Bins = nil
+						got[p.Prefix.String()] = h
+					}
+				}
+			}
+			require.Len(t, got, len(test.prefixes))
+			for _, prefix := range test.prefixes {
+				require.Equal(t, want, got[prefix], prefix)
+			}
+		})
+	}
+	t.Run("both directions", func(t *testing.T) {
+		t.Parallel()
+		for _, i := range aggregatesOf(t, MonitorConfig{IncludeSYN: true, Aggregate: time.Second}, d.packets) {
+			for _, p := range i.Prefixes {
+				require.Zero(t, p.OneDirection.Count)
+			}
+		}
+	})
+	t.Run("TCP without SYN", func(t *testing.T) {
+		t.Parallel()
+		for _, i := range aggregatesOf(t, MonitorConfig{TCP: true, Aggregate: time.Second}, alone) {
+			require.False(t, i.Aggregation.OneDirection)
+			for _, p := range i.Prefixes {
+				require.Zero(t, p.OneDirection.Count)
+			}
+		}
+	})
+}
+
+// aggregatesOf returns what is aggregated in a capture.
+func aggregatesOf(t *testing.T, cfg MonitorConfig, packets []pcap.Packet) []report.Interval {
+	var got reporttest.Sink
+	cfg.Sink = &got
+	mustReplay(t, cfg, captureFile(t, packets...))
+	require.NotEmpty(t, got.Intervals)
+	return got.Intervals
 }

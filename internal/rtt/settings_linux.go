@@ -92,6 +92,7 @@ func (c *MonitorConfig) limits() bpf.Limits {
 }
 
 func (c *MonitorConfig) aggregation() report.Aggregation {
+	settings := c.settings()
 	return report.Aggregation{
 		Every:      c.Aggregate,
 		Timeout:    max(c.AggregateTimeout, 0),
@@ -101,6 +102,8 @@ func (c *MonitorConfig) aggregation() report.Aggregation {
 		By:         c.AggregateBy,
 		Parts:      c.AggregateParts,
 		Load:       c.AggregateLoad,
+
+		OneDirection: settings.MeasuresOneDirection(),
 	}
 }
 

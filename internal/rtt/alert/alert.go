@@ -16,10 +16,11 @@ const (
 	Ended  Type = "ended"
 )
 
-// Parts of the path, as [report.Prefix] has them.
+// Parts of the RTTs, as [report.Prefix] has them.
 const (
-	PartHosts = "hosts" // report.Prefix.RTT
-	PartPeers = "peers" // report.Prefix.PeerRTT
+	PartHosts        = "hosts"         // report.Prefix.RTT
+	PartPeers        = "peers"         // report.Prefix.PeerRTT
+	PartOneDirection = "one-direction" // report.Prefix.OneDirection: there is nothing else where replies go another way
 )
 
 // Reasons of an end.

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxAggregates is how many aggregates are followed, parts of the path counted apart. The one that was not measured
-	// for the longest time makes room. One takes about 500 bytes.
+	// maxAggregates is how many aggregates are followed, parts of their RTTs counted apart. The one that was not
+	// measured for the longest time makes room. One takes about 500 bytes.
 	maxAggregates = 32768
 	// minRTTs is how many RTTs an interval needs to count.
 	minRTTs = 20
@@ -93,6 +93,7 @@ func (d *Detector) Interval(i *report.Interval) error {
 		p := &i.Prefixes[n]
 		d.observeLocked(i, p, PartHosts, &p.RTT)
 		d.observeLocked(i, p, PartPeers, &p.PeerRTT)
+		d.observeLocked(i, p, PartOneDirection, &p.OneDirection)
 	}
 	for k, a := range d.raised {
 		if i.End.Sub(a.seen) >= quiet {
@@ -106,7 +107,7 @@ func (d *Detector) Interval(i *report.Interval) error {
 	return nil
 }
 
-// observeLocked takes the RTTs of one part of an aggregate.
+// observeLocked takes one part of the RTTs of an aggregate.
 func (d *Detector) observeLocked(i *report.Interval, p *report.Prefix, part string, h *report.Histogram) {
 	if h.Count < minRTTs {
 		return

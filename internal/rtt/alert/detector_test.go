@@ -124,6 +124,22 @@ $`, b.exposed())
 	require.Equal(t, PartPeers, b.alerts[5].Part)
 }
 
+// RTTs of the whole path are followed by themselves: there may be no others.
+func TestAlertsOfOneDirection(t *testing.T) {
+	b := newBench(t)
+	alone := func(rtt time.Duration) report.Prefix {
+		p := prefix("192.0.2.0/24", report.Histogram{}, report.Histogram{})
+		p.OneDirection = rtts(rtt, 100)
+		return p
+	}
+	b.minutes(60, alone(10*ms))
+	b.minutes(4, alone(30*ms))
+	require.Empty(t, b.alerts)
+	b.minutes(10, alone(30*ms))
+	require.Len(t, b.alerts, 2)
+	require.Equal(t, PartOneDirection, b.alerts[0].Part)
+}
+
 // TestQuietAggregates lets nobody talk any more to whom an alert is raised for.
 func TestQuietAggregates(t *testing.T) {
 	b := newBench(t)
@@ -147,6 +163,7 @@ func TestLearn(t *testing.T) {
 	require.NoError(t, err)
 	first := newBench(t)
 	some := prefix("192.0.2.0/24", rtts(10*ms, 100), rtts(20*ms, 100))
+	some.OneDirection = rtts(30*ms, 100)
 	few := prefix("198.51.100.0/24", rtts(10*ms, minRTTs-1), report.Histogram{})
 	for range 90 {
 		end := first.now.Add(time.Minute)
@@ -157,14 +174,17 @@ func TestLearn(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 
+	alone := prefix("192.0.2.0/24", report.Histogram{}, report.Histogram{})
+	alone.OneDirection = rtts(90*ms, 100)
 	for part, high := range map[string]report.Prefix{
-		PartHosts: prefix("192.0.2.0/24", rtts(30*ms, 100), rtts(20*ms, 100)),
-		PartPeers: prefix("192.0.2.0/24", rtts(10*ms, 100), rtts(60*ms, 100)),
+		PartOneDirection: alone,
+		PartHosts:        prefix("192.0.2.0/24", rtts(30*ms, 100), rtts(20*ms, 100)),
+		PartPeers:        prefix("192.0.2.0/24", rtts(10*ms, 100), rtts(60*ms, 100)),
 	} {
 		second := newBench(t)
 		second.now = first.now.Add(5 * time.Minute)
 		require.NoError(t, second.Learn(dir, second.now))
-		require.Equal(t, 2, second.of.Len())
+		require.Equal(t, 3, second.of.Len())
 		second.minutes(5, high)
 		require.Len(t, second.alerts, 2)
 		require.Equal(t, part, second.alerts[0].Part)

@@ -15,8 +15,8 @@ func (d *Detector) Learn(dir string, now time.Time) error {
 	return history.Read(dir, now.Add(-2*d.rule.learning()), now, func(r *history.Row) error {
 		d.learnLocked(r, PartHosts, r.RTTs, r.Median, r.P95)
 		for n := range r.Parts {
-			if p := &r.Parts[n]; p.Name == PartPeers {
-				d.learnLocked(r, PartPeers, p.RTTs, p.Median, p.P95)
+			if p := &r.Parts[n]; p.Name == PartPeers || p.Name == PartOneDirection {
+				d.learnLocked(r, p.Name, p.RTTs, p.Median, p.P95)
 			}
 		}
 		return nil

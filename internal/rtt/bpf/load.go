@@ -94,15 +94,22 @@ func RTTKinds(s MonitorSettings) []uint8 {
 	if s.Dns != 0 || s.Ntp != 0 || s.Stun != 0 {
 		kinds = append(kinds, uint8(MonitorPrefixFlagPREFIX_QUERIES))
 	}
+	if s.MeasuresOneDirection() {
+		kinds = append(kinds, uint8(MonitorPrefixFlagPREFIX_ONE_DIRECTION))
+	}
 	return kinds
 }
+
+// MeasuresOneDirection reports whether there may be RTTs of flows of which one direction is seen. Those of TCP begin
+// with a SYN.
+func (s *MonitorSettings) MeasuresOneDirection() bool { return s.Tcp != 0 && s.Syn != 0 || s.Quic != 0 }
 
 // UnplacedRTTKinds returns the flags of the further histograms of what is counted together because there is no place.
 func UnplacedRTTKinds(s MonitorSettings) []uint8 {
 	if s.Load == 0 {
 		return nil
 	}
-	s.Load, s.Dns, s.Ntp, s.Stun = 0, 0, 0, 0 // queries are not told apart by load
+	s.Load, s.Dns, s.Ntp, s.Stun, s.Syn, s.Quic = 0, 0, 0, 0, 0, 0 // PREFIX_ANY_LOAD
 	kinds := RTTKinds(s)
 	for i := range kinds {
 		kinds[i] |= uint8(MonitorPrefixFlagPREFIX_UNPLACED)

@@ -16,7 +16,7 @@ func TestLoadEverySetting(t *testing.T) {
 	requireKernel(t)
 	all := MonitorSettings{Tcp: 1, Icmp: 1, Dns: 1, Quic: 1, Ntp: 1, Stun: 1}
 	aggregated := all
-	aggregated.Aggregate, aggregated.Traffic = 1, 1
+	aggregated.Aggregate, aggregated.Traffic, aggregated.Syn = 1, 1, 1
 	linear := aggregated
 	linear.BinWidth = 4e6
 	keys := aggregated

@@ -72,6 +72,14 @@ type MonitorCounterSet struct {
 	Ecn       [4]MonitorTraffic
 }
 
+type MonitorDirection struct {
+	_               structs.HostLayout
+	Traffic         [3]MonitorTraffic
+	Retransmissions uint64
+	EcnCapable      uint64
+	EcnMarked       uint64
+}
+
 type MonitorDnsQuestion struct {
 	_      structs.HostLayout
 	Bytes  [264]uint8
@@ -318,13 +326,15 @@ type MonitorPacket struct {
 type MonitorPrefixFlag uint32
 
 const (
-	MonitorPrefixFlagPREFIX_IPV6      MonitorPrefixFlag = 1
-	MonitorPrefixFlagPREFIX_PEER_IPV6 MonitorPrefixFlag = 2
-	MonitorPrefixFlagPREFIX_TO_PEERS  MonitorPrefixFlag = 4
-	MonitorPrefixFlagPREFIX_LOADED    MonitorPrefixFlag = 8
-	MonitorPrefixFlagPREFIX_UNPLACED  MonitorPrefixFlag = 16
-	MonitorPrefixFlagPREFIX_QUERIES   MonitorPrefixFlag = 32
-	MonitorPrefixFlagPREFIX_RTT_FLAGS MonitorPrefixFlag = 60
+	MonitorPrefixFlagPREFIX_IPV6          MonitorPrefixFlag = 1
+	MonitorPrefixFlagPREFIX_PEER_IPV6     MonitorPrefixFlag = 2
+	MonitorPrefixFlagPREFIX_TO_PEERS      MonitorPrefixFlag = 4
+	MonitorPrefixFlagPREFIX_LOADED        MonitorPrefixFlag = 8
+	MonitorPrefixFlagPREFIX_UNPLACED      MonitorPrefixFlag = 16
+	MonitorPrefixFlagPREFIX_QUERIES       MonitorPrefixFlag = 32
+	MonitorPrefixFlagPREFIX_ONE_DIRECTION MonitorPrefixFlag = 64
+	MonitorPrefixFlagPREFIX_ANY_LOAD      MonitorPrefixFlag = 96
+	MonitorPrefixFlagPREFIX_RTT_FLAGS     MonitorPrefixFlag = 124
 )
 
 type MonitorPrefixKey struct {
@@ -591,14 +601,11 @@ type MonitorTrafficEntry struct {
 }
 
 type MonitorTrafficPeriod struct {
-	_               structs.HostLayout
-	Period          uint32
-	Pad             uint32
-	Sent            [3]MonitorTraffic
-	Received        [3]MonitorTraffic
-	Retransmissions uint64
-	EcnCapable      uint64
-	EcnMarked       uint64
+	_        structs.HostLayout
+	Period   uint32
+	Pad      uint32
+	Sent     MonitorDirection
+	Received MonitorDirection
 }
 
 type MonitorTransport uint32

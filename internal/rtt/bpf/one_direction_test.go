@@ -3,6 +3,10 @@
 package bpf
 
 import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -119,4 +123,89 @@ func TestSpinBitOfOneDirection(t *testing.T) {
 		require.Empty(t, w.spins())
 		require.NotEqual(t, MonitorSpinClassSPIN_SPINNING, w.class())
 	}
+}
+
+// aggregated returns the RTTs of each aggregate: its address, flags, number of RTTs and their sum.
+func (w *watch) aggregated() (lines []string) {
+	var key MonitorPrefixKey
+	var e MonitorRttEntry
+	all := w.m.Maps[MonitorMapPrefixRtts].Iterate()
+	for all.Next(&key, &e) {
+		for _, p := range e.Periods {
+			if p.Count > 0 {
+				lines = append(lines,
+					fmt.Sprintf("%v %d: %d, %v", addressOf(&key), key.Flags, p.Count, time.Duration(p.Sum)))
+			}
+		}
+	}
+	require.NoError(w.t, all.Err())
+	slices.Sort(lines)
+	return lines
+}
+
+// addressOf returns the address of a prefix that is a host.
+func addressOf(key *MonitorPrefixKey) netip.Addr {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], uint32(key.Prefix))
+	return netip.AddrFrom4(b)
+}
+
+// RTTs of the whole path are a kind of their own, of the prefix whose packets are seen, or of the other one.
+func TestOneDirectionIsAggregated(t *testing.T) {
+	const path = MonitorPrefixFlagPREFIX_ONE_DIRECTION
+	acks := append(opened(), echo(100, 1001, 100), echo(600, 2001, 590))
+	both := append(slices.Clone(acks), ack(640, 100, 637), data(700, 100, 800), ack(712, 200, 800))
+	initial := clientToInit.Datagram()
+	reply := wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID, Length: 80}.Datagram()
+	for name, test := range map[string]struct {
+		settings MonitorSettings
+		packets  []moment
+		want     []string
+	}{
+		"TCP": {MonitorSettings{}, acks, []string{fmt.Sprintf("10.0.0.1 %d: 3, 100ms", path)}},
+		"TCP, of the receiver": {
+			MonitorSettings{Reverse: 1}, acks, []string{fmt.Sprintf("10.0.0.2 %d: 3, 100ms", path)},
+		},
+		"TCP, of both, and not divided by load": {
+			MonitorSettings{Parts: 1, Load: 1}, acks,
+			[]string{fmt.Sprintf("10.0.0.1 %d: 3, 100ms", path), fmt.Sprintf("10.0.0.2 %d: 3, 100ms", path)},
+		},
+		"TCP, the other direction is seen later": {
+			MonitorSettings{}, both, []string{fmt.Sprintf("10.0.0.1 %d: 3, 100ms", path), "10.0.0.2 0: 1, 12ms"},
+		},
+		"QUIC": {
+			MonitorSettings{}, []moment{up(0, initial), up(25, reply)},
+			[]string{fmt.Sprintf("10.0.0.1 %d: 1, 25ms", path)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.settings.Tcp, test.settings.Quic, test.settings.Syn = 1, 1, 1
+			test.settings.Aggregate, test.settings.Ipv4Mask = 1, 0xffffffff
+			w := watching(t, test.settings)
+			for _, p := range test.packets {
+				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+			}
+			require.Equal(t, test.want, w.aggregated())
+		})
+	}
+}
+
+// A prefix may have been forgotten since the packet before: the RTT then begins it again.
+func TestOneDirectionBeginsAPrefix(t *testing.T) {
+	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1, Aggregate: 1, Ipv4Mask: 0xffffffff})
+	for _, p := range append(opened(), echo(100, 1001, 100)) {
+		w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+	}
+	require.Len(t, w.aggregated(), 1)
+	for _, name := range []string{MonitorMapPrefixTraffic, MonitorMapPrefixRtts} {
+		var key MonitorPrefixKey
+		for w.m.Maps[name].NextKey(nil, &key) == nil {
+			require.NoError(t, w.m.Maps[name].Delete(&key))
+		}
+	}
+	later := echo(41_000, 2001, 40_990)
+	w.show(MonitorProgEgress, later.at, wire.Frame(later.packet))
+	require.Equal(t, []string{fmt.Sprintf("10.0.0.1 %d: 1, 40ms", MonitorPrefixFlagPREFIX_ONE_DIRECTION)},
+		w.aggregated())
+	require.Zero(t, w.tally(MonitorTallyTALLY_PREFIXES_FULL))
 }

@@ -12,14 +12,19 @@
 #include "ip.h"
 #include "load.h"
 
+// Packets of one direction.
+struct direction {
+	struct traffic traffic[TRAFFIC_CLASSES];
+	u64 retransmissions; // segments of TCP that were sent again
+	u64 ecn_capable; // packets that say so (RFC 3168)
+	u64 ecn_marked; // those of them that have met congestion
+};
+
 struct traffic_period {
 	u32 period;
 	u32 pad;
-	struct traffic sent[TRAFFIC_CLASSES]; // by hosts of the prefix
-	struct traffic received[TRAFFIC_CLASSES];
-	u64 retransmissions; // of TCP segments, by and to hosts of the prefix
-	u64 ecn_capable; // packets by and to them that say so (RFC 3168)
-	u64 ecn_marked; // those of them that have met congestion
+	struct direction sent; // by hosts of the prefix
+	struct direction received;
 };
 
 struct traffic_entry {
@@ -159,7 +164,7 @@ INLINE struct rtt_entry *prefix_find_rtts(struct prefix_key *key)
 	if (r)
 		return r;
 	prefix_rest(key);
-	if (config.load && !(key->flags & PREFIX_QUERIES))
+	if (config.load && !(key->flags & PREFIX_ANY_LOAD))
 		key->flags = (key->flags & ~PREFIX_LOADED) | PREFIX_UNPLACED;
 	return bpf_map_lookup_elem(&prefix_rtts, key);
 }
@@ -183,13 +188,14 @@ INLINE void traffic_add(struct traffic *t, const struct packet *p)
 	t->bytes += p->frame;
 }
 
-INLINE void prefix_signs_of_congestion(struct traffic_period *v, const struct packet *p)
+INLINE void direction_add(struct direction *d, const struct packet *p, u32 class)
 {
-	v->retransmissions += p->retransmitted;
+	traffic_add(&d->traffic[class], p);
+	d->retransmissions += p->retransmitted;
 	if (p->ecn)
-		v->ecn_capable += p->segments;
+		d->ecn_capable += p->segments;
 	if (p->ecn == 3)
-		v->ecn_marked += p->segments;
+		d->ecn_marked += p->segments;
 }
 
 // prefix_count_at counts a packet for the end that was chosen.
@@ -202,8 +208,7 @@ INLINE void prefix_count_at(struct packet *p, bool sends)
 	if (!t || class >= TRAFFIC_CLASSES)
 		return;
 	v = traffic_now(t);
-	traffic_add(sends ? &v->sent[class] : &v->received[class], p);
-	prefix_signs_of_congestion(v, p);
+	direction_add(sends ? &v->sent : &v->received, p, class);
 	if (config.load)
 		load_count(&t->load, &p->prefix, sends, p->frame);
 }
@@ -246,7 +251,7 @@ INLINE void prefix_rtt_put(struct rtt_period *v, u64 rtt, u32 bin)
 }
 
 // prefix_rtt_at adds an RTT to the prefix that was chosen: to its own hosts (kind 0), to those that they talk to
-// (PREFIX_TO_PEERS), or of a query (PREFIX_QUERIES). Queries are not told apart by load.
+// (PREFIX_TO_PEERS), of a query (PREFIX_QUERIES), or of the whole path (PREFIX_ONE_DIRECTION).
 GLOBAL int prefix_rtt_at(struct packet *p, u8 kind, u64 rtt)
 {
 	struct prefix_key *key;
@@ -256,9 +261,9 @@ GLOBAL int prefix_rtt_at(struct packet *p, u8 kind, u64 rtt)
 	if (!p)
 		return 0;
 	key = &p->prefix;
-	if (config.load && kind != PREFIX_QUERIES && load_is_high(key))
+	if (config.load && !(kind & PREFIX_ANY_LOAD) && load_is_high(key))
 		key->flags |= PREFIX_LOADED;
-	key->flags |= kind & (PREFIX_TO_PEERS | PREFIX_QUERIES);
+	key->flags |= kind & (PREFIX_TO_PEERS | PREFIX_ANY_LOAD);
 	r = prefix_find_rtts(key);
 	if (!r)
 		return 0;
@@ -286,6 +291,27 @@ INLINE void prefix_query(struct packet *p, u8 side, u64 latency)
 {
 	prefix_choose(p, config.reverse ? side : other(side));
 	prefix_rtt_at(p, PREFIX_QUERIES, latency);
+}
+
+// prefix_one_direction_at adds an RTT of the whole path to the prefix of one end of the packet. The packet before may
+// be longer ago than traffic is kept: the prefix may have to be added.
+GLOBAL int prefix_one_direction_at(struct packet *p, u8 side, u64 rtt)
+{
+	if (!p)
+		return 0;
+	prefix_choose(p, side);
+	prefix_find_traffic(&p->prefix);
+	prefix_rtt_at(p, PREFIX_ONE_DIRECTION, rtt);
+	return 0;
+}
+
+// prefix_one_direction adds an RTT of the whole path, which the packet ends, to the prefix of its sender, or of its
+// receiver. With both parts of the path, it is one of both.
+INLINE void prefix_one_direction(struct packet *p, u64 rtt)
+{
+	prefix_one_direction_at(p, config.reverse ? other(p->side) : p->side, rtt);
+	if (config.parts)
+		prefix_one_direction_at(p, other(p->side), rtt);
 }
 
 // prefix_loss_at adds losses to the prefix of one end of the packet. They are beside its RTTs: both are rare, and need

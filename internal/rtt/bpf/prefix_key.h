@@ -12,7 +12,9 @@ enum prefix_flag {
 	PREFIX_LOADED = 8, // under load
 	PREFIX_UNPLACED = 16, // counted together because there is no place: with PREFIX_LOADED unknown
 	PREFIX_QUERIES = 32, // of DNS, NTP and STUN: a server may look for its answer, so they are no RTTs of the path
-	PREFIX_RTT_FLAGS = PREFIX_TO_PEERS | PREFIX_LOADED | PREFIX_UNPLACED | PREFIX_QUERIES,
+	PREFIX_ONE_DIRECTION = 64, // of the whole path, because packets of one direction only are seen
+	PREFIX_ANY_LOAD = PREFIX_QUERIES | PREFIX_ONE_DIRECTION, // are not told apart by load
+	PREFIX_RTT_FLAGS = PREFIX_TO_PEERS | PREFIX_LOADED | PREFIX_UNPLACED | PREFIX_ANY_LOAD,
 };
 
 // What the settings do not ask for is 0.

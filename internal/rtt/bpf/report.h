@@ -66,13 +66,15 @@ INLINE bool one_direction(const struct packet *p, struct flow *f)
 }
 
 // rtt_one_direction reports the time from one packet of a side to another one, between which the other side has
-// replied: the RTT of the whole path. Aggregates have RTTs between here and the hosts of a prefix, so this is in none.
+// replied: the RTT of the whole path. Aggregates keep them apart from RTTs between here and the hosts of a prefix.
 INLINE void rtt_one_direction(struct packet *p, struct flow *f, enum method method, u64 rtt)
 {
 	struct event *e;
 
 	tally(TALLY_RTTS_ONE_DIRECTION);
 	rtt_update(flow_side(f, p->side), rtt);
+	if (config.aggregate)
+		prefix_one_direction(p, rtt);
 	e = rtt_event(p, f, p->side, method, rtt);
 	if (!e)
 		return;

@@ -66,8 +66,12 @@ func TestRowsComeBack(t *testing.T) {
 	require.Equal(t, "10.99.1.0/24", rows[0].Prefix)
 	require.EqualValues(t, 5, rows[0].SentPackets)
 	require.EqualValues(t, 300, rows[0].ReceivedBytes)
-	require.EqualValues(t, 1, rows[0].Retransmissions)
-	require.EqualValues(t, 2, rows[0].ECNMarked)
+	require.Equal(t, []uint64{8, 1, 6, 2, 5, 1, 4, 1, 3, 0, 2, 1}, []uint64{
+		rows[0].TCPSegments, rows[0].Retransmissions, rows[0].ECNCapable, rows[0].ECNMarked,
+		rows[0].SentTCPSegments, rows[0].SentRetransmissions, rows[0].SentECNCapable, rows[0].SentECNMarked,
+		rows[0].ReceivedTCPSegments, rows[0].ReceivedRetransmissions, rows[0].ReceivedECNCapable,
+		rows[0].ReceivedECNMarked,
+	})
 	require.Equal(t, []uint64{128, 126, 4, 0}, []uint64{
 		rows[0].QUICSent, rows[0].QUICSentPassed, rows[0].QUICSentReported, rows[0].QUICReceived,
 	})
@@ -104,15 +108,29 @@ func TestPartsComeBack(t *testing.T) {
 	rows := always(t, dir)
 	require.Len(t, rows, 1)
 	require.Equal(t, "10.99.1.0/24+192.0.2.0/24 TCP on eth1 vlan 7", rows[0].Label())
-	require.Len(t, rows[0].Parts, 4)
+	require.Len(t, rows[0].Parts, 5)
 	for n, want := range i.Prefixes[0].Parts() {
 		require.Equal(t, want.Name, rows[0].Parts[n].Name)
 		require.Equal(t, *want.RTTs, rows[0].Parts[n].Histogram(&rows[0]))
 	}
 	s, err := Summarize(dir, Query{To: began.AddDate(1, 0, 0)}, 1)
 	require.NoError(t, err)
-	require.Equal(t, []string{"idle", "loaded", "peers", "peers-idle"}, s.Parts)
+	require.Equal(t, []string{"idle", "loaded", "one-direction", "peers", "peers-idle"}, s.Parts)
 	require.Equal(t, i.Prefixes[0].ByLoad.Loaded, *s.All.Parts["loaded"])
+}
+
+// A prefix may have nothing but one part, whose bins are of one width.
+func TestPartsWithoutRTTsComeBack(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	i := reporttest.Parts()
+	want := i.Prefixes[0].OneDirection
+	i.Prefixes[0] = report.Prefix{Prefix: i.Prefixes[0].Prefix, OneDirection: want}
+	require.NoError(t, errors.Join(w.Interval(i), w.Close()))
+	rows := always(t, dir)
+	require.Len(t, rows, 1)
+	require.Len(t, rows[0].Parts, 1)
+	require.Equal(t, want, rows[0].Parts[0].Histogram(&rows[0]))
 }
 
 // Files that an earlier version wrote have fewer columns.

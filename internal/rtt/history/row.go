@@ -23,10 +23,21 @@ type Row struct {
 	ReceivedPackets uint64 `parquet:"received_packets"`
 	ReceivedBytes   uint64 `parquet:"received_bytes"`
 
-	TCPSegments     uint64 `parquet:"tcp_segments"` // to and from the prefix
+	// To and from the prefix.
+	TCPSegments     uint64 `parquet:"tcp_segments"`
 	Retransmissions uint64 `parquet:"retransmissions"`
 	ECNCapable      uint64 `parquet:"ecn_capable"`
 	ECNMarked       uint64 `parquet:"ecn_marked"`
+
+	// The same of each direction. In files of earlier versions it is 0.
+	SentTCPSegments         uint64 `parquet:"sent_tcp_segments"`
+	SentRetransmissions     uint64 `parquet:"sent_retransmissions"`
+	SentECNCapable          uint64 `parquet:"sent_ecn_capable"`
+	SentECNMarked           uint64 `parquet:"sent_ecn_marked"`
+	ReceivedTCPSegments     uint64 `parquet:"received_tcp_segments"`
+	ReceivedRetransmissions uint64 `parquet:"received_retransmissions"`
+	ReceivedECNCapable      uint64 `parquet:"received_ecn_capable"`
+	ReceivedECNMarked       uint64 `parquet:"received_ecn_marked"`
 
 	// By the loss bits of QUIC, as in report.Loss.
 	QUICSent             uint64 `parquet:"quic_sent"`
@@ -65,27 +76,40 @@ type Part struct {
 }
 
 func newRow(i *report.Interval, p *report.Prefix) Row {
-	sent, received, h := p.Sent.Total(), p.Received.Total(), &p.RTT
+	sent, received, h, parts := p.Sent.Total(), p.Received.Total(), &p.RTT, p.Parts()
 	r := Row{
 		Start: i.Start.UTC(), End: i.End.UTC(), Prefix: p.String(),
 		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN, Protocol: p.Protocol,
 		SentPackets: sent.Packets, SentBytes: sent.Bytes,
 		ReceivedPackets: received.Packets, ReceivedBytes: received.Bytes,
-		TCPSegments:     p.TCPSegments(),
-		Retransmissions: p.Retransmissions, ECNCapable: p.ECNCapable, ECNMarked: p.ECNMarked,
 		QUICSent: p.LossSent.All, QUICSentPassed: p.LossSent.Passed, QUICSentReported: p.LossSent.Reported,
 		QUICReceived: p.LossReceived.All, QUICReceivedPassed: p.LossReceived.Passed,
 		QUICReceivedReported: p.LossReceived.Reported,
 		RTTs:                 h.Count, Min: int64(h.Min), Max: int64(h.Max), Sum: int64(h.Sum), Width: int64(h.Width),
 	}
+	if h.Count == 0 && len(parts) > 0 {
+		r.Width = int64(parts[0].RTTs.Width) // an aggregate without RTTs may have none
+	}
+	r.setCongestion(p)
 	if h.Count > 0 {
 		r.Median, r.P95 = int64(h.Quantile(0.5)), int64(h.Quantile(0.95))
 	}
 	r.First, r.Counts = firstBin(h.Bins)
-	for _, part := range p.Parts() {
+	for _, part := range parts {
 		r.Parts = append(r.Parts, newPart(part.Name, part.RTTs))
 	}
 	return r
+}
+
+// setCongestion sets what tells of congestion.
+func (r *Row) setCongestion(p *report.Prefix) {
+	both := p.Both()
+	r.TCPSegments, r.Retransmissions = both.TCPSegments(), both.Retransmissions
+	r.ECNCapable, r.ECNMarked = both.ECNCapable, both.ECNMarked
+	r.SentTCPSegments, r.SentRetransmissions = p.Sent.TCPSegments(), p.Sent.Retransmissions
+	r.SentECNCapable, r.SentECNMarked = p.Sent.ECNCapable, p.Sent.ECNMarked
+	r.ReceivedTCPSegments, r.ReceivedRetransmissions = p.Received.TCPSegments(), p.Received.Retransmissions
+	r.ReceivedECNCapable, r.ReceivedECNMarked = p.Received.ECNCapable, p.Received.ECNMarked
 }
 
 func newPart(name string, h *report.Histogram) Part {

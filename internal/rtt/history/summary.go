@@ -36,15 +36,28 @@ type Summary struct {
 
 // Series is what was measured of a prefix, over time.
 type Series struct {
-	Prefix                       string // with what else tells it apart; "" for all prefixes together
-	RTT                          report.Histogram
-	Bytes                        uint64                       // to and from it
-	Parts                        map[string]*report.Histogram // by their names
-	TCPSegments, Retransmissions uint64                       // as well
-	ECNCapable, ECNMarked        uint64
-	Loss                         report.Loss // of QUIC, in both directions
-	Points                       []Point     // those with RTTs
-	Changes                      []Change
+	Prefix string // with what else tells it apart; "" for all prefixes together
+	RTT    report.Histogram
+	Parts  map[string]*report.Histogram // by their names
+	Bytes  uint64                       // to and from it
+	Congestion
+	Loss           report.Loss // of QUIC, in both directions
+	Sent, Received Direction
+	Points         []Point // those with RTTs
+	Changes        []Change
+}
+
+// Congestion is what tells of congestion, besides losses of QUIC.
+type Congestion struct {
+	TCPSegments, Retransmissions uint64 // the second are a part of the first
+	ECNCapable, ECNMarked        uint64 // as well
+}
+
+// Direction is what is known of the packets that a prefix sent, or received. Files of earlier versions do not have its
+// Congestion.
+type Direction struct {
+	Congestion
+	Loss report.Loss // of QUIC
 }
 
 // Point is one step of a Series.

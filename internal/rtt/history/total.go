@@ -44,14 +44,13 @@ func newTotal(prefix string) Series {
 // add adds a row, whose histogram is h.
 func (s *Series) add(r *Row, h *report.Histogram) {
 	s.Bytes += r.SentBytes + r.ReceivedBytes
-	s.TCPSegments += r.TCPSegments
-	s.Retransmissions += r.Retransmissions
-	s.ECNCapable += r.ECNCapable
-	s.ECNMarked += r.ECNMarked
-	s.Loss = s.Loss.Plus(report.Loss{
-		All: r.QUICSent + r.QUICReceived, Passed: r.QUICSentPassed + r.QUICReceivedPassed,
-		Reported: r.QUICSentReported + r.QUICReceivedReported,
-	})
+	s.Congestion.add(r.TCPSegments, r.Retransmissions, r.ECNCapable, r.ECNMarked)
+	s.Sent.add(r.SentTCPSegments, r.SentRetransmissions, r.SentECNCapable, r.SentECNMarked)
+	s.Received.add(r.ReceivedTCPSegments, r.ReceivedRetransmissions, r.ReceivedECNCapable, r.ReceivedECNMarked)
+	sent := report.Loss{All: r.QUICSent, Passed: r.QUICSentPassed, Reported: r.QUICSentReported}
+	received := report.Loss{All: r.QUICReceived, Passed: r.QUICReceivedPassed, Reported: r.QUICReceivedReported}
+	s.Sent.Loss, s.Received.Loss = s.Sent.Loss.Plus(sent), s.Received.Loss.Plus(received)
+	s.Loss = s.Loss.Plus(sent).Plus(received)
 	s.RTT.Add(h)
 	for i := range r.Parts {
 		part := &r.Parts[i]
@@ -61,4 +60,11 @@ func (s *Series) add(r *Row, h *report.Histogram) {
 		h := part.Histogram(r)
 		s.Parts[part.Name].Add(&h)
 	}
+}
+
+func (c *Congestion) add(segments, retransmissions, capable, marked uint64) {
+	c.TCPSegments += segments
+	c.Retransmissions += retransmissions
+	c.ECNCapable += capable
+	c.ECNMarked += marked
 }

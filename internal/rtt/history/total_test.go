@@ -34,8 +34,12 @@ func TestTotal(t *testing.T) {
 	require.EqualValues(t, 2*minRTTs, s.RTT.Count)
 	require.EqualValues(t, 2, s.Parts["idle"].Count)
 	require.EqualValues(t, 3*(300+70+10), s.Bytes)
-	require.EqualValues(t, 3*(3+4+1), s.TCPSegments)
-	require.EqualValues(t, 3, s.Retransmissions)
+	require.Equal(t, Congestion{TCPSegments: 24, Retransmissions: 3, ECNCapable: 18, ECNMarked: 6}, s.Congestion)
+	require.Equal(t, Direction{
+		Congestion{TCPSegments: 15, Retransmissions: 3, ECNCapable: 12, ECNMarked: 3},
+		report.Loss{All: 3 * 128, Passed: 3 * 126, Reported: 3 * 4},
+	}, s.Sent)
+	require.Equal(t, Direction{Congestion{TCPSegments: 9, ECNCapable: 6, ECNMarked: 3}, report.Loss{}}, s.Received)
 	require.Equal(t, report.Loss{All: 3 * 128, Passed: 3 * 126, Reported: 3 * 4}, s.Loss)
 
 	_, err = Total(dir, Query{From: i.End.AddDate(1, 0, 0), To: i.End.AddDate(2, 0, 0)})

@@ -6,9 +6,9 @@ import "encoding/binary"
 const (
 	group = iota + 1
 	peer
-	retransmissions
-	ecnCapable
-	ecnMarked
+	_ // 3 to 5, and 24, were of both directions together
+	_
+	_
 	rttCount
 	rttMin
 	rttMedian
@@ -27,7 +27,21 @@ const (
 	quicReceived
 	quicReceivedPassed
 	quicReceivedReported
-	tcpSegments
+	_
+	tcpSent
+	tcpSentRetransmissions
+	ecnSentCapable
+	ecnSentMarked
+	tcpReceived
+	tcpReceivedRetransmissions
+	ecnReceivedCapable
+	ecnReceivedMarked
+	oneDirectionRTTCount
+	oneDirectionRTTMin
+	oneDirectionRTTMedian
+	oneDirectionRTTP95
+	oneDirectionRTTMax
+	oneDirectionRTTSum
 )
 
 // Values of RFC 5610 §3.
@@ -64,9 +78,6 @@ func (e element) add(b []byte, enterprise uint32) []byte {
 var elements = []element{
 	{group, "prefixGroup", typeString, semanticsDefault, unitNone},
 	{peer, "peerPrefixOrGroup", typeString, semanticsDefault, unitNone},
-	{retransmissions, "tcpRetransmissionDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{ecnCapable, "ecnCapableDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{ecnMarked, "ecnMarkedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
 	{rttCount, "rttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone},
 	{rttMin, "rttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
 	{rttMedian, "rttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
@@ -85,7 +96,21 @@ var elements = []element{
 	{quicReceived, "quicReceivedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
 	{quicReceivedPassed, "quicReceivedPassedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
 	{quicReceivedReported, "quicReceivedReportedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{tcpSegments, "tcpSegmentDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{tcpSent, "tcpSentDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{tcpSentRetransmissions, "tcpSentRetransmissionDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{ecnSentCapable, "ecnSentCapableDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{ecnSentMarked, "ecnSentMarkedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{tcpReceived, "tcpReceivedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{tcpReceivedRetransmissions, "tcpReceivedRetransmissionDeltaCount", typeUnsigned64, semanticsDeltaCounter,
+		unitPackets},
+	{ecnReceivedCapable, "ecnReceivedCapableDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{ecnReceivedMarked, "ecnReceivedMarkedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
+	{oneDirectionRTTCount, "oneDirectionRttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone},
+	{oneDirectionRTTMin, "oneDirectionRttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
+	{oneDirectionRTTMedian, "oneDirectionRttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
+	{oneDirectionRTTP95, "oneDirectionRttPercentile95Nanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
+	{oneDirectionRTTMax, "oneDirectionRttMaximumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
+	{oneDirectionRTTSum, "oneDirectionRttSumNanoseconds", typeUnsigned64, semanticsDeltaCounter, unitNanoseconds},
 }
 
 // elementFields are the elements by which a record describes an element. The first two are its scope.

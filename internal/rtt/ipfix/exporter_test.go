@@ -167,14 +167,16 @@ func TestRecords(t *testing.T) {
 		"0/152": uint64(i.Start.UnixMilli()), "0/153": uint64(i.End.UnixMilli()),
 		"0/44": 10<<24 | 99<<16 | 1<<8, "0/9": 24,
 		"0/1": 80, "0/2": 5, "29305/1": 300, "29305/2": 3,
-		"32473/3": 1, "32473/4": 7, "32473/5": 2, "32473/6": 4, "32473/7": 2e6,
+		"32473/6": 4, "32473/7": 2e6,
 		"32473/8": uint64(p.RTT.Quantile(0.5)), "32473/9": uint64(p.RTT.Quantile(0.95)), "32473/10": 13e6,
-		"32473/11": 26e6, "32473/18": 128, "32473/19": 126, "32473/20": 4, "32473/21": 0, "32473/24": 8,
+		"32473/11": 26e6, "32473/18": 128, "32473/19": 126, "32473/20": 4, "32473/21": 0,
+		"32473/25": 5, "32473/26": 1, "32473/27": 4, "32473/28": 1, // what it sent
+		"32473/29": 3, "32473/30": 0, "32473/31": 2, "32473/32": 1,
 	} {
 		require.Contains(t, r.values, element)
 		require.Equal(t, want, r.number(element), element)
 	}
-	require.Len(t, r.values, 24)
+	require.Len(t, r.values, 28)
 	require.Len(t, records[1].values["0/170"], 16, "::/0")
 	require.EqualValues(t, 60, records[1].number("0/1"))
 	require.Zero(t, records[1].number("32473/8"), "no RTTs")
@@ -189,10 +191,12 @@ func TestRecords(t *testing.T) {
 	require.Equal(t, "prefixGroup 13 0 0", names[1])
 	require.Equal(t, "rttPercentile95Nanoseconds 4 1 8", names[9])
 	require.Equal(t, "peerRttSumNanoseconds 4 3 8", names[17])
-	require.Equal(t, "tcpSegmentDeltaCount 4 3 3", names[24])
+	require.Equal(t, "tcpSentDeltaCount 4 3 3", names[25])
+	require.Equal(t, "ecnReceivedMarkedDeltaCount 4 3 3", names[32])
+	require.Equal(t, "oneDirectionRttSumNanoseconds 4 3 8", names[38])
 }
 
-// TestKeys has all that tells aggregates apart, groups, and the other part of the path.
+// TestKeys has all that tells aggregates apart, groups, the other part of the path, and the whole path.
 func TestKeys(t *testing.T) {
 	c := newCollector(t)
 	i := reporttest.Parts()
@@ -211,6 +215,8 @@ func TestKeys(t *testing.T) {
 	require.EqualValues(t, 2, r.number("9/6"))
 	require.EqualValues(t, 1, r.number("9/12"))
 	require.EqualValues(t, 5e6, r.number("9/17"))
+	require.EqualValues(t, 1, r.number("9/33"))
+	require.EqualValues(t, 5e6, r.number("9/38"))
 	require.Equal(t, strings.Repeat("ä", maxText/2), string(records[1].values["9/1"]))
 	require.EqualValues(t, 255, records[1].number("0/4"))
 	require.EqualValues(t, 255, records[2].number("0/4"))

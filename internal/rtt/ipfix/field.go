@@ -65,11 +65,10 @@ func fields(a *report.Aggregation, address int) []field {
 		number64(octetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Bytes }),
 		number64(packetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Packets }),
 		number64(octetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Bytes }),
-		number64(packetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Packets }),
-		number64(retransmissions, own, func(r *record) uint64 { return r.Retransmissions }),
-		number64(ecnCapable, own, func(r *record) uint64 { return r.ECNCapable }),
-		number64(ecnMarked, own, func(r *record) uint64 { return r.ECNMarked }),
-		number32(tcpSegments, func(r *record) uint64 { return r.TCPSegments() }),
+		number64(packetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Packets }))
+	all = append(all, congestionFields(tcpSent, func(r *record) *report.PrefixTraffic { return &r.Sent })...)
+	all = append(all, congestionFields(tcpReceived, func(r *record) *report.PrefixTraffic { return &r.Received })...)
+	all = append(all,
 		number32(quicSent, func(r *record) uint64 { return r.LossSent.All }),
 		number32(quicSentPassed, func(r *record) uint64 { return r.LossSent.Passed }),
 		number32(quicSentReported, func(r *record) uint64 { return r.LossSent.Reported }),
@@ -80,7 +79,23 @@ func fields(a *report.Aggregation, address int) []field {
 	if a.Parts {
 		all = append(all, rttFields(peerRTTCount, func(r *record) *report.Histogram { return &r.PeerRTT })...)
 	}
+	if a.OneDirection {
+		all = append(all, rttFields(oneDirectionRTTCount, func(r *record) *report.Histogram {
+			return &r.OneDirection
+		})...)
+	}
 	return all
+}
+
+// congestionFields are the elements of one direction: TCP segments, how many of these were sent again, packets that ECN
+// may mark, and those that it has marked.
+func congestionFields(segments uint16, of func(*record) *report.PrefixTraffic) []field {
+	return []field{
+		number64(segments, own, func(r *record) uint64 { return of(r).TCPSegments() }),
+		number64(segments+1, own, func(r *record) uint64 { return of(r).Retransmissions }),
+		number64(segments+2, own, func(r *record) uint64 { return of(r).ECNCapable }),
+		number64(segments+3, own, func(r *record) uint64 { return of(r).ECNMarked }),
+	}
 }
 
 // keyFields are what tells aggregates apart.

@@ -166,8 +166,12 @@ const rttFlags = uint8(bpf.MonitorPrefixFlagPREFIX_RTT_FLAGS)
 
 // addRTTs adds a histogram of one kind.
 func (a *Aggregator) addRTTs(p *report.Prefix, kind uint8, h report.Histogram) {
-	if kind&uint8(bpf.MonitorPrefixFlagPREFIX_QUERIES) != 0 {
+	switch {
+	case kind&uint8(bpf.MonitorPrefixFlagPREFIX_QUERIES) != 0:
 		p.Queries.Add(&h)
+		return
+	case kind&uint8(bpf.MonitorPrefixFlagPREFIX_ONE_DIRECTION) != 0:
+		p.OneDirection.Add(&h)
 		return
 	}
 	all, load := &p.RTT, &p.ByLoad
@@ -190,23 +194,21 @@ func newLoss(l *bpf.MonitorLoss) report.Loss {
 
 // addTraffic adds the traffic of one CPU.
 func addTraffic(p *report.Prefix, t *bpf.MonitorTrafficPeriod) {
-	p.Received = plus(p.Received, &t.Received)
-	p.Sent = plus(p.Sent, &t.Sent)
-	p.Retransmissions += t.Retransmissions
-	p.ECNCapable += t.EcnCapable
-	p.ECNMarked += t.EcnMarked
+	p.Received = p.Received.Plus(newPrefixTraffic(&t.Received))
+	p.Sent = p.Sent.Plus(newPrefixTraffic(&t.Sent))
 }
 
-type trafficClasses = [bpf.MonitorTrafficClassTRAFFIC_CLASSES]bpf.MonitorTraffic
-
-func plus(t report.PrefixTraffic, classes *trafficClasses) report.PrefixTraffic {
-	add := func(t report.Traffic, class bpf.MonitorTrafficClass) report.Traffic {
-		return t.Plus(report.Traffic{Packets: classes[class].Packets, Bytes: classes[class].Bytes})
+func newPrefixTraffic(d *bpf.MonitorDirection) report.PrefixTraffic {
+	of := func(class bpf.MonitorTrafficClass) report.Traffic {
+		return report.Traffic{Packets: d.Traffic[class].Packets, Bytes: d.Traffic[class].Bytes}
 	}
 	return report.PrefixTraffic{
-		TCPTimestamps: add(t.TCPTimestamps, bpf.MonitorTrafficClassTRAFFIC_TCP_TIMESTAMPS),
-		TCPPlain:      add(t.TCPPlain, bpf.MonitorTrafficClassTRAFFIC_TCP_PLAIN),
-		Other:         add(t.Other, bpf.MonitorTrafficClassTRAFFIC_OTHER),
+		TCPTimestamps:   of(bpf.MonitorTrafficClassTRAFFIC_TCP_TIMESTAMPS),
+		TCPPlain:        of(bpf.MonitorTrafficClassTRAFFIC_TCP_PLAIN),
+		Other:           of(bpf.MonitorTrafficClassTRAFFIC_OTHER),
+		Retransmissions: d.Retransmissions,
+		ECNCapable:      d.EcnCapable,
+		ECNMarked:       d.EcnMarked,
 	}
 }
 

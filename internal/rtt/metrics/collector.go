@@ -104,7 +104,7 @@ func (m *Collector) prefixLocked(p *report.Prefix) *prefixMetrics {
 	if m.prefixes[label] == nil {
 		m.prefixes[label] = &prefixMetrics{
 			labels: m.descs.by.Values(p), parts: make(map[string]*report.Histogram),
-			losses: make(map[string]report.Loss),
+			traffic: make(map[string]report.PrefixTraffic), losses: make(map[string]report.Loss),
 		}
 	}
 	return m.prefixes[label]

@@ -90,18 +90,26 @@ func TestMetricsOfPrefixes(t *testing.T) {
 sluice_rtt_prefix_bytes_total{direction="received",prefix="::/0"} 0
 sluice_rtt_prefix_bytes_total{direction="sent",prefix="10.99.1.0/24"} 160
 sluice_rtt_prefix_bytes_total{direction="sent",prefix="::/0"} 120
-sluice_rtt_prefix_ecn_packets_total{prefix="10.99.1.0/24",state="capable"} 14
-sluice_rtt_prefix_ecn_packets_total{prefix="10.99.1.0/24",state="marked"} 4
-sluice_rtt_prefix_ecn_packets_total{prefix="::/0",state="capable"} 0
-sluice_rtt_prefix_ecn_packets_total{prefix="::/0",state="marked"} 0
+sluice_rtt_prefix_ecn_packets_total{direction="received",prefix="10.99.1.0/24",state="capable"} 4
+sluice_rtt_prefix_ecn_packets_total{direction="received",prefix="10.99.1.0/24",state="marked"} 2
+sluice_rtt_prefix_ecn_packets_total{direction="received",prefix="::/0",state="capable"} 0
+sluice_rtt_prefix_ecn_packets_total{direction="received",prefix="::/0",state="marked"} 0
+sluice_rtt_prefix_ecn_packets_total{direction="sent",prefix="10.99.1.0/24",state="capable"} 8
+sluice_rtt_prefix_ecn_packets_total{direction="sent",prefix="10.99.1.0/24",state="marked"} 2
+sluice_rtt_prefix_ecn_packets_total{direction="sent",prefix="::/0",state="capable"} 0
+sluice_rtt_prefix_ecn_packets_total{direction="sent",prefix="::/0",state="marked"} 0
 sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24",state="all"} 256
 sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24",state="passed"} 252
 sluice_rtt_prefix_quic_loss_packets_total{direction="sent",prefix="10.99.1.0/24",state="reported"} 8
-sluice_rtt_prefix_retransmissions_total{prefix="10.99.1.0/24"} 2
-sluice_rtt_prefix_retransmissions_total{prefix="::/0"} 0
+sluice_rtt_prefix_retransmissions_total{direction="received",prefix="10.99.1.0/24"} 0
+sluice_rtt_prefix_retransmissions_total{direction="received",prefix="::/0"} 0
+sluice_rtt_prefix_retransmissions_total{direction="sent",prefix="10.99.1.0/24"} 2
+sluice_rtt_prefix_retransmissions_total{direction="sent",prefix="::/0"} 0
 `+prefixHistogram("10.99.1.0/24", 8, 0.052, map[string]int{"0.004": 2, "0.008": 6, "0.016": 8})+
-		`sluice_rtt_prefix_tcp_segments_total{prefix="10.99.1.0/24"} 16
-sluice_rtt_prefix_tcp_segments_total{prefix="::/0"} 0
+		`sluice_rtt_prefix_tcp_segments_total{direction="received",prefix="10.99.1.0/24"} 6
+sluice_rtt_prefix_tcp_segments_total{direction="received",prefix="::/0"} 0
+sluice_rtt_prefix_tcp_segments_total{direction="sent",prefix="10.99.1.0/24"} 10
+sluice_rtt_prefix_tcp_segments_total{direction="sent",prefix="::/0"} 0
 `, exposed(t, m))
 
 	later := *reporttest.Interval()
@@ -123,8 +131,10 @@ func quietInterval(minute int, prefixes ...report.Prefix) *report.Interval {
 // The counters of a prefix go on after some quiet intervals, also if these are longer than the timeout.
 func TestQuietPrefixes(t *testing.T) {
 	m := New(report.Keys{})
-	p := report.Prefix{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Retransmissions: 1}
-	const counter = `sluice_rtt_prefix_retransmissions_total{prefix="192.0.2.0/24"} `
+	p := report.Prefix{
+		Prefix: netip.MustParsePrefix("192.0.2.0/24"), Sent: report.PrefixTraffic{Retransmissions: 1},
+	}
+	const counter = `sluice_rtt_prefix_retransmissions_total{direction="sent",prefix="192.0.2.0/24"} `
 	require.NoError(t, m.Interval(quietInterval(0, p)))
 	for minute := 1; minute < quietIntervals; minute++ {
 		require.NoError(t, m.Interval(quietInterval(minute)))
@@ -163,9 +173,12 @@ func TestMetricsOfParts(t *testing.T) {
 	require.NoError(t, errors.Join(m.Interval(i), m.Interval(i)))
 	text := exposed(t, m)
 	const labels = `interface="eth1",%speer="192.0.2.0/24",prefix="10.99.1.0/24",protocol="TCP",vlan="7"`
-	require.Contains(t, text, "sluice_rtt_prefix_retransmissions_total{"+fmt.Sprintf(labels, "")+"} 2\n")
+	require.Contains(t, text, "sluice_rtt_prefix_retransmissions_total{"+
+		`direction="sent",`+fmt.Sprintf(labels, "")+"} 2\n")
 	require.Contains(t, text, "sluice_rtt_prefix_rtt_seconds_count{"+fmt.Sprintf(labels, "")+"} 4\n")
-	for part, count := range map[string]int{"idle": 2, "loaded": 2, "peers": 2, "peers-idle": 2} {
+	for part, count := range map[string]int{
+		"idle": 2, "loaded": 2, "peers": 2, "peers-idle": 2, "one-direction": 2,
+	} {
 		require.Contains(t, text, fmt.Sprintf("sluice_rtt_prefix_part_rtt_seconds_count{%s} %d\n",
 			fmt.Sprintf(labels, fmt.Sprintf("part=%q,", part)), count))
 	}

@@ -24,13 +24,14 @@ func newPrefixDescs(by report.Keys) prefixDescs {
 		by:   by,
 		rtts: desc("rtt_seconds", "RTTs of the hosts of a prefix."),
 		parts: desc("part_rtt_seconds",
-			"RTTs of the hosts of a prefix by load (idle, loaded), of those that they talk to (peers), and latencies "+
-				"of DNS, NTP and STUN (queries).", "part"),
-		traffic:         desc("bytes_total", "Bytes that a prefix received or sent.", "direction"),
-		segments:        desc("tcp_segments_total", "TCP segments from or to a prefix."),
-		retransmissions: desc("retransmissions_total", "TCP segments from or to a prefix that were sent again."),
-		ecnState: desc("ecn_packets_total",
-			"Packets from or to a prefix that may be marked by ECN (capable), and that were (marked).", "state"),
+			"RTTs of the hosts of a prefix by load (idle, loaded), of those that they talk to (peers), latencies "+
+				"of DNS, NTP and STUN (queries), and RTTs of the whole path (one-direction).", "part"),
+		traffic:  desc("bytes_total", "Bytes that a prefix received or sent.", "direction"),
+		segments: desc("tcp_segments_total", "TCP segments that a prefix received or sent.", "direction"),
+		retransmissions: desc("retransmissions_total",
+			"TCP segments that a prefix received or sent, and that were sent again.", "direction"),
+		ecnState: desc("ecn_packets_total", "Packets that a prefix received or sent, and that may be marked by ECN "+
+			"(capable), or were (marked).", "direction", "state"),
 		loss: desc("quic_loss_packets_total", "Packets of QUIC that a prefix received or sent, by their loss bits: "+
 			"sent (all), seen here (passed), and lost anywhere (reported).", "direction", "state"),
 	}
@@ -42,25 +43,19 @@ func (d *prefixDescs) all() []*prometheus.Desc {
 
 // prefixMetrics is the sum of the intervals of one prefix.
 type prefixMetrics struct {
-	labels          []string
-	seen            time.Time
-	received, sent  report.Traffic
-	segments        uint64 // of TCP
-	retransmissions uint64
-	capable, marked uint64                 // by ECN
-	losses          map[string]report.Loss // of QUIC, by direction
-	rtt             report.Histogram
-	parts           map[string]*report.Histogram
+	labels  []string
+	seen    time.Time
+	traffic map[string]report.PrefixTraffic // by direction
+	losses  map[string]report.Loss          // of QUIC, by direction
+	rtt     report.Histogram
+	parts   map[string]*report.Histogram
 }
 
 func (m *prefixMetrics) add(p *report.Prefix, now time.Time) {
 	m.seen = now
-	m.received = m.received.Plus(p.Received.Total())
-	m.sent = m.sent.Plus(p.Sent.Total())
-	m.segments += p.TCPSegments()
-	m.retransmissions += p.Retransmissions
-	m.capable += p.ECNCapable
-	m.marked += p.ECNMarked
+	for _, d := range p.Directions() {
+		m.traffic[d.Direction] = m.traffic[d.Direction].Plus(d.PrefixTraffic)
+	}
 	for _, l := range p.Losses() {
 		if l.All > 0 {
 			m.losses[l.Direction] = m.losses[l.Direction].Plus(l.Loss)
@@ -80,12 +75,13 @@ func (m *prefixMetrics) collect(d *prefixDescs, ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, n uint64, more ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels(more...)...)
 	}
-	count(d.traffic, m.received.Bytes, "received")
-	count(d.traffic, m.sent.Bytes, "sent")
-	count(d.segments, m.segments)
-	count(d.retransmissions, m.retransmissions)
-	count(d.ecnState, m.capable, "capable")
-	count(d.ecnState, m.marked, "marked")
+	for direction, t := range m.traffic {
+		count(d.traffic, t.Total().Bytes, direction)
+		count(d.segments, t.TCPSegments(), direction)
+		count(d.retransmissions, t.Retransmissions, direction)
+		count(d.ecnState, t.ECNCapable, direction, "capable")
+		count(d.ecnState, t.ECNMarked, direction, "marked")
+	}
 	for direction, l := range m.losses {
 		for _, n := range l.NamedCounts() {
 			count(d.loss, n.Count, direction, n.Name)

@@ -155,8 +155,13 @@ func TestCounters(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"sluice.rtt.io 300 network.io.direction=receive ", "sluice.rtt.io 80 network.io.direction=transmit ",
-		"sluice.rtt.tcp.segments 8 ",
-		"sluice.rtt.retransmissions 1 ", "sluice.rtt.ecn 7 state=capable ", "sluice.rtt.ecn 2 state=marked ",
+		"sluice.rtt.tcp.segments 3 network.io.direction=receive ",
+		"sluice.rtt.tcp.segments 5 network.io.direction=transmit ",
+		"sluice.rtt.retransmissions 1 network.io.direction=transmit ",
+		"sluice.rtt.ecn 2 network.io.direction=receive state=capable ",
+		"sluice.rtt.ecn 1 network.io.direction=receive state=marked ",
+		"sluice.rtt.ecn 4 network.io.direction=transmit state=capable ",
+		"sluice.rtt.ecn 1 network.io.direction=transmit state=marked ",
 		"sluice.rtt.quic.loss 128 network.io.direction=transmit state=all ",
 		"sluice.rtt.quic.loss 126 network.io.direction=transmit state=passed ",
 		"sluice.rtt.quic.loss 4 network.io.direction=transmit state=reported ",
@@ -169,7 +174,7 @@ func TestParts(t *testing.T) {
 	i := reporttest.Parts()
 	for _, h := range []*report.Histogram{
 		&i.Prefixes[0].RTT, &i.Prefixes[0].ByLoad.Idle, &i.Prefixes[0].ByLoad.Loaded, &i.Prefixes[0].PeerRTT,
-		&i.Prefixes[0].PeerByLoad.Idle,
+		&i.Prefixes[0].PeerByLoad.Idle, &i.Prefixes[0].OneDirection,
 	} {
 		h.Width = 0
 	}
@@ -179,7 +184,7 @@ func TestParts(t *testing.T) {
 	for _, p := range m.rtts {
 		parts = append(parts, p.Attributes[len(p.Attributes)-1].Value.GetStringValue())
 	}
-	require.Equal(t, []string{"hosts", "idle", "loaded", "peers", "peers-idle"}, parts)
+	require.Equal(t, []string{"hosts", "idle", "loaded", "peers", "peers-idle", "one-direction"}, parts)
 }
 
 // TestManyPrefixes spreads an interval over several messages.

@@ -34,17 +34,20 @@ func (m *message) add(p *report.Prefix) {
 	for _, part := range p.Parts() {
 		m.addRTTs(p, part.Name, part.RTTs)
 	}
-	m.addCount(&m.bytes, p, p.Received.Total().Bytes, "network.io.direction", "receive")
-	m.addCount(&m.bytes, p, p.Sent.Total().Bytes, "network.io.direction", "transmit")
-	m.addCount(&m.segments, p, p.TCPSegments())
-	m.addCount(&m.retransmissions, p, p.Retransmissions)
-	m.addCount(&m.marked, p, p.ECNCapable, "state", "capable")
-	m.addCount(&m.marked, p, p.ECNMarked, "state", "marked")
-	for _, n := range p.LossReceived.NamedCounts() {
-		m.addCount(&m.loss, p, n.Count, "network.io.direction", "receive", "state", n.Name)
-	}
-	for _, n := range p.LossSent.NamedCounts() {
-		m.addCount(&m.loss, p, n.Count, "network.io.direction", "transmit", "state", n.Name)
+	m.addDirection(p, "receive", &p.Received, p.LossReceived)
+	m.addDirection(p, "transmit", &p.Sent, p.LossSent)
+}
+
+// addDirection adds the data points of what a prefix received, or sent.
+func (m *message) addDirection(p *report.Prefix, direction string, t *report.PrefixTraffic, l report.Loss) {
+	const key = "network.io.direction"
+	m.addCount(&m.bytes, p, t.Total().Bytes, key, direction)
+	m.addCount(&m.segments, p, t.TCPSegments(), key, direction)
+	m.addCount(&m.retransmissions, p, t.Retransmissions, key, direction)
+	m.addCount(&m.marked, p, t.ECNCapable, key, direction, "state", "capable")
+	m.addCount(&m.marked, p, t.ECNMarked, key, direction, "state", "marked")
+	for _, n := range l.NamedCounts() {
+		m.addCount(&m.loss, p, n.Count, key, direction, "state", n.Name)
 	}
 }
 
@@ -107,11 +110,11 @@ func (m *message) data(about *resource.Resource) *metrics.MetricsData {
 		points                  []*metrics.NumberDataPoint
 	}{
 		{"sluice.rtt.io", "By", "Bytes that a prefix received or sent.", m.bytes},
-		{"sluice.rtt.tcp.segments", "{segment}", "TCP segments from or to a prefix.", m.segments},
-		{"sluice.rtt.retransmissions", "{segment}", "TCP segments from or to a prefix that were sent again.",
+		{"sluice.rtt.tcp.segments", "{segment}", "TCP segments that a prefix received or sent.", m.segments},
+		{"sluice.rtt.retransmissions", "{segment}", "Those of them that were sent again.",
 			m.retransmissions},
-		{"sluice.rtt.ecn", "{packet}", "Packets from or to a prefix that ECN may mark (capable), and has marked.",
-			m.marked},
+		{"sluice.rtt.ecn", "{packet}",
+			"Packets that a prefix received or sent, and that ECN may mark (capable) or has marked.", m.marked},
 		{"sluice.rtt.quic.loss", "{packet}", "Packets of QUIC that a prefix received or sent, by their loss bits.",
 			m.loss},
 	} {

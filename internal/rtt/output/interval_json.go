@@ -40,13 +40,35 @@ type jsonPrefix struct {
 	Sent      jsonPrefixTraffic `json:"rx_stats"` // as ePPing counts: the monitor receives what the prefix sends
 	Received  jsonPrefixTraffic `json:"tx_stats"`
 	*jsonRTTs
-	Retransmissions uint64 `json:"retransmissions,omitempty"`
-	ECNCapable      uint64 `json:"ecn_capable,omitempty"`
-	ECNMarked       uint64 `json:"ecn_marked,omitempty"`
+	jsonCongestion
+
+	Congestion map[string]jsonCongestion `json:"congestion,omitempty"` // by direction, as the prefix sees it
 
 	QUICLoss map[string]jsonLoss `json:"quic_loss,omitempty"` // by direction, as the prefix sees it
 
-	Parts map[string]*jsonRTTs `json:"parts,omitempty"` // of the RTTs by load, and those of the path's other part
+	Parts map[string]*jsonRTTs `json:"parts,omitempty"` // as in report.Prefix.Parts
+}
+
+// jsonCongestion are the signs of congestion.
+type jsonCongestion struct {
+	Retransmissions uint64 `json:"retransmissions,omitempty"`
+	ECNCapable      uint64 `json:"ecn_capable,omitempty"`
+	ECNMarked       uint64 `json:"ecn_marked,omitempty"`
+}
+
+func newJSONCongestion(t report.PrefixTraffic) jsonCongestion {
+	return jsonCongestion{t.Retransmissions, t.ECNCapable, t.ECNMarked}
+}
+
+// congestionByDirection leaves out directions without signs of congestion.
+func congestionByDirection(p *report.Prefix) map[string]jsonCongestion {
+	all := make(map[string]jsonCongestion)
+	for _, d := range p.Directions() {
+		if c := newJSONCongestion(d.PrefixTraffic); c != (jsonCongestion{}) {
+			all[d.Direction] = c
+		}
+	}
+	return all
 }
 
 type jsonLoss struct {
@@ -125,9 +147,7 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 		Received:  newJSONPrefixTraffic(&p.Received),
 		Sent:      newJSONPrefixTraffic(&p.Sent),
 
-		Retransmissions: p.Retransmissions,
-		ECNCapable:      p.ECNCapable,
-		ECNMarked:       p.ECNMarked,
+		jsonCongestion: newJSONCongestion(p.Both()), Congestion: congestionByDirection(p),
 	}
 	if p.Group == "" {
 		j.Prefix = p.String()

@@ -20,6 +20,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"date":    func(t time.Time) string { return t.UTC().Format("Mon 2006-01-02") },
 	"rtt":     rttText,
 	"percent": percentText,
+	"ways":    directionsText,
 	"count":   countText,
 	"p":       func(h report.Histogram, q float64) time.Duration { return h.Quantile(q) },
 	"chart":   func(s *history.Summary) *chart { return newChart(s, &s.All, 960, 260) },
@@ -49,6 +50,14 @@ func percentText(part, all uint64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.3g %%", 100*float64(part)/float64(all))
+}
+
+// directionsText writes the shares of what was sent, and of what was received; or, if neither is known, that of both.
+func directionsText(sent, allSent, received, allReceived, both, all uint64) string {
+	if allSent+allReceived == 0 {
+		return percentText(both, all)
+	}
+	return percentText(sent, allSent) + " / " + percentText(received, allReceived)
 }
 
 // countText writes a number of things with a prefix of the SI.

@@ -40,9 +40,12 @@ func someHistory(t *testing.T) string {
 				ms *= 2
 			}
 			i.Prefixes = append(i.Prefixes, report.Prefix{
-				Prefix:          netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(64 * p)}), 26),
-				Sent:            report.PrefixTraffic{TCPTimestamps: report.Traffic{Packets: 1000, Bytes: 1e6}},
-				Retransmissions: uint64(p), ECNCapable: 500, ECNMarked: uint64(5 * day),
+				Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(64 * p)}), 26),
+				Sent: report.PrefixTraffic{
+					TCPTimestamps: report.Traffic{Packets: 1000, Bytes: 1e6}, Retransmissions: uint64(p),
+					ECNCapable: 500, ECNMarked: uint64(5 * day),
+				},
+				Received:     report.PrefixTraffic{TCPTimestamps: report.Traffic{Packets: 500, Bytes: 3e4}},
 				LossReceived: report.Loss{All: 640, Passed: 625, Reported: 25},
 				RTT:          histogramAround(ms * (1 + 0.3*day)),
 			})
@@ -76,6 +79,7 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"<h1>RTTs from 2026-07-01 00:00 to 2026-07-04 00:00 UTC</h1>", "<dd>3</dd>", "192.0.2.128/26",
 		"2026-07-02 12:00: ", "Wed 2026-07-01", "30 min", "<dt>QUIC packets lost</dt><dd>4 %</dd>",
+		"<td>0.2 % / 0 %</td><td>– / 4 %</td>",
 	} {
 		require.Contains(t, text, want)
 	}
@@ -146,6 +150,8 @@ func TestTexts(t *testing.T) {
 	}
 	require.Equal(t, "–", percentText(0, 0))
 	require.Equal(t, "0.5 %", percentText(1, 200))
+	require.Equal(t, "0.5 % / –", directionsText(1, 200, 0, 0, 1, 200))
+	require.Equal(t, "0.5 %", directionsText(0, 0, 0, 0, 1, 200), "of a file of an earlier version")
 }
 
 func TestPageOfParts(t *testing.T) {
@@ -163,5 +169,6 @@ func TestPageOfParts(t *testing.T) {
 	require.NoError(t, Write(&b, s))
 	require.Contains(t, b.String(), "<tr><td>loaded</td><td>20</td><td>5 ms</td><td>5 ms</td></tr>")
 	require.Contains(t, b.String(), "<td>10.99.1.0/24&#43;192.0.2.0/24 TCP on eth1 vlan 7</td>")
+	require.Contains(t, b.String(), "<tr><td>one-direction</td><td>20</td><td>5 ms</td><td>5 ms</td></tr>")
 	require.Contains(t, b.String(), "<th scope=\"col\">peers-idle</th>")
 }

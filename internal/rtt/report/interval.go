@@ -26,6 +26,7 @@ type Aggregation struct {
 	By                     Keys
 	Parts                  bool   // of the path: Prefix.PeerRTT is measured, too
 	Load                   uint64 // bytes in a second that make load; 0: Prefix.ByLoad is empty
+	OneDirection           bool   // Prefix.OneDirection is measured, too
 }
 
 // Prefix is the traffic of a network prefix or of a group of them, and the RTTs of its hosts' replies. With Keys, it is
@@ -39,17 +40,15 @@ type Prefix struct {
 	VLAN      uint16 // 0: any, or none
 	Protocol  string // as in Interval.Transports; "": any
 
-	Received, Sent  PrefixTraffic
-	Retransmissions uint64 // TCP segments from or to its hosts that were sent again
-	ECNCapable      uint64 // packets from or to them that may be marked instead of dropped (RFC 3168)
-	ECNMarked       uint64 // those that were (CE)
-	LossSent        Loss   // of QUIC packets from its hosts
-	LossReceived    Loss   // of those to them
-	RTT             Histogram
-	ByLoad          Load      // RTT, in two
-	PeerRTT         Histogram // to the hosts that its hosts talk to, from here: the other part of the path
-	PeerByLoad      Load      // PeerRTT, in two
-	Queries         Histogram // latencies of DNS, NTP and STUN, in which a server may have looked for its answer
+	Received, Sent PrefixTraffic
+	LossSent       Loss // of QUIC packets from its hosts
+	LossReceived   Loss // of those to them
+	RTT            Histogram
+	ByLoad         Load      // RTT, in two
+	PeerRTT        Histogram // to the hosts that its hosts talk to, from here: the other part of the path
+	PeerByLoad     Load      // PeerRTT, in two
+	Queries        Histogram // latencies of DNS, NTP and STUN, in which a server may have looked for its answer
+	OneDirection   Histogram // RTTs of the whole path, of flows of which packets of one direction only are seen
 }
 
 // Load divides RTTs into those while a prefix was under load, and the others: into working and idle latency.
@@ -68,14 +67,23 @@ func (p *Prefix) Parts() []NamedRTTs {
 	all := []NamedRTTs{
 		{"idle", &p.ByLoad.Idle}, {"loaded", &p.ByLoad.Loaded}, {"peers", &p.PeerRTT},
 		{"peers-idle", &p.PeerByLoad.Idle}, {"peers-loaded", &p.PeerByLoad.Loaded}, {"queries", &p.Queries},
+		{"one-direction", &p.OneDirection},
 	}
 	return slices.DeleteFunc(all, func(n NamedRTTs) bool { return n.RTTs.Count == 0 })
 }
 
-// TCPSegments returns how many TCP segments its hosts sent and received: the ones of which Retransmissions are a part.
-func (p *Prefix) TCPSegments() uint64 {
-	sum := p.Received.TCPTimestamps.Plus(p.Received.TCPPlain).Plus(p.Sent.TCPTimestamps).Plus(p.Sent.TCPPlain)
-	return sum.Packets
+// Both returns what its hosts sent and received.
+func (p *Prefix) Both() PrefixTraffic { return p.Sent.Plus(p.Received) }
+
+// Directions returns the traffic of each direction.
+func (p *Prefix) Directions() []NamedDirection {
+	return []NamedDirection{{"sent", p.Sent}, {"received", p.Received}}
+}
+
+// NamedDirection is what a prefix sent, or received.
+type NamedDirection struct {
+	Direction string
+	PrefixTraffic
 }
 
 // String returns the prefix, or the name of the group.
@@ -104,13 +112,29 @@ func (p *Prefix) Compare(o *Prefix) int {
 		strings.Compare(p.Interface, o.Interface), cmp.Compare(p.VLAN, o.VLAN), strings.Compare(p.Protocol, o.Protocol))
 }
 
-// PrefixTraffic is the traffic of a prefix, by whether and how its RTTs can be measured.
+// PrefixTraffic is the traffic of a prefix in one direction, by whether and how its RTTs can be measured, and the signs
+// of congestion in it.
 type PrefixTraffic struct {
 	TCPTimestamps, TCPPlain, Other Traffic
+
+	Retransmissions uint64 // TCP segments that were sent again
+	ECNCapable      uint64 // packets that may be marked instead of dropped (RFC 3168)
+	ECNMarked       uint64 // those that were (CE)
+}
+
+// Plus returns the sum.
+func (t PrefixTraffic) Plus(o PrefixTraffic) PrefixTraffic {
+	return PrefixTraffic{
+		t.TCPTimestamps.Plus(o.TCPTimestamps), t.TCPPlain.Plus(o.TCPPlain), t.Other.Plus(o.Other),
+		t.Retransmissions + o.Retransmissions, t.ECNCapable + o.ECNCapable, t.ECNMarked + o.ECNMarked,
+	}
 }
 
 // Total returns all of the traffic.
 func (t PrefixTraffic) Total() Traffic { return t.TCPTimestamps.Plus(t.TCPPlain).Plus(t.Other) }
+
+// TCPSegments returns the number of TCP segments: those of which Retransmissions are a part.
+func (t PrefixTraffic) TCPSegments() uint64 { return t.TCPTimestamps.Packets + t.TCPPlain.Packets }
 
 // NamedTraffic is the traffic of a protocol or of an ECN codepoint.
 type NamedTraffic struct {

@@ -37,11 +37,31 @@ type Table struct {
 type topRow struct {
 	protocol, source, destination string
 	rtt, min                      time.Duration
-	loss                          float64
-	lossKnown                     bool
+	loss, sent, received          share                    // of packets that are lost; of a prefix, by direction, too
 	path                          bool                     // the RTTs are of the whole path
 	rate                          float64                  // bytes/s
 	parts                         map[string]time.Duration // the medians of parts of the RTTs
+}
+
+// share is a part of something, if there is anything.
+type share struct {
+	part  float64
+	known bool
+}
+
+func newShare(part, all uint64) share {
+	if all == 0 {
+		return share{}
+	}
+	return share{min(1, float64(part)/float64(all)), true}
+}
+
+// percent returns the share as text.
+func (s share) percent() string {
+	if !s.known {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", 100*s.part)
 }
 
 // UpdateFlows replaces the rows with flows.
@@ -61,7 +81,7 @@ func (t *Table) UpdateFlows(now time.Time, flows []report.FlowState) {
 			min:         f.MinRTT,
 			path:        f.OneDirection,
 		}
-		row.loss, row.lossKnown = f.Loss()
+		row.loss.part, row.loss.known = f.Loss()
 		if old, ok := before[f.Ends]; ok && elapsed > 0 && bytes >= old {
 			row.rate = float64(bytes-old) / elapsed
 		}
@@ -76,10 +96,11 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 	for n := range i.Prefixes {
 		p := &i.Prefixes[n]
 		bytes := p.Received.Total().Bytes + p.Sent.Total().Bytes
-		quic := p.LossSent.Plus(p.LossReceived)
-		packets := p.TCPSegments() + quic.Passed
-		lost := p.Retransmissions + quic.Reported
-		row := prefixRow(p.Label(), &p.RTT, i.End.Sub(i.Start), bytes, packets, lost)
+		row := prefixRow(p.Label(), &p.RTT, i.End.Sub(i.Start), bytes)
+		both, quic := p.Both(), p.LossSent.Plus(p.LossReceived)
+		row.loss = lossOf(both.TCPSegments(), both.Retransmissions, quic)
+		row.sent = lossOf(p.Sent.TCPSegments(), p.Sent.Retransmissions, p.LossSent)
+		row.received = lossOf(p.Received.TCPSegments(), p.Received.Retransmissions, p.LossReceived)
 		for _, part := range p.Parts() {
 			row.parts[part.Name] = part.RTTs.Quantile(0.5)
 		}
@@ -94,8 +115,10 @@ func (t *Table) UpdateTotals(totals *history.Totals) {
 	t.rows = nil
 	for n := range totals.Prefixes {
 		p := &totals.Prefixes[n]
-		row := prefixRow(p.Prefix, &p.RTT, totals.To.Sub(totals.From), p.Bytes, p.TCPSegments+p.Loss.Passed,
-			p.Retransmissions+p.Loss.Reported)
+		row := prefixRow(p.Prefix, &p.RTT, totals.To.Sub(totals.From), p.Bytes)
+		row.loss = lossOf(p.TCPSegments, p.Retransmissions, p.Loss)
+		row.sent = lossOf(p.Sent.TCPSegments, p.Sent.Retransmissions, p.Sent.Loss)
+		row.received = lossOf(p.Received.TCPSegments, p.Received.Retransmissions, p.Received.Loss)
 		for name, h := range p.Parts {
 			if h.Count > 0 {
 				row.parts[name] = h.Quantile(0.5)
@@ -118,15 +141,17 @@ func (t *Table) nameParts() {
 	t.parts = slices.Sorted(maps.Keys(all))
 }
 
-// prefixRow returns the row of a prefix, with what was sent to and from it in some time. Of packets, it is known which
-// were lost: TCP segments that were sent again, and packets of QUIC that their senders reported as lost.
-func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes, packets, lost uint64) topRow {
+// lossOf returns which part of the packets is lost, of those of which that is known: TCP segments that were sent again,
+// and packets of QUIC that their senders reported as lost.
+func lossOf(segments, retransmissions uint64, quic report.Loss) share {
+	return newShare(retransmissions+quic.Reported, segments+quic.Passed)
+}
+
+// prefixRow returns the row of a prefix, with the bytes that were sent to and from it in some time.
+func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes uint64) topRow {
 	row := topRow{source: label, rtt: h.Quantile(0.5), min: h.Min, parts: make(map[string]time.Duration)}
 	if elapsed > 0 {
 		row.rate = float64(bytes) / elapsed.Seconds()
-	}
-	if packets > 0 {
-		row.loss, row.lossKnown = min(1, float64(lost)/float64(packets)), true
 	}
 	return row
 }
@@ -141,7 +166,7 @@ func (t *Table) sort() {
 	key := func(r *topRow) float64 {
 		switch t.Sort {
 		case SortLoss:
-			return r.loss
+			return r.loss.part
 		case SortBytes:
 			return r.rate
 		}
@@ -153,21 +178,34 @@ func (t *Table) sort() {
 	})
 }
 
-// columns are the titles, their widths, and the keys that sort by them. SOURCE and DESTINATION share the rest of the
-// line.
-var columns = []struct {
+// column is a title, its width, and the key that sorts by it.
+type column struct {
 	title string
 	width int
 	key   SortKey
-}{
+}
+
+// columns are those of all tables. SOURCE and DESTINATION share the rest of the line.
+var columns = []column{
 	{"PROTO", 7, ""}, {"SOURCE", 0, ""}, {"DESTINATION", 0, ""}, {"RTT ms", 11, SortRTT}, {"MIN ms", 11, ""},
 	{"LOSS %", 8, SortLoss}, {"KBYTE/s", 12, SortBytes},
+}
+
+// prefixColumns are further ones of prefixes.
+var prefixColumns = []column{{"SENT LOSS %", 13, ""}, {"RCVD LOSS %", 13, ""}}
+
+// columns returns all columns but those of parts.
+func (t *Table) columns() []column {
+	if t.Prefixes {
+		return slices.Concat(columns, prefixColumns)
+	}
+	return columns
 }
 
 // Render returns the table in at most the given number of lines of at most the given width.
 func (t *Table) Render(width, lines int) []string {
 	fixed := 0
-	for _, c := range columns {
+	for _, c := range t.columns() {
 		fixed += c.width
 	}
 	for _, part := range t.parts {
@@ -179,14 +217,14 @@ func (t *Table) Render(width, lines int) []string {
 		if len(text) >= lines {
 			break
 		}
-		text = append(text, cut(t.ends(&t.rows[i], name)+t.rows[i].numbers()+t.medians(&t.rows[i]), width))
+		text = append(text, cut(t.ends(&t.rows[i], name)+t.numbers(&t.rows[i])+t.medians(&t.rows[i]), width))
 	}
 	return text
 }
 
 func (t *Table) header(name, width int) string {
 	var b strings.Builder
-	for _, c := range columns {
+	for _, c := range t.columns() {
 		title := c.title
 		if c.key != "" && c.key == t.sortKey() {
 			title += "▼"
@@ -225,12 +263,12 @@ func (t *Table) ends(r *topRow, name int) string {
 		cut(r.destination, name-1))
 }
 
-func (r *topRow) numbers() string {
-	loss := "-"
-	if r.lossKnown {
-		loss = fmt.Sprintf("%.2f", 100*r.loss)
+func (t *Table) numbers(r *topRow) string {
+	text := fmt.Sprintf("%11s%11s%8s%12.1f", r.marked(r.rtt), r.marked(r.min), r.loss.percent(), r.rate/1000)
+	if t.Prefixes {
+		text += fmt.Sprintf("%13s%13s", r.sent.percent(), r.received.percent())
 	}
-	return fmt.Sprintf("%11s%11s%8s%12.1f", r.marked(r.rtt), r.marked(r.min), loss, r.rate/1000)
+	return text
 }
 
 // marked returns an RTT of the row, with a star if it is of the whole path.

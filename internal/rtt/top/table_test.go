@@ -2,6 +2,7 @@ package top
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -67,15 +68,25 @@ TCP    10.0.0.2:80              10.0.1.1:1000                      -          - 
 		strings.Join(top.Render(100, 10), "\n"))
 }
 
+// cells returns lines with a bar between two cells.
+func cells(lines []string) (all []string) {
+	for _, line := range lines {
+		all = append(all, between.ReplaceAllString(strings.TrimSpace(line), "|"))
+	}
+	return all
+}
+
+var between = regexp.MustCompile(` {2,}`)
+
 func TestTopPrefixes(t *testing.T) {
 	top := Table{Prefixes: true}
 	top.UpdatePrefixes(reporttest.Interval())
 	// The median, one of eight segments and 4 of 126 packets of QUIC, 380 bytes in two seconds.
 	require.Equal(t, strings.TrimPrefix(`
-PREFIX                                                       RTT ms▼     MIN ms  LOSS %     KBYTE/s
-10.99.1.0/24                                                   6.000      2.000    3.73         0.2
-::/0                                                               -          -       -         0.0`, "\n"),
-		strings.Join(top.Render(100, 10), "\n"))
+PREFIX                                   RTT ms▼     MIN ms  LOSS %     KBYTE/s  SENT LOSS %  RCVD LOSS %
+10.99.1.0/24                               6.000      2.000    3.73         0.2         3.82         0.00
+::/0                                           -          -       -         0.0            -            -`,
+		"\n"), strings.Join(top.Render(105, 10), "\n"))
 	require.Equal(t, 2, top.Len())
 }
 
@@ -87,30 +98,34 @@ func TestTopParts(t *testing.T) {
 			Count: 1, Min: rtt, Max: rtt, Sum: rtt, Width: 100 * time.Millisecond, Bins: []uint64{1},
 		}
 	}
-	idle, loaded, peers := rtts(5), rtts(80), rtts(12)
+	idle, loaded, peers, whole := rtts(5), rtts(80), rtts(12), rtts(30)
 	live := Table{Prefixes: true}
 	live.UpdatePrefixes(&report.Interval{Start: time.Unix(1000, 0), End: time.Unix(1002, 0), Prefixes: []report.Prefix{
-		{Group: "customer", RTT: rtts(5), PeerRTT: peers, ByLoad: report.Load{Idle: idle, Loaded: loaded}},
+		{
+			Group: "customer", RTT: rtts(5), PeerRTT: peers, ByLoad: report.Load{Idle: idle, Loaded: loaded},
+			OneDirection: whole,
+		},
 		{Group: "quiet"},
 	}})
 	past := Table{Prefixes: true}
 	past.UpdateTotals(&history.Totals{From: time.Unix(1000, 0), To: time.Unix(1002, 0), Prefixes: []history.Series{
 		{Prefix: "customer", RTT: rtts(5), Parts: map[string]*report.Histogram{
 			"peers": &peers, "idle": &idle, "loaded": &loaded, "peers-idle": new(report.Histogram),
+			"one-direction": &whole,
 		}},
 		{Prefix: "quiet"},
 	}})
 	for _, top := range []*Table{&live, &past} {
-		require.Equal(t, strings.TrimPrefix(`
-PREFIX                                     RTT ms▼     MIN ms  LOSS %     KBYTE/s    IDLE ms  LOADED ms   PEERS ms
-customer                                     5.000      5.000       -         0.0      5.000     80.000     12.000
-quiet                                            -          -       -         0.0          -          -          -`,
-			"\n"), strings.Join(top.Render(114, 10), "\n"))
+		require.Equal(t, []string{
+			"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|SENT LOSS %|RCVD LOSS %|IDLE ms|LOADED ms|ONE-DIRECTION ms|PEERS ms",
+			"customer|5.000|5.000|-|0.0|-|-|5.000|80.000|30.000|12.000",
+			"quiet|-|-|-|0.0|-|-|-|-|-|-",
+		}, cells(top.Render(160, 10)))
 		for _, line := range top.Render(60, 10) {
 			require.LessOrEqual(t, len([]rune(line)), 60)
 		}
 		top.UpdatePrefixes(reporttest.Interval())
-		require.NotContains(t, top.Render(114, 10)[0], "PEERS")
+		require.NotContains(t, top.Render(160, 10)[0], "PEERS")
 	}
 }
 
@@ -119,12 +134,16 @@ func TestTopTotals(t *testing.T) {
 	now := time.Unix(1000, 0)
 	rtts := reporttest.Interval().Prefixes[0].RTT
 	top.UpdateTotals(&history.Totals{From: now, To: now.Add(2 * time.Second), Prefixes: []history.Series{
-		{Prefix: "customer", RTT: rtts, Bytes: 380, TCPSegments: 8, Retransmissions: 1},
+		{
+			Prefix: "customer", RTT: rtts, Bytes: 380,
+			Congestion: history.Congestion{TCPSegments: 8, Retransmissions: 1},
+			Received:   history.Direction{Congestion: history.Congestion{TCPSegments: 4, Retransmissions: 1}},
+		},
 		{Prefix: "quiet", Loss: report.Loss{All: 200, Passed: 200, Reported: 3}},
 	}})
 	require.Equal(t, strings.TrimPrefix(`
-PREFIX                                                       RTT ms▼     MIN ms  LOSS %     KBYTE/s
-customer                                                       6.000      2.000   12.50         0.2
-quiet                                                              -          -    1.50         0.0`, "\n"),
-		strings.Join(top.Render(100, 10), "\n"))
+PREFIX                                   RTT ms▼     MIN ms  LOSS %     KBYTE/s  SENT LOSS %  RCVD LOSS %
+customer                                   6.000      2.000   12.50         0.2            -        25.00
+quiet                                          -          -    1.50         0.0            -            -`,
+		"\n"), strings.Join(top.Render(105, 10), "\n"))
 }

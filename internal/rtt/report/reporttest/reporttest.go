@@ -113,13 +113,15 @@ func Interval() *report.Interval {
 		Start: Time.Add(-2 * time.Second),
 		End:   Time,
 		Prefixes: []report.Prefix{{
-			Prefix:          netip.MustParsePrefix("10.99.1.0/24"),
-			Received:        report.PrefixTraffic{TCPTimestamps: traffic(3, 300)},
-			Sent:            report.PrefixTraffic{TCPTimestamps: traffic(4, 70), TCPPlain: traffic(1, 10)},
-			Retransmissions: 1,
-			ECNCapable:      7,
-			ECNMarked:       2,
-			LossSent:        report.Loss{All: 128, Passed: 126, Reported: 4},
+			Prefix: netip.MustParsePrefix("10.99.1.0/24"),
+			Received: report.PrefixTraffic{
+				TCPTimestamps: traffic(3, 300), ECNCapable: 2, ECNMarked: 1,
+			},
+			Sent: report.PrefixTraffic{
+				TCPTimestamps: traffic(4, 70), TCPPlain: traffic(1, 10),
+				Retransmissions: 1, ECNCapable: 4, ECNMarked: 1,
+			},
+			LossSent: report.Loss{All: 128, Passed: 126, Reported: 4},
 			RTT: report.Histogram{
 				Count: 4, Min: 2 * time.Millisecond, Max: 13 * time.Millisecond, Sum: 26 * time.Millisecond,
 				Width: 4 * time.Millisecond, Bins: []uint64{1, 2, 0, 1},
@@ -139,7 +141,7 @@ func Interval() *report.Interval {
 }
 
 // Parts returns an interval with all that tells aggregates apart, and one RTT of 5 ms in each part, but none to peers
-// under load.
+// under load, and no query.
 func Parts() *report.Interval {
 	h := func() report.Histogram {
 		return report.Histogram{
@@ -149,14 +151,14 @@ func Parts() *report.Interval {
 	}
 	i := Interval()
 	i.Aggregation.By = report.Keys{Pair: true, VLAN: true, Interface: true, Protocol: true}
-	i.Aggregation.Parts, i.Aggregation.Load = true, 1e6
+	i.Aggregation.Parts, i.Aggregation.Load, i.Aggregation.OneDirection = true, 1e6, true
 	i.Prefixes = i.Prefixes[:1]
 	p := &i.Prefixes[0]
 	p.Peer, p.VLAN, p.Interface, p.Protocol = "192.0.2.0/24", 7, "eth1", "TCP"
 	p.ByLoad = report.Load{Idle: h(), Loaded: h()}
 	p.RTT = h()
 	p.RTT.Add(&p.ByLoad.Loaded)
-	p.PeerRTT, p.PeerByLoad = h(), report.Load{Idle: h()}
+	p.PeerRTT, p.PeerByLoad, p.OneDirection = h(), report.Load{Idle: h()}, h()
 	return i
 }
 
