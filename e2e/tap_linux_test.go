@@ -55,8 +55,8 @@ type player struct {
 	stop  chan struct{}
 }
 
-// play sends traffic until the test ends: of customers and pings, which become slower and slower, and of a QUIC
-// connection.
+// play sends traffic until the test ends: of customers and pings, which become slower and slower, of a QUIC connection,
+// and of others whose servers' packets go another way.
 func play(t *testing.T, send func(frame []byte)) {
 	p := &player{send: send, begin: time.Now(), stop: make(chan struct{})}
 	t.Cleanup(func() {
@@ -66,6 +66,7 @@ func play(t *testing.T, send func(frame []byte)) {
 	p.Go(p.customers)
 	p.Go(p.pings)
 	p.Go(p.quic)
+	p.Go(p.oneDirection)
 }
 
 // pause reports whether the traffic goes on after a time.
@@ -121,7 +122,6 @@ func (p *player) pings() {
 func (p *player) quic() {
 	client, server := netip.MustParseAddrPort("10.0.0.1:50000"), netip.MustParseAddrPort("203.0.113.1:443")
 	ids := [][]byte{bytes.Repeat([]byte{1}, 8), bytes.Repeat([]byte{2}, 8), bytes.Repeat([]byte{3}, 8)}
-	const initial, handshake = 0xc0, 0xe0
 	p.send(udp(client, server, 0, long(initial, ids[2], ids[0])))
 	p.pause(20 * time.Millisecond)
 	p.send(udp(server, client, 0, long(initial, ids[0], ids[1])))
@@ -148,6 +148,26 @@ func (p *player) quic() {
 		}
 	}
 }
+
+// oneDirection sends what clients of QUIC send in their handshakes, and nothing of the server.
+func (p *player) oneDirection() {
+	client, server := netip.MustParseAddr("10.0.0.3"), netip.MustParseAddrPort("203.0.113.3:443")
+	id := bytes.Repeat([]byte{4}, 8)
+	for port := uint16(20000); port < 60000; port++ {
+		from := netip.AddrPortFrom(client, port)
+		p.send(udp(from, server, 0, long(initial, bytes.Repeat([]byte{5}, 8), id)))
+		if !p.pause(20 * time.Millisecond) {
+			return
+		}
+		p.send(udp(from, server, 0, long(handshake, bytes.Repeat([]byte{6}, 8), id)))
+		if !p.pause(100 * time.Millisecond) {
+			return
+		}
+	}
+}
+
+// First bytes of long headers.
+const initial, handshake = 0xc0, 0xe0
 
 // long returns a datagram of 1,200 bytes with a long header of QUIC version 1.
 func long(first byte, destination, source []byte) []byte {
