@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,6 +189,9 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 		}
 	})
 	defer unready.Stop()
+	asking, stop := context.WithCancel(context.Background())
+	defer stop()
+	go askAgain(asking, slices.Clone(peers))
 	select {
 	case <-empty:
 	case <-ctx.Done():
@@ -200,6 +204,30 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 	r.links.close()
 	r.sessions.closeUpstream()
 	r.tasks.Wait()
+}
+
+// askInterval is how often a relay that drains asks each of its peers whether it is still there.
+const askInterval = time.Second
+
+// askAgain asks peers of which nothing has come for a while for a sign of life, again and again. One that has closed its
+// session, and whose last packet got lost, answers that it has: without that, the relay would wait for it until the
+// session times out.
+func askAgain(ctx context.Context, peers []*peer) {
+	tick := time.NewTicker(askInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			peers = slices.DeleteFunc(peers, func(p *peer) bool { return p.conn.Context().Err() != nil })
+			for _, p := range peers {
+				if now.Sub(p.conn.LastReceived()) >= askInterval {
+					p.conn.Ping()
+				}
+			}
+		}
+	}
 }
 
 // Drained returns a context that is done when Drain or DrainSome has seen off the last peer. Until then, the sessions

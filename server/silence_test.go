@@ -19,12 +19,17 @@ import (
 	"sluice/transport/transporttest"
 )
 
-// wire forwards the packets of one client to a server, until it is cut. It delays those to the server.
+// wire forwards the packets of one client to a server, until it is cut. It delays those to the server, and loses them
+// while it is mute.
 type wire struct {
 	near, far *net.UDPConn
-	cut       atomic.Bool
+	cut, mute atomic.Bool
 	delay     atomic.Int64 // a time.Duration
+	marks     chan struct{} // gets one for each mark that the client has sent
 }
+
+// mark is a packet that is none of QUIC.
+const mark = "mark"
 
 // delayed is a packet on its way.
 type delayed struct {
@@ -38,7 +43,7 @@ func newWire(t *testing.T, to net.Addr) *wire {
 	require.NoError(t, err)
 	far, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to.(*net.UDPAddr).AddrPort()))
 	require.NoError(t, err)
-	w := &wire{near: near, far: far}
+	w := &wire{near: near, far: far, marks: make(chan struct{}, 1)}
 	var client atomic.Pointer[net.UDPAddr]
 	onTheWay := make(chan delayed, 1<<10) // what is beyond gets lost
 	go func() {
@@ -58,7 +63,9 @@ func newWire(t *testing.T, to net.Addr) *wire {
 	go func() {
 		for d := range onTheWay {
 			time.Sleep(time.Until(d.at))
-			if !w.cut.Load() {
+			if string(d.b) == mark {
+				w.marks <- struct{}{}
+			} else if !w.cut.Load() && !w.mute.Load() {
 				_, _ = far.Write(d.b)
 			}
 		}

@@ -115,6 +115,9 @@ type ClientConfig struct {
 	// answers. One that has been started again ends the session by its answer. Default: 1 s. Negative: only KeepAlive
 	// decides.
 	ProbeAfter time.Duration
+	// ClosingPeriod is how long a session that the client has closed keeps its socket, and tells a server that asks,
+	// because the first message got lost, again that it is closed. Default: it does not.
+	ClosingPeriod time.Duration
 
 	Limits
 	// SessionLimits bound a WebTransport session within its connection (draft-ietf-webtrans-http3-15 §5). Default: they
@@ -144,6 +147,10 @@ const (
 	// Longer than the time between two groups of most tracks, and short compared with a restart.
 	defaultProbeAfter = time.Second
 )
+
+// ClosingPeriod is that of a listener. A relay that drains asks its peers every second whether they are still there, and
+// its question, or the answer, may get lost as well.
+const ClosingPeriod = 3 * time.Second
 
 func (c *ListenConfig) validate() error {
 	files := c.CertFile != "" && c.KeyFile != ""

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -93,14 +94,21 @@ func (c *ClientConfig) dialOnOwnSocket(ctx context.Context, addr *net.UDPAddr, t
 	if err != nil {
 		return nil, err
 	}
-	tr := &quic.Transport{Conn: udp, ConnectionIDLength: ConnectionIDLength}
+	tr := &quic.Transport{Conn: udp, ConnectionIDLength: ConnectionIDLength, ClosingPeriod: c.ClosingPeriod}
 	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
 	qc, err := c.dialOn(ctx, tr, addr, tlsConf)
 	if err != nil {
 		closeSocket()
 		return nil, err
 	}
-	context.AfterFunc(qc.Context(), closeSocket)
+	context.AfterFunc(qc.Context(), func() {
+		end, ok := errors.AsType[*quic.ApplicationError](context.Cause(qc.Context()))
+		if ok && !end.Remote && c.ClosingPeriod > 0 {
+			time.AfterFunc(c.ClosingPeriod, closeSocket)
+			return
+		}
+		closeSocket()
+	})
 	return qc, nil
 }
 

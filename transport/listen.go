@@ -138,6 +138,7 @@ func (l *Listener) newEndpoint(i int, s *Socket, keys serverKeys, verify func(ne
 		ConnectionIDLength:    ConnectionIDLength,
 		ConnectionIDGenerator: s.ConnectionIDs,
 		StatelessResetKey:     keys.reset,
+		ClosingPeriod:         ClosingPeriod,
 		TokenGeneratorKey:     keys.token,
 		VerifySourceAddress:   verify,
 		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {

@@ -49,6 +49,9 @@ func (s *session) maxDatagramSize() int {
 	return 0
 }
 
+// Ping implements Conn. It sends a PING (RFC 9000 §19.2).
+func (s *session) Ping() { s.qc.Ping() }
+
 // RTT implements Conn.
 func (s *session) RTT() time.Duration { return s.qc.ConnectionStats().SmoothedRTT }
 
@@ -59,11 +62,11 @@ func (s *session) LastReceived() time.Time { return s.qc.LastReceived() }
 // networks.
 const probeInterval = 10 * time.Millisecond
 
-// Probe implements Conn. It sends a PING (RFC 9000 §19.2), and waits for any packet that only the peer can have sent:
-// quic-go counts packets after it has opened them.
+// Probe implements Conn. It waits for any packet that only the peer can have sent: quic-go counts packets after it has
+// opened them.
 func (s *session) Probe(ctx context.Context) error {
 	before := s.qc.ConnectionStats().PacketsReceived
-	s.qc.Ping()
+	s.Ping()
 	look := time.NewTicker(probeInterval)
 	defer look.Stop()
 	for s.qc.ConnectionStats().PacketsReceived == before {

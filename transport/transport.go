@@ -66,6 +66,8 @@ type Conn interface {
 	// does, as long as its process exists and the network brings packets. It fails when the context is done or the
 	// session has ended.
 	Probe(context.Context) error
+	// Ping asks the same without waiting. A peer that has closed the session answers, too, if it still remembers it.
+	Ping()
 	// LastReceived is when the last packet came that only the peer can have sent. One that a hook has received may
 	// count up to Limits.KeepAlive later.
 	LastReceived() time.Time

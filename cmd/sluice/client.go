@@ -47,8 +47,10 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 // config checks the flags and returns the configuration that they describe.
 func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.Namespace, error) {
 	cfg := client.SessionConfig{
-		URL:              f.relay,
-		Transport:        transport.ClientConfig{CAFile: f.caFile, Insecure: f.insecure},
+		URL: f.relay,
+		Transport: transport.ClientConfig{
+			CAFile: f.caFile, Insecure: f.insecure, ClosingPeriod: transport.ClosingPeriod,
+		},
 		ReconnectTimeout: f.reconnect,
 		Logger:           slog.Default(),
 	}

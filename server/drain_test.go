@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// TestDrainAfterALostClose drains a server whose client closes its session. All packets by which it says so get lost,
+// and sessions do not time out. The server asks, and the client answers.
+func TestDrainAfterALostClose(t *testing.T) {
+	t.Parallel()
+	for _, scheme := range []string{"moqt", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			testLostClose(t, scheme)
+		})
+	}
+}
+
+func testLostClose(t *testing.T, scheme string) {
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	cfg := withoutIdleTimeout()
+	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
+	s := serve(t, cfg)
+	w := newWire(t, s.Addr())
+	conn, socket := dialThrough(t, w, scheme)
+	h := goaways{got: make(chan moqt.Goaway, 1)}
+	runSession(t, conn, h)
+	require.Eventually(t, func() bool { return s.Relay().OpenSessions() == 1 }, time.Minute, time.Millisecond)
+
+	s.stop()
+	require.NoError(t, <-s.served)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	drained := make(chan error, 1)
+	go func() { drained <- s.Retire(ctx, time.Hour, func(string) bool { return true }) }()
+	<-h.got
+	for range 2 { // the server knows that the client has got all packets: it repeats none
+		require.NoError(t, conn.Probe(t.Context()))
+	}
+	w.mute.Store(true)
+	require.NoError(t, conn.CloseWithError(uint64(moqt.SessionNoError), ""))
+	_, err = socket.WriteTo([]byte(mark), w.near.LocalAddr())
+	require.NoError(t, err)
+	<-w.marks // all that the client had to say is lost
+	require.Equal(t, 1, s.Relay().OpenSessions())
+	w.mute.Store(false)
+	select {
+	case err := <-drained:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the relay waits for a client that has closed its session")
+	}
+}
+
+// dialThrough dials a server by a wire. The socket belongs to the session.
+func dialThrough(t *testing.T, w *wire, scheme string) (conn transport.Conn, socket *net.UDPConn) {
+	t.Helper()
+	cfg := transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ClosingPeriod: 2 * time.Minute}
+	cfg.IdleTimeout = time.Hour
+	cfg.ListenUDP = func(string, *net.UDPAddr) (_ *net.UDPConn, err error) {
+		socket, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		return socket, err
+	}
+	conn, err := transport.Dial(t.Context(), scheme+"://"+w.near.LocalAddr().String()+"/", cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { socket.Close() })
+	return conn, socket
+}
+
+// runSession runs a session on a connection.
+func runSession(t *testing.T, conn transport.Conn, h session.Handler) {
+	t.Helper()
+	cfg := session.Config{Handler: h}
+	if conn.Kind() == transport.RawQUIC {
+		cfg.Authority, cfg.Path = "relay", "/"
+	}
+	s, err := session.New(conn, cfg)
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Run(context.Background())
+	}()
+	t.Cleanup(func() {
+		_ = conn.CloseWithError(0, "")
+		<-ended
+	})
+}
