@@ -148,8 +148,8 @@ const (
 	defaultProbeAfter = time.Second
 )
 
-// ClosingPeriod is that of a listener. A relay that drains asks its peers every second whether they are still there, and
-// its question, or the answer, may get lost as well.
+// ClosingPeriod is that of a listener. A relay that drains asks its peers every second whether they are still there,
+// and its question, or the answer, may get lost as well.
 const ClosingPeriod = 3 * time.Second
 
 func (c *ListenConfig) validate() error {

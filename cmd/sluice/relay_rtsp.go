@@ -7,16 +7,21 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"sluice/internal/bounds"
 	"sluice/internal/rtsp"
 	"sluice/server"
 )
 
 // rtspFlags are the flags of RTSP.
-type rtspFlags struct{ address, tlsAddress, rtpAddress, srtpAddress string }
+type rtspFlags struct {
+	address, tlsAddress, rtpAddress, srtpAddress string
+	idle                                         time.Duration
+}
 
 func (f *rtspFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -29,6 +34,9 @@ func (f *rtspFlags) register(cmd *cobra.Command) {
 		"the next one; '' makes clients use their TCP connections")
 	flags.StringVar(&f.srtpAddress, "rtsps-rtp", ":8004", "UDP `address` for SRTP of --rtsps, with an even port; "+
 		"SRTCP has the next one; '' makes clients use their TLS connections")
+	flags.DurationVar(&f.idle, "rtsp-idle-timeout", rtsp.DefaultIdleTimeout,
+		"end connections and players of RTSP that are silent for this `duration`, at least 10s; players are told to "+
+			"show 5s earlier that they are there")
 }
 
 func (f *rtspFlags) isOn() bool { return f.address+f.tlsAddress != "" }
@@ -58,7 +66,7 @@ func (f *rtspFlags) check(scope string) error {
 			return fmt.Errorf("%s: %q: must be an address such as :8554", a.flag, a.address)
 		}
 	}
-	if err := f.checkPorts(); err != nil {
+	if err := errors.Join(f.checkPorts(), bounds.AtLeast("--rtsp-idle-timeout", f.idle, 10*time.Second)); err != nil {
 		return err
 	}
 	if f.isOn() && scope == "url" {
@@ -103,7 +111,7 @@ func (f *relayFlags) serveRTSP(s *server.Server) (*rtsp.Server, error) {
 		Relay: s.Relay(), Dial: s.DialFor, FastPath: s.FastPath(),
 		Address: f.rtsp.address, TLSAddress: f.rtsp.tlsAddress, Certificate: s.Certificate,
 		RTPAddress: f.rtsp.rtpAddress, SRTPAddress: f.rtsp.srtpAddress, Listen: listenConfig(f.control != ""),
-		Logger: slog.Default(), KeepAll: f.drop == "none",
+		IdleTimeout: f.rtsp.idle, Logger: slog.Default(), KeepAll: f.drop == "none",
 	}
 	if rule := s.Rule(); rule != nil {
 		cfg.Rule = rule

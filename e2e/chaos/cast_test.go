@@ -15,6 +15,17 @@ var (
 	hostileHosts = []string{"sub6", "sub7"}
 )
 
+// Hosts of honest clients of RTSP. RTP by UDP does not survive bad links, nor RTSP another address, so each has one
+// kind of link: bad ones with media on the TCP connection, and clean ones with media by UDP.
+const (
+	tcpHost       = "sub8"
+	publisherHost = "sub9" // by UDP
+	playerHost    = "sub10"
+)
+
+// rtspHosts is how many they are.
+const rtspHosts = 3
+
 // role is what an honest process does at each of the relays.
 type role struct {
 	broadcast string // name
@@ -50,16 +61,11 @@ func namespace(relay int, broadcast string) moqt.Namespace {
 }
 
 // attachPoint is where a program of the fast path is attached: at a device of the relays' host.
-type attachPoint struct {
-	device string
-	egress bool
+type attachPoint struct{ device, name string }
+
+var attachPoints = []attachPoint{
+	{"up", "server_ingress"}, {"up", "rtp_ingress"}, {"up", "client_egress"},
+	{"down", "server_ingress"}, {"down", "rtp_ingress"}, {"down", "client_egress"},
 }
 
-var attachPoints = []attachPoint{{"up", false}, {"up", true}, {"down", false}, {"down", true}}
-
-func (p attachPoint) String() string {
-	if p.egress {
-		return p.device + " egress"
-	}
-	return p.device + " ingress"
-}
+func (p attachPoint) String() string { return p.name + " of " + p.device }

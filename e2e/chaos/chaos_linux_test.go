@@ -30,7 +30,7 @@ func TestChaos(t *testing.T) {
 	require.NoError(t, err)
 	defer kernel.close()
 
-	l := labtest.New(t, lab.Topology{Subscribers: len(honestHosts) - 1 + len(hostileHosts), Seed: seed})
+	l := labtest.New(t, lab.Topology{Subscribers: len(honestHosts) - 1 + len(hostileHosts) + rtspHosts, Seed: seed})
 	r := newRun(t, l)
 	var starts []held
 	for i, act := range []time.Duration{firstAct, duration} {
@@ -58,7 +58,7 @@ func (r *run) checkFastPath() {
 	counts, err := r.relays[0].counts()
 	require.NoError(r.t, err)
 	r.t.Log(counts)
-	for _, reason := range []string{"copy_sent", "packet_forged", "packet_replayed"} {
+	for _, reason := range []string{"copy_sent", "packet_forged", "packet_replayed", "rtp_forwarded"} {
 		require.Positive(r.t, counts[reason], reason)
 	}
 }

@@ -12,6 +12,9 @@ func TestMain(m *testing.M) {
 	if task := os.Getenv(taskVariable); task != "" {
 		os.Exit(beHostile(task))
 	}
+	if task := os.Getenv(rtspVariable); task != "" {
+		os.Exit(beRTSP(task))
+	}
 	if task := os.Getenv(natsVariable); task != "" {
 		os.Exit(beNATS(task))
 	}

@@ -14,8 +14,8 @@ import (
 // attachment is a program of the fast path at a device. It can be detached behind the relay's back, and attached
 // again, as an operator can do it with bpftool.
 type attachment struct {
+	attachPoint
 	host    *lab.Host
-	device  string
 	at      ebpf.AttachType
 	program ebpf.ProgramID
 
@@ -27,8 +27,8 @@ type attachment struct {
 // newAttachments finds the programs that a relay has attached, in the order of attachPoints.
 func newAttachments(h *lab.Host) (all []*attachment, err error) {
 	for _, p := range attachPoints {
-		a := &attachment{host: h, device: p.device, at: ebpf.AttachTCXIngress}
-		if p.egress {
+		a := &attachment{attachPoint: p, host: h, at: ebpf.AttachTCXIngress}
+		if p.name == "client_egress" {
 			a.at = ebpf.AttachTCXEgress
 		}
 		if err := a.find(); err != nil {
@@ -43,13 +43,35 @@ func newAttachments(h *lab.Host) (all []*attachment, err error) {
 func (a *attachment) find() error {
 	return a.inHost(func(device int) error {
 		found, err := link.QueryPrograms(link.QueryOptions{Target: device, Attach: a.at})
-		if err != nil || len(found.Programs) != 1 {
-			return fmt.Errorf("there are %d programs: %w", len(found.Programs), err)
+		if err != nil {
+			return err
 		}
-		a.program, a.attached = found.Programs[0].ID, true
-		a.relays, _ = found.Programs[0].LinkID()
-		return nil
+		for _, p := range found.Programs {
+			name, err := programName(p.ID)
+			if err != nil {
+				return err
+			}
+			if name == a.name {
+				a.program, a.attached = p.ID, true
+				a.relays, _ = p.LinkID()
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d programs is %s", len(found.Programs), a.name)
 	})
+}
+
+func programName(id ebpf.ProgramID) (string, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
 }
 
 // inHost calls f in the host, with the index of the device.

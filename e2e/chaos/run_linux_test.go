@@ -33,7 +33,8 @@ type run struct {
 	file     string
 	clients  []*client
 	living   *errgroup.Group // of the clients
-	received atomic.Int64    // objects
+	rtsp     rtspPeers
+	received atomic.Int64 // objects
 	hostile  sync.WaitGroup
 
 	ctx  context.Context // ends with the first failure
@@ -54,8 +55,12 @@ func newRun(t *testing.T, l *lab.Lab) *run {
 	for i, name := range relayNames {
 		relay, err := startRelay(relayConfig{
 			title: "relay " + name, host: l.Relay, port: 4443 + i, admin: fmt.Sprintf("127.0.0.1:%d", 4480+i),
-			dir:  t.TempDir(),
-			args: []string{"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i]},
+			rtsp: 8554 + i, dir: t.TempDir(),
+			args: []string{
+				"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i],
+				"--rtsp", fmt.Sprintf(":%d", 8554+i), "--rtsp-rtp", fmt.Sprintf(":%d", 8000+2*i),
+				"--rtsp-idle-timeout", "10s",
+			},
 			message: func(line string) {
 				if err := checkMessage(line, knownMessages); err != nil {
 					r.fail(fmt.Errorf("relay %s: %w", name, err))
@@ -108,8 +113,10 @@ func (r *run) act(schedule []event, duration time.Duration) (err error) {
 		func() error { return r.open(viewers, true) },
 		r.awaitViewers,
 		func() error { return r.open(publishers, false) },
+		r.openRTSP,
 		func() error { return r.play(schedule) },
 		r.calm,
+		r.endRTSP,
 		r.awaitClients,
 	} {
 		if err := step(); err != nil {
@@ -231,7 +238,7 @@ func (r *run) calm() error {
 	for _, p := range r.points {
 		errs = append(errs, p.attach())
 	}
-	for _, h := range honestHosts {
+	for _, h := range weatherHosts() {
 		errs = append(errs, r.setLink(h, "clean"))
 	}
 	for _, relay := range r.relays {
@@ -249,6 +256,8 @@ func (r *run) do(e event) error {
 	switch e.kind {
 	case attack:
 		return r.attack(e)
+	case rtspAttack:
+		return r.attackRTSP(e)
 	case forge:
 		return r.forge(e)
 	case conditions:
@@ -338,6 +347,7 @@ func (r *run) forge(e event) error {
 	if err != nil {
 		return err
 	}
+	f.intact = e.host == publisherHost
 	ctx, cancel := context.WithTimeout(r.ctx, e.lasts)
 	r.hostile.Go(func() {
 		defer cancel()
@@ -352,10 +362,15 @@ const endGrace = 10 * time.Second
 
 // attack attacks a relay from a process.
 func (r *run) attack(e event) error {
-	text, err := json.Marshal(task{
+	return r.attackBy(e, task{
 		Attack: e.attack, URL: r.url(role{host: e.host, scheme: e.scheme}, e.relay), Token: hostileToken,
 		Victim: victim(e.relay),
 	})
+}
+
+// attackBy starts the process of an attack.
+func (r *run) attackBy(e event, t task) error {
+	text, err := json.Marshal(t)
 	if err != nil {
 		return err
 	}

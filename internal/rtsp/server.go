@@ -64,11 +64,15 @@ type Config struct {
 	KeepAll bool
 
 	// IdleTimeout is how long a session lasts without a sign of life: a request, or a packet by UDP; and a connection
-	// without a request. A publisher's session ends sooner, when no packet came for ReadTimeout. Defaults: 60 and 10 s.
+	// without a request. A publisher's session ends sooner, when no packet came for ReadTimeout. Defaults:
+	// DefaultIdleTimeout and 10 s.
 	IdleTimeout, ReadTimeout time.Duration
 
 	Logger *slog.Logger // default: slog.Default()
 }
+
+// DefaultIdleTimeout is that of RTSP (RFC 2326 §12.37).
+const DefaultIdleTimeout = time.Minute
 
 func (c Config) withDefaults() Config {
 	c.MaxConnections = cmp.Or(c.MaxConnections, 4096)
@@ -77,7 +81,7 @@ func (c Config) withDefaults() Config {
 	c.MaxBroadcasts = cmp.Or(c.MaxBroadcasts, 1024)
 	c.Hold = cmp.Or(c.Hold, 500*time.Millisecond)
 	c.CacheSize = cmp.Or(c.CacheSize, 256<<20)
-	c.IdleTimeout = cmp.Or(c.IdleTimeout, 60*time.Second)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c

@@ -1,0 +1,101 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"sluice/internal/rtspwire"
+)
+
+// RTSPClient is a client of RTSP that does harm, on as many connections as it likes.
+type RTSPClient struct {
+	// Address is that of the server, "host:port".
+	Address string
+	// From is the client's address. Default: the system chooses.
+	From net.IP
+	// Token may publish and play everything, or is empty.
+	Token string
+	// Victim is the path of a broadcast that another client publishes by RTSP, and MoQ that of one of MoQ. Without them,
+	// nobody is harmed.
+	Victim, MoQ string
+
+	ctx context.Context
+	own string // the path of what it publishes
+}
+
+// RTSPAttack is what a hostile client of RTSP does.
+type RTSPAttack struct {
+	Name string
+	run  func(*RTSPClient) error
+}
+
+// Run attacks the server once, until the context is done at the latest. The context then ends the connections.
+func (a RTSPAttack) Run(ctx context.Context, c RTSPClient) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.ctx, c.own = ctx, fmt.Sprintf("flood/%d", rand.Uint64())
+	return a.run(&c)
+}
+
+// RTSPAttacks are all attacks of clients of RTSP.
+var RTSPAttacks = []RTSPAttack{
+	{"malformed requests", (*RTSPClient).malformedRequests},
+	{"headers without end", (*RTSPClient).endlessHeaders},
+	{"a line without end", (*RTSPClient).endlessLine},
+	{"a body without end", (*RTSPClient).endlessBody},
+	{"requests whose answers are not read", (*RTSPClient).unreadAnswers},
+	{"a byte a second", (*RTSPClient).slowRequests},
+	{"connections without end", (*RTSPClient).connections},
+	{"sessions that begin and end", (*RTSPClient).sessions},
+	{"sessions that are left", (*RTSPClient).abandonedSessions},
+	{"TEARDOWN amid packets", (*RTSPClient).teardowns},
+	{"absurd descriptions", (*RTSPClient).descriptions},
+	{"garbage in packets", (*RTSPClient).garbagePackets},
+	{"packets from elsewhere", (*RTSPClient).foreignPackets},
+	{"NACK without end", (*RTSPClient).nacks},
+	{"players that do not read", (*RTSPClient).unreadPackets},
+	{"players of nobody's broadcasts", (*RTSPClient).nobodys},
+	{"other people's paths", (*RTSPClient).otherPaths},
+	{"wrong tokens", (*RTSPClient).wrongTokens},
+}
+
+// dial connects, for a broadcast. The connection ends with the attack, and fails when the server takes too long.
+func (c *RTSPClient) dial(path string) (*rtspwire.Conn, error) { return c.dialWith(path, c.Token) }
+
+func (c *RTSPClient) dialWith(path, token string) (*rtspwire.Conn, error) {
+	conn, err := rtspwire.Dial(c.ctx, c.From, c.Address, path, token)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	return conn, conn.SetDeadline(time.Now().Add(patience))
+}
+
+// cut ends a connection without saying so: the server gets RST.
+func cut(conn *rtspwire.Conn) {
+	_ = conn.Conn.(*net.TCPConn).SetLinger(0)
+	_ = conn.Close()
+}
+
+// slow returns an ErrUndefended for a connection on which the server was silent for too long.
+func slow(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return undefended("the server does not answer")
+	}
+	return nil // it has ended the connection, or refuses
+}
+
+// sleep returns an error when the attack ends.
+func (c *RTSPClient) sleep(d time.Duration) error {
+	select {
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
