@@ -209,8 +209,8 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 // askInterval is how often a relay that drains asks each of its peers whether it is still there.
 const askInterval = time.Second
 
-// askAgain asks silent peers for a sign of life, again and again. One that has closed its session, and whose last packet
-// got lost, answers that it has: without that, the relay would wait for it until the session times out.
+// askAgain asks silent peers for a sign of life, again and again. One that has closed its session, and whose last
+// packet got lost, answers that it has: without that, the relay would wait for it until the session times out.
 func askAgain(ctx context.Context, peers []*peer) {
 	tick := time.NewTicker(askInterval)
 	defer tick.Stop()

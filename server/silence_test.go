@@ -24,7 +24,7 @@ import (
 type wire struct {
 	near, far *net.UDPConn
 	cut, mute atomic.Bool
-	delay     atomic.Int64 // a time.Duration
+	delay     atomic.Int64  // a time.Duration
 	marks     chan struct{} // gets one for each mark that the client has sent
 }
 

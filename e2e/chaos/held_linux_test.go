@@ -111,7 +111,7 @@ func (r *relay) settle(start held) (held, error) {
 		}
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("%s still holds more than at the start:\n  %s\n%s", r.name,
-				strings.Join(more, "\n  "), r.largest())
+				strings.Join(more, "\n  "), r.largest()+"\n"+r.goroutines())
 		}
 	}
 }
@@ -125,6 +125,15 @@ func (r *relay) largest() string {
 	}
 	all := strings.Split(text, "\n\n") // those with most bytes are first
 	return strings.Join(all[:min(len(all), records)], "\n\n")
+}
+
+// goroutines returns the stacks of all goroutines, equal ones once.
+func (r *relay) goroutines() string {
+	text, err := r.get("/debug/pprof/goroutine?debug=1")
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }
 
 // kernelObjects are the BPF objects of a process, by their kind in /proc/PID/fdinfo.

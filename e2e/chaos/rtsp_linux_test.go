@@ -21,7 +21,7 @@ type rtspRole struct {
 	udp       bool
 }
 
-// Broadcasts of RTSP, by how they come to the relay. The kernel sends the packets from udpBroadcast to the player by UDP.
+// Broadcasts of RTSP, by how they come to the relay. The kernel sends the packets of udpBroadcast to players by UDP.
 const (
 	tcpBroadcast = "rtsp-tcp"
 	udpBroadcast = "rtsp-udp"

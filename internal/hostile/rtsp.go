@@ -20,8 +20,8 @@ type RTSPClient struct {
 	From net.IP
 	// Token may publish and play everything, or is empty.
 	Token string
-	// Victim is the path of a broadcast that another client publishes by RTSP, and MoQ that of one of MoQ. Without them,
-	// nobody is harmed.
+	// Victim is the path of a broadcast that another client publishes by RTSP, and MoQ that of one of MoQ, if there is
+	// one.
 	Victim, MoQ string
 
 	ctx context.Context

@@ -117,7 +117,8 @@ func (c *RTSPClient) teardowns() error {
 func packet(number uint16, slice byte) []byte {
 	b, _ := (&rtp.Packet{ // never fails
 		Header: rtp.Header{
-			Version: 2, Marker: true, PayloadType: 96, SequenceNumber: number, Timestamp: 3600 * uint32(number), SSRC: 7,
+			Version: 2, Marker: true, PayloadType: 96, SequenceNumber: number, Timestamp: 3600 * uint32(number),
+			SSRC: 7,
 		},
 		Payload: []byte{slice, 0x80, byte(number >> 8), byte(number)},
 	}).Marshal()
@@ -144,7 +145,8 @@ func absurd() []string {
 		"mpeg4-generic/0/0", "mpeg4-generic/96000/8", "L16/1/65535", "unheard-of/1",
 	} {
 		for _, parameters := range []string{
-			"packetization-mode=1;sprop-parameter-sets=Z0I=,aM4=,!!!!", "packetization-mode=255;sprop-vps=AA==;sprop-sps=;",
+			"packetization-mode=1;sprop-parameter-sets=Z0I=,aM4=,!!!!",
+			"packetization-mode=255;sprop-vps=AA==;sprop-sps=;",
 			"sizelength=255;indexlength=255;indexdeltalength=255;config=ffffffff", "config=" + long[:2000],
 			"profile-id=99999999999;tier=-1", strings.Repeat(";", 2000), "=;=;=",
 		} {
