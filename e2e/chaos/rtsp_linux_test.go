@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/internal/hostile"
+	"sluice/internal/rtspwire"
 )
 
 // rtspRole is what an honest client of RTSP does at each of the relays.
@@ -60,8 +61,31 @@ func (r *run) openRTSP() (err error) {
 	if r.rtsp.publishers, err = r.startRTSP(rtspPublishers, true); err != nil {
 		return err
 	}
-	r.rtsp.players, err = r.startRTSP(rtspPlayers, false)
-	return err
+	if r.rtsp.players, err = r.startRTSP(rtspPlayers, false); err != nil {
+		return err
+	}
+	return r.describe()
+}
+
+// describe asks each relay by RTSP for a broadcast of MoQ. In the first act, too, the relay then opens a session with
+// itself, and what that leaves.
+func (r *run) describe() error {
+	for relay := range relayNames {
+		err := r.host(playerHost).Do(func() error {
+			path := rtspPath(relay, "quic")
+			c, err := rtspwire.Dial(r.ctx, nil, r.rtspAddress(relay, playerHost), path, honestToken)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_, err = c.Do("DESCRIBE", c.URL(), "")
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("RTSP at %s: %w", relayNames[relay], err)
+		}
+	}
+	return nil
 }
 
 func (r *run) startRTSP(roles []rtspRole, publishes bool) (all []*process, err error) {
