@@ -25,6 +25,8 @@ func TestRTSPFlags(t *testing.T) {
 		"--rtsp=:1 --rtsp-rtp=[::1]:8004 --rtsps=:2":                  `--rtsps-rtp: ":8004": must be another`,
 		"--rtsp=:1 --rtsp-rtp= --rtsps=:2 --rtsps-rtp=":               "",
 		"--rtsp=:1 --rtsp-rtp=[::1]:8 --rtsps=:2 --rtsps-rtp=[::2]:8": "",
+		"--rtsp=:1 --rtsp-idle-timeout=10s":                          "",
+		"--rtsp=:1 --rtsp-idle-timeout=9s":                           "--rtsp-idle-timeout: 9s: must be at least 10s",
 		"--rtsp=:1 --scope=path":                                      "",
 		"--rtsp=:1 --scope=url":                                       "--scope: url: must be one or path",
 		"--rtsps=:1 --scope=url":                                      "--scope: url: must be one or path",

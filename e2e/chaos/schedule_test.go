@@ -35,8 +35,8 @@ const (
 // deck has the events of a round: each kind at least once.
 var deck = []kind{
 	attack, attack, attack, attack, attack, attack, attack, attack, rtspAttack, rtspAttack, rtspAttack, rtspAttack,
-	forge, conditions, conditions, conditions, tunnel, rebind, readdress, killViewer, killViewer, killPublisher, detach,
-	detach, attach, certificate, tokens,
+	forge, forge, conditions, conditions, conditions, tunnel, rebind, readdress, killViewer, killViewer, killPublisher,
+	detach, detach, attach, attach, certificate, tokens,
 }
 
 // event is an event of the schedule. Which fields have a meaning depends on its kind.
