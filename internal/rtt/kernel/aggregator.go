@@ -127,7 +127,7 @@ func (a *Aggregator) Turn(now time.Time, settle func()) (*report.Interval, error
 		i.Prefixes = append(i.Prefixes, *p)
 	}
 	slices.SortFunc(i.Prefixes, func(x, y report.Prefix) int { return x.Compare(&y) })
-	return i, a.forget(prefixes, now)
+	return i, errors.Join(a.forget(prefixes, now), a.forgetGroups())
 }
 
 // read returns the values of a period, by key. Entries without values are left out.
@@ -230,6 +230,26 @@ func (a *Aggregator) forget(active map[bpf.MonitorPrefixKey]*report.Prefix, now 
 		}
 	}
 	return nil
+}
+
+// forgetGroups deletes aggregates of groups that are not in the table any more, once nothing of them is left to be
+// read. Of each aggregate in the kernel some period was read, so all of them are active.
+func (a *Aggregator) forgetGroups() error {
+	if a.groups == nil {
+		return nil
+	}
+	return a.groups.endPeriod(func(numbers map[uint32]bool) error {
+		for key := range a.active {
+			if !numbers[uint32(key.Prefix)] && !(a.config.By.Pair && numbers[uint32(key.Peer)]) {
+				continue
+			}
+			if err := a.remove(key); err != nil {
+				return err
+			}
+			delete(a.active, key)
+		}
+		return nil
+	})
 }
 
 // remove deletes the entries of a key.

@@ -18,15 +18,17 @@ import (
 // GroupPrefixes is the room for prefixes of groups: all of a table, those of the table before, and all IPv4 addresses.
 const GroupPrefixes = 2*groups.MaxPrefixes + 1
 
-// groupTable is the groups in the kernel. A number always stands for the same name.
+// groupTable is the groups in the kernel. A number stands for one name, until no aggregate can have it any more.
 type groupTable struct {
 	prefixes *ebpf.Map
 	changed  func() error // makes the programs look again
 	max      int          // groups besides groups.Other
 
 	mu      sync.Mutex
-	names   []string // by number
+	names   []string // by number; "" if the number is free
 	numbers map[string]uint32
+	free    []uint32
+	retired map[uint32]int        // numbers of names that the table has not, and how many periods ended since
 	loaded  map[netip.Prefix]bool // are in the kernel
 }
 
@@ -36,7 +38,8 @@ var allIPv4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 func newGroupTable(prefixes *ebpf.Map, changed func() error, limit int) *groupTable {
 	return &groupTable{
 		prefixes: prefixes, changed: changed, max: limit,
-		names: []string{groups.Other}, numbers: map[string]uint32{groups.Other: 0}, loaded: make(map[netip.Prefix]bool),
+		names: []string{groups.Other}, numbers: map[string]uint32{groups.Other: 0},
+		retired: make(map[uint32]int), loaded: make(map[netip.Prefix]bool),
 	}
 }
 
@@ -44,10 +47,15 @@ func newGroupTable(prefixes *ebpf.Map, changed func() error, limit int) *groupTa
 func (g *groupTable) load(t groups.Table) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.numberLocked(t); err != nil {
+	names := t.Names()
+	if err := g.numberLocked(names); err != nil {
 		return err
 	}
-	return errors.Join(g.putLocked(t), g.changed())
+	if err := errors.Join(g.putLocked(t), g.changed()); err != nil {
+		return err // prefixes of any group may be left
+	}
+	g.retireLocked(names)
+	return nil
 }
 
 // putLocked brings the prefixes of a table into the kernel, and removes others.
@@ -84,23 +92,91 @@ func byLength(t groups.Table) []netip.Prefix {
 	return prefixes
 }
 
-// numberLocked gives new names a number.
-func (g *groupTable) numberLocked(t groups.Table) error {
+// numberLocked gives new names a number. Groups of earlier tables have theirs until their last periods are read: there
+// is room for as many of them as a table may have.
+func (g *groupTable) numberLocked(names map[string]bool) error {
 	var fresh []string
-	for name := range t.Names() {
+	n := len(names)
+	if names[groups.Other] {
+		n-- // it always has its number
+	}
+	if n > g.max {
+		return fmt.Errorf("%d groups: there is room for %d, which --max-prefixes raises", n, g.max)
+	}
+	for name := range names {
 		if _, ok := g.numbers[name]; !ok {
 			fresh = append(fresh, name)
 		}
 	}
-	if n := len(g.names) - 1 + len(fresh); n > g.max {
-		return fmt.Errorf("%d groups since the start: there is room for %d, which --max-prefixes raises", n, g.max)
+	if n = len(g.numbers) - 1 + len(fresh); n > 2*g.max {
+		return fmt.Errorf("%d groups with those of earlier files: there is room for %d: "+
+			"try again when two intervals have ended", n, 2*g.max)
 	}
 	slices.Sort(fresh)
 	for _, name := range fresh {
-		g.numbers[name] = uint32(len(g.names))
-		g.names = append(g.names, name)
+		g.addLocked(name)
+	}
+	for name := range names {
+		delete(g.retired, g.numbers[name])
 	}
 	return nil
+}
+
+// addLocked gives a name a number.
+func (g *groupTable) addLocked(name string) {
+	number := uint32(len(g.names))
+	if last := len(g.free) - 1; last >= 0 {
+		number, g.free = g.free[last], g.free[:last]
+		g.names[number] = name
+	} else {
+		g.names = append(g.names, name)
+	}
+	g.numbers[name] = number
+}
+
+// retireLocked notes which groups are not in the table, which has these names. From now on, nothing is counted for
+// them.
+func (g *groupTable) retireLocked(names map[string]bool) {
+	for name, number := range g.numbers {
+		if _, known := g.retired[number]; known || names[name] || number == 0 {
+			continue
+		}
+		g.retired[number] = 0
+	}
+}
+
+// retiredPeriods is how many periods are read before a retired group is forgotten: the one in which it was retired, and
+// the next one, if a period ended at that time.
+const retiredPeriods = 2
+
+// endPeriod notes that a period was read. If that was the last one of some groups, it calls remove with their numbers,
+// which has to remove their aggregates, and frees the numbers.
+func (g *groupTable) endPeriod(remove func(map[uint32]bool) error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ended := make(map[uint32]bool)
+	for number := range g.retired {
+		if g.retired[number]++; g.retired[number] >= retiredPeriods {
+			ended[number] = true
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	if err := remove(ended); err != nil {
+		return err
+	}
+	for number := range ended {
+		g.freeLocked(number)
+	}
+	return nil
+}
+
+func (g *groupTable) freeLocked(number uint32) {
+	delete(g.retired, number)
+	delete(g.numbers, g.names[number])
+	g.names[number] = ""
+	g.free = append(g.free, number)
 }
 
 // name returns the name of the group with a number.
