@@ -19,7 +19,7 @@ var losses = []struct {
 	message, remedy string
 }{
 	{
-		bpf.MonitorTallyTALLY_FLOWS_EVICTED, "flow table full: flows without an answer gave way to new ones",
+		bpf.MonitorTallyTALLY_FLOWS_EVICTED, "flow table full: flows gave way to new ones",
 		"raise --max-flows",
 	},
 	{bpf.MonitorTallyTALLY_FLOWS_FULL, "flow table full: packets of new flows were not measured", "raise --max-flows"},

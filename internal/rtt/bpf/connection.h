@@ -6,13 +6,13 @@
 // Anybody who sees a connection ID can send it from anywhere. So the first packet from a new address only creates a
 // flow that may become the connection's. It does when the server sends to that address, which it does only after it has
 // opened a packet from there. Until then, the connection's flow goes on. A flow without the server's packets gives way
-// to others as any flow without an answer.
+// to others as any flow that is not confirmed.
 //
 // Somebody with a connection of his own can make the server send to an address from which he sent another's ID. So
 // nothing moves to where two IDs came from, nor while the client goes on where it was.
 #pragma once
 
-#include "flow.h"
+#include "flow_table.h"
 #include "loss_bits.h"
 
 // A client that has sent nothing from its old address for this time is not there: a packet may have come late.

@@ -64,11 +64,12 @@ enum tally {
 	TALLY_FLOWS_DELETED,
 	TALLY_FLOWS_EXPIRED,
 	TALLY_FLOWS_FULL,
-	TALLY_FLOWS_EVICTED, // a flow without an answer gave way to a newer one
+	TALLY_FLOWS_EVICTED, // a flow that is not confirmed, or is silent, gave way to a newer one
 	TALLY_FLOWS_MOVED, // QUIC connections that went on at other addresses
 	TALLY_STAMPS,
 	TALLY_STAMPS_EVICTED, // a stamp that could still be answered was replaced by a newer one
 	TALLY_STAMPS_LIMITED, // not taken, because of the rate limit
+	TALLY_STAMPS_ONE_DIRECTION, // not taken, because packets of the other side are not seen
 	TALLY_STAMPS_AMBIGUOUS, // withdrawn, because their packet was sent twice
 	TALLY_RTTS,
 	TALLY_RTTS_TIGHTENED, // a later packet that the same ACK covers bounds the RTT better

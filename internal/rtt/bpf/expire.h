@@ -3,12 +3,12 @@
 // that a large table does not delay packets.
 #pragma once
 
+#include "flow_table.h"
 #include "query.h"
 
 #define FLOW_TIMEOUT (300 * SECOND)
 #define UDP_TIMEOUT (120 * SECOND) // RFC 4787 REQ-5: what a NAT grants at least
-#define ICMP_TIMEOUT (30 * SECOND)
-#define UNANSWERED_TIMEOUT (30 * SECOND) // no timeout of a flow is shorter
+#define UNCONFIRMED_TIMEOUT (30 * SECOND) // no timeout of a flow is shorter
 
 // The tables that are cleaned up.
 enum expiring {
@@ -38,39 +38,23 @@ INLINE void expiry_note(enum expiring table, u64 at)
 
 INLINE u64 flow_timeout(const struct flow_key *key, const struct flow *f)
 {
-	if (!flow_is_answered(key, f))
-		return UNANSWERED_TIMEOUT;
-	if (key->protocol == IP_ICMP || key->protocol == IP_ICMPV6)
-		return ICMP_TIMEOUT;
+	if (!flow_is_confirmed(key, f))
+		return UNCONFIRMED_TIMEOUT;
 	return key->protocol == IP_UDP ? UDP_TIMEOUT : FLOW_TIMEOUT;
-}
-
-INLINE void flow_expire_side(const struct flow_key *key, const struct flow *f, u8 side, u64 now)
-{
-	struct event *e;
-
-	if (f->side[side].state != SIDE_OPEN)
-		return;
-	e = flow_event(true, key, side, EVENT_CLOSING, now);
-	if (!e)
-		return;
-	e->reason = CLOSE_TIMEOUT;
-	e->trigger = TRIGGER_EXPIRY;
-	event_send(e, now);
 }
 
 // flow_expire deletes the flow if it has timed out.
 INLINE void flow_expire(const struct flow_key *key, const struct flow *f, u64 now)
 {
-	u64 seen = f->side[0].seen > f->side[1].seen ? f->side[0].seen : f->side[1].seen;
-	u64 end = seen + flow_timeout(key, f);
+	u64 end = flow_seen(f) + flow_timeout(key, f);
 
 	if (now <= end) {
 		expiry_note(EXPIRING_FLOWS, end);
 		return;
 	}
-	flow_expire_side(key, f, 0, now);
-	flow_expire_side(key, f, 1, now);
+	for (u8 side = 0; side < 2; side++)
+		if (f->side[side].state == SIDE_OPEN)
+			flow_ended(true, key, side, now);
 	if (bpf_map_delete_elem(&flows, key) == 0)
 		tally(TALLY_FLOWS_EXPIRED);
 }

@@ -3,8 +3,6 @@
 // them wait for a reply, and the RTT of the others.
 #pragma once
 
-#include <linux/errno.h>
-
 #include "packet.h"
 
 enum open_reason {
@@ -49,13 +47,14 @@ struct tcp_side {
 	u32 karn_end; // sequence_end at the last retransmission: an ACK up to here is ambiguous (RFC 6298 §3)
 	u32 tick_end; // after the first packet of timestamp id
 	u32 acknowledged; // by the other side; changed by its packets
+	u32 data_begin; // of its first data that was seen
 	u32 retransmissions;
-	bool sequenced; // sequence_end is valid
+	bool sequenced; // sequence_end and data_begin are valid
 	bool syn_seen; // it sent nothing before that SYN
 	u8 kind; // of its last stamp: enum stamp_kind
-	u8 pad[1];
+	u8 pad[5];
 };
-_Static_assert(sizeof(struct tcp_side) == 2 * 8 + 5 * 4 + 4, "tcp_side has no hidden padding");
+_Static_assert(sizeof(struct tcp_side) == 2 * 8 + 6 * 4 + 8, "tcp_side has no hidden padding");
 
 // A TCP connection of which only one side's packets are seen. Delays are from the other side by the seen one to here,
 // less that of the handshake, ns.
@@ -74,6 +73,8 @@ _Static_assert(sizeof(struct tcp_alone) == 7 * 8 + 2 * 4, "tcp_alone has no hidd
 struct tcp {
 	struct tcp_side side[2];
 	struct tcp_alone alone;
+	bool confirmed; // data of a side was acknowledged by the other
+	u8 pad[7];
 };
 
 // One side's half of a QUIC connection's spin signal (RFC 9000 §17.4).
@@ -184,31 +185,6 @@ struct {
 	__type(value, u8);
 } local_addresses SEC(".maps");
 
-// A new flow is built here: it is too large for the stack.
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct flow);
-} new_flow SEC(".maps");
-
-// The keys of the flows that were created last, in the order of their creation. When the flow table is full, the oldest
-// of them without an answer gives way to a new flow: otherwise a scan or a flood, which nobody answers, would keep the
-// flows of others out.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct flow_key);
-} recent_flows SEC(".maps");
-
-u32 newest_recent; // number of the key that was added last
-u32 oldest_recent; // number of the key that was looked at last
-
-#define MAX_EVICTION_TRIES 16 // bounds the time of a packet; in a flood most recent flows have no answer
-
-u32 last_flow_id;
-
 INLINE struct flow *flow_find(const struct packet *p)
 {
 	return bpf_map_lookup_elem(&flows, &p->key);
@@ -224,91 +200,6 @@ INLINE bool is_local(const union address *a)
 INLINE bool for_this_host(const struct packet *p)
 {
 	return !p->egress && is_local(&p->key.address[other(p->side)]);
-}
-
-INLINE struct flow_key *recent_flow(u32 number)
-{
-	u32 index = number & (config.recent_flows - 1);
-
-	return bpf_map_lookup_elem(&recent_flows, &index);
-}
-
-INLINE void flow_remember(const struct flow_key *key)
-{
-	struct flow_key *slot = recent_flow(__sync_fetch_and_add(&newest_recent, 1) + 1);
-
-	if (slot)
-		*slot = *key;
-}
-
-// flow_is_answered reports whether either side has had a reply. A host that is not seen has replied if the timestamps
-// that the other one echoes go on.
-INLINE bool flow_is_answered(const struct flow_key *key, const struct flow *f)
-{
-	if (f->side[0].state >= SIDE_OPEN || f->side[1].state >= SIDE_OPEN)
-		return true;
-	return key->protocol == IP_TCP && f->tcp.alone.ticks;
-}
-
-// flow_evict makes room for a flow. It returns 0 if none of the flows that it looked at may give way. Two CPUs may look
-// at the same key, or at one that is being overwritten: then the lookup fails, or finds another flow without an answer.
-GLOBAL int flow_evict(void)
-{
-	for (u32 i = 0; i < MAX_EVICTION_TRIES; i++) {
-		u32 newest = newest_recent, at = oldest_recent;
-		struct flow_key *slot, key;
-		struct flow *f;
-
-		if (at == newest)
-			return 0;
-		if (newest - at > config.recent_flows)
-			at = newest - config.recent_flows; // the keys before were overwritten
-		oldest_recent = at + 1;
-		slot = recent_flow(at + 1);
-		if (!slot)
-			return 0;
-		key = *slot; // the map only accepts a key on the stack
-		f = bpf_map_lookup_elem(&flows, &key);
-		if (!f || flow_is_answered(&key, f) || bpf_map_delete_elem(&flows, &key))
-			continue;
-		tally(TALLY_FLOWS_EVICTED);
-		return 1;
-	}
-	return 0;
-}
-
-// flow_add adds a flow to the table. BPF_NOEXIST: if two CPUs add the entry at once, one succeeds, and both find that
-// entry.
-INLINE long flow_add(const struct flow_key *key, const struct flow *f)
-{
-	long failed = bpf_map_update_elem(&flows, key, f, BPF_NOEXIST);
-
-	if (failed == -E2BIG && flow_evict())
-		failed = bpf_map_update_elem(&flows, key, f, BPF_NOEXIST);
-	if (!failed)
-		flow_remember(key);
-	return failed;
-}
-
-// flow_create adds the packet's flow. It returns NULL when the table is full of flows that were answered.
-INLINE struct flow *flow_create(const struct packet *p)
-{
-	u32 zero = 0;
-	struct flow *new = bpf_map_lookup_elem(&new_flow, &zero);
-
-	if (!new)
-		return NULL;
-	__builtin_memset(new, 0, sizeof(*new));
-	// Two bits of a stamp's owner are the side and the kind of identifier.
-	new->id = (__sync_fetch_and_add(&last_flow_id, 1) & 0x3fffffff) + 1;
-	new->side[0].to_local = is_local(&p->key.address[1]);
-	new->side[1].to_local = is_local(&p->key.address[0]);
-	if (!flow_add(&p->key, new))
-		tally(TALLY_FLOWS_CREATED);
-	new = flow_find(p);
-	if (!new)
-		tally(TALLY_FLOWS_FULL);
-	return new;
 }
 
 // flow_side returns a side of the flow. The verifier need not know the number.

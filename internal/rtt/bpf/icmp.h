@@ -2,8 +2,8 @@
 // ICMP (RFC 792) and ICMPv6 (RFC 4443) echo: the identifier stands for both ports, the sequence number is stamped.
 #pragma once
 
+#include "flow_table.h"
 #include "ip.h"
-#include "report.h"
 
 #define ICMP_ECHO_REPLY 0
 #define ICMP_ECHO_REQUEST 8

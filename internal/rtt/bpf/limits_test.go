@@ -82,6 +82,7 @@ func TestFlowsExpire(t *testing.T) {
 	show(moment{0, wire.Echo{ID: 9, Reply: true}.Between(server.Addr(), client.Addr())})
 	show(up(0, clientToInit.Datagram()))
 	show(down(0, wire.Long{Destination: clientID, Source: serverID}.Datagram()))
+	show(up(0, wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID}.Datagram()))
 	w.got()
 
 	require.Empty(t, expire(30*time.Second))

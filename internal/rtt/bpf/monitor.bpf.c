@@ -117,7 +117,7 @@ int expire_flows(struct bpf_iter__bpf_map_elem *ctx)
 	struct flow_key key;
 	u64 now = clock_now();
 
-	expiry_begin(EXPIRING_FLOWS, now, UNANSWERED_TIMEOUT);
+	expiry_begin(EXPIRING_FLOWS, now, UNCONFIRMED_TIMEOUT);
 	if (!at || !f)
 		return 0; // the end of the map
 	key = *at; // the map only accepts a key on the stack

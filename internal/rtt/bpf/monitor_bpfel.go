@@ -67,7 +67,7 @@ type MonitorConnectionKey struct {
 type MonitorCounterSet struct {
 	_         structs.HostLayout
 	Outcome   [48]uint64
-	Tally     [29]uint64
+	Tally     [30]uint64
 	Transport [6]MonitorTraffic
 	Ecn       [4]MonitorTraffic
 }
@@ -148,7 +148,7 @@ type MonitorFlow struct {
 	Pad    [3]uint8
 	Side   [2]MonitorSide
 	Tcp    MonitorTcp
-	_      [40]byte
+	_      [16]byte
 }
 
 type MonitorFlowKey struct {
@@ -514,42 +514,45 @@ type MonitorStampSet struct {
 type MonitorTally uint32
 
 const (
-	MonitorTallyTALLY_FLOWS_CREATED      MonitorTally = 0
-	MonitorTallyTALLY_FLOWS_DELETED      MonitorTally = 1
-	MonitorTallyTALLY_FLOWS_EXPIRED      MonitorTally = 2
-	MonitorTallyTALLY_FLOWS_FULL         MonitorTally = 3
-	MonitorTallyTALLY_FLOWS_EVICTED      MonitorTally = 4
-	MonitorTallyTALLY_FLOWS_MOVED        MonitorTally = 5
-	MonitorTallyTALLY_STAMPS             MonitorTally = 6
-	MonitorTallyTALLY_STAMPS_EVICTED     MonitorTally = 7
-	MonitorTallyTALLY_STAMPS_LIMITED     MonitorTally = 8
-	MonitorTallyTALLY_STAMPS_AMBIGUOUS   MonitorTally = 9
-	MonitorTallyTALLY_RTTS               MonitorTally = 10
-	MonitorTallyTALLY_RTTS_TIGHTENED     MonitorTally = 11
-	MonitorTallyTALLY_RTTS_LATE          MonitorTally = 12
-	MonitorTallyTALLY_RTTS_ONE_DIRECTION MonitorTally = 13
-	MonitorTallyTALLY_RTTS_AMBIGUOUS     MonitorTally = 14
-	MonitorTallyTALLY_ECHOES_OTHER_CLOCK MonitorTally = 15
-	MonitorTallyTALLY_RETRANSMISSIONS    MonitorTally = 16
-	MonitorTallyTALLY_QUERIES_FULL       MonitorTally = 17
-	MonitorTallyTALLY_QUERIES_SHARE      MonitorTally = 18
-	MonitorTallyTALLY_QUERIES_REPEATED   MonitorTally = 19
-	MonitorTallyTALLY_QUERIES_EXPIRED    MonitorTally = 20
-	MonitorTallyTALLY_SPIN_EDGES         MonitorTally = 21
-	MonitorTallyTALLY_SPIN_STRAYS        MonitorTally = 22
-	MonitorTallyTALLY_SPIN_DISTURBED     MonitorTally = 23
-	MonitorTallyTALLY_SPIN_BELOW_BASE    MonitorTally = 24
-	MonitorTallyTALLY_LOSS_BLOCKS        MonitorTally = 25
-	MonitorTallyTALLY_PREFIXES_FULL      MonitorTally = 26
-	MonitorTallyTALLY_EVENTS             MonitorTally = 27
-	MonitorTallyTALLY_EVENTS_LOST        MonitorTally = 28
-	MonitorTallyTALLY_COUNT              MonitorTally = 29
+	MonitorTallyTALLY_FLOWS_CREATED        MonitorTally = 0
+	MonitorTallyTALLY_FLOWS_DELETED        MonitorTally = 1
+	MonitorTallyTALLY_FLOWS_EXPIRED        MonitorTally = 2
+	MonitorTallyTALLY_FLOWS_FULL           MonitorTally = 3
+	MonitorTallyTALLY_FLOWS_EVICTED        MonitorTally = 4
+	MonitorTallyTALLY_FLOWS_MOVED          MonitorTally = 5
+	MonitorTallyTALLY_STAMPS               MonitorTally = 6
+	MonitorTallyTALLY_STAMPS_EVICTED       MonitorTally = 7
+	MonitorTallyTALLY_STAMPS_LIMITED       MonitorTally = 8
+	MonitorTallyTALLY_STAMPS_ONE_DIRECTION MonitorTally = 9
+	MonitorTallyTALLY_STAMPS_AMBIGUOUS     MonitorTally = 10
+	MonitorTallyTALLY_RTTS                 MonitorTally = 11
+	MonitorTallyTALLY_RTTS_TIGHTENED       MonitorTally = 12
+	MonitorTallyTALLY_RTTS_LATE            MonitorTally = 13
+	MonitorTallyTALLY_RTTS_ONE_DIRECTION   MonitorTally = 14
+	MonitorTallyTALLY_RTTS_AMBIGUOUS       MonitorTally = 15
+	MonitorTallyTALLY_ECHOES_OTHER_CLOCK   MonitorTally = 16
+	MonitorTallyTALLY_RETRANSMISSIONS      MonitorTally = 17
+	MonitorTallyTALLY_QUERIES_FULL         MonitorTally = 18
+	MonitorTallyTALLY_QUERIES_SHARE        MonitorTally = 19
+	MonitorTallyTALLY_QUERIES_REPEATED     MonitorTally = 20
+	MonitorTallyTALLY_QUERIES_EXPIRED      MonitorTally = 21
+	MonitorTallyTALLY_SPIN_EDGES           MonitorTally = 22
+	MonitorTallyTALLY_SPIN_STRAYS          MonitorTally = 23
+	MonitorTallyTALLY_SPIN_DISTURBED       MonitorTally = 24
+	MonitorTallyTALLY_SPIN_BELOW_BASE      MonitorTally = 25
+	MonitorTallyTALLY_LOSS_BLOCKS          MonitorTally = 26
+	MonitorTallyTALLY_PREFIXES_FULL        MonitorTally = 27
+	MonitorTallyTALLY_EVENTS               MonitorTally = 28
+	MonitorTallyTALLY_EVENTS_LOST          MonitorTally = 29
+	MonitorTallyTALLY_COUNT                MonitorTally = 30
 )
 
 type MonitorTcp struct {
-	_     structs.HostLayout
-	Side  [2]MonitorTcpSide
-	Alone MonitorTcpAlone
+	_         structs.HostLayout
+	Side      [2]MonitorTcpSide
+	Alone     MonitorTcpAlone
+	Confirmed bool
+	Pad       [7]uint8
 }
 
 type MonitorTcpAlone struct {
@@ -572,11 +575,12 @@ type MonitorTcpSide struct {
 	KarnEnd         uint32
 	TickEnd         uint32
 	Acknowledged    uint32
+	DataBegin       uint32
 	Retransmissions uint32
 	Sequenced       bool
 	SynSeen         bool
 	Kind            uint8
-	Pad             [1]uint8
+	Pad             [5]uint8
 }
 
 type MonitorTraffic struct {
@@ -672,6 +676,7 @@ const (
 	MonitorVarOldestRecent    = "oldest_recent"
 	MonitorVarPeriod          = "period"
 	MonitorVarReplay          = "replay"
+	MonitorVarSilentRecent    = "silent_recent"
 	MonitorVarWaitingBatches  = "waiting_batches"
 )
 
@@ -769,6 +774,7 @@ type MonitorVariableSpecs struct {
 	OldestRecent    *ebpf.VariableSpec `ebpf:"oldest_recent"`
 	Period          *ebpf.VariableSpec `ebpf:"period"`
 	Replay          *ebpf.VariableSpec `ebpf:"replay"`
+	SilentRecent    *ebpf.VariableSpec `ebpf:"silent_recent"`
 	WaitingBatches  *ebpf.VariableSpec `ebpf:"waiting_batches"`
 }
 
@@ -852,6 +858,7 @@ type MonitorVariables struct {
 	OldestRecent    *ebpf.Variable `ebpf:"oldest_recent"`
 	Period          *ebpf.Variable `ebpf:"period"`
 	Replay          *ebpf.Variable `ebpf:"replay"`
+	SilentRecent    *ebpf.Variable `ebpf:"silent_recent"`
 	WaitingBatches  *ebpf.Variable `ebpf:"waiting_batches"`
 }
 

@@ -3,7 +3,9 @@
 package bpf
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -131,13 +133,13 @@ func TestFlowTableFull(t *testing.T) {
 		w.show(MonitorProgEgress, ms(1), wire.Frame(answer.Between(server, withPort(client, port+1))))
 	}
 	created, full := w.tally(MonitorTallyTALLY_FLOWS_CREATED), w.tally(MonitorTallyTALLY_FLOWS_FULL)
-	require.EqualValues(t, testLimits.Flows, created, "answered flows stay")
+	require.EqualValues(t, testLimits.Flows, created, "confirmed flows stay")
 	require.EqualValues(t, 2*(3000-created), full, "each end would have opened a flow")
 	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
 	require.Equal(t, map[string]uint64{"tcp": 2 * created, "flows-full": full}, w.outcomes())
 }
 
-// A flood that nobody answers neither keeps new flows out nor removes flows that were answered.
+// A flood that nobody answers neither keeps new flows out nor removes flows that are confirmed.
 func TestUnansweredFlowsGiveWay(t *testing.T) {
 	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
 	w := watching(t, MonitorSettings{Tcp: 1})
@@ -155,7 +157,7 @@ func TestUnansweredFlowsGiveWay(t *testing.T) {
 	flood(2000)
 	show(data(10, 200, 102))
 	show(ack(16, 300, 102))
-	require.Equal(t, []string{"16ms +6ms " + pair}, w.rtts(), "the answered flow is still there")
+	require.Equal(t, []string{"16ms +6ms " + pair}, w.rtts(), "the confirmed flow is still there")
 
 	other := withPort(client, 1001)
 	for i := range uint32(2) {
@@ -172,4 +174,148 @@ func TestUnansweredFlowsGiveWay(t *testing.T) {
 	evicted, created := w.tally(MonitorTallyTALLY_FLOWS_EVICTED), w.tally(MonitorTallyTALLY_FLOWS_CREATED)
 	require.EqualValues(t, created-uint64(testLimits.Flows), evicted)
 	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_FULL))
+}
+
+// shake shows a handshake of a port of the client.
+func (w *watch) shake(at time.Duration, port uint16) {
+	from := withPort(client, port)
+	for _, packet := range [][]byte{
+		wire.TCP{Seq: 99, Flags: wire.SYN}.Between(from, server),
+		wire.TCP{Seq: 499, Ack: 100, Flags: wire.SYN | wire.ACK}.Between(server, from),
+		wire.TCP{Seq: 100, Ack: 500, Flags: wire.ACK}.Between(from, server),
+	} {
+		w.show(MonitorProgEgress, at, wire.Frame(packet))
+	}
+}
+
+// flowPorts returns the ports of the client that have a flow.
+func (w *watch) flowPorts() map[uint16]bool {
+	w.t.Helper()
+	ports := make(map[uint16]bool)
+	address := MonitorAddress{Bytes: client.Addr().As16()}
+	var key MonitorFlowKey
+	all := w.m.Maps[MonitorMapFlows].Iterate()
+	for all.Next(&key, new(MonitorFlow)) {
+		for i := range key.Address {
+			if key.Address[i] == address {
+				ports[htons(key.Port[i])] = true
+			}
+		}
+	}
+	require.NoError(w.t, all.Err())
+	return ports
+}
+
+// Handshakes alone neither keep places nor take those of connections that have nothing to send for a while.
+func TestHandshakesGiveWay(t *testing.T) {
+	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
+	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)
+	show := func(packets ...moment) {
+		for _, m := range packets {
+			w.show(MonitorProgEgress, m.at, wire.Frame(m.packet))
+		}
+	}
+	show(syn(0, 7), synACK(10, 9, 7), data(20, 100, 8), ack(25, 200, 8))
+	require.Len(t, w.rtts(), 2)
+
+	var events []string
+	for port := range uint16(2 * testLimits.Flows) {
+		w.shake(100*time.Second, 2000+port)
+		events = append(events, w.got()...)
+	}
+	created := w.tally(MonitorTallyTALLY_FLOWS_CREATED)
+	require.EqualValues(t, 2*testLimits.Flows+1, created)
+	require.EqualValues(t, created-uint64(testLimits.Flows), w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
+	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_FULL))
+	opened, closed := 0, 0
+	for _, line := range events {
+		if strings.Contains(line, "open") {
+			opened++
+		}
+		if strings.Contains(line, "close") {
+			closed++
+			require.Contains(t, line, ": timeout from expiry")
+		}
+	}
+	require.Equal(t, 2*int(2*testLimits.Flows), opened, "both directions")
+	require.Equal(t, 2*int(testLimits.Flows+1), closed, "of the flows that gave way")
+
+	w.expire(131*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+	require.Equal(t, map[uint16]bool{1000: true}, w.flowPorts(), "and the others time out soon")
+	w.got()
+	show(data(200_000, 200, 9), ack(200_007, 300, 9))
+	require.Equal(t, []string{"3m20.007s +7ms " + pair}, w.rtts())
+}
+
+// Who sends the packets of both ends can confirm flows, and fill the table. These give way when they are silent, and
+// new flows have the time to be confirmed.
+func TestSilentFlowsGiveWay(t *testing.T) {
+	w := watching(t, MonitorSettings{Tcp: 1})
+	begin := func(at time.Duration, port uint16) { w.show(MonitorProgEgress, at, opening(port)) }
+	confirm := func(at time.Duration, port uint16) {
+		answer := wire.TCP{Flags: wire.ACK, Ack: 1, Length: 1}
+		w.show(MonitorProgEgress, at, wire.Frame(answer.Between(server, withPort(client, port))))
+	}
+	for port := range uint16(testLimits.Flows) {
+		begin(0, 1+port)
+		confirm(0, 1+port)
+	}
+	const tries, busy = 100, 100
+	for range tries {
+		begin(20*time.Second, 5000)
+	}
+	require.EqualValues(t, tries, w.tally(MonitorTallyTALLY_FLOWS_FULL), "no flow is silent")
+	for port := range uint16(busy) {
+		begin(25*time.Second, 1+port)
+	}
+	w.got()
+
+	const groups, group = 3, 100
+	for n := range uint16(groups) {
+		for i := range uint16(group) {
+			begin(31*time.Second, 6000+n*group+i)
+		}
+		for i := range uint16(group) {
+			confirm(31*time.Second, 6000+n*group+i)
+		}
+	}
+	require.EqualValues(t, tries, w.tally(MonitorTallyTALLY_FLOWS_FULL), "there is room for each")
+	require.EqualValues(t, groups*group, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
+	ports := w.flowPorts()
+	for port := range uint16(busy) {
+		require.Contains(t, ports, 1+port, "it is not silent")
+	}
+	for i := range uint16(groups * group) {
+		require.Contains(t, ports, 6000+i)
+	}
+	closed := 0
+	for _, line := range w.got() {
+		if strings.HasSuffix(line, ": timeout from expiry") {
+			closed++
+		}
+	}
+	require.Equal(t, groups*group, closed)
+}
+
+// Hosts answer Initials and pings with false sources, too.
+func TestAnswersDoNotKeepFlows(t *testing.T) {
+	w := watching(t, MonitorSettings{Quic: 1, Icmp: 1})
+	show := func(packet []byte) { w.show(MonitorProgEgress, w.now, wire.Frame(packet)) }
+	initial := clientToInit.Datagram()
+	answer := wire.Long{Destination: clientID, Source: serverID}.Datagram()
+	show(wire.UDP(client, quicServer, initial))
+	show(wire.UDP(quicServer, client, answer))
+	show(wire.UDP(client, quicServer, wire.Long{
+		Type: wire.Handshake, Destination: serverID, Source: clientID,
+	}.Datagram()))
+	for port := range uint16(testLimits.Flows) {
+		from := withPort(client, 2000+port)
+		show(wire.UDP(from, quicServer, initial))
+		show(wire.UDP(quicServer, from, answer))
+		show(wire.Echo{ID: 10_000 + port}.Between(client.Addr(), server.Addr()))
+		show(wire.Echo{ID: 10_000 + port, Reply: true}.Between(server.Addr(), client.Addr()))
+	}
+	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_FULL))
+	require.EqualValues(t, testLimits.Flows+1, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
+	require.Contains(t, w.flowPorts(), client.Port(), "the confirmed connection")
 }

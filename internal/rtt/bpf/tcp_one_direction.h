@@ -8,7 +8,7 @@
 // What the other part of the path, from here to the side that is not seen, takes is only known from the handshake.
 #pragma once
 
-#include "report.h"
+#include "flow_table.h"
 #include "tcp.h"
 
 // What the clock of TSval is taken for. Another clock is noticed, because its delays grow or shrink with time.
@@ -117,6 +117,20 @@ INLINE void tcp_echo_alone(struct packet *p, struct flow *f, const struct segmen
 		tally(TALLY_RTTS_LATE);
 	else if (rate_due(p, flow_side(f, p->side), &a->reported)) // data may be stamped between any two ACKs
 		rtt_one_direction(p, f, METHOD_TIMESTAMP, rtt);
+}
+
+// A side may send so many stamped packets before the first reply is seen: an initial window (RFC 6928), and some more.
+#define TCP_ALONE_STAMPS 16
+
+// tcp_is_answerable reports whether the reply to a packet may pass. It does not if the sender has acknowledged a
+// SYN-ACK that was not seen. Else replies that were to come would have been seen after a while. When a packet of the
+// other side is seen, stamps are taken again.
+INLINE bool tcp_is_answerable(const struct packet *p, struct flow *f)
+{
+	if (!one_direction(p, f) || (!f->tcp.alone.began && flow_side(f, p->side)->stamps < TCP_ALONE_STAMPS))
+		return true;
+	tally(TALLY_STAMPS_ONE_DIRECTION);
+	return false;
 }
 
 INLINE void tcp_match_alone(struct packet *p, struct flow *f, const struct segment *t)

@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -221,4 +222,50 @@ func TestRTTsOfThePathAreForgotten(t *testing.T) {
 	require.Equal(t, []time.Duration{0, 0}, kept())
 	show(data(700, 100, 800), ack(712, 200, 800))
 	require.Equal(t, []time.Duration{ms(12), ms(12)}, kept())
+}
+
+// What nobody can answer here takes no room from stamps that may be answered.
+func TestStampsOfOneDirection(t *testing.T) {
+	const pair = " timestamp 10.0.0.2:80>10.0.0.1:1000"
+	segments := func(from, n int) (packets []moment) { // the first timestamp may have been sent before
+		for i := from; i < from+n; i++ {
+			packets = append(packets, data(float64(i), uint32(100*i), uint32(100+i)))
+		}
+		return packets
+	}
+	window := segments(0, 11)
+	var rtts []string
+	for i := range uint32(11) {
+		window = append(window, ack(float64(50+i), 100*i+100, 100+i))
+		if i > 0 {
+			rtts = append(rtts, fmt.Sprintf("%v +50ms"+pair, ms(float64(50+i))))
+		}
+	}
+	for name, test := range map[string]struct {
+		packets          []moment
+		want             []string
+		stamped, skipped uint64 // packets
+	}{
+		"a side that has acknowledged a SYN-ACK which did not pass": {
+			append(opened(), request(100, 1, 0), request(200, 1, 0)),
+			[]string{"30ms +30ms handshake 10.0.0.2:80>10.0.0.1:1000 one direction"}, 1, 2,
+		},
+		"a side that sends on and on":             {segments(0, 41), nil, 16, 24},
+		"an initial window, before its replies":   {window, rtts, 10, 0},
+		"a reply after all, which is of no stamp": {append(segments(0, 41), ack(60, 4100, 140)), nil, 16, 24},
+		"and the packets after it": {
+			append(append(segments(0, 41), ack(60, 4100, 140)), append(segments(70, 1), ack(90, 7100, 170))...),
+			[]string{"90ms +20ms" + pair}, 17, 24,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := watching(t, MonitorSettings{Tcp: 1, Syn: 1})
+			for _, p := range test.packets {
+				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+			}
+			require.Equal(t, test.want, w.rtts())
+			require.Equal(t, test.stamped, w.tally(MonitorTallyTALLY_STAMPS))
+			require.Equal(t, test.skipped, w.tally(MonitorTallyTALLY_STAMPS_ONE_DIRECTION))
+		})
+	}
 }

@@ -79,6 +79,7 @@ INLINE void tcp_resync(struct tcp_side *s, const struct segment *t)
 	s->karn_end = t->start;
 	s->sequence_end = t->start;
 	s->acknowledged = t->start;
+	s->data_begin = t->start + !!(t->flags & TCP_SYN);
 }
 
 // tcp_time returns when the packet was sent if that can be a better start for a waiting stamp, else 0.
@@ -182,7 +183,7 @@ GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 	if ((!p->payload && !syn) || !stampable(p, s))
 		return 0;
 	flow_await(p, s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
-	if (!tcp_identify(p, f, t, fresh, &id) || !stamp_due(p, s))
+	if (!tcp_identify(p, f, t, fresh, &id) || !tcp_is_answerable(p, f) || !stamp_due(p, s))
 		return 0;
 	tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
 	if (t->end == tcp->sequence_end)
@@ -255,6 +256,18 @@ INLINE u64 tcp_answer_sequence(struct packet *p, struct flow *f, const struct se
 	return time;
 }
 
+// tcp_confirm notes that the segment acknowledges data. That takes a whole handshake: who has sent a SYN with a false
+// source does not see the SYN-ACK, and cannot end it.
+INLINE void tcp_confirm(struct packet *p, struct flow *f, const struct segment *t)
+{
+	const struct tcp_side *peer = &f->tcp.side[other(p->side)];
+
+	if (!peer->sequenced || t->flags & TCP_SYN)
+		return;
+	if (after(t->ack, peer->data_begin) && !after(t->ack, peer->sequence_end))
+		f->tcp.confirmed = true;
+}
+
 // tcp_match measures the RTT that the segment's ACK completes.
 GLOBAL int tcp_match(struct packet *p, struct flow *f, const struct segment *t)
 {
@@ -267,6 +280,7 @@ GLOBAL int tcp_match(struct packet *p, struct flow *f, const struct segment *t)
 		return 0;
 	}
 	flow_answered(p, f);
+	tcp_confirm(p, f, t);
 	time = t->timestamps ? tcp_answer_timestamp(p, f, t) : tcp_answer_sequence(p, f, t);
 	if (time)
 		rtt_report(p, f, other(p->side), t->timestamps ? METHOD_TIMESTAMP : METHOD_SEQUENCE, packet_time(p) - time);
