@@ -106,6 +106,14 @@ func TestAggregate(t *testing.T) {
 			s.frame(45, wire.Frame(wire.Echo{ID: 7, Seq: 1, Reply: true}.Between(bob.Addr(), alice.Addr()), 5))
 			s.ip(50, wire.IP{From: alice.Addr(), To: bob.Addr(), Protocol: 132}.Packet(make([]byte, 20)))
 		}},
+		{"VLANs within VLANs", MonitorConfig{AggregateBy: report.Keys{VLAN: true}}, func(s *script) {
+			for i, tags := range [][]uint16{{100, 7}, {100, 8}, {101, 7}, {100}} {
+				at, echo := float64(10*i), wire.Echo{ID: 7, Seq: 1}
+				s.frame(at, wire.Frame(echo.Between(alice.Addr(), bob.Addr()), tags...))
+				echo.Reply = true
+				s.frame(at+1+float64(i), wire.Frame(echo.Between(bob.Addr(), alice.Addr()), tags...))
+			}
+		}},
 		{"both parts of the path", MonitorConfig{AggregateParts: true}, func(s *script) {
 			hosts(s)
 			s.ip(150, wire.Echo{ID: 9, Seq: 1, Length: 56}.Between(bob.Addr(), alice.Addr()))

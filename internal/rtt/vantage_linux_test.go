@@ -17,6 +17,7 @@ import (
 	"sluice/internal/lab/labtest"
 	"sluice/internal/rtt/attach"
 	"sluice/internal/rtt/internal/wire"
+	"sluice/internal/rtt/report"
 	"sluice/internal/rtt/report/reporttest"
 )
 
@@ -119,8 +120,21 @@ func counts(t *testing.T, m *Monitor) map[string]uint64 {
 	return n
 }
 
-// A mirror port brings both directions of other hosts' flows, and taps one each: here with jumbo frames, a VLAN, and a
-// fragment.
+// vlanOfPings returns the VLAN of the flows of pings.
+func vlanOfPings(t *testing.T, m *Monitor) report.VLAN {
+	flows, err := m.Flows()
+	require.NoError(t, err)
+	for _, f := range flows {
+		if f.Protocol == "ICMPv6" {
+			return f.VLAN
+		}
+	}
+	t.Fatal("no pings")
+	return report.VLAN{}
+}
+
+// A mirror port brings both directions of other hosts' flows, and taps one each: here with jumbo frames, two VLAN tags,
+// and a fragment.
 func TestMirrorPort(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	ports := make(map[string]func([]byte))
@@ -139,12 +153,14 @@ func TestMirrorPort(t *testing.T) {
 		{"tcp", 0, jumbo(alice, bob, wire.TCP{Seq: 1, Val: 100, Length: 8900})},
 		{"tcp", 0, jumbo(alice, bob, wire.TCP{Seq: 8901, Val: 101, Length: 8900})},
 		{"tcp", 1, jumbo(bob, alice, wire.TCP{Seq: 1, Ack: 17801, Val: 9, Ecr: 101})},
-		{"icmp", 0, wire.Frame(wire.Echo{ID: 7, Seq: 1}.Between(echoFrom6, echoTo6), 5)},
-		{"icmp", 1, wire.Frame(wire.Echo{ID: 7, Seq: 1, Reply: true}.Between(echoTo6, echoFrom6), 5)},
+		{"icmp", 0, wire.Frame(wire.Echo{ID: 7, Seq: 1}.Between(echoFrom6, echoTo6), 100, 7)},
+		{"icmp", 1, wire.Frame(wire.Echo{ID: 7, Seq: 1, Reply: true}.Between(echoTo6, echoFrom6), 100, 7)},
 		{"fragment", 0, wire.Frame(wire.IP{
 			From: alice.Addr(), To: bob.Addr(), Protocol: wire.ProtocolTCP, Fragment: 0x2000,
 		}.Packet(make([]byte, 1480)))},
 	}
+	// The device takes the outer tag off before TC.
+	vlans := map[string]report.VLAN{"tc": {ID: 100, Inner: 7}}
 	for name, cfg := range map[string]MonitorConfig{
 		"tc":          {},
 		"native XDP":  {Hook: attach.HookXDP, XDPMode: attach.XDPNative},
@@ -175,6 +191,7 @@ func TestMirrorPort(t *testing.T) {
 				require.Eventually(t, arrived, time.Minute, time.Millisecond, f.outcome)
 			}
 			require.EqualValues(t, 2, counts(t, m)["rtts"])
+			require.Equal(t, vlans[name], vlanOfPings(t, m))
 			require.NoError(t, closed())
 			require.Zero(t, promiscuity(t, l.Publisher, last))
 		})

@@ -39,6 +39,7 @@ type Alert struct {
 	Peer      string `json:"peer,omitempty"`
 	Interface string `json:"interface,omitempty"`
 	VLAN      uint16 `json:"vlan,omitempty"`
+	InnerVLAN uint16 `json:"inner_vlan,omitempty"`
 	Protocol  string `json:"protocol,omitempty"`
 
 	Part     string        `json:"part"`
@@ -52,14 +53,18 @@ type Alert struct {
 func newAlert(a *aggregate, quantile int, at time.Time) Alert {
 	p, s := &a.prefix, &a.signals[quantile]
 	return Alert{
-		Type: Raised, Time: at.UTC(), Prefix: p.String(), Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN,
-		Protocol: p.Protocol, Part: a.part, Quantile: quantiles[quantile], RTT: s.last, Usual: s.usualValue(),
+		Type: Raised, Time: at.UTC(), Prefix: p.String(), Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN.ID,
+		InnerVLAN: p.VLAN.Inner, Protocol: p.Protocol, Part: a.part, Quantile: quantiles[quantile], RTT: s.last,
+		Usual: s.usualValue(),
 	}
 }
 
 // Label returns what the alert is about.
 func (a *Alert) Label() string {
-	p := report.Prefix{Group: a.Prefix, Peer: a.Peer, Interface: a.Interface, VLAN: a.VLAN, Protocol: a.Protocol}
+	p := report.Prefix{
+		Group: a.Prefix, Peer: a.Peer, Interface: a.Interface, VLAN: report.VLAN{ID: a.VLAN, Inner: a.InnerVLAN},
+		Protocol: a.Protocol,
+	}
 	return p.Label()
 }
 

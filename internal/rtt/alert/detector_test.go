@@ -236,15 +236,15 @@ func TestSender(t *testing.T) {
 	require.NoError(t, err)
 	since := began
 	s.Add(Alert{
-		ID: "X-1", Type: Ended, Time: began, Prefix: "customer", Peer: "10.0.0.0/8", VLAN: 7, Part: PartHosts,
-		Quantile: 0.5, RTT: 10 * ms, Usual: 9 * ms, Since: &since, Reason: ReasonUsual,
+		ID: "X-1", Type: Ended, Time: began, Prefix: "customer", Peer: "10.0.0.0/8", VLAN: 7, InnerVLAN: 8,
+		Part: PartHosts, Quantile: 0.5, RTT: 10 * ms, Usual: 9 * ms, Since: &since, Reason: ReasonUsual,
 	})
 	require.Contains(t, <-signature, "v1,")
 	body := <-bodies
 	require.True(t, json.Valid([]byte(body)))
 	require.Equal(t, `{"alerts":[{"id":"X-1","type":"ended","time":"2026-07-01T12:00:00Z","prefix":"customer",`+
-		`"peer":"10.0.0.0/8","vlan":7,"part":"hosts","quantile":0.5,"rtt_ns":10000000,"usual_ns":9000000,`+
-		`"since":"2026-07-01T12:00:00Z","reason":"as usual"}]}`, body)
+		`"peer":"10.0.0.0/8","vlan":7,"inner_vlan":8,"part":"hosts","quantile":0.5,"rtt_ns":10000000,`+
+		`"usual_ns":9000000,"since":"2026-07-01T12:00:00Z","reason":"as usual"}]}`, body)
 	s.Close(t.Context())
 	require.NoError(t, prometheus.NewRegistry().Register(s))
 	_, err = NewSender(SenderConfig{URL: "nowhere"})

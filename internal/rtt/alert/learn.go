@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"sluice/internal/rtt/history"
-	"sluice/internal/rtt/report"
 )
 
 // Learn takes what is usual from a history, so that a monitor that was started again need not learn it. It reads twice
@@ -28,9 +27,7 @@ func (d *Detector) learnLocked(r *history.Row, part string, count uint64, values
 	if count < minRTTs {
 		return
 	}
-	a := d.aggregateLocked(&report.Prefix{
-		Group: r.Prefix, Peer: r.Peer, Interface: r.Interface, VLAN: r.VLAN, Protocol: r.Protocol,
-	}, part)
+	a := d.aggregateLocked(r.About(), part)
 	a.seen = r.End
 	for q := range a.signals {
 		a.signals[q].learn(time.Duration(values[q]), max(0, r.End.Sub(r.Start)))

@@ -26,9 +26,11 @@ struct connection_key {
 	u32 interface;
 	u32 vni;
 	u16 vlan;
+	u16 inner_vlan;
 	u16 port;
+	u16 pad[3];
 };
-_Static_assert(sizeof(struct connection_key) == 32, "connection_key has no hidden padding");
+_Static_assert(sizeof(struct connection_key) == 40, "connection_key has no hidden padding");
 
 struct connection {
 	struct flow_key flow; // where its packets pass
@@ -50,9 +52,11 @@ INLINE void connection_key_of(struct connection_key *k, const struct flow_key *f
 	k->server = flow->address[server & 1];
 	k->begin = begin;
 	k->interface = flow->interface;
-	k->vni = flow->vni;
+	k->vni = vni_get(flow->vni);
 	k->vlan = flow->vlan;
+	k->inner_vlan = flow->inner_vlan;
 	k->port = flow->port[server & 1];
+	k->pad[0] = k->pad[1] = k->pad[2] = 0;
 }
 
 INLINE struct connection *connection_find(const struct flow_key *flow, u8 server, u32 begin)

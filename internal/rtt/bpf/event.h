@@ -63,7 +63,8 @@ struct event {
 	u8 rcode;
 	u8 flags;
 	u32 vni;
-	u32 pad;
+	u16 inner_vlan;
+	u16 pad;
 };
 _Static_assert(sizeof(struct event) == 8 + 32 + 8 + 8 + 7 * 8 + 16, "event has no hidden padding");
 
@@ -229,5 +230,6 @@ INLINE void event_ends(struct event *e, const struct flow_key *key, u8 side)
 	e->protocol = key->protocol;
 	e->interface = key->interface;
 	e->vlan = key->vlan;
-	e->vni = key->vni;
+	e->inner_vlan = key->inner_vlan;
+	e->vni = vni_get(key->vni);
 }

@@ -162,6 +162,9 @@ func describe(e MonitorEvent) string {
 		}
 		line += fmt.Sprintf(" near %v far %v", time.Duration(e.Rtt-e.FarRtt), time.Duration(e.FarRtt))
 	}
+	if e.InnerVlan != 0 {
+		line += fmt.Sprintf(" vlan %d.%d", e.Vlan, e.InnerVlan)
+	}
 	if e.Vni != 0 {
 		line += fmt.Sprintf(" vni %d", e.Vni)
 	}

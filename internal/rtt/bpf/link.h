@@ -51,6 +51,16 @@ INLINE bool is_mpls(u32 type)
 	return type == ETHERTYPE_MPLS || type == ETHERTYPE_MPLS_MULTICAST;
 }
 
+// link_vlan notes a tag, from the outermost to the innermost. The device may have taken one off before. A tag that has
+// only a priority has the ID 0 (IEEE 802.1Q).
+INLINE void link_vlan(struct packet *p, u16 id)
+{
+	if (!p->vlan)
+		p->vlan = id;
+	else if (!p->inner_vlan)
+		p->inner_vlan = id;
+}
+
 INLINE enum outcome link_vlans(struct cursor *c, struct packet *p, u16 *type)
 {
 	struct vlan_tag tag;
@@ -58,8 +68,7 @@ INLINE enum outcome link_vlans(struct cursor *c, struct packet *p, u16 *type)
 	for (int i = 0; i < VLAN_TAGS_MAX && is_vlan(*type); i++) {
 		if (!cursor_next(c, &tag, sizeof(tag)))
 			return OUTCOME_LINK_TRUNCATED;
-		if (!p->vlan)
-			p->vlan = bpf_ntohs(tag.control) & VLAN_ID;
+		link_vlan(p, bpf_ntohs(tag.control) & VLAN_ID);
 		*type = tag.type;
 	}
 	return is_vlan(*type) ? OUTCOME_VLAN_DEPTH : OUTCOME_CONTINUE;

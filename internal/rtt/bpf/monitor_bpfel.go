@@ -61,7 +61,9 @@ type MonitorConnectionKey struct {
 	Interface uint32
 	Vni       uint32
 	Vlan      uint16
+	InnerVlan uint16
 	Port      uint16
+	Pad       [3]uint16
 }
 
 type MonitorCounterSet struct {
@@ -114,7 +116,8 @@ type MonitorEvent struct {
 	Rcode           uint8
 	Flags           uint8
 	Vni             uint32
-	Pad             uint32
+	InnerVlan       uint16
+	Pad             uint16
 }
 
 type MonitorEventFlag uint32
@@ -157,9 +160,9 @@ type MonitorFlowKey struct {
 	Port      [2]uint16
 	Interface uint32
 	Vlan      uint16
+	InnerVlan uint16
+	Vni       [3]uint8
 	Protocol  uint8
-	Pad       uint8
-	Vni       uint32
 }
 
 type MonitorGroupAnswer struct {
@@ -314,12 +317,13 @@ type MonitorPacket struct {
 	NextType      uint32
 	Vni           uint32
 	Vlan          uint16
+	InnerVlan     uint16
 	Ecn           uint8
 	Side          uint8
 	Class         uint8
 	Ipv6          bool
 	Egress        bool
-	_             [1]byte
+	_             [7]byte
 	Prefix        MonitorPrefixKey
 }
 
@@ -343,8 +347,10 @@ type MonitorPrefixKey struct {
 	Peer      uint64
 	Interface uint32
 	Vlan      uint16
+	InnerVlan uint16
 	Transport uint8
 	Flags     uint8
+	Pad       [6]uint8
 }
 
 type MonitorQuery struct {

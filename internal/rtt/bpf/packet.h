@@ -18,10 +18,10 @@ struct flow_key {
 	union address address[2];
 	u16 port[2]; // in network order
 	u32 interface; // 0 if flows are merged
-	u16 vlan;
+	u16 vlan; // outermost, 0 if none
+	u16 inner_vlan;
+	u8 vni[3]; // of the tunnel, in network order, 0 if none
 	u8 protocol; // of IP
-	u8 pad;
-	u32 vni; // VNI of the tunnel, 0 if none
 };
 _Static_assert(sizeof(struct flow_key) == 48, "flow_key has no hidden padding");
 
@@ -53,6 +53,7 @@ struct packet {
 	u32 next_type; // its EtherType, or enum tunnel_type; 0: there is none
 	u32 vni; // VNI of VXLAN and GENEVE
 	u16 vlan; // outermost, 0 if none
+	u16 inner_vlan; // the one within it, 0 if none
 	u8 ecn;
 	u8 side; // index of the sender in key
 	u8 class; // enum traffic_class
@@ -106,6 +107,18 @@ INLINE void packet_sort(struct packet *p)
 	k->port[1] = port;
 }
 
+INLINE void vni_put(u8 to[3], u32 vni)
+{
+	to[0] = vni >> 16;
+	to[1] = vni >> 8;
+	to[2] = vni;
+}
+
+INLINE u32 vni_get(const u8 from[3])
+{
+	return from[0] << 16 | from[1] << 8 | from[2];
+}
+
 // packet_key completes the key once the ports are known.
 INLINE void packet_key(struct packet *p, u16 source, u16 destination)
 {
@@ -114,7 +127,8 @@ INLINE void packet_key(struct packet *p, u16 source, u16 destination)
 	if (!config.merge) {
 		p->key.interface = p->interface;
 		p->key.vlan = config.vlans ? p->vlan : 0;
-		p->key.vni = p->vni;
+		p->key.inner_vlan = config.vlans ? p->inner_vlan : 0;
+		vni_put(p->key.vni, p->vni);
 	}
 	packet_sort(p);
 }

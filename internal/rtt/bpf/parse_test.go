@@ -313,10 +313,10 @@ func TestVLANsTellFlowsApart(t *testing.T) {
 	for _, test := range []struct {
 		settings MonitorSettings
 		flows    uint64
-	}{{MonitorSettings{Vlans: 1}, 3}, {MonitorSettings{Vlans: 1, Merge: 1}, 1}, {MonitorSettings{}, 1}} {
+	}{{MonitorSettings{Vlans: 1}, 4}, {MonitorSettings{Vlans: 1, Merge: 1}, 1}, {MonitorSettings{}, 1}} {
 		test.settings.Tcp = 1
 		w := watching(t, test.settings)
-		for _, tags := range [][]uint16{nil, {5}, {6, 5}, {5, 9}, {0x2005}} { // the last has another priority
+		for _, tags := range [][]uint16{nil, {5}, {6, 5}, {5, 9}, {0x2005}, {0, 5}} { // the last two have a priority
 			w.show(MonitorProgEgress, 0, wire.Frame(segment.Between(client, server), tags...))
 		}
 		require.Equal(t, test.flows, w.tally(MonitorTallyTALLY_FLOWS_CREATED))

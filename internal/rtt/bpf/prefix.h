@@ -106,8 +106,10 @@ GLOBAL int prefix_choose(struct packet *p, u8 side)
 		key->peer = prefix_of(&p->key.address[other(side)], &key->flags, PREFIX_PEER_IPV6);
 	if (config.by_interface)
 		key->interface = p->interface;
-	if (config.by_vlan)
+	if (config.by_vlan) {
 		key->vlan = p->vlan;
+		key->inner_vlan = p->inner_vlan;
+	}
 	if (config.by_transport)
 		key->transport = ip_transport(p);
 	return 0;

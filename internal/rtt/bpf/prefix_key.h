@@ -22,8 +22,10 @@ struct prefix_key {
 	u64 prefix; // an IPv4 prefix, the upper half of an IPv6 one, or the number of a group
 	u64 peer; // the same of the other end
 	u32 interface;
-	u16 vlan;
+	u16 vlan; // outermost
+	u16 inner_vlan;
 	u8 transport; // enum transport
 	u8 flags;
+	u8 pad[6];
 };
-_Static_assert(sizeof(struct prefix_key) == 24, "prefix_key has no hidden padding");
+_Static_assert(sizeof(struct prefix_key) == 32, "prefix_key has no hidden padding");

@@ -107,7 +107,9 @@ func TestPartsComeBack(t *testing.T) {
 	require.NoError(t, errors.Join(w.Interval(i), w.Close()))
 	rows := always(t, dir)
 	require.Len(t, rows, 1)
-	require.Equal(t, "10.99.1.0/24+192.0.2.0/24 TCP on eth1 vlan 7", rows[0].Label())
+	require.Equal(t, "10.99.1.0/24+192.0.2.0/24 TCP on eth1 vlan 100.7", rows[0].Label())
+	require.EqualValues(t, 100, rows[0].VLAN)
+	require.EqualValues(t, 7, rows[0].InnerVLAN)
 	require.Len(t, rows[0].Parts, 5)
 	for n, want := range i.Prefixes[0].Parts() {
 		require.Equal(t, want.Name, rows[0].Parts[n].Name)

@@ -15,6 +15,7 @@ type Row struct {
 	Peer      string `parquet:"peer,dict"`   // what tells it apart from others with the same prefix
 	Interface string `parquet:"interface,dict"`
 	VLAN      uint16 `parquet:"vlan"`
+	InnerVLAN uint16 `parquet:"inner_vlan"`
 	Protocol  string `parquet:"protocol,dict"`
 
 	// Of all protocols, from the prefix's view.
@@ -79,7 +80,7 @@ func newRow(i *report.Interval, p *report.Prefix) Row {
 	sent, received, h, parts := p.Sent.Total(), p.Received.Total(), &p.RTT, p.Parts()
 	r := Row{
 		Start: i.Start.UTC(), End: i.End.UTC(), Prefix: p.String(),
-		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN, Protocol: p.Protocol,
+		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN.ID, InnerVLAN: p.VLAN.Inner, Protocol: p.Protocol,
 		SentPackets: sent.Packets, SentBytes: sent.Bytes,
 		ReceivedPackets: received.Packets, ReceivedBytes: received.Bytes,
 		QUICSent: p.LossSent.All, QUICSentPassed: p.LossSent.Passed, QUICSentReported: p.LossSent.Reported,
@@ -129,11 +130,16 @@ func firstBin(bins []uint64) (first int32, counts []uint64) {
 	return first, bins
 }
 
-// Label returns what a row is about.
-func (r *Row) Label() string {
-	p := report.Prefix{Group: r.Prefix, Peer: r.Peer, Interface: r.Interface, VLAN: r.VLAN, Protocol: r.Protocol}
-	return p.Label()
+// About returns what a row is about, as a prefix that has its name in Group.
+func (r *Row) About() *report.Prefix {
+	return &report.Prefix{
+		Group: r.Prefix, Peer: r.Peer, Interface: r.Interface, VLAN: report.VLAN{ID: r.VLAN, Inner: r.InnerVLAN},
+		Protocol: r.Protocol,
+	}
 }
+
+// Label returns what a row is about.
+func (r *Row) Label() string { return r.About().Label() }
 
 // Histogram returns the histogram of a row. A row with bins that there are not has none.
 func (r *Row) Histogram() report.Histogram {

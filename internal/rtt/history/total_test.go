@@ -54,7 +54,7 @@ func TestQueryOfAPrefix(t *testing.T) {
 	i.Prefixes = i.Prefixes[:1]
 	i.Prefixes[0].RTT.Count, i.Prefixes[0].RTT.Bins = minRTTs, []uint64{0, minRTTs}
 	other, neighbour := i.Prefixes[0], i.Prefixes[0]
-	other.VLAN = 8
+	other.VLAN.ID = 8
 	neighbour.Prefix = netip.MustParsePrefix("10.99.10.0/24")
 	i.Prefixes = append(i.Prefixes, other, neighbour)
 	require.NoError(t, errors.Join(w.Interval(i), w.Close()))

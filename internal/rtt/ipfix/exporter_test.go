@@ -209,7 +209,8 @@ func TestKeys(t *testing.T) {
 	records, _ := c.read(3)
 	r := records[0]
 	require.Equal(t, "192.0.2.0/24", string(r.values["9/2"]))
-	require.EqualValues(t, 7, r.number("0/243"))
+	require.EqualValues(t, 100, r.number("0/243"))
+	require.EqualValues(t, 7, r.number("0/245"))
 	require.Equal(t, "eth1", string(r.values["0/82"]))
 	require.EqualValues(t, 6, r.number("0/4"))
 	require.EqualValues(t, 2, r.number("9/6"))

@@ -33,6 +33,7 @@ const (
 	flowEndMilliseconds     = 153
 	sourceIPv6Prefix        = 170
 	dot1qVlanID             = 243
+	dot1qCustomerVlanID     = 245
 	informationElementID    = 303
 	informationElementType  = 339
 	informationElementName  = 341
@@ -112,9 +113,9 @@ func keyFields(by report.Keys, address int) (all []field) {
 		all = append(all, text(peer, own, func(r *record) string { return r.Peer }))
 	}
 	if by.VLAN {
-		all = append(all, field{dot1qVlanID, 2, 0, func(b []byte, r *record) []byte {
-			return binary.BigEndian.AppendUint16(b, r.VLAN)
-		}})
+		all = append(all,
+			number16(dot1qVlanID, func(r *record) uint16 { return r.VLAN.ID }),
+			number16(dot1qCustomerVlanID, func(r *record) uint16 { return r.VLAN.Inner }))
 	}
 	if by.Interface {
 		all = append(all, text(interfaceName, 0, func(r *record) string { return r.Interface }))
@@ -164,6 +165,10 @@ func number32(id uint16, value func(*record) uint64) field {
 	return field{id, 4, own, func(b []byte, r *record) []byte {
 		return binary.BigEndian.AppendUint32(b, uint32(min(value(r), math.MaxUint32)))
 	}}
+}
+
+func number16(id uint16, value func(*record) uint16) field {
+	return field{id, 2, 0, func(b []byte, r *record) []byte { return binary.BigEndian.AppendUint16(b, value(r)) }}
 }
 
 func text(id uint16, enterprise uint32, value func(*record) string) field {

@@ -125,7 +125,7 @@ func (d *Decoder) ends(e *bpf.MonitorEvent) report.Ends {
 		Destination: addrPort(e.Destination, e.DestinationPort),
 		Protocol:    protocolName(e.Protocol),
 		Interface:   d.Interfaces[e.Interface],
-		VLAN:        e.Vlan,
+		VLAN:        report.VLAN{ID: e.Vlan, Inner: e.InnerVlan},
 		VNI:         e.Vni,
 	}
 }

@@ -38,6 +38,7 @@ var exampleEvent = bpf.MonitorEvent{
 	DestinationPort: 0xe803, // 1000
 	Interface:       3,
 	Vlan:            9,
+	InnerVlan:       11,
 	Vni:             8,
 	Protocol:        6,
 	Rtt:             7, MinRtt: 5, SentPackets: 1, SentBytes: 2, ReceivedPackets: 3, ReceivedBytes: 4,
@@ -48,7 +49,7 @@ var exampleEvent = bpf.MonitorEvent{
 func TestDecode(t *testing.T) {
 	ends := report.Ends{
 		Source: netip.MustParseAddrPort("10.0.0.2:80"), Destination: netip.MustParseAddrPort("[fd00::1]:1000"),
-		Protocol: "TCP", Interface: "eth3", VLAN: 9, VNI: 8,
+		Protocol: "TCP", Interface: "eth3", VLAN: report.VLAN{ID: 9, Inner: 11}, VNI: 8,
 	}
 	sample := report.Sample{
 		Ends: ends, Time: time.Unix(0, 42), RTT: 7, MinRTT: 5, Sent: report.Traffic{Packets: 1, Bytes: 2},

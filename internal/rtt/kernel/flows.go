@@ -47,8 +47,8 @@ func (d *Decoder) appendFlow(
 				Destination: addrPort(key.Address[i], key.Port[i]),
 				Protocol:    protocolName(key.Protocol),
 				Interface:   d.Interfaces[key.Interface],
-				VLAN:        key.Vlan,
-				VNI:         key.Vni,
+				VLAN:        report.VLAN{ID: key.Vlan, Inner: key.InnerVlan},
+				VNI:         vni(key.Vni),
 			},
 			SmoothedRTT:  time.Duration(own.SmoothedRtt),
 			MinRTT:       time.Duration(own.MinRtt),
@@ -64,3 +64,6 @@ func (d *Decoder) appendFlow(
 	}
 	return states
 }
+
+// vni returns a number of three bytes in network order.
+func vni(b [3]uint8) uint32 { return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2]) }

@@ -11,7 +11,9 @@ import (
 
 // newPrefix returns what a key stands for, without values.
 func (a *Aggregator) newPrefix(key bpf.MonitorPrefixKey) *report.Prefix {
-	p := &report.Prefix{VLAN: key.Vlan, RTT: report.Histogram{Width: a.config.BinWidth}}
+	p := &report.Prefix{
+		VLAN: report.VLAN{ID: key.Vlan, Inner: key.InnerVlan}, RTT: report.Histogram{Width: a.config.BinWidth},
+	}
 	if a.groups != nil {
 		p.Group = a.groups.name(uint32(key.Prefix))
 	} else {

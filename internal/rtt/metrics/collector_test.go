@@ -172,7 +172,7 @@ func TestMetricsOfParts(t *testing.T) {
 	m := New(i.Aggregation.By)
 	require.NoError(t, errors.Join(m.Interval(i), m.Interval(i)))
 	text := exposed(t, m)
-	const labels = `interface="eth1",%speer="192.0.2.0/24",prefix="10.99.1.0/24",protocol="TCP",vlan="7"`
+	const labels = `interface="eth1",%speer="192.0.2.0/24",prefix="10.99.1.0/24",protocol="TCP",vlan="100.7"`
 	require.Contains(t, text, "sluice_rtt_prefix_retransmissions_total{"+
 		`direction="sent",`+fmt.Sprintf(labels, "")+"} 2\n")
 	require.Contains(t, text, "sluice_rtt_prefix_rtt_seconds_count{"+fmt.Sprintf(labels, "")+"} 4\n")

@@ -31,7 +31,7 @@ func TestNetworks(t *testing.T) {
 		Bins: []uint64{0, 0, 3},
 	})
 	part := p // of another VLAN
-	part.VLAN, part.RTT = 5, report.Histogram{}
+	part.VLAN, part.RTT = report.VLAN{ID: 5}, report.Histogram{}
 	part.RTT.Add(&p.RTT)
 	quiet := report.Prefix{Prefix: netip.MustParsePrefix("203.0.113.0/24")}
 	require.NoError(t, n.Interval(&report.Interval{Prefixes: []report.Prefix{p, part, quiet}}))

@@ -141,7 +141,7 @@ func TestCounters(t *testing.T) {
 	i := reporttest.Parts() // its RTTs are in linear bins
 	require.NoError(t, newExporter(t, c).Interval(i))
 	m := all(t, <-c.requests)
-	const prefix = "prefix=10.99.1.0/24 peer=192.0.2.0/24 vlan=7 interface=eth1 protocol=TCP "
+	const prefix = "prefix=10.99.1.0/24 peer=192.0.2.0/24 vlan=100.7 interface=eth1 protocol=TCP "
 	var got []string
 	for _, name := range []string{
 		"sluice.rtt.io", "sluice.rtt.tcp.segments", "sluice.rtt.retransmissions", "sluice.rtt.ecn",

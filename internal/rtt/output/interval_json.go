@@ -36,6 +36,7 @@ type jsonPrefix struct {
 	Peer      string            `json:"peer,omitempty"`  // the prefix or the group at the other end
 	Interface string            `json:"interface,omitempty"`
 	VLAN      uint16            `json:"vlan,omitempty"`
+	InnerVLAN uint16            `json:"inner_vlan,omitempty"`
 	Protocol  string            `json:"protocol,omitempty"`
 	Sent      jsonPrefixTraffic `json:"rx_stats"` // as ePPing counts: the monitor receives what the prefix sends
 	Received  jsonPrefixTraffic `json:"tx_stats"`
@@ -142,7 +143,8 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 		Group:     p.Group,
 		Peer:      p.Peer,
 		Interface: p.Interface,
-		VLAN:      p.VLAN,
+		VLAN:      p.VLAN.ID,
+		InnerVLAN: p.VLAN.Inner,
 		Protocol:  p.Protocol,
 		Received:  newJSONPrefixTraffic(&p.Received),
 		Sent:      newJSONPrefixTraffic(&p.Sent),

@@ -21,6 +21,7 @@ type jsonEnds struct {
 type jsonPlace struct {
 	Interface string `json:"interface,omitempty"`
 	VLAN      uint16 `json:"vlan,omitempty"`
+	InnerVLAN uint16 `json:"inner_vlan,omitempty"`
 	VNI       uint32 `json:"vni,omitempty"`
 }
 
@@ -68,7 +69,7 @@ func (jsonLines) sample(b []byte, s *report.Sample) []byte {
 		Ambiguous:       s.Ambiguous,
 		OneDirection:    s.OneDirection,
 		Retransmissions: s.Retransmissions,
-		jsonPlace:       jsonPlace{s.Interface, s.VLAN, s.VNI},
+		jsonPlace:       newJSONPlace(&s.Ends),
 	}
 	if d := s.DNS; d != nil {
 		j.QueryType, j.RCode, j.Truncated, j.OverTCP = d.TypeName(), d.RCodeName(), d.Truncated, d.OverTCP
@@ -85,12 +86,16 @@ func (jsonLines) flow(b []byte, f *report.FlowEvent) []byte {
 		Event:     "closing",
 		Reason:    f.Reason,
 		Trigger:   f.Trigger,
-		jsonPlace: jsonPlace{f.Interface, f.VLAN, f.VNI},
+		jsonPlace: newJSONPlace(&f.Ends),
 	}
 	if f.Opening {
 		j.Event = "opening"
 	}
 	return appendJSON(b, j)
+}
+
+func newJSONPlace(e *report.Ends) jsonPlace {
+	return jsonPlace{e.Interface, e.VLAN.ID, e.VLAN.Inner, e.VNI}
 }
 
 func newJSONEnds(timestamp int64, e *report.Ends) jsonEnds {

@@ -168,7 +168,7 @@ func TestPageOfParts(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, Write(&b, s))
 	require.Contains(t, b.String(), "<tr><td>loaded</td><td>20</td><td>5 ms</td><td>5 ms</td></tr>")
-	require.Contains(t, b.String(), "<td>10.99.1.0/24&#43;192.0.2.0/24 TCP on eth1 vlan 7</td>")
+	require.Contains(t, b.String(), "<td>10.99.1.0/24&#43;192.0.2.0/24 TCP on eth1 vlan 100.7</td>")
 	require.Contains(t, b.String(), "<tr><td>one-direction</td><td>20</td><td>5 ms</td><td>5 ms</td></tr>")
 	require.Contains(t, b.String(), "<th scope=\"col\">peers-idle</th>")
 }

@@ -37,7 +37,7 @@ type Prefix struct {
 
 	Peer      string // the prefix or the group at the other end; "": any
 	Interface string // "": any
-	VLAN      uint16 // 0: any, or none
+	VLAN      VLAN   // 0: any, or none
 	Protocol  string // as in Interval.Transports; "": any
 
 	Received, Sent PrefixTraffic
@@ -109,7 +109,7 @@ func (p *Prefix) Label() string {
 // Compare orders prefixes.
 func (p *Prefix) Compare(o *Prefix) int {
 	return cmp.Or(p.Prefix.Compare(o.Prefix), strings.Compare(p.Group, o.Group), strings.Compare(p.Peer, o.Peer),
-		strings.Compare(p.Interface, o.Interface), cmp.Compare(p.VLAN, o.VLAN), strings.Compare(p.Protocol, o.Protocol))
+		strings.Compare(p.Interface, o.Interface), p.VLAN.Compare(o.VLAN), strings.Compare(p.Protocol, o.Protocol))
 }
 
 // PrefixTraffic is the traffic of a prefix in one direction, by whether and how its RTTs can be measured, and the signs

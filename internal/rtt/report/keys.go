@@ -1,7 +1,5 @@
 package report
 
-import "strconv"
-
 // Keys are what tells aggregates apart besides their prefix or group.
 type Keys struct {
 	Pair      bool // the prefix or group at the other end
@@ -31,7 +29,7 @@ func (k Keys) Values(p *Prefix) []string {
 		values = append(values, p.Peer)
 	}
 	if k.VLAN {
-		values = append(values, strconv.Itoa(int(p.VLAN)))
+		values = append(values, p.VLAN.String())
 	}
 	if k.Interface {
 		values = append(values, p.Interface)

@@ -12,7 +12,7 @@ type Ends struct {
 	Source, Destination netip.AddrPort
 	Protocol            string // TCP, ICMP, ICMPv6, DNS, NTP, STUN or QUIC
 	Interface           string // "" unless several interfaces are watched separately
-	VLAN                uint16 // 0: none
+	VLAN                VLAN
 	VNI                 uint32 // of a VXLAN or GENEVE tunnel; 0: none
 }
 
@@ -25,12 +25,12 @@ func (e *Ends) AppendPlace(b []byte) []byte {
 	return b
 }
 
-func appendPlace(b []byte, device string, vlan uint16) []byte {
+func appendPlace(b []byte, device string, vlan VLAN) []byte {
 	if device != "" {
 		b = append(append(b, " on "...), device...)
 	}
-	if vlan != 0 {
-		b = fmt.Appendf(b, " vlan %d", vlan)
+	if vlan != (VLAN{}) {
+		b = fmt.Appendf(b, " vlan %v", vlan)
 	}
 	return b
 }

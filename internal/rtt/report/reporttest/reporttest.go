@@ -53,7 +53,7 @@ func DNS() *report.Sample {
 		Ends: report.Ends{
 			Source:      netip.MustParseAddrPort("[2001:db8::53]:53"),
 			Destination: netip.MustParseAddrPort("[2001:db8::1]:40000"),
-			Protocol:    "DNS", Interface: "eth1", VLAN: 7, VNI: 4096,
+			Protocol:    "DNS", Interface: "eth1", VLAN: report.VLAN{ID: 7}, VNI: 4096,
 		},
 		Time: Time, Method: report.MethodQuery, RTT: 12 * time.Millisecond, MinRTT: 12 * time.Millisecond,
 		Sent: report.Traffic{Packets: 2, Bytes: 80}, Received: report.Traffic{Packets: 1, Bytes: 120}, OnEgress: true,
@@ -154,7 +154,7 @@ func Parts() *report.Interval {
 	i.Aggregation.Parts, i.Aggregation.Load, i.Aggregation.OneDirection = true, 1e6, true
 	i.Prefixes = i.Prefixes[:1]
 	p := &i.Prefixes[0]
-	p.Peer, p.VLAN, p.Interface, p.Protocol = "192.0.2.0/24", 7, "eth1", "TCP"
+	p.Peer, p.VLAN, p.Interface, p.Protocol = "192.0.2.0/24", report.VLAN{ID: 100, Inner: 7}, "eth1", "TCP"
 	p.ByLoad = report.Load{Idle: h(), Loaded: h()}
 	p.RTT = h()
 	p.RTT.Add(&p.ByLoad.Loaded)
