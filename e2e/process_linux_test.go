@@ -18,7 +18,7 @@ func init() { scriptCommands["killchild"] = killChild }
 // arguments, once there is one.
 func killChild(ts *testscript.TestScript, _ bool, args []string) {
 	parent := ts.BackgroundCmds()[0].Process.Pid
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		entries, err := os.ReadDir("/proc")
 		ts.Check(err)
 		for _, e := range entries {

@@ -35,7 +35,7 @@ func startNATS(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	s.Start()
 	ts.Defer(s.Shutdown)
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		ts.Fatalf("the NATS server does not start")
 	}
 	ts.Setenv(args[0], s.ClientURL())

@@ -117,12 +117,17 @@ func TestPriorityDrop(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fastpath=%v", !off), func(t *testing.T) {
 			t.Parallel() // they mostly wait
-			testPriorityDrop(t, off)
+			for again := true; again; {
+				again = false
+				t.Run("once", func(t *testing.T) { again = !dropsByPriority(t, off) })
+			}
 		})
 	}
 }
 
-func testPriorityDrop(t *testing.T, off bool) {
+// dropsByPriority reports whether nothing but the bottleneck was slow: on a busy machine the camera is late, all peers
+// are, and the relay drops something for the neighbour as well.
+func dropsByPriority(t *testing.T, off bool) bool {
 	delay := lab.Symmetric(lab.Conditions{Delay: 5 * time.Millisecond})
 	w := newWorld(t, worldConfig{
 		topology: lab.Topology{Subscribers: 2, Downlink: delay}, off: off, budget: relay.FastPathBudget(0),
@@ -143,22 +148,25 @@ func testPriorityDrop(t *testing.T, off bool) {
 	link := w.lab.Subscribers[0].Devices[0].Link
 
 	cam.groups(4)
-	w.await(slow, 3)
+	if w.awaitAll(slow, 4); cam.late > tooLate && slow.wasReset() {
+		return false
+	}
 	require.NoError(t, link.Set(lab.ToHost, lab.Conditions{Rate: videoRate * 6 / 10, Delay: 5 * time.Millisecond}))
 	cam.groups(14)
 	congested := cam.next
 	require.NoError(t, link.Set(lab.ToHost, delay.ToHost))
-	for n := 0; !slow.has(cam.next - 1); n++ {
+	for n, whole := 0, 0; whole < 5; n++ { // one after the other
 		require.Less(t, n, 80, "the subscriber does not recover")
 		cam.groups(1)
 		time.Sleep(gop / 2)
+		if whole++; !slow.has(cam.next - 1) {
+			whole = 0
+		}
 	}
-	recovered := cam.next - congested
-	cam.groups(4)
-	for g := range cam.next {
-		w.await(neighbour, g)
+	recovered := cam.next - congested - 4
+	if w.awaitAll(neighbour, cam.next); cam.late > tooLate && neighbour.wasReset() {
+		return false
 	}
-	w.await(slow, cam.next-1)
 
 	late := slow.latenessOfKeys(t, neighbour, cam.next)
 	all := int(cam.next) * framesPerGOP
@@ -171,6 +179,26 @@ func testPriorityDrop(t *testing.T, off bool) {
 	require.Zero(t, neighbour.resets)
 	require.Len(t, neighbour.came, int(cam.next)*framesPerGOP)
 	w.report()
+	return true
+}
+
+// tooLate is how late the camera is on a machine that is too busy: half of what media.PriorityDrop lets data wait.
+const tooLate = 200 * time.Millisecond
+
+// awaitAll waits until all frames of so many groups have come, or the relay has dropped something for the player.
+func (w *world) awaitAll(p *player, groups uint64) {
+	w.Helper()
+	for g := range groups {
+		require.Eventually(w, func() bool { return p.has(g) || p.wasReset() }, time.Minute, 10*time.Millisecond,
+			"group %d", g)
+	}
+}
+
+// wasReset reports whether the relay has dropped something for the player.
+func (p *player) wasReset() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resets > 0
 }
 
 // latenessOfKeys returns how much later than another player's all key frames have come, sorted.
@@ -189,6 +217,7 @@ type camera struct {
 	*world
 	pub  *session.Publication
 	next uint64
+	late time.Duration // by how much a frame was, at most
 }
 
 // groups publishes some groups at the pace of their frames.
@@ -206,7 +235,9 @@ func (v *camera) group() {
 	require.NoError(v, key.stream.Close())
 	delta := v.open(1, deltaPriority)
 	for o := uint64(1); o < framesPerGOP; o++ {
-		time.Sleep(time.Until(begin.Add(time.Duration(o) * gop / framesPerGOP)))
+		due := begin.Add(time.Duration(o) * gop / framesPerGOP)
+		time.Sleep(time.Until(due))
+		v.late = max(v.late, time.Since(due))
 		delta.frame(o)
 	}
 	require.NoError(v, delta.stream.Close())

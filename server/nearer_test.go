@@ -100,7 +100,7 @@ func TestClientsGoToANearerNode(t *testing.T) {
 	go func() {
 		result, err := sub.Run(ctx, sub.PlayerConfig{
 			Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: time.Minute, Verify: bytes.NewReader(clip),
-			Duration: 4 * time.Second, Client: clientConfig(farURL),
+			Duration: 8 * time.Second, Client: clientConfig(farURL), // it is sent elsewhere meanwhile
 		}, nil)
 		require.NoError(t, err)
 		played <- result

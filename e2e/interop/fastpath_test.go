@@ -45,7 +45,7 @@ func startLabRelay(t *testing.T) *labRelay {
 		args = append(args, "--dev-host", d.IPv4.Addr().String())
 	}
 	r.process = startBy(t, l.Relay.Start, nil, nil, "sluice", args...)
-	require.Eventually(t, func() bool { return r.get("/healthz") != nil }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return r.get("/healthz") != nil }, time.Minute, 20*time.Millisecond,
 		"the relay does not start")
 	r.readFingerprint(t)
 	return r
@@ -92,6 +92,12 @@ func (r *labRelay) sessions(t *testing.T) []labSession {
 // are too large for the path while its MTU is still being discovered.
 func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 	t.Helper()
+	require.Greater(t, r.kernelShare(t, atLeast), 0.9, "the kernel's share of the packets: %s", r.get("/metrics"))
+}
+
+// kernelShare returns which share of the packets with media, of which it expects at least so many, the kernel sent.
+func (r *labRelay) kernelShare(t *testing.T, atLeast uint64) float64 {
+	t.Helper()
 	var kernel, all uint64
 	for _, s := range r.sessions(t) {
 		t.Logf("%+v", s)
@@ -99,8 +105,7 @@ func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 		kernel, all = kernel+s.Packets.Kernel, all+s.Packets.Kernel+s.Packets.Process
 	}
 	require.GreaterOrEqual(t, all, atLeast)
-	require.Greater(t, float64(kernel), 0.9*float64(all), "%d of %d packets are the kernel's: %s", kernel, all,
-		r.get("/metrics"))
+	return float64(kernel) / float64(all)
 }
 
 // requireFewAcks expects that subscribers were asked for fewer ACKs than one for every other packet, and that they

@@ -31,8 +31,8 @@ func TestPipes(t *testing.T) {
 				"--namespace %s --wait -", command, r.url("moqt"), namespace))
 			out := filepath.Join(t.TempDir(), "out.mp4")
 			player := start(t, nil, nil, "sluice", "sub", "--relay", r.url("moqt"), "--tls-disable-verify",
-				"--namespace", namespace, "--wait", "20s", "--out", out)
-			player.wait(t, 60*time.Second)
+				"--namespace", namespace, "--wait", "1m", "--out", out)
+			player.wait(t, 3*time.Minute)
 			require.Equal(t, "150", frames(t, out).video)
 		})
 	}

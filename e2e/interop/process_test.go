@@ -131,7 +131,7 @@ func startRelay(t testing.TB, flags ...string) *relay {
 	t.Helper()
 	r := &relay{port: freePort(t, "udp"), admin: freePort(t, "tcp")}
 	r.run(t, flags...)
-	require.Eventually(t, func() bool { return r.healthy() }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return r.healthy() }, time.Minute, 20*time.Millisecond,
 		"the relay does not start")
 	r.readFingerprint(t)
 	return r
@@ -150,7 +150,7 @@ func (r *relay) readFingerprint(t testing.TB) {
 	require.Eventually(t, func() bool {
 		r.sha256 = fingerprint.FindString(r.output.String())
 		return r.sha256 != ""
-	}, 20*time.Second, 10*time.Millisecond, "the relay does not print its fingerprint")
+	}, time.Minute, 10*time.Millisecond, "the relay does not print its fingerprint")
 }
 
 func (r *relay) healthy() bool {
