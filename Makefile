@@ -4,10 +4,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# Without cgo: nothing here needs C, and the C library would add a megabyte to each process.
-GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-X sluice/internal/cli.version=$(VERSION)'
-# Tests of the build without packet protection: that it loads, and that it relays every byte.
-UNPROTECTED_TESTS := -run '^Test(Unprotected|Load|StackDepth|Forward|Stress)$$' ./internal/packet ./fastpath/...
+# Without cgo: nothing here needs C, and the C library would add a megabyte to each process. Tests and linters have what
+# is shipped, so that each package is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(GOFLAGS)
+GOBUILD := go build -ldflags '-X sluice/internal/cli.version=$(VERSION)'
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
@@ -20,7 +21,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test chaos chaos-tree race deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test chaos chaos-tree race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -33,17 +34,20 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 
 test: deps third_party ## run all tests (as root: those that need the kernel too)
 	scripts/test
-	go test -p 1 -timeout 15m -tags unprotected $(UNPROTECTED_TESTS)
 
 RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... \
 	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/outbox ./internal/packet/... \
 	./internal/pub ./internal/rtsp ./internal/rtt/otlp ./internal/rtt/queue ./internal/steer ./internal/sub \
 	./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track ./transport/...
-# Interleaved tests have one goroutine, and would take minutes. With -p 1, go test also compiles one package after the
-# other: go list uses all cores. make lint vets.
-race: third_party ## run the tests of packages that share memory, with the race detector
-	go list -race -export -test -deps $(RACE) >/dev/null
+# The race detector is in C.
+race race-build: export CGO_ENABLED := 1
+# Interleaved tests have one goroutine, and would take minutes. make lint vets.
+race: race-build ## run the tests of packages that share memory, with the race detector
 	go test -vet=off -race -short -skip Interleaved -p 1 -timeout 15m $(RACE)
+
+# With -p 1, go test also compiles one package after the other: go list uses all cores.
+race-build: third_party ## compile what make race runs
+	go list -race -export -test -deps $(RACE) >/dev/null
 
 deps: ## install the Debian packages that tests and demo use, where they are missing
 	@scripts/deps
@@ -87,9 +91,9 @@ examples: deps build ## run the tests of the examples, which are modules of thei
 	cd examples/policy && go vet ./... && go test -count=1 ./...
 
 cross: third_party ## cross-compile what must run elsewhere: the relay, pub and sub on macOS
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
-	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/sluice
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./cmd/sluice-lab ./internal/rtt # with tests, of which most need Linux
+	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/sluice
+	GOOS=linux GOARCH=arm64 go build -o /dev/null ./cmd/sluice
+	GOOS=darwin GOARCH=arm64 go vet ./cmd/sluice-lab ./internal/rtt # with tests, of which most need Linux
 
 deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
 	mkdir -p bin/completion

@@ -21,7 +21,7 @@ apply() { # module directory
 	rm -rf "$2/src"
 	cp -R "$release" "$2/src"
 	chmod -R u+w "$2/src"
-	sum=$(here=$PWD && cd / && GOFLAGS= CGO_ENABLED=0 go run "$here/hash.go" "$1@$version" "$here/$2/src")
+	sum=$(here=$PWD && cd / && GOFLAGS=-trimpath CGO_ENABLED=0 go run "$here/hash.go" "$1@$version" "$here/$2/src")
 	[ "$sum" = "$pin" ] || {
 		rm -rf "$2/src"
 		fail "$1 $version: the files in $release have the hash $sum, and sums says $pin; somebody has changed them:" \
