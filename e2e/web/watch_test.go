@@ -97,8 +97,8 @@ func (b *tab) losesNothing(do func()) bool {
 	return false
 }
 
-// countUndrawn counts, from now on, the pictures of a clip with 25 a second that were due while the browser did not draw
-// for so long that the player drops some (tooLate in web/src/media/video.ts).
+// countUndrawn counts, from now on, the pictures of a clip with 25 a second that were due while the browser did not
+// draw for so long that the player drops some (tooLate in web/src/media/video.ts).
 const countUndrawn = `(() => {
 	const tooLate = 200, period = 38; // ms; the player may be a little faster than the clip
 	const count = globalThis.countsUndrawn = {};
