@@ -89,5 +89,5 @@ var Tallies = [...]Counter{
 	{"loss-blocks", "blocks of 64 QUIC packets whose losses were counted by their loss bits"},
 	{"prefixes-full", "prefixes that were not added because the prefix table is full"},
 	{"events", "events handed to user space"},
-	{"events-lost", "events dropped because user space was too slow"},
+	{"events-lost", "RTTs and flow events that the ring buffer had no room for, because user space was too slow"},
 }

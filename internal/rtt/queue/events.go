@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"log/slog"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,17 +28,14 @@ type EventsConfig struct {
 // prometheus.Collector of what is lost.
 type Events struct {
 	prometheus.Counter
-	cfg   EventsConfig
-	loss  logs.Line
-	lost  int           // since the last Flush
-	wake  chan struct{} // has a value if the goroutine has something to do
-	ended chan struct{} // closed when the goroutine has ended
-	told  bool          // a method has returned err
+	cfg  EventsConfig
+	loss logs.Line
+	lost int           // since the last Flush
+	wake chan struct{} // has a value if the goroutine has something to do
 
-	mu      sync.Mutex // guards what follows
+	outcome // its lock guards what follows, too
 	waiting []event
 	closed  bool
-	err     error // the first one of the Sink
 }
 
 // event is an RTT, or a flow event. It has copies: the values belong to who passes them.
@@ -54,9 +50,11 @@ type event struct {
 func NewEvents(cfg EventsConfig) *Events {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	q := &Events{
-		cfg: cfg, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		cfg: cfg, wake: make(chan struct{}, 1), outcome: outcome{ended: make(chan struct{})},
 		Counter: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sluice_rtt_events_lost_total", Help: "RTTs and flow events that were not written, by flag.",
+			Name: "sluice_rtt_reports_lost_total",
+			Help: "RTTs and flow events that were not written because what the flag names is too slow, by flag. What " +
+				"does not reach the process is the event events-lost of sluice_rtt_events_total.",
 			ConstLabels: prometheus.Labels{"to": cfg.To},
 		}),
 	}
@@ -115,12 +113,6 @@ func (e *event) pass(to report.Sink) error {
 	return to.Sample(&e.sample)
 }
 
-func (q *Events) fail(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.err = err
-}
-
 // Sample passes an RTT on.
 func (q *Events) Sample(s *report.Sample) error {
 	e := event{sample: *s}
@@ -142,9 +134,8 @@ func (q *Events) Flow(f *report.FlowEvent) error {
 func (q *Events) add(e event) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.err != nil {
-		q.told = true
-		return q.err
+	if err := q.tellLocked(); err != nil {
+		return err
 	}
 	if len(q.waiting) == maxEvents {
 		q.lost++
@@ -168,8 +159,7 @@ func (q *Events) Flush() error {
 	if q.err == nil && len(q.waiting) > 0 {
 		q.Wake()
 	}
-	q.told = q.told || q.err != nil
-	return q.err
+	return q.tellLocked()
 }
 
 func (q *Events) countLost() {
@@ -178,8 +168,8 @@ func (q *Events) countLost() {
 	}
 	q.Counter.Add(float64(q.lost))
 	q.loss.Log(q.cfg.Logger, logInterval, slog.LevelError,
-		"events are lost: the last ones are not written yet; write to a faster file, or use --aggregate",
-		"flag", "--"+q.cfg.To, "events", q.lost)
+		"RTTs and flow events are lost: the last ones are not written yet; write to a faster file, or use --aggregate",
+		"flag", "--"+q.cfg.To, "reports", q.lost)
 	q.lost = 0
 }
 
@@ -198,9 +188,5 @@ func (q *Events) Close() error {
 	q.closed = true
 	q.mu.Unlock()
 	q.Wake()
-	<-q.ended
-	if q.told {
-		return nil
-	}
-	return q.err
+	return q.end()
 }

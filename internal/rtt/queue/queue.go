@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,18 +39,14 @@ type Queue struct {
 	loss    logs.Line
 	room    *semaphore.Weighted // in prefixes; an interval has at least maxPrefixes / maxIntervals of it
 	waiting chan *report.Interval
-	ended   chan struct{} // closed when the goroutine has ended
-	told    bool          // Interval has returned err
-
-	mu  sync.Mutex // guards err
-	err error      // the first one of Take
+	outcome
 }
 
 // New returns a Queue. It has to be closed.
 func New(cfg Config) *Queue {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	q := &Queue{
-		cfg: cfg, room: semaphore.NewWeighted(maxPrefixes), ended: make(chan struct{}),
+		cfg: cfg, room: semaphore.NewWeighted(maxPrefixes), outcome: outcome{ended: make(chan struct{})},
 		waiting: make(chan *report.Interval, maxIntervals), // a send does not wait: there is room
 		Counter: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_rtt_intervals_lost_total", Help: "Intervals that were not written or sent, by flag.",
@@ -65,23 +60,11 @@ func New(cfg Config) *Queue {
 func (q *Queue) run() {
 	defer close(q.ended)
 	for i := range q.waiting {
-		if q.failure() == nil {
+		if !q.failed() {
 			q.fail(q.cfg.Take(i))
 		}
 		q.room.Release(roomFor(i))
 	}
-}
-
-func (q *Queue) fail(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.err = err
-}
-
-func (q *Queue) failure() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.err
 }
 
 // roomFor returns the room that an interval takes. One that is larger than the queue takes all of it.
@@ -98,8 +81,7 @@ func (q *Queue) Flush() error { return nil }
 
 // Interval passes an interval on, which must not change any more.
 func (q *Queue) Interval(i *report.Interval) error {
-	if err := q.failure(); err != nil {
-		q.told = true
+	if err := q.tell(); err != nil {
 		return err
 	}
 	if !q.acquire(roomFor(i)) {
@@ -120,9 +102,5 @@ func (q *Queue) acquire(room int64) bool {
 // Close waits until all intervals were taken. It returns the error of Take, unless Interval has.
 func (q *Queue) Close() error {
 	close(q.waiting)
-	<-q.ended
-	if q.told {
-		return nil
-	}
-	return q.failure()
+	return q.end()
 }
