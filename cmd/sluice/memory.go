@@ -24,8 +24,10 @@ func collectEarly() {
 	}
 }
 
-// oneProcessor makes Go run one goroutine at a time, unless somebody has chosen. A program that does a little at
-// intervals pays for each further processor: Go wakes a thread for it, which looks for work.
+// oneProcessor makes Go run one goroutine at a time, unless somebody has chosen by GOMAXPROCS. A program that does a
+// little at intervals pays for each further processor: Go wakes a thread for it, which looks for work. One goroutine
+// does not hold up others for long: Go gives its processor away while a system call blocks, and interrupts what has run
+// for 10 ms.
 func oneProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)

@@ -194,7 +194,8 @@ func writeTable(w io.Writer, name, entries string, t report.TableMemory) {
 		cli.BytesText(t.EachCPU))
 }
 
-// isPlain reports whether nothing happens beside measuring and writing, which are done in turns.
+// isPlain reports whether measurements are only written. That has a goroutine of its own, with so little to do that it
+// can have the processor when measuring pauses. Metrics, histories, alerts and services have more to do.
 func (f *rttFlags) isPlain() bool {
 	return f.metrics == "" && f.history == "" && f.otlpURL == "" && f.ipfix == "" && f.alerts.factor == 0
 }

@@ -1,6 +1,9 @@
 package ipfix
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // The enterprise-specific elements. docs/rtt.md lists them: their numbers must not change.
 const (
@@ -64,6 +67,15 @@ type element struct {
 	name            string
 	kind, semantics uint8
 	unit            uint16
+	text            string
+}
+
+// greatest returns the largest value. Texts have none.
+func (e element) greatest() uint64 {
+	if e.kind == typeUnsigned64 {
+		return math.MaxUint64
+	}
+	return 0
 }
 
 func (e element) add(b []byte, enterprise uint32) []byte {
@@ -71,51 +83,87 @@ func (e element) add(b []byte, enterprise uint32) []byte {
 	b = binary.BigEndian.AppendUint16(b, e.id)
 	b = append(b, e.kind, e.semantics)
 	b = binary.BigEndian.AppendUint16(b, e.unit)
-	return appendText(b, e.name)
+	b = binary.BigEndian.AppendUint64(b, 0) // the least value
+	b = binary.BigEndian.AppendUint64(b, e.greatest())
+	return appendText(appendText(b, e.name), e.text)
 }
 
 // elements are all of them.
 var elements = []element{
-	{group, "prefixGroup", typeString, semanticsDefault, unitNone},
-	{peer, "peerPrefixOrGroup", typeString, semanticsDefault, unitNone},
-	{rttCount, "rttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone},
-	{rttMin, "rttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{rttMedian, "rttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{rttP95, "rttPercentile95Nanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{rttMax, "rttMaximumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{rttSum, "rttSumNanoseconds", typeUnsigned64, semanticsDeltaCounter, unitNanoseconds},
-	{peerRTTCount, "peerRttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone},
-	{peerRTTMin, "peerRttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{peerRTTMedian, "peerRttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{peerRTTP95, "peerRttPercentile95Nanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{peerRTTMax, "peerRttMaximumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{peerRTTSum, "peerRttSumNanoseconds", typeUnsigned64, semanticsDeltaCounter, unitNanoseconds},
-	{quicSent, "quicSentDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{quicSentPassed, "quicSentPassedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{quicSentReported, "quicSentReportedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{quicReceived, "quicReceivedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{quicReceivedPassed, "quicReceivedPassedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{quicReceivedReported, "quicReceivedReportedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{tcpSent, "tcpSentDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{tcpSentRetransmissions, "tcpSentRetransmissionDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{ecnSentCapable, "ecnSentCapableDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{ecnSentMarked, "ecnSentMarkedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{tcpReceived, "tcpReceivedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{tcpReceivedRetransmissions, "tcpReceivedRetransmissionDeltaCount", typeUnsigned64, semanticsDeltaCounter,
-		unitPackets},
-	{ecnReceivedCapable, "ecnReceivedCapableDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{ecnReceivedMarked, "ecnReceivedMarkedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets},
-	{oneDirectionRTTCount, "oneDirectionRttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone},
-	{oneDirectionRTTMin, "oneDirectionRttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{oneDirectionRTTMedian, "oneDirectionRttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{oneDirectionRTTP95, "oneDirectionRttPercentile95Nanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{oneDirectionRTTMax, "oneDirectionRttMaximumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds},
-	{oneDirectionRTTSum, "oneDirectionRttSumNanoseconds", typeUnsigned64, semanticsDeltaCounter, unitNanoseconds},
+	{group, "prefixGroup", typeString, semanticsDefault, unitNone,
+		"name of the group of prefixes that the record is about"},
+	{peer, "peerPrefixOrGroup", typeString, semanticsDefault, unitNone, "prefix or group at the other end"},
+	{rttCount, "rttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone, "RTTs of the hosts of the prefix"},
+	{rttMin, "rttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"least of the RTTs in rttDeltaCount"},
+	{rttMedian, "rttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"median of the RTTs in rttDeltaCount"},
+	{rttP95, "rttPercentile95Nanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"95th percentile of the RTTs in rttDeltaCount"},
+	{rttMax, "rttMaximumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"largest of the RTTs in rttDeltaCount"},
+	{rttSum, "rttSumNanoseconds", typeUnsigned64, semanticsDeltaCounter, unitNanoseconds,
+		"sum of the RTTs in rttDeltaCount"},
+	{peerRTTCount, "peerRttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone,
+		"RTTs of the hosts that those of the prefix talk to"},
+	{peerRTTMin, "peerRttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"least of the RTTs in peerRttDeltaCount"},
+	{peerRTTMedian, "peerRttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"median of the RTTs in peerRttDeltaCount"},
+	{peerRTTP95, "peerRttPercentile95Nanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"95th percentile of the RTTs in peerRttDeltaCount"},
+	{peerRTTMax, "peerRttMaximumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"largest of the RTTs in peerRttDeltaCount"},
+	{peerRTTSum, "peerRttSumNanoseconds", typeUnsigned64, semanticsDeltaCounter, unitNanoseconds,
+		"sum of the RTTs in peerRttDeltaCount"},
+	{quicSent, "quicSentDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"QUIC packets that the prefix sent, in whole blocks of 64"},
+	{quicSentPassed, "quicSentPassedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"those of quicSentDeltaCount that passed the monitor"},
+	{quicSentReported, "quicSentReportedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"losses that the senders of quicSentDeltaCount have noticed"},
+	{quicReceived, "quicReceivedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"QUIC packets that were sent to the prefix, in whole blocks of 64"},
+	{quicReceivedPassed, "quicReceivedPassedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"those of quicReceivedDeltaCount that passed the monitor"},
+	{quicReceivedReported, "quicReceivedReportedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"losses that the senders of quicReceivedDeltaCount have noticed"},
+	{tcpSent, "tcpSentDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"TCP segments that the prefix sent"},
+	{tcpSentRetransmissions, "tcpSentRetransmissionDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"those of tcpSentDeltaCount that were sent again"},
+	{ecnSentCapable, "ecnSentCapableDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"packets that the prefix sent, and that may be marked instead of dropped"},
+	{ecnSentMarked, "ecnSentMarkedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"those of ecnSentCapableDeltaCount that were marked (CE)"},
+	{tcpReceived, "tcpReceivedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"TCP segments that were sent to the prefix"},
+	{tcpReceivedRetransmissions, "tcpReceivedRetransmissionDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"those of tcpReceivedDeltaCount that were sent again"},
+	{ecnReceivedCapable, "ecnReceivedCapableDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"packets that were sent to the prefix, and that may be marked instead of dropped"},
+	{ecnReceivedMarked, "ecnReceivedMarkedDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitPackets,
+		"those of ecnReceivedCapableDeltaCount that were marked (CE)"},
+	{oneDirectionRTTCount, "oneDirectionRttDeltaCount", typeUnsigned64, semanticsDeltaCounter, unitNone,
+		"RTTs of the whole path, of flows of which one direction is seen"},
+	{oneDirectionRTTMin, "oneDirectionRttMinimumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"least of the RTTs in oneDirectionRttDeltaCount"},
+	{oneDirectionRTTMedian, "oneDirectionRttMedianNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"median of the RTTs in oneDirectionRttDeltaCount"},
+	{oneDirectionRTTP95, "oneDirectionRttPercentile95Nanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"95th percentile of the RTTs in oneDirectionRttDeltaCount"},
+	{oneDirectionRTTMax, "oneDirectionRttMaximumNanoseconds", typeUnsigned64, semanticsQuantity, unitNanoseconds,
+		"largest of the RTTs in oneDirectionRttDeltaCount"},
+	{oneDirectionRTTSum, "oneDirectionRttSumNanoseconds", typeUnsigned64, semanticsDeltaCounter, unitNanoseconds,
+		"sum of the RTTs in oneDirectionRttDeltaCount"},
 }
 
-// elementFields are the elements by which a record describes an element. The first two are its scope.
+// elementFields are the elements by which a record describes an element. The first two are its scope. They are all of
+// those that RFC 5610 §3.9 lists: libfixbuf passes over descriptions that leave some out.
 var elementFields = []field{
 	{id: privateEnterpriseNumber, length: 4}, {id: informationElementID, length: 2},
 	{id: informationElementType, length: 1}, {id: informationElementSem, length: 1},
-	{id: informationElementUnit, length: 2}, {id: informationElementName, length: variable},
+	{id: informationElementUnit, length: 2}, {id: informationElementBegin, length: 8},
+	{id: informationElementEnd, length: 8}, {id: informationElementName, length: variable},
+	{id: informationElementText, length: variable},
 }

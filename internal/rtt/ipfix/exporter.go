@@ -94,7 +94,8 @@ func (e *Exporter) Interval(i *report.Interval) error {
 	return nil
 }
 
-// encode returns an interval as messages.
+// encode returns an interval as messages. Elements are described before the templates that have them: a collector may
+// have to know the type of an element when it reads the template.
 func (e *Exporter) encode(i *report.Interval) [][]byte {
 	templates := map[uint16][]field{
 		setIPv4: fields(i.Aggregation, 4), setIPv6: fields(i.Aggregation, 16), setGroups: fields(i.Aggregation, 0),
@@ -102,11 +103,13 @@ func (e *Exporter) encode(i *report.Interval) [][]byte {
 	w := &writer{number: e.number, domain: e.cfg.Domain}
 	w.begin()
 	w.last.template(setElements, elementFields, 2, 0)
-	for _, set := range []uint16{setIPv4, setIPv6, setGroups} {
-		w.last.template(set, templates[set], 0, e.cfg.Enterprise)
-	}
 	for _, el := range elements {
 		w.add(setElements, el.add(nil, e.cfg.Enterprise))
+	}
+	w.end()
+	w.begin()
+	for _, set := range []uint16{setIPv4, setIPv6, setGroups} {
+		w.last.template(set, templates[set], 0, e.cfg.Enterprise)
 	}
 	for n := range i.Prefixes {
 		r := &record{i, &i.Prefixes[n]}

@@ -14,8 +14,7 @@ import (
 	"sluice/internal/rtt/report/reporttest"
 )
 
-// TestCollectorComesBack has a collector that was away: it gets the whole next interval, with the templates, which are
-// in the first message.
+// TestCollectorComesBack has a collector that was away: it gets the whole next interval, with the templates.
 func TestCollectorComesBack(t *testing.T) {
 	// Others that are given any port take it at 127.0.0.1.
 	first, err := net.ListenPacket("udp", "127.47.39.1:0")

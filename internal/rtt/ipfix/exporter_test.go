@@ -165,7 +165,7 @@ func TestRecords(t *testing.T) {
 	r, p := records[0], &i.Prefixes[0]
 	for element, want := range map[string]uint64{
 		"0/152": uint64(i.Start.UnixMilli()), "0/153": uint64(i.End.UnixMilli()),
-		"0/44": 10<<24 | 99<<16 | 1<<8, "0/9": 24,
+		"0/60": 4, "0/44": 10<<24 | 99<<16 | 1<<8, "0/9": 24,
 		"0/1": 80, "0/2": 5, "29305/1": 300, "29305/2": 3,
 		"32473/6": 4, "32473/7": 2e6,
 		"32473/8": uint64(p.RTT.Quantile(0.5)), "32473/9": uint64(p.RTT.Quantile(0.95)), "32473/10": 13e6,
@@ -176,8 +176,9 @@ func TestRecords(t *testing.T) {
 		require.Contains(t, r.values, element)
 		require.Equal(t, want, r.number(element), element)
 	}
-	require.Len(t, r.values, 28)
+	require.Len(t, r.values, 29)
 	require.Len(t, records[1].values["0/170"], 16, "::/0")
+	require.EqualValues(t, 6, records[1].number("0/60"))
 	require.EqualValues(t, 60, records[1].number("0/1"))
 	require.Zero(t, records[1].number("32473/8"), "no RTTs")
 
@@ -194,6 +195,11 @@ func TestRecords(t *testing.T) {
 	require.Equal(t, "tcpSentDeltaCount 4 3 3", names[25])
 	require.Equal(t, "ecnReceivedMarkedDeltaCount 4 3 3", names[32])
 	require.Equal(t, "oneDirectionRttSumNanoseconds 4 3 8", names[38])
+	last := described[len(described)-1]
+	require.Equal(t, "sum of the RTTs in oneDirectionRttDeltaCount", string(last.values["0/340"]))
+	require.EqualValues(t, 0, last.number("0/342"))
+	require.EqualValues(t, uint64(math.MaxUint64), last.number("0/343"))
+	require.Zero(t, described[0].number("0/343"), "a text has no range")
 }
 
 // TestKeys has all that tells aggregates apart, groups, the other part of the path, and the whole path.
@@ -221,6 +227,24 @@ func TestKeys(t *testing.T) {
 	require.Equal(t, strings.Repeat("ä", maxText/2), string(records[1].values["9/1"]))
 	require.EqualValues(t, 255, records[1].number("0/4"))
 	require.EqualValues(t, 255, records[2].number("0/4"))
+}
+
+// TestLargeNumbers has more packets than 32 bits count: shares of two numbers are what they were.
+func TestLargeNumbers(t *testing.T) {
+	c := newCollector(t)
+	i := reporttest.Interval()
+	p := &i.Prefixes[0]
+	p.Sent.TCPPlain.Packets, p.Sent.Retransmissions = 1<<34, 1<<33
+	p.LossSent = report.Loss{All: 1 << 35, Passed: 1 << 34, Reported: 1 << 33}
+	p.LossReceived = report.Loss{All: 1 << 36, Passed: 1 << 35, Reported: 1 << 34}
+	require.NoError(t, c.exporter(Config{Domain: 7}).Interval(i))
+	records, _ := c.read(2)
+	for element, want := range map[string]uint64{
+		"25": p.Sent.TCPSegments(), "26": 1 << 33, "18": 1 << 35, "19": 1 << 34, "20": 1 << 33, "21": 1 << 36,
+		"22": 1 << 35, "23": 1 << 34,
+	} {
+		require.Equal(t, want, records[0].number("32473/"+element), element)
+	}
 }
 
 // TestManyMessages follows the sequence numbers through several messages, and intervals.

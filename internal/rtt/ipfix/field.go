@@ -2,7 +2,6 @@ package ipfix
 
 import (
 	"encoding/binary"
-	"math"
 	"strings"
 	"time"
 
@@ -28,6 +27,7 @@ const (
 	sourceIPv4PrefixLength  = 9
 	sourceIPv6PrefixLength  = 29
 	sourceIPv4Prefix        = 44
+	ipVersion               = 60
 	interfaceName           = 82
 	flowStartMilliseconds   = 152
 	flowEndMilliseconds     = 153
@@ -36,7 +36,10 @@ const (
 	dot1qCustomerVlanID     = 245
 	informationElementID    = 303
 	informationElementType  = 339
+	informationElementText  = 340
 	informationElementName  = 341
+	informationElementBegin = 342
+	informationElementEnd   = 343
 	informationElementSem   = 344
 	informationElementUnit  = 345
 	privateEnterpriseNumber = 346
@@ -70,12 +73,12 @@ func fields(a *report.Aggregation, address int) []field {
 	all = append(all, congestionFields(tcpSent, func(r *record) *report.PrefixTraffic { return &r.Sent })...)
 	all = append(all, congestionFields(tcpReceived, func(r *record) *report.PrefixTraffic { return &r.Received })...)
 	all = append(all,
-		number32(quicSent, func(r *record) uint64 { return r.LossSent.All }),
-		number32(quicSentPassed, func(r *record) uint64 { return r.LossSent.Passed }),
-		number32(quicSentReported, func(r *record) uint64 { return r.LossSent.Reported }),
-		number32(quicReceived, func(r *record) uint64 { return r.LossReceived.All }),
-		number32(quicReceivedPassed, func(r *record) uint64 { return r.LossReceived.Passed }),
-		number32(quicReceivedReported, func(r *record) uint64 { return r.LossReceived.Reported }))
+		number64(quicSent, own, func(r *record) uint64 { return r.LossSent.All }),
+		number64(quicSentPassed, own, func(r *record) uint64 { return r.LossSent.Passed }),
+		number64(quicSentReported, own, func(r *record) uint64 { return r.LossSent.Reported }),
+		number64(quicReceived, own, func(r *record) uint64 { return r.LossReceived.All }),
+		number64(quicReceivedPassed, own, func(r *record) uint64 { return r.LossReceived.Passed }),
+		number64(quicReceivedReported, own, func(r *record) uint64 { return r.LossReceived.Reported }))
 	all = append(all, rttFields(rttCount, func(r *record) *report.Histogram { return &r.RTT })...)
 	if a.Parts {
 		all = append(all, rttFields(peerRTTCount, func(r *record) *report.Histogram { return &r.PeerRTT })...)
@@ -105,9 +108,9 @@ func keyFields(by report.Keys, address int) (all []field) {
 	case 0:
 		all = append(all, text(group, own, func(r *record) string { return r.Group }))
 	case 4:
-		all = append(all, prefixFields(sourceIPv4Prefix, sourceIPv4PrefixLength, 4)...)
+		all = append(all, prefixFields(4, sourceIPv4Prefix, sourceIPv4PrefixLength, 4)...)
 	default:
-		all = append(all, prefixFields(sourceIPv6Prefix, sourceIPv6PrefixLength, 16)...)
+		all = append(all, prefixFields(6, sourceIPv6Prefix, sourceIPv6PrefixLength, 16)...)
 	}
 	if by.Pair {
 		all = append(all, text(peer, own, func(r *record) string { return r.Peer }))
@@ -132,8 +135,10 @@ func keyFields(by report.Keys, address int) (all []field) {
 // has what there was no room for, of any protocol.
 var protocols = map[string]uint8{"ICMP": 1, "TCP": 6, "UDP": 17, "ICMPv6": 58, "other": 255, "": 255}
 
-func prefixFields(address, bits, length uint16) []field {
+// prefixFields are a prefix, after the version of IP: pmacct takes that only from the latter, or from whole addresses.
+func prefixFields(version uint8, address, bits, length uint16) []field {
 	return []field{
+		{ipVersion, 1, 0, func(b []byte, _ *record) []byte { return append(b, version) }},
 		{address, length, 0, func(b []byte, r *record) []byte { return append(b, r.Prefix.Addr().AsSlice()...) }},
 		{bits, 1, 0, func(b []byte, r *record) []byte { return append(b, uint8(r.Prefix.Bits())) }},
 	}
@@ -154,16 +159,10 @@ func rttFields(count uint16, of func(*record) *report.Histogram) []field {
 	return all
 }
 
+// number64 is a number of full size. Shares of two are wrong if one has a size in which it could not grow further.
 func number64(id uint16, enterprise uint32, value func(*record) uint64) field {
 	return field{id, 8, enterprise, func(b []byte, r *record) []byte {
 		return binary.BigEndian.AppendUint64(b, value(r))
-	}}
-}
-
-// number32 is an own element in the reduced size of RFC 7011 §6.2, because it is 0 or small for most prefixes.
-func number32(id uint16, value func(*record) uint64) field {
-	return field{id, 4, own, func(b []byte, r *record) []byte {
-		return binary.BigEndian.AppendUint32(b, uint32(min(value(r), math.MaxUint32)))
 	}}
 }
 
