@@ -46,6 +46,7 @@ Packets have no payload, but the lengths that they would have with it, so an hou
 	flags.DurationVar(&f.cfg.Day, "day", 24*time.Hour, "`duration` of a day: with less than 24h, evenings come sooner")
 	flags.Float64Var(&f.cfg.Flows, "flows", 12, "begin this many `flows` in a second, on average over a day")
 	flags.IntVar(&f.cfg.Prefixes, "prefixes", 100_000, "`number` of prefixes that customers have, /24 and /48 in turn")
+	flags.BoolVar(&f.cfg.TCP, "tcp", false, "make only TCP flows")
 	flags.StringVar(&f.begin, "begin", "2026-01-01T00:00:00Z", "`time` of the first packet (RFC 3339)")
 	return cmd
 }

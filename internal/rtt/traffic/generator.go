@@ -19,6 +19,7 @@ type Config struct {
 	Day      time.Duration // 24 hours, or less to have days pass faster
 	Flows    float64       // that begin in a second, on average over a day
 	Prefixes int           // of customers, /24 and /48 in turn; at most MaxPrefixes
+	TCP      bool          // make only TCP flows, so that each prefix has RTTs of TCP
 }
 
 // MaxPrefixes is the number of /24 in 10.0.0.0/8, and of /48 in 2001:db8::/32.
@@ -137,6 +138,9 @@ func (arrivals) step(g *generator, now time.Duration) time.Duration {
 // converse chooses a conversation.
 func (g *generator) converse(now time.Duration) conversation {
 	p := g.newPath(now)
+	if g.cfg.TCP {
+		return newTCP(g, p)
+	}
 	switch kind := g.rng.Float64(); {
 	case kind < 0.55:
 		return newTCP(g, p)

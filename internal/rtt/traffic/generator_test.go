@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/rtt/internal/wire"
 	"sluice/internal/rtt/pcap"
@@ -32,6 +33,22 @@ func TestPacketsAreInOrder(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(packets, func(a, b pcap.Packet) int { return a.At.Compare(b.At) }))
 	require.False(t, packets[0].At.Before(testConfig.Begin))
 	require.Less(t, packets[len(packets)-1].At.Sub(testConfig.Begin), testConfig.Length)
+}
+
+func TestOnlyTCP(t *testing.T) {
+	cfg := testConfig
+	cfg.TCP = true
+	all := slices.Collect(Packets(cfg))
+	require.NotEmpty(t, all)
+	for _, p := range all {
+		const ethernet, protocol4, protocol6 = 14, 9, 6
+		ip := p.Frame[ethernet:]
+		protocol := ip[protocol4]
+		if ip[0]>>4 == 6 {
+			protocol = ip[protocol6]
+		}
+		require.EqualValues(t, unix.IPPROTO_TCP, protocol)
+	}
 }
 
 // The headers of a cut packet are those of a packet with all of its bytes, checksums included.
