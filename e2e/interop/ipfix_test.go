@@ -36,9 +36,10 @@ type figures map[string]uint64
 
 // ownElements are the enterprise-specific elements that are compared, by name.
 var ownElements = map[string]int{
-	"tcpRetransmissionDeltaCount": 3, "ecnCapableDeltaCount": 4, "ecnMarkedDeltaCount": 5, "rttDeltaCount": 6,
-	"rttMinimumNanoseconds": 7, "rttMedianNanoseconds": 8, "rttPercentile95Nanoseconds": 9, "rttMaximumNanoseconds": 10,
-	"peerRttDeltaCount": 12, "peerRttMedianNanoseconds": 14, "tcpSegmentDeltaCount": 24,
+	"rttDeltaCount": 6, "rttMinimumNanoseconds": 7, "rttMedianNanoseconds": 8, "rttPercentile95Nanoseconds": 9,
+	"rttMaximumNanoseconds": 10, "peerRttDeltaCount": 12, "peerRttMedianNanoseconds": 14,
+	"tcpSentDeltaCount": 25, "tcpSentRetransmissionDeltaCount": 26, "ecnSentCapableDeltaCount": 27,
+	"tcpReceivedDeltaCount": 29, "tcpReceivedRetransmissionDeltaCount": 30, "ecnReceivedCapableDeltaCount": 31,
 }
 
 // ianaElements are the counters of IANA that are compared, and those of RFC 5103.
@@ -72,17 +73,18 @@ func aggregates(t *testing.T, lines io.Reader) map[aggregate]figures {
 	all := make(map[aggregate]figures)
 	for s := bufio.NewScanner(lines); s.Scan(); {
 		var line struct {
-			Timestamp       int64  `json:"timestamp"`
-			Prefix          string `json:"ip_prefix"`
-			Count           uint64 `json:"count_rtt"`
-			Min             uint64 `json:"min_rtt"`
-			Median          uint64 `json:"median_rtt"`
-			P95             uint64 `json:"p95_rtt"`
-			Max             uint64 `json:"max_rtt"`
-			Retransmissions uint64 `json:"retransmissions"`
-			ECNCapable      uint64 `json:"ecn_capable"`
-			ECNMarked       uint64 `json:"ecn_marked"`
-			Parts           struct {
+			Timestamp  int64  `json:"timestamp"`
+			Prefix     string `json:"ip_prefix"`
+			Count      uint64 `json:"count_rtt"`
+			Min        uint64 `json:"min_rtt"`
+			Median     uint64 `json:"median_rtt"`
+			P95        uint64 `json:"p95_rtt"`
+			Max        uint64 `json:"max_rtt"`
+			Congestion map[string]struct {
+				Retransmissions uint64 `json:"retransmissions"`
+				ECNCapable      uint64 `json:"ecn_capable"`
+			} `json:"congestion"`
+			Parts struct {
 				Peers struct {
 					Count  uint64 `json:"count_rtt"`
 					Median uint64 `json:"median_rtt"`
@@ -99,14 +101,15 @@ func aggregates(t *testing.T, lines io.Reader) map[aggregate]figures {
 			"rttDeltaCount": line.Count, "rttMinimumNanoseconds": line.Min, "rttMedianNanoseconds": line.Median,
 			"rttPercentile95Nanoseconds": line.P95, "rttMaximumNanoseconds": line.Max,
 			"peerRttDeltaCount": line.Parts.Peers.Count, "peerRttMedianNanoseconds": line.Parts.Peers.Median,
-			"tcpRetransmissionDeltaCount": line.Retransmissions,
-			"ecnCapableDeltaCount":        line.ECNCapable, "ecnMarkedDeltaCount": line.ECNMarked,
+			"tcpSentRetransmissionDeltaCount":     line.Congestion["sent"].Retransmissions,
+			"ecnSentCapableDeltaCount":            line.Congestion["sent"].ECNCapable,
+			"tcpReceivedRetransmissionDeltaCount": line.Congestion["received"].Retransmissions,
+			"ecnReceivedCapableDeltaCount":        line.Congestion["received"].ECNCapable,
 		}
 		f["packetDeltaCount"], f["octetDeltaCount"] = line.Sent.sum("TCP_TS", "TCP_noTS", "other")
 		f["reversePacketDeltaCount"], f["reverseOctetDeltaCount"] = line.Received.sum("TCP_TS", "TCP_noTS", "other")
-		sent, _ := line.Sent.sum("TCP_TS", "TCP_noTS")
-		received, _ := line.Received.sum("TCP_TS", "TCP_noTS")
-		f["tcpSegmentDeltaCount"] = sent + received
+		f["tcpSentDeltaCount"], _ = line.Sent.sum("TCP_TS", "TCP_noTS")
+		f["tcpReceivedDeltaCount"], _ = line.Received.sum("TCP_TS", "TCP_noTS")
 		all[aggregate{line.Prefix, line.Timestamp / 1e6}] = f
 	}
 	return all
