@@ -20,7 +20,8 @@ func TestDuckDB(t *testing.T) {
 	needsKernel(t)
 	dir := t.TempDir()
 	start(t, nil, nil, "sluice", "rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0", "--aggregate", "5",
-		"--aggregate-subnets-v4", "16", "--aggregate-subnets-v6", "44", "--history", dir, "--write", os.DevNull).wait(t, 2*time.Minute)
+		"--aggregate-subnets-v4", "16", "--aggregate-subnets-v6", "44", "--history", dir,
+		"--write", os.DevNull).wait(t, 2*time.Minute)
 	var page bytes.Buffer
 	start(t, nil, &page, "sluice", "rtt", "report", dir, "--since", "36500d", "--worst", "1000").wait(t, time.Minute)
 	want := worstPrefixes(t, page.String())

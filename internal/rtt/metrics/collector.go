@@ -30,7 +30,8 @@ var (
 		"outcome",
 	}, nil)
 	eventsDesc = prometheus.NewDesc("sluice_rtt_events_total", "What happened to packets, flows and RTTs. "+
-		"Its events-lost are RTTs and flow events that the kernel could not hand to the process.", []string{"event"}, nil)
+		"Its events-lost are RTTs and flow events that the kernel could not hand to the process.",
+		[]string{"event"}, nil)
 	tableDesc    = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)
 	limitDesc    = prometheus.NewDesc("sluice_rtt_flow_table_limit", "Flows that can be followed at a time.", nil, nil)
 	protocolDesc = prometheus.NewDesc("sluice_rtt_protocol_bytes_total", "Bytes seen, by transport protocol.",
