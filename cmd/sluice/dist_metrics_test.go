@@ -135,6 +135,7 @@ func exportedByMonitor(t *testing.T) exports {
 	})
 	interval := reporttest.Parts()
 	interval.Prefixes[0].LossReceived = interval.Prefixes[0].LossSent
+	interval.Prefixes[0].Queries = interval.Prefixes[0].PeerRTT
 	require.NoError(t, m.Interval(interval))
 	q, events := queue.New(queue.Config{}), queue.NewEvents(queue.EventsConfig{Sink: new(reporttest.Sink)})
 	t.Cleanup(func() { require.NoError(t, errors.Join(q.Close(), events.Close())) })

@@ -18,8 +18,11 @@ type Collector struct {
 	dns   *prometheus.CounterVec
 
 	descs    prefixDescs
-	mu       sync.Mutex                // guards prefixes
+	mu       sync.Mutex                // guards what follows
 	prefixes map[string]*prefixMetrics // by label
+	followed int                       // prefixes that the kernel follows
+
+	aggregates bool // there was an interval
 }
 
 // rttBuckets are 100 µs to 13 s, each twice the one before.
@@ -36,10 +39,14 @@ var (
 	limitDesc    = prometheus.NewDesc("sluice_rtt_flow_table_limit", "Flows that can be followed at a time.", nil, nil)
 	protocolDesc = prometheus.NewDesc("sluice_rtt_protocol_bytes_total", "Bytes seen, by transport protocol.",
 		[]string{"protocol"}, nil)
+	followedDesc = prometheus.NewDesc("sluice_rtt_prefixes",
+		"Prefixes, groups or pairs that the kernel follows, at the end of the last interval.", nil, nil)
 	ecnDesc = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{
 		"codepoint",
 	}, nil)
-	allDescs = []*prometheus.Desc{packetsDesc, eventsDesc, tableDesc, limitDesc, protocolDesc, ecnDesc}
+	allDescs = []*prometheus.Desc{
+		packetsDesc, eventsDesc, tableDesc, limitDesc, protocolDesc, ecnDesc, followedDesc,
+	}
 )
 
 // New returns a Collector without counters. The metrics of prefixes have the labels of what tells aggregates apart.
@@ -93,6 +100,7 @@ func (m *Collector) Interval(i *report.Interval) error {
 	for n := range i.Prefixes {
 		m.prefixLocked(&i.Prefixes[n]).add(&i.Prefixes[n], i.End)
 	}
+	m.aggregates, m.followed = true, len(m.prefixes)
 	if i.Aggregation.Timeout > 0 {
 		m.forgetLocked(i)
 	}
@@ -164,6 +172,9 @@ func collectCounters(c *report.Counters, ch chan<- prometheus.Metric) {
 func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.aggregates {
+		ch <- prometheus.MustNewConstMetric(followedDesc, prometheus.GaugeValue, float64(m.followed))
+	}
 	for _, p := range m.prefixes {
 		p.collect(&m.descs, ch)
 	}

@@ -110,6 +110,7 @@ sluice_rtt_prefix_retransmissions_total{direction="sent",prefix="::/0"} 0
 sluice_rtt_prefix_tcp_segments_total{direction="received",prefix="::/0"} 0
 sluice_rtt_prefix_tcp_segments_total{direction="sent",prefix="10.99.1.0/24"} 10
 sluice_rtt_prefix_tcp_segments_total{direction="sent",prefix="::/0"} 0
+sluice_rtt_prefixes 2
 `, exposed(t, m))
 
 	later := *reporttest.Interval()
@@ -159,7 +160,9 @@ func TestQuietPrefixesAreLimited(t *testing.T) {
 	require.NoError(t, m.Interval(quietInterval(0, first)))
 	require.NoError(t, m.Interval(quietInterval(1, prefixes...)))
 	require.Len(t, m.prefixes, maxQuiet+1)
+	require.Contains(t, exposed(t, m), "sluice_rtt_prefixes 16384\n", "the first one is forgotten")
 	require.NoError(t, m.Interval(quietInterval(2, active)))
+	require.Contains(t, exposed(t, m), "sluice_rtt_prefixes 1\n")
 	require.Len(t, m.prefixes, maxQuiet+1)
 	require.NotContains(t, m.prefixes, first.Label())
 	require.Contains(t, m.prefixes, prefixes[0].Label())

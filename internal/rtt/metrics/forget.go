@@ -15,7 +15,8 @@ const (
 	maxQuiet = 16384
 )
 
-// forgetLocked drops the prefixes that were without traffic for the timeout and for some intervals.
+// forgetLocked drops the prefixes that were without traffic for the timeout and for some intervals, and counts those
+// that the kernel has not forgotten.
 func (m *Collector) forgetLocked(i *report.Interval) {
 	timeout := i.Aggregation.Timeout
 	keep := max(timeout, quietIntervals*i.Aggregation.Every)
@@ -28,6 +29,7 @@ func (m *Collector) forgetLocked(i *report.Interval) {
 			quiet = append(quiet, label)
 		}
 	}
+	m.followed = len(m.prefixes) - len(quiet)
 	if len(quiet) <= maxQuiet {
 		return
 	}
