@@ -52,7 +52,7 @@ func (p pastTop) run(ctx context.Context) error {
 			return explainEmpty(p.dir, err)
 		}
 		p.update(func() error {
-			p.title = fmt.Sprintf("%s since %s", p.dir, totals.From.Local().Format(time.DateTime))
+			p.title = p.titleOf(totals)
 			p.networks.UpdateTotals(totals)
 			return nil
 		})
@@ -62,4 +62,13 @@ func (p pastTop) run(ctx context.Context) error {
 		case <-time.After(historyRefresh):
 		}
 	}
+}
+
+// titleOf returns what the table is about. Its end is told if it is not now.
+func (p pastTop) titleOf(t *history.Totals) string {
+	title := fmt.Sprintf("%s since %s", p.dir, t.From.Local().Format(time.DateTime))
+	if p.query.until > 0 {
+		title += " until " + t.To.Local().Format(time.DateTime)
+	}
+	return title
 }
