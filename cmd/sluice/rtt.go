@@ -39,6 +39,7 @@ type rttFlags struct {
 	dryRun       bool
 	history      string
 	historySize  uint64
+	historyKeep  historyKeepFlags
 	alerts       alertFlags
 	otlpURL      string
 	ipfix        string
@@ -83,6 +84,7 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 		"keep what was aggregated in this `directory`, as Parquet files, for sluice rtt report")
 	flags.Uint64Var(&f.historySize, "history-size", 1<<30,
 		"remove the oldest files of --history when all take more than this many `bytes`")
+	f.historyKeep.register(flags)
 	f.alerts.register(flags)
 	flags.StringVar(&f.otlpURL, "otlp-url", "",
 		"send what was aggregated as OpenTelemetry metrics to this `URL`, with headers of OTEL_EXPORTER_OTLP_HEADERS")
@@ -115,6 +117,9 @@ func (f *rttFlags) check() error {
 	}
 	if f.history != "" && f.aggregate == 0 {
 		return errors.New("--history keeps what --aggregate reports: say how often to report, such as -a 60")
+	}
+	if _, err := f.historyLimits(); err != nil {
+		return err
 	}
 	if f.otlpURL != "" && f.aggregate == 0 {
 		return errors.New("--otlp-url sends what --aggregate reports: say how often to report, such as -a 60")

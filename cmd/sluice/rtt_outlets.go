@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"slices"
 	"time"
@@ -117,7 +116,11 @@ func (o *outlets) openHistory(f *rttFlags) error {
 	if f.history == "" {
 		return nil
 	}
-	h, err := history.NewWriter(f.history, int64(min(f.historySize, math.MaxInt64)), slog.Default())
+	limits, err := f.historyLimits()
+	if err != nil {
+		return err
+	}
+	h, err := history.NewWriter(f.history, limits, slog.Default())
 	if err != nil {
 		return fmt.Errorf("--history: %w", err)
 	}

@@ -46,7 +46,7 @@ last ones have the medians of parts: those that --aggregate-parts and --aggregat
 the whole path where one direction is seen.
 
 With --history, the table has what sluice rtt --history has kept since some time, of the 1000 prefixes with the most
-RTTs, or of one with --prefix.
+RTTs, or of one with --prefix, and of those that have only a part such as queries.
 It is read again every minute; without a terminal it is written once.`,
 		Example: `  sluice rtt top -i eth0 --all
   sluice rtt top --history /var/lib/sluice-rtt --since 2h --sort loss`,

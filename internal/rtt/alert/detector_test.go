@@ -159,7 +159,7 @@ func TestQuietAggregates(t *testing.T) {
 // TestLearn lets a second monitor go on where the first one has ended.
 func TestLearn(t *testing.T) {
 	dir := t.TempDir()
-	w, err := history.NewWriter(dir, 1<<30, slog.New(slog.DiscardHandler))
+	w, err := history.NewWriter(dir, history.Limits{Size: 1 << 30}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	first := newBench(t)
 	some := prefix("192.0.2.0/24", rtts(10*ms, 100), rtts(20*ms, 100))

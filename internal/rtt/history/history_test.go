@@ -36,7 +36,12 @@ func intervalAt(start time.Time, prefix string, rtt time.Duration, count uint64)
 
 func newTestWriter(t *testing.T, dir string, limit int64) *Writer {
 	t.Helper()
-	w, err := NewWriter(dir, limit, slog.Default())
+	return newLimitedWriter(t, dir, Limits{Size: limit})
+}
+
+func newLimitedWriter(t *testing.T, dir string, limits Limits) *Writer {
+	t.Helper()
+	w, err := NewWriter(dir, limits, slog.Default())
 	require.NoError(t, err)
 	return w
 }
@@ -208,7 +213,7 @@ func TestLimit(t *testing.T) {
 	names, err := files(dir)
 	require.NoError(t, err)
 	require.Len(t, names, 5)
-	one, err := os.Stat(names[0])
+	one, err := os.Stat(names[0].path)
 	require.NoError(t, err)
 
 	w = newTestWriter(t, dir, 2*one.Size()+one.Size()/2)
@@ -233,12 +238,12 @@ func TestDamage(t *testing.T) {
 	require.NoError(t, errors.Join(w.Interval(intervalAt(began, "10.0.0.0/24", time.Millisecond, 1)), w.Close()))
 	names, err := files(dir)
 	require.NoError(t, err)
-	whole, err := os.ReadFile(names[0])
+	whole, err := os.ReadFile(names[0].path)
 	require.NoError(t, err)
 	for _, damaged := range [][]byte{nil, []byte("no"), whole[:len(whole)/2], bytes.Repeat([]byte("x"), 1000)} {
-		require.NoError(t, os.WriteFile(names[0], damaged, 0o600))
+		require.NoError(t, os.WriteFile(names[0].path, damaged, 0o600))
 		err := Read(dir, time.Time{}, began.AddDate(1, 0, 0), func(*Row) error { return nil })
-		require.ErrorContains(t, err, names[0])
+		require.ErrorContains(t, err, names[0].path)
 	}
 }
 
@@ -246,7 +251,7 @@ func TestDamage(t *testing.T) {
 func TestFilesThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
 	var log bytes.Buffer
-	w, err := NewWriter(dir, plenty, slog.New(slog.NewTextHandler(&log, nil)))
+	w, err := NewWriter(dir, Limits{Size: plenty}, slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(dir))
 	require.NoError(t, errors.Join(w.Interval(intervalAt(began, "10.0.0.0/24", time.Millisecond, 1)), w.Close()))

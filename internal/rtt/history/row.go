@@ -77,7 +77,7 @@ type Part struct {
 }
 
 func newRow(i *report.Interval, p *report.Prefix) Row {
-	sent, received, h, parts := p.Sent.Total(), p.Received.Total(), &p.RTT, p.Parts()
+	sent, received := p.Sent.Total(), p.Received.Total()
 	r := Row{
 		Start: i.Start.UTC(), End: i.End.UTC(), Prefix: p.String(),
 		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN.ID, InnerVLAN: p.VLAN.Inner, Protocol: p.Protocol,
@@ -86,17 +86,11 @@ func newRow(i *report.Interval, p *report.Prefix) Row {
 		QUICSent: p.LossSent.All, QUICSentPassed: p.LossSent.Passed, QUICSentReported: p.LossSent.Reported,
 		QUICReceived: p.LossReceived.All, QUICReceivedPassed: p.LossReceived.Passed,
 		QUICReceivedReported: p.LossReceived.Reported,
-		RTTs:                 h.Count, Min: int64(h.Min), Max: int64(h.Max), Sum: int64(h.Sum), Width: int64(h.Width),
-	}
-	if h.Count == 0 && len(parts) > 0 {
-		r.Width = int64(parts[0].RTTs.Width) // an aggregate without RTTs may have none
+		Width:                int64(widthOf(i, p)),
 	}
 	r.setCongestion(p)
-	if h.Count > 0 {
-		r.Median, r.P95 = int64(h.Quantile(0.5)), int64(h.Quantile(0.95))
-	}
-	r.First, r.Counts = firstBin(h.Bins)
-	for _, part := range parts {
+	r.setRTTs(&p.RTT)
+	for _, part := range p.Parts() {
 		r.Parts = append(r.Parts, newPart(part.Name, part.RTTs))
 	}
 	return r
@@ -112,6 +106,58 @@ func (r *Row) setCongestion(p *report.Prefix) {
 	r.ReceivedTCPSegments, r.ReceivedRetransmissions = p.Received.TCPSegments(), p.Received.Retransmissions
 	r.ReceivedECNCapable, r.ReceivedECNMarked = p.Received.ECNCapable, p.Received.ECNMarked
 }
+
+// widthOf returns the width of the bins of a prefix. A histogram without RTTs need not know it.
+func widthOf(i *report.Interval, p *report.Prefix) time.Duration {
+	if p.RTT.Count > 0 {
+		return p.RTT.Width
+	}
+	for _, part := range p.Parts() {
+		return part.RTTs.Width
+	}
+	return i.Aggregation.BinWidth
+}
+
+// setRTTs sets the columns of the RTTs.
+func (r *Row) setRTTs(h *report.Histogram) {
+	r.RTTs, r.Min, r.Max, r.Sum = h.Count, int64(h.Min), int64(h.Max), int64(h.Sum)
+	if h.Count > 0 {
+		r.Median, r.P95 = int64(h.Quantile(0.5)), int64(h.Quantile(0.95))
+	}
+	r.First, r.Counts = firstBin(h.Bins)
+}
+
+// addCounters adds the counters of another row.
+func (r *Row) addCounters(o *Row) {
+	r.SentPackets += o.SentPackets
+	r.SentBytes += o.SentBytes
+	r.ReceivedPackets += o.ReceivedPackets
+	r.ReceivedBytes += o.ReceivedBytes
+	r.TCPSegments += o.TCPSegments
+	r.Retransmissions += o.Retransmissions
+	r.ECNCapable += o.ECNCapable
+	r.ECNMarked += o.ECNMarked
+	r.SentTCPSegments += o.SentTCPSegments
+	r.SentRetransmissions += o.SentRetransmissions
+	r.SentECNCapable += o.SentECNCapable
+	r.SentECNMarked += o.SentECNMarked
+	r.ReceivedTCPSegments += o.ReceivedTCPSegments
+	r.ReceivedRetransmissions += o.ReceivedRetransmissions
+	r.ReceivedECNCapable += o.ReceivedECNCapable
+	r.ReceivedECNMarked += o.ReceivedECNMarked
+	r.QUICSent += o.QUICSent
+	r.QUICSentPassed += o.QUICSentPassed
+	r.QUICSentReported += o.QUICSentReported
+	r.QUICReceived += o.QUICReceived
+	r.QUICReceivedPassed += o.QUICReceivedPassed
+	r.QUICReceivedReported += o.QUICReceivedReported
+}
+
+// middle returns the middle of a row's time, by which it belongs to an hour.
+func (r *Row) middle() time.Time { return r.Start.Add(max(0, r.End.Sub(r.Start)) / 2) }
+
+// hour returns when the hour began, in UTC, that a row belongs to.
+func (r *Row) hour() time.Time { return r.middle().UTC().Truncate(time.Hour) }
 
 func newPart(name string, h *report.Histogram) Part {
 	p := Part{
@@ -149,6 +195,17 @@ func (r *Row) Histogram() report.Histogram {
 	}, r.First, r.Counts)
 }
 
+// part returns the histogram of a part, which may be empty.
+func (r *Row) part(name string) *report.Histogram {
+	h := new(report.Histogram)
+	for i := range r.Parts {
+		if r.Parts[i].Name == name {
+			*h = r.Parts[i].Histogram(r)
+		}
+	}
+	return h
+}
+
 // Histogram returns the histogram of a part of a row, or none if it has bins that there are not.
 func (p *Part) Histogram(r *Row) report.Histogram {
 	return withBins(report.Histogram{
@@ -158,11 +215,16 @@ func (p *Part) Histogram(r *Row) report.Histogram {
 }
 
 func withBins(h report.Histogram, first int32, counts []uint64) report.Histogram {
-	if first < 0 || int(first)+len(counts) > report.MaxBins(h.Width) || h.Width < 0 {
+	if h.Count == 0 || !haveBins(first, counts, h.Width) {
 		return report.Histogram{}
 	}
 	if len(counts) > 0 {
 		h.Bins = append(make([]uint64, first), counts...)
 	}
 	return h
+}
+
+// haveBins reports whether there are bins of that width for some counts.
+func haveBins(first int32, counts []uint64, width time.Duration) bool {
+	return first >= 0 && width >= 0 && int(first)+len(counts) <= report.MaxBins(width)
 }

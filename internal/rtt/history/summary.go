@@ -12,6 +12,7 @@ import (
 
 const (
 	maxSteps   = 240  // of a series
+	maxHeat    = 35   // days of which there are the hours of a prefix; more than so many of all are joined to weeks
 	candidates = 1000 // prefixes, those with the most RTTs, of which the worst are sought
 	minRTTs    = 20   // of a prefix that can be among the worst
 )
@@ -29,9 +30,19 @@ type Summary struct {
 	Prefixes int // with RTTs
 	All      Series
 	Worst    []Series // prefixes with the largest 95th percentiles, the worst first
+	Alone    []Alone
 	Days     []Day
-	Parts    []string // names of the parts of RTTs that there are, sorted
-	Skipped  int      // rows whose bins have another width than the first ones
+	HeatFrom time.Time         // where the Hours of the worst begin
+	Parts    []string          // names of the parts of RTTs that there are, sorted
+	OverTime map[string]Points // of each part, of all prefixes together
+	Skipped  int               // rows whose bins have another width than the first ones
+}
+
+// Alone is a part that some prefixes have without RTTs: those that answer queries, and nothing else that is timed.
+type Alone struct {
+	Part     string
+	Prefixes int      // that have it
+	Worst    []Series // as in Summary, by the 95th percentile of the part; Points, Changes and Hours are of it
 }
 
 // Series is what was measured of a prefix, over time.
@@ -43,8 +54,9 @@ type Series struct {
 	Congestion
 	Loss           report.Loss // of QUIC, in both directions
 	Sent, Received Direction
-	Points         []Point // those with RTTs
+	Points         Points
 	Changes        []Change
+	Hours          []Hours // of each day from HeatFrom on; those of all prefixes are in Days
 }
 
 // Congestion is what tells of congestion, besides losses of QUIC.
@@ -60,6 +72,9 @@ type Direction struct {
 	Loss report.Loss // of QUIC
 }
 
+// Points are the steps of a Series that have RTTs.
+type Points []Point
+
 // Point is one step of a Series.
 type Point struct {
 	At            time.Time
@@ -67,11 +82,15 @@ type Point struct {
 	P50, P95, P99 time.Duration
 }
 
-// Day is the RTTs of a day, by the hour, in UTC.
+// Day is the RTTs of a day, or of several days, by the hour, in UTC.
 type Day struct {
 	Start time.Time
+	Days  int
 	Hours [24]report.Histogram
 }
+
+// Hours are the 95th percentiles of a day, by the hour, in UTC; 0 where there are no RTTs.
+type Hours [24]time.Duration
 
 // Summarize reads what a history has of a query, and seeks that many of the worst prefixes.
 func Summarize(dir string, q Query, worst int) (*Summary, error) {
@@ -94,162 +113,103 @@ func stepOf(d, interval time.Duration) time.Duration {
 	return max(1, (d/maxSteps+unit-1)/unit) * unit
 }
 
-// overview is what has to be known before a history can be summarized.
-type overview struct {
-	from, to time.Time
-	width    int64
-	longest  time.Duration     // interval, in whole seconds
-	prefixes map[string]uint64 // how many RTTs
-}
-
-// look makes the overview of a query.
-func look(dir string, q Query) (*overview, error) {
-	o := &overview{prefixes: make(map[string]uint64)}
-	if err := q.read(dir, o.add); err != nil {
-		return nil, err
-	}
-	switch {
-	case len(o.prefixes) > 0:
-		return o, nil
-	case q.Prefix != "":
-		return nil, ErrNoPrefix
-	}
-	return nil, ErrEmpty
-}
-
-// histogram returns the histogram of a row, if its bins have the width of the first ones. Otherwise it returns none,
-// and removes the parts of the row, too.
-func (o *overview) histogram(r *Row) (h report.Histogram, skipped bool) {
-	if r.Width != o.width && (r.RTTs > 0 || len(r.Parts) > 0) {
-		r.Parts = nil
-		return h, true
-	}
-	return r.Histogram(), false
-}
-
-func (o *overview) add(r *Row) error {
-	if r.RTTs == 0 {
-		return nil
-	}
-	if len(o.prefixes) == 0 {
-		o.from, o.width = r.Start, r.Width
-	}
-	o.prefixes[r.Label()] += r.RTTs
-	o.longest = max(o.longest, r.End.Sub(r.Start).Round(time.Second))
-	if r.End.After(o.to) {
-		o.to = r.End
-	}
-	return nil
-}
-
-// busiest returns the prefixes with the most RTTs.
-func (o *overview) busiest() []string {
-	var names []string
-	for name, n := range o.prefixes {
-		if n >= minRTTs {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(o.prefixes[b], o.prefixes[a]), cmp.Compare(a, b))
-	})
-	return names[:min(len(names), candidates)]
-}
-
 // summarizer makes a Summary.
 type summarizer struct {
 	Summary
 	overview *overview
 	all      *series
-	each     map[string]*series
+	parts    map[string]*steps             // of all prefixes
+	each     map[string]map[string]*series // by the part that they are about, "" for RTTs, and by prefix
 	days     map[int64]*Day
+	span     time.Duration // of a Day
 }
 
 func newSummarizer(o *overview) *summarizer {
 	s := &summarizer{
-		Summary:  Summary{From: o.from, To: o.to, Step: stepOf(o.to.Sub(o.from), o.longest), Prefixes: len(o.prefixes)},
-		overview: o, all: newSeries(""), days: make(map[int64]*Day), each: make(map[string]*series),
+		Summary: Summary{
+			From: o.from, To: o.to, Step: stepOf(o.to.Sub(o.from), o.longest), Prefixes: len(o.rtts),
+			OverTime: make(map[string]Points), HeatFrom: o.firstHeat(),
+		},
+		overview: o, parts: make(map[string]*steps), each: make(map[string]map[string]*series),
+		days: make(map[int64]*Day), span: spanOf(o.to.Sub(o.from)),
 	}
-	for _, prefix := range o.busiest() {
-		s.each[prefix] = newSeries(prefix)
+	s.all = s.newSeries("", "")
+	for _, part := range o.alone() {
+		s.Alone = append(s.Alone, Alone{Part: part, Prefixes: len(o.parts[part])})
+		s.follow(part, o.parts[part])
 	}
+	s.follow("", o.rtts)
 	return s
 }
 
-// series is a Series that is being made. It has the histogram of one step at a time: those of all steps of a month
-// would take 0.8 MB for each prefix.
-type series struct {
-	Series
-	at   time.Time        // where the step begins
-	step report.Histogram // what was measured in it
+// follow makes series of the prefixes with the most RTTs of a part.
+func (s *summarizer) follow(part string, counts map[string]uint64) {
+	s.each[part] = make(map[string]*series)
+	for _, prefix := range busiest(counts) {
+		s.each[part][prefix] = s.newSeries(prefix, part)
+	}
 }
 
-func newSeries(prefix string) *series { return &series{Series: newTotal(prefix)} }
+// spanOf returns of how many days a Day is, so that there are at most about 50 of them in some years.
+func spanOf(d time.Duration) time.Duration {
+	switch {
+	case d <= maxHeat*oneDay:
+		return oneDay
+	case d <= 52*7*oneDay:
+		return 7 * oneDay
+	default:
+		return 28 * oneDay
+	}
+}
 
 func (s *summarizer) add(r *Row) error {
 	h, skipped := s.overview.histogram(r)
 	if skipped {
 		s.Skipped++
 	}
-	at := s.From.Add(max(0, r.Start.Sub(s.From)).Truncate(s.Step))
+	at := s.From.Add(max(0, r.middle().Sub(s.From)).Truncate(s.Step))
 	s.all.add(r, &h, at)
-	if one := s.each[r.Label()]; one != nil {
-		one.add(r, &h, at)
+	for i := range r.Parts {
+		part := r.Parts[i].Histogram(r)
+		s.partSteps(r.Parts[i].Name).add(at, &part)
+	}
+	for _, prefixes := range s.each {
+		if one := prefixes[r.Label()]; one != nil {
+			one.add(r, &h, at)
+		}
 	}
 	if h.Count > 0 {
-		s.hour(r.Start).Add(&h)
+		s.hour(r.hour()).Add(&h)
 	}
 	return nil
 }
 
-// add adds a row, whose histogram is h, in the step that begins at a time. Rows come in the order of time; if the clock
-// was set back, a time may have two points.
-func (s *series) add(r *Row, h *report.Histogram, at time.Time) {
-	s.Series.add(r, h)
-	if h.Count == 0 {
-		return
+func (s *summarizer) partSteps(part string) *steps {
+	if s.parts[part] == nil {
+		s.parts[part] = new(steps)
 	}
-	if !at.Equal(s.at) {
-		s.endStep()
-		s.at = at
-	}
-	s.step.Add(h)
+	return s.parts[part]
 }
 
-// endStep makes a point of the step.
-func (s *series) endStep() {
-	h := &s.step
-	if h.Count == 0 {
-		return
-	}
-	s.Points = append(s.Points, Point{
-		At: s.at, Count: h.Count, P50: h.Quantile(0.5), P95: h.Quantile(0.95), P99: h.Quantile(0.99),
-	})
-	clear(h.Bins)
-	*h = report.Histogram{Bins: h.Bins} // for the next step
-}
-
-// hour returns the hour of the day that a time is in.
+// hour returns the histogram of the day and hour that a time is in.
 func (s *summarizer) hour(at time.Time) *report.Histogram {
-	start := at.UTC().Truncate(24 * time.Hour)
+	first := s.From.UTC().Truncate(oneDay)
+	start := first.Add(at.Sub(first).Truncate(s.span))
 	if s.days[start.Unix()] == nil {
-		s.days[start.Unix()] = &Day{Start: start}
+		s.days[start.Unix()] = &Day{Start: start, Days: int(s.span / oneDay)}
 	}
-	return &s.days[start.Unix()].Hours[at.UTC().Hour()]
+	return &s.days[start.Unix()].Hours[at.Hour()]
 }
 
 func (s *summarizer) finish(worst int) {
 	s.All = s.all.finish()
 	s.Parts = slices.Sorted(maps.Keys(s.All.Parts))
-	for _, one := range s.each {
-		s.Worst = append(s.Worst, one.Series)
+	for part, steps := range s.parts {
+		s.OverTime[part] = steps.finish()
 	}
-	slices.SortFunc(s.Worst, func(a, b Series) int {
-		return cmp.Or(cmp.Compare(b.RTT.Quantile(0.95), a.RTT.Quantile(0.95)), cmp.Compare(a.Prefix, b.Prefix))
-	})
-	s.Worst = s.Worst[:min(len(s.Worst), worst)]
-	for i := range s.Worst {
-		s.Worst[i] = s.each[s.Worst[i].Prefix].finish()
+	s.Worst = worstOf(s.each[""], worst)
+	for i := range s.Alone {
+		s.Alone[i].Worst = worstOf(s.each[s.Alone[i].Part], worst)
 	}
 	for _, d := range s.days {
 		s.Days = append(s.Days, *d)
@@ -257,10 +217,15 @@ func (s *summarizer) finish(worst int) {
 	slices.SortFunc(s.Days, func(a, b Day) int { return a.Start.Compare(b.Start) })
 }
 
-// finish ends the last step, and seeks changes.
-func (s *series) finish() Series {
-	s.endStep()
-	slices.SortStableFunc(s.Points, func(a, b Point) int { return a.At.Compare(b.At) })
-	s.Changes = findChanges(s.Points)
-	return s.Series
+// worstOf returns the worst ones of some series.
+func worstOf(each map[string]*series, worst int) (list []Series) {
+	all := slices.SortedFunc(maps.Values(each), func(a, b *series) int {
+		return cmp.Or(cmp.Compare(b.own().Quantile(0.95), a.own().Quantile(0.95)), cmp.Compare(a.Prefix, b.Prefix))
+	})
+	for _, one := range all[:min(len(all), worst)] {
+		if one.own().Count > 0 { // its bins have the width of the first ones
+			list = append(list, one.finish())
+		}
+	}
+	return list
 }

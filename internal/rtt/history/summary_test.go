@@ -73,9 +73,9 @@ func TestSummarizeStreams(t *testing.T) {
 	require.NoError(t, err)
 	s := newSummarizer(o)
 	require.NoError(t, Read(dir, began, began.AddDate(1, 0, 0), s.add))
-	one := s.each["10.0.0.0/24"]
-	require.Len(t, one.Points, maxSteps-1)
-	require.EqualValues(t, minRTTs, one.step.Count, "the last step alone is a histogram")
+	one := s.each[""]["10.0.0.0/24"]
+	require.Len(t, one.steps.points, maxSteps-1)
+	require.EqualValues(t, minRTTs, one.steps.sum.Count, "the last step alone is a histogram")
 	s.finish(1)
 	for step, p := range s.Worst[0].Points {
 		want := time.Duration(1+step) * time.Millisecond

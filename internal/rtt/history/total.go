@@ -12,14 +12,15 @@ type Totals struct {
 	Prefixes []Series // without Points and Changes; in no order
 }
 
-// Total sums what a history has of a query, of the 1,000 prefixes with the most RTTs.
+// Total sums what a history has of a query, of the 1,000 prefixes with the most RTTs. If some have no RTTs, but another
+// part such as queries, it also sums what there is of the 1,000 with most of that part.
 func Total(dir string, q Query) (*Totals, error) {
 	o, err := look(dir, q)
 	if err != nil {
 		return nil, err
 	}
 	each := make(map[string]*Series)
-	for _, prefix := range o.busiest() {
+	for prefix := range o.prefixes() {
 		s := newTotal(prefix)
 		each[prefix] = &s
 	}

@@ -2,12 +2,8 @@ package history
 
 import (
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -16,38 +12,33 @@ import (
 )
 
 const (
-	fileEvery  = 10 * time.Minute
-	maxRows    = 1 << 18 // that wait for their file
-	suffix     = ".parquet"
-	unfinished = ".part"
-	nameFormat = "20060102T150405.000000Z" // of the first interval's start, so that names sort by time
+	fileEvery = 10 * time.Minute
+	maxRows   = 1 << 18 // that wait for their file
 )
+
+// Limits say how much a history keeps.
+type Limits struct {
+	Size   int64         // bytes of all files, about
+	Age    time.Duration // what is older is removed; 0: only Size removes
+	Hourly time.Duration // rows of days that ended longer ago are joined to rows of an hour; 0: never
+}
 
 // Writer writes a history. It implements [report.Sink]. It is used on one goroutine at a time. A file that cannot be
 // written is logged, and its rows are lost: measuring goes on.
 type Writer struct {
 	dir    string
-	limit  int64
 	logger *slog.Logger
 	rows   []Row
+	keeper *keeper
 }
 
-// NewWriter makes the folder if it is not there. The files in it take about limit bytes at most.
-func NewWriter(dir string, limit int64, logger *slog.Logger) (*Writer, error) {
+// NewWriter makes the folder if it is not there. It has to be closed.
+func NewWriter(dir string, limits Limits, logger *slog.Logger) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"+unfinished))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range left { // of a process that was killed
-		if err := os.Remove(name); err != nil {
-			return nil, err
-		}
-	}
-	w := &Writer{dir: dir, limit: limit, logger: logger}
-	return w, w.shrink()
+	w := &Writer{dir: dir, logger: logger, keeper: newKeeper(dir, limits, logger)}
+	return w, w.keeper.begin()
 }
 
 // Sample and Flow do nothing.
@@ -59,7 +50,7 @@ func (w *Writer) Flush() error { return nil }
 
 // Interval takes what was aggregated.
 func (w *Writer) Interval(i *report.Interval) error {
-	if len(w.rows) > 0 && (i.Start.Sub(w.rows[0].Start) >= fileEvery || len(w.rows)+len(i.Prefixes) > maxRows) {
+	if len(w.rows) > 0 && w.ends(i) {
 		w.write()
 	}
 	for n := range i.Prefixes {
@@ -68,9 +59,17 @@ func (w *Writer) Interval(i *report.Interval) error {
 	return nil
 }
 
-// Close writes the rest.
+// ends reports whether the file of the rows that wait ends before an interval. A file is of one day.
+func (w *Writer) ends(i *report.Interval) bool {
+	start := w.rows[0].Start
+	return i.Start.Sub(start) >= fileEvery || len(w.rows)+len(i.Prefixes) > maxRows ||
+		!i.Start.Truncate(oneDay).Equal(start.Truncate(oneDay))
+}
+
+// Close writes the rest. What is being joined stays as it is.
 func (w *Writer) Close() error {
 	w.write()
+	w.keeper.close()
 	return nil
 }
 
@@ -79,15 +78,15 @@ func (w *Writer) write() {
 	if len(w.rows) == 0 {
 		return
 	}
-	name := filepath.Join(w.dir, w.rows[0].Start.Format(nameFormat)+suffix)
-	err := writeFile(name+unfinished, w.rows)
+	path := newFile(w.dir, w.rows[0].Start, false).path
+	err := writeFile(path+unfinished, w.rows)
 	if err == nil {
-		err = os.Rename(name+unfinished, name)
+		err = os.Rename(path+unfinished, path)
 	}
 	if err == nil {
-		err = w.shrink()
+		err = w.keeper.keep(w.rows[len(w.rows)-1].End)
 	} else {
-		os.Remove(name + unfinished)
+		os.Remove(path + unfinished)
 	}
 	if err != nil {
 		w.logger.Error("the history is not complete", "error", err, "rows", len(w.rows))
@@ -96,7 +95,7 @@ func (w *Writer) write() {
 }
 
 func writeFile(name string, rows []Row) (err error) {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o640)
+	file, err := create(name)
 	if err != nil {
 		return err
 	}
@@ -104,52 +103,6 @@ func writeFile(name string, rows []Row) (err error) {
 	return parquet.Write(file, rows, parquet.Compression(&parquet.Zstd))
 }
 
-// shrink removes the oldest files beyond the limit.
-func (w *Writer) shrink() error {
-	names, err := files(w.dir)
-	if err != nil {
-		return err
-	}
-	var sum int64
-	for _, name := range slices.Backward(names) {
-		info, err := os.Stat(name)
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			return err
-		}
-		if sum += info.Size(); sum <= w.limit {
-			continue
-		}
-		if err := os.Remove(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// files returns the files of a history, the oldest first. Others in the folder are not touched.
-func files(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if _, ok := startOf(e.Name()); ok && e.Type().IsRegular() {
-			names = append(names, filepath.Join(dir, e.Name()))
-		}
-	}
-	return names, nil // ReadDir sorts
-}
-
-// startOf returns when the first interval in a file began.
-func startOf(name string) (time.Time, bool) {
-	stem, ok := strings.CutSuffix(filepath.Base(name), suffix)
-	if !ok {
-		return time.Time{}, false
-	}
-	at, err := time.Parse(nameFormat, stem)
-	return at, err == nil
+func create(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o640)
 }

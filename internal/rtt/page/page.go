@@ -23,9 +23,12 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ways":    directionsText,
 	"count":   countText,
 	"p":       func(h report.Histogram, q float64) time.Duration { return h.Quantile(q) },
-	"chart":   func(s *history.Summary) *chart { return newChart(s, &s.All, 960, 260) },
-	"spark":   func(s *history.Summary, one *history.Series) *chart { return newChart(s, one, 180, 40) },
-	"heat":    heat,
+	"rttof":   rttOf,
+	"chart":   newChart,
+	"spark":   newSpark,
+	"parts":   partCharts,
+	"heat":    newHeat,
+	"tiles":   newTiles,
 	"minutes": func(d time.Duration) string { return fmt.Sprintf("%.0f min", d.Minutes()) },
 }).Parse(text))
 
@@ -72,25 +75,12 @@ func countText(n uint64) string {
 	return fmt.Sprintf("%.0f T", v)
 }
 
-// heat returns the colour of a 95th percentile among those of all hours, as a CSS value: more is darker.
-func heat(s *history.Summary, h report.Histogram) template.CSS {
-	if h.Count == 0 {
-		return "transparent"
+// rttOf writes a quantile, or a dash without RTTs.
+func rttOf(h *report.Histogram, q float64) string {
+	if h == nil || h.Count == 0 {
+		return "–"
 	}
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, d := range s.Days {
-		for _, hour := range d.Hours {
-			if hour.Count > 0 {
-				v := logOf(hour.Quantile(0.95))
-				low, high = min(low, v), max(high, v)
-			}
-		}
-	}
-	part := 0.
-	if high > low {
-		part = (logOf(h.Quantile(0.95)) - low) / (high - low)
-	}
-	return template.CSS(fmt.Sprintf("color-mix(in oklab, var(--hot) %.0f%%, var(--cold))", 100*part))
+	return rttText(h.Quantile(q))
 }
 
 func logOf(d time.Duration) float64 { return math.Log(max(d.Seconds(), 1e-9)) }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ var began = time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
 func someHistory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	w, err := history.NewWriter(dir, 1<<30, nil)
+	w, err := history.NewWriter(dir, history.Limits{Size: 1 << 30}, nil)
 	require.NoError(t, err)
 	for n := range 3 * 24 * 2 {
 		at := began.Add(time.Duration(n) * 30 * time.Minute)
@@ -120,7 +121,7 @@ func TestDrawings(t *testing.T) {
 // One prefix, one step, and names that need quoting.
 func TestPageOfLittle(t *testing.T) {
 	dir := t.TempDir()
-	w, err := history.NewWriter(dir, 1<<30, nil)
+	w, err := history.NewWriter(dir, history.Limits{Size: 1 << 30}, nil)
 	require.NoError(t, err)
 	require.NoError(t, w.Interval(&report.Interval{
 		Start: began, End: began.Add(time.Minute), Aggregation: new(report.Aggregation),
@@ -156,7 +157,7 @@ func TestTexts(t *testing.T) {
 
 func TestPageOfParts(t *testing.T) {
 	dir := t.TempDir()
-	w, err := history.NewWriter(dir, 1<<30, nil)
+	w, err := history.NewWriter(dir, history.Limits{Size: 1 << 30}, nil)
 	require.NoError(t, err)
 	i := reporttest.Parts()
 	for range 20 {
@@ -171,4 +172,68 @@ func TestPageOfParts(t *testing.T) {
 	require.Contains(t, b.String(), "<td>10.99.1.0/24&#43;192.0.2.0/24 TCP on eth1 vlan 100.7</td>")
 	require.Contains(t, b.String(), "<tr><td>one-direction</td><td>20</td><td>5 ms</td><td>5 ms</td></tr>")
 	require.Contains(t, b.String(), "<th scope=\"col\">peers-idle</th>")
+}
+
+// Parts are drawn over time, and prefixes that have one without RTTs have a list of their own.
+func TestPageOfQueriesAlone(t *testing.T) {
+	dir := t.TempDir()
+	w, err := history.NewWriter(dir, history.Limits{Size: 1 << 30}, nil)
+	require.NoError(t, err)
+	for hour := range 30 {
+		at := began.Add(time.Duration(hour) * time.Hour)
+		require.NoError(t, w.Interval(&report.Interval{
+			Start: at, End: at.Add(time.Hour), Aggregation: new(report.Aggregation),
+			Prefixes: []report.Prefix{
+				{Group: "customer", RTT: histogramAround(20), PeerRTT: histogramAround(5)},
+				{Group: "resolver", Queries: histogramAround(float64(2 + hour%24))},
+			},
+		}))
+	}
+	require.NoError(t, w.Close())
+	text := pageOf(t, dir, "")
+	require.Contains(t, text, "<h2>Worst prefixes by queries</h2>")
+	_, list, _ := strings.Cut(text, "<h2>Worst prefixes by queries</h2>")
+	require.Contains(t, list, "<tr><td>resolver</td><td>")
+	require.Contains(t, list, "<td>3000</td><td>–</td>", "it has no RTT")
+	for _, class := range []string{"part0", "part1", "part2"} {
+		require.Equal(t, 4, strings.Count(text, `<path class="`+class+`" d="M`), "two charts, each with a key")
+	}
+	require.NotContains(t, text, "ZgotmplZ")
+
+	text = pageOf(t, dir, "resolver")
+	require.Contains(t, text, "<div><dt>median</dt><dd>–</dd></div>")
+	require.Contains(t, text, "<h2>Worst prefixes by queries</h2>")
+	for _, not := range []string{
+		"<h2>Over time</h2>", "<h2>By the hour</h2>", "<h2>Worst prefixes</h2>", "NaN", "Inf",
+	} {
+		require.NotContains(t, text, not)
+	}
+}
+
+func pageOf(t *testing.T, dir, prefix string) string {
+	t.Helper()
+	s, err := history.Summarize(dir, history.Query{To: began.AddDate(1, 0, 0), Prefix: prefix}, 10)
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, Write(&b, s))
+	return b.String()
+}
+
+// The hours of a prefix have colours between its least and its largest percentile.
+func TestTiles(t *testing.T) {
+	list := []history.Series{
+		{Prefix: "slow", Hours: []history.Hours{
+			{0: 10 * time.Millisecond, 23: 40 * time.Millisecond}, {1: 20 * time.Millisecond},
+		}},
+		{Prefix: "even", Hours: []history.Hours{{5: time.Millisecond}}},
+		{Prefix: "nothing"},
+	}
+	all := newTiles(list)
+	require.Len(t, all, 2)
+	require.Equal(t, tiles{
+		Prefix: "slow", Width: 192, Height: 16, Low: 10 * time.Millisecond, High: 40 * time.Millisecond,
+		Paths: [tileLevels]string{0: "M0 0h7v7h-7z", 3: "M8 8h7v7h-7z", 6: "M184 0h7v7h-7z"},
+	}, all[0])
+	require.Equal(t, "M40 0h7v7h-7z", all[1].Paths[0])
+	require.Len(t, newTiles(slices.Repeat(list[:1], 100)), maxTiles)
 }
