@@ -21,6 +21,8 @@ const (
 	maxJoined = 16 << 20
 	// groupRows is how many rows are compressed together in an hourly file, and wait for that in memory.
 	groupRows = 1 << 13
+	// pageBytes is how many bytes of a column wait for that before they are compressed.
+	pageBytes = 32 << 10
 )
 
 // joiner joins the rows of a day to rows of an hour.
@@ -43,7 +45,8 @@ func writeHours(ctx context.Context, path string, d *openDay, room int, replaces
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	out := parquet.NewGenericWriter[Row](file, parquet.Compression(&parquet.Zstd),
-		parquet.MaxRowsPerRowGroup(groupRows), parquet.KeyValueMetadata(replacesKey, strings.Join(replaces, "\n")))
+		parquet.MaxRowsPerRowGroup(groupRows), parquet.PageBufferSize(pageBytes),
+		parquet.KeyValueMetadata(replacesKey, strings.Join(replaces, "\n")))
 	j := newJoiner(ctx, d, out, room)
 	defer j.in.close()
 	if err := j.run(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// readRows is how many rows are read at a time.
-const readRows = 256
+// readRows is how many rows are read at a time. A row with its bins takes about 10 kB meanwhile.
+const readRows = 64
 
 // Read calls fn for each row of a history whose interval began at or after from and before to, file by file in the
 // order of time. The row is fn's until it returns.

@@ -29,11 +29,24 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"parts":   partCharts,
 	"heat":    newHeat,
 	"tiles":   newTiles,
-	"minutes": func(d time.Duration) string { return fmt.Sprintf("%.0f min", d.Minutes()) },
+	"step":    stepText,
+	"few":     func(all []history.Change) []history.Change { return all[:min(len(all), maxChanges)] },
+	"others":  func(all []history.Change) int { return max(0, len(all)-maxChanges) },
 }).Parse(text))
 
 // Write writes the page.
 func Write(w io.Writer, s *history.Summary) error { return page.Execute(w, s) }
+
+// maxChanges is how many changes of a prefix are written out: RTTs that double each evening have two a day.
+const maxChanges = 4
+
+// stepText writes a time of whole minutes, or of whole hours.
+func stepText(d time.Duration) string {
+	if hours := d.Truncate(time.Hour); d == hours && d > time.Hour {
+		return fmt.Sprintf("%.0f hours", hours.Hours())
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
+}
 
 // rttText writes a duration with three digits.
 func rttText(d time.Duration) string {

@@ -149,6 +149,11 @@ func TestTexts(t *testing.T) {
 	} {
 		require.Equal(t, want, countText(n))
 	}
+	for d, want := range map[time.Duration]string{
+		time.Minute: "1 min", time.Hour: "60 min", 90 * time.Minute: "90 min", 6 * time.Hour: "6 hours",
+	} {
+		require.Equal(t, want, stepText(d))
+	}
 	require.Equal(t, "–", percentText(0, 0))
 	require.Equal(t, "0.5 %", percentText(1, 200))
 	require.Equal(t, "0.5 % / –", directionsText(1, 200, 0, 0, 1, 200))
@@ -236,4 +241,24 @@ func TestTiles(t *testing.T) {
 	}, all[0])
 	require.Equal(t, "M40 0h7v7h-7z", all[1].Paths[0])
 	require.Len(t, newTiles(slices.Repeat(list[:1], 100)), maxTiles)
+}
+
+// Of many changes of a prefix, the first are written out.
+func TestManyChanges(t *testing.T) {
+	dir := t.TempDir()
+	w, err := history.NewWriter(dir, history.Limits{Size: 1 << 30}, nil)
+	require.NoError(t, err)
+	for hour := range 8 * 12 {
+		at := began.Add(time.Duration(hour) * time.Hour)
+		require.NoError(t, w.Interval(&report.Interval{
+			Start: at, End: at.Add(time.Hour), Aggregation: new(report.Aggregation),
+			Prefixes: []report.Prefix{{Group: "customer", RTT: histogramAround(10 + 40*float64(hour/12%2))}},
+		}))
+	}
+	require.NoError(t, w.Close())
+	text := pageOf(t, dir, "")
+	_, list, _ := strings.Cut(text, "<h2>Worst prefixes</h2>")
+	list, _, _ = strings.Cut(list, "<h2>")
+	require.Equal(t, maxChanges, strings.Count(list, " ms to "))
+	require.Contains(t, list, "<br>and 3 more</td>")
 }
