@@ -139,6 +139,7 @@ bench-peers: ## install the relays that sluice-lab bench --peer measures (needs 
 unprotected: third_party ## build programs without packet protection, for sluice-lab bench --unprotected
 	$(GOBUILD) -tags unprotected -o bin/unprotected/ ./cmd/sluice ./cmd/sluice-lab
 
+# What the tables of sluice rtt take where there may be 64 CPUs: make kernels KERNELS='--cpus 64'
 kernels: deps build ## load all programs and run the demo on other kernels, in virtual machines (root)
 	scripts/kernels $(KERNELS)
 
