@@ -217,7 +217,7 @@ GLOBAL int connection_move(struct packet *p, struct flow *f)
 	} else {
 		__builtin_memset(&f->quic, 0, sizeof(f->quic));
 		f->quic.opener = m->client & 1;
-		f->quic.phase = QUIC_CONFIRMED;
+		f->quic.phase = QUIC_REPLIED; // a server may send to any address that one of its clients pretends to have
 	}
 	f->quic.id[other(m->client)] = m->id;
 	f->quic.id_begin = m->begin;

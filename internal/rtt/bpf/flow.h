@@ -47,7 +47,7 @@ struct tcp_side {
 	u32 karn_end; // sequence_end at the last retransmission: an ACK up to here is ambiguous (RFC 6298 §3)
 	u32 tick_end; // after the first packet of timestamp id
 	u32 acknowledged; // by the other side; changed by its packets
-	u32 data_begin; // of its first data that was seen
+	u32 data_begin; // of its first data that was seen, or a window before sequence_end
 	u32 retransmissions;
 	bool sequenced; // sequence_end and data_begin are valid
 	bool syn_seen; // it sent nothing before that SYN
@@ -110,7 +110,8 @@ _Static_assert(sizeof(struct loss_bits) == 12, "loss_bits has no hidden padding"
 enum quic_phase {
 	QUIC_OPENED, // an Initial was seen
 	QUIC_ANSWERED,
-	QUIC_CONFIRMED, // the answer has reached the opener
+	QUIC_REPLIED, // the opener goes on, with an ID that proves nothing
+	QUIC_CONFIRMED, // the opener has used the ID that the answer has shown
 };
 
 enum spin_class {

@@ -2,12 +2,14 @@
 // How flows come into the flow table, and which of them give way when it is full.
 //
 // Anybody can send packets that begin a flow. So a flow keeps its place only when its two ends have shown that they
-// hear one another: with TCP one has acknowledged the other's data, and with QUIC the opener has used what the answerer
-// has sent. A SYN, an Initial or a ping with a false source gets a reply from a host, but no more than that. Flows that
-// are not confirmed give way to new ones, the oldest first, and time out soon.
+// hear one another: with TCP one has acknowledged the other's data, and with QUIC the opener has used the connection ID
+// that the answerer has shown. A SYN, an Initial or a ping with a false source gets a reply from a host, but no more
+// than that. Flows that are not confirmed give way to new ones, the oldest first, and time out soon.
 //
-// Somebody who sends the packets of both ends can pretend all of that, and nothing here can tell. So a confirmed flow
-// gives way, too, once it is silent: whoever wants to keep places has to send packets for each of them.
+// Somebody who sends the packets of both ends can pretend all of that, and nothing here can tell. So can the sender of
+// one end's packets, if the other's are not seen. So a confirmed flow gives way, too, once it is silent: whoever wants
+// to keep places has to send packets for each of them. A silent flow is found by its key. Once as many other flows have
+// been created as there are keys, it stays until it times out.
 #pragma once
 
 #include <linux/errno.h>
@@ -58,7 +60,8 @@ INLINE void flow_remember(const struct flow_key *key)
 }
 
 // flow_is_confirmed reports whether the ends have shown that they hear one another. A host that is not seen does if the
-// timestamps that the other one echoes go on. Pings never do: they need nothing that was before.
+// timestamps that the other one echoes go on: that can be pretended, but without it, a flood of SYNs would take the
+// places of all such connections. Pings never do: they need nothing that was before.
 INLINE bool flow_is_confirmed(const struct flow_key *key, const struct flow *f)
 {
 	if (key->protocol == IP_TCP)
@@ -146,9 +149,9 @@ INLINE int flow_evict_silent(void)
 	return 0;
 }
 
-// flow_find_unconfirmed goes to the key before the oldest flow that is not confirmed. It passes each key once, because
-// a flow that is confirmed stays so. It returns whether there is such a flow among those that it looked at.
-INLINE bool flow_find_unconfirmed(void)
+// flow_find_unconfirmed finds the number of the oldest flow that is not confirmed. It passes each key once: a flow that
+// is confirmed stays so, or is remembered again. It returns whether there is such a flow among those that it looked at.
+INLINE bool flow_find_unconfirmed(u32 *number)
 {
 	for (u32 i = 0; i < FLOWS_TRIED; i++) {
 		u32 newest = newest_recent, at = oldest_recent;
@@ -159,6 +162,7 @@ INLINE bool flow_find_unconfirmed(void)
 			at = newest - config.recent_flows; // the keys before were overwritten
 		if (recent_standing(at + 1) == STANDING_UNCONFIRMED) {
 			oldest_recent = at;
+			*number = at + 1;
 			return true;
 		}
 		oldest_recent = at + 1;
@@ -168,14 +172,18 @@ INLINE bool flow_find_unconfirmed(void)
 
 // flow_evict makes room for a flow. It returns 0 if none of the flows that it looked at may give way. When confirmed
 // flows have nearly all places, a new flow would have to give way to the next one before it can be confirmed: then
-// silent ones are sought first.
+// silent ones are sought first. Another CPU may find the same flow: none goes past what it has looked at.
 GLOBAL int flow_evict(void)
 {
-	bool found = flow_find_unconfirmed();
+	u32 number = 0;
+	bool found = flow_find_unconfirmed(&number);
 
 	if (newest_recent - oldest_recent < config.recent_flows / YOUNG_FLOWS && flow_evict_silent())
 		return 1;
-	return found ? recent_gives_way(++oldest_recent, STANDING_UNCONFIRMED) : 0;
+	if (!found)
+		return 0;
+	oldest_recent = number;
+	return recent_gives_way(number, STANDING_UNCONFIRMED);
 }
 
 // flow_add adds a flow to the table. BPF_NOEXIST: if two CPUs add the entry at once, one succeeds, and both find that

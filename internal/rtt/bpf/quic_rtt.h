@@ -58,7 +58,7 @@ INLINE void quic_handshake_alone(struct packet *p, struct flow *f, const struct 
 
 	if (q->phase != QUIC_OPENED || l->destination_id == q->id[other(p->side)])
 		return;
-	q->phase = QUIC_CONFIRMED;
+	q->phase = QUIC_REPLIED;
 	if (q->repeated & 1 << (p->side & 1)) {
 		tally(TALLY_RTTS_AMBIGUOUS);
 		return;
@@ -74,6 +74,8 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 	bool opener = p->side == q->opener, answers = l->destination_id == q->id[other(p->side)];
 
 	if (opener && l->initial && l->source_id != q->id[p->side & 1]) {
+		if (flow_is_confirmed(&p->key, f))
+			flow_remember(&p->key); // what looks for flows that are not confirmed may have passed it
 		quic_open(p, f, l); // another connection between the same ports
 		return;
 	}
@@ -88,7 +90,7 @@ INLINE void quic_handshake(struct packet *p, struct flow *f, const struct quic_l
 		q->phase = QUIC_ANSWERED;
 	} else if (opener && q->phase == QUIC_ANSWERED && (answers || l->destination_id != q->id_chosen)) {
 		quic_report(p, f, other(q->opener), q->answer);
-		q->phase = QUIC_CONFIRMED;
+		q->phase = answers ? QUIC_CONFIRMED : QUIC_REPLIED; // anybody can make up another ID
 		// An ID that the answerer's header has not shown takes nobody's place.
 		if (answers || !connection_find(&p->key, other(p->side), l->destination_begin))
 			connection_add(p, f, l->destination_begin, l->destination_id, l->destination_length);

@@ -66,11 +66,16 @@ INLINE bool one_direction(const struct packet *p, struct flow *f)
 }
 
 // rtt_one_direction reports the time from one packet of a side to another one, between which the other side has
-// replied: the RTT of the whole path. Aggregates keep them apart from RTTs between here and the hosts of a prefix.
+// replied: the RTT of the whole path. As with stamps, a time beyond the lifetime is none. Aggregates keep these RTTs
+// apart from those between here and the hosts of a prefix.
 INLINE void rtt_one_direction(struct packet *p, struct flow *f, enum method method, u64 rtt)
 {
 	struct event *e;
 
+	if (rtt > STAMP_LIFETIME) {
+		tally(TALLY_RTTS_LATE);
+		return;
+	}
 	tally(TALLY_RTTS_ONE_DIRECTION);
 	rtt_update(flow_side(f, p->side), rtt);
 	if (config.aggregate)

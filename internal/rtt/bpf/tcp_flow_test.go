@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -318,4 +319,70 @@ func TestAnswersDoNotKeepFlows(t *testing.T) {
 	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_FULL))
 	require.EqualValues(t, testLimits.Flows+1, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
 	require.Contains(t, w.flowPorts(), client.Port(), "the confirmed connection")
+}
+
+// Who sends Initials with false sources sees no answers, and can only make up the ID of his next packet.
+func TestMadeUpConnectionIDsDoNotKeepFlows(t *testing.T) {
+	w := watching(t, MonitorSettings{Quic: 1})
+	show := func(packet []byte) { w.show(MonitorProgEgress, w.now, wire.Frame(packet)) }
+	initial := clientToInit.Datagram()
+	answer := wire.Long{Destination: clientID, Source: serverID}.Datagram()
+	reply := wire.Long{Type: wire.Handshake, Destination: []byte("made up"), Source: clientID}.Datagram()
+	for port := range uint16(2 * testLimits.Flows) {
+		from := withPort(client, 2000+port)
+		show(wire.UDP(from, quicServer, initial))
+		if port%2 == 0 {
+			show(wire.UDP(quicServer, from, answer))
+		}
+		show(wire.UDP(from, quicServer, reply))
+		show(wire.UDP(quicServer, from, wire.Short(false, clientID, 0, 100)))
+		show(wire.UDP(from, quicServer, reply))
+	}
+	require.Zero(t, w.tally(MonitorTallyTALLY_FLOWS_FULL))
+	require.EqualValues(t, testLimits.Flows, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
+}
+
+// A flow whose ends begin another connection is not confirmed any more, and gives way.
+func TestReopenedFlowsGiveWay(t *testing.T) {
+	w := watching(t, MonitorSettings{Quic: 1})
+	show := func(packet []byte) { w.show(MonitorProgEgress, w.now, wire.Frame(packet)) }
+	each := func(show func(from netip.AddrPort)) {
+		for port := range uint16(testLimits.Flows) {
+			show(withPort(client, 2000+port))
+		}
+	}
+	each(func(from netip.AddrPort) {
+		show(wire.UDP(from, quicServer, clientToInit.Datagram()))
+		show(wire.UDP(quicServer, from, wire.Long{Destination: clientID, Source: serverID}.Datagram()))
+		show(wire.UDP(from, quicServer, wire.Long{
+			Type: wire.Handshake, Destination: serverID, Source: clientID,
+		}.Datagram()))
+	})
+	another := func() { show(wire.UDP(withPort(client, 1), quicServer, clientToInit.Datagram())) }
+	for range testLimits.Flows {
+		another()
+	}
+	require.EqualValues(t, testLimits.Flows, w.tally(MonitorTallyTALLY_FLOWS_FULL), "all are confirmed")
+
+	each(func(from netip.AddrPort) {
+		show(wire.UDP(from, quicServer, wire.Long{Destination: randomID, Source: []byte{9}}.Datagram()))
+	})
+	another()
+	require.EqualValues(t, 1, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
+	require.Contains(t, w.flowPorts(), uint16(1))
+	require.NotContains(t, w.flowPorts(), uint16(2000), "the one that was opened first")
+}
+
+// After more data than sequence numbers tell apart, an ACK of the newest still confirms the flow.
+func TestFlowsAreConfirmedLate(t *testing.T) {
+	const step = 1 << 29
+	for steps := range uint32(9) {
+		w := watching(t, MonitorSettings{Tcp: 1}, MonitorProgEgress, MonitorProgExpireFlows)
+		for i := range steps + 1 {
+			w.show(MonitorProgEgress, ms(float64(i)), wire.Frame(data(float64(i), i*step, 100+i).packet))
+		}
+		w.show(MonitorProgEgress, ms(10), wire.Frame(ack(10, steps*step+100, 100+steps).packet))
+		w.expire(40*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+		require.Contains(t, w.flowPorts(), client.Port(), "%d steps", steps)
+	}
 }

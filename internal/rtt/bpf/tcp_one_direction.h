@@ -113,9 +113,7 @@ INLINE void tcp_echo_alone(struct packet *p, struct flow *f, const struct segmen
 	}
 	least = tcp_alone_least(a, now, delay); // before base is read
 	rtt = a->base + (delay - least);
-	if (rtt > STAMP_LIFETIME)
-		tally(TALLY_RTTS_LATE);
-	else if (rate_due(p, flow_side(f, p->side), &a->reported)) // data may be stamped between any two ACKs
+	if (rate_due(p, flow_side(f, p->side), &a->reported)) // data may be stamped between any two ACKs
 		rtt_one_direction(p, f, METHOD_TIMESTAMP, rtt);
 }
 

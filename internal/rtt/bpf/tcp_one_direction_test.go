@@ -193,6 +193,35 @@ func TestTCPHandshakesOfOneDirectionGiveWay(t *testing.T) {
 	require.EqualValues(t, 1, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED))
 }
 
+// What takes longer than a stamp lives is no RTT of the path, whatever protocol it is of.
+func TestLateRTTsOfOneDirection(t *testing.T) {
+	const wait = 10_000 // ms
+	reply := wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID}.Datagram()
+	for name, late := range map[string]func(after float64) []moment{
+		"TCP": func(after float64) []moment {
+			return []moment{syn(0, 7), sent(after, wire.TCP{Seq: 100, Ack: 500, Flags: wire.ACK})}
+		},
+		"QUIC": func(after float64) []moment {
+			return []moment{up(0, clientToInit.Datagram()), up(after, reply)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, test := range []struct {
+				after      float64
+				rtts, late uint64
+			}{{wait, 1, 0}, {wait + 1, 0, 1}} {
+				w := watching(t, MonitorSettings{Tcp: 1, Syn: 1, Quic: 1})
+				for _, m := range late(test.after) {
+					w.show(MonitorProgEgress, m.at, wire.Frame(m.packet))
+				}
+				require.Len(t, w.rtts(), int(test.rtts))
+				require.Equal(t, test.rtts, w.tally(MonitorTallyTALLY_RTTS_ONE_DIRECTION))
+				require.Equal(t, test.late, w.tally(MonitorTallyTALLY_RTTS_LATE))
+			}
+		})
+	}
+}
+
 // What a flow keeps of the whole path is not kept as an RTT between here and the other host.
 func TestRTTsOfThePathAreForgotten(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1})

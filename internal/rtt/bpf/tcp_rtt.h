@@ -97,9 +97,12 @@ INLINE void tcp_advance(struct packet *p, struct flow *f, const struct segment *
 		return;
 	s->sequence_end = t->end;
 	s->newest_at = tcp_time(p, f);
-	// Without retransmissions karn_end stays where it is, and would compare as ahead after 2^31 bytes.
+	// Without retransmissions karn_end stays where it is, and would compare as ahead after 2^31 bytes. So would
+	// data_begin.
 	if (s->sequence_end - s->karn_end > TCP_WINDOW_MAX)
 		s->karn_end = s->sequence_end - TCP_WINDOW_MAX;
+	if (s->sequence_end - s->data_begin > TCP_WINDOW_MAX)
+		s->data_begin = s->sequence_end - TCP_WINDOW_MAX;
 }
 
 // tcp_keeps_alive reports whether the segment is a keep-alive: a probe that repeats at most one acknowledged byte (RFC
