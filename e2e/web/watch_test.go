@@ -97,17 +97,19 @@ func (b *tab) losesNothing(do func()) bool {
 	return false
 }
 
-// countUndrawn counts, from now on, the pictures of a clip with 25 a second that were due while the browser did not
-// draw for so long that the player drops some (tooLate in web/src/media/video.ts).
+// countUndrawn counts, from now on, the pictures of a clip with 25 a second that a player has to drop because the
+// browser does not draw often enough. A player draws one picture at a time, the oldest that is not too late (tooLate in
+// web/src/media/video.ts).
 const countUndrawn = `(() => {
 	const tooLate = 200, period = 38; // ms; the player may be a little faster than the clip
 	const count = globalThis.countsUndrawn = {};
-	let last = performance.now();
+	let last = performance.now(), late = 0; // late is how late the oldest picture is that was not drawn
 	globalThis.undrawn = 0;
 	const frame = (now) => {
 		if (globalThis.countsUndrawn !== count) return; // another attempt has begun
-		if (now - last > tooLate) globalThis.undrawn += Math.floor((now - last) / period);
+		late = Math.max(0, late + now - last - period);
 		last = now;
+		for (; late > tooLate; late -= period) globalThis.undrawn++;
 		requestAnimationFrame(frame);
 	};
 	requestAnimationFrame(frame);
