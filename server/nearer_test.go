@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/cli/clitest"
 	"sluice/internal/client"
 	"sluice/internal/cluster"
 	"sluice/internal/cluster/clustertest"
@@ -79,8 +80,9 @@ func TestClientsGoToANearerNode(t *testing.T) {
 	w := new(world)
 	far, middle, near := w.node(t, "far"), w.node(t, "middle"), w.node(t, "near")
 	middleURL, farURL := way(t, middle, 60*time.Millisecond), way(t, far, 100*time.Millisecond)
-	clip, err := os.ReadFile("../testdata/clip.mp4")
+	parts, err := clitest.CutClip(time.Minute)
 	require.NoError(t, err)
+	clip := bytes.Join(parts, nil)
 	clientConfig := func(url string) client.SessionConfig {
 		return client.SessionConfig{URL: url, Transport: transport.ClientConfig{Insecure: true}}
 	}
@@ -100,7 +102,7 @@ func TestClientsGoToANearerNode(t *testing.T) {
 	go func() {
 		result, err := sub.Run(ctx, sub.PlayerConfig{
 			Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: time.Minute, Verify: bytes.NewReader(clip),
-			Duration: 8 * time.Second, Client: clientConfig(farURL), // it is sent elsewhere meanwhile
+			Duration: 20 * time.Second, Client: clientConfig(farURL), // it is sent elsewhere meanwhile
 		}, nil)
 		require.NoError(t, err)
 		played <- result
