@@ -77,9 +77,10 @@ type MonitorCounterSet struct {
 type MonitorDirection struct {
 	_               structs.HostLayout
 	Traffic         [3]MonitorTraffic
-	Retransmissions uint64
-	EcnCapable      uint64
-	EcnMarked       uint64
+	Retransmissions uint32
+	EcnCapable      uint32
+	EcnMarked       uint32
+	Period          uint32
 }
 
 type MonitorDnsQuestion struct {
@@ -605,17 +606,10 @@ const (
 )
 
 type MonitorTrafficEntry struct {
-	_       structs.HostLayout
-	Periods [2]MonitorTrafficPeriod
-	Load    MonitorLoadSecond
-}
-
-type MonitorTrafficPeriod struct {
 	_        structs.HostLayout
-	Period   uint32
-	Pad      uint32
-	Sent     MonitorDirection
-	Received MonitorDirection
+	Sent     [2]MonitorDirection
+	Received [2]MonitorDirection
+	Load     MonitorLoadSecond
 }
 
 type MonitorTransport uint32

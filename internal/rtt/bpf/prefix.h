@@ -12,23 +12,19 @@
 #include "ip.h"
 #include "load.h"
 
-// Packets of one direction.
+// Packets of one direction, in one period. Each CPU has an entry for each prefix, so its size counts: what is a part of
+// the packets has 32 bits, and stays at the largest number.
 struct direction {
 	struct traffic traffic[TRAFFIC_CLASSES];
-	u64 retransmissions; // segments of TCP that were sent again
-	u64 ecn_capable; // packets that say so (RFC 3168)
-	u64 ecn_marked; // those of them that have met congestion
-};
-
-struct traffic_period {
+	u32 retransmissions; // segments of TCP that were sent again
+	u32 ecn_capable; // packets that say so (RFC 3168)
+	u32 ecn_marked; // those of them that have met congestion
 	u32 period;
-	u32 pad;
-	struct direction sent; // by hosts of the prefix
-	struct direction received;
 };
 
 struct traffic_entry {
-	struct traffic_period periods[2];
+	struct direction sent[2]; // by hosts of the prefix; of the even and the odd periods
+	struct direction received[2];
 	struct load_second load; // what this CPU has counted in the current second
 };
 
@@ -171,17 +167,25 @@ INLINE struct rtt_entry *prefix_find_rtts(struct prefix_key *key)
 	return bpf_map_lookup_elem(&prefix_rtts, key);
 }
 
-INLINE struct traffic_period *traffic_now(struct traffic_entry *t)
+// direction_now returns the values of the current period, of those of two.
+INLINE struct direction *direction_now(struct direction both[2])
 {
-	struct traffic_period *v;
 	u32 now = period;
+	struct direction *d = &both[now & 1];
 
-	v = &t->periods[now & 1];
-	if (v->period != now) {
-		__builtin_memset(v, 0, sizeof(*v));
-		v->period = now;
+	if (d->period != now) {
+		__builtin_memset(d, 0, sizeof(*d));
+		d->period = now;
 	}
-	return v;
+	return d;
+}
+
+// add_up adds to a counter that stays at the largest number.
+INLINE void add_up(u32 *counter, u32 more)
+{
+	u32 sum = *counter + more;
+
+	*counter = sum < more ? ~0u : sum;
 }
 
 INLINE void traffic_add(struct traffic *t, const struct packet *p)
@@ -193,24 +197,22 @@ INLINE void traffic_add(struct traffic *t, const struct packet *p)
 INLINE void direction_add(struct direction *d, const struct packet *p, u32 class)
 {
 	traffic_add(&d->traffic[class], p);
-	d->retransmissions += p->retransmitted;
+	add_up(&d->retransmissions, p->retransmitted);
 	if (p->ecn)
-		d->ecn_capable += p->segments;
+		add_up(&d->ecn_capable, p->segments);
 	if (p->ecn == 3)
-		d->ecn_marked += p->segments;
+		add_up(&d->ecn_marked, p->segments);
 }
 
 // prefix_count_at counts a packet for the end that was chosen.
 INLINE void prefix_count_at(struct packet *p, bool sends)
 {
 	struct traffic_entry *t = prefix_find_traffic(&p->prefix);
-	struct traffic_period *v;
 	u32 class = p->class;
 
 	if (!t || class >= TRAFFIC_CLASSES)
 		return;
-	v = traffic_now(t);
-	direction_add(sends ? &v->sent : &v->received, p, class);
+	direction_add(direction_now(sends ? t->sent : t->received), p, class);
 	if (config.load)
 		load_count(&t->load, &p->prefix, sends, p->frame);
 }

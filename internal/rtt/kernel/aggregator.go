@@ -141,8 +141,11 @@ func (a *Aggregator) read(period uint32) (map[bpf.MonitorPrefixKey]*report.Prefi
 	}
 	err := a.traffic.each(func(key bpf.MonitorPrefixKey, traffic []bpf.MonitorTrafficEntry) {
 		for cpu := range traffic {
-			if p := &traffic[cpu].Periods[period&1]; p.Period == period {
-				addTraffic(at(key), p)
+			if d := &traffic[cpu].Sent[period&1]; d.Period == period {
+				at(key).Sent = at(key).Sent.Plus(newPrefixTraffic(d))
+			}
+			if d := &traffic[cpu].Received[period&1]; d.Period == period {
+				at(key).Received = at(key).Received.Plus(newPrefixTraffic(d))
 			}
 		}
 	})
@@ -192,12 +195,7 @@ func newLoss(l *bpf.MonitorLoss) report.Loss {
 	return report.Loss{All: l.All, Passed: l.Passed, Reported: l.Reported}
 }
 
-// addTraffic adds the traffic of one CPU.
-func addTraffic(p *report.Prefix, t *bpf.MonitorTrafficPeriod) {
-	p.Received = p.Received.Plus(newPrefixTraffic(&t.Received))
-	p.Sent = p.Sent.Plus(newPrefixTraffic(&t.Sent))
-}
-
+// newPrefixTraffic returns what one CPU has counted in one direction.
 func newPrefixTraffic(d *bpf.MonitorDirection) report.PrefixTraffic {
 	of := func(class bpf.MonitorTrafficClass) report.Traffic {
 		return report.Traffic{Packets: d.Traffic[class].Packets, Bytes: d.Traffic[class].Bytes}
@@ -206,9 +204,9 @@ func newPrefixTraffic(d *bpf.MonitorDirection) report.PrefixTraffic {
 		TCPTimestamps:   of(bpf.MonitorTrafficClassTRAFFIC_TCP_TIMESTAMPS),
 		TCPPlain:        of(bpf.MonitorTrafficClassTRAFFIC_TCP_PLAIN),
 		Other:           of(bpf.MonitorTrafficClassTRAFFIC_OTHER),
-		Retransmissions: d.Retransmissions,
-		ECNCapable:      d.EcnCapable,
-		ECNMarked:       d.EcnMarked,
+		Retransmissions: uint64(d.Retransmissions),
+		ECNCapable:      uint64(d.EcnCapable),
+		ECNMarked:       uint64(d.EcnMarked),
 	}
 }
 
