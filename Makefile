@@ -37,8 +37,8 @@ test: deps third_party ## run all tests (as root: those that need the kernel too
 
 RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... \
 	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/outbox ./internal/packet/... \
-	./internal/pub ./internal/rtsp ./internal/rtt/otlp ./internal/rtt/queue ./internal/steer ./internal/sub \
-	./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track ./transport/...
+	./internal/pub ./internal/rtsp ./internal/rtspwire ./internal/rtt/otlp ./internal/rtt/queue ./internal/steer \
+	./internal/sub ./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track ./transport/...
 # The race detector is in C.
 race race-build: export CGO_ENABLED := 1
 # Interleaved tests have one goroutine, and would take minutes. make lint vets.

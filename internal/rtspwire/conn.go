@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/bluenviron/gortsplib/v5/pkg/conn"
@@ -19,7 +20,9 @@ type Conn struct {
 	url   string // of the broadcast
 	token string
 
-	reader  *conn.Conn
+	reader *conn.Conn
+
+	mu      sync.Mutex
 	session string // of the latest response
 	number  int    // of the latest request
 }
@@ -44,17 +47,34 @@ func (c *Conn) URL() string { return c.url }
 func (c *Conn) Media(n int) string { return fmt.Sprintf("%s/trackID=%d", c.url, n) }
 
 // Session is the id of the session that the server has named last, or "".
-func (c *Conn) Session() string { return c.session }
+func (c *Conn) Session() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+func (c *Conn) setSession(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = id
+}
+
+// next returns the number of the next request.
+func (c *Conn) next() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.number++
+	return c.number
+}
 
 // Send sends a request, with the token and the session. A body follows the headers.
 func (c *Conn) Send(method, url, body string, more ...string) error {
-	c.number++
-	lines := []string{method + " " + url + " RTSP/1.0", fmt.Sprint("CSeq: ", c.number)}
+	lines := []string{method + " " + url + " RTSP/1.0", fmt.Sprint("CSeq: ", c.next())}
 	if c.token != "" {
 		lines = append(lines, "Authorization: Bearer "+c.token)
 	}
-	if c.session != "" {
-		lines = append(lines, "Session: "+c.session)
+	if id := c.Session(); id != "" {
+		lines = append(lines, "Session: "+id)
 	}
 	lines = append(lines, more...)
 	if body != "" {
@@ -88,7 +108,8 @@ func (c *Conn) Next() (*base.Response, *base.InterleavedFrame, error) {
 		return nil, what, nil
 	case *base.Response:
 		if h := what.Header["Session"]; len(h) > 0 {
-			c.session, _, _ = strings.Cut(h[0], ";")
+			id, _, _ := strings.Cut(h[0], ";")
+			c.setSession(id)
 		}
 		return what, nil, nil
 	}
@@ -149,7 +170,7 @@ func (c *Conn) Record(sdp string, port int) (int, error) {
 // Teardown ends the session. The connection may begin another one.
 func (c *Conn) Teardown() error {
 	_, err := c.Do("TEARDOWN", c.url, "")
-	c.session = ""
+	c.setSession("")
 	return err
 }
 
