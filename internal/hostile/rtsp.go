@@ -76,6 +76,15 @@ func (c *RTSPClient) dialWith(path, token string) (*rtspwire.Conn, error) {
 	return conn, conn.SetDeadline(time.Now().Add(patience))
 }
 
+// answer waits until the server answers on a connection.
+func answer(conn *rtspwire.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err := conn.Do("OPTIONS", conn.URL(), "")
+	return err
+}
+
 // cut ends a connection without saying so: the server gets RST.
 func cut(conn *rtspwire.Conn) {
 	_ = conn.Conn.(*net.TCPConn).SetLinger(0)

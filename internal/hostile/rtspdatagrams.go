@@ -50,11 +50,11 @@ func (p *byUDP) end() {
 }
 
 // flood is how many datagrams are sent at once: more could fill the queues before the server, which is no matter of
-// its.
+// its. Others lose packets there.
 const flood = 20
 
 // foreignPackets sends RTP and RTCP to the server's ports, from many ports that no session has named, and from those of
-// a player, which publishes nothing.
+// a player, which publishes nothing. It waits for an answer before each next flood: a server that has no time gets less.
 func (c *RTSPClient) foreignPackets() error {
 	p, err := c.playByUDP()
 	if err != nil {
@@ -80,6 +80,9 @@ func (c *RTSPClient) foreignPackets() error {
 			}
 		}
 		_ = other.Close()
+		if err := answer(p.Conn); err != nil {
+			return slow(err)
+		}
 		if err := c.sleep(5 * time.Millisecond); err != nil {
 			return err
 		}

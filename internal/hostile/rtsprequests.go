@@ -143,7 +143,7 @@ func (c *RTSPClient) connections() error {
 	}
 	served := 0
 	for _, conn := range conns {
-		_, err := conn.Do("OPTIONS", "*", "")
+		err := answer(conn)
 		if err == nil {
 			served++
 		} else if err := slow(err); err != nil {
