@@ -1,7 +1,9 @@
 package chaos
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
 
 	"sluice/internal/hostile"
 	"sluice/internal/rtspwire"
@@ -71,21 +75,35 @@ func (r *run) openRTSP() (err error) {
 // itself, and what that leaves.
 func (r *run) describe() error {
 	for relay := range relayNames {
-		err := r.host(playerHost).Do(func() error {
-			path := rtspPath(relay, "quic")
-			c, err := rtspwire.Dial(r.ctx, nil, r.rtspAddress(relay, playerHost), path, honestToken)
-			if err != nil {
-				return err
+		for deadline := time.Now().Add(time.Minute); ; r.sleep(50 * time.Millisecond) {
+			err := r.host(playerHost).Do(func() error { return r.describeAt(relay, deadline) })
+			if err == nil {
+				break
 			}
-			defer c.Close()
-			_, err = c.Do("DESCRIBE", c.URL(), "")
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("RTSP at %s: %w", relayNames[relay], err)
+			var refused *rtspwire.StatusError
+			unknown := errors.As(err, &refused) && refused.Code == base.StatusNotFound // its publisher only starts
+			if !unknown || time.Now().After(deadline) || r.ctx.Err() != nil {
+				return fmt.Errorf("RTSP at %s: %w", relayNames[relay], err)
+			}
 		}
 	}
 	return nil
+}
+
+// describeAt asks a relay once.
+func (r *run) describeAt(relay int, deadline time.Time) error {
+	path := rtspPath(relay, "quic")
+	c, err := rtspwire.Dial(r.ctx, nil, r.rtspAddress(relay, playerHost), path, honestToken)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(r.ctx, func() { _ = c.Close() })()
+	if err := c.SetDeadline(deadline); err != nil {
+		return err
+	}
+	_, err = c.Do("DESCRIBE", c.URL(), "")
+	return err
 }
 
 func (r *run) startRTSP(roles []rtspRole, publishes bool) (all []*process, err error) {

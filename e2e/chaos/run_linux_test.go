@@ -114,6 +114,7 @@ func (r *run) act(schedule []event, duration time.Duration) (err error) {
 		r.awaitViewers,
 		func() error { return r.open(publishers, false) },
 		r.openRTSP,
+		r.exercise,
 		func() error { return r.play(schedule) },
 		r.calm,
 		r.endRTSP,
@@ -355,6 +356,37 @@ func (r *run) forge(e event) error {
 		f.run(ctx)
 	})
 	return nil
+}
+
+// exercise has the kernel of the first relay do all that the run is about. The schedule may detach the programs for most
+// of its time.
+func (r *run) exercise() error {
+	for seed, deadline := uint64(0), time.Now().Add(time.Minute); ; seed++ {
+		missing, err := r.undone()
+		if err != nil || missing == "" {
+			return err
+		}
+		if time.Now().After(deadline) || r.ctx.Err() != nil {
+			return cmp.Or(context.Cause(r.ctx), fmt.Errorf("the kernel has counted no %s", missing))
+		}
+		for _, host := range publisherHosts {
+			if err := r.forge(event{host: host, lasts: 300 * time.Millisecond, seed: seed}); err != nil {
+				return err
+			}
+		}
+		r.hostile.Wait()
+	}
+}
+
+// undone returns something that the kernel of the first relay has not done, or "".
+func (r *run) undone() (reason string, err error) {
+	counts, err := r.relays[0].counts()
+	for _, reason := range []string{"copy_sent", "packet_forged", "packet_replayed", "rtp_forwarded"} {
+		if err == nil && counts[reason] == 0 {
+			return reason, nil
+		}
+	}
+	return "", err
 }
 
 // endGrace is how long an attacker may take to end on request.
