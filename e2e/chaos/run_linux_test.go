@@ -358,8 +358,8 @@ func (r *run) forge(e event) error {
 	return nil
 }
 
-// exercise has the kernel of the first relay do all that the run is about. The schedule may detach the programs for most
-// of its time.
+// exercise has the kernel of the first relay do all that the run is about. The schedule may detach the programs for
+// most of its time.
 func (r *run) exercise() error {
 	for seed, deadline := uint64(0), time.Now().Add(time.Minute); ; seed++ {
 		missing, err := r.undone()

@@ -54,7 +54,7 @@ func (p *byUDP) end() {
 const flood = 20
 
 // foreignPackets sends RTP and RTCP to the server's ports, from many ports that no session has named, and from those of
-// a player, which publishes nothing. It waits for an answer before each next flood: a server that has no time gets less.
+// a player, which publishes nothing. It waits for an answer before the next flood: a server without time gets less.
 func (c *RTSPClient) foreignPackets() error {
 	p, err := c.playByUDP()
 	if err != nil {
