@@ -45,9 +45,11 @@ var (
 	tableCell = regexp.MustCompile(`(?s)<t[hd][^>]*>(.*?)</t[hd]>`)
 )
 
-// worstPrefixes returns the cells of the page's last table, by prefix and then by the head of their column.
+// worstPrefixes returns the cells of the table of the worst prefixes, by prefix and then by the head of their column.
 func worstPrefixes(t *testing.T, page string) map[string]map[string]string {
 	_, table, found := strings.Cut(page, "<h2>Worst prefixes</h2>")
+	require.True(t, found)
+	table, _, found = strings.Cut(table, "</table>")
 	require.True(t, found)
 	all := make(map[string]map[string]string)
 	var heads [][]string

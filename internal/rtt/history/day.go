@@ -85,55 +85,44 @@ func openAll(list []file) (d *openDay, err error) {
 			d = nil
 		}
 	}()
-	replaced, err := replacedBy(list)
-	if err != nil {
-		return d, err
-	}
 	for _, f := range list {
-		if replaced[f.name()] {
-			d.replaced = append(d.replaced, f)
-			continue
-		}
 		o, err := open(f)
 		if err != nil {
 			return d, err
 		}
 		d.files = append(d.files, o)
 	}
-	return d, nil
+	return d, d.leaveReplacedOut()
 }
 
-// replacedBy returns the names of the files that hourly ones replace.
-func replacedBy(list []file) (map[string]bool, error) {
-	names := make(map[string]bool)
-	if len(list) < 2 {
-		return names, nil
+// leaveReplacedOut closes the files that hourly ones replace. What these name comes from the files that stay open: one
+// that is opened a second time may be another file of the same name.
+func (d *openDay) leaveReplacedOut() error {
+	if len(d.files) < 2 {
+		return nil
 	}
-	for _, f := range list {
-		if !f.hourly {
+	names := make(map[string]bool)
+	for _, o := range d.files {
+		if !o.hourly {
 			continue
 		}
-		if err := addReplaced(names, f); err != nil {
-			return nil, err
+		p, err := o.table()
+		if err != nil {
+			return err
+		}
+		text, _ := p.Lookup(replacesKey)
+		for name := range strings.FieldsSeq(text) {
+			names[name] = true
 		}
 	}
-	return names, nil
-}
-
-func addReplaced(names map[string]bool, f file) error {
-	o, err := open(f)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	p, err := o.table()
-	if err != nil {
-		return err
-	}
-	text, _ := p.Lookup(replacesKey)
-	for name := range strings.FieldsSeq(text) {
-		names[name] = name != f.name()
-	}
+	d.files = slices.DeleteFunc(d.files, func(o openFile) bool {
+		if !names[o.name()] {
+			return false
+		}
+		o.Close()
+		d.replaced = append(d.replaced, o.file)
+		return true
+	})
 	return nil
 }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -245,6 +246,31 @@ func TestDamage(t *testing.T) {
 		err := Read(dir, time.Time{}, began.AddDate(1, 0, 0), func(*Row) error { return nil })
 		require.ErrorContains(t, err, names[0].path)
 	}
+}
+
+// Two writers do not share a folder: the second one would remove what the first is writing.
+func TestOneWriter(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	part := filepath.Join(dir, began.Format(nameFormat)+suffix+unfinished)
+	require.NoError(t, os.WriteFile(part, nil, 0o600))
+	_, err := NewWriter(dir, Limits{Size: plenty}, slog.Default())
+	require.ErrorContains(t, err, "another process writes to this history")
+	require.FileExists(t, part)
+	require.NoError(t, w.Close())
+	require.NoError(t, newTestWriter(t, dir, plenty).Close())
+	require.NoFileExists(t, part)
+}
+
+// A file that is there already belongs to somebody else.
+func TestFileThatIsThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte("theirs"), 0o600))
+	require.ErrorIs(t, writeFile(path, nil), os.ErrExist)
+	require.FileExists(t, path)
+	require.NoError(t, os.Remove(path))
+	require.ErrorIs(t, create(path, func(io.Writer) error { return io.ErrShortWrite }), io.ErrShortWrite)
+	require.NoFileExists(t, path)
 }
 
 // A full disk is no reason to stop measuring.

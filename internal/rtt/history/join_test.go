@@ -17,6 +17,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,8 +98,10 @@ func settle(t *testing.T, w *Writer) {
 	w.write()
 	list, err := files(w.dir)
 	require.NoError(t, err)
-	w.keeper.joins.Wait()
-	require.NoError(t, w.keeper.keep(list[len(list)-1].end()))
+	for range 2 {
+		w.keeper.joins.Wait()
+		require.NoError(t, w.keeper.keep(list[len(list)-1].end()))
+	}
 	w.keeper.joins.Wait()
 	require.NoError(t, w.Close())
 }
@@ -421,6 +424,72 @@ func TestReadWhileJoining(t *testing.T) {
 	require.Equal(t, 2, countHourly(t, dir))
 }
 
+// A day that is joined again has its rows once, too, for those who read meanwhile.
+func TestReadWhileJoiningAgain(t *testing.T) {
+	dir := t.TempDir()
+	writeRows(t, dir, firstDay, time.Hour, 20*time.Minute, traffic)
+	want := counts(t, dir)["customer"]
+	w := newTestWriter(t, dir, plenty)
+	require.NoError(t, w.keeper.join(firstDay))
+	var low, high atomic.Uint64 // how many late RTTs there are, at least and at most
+	done := make(chan error, 1)
+	go func() {
+		for n := range 60 {
+			at := firstDay.Add(time.Hour + time.Duration(n)*time.Second)
+			i := intervalAt(at, "192.0.2.0/24", time.Millisecond, 1)
+			i.Prefixes[0] = report.Prefix{Group: "late", RTT: i.Prefixes[0].RTT}
+			path := newFile(dir, at, false).path
+			high.Add(1)
+			err := errors.Join(writeFile(path+unfinished, []Row{newRow(i, &i.Prefixes[0])}), putInPlace(path))
+			low.Add(1)
+			if err := errors.Join(err, w.keeper.join(firstDay)); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for reading := true; reading; {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			reading = false
+		default:
+		}
+		least := low.Load()
+		got := counts(t, dir)
+		require.GreaterOrEqual(t, got["late"], least)
+		require.LessOrEqual(t, got["late"], high.Load())
+		require.Equal(t, want, got["customer"])
+	}
+	require.EqualValues(t, 60, counts(t, dir)["late"])
+	require.NoError(t, w.Close())
+}
+
+// A file of hours that is open replaces what it names itself, not what a newer one of the same name does.
+func TestReplacedByOpenFile(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	writeRows(t, dir, firstDay, time.Hour, 20*time.Minute, traffic)
+	require.NoError(t, w.keeper.join(firstDay))
+	writeRows(t, dir, firstDay.Add(time.Hour), time.Hour, 20*time.Minute, traffic)
+	list, err := filesOf(dir, firstDay)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	d := new(openDay)
+	defer func() { d.close() }()
+	for _, f := range list {
+		o, err := open(f)
+		require.NoError(t, err)
+		d.files = append(d.files, o)
+	}
+	require.NoError(t, w.keeper.join(firstDay))
+	require.NoError(t, d.leaveReplacedOut())
+	require.Len(t, d.files, 2)
+	require.Empty(t, d.replaced)
+	require.NoError(t, w.Close())
+}
+
 // If a history is replaced between looking and opening, the reader looks again.
 func TestLookAgain(t *testing.T) {
 	fine, dir := fineHistory(t), joinedHistory(t)
@@ -511,6 +580,38 @@ func TestAge(t *testing.T) {
 	w = newLimitedWriter(t, dir, Limits{Size: plenty, Age: oneDay})
 	require.NoError(t, w.Close())
 	require.Equal(t, firstDay.Add(2*oneDay+oneDay/2-2*time.Hour), always(t, dir)[0].Start)
+}
+
+// A clock that is wrong for an interval removes nothing, and joins nothing: also if what it wrote is the newest file.
+func TestWrongClock(t *testing.T) {
+	dir := fineHistory(t)
+	want := counts(t, dir)
+	limits := Limits{Size: plenty, Age: 4 * oneDay, Hourly: 3 * oneDay}
+	w := newLimitedWriter(t, dir, limits)
+	now := firstDay.Add(3 * oneDay)
+	for _, at := range []time.Time{now, now.AddDate(100, 0, 0), now.Add(time.Hour)} {
+		require.NoError(t, w.Interval(intervalAt(at, "198.51.100.0/24", 4*time.Millisecond, 1)))
+		w.write()
+		w.keeper.joins.Wait()
+	}
+	require.NoError(t, w.Close())
+	want["198.51.100.0/24"] = 3
+	sums := func() map[string]uint64 {
+		sums := make(map[string]uint64)
+		require.NoError(t, Read(dir, time.Time{}, now.AddDate(200, 0, 0), func(r *Row) error {
+			sums[r.Label()] += r.RTTs
+			return nil
+		}))
+		return sums
+	}
+	require.Equal(t, want, sums())
+	require.Zero(t, countHourly(t, dir))
+
+	limits.Age = time.Since(firstDay) + 4*oneDay
+	limits.Hourly = limits.Age
+	require.NoError(t, newLimitedWriter(t, dir, limits).Close())
+	require.Equal(t, want, sums())
+	require.Zero(t, countHourly(t, dir))
 }
 
 // sizeOf returns how many bytes all files in a folder have.

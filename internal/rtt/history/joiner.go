@@ -38,24 +38,18 @@ type joiner struct {
 }
 
 // writeHours writes a file with the rows of a day, joined, that replaces other files.
-func writeHours(ctx context.Context, path string, d *openDay, room int, replaces []string) (err error) {
-	file, err := create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	out := parquet.NewGenericWriter[Row](file, parquet.Compression(&parquet.Zstd),
-		parquet.MaxRowsPerRowGroup(groupRows), parquet.PageBufferSize(pageBytes),
-		parquet.KeyValueMetadata(replacesKey, strings.Join(replaces, "\n")))
-	j := newJoiner(ctx, d, out, room)
-	defer j.in.close()
-	if err := j.run(); err != nil {
-		return err
-	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	return file.Sync() // before others are removed for it
+func writeHours(ctx context.Context, path string, d *openDay, room int, replaces []string) error {
+	return create(path, func(file io.Writer) error {
+		out := parquet.NewGenericWriter[Row](file, parquet.Compression(&parquet.Zstd),
+			parquet.MaxRowsPerRowGroup(groupRows), parquet.PageBufferSize(pageBytes),
+			parquet.KeyValueMetadata(replacesKey, strings.Join(replaces, "\n")))
+		j := newJoiner(ctx, d, out, room)
+		defer j.in.close()
+		if err := j.run(); err != nil {
+			return err
+		}
+		return out.Close()
+	})
 }
 
 func newJoiner(ctx context.Context, d *openDay, out *parquet.GenericWriter[Row], room int) *joiner {

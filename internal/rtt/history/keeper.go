@@ -20,6 +20,7 @@ type keeper struct {
 	room   int // as maxJoined
 	logger *slog.Logger
 
+	last     time.Time  // when the limits were kept
 	changing sync.Mutex // held while files are removed, or replaced
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -40,7 +41,8 @@ func (k *keeper) close() {
 	k.joins.Wait()
 }
 
-// begin removes what a killed process has left, and begins to keep the limits: at the time of the newest file.
+// begin removes what a killed process has left, and begins to keep the limits: at the time of the newest file, or now if
+// that is in the future.
 func (k *keeper) begin() error {
 	left, err := k.unfinished()
 	if err != nil {
@@ -57,10 +59,12 @@ func (k *keeper) begin() error {
 	}
 	k.removeReplaced(list)
 	newest := list[len(list)-1]
+	at := newest.start
 	if newest.hourly {
-		return k.keep(newest.day().Add(oneDay))
+		at = newest.day().Add(oneDay)
 	}
-	return k.keep(newest.start)
+	k.last = earlier(at, time.Now())
+	return k.keep(k.last)
 }
 
 // unfinished returns files that are being written.
@@ -96,8 +100,10 @@ func removeAll(list []file) error {
 	return errors.Join(errs...)
 }
 
-// keep removes what is beyond the limits at a time, and has days joined.
+// keep removes what is beyond the limits at a time, and has days joined. What is old is so since the last time: a clock
+// that is wrong for a moment removes nothing.
 func (k *keeper) keep(now time.Time) error {
+	now, k.last = earlier(now, k.last), now
 	if err := k.shrink(now); err != nil {
 		return err
 	}
@@ -110,6 +116,13 @@ func (k *keeper) keep(now time.Time) error {
 		})
 	}
 	return nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // shrink removes files that are too old, and the oldest files beyond the size.
@@ -224,12 +237,12 @@ func (k *keeper) join(day time.Time) error {
 		names = append(names, f.name())
 	}
 	if err := writeHours(k.ctx, result.path+unfinished, d, k.room, names); err != nil {
-		return errors.Join(err, os.Remove(result.path+unfinished))
+		return err
 	}
 	k.changing.Lock()
 	defer k.changing.Unlock()
-	if err := os.Rename(result.path+unfinished, result.path); err != nil {
-		return errors.Join(err, os.Remove(result.path+unfinished))
+	if err := putInPlace(result.path); err != nil {
+		return err
 	}
 	if err := syncFolder(k.dir); err != nil {
 		return err

@@ -2,11 +2,14 @@ package history
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/rtt/report"
 )
@@ -30,15 +33,41 @@ type Writer struct {
 	logger *slog.Logger
 	rows   []Row
 	keeper *keeper
+	lock   *os.File
 }
 
-// NewWriter makes the folder if it is not there. It has to be closed.
+// NewWriter makes the folder if it is not there. It has to be closed. A folder has one writer at a time.
 func NewWriter(dir string, limits Limits, logger *slog.Logger) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	w := &Writer{dir: dir, logger: logger, keeper: newKeeper(dir, limits, logger)}
-	return w, w.keeper.begin()
+	lock, err := lockFolder(dir, logger)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{dir: dir, logger: logger, keeper: newKeeper(dir, limits, logger), lock: lock}
+	if err := w.keeper.begin(); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// lockFolder locks a folder until the file that it returns is closed. Two writers would remove what the other is
+// writing.
+func lockFolder(dir string, logger *slog.Logger) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close()
+		return nil, fmt.Errorf("%s: another process writes to this history: give each one a folder of its own", dir)
+	}
+	if err != nil { // some network file systems have no locks of folders
+		logger.Warn("the history cannot be locked: let only one process write to it", "folder", dir, "error", err)
+	}
+	return f, nil
 }
 
 // Sample and Flow do nothing.
@@ -70,7 +99,7 @@ func (w *Writer) ends(i *report.Interval) bool {
 func (w *Writer) Close() error {
 	w.write()
 	w.keeper.close()
-	return nil
+	return w.lock.Close()
 }
 
 // write writes a file with the rows that wait.
@@ -81,12 +110,10 @@ func (w *Writer) write() {
 	path := newFile(w.dir, w.rows[0].Start, false).path
 	err := writeFile(path+unfinished, w.rows)
 	if err == nil {
-		err = os.Rename(path+unfinished, path)
+		err = putInPlace(path)
 	}
 	if err == nil {
 		err = w.keeper.keep(w.rows[len(w.rows)-1].End)
-	} else {
-		os.Remove(path + unfinished)
 	}
 	if err != nil {
 		w.logger.Error("the history is not complete", "error", err, "rows", len(w.rows))
@@ -94,15 +121,33 @@ func (w *Writer) write() {
 	w.rows = w.rows[:0]
 }
 
-func writeFile(name string, rows []Row) (err error) {
-	file, err := create(name)
+func writeFile(name string, rows []Row) error {
+	return create(name, func(file io.Writer) error {
+		return parquet.Write(file, rows, parquet.Compression(&parquet.Zstd))
+	})
+}
+
+// putInPlace gives a file that was written its name.
+func putInPlace(path string) error {
+	if err := os.Rename(path+unfinished, path); err != nil {
+		return errors.Join(err, os.Remove(path+unfinished))
+	}
+	return nil
+}
+
+// create creates a file that fill writes, and makes sure that it is on the disk: it gets its name after that, or others
+// are removed for it. If that fails, there is no file.
+func create(name string, fill func(io.Writer) error) error {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o640)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return parquet.Write(file, rows, parquet.Compression(&parquet.Zstd))
-}
-
-func create(name string) (*os.File, error) {
-	return os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o640)
+	err = fill(file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
 }
