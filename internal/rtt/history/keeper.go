@@ -41,8 +41,8 @@ func (k *keeper) close() {
 	k.joins.Wait()
 }
 
-// begin removes what a killed process has left, and begins to keep the limits: at the time of the newest file, or now if
-// that is in the future.
+// begin removes what a killed process has left, and begins to keep the limits: at the time of the newest file, or now
+// if that is in the future.
 func (k *keeper) begin() error {
 	left, err := k.unfinished()
 	if err != nil {
