@@ -294,6 +294,22 @@ func TestStrangersGiveWay(t *testing.T) {
 	require.NotZero(t, p.tally(MonitorTallyTALLY_FLOWS_EVICTED))
 }
 
+// A client that sends from many addresses, each of which its server answers, keeps one place only.
+func TestProbedAddressesGiveWay(t *testing.T) {
+	t.Parallel()
+	p := connected(t, serverID, MonitorSettings{})
+	each := func(from uint16, show func(p peer)) {
+		for port := range uint16(testLimits.Flows) {
+			show(p.at(netip.AddrPortFrom(elsewhere[1].Addr(), from+port)))
+		}
+	}
+	each(1, func(p peer) { p.shortUp(100) })
+	each(1, func(p peer) { p.shortDown(1200) })
+	require.EqualValues(t, 1, p.tally(MonitorTallyTALLY_FLOWS_MOVED))
+	each(2000, func(p peer) { p.shortUp(1300) })
+	require.Zero(t, p.tally(MonitorTallyTALLY_FLOWS_FULL))
+}
+
 // The connection that began last is kept when there are more than there is room for.
 func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()

@@ -172,7 +172,8 @@ INLINE bool flow_find_unconfirmed(u32 *number)
 
 // flow_evict makes room for a flow. It returns 0 if none of the flows that it looked at may give way. When confirmed
 // flows have nearly all places, a new flow would have to give way to the next one before it can be confirmed: then
-// silent ones are sought first. Another CPU may find the same flow: none goes past what it has looked at.
+// silent ones are sought first. If two CPUs find the same flow, it gives way to one of them, and the other's flow waits
+// for its next packet.
 GLOBAL int flow_evict(void)
 {
 	u32 number = 0;
