@@ -78,7 +78,7 @@ func (f *historyKeepFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.age, "history-age", "0",
 		"remove what --history has kept for this `time`, such as 90d; 0: only --history-size removes")
 	flags.StringVar(&f.hourly, "history-hourly", defaultHourly,
-		"join what --history has kept for this `time`, or beyond half of its size, to rows of an hour; 0: never")
+		"join rows of --history to rows of an hour when they are this `time` old, or take half of its size; 0: never")
 }
 
 // historyLimits reads the flags about --history.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -227,6 +228,33 @@ func TestLimit(t *testing.T) {
 	require.Len(t, rows, 2)
 	require.Equal(t, began.Add(4*time.Hour), rows[0].Start)
 	require.FileExists(t, filepath.Join(dir, "notes.txt"))
+}
+
+// A history without room for a day never joins one, and says so.
+func TestNoRoomForDay(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	w, err := NewWriter(dir, Limits{Size: 1}, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	for minute := range 40 {
+		at := began.Add(time.Duration(minute) * time.Minute)
+		require.NoError(t, w.Interval(intervalAt(at, "10.0.0.0/24", time.Millisecond, 1)))
+	}
+	require.NoError(t, w.Close())
+	require.Equal(t, 1, strings.Count(log.String(), "the history has no room for a day"), log.String())
+}
+
+// If the clock is set, a file ends: readers find rows by when the file begins.
+func TestClockIsSet(t *testing.T) {
+	dir := t.TempDir()
+	w := newTestWriter(t, dir, plenty)
+	for _, at := range []time.Time{began, began.Add(time.Minute), began.Add(-time.Hour), began.Add(5 * time.Hour)} {
+		require.NoError(t, w.Interval(intervalAt(at, "10.0.0.0/24", time.Millisecond, 1)))
+	}
+	require.NoError(t, w.Close())
+	require.Len(t, read(t, dir, began, began.Add(time.Hour)), 2)
+	require.Len(t, read(t, dir, began.Add(-2*time.Hour), began), 1)
+	require.Len(t, read(t, dir, began.Add(4*time.Hour), began.Add(6*time.Hour)), 1)
 }
 
 // What a killed process has begun is removed, and a file that is damaged is named.

@@ -111,6 +111,7 @@ var fewDays = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "history"); err != nil {
 		return "", err
 	}
+	madeDays = dir
 	w, err := NewWriter(dir, Limits{Size: plenty}, slog.Default())
 	for at := firstDay; err == nil && at.Before(firstDay.Add(3*oneDay)); at = at.Add(20 * time.Minute) {
 		err = w.Interval(traffic(at))
@@ -118,10 +119,12 @@ var fewDays = sync.OnceValues(func() (dir string, err error) {
 	return dir, errors.Join(err, w.Close())
 })
 
+var madeDays string // the folder of fewDays, if a test asked for it
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := fewDays(); err == nil {
-		_ = os.RemoveAll(dir)
+	if madeDays != "" {
+		_ = os.RemoveAll(madeDays)
 	}
 	os.Exit(code)
 }
@@ -551,6 +554,13 @@ func TestJoinOfDamagedDay(t *testing.T) {
 	require.NoError(t, w.keeper.keep(list[len(list)-1].start))
 	w.keeper.joins.Wait()
 	require.Equal(t, before, log.Len(), "it is not tried again at once")
+	require.NoError(t, os.WriteFile(list[10].path, whole, 0o600))
+	for range 2 {
+		require.NoError(t, w.keeper.keep(list[len(list)-1].start.Add(time.Hour)))
+		w.keeper.joins.Wait()
+	}
+	require.Equal(t, 2, countHourly(t, dir), "it is tried again, and whole")
+	require.Empty(t, w.keeper.failed)
 	require.NoError(t, w.Close())
 }
 
@@ -559,8 +569,16 @@ func TestCloseWhileJoining(t *testing.T) {
 	dir := fineHistory(t)
 	want := counts(t, dir)
 	w := newLimitedWriter(t, dir, Limits{Size: plenty})
+	d, err := lookAt(dir, firstDay)
+	require.NoError(t, err)
+	defer d.close()
 	w.keeper.cancel()
 	require.ErrorIs(t, w.keeper.join(firstDay), context.Canceled)
+	in := rowStream{files: d.files}
+	require.ErrorIs(t, in.seek(w.keeper.ctx, place{row: 3}), context.Canceled)
+	in.close()
+	w.keeper.limits.Hourly = time.Hour
+	require.NoError(t, w.keeper.joinDue(firstDay.Add(3*oneDay)), "no day is begun")
 	require.NoError(t, w.Close())
 	require.Equal(t, want, counts(t, dir))
 	require.Zero(t, countHourly(t, dir))

@@ -89,7 +89,7 @@ func (j *joiner) hour(hour time.Time) error {
 			return nil
 		}
 		low = high + 1
-		if err := j.in.seek(begin); err != nil {
+		if err := j.in.seek(j.ctx, begin); err != nil {
 			return err
 		}
 	}
@@ -206,11 +206,12 @@ func (s *rowStream) skip() {
 }
 
 // seek goes to a place.
-func (s *rowStream) seek(to place) error {
+func (s *rowStream) seek(ctx context.Context, to place) error {
 	s.close()
 	s.at = place{file: to.file}
 	for s.at.row < to.row {
-		if _, err := s.peek(); err != nil {
+		_, err := s.peek()
+		if err := errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
 		s.skip()

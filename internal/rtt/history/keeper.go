@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ type keeper struct {
 	logger *slog.Logger
 
 	last     time.Time  // when the limits were kept
+	warned   bool       // that there is no room for a day
 	changing sync.Mutex // held while files are removed, or replaced
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -144,6 +146,7 @@ func (k *keeper) shrink(now time.Time) error {
 		}
 		sum += size
 		if sum > k.limits.Size {
+			k.warnOfSize(f, now)
 			return removeAll(list[:i+1])
 		}
 		if k.limits.Age > 0 && now.Sub(f.end()) >= k.limits.Age {
@@ -153,6 +156,16 @@ func (k *keeper) shrink(now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// warnOfSize warns once if a file is removed for its size although its day is not over: no hours stay then.
+func (k *keeper) warnOfSize(removed file, now time.Time) {
+	if k.warned || !removed.day().Add(oneDay).After(now) {
+		return
+	}
+	k.warned = true
+	k.logger.Warn("the history has no room for a day: raise --history-size, or aggregate less often or fewer prefixes",
+		"bytes", k.limits.Size, "removed", removed.name())
 }
 
 func (k *keeper) sizeOfUnfinished() (sum int64, err error) {
@@ -169,7 +182,7 @@ func (k *keeper) sizeOfUnfinished() (sum int64, err error) {
 
 // due returns the days that are to be joined at a time, the oldest first: those that are over, and have rows that are
 // finer than an hour, if these are old or if such rows take more than half of the size. So there is room for months of
-// hours, however many prefixes there are.
+// hours as long as half of the size is room for a day.
 func (k *keeper) due(now time.Time) (days []time.Time, err error) {
 	list, err := files(k.dir)
 	if err != nil {
@@ -197,15 +210,17 @@ func (k *keeper) due(now time.Time) (days []time.Time, err error) {
 	return days, nil
 }
 
-// joinDue joins the days that are due. One that could not be joined stays as it is for a day: it may be damaged.
+// joinDue joins the days that are due. One that could not be joined stays as it is for an hour: it may be damaged, or
+// the disk is full.
 func (k *keeper) joinDue(now time.Time) error {
 	days, err := k.due(now)
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(k.failed, func(_, at time.Time) bool { return now.Sub(at).Abs() >= time.Hour })
 	var errs []error
 	for _, day := range days {
-		if at, ok := k.failed[day]; ok && now.Sub(at) < oneDay {
+		if _, ok := k.failed[day]; ok || k.ctx.Err() != nil {
 			continue
 		}
 		if err := k.join(day); err != nil {

@@ -88,10 +88,11 @@ func (w *Writer) Interval(i *report.Interval) error {
 	return nil
 }
 
-// ends reports whether the file of the rows that wait ends before an interval. A file is of one day.
+// ends reports whether the file of the rows that wait ends before an interval. A file is of one day, and begins with
+// its first row, by which readers find it.
 func (w *Writer) ends(i *report.Interval) bool {
 	start := w.rows[0].Start
-	return i.Start.Sub(start) >= fileEvery || len(w.rows)+len(i.Prefixes) > maxRows ||
+	return i.Start.Sub(start) >= fileEvery || i.Start.Before(start) || len(w.rows)+len(i.Prefixes) > maxRows ||
 		!i.Start.Truncate(oneDay).Equal(start.Truncate(oneDay))
 }
 
