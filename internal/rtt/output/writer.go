@@ -68,7 +68,7 @@ func (w *Writer) start() error {
 	w.buf = bufio.NewWriterSize(w.out, 1<<16)
 	w.wrote = false
 	if w.format == JSON {
-		_, err = w.buf.WriteString("[\n")
+		_, err = io.WriteString(w.out, "[\n") // at once: nobody calls Flush while there are no values
 	}
 	return err
 }

@@ -127,7 +127,9 @@ func TestWriterFails(t *testing.T) {
 		t.Skip("needs /dev/full")
 	}
 	require.NoError(t, err)
-	w, err = New(JSON, func() (io.WriteCloser, error) { return full, nil })
+	_, err = New(JSON, func() (io.WriteCloser, error) { return full, nil })
+	require.ErrorContains(t, err, "no space left on device") // its array has begun
+	w, err = New(JSONL, func() (io.WriteCloser, error) { return full, nil })
 	require.NoError(t, err)
 	require.NoError(t, w.Sample(reporttest.TCP()))
 	require.ErrorContains(t, w.Flush(), "no space left on device")

@@ -191,15 +191,20 @@ var columns = []column{
 	{"LOSS %", 8, SortLoss}, {"KBYTE/s", 12, SortBytes},
 }
 
-// prefixColumns are further ones of prefixes.
+// prefixColumns are further ones of prefixes. They are last, where narrow terminals cut the line.
 var prefixColumns = []column{{"SENT LOSS %", 13, ""}, {"RCVD LOSS %", 13, ""}}
 
-// columns returns all columns but those of parts.
+// columns returns all columns, with those of the parts of RTTs.
 func (t *Table) columns() []column {
-	if t.Prefixes {
-		return slices.Concat(columns, prefixColumns)
+	all := slices.Clone(columns)
+	for _, part := range t.parts {
+		title := strings.ToUpper(part) + " ms"
+		all = append(all, column{title, max(11, len(title)+2), ""})
 	}
-	return columns
+	if t.Prefixes {
+		all = append(all, prefixColumns...)
+	}
+	return all
 }
 
 // Render returns the table in at most the given number of lines of at most the given width.
@@ -208,16 +213,13 @@ func (t *Table) Render(width, lines int) []string {
 	for _, c := range t.columns() {
 		fixed += c.width
 	}
-	for _, part := range t.parts {
-		fixed += partWidth(part)
-	}
 	name := max(15, (width-fixed)/2)
 	text := []string{t.header(name, width)}
 	for i := range t.rows {
 		if len(text) >= lines {
 			break
 		}
-		text = append(text, cut(t.ends(&t.rows[i], name)+t.numbers(&t.rows[i])+t.medians(&t.rows[i]), width))
+		text = append(text, cut(t.ends(&t.rows[i], name)+t.numbers(&t.rows[i]), width))
 	}
 	return text
 }
@@ -237,9 +239,6 @@ func (t *Table) header(name, width int) string {
 		default:
 			fmt.Fprintf(&b, "%*s", c.width, title)
 		}
-	}
-	for _, part := range t.parts {
-		fmt.Fprintf(&b, "%*s", partWidth(part), partTitle(part))
 	}
 	text := b.String()
 	if t.Prefixes {
@@ -263,12 +262,18 @@ func (t *Table) ends(r *topRow, name int) string {
 		cut(r.destination, name-1))
 }
 
+// numbers returns the columns after the ends.
 func (t *Table) numbers(r *topRow) string {
-	text := fmt.Sprintf("%11s%11s%8s%12.1f", r.marked(r.rtt), r.marked(r.min), r.loss.percent(), r.rate/1000)
-	if t.Prefixes {
-		text += fmt.Sprintf("%13s%13s", r.sent.percent(), r.received.percent())
+	values := []string{r.marked(r.rtt), r.marked(r.min), r.loss.percent(), fmt.Sprintf("%.1f", r.rate/1000)}
+	for _, part := range t.parts {
+		values = append(values, milliseconds(r.parts[part]))
 	}
-	return text
+	values = append(values, r.sent.percent(), r.received.percent())
+	var b strings.Builder
+	for i, c := range t.columns()[3:] {
+		fmt.Fprintf(&b, "%*s", c.width, values[i])
+	}
+	return b.String()
 }
 
 // marked returns an RTT of the row, with a star if it is of the whole path.
@@ -277,19 +282,6 @@ func (r *topRow) marked(rtt time.Duration) string {
 		return milliseconds(rtt) + "*"
 	}
 	return milliseconds(rtt)
-}
-
-// partTitle is the title of the column with the medians of a part of the RTTs, and partWidth its width.
-func partTitle(part string) string { return strings.ToUpper(part) + " ms" }
-func partWidth(part string) int    { return max(11, len(partTitle(part))+2) }
-
-// medians returns the last columns of a row: those of the parts of the RTTs.
-func (t *Table) medians(r *topRow) string {
-	var b strings.Builder
-	for _, part := range t.parts {
-		fmt.Fprintf(&b, "%*s", partWidth(part), milliseconds(r.parts[part]))
-	}
-	return b.String()
 }
 
 func milliseconds(d time.Duration) string {

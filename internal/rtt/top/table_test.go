@@ -117,8 +117,8 @@ func TestTopParts(t *testing.T) {
 	}})
 	for _, top := range []*Table{&live, &past} {
 		require.Equal(t, []string{
-			"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|SENT LOSS %|RCVD LOSS %|IDLE ms|LOADED ms|ONE-DIRECTION ms|PEERS ms",
-			"customer|5.000|5.000|-|0.0|-|-|5.000|80.000|30.000|12.000",
+			"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|IDLE ms|LOADED ms|ONE-DIRECTION ms|PEERS ms|SENT LOSS %|RCVD LOSS %",
+			"customer|5.000|5.000|-|0.0|5.000|80.000|30.000|12.000|-|-",
 			"quiet|-|-|-|0.0|-|-|-|-|-|-",
 		}, cells(top.Render(160, 10)))
 		for _, line := range top.Render(60, 10) {
