@@ -158,6 +158,7 @@ func TestTexts(t *testing.T) {
 	require.Equal(t, "0.5 %", percentText(1, 200))
 	require.Equal(t, "0.5 % / –", directionsText(1, 200, 0, 0, 1, 200))
 	require.Equal(t, "0.5 %", directionsText(0, 0, 0, 0, 1, 200), "of a file of an earlier version")
+	require.Equal(t, "0.5 %", directionsText(1, 20, 0, 20, 1, 200), "of files of both versions")
 }
 
 func TestPageOfParts(t *testing.T) {

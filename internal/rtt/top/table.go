@@ -104,6 +104,7 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 		for _, part := range p.Parts() {
 			row.parts[part.Name] = part.RTTs.Quantile(0.5)
 		}
+		row.orPath(&p.RTT, &p.OneDirection)
 		t.rows = append(t.rows, row)
 	}
 	t.nameParts()
@@ -123,6 +124,9 @@ func (t *Table) UpdateTotals(totals *history.Totals) {
 			if h.Count > 0 {
 				row.parts[name] = h.Quantile(0.5)
 			}
+		}
+		if whole := p.Parts["one-direction"]; whole != nil {
+			row.orPath(&p.RTT, whole)
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -154,6 +158,13 @@ func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes u
 		row.rate = float64(bytes) / elapsed.Seconds()
 	}
 	return row
+}
+
+// orPath takes RTTs of the whole path for those of the prefix if there are no others: where only one direction passes.
+func (r *topRow) orPath(rtts, path *report.Histogram) {
+	if rtts.Count == 0 && path.Count > 0 {
+		r.rtt, r.min, r.path = path.Quantile(0.5), path.Min, true
+	}
 }
 
 // SortBy sorts the table by another key.

@@ -129,6 +129,33 @@ func TestTopParts(t *testing.T) {
 	}
 }
 
+// Where only one direction passes, prefixes are sorted by its RTTs, which have a star.
+func TestTopOneDirection(t *testing.T) {
+	rtts := func(ms int) report.Histogram {
+		rtt := time.Duration(ms) * time.Millisecond
+		return report.Histogram{
+			Count: 1, Min: rtt, Max: rtt, Sum: rtt, Width: 100 * time.Millisecond, Bins: []uint64{1},
+		}
+	}
+	near, far := rtts(5), rtts(30)
+	live := Table{Prefixes: true}
+	live.UpdatePrefixes(&report.Interval{Start: time.Unix(1000, 0), End: time.Unix(1002, 0), Prefixes: []report.Prefix{
+		{Group: "a", OneDirection: near}, {Group: "b", OneDirection: far},
+	}})
+	past := Table{Prefixes: true}
+	past.UpdateTotals(&history.Totals{From: time.Unix(1000, 0), To: time.Unix(1002, 0), Prefixes: []history.Series{
+		{Prefix: "a", Parts: map[string]*report.Histogram{"one-direction": &near}},
+		{Prefix: "b", Parts: map[string]*report.Histogram{"one-direction": &far}},
+	}})
+	for _, top := range []*Table{&live, &past} {
+		require.Equal(t, []string{
+			"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|ONE-DIRECTION ms|SENT LOSS %|RCVD LOSS %",
+			"b|30.000*|30.000*|-|0.0|30.000|-|-",
+			"a|5.000*|5.000*|-|0.0|5.000|-|-",
+		}, cells(top.Render(160, 10)))
+	}
+}
+
 func TestTopTotals(t *testing.T) {
 	top := Table{Prefixes: true}
 	now := time.Unix(1000, 0)
