@@ -261,7 +261,8 @@ func TestNames(t *testing.T) {
 	m.add(&i.Prefixes[0])
 	b, err := protojson.Marshal(m.data(resourceOf("v1", "h", "")).ResourceMetrics[0].ScopeMetrics[0].Metrics[0])
 	require.NoError(t, err)
-	require.JSONEq(t, `{"name":"sluice.rtt","description":"RTTs of the hosts of a prefix, their parts, and RTTs of the whole path.","unit":"s",
+	require.JSONEq(t, `{"name":"sluice.rtt","unit":"s",
+		"description":"RTTs of the hosts of a prefix, their parts, and RTTs of the whole path.",
 		"exponentialHistogram":{"aggregationTemporality":"AGGREGATION_TEMPORALITY_DELTA","dataPoints":[{
 		"attributes":[{"key":"prefix","value":{"stringValue":"10.99.1.0/24"}},
 		{"key":"part","value":{"stringValue":"hosts"}}],

@@ -99,7 +99,8 @@ func (m *message) data(about *resource.Resource) *metrics.MetricsData {
 	var all []*metrics.Metric
 	if len(m.rtts) > 0 {
 		all = append(all, &metrics.Metric{
-			Name: "sluice.rtt", Description: "RTTs of the hosts of a prefix, their parts, and RTTs of the whole path.", Unit: "s",
+			Name: "sluice.rtt", Unit: "s",
+			Description: "RTTs of the hosts of a prefix, their parts, and RTTs of the whole path.",
 			Data: &metrics.Metric_ExponentialHistogram{ExponentialHistogram: &metrics.ExponentialHistogram{
 				AggregationTemporality: delta, DataPoints: m.rtts,
 			}},
@@ -111,7 +112,8 @@ func (m *message) data(about *resource.Resource) *metrics.MetricsData {
 	}{
 		{"sluice.rtt.io", "By", "Bytes that a prefix received or sent.", m.bytes},
 		{"sluice.rtt.tcp.segments", "{segment}", "TCP segments that a prefix received or sent.", m.segments},
-		{"sluice.rtt.retransmissions", "{segment}", "TCP segments that a prefix received or sent, and that were sent again.", m.retransmissions},
+		{"sluice.rtt.retransmissions", "{segment}",
+			"TCP segments that a prefix received or sent, and that were sent again.", m.retransmissions},
 		{"sluice.rtt.ecn", "{packet}",
 			"Packets that a prefix received or sent, and that ECN may mark (capable) or has marked.", m.marked},
 		{"sluice.rtt.quic.loss", "{packet}", "Packets of QUIC that a prefix received or sent, by their loss bits.",

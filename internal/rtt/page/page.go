@@ -68,8 +68,8 @@ func percentText(part, all uint64) string {
 	return fmt.Sprintf("%.3g %%", 100*float64(part)/float64(all))
 }
 
-// directionsText writes the shares of what was sent, and of what was received; or that of both, if the direction of some
-// is not known, as in files of earlier versions.
+// directionsText writes the shares of what was sent, and of what was received; or that of both, if the direction of
+// some is not known, as in files of earlier versions.
 func directionsText(sent, allSent, received, allReceived, both, all uint64) string {
 	if allSent+allReceived == 0 || allSent+allReceived < all {
 		return percentText(both, all)
