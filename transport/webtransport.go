@@ -73,8 +73,10 @@ func (s *wtSession) linger() {
 	case <-s.wt.PeerDone():
 	case <-ctx.Done():
 	}
-	close(s.told)
-	if !s.client {
+	if s.client {
+		defer close(s.told) // its process may end then
+	} else {
+		close(s.told)
 		<-ctx.Done()
 	}
 	_ = s.qc.CloseWithError(h3NoError, "")
