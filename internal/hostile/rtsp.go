@@ -91,12 +91,16 @@ func cut(conn *rtspwire.Conn) {
 	_ = conn.Close()
 }
 
-// slow returns an ErrUndefended for a connection on which the server was silent for too long.
+// slow returns an ErrUndefended for a connection on which the server was silent for too long, and the refusal of what
+// has to be granted: the attack ends before it has done harm.
 func slow(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return undefended("the server does not answer")
 	}
-	return nil // it has ended the connection, or refuses
+	if refused, ok := errors.AsType[*rtspwire.StatusError](err); ok {
+		return refused
+	}
+	return nil // it has ended the connection
 }
 
 // sleep returns an error when the attack ends.

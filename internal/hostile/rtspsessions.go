@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -17,14 +18,15 @@ func (c *RTSPClient) ownBroadcast(i int) (*rtspwire.Conn, error) {
 	return c.dial(fmt.Sprintf("%s/%d", c.own, i))
 }
 
-// sessions begins and ends sessions of players and publishers, with and without TEARDOWN.
+// sessions begins and ends sessions of players and publishers, with and without TEARDOWN. The ports are the same each
+// time that it runs, so that the sessions that are left limit how many more there are.
 func (c *RTSPClient) sessions() error {
 	for i := range 100 {
 		pub, err := c.ownBroadcast(i % 3)
 		if err != nil {
 			return err
 		}
-		if _, err := pub.Record(rtspwire.H264, 9000+2*(i%2)); err != nil {
+		if _, err := pub.Record(rtspwire.H264, 10_000+2*i); err != nil {
 			return slow(err)
 		}
 		sub, err := c.dial(c.Victim)
@@ -170,7 +172,7 @@ func (c *RTSPClient) descriptions() error {
 			return err
 		}
 		_, err = conn.Record(sdp, 0)
-		if err := slow(err); err != nil {
+		if err := slow(err); errors.Is(err, ErrUndefended) { // a refusal is right
 			return err
 		}
 		if err == nil && strings.Count(sdp, "m=") > maxMedias {
