@@ -43,15 +43,16 @@ type playback struct {
 	asks bool // for what is missing
 
 	got            map[uint32]bool
-	asked          map[uint32]bool
+	asked          map[uint32]int // how often
 	first, highest uint32
+	settled        uint32 // all before it have come, or were asked for maxAsks times
 	shift          uint16 // of sequence numbers, from the publisher's
 	last           uint32 // 0: not known
 	lastAt         time.Time
 }
 
 func newPlayback(asks bool) *playback {
-	return &playback{asks: asks, got: make(map[uint32]bool), asked: make(map[uint32]bool)}
+	return &playback{asks: asks, got: make(map[uint32]bool), asked: make(map[uint32]int)}
 }
 
 func (p *playback) String() string {
@@ -77,10 +78,10 @@ func (p *playback) take(b []byte) error {
 	case len(p.got) == 0 && n%groupSize != 1:
 		return fmt.Errorf("the first packet is %d, which is no key frame", n)
 	case len(p.got) == 0:
-		p.first, p.highest, p.shift = n, n, shift
+		p.first, p.highest, p.settled, p.shift = n, n, n, shift
 	case shift != p.shift:
 		return fmt.Errorf("packet %d has the sequence number of %d", n, n+uint32(shift-p.shift))
-	case p.got[n] && !p.asked[n]:
+	case p.got[n] && p.asked[n] == 0:
 		return fmt.Errorf("packet %d has come before", n)
 	case n < p.first || n < p.highest && !p.asks:
 		return fmt.Errorf("packet %d comes after %d", n, p.highest)
@@ -92,13 +93,17 @@ func (p *playback) take(b []byte) error {
 	return nil
 }
 
+// end is the last packet that is known.
+func (p *playback) end() uint32 {
+	if p.last != 0 {
+		return p.last
+	}
+	return p.highest
+}
+
 // missing returns the first packets that have not come, up to the last one.
 func (p *playback) missing(most int) (all []uint32) {
-	end := p.highest
-	if p.last != 0 {
-		end = p.last
-	}
-	for n := p.first; n <= end && len(all) < most; n++ {
+	for n := p.first; n <= p.end() && len(all) < most; n++ {
 		if !p.got[n] {
 			all = append(all, n)
 		}
@@ -106,12 +111,27 @@ func (p *playback) missing(most int) (all []uint32) {
 	return all
 }
 
-// complaint returns a NACK, if something is missing that was not asked for twice.
+// Limits of complaints. The relay sends a packet twice again, but not all that is asked for at the same time.
+const (
+	maxAsks  = 50 // for a packet
+	maxNacks = 100
+)
+
+// complaint returns a NACK, if something is missing that was not asked for often enough.
 func (p *playback) complaint() []byte {
+	if !p.asks || len(p.got) == 0 {
+		return nil
+	}
+	isSettled := func(n uint32) bool { return p.got[n] || p.asked[n] >= maxAsks }
+	for p.settled <= p.end() && isSettled(p.settled) {
+		p.settled++
+	}
 	nack := &rtcp.TransportLayerNack{}
-	for _, n := range p.missing(100) {
-		nack.Nacks = append(nack.Nacks, rtcp.NackPair{PacketID: uint16(n) + p.shift})
-		p.asked[n] = true
+	for n := p.settled; n <= p.end() && len(nack.Nacks) < maxNacks; n++ {
+		if !isSettled(n) {
+			nack.Nacks = append(nack.Nacks, rtcp.NackPair{PacketID: uint16(n) + p.shift})
+			p.asked[n]++
+		}
 	}
 	if len(nack.Nacks) == 0 {
 		return nil
@@ -177,6 +197,23 @@ func TestPlayback(t *testing.T) {
 	p, err = play(false, slices.Delete(slices.Clone(list), 7, 17)...)
 	require.NoError(t, err)
 	require.False(t, p.isNearlyWhole())
+	require.Nil(t, p.complaint(), "it does not ask")
+	require.Nil(t, newPlayback(true).complaint(), "nothing has come")
+	many := all(1, 4*groupSize)
+	p, err = play(true, slices.Delete(slices.Clone(many), 1, maxNacks+11)...) // packets 2 to 111
+	require.NoError(t, err)
+	for range maxAsks {
+		nack = rtcp.TransportLayerNack{}
+		require.NoError(t, nack.Unmarshal(p.complaint()))
+		require.Len(t, nack.Nacks, maxNacks)
+	}
+	for range maxAsks {
+		nack = rtcp.TransportLayerNack{}
+		require.NoError(t, nack.Unmarshal(p.complaint()))
+		require.Len(t, nack.Nacks, 10, "later ones than those that never come")
+		require.EqualValues(t, maxNacks+2, nack.Nacks[0].PacketID)
+	}
+	require.Nil(t, p.complaint())
 	p, err = play(false, list[:len(list)-1]...)
 	require.NoError(t, err)
 	require.False(t, p.isWhole())
