@@ -210,8 +210,8 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 const askInterval = time.Second
 
 // askAgain asks silent peers for a sign of life, again and again. One that has closed its session, and whose last
-// packet got lost, answers that it has: without that, the relay would wait for it until the session times out. A subscriber of which the
-// fast path takes the acknowledgements is asked as well.
+// packet got lost, answers that it has: without that, the relay would wait for it until the session times out. A
+// subscriber of which the fast path takes the acknowledgements is asked as well.
 func askAgain(ctx context.Context, peers []*peer) {
 	tick := time.NewTicker(askInterval)
 	defer tick.Stop()
