@@ -109,7 +109,8 @@ func UnplacedRTTKinds(s MonitorSettings) []uint8 {
 	if s.Load == 0 {
 		return nil
 	}
-	s.Load, s.Dns, s.Ntp, s.Stun, s.Syn, s.Quic = 0, 0, 0, 0, 0, 0 // PREFIX_ANY_LOAD
+	// Queries, and RTTs of one direction, are not told apart by load (PREFIX_ANY_LOAD).
+	s.Load, s.Dns, s.Ntp, s.Stun, s.Syn, s.Quic = 0, 0, 0, 0, 0, 0
 	kinds := RTTKinds(s)
 	for i := range kinds {
 		kinds[i] |= uint8(MonitorPrefixFlagPREFIX_UNPLACED)

@@ -16,22 +16,22 @@ import (
 var text string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") },
-	"date":    func(t time.Time) string { return t.UTC().Format("Mon 2006-01-02") },
-	"rtt":     rttText,
-	"percent": percentText,
-	"ways":    directionsText,
-	"count":   countText,
-	"p":       func(h report.Histogram, q float64) time.Duration { return h.Quantile(q) },
-	"rttof":   rttOf,
-	"chart":   newChart,
-	"spark":   newSpark,
-	"parts":   partCharts,
-	"heat":    newHeat,
-	"tiles":   newTiles,
-	"step":    stepText,
-	"few":     func(all []history.Change) []history.Change { return all[:min(len(all), maxChanges)] },
-	"others":  func(all []history.Change) int { return max(0, len(all)-maxChanges) },
+	"time":       func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") },
+	"date":       func(t time.Time) string { return t.UTC().Format("Mon 2006-01-02") },
+	"rtt":        rttText,
+	"percent":    percentText,
+	"directions": directionsText,
+	"count":      countText,
+	"p":          func(h report.Histogram, q float64) time.Duration { return h.Quantile(q) },
+	"rttof":      rttOf,
+	"chart":      newChart,
+	"spark":      newSpark,
+	"parts":      partCharts,
+	"heat":       newHeat,
+	"tiles":      newTiles,
+	"step":       stepText,
+	"few":        func(all []history.Change) []history.Change { return all[:min(len(all), maxChanges)] },
+	"others":     func(all []history.Change) int { return max(0, len(all)-maxChanges) },
 }).Parse(text))
 
 // Write writes the page.
