@@ -8,7 +8,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # is shipped, so that each package is compiled once.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath $(GOFLAGS)
-GOBUILD := go build -ldflags '-X sluice/internal/cli.version=$(VERSION)'
+# Without symbol tables, which are a third of a program.
+GOBUILD := go build -ldflags '-s -w -X sluice/internal/cli.version=$(VERSION)'
 # One compiler version, so that the committed BPF objects can be compared byte by byte.
 export BPF2GO_CC := clang-19
 export BPF2GO_STRIP := llvm-strip-19
@@ -21,7 +22,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test chaos chaos-tree race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test check simulate chaos chaos-tree race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -32,13 +33,17 @@ build: third_party ## build bin/sluice and bin/sluice-lab
 demo: deps build ## relay the sample clip to three subscribers and check every byte
 	bin/sluice-lab demo
 
-test: deps third_party ## run all tests (as root: those that need the kernel too)
+test: deps third_party ## run the tests that are certain on a busy machine (as root: those that need the kernel too)
 	scripts/test
 
-RACE := ./auth/... ./claim/... ./clock ./congestion ./internal/catalog ./internal/cli ./internal/client/... \
-	./internal/cmaf ./internal/events ./internal/handover ./internal/logs ./internal/outbox ./internal/packet/... \
-	./internal/pub ./internal/rtsp ./internal/rtspwire ./internal/rtt/otlp ./internal/rtt/queue ./internal/steer \
-	./internal/sub ./internal/udp ./internal/webclient ./media/... ./moqt/... ./relay ./server ./track ./transport/...
+check: deps ## run all that there is to try, on a machine that does nothing else (about an hour, root)
+	scripts/check
+
+# Those whose goroutines share memory. Parsers, codecs and others that only compute have none, and the packages of
+# processes, browsers and kernel programs share it with those.
+RACE := ./auth/hook ./claim ./internal/client ./internal/handover ./internal/inside ./internal/outbox ./internal/pub \
+	./internal/rtsp ./internal/rtspwire ./internal/rtt/queue ./internal/sub ./internal/udp ./media ./moqt/session ./relay \
+	./server ./track ./transport/...
 # The race detector is in C.
 race race-build: export CGO_ENABLED := 1
 # Interleaved tests have one goroutine, and would take minutes. make lint vets.
@@ -46,11 +51,18 @@ race: race-build ## run the tests of packages that share memory, with the race d
 	go test -vet=off -race -short -skip Interleaved -p 1 -timeout 15m $(RACE)
 
 # With -p 1, go test also compiles one package after the other: go list uses all cores.
-race-build: third_party ## compile what make race runs
+race-build: deps third_party ## compile what make race runs
 	go list -race -export -test -deps $(RACE) >/dev/null
 
 deps: ## install the Debian packages that tests and demo use, where they are missing
 	@scripts/deps
+
+simulate: third_party ## live through SEEDS=1000 schedules from SEED=1 on, in virtual time, each twice (the first time Go is built)
+	go run ./internal/sim/overlay bin/simulate
+	go build -tags unlucky -trimpath -overlay bin/simulate/overlay.json -o bin/simulate/ \
+		-ldflags "-X main.exact=yes -X testing.testBinary=1" ./cmd/sluice-lab
+	bin/simulate/sluice-lab simulate --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1000) --smallest bin/simulate/smallest.json \
+		$(SIMULATE)
 
 # The same seed makes the same schedule.
 chaos: deps third_party ## attack, kill and disturb everything for CHAOS=10m with SEED=1 while honest media flows (root)
@@ -59,7 +71,7 @@ chaos: deps third_party ## attack, kill and disturb everything for CHAOS=10m wit
 chaos-tree: deps third_party ## kill, drain, replace and cut off seven relays and NATS for CHAOS=10m with SEED=1 (root)
 	CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),1) go test -count=1 -v -timeout 60m -run 'TestTree$$' ./e2e/chaos
 
-third_party: ## unpack and patch quic-go and webtransport-go
+third_party: ## unpack and patch quic-go, webtransport-go and gortsplib
 	@third_party/apply.sh
 
 # The packages of the web page, as web/package-lock.json has them; no script of theirs is run.
@@ -140,7 +152,7 @@ unprotected: third_party ## build programs without packet protection, for sluice
 	$(GOBUILD) -tags unprotected -o bin/unprotected/ ./cmd/sluice ./cmd/sluice-lab
 
 # What the tables of sluice rtt take where there may be 64 CPUs: make kernels KERNELS='--cpus 64'
-kernels: deps build ## load all programs and run the demo on other kernels, in virtual machines (root)
+kernels: deps build ## test clocks, load all programs and run the demo on other kernels, in new virtual machines (root)
 	scripts/kernels $(KERNELS)
 
 micro: third_party ## run the Go benchmarks once

@@ -94,6 +94,7 @@ require (
 )
 
 replace (
+	github.com/bluenviron/gortsplib/v5 => ./third_party/gortsplib/src
 	github.com/quic-go/quic-go => ./third_party/quic-go/src
 	github.com/quic-go/webtransport-go => ./third_party/webtransport-go/src
 )

@@ -60,7 +60,15 @@
 // Whoever sees the first byte of a publisher's stream first opens the downstream stream. It has the stream for itself,
 // in phase [StreamOpening], until the prefix is sent; then it is [StreamOpen] for both. A stream that the forwarder has
 // opened is adopted by the media sender when user space gets to it ([ForwarderConn.OpenStream]), or abandoned if no
-// subscription wants it.
+// subscription wants it. An opening that takes too long is the forwarder's if it has moved the cursor. If not, the
+// cursor is closed, so that it cannot, and the media sender opens another stream.
+//
+// # Who leaves a stream
+//
+// A forwarder sends the bytes of one publisher's stream. When that breaks off, and another one goes on with the log,
+// the bytes that follow may differ. So the media sender moves the cursor to memory of its own ([StreamState.MoveTo])
+// before it takes any of these from the log. A cursor that is not ahead of the place where the stream broke off goes
+// on. One that is ahead stops: the forwarder has sent what user space will never have, and the stream ends.
 //
 // # The same protocol in C
 //

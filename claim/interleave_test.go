@@ -14,7 +14,7 @@ import (
 func TestInterleavedClaims(t *testing.T) {
 	for name, limit := range map[string]uint64{"ample credit": 1000, "credit for a part": 7, "no credit": 0} {
 		t.Run(name, func(t *testing.T) {
-			states, ends := claimtest.Explore(t, func() *claimtest.Scenario {
+			explored := claimtest.Explore(t, func() *claimtest.Scenario {
 				sc := claimtest.NewScenario(8)
 				sc.Conn.DataLimit.Store(limit)
 				for range 2 {
@@ -35,14 +35,14 @@ func TestInterleavedClaims(t *testing.T) {
 				}
 				return sc
 			})
-			t.Logf("%d states, %d final", states, ends)
-			require.Greater(t, states, 50)
+			t.Logf("%+v", explored)
+			require.Greater(t, explored.States, 50)
 		})
 	}
 }
 
 func TestInterleavedFIN(t *testing.T) {
-	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+	explored := claimtest.Explore(t, func() *claimtest.Scenario {
 		sc := claimtest.NewScenario(8)
 		for range 2 {
 			sc.Actors = append(sc.Actors, func() {
@@ -59,11 +59,11 @@ func TestInterleavedFIN(t *testing.T) {
 		}
 		return sc
 	})
-	t.Logf("%d states", states)
+	t.Logf("%+v", explored)
 }
 
 func TestInterleavedReset(t *testing.T) {
-	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+	explored := claimtest.Explore(t, func() *claimtest.Scenario {
 		sc := claimtest.NewScenario(8)
 		var final int64
 		sc.Actors = []func(){
@@ -79,12 +79,41 @@ func TestInterleavedReset(t *testing.T) {
 		}
 		return sc
 	})
-	t.Logf("%d states", states)
+	t.Logf("%+v", explored)
+}
+
+// A forwarder goes on to claim while the cursor moves away from it. No byte is claimed in both places.
+func TestInterleavedStreamMove(t *testing.T) {
+	explored := claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(8)
+		own := claimtest.Scenario{Conn: sc.Conn, Stream: new(claim.StreamState), Ledger: sc.Ledger}
+		var moved int64
+		sc.Actors = []func(){
+			func() {
+				sc.SendFrame(0, 3, false)
+				sc.SendFrame(3, 6, false)
+			},
+			func() {
+				moved, _ = sc.Stream.MoveTo(own.Stream)
+				for from := moved; from < 9; from += 3 {
+					require.True(t, own.Send(9, 3, true))
+				}
+			},
+		}
+		sc.Check = func() {
+			next, closed := sc.Stream.Cursor()
+			require.True(t, closed)
+			require.Equal(t, moved, next, "something was claimed after the cursor had moved")
+			require.Equal(t, 1, sc.Claimed(t, 9), "FINs")
+		}
+		return sc
+	})
+	t.Logf("%+v", explored)
 }
 
 // The reader of the ledger must not pass a packet number whose record is still to come.
 func TestInterleavedReader(t *testing.T) {
-	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+	explored := claimtest.Explore(t, func() *claimtest.Scenario {
 		sc := claimtest.NewScenario(8)
 		found := map[uint64]bool{}
 		var passed uint64
@@ -115,12 +144,12 @@ func TestInterleavedReader(t *testing.T) {
 		}
 		return sc
 	})
-	t.Logf("%d states", states)
+	t.Logf("%+v", explored)
 }
 
 // A record that is being overwritten is not read as a mixture, and marking it does not spoil the new one.
 func TestInterleavedOverwriting(t *testing.T) {
-	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+	explored := claimtest.Explore(t, func() *claimtest.Scenario {
 		sc := claimtest.NewScenario(4)
 		sc.Ledger.Write(2, 11, 111, claim.NewInfo(7, 100, 30, claim.FlagLost))
 		sc.Actors = []func(){
@@ -139,7 +168,7 @@ func TestInterleavedOverwriting(t *testing.T) {
 		}
 		return sc
 	})
-	t.Logf("%d states", states)
+	t.Logf("%+v", explored)
 }
 
 func TestInterleavedStreamIDs(t *testing.T) {
@@ -216,7 +245,7 @@ func TestInterleavedKeyUpdate(t *testing.T) {
 // A forwarder goes on to take packet numbers while the state moves away from it. The media sender goes on with numbers
 // that the forwarder does not use.
 func TestInterleavedMove(t *testing.T) {
-	states, _ := claimtest.Explore(t, func() *claimtest.Scenario {
+	explored := claimtest.Explore(t, func() *claimtest.Scenario {
 		sc := claimtest.NewScenario(16)
 		sc.Conn.NextPN.Store(1 << claim.GenerationShift)
 		to := new(claim.ConnState)
@@ -251,5 +280,5 @@ func TestInterleavedMove(t *testing.T) {
 		}
 		return sc
 	})
-	t.Logf("%d states", states)
+	t.Logf("%+v", explored)
 }

@@ -24,12 +24,36 @@ func (st *StreamState) Claim(from, to int64, last bool) bool {
 
 // Close ends claiming and returns the cursor.
 func (st *StreamState) Close() (cursor int64) {
+	cursor, _ = st.close()
+	return cursor
+}
+
+// close ends claiming, and returns the cursor and whether claiming had ended before.
+func (st *StreamState) close() (cursor int64, closed bool) {
 	for {
 		next := st.Next.Load()
-		if next&ClosedBit != 0 || st.Next.CompareAndSwap(next, next|ClosedBit) {
-			return int64(next &^ ClosedBit)
+		if closed = next&ClosedBit != 0; closed || st.Next.CompareAndSwap(next, next|ClosedBit) {
+			return int64(next &^ ClosedBit), closed
 		}
 	}
+}
+
+// MoveTo ends claiming, and copies the state to where it goes on, out of the memory of a forwarder, which claims no
+// more. It returns the cursor, and whether claiming had ended before, with FIN.
+func (st *StreamState) MoveTo(to *StreamState) (cursor int64, closed bool) {
+	cursor, closed = st.close()
+	next := uint64(cursor)
+	if closed {
+		next |= ClosedBit
+	}
+	to.Next.Store(next)
+	to.Delta.Store(st.Delta.Load())
+	to.Limit.Store(st.Limit.Load())
+	to.ID.Store(st.ID.Load())
+	to.Level.Store(st.Level.Load())
+	to.Phase.Store(st.Phase.Load())
+	st.Phase.Store(StreamClosed)
+	return cursor, closed
 }
 
 // Cursor returns the cursor, a log offset, and whether claiming has ended.

@@ -18,7 +18,7 @@ type Word32 struct{ v atomic.Uint32 }
 // Load returns the value.
 func (w *Word) Load() uint64 {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, false)
 	}
 	return w.v.Load()
 }
@@ -26,7 +26,7 @@ func (w *Word) Load() uint64 {
 // Store sets the value.
 func (w *Word) Store(x uint64) {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, true)
 	}
 	w.v.Store(x)
 }
@@ -34,7 +34,7 @@ func (w *Word) Store(x uint64) {
 // Add adds delta, which may be the two's complement of a negative number, and returns the new value.
 func (w *Word) Add(delta uint64) uint64 {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, true)
 	}
 	return w.v.Add(delta)
 }
@@ -42,7 +42,7 @@ func (w *Word) Add(delta uint64) uint64 {
 // Or sets bits and returns the old value.
 func (w *Word) Or(bits uint64) uint64 {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, true)
 	}
 	return w.v.Or(bits)
 }
@@ -50,7 +50,7 @@ func (w *Word) Or(bits uint64) uint64 {
 // CompareAndSwap sets the value to x if it is old.
 func (w *Word) CompareAndSwap(old, x uint64) bool {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, true)
 	}
 	return w.v.CompareAndSwap(old, x)
 }
@@ -58,7 +58,7 @@ func (w *Word) CompareAndSwap(old, x uint64) bool {
 // Load returns the value.
 func (w *Word32) Load() uint32 {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, false)
 	}
 	return w.v.Load()
 }
@@ -66,7 +66,7 @@ func (w *Word32) Load() uint32 {
 // Store sets the value.
 func (w *Word32) Store(x uint32) {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, true)
 	}
 	w.v.Store(x)
 }
@@ -74,7 +74,7 @@ func (w *Word32) Store(x uint32) {
 // Add adds delta and returns the new value.
 func (w *Word32) Add(delta uint32) uint32 {
 	if hook.Interleave != nil {
-		hook.Interleave(w)
+		hook.Interleave(w, true)
 	}
 	return w.v.Add(delta)
 }

@@ -37,8 +37,20 @@ type System struct {
 	origin Time // base by CLOCK_MONOTONIC
 }
 
+// shared is the clock of a simulation; else it is nil.
+var shared *System
+
+// SetOrigin has all clocks of the process from now on say at when it is base. It is for simulations of a process and a
+// kernel in virtual time, which need the same clock, and whose times follow from a seed.
+func SetOrigin(base time.Time, at Time) { shared = &System{base, at} }
+
 // NewSystem returns the clock of the system.
-func NewSystem() System { return System{time.Now(), monotonic()} }
+func NewSystem() System {
+	if shared != nil {
+		return *shared
+	}
+	return System{time.Now(), monotonic()}
+}
 
 // Now implements [Clock].
 func (c System) Now() Time { return c.origin.Add(time.Since(c.base)) }

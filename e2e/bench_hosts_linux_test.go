@@ -15,6 +15,7 @@ import (
 	"sluice/internal/bench/system"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
+	"sluice/internal/thorough"
 )
 
 // sshdConfig lets in whoever has the test's key.
@@ -74,6 +75,7 @@ func startSSH(t *testing.T, l *lab.Lab) (config string) {
 // A bench on machines that are reached by SSH counts the same as one in a lab, describes the machines, and leaves
 // nothing behind.
 func TestBenchHosts(t *testing.T) {
+	thorough.Only(t)
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
 	config, out := startSSH(t, l), filepath.Join(t.TempDir(), "out")
 	before, err := filepath.Glob("/tmp/sluice-bench-*")
@@ -112,6 +114,7 @@ func TestBenchHosts(t *testing.T) {
 
 // A machine that cannot be reached is named, and so is what a relay's machine lacks.
 func TestBenchHostsFail(t *testing.T) {
+	thorough.Only(t)
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
 	config := startSSH(t, l)
 	bench := func(arguments ...string) string {

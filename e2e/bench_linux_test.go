@@ -18,11 +18,13 @@ import (
 	"sluice/internal/bench/system"
 	"sluice/internal/cli"
 	"sluice/internal/lab"
+	"sluice/internal/thorough"
 )
 
-// measure runs a bench. Where the machine cannot do it, the test is skipped, as by labtest.New.
+// measure runs a bench, for make check. Where the machine cannot do it, the test is skipped, as by labtest.New.
 func measure(t *testing.T, cfg bench.RunConfig) *result.Report {
 	t.Helper()
+	thorough.Only(t)
 	var err error
 	cfg.Programs.Generator, err = exec.LookPath("sluice-lab")
 	require.NoError(t, err)
@@ -86,10 +88,14 @@ func checkRun(t *testing.T, s result.Scenario, run result.Run) {
 		require.NotEmpty(t, run.Series["first"].Value)
 	case result.KindCPU:
 		require.Contains(t, run.Breakdowns["cpu"], "relay, eBPF")
-		require.Positive(t, run.Metrics["cpu.packet.relay"])
+		require.Positive(t, run.Metrics["cpu.frame.relay"])
+		require.Positive(t, run.Metrics["cpu.relay.softirq"], "packets have come to the relay's devices")
+		require.Positive(t, run.Metrics["cpu.lab.relay"])
 		checkTimeline(t, run)
 	case result.KindMemory:
 		require.Greater(t, run.Metrics["memory.resident"], 5.)
+		require.Positive(t, run.Metrics["memory.proportional"])
+		require.LessOrEqual(t, run.Metrics["memory.proportional"], run.Metrics["memory.resident"])
 		require.GreaterOrEqual(t, run.Metrics["memory.peak"], run.Metrics["memory.resident"])
 		require.Equal(t, run.System == system.FastPath, run.Metrics["memory.maps"] > 0)
 	case result.KindBystander:
@@ -183,7 +189,7 @@ func TestBenchRTSP(t *testing.T) {
 	require.Zero(t, run.Metrics["corrupt"])
 	require.Positive(t, run.Metrics["packets"])
 	require.Positive(t, run.Distributions["first"].Count)
-	require.Positive(t, run.Metrics["cpu.packet.relay"])
+	require.Positive(t, run.Metrics["cpu.frame.relay"])
 	require.Contains(t, run.Metrics, "rtp.lost")
 	require.Equal(t, "rtsp/capacity/1", capacity.Name)
 	require.NotContains(t, capacity.Runs[0].Unusable, "the run failed")

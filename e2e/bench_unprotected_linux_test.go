@@ -10,10 +10,12 @@ import (
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/system"
 	"sluice/internal/cli"
+	"sluice/internal/thorough"
 )
 
 // Builds with packet protection and without it are measured in one bench, each with load generators of its own.
 func TestBenchUnprotected(t *testing.T) {
+	thorough.Only(t)
 	dir, err := buildUnprotected()
 	require.NoError(t, err)
 	without := system.Unprotected(cli.Version(), dir)

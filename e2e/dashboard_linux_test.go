@@ -22,11 +22,13 @@ import (
 	"sluice/internal/cli/clitest"
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
+	"sluice/internal/thorough"
 )
 
 // TestDashboardOfMonitor runs two monitors, a Prometheus that scrapes them, and traffic that passes. Each query of the
 // dashboard has data at some time. The traffic becomes slower and slower, so that RTTs rise, and alerts with them.
 func TestDashboardOfMonitor(t *testing.T) {
+	thorough.Only(t)
 	program, err := exec.LookPath("prometheus")
 	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skip("needs prometheus (package prometheus)")

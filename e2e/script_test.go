@@ -4,10 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/rogpeppe/go-internal/testscript"
 
 	"sluice/internal/cli/clitest"
 )
@@ -24,21 +20,6 @@ func TestMain(m *testing.M) {
 }
 
 // scriptCommands are commands that only scripts of this package use.
-var scriptCommands = map[string]clitest.Command{"nats": startNATS}
-
-// startNATS is "nats NAME": it starts a NATS server, and sets a variable to its URL.
-func startNATS(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 1 {
-		ts.Fatalf("usage: nats NAME")
-	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
-	ts.Check(err)
-	s.Start()
-	ts.Defer(s.Shutdown)
-	if !s.ReadyForConnections(time.Minute) {
-		ts.Fatalf("the NATS server does not start")
-	}
-	ts.Setenv(args[0], s.ClientURL())
-}
+var scriptCommands = map[string]clitest.Command{}
 
 func TestScripts(t *testing.T) { clitest.Run(t, scriptCommands) }

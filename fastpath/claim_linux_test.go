@@ -55,7 +55,7 @@ var (
 func newKernelRig(t *testing.T) *kernelRig {
 	r := &kernelRig{T: t, lab: labtest.New(t, lab.Topology{Subscribers: 1}), packets: newPeerPackets(t)}
 	var err error
-	r.fast, err = fastpath.New(fastpath.Varied(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)}),
+	r.fast, err = fastpath.New(fastpath.Settings{Port: kernelPort, ConnectionIDLen: len(kernelCID)},
 		slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skip(err)
@@ -76,21 +76,10 @@ func newKernelRig(t *testing.T) *kernelRig {
 	r.down.SetSession(claim.Session{Layout: moqt.DataLayout1})
 	r.meet()
 	r.track = r.fast.NewTrack()
-	r.track.Forward(r.publisher, 7, 128, append(r.others(), fastpath.Subscriber{
+	r.track.Forward(r.publisher, 7, 128, []fastpath.Subscriber{{
 		Conn: r.down, Alias: 7, Range: moqt.Range{End: moqt.Location{Group: 1<<64 - 1}}, Forward: true, Priority: 128,
-	}))
+	}})
 	return r
-}
-
-// others returns a subscriber that is in the list before the one of the test, so that a worker serves that, if there is
-// one.
-func (r *kernelRig) others() []fastpath.Subscriber {
-	if fastpath.Varied(fastpath.Settings{}).Workers == 0 {
-		return nil
-	}
-	c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
-	c.SetSession(claim.Session{Layout: moqt.DataLayout1})
-	return []fastpath.Subscriber{{Conn: c}}
 }
 
 func (r *kernelRig) attach() error {
@@ -155,9 +144,6 @@ func (r *kernelRig) see(packet []byte) {
 		_, err := r.program.Run(&ebpf.RunOptions{Data: frame(packet)})
 		return err
 	}))
-	if fastpath.Varied(fastpath.Settings{}).Workers > 0 {
-		r.fast.AwaitWorkers()
-	}
 }
 
 // piece is a packet with the bytes [from, to) of the publisher's stream.
@@ -216,26 +202,31 @@ func (r *kernelRig) check(credit uint64) {
 	}
 }
 
-// TestKernelBeforeEnd runs the program between any two accesses while the stream is being reset: nothing is claimed
-// after its end.
+// TestKernelBeforeEnd runs the program between any two accesses while the stream is being reset, or its cursor moves to
+// where the kernel does not see it: nothing is claimed after that.
 func TestKernelBeforeEnd(t *testing.T) {
 	r := newKernelRig(t)
 	r.claims = claimtest.NewClaims(r.sub, r.open(publishersStream), r.records)
 	p := r.piece(0, 10)
-	for i, more := 0, true; more; i++ {
-		r.claims.Reset(publishersStream, 1<<20)
-		more = false
-		var final int64
-		claimtest.BeforeEach(func() { final = r.claims.Close() }, func(n int) {
-			if n == i {
-				r.seeAgain(p)
-				more = true
-			}
-		})
-		r.seeAgain(p)
-		next, closed, _ := r.claims.Check(t)
-		require.True(t, closed)
-		require.Equal(t, final, next)
+	for name, end := range map[string]func() int64{"reset": r.claims.Close, "moved": r.claims.Move} {
+		byKernel := int64(0)
+		for i, more := 0, true; more; i++ {
+			r.claims.Reset(publishersStream, 1<<20)
+			more = false
+			var final int64
+			claimtest.BeforeEach(func() { final = end() }, func(n int) {
+				if n == i {
+					r.seeAgain(p)
+					more = true
+				}
+			})
+			r.seeAgain(p)
+			next, closed, _ := r.claims.Check(t)
+			require.True(t, closed, name)
+			require.Equal(t, final, next, name)
+			byKernel += next
+		}
+		require.NotZero(t, byKernel, name)
 	}
 }
 

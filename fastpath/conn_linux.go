@@ -172,7 +172,7 @@ func (c *conn) Close() {
 	}
 	k.ForgetPublisher(c.index)
 	for slot, key := range c.keys {
-		c.fast.report("close a stream", k.ingress.Downstreams.Delete(key))
+		c.fast.report("close a stream", k.tables.Downstreams.Delete(key))
 		c.fast.reclaimer.freeSlot(slot)
 	}
 	c.keys, c.slots = nil, nil

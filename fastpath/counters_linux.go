@@ -41,7 +41,7 @@ func (k *kernel) Counts() (map[string]uint64, error) {
 	counts := make(map[string]uint64, len(k.reasons))
 	var perCPU []uint64
 	for reason, name := range k.reasons {
-		if err := k.ingress.Reasons.Lookup(uint32(reason), &perCPU); err != nil {
+		if err := k.tables.Reasons.Lookup(uint32(reason), &perCPU); err != nil {
 			return nil, fmt.Errorf("fast path: read the counter of %s: %w", name, err)
 		}
 		for _, n := range perCPU {

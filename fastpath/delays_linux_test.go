@@ -10,32 +10,30 @@ import (
 )
 
 // delays returns what was measured.
-func (r *rig) delays() delay.Histogram {
-	h, err := r.kernel.Delays()
-	require.NoError(r.t, err)
+func (f *FastPath) delays(t *testing.T) delay.Histogram {
+	h, err := f.Delays()
+	require.NoError(t, err)
 	return h
 }
 
-// TestDelays measures copies of server_ingress and of a worker: only while it is on, and from when the packet came.
+// TestDelays measures copies of rtp_ingress and of a worker: only while it is on, and from when the packet came.
 func TestDelays(t *testing.T) {
-	d := newDriven(t, 2)
-	d.give(subgroupBegins(3))
-	d.drive(func() { d.worker.do(d.take()) })
-	require.EqualValues(t, 2, d.counts()["copy_sent"])
-	require.Zero(t, d.delays(), "nobody wants to know")
+	d := newRTPDriven(t, 5) // four in one run, and one by the worker
+	d.run(rtpPacket(1, "payload"))
+	d.drive(unchanged)
+	require.EqualValues(t, 5, d.counts()["copy_sent"])
+	require.Zero(t, d.delays(t), "nobody wants to know")
 
 	d.kernel.Measure(true)
 	for i, age := range []time.Duration{0, 1200, 5 * time.Microsecond, time.Millisecond, 777 * time.Millisecond,
 		5 * time.Second} {
-		d.give(subgroupBegins(uint64(7 + 4*i)))
-		before := d.delays()
-		d.drive(func() {
-			jobs := d.take()
+		d.run(rtpPacket(2+i, "payload"))
+		before := d.delays(t)
+		d.drive(func(jobs [][]byte) {
 			require.Len(t, jobs, 1)
 			jobOf(jobs[0]).Since -= uint64(age)
-			d.worker.do(jobs)
 		})
-		after := d.delays()
+		after := d.delays(t)
 		took := after.Sum - before.Sum
 		require.Greater(t, took, age)
 		for bin := range after.Bins {
@@ -43,14 +41,14 @@ func TestDelays(t *testing.T) {
 			require.Equal(t, in, after.Bins[bin] == before.Bins[bin]+1, "%v, bin %d", took, bin)
 		}
 	}
-	h := d.delays()
-	require.EqualValues(t, d.counts()["copy_sent"]-2, h.Count())
+	h := d.delays(t)
+	require.EqualValues(t, d.counts()["copy_sent"]-5, h.Count())
 
 	d.kernel.Measure(false)
-	before := d.delays()
-	d.give(subgroupBegins(103))
-	d.drive(func() { d.worker.do(d.take()) })
-	require.Equal(t, before, d.delays())
+	before := d.delays(t)
+	d.run(rtpPacket(20, "payload"))
+	d.drive(unchanged)
+	require.Equal(t, before, d.delays(t))
 }
 
 // TestDelaysOfDatagrams measures copies of an object in a datagram.
@@ -59,6 +57,6 @@ func TestDelaysOfDatagrams(t *testing.T) {
 	r.kernel.Measure(true)
 	r.publish(object(5, 1))
 	require.EqualValues(t, 3, r.counts()["copy_sent"], "%v", r.counts())
-	h := r.delays()
+	h := r.fast.delays(t)
 	require.EqualValues(t, 3, h.Count())
 }

@@ -3,6 +3,7 @@ package fastpath
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -18,6 +19,17 @@ import (
 // for the same place of the stream is what subscribers get.
 func TestDiscarded(t *testing.T) {
 	const ether, ip4, ip6 = 14, 20, 40
+	type cased struct {
+		rig  *rig
+		send func(frame []byte)
+		next uint64 // group
+	}
+	cases := make(map[bool]*cased) // by whether they are of IPv6
+	for _, v6 := range []bool{false, true} {
+		r := newRig(t, lab.Topology{Subscribers: 1}, v6)
+		r.subscribeAll()
+		cases[v6] = &cased{rig: r, send: r.rawSender()}
+	}
 	for _, tt := range []struct {
 		name, reason string
 		v6           bool
@@ -69,12 +81,13 @@ func TestDiscarded(t *testing.T) {
 		}},
 	} {
 		t.Run(fmt.Sprintf("%s v6=%v", tt.name, tt.v6), func(t *testing.T) {
-			r := newRig(t, lab.Topology{Subscribers: 1}, tt.v6)
-			r.subscribeAll()
-			send := r.rawSender()
+			c := cases[tt.v6]
+			r, send, group := c.rig, c.send, c.next
+			c.next++
+			before := r.counts()
 			version := func(pn uint64, body string) (packetOf, frame []byte) {
-				p := packet(r.keys, publisherCID, pn, 4, 0, stream(3, 0, 1,
-					append(subgroupHeader(77, 1, 5, 9), body...)))
+				p := packet(r.keys, publisherCID, 2*group+pn, 4, 0, stream(3+4*group, 0, 1,
+					append(subgroupHeader(77, group, 5, 9), body...)))
 				return p, concat([]byte(r.lab.Relay.Facing(r.lab.Publisher).HardwareAddr()),
 					[]byte(r.lab.Publisher.Devices[0].HardwareAddr()), udpFrame(r.publisherAddr(), r.relayAddr(), p))
 			}
@@ -90,10 +103,15 @@ func TestDiscarded(t *testing.T) {
 			good, frame := version(2, "good version")
 			send(frame)
 			r.expectPacket(good)
-			require.Equal(t, append(subgroupHeader(1000, 1, 5, 9), "good version"...),
+			require.Equal(t, append(subgroupHeader(1000, group, 5, 9), "good version"...),
 				r.receive(r.subscribers[0]).data)
+			counted := r.counts()
+			maps.DeleteFunc(counted, func(reason string, n uint64) bool { return n == before[reason] })
+			for reason := range counted {
+				counted[reason] -= before[reason]
+			}
 			require.Equal(t, map[string]uint64{tt.reason: 1, "packet_opened": 1, "frame_forwarded": 1, "copy_sent": 1},
-				r.counts())
+				counted)
 		})
 	}
 }

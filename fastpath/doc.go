@@ -32,18 +32,17 @@
 // and sends a copy; later frames find the stream by the publisher's stream id. Then user space gets the packet. The
 // relay tells [ForwardedTrack.Receive] about the stream, and the media sender asks [claim.ForwarderConn.OpenStream] for
 // the state of each downstream stream: it finds the stream open and adopts it, or opens it now. From then on both move
-// the same cursor. When the publisher's stream has been read to its end, streams that the kernel opened and no
-// subscription wants are abandoned.
+// the same cursor. When the publisher's stream has been read to its end, and no run is left that may open one,
+// streams that the kernel opened and no subscription wants are abandoned.
 //
 // A subscriber's packet with nothing but an ACK comes the other way, and ends in server_ingress: the program opens it,
 // puts its plaintext into a queue, and drops it. [FastPath.HandOver] empties a queue, when somebody is awake, and gives
 // the packets to the media sender, which says with [claim.ForwarderConn.SetTaking] when it wants to see ACKs at once.
 //
-// A track can have more subscribers than one run can serve. Then server_ingress gives the frame to workers,
-// which run the fan-out for the others by BPF_PROG_RUN, a few subscribers at a time (workers, worker).
-//
-// RTP of RTSP clients has a program of its own, rtp_ingress, which shares the fan-out's parts and the workers.
-// [RTPMedia] is what it knows of a publisher's media, and says which players have a packet.
+// RTP of RTSP clients has a program of its own, rtp_ingress, which shares the fan-out's parts. [RTPMedia] tells it
+// of a publisher's media, and says which players have a packet. A media can have more players than one run can
+// serve. Then rtp_ingress gives the packet to workers, which serve the others by BPF_PROG_RUN, a few players at a time
+// (workers, worker).
 //
 // An operator's rule, by which both senders decide what may go, is linked into the programs before they are loaded
 // ([Rule]).

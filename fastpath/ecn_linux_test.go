@@ -9,6 +9,7 @@ import (
 
 	"sluice/congestion"
 	"sluice/internal/lab"
+	"sluice/internal/thorough"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
@@ -21,6 +22,9 @@ func TestECN(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		for _, controller := range []string{"cubic", "prague"} {
 			t.Run(fmt.Sprintf("fastpath=%v/%s", !off, controller), func(t *testing.T) {
+				if off { // package media has what user space makes of marks
+					thorough.Only(t)
+				}
 				t.Parallel() // they mostly wait
 				testECN(t, off, congestion.Controllers[controller])
 			})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
+	"sluice/moqt"
 )
 
 // TestWithoutEgress detaches client_egress from the subscribers' device. The kernel loses one copy; then it leaves the
@@ -32,6 +33,21 @@ func TestWithoutEgress(t *testing.T) {
 	r.greet(s)
 	r.publish(subgroupBegins(35))
 	require.EqualValues(t, 11, r.receive(s).stream, "its third one: the copy that was lost had opened the second")
+}
+
+// TestObjectsWithoutEgress has an object come in a datagram while client_egress is not there. The kernel cannot send
+// it, so user space does.
+func TestObjectsWithoutEgress(t *testing.T) {
+	r, track := objectRig(t, 2)
+	r.publish(object(1, 1))
+	for _, s := range r.subscribers {
+		r.receiveDatagram(s)
+	}
+	require.Len(t, track.ClaimObject(moqt.Location{Group: 1, Object: 1}), 2)
+	require.NoError(t, r.detachEgress(r.lab.Relay.Facing(r.lab.Subscribers[0])))
+	r.publish(object(1, 2))
+	require.EqualValues(t, 2, r.counts()["copy_lost"])
+	require.Empty(t, track.ClaimObject(moqt.Location{Group: 1, Object: 2}))
 }
 
 // detachEgress detaches client_egress from a device, as an operator could.

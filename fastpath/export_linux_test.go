@@ -1,32 +1,27 @@
 package fastpath
 
 import (
+	"bytes"
+	"net/netip"
+	"slices"
 	"testing"
-	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/fastpath/bpf"
 )
 
 // UDPFrame is an Ethernet frame without its addresses.
 var UDPFrame = udpFrame
 
-// WithWorkers runs tests once more.
-var WithWorkers = withWorkers
-
-// Varied are the settings of a test that WithWorkers runs.
-func Varied(s Settings) Settings {
-	variant(&s)
-	return s
-}
-
-// AwaitWorkers waits until the workers have done what they were given.
-func (f *FastPath) AwaitWorkers() { f.kernel.workers.awaitAll(time.Minute) }
+// StopReclaimer leaves it to the test to call what the reclaimer calls.
+var StopReclaimer = stopReclaimer
 
 // ForgetNumbers forgets which packets have come.
 func (f *FastPath) ForgetNumbers() {
-	for i := range f.kernel.publishers {
+	for i := range madeOfAll(f.kernel.byConn) {
 		p := &f.kernel.publishers[i]
 		p.FirstNumber, p.Numbers = 0, bpf.Publisher{}.Numbers
 	}
@@ -49,4 +44,32 @@ func (v *versioned[T]) get(index uint32) (value T, err error) {
 func (r *Rule) AskedWithoutLength(t testing.TB) (times uint64) {
 	require.NoError(t, r.maps.Maps["asked"].Lookup(uint32(1), &times))
 	return times
+}
+
+// Replay runs server_ingress on a packet in a frame, without a device. It returns the copy that the program has made
+// for a subscriber with that path, and then not sent, because the path leads nowhere.
+func (f *FastPath) Replay(t testing.TB, frame []byte, local, remote netip.AddrPort) (sealed []byte) {
+	k := f.kernel
+	require.NoError(t, k.ingress.Neighbors.Put(udpPath(local, remote), bpf.Neighbor{Ifindex: 1 << 20}))
+	cpus, err := ebpf.PossibleCPU()
+	require.NoError(t, err)
+	scratches := make([]bpf.IngressScratch, cpus)
+	require.NoError(t, k.ingress.Scratches.Put(uint32(0), scratches))
+	_, err = k.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame})
+	require.NoError(t, err)
+	require.NoError(t, k.ingress.Scratches.Lookup(uint32(0), &scratches))
+	for i := range scratches {
+		if s := &scratches[i]; s.Tail > 0 {
+			const out, payload = 2048, 2048 + 128
+			head := s.Buf[payload-16-16*((s.AadLen-1)/16):][:s.AadLen]
+			require.True(t, bytes.HasSuffix(s.Buf[out:out+s.Head], head), "the header in the frame")
+			sealed = slices.Concat(head, s.Buf[payload:payload+s.Tail])
+		}
+	}
+	return sealed
+}
+
+// Packet is a short header packet.
+func Packet(k *claim.PacketKeys, cid []byte, pn uint64, payload []byte) []byte {
+	return packet((*packetKeys)(k), cid, pn, 4, 0, payload)
 }

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,17 +43,21 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
+	return newFastPath(k, s, logger), nil
+}
+
+func newFastPath(k *kernel, s Settings, logger *slog.Logger) *FastPath {
 	f := &FastPath{
 		kernel: k, log: logs.NewSparse(logger), registry: new(registry),
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams), passAcks: s.PassAcks,
-		maxSubscribers: s.maxSubscribers(),
+		maxSubscribers: cmp.Or(s.MaxCopies, DefaultMaxCopies),
 	}
 	k.workers.report = f.report
 	f.room = &room{fast: f}
 	f.registry.addConns(min(madeOfAll(k.byConn), k.maxConns))
 	f.registry.addTracks(min(madeOfAll(k.byTrack), k.maxTracks))
 	f.reclaimer = newReclaimer(f)
-	return f, nil
+	return f
 }
 
 // cast gives elements that the programs share their type in package claim, which has the same layout.
@@ -80,7 +85,7 @@ func (f *FastPath) Forwards() bool { return f.forwarding.Load() > 0 }
 // MaxSubscribers is how many subscribers of a track the kernel serves at most.
 func (f *FastPath) MaxSubscribers() int { return f.maxSubscribers }
 
-// WorkersCopies is how many copies the workers have made, at most.
+// WorkersCopies is how many copies the workers have made of RTP packets, at most.
 func (f *FastPath) WorkersCopies() uint64 {
 	w := f.kernel.workers
 	return w.runs.Load() * uint64(w.chunk)
@@ -95,7 +100,7 @@ func (f *FastPath) Close() error {
 	}
 	f.reclaimer.close()
 	for _, q := range f.kernel.queues {
-		f.report("close a queue", q.close()) // before life is locked: who empties it has locks of the media sender
+		f.report("close a queue", q.Close()) // before life is locked: who empties it has locks of the media sender
 	}
 	f.life.Lock()
 	defer f.life.Unlock()

@@ -79,9 +79,6 @@ func (*ForwardedTrack) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, 
 func (*ForwardedTrack) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {
 }
 
-// AwaitCopies does nothing.
-func (*ForwardedTrack) AwaitCopies() {}
-
 // ClaimObject returns nil.
 func (*ForwardedTrack) ClaimObject(moqt.Location) []Subscriber { return nil }
 

@@ -45,11 +45,9 @@ func BenchmarkMeasuring(b *testing.B) {
 	}
 }
 
-// BenchmarkCrowd measures runs for 200 subscribers: all copies in one run, and 16 in a run, when workers make the
-// others.
+// BenchmarkCrowd measures runs that make 200 copies.
 func BenchmarkCrowd(b *testing.B) {
-	b.Run("one", func(b *testing.B) { benchmarkForward(b, 200, 1, "ahead", Settings{MaxCopies: MaxSubscriptions}) })
-	b.Run("workers", func(b *testing.B) { benchmarkForward(b, 200, 1, "ahead", Settings{MaxCopies: 16, Workers: 2}) })
+	benchmarkForward(b, 200, 1, "ahead", Settings{MaxCopies: MaxSubscriptions})
 }
 
 // benchmarkForward publishes bursts of packets to n subscribers.
@@ -119,11 +117,6 @@ func benchmarkForward(b *testing.B, n, burst int, sealing string, s Settings, ch
 	if n > 0 {
 		b.ReportMetric(float64(counts["copy_sent"])/float64(n*(burst*b.N+1)), "sent/offered")
 		b.ReportMetric(float64(counts["seal_ahead"])/float64(counts["copy_sent"]), "ahead/sent")
-	}
-	chunks, err := r.ingress.ContinueFanOut.Stats()
-	require.NoError(b, err)
-	if chunks.RunCount > 0 {
-		b.ReportMetric(float64(chunks.Runtime.Nanoseconds())/float64(chunks.RunCount), "chunk_bpf_ns/op")
 	}
 }
 

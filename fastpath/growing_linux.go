@@ -10,8 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"sluice/fastpath/bpf"
 )
 
 // growing is an array in memory that the programs share, whose elements are made in extents when they are first needed
@@ -25,17 +23,18 @@ type growing struct {
 	arrays []*ebpf.Map // the extents; the descriptors stay open, so that tools that add up a process's maps find them
 }
 
-// extentLen is how many elements an extent has: so many that it consists of whole pages, as elements are multiples of 8
-// bytes.
-var (
-	extentLen   = max(uint32(unix.Getpagesize()/8), uint32(bpf.IngressCapacityEXTENT_LEN))
-	extentShift = uint32(bits.TrailingZeros32(extentLen))
-)
+// extentShift is the binary logarithm of how many elements an extent has, unless they are smaller than 64 bytes.
+var extentShift = uint32(bits.TrailingZeros32(extentLen(64)))
+
+// extentLen returns how many elements of a size an extent has: 64, or more so that it consists of whole pages.
+func extentLen(size uint32) uint32 {
+	return uint32(unix.Getpagesize()) >> min(bits.TrailingZeros32(size), 6)
+}
 
 // setGrowing prepares a map for n elements.
 func setGrowing(spec *ebpf.MapSpec, n uint32) {
-	spec.MaxEntries = (n + extentLen - 1) / extentLen
-	spec.InnerMap.MaxEntries = extentLen
+	spec.InnerMap.MaxEntries = extentLen(spec.InnerMap.ValueSize)
+	spec.MaxEntries = (n + spec.InnerMap.MaxEntries - 1) / spec.InnerMap.MaxEntries
 }
 
 // newGrowing reserves addresses for the elements of type T. The slice has all elements that there may be.
@@ -44,48 +43,74 @@ func newGrowing[T any](outer *ebpf.Map) (*growing, []T, error) {
 	if size%8 != 0 {
 		return nil, nil, fmt.Errorf("fast path: elements of %s have %d bytes: must be a multiple of 8", outer, size)
 	}
-	n := int(outer.MaxEntries()) * int(extentLen)
+	inner := &ebpf.MapSpec{
+		Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: extentLen(uint32(size)),
+		Flags: unix.BPF_F_MMAPABLE,
+	}
+	n := int(outer.MaxEntries()) * int(inner.MaxEntries)
 	memory, err := unix.Mmap(-1, 0, n*size, unix.PROT_NONE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fast path: reserve addresses for map %s: %w", outer, err)
-	}
-	inner := &ebpf.MapSpec{
-		Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: extentLen, Flags: unix.BPF_F_MMAPABLE,
 	}
 	elements := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), n)
 	return &growing{outer: outer, inner: inner, memory: memory}, elements, nil
 }
 
 // made returns how many elements there are.
-func (g *growing) made() uint32 { return uint32(len(g.arrays)) * extentLen }
+func (g *growing) made() uint32 { return uint32(len(g.arrays)) * g.inner.MaxEntries }
 
-// grow makes elements until there are n. The kernel waits some 10 ms for each extent.
+// grow makes elements until there are n. The kernel waits some 10 ms; before Linux 6.8, for each extent.
 func (g *growing) grow(n uint32) error {
-	for g.made() < n {
-		if err := g.addExtent(); err != nil {
-			return fmt.Errorf("enlarge map %s: %w", g.outer, err)
-		}
+	arrays, err := g.mapExtents(n)
+	if err == nil && len(arrays) > 0 {
+		err = g.share(arrays)
 	}
+	if err != nil { // the next attempt maps other arrays there
+		for _, array := range arrays {
+			err = errors.Join(err, array.Close())
+		}
+		return fmt.Errorf("enlarge map %s: %w", g.outer, err)
+	}
+	g.arrays = append(g.arrays, arrays...)
 	return nil
 }
 
-func (g *growing) addExtent() error {
+// mapExtents makes the extents that there have to be for n elements, and maps them to their places.
+func (g *growing) mapExtents(n uint32) (arrays []*ebpf.Map, err error) {
+	for uint32(len(g.arrays)+len(arrays))*g.inner.MaxEntries < n {
+		array, err := g.mapExtent(len(g.arrays) + len(arrays))
+		if err != nil {
+			return arrays, err
+		}
+		arrays = append(arrays, array)
+	}
+	return arrays, nil
+}
+
+// share lets the programs find further extents.
+func (g *growing) share(arrays []*ebpf.Map) error {
+	at, descriptors := make([]uint32, len(arrays)), make([]uint32, len(arrays))
+	for i, array := range arrays {
+		at[i], descriptors[i] = uint32(len(g.arrays)+i), uint32(array.FD())
+	}
+	_, err := g.outer.BatchUpdate(at, descriptors, nil)
+	return err
+}
+
+// mapExtent makes an extent, and maps it to its place.
+func (g *growing) mapExtent(at int) (*ebpf.Map, error) {
 	array, err := ebpf.NewMap(g.inner)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	at, length := len(g.arrays), len(g.memory)/int(g.outer.MaxEntries())
+	length := len(g.memory) / int(g.outer.MaxEntries())
 	_, err = unix.MmapPtr(array.FD(), 0, unsafe.Pointer(&g.memory[at*length]), uintptr(length),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
-	if err == nil {
-		err = g.outer.Put(uint32(at), uint32(array.FD()))
+	if err != nil {
+		return nil, errors.Join(err, array.Close())
 	}
-	if err != nil { // the next attempt maps another array there
-		return errors.Join(err, array.Close())
-	}
-	g.arrays = append(g.arrays, array)
-	return nil
+	return array, nil
 }
 
 func (g *growing) close() error {

@@ -20,12 +20,12 @@ import (
 
 // TestGrowing makes connections and tracks until the limits, which are beyond what there is memory for at first.
 func TestGrowing(t *testing.T) {
-	connections, tracks := int(extentLen)+8, int(extentLen)+9
+	connections, tracks := 8*int(extentLen(64))+8, int(extentLen(8))+9
 	limit := connections + 2*reserve // so many may be about to get their ledgers
 	f, err := New(Settings{Port: relayPort, MaxConnections: limit, MaxTracks: tracks}, slog.New(slog.DiscardHandler))
 	bpftest.RequireKernel(t, err)
 	defer f.Close()
-	require.Equal(t, extentLen, madeOfAll(f.kernel.byTrack))
+	require.Equal(t, extentLen(8), madeOfAll(f.kernel.byTrack))
 
 	states := make([]*claim.ConnState, connections)
 	var all sync.WaitGroup
@@ -62,14 +62,14 @@ func TestGrowing(t *testing.T) {
 		require.NoError(t, f.kernel.tracks.put(track.index, bpf.Track{Alias: uint64(i)}))
 	}
 	require.Nil(t, f.NewTrack(), "beyond the limit")
-	require.Equal(t, 2*extentLen, madeOfAll(f.kernel.byTrack))
+	require.Equal(t, 2*extentLen(8), madeOfAll(f.kernel.byTrack))
 }
 
 // TestNoMemoryToGrow makes the kernel refuse memory. What there is room for goes on, the rest is left to user space,
 // and one line says so. Later there is memory.
 func TestNoMemoryToGrow(t *testing.T) {
 	said := new(bytes.Buffer)
-	f, err := New(Settings{Port: relayPort, MaxTracks: 3 * int(extentLen)}, slog.New(slog.NewTextHandler(said, nil)))
+	f, err := New(Settings{Port: relayPort, MaxTracks: 3 * int(extentLen(8))}, slog.New(slog.NewTextHandler(said, nil)))
 	bpftest.RequireKernel(t, err)
 	defer f.Close()
 	versions := f.kernel.byTrack[0]
@@ -78,7 +78,7 @@ func TestNoMemoryToGrow(t *testing.T) {
 	versions.inner.Flags |= unix.BPF_F_RDONLY_PROG // another type of map than the programs expect
 	f.room.mu.Unlock()
 	var tracks []*ForwardedTrack
-	for range extentLen {
+	for range extentLen(8) {
 		tracks = append(tracks, f.NewTrack())
 	}
 	require.False(t, slices.Contains(tracks, nil))
@@ -87,12 +87,12 @@ func TestNoMemoryToGrow(t *testing.T) {
 	}
 	f.room.mu.Lock()
 	require.Equal(t, 1, strings.Count(said.String(), "provide memory for tracks"), said)
-	require.Equal(t, extentLen, versions.made())
+	require.Equal(t, extentLen(8), versions.made())
 	versions.inner.Flags = flags
 	f.room.mu.Unlock()
 	late := f.NewTrack()
 	require.NotNil(t, late)
-	require.GreaterOrEqual(t, late.index, extentLen)
+	require.GreaterOrEqual(t, late.index, extentLen(8))
 	require.NoError(t, f.kernel.tracks.put(late.index, bpf.Track{Alias: 1}))
 }
 
@@ -100,7 +100,7 @@ func TestNoMemoryToGrow(t *testing.T) {
 // that it has no memory for, and forwards those that begin later.
 func TestStreamsGrow(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 3}, false)
-	r.crowd(int(extentLen)/200 + 1)
+	r.crowd(firstStreams/200 + 1)
 	n := len(r.subscribers)
 	r.subscribeAll()
 	for _, s := range r.subscribers {
@@ -118,19 +118,19 @@ func TestStreamsGrow(t *testing.T) {
 		}
 	}
 	r.fast.room.mu.Lock() // no memory is made meanwhile
-	full := int(extentLen) / n
+	full := firstStreams / n
 	for i := range full {
 		forward(i, n)
 	}
-	forward(full, int(extentLen)%n)
-	require.EqualValues(t, n-int(extentLen)%n, r.counts()["copy_no_slot"])
+	forward(full, firstStreams%n)
+	require.EqualValues(t, n-firstStreams%n, r.counts()["copy_no_slot"])
 	r.fast.room.mu.Unlock()
 	r.fast.room.streams()
 	for i := full + 1; i < full+30; i++ {
 		forward(i, n)
 	}
-	require.EqualValues(t, n-int(extentLen)%n, r.counts()["copy_no_slot"])
-	require.Greater(t, madeOfAll(r.byStream), extentLen)
+	require.EqualValues(t, n-firstStreams%n, r.counts()["copy_no_slot"])
+	require.Greater(t, madeOfAll(r.byStream), uint32(firstStreams))
 }
 
 // TestStreamsHaveALimit makes as many slots as are allowed, and no more.

@@ -154,7 +154,7 @@ func TestSpoofedAddresses(t *testing.T) {
 	r, _ := objectRig(t, 2)
 	victim := r.subscribers[0]
 	neighbors := func() (all []bpf.Neighbor) {
-		keysOf(r.ingress.Neighbors, func(_ *bpf.Endpoint, n *bpf.Neighbor) bool { all = append(all, *n); return false })
+		keysOf(r.ingress.Neighbors, func(_ *bpf.UDPPath, n *bpf.Neighbor) bool { all = append(all, *n); return false })
 		slices.SortFunc(all, func(a, b bpf.Neighbor) int { return slices.Compare(a.Dmac[:], b.Dmac[:]) })
 		return all
 	}
@@ -183,6 +183,43 @@ func TestSpoofedAddresses(t *testing.T) {
 	require.Equal(t, known, neighbors())
 	r.publish(object(1, 3))
 	r.receiveDatagram(victim)
+}
+
+// TestForeignSenders has others send to a subscriber from the relay's port: another program of this machine, from
+// another address, and another machine, whose packets this one forwards. They do not change where copies go.
+func TestForeignSenders(t *testing.T) {
+	r, _ := objectRig(t, 1)
+	s := r.subscribers[0]
+	local := netip.AddrPortFrom(r.address(r.lab.Relay.Facing(r.lab.Subscribers[0])), relayPort)
+	remote := netip.AddrPortFrom(s.address(t), 9000)
+	neighbors := func() (paths []bpf.UDPPath, all []bpf.Neighbor) {
+		keysOf(r.ingress.Neighbors, func(p *bpf.UDPPath, n *bpf.Neighbor) bool {
+			paths, all = append(paths, *p), append(all, *n)
+			return false
+		})
+		return paths, all
+	}
+	paths, known := neighbors()
+	require.Equal(t, []bpf.UDPPath{udpPath(local, remote)}, paths)
+	leave := func(from netip.AddrPort, ingress uint32) {
+		frame := concat(2, 9, 9, 9, 9, 9, 2, 8, 8, 8, 8, 8, udpFrame(from, remote, []byte("payload")))
+		context := [16]uint32{ingressAt / 4: ingress}
+		require.NoError(t, r.lab.Relay.Do(func() error {
+			_, err := r.egress.ClientEgress.Run(&ebpf.RunOptions{Data: frame, Context: context})
+			return err
+		}))
+	}
+	leave(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.77"), relayPort), 0)
+	var n bpf.Neighbor
+	require.NoError(t, r.ingress.Neighbors.Lookup(udpPath(local, remote), &n))
+	require.Equal(t, known[0], n)
+	before, _ := neighbors()
+	leave(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.78"), relayPort), 1)
+	leave(local, 1)
+	after, _ := neighbors()
+	require.ElementsMatch(t, before, after, "forwarded packets are not looked at")
+	r.publish(object(1, 1))
+	r.receiveDatagram(s)
 }
 
 // TestHostileFrames sends authentic packets of mutated frames: subscribers can open every packet that leaves, and the

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -20,6 +22,7 @@ import (
 // the process.
 type kernel struct {
 	ingress bpf.IngressObjects
+	tables  Tables // of ingress
 	egress  bpf.EgressObjects
 	rtp     *rtp // nil: there is no port for RTP
 	links   []link.Link
@@ -40,10 +43,11 @@ type kernel struct {
 	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
-	queues     []*queue             // of packets that were taken
+	queues     []TakenQueue         // of packets that were taken
 	queue      *ebpf.MapSpec        // of one queue
 	workers    *workers
 	measuring  []uint64 // one: whether delays are measured
+	machine    *Machine // in simulations: instead of programs
 }
 
 // load loads the programs. They do nothing until they are attached to a device.
@@ -71,11 +75,9 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepGrowing(k, k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
 		k.shareRTP,
-		func() error { return keepMapped(k, k.ingress.Promises, &k.workers.given) },
-		func() error { return keepMapped(k, k.ingress.BusyUntil, &k.workers.busyUntil) },
 		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
 		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
-		func() error { return k.growStreams(1) },
+		func() error { return k.growStreams(firstStreams) },
 		k.makeQueues,
 	} {
 		if err := f(); err != nil {
@@ -129,6 +131,7 @@ func (k *kernel) load(s Settings) error {
 	spec.Maps[bpf.IngressMapObjects].MaxEntries = objects
 	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects,
 		shareJobs: jobsPerRing * uint32(s.Workers)}
+	k.workers = newWorkers(k, &s)
 	k.shares.since = make([]atomic.Uint64, k.maxConns)
 	for name, value := range map[string]any{
 		bpf.IngressVarExtentShift:      extentShift,
@@ -137,9 +140,6 @@ func (k *kernel) load(s Settings) error {
 		bpf.IngressVarConnectionIdMask: connectionIDMask(s.ConnectionIDLen),
 		bpf.IngressVarShareSizes:       k.shares.sizes,
 		bpf.IngressVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
-		bpf.IngressVarWorkers:          uint32(s.Workers),
-		bpf.IngressVarChunkCopies:      uint32(cmp.Or(s.chunk, defaultChunk)),
-		bpf.IngressVarJobLifetime:      uint64(cmp.Or(s.jobLifetime, jobLifetime)),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return err
@@ -153,13 +153,11 @@ func (k *kernel) load(s Settings) error {
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
 	}
+	k.tables = tablesOf(&k.ingress)
 	k.paths = newVersioned[bpf.Path](k.ingress.Paths, k.awaitUnused)
 	k.tracks = newVersioned[bpf.Track](k.ingress.Tracks, k.awaitUnused)
 	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[bpf.IngressMapLedgers].InnerMap)
 	k.keyStreams = newLent[bpf.KeyStream](k.ingress.Lookaheads, spec.Maps[bpf.IngressMapLookaheads].InnerMap)
-	if k.workers, err = newWorkers(k, &s, spec.Maps[bpf.IngressMapJobRings].InnerMap); err != nil {
-		return err
-	}
 	if s.RTPPort != 0 {
 		if err := k.loadRTP(s); err != nil {
 			return err
@@ -253,14 +251,39 @@ func (k *kernel) Attach(ifindex int) error {
 }
 
 // awaitUnused returns when all program runs that have begun before have ended, and all jobs that they have given to the
-// workers.
+// workers of RTP.
 func (k *kernel) awaitUnused() {
+	if k.machine != nil {
+		k.machine.AwaitUnused()
+		return
+	}
 	awaitGracePeriod()
 	k.workers.awaitUnused()
 }
 
+// openingTimeout allows for virtual machines whose CPUs do not run for a while.
+var openingTimeout = time.Second
+
+// spin waits some microseconds, until a program on another CPU has done something. It returns false if that takes too
+// long.
+func (k *kernel) spin(done func() bool) bool {
+	if k.machine != nil {
+		return k.machine.Spin(done)
+	}
+	for deadline := time.Now().Add(openingTimeout); !done(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
 // Close detaches the programs and gives back their memory. Nothing that came from k may be used afterwards.
 func (k *kernel) Close() error {
+	if k.machine != nil {
+		k.machine.Close()
+		return nil
+	}
 	var errs []error
 	for i := len(k.links) - 1; i >= 0; i-- {
 		errs = append(errs, k.links[i].Close())
@@ -276,7 +299,7 @@ func (k *kernel) Close() error {
 		}
 	}
 	for _, q := range k.queues {
-		errs = append(errs, q.close())
+		errs = append(errs, q.Close())
 	}
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))

@@ -14,19 +14,23 @@ import (
 	"sluice/fastpath/bpf"
 	"sluice/fastpath/bpf/bpftest"
 	"sluice/internal/lab"
+	"sluice/internal/thorough"
 )
 
 // TestForward forwards a stream. Who has dialed decides on the ids of streams (RFC 9000 §2.1): a peer of either kind
-// may publish, and a peer of either kind subscribe.
+// may publish, and a peer of either kind subscribe. make test has one direction of each topology and IP version.
 func TestForward(t *testing.T) {
 	const client, server = 2, 3 // the first unidirectional stream of a QUIC client, and of a server
 	for _, v6 := range []bool{false, true} {
-		for _, topology := range []lab.Topology{
+		for i, topology := range []lab.Topology{
 			{Subscribers: 3}, {Subscribers: 3, OneDevice: true}, {Subscribers: 3, SoftwareChecksums: true},
 		} {
 			for from, to := range map[uint64]uint64{client: server, server: client} {
 				t.Run(fmt.Sprintf("v6=%v one=%v software=%v from=%d to=%d", v6, topology.OneDevice,
 					topology.SoftwareChecksums, from, to), func(t *testing.T) {
+					if (from == client) != (v6 == (i%2 == 0)) {
+						thorough.Only(t)
+					}
 					r := newRig(t, topology, v6)
 					r.subscribeAll()
 					for _, s := range r.subscribers {
@@ -35,6 +39,28 @@ func TestForward(t *testing.T) {
 					testForward(t, r, from, to)
 				})
 			}
+		}
+	}
+}
+
+// TestFamilies has subscribers of both families, whichever the publisher's is. Nobody completes the checksums of their
+// copies, which stay on this machine; or the relay's device does; or the publisher has, and the program computes them.
+func TestFamilies(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		for name, complete := range map[string]func(*lab.Lab) error{
+			"nobody":    func(*lab.Lab) error { return nil },
+			"device":    func(l *lab.Lab) error { return l.Relay.Facing(l.Subscribers[0]).CompleteChecksums() },
+			"publisher": func(l *lab.Lab) error { return l.Publisher.Devices[0].CompleteChecksums() },
+		} {
+			t.Run(fmt.Sprintf("v6=%v %s", v6, name), func(t *testing.T) {
+				r := newRig(t, lab.Topology{Subscribers: 2}, v6)
+				require.NoError(t, complete(r.lab))
+				r.v6 = !v6
+				r.crowd(4)
+				r.v6 = v6
+				r.subscribeAll()
+				testForward(t, r, 2, 3)
+			})
 		}
 	}
 }
@@ -68,7 +94,8 @@ func testForward(t *testing.T, r *rig, from, to uint64) {
 		require.Equal(t, map[string]uint64{"sent": 4}, r.Copies(s.index))
 		require.Equal(t, to+4, r.kernel.conns[s.index].NextUni)
 	}
-	require.Equal(t, map[string]uint64{"packet_opened": 4, "frame_forwarded": 4, "copy_sent": 12}, r.counts())
+	require.Equal(t, map[string]uint64{"packet_opened": 4, "frame_forwarded": 4,
+		"copy_sent": uint64(4 * len(r.subscribers))}, r.counts())
 }
 
 // checkLedger expects records that cover all bytes of a stream in order, and counters that agree with them.
@@ -286,17 +313,18 @@ func TestForgeries(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	const copies = 20
+	r := newRigFor(t, lab.Topology{Subscribers: 1}, false, Settings{MaxCopies: copies})
 	sub := r.subscription(r.subscribers[0])
 	absent := sub
 	absent.Subscriber = 900
-	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, DefaultMaxCopies), sub)))
+	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, copies), sub)))
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
-	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": DefaultMaxCopies,
+	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": copies,
 		"copy_budget": 1}, r.counts())
 
 	// What one packet may cause is bounded also when it has many frames.
-	require.NoError(t, r.SetTrack(5, 128, slices.Repeat([]subscription{sub}, DefaultMaxCopies)))
+	require.NoError(t, r.SetTrack(5, 128, slices.Repeat([]subscription{sub}, copies)))
 	require.NoError(t, r.clearReasons())
 	var frames [][]byte
 	for i := range 8 {
@@ -305,8 +333,8 @@ func TestBudget(t *testing.T) {
 	}
 	r.publish(frames...)
 	counts := r.counts()
-	const all, size = 8 * DefaultMaxCopies, 500 + 110
-	require.InDelta(t, DefaultMaxCopies*2000/size, counts["copy_sent"], 1)
+	const all, size = 8 * copies, 500 + 110
+	require.InDelta(t, copies*2000/size, counts["copy_sent"], 1)
 	require.EqualValues(t, all, counts["copy_sent"]+counts["copy_budget"])
 	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
 }
@@ -362,7 +390,7 @@ func TestSettings(t *testing.T) {
 		"fast path: ConnectionIDLen: 21: must be between 0 and 20":       {Port: 1, ConnectionIDLen: 21},
 		"fast path: ConnectionIDLen: -1: must be between 0 and 20":       {Port: 1, ConnectionIDLen: -1},
 		"fast path: MaxCopies: 513: must be between 1 and 512":           {Port: 1, MaxCopies: 513},
-		"fast path: Workers: 9: must be between 0 and 8":                 {Port: 1, Workers: 9},
+		"fast path: Workers: 65: must be between 0 and 64":               {Port: 1, Workers: 65},
 		"fast path: MaxCopies: -1: must be between 1 and 512":            {Port: 1, MaxCopies: -1},
 		"fast path: MaxConnections: -1: must be between 1 and 65536":     {Port: 1, MaxConnections: -1},
 		"fast path: MaxTracks: 1048577: must be between 1 and 1048576":   {Port: 1, MaxTracks: 1<<20 + 1},

@@ -13,7 +13,8 @@ import (
 type lent[T any] struct {
 	outer *ebpf.Map
 	inner *ebpf.MapSpec
-	parts []part[T] // by index
+	parts []part[T]              // by index
+	heap  func(index uint32) []T // in simulations: instead of outer
 }
 
 // part is the memory of one connection, if it has any. The array's descriptor stays open, so that tools that add up the
@@ -47,6 +48,10 @@ func (l *lent[T]) tryLend(indices []uint32) error {
 	arrays := make([]uint32, 0, len(indices)) // descriptors
 	for _, i := range indices {
 		p := &l.parts[i]
+		if l.heap != nil {
+			p.elements = l.heap(i)
+			continue
+		}
 		var err error
 		if p.array, err = ebpf.NewMap(l.inner); err != nil {
 			return err
@@ -56,6 +61,9 @@ func (l *lent[T]) tryLend(indices []uint32) error {
 		}
 		arrays = append(arrays, uint32(p.array.FD()))
 	}
+	if l.heap != nil {
+		return nil
+	}
 	_, err := l.outer.BatchUpdate(indices, arrays, nil)
 	return err
 }
@@ -64,6 +72,10 @@ func (l *lent[T]) tryLend(indices []uint32) error {
 // more.
 func (l *lent[T]) takeBack(indices ...uint32) (err error) {
 	for _, i := range indices {
+		if l.heap != nil {
+			l.parts[i].elements = nil
+			continue
+		}
 		if e := l.outer.Delete(i); e != nil && !errors.Is(e, ebpf.ErrKeyNotExist) {
 			err = errors.Join(err, e)
 			continue

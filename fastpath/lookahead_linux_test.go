@@ -41,11 +41,14 @@ func (r *rig) lookAhead(s *subscriber) *conn {
 
 // openAhead waits for the memory for key streams of the publisher's packets, as after some of them have come. The next
 // call of Received makes them.
-func (r *rig) openAhead() *conn {
-	c := r.connection(publisherIndex)
-	c.ReadKeys(0, (*claim.PacketKeys)(r.keys))
+func (r *rig) openAhead() *conn { return r.openAheadOf(publisherIndex, r.keys, r.nextPN) }
+
+// openAheadOf does so for the publisher with an index.
+func (r *rig) openAheadOf(index uint32, keys *packetKeys, next uint64) *conn {
+	c := r.connection(index)
+	c.ReadKeys(0, (*claim.PacketKeys)(keys))
 	require.True(r.t, c.addTrack())
-	c.Received(int64(r.nextPN) - 1)
+	c.Received(int64(next) - 1)
 	require.Eventually(r.t, func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -222,7 +225,7 @@ func TestSealComputed(t *testing.T) {
 // TestSealRaces runs the program while its ring is refilled, half of the time by a goroutine that believes that the
 // packet was sent.
 func TestSealRaces(t *testing.T) {
-	const packets = 6000
+	const packets = 2000
 	r := newSealingRig(t)
 	var current atomic.Uint64
 	done := make(chan struct{})

@@ -3,7 +3,6 @@ package fastpath
 import (
 	"errors"
 	"math"
-	"runtime"
 	"slices"
 	"time"
 
@@ -72,17 +71,14 @@ func (t *ForwardedTrack) claim(key bpf.ObjectKey) error {
 // awaitDone answers as if the kernel had sent the object to all subscribers: some may miss it, but none gets it twice.
 func (t *ForwardedTrack) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
 	var claim bpf.ObjectClaim
-	for deadline := time.Now().Add(openingTimeout); ; runtime.Gosched() {
-		if t.fast.kernel.ingress.Objects.Lookup(key, &claim) != nil {
-			return 0, false
-		}
-		if claim.State&objectDone != 0 {
-			return claim.State, true
-		}
-		if time.Now().After(deadline) {
-			return claim.State | objectSentToAll, true
-		}
+	done := t.fast.kernel.spin(func() bool {
+		ok = t.fast.kernel.tables.Objects.Lookup(key, &claim) == nil
+		return !ok || claim.State&objectDone != 0
+	})
+	if !done {
+		return claim.State | objectSentToAll, true
 	}
+	return claim.State, ok
 }
 
 // sentTo decodes the state of a claim.

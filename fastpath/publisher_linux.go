@@ -120,7 +120,7 @@ func (c *conn) end(stream uint64, forwarded bool) {
 	if c.closed {
 		return
 	}
-	maps, key := &c.fast.kernel.ingress, bpf.StreamKey{StreamId: stream, Publisher: c.index}
+	maps, key := &c.fast.kernel.tables, bpf.StreamKey{StreamId: stream, Publisher: c.index}
 	known := maps.Subgroups.Lookup(key, new(bpf.Subgroup)) == nil
 	if known {
 		c.fast.reclaimer.freeSubgroup(key)
@@ -136,7 +136,7 @@ func (c *conn) end(stream uint64, forwarded bool) {
 func (c *conn) rememberEndLocked(key bpf.StreamKey) bool {
 	f := c.fast
 	size := f.kernel.shares.sizes[shareSubgroups]
-	if !within(uint32(len(c.ended)), f.ended.Load(), size) || f.kernel.ingress.Ended.Put(key, uint32(0)) != nil {
+	if !within(uint32(len(c.ended)), f.ended.Load(), size) || f.kernel.tables.Ended.Put(key, uint32(0)) != nil {
 		c.raiseFirstStreamLocked(key.StreamId)
 		return false
 	}
@@ -166,7 +166,7 @@ func (c *conn) forgetEnded(before time.Time) {
 
 // forgetEnd removes a stream from the map of ended ones.
 func (f *FastPath) forgetEnd(key bpf.StreamKey) {
-	err := f.kernel.ingress.Ended.Delete(key)
+	err := f.kernel.tables.Ended.Delete(key)
 	if err == nil {
 		f.ended.Add(^uint32(0))
 	}

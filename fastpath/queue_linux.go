@@ -25,6 +25,14 @@ type queue struct {
 	_                  cpu.CacheLinePad
 }
 
+// TakenQueue is a queue of packets that the programs have taken: each is a bpf.TakenPacket and the plaintext behind it.
+type TakenQueue interface {
+	// HandOver calls f for each packet, or for the first ones. The packet is valid during the call.
+	HandOver(most int, f func(packet []byte))
+	// Close frees the memory. The programs may still put something into the queue.
+	Close() error
+}
+
 // The header of a record (BPF_RINGBUF_BUSY_BIT and so on in linux/bpf.h).
 const (
 	recordHeader  = 8
@@ -32,8 +40,11 @@ const (
 	recordDiscard = 1 << 30
 )
 
-// numQueues returns how many queues there are: one for each shard of the media sender, as a rule.
-func numQueues() int { return min(runtime.GOMAXPROCS(0), 8) }
+// maxQueues is how many queues there may be: as many as the media sender has shards at most. Each takes 128 KiB.
+const maxQueues = 64
+
+// numQueues returns how many queues there are: one for each processor, and so for each shard of the media sender.
+func numQueues() int { return min(runtime.GOMAXPROCS(0), maxQueues) }
 
 // makeQueues makes the queues of packets that are taken.
 func (k *kernel) makeQueues() error {
@@ -62,7 +73,7 @@ func newQueue(spec *ebpf.MapSpec) (q *queue, err error) {
 		q.data, err = unix.Mmap(fd, int64(page), page+2*int(q.size), unix.PROT_READ, unix.MAP_SHARED)
 	}
 	if err != nil {
-		return nil, errors.Join(err, q.close())
+		return nil, errors.Join(err, q.Close())
 	}
 	q.consumer = (*uint64)(unsafe.Pointer(unsafe.SliceData(q.control)))
 	q.producer = (*uint64)(unsafe.Pointer(unsafe.SliceData(q.data)))
@@ -70,8 +81,8 @@ func newQueue(spec *ebpf.MapSpec) (q *queue, err error) {
 	return q, nil
 }
 
-// handOver calls f for each record, or for the first ones.
-func (q *queue) handOver(most int, f func(record []byte)) {
+// HandOver implements [TakenQueue].
+func (q *queue) HandOver(most int, f func(record []byte)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.control == nil {
@@ -93,8 +104,8 @@ func (q *queue) handOver(most int, f func(record []byte)) {
 	}
 }
 
-// close frees the memory. The kernel's programs may still put something into the queue.
-func (q *queue) close() error {
+// Close implements [TakenQueue].
+func (q *queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var errs []error

@@ -51,6 +51,8 @@ type reclaimer struct {
 	closed []closedStream
 	slots  []uint32
 	groups []bpf.StreamKey // subgroups that have ended
+	read   []readStream
+	late   []closedStream // the kernel takes long to open them, and nobody wants them
 	conns  []*conn
 	tracks []uint32
 }
@@ -74,6 +76,20 @@ func (r *reclaimer) freeSubgroup(key bpf.StreamKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.groups = append(r.groups, key)
+}
+
+func (r *reclaimer) abandonStream(s readStream) {
+	defer r.rouse()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read = append(r.read, s)
+}
+
+func (r *reclaimer) abandonLate(c *conn, slot uint32) {
+	defer r.rouse()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.late = append(r.late, closedStream{conn: c, slot: slot})
 }
 
 func (r *reclaimer) closeStream(s closedStream) {
@@ -112,8 +128,9 @@ func (r *reclaimer) run() {
 		case now := <-timer.C:
 			rings := r.tendRings()
 			r.fast.room.streams()
-			r.releaseClosed()
+			r.discardLate()
 			r.reclaim()
+			r.releaseClosed() // of subgroups that were just forgotten
 			r.shrink()
 			r.forgetEnded(now)
 			if now.Sub(looked) >= unreadInterval {
@@ -136,7 +153,7 @@ func (r *reclaimer) run() {
 func (r *reclaimer) waits() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.closed)+len(r.slots)+len(r.groups)+len(r.conns) > 0
+	return len(r.closed)+len(r.slots)+len(r.groups)+len(r.read)+len(r.late)+len(r.conns) > 0
 }
 
 func (r *reclaimer) close() {
@@ -156,12 +173,34 @@ func (r *reclaimer) releaseClosed() {
 	r.closed = append(r.closed, closed...)
 }
 
+// discardLate abandons late streams that the kernel has opened by now. The slots of an ended connection are free.
+func (r *reclaimer) discardLate() {
+	r.mu.Lock()
+	late := r.late
+	r.late = nil
+	r.mu.Unlock()
+	late = slices.DeleteFunc(late, func(s closedStream) bool {
+		if !s.conn.holds(s.slot) {
+			return true
+		}
+		state := &r.fast.streams[s.slot]
+		if state.Phase.Load() == opening {
+			return false
+		}
+		s.conn.discard(state)
+		return true
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.late = append(r.late, late...)
+}
+
 // reclaim frees slots, subgroups, connections and replaced values that wait for it.
 func (r *reclaimer) reclaim() {
 	f, k := r.fast, r.fast.kernel
 	r.mu.Lock()
-	slots, groups, conns := r.slots, r.groups, r.conns
-	r.slots, r.groups, r.conns = nil, nil, nil
+	slots, groups, read, conns := r.slots, r.groups, r.read, r.conns
+	r.slots, r.groups, r.read, r.conns = nil, nil, nil, nil
 	r.mu.Unlock()
 	for _, t := range f.registry.allTracks() {
 		for _, c := range conns {
@@ -169,12 +208,15 @@ func (r *reclaimer) reclaim() {
 		}
 	}
 	paths, tracks := k.paths.takeOld(), k.tracks.takeOld()
-	if len(slots)+len(groups)+len(conns)+len(paths)+len(tracks) == 0 {
+	if len(slots)+len(groups)+len(read)+len(conns)+len(paths)+len(tracks) == 0 {
 		return
 	}
 	k.awaitUnused()
 	f.report("forget a path", k.paths.free(paths))
 	f.report("forget a list of subscribers", k.tracks.free(tracks))
+	for _, s := range read {
+		s.abandon()
+	}
 	for _, key := range groups {
 		if err := k.removeSubgroup(key); !errors.Is(err, ebpf.ErrKeyNotExist) { // it ended twice
 			f.report("forget a subgroup", err)
@@ -196,7 +238,7 @@ func (r *reclaimer) reclaim() {
 		k.copies[i] = bpf.CopyCounts{}
 	}
 	for _, s := range slots {
-		f.report("free a stream", k.ingress.FreeStreams.Put(nil, s))
+		f.report("free a stream", k.tables.FreeStreams.Put(nil, s))
 	}
 	for _, c := range conns {
 		f.registry.put(&f.registry.ready, c.index)
@@ -263,7 +305,7 @@ func (r *reclaimer) sweep(conns []*conn) {
 		c.leave()
 		gone[c.index] = true
 	}
-	f, maps := r.fast, &r.fast.kernel.ingress
+	f, maps := r.fast, &r.fast.kernel.tables
 	of := func(k *bpf.StreamKey, _ *bpf.Subgroup) bool { return gone[k.Publisher] }
 	for _, key := range keysOf(maps.Subgroups, of) {
 		f.report("forget a subgroup", f.kernel.removeSubgroup(key))
@@ -288,7 +330,7 @@ func (r *reclaimer) sweep(conns []*conn) {
 }
 
 // keysOf returns the keys of the elements of a hash map that match.
-func keysOf[K, V any](m *ebpf.Map, match func(*K, *V) bool) (found []K) {
+func keysOf[K, V any](m Table, match func(*K, *V) bool) (found []K) {
 	const batch = 512
 	keys, values := make([]K, batch), make([]V, batch)
 	var cursor ebpf.MapBatchCursor
@@ -308,7 +350,7 @@ func keysOf[K, V any](m *ebpf.Map, match func(*K, *V) bool) (found []K) {
 // endUnread ends the streams that user space does not know, because the publisher has reset them before their header
 // was read.
 func (r *reclaimer) endUnread() {
-	f, maps := r.fast, &r.fast.kernel.ingress
+	f, maps := r.fast, &r.fast.kernel.tables
 	found := make(map[bpf.StreamKey]struct{})
 	ended := make(map[bpf.StreamKey]struct{})
 	for _, key := range keysOf(maps.Subgroups, func(*bpf.StreamKey, *bpf.Subgroup) bool { return true }) {
@@ -344,11 +386,11 @@ func (r *reclaimer) forgetEnded(now time.Time) {
 
 // forgetObjects removes the claims made before a time. First it raises the tracks' first locations beyond them.
 func (r *reclaimer) forgetObjects(before uint64) {
-	f, objects := r.fast, r.fast.kernel.ingress.Objects
+	f, objects := r.fast, r.fast.kernel.tables.Objects
 	at := func(k bpf.ObjectKey) moqt.Location { return moqt.Location{Group: k.Group, Object: k.Object} }
 	old := make(map[bpf.ObjectKey]bpf.ObjectClaim)
 	keysOf(objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
-		if o.Claimed < before && at(*k) != lastLocation {
+		if precedes(o.Claimed, before) && at(*k) != lastLocation {
 			old[*k] = *o
 		}
 		return false
@@ -371,12 +413,12 @@ func (r *reclaimer) forgetObjects(before uint64) {
 
 // forgetObject removes the claim of an object.
 func (f *FastPath) forgetObject(key bpf.ObjectKey, o bpf.ObjectClaim) {
-	if err := f.kernel.ingress.Objects.Delete(key); err != nil {
+	if err := f.kernel.tables.Objects.Delete(key); err != nil {
 		f.report("forget an object", err)
 		return
 	}
 	c := f.registry.conn(o.Publisher)
-	f.kernel.shares.release(o.Publisher, shareObjects, c == nil || o.Claimed < c.since)
+	f.kernel.shares.release(o.Publisher, shareObjects, c == nil || precedes(o.Claimed, c.since))
 }
 
 // freeTracks frees closed tracks whose subgroups and objects the kernel no longer forwards.
@@ -389,7 +431,7 @@ func (r *reclaimer) freeTracks() {
 		return
 	}
 	r.fast.kernel.awaitUnused()
-	f, maps := r.fast, &r.fast.kernel.ingress
+	f, maps := r.fast, &r.fast.kernel.tables
 	keysOf(maps.Objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
 		if slices.Contains(closed, k.Track) {
 			f.forgetObject(*k, *o)
@@ -408,11 +450,4 @@ func (r *reclaimer) freeTracks() {
 			f.registry.put(&f.registry.freeTracks, index)
 		}
 	}
-}
-
-// monotonic returns the time as the programs read it.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
-	return uint64(ts.Nano())
 }

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -110,4 +111,22 @@ func TestEndedConnectionsLeaveStreams(t *testing.T) {
 	require.False(t, adopted)
 	_, adopted = subscriber.OpenStream(&claim.PublisherStream{Conn: second, StreamID: stream})
 	require.True(t, adopted)
+}
+
+// awaitReady returns a channel that is closed when another connection can have an index.
+func awaitReady(t testing.TB, f *FastPath, i uint32) <-chan struct{} {
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		for t.Context().Err() == nil {
+			f.registry.mu.Lock()
+			found := slices.Contains(f.registry.ready, i)
+			f.registry.mu.Unlock()
+			if found {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return ready
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
+	"sluice/internal/thorough"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay"
@@ -21,6 +22,9 @@ import (
 func TestRenditions(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fastpath=%v", !off), func(t *testing.T) {
+			if off { // package relay has it in virtual time
+				thorough.Only(t)
+			}
 			t.Parallel() // they mostly wait
 			testRenditions(t, off)
 		})

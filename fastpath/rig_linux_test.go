@@ -152,12 +152,8 @@ func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
 	return newRigFor(t, topology, v6, Settings{})
 }
 
-// variant changes the settings of all rigs and worlds, to run tests once more.
-var variant = func(*Settings) {}
-
 func newRigFor(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rig {
 	t.Helper()
-	variant(&s)
 	r := &rig{t: t, lab: labtest.New(t, topology), v6: v6, keys: randomPacketKeys()}
 	var err error
 	s.Port, s.ConnectionIDLen = relayPort, len(publisherCID)
@@ -165,6 +161,8 @@ func newRigFor(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rig {
 	require.NoError(t, err)
 	r.kernel = r.fast.kernel
 	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
+	require.NoError(t, growAll(r.kernel.byConn, r.kernel.maxConns)) // a rig uses any indices
+	r.fast.registry.addConns(r.kernel.maxConns)
 	require.NoError(t, r.lab.Relay.Do(func() error {
 		for _, d := range r.lab.Relay.Devices {
 			if err := r.Attach(r.index(d)); err != nil {
@@ -301,12 +299,6 @@ func (r *rig) expectPacket(p []byte) {
 	n, _, err := r.relay.ReadFromUDPAddrPort(buffer)
 	require.NoError(r.t, err)
 	require.Equal(r.t, p, buffer[:n], "user space gets the packet as it was sent")
-	r.awaitWorkers()
-}
-
-// awaitWorkers waits until the workers have done what they were given.
-func (r *rig) awaitWorkers() {
-	require.Empty(r.t, r.workers.awaitAll(time.Minute))
 }
 
 // run runs server_ingress on frames in one packet, which then goes nowhere. It may be called on several goroutines.
@@ -327,7 +319,6 @@ func (r *rig) runFrame(frame []byte) {
 	}); err != nil {
 		panic(err)
 	}
-	r.awaitWorkers()
 }
 
 // udpFrame is an Ethernet frame without its addresses: a UDP datagram with checksums.
@@ -385,14 +376,14 @@ func (r *rig) receivePacket(s *subscriber) []byte {
 }
 
 // counts lists the reasons that were counted, apart from packets that have nothing to do with media, from how packets
-// were opened and copies sealed, and from who made copies.
+// were opened and copies sealed.
 func (r *rig) counts() map[string]uint64 {
 	r.t.Helper()
 	counts, err := r.Counts()
 	require.NoError(r.t, err)
 	maps.DeleteFunc(counts, func(name string, n uint64) bool {
 		return n == 0 || name == "packet_not_media" || strings.HasPrefix(name, "seal_") ||
-			strings.HasPrefix(name, "open_") || name == "job_given" || name == "job_continued"
+			strings.HasPrefix(name, "open_")
 	})
 	return counts
 }
@@ -400,6 +391,11 @@ func (r *rig) counts() map[string]uint64 {
 // subgroupHeader is a SUBGROUP_HEADER with Subgroup ID and priority.
 func subgroupHeader(alias, group, subgroup uint64, priority int) []byte {
 	return concat(0x14, vi64(alias), vi64(group), vi64(subgroup), priority)
+}
+
+// subgroupBegins is a frame with the first bytes of a stream.
+func subgroupBegins(streamID uint64) []byte {
+	return stream(streamID, 0, 0, append(subgroupHeader(77, streamID, 0, 9), "object"...))
 }
 
 // record is the ledger's entry of a subscriber's packet.

@@ -6,6 +6,8 @@ const (
 	// spareConns and spareTracks are how many are free before memory for more is made, so that nobody waits for it.
 	spareConns  = 64
 	spareTracks = 64
+	// firstStreams is how many streams there is memory for before there are connections: a crowd may come at once.
+	firstStreams = 512
 )
 
 // room makes memory for more connections, tracks and streams, as they are needed. What there is no memory for is left
@@ -21,7 +23,7 @@ func (r *room) conns(n int) bool {
 	defer r.mu.Unlock()
 	k, registry := r.fast.kernel, r.fast.registry
 	free, made, open := registry.freeConns()
-	if to := min(made+extentLen, k.maxConns); open && free < n && made < to {
+	if to := min(2*made, k.maxConns); open && free < n && made < to {
 		if err := growAll(k.byConn, to); err != nil {
 			r.fast.report("provide memory for connections", err)
 		} else {
@@ -38,7 +40,7 @@ func (r *room) tracks(n int) bool {
 	defer r.mu.Unlock()
 	k, registry := r.fast.kernel, r.fast.registry
 	free, made, open := registry.freeTrackIndices()
-	if to := min(made+extentLen, k.maxTracks); open && free < n && made < to {
+	if to := min(2*made, k.maxTracks); open && free < n && made < to {
 		if err := growAll(k.byTrack, to); err != nil {
 			r.fast.report("provide memory for tracks", err)
 		} else {
@@ -63,15 +65,13 @@ func (r *room) streams() {
 
 // growStreams makes slots until there are n, and puts them on the stack of free ones.
 func (k *kernel) growStreams(n uint32) error {
-	n = min(n, k.maxStreams)
-	for made := madeOfAll(k.byStream); made < n; made = madeOfAll(k.byStream) {
-		if err := growAll(k.byStream, made+1); err != nil {
+	made := min(madeOfAll(k.byStream), k.maxStreams)
+	if err := growAll(k.byStream, min(n, k.maxStreams)); err != nil {
+		return err
+	}
+	for slot := made; slot < min(madeOfAll(k.byStream), k.maxStreams); slot++ {
+		if err := k.tables.FreeStreams.Put(nil, slot); err != nil {
 			return err
-		}
-		for slot := made; slot < min(made+extentLen, k.maxStreams); slot++ {
-			if err := k.ingress.FreeStreams.Put(nil, slot); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -38,6 +38,11 @@ const playerWords = MaxPlayers / 64
 const (
 	// MaxPlayers is how many players of a media the kernel can serve.
 	MaxPlayers = 256
-	// MaxRTPMedias is how many medias can be on the fast path. Each one takes 76 KiB while it is.
+	// MaxRTPRun is how many of them one run serves at most. Workers serve the others: a packet of RTP cannot wait for
+	// the next one to save a call, as user space does with streams.
+	MaxRTPRun = 80
+
+	rtpCopies = 4 // copies of RTP that are as much work as one of QUIC, see bpf/fanout/budget.h
+	// MaxRTPMedias is how many medias can be on the fast path. Each one takes 84 KiB while it is.
 	MaxRTPMedias = 1024
 )

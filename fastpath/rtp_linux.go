@@ -53,10 +53,10 @@ func (k *kernel) loadRTP(s Settings) error {
 	}
 	for name, value := range map[string]any{
 		bpf.RTPVarRtpPort:     bigEndian16(s.RTPPort),
-		bpf.RTPVarMaxCopies:   uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
+		bpf.RTPVarMaxCopies:   uint32(min(cmp.Or(s.MaxCopies, DefaultMaxCopies), MaxRTPRun/rtpCopies)),
 		bpf.RTPVarExtentShift: extentShift,
 		bpf.RTPVarShareSizes:  k.shares.sizes,
-		bpf.RTPVarWorkers:     uint32(len(k.workers.list)),
+		bpf.RTPVarWorkers:     uint32(s.Workers),
 		bpf.RTPVarChunkCopies: k.workers.chunk,
 		bpf.RTPVarJobLifetime: uint64(k.workers.lifetime),
 	} {
@@ -72,6 +72,7 @@ func (k *kernel) loadRTP(s Settings) error {
 	spec.Maps[bpf.RTPMapRtpMedias].MaxEntries = MaxRTPMedias
 	spec.Maps[bpf.RTPMapRtpSources].MaxEntries = MaxRTPMedias
 	setGrowing(spec.Maps[bpf.RTPMapHeldByEach], MaxRTPMedias)
+	spec.Maps[bpf.RTPMapPromises].MaxEntries = uint32(max(len(k.workers.kept), 1))
 	r := &rtp{of: make(map[netip.Prefix]*rtpSource)}
 	if err := spec.LoadAndAssign(&r.objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		bpf.RTPMapScratches: k.ingress.Scratches,
@@ -79,9 +80,6 @@ func (k *kernel) loadRTP(s Settings) error {
 		bpf.RTPMapReasons:   k.ingress.Reasons,
 		bpf.RTPMapDelays:    k.ingress.Delays,
 		bpf.RTPMapMeasuring: k.ingress.Measuring,
-		bpf.RTPMapJobRings:  k.ingress.JobRings,
-		bpf.RTPMapPromises:  k.ingress.Promises,
-		bpf.RTPMapBusyUntil: k.ingress.BusyUntil,
 		bpf.RTPMapHeldByAll: k.ingress.HeldByAll,
 	}}); err != nil {
 		return err
@@ -91,10 +89,10 @@ func (k *kernel) loadRTP(s Settings) error {
 		r.free, r.freeShares = append(r.free, i), append(r.freeShares, i)
 	}
 	k.rtp = r
-	return nil
+	return k.workers.hire(s.Workers, spec.Maps[bpf.RTPMapJobRings].InnerMap)
 }
 
-// shareRTP makes the memory that counts the jobs of sources. They are of the same rings as those of publishers.
+// shareRTP makes the memory that counts the jobs of sources and of workers.
 func (k *kernel) shareRTP() error {
 	if k.rtp == nil {
 		return nil
@@ -104,7 +102,10 @@ func (k *kernel) shareRTP() error {
 	if err := keepGrowing(k, k.rtp.objects.HeldByEach, &k.byMedia, &s.own); err != nil {
 		return err
 	}
-	return growAll(k.byMedia, MaxRTPMedias)
+	return errors.Join(
+		growAll(k.byMedia, MaxRTPMedias),
+		keepMapped(k, k.rtp.objects.Promises, &k.workers.given),
+		keepMapped(k, k.rtp.objects.BusyUntil, &k.workers.busyUntil))
 }
 
 func (r *rtp) close() error {
@@ -195,7 +196,8 @@ func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
 		return nil, err
 	}
 	m.shared = &r.medias.of(index)[0]
-	m.shared.Index, m.shared.Share, m.shared.Udp = index, uint16(share), udpPath(s.Local, s.Remote)
+	m.shared.Index, m.shared.Share = index, uint16(share)
+	m.shared.Udp = bpf.RTPUdpPath(udpPath(s.Local, s.Remote))
 	m.shared.PayloadType = uint32(s.PayloadType)
 	m.shared.Codec = uint32(s.Codec)
 	if err := r.objects.RtpSources.Update(m.key(), index, ebpf.UpdateNoExist); err != nil {
@@ -309,9 +311,9 @@ func after(number uint32, sequence uint16) uint32 {
 	return next + uint32(sequence-uint16(next))
 }
 
-// takeSlot sets the bits of all players in the slot of a packet, and returns those that the kernel had set. The kernel
-// may have given the packet another number, see bpf/shared/rtp.h: what a key has below that is the same. The slot stays
-// as it is if it is about another packet with that.
+// takeSlot sets the bits of all players in the slot of a packet, and returns those that the kernel had set and has not
+// given back. The kernel may have given the packet another number, see bpf/shared/rtp.h: what a key has below that is
+// the same. The slot stays as it is if it is about another packet with that.
 func takeSlot(s *bpf.RTPSlot, key uint64, timestamp uint32) (before RTPServed) {
 	now := lockSlot(s)
 	same := uint32(now) == uint32(key) && atomic.LoadUint32(&s.Taken) == 0
@@ -319,14 +321,34 @@ func takeSlot(s *bpf.RTPSlot, key uint64, timestamp uint32) (before RTPServed) {
 		atomic.StoreUint64(&s.Key, now)
 		return before
 	}
+	had := setAll(s)
+	awaitLeft(s)
+	kept := setAll(s)
 	for i := range before {
-		if had := atomic.SwapUint64(&s.Players[i], ^uint64(0)); same {
-			before[i] = had
+		if same {
+			before[i] = had[i] & kept[i]
 		}
 	}
 	atomic.StoreUint32(&s.Taken, 1)
 	atomic.StoreUint64(&s.Key, key)
 	return before
+}
+
+// setAll sets the bits of all players, and returns those that were set.
+func setAll(s *bpf.RTPSlot) (before RTPServed) {
+	for i := range before {
+		before[i] = atomic.SwapUint64(&s.Players[i], ^uint64(0))
+	}
+	return before
+}
+
+// awaitLeft waits some microseconds, until no program uses a slot.
+func awaitLeft(s *bpf.RTPSlot) {
+	for deadline := time.Now().Add(openingTimeout); atomic.LoadUint32(&s.Users) > 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			return
+		}
+	}
 }
 
 // lockSlot keeps programs from a slot until its key is stored, and returns the key before.
@@ -381,7 +403,7 @@ func (m *RTPMedia) Join(p RTPPath, flow *rtpframe.Flow) *RTPPlayer {
 		atomic.AndUint64(&m.shared.Slots[i].Players[at/64], ^(uint64(1) << (at % 64)))
 	}
 	m.shared.Players[at] = bpf.RTPPlayer{
-		Udp: udpPath(p.Local, p.Remote), Sequence: p.Sequence, Timestamp: p.Timestamp,
+		Udp: bpf.RTPUdpPath(udpPath(p.Local, p.Remote)), Sequence: p.Sequence, Timestamp: p.Timestamp,
 		Ssrc: bigEndian32(p.SSRC), Mtu: uint32(p.MTU),
 	}
 	m.flowOf(at).Copy(flow)

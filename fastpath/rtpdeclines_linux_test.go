@@ -102,7 +102,7 @@ func TestRTPDeclines(t *testing.T) {
 		}, forwarded, "copy_too_large"},
 		{"it fits", func() { r.run(ok()); p.shared().Mtu = 1500 }, forwarded, "copy_sent"},
 		{"no neighbour", func() {
-			require.NoError(t, r.kernel.ingress.Neighbors.Delete(bpf.Endpoint(endpointOf(p.path.Remote))))
+			require.NoError(t, r.kernel.ingress.Neighbors.Delete(udpPath(p.path.Local, p.path.Remote)))
 			r.run(ok())
 		}, forwarded, "copy_no_neighbor"},
 		{"not forwarded", func() { p.Forward(false); r.run(ok()) }, forwarded, ""},
@@ -114,11 +114,6 @@ func TestRTPDeclines(t *testing.T) {
 		}
 		require.Equal(t, want, got, tt.name)
 	}
-}
-
-func endpointOf(a netip.AddrPort) bpf.Endpoint {
-	p := udpPath(a, a)
-	return bpf.Endpoint{Addr: p.Daddr, Port: p.Dport, V6: p.V6}
 }
 
 // shared is what the programs know about the player.
@@ -215,11 +210,12 @@ func TestRTPMedias(t *testing.T) {
 	require.Equal(t, p.copyOf(rtpPacket(2, "payload")), r.receive(p))
 }
 
-// TestRTPFamilies has IPv4 players of an IPv6 publisher, and the other way round. Packets of this machine, whose
-// checksum a device completes, are left to user space then.
+// TestRTPFamilies has IPv4 players of an IPv6 publisher, and the other way round. A device completes the checksums of
+// packets that come from this machine.
 func TestRTPFamilies(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		r := newRTPRig(t, lab.Topology{Subscribers: 1}, v6, Settings{})
+		require.NoError(t, r.lab.Relay.Facing(r.lab.Subscribers[0]).CompleteChecksums())
 		r.v6 = !v6
 		p := r.join(r.lab.Subscribers[0])
 		r.v6 = v6
@@ -229,9 +225,12 @@ func TestRTPFamilies(t *testing.T) {
 			r.run(packet)
 			require.Equal(t, p.copyOf(packet), r.receive(p))
 		}
-		packet := rtpPacket(40, "payload")
-		require.Equal(t, map[string]uint64{"rtp_forwarded": 1, "copy_checksum": 1},
-			r.counted(func() { r.publish(packet) }))
+		for i := 40; i < 80; i++ {
+			packet := rtpPacket(i, bpftest.RandomBytes(1+i*15))
+			r.publish(packet)
+			require.Equal(t, p.copyOf(packet), r.receive(p))
+		}
+		require.Equal(t, map[string]uint64{"rtp_forwarded": 79, "copy_sent": 79}, r.counts())
 	}
 }
 

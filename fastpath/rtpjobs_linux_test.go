@@ -177,7 +177,8 @@ func TestRTPJobs(t *testing.T) {
 		}},
 		{"the publisher is paused", "job_ended", func([]byte, [][]byte) { d.media.Pause(true) }},
 		{"it is late", "job_late", func(_ []byte, jobs [][]byte) {
-			jobOf(jobs[0]).Since += uint64(time.Hour) // its age, which has no sign, is endless
+			jobOf(jobs[0]).Since -= uint64(longAgo)
+			shares.since[d.media.shared.Share].Store(monotonic() - uint64(2*longAgo))
 		}},
 	} {
 		p := rtpPacket(int(3+d.counts()["job_given"]), "payload")
@@ -188,6 +189,13 @@ func TestRTPJobs(t *testing.T) {
 		d.media.Pause(false)
 		w.busyUntil[0] = 0
 	}
+
+	d.run(rtpPacket(int(3+d.counts()["job_given"]), "payload"))
+	got := d.counted(func() {
+		d.drive(func(jobs [][]byte) { jobOf(jobs[0]).Since += uint64(time.Hour) })
+	})
+	require.NotZero(t, got["job_continued"], "another CPU's clock may be ahead: %v", got)
+	require.Zero(t, got["job_late"])
 }
 
 // TestRTPJobShares checks that one publisher has half of the rings, and that user space knows what is not given.

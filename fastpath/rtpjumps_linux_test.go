@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
+	"sluice/internal/thorough"
 )
 
 // TestRTPJumps has the publisher's sequence numbers jump back, again and again, while user space is behind. So the
@@ -40,7 +41,11 @@ func TestRTPJumps(t *testing.T) {
 				require.EqualValues(t, 400*3, j.u.counts()["copy_sent"], "the kernel was never behind")
 				return
 			}
-			for range 12 { // it handles few packets at a time, or many
+			runs := 4
+			if thorough.Set() {
+				runs = 12
+			}
+			for range runs { // it handles few packets at a time, or many
 				often := 1 + j.u.random.IntN(60)
 				j.run(func(waiting int) {
 					if j.u.random.IntN(often) == 0 {

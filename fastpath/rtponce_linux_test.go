@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,7 +37,16 @@ type oncePlayer struct {
 // SSRC between them, and user space behind. Each player gets each packet that user space handles once, from one side or
 // the other.
 func TestRTPOnce(t *testing.T) {
-	r := newRTPRig(t, lab.Topology{Subscribers: 2}, false, Settings{})
+	for name, s := range map[string]Settings{
+		"one run":      {},
+		"with workers": {MaxCopies: 1, Workers: 2, chunk: 1, jobLifetime: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) { testRTPOnce(t, s) })
+	}
+}
+
+func testRTPOnce(t *testing.T, s Settings) {
+	r := newRTPRig(t, lab.Topology{Subscribers: 2}, false, s)
 	u := &rtpUserSpace{rtpRig: r, random: rand.New(rand.NewPCG(1, 2)), sent: make(map[uint32][]byte)}
 	u.handled = make(map[uint32]bool)
 	for i := range 6 {

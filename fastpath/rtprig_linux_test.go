@@ -44,7 +44,6 @@ func newRTPRig(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rtpRig
 	r := &rtpRig{t: t, v6: v6, lab: labtest.New(t, topology)}
 	var err error
 	s.Port, s.RTPPort = relayPort, rtpPort
-	variant(&s)
 	r.FastPath, err = New(s, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })

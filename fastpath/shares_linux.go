@@ -16,7 +16,7 @@ const (
 )
 
 // shares counts the entries that exist because of publishers. The programs count theirs in the same memory. Medias of
-// RTP that come from one address count as a publisher, in shares of their own, which are of the same whole.
+// RTP that come from one address count as a publisher, in shares of their own: only they have jobs.
 type shares struct {
 	own   []bpf.Held // by publisher
 	all   []bpf.Held // one element
@@ -30,17 +30,9 @@ func (s *shares) reset(publisher uint32) {
 	s.since[publisher].Store(monotonic())
 }
 
-// sharesOf returns the shares that a job counts for.
-func (k *kernel) sharesOf(j *bpf.Job) *shares {
-	if j.Kind == rtpJob {
-		return &k.rtp.shares
-	}
-	return &k.shares
-}
-
 // releaseJob counts a job as done. A worker that was stuck may do so when its publisher has gone.
 func (s *shares) releaseJob(j *bpf.Job) {
-	s.release(j.Publisher, shareJobs, j.Since < s.since[j.Publisher].Load())
+	s.release(j.Share, shareJobs, precedes(j.Since, s.since[j.Share].Load()))
 }
 
 // within reports whether a publisher that holds own of all the entries may have one more: as many as are free.
@@ -79,7 +71,7 @@ func (k *kernel) addSubgroup(key bpf.StreamKey, g bpf.Subgroup) error {
 	if !k.shares.mayHold(key.Publisher, shareSubgroups) {
 		return errShare
 	}
-	err := k.ingress.Subgroups.Update(key, g, ebpf.UpdateNoExist)
+	err := k.tables.Subgroups.Update(key, g, ebpf.UpdateNoExist)
 	if err == nil {
 		k.shares.hold(key.Publisher, shareSubgroups)
 	}
@@ -88,17 +80,11 @@ func (k *kernel) addSubgroup(key bpf.StreamKey, g bpf.Subgroup) error {
 
 // removeSubgroup undoes that. No program may be reading the subgroup.
 func (k *kernel) removeSubgroup(key bpf.StreamKey) error {
-	err := k.ingress.Subgroups.Delete(key)
+	err := k.tables.Subgroups.Delete(key)
 	if err == nil {
 		k.shares.release(key.Publisher, shareSubgroups, false)
 	}
 	return err
-}
-
-// hasEnded reports whether a stream is in the map of ended ones.
-func (k *kernel) hasEnded(key bpf.StreamKey) bool {
-	var none uint32
-	return k.ingress.Ended.Lookup(key, &none) == nil
 }
 
 // addObject claims an object. The error is [ebpf.ErrKeyExist] if it is claimed already, and errShare if the publisher
@@ -108,7 +94,7 @@ func (k *kernel) addObject(key bpf.ObjectKey, publisher uint32) error {
 		return errShare
 	}
 	claim := bpf.ObjectClaim{State: objectDone, Claimed: monotonic(), Publisher: publisher}
-	err := k.ingress.Objects.Update(key, claim, ebpf.UpdateNoExist)
+	err := k.tables.Objects.Update(key, claim, ebpf.UpdateNoExist)
 	if err == nil {
 		k.shares.hold(publisher, shareObjects)
 	}

@@ -2,12 +2,9 @@ package fastpath
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
-	"runtime"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -19,8 +16,6 @@ import (
 
 const (
 	opening = uint32(claim.StreamOpening)
-	// openingTimeout allows for virtual machines whose CPUs do not run for a while.
-	openingTimeout = time.Second
 	// maxAttempts is how often OpenStream tries to open a stream before the kernel does.
 	maxAttempts = 4
 	// streamShare is how many streams of the kernel one connection may have. A subscriber of a hundred tracks has that
@@ -101,8 +96,11 @@ func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState
 			return nil, false
 		}
 		state := &c.fast.streams[slot]
-		if !found || !awaitOpened(state) {
+		if !found {
 			return state, false
+		}
+		if !c.fast.awaitOpened(state) {
+			return c.refuse(slot, from.Start)
 		}
 		if state.ID.Load() == claim.NoStream {
 			state.Phase.Store(opening)
@@ -148,7 +146,7 @@ func (c *conn) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err error) 
 	if _, taken := c.slots[key]; taken || c.closed {
 		return 0, errors.New("the media sender has the stream, or the connection has ended")
 	}
-	if err = c.fast.kernel.ingress.Downstreams.Lookup(key, &slot); err == nil {
+	if err = c.fast.kernel.tables.Downstreams.Lookup(key, &slot); err == nil {
 		c.slots[key], c.keys[slot] = slot, key
 	}
 	return slot, err
@@ -156,7 +154,7 @@ func (c *conn) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err error) 
 
 // newStream takes a free slot for a stream and publishes it. The error is [ebpf.ErrKeyExist] if the kernel was faster.
 func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
-	maps := &f.kernel.ingress
+	maps := &f.kernel.tables
 	if err := maps.FreeStreams.LookupAndDelete(nil, &slot); err != nil {
 		return 0, err
 	}
@@ -169,13 +167,19 @@ func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
 }
 
 // awaitOpened waits some microseconds, until the kernel, on another CPU, has opened a stream.
-func awaitOpened(state *claim.StreamState) bool {
-	for deadline := time.Now().Add(openingTimeout); state.Phase.Load() == opening; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			return false
-		}
+func (f *FastPath) awaitOpened(state *claim.StreamState) bool {
+	return f.kernel.spin(func() bool { return state.Phase.Load() != opening })
+}
+
+// refuse ends the wait for a run of the kernel's that takes too long to open a stream. If the run has claimed the first
+// bytes, the stream is open but for its phase, and is adopted. If not, the cursor is closed before it can: the media
+// sender goes on alone, and the stream is abandoned when the run has ended.
+func (c *conn) refuse(slot uint32, start int64) (state *claim.StreamState, adopted bool) {
+	if state = &c.fast.streams[slot]; !state.Claim(start, start, true) {
+		return state, true
 	}
-	return true
+	c.fast.reclaimer.abandonLate(c, slot)
+	return nil, false
 }
 
 // CloseStream implements [claim.ForwarderConn].
@@ -191,17 +195,18 @@ func (c *conn) CloseStream(state *claim.StreamState) {
 	}
 }
 
-// release frees the slot of a closed stream, and reports whether it has. While the publisher's stream goes on, the slot
-// is kept: without it, the kernel would open another stream if the first packet came again.
+// release frees the slot of a closed stream, and reports whether it has. While the kernel has the subgroup, the slot is
+// kept: without it, a run would open another stream if the first packet came again. The subgroup goes when no run is
+// left that began before the publisher's stream ended.
 func (c *conn) release(s closedStream) (done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if key, ok := c.keys[s.slot]; c.closed || !ok || key != s.key {
 		return true // it was closed twice
 	}
-	maps := &c.fast.kernel.ingress
+	maps := &c.fast.kernel.tables
 	from := bpf.StreamKey{StreamId: s.key.StreamId, Publisher: s.key.Publisher}
-	if maps.Subgroups.Lookup(from, new(bpf.Subgroup)) == nil && !c.fast.kernel.hasEnded(from) {
+	if maps.Subgroups.Lookup(from, new(bpf.Subgroup)) == nil {
 		return false
 	}
 	delete(c.keys, s.slot)
@@ -222,11 +227,23 @@ func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
 	if err != nil {
 		return
 	}
-	state := &f.streams[slot]
-	if !awaitOpened(state) {
-		f.report("open a stream", fmt.Errorf("stream %d stays half open", key.StreamId))
-		return
+	if state := &f.streams[slot]; f.awaitOpened(state) {
+		c.discard(state)
+	} else {
+		f.reclaimer.abandonLate(c, slot)
 	}
+}
+
+// holds reports whether user space has the slot.
+func (c *conn) holds(slot uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.keys[slot]
+	return ok
+}
+
+// discard resets a stream that the kernel has opened. One without an id was not opened.
+func (c *conn) discard(state *claim.StreamState) {
 	if state.ID.Load() == claim.NoStream {
 		c.CloseStream(state)
 	} else {

@@ -85,12 +85,12 @@ func (k *kernel) RemovePath(subscriber uint32) { k.paths.remove(subscriber) }
 
 // AddConnectionID assigns packets with a destination connection ID to a publisher.
 func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {
-	return k.ingress.ConnectionIds.Put(connectionID(cid), publisher)
+	return k.tables.ConnectionIds.Put(connectionID(cid), publisher)
 }
 
 // RemoveConnectionID undoes AddConnectionID.
 func (k *kernel) RemoveConnectionID(cid []byte) error {
-	return k.ingress.ConnectionIds.Delete(connectionID(cid))
+	return k.tables.ConnectionIds.Delete(connectionID(cid))
 }
 
 func connectionID(cid []byte) (id bpf.ConnectionID) {
@@ -109,12 +109,12 @@ func (k *kernel) ForgetPublisher(publisher uint32) {
 
 // SetAlias assigns a publisher's alias to a track.
 func (k *kernel) SetAlias(publisher uint32, alias uint64, track uint32) error {
-	return k.ingress.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: publisher}, track)
+	return k.tables.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: publisher}, track)
 }
 
 // RemoveAlias undoes SetAlias.
 func (k *kernel) RemoveAlias(publisher uint32, alias uint64) error {
-	return k.ingress.Aliases.Delete(bpf.AliasKey{Alias: alias, Publisher: publisher})
+	return k.tables.Aliases.Delete(bpf.AliasKey{Alias: alias, Publisher: publisher})
 }
 
 // subscription is a downstream subscription in the kernel's terms.

@@ -54,7 +54,7 @@ func (c *conn) publishTakingLocked() {
 
 // HandOver implements [claim.Forwarder].
 func (f *FastPath) HandOver(queue int) {
-	f.kernel.queues[queue%len(f.kernel.queues)].handOver(math.MaxInt, f.handOver)
+	f.kernel.queues[queue%len(f.kernel.queues)].HandOver(math.MaxInt, f.handOver)
 }
 
 // handOver hands a packet that was taken to its connection. An index is not given to another connection before all

@@ -124,6 +124,9 @@ func TestAcksAreTaken(t *testing.T) {
 			{name: "after PING", reason: "ack_not_alone", frames: append([]byte{1}, ack(100, 900)...)},
 			{name: "two", reason: "ack_not_alone", frames: append(ack(100, 900), ack(100, 900)...)},
 			{name: "none", reason: "ack_not_alone", frames: padding},
+			{name: "with IMMEDIATE_ACK", reason: "ack_not_alone", frames: append(ack(100, 900), 0x1f)},
+			{name: "with ACK_FREQUENCY", reason: "ack_not_alone",
+				frames: append(ack(100, 900), concat(0xaf, uint64(1), uint64(2), uint64(25_000), uint64(3))...)},
 			{name: "with MAX_DATA", reason: "ack_not_alone", frames: append(ack(1, 900), concat(0x10, uint64(1))...)},
 			{name: "long", reason: "ack_not_alone", frames: append(ack(100, 900), make([]byte, 400)...)},
 			{name: "as long as possible", reason: "ack_taken",
@@ -266,7 +269,7 @@ func TestTakenPacketsDoNotReachTheSocket(t *testing.T) {
 
 // TestQueueIsFull takes packets that nobody hands over: the next ones go up. Afterwards packets are taken again.
 func TestQueueIsFull(t *testing.T) {
-	const share, queue, longest = 64, 1 << 18, 256
+	const share, queue, longest = 64, 1 << 17, 256
 	r := newTakenRig(t, false)
 	stopReclaimer(t, r.fast) // it hands over, too
 	frames := append(ack(0, 900), make([]byte, longest-len(ack(0, 900)))...)

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -249,7 +248,8 @@ func (t *ForwardedTrack) subgroup(h moqt.SubgroupHeader, priority uint8, start i
 // errShare means that the publisher has as many entries as one may have.
 var errShare = errors.New("the publisher has its share")
 
-// end notes that a stream has been read, and abandons the kernel's streams for it that the media sender does not have.
+// end notes that a stream has been read. The kernel's streams for it that the media sender does not have are abandoned
+// when no run is left that may open one.
 func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	if !t.fast.enter() {
 		return
@@ -259,27 +259,25 @@ func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	forwarded := t.from == publisher
 	t.mu.Unlock()
 	publisher.end(stream, forwarded)
-	t.awaitCopies(time.Now().Add(openingTimeout)) // so that no worker opens a stream behind our back
-	if !publisher.wasServed() {
-		return // the reclaimer has done it
-	}
-	for _, i := range t.connections() {
-		t.fast.abandonUnadopted(bpf.DownstreamKey{StreamId: stream, Publisher: publisher.index, Subscriber: i})
-	}
+	t.fast.reclaimer.abandonStream(readStream{t, publisher, stream})
 }
 
-// AwaitCopies waits until the workers have made the copies of what the kernel has received on the track, for a limited
-// time: so that the media sender, which would learn of it next, does not make them first.
-func (t *ForwardedTrack) AwaitCopies() {
-	if t == nil || !t.fast.enter() {
-		return
-	}
-	defer t.fast.exit()
-	t.awaitCopies(time.Now().Add(t.fast.kernel.workers.lifetime))
+// readStream is a publisher's stream that has been read to its end.
+type readStream struct {
+	track     *ForwardedTrack
+	publisher *conn
+	stream    uint64
 }
 
-func (t *ForwardedTrack) awaitCopies(until time.Time) {
-	t.fast.kernel.workers.awaitCopies(t.index%promises, until)
+// abandon resets the streams that the kernel has opened for it, unless the media sender has them.
+func (s readStream) abandon() {
+	if !s.publisher.wasServed() {
+		return // the sweep has done it
+	}
+	for _, i := range s.track.connections() {
+		key := bpf.DownstreamKey{StreamId: s.stream, Publisher: s.publisher.index, Subscriber: i}
+		s.track.fast.abandonUnadopted(key)
+	}
 }
 
 // connections returns the indices of the connections that have been in the list, and forgets the ended ones.

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"sluice/fastpath/bpf"
@@ -14,7 +13,7 @@ import (
 // versioned is a map whose values programs read while they are replaced: each version is an element of its own, see
 // bpf/shared/versions.h.
 type versioned[T any] struct {
-	elements *ebpf.Map
+	elements Table
 	current  []uint64 // the version by index, shared with the programs; 0: none
 	await    func()   // waits until no program uses what was replaced before
 
@@ -24,7 +23,7 @@ type versioned[T any] struct {
 	old   []bpf.VersionKey
 }
 
-func newVersioned[T any](elements *ebpf.Map, await func()) *versioned[T] {
+func newVersioned[T any](elements Table, await func()) *versioned[T] {
 	return &versioned[T]{elements: elements, await: await, parts: make(map[uint32]uint32)}
 }
 

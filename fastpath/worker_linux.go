@@ -17,11 +17,9 @@ import (
 const (
 	// maxBurst is how many jobs a worker works on at a time.
 	maxBurst = 32
-
-	rtpJob = uint16(bpf.IngressJobKindJOB_RTP)
 )
 
-// worker is a goroutine that has a share of the subscriptions of each track, and of the players of each media.
+// worker is a goroutine that has a share of the players of each media.
 type worker struct {
 	all     *workers
 	index   int
@@ -38,10 +36,10 @@ func newWorker(all *workers, index int, spec *ebpf.MapSpec) (*worker, error) {
 	}
 	w := &worker{all: all, index: index, ring: ring}
 	if err = w.openFile(); err == nil {
-		err = all.kernel.ingress.JobRings.Put(uint32(index), ring.ring)
+		err = all.kernel.rtp.objects.JobRings.Put(uint32(index), ring.ring)
 	}
 	if err != nil {
-		return nil, errors.Join(err, w.close(), ring.close())
+		return nil, errors.Join(err, w.close(), ring.Close())
 	}
 	return w, nil
 }
@@ -99,7 +97,7 @@ func (w *worker) work() bool {
 // take takes jobs out of the ring.
 func (w *worker) take() [][]byte {
 	n := 0
-	w.ring.handOver(maxBurst, func(job []byte) {
+	w.ring.HandOver(maxBurst, func(job []byte) {
 		if n == len(w.burst) {
 			w.burst = append(w.burst, nil)
 		}
@@ -115,7 +113,7 @@ func jobOf(job []byte) *bpf.Job {
 
 // do makes the worker's copies of some frames. All get the first packet of a video frame before the others are begun.
 func (w *worker) do(jobs [][]byte) {
-	if monotonic()-jobOf(jobs[0]).Since > uint64(w.all.lifetime/2) {
+	if precedes(jobOf(jobs[0]).Since, monotonic()-uint64(w.all.lifetime/2)) {
 		w.all.relieve()
 	}
 	w.makeCopies(jobs[:1])
@@ -158,9 +156,6 @@ func (w *worker) continueJob(job []byte) (more bool) {
 // continueJob runs the program that a job is for.
 func (k *kernel) continueJob(job []byte) (goOn uint32, err error) {
 	j := jobOf(job)
-	if j.Kind != rtpJob {
-		return runProgram(k.ingress.ContinueFanOut, job, nil)
-	}
 	var c runContext
 	c.control[bpf.RTPRtpJobWordJOB_POSITION] = j.Position
 	c.control[bpf.RTPRtpJobWordJOB_SINCE_LOW] = uint32(j.Since)
@@ -170,9 +165,9 @@ func (k *kernel) continueJob(job []byte) (goOn uint32, err error) {
 
 // finish counts a job as done.
 func (w *worker) finish(j *bpf.Job) {
-	w.all.kernel.sharesOf(j).releaseJob(j)
-	w.all.kept[j.Track%promises][w.index].Add(1)
-	w.all.kept[allPromises][w.index].Add(1)
+	w.all.kernel.rtp.shares.releaseJob(j)
+	w.all.kept[w.all.counter(j.Media%promises, w.index)].Add(1)
+	w.all.kept[w.all.counter(allPromises, w.index)].Add(1)
 }
 
 // threadNamespace is the network namespace of the thread that opens it. A goroutine that has no thread of its own is on

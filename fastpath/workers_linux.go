@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	promises    = uint32(bpf.IngressJobLimitsPROMISES)
-	allPromises = promises // the element of the array promises that is about all tracks
-	jobsPerRing = uint32(bpf.IngressJobLimitsJOBS_PER_RING)
+	promises    = uint32(bpf.RTPJobLimitsPROMISES)
+	allPromises = promises // the element of the array promises that is about all medias
+	jobsPerRing = uint32(bpf.RTPJobLimitsJOBS_PER_RING)
 
 	defaultChunk = 16
 	// jobLifetime is how long user space waits for the workers, and after how long they give up a job. If they begin
@@ -27,39 +27,47 @@ const (
 	rest        = 250 * time.Millisecond
 )
 
-// workers make the copies that are beyond the budget of one packet, see bpf/fanout/job.h.
+// workers make the copies of RTP packets that are beyond the budget of one packet, see bpf/fanout/job.h.
 type workers struct {
 	kernel    *kernel
 	chunk     uint32 // copies that a run makes
 	lifetime  time.Duration
 	list      []*worker
 	done      sync.WaitGroup
-	given     []bpf.Promise // shared with the programs
-	busyUntil []uint64      // one element, shared with the programs
-	kept      [promises + 1][MaxWorkers]atomic.Uint64
-	dead      [MaxWorkers]atomic.Bool // takes no more jobs
-	stuck     [MaxWorkers]atomic.Bool // was too late, and has done nothing since
-	runs      atomic.Uint64           // each makes a chunk of copies at most
+	busyUntil []uint64        // one element, shared with the programs
+	given     []uint64        // jobs, by element and worker; shared with the programs
+	kept      []atomic.Uint64 // those of them that are done
+	dead      []atomic.Bool   // by worker: takes no more jobs
+	stuck     []atomic.Bool   // by worker: was too late, and has done nothing since
+	runs      atomic.Uint64   // each makes a chunk of copies at most
 	report    func(operation string, err error)
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when more jobs are done; nil if nobody waits
 }
 
-// newWorkers makes workers that do not work yet.
-func newWorkers(k *kernel, s *Settings, ring *ebpf.MapSpec) (*workers, error) {
-	w := &workers{
+func newWorkers(k *kernel, s *Settings) *workers {
+	return &workers{
 		kernel: k, chunk: uint32(cmp.Or(s.chunk, defaultChunk)), lifetime: cmp.Or(s.jobLifetime, jobLifetime),
 		report: func(string, error) {},
+		kept:   make([]atomic.Uint64, int(promises+1)*s.Workers),
+		dead:   make([]atomic.Bool, s.Workers), stuck: make([]atomic.Bool, s.Workers),
 	}
-	for i := range s.Workers {
+}
+
+// counter is the index of what counts a worker's jobs in an element of the array promises.
+func (w *workers) counter(element uint32, worker int) int { return int(element)*len(w.dead) + worker }
+
+// hire makes n workers that do not work yet.
+func (w *workers) hire(n int, ring *ebpf.MapSpec) error {
+	for i := range n {
 		one, err := newWorker(w, i, ring)
 		if err != nil {
-			return w, fmt.Errorf("worker %d: %w", i, err)
+			return fmt.Errorf("worker %d: %w", i, err)
 		}
 		w.list = append(w.list, one)
 	}
-	return w, nil
+	return nil
 }
 
 // start starts the workers, which run programs in the network namespace of the caller.
@@ -87,7 +95,7 @@ func (w *workers) close() error {
 	}
 	w.done.Wait()
 	for _, one := range w.list {
-		errs = append(errs, one.ring.close())
+		errs = append(errs, one.ring.Close())
 	}
 	w.list = nil
 	return errors.Join(errs...)
@@ -110,20 +118,20 @@ func (w *workers) awaitCopies(element uint32, until time.Time) {
 func (w *workers) awaitUnused() {
 	never := func(int) bool { return false }
 	if late := w.await(allPromises, time.Now().Add(w.lifetime), never); len(late) > 0 {
-		awaitGracePeriod() // a program that begins a job which is so old does nothing, see take_job
+		awaitGracePeriod() // a program that begins a job which is so old does nothing, see continue_packet
 	}
 }
 
 // await waits until the jobs are done that an element of the array promises counts now, or a time has come. It returns
 // the workers that were too late, without those to be skipped.
 func (w *workers) await(element uint32, until time.Time, skip func(worker int) bool) (late []int) {
-	var given [MaxWorkers]uint64
-	for i := range w.list {
-		given[i] = atomic.LoadUint64(&w.given[element].Given[i])
+	given := make([]uint64, len(w.list))
+	for i := range given {
+		given[i] = atomic.LoadUint64(&w.given[w.counter(element, i)])
 	}
 	look := func() (late []int) {
 		for i := range w.list {
-			if w.kept[element][i].Load() < given[i] && !w.dead[i].Load() && !skip(i) {
+			if w.kept[w.counter(element, i)].Load() < given[i] && !w.dead[i].Load() && !skip(i) {
 				late = append(late, i)
 			}
 		}

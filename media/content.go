@@ -1,19 +1,27 @@
 package media
 
 import (
+	"math"
+
 	"sluice/claim"
 	"sluice/track"
 )
 
 // content is the bytes of a stream: a prefix, and the log from start on. Its cursor is in the state that the
 // forwarder shares. It is guarded by the sender's lock.
+//
+// When the publisher's stream breaks off, and another one goes on with the log, the forwarder must not send any more:
+// it has the bytes of the first one, and those that follow in the log may be others. It may also have sent more of them
+// than user space has received. Then the stream ends before those.
 type content struct {
 	state      *claim.StreamState
+	shared     bool // state is the forwarder's
 	prefix     []byte
 	prefixSent int
 	log        *track.Log
 	reader     *track.Reader // nil: the log is not needed any more
 	start      int64         // log offset
+	until      int64         // log offset: what the log has from here on is not this stream's
 	object     track.Object  // found last, see find
 }
 
@@ -43,11 +51,27 @@ func (c *content) read(p []byte, offset int64) {
 	c.reader.ReadAt(p, c.logOffset(offset))
 }
 
+// bound returns up to which log offset the stream can be sent now. An object that was cut waits for its rest.
+func (c *content) bound(state track.State) int64 {
+	end := c.log.End()
+	if state == track.Cut || state == track.Reset {
+		end = c.log.Boundary(end)
+	}
+	if at, severed := c.log.Severed(); severed && c.shared { // after End: see track.Log.Severed
+		end = min(end, at)
+	}
+	return min(end, c.until)
+}
+
+// unlimited is the value of until while the stream has all that the log has.
+const unlimited = math.MaxInt64
+
 // fresh returns up to which log offset there is data, whether the stream ends there, and whether some of that is not
 // claimed.
 func (c *content) fresh() (end int64, last, more bool) {
 	state, _ := c.log.State() // before End: see track.Log.End
-	end, last = c.log.End(), state == track.Finished
+	end = c.bound(state)
+	last = state == track.Finished && c.until == unlimited && end == c.log.End()
 	next, closed := c.state.Cursor()
 	return end, last, !closed && (next < end || last && next == end)
 }
@@ -85,10 +109,22 @@ func (c *content) close() (size int64) {
 	return next + c.state.Shift()
 }
 
+// detach moves the cursor to a state that the forwarder does not share, and returns the one that it did. The log was
+// severed at an offset.
+func (c *content) detach(state *claim.StreamState, at int64) (shared *claim.StreamState) {
+	shared = c.state
+	next, fin := shared.MoveTo(state)
+	if next > max(at, c.start) || fin {
+		c.until = max(c.log.Boundary(min(next, at)), c.start)
+	}
+	c.state, c.shared = state, false
+	return shared
+}
+
 // overrun reports whether the forwarder has sent more than the log will have: the publisher has broken QUIC's rules.
 func (c *content) overrun(state track.State) bool {
 	next, _ := c.state.Cursor()
-	return state == track.Finished && next > c.log.End()
+	return state == track.Finished && c.until == unlimited && next > c.log.End()
 }
 
 // find sets object to the one at a log offset, and reports whether it is known.

@@ -158,6 +158,7 @@ func (c *credit) add(st *Stream, p parking) {
 	st.park = p
 	c.parked++
 	if p != parkedStream {
+		st.parkedAt = len(c.waiting[p])
 		c.waiting[p] = append(c.waiting[p], st)
 	}
 	st.update()
@@ -171,9 +172,7 @@ func (c *credit) release(p parking) bool {
 		c.wanted.Store(false)
 	}
 	for _, st := range list {
-		if st.park == p {
-			c.releaseStream(st)
-		}
+		c.unpark(st)
 	}
 	return len(list) > 0
 }
@@ -185,12 +184,26 @@ func (c *credit) releaseReturned() {
 	}
 }
 
+// releaseStream schedules a stream, or forgets one that has ended.
 func (c *credit) releaseStream(st *Stream) {
-	if st.park != notParked {
-		st.park = notParked
-		c.parked--
-		st.update()
+	if st.park == notParked {
+		return
 	}
+	if list := c.waiting[st.park]; st.park != parkedStream {
+		last := len(list) - 1
+		list[st.parkedAt] = list[last]
+		list[st.parkedAt].parkedAt = st.parkedAt
+		list[last] = nil
+		c.waiting[st.park] = list[:last]
+	}
+	c.unpark(st)
+}
+
+// unpark schedules a stream that is not in waiting any more.
+func (c *credit) unpark(st *Stream) {
+	st.park = notParked
+	c.parked--
+	st.update()
 }
 
 // lost sends a frame again if its limit is still the same and in the way.

@@ -52,6 +52,9 @@
 // packet. There is no timer: what waits for an ACK has an alarm of the shard. An ACK is not taken if it is urgent or if
 // quic-go has to see it, see the refusals.
 //
+// A packet with nothing but an ACK that reaches the socket is processed on the goroutine that reads it ([Sender.Take],
+// reader.go), with and without a forwarder, unless quic-go has to see it. quic-go is told the same of both.
+//
 // # Locks
 //
 // In this order:

@@ -106,7 +106,9 @@ func newSiteWith(t testing.TB, loop LoopConfig, hooks hooksOf) *site {
 		h, sender := hooks(s, SenderConfig{})
 		return quic.WithHooks(context.WithValue(ctx, senderKey{}, sender), h), nil
 	}
-	s.conf = &quic.Config{MaxIdleTimeout: 20 * time.Second, KeepAlivePeriod: keepAlive, EnableDatagrams: true}
+	s.conf = &quic.Config{
+		MaxIdleTimeout: 20 * time.Second, KeepAlivePeriod: keepAlive, EnableDatagrams: true, EnableAckFrequency: true,
+	}
 	s.ln, err = s.tr.Listen(serverTLS(), s.conf)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -15,7 +15,7 @@ type feed struct {
 	log    *track.Log
 	reader *track.Reader
 	woken  atomic.Bool
-	ended  bool // the goroutine's own
+	ended  bool // the goroutine's own, once Wake has been called
 
 	arrivals arrivals
 
@@ -36,18 +36,17 @@ func (f *feed) Wake() {
 	sh.notify()
 }
 
-// follow makes the shard serve a stream when its log grows. A log that has ended needs no following.
+// follow makes the shard serve a stream when its log grows; the caller serves what the log has by now. A log that has
+// ended needs no following.
 func (sh *shard) follow(st *Stream) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	f := sh.feeds[st.log]
 	if f == nil && !sh.closed {
 		f = &feed{shard: sh, log: st.log}
-		var err error
-		if f.reader, err = st.log.NewReader(st.log.End(), f); err != nil {
-			return // everything is released: the log has ended, and the stream too
+		if !f.beginLocked() {
+			return
 		}
-		f.arrivals.note(st.log.End(), st.log.Received())
 		sh.feeds[st.log] = f
 	}
 	if f != nil {
@@ -56,6 +55,21 @@ func (sh *shard) follow(st *Stream) {
 		st.arrivals.Store(&f.arrivals)
 		f.mu.Unlock()
 	}
+}
+
+// beginLocked reads the log from its end on; shard.mu is held. It reports false if the log has ended.
+func (f *feed) beginLocked() bool {
+	var err error
+	if f.reader, err = f.log.NewReader(f.log.End(), f); err != nil {
+		return false // everything is released: the log has ended, and the stream too
+	}
+	if state, _ := f.log.State(); state.Ended() { // after NewReader, as the feed is not told again
+		f.ended = true // before Close: Wake may be called once more
+		f.reader.Close()
+		return false
+	}
+	f.arrivals.note(f.log.End(), f.log.Received())
+	return true
 }
 
 // serve serves the followers, and ends the feed when the log has ended.
@@ -78,8 +92,8 @@ func (f *feed) serve(now clock.Time) {
 		f.shard.after(st.sender, more, alarm)
 	}
 	f.reader.Release(f.log.End())
-	if state != track.Open || gone == len(streams) {
-		f.end(state != track.Open)
+	if state.Ended() || gone == len(streams) {
+		f.end(state.Ended())
 	} else if gone > len(streams)/2 {
 		f.compact()
 	}

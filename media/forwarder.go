@@ -43,7 +43,7 @@ func (l *forwarderLink) connect() {
 		l.conn.ConnectionID(id.Bytes(), true)
 	}
 	l.connIDs = nil
-	s.taken.begin(s.shard.queue, s.receiveTaken)
+	l.conn.TakeAcks(s.shard.queue, s.receiveTaken)
 }
 
 // move moves the shared state. At the end of a connection the forwarder may be changing it at the same time.
@@ -180,7 +180,7 @@ func (l *forwarderLink) abandon(state *claim.StreamState) {
 		return
 	}
 	st := &Stream{
-		unit: unit{sub: l.abandoned}, content: content{state: state}, sender: s, shared: true, opened: true,
+		unit: unit{sub: l.abandoned}, content: content{state: state, shared: true}, sender: s, opened: true,
 		number: uint32(state.ID.Load() / 4), resetting: true, code: l.abandoned.errorCode(codeCanceled),
 		blockedAt: -1, deadline: clock.Never,
 	}

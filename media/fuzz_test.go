@@ -117,7 +117,12 @@ func (z *fuzzed) act() {
 		z.s.ReturnData(z.s.TakeData(int64(z.next(256)), z.next(2) == 0))
 	case 15:
 		if len(z.logs) > 0 {
-			z.logs[z.next(len(z.logs))].Reset(uint64(z.next(10)))
+			l := z.logs[z.next(len(z.logs))]
+			if code := z.next(10); code == 0 {
+				l.Cut()
+			} else {
+				l.Reset(uint64(code))
+			}
 		}
 	case 16:
 		z.ackNonsense()
@@ -152,7 +157,7 @@ func (z *fuzzed) openStream() {
 
 func (z *fuzzed) useSubscription() {
 	sub := z.subscription()
-	switch z.next(4) {
+	switch z.next(5) {
 	case 0:
 		_ = sub.SendDatagram(Datagram{
 			Payload: make([]byte, 6*z.next(256)), Object: uint64(z.next(10)), Received: z.clock.Wall(),
@@ -163,6 +168,8 @@ func (z *fuzzed) useSubscription() {
 		sub.SetTimeouts(0, time.Duration(z.next(256))*ms)
 	case 3:
 		sub.Close(3)
+	case 4:
+		sub.Finish(4)
 	}
 }
 
@@ -222,6 +229,11 @@ func (z *fuzzed) check() {
 		}
 	}
 	require.Equal(z.t, parked, z.s.credit.parked)
+	for p, list := range z.s.credit.waiting {
+		for i, st := range list {
+			require.Equal(z.t, []any{parking(p), i}, []any{st.park, st.parkedAt})
+		}
+	}
 	for _, n := range z.ended {
 		require.Equal(z.t, 1, n)
 	}

@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"slices"
 	"time"
@@ -38,11 +39,9 @@ func (s *Sender) ReturnData(n int64) {
 
 // Keys implements [quic.Hooks].
 func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, write []byte) {
-	var key *packet.Key
-	var err error
-	if write != nil {
-		key, err = packet.NewKey(generation, suite, version, write)
-	}
+	key, err := newKey(generation, suite, version, write)
+	opening, rerr := newKey(generation, suite, version, read)
+	err = errors.Join(err, rerr)
 	s.mu.Lock()
 	defer s.mu.release()
 	if err == nil {
@@ -55,11 +54,22 @@ func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, wri
 		s.loop.log.Error("media cannot be sent on a connection", "error", err)
 		return
 	}
-	s.taken.newKeys(generation)
-	if key != nil && !s.closed {
+	if s.closed {
+		return
+	}
+	s.taken.newKeys(generation, opening)
+	if key != nil {
 		s.keys.install(generation, suite, key, s.state)
 		s.shard.enqueue(s)
 	}
+}
+
+// newKey derives the key of a secret, or returns nil if there is none.
+func newKey(generation uint64, suite uint16, version uint32, secret []byte) (*packet.Key, error) {
+	if secret == nil {
+		return nil, nil
+	}
+	return packet.NewKey(generation, suite, version, secret)
 }
 
 // KeyUpdateDue implements [quic.Hooks].
@@ -138,15 +148,12 @@ func (s *Sender) Received(largest int64, phase int, at time.Time) {
 	if s.loop.measuring.Load() {
 		s.lastReceived.Store(int64(s.loop.clock.At(at)))
 	}
-	if s.loop.forwarder == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link.conn != nil {
 		s.link.conn.Received(largest)
-		s.taken.received(phase)
 	}
+	s.taken.received(largest, phase)
 }
 
 // Path implements [quic.Hooks].
@@ -174,7 +181,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 	s.path.set(route{
 		Route:      udp.NewRoute(s.shard.sock, remote.AddrPort(), slices.Clone(p.OOB)),
 		destConnID: bytes.Clone(p.DestConnID.Bytes()),
-		local:      localAddr(p.Local),
+		local:      addrPort(p.Local),
 	})
 	switch {
 	case old == nil:

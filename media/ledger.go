@@ -139,8 +139,16 @@ func (l *ledger) advance(next uint64) {
 	}
 }
 
-// outstanding reports whether there are packets that are neither acknowledged nor lost.
-func (l *ledger) outstanding() bool { return l.low < l.settled || int64(l.state.InFlight.Load()) > 0 }
+// outstanding reports whether there are packets that are neither acknowledged nor lost, or are just being sent.
+func (l *ledger) outstanding() bool {
+	return l.isWriting() || l.sent() // in this order: a sender counts its packet before it leaves Writers
+}
+
+// isWriting reports whether a sender has taken a packet number, and its record is to come.
+func (l *ledger) isWriting() bool { return l.state.Writers.Load() != 0 }
+
+// sent reports whether there are packets with records that are neither acknowledged nor lost.
+func (l *ledger) sent() bool { return l.low < l.settled || int64(l.state.InFlight.Load()) > 0 }
 
 // newestSent returns when the last packet was sent, by whichever sender.
 func (l *ledger) newestSent(next uint64) clock.Time {

@@ -41,7 +41,7 @@ type loadMeter struct {
 	carried rate         // of what arrives, while data waits
 	growth  rate         // of what waits; less than 0: it becomes less
 	waiting float64      // bytes
-	burst   float64      // bytes of the two most important levels that waited at a time
+	burst   float64      // bytes of the two most important levels that waited, or came, at a time
 	levels  []meterLevel // ascending
 }
 
@@ -101,7 +101,7 @@ func (m *loadMeter) noteLevels(now clock.Time, all []Backlog) {
 	burst := 0.
 	for _, b := range all {
 		if b.Level <= m.level(1) {
-			burst += float64(b.Bytes)
+			burst += float64(max(b.Bytes, b.Largest))
 		}
 	}
 	m.burst = max(m.burst*(1-policyInterval.Seconds()/burstPeriod.Seconds()), burst)

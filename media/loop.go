@@ -19,7 +19,7 @@ import (
 
 // LoopConfig is the configuration of a [Loop]. The zero value is the default.
 type LoopConfig struct {
-	// Shards is how many goroutines send, at least one on each socket. Default: GOMAXPROCS, at most 8.
+	// Shards is how many goroutines send, at least one on each socket, at most 64. Default: GOMAXPROCS.
 	Shards int
 	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default:
 	// the heap.
@@ -61,7 +61,7 @@ func NewLoop(cfg LoopConfig, sockets ...net.PacketConn) (*Loop, error) {
 	}
 	l := newLoop(cfg, clock.NewSystem())
 	l.sockets, l.shardsOf = sockets, make([][]*shard, len(sockets))
-	for i := range max(len(sockets), cmp.Or(cfg.Shards, min(runtime.GOMAXPROCS(0), 8))) {
+	for i := range max(len(sockets), cmp.Or(cfg.Shards, min(runtime.GOMAXPROCS(0), maxShards))) {
 		writes := new(udp.Counters)
 		socket := i % len(sockets)
 		sock, err := udp.NewSocket(sockets[socket], !cfg.NoGSO, writes)

@@ -107,6 +107,9 @@ func (o *observer) add(now clock.Time, st *Stream) {
 	}
 	l := &o.levels[i]
 	l.Streams++
+	if last, ok := st.log.Last(); ok {
+		l.Largest = max(l.Largest, last.End-last.Start)
+	}
 	end, _, more := st.fresh()
 	st.sub.behind += max(end-st.logOffset(st.released()), 0)
 	if !more {

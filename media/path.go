@@ -49,14 +49,14 @@ func (p *path) choose(marked bool) {
 	}
 }
 
-// localAddr returns a UDP address, or the zero one.
-func localAddr(a net.Addr) netip.AddrPort {
+// addrPort returns a UDP address, or the zero one.
+func addrPort(a net.Addr) netip.AddrPort {
 	u, ok := a.(*net.UDPAddr)
 	if !ok {
 		return netip.AddrPort{}
 	}
-	local := u.AddrPort()
-	return netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
+	p := u.AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
 // differs reports whether packets take another path than on an older route. A change of the port alone is no other

@@ -31,6 +31,7 @@ type Backlog struct {
 	Level   Level
 	Streams int
 	Bytes   int64 // that could be sent if the path and the peer allowed it
+	Largest int64 // bytes of the largest object of those that came last on each stream, also if it was sent
 	// Age is that of the oldest of these bytes: since its object was received, or its stream was opened if that was
 	// later.
 	Age time.Duration

@@ -147,6 +147,34 @@ func TestBacklogAge(t *testing.T) {
 	require.Equal(t, 10_000-next, last.Bytes)
 }
 
+// The largest object counts for how long others may wait, whoever has sent it: what waits does not tell, because the
+// forwarder sends a key frame before the media sender sees it.
+func TestLargestObject(t *testing.T) {
+	object := func(size int64) *track.Log {
+		log := track.NewLog(0, nil)
+		require.NoError(t, log.AddObject(track.Object{PayloadStart: 2, End: size, Received: clock.NewSystem().Wall()}))
+		log.Append(testBytes(0, int(size)))
+		return log
+	}
+	for _, forwarded := range []int64{0, 5_000, 9_000} {
+		p := &thresholdPolicy{threshold: LowestPriority}
+		w, f := withForwarder(t, withController(&fixedController{window: 12_000}), func(c *worldConfig) {
+			c.sender.DropPolicy = p
+		})
+		if forwarded > 0 {
+			f.send(f.open(int64(len(testPrefix)), 0), int64(len(testPrefix)), forwarded, false)
+		}
+		w.adopt(object(9_000))
+		f.opened, f.adopted = nil, false
+		w.stream(w.subscribe(), object(20_000), func(c *StreamConfig) { c.Priority = 200 })
+		w.run()
+		w.sleep(policyInterval)
+		require.Len(t, p.seen, 1)
+		require.Equal(t, []int64{0, 9_000}, []int64{p.seen[0][0].Bytes, p.seen[0][0].Largest}, forwarded)
+		require.EqualValues(t, 20_000, p.seen[0][1].Largest)
+	}
+}
+
 func TestTooFarBehind(t *testing.T) {
 	e := new(recordedEvents)
 	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}), func(c *worldConfig) {

@@ -276,7 +276,11 @@ func (r *recovery) expire(now clock.Time) (lost congestion.LossEvent) {
 	if !r.ledger.outstanding() {
 		return lost
 	}
-	if r.lastSent = max(r.lastSent, r.ledger.newestSent(next)); now < r.deadline() {
+	r.lastSent = max(r.lastSent, r.ledger.newestSent(next))
+	if !r.ledger.sent() {
+		r.lastSent = now // what is just being sent may be lost from now on
+	}
+	if now < r.deadline() {
 		return lost
 	}
 	r.ptoCount++

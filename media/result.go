@@ -9,7 +9,8 @@ type Outcome uint8
 const (
 	Delivered        Outcome = iota // every byte and FIN was acknowledged
 	Canceled                        // reset by the owner
-	UpstreamReset                   // the log was reset
+	UpstreamReset                   // the log was reset, and all whole objects that it had were acknowledged
+	Severed                         // the same, but the log goes on as this stream cannot: see content.until
 	Stopped                         // the peer sent STOP_SENDING
 	ObjectTimedOut                  // OBJECT_DELIVERY_TIMEOUT
 	SubgroupTimedOut                // SUBGROUP_DELIVERY_TIMEOUT
@@ -21,7 +22,7 @@ const (
 )
 
 var outcomeNames = [numOutcomes]string{
-	"delivered", "canceled", "upstream_reset", "stopped", "object_timeout", "subgroup_timeout",
+	"delivered", "canceled", "upstream_reset", "severed", "stopped", "object_timeout", "subgroup_timeout",
 	"unacknowledged", "dropped", "late", "connection_closed",
 }
 

@@ -104,7 +104,7 @@ type Sender struct {
 	out      packets  // builds packets
 	observer observer // looks at what waits
 	link     forwarderLink
-	taken    takenPackets // from the network, by the forwarder
+	taken    takenPackets // what quic-go does not see
 	turn     turn         // what is sent next
 }
 
@@ -122,7 +122,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters}
 	s.observer = newObserver(s)
 	s.link = forwarderLink{sender: s}
-	s.taken = takenPackets{link: &s.link}
+	s.taken = takenPackets{link: &s.link, refused: refuseOwn}
 	s.turn = newTurn(s)
 	s.useState(l.newConnState())
 	s.state.NextUni.Store(3) // RFC 9000 §2.1
@@ -214,6 +214,7 @@ func (s *Sender) closeLocked() {
 	s.state.MTU.Store(0)
 	s.streams.close()
 	s.keys.sealer.Erase()
+	s.taken.opener.Erase()
 	s.credit.close()
 	s.ledger.records = nil
 	for _, q := range s.ready.beyond(-1) {

@@ -11,6 +11,7 @@ import (
 	"sluice/clock"
 	"sluice/internal/delay"
 	"sluice/internal/udp"
+	"sluice/internal/unlucky"
 	"sluice/track"
 )
 
@@ -118,6 +119,7 @@ func (sh *shard) run() {
 		if feeds, senders, open = sh.take(feeds[:0], senders[:0]); !open {
 			return
 		}
+		unlucky.Late()
 		sh.serve(feeds, senders)
 		if !sh.idle() {
 			continue

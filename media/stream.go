@@ -18,7 +18,6 @@ type Stream struct {
 	content
 	delivery
 	sender *Sender
-	shared bool // state is the forwarder's
 	onDone func(Result)
 	own    *Timeouts   // nil: those of the subscription
 	gone   atomic.Bool // the feed need not serve the stream any more; needs no lock
@@ -29,6 +28,7 @@ type Stream struct {
 	number    uint32 // stream id / 4
 	opened    bool   // the id was taken
 	park      parking
+	parkedAt  int    // in credit.waiting
 	resetting bool   // RESET_STREAM is to be acknowledged
 	code      uint64 // of RESET_STREAM, on the wire
 	final     int64  // final size, once ended
@@ -38,7 +38,7 @@ type Stream struct {
 	since   clock.Time // since then, or since the reset
 
 	added    clock.Time
-	finished clock.Time // when the log was seen to be finished; 0: not yet
+	finished clock.Time // when the log was seen to have ended; 0: not yet
 	deadline clock.Time // by when everything must be acknowledged (SUBGROUP_DELIVERY_TIMEOUT)
 }
 
@@ -51,7 +51,7 @@ const (
 func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Stream {
 	st := &Stream{
 		unit:    unit{sub: sub, priority: cfg.Priority, group: cfg.Group, minor: cfg.Subgroup},
-		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start},
+		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start, until: unlimited},
 		sender:  sub.sender, onDone: cfg.OnDone, own: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
 	}
 	st.stream = st
@@ -71,6 +71,7 @@ func (st *Stream) begin(adopted bool) {
 	st.state.Level.Store(uint32(st.level()))
 	st.added = s.loop.clock.Now()
 	s.streams.add(st)
+	s.shard.follow(st) // before the first look at the log, so that nothing is missed
 	if adopted {
 		s.streams.adopt(st)
 	} else {
@@ -105,11 +106,18 @@ func (st *Stream) update() {
 	}
 	s := st.sender
 	state, code := st.log.State()
-	if state == track.Reset || st.overrun(state) {
+	if at, severed := st.log.Severed(); severed && st.shared {
+		s.link.conn.CloseStream(st.detach(s.loop.newStreamState(), at))
+	}
+	if st.overrun(state) {
 		st.end(Result{Outcome: UpstreamReset, Code: code}, st.sub.errorCode(code))
 		return
 	}
-	if state == track.Finished && st.finished == 0 {
+	if r, ends := st.ending(state, code); ends && st.isDrained(state) {
+		st.end(r, st.sub.errorCode(r.Code))
+		return
+	}
+	if state.Ended() && st.finished == 0 {
 		st.finished = s.loop.clock.Now()
 		st.setDeadline()
 	}
@@ -125,13 +133,42 @@ func (st *Stream) update() {
 	}
 }
 
+// ending returns how the stream ends if nothing follows the whole objects that it has, and reports whether that is so.
+func (st *Stream) ending(state track.State, code uint64) (r Result, ends bool) {
+	switch {
+	case state == track.Reset && st.until == unlimited:
+		return Result{Outcome: UpstreamReset, Code: code}, true
+	case state == track.Reset:
+		return Result{Outcome: Severed, Code: code}, true
+	case st.until != unlimited:
+		return Result{Outcome: Severed, Code: codeCanceled}, true
+	case state == track.Cut && st.sub.finishing:
+		return Result{Outcome: Canceled, Code: st.sub.finishCode}, true
+	}
+	return Result{}, false
+}
+
+// isDrained reports whether all whole objects have arrived, or the header of a stream that has none. An earlier reset
+// would take them back.
+func (st *Stream) isDrained(state track.State) bool {
+	end := st.bound(state)
+	switch {
+	case end > st.start:
+		return st.opened && st.released() >= end+st.state.Shift()
+	case !st.opened:
+		return true
+	}
+	return st.released() >= min(int64(len(st.prefix)), st.offset())
+}
+
 // repairable returns how many bytes can be sent again now. The forwarder may be ahead of the log: bytes that it has
 // sent, and that were lost, may not have come yet.
 func (st *Stream) repairable() int64 {
 	if len(st.lost) == 0 {
 		return 0
 	}
-	return min(st.lost[0].to, st.log.End()+st.state.Shift()) - st.lost[0].from
+	state, _ := st.log.State()
+	return min(st.lost[0].to, max(st.bound(state), st.start)+st.state.Shift()) - st.lost[0].from
 }
 
 // acknowledge notes that [from, to) and perhaps FIN have arrived.

@@ -206,12 +206,21 @@ func TestUpstreamReset(t *testing.T) {
 	_, results := w.stream(sub, log)
 	w.run()
 	log.Reset(0x12)
+	require.Empty(t, w.run(), "what was sent may not have arrived")
+	require.Empty(t, results())
+	w.ack(time10)
 	require.Equal(t, []uint64{3, 0x12 + 1000, 106}, w.run()[0].fields)
 	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: 3, Size: 106}, results()[0])
 
 	_, results = w.stream(sub, log) // that has been reset already
-	require.Empty(t, w.run())
+	require.Equal(t, append([]byte("prefix"), testBytes(0, 100)...), w.run()[0].data)
+	w.ack(time10)
+	require.Equal(t, []uint64{7, 0x12 + 1000, 106}, w.run()[0].fields)
 	require.Equal(t, UpstreamReset, results()[0].Outcome)
+
+	_, results = w.stream(sub, log, func(c *StreamConfig) { c.Start = 100 }) // which has nothing more
+	require.Empty(t, w.run())
+	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: -1}, results()[0])
 }
 
 func TestStopSending(t *testing.T) {

@@ -49,6 +49,8 @@ type Subscription struct {
 	lag             time.Duration // age of the oldest byte that is not sent
 	newest          uint64        // group that has bytes that are not sent, at the last look
 	reported        bool          // as too far behind
+	finishing       bool          // see Finish
+	finishCode      uint64        // for streams whose logs are cut
 	closed          bool
 }
 
@@ -110,10 +112,6 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	}
 	st.begin(adopted)
 	s.mu.release()
-	if state, _ := cfg.Log.State(); state == track.Open {
-		s.shard.follow(st)
-	}
-	// After follow, so that nothing appended in between is missed.
 	s.shard.enqueue(s)
 	return st, nil
 }
@@ -167,6 +165,21 @@ func (sub *Subscription) SetPatience(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.release()
 	sub.patience = d
+}
+
+// Finish ends the subscription's waiting for logs that are cut: their streams are reset with an application's code, as
+// soon as all whole objects have arrived.
+func (sub *Subscription) Finish(code uint64) {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.mu.release()
+	sub.finishing, sub.finishCode = true, code
+	for i := len(s.streams.all) - 1; i >= 0; i-- {
+		if st := s.streams.all[i]; st.sub == sub {
+			st.update()
+		}
+	}
+	s.shard.enqueue(s)
 }
 
 // Close ends the subscription: its incomplete streams are reset with an application's code, its datagrams are dropped.

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"bytes"
 	"sync/atomic"
 	"time"
 
@@ -11,24 +12,26 @@ import (
 	"sluice/internal/packet"
 )
 
-// refusals are reasons why the forwarder may not take packets: quic-go or the media sender has to see the next ACK at
-// once.
+// refusals are reasons why quic-go, or the media sender at once, has to see the next ACK.
 type refusals uint8
 
 const (
 	refuseOwn     refusals = 1 << iota // it may acknowledge quic-go's packets
 	refusePhase                        // quic-go has not seen a packet of the current key generation
 	refuseKeyDue                       // with it, quic-go updates the keys
-	refuseWaiting                      // data waits for it, or a packet may be lost
+	refuseWaiting                      // data waits for it, or a packet may be lost: only the forwarder may not take it
 	refuseError                        // with it, quic-go closes the connection
 )
 
-// takenPackets is what the forwarder may take from the network, and what it has taken that quic-go has not been told.
-// It is guarded by the sender's lock.
+// takenPackets is what may be received without quic-go, and what was received so that quic-go has not been told. The
+// forwarder takes packets from the network, and the socket's reader opens them, see [Sender.Take]. It is guarded by the
+// sender's lock.
 type takenPackets struct {
 	link       *forwarderLink
 	refused    refusals
 	generation uint64 // of keys
+	opener     packet.Opener
+	known      int64 // quic-go knows whether it has had lower packet numbers
 
 	news       atomic.Bool // there is something to tell; needs no lock
 	numbers    spans
@@ -43,12 +46,6 @@ type takenPackets struct {
 // maxTakenSpans is how many ranges of packet numbers quic-go keeps, too. It does not acknowledge older ones.
 const maxTakenSpans = 32
 
-// begin allows a forwarder to take packets, as far as nothing refuses.
-func (t *takenPackets) begin(queue int, receive func(*claim.TakenPacket)) {
-	t.refused = refuseOwn
-	t.link.conn.TakeAcks(queue, receive)
-}
-
 // refuse notes whether there is a reason to refuse, and tells the forwarder if that changes anything.
 func (t *takenPackets) refuse(reason refusals, on bool) {
 	could := t.refused == 0
@@ -60,8 +57,12 @@ func (t *takenPackets) refuse(reason refusals, on bool) {
 	}
 }
 
-// newKeys notes a key update. Its first packet is quic-go's: it checks the update, and forgets the old keys.
-func (t *takenPackets) newKeys(generation uint64) {
+// newKeys notes keys of a generation; read is nil if they are for writing. The first packet after a key update is
+// quic-go's: it checks the update, and forgets the old keys.
+func (t *takenPackets) newKeys(generation uint64, read *packet.Key) {
+	if read != nil {
+		t.opener.Install(generation, read)
+	}
 	if generation == 0 {
 		return
 	}
@@ -69,8 +70,9 @@ func (t *takenPackets) newKeys(generation uint64) {
 	t.generation = generation
 }
 
-// received notes that quic-go has opened a packet of a key phase.
-func (t *takenPackets) received(phase int) {
+// received notes the largest number that quic-go has opened, and the key phase of that packet.
+func (t *takenPackets) received(largest int64, phase int) {
+	t.known = max(t.known, largest+1)
 	if t.refused&refusePhase != 0 && uint64(phase) == t.generation&1 {
 		t.refuse(refusePhase, false)
 	}
@@ -80,6 +82,7 @@ func (t *takenPackets) received(phase int) {
 func (t *takenPackets) note(p *claim.TakenPacket) {
 	t.numbers.add(int64(p.Number), int64(p.Number)+1)
 	if len(t.numbers) > maxTakenSpans {
+		t.known = max(t.known, t.numbers[0].to)
 		t.numbers = append(t.numbers[:0], t.numbers[1:]...)
 	}
 	t.marks[p.ECN&3]++
@@ -104,6 +107,7 @@ func (t *takenPackets) tell(c clock.Clock) (*quic.ReceivedElsewhere, error) {
 		Last: c.When(t.last), RTT: t.rtt, AckDelay: t.delay,
 	}
 	for _, n := range t.numbers {
+		t.known = max(t.known, n.to)
 		t.told.Packets = append(t.told.Packets, quic.AckRange{Smallest: n.from, Largest: n.to - 1})
 	}
 	t.news.Store(false)
@@ -130,14 +134,16 @@ func (s *Sender) receiveTaken(p *claim.TakenPacket) {
 
 // receiveAckLocked processes the ACK frame of a taken packet.
 func (s *Sender) receiveAckLocked(p *claim.TakenPacket) error {
-	b := p.Frames
-	for len(b) > 0 && b[0] == packet.FramePadding {
-		b = b[1:]
-	}
+	b := bytes.TrimLeft(p.Frames, "\x00") // PADDING
 	if _, err := packet.ParseAck(b, s.params.AckDelayExponent, &s.taken.ack); err != nil {
 		return &quic.TransportError{ErrorCode: quic.FrameEncodingError, ErrorMessage: err.Error()}
 	}
-	rtt, err := s.ackedLocked(p.Received, &s.taken.ack)
+	return s.parsedAckLocked(p.Received)
+}
+
+// parsedAckLocked processes the ACK frame that was parsed last.
+func (s *Sender) parsedAckLocked(received clock.Time) error {
+	rtt, err := s.ackedLocked(received, &s.taken.ack)
 	if rtt > 0 {
 		s.taken.rtt, s.taken.delay = rtt, s.taken.ack.Delay
 	}
@@ -146,9 +152,6 @@ func (s *Sender) receiveAckLocked(p *claim.TakenPacket) error {
 
 // OwnInFlight implements [quic.Hooks].
 func (s *Sender) OwnInFlight(own bool) {
-	if s.loop.forwarder == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken.refuse(refuseOwn, own)
@@ -156,16 +159,20 @@ func (s *Sender) OwnInFlight(own bool) {
 
 // ReceivedElsewhere implements [quic.Hooks].
 func (s *Sender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {
-	if s.loop.forwarder == nil {
-		return nil, nil
-	}
-	s.loop.forwarder.HandOver(s.shard.queue)
+	s.handOver()
 	if !s.taken.news.Load() {
 		return nil, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.taken.tell(s.loop.clock)
+}
+
+// handOver processes the packets that the forwarder has taken.
+func (s *Sender) handOver() {
+	if fw := s.loop.forwarder; fw != nil {
+		fw.HandOver(s.shard.queue)
+	}
 }
 
 // HandOver processes the packets that the forwarder has taken from connections of a socket, by its index. It is called

@@ -72,9 +72,9 @@ type Authorizer interface {
 
 // Reviewer is implemented by an Authorizer that may withdraw permissions.
 type Reviewer interface {
-	// Changed reports whether requests that were allowed before may be forbidden now. The relay calls it every second.
-	// If it returns true, the relay calls Authorize again for all open requests, and ends the requests that are now
-	// refused.
+	// Changed reports whether requests that were allowed before may be forbidden now. The relay calls it four times a
+	// second. If it returns true, the relay calls Authorize again for all open requests and guests, and ends those that
+	// are now refused.
 	Changed() bool
 }
 

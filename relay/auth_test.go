@@ -121,7 +121,10 @@ func TestTokenFileIsReloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := tokenFile(t, "one all *")
 		allowed := func(tok string) bool {
-			time.Sleep(2 * tokenCheckInterval)
+			for range 2 { // a change is believed at the second look
+				time.Sleep(tokenCheckInterval)
+				f.current()
+			}
 			_, err := f.Authorize(context.Background(), AuthRequest{Tokens: []moqt.Token{token(tok)}})
 			return err == nil
 		}
@@ -164,8 +167,10 @@ func TestExposedTokenFile(t *testing.T) {
 		f, err := OpenTokenFile(name, slog.New(slog.NewTextHandler(&log, nil)))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(name, []byte(tt.content+"\n"), 0o600))
-		f.checked = time.Time{}
-		require.True(t, f.Changed())
+		for _, complete := range []bool{false, true} {
+			f.checked = time.Time{}
+			require.Equal(t, complete, f.Changed(), "a change is believed at the second look")
+		}
 		require.Contains(t, log.String(), "reloaded the authorization tokens")
 		require.NotContains(t, log.String(), "secret")
 		if tt.want == "" {
@@ -223,6 +228,31 @@ func (r *rules) Authorize(_ context.Context, a AuthRequest) (Grant, error) {
 	allow := r.allow
 	r.mu.Unlock()
 	return allow(a)
+}
+
+// TestAuthorizerPanics checks that a library that panics at a token refuses the request, and nothing else.
+func TestAuthorizerPanics(t *testing.T) {
+	authorizer := &rules{allow: func(r AuthRequest) (Grant, error) {
+		if bears(r, "bad") {
+			panic("a library")
+		}
+		return Grant{}, nil
+	}}
+	onBench(t, Config{}, func(b *bench) {
+		b.authorize(authorizer)
+		c := b.connect()
+		announce := func(tok string) error {
+			p, err := c.PublishNamespace(b.t.Context(), moqt.PublishNamespace{
+				Namespace: moqt.Namespace{"live"}, Parameters: shows(tok),
+			})
+			require.NoError(b.t, err)
+			return p.Wait(b.t.Context())
+		}
+		refused, ok := errors.AsType[*moqt.RequestError](announce("bad"))
+		require.True(b.t, ok)
+		require.Equal(b.t, moqt.RequestInternalError, refused.Code)
+		require.NoError(b.t, announce("good"))
+	})
 }
 
 func TestEveryRequestIsAuthorized(t *testing.T) {
@@ -299,12 +329,14 @@ func TestGrantsExpire(t *testing.T) {
 		start := time.Now()
 		auth := &rules{allow: func(a AuthRequest) (Grant, error) {
 			life := 10 * time.Second
-			if len(a.Tokens) > 0 {
+			if len(a.Tokens) > 0 && a.Action == ActionSubscribe {
 				life = 60 * time.Second
+			} else if len(a.Tokens) > 0 {
+				life = time.Hour
 			}
 			return Grant{Expires: start.Add(life)}, nil
 		}}
-		b.relay.cfg.Authorizer = auth
+		b.authorize(auth)
 		pub := b.connect()
 		src := pub.serve(&source{})
 		ns := pub.announce("live")
@@ -325,7 +357,11 @@ func TestGrantsExpire(t *testing.T) {
 		require.Error(t, ns.Context().Err())
 		require.Error(t, watch.Context().Err())
 		require.NoError(t, extended.Context().Err())
-		require.NotNil(t, src.publication(), "withdrawing a namespace does not end subscriptions")
+		_, err = (&source{}).offer(b.connect(), moqt.Parameters{
+			AuthorizationTokens: []moqt.Token{token("fresh")},
+		})
+		require.NoError(t, err)
+		require.Nil(t, src.publication(), "the relay has ended its subscription, too")
 		b.done(extended, moqt.DoneExpired)
 		require.InDelta(t, 60, time.Since(start).Seconds(), 0.2)
 	})

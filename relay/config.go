@@ -56,13 +56,14 @@ type Config struct {
 
 	// Linger is how long an upstream subscription outlives its last subscriber. Default: 2 s. Negative: not at all.
 	Linger time.Duration
-	// Grace is how long subscribers wait for a publisher to come back after its session was lost. Default: 5 s.
-	// Negative: not at all.
+	// Grace is how long subscribers and their streams wait for a publisher to come back after its session was lost.
+	// Default: 5 s. Negative: not at all.
 	Grace time.Duration
 	// MaxRendezvous bounds RENDEZVOUS_TIMEOUT (draft §10.2.6). Default: 60 s.
 	MaxRendezvous time.Duration
-	// FillTimeout is how long a FETCH waits for a publisher at a time, and for all upstream relays that connect;
-	// FILL_TIMEOUT, if the FETCH has it, limits all waits together (draft §10.2.5). Default: 10 s.
+	// FillTimeout is how long a FETCH waits for a publisher at a time, for all upstream relays that connect, and for
+	// all objects that may come by subscription; FILL_TIMEOUT, if the FETCH has it, limits all waits together (draft
+	// §10.2.5). Default: 10 s.
 	FillTimeout time.Duration
 	// StallTimeout ends a FETCH whose data the peer does not take. Default: 30 s.
 	StallTimeout time.Duration
@@ -90,6 +91,7 @@ func (c Config) withDefaults() Config {
 	c.PerToken = c.PerToken.withDefaults(defaultPerToken)
 	c.Linger = max(0, cmp.Or(c.Linger, 2*time.Second))
 	c.Grace = max(0, cmp.Or(c.Grace, 5*time.Second))
+	c.Cache.Grace = c.Grace
 	c.MaxRendezvous = cmp.Or(c.MaxRendezvous, time.Minute)
 	c.FillTimeout = cmp.Or(c.FillTimeout, 10*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, 30*time.Second)

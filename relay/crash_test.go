@@ -19,7 +19,7 @@ func (n *network) crashing(scheme string) (_ *session.Session, crash func()) {
 	var socket *net.UDPConn
 	conn, err := transport.Dial(n.t.Context(), fmt.Sprintf("%s://%s/", scheme, n.addr), transport.ClientConfig{
 		Protocols: moqt.ALPNs(), CertificateSHA256: n.hash,
-		ListenUDP: func(network string, local *net.UDPAddr) (_ *net.UDPConn, err error) {
+		ListenUDP: func(network string, local *net.UDPAddr) (_ transport.UDPConn, err error) {
 			socket, err = net.ListenUDP(network, local)
 			return socket, err
 		},

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -147,9 +148,6 @@ func (v *delivery) startLate(largest *moqt.Location) {
 // not, a FETCH brings it.
 func (v *delivery) isHeld(largest moqt.Location) bool {
 	data := v.sub.hub.data
-	if slices.ContainsFunc(data.Segments(largest.Group), isCut) {
-		return false
-	}
 	fresh := data.Fresh()
 	next := moqt.Location{Group: largest.Group}
 	for range maxCurrent {
@@ -236,9 +234,7 @@ func (v *delivery) sendCurrentGroup(group uint64) {
 
 func (v *delivery) sendGroup(group uint64) {
 	for _, seg := range v.sub.hub.data.Segments(group) {
-		if state, _ := seg.Log.State(); state != track.Reset {
-			v.send(seg, seg.First)
-		}
+		v.send(seg, seg.First)
 	}
 }
 
@@ -271,10 +267,34 @@ func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
 	if v.streams.knows(seg) {
 		return
 	}
-	if o, ok := seg.Log.Seek(from); ok {
+	state, _ := seg.Log.State()
+	switch o, ok := seg.Log.Seek(from); {
+	case ok && state == track.Reset && seg.Log.End() < o.End: // its end will not come
+	case ok:
 		v.openStream(seg, o)
-	} else if state, _ := seg.Log.State(); state == track.Open {
+	case !state.Ended():
 		v.await(seg, from)
+	}
+}
+
+// sendRest sends, on another stream, the objects of a segment from where its log was severed on. first is the object
+// that the stream began with, which may come after that.
+func (v *delivery) sendRest(seg *track.Segment, first uint64) {
+	h := v.sub.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v.sub.over && !v.streams.isFinishing() {
+		return
+	}
+	at, _ := seg.Log.Severed()
+	last, _ := seg.Log.Last() // before Covering: an object that is added now is found by one of them
+	if o, ok := seg.Log.Covering(at); ok {
+		v.send(seg, max(o.ID, first))
+	} else if last.ID < math.MaxUint64 {
+		v.send(seg, max(last.ID+1, first))
+	}
+	if v.sub.over { // only what the log holds
+		v.streams.stopJoiners()
 	}
 }
 
@@ -292,7 +312,14 @@ func (v *delivery) await(seg *track.Segment, from uint64) {
 
 // openStream opens a stream that begins with object o.
 func (v *delivery) openStream(seg *track.Segment, o track.Object) {
-	cfg := media.StreamConfig{
+	v.streams.open(seg, func(ended func(media.Result)) (mediaStream, error) {
+		return v.media.OpenStream(v.streamOf(seg, o, ended))
+	})
+}
+
+// streamOf describes a stream that begins with object o.
+func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
+	return media.StreamConfig{
 		Prefix:          v.prefix(seg, o),
 		Log:             seg.Log,
 		Start:           o.IDEnd,
@@ -303,10 +330,19 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 		Timeouts:        v.ownTimeouts(seg),
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
-			v.streams.ended(seg, res)
+			severed := res.Outcome == media.Severed
+			if severed {
+				v.streams.beginRest()
+			}
+			ended(res)
+			if severed {
+				v.sub.hub.relay.tasks.Go(func() {
+					v.sendRest(seg, o.ID)
+					v.streams.endRest()
+				})
+			}
 		},
 	}
-	v.streams.open(seg, func() (mediaStream, error) { return v.media.OpenStream(cfg) })
 }
 
 // prefix returns the bytes that precede the log's on the subscriber's stream. It holds all that differs between
@@ -378,6 +414,9 @@ func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
 	if reset != nil {
 		v.closeMedia(*reset)
 	} else {
+		for _, m := range v.allMedia() {
+			m.Finish(uint64(moqt.ResetCancelled))
+		}
 		v.sub.hub.after(finishTimeout, func() { v.closeMedia(moqt.ResetCancelled) })
 	}
 	v.streams.sendDone()

@@ -134,6 +134,9 @@ func (d *directory) offerChangedLocked(h *hub) {
 func (d *directory) announce(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if a.over {
+		return
+	}
 	d.announced++
 	a.number = d.announced
 	d.namespaces.values.add(a.at(), a)
@@ -174,6 +177,16 @@ func (d *directory) offeredOnLink(at place, on bool) {
 func (d *directory) withdraw(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.withdrawLocked(a)
+}
+
+// withdrawLocked withdraws an announcement, or prevents it; mu is held.
+func (d *directory) withdrawLocked(a *announcement) {
+	known := a.number > 0 && !a.over
+	a.over = true
+	if !known {
+		return
+	}
 	d.namespaces.values.remove(a.at(), a)
 	if l := d.publishedBy(a.peer); l != nil {
 		l.remove(a.at())
@@ -226,22 +239,41 @@ func (d *directory) moved(a *announcement, p moqt.Parameters) {
 	}
 }
 
-// revoke ends the subscriptions at a peer that may no longer publish in a namespace, except for tracks that another of
-// its announcements covers, too.
+// revoke withdraws an announcement whose peer may no longer publish in the namespace, and ends what the relay gets from
+// the peer because of it.
 func (d *directory) revoke(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.withdrawLocked(a) // first: two announcements that are revoked at once must not excuse each other
 	for h := range d.tracks.values.under(a.at()) {
-		if !d.hasOtherLocked(a, h.place) {
-			h.revoked(a.peer)
-		}
+		d.unpublishedLocked(h, a.peer)
 	}
 }
 
-// hasOtherLocked reports whether the peer of a has announced a place by another request; mu is held.
-func (d *directory) hasOtherLocked(a *announcement, at place) bool {
-	for o := range d.namespaces.values.matching(at) {
-		if o != a && o.peer == a.peer {
+// unpublished ends what the relay gets of a track from a peer that has lost a permission to publish it, unless the peer
+// has another one.
+func (d *directory) unpublished(h *hub, p *peer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unpublishedLocked(h, p)
+}
+
+func (d *directory) unpublishedLocked(h *hub, p *peer) {
+	if !d.isAnnouncedLocked(h.place, p) {
+		h.revoked(p)
+	}
+}
+
+// isAnnounced reports whether a peer has announced a place, or what is above it.
+func (d *directory) isAnnounced(at place, p *peer) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.isAnnouncedLocked(at, p)
+}
+
+func (d *directory) isAnnouncedLocked(at place, p *peer) bool {
+	for a := range d.namespaces.values.matching(at) {
+		if a.peer == p {
 			return true
 		}
 	}

@@ -72,6 +72,13 @@
 // them. It serves one of them at a time, by the Forward State and the range of its delivery, and changes both where a
 // group starts. Package rendition has the rule.
 //
+// # Permissions
+//
+// What an [Authorizer] allows is a lease: a Grant that ends when it expires, or when a review refuses it. A permission
+// has one for a request, and a [Guest] has one. A timer and the relay's leases watch it; when it ends, they call what
+// ends the request. So a request cannot keep its permission by waiting for something. The standing of a peer closes a
+// session whose SETUP had tokens, when these allow nothing any more.
+//
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to that of the token that
@@ -88,10 +95,11 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// The locks of sessions, links and upstream relays and those of a single type (reviews, turns, peer.mu, tracksWatch.mu)
-// are taken last; after them only the lock of accounts is. Those of types that change the directory, which say so, are
-// taken first. A hub's lock is taken while the track's sources hold theirs. Sessions and media senders are called with
-// locks held, as they do not block. The lock of accounts is also taken while a session holds its own.
+// The locks of sessions, links and upstream relays and those of a single type (turns, peer.mu, tracksWatch.mu, and
+// standing.mu, lease.mu and leases.mu in this order) are taken last; after them only the lock of accounts is. Those of
+// types that change the directory, which say so, are taken first. A hub's lock is taken while the track's sources hold
+// theirs. Sessions and media senders are called with locks held, as they do not block. The lock of accounts is also
+// taken while a session holds its own.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
 // (publishers, demand, subscribers, acceleration) and of a delivery expect hub.mu; those of directory's trees expect

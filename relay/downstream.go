@@ -20,7 +20,7 @@ type downstream struct {
 	peer   *peer
 	number uint64 // in the order in which subscriptions began
 	pub    *session.Publication
-	permit *permission   // used by run only, once accepted
+	permit *permission
 	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
 	replay *uint64       // a link has missed nothing before this group; nil if it has nothing
 	path   moqt.HopPath  // what its request has come through
@@ -61,6 +61,7 @@ func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission
 // serve answers a SUBSCRIBE, and serves the subscription until it ends.
 func (d *downstream) serve() {
 	d.hub.enter(d, d.pub.Parameters().NewGroupRequest)
+	d.permit.hold(d.withdrawn)
 	d.run()
 	d.fills.Wait() // they use the hub, and have ended with the request
 }
@@ -84,6 +85,7 @@ func (d *downstream) offeredLocked(params *moqt.Parameters, now track.Position) 
 func (d *downstream) serveOffer() {
 	h := d.hub
 	defer h.relay.directory.release(h)
+	d.permit.hold(d.withdrawn)
 	d.begin()
 	defer d.fills.Wait()
 	if d.pub.Wait(context.Background()) != nil {
@@ -210,23 +212,25 @@ func (d *downstream) run() {
 		select {
 		case <-d.pub.Context().Done():
 			return
-		case <-d.permit.expired:
-			d.end(moqt.DoneExpired, moqt.ResetExpiredAuthToken)
-		case <-d.permit.due:
-			d.review()
-		case <-d.permit.stale:
-			d.review()
 		case u := <-d.pub.Updates():
 			d.update(u)
 		}
 	}
 }
 
-// review ends the subscription if the subscriber no longer has the permission.
-func (d *downstream) review() {
-	if d.permit.review() != nil {
-		d.end(moqt.DoneUnauthorized, moqt.ResetExpiredAuthToken)
+// withdrawn ends the subscription, because the subscriber no longer has the permission.
+func (d *downstream) withdrawn(why *moqt.RequestError) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if !d.accepted {
+		d.refuseLocked(why)
+		return
 	}
+	code, reset := moqt.DoneUnauthorized, moqt.ResetExpiredAuthToken
+	if why.Code == moqt.RequestExpiredAuthToken {
+		code = moqt.DoneExpired
+	}
+	d.finishLocked(code, "", &reset)
 }
 
 // awaitAnswer waits until the subscription is Established. It returns false if the subscription ends before that.

@@ -14,9 +14,9 @@ import (
 // FastPathPolicy chooses how many subscribers the fast path serves. It is asked whenever the subscribers of a track
 // change, and must not block.
 type FastPathPolicy interface {
-	// Subscribers returns how many of a track's subscribers the kernel serves; 0 for none. Subscribers that it serves
-	// already are chosen first. The kernel's work for one packet of the track is about 4 µs for each; what is beyond
-	// fastpath.Settings.MaxCopies, workers do.
+	// Subscribers returns how many of a track's subscribers the kernel serves: 0 for none, at most
+	// fastpath.Settings.MaxCopies. Subscribers that it serves already are chosen first. The kernel's work for a packet
+	// of the track is about 4 µs for each.
 	Subscribers(track moqt.FullTrackName, subscribers int) int
 }
 

@@ -13,8 +13,13 @@ import (
 	"sluice/transport"
 )
 
-// maxFills is how many FETCHes of the relay a FETCH may cause: one for each hole in the cache.
-const maxFills = 64
+const (
+	// maxFills is how many FETCHes of the relay a FETCH may cause: one for each hole in the cache.
+	maxFills = 64
+	// arrivalPause is how long a FETCH waits for an object that may come by subscription while nothing comes. It is
+	// longer than the pauses of most media, and a subscriber that does not want to wait can say so (FILL_TIMEOUT).
+	arrivalPause = 2 * time.Second
+)
 
 // errTruncated ends a response within an object whose rest will never come.
 var errTruncated = errors.New("the object was cut off upstream")
@@ -70,7 +75,8 @@ func newFetch(h *hub, p *peer, req fetchRequest, params *moqt.Parameters, wanted
 // serve serves the request until it ends.
 func (f *fetch) serve(permit *permission) {
 	relay := f.peer.relay
-	relay.tasks.Go(func() { f.keep(permit) })
+	permit.hold(f.withdrawn)
+	relay.tasks.Go(f.keep)
 	outcome := "complete"
 	if err := f.respond(); err != nil {
 		outcome = "failed"
@@ -79,18 +85,12 @@ func (f *fetch) serve(permit *permission) {
 	relay.metrics.fetches.WithLabelValues(outcome).Inc()
 }
 
-// keep ends the fetch if the permission is withdrawn or expires, and accepts changes of the priority.
-func (f *fetch) keep(permit *permission) {
+// keep accepts changes of the priority.
+func (f *fetch) keep() {
 	for {
 		select {
 		case <-f.req.Context().Done():
 			return
-		case <-permit.expired:
-			f.withdraw(&moqt.RequestError{Code: moqt.RequestExpiredAuthToken, Reason: "the permission has expired"})
-		case <-permit.due:
-			f.withdraw(permit.review())
-		case <-permit.stale:
-			f.withdraw(permit.review())
 		case u := <-f.req.Updates():
 			if u.OK(moqt.Parameters{}) == nil && u.Parameters.SubscriberPriority != nil { // else the request is over
 				f.out.turns.setPriority(&f.out, *u.Parameters.SubscriberPriority)
@@ -99,14 +99,11 @@ func (f *fetch) keep(permit *permission) {
 	}
 }
 
-// withdraw ends the fetch if the peer no longer has the permission.
-func (f *fetch) withdraw(refused *moqt.RequestError) {
-	if refused == nil {
-		return
-	}
+// withdrawn ends the fetch, because the peer no longer has the permission.
+func (f *fetch) withdrawn(why *moqt.RequestError) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	f.abortLocked(refused, moqt.ResetExpiredAuthToken)
+	f.abortLocked(why, moqt.ResetExpiredAuthToken)
 }
 
 // respond answers the request and sends the objects.
@@ -220,7 +217,7 @@ func (f *fetch) sendAll(whole *upstreamFetch) error {
 	if whole != nil {
 		err = f.sendWhole(whole)
 	} else {
-		err = f.send(f.wanted)
+		err = f.send(f.wanted, false)
 	}
 	if err != nil {
 		return err
@@ -238,21 +235,25 @@ func (f *fetch) sendWhole(whole *upstreamFetch) error {
 	if f.out.order == moqt.Descending {
 		return f.out.skip(track.Unknown, f.out.last(whole.rest))
 	}
-	return f.send(whole.rest)
+	return f.send(whole.rest, false)
 }
 
-// send sends r from the cache, and from publishers the objects that the cache does not have.
-func (f *fetch) send(r moqt.Range) error {
+// send sends r from the cache. It asks publishers for the objects that the cache does not have. If they were asked
+// before, it waits for what may come by subscription, and marks the rest as unknown.
+func (f *fetch) send(r moqt.Range, asked bool) error {
 	if f.out.order == moqt.Ascending {
-		return f.sendAscending(r)
+		return f.sendAscending(r, asked)
 	}
-	return f.sendDescending(r)
+	return f.sendDescending(r, asked)
 }
 
-func (f *fetch) sendAscending(r moqt.Range) error {
+func (f *fetch) sendAscending(r moqt.Range, asked bool) error {
 	for !r.Empty() {
+		if asked {
+			f.awaitArrival(r.Start)
+		}
 		s := f.data.At(r, f.fresh, f)
-		if err := f.sendStretch(s); err != nil {
+		if err := f.sendStretch(s, asked); err != nil {
 			return err
 		}
 		if s.Range.End == moqt.MaxLocation {
@@ -263,7 +264,7 @@ func (f *fetch) sendAscending(r moqt.Range) error {
 	return nil
 }
 
-func (f *fetch) sendDescending(r moqt.Range) error {
+func (f *fetch) sendDescending(r moqt.Range, asked bool) error {
 	for _, run := range slices.Backward(f.data.Groups(r.Start.Group, r.End.Group)) {
 		part := r.Intersect(moqt.Range{
 			Start: moqt.Location{Group: run.First},
@@ -272,11 +273,11 @@ func (f *fetch) sendDescending(r moqt.Range) error {
 		var err error
 		switch run.Existence {
 		case track.Present:
-			err = f.sendAscending(part)
+			err = f.sendAscending(part, asked)
 		case track.Absent:
 			err = f.out.skip(track.Absent, f.out.last(part))
 		default:
-			err = f.fill(part)
+			err = f.sendMissing(part, asked)
 		}
 		if err != nil {
 			return err
@@ -285,17 +286,25 @@ func (f *fetch) sendDescending(r moqt.Range) error {
 	return nil
 }
 
-func (f *fetch) sendStretch(s track.Stretch) error {
+func (f *fetch) sendStretch(s track.Stretch, asked bool) error {
 	switch {
 	case s.Existence == track.Absent:
 		return f.out.skip(track.Absent, s.Range.End)
 	case s.Existence == track.Unknown:
-		return f.fill(s.Range)
+		return f.sendMissing(s.Range, asked)
 	case s.Datagram != nil:
 		return f.sendDatagram(s.Datagram)
 	}
 	defer s.Reader.Close()
 	return f.sendObject(s)
+}
+
+// sendMissing sends r, which the cache does not have.
+func (f *fetch) sendMissing(r moqt.Range, asked bool) error {
+	if asked {
+		return f.out.skip(track.Unknown, f.out.last(r))
+	}
+	return f.fill(r)
 }
 
 func (f *fetch) sendDatagram(d *track.Datagram) error {
@@ -363,33 +372,67 @@ func (f *fetch) await(log *track.Log, o track.Object) error {
 	}
 }
 
-// fill sends r, about which the cache knows nothing, from publishers. Objects that they do not bring are marked as
-// unknown.
+// fill sends r, about which the cache knows nothing, from publishers. Objects that they do not bring may come by
+// subscription, or are marked as unknown.
 func (f *fetch) fill(r moqt.Range) error {
 	if f.fills++; f.fills > maxFills {
-		return f.out.skip(track.Unknown, f.out.last(r))
+		return f.send(r, true)
 	}
 	u, err := newUpstreamFetch(f, r)
-	if errors.Is(err, errArrived) {
-		return f.send(r)
-	}
 	if err != nil {
-		return f.out.skip(track.Unknown, f.out.last(r))
+		return f.send(r, !errors.Is(err, errArrived))
 	}
 	defer u.close()
-	if done, err := u.copy(); done || err != nil {
+	done, err := u.copy()
+	switch {
+	case done || err != nil:
 		return err
+	case f.out.order == moqt.Descending: // it is not known what of it was sent
+		return f.out.skip(track.Unknown, f.out.last(u.rest))
 	}
-	return f.out.skip(track.Unknown, f.out.last(u.rest))
+	return f.send(u.rest, true)
 }
 
-// holds reports whether the cache holds an object.
-func (f *fetch) holds(l moqt.Location) bool {
+// awaitArrival waits for an object as long as it may come by subscription, and something comes.
+func (f *fetch) awaitArrival(l moqt.Location) {
+	if !f.mayArrive(l) || f.knows(l) {
+		return
+	}
+	f.out.pause()
+	defer f.budget.spendOnArrival(time.Now())
+	limit := time.NewTimer(min(arrivalPause, f.budget.nextForArrival()))
+	defer limit.Stop()
+	tick := time.NewTicker(arrivalInterval)
+	defer tick.Stop()
+	for f.mayArrive(l) && !f.knows(l) {
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return
+		case <-f.req.Context().Done():
+			return // the next write fails
+		}
+	}
+}
+
+// mayArrive reports whether an object may still come by subscription: on a stream that is arriving, or because it is of
+// the group with which a publisher begins.
+func (f *fetch) mayArrive(l moqt.Location) bool {
+	if f.data.MayArrive(l) {
+		return true
+	}
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	return f.hub.publishers.beginWith(l.Group) && len(f.data.Segments(l.Group)) == 0
+}
+
+// knows reports whether the cache holds an object, or knows that it does not exist.
+func (f *fetch) knows(l moqt.Location) bool {
 	s := f.data.At(moqt.Range{Start: l, End: l}, f.fresh, nil)
 	if s.Reader != nil {
 		s.Reader.Close()
 	}
-	return s.Existence == track.Present
+	return s.Existence != track.Unknown
 }
 
 // fail ends a request that could not be served, or not completely.

@@ -289,7 +289,7 @@ func TestFetchOfObjectsThatAreCutOff(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		g.reset(4)
-		require.Equal(t, "reset 6", c.collect(f, moqt.Ascending).objects)
+		require.Equal(t, "3.0, reset 6", c.collect(f, moqt.Ascending).objects, "its header had arrived")
 	})
 }
 

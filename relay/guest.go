@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,9 @@ type Guest struct {
 	end    context.CancelCauseFunc
 	left   sync.Once
 	began  time.Time
+
+	mu      sync.Mutex
+	allowed []moqt.FullTrackName // see allow
 
 	carrier                 atomic.Value // string
 	received, sent, dropped atomic.Uint64
@@ -78,13 +82,12 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 	if refused := r.accounts.chargeRelay(g.ctx); refused != nil {
 		return refused
 	}
-	due := r.reviews.next()
-	grant, refused := g.authorize(ctx)
-	if refused != nil {
+	l := g.newLease(g.ask)
+	if refused := l.obtain(ctx, nil); refused != nil {
 		return refused
 	}
-	if grant.Subject != "" {
-		token, refused := r.accounts.openToken(grant.Subject)
+	if subject := l.current().Subject; subject != "" {
+		token, refused := r.accounts.openToken(subject)
 		if refused != nil {
 			return refused
 		}
@@ -93,7 +96,7 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 			return refused
 		}
 	}
-	go g.keep(newTerm(grant), due)
+	g.hold(l)
 	return nil
 }
 
@@ -108,56 +111,45 @@ func (g *Guest) charge(a *account) *moqt.RequestError {
 	return a.charge(g.ctx, usesOf(g.ask.Action))
 }
 
-func (g *Guest) authorize(ctx context.Context) (Grant, *moqt.RequestError) {
-	grant, err := g.relay.cfg.Authorizer.Authorize(ctx, g.ask)
-	if err == nil {
-		return grant, nil
+// allow asks whether the guest may also subscribe to another track. Then its permission is about that, too: the guest
+// has to go when it may not any more.
+func (g *Guest) allow(ctx context.Context, track moqt.FullTrackName) *moqt.RequestError {
+	g.mu.Lock()
+	known := slices.ContainsFunc(g.allowed, track.Equal)
+	g.mu.Unlock()
+	if known || g.ask.Action == ActionSubscribe && track.Equal(g.track()) {
+		return nil
 	}
-	refused, ok := errors.AsType[*moqt.RequestError](err)
-	if !ok {
-		g.relay.log.Error("cannot authorize", "remote", g.ask.Remote, "namespace", g.ask.Namespace, "err", err)
-		refused = &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "authorization failed"}
+	ask := g.ask
+	ask.Action, ask.Namespace, ask.Name = ActionSubscribe, track.Namespace, track.Name
+	l := g.newLease(ask)
+	if refused := l.obtain(ctx, nil); refused != nil {
+		return refused
 	}
-	return Grant{}, refused
+	g.mu.Lock()
+	g.allowed = append(g.allowed, track)
+	g.mu.Unlock()
+	g.hold(l)
+	return nil
 }
 
-// term is for how long a Grant holds: until expired sends, or until a review after stale has sent.
-type term struct{ expired, stale <-chan time.Time }
-
-func newTerm(g Grant) (t term) {
-	if !g.Expires.IsZero() {
-		t.expired = time.After(time.Until(g.Expires))
-	}
-	if !g.Review.IsZero() {
-		t.stale = time.After(max(minReview, time.Until(g.Review)))
-	}
-	return t
+func (g *Guest) track() moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: g.ask.Namespace, Name: g.ask.Name}
 }
 
-// keep ends the guest when the permission ends.
-func (g *Guest) keep(t term, due <-chan struct{}) {
-	for {
-		select {
-		case <-g.ctx.Done():
-			return
-		case <-t.expired:
-			g.end(ErrWithdrawn)
-			return
-		case <-due:
-		case <-t.stale:
-		}
-		due = g.relay.reviews.next()
-		grant, refused := g.authorize(g.ctx)
-		switch {
-		case refused == nil:
-			t = newTerm(grant)
-		case isNoAnswer(refused):
-			t.stale = time.After(reviewRetry)
-		default:
-			g.end(ErrWithdrawn)
-			return
-		}
-	}
+func (g *Guest) newLease(ask AuthRequest) *lease {
+	return &lease{relay: g.relay, ctx: g.ctx, ask: func([]moqt.Token) AuthRequest { return ask }}
+}
+
+// hold ends the guest when a lease ends.
+func (g *Guest) hold(l *lease) {
+	context.AfterFunc(g.ctx, l.release)
+	l.begin(func(*moqt.RequestError) { g.end(ErrWithdrawn) })
+}
+
+// SharesToken reports whether the permissions of two guests are those of one subject (Grant.Subject).
+func (g *Guest) SharesToken(other *Guest) bool {
+	return len(g.payers) > 1 && len(other.payers) > 1 && g.payers[1] == other.payers[1]
 }
 
 // Context is done when the guest may not stay: its cause is then ErrWithdrawn. It is also done after Leave.

@@ -25,6 +25,12 @@ type GuestStatus struct {
 // SetCarrier says how the guest's media travels.
 func (g *Guest) SetCarrier(name string) { g.carrier.Store(name) }
 
+// Carrier returns what [Guest.SetCarrier] was called with last. It waits for no lock.
+func (g *Guest) Carrier() string {
+	name, _ := g.carrier.Load().(string)
+	return name
+}
+
 // Drop counts a packet that could not be sent to the guest or exceeded its quota. What is left out because of that, as
 // the rest of a group that cannot be decoded without it, does not count.
 func (g *Guest) Drop() { g.dropped.Add(1) }
@@ -39,9 +45,8 @@ func (g *Guest) CountPacket(byKernel bool) {
 }
 
 func (g *Guest) status() GuestStatus {
-	carrier, _ := g.carrier.Load().(string)
 	return GuestStatus{
-		Remote: g.ask.Remote.String(), Protocol: g.ask.Kind.String(), Carrier: carrier,
+		Remote: g.ask.Remote.String(), Protocol: g.ask.Kind.String(), Carrier: g.Carrier(),
 		Publishes: g.ask.Action == ActionPublishNamespace, Namespace: g.ask.Namespace.String(), Began: g.began,
 		Received: g.received.Load(), Sent: g.sent.Load(), Dropped: g.dropped.Load(),
 		Kernel: g.kernel.Load(), Process: g.process.Load(),

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,8 @@ type plainSender struct {
 	subs []*plainSubscription
 
 	state media.SubscriptionState // of each subscription
+	ahead atomic.Bool             // streams have sent more of a log that is cut than it has
+	late  time.Duration           // how much later than a stream's end its Result comes
 }
 
 type plainSubscription struct {
@@ -40,6 +43,8 @@ type plainSubscription struct {
 	streams map[*plainStream]struct{}
 	opened  []media.StreamConfig
 	closed  bool
+
+	finishing atomic.Pointer[uint64] // the code of Finish
 
 	patience time.Duration
 }
@@ -107,6 +112,15 @@ func (s *plainSubscription) SetPatience(d time.Duration) {
 	s.patience = d
 }
 
+func (s *plainSubscription) Finish(code uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finishing.Store(&code)
+	for st := range s.streams {
+		st.Wake()
+	}
+}
+
 func (s *plainSubscription) Close(code uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,6 +156,7 @@ func (st *plainStream) run() {
 	st.sub.mu.Lock()
 	delete(st.sub.streams, st)
 	st.sub.mu.Unlock()
+	time.Sleep(st.sub.sender.late)
 	st.cfg.OnDone(res)
 }
 
@@ -153,7 +168,7 @@ func (st *plainStream) send() media.Result {
 		return res
 	}
 	res.ID = str.ID()
-	b := st.cfg.Prefix
+	b, atOnce := st.cfg.Prefix, true
 	for off := st.cfg.Start; ; {
 		if _, err := str.Write(b); err != nil {
 			res.Outcome = media.Stopped
@@ -168,19 +183,38 @@ func (st *plainStream) send() media.Result {
 		default:
 		}
 		state, code := st.cfg.Log.State()
-		if b = st.reader.View(off, 1<<16); len(b) > 0 {
+		end := st.cfg.Log.End()
+		if state == track.Reset || state == track.Cut {
+			end = st.cfg.Log.Boundary(end)
+		}
+		if b = st.reader.View(off, int(max(0, min(end-off, 1<<16)))); len(b) > 0 {
 			off += int64(len(b))
 			continue
 		}
-		switch state {
-		case track.Finished:
+		finish := st.sub.finishing.Load()
+		_, severed := st.cfg.Log.Severed()
+		severed = severed && st.sub.sender.ahead.Swap(false)
+		if atOnce && state == track.Reset {
+			time.Sleep(time.Millisecond) // what was just sent arrives before the reset
+		}
+		switch {
+		case severed:
+			str.CancelWrite(0)
+			res.Outcome = media.Severed
+			return res
+		case state == track.Cut && finish != nil:
+			str.CancelWrite(*finish)
+			res.Outcome = media.Canceled
+			return res
+		case state == track.Finished:
 			str.Close()
 			return res
-		case track.Reset:
+		case state == track.Reset:
 			str.CancelWrite(code)
 			res.Outcome = media.UpstreamReset
 			return res
 		}
+		atOnce = false
 		select {
 		case <-st.grown:
 		case code := <-st.reset:
@@ -202,7 +236,27 @@ type bench struct {
 	ctx     context.Context
 	senders map[transport.Conn]*plainSender
 	mu      sync.Mutex
+	rules   *switchableRules // nil: the test's Config has an Authorizer
 }
+
+// switchableRules is an Authorizer that a test replaces while the relay runs.
+type switchableRules struct{ now atomic.Pointer[Authorizer] }
+
+func (s *switchableRules) Authorize(ctx context.Context, r AuthRequest) (Grant, error) {
+	return (*s.now.Load()).Authorize(ctx, r)
+}
+
+// Changed implements [Reviewer].
+func (s *switchableRules) Changed() bool {
+	r, ok := (*s.now.Load()).(Reviewer)
+	return ok && r.Changed()
+}
+
+// authorize replaces the relay's Authorizer.
+func (b *bench) authorize(a Authorizer) { b.rules.now.Store(&a) }
+
+// authorizer returns the one that authorize was called with last.
+func (b *bench) authorizer() Authorizer { return *b.rules.now.Load() }
 
 // onBench runs a test in a bubble of its own, with fake time, and checks that nothing remains.
 func onBench(t *testing.T, cfg Config, f func(*bench)) {
@@ -244,6 +298,11 @@ func onBenches(t *testing.T, cfg Config, n int, f func([]*bench)) {
 
 func newBench(t *testing.T, ctx context.Context, cfg Config) *bench {
 	b := &bench{t: t, ctx: ctx, senders: make(map[transport.Conn]*plainSender)}
+	if cfg.Authorizer == nil {
+		b.rules = new(switchableRules)
+		b.authorize(AllowAll{})
+		cfg.Authorizer = b.rules
+	}
 	r, err := New(cfg)
 	require.NoError(t, err)
 	r.senderOf = b.senderOf
@@ -295,9 +354,11 @@ type client struct {
 	blocked []moqt.FullTrackName
 }
 
-// clientHandler has a function for each request; a nil function refuses.
+// clientHandler has a function for each request; a nil function refuses. The functions are set before the session runs,
+// or by client.serve.
 type clientHandler struct {
 	session.Unsupported
+	served      atomic.Bool // orders serve before the requests that come after it
 	subscribe   func(*session.Publication)
 	publish     func(*session.Subscription)
 	fetch       func(*session.IncomingFetch)
@@ -306,6 +367,7 @@ type clientHandler struct {
 }
 
 func (h *clientHandler) HandleSubscribe(p *session.Publication) {
+	h.served.Load()
 	if h.subscribe == nil {
 		h.Unsupported.HandleSubscribe(p)
 		return
@@ -401,6 +463,7 @@ func (c *client) serve(s *source) *source {
 			s.keep(p)
 		}
 	}
+	c.handler.served.Store(true)
 	return s
 }
 

@@ -34,6 +34,7 @@ type hub struct {
 	subscribers subscribers
 	fast        acceleration
 	fetches     map[*fetch]struct{}
+	fetching    map[*upstreamFetch]struct{} // from publishers
 
 	properties moqt.Properties // of the track, as received last
 	described  bool            // properties are known
@@ -43,7 +44,7 @@ type hub struct {
 func newHub(r *Relay, at place, name string) *hub {
 	h := &hub{
 		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at,
-		fetches: make(map[*fetch]struct{}),
+		fetches: make(map[*fetch]struct{}), fetching: make(map[*upstreamFetch]struct{}),
 	}
 	h.publishers = newPublishers(h)
 	h.demand = demand{hub: h}
@@ -114,10 +115,9 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	if d.over {
 		return
 	}
-	if len(h.publishers.of) == 0 {
+	if h.publishers.relays.beginLater() && len(h.publishers.of) == 0 {
 		h.publishers.failure = nil
 	}
-	h.publishers.relays.begin()
 	h.publishers.subscribe(peers...)
 	h.subscribersChangedLocked()
 	h.publishersChangedLocked()
@@ -162,12 +162,22 @@ func (h *hub) limit(u *upstream) {
 	}
 }
 
-// revoked ends the subscription at a peer that may no longer publish in the namespace that it announced.
+// revoked ends the subscription and the fetches at a peer that has lost a permission to publish, unless its PUBLISH of
+// this track stands.
 func (h *hub) revoked(p *peer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if u := h.publishers.of[p]; u != nil && !u.offered {
+	u := h.publishers.of[p]
+	if u != nil && u.offered && u.sub.Context().Err() == nil {
+		return
+	}
+	if u != nil {
 		u.cancelLocked(moqt.ResetExpiredAuthToken)
+	}
+	for f := range h.fetching {
+		if f.peer == p {
+			f.request.Cancel(moqt.ResetExpiredAuthToken)
+		}
 	}
 }
 

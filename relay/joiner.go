@@ -30,7 +30,7 @@ func (j *joiner) lookLocked() {
 	switch {
 	case j.closed:
 		ok = false
-	case ok || state != track.Open:
+	case ok || state.Ended():
 		delete(v.streams.of, j.segment)
 	default:
 		j.reader.Release(end)
@@ -39,7 +39,7 @@ func (j *joiner) lookLocked() {
 	if ok {
 		v.openStream(j.segment, o)
 	}
-	if ok || state != track.Open {
+	if ok || state.Ended() {
 		v.streams.mu.Lock()
 		j.closeLocked() // now that the stream holds the log
 		v.streams.mu.Unlock()

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -14,40 +16,66 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"sluice/internal/sim"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
 )
 
-// network is a relay on a UDP port of the loopback interface, with its media sender.
+// network is a relay on a UDP port of the loopback interface, or of a network in virtual time, with its media sender.
 type network struct {
+	*sim.Network
 	t     *testing.T
 	relay *Relay
 	addr  net.Addr
 	hash  []byte
 }
 
-func newNetwork(t *testing.T) *network {
+func newNetwork(t *testing.T) *network { return networkOn(t, nil) }
+
+// virtually runs a test with a relay in virtual time. Packets take a millisecond.
+func virtually(t *testing.T, f func(*testing.T, *network)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		on := sim.New(1, func(netip.Addr, netip.Addr) sim.Link { return sim.Link{Delay: time.Millisecond} })
+		t.Cleanup(func() {
+			time.Sleep(time.Minute) // for what sessions have left
+			on.Close()
+		})
+		f(t, networkOn(t, on))
+	})
+}
+
+var anyPort = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+
+func networkOn(t *testing.T, on *sim.Network) *network {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	cert, hash, err := transport.DevCertificate()
 	require.NoError(t, err)
 	r, err := New(Config{Authorizer: AllowAll{}, Logger: quiet, Grace: 200 * time.Millisecond,
-		MatchRate: 100, // so little that an attack exceeds it on a busy machine, too
+		MatchRate: 100, // so little that an attack exceeds it
 	})
 	require.NoError(t, err)
 	var once sync.Once
 	var loop *media.Loop
 	var loopErr error
-	l, err := transport.Listen("127.0.0.1:0", transport.ListenConfig{
+	cfg := transport.ListenConfig{
 		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: quiet,
 		Limits: transport.Limits{IdleTimeout: time.Hour}, // longer than any wait
 		NewHooks: func(pc net.PacketConn) quic.Hooks {
 			once.Do(func() { loop, loopErr = media.NewLoop(media.LoopConfig{Logger: quiet}, pc) })
 			return loop.NewSender(media.SenderConfig{Events: r.Events()})
 		},
-	})
+	}
+	if on != nil {
+		cfg.Sockets = func(*net.UDPAddr) ([]transport.Socket, error) {
+			c, err := on.Listen(anyPort)
+			return []transport.Socket{{Conn: c}}, err
+		}
+	}
+	l, err := transport.Listen("127.0.0.1:0", cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -71,7 +99,7 @@ func newNetwork(t *testing.T) *network {
 			require.NoError(t, loop.Close())
 		}
 	})
-	return &network{t, r, l.Addr(), hash[:]}
+	return &network{on, t, r, l.Addr(), hash[:]}
 }
 
 // connect opens a session over raw QUIC or WebTransport.
@@ -94,6 +122,9 @@ func (n *network) dial(scheme string, h session.Handler, options ...func(*transp
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	client := transport.ClientConfig{Protocols: moqt.ALPNs(), CertificateSHA256: n.hash}
+	if n.Network != nil {
+		client.ListenUDP = func(string, *net.UDPAddr) (transport.UDPConn, error) { return n.Listen(anyPort) }
+	}
 	for _, option := range options {
 		option(&client)
 	}

@@ -17,6 +17,7 @@ type announcement struct {
 	number uint64       // in the order of announcements
 	path   moqt.HopPath // what it has come through, the peer last
 	cost   uint64       // of a subscription by way of the peer
+	over   bool         // withdrawn
 }
 
 // newAnnouncement returns the announcement of a namespace by a peer, with the parameters of its message.
@@ -58,6 +59,10 @@ func (a *announcement) compare(b *announcement) int {
 // serve accepts the request, and keeps the namespace known until the request ends.
 func (a *announcement) serve(req *session.IncomingPublishNamespace, permit *permission) {
 	directory := &a.peer.relay.directory
+	permit.hold(func(why *moqt.RequestError) {
+		directory.revoke(a)
+		permit.cancel(why)
+	})
 	if a.peer.awaitMatches(req.Context(), directory.countBelow(a.at())) != nil {
 		return // the request is over
 	}
@@ -67,9 +72,7 @@ func (a *announcement) serve(req *session.IncomingPublishNamespace, permit *perm
 		return
 	}
 	permit.updated = func() { directory.moved(a, req.Parameters()) }
-	if withdrawn := permit.keep(req.Request, nil); withdrawn {
-		directory.revoke(a)
-	}
+	permit.keep(nil)
 }
 
 // namespaceWatch is an accepted SUBSCRIBE_NAMESPACE.

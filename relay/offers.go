@@ -89,10 +89,12 @@ func (w *tracksWatch) foundLocked(h *hub) {
 // permitLocked returns the permission for an offered track: it lasts for as long as the peer may have the tracks of the
 // prefix; directory.mu is held.
 func (w *tracksWatch) permitLocked(offer *session.Request) *permission {
-	return &permission{
+	m := &permission{
 		peer: w.peer, request: offer, watch: w.request.Request, action: ActionSubscribeTracks,
-		track: moqt.FullTrackName{Namespace: w.prefix}, payers: w.payers, due: w.peer.relay.reviews.next(),
+		track: moqt.FullTrackName{Namespace: w.prefix}, payers: w.payers,
 	}
+	m.lease = w.permit.derive(m.question)
+	return m
 }
 
 func (w *tracksWatch) isBlocked(name moqt.FullTrackName) bool {

@@ -69,6 +69,7 @@ func (ps payers) awaitDownload(ctx context.Context) {
 
 // leave gives back the peer's session. What it was sent last counts, too: otherwise short sessions were free.
 func (p *peer) leave() {
+	p.standing.close()
 	p.relay.downloads.charge(p)
 	p.payers().give(sessionsOpen)
 }
@@ -108,10 +109,11 @@ func (m *permission) charge(r *session.Request) *moqt.RequestError {
 
 // chargeToken charges a request to the account of the token that allowed it.
 func (m *permission) chargeToken(r *session.Request) *moqt.RequestError {
-	if m.grant.Subject == "" {
+	subject := m.current().Subject
+	if subject == "" {
 		return nil
 	}
-	a, refused := m.peer.token(m.grant.Subject)
+	a, refused := m.peer.token(subject)
 	if refused != nil {
 		return refused
 	}

@@ -16,6 +16,9 @@ import (
 	"sluice/transport"
 )
 
+// sluice is the MOQT_IMPLEMENTATION of this program.
+const sluice = "sluice"
+
 // peer is a session with a publisher, a subscriber, or both; or a link, or with an upstream relay. Its requests arrive
 // at the type requests.
 type peer struct {
@@ -25,12 +28,13 @@ type peer struct {
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	link      bool                // with another process of the relay: see Link
-	own       bool                // of this process with itself: see Relay.ServeOwn
+	audience  *Audience           // of a session of this process with itself: see Relay.ServeOwn; nil for all others
 	upstream  *UpstreamRelay      // that this relay has dialed; nil for all others
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *account            // of the peer's source address
 	sets      renditionSets
+	standing  standing
 
 	unpausable atomic.Bool // it has ended a subscription instead of changing its Forward State
 
@@ -57,6 +61,7 @@ func newPeer(r *Relay, conn transport.Conn, address *account) (*peer, error) {
 	}
 	p := &peer{relay: r, conn: conn, sender: sender, address: address, accounts: payers{address}}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
+	p.standing.peer = p
 	cfg := r.cfg.Session
 	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
 	if r.accounts.isExempt(transport.SourceOf(conn.RemoteAddr())) {
@@ -98,6 +103,13 @@ func (p *peer) implementation() (name string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.setup.Implementation, true
+}
+
+// isSluice reports whether the peer is a Sluice, which sends the current group from its start to a subscriber that asks
+// for all objects. The draft leaves that open (§5.1.2).
+func (p *peer) isSluice() bool {
+	name, _ := p.implementation()
+	return name == sluice
 }
 
 // lastReceived returns when the last packet of the peer came, or 0 if that is not measured.

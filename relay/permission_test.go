@@ -51,10 +51,12 @@ func TestSubscribersPermissionIsWithdrawn(t *testing.T) {
 		b.rewrite(f, allTokens+"another all *\n")
 		require.NoError(t, gone.Context().Err(), "its token is still there")
 		b.rewrite(f, "pub publish live\nstay subscribe live")
-		b.done(gone, moqt.DoneUnauthorized)
-		b.done(offer, moqt.DoneUnauthorized)
-		require.Error(t, tracks.Context().Err())
-		require.Error(t, namespaces.Context().Err())
+		for _, r := range []*session.Request{
+			gone.Request, offer.Request, tracks.Request, namespaces.Request,
+		} {
+			require.Error(t, r.Context().Err())
+			require.Equal(t, "session UNAUTHORIZED", endOf(r.Session().Context()))
+		}
 		require.NoError(t, stays.Context().Err())
 		src.group(1, 1)
 		require.Equal(t, "1.0, 1 fin", k.take())
@@ -150,7 +152,9 @@ func TestFetchIsWithdrawn(t *testing.T) {
 		_, err = g.stream.Write(append(b0, "begin"...))
 		require.NoError(t, err)
 		synctest.Wait()
-		req, err := b.with("sub").Fetch(b.ctx, standalone(at(1, 0), at(3, 0)))
+		m := standalone(at(1, 0), at(3, 0))
+		m.Parameters = shows("sub")
+		req, err := b.connect().Fetch(b.ctx, m)
 		require.NoError(t, err)
 		_, err = req.Wait(b.ctx)
 		require.NoError(t, err)

@@ -265,24 +265,82 @@ func (s *publishers) isLeaving() bool {
 // that publisher seems to be an earlier one that was restarted, establish returns the earlier ones: u replaces them if
 // they are gone. See upstream.replace.
 func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*upstream) {
-	alone := s.cancelEnding()
 	s.cancelStanding(u)
-	if s.isRestart(u, largest) {
-		if alone {
-			s.hub.startOverLocked()
-		} else {
-			earlier = s.established()
-		}
+	switch known := s.hub.data.Largest(); {
+	case known == nil:
+	case largest == nil:
+		u.newcomer.known = known
+	case s.isRestart(u, *largest, *known):
+		earlier = s.startOver(u)
 	}
 	u.mayRepeat(s.hub.data.Largest())
 	s.sequence++
 	u.established, u.sequence = true, s.sequence
+	u.since, u.largest = time.Now(), largest
 	s.hub.bringsLocked(u.peer)
 	s.failure, s.asked = nil, 0
 	s.relays.begin()
 	stopTimer(&s.grace)
 	s.settleRelays()
+	s.limitEnding()
 	return earlier
+}
+
+// startOver forgets what came before u, a publisher that was restarted. If others still bring the track, it returns
+// them instead.
+func (s *publishers) startOver(u *upstream) (live []*upstream) {
+	if live = s.live(u); len(live) == 0 {
+		s.forget(u)
+	}
+	return live
+}
+
+// forget forgets what came before u, and what is still to come of publishers that have sent PUBLISH_DONE.
+func (s *publishers) forget(u *upstream) {
+	for _, o := range s.of {
+		if o != u && o.established && o.isEnding() {
+			o.cancelLocked(moqt.ResetCancelled)
+		}
+	}
+	s.hub.startOverLocked()
+	u.repeats = 0
+	s.hub.fast.update()
+}
+
+// live returns the upstreams other than u that are Established, and whose publishers have not sent PUBLISH_DONE.
+func (s *publishers) live(u *upstream) (list []*upstream) {
+	for _, o := range s.of {
+		if o != u && o.established && !o.over && !o.isEnding() {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// beginWith reports whether a publisher that has just accepted may send a group as its current one. It was asked for
+// all of that, see upstream.request.
+func (s *publishers) beginWith(group uint64) bool {
+	for _, u := range s.of {
+		if u.established && u.largest != nil && u.largest.Group == group && time.Since(u.since) < arrivalPause {
+			return true
+		}
+	}
+	return false
+}
+
+// limitEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, when their last streams had time to come
+// and another publisher is there.
+func (s *publishers) limitEnding() {
+	for _, u := range s.of {
+		if u.limit == nil && u.established && u.isEnding() && len(s.live(u)) > 0 {
+			u.limit = s.hub.after(finishTimeout, func() {
+				u.limit = nil
+				if len(s.live(u)) > 0 {
+					u.cancelLocked(moqt.ResetCancelled)
+				}
+			})
+		}
+	}
 }
 
 // established returns the upstreams that are Established.
@@ -293,25 +351,6 @@ func (s *publishers) established() (list []*upstream) {
 		}
 	}
 	return list
-}
-
-// cancelEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, since there is a new one now. If there
-// are others, it does nothing and returns false.
-func (s *publishers) cancelEnding() bool {
-	var ending []*upstream
-	for _, u := range s.of {
-		switch {
-		case !u.established:
-		case !u.isEnding():
-			return false
-		default:
-			ending = append(ending, u)
-		}
-	}
-	for _, u := range ending {
-		u.cancelLocked(moqt.ResetCancelled)
-	}
-	return true
 }
 
 // cancelStanding cancels the requests that wait at links and upstream relays, since u has a publisher.
@@ -327,17 +366,11 @@ func (s *publishers) cancelStanding(u *upstream) {
 // §2.4.3), and may publish other objects under the same ids now. What a link or an upstream relay says may be older
 // than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
 // group counts. If the relay still holds that group, the other end may be behind: its objects are compared.
-func (s *publishers) isRestart(u *upstream, largest *moqt.Location) bool {
-	known := s.hub.data.Largest()
-	switch {
-	case known == nil:
-		return false
-	case largest == nil:
-		return true
-	case !u.peer.direct() || s.haveDistant():
-		return largest.Group < known.Group && len(s.hub.data.Segments(largest.Group)) == 0
+func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
+	if u.peer.direct() && !s.haveDistant() {
+		return largest.Less(known)
 	}
-	return largest.Less(*known)
+	return largest.Group < known.Group && len(s.hub.data.Segments(largest.Group)) == 0
 }
 
 // haveDistant reports whether a link or an upstream relay brings the track.
@@ -433,20 +466,20 @@ func (s *publishers) endSubscriptions(code moqt.PublishDoneCode, reason string, 
 	stopTimer(&s.grace)
 }
 
-// hasEarlier reports whether a publisher was established before u.
+// hasEarlier reports whether the objects of another publisher stand against those of u.
 func (s *publishers) hasEarlier(u *upstream) bool {
 	for _, o := range s.of {
-		if o.established && o.sequence < u.sequence {
+		if o != u && o.established && o.precedes(u) {
 			return true
 		}
 	}
 	return false
 }
 
-// excludeLater excludes the publishers that were established after u, and reports whether there were any.
+// excludeLater excludes the publishers against which the objects of u stand, and reports whether there were any.
 func (s *publishers) excludeLater(u *upstream) (found bool) {
 	for _, o := range s.of {
-		if o.established && o.sequence > u.sequence {
+		if o != u && o.established && u.precedes(o) {
 			s.exclude(o)
 			found = true
 		}
@@ -455,9 +488,9 @@ func (s *publishers) excludeLater(u *upstream) (found bool) {
 }
 
 // exclude stops a publisher from publishing the track for the rest of its session. A link or an upstream relay is not
-// to blame: it may bring the track of another publisher later.
+// to blame: it may bring the track of another publisher later. Nor is a publisher that has sent PUBLISH_DONE.
 func (s *publishers) exclude(u *upstream) {
-	if u.peer.direct() {
+	if u.peer.direct() && !u.isEnding() {
 		u.peer.exclude(s.hub)
 	}
 	u.cancelLocked(moqt.ResetMalformedTrack)

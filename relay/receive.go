@@ -10,6 +10,7 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath"
+	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/track"
@@ -24,11 +25,12 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 	u := r.upstream
 	<-u.ready
 	from := &arriving{conn: u.peer.forwarder, id: g.ID(), header: g.Header, start: g.Offset()}
-	var stream io.Reader = countingReader{g, r}
+	stream := unlucky.Reader(countingReader{g, r})
 	if layout := u.peer.session.Version().DataLayout(); layout != moqt.DataLayout1 {
 		from.conn = nil // the log will not have the stream's bytes
 		stream = moqt.TranslateSubgroup(stream, layout, moqt.DataLayout1, g.Header)
 	}
+	stream = u.newcomer.look(g.Header.GroupID, stream)
 	priority := publisherPriority(g.Subscription, g.Header.DefaultPriority, g.Header.Priority)
 	defer u.hub.fast.track.Receive(from.conn, from.id, from.header, priority, from.start)()
 	src := u.hub.track().NewSource(track.SourceConfig{
@@ -51,9 +53,10 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 func (r *receiver) subgroupEnded(g *session.Subgroup, src *track.Source, err error) {
 	code := uint64(moqt.ResetCancelled)
 	reset, isReset := errors.AsType[*transport.StreamError](err)
+	_, isMalformed := errors.AsType[*moqt.MalformedTrackError](err)
 	switch violation, isViolation := errors.AsType[*moqt.ProtocolError](err); {
 	case errors.Is(err, io.EOF):
-	case isReset && reset.Remote:
+	case isReset && r.endsSubgroup(reset):
 		code = reset.Code
 	case isViolation:
 		r.upstream.peer.session.Close(violation.Code, violation.Reason)
@@ -61,16 +64,29 @@ func (r *receiver) subgroupEnded(g *session.Subgroup, src *track.Source, err err
 		errors.Is(err, track.ErrTooFarAhead), errors.Is(err, track.ErrTooManyStreams):
 		g.CancelRead(uint64(moqt.ResetExcessiveLoad))
 		r.upstream.hub.relay.metrics.excessive.Inc()
-	default:
+	case isMalformed:
 		r.reportMalformed(err)
+	default:
+		r.reportMalformed(src.Cut())
 	}
-	r.reportMalformed(src.Close(code))
+	r.reportMalformed(src.Close(code)) // if it has not ended yet
+}
+
+// endsSubgroup reports whether a reset says that the publisher leaves out the rest of the subgroup, or that its objects
+// are wrong. Otherwise another stream may go on: this relay has cancelled the stream for one that brings the subgroup,
+// too, or another relay has because it has lost its publisher.
+func (r *receiver) endsSubgroup(e *transport.StreamError) bool {
+	if e.Code == uint64(moqt.ResetCancelled) {
+		return e.Remote && r.upstream.peer.direct()
+	}
+	return e.Remote || e.Code == uint64(moqt.ResetMalformedTrack)
 }
 
 // HandleDatagram implements session.Receiver.
 func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	u := r.upstream
 	<-u.ready
+	u.newcomer.decide(o.Location)
 	if !u.peer.link {
 		u.hub.relay.metrics.datagrams.Inc()
 	}
@@ -144,8 +160,7 @@ func (o *overtaken) check() {
 }
 
 // countingReader counts what is read. If the publisher has exceeded its quota, it waits before it reads on, so that
-// flow control slows the publisher down. It hands over what was read when the fast path has made its copies: else the
-// media sender would make them first.
+// flow control slows the publisher down.
 type countingReader struct {
 	io.Reader
 	receiver *receiver
@@ -155,7 +170,6 @@ func (c countingReader) Read(p []byte) (int, error) {
 	publisher := c.receiver.upstream.peer
 	publisher.payers().awaitUpload(publisher.session.Context())
 	n, err := c.Reader.Read(p)
-	c.receiver.upstream.hub.fast.track.AwaitCopies()
 	c.receiver.count(n)
 	return n, err
 }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"time"
 
+	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/track"
@@ -25,24 +25,29 @@ const (
 var errTooManySubgroups = errors.New("too many subgroups in a FETCH response")
 
 // missed returns what subscribers may have missed when an upstream relay begins to bring a track that it says has come
-// as far as largest: whole groups, from the one that was interrupted to the one before the current group, which it
-// sends from the start. The range is empty if they have missed nothing, or would get it too late. It has to be called
-// before the upstream is established. hub.mu is held.
+// as far as largest: from the start of the first group that was interrupted, or is missing, to the end of the group
+// before the current one, or to largest if the relay does not send the current group from its start. The range is empty
+// if they have missed nothing, or would get it too late. It has to be called before the upstream is established. hub.mu
+// is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
-	known := s.hub.data.Largest()
-	if u.peer.upstream == nil || known == nil || largest == nil || largest.Group <= known.Group ||
+	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
+	if u.peer.upstream == nil || known == nil || largest == nil ||
 		s.areEstablished() || !s.hub.subscribers.awaitMore() || s.hub.haveTimedOut(s.lost) ||
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
-		return moqt.Range{Start: moqt.MaxLocation}
+		return nothing
 	}
-	first := known.Group
-	if first > 0 && slices.ContainsFunc(s.hub.data.Segments(first-1), isCut) {
-		first--
+	first := s.hub.data.Interrupted(largest.Group-min(largest.Group, maxRefill), known.Group)
+	if first >= known.Group && !known.Less(*largest) {
+		return nothing
 	}
-	return moqt.Range{
-		Start: moqt.Location{Group: max(first, largest.Group-min(largest.Group, maxRefill))},
-		End:   moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64},
+	end := *largest
+	if u.peer.isSluice() {
+		if largest.Group <= first {
+			return nothing
+		}
+		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
 	}
+	return moqt.Range{Start: moqt.Location{Group: first}, End: end}
 }
 
 // haveTimedOut reports whether the delivery timeouts of the publisher (draft §8) are over for objects of a time.
@@ -53,11 +58,6 @@ func (h *hub) haveTimedOut(since time.Time) bool {
 		}
 	}
 	return false
-}
-
-func isCut(s *track.Segment) bool {
-	state, _ := s.Log.State()
-	return state == track.Reset
 }
 
 // refill fetches what was missed (see publishers.missed), and gives it to the track as if it came on a subscription:
@@ -76,7 +76,6 @@ type refill struct {
 	complete bool                 // the group has no more objects
 	current  *refilled            // the subgroup, or
 	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
-	rest     []*refilled          // that may go on
 }
 
 // refilled is a subgroup in a response.
@@ -128,7 +127,7 @@ func (r *refill) begin(ctx context.Context) (transport.ReceiveStream, error) {
 
 // receive takes in the response. It returns io.EOF when that was complete.
 func (r *refill) receive(stream io.Reader) error {
-	buf := make([]byte, fetchBuffer)
+	buf, stream := make([]byte, fetchBuffer), unlucky.Reader(stream)
 	for {
 		n, err := stream.Read(buf)
 		r.upstream.receiver.count(n)
@@ -262,42 +261,26 @@ func (r *refill) sendDatagram() error {
 	return nil
 }
 
-// endGroup ends the subgroups of the current group with FIN. Those of the last group, or of one that was cut, may go on
-// in streams of the subscription.
+// endGroup ends the subgroups of the current group with FIN. Those of the last group, or of one with missing objects,
+// are cut: streams of the subscription may go on with them.
 func (r *refill) endGroup(last bool) {
 	for _, s := range r.open {
-		if r.cut || last && !r.complete {
-			r.rest = append(r.rest, s)
-			continue
+		if !r.cut && (!last || r.complete) {
+			_ = s.source.Read(bytes.NewReader(nil)) // unless that contradicts what others say, it is a FIN
 		}
-		_ = s.source.Read(bytes.NewReader(nil)) // unless that contradicts what others say, it is a FIN
-		s.close(r.upstream.receiver)
+		r.upstream.receiver.reportMalformed(s.source.Cut())
 	}
 	clear(r.open)
-	for len(r.rest) > maxRefilled {
-		r.rest[0].close(r.upstream.receiver)
-		r.rest = r.rest[1:]
-	}
 }
 
-// close ends the stream of a subgroup, by a reset if it had no FIN. Then another stream may go on, and be wrong.
-func (s *refilled) close(to *receiver) {
-	to.reportMalformed(s.source.Close(uint64(moqt.ResetCancelled)))
-}
-
-// end ends the response. The streams that may go on are reset when subscribers had time to get what they have. An
-// object that contradicts others ends only the response: what comes on the subscription is not in doubt.
+// end ends the response. An object that contradicts others ends only the response, because what comes on the
+// subscription is not in doubt.
 func (r *refill) end(err error) {
 	if !errors.Is(err, io.EOF) || r.left > 0 || r.wanted.End.Object != math.MaxUint64 {
 		r.cut = true
 	}
 	r.endGroup(true)
 	u := r.upstream
-	time.AfterFunc(u.hub.relay.cfg.Linger, func() {
-		for _, s := range r.rest {
-			s.close(u.receiver)
-		}
-	})
 	source, wrong := errors.AsType[sourceError](err)
 	if violation, ok := errors.AsType[*moqt.ProtocolError](source.error); wrong && ok {
 		u.peer.session.Close(violation.Code, violation.Reason)

@@ -32,7 +32,7 @@ func (r *refill) object(t *testing.T, o moqt.FetchObject) {
 	require.NoError(t, r.takePayload([]byte("x")))
 }
 
-// A response with too many subgroups, or too many groups that may go on, keeps only some streams open.
+// A response with too many subgroups ends. One with many groups keeps the streams of the current one open.
 func TestRefillIsLimited(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		r, opened := b.newRefill()
@@ -42,7 +42,7 @@ func TestRefillIsLimited(t *testing.T) {
 			r.cut = true
 		}
 		require.Len(t, *opened, 2*maxRefilled)
-		require.Len(t, r.rest, maxRefilled)
+		require.Len(t, r.open, 1)
 		last := uint64(1 << 20)
 		for s := range uint64(maxRefilled) {
 			r.object(t, moqt.FetchObject{Location: at(last, s), SubgroupID: s})
@@ -92,8 +92,8 @@ func TestRefillWithHoles(t *testing.T) {
 			got = append(got, ended{s.Group, last.ID, state})
 		}
 		require.Equal(t, []ended{
-			{1, 1, track.Finished}, {2, 0, track.Open}, {4, 0, track.Finished}, {5, 0, track.Open},
-			{7, 0, track.Finished}, {9, 0, track.Open}, {10, 0, track.Open},
+			{1, 1, track.Finished}, {2, 0, track.Cut}, {4, 0, track.Finished}, {5, 0, track.Cut},
+			{7, 0, track.Finished}, {9, 0, track.Cut}, {10, 0, track.Cut},
 		}, got)
 	})
 }

@@ -17,9 +17,10 @@ import (
 const (
 	// sweepInterval is how often the limits on age and memory are applied while there are objects.
 	sweepInterval = 250 * time.Millisecond
-	// reviewInterval is how often quotas of bytes are applied, unused tracks are dropped, and an Authorizer is asked
-	// whether it has withdrawn a permission.
+	// reviewInterval is how often quotas of bytes are applied.
 	reviewInterval = time.Second
+	// changeInterval is how often an Authorizer is asked whether it has withdrawn a permission.
+	changeInterval = 250 * time.Millisecond
 )
 
 // Relay connects the publishers and subscribers whose connections Serve is given. See New.
@@ -30,7 +31,7 @@ type Relay struct {
 	metrics *metrics
 	policy  atomic.Pointer[FastPathPolicy]
 	routes  atomic.Pointer[Routes]
-	reviews reviews
+	leases  leases
 	tasks   sync.WaitGroup // goroutines that outlive the handler that started them
 	drained context.Context
 	end     context.CancelFunc // of drained
@@ -57,7 +58,9 @@ func New(cfg Config) (*Relay, error) {
 		cfg.Logger.Warn("anybody may publish and subscribe to everything; " +
 			"set an authorization token file to change that")
 	}
-	r := &Relay{cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), senderOf: mediaSenderOf}
+	r := &Relay{
+		cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), leases: newLeases(), senderOf: mediaSenderOf,
+	}
 	r.sessions = sessions{
 		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), upstream: make(map[*peer]*UpstreamSession),
 		guests: make(map[*Guest]struct{}),
@@ -81,8 +84,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run applies the limits of the cache and the quotas of bytes, and withdraws permissions, until ctx is done. It has to
-// run while sessions are served.
+// Run applies the limits of the cache and the quotas of bytes, and has permissions reviewed, until ctx is done. It has
+// to run while sessions are served.
 func (r *Relay) Run(ctx context.Context) {
 	timer, reviewed := time.NewTimer(sweepInterval), time.Now()
 	defer timer.Stop()
@@ -95,40 +98,39 @@ func (r *Relay) Run(ctx context.Context) {
 			r.directory.sweep()
 			if now.Sub(reviewed) >= reviewInterval {
 				reviewed = now
-				r.review()
+				r.downloads.settle()
+				r.accounts.sweep()
 			}
 		}
+		next := reviewInterval
 		if r.cache.Groups() > 0 {
-			timer.Reset(sweepInterval)
-		} else {
-			timer.Reset(reviewInterval)
+			next = sweepInterval
 		}
-	}
-}
-
-func (r *Relay) review() {
-	r.downloads.settle()
-	r.accounts.sweep()
-	if a, ok := r.cfg.Authorizer.(Reviewer); ok && a.Changed() {
-		r.reviews.start()
+		if a, ok := r.cfg.Authorizer.(Reviewer); ok {
+			next = min(next, changeInterval)
+			if a.Changed() {
+				r.leases.changed()
+			}
+		}
+		timer.Reset(next)
 	}
 }
 
 // Serve runs the session of a peer that has connected, until it ends or ctx is done. It returns nil if the session
 // ended without an error.
 func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
-	return r.serve(ctx, conn, false)
+	return r.serve(ctx, conn, nil)
 }
 
 // ServeOwn is Serve for a session of this process with itself, which subscribes for clients of another protocol. Each
-// of them has a permission and accounts of its own ([Guest]), so the session needs none: it may subscribe to all
-// tracks, and publish nothing.
-func (r *Relay) ServeOwn(ctx context.Context, conn transport.Conn) error {
-	return r.serve(ctx, conn, true)
+// of them has a permission and accounts of its own ([Guest]). The session may subscribe to what they may, and publish
+// nothing.
+func (r *Relay) ServeOwn(ctx context.Context, conn transport.Conn, a *Audience) error {
+	return r.serve(ctx, conn, a)
 }
 
-func (r *Relay) serve(ctx context.Context, conn transport.Conn, own bool) error {
-	p, err := r.admit(conn, own)
+func (r *Relay) serve(ctx context.Context, conn transport.Conn, a *Audience) error {
+	p, err := r.admit(conn, a)
 	if err != nil {
 		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // fails only if it has ended already
 		return err
@@ -141,14 +143,14 @@ func (r *Relay) serve(ctx context.Context, conn transport.Conn, own bool) error 
 }
 
 // admit makes a peer of a connection, unless there is no room for it.
-func (r *Relay) admit(conn transport.Conn, own bool) (*peer, error) {
-	address, refused := r.accounts.openFor(transport.SourceOf(conn.RemoteAddr()), own)
+func (r *Relay) admit(conn transport.Conn, a *Audience) (*peer, error) {
+	address, refused := r.accounts.openFor(transport.SourceOf(conn.RemoteAddr()), a != nil)
 	if refused != nil {
 		return nil, refused
 	}
 	p, err := newPeer(r, conn, address)
 	if err == nil {
-		p.own = own
+		p.audience = a
 		err = r.sessions.add(p)
 	}
 	if err != nil {

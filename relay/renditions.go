@@ -419,5 +419,5 @@ func (d *downstream) isSending() bool {
 	s := &d.delivery.streams
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.of) > 0
+	return s.areOpenLocked()
 }

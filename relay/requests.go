@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 
+	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
@@ -50,6 +51,7 @@ func (q *requests) HandleGoaway(*session.Session, moqt.Goaway) {}
 func (q *requests) withHub(
 	r *session.Request, a Action, name moqt.FullTrackName, serve func(*hub, *permission),
 ) {
+	unlucky.Late()
 	permit, refused := q.peer.authorize(r, a, name)
 	if refused != nil {
 		q.peer.reject(r, refused)
@@ -105,7 +107,8 @@ func (q *requests) HandleFetch(req *session.IncomingFetch) {
 
 // HandleTrackStatus implements session.Handler (draft §10.14).
 func (q *requests) HandleTrackStatus(req *session.IncomingTrackStatus) {
-	q.withHub(req.Request, ActionTrackStatus, req.Message.Track, func(h *hub, _ *permission) {
+	q.withHub(req.Request, ActionTrackStatus, req.Message.Track, func(h *hub, permit *permission) {
+		permit.hold(permit.cancel)
 		t := trackStatus{hub: h, peer: q.peer, req: req}
 		t.serve()
 	})

@@ -96,6 +96,7 @@ func (r *Relay) upstreamPeers(at place) (peers []*peer, connecting bool) {
 // relayChoice is what publishers knows about the upstream relays that may have the track.
 type relayChoice struct {
 	refused    map[*peer]struct{} // they had no publisher when they were asked last
+	latest     time.Time          // when the latest of them refused
 	connecting bool               // one of them may be connected soon, and none is
 	surplus    *time.Timer        // runs while subscriptions are kept that are not needed any more
 }
@@ -103,11 +104,22 @@ type relayChoice struct {
 // begin lets the upstream relays be asked that have refused before.
 func (c *relayChoice) begin() { clear(c.refused) }
 
+// beginLater is begin for a new subscriber, and reports whether no refusal counts any more. A refusal counts for
+// firstAsk: the subscriber may be the relay that has just refused, and two relays that refuse each other would
+// otherwise ask each other without end.
+func (c *relayChoice) beginLater() bool {
+	if time.Since(c.latest) >= firstAsk {
+		c.begin()
+	}
+	return len(c.refused) == 0
+}
+
 func (c *relayChoice) refuse(p *peer) {
 	if c.refused == nil {
 		c.refused = make(map[*peer]struct{})
 	}
 	c.refused[p] = struct{}{}
+	c.latest = time.Now()
 }
 
 // askRelays subscribes at the first upstream relay that is connected and has not refused, if subscribers of this

@@ -21,6 +21,7 @@ type mediaSubscription interface {
 	SetTimeouts(object, subgroup time.Duration)
 	SetPatience(time.Duration)
 	State() media.SubscriptionState
+	Finish(code uint64)
 	Close(code uint64)
 }
 

@@ -21,6 +21,7 @@ type streams struct {
 
 	mu     sync.Mutex
 	of     map[*track.Segment]*outgoing
+	ending int                               // streams that were stopped, which the media sender still has, and rests
 	closed []subgroupID                      // no further stream may be opened for them (draft §8, §11.4.3)
 	opened uint64                            // how many streams were
 	fills  map[*session.FillRequest]struct{} // those whose streams are open
@@ -42,13 +43,13 @@ func (s *streams) knows(seg *track.Segment) bool {
 	return s.of[seg] != nil || slices.Contains(s.closed, subgroupID{seg.Group, seg.Subgroup})
 }
 
-// open opens a stream for a segment.
-func (s *streams) open(seg *track.Segment, open func() (mediaStream, error)) {
+// open opens a stream for a segment. open has to give ended to the media sender.
+func (s *streams) open(seg *track.Segment, open func(ended func(media.Result)) (mediaStream, error)) {
 	out := &outgoing{}
 	s.mu.Lock()
 	s.of[seg] = out
 	s.mu.Unlock()
-	stream, err := open()
+	stream, err := open(func(res media.Result) { s.ended(seg, out, res) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -65,10 +66,14 @@ func (s *streams) await(j *joiner) {
 	s.of[j.segment] = &outgoing{joiner: j}
 }
 
-// ended is called when nothing more of a segment will be sent.
-func (s *streams) ended(seg *track.Segment, res media.Result) {
+// ended is called when a stream of a segment sends nothing more.
+func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
 	s.mu.Lock()
-	delete(s.of, seg)
+	if s.of[seg] == out {
+		delete(s.of, seg)
+	} else {
+		s.ending--
+	}
 	if res.ID >= 0 {
 		s.opened++
 	}
@@ -83,6 +88,31 @@ func (s *streams) ended(seg *track.Segment, res media.Result) {
 	s.sendDone()
 }
 
+// beginRest delays PUBLISH_DONE until endRest, although the stream ends whose rest another one is to bring.
+func (s *streams) beginRest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending++
+}
+
+// endRest is called when that stream was opened, or none is needed.
+func (s *streams) endRest() {
+	s.mu.Lock()
+	s.ending--
+	s.mu.Unlock()
+	s.sendDone()
+}
+
+// isFinishing reports whether PUBLISH_DONE is due once the streams have ended.
+func (s *streams) isFinishing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done != nil
+}
+
+// areOpenLocked reports whether a segment is being sent, or will be, or a stream has not ended yet; mu is held.
+func (s *streams) areOpenLocked() bool { return len(s.of)+s.ending > 0 }
+
 // forget allows all subgroups to be sent again.
 func (s *streams) forget() {
 	s.mu.Lock()
@@ -90,13 +120,16 @@ func (s *streams) forget() {
 	s.closed = nil
 }
 
-// stop resets the streams of segments for which unwanted is true.
+// stop resets the streams of segments for which unwanted is true. The segments may be sent again at once, although the
+// media sender reports later that the streams have ended.
 func (s *streams) stop(unwanted func(*track.Segment) bool) {
 	var open []mediaStream
 	s.mu.Lock()
 	for seg, out := range s.of {
 		if out.stream != nil && unwanted(seg) {
 			open = append(open, out.stream)
+			delete(s.of, seg)
+			s.ending++
 		}
 	}
 	s.stopJoinersLocked(unwanted)
@@ -178,7 +211,7 @@ func (s *streams) finish(done *moqt.PublishDone) {
 func (s *streams) sendDone() {
 	s.mu.Lock()
 	done := s.done
-	if done == nil || len(s.of)+len(s.fills) > 0 {
+	if done == nil || s.areOpenLocked() || len(s.fills) > 0 {
 		s.mu.Unlock()
 		return
 	}

@@ -22,7 +22,7 @@ import (
 // Limits of token files.
 const (
 	maxTokenFile       = 16 << 20
-	tokenCheckInterval = time.Second // the file is looked at no more often
+	tokenCheckInterval = changeInterval // the file is looked at no more often
 )
 
 // TokenFile is an Authorizer with static tokens from a file, which is read again when it has changed. The file has a
@@ -34,7 +34,8 @@ type TokenFile struct {
 
 	mu       sync.Mutex
 	checked  time.Time
-	seen     os.FileInfo
+	seen     os.FileInfo // when it was read
+	looked   os.FileInfo // at the last look
 	table    *tokenTable
 	reloaded bool // since Changed was called
 }
@@ -106,9 +107,12 @@ func (f *TokenFile) current() *tokenTable {
 		return f.table
 	}
 	info, err := os.Stat(f.name)
-	if err == nil && sameFile(f.seen, info) {
-		f.checked = time.Now()
-		return f.table
+	if err == nil {
+		same, before := sameFile(f.seen, info), f.looked
+		f.checked, f.looked = time.Now(), info
+		if same || !sameFile(before, info) { // a file that has just changed may not be complete
+			return f.table
+		}
 	}
 	if err = f.read(); err != nil {
 		if f.seen != nil {

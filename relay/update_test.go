@@ -3,6 +3,7 @@ package relay
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,6 +53,44 @@ func TestFilterIsUpdated(t *testing.T) {
 		two.object(1).fin()
 		require.Equal(t, "1 reset 1, 2.1, 2 fin", k.take())
 	})
+}
+
+// A subscriber gives a subgroup up, and wants it again before the media sender has reported that its stream has ended.
+func TestSubgroupIsWantedAgain(t *testing.T) {
+	from := func(group uint64) moqt.Parameters {
+		return moqt.Parameters{Filter: &moqt.Filter{
+			Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: group}, EndGroupDelta: 5,
+		}}
+	}
+	for name, updates := range map[string][]moqt.Parameters{
+		"Forward": {{Forward: ptr(false)}, {Forward: ptr(true)}},
+		"filter":  {from(2), from(1)},
+		"three times": {
+			{Forward: ptr(false)}, {Forward: ptr(true)}, {Forward: ptr(false)}, {Forward: ptr(true)}, from(2), from(1),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				src := publishing["PUBLISH"](b)
+				c := b.connect()
+				c.sender().late = time.Second
+				k, s := c.mustSubscribe(moqt.Parameters{})
+				g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+				for _, u := range updates {
+					_, err := s.Update(b.ctx, u)
+					require.NoError(t, err)
+					synctest.Wait()
+				}
+				g.object(1).object(2).fin()
+				require.Contains(t, k.take(), "1.1, 1.2, 1 fin")
+				src.group(2, 1)
+				require.Equal(t, "2.0, 2 fin", k.take())
+				require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
+				done := b.done(s, moqt.DoneTrackEnded)
+				require.EqualValues(t, len(k.headers), done.StreamCount, "all that the subscriber has got")
+			})
+		})
+	}
 }
 
 func TestUpdateThatFailsEndsTheSubscription(t *testing.T) {

@@ -29,6 +29,7 @@ type upstream struct {
 	hub      *hub
 	peer     *peer
 	receiver *receiver
+	newcomer newcomer
 	offered  bool          // by PUBLISH
 	repeats  uint64        // lower groups may have come from another publisher before
 	standing bool          // a link or an upstream relay was asked to wait for a publisher,
@@ -40,10 +41,13 @@ type upstream struct {
 	// Guarded by hub.mu.
 	sub         *session.Subscription // nil while SUBSCRIBE is being sent
 	established bool
-	sequence    int           // in the order of establishment
-	forward     bool          // Forward State
-	group       *groupRequest // sent last
+	sequence    int            // in the order of establishment
+	since       time.Time      // it is established
+	largest     *moqt.Location // what its publisher knew then
+	forward     bool           // Forward State
+	group       *groupRequest  // sent last
 	over        bool
+	limit       *time.Timer  // for its last streams: see publishers.limitEnding
 	limited     bool         // not for the fast path: see hub.limit
 	asked       moqt.HopPath // what its request has come through
 	path        moqt.HopPath // what its objects have come through, the peer last
@@ -51,7 +55,7 @@ type upstream struct {
 
 func newUpstream(h *hub, p *peer) *upstream {
 	u := &upstream{hub: h, peer: p, ready: make(chan struct{}), changed: make(chan struct{}, 1)}
-	u.receiver = &receiver{upstream: u}
+	u.receiver, u.newcomer.upstream = &receiver{upstream: u}, u
 	return u
 }
 
@@ -68,6 +72,7 @@ func (u *upstream) serve(permit *permission) {
 	if !u.accept(permit) {
 		return
 	}
+	permit.hold(func(*moqt.RequestError) { u.withdrawn() })
 	offer := u.sub.Offer()
 	u.establish(offer.Parameters.LargestObject, offer.Properties)
 	u.hub.relay.directory.offer(u.hub)
@@ -114,7 +119,7 @@ func (u *upstream) subscribe() {
 	u.sub = sub
 	over := u.over
 	h.mu.Unlock()
-	if over {
+	if over || u.peer.direct() && !h.relay.directory.isAnnounced(h.place, u.peer) { // revoked meanwhile
 		sub.Cancel(moqt.ResetCancelled)
 	}
 	ok, err := sub.Wait(context.Background()) // bounded by the session
@@ -214,7 +219,7 @@ func (u *upstream) replace(earlier []*upstream) {
 	for _, o := range earlier {
 		o.cancelLocked(moqt.ResetCancelled)
 	}
-	h.startOverLocked()
+	h.publishers.forget(u)
 	h.relay.log.Info("a publisher was replaced, as it does not answer any more", "track", h.name,
 		"publisher", u.peer.remote())
 }
@@ -248,7 +253,7 @@ func (u *upstream) isThere(ctx context.Context) bool {
 // feeds reports whether the objects of an upstream may go to who asks. hub.mu is held.
 func (u *upstream) feeds(a asker) bool { return a.mayUse(u.peer) && a.peer.takes(u.path) }
 
-// isEnding reports whether the publisher has sent PUBLISH_DONE.
+// isEnding reports whether the publisher has sent PUBLISH_DONE. Its last streams may be on their way.
 func (u *upstream) isEnding() bool {
 	select {
 	case <-u.sub.Ending():
@@ -256,6 +261,15 @@ func (u *upstream) isEnding() bool {
 	default:
 		return false
 	}
+}
+
+// precedes reports whether the objects of an upstream stand if those of another one contradict them: the earlier one
+// counts, unless its publisher has sent PUBLISH_DONE.
+func (u *upstream) precedes(o *upstream) bool {
+	if u.isEnding() != o.isEnding() {
+		return o.isEnding()
+	}
+	return u.sequence < o.sequence
 }
 
 // wake makes run compare the demand with what the publisher was told.
@@ -277,6 +291,7 @@ func (u *upstream) cancelLocked(code moqt.StreamResetCode) {
 // run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10). permit is
 // that of the PUBLISH, and empty if the relay subscribed.
 func (u *upstream) run(expires *uint64, permit *permission) {
+	ending := u.sub.Ending()
 	extend := time.NewTimer(untilExtension(expires))
 	defer extend.Stop()
 	u.wake()
@@ -286,14 +301,9 @@ func (u *upstream) run(expires *uint64, permit *permission) {
 		case <-u.sub.Context().Done():
 			u.ended(context.Cause(u.sub.Context()))
 			return
-		case <-permit.expired:
-			u.sub.Cancel(moqt.ResetExpiredAuthToken)
-			continue
-		case <-permit.due:
-			u.review(permit)
-			continue
-		case <-permit.stale:
-			u.review(permit)
+		case <-ending:
+			ending = nil
+			u.limitEnding()
 			continue
 		case m := <-u.sub.Updates():
 			u.answerUpdate(m, permit)
@@ -308,11 +318,17 @@ func (u *upstream) run(expires *uint64, permit *permission) {
 	}
 }
 
-// review cancels the subscription if its publisher no longer has the permission.
-func (u *upstream) review(permit *permission) {
-	if permit.review() != nil {
-		u.sub.Cancel(moqt.ResetExpiredAuthToken)
-	}
+// limitEnding limits the time for the last streams, if there is another publisher.
+func (u *upstream) limitEnding() {
+	u.hub.mu.Lock()
+	defer u.hub.mu.Unlock()
+	u.hub.publishers.limitEnding()
+}
+
+// withdrawn ends the subscription, because its publisher no longer has the permission for its PUBLISH.
+func (u *upstream) withdrawn() {
+	u.sub.Cancel(moqt.ResetExpiredAuthToken)
+	u.hub.relay.directory.unpublished(u.hub, u.peer)
 }
 
 // untilExtension returns when to extend a subscription that expires: early enough for the answer, but not all the time.
@@ -327,6 +343,9 @@ func untilExtension(expires *uint64) time.Duration {
 // update tells the publisher about changes of the demand. If an extension is due, it sends an update in
 // any case.
 func (u *upstream) update(due bool) *moqt.RequestOK {
+	if u.isEnding() {
+		return nil
+	}
 	h := u.hub
 	var p moqt.Parameters
 	h.mu.Lock()
@@ -385,7 +404,7 @@ func endsByUpdate(err error) bool {
 func (u *upstream) answerUpdate(m *session.Update, permit *permission) {
 	if refused := permit.extend(m.Tokens); refused != nil {
 		_ = m.Reject(refused) // fails only if the request is over
-		u.sub.Cancel(moqt.ResetExpiredAuthToken)
+		u.withdrawn()
 		return
 	}
 	_ = m.OK(moqt.Parameters{Expires: permit.expires()})
@@ -401,6 +420,7 @@ func (u *upstream) ended(cause error) {
 		close(u.ready)
 	}
 	u.over = true
+	stopTimer(&u.limit)
 	if u.established {
 		u.peer.emit(EventPublishStop, &h.name, cause)
 	}

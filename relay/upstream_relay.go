@@ -276,13 +276,10 @@ func (q *upstreamRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 	q.serve.HandleTrackStatus(req)
 }
 
-// mayAsk returns why a link, an upstream relay or this process must not ask for something in a namespace, or nil.
+// mayAsk returns why a link or an upstream relay must not ask for something in a namespace, or nil.
 func (p *peer) mayAsk(a Action, ns moqt.Namespace) *moqt.RequestError {
 	switch {
 	case p.link: // the other process has authorized those for whom it asks
-	case p.own && (a == ActionSubscribe || a == ActionFetch): // its guests have permissions
-	case p.own:
-		return &moqt.RequestError{Code: moqt.RequestUnauthorized, Reason: "the relay's own session only subscribes"}
 	case a == ActionPublish: // it was asked to
 	case !p.upstream.announces(ns):
 		return &moqt.RequestError{

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/track"
 	"sluice/transport/transporttest"
 )
@@ -37,6 +39,27 @@ func (b *bench) dial(u *UpstreamRelay, to *bench) *pipedUpstream {
 	<-s.Ready()
 	synctest.Wait()
 	return &pipedUpstream{s, here, there}
+}
+
+// dialForeign connects a bench to an upstream relay that the test plays.
+func (b *bench) dialForeign(u *UpstreamRelay, options ...func(*session.Config)) (*pipedUpstream, *client) {
+	here, there := transporttest.Pipe(transporttest.PipeConfig{})
+	s, err := u.NewSession(here)
+	require.NoError(b.t, err)
+	c := &client{b: b, conn: there, handler: &clientHandler{}}
+	cfg := session.Config{
+		Role: session.Server, Implementation: "foreign", Handler: c.handler, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, o := range options {
+		o(&cfg)
+	}
+	c.Session, err = session.New(there, cfg)
+	require.NoError(b.t, err)
+	go s.Run(b.ctx)
+	go c.Run(b.ctx)
+	<-s.Ready()
+	synctest.Wait()
+	return &pipedUpstream{s, here, there}, c
 }
 
 // cut ends the session as a crash of the upstream relay would.
@@ -403,6 +426,85 @@ func TestUpstreamIsLostForSomeGroups(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The session is lost, and the next one is with a relay of another make, which sends only what comes after the Largest
+// Object. The current group is fetched as far as that.
+func TestUpstreamBeginsWithinAGroup(t *testing.T) {
+	for name, tt := range map[string]struct {
+		largest moqt.Location
+		asked   moqt.Range
+		missed  string
+	}{
+		"a later group":  {at(3, 1), moqt.Range{Start: at(1, 0), End: at(3, 1)}, "2.0, 2.1; 3.0, 3.1"},
+		"the same group": {at(1, 3), moqt.Range{Start: at(1, 0), End: at(1, 3)}, "1.2, 1.3"},
+		"nothing new":    {at(1, 1), moqt.Range{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				u := b.upstreamTo("moqt://other")
+				b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+				first, other := b.dialForeign(u)
+				src := other.serve(&source{})
+				k, s := b.connect().mustSubscribe(moqt.Parameters{})
+				src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
+				require.Equal(t, "1.0, 1.1", k.take())
+				first.cut()
+				k.take()
+				time.Sleep(time.Second)
+
+				a := &archive{size: 4, largest: tt.largest, flat: true, skip: func(l moqt.Location) bool {
+					return l.Group == 2 && l.Object > 1
+				}}
+				_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+				src = other.serve(&source{largest: &tt.largest})
+				time.Sleep(10 * time.Second)
+				src.open(moqt.SubgroupHeader{GroupID: tt.largest.Group}).object(tt.largest.Object + 1).fin()
+				src.group(9, 1)
+				got := k.take()
+				for _, want := range strings.Split(tt.missed, "; ") {
+					require.Contains(t, got, want)
+				}
+				require.Contains(t, got, fmt.Sprintf("%d.%d, %[1]d fin", tt.largest.Group, tt.largest.Object+1))
+				require.Equal(t, 1, strings.Count(got, fmt.Sprintf("%d.%d,", tt.largest.Group, tt.largest.Object+1)))
+				require.NotContains(t, got, "1.1,", "once")
+				require.Contains(t, got, "9.0, 9 fin")
+				if tt.missed == "" {
+					require.Empty(t, a.requests)
+				} else {
+					require.Equal(t, []moqt.Range{tt.asked}, a.requests)
+				}
+				require.NoError(t, s.Context().Err())
+			})
+		})
+	}
+}
+
+// The upstream relay gets back itself what it has missed, and the session with it is lost in the meantime: a group that
+// was interrupted, and one that is missing, lie before the current one.
+func TestUpstreamLeavesAGap(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		u := b.upstreamTo("moqt://other")
+		b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		first, other := b.dialForeign(u)
+		src := other.serve(&source{})
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+		src.group(3, 1)
+		require.Equal(t, "1.0, 3.0, 3 fin", k.take())
+		first.cut()
+		k.take()
+		a := &archive{size: 2, largest: at(3, 0), flat: true}
+		_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+		other.serve(&source{largest: &a.largest})
+		time.Sleep(10 * time.Second)
+		got := k.take()
+		require.Equal(t, []moqt.Range{{Start: at(1, 0), End: at(3, 0)}}, a.requests)
+		require.Contains(t, got, "1.1")
+		require.Contains(t, got, "2.0, 2.1")
+		require.NotContains(t, got, "1.0")
+		require.NotContains(t, got, "3.0")
+	})
 }
 
 // The upstream relay is lost for long. Subscribers that cannot be served any more are told.

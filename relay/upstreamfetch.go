@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/track"
@@ -29,12 +30,14 @@ var (
 	errNoSource = &moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "nobody publishes the track"}
 )
 
-// waitBudget is how long a FETCH may wait for publishers, or upstream relays that connect: FILL_TIMEOUT limits all
-// waits together (draft §10.2.5), the relay's own limit each wait for a publisher, and all those for upstream relays.
+// waitBudget is how long a FETCH may wait for publishers, upstream relays that connect, or objects that come by
+// subscription: FILL_TIMEOUT limits all waits together (draft §10.2.5), the relay's own limit each wait for a
+// publisher, all those for upstream relays, and all those for objects.
 type waitBudget struct {
 	each    time.Duration
 	limited bool          // the peer sent FILL_TIMEOUT:
 	left    time.Duration // the part of it that is left
+	arrival time.Duration // was spent on objects that may come by subscription
 	connect time.Time     // until when upstream relays may connect; zero before the first wait
 }
 
@@ -51,6 +54,15 @@ func (b *waitBudget) isUsedUp() bool { return b.limited && b.left <= 0 }
 
 // spend subtracts the time since start from the budget.
 func (b *waitBudget) spend(start time.Time) { b.left -= time.Since(start) }
+
+// nextForArrival returns how long the next wait for an object may take.
+func (b *waitBudget) nextForArrival() time.Duration { return min(b.next(), b.each-b.arrival) }
+
+// spendOnArrival subtracts the time since start, in which an object was awaited.
+func (b *waitBudget) spendOnArrival(start time.Time) {
+	b.spend(start)
+	b.arrival += time.Since(start)
+}
 
 // await waits for a change that an upstream relay may cause when it has connected. It returns false if the time is up,
 // or the context done.
@@ -129,6 +141,9 @@ func (u *upstreamFetch) open() error {
 		return cmp.Or(arrivalOf(ctx), err)
 	}
 	u.request, u.store = request, f.data.NewFetchWriter()
+	f.hub.mu.Lock()
+	f.hub.fetching[u] = struct{}{}
+	f.hub.mu.Unlock()
 	ok, err := request.Wait(ctx)
 	if err == nil {
 		u.stream, err = request.Stream(ctx)
@@ -152,7 +167,7 @@ func (u *upstreamFetch) awaitArrival(ctx context.Context, first moqt.Location, a
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if u.fetch.holds(first) {
+			if u.fetch.knows(first) {
 				arrived(errArrived)
 				return
 			}
@@ -169,6 +184,10 @@ func arrivalOf(ctx context.Context) error {
 }
 
 func (u *upstreamFetch) close() {
+	h := u.fetch.hub
+	h.mu.Lock()
+	delete(h.fetching, u)
+	h.mu.Unlock()
 	u.store.Close()
 	u.request.Cancel(moqt.ResetCancelled)
 }
@@ -200,7 +219,7 @@ func (u *upstreamFetch) read(buf []byte) (int, error) {
 	if err := u.stream.SetReadDeadline(time.Now().Add(u.fetch.budget.next())); err != nil {
 		return 0, err
 	}
-	n, err := u.stream.Read(buf)
+	n, err := unlucky.Reader(u.stream).Read(buf)
 	u.peer.payers().upload(n)
 	return n, err
 }
@@ -242,6 +261,9 @@ func (u *upstreamFetch) takeItem(o *moqt.FetchObject) error {
 	u.advance(o.Location)
 	switch o.Kind {
 	case moqt.FetchKindUnknown, moqt.FetchKindTimedOut:
+		if f.out.order == moqt.Ascending {
+			return f.send(moqt.Range{Start: before.Start, End: o.Location}, true)
+		}
 		return f.out.skip(track.Unknown, o.Location)
 	case moqt.FetchKindNonExistent:
 		if f.out.order == moqt.Ascending {
@@ -300,7 +322,7 @@ func (u *upstreamFetch) complete() error {
 		}
 	}
 	if u.covered.Less(u.rest.End) {
-		return f.out.skip(track.Unknown, u.rest.End)
+		return f.send(u.rest.Intersect(moqt.Range{Start: u.covered.Next(), End: u.rest.End}), true)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ type prefixWatch struct {
 	prefix moqt.Namespace // guarded by directory.mu
 	path   moqt.HopPath   // what the request has come through
 	payers payers         // of the request, and of what it leads to
+	permit *permission    // of the request
 }
 
 func (w *prefixWatch) base() *prefixWatch { return w }
@@ -128,14 +129,15 @@ func serveWatch[V placed, W watcher[V]](
 	defer b.peer.relay.watched()
 	permit, refused := b.peer.authorize(r, a, moqt.FullTrackName{Namespace: b.prefix})
 	if refused == nil {
-		b.payers = permit.payers
+		b.payers, b.permit = permit.payers, permit
+		permit.hold(permit.cancel)
 		refused = start(b.prefix, accept)
 	}
 	if refused != nil {
 		b.peer.reject(r, refused)
 		return
 	}
-	permit.keep(r, start)
+	permit.keep(start)
 	mu.Lock()
 	defer mu.Unlock()
 	t.stop(w)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -75,6 +76,9 @@ const MinAckTimeout = time.Second
 type FastPathConfig struct {
 	// Mode is FastPathAuto by default.
 	Mode FastPathMode
+	// Open makes the fast path for a socket with that address, unless Mode is FastPathOff. Default: the kernel's, with
+	// what is configured below.
+	Open func(addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error)
 	// Devices are the names of the network devices to attach to. Default: the devices with the listening address; if
 	// the server dials other relays, all that have one, because routes choose the device that leads there.
 	Devices []string
@@ -83,9 +87,9 @@ type FastPathConfig struct {
 	Dials bool
 	// RTPPort is the UDP port for RTP of RTSP clients, see [Server.FastPath]. Default: none.
 	RTPPort uint16
-	// MaxCopies is how many copies a packet may cause at once. Default: fastpath.DefaultMaxCopies.
+	// MaxCopies is how many copies a packet may cause. Default: fastpath.DefaultMaxCopies.
 	MaxCopies int
-	// Workers is how many goroutines make the copies beyond MaxCopies, see [fastpath.Settings]. Default: none.
+	// Workers is how many goroutines make copies of RTP packets, see [fastpath.Settings]. Default: none.
 	Workers int
 	// MaxConnections, MaxTracks, MaxSubgroups and MaxObjects bound the memory of the kernel, see [fastpath.Settings].
 	// The default of MaxTracks is Relay.MaxTracks.

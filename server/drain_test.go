@@ -16,11 +16,9 @@ import (
 // TestDrainAfterALostClose drains a server whose client closes its session. All packets by which it says so get lost,
 // and sessions do not time out. The server asks, and the client answers.
 func TestDrainAfterALostClose(t *testing.T) {
-	t.Parallel()
 	for _, scheme := range []string{"moqt", "https"} {
 		t.Run(scheme, func(t *testing.T) {
-			t.Parallel()
-			testLostClose(t, scheme)
+			virtual(t, func(t *testing.T) { testLostClose(t, scheme) })
 		})
 	}
 }
@@ -63,12 +61,12 @@ func testLostClose(t *testing.T, scheme string) {
 }
 
 // dialThrough dials a server by a wire. The socket belongs to the session.
-func dialThrough(t *testing.T, w *wire, scheme string) (conn transport.Conn, socket *net.UDPConn) {
+func dialThrough(t *testing.T, w *wire, scheme string) (conn transport.Conn, socket transport.UDPConn) {
 	t.Helper()
 	cfg := transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ClosingPeriod: 2 * time.Minute}
 	cfg.IdleTimeout = time.Hour
-	cfg.ListenUDP = func(string, *net.UDPAddr) (_ *net.UDPConn, err error) {
-		socket, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	cfg.ListenUDP = func(string, *net.UDPAddr) (_ transport.UDPConn, err error) {
+		socket, err = networkOf(t).Listen(loopback)
 		return socket, err
 	}
 	conn, err := transport.Dial(t.Context(), scheme+"://"+w.near.LocalAddr().String()+"/", cfg)

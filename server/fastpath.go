@@ -27,6 +27,9 @@ func openFastPath(
 	if cfg.Mode == FastPathOff {
 		return nil, nil
 	}
+	if cfg.Open != nil {
+		return cfg.Open(addr, log)
+	}
 	f, err := attachFastPath(cfg, rule, addr, log)
 	switch {
 	case err == nil:

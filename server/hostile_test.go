@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,20 +23,18 @@ import (
 // TestHostileUpstreams has upstream relays that do harm, while a publisher and a subscriber use the relay. These must
 // not notice, and a subscriber to what the upstream relay has keeps its session.
 func TestHostileUpstreams(t *testing.T) {
-	for _, attack := range hostile.UpstreamAttacks {
+	for i, attack := range hostile.UpstreamAttacks {
 		t.Run(attack.Name, func(t *testing.T) {
-			t.Parallel()
-			for again := true; again; {
-				again = false
-				t.Run("once", func(t *testing.T) { again = !withstands(t, attack) })
+			if testing.Short() && i%3 != 2 {
+				t.Skip("the race detector sees a third of the attacks, and those of package relay")
 			}
+			virtual(t, func(t *testing.T) { withstands(t, attack) })
 		})
 	}
 }
 
-// withstands reports whether an attack was carried out. It was not if the relay has ended its session because the
-// upstream relay was silent: all peers share this process, and a busy machine may leave it no time to answer.
-func withstands(t *testing.T, attack hostile.Attack) bool {
+// withstands carries out an attack.
+func withstands(t *testing.T, attack hostile.Attack) {
 	t.Helper()
 	p := hostile.NewUpstream()
 	url, came := serveHostile(t, p)
@@ -65,22 +62,13 @@ func withstands(t *testing.T, attack hostile.Attack) bool {
 		media()
 		select {
 		case err := <-over:
-			if wasSilent(fmt.Sprint(err, context.Cause(p.Context()))) {
-				return false
-			}
 			require.NoError(t, err)
 			media()
 			require.NoError(t, bait.Context().Err())
-			return true
-		case <-time.After(20 * time.Millisecond):
+			return
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-// wasSilent reports whether a session ended because its peer was silent, by what that peer sees. If the packet that
-// says so is lost, it sees a stateless reset.
-func wasSilent(reason string) bool {
-	return strings.Contains(reason, silent) || strings.Contains(reason, "stateless reset")
 }
 
 // subscribeTo wants a track that may come later, and all namespaces below its own.
@@ -109,8 +97,9 @@ func serveHostile(t *testing.T, p *hostile.Peer) (url string, came <-chan struct
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	quiet := slog.New(slog.DiscardHandler)
-	l, err := transport.Listen("127.0.0.1:0",
-		transport.ListenConfig{Certificate: &cert, Protocols: moqt.ALPNs(), Logger: quiet})
+	listen := transport.ListenConfig{Certificate: &cert, Protocols: moqt.ALPNs(), Logger: quiet}
+	onNetwork(t, &listen)
+	l, err := transport.Listen("127.0.0.1:0", listen)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ready := make(chan struct{})
@@ -151,31 +140,32 @@ func TestLyingNode(t *testing.T) {
 		"that does not listen": "", "that refuses": "refuse", "that sends garbage": "garbage in a stream",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var bus clustertest.Bus
-			a, c := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "c")
-			url := "moqt://127.0.0.1:9"
-			if attack == "refuse" {
-				url, _ = serveHostile(t, nil)
-			} else if attack != "" {
-				url = lie(t, attack)
-			}
-			liar, err := cluster.Join(cluster.Config{
-				ID: "liar", Card: func() cluster.Card { return cluster.Card{URL: url, Region: "east"} },
-				Logger: slog.New(slog.DiscardHandler),
-			}, bus.Engine("liar"))
-			require.NoError(t, err)
-			defer func() { require.NoError(t, liar.Leave()) }()
-			liar.Advertise(moqt.Namespace{"live"})
-			send := publish(t, a.Server, "video")
-			c.knowsRoute(t, 2)
-			require.Equal(t, "liar", c.Cluster().Choices(moqt.Namespace{"live"}, "")[0].Node)
-			got := receive(t, c.Server, "video")
-			for g := range uint64(3) {
-				payload := bytes.Repeat([]byte{byte(g)}, 5000)
-				send(g, payload)
-				require.True(t, bytes.HasSuffix(got.await(t), payload))
-			}
+			virtual(t, func(t *testing.T) {
+				var bus clustertest.Bus
+				a, c := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "c")
+				url := "moqt://127.0.0.1:9"
+				if attack == "refuse" {
+					url, _ = serveHostile(t, nil)
+				} else if attack != "" {
+					url = lie(t, attack)
+				}
+				liar, err := cluster.Join(cluster.Config{
+					ID: "liar", Card: func() cluster.Card { return cluster.Card{URL: url, Region: "east"} },
+					Logger: slog.New(slog.DiscardHandler),
+				}, bus.Engine("liar"))
+				require.NoError(t, err)
+				defer func() { require.NoError(t, liar.Leave()) }()
+				liar.Advertise(moqt.Namespace{"live"})
+				send := publish(t, a.Server, "video")
+				c.knowsRoute(t, 2)
+				require.Equal(t, "liar", c.Cluster().Choices(moqt.Namespace{"live"}, "")[0].Node)
+				got := receive(t, c.Server, "video")
+				for g := range uint64(3) {
+					payload := bytes.Repeat([]byte{byte(g)}, 5000)
+					send(g, payload)
+					require.True(t, bytes.HasSuffix(got.await(t), payload))
+				}
+			})
 		})
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net"
 	"net/netip"
@@ -39,24 +40,37 @@ func TestDialFor(t *testing.T) {
 	<-ended
 }
 
-// forbid allows nothing.
-type forbid struct{}
+// tenants allows what a token is the first field of, and everybody .catalog.
+type tenants struct{}
 
-func (forbid) Authorize(context.Context, relay.AuthRequest) (relay.Grant, error) {
+func (tenants) Authorize(_ context.Context, r relay.AuthRequest) (relay.Grant, error) {
+	if r.Name == ".catalog" || len(r.Tokens) > 0 && string(r.Tokens[0].Value) == r.Namespace[0] {
+		return relay.Grant{}, nil
+	}
 	return relay.Grant{}, &moqt.RequestError{Code: moqt.RequestUnauthorized}
 }
 
-// TestDialForItself opens sessions of the relay itself: they need no permission and have no quota, but only subscribe.
-func TestDialForItself(t *testing.T) {
-	s := start(t, Config{Relay: relay.Config{PerAddress: relay.Quota{Sessions: 1}, Authorizer: forbid{}}})
+// TestDialOwn opens sessions of the relay itself: they have no quota, and only subscribe, to what their guests may.
+func TestDialOwn(t *testing.T) {
+	s := start(t, Config{Relay: relay.Config{PerAddress: relay.Quota{Sessions: 1}, Authorizer: tenants{}}})
+	guest, err := s.Relay().Admit(t.Context(), relay.GuestConfig{
+		Kind: transport.RTSP, Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)}, Action: relay.ActionSubscribe,
+		Track:  moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: ".catalog"},
+		Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte("live")}},
+	})
+	require.NoError(t, err)
+	defer guest.Leave()
 	for range 2 {
-		conn, err := s.DialFor(t.Context(), nil)
+		audience := relay.NewAudience()
+		require.NoError(t, audience.Join(t.Context(), guest))
+		conn, err := s.DialOwn(t.Context(), audience)
 		require.NoError(t, err)
 		own, err := session.New(conn, session.Config{Handler: session.Unsupported{}, Authority: "localhost", Path: "/"})
 		require.NoError(t, err)
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = own.Run(t.Context()) }()
 		<-own.Ready()
+		defer func() { own.Close(moqt.SessionNoError, ""); <-ended }()
 		name := moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"}
 		refusal := func(err error) moqt.RequestErrorCode {
 			refused, ok := errors.AsType[*moqt.RequestError](err)
@@ -71,7 +85,6 @@ func TestDialForItself(t *testing.T) {
 		require.NoError(t, err)
 		err = pub.Wait(t.Context())
 		require.Equal(t, moqt.RequestUnauthorized, refusal(err))
-		defer func() { own.Close(moqt.SessionNoError, ""); <-ended }()
 	}
 }
 
@@ -81,12 +94,14 @@ func TestStrangersAtTheLocalPort(t *testing.T) {
 	conn, err := s.DialFor(t.Context(), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)})
 	require.NoError(t, err)
 	defer conn.CloseWithError(0, "")
+	_, err = conn.AcceptUniStream(t.Context()) // for the relay's SETUP: now it counts the session
+	require.NoError(t, err)
 	cfg := transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()}
-	cfg.ListenUDP = func(network string, _ *net.UDPAddr) (*net.UDPConn, error) {
-		c, err := net.ListenUDP(network, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)})
+	cfg.ListenUDP = func(network string, _ *net.UDPAddr) (transport.UDPConn, error) {
+		c, err := transport.ListenUDP(network, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)})
 		if err == nil { // a session is being dialed from the same port of another address
 			from := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), udpAddress(c.LocalAddr()).Port())
-			s.local.add(from, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)})
+			s.local.add(from, &dialed{client: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)}})
 		}
 		return c, err
 	}
@@ -97,4 +112,38 @@ func TestStrangersAtTheLocalPort(t *testing.T) {
 	require.True(t, ok, err)
 	require.EqualValues(t, moqt.SessionUnauthorized, closed.Code)
 	require.Len(t, s.Relay().Sessions(), 1)
+}
+
+// TestSessionsThatDoNotArrive checks that nothing is left of a session that was dialed and is never served: another
+// program that gets its address must not be taken for its client.
+func TestSessionsThatDoNotArrive(t *testing.T) {
+	s := start(t, Config{})
+	cert, err := transport.SelfSignedCertificate(linkCertificateValidity)
+	require.NoError(t, err)
+	hash := sha256.Sum256(cert.Certificate[0])
+	l := &local{server: s, certificate: hash[:], dialed: make(map[netip.AddrPort]*dialed)}
+	l.listener, err = transport.Listen("127.0.0.1:0", transport.ListenConfig{
+		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: s.log,
+	})
+	require.NoError(t, err)
+	defer l.listener.Close()
+	for _, gone := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := l.dial(ctx, &dialed{arrived: make(chan struct{})})
+			failed <- err
+		}()
+		conn, err := l.listener.Accept(t.Context()) // and nobody takes it
+		require.NoError(t, err)
+		if gone {
+			require.NoError(t, conn.CloseWithError(0, ""))
+		} else {
+			cancel()
+		}
+		require.Error(t, <-failed)
+		require.Empty(t, l.dialed)
+		<-conn.Context().Done()
+		cancel()
+	}
 }

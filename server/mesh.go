@@ -283,7 +283,7 @@ func (m *mesh) dialLocked(t meshTarget) *dialedNode {
 	up := &m.server.cfg.Upstream
 	ctx, cancel := context.WithCancel(context.Background())
 	// Where its clients should go does not count for this one: the cluster says whom to ask instead.
-	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, m.transport(), false)
+	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, m.transport(), nil)
 	if err != nil {
 		cancel()
 		m.log.Log(slog.LevelWarn, "dial", "a node of the cluster cannot be dialed", "node", t.node, "err", err)

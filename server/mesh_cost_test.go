@@ -100,50 +100,54 @@ func slowly(t *testing.T, s *Server) func(group uint64) (add func(uint64, []byte
 // TestParentBecomesFull has a parent that feeds an edge when its load rises. The next parent goes on with the track.
 func TestParentBecomesFull(t *testing.T) {
 	t.Parallel()
-	var bus clustertest.Bus
-	c := new(costly)
-	names := ranked("edge", 2)
-	var load atomic.Uint64
-	a := startNode(t, &bus, "west", "a")
-	c.first = startNodeAs(t, &bus, Config{}, ClusterConfig{
-		Region: "east", Node: names[0], load: func(time.Time) float64 { return math.Float64frombits(load.Load()) },
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		c := new(costly)
+		names := ranked("edge", 2)
+		var load atomic.Uint64
+		a := startNode(t, &bus, "west", "a")
+		c.first = startNodeAs(t, &bus, Config{}, ClusterConfig{
+			Region: "east", Node: names[0], load: func(time.Time) float64 { return math.Float64frombits(load.Load()) },
+		})
+		c.other = startNode(t, &bus, "east", names[1])
+		c.startEdge(t, &bus)
+		c.begin = slowly(t, a.Server)
+		for _, n := range []*meshNode{c.first, c.other, c.edge} {
+			n.knowsRoute(t, 1)
+			await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 4 })
+		}
+		c.reference, c.got = receive(t, a.Server, "video"), receive(t, c.edge.Server, "video")
+		c.run(t, func() { load.Store(math.Float64bits(0.95)) })
 	})
-	c.other = startNode(t, &bus, "east", names[1])
-	c.startEdge(t, &bus)
-	c.begin = slowly(t, a.Server)
-	for _, n := range []*meshNode{c.first, c.other, c.edge} {
-		n.knowsRoute(t, 1)
-		await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 4 })
-	}
-	c.reference, c.got = receive(t, a.Server, "video"), receive(t, c.edge.Server, "video")
-	c.run(t, func() { load.Store(math.Float64bits(0.95)) })
 }
 
 // TestOriginBecomesFar has a track with two publishers, and a way to the nearer one that becomes longer.
 func TestOriginBecomesFar(t *testing.T) {
 	t.Parallel()
-	var bus clustertest.Bus
-	c := new(costly)
-	s := listenNode(t, Config{}, "a")
-	w := newWire(t, s.Addr())
-	c.first = joinNode(t, &bus, s, ClusterConfig{
-		Region: "west", Node: "a", URL: "moqt://" + w.near.LocalAddr().String(),
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		c := new(costly)
+		s := listenNode(t, Config{}, "a")
+		w := newWire(t, s.Addr())
+		c.first = joinNode(t, &bus, s, ClusterConfig{
+			Region: "west", Node: "a", URL: "moqt://" + w.near.LocalAddr().String(),
+		})
+		c.other = startNodeAs(t, &bus, Config{}, ClusterConfig{Region: "west", Node: "b", Price: 2})
+		c.startEdge(t, &bus)
+		atFirst, atOther := slowly(t, c.first.Server), slowly(t, c.other.Server)
+		c.begin = func(group uint64) (func(uint64, []byte), func()) {
+			add, end := atFirst(group)
+			addOther, endOther := atOther(group)
+			return func(object uint64, payload []byte) {
+					add(object, payload)
+					addOther(object, payload)
+				}, func() {
+					end()
+					endOther()
+				}
+		}
+		c.edge.knowsRoute(t, 2)
+		c.reference, c.got = receive(t, c.other.Server, "video"), receive(t, c.edge.Server, "video")
+		c.run(t, func() { w.delay.Store(int64(100 * time.Millisecond)) })
 	})
-	c.other = startNodeAs(t, &bus, Config{}, ClusterConfig{Region: "west", Node: "b", Price: 2})
-	c.startEdge(t, &bus)
-	atFirst, atOther := slowly(t, c.first.Server), slowly(t, c.other.Server)
-	c.begin = func(group uint64) (func(uint64, []byte), func()) {
-		add, end := atFirst(group)
-		addOther, endOther := atOther(group)
-		return func(object uint64, payload []byte) {
-				add(object, payload)
-				addOther(object, payload)
-			}, func() {
-				end()
-				endOther()
-			}
-	}
-	c.edge.knowsRoute(t, 2)
-	c.reference, c.got = receive(t, c.other.Server, "video"), receive(t, c.edge.Server, "video")
-	c.run(t, func() { w.delay.Store(int64(100 * time.Millisecond)) })
 }

@@ -15,6 +15,7 @@ import (
 // TestMeshForwards sends a track from the origin through the parent of another region to an edge there. The kernel
 // forwards it on all three. When the parent falls silent, the origin feeds the edge, and the kernel forwards on both.
 func TestMeshForwards(t *testing.T) {
+	skipShort(t)
 	l := labtest.New(t, lab.Topology{Relays: 3, Subscribers: 1})
 	var bus clustertest.Bus
 	a := nodeAt(t, l.Relays[0], &bus, "west", "a")

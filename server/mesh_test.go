@@ -53,6 +53,7 @@ func listenNode(t *testing.T, cfg Config, name string) *Server {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", name)
 	}
 	cfg.FastPath.Mode, cfg.Upstream.Transport.Insecure = FastPathOff, cfg.Transport.Mutual == nil
+	onNetwork(t, &cfg.Transport)
 	s, err := Listen(cfg)
 	require.NoError(t, err)
 	return s
@@ -119,55 +120,61 @@ func (n *meshNode) upstreams() (busy int) {
 // the other.
 func TestMesh(t *testing.T) {
 	t.Parallel()
-	var bus clustertest.Bus
-	a := startNode(t, &bus, "west", "a")
-	edges := []*meshNode{
-		startNode(t, &bus, "west", "b"), startNode(t, &bus, "east", "c"), startNode(t, &bus, "east", "d"),
-	}
-	send := publish(t, a.Server, "video")
-	var all []streams
-	for _, n := range edges {
-		n.knowsRoute(t, 1)
-		all = append(all, receive(t, n.Server, "video"))
-	}
-	own := receive(t, a.Server, "video")
-	send(0, []byte("first"))
-	want := own.await(t)
-	for _, c := range all {
-		require.Equal(t, want, c.await(t))
-	}
-	// a is asked by b and by one of c and d.
-	await(t, "one session of each", func() bool { return edges[0].upstreams() == 1 })
-	await(t, "one parent in the region", func() bool { return edges[1].upstreams() == 1 && edges[2].upstreams() == 1 })
-	await(t, "the track leaves the origin once for each region, and for the nodes of its own", func() bool {
-		asked := 0
-		for _, l := range a.relay.Sessions() {
-			if l.Path == relay.OriginPath && l.Subscriptions > 0 {
-				asked++
-			}
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a := startNode(t, &bus, "west", "a")
+		edges := []*meshNode{
+			startNode(t, &bus, "west", "b"), startNode(t, &bus, "east", "c"), startNode(t, &bus, "east", "d"),
 		}
-		return asked == 2
+		send := publish(t, a.Server, "video")
+		var all []streams
+		for _, n := range edges {
+			n.knowsRoute(t, 1)
+			all = append(all, receive(t, n.Server, "video"))
+		}
+		own := receive(t, a.Server, "video")
+		send(0, []byte("first"))
+		want := own.await(t)
+		for _, c := range all {
+			require.Equal(t, want, c.await(t))
+		}
+		// a is asked by b and by one of c and d.
+		await(t, "one session of each", func() bool { return edges[0].upstreams() == 1 })
+		await(t, "one parent in the region", func() bool {
+			return edges[1].upstreams() == 1 && edges[2].upstreams() == 1
+		})
+		await(t, "the track leaves the origin once for each region, and for the nodes of its own", func() bool {
+			asked := 0
+			for _, l := range a.relay.Sessions() {
+				if l.Path == relay.OriginPath && l.Subscriptions > 0 {
+					asked++
+				}
+			}
+			return asked == 2
+		})
 	})
 }
 
 // TestParentComes starts the node that should be the parent when the edge already gets the track from the origin.
 func TestParentComes(t *testing.T) {
 	t.Parallel()
-	var bus clustertest.Bus
-	a, edge := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "edge")
-	send := publish(t, a.Server, "video")
-	edge.knowsRoute(t, 1)
-	got := receive(t, edge.Server, "video")
-	send(0, []byte("group 0"))
-	require.Contains(t, string(got.await(t)), "group 0")
-	await(t, "the origin feeds the edge", func() bool { return edge.askedOrigin() == 1 })
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, edge := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "edge")
+		send := publish(t, a.Server, "video")
+		edge.knowsRoute(t, 1)
+		got := receive(t, edge.Server, "video")
+		send(0, []byte("group 0"))
+		require.Contains(t, string(got.await(t)), "group 0")
+		await(t, "the origin feeds the edge", func() bool { return edge.askedOrigin() == 1 })
 
-	parent := startNode(t, &bus, "east", outranking("edge"))
-	await(t, "the parent feeds the edge", func() bool {
-		return parent.askedOrigin() == 1 && edge.askedOrigin() == 0
+		parent := startNode(t, &bus, "east", outranking("edge"))
+		await(t, "the parent feeds the edge", func() bool {
+			return parent.askedOrigin() == 1 && edge.askedOrigin() == 0
+		})
+		send(1, []byte("group 1"))
+		require.Contains(t, string(got.await(t)), "group 1")
 	})
-	send(1, []byte("group 1"))
-	require.Contains(t, string(got.await(t)), "group 1")
 }
 
 // outranking returns the name of a node that is the parent of another one for the tracks of the tests.
@@ -194,50 +201,54 @@ func ranked(node string, n int) (names []string) {
 // TestRing lets three nodes all subscribe to what nobody has, and to each other's tracks: requests come to an end.
 func TestRing(t *testing.T) {
 	t.Parallel()
-	var bus clustertest.Bus
-	var nodes []*meshNode
-	for _, name := range []string{"a", "b", "c"} {
-		nodes = append(nodes, startNode(t, &bus, "", name))
-	}
-	var sends []func(uint64, []byte)
-	for i, n := range nodes {
-		sends = append(sends, publish(t, n.Server, fmt.Sprint("track", i)))
-	}
-	for _, n := range nodes {
-		n.knowsRoute(t, 2)
-		_, err := join(t, n.Server, nil).TrackStatus(t.Context(),
-			moqt.TrackStatus{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "nothing"}})
-		require.Error(t, err)
-	}
-	for i, send := range sends {
-		name := fmt.Sprint("track", i)
-		var all []streams
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		var nodes []*meshNode
+		for _, name := range []string{"a", "b", "c"} {
+			nodes = append(nodes, startNode(t, &bus, "", name))
+		}
+		var sends []func(uint64, []byte)
+		for i, n := range nodes {
+			sends = append(sends, publish(t, n.Server, fmt.Sprint("track", i)))
+		}
 		for _, n := range nodes {
-			all = append(all, receive(t, n.Server, name))
+			n.knowsRoute(t, 2)
+			_, err := join(t, n.Server, nil).TrackStatus(t.Context(),
+				moqt.TrackStatus{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "nothing"}})
+			require.Error(t, err)
 		}
-		send(0, []byte("x"))
-		want := all[0].await(t)
-		for _, c := range all[1:] {
-			require.Equal(t, want, c.await(t))
+		for i, send := range sends {
+			name := fmt.Sprint("track", i)
+			var all []streams
+			for _, n := range nodes {
+				all = append(all, receive(t, n.Server, name))
+			}
+			send(0, []byte("x"))
+			want := all[0].await(t)
+			for _, c := range all[1:] {
+				require.Equal(t, want, c.await(t))
+			}
 		}
-	}
+	})
 }
 
 // TestPublisherMoves lets a publisher come back at another node: the subscription goes on.
 func TestPublisherMoves(t *testing.T) {
 	t.Parallel()
-	var bus clustertest.Bus
-	a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
-	send := publish(t, a.Server, "video")
-	c.knowsRoute(t, 1)
-	got := receive(t, c.Server, "video")
-	send(0, []byte("from a"))
-	require.Contains(t, string(got.await(t)), "from a")
-	a.stop()
-	send = publish(t, b.Server, "video")
-	await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
-	send(1, []byte("from b"))
-	require.Contains(t, string(got.await(t)), "from b")
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
+		send := publish(t, a.Server, "video")
+		c.knowsRoute(t, 1)
+		got := receive(t, c.Server, "video")
+		send(0, []byte("from a"))
+		require.Contains(t, string(got.await(t)), "from a")
+		a.stop()
+		send = publish(t, b.Server, "video")
+		await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
+		send(1, []byte("from b"))
+		require.Contains(t, string(got.await(t)), "from b")
+	})
 }
 
 // subscribed counts the tracks to which other nodes are subscribed here.
@@ -252,59 +263,65 @@ func (n *meshNode) subscribed() (count int) {
 
 // TestEngineIsAway subscribes while nodes cannot tell each other anything.
 func TestEngineIsAway(t *testing.T) {
-	var bus clustertest.Bus
-	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
-	send := publish(t, a.Server, "video")
-	b.knowsRoute(t, 1)
-	bus.SetAway(true)
-	require.False(t, b.Cluster().Status().Engine)
-	got := receive(t, b.Server, "video")
-	send(0, []byte("x"))
-	require.Contains(t, string(got.await(t)), "x")
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+		send := publish(t, a.Server, "video")
+		b.knowsRoute(t, 1)
+		bus.SetAway(true)
+		require.False(t, b.Cluster().Status().Engine)
+		got := receive(t, b.Server, "video")
+		send(0, []byte("x"))
+		require.Contains(t, string(got.await(t)), "x")
+	})
 }
 
 // TestNamespacesOfOtherNodes shows a subscriber the namespaces of the whole cluster.
 func TestNamespacesOfOtherNodes(t *testing.T) {
-	var bus clustertest.Bus
-	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
-	found := make(chan string, 10)
-	_, err := join(t, b.Server, nil).SubscribeNamespace(t.Context(), moqt.SubscribeNamespace{},
-		func(ns moqt.Namespace, published bool, _ moqt.Parameters) { found <- fmt.Sprint(ns, published) })
-	require.NoError(t, err)
-	p, err := join(t, a.Server, nil).PublishNamespace(t.Context(),
-		moqt.PublishNamespace{Namespace: moqt.Namespace{"live", "x"}})
-	require.NoError(t, err)
-	require.NoError(t, p.Wait(t.Context()))
-	require.Equal(t, fmt.Sprint(moqt.Namespace{"live", "x"}, true), <-found)
-	p.Cancel(moqt.ResetCancelled)
-	require.Equal(t, fmt.Sprint(moqt.Namespace{"live", "x"}, false), <-found)
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+		found := make(chan string, 10)
+		_, err := join(t, b.Server, nil).SubscribeNamespace(t.Context(), moqt.SubscribeNamespace{},
+			func(ns moqt.Namespace, published bool, _ moqt.Parameters) { found <- fmt.Sprint(ns, published) })
+		require.NoError(t, err)
+		p, err := join(t, a.Server, nil).PublishNamespace(t.Context(),
+			moqt.PublishNamespace{Namespace: moqt.Namespace{"live", "x"}})
+		require.NoError(t, err)
+		require.NoError(t, p.Wait(t.Context()))
+		require.Equal(t, fmt.Sprint(moqt.Namespace{"live", "x"}, true), <-found)
+		p.Cancel(moqt.ResetCancelled)
+		require.Equal(t, fmt.Sprint(moqt.Namespace{"live", "x"}, false), <-found)
+	})
 }
 
 // TestMeshLimits asks for tracks of more nodes than a node may dial, and leaves the sessions alone after that.
 func TestMeshLimits(t *testing.T) {
-	var bus clustertest.Bus
-	var log lockedBuilder
-	n := startNodeAs(t, &bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{Node: "a"})
-	const others = maxDialedNodes + 10
-	from := bus.Engine("others")
-	for i := range others {
-		require.NoError(t, from.Publish(fmt.Sprint("sluice.sluice.beat.n", i),
-			[]byte(`{"epoch":1,"version":0,"card":{"url":"moqt://127.0.0.1:9"}}`)))
-		require.NoError(t, from.Publish(fmt.Sprintf("sluice.sluice.route.n%d.n%d", i, i),
-			fmt.Appendf(nil, `{"epoch":1,"version":1,"namespace":"n%d"}`, i)))
-	}
-	bus.SetAway(true) // so that nobody dies
-	await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == others+1 })
-	for i := range others {
-		ns := moqt.Namespace{fmt.Sprint("n", i)}
-		await(t, "route", func() bool { return len(n.Cluster().Choices(ns, "")) == 1 })
-		n.mesh.Upstreams("", ns)
-	}
-	require.Len(t, n.mesh.dialed, maxDialedNodes)
-	require.Contains(t, log.String(), "too many sessions with other nodes")
-	require.Empty(t, n.mesh.Upstreams("other", moqt.Namespace{"n1"}), "routes are for the one scope")
-	n.mesh.look(time.Now().Add(meshIdle + time.Second))
-	require.Empty(t, n.mesh.dialed)
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		var log lockedBuilder
+		n := startNodeAs(t, &bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{Node: "a"})
+		const others = maxDialedNodes + 10
+		from := bus.Engine("others")
+		for i := range others {
+			require.NoError(t, from.Publish(fmt.Sprint("sluice.sluice.beat.n", i),
+				[]byte(`{"epoch":1,"version":0,"card":{"url":"moqt://127.0.0.1:9"}}`)))
+			require.NoError(t, from.Publish(fmt.Sprintf("sluice.sluice.route.n%d.n%d", i, i),
+				fmt.Appendf(nil, `{"epoch":1,"version":1,"namespace":"n%d"}`, i)))
+		}
+		bus.SetAway(true) // so that nobody dies
+		await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == others+1 })
+		for i := range others {
+			ns := moqt.Namespace{fmt.Sprint("n", i)}
+			await(t, "route", func() bool { return len(n.Cluster().Choices(ns, "")) == 1 })
+			n.mesh.Upstreams("", ns)
+		}
+		require.Len(t, n.mesh.dialed, maxDialedNodes)
+		require.Contains(t, log.String(), "too many sessions with other nodes")
+		require.Empty(t, n.mesh.Upstreams("other", moqt.Namespace{"n1"}), "routes are for the one scope")
+		n.mesh.look(time.Now().Add(meshIdle + time.Second))
+		require.Empty(t, n.mesh.dialed)
+	})
 }
 
 // TestMeshOfLinkedProcesses replaces a process whose publishers stay with it: nodes reach them by the new one.
@@ -326,27 +343,29 @@ func TestMeshOfLinkedProcesses(t *testing.T) {
 
 // TestFeedsOfOneNode has two sessions with the same node, as the origin and as the parent: they are one feed.
 func TestFeedsOfOneNode(t *testing.T) {
-	var bus clustertest.Bus
-	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
-	send := publish(t, a.Server, "video")
-	b.knowsRoute(t, 1)
-	got := receive(t, b.Server, "video")
-	send(0, []byte("x"))
-	require.Contains(t, string(got.await(t)), "x")
-	b.mesh.mu.Lock()
-	for target, l := range maps.Clone(b.mesh.dialed) {
-		b.mesh.dialed[meshTarget{target.node, "as the parent"}] = l
-	}
-	b.mesh.mu.Unlock()
-	await(t, "the feed", func() bool {
-		b.mesh.look(time.Now())
-		feeds := b.mesh.card.Load().Feeds
-		return len(feeds) == 1 && feeds[0].From == "a" && feeds[0].Tracks == 2 && feeds[0].RTT > 0
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+		send := publish(t, a.Server, "video")
+		b.knowsRoute(t, 1)
+		got := receive(t, b.Server, "video")
+		send(0, []byte("x"))
+		require.Contains(t, string(got.await(t)), "x")
+		b.mesh.mu.Lock()
+		for target, l := range maps.Clone(b.mesh.dialed) {
+			b.mesh.dialed[meshTarget{target.node, "as the parent"}] = l
+		}
+		b.mesh.mu.Unlock()
+		await(t, "the feed", func() bool {
+			b.mesh.look(time.Now())
+			feeds := b.mesh.card.Load().Feeds
+			return len(feeds) == 1 && feeds[0].From == "a" && feeds[0].Tracks == 2 && feeds[0].RTT > 0
+		})
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(b.Cluster())
+		_, err := registry.Gather()
+		require.NoError(t, err)
 	})
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(b.Cluster())
-	_, err := registry.Gather()
-	require.NoError(t, err)
 }
 
 // askedOrigin counts the requests of a node in sessions in which it asks others as the origin.
@@ -365,114 +384,122 @@ func (n *meshNode) askedOrigin() (count int) {
 // it from the origin: each group arrives once, and in order.
 func TestParentDrains(t *testing.T) {
 	t.Parallel()
-	var bus clustertest.Bus
-	a := startNode(t, &bus, "west", "a")
-	send := publish(t, a.Server, "video")
-	nodes := map[string]*meshNode{"c": startNode(t, &bus, "east", "c"), "d": startNode(t, &bus, "east", "d")}
-	live := moqt.Namespace{"live"}
-	for _, n := range nodes {
-		n.knowsRoute(t, 1)
-		await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 3 })
-	}
-	edge, parent := nodes["c"], nodes["d"]
-	if first := edge.Cluster().Choices(live, "")[0]; first.Origin {
-		edge, parent = parent, edge
-	}
-	got := receive(t, edge.Server, "video")
-	send(0, []byte("group 0"))
-	require.Contains(t, string(got.await(t)), "group 0")
-	require.NotZero(t, parent.relay.OpenSessions())
-	require.Zero(t, edge.askedOrigin(), "the origin stands by")
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		parent.stop()
-	}()
-	const groups = 30
-	for g := uint64(1); g < groups; g++ {
-		send(g, fmt.Appendf(nil, "group %d.", g))
-		require.Contains(t, string(got.await(t)), fmt.Sprintf("group %d.", g))
-		time.Sleep(50 * time.Millisecond)
-	}
-	<-drained
-	send(groups, []byte("the last"))
-	require.Contains(t, string(got.await(t)), "the last")
-	await(t, "the origin feeds the edge", func() bool { return a.subscribed() == 1 })
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a := startNode(t, &bus, "west", "a")
+		send := publish(t, a.Server, "video")
+		nodes := map[string]*meshNode{"c": startNode(t, &bus, "east", "c"), "d": startNode(t, &bus, "east", "d")}
+		live := moqt.Namespace{"live"}
+		for _, n := range nodes {
+			n.knowsRoute(t, 1)
+			await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 3 })
+		}
+		edge, parent := nodes["c"], nodes["d"]
+		if first := edge.Cluster().Choices(live, "")[0]; first.Origin {
+			edge, parent = parent, edge
+		}
+		got := receive(t, edge.Server, "video")
+		send(0, []byte("group 0"))
+		require.Contains(t, string(got.await(t)), "group 0")
+		require.NotZero(t, parent.relay.OpenSessions())
+		require.Zero(t, edge.askedOrigin(), "the origin stands by")
+		drained := make(chan struct{})
+		go func() {
+			defer close(drained)
+			parent.stop()
+		}()
+		const groups = 30
+		for g := uint64(1); g < groups; g++ {
+			send(g, fmt.Appendf(nil, "group %d.", g))
+			require.Contains(t, string(got.await(t)), fmt.Sprintf("group %d.", g))
+			time.Sleep(50 * time.Millisecond)
+		}
+		<-drained
+		send(groups, []byte("the last"))
+		require.Contains(t, string(got.await(t)), "the last")
+		await(t, "the origin feeds the edge", func() bool { return a.subscribed() == 1 })
+	})
 }
 
 // TestNodeWithUpstream has a node with an upstream relay that is in no cluster: it gets tracks from both.
 func TestNodeWithUpstream(t *testing.T) {
-	var bus clustertest.Bus
-	upstream, a := start(t, Config{}), startNode(t, &bus, "", "a")
-	cfg := Config{}
-	cfg.Upstream.Routes = []UpstreamRoute{{URLs: []string{"moqt://" + upstream.Addr().String()}}}
-	b := startNodeAs(t, &bus, cfg, ClusterConfig{Node: "b"})
-	connected(t, b.Server, 1)
-	sends := map[string]func(uint64, []byte){
-		"here": publish(t, a.Server, "here"), "elsewhere": publish(t, upstream, "elsewhere"),
-	}
-	b.knowsRoute(t, 1)
-	for name, send := range sends {
-		got := receive(t, b.Server, name)
-		send(0, []byte(name))
-		require.Contains(t, string(got.await(t)), name)
-	}
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		upstream, a := start(t, Config{}), startNode(t, &bus, "", "a")
+		cfg := Config{}
+		cfg.Upstream.Routes = []UpstreamRoute{{URLs: []string{"moqt://" + upstream.Addr().String()}}}
+		b := startNodeAs(t, &bus, cfg, ClusterConfig{Node: "b"})
+		connected(t, b.Server, 1)
+		sends := map[string]func(uint64, []byte){
+			"here": publish(t, a.Server, "here"), "elsewhere": publish(t, upstream, "elsewhere"),
+		}
+		b.knowsRoute(t, 1)
+		for name, send := range sends {
+			got := receive(t, b.Server, name)
+			send(0, []byte(name))
+			require.Contains(t, string(got.await(t)), name)
+		}
+	})
 }
 
 // TestNodeSendsClientsElsewhere drains a node that names another relay for its clients. Nodes do not go there: the
 // cluster says whom they ask next.
 func TestNodeSendsClientsElsewhere(t *testing.T) {
-	var bus clustertest.Bus
-	elsewhere := start(t, Config{})
-	a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
-	a.uri = "moqt://" + elsewhere.Addr().String()
-	send := publish(t, a.Server, "video")
-	c.knowsRoute(t, 1)
-	got := receive(t, c.Server, "video")
-	send(0, []byte("from a"))
-	require.Contains(t, string(got.await(t)), "from a")
-	send = publish(t, b.Server, "video")
-	c.knowsRoute(t, 2)
-	a.stop()
-	await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
-	send(1, []byte("from b"))
-	require.Contains(t, string(got.await(t)), "from b")
-	require.Empty(t, elsewhere.relay.Sessions())
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		elsewhere := start(t, Config{})
+		a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
+		a.uri = "moqt://" + elsewhere.Addr().String()
+		send := publish(t, a.Server, "video")
+		c.knowsRoute(t, 1)
+		got := receive(t, c.Server, "video")
+		send(0, []byte("from a"))
+		require.Contains(t, string(got.await(t)), "from a")
+		send = publish(t, b.Server, "video")
+		c.knowsRoute(t, 2)
+		a.stop()
+		await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
+		send(1, []byte("from b"))
+		require.Contains(t, string(got.await(t)), "from b")
+		require.Empty(t, elsewhere.relay.Sessions())
+	})
 }
 
 // TestMeshProof has nodes with certificates of one authority, and one whose certificate is of another: they neither
 // ask it nor answer it, and a subscriber cannot ask a node as the origin.
 func TestMeshProof(t *testing.T) {
-	var bus clustertest.Bus
-	nodes, others := certtest.New(t), certtest.New(t)
-	startOf := func(of *certtest.Authority, name string) *meshNode {
-		f, cfg := of.Issue(t), Config{}
-		cfg.Transport.Mutual = &transport.MutualTLS{CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key}
-		return startNodeAs(t, &bus, cfg, ClusterConfig{Node: name})
-	}
-	a, b := startOf(nodes, "a"), startOf(nodes, "b")
-	send := publish(t, a.Server, "video")
-	b.knowsRoute(t, 1)
-	got := receive(t, b.Server, "video")
-	send(0, []byte("x"))
-	require.Contains(t, string(got.await(t)), "x")
-	require.Equal(t, 1, a.subscribed())
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		nodes, others := certtest.New(t), certtest.New(t)
+		startOf := func(of *certtest.Authority, name string) *meshNode {
+			f, cfg := of.Issue(t), Config{}
+			cfg.Transport.Mutual = &transport.MutualTLS{CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key}
+			return startNodeAs(t, &bus, cfg, ClusterConfig{Node: name})
+		}
+		a, b := startOf(nodes, "a"), startOf(nodes, "b")
+		send := publish(t, a.Server, "video")
+		b.knowsRoute(t, 1)
+		got := receive(t, b.Server, "video")
+		send(0, []byte("x"))
+		require.Contains(t, string(got.await(t)), "x")
+		require.Equal(t, 1, a.subscribed())
 
-	stranger := startOf(others, "stranger")
-	stranger.knowsRoute(t, 1)
-	stranger.mesh.Upstreams("", moqt.Namespace{"live"})
-	await(t, "the stranger is refused", func() bool {
-		s := stranger.keepers.status()
-		return len(s) == 1 && !s[0].Connected && strings.Contains(s[0].Error, "not trusted")
+		stranger := startOf(others, "stranger")
+		stranger.knowsRoute(t, 1)
+		stranger.mesh.Upstreams("", moqt.Namespace{"live"})
+		await(t, "the stranger is refused", func() bool {
+			s := stranger.keepers.status()
+			return len(s) == 1 && !s[0].Connected && strings.Contains(s[0].Error, "not trusted")
+		})
+
+		conn, err := transport.Dial(t.Context(), "https://"+a.Addr().String()+relay.OriginPath,
+			transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ListenUDP: listenUDP(t)})
+		require.NoError(t, err)
+		subscriber, err := session.New(conn, session.Config{Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		require.ErrorContains(t, subscriber.Run(t.Context()), "prove by a certificate")
+		require.Equal(t, 1, a.subscribed())
 	})
-
-	conn, err := transport.Dial(t.Context(), "https://"+a.Addr().String()+relay.OriginPath,
-		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
-	require.NoError(t, err)
-	subscriber, err := session.New(conn, session.Config{Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	require.ErrorContains(t, subscriber.Run(t.Context()), "prove by a certificate")
-	require.Equal(t, 1, a.subscribed())
 }
 
 // silentParent has a track that a parent feeds to an edge, over a wire that can be cut, while the origin stands by.
@@ -533,64 +560,72 @@ func (p *silentParent) ticks(t *testing.T) {
 // the parent falls silent.
 func TestStandByLasts(t *testing.T) {
 	t.Parallel()
-	p := newSilentParent(t)
-	for range 3 {
-		p.clock.Add(int64(meshIdle + time.Second))
-		p.ticks(t)
-		require.True(t, p.status(p.spare).Connected)
-	}
-	p.wire.cut.Store(true)
-	p.send(1, []byte("group 1"))
-	require.Contains(t, string(p.got.await(t)), "group 1")
+	virtual(t, func(t *testing.T) {
+		p := newSilentParent(t)
+		for range 3 {
+			p.clock.Add(int64(meshIdle + time.Second))
+			p.ticks(t)
+			require.True(t, p.status(p.spare).Connected)
+		}
+		p.wire.cut.Store(true)
+		p.send(1, []byte("group 1"))
+		require.Contains(t, string(p.got.await(t)), "group 1")
+	})
 }
 
 // TestParentFallsSilent cuts the wire to a parent while nobody stands by. The edge turns to the origin at once: it does
 // not wait until it is known that no new session with the parent can be established.
 func TestParentFallsSilent(t *testing.T) {
 	t.Parallel()
-	p := newSilentParent(t)
-	m := p.edge.mesh
-	p.ticks(t)
-	p.clock.Add(-int64(time.Hour)) // so that it does not look again whom to ask
-	p.ticks(t)
-	require.False(t, p.status(p.up).Lost)
-	m.mu.Lock()
-	m.dialed[p.spare].end()
-	delete(m.dialed, p.spare)
-	p.wire.cut.Store(true)
-	m.mu.Unlock()
-	await(t, "the loss", func() bool { return p.status(p.up).Lost })
-	await(t, "the origin", func() bool { return p.status(p.spare).Connected || p.status(p.up).Down })
-	require.True(t, p.status(p.spare).Connected)
-	p.send(1, []byte("group 1"))
-	require.Contains(t, string(p.got.await(t)), "group 1")
+	virtual(t, func(t *testing.T) {
+		p := newSilentParent(t)
+		m := p.edge.mesh
+		p.ticks(t)
+		p.clock.Add(-int64(time.Hour)) // so that it does not look again whom to ask
+		p.ticks(t)
+		require.False(t, p.status(p.up).Lost)
+		m.mu.Lock()
+		m.dialed[p.spare].end()
+		delete(m.dialed, p.spare)
+		p.wire.cut.Store(true)
+		m.mu.Unlock()
+		await(t, "the loss", func() bool { return p.status(p.up).Lost })
+		await(t, "the origin", func() bool { return p.status(p.spare).Connected || p.status(p.up).Down })
+		require.True(t, p.status(p.spare).Connected)
+		p.send(1, []byte("group 1"))
+		require.Contains(t, string(p.got.await(t)), "group 1")
+	})
 }
 
 // TestNodeWithASessionIsAlive looks at a node while there is a session with it, and when it falls silent.
 func TestNodeWithASessionIsAlive(t *testing.T) {
 	t.Parallel()
-	p := newSilentParent(t)
-	m := p.edge.mesh
-	await(t, "the parent is alive", func() bool { return m.isAlive(p.up.node) })
-	require.True(t, m.isAlive("a"), "it stands by")
-	require.False(t, m.isAlive("edge"))
-	p.wire.cut.Store(true)
-	await(t, "the parent is not known to be alive", func() bool { return !m.isAlive(p.up.node) })
-	require.True(t, m.isAlive("a"))
+	virtual(t, func(t *testing.T) {
+		p := newSilentParent(t)
+		m := p.edge.mesh
+		await(t, "the parent is alive", func() bool { return m.isAlive(p.up.node) })
+		require.True(t, m.isAlive("a"), "it stands by")
+		require.False(t, m.isAlive("edge"))
+		p.wire.cut.Store(true)
+		await(t, "the parent is not known to be alive", func() bool { return !m.isAlive(p.up.node) })
+		require.True(t, m.isAlive("a"))
+	})
 }
 
 // TestRTTIsRemembered looks at the cost of a node after the session with it was closed.
 func TestRTTIsRemembered(t *testing.T) {
 	t.Parallel()
-	p := newSilentParent(t)
-	m := p.edge.mesh
-	await(t, "RTT", func() bool { return m.rtt("a") > 0 })
-	m.mu.Lock()
-	m.dialed[p.spare].end()
-	delete(m.dialed, p.spare)
-	m.mu.Unlock()
-	m.look(m.cfg.now())
-	require.NotZero(t, m.rtt("a"))
-	p.clock.Add(int64(meshRTTAge))
-	require.Zero(t, m.rtt("a"), "it may be tried again")
+	virtual(t, func(t *testing.T) {
+		p := newSilentParent(t)
+		m := p.edge.mesh
+		await(t, "RTT", func() bool { return m.rtt("a") > 0 })
+		m.mu.Lock()
+		m.dialed[p.spare].end()
+		delete(m.dialed, p.spare)
+		m.mu.Unlock()
+		m.look(m.cfg.now())
+		require.NotZero(t, m.rtt("a"))
+		p.clock.Add(int64(meshRTTAge))
+		require.Zero(t, m.rtt("a"), "it may be tried again")
+	})
 }

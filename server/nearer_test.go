@@ -77,50 +77,53 @@ func (n *meshNode) sent() int { return int(n.mesh.far.count.Load()) }
 // publisher to the next one. Both go on at the nearest one, and the player gets each byte of the clip, once.
 func TestClientsGoToANearerNode(t *testing.T) {
 	t.Parallel()
-	w := new(world)
-	far, middle, near := w.node(t, "far"), w.node(t, "middle"), w.node(t, "near")
-	middleURL, farURL := way(t, middle, 60*time.Millisecond), way(t, far, 100*time.Millisecond)
-	parts, err := clitest.CutClip(time.Minute)
-	require.NoError(t, err)
-	clip := bytes.Join(parts, nil)
-	clientConfig := func(url string) client.SessionConfig {
-		return client.SessionConfig{URL: url, Transport: transport.ClientConfig{Insecure: true}}
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	publisher := make(chan error, 1)
-	go func() {
-		publisher <- pub.Run(ctx, pub.PublisherConfig{
-			Namespace: moqt.Namespace{"live"}, Wait: true, Client: clientConfig(middleURL),
-			Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(clip)), nil },
-		}, new(pub.Stats))
-	}()
-	far.knowsRoute(t, 1)
-	join(t, near.Server, nil)
-	w.knows(t, far, "near")
-
-	played := make(chan sub.Result, 1)
-	go func() {
-		result, err := sub.Run(ctx, sub.PlayerConfig{
-			Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: time.Minute, Verify: bytes.NewReader(clip),
-			Duration: 20 * time.Second, Client: clientConfig(farURL), // it is sent elsewhere meanwhile
-		}, nil)
+	virtual(t, func(t *testing.T) {
+		w := new(world)
+		far, middle, near := w.node(t, "far"), w.node(t, "middle"), w.node(t, "near")
+		middleURL, farURL := way(t, middle, 60*time.Millisecond), way(t, far, 100*time.Millisecond)
+		parts, err := clitest.CutClip(time.Minute)
 		require.NoError(t, err)
-		played <- result
-	}()
-	w.wait(t, "the player is sent to the nearest node", func() bool { return far.sent() == 1 })
-	await(t, "the player is there", func() bool {
-		return slices.ContainsFunc(near.relay.Clients(), func(c relay.Client) bool { return isSent(c.Path) })
+		clip := bytes.Join(parts, nil)
+		clientConfig := func(url string) client.SessionConfig {
+			dial := transport.ClientConfig{Insecure: true, ListenUDP: listenUDP(t)}
+			return client.SessionConfig{URL: url, Transport: dial}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		publisher := make(chan error, 1)
+		go func() {
+			publisher <- pub.Run(ctx, pub.PublisherConfig{
+				Namespace: moqt.Namespace{"live"}, Wait: true, Client: clientConfig(middleURL),
+				Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(clip)), nil },
+			}, new(pub.Stats))
+		}()
+		far.knowsRoute(t, 1)
+		join(t, near.Server, nil)
+		w.knows(t, far, "near")
+
+		played := make(chan sub.Result, 1)
+		go func() {
+			result, err := sub.Run(ctx, sub.PlayerConfig{
+				Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: time.Minute, Verify: bytes.NewReader(clip),
+				Duration: 20 * time.Second, Client: clientConfig(farURL), // it is sent elsewhere meanwhile
+			}, nil)
+			require.NoError(t, err)
+			played <- result
+		}()
+		w.wait(t, "the player is sent to the nearest node", func() bool { return far.sent() == 1 })
+		await(t, "the player is there", func() bool {
+			return slices.ContainsFunc(near.relay.Clients(), func(c relay.Client) bool { return isSent(c.Path) })
+		})
+		result := <-played
+		for _, track := range result.Tracks {
+			require.NotZero(t, track.Verified)
+			require.Zero(t, track.Different+track.Missing)
+		}
+		require.Equal(t, 1, far.sent())
+		require.Zero(t, near.sent(), "who was sent here stays")
+		require.Equal(t, 1, middle.sent(), "the publisher")
+		stop()
+		<-publisher
 	})
-	result := <-played
-	for _, track := range result.Tracks {
-		require.NotZero(t, track.Verified)
-		require.Zero(t, track.Different+track.Missing)
-	}
-	require.Equal(t, 1, far.sent())
-	require.Zero(t, near.sent(), "who was sent here stays")
-	require.Equal(t, 1, middle.sent(), "the publisher")
-	stop()
-	<-publisher
 }
 
 // goaways gets the GOAWAY of a session.
@@ -135,7 +138,8 @@ func (g goaways) HandleGoaway(_ *session.Session, m moqt.Goaway) { g.got <- m }
 func come(t *testing.T, url string, cfg session.Config) (c *session.Session, got chan moqt.Goaway) {
 	t.Helper()
 	got = make(chan moqt.Goaway, 1)
-	conn, err := transport.Dial(t.Context(), url, transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()})
+	conn, err := transport.Dial(t.Context(), url,
+		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ListenUDP: listenUDP(t)})
 	require.NoError(t, err)
 	target, err := transport.ParseURL(url)
 	require.NoError(t, err)
@@ -154,49 +158,51 @@ func come(t *testing.T, url string, cfg session.Config) (c *session.Session, got
 // implementation, a relay, and after a while one from an address of which others were sent.
 func TestClientsThatStay(t *testing.T) {
 	t.Parallel()
-	w := new(world)
-	far, near := w.node(t, "far"), w.node(t, "near")
-	farURL := func() string { return way(t, far, 100*time.Millisecond) }
-	join(t, near.Server, nil)
-	w.knows(t, far, "near")
-	var stay []chan moqt.Goaway
-	for _, c := range []struct {
-		path string
-		cfg  session.Config
-	}{
-		{"/app?token=x&" + sentMark, session.Config{}},
-		{"/app", session.Config{Implementation: "-"}},
-		{"/app", session.Config{HopID: 7}},
-		{relay.OriginPath, session.Config{}},
-	} {
-		_, got := come(t, farURL()+c.path, c.cfg)
-		stay = append(stay, got)
-	}
-	var move []chan moqt.Goaway
-	urls := []string{farURL() + "/app?token=x", farURL(), "https" + farURL()[len("moqt"):] + "/app"}
-	for _, url := range urls {
-		_, got := come(t, url, session.Config{})
-		move = append(move, got)
-	}
-	w.wait(t, "those that can go", func() bool { return far.sent() == len(move) })
-	authority := near.mesh.cfg.ClientURL[len("moqt://"):]
-	for i, want := range []string{
-		"moqt://" + authority + "/app?token=x&" + sentMark, "moqt://" + authority + "/?" + sentMark,
-		"https://" + authority + "/app?" + sentMark,
-	} {
-		require.Equal(t, moqt.Goaway{NewSessionURI: want}, <-move[i])
-	}
-	_, back := come(t, farURL(), session.Config{})
-	far.looksAgain(t, w)
-	for _, got := range append(stay, back) {
-		require.Empty(t, got)
-	}
-	w.clock.Add(int64(sentAgain))
-	w.wait(t, "it may go by now", func() bool { return far.sent() == len(move)+1 })
-	require.NotEmpty(t, <-back)
-	for _, got := range stay {
-		require.Empty(t, got)
-	}
+	virtual(t, func(t *testing.T) {
+		w := new(world)
+		far, near := w.node(t, "far"), w.node(t, "near")
+		farURL := func() string { return way(t, far, 100*time.Millisecond) }
+		join(t, near.Server, nil)
+		w.knows(t, far, "near")
+		var stay []chan moqt.Goaway
+		for _, c := range []struct {
+			path string
+			cfg  session.Config
+		}{
+			{"/app?token=x&" + sentMark, session.Config{}},
+			{"/app", session.Config{Implementation: "-"}},
+			{"/app", session.Config{HopID: 7}},
+			{relay.OriginPath, session.Config{}},
+		} {
+			_, got := come(t, farURL()+c.path, c.cfg)
+			stay = append(stay, got)
+		}
+		var move []chan moqt.Goaway
+		urls := []string{farURL() + "/app?token=x", farURL(), "https" + farURL()[len("moqt"):] + "/app"}
+		for _, url := range urls {
+			_, got := come(t, url, session.Config{})
+			move = append(move, got)
+		}
+		w.wait(t, "those that can go", func() bool { return far.sent() == len(move) })
+		authority := near.mesh.cfg.ClientURL[len("moqt://"):]
+		for i, want := range []string{
+			"moqt://" + authority + "/app?token=x&" + sentMark, "moqt://" + authority + "/?" + sentMark,
+			"https://" + authority + "/app?" + sentMark,
+		} {
+			require.Equal(t, moqt.Goaway{NewSessionURI: want}, <-move[i])
+		}
+		_, back := come(t, farURL(), session.Config{})
+		far.looksAgain(t, w)
+		for _, got := range append(stay, back) {
+			require.Empty(t, got)
+		}
+		w.clock.Add(int64(sentAgain))
+		w.wait(t, "it may go by now", func() bool { return far.sent() == len(move)+1 })
+		require.NotEmpty(t, <-back)
+		for _, got := range stay {
+			require.Empty(t, got)
+		}
+	})
 }
 
 // looksAgain waits until the node has looked at all its clients.
@@ -210,24 +216,26 @@ func (n *meshNode) looksAgain(t *testing.T, w *world) {
 // TestSentClientsAreLimited has more clients that are far away than a node sends elsewhere at a time.
 func TestSentClientsAreLimited(t *testing.T) {
 	t.Parallel()
-	w := new(world)
-	far, near := w.node(t, "far"), w.node(t, "near")
-	join(t, near.Server, nil)
-	w.knows(t, far, "near")
-	for range maxSent + 2 {
-		join(t, far.Server, nil)
-	}
-	await(t, "all clients", func() bool { return len(far.relay.Clients()) == maxSent+2 })
-	clients := far.relay.Clients()
-	for i := range clients {
-		clients[i].MinRTT = time.Second
-	}
-	far.mesh.far.send(clients, w.now())
-	require.Equal(t, maxSent, far.sent())
-	far.mesh.far.send(clients, w.now())
-	require.Equal(t, maxSent, far.sent(), "the others have the same address")
-	far.mesh.far.send(clients, w.now().Add(sentAgain))
-	require.Equal(t, maxSent+2, far.sent())
+	virtual(t, func(t *testing.T) {
+		w := new(world)
+		far, near := w.node(t, "far"), w.node(t, "near")
+		join(t, near.Server, nil)
+		w.knows(t, far, "near")
+		for range maxSent + 2 {
+			join(t, far.Server, nil)
+		}
+		await(t, "all clients", func() bool { return len(far.relay.Clients()) == maxSent+2 })
+		clients := far.relay.Clients()
+		for i := range clients {
+			clients[i].MinRTT = time.Second
+		}
+		far.mesh.far.send(clients, w.now())
+		require.Equal(t, maxSent, far.sent())
+		far.mesh.far.send(clients, w.now())
+		require.Equal(t, maxSent, far.sent(), "the others have the same address")
+		far.mesh.far.send(clients, w.now().Add(sentAgain))
+		require.Equal(t, maxSent+2, far.sent())
+	})
 }
 
 // TestMonitor asks a monitor how far networks are.

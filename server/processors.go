@@ -36,6 +36,8 @@ type processors struct {
 	sent uint64        // packets that the process had sent by then
 	busy time.Time     // when there was last much to do
 
+	sending time.Time // when the process last sent much
+
 	free  func()    // gives all memory back that is not needed
 	freed time.Time // when it was called last
 	drop  func()    // gives the program's pages back
@@ -84,12 +86,17 @@ func (p *processors) look(now time.Time, packets func() uint64, used func() time
 		return
 	}
 	cpu, sent := used(), packets()
-	if cpu-p.cpu > elapsed/2 || sent-p.sent > burst {
+	much := sent-p.sent > burst
+	if much {
+		p.sending = now
+	}
+	if much || cpu-p.cpu > elapsed/2 {
 		p.busy = now
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
 	p.useLocked(now.Sub(p.busy) >= calmAfter, now)
-	if p.one && p.collected.Swap(false) {
+	// Whose media the kernel forwards does not wait for pages that come back.
+	if p.busy != now && now.Sub(p.sending) >= calmAfter && p.collected.Swap(false) {
 		go p.drop()
 	}
 }

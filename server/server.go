@@ -182,8 +182,8 @@ func (s *Server) serveConn(conn transport.Conn) {
 	s.logEnd(conn, s.relay.Serve(context.Background(), conn))
 }
 
-func (s *Server) serveOwn(conn transport.Conn) {
-	s.logEnd(conn, s.relay.ServeOwn(context.Background(), conn))
+func (s *Server) serveOwn(conn transport.Conn, a *relay.Audience) {
+	s.logEnd(conn, s.relay.ServeOwn(context.Background(), conn, a))
 }
 
 func (s *Server) logEnd(conn transport.Conn, err error) {

@@ -28,6 +28,7 @@ func start(t *testing.T, cfg Config) *Server {
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
+	onNetwork(t, &cfg.Transport)
 	s, err := Listen(cfg)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

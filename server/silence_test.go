@@ -22,7 +22,7 @@ import (
 // wire forwards the packets of one client to a server, until it is cut. It delays those to the server, and loses them
 // while it is mute.
 type wire struct {
-	near, far *net.UDPConn
+	near, far net.PacketConn
 	cut, mute atomic.Bool
 	delay     atomic.Int64  // a time.Duration
 	marks     chan struct{} // gets one for each mark that the client has sent
@@ -39,21 +39,21 @@ type delayed struct {
 
 func newWire(t *testing.T, to net.Addr) *wire {
 	t.Helper()
-	near, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	near, err := networkOf(t).Listen(loopback)
 	require.NoError(t, err)
-	far, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to.(*net.UDPAddr).AddrPort()))
+	far, err := networkOf(t).Listen(loopback)
 	require.NoError(t, err)
 	w := &wire{near: near, far: far, marks: make(chan struct{}, 1)}
-	var client atomic.Pointer[net.UDPAddr]
+	var client atomic.Pointer[net.Addr]
 	onTheWay := make(chan delayed, 1<<10) // what is beyond gets lost
 	go func() {
 		defer close(onTheWay)
 		for b := make([]byte, 1<<16); ; {
-			n, from, err := near.ReadFromUDP(b)
+			n, from, err := near.ReadFrom(b)
 			if err != nil {
 				return
 			}
-			client.Store(from)
+			client.Store(&from)
 			select {
 			case onTheWay <- delayed{bytes.Clone(b[:n]), time.Now().Add(time.Duration(w.delay.Load()))}:
 			default:
@@ -66,18 +66,18 @@ func newWire(t *testing.T, to net.Addr) *wire {
 			if string(d.b) == mark {
 				w.marks <- struct{}{}
 			} else if !w.cut.Load() && !w.mute.Load() {
-				_, _ = far.Write(d.b)
+				_, _ = far.WriteTo(d.b, to)
 			}
 		}
 	}()
 	go func() {
 		for b := make([]byte, 1<<16); ; {
-			n, err := far.Read(b)
+			n, _, err := far.ReadFrom(b)
 			if err != nil {
 				return
 			}
 			if to := client.Load(); to != nil && !w.cut.Load() {
-				_, _ = near.WriteToUDP(b[:n], to)
+				_, _ = near.WriteTo(b[:n], *to)
 			}
 		}
 	}()
@@ -106,42 +106,44 @@ func withoutIdleTimeout() (cfg Config) {
 // from the next one, and so do the groups that have passed meanwhile.
 func TestUpstreamThatFallsSilent(t *testing.T) {
 	t.Parallel()
-	origin := start(t, Config{})
-	one, two := behind(t, withoutIdleTimeout(), "moqt", origin), behind(t, Config{}, "moqt", origin)
-	w := newWire(t, one.Addr())
-	cfg := withoutIdleTimeout()
-	cfg.Upstream.Routes = []UpstreamRoute{{
-		URLs: []string{"moqt://" + w.near.LocalAddr().String(), "moqt://" + two.Addr().String()},
-	}}
-	cfg.Upstream.Transport.Insecure = true
-	edge := start(t, cfg)
-	connected(t, edge, 2)
-	send := publish(t, origin, "video")
-	c := cutStreams{make(streams, 100)}
-	sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
-		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
-	}, c)
-	require.NoError(t, err)
-	_, err = sub.Wait(t.Context())
-	require.NoError(t, err)
-	send(0, []byte("media 0"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("media 0")))
-	require.Empty(t, tracksOf(two))
+	virtual(t, func(t *testing.T) {
+		origin := start(t, Config{})
+		one, two := behind(t, withoutIdleTimeout(), "moqt", origin), behind(t, Config{}, "moqt", origin)
+		w := newWire(t, one.Addr())
+		cfg := withoutIdleTimeout()
+		cfg.Upstream.Routes = []UpstreamRoute{{
+			URLs: []string{"moqt://" + w.near.LocalAddr().String(), "moqt://" + two.Addr().String()},
+		}}
+		cfg.Upstream.Transport.Insecure = true
+		edge := start(t, cfg)
+		connected(t, edge, 2)
+		send := publish(t, origin, "video")
+		c := cutStreams{make(streams, 100)}
+		sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
+			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+		}, c)
+		require.NoError(t, err)
+		_, err = sub.Wait(t.Context())
+		require.NoError(t, err)
+		send(0, []byte("media 0"))
+		require.True(t, bytes.HasSuffix(c.await(t), []byte("media 0")))
+		require.Empty(t, tracksOf(two))
 
-	w.cut.Store(true)
-	want := make(map[string]bool)
-	for g := range uint64(4) {
-		payload := fmt.Sprintf("media %d", g+1)
-		send(g+1, []byte(payload))
-		want[payload] = true
-	}
-	for len(want) > 0 {
-		b := c.await(t)
-		name := string(b[len(b)-len("media 0"):])
-		require.True(t, want[name], "%s came twice, or before", name)
-		delete(want, name)
-	}
-	require.NotEmpty(t, tracksOf(two))
+		w.cut.Store(true)
+		want := make(map[string]bool)
+		for g := range uint64(4) {
+			payload := fmt.Sprintf("media %d", g+1)
+			send(g+1, []byte(payload))
+			want[payload] = true
+		}
+		for len(want) > 0 {
+			b := c.await(t)
+			name := string(b[len(b)-len("media 0"):])
+			require.True(t, want[name], "%s came twice, or before", name)
+			delete(want, name)
+		}
+		require.NotEmpty(t, tracksOf(two))
+	})
 }
 
 // tracksOf returns the sessions with upstream relays that bring tracks.

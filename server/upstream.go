@@ -9,12 +9,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
 
 	"sluice/fastpath"
+	"sluice/internal/unlucky"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
@@ -33,6 +35,21 @@ type UpstreamConfig struct {
 	// Announce are prefixes. The namespaces below them in which peers of this server publish are announced to each
 	// upstream relay, which may then ask for their tracks. Default: none are.
 	Announce []moqt.Namespace
+	// GoawayHosts are the hosts that an upstream relay may name in GOAWAY, besides its own: the server connects to them
+	// and shows them the Tokens. "*" is any host. Default: none.
+	GoawayHosts []string
+}
+
+// mayMove reports whether a relay may send the server from one URL to another.
+func (c *UpstreamConfig) mayMove(from, to string) bool {
+	old, err := transport.ParseURL(from)
+	next, err2 := transport.ParseURL(to)
+	if err != nil || err2 != nil {
+		return false
+	}
+	return slices.ContainsFunc(append([]string{old.Host}, c.GoawayHosts...), func(host string) bool {
+		return host == "*" || strings.EqualFold(host, next.Host)
+	})
 }
 
 // UpstreamRoute names the upstream relays for the namespaces with a prefix: moqt:// URLs for raw QUIC, https:// URLs
@@ -126,18 +143,19 @@ func (c *UpstreamConfig) relayAt(url string) relay.UpstreamRelayConfig {
 }
 
 // KeepUpstream dials an upstream relay, and keeps a session with it until the context is done or the server drains: it
-// connects again when the session is lost, and follows GOAWAY. Packets go through the server's own port, so that its
-// media senders and its fast path serve the session. Routes of the relay say what to subscribe to there. Of t, Limits
-// and NewHooks are the server's.
+// connects again when the session is lost, and follows GOAWAY to the hosts that Config.Upstream allows. Packets go
+// through the server's own port, so that its media senders and its fast path serve the session. Routes of the relay say
+// what to subscribe to there. Of t, Limits and NewHooks are the server's.
 func (s *Server) KeepUpstream(
 	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig,
 ) (*relay.UpstreamRelay, error) {
-	return s.keep(ctx, cfg, t, true)
+	return s.keep(ctx, cfg, t, s.cfg.Upstream.mayMove)
 }
 
-// keep is KeepUpstream. follows says whether the relay may name another one in GOAWAY to connect to.
+// keep is KeepUpstream. mayMove reports whether the relay may send the server from its URL to another one by GOAWAY; if
+// it is nil, the server stays with the relay.
 func (s *Server) keep(
-	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig, follows bool,
+	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig, mayMove func(from, to string) bool,
 ) (*relay.UpstreamRelay, error) {
 	u, err := s.relay.NewUpstreamRelay(cfg)
 	if err != nil {
@@ -146,7 +164,7 @@ func (s *Server) keep(
 	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, s.newDialedHooks
 	t.ProbeAfter = -1 // KeepAlive is more often
 	k := &keeper{
-		server: s, relay: u, url: cfg.URL, follows: follows, announces: len(cfg.Announce) > 0, transport: t,
+		server: s, relay: u, url: cfg.URL, mayMove: mayMove, announces: len(cfg.Announce) > 0, transport: t,
 		log: s.log.With("upstream", u.Name()), payload: fastpath.MaxUDPPayloadSize,
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -170,8 +188,8 @@ type keeper struct {
 	server    *Server
 	relay     *relay.UpstreamRelay
 	url       string
-	follows   bool // a GOAWAY may name another URL
-	announces bool // the relay is told of publishers of this server
+	mayMove   func(from, to string) bool // whether a GOAWAY may name a URL; nil: it does not count
+	announces bool                       // the relay is told of publishers of this server
 	transport transport.ClientConfig
 	log       *slog.Logger
 
@@ -291,9 +309,7 @@ func (k *keeper) serve(ctx context.Context, s *upstreamSession, url string) stri
 			k.log.Warn("the session with the upstream relay has ended; connecting again", "err", err)
 		}
 	case g := <-s.Goaway():
-		if k.follows {
-			url = cmp.Or(g.NewSessionURI, url)
-		}
+		url = k.afterGoaway(url, g.NewSessionURI)
 		k.log.Info("the upstream relay is going away; moving", "to", transport.WithoutQuery(url))
 		timeout := moveTime
 		if g.Timeout > 0 {
@@ -310,6 +326,20 @@ func (k *keeper) serve(ctx context.Context, s *upstreamSession, url string) stri
 	}
 	k.pause(ctx)
 	return url
+}
+
+// afterGoaway returns the URL to connect to when the relay at one URL has named another one, or "". A host that the
+// operator does not know gets no token.
+func (k *keeper) afterGoaway(url, named string) string {
+	switch {
+	case named == "", k.mayMove == nil:
+		return url
+	case k.mayMove(k.url, named):
+		return named
+	}
+	k.log.Warn("the upstream relay names another host, which --upstream-goaway-host does not allow; connecting again",
+		"named", transport.WithoutQuery(named))
+	return k.url
 }
 
 // isOver reports whether the session is not needed any more. It is true before the relay closes the session.
@@ -341,6 +371,9 @@ func (k *keeper) failed(ctx context.Context, err error) {
 
 // connect establishes a session, and begins to run it.
 func (k *keeper) connect(ctx context.Context, url string) (*upstreamSession, error) {
+	if unlucky.Happens() {
+		return nil, errEndedAtOnce
+	}
 	conn, err := k.server.listener.Dial(ctx, url, k.transport)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/pem"
 	"log/slog"
@@ -62,64 +63,68 @@ func (c streams) await(t *testing.T) []byte {
 func TestUpstream(t *testing.T) {
 	for _, scheme := range []string{"moqt", "https"} {
 		t.Run(scheme, func(t *testing.T) {
-			origin := start(t, Config{})
-			middle := behind(t, Config{}, scheme, origin)
-			edge := behind(t, Config{}, scheme, middle)
-			send := publish(t, origin, "video")
-			var all []streams
-			for _, s := range []*Server{edge, middle, origin, edge} {
-				all = append(all, receive(t, s, "video"))
-			}
-			payload := bytes.Repeat([]byte("media "), 50_000)
-			for g := range uint64(3) {
-				send(g, payload)
-			}
-			for _, c := range all {
-				for range 3 {
-					require.True(t, bytes.HasSuffix(c.await(t), payload))
+			virtual(t, func(t *testing.T) {
+				origin := start(t, Config{})
+				middle := behind(t, Config{}, scheme, origin)
+				edge := behind(t, Config{}, scheme, middle)
+				send := publish(t, origin, "video")
+				var all []streams
+				for _, s := range []*Server{edge, middle, origin, edge} {
+					all = append(all, receive(t, s, "video"))
 				}
-			}
-			for _, s := range []*Server{middle, edge} {
-				sessions := upstreamSessions(s)
-				require.Len(t, sessions, 1)
-				require.Equal(t, 1, sessions[0].Publications)
-				require.True(t, strings.HasPrefix(sessions[0].Upstream, scheme+"://127.0.0.1:"))
-			}
-			// The connection comes from the port that the server listens on.
-			addresses := make(map[string]bool)
-			for _, st := range origin.relay.Sessions() {
-				addresses[st.Remote] = true
-			}
-			require.True(t, addresses[middle.Addr().String()], addresses)
+				payload := bytes.Repeat([]byte("media "), 50_000)
+				for g := range uint64(3) {
+					send(g, payload)
+				}
+				for _, c := range all {
+					for range 3 {
+						require.True(t, bytes.HasSuffix(c.await(t), payload))
+					}
+				}
+				for _, s := range []*Server{middle, edge} {
+					sessions := upstreamSessions(s)
+					require.Len(t, sessions, 1)
+					require.Equal(t, 1, sessions[0].Publications)
+					require.True(t, strings.HasPrefix(sessions[0].Upstream, scheme+"://127.0.0.1:"))
+				}
+				// The connection comes from the port that the server listens on.
+				addresses := make(map[string]bool)
+				for _, st := range origin.relay.Sessions() {
+					addresses[st.Remote] = true
+				}
+				require.True(t, addresses[middle.Addr().String()], addresses)
+			})
 		})
 	}
 }
 
 // TestUpstreamIsStartedAgain ends an upstream relay, and starts another one at its address.
 func TestUpstreamIsStartedAgain(t *testing.T) {
-	cert, _, err := transport.DevCertificate()
-	require.NoError(t, err)
-	cfg := Config{
-		Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
-		FastPath: FastPathConfig{Mode: FastPathOff},
-	}
-	origin := serve(t, cfg)
-	edge := behind(t, Config{}, "moqt", origin.Server)
-	send := publish(t, origin.Server, "video")
-	c := receive(t, edge, "video")
-	send(0, []byte("media"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
+	virtual(t, func(t *testing.T) {
+		cert, _, err := transport.DevCertificate()
+		require.NoError(t, err)
+		cfg := Config{
+			Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
+			FastPath: FastPathConfig{Mode: FastPathOff},
+		}
+		origin := serve(t, cfg)
+		edge := behind(t, Config{}, "moqt", origin.Server)
+		send := publish(t, origin.Server, "video")
+		c := receive(t, edge, "video")
+		send(0, []byte("media"))
+		require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
 
-	cfg.Listen = origin.Addr().String()
-	origin.end(t)
-	origin = serve(t, cfg)
-	defer origin.end(t)
-	send = publish(t, origin.Server, "video")
-	connected(t, edge, 1)
-	require.Eventually(t, func() bool { return upstreamSessions(edge)[0].Publications == 1 },
-		time.Minute, 5*time.Millisecond, "the track has moved to the new session")
-	send(1, []byte("more"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("more")))
+		cfg.Listen = origin.Addr().String()
+		origin.end(t)
+		origin = serve(t, cfg)
+		defer origin.end(t)
+		send = publish(t, origin.Server, "video")
+		connected(t, edge, 1)
+		require.Eventually(t, func() bool { return upstreamSessions(edge)[0].Publications == 1 },
+			time.Minute, 5*time.Millisecond, "the track has moved to the new session")
+		send(1, []byte("more"))
+		require.True(t, bytes.HasSuffix(c.await(t), []byte("more")))
+	})
 }
 
 // running is a server that a test ends.
@@ -131,6 +136,7 @@ type running struct {
 
 func serve(t *testing.T, cfg Config) *running {
 	t.Helper()
+	onNetwork(t, &cfg.Transport)
 	s, err := Listen(cfg)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -149,76 +155,113 @@ func (r *running) end(t *testing.T) {
 // TestUpstreamSendsElsewhere drains an upstream relay, which names another one. Subscribers get every object once.
 func TestUpstreamSendsElsewhere(t *testing.T) {
 	t.Parallel()
-	cert, _, err := transport.DevCertificate()
-	require.NoError(t, err)
-	first := serve(t, Config{
-		Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
-		FastPath: FastPathConfig{Mode: FastPathOff},
-	})
-	second := start(t, Config{})
-	edge := behind(t, Config{}, "moqt", first.Server)
-	sendFirst, sendSecond := publish(t, first.Server, "video"), publish(t, second, "video")
-	c := receive(t, edge, "video")
-	sendFirst(0, []byte("zero"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("zero")))
-	first.stop()
-	require.NoError(t, <-first.served)
-	drained := make(chan error, 1)
-	go func() { drained <- first.Drain("moqt://"+second.Addr().String()+"/", 5*time.Second) }()
-	require.Eventually(t, func() bool {
-		for _, st := range upstreamSessions(edge) {
-			if st.Remote == second.Addr().String() && st.Publications == 1 {
-				return true
+	virtual(t, func(t *testing.T) {
+		cert, _, err := transport.DevCertificate()
+		require.NoError(t, err)
+		first := serve(t, Config{
+			Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
+			FastPath: FastPathConfig{Mode: FastPathOff},
+		})
+		second := start(t, Config{})
+		edge := behind(t, Config{}, "moqt", first.Server)
+		sendFirst, sendSecond := publish(t, first.Server, "video"), publish(t, second, "video")
+		c := receive(t, edge, "video")
+		sendFirst(0, []byte("zero"))
+		require.True(t, bytes.HasSuffix(c.await(t), []byte("zero")))
+		first.stop()
+		require.NoError(t, <-first.served)
+		drained := make(chan error, 1)
+		go func() { drained <- first.Drain("moqt://"+second.Addr().String()+"/", 5*time.Second) }()
+		require.Eventually(t, func() bool {
+			for _, st := range upstreamSessions(edge) {
+				if st.Remote == second.Addr().String() && st.Publications == 1 {
+					return true
+				}
 			}
-		}
-		return false
-	}, time.Minute, 5*time.Millisecond)
-	sendSecond(1, []byte("one"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("one")))
-	require.NoError(t, <-drained)
-	connected(t, edge, 1)
-	sendSecond(2, []byte("two"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("two")))
-	require.Empty(t, c)
+			return false
+		}, time.Minute, 5*time.Millisecond)
+		sendSecond(1, []byte("one"))
+		require.True(t, bytes.HasSuffix(c.await(t), []byte("one")))
+		require.NoError(t, <-drained)
+		connected(t, edge, 1)
+		sendSecond(2, []byte("two"))
+		require.True(t, bytes.HasSuffix(c.await(t), []byte("two")))
+		require.Empty(t, c)
+	})
+}
+
+// TestHostsOfGoaway checks where an upstream relay may send this one.
+func TestHostsOfGoaway(t *testing.T) {
+	for _, c := range []struct {
+		allowed []string
+		named   string
+		want    string // empty: the relay's own URL
+	}{
+		{nil, "", ""},
+		{nil, "moqt://origin.example:444/new", "moqt://origin.example:444/new"},
+		{nil, "https://ORIGIN.example", "https://ORIGIN.example"},
+		{nil, "moqt://origin.example.evil.example", ""},
+		{nil, "moqt://evil.example/origin.example", ""},
+		{nil, "moqt://origin.example@evil.example", ""},
+		{nil, "moqt://192.0.2.1", ""},
+		{nil, "http://origin.example", ""},
+		{nil, "*", ""},
+		{[]string{"next.example"}, "moqt://next.example", "moqt://next.example"},
+		{[]string{"next.example"}, "moqt://evil.example", ""},
+		{[]string{"next.example"}, "moqt://origin.example", "moqt://origin.example"},
+		{[]string{"*"}, "moqt://evil.example", "moqt://evil.example"},
+		{[]string{"*"}, "http://evil.example", ""},
+	} {
+		const own = "moqt://origin.example/app?token=x"
+		cfg := UpstreamConfig{GoawayHosts: c.allowed}
+		k := &keeper{url: own, mayMove: cfg.mayMove, log: slog.New(slog.DiscardHandler)}
+		require.Equal(t, cmp.Or(c.want, own), k.afterGoaway(own, c.named), c.named)
+		k.mayMove = nil
+		require.Equal(t, own, k.afterGoaway(own, c.named), c.named)
+	}
 }
 
 // TestUpstreamsByNamespace has two upstream relays, each for a prefix.
 func TestUpstreamsByNamespace(t *testing.T) {
-	general, other := start(t, Config{}), start(t, Config{})
-	edge := behind(t, Config{Upstream: UpstreamConfig{Routes: []UpstreamRoute{
-		{Prefix: moqt.Namespace{"live"}, URLs: []string{"moqt://" + other.Addr().String()}},
-	}}}, "moqt", general)
-	connected(t, edge, 2)
-	publish(t, general, "general")
-	send := publish(t, other, "video")
-	c := receive(t, edge, "video")
-	send(0, []byte("media"))
-	require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
-	sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
-		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "general"},
-	}, make(streams))
-	require.NoError(t, err)
-	_, err = sub.Wait(t.Context())
-	require.ErrorContains(t, err, "DOES_NOT_EXIST", "the longer prefix counts")
+	virtual(t, func(t *testing.T) {
+		general, other := start(t, Config{}), start(t, Config{})
+		edge := behind(t, Config{Upstream: UpstreamConfig{Routes: []UpstreamRoute{
+			{Prefix: moqt.Namespace{"live"}, URLs: []string{"moqt://" + other.Addr().String()}},
+		}}}, "moqt", general)
+		connected(t, edge, 2)
+		publish(t, general, "general")
+		send := publish(t, other, "video")
+		c := receive(t, edge, "video")
+		send(0, []byte("media"))
+		require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
+		sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
+			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "general"},
+		}, make(streams))
+		require.NoError(t, err)
+		_, err = sub.Wait(t.Context())
+		require.ErrorContains(t, err, "DOES_NOT_EXIST", "the longer prefix counts")
+	})
 }
 
 // TestUpstreamWithAWrongCertificate expects one line that says what to do, however often the server tries.
 func TestUpstreamWithAWrongCertificate(t *testing.T) {
-	var log lockedBuilder
-	origin := start(t, Config{})
-	edge := behind(t, Config{
-		Logger:   slog.New(slog.NewTextHandler(&log, nil)),
-		Upstream: UpstreamConfig{Transport: transport.ClientConfig{CAFile: writeCA(t)}},
-	}, "moqt", origin)
-	const line = "no session with the upstream relay"
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), line) }, time.Minute, time.Millisecond)
-	time.Sleep(time.Second) // it tries again meanwhile
-	require.Equal(t, 1, strings.Count(log.String(), line))
-	require.Contains(t, log.String(), "certificate is not trusted: name its authority")
-	_, err := join(t, edge, nil).TrackStatus(t.Context(), moqt.TrackStatus{
-		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+	virtual(t, func(t *testing.T) {
+		var log lockedBuilder
+		origin := start(t, Config{})
+		edge := behind(t, Config{
+			Logger:   slog.New(slog.NewTextHandler(&log, nil)),
+			Upstream: UpstreamConfig{Transport: transport.ClientConfig{CAFile: writeCA(t)}},
+		}, "moqt", origin)
+		const line = "no session with the upstream relay"
+		await(t, line, func() bool { return strings.Contains(log.String(), line) })
+		time.Sleep(time.Second) // it tries again meanwhile
+		require.Equal(t, 1, strings.Count(log.String(), line))
+		require.Contains(t, log.String(), "certificate is not trusted: name its authority")
+		_, err := join(t, edge, nil).TrackStatus(t.Context(), moqt.TrackStatus{
+			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+		})
+		require.ErrorContains(t, err, "DOES_NOT_EXIST")
 	})
-	require.ErrorContains(t, err, "DOES_NOT_EXIST")
 }
 
 // writeCA writes the certificate of an authority that has signed nothing.
@@ -233,26 +276,28 @@ func writeCA(t *testing.T) (file string) {
 
 // TestUpstreamToken has an upstream relay that asks for a token.
 func TestUpstreamToken(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(file, []byte("secret subscribe live\n* publish live\n"), 0o600))
-	auth, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	origin := start(t, Config{Relay: relay.Config{Authorizer: auth}})
-	publish(t, origin, "video")
-	for token, want := range map[string]string{"secret": "", "wrong": "UNAUTHORIZED"} {
-		edge := behind(t, Config{Upstream: UpstreamConfig{
-			Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}},
-		}}, "moqt", origin)
-		sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
-			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
-		}, make(streams, 1))
+	virtual(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "tokens")
+		require.NoError(t, os.WriteFile(file, []byte("secret subscribe live\n* publish live\n"), 0o600))
+		auth, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
-		if _, err = sub.Wait(t.Context()); want == "" {
+		origin := start(t, Config{Relay: relay.Config{Authorizer: auth}})
+		publish(t, origin, "video")
+		for token, want := range map[string]string{"secret": "", "wrong": "UNAUTHORIZED"} {
+			edge := behind(t, Config{Upstream: UpstreamConfig{
+				Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}},
+			}}, "moqt", origin)
+			sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
+				Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+			}, make(streams, 1))
 			require.NoError(t, err)
-		} else {
-			require.ErrorContains(t, err, want)
+			if _, err = sub.Wait(t.Context()); want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, want)
+			}
 		}
-	}
+	})
 }
 
 func TestUpstreamConfigIsChecked(t *testing.T) {

@@ -37,5 +37,6 @@ apply() { # module directory
 	echo "$stamp" >"$2/src/.stamp"
 }
 
+apply github.com/bluenviron/gortsplib/v5 gortsplib
 apply github.com/quic-go/quic-go quic-go
 apply github.com/quic-go/webtransport-go webtransport-go

@@ -29,6 +29,8 @@ type CacheConfig struct {
 	// Size is how many bytes all tracks together may hold. 0: DefaultCacheSize; negative: unlimited. Readers, and
 	// streams in arrival, keep what they need beyond it: see Cache.Over.
 	Size int64
+	// Grace is how long a segment that was cut waits for another stream of its subgroup. 0: not at all.
+	Grace time.Duration
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
 }
@@ -38,6 +40,7 @@ type CacheConfig struct {
 type Cache struct {
 	duration time.Duration
 	size     int64
+	grace    time.Duration
 	now      func() time.Time
 	mem      Memory
 	trigger  atomic.Int64 // enforce acts when there are more bytes
@@ -46,6 +49,7 @@ type Cache struct {
 	mu     sync.Mutex
 	groups []*group // in order of creation; nil where one was forgotten
 	count  int      // groups that are not nil
+	cuts   []*merge // whose segments may wait for a stream to go on
 
 	sweeping sync.Mutex
 	// scratch is guarded by sweeping. It is empty between two uses: a group that it kept would keep the track, and with
@@ -55,7 +59,7 @@ type Cache struct {
 
 // NewCache returns an empty cache.
 func NewCache(cfg CacheConfig) *Cache {
-	c := &Cache{duration: cfg.Duration, size: cfg.Size, now: cfg.Now}
+	c := &Cache{duration: cfg.Duration, size: cfg.Size, grace: cfg.Grace, now: cfg.Now}
 	if c.duration == 0 {
 		c.duration = DefaultCacheDuration
 	}
@@ -105,6 +109,7 @@ func (c *Cache) Sweep() {
 	c.sweeping.Lock()
 	defer c.sweeping.Unlock()
 	now := c.now()
+	c.giveUpCuts(now)
 	for _, g := range c.snapshotLocked() {
 		for _, sub := range g.track.sweep(g, now) {
 			sub.merge.checkStalled(now)
@@ -112,6 +117,25 @@ func (c *Cache) Sweep() {
 	}
 	clear(c.scratch)
 	c.evictLocked()
+}
+
+// watchCut adds the merge of a segment that was cut.
+func (c *Cache) watchCut(m *merge) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cuts = append(c.cuts, m)
+}
+
+// giveUpCuts resets the segments that have been cut for too long.
+func (c *Cache) giveUpCuts(now time.Time) {
+	c.mu.Lock()
+	cuts := c.cuts
+	c.cuts = nil
+	c.mu.Unlock()
+	cuts = slices.DeleteFunc(cuts, func(m *merge) bool { return !m.giveUp(now) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cuts = append(c.cuts, cuts...)
 }
 
 // enforce evicts if the cache has become too large.

@@ -202,19 +202,22 @@ func (d *derived) Wake() {
 	if d.in == nil {
 		return
 	}
+	out := d.segment.Log
 	state, code := d.from.Log.State()
-	if d.stopped.Load() {
+	if d.stopped.Load() || state == Open && !out.resume() {
 		state, code = Reset, uint64(moqt.ResetCancelled)
 	} else if err := d.copyObjects(); err != nil {
 		state, code = Reset, uint64(moqt.ResetInternalError)
 	}
-	out := d.segment.Log
 	out.came.Store(d.from.Log.came.Load())
 	if out.Written() > out.End() {
 		out.Commit(out.Written())
 	}
 	switch state {
 	case Open:
+		return
+	case Cut:
+		out.Cut()
 		return
 	case Finished:
 		out.Finish()

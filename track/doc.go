@@ -40,6 +40,10 @@
 // segment. When the active stream is reset, or sends nothing for half a second while another is ahead of it, the first
 // waiting one becomes active and goes on where the segment ends, in the middle of an object if need be.
 //
+// If none waits when a publisher resets the active stream, the segment is reset, too. If the stream breaks off for
+// another reason ([Source.Cut]), the segment is cut: the next stream of the subgroup goes on with it in the same way.
+// It is reset if none comes within CacheConfig.Grace; or within half a second, if there is a later group.
+//
 // # Derived segments
 //
 // [Segment.Derive] returns a segment in another [Form]: with those objects that pass Range Filters, or in the data

@@ -301,6 +301,25 @@ func (g *group) finishSubgroup(sub *subgroup, last Object, endOfGroup bool) erro
 	return nil
 }
 
+// mayArrive is Track.MayArrive for an object of the group.
+func (g *group) mayArrive(id uint64) bool {
+	return slices.ContainsFunc(g.subgroups, func(s *subgroup) bool {
+		return s.sources > 0 && !(s.finished && s.last < id) && !g.hasPassed(s.id, id)
+	})
+}
+
+// hasPassed reports whether the streams of a subgroup have come as far as the object id, and have all of it if it is
+// the last one.
+func (g *group) hasPassed(subgroup, id uint64) bool {
+	return slices.ContainsFunc(g.segments, func(s *Segment) bool {
+		o, ok := s.Log.Last()
+		if !ok || s.fetched || s.Subgroup != subgroup {
+			return false
+		}
+		return o.ID > id || o.ID == id && !place{segment: s, object: o}.isTruncated()
+	})
+}
+
 // isPinned reports whether a reader or a writer uses the group's logs.
 func (g *group) isPinned() bool {
 	return g.sources > 0 || slices.ContainsFunc(g.segments, func(s *Segment) bool { return s.Log.Pinned() })
@@ -314,6 +333,20 @@ func (g *group) evict() {
 	g.segments, g.derived = nil, 0
 	g.dropDatagrams(len(g.datagrams))
 	g.evicted = true
+}
+
+// endedEarly reports whether objects may follow those that came of a subgroup, and no stream brings them.
+func (g *group) endedEarly() bool {
+	for i, s := range g.segments {
+		if state, _ := s.Log.State(); s.fetched || state != Cut && state != Reset {
+			continue
+		}
+		goesOn := func(later *Segment) bool { return !later.fetched && later.Subgroup == s.Subgroup }
+		if !slices.ContainsFunc(g.segments[i+1:], goesOn) {
+			return true
+		}
+	}
+	return false
 }
 
 func (g *group) evictUnpinned() {

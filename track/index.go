@@ -70,6 +70,24 @@ func (x *index) ensureGroup(id uint64) *group {
 	return g
 }
 
+// interrupted is Track.Interrupted.
+func (x *index) interrupted(first, last uint64) uint64 {
+	from, _ := x.search(first)
+	for i := max(from-1, 0); i < len(x.groups) && x.groups[i].id < last; i++ {
+		g, next := x.groups[i], last
+		if i+1 < len(x.groups) {
+			next = min(x.groups[i+1].id, last)
+		}
+		if i >= from && g.endedEarly() {
+			return g.id
+		}
+		if !g.evicted && !x.absent.containsAll(span{g.id + 1, next - 1}) {
+			return max(g.id+1, first)
+		}
+	}
+	return max(first, last)
+}
+
 // drop forgets a group. That costs little for the lowest one, which is mostly the oldest.
 func (x *index) drop(g *group) {
 	switch i, ok := x.search(g.id); {

@@ -344,7 +344,7 @@ func equalBytes(a *Log, aOff int64, b *Log, bOff, n int64) bool {
 	return true
 }
 
-// end ends the stream: with FIN, or as a reset with that code.
+// end ends the stream: with FIN, as a reset with that code, or because it has broken off.
 func (in *input) end(state State, code uint64) error {
 	m := &in.sub.merge
 	m.mu.Lock()
@@ -354,11 +354,14 @@ func (in *input) end(state State, code uint64) error {
 	}
 	in.state = state
 	err := in.finishSubgroup()
+	if err != nil {
+		state, code = Reset, uint64(moqt.ResetMalformedTrack)
+	}
 	defer in.leaveGroup() // last, for until then the group stays while a waiting stream is made active
 	if m.active == in {
 		return cmp.Or(err, m.activeEnded(in, state, code))
 	}
-	if state == Reset || in.failed != nil || in.log.End() == in.done {
+	if state.broken() || in.failed != nil || in.log.End() == in.done {
 		m.remove(in)
 	}
 	return err

@@ -20,25 +20,33 @@ var ErrDiscarded = errors.New("log bytes are no longer held")
 // State is whether a log can still grow.
 type State uint8
 
-// States of a log. A log leaves Open once.
+// States of a log. It goes from Open to Cut and back, and ends once.
 const (
 	Open     State = iota // more bytes may follow
 	Finished              // the publisher's stream ended with FIN: End is final
-	Reset                 // the publisher's stream was reset: objects after End may exist
+	Reset                 // no stream will go on, and objects after End may exist
+	Cut                   // the stream has broken off, and another one may go on
 )
+
+// Ended reports whether End is final.
+func (s State) Ended() bool { return s == Finished || s == Reset }
+
+// broken reports whether the log may end in the middle of an object, whose rest does not come.
+func (s State) broken() bool { return s == Cut || s == Reset }
 
 // Log holds the bytes of one subgroup stream after its SUBGROUP_HEADER, append-only, and finds its objects. Offsets are
 // those of the publisher's QUIC stream.
 //
-// One goroutine at a time writes (Append, Fill, Commit, AddObject, Finish, Reset); any number of Readers read at the
-// same time, without a lock and without a copy. Memory is released from the front as soon as neither a Reader nor
+// One goroutine at a time writes (Append, Fill, Commit, AddObject, Finish, Reset, Cut); any number of Readers read at
+// the same time, without a lock and without a copy. Memory is released from the front as soon as neither a Reader nor
 // retention (see Discard) needs it.
 type Log struct {
-	start int64
-	end   atomic.Int64  // bytes before it are visible to readers
-	state atomic.Uint64 // State in the low two bits, reset code above
-	reach atomic.Uint64 // id of the object added last
-	came  atomic.Int64  // see Received
+	start   int64
+	end     atomic.Int64  // bytes before it are visible to readers
+	state   atomic.Uint64 // State in the low two bits, reset code above
+	severed atomic.Int64  // see Severed; -1: it is not
+	reach   atomic.Uint64 // id of the object added last
+	came    atomic.Int64  // see Received
 
 	// The writer's own.
 	written int64 // bytes before it are in memory; >= end
@@ -56,6 +64,7 @@ type Log struct {
 func NewLog(start int64, mem *Memory) *Log {
 	l := &Log{start: start, written: start}
 	l.end.Store(start)
+	l.severed.Store(-1)
 	l.chunks.init(start, mem)
 	return l
 }
@@ -63,9 +72,33 @@ func NewLog(start int64, mem *Memory) *Log {
 // Start returns the offset of the first byte.
 func (l *Log) Start() int64 { return l.start }
 
-// End returns the offset after the last visible byte. Load State before End: the End of a log that is not Open is
-// final.
+// End returns the offset after the last visible byte. Load State before End: the End of a log that has ended is final.
 func (l *Log) End() int64 { return l.end.Load() }
+
+// Boundary returns the last offset up to off at which an object begins or ends. In a log that is Cut or Reset, the
+// bytes after Boundary(End()) are a part of an object whose rest may never come.
+func (l *Log) Boundary(off int64) int64 {
+	if o, ok := l.Covering(off); ok {
+		return max(o.Start, l.start)
+	}
+	return off
+}
+
+// Severed returns the offset at which the stream that the log began with has broken off. The bytes after it, if they
+// come, are those of other streams: they need not be what the first one has sent there. It reports false if the log has
+// the bytes of one stream. Load End before: what End covers then is before the offset that Severed returns, or Severed
+// returns it.
+func (l *Log) Severed() (off int64, ok bool) {
+	off = l.severed.Load()
+	return off, off >= 0
+}
+
+// sever records that what follows End does not come from the stream that the log began with. Bytes that were not
+// committed are forgotten, so that another writer can go on from End.
+func (l *Log) sever() {
+	l.rewind()
+	l.severed.CompareAndSwap(-1, l.end.Load())
+}
 
 // Written returns the offset after the last byte in memory, visible or not. Only the writer may call it.
 func (l *Log) Written() int64 { return l.written }
@@ -125,12 +158,13 @@ func (l *Log) Commit(end int64) {
 	l.wake()
 }
 
-// rewind forgets the bytes that were not committed, so that another writer can go on from End.
+// rewind forgets the bytes that were not committed.
 func (l *Log) rewind() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.written = l.end.Load()
-	l.chunks.truncate(l.written)
+	if l.written = l.end.Load(); l.chunks.head != nil {
+		l.chunks.truncate(l.written)
+	}
 }
 
 // moveTail takes the uncommitted bytes from offset off on out of l and returns them as a log of their own.
@@ -168,15 +202,33 @@ func (l *Log) Finish() { l.close(Finished, 0) }
 // Reset ends the log as RESET_STREAM with that code does. Readers never see bytes that were not committed.
 func (l *Log) Reset(code uint64) { l.close(Reset, code) }
 
+// Cut notes that nobody writes the log for now.
+func (l *Log) Cut() { l.close(Cut, 0) }
+
 func (l *Log) close(s State, code uint64) {
-	if !l.state.CompareAndSwap(uint64(Open), uint64(s)|code<<2) {
+	if now, _ := l.State(); now.Ended() {
 		return
 	}
+	if s.broken() {
+		l.sever()
+	}
+	l.state.Store(uint64(s) | code<<2)
 	l.wake()
 	l.woken = nil
 	l.mu.Lock()
 	l.trimLocked()
 	l.mu.Unlock()
+}
+
+// resume lets another writer go on with a log that was cut. It reports false if the bytes are no longer held.
+func (l *Log) resume() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.chunks.head == nil {
+		return false
+	}
+	l.state.CompareAndSwap(uint64(Cut), uint64(Open))
+	return true
 }
 
 // wake calls every Reader's Waker, from a copy of the list, so that a Waker may use the log and take locks of its own.
@@ -226,7 +278,7 @@ func (l *Log) trimLocked() {
 	l.objects.discard(min(l.chunks.head.off, l.retain), l.chunks.mem)
 }
 
-// Pinned reports whether a Reader has the log open or its writer may still append.
+// Pinned reports whether a Reader has the log open or a writer appends.
 func (l *Log) Pinned() bool {
 	if s, _ := l.State(); s == Open {
 		return true

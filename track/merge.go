@@ -21,17 +21,23 @@ const waitingSize = int64(unsafe.Sizeof(input{}) + unsafe.Sizeof(Log{}))
 type merge struct {
 	mu      sync.Mutex
 	active  *input
-	out     *Segment // the segment that active writes to; nil if active has brought nothing new yet
+	out     *Segment // that active writes to, or that was cut; nil if active has brought nothing new yet
 	waiting []*input
+
+	cut    time.Time // when out was
+	listed bool      // in Cache.cuts
 
 	objectTimeout, subgroupTimeout *uint64 // see Segment
 }
 
-// enter adds a stream.
+// enter adds a stream. If the segment was cut, that goes on with it.
 func (m *merge) enter(in *input) error {
 	switch {
 	case m.active == nil:
 		m.active = in
+		if m.out != nil && !m.out.resume() {
+			m.resetOut(uint64(moqt.ResetCancelled))
+		}
 	case len(m.waiting) >= maxWaiting:
 		return ErrTooManyStreams
 	default:
@@ -57,7 +63,8 @@ func (m *merge) remove(in *input) {
 	in.release()
 }
 
-// activeEnded makes the first waiting stream active, now that in has ended. If none waits, the segment ends like in.
+// activeEnded makes the first waiting stream active, now that in has ended. If none waits, the segment ends like in, or
+// is cut.
 func (m *merge) activeEnded(in *input, state State, code uint64) error {
 	m.active = nil
 	if state == Finished {
@@ -69,7 +76,7 @@ func (m *merge) activeEnded(in *input, state State, code uint64) error {
 	for len(m.waiting) > 0 {
 		next := m.take(0)
 		if m.out != nil {
-			m.out.Log.rewind()
+			m.out.Log.sever()
 		}
 		m.active = next
 		err := next.drain(false)
@@ -83,10 +90,45 @@ func (m *merge) activeEnded(in *input, state State, code uint64) error {
 			return err
 		}
 		next.release()
-		m.finishOut() // a stream that was reset does not wait
+		m.finishOut() // a stream that has ended without FIN does not wait
 	}
-	m.resetOut(code)
+	if state == Cut {
+		m.cutOut(in.track.cache)
+	} else {
+		m.resetOut(code)
+	}
 	return nil
+}
+
+// cutOut cuts the segment: the next stream of the subgroup goes on with it, if one comes in time.
+func (m *merge) cutOut(c *Cache) {
+	switch {
+	case m.out == nil:
+	case m.out.patience() <= 0:
+		m.resetOut(uint64(moqt.ResetCancelled))
+	default:
+		m.out.Log.Cut()
+		m.cut = c.now()
+		if !m.listed {
+			m.listed = true
+			c.watchCut(m)
+		}
+	}
+}
+
+// giveUp resets the segment if it was cut so long ago that no stream will go on with it. It reports whether it still
+// waits for one.
+func (m *merge) giveUp(now time.Time) (waits bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.active == nil && m.out != nil {
+		if now.Sub(m.cut) < m.out.patience() {
+			return true
+		}
+		m.resetOut(uint64(moqt.ResetCancelled))
+	}
+	m.listed = false
+	return false
 }
 
 func (m *merge) finishOut() {

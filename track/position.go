@@ -27,7 +27,7 @@ func (t *Track) Position() Position {
 	p := Position{Largest: t.index.largest.location()}
 	for _, g := range t.index.groups {
 		for _, s := range g.segments {
-			if state, _ := s.Log.State(); state != Open || s.fetched {
+			if state, _ := s.Log.State(); state.Ended() || s.fetched {
 				continue
 			}
 			end := s.Log.End()

@@ -23,6 +23,12 @@ func (r ranges) contains(id uint64) bool {
 	return i < len(r) && r[i].lo <= id
 }
 
+// containsAll reports whether all ids of s are in the set. They are if there are none.
+func (r ranges) containsAll(s span) bool {
+	i := r.find(s.lo)
+	return s.lo > s.hi || i < len(r) && r[i].lo <= s.lo && s.hi <= r[i].hi
+}
+
 // overlaps reports whether any id of s is in the set.
 func (r ranges) overlaps(s span) bool {
 	i := r.find(s.lo)

@@ -45,6 +45,7 @@ func TestRangesAgreeWithASet(t *testing.T) {
 			}
 		}
 		for id := range uint64(110) {
+			require.Equal(t, set[id] && set[id+1], r.containsAll(span{id, id + 1}))
 			require.Equal(t, set[id], r.contains(id))
 			require.Equal(t, set[id] || set[id+1], r.overlaps(span{id, id + 1}))
 		}

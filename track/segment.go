@@ -39,6 +39,28 @@ type Segment struct {
 	derived []*derived
 }
 
+// resume lets another stream go on with a segment that was cut. It reports false if that is not kept any more.
+func (s *Segment) resume() bool {
+	s.track.mu.Lock()
+	defer s.track.mu.Unlock()
+	return !s.gone && !s.track.closed && s.Log.resume()
+}
+
+// patience returns how long the segment waits, once cut, for a stream that goes on with it. While a later group is on
+// its way, the publisher, if it has come back, has probably left this one out.
+func (s *Segment) patience() time.Duration {
+	t := s.track
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case s.gone, t.closed:
+		return 0
+	case t.index.received.at.Group > s.Group:
+		return min(t.cache.grace, stallTimeout)
+	}
+	return t.cache.grace
+}
+
 // drop releases the objects that no reader needs, also those that are still to come; Track.mu is held.
 func (s *Segment) drop() {
 	s.gone = true
@@ -170,13 +192,13 @@ func (p place) isComplete() bool {
 	return p.datagram != nil || p.object.End <= p.segment.Log.End()
 }
 
-// isTruncated reports whether the end of the object will never come.
+// isTruncated reports whether the end of the object may never come.
 func (p place) isTruncated() bool {
 	if p.datagram != nil {
 		return false
 	}
 	state, _ := p.segment.Log.State()
-	return state == Reset && !p.isComplete()
+	return state.broken() && !p.isComplete()
 }
 
 // topRank is the rank of a place that no other is better than.

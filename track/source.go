@@ -43,7 +43,7 @@ type Source struct {
 	in     *input
 }
 
-// NewSource returns a Source for a stream whose SUBGROUP_HEADER has been read. It must be closed.
+// NewSource returns a Source for a stream whose SUBGROUP_HEADER has been read. It must be closed or cut.
 func (t *Track) NewSource(cfg SourceConfig) *Source {
 	if cfg.Overtaken == nil {
 		cfg.Overtaken = cfg.Cancel
@@ -163,6 +163,14 @@ func (s *Source) finish() error {
 		return err
 	}
 	return io.EOF
+}
+
+// Cut ends the stream, unless it ended before: it has broken off, and another one may go on. The error is as in Close.
+func (s *Source) Cut() error {
+	if s.in.sub == nil {
+		return s.Close(0)
+	}
+	return s.in.end(Cut, 0)
 }
 
 // Close ends the stream as a reset with that code does, unless it ended before. The error, if another stream was

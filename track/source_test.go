@@ -197,7 +197,7 @@ func TestFinWithinAnObject(t *testing.T) {
 type mergeStep struct {
 	who     int
 	bytes   func(all []byte) []byte // what part of the stream comes
-	end     string                  // "fin", "reset" or ""
+	end     string                  // "fin", "reset", "cut" or ""
 	objects []testObject            // the stream, at the first step of who
 	header  moqt.SubgroupHeader
 }
@@ -298,6 +298,31 @@ func TestMerge(t *testing.T) {
 			{who: 0, objects: objects(0, 1), bytes: all, end: "reset"},
 			{who: 1, objects: objects(1, 2, 3), bytes: all, end: "fin"},
 		}, []want{{objects(0, 1), Reset}, {objects(2, 3), Finished}}},
+		"another publisher goes on where the first was cut": {[]mergeStep{
+			{who: 0, objects: objects(0, 1), bytes: all, end: "cut"},
+			{who: 1, objects: objects(0, 1, 2, 3), bytes: all, end: "fin"},
+		}, []want{{objects(0, 1, 2, 3), Finished}}},
+		"with the next object": {[]mergeStep{
+			{who: 0, objects: objects(0, 1), bytes: all, end: "cut"},
+			{who: 1, objects: objects(2, 3), bytes: all, end: "cut"},
+			{who: 2, objects: objects(3, 4), bytes: all},
+		}, []want{{objects(0, 1, 2, 3, 4), Open}}},
+		"within an object that was cut": {[]mergeStep{
+			{who: 0, objects: objects(0, 1), bytes: upTo(p0 + 5), end: "cut"},
+			{who: 1, objects: objects(0, 1, 2), bytes: all, end: "fin"},
+		}, []want{{objects(0, 1, 2), Finished}}},
+		"within a header that was cut": {[]mergeStep{
+			{who: 0, objects: objects(0, 1), bytes: upTo(p0 + 1), end: "cut"},
+			{who: 1, objects: objects(1, 2), bytes: all, end: "reset"},
+		}, []want{{objects(0, 1, 2), Reset}}},
+		"the next one only ends what was cut": {[]mergeStep{
+			{who: 0, objects: objects(0, 1), bytes: all, end: "cut"},
+			{who: 1, objects: objects(0, 1), bytes: all, end: "fin"},
+		}, []want{{objects(0, 1), Finished}}},
+		"objects are missing after the cut": {[]mergeStep{
+			{who: 0, objects: objects(0, 1), bytes: all, end: "cut"},
+			{who: 1, objects: objects(4, 5), bytes: all, end: "cut"},
+		}, []want{{objects(0, 1), Reset}, {objects(4, 5), Cut}}},
 		"objects before and after those that came": {[]mergeStep{
 			{who: 0, objects: objects(2, 3), bytes: all, end: "reset"},
 			{who: 1, objects: objects(1, 2, 3, 4), bytes: all, end: "fin"},
@@ -306,7 +331,7 @@ func TestMerge(t *testing.T) {
 	for name, tt := range tests {
 		for _, piece := range []int{1, 3, 1000} {
 			t.Run(fmt.Sprint(name, " in pieces of ", piece), func(t *testing.T) {
-				k := newSink(CacheConfig{})
+				k := newSink(CacheConfig{Grace: time.Second})
 				var sources []*Source
 				var streams [][]byte
 				for _, step := range tt.steps {
@@ -327,6 +352,8 @@ func TestMerge(t *testing.T) {
 						require.NoError(t, fin(s))
 					case "reset":
 						require.NoError(t, s.Close(1))
+					case "cut":
+						require.NoError(t, s.Cut())
 					}
 				}
 				var got []want
@@ -335,6 +362,9 @@ func TestMerge(t *testing.T) {
 					got = append(got, want{received(t, seg), st})
 				}
 				require.Equal(t, tt.want, got)
+				for _, s := range sources {
+					require.NoError(t, s.Cut())
+				}
 				k.track.Close()
 				require.Zero(t, k.cache.Bytes())
 			})
@@ -347,7 +377,7 @@ func TestMerge(t *testing.T) {
 func TestMergeOfRandomStreams(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		k := newSink(CacheConfig{})
+		k := newSink(CacheConfig{Grace: time.Duration(seed%2) * time.Second})
 		n := 1 + rnd.Uint64N(12)
 		h := plain
 		var os []testObject
@@ -381,9 +411,12 @@ func TestMergeOfRandomStreams(t *testing.T) {
 			if m.rest = m.rest[c:]; len(m.rest) > 0 {
 				continue
 			}
-			if m.fins {
+			switch {
+			case m.fins:
 				require.NoError(t, fin(m.s))
-			} else {
+			case rnd.IntN(2) == 0:
+				require.NoError(t, m.s.Cut())
+			default:
 				require.NoError(t, m.s.Close(1))
 			}
 			streams = slices.Delete(streams, i, i+1)

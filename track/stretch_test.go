@@ -46,6 +46,40 @@ func walk(t *testing.T, tr *Track, r moqt.Range, notBefore time.Time) string {
 	}
 }
 
+func TestMayArrive(t *testing.T) {
+	k := newSink(CacheConfig{})
+	h := moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, HasProperties: true}
+	s := k.track.NewSource(SourceConfig{Header: h, Cancel: func() {}})
+	may := func() (ids []uint64) {
+		for id := range uint64(8) {
+			if k.track.MayArrive(loc(1, id)) {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	require.Empty(t, may(), "nothing of the group has come")
+	b := encode(h, objects(2, 4)...)
+	require.NoError(t, feed(s, b))
+	require.Equal(t, []uint64{5, 6, 7}, may())
+	require.False(t, k.track.MayArrive(loc(2, 9)))
+
+	h.SubgroupID = 1
+	other := k.track.NewSource(SourceConfig{Header: h, Cancel: func() {}})
+	require.NoError(t, feed(other, encode(h, objects(3)...)))
+	require.Equal(t, []uint64{4, 5, 6, 7}, may())
+	require.NoError(t, fin(other))
+	require.Equal(t, []uint64{5, 6, 7}, may())
+	require.NoError(t, s.Close(1))
+	require.Empty(t, may(), "no stream is left")
+
+	again := k.track.NewSource(SourceConfig{Header: h, Cancel: func() {}})
+	require.NoError(t, feed(again, encode(h, objects(3)...)))
+	require.Empty(t, may(), "the subgroup has ended")
+	require.NoError(t, again.Close(1))
+	k.track.Close()
+}
+
 func TestAt(t *testing.T) {
 	end := testObject{id: 4, status: moqt.StatusEndOfGroup}
 	endOfTrack := testObject{id: 1, status: moqt.StatusEndOfTrack}

@@ -110,6 +110,25 @@ func (t *Track) Segments(group uint64) []*Segment {
 	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
+// Interrupted returns the first group from first to last that may lack objects: a stream of it ended early, or it is
+// missing although the cache has a lower one, and nothing says that it does not exist. If there is none, it returns
+// last, or first if that is higher. A relay that gets back what it has missed brings old groups behind new ones, so a
+// group may be missing between others.
+func (t *Track) Interrupted(first, last uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.index.interrupted(first, last)
+}
+
+// MayArrive reports whether a stream that is arriving may still bring an object: it is of the object's group, and has
+// not come as far.
+func (t *Track) MayArrive(l moqt.Location) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.index.group(l.Group)
+	return g != nil && g.mayArrive(l.Object)
+}
+
 // AddDatagram takes in an object that came in a datagram. It reports whether the object is to be forwarded; the error
 // is a *moqt.MalformedTrackError or ErrClosed. The memory of d becomes the track's.
 func (t *Track) AddDatagram(d *Datagram) (forward bool, err error) {

@@ -37,6 +37,8 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certifica
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: append(slices.Clone(cfg.Protocols), http3.NextProtoH3),
+
+		KeyLogWriter: cfg.Inspection.KeyLog,
 	}
 	cert := cfg.Certificate
 	if cert == nil {

@@ -15,7 +15,7 @@ func TestClosingPeriodEnds(t *testing.T) {
 			var socket *net.UDPConn
 			client, _ := newServer(t).connect(t, RawQUIC, func(c *ClientConfig) {
 				c.ClosingPeriod = period
-				c.ListenUDP = func(network string, local *net.UDPAddr) (_ *net.UDPConn, err error) {
+				c.ListenUDP = func(network string, local *net.UDPAddr) (_ UDPConn, err error) {
 					socket, err = net.ListenUDP(network, local)
 					return socket, err
 				}

@@ -36,7 +36,7 @@ type coalescingSocket struct {
 }
 
 // coalesce returns a socket that replaces c, which it closes. delay returns how long packets may wait for others.
-func coalesce(c *net.UDPConn, delay func() time.Duration) (packetConn, error) {
+func coalesce(c *net.UDPConn, delay func() time.Duration) (UDPConn, error) {
 	defer c.Close()
 	s := &coalescingSocket{local: c.LocalAddr(), delay: delay}
 	if err := s.take(c); err != nil {

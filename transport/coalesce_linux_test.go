@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 )
 
-func newCoalescing(t testing.TB, network, addr string, delay func() time.Duration) (packetConn, *net.UDPConn) {
+func newCoalescing(t testing.TB, network, addr string, delay func() time.Duration) (UDPConn, *net.UDPConn) {
 	t.Helper()
 	local, err := net.ResolveUDPAddr(network, addr)
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func newCoalescing(t testing.TB, network, addr string, delay func() time.Duratio
 }
 
 // readBatch reads what there is, at most 8 packets.
-func readBatch(t *testing.T, s packetConn) (packets []string) {
+func readBatch(t *testing.T, s UDPConn) (packets []string) {
 	t.Helper()
 	ms := make([]ipv4.Message, 8)
 	for i := range ms {
@@ -83,11 +84,11 @@ func TestPacketsWaitForOthers(t *testing.T) {
 // TestReadsEnd ends waiting reads, and reads of a socket on which packets never cease.
 func TestReadsEnd(t *testing.T) {
 	for name, end := range map[string]struct {
-		how  func(packetConn) error
+		how  func(UDPConn) error
 		want error
 	}{
-		"deadline": {func(s packetConn) error { return s.SetReadDeadline(time.Now()) }, os.ErrDeadlineExceeded},
-		"close":    {packetConn.Close, net.ErrClosed},
+		"deadline": {func(s UDPConn) error { return s.SetReadDeadline(time.Now()) }, os.ErrDeadlineExceeded},
+		"close":    {UDPConn.Close, net.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := newCoalescing(t, "udp4", "127.0.0.1:0", func() time.Duration { return 0 })
@@ -125,7 +126,7 @@ func TestCoalescingSocketWrites(t *testing.T) {
 	} {
 		t.Run(tt.addr+" to "+tt.peer, func(t *testing.T) {
 			s, _ := newCoalescing(t, tt.network, tt.addr, func() time.Duration { return 0 })
-			require.NoError(t, s.SetReadBuffer(1<<16))
+			require.NoError(t, s.(quic.OOBCapablePacketConn).SetReadBuffer(1<<16))
 			peer, err := net.ListenPacket("udp", tt.peer)
 			require.NoError(t, err)
 			defer peer.Close()

@@ -8,4 +8,4 @@ import (
 )
 
 // coalesce needs epoll(7): elsewhere packets are read as they come.
-func coalesce(c *net.UDPConn, _ func() time.Duration) (packetConn, error) { return c, nil }
+func coalesce(c *net.UDPConn, _ func() time.Duration) (UDPConn, error) { return c, nil }

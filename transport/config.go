@@ -65,6 +65,9 @@ type ListenConfig struct {
 	// have to prove their addresses (Retry, RFC 9000 §8.1.2). Default: 256. Negative: they always have to.
 	MaxUnvalidated int
 
+	// Inspection shows secrets. Default: none.
+	Inspection Inspection
+
 	// Logger gets the messages that an operator can act on. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -106,8 +109,8 @@ type ClientConfig struct {
 	// its ListenConfig.Mutual.
 	Mutual *MutualTLS
 
-	// ListenUDP makes the socket of each QUIC connection that is tried. Default: [net.ListenUDP].
-	ListenUDP func(network string, local *net.UDPAddr) (*net.UDPConn, error)
+	// ListenUDP makes the socket of each QUIC connection that is tried. Default: [ListenUDP].
+	ListenUDP func(network string, local *net.UDPAddr) (UDPConn, error)
 	// NewHooks makes the hooks of each QUIC connection that is tried: one for each address of the server.
 	NewHooks func(net.PacketConn) quic.Hooks
 
@@ -123,6 +126,9 @@ type ClientConfig struct {
 	// SessionLimits bound a WebTransport session within its connection (draft-ietf-webtrans-http3-15 §5). Default: they
 	// do not.
 	SessionLimits webtransport.Config
+
+	// Inspection shows secrets. Default: none.
+	Inspection Inspection
 }
 
 const (
@@ -231,5 +237,7 @@ func (l *Limits) quicConfig() *quic.Config {
 		EnableDatagrams:                true,
 		// WebTransport needs it, so that a reset stream can still be attributed to its session.
 		EnableStreamResetPartialDelivery: true,
+		// Some peers take ACK_FREQUENCY only from those that take it, too (docs/interop.md).
+		EnableAckFrequency: true,
 	}
 }

@@ -88,7 +88,7 @@ func (c *ClientConfig) dialOnOwnSocket(ctx context.Context, addr *net.UDPAddr, t
 ) {
 	listen := c.ListenUDP
 	if listen == nil {
-		listen = net.ListenUDP
+		listen = ListenUDP
 	}
 	udp, err := listen("udp", &net.UDPAddr{IP: unspecified(addr.IP)})
 	if err != nil {
@@ -120,6 +120,7 @@ func (c *ClientConfig) dialOn(ctx context.Context, tr *quic.Transport, addr *net
 		ctx = quic.WithHooks(ctx, c.NewHooks(tr.Conn))
 	}
 	conf := c.quicConfig()
+	conf.Tracer = c.Inspection.Trace
 	conf.HandshakeIdleTimeout = 2 * c.handshakeTimeout() // the context's deadline has the better message
 	// A client has chosen its server. With whole windows from the start it seldom has to raise one, which wakes the
 	// server and has it acknowledge that.

@@ -12,7 +12,7 @@ import (
 
 // Socket is a UDP socket for a listener, which closes it.
 type Socket struct {
-	Conn *net.UDPConn
+	Conn UDPConn
 	// ConnectionIDs makes the connection IDs that clients send to it, of ConnectionIDLength bytes. Default: random
 	// ones.
 	ConnectionIDs quic.ConnectionIDGenerator
@@ -20,15 +20,24 @@ type Socket struct {
 	Woken func()
 }
 
-// packetConn is a UDP socket.
-type packetConn interface {
-	quic.OOBCapablePacketConn
+// UDPConn is a UDP socket: a [net.UDPConn], or one of a network in memory.
+type UDPConn interface {
+	net.PacketConn
 	WriteMsgUDPAddrPort(b, oob []byte, addr netip.AddrPort) (n, oobn int, err error)
+}
+
+// ListenUDP opens a socket of the system; see [net.ListenUDP].
+func ListenUDP(network string, local *net.UDPAddr) (UDPConn, error) {
+	c, err := net.ListenUDP(network, local)
+	if err != nil {
+		return nil, err // not an interface with a nil pointer
+	}
+	return c, nil
 }
 
 // endpoint is a socket of a listener with the QUIC connections whose packets come to it.
 type endpoint struct {
-	udp  packetConn
+	udp  UDPConn
 	tr   *quic.Transport
 	quic *quic.EarlyListener
 }
@@ -38,7 +47,7 @@ func (c *ListenConfig) openSockets(local *net.UDPAddr) ([]Socket, error) {
 	if c.Sockets != nil {
 		return c.Sockets(local)
 	}
-	udp, err := net.ListenUDP("udp", local)
+	udp, err := ListenUDP("udp", local)
 	return []Socket{{Conn: udp}}, err
 }
 
@@ -50,18 +59,19 @@ func (s *Socket) validate() error {
 }
 
 // packetConn returns the socket as quic-go reads it. index is its own. If that fails, the socket is closed.
-func (c *ListenConfig) packetConn(index int, s *Socket) (packetConn, error) {
+func (c *ListenConfig) packetConn(index int, s *Socket) (UDPConn, error) {
 	if err := s.validate(); err != nil {
 		return nil, errors.Join(err, s.Conn.Close())
 	}
-	if c.Coalesce == nil {
+	system, ok := s.Conn.(*net.UDPConn)
+	if c.Coalesce == nil || !ok {
 		return s.Conn, nil
 	}
 	delay := c.Coalesce(index)
 	if s.Woken == nil {
-		return coalesce(s.Conn, delay)
+		return coalesce(system, delay)
 	}
-	return coalesce(s.Conn, func() time.Duration {
+	return coalesce(system, func() time.Duration {
 		s.Woken()
 		return delay()
 	})

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runClient(os.Getenv(clientEnv)) {
+	if runClient(os.Getenv(clientEnv)) || runServer(os.Getenv(serverEnv)) {
 		return
 	}
 	goleak.VerifyTestMain(m)

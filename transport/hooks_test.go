@@ -64,6 +64,7 @@ func (s *testSender) MaxUDPPayloadSize() int  { return 1300 }
 func (s *testSender) ConnectionID(quic.ConnectionID, bool) {}
 func (s *testSender) Received(int64, int, time.Time)       {}
 func (s *testSender) OwnInFlight(bool)                     {}
+func (s *testSender) Take(quic.OfferedPacket) bool         { return false }
 
 func (s *testSender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {
 	return s.elsewhere.Load(), nil

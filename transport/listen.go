@@ -113,13 +113,16 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificat
 // what many others want.
 func (l *Listener) quicConfig() *quic.Config {
 	conf := l.cfg.quicConfig()
+	conf.Tracer = l.cfg.Inspection.Trace
 	exempt := l.cfg.Limits
 	exempt.MaxIncomingStreams = max(exempt.MaxIncomingStreams, exemptStreams)
 	exempt.MaxIncomingUniStreams = max(exempt.MaxIncomingUniStreams, exemptStreams)
 	exempt.MaxConnWindow = max(exempt.MaxConnWindow, exemptConnWindow)
 	conf.GetConfigForClient = func(client *quic.ClientInfo) (*quic.Config, error) {
 		if l.sources.isExempt(SourceOf(client.RemoteAddr)) {
-			return exempt.quicConfig(), nil
+			c := exempt.quicConfig()
+			c.Tracer = conf.Tracer
+			return c, nil
 		}
 		return conf, nil
 	}
@@ -148,7 +151,7 @@ func (l *Listener) newEndpoint(i int, s *Socket, keys serverKeys, verify func(ne
 }
 
 // connContext limits the number of connections, and gives each its hooks.
-func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo, udp packetConn) (
+func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo, udp UDPConn) (
 	context.Context, error,
 ) {
 	if l.conns.Add(1) > int64(cmp.Or(l.cfg.MaxConnections, defaultMaxConnections)) {

@@ -6,12 +6,16 @@ import (
 	"crypto/rand"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/sim"
 )
 
 func TestSession(t *testing.T) {
@@ -268,16 +272,28 @@ func TestStreamLimits(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	t.Parallel()
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		t.Run(k.String(), func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, func(c *ListenConfig) { c.IdleTimeout, c.KeepAlive = endsSoon, -1 })
-			client, server := s.connect(t, k, func(c *ClientConfig) { c.IdleTimeout, c.KeepAlive = endsSoon, -1 })
-			for _, c := range []Conn{client, server} {
-				requireLost(t, c, "no recent network activity")
-				requireEnded(t, c, context.Cause(c.Context()))
-			}
+			synctest.Test(t, func(t *testing.T) {
+				n := sim.New(1, func(netip.Addr, netip.Addr) sim.Link { return sim.Link{Delay: time.Millisecond} })
+				t.Cleanup(n.Close)
+				at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+				s := newServer(t, func(c *ListenConfig) {
+					c.IdleTimeout, c.KeepAlive = endsSoon, -1
+					c.Sockets = func(*net.UDPAddr) ([]Socket, error) {
+						conn, err := n.Listen(at)
+						return []Socket{{Conn: conn}}, err
+					}
+				})
+				client, server := s.connect(t, k, func(c *ClientConfig) {
+					c.IdleTimeout, c.KeepAlive = endsSoon, -1
+					c.ListenUDP = func(string, *net.UDPAddr) (UDPConn, error) { return n.Listen(at) }
+				})
+				for _, c := range []Conn{client, server} {
+					requireLost(t, c, "no recent network activity")
+					requireEnded(t, c, context.Cause(c.Context()))
+				}
+			})
 		})
 	}
 }
@@ -293,7 +309,7 @@ func TestProbe(t *testing.T) {
 		t.Run("gone "+k.String(), func(t *testing.T) {
 			var socket *net.UDPConn
 			_, server := newServer(t).connect(t, k, func(c *ClientConfig) {
-				c.ListenUDP = func(network string, local *net.UDPAddr) (_ *net.UDPConn, err error) {
+				c.ListenUDP = func(network string, local *net.UDPAddr) (_ UDPConn, err error) {
 					socket, err = net.ListenUDP(network, local)
 					return socket, err
 				}

@@ -12,7 +12,10 @@ import (
 
 // clientTLS makes the TLS configuration of a client that connects to host.
 func clientTLS(cfg *ClientConfig, host string, protocols []string) (*tls.Config, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: protocols}
+	conf := &tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: protocols,
+		KeyLogWriter: cfg.Inspection.KeyLog,
+	}
 	switch {
 	case cfg.Insecure:
 		conf.InsecureSkipVerify = true

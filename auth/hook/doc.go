@@ -9,7 +9,7 @@
 // The encoded query is the key of everything that follows: requests that look the same to the service get the same
 // decision. A decision whose answer has a ttl is stored, in a cache with a fixed number of entries. Equal queries that
 // come at the same time become one. A query that is to be sent enters a gate, which limits how many are under way, how
-// many wait, and how many of them are for one address, so that a single host cannot use up the service. A query that
+// many wait, and how many of them are for one source, so that a single host cannot use up the service. A query that
 // fails for any reason allows nothing: a new request is refused, and an open one, which was allowed before, goes on
 // until the service answers (see [relay.Authorizer]).
 //

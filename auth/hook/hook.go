@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -99,7 +100,7 @@ func (h *Hook) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Grant,
 	if len(body) > maxQuery {
 		return relay.Grant{}, auth.Refuse(moqt.RequestUnauthorized, "the authorization tokens are too long")
 	}
-	d, err := h.decide(ctx, body, q.Address)
+	d, err := h.decide(ctx, body, sourceOf(r.Remote))
 	if err != nil {
 		return relay.Grant{}, h.noDecision(err)
 	}
@@ -107,13 +108,13 @@ func (h *Hook) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Grant,
 }
 
 // decide returns the stored decision for a query, or asks the service.
-func (h *Hook) decide(ctx context.Context, body []byte, address string) (decision, error) {
+func (h *Hook) decide(ctx context.Context, body []byte, source netip.Prefix) (decision, error) {
 	k := key(sha256.Sum256(body))
 	if d, ok := h.stored(k); ok {
 		return d, nil
 	}
 	// Without ctx: other requests wait for the same query, and go on if the first one is cancelled.
-	asked := h.flights.DoChan(string(k[:]), func() (any, error) { return h.ask(k, body, address) })
+	asked := h.flights.DoChan(string(k[:]), func() (any, error) { return h.ask(k, body, source) })
 	select {
 	case r := <-asked:
 		d, _ := r.Val.(decision)
@@ -134,17 +135,17 @@ func (h *Hook) stored(k key) (decision, bool) {
 }
 
 // ask asks the service, and stores the decision. An equal query may have been answered since the caller's look.
-func (h *Hook) ask(k key, body []byte, address string) (decision, error) {
+func (h *Hook) ask(k key, body []byte, source netip.Prefix) (decision, error) {
 	if d, ok := h.stored(k); ok {
 		return d, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.Timeout)
 	defer cancel()
-	if err := h.gate.enter(ctx, address); err != nil {
+	if err := h.gate.enter(ctx, source); err != nil {
 		h.count(outcomeOf(err))
 		return decision{}, err
 	}
-	defer h.gate.leave(address)
+	defer h.gate.leave(source)
 	a, err := h.post(ctx, body)
 	if err != nil {
 		h.count(outcomeOf(err))

@@ -3,12 +3,12 @@ package hook
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -296,7 +296,7 @@ func TestAnsweredMeanwhile(t *testing.T) {
 		io.WriteString(w, `{"allow": true, "ttl": 60}`)
 	})
 	for range 2 {
-		d, err := h.ask(key{1}, []byte("{}"), "192.0.2.7")
+		d, err := h.ask(key{1}, []byte("{}"), netip.Prefix{})
 		require.NoError(t, err)
 		require.Nil(t, d.refused)
 	}
@@ -325,37 +325,51 @@ func TestQueriesUnderWayAreBounded(t *testing.T) {
 }
 
 func TestGate(t *testing.T) {
+	source := func(i int) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)
+	}
+	a, b, c := source(1<<12), source(1<<12+1), source(1<<12+2)
 	g := newGate(1)
-	require.NoError(t, g.enter(t.Context(), "a"))
+	require.NoError(t, g.enter(t.Context(), a))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, g.enter(ended, "a"), context.Canceled)
-	for range maxPendingOfAddress - 1 {
-		require.True(t, g.add("a"))
+	require.ErrorIs(t, g.enter(ended, a), context.Canceled)
+	for range maxPendingOfSource - 1 {
+		require.True(t, g.add(a))
 	}
-	require.ErrorIs(t, g.enter(t.Context(), "a"), errOverloaded, "the share of the address")
-	require.True(t, g.add("b"))
-	for i := range maxPending - maxPendingOfAddress - 1 {
-		require.True(t, g.add(fmt.Sprint(i)))
+	require.ErrorIs(t, g.enter(t.Context(), a), errOverloaded, "the share of the source")
+	require.True(t, g.add(b))
+	for i := range maxPending - maxPendingOfSource - 1 {
+		require.True(t, g.add(source(i)))
 	}
-	require.ErrorIs(t, g.enter(t.Context(), "c"), errOverloaded, "all of it")
-	g.leave("a")
-	require.True(t, g.add("c"))
-	g.remove("b")
-	require.NotContains(t, g.of, "b")
+	require.ErrorIs(t, g.enter(t.Context(), c), errOverloaded, "all of it")
+	g.leave(a)
+	require.True(t, g.add(c))
+	g.remove(b)
+	require.NotContains(t, g.of, b)
 }
 
+// TestOverload checks that a source that has used up its share leaves the service to others. The addresses of an IPv6
+// /64 are one source.
 func TestOverload(t *testing.T) {
-	h := serve(t, Config{}, says(`{"allow": true}`))
-	for range maxPendingOfAddress {
-		require.True(t, h.gate.add("192.0.2.7"))
+	for _, c := range []struct{ first, same, other string }{
+		{"192.0.2.7", "192.0.2.7", "192.0.2.8"},
+		{"::ffff:192.0.2.7", "192.0.2.7", "::ffff:192.0.2.8"},
+		{"2001:db8::1", "2001:db8::ffff:2", "2001:db8:0:1::1"},
+	} {
+		h := serve(t, Config{}, says(`{"allow": true}`))
+		from := func(ip string) moqt.RequestErrorCode {
+			r := request("x")
+			r.Remote = &net.UDPAddr{IP: net.ParseIP(ip), Port: 1}
+			_, code := h.ask1(t, r)
+			return code
+		}
+		for range maxPendingOfSource {
+			require.True(t, h.gate.add(sourceOf(&net.UDPAddr{IP: net.ParseIP(c.first)})))
+		}
+		require.Equal(t, moqt.RequestExcessiveLoad, from(c.same))
+		require.Equal(t, noError, from(c.other), "other sources are served")
 	}
-	_, code := h.ask1(t, request("x"))
-	require.Equal(t, moqt.RequestExcessiveLoad, code)
-	other := request("x")
-	other.Remote = &net.UDPAddr{IP: net.ParseIP("192.0.2.8"), Port: 1}
-	_, code = h.ask1(t, other)
-	require.Equal(t, noError, code, "other addresses are served")
 }
 
 func TestLongQueriesAreNotSent(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sluice/auth"
 	"sluice/moqt"
 	"sluice/relay"
+	"sluice/transport"
 )
 
 // query is what the service is asked.
@@ -64,6 +65,14 @@ func addressOf(a net.Addr) string {
 		return a.String()
 	}
 	return ap.Addr().Unmap().WithZone("").String()
+}
+
+// sourceOf returns whom a query counts for: hosts have as many IPv6 addresses as they like.
+func sourceOf(a net.Addr) netip.Prefix {
+	if a == nil {
+		return netip.Prefix{}
+	}
+	return transport.SourceOf(a)
 }
 
 func (q *query) encode() ([]byte, error) { return json.Marshal(q) }

@@ -20,7 +20,7 @@ import (
 // When keys are read again.
 const (
 	// fileInterval is how often a file is looked at.
-	fileInterval = time.Second
+	fileInterval = 250 * time.Millisecond
 	// urlInterval is how often a URL is read. Issuers publish a new key long before they use it.
 	urlInterval = 5 * time.Minute
 	// urlRetry is the shortest time between two attempts to read a URL: after a failure, and if a token names an

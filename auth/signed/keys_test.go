@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -227,7 +229,9 @@ func FuzzKeys(f *testing.F) {
 	f.Add([]byte(`{"kty":"RSA","n":"AQAB","e":"AQAB"}`))
 	f.Add([]byte(`{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		set, err := parseKeys(b)
+		var set []jose.JSONWebKey
+		var err error
+		testlimit.Run(t, len(b), 1000, func() { set, err = parseKeys(b) })
 		if err != nil {
 			return
 		}

@@ -38,6 +38,9 @@ func (c *Claims) SendAll(end, n int64) {
 // Close ends claiming, and returns where.
 func (c *Claims) Close() int64 { return c.sc.Stream.Close() }
 
+// Move moves the cursor to memory that the forwarder does not share, and returns it.
+func (c *Claims) Move() int64 { n, _ := c.sc.Stream.MoveTo(new(claim.StreamState)); return n }
+
 // Check expects the records to cover all that was claimed, once, and the counters to agree. It returns the cursor,
 // whether claiming has ended, and how many claims had FIN.
 func (c *Claims) Check(t *testing.T) (next int64, closed bool, fins int) {
@@ -52,7 +55,7 @@ func (c *Claims) TakeStream() (id int64, ok bool) { return c.sc.Conn.TakeStream(
 // BeforeEach runs f, and calls before with their count before each access to shared words. before may access them, too.
 func BeforeEach(f func(), before func(accesses int)) {
 	n := 0
-	hook.Interleave = func(any) {
+	hook.Interleave = func(any, bool) {
 		outer := hook.Interleave
 		hook.Interleave = nil
 		before(n)

@@ -38,19 +38,26 @@ func (sc *Scenario) reset() {
 }
 
 // memory is the contents of the shared state.
-func (sc *Scenario) memory() string {
-	m := bytesOf(sc.Conn) + bytesOf(sc.Stream)
-	for i := range sc.Ledger {
-		m += bytesOf(&sc.Ledger[i])
-	}
-	for i := range sc.Shared {
-		m += bytesOf(&sc.Shared[i])
+func (sc *Scenario) memory() (m string) {
+	for _, part := range sc.parts() {
+		m += string(part)
 	}
 	return m
 }
 
-func bytesOf[T any](v *T) string {
-	return string(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))
+// parts is the shared state.
+func (sc *Scenario) parts() [4][]byte {
+	return [...][]byte{
+		view(sc.Conn, 1), view(sc.Stream, 1),
+		view(unsafe.SliceData(sc.Ledger), len(sc.Ledger)), view(unsafe.SliceData(sc.Shared), len(sc.Shared)),
+	}
+}
+
+func bytesOf[T any](v *T) string { return string(view(v, 1)) }
+
+// view is the bytes of n values.
+func view[T any](v *T, n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(v)), uintptr(n)*unsafe.Sizeof(*v))
 }
 
 // Send sends up to n bytes of the stream, which ends at end, by the claim protocol, as any sender does. With last it

@@ -23,6 +23,7 @@ import (
 	"sluice/internal/bench/system"
 	"sluice/internal/cli"
 	"sluice/internal/lab"
+	"sluice/transport"
 )
 
 // benchFlags are the flags of sluice-lab bench.
@@ -86,6 +87,10 @@ reason instead of numbers.`,
 		f.cfg.Rate, err = lab.ParseRate(value)
 		return err
 	})
+	flags.StringSliceVar(&f.cfg.Ciphers, "cipher", nil,
+		"first `ciphers` that clients offer: aes, as stock clients do, chacha20 (default aes)")
+	flags.StringSliceVar(&f.cfg.Segmentations, "segmentation", nil,
+		"who cuts the `bursts` of senders with UDP GSO: devices, as network cards do, hosts (default devices)")
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
 	flags.StringSliceVar(&f.peers, "peer", nil,
 		"`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
@@ -222,17 +227,17 @@ func (f *benchFlags) beQuick() {
 // shown lists the metrics that the table of each kind of scenario has.
 var shown = map[string][]string{
 	result.KindDelay: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
-	result.KindCPU: {"cpu.system", "cpu.relay", "cpu.ebpf", "cpu.publisher", "cpu.subscribers", "cpu.packet",
-		"cpu.packet.relay", "cpu.relay.wakeups"},
-	result.KindMemory:   {"memory.resident", "memory.peak", "memory.maps", "memory.session"},
-	result.KindSyscalls: {"syscalls.total", "syscalls.packet"},
+	result.KindCPU: {"cpu.frame.relay", "cpu.mbit.relay", "cpu.packet.relay", "cpu.frame", "cpu.packet", "cpu.relay",
+		"cpu.ebpf", "cpu.system", "cpu.relay.wakeups"},
+	result.KindMemory:   {"memory.resident", "memory.proportional", "memory.peak", "memory.maps", "memory.session"},
+	result.KindSyscalls: {"syscalls.total", "syscalls.frame", "syscalls.packet"},
 	result.KindCapacity: {"capacity", "capacity.atleast"},
 	result.KindCongestion: {"playable", "keys", "audio", "stalls", "stalled", "age.p50", "age.p90", "age.p99",
 		"goodput", "fit", "switches", "neighbour.playable"},
 	result.KindBystander: {"ping.p50", "ping.p99", "ping.idle.p50", "ping.idle.p99", "ping.lost"},
 	result.KindChain: {"first.p50", "first.p99", "last.p50", "last.p99", "hop.p50", "hop.p99", "hop.last.p50",
 		"hop.last.p99", "kernel"},
-	result.KindRTSP: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "cpu.packet.relay", "cpu.relay",
+	result.KindRTSP: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "cpu.frame.relay", "cpu.relay",
 		"rtp.lost", "kernel", "capacity", "capacity.atleast"},
 }
 
@@ -304,6 +309,9 @@ func newBenchLoad(env *cli.Environment) *cobra.Command {
 			var cfg load.GeneratorConfig
 			if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
 				return cli.AsUsage(err)
+			}
+			if !cfg.ChaCha20 {
+				transport.OfferStockSuites()
 			}
 			return load.Run(cmd.Context(), cfg, env.Stdin, env.Stdout)
 		},

@@ -21,8 +21,8 @@ var program = cli.Program{
 	Long: `Build hosts and links on this machine, show Sluice in them, and measure it. The relay, the publisher and
 the players are processes of the program sluice, which 'make build' puts beside this one.`,
 	Commands: []func(*cli.Environment) *cobra.Command{
-		newLab, newDemo, newCrash, newBench, newReplay, newTraffic, newForwarding, newBenchLoad, newBenchRelay,
-		newBenchDescribe,
+		newLab, newDemo, newCrash, newBench, newReplay, newSimulate, newTraffic, newForwarding, newBenchLoad,
+		newBenchRelay, newBenchDescribe,
 	},
 	ExitCode: exitCode,
 }

@@ -28,7 +28,7 @@ import (
 // replayFlags are the flags of sluice-lab replay.
 type replayFlags struct {
 	profiles, policies, controllers []string
-	rules                           []string
+	rules, fastPath                 []string
 	seeds                           int
 	length, join                    time.Duration
 	json                            bool
@@ -63,6 +63,7 @@ arrives in time, within 1 s and within 400 ms. They do not choose among renditio
 		Example: `  sluice-lab replay
   sluice-lab replay --profile constant,lte --policy none,priority --out replayed
   sluice-lab replay --rendition client,relay --policy bytes --length 1m
+  sluice-lab replay --profile lte,sawtooth --policy bytes --fastpath on,off --seeds 100
   sluice-lab replay --profile lte --record lte.jsonl
   sluice-lab replay --json lte.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), env, args) },
@@ -76,8 +77,10 @@ arrives in time, within 1 s and within 400 ms. They do not choose among renditio
 		"congestion `controllers` (default all): "+strings.Join(controllerNames(), ", "))
 	flags.StringSliceVar(&f.rules, "rendition", nil,
 		"who chooses among renditions, `client` or relay, or both in turn (default: there is one rendition)")
+	flags.StringSliceVar(&f.fastPath, "fastpath", nil,
+		"whether a model of the kernel sends what it can: `on` or off (default), or both in turn")
 	flags.IntVar(&f.seeds, "seeds", 3,
-		"`number` of replays of each, with other random losses and fades; the table has medians")
+		"`number` of replays of each, with other random losses, fades and times of changes; the table has medians")
 	flags.DurationVar(&f.length, "length", 30*time.Second, "`duration` of the mock media")
 	flags.DurationVar(&f.join, "join", 0,
 		"the subscriber joins the mock media after this `time`, which may be within a group")
@@ -154,7 +157,7 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment, files []str
 // subjects returns each policy with each controller, and then the oracles, which have none.
 func (f *replayFlags) subjects() (subjects []replay.Subject, err error) {
 	controllers, policies := orAll(f.controllers, controllerNames()), orAll(f.policies, policyNames())
-	rules, err := f.checkedRules()
+	variants, err := f.variants()
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +178,8 @@ func (f *replayFlags) subjects() (subjects []replay.Subject, err error) {
 				}
 				continue
 			}
-			s := replay.Subject{Policy: policy, Controller: replay.Controllers()[i]}
-			for _, s.Rule = range rules {
+			for _, s := range variants {
+				s.Policy, s.Controller = policy, replay.Controllers()[i]
 				subjects = append(subjects, s)
 			}
 		}
@@ -198,17 +201,24 @@ func policyOf(name string) (p replay.Policy, err error) {
 	return replayPolicies()[i], nil
 }
 
-// checkedRules returns who chooses among renditions; nobody by default.
-func (f *replayFlags) checkedRules() (rules []rendition.Rule, err error) {
+// variants returns in what else subjects differ: who chooses among renditions, nobody by default, and whether the
+// kernel sends, too.
+func (f *replayFlags) variants() (all []replay.Subject, err error) {
 	for _, name := range orAll(f.rules, []string{""}) {
-		r := rendition.Rule(name)
-		if name != "" && !slices.Contains(rendition.Rules(), r) {
-			all := []string{string(rendition.ByClient), string(rendition.ByRelay)}
-			return nil, cli.AsUsage(bounds.OneOf("--rendition", name, all...))
+		s := replay.Subject{Rule: rendition.Rule(name)}
+		if name != "" && !slices.Contains(rendition.Rules(), s.Rule) {
+			rules := []string{string(rendition.ByClient), string(rendition.ByRelay)}
+			return nil, cli.AsUsage(bounds.OneOf("--rendition", name, rules...))
 		}
-		rules = append(rules, r)
+		for _, value := range orAll(f.fastPath, []string{"off"}) {
+			if err := bounds.OneOf("--fastpath", value, "on", "off"); err != nil {
+				return nil, cli.AsUsage(err)
+			}
+			s.FastPath = value == "on"
+			all = append(all, s)
+		}
 	}
-	return rules, nil
+	return all, nil
 }
 
 // orAll returns what was chosen, each once, or all.

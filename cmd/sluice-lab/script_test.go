@@ -15,4 +15,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"sluice-lab": main, "sluice": func() { os.Exit(1) }})
 }
 
-func TestScripts(t *testing.T) { clitest.Run(t, nil) }
+func TestScripts(t *testing.T) {
+	clitest.Run(t, map[string]clitest.Command{"capture": readCapture, "schedules": writeSchedules})
+}

@@ -46,6 +46,7 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 
 // config checks the flags and returns the configuration that they describe.
 func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.Namespace, error) {
+	transport.OfferStockSuites() // a relay with a fast path chooses ChaCha20-Poly1305 all the same
 	cfg := client.SessionConfig{
 		URL: f.relay,
 		Transport: transport.ClientConfig{

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/server"
+	"sluice/transport"
 )
 
 func newRelay(env *cli.Environment) *cobra.Command {
@@ -96,6 +98,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		return err
 	}
 	f.addSite(&cfg, t.certificate)
+	if cfg.FastPath.Mode == server.FastPathOff || runtime.GOOS != "linux" {
+		transport.OfferStockSuites() // the process seals all packets
+	}
 	s, err := server.Listen(cfg)
 	if err != nil {
 		return errors.Join(explainListen(err), t.close())

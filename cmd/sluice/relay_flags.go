@@ -82,7 +82,7 @@ func (f *relayFlags) registerTransport(cmd *cobra.Command) {
 		"end connections that are silent for this `duration`")
 	flags.IntVar(&f.sockets, "sockets", defaultSockets, fmt.Sprintf(
 		"`number` of UDP sockets at the address, at most %d, each with a reader and with connections of its own, for "+
-			"many processors; 0 is one for each processor, at most 8; several need CAP_BPF", handover.MaxSockets))
+			"many processors; 0 is one for each processor; several need CAP_BPF", handover.MaxSockets))
 	cmd.MarkFlagsMutuallyExclusive("dev", "tls-cert")
 	cmd.MarkFlagsMutuallyExclusive("dev", "tls-key")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
@@ -121,11 +121,11 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"network `devices` for --fastpath (default: those with the listening address, or all "+
 			"if the relay dials others)")
 	flags.IntVar(&f.cfg.FastPath.MaxCopies, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
-		"largest `number` of subscribers of one track that the kernel serves at once, at most %d; of RTSP players it "+
-			"serves four times as many", fastpath.MaxSubscriptions))
+		"largest `number` of subscribers of one track that the kernel serves, at most %d; of RTSP players it serves "+
+			"four times as many at once, at most %d", fastpath.MaxSubscriptions, fastpath.MaxRTPRun))
 	flags.IntVar(&f.cfg.FastPath.Workers, "fastpath-workers", fastpath.DefaultWorkers(), fmt.Sprintf(
-		"`number` of workers, at most %d, that serve up to %d subscribers of one track, or %d RTSP players of one "+
-			"media, beyond --fastpath-budget", fastpath.MaxWorkers, fastpath.MaxSubscriptions, fastpath.MaxPlayers))
+		"`number` of workers, at most %d, that serve up to %d RTSP players of one media, beyond those that it serves "+
+			"at once", fastpath.MaxWorkers, fastpath.MaxPlayers))
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
 		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")
 	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
@@ -150,8 +150,8 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 		"object `file` of clang with a BPF function admit, by which the kernel and the process decide what may go "+
 			"(see examples/policy)")
 	flags.StringVar(&f.congestion, "congestion", "cubic",
-		"congestion `controller`: cubic; bbr, which keeps queues short and goes on in spite of random losses; or "+
-			"prague, for paths that mark packets as soon as they wait (L4S)")
+		"congestion `controller`: cubic; bbr, which goes on in spite of random losses and, in simulations, keeps "+
+			"queues short; or prague, for paths that mark packets as soon as they wait (L4S)")
 }
 
 func (f *relayFlags) registerOperation(cmd *cobra.Command) {

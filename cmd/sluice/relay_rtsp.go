@@ -21,6 +21,7 @@ import (
 type rtspFlags struct {
 	address, tlsAddress, rtpAddress, srtpAddress string
 	idle                                         time.Duration
+	memoryMiB                                    int
 }
 
 func (f *rtspFlags) register(cmd *cobra.Command) {
@@ -37,6 +38,9 @@ func (f *rtspFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.idle, "rtsp-idle-timeout", rtsp.DefaultIdleTimeout,
 		"end connections and players of RTSP that are silent for this `duration`, at least 10s; players are told to "+
 			"show 5s earlier that they are there")
+	flags.IntVar(&f.memoryMiB, "rtsp-memory", rtsp.DefaultMemory>>20,
+		"take at most this many `MiB` for broadcasts between RTSP and MoQ, of which one address may have as much as "+
+			"is free")
 }
 
 func (f *rtspFlags) isOn() bool { return f.address+f.tlsAddress != "" }
@@ -66,7 +70,9 @@ func (f *rtspFlags) check(scope string) error {
 			return fmt.Errorf("%s: %q: must be an address such as :8554", a.flag, a.address)
 		}
 	}
-	if err := errors.Join(f.checkPorts(), bounds.AtLeast("--rtsp-idle-timeout", f.idle, 10*time.Second)); err != nil {
+	err := errors.Join(f.checkPorts(), bounds.AtLeast("--rtsp-idle-timeout", f.idle, 10*time.Second),
+		bounds.AtLeast("--rtsp-memory", f.memoryMiB, rtsp.MinMemory>>20))
+	if err != nil {
 		return err
 	}
 	if f.isOn() && scope == "url" {
@@ -108,10 +114,11 @@ func (f *relayFlags) serveRTSP(s *server.Server) (*rtsp.Server, error) {
 		return nil, nil
 	}
 	cfg := rtsp.Config{
-		Relay: s.Relay(), Dial: s.DialFor, FastPath: s.FastPath(),
+		Relay: s.Relay(), Dial: s.DialFor, DialOwn: s.DialOwn, FastPath: s.FastPath(),
 		Address: f.rtsp.address, TLSAddress: f.rtsp.tlsAddress, Certificate: s.Certificate,
 		RTPAddress: f.rtsp.rtpAddress, SRTPAddress: f.rtsp.srtpAddress, Listen: listenConfig(f.control != ""),
-		IdleTimeout: f.rtsp.idle, Logger: slog.Default(), KeepAll: f.drop == "none",
+		IdleTimeout: f.rtsp.idle, Memory: int64(f.rtsp.memoryMiB) << 20, KeepAll: f.drop == "none",
+		Logger: slog.Default(),
 	}
 	if rule := s.Rule(); rule != nil {
 		cfg.Rule = rule

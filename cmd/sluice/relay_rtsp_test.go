@@ -26,6 +26,8 @@ func TestRTSPFlags(t *testing.T) {
 		"--rtsp=:1 --rtsp-rtp= --rtsps=:2 --rtsps-rtp=":               "",
 		"--rtsp=:1 --rtsp-rtp=[::1]:8 --rtsps=:2 --rtsps-rtp=[::2]:8": "",
 		"--rtsp=:1 --rtsp-idle-timeout=10s":                           "",
+		"--rtsp=:1 --rtsp-memory=16":                                  "",
+		"--rtsp=:1 --rtsp-memory=15":                                  "--rtsp-memory: 15: must be at least 16",
 		"--rtsp=:1 --rtsp-idle-timeout=9s":                            "--rtsp-idle-timeout: 9s: must be at least 10s",
 		"--rtsp=:1 --scope=path":                                      "",
 		"--rtsp=:1 --scope=url":                                       "--scope: url: must be one or path",

@@ -142,7 +142,7 @@ func (r *statusReport) describeUpstream(w io.Writer, u *server.UpstreamStatus) {
 	fmt.Fprintf(w, "upstream relay %s: connected, tracks from there: %d, to there: %d\n", u.URL, from, to)
 }
 
-// explainJobs tells how crowds are served: by the workers, or, for the reasons that it lists, by the process.
+// explainJobs tells how crowds of RTSP players are served: by workers, or, for the listed reasons, by the process.
 func (r *statusReport) explainJobs(w io.Writer) {
 	left := make(map[string]uint64)
 	for _, why := range []string{"busy", "share", "full", "late", "ended"} {

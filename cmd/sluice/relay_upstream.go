@@ -20,6 +20,7 @@ type upstreamFlags struct {
 	routes    []string // PREFIX=URL
 	announce  []string
 	tokenFile string
+	hosts     []string
 	sha256    string
 	transport transport.ClientConfig
 }
@@ -38,6 +39,9 @@ func (f *upstreamFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tokenFile, "upstream-token-file", "",
 		"`file` with the authorization token for upstream relays, and for other nodes of the cluster; or set "+
 			"SLUICE_UPSTREAM_TOKEN")
+	flags.StringSliceVar(&f.hosts, "upstream-goaway-host", nil,
+		"`hosts` to which an upstream relay may send this one when it goes away (GOAWAY), besides its own host; "+
+			"they get the token, too; * is any host")
 	flags.StringVar(&f.transport.CAFile, "upstream-ca", "",
 		"trust the certificate authorities in this PEM `file` for upstream relays, instead of the system's")
 	flags.StringVar(&f.sha256, "upstream-sha256", "",
@@ -72,7 +76,7 @@ func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
 
 // areSet reports whether there are flags that make no sense without an upstream relay.
 func (f *upstreamFlags) areSet() bool {
-	return len(f.announce) > 0 || f.tokenFile+f.trust() != ""
+	return len(f.announce)+len(f.hosts) > 0 || f.tokenFile+f.trust() != ""
 }
 
 // trust returns the name of a flag that says how to trust upstream relays, or what to show them, if there is one.
@@ -95,7 +99,7 @@ func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamC
 	if cfg.Routes, err = f.table(); err != nil {
 		return cfg, cli.AsUsage(err)
 	}
-	cfg.Transport = f.transport
+	cfg.Transport, cfg.GoawayHosts = f.transport, f.hosts
 	if f.sha256 != "" {
 		if cfg.Transport.CertificateSHA256, err = transport.ParseFingerprint(f.sha256); err != nil {
 			return cfg, cli.Usage("--upstream-sha256: %w", err)

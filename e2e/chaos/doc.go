@@ -30,6 +30,6 @@
 //
 //	make chaos-tree CHAOS=2m SEED=1
 //
-// The tests need root. Without CHAOS they do not run. CI runs two minutes of TestChaos, and one minute of TestTree with
-// each kind of cluster.
+// The tests need root. Without CHAOS they do not run. make check runs two minutes of each, with a seed that its commit
+// gives.
 package chaos

@@ -61,7 +61,6 @@ func startRelay(cfg relayConfig) (*relay, error) {
 func (r *relay) begin(more ...string) (err error) {
 	cmd := exec.Command("sluice", append([]string{
 		"relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof", "--log-format", "json",
-		"--drop", "none", // its subscribers expect every object, however late
 		"--tls-cert", filepath.Join(r.dir, "current", "cert.pem"),
 		"--tls-key", filepath.Join(r.dir, "current", "key.pem"), "--auth-token-file", filepath.Join(r.dir, "tokens"),
 		// What is kept for peers that have gone is given back sooner than by default, so that the test can wait for it.

@@ -98,13 +98,8 @@ func (r *labRelay) requireKernel(t *testing.T, atLeast uint64) {
 // kernelShare returns which share of the packets with media, of which it expects at least so many, the kernel sent.
 func (r *labRelay) kernelShare(t *testing.T, atLeast uint64) float64 {
 	t.Helper()
-	return shareOf(t, r.sessions(t), atLeast)
-}
-
-func shareOf(t *testing.T, sessions []labSession, atLeast uint64) float64 {
-	t.Helper()
 	var kernel, all uint64
-	for _, s := range sessions {
+	for _, s := range r.sessions(t) {
 		t.Logf("%+v", s)
 		require.Equal(t, "TLS_CHACHA20_POLY1305_SHA256", s.CipherSuite)
 		kernel, all = kernel+s.Packets.Kernel, all+s.Packets.Kernel+s.Packets.Process

@@ -37,7 +37,7 @@ func TestReplacement(t *testing.T) {
 			source, ended := liveClip(t, func() bool { return size() > 0 })
 			publisher := publish(t, (*exec.Cmd).Start, "moq-pub", r.url(scheme), source)
 			player := play(t, (*exec.Cmd).Start, "moq-sub", r.url(scheme), out)
-			require.Eventually(t, func() bool { return size() > 100_000 }, 20*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return size() > 100_000 }, time.Minute, 10*time.Millisecond)
 
 			old := r.process
 			r.run(t, "--control", control, "--idle-timeout", "3s", "--replace")

@@ -127,7 +127,7 @@ paths:
   all_others:
 `, m.rtmp, m.http, m.http, m.quic, cert, key), 0o600))
 	m.process = start(t, nil, nil, path, config)
-	require.Eventually(t, func() bool { return strings.Contains(m.output.String(), "[RTMP] ") }, 20*time.Second,
+	require.Eventually(t, func() bool { return strings.Contains(m.output.String(), "[RTMP] ") }, time.Minute,
 		20*time.Millisecond, "MediaMTX does not start")
 	return m
 }

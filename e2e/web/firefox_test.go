@@ -33,9 +33,9 @@ func TestFirefox(t *testing.T) {
 	b.publish(r, map[string]string{"name": "live/me", "size": "360", "group": "1000", "sound": "off"})
 	viewer := b.driver.(*firefoxTab).another(t)
 	viewer.open(r.page + "?broadcast=live/me")
-	viewer.awaitPictures(30)
+	viewer.awaitPictures(10)
 	_, first := viewer.pixels() // one colour, which changes
-	viewer.awaitPictures(60)
+	viewer.awaitPictures(25)
 	_, second := viewer.pixels()
 	require.NotEqual(t, first, second, "the picture does not move")
 	viewer.screenshot("firefox-watch")

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInside looks inside a relay with fifty subscribers.
+// TestInside looks inside a relay with twelve subscribers.
 func TestInside(t *testing.T) {
 	r := startRelay(t)
 	r.publishClip(t, "live/clip")
-	subscribers := make([]*program, 50)
+	subscribers := make([]*program, 12)
 	for i := range subscribers {
 		subscribers[i] = start(t, "sub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", "live/clip",
 			"--wait", "30s", "--out", t.TempDir()+"/out.mp4")
@@ -24,7 +24,7 @@ func TestInside(t *testing.T) {
 	})
 	b := browse(t)
 	b.open(r.page + "inside")
-	b.until(`[...document.querySelectorAll('#numbers div')].some(d => d.innerText === 'viewers\n50')`)
+	b.until(`[...document.querySelectorAll('#numbers div')].some(d => d.innerText === 'viewers\n12')`)
 	b.until(`document.querySelectorAll('#graphs canvas').length === 5`)
 	b.until(`/process, p50 . p99, [1-9]/.test(document.querySelector('#graphs figure:last-child div').ariaLabel)`)
 	b.until(`/out [1-9]/.test(document.querySelector('#graphs div').ariaLabel)`)
@@ -33,7 +33,7 @@ func TestInside(t *testing.T) {
 
 	b.run(chromedp.Evaluate(`[...document.querySelectorAll('#tracks button')].at(0).focus()`, nil))
 	b.run(chromedp.KeyEvent("\r"))
-	b.until(`document.querySelectorAll('#subscribers tbody tr').length === 50`)
+	b.until(`document.querySelectorAll('#subscribers tbody tr').length === 12`)
 	b.until(`document.querySelectorAll('#paths canvas').length === 2`)
 	b.until(`document.activeElement.matches('#tracks button[aria-pressed=true]')`)
 	require.True(t, eval[bool](b, `[...document.querySelectorAll('#subscribers tbody tr')].every(({cells}) =>

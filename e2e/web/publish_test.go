@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/thorough"
 	"sluice/moqt"
 )
 
@@ -128,6 +129,7 @@ const readClock = `(() => {
 // TestGlassToGlass measures how old the picture is that a viewer sees. It reports that, and asserts only that the clock
 // can be read.
 func TestGlassToGlass(t *testing.T) {
+	thorough.Only(t)
 	r := startRelay(t)
 	b := browse(t)
 	b.open(r.page + "publish")

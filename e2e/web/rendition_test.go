@@ -10,6 +10,8 @@ import (
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/thorough"
 )
 
 // watchLadder opens a broadcast with two renditions behind a path that can be limited, after a script has run.
@@ -34,13 +36,13 @@ func watchLadder(t *testing.T, script string) (*tab, *bottleneck) {
 // TestRenditions changes the rendition without a loss, and lets the player do so when the path becomes slow.
 func TestRenditions(t *testing.T) {
 	b, path := watchLadder(t, "")
-	require.True(t, b.losesNothing(func() {
+	b.losesNothing(func() {
 		for _, height := range []int{90, 360} {
 			b.chooseQuality(fmt.Sprintf("%dp", height))
 			b.until(inPlayer("canvas", fmt.Sprintf("height === %d", height)))
 			b.awaitPictures(b.statistics().Shown + 10)
 		}
-	}))
+	})
 
 	b.chooseQuality("Auto")
 	path.rate.Store(200_000)
@@ -53,6 +55,7 @@ func TestRenditions(t *testing.T) {
 
 // TestRenditionsWithoutWebCodecs lets a player choose the rendition that has Media Source Extensions only.
 func TestRenditionsWithoutWebCodecs(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel()
 	b, path := watchLadder(t, `delete globalThis.VideoDecoder`)
 	path.rate.Store(200_000)

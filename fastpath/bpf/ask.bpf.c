@@ -7,7 +7,7 @@
 
 #define QUESTION_AT 14
 
-// As much as server_ingress and continue_fan_out have on the stack when they call admit: what fits here fits there.
+// As much as server_ingress has on the stack when it calls admit: what fits here fits there.
 #define CALLERS_STACK 288
 
 SEC("tc") int ask(struct __sk_buff *skb)

@@ -94,7 +94,6 @@ func TestStackOfRule(t *testing.T) {
 	}
 	require.Positive(t, before["server_ingress"])
 	require.GreaterOrEqual(t, before["ask"], before["server_ingress"])
-	require.GreaterOrEqual(t, before["ask"], before["continue_fan_out"])
 	require.GreaterOrEqual(t, 512-before["ask"], 192, "what fastpath/bpf/policy/admission.h promises")
 }
 

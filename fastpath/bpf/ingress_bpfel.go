@@ -50,8 +50,8 @@ const (
 	IngressCapacityMAX_TRACKS             IngressCapacity = 16384
 	IngressCapacityPART_LEN               IngressCapacity = 16
 	IngressCapacityFULL_TRACKS            IngressCapacity = 1024
-	IngressCapacityEXTENT_SHIFT           IngressCapacity = 9
-	IngressCapacityEXTENT_LEN             IngressCapacity = 512
+	IngressCapacityEXTENT_SHIFT           IngressCapacity = 6
+	IngressCapacityEXTENT_LEN             IngressCapacity = 64
 )
 
 type IngressConnState struct {
@@ -118,57 +118,11 @@ type IngressDownstreamKey struct {
 	Subscriber uint32
 }
 
-type IngressEndpoint struct {
-	_    structs.HostLayout
-	Addr [16]uint8
-	Port uint16
-	V6   uint8
-	Pad  uint8
-}
-
 type IngressHeld struct {
 	_       structs.HostLayout
 	Entries [3]uint32
 	Pad     uint32
 }
-
-type IngressJob struct {
-	_           structs.HostLayout
-	Addresses   [12]uint8
-	Proto       uint16
-	Kind        uint16
-	Since       uint64
-	Publisher   uint32
-	Track       uint32
-	Position    uint32
-	Count       uint32
-	ListVersion uint64
-	StreamId    uint64
-	Offset      uint64
-	Len         uint32
-	HeaderLen   uint32
-	Fin         uint8
-	First       uint8
-	Pad         uint16
-	Pad2        uint32
-}
-
-type IngressJobKind uint32
-
-const (
-	IngressJobKindJOB_STREAM IngressJobKind = 0
-	IngressJobKindJOB_RTP    IngressJobKind = 1
-)
-
-type IngressJobLimits uint32
-
-const (
-	IngressJobLimitsMAX_WORKERS   IngressJobLimits = 8
-	IngressJobLimitsJOB_RING_LEN  IngressJobLimits = 262144
-	IngressJobLimitsJOBS_PER_RING IngressJobLimits = 160
-	IngressJobLimitsPROMISES      IngressJobLimits = 256
-	IngressJobLimitsMAX_JOB       IngressJobLimits = 1600
-)
 
 type IngressKeyStream struct {
 	_          structs.HostLayout
@@ -247,11 +201,6 @@ type IngressPath struct {
 	DatagramPrefix    [8]uint8
 	StreamLimit       uint64
 	DatagramLimit     uint64
-}
-
-type IngressPromise struct {
-	_     structs.HostLayout
-	Given [8]uint64
 }
 
 type IngressPublisher struct {
@@ -368,12 +317,27 @@ type IngressRecord struct {
 }
 
 type IngressScratch struct {
-	_          structs.HostLayout
-	Buf        [4096]uint8
-	State      [16]uint32
-	R          [4]uint32
-	S          [4]uint32
-	Tag        [2]uint64
+	_     structs.HostLayout
+	Buf   [4096]uint8
+	State [16]uint32
+	R     [4]uint32
+	S     [4]uint32
+	Tag   [2]uint64
+	Poly  struct {
+		_   structs.HostLayout
+		H0  uint64
+		H1  uint64
+		H2  uint64
+		H3  uint64
+		R0  uint64
+		R1  uint64
+		R2  uint64
+		R3  uint64
+		S1  uint64
+		S2  uint64
+		S3  uint64
+		Pad uint64
+	}
 	Pn         uint64
 	Len        uint32
 	KeyPhase   uint32
@@ -430,11 +394,11 @@ type IngressScratch struct {
 	ListVersion uint64
 	Track       uint32
 	Ecn         uint32
-	Position    uint32
+	VlanProto   uint16
+	VlanTci     uint16
 	Pad         uint32
 	Group       uint64
 	Arrived     uint64
-	Job         IngressJob
 }
 
 type IngressSendKeys struct {
@@ -552,7 +516,6 @@ type IngressVersionKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	IngressMapAliases          = "aliases"
-	IngressMapBusyUntil        = "busy_until"
 	IngressMapConnectionIds    = "connection_ids"
 	IngressMapConnections      = "connections"
 	IngressMapCopies           = "copies"
@@ -562,7 +525,6 @@ const (
 	IngressMapFreeStreams      = "free_streams"
 	IngressMapHeldByAll        = "held_by_all"
 	IngressMapHeldByEach       = "held_by_each"
-	IngressMapJobRings         = "job_rings"
 	IngressMapKeys             = "keys"
 	IngressMapLedgers          = "ledgers"
 	IngressMapLookaheads       = "lookaheads"
@@ -571,7 +533,6 @@ const (
 	IngressMapObjects          = "objects"
 	IngressMapPathVersions     = "path_versions"
 	IngressMapPaths            = "paths"
-	IngressMapPromises         = "promises"
 	IngressMapPublishers       = "publishers"
 	IngressMapQuestions        = "questions"
 	IngressMapReasons          = "reasons"
@@ -581,19 +542,15 @@ const (
 	IngressMapTakenPackets     = "taken_packets"
 	IngressMapTrackVersions    = "track_versions"
 	IngressMapTracks           = "tracks"
-	IngressProgContinueFanOut  = "continue_fan_out"
 	IngressProgServerIngress   = "server_ingress"
-	IngressVarChunkCopies      = "chunk_copies"
 	IngressVarConnectionIdLen  = "connection_id_len"
 	IngressVarConnectionIdMask = "connection_id_mask"
 	IngressVarExtentShift      = "extent_shift"
-	IngressVarJobLifetime      = "job_lifetime"
 	IngressVarMaxCopies        = "max_copies"
 	IngressVarRelayPort        = "relay_port"
 	IngressVarReplaced         = "replaced"
 	IngressVarRtpPort          = "rtp_port"
 	IngressVarShareSizes       = "share_sizes"
-	IngressVarWorkers          = "workers"
 )
 
 // LoadIngress returns the embedded CollectionSpec for Ingress.
@@ -638,8 +595,7 @@ type IngressSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type IngressProgramSpecs struct {
-	ContinueFanOut *ebpf.ProgramSpec `ebpf:"continue_fan_out"`
-	ServerIngress  *ebpf.ProgramSpec `ebpf:"server_ingress"`
+	ServerIngress *ebpf.ProgramSpec `ebpf:"server_ingress"`
 }
 
 // IngressMapSpecs contains maps before they are loaded into the kernel.
@@ -647,7 +603,6 @@ type IngressProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type IngressMapSpecs struct {
 	Aliases       *ebpf.MapSpec `ebpf:"aliases"`
-	BusyUntil     *ebpf.MapSpec `ebpf:"busy_until"`
 	ConnectionIds *ebpf.MapSpec `ebpf:"connection_ids"`
 	Connections   *ebpf.MapSpec `ebpf:"connections"`
 	Copies        *ebpf.MapSpec `ebpf:"copies"`
@@ -657,7 +612,6 @@ type IngressMapSpecs struct {
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.MapSpec `ebpf:"held_by_each"`
-	JobRings      *ebpf.MapSpec `ebpf:"job_rings"`
 	Keys          *ebpf.MapSpec `ebpf:"keys"`
 	Ledgers       *ebpf.MapSpec `ebpf:"ledgers"`
 	Lookaheads    *ebpf.MapSpec `ebpf:"lookaheads"`
@@ -666,7 +620,6 @@ type IngressMapSpecs struct {
 	Objects       *ebpf.MapSpec `ebpf:"objects"`
 	PathVersions  *ebpf.MapSpec `ebpf:"path_versions"`
 	Paths         *ebpf.MapSpec `ebpf:"paths"`
-	Promises      *ebpf.MapSpec `ebpf:"promises"`
 	Publishers    *ebpf.MapSpec `ebpf:"publishers"`
 	Questions     *ebpf.MapSpec `ebpf:"questions"`
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
@@ -682,17 +635,14 @@ type IngressMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type IngressVariableSpecs struct {
-	ChunkCopies      *ebpf.VariableSpec `ebpf:"chunk_copies"`
 	ConnectionIdLen  *ebpf.VariableSpec `ebpf:"connection_id_len"`
 	ConnectionIdMask *ebpf.VariableSpec `ebpf:"connection_id_mask"`
 	ExtentShift      *ebpf.VariableSpec `ebpf:"extent_shift"`
-	JobLifetime      *ebpf.VariableSpec `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.VariableSpec `ebpf:"max_copies"`
 	RelayPort        *ebpf.VariableSpec `ebpf:"relay_port"`
 	Replaced         *ebpf.VariableSpec `ebpf:"replaced"`
 	RtpPort          *ebpf.VariableSpec `ebpf:"rtp_port"`
 	ShareSizes       *ebpf.VariableSpec `ebpf:"share_sizes"`
-	Workers          *ebpf.VariableSpec `ebpf:"workers"`
 }
 
 // IngressObjects contains all objects after they have been loaded into the kernel.
@@ -716,7 +666,6 @@ func (o *IngressObjects) Close() error {
 // It can be passed to LoadIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type IngressMaps struct {
 	Aliases       *ebpf.Map `ebpf:"aliases"`
-	BusyUntil     *ebpf.Map `ebpf:"busy_until"`
 	ConnectionIds *ebpf.Map `ebpf:"connection_ids"`
 	Connections   *ebpf.Map `ebpf:"connections"`
 	Copies        *ebpf.Map `ebpf:"copies"`
@@ -726,7 +675,6 @@ type IngressMaps struct {
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.Map `ebpf:"held_by_each"`
-	JobRings      *ebpf.Map `ebpf:"job_rings"`
 	Keys          *ebpf.Map `ebpf:"keys"`
 	Ledgers       *ebpf.Map `ebpf:"ledgers"`
 	Lookaheads    *ebpf.Map `ebpf:"lookaheads"`
@@ -735,7 +683,6 @@ type IngressMaps struct {
 	Objects       *ebpf.Map `ebpf:"objects"`
 	PathVersions  *ebpf.Map `ebpf:"path_versions"`
 	Paths         *ebpf.Map `ebpf:"paths"`
-	Promises      *ebpf.Map `ebpf:"promises"`
 	Publishers    *ebpf.Map `ebpf:"publishers"`
 	Questions     *ebpf.Map `ebpf:"questions"`
 	Reasons       *ebpf.Map `ebpf:"reasons"`
@@ -750,7 +697,6 @@ type IngressMaps struct {
 func (m *IngressMaps) Close() error {
 	return _IngressClose(
 		m.Aliases,
-		m.BusyUntil,
 		m.ConnectionIds,
 		m.Connections,
 		m.Copies,
@@ -760,7 +706,6 @@ func (m *IngressMaps) Close() error {
 		m.FreeStreams,
 		m.HeldByAll,
 		m.HeldByEach,
-		m.JobRings,
 		m.Keys,
 		m.Ledgers,
 		m.Lookaheads,
@@ -769,7 +714,6 @@ func (m *IngressMaps) Close() error {
 		m.Objects,
 		m.PathVersions,
 		m.Paths,
-		m.Promises,
 		m.Publishers,
 		m.Questions,
 		m.Reasons,
@@ -786,30 +730,25 @@ func (m *IngressMaps) Close() error {
 //
 // It can be passed to LoadIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type IngressVariables struct {
-	ChunkCopies      *ebpf.Variable `ebpf:"chunk_copies"`
 	ConnectionIdLen  *ebpf.Variable `ebpf:"connection_id_len"`
 	ConnectionIdMask *ebpf.Variable `ebpf:"connection_id_mask"`
 	ExtentShift      *ebpf.Variable `ebpf:"extent_shift"`
-	JobLifetime      *ebpf.Variable `ebpf:"job_lifetime"`
 	MaxCopies        *ebpf.Variable `ebpf:"max_copies"`
 	RelayPort        *ebpf.Variable `ebpf:"relay_port"`
 	Replaced         *ebpf.Variable `ebpf:"replaced"`
 	RtpPort          *ebpf.Variable `ebpf:"rtp_port"`
 	ShareSizes       *ebpf.Variable `ebpf:"share_sizes"`
-	Workers          *ebpf.Variable `ebpf:"workers"`
 }
 
 // IngressPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadIngressObjects or ebpf.CollectionSpec.LoadAndAssign.
 type IngressPrograms struct {
-	ContinueFanOut *ebpf.Program `ebpf:"continue_fan_out"`
-	ServerIngress  *ebpf.Program `ebpf:"server_ingress"`
+	ServerIngress *ebpf.Program `ebpf:"server_ingress"`
 }
 
 func (p *IngressPrograms) Close() error {
 	return _IngressClose(
-		p.ContinueFanOut,
 		p.ServerIngress,
 	)
 }

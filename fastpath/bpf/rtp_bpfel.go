@@ -50,6 +50,25 @@ type RTPHeld struct {
 	Pad     uint32
 }
 
+type RTPJob struct {
+	_        structs.HostLayout
+	Since    uint64
+	Media    uint32
+	Share    uint32
+	Position uint32
+	Count    uint32
+}
+
+type RTPJobLimits uint32
+
+const (
+	RTPJobLimitsMAX_WORKERS   RTPJobLimits = 64
+	RTPJobLimitsJOB_RING_LEN  RTPJobLimits = 262144
+	RTPJobLimitsJOBS_PER_RING RTPJobLimits = 160
+	RTPJobLimitsPROMISES      RTPJobLimits = 256
+	RTPJobLimitsMAX_JOB       RTPJobLimits = 1600
+)
+
 type RTPNeighbor struct {
 	_         structs.HostLayout
 	Ifindex   uint32
@@ -57,11 +76,6 @@ type RTPNeighbor struct {
 	Smac      [6]uint8
 	VlanProto uint16
 	VlanTci   uint16
-}
-
-type RTPPromise struct {
-	_     structs.HostLayout
-	Given [8]uint64
 }
 
 type RTPReason uint32
@@ -198,34 +212,18 @@ type RTPRtpMedia struct {
 	Paused      uint32
 	PayloadType uint32
 	Count       uint32
-	Udp         struct {
-		_           structs.HostLayout
-		Saddr       [16]uint8
-		Daddr       [16]uint8
-		Dport       uint16
-		V6          uint8
-		EndpointPad uint8
-		Sport       uint16
-	}
-	Share   uint16
-	Index   uint32
-	Codec   uint32
-	Frames  RTPRtpFrames
-	Players [256]RTPRtpPlayer
-	Slots   [1024]RTPRtpSlot
+	Udp         RTPUdpPath
+	Share       uint16
+	Index       uint32
+	Codec       uint32
+	Frames      RTPRtpFrames
+	Players     [256]RTPRtpPlayer
+	Slots       [1024]RTPRtpSlot
 }
 
 type RTPRtpPlayer struct {
-	_   structs.HostLayout
-	Udp struct {
-		_           structs.HostLayout
-		Saddr       [16]uint8
-		Daddr       [16]uint8
-		Dport       uint16
-		V6          uint8
-		EndpointPad uint8
-		Sport       uint16
-	}
+	_         structs.HostLayout
+	Udp       RTPUdpPath
 	Sequence  uint16
 	Timestamp uint32
 	Ssrc      uint32
@@ -242,16 +240,33 @@ type RTPRtpSlot struct {
 	Key       uint64
 	Timestamp uint32
 	Taken     uint32
+	Users     uint32
+	Pad       uint32
 	Players   [4]uint64
 }
 
 type RTPScratch struct {
-	_          structs.HostLayout
-	Buf        [4096]uint8
-	State      [16]uint32
-	R          [4]uint32
-	S          [4]uint32
-	Tag        [2]uint64
+	_     structs.HostLayout
+	Buf   [4096]uint8
+	State [16]uint32
+	R     [4]uint32
+	S     [4]uint32
+	Tag   [2]uint64
+	Poly  struct {
+		_   structs.HostLayout
+		H0  uint64
+		H1  uint64
+		H2  uint64
+		H3  uint64
+		R0  uint64
+		R1  uint64
+		R2  uint64
+		R3  uint64
+		S1  uint64
+		S2  uint64
+		S3  uint64
+		Pad uint64
+	}
 	Pn         uint64
 	Len        uint32
 	KeyPhase   uint32
@@ -308,30 +323,21 @@ type RTPScratch struct {
 	ListVersion uint64
 	Track       uint32
 	Ecn         uint32
-	Position    uint32
+	VlanProto   uint16
+	VlanTci     uint16
 	Pad         uint32
 	Group       uint64
 	Arrived     uint64
-	Job         struct {
-		_           structs.HostLayout
-		Addresses   [12]uint8
-		Proto       uint16
-		Kind        uint16
-		Since       uint64
-		Publisher   uint32
-		Track       uint32
-		Position    uint32
-		Count       uint32
-		ListVersion uint64
-		StreamId    uint64
-		Offset      uint64
-		Len         uint32
-		HeaderLen   uint32
-		Fin         uint8
-		First       uint8
-		Pad         uint16
-		Pad2        uint32
-	}
+}
+
+type RTPUdpPath struct {
+	_           structs.HostLayout
+	Saddr       [16]uint8
+	Daddr       [16]uint8
+	Dport       uint16
+	V6          uint8
+	EndpointPad uint8
+	Sport       uint16
 }
 
 // Names of all BPF objects in the ELF.

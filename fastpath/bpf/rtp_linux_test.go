@@ -263,7 +263,7 @@ func TestSameFrames(t *testing.T) {
 			}
 		}
 		if r.IntN(4) == 0 { // no level is nearer to a limit than 100 s: the kernel's clock goes on
-			full := monotonic().Add(time.Duration(r.IntN(6)-1)*200*time.Second - 100*time.Second)
+			full := monotonic().Add(time.Duration(r.IntN(6))*200*time.Second + 100*time.Second)
 			for _, f := range []*rtpframe.Flow{&ours, &theirs} {
 				f.SetBucket(claim.Bucket{Rate: 1000, Burst: 800_000}, full)
 			}

@@ -109,14 +109,4 @@ SEC("tc") int server_ingress(struct __sk_buff *skb)
 	return verdict(take_packet(skb));
 }
 
-// continue_fan_out makes some of the copies of a job, see fanout/job.h. A worker of the relay's process runs it. It
-// returns whether the job can be continued.
-SEC("tc") int continue_fan_out(struct __sk_buff *skb)
-{
-	enum reason why = continue_stream(skb);
-
-	count(why);
-	return why == JOB_CONTINUED;
-}
-
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -29,15 +29,13 @@ type (
 
 	Taking      = IngressTaking
 	TakenPacket = IngressTakenPacket
-	Job         = IngressJob
-	Promise     = IngressPromise
 
 	RTPMedia  = RTPRtpMedia
 	RTPPlayer = RTPRtpPlayer
 	RTPSlot   = RTPRtpSlot
+	Job       = RTPJob
 
 	KeyStream = IngressKeyStream
 	Neighbor  = IngressNeighbor
-	Endpoint  = IngressEndpoint
 	Reason    = IngressReason
 )

@@ -47,7 +47,9 @@ func TestWalkFrames(t *testing.T) {
 			0x10, uint64(1<<40),
 			0x11, uint64(3), uint64(99), 0x12, uint64(5), 0x13, uint64(5), 0x14, uint64(5),
 			0x15, uint64(3), uint64(5), 0x16, uint64(5),
-			0x17, uint64(5), 0x19, uint64(5), 0x1e, x), done, onlyX},
+			0x17, uint64(5), 0x19, uint64(5), 0x1e, 0x1f,
+			0x24, uint64(3), uint64(9), uint64(1<<20), uint64(1<<14),
+			uint64(0xaf), uint64(1), uint64(10), uint64(25000), uint64(1), x), done, onlyX},
 		{"behind ACK with ECN counts", concat(3, uint64(1000), uint64(3), uint64(1), uint64(5), uint64(1), uint64(2),
 			uint64(70000), uint64(9), uint64(0),
 			x), done, onlyX},
@@ -57,7 +59,7 @@ func TestWalkFrames(t *testing.T) {
 		{"between padding", concat(make([]byte, 333), x, make([]byte, 777)), done, onlyX},
 		{"before CRYPTO", concat(x, 6, uint64(0), uint64(1), "c"), stopped, onlyX},
 		{"before CONNECTION_CLOSE", concat(x, 0x1d, uint64(0), uint64(0)), stopped, onlyX},
-		{"before an unknown frame", concat(x, uint64(0xaf), uint64(0)), stopped, onlyX},
+		{"before an unknown frame", concat(x, uint64(0xae), uint64(0)), stopped, onlyX},
 		{"nine streams", slices.Repeat(x, 9), stopped, slices.Repeat(onlyX, 8)},
 		{"length beyond the packet", concat(0x0e, uint64(3), uint64(9), uint64(2), "x"), malformed, nil},
 		{"huge length", concat(0x0e, uint64(3), uint64(9), uint64(1<<62-1), "x"), malformed, nil},
@@ -84,7 +86,7 @@ func TestWalkFrames(t *testing.T) {
 func TestWalkAnything(t *testing.T) {
 	k := bpftest.NewWalk(t)
 	seed := rand.New(rand.NewPCG(1, 2))
-	types := []byte{0, 1, 2, 3, 4, 8, 9, 0x0a, 0x0c, 0x0e, 0x0f, 0x10, 0x18, 0x1a, 0x30, 0x31}
+	types := []byte{0, 1, 2, 3, 4, 8, 9, 0x0a, 0x0c, 0x0e, 0x0f, 0x10, 0x18, 0x1a, 0x1f, 0x24, 0x30, 0x31, 0x40, 0xaf}
 	for range 5000 {
 		payload := make([]byte, 1+seed.IntN(1500))
 		for i := range payload {

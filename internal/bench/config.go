@@ -30,6 +30,9 @@ type RunConfig struct {
 	Warmup      time.Duration // before the measured period; default: 2 s, one group of mock video
 	// MaxCapacity is the largest number of subscribers that is tried; default: 400.
 	MaxCapacity int
+	// Ciphers are what clients offer first, and Segmentations who cuts the bursts of senders that use UDP GSO; default:
+	// AES, and devices. Delay, CPU and memory are measured with all of them, the rest with the first.
+	Ciphers, Segmentations []string
 	// Rate is the rate of the mock video; default: 2 Mbit/s.
 	Rate lab.Rate
 	// Clip is a file with real video, which is measured too; "" is none.
@@ -72,6 +75,12 @@ func (c RunConfig) withDefaults() RunConfig {
 	c.Duration = cmp.Or(c.Duration, 6*time.Second)
 	c.Warmup = cmp.Or(c.Warmup, 2*time.Second)
 	c.MaxCapacity = cmp.Or(c.MaxCapacity, 400)
+	if len(c.Ciphers) == 0 {
+		c.Ciphers = ciphers[:1]
+	}
+	if len(c.Segmentations) == 0 {
+		c.Segmentations = segmentations[:1]
+	}
 	c.Rate = cmp.Or(c.Rate, defaultRate)
 	c.Seed = cmp.Or(c.Seed, 1)
 	if c.Progress == nil {
@@ -99,7 +108,7 @@ func (c RunConfig) Validate() error {
 	if c.Programs.Sluice == "" || c.Programs.Generator == "" || len(c.Systems) == 0 {
 		return errors.New("a bench needs the programs sluice-lab and sluice, and at least one relay")
 	}
-	if err := c.validateSystems(); err != nil {
+	if err := errors.Join(c.validateSystems(), c.validateVariants()); err != nil {
 		return err
 	}
 	if c.Machines != nil && c.Clip != "" {
@@ -148,8 +157,11 @@ func (c RunConfig) validateSystems() error {
 func (c RunConfig) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.WithDefaults() }
 
 func (c RunConfig) mockParams(subscribers int) result.Params {
-	m := c.mock()
-	return result.Params{Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate}
+	m, v := c.mock(), c.variants()[0]
+	return result.Params{
+		Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate,
+		Cipher: v.cipher, Segmentation: v.segmentation,
+	}
 }
 
 // scenario returns a scenario without runs.

@@ -25,7 +25,7 @@ import (
 )
 
 // bottlenecks are the paths behind which a subscriber each is measured. They share a trial, and the trial has one more
-// subscriber, their neighbour, without a bottleneck.
+// subscriber, their neighbour, without a bottleneck. In each repetition, the paths change at other times.
 var bottlenecks = []string{"constant", "step", "sawtooth", "lte", "loss", "bulk"}
 
 // congestionPeriods is how many times as long as other runs one with bottlenecks is: a profile needs time to change.
@@ -46,7 +46,7 @@ func (r *runner) congestionPlan() plan {
 		path.RTT, path.Queue = 0, 0 // those of the lab
 		paths = append(paths, path)
 		v := view{path.Name, "a bottleneck: " + path.Title, r.mockParams(len(bottlenecks) + 1)}
-		v.params.Link, v.params.Duration = path.Name, period.Seconds()
+		v.params.Link, v.params.Segmentation, v.params.Duration = path.Name, result.ByHosts, period.Seconds()
 		p.views = append(p.views, v)
 	}
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
@@ -153,11 +153,13 @@ func (r *runner) runCongestion(
 	c := &congestionRun{mock: r.mock()}
 	c.mock.Layers = !spec.OneSubgroup
 	defer c.end()
-	if err := c.prepare(r.stage.Lab.Subscribers, paths, period, r.Seed); err != nil {
+	if err := c.prepare(r.stage.Lab.Subscribers, paths, period, r.pathSeed); err != nil {
 		return nil, err
 	}
 	sessions := slices.Repeat([]int{1}, len(paths)+1)
-	m, err := r.try(ctx, trial.Setup{
+	v := r.variants()[0]
+	v.segmentation = result.ByHosts // a link must not lose a burst as one packet
+	m, err := r.tryAs(ctx, v, trial.Setup{
 		System: spec, Mock: c.mock, Audio: true, Rules: rules, Sessions: sessions, Record: true, Duration: period,
 		During: func(ctx context.Context, _ *trial.Trial) error { return c.follow(ctx) },
 	})
@@ -199,7 +201,7 @@ func (r *runner) runCongestion(
 	return o, nil
 }
 
-// writeTrace writes what was published and how the path was as a trace, once for each path.
+// writeTrace writes what was published and how the path was as a trace, once for each name.
 func (r *runner) writeTrace(name string, t *replay.Trace, path []replay.Change) error {
 	if r.Traces == "" {
 		return nil

@@ -35,7 +35,7 @@ func (r *runner) ladderPlan() plan {
 	var paths []pathprofile.Profile
 	var rules []rendition.Rule
 	params := r.mockParams(len(rendition.Rules())*len(ladderPaths) + 1)
-	params.Duration = period.Seconds()
+	params.Duration, params.Segmentation = period.Seconds(), result.ByHosts
 	for _, rule := range rendition.Rules() {
 		for _, name := range ladderPaths {
 			path, _ := pathprofile.Find(name)

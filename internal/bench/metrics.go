@@ -30,6 +30,11 @@ func distribution(title, unit string, better int, kinds []string) quantity {
 	return quantity{result.Metric{Title: title, Unit: unit, Better: better}, kinds, true}
 }
 
+// beside returns a metric that stands beside another one: no comparison counts it.
+func beside(title, unit string, kinds []string) quantity {
+	return quantity{result.Metric{Title: title, Unit: unit, Better: less, Beside: true}, kinds, false}
+}
+
 var (
 	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls,
 		result.KindBystander, result.KindChain, result.KindRTSP}
@@ -61,23 +66,29 @@ var quantities = map[string]quantity{
 	"hop":      distribution("delay that a further relay adds, first packet", "ms", less, onlyChain),
 	"hop.last": distribution("delay that a further relay adds, last packet", "ms", less, onlyChain),
 
-	"cpu.system":        metric("CPU of the whole system over idle", "% of a core", less, cpuOf),
-	"cpu.relay":         metric("CPU of the relay without softirqs, and its eBPF", "% of a core", less, cpuOf),
+	// The relay is its process without softirqs that interrupted it, and the softirqs of its devices, in which its eBPF
+	// programs run. The lab's programs are nobody's.
+	"cpu.frame.relay":   metric("CPU of the relay for a delivered frame", "µs", less, cpuOf),
+	"cpu.mbit.relay":    metric("CPU of the relay for each Mbit/s of delivered media", "% of a core", less, cpuOf),
+	"cpu.packet.relay":  beside("CPU of the relay for a delivered packet", "µs", cpuOf),
+	"cpu.frame":         metric("CPU of the whole system for a delivered frame", "µs", less, cpuOf),
+	"cpu.packet":        beside("CPU of the whole system for a delivered packet", "µs", cpuOf),
+	"cpu.relay":         metric("CPU of the relay", "% of a core", less, cpuOf),
 	"cpu.relay.user":    metric("CPU of the relay process, user", "% of a core", 0, cpuOf),
-	"cpu.relay.system":  metric("CPU of the relay process, system", "% of a core", 0, cpuOf),
-	"cpu.relay.softirq": metric("softirqs in the time of the relay process", "% of a core", 0, cpuOf),
-	"cpu.ebpf":          metric("run time of the relay's eBPF programs", "% of a core", 0, cpuOf),
+	"cpu.relay.system":  metric("CPU of the relay in the kernel, without eBPF", "% of a core", 0, cpuOf),
+	"cpu.relay.softirq": metric("softirqs of the relay's devices, in its CPU", "% of a core", 0, cpuOf),
+	"cpu.ebpf":          metric("run time of the relay's eBPF programs in softirqs", "% of a core", 0, cpuOf),
 	"cpu.ebpf.runs":     metric("runs of the relay's eBPF programs", "/s", 0, cpuOf),
-	"cpu.lab":           metric("run time of the lab's eBPF programs", "% of a core", 0, cpuOf),
-	"cpu.softirq":       metric("CPU in softirq, sampled", "% of a core", 0, cpuOf),
+	"cpu.system":        metric("CPU of the whole system over idle", "% of a core", less, cpuOf),
+	"cpu.lab":           metric("run time of the lab's eBPF programs, in nobody's CPU", "% of a core", 0, cpuOf),
+	"cpu.lab.relay":     metric("run time of the lab's recorder at the relay", "% of a core", 0, cpuOf),
 	"cpu.publisher":     metric("CPU of the publisher", "% of a core", 0, cpuOf),
 	"cpu.subscribers":   metric("CPU of the subscribers", "% of a core", 0, cpuOf),
-	"cpu.packet":        metric("CPU of the whole system for a delivered packet", "µs", less, cpuOf),
-	"cpu.packet.relay":  metric("CPU of the relay and its eBPF for a delivered packet", "µs", less, cpuOf),
-	"cpu.subscriber":    metric("CPU of the relay and its eBPF for a subscriber", "% of a core", less, cpuOf),
+	"frames":            metric("frames delivered", "/s", 0, cpuOf),
+	"frames.packets":    metric("packets for a delivered frame", "", 0, cpuOf),
 	"cpu":               metric("CPU over idle by user", "% of a core", less, cpuOf),
 	"cpu.relay.wakeups": metric("wake-ups of the relay's threads", "/s", less, cpuOf),
-	// Over time. The relay's eBPF programs count for the relay, not for the publisher, whose packets they handle.
+	// Over time, with softirqs as above.
 	"host.relay":       metric("CPU of the relay's host", "% of a core", less, cpuOf),
 	"host.publisher":   metric("CPU of the publisher's host", "% of a core", 0, cpuOf),
 	"host.subscribers": metric("CPU of the subscribers' host", "% of a core", 0, cpuOf),
@@ -85,14 +96,16 @@ var quantities = map[string]quantity{
 	"datagrams.received": metric("datagrams that the relay process received", "/s", 0, cpuOf),
 	"datagrams.sent":     metric("datagrams that the relay process sent", "/s", 0, cpuOf),
 
-	"memory.resident": metric("resident memory of the relay", "MiB", less, memoryOf),
-	"memory.peak":     metric("peak resident memory of the relay", "MiB", less, memoryOf),
-	"memory.maps":     metric("memory of the relay's BPF maps", "MiB", less, memoryOf),
-	"memory.session":  metric("resident memory that the relay took for each subscriber", "KiB", less, memoryOf),
+	"memory.resident":     metric("resident memory of the relay", "MiB", less, memoryOf),
+	"memory.proportional": metric("proportional memory of the relay (PSS)", "MiB", less, memoryOf),
+	"memory.peak":         metric("peak resident memory of the relay", "MiB", less, memoryOf),
+	"memory.maps":         metric("memory of the relay's BPF maps", "MiB", less, memoryOf),
+	"memory.session":      metric("resident memory that the relay took for each subscriber", "KiB", less, memoryOf),
 
 	"syscalls":        metric("system calls of the relay in 30 s of video, by name", "", less, onlySyscalls),
 	"syscalls.total":  metric("system calls of the relay in 30 s of video", "", less, onlySyscalls),
-	"syscalls.packet": metric("system calls of the relay for a delivered packet", "", less, onlySyscalls),
+	"syscalls.frame":  metric("system calls of the relay for a delivered frame", "", less, onlySyscalls),
+	"syscalls.packet": beside("system calls of the relay for a delivered packet", "", onlySyscalls),
 
 	"capacity": metric("subscribers with a p99 delay of at most 5 ms and without loss", "", more, capacityOf),
 	"capacity.atleast": metric(

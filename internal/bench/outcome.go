@@ -66,6 +66,7 @@ func (o *outcome) addUsage(u *trial.Usage) {
 func (o *outcome) addMemory(m *trial.Measurement) {
 	const kibibyte, mebibyte = 1 << 10, 1 << 20
 	o.Metrics["memory.resident"] = float64(m.Memory.Resident) / mebibyte
+	o.Metrics["memory.proportional"] = float64(m.Memory.Proportional) / mebibyte
 	o.Metrics["memory.peak"] = float64(m.Memory.Peak) / mebibyte
 	o.Metrics["memory.maps"] = float64(m.Memory.Maps) / mebibyte
 	grown := float64(m.Memory.Resident) - float64(m.Before.Resident)
@@ -76,27 +77,27 @@ func (o *outcome) addMemory(m *trial.Measurement) {
 func (o *outcome) addCPU(u *trial.Usage) {
 	m, relay := o.Metrics, u.RelayTotal()
 	m["cpu.relay"] = u.Percent(relay)
-	m["cpu.relay.user"] = u.Percent(u.Relay.User)
+	m["cpu.relay.user"] = u.Percent(u.Relay.Process.User)
 	m["cpu.relay.system"] = u.Percent(u.RelaySystem())
-	m["cpu.relay.softirq"] = u.Percent(u.RelaySoftirq)
+	m["cpu.relay.softirq"] = u.Percent(u.Relay.Devices)
 	m["cpu.ebpf"] = u.Percent(u.EBPF)
-	m["cpu.lab"] = u.Percent(u.Lab)
-	m["cpu.softirq"] = u.Percent(u.Softirq)
+	m["cpu.lab"], m["cpu.lab.relay"] = u.Percent(u.Lab), u.Percent(u.Recorder)
 	m["cpu.publisher"] = u.Percent(u.Publisher.Total())
 	m["cpu.subscribers"] = u.Percent(u.Subscribers.Total())
-	m["cpu.subscriber"] = u.Percent(relay) / float64(u.Sessions)
 	m["cpu.relay.wakeups"] = float64(max(0, u.Activity.Wakeups)) / u.Period.Seconds()
 	if !u.Apart { // the counters are those of the relay's network, in which nobody else is only in the lab
 		m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
 		m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
 	}
-	packets := float64(max(u.Packets, 1))
-	m["cpu.packet.relay"] = relay.Seconds() * 1e6 / packets
+	m["cpu.frame.relay"], m["cpu.packet.relay"] = u.PerFrame(relay), u.PerPacket(relay)
+	m["cpu.mbit.relay"] = u.PerMegabit(relay)
+	m["frames"] = float64(u.Delivered.Frames) / u.Period.Seconds()
+	m["frames.packets"] = float64(u.Packets) / float64(max(u.Delivered.Frames, 1))
 	parts := map[string]float64{
-		"relay, user":   u.Percent(u.Relay.User),
-		"relay, system": u.Percent(u.RelaySystem()),
+		"relay, user":   u.Percent(u.Relay.Process.User),
+		"relay, kernel": u.Percent(u.RelaySystem()),
 		"relay, eBPF":   u.Percent(u.EBPF),
-		"publisher":     u.Percent(u.PublisherTotal()),
+		"publisher":     u.Percent(u.Publisher.Total()),
 		"subscribers":   u.Percent(u.Subscribers.Total()),
 	}
 	o.Breakdowns["cpu"] = parts
@@ -106,12 +107,12 @@ func (o *outcome) addCPU(u *trial.Usage) {
 		return
 	}
 	m["cpu.system"] = u.Percent(over)
-	m["cpu.packet"] = over.Seconds() * 1e6 / packets
+	m["cpu.frame"], m["cpu.packet"] = u.PerFrame(over), u.PerPacket(over)
 	rest := over - relay
 	if !u.Apart {
-		rest -= u.PublisherTotal() + u.Subscribers.Total()
+		rest -= u.Publisher.Total() + u.Subscribers.Total()
 	}
-	parts["softirq and all other"] = u.Percent(max(0, rest))
+	parts["links and all other"] = u.Percent(max(0, rest))
 }
 
 // addTimeline adds the use of CPU time over time, and the profiles.
@@ -121,9 +122,9 @@ func (o *outcome) addTimeline(m *trial.Measurement) {
 		add := func(s *result.Series, used time.Duration) {
 			s.Add(i.At.Round(time.Millisecond).Seconds(), math.Round(100*i.Percent(used))/100)
 		}
-		add(&relay, i.RelayTotal())
+		add(&relay, i.Relay)
 		add(&ebpf, i.EBPF)
-		add(&publisher, m.PublisherIn(i))
+		add(&publisher, i.Publisher)
 		add(&subscribers, i.Subscribers)
 	}
 	o.Series["host.relay"], o.Series["cpu.ebpf"] = relay, ebpf
@@ -134,7 +135,7 @@ func (o *outcome) addTimeline(m *trial.Measurement) {
 	}
 }
 
-// addPrograms adds what each eBPF program of the relay used.
+// addPrograms adds what each eBPF program of the relay used in softirqs.
 func (o *outcome) addPrograms(programs []trial.ProgramProfile, u *trial.Usage) {
 	if len(programs) == 0 {
 		return
@@ -142,7 +143,9 @@ func (o *outcome) addPrograms(programs []trial.ProgramProfile, u *trial.Usage) {
 	used := make(map[string]float64)
 	for _, p := range programs {
 		total, runs := p.Total()
-		used[p.Name] += u.Percent(total)
+		if !p.Within { // the parts are to add up
+			used[p.Name] += u.Percent(total)
+		}
 		o.Metrics["cpu.ebpf.runs"] += float64(runs) / u.Period.Seconds()
 	}
 	o.Breakdowns["cpu.ebpf"] = used

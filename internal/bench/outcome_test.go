@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/trial"
@@ -52,11 +53,15 @@ func TestSummarize(t *testing.T) {
 func usageOf(change func(*trial.Usage)) *trial.Usage {
 	u := &trial.Usage{
 		Period: 10 * time.Second, Cores: 2, Busy: 4 * time.Second, Others: time.Second, Idle: .05,
-		Relay:       procfs.ProcessTimes{User: 600 * time.Millisecond, System: 400 * time.Millisecond},
-		Publisher:   procfs.ProcessTimes{User: 500 * time.Millisecond},
-		Subscribers: procfs.ProcessTimes{User: 700 * time.Millisecond},
-		EBPF:        200 * time.Millisecond, Packets: 10_000, Sessions: 10, KernelPackets: 9000, UserPackets: 1000,
-		LateP99: time.Millisecond, FrameInterval: 40 * time.Millisecond,
+		Relay: trial.Share{
+			Process:     procfs.ProcessTimes{User: 600 * time.Millisecond, System: 400 * time.Millisecond},
+			Interrupted: 150 * time.Millisecond, Devices: 450 * time.Millisecond,
+		},
+		Publisher:   trial.Share{Process: procfs.ProcessTimes{User: 500 * time.Millisecond}},
+		Subscribers: trial.Share{Process: procfs.ProcessTimes{User: 700 * time.Millisecond}},
+		EBPF:        200 * time.Millisecond, Recorder: 100 * time.Millisecond, Lab: 100 * time.Millisecond,
+		Delivered: load.Delivered{Frames: 2000, Bytes: 2_500_000}, Packets: 10_000, Sessions: 10,
+		KernelPackets: 9000, UserPackets: 1000, LateP99: time.Millisecond, FrameInterval: 40 * time.Millisecond,
 	}
 	if change != nil {
 		change(u)
@@ -64,12 +69,15 @@ func usageOf(change func(*trial.Usage)) *trial.Usage {
 	return u
 }
 
-// The relay uses 50 % of a core and then 25 %, half of it in a program.
+// The relay uses 25 % of a core and then 12.5 %, all of it in a program, which is not counted twice.
 func TestAddTimeline(t *testing.T) {
 	at := func(seconds float64, used time.Duration) trial.Moment {
 		return trial.Moment{
 			At: time.Duration(seconds * 1e9), Relay: used, Publisher: 2 * used, Subscribers: 3 * used,
-			Programs: map[ebpf.ProgramID]trial.ProgramUse{1: {Name: "ingress", Runtime: used, Runs: uint64(seconds)}},
+			Programs: map[ebpf.ProgramID]trial.ProgramUse{
+				1: {Name: "ingress", Runtime: used, Runs: uint64(seconds)},
+				2: {Name: "egress", Runtime: used / 2, Runs: uint64(seconds), Within: true},
+			},
 		}
 	}
 	m := &trial.Measurement{
@@ -79,15 +87,16 @@ func TestAddTimeline(t *testing.T) {
 	o := newOutcome()
 	o.addTimeline(m)
 	for name, want := range map[string][]float64{
-		"host.relay": {50, 25}, "cpu.ebpf": {25, 12.5}, "host.publisher": {25, 12.5}, "host.subscribers": {75, 37.5},
+		"host.relay": {25, 12.5}, "cpu.ebpf": {25, 12.5}, "host.publisher": {50, 25}, "host.subscribers": {75, 37.5},
 	} {
 		require.Equal(t, result.Series{Time: []float64{2, 6}, Value: want}, o.Series[name], name)
 		require.True(t, hasMetric(result.KindCPU, name), name)
 	}
 	require.Equal(t, map[string]float64{"ingress": 15}, o.Breakdowns["cpu.ebpf"], "1.5 s of 10")
-	require.Equal(t, .8, o.Metrics["cpu.ebpf.runs"])
+	require.Equal(t, 1.6, o.Metrics["cpu.ebpf.runs"])
 	require.Equal(t, "a profile", string(o.profiles["cpu.pprof"]))
-	require.Equal(t, `[{"name":"ingress","id":1,"time":[4,8],"run_time_ns":[1000000000,500000000],"run_cnt":[4,4]}]`,
+	require.Equal(t, `[{"name":"ingress","id":1,"time":[4,8],"run_time_ns":[1000000000,500000000],"run_cnt":[4,4]},`+
+		`{"name":"egress","id":2,"within":true,"time":[4,8],"run_time_ns":[500000000,250000000],"run_cnt":[4,4]}]`,
 		string(o.profiles["ebpf.json"]))
 	o = newOutcome()
 	o.addTimeline(&trial.Measurement{Usage: *usageOf(nil)})
@@ -122,9 +131,10 @@ func TestUsage(t *testing.T) {
 	o.addCPU(usageOf(nil))
 	require.Empty(t, o.Notes)
 	for name, want := range map[string]float64{
-		"cpu.system": 25, "cpu.relay": 12, "cpu.relay.user": 6, "cpu.ebpf": 2, "cpu.publisher": 5,
-		"cpu.subscribers": 7, "cpu.subscriber": 1.2,
-		"cpu.packet": 250, "cpu.packet.relay": 120, "busy": 20, "kernel": 90, "others": 10, "generator": 12,
+		"cpu.system": 24, "cpu.relay": 12, "cpu.relay.user": 6, "cpu.relay.system": 4, "cpu.ebpf": 2,
+		"cpu.relay.softirq": 4.5, "cpu.lab": 1, "cpu.lab.relay": 1, "cpu.publisher": 5, "cpu.subscribers": 7,
+		"cpu.frame": 1200, "cpu.frame.relay": 600, "cpu.mbit.relay": 6, "frames": 200, "frames.packets": 5,
+		"cpu.packet": 240, "cpu.packet.relay": 120, "busy": 20, "kernel": 90, "others": 10, "generator": 12,
 		"packets": 10_000, "late": 1,
 	} {
 		require.InDelta(t, want, o.Metrics[name], 1e-9, name)
@@ -144,7 +154,7 @@ func TestUsage(t *testing.T) {
 	hidden := usageOf(func(u *trial.Usage) { u.Others, u.KernelPackets, u.UserPackets = 4*time.Second, 0, 0 })
 	o.addUsage(hidden)
 	o.addCPU(hidden)
-	for _, name := range []string{"cpu.system", "cpu.packet", "kernel"} {
+	for _, name := range []string{"cpu.system", "cpu.frame", "kernel"} {
 		require.NotContains(t, o.Metrics, name)
 	}
 	require.Empty(t, o.of(result.KindDelay).Notes)

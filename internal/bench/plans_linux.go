@@ -27,16 +27,19 @@ const hogSubscribers = 50
 // plans returns the plans to run.
 func (r *runner) plans() []plan {
 	var plans []plan
-	for _, n := range r.Subscribers {
-		plans = append(plans, r.fanoutPlan(n, loadIdle, ""))
+	for _, v := range r.variants() {
+		for _, n := range r.Subscribers {
+			plans = append(plans, r.fanoutPlan(n, loadIdle, "", v))
+		}
 	}
+	usual := r.variants()[0]
 	for _, n := range r.Subscribers {
 		if n <= hogSubscribers {
-			plans = append(plans, r.fanoutPlan(n, loadHog, ""))
+			plans = append(plans, r.fanoutPlan(n, loadHog, "", usual))
 		}
 	}
 	if r.Clip != "" {
-		plans = append(plans, r.fanoutPlan(1, loadIdle, r.Clip))
+		plans = append(plans, r.fanoutPlan(1, loadIdle, r.Clip, usual))
 	}
 	for _, n := range r.Subscribers {
 		plans = append(plans, r.syscallPlan(n))
@@ -44,6 +47,9 @@ func (r *runner) plans() []plan {
 	plans = append(plans, r.capacityPlan(result.KindCapacity), r.congestionPlan(), r.ladderPlan(),
 		r.bystanderPlan(slices.Max(r.Subscribers)))
 	plans = slices.Concat(plans, r.chainPlans(), r.rtspPlans())
+	for i := range plans {
+		plans[i].nameVariant()
+	}
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }
 
@@ -75,7 +81,7 @@ func subscriberCount(n int) string {
 }
 
 // fanoutPlan is a relay with a number of subscribers: delays, CPU and memory. With a hog, only delays have a meaning.
-func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
+func (r *runner) fanoutPlan(subscribers int, load, clip string, v variant) plan {
 	p := plan{
 		kinds: r.wanted(result.KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load),
 		title: fmt.Sprintf("%s, %s", subscriberCount(subscribers), load), params: r.mockParams(subscribers),
@@ -83,6 +89,7 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 	}
 	profile := time.Duration(0)
 	p.params.Load, p.length = load, r.Warmup+r.Duration+runOverhead
+	p.params.Cipher, p.params.Segmentation = v.cipher, v.segmentation
 	if load == loadIdle {
 		p.kinds = r.wanted(result.KindDelay, result.KindCPU, result.KindMemory)
 		profile = r.profilePeriod(p.kinds)
@@ -95,17 +102,17 @@ func (r *runner) fanoutPlan(subscribers int, load, clip string) plan {
 	}
 	p.run = r.fanout(trial.Setup{
 		Sessions: []int{subscribers}, Clip: clip, Idle: load == loadIdle, Hog: load == loadHog, Profile: profile,
-	})
+	}, v)
 	return p
 }
 
 // fanout returns the runs of a load with sessions at one host: delays and memory, and CPU if the machine is measured
 // without media, too.
-func (r *runner) fanout(setup trial.Setup) func(context.Context, system.Spec) (*outcome, error) {
+func (r *runner) fanout(setup trial.Setup, v variant) func(context.Context, system.Spec) (*outcome, error) {
 	return func(ctx context.Context, spec system.Spec) (*outcome, error) {
 		cfg := setup
 		cfg.System = spec
-		m, err := r.try(ctx, cfg)
+		m, err := r.tryAs(ctx, v, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +135,14 @@ func (r *runner) profilePeriod(kinds []string) time.Duration {
 	return profilePeriod
 }
 
-// try runs a trial; where cfg has no setting of its own, it uses the one that all runs share.
+// try runs a trial of the first variant.
 func (r *runner) try(ctx context.Context, cfg trial.Setup) (*trial.Measurement, error) {
+	return r.tryAs(ctx, r.variants()[0], cfg)
+}
+
+// tryAs runs a trial of a variant. Where cfg has no setting of its own, it uses the one that all runs share.
+func (r *runner) tryAs(ctx context.Context, v variant, cfg trial.Setup) (*trial.Measurement, error) {
+	cfg.ChaCha20, cfg.Segmentation = v.cipher == result.CipherChaCha20, v.segmentation == result.ByDevices
 	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.Warmup)
 	cfg.Duration = cmp.Or(cfg.Duration, r.Duration)
 	return r.stage.Run(ctx, cfg)

@@ -79,6 +79,16 @@ func TestPlans(t *testing.T) {
 		names(RunConfig{Kinds: []string{result.KindChain}, Brief: true}))
 	require.Equal(t, []string{"rtsp/1/idle", "rtsp/60/idle", "rtsp/1/hog", "rtsp/capacity/400"},
 		names(RunConfig{Kinds: []string{result.KindRTSP}, Subscribers: []int{1, 60}}))
+	require.Equal(t, []string{
+		"cpu/1/idle", "cpu/1/idle/chacha20", "cpu/1/idle/by-hosts", "capacity/400", "congestion/constant",
+	}, names(RunConfig{
+		Kinds: []string{result.KindCPU, result.KindCapacity, result.KindCongestion}, Subscribers: []int{1},
+		Ciphers: []string{"aes", "chacha20"}, Segmentations: []string{"devices", "hosts"},
+	})[:5], "only the CPU of a fan-out has variants")
+	require.Equal(t, []string{"syscalls/1/chacha20/by-hosts", "rtsp/1/idle/by-hosts"}, names(RunConfig{
+		Kinds: []string{result.KindSyscalls, result.KindRTSP}, Subscribers: []int{1},
+		Ciphers: []string{"chacha20"}, Segmentations: []string{"hosts"},
+	})[:2], "RTP has no cipher")
 	require.Equal(t, []string{"memory/1/idle"},
 		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
 }
@@ -137,7 +147,9 @@ func TestRunPlan(t *testing.T) {
 
 func TestOutcomeOf(t *testing.T) {
 	m := &trial.Measurement{
-		Usage: *usageOf(nil), Peer: "a relay", Memory: procfs.Memory{Resident: 3 << 20, Peak: 4 << 20, Maps: 1 << 19},
+		Usage: *usageOf(nil), Peer: "a relay", Memory: procfs.Memory{
+			Resident: 3 << 20, Proportional: 2 << 20, Peak: 4 << 20, Maps: 1 << 19,
+		},
 		Before:    procfs.Memory{Resident: 3 << 19},
 		Published: load.Published{Objects: 100, Failed: 2, Packets: 200},
 		Received: [][]load.Received{
@@ -149,7 +161,7 @@ func TestOutcomeOf(t *testing.T) {
 	o := outcomeOf(m)
 	for name, want := range map[string]float64{
 		"lost": 2, "corrupt": 1, "rtp.lost": 5, "rtp.disordered": 3,
-		"memory.resident": 3, "memory.peak": 4, "memory.maps": .5, "memory.session": 512,
+		"memory.resident": 3, "memory.proportional": 2, "memory.peak": 4, "memory.maps": .5, "memory.session": 512,
 		"packets": 10_000,
 	} {
 		require.Equal(t, want, o.Metrics[name], name)
@@ -189,12 +201,13 @@ func TestAddSyscalls(t *testing.T) {
 	require.Equal(t, map[string]float64{"sendmsg": 15_000, "futex": 7500}, o.Breakdowns["syscalls"])
 	require.Equal(t, 22_500., o.Metrics["syscalls.total"])
 	require.Equal(t, .75, o.Metrics["syscalls.packet"])
+	require.Equal(t, 3.75, o.Metrics["syscalls.frame"])
 }
 
 func TestBottleneckSeries(t *testing.T) {
-	path, _ := pathprofile.Find("step")
+	points := []pathprofile.Point{{At: 0, Rate: 1.5}, {At: 3 * time.Second, Rate: .5}, {At: 6 * time.Second, Rate: 1.5}}
 	require.Equal(t, result.Series{Time: []float64{0, 3, 3, 6, 6, 9}, Value: []float64{3, 3, 1, 1, 3, 3}},
-		series(path.Rates(9*time.Second, 1), 2e6, 9*time.Second))
+		series(points, 2e6, 9*time.Second))
 }
 
 // All paths are those that a replay has. One run shows all of them, and if it fails, each is unusable for its reason.
@@ -224,6 +237,19 @@ func TestCongestionPlan(t *testing.T) {
 		require.Equal(t, float64(i), s.Summary("a").Metrics["playable"].Median)
 		require.Equal(t, "the run failed: a probe failed", s.Summary("b").Unusable)
 	}
+}
+
+// The paths are others in each repetition, and the same for all systems: one path is one sample.
+func TestCongestionPaths(t *testing.T) {
+	r := runnerOf([]system.Spec{{Name: "a"}, {Name: "b"}}, RunConfig{Repetitions: 3, Seed: 5})
+	p := r.congestionPlan()
+	seeds := make(map[string][]uint64)
+	p.run = func(_ context.Context, spec system.Spec) (*outcome, error) {
+		seeds[spec.Name] = append(seeds[spec.Name], r.pathSeed)
+		return newOutcome(), nil
+	}
+	require.NoError(t, r.runPlan(t.Context(), p))
+	require.Equal(t, map[string][]uint64{"a": {5, 6, 7}, "b": {5, 6, 7}}, seeds)
 }
 
 func TestAddPlayback(t *testing.T) {

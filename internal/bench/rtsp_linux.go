@@ -26,8 +26,9 @@ func (r *runner) rtspPlan(players int, load string) plan {
 		repetitions: r.Repetitions, length: r.Warmup + r.Duration + runOverhead,
 		run: r.fanout(trial.Setup{
 			RTSP: true, Sessions: []int{players}, Idle: load == loadIdle, Hog: load == loadHog,
-		}),
+		}, r.variants()[0]),
 	}
+	p.params.Cipher = "" // RTP is in the clear
 	if p.params.Load = load; load == loadIdle {
 		p.length += trial.IdlePeriod
 	}

@@ -21,6 +21,8 @@ type runner struct {
 	stage  *trial.Stage
 	report *result.Report
 	peers  map[string]string // the implementations that systems name
+
+	pathSeed uint64 // of the paths in the current repetition
 }
 
 // plan is a load under which all systems run, and the kinds of scenarios that it yields.
@@ -55,6 +57,15 @@ func (p plan) shows() ([]view, func(o outcome, view int) outcome) {
 		}
 		part.System, part.Repetition, part.Unusable = o.System, o.Repetition, cmp.Or(o.Unusable, part.Unusable)
 		return *part
+	}
+}
+
+// nameVariant names the scenarios of a plan.
+func (p *plan) nameVariant() {
+	p.name, p.title = named(p.name, p.title, p.params)
+	for i := range p.views {
+		v := &p.views[i]
+		v.name, v.title = named(v.name, v.title, v.params)
 	}
 }
 
@@ -132,6 +143,7 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 	specs := r.participants(p)
 	var all []outcome
 	for repetition := range p.repetitions {
+		r.pathSeed = r.Seed + uint64(repetition)
 		for _, spec := range specs {
 			o, err := p.run(ctx, spec)
 			if ctx.Err() != nil {

@@ -255,10 +255,11 @@ func (r *runner) reconnect(ctx context.Context, url string) (*Link, error) {
 			r.cfg.Logger.Info("connected again", "relay", l.Name())
 			return l, nil
 		}
-		if fatal(err) || ctx.Err() != nil || time.Now().Add(wait).After(deadline) {
+		pause := wait/2 + rand.N(wait)
+		if fatal(err) || ctx.Err() != nil || time.Now().Add(pause).After(deadline) {
 			return nil, err
 		}
-		if !sleep(ctx, wait/2+rand.N(wait)) {
+		if !sleep(ctx, pause) {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 )
 
 // Limits on the memory that a stream can make the reader use. A chunk of one second of 4K video is a few megabytes.
 const (
 	MaxHeaderSize = 8 << 20  // of a moov or moof box
 	MaxMediaSize  = 64 << 20 // of an mdat box
-	maxSamples    = 1 << 16  // in one moof
+	maxSamples    = 1 << 16  // in one fragment, and in one object
+	maxRuns       = 1 << 12  // in one fragment
 	maxTracks     = 64       // in one moov
+	maxSplit      = 16 << 20 // of the moof boxes that become of one
 )
 
 // box is one ISO BMFF box (ISO/IEC 14496-12 §4.2).
@@ -105,11 +108,20 @@ func (h header) readRest(r io.Reader, limit uint64) ([]byte, error) {
 	if h.size > limit {
 		return nil, fmt.Errorf("box %q has %d bytes, the limit is %d", h.typ, h.size, limit)
 	}
-	b := make([]byte, h.size)
-	n := copy(b, h.raw)
-	_, err := io.ReadFull(r, b[n:])
-	return b, noEOF(err)
+	b := slices.Clone(h.raw)
+	for uint64(len(b)) < h.size { // not more than comes: anybody can claim a size
+		n := int(min(h.size-uint64(len(b)), uint64(max(len(b), readStep))))
+		b = slices.Grow(b, n)
+		got, err := io.ReadFull(r, b[len(b):len(b)+n])
+		if b = b[:len(b)+got]; err != nil {
+			return b, noEOF(err)
+		}
+	}
+	return b, nil
 }
+
+// readStep is how many bytes of a box there is memory for before any has come.
+const readStep = 16 << 10
 
 func (h header) skip(r io.Reader) error {
 	_, err := io.CopyN(io.Discard, r, int64(min(h.size-uint64(len(h.raw)), 1<<62)))

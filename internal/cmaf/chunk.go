@@ -233,6 +233,9 @@ func (f *fragment) addRun(b []byte, def defaults) error {
 	if len(b) < 8 {
 		return errors.New("trun: short")
 	}
+	if len(f.runs) >= maxRuns {
+		return fmt.Errorf("more than %d trun boxes", maxRuns)
+	}
 	flags, count := binary.BigEndian.Uint32(b)&0xffffff, int(binary.BigEndian.Uint32(b[4:]))
 	b = b[8:]
 	if len(b) < 4*bits.OnesCount32(flags&(trunDataOffset|trunFirstFlags)) {

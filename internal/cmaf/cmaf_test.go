@@ -11,6 +11,8 @@ import (
 
 	"github.com/Eyevinn/mp4ff/mp4"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 func sample(t testing.TB) []byte {
@@ -395,33 +397,35 @@ func FuzzReader(f *testing.F) {
 	f.Add(append(bytes.Clone(in.Data), chunks[0].Data...))
 	f.Add(append(bytes.Clone(in.Data), chunks[1].Data...))
 	f.Add(append(bytes.Clone(in.Only(2)), chunks[1].Data...))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r := NewReader(bytes.NewReader(b))
-		in, err := r.Init()
+	f.Fuzz(func(t *testing.T, b []byte) { testlimit.Run(t, len(b), 1000, func() { fuzzReader(t, b) }) })
+}
+
+func fuzzReader(t *testing.T, b []byte) {
+	r := NewReader(bytes.NewReader(b))
+	in, err := r.Init()
+	if err != nil {
+		return
+	}
+	for _, track := range in.Tracks {
+		_ = in.Only(track.ID)
+	}
+	for {
+		c, err := r.Next()
 		if err != nil {
 			return
 		}
-		for _, track := range in.Tracks {
-			_ = in.Only(track.ID)
+		again, err := in.ParseChunk(c.Data)
+		if err != nil {
+			t.Fatalf("a chunk does not parse again: %v", err)
 		}
-		for {
-			c, err := r.Next()
-			if err != nil {
-				return
-			}
-			again, err := in.ParseChunk(c.Data)
-			if err != nil {
-				t.Fatalf("a chunk does not parse again: %v", err)
-			}
-			if again.DecodeTime != c.DecodeTime || again.Samples != c.Samples || again.Duration != c.Duration {
-				t.Fatalf("%+v became %+v", c, again)
-			}
-			later := c.Later(1<<40, 9)
-			if again, err = in.ParseChunk(later.Data); err != nil || again.DecodeTime != later.DecodeTime {
-				t.Fatalf("moved chunk: %v", errors.Join(err, errors.New("or a wrong decode time")))
-			}
+		if again.DecodeTime != c.DecodeTime || again.Samples != c.Samples || again.Duration != c.Duration {
+			t.Fatalf("%+v became %+v", c, again)
 		}
-	})
+		later := c.Later(1<<40, 9)
+		if again, err = in.ParseChunk(later.Data); err != nil || again.DecodeTime != later.DecodeTime {
+			t.Fatalf("moved chunk: %v", errors.Join(err, errors.New("or a wrong decode time")))
+		}
+	}
 }
 
 func FuzzParseChunk(f *testing.F) {
@@ -430,12 +434,14 @@ func FuzzParseChunk(f *testing.F) {
 	f.Add(chunks[1].Data)
 	f.Add(bytes.Join([][]byte{makeBox("styp", nil), chunks[1].Data, chunks[2].Data}, nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := in.ParseChunk(b)
-		if err == nil && (c.Samples > maxTracks*len(b)+maxSamples || in.Track(c.Track) == nil) {
-			t.Fatalf("%+v from %d bytes", c, len(b))
-		}
-		if samples, samplesErr := in.Samples(b); err == nil && samplesErr == nil && len(samples) != c.Samples {
-			t.Fatalf("%d samples, not %d", len(samples), c.Samples)
-		}
+		testlimit.Run(t, len(b), 100, func() {
+			c, err := in.ParseChunk(b)
+			if err == nil && (c.Samples > maxTracks*len(b)+maxSamples || in.Track(c.Track) == nil) {
+				t.Fatalf("%+v from %d bytes", c, len(b))
+			}
+			if samples, samplesErr := in.Samples(b); err == nil && samplesErr == nil && len(samples) != c.Samples {
+				t.Fatalf("%d samples, not %d", len(samples), c.Samples)
+			}
+		})
 	})
 }

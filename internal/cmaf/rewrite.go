@@ -29,9 +29,14 @@ func makeBox(typ string, body ...[]byte) []byte {
 // split returns one chunk for each fragment of a moof box. Each has a moof box of its own, to which its offsets are
 // relative. position is the position of the moof box in the file.
 func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error) {
+	if len(moof)*len(frags) > maxSplit {
+		return nil, fmt.Errorf("moof: %d bytes for %d tracks cannot be split: at most %d in all", len(moof), len(frags),
+			maxSplit)
+	}
 	whole := slices.Concat(moof, mdat)
 	chunks := make([]Chunk, 0, len(frags))
 	var end uint64
+	left := uint64(len(whole))
 	for i := range frags {
 		f := &frags[i]
 		if f.encrypted {
@@ -49,7 +54,7 @@ func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error
 		}
 		var media []byte
 		var err error
-		if media, end, err = f.gather(whole, start); err != nil {
+		if media, end, err = f.gather(whole, start, &left); err != nil {
 			return nil, fmt.Errorf("track %d: %w", f.track, err)
 		}
 		head := f.moof(moof, i, 0)
@@ -59,8 +64,9 @@ func split(moof, mdat []byte, position uint64, frags []fragment) ([]Chunk, error
 	return chunks, nil
 }
 
-// gather returns the media of all runs, and where in whole the last one ends. Offsets are relative to from.
-func (f *fragment) gather(whole []byte, from uint64) (media []byte, end uint64, err error) {
+// gather returns the media of all runs, and where in whole the last one ends. Offsets are relative to from. left is how
+// many bytes there may be: all runs could be the same bytes, again and again.
+func (f *fragment) gather(whole []byte, from uint64, left *uint64) (media []byte, end uint64, err error) {
 	end = from
 	for _, r := range f.runs {
 		start := end
@@ -71,6 +77,10 @@ func (f *fragment) gather(whole []byte, from uint64) (media []byte, end uint64, 
 		if end < start || end > uint64(len(whole)) {
 			return nil, 0, errors.New("media outside of the mdat box")
 		}
+		if r.bytes > *left {
+			return nil, 0, errors.New("samples share their media")
+		}
+		*left -= r.bytes
 		media = append(media, whole[start:end]...)
 	}
 	return media, end, nil

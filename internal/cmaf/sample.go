@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Sample is one frame of a chunk. Times are in ticks of its track.
@@ -17,6 +18,7 @@ type Sample struct {
 
 // Samples returns the frames of an object with chunks of a single track, as ParseChunk takes it.
 func (in *Init) Samples(object []byte) (samples []Sample, err error) {
+	left := uint64(len(object))
 	for rest := object; len(rest) > 0; {
 		x, err := firstBox(rest)
 		if err != nil {
@@ -28,7 +30,7 @@ func (in *Init) Samples(object []byte) (samples []Sample, err error) {
 				return nil, err
 			}
 			for i := range frags {
-				if samples, err = frags[i].appendSamples(samples, rest); err != nil {
+				if samples, err = frags[i].appendSamples(samples, rest, &left); err != nil {
 					return nil, fmt.Errorf("track %d: %w", frags[i].track, err)
 				}
 			}
@@ -38,19 +40,22 @@ func (in *Init) Samples(object []byte) (samples []Sample, err error) {
 	return samples, nil
 }
 
-// appendSamples appends the frames of a fragment whose moof box is at the start of whole.
-func (f *fragment) appendSamples(samples []Sample, whole []byte) ([]Sample, error) {
+// appendSamples appends the frames of a fragment whose moof box is at the start of whole. left is as for gather.
+func (f *fragment) appendSamples(samples []Sample, whole []byte, left *uint64) ([]Sample, error) {
 	switch {
 	case f.encrypted:
 		return nil, errors.New("encrypted media has no frames that can be taken out")
 	case f.base.absolute:
 		return nil, errors.New("media is addressed by its position in the file")
+	case f.samples > maxSamples-len(samples):
+		return nil, fmt.Errorf("more than %d samples in an object", maxSamples)
 	}
-	media, _, err := f.gather(whole, 0)
+	media, _, err := f.gather(whole, 0, left)
 	if err != nil {
 		return nil, err
 	}
 	at := f.decodeTime
+	samples = slices.Grow(samples, f.samples)
 	for _, r := range f.runs {
 		for i := range r.count {
 			s, size := r.sample(i)

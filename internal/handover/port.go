@@ -31,20 +31,16 @@ type Port struct {
 
 // PortConfig is the configuration of a Port. Logger is required.
 type PortConfig struct {
-	// Sockets is how many sockets the process has, at most MaxSockets. Default: one for each processor, at most 8; and
-	// one where the system does not let several share a port.
+	// Sockets is how many sockets the process has, at most MaxSockets. Default: one for each processor, and one where
+	// the system does not let several share a port.
 	Sockets int
 	// Shared is set if other processes may replace this one.
 	Shared bool
 	Logger *slog.Logger
 }
 
-const (
-	// MaxSockets is the most that a process may have.
-	MaxSockets = steer.MaxSockets
-	// maxDefaultSockets is enough for the readers of many processors.
-	maxDefaultSockets = 8
-)
+// MaxSockets is the most that a process may have.
+const MaxSockets = steer.MaxSockets
 
 // NewPort returns a port that this process does not have from another one.
 func NewPort(cfg PortConfig) *Port {
@@ -76,7 +72,7 @@ func (p *Port) open(local *net.UDPAddr) (all []transport.Socket, err error) {
 
 // sockets returns how many sockets there are to be.
 func (c *PortConfig) sockets() int {
-	return cmp.Or(c.Sockets, min(runtime.GOMAXPROCS(0), maxDefaultSockets))
+	return cmp.Or(c.Sockets, min(runtime.GOMAXPROCS(0), MaxSockets))
 }
 
 // createLocked opens sockets at an address that this process has alone. One socket needs no privilege: without one the

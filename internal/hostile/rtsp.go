@@ -20,6 +20,8 @@ type RTSPClient struct {
 	From net.IP
 	// Token may publish and play everything, or is empty.
 	Token string
+	// Beside is the address of the client that publishes the victim, if the attacker has it, too.
+	Beside net.IP
 	// Victim is the path of a broadcast that another client publishes by RTSP, and MoQ that of one of MoQ, if there is
 	// one.
 	Victim, MoQ string
@@ -61,6 +63,8 @@ var RTSPAttacks = []RTSPAttack{
 	{"players that do not read", (*RTSPClient).unreadPackets},
 	{"players of nobody's broadcasts", (*RTSPClient).nobodys},
 	{"other people's paths", (*RTSPClient).otherPaths},
+	{"other people's paths, from their address", (*RTSPClient).neighbours},
+	{"absurd parameter sets", (*RTSPClient).parameterSets},
 	{"wrong tokens", (*RTSPClient).wrongTokens},
 }
 

@@ -157,9 +157,21 @@ func (c *RTSPClient) connections() error {
 }
 
 // otherPaths publishes where somebody else does.
-func (c *RTSPClient) otherPaths() error {
+func (c *RTSPClient) otherPaths() error { return c.publishThere(c.From) }
+
+// neighbours does so from the address of the victim.
+func (c *RTSPClient) neighbours() error {
+	if c.Beside == nil {
+		return nil
+	}
+	return c.publishThere(c.Beside)
+}
+
+func (c *RTSPClient) publishThere(from net.IP) error {
+	there := *c
+	there.From = from
 	for range 50 {
-		conn, err := c.dial(c.Victim)
+		conn, err := there.dial(c.Victim)
 		if err != nil {
 			return err
 		}

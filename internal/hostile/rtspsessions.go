@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -156,6 +157,55 @@ func absurd() []string {
 		}
 	}
 	return all
+}
+
+// hugeSets are parameter sets of H.264 and H.265 that claim very much.
+var hugeSets = []struct {
+	codec, parameters string
+	sets              [][]byte // as packets have them
+}{
+	{"H264", "packetization-mode=1;sprop-parameter-sets=Z2QQHoBBHNVAAAAAH////////w==,aM4=", [][]byte{
+		[]byte("\x67\x64\x10\x1e\x80\x41\x1c\xd5\x40\x00\x00\x00\x1f\xff\xff\xff\xff\xff\xff\xff"),
+		{0x68, 0xce}, {0x65, 0x88, 0x80},
+	}},
+	{"H265", "", [][]byte{
+		{0x40, 1, 0xff}, append([]byte{0x42, 1, 0x0f}, bytes.Repeat([]byte{0xff}, 200)...), {0x44, 1, 0xff},
+		{0x26, 1, 0xaf, 0x10},
+	}},
+}
+
+// parameterSets announces parameter sets that claim very much, and sends them in packets.
+func (c *RTSPClient) parameterSets() error {
+	for i, h := range hugeSets {
+		conn, err := c.ownBroadcast(i)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Record("v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n"+
+			"m=video 0 RTP/AVP 96\r\na=rtpmap:96 "+h.codec+"/90000\r\na=fmtp:96 "+h.parameters+"\r\n"+
+			"a=control:trackID=0\r\n", 0)
+		if err := slow(err); err != nil {
+			return err
+		}
+		for n := 0; err == nil && n < 10*len(h.sets); n++ {
+			b, _ := (&rtp.Packet{ // never fails
+				Header: rtp.Header{
+					Version: 2, Marker: n%len(h.sets) == len(h.sets)-1, PayloadType: 96, SequenceNumber: uint16(n),
+					Timestamp: 3600 * uint32(n/len(h.sets)), SSRC: 7,
+				},
+				Payload: h.sets[n%len(h.sets)],
+			}).Marshal()
+			_, err = conn.Write(rtspwire.Frame(0, b))
+		}
+		if err == nil {
+			err = answer(conn)
+		}
+		cut(conn)
+		if err := slow(err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxMedias is how many medias a server may take of a publisher.

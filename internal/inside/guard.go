@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
@@ -31,6 +32,9 @@ const (
 	maxSources   = 1 << 10 // that are remembered
 )
 
+// checkInterval is how often the token of a request that lasts is compared again.
+const checkInterval = 500 * time.Millisecond
+
 // Guard lets those in who show the operator's token. Without a token, it lets programs of this machine in.
 //
 // A program of this machine comes from the loopback interface, and calls the relay by an address of it or by
@@ -44,8 +48,8 @@ type Guard struct {
 	wrong *lru.Cache[netip.Prefix, *rate.Limiter] // of tokens, by source
 }
 
-// NewGuard returns a guard. The file has the token, which is read again each time that a token is shown; "" is for no
-// token.
+// NewGuard returns a guard. The file has the token, which is read again each time that a token is shown, and as long as
+// a request with it lasts; "" is for no token.
 func NewGuard(tokenFile string) (*Guard, error) {
 	wrong, err := lru.New[netip.Prefix, *rate.Limiter](maxSources)
 	if err != nil {
@@ -88,8 +92,37 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 			http.Error(w, why, code)
 			return
 		}
+		if g.tokenFile != "" {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			go g.watch(ctx, cancel, shownToken(r))
+			r = r.WithContext(ctx)
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// watch cancels a request when its token is the right one no more.
+func (g *Guard) watch(ctx context.Context, cancel context.CancelFunc, shown string) {
+	ticker := time.NewTicker(checkInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if token, err := g.token(); err != nil || !equal(token, shown) {
+			cancel()
+			return
+		}
+	}
+}
+
+// equal compares tokens in a time that tells nothing about them.
+func equal(token, shown string) bool {
+	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(shown))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
 // refuse returns the status and the reason with which a request is refused, or 0.
@@ -116,9 +149,7 @@ func (g *Guard) check(shown string, source netip.Prefix) (code int, why string) 
 	if err != nil {
 		return http.StatusInternalServerError, "the relay cannot read its admin token; see its --admin-token-file"
 	}
-	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(shown))
-	right := subtle.ConstantTimeCompare(want[:], got[:]) == 1
-
+	right := equal(token, shown)
 	g.mu.Lock() // until the token is counted: guesses that come together are no more than others
 	defer g.mu.Unlock()
 	switch l := g.limiterLocked(source); {

@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -175,4 +176,35 @@ func TestTokenFile(t *testing.T) {
 	require.Equal(t, http.StatusOK, show("another-"+secret))
 	require.NoError(t, os.Remove(file))
 	require.Equal(t, http.StatusInternalServerError, show("another-"+secret))
+}
+
+// TestTokenIsWithdrawn changes the token while somebody looks: that ends within a second.
+func TestTokenIsWithdrawn(t *testing.T) {
+	for name, change := range map[string]func(file string) error{
+		"another token": func(file string) error {
+			next := file + ".next"
+			return errors.Join(os.WriteFile(next, []byte("another-"+secret), 0o600), os.Rename(next, file))
+		},
+		"no file": os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, s := newGuard(t, secret), NewStream(new(counted))
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/inside/events", nil)
+				r.Header.Set("Authorization", "Bearer "+secret)
+				var served atomic.Bool
+				go func() {
+					g.Wrap(s).ServeHTTP(httptest.NewRecorder(), r)
+					served.Store(true)
+				}()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.False(t, served.Load())
+				require.NoError(t, change(g.tokenFile))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				require.True(t, served.Load())
+			})
+		})
+	}
 }

@@ -24,9 +24,9 @@ func CaptureDevices(names ...string) (*Capture, error) {
 		if err != nil {
 			return nil, fmt.Errorf("capture at %s: %w", name, err)
 		}
-		hooks = append(hooks,
-			placedHook{&tcxHook{device: device.Index, attach: ebpf.AttachTCXIngress, anchor: link.Head()}, IntoMachine},
-			placedHook{&tcxHook{device: device.Index, attach: ebpf.AttachTCXEgress, anchor: link.Tail()}, OutOfMachine})
+		in := &tcxHook{device: device.Index, attach: ebpf.AttachTCXIngress, anchor: link.Head()}
+		out := &tcxHook{device: device.Index, attach: ebpf.AttachTCXEgress, anchor: link.Tail()}
+		hooks = append(hooks, placedHook{in, IntoMachine, true}, placedHook{out, OutOfMachine, true})
 	}
 	return startCapture(hooks)
 }

@@ -43,6 +43,7 @@ func (p Point) hook() netns.Hook {
 // Capture records the UDP packets that pass some points.
 type Capture struct {
 	programs []*bpf.CaptureObjects
+	atHosts  []ebpf.ProgramID
 	hooks    []hook
 	ring     *ringbuf.Reader
 	err      error
@@ -70,15 +71,17 @@ func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
 		if err := h.Namespace.AddHooks(h.Device); err != nil {
 			return nil, fmt.Errorf("lab: capture: %w", err)
 		}
-		hooks = append(hooks, placedHook{h, i})
+		hooks = append(hooks, placedHook{h, i, p.Direction == FromHost})
 	}
 	return startCapture(hooks)
 }
 
-// placedHook is a hook and the index of its point.
+// placedHook is a hook, the index of its point, and whether its program runs in the time of the host whose packets it
+// records: a port's runs in that of the link.
 type placedHook struct {
 	hook
-	point int
+	point  int
+	atHost bool
 }
 
 func startCapture(hooks []placedHook) (*Capture, error) {
@@ -99,6 +102,14 @@ func (c *Capture) add(h placedHook) error {
 		return err
 	}
 	c.programs = append(c.programs, program)
+	if h.atHost {
+		info, err := program.Record.Info()
+		if err != nil {
+			return err
+		}
+		id, _ := info.ID() // Linux 4.13
+		c.atHosts = append(c.atHosts, id)
+	}
 	if c.ring == nil {
 		if c.ring, err = ringbuf.NewReader(program.Packets); err != nil {
 			return err
@@ -130,6 +141,9 @@ func (c *Capture) load(point int) (*bpf.CaptureObjects, error) {
 	}
 	return program, nil
 }
+
+// AtHosts returns the programs that run in the time of the hosts whose packets they record.
+func (c *Capture) AtHosts() []ebpf.ProgramID { return c.atHosts }
 
 // Stop ends the recording and returns the packets in the order of their passing. An error means that some are
 // missing.

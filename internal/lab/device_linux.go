@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"sluice/internal/lab/netns"
 )
 
 // Device is a host's end of a link.
@@ -79,6 +81,10 @@ func (d *Device) HardwareAddr() net.HardwareAddr { return d.device.Attrs().Hardw
 
 // alternateBit tells the two addresses of a device apart; ChangeAddress goes back and forth between them.
 const alternateBit = 1 << 13
+
+// CompleteChecksums has packets that leave by the device get their checksums before, as if it could not compute them.
+// Their receivers verify these.
+func (d *Device) CompleteChecksums() error { return d.host.ns.Disable(d.Name, netns.Checksum) }
 
 // ChangeAddress replaces the addresses of the device, like a roaming host. Calls must not overlap.
 func (d *Device) ChangeAddress() error {

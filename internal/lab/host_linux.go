@@ -92,6 +92,27 @@ func (h *Host) offload(a attachment) error {
 	return errors.Join(h.ns.Disable(a.device, features), h.lab.network.ns.Disable(a.port, netns.Segmentation))
 }
 
+// SetSegmentation sets whether the devices of all hosts take the bursts of senders that use UDP GSO whole, as network
+// cards do that cut them. A burst then crosses the sender's link as one packet, and the port of the receiver cuts it: a
+// link that loses packets would lose all of it. Hosts of a new lab cut bursts themselves.
+func (l *Lab) SetSegmentation(byDevices bool) error {
+	for _, h := range l.Hosts() {
+		for _, d := range h.Devices {
+			set := h.ns.Disable
+			if byDevices {
+				set = h.ns.Enable
+			}
+			if err := set(d.Name, netns.UDPSegmentation); err != nil {
+				return fmt.Errorf("host %s: %w", h.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Namespace returns the inode of the host's network namespace, by which the kernel's programs know it.
+func (h *Host) Namespace() (uint64, error) { return h.ns.Inode() }
+
 // Device returns the device of a name. It panics if there is none: the names are fixed by the topology.
 func (h *Host) Device(name string) *Device {
 	for _, d := range h.Devices {

@@ -232,19 +232,27 @@ func TestLinkDownAndUp(t *testing.T) {
 	exchange(t, sub, l.Relay, l.Relay.Device("down").IPv4.Addr())
 }
 
-// A sender that hands the kernel many datagrams at once must not put them on the link as one.
-func TestSegmentationHappensBeforeTheLink(t *testing.T) {
+// A sender that hands the kernel many datagrams at once puts them on the link one by one, or as one if devices cut them
+// as network cards do. The receiver gets them one by one either way.
+func TestSegmentation(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
-	sub := l.Subscribers[0]
-	conn, addr := listen(t, sub, sub.Devices[0].IPv4.Addr())
-	require.NoError(t, l.Relay.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		require.NoError(t, err)
-		defer unix.Close(fd)
-		require.NoError(t, unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000))
-		return unix.Sendto(fd, make([]byte, 40_000), 0,
-			&unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()})
-	}))
-	receive(t, conn, 40)
-	require.EqualValues(t, 40, stats(t, sub.Devices[0].Link, lab.ToHost).Packets)
+	device := l.Subscribers[0].Devices[0]
+	conn, addr := listen(t, l.Subscribers[0], device.IPv4.Addr())
+	for _, c := range []struct {
+		byDevices bool
+		onLink    uint64
+	}{{false, 40}, {true, 1}, {false, 40}} {
+		require.NoError(t, l.SetSegmentation(c.byDevices))
+		before := stats(t, device.Link, lab.ToHost).Packets
+		require.NoError(t, l.Relay.Do(func() error {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			require.NoError(t, err)
+			defer unix.Close(fd)
+			require.NoError(t, unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000))
+			return unix.Sendto(fd, make([]byte, 40_000), 0,
+				&unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()})
+		}))
+		receive(t, conn, 40)
+		require.Equal(t, c.onLink, stats(t, device.Link, lab.ToHost).Packets-before, c.byDevices)
+	}
 }

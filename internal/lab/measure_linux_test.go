@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
@@ -126,6 +128,28 @@ func TestBurstsAgreeWithPackets(t *testing.T) {
 	}
 	t.Logf("first to first: %v", bursts.First())
 	t.Logf("last to last:   %v", bursts.Last())
+}
+
+// A program costs the host only where the host's own device runs it.
+func TestCaptureAtHosts(t *testing.T) {
+	l := labtest.New(t, lab.Topology{Subscribers: 1})
+	capture, err := l.StartCapture(relayPoints(l)...)
+	require.NoError(t, err)
+	require.Len(t, capture.AtHosts(), 1)
+	sink, to := listen(t, l.Subscribers[0], l.Subscribers[0].Devices[0].IPv4.Addr())
+	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	require.NoError(t, err)
+	defer stats.Close()
+	send(t, l.Relay, to, 0, 7, 100)
+	receive(t, sink, 7)
+	program, err := ebpf.NewProgramFromID(capture.AtHosts()[0])
+	require.NoError(t, err)
+	defer program.Close()
+	used, err := program.Stats()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, used.RunCount, "once for each packet that the relay sends")
+	_, err = capture.Stop()
+	require.NoError(t, err)
 }
 
 // Packets that take the wire are recorded once at each point, and matched. How long they took is only logged: the

@@ -70,3 +70,13 @@ func (p packageTable) row(path string) (row int, ok bool) {
 	}
 	return 0, false
 }
+
+// TestRelayIsNotSimulated shows that the program that people run has no simulation in it.
+func TestRelayIsNotSimulated(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "./cmd/sluice")
+	list.Dir = "../.."
+	out, err := list.Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "sluice/server\n")
+	require.NotContains(t, string(out), "sluice/internal/sim")
+}

@@ -16,6 +16,7 @@ import (
 
 	"sluice/internal/catalog"
 	"sluice/internal/cmaf"
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 )
 
@@ -230,38 +231,40 @@ func FuzzMuxer(f *testing.F) {
 	f.Add(byte(5), byte(1), []byte(nil), []byte("\x80\x03\x0d\x40frame"), []byte(nil))
 	f.Add(byte(4), byte(2), []byte(nil), []byte("\x05\x10\x80\x03\x0d\x40frame"), []byte{0x11, 0x90})
 	f.Fuzz(func(t *testing.T, codec, packaging byte, properties, payload, config []byte) {
-		packagings := []string{catalog.LOC, catalog.HangLegacy, catalog.HangLOC}
-		m, err := NewMuxer(1, catalog.TrackEntry{
-			Codec: codecs[int(codec)%len(codecs)], InitData: config, SampleRate: 48000,
+		testlimit.Run(t, len(properties)+len(payload)+len(config), 1000, func() {
+			packagings := []string{catalog.LOC, catalog.HangLegacy, catalog.HangLOC}
+			m, err := NewMuxer(1, catalog.TrackEntry{
+				Codec: codecs[int(codec)%len(codecs)], InitData: config, SampleRate: 48000,
+			})
+			if err != nil {
+				return
+			}
+			for range 2 {
+				frame, err := Parse(packagings[int(packaging)%len(packagings)], moqt.Properties(properties), payload)
+				if err != nil {
+					return
+				}
+				s, ok := m.Add(frame)
+				if !ok {
+					return
+				}
+				b, err := m.Init()
+				if err != nil {
+					return
+				}
+				in, err := cmaf.ParseInit(b)
+				if err != nil {
+					t.Fatalf("init segment: %v", err)
+				}
+				chunk, err := m.Chunk(s, m.Time(s))
+				if err != nil {
+					t.Fatalf("chunk: %v", err)
+				}
+				got, err := in.Samples(chunk)
+				if err != nil || len(got) != 1 || !bytes.Equal(got[0].Data, s.payload) {
+					t.Fatalf("%+v became %+v, %v", s, got, err)
+				}
+			}
 		})
-		if err != nil {
-			return
-		}
-		for range 2 {
-			frame, err := Parse(packagings[int(packaging)%len(packagings)], moqt.Properties(properties), payload)
-			if err != nil {
-				return
-			}
-			s, ok := m.Add(frame)
-			if !ok {
-				return
-			}
-			b, err := m.Init()
-			if err != nil {
-				return
-			}
-			in, err := cmaf.ParseInit(b)
-			if err != nil {
-				t.Fatalf("init segment: %v", err)
-			}
-			chunk, err := m.Chunk(s, m.Time(s))
-			if err != nil {
-				t.Fatalf("chunk: %v", err)
-			}
-			got, err := in.Samples(chunk)
-			if err != nil || len(got) != 1 || !bytes.Equal(got[0].Data, s.payload) {
-				t.Fatalf("%+v became %+v, %v", s, got, err)
-			}
-		}
 	})
 }

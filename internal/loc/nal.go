@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/Eyevinn/mp4ff/avc"
-	"github.com/Eyevinn/mp4ff/hevc"
 	"github.com/Eyevinn/mp4ff/mp4"
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/h264"
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/h265"
@@ -253,11 +251,12 @@ func describeAVC(c *nalCodec) (mp4.Box, error) {
 		b, err := configBox("avcC", c.config)
 		return c.sampleEntry("avc1", b), err
 	}
-	record, err := avc.CreateAVCDecConfRec(c.parameters[avcSPS], c.parameters[avcPPS], true)
+	record, err := AVCConfig(c.parameters[avcSPS], c.parameters[avcPPS])
 	if err != nil {
 		return nil, err
 	}
-	return c.sampleEntry("avc3", &mp4.AvcCBox{DecConfRec: *record}), nil
+	b, err := configBox("avcC", record)
+	return c.sampleEntry("avc3", b), err
 }
 
 // describeHEVC returns hvc1 or hev1, likewise.
@@ -270,10 +269,10 @@ func describeHEVC(c *nalCodec) (mp4.Box, error) {
 		b, err := configBox("hvcC", c.config)
 		return c.sampleEntry("hvc1", b), err
 	}
-	record, err := hevc.CreateHEVCDecConfRec(c.parameters[hevcVPS], c.parameters[hevcSPS], c.parameters[hevcPPS],
-		false, false, false, true)
+	record, err := HEVCConfig(c.parameters[hevcVPS], c.parameters[hevcSPS], c.parameters[hevcPPS], false)
 	if err != nil {
 		return nil, err
 	}
-	return c.sampleEntry("hev1", &mp4.HvcCBox{DecConfRec: record}), nil
+	b, err := configBox("hvcC", record)
+	return c.sampleEntry("hev1", b), err
 }

@@ -15,6 +15,15 @@ const (
 	obuTemporalDelimiter = 2
 )
 
+// CountOBUs returns how many OBUs a frame of AV1 has, or 0 if it is malformed.
+func CountOBUs(frame []byte) int {
+	list, ok := obus(frame)
+	if !ok {
+		return 0
+	}
+	return len(list)
+}
+
 // obus returns the headers of the OBUs of a frame, in the format with sizes. ok is false if it is malformed.
 func obus(b []byte) (list []obu, ok bool) {
 	for len(b) > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // DropProgram takes the program's code and constants out of the process's memory. Most of them are needed when the
-// program starts, or when a connection is made. What is needed again comes back from the page cache.
+// program starts, or when a connection is made. What is needed again comes back from the page cache, page by page.
 func DropProgram() {
 	if program, err := os.Readlink("/proc/self/exe"); err == nil {
 		dropFile(program)
@@ -40,6 +40,7 @@ func dropFile(name string) {
 		}
 		found = true
 		if m.mode[1] == '-' && m.mode[3] == 'p' && !m.changed {
+			mapSinglePages(m)
 			// It fails if the pages are locked in memory. Then they stay.
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
 		}

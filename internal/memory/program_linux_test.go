@@ -35,6 +35,22 @@ func TestDropFile(t *testing.T) {
 	require.Equal(t, want, changed)
 }
 
+// TestSinglePages reads a page of a file that the page cache has. Others around it stay where they are.
+func TestSinglePages(t *testing.T) {
+	if watcher() < 0 {
+		require.Empty(t, os.Getenv("SLUICE_REQUIRE_KERNEL"))
+		t.Skip("needs userfaultfd(2) of Linux 6.7, and a filter of system calls that allows it")
+	}
+	page := os.Getpagesize()
+	name := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(name, make([]byte, 2*64*page), 0o600))
+	mapped, _ := mapTwice(t, name, 64*page)
+	dropFile(name)
+	require.Zero(t, resident(t, mapped))
+	require.Zero(t, mapped[20*page])
+	require.Equal(t, page, resident(t, mapped))
+}
+
 // TestDropProgram goes on to run, whatever linker and tracer have done to this program.
 func TestDropProgram(t *testing.T) {
 	for range 3 {

@@ -1,5 +1,5 @@
 // Package packet builds QUIC packets with a short header (RFC 9000 §17.3): it writes frames, and protects packets in
-// place (RFC 9001 §5). It also reads ACK frames.
+// place (RFC 9001 §5). It also opens small packets, and reads ACK frames.
 //
 // Of one connection, a [Sealer] holds the keys of one direction. A [Key] protects the packets of one key generation:
 // TLS hands over a traffic secret for each, from which [NewKey] derives the keys. Derive the next key, install it,
@@ -11,7 +11,10 @@
 // [Sealer.Seal] then encrypts it in place, and [Sealer.Protect] protects the headers of all packets that were sealed,
 // some at once. They do not allocate.
 //
-// The types have no lock: the media sender calls a connection's sealer with its own lock held.
+// An [Opener] opens small packets of the other direction, with the newest key. It works on a copy, so that quic-go can
+// open what it does not.
 //
-// Package packettest opens such packets, for tests.
+// The types have no lock: the media sender calls a connection's sealer and opener with its own lock held.
+//
+// Package packettest opens packets of any size and generation, for tests.
 package packet

@@ -2,7 +2,11 @@
 
 package packet
 
-import "crypto/cipher"
+import (
+	"bytes"
+	"crypto/cipher"
+	"errors"
+)
 
 // A build with the tag unprotected measures, in a lab, what packet protection costs. Its packets have the layout and
 // the lengths of others, but their payload is in the clear, a constant stands for the tag, and headers are not masked.
@@ -22,11 +26,19 @@ func usedAEAD(negotiated cipher.AEAD) cipher.AEAD { return noAEAD{negotiated} }
 
 func usedHeaderProtection(headerProtection) headerProtection { return noHeaderProtection{} }
 
-// noAEAD does not encrypt. Package packet opens no packets.
+// noAEAD does not encrypt.
 type noAEAD struct{ cipher.AEAD }
 
 func (noAEAD) Seal(dst, _, plaintext, _ []byte) []byte {
 	return append(append(dst, plaintext...), unprotectedTag...)
+}
+
+func (noAEAD) Open(dst, _, sealed, _ []byte) ([]byte, error) {
+	plaintext, ok := bytes.CutSuffix(sealed, []byte(unprotectedTag))
+	if !ok {
+		return nil, errors.New("the tag is missing")
+	}
+	return append(dst, plaintext...), nil
 }
 
 type noHeaderProtection struct{}

@@ -20,6 +20,14 @@ func TestUnprotected(t *testing.T) {
 		p := s.Seal(slices.Grow(slices.Clone(written), TagLength), 7, 0x12345678, 0)
 		s.Protect()
 		require.Equal(t, string(written)+unprotectedTag, string(p))
+		var o Opener
+		o.Install(0, k)
+		number, payload, ok := o.Open(p, 3, 0x12345678)
+		require.True(t, ok)
+		require.EqualValues(t, 0x12345678, number)
+		require.Equal(t, written[7:], payload)
+		_, _, ok = o.Open(p[:len(p)-1], 3, 0x12345678)
+		require.False(t, ok)
 	}
 	require.Len(t, unprotectedTag, TagLength)
 }

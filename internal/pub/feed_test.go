@@ -327,3 +327,46 @@ func TestGrouper(t *testing.T) {
 		})
 	}
 }
+
+// fixed is a Memory of a size.
+type fixed struct{ left int }
+
+func (m *fixed) Take(n int) bool {
+	if n > m.left {
+		return false
+	}
+	m.left -= n
+	return true
+}
+
+func (m *fixed) Give(n int) { m.left += n }
+
+// TestTrackMemory checks that tracks keep what there is memory for, and the newest object in any case.
+func TestTrackMemory(t *testing.T) {
+	t.Parallel()
+	const most = 20 * (100 + objectOverhead)
+	m := &fixed{left: most}
+	one := newTrack(moqt.FullTrackName{}, 0, nil, History{Memory: m})
+	other := newTrack(moqt.FullTrackName{}, 0, nil, History{Memory: m})
+	for _, tr := range []*track{one, other} {
+		for group := range uint64(3) {
+			tr.startGroup(group)
+			for range 10 {
+				tr.add(object{payload: make([]byte, 100)})
+			}
+		}
+		require.GreaterOrEqual(t, m.left, 0)
+		require.Equal(t, most, m.left+one.counted+other.counted)
+	}
+	require.Equal(t, one.sizeLocked(), one.counted)
+	require.Greater(t, one.sizeLocked(), 10*100)
+	objects, _ := other.fetch(moqt.Everything)
+	require.NotEmpty(t, objects)
+	require.Equal(t, moqt.Location{Group: 2, Object: 9}, objects[len(objects)-1].location)
+	m.left = 0
+	other.add(object{payload: make([]byte, 1<<20)})
+	objects, _ = other.fetch(moqt.Everything)
+	require.Len(t, objects, 1)
+	other.add(object{})
+	require.Equal(t, moqt.Location{Group: 2, Object: 11}, *other.largest())
+}

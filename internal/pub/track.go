@@ -52,6 +52,7 @@ type track struct {
 	groups  []*group // ascending; only the last one can be incomplete
 	evicted *moqt.Location
 	bytes   int
+	counted int // what was taken of history.Memory
 	ended   bool
 	changed chan struct{} // closed at the next change
 }
@@ -59,9 +60,21 @@ type track struct {
 // History bounds what a track keeps, for deliveries and for FETCH. A group that has more bytes by itself loses its
 // oldest objects: some encoders make no second key frame. The newest object is kept whatever its size.
 type History struct {
-	Groups int // default 8
-	Bytes  int // default 64 MiB
+	Groups int    // default 8
+	Bytes  int    // default 64 MiB
+	Memory Memory // for all tracks together. Default: no other limit
 }
+
+// Memory bounds what several tracks keep. Methods are called on many goroutines.
+type Memory interface {
+	// Take reports whether there are n bytes more. If not, the track forgets its oldest objects.
+	Take(n int) bool
+	// Give gives bytes back. What a publisher has not given back when it ends is free, too.
+	Give(n int)
+}
+
+// objectOverhead is the memory of an object beside its payload.
+const objectOverhead = 256
 
 func (h History) withDefaults() History {
 	if h.Groups == 0 {
@@ -98,7 +111,8 @@ func (t *track) startGroup(id uint64) {
 	t.update(func() {
 		t.completeGroupLocked()
 		t.groups = append(t.groups, &group{id: id})
-		t.evictLocked()
+		t.evictLocked(t.history.Bytes)
+		t.countLocked()
 	})
 }
 
@@ -113,7 +127,8 @@ func (t *track) add(o object) {
 		g.objects = append(g.objects, &o)
 		g.bytes += len(o.payload)
 		t.bytes += len(o.payload)
-		t.evictLocked()
+		t.evictLocked(t.history.Bytes)
+		t.countLocked()
 	})
 }
 
@@ -141,8 +156,38 @@ func (t *track) completeGroupLocked() {
 	}
 }
 
-func (t *track) evictLocked() {
-	for len(t.groups) > 1 && (len(t.groups) > t.history.Groups || t.bytes > t.history.Bytes) {
+// countLocked takes memory for what the track keeps. If there is too little of it, the track keeps less.
+func (t *track) countLocked() {
+	m := t.history.Memory
+	if m == nil {
+		return
+	}
+	n := t.sizeLocked()
+	for n > t.counted && !m.Take(n-t.counted) {
+		t.evictLocked(t.bytes / 4 * 3)
+		before := n
+		if n = t.sizeLocked(); n == before {
+			return // the newest object is kept
+		}
+	}
+	if n < t.counted {
+		m.Give(t.counted - n)
+	}
+	t.counted = n
+}
+
+// sizeLocked returns how much memory the objects take.
+func (t *track) sizeLocked() int {
+	objects := 0
+	for _, g := range t.groups {
+		objects += len(g.objects)
+	}
+	return t.bytes + objects*objectOverhead
+}
+
+// evictLocked forgets the oldest groups and objects beyond the limits.
+func (t *track) evictLocked(most int) {
+	for len(t.groups) > 1 && (len(t.groups) > t.history.Groups || t.bytes > most) {
 		g := t.groups[0]
 		if n := len(g.objects); n > 0 {
 			last := g.objects[n-1].location
@@ -151,16 +196,16 @@ func (t *track) evictLocked() {
 		t.bytes -= g.bytes
 		t.groups = t.groups[1:]
 	}
-	if t.bytes > t.history.Bytes {
-		t.shortenLocked(t.groups[0])
+	if t.bytes > most {
+		t.shortenLocked(t.groups[0], most/4*3)
 	}
 }
 
 // shortenLocked removes the oldest objects of the only group. It makes some more room than it has to, since it copies
 // what remains: deliveries read the array, and the memory of objects is free only when that is.
-func (t *track) shortenLocked(g *group) {
+func (t *track) shortenLocked(g *group, most int) {
 	n := 0
-	for ; n < len(g.objects)-1 && t.bytes > t.history.Bytes/4*3; n++ {
+	for ; n < len(g.objects)-1 && t.bytes > most; n++ {
 		size := len(g.objects[n].payload)
 		g.bytes, t.bytes = g.bytes-size, t.bytes-size
 	}

@@ -19,10 +19,15 @@ type piece struct {
 	later   uint32 // than the timestamp of the packet that was cut
 }
 
-// Split returns packets of at most limit bytes that carry what a packet does, or nil if its format does not allow that.
-// Their sequence numbers are those of the packet and the following ones. They may share the payload, which nobody may
-// change.
-func Split(f format.Format, p *rtp.Packet, limit int) []*rtp.Packet {
+// Split returns packets of at most limit bytes that carry what a packet does, or nil if its format or its payload does
+// not allow that. Their sequence numbers are those of the packet and the following ones. They may share the payload,
+// which nobody may change.
+func Split(f format.Format, p *rtp.Packet, limit int) (list []*rtp.Packet) {
+	defer func() {
+		if recover() != nil { // the payload comes from strangers, and this package shall not be the one that trusts it
+			list = nil
+		}
+	}()
 	header := p.Header
 	header.Padding, header.PaddingSize = false, 0
 	room := limit - header.MarshalSize()
@@ -33,7 +38,6 @@ func Split(f format.Format, p *rtp.Packet, limit int) []*rtp.Packet {
 	if len(p.Payload) > room {
 		pieces, sound = cut(f, p.Payload, room)
 	}
-	var list []*rtp.Packet
 	for i, one := range pieces {
 		out := &rtp.Packet{Header: header, Payload: one.payload}
 		out.SequenceNumber += uint16(i)

@@ -16,6 +16,8 @@ import (
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/mpeg4audio"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 const (
@@ -271,7 +273,8 @@ func FuzzSplit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, most uint16, payload []byte) {
 		p := &rtp.Packet{Header: rtp.Header{Version: 2}, Payload: payload}
 		before := bytes.Clone(payload)
-		pieces := Split(list[int(kind)%len(list)], p, int(most))
+		var pieces []*rtp.Packet
+		testlimit.Run(t, len(payload), 1000, func() { pieces = Split(list[int(kind)%len(list)], p, int(most)) })
 		require.Equal(t, before, payload)
 		for _, one := range pieces {
 			require.LessOrEqual(t, one.MarshalSize(), int(most))

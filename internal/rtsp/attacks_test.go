@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,13 +22,14 @@ const attackTime = 3 * time.Second
 
 // evidence is what the server counts when it repels an attack: a metric, and its label.
 var evidence = map[string][2]string{
-	"connections without end":        {"refused_connections_total", "address"},
-	"absurd descriptions":            {"refused_requests_total", "400"},
-	"garbage in packets":             {"ignored_packets_total", ignoredMalformed},
-	"NACK without end":               {"nacked_packets_total", nackLimit},
-	"players of nobody's broadcasts": {"refused_requests_total", "404"},
-	"other people's paths":           {"refused_requests_total", "403"},
-	"wrong tokens":                   {"refused_requests_total", "401"},
+	"connections without end":                  {"refused_connections_total", "address"},
+	"absurd descriptions":                      {"refused_requests_total", "400"},
+	"garbage in packets":                       {"ignored_packets_total", ignoredMalformed},
+	"NACK without end":                         {"nacked_packets_total", nackLimit},
+	"players of nobody's broadcasts":           {"refused_requests_total", "404"},
+	"other people's paths":                     {"refused_requests_total", "403"},
+	"other people's paths, from their address": {"refused_requests_total", "403"},
+	"wrong tokens":                             {"refused_requests_total", "401"},
 }
 
 // TestAttacks attacks a server in all ways, each beside a publisher and a player who do not notice. At the end the
@@ -58,6 +60,7 @@ func testAttack(t *testing.T, a hostile.RTSPAttack) {
 	defer cancel()
 	client := hostile.RTSPClient{
 		Address: s.Addr().String(), From: net.IPv4(127, 0, 0, 2), Token: "hostile", Victim: "live/cam",
+		Beside: net.IPv4(127, 0, 0, 1),
 	}
 	go func() { ended <- a.Run(ctx, client) }()
 	began, frames := time.Now(), 0
@@ -88,4 +91,16 @@ func testAttack(t *testing.T, a hostile.RTSPAttack) {
 	eventually(t, "the attacker's sessions end", settled)
 	sub.expects(1, uint32(frames))
 	eventually(t, "the attacker's ports are free", func() bool { return s.plain.ports.sessions() == ports })
+}
+
+// TestHostileParameterSets attacks a server whose publishers have MoQ broadcasts: only these need what parameter sets
+// claim.
+func TestHostileParameterSets(t *testing.T) {
+	t.Parallel()
+	_, s := newMoQ(t, nil)
+	i := slices.IndexFunc(hostile.RTSPAttacks, func(a hostile.RTSPAttack) bool {
+		return a.Name == "absurd parameter sets"
+	})
+	require.NoError(t, hostile.RTSPAttacks[i].Run(t.Context(), hostile.RTSPClient{Address: s.Addr().String()}))
+	eventually(t, "the attacker has left", func() bool { return counted(t, s, "publishers") == 0 })
 }

@@ -35,8 +35,11 @@
 // Packets by UDP are taken only from the IP address of the publisher's TCP connection, and sent only to that of the
 // player's.
 //
+// A downlink's session has no rights of its own: its players are a [relay.Audience]. What uplinks and downlinks keep in
+// memory counts for a pool, of which each has a share.
+//
 // Locks: Server.mu guards the streams by name; stream.mu guards a stream and its players. Neither is held while the
 // other one is taken. lift.mu, held while a publisher's packet is taken, comes before stream.mu. Packets are put into
 // the library's queues with stream.mu held, which does not block; by SRTP, the library encrypts them there, too. The
-// locks of package fastpath come after stream.mu. Nobody who waits for the kernel's workers holds a lock.
+// locks of package fastpath and pool.mu come after stream.mu. Nobody who waits for the kernel's workers holds a lock.
 package rtsp

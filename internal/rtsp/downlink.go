@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
@@ -18,18 +19,22 @@ import (
 	"sluice/internal/cmaf"
 	"sluice/internal/sub"
 	"sluice/moqt"
+	"sluice/relay"
 	"sluice/transport"
 )
 
 // downlink has the stream of a MoQ broadcast, for as long as RTSP clients want it. It subscribes over a session of the
-// relay with itself: each player has shown its own permission.
+// relay with itself, for which the permissions of its players count.
 type downlink struct {
 	server    *Server
 	namespace moqt.Namespace
 	choice    choice
 	source    netip.Prefix // of the player that wanted it first
+	start     func()       // when it has a guest
 	cancel    context.CancelFunc
 	wanted    int // by players; guarded by Server.mu
+	audience  *relay.Audience
+	share     *share
 
 	ready  chan struct{} // closed when stream or err is known
 	stream *stream
@@ -42,7 +47,11 @@ type downlink struct {
 	mark    time.Time
 }
 
+// ownSessionMemory is what the windows of a downlink's session may hold (server.Server.DialOwn), and its buffers.
+const ownSessionMemory = 2 << 20
+
 var (
+	errNoMemory    = errors.New("there is no memory for another broadcast")
 	errNoBroadcast = errors.New("the broadcast has not begun in time: try again later")
 	errUnreadable  = errors.New("the broadcast cannot be read: the log of the relay says why")
 	errCodecs      = errors.New("the broadcast has no track that RTSP players can get: H.264, H.265, AV1, AAC or Opus")
@@ -51,31 +60,45 @@ var (
 // describeWait is how long DESCRIBE waits for the first frames of a broadcast, of which the description is made.
 const describeWait = 10 * time.Second
 
-// want returns the downlink that has a choice of a broadcast, when it is ready. The caller has to call leave, if there
-// is no error.
-func (s *Server) want(ns moqt.Namespace, c choice, source netip.Prefix) (*downlink, error) {
-	d, err := s.downlink(ns, c, source)
-	if err != nil {
-		return nil, err
+// want returns the downlink that has a choice of a broadcast for a guest, when it is ready. The caller has to call
+// leave, if there is no error.
+func (s *Server) want(ns moqt.Namespace, c choice, source netip.Prefix, guest *relay.Guest) (*downlink, error) {
+	for {
+		d, err := s.downlink(ns, c, source)
+		if err != nil {
+			return nil, err
+		}
+		if err = d.admit(guest); err == nil {
+			return d, nil
+		}
+		if d.leave(guest); !errors.Is(err, relay.ErrAudienceOver) {
+			return nil, err
+		}
+		d.forget() // it ends, with those whom it was refused
 	}
-	timer := time.NewTimer(describeWait)
-	defer timer.Stop()
-	select {
-	case <-d.ready:
-		err = d.err
-	case <-timer.C:
-		err = errNoBroadcast
-	}
-	if err != nil {
-		d.leave()
-		return nil, err
-	}
-	return d, nil
 }
 
-// downlink returns the downlink of a broadcast, which the caller wants. It begins if nobody else does.
+// admit waits until the downlink is ready. The guest has to have permission for all tracks that it plays by then.
+func (d *downlink) admit(guest *relay.Guest) error {
+	ctx, cancel := context.WithTimeoutCause(guest.Context(), describeWait, errNoBroadcast)
+	defer cancel()
+	if err := d.audience.Join(ctx, guest); err != nil {
+		return err
+	}
+	d.start()
+	select {
+	case <-d.ready:
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // what refuses the guest says more than what the downlink has ended for
+	}
+	return d.err
+}
+
+// downlink returns the downlink of a broadcast, which the caller wants, and has to start.
 func (s *Server) downlink(ns moqt.Namespace, c choice, source netip.Prefix) (*downlink, error) {
-	if s.cfg.Dial == nil {
+	if s.cfg.DialOwn == nil {
 		return nil, errNoStream
 	}
 	s.mu.Lock()
@@ -86,27 +109,41 @@ func (s *Server) downlink(ns moqt.Namespace, c choice, source netip.Prefix) (*do
 		if err := s.roomLocked(c, source); err != nil {
 			return nil, err
 		}
-		d = &downlink{server: s, namespace: ns, choice: c, source: source, ready: make(chan struct{})}
+		d = &downlink{
+			server: s, namespace: ns, choice: c, source: source, ready: make(chan struct{}),
+			audience: relay.NewAudience(), share: s.pool.share(source),
+		}
+		if !d.share.Take(ownSessionMemory) {
+			return nil, errNoMemory
+		}
 		var ctx context.Context
 		ctx, d.cancel = context.WithCancel(s.playing)
+		d.start = sync.OnceFunc(func() { s.links.Go(func() { d.run(ctx) }) })
 		s.downlinks[key] = d
-		s.links.Go(func() { d.run(ctx) })
 	}
 	d.wanted++
 	return d, nil
 }
 
 // leave is called when a player does not want the broadcast any more. On a nil downlink it does nothing.
-func (d *downlink) leave() {
+func (d *downlink) leave(guest *relay.Guest) {
 	if d == nil {
 		return
 	}
+	d.audience.Leave(guest)
 	d.server.mu.Lock()
 	defer d.server.mu.Unlock()
 	if d.wanted--; d.wanted == 0 {
 		d.forgetLocked()
 		d.cancel()
+		d.share.end() // it may never have started
 	}
+}
+
+func (d *downlink) forget() {
+	d.server.mu.Lock()
+	defer d.server.mu.Unlock()
+	d.forgetLocked()
 }
 
 // forgetLocked makes the next player begin anew; Server.mu is held.
@@ -119,13 +156,12 @@ func (d *downlink) forgetLocked() {
 // run plays the broadcast until it ends, or nobody wants it.
 func (d *downlink) run(ctx context.Context) {
 	defer d.cancel()
+	defer d.share.end()
 	in, out := io.Pipe()
 	d.server.links.Go(func() { _ = out.CloseWithError(d.subscribe(ctx, out)) }) // never fails
 	err := d.read(in)
 	_ = in.CloseWithError(err) // the same
-	d.server.mu.Lock()
-	d.forgetLocked()
-	d.server.mu.Unlock()
+	d.forget()
 	if d.stream == nil {
 		if d.err = context.Cause(ctx); d.err == nil {
 			d.err = d.plain(err)
@@ -157,12 +193,12 @@ func (d *downlink) plain(err error) error {
 // subscribe writes the broadcast as fragmented MP4. It returns io.EOF at the end.
 func (d *downlink) subscribe(ctx context.Context, out io.Writer) error {
 	cfg := sub.PlayerConfig{
-		Namespace: d.namespace, Out: out, Hold: d.server.cfg.Hold,
+		Namespace: d.namespace, Out: out, Hold: d.server.cfg.Hold, Memory: d.share,
 		Client: client.SessionConfig{
 			URL: ownURL, ReconnectTimeout: -1,
 			Logger: slog.New(slog.DiscardHandler), // it is this relay that would be named in each line
 			Dial: func(ctx context.Context, _ string, _ transport.ClientConfig) (transport.Conn, error) {
-				return d.server.cfg.Dial(ctx, nil)
+				return d.server.cfg.DialOwn(ctx, d.audience)
 			},
 		},
 	}
@@ -182,7 +218,8 @@ func (d *downlink) read(in io.Reader) (err error) {
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	r := cmaf.NewReader(in)
+	counted := &countedReader{in: in, share: d.share}
+	r := cmaf.NewReader(counted)
 	init, err := r.Init()
 	if err != nil {
 		return err
@@ -198,7 +235,30 @@ func (d *downlink) read(in io.Reader) (err error) {
 		if p := d.packers[c.Track]; p != nil {
 			d.write(p, init, c)
 		}
+		counted.done()
 	}
+}
+
+// countedReader takes memory for what was read since the last call of done.
+type countedReader struct {
+	in    io.Reader
+	share *share
+	taken int
+}
+
+// Read implements [io.Reader].
+func (r *countedReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	if !r.share.Take(n) {
+		return n, errNoMemory
+	}
+	r.taken += n
+	return n, err
+}
+
+func (r *countedReader) done() {
+	r.share.Give(r.taken)
+	r.taken = 0
 }
 
 // begin makes the stream.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"sluice/internal/cmaf"
 	"sluice/internal/loc"
 	"sluice/internal/pub"
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/server"
@@ -348,7 +348,9 @@ func TestUnreadableBroadcast(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		c.Dial = func(context.Context, net.Addr) (transport.Conn, error) { return nil, errors.New("a bug\nat once") }
+		c.DialOwn = func(context.Context, *relay.Audience) (transport.Conn, error) {
+			return nil, errors.New("a bug\nat once")
+		}
 	})
 	d := &downlink{server: s, namespace: moqt.Namespace{"live"}, ready: make(chan struct{})}
 	var ctx context.Context
@@ -373,20 +375,22 @@ func FuzzPacker(f *testing.F) {
 		f.Add(uint8(i), configs[i], bytes.Repeat(frames[i], 1000), uint64(1<<63), int32(1), uint32(1), 1)
 	}
 	f.Fuzz(func(t *testing.T, codec uint8, config, frame []byte, at uint64, offset int32, scale uint32, channels int) {
-		p, err := newPacker(cmaf.TrackInfo{
-			Kind: cmaf.Video, Codec: codecs[int(codec)%len(codecs)], Config: config, Timescale: max(scale, 1),
-			Channels: channels,
+		testlimit.Run(t, len(config)+len(frame), 1000, func() {
+			p, err := newPacker(cmaf.TrackInfo{
+				Kind: cmaf.Video, Codec: codecs[int(codec)%len(codecs)], Config: config, Timescale: max(scale, 1),
+				Channels: channels,
+			})
+			if err != nil {
+				return
+			}
+			list, err := p.packets(cmaf.Sample{DecodeTime: at, Offset: offset, Data: frame})
+			if err != nil {
+				return
+			}
+			for _, one := range list {
+				require.LessOrEqual(t, one.MarshalSize(), maxPacket)
+				require.Equal(t, list[0].Timestamp, one.Timestamp)
+			}
 		})
-		if err != nil {
-			return
-		}
-		list, err := p.packets(cmaf.Sample{DecodeTime: at, Offset: offset, Data: frame})
-		if err != nil {
-			return
-		}
-		for _, one := range list {
-			require.LessOrEqual(t, one.MarshalSize(), maxPacket)
-			require.Equal(t, list[0].Timestamp, one.Timestamp)
-		}
 	})
 }

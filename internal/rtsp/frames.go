@@ -1,12 +1,9 @@
 package rtsp
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
-	"github.com/Eyevinn/mp4ff/avc"
-	"github.com/Eyevinn/mp4ff/hevc"
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/av1"
 	"github.com/bluenviron/mediacommon/v2/pkg/codecs/h264"
@@ -136,12 +133,7 @@ func (t *frames) h264(f *format.H264) {
 	if len(f.SPS) == 0 || len(f.PPS) == 0 {
 		return
 	}
-	if c, err := avc.CreateAVCDecConfRec([][]byte{f.SPS}, [][]byte{f.PPS}, true); err == nil {
-		var b bytes.Buffer
-		if c.Encode(&b) == nil {
-			t.config = b.Bytes()
-		}
-	}
+	t.config, _ = loc.AVCConfig([][]byte{f.SPS}, [][]byte{f.PPS}) // nil: those in the frames count
 }
 
 func (t *frames) h265(f *format.H265) {
@@ -156,13 +148,7 @@ func (t *frames) h265(f *format.H265) {
 	if len(f.VPS) == 0 || len(f.SPS) == 0 || len(f.PPS) == 0 {
 		return
 	}
-	c, err := hevc.CreateHEVCDecConfRec([][]byte{f.VPS}, [][]byte{f.SPS}, [][]byte{f.PPS}, true, true, true, true)
-	if err == nil {
-		var b bytes.Buffer
-		if c.Encode(&b) == nil {
-			t.config = b.Bytes()
-		}
-	}
+	t.config, _ = loc.HEVCConfig([][]byte{f.VPS}, [][]byte{f.SPS}, [][]byte{f.PPS}, true) // the same
 }
 
 // units returns the frame of NAL units, each with its length.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -75,14 +76,14 @@ func (e *endpoint) player(conn *gortsplib.ServerConn, path, query string, r *bas
 	if err != nil {
 		return nil, err
 	}
-	s, err := e.lookup(&q, transport.SourceOf(conn.NetConn().RemoteAddr()))
+	s, err := e.lookup(&q, transport.SourceOf(conn.NetConn().RemoteAddr()), guest)
 	if err != nil {
 		guest.Leave()
 		return nil, err
 	}
 	p, err := e.newPlayer(s, guest, path)
 	if err != nil {
-		s.demand.leave()
+		s.demand.leave(guest)
 		guest.Leave()
 		return nil, err
 	}
@@ -208,6 +209,7 @@ func (e *endpoint) OnPlay(c *gortsplib.ServerHandlerOnPlayCtx) (*base.Response, 
 func (e *endpoint) OnPause(c *gortsplib.ServerHandlerOnPauseCtx) (*base.Response, error) {
 	switch u := c.Session.UserData().(type) {
 	case *publisher:
+		u.incoming.sends.Store(false)
 		u.stream.rest(true)
 	case *player:
 		u.rest()
@@ -228,6 +230,7 @@ func (e *endpoint) OnRecord(c *gortsplib.ServerHandlerOnRecordCtx) (*base.Respon
 // OnSessionClose ends a player or a publisher.
 func (e *endpoint) OnSessionClose(c *gortsplib.ServerHandlerOnSessionCloseCtx) {
 	defer e.ports.leave(c.Session) // when the kernel does not know them any more
+	e.reportPanic(nil, c.Error)
 	switch u := c.Session.UserData().(type) {
 	case *publisher:
 		u.close()
@@ -243,9 +246,18 @@ const refusalInterval = time.Minute
 // OnConnClose ends a player that has no session, and says which keys the library has refused.
 func (e *endpoint) OnConnClose(c *gortsplib.ServerHandlerOnConnCloseCtx) {
 	forget(c.Conn)
+	e.reportPanic(c.Conn.NetConn().RemoteAddr(), c.Error)
 	if _, keys := errors.AsType[liberrors.ErrServerInvalidKeyMgmtHeader](c.Error); keys {
 		e.refusedKeys.Log(e.log, refusalInterval, slog.LevelInfo, "an RTSP client had to leave",
 			"remote", c.Conn.NetConn().RemoteAddr(), "err", errKeys)
+	}
+}
+
+// reportPanic logs what has ended a connection or a session, if that is a bug.
+func (e *endpoint) reportPanic(remote net.Addr, err error) {
+	if _, bug := errors.AsType[*gortsplib.PanicError](err); bug {
+		e.log.Error("an RTSP client had to leave because of what it has sent: please report this", "remote", remote,
+			"err", err)
 	}
 }
 
@@ -264,6 +276,7 @@ func (e *endpoint) OnPacketsLost(c *gortsplib.ServerHandlerOnPacketsLostCtx) {
 
 // OnDecodeError counts, and ends a publisher whose key is not that of its packets.
 func (e *endpoint) OnDecodeError(c *gortsplib.ServerHandlerOnDecodeErrorCtx) {
+	e.reportPanic(nil, c.Error)
 	if !bySRTP(c.Session) {
 		e.metrics.ignored.WithLabelValues(ignoredMalformed).Inc()
 		return
@@ -334,5 +347,6 @@ var statuses = map[base.StatusCode][]error{
 	base.StatusForbidden:                 {errPublished},
 	base.StatusUnsupportedMediaType:      {errCodecs},
 	base.StatusGatewayTimeout:            {errNoBroadcast},
-	base.StatusNotEnoughBandwidth:        {errTooManyPublishers, errTooManyBroadcasts, errTooManyChoices},
+	base.StatusNotEnoughBandwidth: {errTooManyPublishers, errTooManyBroadcasts, errTooManyChoices,
+		errNoMemory},
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/thorough"
 	"sluice/moqt"
 	"sluice/relay"
 )
@@ -85,6 +86,7 @@ func TestPermissions(t *testing.T) {
 		c.Close()
 	}
 	pub := publishTo(t, s, "/live/cam?token=cam", gortsplib.ProtocolTCP)
+	byUDP := publishTo(t, s, "/live/other?token=cam", gortsplib.ProtocolUDP)
 	for _, path := range []string{"/live/cam", "/live/cam?token=cam"} {
 		u := s.url(t, path)
 		c := gortsplib.Client{Scheme: u.Scheme, Host: u.Host}
@@ -107,9 +109,11 @@ func TestPermissions(t *testing.T) {
 	rewrite(t, file, "cam publish live\n")
 	eventually(t, "the viewer's permission ends", func() bool { return counted(t, s, "players") == 0 })
 	eventually(t, "a player without a session has to go, too", func() bool { return len(ended) == 1 })
-	require.EqualValues(t, 1, counted(t, s, "publishers"))
+	require.EqualValues(t, 2, counted(t, s, "publishers"))
 	rewrite(t, file, "\n")
-	eventually(t, "the publisher's permission ends", func() bool { return counted(t, s, "publishers") == 0 })
+	eventually(t, "the publishers' permission ends", func() bool { return counted(t, s, "publishers") == 0 })
+	require.Error(t, pub.client.Wait(), "its connection is closed")
+	require.Error(t, byUDP.client.Wait(), "its connection is closed")
 }
 
 // TestPortsUntilTheEnd checks that a publisher's UDP ports are not another's before its stream has ended.
@@ -154,16 +158,20 @@ func TestPasswords(t *testing.T) {
 	require.EqualValues(t, 1, counted(t, s, "publishers"))
 }
 
-// TestPublishers checks that a path has one publisher, who may come back, and that their number has a limit.
+// announce publishes from an address until the test ends.
+func announce(t *testing.T, s *Server, from, path string, desc *description.Session) error {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c := &gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), DialContext: dialer.DialContext}
+	t.Cleanup(c.Close)
+	return c.StartRecording(fmt.Sprintf("rtsp://127.0.0.1:%d%s", s.Addr().(*net.TCPAddr).Port, path), desc)
+}
+
+// TestPublishers checks that a path has one publisher, and that their number has a limit.
 func TestPublishers(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(c *Config) { c.MaxPublishers, c.Address = 1, "0.0.0.0:0" })
-	announce := func(from, path string, desc *description.Session) error {
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		c := &gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), DialContext: dialer.DialContext}
-		t.Cleanup(c.Close)
-		return c.StartRecording(fmt.Sprintf("rtsp://127.0.0.1:%d%s", s.Addr().(*net.TCPAddr).Port, path), desc)
-	}
+	announce := func(from, path string, desc *description.Session) error { return announce(t, s, from, path, desc) }
 	require.NoError(t, announce("127.0.0.1", "/live/cam", broadcast()))
 	require.ErrorContains(t, announce("127.0.0.2", "/live/cam", broadcast()), "403")
 	require.ErrorContains(t, announce("127.0.0.1", "/live/other", broadcast()), "453")
@@ -174,8 +182,58 @@ func TestPublishers(t *testing.T) {
 		many.Medias = append(many.Medias, broadcast().Medias[0])
 	}
 	require.ErrorContains(t, announce("127.0.0.1", "/live/cam", many), "400")
-	require.NoError(t, announce("127.0.0.1", "/live/cam", broadcast()), "it comes back")
+	require.ErrorContains(t, announce("127.0.0.1", "/live/cam", broadcast()), "403", "it may be somebody else")
 	require.EqualValues(t, 1, counted(t, s, "publishers"))
+}
+
+// TestReplacedPublisher checks who may take the place of a publisher: who has its address and its token, or its address
+// when it is lost.
+func TestReplacedPublisher(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("cam publish live\nother publish live\n* publish open\n"), 0o600))
+	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	const here, elsewhere = "127.0.0.1", "127.0.0.2"
+	silent := func(p *publisher) { p.incoming.latest.Store(int64(p.stream.clock.Now().Add(-silence))) }
+	paused := func(p *publisher) { p.incoming.sends.Store(false); silent(p) }
+	for name, c := range map[string]struct {
+		before func(*publisher)
+		path   string
+		from   string
+		token  string // of the second one; the first one has cam
+		takes  bool
+	}{
+		"the same token":               {nil, "/live/cam", here, "cam", true},
+		"another token":                {nil, "/live/cam", here, "other", false},
+		"another address":              {nil, "/live/cam", elsewhere, "cam", false},
+		"no tokens":                    {nil, "/open/cam", here, "cam", false},
+		"lost":                         {silent, "/live/cam", here, "other", true},
+		"lost, without tokens":         {silent, "/open/cam", here, "cam", true},
+		"lost, from another address":   {silent, "/live/cam", elsewhere, "cam", false},
+		"it pauses, and sends nothing": {paused, "/live/cam", here, "other", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, func(c *Config) {
+				c.Relay, c.Address = newRelay(t, relay.Config{Authorizer: tokens}), "0.0.0.0:0"
+				c.ReadTimeout = time.Hour
+			})
+			require.NoError(t, announce(t, s, here, c.path+"?token=cam", broadcast()))
+			first := s.all()[0].publisher
+			if c.before != nil {
+				c.before(first)
+			}
+			err := announce(t, s, c.from, c.path+"?token="+c.token, broadcast())
+			if c.takes {
+				require.NoError(t, err)
+				require.NotSame(t, first, s.all()[0].publisher)
+			} else {
+				require.ErrorContains(t, err, "403")
+				require.Same(t, first, s.all()[0].publisher)
+			}
+		})
+	}
 }
 
 // raw is a connection on which a test writes what it likes.
@@ -408,18 +466,11 @@ func TestSilentClients(t *testing.T) {
 }
 
 // TestReportsKeepPlayers checks that a player by UDP which sends nothing but receiver reports stays, while one that is
-// silent has to leave. On a machine so busy that the reports come late, the silence may be longer.
+// silent has to leave: it is still there when a silent one has left that came when another silent one had left.
 func TestReportsKeepPlayers(t *testing.T) {
+	thorough.Only(t)
 	t.Parallel()
-	for idle := idleSoon; !reportsKeep(t, idle); idle *= 2 {
-		require.Less(t, idle, patient, "reports do not keep it")
-	}
-}
-
-// reportsKeep reports whether the player with reports is still there when a silent one has left that came when another
-// silent one had left.
-func reportsKeep(t *testing.T, idle time.Duration) bool {
-	s := newServer(t, func(c *Config) { c.IdleTimeout, c.ReadTimeout = idle, time.Hour })
+	s := newServer(t, func(c *Config) { c.IdleTimeout, c.ReadTimeout = 2*idleSoon, time.Hour })
 	publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
 	reports, player := silentPlayer(t, s)
 	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
@@ -435,7 +486,7 @@ func reportsKeep(t *testing.T, idle time.Duration) bool {
 			return !isThere(s, silent)
 		})
 	}
-	return isThere(s, player)
+	require.True(t, isThere(s, player), "reports do not keep it")
 }
 
 // silentPlayer plays by UDP, and sends no more. It returns the socket for RTCP, and the address of the player.

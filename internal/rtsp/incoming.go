@@ -3,17 +3,27 @@ package rtsp
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 
 	shared "sluice/clock"
 )
 
-// incoming is what is known of the packets of a publisher by SRTP.
+// incoming is what is known of the packets of a publisher.
 type incoming struct {
 	last   map[format.Format]*lastTaken // nil: it does not use SRTP
 	latest atomic.Int64                 // clock.Time of the last packet or RECORD: the wall clock may step
+	sends  atomic.Bool                  // it is between RECORD and PAUSE
 	failed atomic.Bool                  // the session ends
+}
+
+// silence is how long a publisher sends nothing until it seems to be lost.
+const silence = 2 * time.Second
+
+// isLost reports whether packets are missing that the publisher should have sent.
+func (i *incoming) isLost(now shared.Time) bool {
+	return i.sends.Load() && now.Sub(shared.Time(i.latest.Load())) >= silence
 }
 
 // lastTaken is the packet of an SSRC that was taken last.
@@ -40,6 +50,7 @@ func (l *lastTaken) passes(number uint16) bool {
 // begin is called for RECORD, also after PAUSE: the keys stay then, and so does what was taken.
 func (i *incoming) begin(now shared.Time, srtp bool) {
 	i.latest.Store(int64(now))
+	i.sends.Store(true)
 	if srtp && i.last == nil {
 		i.last = make(map[format.Format]*lastTaken)
 	}

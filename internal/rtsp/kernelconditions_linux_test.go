@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
+	"sluice/internal/thorough"
 )
 
 // keep keeps an RTP packet as it has come, while the library puts them in order and leaves duplicates out.
@@ -52,6 +53,7 @@ func (w *kernelWorld) playRaw(h *lab.Host) *receiver {
 
 // TestKernelConditions has the publisher's link lose, reorder and duplicate packets. Each player gets each packet once
 // that the server has got, with the numbers and times that it would have without that, with the kernel and without.
+// make test has all of it at once, with the kernel.
 func TestKernelConditions(t *testing.T) {
 	t.Parallel()
 	all := lab.Conditions{Loss: 0.03, Reorder: 0.05, Duplicate: 0.1, Delay: time.Millisecond}
@@ -66,6 +68,9 @@ func TestKernelConditions(t *testing.T) {
 		"all, off":    {uplink: all, off: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "all" {
+				thorough.Only(t)
+			}
 			t.Parallel()
 			w := newKernelWorld(t, lab.Topology{Subscribers: 2}, func(s *Config) {
 				if c.off {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 // videoFormats are those whose key frames are known.
@@ -77,7 +79,9 @@ func FuzzKeyFrames(f *testing.F) {
 		f.Add(uint8(i), []byte{0x20, 2, 2 << 3, 0, 1 << 3, 0})
 		f.Add(uint8(i), []byte{0x90, 0xf0, 0x80, 1, 2, 3, 0})
 	}
-	f.Fuzz(func(_ *testing.T, i uint8, payload []byte) {
-		keyFuncOf(videoFormats[int(i)%len(videoFormats)])(payload[:len(payload):len(payload)])
+	f.Fuzz(func(t *testing.T, i uint8, payload []byte) {
+		testlimit.Run(t, len(payload), 100, func() {
+			keyFuncOf(videoFormats[int(i)%len(videoFormats)])(payload[:len(payload):len(payload)])
+		})
 	})
 }

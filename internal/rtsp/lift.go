@@ -14,6 +14,7 @@ import (
 // gap.
 type lift struct {
 	uplink *uplink // nil: the stream is no MoQ broadcast
+	share  *share  // of the pool, for all of the MoQ broadcast
 	stream *stream
 	times  liftTimes
 

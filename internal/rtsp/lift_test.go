@@ -226,7 +226,7 @@ func TestResumption(t *testing.T) {
 func testUplink(t *testing.T, desc *description.Session, arrivals [][]arrival, want ...[]byte) {
 	t.Helper()
 	in, out := io.Pipe()
-	u := newUplink(desc, out)
+	u := newUplink(desc, out, nil)
 	for _, list := range arrivals {
 		for _, a := range list {
 			if a.rtp != nil {
@@ -259,7 +259,7 @@ func TestResumptionWaits(t *testing.T) {
 		desc := broadcast()
 		desc.Medias = desc.Medias[1:] // Opus
 		in, out := io.Pipe()
-		u := newUplink(desc, out)
+		u := newUplink(desc, out, nil)
 		l := newLift(newStream(desc, new(budget), nil), u, defaultLiftTimes)
 		send := func(i int) {
 			p := &rtp.Packet{Payload: []byte{byte(i)}, Header: rtp.Header{Timestamp: uint32(i) * 960}}
@@ -326,7 +326,7 @@ func TestResumptions(t *testing.T) {
 	t.Parallel()
 	desc := broadcast()
 	_, out := io.Pipe() // nobody reads
-	u := newUplink(desc, out)
+	u := newUplink(desc, out, nil)
 	l := newLift(newStream(desc, new(budget), nil), u, liftTimes{linger: time.Hour})
 	defer l.close()
 	u.begun.Store(true)

@@ -20,6 +20,7 @@ type metrics struct {
 	ignored  *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	nacks    *prometheus.CounterVec
+	memory   prometheus.Counter
 	all      []prometheus.Collector
 }
 
@@ -67,6 +68,7 @@ func newMetrics(s *Server) *metrics {
 		kernel:   counter("kernel_packets_total", "Of the packets to players, those that the kernel has sent."),
 		bytes:    counter("sent_bytes_total", "Bytes of RTP packets to players."),
 		lost:     counter("lost_packets_total", "RTP packets of publishers that did not arrive."),
+		memory:   counter("refused_memory_total", "How often there was no memory for a part of a broadcast."),
 		drops: vec("dropped_packets_total",
 			"RTP packets that could not be sent to a player in time or exceeded its quota, one for each group: its "+
 				"rest is left out as well, and not counted.", "reason"),
@@ -89,7 +91,7 @@ func newMetrics(s *Server) *metrics {
 		m.ignored.WithLabelValues(reason)
 	}
 	m.all = []prometheus.Collector{
-		m.received, m.copies, m.bytes, m.kernel, m.lost, m.drops, m.declined, m.ignored, m.refusals, m.nacks,
+		m.received, m.copies, m.bytes, m.kernel, m.lost, m.drops, m.declined, m.ignored, m.refusals, m.nacks, m.memory,
 	}
 	return m
 }
@@ -119,6 +121,8 @@ var (
 	playersDesc = prometheus.NewDesc("sluice_rtsp_players", "RTSP clients that play.", nil, nil)
 	cacheDesc   = prometheus.NewDesc("sluice_rtsp_cache_bytes",
 		"Packets that are kept for players that join, or ask for packets again.", nil, nil)
+	memoryDesc = prometheus.NewDesc("sluice_rtsp_memory_bytes",
+		"What the MoQ broadcasts of RTSP clients take, both of those that publish and of those that play.", nil, nil)
 	connectionDesc = prometheus.NewDesc("sluice_rtsp_refused_connections_total",
 		"TCP connections of RTSP clients that were refused: total, because there were too many; address, because "+
 			"there were too many from one source address.", []string{"limit"}, nil)
@@ -130,7 +134,7 @@ func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 		c.Describe(ch)
 	}
 	for _, d := range []*prometheus.Desc{
-		publishersDesc, uplinksDesc, broadcastsDesc, playersDesc, limitedDesc, cacheDesc, connectionDesc,
+		publishersDesc, uplinksDesc, broadcastsDesc, playersDesc, limitedDesc, cacheDesc, memoryDesc, connectionDesc,
 	} {
 		ch <- d
 	}
@@ -151,6 +155,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(playersDesc, float64(n.players))
 	gauge(limitedDesc, float64(n.limited))
 	gauge(cacheDesc, float64(s.cached.used.Load()))
+	gauge(memoryDesc, float64(s.pool.inUse()))
 	var total, address uint64
 	for _, e := range []*endpoint{s.plain, s.secure} {
 		if e != nil {

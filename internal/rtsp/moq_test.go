@@ -27,6 +27,7 @@ import (
 	"sluice/internal/cmaf"
 	"sluice/internal/loc"
 	"sluice/internal/sub"
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/server"
@@ -36,9 +37,17 @@ import (
 // newMoQ returns a whole relay that an Authorizer guards, unless that is nil, and an RTSP server beside it.
 func newMoQ(t *testing.T, guard relay.Authorizer, options ...func(*Config)) (*server.Server, *Server) {
 	t.Helper()
+	return newMoQBehind(t, guard, server.UpstreamConfig{}, options...)
+}
+
+// newMoQBehind is newMoQ for a relay that has upstream relays.
+func newMoQBehind(
+	t *testing.T, guard relay.Authorizer, upstream server.UpstreamConfig, options ...func(*Config),
+) (*server.Server, *Server) {
+	t.Helper()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
-	cfg := server.Config{Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
+	cfg := server.Config{Listen: "127.0.0.1:0", Upstream: upstream, Logger: slog.New(slog.DiscardHandler)}
 	cfg.Transport.Certificate, cfg.FastPath.Mode, cfg.Relay.Authorizer = &cert, server.FastPathOff, guard
 	cfg.Relay.Linger = time.Millisecond
 	s, err := server.Listen(cfg)
@@ -51,7 +60,9 @@ func newMoQ(t *testing.T, guard relay.Authorizer, options ...func(*Config)) (*se
 		require.NoError(t, <-served)
 		require.NoError(t, s.Drain("", time.Second))
 	})
-	options = append(options, func(c *Config) { c.Relay, c.Dial, c.Hold = s.Relay(), s.DialFor, patient })
+	options = append(options, func(c *Config) {
+		c.Relay, c.Dial, c.DialOwn, c.Hold = s.Relay(), s.DialFor, s.DialOwn, patient
+	})
 	return s, newServer(t, options...)
 }
 
@@ -261,20 +272,22 @@ func FuzzFrames(f *testing.F) {
 	}
 	f.Add(uint8(5), uint8(64), uint8(0), uint8(0), hugeUnit, hugeUnit, true)
 	f.Fuzz(func(t *testing.T, i, size, index, delta uint8, first, second []byte, marker bool) {
-		all := formats(first, size, index, delta)
-		frames := newFrames(1, all[int(i)%len(all)], &budget{max: maxHeldInAll})
-		if frames == nil {
-			return
-		}
-		for n, payload := range [][]byte{first, second, first} {
-			p := &rtp.Packet{Payload: payload, Header: rtp.Header{SequenceNumber: uint16(n), Marker: marker}}
-			for _, chunk := range frames.add(p, int64(n)) {
-				require.NotEmpty(t, chunk)
+		testlimit.Run(t, len(first)+len(second), 1000, func() {
+			all := formats(first, size, index, delta)
+			frames := newFrames(1, all[int(i)%len(all)], &budget{max: maxHeldInAll})
+			if frames == nil {
+				return
 			}
-		}
-		if frames.ready() {
-			_, _ = frames.mux.Init() // a parameter set may be broken
-		}
+			for n, payload := range [][]byte{first, second, first} {
+				p := &rtp.Packet{Payload: payload, Header: rtp.Header{SequenceNumber: uint16(n), Marker: marker}}
+				for _, chunk := range frames.add(p, int64(n)) {
+					require.NotEmpty(t, chunk)
+				}
+			}
+			if frames.ready() {
+				_, _ = frames.mux.Init() // a parameter set may be broken
+			}
+		})
 	})
 }
 
@@ -303,7 +316,7 @@ func TestPanic(t *testing.T) {
 	s := newServer(t)
 	desc := broadcast()
 	in, out := io.Pipe()
-	u := newUplink(desc, out)
+	u := newUplink(desc, out, nil)
 	p := &publisher{server: s, lift: newLift(newStream(desc, &s.cached, s.metrics), u, s.lifts)}
 	u.order[0].unpack = func(*rtp.Packet) [][]byte { panic("a bug") }
 	packet := arrival{media: desc.Medias[0], rtp: &rtp.Packet{}}
@@ -410,7 +423,7 @@ func TestFullUplink(t *testing.T) {
 	t.Parallel()
 	desc := broadcast()
 	_, out := io.Pipe() // nobody reads
-	u := newUplink(desc, out)
+	u := newUplink(desc, out, nil)
 	p := &rtp.Packet{Payload: framePayload(1)}
 	for range uplinkQueue {
 		require.True(t, u.offer(arrival{media: desc.Medias[0], rtp: p}))
@@ -423,7 +436,7 @@ func TestFullUplinkOfLargePackets(t *testing.T) {
 	t.Parallel()
 	desc := broadcast()
 	in, out := io.Pipe()
-	u := newUplink(desc, out)
+	u := newUplink(desc, out, nil)
 	large := arrival{
 		media: desc.Medias[0], rtp: &rtp.Packet{Payload: append(framePayload(2), make([]byte, 60<<10)...)},
 	}
@@ -463,7 +476,7 @@ func TestLateMedia(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		in, out := io.Pipe()
-		u := newUplink(broadcast(), out)
+		u := newUplink(broadcast(), out, nil)
 		audio, video := u.media(t, description.MediaTypeAudio), u.media(t, description.MediaTypeVideo)
 		var got bytes.Buffer
 		read := make(chan error)
@@ -507,7 +520,7 @@ func TestLateMedia(t *testing.T) {
 // far from each other as they are for the publisher.
 func TestTimeGoesBack(t *testing.T) {
 	t.Parallel()
-	u := newUplink(broadcast(), nil)
+	u := newUplink(broadcast(), nil, nil)
 	video := u.tracks[u.media(t, description.MediaTypeVideo)]
 	audio := u.tracks[u.media(t, description.MediaTypeAudio)]
 	at := func(f *frames, ms int64) int64 { // in ms, as the result
@@ -539,7 +552,7 @@ func TestDecodeTimesGoOn(t *testing.T) {
 	desc := broadcast()
 	desc.Medias = desc.Medias[1:] // Opus
 	in, out := io.Pipe()
-	u := newUplink(desc, out)
+	u := newUplink(desc, out, nil)
 	for i, at := range []int64{0, 960, 480_000, 0, 960} {
 		p := &rtp.Packet{Payload: []byte{0xfc, 1, 2}, Header: rtp.Header{SequenceNumber: uint16(i)}}
 		require.True(t, u.offer(arrival{media: desc.Medias[0], rtp: p, at: at}))
@@ -562,14 +575,14 @@ func TestDecodeTimesGoOn(t *testing.T) {
 func TestEarlyBytes(t *testing.T) {
 	t.Parallel()
 	_, out := io.Pipe()
-	u := newUplink(broadcast(), out)
+	u := newUplink(broadcast(), out, nil)
 	for i := range 20 {
 		u.write(make([]byte, maxEarlyBytes/8))
 		require.Equal(t, min(i+1, 8), len(u.chunks)) // not Len, which prints them
 	}
 	u.write(make([]byte, maxEarlyBytes+1))
 	require.Empty(t, u.chunks)
-	require.Zero(t, u.bytes)
+	require.Zero(t, u.early.used.Load())
 }
 
 func (u *uplink) media(t *testing.T, kind description.MediaType) *description.Media {

@@ -109,6 +109,9 @@ func packUnits(e interface {
 	}
 }
 
+// maxOBUs is how many OBUs a frame of AV1 may have. The library takes far more memory for each than an OBU has bytes.
+const maxOBUs = 256
+
 // temporalDelimiter is the type of an OBU that RTP packets do not have (RTP Payload Format For AV1 §5).
 const temporalDelimiter = 2
 
@@ -117,6 +120,9 @@ func (p *packer) av1() error {
 	e, err := f.CreateEncoder()
 	p.use(f, func(frame []byte) ([]*rtp.Packet, error) {
 		var all, obus av1.Bitstream
+		if n := loc.CountOBUs(frame); n > maxOBUs {
+			return nil, fmt.Errorf("a frame with %d OBUs: must be at most %d", n, maxOBUs)
+		}
 		if err := all.Unmarshal(frame); err != nil {
 			return nil, err
 		}

@@ -159,7 +159,7 @@ func (p *player) end() {
 func (p *player) close() {
 	p.rest()
 	p.lib.Close()
-	p.stream.demand.leave()
+	p.stream.demand.leave(p.guest)
 	p.guest.Leave()
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/relay"
+	"sluice/transport"
 )
 
 // publisher is a session that publishes a stream.
@@ -54,14 +55,14 @@ func checkDescription(d *description.Session) error {
 	return nil
 }
 
-// add makes a publisher's stream known. A publisher that comes back from the same address takes the place of the one
-// before it, whose connection may be lost.
+// add makes a publisher's stream known. A publisher that comes back takes the place of the one before it, whose
+// connection may be lost.
 func (s *Server) add(p *publisher) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.streams[p.namespace.String()]
 	if before != nil {
-		if !before.publisher.address.Equal(p.address) {
+		if !before.publisher.yieldsTo(p) {
 			return errPublished
 		}
 		before.publisher.session.Close()
@@ -72,20 +73,29 @@ func (s *Server) add(p *publisher) error {
 	return nil
 }
 
+// yieldsTo reports whether another publisher may take the place of p: from the same address, and with the same token,
+// or if p is lost. Many who are strangers share an address, and anybody may know a path.
+func (p *publisher) yieldsTo(other *publisher) bool {
+	if !p.address.Equal(other.address) {
+		return false
+	}
+	return p.guest.SharesToken(other.guest) || p.incoming.isLost(p.stream.clock.Now())
+}
+
 func addressOf(conn *gortsplib.ServerConn) net.IP {
 	return conn.NetConn().RemoteAddr().(*net.TCPAddr).IP // the library needs a TCP address, too
 }
 
 // lookup returns the stream that a player asks for: that of an RTSP publisher, which has no renditions, or else that of
 // a MoQ broadcast, which the caller has to leave.
-func (s *Server) lookup(q *request, source netip.Prefix) (*stream, error) {
+func (s *Server) lookup(q *request, source netip.Prefix, guest *relay.Guest) (*stream, error) {
 	s.mu.Lock()
 	published := s.streams[q.namespace.String()]
 	s.mu.Unlock()
 	if published != nil {
 		return published, nil
 	}
-	d, err := s.want(q.namespace, q.choice, source)
+	d, err := s.want(q.namespace, q.choice, source, guest)
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +123,12 @@ func (p *publisher) record() {
 func (p *publisher) prepare() (in *io.PipeReader) {
 	in, out := io.Pipe()
 	var u *uplink
+	share := p.server.pool.share(transport.SourceOf(&net.TCPAddr{IP: p.address}))
 	if p.server.cfg.Dial != nil {
-		u = newUplink(p.stream.desc, out)
+		u = newUplink(p.stream.desc, out, share)
 	}
 	p.lift = newLift(p.stream, u, p.server.lifts)
+	p.lift.share = share
 	return in
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/relay"
 )
@@ -28,7 +29,9 @@ func FuzzRTCP(f *testing.F) {
 	}
 	r := newRelay(f, relay.Config{})
 	f.Fuzz(func(t *testing.T, b []byte, byUDP bool) {
-		list, err := rtcp.Unmarshal(b)
+		var list []rtcp.Packet
+		var err error
+		testlimit.Run(t, len(b), 100, func() { list, err = rtcp.Unmarshal(b) })
 		if err != nil {
 			return // the library does not hand it on
 		}

@@ -29,9 +29,12 @@ import (
 type Config struct {
 	// Relay gives permissions and counts what clients use.
 	Relay *relay.Relay
-	// Dial opens a session with the relay for a client, or for the relay itself, as server.Server.DialFor does.
-	// Default: RTSP broadcasts are not MoQ broadcasts, and the other way round.
+	// Dial opens a session with the relay for a client, as server.Server.DialFor does. Default: RTSP broadcasts are not
+	// MoQ broadcasts.
 	Dial func(ctx context.Context, client net.Addr) (transport.Conn, error)
+	// DialOwn opens a session of the relay with itself, as server.Server.DialOwn does. Default: MoQ broadcasts are not
+	// RTSP broadcasts.
+	DialOwn func(context.Context, *relay.Audience) (transport.Conn, error)
 	// FastPath sends packets by UDP in the kernel. Its port for RTP is that of RTPAddress. Default: none.
 	FastPath *fastpath.FastPath
 
@@ -57,6 +60,9 @@ type Config struct {
 	// CacheSize is how many bytes of packets are kept for players that join late, or ask for packets again, in all.
 	// Default: 256 MiB. A publisher has at most 9 MiB of them.
 	CacheSize int64
+	// Memory is how many bytes the MoQ broadcasts of publishers, and those that are played, may take, beside CacheSize
+	// and the cache of the relay. A source address may have as much as is free. Default: DefaultMemory.
+	Memory int64
 
 	// Rule is an operator's, which decides what players get (fastpath.LoadRule). Default: the built-in one.
 	Rule claim.Rule
@@ -71,6 +77,12 @@ type Config struct {
 	Logger *slog.Logger // default: slog.Default()
 }
 
+// DefaultMemory and MinMemory are the default and the least value of Config.Memory. One broadcast takes some megabytes.
+const (
+	DefaultMemory = 512 << 20
+	MinMemory     = 16 << 20
+)
+
 // DefaultIdleTimeout is that of RTSP (RFC 2326 §12.37).
 const DefaultIdleTimeout = time.Minute
 
@@ -81,6 +93,7 @@ func (c Config) withDefaults() Config {
 	c.MaxBroadcasts = cmp.Or(c.MaxBroadcasts, 1024)
 	c.Hold = cmp.Or(c.Hold, 500*time.Millisecond)
 	c.CacheSize = cmp.Or(c.CacheSize, 256<<20)
+	c.Memory = cmp.Or(c.Memory, DefaultMemory)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 10*time.Second)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -101,7 +114,8 @@ func (c *Config) validate() error {
 		bounds.AtLeast("MaxConnectionsPerSource", c.MaxConnectionsPerSource, 1),
 		bounds.AtLeast("MaxPublishers", c.MaxPublishers, 1),
 		bounds.AtLeast("MaxBroadcasts", c.MaxBroadcasts, 1),
-		bounds.AtLeast("CacheSize", c.CacheSize, 1))
+		bounds.AtLeast("CacheSize", c.CacheSize, 1),
+		bounds.AtLeast("Memory", c.Memory, MinMemory))
 }
 
 // Server serves RTSP clients. It is a prometheus.Collector.
@@ -110,6 +124,7 @@ type Server struct {
 	log     *slog.Logger
 	metrics *metrics
 	cached  budget
+	pool    *pool
 
 	plain, secure *endpoint // nil: none
 
@@ -142,6 +157,7 @@ func Start(cfg Config) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.playing, s.stop = context.WithCancel(s.ctx)
 	s.metrics = newMetrics(s)
+	s.pool = newPool(cfg.Memory, s.metrics.memory.Inc)
 	var err error
 	if cfg.Address != "" {
 		if s.plain, err = s.open(cfg.Address, cfg.RTPAddress, nil); err != nil {

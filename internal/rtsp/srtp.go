@@ -15,10 +15,13 @@ import (
 // The library keeps the keys, encrypts and decrypts: it has a key for each media of each player, and one for each media
 // of a publisher. User space sends and takes all these packets; see plainUDP.
 
-// bySRTP reports whether a session uses SRTP.
+// carrierSRTP is the carrier of RTP by UDP, encrypted.
+const carrierSRTP = "srtp"
+
+// bySRTP reports whether a session uses SRTP. It calls no method that takes the session's lock: the library calls
+// OnDecodeError while it holds the lock of its UDP listener, which a session that ends takes with its own lock held.
 func bySRTP(s *gortsplib.ServerSession) bool {
-	t := s.Transport()
-	return t != nil && t.Profile == headers.TransportProfileSAVP
+	return s.UserData() != nil && guestOf(s).Carrier() == carrierSRTP
 }
 
 // carrierOf returns the name of a transport that a client has chosen.
@@ -27,7 +30,7 @@ func carrierOf(t *gortsplib.SessionTransport) string {
 	case t.Protocol == gortsplib.ProtocolTCP:
 		return "tcp"
 	case t.Profile == headers.TransportProfileSAVP:
-		return "srtp"
+		return carrierSRTP
 	}
 	return "udp"
 }

@@ -401,18 +401,22 @@ func (s *stream) close() {
 	}
 }
 
-// budget is what all caches have together.
+// budget is what all caches have together, or what a part of the bridge may have.
 type budget struct {
-	max  int64
-	used atomic.Int64
+	max   int64
+	share *share // that has it, too; nil: none
+	used  atomic.Int64
 }
 
 func (b *budget) take(n int) bool {
-	if b.used.Add(int64(n)) <= b.max {
+	if b.used.Add(int64(n)) <= b.max && b.share.Take(n) {
 		return true
 	}
-	b.give(n)
+	b.used.Add(-int64(n))
 	return false
 }
 
-func (b *budget) give(n int) { b.used.Add(-int64(n)) }
+func (b *budget) give(n int) {
+	b.used.Add(-int64(n))
+	b.share.Give(n)
+}

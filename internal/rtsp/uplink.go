@@ -34,7 +34,7 @@ type uplink struct {
 	begun  atomic.Bool      // the init segment has been written
 	late   <-chan time.Time // when to begin at the latest; nil: no track is ready
 	chunks [][]byte         // before the beginning
-	bytes  int              // of chunks
+	early  budget           // for chunks
 
 	resuming *resumption   // nil: all tracks have gone on
 	gap      bool          // the next packet is the first one after a gap
@@ -61,13 +61,14 @@ const (
 )
 
 // newUplink returns nil if no media of the description can be in a MoQ broadcast.
-func newUplink(desc *description.Session, out *io.PipeWriter) *uplink {
+func newUplink(desc *description.Session, out *io.PipeWriter, share *share) *uplink {
 	u := &uplink{
 		tracks: make(map[*description.Media]*frames), out: out,
 		queue: make(chan arrival, uplinkQueue+maxResumptions),
 	}
-	u.queued.max = uplinkQueueBytes
-	room := &budget{max: maxHeldInAll}
+	u.queued.max, u.queued.share = uplinkQueueBytes, share
+	u.early.max, u.early.share = maxEarlyBytes, share
+	room := &budget{max: maxHeldInAll, share: share}
 	for _, m := range desc.Medias {
 		if len(m.Formats) != 1 {
 			continue // nobody says which one is used
@@ -226,12 +227,14 @@ func (u *uplink) write(chunk []byte) {
 	if u.late == nil {
 		u.late = time.After(startWait)
 	}
-	u.chunks = append(u.chunks, chunk)
-	u.bytes += len(chunk)
-	for len(u.chunks) > maxEarly || u.bytes > maxEarlyBytes {
-		u.bytes -= len(u.chunks[0])
+	for len(u.chunks) >= maxEarly || !u.early.take(len(chunk)) {
+		if len(u.chunks) == 0 {
+			return
+		}
+		u.early.give(len(u.chunks[0]))
 		u.chunks = slices.Delete(u.chunks, 0, 1)
 	}
+	u.chunks = append(u.chunks, chunk)
 	if u.complete() {
 		u.begin()
 	}
@@ -240,8 +243,13 @@ func (u *uplink) write(chunk []byte) {
 // begin begins the broadcast with the tracks that are ready.
 func (u *uplink) begin() {
 	early := u.chunks
-	u.late, u.chunks, u.bytes = nil, nil, 0
+	u.late, u.chunks = nil, nil
 	defer u.begun.Store(true)
+	defer func() {
+		for _, b := range early {
+			u.early.give(len(b))
+		}
+	}()
 	init, err := u.init()
 	if err != nil {
 		_ = u.out.CloseWithError(err)
@@ -300,10 +308,12 @@ func (s *Server) publishMoQ(in *io.PipeReader, l *lift, q *request, remote net.A
 	first := uint64(time.Now().UnixMilli())
 	err := pub.Run(s.ctx, pub.PublisherConfig{
 		Namespace: q.namespace, Unpaced: true, FirstGroup: &first, Wanted: l.want,
-		Open:   func() (io.ReadCloser, error) { return in, nil },
-		Client: s.clientConfig(q, remote),
+		History: pub.History{Memory: l.share},
+		Open:    func() (io.ReadCloser, error) { return in, nil },
+		Client:  s.clientConfig(q, remote),
 	}, new(pub.Stats))
 	_ = in.Close() // the uplink writes for nobody
+	l.share.end()
 	if err != nil && s.ctx.Err() == nil && !errors.Is(err, errNothing) {
 		s.log.Warn("an RTSP broadcast is not a MoQ broadcast any more", "namespace", q.namespace, "err", err)
 	}

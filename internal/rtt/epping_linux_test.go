@@ -248,7 +248,7 @@ func runEPPing(t *testing.T, program, options string, packets []pcap.Packet) []b
 	cmd := exec.Command(program, append(strings.Fields(ePPingOptions+" -i watched"), strings.Fields(options)...)...)
 	cmd.Dir, cmd.Stdout = filepath.Dir(program), file // it looks for its object file there
 	require.NoError(t, cmd.Start())
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, flood.AwaitMonitor(ctx, "watched"))
 	out, in := sendingSocket(t, "watched"), sendingSocket(t, "other")

@@ -221,6 +221,9 @@ func (l *loader) init(ctx context.Context, t catalog.TrackEntry) (*cmaf.Init, er
 			return nil, err
 		}
 	}
+	if !l.cfg.Memory.Take(len(data)) {
+		return nil, &MediaError{errMemory}
+	}
 	in, err := cmaf.ParseInit(data)
 	if err != nil {
 		return nil, &MediaError{err}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/internal/client"
+	"sluice/internal/cmaf"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -30,13 +31,13 @@ func subscribeContents(
 ) (*contents, error) {
 	c := &contents{cfg: cfg, newest: make(chan []byte, 1)}
 	full := moqt.FullTrackName{Namespace: cfg.Namespace, Name: name}
-	s, largest, err := subscribe(ctx, cfg, l, request(full, fromNow), wait, &plainReceiver{c.take})
+	s, largest, err := subscribe(ctx, cfg, l, request(full, fromNow), wait, &plainReceiver{cfg, c.take})
 	if err != nil {
 		return nil, err
 	}
 	c.sub = s
 	if largest != nil {
-		go c.fetch(*largest)
+		go cfg.try(func() { c.fetch(*largest) })
 	}
 	return c, nil
 }
@@ -52,19 +53,30 @@ func firstContent(ctx context.Context, cfg *PlayerConfig, l *client.Link, name s
 }
 
 // end ends the subscription.
-func (c *contents) end() { c.sub.Cancel(moqt.ResetCancelled) }
+func (c *contents) end() {
+	c.sub.Cancel(moqt.ResetCancelled)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cfg.Memory.Give(len(c.last))
+	c.last = nil
+}
 
-// take keeps the content of a group, unless it is the same as before, or that of a later group has come.
+// take keeps the content of a group, unless it is the same as before, or that of a later group has come. One that is
+// too long, or for which there is no memory, is none.
 func (c *contents) take(i item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i.location.Object != 0 || i.location.Group < c.groups {
+	if i.location.Object != 0 || i.location.Group < c.groups || len(i.payload) > cmaf.MaxHeaderSize {
 		return
 	}
 	c.groups = i.location.Group + 1
 	if same := bytes.Equal(i.payload, c.last); same && len(i.payload) > 0 {
 		return
 	}
+	if !c.cfg.Memory.Take(len(i.payload)) {
+		return
+	}
+	c.cfg.Memory.Give(len(c.last))
 	c.last = i.payload
 	select {
 	case <-c.newest:

@@ -45,10 +45,12 @@ func (r *laneReceiver) streamEndedLocked() {
 		return
 	}
 	l.timer = time.AfterFunc(layersTimeout, func() {
-		r.update(func(*sequencer) {
-			if !l.arrive {
-				close(l.missing)
-			}
+		r.e.p.try(func() {
+			r.update(func(*sequencer) {
+				if !l.arrive {
+					close(l.missing)
+				}
+			})
 		})
 	})
 }

@@ -69,7 +69,7 @@ func (e *listing) list(ctx context.Context, name string, answered func()) error 
 	defer answered()
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
 	s, largest, err := subscribe(ctx, e.cfg, e.link, request(full, fromNow), e.cfg.Wait, &plainReceiver{
-		func(i item) { e.write(name, i) },
+		e.cfg, func(i item) { e.write(name, i) },
 	})
 	if err != nil {
 		return err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +25,7 @@ func Run(ctx context.Context, cfg PlayerConfig, progress func(Progress)) (Result
 	cfg = cfg.withDefaults()
 	p := &playback{cfg: &cfg, log: cfg.Client.Logger, progress: progress, finished: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancelCause(ctx)
+	cfg.try = p.try
 	defer p.cancel(nil)
 	if cfg.Verify != nil {
 		var err error
@@ -101,6 +104,7 @@ func (p *playback) begin(ctx context.Context, l *client.Link) (catalog *contents
 // start starts the player.
 func (p *playback) start(in *cmaf.Init, choices []choice) error {
 	pl := newPlayer(p.cfg.Out, in, p.cfg.Hold, limits{duration: p.cfg.Duration, objects: p.cfg.Objects})
+	pl.memory = p.cfg.Memory
 	if err := p.addLanes(pl, choices); err != nil {
 		return err
 	}
@@ -112,7 +116,7 @@ func (p *playback) start(in *cmaf.Init, choices []choice) error {
 	p.player = pl
 	go func() {
 		defer close(p.finished)
-		p.playErr = pl.run(p.ctx)
+		p.playErr = p.safely(func() error { return pl.run(p.ctx) })
 	}()
 	if p.progress != nil {
 		go p.report(pl)
@@ -140,6 +144,23 @@ func (p *playback) addLanes(pl *player, choices []choice) error {
 		p.log.Info("playing", "track", c.name.Name, "codec", s.codec())
 	}
 	return nil
+}
+
+// safely calls f. If f panics, which takes apart what a publisher has made up, playback ends, and not the process: that
+// may play the broadcasts of many publishers.
+func (p *playback) safely(f func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = &MediaError{fmt.Errorf("panic: %v\n%s", cause, debug.Stack())}
+			p.cancel(err)
+		}
+	}()
+	return f()
+}
+
+// try is safely for what has no error.
+func (p *playback) try(f func()) {
+	_ = p.safely(func() error { f(); return nil }) // the error ends playback
 }
 
 // report calls progress until the player has ended.

@@ -24,6 +24,8 @@ type player struct {
 	hold time.Duration // how long to wait for a missing object
 	stop limits
 
+	memory Memory
+
 	mu       sync.Mutex
 	lanes    []*lane
 	headed   bool // the init segment has been written
@@ -34,6 +36,8 @@ type player struct {
 	released uint64
 	limited  bool // a limit was reached
 	full     bool
+	writing  int           // bytes of the batch that is being written
+	counted  int           // what was taken of memory
 	changed  chan struct{} // closed at the next arrival
 	room     chan struct{} // closed when there is room again
 }
@@ -71,7 +75,7 @@ type lane struct {
 
 func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
 	return &player{
-		out: out, init: in, hold: hold, stop: stop, headed: true,
+		out: out, init: in, hold: hold, stop: stop, headed: true, memory: unbounded{},
 		changed: make(chan struct{}), room: make(chan struct{}),
 	}
 }
@@ -106,6 +110,7 @@ func (p *player) apply(l *lane, f func(*sequencer)) (full bool, room <-chan stru
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(l.seq)
+	p.countLocked()
 	close(p.changed)
 	p.changed = make(chan struct{})
 	p.full = p.full || p.bufferedLocked() > maxBuffered // collect resets it
@@ -149,6 +154,7 @@ func (p *player) run(ctx context.Context) error {
 				return &OutputError{err}
 			}
 		}
+		p.written()
 		if done {
 			return p.err
 		}
@@ -185,6 +191,9 @@ func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next.changed = p.changed
+	if p.err != nil {
+		return nil, next, true
+	}
 	for len(batch) < 256 {
 		h, at, open := p.pickLocked(now)
 		if h == nil {
@@ -314,6 +323,7 @@ func (p *player) candidateLocked(l *lane, i item) *candidate {
 func (p *player) releaseLocked(c *candidate) (done bool) {
 	l := c.lane
 	l.seq.pop(c.item)
+	p.writing += c.item.size()
 	l.sum.Write(c.item.payload)
 	l.expected = c.time
 	if f := l.frames; f != nil {

@@ -25,20 +25,24 @@ func (e *playing) Serve(ctx context.Context) error {
 	p := e.p
 	loading, cancel := whileBoth(ctx, p.ctx)
 	defer cancel(nil)
-	catalog, err := p.begin(loading, e.link)
+	var catalog *contents
+	err := p.safely(func() (err error) {
+		catalog, err = p.begin(loading, e.link)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if catalog == nil { // some publishers want to be asked for it first; the others are not waited for
 		catalog, _ = subscribeContents(loading, p.cfg, e.link, p.catalog, 0)
 	}
-	go e.followCatalog(loading, catalog)
+	go p.try(func() { e.followCatalog(loading, catalog) })
 	var lanes sync.WaitGroup
 	var pending sync.WaitGroup // subscriptions without an answer
 	for _, l := range p.player.lanes {
 		pending.Add(1)
 		lanes.Go(func() {
-			e.follow(ctx, l, sync.OnceFunc(pending.Done))
+			p.try(func() { e.follow(ctx, l, sync.OnceFunc(pending.Done)) })
 		})
 	}
 	go func() {
@@ -172,7 +176,7 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	r.setTimescale(s)
 	if relayed {
 		defer e.offerOthers(ctx, r)()
-		go e.tellDisplay(ctx, s)
+		go e.p.try(func() { e.tellDisplay(ctx, s) })
 	}
 	e.catchUp(ctx, s, r, largest)
 	return e.stay(ctx, s, r, !relayed && e.p.cfg.automatic())
@@ -234,6 +238,9 @@ func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneR
 			s.fetched(i)
 		})
 	})
+	if errors.Is(err, errMemory) {
+		e.p.ranOut()
+	}
 	if err != nil && ctx.Err() == nil {
 		e.p.log.Warn("cannot fetch the start of the current group, starting with the next one", "track", r.lane.name,
 			"error", err)

@@ -29,13 +29,17 @@ func (r *laneReceiver) update(f func(*sequencer)) {
 
 // HandleSubgroup implements [session.Receiver].
 func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
+	r.e.p.try(func() { r.readSubgroup(g) })
+}
+
+func (r *laneReceiver) readSubgroup(g *session.Subgroup) {
 	group, last := g.Header.GroupID, uint64(math.MaxUint64)
 	if !r.wants(group) {
 		g.CancelRead(uint64(moqt.ResetCancelled))
 		return
 	}
 	r.update(func(s *sequencer) { s.openStream(group) })
-	err := readSubgroup(g, func(h moqt.ObjectHeader, i item) {
+	err := readSubgroup(g, r.e.p.cfg.Memory, func(h moqt.ObjectHeader, i item) {
 		last, i.source = h.ObjectID, r.source
 		r.update(func(s *sequencer) {
 			r.lane.arrivedLocked(i)
@@ -53,6 +57,9 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 			r.streamEndedLocked()
 		}
 	})
+	if errors.Is(err, errMemory) {
+		r.e.p.ranOut()
+	}
 	closeOnViolation(g.Subscription.Session(), err)
 	if _, malformed := errors.AsType[*moqt.MalformedTrackError](err); malformed || errors.Is(err, errObjectTooLarge) {
 		r.e.p.log.Warn("malformed track", "track", r.lane.name, "error", err)
@@ -62,6 +69,10 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 
 // HandleDatagram implements [session.Receiver]. It must not block: datagrams are dropped while too much is buffered.
 func (r *laneReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
+	r.e.p.try(func() { r.takeDatagram(o) })
+}
+
+func (r *laneReceiver) takeDatagram(o *moqt.ObjectDatagram) {
 	r.e.p.player.offer(r.lane, func(s *sequencer) {
 		if !r.wantsLocked(o.Location.Group) {
 			return

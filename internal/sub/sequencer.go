@@ -20,7 +20,7 @@ type item struct {
 }
 
 // size returns how much memory the item holds.
-func (i item) size() int { return len(i.payload) + len(i.properties) }
+func (i item) size() int { return len(i.payload) + len(i.properties) + itemOverhead }
 
 // sequencer puts the objects of one track in order. Objects arrive on the streams of the subscription and of a joining
 // fetch and in datagrams, and twice if sessions change. The player's mutex guards it.

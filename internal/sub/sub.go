@@ -47,10 +47,14 @@ type PlayerConfig struct {
 	// Wait is how long to wait for a publisher if there is none yet. Default: not at all. When playback is interrupted,
 	// Run waits for the publisher at least as long as for a relay (Client.ReconnectTimeout).
 	Wait time.Duration
+	// Memory bounds what is kept of the broadcast. Default: 64 MiB of objects that wait, beside those that arrive.
+	Memory Memory
 	// Verify is a file whose chunks the broadcast must have, up to the file's end unless a limit ends playback.
 	Verify io.Reader
 
 	Client client.SessionConfig
+
+	try func(func()) // [playback.try], for receivers that know no playback
 }
 
 func (c *PlayerConfig) validate() error {
@@ -76,6 +80,9 @@ func (c *PlayerConfig) publisherTimeout() time.Duration {
 
 func (c PlayerConfig) withDefaults() PlayerConfig {
 	c.Hold = cmp.Or(c.Hold, 2*time.Second)
+	if c.Memory == nil {
+		c.Memory = unbounded{}
+	}
 	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
 	if len(c.Catalogs) == 0 {
 		c.Catalogs = catalog.Names

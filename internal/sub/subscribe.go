@@ -101,7 +101,7 @@ func readFetched(ctx context.Context, cfg *PlayerConfig, s *session.Session, m m
 	if err != nil {
 		return err
 	}
-	if err := readFetch(s.Version(), stream, object); err != nil {
+	if err := readFetch(s.Version(), stream, cfg.Memory, object); err != nil {
 		closeOnViolation(s, err)
 		return err
 	}
@@ -117,20 +117,27 @@ func closeOnViolation(l *session.Session, err error) {
 }
 
 // plainReceiver passes on all objects as they come.
-type plainReceiver struct{ object func(item) }
+type plainReceiver struct {
+	cfg    *PlayerConfig
+	object func(item)
+}
 
 // HandleSubgroup implements [session.Receiver].
 func (r *plainReceiver) HandleSubgroup(g *session.Subgroup) {
-	closeOnViolation(g.Subscription.Session(), readSubgroup(g, func(h moqt.ObjectHeader, i item) {
-		if h.Status == moqt.StatusNormal {
-			r.object(i)
-		}
-	}))
+	r.cfg.try(func() {
+		closeOnViolation(g.Subscription.Session(), readSubgroup(g, r.cfg.Memory, func(h moqt.ObjectHeader, i item) {
+			if h.Status == moqt.StatusNormal {
+				r.object(i)
+			}
+		}))
+	})
 }
 
 // HandleDatagram implements [session.Receiver].
 func (r *plainReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	if o.Status == moqt.StatusNormal {
-		r.object(item{location: o.Location, priority: o.Priority, payload: o.Payload, arrived: time.Now()})
+		r.cfg.try(func() {
+			r.object(item{location: o.Location, priority: o.Priority, payload: o.Payload, arrived: time.Now()})
+		})
 	}
 }

@@ -41,7 +41,7 @@ func (e *playing) change(
 	}
 	e.p.log.Info("changing to another rendition", "from", e.name(r.source).Name, "to", e.name(to).Name,
 		"group", next.first)
-	go e.leave(ctx, s, r)
+	go e.p.try(func() { e.leave(ctx, s, r) })
 	return n, next
 }
 

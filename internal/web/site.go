@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -11,10 +10,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/moqt"
@@ -145,36 +145,53 @@ func (s *Site) addFiles() error {
 // Page returns the page of dist with that name, for those who add it by Handle.
 func Page(name string) (http.Handler, error) { return newFile(name + ".html") }
 
-// file is a file of dist, ready to be sent.
+// file is a file of dist. Its content stays in the program's file.
 type file struct {
 	name, kind, tag string
-	plain, packed   []byte
+	packed          func() []byte // in gzip's form, made when somebody first asks for it
+}
+
+// kinds are the media types of dist's files. Package mime would read the system's table of all types, and keep it.
+var kinds = map[string]string{
+	".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 }
 
 func newFile(name string) (*file, error) {
-	plain, err := dist.ReadFile(path.Join("dist", name))
+	f := &file{name: name, kind: kinds[path.Ext(name)]}
+	if f.kind == "" {
+		return nil, fmt.Errorf("web page: file %s: its media type is not known", name)
+	}
+	plain, err := f.open()
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(plain)
-	f := &file{name: name, plain: plain, tag: `"` + hex.EncodeToString(sum[:12]) + `"`}
-	f.kind = cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream")
-	if text := strings.HasPrefix(f.kind, "text/") || strings.HasSuffix(f.kind, "svg+xml"); text {
-		f.packed = pack(plain)
+	sum := sha256.New()
+	if _, err := io.Copy(sum, plain); err != nil {
+		return nil, err
 	}
+	f.tag = `"` + hex.EncodeToString(sum.Sum(nil)[:12]) + `"`
+	f.packed = sync.OnceValue(func() []byte { return pack(plain) })
 	return f, nil
 }
 
-// pack returns b in gzip's form, or nil if that is not shorter.
-func pack(b []byte) []byte {
+// open returns the content, which needs no closing.
+func (f *file) open() (io.ReadSeeker, error) {
+	content, err := dist.Open(path.Join("dist", f.name))
+	if err != nil {
+		return nil, err
+	}
+	return content.(io.ReadSeeker), nil // package embed promises that
+}
+
+// pack returns a file of dist in gzip's form.
+func pack(plain io.ReadSeeker) []byte {
 	var out bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
-	_, _ = z.Write(b)                                       // a buffer takes all
+	_, _ = plain.Seek(0, io.SeekStart)
+	_, _ = io.Copy(z, plain) // what is embedded can be read, and a buffer takes all
 	_ = z.Close()
-	if out.Len() >= len(b) {
-		return nil
-	}
-	return out.Bytes()
+	return slices.Clone(out.Bytes()) // without what the buffer has beyond
 }
 
 // ServeHTTP implements [http.Handler]. Pages of others may load what is below /assets/.
@@ -186,12 +203,17 @@ func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path.Ext(f.name) != ".html" {
 		h.Set("Access-Control-Allow-Origin", "*")
 	}
-	content := f.plain
-	if f.packed != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
-		content = f.packed
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.packed()))
+		return
 	}
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	content, err := f.open()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	http.ServeContent(w, r, "", time.Time{}, content)
 }
 
 // serveRelay tells the page where to open its session. Pages of others need it as well: the web component asks.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,8 @@ type Subgroup struct {
 type dataStreams struct {
 	s    *Session
 	held semaphore // streams that wait for SETUP, or for the message that assigns their alias
+
+	arriving sync.WaitGroup // streams that no receiver has yet, and the queue of datagrams
 }
 
 // accept takes the streams that the peer opens.
@@ -32,22 +35,31 @@ func (d *dataStreams) accept() {
 		stream, err := d.s.conn.AcceptUniStream(d.s.ctx)
 		if err != nil {
 			d.s.failUnlessEnded(err)
-			return
+			break
 		}
-		d.s.spawn(func() { d.take(stream) })
+		h := &headerReader{stream: stream, timeout: d.s.cfg.Header}
+		d.arriving.Add(1)
+		h.arrived = sync.OnceFunc(d.arriving.Done)
+		if !d.s.spawn(func() { d.take(h) }) {
+			h.arrived()
+		}
+	}
+	d.arriving.Wait()
+	if d.s.conn.Context().Err() != nil {
+		d.s.failWithTransport()
 	}
 }
 
 // take handles a unidirectional stream (draft §3.4).
-func (d *dataStreams) take(stream transport.ReceiveStream) {
-	h := &headerReader{stream: stream, timeout: d.s.cfg.Header}
+func (d *dataStreams) take(h *headerReader) {
+	defer h.arrived()
 	err := d.dispatch(h)
 	_, reset := errors.AsType[*transport.StreamError](err)
 	timeout := errors.Is(err, os.ErrDeadlineExceeded)
 	switch {
 	case err == nil || reset:
 	case timeout && len(h.b) == 0: // the stream was never used
-		stream.CancelRead(uint64(moqt.ResetCancelled))
+		h.stream.CancelRead(uint64(moqt.ResetCancelled))
 	case timeout:
 		d.s.fail(&moqt.ProtocolError{
 			Code: moqt.SessionDataStreamTimeout, Reason: "a stream header was not completed in time",
@@ -66,6 +78,7 @@ func (d *dataStreams) dispatch(h *headerReader) error {
 		return err
 	}
 	if kind == moqt.StreamControl {
+		h.arrived()
 		return d.s.control.run(h)
 	}
 	if !d.holdUntilReady() {
@@ -95,7 +108,7 @@ func (d *dataStreams) holdUntilReady() bool {
 		return false
 	}
 	defer d.held.release()
-	return d.s.control.awaitReady(d.s.ctx) == nil
+	return d.s.control.awaitReady(d.s.conn.Context()) == nil
 }
 
 // takeSubgroup hands a subgroup stream to the receiver of its subscription.
@@ -118,6 +131,7 @@ func (d *dataStreams) takeSubgroup(h *headerReader) error {
 	}
 	g := &Subgroup{ReceiveStream: h.stream, Header: header, Subscription: sub}
 	if sub.drain.begin(g) {
+		h.arrived()
 		if sub.receiver != nil {
 			sub.receiver.HandleSubgroup(g)
 		}
@@ -154,6 +168,8 @@ func (d *dataStreams) await(findLocked func() (*Subscription, <-chan struct{})) 
 		select {
 		case <-wait:
 		case <-timer.C:
+			return nil
+		case <-d.s.conn.Context().Done(): // the message has not arrived
 			return nil
 		case <-d.s.ctx.Done():
 			return nil
@@ -244,6 +260,7 @@ func (d *dataStreams) takeFill(h *headerReader, id uint64, sub *Subscription) {
 	if !sub.drain.begin(f) {
 		return
 	}
+	h.arrived()
 	if receiver, ok := sub.receiver.(FillReceiver); ok {
 		receiver.HandleFill(f)
 	}
@@ -255,6 +272,7 @@ type headerReader struct {
 	stream  transport.ReceiveStream
 	timeout time.Duration // for the whole header
 	b       []byte
+	arrived func() // is called when a receiver has the stream, or nobody wants it
 }
 
 func (h *headerReader) readByte() error {

@@ -230,6 +230,34 @@ func TestMalformedDatagramEndsTheSubscriptionOnly(t *testing.T) {
 	})
 }
 
+// TestBadDatagramsAheadOfTheirAlias checks that a datagram whose track is not known yet is judged as any other one.
+func TestBadDatagramsAheadOfTheirAlias(t *testing.T) {
+	for name, malformed := range map[string]bool{"malformed": true, "properties are too long": false} {
+		t.Run(name, func(t *testing.T) {
+			play(t, setting{}, func(p *script) {
+				bad := []byte{0x09, 9, 0, 1, 2, 0x3e, 5} // a Prior Object ID Gap of 5 before object 1
+				if !malformed {
+					bad = moqt.AppendVarint(bad[:4], moqt.MaxObjectPropertiesLen+1)
+				}
+				c := newCollector()
+				require.NoError(p, p.conn.SendDatagram(bad))
+				good := moqt.ObjectDatagram{TrackAlias: 9, Payload: []byte("good")}
+				require.NoError(p, p.conn.SendDatagram(datagram(p.T, good)))
+				time.Sleep(time.Millisecond)
+				sub, e := p.subscribed(testTrack, 9, c)
+				if malformed {
+					p.requireStopped(e, moqt.ResetMalformedTrack)
+					require.IsType(p, &moqt.MalformedTrackError{}, context.Cause(sub.Context()))
+				} else {
+					require.Equal(p, "good", string((<-c.datagrams).Payload))
+				}
+				p.requireOpen()
+				require.Empty(p, c.datagrams)
+			})
+		})
+	}
+}
+
 func TestSubscriptionWithoutReceiver(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		p.subscribed(testTrack, 1, nil)

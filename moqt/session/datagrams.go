@@ -21,15 +21,17 @@ type datagrams struct {
 }
 
 type heldDatagram struct {
-	object  moqt.ObjectDatagram
-	size    int
-	arrived time.Time
+	object    moqt.ObjectDatagram
+	malformed *moqt.MalformedTrackError // ends the subscription; nil: the object is good
+	size      int
+	arrived   time.Time
 }
 
 // receive takes the datagrams of the peer. Until SETUP arrives, they wait in the transport's queue.
 func (d *datagrams) receive() {
 	s := d.s
-	if s.control.awaitReady(s.ctx) != nil {
+	defer s.streams.arriving.Done()
+	if s.control.awaitReady(s.conn.Context()) != nil {
 		return
 	}
 	for {
@@ -54,39 +56,43 @@ func (d *datagrams) take(b []byte) error {
 	if _, fatal := errors.AsType[*moqt.ProtocolError](err); fatal {
 		return err
 	}
-	sub := d.findOrHold(o, len(b))
-	if sub == nil {
-		return nil
-	}
-	if malformed, ok := errors.AsType[*moqt.MalformedTrackError](err); ok {
-		sub.abort(moqt.ResetMalformedTrack, malformed)
-		return nil
-	}
-	if err != nil {
+	malformed, ok := errors.AsType[*moqt.MalformedTrackError](err)
+	if err != nil && !ok {
 		return nil // the properties are too long
 	}
-	d.receiving.Lock()
-	defer d.receiving.Unlock()
-	sub.deliver(&o)
+	h := heldDatagram{object: o, malformed: malformed, size: len(b), arrived: time.Now()}
+	if sub := d.findOrHold(h); sub != nil {
+		d.receiving.Lock()
+		defer d.receiving.Unlock()
+		h.deliver(sub)
+	}
 	return nil
 }
 
+// deliver hands the object to its subscription.
+func (h *heldDatagram) deliver(sub *Subscription) {
+	if h.malformed != nil {
+		sub.abort(moqt.ResetMalformedTrack, h.malformed)
+		return
+	}
+	sub.deliver(&h.object)
+}
+
 // findOrHold returns the subscription of an object, or nil. If the subscription is not known yet, it holds the object.
-func (d *datagrams) findOrHold(o moqt.ObjectDatagram, size int) *Subscription {
+func (d *datagrams) findOrHold(h heldDatagram) *Subscription {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
-	sub, wait := d.s.table.subscription(o.TrackAlias)
+	sub, wait := d.s.table.subscription(h.object.TrackAlias)
 	if wait == nil {
 		if sub != nil {
 			sub.drain.expectDatagramsLocked()
 		}
 		return sub
 	}
-	now := time.Now()
-	d.removeLocked(func(h heldDatagram) bool { return now.Sub(h.arrived) > d.s.cfg.Hold })
-	if d.size+size <= d.s.cfg.MaxHeldDatagrams {
-		d.held = append(d.held, heldDatagram{o, size, now})
-		d.size += size
+	d.removeLocked(func(older heldDatagram) bool { return h.arrived.Sub(older.arrived) > d.s.cfg.Hold })
+	if d.size+h.size <= d.s.cfg.MaxHeldDatagrams {
+		d.held = append(d.held, h)
+		d.size += h.size
 	}
 	return nil
 }
@@ -115,6 +121,8 @@ func (d *datagrams) flush(sub *Subscription) {
 	}
 	d.s.mu.Unlock()
 	for _, h := range held {
-		sub.deliver(&h.object)
+		if h.deliver(sub); h.malformed != nil {
+			return
+		}
 	}
 }

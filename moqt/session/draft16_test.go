@@ -589,3 +589,19 @@ func FuzzClientOfDraft16(f *testing.F) {
 		})
 	})
 }
+
+// TestExpiredTokensOfDraft16 checks what the peer is told when a request ends because its token has expired.
+func TestExpiredTokensOfDraft16(t *testing.T) {
+	client16(t, &moqt.Setup{}, Limits{}, func(r *raw16) {
+		r.send(0, &moqt.PublishNamespace{RequestID: 0, Namespace: moqt.Namespace{"a"}})
+		ns := <-r.h.namespaces
+		require.NoError(r, ns.OK())
+		require.IsType(r, &moqt.RequestOK{}, r.receive())
+		ns.Cancel(moqt.ResetExpiredAuthToken)
+		require.Equal(r, &moqt.NamespaceRevoked{Code: moqt.RequestExpiredAuthToken}, r.receive())
+
+		r.send(2, &moqt.Subscribe{RequestID: 2, Track: testTrack})
+		(<-r.h.subscribes).Cancel(moqt.ResetExpiredAuthToken)
+		require.Equal(r, moqt.RequestExpiredAuthToken, r.receive().(*moqt.RequestError).Code)
+	})
+}

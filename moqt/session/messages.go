@@ -180,7 +180,7 @@ func (o *outbox) take() (b []byte, fin bool) {
 	if len(b) == 0 {
 		o.stopLocked()
 	}
-	return b, o.fin
+	return b, o.fin && !o.dead
 }
 
 // stopLocked releases everything that waits in flush.

@@ -128,6 +128,37 @@ func TestReservedNamespacesAreNotReported(t *testing.T) {
 	})
 }
 
+// closing is an outbox whose request is closed by its server just before the stream is reset.
+type closing struct {
+	messageSender
+	r        *Request
+	finished bool
+}
+
+func (c *closing) reset(code moqt.StreamResetCode) {
+	c.r.close()
+	c.messageSender.reset(code)
+}
+
+func (c *closing) finish() { c.finished = true }
+
+// TestResetIsNoFIN checks that a request that this end cancels ends with the reset, although its server, whom that
+// tells, closes the request at the same time.
+func TestResetIsNoFIN(t *testing.T) {
+	h := newHandler()
+	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+		e := p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a"}})
+		n := <-h.discovers
+		out := &closing{messageSender: n.out, r: n.Request}
+		n.out = out
+		n.Cancel(moqt.ResetExpiredAuthToken)
+		e.requireReset(moqt.ResetExpiredAuthToken)
+		require.False(p, out.finished)
+		n.close()
+		require.False(p, out.finished)
+	})
+}
+
 func TestServeASubscribeNamespace(t *testing.T) {
 	h := newHandler()
 	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {

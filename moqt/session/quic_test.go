@@ -6,45 +6,57 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"sluice/internal/sim"
 	"sluice/moqt"
 	"sluice/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// loopback connects two ends over UDP.
-func loopback(ctx context.Context, t *testing.T, kind transport.Kind) (client, server transport.Conn) {
+// loopback connects two ends over UDP, on a network in virtual time or, without one, on this machine's.
+func loopback(ctx context.Context, t *testing.T, kind transport.Kind, n *sim.Network) (client, server transport.Conn) {
 	log := slog.New(slog.DiscardHandler)
 	cert, hash, err := transport.DevCertificate()
 	require.NoError(t, err)
 	protocols := []string{moqt.Draft18.ALPN()}
 	cfg := transport.ListenConfig{Certificate: &cert, Protocols: protocols, Logger: log}
+	dial := transport.ClientConfig{Protocols: protocols, CertificateSHA256: hash[:]}
+	if n != nil {
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+		cfg.Sockets = func(*net.UDPAddr) ([]transport.Socket, error) {
+			c, err := n.Listen(at)
+			return []transport.Socket{{Conn: c}}, err
+		}
+		dial.ListenUDP = func(string, *net.UDPAddr) (transport.UDPConn, error) { return n.Listen(at) }
+	}
 	l, err := transport.Listen("127.0.0.1:0", cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	scheme := map[transport.Kind]string{transport.RawQUIC: "moqt", transport.WebTransport: "https"}[kind]
 	url := fmt.Sprintf("%s://127.0.0.1:%d/live?x=1", scheme, l.Addr().(*net.UDPAddr).Port)
-	client, err = transport.Dial(ctx, url, transport.ClientConfig{
-		Protocols: protocols, CertificateSHA256: hash[:],
-	})
+	client, err = transport.Dial(ctx, url, dial)
 	require.NoError(t, err)
 	server, err = l.Accept(ctx)
 	require.NoError(t, err)
 	return client, server
 }
 
-// overQUIC runs f with two sessions over a loopback connection.
-func overQUIC(t *testing.T, kind transport.Kind, clientCfg, serverCfg Config, f func(client, server *Session)) {
+// overQUIC runs f with two sessions over a connection (see loopback).
+func overQUIC(
+	t *testing.T, kind transport.Kind, n *sim.Network, clientCfg, serverCfg Config, f func(client, server *Session),
+) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	near, far := loopback(ctx, t, kind)
+	near, far := loopback(ctx, t, kind, n)
 	log := slog.New(slog.DiscardHandler)
 	clientCfg.Authority, clientCfg.Path, clientCfg.Logger = near.RemoteAddr().String(), "/live?x=1", log
 	serverCfg.Role, serverCfg.Logger = Server, log
@@ -71,7 +83,8 @@ func TestOverQUIC(t *testing.T) {
 	for _, kind := range []transport.Kind{transport.RawQUIC, transport.WebTransport} {
 		t.Run(kind.String(), func(t *testing.T) {
 			serverSide, clientSide := newHandler(), newHandler()
-			overQUIC(t, kind, Config{Handler: clientSide}, Config{Handler: serverSide}, func(client, server *Session) {
+			clientCfg, serverCfg := Config{Handler: clientSide}, Config{Handler: serverSide}
+			overQUIC(t, kind, nil, clientCfg, serverCfg, func(client, server *Session) {
 				t.Run("subscribe", func(t *testing.T) { subscribeAndRead(t, client, serverSide) })
 				t.Run("publish", func(t *testing.T) { publishAndRead(t, server, clientSide) })
 				t.Run("fetch", func(t *testing.T) { fetchAndRead(t, client, serverSide) })
@@ -85,13 +98,17 @@ func TestOverQUIC(t *testing.T) {
 
 // The end of a session that has lasted longer than a message may take to be read is as good as that of another.
 func TestEndsOfOldSessions(t *testing.T) {
-	const timeout = time.Second // enough for a message on a busy machine
+	const timeout = time.Second
 	cfg := Config{Timeouts: Timeouts{Write: timeout}}
 	for _, kind := range []transport.Kind{transport.RawQUIC, transport.WebTransport} {
 		for i := range 10 { // the control stream and the session end at about the same time
 			t.Run(fmt.Sprint(kind, i), func(t *testing.T) {
-				t.Parallel()
-				overQUIC(t, kind, cfg, cfg, func(*Session, *Session) { time.Sleep(2 * timeout) })
+				synctest.Test(t, func(t *testing.T) {
+					link := sim.Link{Delay: time.Millisecond}
+					n := sim.New(uint64(i), func(netip.Addr, netip.Addr) sim.Link { return link })
+					t.Cleanup(n.Close)
+					overQUIC(t, kind, n, cfg, cfg, func(*Session, *Session) { time.Sleep(2 * timeout) })
+				})
 			})
 		}
 	}
@@ -229,7 +246,7 @@ func TestViolationOverQUIC(t *testing.T) {
 			h := newHandler()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			near, far := loopback(ctx, t, kind)
+			near, far := loopback(ctx, t, kind, nil)
 			s, err := New(far, Config{Role: Server, Handler: h, Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			ended := make(chan error, 1)

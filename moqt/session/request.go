@@ -37,6 +37,7 @@ type Request struct {
 	// Guarded by s.mu.
 	answered    bool // the response was sent, or has arrived
 	over        bool // this end has nothing more to do for the request
+	aborted     bool // it has ended by abort, which resets the stream or is about to
 	peerDone    bool // the peer has sent its last message
 	sent        sentUpdates
 	tokens      []moqt.Token // of the peer: those of the request, or of its latest update that has any
@@ -286,13 +287,22 @@ func (r *Request) forgetTokensLocked() {
 
 // close ends a request of the peer, and our side of its stream.
 func (r *Request) close() {
-	r.end(ErrFinished)
-	r.out.finish()
+	r.s.mu.Lock()
+	r.endLocked(ErrFinished)
+	aborted := r.aborted
+	r.s.mu.Unlock()
+	if !aborted { // else a FIN would hide the reset
+		r.out.finish()
+	}
 }
 
 // abort ends the request and both directions of its stream, unless the request is over.
 func (r *Request) abort(code moqt.StreamResetCode, cause error) {
-	if !r.end(cause) {
+	r.s.mu.Lock()
+	ended := r.endLocked(cause)
+	r.aborted = r.aborted || ended
+	r.s.mu.Unlock()
+	if !ended {
 		return
 	}
 	if r.kind == moqt.MessageSubscribe && !r.remote {
@@ -311,6 +321,9 @@ func (r *Request) resetStream(code moqt.StreamResetCode) {
 
 // sendFailed is called when the peer does not read our messages. The request may be over then, but the stream is not.
 func (r *Request) sendFailed(err error) {
+	if isEnd(err) {
+		return // what has arrived for the request is delivered before it ends with the session
+	}
 	code := moqt.ResetCancelled
 	if _, cancelled := errors.AsType[*transport.StreamError](err); !cancelled {
 		code, err = moqt.ResetTooFarBehind, errStalled

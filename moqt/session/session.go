@@ -76,13 +76,16 @@ func (s *Session) Run(ctx context.Context) error {
 	started := time.Now()
 	s.log.Info("session started", "transport", s.conn.Kind(), "version", s.version)
 	defer context.AfterFunc(ctx, func() { s.Close(moqt.SessionNoError, "") })()
-	defer context.AfterFunc(s.conn.Context(), func() { s.fail(context.Cause(s.conn.Context())) })()
+	defer context.AfterFunc(s.conn.Context(), s.endAfterArrived)()
 
 	setupTimer := time.AfterFunc(s.cfg.Timeouts.Setup, s.control.checkSetup)
 	defer setupTimer.Stop()
 	s.spawn(s.control.open)
 	s.spawn(s.responder.accept)
-	s.spawn(s.datagrams.receive)
+	s.streams.arriving.Add(1)
+	if !s.spawn(s.datagrams.receive) {
+		s.streams.arriving.Done()
+	}
 	s.streams.accept() // here, because another goroutine would cost each session some kilobytes
 
 	<-s.ctx.Done()
@@ -261,6 +264,15 @@ func (s *Session) fail(err error) {
 	_ = s.conn.CloseWithError(uint64(code), reason) // fails only if the transport session has ended
 	s.cancel(err)
 }
+
+// endAfterArrived is called when the transport session has ended. What has arrived is delivered first, for at most
+// Timeouts.Drain.
+func (s *Session) endAfterArrived() {
+	s.after(s.cfg.Timeouts.Drain, s.failWithTransport)
+}
+
+// failWithTransport ends the session because the transport session has ended.
+func (s *Session) failWithTransport() { s.fail(context.Cause(s.conn.Context())) }
 
 // failUnlessEnded ends the session because of err, unless err is a consequence of its end.
 func (s *Session) failUnlessEnded(err error) {

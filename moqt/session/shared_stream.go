@@ -282,6 +282,8 @@ func doneCodeOf(code moqt.StreamResetCode) moqt.PublishDoneCode {
 		return moqt.DoneExcessiveLoad
 	case moqt.ResetMalformedTrack:
 		return moqt.DoneMalformedTrack
+	case moqt.ResetExpiredAuthToken:
+		return moqt.DoneUnauthorized
 	}
 	return moqt.DoneInternalError
 }
@@ -295,6 +297,8 @@ func refusalOf(code moqt.StreamResetCode) moqt.RequestErrorCode {
 		return moqt.RequestExcessiveLoad
 	case moqt.ResetMalformedTrack:
 		return moqt.RequestMalformedTrack
+	case moqt.ResetExpiredAuthToken:
+		return moqt.RequestExpiredAuthToken
 	}
 	return moqt.RequestInternalError
 }

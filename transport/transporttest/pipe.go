@@ -204,9 +204,9 @@ func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	defer c.mu.Unlock()
 	err := c.wait(ctx, func() bool { return c.closed != nil || len(c.datagrams) > 0 && !c.paused })
 	switch {
-	case c.closed != nil:
+	case c.closed != nil && (closedHere(c.closed) || len(c.datagrams) == 0):
 		return nil, c.closed
-	case err != nil:
+	case c.closed == nil && err != nil:
 		return nil, err
 	}
 	b := c.datagrams[0]

@@ -29,6 +29,7 @@ func TestPipeBehavesLikeQUIC(t *testing.T) {
 		"probe":             checkProbe,
 		"end of a session":  checkClose,
 		"close after reset": checkCloseAfterReset,
+		"arrived first":     checkArrivedFirst,
 	}
 	for name, check := range checks {
 		t.Run(name+"/pipe", func(t *testing.T) {
@@ -38,6 +39,34 @@ func TestPipeBehavesLikeQUIC(t *testing.T) {
 		t.Run(name+"/QUIC", func(t *testing.T) {
 			client, server := loopback(t)
 			check(t, client, server)
+		})
+	}
+}
+
+// A stream ends together with its last bytes, as QUIC may report it.
+func TestPipeEndsWithLastBytes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(transport.SendStream)
+		want error
+	}{
+		"FIN":   {func(s transport.SendStream) { _ = s.Close() }, io.EOF},
+		"reset": {func(s transport.SendStream) { s.CancelWrite(7) }, &transport.StreamError{Code: 7, Remote: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := Pipe(PipeConfig{})
+			near := open(t, client)
+			_, err := io.WriteString(near, "hello")
+			require.NoError(t, err)
+			tt.end(near)
+			far := accept(t, server)
+			n, err := far.Read(make([]byte, 3))
+			require.Equal(t, 3, n)
+			require.NoError(t, err)
+			for _, left := range []int{2, 0} {
+				n, err = far.Read(make([]byte, 3))
+				require.Equal(t, left, n)
+				require.Equal(t, tt.want, err)
+			}
 		})
 	}
 }
@@ -225,6 +254,34 @@ func checkCloseAfterReset(t *testing.T, client, _ transport.Conn) {
 	near := open(t, client)
 	near.CancelWrite(1)
 	require.Error(t, near.Close())
+}
+
+// checkArrivedFirst: what has arrived is read before a reset, and before the end of the session, which comes at once
+// for the end that closes it.
+func checkArrivedFirst(t *testing.T, client, server transport.Conn) {
+	var near []transport.SendStream
+	var far []transport.ReceiveStream
+	for _, ends := range [][2]transport.Conn{{client, server}, {client, server}, {server, client}} {
+		s := open(t, ends[0])
+		_, err := s.Write([]byte("xyz"))
+		require.NoError(t, err)
+		r := accept(t, ends[1])
+		_, err = io.ReadFull(r, make([]byte, 1)) // the rest has arrived, too
+		require.NoError(t, err)
+		near, far = append(near, s), append(far, r)
+	}
+	near[0].CancelWrite(7)
+	rest, err := io.ReadAll(far[0])
+	require.Equal(t, "yz", string(rest))
+	require.Equal(t, &transport.StreamError{Code: 7, Remote: true}, err)
+	require.NoError(t, client.CloseWithError(5, "bye"))
+	<-server.Context().Done()
+	rest, err = io.ReadAll(far[1])
+	require.Equal(t, "yz", string(rest))
+	require.Equal(t, &transport.SessionError{Code: 5, Remote: true, Reason: "bye"}, err)
+	rest, err = io.ReadAll(far[2])
+	require.Empty(t, rest)
+	require.Equal(t, &transport.SessionError{Code: 5, Reason: "bye"}, err)
 }
 
 func TestPause(t *testing.T) {

@@ -72,9 +72,9 @@ func (c *Conn) accept(ctx context.Context, q *streamQueue) (*stream, error) {
 	defer c.mu.Unlock()
 	err := c.wait(ctx, func() bool { return c.closed != nil || q.taken < q.noticed && !c.paused })
 	switch {
-	case c.closed != nil:
+	case c.closed != nil && (closedHere(c.closed) || q.taken == q.noticed):
 		return nil, c.closed
-	case err != nil:
+	case c.closed == nil && err != nil:
 		return nil, err
 	}
 	s := q.streams[q.taken]

@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -112,23 +113,37 @@ func (r receiver) Read(p []byte) (int, error) {
 	switch {
 	case h.stopped != nil:
 		return 0, &transport.StreamError{Code: *h.stopped}
-	case end.closed != nil:
+	case end.closed != nil && (closedHere(end.closed) || len(h.buf) == 0 && !h.fin):
 		return 0, end.closed
-	case h.readDeadline.passed:
+	case end.closed == nil && h.readDeadline.passed:
 		return 0, os.ErrDeadlineExceeded
-	case h.reset != nil:
-		h.discard()
-		return 0, &transport.StreamError{Code: *h.reset, Remote: true}
-	case len(h.buf) == 0:
-		h.discard()
-		return 0, io.EOF
 	}
+	return h.take(p)
+}
+
+// take takes what has arrived. Like QUIC, it returns the end of the stream together with the last bytes.
+func (h *half) take(p []byte) (int, error) {
 	n := copy(p, h.buf)
 	h.buf = h.buf[n:]
 	h.offset += int64(n)
 	h.from.inFlight -= n
 	h.from.changed.Broadcast()
+	switch {
+	case len(h.buf) > 0:
+	case h.reset != nil:
+		h.discard()
+		return n, &transport.StreamError{Code: *h.reset, Remote: true}
+	case h.fin:
+		h.discard()
+		return n, io.EOF
+	}
 	return n, nil
+}
+
+// closedHere reports whether this end has closed the session. Else what has arrived can still be read.
+func closedHere(err error) bool {
+	closed, ok := errors.AsType[*transport.SessionError](err)
+	return ok && !closed.Remote
 }
 
 func (r receiver) Offset() int64 {

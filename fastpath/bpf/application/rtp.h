@@ -5,7 +5,8 @@
 //
 //	which media        read_rtp: the media that a datagram belongs to, if all of it is as expected
 //	for whom           claim_rtp takes the packet, so that it is offered once, and returns where the players are noted
-//	                   that have it; find_rtp returns that of a packet that was taken
+//	                   that have it; find_rtp returns that of a packet that was taken. The caller has both until it
+//	                   calls leave_rtp
 //	what is rewritten  SSRC, sequence number and timestamp: write_rtp_header
 //
 // The payload is the same for all players.
@@ -67,8 +68,22 @@ INLINE struct rtp_slot *slot_of(struct rtp_media *m, const struct rtp_packet *p)
 	return &m->slots[sequence % RTP_SLOTS];
 }
 
+// count_users changes the number of runs that use a slot, and returns the number before. The order matters: a run
+// enters before it looks at the key, and leaves after its last change. With barrier_var the result is used, so the
+// addition is a full barrier, see claim.h.
+INLINE u32 count_users(struct rtp_slot *s, s32 change)
+{
+	u32 before = __sync_fetch_and_add(&s->users, change);
+
+	barrier_var(before);
+	return before;
+}
+
+INLINE u32 enter_rtp(struct rtp_slot *s) { return count_users(s, 1); }
+INLINE void leave_rtp(struct rtp_slot *s) { count_users(s, -1); }
+
 // claim_rtp returns the slot of a packet, or 0 if it has come before, or another one with its sequence number and SSRC
-// that user space has not handled yet.
+// that user space has not handled yet, or if a run still uses the slot for the packet before.
 INLINE struct rtp_slot *claim_rtp(struct rtp_media *m, const struct rtp_packet *p)
 {
 	struct rtp_slot *s = slot_of(m, p);
@@ -78,6 +93,11 @@ INLINE struct rtp_slot *claim_rtp(struct rtp_media *m, const struct rtp_packet *
 		return 0;
 	if (!__sync_bool_compare_and_swap(&s->key, before, RTP_TAKING))
 		return 0;
+	if (enter_rtp(s)) {
+		leave_rtp(s);
+		__sync_lock_test_and_set(&s->key, before);
+		return 0;
+	}
 #pragma unroll
 	for (u32 i = 0; i < PLAYER_WORDS; i++)
 		SHARED(s->players[i]) = 0;
@@ -92,7 +112,11 @@ INLINE struct rtp_slot *find_rtp(struct rtp_media *m, const struct rtp_packet *p
 {
 	struct rtp_slot *s = slot_of(m, p);
 
-	return SHARED(s->key) == p->key ? s : 0;
+	enter_rtp(s);
+	if (SHARED(s->key) == p->key)
+		return s;
+	leave_rtp(s);
+	return 0;
 }
 
 // read_rtp fills p with a packet that the stack would hand to the socket for RTP. It returns RTP_FORWARDED if that is

@@ -118,12 +118,27 @@ const (
 )
 
 type CryptoScratch struct {
-	_          structs.HostLayout
-	Buf        [4096]uint8
-	State      [16]uint32
-	R          [4]uint32
-	S          [4]uint32
-	Tag        [2]uint64
+	_     structs.HostLayout
+	Buf   [4096]uint8
+	State [16]uint32
+	R     [4]uint32
+	S     [4]uint32
+	Tag   [2]uint64
+	Poly  struct {
+		_   structs.HostLayout
+		H0  uint64
+		H1  uint64
+		H2  uint64
+		H3  uint64
+		R0  uint64
+		R1  uint64
+		R2  uint64
+		R3  uint64
+		S1  uint64
+		S2  uint64
+		S3  uint64
+		Pad uint64
+	}
 	Pn         uint64
 	Len        uint32
 	KeyPhase   uint32
@@ -180,30 +195,11 @@ type CryptoScratch struct {
 	ListVersion uint64
 	Track       uint32
 	Ecn         uint32
-	Position    uint32
+	VlanProto   uint16
+	VlanTci     uint16
 	Pad         uint32
 	Group       uint64
 	Arrived     uint64
-	Job         struct {
-		_           structs.HostLayout
-		Addresses   [12]uint8
-		Proto       uint16
-		Kind        uint16
-		Since       uint64
-		Publisher   uint32
-		Track       uint32
-		Position    uint32
-		Count       uint32
-		ListVersion uint64
-		StreamId    uint64
-		Offset      uint64
-		Len         uint32
-		HeaderLen   uint32
-		Fin         uint8
-		First       uint8
-		Pad         uint16
-		Pad2        uint32
-	}
 }
 
 type CryptoScratchLayout uint32
@@ -223,18 +219,20 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	CryptoMapArgs           = "args"
-	CryptoMapLookaheads     = "lookaheads"
-	CryptoMapReasons        = "reasons"
-	CryptoMapScratches      = "scratches"
-	CryptoProgTestEmpty     = "test_empty"
-	CryptoProgTestHalfBlock = "test_half_block"
-	CryptoProgTestMask      = "test_mask"
-	CryptoProgTestOpen      = "test_open"
-	CryptoProgTestPoly      = "test_poly"
-	CryptoProgTestSeal      = "test_seal"
-	CryptoProgTestXor       = "test_xor"
-	CryptoVarExtentShift    = "extent_shift"
+	CryptoMapArgs             = "args"
+	CryptoMapLookaheads       = "lookaheads"
+	CryptoMapReasons          = "reasons"
+	CryptoMapScratches        = "scratches"
+	CryptoProgTestEmpty       = "test_empty"
+	CryptoProgTestEncrypt     = "test_encrypt"
+	CryptoProgTestHalfBlock   = "test_half_block"
+	CryptoProgTestMask        = "test_mask"
+	CryptoProgTestOpen        = "test_open"
+	CryptoProgTestPolyOpening = "test_poly_opening"
+	CryptoProgTestPolySealing = "test_poly_sealing"
+	CryptoProgTestSeal        = "test_seal"
+	CryptoProgTestStream      = "test_stream"
+	CryptoVarExtentShift      = "extent_shift"
 )
 
 // LoadCrypto returns the embedded CollectionSpec for Crypto.
@@ -279,13 +277,15 @@ type CryptoSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CryptoProgramSpecs struct {
-	TestEmpty     *ebpf.ProgramSpec `ebpf:"test_empty"`
-	TestHalfBlock *ebpf.ProgramSpec `ebpf:"test_half_block"`
-	TestMask      *ebpf.ProgramSpec `ebpf:"test_mask"`
-	TestOpen      *ebpf.ProgramSpec `ebpf:"test_open"`
-	TestPoly      *ebpf.ProgramSpec `ebpf:"test_poly"`
-	TestSeal      *ebpf.ProgramSpec `ebpf:"test_seal"`
-	TestXor       *ebpf.ProgramSpec `ebpf:"test_xor"`
+	TestEmpty       *ebpf.ProgramSpec `ebpf:"test_empty"`
+	TestEncrypt     *ebpf.ProgramSpec `ebpf:"test_encrypt"`
+	TestHalfBlock   *ebpf.ProgramSpec `ebpf:"test_half_block"`
+	TestMask        *ebpf.ProgramSpec `ebpf:"test_mask"`
+	TestOpen        *ebpf.ProgramSpec `ebpf:"test_open"`
+	TestPolyOpening *ebpf.ProgramSpec `ebpf:"test_poly_opening"`
+	TestPolySealing *ebpf.ProgramSpec `ebpf:"test_poly_sealing"`
+	TestSeal        *ebpf.ProgramSpec `ebpf:"test_seal"`
+	TestStream      *ebpf.ProgramSpec `ebpf:"test_stream"`
 }
 
 // CryptoMapSpecs contains maps before they are loaded into the kernel.
@@ -351,24 +351,28 @@ type CryptoVariables struct {
 //
 // It can be passed to LoadCryptoObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CryptoPrograms struct {
-	TestEmpty     *ebpf.Program `ebpf:"test_empty"`
-	TestHalfBlock *ebpf.Program `ebpf:"test_half_block"`
-	TestMask      *ebpf.Program `ebpf:"test_mask"`
-	TestOpen      *ebpf.Program `ebpf:"test_open"`
-	TestPoly      *ebpf.Program `ebpf:"test_poly"`
-	TestSeal      *ebpf.Program `ebpf:"test_seal"`
-	TestXor       *ebpf.Program `ebpf:"test_xor"`
+	TestEmpty       *ebpf.Program `ebpf:"test_empty"`
+	TestEncrypt     *ebpf.Program `ebpf:"test_encrypt"`
+	TestHalfBlock   *ebpf.Program `ebpf:"test_half_block"`
+	TestMask        *ebpf.Program `ebpf:"test_mask"`
+	TestOpen        *ebpf.Program `ebpf:"test_open"`
+	TestPolyOpening *ebpf.Program `ebpf:"test_poly_opening"`
+	TestPolySealing *ebpf.Program `ebpf:"test_poly_sealing"`
+	TestSeal        *ebpf.Program `ebpf:"test_seal"`
+	TestStream      *ebpf.Program `ebpf:"test_stream"`
 }
 
 func (p *CryptoPrograms) Close() error {
 	return _CryptoClose(
 		p.TestEmpty,
+		p.TestEncrypt,
 		p.TestHalfBlock,
 		p.TestMask,
 		p.TestOpen,
-		p.TestPoly,
+		p.TestPolyOpening,
+		p.TestPolySealing,
 		p.TestSeal,
-		p.TestXor,
+		p.TestStream,
 	)
 }
 

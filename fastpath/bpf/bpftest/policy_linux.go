@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
-	"sluice/clock"
 )
 
 // Policy is the loaded programs that ask the policy.
@@ -58,10 +57,8 @@ func (k *Policy) set(t testing.TB, s *claim.ConnState, size uint32) {
 	require.NoError(t, k.PacketLen.Set(size))
 }
 
-// SetPacket says to which group the packets belong, and that a worker goes on with one that came at a time.
-func (k *Policy) SetPacket(t testing.TB, group uint64, received clock.Time) {
+// SetPacket says to which group the packets belong.
+func (k *Policy) SetPacket(t testing.TB, group uint64) {
 	t.Helper()
-	c := PolicyScratch{Group: group, Position: 1}
-	c.Job.Since = uint64(received)
-	putPerCPU(t, k.Scratches, &c)
+	putPerCPU(t, k.Scratches, &PolicyScratch{Group: group})
 }

@@ -37,12 +37,27 @@ type WalkMediaHeader struct {
 }
 
 type WalkScratch struct {
-	_             structs.HostLayout
-	Buf           [4096]uint8
-	State         [16]uint32
-	R             [4]uint32
-	S             [4]uint32
-	Tag           [2]uint64
+	_     structs.HostLayout
+	Buf   [4096]uint8
+	State [16]uint32
+	R     [4]uint32
+	S     [4]uint32
+	Tag   [2]uint64
+	Poly  struct {
+		_   structs.HostLayout
+		H0  uint64
+		H1  uint64
+		H2  uint64
+		H3  uint64
+		R0  uint64
+		R1  uint64
+		R2  uint64
+		R3  uint64
+		S1  uint64
+		S2  uint64
+		S3  uint64
+		Pad uint64
+	}
 	Pn            uint64
 	Len           uint32
 	KeyPhase      uint32
@@ -80,30 +95,11 @@ type WalkScratch struct {
 	ListVersion uint64
 	Track       uint32
 	Ecn         uint32
-	Position    uint32
+	VlanProto   uint16
+	VlanTci     uint16
 	Pad         uint32
 	Group       uint64
 	Arrived     uint64
-	Job         struct {
-		_           structs.HostLayout
-		Addresses   [12]uint8
-		Proto       uint16
-		Kind        uint16
-		Since       uint64
-		Publisher   uint32
-		Track       uint32
-		Position    uint32
-		Count       uint32
-		ListVersion uint64
-		StreamId    uint64
-		Offset      uint64
-		Len         uint32
-		HeaderLen   uint32
-		Fin         uint8
-		First       uint8
-		Pad         uint16
-		Pad2        uint32
-	}
 }
 
 type WalkWalkResult uint32

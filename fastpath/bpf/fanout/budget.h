@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // The budget: how much work one run may do. It bounds the time that a run keeps its CPU: in softirq, or in a worker
-// with softirqs disabled.
+// of RTP with softirqs disabled.
 #pragma once
 
 #include "../shared/scratch.h"
 
-// The largest number of subscriptions that server_ingress offers a frame to. The workers, or else user space, serve the
-// others. The policy in Go decides how many a track has.
+// The largest number of subscriptions that server_ingress offers a frame to. The policy in Go decides how many of a
+// track's subscribers the kernel serves; user space serves the others.
 const volatile u32 max_copies = 10;
 
 // One run, with all its frames, may do as much work as that many copies of the largest size cause. Work is measured in

@@ -41,10 +41,10 @@ INLINE const struct subscription *subscription_at(struct fan_out *f, u32 i)
 }
 
 // find_route looks up how the claim's subscriber is reached.
-INLINE enum reason find_route(const struct scratch *c, const struct claim *cl, struct path **path, struct neighbor **n)
+INLINE enum reason find_route(const struct claim *cl, struct path **path, struct neighbor **n)
 {
 	*path = find_path(cl->subscriber);
-	return *path ? find_neighbor(c, &(*path)->udp, n) : COPY_NO_PATH;
+	return *path ? find_neighbor(&(*path)->udp, n) : COPY_NO_PATH;
 }
 
 // admit_claim asks the policy about the claim's packet. If window or pacing hold it back, it notes that for the

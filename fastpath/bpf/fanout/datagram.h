@@ -4,8 +4,9 @@
 
 #include "copy.h"
 
-// copy_datagram makes and sends the subscriber's copy. *claimed is set when no other sender may send the object to it.
-static __noinline int copy_datagram(struct fan_out *f, const struct subscription *sub, u32 *claimed)
+// copy_datagram makes and sends the subscriber's copy. *sent is set unless user space is to send the object: what the
+// queue of a device has dropped is lost as anywhere on the path.
+static __noinline int copy_datagram(struct fan_out *f, const struct subscription *sub, u32 *sent)
 {
 	struct scratch *c = f->c;
 
@@ -18,7 +19,7 @@ static __noinline int copy_datagram(struct fan_out *f, const struct subscription
 	cl->subscriber = sub->subscriber;
 	struct path *path;
 	struct neighbor *n;
-	enum reason why = find_route(c, cl, &path, &n);
+	enum reason why = find_route(cl, &path, &n);
 	if (why != COPY_SENT)
 		return why;
 	if (!affordable(c, fr->len))
@@ -36,22 +37,23 @@ static __noinline int copy_datagram(struct fan_out *f, const struct subscription
 		why = claim_packet(cl);
 	if (why != COPY_SENT)
 		return why;
-	*claimed = 1;
 	spend(c, cl->data_len);
 	if (seal_packet(c, path, cl, src, frame_len) || write_headers(c, path, n, frame_len + TAG_LEN))
 		return COPY_LOST;
-	return send_clone(f->skb, c, n, path->udp.daddr) ? COPY_LOST : COPY_SENT;
+	int err = send_clone(f->skb, c, n, &path->udp);
+	*sent = err >= 0;
+	return err ? COPY_LOST : COPY_SENT;
 }
 
 static long datagram_step(u32 i, struct fan_out *f)
 {
-	u32 claimed = 0;
+	u32 sent = 0;
 
 	const struct subscription *sub = subscription_at(f, i);
 	if (!sub || i >= MAX_OBJECT_COPIES)
 		return 1;
-	count_copy(f->c, sub->subscriber, copy_datagram(f, sub, &claimed));
-	if (claimed)
+	count_copy(f->c, sub->subscriber, copy_datagram(f, sub, &sent));
+	if (sent)
 		object_sent(f->object, i);
 	return 0;
 }
@@ -74,7 +76,6 @@ GLOBAL int forward_datagram(struct __sk_buff *skb, u32 webtransport)
 	if (!o || !t)
 		return 0;
 	count(FRAME_FORWARDED);
-	c->position = 0;
 	c->group = c->header.group;
 	struct fan_out f = { .skb = skb, .c = c, .part = t, .object = o };
 	bpf_loop(max_copies, datagram_step, &f, 0);

@@ -8,26 +8,14 @@
 #include "../transport/checksum.h"
 #include "neighbors.h"
 
-#define ETH_LEN 14
 #define HOP_LIMIT 64
 
-// link_len returns the length of the Ethernet header, with its VLAN tag.
-INLINE u32 link_len(const struct neighbor *n)
-{
-	return ETH_LEN + (n->vlan_proto ? sizeof(struct vlan_tag) : 0);
-}
-
-// write_ethernet writes the Ethernet header at p.
-INLINE void write_ethernet(u8 *p, const struct neighbor *n, __be16 proto)
+// write_ethernet writes the Ethernet header of a packet to an IPv4 or IPv6 address at p. A VLAN tag lies beside it.
+INLINE void write_ethernet(u8 *p, const struct neighbor *n, bool v6)
 {
 	__builtin_memcpy(p, n->dmac, 6);
 	__builtin_memcpy(p + 6, n->smac, 6);
-	*(__be16 *)(p + 12) = proto;
-	if (n->vlan_proto) {
-		*(__be16 *)(p + 12) = n->vlan_proto;
-		*(__be16 *)(p + 14) = n->vlan_tci;
-		*(__be16 *)(p + 16) = proto;
-	}
+	*(__be16 *)(p + ETH_PROTO_AT) = v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 }
 
 // write_ip writes the IP header at ip, for a UDP datagram of udp_len bytes, with ECN bits, and returns the sum of the

@@ -2,6 +2,10 @@
 // The link-layer addresses of subscribers, learned from the packets that the stack sends to them. So copies go where
 // the stack's own packets go, through any routing, and nobody can redirect them by sending packets.
 //
+// They are kept by all addresses and ports of the datagrams. Another program of this machine may send from the same
+// port, but from another address, and the stack may route its packets otherwise. Packets of other machines, which this
+// one forwards, may come from that port, too. They are not looked at, so nobody can fill the map with them either.
+//
 // bpf_fib_lookup would find a route and a neighbour, too. But it does not see what policy routing by socket, a tunnel
 // or a netfilter rule does to the stack's packets, and fails while a neighbour is not resolved.
 #pragma once
@@ -12,14 +16,15 @@
 struct neighbor {
 	u32 ifindex;
 	u8 dmac[6], smac[6];
-	__be16 vlan_proto, vlan_tci; // proto 0: untagged
+	__be16 vlan_proto; // 0: untagged
+	u16 vlan_tci;
 };
 _Static_assert(sizeof(struct neighbor) == 20, "neighbor is compared as words");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
-	__type(key, struct endpoint);
+	__type(key, struct udp_path);
 	__type(value, struct neighbor);
 } neighbors SEC(".maps");
 
@@ -31,8 +36,7 @@ INLINE int same_neighbor(const struct neighbor *a, const struct neighbor *b)
 }
 
 // read_neighbor takes the Ethernet header of a packet that leaves, and the VLAN tag. A tag is beside the packet
-// (vlan_present) if a device down the stack is still to insert it, else it is in the header. vlan_tci is in host byte
-// order, vlan_proto in network byte order.
+// (vlan_present) if a device down the stack is still to insert it, else it is in the header.
 INLINE int read_neighbor(struct __sk_buff *skb, struct neighbor *n)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -47,26 +51,30 @@ INLINE int read_neighbor(struct __sk_buff *skb, struct neighbor *n)
 	n->vlan_proto = n->vlan_tci = 0;
 	if (skb->vlan_present) {
 		n->vlan_proto = skb->vlan_proto;
-		n->vlan_tci = bpf_htons(skb->vlan_tci);
+		n->vlan_tci = skb->vlan_tci;
 	} else if (eth->h_proto == ETH_P_8021Q_BE || eth->h_proto == ETH_P_8021AD_BE) {
 		n->vlan_proto = eth->h_proto;
-		n->vlan_tci = tag->tci;
+		n->vlan_tci = bpf_ntohs(tag->tci);
 	}
 	return 0;
 }
 
-// learn_neighbor remembers where a datagram of the relay goes. It runs for every packet of the stack, and a write to
-// the LRU map takes a lock, so it writes changes only.
+// learn_neighbor remembers where a datagram of the relay goes. It runs for every packet that leaves, and a write to the
+// LRU map takes a lock, so it writes changes only. A packet that this machine forwards has come in by a device.
 GLOBAL int learn_neighbor(struct __sk_buff *skb)
 {
 	struct datagram d = {};
-	struct endpoint key = {};
+	struct udp_path key = {};
 	struct neighbor n = {};
 
-	if (parse_datagram(skb, &d) || (d.sport != relay_port && d.sport != rtp_port) || read_neighbor(skb, &n))
+	if (skb->ingress_ifindex || parse_datagram(skb, &d))
 		return -1;
-	__builtin_memcpy(key.addr, d.daddr, 16);
-	key.port = d.dport;
+	if ((d.sport != relay_port && d.sport != rtp_port) || read_neighbor(skb, &n))
+		return -1;
+	__builtin_memcpy(key.saddr, d.saddr, sizeof(key.saddr));
+	__builtin_memcpy(key.daddr, d.daddr, sizeof(key.daddr));
+	key.sport = d.sport;
+	key.dport = d.dport;
 	key.v6 = d.v6;
 	struct neighbor *known = bpf_map_lookup_elem(&neighbors, &key);
 	if (known && same_neighbor(known, &n))

@@ -3,7 +3,7 @@
 // it finds the media by the packet's source, and the players that have the packet by its number.
 //
 // The position and the age of the job are beside the frame, in the control buffer of the packet that the worker makes
-// of it, so that a copy with headers of the same length leaves the payload where it is.
+// of it, so that a copy leaves the payload where it is.
 #pragma once
 
 #include "job.h"
@@ -50,22 +50,18 @@ static __noinline u32 load_frame(struct __sk_buff *skb, struct scratch *c, const
 static __noinline int hand_on_rtp(struct __sk_buff *skb, struct scratch *c, const struct rtp_packet *p,
 				  const struct rtp_media *m)
 {
-	struct job *j = &c->job;
-
-	c->publisher = m->share;
-	c->track = m->index;
-	enum reason why = workers ? may_give(c->publisher) : COPY_BUDGET;
+	struct job *j = job_of(c);
+	enum reason why = workers ? may_give(m->share) : COPY_BUDGET;
 	u32 len = why == JOB_GIVEN ? load_frame(skb, c, p) : 0;
 	if (!len) {
 		count(why == JOB_GIVEN ? JOB_FULL : why);
 		return -1;
 	}
-	j->kind = JOB_RTP;
 	j->since = p->arrived ?: bpf_ktime_get_ns();
-	j->publisher = m->share;
-	j->track = m->index;
+	j->media = m->index;
+	j->share = m->share;
 	j->count = SHARED(m->count);
-	give_jobs(c, IN + PAYLOAD_AT, len, rtp_copies());
+	give_jobs(c, len, rtp_copies());
 	return 0;
 }
 
@@ -76,7 +72,7 @@ INLINE enum reason continue_packet(struct __sk_buff *skb, struct scratch *c)
 	struct rtp_media *m = 0;
 	u64 since = (u64)skb->cb[JOB_SINCE_HIGH] << 32 | skb->cb[JOB_SINCE_LOW];
 
-	if (bpf_ktime_get_ns() - since > job_lifetime)
+	if (too_old(since))
 		return JOB_LATE;
 	if (read_rtp(skb, &p, &m) != RTP_FORWARDED)
 		return JOB_ENDED;

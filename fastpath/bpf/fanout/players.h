@@ -5,8 +5,7 @@
 // copy for a player is sent or declined, and counted, at once. User space sends a declined copy. The players beyond the
 // budget are those of workers: playerjob.h.
 //
-// A copy differs from the packet in its headers only. If these are as long as the packet's, the clone keeps the rest,
-// and nothing else is copied.
+// A copy differs from the packet in its headers only. The clone keeps the rest, and nothing else is copied.
 #pragma once
 
 #include "../application/rtp.h"
@@ -24,13 +23,10 @@ struct rtp_fan_out {
 	struct rtp_part part; // if frames matter
 	u8 header[RTP_HEADER_LEN];
 	u32 rest; // checksum of what all copies have in common
-	u32 payload_at; // of the datagram, in the frame
-	u32 payload_len;
-	u32 loaded; // the payload behind the header is in OUT
+	u32 payload_len; // of the datagram
 	u32 unchecked; // the packet has no UDP checksum
 	u32 judges; // frames matter
 	u32 position; // in the list, of the first player that this run serves
-	u64 key; // of the packet
 };
 
 // rtp_copies returns how many players a run of rtp_ingress offers a packet to: as many as cause the work of max_copies
@@ -50,32 +46,14 @@ INLINE u32 rest_of(const struct rtp_packet *p)
 	return fold((u64)(u16)~p->d.checksum + (u16)~fold(changes));
 }
 
-// load_payload puts what follows the RTP header into OUT, once.
-static __noinline int load_payload(struct rtp_fan_out *f)
-{
-	u32 len = f->payload_len - RTP_HEADER_LEN;
-
-	if (f->loaded)
-		return 0;
-	if (!len)
-		return -1;
-	barrier_var(len); // see replace_clone
-	if (len > MAX_RTP)
-		return -1;
-	if (bpf_skb_load_bytes(f->skb, f->payload_at + RTP_HEADER_LEN, f->c->buf + OUT + PAYLOAD_AT, len))
-		return -1;
-	f->loaded = 1;
-	return 0;
-}
-
-// build_rtp makes the headers of a player's copy in OUT, and its payload unless the clone has it in its place.
-static __noinline int build_rtp(struct rtp_fan_out *f, const struct rtp_player *player, const struct neighbor *n)
+// build_rtp makes the headers of a player's copy in OUT.
+static __noinline void build_rtp(struct rtp_fan_out *f, const struct rtp_player *player, const struct neighbor *n)
 {
 	struct scratch *c = f->c;
 	u32 l3 = player->udp.v6 ? 40 : 20, udp_len = f->payload_len + sizeof(struct udphdr);
-	u8 *ip = c->buf + OUT + link_len(n), *udp = ip + l3, *rtp = udp + sizeof(struct udphdr);
+	u8 *ip = c->buf + OUT + ETH_HLEN, *udp = ip + l3, *rtp = udp + sizeof(struct udphdr);
 
-	write_ethernet(c->buf + OUT, n, player->udp.v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP));
+	write_ethernet(c->buf + OUT, n, player->udp.v6);
 	u32 sum = write_ip(ip, &player->udp, udp_len, 0);
 	*(u16 *)udp = player->udp.sport;
 	*(u16 *)(udp + 2) = player->udp.dport;
@@ -86,12 +64,8 @@ static __noinline int build_rtp(struct rtp_fan_out *f, const struct rtp_player *
 		sum = f->unchecked ? 0 : sum ?: 0xffff;
 	}
 	*(u16 *)(udp + 6) = sum;
-	c->head = link_len(n) + l3 + sizeof(struct udphdr) + RTP_HEADER_LEN;
+	c->head = ETH_HLEN + l3 + sizeof(struct udphdr) + RTP_HEADER_LEN;
 	c->tail = 0;
-	if (c->head == f->payload_at + RTP_HEADER_LEN)
-		return 0;
-	c->tail = f->payload_len - RTP_HEADER_LEN;
-	return load_payload(f);
 }
 
 // charge takes the bytes of a packet from the player's bucket.
@@ -112,18 +86,17 @@ static __noinline int copy_rtp(struct rtp_fan_out *f, struct rtp_player *player,
 
 	if (why != COPY_SENT)
 		return why;
-	why = find_neighbor(f->c, &player->udp, &n);
+	why = find_neighbor(&player->udp, &n);
 	if (why != COPY_SENT)
 		return why;
 	if (f->unchecked && player->udp.v6)
 		return COPY_CHECKSUM;
 	if ((player->udp.v6 ? 40 : 20) + sizeof(struct udphdr) + f->payload_len > player->mtu)
 		return COPY_TOO_LARGE;
-	if (SHARED(f->slot->key) != f->key) // user space has gone on, and the slot is another packet's
-		return COPY_OUT_OF_ORDER;
 	if (__sync_fetch_and_or(word, bit) & bit)
 		return COPY_OUT_OF_ORDER;
-	if (build_rtp(f, player, n) || send_clone(f->skb, f->c, n, player->udp.daddr) < 0) {
+	build_rtp(f, player, n);
+	if (send_clone(f->skb, f->c, n, &player->udp) < 0) {
 		__sync_fetch_and_and(word, ~bit); // the clone has not left
 		return COPY_LOST;
 	}
@@ -163,13 +136,13 @@ static __noinline int read_part(struct __sk_buff *skb, const struct rtp_packet *
 	return 0;
 }
 
-// forward_rtp offers a packet to so many players of its media, from a position on.
+// forward_rtp offers a packet to so many players of its media, from a position on, and leaves its slot.
 INLINE void forward_rtp(struct __sk_buff *skb, struct scratch *c, const struct rtp_packet *p, struct rtp_media *m,
 			struct rtp_slot *slot, u32 position, u32 players)
 {
 	struct rtp_fan_out f = { .skb = skb, .c = c, .media = m, .slot = slot, .rest = rest_of(p),
-				 .payload_at = p->d.payload_at, .payload_len = p->d.payload_len,
-				 .unchecked = !p->d.checksum, .position = position, .key = p->key };
+				 .payload_len = p->d.payload_len, .unchecked = !p->d.checksum,
+				 .position = position };
 
 	c->checksum_start = p->checksum_start;
 	__builtin_memcpy(f.header, p->header, RTP_HEADER_LEN);
@@ -177,4 +150,5 @@ INLINE void forward_rtp(struct __sk_buff *skb, struct scratch *c, const struct r
 	if (f.judges)
 		read_part(skb, p, m, &f.part);
 	bpf_loop(players, player_step, &f, 0);
+	leave_rtp(slot);
 }

@@ -6,15 +6,8 @@
 #include "headers.h"
 
 // find_neighbor looks up how a peer is reached. It returns COPY_SENT if it knows.
-//
-// A clone inherits the place where the device begins the checksum (transport/offload.h). So a copy's headers must be
-// as long as the headers of the packet that it is made from.
-INLINE enum reason find_neighbor(const struct scratch *c, const struct udp_path *path, struct neighbor **n)
+INLINE enum reason find_neighbor(const struct udp_path *path, struct neighbor **n)
 {
-	*n = bpf_map_lookup_elem(&neighbors, path->daddr);
-	if (!*n)
-		return COPY_NO_NEIGHBOR;
-	if (c->checksum_start && c->checksum_start != link_len(*n) + (path->v6 ? 40 : 20))
-		return COPY_CHECKSUM;
-	return COPY_SENT;
+	*n = bpf_map_lookup_elem(&neighbors, path);
+	return *n ? COPY_SENT : COPY_NO_NEIGHBOR;
 }

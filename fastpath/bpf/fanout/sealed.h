@@ -35,9 +35,9 @@ GLOBAL int write_headers(struct scratch *c, const struct path *path, const struc
 	if (aad_len > MAX_SHORT_HEADER || aad_len < 1 + PN_LEN || len > MAX_PAYLOAD + TAG_LEN)
 		return -1;
 	u32 udp_len = 8 + aad_len + len;
-	u8 *ip = c->buf + OUT + link_len(n), *udp = ip + l3, *quic = udp + 8;
+	u8 *ip = c->buf + OUT + ETH_HLEN, *udp = ip + l3, *quic = udp + 8;
 
-	write_ethernet(c->buf + OUT, n, path->udp.v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP));
+	write_ethernet(c->buf + OUT, n, path->udp.v6);
 	u32 pseudo = write_ip(ip, &path->udp, udp_len, c->claim.ecn & ECN_MASK);
 
 	*(u16 *)udp = path->udp.sport;
@@ -50,7 +50,7 @@ GLOBAL int write_headers(struct scratch *c, const struct path *path, const struc
 		*(u64 *)(quic + 8 * i) = *(const u64 *)(header + 8 * i);
 	*(u32 *)(quic + 24) = *(const u32 *)(header + 24);
 	*(u16 *)(udp + 6) = c->checksum_start ? pseudo : udp_checksum(c, udp, aad_len, len, pseudo);
-	c->head = link_len(n) + l3 + 8 + aad_len;
+	c->head = ETH_HLEN + l3 + 8 + aad_len;
 	c->tail = len;
 	return 0;
 }

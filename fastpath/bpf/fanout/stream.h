@@ -3,7 +3,6 @@
 #pragma once
 
 #include "copy.h"
-#include "streamjob.h"
 
 // open_stream gives the subscriber a stream for the subgroup. The slot is published in downstreams before the stream id
 // is taken, so that user space cannot open a second stream: the side that publishes first opens it. The check of the
@@ -136,7 +135,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 	cl->subscriber = sub->subscriber;
 	struct path *path;
 	struct neighbor *n;
-	enum reason why = find_route(c, cl, &path, &n);
+	enum reason why = find_route(cl, &path, &n);
 	if (why != COPY_SENT)
 		return why;
 	if (!affordable(c, fr->len))
@@ -159,12 +158,12 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 	int err = build_copy(f, sub, st, path, n);
 	if (cl->opened)
 		SHARED(st->phase) = STREAM_OPEN; // also if it failed: the bytes are claimed, loss recovery sends them
-	return err || send_clone(f->skb, c, n, path->udp.daddr) ? COPY_LOST : COPY_SENT;
+	return err || send_clone(f->skb, c, n, &path->udp) ? COPY_LOST : COPY_SENT;
 }
 
 static long stream_step(u32 i, struct fan_out *f)
 {
-	const struct subscription *sub = subscription_at(f, f->c->position + i);
+	const struct subscription *sub = subscription_at(f, i);
 	if (!sub)
 		return 1;
 	count_copy(f->c, sub->subscriber, copy_stream(f, sub));
@@ -198,31 +197,8 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 	struct fan_out f = { .skb = skb, .c = c, .part = t, .first = c->header.len && !g->begun, .subgroup = g };
 	if (f.first)
 		g->begun = 1;
-	if (t->count > max_copies && workers)
-		hand_on(skb, c, t->count, f.first);
-	c->position = 0;
 	bpf_loop(max_copies, stream_step, &f, 0);
-	if (t->count > max_copies && !workers)
+	if (t->count > max_copies)
 		count(COPY_BUDGET);
 	return 0;
-}
-
-// continue_stream offers a job's frame to the next subscriptions.
-GLOBAL int continue_stream(struct __sk_buff *skb)
-{
-	struct scratch *c = scratch_get();
-
-	if (!c)
-		return JOB_ENDED;
-	enum reason why = take_job(skb, c);
-	if (why != JOB_CONTINUED)
-		return why;
-	struct subgroup *g = find_job_subgroup(&c->job);
-	struct track *t = find_subscriptions(c->track, c->list_version, c->position / PART_LEN);
-	if (!g || !t || t->publisher != c->publisher)
-		return JOB_ENDED;
-	c->group = g->group;
-	struct fan_out f = { .skb = skb, .c = c, .part = t, .first = c->job.first, .subgroup = g };
-	bpf_loop(chunk_copies, stream_step, &f, 0);
-	return JOB_CONTINUED;
 }

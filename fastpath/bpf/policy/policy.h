@@ -21,7 +21,7 @@ INLINE void describe(struct admission *a, const struct conn_state *s, const stru
 
 	if (!c)
 		return;
-	a->age = c->position ? a->now - c->job.since : 0;
+	a->age = 0; // the packet has just come
 	a->group = c->group;
 	a->window = s->window;
 	a->in_flight = SHARED(s->in_flight);

@@ -16,13 +16,16 @@ enum capacity {
 	MAX_TRACKS = 16384,
 	PART_LEN = 16, // subscriptions in an element of the map tracks
 	FULL_TRACKS = 1024, // that can have as many subscriptions as possible at a time
-	EXTENT_SHIFT = 9,
-	EXTENT_LEN = 1 << EXTENT_SHIFT, // elements of an extent, see GROWING
+	EXTENT_SHIFT = 6,
+	EXTENT_LEN = 1 << EXTENT_SHIFT, // elements of an extent, see GROWING; more where they are small
 };
 
-// Extents are whole pages, because user space maps each one behind the one before. Elements are multiples of 8 bytes.
-// Where pages are larger than 4 KiB, the loader makes extents longer.
+// Extents are whole pages, because user space maps each one behind the one before. So there are more elements in one
+// where these are no multiples of 64 bytes, but only of 32, 16 or 8. Where pages are larger than 4 KiB, the loader
+// makes all extents longer.
 const volatile u32 extent_shift = EXTENT_SHIFT;
+
+#define SMALL_SHIFT(size) ((size) % 64 ? 6 - __builtin_ctz(size) : 0)
 
 // SHARED reads or writes a field that user space changes at any time: the compiler must neither read twice what was
 // compared once, nor keep a value.
@@ -60,10 +63,11 @@ const volatile u32 extent_shift = EXTENT_SHIFT;
 // name_at is a function because its keys would be on the stack of all that its callers call, and there is one for each
 // map because the verifier makes a lookup cheap only if it is always in the same map.
 #define GROWING(name, count, type_) \
-	LENT(name, (count) / EXTENT_LEN, EXTENT_LEN, type_); \
+	LENT(name, (count) / EXTENT_LEN, EXTENT_LEN << SMALL_SHIFT(sizeof(type_)), type_); \
 	static __noinline __attribute__((unused)) type_ *name##_at(u32 index) \
 	{ \
-		u32 extent = index >> extent_shift, at = index & ((1 << extent_shift) - 1); \
+		u32 shift = extent_shift + SMALL_SHIFT(sizeof(type_)); \
+		u32 extent = index >> shift, at = index & ((1 << shift) - 1); \
 		void *elements = bpf_map_lookup_elem(&name, &extent); \
 \
 		return elements ? bpf_map_lookup_elem(elements, &at) : 0; \

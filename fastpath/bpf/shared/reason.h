@@ -93,7 +93,7 @@ enum reason {
 	COPY_PACED, // pacing: its time has not come, or what waits for it in user space goes first
 	COPY_TOO_LARGE, // larger than the path's MTU or max_datagram_frame_size allows
 	COPY_LEDGER_FULL, // too many packets are not acknowledged yet
-	COPY_CHECKSUM, // the address family or the VLAN tagging changes while the device is to complete the checksum
+	COPY_CHECKSUM, // RTP: the packet has no UDP checksum, and the player has IPv6, which requires one
 	COPY_LOST, // claimed, but the clone failed: loss recovery sends the bytes again, or user space the RTP packet
 	REASON_COUNT,
 };

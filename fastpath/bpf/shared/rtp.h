@@ -8,6 +8,11 @@
 // before tells which players the kernel has served. If user space is so far behind that the slot is still needed for
 // another packet, the kernel leaves the packet to user space.
 //
+// A bit that is set says that the kernel is about to send, too. If it cannot, because the device is down or there is no
+// memory, it clears the bit. So user space, after it has set all bits, waits until no run uses the slot (users), and
+// sends to the players whose bits were cleared meanwhile. A run that uses the slot also keeps it from becoming another
+// packet's in the kernel: it may have stood still for long, on a virtual machine, and would set a bit of that packet.
+//
 // The kernel numbers packets from the one on that user space has handled last. If the publisher's sequence numbers jump
 // back while user space is behind, the kernel gives a packet another number than user space does later. So user space
 // looks for the sequence number, the SSRC and the timestamp: if the slot has these, and no packet was handled with its
@@ -47,6 +52,8 @@ struct rtp_slot {
 	u64 key; // number of the packet << 16 | generation of its SSRC; a publisher cannot choose another one
 	u32 timestamp; // of the packet, if a program has claimed it
 	u32 taken; // user space has handled the packet with that key
+	u32 users; // program runs that may set and clear bits
+	u32 pad;
 	u64 players[PLAYER_WORDS]; // that have the packet
 };
 
@@ -71,7 +78,7 @@ struct rtp_media {
 	struct rtp_slot slots[RTP_SLOTS];
 };
 _Static_assert(sizeof(struct rtp_media) ==
-		       72 + sizeof(struct rtp_frames) + MAX_PLAYERS * 104 + RTP_SLOTS * 48,
+		       72 + sizeof(struct rtp_frames) + MAX_PLAYERS * 104 + RTP_SLOTS * 56,
 	       "rtp_media has no padding");
 
 LENT(rtp_medias, MAX_RTP_MEDIAS, 1, struct rtp_media); // by index

@@ -71,38 +71,20 @@ struct claim {
 };
 _Static_assert(sizeof(struct claim) == 64, "claim has no padding");
 
-enum job_kind {
-	JOB_STREAM, // of a STREAM frame, whose data follows
-	JOB_RTP, // of an RTP packet, whose Ethernet frame follows
+// Poly1305 while it runs, see transport/poly1305.h.
+struct poly {
+	u64 h0, h1, h2, h3; // the accumulator
+	u64 r0, r1, r2, r3; // the multiplier
+	u64 s1, s2, s3; // 5/4 of it
+	u64 pad;
 };
-
-// A frame or packet on its way to a worker, which makes the copies that the entry program does not: see fanout/job.h.
-// It begins with an Ethernet header because one of JOB_STREAM comes to continue_fan_out as a packet. One of JOB_RTP has
-// only the fields up to count.
-struct job {
-	u8 addresses[12];
-	__be16 proto; // of the publisher's packet: clones have it, and devices look at it
-	u16 kind; // enum job_kind
-	u64 since; // CLOCK_MONOTONIC, nanoseconds
-	u32 publisher, track; // indices; of JOB_RTP, both are the media's
-	u32 position; // of the subscription or player that is next
-	u32 count; // of subscriptions or players in the list
-	u64 list_version; // of the list of subscriptions, see versions.h
-	u64 stream_id, offset; // of the frame
-	u32 len; // of its data
-	u32 header_len; // of the media header at the beginning of it, see media_header
-	u8 fin;
-	u8 first; // it is the first frame of its stream
-	u16 pad;
-	u32 pad2;
-};
-_Static_assert(sizeof(struct job) == 80, "job is shared with user space");
 
 struct scratch {
 	u8 buf[2 * HALF];
 	u32 state[16]; // ChaCha20 input block
 	u32 r[4], s[4]; // one-time Poly1305 key; the first five bytes of r are also the header protection mask
 	u64 tag[2];
+	struct poly poly;
 	u64 pn; // of the packet that was opened
 	u32 len; // of its payload
 	u32 key_phase;
@@ -127,14 +109,14 @@ struct scratch {
 	u64 list_version; // of the list of subscriptions of
 	u32 track; // this track, to which the frame is offered
 	u32 ecn; // of the IP header of the packet that was opened
-	u32 position; // in the list, of the first subscription that this run serves
+	__be16 vlan_proto; // of the copy's VLAN tag; 0: it has none
+	u16 vlan_tci;
 	u32 pad;
 	u64 group; // of the frame
 	u64 arrived; // when the packet that was opened came; 0: delays are not measured
-	struct job job; // that this run continues
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 + 24 +
-		       8 + 8 + 80,
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 96 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 +
+		       24 + 8 + 8,
 	       "scratch has no padding");
 
 struct {

@@ -156,7 +156,7 @@ enum taking {
 
 enum taken_limits {
 	MAX_TAKEN = 256, // bytes of plaintext
-	TAKEN_QUEUE = 1 << 18, // bytes, for as many of the longest as eight connections may have waiting
+	TAKEN_QUEUE = 1 << 17, // bytes, for as many of the longest as seven connections may have waiting
 	TAKEN_SHARE = 64, // packets of one connection that wait in a queue
 };
 

@@ -63,45 +63,47 @@ GLOBAL int chacha20_half_block(struct scratch *c)
 	return 0;
 }
 
-struct xor_run {
-	struct scratch *c;
-	u32 src, dst;
-};
+#define STORE(i, lo, hi) \
+	out[i] = (u64)(u32)(hi + c->state[2 * i + 1]) << 32 | (u32)(lo + c->state[2 * i]);
 
-#define XOR_WORDS(i, lo, hi) \
-	out[i] = in[i] ^ ((u64)(u32)(hi + c->state[2 * i + 1]) << 32 | (u32)(lo + c->state[2 * i]));
-
-static long chacha20_xor_block(u32 i, struct xor_run *run)
+// chacha20_block computes block i of the key stream.
+static long chacha20_block(u32 i, struct scratch **run)
 {
-	struct scratch *c = run->c;
-	u32 src = run->src + i * 64, dst = run->dst + i * 64;
+	struct scratch *c = *run;
+	u32 at = OUT + PAYLOAD_AT + i * 64;
 
-	if (src > 2 * HALF - 64 || dst > 2 * HALF - 64)
+	if (at > 2 * HALF - 64)
 		return 1;
 	LOAD_STATE(c->state);
 	TWENTY_ROUNDS
-	const u64 *in = (u64 *)(c->buf + src);
-	u64 *out = (u64 *)(c->buf + dst);
-	XOR_WORDS(0, x0, x1)
-	XOR_WORDS(1, x2, x3)
-	XOR_WORDS(2, x4, x5)
-	XOR_WORDS(3, x6, x7)
-	XOR_WORDS(4, x8, x9)
-	XOR_WORDS(5, x10, x11)
-	XOR_WORDS(6, x12, x13)
-	XOR_WORDS(7, x14, x15)
+	u64 *out = (u64 *)(c->buf + at);
+	STORE(0, x0, x1)
+	STORE(1, x2, x3)
+	STORE(2, x4, x5)
+	STORE(3, x6, x7)
+	STORE(4, x8, x9)
+	STORE(5, x10, x11)
+	STORE(6, x12, x13)
+	STORE(7, x14, x15)
 	c->state[12]++;
 	return 0;
 }
 
-// chacha20_xor encrypts or decrypts len bytes, rounded up to whole blocks of 64, from buf+src to buf+dst. It starts at
-// the block counter in the state.
-GLOBAL int chacha20_xor(struct scratch *c, u32 src, u32 dst, u32 len)
-{
-	if (!c || len > MAX_PAYLOAD || src > 2 * HALF - 1664 || dst > 2 * HALF - 1664)
-		return -1;
-	struct xor_run run = { c, src, dst };
+#define COMPUTED_LEN ((MAX_PAYLOAD + 63) / 64 * 64)
 
-	bpf_loop((len + 63) / 64, chacha20_xor_block, &run, 0);
+// computed_stream is where a key stream is computed: sealing overwrites it with the ciphertext, and while a packet is
+// opened there is no copy.
+INLINE u64 *computed_stream(struct scratch *c)
+{
+	return (u64 *)(c->buf + OUT + PAYLOAD_AT);
+}
+
+// chacha20_stream computes len bytes of key stream, rounded up to whole blocks of 64. It starts at the block counter in
+// the state.
+GLOBAL int chacha20_stream(struct scratch *c, u32 len)
+{
+	if (!c || len > MAX_PAYLOAD)
+		return -1;
+	bpf_loop((len + 63) / 64, chacha20_block, &c, 0);
 	return 0;
 }

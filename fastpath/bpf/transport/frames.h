@@ -21,12 +21,14 @@ enum walk_result {
 #define FRAME_NEW_CONNECTION_ID 0x18
 #define FRAME_PATH_CHALLENGE 0x1a // and 0x1b PATH_RESPONSE
 #define FRAME_DATAGRAM 0x30 // and 0x31 with a length
+#define FRAME_ACK_FREQUENCY 0xaf // a varint of two bytes (draft-ietf-quic-ack-frequency-12)
 #define DATAGRAM_LEN 0x01
 
 #define MAX_ACK_RANGES 256 // more than a peer keeps; bounds the walk
 
 // Frames that consist of varints only, by type: the number of varints plus one.
-static const u8 varint_frames[32] = {
+#define MAX_VARINTS 5
+static const u8 varint_frames[64] = {
 	[0x01] = 1, // PING
 	[0x04] = 4, // RESET_STREAM
 	[0x05] = 3, // STOP_SENDING
@@ -34,6 +36,8 @@ static const u8 varint_frames[32] = {
 	[0x14] = 2, [0x15] = 3, [0x16] = 2, [0x17] = 2, // DATA_BLOCKED, STREAM_DATA_BLOCKED, STREAMS_BLOCKED
 	[0x19] = 2, // RETIRE_CONNECTION_ID
 	[0x1e] = 1, // HANDSHAKE_DONE
+	[0x1f] = 1, // IMMEDIATE_ACK
+	[0x24] = 5, // RESET_STREAM_AT
 };
 
 struct walk {
@@ -126,14 +130,18 @@ INLINE long walk_media(struct walk *w, u32 pos, u32 type)
 
 INLINE long walk_varints(struct walk *w, u32 pos, u32 type)
 {
-	u32 n = type < 0x20 ? varint_frames[type & 0x1f] : 0;
+	u32 n = type < 0x40 ? varint_frames[type & 0x3f] : 0;
 
+	if (type == 0x40 && *AT(w->c, pos) == FRAME_ACK_FREQUENCY) {
+		n = MAX_VARINTS;
+		pos++;
+	}
 	if (!n) {
 		w->result = WALK_STOPPED;
 		return 1;
 	}
 #pragma unroll
-	for (u32 k = 1; k < 4; k++) {
+	for (u32 k = 1; k < MAX_VARINTS; k++) {
 		u32 len = 1u << (*AT(w->c, pos) >> 6);
 		pos += k < n ? len : 0;
 	}

@@ -6,21 +6,16 @@
 #include "../shared/keys.h"
 #include "chacha20.h"
 
-// keystream_start leaves the one-time Poly1305 key of packet number pn in the scratch.
-INLINE int keystream_start(struct scratch *c, const struct packet_keys *k, u64 pn)
+// compute_key_stream leaves the one-time Poly1305 key of packet number pn in r and s, and len bytes of its key stream
+// where computed_stream says.
+INLINE int compute_key_stream(struct scratch *c, const struct packet_keys *k, u64 pn, u32 len)
 {
 	chacha20_init(c->state, k->key, 0, k->iv[0], k->iv[1] ^ bpf_htonl((u32)(pn >> 32)),
 		      k->iv[2] ^ bpf_htonl((u32)pn));
-	int err = chacha20_half_block(c);
-
+	if (chacha20_half_block(c))
+		return -1;
 	c->state[12] = 1; // block 0 made the Poly1305 key
-	return err;
-}
-
-// keystream_xor applies the key stream that keystream_start began to len bytes from buf+src to buf+dst.
-INLINE int keystream_xor(struct scratch *c, u32 src, u32 dst, u32 len)
-{
-	return chacha20_xor(c, src, dst, len);
+	return chacha20_stream(c, len);
 }
 
 // header_mask leaves the header protection mask of a 16-byte sample in r (RFC 9001 §5.4.4).

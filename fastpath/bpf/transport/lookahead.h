@@ -46,6 +46,23 @@ INLINE void put_key_stream(struct key_stream *k, u64 word)
 	__sync_lock_test_and_set(&k->word, word);
 }
 
+// fetch_key_stream reads a word of each cache line that a payload of len bytes needs: BPF has no prefetch. User space
+// has made the key stream on another CPU, perhaps. These loads wait for memory at the same time, those of the pass that
+// applies it would one after the other. The function is global because the verifier would go on once for each iteration
+// in which the loop can end.
+GLOBAL int fetch_key_stream(const struct key_stream *k, u32 len)
+{
+	if (!k)
+		return -1;
+#pragma clang loop unroll(disable)
+	for (u32 i = 0; i < LOOKAHEAD_LEN / 64; i++) {
+		if (i * 64 >= len)
+			break;
+		SHARED(k->stream[i * 8]);
+	}
+	return 0;
+}
+
 // take_key_stream takes the key stream of a packet with a payload of len bytes out of its slot. It returns 0 if there
 // is none. The caller puts it back: with SLOT_FREE, once it was used.
 INLINE struct key_stream *take_key_stream(u32 ring, u64 word, u32 len)
@@ -58,13 +75,15 @@ INLINE struct key_stream *take_key_stream(u32 ring, u64 word, u32 len)
 	if (!k || !__sync_bool_compare_and_swap(&k->word, word, SLOT_TAKEN))
 		return 0;
 	k->used = len;
-	if (len <= k->len)
-		return k;
-	put_key_stream(k, SLOT_FREE);
-	return 0;
+	if (len > k->len) {
+		put_key_stream(k, SLOT_FREE);
+		return 0;
+	}
+	fetch_key_stream(k, len);
+	return k;
 }
 
-// take_one_time_key does what keystream_start does.
+// take_one_time_key leaves the one-time Poly1305 key in r and s.
 INLINE void take_one_time_key(struct scratch *c, const struct key_stream *k)
 {
 #pragma unroll
@@ -72,40 +91,6 @@ INLINE void take_one_time_key(struct scratch *c, const struct key_stream *k)
 		c->r[i] = k->one_time_key[i];
 		c->s[i] = k->one_time_key[4 + i];
 	}
-}
-
-// xor_key_stream does what keystream_xor does. It is a loop in C, unlike those of chacha20.h: an iteration is so short
-// that calling a callback would double its time, and 23 of them are few enough for the verifier.
-GLOBAL int xor_key_stream(struct scratch *c, const struct key_stream *k, u32 src, u32 dst, u32 len)
-{
-	if (!c || !k || len > LOOKAHEAD_LEN || src > 2 * HALF - LOOKAHEAD_LEN || dst > 2 * HALF - LOOKAHEAD_LEN)
-		return -1;
-#pragma clang loop unroll(disable)
-	for (u32 i = 0; i < LOOKAHEAD_LEN / 64; i++) {
-		if (i * 64 >= len)
-			break;
-		const u64 *in = (u64 *)(c->buf + src + i * 64), *key = k->stream + i * 8;
-		u64 *out = (u64 *)(c->buf + dst + i * 64);
-#pragma unroll
-		for (int j = 0; j < 8; j++)
-			out[j] = in[j] ^ key[j];
-	}
-	return 0;
-}
-
-// seal_ahead encrypts buf[src, src+len) to buf+OUT+PAYLOAD_AT with the key stream of a connection's packet, if there is
-// one, and leaves the one-time key. It counts what it returns: whether it has.
-GLOBAL int seal_ahead(struct scratch *c, u32 connection, u64 word, u32 src, u32 len)
-{
-	struct key_stream *k = c ? take_key_stream(RINGS * connection + RING_SEAL, word, len) : 0;
-
-	count(k ? SEAL_AHEAD : SEAL_COMPUTED);
-	if (!k)
-		return 0;
-	take_one_time_key(c, k);
-	int err = xor_key_stream(c, k, src, OUT + PAYLOAD_AT, len);
-	put_key_stream(k, SLOT_FREE);
-	return !err;
 }
 
 GO_TYPE(enum, lookahead);

@@ -3,8 +3,8 @@
 // read from the kernel's own struct, whose fields CO-RE finds.
 //
 // Clones inherit the state: if the device is to complete the checksum, it sums everything from csum_start to the end of
-// whatever the clone has become, and stores the result at csum_offset. A copy must have its UDP header at the same
-// place, and the pseudo header's sum in its checksum field, or leave with a wrong checksum.
+// whatever the clone has become, and stores the result at csum_offset. A copy must have its UDP header at that place
+// (fanout/clone.h), and the pseudo header's sum in its checksum field, or leave with a wrong checksum.
 #pragma once
 
 #include <sluice/types.h>

@@ -1,5 +1,5 @@
-// Package bpf holds the kernel programs that measure a process: its system calls, and the softirqs in its time.
+// Package bpf holds the kernel programs that measure processes: the system calls of one, and whose softirqs run.
 package bpf
 
 //go:generate go tool bpf2go -target bpfel Syscalls syscalls.bpf.c
-//go:generate go tool bpf2go -target bpfel -type softirq_time Softirqs softirqs.bpf.c
+//go:generate go tool bpf2go -target bpfel -type softirq_times -type role Softirqs softirqs.bpf.c

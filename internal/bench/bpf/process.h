@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The process that is measured.
+// The process that runs.
 #pragma once
 
 #include <sluice/types.h>
 
-// The process, by its id in the PID namespace that these device and inode numbers name. bpf_get_current_pid_tgid would
-// return its id in the first PID namespace, which a process in a container does not know.
+// The PID namespace of the program that measures, by device and inode. bpf_get_current_pid_tgid would return ids of the
+// first PID namespace, which a process in a container does not know.
 const volatile u64 device, inode;
-const volatile u32 process;
 
-// is_current reports whether the process runs, or is interrupted.
-INLINE bool is_current(void)
+// current_process returns the id of the process that runs, or is interrupted; 0: it is in no such namespace.
+INLINE u32 current_process(void)
 {
 	struct bpf_pidns_info current = {};
 
-	return !bpf_get_ns_current_pid_tgid(device, inode, &current, sizeof(current)) && current.tgid == process;
+	return bpf_get_ns_current_pid_tgid(device, inode, &current, sizeof(current)) ? 0 : current.tgid;
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// SetProcess has a program measure a process, whose id is that in this process's PID namespace.
-func SetProcess(spec *ebpf.CollectionSpec, pid int) error {
+// SetNamespace gives programs the ids that processes have in this process's PID namespace.
+func SetNamespace(spec *ebpf.CollectionSpec) error {
 	info, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
 		return err
@@ -20,6 +20,5 @@ func SetProcess(spec *ebpf.CollectionSpec, pid int) error {
 	}
 	return errors.Join(
 		spec.Variables[SyscallsVarDevice].Set(namespace.Dev),
-		spec.Variables[SyscallsVarInode].Set(namespace.Ino),
-		spec.Variables[SyscallsVarProcess].Set(uint32(pid)))
+		spec.Variables[SyscallsVarInode].Set(namespace.Ino))
 }

@@ -13,22 +13,38 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type SoftirqsSoftirqTime struct {
-	_     structs.HostLayout
-	Since uint64
-	Total uint64
+type SoftirqsRole uint32
+
+const (
+	SoftirqsRoleROLE_NOBODY      SoftirqsRole = 0
+	SoftirqsRoleROLE_RELAY       SoftirqsRole = 1
+	SoftirqsRoleROLE_PUBLISHER   SoftirqsRole = 2
+	SoftirqsRoleROLE_SUBSCRIBERS SoftirqsRole = 3
+	SoftirqsRoleROLES            SoftirqsRole = 4
+)
+
+type SoftirqsSoftirqTimes struct {
+	_          structs.HostLayout
+	Since      uint64
+	Handles    uint32
+	Interrupts uint32
+	Devices    [4]uint64
+	Processes  [4]uint64
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	SoftirqsMapNamespaces    = "namespaces"
+	SoftirqsMapProcesses     = "processes"
 	SoftirqsMapSoftirqs      = "softirqs"
+	SoftirqsProgReceive      = "receive"
 	SoftirqsProgSoftirqEntry = "softirq_entry"
 	SoftirqsProgSoftirqExit  = "softirq_exit"
 	SoftirqsVarDevice        = "device"
+	SoftirqsVarDrivers       = "drivers"
 	SoftirqsVarInode         = "inode"
-	SoftirqsVarProcess       = "process"
 )
 
 // LoadSoftirqs returns the embedded CollectionSpec for Softirqs.
@@ -73,6 +89,7 @@ type SoftirqsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftirqsProgramSpecs struct {
+	Receive      *ebpf.ProgramSpec `ebpf:"receive"`
 	SoftirqEntry *ebpf.ProgramSpec `ebpf:"softirq_entry"`
 	SoftirqExit  *ebpf.ProgramSpec `ebpf:"softirq_exit"`
 }
@@ -81,7 +98,9 @@ type SoftirqsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftirqsMapSpecs struct {
-	Softirqs *ebpf.MapSpec `ebpf:"softirqs"`
+	Namespaces *ebpf.MapSpec `ebpf:"namespaces"`
+	Processes  *ebpf.MapSpec `ebpf:"processes"`
+	Softirqs   *ebpf.MapSpec `ebpf:"softirqs"`
 }
 
 // SoftirqsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -89,8 +108,8 @@ type SoftirqsMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftirqsVariableSpecs struct {
 	Device  *ebpf.VariableSpec `ebpf:"device"`
+	Drivers *ebpf.VariableSpec `ebpf:"drivers"`
 	Inode   *ebpf.VariableSpec `ebpf:"inode"`
-	Process *ebpf.VariableSpec `ebpf:"process"`
 }
 
 // SoftirqsObjects contains all objects after they have been loaded into the kernel.
@@ -113,11 +132,15 @@ func (o *SoftirqsObjects) Close() error {
 //
 // It can be passed to LoadSoftirqsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftirqsMaps struct {
-	Softirqs *ebpf.Map `ebpf:"softirqs"`
+	Namespaces *ebpf.Map `ebpf:"namespaces"`
+	Processes  *ebpf.Map `ebpf:"processes"`
+	Softirqs   *ebpf.Map `ebpf:"softirqs"`
 }
 
 func (m *SoftirqsMaps) Close() error {
 	return _SoftirqsClose(
+		m.Namespaces,
+		m.Processes,
 		m.Softirqs,
 	)
 }
@@ -127,20 +150,22 @@ func (m *SoftirqsMaps) Close() error {
 // It can be passed to LoadSoftirqsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftirqsVariables struct {
 	Device  *ebpf.Variable `ebpf:"device"`
+	Drivers *ebpf.Variable `ebpf:"drivers"`
 	Inode   *ebpf.Variable `ebpf:"inode"`
-	Process *ebpf.Variable `ebpf:"process"`
 }
 
 // SoftirqsPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadSoftirqsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftirqsPrograms struct {
+	Receive      *ebpf.Program `ebpf:"receive"`
 	SoftirqEntry *ebpf.Program `ebpf:"softirq_entry"`
 	SoftirqExit  *ebpf.Program `ebpf:"softirq_exit"`
 }
 
 func (p *SoftirqsPrograms) Close() error {
 	return _SoftirqsClose(
+		p.Receive,
 		p.SoftirqEntry,
 		p.SoftirqExit,
 	)

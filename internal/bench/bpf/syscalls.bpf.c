@@ -13,13 +13,15 @@ struct {
 	__type(value, u64);
 } calls SEC(".maps");
 
+const volatile u32 process; // to count
+
 SEC("raw_tp/sys_enter")
 int sys_enter(struct bpf_raw_tracepoint_args *ctx)
 {
 	u32 number = ctx->args[1];
 	u64 *count;
 
-	if (!is_current())
+	if (current_process() != process)
 		return 0;
 	count = bpf_map_lookup_elem(&calls, &number);
 	if (count)

@@ -13,6 +13,7 @@ import (
 
 	"sluice/internal/bench/result"
 	"sluice/internal/rtt/flood"
+	"sluice/internal/thorough"
 )
 
 // buildSluice builds the program sluice.
@@ -35,6 +36,7 @@ func requireRoot(t *testing.T) {
 
 // TestMeasure runs Sluice in two modes, as fast as the CPU can and at a rate. It reports each RTT once.
 func TestMeasure(t *testing.T) {
+	thorough.Only(t)
 	requireRoot(t)
 	const rate = 1_000_000_000
 	r, err := Measure(t.Context(), Config{

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/internal/bench/result"
@@ -35,6 +36,9 @@ type GeneratorConfig struct {
 	Rule   rendition.Rule `json:"rule,omitempty"`
 
 	Clip string `json:"clip"` // a file whose video is published instead of mock video
+
+	// ChaCha20 offers ChaCha20 as the first cipher. Otherwise the order is that of stock clients: AES first.
+	ChaCha20 bool `json:"chacha20,omitempty"`
 
 	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
 	// made for the lab.
@@ -64,7 +68,9 @@ const (
 const (
 	Go   = "go"   // the publisher or the bystander starts
 	Used = "used" // reports the CPU time so far
-	Stop = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
+	// Count reports what has arrived at subscribers so far.
+	Count = "count"
+	Stop  = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
 )
 
 // Event is a line of JSON that a load generator writes.
@@ -75,6 +81,7 @@ type Event struct {
 	Received  []Received `json:"received,omitempty"` // one for each session
 	Pinged    *Pinged    `json:"pinged,omitempty"`
 	Used      *CPUTime   `json:"used,omitempty"`
+	Delivered *Delivered `json:"delivered,omitempty"`
 	Failed    string     `json:"failed,omitempty"` // why a load generator on another machine has ended
 }
 
@@ -83,6 +90,22 @@ type Event struct {
 type CPUTime struct {
 	User   time.Duration `json:"user"`
 	System time.Duration `json:"system"`
+}
+
+// Delivered is what has arrived at all sessions of a load generator together.
+type Delivered struct {
+	Frames uint64 `json:"frames"`
+	Bytes  uint64 `json:"bytes"` // of media
+}
+
+// Plus returns d + e.
+func (d Delivered) Plus(e Delivered) Delivered {
+	return Delivered{d.Frames + e.Frames, d.Bytes + e.Bytes}
+}
+
+// Minus returns d - e.
+func (d Delivered) Minus(e Delivered) Delivered {
+	return Delivered{d.Frames - e.Frames, d.Bytes - e.Bytes}
 }
 
 // Published is the report of a publisher.
@@ -173,6 +196,19 @@ type generator struct {
 	source   video.Source
 	commands chan string // closed at the end of the input
 	out      *events
+
+	receivers atomic.Pointer[[]*receiver] // of all sessions; nil: they are not set up
+}
+
+// delivered returns what has arrived so far.
+func (g *generator) delivered() (sum Delivered) {
+	if all := g.receivers.Load(); all != nil {
+		for _, r := range *all {
+			got := r.result()
+			sum = sum.Plus(Delivered{got.Objects, got.Bytes})
+		}
+	}
+	return sum
 }
 
 // events writes events, from any goroutine.
@@ -190,9 +226,16 @@ func (e *events) Encode(event Event) error {
 func (g *generator) read(ctx context.Context, in io.Reader) {
 	defer close(g.commands)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		if lines.Text() == Used {
+		switch lines.Text() {
+		case Used:
 			if used, err := cpuTime(); err != nil || g.out.Encode(Event{Used: &used}) != nil {
 				return // the bench misses the answer
+			}
+			continue
+		case Count:
+			d := g.delivered()
+			if g.out.Encode(Event{Delivered: &d}) != nil {
+				return
 			}
 			continue
 		}

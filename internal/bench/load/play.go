@@ -43,6 +43,7 @@ func (g *generator) play(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	g.receivers.Store(&receivers)
 	if err := g.out.Encode(Event{Ready: true}); err != nil {
 		return err
 	}

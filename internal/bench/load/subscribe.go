@@ -44,6 +44,7 @@ func (g *generator) subscribe(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	g.receivers.Store(&receivers)
 	if err := g.out.Encode(Event{Ready: true}); err != nil {
 		return err
 	}

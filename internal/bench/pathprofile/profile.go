@@ -28,8 +28,22 @@ type Point struct {
 	Rate float64
 }
 
-// Rates returns the rates over a period, the first from its begin on. They are the same for the same seed.
-func (p Profile) Rates(period time.Duration, seed uint64) []Point { return p.rates(period, seed) }
+// maxLate is the length of most groups of video.
+const maxLate = 2 * time.Second
+
+// Rates returns the rates over a period, the first from its begin on. They are the same for the same seed. With another
+// seed, all changes come at other times, by up to maxLate: how many pictures a change costs depends on where in a group
+// it comes, so one seed is one sample.
+func (p Profile) Rates(period time.Duration, seed uint64) []Point {
+	points := p.rates(period, seed)
+	late := time.Duration(rand.New(rand.NewPCG(seed, 's')).Int64N(maxLate.Milliseconds())) * time.Millisecond
+	for i := range points[1:] {
+		if points[i+1].At += late; points[i+1].At >= period {
+			return points[:i+1]
+		}
+	}
+	return points
+}
 
 const (
 	commonRTT   = 40 * time.Millisecond

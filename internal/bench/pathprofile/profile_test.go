@@ -25,6 +25,9 @@ func TestProfiles(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, p.Title, found.Title)
 	}
+	step, _ := Find("step")
+	require.NotEqual(t, step.Rates(period, 1), step.Rates(period, 2))
+	require.Len(t, step.Rates(10*time.Millisecond, 1), 1, "changes after the end do not count")
 	_, ok := Find("none")
 	require.False(t, ok)
 }

@@ -16,11 +16,11 @@ func ticks(n uint64) time.Duration { return time.Duration(n) * (time.Second / us
 
 // CPUTimes are times of all processors together since boot (proc_stat(5)). Idle time is exact. The kernel samples the
 // use of the rest at timer ticks, so busy time is better computed as real time less idle time.
-type CPUTimes struct{ Idle, Softirq, Steal time.Duration }
+type CPUTimes struct{ Idle, Steal time.Duration }
 
 // Minus returns t - u.
 func (t CPUTimes) Minus(u CPUTimes) CPUTimes {
-	return CPUTimes{t.Idle - u.Idle, t.Softirq - u.Softirq, t.Steal - u.Steal}
+	return CPUTimes{t.Idle - u.Idle, t.Steal - u.Steal}
 }
 
 // Busy returns how long all cores together were busy in a period whose times are t.
@@ -43,7 +43,7 @@ func parseStat(text string) (CPUTimes, error) {
 		}
 		t[i] = ticks(n)
 	}
-	return CPUTimes{Idle: t[3] + t[4], Softirq: t[6], Steal: t[7]}, nil
+	return CPUTimes{Idle: t[3] + t[4], Steal: t[7]}, nil
 }
 
 // ProcessTimes is the CPU time of a process. It includes the softirqs that interrupted the process, unless the kernel
@@ -140,8 +140,10 @@ func kilobytes(value string) (uint64, error) {
 // Memory is the memory of a process, bytes.
 type Memory struct {
 	Resident, Peak uint64
-	Anonymous      uint64 // of Resident: not pages of files
-	Maps           uint64 // memory of its BPF maps
+	// Proportional is Resident with a share of each page that other processes map, too (PSS).
+	Proportional uint64
+	Anonymous    uint64 // of Resident: not pages of files
+	Maps         uint64 // memory of its BPF maps
 }
 
 // parseStatus parses /proc/PID/status.
@@ -155,6 +157,15 @@ func parseStatus(text string) (Memory, error) {
 		}
 	}
 	return m, nil
+}
+
+// parseRollup returns the proportional memory that /proc/PID/smaps_rollup has.
+func parseRollup(text string) (uint64, error) {
+	n, err := kilobytes(colonFields(text)["Pss"])
+	if err != nil {
+		return 0, fmt.Errorf("/proc/PID/smaps_rollup: Pss: %w", err)
+	}
+	return n, nil
 }
 
 // Activity counts the datagrams of a process's network namespace, and how often its threads slept and woke up.

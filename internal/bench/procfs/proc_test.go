@@ -10,9 +10,8 @@ import (
 func TestParseStat(t *testing.T) {
 	c, err := parseStat("cpu  1000 20 300 40000 500 6 70 8 0 0\ncpu0 1 2 3 4 5 6 7 8 9 0\nintr 5\n")
 	require.NoError(t, err)
-	require.Equal(t, CPUTimes{Idle: 405 * time.Second, Softirq: 700 * time.Millisecond,
-		Steal: 80 * time.Millisecond}, c)
-	later := CPUTimes{Idle: 406 * time.Second, Softirq: time.Second, Steal: 580 * time.Millisecond}
+	require.Equal(t, CPUTimes{Idle: 405 * time.Second, Steal: 80 * time.Millisecond}, c)
+	later := CPUTimes{Idle: 406 * time.Second, Steal: 580 * time.Millisecond}
 	// 2 cores for 1 s, one of them idle, half a second given to others.
 	require.Equal(t, 500*time.Millisecond, later.Minus(c).Busy(time.Second, 2))
 	for _, bad := range []string{"", "cpu 1 2 3", "cpu  1 2 3 4 5 6 x 8 0 0", "intr 1 2 3 4 5 6 7 8 9"} {
@@ -74,6 +73,15 @@ func TestParseStatus(t *testing.T) {
 	require.Equal(t, Memory{Resident: 32 << 20, Peak: 64 << 20, Anonymous: 16 << 20}, m)
 	_, err = parseStatus("Name:\tkthreadd\n")
 	require.Error(t, err)
+}
+
+func TestParseRollup(t *testing.T) {
+	n, err := parseRollup("00400000-7fff00000000 ---p 00000000 00:00 0   [rollup]\nRss:  9000 kB\nPss:  8192 kB\n" +
+		"Pss_Dirty:  1 kB\n")
+	require.NoError(t, err)
+	require.EqualValues(t, 8<<20, n)
+	_, err = parseRollup("Rss:  9000 kB\n")
+	require.ErrorContains(t, err, "smaps_rollup")
 }
 
 func TestParseDatagrams(t *testing.T) {

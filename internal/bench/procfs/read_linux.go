@@ -19,18 +19,22 @@ func ReadCPU() (CPUTimes, error) {
 	return parseStat(string(b))
 }
 
-// ReadTimes returns the CPU time of a process.
+// ReadTimes returns the CPU time of a process. User is rounded down to ticks; the sum is exact.
 func ReadTimes(pid int) (ProcessTimes, error) {
 	b, err := os.ReadFile(filepath.Join(directory(pid), "stat"))
 	if err != nil {
 		return ProcessTimes{}, err
 	}
 	state, err := parseProcessStat(string(b))
-	return state.own, err
+	if err != nil {
+		return ProcessTimes{}, err
+	}
+	all, err := ReadClock(pid)
+	return ProcessTimes{User: state.own.User, System: max(0, all-state.own.User)}, err
 }
 
-// ReadClock returns the CPU time of a process, exactly: [ReadTimes] is rounded to ticks, which are too long to show CPU
-// time over time.
+// ReadClock returns the CPU time of a process, exactly: /proc has it in ticks, which are too long to show CPU time over
+// time.
 func ReadClock(pid int) (time.Duration, error) {
 	// clock_getcpuclockid(3): the id of the process's clock, as the C library makes it (MAKE_PROCESS_CPUCLOCK).
 	const scheduler = 2 // CPUCLOCK_SCHED
@@ -104,6 +108,13 @@ func ReadMemory(pid int) (Memory, error) {
 	}
 	m, err := parseStatus(string(status))
 	if err != nil {
+		return m, err
+	}
+	rollup, err := os.ReadFile(filepath.Join(directory(pid), "smaps_rollup"))
+	if err != nil {
+		return m, err
+	}
+	if m.Proportional, err = parseRollup(string(rollup)); err != nil {
 		return m, err
 	}
 	seen := make(map[string]bool)

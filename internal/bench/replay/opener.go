@@ -1,25 +1,26 @@
 package replay
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
 
 	"github.com/quic-go/quic-go/quicvarint"
+	"golang.org/x/crypto/chacha20"
+	"golang.org/x/crypto/chacha20poly1305"
 
 	"sluice/internal/packet"
 )
 
 // suite is the cipher suite of the packets.
-const suite = tls.TLS_AES_128_GCM_SHA256
+const suite = tls.TLS_CHACHA20_POLY1305_SHA256
 
 // opener opens the packets of the media sender, as a subscriber does (RFC 9001 §5). There are no key updates.
 type opener struct {
 	aead   cipher.AEAD
 	iv     []byte
-	header cipher.Block
+	header []byte
 }
 
 func newOpener(secret []byte) (*opener, error) {
@@ -27,15 +28,8 @@ func newOpener(secret []byte) (*opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	block, err := aes.NewCipher(m.Key)
-	if err != nil {
-		return nil, err
-	}
-	o := &opener{iv: m.IV}
-	if o.aead, err = cipher.NewGCM(block); err != nil {
-		return nil, err
-	}
-	o.header, err = aes.NewCipher(m.HeaderProtection)
+	o := &opener{iv: m.IV, header: m.HeaderProtection}
+	o.aead, err = chacha20poly1305.New(m.Key)
 	return o, err
 }
 
@@ -46,8 +40,13 @@ func (o *opener) open(b []byte, connIDLength int) (number int64, payload []byte,
 	if packet.Unprotected {
 		return int64(binary.BigEndian.Uint32(field)), b[header : len(b)-packet.TagLength], nil
 	}
-	var mask [aes.BlockSize]byte
-	o.header.Encrypt(mask[:], b[header:])
+	c, err := chacha20.NewUnauthenticatedCipher(o.header, b[header+4:header+16])
+	if err != nil {
+		return 0, nil, err
+	}
+	c.SetCounter(binary.LittleEndian.Uint32(b[header:]))
+	var mask [5]byte
+	c.XORKeyStream(mask[:], mask[:])
 	b[0] ^= mask[0] & 0x1f
 	for i := range field {
 		field[i] ^= mask[1+i]

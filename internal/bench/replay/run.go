@@ -73,6 +73,7 @@ type Subject struct {
 	Policy     Policy
 	Controller Controller
 	Rule       rendition.Rule // default: all renditions are sent
+	FastPath   bool           // a forwarder sends what it can
 }
 
 // Name returns the names of all.
@@ -83,6 +84,9 @@ func (s Subject) Name() string {
 	name := s.Policy.Name + "/" + s.Controller.Name
 	if s.Rule != "" {
 		name += "/" + string(s.Rule)
+	}
+	if s.FastPath {
+		name += "/fastpath"
 	}
 	return name
 }

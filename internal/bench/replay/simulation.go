@@ -15,6 +15,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 
+	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/bench/playback"
 	"sluice/internal/packet"
@@ -35,8 +36,10 @@ type simulation struct {
 	tracks   []subscription
 	receiver *receiver
 	bulk     *bulkFlow
-	ladder   *ladder // nil if nobody chooses among renditions
+	ladder   *ladder    // nil if nobody chooses among renditions
+	fastPath *forwarder // nil without
 
+	streams int64 // of the publisher, so far
 	sent    int   // packets
 	failure error // the first
 }
@@ -48,6 +51,7 @@ type subscription struct {
 	from, until uint64 // the groups that are sent: from <= group < until
 	group       uint64
 	open        map[uint64]*subgroup
+	ended       bool // the sender has ended the subscription
 }
 
 // everyGroup is the end of a subscription without one.
@@ -55,7 +59,7 @@ const everyGroup = math.MaxUint64
 
 // renew begins the subscription again.
 func (t *subscription) renew(s *media.Sender) {
-	t.Subscription = s.NewSubscription(media.SubscriptionConfig{Priority: t.priority})
+	t.Subscription, t.ended = s.NewSubscription(media.SubscriptionConfig{Priority: t.priority}), false
 }
 
 // stop ends the subscription.
@@ -67,6 +71,8 @@ func (t *subscription) stop() {
 
 // subgroup is a stream of the publisher.
 type subgroup struct {
+	number  int64  // id of the stream
+	prefix  []byte // of the subscriber's stream
 	log     *track.Log
 	encoder moqt.SubgroupEncoder
 	parts   []part
@@ -142,9 +148,12 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	if s.receiver, err = newReceiver(s); err != nil {
 		return nil, err
 	}
-	s.loop = media.NewStepped(media.LoopConfig{
-		Rule: subject.Policy.Admit, Logger: slog.New(slog.DiscardHandler),
-	}, s.clock, s)
+	cfg := media.LoopConfig{Rule: subject.Policy.Admit, Logger: slog.New(slog.DiscardHandler)}
+	if subject.FastPath {
+		s.fastPath = newForwarder(s)
+		cfg.Memory = s.fastPath
+	}
+	s.loop = media.NewStepped(cfg, s.clock, s)
 	s.sender = s.loop.NewSender(media.SenderConfig{
 		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
 	})
@@ -233,47 +242,60 @@ func (s *simulation) publish(index int) {
 	if s.ladder != nil {
 		s.ladder.published(index)
 	}
-	if o.Group < t.from || o.Group >= t.until {
+	if o.Group < t.from || o.Group >= t.until || t.ended {
 		return
 	}
 	g := t.open[o.Subgroup]
-	if g == nil {
-		if g = s.openSubgroup(t, o); g == nil {
-			return
-		}
+	begins := g == nil
+	if begins {
+		g = s.newSubgroup()
 	}
-	s.fail(g.add(o, index, s.clock.Wall()))
+	start := g.log.End()
+	data, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: o.ID, PayloadLength: uint64(o.Size)})
+	if err != nil {
+		s.fail(fmt.Errorf("object %d: %w", index+1, err))
+		return
+	}
+	payload := start + int64(len(data))
+	data = append(data, make([]byte, o.Size)...)
+	if s.fastPath != nil {
+		s.fastPath.offer(g, uint32(t.priority)<<8|uint32(o.Priority), start, data)
+	}
+	if t.ended = begins && !t.opens(g, o); t.ended {
+		return
+	}
+	g.parts = append(g.parts, part{payload + int64(o.Size), index})
+	s.fail(g.log.AddObject(track.Object{
+		ID: o.ID, Start: start, IDEnd: start + 1, PayloadStart: payload, End: payload + int64(o.Size),
+		Received: s.clock.Wall(),
+	}))
+	g.log.Append(data)
 }
 
-// openSubgroup opens the stream of a subgroup. It returns nil if the subscription has ended.
-func (s *simulation) openSubgroup(t *subscription, o *Object) *subgroup {
-	encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, moqt.SubgroupHeader{})
-	g := &subgroup{log: track.NewLog(0, nil), encoder: encoder}
-	_, err := t.OpenStream(media.StreamConfig{
-		Prefix: s.receiver.expect(g), Log: g.log, Group: o.Group, Subgroup: o.Subgroup, Priority: o.Priority,
-	})
-	if err != nil {
-		return nil
+// newSubgroup begins a stream of the publisher.
+func (s *simulation) newSubgroup() *subgroup {
+	s.streams++
+	g := &subgroup{
+		number: 4*s.streams + 2, log: track.NewLog(0, nil),
+		encoder: moqt.NewSubgroupEncoder(moqt.DataLayout1, moqt.SubgroupHeader{}),
 	}
+	g.prefix = s.receiver.expect(g)
 	g.log.Discard(math.MaxInt64) // nobody fetches it
-	t.open[o.Subgroup] = g
 	return g
 }
 
-// add appends an object.
-func (g *subgroup) add(o *Object, index int, now time.Time) error {
-	start := g.log.End()
-	header, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: o.ID, PayloadLength: uint64(o.Size)})
-	if err != nil {
-		return fmt.Errorf("object %d: %w", index+1, err)
-	}
-	payload := start + int64(len(header))
-	err = g.log.AddObject(track.Object{
-		ID: o.ID, Start: start, IDEnd: start + 1, PayloadStart: payload, End: payload + int64(o.Size), Received: now,
+// opens opens the subscriber's stream of a subgroup that an object begins. It reports false if the subscription has
+// ended.
+func (t *subscription) opens(g *subgroup, o *Object) bool {
+	_, err := t.OpenStream(media.StreamConfig{
+		Prefix: g.prefix, Log: g.log, Group: o.Group, Subgroup: o.Subgroup, Priority: o.Priority,
+		PublisherStream: &claim.PublisherStream{StreamID: g.number, Prefix: g.prefix},
 	})
-	g.parts = append(g.parts, part{payload + int64(o.Size), index})
-	g.log.Append(append(header, make([]byte, o.Size)...))
-	return err
+	if err != nil {
+		return false
+	}
+	t.open[o.Subgroup] = g
+	return true
 }
 
 // Trains implements [udp.Socket].

@@ -100,6 +100,8 @@ func difference(all []result.Params, p result.Params) string {
 	for _, value := range []func(result.Params) string{
 		func(p result.Params) string { return p.Load },
 		func(p result.Params) string { return p.Link },
+		func(p result.Params) string { return withTitle(p.Cipher, " first") },
+		func(p result.Params) string { return withTitle(p.Segmentation, " cut bursts") },
 		func(p result.Params) string { return p.Media },
 		func(p result.Params) string { return withValue(p.Rate, " Mbit/s") },
 		func(p result.Params) string { return withValue(p.FrameRate, " frames/s") },
@@ -111,6 +113,14 @@ func difference(all []result.Params, p result.Params) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// withTitle returns a value and what it is, unless it is empty.
+func withTitle(value, title string) string {
+	if value == "" {
+		return ""
+	}
+	return value + title
 }
 
 func withValue(v float64, unit string) string {

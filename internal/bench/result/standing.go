@@ -36,7 +36,7 @@ func (r Report) Standing() Standing {
 	for _, s := range r.Scenarios {
 		metrics := s.Summary(r.Subject()).Metrics
 		for _, name := range slices.Sorted(maps.Keys(metrics)) {
-			if m := r.Metric(name); m.Better != 0 {
+			if m := r.Metric(name); m.Better != 0 && !m.Beside {
 				st.compare(r, s, name, m)
 			}
 		}

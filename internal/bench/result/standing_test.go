@@ -38,10 +38,14 @@ func TestStandingOfTwo(t *testing.T) {
 	} {
 		r := result.Report{
 			Systems: []result.System{{Name: "a"}, {Name: "b"}, {Name: "takes no part"}},
-			Metrics: map[string]result.Metric{"m": {Better: -1}, "observed": {}},
+			Metrics: map[string]result.Metric{"m": {Better: -1}, "beside": {Better: -1, Beside: true}, "observed": {}},
 			Scenarios: []result.Scenario{{Summaries: []result.Summary{
-				{System: "a", Metrics: map[string]result.Statistic{"m": statistic(c.subject), "observed": {}}},
-				{System: "b", Metrics: map[string]result.Statistic{"m": statistic(c.other), "observed": {Median: 1}}},
+				{System: "a", Metrics: map[string]result.Statistic{
+					"m": statistic(c.subject), "beside": {}, "observed": {},
+				}},
+				{System: "b", Metrics: map[string]result.Statistic{
+					"m": statistic(c.other), "beside": {Median: 1}, "observed": {Median: 1},
+				}},
 			}}},
 		}
 		s := r.Standing()

@@ -21,7 +21,8 @@ func Count(pid int) (*Counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := bpf.SetProcess(spec, pid); err != nil {
+	err = errors.Join(bpf.SetNamespace(spec), spec.Variables[bpf.SyscallsVarProcess].Set(uint32(pid)))
+	if err != nil {
 		return nil, err
 	}
 	c := new(Counter)

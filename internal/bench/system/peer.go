@@ -24,8 +24,10 @@ var peers = []Spec{
 		Files: map[string]string{
 			"coordinator.json": `{"namespaces": {"": {"62656e6368.6d65646961": "{upstream}"}}}`,
 		}},
+	// Its best setting is a QUIC worker pinned to each core, with a socket of its own. By default all share a runtime.
 	{Name: "moq-relay", Command: "moq-relay --listen {addr} --listen-tls-cert {cert} --listen-tls-key {key}" +
-		" --auth-public '**'", Further: "--cluster-connect {upstream} --connect-tls-insecure", OneSubgroup: true},
+		" --auth-public '**' --runtime-workers {cores}", OneSubgroup: true,
+		Further: "--cluster-connect {upstream} --connect-tls-insecure"},
 	// It serves RTSP only, with the defaults of its configuration.
 	{Name: "mediamtx", Command: "mediamtx", Kinds: []string{result.KindRTSP}, RTSP: "{dir}/mediamtx.yml",
 		Files: map[string]string{"mediamtx.yml": mediaMTX}},

@@ -3,6 +3,9 @@ package system
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +31,16 @@ func TestPeer(t *testing.T) {
 	}
 	_, err := Peer("another", dir)
 	require.ErrorContains(t, err, `there is no peer "another": choose from moq-relay-ietf, moq-relay, mediamtx`)
+}
+
+// Peers are measured with their best settings.
+func TestPeerSettings(t *testing.T) {
+	i := slices.IndexFunc(peers, func(p Spec) bool { return p.Name == "moq-relay" })
+	words, err := peers[i].Words(Place{})
+	require.NoError(t, err)
+	at := slices.Index(words, "--runtime-workers")
+	require.Positive(t, at)
+	require.Equal(t, strconv.Itoa(runtime.NumCPU()), words[at+1], "a worker for each core")
 }
 
 func TestProgramVersion(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +20,8 @@ import (
 type Spec struct {
 	Name string
 	// Command starts it, with these placeholders: {addr}, where it must listen, and its parts {host} and {port}; {cert}
-	// and {key}, PEM files for TLS; {dir}, a directory of its own for this run; {sluice}, the program sluice. Words may
-	// be quoted with ' or ".
+	// and {key}, PEM files for TLS; {dir}, a directory of its own for this run; {cores}, the number of its processors;
+	// {sluice}, the program sluice. Words may be quoted with ' or ".
 	Command string
 	// Further are words that follow Command for each relay of a chain but the first. They make it subscribe at the one
 	// before it, whose URL is {upstream}. "" for a relay that cannot do it; Alone then says why.
@@ -158,7 +159,7 @@ func (p Place) values() map[string]string {
 	port := strconv.Itoa(p.Port)
 	values := map[string]string{
 		"addr": net.JoinHostPort(p.Host, port), "host": p.Host, "port": port,
-		"cert": p.Cert, "key": p.Key, "dir": p.Dir, "sluice": p.Sluice,
+		"cert": p.Cert, "key": p.Key, "dir": p.Dir, "sluice": p.Sluice, "cores": strconv.Itoa(runtime.NumCPU()),
 	}
 	if p.Upstream != "" {
 		values["upstream"] = p.Upstream

@@ -34,7 +34,7 @@ func TestExpand(t *testing.T) {
 	require.Equal(t, []string{"relay", "--bind=[::]:4443", "c{key}k", "{not a placeholder}", "[::]:4443"}, words)
 	_, err = expand([]string{"{adr}"}, Place{}.values())
 	require.ErrorContains(t, err,
-		"no placeholder {adr}; there are {addr}, {cert}, {dir}, {host}, {key}, {port}, {sluice}")
+		"no placeholder {adr}; there are {addr}, {cert}, {cores}, {dir}, {host}, {key}, {port}, {sluice}")
 }
 
 func TestSpecs(t *testing.T) {

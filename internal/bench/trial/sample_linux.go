@@ -18,6 +18,7 @@ import (
 
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
+	"sluice/internal/bench/softirq"
 	"sluice/internal/bench/system"
 )
 
@@ -26,8 +27,9 @@ type sample struct {
 	at                                 time.Time
 	machine                            procfs.CPUTimes
 	relay, publisher, subscribers, own procfs.ProcessTimes // relay: all of a chain; own: of hog and bystander
-	softirq                            time.Duration       // in the relay's time
-	activity                           procfs.Activity     // of the relay
+	softirq                            softirq.Times
+	activity                           procfs.Activity // of the relay
+	delivered                          load.Delivered
 	processes                          map[int]procfs.ProcessState
 	programs                           map[ebpf.ProgramID]ProgramUse // all eBPF programs
 	held                               map[ebpf.ProgramID]bool       // those of the relays
@@ -42,7 +44,7 @@ func (t *Trial) sample() (s sample, err error) {
 	if s.relay, err = sumTimes(t.relays()...); err != nil {
 		return s, err
 	}
-	if s.softirq, err = t.softirq.Total(); err != nil {
+	if s.softirq, err = t.softirq.Read(); err != nil {
 		return s, err
 	}
 	if s.activity, err = procfs.ReadActivity(t.relay.pid()); err != nil {
@@ -63,8 +65,26 @@ func (t *Trial) sample() (s sample, err error) {
 	if s.programs, err = t.stage.programUses(); err != nil {
 		return s, err
 	}
-	s.held, err = t.relayPrograms()
+	if s.held, err = t.relayPrograms(); err != nil {
+		return s, err
+	}
+	s.delivered, err = t.delivered()
 	return s, err
+}
+
+// delivered returns what has arrived at all subscribers so far.
+func (t *Trial) delivered() (sum load.Delivered, err error) {
+	for _, p := range t.subscribers {
+		e, err := p.ask(load.Count)
+		if err == nil && e.Delivered == nil {
+			err = p.failure(errors.New("it did not report what it has got"))
+		}
+		if err != nil {
+			return sum, err
+		}
+		sum = sum.Plus(*e.Delivered)
+	}
+	return sum, nil
 }
 
 // sumTimes returns the CPU time of processes that may be nil.
@@ -93,15 +113,20 @@ func (p *process) times() (procfs.ProcessTimes, error) {
 	return times, nil
 }
 
-// usedTime is how long a load generator on another machine may take to say what it has used.
-const usedTime = 10 * time.Second
+// countTime is how long a load generator may take to say what it has got or used.
+const countTime = 10 * time.Second
+
+// ask sends a command to a load generator that it answers at once.
+func (p *process) ask(command string) (load.Event, error) {
+	if err := p.tell(command); err != nil {
+		return load.Event{}, err
+	}
+	return p.await(context.Background(), countTime)
+}
 
 // askTimes asks a load generator on another machine what it has used.
 func (p *process) askTimes() (procfs.ProcessTimes, error) {
-	if err := p.tell(load.Used); err != nil {
-		return procfs.ProcessTimes{}, err
-	}
-	e, err := p.await(context.Background(), usedTime)
+	e, err := p.ask(load.Used)
 	if err == nil && e.Used == nil {
 		err = p.failure(errors.New("it did not report what it has used"))
 	}
@@ -125,24 +150,22 @@ func (t *Trial) usage(a, b sample) Usage {
 	machine := b.machine.Minus(a.machine)
 	u := Usage{
 		Period: b.at.Sub(a.at), Cores: runtime.NumCPU(), FrameInterval: t.Mock.WithDefaults().Interval(),
-		Steal: machine.Steal, Softirq: machine.Softirq,
-		Relay: b.relay.Minus(a.relay), RelaySoftirq: b.softirq - a.softirq, Publisher: b.publisher.Minus(a.publisher),
-		Subscribers: b.subscribers.Minus(a.subscribers), Activity: b.activity.Minus(a.activity),
+		Steal: machine.Steal, Activity: b.activity.Minus(a.activity), Delivered: b.delivered.Minus(a.delivered),
 	}
 	u.Busy, u.Apart = machine.Busy(u.Period, u.Cores), t.stage.Lab == nil
-	ours := u.Relay.Plus(b.own.Minus(a.own))
+	softirqs := b.softirq.Minus(a.softirq)
+	share := func(before, after procfs.ProcessTimes, r softirq.Role) Share {
+		return Share{after.Minus(before), softirqs.Processes[r], softirqs.Devices[r]}
+	}
+	u.Relay = share(a.relay, b.relay, softirq.Relay)
+	u.Publisher = share(a.publisher, b.publisher, softirq.Publisher)
+	u.Subscribers = share(a.subscribers, b.subscribers, softirq.Subscribers)
+	ours := u.Relay.Process.Plus(b.own.Minus(a.own))
 	if !u.Apart {
-		ours = ours.Plus(u.Publisher).Plus(u.Subscribers)
+		ours = ours.Plus(u.Publisher.Process).Plus(u.Subscribers.Process)
 	}
 	u.Others = max(0, procfs.UsedBetween(a.processes, b.processes)-ours.Total())
-	for id, use := range b.programs {
-		switch used := use.Runtime - a.programs[id].Runtime; {
-		case !b.held[id]:
-			u.Lab += used
-		case !use.ByProcess:
-			u.EBPF += used
-		}
-	}
+	u.addPrograms(a.programs, b.programs, b.held, t.recorders)
 	return u
 }
 
@@ -164,7 +187,7 @@ func (t *Trial) relayPrograms() (map[ebpf.ProgramID]bool, error) {
 
 // programUses returns what all eBPF programs have used, which the kernel counts while a Stage is open.
 func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
-	linked, err := linkedPrograms()
+	first, err := ingressPrograms()
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +209,7 @@ func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
 			return nil, err
 		}
 		use, err := s.programUse(id, p)
-		use.ByProcess = p.Type() == ebpf.SchedCLS && !linked[id]
+		use.Within = p.Type() == ebpf.SchedCLS && !first[id]
 		p.Close()
 		if err != nil {
 			return nil, err
@@ -195,19 +218,20 @@ func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
 	}
 }
 
-// linkedPrograms returns the programs that a link attaches to something. A classifier without one is run by a process:
-// relays attach theirs by links.
-func linkedPrograms() (map[ebpf.ProgramID]bool, error) {
-	for linked := make(map[ebpf.ProgramID]bool); ; {
-		err := addLinked(linked)
+// ingressPrograms returns the programs that links attach to the ingress of devices. A classifier at the egress runs in
+// the time of what sends: a process, or the program that a packet has come to. One without a link is run by a process.
+// Relays attach theirs by links.
+func ingressPrograms() (map[ebpf.ProgramID]bool, error) {
+	for first := make(map[ebpf.ProgramID]bool); ; {
+		err := addIngress(first)
 		if !errors.Is(err, unix.EAGAIN) {
-			return linked, err
+			return first, err
 		}
 		time.Sleep(time.Millisecond) // another process is making a link
 	}
 }
 
-func addLinked(linked map[ebpf.ProgramID]bool) error {
+func addIngress(first map[ebpf.ProgramID]bool) error {
 	var links link.Iterator
 	defer links.Close()
 	for links.Next() {
@@ -215,7 +239,9 @@ func addLinked(linked map[ebpf.ProgramID]bool) error {
 		if err != nil {
 			return err
 		}
-		linked[info.Program] = true
+		if at := info.TCX(); at != nil && ebpf.AttachType(at.AttachType) == ebpf.AttachTCXIngress {
+			first[info.Program] = true
+		}
 	}
 	return links.Err()
 }

@@ -3,13 +3,16 @@ package trial
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os/exec"
 	"strconv"
 
 	"sluice/internal/bench/broker"
 	"sluice/internal/bench/load"
+	"sluice/internal/bench/softirq"
 	"sluice/internal/lab"
+	"sluice/internal/lab/netns"
 )
 
 // site is where the processes of trials run: in a lab, or on machines of their own.
@@ -26,6 +29,12 @@ type site interface {
 	address(at generatorHost) string
 	// capture begins to record packets at the points of a chain of relays: of one relay, IntoRelay and OutOfRelay.
 	capture(relays int) (*lab.Capture, error)
+	// eachNamespace calls add with the network namespaces of all hosts.
+	eachNamespace(add func(inode uint64, r softirq.Role) error) error
+	// drivers returns whose is what network softirqs do before they have a packet.
+	drivers() softirq.Role
+	// setSegmentation sets whether devices cut the bursts of senders that use UDP GSO.
+	setSegmentation(byDevices bool) error
 	offloads() (map[string]string, error)
 	close() error
 }
@@ -86,6 +95,25 @@ func (s *labSite) capture(relays int) (*lab.Capture, error) {
 	return s.StartCapture(s.Chain(relays).Points()...)
 }
 
+func (s *labSite) eachNamespace(add func(uint64, softirq.Role) error) error {
+	for role, hosts := range map[softirq.Role][]*lab.Host{
+		softirq.Relay: s.Relays, softirq.Publisher: {s.Publisher}, softirq.Subscribers: s.Subscribers,
+	} {
+		for _, h := range hosts {
+			inode, err := h.Namespace()
+			if err := errors.Join(err, add(inode, role)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// drivers are the links, which hand packets from one host to the other.
+func (s *labSite) drivers() softirq.Role { return softirq.Nobody }
+
+func (s *labSite) setSegmentation(byDevices bool) error { return s.SetSegmentation(byDevices) }
+
 func (s *labSite) offloads() (features map[string]string, err error) {
 	err = s.Relay.Do(func() error {
 		features, err = ReadOffloads(s.Relay.Devices[0].Name)
@@ -143,6 +171,16 @@ func (s *machineSite) address(at generatorHost) string {
 }
 
 func (s *machineSite) capture(int) (*lab.Capture, error) { return lab.CaptureDevices(s.devices...) }
+
+func (s *machineSite) eachNamespace(add func(uint64, softirq.Role) error) error {
+	inode, err := netns.OwnInode()
+	return errors.Join(err, add(inode, softirq.Relay))
+}
+
+func (s *machineSite) drivers() softirq.Role { return softirq.Relay }
+
+// setSegmentation leaves devices as they are set up.
+func (s *machineSite) setSegmentation(bool) error { return nil }
 
 func (s *machineSite) offloads() (map[string]string, error) { return ReadOffloads(s.devices[0]) }
 

@@ -14,7 +14,7 @@ type Timeline []Moment
 // Moment is what the processes of a trial have used up so far.
 type Moment struct {
 	At                            time.Duration // since the beginning of the measured period
-	Relay, Publisher, Subscribers time.Duration // CPU time of the processes, the relay's without softirqs
+	Relay, Publisher, Subscribers time.Duration // as [Share.Total] and [Usage.RelayTotal]
 	Programs                      map[ebpf.ProgramID]ProgramUse
 }
 
@@ -23,8 +23,9 @@ type ProgramUse struct {
 	Name    string
 	Runtime time.Duration
 	Runs    uint64
-	// ByProcess is whether a process runs the program (BPF_PROG_RUN), so that its run time is in that of the process.
-	ByProcess bool
+	// Within is whether the program's run time is in that of another program, or of a process that runs it
+	// (BPF_PROG_RUN) or sends.
+	Within bool
 }
 
 // only returns the timeline without other programs than those given.
@@ -39,8 +40,8 @@ func (t Timeline) only(programs map[ebpf.ProgramID]bool) Timeline {
 type Interval struct {
 	At                            time.Duration // its middle
 	Length                        time.Duration
-	Relay, Publisher, Subscribers time.Duration // of the processes, as [Usage]
-	EBPF                          time.Duration // besides the processes
+	Relay, Publisher, Subscribers time.Duration // as in [Moment]
+	EBPF                          time.Duration // of the relay's programs, as [Usage.EBPF]
 }
 
 // Intervals returns what was used between the moments.
@@ -53,7 +54,7 @@ func (t Timeline) Intervals() []Interval {
 			Publisher: b.Publisher - a.Publisher, Subscribers: b.Subscribers - a.Subscribers,
 		}
 		for id, p := range b.Programs {
-			if !p.ByProcess {
+			if !p.Within {
 				v.EBPF += p.Runtime - a.Programs[id].Runtime
 			}
 		}
@@ -67,13 +68,12 @@ func (t Timeline) Intervals() []Interval {
 // Percent returns a time as a share of one core.
 func (i Interval) Percent(d time.Duration) float64 { return 100 * d.Seconds() / i.Length.Seconds() }
 
-// RelayTotal returns the CPU time of the relay and its eBPF programs.
-func (i Interval) RelayTotal() time.Duration { return i.Relay + i.EBPF }
-
 // ProgramProfile is what an eBPF program used between the moments of a timeline, in the form that is stored.
 type ProgramProfile struct {
 	Name string `json:"name"`
 	ID   uint32 `json:"id"`
+	// Within is as in [ProgramUse]: what the program used is in what another one used, or a process.
+	Within bool `json:"within,omitempty"`
 	// Time is the ends of the intervals, seconds since the beginning of the measured period.
 	Time    []float64 `json:"time"`
 	Runtime []int64   `json:"run_time_ns"` // in each interval
@@ -97,7 +97,7 @@ func (t Timeline) Programs() []ProgramProfile {
 		for id, use := range t[i].Programs {
 			p := all[id]
 			if p == nil {
-				p = &ProgramProfile{Name: use.Name, ID: uint32(id)}
+				p = &ProgramProfile{Name: use.Name, ID: uint32(id), Within: use.Within}
 				all[id] = p
 			}
 			before := t[i-1].Programs[id]

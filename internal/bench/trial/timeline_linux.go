@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"sluice/internal/bench/softirq"
 )
 
 // timelineInterval is the time between two moments of a timeline.
@@ -46,17 +48,19 @@ func (t *Trial) moment() (m Moment, err error) {
 	if m.Programs, err = t.stage.programUses(); err != nil {
 		return m, err
 	}
-	var errs []error
-	read := func(p *process) time.Duration {
-		used, err := p.clock()
-		errs = append(errs, err)
-		return used
+	softirqs, err := t.softirq.Read()
+	errs := []error{err}
+	read := func(r softirq.Role, processes ...*process) (used time.Duration) {
+		for _, p := range processes {
+			clock, err := p.clock()
+			errs, used = append(errs, err), used+clock
+		}
+		return used - softirqs.Processes[r] + softirqs.Devices[r]
 	}
-	softirq, err := t.softirq.Total()
-	errs = append(errs, err)
-	m.Relay, m.Publisher = read(t.relay)-softirq, read(t.publisher)
-	for _, p := range t.subscribers {
-		m.Subscribers += read(p)
+	m.Relay, m.Publisher = read(softirq.Relay, t.relay), read(softirq.Publisher, t.publisher)
+	m.Subscribers = read(softirq.Subscribers, t.subscribers...)
+	for _, id := range t.recorders {
+		m.Relay -= m.Programs[id].Runtime
 	}
 	return m, errors.Join(errs...)
 }

@@ -29,18 +29,12 @@ func TestIntervals(t *testing.T) {
 		{At: 50 * ms, Length: 100 * ms, Relay: 20 * ms, Publisher: 10 * ms, Subscribers: 10 * ms, EBPF: 5 * ms},
 		{At: 200 * ms, Length: 200 * ms, Relay: 10 * ms, Publisher: ms, EBPF: 7 * ms},
 	}, intervals)
-	require.Equal(t, 25*ms, intervals[0].RelayTotal())
-	u := new(Usage)
-	require.Equal(t, 5*ms, u.PublisherIn(intervals[0]))
-	require.Zero(t, u.PublisherIn(intervals[1]), "a program's run time may be in another interval than its process's")
-	u.Apart = true
-	require.Equal(t, 10*ms, u.PublisherIn(intervals[0]))
 	require.Equal(t, 10., intervals[0].Percent(10*ms))
 	run := timelineOf()
 	for _, m := range run {
-		m.Programs[3] = ProgramUse{Name: "three", Runtime: m.Programs[3].Runtime, ByProcess: true}
+		m.Programs[3] = ProgramUse{Name: "three", Runtime: m.Programs[3].Runtime, Within: true}
 	}
-	require.Equal(t, ms, run.Intervals()[0].EBPF, "the process's time has that of the other program")
+	require.Equal(t, ms, run.Intervals()[0].EBPF, "another program's time has that of the first")
 	require.Empty(t, Timeline{}.Intervals())
 	require.Empty(t, Timeline{{}, {}}.Intervals(), "no time has passed")
 }

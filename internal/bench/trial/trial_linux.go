@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/bench/broker"
@@ -36,6 +37,9 @@ type Setup struct {
 	Record   bool   // all arrivals at the first session of each host
 	Idle     bool   // measure the machine before media flows, too
 	Hog      bool   // keep all processors busy
+	ChaCha20 bool   // clients offer ChaCha20 as the first cipher, not AES
+	// Segmentation is whether the devices of a lab cut the bursts of senders that use UDP GSO.
+	Segmentation bool
 	// Bystander pings the relay's host through the processor that handles the publisher's packets.
 	Bystander bool
 	Profile   time.Duration // profile a relay that serves profiles for this time after the measured period
@@ -59,9 +63,10 @@ func (s *Setup) mediaPort() uint16 {
 type Trial struct {
 	Setup
 	stage       *Stage
-	relay       *process       // the first of a chain
-	further     []*process     // relays of a chain
-	softirq     *softirq.Watch // of the relay
+	relay       *process   // the first of a chain
+	further     []*process // relays of a chain
+	softirq     *softirq.Watch
+	recorders   []ebpf.ProgramID // that run in the relay's time
 	publisher   *process
 	subscribers []*process
 	hog         *process // nil if there is none, as bystander
@@ -86,6 +91,9 @@ func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) 
 	t := &Trial{Setup: cfg, stage: s}
 	t.Relays = max(t.Relays, 1)
 	defer t.stop()
+	if err := s.site.setSegmentation(t.Segmentation); err != nil {
+		return nil, err
+	}
 	if err := t.startFirst(ctx, cancel); err != nil {
 		return nil, err
 	}
@@ -108,10 +116,13 @@ func (t *Trial) relays() []*process { return append([]*process{t.relay}, t.furth
 
 // startFirst starts the first relay. When it has ended, it calls cancel.
 func (t *Trial) startFirst(ctx context.Context, cancel func(error)) (err error) {
-	if t.relay, err = t.startRelay(ctx, 0, cancel); err != nil {
+	if t.softirq, err = softirq.Begin(t.stage.site.drivers()); err != nil {
 		return err
 	}
-	t.softirq, err = softirq.Begin(t.relay.pid())
+	if err := t.stage.site.eachNamespace(t.softirq.AddNamespace); err != nil {
+		return err
+	}
+	t.relay, err = t.startRelay(ctx, 0, cancel)
 	return err
 }
 
@@ -162,7 +173,7 @@ func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) 
 		<-r.done
 		cancel(r.ended())
 	}()
-	return r, nil
+	return r, t.softirq.AddProcess(r.pid(), softirq.Relay)
 }
 
 // setUp starts the publisher, then the further relays of a chain, then the subscribers, and waits until all are ready.
@@ -172,7 +183,7 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 		at.prefix = slices.Concat(pinned, at.prefix)
 	}
 	cfg := load.GeneratorConfig{Publish: true, URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip}
-	cfg.Ladder = len(t.Rules) > 0
+	cfg.Ladder, cfg.ChaCha20 = len(t.Rules) > 0, t.ChaCha20
 	if t.publisher, err = t.startGenerator(ctx, at, "publisher", cfg); err != nil {
 		return err
 	}
@@ -206,7 +217,17 @@ func (t *Trial) startGenerator(
 	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
 ) (*process, error) {
 	at.program = t.stage.programsFor(t.System).Generator
-	return t.stage.site.startGenerator(ctx, at, name, cfg)
+	p, err := t.stage.site.startGenerator(ctx, at, name, cfg)
+	if err != nil || p.cmd == nil {
+		return p, err
+	}
+	switch {
+	case cfg.Publish:
+		err = t.softirq.AddProcess(p.pid(), softirq.Publisher)
+	case cfg.Sessions > 0:
+		err = t.softirq.AddProcess(p.pid(), softirq.Subscribers)
+	}
+	return p, err
 }
 
 func (t *Trial) subscribe(ctx context.Context) error {
@@ -218,6 +239,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
 		cfg := load.GeneratorConfig{
 			URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip, Sessions: n, Record: t.Record,
+			ChaCha20: t.ChaCha20,
 		}
 		if i < len(t.Rules) {
 			cfg.Rule = t.Rules[i]
@@ -255,6 +277,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.recorders = capture.AtHosts()
 	begin, end, err := t.flow(ctx, m)
 	packets, lost := capture.Stop()
 	if err := errors.Join(err, lost); err != nil {

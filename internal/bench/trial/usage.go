@@ -2,10 +2,26 @@ package trial
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/cilium/ebpf"
+
+	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
 )
+
+// Share is the CPU time of a part of a trial.
+type Share struct {
+	Process procfs.ProcessTimes // of its processes, as the kernel charges it
+	// Interrupted is how long softirqs ran in Process, whose packets they ever handled. Devices is how long softirqs
+	// handled packets of the part's devices, whose process they ever interrupted. Neither is known of a part that has a
+	// machine of its own.
+	Interrupted, Devices time.Duration
+}
+
+// Total returns the CPU time of the processes without what interrupted them, and that of their devices' softirqs.
+func (s Share) Total() time.Duration { return max(0, s.Process.Total()-s.Interrupted) + s.Devices }
 
 // Usage is the CPU time and other resources that a period of a trial used.
 type Usage struct {
@@ -13,13 +29,15 @@ type Usage struct {
 	Apart                         bool
 	Period                        time.Duration
 	Cores                         int
-	Busy, Steal, Softirq          time.Duration
-	Relay, Publisher, Subscribers procfs.ProcessTimes
-	EBPF, Lab                     time.Duration   // run time of eBPF programs: the relay's, besides its process; others
-	RelaySoftirq                  time.Duration   // softirqs in the time of the relay's process, in Relay
+	Busy, Steal                   time.Duration
+	Relay, Publisher, Subscribers Share
+	EBPF                          time.Duration   // run time of the relay's eBPF programs in softirqs of its devices
+	Recorder                      time.Duration   // run time of the lab's programs that record packets, in Relay
+	Lab                           time.Duration   // run time of all eBPF programs that are not the relay's
 	Others                        time.Duration   // by processes that are not part of the trial
 	Idle                          float64         // cores that were busy before media flowed, without Others
 	Activity                      procfs.Activity // of the relay
+	Delivered                     load.Delivered  // at all subscribers
 	Packets                       int             // that left the relay with media
 	KernelPackets, UserPackets    float64         // with media, that Sluice's kernel part and its process sent
 	Sessions                      int             // of subscribers
@@ -30,35 +48,59 @@ type Usage struct {
 // Percent returns a time as a share of one core.
 func (u *Usage) Percent(d time.Duration) float64 { return 100 * d.Seconds() / u.Period.Seconds() }
 
-// RelayTotal returns the CPU time of the relay's process without softirqs, and that of its eBPF programs. In a lab, the
-// softirqs carry packets through links to other hosts, which receive them.
-func (u *Usage) RelayTotal() time.Duration { return max(0, u.Relay.Total()-u.RelaySoftirq) + u.EBPF }
-
-// RelaySystem returns the CPU time of the relay's process in the kernel, without softirqs.
-func (u *Usage) RelaySystem() time.Duration { return max(0, u.Relay.System-u.RelaySoftirq) }
-
-// PublisherTotal returns the CPU time of the publisher.
-func (u *Usage) PublisherTotal() time.Duration { return u.publisher(u.Publisher.Total(), u.EBPF) }
-
-// publisher corrects the CPU time of the publisher. The kernel charges softirqs to the process that they interrupt. The
-// relay's eBPF programs run when packets of the publisher arrive, so on one machine the publisher's time includes
-// theirs, which is subtracted here.
-func (u *Usage) publisher(total, ebpf time.Duration) time.Duration {
-	if u.Apart {
-		return total
-	}
-	return max(0, total-ebpf)
+// PerFrame returns a time for each delivered frame, in µs.
+func (u *Usage) PerFrame(d time.Duration) float64 {
+	return d.Seconds() * 1e6 / float64(max(u.Delivered.Frames, 1))
 }
 
-// PublisherIn returns the CPU time of the publisher in an interval.
-func (u *Usage) PublisherIn(i Interval) time.Duration { return u.publisher(i.Publisher, i.EBPF) }
+// PerPacket returns a time for each packet with media that left the relay, in µs.
+func (u *Usage) PerPacket(d time.Duration) float64 {
+	return d.Seconds() * 1e6 / float64(max(u.Packets, 1))
+}
 
-// SystemTotal returns the CPU time of the whole machine, less its use before media flowed and the use by others.
-// ok is false if the use by others hides it: when a process ends, the time of its whole life appears at once in the
-// account of the process that reaps it.
+// PerMegabit returns a time as a share of one core for each Mbit/s of delivered media. The period does not matter.
+func (u *Usage) PerMegabit(d time.Duration) float64 {
+	return 100 * d.Seconds() / (8e-6 * float64(max(u.Delivered.Bytes, 1)))
+}
+
+// RelayTotal returns the CPU time of the relay: its process, its eBPF programs and the softirqs of its devices, without
+// what the lab records there.
+func (u *Usage) RelayTotal() time.Duration { return max(0, u.Relay.Total()-u.Recorder) }
+
+// RelaySystem returns the part of RelayTotal in the kernel, without eBPF programs.
+func (u *Usage) RelaySystem() time.Duration {
+	return max(0, u.RelayTotal()-u.Relay.Process.User-u.EBPF)
+}
+
+// addPrograms adds the run time of eBPF programs between two samples of their use. The relay holds the programs held,
+// and the recorders run in its time.
+func (u *Usage) addPrograms(
+	a, b map[ebpf.ProgramID]ProgramUse, held map[ebpf.ProgramID]bool, recorders []ebpf.ProgramID,
+) {
+	for id, use := range b {
+		used := use.Runtime - a[id].Runtime
+		switch {
+		case !held[id]:
+			u.Lab += used
+		case !use.Within:
+			u.EBPF += used
+		}
+		if slices.Contains(recorders, id) {
+			u.Recorder += used
+		}
+	}
+}
+
+// SystemTotal returns the CPU time of the whole machine, less its use before media flowed, the use by others, and the
+// lab's eBPF programs. ok is false if the use by others hides it: when a process ends, the time of its whole life
+// appears at once in the account of the process that reaps it.
 func (u *Usage) SystemTotal() (over time.Duration, ok bool) {
-	over = u.Busy - u.Others - time.Duration(u.Idle*float64(u.Period))
-	return over, over >= u.RelayTotal() && over <= u.Busy+u.Busy/10
+	over = u.Busy - u.Others - u.Lab - time.Duration(u.Idle*float64(u.Period))
+	known := u.RelayTotal()
+	if !u.Apart {
+		known += u.Publisher.Total() + u.Subscribers.Total()
+	}
+	return over, over >= known-known/10 && over <= u.Busy+u.Busy/10
 }
 
 const (
@@ -70,7 +112,7 @@ const (
 
 // Bottleneck returns why the publisher decided the result instead of the relay; "" if it did not.
 func (u *Usage) Bottleneck() string {
-	if p := u.PublisherTotal(); p.Seconds() > generatorLimit*u.Period.Seconds() {
+	if p := u.Publisher.Total(); p.Seconds() > generatorLimit*u.Period.Seconds() {
 		return fmt.Sprintf("the publisher was the bottleneck: it used %.0f%% of a core", u.Percent(p))
 	}
 	if u.LateP99 > u.FrameInterval/2 {
@@ -85,7 +127,7 @@ func (u *Usage) Exhausted() string {
 	relay := u.RelayTotal()
 	generators := time.Duration(0) // on this machine
 	if !u.Apart {
-		generators = u.Publisher.Total() + u.Subscribers.Total() - u.EBPF
+		generators = u.Publisher.Total() + u.Subscribers.Total()
 	}
 	switch {
 	case u.Busy.Seconds() < saturated*float64(u.Cores)*u.Period.Seconds():

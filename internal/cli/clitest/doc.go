@@ -15,5 +15,5 @@
 //	uplab NAME ARGUMENTS  sluice-lab lab up, for a lab that ends with the script
 //	cutclip DURATION FILE write the sample clip, cut or repeated to a duration
 //
-// The condition [lab] holds where labs can be built, and [systemd] where systemd is installed.
+// The condition [check] holds under make check, [lab] where labs can be built, [systemd] where systemd is installed.
 package clitest

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"sluice/internal/thorough"
 )
 
 // Command is a command of scripts. It fails the script by ts.Fatalf; neg is set behind "!".
@@ -27,11 +29,14 @@ func Run(t *testing.T, more map[string]Command) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Cmds: all, Condition: condition, Setup: setEnvironment})
 }
 
-// condition reports whether [name] holds: "lab" where labs can be built, and "systemd" where it is installed. With
-// SLUICE_REQUIRE_KERNEL both hold in any case, so that a script fails, and does not skip, where something is missing.
+// condition reports whether [name] holds: "check" under make check, "lab" where labs can be built, "systemd" where it
+// is installed. With SLUICE_REQUIRE_KERNEL the last two hold in any case, so that a script fails, and does not skip,
+// where something is missing.
 func condition(name string) (bool, error) {
 	required := os.Getenv("SLUICE_REQUIRE_KERNEL") != ""
 	switch name {
+	case "check":
+		return thorough.Set(), nil
 	case "lab":
 		return required || labsPermitted(), nil
 	case "systemd":

@@ -95,6 +95,7 @@ func embedAll(t *testing.T, tls TLS, nodes ...string) (engines []*Engine) {
 }
 
 func TestEmbed(t *testing.T) {
+	t.Parallel()
 	engines := embedAll(t, TLS{}, "a", "b", "c")
 	a, b, c := join(t, "a", engines[0]), join(t, "b", engines[1]), join(t, "c", engines[2])
 	a.Advertise(liveA)
@@ -111,6 +112,7 @@ func TestEmbed(t *testing.T) {
 // TestAddresses joins servers at addresses that their connections do not come from: those that have joined the first
 // one find each other.
 func TestAddresses(t *testing.T) {
+	t.Parallel()
 	var nodes []*cluster.Node
 	var first string
 	for i, id := range []string{"a", "b", "c"} {
@@ -129,6 +131,7 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestEmbedTLS(t *testing.T) {
+	t.Parallel()
 	files := newAuthority(t).issue(t)
 	engines := embedAll(t, files, "a", "b")
 	a, b := join(t, "a", engines[0]), join(t, "b", engines[1])
@@ -178,6 +181,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 
 // TestStrangers is about servers that are not of the cluster: no route to them comes into being.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	ours, theirs := newAuthority(t).issue(t), newAuthority(t).issue(t)
 	for name, change := range map[string]func(*EmbedConfig){
 		"without TLS":                func(c *EmbedConfig) { c.TLS = TLS{} },
@@ -215,6 +219,7 @@ func TestStrangers(t *testing.T) {
 
 // TestDial uses a NATS server that is another process in practice, with a user and permissions for each node.
 func TestDial(t *testing.T) {
+	t.Parallel()
 	opts := serverOptions()
 	s := startServer(t, opts)
 	dial := func(node string) *Engine {
@@ -274,6 +279,7 @@ func startServer(t *testing.T, opts *server.Options) *server.Server {
 // TestServerIsBack lets the NATS server of many nodes go and come back. What has not changed meanwhile is not sent
 // again, and what has is asked for once by each node.
 func TestServerIsBack(t *testing.T) {
+	t.Parallel()
 	const size = 10
 	opts := &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
 	s := startServer(t, opts)
@@ -327,6 +333,7 @@ func TestServerIsBack(t *testing.T) {
 
 // TestServerIsAwayAtStart starts a node before the NATS server.
 func TestServerIsAwayAtStart(t *testing.T) {
+	t.Parallel()
 	opts := serverOptions()
 	opts.Port = portOf(t, freeAddress(t))
 	e, err := Dial(DialConfig{Config: configOf(t, "a"), URLs: []string{fmt.Sprintf("nats://127.0.0.1:%d", opts.Port)}})
@@ -342,6 +349,7 @@ func TestServerIsAwayAtStart(t *testing.T) {
 
 // TestSlowServer has a NATS server that does not read: whoever publishes does not wait for it.
 func TestSlowServer(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	end := make(chan struct{})
@@ -382,6 +390,7 @@ func greet(t *testing.T, l net.Listener, end <-chan struct{}) {
 
 // TestAlone lets the other one of two nodes die.
 func TestAlone(t *testing.T) {
+	t.Parallel()
 	engines := embedAll(t, TLS{}, "a", "b")
 	require.Eventually(t, engines[1].Present, time.Minute, time.Millisecond)
 	require.False(t, engines[1].Alone())
@@ -398,6 +407,7 @@ func portOf(t *testing.T, address string) int {
 
 // TestSuccessor starts a node while another process, which it replaces, has its address.
 func TestSuccessor(t *testing.T) {
+	t.Parallel()
 	first := EmbedConfig{Config: configOf(t, "b"), Listen: freeAddress(t)}
 	b, err := Embed(first)
 	require.NoError(t, err)
@@ -430,6 +440,7 @@ func TestSuccessor(t *testing.T) {
 
 // TestWaitForNothing has an address that does not become one of this machine.
 func TestWaitForNothing(t *testing.T) {
+	t.Parallel()
 	cfg := EmbedConfig{Config: configOf(t, "a"), Listen: "192.0.2.1:6222", Wait: true}
 	cfg.TLS = newAuthority(t).issue(t)
 	_, err := Embed(cfg)
@@ -438,6 +449,7 @@ func TestWaitForNothing(t *testing.T) {
 
 // TestDeepNames sends the longest names through NATS.
 func TestDeepNames(t *testing.T) {
+	t.Parallel()
 	engines := embedAll(t, TLS{}, strings.Repeat("a", 63), "b")
 	a, b := join(t, strings.Repeat("a", 63), engines[0]), join(t, "b", engines[1])
 	names := []moqt.Namespace{{strings.Repeat("\x00", moqt.MaxFullTrackNameLen)}, {"*", ">", ".", " ", "\xff"}, nil}
@@ -474,6 +486,7 @@ func TestDeepNames(t *testing.T) {
 
 // TestMatches compares the matching of the bus in memory with that of NATS.
 func TestMatches(t *testing.T) {
+	t.Parallel()
 	tokens := []string{"a", "b", "*", ">"}
 	var patterns, subjects []string
 	for _, x := range tokens {
@@ -495,6 +508,7 @@ func TestMatches(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	files := newAuthority(t).issue(t)
 	embed := func(listen string, join ...string) EmbedConfig {
 		return EmbedConfig{Config: configOf(t, "a"), Listen: listen, Join: join}

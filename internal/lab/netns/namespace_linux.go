@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	handle "github.com/vishvananda/netns"
@@ -41,6 +42,26 @@ func New() (*Namespace, error) {
 // Do runs fn on a thread that is inside the namespace. Goroutines that fn starts are outside.
 func (n *Namespace) Do(fn func() error) error {
 	return onThread(func() error { return unix.Setns(int(n.File.Fd()), unix.CLONE_NEWNET) }, fn)
+}
+
+// Inode returns the number by which the kernel's programs know the namespace.
+func (n *Namespace) Inode() (uint64, error) { return inode(n.File.Name(), n.File.Stat) }
+
+// OwnInode returns the number of the namespace of this process.
+func OwnInode() (uint64, error) {
+	return inode(ownNamespace, func() (os.FileInfo, error) { return os.Stat(ownNamespace) })
+}
+
+func inode(name string, stat func() (os.FileInfo, error)) (uint64, error) {
+	info, err := stat()
+	if err != nil {
+		return 0, err
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fmt.Errorf("%s has no inode", name)
+	}
+	return s.Ino, nil
 }
 
 // Close releases the namespace.

@@ -17,20 +17,34 @@ var Segmentation = []string{
 	"rx-gro", "rx-gro-list", "rx-udp-gro-forwarding",
 }
 
+// UDPSegmentation is the device feature with which a burst of a sender that uses UDP GSO reaches the device as one
+// packet.
+var UDPSegmentation = []string{"tx-udp-segmentation"}
+
 // Checksum is the device feature that computes checksums on transmission.
 var Checksum = []string{"tx-checksum-ip-generic"}
 
-// Disable turns features of a device off (ETHTOOL_MSG_FEATURES_SET). The kernel refuses a request that has an unknown
-// name, so each feature has a request of its own, and an unknown feature counts as off.
+// Disable turns features of a device off. An unknown feature counts as off.
 func (n *Namespace) Disable(device string, features []string) error {
+	return n.setFeatures(device, features, false)
+}
+
+// Enable turns features of a device on.
+func (n *Namespace) Enable(device string, features []string) error {
+	return n.setFeatures(device, features, true)
+}
+
+// setFeatures turns features on or off (ETHTOOL_MSG_FEATURES_SET). The kernel refuses a request that has an unknown
+// name, so each feature has a request of its own.
+func (n *Namespace) setFeatures(device string, features []string, on bool) error {
 	return n.Do(func() error {
 		family, err := familyID("ethtool")
 		if err != nil {
 			return fmt.Errorf("find ethtool's netlink family (kernel 5.6, CONFIG_ETHTOOL_NETLINK): %w", err)
 		}
 		for _, feature := range features {
-			if err := disableFeature(family, device, feature); err != nil && err != unix.EOPNOTSUPP {
-				return fmt.Errorf("turn %s of %s off: %w", feature, device, err)
+			if err := setFeature(family, device, feature, on); err != nil && (on || err != unix.EOPNOTSUPP) {
+				return fmt.Errorf("set %s of %s to %v: %w", feature, device, on, err)
 			}
 		}
 		return nil
@@ -67,7 +81,7 @@ func familyID(name string) (uint16, error) {
 	return 0, errors.New("the answer has no number")
 }
 
-func disableFeature(family uint16, device, feature string) error {
+func setFeature(family uint16, device, feature string, on bool) error {
 	req := nl.NewNetlinkRequest(int(family), unix.NLM_F_ACK)
 	req.AddData(genericHeader{command: unix.ETHTOOL_MSG_FEATURES_SET, version: 1})
 
@@ -80,6 +94,9 @@ func disableFeature(family uint16, device, feature string) error {
 	bits := wanted.AddRtAttr(unix.ETHTOOL_A_BITSET_BITS|unix.NLA_F_NESTED, nil)
 	bit := bits.AddRtAttr(unix.ETHTOOL_A_BITSET_BITS_BIT|unix.NLA_F_NESTED, nil)
 	bit.AddRtAttr(unix.ETHTOOL_A_BITSET_BIT_NAME, nl.ZeroTerminated(feature))
+	if on {
+		bit.AddRtAttr(unix.ETHTOOL_A_BITSET_BIT_VALUE, nil)
+	}
 	req.AddData(wanted)
 
 	_, err := req.Execute(unix.NETLINK_GENERIC, 0)

@@ -52,7 +52,7 @@ type watch struct {
 	now    time.Duration
 }
 
-// watching loads programs with the settings, by default the program for leaving packets. Events are on, and the test
+// watching has programs with the settings, by default the program for leaving packets. Events are on, and the test
 // sets the clock.
 func watching(t testing.TB, s MonitorSettings, programs ...string) *watch {
 	t.Helper()
@@ -62,17 +62,8 @@ func watching(t testing.TB, s MonitorSettings, programs ...string) *watch {
 	if programs == nil {
 		programs = []string{MonitorProgEgress}
 	}
-	m, err := Load(s, testLimits, programs...)
-	var verifier *ebpf.VerifierError
-	if errors.As(err, &verifier) {
-		t.Fatalf("%+v", verifier)
-	}
-	require.NoError(t, err)
-	t.Cleanup(m.Close)
-	events, err := ringbuf.NewReader(m.Maps[MonitorMapEvents])
-	require.NoError(t, err)
-	t.Cleanup(func() { events.Close() })
-	return &watch{t: t, m: m, events: events}
+	l := borrow(t, s, programs)
+	return &watch{t: t, m: l.Monitor, events: l.events}
 }
 
 // show runs a program over a frame. The frame must pass, whatever it holds.

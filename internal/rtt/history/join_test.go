@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/rtt/report"
+	"sluice/internal/thorough"
 )
 
 // someRTTs returns a histogram of so many RTTs around a time.
@@ -106,6 +107,9 @@ func settle(t *testing.T, w *Writer) {
 	require.NoError(t, w.Close())
 }
 
+// perDay is how many files fewDays has of a day.
+const perDay = 48
+
 // fewDays is a history of three days, which is made once.
 var fewDays = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "history"); err != nil {
@@ -113,8 +117,10 @@ var fewDays = sync.OnceValues(func() (dir string, err error) {
 	}
 	madeDays = dir
 	w, err := NewWriter(dir, Limits{Size: plenty}, slog.Default())
-	for at := firstDay; err == nil && at.Before(firstDay.Add(3*oneDay)); at = at.Add(20 * time.Minute) {
-		err = w.Interval(traffic(at))
+	for at := firstDay; err == nil && at.Before(firstDay.Add(3*oneDay)); at = at.Add(oneDay / perDay) {
+		i := traffic(at)
+		i.End = at.Add(oneDay / perDay)
+		err = w.Interval(i)
 	}
 	return dir, errors.Join(err, w.Close())
 })
@@ -138,7 +144,7 @@ func fineHistory(t *testing.T) (dir string) {
 	require.NoError(t, err)
 	list, err := files(from)
 	require.NoError(t, err)
-	require.Len(t, list, 3*72)
+	require.Len(t, list, 3*perDay)
 	dir = t.TempDir()
 	copyFiles(t, from, dir, list)
 	return dir
@@ -215,8 +221,8 @@ func TestColumnsOfJoinedRows(t *testing.T) {
 	}
 	require.Equal(t, []string{"192.0.2.0/24", "customer", "resolver", "seldom vlan 7", "silent"}, names)
 	require.Equal(t, time.Hour, rows[0].End.Sub(rows[0].Start))
-	require.EqualValues(t, 90, rows[0].RTTs)
-	require.EqualValues(t, 3*64, rows[1].QUICSent)
+	require.EqualValues(t, 60, rows[0].RTTs)
+	require.EqualValues(t, 2*64, rows[1].QUICSent)
 }
 
 // Each counter that a row has is added.
@@ -350,9 +356,9 @@ func TestCrashBetweenSteps(t *testing.T) {
 	day := firstDay
 	old, err := filesOf(fine, day)
 	require.NoError(t, err)
-	require.Len(t, old, 72)
+	require.Len(t, old, perDay)
 	for name, left := range map[string][]file{
-		"all": old, "some": old[30:50], "the first": old[:1], "the last": old[71:],
+		"all": old, "some": old[20:40], "the first": old[:1], "the last": old[perDay-1:],
 	} {
 		copyFiles(t, fine, dir, left)
 		part := kept[0].path + unfinished
@@ -383,7 +389,12 @@ func TestKilled(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	copyFiles(t, fine, dir, list)
-	for n := range 8 {
+	rounds := 4
+	if thorough.Set() {
+		rounds = 8
+	}
+	for i := range rounds {
+		n := i * 8 / rounds
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
 		cmd.Env = append(os.Environ(), variable+"="+dir)
 		out, err := cmd.StdoutPipe()
@@ -402,7 +413,7 @@ func TestKilled(t *testing.T) {
 	require.Equal(t, 2, countHourly(t, dir))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, entries, 2+72, "no file is left over")
+	require.Len(t, entries, 2+perDay, "no file is left over")
 }
 
 // Those who read while days are joined see each day once.
@@ -546,7 +557,7 @@ func TestJoinOfDamagedDay(t *testing.T) {
 	require.Equal(t, 1, countHourly(t, dir))
 	day, err := filesOf(dir, list[0].day())
 	require.NoError(t, err)
-	require.Len(t, day, 72)
+	require.Len(t, day, perDay)
 	left, err := w.keeper.unfinished()
 	require.NoError(t, err)
 	require.Empty(t, left)

@@ -1,0 +1,57 @@
+package claimtest
+
+import (
+	"unsafe"
+
+	"sluice/claim"
+)
+
+// words is which actors access the words of a scenario, by their places in its memory. It grows while a scenario is
+// explored. The exploration begins anew when a word turns out to make a difference that was not known to.
+type words map[uintptr]users
+
+// users is who accesses a word.
+type users struct{ all, writers actors }
+
+// matter reports whether it makes a difference when the word is accessed: one actor may change what another one sees.
+func (u users) matter() bool { return u.writers != 0 && u.all&(u.all-1) != 0 }
+
+// differ reports whether it makes a difference when an access is made. Words that are not the scenario's are one
+// actor's own.
+func (w words) differ(sc *Scenario, a access) bool {
+	at, ok := sc.placeOf(a.word)
+	return ok && w[at].matter()
+}
+
+// note notes an access. It reports whether the word has turned out to make a difference.
+func (w words) note(sc *Scenario, actor int, a access) bool {
+	at, ok := sc.placeOf(a.word)
+	if !ok {
+		return false
+	}
+	before := w[at]
+	after := before
+	if after.all |= 1 << actor; a.writes {
+		after.writers |= 1 << actor
+	}
+	w[at] = after
+	return after.matter() && !before.matter()
+}
+
+// placeOf returns where a word lies in the scenario's memory.
+func (sc *Scenario) placeOf(word any) (at uintptr, ok bool) {
+	var p unsafe.Pointer
+	switch w := word.(type) {
+	case *claim.Word:
+		p = unsafe.Pointer(w)
+	case *claim.Word32:
+		p = unsafe.Pointer(w)
+	}
+	for i, part := range sc.parts() {
+		from := uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+		if at := uintptr(p) - from; uintptr(p) >= from && at < uintptr(len(part)) {
+			return uintptr(i)<<32 | at, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,197 @@
+package packets
+
+import "sluice/claim/internal/check"
+
+// media is what the media sender knows.
+type media struct {
+	at        turn
+	wake      bool // a turn is due
+	alarm     bool // of the loss detection timer
+	expired   bool
+	own       bool // it has sent something itself
+	largest   uint8
+	acked     bool // largest is valid
+	delivered set  // bytes
+	lost      set  // bytes to send again
+	updating  uint8
+}
+
+// turn is where a turn is.
+type turn uint8
+
+const (
+	sleeps turn = iota
+	empties
+	judges
+	sends
+)
+
+func (m model) media() []check.Rule[state] {
+	return append(m.turnRules(), m.keyRules()...)
+}
+
+// turnRules are a turn of the media sender, which was woken or whose alarm has gone.
+func (m model) turnRules() []check.Rule[state] {
+	at := func(p turn) func(*state) bool {
+		return func(s *state) bool { return s.media.at == p && s.end.at == lives }
+	}
+	begin := func(s *state, expired bool) {
+		s.media.at, s.media.wake, s.media.expired = empties, false, expired
+		s.queue.await(turnEmpties)
+		if !m.keeps("a turn empties the queue before it considers anything lost") {
+			s.media.at = judges
+		}
+	}
+	sleeping := at(sleeps)
+	return []check.Rule[state]{
+		rule("a turn begins", "media/shard.go: take",
+			func(s *state) bool { return sleeping(s) && s.media.wake }, func(s *state) { begin(s, false) }),
+		rule("the alarm goes", "media/recovery.go: expire",
+			func(s *state) bool {
+				return sleeping(s) && s.media.alarm && !s.media.wake && s.isQuiet() && s.kernel.at == idle
+			},
+			func(s *state) { begin(s, true) }),
+		rule("the turn empties the queue", "fastpath/queue_linux.go: HandOver",
+			func(s *state) bool { return s.media.at == empties && m.mayHandOver(s, turnEmpties) },
+			func(s *state) {
+				if m.handOver(s, turnEmpties) {
+					s.media.at = judges
+				}
+			}),
+		rule("the turn looks for lost packets, and probes", "media/recovery.go: expire", at(judges), m.judge),
+		rule("the turn sends", "media/stream_send.go: send", at(sends), m.send),
+	}
+}
+
+// keyRules are a key update, in two steps.
+func (m model) keyRules() []check.Rule[state] {
+	first, second := func(s *state) { s.keys.add(1) }, func(s *state) { s.generation = 1 }
+	if !m.keeps("the forwarder gets keys before numbers ask for them") {
+		first, second = second, first
+	}
+	return []check.Rule[state]{
+		rule("the forwarder gets new keys", "",
+			func(s *state) bool { return s.media.updating == 0 && s.cursor > 0 && s.end.at == lives },
+			func(s *state) { s.media.updating = 1; first(s) }),
+		rule("numbers ask for the new keys", "media/keys.go: install",
+			func(s *state) bool { return s.media.updating == 1 },
+			func(s *state) { s.media.updating = 2; second(s) }),
+	}
+}
+
+// judge considers packets lost that are older than one that was acknowledged, and sends again what is outstanding if
+// the alarm says so.
+func (m model) judge(s *state) {
+	s.detectLost(turnEmpties)
+	for n := range s.next {
+		if r := s.ledger[n]; s.media.expired && r.is == live && m.keeps("a probe sends again what is outstanding") {
+			s.media.lost.add(r.chunk)
+			break
+		}
+	}
+	s.media.at, s.media.expired = sends, false
+	s.media.lost &^= s.media.delivered
+}
+
+// send sends a packet, or ends the turn: the alarm is set while something is outstanding.
+func (m model) send(s *state) {
+	d := &s.media
+	switch {
+	case s.next == numbers:
+	case d.lost != 0:
+		s.sendChunk(d.lost.first())
+		return
+	case s.cursor < s.kernel.up:
+		s.cursor++
+		s.sendChunk(s.cursor - 1)
+		return
+	}
+	d.at = sleeps
+	d.alarm = s.isOutstanding() && (d.own || m.keeps("the alarm is also for the forwarder's packets")) ||
+		s.writers > 0 && m.keeps("a packet goes up when its copies are recorded")
+}
+
+// isOutstanding reports whether a packet is neither acknowledged nor lost.
+func (s *state) isOutstanding() bool {
+	for _, r := range s.ledger {
+		if r.is == live {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *state) sendChunk(chunk uint8) {
+	s.ledger[s.next] = record{live, chunk}
+	s.network.way.add(s.next)
+	s.media.lost &^= 1 << chunk
+	s.media.own = true
+	s.number(s.generation)
+}
+
+// acknowledge handles an ACK.
+func (m model) acknowledge(s *state, ack set, by emptier) {
+	for n := range s.next {
+		r := &s.ledger[n]
+		switch {
+		case !ack.has(n):
+			continue
+		case r.is == missing:
+			s.broken = noRecord
+		default:
+			r.is = acked
+			s.media.delivered.add(r.chunk)
+			s.media.lost &^= 1 << r.chunk
+		}
+		s.media.largest, s.media.acked = max(s.media.largest, n), true
+	}
+	s.detectLost(by)
+}
+
+// detectLost considers packets lost that are older than an acknowledged one.
+func (s *state) detectLost(by emptier) {
+	for n := range s.next {
+		if r := &s.ledger[n]; r.is == live && s.media.acked && n < s.media.largest {
+			if s.queue.missed(by, n) {
+				s.broken = lateVerdict
+			}
+			r.is = lost
+			s.media.lost.add(r.chunk)
+			s.media.lost &^= s.media.delivered
+			s.media.wake = true
+		}
+	}
+}
+
+// quicGo is where quic-go is with a packet that has an ACK.
+type quicGo struct {
+	at  place
+	ack set
+}
+
+func (m model) quic() []check.Rule[state] {
+	emptied := m.keeps("quic-go has the queue emptied before it handles an ACK")
+	ready := recorded
+	if !emptied {
+		ready = begun
+	}
+	return []check.Rule[state]{
+		rule("quic-go has the queue emptied", "media/taken.go: ReceivedElsewhere",
+			func(s *state) bool {
+				return s.quic.at == begun && emptied && m.mayHandOver(s, quicGoEmpties)
+			},
+			func(s *state) {
+				if m.handOver(s, quicGoEmpties) {
+					s.quic.at = ready
+				}
+			}),
+		rule("quic-go handles the ACK", "media/hooks.go: Acked",
+			func(s *state) bool { return s.quic.at == ready },
+			func(s *state) {
+				ack := s.quic.ack
+				if s.quic = (quicGo{}); s.end.at == lives {
+					m.acknowledge(s, ack, quicGoEmpties)
+				}
+			}),
+	}
+}

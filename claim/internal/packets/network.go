@@ -1,0 +1,76 @@
+package packets
+
+import "sluice/claim/internal/check"
+
+// network is packets under way, and what the peer has.
+type network struct {
+	used, newer set   // numbers; those whose packets have the newer key
+	way         set   // packets to the peer
+	received    set   // by the peer
+	owesAck     bool  // the peer has received something
+	ack         set   // under way to us
+	late        set   // an ACK that later ones overtake
+	faults      uint8 // of the network: losses and delays, still to come
+}
+
+func (m model) network() []check.Rule[state] {
+	return append(m.packetRules(), m.ackRules()...)
+}
+
+// happens is what the network does at last, or with fair false may do.
+func happens(name string, fair bool, possible func(s *state) bool, change func(s *state)) check.Rule[state] {
+	r := rule(name, "", func(s *state) bool { return s.end.at == lives && possible(s) }, change)
+	r.Fair = fair
+	return r
+}
+
+// packetRules are about packets on their way to the peer. Any of them may come first.
+func (m model) packetRules() []check.Rule[state] {
+	each := func(name string, fair bool, possible func(*network) bool, change func(*network, uint8)) check.Rule[state] {
+		return check.Rule[state]{Name: name, Fair: fair, Next: func(s state) (next []state) {
+			for number := range uint8(numbers) {
+				if s.end.at == lives && s.network.way.has(number) && possible(&s.network) {
+					t := s
+					t.network.way &^= 1 << number
+					change(&t.network, number)
+					next = append(next, t)
+				}
+			}
+			return next
+		}}
+	}
+	return []check.Rule[state]{
+		each("a packet arrives", true, func(*network) bool { return true },
+			func(n *network, number uint8) { n.received.add(number); n.owesAck = true }),
+		each("a packet is lost", false, func(n *network) bool { return n.faults > 0 },
+			func(n *network, _ uint8) { n.faults-- }),
+	}
+}
+
+// ackRules are about ACKs on their way to us. They come in order, but for one that is overtaken.
+func (m model) ackRules() []check.Rule[state] {
+	arrives := func(s *state, ack *set) { s.ingress = ingress{at: begun, ack: *ack}; *ack = 0 }
+	return []check.Rule[state]{
+		happens("the peer acknowledges", true,
+			func(s *state) bool { return s.network.owesAck && s.network.ack == 0 },
+			func(s *state) { s.network.ack, s.network.owesAck = s.network.received, false }),
+		happens("an ACK arrives", true,
+			func(s *state) bool { return s.ingress.at == idle && s.network.ack != 0 },
+			func(s *state) { arrives(s, &s.network.ack) }),
+		happens("an overtaken ACK arrives", true,
+			func(s *state) bool { return s.ingress.at == idle && s.network.late != 0 },
+			func(s *state) { arrives(s, &s.network.late) }),
+		happens("an ACK is lost", false,
+			func(s *state) bool { return s.network.ack != 0 && s.network.faults > 0 },
+			func(s *state) { s.network.ack = 0; s.network.faults-- }),
+		happens("an ACK is overtaken", false,
+			func(s *state) bool { return s.network.ack != 0 && s.network.faults > 0 },
+			func(s *state) { s.network.late, s.network.ack = s.network.ack, 0; s.network.faults-- }),
+	}
+}
+
+// isQuiet reports whether nothing is under way. The alarm of a probe is later than that.
+func (s *state) isQuiet() bool {
+	n := &s.network
+	return n.way == 0 && n.ack == 0 && n.late == 0 && !n.owesAck && s.ingress.at == idle && s.quic.at == idle
+}

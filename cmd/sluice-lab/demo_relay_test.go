@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// noStage starts no process. It notes the arguments of the last one.
+type noStage struct {
+	stage
+	args []string
+}
+
+var errNoProcess = errors.New("no process is started")
+
+func (s *noStage) command(_ context.Context, _ string, _ io.Writer, args ...string) (*process, error) {
+	s.args = args
+	return nil, errNoProcess
+}
+
+// The demo runs relays as an operator does who sets no drop policy.
+func TestDemoRelayHasDefaultDropPolicy(t *testing.T) {
+	var s noStage
+	d := &demo{stage: &s}
+	require.ErrorIs(t, d.startRelay(t.Context(), "relay"), errNoProcess)
+	require.NotContains(t, s.args, "--drop")
+	d.limited = true
+	require.ErrorIs(t, d.startRelay(t.Context(), "relay"), errNoProcess)
+	require.Subset(t, s.args, []string{"--drop", "priority"})
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"sluice/internal/sim/trial"
+)
+
+// Files in the directory that a process and its child share.
+const (
+	orderFile  = "order.json"
+	resultFile = "result.json"
+)
+
+// simulateOrder is what a child is to do.
+type simulateOrder struct {
+	Schedule         *trial.Schedule
+	Pcap, Keys, Qlog string
+	KeepQlog, Log    bool
+}
+
+// simulateResult is what a child has done.
+type simulateResult struct {
+	Hash    string
+	Packets int
+}
+
+// errDiffer says that the same schedule was not the same twice.
+var errDiffer = errors.New("two runs differ: the simulation depends on something besides the seed")
+
+// liveTwice lives through a schedule. In an exact build it does so again, and compares.
+func (f *simulateFlags) liveTwice(ctx context.Context, s *trial.Schedule) (said string, err error) {
+	said, first, err := f.liveOnce(ctx, s)
+	if err != nil || exact == "" {
+		return said, err
+	}
+	// Qlogs and logs move the heap, on which the order of large maps depends.
+	again := simulateFlags{keepQlog: f.qlog != "", log: f.log}
+	_, second, err := again.liveOnce(ctx, s)
+	if err == nil && first != second {
+		err = fmt.Errorf("%w: %+v, %+v", errDiffer, first, second)
+	}
+	return said, err
+}
+
+// liveOnce lives through a schedule in a process of its own, which begins like each other one.
+func (f *simulateFlags) liveOnce(ctx context.Context, s *trial.Schedule) (said string, r simulateResult, err error) {
+	dir, err := os.MkdirTemp("", "sluice-simulate-")
+	if err != nil {
+		return "", r, err
+	}
+	defer os.RemoveAll(dir)
+	o := simulateOrder{Schedule: s, Log: f.log, KeepQlog: f.keepQlog || f.qlog != ""}
+	for to, name := range map[*string]string{&o.Pcap: f.pcap, &o.Keys: f.keys, &o.Qlog: f.qlog} {
+		if name == "" {
+			continue
+		}
+		if *to, err = filepath.Abs(name); err != nil {
+			return "", r, err
+		}
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		return "", r, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, orderFile), b, 0o600); err != nil {
+		return "", r, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return "", r, err
+	}
+	c := exec.CommandContext(ctx, program, "simulate", "--live", ".")
+	c.Args[0], c.Dir = programName, dir // the tests of this program look at its name
+	// What the order of goroutines depends on. Nothing else is in the environment: even its size matters to the heap.
+	c.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0"}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return string(out), r, err
+	}
+	if err := readJSON(filepath.Join(dir, resultFile), &r); err != nil {
+		return string(out), r, err
+	}
+	return fmt.Sprintf("seed %d: %d packets, hash %s\n", s.Seed, r.Packets, r.Hash), r, nil
+}
+
+// simulateHere carries out the order in a directory, as the one test of this process: only tests have virtual time. It
+// does not return.
+func simulateHere(dir string) error {
+	var o simulateOrder
+	if err := readJSON(filepath.Join(dir, orderFile), &o); err != nil {
+		return err
+	}
+	testing.Init()
+	if err := flag.CommandLine.Parse(nil); err != nil {
+		return err
+	}
+	test := testing.InternalTest{Name: "Schedule", F: func(t *testing.T) {
+		if err := o.live(t, dir); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	all := func(string, string) (bool, error) { return true, nil }
+	testing.Main(all, []testing.InternalTest{test}, nil, nil)
+	return nil
+}
+
+// live lives through the schedule, and writes its packets, also if it fails.
+func (o *simulateOrder) live(t *testing.T, dir string) error {
+	log := slog.New(slog.DiscardHandler)
+	if o.Log {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	trial.FreshHeap()
+	record := new(trial.Record)
+	defer func() {
+		if err := o.write(record); err != nil {
+			t.Error(err)
+		}
+	}()
+	// A build that is neither a test nor exact cannot choose the random numbers of TLS.
+	trial.Live(t, o.Schedule, trial.Options{Log: log, Record: record, Qlog: o.KeepQlog, Random: testing.Testing()})
+	b, err := json.Marshal(simulateResult{record.Hash(), len(record.Packets)})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, resultFile), b, 0o600)
+}
+
+// write writes the files that are wanted.
+func (o *simulateOrder) write(r *trial.Record) (err error) {
+	if o.Pcap != "" {
+		file, cerr := os.Create(o.Pcap)
+		if cerr != nil {
+			return cerr
+		}
+		err = errors.Join(r.WritePcap(file), file.Close())
+	}
+	if o.Keys != "" {
+		err = errors.Join(err, os.WriteFile(o.Keys, r.Keys.Bytes(), 0o600))
+	}
+	if o.Qlog != "" {
+		err = errors.Join(err, r.WriteQlogs(o.Qlog))
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package fastpath
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/claim"
+	"sluice/fastpath/bpf"
+	"sluice/internal/lab"
+	"sluice/moqt"
+)
+
+// lateRig is a subscriber and a publisher, and a test that does what runs of the kernel and the reclaimer do.
+type lateRig struct {
+	*rig
+	subscriber, publisher *conn
+	track                 *ForwardedTrack
+	abandoned             []*claim.StreamState
+}
+
+// The stream of the publisher, and where its log begins.
+const lateStream, lateStart = 3, 4
+
+func newLateRig(t *testing.T) *lateRig {
+	r := &lateRig{rig: newRig(t, lab.Topology{Subscribers: 1}, false)}
+	stopReclaimer(t, r.fast)
+	connect := func() *conn {
+		c := r.fast.Connect(r.fast.NewConn(), func(st *claim.StreamState) { r.abandoned = append(r.abandoned, st) })
+		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
+		return c.(*conn)
+	}
+	r.subscriber, r.publisher, r.track = connect(), connect(), r.fast.NewTrack()
+	t.Cleanup(r.track.Close)
+	r.track.Forward(r.publisher, 7, 128, []Subscriber{{Conn: r.subscriber, Alias: 1}})
+	return r
+}
+
+// key is that of the subscriber's stream.
+func (r *lateRig) key() bpf.DownstreamKey {
+	return bpf.DownstreamKey{StreamId: lateStream, Publisher: r.publisher.index, Subscriber: r.subscriber.index}
+}
+
+// open publishes a slot and takes an id, as open_stream does.
+func (r *lateRig) open() *claim.StreamState {
+	slot, err := r.fast.newStream(r.key())
+	require.NoError(r.t, err)
+	state := &r.fast.streams[slot]
+	state.Next.Store(lateStart)
+	state.ID.Store(11)
+	return state
+}
+
+func (r *lateRig) openStream() (*claim.StreamState, bool) {
+	return r.subscriber.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: lateStream, Start: lateStart})
+}
+
+// impatient lets nobody wait for a run that opens a stream.
+func impatient(t *testing.T) {
+	before := openingTimeout
+	openingTimeout = -time.Second
+	t.Cleanup(func() { openingTimeout = before })
+}
+
+// TestLateOpening has a run of the kernel take too long to open a stream. It opens the stream, or the media sender does
+// (I8). A stream that the run has opened for nobody is reset when the run has ended (I12).
+func TestLateOpening(t *testing.T) {
+	t.Run("it has claimed nothing", func(t *testing.T) {
+		r := newLateRig(t)
+		impatient(t)
+		kernels := r.open()
+		state, adopted := r.openStream()
+		require.Nil(t, state)
+		require.False(t, adopted)
+		require.False(t, kernels.Claim(lateStart, lateStart+10, false), "both have opened the stream")
+		r.fast.reclaimer.discardLate()
+		require.Empty(t, r.abandoned)
+		kernels.Phase.Store(claim.StreamAbandoned)
+		r.fast.reclaimer.discardLate()
+		require.Equal(t, []*claim.StreamState{kernels}, r.abandoned)
+		r.fast.reclaimer.discardLate()
+		require.Len(t, r.abandoned, 1)
+	})
+	t.Run("it has claimed the first bytes", func(t *testing.T) {
+		r := newLateRig(t)
+		impatient(t)
+		kernels := r.open()
+		require.True(t, kernels.Claim(lateStart, lateStart+10, false))
+		state, adopted := r.openStream()
+		require.Same(t, kernels, state)
+		require.True(t, adopted)
+	})
+	t.Run("nobody wants the stream", func(t *testing.T) {
+		r := newLateRig(t)
+		impatient(t)
+		kernels := r.open()
+		r.fast.abandonUnadopted(r.key())
+		require.Empty(t, r.abandoned)
+		kernels.Phase.Store(claim.StreamOpen)
+		r.fast.reclaimer.discardLate()
+		require.Equal(t, []*claim.StreamState{kernels}, r.abandoned)
+	})
+}
+
+// TestOpenedAtTheEnd has a run, which has looked whether the stream has ended, open a stream after user space has read
+// all of it. The stream is reset (I12).
+func TestOpenedAtTheEnd(t *testing.T) {
+	r := newLateRig(t)
+	end := r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)
+	end()
+	kernels := r.open()
+	kernels.Phase.Store(claim.StreamOpen)
+	r.fast.reclaimer.reclaim()
+	require.Equal(t, []*claim.StreamState{kernels}, r.abandoned)
+}
+
+// TestSlotOutlivesRuns keeps the slot of a closed stream until no run is left that may open the stream once more (I8).
+func TestSlotOutlivesRuns(t *testing.T) {
+	r := newLateRig(t)
+	end := r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)
+	state, adopted := r.openStream()
+	require.NotNil(t, state)
+	require.False(t, adopted)
+	end()
+	r.subscriber.CloseStream(state)
+	r.fast.reclaimer.releaseClosed()
+	_, err := r.fast.newStream(r.key()) // as a run does that has looked whether the stream has ended
+	require.Error(t, err)
+	r.fast.reclaimer.reclaim()
+	r.fast.reclaimer.releaseClosed()
+	require.Len(t, r.fast.reclaimer.slots, 1)
+}

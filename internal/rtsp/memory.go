@@ -1,0 +1,92 @@
+package rtsp
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// pool is what the bridge between RTSP and MoQ may have in memory, in bytes: frames and chunks that are taken apart
+// or wait, for all publishers and MoQ broadcasts together. (Packets that are kept for players have a budget of their
+// own, Config.CacheSize.) A peer may have as much as is free, so one alone gets at most half.
+type pool struct {
+	max     int64
+	refused func()
+
+	mu   sync.Mutex
+	used int64
+	of   map[netip.Prefix]int64 // by source addresses
+}
+
+func newPool(most int64, refused func()) *pool {
+	return &pool{max: most, refused: refused, of: make(map[netip.Prefix]int64)}
+}
+
+func (m *pool) inUse() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// share is what one publisher or one MoQ broadcast has of the pool. It is charged to a source address: to that of the
+// publisher, or of the player that wanted the broadcast first. It implements sub.Memory and pub.Memory. On a nil share
+// everything is granted.
+type share struct {
+	pool   *pool
+	source netip.Prefix
+
+	used  int64 // guarded by pool.mu
+	ended bool
+}
+
+func (m *pool) share(source netip.Prefix) *share { return &share{pool: m, source: source} }
+
+// Take reports whether there are n bytes. Then they have to be given back, by Give or end.
+func (s *share) Take(n int) bool {
+	if s == nil {
+		return true
+	}
+	m := s.pool
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	if more := int64(n); m.of[s.source]+more > m.max-m.used-more {
+		m.refused()
+		return false
+	}
+	s.addLocked(int64(n))
+	return true
+}
+
+// Give gives n bytes back.
+func (s *share) Give(n int) {
+	if s == nil {
+		return
+	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if !s.ended {
+		s.addLocked(-int64(n))
+	}
+}
+
+// end gives everything back. Afterwards nothing can be taken.
+func (s *share) end() {
+	if s == nil {
+		return
+	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.addLocked(-s.used)
+	s.ended = true
+}
+
+func (s *share) addLocked(n int64) {
+	m := s.pool
+	s.used += n
+	m.used += n
+	if m.of[s.source] += n; m.of[s.source] == 0 {
+		delete(m.of, s.source)
+	}
+}

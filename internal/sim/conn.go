@@ -1,0 +1,169 @@
+package sim
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// buffered is how many packets a socket holds that nobody has read. Further ones are lost.
+const buffered = 512
+
+var errInUse = errors.New("address already in use")
+
+// Conn is a UDP socket of a Network. It implements transport.UDPConn.
+type Conn struct {
+	network *Network
+	at      netip.AddrPort
+	in      chan packet
+	device  atomic.Pointer[Device]
+	end     sync.Once
+	closed  chan struct{}
+	dead    bool // the host was killed. The network's mutex guards it
+
+	mu    sync.Mutex
+	timer *time.Timer   // of the read deadline, if it is ahead
+	late  chan struct{} // closed when the read deadline has passed
+}
+
+// Device sees the packets of a socket before the socket does, and those that it sends.
+type Device interface {
+	// Receive takes a packet. pass gives it to the socket. It must not call the Network before it returns.
+	Receive(from netip.AddrPort, b []byte, pass func())
+	// Sent reports that the socket has sent a packet.
+	Sent(to netip.AddrPort)
+}
+
+// Attach puts a device in front of the socket.
+func (c *Conn) Attach(d Device) { c.device.Store(&d) }
+
+// Transmit sends a packet from the socket's address, without its device.
+func (c *Conn) Transmit(to netip.AddrPort, b []byte) { c.network.send(c, to, b) }
+
+func newConn(n *Network, at netip.AddrPort) *Conn {
+	return &Conn{
+		network: n, at: at, in: make(chan packet, buffered), closed: make(chan struct{}), late: make(chan struct{}),
+	}
+}
+
+// take reports whether there was room for a packet, or a device has taken it.
+func (c *Conn) take(p packet) bool {
+	if d := c.device.Load(); d != nil {
+		(*d).Receive(p.from, p.data, func() { c.enqueue(p) })
+		return true
+	}
+	return c.enqueue(p)
+}
+
+func (c *Conn) enqueue(p packet) bool {
+	select {
+	case c.in <- p:
+		return true
+	default:
+		return false
+	}
+}
+
+// ReadFrom implements [net.PacketConn].
+func (c *Conn) ReadFrom(b []byte) (int, net.Addr, error) {
+	c.mu.Lock()
+	late := c.late
+	c.mu.Unlock()
+	select {
+	case <-c.closed:
+		return 0, nil, net.ErrClosed
+	case <-late:
+		return 0, nil, os.ErrDeadlineExceeded
+	case p := <-c.in:
+		return copy(b, p.data), net.UDPAddrFromAddrPort(p.from), nil
+	}
+}
+
+// WriteTo implements [net.PacketConn].
+func (c *Conn) WriteTo(b []byte, to net.Addr) (int, error) {
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	at := to.(*net.UDPAddr).AddrPort()
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	if d := c.device.Load(); d != nil {
+		(*d).Sent(at)
+	}
+	c.network.send(c, at, b)
+	return len(b), nil
+}
+
+// WriteMsgUDPAddrPort implements transport.UDPConn. Control messages are ignored.
+func (c *Conn) WriteMsgUDPAddrPort(b, oob []byte, to netip.AddrPort) (n, oobn int, err error) {
+	n, err = c.WriteTo(b, net.UDPAddrFromAddrPort(to))
+	return n, len(oob), err
+}
+
+// Close implements [net.PacketConn].
+func (c *Conn) Close() error {
+	c.end.Do(func() {
+		close(c.closed)
+		c.network.mu.Lock()
+		defer c.network.mu.Unlock()
+		if c.network.conns[c.at] == c {
+			delete(c.network.conns, c.at)
+			delete(c.network.moved, c.at)
+		}
+	})
+	return nil
+}
+
+// LocalAddr implements [net.PacketConn].
+func (c *Conn) LocalAddr() net.Addr { return net.UDPAddrFromAddrPort(c.at) }
+
+// SetDeadline implements [net.PacketConn].
+func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetWriteDeadline implements [net.PacketConn]. Writing takes no time.
+func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements [net.PacketConn].
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	select {
+	case <-c.late:
+		c.late = make(chan struct{})
+	default:
+	}
+	if t.IsZero() {
+		return nil
+	}
+	wait := time.Until(t)
+	if wait <= 0 {
+		close(c.late)
+		return nil
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.timer == timer { // else there is another deadline by now
+			c.timer = nil
+			close(c.late)
+		}
+	})
+	c.timer = timer
+	return nil
+}
+
+// SetReadBuffer does nothing: the buffer has its size.
+func (c *Conn) SetReadBuffer(int) error { return nil }
+
+// SetWriteBuffer does nothing: there is no such buffer.
+func (c *Conn) SetWriteBuffer(int) error { return nil }

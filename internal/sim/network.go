@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"bytes"
+	"container/heap"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Stats count packets of a Network.
+type Stats struct {
+	Sent, Lost int   // Lost are packets of which no copy has reached a socket
+	Bytes      int64 // of packets that were sent
+}
+
+// Packet is a packet that a socket has sent, as its receiver sees it: behind a NAT, the port is the NAT's.
+type Packet struct {
+	At       time.Time
+	From, To netip.AddrPort
+	Data     []byte
+	Arrivals []time.Time // when it arrives; none: it is lost on the way
+}
+
+// Network delivers packets between sockets. It belongs to one synctest bubble. Its methods may be called on any
+// goroutine.
+type Network struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	link    func(from, to netip.Addr) Link
+	paths   map[[2]netip.Addr]*path
+	conns   map[netip.AddrPort]*Conn
+	moved   map[netip.AddrPort]netip.AddrPort // by the address behind a NAT: the one that others see
+	queue   packets
+	order   uint64
+	port    uint16 // the last one that was chosen
+	stats   Stats
+	watch   func(Packet)
+	changed chan struct{}
+	closed  chan struct{}
+}
+
+// New returns a Network. link is called for each packet; it must not call the Network.
+func New(seed uint64, link func(from, to netip.Addr) Link) *Network {
+	n := &Network{
+		rng: rand.New(rand.NewPCG(seed, 0)), link: link, paths: make(map[[2]netip.Addr]*path),
+		conns: make(map[netip.AddrPort]*Conn), moved: make(map[netip.AddrPort]netip.AddrPort), port: 49152,
+		changed: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+	go n.run()
+	return n
+}
+
+// Host returns the address of a host, by a number below 256.
+func Host(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}) }
+
+// Watch has a function called with each packet that a socket sends from now on, also with those that are lost. It must
+// not call the Network.
+func (n *Network) Watch(f func(Packet)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watch = f
+}
+
+// Close ends the delivery of packets.
+func (n *Network) Close() { close(n.closed) }
+
+// Stats returns what has been counted so far.
+func (n *Network) Stats() Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stats
+}
+
+// Listen opens a socket. Port 0 chooses a free port.
+func (n *Network) Listen(at netip.AddrPort) (*Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if at.Port() == 0 {
+		at = netip.AddrPortFrom(at.Addr(), n.freePortLocked())
+	}
+	if n.conns[at] != nil {
+		return nil, &net.OpError{Op: "listen", Net: "udp", Addr: net.UDPAddrFromAddrPort(at), Err: errInUse}
+	}
+	c := newConn(n, at)
+	n.conns[at] = c
+	return c, nil
+}
+
+func (n *Network) freePortLocked() uint16 {
+	n.port++
+	return n.port
+}
+
+// Kill makes all sockets of a host vanish: nothing more comes from them or to them. They do not know.
+func (n *Network) Kill(host netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for at, c := range n.conns {
+		if at.Addr() == host {
+			c.dead = true
+			delete(n.conns, at)
+			delete(n.moved, at)
+		}
+	}
+}
+
+// Rebind gives all sockets of a host other ports in the eyes of others, as a NAT does that has forgotten them. Packets
+// to the old ports are lost.
+func (n *Network) Rebind(host netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for at := range n.conns {
+		if at.Addr() == host {
+			n.moved[at] = netip.AddrPortFrom(host, n.freePortLocked())
+		}
+	}
+}
+
+// outsideLocked returns a socket's address as others see it.
+func (n *Network) outsideLocked(at netip.AddrPort) netip.AddrPort {
+	if seen, ok := n.moved[at]; ok {
+		return seen
+	}
+	return at
+}
+
+// insideLocked returns the socket to which a packet for an address goes, or nil.
+func (n *Network) insideLocked(to netip.AddrPort) *Conn {
+	for at, seen := range n.moved {
+		if seen == to {
+			return n.conns[at]
+		}
+	}
+	if _, gone := n.moved[to]; gone {
+		return nil
+	}
+	return n.conns[to]
+}
+
+// send puts a packet on its way.
+func (n *Network) send(c *Conn, to netip.AddrPort, b []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stats.Sent++
+	n.stats.Bytes += int64(len(b))
+	if c.dead {
+		n.stats.Lost++
+		return
+	}
+	l, ends := n.link(c.at.Addr(), to.Addr()), [2]netip.Addr{c.at.Addr(), to.Addr()}
+	if n.paths[ends] == nil {
+		n.paths[ends] = &path{}
+	}
+	arrivals := n.paths[ends].carry(&l, len(b), time.Now(), n.rng)
+	if len(arrivals) == 0 {
+		n.stats.Lost++
+	}
+	if n.watch != nil {
+		n.watch(Packet{time.Now(), n.outsideLocked(c.at), to, bytes.Clone(b), arrivals})
+	}
+	for _, at := range arrivals {
+		data := bytes.Clone(b)
+		if len(data) > 0 && n.rng.Float64() < l.Corrupt {
+			data[n.rng.IntN(len(data))] ^= 1 << n.rng.IntN(8)
+		}
+		n.order++
+		heap.Push(&n.queue, packet{at: at, order: n.order, from: n.outsideLocked(c.at), to: to, data: data})
+	}
+	select {
+	case n.changed <- struct{}{}:
+	default: // it will look
+	}
+}
+
+// run delivers packets when they arrive.
+func (n *Network) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-n.closed:
+			return
+		case <-n.changed:
+		case <-timer.C:
+		}
+		if wait, any := n.deliver(); any {
+			timer.Reset(wait)
+		}
+	}
+}
+
+// deliver delivers what has arrived, and returns how long the next packet takes, if there is one.
+func (n *Network) deliver() (wait time.Duration, any bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.queue) > 0 {
+		if wait = time.Until(n.queue[0].at); wait > 0 {
+			return wait, true
+		}
+		p := heap.Pop(&n.queue).(packet)
+		if c := n.insideLocked(p.to); c == nil || !c.take(p) {
+			n.stats.Lost++
+		}
+	}
+	return 0, false
+}
+
+// packet is a packet on its way.
+type packet struct {
+	at       time.Time
+	order    uint64 // among packets that arrive at the same time
+	from, to netip.AddrPort
+	data     []byte
+}
+
+// packets is a heap: the next one to arrive is the first.
+type packets []packet
+
+func (q packets) Len() int      { return len(q) }
+func (q packets) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *packets) Push(x any)   { *q = append(*q, x.(packet)) }
+
+func (q packets) Less(i, j int) bool {
+	return q[i].at.Before(q[j].at) || q[i].at.Equal(q[j].at) && q[i].order < q[j].order
+}
+
+func (q *packets) Pop() any {
+	last := len(*q) - 1
+	p := (*q)[last]
+	*q = (*q)[:last]
+	return p
+}

@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pair is two sockets on a network, whose packets all go by one link.
+type pair struct {
+	*Network
+	a, b *Conn
+	link Link
+}
+
+// onPair runs a test with two sockets in virtual time.
+func onPair(t *testing.T, f func(*testing.T, *pair)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pair{}
+		p.Network = New(1, func(netip.Addr, netip.Addr) Link { return p.link })
+		defer p.Close()
+		var err error
+		p.a, err = p.Listen(netip.AddrPortFrom(Host(1), 0))
+		require.NoError(t, err)
+		p.b, err = p.Listen(netip.AddrPortFrom(Host(2), 443))
+		require.NoError(t, err)
+		f(t, p)
+	})
+}
+
+// sends sends n packets of a size at once, and returns the times at which they arrive and how many are wrong.
+func (p *pair) sends(t *testing.T, n, size int) (arrivals []time.Duration, wrong int) {
+	t.Helper()
+	for range n {
+		_, err := p.a.WriteTo(make([]byte, size), p.b.LocalAddr())
+		require.NoError(t, err)
+	}
+	began, b := time.Now(), make([]byte, 2000)
+	require.NoError(t, p.b.SetReadDeadline(began.Add(time.Minute)))
+	for {
+		n, from, err := p.b.ReadFrom(b)
+		if err != nil {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			return arrivals, wrong
+		}
+		require.Equal(t, p.a.LocalAddr(), from)
+		require.Equal(t, size, n)
+		arrivals = append(arrivals, time.Since(began))
+		for _, x := range b[:n] {
+			if x != 0 {
+				wrong++
+			}
+		}
+	}
+}
+
+func TestLinks(t *testing.T) {
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		link  Link
+		size  int
+		check func(*testing.T, []time.Duration, int)
+	}{
+		"nothing": {Link{}, 100, func(t *testing.T, at []time.Duration, _ int) {
+			require.Len(t, at, 400)
+			require.Zero(t, at[399])
+		}},
+		"delay": {Link{Delay: 30 * ms}, 100, func(t *testing.T, at []time.Duration, _ int) {
+			require.Len(t, at, 400)
+			require.Equal(t, 30*ms, at[0])
+			require.Equal(t, 30*ms, at[399])
+		}},
+		"jitter": {Link{Delay: 30 * ms, Jitter: 10 * ms}, 100, func(t *testing.T, at []time.Duration, _ int) {
+			require.Len(t, at, 400)
+			require.Less(t, at[0], 31*ms)
+			require.Greater(t, at[399], 39*ms)
+			require.Less(t, at[399], 40*ms)
+		}},
+		"loss": {Link{Loss: 0.25}, 100, func(t *testing.T, at []time.Duration, _ int) {
+			require.InDelta(t, 300, len(at), 40)
+		}},
+		"bursts": {Link{Burst: Burst{Begin: 0.1, End: 0.1, Loss: 1}}, 100,
+			func(t *testing.T, at []time.Duration, _ int) { require.InDelta(t, 200, len(at), 80) }},
+		"duplicates": {Link{Duplicate: 0.2}, 100, func(t *testing.T, at []time.Duration, _ int) {
+			require.InDelta(t, 480, len(at), 40)
+		}},
+		"corruption": {Link{Corrupt: 0.5}, 100, func(t *testing.T, _ []time.Duration, wrong int) {
+			require.InDelta(t, 200, wrong, 40)
+		}},
+		"MTU":      {Link{MTU: 100}, 100, func(t *testing.T, at []time.Duration, _ int) { require.Len(t, at, 400) }},
+		"too long": {Link{MTU: 100}, 101, func(t *testing.T, at []time.Duration, _ int) { require.Empty(t, at) }},
+		"down":     {Link{Down: true}, 100, func(t *testing.T, at []time.Duration, _ int) { require.Empty(t, at) }},
+		"rate": {Link{Rate: 100_000, Queue: time.Second}, 100, func(t *testing.T, at []time.Duration, _ int) {
+			require.Len(t, at, 400)
+			require.Equal(t, ms, at[0])
+			require.Equal(t, 400*ms, at[399])
+		}},
+		"queue": {Link{Rate: 100_000, Queue: 10 * ms}, 100, func(t *testing.T, at []time.Duration, _ int) {
+			require.Len(t, at, 11)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onPair(t, func(t *testing.T, p *pair) {
+				p.link = tt.link
+				at, wrong := p.sends(t, 400, tt.size)
+				tt.check(t, at, wrong)
+				require.Equal(t, 400, p.Stats().Sent)
+				require.EqualValues(t, 400*tt.size, p.Stats().Bytes)
+			})
+		})
+	}
+}
+
+// TestBufferOverflows checks that a socket that nobody reads loses packets.
+func TestBufferOverflows(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		for range buffered + 10 {
+			_, err := p.a.WriteTo([]byte{0}, p.b.LocalAddr())
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Equal(t, 10, p.Stats().Lost)
+		at, _ := p.sends(t, 0, 1)
+		require.Len(t, at, buffered)
+	})
+}
+
+func TestKilledHost(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		p.Kill(Host(2))
+		at, _ := p.sends(t, 3, 10)
+		require.Empty(t, at)
+		again, err := p.Listen(netip.AddrPortFrom(Host(2), 443))
+		require.NoError(t, err, "the port is free")
+		require.NoError(t, p.b.Close())
+		p.b = again
+		at, _ = p.sends(t, 3, 10)
+		require.Len(t, at, 3)
+		p.Kill(Host(1))
+		at, _ = p.sends(t, 3, 10)
+		require.Empty(t, at, "from a killed host")
+	})
+}
+
+// TestRebind checks that others see another port, whose packets come to the socket, and that the old one is dead.
+func TestRebind(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		p.Rebind(Host(1))
+		_, err := p.a.WriteTo([]byte("hello"), p.b.LocalAddr())
+		require.NoError(t, err)
+		b := make([]byte, 10)
+		_, from, err := p.b.ReadFrom(b)
+		require.NoError(t, err)
+		require.NotEqual(t, p.a.LocalAddr(), from)
+		for _, to := range []net.Addr{p.a.LocalAddr(), from} {
+			_, err = p.b.WriteTo([]byte("answer"), to)
+			require.NoError(t, err)
+		}
+		n, _, err := p.a.ReadFrom(b)
+		require.NoError(t, err)
+		require.Equal(t, "answer", string(b[:n]))
+		synctest.Wait()
+		require.Equal(t, 1, p.Stats().Lost)
+	})
+}
+
+func TestSockets(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		_, err := p.Listen(netip.AddrPortFrom(Host(2), 443))
+		require.ErrorIs(t, err, errInUse)
+		require.NoError(t, p.b.SetReadDeadline(time.Now().Add(time.Second)))
+		require.NoError(t, p.b.SetReadDeadline(time.Now().Add(time.Hour)))
+		time.AfterFunc(time.Minute, func() { _ = p.b.Close() })
+		_, _, err = p.b.ReadFrom(nil)
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = p.b.WriteTo(nil, p.a.LocalAddr())
+		require.ErrorIs(t, err, net.ErrClosed)
+		_, err = p.Listen(netip.AddrPortFrom(Host(2), 443))
+		require.NoError(t, err, "a closed socket's port is free")
+	})
+}

@@ -1,0 +1,304 @@
+package programs
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/crypto/chacha20"
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"sluice/claim"
+	"sluice/fastpath/bpf"
+	"sluice/transport"
+)
+
+const (
+	longHeader = 0x80
+	maxPayload = 1500
+	tagLen     = chacha20poly1305.Overhead
+	sampleAt   = 4 // from the packet number on (RFC 9001 §5.4.2)
+	maxTaken   = 256
+	maxAAD     = 32
+)
+
+// opened is a packet that is authentic.
+type opened struct {
+	connection uint32 // that it came on
+	number     uint64
+	phase      uint32
+	payload    []byte
+}
+
+// takePacket does what server_ingress does, and returns what became of the packet.
+func (r *run) takePacket(a *arrival) bpf.Reason {
+	o, why := r.openDatagram(a)
+	if why != bpf.IngressReasonPACKET_OPENED {
+		return why
+	}
+	r.step()
+	p := &r.machine.Publishers[o.connection]
+	if why = takeNumber(p, o.number); why != bpf.IngressReasonPACKET_OPENED {
+		return why
+	}
+	w, walked := walkFrames(o.payload)
+	if walked == walkMalformed {
+		return bpf.IngressReasonPACKET_MALFORMED
+	}
+	if walked == walkDone && w.ackAt > 0 && !w.others {
+		return r.takeAck(&o, &w)
+	}
+	if !isActive(p) {
+		return bpf.IngressReasonACK_NOT_ALONE
+	}
+	r.budget = r.habits.Budget * (copyWork + maxPayload)
+	for i := range w.frames {
+		r.step()
+		if f := &w.frames[i]; !f.datagram {
+			r.forwardStream(o.connection, f)
+		}
+	}
+	if walked == walkStopped {
+		return bpf.IngressReasonPACKET_UNKNOWN_FRAME
+	}
+	return bpf.IngressReasonPACKET_OPENED
+}
+
+func (r *run) openDatagram(a *arrival) (o opened, why bpf.Reason) {
+	if len(a.data) == 0 || a.data[0]&longHeader != 0 {
+		return o, bpf.IngressReasonPACKET_LONG_HEADER
+	}
+	if o, why = r.openPacket(a.data); why != bpf.IngressReasonPACKET_OPENED {
+		return o, why
+	}
+	path, ok := r.findPath(o.connection)
+	if !ok || remoteOf(&path) != a.from {
+		return o, bpf.IngressReasonPACKET_OTHER_PATH
+	}
+	return o, why
+}
+
+// findPath returns where a connection's packets go.
+func (k *Kernel) findPath(connection uint32) (bpf.Path, bool) {
+	version := atomic.LoadUint64(&k.machine.PathVersions[connection])
+	if version == 0 {
+		return bpf.Path{}, false
+	}
+	return k.paths.get(bpf.VersionKey{Version: version, Index: connection})
+}
+
+// remoteOf returns where a path leads: hosts have IPv4 addresses.
+func remoteOf(p *bpf.Path) netip.AddrPort {
+	port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, p.Udp.Dport))
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(p.Udp.Daddr[:4])), port)
+}
+
+// openPacket opens a packet with a short header, see transport/open.h.
+func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
+	const pnAt = 1 + transport.ConnectionIDLength
+	switch n := len(data); {
+	case n < pnAt+sampleAt+16:
+		return o, bpf.IngressReasonPACKET_TOO_SHORT
+	case n > maxPayload:
+		return o, bpf.IngressReasonPACKET_TOO_LONG
+	}
+	id := bpf.ConnectionID{Len: transport.ConnectionIDLength}
+	copy(id.Bytes[:], data[1:pnAt])
+	var ok bool
+	if o.connection, ok = r.ids.get(id); !ok {
+		return o, bpf.IngressReasonPACKET_NOT_MEDIA
+	}
+	p := &r.machine.Publishers[o.connection]
+	if why = wantPacket(p, len(data)); why != bpf.IngressReasonPACKET_OPENED {
+		return o, why
+	}
+	first := peekKeys(&p.Keys[0])
+	mask := headerMask(&first, data[pnAt+sampleAt:])
+	b := slices.Clone(data)
+	b[0] ^= mask[0] & 0x1f
+	n := int(b[0]&3) + 1
+	var truncated uint64
+	for i := range n {
+		b[pnAt+i] ^= mask[1+i]
+		truncated = truncated<<8 | uint64(b[pnAt+i])
+	}
+	o.number = decodeNumber(atomic.LoadUint64(&p.ExpectedPn), truncated, n)
+	o.phase = uint32(b[0] >> 2 & 1)
+	if len(b)-pnAt-n <= tagLen {
+		return o, bpf.IngressReasonPACKET_TOO_SHORT
+	}
+	if atomic.LoadUint32(&p.KeysSet)>>o.phase&1 == 0 {
+		return o, bpf.IngressReasonPACKET_NO_KEY
+	}
+	keys := peekKeys(&p.Keys[o.phase])
+	a, nonce := keys.aead(o.number)
+	payload, err := a.Open(b[pnAt+n:pnAt+n], nonce[:], b[pnAt+n:], b[:pnAt+n])
+	if err != nil {
+		return o, bpf.IngressReasonPACKET_FORGED
+	}
+	o.payload = payload
+	expectAfter(p, o.number)
+	return o, bpf.IngressReasonPACKET_OPENED
+}
+
+// wantPacket returns PACKET_OPENED if a packet of n bytes is to be opened.
+func wantPacket(p *bpf.Publisher, n int) bpf.Reason {
+	if isActive(p) {
+		return bpf.IngressReasonPACKET_OPENED
+	}
+	switch taking := bpf.Taking(atomic.LoadUint32(&p.Taking)); {
+	case taking == bpf.IngressTakingTAKES_NONE:
+		return bpf.IngressReasonPACKET_INACTIVE
+	case taking == bpf.IngressTakingTAKES_PAUSED:
+		return bpf.IngressReasonACK_PAUSED
+	case n > maxTaken+maxAAD+tagLen:
+		return bpf.IngressReasonACK_NOT_ALONE
+	}
+	return bpf.IngressReasonPACKET_OPENED
+}
+
+// isActive reads what user space writes as the kernel does, which the race detector does not see either.
+//
+//go:norace
+func isActive(p *bpf.Publisher) bool { return p.Active != 0 }
+
+// keys are the keys of one direction in one phase.
+type keys struct {
+	key, header [32]byte
+	iv          [12]byte
+}
+
+// peekKeys copies keys, which user space may be replacing: then packets are forged.
+//
+//go:norace
+func peekKeys(from *bpf.PacketKeys) (k keys) {
+	for i := range from.Key {
+		binary.LittleEndian.PutUint32(k.key[4*i:], from.Key[i])
+		binary.LittleEndian.PutUint32(k.header[4*i:], from.Hp[i])
+	}
+	for i := range from.Iv {
+		binary.NativeEndian.PutUint32(k.iv[4*i:], from.Iv[i])
+	}
+	return k
+}
+
+// aead returns what seals and opens the packet with a number, and its nonce (RFC 9001 §5.3).
+func (k *keys) aead(number uint64) (a interface {
+	Seal(to, nonce, plain, additional []byte) []byte
+	Open(to, nonce, sealed, additional []byte) ([]byte, error)
+}, nonce [12]byte) {
+	nonce = k.iv
+	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
+	a, _ = chacha20poly1305.New(k.key[:]) // fails for keys of other lengths only
+	return a, nonce
+}
+
+// headerMask returns the mask of header protection (RFC 9001 §5.4.4).
+func headerMask(k *keys, sample []byte) (mask [5]byte) {
+	c, _ := chacha20.NewUnauthenticatedCipher(k.header[:], sample[4:16]) // fails for other lengths only
+	c.SetCounter(binary.LittleEndian.Uint32(sample))
+	c.XORKeyStream(mask[:], mask[:])
+	return mask
+}
+
+// decodeNumber expands a truncated packet number (RFC 9000 A.3).
+func decodeNumber(expected, truncated uint64, n int) uint64 {
+	window := uint64(1) << (8 * n)
+	number := expected&^(window-1) | truncated
+	switch {
+	case number+window/2 <= expected && number < 1<<62-window:
+		return number + window
+	case number > expected+window/2 && number >= window:
+		return number - window
+	}
+	return number
+}
+
+func expectAfter(p *bpf.Publisher, number uint64) {
+	for expected := atomic.LoadUint64(&p.ExpectedPn); number >= expected; expected = atomic.LoadUint64(&p.ExpectedPn) {
+		if atomic.CompareAndSwapUint64(&p.ExpectedPn, expected, number+1) {
+			return
+		}
+	}
+}
+
+// takeNumber notes that a packet has come, see transport/numbers.h.
+func takeNumber(p *bpf.Publisher, number uint64) bpf.Reason {
+	upper, bit := uint32(number/32), uint64(1)<<(number%32)
+	word := &p.Numbers[upper%uint32(len(p.Numbers))]
+	if number < atomic.LoadUint64(&p.FirstNumber) {
+		return bpf.IngressReasonPACKET_OLD
+	}
+	for range 4 {
+		seen := atomic.LoadUint64(word)
+		ahead := int32(upper - uint32(seen>>32))
+		if ahead < 0 {
+			return bpf.IngressReasonPACKET_OLD
+		}
+		next := uint64(upper)<<32 | bit
+		if ahead == 0 {
+			if seen&bit != 0 {
+				return bpf.IngressReasonPACKET_REPLAYED
+			}
+			next |= seen & 0xffffffff
+		}
+		if atomic.CompareAndSwapUint64(word, seen, next) {
+			return bpf.IngressReasonPACKET_OPENED
+		}
+	}
+	return bpf.IngressReasonPACKET_OLD
+}
+
+// takeAck takes a packet with nothing but an ACK, see transport/acks.h.
+func (r *run) takeAck(o *opened, w *walk) bpf.Reason {
+	p := &r.machine.Publishers[o.connection]
+	taking := bpf.Taking(atomic.LoadUint32(&p.Taking))
+	if taking < bpf.IngressTakingTAKES_ACKS {
+		if isActive(p) {
+			return bpf.IngressReasonPACKET_OPENED
+		}
+		return bpf.IngressReasonACK_PAUSED
+	}
+	if uint32(taking-bpf.IngressTakingTAKES_ACKS) != o.phase {
+		return bpf.IngressReasonACK_OTHER_PHASE
+	}
+	r.step()
+	if why := urgency(p, &r.machine.Conns[o.connection], reader{w.b, w.ackAt}); why != bpf.IngressReasonACK_TAKEN {
+		return why
+	}
+	r.step()
+	switch {
+	case len(o.payload) > maxTaken:
+		return bpf.IngressReasonACK_NOT_ALONE
+	case atomic.LoadUint32(&p.Waiting) >= takenShare:
+		return bpf.IngressReasonACK_SHARE
+	}
+	atomic.AddUint32(&p.Waiting, 1)
+	r.step()
+	r.taken.put(bpf.TakenPacket{
+		Connection: o.connection, Len: uint16(len(o.payload)), Pn: o.number, Received: uint64(r.clock.Now()),
+	}, o.payload)
+	return bpf.IngressReasonACK_TAKEN
+}
+
+// urgency returns why user space should see an ACK at once, or ACK_TAKEN.
+func urgency(p *bpf.Publisher, s *claim.ConnState, ack reader) bpf.Reason {
+	largest := ack.varint()
+	ack.varint() // ACK Delay
+	ack.varint() // ACK Range Count
+	first, acked := ack.varint(), atomic.LoadUint64(&p.Acked)
+	if largest >= s.NextPN.Load()&claim.NumberMask {
+		return bpf.IngressReasonACK_UNSENT
+	}
+	if largest > acked {
+		atomic.StoreUint64(&p.Acked, largest)
+	}
+	switch {
+	case int64(largest-first) > int64(acked+1):
+		return bpf.IngressReasonACK_OF_GAP
+	case s.InFlight.Load()*2 > s.Window.Load():
+		return bpf.IngressReasonACK_OF_WINDOW
+	}
+	return bpf.IngressReasonACK_TAKEN
+}

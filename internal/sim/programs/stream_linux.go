@@ -1,0 +1,251 @@
+package programs
+
+import (
+	"sync/atomic"
+
+	"sluice/claim"
+	"sluice/fastpath/bpf"
+)
+
+const (
+	copyWork    = 500 // what the fixed part of a copy counts as, in bytes
+	streamShare = uint32(bpf.IngressCapacitySTREAM_SHARE)
+	partLen     = int(bpf.IngressCapacityPART_LEN)
+)
+
+// forwardStream offers a STREAM frame to the subscribers of its track.
+func (r *run) forwardStream(publisher uint32, f *frame) {
+	if len(f.data) == 0 && !f.fin {
+		r.count(bpf.IngressReasonFRAME_EMPTY)
+		return
+	}
+	h := parseSubgroupHeader(f)
+	key := bpf.StreamKey{StreamId: f.stream, Publisher: publisher}
+	g, why := r.findSubgroup(key, &h)
+	if why != bpf.IngressReasonFRAME_FORWARDED {
+		r.count(why)
+		return
+	}
+	r.step()
+	version := atomic.LoadUint64(&r.machine.TrackVersions[g.Track])
+	part, ok := r.findPart(g.Track, version, 0)
+	if !ok || part.Publisher != publisher {
+		r.count(bpf.IngressReasonFRAME_NO_TRACK)
+		return
+	}
+	r.count(bpf.IngressReasonFRAME_FORWARDED)
+	g, _ = r.subgroups.get(key)
+	first := h.len > 0 && g.Begun == 0
+	if first {
+		r.step()
+		r.subgroups.change(key, func(g *bpf.Subgroup) { g.Begun = 1 })
+	}
+	for i := range min(int(part.Count), r.habits.Budget) {
+		if i%partLen == 0 && i > 0 {
+			if part, ok = r.findPart(g.Track, version, uint32(i/partLen)); !ok {
+				return
+			}
+		}
+		c := streamCopy{run: r, frame: f, header: h.len, group: &g, sub: &part.Subscriptions[i%partLen], first: first,
+			key: bpf.DownstreamKey{
+				StreamId: f.stream, Publisher: publisher, Subscriber: part.Subscriptions[i%partLen].Subscriber,
+			}}
+		r.countCopy(c.key.Subscriber, c.make())
+	}
+	if int(part.Count) > r.habits.Budget {
+		r.count(bpf.IngressReasonCOPY_BUDGET)
+	}
+}
+
+func (r *run) countCopy(subscriber uint32, why bpf.Reason) {
+	r.count(why)
+	atomic.AddUint64(&r.machine.Copies[subscriber].ByReason[why-bpf.IngressReasonCOPY_SENT], 1)
+}
+
+func (r *run) findPart(track uint32, version uint64, part uint32) (bpf.Track, bool) {
+	if version == 0 {
+		return bpf.Track{}, false
+	}
+	return r.tracks.get(bpf.VersionKey{Version: version, Index: track, Part: part})
+}
+
+// findSubgroup returns the subgroup of a stream, which it registers if the frame has a header.
+func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup, why bpf.Reason) {
+	g, known := r.subgroups.get(key)
+	r.step()
+	if _, ended := r.ended.get(key); ended {
+		return g, bpf.IngressReasonFRAME_ENDED
+	}
+	switch {
+	case known:
+		return g, bpf.IngressReasonFRAME_FORWARDED
+	case h.len == 0:
+		return g, bpf.IngressReasonFRAME_NOT_MEDIA
+	}
+	r.step()
+	index, ok := r.aliases.get(bpf.AliasKey{Alias: h.alias, Publisher: key.Publisher})
+	if !ok {
+		return g, bpf.IngressReasonFRAME_NO_TRACK
+	}
+	t, ok := r.findPart(index, atomic.LoadUint64(&r.machine.TrackVersions[index]), 0)
+	if !ok || t.Publisher != key.Publisher || t.Alias != h.alias {
+		return g, bpf.IngressReasonFRAME_NO_TRACK
+	}
+	if key.StreamId < atomic.LoadUint64(&r.machine.Publishers[key.Publisher].FirstStream) {
+		return g, bpf.IngressReasonFRAME_ENDED
+	}
+	g = bpf.Subgroup{
+		Group: h.group, Subgroup: h.subgroup, Track: index, HeaderLen: uint32(h.len),
+		HeaderType: h.kind & subgroupFlags, Priority: h.priority,
+	}
+	if h.subgroup != 0 {
+		g.HeaderType |= subgroupIDPresent
+	}
+	if h.kind&defaultPrioritySubgroup != 0 {
+		g.Priority = uint8(t.DefaultPriority)
+	}
+	const kind = bpf.IngressShareKindSHARE_SUBGROUPS
+	own, all := &r.machine.HeldByEach[key.Publisher].Entries[kind], &r.machine.HeldByAll[0].Entries[kind]
+	if used := atomic.LoadUint32(all); used >= maxEntries || atomic.LoadUint32(own) >= maxEntries-used {
+		return g, bpf.IngressReasonFRAME_SHARE
+	}
+	r.step()
+	if r.subgroups.insert(key, g) != nil {
+		return g, bpf.IngressReasonFRAME_NO_SLOT
+	}
+	atomic.AddUint32(own, 1)
+	atomic.AddUint32(all, 1)
+	if g, ok = r.subgroups.get(key); !ok {
+		return g, bpf.IngressReasonFRAME_ENDED
+	}
+	return g, bpf.IngressReasonFRAME_FORWARDED
+}
+
+// streamCopy is the copy of a STREAM frame for one subscriber.
+type streamCopy struct {
+	*run
+	frame  *frame
+	header int // bytes at the beginning of the frame that each hop writes anew
+	first  bool
+	group  *bpf.Subgroup
+	sub    *bpf.Subscription
+	key    bpf.DownstreamKey
+
+	path   bpf.Path
+	conn   *claim.ConnState
+	state  *claim.StreamState
+	opened bool   // this run has opened the stream
+	prefix []byte // that it begins with
+	claimed
+}
+
+// make makes and sends the copy, see copy_stream.
+func (c *streamCopy) make() bpf.Reason {
+	var ok bool
+	if c.path, ok = c.findPath(c.key.Subscriber); !ok {
+		return bpf.IngressReasonCOPY_NO_PATH
+	}
+	if !c.knows(remoteOf(&c.path)) {
+		return bpf.IngressReasonCOPY_NO_NEIGHBOR
+	}
+	work := copyWork + len(c.frame.data)
+	if work > c.budget {
+		return bpf.IngressReasonCOPY_BUDGET
+	}
+	c.conn = &c.machine.Conns[c.key.Subscriber]
+	c.step()
+	if why := c.findStream(); why != bpf.IngressReasonCOPY_SENT {
+		return why
+	}
+	c.step()
+	if !c.opened && c.state.Phase.Load() != claim.StreamOpen {
+		return bpf.IngressReasonCOPY_NOT_OPEN
+	}
+	c.prepare()
+	if why := c.claim(); why != bpf.IngressReasonCOPY_SENT {
+		if c.opened {
+			c.step()
+			c.state.Phase.Store(claim.StreamAbandoned)
+		}
+		return why
+	}
+	c.budget -= copyWork + c.dataLen
+	c.step()
+	packet := c.seal()
+	c.step()
+	if c.opened {
+		c.state.Phase.Store(claim.StreamOpen)
+	}
+	c.step()
+	return c.sendClone(packet)
+}
+
+// findStream finds the subscriber's stream, or opens it if this is the first frame.
+func (c *streamCopy) findStream() bpf.Reason {
+	if slot, ok := c.downstreams.get(c.key); ok {
+		c.step()
+		if again, ok := c.downstreams.get(c.key); !ok || again != slot {
+			return bpf.IngressReasonCOPY_NOT_OPEN
+		}
+		c.state = &c.machine.Streams[slot]
+		return bpf.IngressReasonCOPY_SENT
+	}
+	if !c.first {
+		return bpf.IngressReasonCOPY_NOT_OPEN
+	}
+	if !wantsSubgroup(c.sub, c.group) {
+		return bpf.IngressReasonCOPY_FILTERED
+	}
+	c.opened = true
+	return c.openStream()
+}
+
+// wantsSubgroup reports whether a subscription's range begins no later than the subgroup's first object.
+func wantsSubgroup(s *bpf.Subscription, g *bpf.Subgroup) bool {
+	if s.Forward == 0 || g.Group > s.EndGroup {
+		return false
+	}
+	return g.Group > s.StartGroup || g.Group == s.StartGroup && s.StartObject == 0
+}
+
+// openStream opens the stream: the slot is published before the id is taken, see open_stream.
+func (c *streamCopy) openStream() bpf.Reason {
+	level := uint32(c.sub.Priority)<<8 | uint32(c.group.Priority)
+	c.prefix = c.makePrefix()
+	if v := c.conn.Admit(claim.Admission{Level: level, Now: c.clock.Now()}); v != claim.Admitted {
+		return reasonOf(v)
+	}
+	if c.conn.Slots.Load() >= streamShare {
+		return bpf.IngressReasonCOPY_STREAM_SHARE
+	}
+	slot, ok := c.free.pop()
+	if !ok {
+		return bpf.IngressReasonCOPY_NO_SLOT
+	}
+	st := &c.machine.Streams[slot]
+	st.Phase.Store(claim.StreamOpening)
+	st.Next.Store(uint64(c.group.HeaderLen))
+	st.Delta.Store(uint64(len(c.prefix)) - uint64(c.group.HeaderLen))
+	st.Limit.Store(c.path.StreamLimit)
+	st.Level.Store(level)
+	c.step()
+	if c.downstreams.insert(c.key, slot) != nil {
+		c.free.push(slot)
+		return bpf.IngressReasonCOPY_NOT_OPEN
+	}
+	if c.chance(c.habits.Opening) {
+		c.wait()
+	}
+	c.conn.Slots.Add(1)
+	id, ok := c.conn.TakeStream()
+	if !ok {
+		st.ID.Store(claim.NoStream)
+		c.step()
+		st.Phase.Store(claim.StreamAbandoned)
+		return bpf.IngressReasonCOPY_STREAM_LIMIT
+	}
+	st.ID.Store(uint64(id))
+	c.step()
+	c.state = st
+	return bpf.IngressReasonCOPY_SENT
+}

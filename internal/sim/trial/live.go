@@ -1,0 +1,242 @@
+package trial
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"sluice/clock"
+	"sluice/internal/sim"
+	"sluice/internal/unlucky"
+	"sluice/transport"
+)
+
+// Options say what else to do while a schedule is lived through.
+type Options struct {
+	Log    *slog.Logger // of the relays; required
+	Record *Record      // gets packets and the secrets of TLS; default: nothing is kept
+	Qlog   bool         // Record gets a qlog of each end of each connection, too
+	// Random has TLS and QUIC take their random numbers from the seed. They are the whole process's, so it is not for
+	// tests that run in parallel.
+	Random bool
+}
+
+// setClock gives relays and their kernels one clock, whose times do not depend on when the process was started.
+var setClock = sync.OnceFunc(func() { clock.SetOrigin(time.Unix(0, 0), clock.Time(time.Hour)) })
+
+// Live lives through a schedule, in virtual time. The test fails if something is wrong.
+func Live(t *testing.T, s *Schedule, o Options) {
+	t.Helper()
+	if o.Random {
+		cryptotest.SetGlobalRandom(t, s.Seed)
+	}
+	setClock()
+	defer unlucky.Begin(s.Seed)()
+	synctest.Test(t, func(t *testing.T) {
+		for range s.Order {
+			rand.Uint64() // the order of goroutines depends on how many came before
+		}
+		l := &life{Schedule: s, service: newService(t, s.Seed, o), published: make(map[uint64]uint64)}
+		l.live()
+	})
+}
+
+// life is a schedule that is being lived through.
+type life struct {
+	*Schedule
+	*service
+	published map[uint64]uint64 // by group: the number of its objects
+	begun     uint64            // the group that is being published, or comes next; guarded by service.mu
+	viewers   []*viewer
+	joining   sync.WaitGroup
+}
+
+// live does all of it, and judges.
+func (l *life) live() {
+	p := l.begin()
+	steps := l.steps()
+	var publishing sync.WaitGroup
+	publishing.Go(func() { l.publish(p) })
+	begin := time.Now()
+	for _, s := range steps {
+		time.Sleep(s.at - time.Since(begin))
+		s.do()
+	}
+	publishing.Wait()
+	l.joining.Wait()
+	faults := append(l.verdict(), l.leaks()...)
+	if len(faults) == 0 {
+		return
+	}
+	l.noteKernels()
+	l.t.Logf("relays subscribe at %v", l.Upstream)
+	for _, line := range l.notes {
+		l.t.Log(line)
+	}
+	for _, f := range faults {
+		l.t.Error(f)
+	}
+}
+
+// begin starts relays, the publisher and the first viewers.
+func (l *life) begin() *publisher {
+	for _, p := range l.Paths {
+		l.connect(p.Relay, p.Upstream, func(link *sim.Link) { *link = p.Link })
+	}
+	for i, upstream := range l.Upstream {
+		l.start(i+1, upstream...)
+	}
+	time.Sleep(time.Second)
+	p := l.publisher(1, l.Media.Publisher)
+	for i := range l.Schedule.Viewers {
+		if v := &l.Schedule.Viewers[i]; v.Joins == 0 {
+			l.view(v)
+		}
+	}
+	return p
+}
+
+// view adds a viewer. Of those who join later, the oracle demands the groups that begin after the relay's answer.
+func (l *life) view(v *Viewer) {
+	l.note("viewer %d joins by %s, draft %d, %+v", v.Number, v.Scheme, v.Version, v.Link)
+	w := l.viewer(l.last(), v.Client)
+	w.number = v.Number
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v.Joins > 0 {
+		w.first = l.begun + 1
+	}
+	l.viewers = append(l.viewers, w)
+}
+
+// find returns a viewer who has joined and not left, or nil.
+func (l *life) find(number int) *viewer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.viewers, func(w *viewer) bool { return w.number == number && !w.left })
+	if i < 0 {
+		return nil
+	}
+	return l.viewers[i]
+}
+
+// step is something to do at a time of the media.
+type step struct {
+	at time.Duration
+	do func()
+}
+
+// steps returns what to do, in order.
+func (l *life) steps() (steps []step) {
+	for i := range l.Schedule.Viewers {
+		if v := &l.Schedule.Viewers[i]; v.Joins > 0 {
+			steps = append(steps, step{v.Joins, func() { l.joining.Go(func() { l.view(v) }) }})
+		}
+	}
+	for _, m := range l.Mishaps {
+		begin, end := l.mishap(m)
+		steps = append(steps, step{m.At, begin})
+		if end != nil {
+			steps = append(steps, step{m.At + m.Lasts, end})
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return int(a.at - b.at) })
+	return steps
+}
+
+// mishap returns what to do when a mishap begins, and when it ends.
+func (l *life) mishap(m Mishap) (begin, end func()) {
+	switch m.What {
+	case Kill:
+		return func() {
+				l.note("relay %d is killed", m.Relay)
+				l.kill(m.Relay)
+			}, func() {
+				l.note("relay %d starts again", m.Relay)
+				l.start(m.Relay, l.Upstream[m.Relay-1]...)
+			}
+	case Cut:
+		return func() {
+				l.note("the link of relays %d and %d is cut", m.Upstream, m.Relay)
+				l.connect(m.Relay, m.Upstream, func(link *sim.Link) { link.Down = true })
+			}, func() {
+				l.note("the link of relays %d and %d is whole again", m.Upstream, m.Relay)
+				l.connect(m.Relay, m.Upstream, func(link *sim.Link) { link.Down = false })
+			}
+	case Rebind:
+		return func() {
+			if w := l.find(m.Viewer); w != nil {
+				l.note("the NAT of viewer %d takes another port", m.Viewer)
+				l.net.Rebind(sim.Host(w.host))
+			}
+		}, nil
+	case Leave:
+		return func() { l.leave(m.Viewer) }, nil
+	}
+	l.t.Fatalf("no such mishap: %q", m.What)
+	return nil, nil
+}
+
+// leave has a viewer leave.
+func (l *life) leave(number int) {
+	if w := l.find(number); w != nil {
+		l.mu.Lock()
+		w.left = true
+		l.mu.Unlock()
+		l.note("viewer %d leaves", number)
+		w.leave()
+	}
+}
+
+// publish publishes all groups. Between two of them, another publisher may take the place of the one before.
+func (l *life) publish(p *publisher) {
+	for group := range l.Media.Groups {
+		l.mu.Lock()
+		l.begun = group
+		l.mu.Unlock()
+		if slices.Contains(l.Media.Successions, group) {
+			l.note("another publisher takes the place of the one before, before group %d", group)
+			p.end()
+			p = l.publisher(1, l.Media.Successor)
+		}
+		p.group(group, l.Media.Objects, l.Media.Pause)
+		l.published[group] = l.Media.Objects
+	}
+	time.Sleep(20 * time.Second) // what is on its way arrives
+}
+
+// verdict returns what is wrong.
+func (l *life) verdict() (faults []string) {
+	for _, w := range l.viewers {
+		for _, f := range w.faults {
+			faults = append(faults, fmt.Sprintf("viewer %d: %s", w.number, f))
+		}
+		if lost := w.missing(l.published, w.first, l.Media.Groups); !w.left && len(lost) > 0 {
+			faults = append(faults, fmt.Sprintf("viewer %d: %d objects are missing: %v", w.number, len(lost),
+				lost[:min(len(lost), 5)]))
+		}
+		if groups := w.unended(); !w.left && len(groups) > 0 {
+			faults = append(faults, fmt.Sprintf("viewer %d: streams of groups %v do not end", w.number, groups))
+		}
+	}
+	return faults
+}
+
+// inspection keeps what relays and clients encrypt, if that is wanted.
+func (s *service) inspection() (i transport.Inspection) {
+	r := s.options.Record
+	if r == nil {
+		return i
+	}
+	i.KeyLog = &r.Keys
+	if s.options.Qlog {
+		i.Trace = r.trace
+	}
+	return i
+}

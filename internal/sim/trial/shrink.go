@@ -1,0 +1,157 @@
+package trial
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"sluice/internal/sim"
+)
+
+// Shrink returns the smallest schedule that it finds which fails as one does. It tries no more than a number of
+// schedules.
+func Shrink(s *Schedule, tries int, fails func(*Schedule) bool) *Schedule {
+	for smaller := true; smaller; {
+		smaller = false
+		for c := range s.smaller() {
+			if tries--; tries < 0 {
+				return s
+			}
+			if fails(c) {
+				s, smaller = c, true
+				break
+			}
+		}
+	}
+	return s
+}
+
+// smaller yields schedules that are smaller by one thing each, those first that leave out most.
+func (s *Schedule) smaller() iter.Seq[*Schedule] {
+	return func(yield func(*Schedule) bool) {
+		for _, kind := range []iter.Seq[*Schedule]{
+			s.fewerRelays, s.fewerMishaps, s.fewerViewers, s.lessMedia, s.betterLinks,
+		} {
+			for c := range kind {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// with returns a copy that was changed, without the mishaps that it has no place for.
+func (s *Schedule) with(change func(*Schedule)) *Schedule {
+	c := *s
+	c.Viewers, c.Paths = slices.Clone(s.Viewers), slices.Clone(s.Paths)
+	change(&c)
+	c.Viewers = slices.DeleteFunc(slices.Clone(c.Viewers), func(v Viewer) bool { return v.Joins > c.length() })
+	c.Mishaps = slices.DeleteFunc(slices.Clone(c.Mishaps), func(m Mishap) bool { return !c.has(m) })
+	c.Media.Successions = slices.DeleteFunc(slices.Clone(c.Media.Successions), func(group uint64) bool {
+		return group >= c.Media.Groups
+	})
+	return &c
+}
+
+// has reports whether there is what a mishap happens to, and when.
+func (s *Schedule) has(m Mishap) bool {
+	if m.At > s.length() {
+		return false
+	}
+	switch m.What {
+	case Kill:
+		return slices.Contains(s.spare(), m.Relay)
+	case Cut:
+		return m.Relay >= 1 && m.Relay <= s.last() && slices.Contains(s.Upstream[m.Relay-1], m.Upstream)
+	case Rebind, Leave:
+		return slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return v.Number == m.Viewer })
+	}
+	return false
+}
+
+// fewerRelays yields the schedule with each shape that has fewer relays. All links between them are those of the first.
+func (s *Schedule) fewerRelays(yield func(*Schedule) bool) {
+	for _, shape := range [][][]int{{nil}, {nil, {1}}, {nil, {1}, {2}}} {
+		if len(shape) >= len(s.Upstream) {
+			return
+		}
+		c := s.with(func(c *Schedule) {
+			c.Upstream, c.Paths = shape, nil
+			for relay := 2; relay <= len(shape); relay++ {
+				c.Paths = append(c.Paths, Path{relay, relay - 1, s.Paths[0].Link})
+			}
+		})
+		if !yield(c) {
+			return
+		}
+	}
+}
+
+// fewerMishaps leaves out all mishaps, each half of them, and each.
+func (s *Schedule) fewerMishaps(yield func(*Schedule) bool) {
+	n := len(s.Mishaps)
+	for _, size := range slices.Compact([]int{n, (n + 1) / 2, 1}) {
+		for at := 0; at < n; at += size {
+			c := s.with(func(c *Schedule) { c.Mishaps = slices.Delete(slices.Clone(c.Mishaps), at, min(at+size, n)) })
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// fewerViewers leaves out each viewer, but not the only one.
+func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
+	for i := 0; i < len(s.Viewers) && len(s.Viewers) > 1; i++ {
+		if !yield(s.with(func(c *Schedule) { c.Viewers = slices.Delete(slices.Clone(c.Viewers), i, i+1) })) {
+			return
+		}
+	}
+}
+
+// lessMedia has fewer groups, smaller groups, and fewer publishers.
+func (s *Schedule) lessMedia(yield func(*Schedule) bool) {
+	changes := []func(*Media){
+		func(m *Media) { m.Groups /= 2 },
+		func(m *Media) { m.Groups -= m.Groups / 4 },
+		func(m *Media) { m.Groups-- },
+		func(m *Media) { m.Objects /= 2 },
+		func(m *Media) { m.Successions = nil },
+	}
+	for i := range s.Media.Successions {
+		changes = append(changes, func(m *Media) { m.Successions = slices.Delete(slices.Clone(m.Successions), i, i+1) })
+	}
+	for _, change := range changes {
+		c := s.with(func(c *Schedule) { change(&c.Media) })
+		if c.Media.Groups == 0 || c.Media.Objects == 0 || c.size() == s.size() {
+			continue
+		}
+		if !yield(c) {
+			return
+		}
+	}
+}
+
+// size counts what lessMedia makes less.
+func (s *Schedule) size() time.Duration { return s.length() + time.Duration(len(s.Media.Successions)) }
+
+// betterLinks makes each link perfect but for its delay.
+func (s *Schedule) betterLinks(yield func(*Schedule) bool) {
+	links := func(c *Schedule) (all []*sim.Link) {
+		all = append(all, &c.Media.Publisher.Link, &c.Media.Successor.Link)
+		for i := range c.Paths {
+			all = append(all, &c.Paths[i].Link)
+		}
+		for i := range c.Viewers {
+			all = append(all, &c.Viewers[i].Link)
+		}
+		return all
+	}
+	for i, l := range links(s) {
+		better := sim.Link{Delay: l.Delay}
+		if *l != better && !yield(s.with(func(c *Schedule) { *links(c)[i] = better })) {
+			return
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package media
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"sluice/clock"
+	"sluice/track"
+)
+
+// demanding is a peer like picoquic: it takes ACK_FREQUENCY only if we have announced min_ack_delay.
+type demanding struct {
+	*Sender
+	negotiated chan bool
+}
+
+func (d demanding) PeerParameters(p quic.PeerParameters) {
+	d.negotiated <- p.MinAckDelay != nil
+	d.Sender.PeerParameters(p)
+}
+
+// TestPeersOfEachKind sends a stream to peers that announce min_ack_delay and demand that we do, that announce it only,
+// and that do not know it, to which an unknown frame is an error. ACKs are taken from the network, or not.
+func TestPeersOfEachKind(t *testing.T) {
+	for _, kind := range []string{"announces and demands", "announces and tolerates", "does not announce"} {
+		for _, taken := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, taken=%v", kind, taken), func(t *testing.T) {
+				useSuite(t, tls.TLS_CHACHA20_POLY1305_SHA256)
+				config, network := LoopConfig{Shards: 1}, &taker{clock: clock.NewSystem()}
+				if taken {
+					config.Memory = network
+				}
+				ctx, d := t.Context(), demanding{negotiated: make(chan bool, 1)}
+				demands := kind == "announces and demands"
+				if demands {
+					d.Sender = newSite(t, LoopConfig{}).loop.NewSender(SenderConfig{Client: true})
+					ctx = quic.WithHooks(ctx, d)
+				}
+				announces := kind != "does not announce"
+				c := newSite(t, config).connect(ctx, false, proxyConfig{}, &quic.Config{
+					EnableAckFrequency: announces, InitialStreamReceiveWindow: 1 << 20,
+				}, 4)
+				if demands {
+					require.True(t, <-d.negotiated, "it would close the connection")
+				}
+				receiveStream(t, c)
+				require.Equal(t, announces, c.sender.Stats().AckRequests > 0)
+				require.Equal(t, taken, network.count.Load() > 0)
+			})
+		}
+	}
+}
+
+// receiveStream sends a stream whose second half waits for the first, so that the window has grown, and reads it.
+func receiveStream(t *testing.T, c connection) {
+	t.Helper()
+	log, data := track.NewLog(0, nil), testBytes(1, 400_000)
+	_, err := c.sender.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log})
+	require.NoError(t, err)
+	log.Append(data[:len(data)/2])
+	s, err := c.peer.AcceptUniStream(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.SetReadDeadline(time.Now().Add(time.Minute)))
+	got := make([]byte, len(data)/2)
+	_, err = io.ReadFull(s, got)
+	require.NoError(t, err)
+	log.Append(data[len(data)/2:])
+	log.Finish()
+	rest, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.Equal(t, data, append(got, rest...))
+}

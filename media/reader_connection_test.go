@@ -1,0 +1,197 @@
+package media
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/stretchr/testify/require"
+
+	"sluice/track"
+)
+
+// idleReading is the idle timeout of a liveReading.
+const idleReading = 4 * time.Second
+
+// liveReading is a connection with a stock peer, in memory and virtual time, on which a stream trickles.
+type liveReading struct {
+	*testing.T
+	own, peer       *quic.Conn
+	ownEnd, peerEnd *memoryConn
+	sender          *Sender
+	hooks           *readerHooks
+	log             *track.Log
+}
+
+// readerHooks observe what the reader takes.
+type readerHooks struct {
+	*Sender
+	deaf        atomic.Bool      // packets that are not taken are lost, unless quic-go needs an ACK
+	left        atomic.Int64     // offered packets that were not taken
+	generations map[uint64]int64 // packets taken, by key generation; the reader's
+}
+
+func (h *readerHooks) Take(p quic.OfferedPacket) bool {
+	if h.Sender.Take(p) {
+		h.mu.Lock()
+		h.generations[h.taken.generation]++
+		h.mu.Unlock()
+		return true
+	}
+	h.left.Add(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.deaf.Load() && h.taken.refused&^refuseWaiting == 0
+}
+
+// testReading runs f with a connection in a bubble of virtual time.
+func testReading(t *testing.T, suite uint16, client bool, f func(r *liveReading)) {
+	useSuite(t, suite)
+	synctest.Test(t, func(t *testing.T) {
+		r := &liveReading{T: t, log: track.NewLog(0, nil)}
+		r.ownEnd, r.peerEnd = newMemoryPath(10 * time.Millisecond)
+		loop, err := NewLoop(LoopConfig{Shards: 1}, r.ownEnd)
+		require.NoError(t, err)
+		r.hooks = &readerHooks{Sender: loop.NewSender(SenderConfig{Client: client}), generations: map[uint64]int64{}}
+		r.sender = r.hooks.Sender
+		ctx, cancel := context.WithCancel(t.Context())
+		own := &quic.Transport{Conn: r.ownEnd, ConnectionIDLength: 8}
+		peer := &quic.Transport{Conn: r.peerEnd, ConnectionIDLength: 4}
+		r.connect(ctx, own, peer, client)
+
+		_, err = r.sender.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: r.log})
+		require.NoError(t, err)
+		var work sync.WaitGroup
+		work.Go(func() { r.trickle(ctx) })
+		work.Go(func() { r.read(ctx) })
+		f(r)
+
+		cancel()
+		work.Wait()
+		require.NoError(t, peer.Close())
+		require.NoError(t, own.Close())
+		require.NoError(t, loop.Close())
+		r.ownEnd.Close()
+		r.peerEnd.Close()
+	})
+}
+
+// connect makes the connection. Either end dials.
+func (r *liveReading) connect(ctx context.Context, own, peer *quic.Transport, client bool) {
+	conf := &quic.Config{
+		MaxIdleTimeout: idleReading, EnableDatagrams: true, InitialStreamReceiveWindow: 8 << 20,
+		InitialConnectionReceiveWindow: 8 << 20,
+	}
+	hooked := quic.WithHooks(ctx, r.hooks)
+	dialer, listener, dial := peer, own, ctx
+	if client {
+		dialer, listener, dial = own, peer, hooked
+	} else {
+		own.ConnContext = func(context.Context, *quic.ClientInfo) (context.Context, error) { return hooked, nil }
+	}
+	ln, err := listener.Listen(serverTLS(), conf)
+	require.NoError(r, err)
+	c, err := dialer.Dial(dial, listener.Conn.LocalAddr(), clientTLS(), conf)
+	require.NoError(r, err)
+	s, err := ln.Accept(ctx)
+	require.NoError(r, err)
+	r.own, r.peer = s, c
+	if client {
+		r.own, r.peer = c, s
+	}
+}
+
+func (r *liveReading) trickle(ctx context.Context) {
+	for ctx.Err() == nil {
+		r.log.Append(make([]byte, 100))
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (r *liveReading) read(ctx context.Context) {
+	s, err := r.peer.AcceptUniStream(ctx)
+	for b := make([]byte, 1000); err == nil; {
+		_, err = s.Read(b)
+	}
+}
+
+// read5s returns how many packets the reader takes in five seconds.
+func (r *liveReading) read5s() uint64 {
+	before := r.sender.Stats().ReadAcks
+	time.Sleep(5 * time.Second)
+	require.NoError(r, context.Cause(r.own.Context()))
+	return r.sender.Stats().ReadAcks - before
+}
+
+// bothEnds runs a test with each end as the client, with each kind of cipher.
+func bothEnds(t *testing.T, f func(r *liveReading)) {
+	for name, suite := range map[string]uint16{
+		"AES": tls.TLS_AES_128_GCM_SHA256, "ChaCha20": tls.TLS_CHACHA20_POLY1305_SHA256,
+	} {
+		t.Run(name+", accepted", func(t *testing.T) { testReading(t, suite, false, f) })
+		t.Run(name+", dialed", func(t *testing.T) { testReading(t, suite, true, f) })
+	}
+}
+
+// A connection lives with nothing but ACKs, which quic-go does not see. When they end, quic-go notices.
+func TestReaderKeepsConnections(t *testing.T) {
+	bothEnds(t, func(r *liveReading) {
+		require.NotZero(r, r.read5s())
+		r.hooks.deaf.Store(true)
+		for range 5 {
+			require.Greater(r, r.read5s(), uint64(50))
+		}
+		r.peerEnd.mute.Store(true)
+		time.Sleep(2 * idleReading)
+		var timeout *quic.IdleTimeoutError
+		require.ErrorAs(r, context.Cause(r.own.Context()), &timeout)
+	})
+}
+
+// ACKs are read before and after key updates, which both ends begin.
+func TestReaderThroughKeyUpdates(t *testing.T) {
+	useKeyUpdates(t, 100)
+	bothEnds(t, func(r *liveReading) {
+		for range 8 {
+			r.sender.keys.due.Store(true)
+			r.read5s()
+		}
+		r.own.CloseWithError(0, "")
+		synctest.Wait()
+		require.Greater(r, len(r.hooks.generations), 4)
+		for generation, n := range r.hooks.generations {
+			r.Logf("generation %d: %d packets", generation, n)
+		}
+	})
+}
+
+// ACKs are read before and after the client changes its address; quic-go sees those from an address that is not
+// validated.
+func TestReaderFollowsClients(t *testing.T) {
+	testReading(t, tls.TLS_AES_128_GCM_SHA256, false, func(r *liveReading) {
+		for _, addr := range []string{"192.0.2.3:2", "192.0.2.3:3"} {
+			require.NotZero(r, r.read5s())
+			left := r.hooks.left.Load()
+			r.peerEnd.move(addr)
+			require.NotZero(r, r.read5s())
+			require.Greater(r, r.hooks.left.Load(), left)
+			require.Equal(r, addr, r.own.RemoteAddr().(*net.UDPAddr).String())
+		}
+	})
+}
+
+// No ACK is processed twice if the network duplicates each packet.
+func TestReaderOfDuplicates(t *testing.T) {
+	bothEnds(t, func(r *liveReading) {
+		r.peerEnd.duplicate.Store(true)
+		acks, sent := r.sender.Stats().Acks, r.peerEnd.sent.Load()
+		require.NotZero(r, r.read5s())
+		require.LessOrEqual(r, int64(r.sender.Stats().Acks-acks), r.peerEnd.sent.Load()-sent+1)
+	})
+}

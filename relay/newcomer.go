@@ -1,0 +1,92 @@
+package relay
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"sluice/moqt"
+)
+
+// newcomer decides whether a publisher was restarted that did not say how far its track is, although objects had come
+// before. Such a publisher has lost its state. It may begin again, and publish other objects under the same ids, or go
+// on with larger ids (draft §2.4.3): its first object shows which.
+type newcomer struct {
+	upstream *upstream
+
+	mu      sync.Mutex
+	known   *moqt.Location // the Largest Object when the publisher was accepted; nil: no more objects are needed
+	decided chan struct{}  // closed when it is decided; nil before the first object
+}
+
+// needs reports whether it needs the id of a first object of a group to decide.
+func (n *newcomer) needs(group uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.known != nil && n.known.Group == group
+}
+
+// look decides, if need be, by the first object of a stream. It returns the stream, which it may have begun to read.
+func (n *newcomer) look(group uint64, stream io.Reader) io.Reader {
+	first := moqt.Location{Group: group}
+	if n.needs(group) {
+		var head []byte
+		var err error
+		first.Object, head, err = firstObject(stream)
+		stream = io.MultiReader(bytes.NewReader(head), stream)
+		if err != nil {
+			return stream
+		}
+	}
+	n.decide(first)
+	return stream
+}
+
+// firstObject reads the id of the first object of a stream, and returns what it has read.
+func firstObject(stream io.Reader) (id uint64, head []byte, err error) {
+	head = make([]byte, 0, 16)
+	for {
+		n, err := stream.Read(head[len(head):cap(head)])
+		head = head[:len(head)+n]
+		if id, _, incomplete := moqt.ParseVarint(head); incomplete == nil {
+			return id, head, nil // the next Read returns err again
+		}
+		if err != nil {
+			return 0, head, err
+		}
+	}
+}
+
+// decide decides by the first object. Until it has, the publisher's other objects wait here.
+func (n *newcomer) decide(first moqt.Location) {
+	n.mu.Lock()
+	known, decided := n.known, n.decided
+	if known != nil {
+		n.known, n.decided = nil, make(chan struct{})
+	}
+	n.mu.Unlock()
+	switch {
+	case known != nil:
+		defer close(n.decided)
+		n.compare(first, *known)
+	case decided != nil:
+		<-decided
+	}
+}
+
+// compare compares the first object with what had come, and replaces earlier publishers if this one was restarted. A
+// link or an upstream relay may repeat an object that has come another way.
+func (n *newcomer) compare(first, known moqt.Location) {
+	u := n.upstream
+	h := u.hub
+	h.mu.Lock()
+	var earlier []*upstream
+	repeated := u.peer.direct() && first == known
+	if !u.over && (repeated || h.publishers.isRestart(u, first, known)) {
+		earlier = h.publishers.startOver(u)
+	}
+	h.mu.Unlock()
+	if len(earlier) > 0 {
+		u.replace(earlier)
+	}
+}

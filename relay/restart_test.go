@@ -1,0 +1,268 @@
+package relay
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+// leave sends PUBLISH_DONE, while streams of the publisher are on their way: what the test writes to them comes later.
+func (s *source) leave(streams uint64) (onTheirWay []*subgroupStream) {
+	pub, c := s.publication(), s.c
+	for subgroup := range streams {
+		str, err := c.conn.OpenUniStream()
+		require.NoError(c.b.t, err)
+		h := moqt.SubgroupHeader{
+			TrackAlias: pub.Alias(), GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: subgroup,
+			FirstObject: true,
+		}
+		g := &subgroupStream{c.b.t, str, moqt.NewSubgroupEncoder(c.Version().DataLayout(), h)}
+		if _, err = str.Write(moqt.AppendSubgroupHeader(nil, c.Version(), h)); subgroup == 0 {
+			g.object(0)
+		}
+		require.NoError(c.b.t, err)
+		onTheirWay = append(onTheirWay, g)
+	}
+	pub.AddStreams(streams)
+	require.NoError(c.b.t, pub.Done(moqt.DoneGoingAway, ""))
+	synctest.Wait()
+	return onTheirWay
+}
+
+// next offers the track in another session.
+func (b *bench) next(largest *moqt.Location) *source {
+	b.t.Helper()
+	s := &source{}
+	_, err := s.offer(b.connect(), moqt.Parameters{LargestObject: largest})
+	require.NoError(b.t, err)
+	return s
+}
+
+// The last streams of a publisher that has sent PUBLISH_DONE are on their way when the next publisher comes.
+// Subscribers get all of them.
+func TestOldPublisherEndsItsGroup(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		old := b.next(nil)
+		k, s := b.connect().mustSubscribe(moqt.Parameters{})
+		streams := old.leave(2)
+		next := b.next(ptr(at(1, 0)))
+		next.group(2, 1)
+		require.Equal(t, "1.0, 2.0, 2 fin", k.take())
+		streams[0].object(1).fin()
+		streams[1].object(2).object(3).fin()
+		next.group(3, 1)
+		require.Equal(t, "1.1, 1 fin, 1/1.2, 1/1.3, 1/1 fin, 3.0, 3 fin", k.take())
+		require.Equal(t, 1, b.established(), "all that the old publisher has announced has come")
+		require.NoError(t, s.Context().Err())
+		require.Equal(t, "1.0, 1.1, 1/1.2, 1/1.3, fin", b.connect().fetch(standalone(at(1, 0), at(1, 4))).objects)
+	})
+}
+
+// A publisher that has sent PUBLISH_DONE does not end a stream. The next publisher goes on in its place some time
+// later, whichever of the two comes first.
+func TestOldPublisherDoesNotEndItsGroup(t *testing.T) {
+	for name, before := range map[string]bool{"before the next one": true, "after it": false} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				old := b.next(nil)
+				k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+				if before {
+					old.leave(1)
+				}
+				next := b.next(nil)
+				if !before {
+					old.leave(1)
+				}
+				next.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(1).fin()
+				time.Sleep(finishTimeout - time.Second)
+				require.Equal(t, "1.0", k.take(), "the old publisher may still go on")
+				require.Equal(t, 2, b.established())
+				time.Sleep(2 * time.Second)
+				require.Equal(t, "1.1, 1 fin", k.take())
+				require.Equal(t, 1, b.established())
+			})
+		})
+	}
+}
+
+// The last streams of a publisher have one time limit, however many publishers come after it.
+func TestOldPublisherHasOneLimit(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		old := b.next(nil)
+		b.connect().mustSubscribe(moqt.Parameters{})
+		streams := old.leave(1)
+		u := b.ending()
+		require.Nil(t, u.limit, "no other publisher")
+		b.next(nil)
+		synctest.Wait()
+		limit := u.limit
+		require.NotNil(t, limit)
+		b.next(nil)
+		synctest.Wait()
+		require.Same(t, limit, u.limit)
+		streams[0].fin()
+		synctest.Wait()
+		require.Nil(t, u.limit)
+		require.False(t, limit.Stop(), "stopped already")
+	})
+}
+
+// ending returns the upstream whose publisher has sent PUBLISH_DONE.
+func (b *bench) ending() (ending *upstream) {
+	b.relay.directory.eachHub(func(h *hub) {
+		for _, u := range h.publishers.of {
+			if u.isEnding() {
+				ending = u
+			}
+		}
+	})
+	return ending
+}
+
+// The next publisher and the one that has sent PUBLISH_DONE contradict each other. The next one stands.
+func TestNextPublisherContradictsTheOldOne(t *testing.T) {
+	for name, contradict := range map[string]func(next *source, old *subgroupStream){
+		"the next one is later": func(next *source, old *subgroupStream) {
+			old.object(1)
+			next.open(moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}).
+				write(moqt.ObjectHeader{ObjectID: 1}, "other")
+		},
+		"the old one is later": func(next *source, old *subgroupStream) {
+			next.open(moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}).object(1)
+			old.write(moqt.ObjectHeader{ObjectID: 1}, "other")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				old := b.next(nil)
+				k, s := b.connect().mustSubscribe(moqt.Parameters{})
+				streams := old.leave(2)
+				next := b.next(ptr(at(1, 0)))
+				contradict(next, streams[1])
+				k.take()
+				next.group(3, 1)
+				require.Equal(t, "3.0, 3 fin", k.take())
+				require.NoError(t, s.Context().Err())
+				require.NotNil(t, next.publication(), "it is not excluded")
+				require.Equal(t, 1, b.established())
+				require.False(t, b.excluded(old.c))
+			})
+		})
+	}
+}
+
+// excluded reports whether a client may not publish the track any more.
+func (b *bench) excluded(c *client) (yes bool) {
+	peers, _ := b.relay.sessions.list()
+	for _, p := range peers {
+		b.relay.directory.eachHub(func(h *hub) { yes = yes || p.conn == c.server && p.isExcluded(h) })
+	}
+	return yes
+}
+
+// A publisher comes back, and does not say how far its track is. Whether it was restarted shows when its first object
+// comes: until then, and if that is a new one, nothing is forgotten.
+func TestPublisherComesBackWithoutLargestObject(t *testing.T) {
+	for name, tt := range map[string]struct {
+		goOn func(*source)
+		want string // of the subscriber
+		all  string // FETCH of all since group 1
+	}{
+		"next group": {
+			func(s *source) { s.group(2, 1) }, "2.0, 2 fin", "1.0, 1.1, unknown to 1.max, 2.0, fin",
+		},
+		"the same group": {
+			func(s *source) { s.open(moqt.SubgroupHeader{GroupID: 1}).object(2).fin() },
+			"1.2, 1 fin", "1.0, 1.1, 1.2, fin",
+		},
+		"datagram": {
+			func(s *source) {
+				d := moqt.ObjectDatagram{Location: at(1, 2), Payload: []byte("object 2")}
+				require.NoError(s.c.b.t, s.publication().SendDatagram(d))
+			},
+			"datagram 1.2", "1.0, 1.1, datagram 1.2, fin",
+		},
+		"restarted": {
+			func(s *source) {
+				s.open(moqt.SubgroupHeader{GroupID: 1}).write(moqt.ObjectHeader{}, "new").fin()
+			},
+			"1.0=new, 1 fin", "1.0=new, fin",
+		},
+		"restarted at an earlier group": {
+			func(s *source) { s.group(0, 1); s.group(1, 1) }, "0.0, 0 fin, 1.0, 1 fin", "1.0, fin",
+		},
+		"restarted with a datagram": {
+			func(s *source) {
+				d := moqt.ObjectDatagram{Location: at(1, 1), Payload: []byte("new")}
+				require.NoError(s.c.b.t, s.publication().SendDatagram(d))
+			},
+			"datagram 1.1", "unknown to 1.0, datagram 1.1=new, fin",
+		},
+	} {
+		for leave, f := range map[string]func(*source){
+			"lost": func(s *source) { s.c.Session.Close(moqt.SessionInternalError, "") },
+			"done": func(s *source) { s.leave(0) },
+		} {
+			t.Run(name+", "+leave, func(t *testing.T) {
+				onBench(t, Config{}, func(b *bench) {
+					before := b.next(nil)
+					k, s := b.connect().mustSubscribe(moqt.Parameters{})
+					before.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1).reset(9)
+					require.Equal(t, "1.0, 1.1, 1 reset 9", k.take())
+					f(before)
+					synctest.Wait()
+					after := b.next(nil)
+					m := standalone(at(1, 0), at(1, 2))
+					require.Equal(t, "1.0, 1.1, fin", b.connect().fetch(m).objects, "nothing is forgotten yet")
+					tt.goOn(after)
+					require.Equal(t, tt.want, k.take())
+					m.End = at(9, 0)
+					require.Equal(t, tt.all, b.connect().fetch(m).objects)
+					require.NoError(t, s.Context().Err())
+				})
+			})
+		}
+	}
+}
+
+// The end of a stream comes together with its last bytes, which hold the id of its first object.
+func TestFirstObjectOfShortStream(t *testing.T) {
+	written := []byte{5, 1, 'x'}
+	stream := iotest.DataErrReader(bytes.NewReader(written))
+	id, head, err := firstObject(stream)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, id)
+	require.Equal(t, written, head)
+	_, err = stream.Read(make([]byte, 1))
+	require.Equal(t, io.EOF, err, "the end is still there")
+}
+
+// An upstream relay comes back, does not say how far the track is, and repeats its last object. It may only have lost
+// the session: nothing is forgotten.
+func TestUpstreamRepeatsLastObject(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		u := b.upstreamTo("moqt://other")
+		b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		first, other := b.dialForeign(u)
+		src := other.serve(&source{})
+		k, s := b.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
+		require.Equal(t, "1.0, 1.1", k.take())
+		first.cut()
+		time.Sleep(time.Second)
+		_, other = b.dialForeign(u)
+		src = other.serve(&source{})
+		time.Sleep(10 * time.Second)
+		src.open(moqt.SubgroupHeader{GroupID: 1}).object(1).object(2).fin()
+		k.take()
+		require.Equal(t, "1.0, 1.1, 1.2, fin", b.connect().fetch(standalone(at(1, 0), at(1, 3))).objects)
+		require.NoError(t, s.Context().Err())
+	})
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/internal/sim"
+	"sluice/transport"
+)
+
+// simulated has the network of each test in virtual time: a *sim.Network by a *testing.T.
+var simulated sync.Map
+
+// virtual runs a test in virtual time. Servers and clients that it starts use a network of its own, on which packets
+// take a millisecond. Whatever does not end makes it fail.
+func virtual(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := sim.New(1, func(netip.Addr, netip.Addr) sim.Link { return sim.Link{Delay: time.Millisecond} })
+		simulated.Store(t, n)
+		t.Cleanup(func() {
+			time.Sleep(5 * time.Minute) // for what those who were cut off have left
+			simulated.Delete(t)
+			n.Close()
+		})
+		f(t)
+	})
+}
+
+// networkOf returns the network of a test in virtual time, or nil.
+func networkOf(t *testing.T) *sim.Network {
+	n, _ := simulated.Load(t)
+	v, _ := n.(*sim.Network)
+	return v
+}
+
+// onNetwork has a server listen on the test's network, if it has one.
+func onNetwork(t *testing.T, cfg *transport.ListenConfig) {
+	n := networkOf(t)
+	if n == nil {
+		return
+	}
+	cfg.Sockets = func(at *net.UDPAddr) ([]transport.Socket, error) {
+		c, err := n.Listen(netip.AddrPortFrom(loopback.Addr(), uint16(at.Port)))
+		return []transport.Socket{{Conn: c}}, err
+	}
+}
+
+// listenUDP returns what opens sockets for clients on the test's network, or nil.
+func listenUDP(t *testing.T) func(string, *net.UDPAddr) (transport.UDPConn, error) {
+	n := networkOf(t)
+	if n == nil {
+		return nil
+	}
+	return func(string, *net.UDPAddr) (transport.UDPConn, error) { return n.Listen(loopback) }
+}
+
+var loopback = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)

@@ -1,0 +1,168 @@
+package track
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+)
+
+// A segment that was cut is reset when no stream goes on with it, and not before.
+func TestCutsAreGivenUp(t *testing.T) {
+	const grace = 5 * time.Second
+	for name, tt := range map[string]struct {
+		then  func(k *sink)
+		after time.Duration
+	}{
+		"after the time of grace":             {func(*sink) {}, grace},
+		"soon, when a later group comes":      {func(k *sink) { k.object(t, 8) }, stallTimeout},
+		"as ever, when an earlier one comes":  {func(k *sink) { k.object(t, 6) }, grace},
+		"at once, when the track is closed":   {func(k *sink) { k.track.Close() }, 0},
+		"at once, when its group was evicted": {func(k *sink) { k.evictAll() }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newSink(CacheConfig{Grace: grace})
+			s := k.source(plain)
+			require.NoError(t, feed(s, encode(plain, objects(0, 1)...)))
+			require.NoError(t, s.Cut())
+			tt.then(k)
+			log := k.segments[0].Log
+			if tt.after > 0 {
+				k.pass(tt.after - 1)
+				require.Equal(t, Cut, stateOf(log))
+			}
+			k.pass(1)
+			require.Equal(t, Reset, stateOf(log))
+			require.Empty(t, k.cache.cuts)
+		})
+	}
+}
+
+func stateOf(l *Log) State {
+	s, _ := l.State()
+	return s
+}
+
+// object lets a stream with one object of a group arrive.
+func (k *sink) object(t *testing.T, group uint64) {
+	h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}
+	s := k.source(h)
+	require.NoError(t, feed(s, encode(h, object(0))))
+	require.NoError(t, fin(s))
+}
+
+func (k *sink) evictAll() {
+	for _, g := range k.cache.groups {
+		locked((*group).evictUnpinned)(g)
+	}
+}
+
+// A publisher that comes back after the segment's objects are gone begins another one.
+func TestCutAndReleased(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	s := k.source(plain)
+	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)))
+	require.NoError(t, s.Cut())
+	k.evictAll()
+	again := k.source(plain)
+	require.NoError(t, feed(again, encode(plain, objects(0, 1, 2)...)))
+	require.NoError(t, fin(again))
+	require.Len(t, k.segments, 2)
+	require.Equal(t, Reset, stateOf(k.segments[0].Log))
+	require.Equal(t, objects(2), received(t, k.segments[1]))
+	k.track.Close()
+	require.Zero(t, k.cache.Bytes())
+}
+
+// A log tells what it has of the stream that it began with, and where its last whole object ends.
+func TestSevered(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	first := size(plain, object(0))
+	s := k.source(plain)
+	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)[:first+5]))
+	log := k.segments[0].Log
+	_, severed := log.Severed()
+	require.False(t, severed)
+	require.NoError(t, s.Cut())
+	at, severed := log.Severed()
+	require.True(t, severed)
+	require.Equal(t, int64(5+first+5), at)
+	require.Equal(t, int64(5+first), log.Boundary(log.End()))
+	again := k.source(plain)
+	require.NoError(t, feed(again, encode(plain, objects(0, 1, 2)...)))
+	require.Equal(t, Open, stateOf(log))
+	at, _ = log.Severed()
+	require.Equal(t, int64(5+first+5), at, "what follows is not the first stream's")
+	require.Equal(t, log.End(), log.Boundary(log.End()))
+}
+
+// Segments in other forms are cut, and go on, with the one that they are derived from.
+func TestDerivedIsCut(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	s := k.source(plain)
+	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)))
+	seg, _, release := k.segments[0].Derive(upToID(2))
+	defer release()
+	r, err := seg.Log.NewReader(0, nil)
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, s.Cut())
+	require.Equal(t, Cut, stateOf(seg.Log))
+	require.Equal(t, objects(0, 1), content(t, seg))
+	again := k.source(plain)
+	require.NoError(t, feed(again, encode(plain, objects(1, 2, 3)...)))
+	require.Equal(t, Open, stateOf(seg.Log))
+	require.Equal(t, objects(0, 1, 2), content(t, seg))
+	require.NoError(t, fin(again))
+	require.Equal(t, Finished, stateOf(seg.Log))
+}
+
+// What may come in a segment that was cut comes after a position.
+func TestPositionOfACutSegment(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	s := k.source(plain)
+	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)))
+	require.NoError(t, s.Cut())
+	now := k.track.Position()
+	defer now.Close()
+	require.Len(t, now.Open, 1)
+	next, ok := now.Open[0].Next()
+	require.True(t, ok)
+	require.Equal(t, uint64(2), next)
+	k.segments[0].Log.Discard(math.MaxInt64)
+	require.NoError(t, feed(k.source(plain), encode(plain, object(2))), "the position keeps it")
+	require.Len(t, k.segments, 1)
+}
+
+// A relay that has lost its source asks the next one for what it may have missed.
+func TestInterrupted(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	interrupted := func() uint64 { return k.track.Interrupted(2, 9) }
+	for _, group := range []uint64{3, 4, 8, 9} {
+		k.object(t, group)
+	}
+	require.EqualValues(t, 5, interrupted(), "the first between others")
+	k.track.AddAbsent(moqt.Range{Start: loc(5, 0), End: loc(5, math.MaxUint64)})
+	require.EqualValues(t, 6, interrupted())
+	require.EqualValues(t, 7, k.track.Interrupted(7, 9))
+	k.track.AddAbsent(moqt.Range{Start: loc(6, 0), End: loc(7, math.MaxUint64)})
+	require.EqualValues(t, 9, interrupted())
+	require.EqualValues(t, 10, k.track.Interrupted(10, 9), "the source's current group is far away")
+
+	h := moqt.SubgroupHeader{GroupID: 4, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}
+	s := k.source(h)
+	require.NoError(t, feed(s, encode(h, object(1))))
+	require.EqualValues(t, 9, interrupted(), "it is on its way")
+	require.NoError(t, s.Close(1))
+	require.EqualValues(t, 4, interrupted())
+	again := k.source(h)
+	require.NoError(t, feed(again, encode(h, objects(1, 2)...)))
+	require.NoError(t, fin(again))
+	require.EqualValues(t, 9, interrupted(), "another stream has brought the rest")
+	k.evictAll()
+	require.EqualValues(t, 9, interrupted())
+	k.track.Close()
+}
