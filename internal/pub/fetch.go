@@ -66,9 +66,9 @@ func sendFetch(
 		return err
 	}
 	encoder := moqt.NewFetchEncoder(v, order)
-	if order == moqt.Descending && lost != nil {
-		// The lost objects would come last, but a marker needs an object after it.
-		defer stream.CancelWrite(uint64(moqt.ResetUnknownObjectStatus))
+	// The lost objects would come last, but a marker needs an object after it.
+	truncated := order == moqt.Descending && lost != nil
+	if truncated {
 		lost = nil
 	}
 	for _, i := range fetchItems(objects, lost, order, v) {
@@ -79,6 +79,10 @@ func sendFetch(
 		if _, err := stream.Write(append(b, i.payload...)); err != nil {
 			return err
 		}
+	}
+	if truncated {
+		stream.CancelWrite(uint64(moqt.ResetUnknownObjectStatus)) // a FIN before it would say that all came
+		return nil
 	}
 	return stream.Close()
 }
