@@ -163,7 +163,6 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, besi
 	defer end(nil)
 	err := s.Serve(serving)
 	if r, ok := errors.AsType[*replacedError](context.Cause(serving)); ok {
-		notifySystemd(fmt.Sprintf("MAINPID=%d", r.pid))
 		stop()
 		if err := beside.close(); err != nil { // the other process serves both
 			slog.Warn("cannot close the web page and RTSP", "err", err)

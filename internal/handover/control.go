@@ -46,8 +46,10 @@ type Config struct {
 	Admin       *net.TCPListener // of the admin address
 	Certificate *tls.Certificate // that the process has made itself
 	// Links returns the processes that the new one makes links with: see [server.Server.LinkTargets].
-	Links  func() ([]server.LinkTarget, error)
-	Logger *slog.Logger
+	Links func() ([]server.LinkTarget, error)
+	// Replaced, if not nil, is called when another process has taken over, before that one goes on.
+	Replaced func(pid int)
+	Logger   *slog.Logger
 }
 
 // Listen makes the control socket of this process, at first beside path, where nobody finds it.
@@ -126,6 +128,9 @@ func (c *Control) serve(conn *net.UnixConn) {
 	if err != nil {
 		c.cfg.Logger.Error("another process could not take over; this one goes on", "pid", pid, "err", err)
 		return
+	}
+	if c.cfg.Replaced != nil {
+		c.cfg.Replaced(pid)
 	}
 	c.replaced <- pid
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type process struct {
 	listener *transport.Listener
 	cert     *tls.Certificate
 	control  *Control
+	replaced func(int)
 
 	mu      sync.Mutex // guards what links returns
 	targets []server.LinkTarget
@@ -100,7 +102,8 @@ func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
 	t.Helper()
 	var err error
 	p.control, err = Listen(path, Config{
-		Port: p.port, Admin: admin, Certificate: p.cert, Links: p.links, Logger: slog.New(slog.DiscardHandler),
+		Port: p.port, Admin: admin, Certificate: p.cert, Links: p.links, Replaced: p.replaced,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.control.Close() })
@@ -159,6 +162,29 @@ func ask(t *testing.T, c transport.Conn) string {
 	name, err := io.ReadAll(s)
 	require.NoError(t, err)
 	return string(name)
+}
+
+// TestReplacedIsCalledFirst: a new process goes on only when the service manager has been told of it, however slowly.
+func TestReplacedIsCalledFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control")
+	one := listen(t, "first", "127.0.0.1:0", NewPort(quiet(1)))
+	defer one.port.Close()
+	needSteering(t)
+	var told atomic.Int64
+	one.replaced = func(pid int) {
+		time.Sleep(50 * time.Millisecond)
+		told.Store(int64(pid))
+	}
+	one.open(t, path, nil)
+	require.NoError(t, one.control.Publish())
+
+	from, err := Request(path)
+	require.NoError(t, err)
+	defer from.Close()
+	two := listen(t, "second", one.listener.Addr().String(), from.Port(quiet(1)))
+	defer two.port.Close()
+	require.NoError(t, from.Commit())
+	require.EqualValues(t, os.Getpid(), told.Load())
 }
 
 // TestTakeover replaces a process twice. Sessions stay where they are, and new ones get to the newest process.

@@ -128,6 +128,7 @@ func (t *Takeover) Commit() error {
 	if d.Error != "" {
 		return errors.New(d.Error)
 	}
+	t.awaitEnd()
 	for _, name := range inherited {
 		if v := t.offer.Environment[name]; v != "" && os.Getenv(name) == "" {
 			if err := os.Setenv(name, v); err != nil {
@@ -136,6 +137,12 @@ func (t *Takeover) Commit() error {
 		}
 	}
 	return nil
+}
+
+// awaitEnd waits until the other process has closed the connection. Before that it tells the service manager which
+// process serves now (MAINPID of sd_notify(3)), which else would not listen to this one.
+func (t *Takeover) awaitEnd() {
+	_, _ = t.conn.Read(make([]byte, 1)) // it fails: with EOF, or after the deadline if the other process is stuck
 }
 
 // Close ends the conversation. Without Commit, nothing has happened.
