@@ -37,7 +37,7 @@ func run(t *testing.T, p Program, args ...string) (code int, stdout, stderr stri
 	defer slog.SetDefault(before)
 	var out, errs bytes.Buffer
 	env := &Environment{
-		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+		Args: append([]string{}, args...), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
 		Getenv: func(name string) string { return strings.ToLower(name) },
 	}
 	code = p.Execute(t.Context(), env)

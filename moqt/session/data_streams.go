@@ -45,8 +45,10 @@ func (d *dataStreams) accept() {
 		}
 	}
 	d.arriving.Wait()
-	if d.s.conn.Context().Err() != nil {
+	select {
+	case <-d.s.conn.Context().Done(): // it may be done only after AcceptUniStream has failed
 		d.s.failWithTransport()
+	case <-d.s.ctx.Done():
 	}
 }
 
