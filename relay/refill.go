@@ -73,6 +73,7 @@ type refill struct {
 	open     map[uint64]*refilled // its subgroups
 	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
 	cut      bool                 // objects of the group are missing; those behind them are not taken
+	behind   bool                 // the objects that come are behind some that are not known
 	complete bool                 // the group has no more objects
 	current  *refilled            // the subgroup, or
 	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
@@ -155,11 +156,13 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 	case !r.wanted.Contains(o.Location):
 		return sourceError{errors.New("an object is not in the range of the FETCH")}
 	case o.Location.Group == r.group:
-		r.cut = r.cut || r.unknown != nil
+		if r.unknown != nil && !r.cut {
+			r.split()
+		}
 	default:
 		r.cut = r.cut || !r.isWhole()
 		r.endGroup(false)
-		r.group, r.complete = o.Location.Group, false
+		r.group, r.complete, r.behind = o.Location.Group, false, false
 		r.cut = r.unknown != nil && r.unknown.Group == r.group
 	}
 	r.unknown = nil
@@ -202,7 +205,7 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 	}
 	h := moqt.SubgroupHeader{
 		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
-		Priority: o.Priority, HasProperties: true, FirstObject: true,
+		Priority: o.Priority, HasProperties: true, FirstObject: !r.behind,
 	}
 	s := &refilled{
 		source:  r.data.NewSource(track.SourceConfig{Header: h, Priority: o.Priority, Cancel: r.cancel}),
@@ -232,6 +235,16 @@ func (s *refilled) feed(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// split ends the streams of subgroups before objects that are not known: those may be of these subgroups, or datagrams
+// that were lost. What is behind them comes on other streams.
+func (r *refill) split() {
+	for _, s := range r.open {
+		r.upstream.receiver.reportMalformed(s.source.Cut())
+	}
+	clear(r.open)
+	r.behind = true
 }
 
 func (r *refill) takeDatagram(o *moqt.FetchObject) error {

@@ -105,11 +105,10 @@ func (l *life) begin() *publisher {
 // view adds a viewer. Of those who join later, the oracle demands the groups that begin after the relay's answer.
 func (l *life) view(v *Viewer) {
 	l.note("viewer %d joins by %s, draft %d, %+v", v.Number, v.Scheme, v.Version, v.Link)
-	w := l.viewer(l.last(), v.Client)
-	w.number = v.Number
+	w := l.viewer(l.last(), v, &l.Media)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if v.Joins > 0 {
+	if v.Joins > 0 && !w.late {
 		w.first = l.begun + 1
 	}
 	l.viewers = append(l.viewers, w)
@@ -205,7 +204,7 @@ func (l *life) publish(p *publisher) {
 			p.end()
 			p = l.publisher(1, l.Media.Successor)
 		}
-		p.group(group, l.Media.Objects, l.Media.Pause)
+		p.group(group, &l.Media)
 		l.published[group] = l.Media.Objects
 	}
 	time.Sleep(20 * time.Second) // what is on its way arrives

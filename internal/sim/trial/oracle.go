@@ -14,9 +14,12 @@ import (
 	"sluice/moqt/session"
 )
 
+// maxDatagram is the largest payload of a datagram: it fits into the smallest packets.
+const maxDatagram = 1000
+
 // payload returns what an object has: its location, and bytes that follow from it.
-func payload(at moqt.Location) []byte {
-	b := make([]byte, 16+(at.Group*131+at.Object*977)%1500)
+func (m *Media) payload(at moqt.Location) []byte {
+	b := make([]byte, 16+(at.Group*131+at.Object*977)%m.mostBytes(at))
 	binary.BigEndian.PutUint64(b, at.Group)
 	binary.BigEndian.PutUint64(b[8:], at.Object)
 	for i := range b[16:] {
@@ -25,9 +28,27 @@ func payload(at moqt.Location) []byte {
 	return b
 }
 
+func (m *Media) mostBytes(at moqt.Location) uint64 {
+	if m.isDatagram(at) {
+		return maxDatagram
+	}
+	return 1500
+}
+
+func (m *Media) isDatagram(at moqt.Location) bool {
+	return m.Datagrams > 0 && at.Object%m.Datagrams == m.Datagrams-1
+}
+
+// subgroup returns the subgroup of an object that is no datagram.
+func (m *Media) subgroup(at moqt.Location) uint64 { return at.Object % max(m.Subgroups, 1) }
+
+// isLast reports whether an object is the last of its group.
+func (m *Media) isLast(at moqt.Location) bool { return at.Object == m.Objects-1 }
+
 // oracle judges what a viewer receives. It implements [session.Receiver].
 type oracle struct {
 	layout moqt.DataLayout
+	media  *Media
 
 	mu     sync.Mutex
 	got    map[moqt.Location]struct{}
@@ -36,8 +57,8 @@ type oracle struct {
 	open   map[uint64]int // streams that have not ended, by group
 }
 
-func newOracle(layout moqt.DataLayout) *oracle {
-	return &oracle{layout: layout, got: make(map[moqt.Location]struct{}), open: make(map[uint64]int)}
+func newOracle(layout moqt.DataLayout, m *Media) *oracle {
+	return &oracle{layout: layout, media: m, got: make(map[moqt.Location]struct{}), open: make(map[uint64]int)}
 }
 
 // HandleSubgroup implements [session.Receiver].
@@ -65,6 +86,9 @@ func (o *oracle) HandleSubgroup(g *session.Subgroup) {
 			if at.Object < next {
 				o.fault("object %v came behind a later one of its stream", at)
 			}
+			if o.media.isDatagram(at) || o.media.subgroup(at) != g.Header.SubgroupID {
+				o.fault("object %v came in subgroup %d", at, g.Header.SubgroupID)
+			}
 			o.take(at, stream[first.PayloadStart:first.End])
 			pending, next = pending[1:], at.Object+1
 		}
@@ -76,11 +100,33 @@ func (o *oracle) HandleSubgroup(g *session.Subgroup) {
 }
 
 // HandleDatagram implements [session.Receiver].
-func (o *oracle) HandleDatagram(*moqt.ObjectDatagram) { o.fault("a datagram of a track that has none") }
+func (o *oracle) HandleDatagram(d *moqt.ObjectDatagram) {
+	if !o.media.isDatagram(d.Location) {
+		o.fault("object %v came in a datagram", d.Location)
+	}
+	o.take(d.Location, d.Payload)
+}
+
+// takeFetched judges the objects of a response to FETCH. It may end within an object.
+func (o *oracle) takeFetched(p *moqt.FetchParser, response []byte) {
+	for rest := response; len(rest) > 0; {
+		object, n, err := p.Next(rest)
+		if err != nil {
+			if !errors.Is(err, moqt.ErrIncomplete) {
+				o.fault("a fetch: %v", err)
+			}
+			return
+		}
+		rest = rest[n:]
+		if object.Kind == moqt.FetchKindObject && object.End <= int64(len(response)) {
+			o.take(object.Location, response[object.PayloadStart:object.End])
+		}
+	}
+}
 
 // take judges a whole object.
 func (o *oracle) take(at moqt.Location, object []byte) {
-	if !bytes.Equal(object, payload(at)) {
+	if !bytes.Equal(object, o.media.payload(at)) {
 		o.fault("object %v has other bytes than were published", at)
 	}
 	o.mu.Lock()
@@ -122,14 +168,15 @@ func (o *oracle) fault(format string, args ...any) {
 	o.faults = append(o.faults, fmt.Sprintf(format, args...))
 }
 
-// missing returns which of the published objects from a group on, and before another one, have not come.
+// missing returns which of the published objects from a group on, and before another one, have not come. Datagrams may
+// be lost.
 func (o *oracle) missing(published map[uint64]uint64, first, end uint64) (lost []moqt.Location) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for group := first; group < end; group++ {
 		for object := range published[group] {
 			at := moqt.Location{Group: group, Object: object}
-			if _, ok := o.got[at]; !ok {
+			if _, ok := o.got[at]; !ok && !o.media.isDatagram(at) {
 				lost = append(lost, at)
 			}
 		}

@@ -40,6 +40,8 @@ type Client struct {
 // Media is what is published, a group after the other.
 type Media struct {
 	Groups, Objects uint64        // Objects are those of a group
+	Subgroups       uint64        `json:",omitempty"` // of a group, which take objects in turn; 0: one
+	Datagrams       uint64        `json:",omitempty"` // each object of this number is sent as a datagram; 0: none is
 	Pause           time.Duration // behind each object
 	Publisher       Client
 	Successor       Client
@@ -50,6 +52,7 @@ type Media struct {
 type Viewer struct {
 	Number int // by which mishaps name it
 	Joins  time.Duration
+	Fetch  bool `json:",omitempty"` // the beginning of the group in which the viewer joins
 	Client
 }
 
@@ -139,6 +142,7 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	g.successions(rand.New(rand.NewPCG(g.rng.Uint64(), 2)))
 	g.mishaps()
+	g.kinds(rand.New(rand.NewPCG(seed, 3)))
 	return g.Schedule
 }
 
@@ -157,6 +161,19 @@ func (g *generator) successions(rng *rand.Rand) {
 		if rng.IntN(6) == 0 {
 			m.Successions = append(m.Successions, group)
 		}
+	}
+}
+
+// kinds chooses how objects are sent, and who fetches some.
+func (g *generator) kinds(rng *rand.Rand) {
+	if rng.IntN(2) == 0 {
+		g.Media.Subgroups = 2 + rng.Uint64N(3)
+	}
+	if rng.IntN(2) == 0 {
+		g.Media.Datagrams = 2 + rng.Uint64N(8)
+	}
+	for i := range g.Viewers {
+		g.Viewers[i].Fetch = rng.IntN(2) == 0
 	}
 }
 
@@ -186,7 +203,7 @@ func (g *generator) between(least, most time.Duration) time.Duration {
 func (g *generator) view(joins time.Duration) {
 	c := g.client(sim.Link{})
 	c.Link = g.access()
-	g.Viewers = append(g.Viewers, Viewer{len(g.Viewers) + 1, joins, c})
+	g.Viewers = append(g.Viewers, Viewer{Number: len(g.Viewers) + 1, Joins: joins, Client: c})
 }
 
 // mishaps has something happen now and then, until the media is over.

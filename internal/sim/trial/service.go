@@ -2,7 +2,6 @@ package trial
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -261,61 +260,57 @@ func (s *service) publisher(relay int, c Client) *publisher {
 }
 
 // group publishes a group, with a pause behind each object.
-func (p *publisher) group(group, objects uint64, pause time.Duration) {
-	h := moqt.SubgroupHeader{GroupID: group, FirstObject: true, EndOfGroup: true}
+func (p *publisher) group(group uint64, m *Media) {
+	subgroups := make(map[uint64]*subgroup)
+	for object := range m.Objects {
+		at := moqt.Location{Group: group, Object: object}
+		if m.isDatagram(at) {
+			p.service.check(p.pub.SendDatagram(moqt.ObjectDatagram{
+				Location: at, EndOfGroup: m.isLast(at), Payload: m.payload(at),
+			}))
+		} else {
+			id := m.subgroup(at)
+			if subgroups[id] == nil {
+				subgroups[id] = p.subgroup(group, id, m)
+			}
+			p.service.check(subgroups[id].send(object, m.payload(at)))
+		}
+		time.Sleep(m.Pause)
+	}
+	for _, id := range slices.Sorted(maps.Keys(subgroups)) {
+		p.service.check(subgroups[id].stream.Close())
+	}
+}
+
+// subgroup is a stream of a publisher.
+type subgroup struct {
+	stream  transport.SendStream
+	encoder moqt.SubgroupEncoder
+}
+
+func (p *publisher) subgroup(group, id uint64, m *Media) *subgroup {
+	last := moqt.Location{Group: group, Object: m.Objects - 1}
+	h := moqt.SubgroupHeader{
+		GroupID: group, SubgroupID: id, FirstObject: true, EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id,
+	}
+	if id != 0 {
+		h.SubgroupIDMode = moqt.SubgroupIDPresent
+	}
 	stream, err := p.pub.OpenSubgroup(p.service.t.Context(), h)
 	p.service.check(err)
-	e := moqt.NewSubgroupEncoder(p.Version().DataLayout(), h)
-	for object := range objects {
-		content := payload(moqt.Location{Group: group, Object: object})
-		b, err := e.AppendObject(nil, moqt.ObjectHeader{ObjectID: object, PayloadLength: uint64(len(content))})
-		p.service.check(err)
-		_, err = stream.Write(append(b, content...))
-		p.service.check(err)
-		time.Sleep(pause)
+	return &subgroup{stream, moqt.NewSubgroupEncoder(p.Version().DataLayout(), h)}
+}
+
+func (s *subgroup) send(object uint64, payload []byte) error {
+	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: object, PayloadLength: uint64(len(payload))})
+	if err != nil {
+		return err
 	}
-	p.service.check(stream.Close())
+	_, err = s.stream.Write(append(b, payload...))
+	return err
 }
 
 // end ends the publication, so that another one goes on. The session stays until everything has arrived.
 func (p *publisher) end() {
 	p.service.check(p.pub.Done(moqt.DoneGoingAway, ""))
-}
-
-// viewer plays a track from its join on.
-type viewer struct {
-	*client
-	*oracle
-	number int
-	first  uint64 // the first group that was published after the relay's answer
-	left   bool   // so that groups may be missing
-}
-
-func (s *service) viewer(relay int, c Client) *viewer {
-	w := &viewer{client: s.join(relay, c), oracle: newOracle(c.Version.DataLayout())}
-	err := w.subscribe(s.t.Context())
-	for c.Version == moqt.Draft16 && isMissing(err) { // it knows no rendezvous
-		time.Sleep(100 * time.Millisecond)
-		err = w.subscribe(s.t.Context())
-	}
-	s.check(err)
-	return w
-}
-
-// subscribe subscribes to the track, and waits for the answer.
-func (w *viewer) subscribe(ctx context.Context) error {
-	wait := uint64(20_000)
-	sub, err := w.Subscribe(ctx, moqt.Subscribe{
-		Track: track, Parameters: moqt.Parameters{RendezvousTimeout: &wait},
-	}, w.oracle)
-	if err == nil {
-		_, err = sub.Wait(ctx)
-	}
-	return err
-}
-
-// isMissing reports whether the relay has said that nobody publishes the track.
-func isMissing(err error) bool {
-	refused, ok := errors.AsType[*moqt.RequestError](err)
-	return ok && refused.Code.Effective() == moqt.RequestDoesNotExist
 }

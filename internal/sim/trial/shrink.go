@@ -101,10 +101,15 @@ func (s *Schedule) fewerMishaps(yield func(*Schedule) bool) {
 	}
 }
 
-// fewerViewers leaves out each viewer, but not the only one.
+// fewerViewers leaves out each viewer, but not the only one, and each fetch.
 func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
 	for i := 0; i < len(s.Viewers) && len(s.Viewers) > 1; i++ {
 		if !yield(s.with(func(c *Schedule) { c.Viewers = slices.Delete(slices.Clone(c.Viewers), i, i+1) })) {
+			return
+		}
+	}
+	for i, v := range s.Viewers {
+		if v.Fetch && !yield(s.with(func(c *Schedule) { c.Viewers[i].Fetch = false })) {
 			return
 		}
 	}
@@ -117,6 +122,8 @@ func (s *Schedule) lessMedia(yield func(*Schedule) bool) {
 		func(m *Media) { m.Groups -= m.Groups / 4 },
 		func(m *Media) { m.Groups-- },
 		func(m *Media) { m.Objects /= 2 },
+		func(m *Media) { m.Subgroups = 0 },
+		func(m *Media) { m.Datagrams = 0 },
 		func(m *Media) { m.Successions = nil },
 	}
 	for i := range s.Media.Successions {
@@ -134,7 +141,9 @@ func (s *Schedule) lessMedia(yield func(*Schedule) bool) {
 }
 
 // size counts what lessMedia makes less.
-func (s *Schedule) size() time.Duration { return s.length() + time.Duration(len(s.Media.Successions)) }
+func (s *Schedule) size() time.Duration {
+	return s.length() + time.Duration(len(s.Media.Successions)) + time.Duration(s.Media.Subgroups+s.Media.Datagrams)
+}
 
 // betterLinks makes each link perfect but for its delay.
 func (s *Schedule) betterLinks(yield func(*Schedule) bool) {
