@@ -11,8 +11,8 @@ import (
 // These tests are about ACKs, which the socket's reader opens, or leaves to quic-go (media/reader.go). They are
 // processed with the ledger of package claim.
 
-// TestInterleavedAcks has two copies be sent and acknowledged. The reader opens the ACK of the first. That of the second
-// goes to quic-go, and has the first considered lost if it is not acknowledged by then.
+// TestInterleavedAcks has two copies be sent and acknowledged. The reader opens the ACK of the first. That of the
+// second goes to quic-go, and has the first considered lost if it is not acknowledged by then.
 func TestInterleavedAcks(t *testing.T) {
 	const (
 		upFirst   = rule("quic-go gets an ACK before the reader has processed the one before")

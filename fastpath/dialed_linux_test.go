@@ -47,8 +47,9 @@ func TestBothWays(t *testing.T) {
 }
 
 // TestRelayMoves gives the relay other addresses on the devices that lead to the peers that it has dialed. They learn
-// of it from the relay's next packets, and the relay from theirs. Only on the path that it knows the socket's reader opens
-// a subscriber's ACKs, and the kernel a publisher's packets. make test has all dialed, which is both of the others.
+// of it from the relay's next packets, and the relay from theirs. Only on the path that it knows the socket's reader
+// opens a subscriber's ACKs, and the kernel a publisher's packets. make test has all dialed, which is both of the
+// others.
 func TestRelayMoves(t *testing.T) {
 	for d := dialPublisher; d <= dialAll; d++ {
 		t.Run(d.String(), func(t *testing.T) {
