@@ -89,7 +89,7 @@ struct scratch {
 	u32 len; // of its payload
 	u32 frame_count;
 	u32 start; // where the frame walk begins, see frames.h
-	u32 pad1;
+	u32 pad;
 	struct frame frames[MAX_FRAMES];
 	u32 frame; // of frames, that is being forwarded
 	u32 publisher; // index of the connection that the packet came on
