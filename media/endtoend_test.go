@@ -98,16 +98,12 @@ func newSiteWith(t testing.TB, loop LoopConfig, hooks hooksOf) *site {
 	s := &site{t: t, udp: udp, tr: &quic.Transport{Conn: udp, ConnectionIDLength: 8}, hooks: hooks}
 	s.loop, err = NewLoop(loop, udp)
 	require.NoError(t, err)
-	keepAlive := time.Duration(0)
-	if taker, ok := loop.Memory.(*taker); ok {
-		s.tr.Conn, keepAlive = takerConn{udp, taker}, 200*time.Millisecond
-	}
 	s.tr.ConnContext = func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
 		h, sender := hooks(s, SenderConfig{})
 		return quic.WithHooks(context.WithValue(ctx, senderKey{}, sender), h), nil
 	}
 	s.conf = &quic.Config{
-		MaxIdleTimeout: 20 * time.Second, KeepAlivePeriod: keepAlive, EnableDatagrams: true, EnableAckFrequency: true,
+		MaxIdleTimeout: 20 * time.Second, EnableDatagrams: true, EnableAckFrequency: true,
 	}
 	s.ln, err = s.tr.Listen(serverTLS(), s.conf)
 	require.NoError(t, err)
