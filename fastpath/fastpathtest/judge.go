@@ -38,8 +38,8 @@ var following = []string{"copy_out_of_order", "copy_not_open", "frame_not_media"
 const HeaderApart = "frame_not_media"
 
 // Judge returns an error unless each frame of a publisher between two looks was forwarded, or declined because user
-// space was late, because fewer packets came early than were sent, or for one of some more reasons. Without such a decline the media sender sends no media for the first
-// time. There must be media.
+// space was late, because fewer packets came early than were sent, or for one of some more reasons. Without such a
+// decline the media sender sends no media for the first time. There must be media.
 func Judge(before, after Look, more ...string) error {
 	happened := difference(before.Reasons, after.Reasons)
 	for name := range happened {
