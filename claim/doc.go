@@ -74,6 +74,6 @@
 //
 // fastpath/bpf/shared has the forwarder's side: claim.h and state.h. Both sides use the same names, and the constants
 // here are generated from there. Package claimtest tries the protocol in every order of its steps, also with what a
-// forwarder does around it: jobs for workers, ACKs that it takes, indices that are used again. fastpath's tests run the
-// real program between any two steps of the media sender.
+// forwarder does around it: jobs for workers, indices that are used again. fastpath's tests run the real program
+// between any two steps of the media sender.
 package claim

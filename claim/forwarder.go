@@ -3,7 +3,6 @@ package claim
 import (
 	"net/netip"
 
-	"sluice/clock"
 	"sluice/moqt"
 )
 
@@ -14,9 +13,6 @@ type Forwarder interface {
 	// Connect makes a connection known whose state NewConn has returned. The forwarder calls abandon with a stream that
 	// it has opened and that OpenStream will not be called for; the media sender then resets it.
 	Connect(s *ConnState, abandon func(*StreamState)) ForwarderConn
-	// HandOver hands the packets that were taken for a queue to the media sender, on the caller's goroutine. The caller
-	// holds none of the media sender's locks.
-	HandOver(queue int)
 }
 
 // ForwarderConn is a connection that a [Forwarder] sends on, or receives from. Its methods do not block, and may be
@@ -26,11 +22,6 @@ type ForwarderConn interface {
 	ConnectionID(id []byte, usable bool)
 	// Received reports the largest packet number received so far. It is called with each packet.
 	Received(largest int64)
-	// TakeAcks allows the forwarder to take packets from the network that have nothing but acknowledgments, see
-	// [TakenPacket], as far as SetTaking says. [Forwarder.HandOver] calls receive for each, for that queue.
-	TakeAcks(queue int, receive func(*TakenPacket))
-	// SetTaking says whether the forwarder may take packets from now on, of that key generation. At first it may not.
-	SetTaking(on bool, generation uint64)
 	// Acknowledged reports that an ACK was processed. The peer may now be idle, and what the next packets need can be
 	// prepared.
 	Acknowledged()
@@ -51,15 +42,6 @@ type ForwarderConn interface {
 	CloseStream(*StreamState)
 	// Close forgets the connection and erases its keys.
 	Close()
-}
-
-// TakenPacket is a packet from the peer that a forwarder has taken from the network: neither the socket nor quic-go
-// sees it. It has arrived on the connection's path, is authentic and has not come before.
-type TakenPacket struct {
-	Number   uint64
-	Received clock.Time
-	ECN      uint8  // of the IP header (RFC 3168 §5)
-	Frames   []byte // one ACK frame, and PADDING; valid during the call
 }
 
 // PacketKeys are the keys of one direction for AEAD_CHACHA20_POLY1305 (RFC 9001 §5.1).

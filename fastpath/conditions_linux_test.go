@@ -299,17 +299,15 @@ var (
 	stressOff  = flag.Bool("stress.off", false, "run TestStress without the fast path")
 )
 
-// maxStressRuns is how many runs TestStress may take until all that it looks for was counted: on a busy machine its
-// time is enough for one.
+// maxStressRuns is how many runs TestStress may take until the kernel has sent something: on a busy machine its time is
+// enough for one.
 const maxStressRuns = 20
 
-// TestStress mixes all conditions, differently in each run. The kernel takes ACKs.
+// TestStress mixes all conditions, differently in each run.
 func TestStress(t *testing.T) {
-	counts := make(map[string]uint64)
-	wanted := []string{"copy_sent", "ack_taken"}
+	copies := uint64(0)
 	goesOn := func(runs uint64, since time.Duration) bool {
-		missing := slices.ContainsFunc(wanted, func(name string) bool { return counts[name] == 0 })
-		return since < *stressFor || missing && !*stressOff && runs < maxStressRuns
+		return since < *stressFor || copies == 0 && !*stressOff && runs < maxStressRuns
 	}
 	for seed, begin := *stressSeed, time.Now(); goesOn(seed-*stressSeed, time.Since(begin)); seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -337,9 +335,7 @@ func TestStress(t *testing.T) {
 		}
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { // which ends with all that it has made
 			t.Logf("%+v %v", s.topology, s.dialed)
-			for name, n := range s.run(t, *stressOff, seed) {
-				counts[name] += n
-			}
+			copies += s.run(t, *stressOff, seed)["copy_sent"]
 		}) {
 			return
 		}
@@ -347,8 +343,6 @@ func TestStress(t *testing.T) {
 	if *stressOff {
 		return
 	}
-	for _, name := range wanted {
-		require.NotZero(t, counts[name], name)
-	}
-	t.Logf("%d copies, %d ACKs taken", counts["copy_sent"], counts["ack_taken"])
+	require.NotZero(t, copies)
+	t.Logf("%d copies", copies)
 }

@@ -41,9 +41,6 @@ type Settings struct {
 	// them as are free. Each takes 100 bytes for that time, and each possible one needs 16 bytes at all times. Default:
 	// DefaultMaxObjects.
 	MaxObjects int
-	// PassAcks lets all packets of subscribers go up to user space. By default, the kernel takes those that have
-	// nothing but an ACK.
-	PassAcks bool
 	// Rule is an operator's, see [LoadRule]. Default: the built-in one.
 	Rule *Rule
 

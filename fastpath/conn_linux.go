@@ -21,8 +21,6 @@ type conn struct {
 	abandon func(*claim.StreamState)
 	since   uint64 // when it began, see monotonic
 
-	receive atomic.Pointer[func(*claim.TakenPacket)] // nil: none are taken
-
 	received  atomic.Int64 // largest packet number; -1: none
 	prepareAt atomic.Int64 // the packet number with which to make key streams for those that follow
 
@@ -35,8 +33,6 @@ type conn struct {
 
 	// As a subscriber.
 	path    *claim.Path
-	known   bool                         // the programs know the path
-	takes   bpf.Taking                   // what the media sender allows
 	slots   map[bpf.DownstreamKey]uint32 // of downstream streams that the media sender knows
 	keys    map[uint32]bpf.DownstreamKey // of the same, by slot
 	sealing lookahead

@@ -35,10 +35,6 @@
 // the same cursor. When the publisher's stream has been read to its end, and no run is left that may open one,
 // streams that the kernel opened and no subscription wants are abandoned.
 //
-// A subscriber's packet with nothing but an ACK comes the other way, and ends in server_ingress: the program opens it,
-// puts its plaintext into a queue, and drops it. [FastPath.HandOver] empties a queue, when somebody is awake, and gives
-// the packets to the media sender, which says with [claim.ForwarderConn.SetTaking] when it wants to see ACKs at once.
-//
 // RTP of RTSP clients has a program of its own, rtp_ingress, which shares the fan-out's parts. [RTPMedia] tells it
 // of a publisher's media, and says which players have a packet. A media can have more players than one run can
 // serve. Then rtp_ingress gives the packet to workers, which serve the others by BPF_PROG_RUN, a few players at a time
@@ -52,9 +48,9 @@
 //
 // # Locks
 //
-// Locks are taken in this order: a queue's, which is held while it is emptied; the media sender's, under which it calls
-// the methods of conn; FastPath.life, for reading; room.mu or ForwardedTrack.mu; conn.mu or RTPMedia.mu; registry.mu,
-// reclaimer.mu or rtp.mu. While one of the last three is held, no other is taken. The function that abandons a stream
-// takes the media sender's lock, so it is called with none of these held except life. Programs take no locks: what they
-// read is replaced as a whole, or changed atomically.
+// Locks are taken in this order: the media sender's, under which it calls the methods of conn; FastPath.life, for
+// reading; room.mu or ForwardedTrack.mu; conn.mu or RTPMedia.mu; registry.mu, reclaimer.mu or rtp.mu. While one of the
+// last three is held, no other is taken. The function that abandons a stream takes the media sender's lock, so it is
+// called with none of these held except life. Programs take no locks: what they read is replaced as a whole, or changed
+// atomically.
 package fastpath

@@ -17,7 +17,7 @@ import (
 )
 
 // TestECN puts a subscriber behind a link that marks packets instead of dropping them: its stock QUIC counts the marks
-// of the packets of both senders, also in ACKs that the kernel takes, and nothing is sent again.
+// of the packets of both senders, and nothing is sent again.
 func TestECN(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		for _, controller := range []string{"cubic", "prague"} {

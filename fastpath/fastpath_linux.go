@@ -23,9 +23,8 @@ type FastPath struct {
 	reclaimer  *reclaimer
 	states     []claim.ConnState   // memory that the programs share, by the connection's index
 	streams    []claim.StreamState // by slot
-	passAcks   bool
-	forwarding atomic.Int64  // tracks that have a publisher
-	ended      atomic.Uint32 // streams in the map of ended ones
+	forwarding atomic.Int64        // tracks that have a publisher
+	ended      atomic.Uint32       // streams in the map of ended ones
 
 	maxSubscribers int // of a track
 
@@ -49,7 +48,7 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 func newFastPath(k *kernel, s Settings, logger *slog.Logger) *FastPath {
 	f := &FastPath{
 		kernel: k, log: logs.NewSparse(logger), registry: new(registry),
-		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams), passAcks: s.PassAcks,
+		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams),
 		maxSubscribers: cmp.Or(s.MaxCopies, DefaultMaxCopies),
 	}
 	k.workers.report = f.report
@@ -99,9 +98,6 @@ func (f *FastPath) Close() error {
 		c.Close()
 	}
 	f.reclaimer.close()
-	for _, q := range f.kernel.queues {
-		f.report("close a queue", q.Close()) // before life is locked: who empties it has locks of the media sender
-	}
 	f.life.Lock()
 	defer f.life.Unlock()
 	f.over = true

@@ -43,8 +43,6 @@ type kernel struct {
 	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
-	queues     []TakenQueue         // of packets that were taken
-	queue      *ebpf.MapSpec        // of one queue
 	workers    *workers
 	measuring  []uint64 // one: whether delays are measured
 	machine    *Machine // in simulations: instead of programs
@@ -78,7 +76,6 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
 		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
 		func() error { return k.growStreams(firstStreams) },
-		k.makeQueues,
 	} {
 		if err := f(); err != nil {
 			return nil, err
@@ -120,8 +117,6 @@ func (k *kernel) load(s Settings) error {
 	} {
 		setGrowing(spec.Maps[name], elements)
 	}
-	spec.Maps[bpf.IngressMapTakenPackets].MaxEntries = uint32(numQueues())
-	k.queue = spec.Maps[bpf.IngressMapTakenPackets].InnerMap
 	spec.Maps[bpf.IngressMapTracks].MaxEntries = 2 * trackParts(k.maxTracks) // an old and a new version
 	spec.Maps[bpf.IngressMapAliases].MaxEntries = k.maxTracks
 	subgroups := uint32(cmp.Or(s.MaxSubgroups, DefaultMaxSubgroups))
@@ -297,9 +292,6 @@ func (k *kernel) Close() error {
 		for i := range k.publishers[:made] {
 			k.publishers[i].Keys = [2]bpf.PacketKeys{}
 		}
-	}
-	for _, q := range k.queues {
-		errs = append(errs, q.Close())
 	}
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))

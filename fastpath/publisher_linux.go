@@ -29,7 +29,10 @@ func (c *conn) addTrack() bool {
 		c.prepareAt.Store(0)
 	}
 	if p := &c.fast.kernel.publishers[c.index]; p.Active == 0 {
-		c.beginOpeningLocked()
+		// The kernel does not know which packets have come before.
+		expected := max(atomic.LoadUint64(&p.ExpectedPn), uint64(c.received.Load()+1))
+		atomic.StoreUint64(&p.ExpectedPn, expected)
+		atomic.StoreUint64(&p.FirstNumber, expected)
 		p.Active = 1
 	}
 	// Streams that user space knows already are not the kernel's, and nothing is remembered of those that have ended.
@@ -37,14 +40,6 @@ func (c *conn) addTrack() bool {
 		c.raiseFirstStreamLocked(c.largest)
 	}
 	return true
-}
-
-// beginOpeningLocked is called before the kernel begins to open packets: it does not know which have come before.
-func (c *conn) beginOpeningLocked() {
-	p := &c.fast.kernel.publishers[c.index]
-	expected := max(atomic.LoadUint64(&p.ExpectedPn), uint64(c.received.Load()+1))
-	atomic.StoreUint64(&p.ExpectedPn, expected)
-	atomic.StoreUint64(&p.FirstNumber, expected)
 }
 
 // removeTrack takes a track of the publisher off the fast path.

@@ -222,9 +222,6 @@ func (r *reclaimer) reclaim() {
 			f.report("forget a subgroup", err)
 		}
 	}
-	for q := range k.queues {
-		f.HandOver(q) // packets of the ended connections are not the next ones'
-	}
 	r.sweep(conns)
 	for _, c := range conns {
 		i := c.index

@@ -94,7 +94,7 @@ func TestRelayForwards(t *testing.T) {
 					viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[i%2], scheme, nil,
 						transport.Limits{}), trackName(0)))
 				}
-				w.forwardsGroups(w.broadcast(<-p.subscribed), viewers, "ack_taken", "open_ahead", "seal_ahead")
+				w.forwardsGroups(w.broadcast(<-p.subscribed), viewers, "open_ahead", "seal_ahead")
 				counts := w.report()
 				require.Equal(t, counts["copy_sent"]+counts["copy_lost"], counts["seal_ahead"]+counts["seal_computed"])
 			})

@@ -49,7 +49,6 @@ type Machine struct {
 	MaxSubgroups, MaxObjects uint32
 	Ledger                   func(connection uint32) []claim.Record
 	KeyStreams               func(ring uint32) []bpf.KeyStream
-	Queues                   []TakenQueue
 
 	// AwaitUnused returns when all runs that have begun before have ended.
 	AwaitUnused func()
@@ -66,7 +65,7 @@ func Simulate(m *Machine, s Settings, logger *slog.Logger) (*FastPath, error) {
 		return nil, err
 	}
 	k := &kernel{
-		machine: m, tables: m.Tables, reasons: names, queues: m.Queues, measuring: make([]uint64, 1),
+		machine: m, tables: m.Tables, reasons: names, measuring: make([]uint64, 1),
 		maxConns: uint32(len(m.Conns)), maxStreams: uint32(len(m.Streams)), maxTracks: uint32(len(m.TrackVersions)),
 		conns: cast[bpf.ConnState](m.Conns), streams: cast[bpf.StreamState](m.Streams), keys: m.Keys,
 		copies: m.Copies, publishers: m.Publishers,

@@ -48,8 +48,6 @@ func (c *conn) publishPathLocked() {
 		StreamPrefix: c.session.StreamPrefix, DatagramPrefix: c.session.DatagramPrefix,
 		InitialMaxStream: c.path.MaxStreamData, MaxDatagram: c.path.MaxDatagramFrame,
 	})
-	c.known = err == nil
-	c.publishTakingLocked()
 	if err != nil {
 		c.fast.kernel.RemovePath(c.index) // an old one may lead elsewhere
 		const message = "the fast path does not serve a subscriber"

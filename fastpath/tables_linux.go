@@ -104,7 +104,6 @@ func connectionID(cid []byte) (id bpf.ConnectionID) {
 func (k *kernel) ForgetPublisher(publisher uint32) {
 	atomic.StoreUint32(&k.publishers[publisher].KeysSet, 0)
 	k.publishers[publisher].Active = 0
-	atomic.StoreUint32(&k.publishers[publisher].Taking, uint32(takesNone))
 }
 
 // SetAlias assigns a publisher's alias to a track.

@@ -23,14 +23,14 @@ const (
 type worker struct {
 	all     *workers
 	index   int
-	ring    *queue
+	ring    *jobRing
 	file    *os.File // the ring's, to wait for jobs
 	waiting syscall.RawConn
 	burst   [][]byte // their memory is used again
 }
 
 func newWorker(all *workers, index int, spec *ebpf.MapSpec) (*worker, error) {
-	ring, err := newQueue(spec)
+	ring, err := newJobRing(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func newWorker(all *workers, index int, spec *ebpf.MapSpec) (*worker, error) {
 		err = all.kernel.rtp.objects.JobRings.Put(uint32(index), ring.ring)
 	}
 	if err != nil {
-		return nil, errors.Join(err, w.close(), ring.Close())
+		return nil, errors.Join(err, w.close(), ring.close())
 	}
 	return w, nil
 }
@@ -97,7 +97,7 @@ func (w *worker) work() bool {
 // take takes jobs out of the ring.
 func (w *worker) take() [][]byte {
 	n := 0
-	w.ring.HandOver(maxBurst, func(job []byte) {
+	w.ring.take(maxBurst, func(job []byte) {
 		if n == len(w.burst) {
 			w.burst = append(w.burst, nil)
 		}

@@ -95,7 +95,7 @@ func (w *workers) close() error {
 	}
 	w.done.Wait()
 	for _, one := range w.list {
-		errs = append(errs, one.ring.Close())
+		errs = append(errs, one.ring.close())
 	}
 	w.list = nil
 	return errors.Join(errs...)

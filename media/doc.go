@@ -46,14 +46,8 @@
 // a stream that the forwarder has opened, before the relay opens it here, is kept until then (adoption.go). Peers that
 // can are asked for fewer ACKs (ackfrequency.go).
 //
-// The forwarder may take packets with nothing but an ACK from the network, so that nobody wakes for them (taken.go).
-// They wait in a queue for each shard. Whoever is awake has them handed over: the reader of the socket before it sleeps
-// ([Loop.HandOver]), a shard before it serves, and so before it considers anything lost, and quic-go before it opens a
-// packet. There is no timer: what waits for an ACK has an alarm of the shard. An ACK is not taken if it is urgent or if
-// quic-go has to see it, see the refusals.
-//
-// A packet with nothing but an ACK that reaches the socket is processed on the goroutine that reads it ([Sender.Take],
-// reader.go), with and without a forwarder, unless quic-go has to see it. quic-go is told the same of both.
+// A packet with nothing but an ACK is processed on the goroutine that reads the socket ([Sender.Take], reader.go), with
+// and without a forwarder, unless quic-go has to see it. quic-go is told of it before it opens another packet.
 //
 // # Locks
 //

@@ -43,7 +43,6 @@ func (l *forwarderLink) connect() {
 		l.conn.ConnectionID(id.Bytes(), true)
 	}
 	l.connIDs = nil
-	l.conn.TakeAcks(s.shard.queue, s.receiveTaken)
 }
 
 // move moves the shared state. At the end of a connection the forwarder may be changing it at the same time.

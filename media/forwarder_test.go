@@ -33,11 +33,6 @@ type fakeForwarder struct {
 	freed   []*claim.StreamState
 	closed  bool
 	closing func() // is called by Close
-
-	receive    func(*claim.TakenPacket)
-	taken      []claim.TakenPacket // and not yet handed over
-	taking     bool
-	generation uint64 // of the packets that may be taken
 }
 
 func (f *fakeForwarder) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
@@ -53,20 +48,8 @@ func (f *fakeForwarder) Ledger(_ *claim.ConnState, n int) []claim.Record {
 	return f.ring
 }
 
-func (f *fakeForwarder) ConnectionID(id []byte, usable bool)              { f.ids = append(f.ids, string(id)) }
-func (f *fakeForwarder) Received(int64)                                   {}
-func (f *fakeForwarder) TakeAcks(_ int, receive func(*claim.TakenPacket)) { f.receive = receive }
-func (f *fakeForwarder) SetTaking(on bool, generation uint64) {
-	f.taking, f.generation = on, generation
-}
-func (f *fakeForwarder) HandOver(int) {
-	taken := f.taken
-	f.taken = nil
-	for _, p := range taken {
-		f.receive(&p)
-	}
-}
-
+func (f *fakeForwarder) ConnectionID(id []byte, usable bool)     { f.ids = append(f.ids, string(id)) }
+func (f *fakeForwarder) Received(int64)                          {}
 func (f *fakeForwarder) Acknowledged()                           {}
 func (f *fakeForwarder) ReadKeys(_ uint64, k *claim.PacketKeys)  { f.reading = append(f.reading, *k) }
 func (f *fakeForwarder) WriteKeys(_ uint64, k *claim.PacketKeys) { f.keys = append(f.keys, *k) }

@@ -57,7 +57,7 @@ func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, wri
 	if s.closed {
 		return
 	}
-	s.taken.newKeys(generation, opening)
+	s.read.newKeys(generation, opening)
 	if key != nil {
 		s.keys.install(generation, suite, key, s.state)
 		s.shard.enqueue(s)
@@ -153,7 +153,7 @@ func (s *Sender) Received(largest int64, phase int, at time.Time) {
 	if s.link.conn != nil {
 		s.link.conn.Received(largest)
 	}
-	s.taken.received(largest, phase)
+	s.read.received(largest, phase)
 }
 
 // Path implements [quic.Hooks].
@@ -245,7 +245,6 @@ func (s *Sender) ackedLocked(now clock.Time, a *quic.AckInfo) (time.Duration, er
 	s.counters.Acks++
 	rtt, lost, err := s.recovery.receive(now, a)
 	s.observer.reportLoss(lost)
-	s.turn.refuseTaking()
 	if err == nil && s.turn.wanted() {
 		s.shard.enqueue(s)
 	}

@@ -69,7 +69,6 @@ func NewLoop(cfg LoopConfig, sockets ...net.PacketConn) (*Loop, error) {
 			return nil, fmt.Errorf("media sender: %w", err)
 		}
 		sh := newShard(l, sock, writes)
-		sh.queue = len(l.shards)
 		l.shards, l.shardsOf[socket] = append(l.shards, sh), append(l.shardsOf[socket], sh)
 	}
 	for _, sh := range l.shards {

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
 	"sluice/internal/udp"
@@ -265,23 +264,6 @@ func TestLoopSockets(t *testing.T) {
 	require.NoError(t, l.Close())
 	require.Equal(t, l.Sent(), l.SentOn(0)+l.SentOn(1))
 	require.Equal(t, l.Sent(), l.Stats().Packets)
-}
-
-// emptied is a forwarder that remembers which queues were emptied.
-type emptied struct {
-	claim.Forwarder
-	queues []int
-}
-
-func (e *emptied) HandOver(queue int) { e.queues = append(e.queues, queue) }
-
-// TestHandOverOfSocket empties the queues of one socket's shards.
-func TestHandOverOfSocket(t *testing.T) {
-	var e emptied
-	l := newLoop(LoopConfig{Memory: &e}, clock.NewSystem())
-	l.shardsOf = [][]*shard{{{queue: 0}, {queue: 2}}, {{queue: 1}, {queue: 3}}}
-	l.HandOver(1)
-	require.Equal(t, []int{1, 3}, e.queues)
 }
 
 func TestLoopConfig(t *testing.T) {

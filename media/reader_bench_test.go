@@ -80,7 +80,7 @@ func BenchmarkTake(b *testing.B) {
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
 				if n%len(packets) == 0 {
-					r.s.taken.numbers, r.s.taken.known = nil, 0
+					r.s.read.numbers, r.s.read.known = nil, 0
 				}
 				if !r.s.Take(packets[n%len(packets)]) {
 					b.Fatal("not taken")
@@ -102,7 +102,7 @@ func benchmarkAckPacket(b *testing.B, suite uint16, way string, burst int) {
 	_, err := h.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log})
 	require.NoError(b, err)
 	log.Append(make([]byte, 100))
-	for h.Stats().InFlight > 0 || h.Stats().Acks == 0 || h.refusesReader() { // until quic-go has probed the MTU
+	for h.Stats().InFlight > 0 || h.Stats().Acks == 0 || h.leaves() { // until quic-go has probed the MTU
 		time.Sleep(time.Millisecond)
 	}
 	number, acked := uint64(100_000), h.largestAcked()
@@ -135,9 +135,9 @@ func (h *benchHooks) largestAcked() uint64 {
 	return h.recovery.largestAcked
 }
 
-// refusesReader reports whether quic-go has to see ACKs.
-func (h *benchHooks) refusesReader() bool {
+// leaves reports whether quic-go has to see ACKs.
+func (h *benchHooks) leaves() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.taken.refused&^refuseWaiting != 0
+	return h.leavesAcks()
 }

@@ -40,14 +40,14 @@ type readerHooks struct {
 func (h *readerHooks) Take(p quic.OfferedPacket) bool {
 	if h.Sender.Take(p) {
 		h.mu.Lock()
-		h.generations[h.taken.generation]++
+		h.generations[h.read.generation]++
 		h.mu.Unlock()
 		return true
 	}
 	h.left.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.deaf.Load() && h.taken.refused&^refuseWaiting == 0
+	return h.deaf.Load() && !h.leavesAcks()
 }
 
 // testReading runs f with a connection in a bubble of virtual time.

@@ -104,8 +104,8 @@ type Sender struct {
 	out      packets  // builds packets
 	observer observer // looks at what waits
 	link     forwarderLink
-	taken    takenPackets // what quic-go does not see
-	turn     turn         // what is sent next
+	read     readPackets // what quic-go does not see
+	turn     turn        // what is sent next
 }
 
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
@@ -122,7 +122,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters}
 	s.observer = newObserver(s)
 	s.link = forwarderLink{sender: s}
-	s.taken = takenPackets{link: &s.link, refused: refuseOwn}
+	s.read.own = true // until quic-go says otherwise
 	s.turn = newTurn(s)
 	s.useState(l.newConnState())
 	s.state.NextUni.Store(3) // RFC 9000 §2.1
@@ -214,7 +214,7 @@ func (s *Sender) closeLocked() {
 	s.state.MTU.Store(0)
 	s.streams.close()
 	s.keys.sealer.Erase()
-	s.taken.opener.Erase()
+	s.read.opener.Erase()
 	s.credit.close()
 	s.ledger.records = nil
 	for _, q := range s.ready.beyond(-1) {

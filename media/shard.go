@@ -21,7 +21,6 @@ type shard struct {
 	loop   *Loop
 	sock   udp.Socket
 	writes *udp.Counters // of sock
-	queue  int           // of the packets that the forwarder takes
 	wake   chan struct{} // has room for one
 
 	mu       sync.Mutex
@@ -134,9 +133,6 @@ func (sh *shard) run() {
 
 // take takes what is to be served. The slices are exchanged with the queues, so that neither allocates for long.
 func (sh *shard) take(feeds []*feed, senders []*Sender) ([]*feed, []*Sender, bool) {
-	if fw := sh.loop.forwarder; fw != nil {
-		fw.HandOver(sh.queue) // before anything that they acknowledge is considered lost
-	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.closed {

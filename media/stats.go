@@ -66,7 +66,6 @@ type Counters struct {
 	Retransmissions  uint64 // packets that carried bytes of streams again
 	PTOs             uint64
 	Acks             uint64              // ACK frames that were received
-	TakenAcks        uint64              // packets that the forwarder has taken from the network
 	ReadAcks         uint64              // packets that the socket's reader has opened
 	AckRequests      uint64              // ACK_FREQUENCY frames that were sent
 	CongestedPackets uint64              // that the path has marked instead of dropping them (ECN-CE)
@@ -88,7 +87,6 @@ func (c *Counters) add(d *Counters) {
 	c.Retransmissions += d.Retransmissions
 	c.PTOs += d.PTOs
 	c.Acks += d.Acks
-	c.TakenAcks += d.TakenAcks
 	c.ReadAcks += d.ReadAcks
 	c.AckRequests += d.AckRequests
 	c.CongestedPackets += d.CongestedPackets

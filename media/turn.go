@@ -15,7 +15,6 @@ const quantum = 64
 type turn struct {
 	sender   *Sender
 	deadline clock.Time // of the alarm
-	stopped  Reason     // what forbade to send in the last turn
 }
 
 func newTurn(s *Sender) turn { return turn{sender: s, deadline: clock.Never} }
@@ -44,24 +43,16 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 	s.credit.releaseReturned()
 	s.ledger.skip(now)
 	s.observer.observe(now)
-	if t.stopped = t.send(now, b); t.stopped == none {
+	stopped := t.send(now, b)
+	if stopped == none {
 		s.control.idle()
 	}
-	s.control.goFirst(t.stopped == BlockedPacing)
+	s.control.goFirst(stopped == BlockedPacing)
 	s.keys.protect()
-	t.refuseTaking()
-	if t.deadline = t.alarm(now, t.stopped); t.deadline == clock.Never {
+	if t.deadline = t.alarm(now, stopped); t.deadline == clock.Never {
 		s.ledger.shrink()
 	}
-	return t.stopped == again, t.deadline
-}
-
-// refuseTaking says whether the next ACK is urgent, so that the forwarder must not take it.
-func (t *turn) refuseTaking() {
-	s := t.sender
-	waits := t.stopped == BlockedWindow || t.stopped == BlockedLedger
-	s.taken.refuse(refuseWaiting, waits || s.recovery.lossTime != clock.Never)
-	s.taken.refuse(refuseKeyDue, s.keys.due.Load())
+	return stopped == again, t.deadline
 }
 
 // alarm returns when something is to be done without any event.

@@ -59,8 +59,6 @@ type SentPackets struct {
 	// Acks counts the ACK frames from the peer, and AckRequests the ACK_FREQUENCY frames that ask it for fewer.
 	Acks        uint64 `json:"acks"`
 	AckRequests uint64 `json:"ack_requests"`
-	// TakenAcks counts the packets from the peer with nothing but an ACK that the kernel has taken.
-	TakenAcks uint64 `json:"taken_acks"`
 }
 
 // Sessions describes the present sessions and the ones that ended during the last minute (256 at most), in the order in
@@ -120,7 +118,7 @@ func statusOf(p *peer) SessionStatus {
 	s.Packets = SentPackets{
 		Kernel: stats.ForwarderPackets, Process: stats.Packets - stats.ForwarderPackets,
 		Lost: stats.LostPackets, Congested: stats.CongestedPackets, Again: stats.Retransmissions,
-		TakenAcks: stats.TakenAcks, Acks: stats.Acks, AckRequests: stats.AckRequests,
+		Acks: stats.Acks, AckRequests: stats.AckRequests,
 	}
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
 	s.ECN, s.SRTT, s.MinRTT, s.BucketRate = stats.ECN, stats.SRTT, stats.MinRTT, stats.BucketRate

@@ -16,9 +16,8 @@ const (
 )
 
 // newCoalescing returns a function for the reader of a socket, which calls it before it sleeps. It returns how long
-// packets may wait (see [transport.ListenConfig.Coalesce]), has the packets processed that the kernel has taken from
-// connections of the socket, and adapts the number of processors to the load. While the kernel forwards all media, user
-// space only caches it and records what was sent, which is not urgent.
+// packets may wait (see [transport.ListenConfig.Coalesce]), and adapts the number of processors to the load. While the
+// kernel forwards all media, user space only caches it and records what was sent, which is not urgent.
 func (s *Server) newCoalescing(socket int) func() time.Duration {
 	w := new(sendWatch)
 	return func() time.Duration {
@@ -30,7 +29,6 @@ func (s *Server) newCoalescing(socket int) func() time.Duration {
 		if s.loop == nil {
 			return 0
 		}
-		s.loop.HandOver(socket)
 		now := time.Now()
 		if s.processors != nil {
 			s.processors.look(now, s.sent, cpuTime)

@@ -94,8 +94,6 @@ type FastPathConfig struct {
 	// MaxConnections, MaxTracks, MaxSubgroups and MaxObjects bound the memory of the kernel, see [fastpath.Settings].
 	// The default of MaxTracks is Relay.MaxTracks.
 	MaxConnections, MaxTracks, MaxSubgroups, MaxObjects int
-	// PassAcks lets packets with nothing but an ACK go up to user space, see [fastpath.Settings].
-	PassAcks bool
 }
 
 // FastPathMode decides whether the kernel forwards media. The zero value is FastPathAuto.

@@ -51,7 +51,7 @@ func attachFastPath(
 	f, err := fastpath.New(fastpath.Settings{
 		Port: uint16(addr.Port), RTPPort: cfg.RTPPort, ConnectionIDLen: transport.ConnectionIDLength,
 		MaxCopies: cfg.MaxCopies, Workers: cfg.Workers, MaxConnections: cfg.MaxConnections, MaxTracks: cfg.MaxTracks,
-		MaxSubgroups: cfg.MaxSubgroups, MaxObjects: cfg.MaxObjects, PassAcks: cfg.PassAcks, Rule: rule,
+		MaxSubgroups: cfg.MaxSubgroups, MaxObjects: cfg.MaxObjects, Rule: rule,
 	}, log)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,6 @@ type relayFlags struct {
 	inside        insideFlag
 	pprof         bool
 	sockets       int
-	fastPathAcks  bool
 	control       string
 	replace       bool
 	background    bool
@@ -134,8 +133,6 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.FastPath.MaxObjects, "fastpath-objects", fastpath.DefaultMaxObjects,
 		"largest `number` of objects in datagrams that the kernel can claim in 10 s; each takes 116 bytes, and one "+
 			"publisher may have as many as are free")
-	flags.BoolVar(&f.fastPathAcks, "fastpath-acks", true,
-		"let the kernel take packets of subscribers that have nothing but an ACK, so that nobody wakes for them")
 	flags.DurationVar(&f.cfg.AckTimeout, "ack-timeout", media.DefaultAckTimeout,
 		"reset a stream when its subscriber does not acknowledge what was sent for this `duration`")
 	flags.DurationVar(&f.cfg.MaxBehind, "max-behind", media.DefaultMaxBehind,
@@ -241,7 +238,6 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	}
 	cfg.MaxBehindBytes = int64(f.maxBehindMiB) << 20
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
-	cfg.FastPath.PassAcks = !f.fastPathAcks
 	cfg.FastPath.RTPPort = f.rtsp.rtpPort()
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
 		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))

@@ -190,9 +190,6 @@ func (r *statusReport) explain(w io.Writer, s *relay.SessionStatus) {
 	list("left to the process", s.Declined, len(s.Declined))
 	list("held by the process", s.Held, len(s.Held))
 	list("streams ended", s.Streams, len(s.Streams))
-	if n := s.Packets.TakenAcks; n > 0 {
-		fmt.Fprintf(w, "%s, ACKs taken by the kernel: %d\n", s.Remote, n)
-	}
 }
 
 // describeRenditions tells which renditions the relay has chosen for a session.

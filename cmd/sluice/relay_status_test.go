@@ -26,7 +26,7 @@ func TestStatusTable(t *testing.T) {
 			{
 				Remote: "[2001:db8::1]:5000", Transport: "webtransport", CipherSuite: chacha20,
 				FastPath: true, Subscriptions: 2, OnFastPath: 1,
-				Packets: relay.SentPackets{Kernel: 900, Process: 30, Lost: 2, TakenAcks: 77},
+				Packets: relay.SentPackets{Kernel: 900, Process: 30, Lost: 2},
 				SRTT:    1500 * time.Microsecond, Window: 15000, Threshold: 128<<8 | 32,
 				Declined: map[string]uint64{
 					"window": 5, "out_of_order": 12, "not_open": 5, "filtered": 2, "priority": 1,
@@ -74,7 +74,6 @@ jobs given to workers: 40; left to the process: 3 busy, 1 late
 		`[2001:db8::1]:5000, left to the process: 12 out_of_order, 5 not_open, 5 window, 2 filtered, 1 priority
 [2001:db8::1]:5000, held by the process: 7 blocked_window
 [2001:db8::1]:5000, streams ended: 3 delivered, 1 dropped
-[2001:db8::1]:5000, ACKs taken by the kernel: 77
 [2001:db8::1]:5000, rendition: live--720p, one of 3, switches: 2, the last one: late
 [2001:db8::1]:5000, rendition: none yet, one of 1
 upstream relay moqt://a.example: connected, tracks from there: 0, to there: 1

@@ -53,7 +53,7 @@ func TestPicoquic(t *testing.T) {
 	}
 }
 
-// TestPicoquicFastPath has the kernel forward the clip, and take the player's ACKs.
+// TestPicoquicFastPath has the kernel forward the clip.
 func TestPicoquicFastPath(t *testing.T) {
 	client(t, "../picoquic/bin/python")
 	r := startLabRelay(t)

@@ -17,7 +17,7 @@
 // With the build tag unprotected, the package has server_ingress without packet protection (transport/unprotected.h).
 package bpf
 
-//go:generate -command ingress go tool bpf2go -target bpfel -type conn_state -type stream_state -type send_keys -type copy_counts -type publisher -type held -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type lookahead -type slot_word -type udp_path -type lookahead_ring -type taking -type taken_packet -type delay_counts -type delay_bins
+//go:generate -command ingress go tool bpf2go -target bpfel -type conn_state -type stream_state -type send_keys -type copy_counts -type publisher -type held -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type lookahead -type slot_word -type udp_path -type lookahead_ring -type delay_counts -type delay_bins
 //go:generate ingress -tags !unprotected Ingress server_ingress.bpf.c
 //go:generate ingress -tags unprotected -output-stem ingress_unprotected Ingress server_ingress.bpf.c -- -DUNPROTECTED
 //go:generate go tool bpf2go -target bpfel Egress client_egress.bpf.c

@@ -214,12 +214,6 @@ type IngressPublisher struct {
 	Active       uint8
 	Webtransport uint8
 	Pad          uint16
-	Taking       uint32
-	Queue        uint32
-	Waiting      uint32
-	Pad2         uint32
-	Acked        uint64
-	Pad3         [5]uint64
 }
 
 type IngressReason uint32
@@ -242,70 +236,61 @@ const (
 	IngressReasonPACKET_OLD             IngressReason = 14
 	IngressReasonPACKET_MALFORMED       IngressReason = 15
 	IngressReasonPACKET_UNKNOWN_FRAME   IngressReason = 16
-	IngressReasonACK_TAKEN              IngressReason = 17
-	IngressReasonACK_NOT_ALONE          IngressReason = 18
-	IngressReasonACK_PAUSED             IngressReason = 19
-	IngressReasonACK_OTHER_PHASE        IngressReason = 20
-	IngressReasonACK_UNSENT             IngressReason = 21
-	IngressReasonACK_OF_GAP             IngressReason = 22
-	IngressReasonACK_OF_WINDOW          IngressReason = 23
-	IngressReasonACK_SHARE              IngressReason = 24
-	IngressReasonACK_NO_ROOM            IngressReason = 25
-	IngressReasonOPEN_AHEAD             IngressReason = 26
-	IngressReasonOPEN_COMPUTED          IngressReason = 27
-	IngressReasonFRAME_FORWARDED        IngressReason = 28
-	IngressReasonFRAME_NOT_MEDIA        IngressReason = 29
-	IngressReasonFRAME_EMPTY            IngressReason = 30
-	IngressReasonFRAME_NO_TRACK         IngressReason = 31
-	IngressReasonFRAME_ENDED            IngressReason = 32
-	IngressReasonFRAME_CLAIMED          IngressReason = 33
-	IngressReasonFRAME_FORGOTTEN        IngressReason = 34
-	IngressReasonFRAME_SHARE            IngressReason = 35
-	IngressReasonFRAME_NO_SLOT          IngressReason = 36
-	IngressReasonJOB_GIVEN              IngressReason = 37
-	IngressReasonJOB_BUSY               IngressReason = 38
-	IngressReasonJOB_SHARE              IngressReason = 39
-	IngressReasonJOB_FULL               IngressReason = 40
-	IngressReasonJOB_CONTINUED          IngressReason = 41
-	IngressReasonJOB_LATE               IngressReason = 42
-	IngressReasonJOB_ENDED              IngressReason = 43
-	IngressReasonRTP_FORWARDED          IngressReason = 44
-	IngressReasonRTP_NOT_MEDIA          IngressReason = 45
-	IngressReasonRTP_UNKNOWN            IngressReason = 46
-	IngressReasonRTP_HEADER             IngressReason = 47
-	IngressReasonRTP_PAYLOAD_TYPE       IngressReason = 48
-	IngressReasonRTP_SSRC               IngressReason = 49
-	IngressReasonRTP_PAUSED             IngressReason = 50
-	IngressReasonRTP_OLD                IngressReason = 51
-	IngressReasonRTP_AHEAD              IngressReason = 52
-	IngressReasonRTP_CLAIMED            IngressReason = 53
-	IngressReasonSEAL_AHEAD             IngressReason = 54
-	IngressReasonSEAL_COMPUTED          IngressReason = 55
-	IngressReasonCOPY_SENT              IngressReason = 56
-	IngressReasonCOPY_BUDGET            IngressReason = 57
-	IngressReasonCOPY_NO_PATH           IngressReason = 58
-	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 59
-	IngressReasonCOPY_NOT_OPEN          IngressReason = 60
-	IngressReasonCOPY_FILTERED          IngressReason = 61
-	IngressReasonCOPY_EMPTY             IngressReason = 62
-	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 63
-	IngressReasonCOPY_PRIORITY          IngressReason = 64
-	IngressReasonCOPY_BUCKET            IngressReason = 65
-	IngressReasonCOPY_POLICY            IngressReason = 66
-	IngressReasonCOPY_FRAME             IngressReason = 67
-	IngressReasonCOPY_DEPENDENT         IngressReason = 68
-	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 69
-	IngressReasonCOPY_NO_SLOT           IngressReason = 70
-	IngressReasonCOPY_STREAM_SHARE      IngressReason = 71
-	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 72
-	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 73
-	IngressReasonCOPY_WINDOW            IngressReason = 74
-	IngressReasonCOPY_PACED             IngressReason = 75
-	IngressReasonCOPY_TOO_LARGE         IngressReason = 76
-	IngressReasonCOPY_LEDGER_FULL       IngressReason = 77
-	IngressReasonCOPY_CHECKSUM          IngressReason = 78
-	IngressReasonCOPY_LOST              IngressReason = 79
-	IngressReasonREASON_COUNT           IngressReason = 80
+	IngressReasonOPEN_AHEAD             IngressReason = 17
+	IngressReasonOPEN_COMPUTED          IngressReason = 18
+	IngressReasonFRAME_FORWARDED        IngressReason = 19
+	IngressReasonFRAME_NOT_MEDIA        IngressReason = 20
+	IngressReasonFRAME_EMPTY            IngressReason = 21
+	IngressReasonFRAME_NO_TRACK         IngressReason = 22
+	IngressReasonFRAME_ENDED            IngressReason = 23
+	IngressReasonFRAME_CLAIMED          IngressReason = 24
+	IngressReasonFRAME_FORGOTTEN        IngressReason = 25
+	IngressReasonFRAME_SHARE            IngressReason = 26
+	IngressReasonFRAME_NO_SLOT          IngressReason = 27
+	IngressReasonJOB_GIVEN              IngressReason = 28
+	IngressReasonJOB_BUSY               IngressReason = 29
+	IngressReasonJOB_SHARE              IngressReason = 30
+	IngressReasonJOB_FULL               IngressReason = 31
+	IngressReasonJOB_CONTINUED          IngressReason = 32
+	IngressReasonJOB_LATE               IngressReason = 33
+	IngressReasonJOB_ENDED              IngressReason = 34
+	IngressReasonRTP_FORWARDED          IngressReason = 35
+	IngressReasonRTP_NOT_MEDIA          IngressReason = 36
+	IngressReasonRTP_UNKNOWN            IngressReason = 37
+	IngressReasonRTP_HEADER             IngressReason = 38
+	IngressReasonRTP_PAYLOAD_TYPE       IngressReason = 39
+	IngressReasonRTP_SSRC               IngressReason = 40
+	IngressReasonRTP_PAUSED             IngressReason = 41
+	IngressReasonRTP_OLD                IngressReason = 42
+	IngressReasonRTP_AHEAD              IngressReason = 43
+	IngressReasonRTP_CLAIMED            IngressReason = 44
+	IngressReasonSEAL_AHEAD             IngressReason = 45
+	IngressReasonSEAL_COMPUTED          IngressReason = 46
+	IngressReasonCOPY_SENT              IngressReason = 47
+	IngressReasonCOPY_BUDGET            IngressReason = 48
+	IngressReasonCOPY_NO_PATH           IngressReason = 49
+	IngressReasonCOPY_NO_NEIGHBOR       IngressReason = 50
+	IngressReasonCOPY_NOT_OPEN          IngressReason = 51
+	IngressReasonCOPY_FILTERED          IngressReason = 52
+	IngressReasonCOPY_EMPTY             IngressReason = 53
+	IngressReasonCOPY_OUT_OF_ORDER      IngressReason = 54
+	IngressReasonCOPY_PRIORITY          IngressReason = 55
+	IngressReasonCOPY_BUCKET            IngressReason = 56
+	IngressReasonCOPY_POLICY            IngressReason = 57
+	IngressReasonCOPY_FRAME             IngressReason = 58
+	IngressReasonCOPY_DEPENDENT         IngressReason = 59
+	IngressReasonCOPY_STREAM_LIMIT      IngressReason = 60
+	IngressReasonCOPY_NO_SLOT           IngressReason = 61
+	IngressReasonCOPY_STREAM_SHARE      IngressReason = 62
+	IngressReasonCOPY_STREAM_CREDIT     IngressReason = 63
+	IngressReasonCOPY_CONNECTION_CREDIT IngressReason = 64
+	IngressReasonCOPY_WINDOW            IngressReason = 65
+	IngressReasonCOPY_PACED             IngressReason = 66
+	IngressReasonCOPY_TOO_LARGE         IngressReason = 67
+	IngressReasonCOPY_LEDGER_FULL       IngressReason = 68
+	IngressReasonCOPY_CHECKSUM          IngressReason = 69
+	IngressReasonCOPY_LOST              IngressReason = 70
+	IngressReasonREASON_COUNT           IngressReason = 71
 )
 
 type IngressRecord struct {
@@ -340,11 +325,9 @@ type IngressScratch struct {
 	}
 	Pn         uint64
 	Len        uint32
-	KeyPhase   uint32
 	FrameCount uint32
 	Start      uint32
-	AckAt      uint32
-	Others     uint32
+	Pad        uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -393,10 +376,8 @@ type IngressScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Ecn         uint32
 	VlanProto   uint16
 	VlanTci     uint16
-	Pad         uint32
 	Group       uint64
 	Arrived     uint64
 }
@@ -464,24 +445,6 @@ type IngressSubscription struct {
 	Pad         uint16
 }
 
-type IngressTakenPacket struct {
-	_          structs.HostLayout
-	Connection uint32
-	Len        uint16
-	Ecn        uint8
-	Pad        uint8
-	Pn         uint64
-	Received   uint64
-}
-
-type IngressTaking uint32
-
-const (
-	IngressTakingTAKES_NONE   IngressTaking = 0
-	IngressTakingTAKES_PAUSED IngressTaking = 1
-	IngressTakingTAKES_ACKS   IngressTaking = 2
-)
-
 type IngressTrack struct {
 	_               structs.HostLayout
 	Count           uint32
@@ -539,7 +502,6 @@ const (
 	IngressMapScratches        = "scratches"
 	IngressMapStreams          = "streams"
 	IngressMapSubgroups        = "subgroups"
-	IngressMapTakenPackets     = "taken_packets"
 	IngressMapTrackVersions    = "track_versions"
 	IngressMapTracks           = "tracks"
 	IngressProgServerIngress   = "server_ingress"
@@ -626,7 +588,6 @@ type IngressMapSpecs struct {
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
 	Subgroups     *ebpf.MapSpec `ebpf:"subgroups"`
-	TakenPackets  *ebpf.MapSpec `ebpf:"taken_packets"`
 	TrackVersions *ebpf.MapSpec `ebpf:"track_versions"`
 	Tracks        *ebpf.MapSpec `ebpf:"tracks"`
 }
@@ -689,7 +650,6 @@ type IngressMaps struct {
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	Streams       *ebpf.Map `ebpf:"streams"`
 	Subgroups     *ebpf.Map `ebpf:"subgroups"`
-	TakenPackets  *ebpf.Map `ebpf:"taken_packets"`
 	TrackVersions *ebpf.Map `ebpf:"track_versions"`
 	Tracks        *ebpf.Map `ebpf:"tracks"`
 }
@@ -720,7 +680,6 @@ func (m *IngressMaps) Close() error {
 		m.Scratches,
 		m.Streams,
 		m.Subgroups,
-		m.TakenPackets,
 		m.TrackVersions,
 		m.Tracks,
 	)

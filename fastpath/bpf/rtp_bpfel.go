@@ -98,70 +98,61 @@ const (
 	RTPReasonPACKET_OLD             RTPReason = 14
 	RTPReasonPACKET_MALFORMED       RTPReason = 15
 	RTPReasonPACKET_UNKNOWN_FRAME   RTPReason = 16
-	RTPReasonACK_TAKEN              RTPReason = 17
-	RTPReasonACK_NOT_ALONE          RTPReason = 18
-	RTPReasonACK_PAUSED             RTPReason = 19
-	RTPReasonACK_OTHER_PHASE        RTPReason = 20
-	RTPReasonACK_UNSENT             RTPReason = 21
-	RTPReasonACK_OF_GAP             RTPReason = 22
-	RTPReasonACK_OF_WINDOW          RTPReason = 23
-	RTPReasonACK_SHARE              RTPReason = 24
-	RTPReasonACK_NO_ROOM            RTPReason = 25
-	RTPReasonOPEN_AHEAD             RTPReason = 26
-	RTPReasonOPEN_COMPUTED          RTPReason = 27
-	RTPReasonFRAME_FORWARDED        RTPReason = 28
-	RTPReasonFRAME_NOT_MEDIA        RTPReason = 29
-	RTPReasonFRAME_EMPTY            RTPReason = 30
-	RTPReasonFRAME_NO_TRACK         RTPReason = 31
-	RTPReasonFRAME_ENDED            RTPReason = 32
-	RTPReasonFRAME_CLAIMED          RTPReason = 33
-	RTPReasonFRAME_FORGOTTEN        RTPReason = 34
-	RTPReasonFRAME_SHARE            RTPReason = 35
-	RTPReasonFRAME_NO_SLOT          RTPReason = 36
-	RTPReasonJOB_GIVEN              RTPReason = 37
-	RTPReasonJOB_BUSY               RTPReason = 38
-	RTPReasonJOB_SHARE              RTPReason = 39
-	RTPReasonJOB_FULL               RTPReason = 40
-	RTPReasonJOB_CONTINUED          RTPReason = 41
-	RTPReasonJOB_LATE               RTPReason = 42
-	RTPReasonJOB_ENDED              RTPReason = 43
-	RTPReasonRTP_FORWARDED          RTPReason = 44
-	RTPReasonRTP_NOT_MEDIA          RTPReason = 45
-	RTPReasonRTP_UNKNOWN            RTPReason = 46
-	RTPReasonRTP_HEADER             RTPReason = 47
-	RTPReasonRTP_PAYLOAD_TYPE       RTPReason = 48
-	RTPReasonRTP_SSRC               RTPReason = 49
-	RTPReasonRTP_PAUSED             RTPReason = 50
-	RTPReasonRTP_OLD                RTPReason = 51
-	RTPReasonRTP_AHEAD              RTPReason = 52
-	RTPReasonRTP_CLAIMED            RTPReason = 53
-	RTPReasonSEAL_AHEAD             RTPReason = 54
-	RTPReasonSEAL_COMPUTED          RTPReason = 55
-	RTPReasonCOPY_SENT              RTPReason = 56
-	RTPReasonCOPY_BUDGET            RTPReason = 57
-	RTPReasonCOPY_NO_PATH           RTPReason = 58
-	RTPReasonCOPY_NO_NEIGHBOR       RTPReason = 59
-	RTPReasonCOPY_NOT_OPEN          RTPReason = 60
-	RTPReasonCOPY_FILTERED          RTPReason = 61
-	RTPReasonCOPY_EMPTY             RTPReason = 62
-	RTPReasonCOPY_OUT_OF_ORDER      RTPReason = 63
-	RTPReasonCOPY_PRIORITY          RTPReason = 64
-	RTPReasonCOPY_BUCKET            RTPReason = 65
-	RTPReasonCOPY_POLICY            RTPReason = 66
-	RTPReasonCOPY_FRAME             RTPReason = 67
-	RTPReasonCOPY_DEPENDENT         RTPReason = 68
-	RTPReasonCOPY_STREAM_LIMIT      RTPReason = 69
-	RTPReasonCOPY_NO_SLOT           RTPReason = 70
-	RTPReasonCOPY_STREAM_SHARE      RTPReason = 71
-	RTPReasonCOPY_STREAM_CREDIT     RTPReason = 72
-	RTPReasonCOPY_CONNECTION_CREDIT RTPReason = 73
-	RTPReasonCOPY_WINDOW            RTPReason = 74
-	RTPReasonCOPY_PACED             RTPReason = 75
-	RTPReasonCOPY_TOO_LARGE         RTPReason = 76
-	RTPReasonCOPY_LEDGER_FULL       RTPReason = 77
-	RTPReasonCOPY_CHECKSUM          RTPReason = 78
-	RTPReasonCOPY_LOST              RTPReason = 79
-	RTPReasonREASON_COUNT           RTPReason = 80
+	RTPReasonOPEN_AHEAD             RTPReason = 17
+	RTPReasonOPEN_COMPUTED          RTPReason = 18
+	RTPReasonFRAME_FORWARDED        RTPReason = 19
+	RTPReasonFRAME_NOT_MEDIA        RTPReason = 20
+	RTPReasonFRAME_EMPTY            RTPReason = 21
+	RTPReasonFRAME_NO_TRACK         RTPReason = 22
+	RTPReasonFRAME_ENDED            RTPReason = 23
+	RTPReasonFRAME_CLAIMED          RTPReason = 24
+	RTPReasonFRAME_FORGOTTEN        RTPReason = 25
+	RTPReasonFRAME_SHARE            RTPReason = 26
+	RTPReasonFRAME_NO_SLOT          RTPReason = 27
+	RTPReasonJOB_GIVEN              RTPReason = 28
+	RTPReasonJOB_BUSY               RTPReason = 29
+	RTPReasonJOB_SHARE              RTPReason = 30
+	RTPReasonJOB_FULL               RTPReason = 31
+	RTPReasonJOB_CONTINUED          RTPReason = 32
+	RTPReasonJOB_LATE               RTPReason = 33
+	RTPReasonJOB_ENDED              RTPReason = 34
+	RTPReasonRTP_FORWARDED          RTPReason = 35
+	RTPReasonRTP_NOT_MEDIA          RTPReason = 36
+	RTPReasonRTP_UNKNOWN            RTPReason = 37
+	RTPReasonRTP_HEADER             RTPReason = 38
+	RTPReasonRTP_PAYLOAD_TYPE       RTPReason = 39
+	RTPReasonRTP_SSRC               RTPReason = 40
+	RTPReasonRTP_PAUSED             RTPReason = 41
+	RTPReasonRTP_OLD                RTPReason = 42
+	RTPReasonRTP_AHEAD              RTPReason = 43
+	RTPReasonRTP_CLAIMED            RTPReason = 44
+	RTPReasonSEAL_AHEAD             RTPReason = 45
+	RTPReasonSEAL_COMPUTED          RTPReason = 46
+	RTPReasonCOPY_SENT              RTPReason = 47
+	RTPReasonCOPY_BUDGET            RTPReason = 48
+	RTPReasonCOPY_NO_PATH           RTPReason = 49
+	RTPReasonCOPY_NO_NEIGHBOR       RTPReason = 50
+	RTPReasonCOPY_NOT_OPEN          RTPReason = 51
+	RTPReasonCOPY_FILTERED          RTPReason = 52
+	RTPReasonCOPY_EMPTY             RTPReason = 53
+	RTPReasonCOPY_OUT_OF_ORDER      RTPReason = 54
+	RTPReasonCOPY_PRIORITY          RTPReason = 55
+	RTPReasonCOPY_BUCKET            RTPReason = 56
+	RTPReasonCOPY_POLICY            RTPReason = 57
+	RTPReasonCOPY_FRAME             RTPReason = 58
+	RTPReasonCOPY_DEPENDENT         RTPReason = 59
+	RTPReasonCOPY_STREAM_LIMIT      RTPReason = 60
+	RTPReasonCOPY_NO_SLOT           RTPReason = 61
+	RTPReasonCOPY_STREAM_SHARE      RTPReason = 62
+	RTPReasonCOPY_STREAM_CREDIT     RTPReason = 63
+	RTPReasonCOPY_CONNECTION_CREDIT RTPReason = 64
+	RTPReasonCOPY_WINDOW            RTPReason = 65
+	RTPReasonCOPY_PACED             RTPReason = 66
+	RTPReasonCOPY_TOO_LARGE         RTPReason = 67
+	RTPReasonCOPY_LEDGER_FULL       RTPReason = 68
+	RTPReasonCOPY_CHECKSUM          RTPReason = 69
+	RTPReasonCOPY_LOST              RTPReason = 70
+	RTPReasonREASON_COUNT           RTPReason = 71
 )
 
 type RTPRtpFlow struct {
@@ -269,11 +260,9 @@ type RTPScratch struct {
 	}
 	Pn         uint64
 	Len        uint32
-	KeyPhase   uint32
 	FrameCount uint32
 	Start      uint32
-	AckAt      uint32
-	Others     uint32
+	Pad        uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -322,10 +311,8 @@ type RTPScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Ecn         uint32
 	VlanProto   uint16
 	VlanTci     uint16
-	Pad         uint32
 	Group       uint64
 	Arrived     uint64
 }

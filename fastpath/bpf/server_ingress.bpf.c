@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Ingress of the device that leads to publishers and subscribers: opens publishers' packets and sends copies of the
-// media in them to subscribers. Takes packets that have nothing but an ACK; every other packet passes on to user space
-// unchanged, whatever becomes of it here.
+// media in them to subscribers. Every packet passes on to user space unchanged, whatever becomes of it here.
 //go:build ignore
 
 #include "transport/transport.h"
@@ -14,15 +13,6 @@ static __noinline void note_arrival(void)
 
 	if (c)
 		c->arrived = time_if_measuring();
-}
-
-// note_ecn leaves the ECN mark of the datagram in the scratch.
-static __noinline void note_ecn(u32 ecn)
-{
-	struct scratch *c = scratch_get();
-
-	if (c)
-		c->ecn = ecn;
 }
 
 // open_datagram opens a packet that the stack would hand to the relay's socket, and that has not come before. It is a
@@ -47,7 +37,6 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 	struct path *path = find_path(*publisher);
 	if (!path || !accept_path(&d, &path->udp))
 		return PACKET_OTHER_PATH;
-	note_ecn(d.ecn);
 	return accept_checksum(skb, &d, checksum_start) ? PACKET_OPENED : PACKET_CHECKSUM;
 }
 
@@ -78,10 +67,6 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 	enum walk_result walked = walk_frames(c);
 	if (walked == WALK_MALFORMED)
 		return PACKET_MALFORMED;
-	if (walked == WALK_DONE && c->ack_at && !c->others)
-		return take_ack(c, publisher);
-	if (!p->active)
-		return ACK_NOT_ALONE;
 	if (c->frame_count)
 		make_linear(skb);
 	c->publisher = publisher;
@@ -96,17 +81,10 @@ INLINE enum reason take_packet(struct __sk_buff *skb)
 	return walked == WALK_STOPPED ? PACKET_UNKNOWN_FRAME : PACKET_OPENED;
 }
 
-// verdict counts what became of a packet, and returns what becomes of it now. It is a function of its own because of
-// the stack of those that open the packet.
-static __noinline int verdict(enum reason why)
-{
-	count(why);
-	return why == ACK_TAKEN ? VERDICT_DROP : VERDICT_NEXT;
-}
-
 SEC("tc") int server_ingress(struct __sk_buff *skb)
 {
-	return verdict(take_packet(skb));
+	count(take_packet(skb));
+	return VERDICT_NEXT;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

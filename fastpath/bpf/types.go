@@ -27,9 +27,6 @@ type (
 
 	DelayCounts = IngressDelayCounts
 
-	Taking      = IngressTaking
-	TakenPacket = IngressTakenPacket
-
 	RTPMedia  = RTPRtpMedia
 	RTPPlayer = RTPRtpPlayer
 	RTPSlot   = RTPRtpSlot

@@ -19,7 +19,7 @@ func TestJudge(t *testing.T) {
 		says     string // "": it is accepted
 		more     []string
 	}{
-		"all by the kernel": {map[string]uint64{"copy_sent": 10, "ack_of_gap": 1, "seal_ahead": 5}, kernel, "", nil},
+		"all by the kernel": {map[string]uint64{"copy_sent": 10, "packet_inactive": 1}, kernel, "", nil},
 		"the window":        {map[string]uint64{"copy_window": 1, "copy_out_of_order": 4}, both, "", nil},
 		"only late":         {map[string]uint64{"copy_no_slot": 5}, both, "", nil},
 		"a frame again":     {map[string]uint64{"copy_sent": 10, "copy_out_of_order": 4}, kernel, "", nil},

@@ -23,7 +23,7 @@ type sender struct {
 }
 
 func (m model) kernel() []check.Rule[state] {
-	return append(m.takeNumber(), append(m.sendRules(), m.ingressRules()...)...)
+	return append(m.takeNumber(), m.sendRules()...)
 }
 
 // sendRules follow when a run has a number.
@@ -48,24 +48,6 @@ func (m model) sendRules() []check.Rule[state] {
 		rule("the forwarder seals and sends", "fastpath/bpf/fanout/stream.h: build_copy",
 			func(s *state) bool { return s.kernel.at == recorded },
 			func(s *state) { s.kernel.send(s); m.goesUp(s) }),
-	}
-}
-
-// ingressRules are what becomes of an ACK. Whether it is urgent is up to the world.
-func (m model) ingressRules() []check.Rule[state] {
-	return []check.Rule[state]{
-		rule("the forwarder takes an ACK", "fastpath/bpf/transport/acks.h: queue_packet",
-			func(s *state) bool { return s.ingress.at == begun && s.queue.len < room },
-			func(s *state) { s.queue.put(s.ingress.ack); s.endIngress() }),
-		rule("the forwarder lets an ACK pass", "fastpath/bpf/transport/acks.h: take_ack",
-			func(s *state) bool { return s.ingress.at == begun && s.quic.at == idle },
-			func(s *state) {
-				if s.end.at == lives {
-					s.quic = quicGo{at: begun, ack: s.ingress.ack}
-					s.queue.await(quicGoEmpties)
-				}
-				s.endIngress()
-			}),
 	}
 }
 
@@ -171,15 +153,4 @@ func (m model) goesUp(s *state) {
 		s.media.wake = true
 	}
 	s.end.awaitsKernel = false
-}
-
-// ingress is a run for a subscriber's packet with an ACK.
-type ingress struct {
-	at  place
-	ack set
-}
-
-func (s *state) endIngress() {
-	s.ingress = ingress{}
-	s.end.awaitsIngress = false
 }

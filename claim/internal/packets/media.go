@@ -21,7 +21,6 @@ type turn uint8
 
 const (
 	sleeps turn = iota
-	empties
 	judges
 	sends
 )
@@ -36,11 +35,7 @@ func (m model) turnRules() []check.Rule[state] {
 		return func(s *state) bool { return s.media.at == p && s.end.at == lives }
 	}
 	begin := func(s *state, expired bool) {
-		s.media.at, s.media.wake, s.media.expired = empties, false, expired
-		s.queue.await(turnEmpties)
-		if !m.keeps("a turn empties the queue before it considers anything lost") {
-			s.media.at = judges
-		}
+		s.media.at, s.media.wake, s.media.expired = judges, false, expired
 	}
 	sleeping := at(sleeps)
 	return []check.Rule[state]{
@@ -51,13 +46,6 @@ func (m model) turnRules() []check.Rule[state] {
 				return sleeping(s) && s.media.alarm && !s.media.wake && s.isQuiet() && s.kernel.at == idle
 			},
 			func(s *state) { begin(s, true) }),
-		rule("the turn empties the queue", "fastpath/queue_linux.go: HandOver",
-			func(s *state) bool { return s.media.at == empties && m.mayHandOver(s, turnEmpties) },
-			func(s *state) {
-				if m.handOver(s, turnEmpties) {
-					s.media.at = judges
-				}
-			}),
 		rule("the turn looks for lost packets, and probes", "media/recovery.go: expire", at(judges), m.judge),
 		rule("the turn sends", "media/stream_send.go: send", at(sends), m.send),
 	}
@@ -82,7 +70,7 @@ func (m model) keyRules() []check.Rule[state] {
 // judge considers packets lost that are older than one that was acknowledged, and sends again what is outstanding if
 // the alarm says so.
 func (m model) judge(s *state) {
-	s.detectLost(turnEmpties)
+	s.detectLost()
 	for n := range s.next {
 		if r := s.ledger[n]; s.media.expired && r.is == live && m.keeps("a probe sends again what is outstanding") {
 			s.media.lost.add(r.chunk)
@@ -129,12 +117,12 @@ func (s *state) sendChunk(chunk uint8) {
 	s.number(s.generation)
 }
 
-// acknowledge handles an ACK.
-func (m model) acknowledge(s *state, ack set, by emptier) {
+// acknowledge handles what an ACK acknowledges.
+func (m model) acknowledge(s *state, of set) {
 	for n := range s.next {
 		r := &s.ledger[n]
 		switch {
-		case !ack.has(n):
+		case !of.has(n):
 			continue
 		case r.is == missing:
 			s.broken = noRecord
@@ -145,53 +133,21 @@ func (m model) acknowledge(s *state, ack set, by emptier) {
 		}
 		s.media.largest, s.media.acked = max(s.media.largest, n), true
 	}
-	s.detectLost(by)
+	if s.detectLost()&s.quic.ack.of != 0 {
+		s.broken = lateVerdict
+	}
 }
 
-// detectLost considers packets lost that are older than an acknowledged one.
-func (s *state) detectLost(by emptier) {
+// detectLost considers packets lost that are older than an acknowledged one, and returns them.
+func (s *state) detectLost() (numbers set) {
 	for n := range s.next {
 		if r := &s.ledger[n]; r.is == live && s.media.acked && n < s.media.largest {
-			if s.queue.missed(by, n) {
-				s.broken = lateVerdict
-			}
+			numbers.add(n)
 			r.is = lost
 			s.media.lost.add(r.chunk)
 			s.media.lost &^= s.media.delivered
 			s.media.wake = true
 		}
 	}
-}
-
-// quicGo is where quic-go is with a packet that has an ACK.
-type quicGo struct {
-	at  place
-	ack set
-}
-
-func (m model) quic() []check.Rule[state] {
-	emptied := m.keeps("quic-go has the queue emptied before it handles an ACK")
-	ready := recorded
-	if !emptied {
-		ready = begun
-	}
-	return []check.Rule[state]{
-		rule("quic-go has the queue emptied", "media/taken.go: ReceivedElsewhere",
-			func(s *state) bool {
-				return s.quic.at == begun && emptied && m.mayHandOver(s, quicGoEmpties)
-			},
-			func(s *state) {
-				if m.handOver(s, quicGoEmpties) {
-					s.quic.at = ready
-				}
-			}),
-		rule("quic-go handles the ACK", "media/hooks.go: Acked",
-			func(s *state) bool { return s.quic.at == ready },
-			func(s *state) {
-				ack := s.quic.ack
-				if s.quic = (quicGo{}); s.end.at == lives {
-					m.acknowledge(s, ack, quicGoEmpties)
-				}
-			}),
-	}
+	return numbers
 }

@@ -8,9 +8,9 @@ type network struct {
 	way         set   // packets to the peer
 	received    set   // by the peer
 	owesAck     bool  // the peer has received something
-	ack         set   // under way to us
-	late        set   // an ACK that later ones overtake
-	faults      uint8 // of the network: losses and delays, still to come
+	ack         ack   // under way to us
+	late        ack   // one that later ones overtake, or that comes a second time
+	faults      uint8 // of the network: losses, delays and repetitions, still to come
 }
 
 func (m model) network() []check.Rule[state] {
@@ -47,30 +47,35 @@ func (m model) packetRules() []check.Rule[state] {
 	}
 }
 
-// ackRules are about ACKs on their way to us. They come in order, but for one that is overtaken.
+// ackRules are about ACKs on their way to us. They come once and in order, but for one that is overtaken or repeated.
 func (m model) ackRules() []check.Rule[state] {
-	arrives := func(s *state, ack *set) { s.ingress = ingress{at: begun, ack: *ack}; *ack = 0 }
+	arrives := func(s *state, a *ack) { s.reader, *a = *a, ack{} }
+	mayFail := func(s *state) bool { return s.network.ack.of != 0 && s.network.faults > 0 }
 	return []check.Rule[state]{
 		happens("the peer acknowledges", true,
-			func(s *state) bool { return s.network.owesAck && s.network.ack == 0 },
-			func(s *state) { s.network.ack, s.network.owesAck = s.network.received, false }),
+			func(s *state) bool { return s.network.owesAck && s.network.ack.of == 0 },
+			func(s *state) { s.network.ack.of, s.network.owesAck = s.network.received, false }),
 		happens("an ACK arrives", true,
-			func(s *state) bool { return s.ingress.at == idle && s.network.ack != 0 },
+			func(s *state) bool { return s.reader.of == 0 && s.network.ack.of != 0 },
 			func(s *state) { arrives(s, &s.network.ack) }),
-		happens("an overtaken ACK arrives", true,
-			func(s *state) bool { return s.ingress.at == idle && s.network.late != 0 },
+		happens("a late ACK arrives", true,
+			func(s *state) bool { return s.reader.of == 0 && s.network.late.of != 0 },
 			func(s *state) { arrives(s, &s.network.late) }),
-		happens("an ACK is lost", false,
-			func(s *state) bool { return s.network.ack != 0 && s.network.faults > 0 },
-			func(s *state) { s.network.ack = 0; s.network.faults-- }),
-		happens("an ACK is overtaken", false,
-			func(s *state) bool { return s.network.ack != 0 && s.network.faults > 0 },
-			func(s *state) { s.network.late, s.network.ack = s.network.ack, 0; s.network.faults-- }),
+		happens("an ACK is lost", false, mayFail,
+			func(s *state) { s.network.ack = ack{}; s.network.faults-- }),
+		happens("an ACK is overtaken", false, mayFail,
+			func(s *state) { s.network.late, s.network.ack = s.network.ack, ack{}; s.network.faults-- }),
+		happens("an ACK is repeated", false, mayFail,
+			func(s *state) {
+				s.network.ack.twice = true
+				s.network.late = s.network.ack
+				s.network.faults--
+			}),
 	}
 }
 
 // isQuiet reports whether nothing is under way. The alarm of a probe is later than that.
 func (s *state) isQuiet() bool {
 	n := &s.network
-	return n.way == 0 && n.ack == 0 && n.late == 0 && !n.owesAck && s.ingress.at == idle && s.quic.at == idle
+	return n.way == 0 && n.ack.of|n.late.of|s.reader.of|s.quic.ack.of == 0 && !n.owesAck
 }

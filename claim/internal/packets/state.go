@@ -2,6 +2,7 @@ package packets
 
 import (
 	"math/bits"
+	"slices"
 
 	"sluice/claim/internal/check"
 )
@@ -9,7 +10,6 @@ import (
 const (
 	numbers = 6 // packets that can be sent
 	chunks  = 2 // bytes of the stream
-	room    = 2 // taken ACKs that the queue holds
 )
 
 // set is a set of packet numbers or of bytes.
@@ -44,11 +44,11 @@ type state struct {
 	keys                      set   // generations whose keys the forwarder has
 
 	kernel  sender
-	ingress ingress
-	queue   queue
 	network network
+	reader  ack
+	quic    quic
+	twin    knower
 	media   media
-	quic    quicGo
 	end     end
 	broken  invariant
 }
@@ -72,25 +72,24 @@ var invariants = [...]string{
 	olderKey:     "I2: a packet has an older key than one with a lower number",
 	noKey:        "I2: a packet is sealed without its key",
 	noRecord:     "I3: a packet is acknowledged that has no record",
-	reused:       "I10: a run or an ACK gets to another connection with the same index",
+	reused:       "I10: a run gets to another connection with the same index",
 	handledTwice: "I11: an ACK is handled twice",
-	lateVerdict:  "I11: a packet is considered lost that a taken ACK acknowledges",
+	lateVerdict:  "I11: a packet is considered lost that an earlier ACK acknowledges",
 }
 
 // Rules are the rules that can be broken, each with the invariant that the broken rule violates.
 var Rules = map[string]string{
-	"a number is taken by one addition":                          "I2",
-	"number and key generation are one word":                     "I2",
-	"the forwarder gets keys before numbers ask for them":        "I2",
-	"the record is written before the packet leaves":             "I3",
-	"runs are awaited before an index is given to another":       "I10",
-	"the queue is emptied before an index is given to another":   "I10",
-	"one at a time empties the queue":                            "I11",
-	"a turn empties the queue before it considers anything lost": "I11",
-	"quic-go has the queue emptied before it handles an ACK":     "I11",
-	"the alarm is also for the forwarder's packets":              "I12",
-	"a packet goes up when its copies are recorded":              "I12",
-	"a probe sends again what is outstanding":                    "I12",
+	"a number is taken by one addition":                                   "I2",
+	"number and key generation are one word":                              "I2",
+	"the forwarder gets keys before numbers ask for them":                 "I2",
+	"the record is written before the packet leaves":                      "I3",
+	"runs are awaited before an index is given to another":                "I10",
+	"the reader opens nothing while quic-go has a packet":                 "I11",
+	"the reader opens no packet that has come before":                     "I11",
+	"quic-go is told what the reader has opened before it opens a packet": "I11",
+	"the alarm is also for the forwarder's packets":                       "I12",
+	"a packet goes up when its copies are recorded":                       "I12",
+	"a probe sends again what is outstanding":                             "I12",
 }
 
 // New returns the model without one of the rules, or with all of them.
@@ -99,7 +98,7 @@ func New(without string) check.Model[state] {
 	start := state{keys: 1, network: network{faults: 1}}
 	return check.Model[state]{
 		Start: start,
-		Rules: append(append(append(append(m.kernel(), m.network()...), m.media()...), m.quic()...), m.end()...),
+		Rules: slices.Concat(m.kernel(), m.network(), m.readerRules(), m.quicRules(), m.media(), m.end()),
 		Wrong: func(s state) string { return invariants[s.broken] },
 		Owes:  owes,
 	}

@@ -51,70 +51,61 @@ const (
 	CryptoReasonPACKET_OLD             CryptoReason = 14
 	CryptoReasonPACKET_MALFORMED       CryptoReason = 15
 	CryptoReasonPACKET_UNKNOWN_FRAME   CryptoReason = 16
-	CryptoReasonACK_TAKEN              CryptoReason = 17
-	CryptoReasonACK_NOT_ALONE          CryptoReason = 18
-	CryptoReasonACK_PAUSED             CryptoReason = 19
-	CryptoReasonACK_OTHER_PHASE        CryptoReason = 20
-	CryptoReasonACK_UNSENT             CryptoReason = 21
-	CryptoReasonACK_OF_GAP             CryptoReason = 22
-	CryptoReasonACK_OF_WINDOW          CryptoReason = 23
-	CryptoReasonACK_SHARE              CryptoReason = 24
-	CryptoReasonACK_NO_ROOM            CryptoReason = 25
-	CryptoReasonOPEN_AHEAD             CryptoReason = 26
-	CryptoReasonOPEN_COMPUTED          CryptoReason = 27
-	CryptoReasonFRAME_FORWARDED        CryptoReason = 28
-	CryptoReasonFRAME_NOT_MEDIA        CryptoReason = 29
-	CryptoReasonFRAME_EMPTY            CryptoReason = 30
-	CryptoReasonFRAME_NO_TRACK         CryptoReason = 31
-	CryptoReasonFRAME_ENDED            CryptoReason = 32
-	CryptoReasonFRAME_CLAIMED          CryptoReason = 33
-	CryptoReasonFRAME_FORGOTTEN        CryptoReason = 34
-	CryptoReasonFRAME_SHARE            CryptoReason = 35
-	CryptoReasonFRAME_NO_SLOT          CryptoReason = 36
-	CryptoReasonJOB_GIVEN              CryptoReason = 37
-	CryptoReasonJOB_BUSY               CryptoReason = 38
-	CryptoReasonJOB_SHARE              CryptoReason = 39
-	CryptoReasonJOB_FULL               CryptoReason = 40
-	CryptoReasonJOB_CONTINUED          CryptoReason = 41
-	CryptoReasonJOB_LATE               CryptoReason = 42
-	CryptoReasonJOB_ENDED              CryptoReason = 43
-	CryptoReasonRTP_FORWARDED          CryptoReason = 44
-	CryptoReasonRTP_NOT_MEDIA          CryptoReason = 45
-	CryptoReasonRTP_UNKNOWN            CryptoReason = 46
-	CryptoReasonRTP_HEADER             CryptoReason = 47
-	CryptoReasonRTP_PAYLOAD_TYPE       CryptoReason = 48
-	CryptoReasonRTP_SSRC               CryptoReason = 49
-	CryptoReasonRTP_PAUSED             CryptoReason = 50
-	CryptoReasonRTP_OLD                CryptoReason = 51
-	CryptoReasonRTP_AHEAD              CryptoReason = 52
-	CryptoReasonRTP_CLAIMED            CryptoReason = 53
-	CryptoReasonSEAL_AHEAD             CryptoReason = 54
-	CryptoReasonSEAL_COMPUTED          CryptoReason = 55
-	CryptoReasonCOPY_SENT              CryptoReason = 56
-	CryptoReasonCOPY_BUDGET            CryptoReason = 57
-	CryptoReasonCOPY_NO_PATH           CryptoReason = 58
-	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 59
-	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 60
-	CryptoReasonCOPY_FILTERED          CryptoReason = 61
-	CryptoReasonCOPY_EMPTY             CryptoReason = 62
-	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 63
-	CryptoReasonCOPY_PRIORITY          CryptoReason = 64
-	CryptoReasonCOPY_BUCKET            CryptoReason = 65
-	CryptoReasonCOPY_POLICY            CryptoReason = 66
-	CryptoReasonCOPY_FRAME             CryptoReason = 67
-	CryptoReasonCOPY_DEPENDENT         CryptoReason = 68
-	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 69
-	CryptoReasonCOPY_NO_SLOT           CryptoReason = 70
-	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 71
-	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 72
-	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 73
-	CryptoReasonCOPY_WINDOW            CryptoReason = 74
-	CryptoReasonCOPY_PACED             CryptoReason = 75
-	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 76
-	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 77
-	CryptoReasonCOPY_CHECKSUM          CryptoReason = 78
-	CryptoReasonCOPY_LOST              CryptoReason = 79
-	CryptoReasonREASON_COUNT           CryptoReason = 80
+	CryptoReasonOPEN_AHEAD             CryptoReason = 17
+	CryptoReasonOPEN_COMPUTED          CryptoReason = 18
+	CryptoReasonFRAME_FORWARDED        CryptoReason = 19
+	CryptoReasonFRAME_NOT_MEDIA        CryptoReason = 20
+	CryptoReasonFRAME_EMPTY            CryptoReason = 21
+	CryptoReasonFRAME_NO_TRACK         CryptoReason = 22
+	CryptoReasonFRAME_ENDED            CryptoReason = 23
+	CryptoReasonFRAME_CLAIMED          CryptoReason = 24
+	CryptoReasonFRAME_FORGOTTEN        CryptoReason = 25
+	CryptoReasonFRAME_SHARE            CryptoReason = 26
+	CryptoReasonFRAME_NO_SLOT          CryptoReason = 27
+	CryptoReasonJOB_GIVEN              CryptoReason = 28
+	CryptoReasonJOB_BUSY               CryptoReason = 29
+	CryptoReasonJOB_SHARE              CryptoReason = 30
+	CryptoReasonJOB_FULL               CryptoReason = 31
+	CryptoReasonJOB_CONTINUED          CryptoReason = 32
+	CryptoReasonJOB_LATE               CryptoReason = 33
+	CryptoReasonJOB_ENDED              CryptoReason = 34
+	CryptoReasonRTP_FORWARDED          CryptoReason = 35
+	CryptoReasonRTP_NOT_MEDIA          CryptoReason = 36
+	CryptoReasonRTP_UNKNOWN            CryptoReason = 37
+	CryptoReasonRTP_HEADER             CryptoReason = 38
+	CryptoReasonRTP_PAYLOAD_TYPE       CryptoReason = 39
+	CryptoReasonRTP_SSRC               CryptoReason = 40
+	CryptoReasonRTP_PAUSED             CryptoReason = 41
+	CryptoReasonRTP_OLD                CryptoReason = 42
+	CryptoReasonRTP_AHEAD              CryptoReason = 43
+	CryptoReasonRTP_CLAIMED            CryptoReason = 44
+	CryptoReasonSEAL_AHEAD             CryptoReason = 45
+	CryptoReasonSEAL_COMPUTED          CryptoReason = 46
+	CryptoReasonCOPY_SENT              CryptoReason = 47
+	CryptoReasonCOPY_BUDGET            CryptoReason = 48
+	CryptoReasonCOPY_NO_PATH           CryptoReason = 49
+	CryptoReasonCOPY_NO_NEIGHBOR       CryptoReason = 50
+	CryptoReasonCOPY_NOT_OPEN          CryptoReason = 51
+	CryptoReasonCOPY_FILTERED          CryptoReason = 52
+	CryptoReasonCOPY_EMPTY             CryptoReason = 53
+	CryptoReasonCOPY_OUT_OF_ORDER      CryptoReason = 54
+	CryptoReasonCOPY_PRIORITY          CryptoReason = 55
+	CryptoReasonCOPY_BUCKET            CryptoReason = 56
+	CryptoReasonCOPY_POLICY            CryptoReason = 57
+	CryptoReasonCOPY_FRAME             CryptoReason = 58
+	CryptoReasonCOPY_DEPENDENT         CryptoReason = 59
+	CryptoReasonCOPY_STREAM_LIMIT      CryptoReason = 60
+	CryptoReasonCOPY_NO_SLOT           CryptoReason = 61
+	CryptoReasonCOPY_STREAM_SHARE      CryptoReason = 62
+	CryptoReasonCOPY_STREAM_CREDIT     CryptoReason = 63
+	CryptoReasonCOPY_CONNECTION_CREDIT CryptoReason = 64
+	CryptoReasonCOPY_WINDOW            CryptoReason = 65
+	CryptoReasonCOPY_PACED             CryptoReason = 66
+	CryptoReasonCOPY_TOO_LARGE         CryptoReason = 67
+	CryptoReasonCOPY_LEDGER_FULL       CryptoReason = 68
+	CryptoReasonCOPY_CHECKSUM          CryptoReason = 69
+	CryptoReasonCOPY_LOST              CryptoReason = 70
+	CryptoReasonREASON_COUNT           CryptoReason = 71
 )
 
 type CryptoScratch struct {
@@ -141,11 +132,9 @@ type CryptoScratch struct {
 	}
 	Pn         uint64
 	Len        uint32
-	KeyPhase   uint32
 	FrameCount uint32
 	Start      uint32
-	AckAt      uint32
-	Others     uint32
+	Pad        uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -194,10 +183,8 @@ type CryptoScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Ecn         uint32
 	VlanProto   uint16
 	VlanTci     uint16
-	Pad         uint32
 	Group       uint64
 	Arrived     uint64
 }

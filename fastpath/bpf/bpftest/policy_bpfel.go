@@ -162,70 +162,61 @@ const (
 	PolicyReasonPACKET_OLD             PolicyReason = 14
 	PolicyReasonPACKET_MALFORMED       PolicyReason = 15
 	PolicyReasonPACKET_UNKNOWN_FRAME   PolicyReason = 16
-	PolicyReasonACK_TAKEN              PolicyReason = 17
-	PolicyReasonACK_NOT_ALONE          PolicyReason = 18
-	PolicyReasonACK_PAUSED             PolicyReason = 19
-	PolicyReasonACK_OTHER_PHASE        PolicyReason = 20
-	PolicyReasonACK_UNSENT             PolicyReason = 21
-	PolicyReasonACK_OF_GAP             PolicyReason = 22
-	PolicyReasonACK_OF_WINDOW          PolicyReason = 23
-	PolicyReasonACK_SHARE              PolicyReason = 24
-	PolicyReasonACK_NO_ROOM            PolicyReason = 25
-	PolicyReasonOPEN_AHEAD             PolicyReason = 26
-	PolicyReasonOPEN_COMPUTED          PolicyReason = 27
-	PolicyReasonFRAME_FORWARDED        PolicyReason = 28
-	PolicyReasonFRAME_NOT_MEDIA        PolicyReason = 29
-	PolicyReasonFRAME_EMPTY            PolicyReason = 30
-	PolicyReasonFRAME_NO_TRACK         PolicyReason = 31
-	PolicyReasonFRAME_ENDED            PolicyReason = 32
-	PolicyReasonFRAME_CLAIMED          PolicyReason = 33
-	PolicyReasonFRAME_FORGOTTEN        PolicyReason = 34
-	PolicyReasonFRAME_SHARE            PolicyReason = 35
-	PolicyReasonFRAME_NO_SLOT          PolicyReason = 36
-	PolicyReasonJOB_GIVEN              PolicyReason = 37
-	PolicyReasonJOB_BUSY               PolicyReason = 38
-	PolicyReasonJOB_SHARE              PolicyReason = 39
-	PolicyReasonJOB_FULL               PolicyReason = 40
-	PolicyReasonJOB_CONTINUED          PolicyReason = 41
-	PolicyReasonJOB_LATE               PolicyReason = 42
-	PolicyReasonJOB_ENDED              PolicyReason = 43
-	PolicyReasonRTP_FORWARDED          PolicyReason = 44
-	PolicyReasonRTP_NOT_MEDIA          PolicyReason = 45
-	PolicyReasonRTP_UNKNOWN            PolicyReason = 46
-	PolicyReasonRTP_HEADER             PolicyReason = 47
-	PolicyReasonRTP_PAYLOAD_TYPE       PolicyReason = 48
-	PolicyReasonRTP_SSRC               PolicyReason = 49
-	PolicyReasonRTP_PAUSED             PolicyReason = 50
-	PolicyReasonRTP_OLD                PolicyReason = 51
-	PolicyReasonRTP_AHEAD              PolicyReason = 52
-	PolicyReasonRTP_CLAIMED            PolicyReason = 53
-	PolicyReasonSEAL_AHEAD             PolicyReason = 54
-	PolicyReasonSEAL_COMPUTED          PolicyReason = 55
-	PolicyReasonCOPY_SENT              PolicyReason = 56
-	PolicyReasonCOPY_BUDGET            PolicyReason = 57
-	PolicyReasonCOPY_NO_PATH           PolicyReason = 58
-	PolicyReasonCOPY_NO_NEIGHBOR       PolicyReason = 59
-	PolicyReasonCOPY_NOT_OPEN          PolicyReason = 60
-	PolicyReasonCOPY_FILTERED          PolicyReason = 61
-	PolicyReasonCOPY_EMPTY             PolicyReason = 62
-	PolicyReasonCOPY_OUT_OF_ORDER      PolicyReason = 63
-	PolicyReasonCOPY_PRIORITY          PolicyReason = 64
-	PolicyReasonCOPY_BUCKET            PolicyReason = 65
-	PolicyReasonCOPY_POLICY            PolicyReason = 66
-	PolicyReasonCOPY_FRAME             PolicyReason = 67
-	PolicyReasonCOPY_DEPENDENT         PolicyReason = 68
-	PolicyReasonCOPY_STREAM_LIMIT      PolicyReason = 69
-	PolicyReasonCOPY_NO_SLOT           PolicyReason = 70
-	PolicyReasonCOPY_STREAM_SHARE      PolicyReason = 71
-	PolicyReasonCOPY_STREAM_CREDIT     PolicyReason = 72
-	PolicyReasonCOPY_CONNECTION_CREDIT PolicyReason = 73
-	PolicyReasonCOPY_WINDOW            PolicyReason = 74
-	PolicyReasonCOPY_PACED             PolicyReason = 75
-	PolicyReasonCOPY_TOO_LARGE         PolicyReason = 76
-	PolicyReasonCOPY_LEDGER_FULL       PolicyReason = 77
-	PolicyReasonCOPY_CHECKSUM          PolicyReason = 78
-	PolicyReasonCOPY_LOST              PolicyReason = 79
-	PolicyReasonREASON_COUNT           PolicyReason = 80
+	PolicyReasonOPEN_AHEAD             PolicyReason = 17
+	PolicyReasonOPEN_COMPUTED          PolicyReason = 18
+	PolicyReasonFRAME_FORWARDED        PolicyReason = 19
+	PolicyReasonFRAME_NOT_MEDIA        PolicyReason = 20
+	PolicyReasonFRAME_EMPTY            PolicyReason = 21
+	PolicyReasonFRAME_NO_TRACK         PolicyReason = 22
+	PolicyReasonFRAME_ENDED            PolicyReason = 23
+	PolicyReasonFRAME_CLAIMED          PolicyReason = 24
+	PolicyReasonFRAME_FORGOTTEN        PolicyReason = 25
+	PolicyReasonFRAME_SHARE            PolicyReason = 26
+	PolicyReasonFRAME_NO_SLOT          PolicyReason = 27
+	PolicyReasonJOB_GIVEN              PolicyReason = 28
+	PolicyReasonJOB_BUSY               PolicyReason = 29
+	PolicyReasonJOB_SHARE              PolicyReason = 30
+	PolicyReasonJOB_FULL               PolicyReason = 31
+	PolicyReasonJOB_CONTINUED          PolicyReason = 32
+	PolicyReasonJOB_LATE               PolicyReason = 33
+	PolicyReasonJOB_ENDED              PolicyReason = 34
+	PolicyReasonRTP_FORWARDED          PolicyReason = 35
+	PolicyReasonRTP_NOT_MEDIA          PolicyReason = 36
+	PolicyReasonRTP_UNKNOWN            PolicyReason = 37
+	PolicyReasonRTP_HEADER             PolicyReason = 38
+	PolicyReasonRTP_PAYLOAD_TYPE       PolicyReason = 39
+	PolicyReasonRTP_SSRC               PolicyReason = 40
+	PolicyReasonRTP_PAUSED             PolicyReason = 41
+	PolicyReasonRTP_OLD                PolicyReason = 42
+	PolicyReasonRTP_AHEAD              PolicyReason = 43
+	PolicyReasonRTP_CLAIMED            PolicyReason = 44
+	PolicyReasonSEAL_AHEAD             PolicyReason = 45
+	PolicyReasonSEAL_COMPUTED          PolicyReason = 46
+	PolicyReasonCOPY_SENT              PolicyReason = 47
+	PolicyReasonCOPY_BUDGET            PolicyReason = 48
+	PolicyReasonCOPY_NO_PATH           PolicyReason = 49
+	PolicyReasonCOPY_NO_NEIGHBOR       PolicyReason = 50
+	PolicyReasonCOPY_NOT_OPEN          PolicyReason = 51
+	PolicyReasonCOPY_FILTERED          PolicyReason = 52
+	PolicyReasonCOPY_EMPTY             PolicyReason = 53
+	PolicyReasonCOPY_OUT_OF_ORDER      PolicyReason = 54
+	PolicyReasonCOPY_PRIORITY          PolicyReason = 55
+	PolicyReasonCOPY_BUCKET            PolicyReason = 56
+	PolicyReasonCOPY_POLICY            PolicyReason = 57
+	PolicyReasonCOPY_FRAME             PolicyReason = 58
+	PolicyReasonCOPY_DEPENDENT         PolicyReason = 59
+	PolicyReasonCOPY_STREAM_LIMIT      PolicyReason = 60
+	PolicyReasonCOPY_NO_SLOT           PolicyReason = 61
+	PolicyReasonCOPY_STREAM_SHARE      PolicyReason = 62
+	PolicyReasonCOPY_STREAM_CREDIT     PolicyReason = 63
+	PolicyReasonCOPY_CONNECTION_CREDIT PolicyReason = 64
+	PolicyReasonCOPY_WINDOW            PolicyReason = 65
+	PolicyReasonCOPY_PACED             PolicyReason = 66
+	PolicyReasonCOPY_TOO_LARGE         PolicyReason = 67
+	PolicyReasonCOPY_LEDGER_FULL       PolicyReason = 68
+	PolicyReasonCOPY_CHECKSUM          PolicyReason = 69
+	PolicyReasonCOPY_LOST              PolicyReason = 70
+	PolicyReasonREASON_COUNT           PolicyReason = 71
 )
 
 type PolicyScratch struct {
@@ -252,11 +243,9 @@ type PolicyScratch struct {
 	}
 	Pn         uint64
 	Len        uint32
-	KeyPhase   uint32
 	FrameCount uint32
 	Start      uint32
-	AckAt      uint32
-	Others     uint32
+	Pad        uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -305,10 +294,8 @@ type PolicyScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Ecn         uint32
 	VlanProto   uint16
 	VlanTci     uint16
-	Pad         uint32
 	Group       uint64
 	Arrived     uint64
 }
@@ -385,7 +372,6 @@ const (
 	PolicyMapScratches     = "scratches"
 	PolicyMapStreams       = "streams"
 	PolicyMapSubgroups     = "subgroups"
-	PolicyMapTakenPackets  = "taken_packets"
 	PolicyMapTrackVersions = "track_versions"
 	PolicyMapTracks        = "tracks"
 	PolicyProgTestMayGo    = "test_may_go"
@@ -469,7 +455,6 @@ type PolicyMapSpecs struct {
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
 	Subgroups     *ebpf.MapSpec `ebpf:"subgroups"`
-	TakenPackets  *ebpf.MapSpec `ebpf:"taken_packets"`
 	TrackVersions *ebpf.MapSpec `ebpf:"track_versions"`
 	Tracks        *ebpf.MapSpec `ebpf:"tracks"`
 }
@@ -527,7 +512,6 @@ type PolicyMaps struct {
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	Streams       *ebpf.Map `ebpf:"streams"`
 	Subgroups     *ebpf.Map `ebpf:"subgroups"`
-	TakenPackets  *ebpf.Map `ebpf:"taken_packets"`
 	TrackVersions *ebpf.Map `ebpf:"track_versions"`
 	Tracks        *ebpf.Map `ebpf:"tracks"`
 }
@@ -554,7 +538,6 @@ func (m *PolicyMaps) Close() error {
 		m.Scratches,
 		m.Streams,
 		m.Subgroups,
-		m.TakenPackets,
 		m.TrackVersions,
 		m.Tracks,
 	)

@@ -97,70 +97,61 @@ const (
 	VersionsReasonPACKET_OLD             VersionsReason = 14
 	VersionsReasonPACKET_MALFORMED       VersionsReason = 15
 	VersionsReasonPACKET_UNKNOWN_FRAME   VersionsReason = 16
-	VersionsReasonACK_TAKEN              VersionsReason = 17
-	VersionsReasonACK_NOT_ALONE          VersionsReason = 18
-	VersionsReasonACK_PAUSED             VersionsReason = 19
-	VersionsReasonACK_OTHER_PHASE        VersionsReason = 20
-	VersionsReasonACK_UNSENT             VersionsReason = 21
-	VersionsReasonACK_OF_GAP             VersionsReason = 22
-	VersionsReasonACK_OF_WINDOW          VersionsReason = 23
-	VersionsReasonACK_SHARE              VersionsReason = 24
-	VersionsReasonACK_NO_ROOM            VersionsReason = 25
-	VersionsReasonOPEN_AHEAD             VersionsReason = 26
-	VersionsReasonOPEN_COMPUTED          VersionsReason = 27
-	VersionsReasonFRAME_FORWARDED        VersionsReason = 28
-	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 29
-	VersionsReasonFRAME_EMPTY            VersionsReason = 30
-	VersionsReasonFRAME_NO_TRACK         VersionsReason = 31
-	VersionsReasonFRAME_ENDED            VersionsReason = 32
-	VersionsReasonFRAME_CLAIMED          VersionsReason = 33
-	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 34
-	VersionsReasonFRAME_SHARE            VersionsReason = 35
-	VersionsReasonFRAME_NO_SLOT          VersionsReason = 36
-	VersionsReasonJOB_GIVEN              VersionsReason = 37
-	VersionsReasonJOB_BUSY               VersionsReason = 38
-	VersionsReasonJOB_SHARE              VersionsReason = 39
-	VersionsReasonJOB_FULL               VersionsReason = 40
-	VersionsReasonJOB_CONTINUED          VersionsReason = 41
-	VersionsReasonJOB_LATE               VersionsReason = 42
-	VersionsReasonJOB_ENDED              VersionsReason = 43
-	VersionsReasonRTP_FORWARDED          VersionsReason = 44
-	VersionsReasonRTP_NOT_MEDIA          VersionsReason = 45
-	VersionsReasonRTP_UNKNOWN            VersionsReason = 46
-	VersionsReasonRTP_HEADER             VersionsReason = 47
-	VersionsReasonRTP_PAYLOAD_TYPE       VersionsReason = 48
-	VersionsReasonRTP_SSRC               VersionsReason = 49
-	VersionsReasonRTP_PAUSED             VersionsReason = 50
-	VersionsReasonRTP_OLD                VersionsReason = 51
-	VersionsReasonRTP_AHEAD              VersionsReason = 52
-	VersionsReasonRTP_CLAIMED            VersionsReason = 53
-	VersionsReasonSEAL_AHEAD             VersionsReason = 54
-	VersionsReasonSEAL_COMPUTED          VersionsReason = 55
-	VersionsReasonCOPY_SENT              VersionsReason = 56
-	VersionsReasonCOPY_BUDGET            VersionsReason = 57
-	VersionsReasonCOPY_NO_PATH           VersionsReason = 58
-	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 59
-	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 60
-	VersionsReasonCOPY_FILTERED          VersionsReason = 61
-	VersionsReasonCOPY_EMPTY             VersionsReason = 62
-	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 63
-	VersionsReasonCOPY_PRIORITY          VersionsReason = 64
-	VersionsReasonCOPY_BUCKET            VersionsReason = 65
-	VersionsReasonCOPY_POLICY            VersionsReason = 66
-	VersionsReasonCOPY_FRAME             VersionsReason = 67
-	VersionsReasonCOPY_DEPENDENT         VersionsReason = 68
-	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 69
-	VersionsReasonCOPY_NO_SLOT           VersionsReason = 70
-	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 71
-	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 72
-	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 73
-	VersionsReasonCOPY_WINDOW            VersionsReason = 74
-	VersionsReasonCOPY_PACED             VersionsReason = 75
-	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 76
-	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 77
-	VersionsReasonCOPY_CHECKSUM          VersionsReason = 78
-	VersionsReasonCOPY_LOST              VersionsReason = 79
-	VersionsReasonREASON_COUNT           VersionsReason = 80
+	VersionsReasonOPEN_AHEAD             VersionsReason = 17
+	VersionsReasonOPEN_COMPUTED          VersionsReason = 18
+	VersionsReasonFRAME_FORWARDED        VersionsReason = 19
+	VersionsReasonFRAME_NOT_MEDIA        VersionsReason = 20
+	VersionsReasonFRAME_EMPTY            VersionsReason = 21
+	VersionsReasonFRAME_NO_TRACK         VersionsReason = 22
+	VersionsReasonFRAME_ENDED            VersionsReason = 23
+	VersionsReasonFRAME_CLAIMED          VersionsReason = 24
+	VersionsReasonFRAME_FORGOTTEN        VersionsReason = 25
+	VersionsReasonFRAME_SHARE            VersionsReason = 26
+	VersionsReasonFRAME_NO_SLOT          VersionsReason = 27
+	VersionsReasonJOB_GIVEN              VersionsReason = 28
+	VersionsReasonJOB_BUSY               VersionsReason = 29
+	VersionsReasonJOB_SHARE              VersionsReason = 30
+	VersionsReasonJOB_FULL               VersionsReason = 31
+	VersionsReasonJOB_CONTINUED          VersionsReason = 32
+	VersionsReasonJOB_LATE               VersionsReason = 33
+	VersionsReasonJOB_ENDED              VersionsReason = 34
+	VersionsReasonRTP_FORWARDED          VersionsReason = 35
+	VersionsReasonRTP_NOT_MEDIA          VersionsReason = 36
+	VersionsReasonRTP_UNKNOWN            VersionsReason = 37
+	VersionsReasonRTP_HEADER             VersionsReason = 38
+	VersionsReasonRTP_PAYLOAD_TYPE       VersionsReason = 39
+	VersionsReasonRTP_SSRC               VersionsReason = 40
+	VersionsReasonRTP_PAUSED             VersionsReason = 41
+	VersionsReasonRTP_OLD                VersionsReason = 42
+	VersionsReasonRTP_AHEAD              VersionsReason = 43
+	VersionsReasonRTP_CLAIMED            VersionsReason = 44
+	VersionsReasonSEAL_AHEAD             VersionsReason = 45
+	VersionsReasonSEAL_COMPUTED          VersionsReason = 46
+	VersionsReasonCOPY_SENT              VersionsReason = 47
+	VersionsReasonCOPY_BUDGET            VersionsReason = 48
+	VersionsReasonCOPY_NO_PATH           VersionsReason = 49
+	VersionsReasonCOPY_NO_NEIGHBOR       VersionsReason = 50
+	VersionsReasonCOPY_NOT_OPEN          VersionsReason = 51
+	VersionsReasonCOPY_FILTERED          VersionsReason = 52
+	VersionsReasonCOPY_EMPTY             VersionsReason = 53
+	VersionsReasonCOPY_OUT_OF_ORDER      VersionsReason = 54
+	VersionsReasonCOPY_PRIORITY          VersionsReason = 55
+	VersionsReasonCOPY_BUCKET            VersionsReason = 56
+	VersionsReasonCOPY_POLICY            VersionsReason = 57
+	VersionsReasonCOPY_FRAME             VersionsReason = 58
+	VersionsReasonCOPY_DEPENDENT         VersionsReason = 59
+	VersionsReasonCOPY_STREAM_LIMIT      VersionsReason = 60
+	VersionsReasonCOPY_NO_SLOT           VersionsReason = 61
+	VersionsReasonCOPY_STREAM_SHARE      VersionsReason = 62
+	VersionsReasonCOPY_STREAM_CREDIT     VersionsReason = 63
+	VersionsReasonCOPY_CONNECTION_CREDIT VersionsReason = 64
+	VersionsReasonCOPY_WINDOW            VersionsReason = 65
+	VersionsReasonCOPY_PACED             VersionsReason = 66
+	VersionsReasonCOPY_TOO_LARGE         VersionsReason = 67
+	VersionsReasonCOPY_LEDGER_FULL       VersionsReason = 68
+	VersionsReasonCOPY_CHECKSUM          VersionsReason = 69
+	VersionsReasonCOPY_LOST              VersionsReason = 70
+	VersionsReasonREASON_COUNT           VersionsReason = 71
 )
 
 type VersionsStreamKey struct {
@@ -233,7 +224,6 @@ const (
 	VersionsMapReasons       = "reasons"
 	VersionsMapStreams       = "streams"
 	VersionsMapSubgroups     = "subgroups"
-	VersionsMapTakenPackets  = "taken_packets"
 	VersionsMapTrackVersions = "track_versions"
 	VersionsMapTracks        = "tracks"
 	VersionsProgTestVersion  = "test_version"
@@ -310,7 +300,6 @@ type VersionsMapSpecs struct {
 	Reasons       *ebpf.MapSpec `ebpf:"reasons"`
 	Streams       *ebpf.MapSpec `ebpf:"streams"`
 	Subgroups     *ebpf.MapSpec `ebpf:"subgroups"`
-	TakenPackets  *ebpf.MapSpec `ebpf:"taken_packets"`
 	TrackVersions *ebpf.MapSpec `ebpf:"track_versions"`
 	Tracks        *ebpf.MapSpec `ebpf:"tracks"`
 }
@@ -363,7 +352,6 @@ type VersionsMaps struct {
 	Reasons       *ebpf.Map `ebpf:"reasons"`
 	Streams       *ebpf.Map `ebpf:"streams"`
 	Subgroups     *ebpf.Map `ebpf:"subgroups"`
-	TakenPackets  *ebpf.Map `ebpf:"taken_packets"`
 	TrackVersions *ebpf.Map `ebpf:"track_versions"`
 	Tracks        *ebpf.Map `ebpf:"tracks"`
 }
@@ -388,7 +376,6 @@ func (m *VersionsMaps) Close() error {
 		m.Reasons,
 		m.Streams,
 		m.Subgroups,
-		m.TakenPackets,
 		m.TrackVersions,
 		m.Tracks,
 	)

@@ -60,11 +60,9 @@ type WalkScratch struct {
 	}
 	Pn            uint64
 	Len           uint32
-	KeyPhase      uint32
 	FrameCount    uint32
 	Start         uint32
-	AckAt         uint32
-	Others        uint32
+	Pad           uint32
 	Frames        [8]WalkFrame
 	Frame         uint32
 	Publisher     uint32
@@ -94,10 +92,8 @@ type WalkScratch struct {
 	StreamKey   [3]uint64
 	ListVersion uint64
 	Track       uint32
-	Ecn         uint32
 	VlanProto   uint16
 	VlanTci     uint16
-	Pad         uint32
 	Group       uint64
 	Arrived     uint64
 }

@@ -24,16 +24,6 @@ enum reason {
 	PACKET_OLD, // its number may have come before: it precedes those that the kernel remembers
 	PACKET_MALFORMED, // authentic, but a frame reaches beyond it
 	PACKET_UNKNOWN_FRAME, // a frame that the walk does not know; the frames before it were forwarded
-	// Packets of subscribers, and packets of publishers with nothing but an ACK.
-	ACK_TAKEN, // user space gets the ACK, and the packet is dropped
-	ACK_NOT_ALONE, // with other frames, or so long that there must be some
-	ACK_PAUSED, // user space wants to see the packet
-	ACK_OTHER_PHASE, // of a key phase that user space has not seen
-	ACK_UNSENT, // it acknowledges what was not sent
-	ACK_OF_GAP, // a packet before those that it acknowledges is missing, perhaps lost
-	ACK_OF_WINDOW, // more than half of the congestion window is in flight
-	ACK_SHARE, // the connection has its share of the queue
-	ACK_NO_ROOM, // the queue is full
 	// Packets, when they are opened.
 	OPEN_AHEAD, // with a key stream that user space made ahead of time
 	OPEN_COMPUTED, // with a key stream that was computed here

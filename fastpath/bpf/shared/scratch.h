@@ -87,11 +87,9 @@ struct scratch {
 	struct poly poly;
 	u64 pn; // of the packet that was opened
 	u32 len; // of its payload
-	u32 key_phase;
 	u32 frame_count;
 	u32 start; // where the frame walk begins, see frames.h
-	u32 ack_at; // where an ACK frame begins, behind its type; 0: there is none
-	u32 others; // not 0: there are frames besides one ACK and PADDING
+	u32 pad;
 	struct frame frames[MAX_FRAMES];
 	u32 frame; // of frames, that is being forwarded
 	u32 publisher; // index of the connection that the packet came on
@@ -108,15 +106,13 @@ struct scratch {
 	u64 stream_key[3]; // a struct downstream_key
 	u64 list_version; // of the list of subscriptions of
 	u32 track; // this track, to which the frame is offered
-	u32 ecn; // of the IP header of the packet that was opened
 	__be16 vlan_proto; // of the copy's VLAN tag; 0: it has none
 	u16 vlan_tci;
-	u32 pad;
 	u64 group; // of the frame
 	u64 arrived; // when the packet that was opened came; 0: delays are not measured
 };
-_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 96 + 32 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 +
-		       24 + 8 + 8,
+_Static_assert(sizeof(struct scratch) == 2 * HALF + 64 + 32 + 16 + 96 + 24 + MAX_FRAMES * 32 + 8 + 40 + 24 + 64 + 24 +
+		       16 + 8 + 8,
 	       "scratch has no padding");
 
 struct {

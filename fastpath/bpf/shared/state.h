@@ -147,36 +147,11 @@ struct path {
 	u64 datagram_limit; // max_datagram_frame_size
 };
 
-// What user space allows to do with a connection's packets that have nothing but an ACK.
-enum taking {
-	TAKES_NONE, // the connection takes no part
-	TAKES_PAUSED, // user space wants to see them
-	TAKES_ACKS, // they may be taken in key phase 0; TAKES_ACKS + 1: in key phase 1
-};
-
-enum taken_limits {
-	MAX_TAKEN = 256, // bytes of plaintext
-	TAKEN_QUEUE = 1 << 17, // bytes, for as many of the longest as seven connections may have waiting
-	TAKEN_SHARE = 64, // packets of one connection that wait in a queue
-};
-
-// What is in a queue for each packet that was taken, followed by the plaintext.
-struct taken_packet {
-	u32 connection; // its index
-	u16 len; // of the plaintext
-	u8 ecn;
-	u8 pad;
-	u64 pn;
-	u64 received; // CLOCK_MONOTONIC, nanoseconds
-};
-_Static_assert(sizeof(struct taken_packet) == 24, "the plaintext follows at once");
-
 enum number_window {
 	NUMBER_WORDS = 32, // of 32 packet numbers each: reordering across more of them is rare
 };
 
-// A connection as a publisher, or as one whose ACKs are taken: the state for opening its packets. It has the same index
-// as the connection's conn_state.
+// A connection as a publisher: the state for opening its packets. It has the same index as the connection's conn_state.
 struct publisher {
 	struct packet_keys keys[2]; // by key phase
 	u64 expected_pn; // the largest that was opened, plus one
@@ -187,14 +162,8 @@ struct publisher {
 	u8 active; // it publishes a track that the fast path serves
 	u8 webtransport;
 	u16 pad;
-	u32 taking; // enum taking
-	u32 queue; // for packets that were taken
-	u32 waiting; // packets in that queue
-	u32 pad2;
-	u64 acked; // the largest number that the programs have seen acknowledged
-	u64 pad3[5];
 };
-_Static_assert(sizeof(struct publisher) == 512, "publisher is eight cache lines");
+_Static_assert(sizeof(struct publisher) == 448, "publisher is seven cache lines");
 
 // A connection ID of ours: 20 bytes, zero padded, and its length.
 struct connection_id {
@@ -278,15 +247,6 @@ LENT(ledgers, MAX_CONNECTIONS, LEDGER_LEN, struct record); // since before the p
 GROWING(keys, MAX_CONNECTIONS, struct send_keys)
 GROWING(copies, MAX_CONNECTIONS, struct copy_counts)
 GROWING(publishers, MAX_CONNECTIONS, struct publisher)
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1); // the loader makes more
-	__type(key, u32);
-	__array(values, struct {
-		__uint(type, BPF_MAP_TYPE_RINGBUF);
-		__uint(max_entries, TAKEN_QUEUE);
-	});
-} taken_packets SEC(".maps");
 VERSIONED(path, MAX_CONNECTIONS, struct path);
 HASH(connection_ids, IDS_PER_CONNECTION * MAX_CONNECTIONS, struct connection_id, u32);
 HASH(aliases, MAX_TRACKS, struct alias_key, u32);
@@ -340,5 +300,3 @@ GO_TYPE(enum, record_mark);
 GO_TYPE(enum, record_kind);
 GO_TYPE(enum, record_flag);
 GO_TYPE(enum, object_layout);
-GO_TYPE(enum, taking);
-GO_TYPE(struct, taken_packet);

@@ -78,8 +78,6 @@ INLINE long walk_padding(struct walk *w)
 
 INLINE long walk_ack(struct walk *w, u32 pos, u32 type)
 {
-	w->c->others |= w->c->ack_at; // a second ACK
-	w->c->ack_at = pos;
 	skip_varint(w->c, &pos); // Largest Acknowledged
 	skip_varint(w->c, &pos); // ACK Delay
 	u64 ranges = read_varint(w->c, &pos);
@@ -164,7 +162,6 @@ static long walk_step(u32 i, struct walk *w)
 		return walk_padding(w);
 	if ((type & ~1u) == FRAME_ACK)
 		return walk_ack(w, pos, type);
-	w->c->others = 1;
 	if ((type & ~7u) == FRAME_STREAM || (type & ~1u) == FRAME_DATAGRAM)
 		return walk_media(w, pos, type);
 	if (type == FRAME_NEW_CONNECTION_ID) {
@@ -182,7 +179,7 @@ static long walk_step(u32 i, struct walk *w)
 
 #define MAX_WALK_STEPS 512
 
-// walk_frames fills frames, ack_at and others from the plaintext of len bytes.
+// walk_frames fills frames from the plaintext of len bytes.
 GLOBAL int walk_frames(struct scratch *c)
 {
 	if (!c || c->len > MAX_PAYLOAD)
@@ -199,7 +196,6 @@ GLOBAL int walk_frames(struct scratch *c)
 	};
 
 	c->frame_count = 0;
-	c->ack_at = c->others = 0;
 	bpf_loop(MAX_WALK_STEPS, walk_step, &w, 0);
 	if (w.result == WALK_DONE && (w.pos != w.end || w.skip))
 		return w.pos > w.end || w.skip ? WALK_MALFORMED : WALK_STOPPED;

@@ -68,20 +68,6 @@ INLINE void expect_after(struct publisher *p, u64 pn)
 	}
 }
 
-// want_packet returns PACKET_OPENED if a packet of n bytes is to be opened: it may have media, or nothing but an ACK.
-INLINE enum reason want_packet(const struct publisher *p, u32 n)
-{
-	u32 taking = SHARED(p->taking);
-
-	if (p->active)
-		return PACKET_OPENED;
-	if (taking == TAKES_NONE)
-		return PACKET_INACTIVE;
-	if (taking == TAKES_PAUSED)
-		return ACK_PAUSED;
-	return n > MAX_TAKEN + MAX_AAD + TAG_LEN ? ACK_NOT_ALONE : PACKET_OPENED;
-}
-
 // open_packet opens the QUIC packet of n bytes at offset at of the frame. *index becomes the connection's.
 GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 {
@@ -101,9 +87,8 @@ GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 	struct publisher *p = find_publisher(b, index);
 	if (!p)
 		return PACKET_NOT_MEDIA;
-	enum reason why = want_packet(p, n);
-	if (why != PACKET_OPENED)
-		return why;
+	if (!p->active)
+		return PACKET_INACTIVE;
 
 	if (header_mask(c, &p->keys[0], (u32 *)(b + pn_at + SAMPLE_AT))) // the header key is the same in all key phases
 		return PACKET_NOT_MEDIA;
@@ -139,6 +124,5 @@ GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 	expect_after(p, pn);
 	c->pn = pn;
 	c->len = rest - TAG_LEN;
-	c->key_phase = phase;
 	return PACKET_OPENED;
 }

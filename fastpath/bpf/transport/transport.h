@@ -11,8 +11,6 @@
 //	take_number       returns PACKET_OPENED once for each packet (numbers.h)
 //	walk_frames       lists the STREAM and DATAGRAM frames of the plaintext; each lies within it. If one frame of the
 //	                  packet reaches beyond it, no frame can be trusted (frames.h)
-//	take_ack          puts a packet that has nothing but an ACK into a queue for user space, if that has allowed it
-//	                  and the ACK is not urgent. Then the packet is to be dropped (acks.h)
 //	stream_header_len, write_stream_header
 //	                  the header of a STREAM frame (frames.h)
 //	seal_packet       leaves a copy in OUT: the short header, protected, then payload and tag. Each packet number is
@@ -22,7 +20,6 @@
 #pragma once
 
 #include "accept.h"
-#include "acks.h"
 #include "frames.h"
 #include "numbers.h"
 #include "open.h"

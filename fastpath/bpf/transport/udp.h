@@ -39,8 +39,7 @@ struct datagram {
 	__be16 sport, dport;
 	u8 v6;
 	u8 first; // byte of the payload
-	u8 ecn; // of the IP header (RFC 3168 §5)
-	u8 pad[5];
+	u8 pad[6];
 } __attribute__((aligned(8)));
 
 INLINE u16 ip_header_sum(const struct iphdr *ip)
@@ -99,7 +98,6 @@ GLOBAL int parse_datagram(struct __sk_buff *skb, struct datagram *d)
 		d->v6 = 0;
 		d->ip_sum = ip_header_sum(ip);
 		d->ip_payload_len = bpf_ntohs(ip->tot_len) - sizeof(*ip);
-		d->ecn = ip->tos & 3;
 		__builtin_memcpy(d->saddr, &ip->saddr, 4);
 		__builtin_memcpy(d->daddr, &ip->daddr, 4);
 		udp = (void *)(ip + 1);
@@ -110,7 +108,6 @@ GLOBAL int parse_datagram(struct __sk_buff *skb, struct datagram *d)
 		d->v6 = 1;
 		d->ip_sum = 0xffff;
 		d->ip_payload_len = bpf_ntohs(ip->payload_len);
-		d->ecn = ip->flow_lbl[0] >> 4 & 3;
 		__builtin_memcpy(d->saddr, &ip->saddr, 16);
 		__builtin_memcpy(d->daddr, &ip->daddr, 16);
 		udp = (void *)(ip + 1);

@@ -51,20 +51,17 @@ func (f *forwarder) OpenStream(from *claim.PublisherStream) (state *claim.Stream
 	return st, false
 }
 
-// The rest of [claim.ForwarderConn] and [claim.Forwarder] changes nothing here.
+// The rest of [claim.ForwarderConn] changes nothing here.
 
-func (f *forwarder) HandOver(int)                           {}
-func (f *forwarder) ConnectionID([]byte, bool)              {}
-func (f *forwarder) Received(int64)                         {}
-func (f *forwarder) TakeAcks(int, func(*claim.TakenPacket)) {}
-func (f *forwarder) SetTaking(bool, uint64)                 {}
-func (f *forwarder) Acknowledged()                          {}
-func (f *forwarder) ReadKeys(uint64, *claim.PacketKeys)     {}
-func (f *forwarder) WriteKeys(uint64, *claim.PacketKeys)    {}
-func (f *forwarder) SetSession(claim.Session)               {}
-func (f *forwarder) SetPath(claim.Path)                     {}
-func (f *forwarder) CloseStream(*claim.StreamState)         {}
-func (f *forwarder) Close()                                 {}
+func (f *forwarder) ConnectionID([]byte, bool)           {}
+func (f *forwarder) Received(int64)                      {}
+func (f *forwarder) Acknowledged()                       {}
+func (f *forwarder) ReadKeys(uint64, *claim.PacketKeys)  {}
+func (f *forwarder) WriteKeys(uint64, *claim.PacketKeys) {}
+func (f *forwarder) SetSession(claim.Session)            {}
+func (f *forwarder) SetPath(claim.Path)                  {}
+func (f *forwarder) CloseStream(*claim.StreamState)      {}
+func (f *forwarder) Close()                              {}
 
 // published is how many bytes of a stream the publisher's packets have at most. With the headers of a copy that is a
 // packet of the largest size.

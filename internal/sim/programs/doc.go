@@ -3,15 +3,14 @@
 // production.
 //
 // A [Kernel] has two processors. Each takes the packets that come to the relay one after the other, runs
-// server_ingress on each, and then passes it on to the socket, unless its ACK was taken. A run does what the C code
-// does, in the same order and for the same reasons:
+// server_ingress on each, and then passes it on to the socket. A run does what the C code does, in the same order and
+// for the same reasons:
 //
-//	ingress_linux.go   server_ingress: open the packet, offer its frames, take its ACK (transport/open.h, numbers.h)
+//	ingress_linux.go   server_ingress: open the packet, offer its frames (transport/open.h, numbers.h)
 //	frames_linux.go    the frames of a packet, and headers of subgroups (transport/frames.h, application/moqt.h)
 //	stream_linux.go    copies of STREAM frames: find or open the stream, claim, send (fanout/stream.h)
 //	claim_linux.go     the claim, by the functions of package claim (shared/claim.h)
 //	seal_linux.go      the packet of a copy (transport/seal.h, application/subgroup.h)
-//	acks_linux.go      packets with nothing but an ACK (transport/acks.h)
 //
 // What a kernel and a machine may do follows from a seed ([Habits]): a run is late between any two of its steps, while
 // user space and the other processor go on; it may make few copies; a device refuses what is sent; there are few slots.

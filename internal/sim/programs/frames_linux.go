@@ -114,11 +114,9 @@ func (f *frame) end() uint64 { return f.offset + uint64(len(f.data)) }
 type walk struct {
 	reader
 	frames []frame
-	ackAt  int  // where an ACK frame begins, behind its type; 0: there is none
-	others bool // there are frames besides one ACK and PADDING
 }
 
-// walkFrames walks the frames of a plaintext. ackAt is never 0 of an ACK, because the type precedes it.
+// walkFrames walks the frames of a plaintext.
 func walkFrames(payload []byte) (w walk, result walkResult) {
 	w.b = payload
 	for w.pos < len(payload) && result == walkDone {
@@ -138,9 +136,6 @@ func (w *walk) next() walkResult {
 		return walkDone
 	case t&^1 == frameAck:
 		return w.ack(t)
-	}
-	w.others = true
-	switch {
 	case t&^7 == frameStream, t&^1 == frameDatagram:
 		return w.media(t)
 	case t == frameNewConnectionID:
@@ -156,8 +151,6 @@ func (w *walk) next() walkResult {
 }
 
 func (w *walk) ack(t byte) walkResult {
-	w.others = w.others || w.ackAt != 0
-	w.ackAt = w.pos
 	w.varint() // Largest Acknowledged
 	w.varint() // ACK Delay
 	ranges := w.varint()

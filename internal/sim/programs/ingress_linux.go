@@ -9,7 +9,6 @@ import (
 	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/chacha20poly1305"
 
-	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/transport"
 )
@@ -19,15 +18,12 @@ const (
 	maxPayload = 1500
 	tagLen     = chacha20poly1305.Overhead
 	sampleAt   = 4 // from the packet number on (RFC 9001 §5.4.2)
-	maxTaken   = 256
-	maxAAD     = 32
 )
 
 // opened is a packet that is authentic.
 type opened struct {
 	connection uint32 // that it came on
 	number     uint64
-	phase      uint32
 	payload    []byte
 }
 
@@ -45,12 +41,6 @@ func (r *run) takePacket(a *arrival) bpf.Reason {
 	w, walked := walkFrames(o.payload)
 	if walked == walkMalformed {
 		return bpf.IngressReasonPACKET_MALFORMED
-	}
-	if walked == walkDone && w.ackAt > 0 && !w.others {
-		return r.takeAck(&o, &w)
-	}
-	if !isActive(p) {
-		return bpf.IngressReasonACK_NOT_ALONE
 	}
 	r.budget = r.habits.Budget * (copyWork + maxPayload)
 	for i := range w.frames {
@@ -110,8 +100,8 @@ func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
 		return o, bpf.IngressReasonPACKET_NOT_MEDIA
 	}
 	p := &r.machine.Publishers[o.connection]
-	if why = wantPacket(p, len(data)); why != bpf.IngressReasonPACKET_OPENED {
-		return o, why
+	if !isActive(p) {
+		return o, bpf.IngressReasonPACKET_INACTIVE
 	}
 	first := peekKeys(&p.Keys[0])
 	mask := headerMask(&first, data[pnAt+sampleAt:])
@@ -124,14 +114,14 @@ func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
 		truncated = truncated<<8 | uint64(b[pnAt+i])
 	}
 	o.number = decodeNumber(atomic.LoadUint64(&p.ExpectedPn), truncated, n)
-	o.phase = uint32(b[0] >> 2 & 1)
+	phase := b[0] >> 2 & 1
 	if len(b)-pnAt-n <= tagLen {
 		return o, bpf.IngressReasonPACKET_TOO_SHORT
 	}
-	if atomic.LoadUint32(&p.KeysSet)>>o.phase&1 == 0 {
+	if atomic.LoadUint32(&p.KeysSet)>>phase&1 == 0 {
 		return o, bpf.IngressReasonPACKET_NO_KEY
 	}
-	keys := peekKeys(&p.Keys[o.phase])
+	keys := peekKeys(&p.Keys[phase])
 	a, nonce := keys.aead(o.number)
 	payload, err := a.Open(b[pnAt+n:pnAt+n], nonce[:], b[pnAt+n:], b[:pnAt+n])
 	if err != nil {
@@ -140,22 +130,6 @@ func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
 	o.payload = payload
 	expectAfter(p, o.number)
 	return o, bpf.IngressReasonPACKET_OPENED
-}
-
-// wantPacket returns PACKET_OPENED if a packet of n bytes is to be opened.
-func wantPacket(p *bpf.Publisher, n int) bpf.Reason {
-	if isActive(p) {
-		return bpf.IngressReasonPACKET_OPENED
-	}
-	switch taking := bpf.Taking(atomic.LoadUint32(&p.Taking)); {
-	case taking == bpf.IngressTakingTAKES_NONE:
-		return bpf.IngressReasonPACKET_INACTIVE
-	case taking == bpf.IngressTakingTAKES_PAUSED:
-		return bpf.IngressReasonACK_PAUSED
-	case n > maxTaken+maxAAD+tagLen:
-		return bpf.IngressReasonACK_NOT_ALONE
-	}
-	return bpf.IngressReasonPACKET_OPENED
 }
 
 // isActive reads what user space writes as the kernel does, which the race detector does not see either.
@@ -248,57 +222,4 @@ func takeNumber(p *bpf.Publisher, number uint64) bpf.Reason {
 		}
 	}
 	return bpf.IngressReasonPACKET_OLD
-}
-
-// takeAck takes a packet with nothing but an ACK, see transport/acks.h.
-func (r *run) takeAck(o *opened, w *walk) bpf.Reason {
-	p := &r.machine.Publishers[o.connection]
-	taking := bpf.Taking(atomic.LoadUint32(&p.Taking))
-	if taking < bpf.IngressTakingTAKES_ACKS {
-		if isActive(p) {
-			return bpf.IngressReasonPACKET_OPENED
-		}
-		return bpf.IngressReasonACK_PAUSED
-	}
-	if uint32(taking-bpf.IngressTakingTAKES_ACKS) != o.phase {
-		return bpf.IngressReasonACK_OTHER_PHASE
-	}
-	r.step()
-	if why := urgency(p, &r.machine.Conns[o.connection], reader{w.b, w.ackAt}); why != bpf.IngressReasonACK_TAKEN {
-		return why
-	}
-	r.step()
-	switch {
-	case len(o.payload) > maxTaken:
-		return bpf.IngressReasonACK_NOT_ALONE
-	case atomic.LoadUint32(&p.Waiting) >= takenShare:
-		return bpf.IngressReasonACK_SHARE
-	}
-	atomic.AddUint32(&p.Waiting, 1)
-	r.step()
-	r.taken.put(bpf.TakenPacket{
-		Connection: o.connection, Len: uint16(len(o.payload)), Pn: o.number, Received: uint64(r.clock.Now()),
-	}, o.payload)
-	return bpf.IngressReasonACK_TAKEN
-}
-
-// urgency returns why user space should see an ACK at once, or ACK_TAKEN.
-func urgency(p *bpf.Publisher, s *claim.ConnState, ack reader) bpf.Reason {
-	largest := ack.varint()
-	ack.varint() // ACK Delay
-	ack.varint() // ACK Range Count
-	first, acked := ack.varint(), atomic.LoadUint64(&p.Acked)
-	if largest >= s.NextPN.Load()&claim.NumberMask {
-		return bpf.IngressReasonACK_UNSENT
-	}
-	if largest > acked {
-		atomic.StoreUint64(&p.Acked, largest)
-	}
-	switch {
-	case int64(largest-first) > int64(acked+1):
-		return bpf.IngressReasonACK_OF_GAP
-	case s.InFlight.Load()*2 > s.Window.Load():
-		return bpf.IngressReasonACK_OF_WINDOW
-	}
-	return bpf.IngressReasonACK_TAKEN
 }

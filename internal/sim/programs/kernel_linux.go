@@ -66,7 +66,6 @@ type Kernel struct {
 	queues  [processors]chan arrival
 	closed  chan struct{}
 	done    sync.WaitGroup
-	taken   *takenQueue
 	ledgers [maxConns]claim.Ledger
 
 	ids         *table[bpf.ConnectionID, uint32]
@@ -96,7 +95,7 @@ type arrival struct {
 // New returns a kernel. send sends a packet from the relay's address and port.
 func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel {
 	k := &Kernel{
-		habits: h, send: send, clock: clock.NewSystem(), closed: make(chan struct{}), taken: newTakenQueue(),
+		habits: h, send: send, clock: clock.NewSystem(), closed: make(chan struct{}),
 		reasons: new(counters), free: newStack(h.Slots),
 		ids:         newTable[bpf.ConnectionID, uint32](maxEntries),
 		aliases:     newTable[bpf.AliasKey, uint32](maxEntries),
@@ -119,8 +118,8 @@ func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel 
 		Keys: make([]bpf.SendKeys, maxConns), Copies: make([]bpf.CopyCounts, maxConns),
 		Publishers: make([]bpf.Publisher, maxConns), HeldByEach: make([]bpf.Held, maxConns),
 		HeldByAll: make([]bpf.Held, 1), MaxSubgroups: maxEntries, MaxObjects: maxEntries, Ledger: k.ledger,
-		KeyStreams: func(uint32) []bpf.KeyStream { return make([]bpf.KeyStream, bpf.IngressLookaheadLOOKAHEAD) },
-		Queues:     []fastpath.TakenQueue{k.taken}, AwaitUnused: k.awaitUnused, Spin: k.spin, Close: k.close,
+		KeyStreams:  func(uint32) []bpf.KeyStream { return make([]bpf.KeyStream, bpf.IngressLookaheadLOOKAHEAD) },
+		AwaitUnused: k.awaitUnused, Spin: k.spin, Close: k.close,
 	}
 	for i := range k.queues {
 		k.queues[i] = make(chan arrival, backlog)
@@ -197,20 +196,17 @@ func (k *Kernel) process(packets <-chan arrival) {
 		case <-k.closed:
 			return
 		case a := <-packets:
-			if !k.run(&a) {
-				a.pass()
-			}
+			k.run(&a)
+			a.pass()
 		}
 	}
 }
 
-// run runs server_ingress on a packet, and reports whether that has taken the packet.
-func (k *Kernel) run(a *arrival) (taken bool) {
+// run runs server_ingress on a packet.
+func (k *Kernel) run(a *arrival) {
 	r := k.begin()
 	defer k.end(r)
-	why := r.takePacket(a)
-	k.count(why)
-	return why == bpf.IngressReasonACK_TAKEN
+	k.count(r.takePacket(a))
 }
 
 func (k *Kernel) close() {
