@@ -18,11 +18,11 @@ import (
 const (
 	// maxRefill is how many groups are fetched that came while no upstream relay brought the track: the latest ones.
 	maxRefill = 256
-	// maxRefilled bounds the subgroups of a group in such a response.
+	// maxRefilled bounds the streams that are made of a group in such a response.
 	maxRefilled = 64
 )
 
-var errTooManySubgroups = errors.New("too many subgroups in a FETCH response")
+var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH response")
 
 // missed returns what subscribers may have missed when an upstream relay begins to bring a track that it says has come
 // as far as largest: from the start of the first group that was interrupted, or is missing, to the end of the group
@@ -71,9 +71,9 @@ type refill struct {
 
 	group    uint64               // the current one
 	open     map[uint64]*refilled // its subgroups
+	streams  int                  // that were made of it
 	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
-	cut      bool                 // objects of the group are missing; those behind them are not taken
-	behind   bool                 // the objects that come are behind some that are not known
+	behind   bool                 // what comes is behind objects of the group that are not known
 	complete bool                 // the group has no more objects
 	current  *refilled            // the subgroup, or
 	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
@@ -156,19 +156,15 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 	case !r.wanted.Contains(o.Location):
 		return sourceError{errors.New("an object is not in the range of the FETCH")}
 	case o.Location.Group == r.group:
-		if r.unknown != nil && !r.cut {
+		if r.unknown != nil {
 			r.split()
 		}
 	default:
-		r.cut = r.cut || !r.isWhole()
-		r.endGroup(false)
-		r.group, r.complete, r.behind = o.Location.Group, false, false
-		r.cut = r.unknown != nil && r.unknown.Group == r.group
+		r.endGroup(r.isWhole())
+		r.group, r.streams, r.complete = o.Location.Group, 0, false
+		r.behind = r.unknown != nil && r.unknown.Group == r.group
 	}
 	r.unknown = nil
-	if r.cut {
-		return nil
-	}
 	if o.Datagram {
 		return r.takeDatagram(o)
 	}
@@ -195,13 +191,13 @@ func (r *refill) isWhole() bool {
 }
 
 // subgroup returns the subgroup of an object. Groups are fetched from their start, so the first object in the response
-// is that of the subgroup.
+// is that of the subgroup, unless it is behind unknown ones.
 func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 	if s := r.open[o.SubgroupID]; s != nil {
 		return s, nil
 	}
-	if len(r.open) >= maxRefilled {
-		return nil, sourceError{errTooManySubgroups}
+	if r.streams++; r.streams > maxRefilled {
+		return nil, sourceError{errTooManyStreams}
 	}
 	h := moqt.SubgroupHeader{
 		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
@@ -237,13 +233,10 @@ func (s *refilled) feed(b []byte) error {
 	return nil
 }
 
-// split ends the streams of subgroups before objects that are not known: those may be of these subgroups, or datagrams
-// that were lost. What is behind them comes on other streams.
+// split cuts the subgroups before objects that are not known. Those may be of these subgroups, or datagrams that were
+// lost: so what is behind them comes on other streams, which do not say that there is nothing in between.
 func (r *refill) split() {
-	for _, s := range r.open {
-		r.upstream.receiver.reportMalformed(s.source.Cut())
-	}
-	clear(r.open)
+	r.endGroup(false)
 	r.behind = true
 }
 
@@ -274,11 +267,11 @@ func (r *refill) sendDatagram() error {
 	return nil
 }
 
-// endGroup ends the subgroups of the current group with FIN. Those of the last group, or of one with missing objects,
-// are cut: streams of the subscription may go on with them.
-func (r *refill) endGroup(last bool) {
+// endGroup ends the subgroups of the current group: with FIN if the response has it whole. Otherwise they are cut:
+// streams of the subscription may go on with them.
+func (r *refill) endGroup(whole bool) {
 	for _, s := range r.open {
-		if !r.cut && (!last || r.complete) {
+		if whole {
 			_ = s.source.Read(bytes.NewReader(nil)) // unless that contradicts what others say, it is a FIN
 		}
 		r.upstream.receiver.reportMalformed(s.source.Cut())
@@ -289,10 +282,7 @@ func (r *refill) endGroup(last bool) {
 // end ends the response. An object that contradicts others ends only the response, because what comes on the
 // subscription is not in doubt.
 func (r *refill) end(err error) {
-	if !errors.Is(err, io.EOF) || r.left > 0 || r.wanted.End.Object != math.MaxUint64 {
-		r.cut = true
-	}
-	r.endGroup(true)
+	r.endGroup(errors.Is(err, io.EOF) && r.left == 0 && r.wanted.End.Object == math.MaxUint64 && r.complete)
 	u := r.upstream
 	source, wrong := errors.AsType[sourceError](err)
 	if violation, ok := errors.AsType[*moqt.ProtocolError](source.error); wrong && ok {

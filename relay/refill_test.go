@@ -39,7 +39,6 @@ func TestRefillIsLimited(t *testing.T) {
 		defer r.data.Close()
 		for g := range uint64(2 * maxRefilled) {
 			r.object(t, moqt.FetchObject{Location: at(g, 0)})
-			r.cut = true
 		}
 		require.Len(t, *opened, 2*maxRefilled)
 		require.Len(t, r.open, 1)
@@ -48,13 +47,29 @@ func TestRefillIsLimited(t *testing.T) {
 			r.object(t, moqt.FetchObject{Location: at(last, s), SubgroupID: s})
 		}
 		require.ErrorIs(t, r.takeItem(&moqt.FetchObject{Location: at(last, 100), SubgroupID: 100}).(sourceError).error,
-			errTooManySubgroups)
-		r.end(errTooManySubgroups)
+			errTooManyStreams)
+		r.end(errTooManyStreams)
 	})
 }
 
-// Streams end with FIN only if the response has all that is known of their groups. What comes behind a hole is not
-// taken: a stream would say that there is nothing in between.
+// A response with many gaps in a group ends, too.
+func TestRefillHasFewGaps(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		r, opened := b.newRefill()
+		defer r.data.Close()
+		for i := range uint64(maxRefilled) {
+			r.object(t, moqt.FetchObject{Location: at(1, 2*i)})
+			require.NoError(t, r.takeItem(&moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: at(1, 2*i+1)}))
+		}
+		require.Len(t, *opened, maxRefilled)
+		err := r.takeItem(&moqt.FetchObject{Location: at(1, 2*maxRefilled)})
+		require.ErrorIs(t, err.(sourceError).error, errTooManyStreams)
+		r.end(err)
+	})
+}
+
+// Streams end with FIN only if the response has all that is known of their groups. What comes behind a hole has a stream
+// of its own: one stream would say that there is nothing in between.
 func TestRefillWithHoles(t *testing.T) {
 	unknown := func(group, object uint64) moqt.FetchObject {
 		return moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: at(group, object)}
@@ -92,8 +107,8 @@ func TestRefillWithHoles(t *testing.T) {
 			got = append(got, ended{s.Group, last.ID, state})
 		}
 		require.Equal(t, []ended{
-			{1, 1, track.Finished}, {2, 0, track.Cut}, {4, 0, track.Finished}, {5, 0, track.Cut},
-			{7, 0, track.Finished}, {9, 0, track.Cut}, {10, 0, track.Cut},
+			{1, 1, track.Finished}, {2, 0, track.Reset}, {2, 4, track.Cut}, {3, 6, track.Finished},
+			{4, 0, track.Finished}, {5, 0, track.Cut}, {6, 3, track.Finished}, {7, 0, track.Finished}, {9, 0, track.Cut}, {10, 0, track.Cut},
 		}, got)
 	})
 }
