@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
@@ -83,16 +84,20 @@ func startRelay(t *testing.T, args ...string) *relay {
 	t.Helper()
 	args = append([]string{"relay", "--dev", "--admin", "", "--fastpath", "off", "--drain", "0s"}, args...)
 	if !strings.Contains(strings.Join(args, " "), "--listen") {
-		args = append(args, "--listen", "127.0.0.1:0")
+		addr, err := clitest.FreeAddress() // with a port that is free for TCP, too
+		require.NoError(t, err)
+		args = append(args, "--listen", addr)
 	}
 	r := &relay{program: start(t, args...)}
-	require.Eventually(t, func() bool {
+	if !assert.Eventually(t, func() bool {
 		m := urls.FindStringSubmatch(r.said())
 		if m != nil {
 			r.moqt, r.page = m[1], m[2]
 		}
 		return m != nil
-	}, patience, 10*time.Millisecond, "the relay does not say where its page is")
+	}, patience, 10*time.Millisecond) {
+		t.Fatalf("the relay does not say where its page is: %s", r.said())
+	}
 	return r
 }
 

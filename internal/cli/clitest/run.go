@@ -56,12 +56,12 @@ func setEnvironment(env *testscript.Env) error {
 	env.Setenv("CAPTURES", Path("internal/rtt/testdata"))
 	env.Setenv("TZ", "UTC")
 	for _, prefix := range []string{"", "OTHER_", "THIRD_"} {
-		addr, err := freeAddress()
+		addr, err := FreeAddress()
 		if err != nil {
 			return err
 		}
 		env.Setenv(prefix+"ADDR", addr)
-		admin, err := freeAddress() // the web page has the port of addr
+		admin, err := FreeAddress() // the web page has the port of addr
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func init() {
 // freePair returns a loopback address for RTP, whose port is even. The next port, for RTCP, is free as well.
 func freePair() (string, error) {
 	for before := ""; ; {
-		addr, err := freeAddress()
+		addr, err := FreeAddress()
 		if err != nil {
 			return "", err
 		}
@@ -132,8 +132,8 @@ func portOf(addr string) uint16 {
 	return a.Port()
 }
 
-// freeAddress returns a loopback address whose port is free for UDP and TCP.
-func freeAddress() (string, error) {
+// FreeAddress returns a loopback address whose port is free for UDP and TCP.
+func FreeAddress() (string, error) {
 	for range 1000 {
 		addr := fmt.Sprintf("127.0.0.1:%d", nextPort.Add(1))
 		udp, err := net.ListenPacket("udp", addr)
