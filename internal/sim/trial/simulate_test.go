@@ -1,10 +1,11 @@
 package trial
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -16,32 +17,43 @@ import (
 	"sluice/moqt"
 )
 
-// corpus are seeds that have found a defect: docs/simulation.md says which.
-var corpus = []uint64{90, 1241}
-
-// TestSimulate lives through the schedules of some seeds, the corpus among them. SEED and SEEDS are the first seed and
-// the number of seeds, without the corpus. The order of goroutines is not part of a seed here: see docs/simulation.md.
+// TestSimulate lives through the schedules of some seeds. SEED and SEEDS are the first seed and the number of seeds. The
+// order of goroutines is not part of a seed here: see docs/simulation.md.
 func TestSimulate(t *testing.T) {
-	seeds := slices.Clone(corpus)
-	if os.Getenv("SEED") != "" {
-		seeds = nil
-	} else {
+	if os.Getenv("SEED") == "" {
 		thorough.Only(t)
 	}
 	first := fromEnv(t, "SEED", 1)
 	for i := range fromEnv(t, "SEEDS", 40) {
-		seeds = append(seeds, first+i)
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(fmt.Sprint(first+i), func(t *testing.T) {
 			t.Parallel()
-			simulate(t, seed)
+			s := NewSchedule(first + i)
+			simulate(t, s, fmt.Sprintf("make simulate SEED=%d SEEDS=1", s.Seed))
 		})
 	}
 }
 
-// simulate runs the schedule of a seed. If it fails, it says how to run it again.
-func simulate(t *testing.T, seed uint64) {
+// TestCorpus lives through the schedules that have found a defect: docs/simulation.md says which.
+func TestCorpus(t *testing.T) {
+	thorough.Only(t)
+	files, err := filepath.Glob("testdata/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			s := new(Schedule)
+			require.NoError(t, json.Unmarshal(b, s))
+			require.NoError(t, s.Validate())
+			simulate(t, s, "make simulate SIMULATE='--schedule internal/sim/trial/"+file+"'")
+		})
+	}
+}
+
+// simulate lives through a schedule. If it fails, it says how to do it again.
+func simulate(t *testing.T, s *Schedule, again string) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("SIM_LOG") != "" {
@@ -49,10 +61,10 @@ func simulate(t *testing.T, seed uint64) {
 	}
 	defer func() {
 		if t.Failed() {
-			t.Logf("again, the same each time: make simulate SEED=%d SEEDS=1 (docs/simulation.md)", seed)
+			t.Logf("again, the same each time: %s (docs/simulation.md)", again)
 		}
 	}()
-	Live(t, NewSchedule(seed), Options{Log: log})
+	Live(t, s, Options{Log: log})
 }
 
 func fromEnv(t *testing.T, name string, otherwise uint64) uint64 {
