@@ -68,8 +68,8 @@ func TestRefillHasFewGaps(t *testing.T) {
 	})
 }
 
-// Streams end with FIN only if the response has all that is known of their groups. What comes behind a hole has a stream
-// of its own: one stream would say that there is nothing in between.
+// Streams end with FIN only if the response has all that is known of their groups. What comes behind a hole has a
+// stream of its own: one stream would say that there is nothing in between.
 func TestRefillWithHoles(t *testing.T) {
 	unknown := func(group, object uint64) moqt.FetchObject {
 		return moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: at(group, object)}
@@ -108,7 +108,8 @@ func TestRefillWithHoles(t *testing.T) {
 		}
 		require.Equal(t, []ended{
 			{1, 1, track.Finished}, {2, 0, track.Reset}, {2, 4, track.Cut}, {3, 6, track.Finished},
-			{4, 0, track.Finished}, {5, 0, track.Cut}, {6, 3, track.Finished}, {7, 0, track.Finished}, {9, 0, track.Cut}, {10, 0, track.Cut},
+			{4, 0, track.Finished}, {5, 0, track.Cut}, {6, 3, track.Finished},
+			{7, 0, track.Finished}, {9, 0, track.Cut}, {10, 0, track.Cut},
 		}, got)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"sluice/moqt"
 )
 
-// TestSimulate lives through the schedules of some seeds. SEED and SEEDS are the first seed and the number of seeds. The
-// order of goroutines is not part of a seed here: see docs/simulation.md.
+// TestSimulate lives through the schedules of some seeds. SEED and SEEDS are the first seed and the number of seeds.
+// The order of goroutines is not part of a seed here: see docs/simulation.md.
 func TestSimulate(t *testing.T) {
 	if os.Getenv("SEED") == "" {
 		thorough.Only(t)
