@@ -227,15 +227,15 @@ func (h *held) Probe(ctx context.Context) error {
 	return h.Conn.Probe(ctx)
 }
 
-// TestSilenceOfTheKernel has a program run be late for so long that the session with an upstream relay looks silent. The
-// copies that it has sent are lost to the relay if the session is given up then. If the kernel has nothing, the session
-// is.
+// TestSilenceOfTheKernel has a program run be late for so long that the session with an upstream relay looks silent. If
+// the session was given up then, the relay would not know what the run has sent. If the kernel has nothing, the session
+// is given up.
 func TestSilenceOfTheKernel(t *testing.T) {
 	for name, tt := range map[string]struct{ late, silent time.Duration }{
-		"the kernel has packets":                      {3 * time.Second, 3 * time.Second},
-		"it gives them away just before":              {949 * time.Millisecond, 960 * time.Millisecond},
-		"they come from a CPU that was not looked at": {2 * time.Second, 2100 * time.Millisecond},
-		"it has nothing":                              {0, 10 * time.Second},
+		"the kernel has packets":         {3 * time.Second, 3 * time.Second},
+		"it gives them away just before": {949 * time.Millisecond, 960 * time.Millisecond},
+		"they need another look":         {2 * time.Second, 2100 * time.Millisecond},
+		"it has nothing":                 {0, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
