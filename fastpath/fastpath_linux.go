@@ -127,6 +127,11 @@ func (f *FastPath) awaitUnused() bool {
 	return true
 }
 
+// AwaitRuns returns when all runs of programs that have begun before have ended, and sockets have the packets that
+// these runs were about: Linux delivers a packet in the same RCU read-side section in which programs see it. It takes
+// some milliseconds, unless a virtual machine's CPU does not run in the middle of that.
+func (f *FastPath) AwaitRuns() { f.awaitUnused() }
+
 // NewConn implements [claim.Memory]. If many connections come at once it waits some 10 ms for memory.
 func (f *FastPath) NewConn() *claim.ConnState {
 	if !f.enter() {

@@ -52,6 +52,9 @@ func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
 // Copies returns nothing.
 func (*FastPath) Copies(claim.ForwarderConn) map[string]uint64 { return nil }
 
+// AwaitRuns does nothing.
+func (*FastPath) AwaitRuns() {}
+
 // Measure does nothing.
 func (*FastPath) Measure(bool) {}
 

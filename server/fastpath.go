@@ -104,6 +104,16 @@ func (s *Server) FastPath() *fastpath.FastPath { return s.fastPath }
 // Rule returns the operator's rule, or nil.
 func (s *Server) Rule() *fastpath.Rule { return s.cfg.Rule }
 
+// awaitKernel returns when sockets have the packets whose copies the kernel may have sent by now. It returns false if
+// the kernel sends none.
+func (s *Server) awaitKernel() bool {
+	if s.fastPath == nil {
+		return false
+	}
+	s.fastPath.AwaitRuns()
+	return true
+}
+
 // HasFastPath reports whether the kernel's programs are attached.
 func (s *Server) HasFastPath() bool { return s.fastPath != nil }
 

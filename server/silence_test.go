@@ -174,7 +174,9 @@ func (c *countedProbes) LastReceived() time.Time {
 func (c *countedProbes) Probe(ctx context.Context) error {
 	c.probes++
 	err := c.Conn.Probe(ctx)
-	c.last = time.Now()
+	if err == nil {
+		c.last = time.Now()
+	}
 	return err
 }
 
@@ -186,7 +188,7 @@ func TestSilence(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				here, there := transporttest.Pipe(transporttest.PipeConfig{})
 				c := &countedProbes{Conn: here, quiet: quiet, last: time.Now()}
-				go watchSilence(c)
+				go watchSilence(c, func() bool { return false })
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
 				require.NoError(t, here.Context().Err())
@@ -196,6 +198,63 @@ func TestSilence(t *testing.T) {
 				<-here.Context().Done()
 				require.ErrorContains(t, context.Cause(here.Context()), silent)
 				require.Less(t, time.Since(gone), time.Second)
+			})
+		})
+	}
+}
+
+// held is a connection whose packets the kernel has, until it gives them to the socket.
+type held struct {
+	transport.Conn
+	since, until time.Time
+}
+
+func (h *held) LastReceived() time.Time {
+	if now := time.Now(); now.Before(h.since) || now.After(h.until) {
+		return now
+	}
+	return h.since
+}
+
+func (h *held) Probe(ctx context.Context) error {
+	if wait := time.Until(h.until); !time.Now().Before(h.since) && wait >= 0 {
+		select {
+		case <-time.After(wait + 1):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return h.Conn.Probe(ctx)
+}
+
+// TestSilenceOfTheKernel has a program run be late for so long that the session with an upstream relay looks silent. If
+// the session was given up then, the relay would not know what the run has sent. If the kernel has nothing, the session
+// is given up.
+func TestSilenceOfTheKernel(t *testing.T) {
+	for name, tt := range map[string]struct{ late, silent time.Duration }{
+		"the kernel has packets":         {3 * time.Second, 3 * time.Second},
+		"it gives them away just before": {949 * time.Millisecond, 960 * time.Millisecond},
+		"they need another look":         {2 * time.Second, 2100 * time.Millisecond},
+		"it has nothing":                 {0, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				here, _ := transporttest.Pipe(transporttest.PipeConfig{})
+				now := time.Now()
+				go watchSilence(&held{here, now, now.Add(tt.silent)}, func() bool {
+					time.Sleep(time.Until(now.Add(tt.late)))
+					return true
+				})
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				if tt.late > 0 {
+					require.NoError(t, here.Context().Err())
+					require.NoError(t, here.CloseWithError(0, ""))
+				}
+				<-here.Context().Done()
+				if tt.late == 0 {
+					require.ErrorContains(t, context.Cause(here.Context()), silent)
+				}
 			})
 		})
 	}

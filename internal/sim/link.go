@@ -19,21 +19,25 @@ type Link struct {
 }
 
 // Burst is the Gilbert-Elliott model: a link changes between a good state and a bad one, in which it loses packets.
+// The states change with packets, so without Lasts a burst lasts for seconds if packets are rare: a client that tries
+// again later and later, as QUIC does, loses each try.
 type Burst struct {
-	Begin float64 // the probability that a packet finds the link newly bad
-	End   float64 // the probability that a packet finds the link newly good
-	Loss  float64 // the share of packets that are lost while the link is bad
+	Begin float64       // the probability that a packet finds the link newly bad
+	End   float64       // the probability that a packet finds the link newly good
+	Loss  float64       // the share of packets that are lost while the link is bad
+	Lasts time.Duration // after this time a link is good again; 0: only packets change it
 }
 
 // path is a Link in use.
 type path struct {
-	bad  bool
-	free time.Time // when the link has sent all that it was given, with Rate
+	bad   bool
+	began time.Time // when it became bad
+	free  time.Time // when the link has sent all that it was given, with Rate
 }
 
 // carry returns the times at which a packet arrives: none if it is lost, two if it is duplicated.
 func (p *path) carry(l *Link, size int, now time.Time, rng *rand.Rand) (arrivals []time.Time) {
-	if l.Down || l.MTU > 0 && size > l.MTU || p.loses(l, rng) {
+	if l.Down || l.MTU > 0 && size > l.MTU || p.loses(l, now, rng) {
 		return nil
 	}
 	if l.Rate > 0 {
@@ -61,13 +65,16 @@ func (p *path) carry(l *Link, size int, now time.Time, rng *rand.Rand) (arrivals
 }
 
 // loses decides about a packet, and moves the link to its next state.
-func (p *path) loses(l *Link, rng *rand.Rand) bool {
+func (p *path) loses(l *Link, now time.Time, rng *rand.Rand) bool {
+	if p.bad && l.Burst.Lasts > 0 && now.Sub(p.began) >= l.Burst.Lasts {
+		p.bad = false
+	}
 	change := l.Burst.Begin
 	if p.bad {
 		change = l.Burst.End
 	}
 	if rng.Float64() < change {
-		p.bad = !p.bad
+		p.bad, p.began = !p.bad, now
 	}
 	return rng.Float64() < l.Loss || p.bad && rng.Float64() < l.Burst.Loss
 }

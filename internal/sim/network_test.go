@@ -117,6 +117,30 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestBurstEnds checks that a burst ends also for those who send little: a client that tries again after seconds finds
+// the link good.
+func TestBurstEnds(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		arrives := func(link Link) bool {
+			before := p.Stats().Lost
+			p.link = link
+			_, err := p.a.WriteTo([]byte{0}, p.b.LocalAddr())
+			require.NoError(t, err)
+			return p.Stats().Lost == before
+		}
+		begins, goes := Burst{Begin: 1, Loss: 1, Lasts: time.Second}, Burst{Loss: 1, Lasts: time.Second}
+		require.False(t, arrives(Link{Burst: begins}))
+		time.Sleep(time.Second - 1)
+		require.False(t, arrives(Link{Burst: goes}))
+		time.Sleep(1)
+		require.True(t, arrives(Link{Burst: goes}))
+		require.False(t, arrives(Link{Burst: begins}), "another burst")
+		goes.Lasts = 0
+		time.Sleep(time.Hour)
+		require.False(t, arrives(Link{Burst: goes}), "only packets end it")
+	})
+}
+
 // TestBufferOverflows checks that a socket that nobody reads loses packets.
 func TestBufferOverflows(t *testing.T) {
 	onPair(t, func(t *testing.T, p *pair) {

@@ -261,10 +261,10 @@ func (r *run) step() {
 	}
 }
 
-// wait takes between 10 µs and 0.3 s: a virtual machine's processors do not run for a while.
+// wait takes between 10 µs and 1 s: a virtual machine's processors do not run for a while.
 func (r *run) wait() {
 	r.mu.Lock()
-	d := time.Duration(math.Pow(10, 4.5*r.rng.Float64()) * float64(10*time.Microsecond))
+	d := time.Duration(math.Pow(10, 5*r.rng.Float64()) * float64(10*time.Microsecond))
 	hurry := r.hurry
 	r.mu.Unlock()
 	timer := time.NewTimer(d)

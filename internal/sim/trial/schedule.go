@@ -187,7 +187,7 @@ func (g *generator) access() sim.Link {
 	case 0:
 		l.Loss = 0.05 * g.rng.Float64()
 	case 1:
-		l.Burst = sim.Burst{Begin: 0.003, End: 0.2, Loss: 0.7}
+		l.Burst = sim.Burst{Begin: 0.003, End: 0.2, Loss: 0.7, Lasts: 500 * time.Millisecond}
 	case 2:
 		l.Duplicate, l.Corrupt = 0.02, 0.01
 	}
