@@ -39,6 +39,9 @@ func Run(ctx context.Context, cfg PlayerConfig, progress func(Progress)) (Result
 		endpoint = func(l *client.Link) client.Endpoint { return &listing{lister: shared, link: l} }
 	}
 	err := client.Run(ctx, cfg.Client, endpoint)
+	if cause := context.Cause(p.ctx); cause != nil && ctx.Err() == nil {
+		err = cause // a panic, of which what waited for something may have heard by its context alone
+	}
 	p.cancel(nil)
 	p.wait()
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
