@@ -79,6 +79,14 @@ func (a *acceleration) update() {
 	a.track.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), a.subscribers(u))
 }
 
+// source returns the upstream whose objects the kernel forwards, or nil.
+func (a *acceleration) source() *upstream {
+	if !a.active {
+		return nil
+	}
+	return a.hub.publishers.only()
+}
+
 // unmix notes what the only publisher, if there is one, may send again: others have brought it meanwhile.
 func (a *acceleration) unmix(only *upstream) {
 	switch {

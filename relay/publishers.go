@@ -17,6 +17,8 @@ const (
 	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone. It
 	// allows for a few lost packets on a slow path, and a restarted publisher waits no longer than that.
 	probeTimeout = 2 * time.Second
+	// forwardedTimeout is how long another publisher's objects wait for those that the kernel has forwarded.
+	forwardedTimeout = 500 * time.Millisecond
 	// Links and upstream relays that had no publisher for a track are asked again after firstAsk, and each time after
 	// twice as long, at most lastAsk.
 	firstAsk = 250 * time.Millisecond

@@ -184,6 +184,7 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
 	missed := h.publishers.missed(u, largest)
+	forwarded := h.fast.source()
 	earlier := h.publishers.establish(u, largest)
 	if !missed.Empty() {
 		u.startRefill(missed)
@@ -193,14 +194,29 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h.subscribersChangedLocked()
 	u.peer.emit(EventPublishStart, &h.name, nil)
 	h.mu.Unlock()
-	if len(earlier) == 0 {
+	if len(earlier) == 0 && forwarded == nil {
 		close(u.ready)
 		return
 	}
 	h.relay.tasks.Go(func() {
 		defer close(u.ready)
-		u.replace(earlier)
+		if forwarded != nil {
+			forwarded.awaitForwarded(u.sub.Context())
+		}
+		if len(earlier) > 0 {
+			u.replace(earlier)
+		}
 	})
+}
+
+// awaitForwarded returns when the relay has what the kernel has forwarded of an upstream, as long as that answers. The
+// kernel does not forward the track any more. Otherwise an object that another upstream brings could come first, and
+// subscribers would get it on a second stream.
+func (u *upstream) awaitForwarded(ctx context.Context) {
+	u.hub.relay.cfg.FastPath.AwaitRuns()
+	ctx, cancel := context.WithTimeout(ctx, forwardedTimeout)
+	defer cancel()
+	_ = u.peer.conn.Probe(ctx) // what its socket has got before the answer is read before it
 }
 
 // replace cancels earlier upstreams, and forgets their objects, if their publishers are gone although their sessions
