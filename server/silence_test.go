@@ -161,7 +161,7 @@ type countedProbes struct {
 	transport.Conn
 	quiet  bool
 	last   time.Time
-	probes int
+	probes atomic.Int64
 }
 
 func (c *countedProbes) LastReceived() time.Time {
@@ -172,7 +172,7 @@ func (c *countedProbes) LastReceived() time.Time {
 }
 
 func (c *countedProbes) Probe(ctx context.Context) error {
-	c.probes++
+	c.probes.Add(1)
 	err := c.Conn.Probe(ctx)
 	if err == nil {
 		c.last = time.Now()
@@ -192,7 +192,7 @@ func TestSilence(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
 				require.NoError(t, here.Context().Err())
-				require.Equal(t, quiet, c.probes > 0)
+				require.Equal(t, quiet, c.probes.Load() > 0)
 				there.Vanish()
 				gone := time.Now()
 				<-here.Context().Done()
