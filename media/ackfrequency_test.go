@@ -56,6 +56,7 @@ func TestAckFrequency(t *testing.T) {
 	w.setWindow(f, 2*testMTU)
 	require.Equal(t, [][]uint64{{5, 1, 25_000, 1}}, requests(w.run()), "as without ACK_FREQUENCY")
 	require.EqualValues(t, 5, w.s.Stats().AckRequests)
+	require.EqualValues(t, 5, w.s.shard.asked.Load())
 }
 
 // While the window is full, there are ACKs enough for HyStart++.

@@ -156,10 +156,12 @@ func (l *Loop) Sent() (packets uint64) {
 	return packets
 }
 
-// SentOn returns how many packets were handed to the system on a socket, by its index.
+// SentOn returns how many packets were handed to the system on a socket, by its index, without those that only ask for
+// fewer or more ACKs. One of these may be missing for a moment before it was handed over.
 func (l *Loop) SentOn(socket int) (packets uint64) {
 	for _, sh := range l.shardsOf[socket] {
-		packets += sh.writes.Packets()
+		asked := sh.asked.Load()
+		packets += max(sh.writes.Packets(), asked) - asked
 	}
 	return packets
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/cpu"
@@ -21,6 +22,7 @@ type shard struct {
 	loop   *Loop
 	sock   udp.Socket
 	writes *udp.Counters // of sock
+	asked  atomic.Uint64 // packets that ask a peer for fewer or more ACKs
 	wake   chan struct{} // has room for one
 
 	mu       sync.Mutex

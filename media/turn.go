@@ -145,7 +145,11 @@ func (t *turn) sendOne(now clock.Time, b *udp.Batch) Reason {
 	case len(s.credit.frames) > 0:
 		return t.sendBlocked(now, b)
 	case s.acks.due():
-		return s.acks.send(now, b, &s.out)
+		r := s.acks.send(now, b, &s.out)
+		if r == none {
+			s.shard.asked.Add(1)
+		}
+		return r
 	}
 	u := s.ready.first()
 	switch {

@@ -50,14 +50,14 @@ func (s *Server) sent() uint64 {
 
 // sendWatch observes how much media user space sends on a socket.
 type sendWatch struct {
-	sent  uint64           // packets
+	sent  uint64           // packets, at most so far
 	since time.Time        // when this number was first seen
 	_     cpu.CacheLinePad // readers run on different processors
 }
 
 // delay returns how long packets may wait.
 func (w *sendWatch) delay(sent uint64, now time.Time) time.Duration {
-	if sent != w.sent {
+	if sent > w.sent {
 		w.sent, w.since = sent, now
 	}
 	if now.Sub(w.since) < coalesceAfter {

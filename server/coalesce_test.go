@@ -27,6 +27,8 @@ func TestSendWatch(t *testing.T) {
 		{coalesceAfter - 1, 5, 0},
 		{coalesceAfter - 1, 5, 0},
 		{1, 5, coalesceDelay},
+		{0, 4, coalesceDelay}, // a packet that only asks for ACKs is on its way
+		{0, 5, coalesceDelay},
 	} {
 		now = now.Add(step.wait)
 		require.Equal(t, step.want, w.delay(step.sent, now), "%+v", step)
