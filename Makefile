@@ -42,13 +42,13 @@ check: deps ## run all that there is to try, on a machine that does nothing else
 # Those whose goroutines share memory. Parsers, codecs and others that only compute have none, and the packages of
 # processes, browsers and kernel programs share it with those.
 RACE := ./auth/hook ./claim ./internal/client ./internal/handover ./internal/inside ./internal/outbox ./internal/pub \
-	./internal/rtsp ./internal/rtspwire ./internal/rtt/queue ./internal/sub ./internal/udp ./media ./moqt/session ./relay \
+	./internal/rtsp ./internal/rtspwire ./internal/rtt/queue ./internal/udp ./media ./moqt/session ./relay \
 	./server ./track ./transport/...
 # The race detector is in C.
 race race-build: export CGO_ENABLED := 1
 # Interleaved tests have one goroutine, and would take minutes. make lint vets.
 race: race-build ## run the tests of packages that share memory, with the race detector
-	go test -vet=off -race -short -skip Interleaved -p 1 -timeout 15m $(RACE)
+	go test -vet=off -race -short -skip Interleaved -p 1 -timeout 15m $(RACE) $(RACE_MORE)
 
 # With -p 1, go test also compiles one package after the other: go list uses all cores.
 race-build: deps third_party ## compile what make race runs
