@@ -54,8 +54,8 @@ func (c *catalogs) tamper(track moqt.FullTrackName, h moqt.SubgroupHeader, strea
 	return bytes.NewReader(append(b, content...))
 }
 
-// A player subscribes to the catalog for as long as it plays, in each session. Once, under the race detector, the player
-// ended when the relay had crashed; why is not known: so this is for make check.
+// A player subscribes to the catalog for as long as it plays, in each session. Once, under the race detector, it ended
+// when the relay had crashed; why is not known: so this is for make check.
 func TestPlayKeepsTheCatalog(t *testing.T) {
 	thorough.Only(t)
 	synctest.Test(t, func(t *testing.T) {
