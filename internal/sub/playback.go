@@ -40,7 +40,7 @@ func Run(ctx context.Context, cfg PlayerConfig, progress func(Progress)) (Result
 	}
 	err := client.Run(ctx, cfg.Client, endpoint)
 	if cause := context.Cause(p.ctx); cause != nil && ctx.Err() == nil {
-		err = cause // a panic, of which what waited for something may have heard by its context alone
+		err = cause // a panic or a lack of memory: who waited for the relay may know only that the context is done
 	}
 	p.cancel(nil)
 	p.wait()

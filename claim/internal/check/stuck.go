@@ -2,7 +2,8 @@ package check
 
 import "math"
 
-// findStuck returns what is owed for ever in a component of the states that owe something, and the shortest way there.
+// findStuck looks for a cycle of states that all owe something: it is owed for ever. It returns what they owe, and the
+// shortest way to the cycle.
 func (g *graph[S]) findStuck() (what string, trace []string) {
 	n := len(g.nodes)
 	t := components[S]{graph: g, order: make([]int32, n), low: make([]int32, n), of: make([]int32, n)}

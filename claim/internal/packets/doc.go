@@ -9,7 +9,7 @@
 //	kernel.go    the forwarder: take a number, write the record, seal and send
 //	network.go   packets and ACKs under way, and the peer
 //	reader.go    the socket's reader and quic-go: who opens an ACK
-//	media.go     the media sender's turns, its alarm, and what it makes of an ACK
+//	media.go     the media sender's turns, its alarm, and how it handles an ACK
 //	end.go       the connection ends, and another one gets its index
 //
 // Each rule says which code it is. [Rules] are rules of the protocol that can be broken; each of the invariants fails

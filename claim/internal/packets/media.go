@@ -67,8 +67,8 @@ func (m model) keyRules() []check.Rule[state] {
 	}
 }
 
-// judge considers packets lost that are older than one that was acknowledged, and sends again what is outstanding if
-// the alarm says so.
+// judge considers packets lost if a later packet was acknowledged. When the alarm expires, it sends the outstanding
+// chunks again.
 func (m model) judge(s *state) {
 	s.detectLost()
 	for n := range s.next {

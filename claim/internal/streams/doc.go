@@ -17,8 +17,8 @@
 // without some of them:
 //
 //	I1   a byte of the stream is claimed once
-//	I7   what was claimed at a log offset is what the log holds there, up to where the stream ends, and no claim lies
-//	     beyond the end of a log that has ended whole
+//	I7   up to the end of the stream, the log holds the bytes that were claimed at each offset; no claim lies beyond
+//	     the end of a log that has ended whole
 //	I8   one sender opens the stream: the subgroup's header is sent once
 //	I9   the forwarder claims only bytes of the source that the stream goes on with
 //	I10  a run does not use a slot that was given to another stream

@@ -27,7 +27,7 @@ type run struct {
 	first  bool // the stream may be opened
 	stale  bool // the list named another source
 	opened bool // by this run
-	failed bool // to claim what it has opened the stream for
+	failed bool // the run has opened the stream, and then could not claim the first bytes
 	slot   int8
 }
 

@@ -2,7 +2,7 @@ package streams
 
 import "sluice/claim/internal/check"
 
-// logState is that of a log, see package track.
+// logState is the state of a log, see package track.
 type logState uint8
 
 const (

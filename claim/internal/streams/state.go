@@ -20,7 +20,7 @@ const (
 	fromB
 )
 
-// phase is that of a stream, see package claim.
+// phase is the phase of a stream, see package claim.
 type phase uint8
 
 const (

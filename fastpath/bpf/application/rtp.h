@@ -4,9 +4,9 @@
 // What it promises to the fan-out:
 //
 //	which media        read_rtp: the media that a datagram belongs to, if all of it is as expected
-//	for whom           claim_rtp takes the packet, so that it is offered once, and returns where the players are noted
-//	                   that have it; find_rtp returns that of a packet that was taken. The caller has both until it
-//	                   calls leave_rtp
+//	for whom           claim_rtp takes the packet, so that it is offered once, and returns the slot that notes which
+//	                   players have it; find_rtp returns the slot of a packet that was taken. The caller may use the
+//	                   slot until it calls leave_rtp
 //	what is rewritten  SSRC, sequence number and timestamp: write_rtp_header
 //
 // The payload is the same for all players.
