@@ -592,14 +592,22 @@ func (k *sink) note(format string, args ...any) {
 	k.got = append(k.got, fmt.Sprintf(format, args...))
 }
 
-// take waits until nothing moves any more, and returns what has come since the last call.
+// take waits until nothing moves any more, and returns what has come since the last call: by group, because streams
+// have no order among each other.
 func (k *sink) take() string {
 	synctest.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	slices.SortStableFunc(k.got, func(a, b string) int { return cmp.Compare(groupOf(a), groupOf(b)) })
 	got := strings.Join(k.got, ", ")
 	k.got = nil
 	return got
+}
+
+// groupOf returns the group that a note of a sink begins with.
+func groupOf(note string) (group uint64) {
+	fmt.Sscan(strings.TrimPrefix(note, "datagram "), &group)
+	return group
 }
 
 func (k *sink) HandleSubgroup(g *session.Subgroup) {

@@ -186,19 +186,19 @@ func TestFilters(t *testing.T) {
 		filter *moqt.Filter
 		want   string
 	}{
-		"none": {nil, "6.0, 6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"}, // the current group from its start
+		"none": {nil, "5/1.3, 5/1 fin, 6.0, 6.1, 6.2, 6 fin, 7.0, 7 fin"}, // the current group from its start
 		"equivalent to none": {&moqt.Filter{Type: moqt.FilterAbsoluteStart},
-			"6.0, 6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
+			"5/1.3, 5/1 fin, 6.0, 6.1, 6.2, 6 fin, 7.0, 7 fin"},
 		"largest object": {&moqt.Filter{Type: moqt.FilterLargestObject}, "6.1, 6.2, 6 fin, 7.0, 7 fin"},
 		"next group":     {&moqt.Filter{Type: moqt.FilterRelativeStart}, "7.0, 7 fin"},
 		"absolute, past": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 5, Object: 1}},
-			"6.1, 6.2, 6 fin, 5/1.3, 5/1 fin, 7.0, 7 fin"},
+			"5/1.3, 5/1 fin, 6.1, 6.2, 6 fin, 7.0, 7 fin"},
 		"absolute, within": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 6, Object: 2}},
 			"6.2, 6 fin, 7.0, 7 fin"},
 		"absolute, future": {&moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 7}},
 			"7.0, 7 fin"},
 		"range": {&moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 5},
-			EndGroupDelta: 1}, "6.1, 6.2, 6 fin, 5/1.3, 5/1 fin"},
+			EndGroupDelta: 1}, "5/1.3, 5/1 fin, 6.1, 6.2, 6 fin"},
 		"rest of this group": {&moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 6, Object: 2}},
 			"6.2, 6 fin"},
 	}
@@ -215,7 +215,7 @@ func TestFilters(t *testing.T) {
 				ok, err := s.Wait(b.ctx)
 				require.NoError(t, err)
 				require.Equal(t, moqt.Location{Group: 6}, *ok.Parameters.LargestObject)
-				if !strings.HasPrefix(tt.want, "6.0") {
+				if !strings.Contains(tt.want, "6.0") {
 					require.Empty(t, k.take(), "objects of the past are for FETCH")
 				}
 				g.object(1).object(2).fin()

@@ -164,7 +164,7 @@ func TestMalformedTrack(t *testing.T) {
 		src.open(moqt.SubgroupHeader{GroupID: 2}).write(end, "").fin()
 		src.open(moqt.SubgroupHeader{GroupID: 2, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}).object(5)
 		b.done(s, moqt.DoneMalformedTrack)
-		require.Equal(t, "1.0, 2.0 end of group, 2 fin, 1 reset 18", k.take())
+		require.Equal(t, "1.0, 1 reset 18, 2.0 end of group, 2 fin", k.take())
 		require.Error(t, pub.Context().Err())
 		require.NoError(t, src.c.Session.Context().Err(), "the session goes on")
 		_ = open

@@ -141,7 +141,7 @@ func TestFetchWithoutPriority(t *testing.T) {
 				g.fin()
 				h.GroupID = 0
 				src.open(h).object(0).object(1).object(2).fin()
-				require.Equal(t, "1 fin, 0.0, 0.1, 0.2, 0 fin", k.take())
+				require.Equal(t, "0.0, 0.1, 0.2, 0 fin, 1 fin", k.take())
 				require.NoError(t, s.Context().Err())
 			})
 		})
