@@ -10,21 +10,23 @@ import (
 )
 
 const (
-	// loadInterval is the shortest time over which load is measured: less than the time between two frames, so that
-	// the work for one frame shows.
-	loadInterval = 10 * time.Millisecond
-	// burst is how many packets the process may send in an interval before it is worthwhile to share them: one
-	// processor makes them in some 0.1 ms.
-	burst = 64
+	// loadInterval is the shortest time over which load is measured: several frames of video, so that a key frame alone
+	// is not much to do.
+	loadInterval = 250 * time.Millisecond
+	// burst is how many packets with media the process may send in an interval before it is worthwhile to share them:
+	// some 1,000 for each frame of a track, which one processor makes in a millisecond.
+	burst = 6000
+	// trickle is how many it may send while the kernel forwards the media.
+	trickle = 250
 	// calmAfter is for how long there must have been little to do before one processor is used.
 	calmAfter = 2 * time.Second
 	// freeInterval is the shortest time between two times when memory is given back: that takes a garbage collection.
 	freeInterval = 10 * time.Second
 )
 
-// processors lets Go's scheduler use one processor while there is little to do, as long as the kernel forwards the
-// media. With more, the scheduler wakes another thread whenever a goroutine becomes ready, and that thread mostly finds
-// nothing to do. This changes GOMAXPROCS, which stops all goroutines for some microseconds.
+// processors lets Go's scheduler use one processor until that is busy for three quarters of the time, or the process
+// sends much media. With more, the scheduler wakes another thread whenever a goroutine becomes ready, and that thread
+// mostly finds nothing to do. This changes GOMAXPROCS, which stops all goroutines for some microseconds.
 type processors struct {
 	all int       // GOMAXPROCS at the start
 	set func(int) // changes it
@@ -86,11 +88,10 @@ func (p *processors) look(now time.Time, packets func() uint64, used func() time
 		return
 	}
 	cpu, sent := used(), packets()
-	much := sent-p.sent > burst
-	if much {
+	if sent-p.sent > trickle {
 		p.sending = now
 	}
-	if much || cpu-p.cpu > elapsed/2 {
+	if sent-p.sent > burst || cpu-p.cpu > elapsed/4*3 {
 		p.busy = now
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
