@@ -169,7 +169,7 @@ func (c *conn) Close() {
 	k.ForgetPublisher(c.index)
 	for slot, key := range c.keys {
 		c.fast.report("close a stream", k.tables.Downstreams.Delete(key))
-		c.fast.reclaimer.freeSlot(slot)
+		c.fast.freeSlot(slot)
 	}
 	c.keys, c.slots = nil, nil
 	c.fast.registry.disconnect(c)

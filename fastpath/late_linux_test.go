@@ -74,12 +74,12 @@ func TestLateOpening(t *testing.T) {
 		require.Nil(t, state)
 		require.False(t, adopted)
 		require.False(t, kernels.Claim(lateStart, lateStart+10, false), "both have opened the stream")
-		r.fast.reclaimer.discardLate()
+		r.fast.reclaimer.try()
 		require.Empty(t, r.abandoned)
 		kernels.Phase.Store(claim.StreamAbandoned)
-		r.fast.reclaimer.discardLate()
+		r.fast.reclaimer.try()
 		require.Equal(t, []*claim.StreamState{kernels}, r.abandoned)
-		r.fast.reclaimer.discardLate()
+		r.fast.reclaimer.try()
 		require.Len(t, r.abandoned, 1)
 	})
 	t.Run("it has claimed the first bytes", func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestLateOpening(t *testing.T) {
 		r.fast.abandonUnadopted(r.key())
 		require.Empty(t, r.abandoned)
 		kernels.Phase.Store(claim.StreamOpen)
-		r.fast.reclaimer.discardLate()
+		r.fast.reclaimer.try()
 		require.Equal(t, []*claim.StreamState{kernels}, r.abandoned)
 	})
 }
@@ -124,10 +124,10 @@ func TestSlotOutlivesRuns(t *testing.T) {
 	require.False(t, adopted)
 	end()
 	r.subscriber.CloseStream(state)
-	r.fast.reclaimer.releaseClosed()
+	r.fast.reclaimer.try()
 	_, err := r.fast.newStream(r.key()) // as a run does that has looked whether the stream has ended
 	require.Error(t, err)
 	r.fast.reclaimer.reclaim()
-	r.fast.reclaimer.releaseClosed()
-	require.Len(t, r.fast.reclaimer.slots, 1)
+	r.fast.reclaimer.try()
+	require.Len(t, r.fast.reclaimer.later, 1)
 }

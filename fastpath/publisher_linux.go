@@ -2,10 +2,13 @@ package fastpath
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
@@ -118,7 +121,11 @@ func (c *conn) end(stream uint64, forwarded bool) {
 	maps, key := &c.fast.kernel.tables, bpf.StreamKey{StreamId: stream, Publisher: c.index}
 	known := maps.Subgroups.Lookup(key, new(bpf.Subgroup)) == nil
 	if known {
-		c.fast.reclaimer.freeSubgroup(key)
+		c.fast.reclaimer.afterRuns(func() {
+			if err := c.fast.kernel.removeSubgroup(key); !errors.Is(err, ebpf.ErrKeyNotExist) { // it ended twice
+				c.fast.report("forget a subgroup", err)
+			}
+		})
 	}
 	forwarded = forwarded && stream >= c.fast.kernel.publishers[c.index].FirstStream
 	if !known && !forwarded || !c.rememberEndLocked(key) {

@@ -1,7 +1,6 @@
 package fastpath
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,13 +29,6 @@ const (
 	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
 )
 
-// closedStream is a downstream stream on which nothing more is sent.
-type closedStream struct {
-	conn *conn
-	key  bpf.DownstreamKey
-	slot uint32
-}
-
 // reclaimer is a goroutine that frees memory for others when no run of a program can still be using it, and removes
 // dead entries from the maps.
 type reclaimer struct {
@@ -47,14 +39,11 @@ type reclaimer struct {
 	wg     sync.WaitGroup
 	unread map[bpf.StreamKey]struct{} // found at the last look; only the goroutine uses it
 
-	mu     sync.Mutex // guards all below: what waits to be freed
-	closed []closedStream
-	slots  []uint32
-	groups []bpf.StreamKey // subgroups that have ended
-	read   []readStream
-	late   []closedStream // the kernel takes long to open them, and nobody wants them
-	conns  []*conn
-	tracks []uint32
+	mu     sync.Mutex           // guards all below: what is to be done
+	later  []func()             // after a grace period
+	tries  []func() (done bool) // again and again, until it is done
+	conns  []*conn              // to be freed after a grace period
+	tracks []uint32             // to be freed when no subgroup is left
 }
 
 func newReclaimer(f *FastPath) *reclaimer {
@@ -64,39 +53,20 @@ func newReclaimer(f *FastPath) *reclaimer {
 	return r
 }
 
-func (r *reclaimer) freeSlot(slot uint32) {
+// afterRuns calls f when all runs of programs that have begun before have ended.
+func (r *reclaimer) afterRuns(f func()) {
 	defer r.rouse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.slots = append(r.slots, slot)
+	r.later = append(r.later, f)
 }
 
-func (r *reclaimer) freeSubgroup(key bpf.StreamKey) {
+// until calls try again and again, until it returns true.
+func (r *reclaimer) until(try func() (done bool)) {
 	defer r.rouse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.groups = append(r.groups, key)
-}
-
-func (r *reclaimer) abandonStream(s readStream) {
-	defer r.rouse()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.read = append(r.read, s)
-}
-
-func (r *reclaimer) abandonLate(c *conn, slot uint32) {
-	defer r.rouse()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.late = append(r.late, closedStream{conn: c, slot: slot})
-}
-
-func (r *reclaimer) closeStream(s closedStream) {
-	defer r.rouse()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = append(r.closed, s)
+	r.tries = append(r.tries, try)
 }
 
 func (r *reclaimer) freeConn(c *conn) {
@@ -128,9 +98,8 @@ func (r *reclaimer) run() {
 		case now := <-timer.C:
 			rings := r.tendRings()
 			r.fast.room.streams()
-			r.discardLate()
 			r.reclaim()
-			r.releaseClosed() // of subgroups that were just forgotten
+			r.try() // streams of subgroups that were just forgotten are released
 			r.shrink()
 			r.forgetEnded(now)
 			if now.Sub(looked) >= unreadInterval {
@@ -153,7 +122,7 @@ func (r *reclaimer) run() {
 func (r *reclaimer) waits() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.closed)+len(r.slots)+len(r.groups)+len(r.read)+len(r.late)+len(r.conns) > 0
+	return len(r.later)+len(r.tries)+len(r.conns) > 0
 }
 
 func (r *reclaimer) close() {
@@ -161,46 +130,24 @@ func (r *reclaimer) close() {
 	r.wg.Wait()
 }
 
-// releaseClosed frees the slots of closed streams, where that is possible now.
-func (r *reclaimer) releaseClosed() {
+// try does what has been waiting for something else, where that is possible now.
+func (r *reclaimer) try() {
 	r.mu.Lock()
-	closed := r.closed
-	r.closed = nil
+	tries := r.tries
+	r.tries = nil
 	r.mu.Unlock()
-	closed = slices.DeleteFunc(closed, func(s closedStream) bool { return s.conn.release(s) })
+	tries = slices.DeleteFunc(tries, func(try func() bool) bool { return try() })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = append(r.closed, closed...)
+	r.tries = append(r.tries, tries...)
 }
 
-// discardLate abandons late streams that the kernel has opened by now. The slots of an ended connection are free.
-func (r *reclaimer) discardLate() {
-	r.mu.Lock()
-	late := r.late
-	r.late = nil
-	r.mu.Unlock()
-	late = slices.DeleteFunc(late, func(s closedStream) bool {
-		if !s.conn.holds(s.slot) {
-			return true
-		}
-		state := &r.fast.streams[s.slot]
-		if state.Phase.Load() == opening {
-			return false
-		}
-		s.conn.discard(state)
-		return true
-	})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.late = append(r.late, late...)
-}
-
-// reclaim frees slots, subgroups, connections and replaced values that wait for it.
+// reclaim waits for a grace period. Then it frees connections and replaced values, and does what else waits for that.
 func (r *reclaimer) reclaim() {
 	f, k := r.fast, r.fast.kernel
 	r.mu.Lock()
-	slots, groups, read, conns := r.slots, r.groups, r.read, r.conns
-	r.slots, r.groups, r.read, r.conns = nil, nil, nil, nil
+	later, conns := r.later, r.conns
+	r.later, r.conns = nil, nil
 	r.mu.Unlock()
 	for _, t := range f.registry.allTracks() {
 		for _, c := range conns {
@@ -208,19 +155,14 @@ func (r *reclaimer) reclaim() {
 		}
 	}
 	paths, tracks := k.paths.takeOld(), k.tracks.takeOld()
-	if len(slots)+len(groups)+len(read)+len(conns)+len(paths)+len(tracks) == 0 {
+	if len(later)+len(conns)+len(paths)+len(tracks) == 0 {
 		return
 	}
 	k.awaitUnused()
 	f.report("forget a path", k.paths.free(paths))
 	f.report("forget a list of subscribers", k.tracks.free(tracks))
-	for _, s := range read {
-		s.abandon()
-	}
-	for _, key := range groups {
-		if err := k.removeSubgroup(key); !errors.Is(err, ebpf.ErrKeyNotExist) { // it ended twice
-			f.report("forget a subgroup", err)
-		}
+	for _, do := range later {
+		do()
 	}
 	r.sweep(conns)
 	for _, c := range conns {
@@ -233,9 +175,6 @@ func (r *reclaimer) reclaim() {
 		k.publishers[i] = bpf.Publisher{}
 		k.shares.reset(i)
 		k.copies[i] = bpf.CopyCounts{}
-	}
-	for _, s := range slots {
-		f.report("free a stream", k.tables.FreeStreams.Put(nil, s))
 	}
 	for _, c := range conns {
 		f.registry.put(&f.registry.ready, c.index)
@@ -322,7 +261,7 @@ func (r *reclaimer) sweep(conns []*conn) {
 			f.report("close a stream", err)
 			continue
 		}
-		r.freeSlot(slot)
+		f.freeSlot(slot)
 	}
 }
 

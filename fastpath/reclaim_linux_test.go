@@ -27,7 +27,7 @@ func TestReclaimerRests(t *testing.T) {
 	require.NoError(t, r.ingress.FreeStreams.LookupAndDelete(nil, &slot))
 	c := r.connection(0)
 	c.mu.Lock() // it needs the lock when it looks
-	reclaimer.freeSlot(slot)
+	r.fast.freeSlot(slot)
 	soon(func() bool { return !reclaimer.rests.Load() }, "it is going to look")
 	c.mu.Unlock()
 	soon(func() bool { return !reclaimer.waits() }, "the slot is freed")

@@ -176,7 +176,7 @@ func (c *conn) refuse(slot uint32, start int64) (state *claim.StreamState, adopt
 	if state = &c.fast.streams[slot]; !state.Claim(start, start, true) {
 		return state, true
 	}
-	c.fast.reclaimer.abandonLate(c, slot)
+	c.abandonLate(slot)
 	return nil, false
 }
 
@@ -189,30 +189,35 @@ func (c *conn) CloseStream(state *claim.StreamState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if key, ok := c.keys[uint32(i)]; ok {
-		c.fast.reclaimer.closeStream(closedStream{c, key, uint32(i)})
+		c.fast.reclaimer.until(func() bool { return c.release(uint32(i), key) })
 	}
 }
 
 // release frees the slot of a closed stream, and reports whether it has. While the kernel has the subgroup, the slot is
 // kept: without it, a run would open another stream if the first packet came again. The subgroup goes when no run is
 // left that began before the publisher's stream ended.
-func (c *conn) release(s closedStream) (done bool) {
+func (c *conn) release(slot uint32, key bpf.DownstreamKey) (done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key, ok := c.keys[s.slot]; c.closed || !ok || key != s.key {
+	if now, ok := c.keys[slot]; c.closed || !ok || now != key {
 		return true // it was closed twice
 	}
 	maps := &c.fast.kernel.tables
-	from := bpf.StreamKey{StreamId: s.key.StreamId, Publisher: s.key.Publisher}
+	from := bpf.StreamKey{StreamId: key.StreamId, Publisher: key.Publisher}
 	if maps.Subgroups.Lookup(from, new(bpf.Subgroup)) == nil {
 		return false
 	}
-	delete(c.keys, s.slot)
-	delete(c.slots, s.key)
+	delete(c.keys, slot)
+	delete(c.slots, key)
 	c.fast.states[c.index].Slots.Add(^uint32(0))
-	c.fast.report("close a stream", maps.Downstreams.Delete(s.key))
-	c.fast.reclaimer.freeSlot(s.slot)
+	c.fast.report("close a stream", maps.Downstreams.Delete(key))
+	c.fast.freeSlot(slot)
 	return true
+}
+
+// freeSlot frees a slot that is in no map any more.
+func (f *FastPath) freeSlot(slot uint32) {
+	f.reclaimer.afterRuns(func() { f.report("free a stream", f.kernel.tables.FreeStreams.Put(nil, slot)) })
 }
 
 // abandonUnadopted resets a stream that the kernel has opened, unless the media sender has it.
@@ -228,16 +233,23 @@ func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
 	if state := &f.streams[slot]; f.awaitOpened(state) {
 		c.discard(state)
 	} else {
-		f.reclaimer.abandonLate(c, slot)
+		c.abandonLate(slot)
 	}
 }
 
-// holds reports whether user space has the slot.
-func (c *conn) holds(slot uint32) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.keys[slot]
-	return ok
+// abandonLate abandons a stream when the kernel has opened it. The slots of an ended connection are free.
+func (c *conn) abandonLate(slot uint32) {
+	c.fast.reclaimer.until(func() bool {
+		c.mu.Lock()
+		_, held := c.keys[slot]
+		c.mu.Unlock()
+		state := &c.fast.streams[slot]
+		if held && state.Phase.Load() != opening {
+			c.discard(state)
+			return true
+		}
+		return !held
+	})
 }
 
 // discard resets a stream that the kernel has opened. One without an id was not opened.

@@ -259,24 +259,17 @@ func (t *ForwardedTrack) end(publisher *conn, stream uint64) {
 	forwarded := t.from == publisher
 	t.mu.Unlock()
 	publisher.end(stream, forwarded)
-	t.fast.reclaimer.abandonStream(readStream{t, publisher, stream})
+	t.fast.reclaimer.afterRuns(func() { t.abandon(publisher, stream) })
 }
 
-// readStream is a publisher's stream that has been read to its end.
-type readStream struct {
-	track     *ForwardedTrack
-	publisher *conn
-	stream    uint64
-}
-
-// abandon resets the streams that the kernel has opened for it, unless the media sender has them.
-func (s readStream) abandon() {
-	if !s.publisher.wasServed() {
+// abandon resets the streams that the kernel has opened for a stream that has been read to its end, unless the media
+// sender has them.
+func (t *ForwardedTrack) abandon(publisher *conn, stream uint64) {
+	if !publisher.wasServed() {
 		return // the sweep has done it
 	}
-	for _, i := range s.track.connections() {
-		key := bpf.DownstreamKey{StreamId: s.stream, Publisher: s.publisher.index, Subscriber: i}
-		s.track.fast.abandonUnadopted(key)
+	for _, i := range t.connections() {
+		t.fast.abandonUnadopted(bpf.DownstreamKey{StreamId: stream, Publisher: publisher.index, Subscriber: i})
 	}
 }
 
