@@ -34,7 +34,7 @@ func (m model) reclaimer() (rules []check.Rule[state]) {
 				m.takeBack(s, s.downstream)
 			}
 		})
-	rule("a late opening is abandoned", "fastpath/reclaim_linux.go: discardLate",
+	rule("a late opening is abandoned", "fastpath/subscriber_linux.go: abandonLate",
 		func(s state) bool { return s.media.late != none && s.slots[s.media.late].phase != opening },
 		func(s *state) { s.reset(s.media.late); s.media.late = none })
 	return rules
