@@ -65,7 +65,7 @@ bit. docs/rtt.md says what each number means and when it is wrong. The options a
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
 	f.register(cmd.Flags())
-	cmd.AddCommand(newRTTTop(env), newRTTReport(env))
+	cmd.AddCommand(newRTTTop(env))
 	return cmd
 }
 
@@ -80,8 +80,7 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 		"measure the packets of this pcap, pcapng or ERF `file` instead, at the times in it")
 	flags.BoolVar(&f.dryRun, "dry-run", false,
 		"load the programs, write how much memory their tables take, and end without measuring")
-	flags.StringVar(&f.history, "history", "",
-		"keep what was aggregated in this `directory`, as Parquet files, for sluice rtt report")
+	flags.StringVar(&f.history, "history", "", "keep what was aggregated in this `directory`, as Parquet files")
 	flags.Uint64Var(&f.historySize, "history-size", 1<<30,
 		"remove the oldest files of --history when all take more than this many `bytes`")
 	f.historyKeep.register(flags)

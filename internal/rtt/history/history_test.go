@@ -122,10 +122,6 @@ func TestPartsComeBack(t *testing.T) {
 		require.Equal(t, want.Name, rows[0].Parts[n].Name)
 		require.Equal(t, *want.RTTs, rows[0].Parts[n].Histogram(&rows[0]))
 	}
-	s, err := Summarize(dir, Query{To: began.AddDate(1, 0, 0)}, 1)
-	require.NoError(t, err)
-	require.Equal(t, []string{"idle", "loaded", "one-direction", "peers", "peers-idle"}, s.Parts)
-	require.Equal(t, i.Prefixes[0].ByLoad.Loaded, *s.All.Parts["loaded"])
 }
 
 // A prefix may have nothing but one part, whose bins are of one width.

@@ -172,7 +172,7 @@ func countHourly(t *testing.T, dir string) (n int) {
 
 func everything() Query { return Query{To: began.AddDate(1, 0, 0)} }
 
-// Rows that are joined tell the same: percentiles, sums, steps, changes and hours, of all and of each prefix.
+// Rows that are joined tell the same: percentiles and sums of each prefix.
 func TestJoinedRowsTellTheSame(t *testing.T) {
 	fine, both := t.TempDir(), t.TempDir()
 	for day := range time.Duration(10) {
@@ -183,16 +183,6 @@ func TestJoinedRowsTellTheSame(t *testing.T) {
 	copyFiles(t, fine, both, list)
 	settle(t, newLimitedWriter(t, both, Limits{Size: plenty, Hourly: 7 * oneDay}))
 	require.Equal(t, 2, countHourly(t, both))
-
-	want, err := Summarize(fine, everything(), 10)
-	require.NoError(t, err)
-	got, err := Summarize(both, everything(), 10)
-	require.NoError(t, err)
-	require.Equal(t, time.Hour, want.Step)
-	require.NotEmpty(t, want.Worst[0].Changes)
-	require.Len(t, want.Alone, 1)
-	require.NotEmpty(t, want.OverTime["loaded"])
-	require.Equal(t, want, got)
 
 	totals, err := Total(fine, everything())
 	require.NoError(t, err)
@@ -711,23 +701,6 @@ func TestQueriesAlone(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 
-	s, err := Summarize(dir, everything(), 10)
-	require.NoError(t, err)
-	require.Equal(t, 1, s.Prefixes)
-	require.EqualValues(t, 30, s.All.RTT.Count, "queries are no RTTs")
-	require.EqualValues(t, 30+minRTTs-1, s.All.Parts["queries"].Count)
-	require.Len(t, s.OverTime["queries"], 30)
-	require.Equal(t, 4*time.Millisecond, s.All.Parts["queries"].Width, "linear bins stay linear")
-	require.Len(t, s.Alone, 1)
-	require.Equal(t, "queries", s.Alone[0].Part)
-	require.Equal(t, 2, s.Alone[0].Prefixes)
-	require.Len(t, s.Alone[0].Worst, 1, "one with few says nothing")
-	one := s.Alone[0].Worst[0]
-	require.Equal(t, "resolver", one.Prefix)
-	require.Zero(t, one.RTT.Count)
-	require.Len(t, one.Points, 30)
-	require.Equal(t, 10*time.Millisecond, one.Hours[0][12])
-
 	totals, err := Total(dir, everything())
 	require.NoError(t, err)
 	names := make(map[string]bool)
@@ -736,29 +709,6 @@ func TestQueriesAlone(t *testing.T) {
 	}
 	require.Equal(t, []string{"192.0.2.0/24", "resolver"}, slices.Sorted(maps.Keys(names)))
 
-	alone, err := Summarize(dir, Query{To: began.AddDate(1, 0, 0), Prefix: "resolver"}, 10)
-	require.NoError(t, err)
-	require.Zero(t, alone.Prefixes)
-	require.Empty(t, alone.Worst)
-	require.Len(t, alone.Alone[0].Worst, 1)
-	_, err = Summarize(dir, Query{To: began.AddDate(1, 0, 0), Prefix: "nobody"}, 10)
+	_, err = Total(dir, Query{To: began.AddDate(1, 0, 0), Prefix: "nobody"})
 	require.True(t, errors.Is(err, ErrNoPrefix))
-}
-
-// Of more than maxHeat days, the hours of all are those of weeks, and those of a prefix are of the last days.
-func TestHoursOfMonths(t *testing.T) {
-	dir, first := t.TempDir(), firstDay
-	writeRows(t, dir, first, 60*oneDay, time.Hour, func(at time.Time) *report.Interval {
-		return intervalAt(at, "192.0.2.0/24", time.Duration(1+at.Hour())*10*time.Millisecond, 1)
-	})
-	s, err := Summarize(dir, everything(), 10)
-	require.NoError(t, err)
-	require.Len(t, s.Days, 9)
-	require.Equal(t, 7, s.Days[0].Days)
-	require.Equal(t, first.Add(7*oneDay), s.Days[1].Start)
-	require.EqualValues(t, 7, s.Days[0].Hours[5].Count)
-	require.Equal(t, 60*time.Millisecond, s.Days[0].Hours[5].Quantile(0.95))
-	require.Equal(t, first.Add((60-maxHeat)*oneDay), s.HeatFrom)
-	require.Len(t, s.Worst[0].Hours, maxHeat)
-	require.Equal(t, 60*time.Millisecond, s.Worst[0].Hours[maxHeat-1][5])
 }

@@ -13,7 +13,6 @@ import (
 type overview struct {
 	from, to time.Time
 	width    int64
-	longest  time.Duration                // interval, in whole seconds
 	rtts     map[string]uint64            // how many, by prefix
 	parts    map[string]map[string]uint64 // how many of each part, by prefix
 }
@@ -37,12 +36,12 @@ func (o *overview) isEmpty() bool { return len(o.rtts) == 0 && len(o.parts) == 0
 
 // histogram returns the histogram of a row, if its bins have the width of the first ones. Otherwise it returns none,
 // and removes the parts of the row, too.
-func (o *overview) histogram(r *Row) (h report.Histogram, skipped bool) {
+func (o *overview) histogram(r *Row) (h report.Histogram) {
 	if r.Width != o.width && (r.RTTs > 0 || len(r.Parts) > 0) {
 		r.Parts = nil
-		return h, true
+		return h
 	}
-	return r.Histogram(), false
+	return r.Histogram()
 }
 
 func (o *overview) add(r *Row) error {
@@ -58,7 +57,6 @@ func (o *overview) add(r *Row) error {
 	if r.End.After(o.to) {
 		o.to = r.End
 	}
-	o.longest = max(o.longest, r.End.Sub(r.Start).Round(time.Second))
 	prefix := r.Label()
 	if r.RTTs > 0 {
 		o.rtts[prefix] += r.RTTs
@@ -100,15 +98,6 @@ func (o *overview) prefixes() map[string]bool {
 		add(o.parts[part])
 	}
 	return all
-}
-
-// firstHeat returns when the first day begins of which there are the hours of single prefixes.
-func (o *overview) firstHeat() time.Time {
-	first, last := o.from.UTC().Truncate(oneDay), o.to.UTC().Truncate(oneDay)
-	if least := last.Add(-(maxHeat - 1) * oneDay); first.Before(least) {
-		return least
-	}
-	return first
 }
 
 // busiest returns the prefixes with the most RTTs.

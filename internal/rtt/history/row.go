@@ -195,17 +195,6 @@ func (r *Row) Histogram() report.Histogram {
 	}, r.First, r.Counts)
 }
 
-// part returns the histogram of a part, which may be empty.
-func (r *Row) part(name string) *report.Histogram {
-	h := new(report.Histogram)
-	for i := range r.Parts {
-		if r.Parts[i].Name == name {
-			*h = r.Parts[i].Histogram(r)
-		}
-	}
-	return h
-}
-
 // Histogram returns the histogram of a part of a row, or none if it has bins that there are not.
 func (p *Part) Histogram(r *Row) report.Histogram {
 	return withBins(report.Histogram{

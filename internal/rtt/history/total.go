@@ -9,7 +9,7 @@ import (
 // Totals are the sums of some time.
 type Totals struct {
 	From, To time.Time
-	Prefixes []Series // without Points and Changes; in no order
+	Prefixes []Series // in no order
 }
 
 // Total sums what a history has of a query, of the 1,000 prefixes with the most RTTs. If some have no RTTs, but another
@@ -26,7 +26,7 @@ func Total(dir string, q Query) (*Totals, error) {
 	}
 	err = q.read(dir, func(r *Row) error {
 		if s := each[r.Label()]; s != nil {
-			h, _ := o.histogram(r)
+			h := o.histogram(r)
 			s.add(r, &h)
 		}
 		return nil
