@@ -34,7 +34,7 @@ func TestDuckDB(t *testing.T) {
 			continue
 		}
 		for i := range totals.Prefixes {
-			requireSame(t, &totals.Prefixes[i], answers)
+			requireTotals(t, &totals.Prefixes[i], answers)
 		}
 	}
 }
@@ -80,8 +80,8 @@ func ask(t *testing.T, program, query string) map[string]answer {
 	return all
 }
 
-// requireSame compares what DuckDB says with the sums of a prefix, which has 20 RTTs or more.
-func requireSame(t *testing.T, want *history.Series, answers map[string]answer) {
+// requireTotals compares what DuckDB says with the sums of a prefix, which has 20 RTTs or more.
+func requireTotals(t *testing.T, want *history.Series, answers map[string]answer) {
 	t.Helper()
 	// middle is by how much the middle of a bin is off where the sums know the largest RTT of the bin.
 	const middle = 0.016
