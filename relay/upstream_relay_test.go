@@ -507,8 +507,8 @@ func TestUpstreamLeavesAGap(t *testing.T) {
 	})
 }
 
-// While another upstream relay answers what was missed, the one that is preferred comes back. The other one goes on until
-// it has answered.
+// While another upstream relay answers what was missed, the one that is preferred comes back. The other one goes on
+// until it has answered.
 func TestRefillIsNeeded(t *testing.T) {
 	onBench(t, Config{Linger: time.Second}, func(b *bench) {
 		us := []*UpstreamRelay{b.upstreamTo("moqt://preferred"), b.upstreamTo("moqt://other")}
