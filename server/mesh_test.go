@@ -61,8 +61,8 @@ func listenNode(t *testing.T, cfg Config, name string) *Server {
 
 func joinNode(t *testing.T, bus *clustertest.Bus, s *Server, c ClusterConfig) *meshNode {
 	t.Helper()
-	if c.load == nil {
-		c.load = func(time.Time) float64 { return 0 } // whatever else the machine does
+	if c.Load == nil {
+		c.Load = func(time.Time) float64 { return 0 } // whatever else the machine does
 	}
 	n := &meshNode{Server: s, engine: bus.Engine(c.Node)}
 	c.Engine = n.engine
