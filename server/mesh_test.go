@@ -251,6 +251,29 @@ func TestPublisherMoves(t *testing.T) {
 	})
 }
 
+// TestPublisherIsReplaced lets a publisher end its track, and another one publish it at the same node a moment later.
+// The other node hears that the route has gone before the subscription ends, and that it is there again before it may
+// subscribe at that node again.
+func TestPublisherIsReplaced(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+		first, err := join(t, a.Server, nil).Publish(t.Context(), moqt.Publish{
+			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+		})
+		require.NoError(t, err)
+		require.NoError(t, first.Wait(t.Context()))
+		b.knowsRoute(t, 1)
+		got := receive(t, b.Server, "video")
+		require.NoError(t, first.Done(moqt.DoneGoingAway, ""))
+		time.Sleep(100 * time.Millisecond)
+		send := publish(t, a.Server, "video")
+		await(t, "a feeds b", func() bool { return a.subscribed() > 0 })
+		send(0, []byte("x"))
+		require.Contains(t, string(got.await(t)), "x")
+	})
+}
+
 // subscribed counts the tracks to which other nodes are subscribed here.
 func (n *meshNode) subscribed() (count int) {
 	for _, s := range n.relay.Sessions() {
