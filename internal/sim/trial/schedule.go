@@ -174,6 +174,7 @@ type generator struct {
 	rng   *rand.Rand
 	nodes *rand.Rand   // for what only clusters have
 	homes []int        // the nodes that viewers join
+	parts bool         // nodes are cut from the others' messages
 	gone  map[int]bool // viewers who have left
 }
 
@@ -199,6 +200,9 @@ func NewSchedule(seed uint64) *Schedule {
 		g.view(0)
 	}
 	g.successions(rand.New(rand.NewPCG(g.rng.Uint64(), 2)))
+	if g.parts { // a node might hear that the publisher has left, and hear of the next one too late
+		g.Media.Successions = nil
+	}
 	g.mishaps()
 	g.kinds(rand.New(rand.NewPCG(seed, 3)))
 	return g.Schedule
@@ -225,10 +229,13 @@ func (g *generator) cluster() {
 			g.Paths = append(g.Paths, Path{i + 1, other + 1, sim.Link{Delay: delay, Jitter: delay / 5, Loss: 0.002}})
 		}
 	}
-	for _, i := range g.nodes.Perm(n)[:1+g.nodes.IntN(n-1)] {
-		g.homes = append(g.homes, i+1)
+	for _, i := range g.nodes.Perm(n - 1)[:1+g.nodes.IntN(n-2)] { // not all: some may be killed
+		g.homes = append(g.homes, i+2)
 	}
-	g.Cluster.Messages = g.messages()
+	if g.nodes.IntN(3) == 0 {
+		g.homes = append(g.homes, 1)
+	}
+	g.Cluster.Messages, g.parts = g.messages(), g.nodes.IntN(2) == 0
 }
 
 // messages chooses how messages of a cluster travel.
@@ -240,7 +247,7 @@ func (g *generator) messages() Messages {
 	}
 	switch g.nodes.IntN(4) {
 	case 0:
-		m.Loss = 0.1 * g.nodes.Float64()
+		m.Loss = 0.03 * g.nodes.Float64()
 	case 1:
 		m.Slow = 0.1 * g.nodes.Float64()
 	case 2:
@@ -350,7 +357,7 @@ func (g *generator) killOne(now time.Duration) time.Duration {
 
 // cut cuts the link between two relays for a moment, or a node of a cluster from the others' messages for longer.
 func (g *generator) cut(now time.Duration) time.Duration {
-	if g.Cluster != nil && g.nodes.IntN(2) == 0 {
+	if g.parts && g.nodes.IntN(2) == 0 {
 		m := Mishap{At: now, What: Part, Relay: 1 + g.nodes.IntN(g.last())}
 		m.Lasts = g.between(500*time.Millisecond, 12*time.Second)
 		g.Mishaps = append(g.Mishaps, m)
