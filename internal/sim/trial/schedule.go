@@ -118,7 +118,8 @@ func (s *Schedule) length() time.Duration {
 // another upstream can take its place.
 func (s *Schedule) spare() (relays []int) {
 	for relay := 2; relay <= s.last(); relay++ {
-		if !s.hasClients(relay) && !slices.ContainsFunc(s.Upstream, func(up []int) bool { return slices.Equal(up, []int{relay}) }) {
+		only := func(upstream []int) bool { return slices.Equal(upstream, []int{relay}) }
+		if !s.hasClients(relay) && !slices.ContainsFunc(s.Upstream, only) {
 			relays = append(relays, relay)
 		}
 	}

@@ -177,7 +177,8 @@ func (s *service) start(n int, upstream ...int) {
 	if s.bus != nil {
 		node := s.nodes[n-1]
 		s.check(r.JoinCluster(server.ClusterConfig{
-			Engine: s.bus.engine(n), Node: node.Name, Region: node.Region, URL: fmt.Sprintf("moqt://%v:4443", sim.Host(n)),
+			Engine: s.bus.engine(n), Node: node.Name, Region: node.Region,
+			URL:  fmt.Sprintf("moqt://%v:4443", sim.Host(n)),
 			Load: func(time.Time) float64 { return node.Load },
 		}))
 	}

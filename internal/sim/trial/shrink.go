@@ -75,8 +75,8 @@ func (s *Schedule) has(m Mishap) bool {
 	return false
 }
 
-// fewerRelays yields the schedule with each shape that has fewer relays, or no cluster. All links between them are those
-// of the first, and all viewers are at the last one.
+// fewerRelays yields the schedule with each shape that has fewer relays, or no cluster. All links between relays are
+// those of the first path, and all viewers are at the last relay.
 func (s *Schedule) fewerRelays(yield func(*Schedule) bool) {
 	for _, shape := range [][][]int{{nil}, {nil, {1}}, {nil, {1}, {2}}} {
 		if len(shape) >= len(s.Upstream) && s.Cluster == nil {
