@@ -154,8 +154,8 @@ func (s *Schedule) validateCluster() (err error) {
 	if s.Cluster == nil {
 		return nil
 	}
-	if slices.ContainsFunc(s.Upstream, func(up []int) bool { return len(up) > 0 }) {
-		err = errors.New("Upstream: must be empty for each node of a cluster")
+	for _, upstream := range s.Upstream {
+		err = errors.Join(err, bounds.Check("Upstream of a node", len(upstream), 0, 0))
 	}
 	err = errors.Join(err, bounds.Check("nodes", len(s.Cluster.Nodes), s.last(), s.last()))
 	names := make(map[string]bool)
