@@ -146,6 +146,7 @@ func (h *hub) announced(p *peer) {
 	case p.upstream != nil:
 		h.publishers.relays.begin() // it may have refused before
 		h.publishers.askRelays()
+		h.publishers.askAgain() // it may have ended a subscription just now
 	default:
 		h.publishers.subscribe(p)
 	}

@@ -90,6 +90,7 @@ func (u *upstream) startRefill(missed moqt.Range) {
 	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
 	r := &refill{upstream: u, data: u.hub.data, wanted: missed, open: make(map[uint64]*refilled)}
 	r.parser = moqt.NewFetchParser(u.peer.session.Version(), moqt.Ascending, 0)
+	u.refilling = true
 	u.hub.relay.tasks.Go(r.run)
 }
 
@@ -105,6 +106,10 @@ func (r *refill) run() {
 		err = r.receive(stream)
 	}
 	r.end(err)
+	u.hub.mu.Lock()
+	defer u.hub.mu.Unlock()
+	u.refilling = false
+	u.hub.publishers.settleRelays()
 }
 
 // begin sends FETCH, and waits for the response.

@@ -168,8 +168,8 @@ func (s *publishers) haveNear(accepted bool) bool {
 	return false
 }
 
-// settleRelays ends the subscriptions at upstream relays that are not needed any more, after Config.Linger: until then
-// they bring the end of the group that they have begun.
+// settleRelays ends the subscriptions at upstream relays that are not needed any more, after Config.Linger, and when
+// they have brought what was missed: until then they bring the end of the group that they have begun.
 func (s *publishers) settleRelays() {
 	if s.relays.surplus != nil || len(s.surplusRelays()) == 0 {
 		return
@@ -187,7 +187,7 @@ func (s *publishers) settleRelays() {
 func (s *publishers) surplusRelays() (list []*upstream) {
 	var needed map[*upstream]struct{}
 	for p, u := range s.of {
-		if p.upstream == nil || u.over {
+		if p.upstream == nil || u.over || u.refilling {
 			continue
 		}
 		if needed == nil {

@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -101,7 +103,7 @@ func (s *sessions) closeUpstream() {
 	peers := s.upstream
 	s.upstream = nil
 	s.mu.Unlock()
-	for p := range peers {
+	for _, p := range inOrder(maps.Keys(peers)) {
 		p.session.Close(moqt.SessionNoError, "")
 	}
 }
@@ -152,7 +154,12 @@ func (s *sessions) list() ([]*peer, []SessionStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetEndedLocked()
-	return slices.AppendSeq(slices.Collect(maps.Keys(s.peers)), maps.Keys(s.upstream)), slices.Clone(s.ended)
+	return append(inOrder(maps.Keys(s.peers)), inOrder(maps.Keys(s.upstream))...), slices.Clone(s.ended)
+}
+
+// inOrder returns peers by the age of their sessions.
+func inOrder(peers iter.Seq[*peer]) []*peer {
+	return slices.SortedFunc(peers, func(a, b *peer) int { return cmp.Compare(a.id, b.id) })
 }
 
 func (s *sessions) count() int {
@@ -172,5 +179,5 @@ func (s *sessions) drain() ([]*peer, <-chan struct{}) {
 	} else {
 		s.empty = empty
 	}
-	return slices.Collect(maps.Keys(s.peers)), empty
+	return inOrder(maps.Keys(s.peers)), empty
 }

@@ -47,6 +47,7 @@ type upstream struct {
 	forward     bool           // Forward State
 	group       *groupRequest  // sent last
 	over        bool
+	refilling   bool         // it brings what was missed: see refill
 	limit       *time.Timer  // for its last streams: see publishers.limitEnding
 	limited     bool         // not for the fast path: see hub.limit
 	asked       moqt.HopPath // what its request has come through

@@ -507,6 +507,37 @@ func TestUpstreamLeavesAGap(t *testing.T) {
 	})
 }
 
+// While another upstream relay answers what was missed, the one that is preferred comes back. The other one goes on
+// until it has answered.
+func TestRefillIsNeeded(t *testing.T) {
+	onBench(t, Config{Linger: time.Second}, func(b *bench) {
+		us := []*UpstreamRelay{b.upstreamTo("moqt://preferred"), b.upstreamTo("moqt://other")}
+		b.relay.SetRoutes(RouteTable{{Upstreams: us}})
+		first, preferred := b.dialForeign(us[0])
+		src := preferred.serve(&source{})
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+		require.Equal(t, "1.0", k.take())
+		first.cut()
+		k.take()
+		a := &archive{size: 2, largest: at(3, 0), flat: true, delay: 4 * time.Second}
+		_, other := b.dialForeign(us[1], func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+		meanwhile := other.serve(&source{largest: &a.largest})
+		time.Sleep(time.Second)
+		b.dialForeign(us[0], func(cfg *session.Config) {
+			(&client{handler: cfg.Handler.(*clientHandler)}).serve(&source{largest: &a.largest})
+		})
+		time.Sleep(2500 * time.Millisecond)
+		require.Empty(t, k.take())
+		require.NotNil(t, meanwhile.publication())
+		time.Sleep(5 * time.Second)
+		got := k.take()
+		require.Contains(t, got, "1.1")
+		require.Contains(t, got, "2.0, 2.1")
+		require.Nil(t, meanwhile.publication(), "it is not needed any more")
+	})
+}
+
 // The upstream relay is lost for long. Subscribers that cannot be served any more are told.
 func TestUpstreamStaysAway(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {

@@ -40,9 +40,10 @@ type ClusterConfig struct {
 	// RTTs is the URL of a monitor (sluice rtt) that knows how far the networks of clients are, besides what their
 	// sessions with this node tell. Default: there is none.
 	RTTs string
+	// Load returns how much the node uses of what it has, from 0 to 1. Default: it is measured.
+	Load func(now time.Time) float64
 
-	now  func() time.Time            // default: time.Now
-	load func(now time.Time) float64 // default: it is measured
+	now func() time.Time // default: time.Now
 }
 
 const (
@@ -112,9 +113,9 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
-	if cfg.load == nil {
+	if cfg.Load == nil {
 		meter := &loadMeter{cpus: s.cpus(), capacity: float64(cfg.Capacity)}
-		cfg.load = func(now time.Time) float64 { return meter.measure(s.usage(now, cfg.Capacity > 0)) }
+		cfg.Load = func(now time.Time) float64 { return meter.measure(s.usage(now, cfg.Capacity > 0)) }
 	}
 	asked, err := lru.New[string, string](meshMemory)
 	rtts, err2 := lru.New[string, measuredRTT](meshMemory)
@@ -314,7 +315,7 @@ func originURL(text string) string {
 
 // look closes the sessions that nothing needs, and describes the node and the others.
 func (m *mesh) look(now time.Time) {
-	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.cfg.load(now),
+	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.cfg.Load(now),
 		ClientURL: m.cfg.ClientURL}
 	rtts, alive := make(map[string]time.Duration), make(map[string]bool)
 	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks

@@ -107,7 +107,7 @@ func TestParentBecomesFull(t *testing.T) {
 		var load atomic.Uint64
 		a := startNode(t, &bus, "west", "a")
 		c.first = startNodeAs(t, &bus, Config{}, ClusterConfig{
-			Region: "east", Node: names[0], load: func(time.Time) float64 { return math.Float64frombits(load.Load()) },
+			Region: "east", Node: names[0], Load: func(time.Time) float64 { return math.Float64frombits(load.Load()) },
 		})
 		c.other = startNode(t, &bus, "east", names[1])
 		c.startEdge(t, &bus)

@@ -61,8 +61,8 @@ func listenNode(t *testing.T, cfg Config, name string) *Server {
 
 func joinNode(t *testing.T, bus *clustertest.Bus, s *Server, c ClusterConfig) *meshNode {
 	t.Helper()
-	if c.load == nil {
-		c.load = func(time.Time) float64 { return 0 } // whatever else the machine does
+	if c.Load == nil {
+		c.Load = func(time.Time) float64 { return 0 } // whatever else the machine does
 	}
 	n := &meshNode{Server: s, engine: bus.Engine(c.Node)}
 	c.Engine = n.engine
@@ -248,6 +248,29 @@ func TestPublisherMoves(t *testing.T) {
 		await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
 		send(1, []byte("from b"))
 		require.Contains(t, string(got.await(t)), "from b")
+	})
+}
+
+// TestPublisherIsReplaced lets a publisher end its track, and another one publish it at the same node a moment later.
+// The other node hears that the route has gone before the subscription ends, and that it is there again before it may
+// subscribe at that node again.
+func TestPublisherIsReplaced(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+		first, err := join(t, a.Server, nil).Publish(t.Context(), moqt.Publish{
+			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+		})
+		require.NoError(t, err)
+		require.NoError(t, first.Wait(t.Context()))
+		b.knowsRoute(t, 1)
+		got := receive(t, b.Server, "video")
+		require.NoError(t, first.Done(moqt.DoneGoingAway, ""))
+		time.Sleep(100 * time.Millisecond)
+		send := publish(t, a.Server, "video")
+		await(t, "a feeds b", func() bool { return a.subscribed() > 0 })
+		send(0, []byte("x"))
+		require.Contains(t, string(got.await(t)), "x")
 	})
 }
 

@@ -169,12 +169,15 @@ func (f *simulateFlags) liveAll(ctx context.Context, env *cli.Environment, sched
 func (f *simulateFlags) shrink(ctx context.Context, env *cli.Environment, s *trial.Schedule) error {
 	without := *f
 	without.pcap, without.keys, without.qlog, without.log = "", "", "", false
-	again := fmt.Sprintf("make simulate SEED=%d SEEDS=1", s.Seed)
+	again := fmt.Sprintf("%s simulate --seed %d", programName, s.Seed)
 	switch {
 	case f.schedule != "":
 		again = fmt.Sprintf("%s simulate --schedule %s", programName, f.schedule)
-	case exact == "":
-		again = fmt.Sprintf("%s simulate --seed %d", programName, s.Seed)
+	case exact != "":
+		again = fmt.Sprintf("make simulate SEED=%d SEEDS=1", s.Seed)
+		if s.Order != s.Seed {
+			again += fmt.Sprintf(" SIMULATE='--order %d'", s.Order)
+		}
 	}
 	fmt.Fprintf(env.Stdout, "again: %s\n", again)
 	least := trial.Shrink(s, shrinkTries, func(c *trial.Schedule) bool {

@@ -268,18 +268,26 @@ func (f *rttFlags) output(env *cli.Environment) func() (io.WriteCloser, error) {
 	}
 }
 
-// onHangup calls fn at each SIGHUP, until the function that it returns is called.
-func onHangup(fn func()) (stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
+// hangups are the SIGHUPs that the process gets.
+type hangups chan os.Signal
+
+// takeHangups keeps SIGHUP from ending the process.
+func takeHangups() hangups {
+	h := make(hangups, 1)
+	signal.Notify(h, syscall.SIGHUP)
+	return h
+}
+
+// call calls fn at each SIGHUP, until the function that it returns is called.
+func (h hangups) call(fn func()) (stop func()) {
 	go func() {
-		for range signals {
+		for range h {
 			fn()
 		}
 	}()
 	return func() {
-		signal.Stop(signals)
-		close(signals)
+		signal.Stop(h)
+		close(h)
 	}
 }
 

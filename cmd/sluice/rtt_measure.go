@@ -186,7 +186,7 @@ func (f *measureFlags) regroupOnHangup(m *rtt.Monitor) (stop func()) {
 	if f.groups == "" {
 		return func() {}
 	}
-	return onHangup(func() {
+	return takeHangups().call(func() {
 		t, err := groups.Load(f.groups)
 		if err == nil {
 			err = m.Regroup(t)

@@ -69,6 +69,7 @@ func (o *outlets) close() error {
 
 // openOutput opens what --write names. A replay waits for it, and measuring does not.
 func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
+	hangups := takeHangups() // before there is a file that somebody may move away
 	out, err := output.New(output.Format(f.format), f.output(env))
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
 		o.metrics = append(o.metrics, q)
 		o.closers = append(o.closers, q.Close)
 	}
-	stop := onHangup(reopen)
+	stop := hangups.call(reopen)
 	o.closers = append(o.closers, func() error {
 		stop()
 		return nil

@@ -76,6 +76,9 @@ func (l *life) live() {
 	}
 	l.noteKernels()
 	l.t.Logf("relays subscribe at %v", l.Upstream)
+	if l.Cluster != nil {
+		l.t.Logf("relays are a cluster: %+v", *l.Cluster)
+	}
 	for _, line := range l.notes {
 		l.t.Log(line)
 	}
@@ -88,6 +91,9 @@ func (l *life) live() {
 func (l *life) begin() *publisher {
 	for _, p := range l.Paths {
 		l.connect(p.Relay, p.Upstream, func(link *sim.Link) { *link = p.Link })
+	}
+	if c := l.Cluster; c != nil {
+		l.nodes, l.bus = c.Nodes, newBus(l.Seed, len(c.Nodes), c.Messages)
 	}
 	for i, upstream := range l.Upstream {
 		l.start(i+1, upstream...)
@@ -104,8 +110,9 @@ func (l *life) begin() *publisher {
 
 // view adds a viewer. Of those who join later, the oracle demands the groups that begin after the relay's answer.
 func (l *life) view(v *Viewer) {
-	l.note("viewer %d joins by %s, draft %d, %+v", v.Number, v.Scheme, v.Version, v.Link)
-	w := l.viewer(l.last(), v, &l.Media)
+	relay := l.relayOf(v)
+	l.note("viewer %d joins relay %d by %s, draft %d, %+v", v.Number, relay, v.Scheme, v.Version, v.Link)
+	w := l.viewer(relay, v, &l.Media)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v.Joins > 0 && !w.late {
@@ -167,6 +174,14 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 			}, func() {
 				l.note("the link of relays %d and %d is whole again", m.Upstream, m.Relay)
 				l.connect(m.Relay, m.Upstream, func(link *sim.Link) { link.Down = false })
+			}
+	case Part:
+		return func() {
+				l.note("messages of node %d reach nobody", m.Relay)
+				l.bus.cut(m.Relay)
+			}, func() {
+				l.note("messages of node %d reach others again", m.Relay)
+				l.bus.heal(m.Relay)
 			}
 	case Rebind:
 		return func() {

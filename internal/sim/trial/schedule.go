@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"sluice/internal/bounds"
+	"sluice/internal/cluster"
 	"sluice/internal/sim"
 	"sluice/moqt"
 )
@@ -18,13 +20,27 @@ type Schedule struct {
 	Seed     uint64   // of what links do to packets, and of all random numbers of the programs
 	Order    uint64   // chooses another order of goroutines where that follows from the seed, too
 	Upstream [][]int  // of each relay, by its number less one: relays are numbered from 1 on
+	Cluster  *Cluster `json:",omitempty"` // the relays find each other, and have no upstream
 	Paths    []Path   // between relays
 	Media    Media    // what is published at relay 1
-	Viewers  []Viewer // at the last relay
+	Viewers  []Viewer
 	Mishaps  []Mishap
 }
 
-// Path is the link between a relay and one that it subscribes at.
+// Cluster makes relays nodes of a cluster.
+type Cluster struct {
+	Nodes    []Node // by the number of the relay, less one
+	Messages Messages
+}
+
+// Node is a relay of a cluster.
+type Node struct {
+	Name   string
+	Region string  `json:",omitempty"`
+	Load   float64 `json:",omitempty"`
+}
+
+// Path is the link between a relay and one that it subscribes at, or another node.
 type Path struct {
 	Relay, Upstream int
 	Link            sim.Link
@@ -51,6 +67,7 @@ type Media struct {
 // Viewer is a viewer who joins at a time of the media; 0: before it.
 type Viewer struct {
 	Number int // by which mishaps name it
+	Relay  int `json:",omitempty"` // 0: the last one
 	Joins  time.Duration
 	Fetch  bool `json:",omitempty"` // the beginning of the group in which the viewer joins
 	Client
@@ -59,7 +76,8 @@ type Viewer struct {
 // What can happen.
 const (
 	Kill   = "kill"   // a relay vanishes without a word, and starts again after a time
-	Cut    = "cut"    // the link between a relay and its upstream loses everything for a time
+	Cut    = "cut"    // the link between a relay and its upstream, or another node, loses everything for a time
+	Part   = "part"   // the messages of a node of a cluster reach no other node for a time, nor theirs this one
 	Rebind = "rebind" // the NAT of a viewer takes another port
 	Leave  = "leave"  // a viewer leaves
 )
@@ -68,9 +86,9 @@ const (
 type Mishap struct {
 	At              time.Duration
 	What            string
-	Relay, Upstream int           `json:",omitempty"` // of Kill, and of Cut
+	Relay, Upstream int           `json:",omitempty"` // of Kill, Part and Cut
 	Viewer          int           `json:",omitempty"` // of Rebind and Leave
-	Lasts           time.Duration `json:",omitempty"` // of Kill and Cut
+	Lasts           time.Duration `json:",omitempty"` // of Kill, Part and Cut
 }
 
 // shapes are the relays that schedules of seeds have.
@@ -80,19 +98,28 @@ var shapes = [][][]int{
 	{nil, {1}, {1}, {2, 3}}, // two ways
 }
 
-// last returns the relay of the viewers.
+// last returns the last relay.
 func (s *Schedule) last() int { return len(s.Upstream) }
+
+// relayOf returns the relay of a viewer.
+func (s *Schedule) relayOf(v *Viewer) int { return cmp.Or(v.Relay, s.last()) }
+
+// hasClients reports whether the publisher or a viewer is at a relay.
+func (s *Schedule) hasClients(relay int) bool {
+	return relay == 1 || slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return s.relayOf(&v) == relay })
+}
 
 // length returns how long the media takes, if nothing delays it.
 func (s *Schedule) length() time.Duration {
 	return time.Duration(s.Media.Groups*s.Media.Objects) * s.Media.Pause
 }
 
-// spare returns the relays that may be killed: of each relay that subscribes at one of them, another upstream can take
-// its place.
+// spare returns the relays that may be killed: they have no clients, and of each relay that subscribes at one of them,
+// another upstream can take its place.
 func (s *Schedule) spare() (relays []int) {
-	for relay := 2; relay < s.last(); relay++ {
-		if !slices.ContainsFunc(s.Upstream, func(up []int) bool { return slices.Equal(up, []int{relay}) }) {
+	for relay := 2; relay <= s.last(); relay++ {
+		only := func(upstream []int) bool { return slices.Equal(upstream, []int{relay}) }
+		if !s.hasClients(relay) && !slices.ContainsFunc(s.Upstream, only) {
 			relays = append(relays, relay)
 		}
 	}
@@ -109,11 +136,35 @@ func (s *Schedule) Validate() error {
 			err = errors.Join(err, bounds.Check("Upstream", u, 1, i)) // of an earlier relay
 		}
 	}
+	for _, v := range s.Viewers {
+		err = errors.Join(err, bounds.Check("Relay of a viewer", v.Relay, 0, s.last()))
+	}
+	err = errors.Join(err, s.validateCluster())
 	for _, m := range s.Mishaps {
 		if err == nil && !s.has(m) {
 			err = fmt.Errorf("mishap: %+v: must be during the media, and of a relay that others can replace, "+
-				"of a link, or of a viewer", m)
+				"of a link, of a node, or of a viewer", m)
 		}
+	}
+	return err
+}
+
+// validateCluster says what is wrong with the nodes of a cluster.
+func (s *Schedule) validateCluster() (err error) {
+	if s.Cluster == nil {
+		return nil
+	}
+	for _, upstream := range s.Upstream {
+		err = errors.Join(err, bounds.Check("Upstream of a node", len(upstream), 0, 0))
+	}
+	err = errors.Join(err, bounds.Check("nodes", len(s.Cluster.Nodes), s.last(), s.last()))
+	names := make(map[string]bool)
+	for _, n := range s.Cluster.Nodes {
+		err = errors.Join(err, cluster.CheckName("node", n.Name))
+		if names[n.Name] {
+			err = errors.Join(err, fmt.Errorf("node: %s: must be the name of one node", n.Name))
+		}
+		names[n.Name] = true
 	}
 	return err
 }
@@ -121,13 +172,19 @@ func (s *Schedule) Validate() error {
 // generator makes a schedule of a seed.
 type generator struct {
 	*Schedule
-	rng  *rand.Rand
-	gone map[int]bool // viewers who have left
+	rng   *rand.Rand
+	nodes *rand.Rand   // for what only clusters have
+	homes []int        // the nodes that viewers join
+	parts bool         // nodes are cut from the others' messages
+	gone  map[int]bool // viewers who have left
 }
 
 // NewSchedule returns the schedule of a seed.
 func NewSchedule(seed uint64) *Schedule {
-	g := &generator{&Schedule{Seed: seed, Order: seed}, rand.New(rand.NewPCG(seed, 1)), make(map[int]bool)}
+	g := &generator{
+		Schedule: &Schedule{Seed: seed, Order: seed}, rng: rand.New(rand.NewPCG(seed, 1)),
+		nodes: rand.New(rand.NewPCG(seed, 1<<33)), gone: make(map[int]bool),
+	}
 	g.Upstream = shapes[g.rng.IntN(len(shapes))]
 	g.Media.Objects, g.Media.Groups = 20+g.rng.Uint64N(30), 10+g.rng.Uint64N(10)
 	for i, upstream := range g.Upstream {
@@ -136,14 +193,68 @@ func NewSchedule(seed uint64) *Schedule {
 			g.Paths = append(g.Paths, Path{i + 1, u, sim.Link{Delay: delay, Jitter: delay / 5, Loss: 0.002}})
 		}
 	}
+	if g.nodes.IntN(5) == 0 {
+		g.cluster()
+	}
 	g.Media.Publisher = g.client(sim.Link{Delay: 20 * time.Millisecond, Loss: 0.03})
 	for range 1 + g.rng.IntN(3) {
 		g.view(0)
 	}
 	g.successions(rand.New(rand.NewPCG(g.rng.Uint64(), 2)))
+	if g.parts { // a node might hear that the publisher has left, and hear of the next one too late
+		g.Media.Successions = nil
+	}
 	g.mishaps()
 	g.kinds(rand.New(rand.NewPCG(seed, 3)))
 	return g.Schedule
+}
+
+// cluster makes the relays a cluster of three to seven nodes in one to three regions, all of which have links.
+func (g *generator) cluster() {
+	n, regions := 3+g.nodes.IntN(5), 1+g.nodes.IntN(3)
+	g.Upstream, g.Cluster, g.Paths = make([][]int, n), new(Cluster), nil
+	names := g.nodes.Perm(26)[:n] // they decide who is whose parent
+	where := make([]int, n)
+	for i := range n {
+		where[i] = g.nodes.IntN(regions)
+		node := Node{Name: string(rune('a' + names[i])), Region: string(rune('A' + where[i]))}
+		if g.nodes.IntN(4) == 0 {
+			node.Load = g.nodes.Float64()
+		}
+		g.Cluster.Nodes = append(g.Cluster.Nodes, node)
+		for other := range i {
+			delay := time.Duration(1+g.nodes.IntN(8)) * time.Millisecond
+			if where[other] != where[i] {
+				delay *= 8
+			}
+			g.Paths = append(g.Paths, Path{i + 1, other + 1, sim.Link{Delay: delay, Jitter: delay / 5, Loss: 0.002}})
+		}
+	}
+	for _, i := range g.nodes.Perm(n - 1)[:1+g.nodes.IntN(n-2)] { // not all: some may be killed
+		g.homes = append(g.homes, i+2)
+	}
+	if g.nodes.IntN(3) == 0 {
+		g.homes = append(g.homes, 1)
+	}
+	g.Cluster.Messages, g.parts = g.messages(), g.nodes.IntN(2) == 0
+}
+
+// messages chooses how messages of a cluster travel.
+func (g *generator) messages() Messages {
+	m := Messages{
+		Servers: g.nodes.IntN(4) == 0,
+		Delay:   time.Duration(1+g.nodes.IntN(80)) * time.Millisecond,
+		Jitter:  time.Duration(g.nodes.IntN(20)) * time.Millisecond,
+	}
+	switch g.nodes.IntN(4) {
+	case 0:
+		m.Loss = 0.03 * g.nodes.Float64()
+	case 1:
+		m.Slow = 0.1 * g.nodes.Float64()
+	case 2:
+		m.Duplicate = 0.1
+	}
+	return m
 }
 
 func (g *generator) client(l sim.Link) Client {
@@ -203,7 +314,11 @@ func (g *generator) between(least, most time.Duration) time.Duration {
 func (g *generator) view(joins time.Duration) {
 	c := g.client(sim.Link{})
 	c.Link = g.access()
-	g.Viewers = append(g.Viewers, Viewer{Number: len(g.Viewers) + 1, Joins: joins, Client: c})
+	v := Viewer{Number: len(g.Viewers) + 1, Joins: joins, Client: c}
+	if g.Cluster != nil {
+		v.Relay = g.homes[g.nodes.IntN(len(g.homes))]
+	}
+	g.Viewers = append(g.Viewers, v)
 }
 
 // mishaps has something happen now and then, until the media is over.
@@ -231,7 +346,7 @@ func (g *generator) mishaps() {
 
 // killOne kills a relay whose place another one can take, and returns when another one may be next.
 func (g *generator) killOne(now time.Duration) time.Duration {
-	spare := g.spare()
+	spare := slices.DeleteFunc(g.spare(), func(relay int) bool { return slices.Contains(g.homes, relay) })
 	if len(spare) == 0 {
 		return 0
 	}
@@ -241,8 +356,21 @@ func (g *generator) killOne(now time.Duration) time.Duration {
 	return m.Lasts + 5*time.Second
 }
 
-// cut cuts the link between two relays for a moment.
+// cut cuts the link between two relays for a moment, or a node of a cluster from the others' messages for longer.
 func (g *generator) cut(now time.Duration) time.Duration {
+	if g.parts && g.nodes.IntN(2) == 0 {
+		m := Mishap{At: now, What: Part, Relay: 1 + g.nodes.IntN(g.last())}
+		m.Lasts = g.between(500*time.Millisecond, 12*time.Second)
+		g.Mishaps = append(g.Mishaps, m)
+		return 0 // other things happen meanwhile
+	}
+	if g.Cluster != nil {
+		p := g.Paths[g.nodes.IntN(len(g.Paths))]
+		m := Mishap{At: now, What: Cut, Relay: p.Relay, Upstream: p.Upstream}
+		m.Lasts = g.between(50*time.Millisecond, 1500*time.Millisecond)
+		g.Mishaps = append(g.Mishaps, m)
+		return m.Lasts
+	}
 	if g.last() == 1 {
 		return 0
 	}

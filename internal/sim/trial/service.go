@@ -35,6 +35,8 @@ type service struct {
 	seed    uint64
 	net     *sim.Network
 	options Options
+	nodes   []Node // the relays, if they are a cluster
+	bus     *bus   // of the cluster
 
 	mu      sync.Mutex
 	links   map[[2]netip.Addr]sim.Link // between two hosts, in both directions
@@ -149,7 +151,7 @@ func (s *service) connect(a, b int, change func(*sim.Link)) {
 	s.links[ends(sim.Host(a), sim.Host(b))] = l
 }
 
-// start starts a relay that subscribes at others.
+// start starts a relay that subscribes at others, or is a node of the cluster.
 func (s *service) start(n int, upstream ...int) {
 	cert, _, err := transport.DevCertificate()
 	s.check(err)
@@ -167,8 +169,19 @@ func (s *service) start(n int, upstream ...int) {
 		}
 		cfg.Upstream.Routes, cfg.Upstream.Transport.Insecure = []server.UpstreamRoute{{URLs: urls}}, true
 	}
+	if s.bus != nil {
+		cfg.Upstream.Transport.Insecure, cfg.FastPath.Dials = true, true
+	}
 	r, err := server.Listen(cfg)
 	s.check(err)
+	if s.bus != nil {
+		node := s.nodes[n-1]
+		s.check(r.JoinCluster(server.ClusterConfig{
+			Engine: s.bus.engine(n), Node: node.Name, Region: node.Region,
+			URL:  fmt.Sprintf("moqt://%v:4443", sim.Host(n)),
+			Load: func(time.Time) float64 { return node.Load },
+		}))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(ctx) }()
@@ -185,6 +198,9 @@ func (s *service) start(n int, upstream ...int) {
 // kill makes a relay vanish without a word. What is left of its process ends by itself.
 func (s *service) kill(n int) {
 	s.net.Kill(sim.Host(n))
+	if s.bus != nil {
+		s.bus.kill(n)
+	}
 	s.mu.Lock()
 	stop := s.stops[n]
 	delete(s.stops, n)

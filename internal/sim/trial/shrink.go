@@ -30,7 +30,7 @@ func Shrink(s *Schedule, tries int, fails func(*Schedule) bool) *Schedule {
 func (s *Schedule) smaller() iter.Seq[*Schedule] {
 	return func(yield func(*Schedule) bool) {
 		for _, kind := range []iter.Seq[*Schedule]{
-			s.fewerRelays, s.fewerMishaps, s.fewerViewers, s.lessMedia, s.betterLinks,
+			s.fewerRelays, s.fewerNodes, s.fewerMishaps, s.fewerViewers, s.lessMedia, s.betterLinks,
 		} {
 			for c := range kind {
 				if !yield(c) {
@@ -63,21 +63,30 @@ func (s *Schedule) has(m Mishap) bool {
 	case Kill:
 		return slices.Contains(s.spare(), m.Relay)
 	case Cut:
+		if s.Cluster != nil {
+			return m.Relay > m.Upstream && m.Upstream >= 1 && m.Relay <= s.last()
+		}
 		return m.Relay >= 1 && m.Relay <= s.last() && slices.Contains(s.Upstream[m.Relay-1], m.Upstream)
+	case Part:
+		return s.Cluster != nil && m.Relay >= 1 && m.Relay <= s.last()
 	case Rebind, Leave:
 		return slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return v.Number == m.Viewer })
 	}
 	return false
 }
 
-// fewerRelays yields the schedule with each shape that has fewer relays. All links between them are those of the first.
+// fewerRelays yields the schedule with each shape that has fewer relays, or no cluster. All links between relays are
+// those of the first path, and all viewers are at the last relay.
 func (s *Schedule) fewerRelays(yield func(*Schedule) bool) {
 	for _, shape := range [][][]int{{nil}, {nil, {1}}, {nil, {1}, {2}}} {
-		if len(shape) >= len(s.Upstream) {
+		if len(shape) >= len(s.Upstream) && s.Cluster == nil {
 			return
 		}
 		c := s.with(func(c *Schedule) {
-			c.Upstream, c.Paths = shape, nil
+			c.Upstream, c.Cluster, c.Paths = shape, nil, nil
+			for i := range c.Viewers {
+				c.Viewers[i].Relay = 0
+			}
 			for relay := 2; relay <= len(shape); relay++ {
 				c.Paths = append(c.Paths, Path{relay, relay - 1, s.Paths[0].Link})
 			}
@@ -86,6 +95,61 @@ func (s *Schedule) fewerRelays(yield func(*Schedule) bool) {
 			return
 		}
 	}
+}
+
+// fewerNodes leaves out each node of a cluster but the first, has all of them in one region and without load, and has
+// each message arrive.
+func (s *Schedule) fewerNodes(yield func(*Schedule) bool) {
+	if s.Cluster == nil {
+		return
+	}
+	for node := 2; node <= s.last() && s.last() > 2; node++ {
+		if c := s.with(func(c *Schedule) { c.removeNode(node) }); len(c.Viewers) > 0 && !yield(c) {
+			return
+		}
+	}
+	plain := *s.Cluster
+	plain.Nodes = slices.Clone(plain.Nodes)
+	for i := range plain.Nodes {
+		plain.Nodes[i].Region, plain.Nodes[i].Load = "", 0
+	}
+	if !slices.Equal(plain.Nodes, s.Cluster.Nodes) && !yield(s.with(func(c *Schedule) { c.Cluster = &plain })) {
+		return
+	}
+	good := *s.Cluster
+	good.Messages = Messages{Servers: good.Messages.Servers, Delay: good.Messages.Delay}
+	if good.Messages != s.Cluster.Messages {
+		yield(s.with(func(c *Schedule) { c.Cluster = &good }))
+	}
+}
+
+// removeNode removes a node of the cluster, with its viewers and its links. Later ones take the numbers before theirs.
+func (s *Schedule) removeNode(node int) {
+	less := func(number *int) {
+		if *number > node {
+			*number--
+		}
+	}
+	s.Viewers = slices.DeleteFunc(s.Viewers, func(v Viewer) bool { return s.relayOf(&v) == node })
+	for i := range s.Viewers {
+		less(&s.Viewers[i].Relay)
+	}
+	s.Paths = slices.DeleteFunc(s.Paths, func(p Path) bool { return p.Relay == node || p.Upstream == node })
+	for i := range s.Paths {
+		less(&s.Paths[i].Relay)
+		less(&s.Paths[i].Upstream)
+	}
+	s.Mishaps = slices.DeleteFunc(slices.Clone(s.Mishaps), func(m Mishap) bool {
+		return m.Relay == node || m.Upstream == node
+	})
+	for i := range s.Mishaps {
+		less(&s.Mishaps[i].Relay)
+		less(&s.Mishaps[i].Upstream)
+	}
+	s.Upstream = make([][]int, s.last()-1)
+	c := *s.Cluster
+	c.Nodes = slices.Delete(slices.Clone(c.Nodes), node-1, node)
+	s.Cluster = &c
 }
 
 // fewerMishaps leaves out all mishaps, each half of them, and each.

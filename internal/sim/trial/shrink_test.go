@@ -41,6 +41,28 @@ func TestShrink(t *testing.T) {
 	assert.Len(t, s.Mishaps, 3, "the schedule itself is as before")
 }
 
+// TestShrinkCluster leaves out the nodes of a cluster that a failure does not need. The others take their numbers.
+func TestShrinkCluster(t *testing.T) {
+	s := NewSchedule(1)
+	for seed := uint64(2); s.Cluster == nil || s.last() < 5; seed++ {
+		s = NewSchedule(seed)
+	}
+	s.Viewers[0].Relay = 3
+	s.Mishaps = []Mishap{{At: time.Second, What: Part, Relay: 3, Lasts: time.Second}}
+	parted := s.Cluster.Nodes[2].Name
+	least := Shrink(s, 1000, func(c *Schedule) bool { return c.Cluster != nil && len(c.Mishaps)*len(c.Viewers) > 0 })
+	require.NoError(t, least.Validate())
+	assert.Equal(t, 2, least.last())
+	assert.Equal(t, []Mishap{{At: time.Second, What: Part, Relay: 2, Lasts: time.Second}}, least.Mishaps)
+	assert.Equal(t, []Node{{Name: s.Cluster.Nodes[0].Name}, {Name: parted}}, least.Cluster.Nodes)
+	assert.Len(t, least.Paths, 1)
+	assert.Equal(t, Messages{Servers: s.Cluster.Messages.Servers, Delay: s.Cluster.Messages.Delay},
+		least.Cluster.Messages)
+	least = Shrink(s, 1000, func(*Schedule) bool { return true })
+	assert.Nil(t, least.Cluster)
+	assert.Equal(t, [][]int{nil}, least.Upstream)
+}
+
 func TestShrinkIsBounded(t *testing.T) {
 	tried := 0
 	Shrink(NewSchedule(1), 5, func(*Schedule) bool { tried++; return false })
@@ -57,6 +79,7 @@ func TestScheduleIsData(t *testing.T) {
 		require.NoError(t, json.Unmarshal(b, &again))
 		require.Equal(t, s, &again)
 		require.Equal(t, s, NewSchedule(seed))
+		require.NoError(t, s.Validate())
 		for _, m := range s.Mishaps {
 			require.True(t, s.has(m), "%+v", m)
 		}
