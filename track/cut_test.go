@@ -77,6 +77,47 @@ func TestCutAndReleased(t *testing.T) {
 	require.Zero(t, k.cache.Bytes())
 }
 
+// The first part of a subgroup comes behind the second one, and breaks off before that ends.
+func TestFirstPartComesLast(t *testing.T) {
+	for name, end := range map[string]func(*Source) error{
+		"FIN": fin, "cut": (*Source).Cut, "reset": func(s *Source) error { return s.Close(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newSink(CacheConfig{Grace: time.Minute})
+			second, first := k.source(plain), k.source(plain)
+			require.NoError(t, feed(second, encode(plain, objects(3)...)))
+			require.NoError(t, feed(first, encode(plain, objects(0, 1, 2)...)))
+			require.NoError(t, first.Cut())
+			k.pass(2 * stallTimeout)
+			require.NoError(t, feed(second, encode(plain, objects(3, 4)...)[size(plain, object(3)):]))
+			require.NoError(t, end(second))
+			require.Len(t, k.segments, 2)
+			require.Equal(t, objects(3, 4), received(t, k.segments[0]))
+			require.Equal(t, objects(0, 1, 2), received(t, k.segments[1]))
+			require.Equal(t, Cut, stateOf(k.segments[1].Log))
+			k.track.Close()
+			require.Zero(t, k.cache.Bytes())
+		})
+	}
+}
+
+// A publisher comes back again and again while another one is active.
+func TestBrokenStreamsMakeRoom(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	active := k.source(plain)
+	require.NoError(t, feed(active, encode(plain, objects(9)...)))
+	for range maxWaiting + 1 {
+		s := k.source(plain)
+		require.NoError(t, feed(s, encode(plain, objects(0)...)))
+		require.NoError(t, s.Cut())
+	}
+	for range maxWaiting {
+		require.NoError(t, feed(k.source(plain), encode(plain, objects(0)...)))
+	}
+	require.ErrorIs(t, feed(k.source(plain), encode(plain, objects(0)...)), ErrTooManyStreams)
+	k.track.Close()
+}
+
 // A log tells what it has of the stream that it began with, and where its last whole object ends.
 func TestSevered(t *testing.T) {
 	k := newSink(CacheConfig{Grace: time.Minute})

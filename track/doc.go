@@ -40,6 +40,8 @@
 // segment. When the active stream is reset, or sends nothing for half a second while another is ahead of it, the first
 // waiting one becomes active and goes on where the segment ends, in the middle of an object if need be.
 //
+// A waiting stream that breaks off is kept until then, too, if it is ahead: nobody else may bring its objects.
+//
 // If none waits when a publisher resets the active stream, the segment is reset, too. If the stream breaks off for
 // another reason ([Source.Cut]), the segment is cut: the next stream of the subgroup goes on with it in the same way.
 // It is reset if none comes within CacheConfig.Grace; or within half a second, if there is a later group.

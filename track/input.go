@@ -361,7 +361,8 @@ func (in *input) end(state State, code uint64) error {
 	if m.active == in {
 		return cmp.Or(err, m.activeEnded(in, state, code))
 	}
-	if state.broken() || in.failed != nil || in.log.End() == in.done {
+	// Nobody else may bring what a stream brought that has broken off.
+	if state == Reset || in.failed != nil || in.log.End() == in.done {
 		m.remove(in)
 	}
 	return err

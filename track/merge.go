@@ -38,7 +38,7 @@ func (m *merge) enter(in *input) error {
 		if m.out != nil && !m.out.resume() {
 			m.resetOut(uint64(moqt.ResetCancelled))
 		}
-	case len(m.waiting) >= maxWaiting:
+	case len(m.waiting) >= maxWaiting && !m.forgetBroken():
 		return ErrTooManyStreams
 	default:
 		m.waiting = append(m.waiting, in)
@@ -55,6 +55,15 @@ func (m *merge) take(i int) *input {
 	return in
 }
 
+// forgetBroken makes room for a stream that goes on. It reports false if no waiting one has broken off.
+func (m *merge) forgetBroken() bool {
+	i := slices.IndexFunc(m.waiting, func(w *input) bool { return w.state == Cut })
+	if i >= 0 {
+		m.take(i).release()
+	}
+	return i >= 0
+}
+
 // remove removes a stream that does not become active.
 func (m *merge) remove(in *input) {
 	if i := slices.Index(m.waiting, in); i >= 0 {
@@ -63,8 +72,8 @@ func (m *merge) remove(in *input) {
 	in.release()
 }
 
-// activeEnded makes the first waiting stream active, now that in has ended. If none waits, the segment ends like in, or
-// is cut.
+// activeEnded makes the first waiting stream active, now that in has ended, and deals with those that have ended
+// meanwhile. If none is left, the segment ends as the last one did, or is cut.
 func (m *merge) activeEnded(in *input, state State, code uint64) error {
 	m.active = nil
 	if state == Finished {
@@ -89,8 +98,10 @@ func (m *merge) activeEnded(in *input, state State, code uint64) error {
 			next.fail(err)
 			return err
 		}
+		if state = next.state; state == Finished {
+			m.finishOut()
+		}
 		next.release()
-		m.finishOut() // a stream that has ended without FIN does not wait
 	}
 	if state == Cut {
 		m.cutOut(in.track.cache)
@@ -131,11 +142,18 @@ func (m *merge) giveUp(now time.Time) (waits bool) {
 	return false
 }
 
+// finishOut ends the segment, now that a stream has brought all of the subgroup that was missing. If the segment ends
+// within an object, the stream had only later ones.
 func (m *merge) finishOut() {
-	if m.out != nil {
-		m.out.Log.Finish()
-		m.out = nil
+	if m.out == nil {
+		return
 	}
+	if last, ok := m.out.Log.Last(); ok && m.out.Log.End() < last.End {
+		m.resetOut(uint64(moqt.ResetCancelled))
+		return
+	}
+	m.out.Log.Finish()
+	m.out = nil
 }
 
 func (m *merge) resetOut(code uint64) {
@@ -152,7 +170,8 @@ func (m *merge) checkStalled(now time.Time) {
 	if m.active == nil || now.Sub(m.active.received) < stallTimeout {
 		return
 	}
-	if slices.ContainsFunc(m.waiting, func(w *input) bool { return w.log.End() > w.done }) {
+	// One that broke off may go no further than the active one will.
+	if slices.ContainsFunc(m.waiting, func(w *input) bool { return w.state != Cut && w.log.End() > w.done }) {
 		m.active.cfg.Overtaken()
 	}
 }

@@ -375,7 +375,7 @@ func TestMerge(t *testing.T) {
 // Whatever several publishers of one subgroup do, each object reaches a subscriber once and whole, unless no publisher
 // sent all of it.
 func TestMergeOfRandomStreams(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(10_000) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		k := newSink(CacheConfig{Grace: time.Duration(seed%2) * time.Second})
 		n := 1 + rnd.Uint64N(12)
