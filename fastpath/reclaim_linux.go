@@ -39,7 +39,7 @@ type reclaimer struct {
 	wg     sync.WaitGroup
 	unread map[bpf.StreamKey]struct{} // found at the last look; only the goroutine uses it
 
-	mu     sync.Mutex           // guards all below: what is to be done
+	mu     sync.Mutex           // guards the lists below
 	later  []func()             // after a grace period
 	tries  []func() (done bool) // again and again, until it is done
 	conns  []*conn              // to be freed after a grace period

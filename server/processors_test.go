@@ -60,6 +60,23 @@ func TestProcessors(t *testing.T) {
 	require.Empty(t, drops, "the program's pages are given back after a garbage collection")
 }
 
+// TestPagesStayWhileMediaIsSent sends more than what the kernel leaves to the process, and then no more than that.
+func TestPagesStayWhileMediaIsSent(t *testing.T) {
+	drops := make(chan struct{}, 1)
+	p := &processors{one: true, at: time.Now(), drop: func() { drops <- struct{}{} }}
+	p.collected.Store(true)
+	now, sent := p.at, uint64(0)
+	look := func(wait time.Duration, packets uint64) {
+		now, sent = now.Add(wait), sent+packets
+		p.look(now, func() uint64 { return sent }, func() time.Duration { return 0 })
+	}
+	look(loadInterval, trickle+1)
+	look(calmAfter-1, trickle)
+	require.True(t, p.collected.Load(), "the pages stay")
+	look(loadInterval, trickle)
+	<-drops
+}
+
 // TestProcessorsOfTheProcess begins with one, and uses all.
 func TestProcessorsOfTheProcess(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))

@@ -10,7 +10,7 @@
 //	attach   puts them on hooks of devices
 //	report   samples, flow events, intervals; the interface Sink
 //	output, metrics, top   write them to files, expose them to Prometheus, lay them out as a table
-//	history  keeps what was aggregated on disk
+//	history  keeps aggregates on disk
 //	alert      tells when RTTs have risen
 //	otlp, ipfix   send what was aggregated as OpenTelemetry metrics, and as IPFIX records
 //	networks   answers how far networks are

@@ -17,7 +17,7 @@ var (
 	ErrNoPrefix = errors.New("nothing was measured of that prefix in that time")
 )
 
-// Series is what was measured of a prefix in some time.
+// Series has the measurements of a prefix in a span of time.
 type Series struct {
 	Prefix string // with what else tells it apart
 	RTT    report.Histogram

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// A connection between two engines that carries nothing is found dead after these times: those of natsengine.
+	// An engine takes this long, as natsengine does, to find that a connection is dead which carries nothing.
 	leastFound, mostFound = 4 * time.Second, 6 * time.Second
 	// An engine tries for so long, at most, to reach the others again.
 	mostReconnect = time.Second
@@ -31,9 +31,8 @@ type Messages struct {
 	Duplicate     float64 // that it comes twice, one time behind the other
 }
 
-// bus carries the messages of a cluster, as package natsengine does: at most once but for duplicates, those of one node
-// in the order in which it sent them. TCP keeps what is sent while a node is cut off, until the connection is found to
-// be dead.
+// bus carries the messages of a cluster, as package natsengine does: at most once but for duplicates, and in the order
+// in which a node sent them. While a node is cut off, TCP keeps its messages, until the connection is found to be dead.
 type bus struct {
 	kind Messages
 
@@ -56,7 +55,7 @@ type busNode struct {
 type connection int
 
 const (
-	broken    connection = iota // what is sent gets lost
+	broken    connection = iota // messages get lost
 	silent                      // it carries nothing, and nobody has noticed
 	connected                   // it works
 )
@@ -149,7 +148,7 @@ func (b *bus) heal(number int) {
 	}
 }
 
-// releaseLocked sends what was held, or loses it, where that is known now.
+// releaseLocked sends the held messages of connections that work again, and loses those of broken ones.
 func (b *bus) releaseLocked() {
 	held := b.held
 	b.held = nil
