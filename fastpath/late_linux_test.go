@@ -131,3 +131,15 @@ func TestSlotOutlivesRuns(t *testing.T) {
 	r.fast.reclaimer.try()
 	require.Len(t, r.fast.reclaimer.later, 1)
 }
+
+// TestReclaimerAwaitsRuns frees memory when no run is left that began before, and not earlier (I10).
+func TestReclaimerAwaitsRuns(t *testing.T) {
+	r := newLateRig(t)
+	var order []string
+	note := func(what string) func() { return func() { order = append(order, what) } }
+	r.fast.kernel.machine = &Machine{AwaitUnused: note("runs have ended")}
+	defer func() { r.fast.kernel.machine = nil }()
+	r.fast.reclaimer.afterRuns(note("memory is freed"))
+	r.fast.reclaimer.reclaim()
+	require.Equal(t, []string{"runs have ended", "memory is freed"}, order)
+}
