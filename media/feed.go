@@ -57,6 +57,13 @@ func (sh *shard) follow(st *Stream) {
 	}
 }
 
+// followed returns the number of logs that streams follow.
+func (sh *shard) followed() int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return len(sh.feeds)
+}
+
 // beginLocked reads the log from its end on; shard.mu is held. It reports false if the log has ended.
 func (f *feed) beginLocked() bool {
 	var err error

@@ -229,7 +229,8 @@ func TestAdopt(t *testing.T) {
 	w.s.StopSending(999, 1) // no such stream
 	w.run()
 	w.ack(time10)
-	want := Result{Outcome: Delivered, ID: int64(st.ID.Load()), Size: int64(len(testPrefix)) + 700}
+	size := int64(len(testPrefix)) + 700
+	want := Result{Outcome: Delivered, ID: int64(st.ID.Load()), Size: size, Arrived: size}
 	require.Equal(t, []Result{want}, results())
 	require.Equal(t, []*claim.StreamState{st}, f.freed)
 }

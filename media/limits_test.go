@@ -67,7 +67,8 @@ func TestBucketEmpty(t *testing.T) {
 	w.ack(10 * ms)
 	w.run()
 	w.grow(log, 5000)
-	require.Equal(t, []Result{{Outcome: Dropped, Code: codeDeliveryTimeout, ID: 7, Size: 5006}}, results())
+	want := Result{Outcome: Dropped, Code: codeDeliveryTimeout, ID: 7, Size: 5006, Arrived: 5006}
+	require.Equal(t, []Result{want}, results())
 	require.Equal(t, []uint64{7, codeDeliveryTimeout, 5006}, w.peer.lastReset, "it ends between objects")
 
 	_, later := w.stream(sub, log)

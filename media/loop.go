@@ -115,6 +115,8 @@ type LoopStats struct {
 	Errors   map[string]uint64 // messages that the system refused, by reason
 	GSO      bool              // trains are in use
 	Senders  int               // whose handshake is confirmed
+	Open     int               // streams that have not ended
+	Followed int               // logs of which streams are sent as they grow, counted once for each shard
 	Counters Counters          // of all senders, also of those that have closed
 }
 
@@ -123,11 +125,13 @@ func (l *Loop) Stats() LoopStats {
 	st := LoopStats{Errors: make(map[string]uint64)}
 	for _, sh := range l.shards {
 		st.addWrites(sh.writes.Counts())
+		st.Followed += sh.followed()
 		for _, s := range sh.registered() {
 			s.mu.Lock()
 			if c := s.countersLocked(); !s.closed {
 				st.Counters.add(&c)
 				st.Senders++
+				st.Open += len(s.streams.all)
 			}
 			s.mu.Unlock()
 		}

@@ -39,4 +39,5 @@ type Result struct {
 	Code    uint64 // of the reset: the application's, but on the wire for Stopped
 	ID      int64  // QUIC stream id; -1: the stream was never opened
 	Size    int64  // bytes sent, prefix included: the final size
+	Arrived int64  // bytes acknowledged from the first one on, prefix included
 }

@@ -220,6 +220,7 @@ func (st *Stream) end(r Result, code uint64) {
 func (st *Stream) finish(r Result) {
 	s := st.sender
 	s.ready.remove(&st.unit)
+	r.Arrived = st.released()
 	st.final = st.content.close()
 	st.acked, st.lost, st.deadline = nil, nil, clock.Never
 	s.credit.releaseStream(st)

@@ -23,7 +23,7 @@ func TestStreamIsDelivered(t *testing.T) {
 	require.True(t, sent[0].fin)
 	require.Empty(t, results())
 	w.ack(10 * time.Millisecond)
-	require.Equal(t, []Result{{Outcome: Delivered, ID: 3, Size: 5016}}, results())
+	require.Equal(t, []Result{{Outcome: Delivered, ID: 3, Size: 5016, Arrived: 5016}}, results())
 	require.Equal(t, append([]byte("prefix"), testBytes(100, 5010)...), w.peer.bytes(3))
 	require.Zero(t, w.s.Stats().InFlight)
 	require.Zero(t, w.s.Stats().Open)
@@ -210,7 +210,7 @@ func TestUpstreamReset(t *testing.T) {
 	require.Empty(t, results())
 	w.ack(time10)
 	require.Equal(t, []uint64{3, 0x12 + 1000, 106}, w.run()[0].fields)
-	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: 3, Size: 106}, results()[0])
+	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: 3, Size: 106, Arrived: 106}, results()[0])
 
 	_, results = w.stream(sub, log) // that has been reset already
 	require.Equal(t, append([]byte("prefix"), testBytes(0, 100)...), w.run()[0].data)

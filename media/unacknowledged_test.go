@@ -14,9 +14,12 @@ import (
 
 // A peer that acknowledges all but one packet of a stream, and no RESET_STREAM, does not keep the stream for ever.
 func TestSelectiveAcknowledgments(t *testing.T) {
-	for name, withheld := range map[string]func(*wirePacket) bool{
-		"first packet": func(p *wirePacket) bool { return p.frame&^0x07 == packet.FrameStream && p.offset == 0 },
-		"FIN":          func(p *wirePacket) bool { return p.fin },
+	for name, c := range map[string]struct {
+		withheld func(*wirePacket) bool
+		arrived  int64
+	}{
+		"first packet": {func(p *wirePacket) bool { return p.frame&^0x07 == packet.FrameStream && p.offset == 0 }, 0},
+		"FIN":          {func(p *wirePacket) bool { return p.fin }, 5006},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, withController(&fixedController{window: 1 << 20}))
@@ -28,14 +31,16 @@ func TestSelectiveAcknowledgments(t *testing.T) {
 			for rounds := 0; w.s.Stats().Open > 0; rounds++ {
 				require.Less(t, rounds, 10_000, "repeated without an end")
 				for _, p := range packets {
-					if withheld(p) || p.frame == packet.FrameResetStream {
+					if c.withheld(p) || p.frame == packet.FrameResetStream {
 						w.peer.forget(p.number)
 					}
 				}
 				w.ack(50 * ms)
 				packets = w.sleep(time.Second)
 			}
-			want := Result{Outcome: Unacknowledged, Code: codeDeliveryTimeout, ID: 3, Size: 5006}
+			want := Result{
+				Outcome: Unacknowledged, Code: codeDeliveryTimeout, ID: 3, Size: 5006, Arrived: c.arrived,
+			}
 			require.Equal(t, []Result{want}, results())
 			require.Equal(t, []uint64{3, codeDeliveryTimeout, 5006}, w.peer.lastReset)
 			require.False(t, log.Pinned())

@@ -319,8 +319,9 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 
 // streamOf describes a stream that begins with object o.
 func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
+	prefix := v.prefix(seg, o)
 	return media.StreamConfig{
-		Prefix:          v.prefix(seg, o),
+		Prefix:          prefix,
 		Log:             seg.Log,
 		Start:           o.IDEnd,
 		Group:           seg.Group,
@@ -330,6 +331,7 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 		Timeouts:        v.ownTimeouts(seg),
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
+			v.logOmission(seg, o, res.Arrived-int64(len(prefix)), res.Outcome)
 			severed := res.Outcome == media.Severed
 			if severed {
 				v.streams.beginRest()

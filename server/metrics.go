@@ -51,6 +51,10 @@ func loopCounter(name, help string, value func(*media.LoopStats) float64) loopMe
 	return loopMetric{prometheus.NewDesc(name, help, nil, nil), prometheus.CounterValue, value}
 }
 
+func loopGauge(name, help string, value func(*media.LoopStats) float64) loopMetric {
+	return loopMetric{prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value}
+}
+
 var loopMetrics = []loopMetric{
 	loopCounter("sluice_media_packets_total",
 		"QUIC packets with media that were handed to the system.",
@@ -76,16 +80,18 @@ var loopMetrics = []loopMetric{
 	loopCounter("sluice_media_system_calls_total",
 		"System calls that sent them.",
 		func(s *media.LoopStats) float64 { return float64(s.Calls) }),
-	{
-		prometheus.NewDesc("sluice_media_gso", "1 if the kernel segments trains of packets (UDP GSO).", nil, nil),
-		prometheus.GaugeValue,
+	loopGauge("sluice_media_open_streams", "Subgroup streams to subscribers that have not ended.",
+		func(s *media.LoopStats) float64 { return float64(s.Open) }),
+	loopGauge("sluice_media_followed_logs",
+		"Subgroups that streams follow while they grow, counted once for each goroutine that sends.",
+		func(s *media.LoopStats) float64 { return float64(s.Followed) }),
+	loopGauge("sluice_media_gso", "1 if the kernel segments trains of packets (UDP GSO).",
 		func(s *media.LoopStats) float64 {
 			if s.GSO {
 				return 1
 			}
 			return 0
-		},
-	},
+		}),
 }
 
 var loopErrors = prometheus.NewDesc("sluice_media_send_errors_total", "Failures to send, by reason.",

@@ -1,7 +1,9 @@
-// Command lint checks what vet and staticcheck do not: that no line of code or of a page is wider than 120 columns.
+// Command lint checks what vet and staticcheck do not: that no line of code or of a page is wider than 120 columns, and
+// that the house does not grow (house.go).
 //
-// It reads the files that git tracks, prints each line that is too wide, and then exits with 1. A tab counts as four
-// columns. Rows of Markdown tables and go:generate lines may be wider, since they cannot be broken.
+// It reads the files that git tracks, and prints what is counted and each line that is too wide. If there is one, or
+// something is beyond its limit, it exits with 1. A tab counts as four columns. Rows of Markdown tables and go:generate
+// lines may be wider, since they cannot be broken.
 package main
 
 import (
@@ -26,7 +28,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "lint: git ls-files:", err)
 		os.Exit(2)
 	}
-	wide := 0
+	wide, all := 0, &house{types: make(map[string]*typeCount)}
 	for name := range strings.Lines(string(out)) {
 		name = strings.TrimSpace(name)
 		text, err := os.ReadFile(name)
@@ -37,9 +39,16 @@ func main() {
 			fmt.Println(line)
 			wide++
 		}
+		if err := all.add(name, text); err != nil {
+			fmt.Fprintln(os.Stderr, "lint:", err)
+			os.Exit(2)
+		}
 	}
+	beyond := all.print(os.Stdout)
 	if wide > 0 {
 		fmt.Printf("%d lines are wider than %d columns\n", wide, maxColumns)
+	}
+	if wide > 0 || beyond {
 		os.Exit(1)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sluice/clock"
 	"sluice/internal/sim"
 	"sluice/internal/unlucky"
+	"sluice/moqt"
 	"sluice/transport"
 )
 
@@ -42,7 +43,8 @@ func Live(t *testing.T, s *Schedule, o Options) {
 		for range s.Order {
 			rand.Uint64() // the order of goroutines depends on how many came before
 		}
-		l := &life{Schedule: s, service: newService(t, s.Seed, o), published: make(map[uint64]uint64)}
+		l := &life{Schedule: s, service: newService(t, s.Seed, o)}
+		l.drop = s.Drop
 		l.live()
 	})
 }
@@ -51,10 +53,9 @@ func Live(t *testing.T, s *Schedule, o Options) {
 type life struct {
 	*Schedule
 	*service
-	published map[uint64]uint64 // by group: the number of its objects
-	begun     uint64            // the group that is being published, or comes next; guarded by service.mu
-	viewers   []*viewer
-	joining   sync.WaitGroup
+	begun   uint64 // the group that is being published, or comes next; guarded by service.mu
+	viewers []*viewer
+	joining sync.WaitGroup // of viewers, and their pauses
 }
 
 // live does all of it, and judges.
@@ -70,11 +71,13 @@ func (l *life) live() {
 	}
 	publishing.Wait()
 	l.joining.Wait()
-	faults := append(l.verdict(), l.leaks()...)
-	if len(faults) == 0 {
+	faults := l.verdict()
+	if len(faults) > 0 {
+		l.noteRelays()
+	}
+	if faults = append(faults, l.leaks()...); len(faults) == 0 {
 		return
 	}
-	l.noteKernels()
 	l.t.Logf("relays subscribe at %v", l.Upstream)
 	if l.Cluster != nil {
 		l.t.Logf("relays are a cluster: %+v", *l.Cluster)
@@ -192,6 +195,8 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 		}, nil
 	case Leave:
 		return func() { l.leave(m.Viewer) }, nil
+	case Pause:
+		return func() { l.joining.Go(func() { l.pause(m.Viewer, m.Lasts) }) }, nil
 	}
 	l.t.Fatalf("no such mishap: %q", m.What)
 	return nil, nil
@@ -208,6 +213,34 @@ func (l *life) leave(number int) {
 	}
 }
 
+// pause has a viewer want no objects for a time. What it has not got of the groups until then, and of those that begin
+// before the relay has agreed to go on, may be missing.
+func (l *life) pause(number int, lasts time.Duration) {
+	w := l.find(number)
+	if w == nil {
+		return
+	}
+	l.mu.Lock()
+	p := pause{l.begun + 1, l.begun}
+	l.mu.Unlock()
+	if lost := w.missing(w.first, p.first); len(lost) > 0 {
+		p.first = lost[0].Group
+	}
+	l.note("viewer %d wants no objects", number)
+	err := w.forward(l.t.Context(), false)
+	if time.Sleep(lasts); err == nil {
+		l.note("viewer %d wants objects again", number)
+		err = w.forward(l.t.Context(), true)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.last = l.begun
+	w.pauses = append(w.pauses, p)
+	if err != nil && !w.left {
+		w.fault("a pause: %v", err)
+	}
+}
+
 // publish publishes all groups. Between two of them, another publisher may take the place of the one before.
 func (l *life) publish(p *publisher) {
 	for group := range l.Media.Groups {
@@ -220,9 +253,8 @@ func (l *life) publish(p *publisher) {
 			p = l.publisher(1, l.Media.Successor)
 		}
 		p.group(group, &l.Media)
-		l.published[group] = l.Media.Objects
 	}
-	time.Sleep(20 * time.Second) // what is on its way arrives
+	time.Sleep(l.rest())
 }
 
 // verdict returns what is wrong.
@@ -231,7 +263,10 @@ func (l *life) verdict() (faults []string) {
 		for _, f := range w.faults {
 			faults = append(faults, fmt.Sprintf("viewer %d: %s", w.number, f))
 		}
-		if lost := w.missing(l.published, w.first, l.Media.Groups); !w.left && len(lost) > 0 {
+		lost := slices.DeleteFunc(w.missing(w.first, l.Media.Groups), func(at moqt.Location) bool {
+			return !w.wants(at.Group) || l.omitted.excuse(w.host, at, l.Media.subgroup(at))
+		})
+		if !w.left && len(lost) > 0 {
 			faults = append(faults, fmt.Sprintf("viewer %d: %d objects are missing: %v", w.number, len(lost),
 				lost[:min(len(lost), 5)]))
 		}

@@ -49,6 +49,7 @@ func (m *Media) isLast(at moqt.Location) bool { return at.Object == m.Objects-1 
 type oracle struct {
 	layout moqt.DataLayout
 	media  *Media
+	only   *Groups // that were subscribed to; nil: all
 
 	mu     sync.Mutex
 	got    map[moqt.Location]struct{}
@@ -57,8 +58,11 @@ type oracle struct {
 	open   map[uint64]int // streams that have not ended, by group
 }
 
-func newOracle(layout moqt.DataLayout, m *Media) *oracle {
-	return &oracle{layout: layout, media: m, got: make(map[moqt.Location]struct{}), open: make(map[uint64]int)}
+func newOracle(v *Viewer, m *Media) *oracle {
+	return &oracle{
+		layout: v.Version.DataLayout(), media: m, only: v.Only,
+		got: make(map[moqt.Location]struct{}), open: make(map[uint64]int),
+	}
 }
 
 // HandleSubgroup implements [session.Receiver].
@@ -126,6 +130,9 @@ func (o *oracle) takeFetched(p *moqt.FetchParser, response []byte) {
 
 // take judges a whole object.
 func (o *oracle) take(at moqt.Location, object []byte) {
+	if o.only != nil && !o.only.has(at.Group) {
+		o.fault("object %v came, which is not of groups %v", at, *o.only)
+	}
 	if !bytes.Equal(object, o.media.payload(at)) {
 		o.fault("object %v has other bytes than were published", at)
 	}
@@ -168,13 +175,12 @@ func (o *oracle) fault(format string, args ...any) {
 	o.faults = append(o.faults, fmt.Sprintf(format, args...))
 }
 
-// missing returns which of the published objects from a group on, and before another one, have not come. Datagrams may
-// be lost.
-func (o *oracle) missing(published map[uint64]uint64, first, end uint64) (lost []moqt.Location) {
+// missing returns which objects from a group on, and before another one, have not come. Datagrams may be lost.
+func (o *oracle) missing(first, end uint64) (lost []moqt.Location) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for group := first; group < end; group++ {
-		for object := range published[group] {
+		for object := range o.media.Objects {
 			at := moqt.Location{Group: group, Object: object}
 			if _, ok := o.got[at]; !ok && !o.media.isDatagram(at) {
 				lost = append(lost, at)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"sluice/internal/bounds"
 	"sluice/internal/cluster"
 	"sluice/internal/sim"
+	"sluice/media"
 	"sluice/moqt"
 )
 
@@ -21,6 +23,7 @@ type Schedule struct {
 	Order    uint64   // chooses another order of goroutines where that follows from the seed, too
 	Upstream [][]int  // of each relay, by its number less one: relays are numbered from 1 on
 	Cluster  *Cluster `json:",omitempty"` // the relays find each other, and have no upstream
+	Drop     string   `json:",omitempty"` // the relays' drop policy, as of --drop; "": none
 	Paths    []Path   // between relays
 	Media    Media    // what is published at relay 1
 	Viewers  []Viewer
@@ -58,6 +61,7 @@ type Media struct {
 	Groups, Objects uint64        // Objects are those of a group
 	Subgroups       uint64        `json:",omitempty"` // of a group, which take objects in turn; 0: one
 	Datagrams       uint64        `json:",omitempty"` // each object of this number is sent as a datagram; 0: none is
+	Layers          bool          `json:",omitempty"` // subgroups differ in priority
 	Pause           time.Duration // behind each object
 	Publisher       Client
 	Successor       Client
@@ -69,8 +73,20 @@ type Viewer struct {
 	Number int // by which mishaps name it
 	Relay  int `json:",omitempty"` // 0: the last one
 	Joins  time.Duration
-	Fetch  bool `json:",omitempty"` // the beginning of the group in which the viewer joins
+	Fetch  bool    `json:",omitempty"` // the beginning of the group in which the viewer joins
+	Only   *Groups `json:",omitempty"` // nil: all
 	Client
+}
+
+// Groups are those that a viewer subscribes to.
+type Groups struct{ First, Last uint64 }
+
+func (g *Groups) has(group uint64) bool { return group >= g.First && group <= g.Last }
+
+func (g *Groups) filter() *moqt.Filter {
+	return &moqt.Filter{
+		Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: g.First}, EndGroupDelta: g.Last - g.First,
+	}
 }
 
 // What can happen.
@@ -80,6 +96,7 @@ const (
 	Part   = "part"   // the messages of a node of a cluster reach no other node for a time, nor theirs this one
 	Rebind = "rebind" // the NAT of a viewer takes another port
 	Leave  = "leave"  // a viewer leaves
+	Pause  = "pause"  // a viewer wants no objects for a time
 )
 
 // Mishap is something that happens at a time of the media.
@@ -87,8 +104,15 @@ type Mishap struct {
 	At              time.Duration
 	What            string
 	Relay, Upstream int           `json:",omitempty"` // of Kill, Part and Cut
-	Viewer          int           `json:",omitempty"` // of Rebind and Leave
-	Lasts           time.Duration `json:",omitempty"` // of Kill, Part and Cut
+	Viewer          int           `json:",omitempty"` // of Rebind, Leave and Pause
+	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut and Pause
+}
+
+// dropPolicies are the values of Drop.
+var dropPolicies = map[string]func() media.DropPolicy{
+	"":         nil,
+	"bytes":    func() media.DropPolicy { return new(media.Budget) },
+	"priority": func() media.DropPolicy { return new(media.PriorityDrop) },
 }
 
 // shapes are the relays that schedules of seeds have.
@@ -112,6 +136,16 @@ func (s *Schedule) hasClients(relay int) bool {
 // length returns how long the media takes, if nothing delays it.
 func (s *Schedule) length() time.Duration {
 	return time.Duration(s.Media.Groups*s.Media.Objects) * s.Media.Pause
+}
+
+// rest returns how long to wait after the media for all that is on its way. Links that carry less than the media may
+// have most of it before them.
+func (s *Schedule) rest() time.Duration {
+	rest := 20 * time.Second
+	if s.Drop != "" {
+		rest += time.Duration(float64(s.length()) / leastRate)
+	}
+	return rest
 }
 
 // spare returns the relays that may be killed: they have no clients, and of each relay that subscribes at one of them,
@@ -139,6 +173,7 @@ func (s *Schedule) Validate() error {
 	for _, v := range s.Viewers {
 		err = errors.Join(err, bounds.Check("Relay of a viewer", v.Relay, 0, s.last()))
 	}
+	err = errors.Join(err, bounds.OneOf("Drop", s.Drop, slices.Sorted(maps.Keys(dropPolicies))...))
 	err = errors.Join(err, s.validateCluster())
 	for _, m := range s.Mishaps {
 		if err == nil && !s.has(m) {
@@ -206,6 +241,12 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	g.mishaps()
 	g.kinds(rand.New(rand.NewPCG(seed, 3)))
+	if rng := rand.New(rand.NewPCG(seed, 4)); rng.IntN(4) == 0 {
+		g.narrow(rng)
+	}
+	if rng := rand.New(rand.NewPCG(seed, 5)); rng.IntN(3) == 0 {
+		g.choosy(rng)
+	}
 	return g.Schedule
 }
 
@@ -285,6 +326,41 @@ func (g *generator) kinds(rng *rand.Rand) {
 	}
 	for i := range g.Viewers {
 		g.Viewers[i].Fetch = rng.IntN(2) == 0
+	}
+}
+
+// leastRate and mostRate are how much of the media the links of viewers carry.
+const leastRate, mostRate = 0.3, 1.5
+
+// narrow has relays drop what links do not carry, and chooses how much those of viewers do: less than the media takes,
+// or little more.
+func (g *generator) narrow(rng *rand.Rand) {
+	g.Drop = []string{"bytes", "priority"}[rng.IntN(2)]
+	g.Media.Layers = rng.IntN(4) > 0
+	rate := float64(g.Media.mostBytes(moqt.Location{})/2+100) / g.Media.Pause.Seconds()
+	for i := range g.Viewers {
+		if l := &g.Viewers[i].Link; rng.IntN(3) > 0 {
+			l.Rate = int(rate * (leastRate + (mostRate-leastRate)*rng.Float64()))
+			packets := 5 + rng.IntN(30)
+			l.Queue = time.Duration(packets) * 1250 * time.Second / time.Duration(l.Rate)
+		}
+	}
+}
+
+// choosy has viewers want some groups only, or none for a time.
+func (g *generator) choosy(rng *rand.Rand) {
+	for i := range g.Viewers {
+		v := &g.Viewers[i]
+		switch rng.IntN(3) {
+		case 0:
+			at, lasts := time.Duration(rng.Int64N(int64(g.length()))), time.Duration(rng.Int64N(int64(5*time.Second)))
+			g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Pause, Viewer: v.Number, Lasts: lasts})
+		case 1:
+			if v.Joins == 0 {
+				first := rng.Uint64N(g.Media.Groups)
+				v.Only, v.Fetch = &Groups{first, first + rng.Uint64N(g.Media.Groups-first)}, false
+			}
+		}
 	}
 }
 

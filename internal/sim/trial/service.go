@@ -35,6 +35,8 @@ type service struct {
 	seed    uint64
 	net     *sim.Network
 	options Options
+	drop    string // the relays' drop policy
+	omitted omissions
 	nodes   []Node // the relays, if they are a cluster
 	bus     *bus   // of the cluster
 
@@ -67,32 +69,8 @@ func (s *service) note(format string, args ...any) {
 	s.notes = append(s.notes, time.Now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// leaks returns which kernels have streams in use for longer than a minute, when no media is under way: for so long,
-// connections to a relay that was killed may have some.
-func (s *service) leaks() (faults []string) {
-	for range 60 {
-		if faults = s.used(); len(faults) == 0 {
-			return nil
-		}
-		time.Sleep(time.Second)
-	}
-	return faults
-}
-
-// used returns which kernels have streams in use.
-func (s *service) used() (faults []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n, k := range s.kernels {
-		if used := k.Used(); used > 0 {
-			faults = append(faults, fmt.Sprintf("relay %d: %d streams of the kernel are not free", n, used))
-		}
-	}
-	return faults
-}
-
-// noteKernels notes what the kernels of relays have done.
-func (s *service) noteKernels() {
+// noteRelays notes what the kernels of relays have done, and how their sessions are.
+func (s *service) noteRelays() {
 	s.mu.Lock()
 	servers := maps.Clone(s.servers)
 	s.mu.Unlock()
@@ -101,6 +79,10 @@ func (s *service) noteKernels() {
 			counts, err := fast.Counts()
 			maps.DeleteFunc(counts, func(_ string, n uint64) bool { return n == 0 })
 			s.note("relay %d's kernel: %v %v", n, counts, err)
+		}
+		for _, p := range servers[n].Relay().Sessions() {
+			s.note("relay %d's session with %s: window %d, in flight %d, SRTT %v, packets %+v, held %v, streams %v",
+				n, p.Remote, p.Window, p.InFlight, p.SRTT, p.Packets, p.Held, p.Streams)
 		}
 	}
 }
@@ -155,7 +137,8 @@ func (s *service) connect(a, b int, change func(*sim.Link)) {
 func (s *service) start(n int, upstream ...int) {
 	cert, _, err := transport.DevCertificate()
 	s.check(err)
-	cfg := server.Config{Listen: fmt.Sprintf("%v:4443", sim.Host(n)), Logger: s.options.Log.With("relay", n)}
+	log := slog.New(logged{s.options.Log.Handler(), &s.omitted}).With("relay", n)
+	cfg := server.Config{Listen: fmt.Sprintf("%v:4443", sim.Host(n)), Logger: log, NewDropPolicy: dropPolicies[s.drop]}
 	cfg.Transport.Certificate, cfg.FastPath.Mode = &cert, server.FastPathOff
 	c, err := s.net.Listen(netip.AddrPortFrom(sim.Host(n), 4443))
 	s.check(err)
@@ -308,6 +291,9 @@ func (p *publisher) subgroup(group, id uint64, m *Media) *subgroup {
 	last := moqt.Location{Group: group, Object: m.Objects - 1}
 	h := moqt.SubgroupHeader{
 		GroupID: group, SubgroupID: id, FirstObject: true, EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id,
+	}
+	if m.Layers {
+		h.Priority = uint8(100 + id)
 	}
 	if id != 0 {
 		h.SubgroupIDMode = moqt.SubgroupIDPresent

@@ -69,7 +69,7 @@ func (s *Schedule) has(m Mishap) bool {
 		return m.Relay >= 1 && m.Relay <= s.last() && slices.Contains(s.Upstream[m.Relay-1], m.Upstream)
 	case Part:
 		return s.Cluster != nil && m.Relay >= 1 && m.Relay <= s.last()
-	case Rebind, Leave:
+	case Rebind, Leave, Pause:
 		return slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return v.Number == m.Viewer })
 	}
 	return false
@@ -165,7 +165,7 @@ func (s *Schedule) fewerMishaps(yield func(*Schedule) bool) {
 	}
 }
 
-// fewerViewers leaves out each viewer, but not the only one, and each fetch.
+// fewerViewers leaves out each viewer, but not the only one, each fetch, and each choice of groups.
 func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
 	for i := 0; i < len(s.Viewers) && len(s.Viewers) > 1; i++ {
 		if !yield(s.with(func(c *Schedule) { c.Viewers = slices.Delete(slices.Clone(c.Viewers), i, i+1) })) {
@@ -174,6 +174,9 @@ func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
 	}
 	for i, v := range s.Viewers {
 		if v.Fetch && !yield(s.with(func(c *Schedule) { c.Viewers[i].Fetch = false })) {
+			return
+		}
+		if v.Only != nil && !yield(s.with(func(c *Schedule) { c.Viewers[i].Only = nil })) {
 			return
 		}
 	}

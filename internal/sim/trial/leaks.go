@@ -1,0 +1,62 @@
+package trial
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// leakTime is how long relays and kernels may hold what nobody needs any more: connections to a relay that was killed
+// end after half a minute, and the cache forgets a track later.
+const leakTime = 3 * time.Minute
+
+// transient are the gauges of a relay that are zero when all clients have left.
+var transient = []string{
+	"sluice_relay_tracks", "sluice_relay_upstream_subscriptions", "sluice_relay_downstream_subscriptions",
+	"sluice_relay_cache_bytes", "sluice_relay_cache_groups", "sluice_relay_guests",
+	"sluice_media_open_streams", "sluice_media_followed_logs",
+}
+
+// leaks has all clients leave, and returns what relays and kernels still hold after a while.
+func (s *service) leaks() (faults []string) {
+	s.mu.Lock()
+	leaves := slices.Clone(s.leaves)
+	s.mu.Unlock()
+	for _, leave := range leaves {
+		leave()
+	}
+	for begin := time.Now(); time.Since(begin) < leakTime; time.Sleep(time.Second) {
+		if faults = s.held(); len(faults) == 0 {
+			return nil
+		}
+	}
+	return faults
+}
+
+// held returns what relays and kernels hold.
+func (s *service) held() (faults []string) {
+	s.mu.Lock()
+	servers, kernels := maps.Clone(s.servers), maps.Clone(s.kernels)
+	s.mu.Unlock()
+	for _, n := range slices.Sorted(maps.Keys(servers)) {
+		metrics := prometheus.NewRegistry()
+		s.check(metrics.Register(servers[n]))
+		families, err := metrics.Gather()
+		s.check(err)
+		for _, f := range families {
+			value := f.GetMetric()[0].GetGauge().GetValue()
+			if slices.Contains(transient, f.GetName()) && value != 0 {
+				faults = append(faults, fmt.Sprintf("relay %d: %s is %v when all have left", n, f.GetName(), value))
+			}
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(kernels)) {
+		if used := kernels[n].Used(); used > 0 {
+			faults = append(faults, fmt.Sprintf("relay %d: %d streams of the kernel are not free", n, used))
+		}
+	}
+	return faults
+}

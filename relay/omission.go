@@ -1,0 +1,57 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/track"
+)
+
+// Omission is what a subscriber does not get although the relay has it, or will have it: the objects of a subgroup from
+// one on. The relay logs each omission, with the level debug, as the attribute "objects".
+type Omission struct {
+	Peer            string // the subscriber's address
+	Track           moqt.FullTrackName
+	Group, Subgroup uint64
+	From            uint64 // object
+	Why             media.Outcome
+}
+
+// LogValue implements [slog.LogValuer].
+func (o Omission) LogValue() slog.Value {
+	return slog.GroupValue(slog.Any("track", o.Track), slog.Uint64("group", o.Group),
+		slog.Uint64("subgroup", o.Subgroup), slog.Uint64("from", o.From))
+}
+
+// logOmission logs how a stream has ended, if it was by the drop policy or a timeout. The stream began with the first
+// object, and the peer has acknowledged that many bytes of the log from there on.
+func (v *delivery) logOmission(seg *track.Segment, first track.Object, arrived int64, why media.Outcome) {
+	switch why {
+	case media.Dropped, media.Late, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged:
+	default:
+		return
+	}
+	log := v.sub.hub.relay.log
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	o := Omission{
+		Peer: v.sub.peer.remote().String(), Track: v.sub.hub.name, Group: seg.Group, Subgroup: seg.Subgroup,
+		From: first.ID, Why: why,
+	}
+	if arrived > 0 {
+		o.From = firstAt(seg.Log, first.IDEnd+arrived)
+	}
+	log.Debug("objects are left out", "peer", o.Peer, "why", why, "objects", o)
+}
+
+// firstAt returns the object that the byte at a log offset belongs to, which may be still to come.
+func firstAt(log *track.Log, at int64) uint64 {
+	if o, ok := log.Covering(at); ok {
+		return o.ID
+	}
+	last, _ := log.Last()
+	return last.ID + 1
+}
