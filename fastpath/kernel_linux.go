@@ -128,22 +128,15 @@ func (k *kernel) load(s Settings) error {
 		shareJobs: jobsPerRing * uint32(s.Workers)}
 	k.workers = newWorkers(k, &s)
 	k.shares.since = make([]atomic.Uint64, k.maxConns)
-	for name, value := range map[string]any{
+	if err := s.prepare(spec, map[string]any{
 		bpf.IngressVarExtentShift:      extentShift,
 		bpf.IngressVarRelayPort:        bigEndian16(s.Port),
 		bpf.IngressVarConnectionIdLen:  uint32(s.ConnectionIDLen),
 		bpf.IngressVarConnectionIdMask: connectionIDMask(s.ConnectionIDLen),
 		bpf.IngressVarShareSizes:       k.shares.sizes,
 		bpf.IngressVarMaxCopies:        uint32(cmp.Or(s.MaxCopies, DefaultMaxCopies)),
-	} {
-		if err := spec.Variables[name].Set(value); err != nil {
-			return err
-		}
-	}
-	if s.Rule != nil {
-		if err := s.Rule.link(spec); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	if err := spec.LoadAndAssign(&k.ingress, nil); err != nil {
 		return err
@@ -161,15 +154,28 @@ func (k *kernel) load(s Settings) error {
 	return k.loadEgress(s)
 }
 
+// prepare sets the variables of programs, and puts the operator's rule into them.
+func (s *Settings) prepare(spec *ebpf.CollectionSpec, variables map[string]any) error {
+	for name, value := range variables {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return err
+		}
+	}
+	if s.Rule == nil {
+		return nil
+	}
+	return s.Rule.link(spec)
+}
+
 func (k *kernel) loadEgress(s Settings) error {
 	spec, err := bpf.LoadEgress()
 	if err != nil {
 		return err
 	}
-	for name, port := range map[string]uint16{bpf.EgressVarRelayPort: s.Port, bpf.EgressVarRtpPort: s.RTPPort} {
-		if err := spec.Variables[name].Set(bigEndian16(port)); err != nil {
-			return err
-		}
+	if err := s.prepare(spec, map[string]any{
+		bpf.EgressVarRelayPort: bigEndian16(s.Port), bpf.EgressVarRtpPort: bigEndian16(s.RTPPort),
+	}); err != nil {
+		return err
 	}
 	return spec.LoadAndAssign(&k.egress, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		bpf.EgressMapScratches: k.ingress.Scratches,

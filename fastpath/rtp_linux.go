@@ -37,11 +37,7 @@ type rtpSource struct {
 
 // sourceOf returns what counts as one source: an IPv4 address, or an IPv6 /64.
 func sourceOf(a netip.Addr) netip.Prefix {
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	p, _ := a.Prefix(bits) // fails for an address that is not valid
+	p, _ := a.Prefix(min(a.BitLen(), 64)) // fails for an address that is not valid
 	return p
 }
 
@@ -51,7 +47,7 @@ func (k *kernel) loadRTP(s Settings) error {
 	if err != nil {
 		return err
 	}
-	for name, value := range map[string]any{
+	if err := s.prepare(spec, map[string]any{
 		bpf.RTPVarRtpPort:     bigEndian16(s.RTPPort),
 		bpf.RTPVarMaxCopies:   uint32(min(cmp.Or(s.MaxCopies, DefaultMaxCopies), MaxRTPRun/rtpCopies)),
 		bpf.RTPVarExtentShift: extentShift,
@@ -59,15 +55,8 @@ func (k *kernel) loadRTP(s Settings) error {
 		bpf.RTPVarWorkers:     uint32(s.Workers),
 		bpf.RTPVarChunkCopies: k.workers.chunk,
 		bpf.RTPVarJobLifetime: uint64(k.workers.lifetime),
-	} {
-		if err := spec.Variables[name].Set(value); err != nil {
-			return err
-		}
-	}
-	if s.Rule != nil {
-		if err := s.Rule.link(spec); err != nil {
-			return err
-		}
+	}); err != nil {
+		return err
 	}
 	spec.Maps[bpf.RTPMapRtpMedias].MaxEntries = MaxRTPMedias
 	spec.Maps[bpf.RTPMapRtpSources].MaxEntries = MaxRTPMedias

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -110,13 +111,7 @@ func (f *feed) serve(now clock.Time) {
 func (f *feed) compact() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	live := make([]*Stream, 0, len(f.streams))
-	for _, st := range f.streams {
-		if !st.gone.Load() {
-			live = append(live, st)
-		}
-	}
-	f.streams = live
+	f.streams = slices.DeleteFunc(slices.Clone(f.streams), func(st *Stream) bool { return st.gone.Load() })
 }
 
 // end ends a feed whose log has ended, or that no stream follows any more.

@@ -124,7 +124,14 @@ type LoopStats struct {
 func (l *Loop) Stats() LoopStats {
 	st := LoopStats{Errors: make(map[string]uint64)}
 	for _, sh := range l.shards {
-		st.addWrites(sh.writes.Counts())
+		w := sh.writes.Counts()
+		st.Packets += w.Packets
+		st.Messages += w.Messages
+		st.Calls += w.Calls
+		st.GSO = w.GSO
+		for reason, n := range w.Failures {
+			st.Errors[reason] += n
+		}
 		st.Followed += sh.followed()
 		for _, s := range sh.registered() {
 			s.mu.Lock()
@@ -140,16 +147,6 @@ func (l *Loop) Stats() LoopStats {
 	defer l.mu.Unlock()
 	st.Counters.add(&l.retired)
 	return st
-}
-
-func (s *LoopStats) addWrites(w udp.Counts) {
-	s.Packets += w.Packets
-	s.Messages += w.Messages
-	s.Calls += w.Calls
-	s.GSO = w.GSO
-	for reason, n := range w.Failures {
-		s.Errors[reason] += n
-	}
 }
 
 // Sent returns how many packets were handed to the system. It costs an atomic load for each shard.

@@ -15,11 +15,7 @@ const maxUnvalidatedPerSource = 16
 // give a whole /64 to a single host (RFC 6177).
 func SourceOf(addr net.Addr) netip.Prefix {
 	a := ipOf(addr)
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	p, _ := a.Prefix(bits) // the zero Prefix for an address that is not IP
+	p, _ := a.Prefix(min(a.BitLen(), 64)) // the zero Prefix for an address that is not IP
 	return p
 }
 
