@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"cmp"
+	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -125,7 +128,7 @@ func (s *streams) forget() {
 func (s *streams) stop(unwanted func(*track.Segment) bool) {
 	var open []mediaStream
 	s.mu.Lock()
-	for seg, out := range s.of {
+	for seg, out := range s.eachLocked() {
 		if out.stream != nil && unwanted(seg) {
 			open = append(open, out.stream)
 			delete(s.of, seg)
@@ -139,20 +142,31 @@ func (s *streams) stop(unwanted func(*track.Segment) bool) {
 	}
 }
 
+// eachLocked yields the segments that are being sent, the oldest ones first; mu is held. They may be removed meanwhile.
+func (s *streams) eachLocked() iter.Seq2[*track.Segment, *outgoing] {
+	return func(yield func(*track.Segment, *outgoing) bool) {
+		for _, seg := range slices.SortedFunc(maps.Keys(s.of), func(a, b *track.Segment) int {
+			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Subgroup, b.Subgroup))
+		}) {
+			if !yield(seg, s.of[seg]) {
+				return
+			}
+		}
+	}
+}
+
 // setTimeouts changes the delivery timeouts of streams whose segments have some of their own.
 func (s *streams) setTimeouts(own func(*track.Segment) *media.Timeouts) {
-	open := make(map[*track.Segment]mediaStream)
+	var changes []func()
 	s.mu.Lock()
-	for seg, out := range s.of {
-		if out.stream != nil {
-			open[seg] = out.stream
+	for seg, out := range s.eachLocked() {
+		if t := own(seg); out.stream != nil && t != nil {
+			changes = append(changes, func() { out.stream.SetTimeouts(*t) })
 		}
 	}
 	s.mu.Unlock()
-	for seg, stream := range open {
-		if t := own(seg); t != nil {
-			stream.SetTimeouts(*t)
-		}
+	for _, change := range changes {
+		change()
 	}
 }
 
@@ -165,7 +179,7 @@ func (s *streams) stopJoiners() {
 
 // stopJoinersLocked ends the wait for objects of segments for which unwanted is true; mu is held.
 func (s *streams) stopJoinersLocked(unwanted func(*track.Segment) bool) {
-	for seg, out := range s.of {
+	for seg, out := range s.eachLocked() {
 		if out.joiner != nil && out.stream == nil && unwanted(seg) {
 			out.joiner.closeLocked()
 			delete(s.of, seg)
