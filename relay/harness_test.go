@@ -233,6 +233,7 @@ func (st *plainStream) send() media.Result {
 type bench struct {
 	t       *testing.T
 	relay   *Relay
+	serve   func(context.Context, transport.Conn) error // a peer, as relay.Serve does
 	ctx     context.Context
 	senders map[transport.Conn]*plainSender
 	mu      sync.Mutex
@@ -306,7 +307,7 @@ func newBench(t *testing.T, ctx context.Context, cfg Config) *bench {
 	r, err := New(cfg)
 	require.NoError(t, err)
 	r.senderOf = b.senderOf
-	b.relay = r
+	b.relay, b.serve = r, r.Serve
 	return b
 }
 
@@ -421,7 +422,7 @@ func (b *bench) attach(conn *transporttest.Conn, server transport.Conn, options 
 	var err error
 	c.Session, err = session.New(conn, cfg)
 	require.NoError(b.t, err)
-	go b.relay.Serve(b.ctx, server)
+	go b.serve(b.ctx, server)
 	go func() { c.result <- c.Run(b.ctx) }()
 	<-c.Ready()
 	return c

@@ -237,21 +237,3 @@ func TestFalsePaths(t *testing.T) {
 		require.Equal(t, "1.0, 1.1, 1 fin", player.take())
 	})
 }
-
-func TestTracksAreNotOfferedToTheirSource(t *testing.T) {
-	onBench(t, hopping, func(b *bench) {
-		from := b.connect(asRelay(7))
-		back := from.acceptOffers(&offered{})
-		_, err := from.subscribeTracks(moqt.Parameters{})
-		require.NoError(t, err)
-		other := b.connect()
-		offers := other.acceptOffers(&offered{})
-		_, err = other.subscribeTracks(moqt.Parameters{})
-		require.NoError(t, err)
-		_, err = (&source{}).offer(b.connect(asRelay(9)), moqt.Parameters{HopPath: moqt.HopPath{7}})
-		require.NoError(t, err)
-		synctest.Wait()
-		require.Len(t, offers.subs, 1)
-		require.Empty(t, back.subs)
-	})
-}

@@ -736,24 +736,6 @@ func TestPublisherOfThisRelayIsPreferred(t *testing.T) {
 	}
 }
 
-// What came from an upstream relay is not for another one, and nothing was announced to it.
-func TestUpstreamsDoNotMeet(t *testing.T) {
-	onBenches(t, Config{}, 3, func(bs []*bench) {
-		_, sessions := bs[2].follow(bs[0], bs[1])
-		src := publishing["PUBLISH"](bs[0])
-		k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
-		peers, _ := bs[1].relay.sessions.list()
-		require.Len(t, peers, 1)
-		require.Equal(t, peers[0].conn, sessions[1].there)
-		sub, err := peers[0].session.Subscribe(bs[1].ctx, moqt.Subscribe{Track: video}, &sink{})
-		require.NoError(t, err)
-		_, err = sub.Wait(bs[1].ctx)
-		bs[1].refused(err, moqt.RequestUnauthorized)
-		src.group(0, 1)
-		require.Equal(t, "0.0, 0 fin", k.take())
-	})
-}
-
 // Relays that ask each other, while a subscriber waits for a publisher that does not come, come to rest.
 func TestRingOfRelaysComesToRest(t *testing.T) {
 	onBenches(t, Config{}, 3, func(bs []*bench) {
