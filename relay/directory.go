@@ -140,7 +140,7 @@ func (d *directory) announce(a *announcement) {
 	d.announced++
 	a.number = d.announced
 	d.namespaces.values.add(a.at(), a)
-	if l := d.publishedBy(a.peer); l != nil {
+	if l := a.peer.namespaces; l != nil {
 		l.add(a.at())
 	}
 	for w := range d.namespaces.watchers.matching(a.at()) {
@@ -149,17 +149,6 @@ func (d *directory) announce(a *announcement) {
 	for h := range d.tracks.values.under(a.at()) {
 		h.announced(a.peer)
 	}
-}
-
-// publishedBy returns where the namespaces of a peer count, or nil if those who follow are not told of them.
-func (d *directory) publishedBy(p *peer) *localNamespaces {
-	switch {
-	case p.direct():
-		return &d.local
-	case p.link:
-		return &d.ofLinks
-	}
-	return nil
 }
 
 // offeredOnLink notes that a publisher of another process of this relay begins or ceases to offer a track at a place.
@@ -188,7 +177,7 @@ func (d *directory) withdrawLocked(a *announcement) {
 		return
 	}
 	d.namespaces.values.remove(a.at(), a)
-	if l := d.publishedBy(a.peer); l != nil {
+	if l := a.peer.namespaces; l != nil {
 		l.remove(a.at())
 	}
 	for w := range d.namespaces.watchers.matching(a.at()) {
@@ -202,7 +191,7 @@ func (d *directory) bestLocked(at place, to *peer) (best *announcement) {
 	for a := range d.namespaces.values.at(at) {
 		switch {
 		case !a.mayReach(to):
-		case to.setup.Hops == moqt.NoHops:
+		case !to.hops:
 			return a
 		case best == nil || a.compare(best) < 0:
 			best = a
@@ -232,10 +221,9 @@ func (d *directory) moved(a *announcement, p moqt.Parameters) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a.comes(p)
-	for w := range d.namespaces.watchers.matching(a.at()) {
-		if w.peer.setup.Hops != moqt.NoHops {
-			w.changedLocked(a)
-		}
+	told := func(w *namespaceWatch) bool { return w.peer.hops }
+	for w := range where(d.namespaces.watchers.matching(a.at()), told) {
+		w.changedLocked(a)
 	}
 }
 
@@ -264,7 +252,7 @@ func (d *directory) unpublishedLocked(h *hub, p *peer) {
 	}
 }
 
-// isAnnounced reports whether a peer has announced a place, or what is above it.
+// isAnnounced reports whether a peer has announced a place, or a place above it.
 func (d *directory) isAnnounced(at place, p *peer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -272,26 +260,21 @@ func (d *directory) isAnnounced(at place, p *peer) bool {
 }
 
 func (d *directory) isAnnouncedLocked(at place, p *peer) bool {
-	for a := range d.namespaces.values.matching(at) {
-		if a.peer == p {
-			return true
-		}
-	}
-	return false
+	return some(d.namespaces.values.matching(at), func(a *announcement) bool { return a.peer == p })
 }
 
 // publishersOf returns the peers that may publish a track at a place: those that announced its namespace or a prefix of
-// it, and then, if wanted, the links. Upstream relays come later: see publishers.askRelays.
-func (d *directory) publishersOf(at place, links bool) []*peer {
+// it, and then, within reach, the links. Upstream relays come later: see publishers.askRelays.
+func (d *directory) publishersOf(at place, reach distance) []*peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var peers []*peer
 	for a := range d.namespaces.values.matching(at) {
-		if a.peer.direct() {
+		if a.peer.from == here {
 			peers = append(peers, a.peer)
 		}
 	}
-	if links {
+	if reach >= beside {
 		peers = append(peers, d.relay.links.list()...)
 	}
 	return peers

@@ -36,6 +36,13 @@
 // The receiver of an upstream puts the bytes of each subgroup stream into a log of package track, which tells the hub
 // of each new segment. A media sender (package media) then sends the log to each subscriber, after a prefix of its own.
 //
+// # Who feeds whom
+//
+// Each peer has terms: the tracks that it may bring, get and ask for, and how it is asked. They are made when it
+// begins, and are all that differs between kinds of peers. The tracks that a peer brings are published in this process,
+// in another process of this relay, or at another relay. Its terms say at which of these distances, and up to which
+// distance it gets tracks. A hub asks the nearest peers first.
+//
 // # Links
 //
 // While one process of a relay replaces another, publishers and subscribers of a track may be with different processes.

@@ -78,11 +78,8 @@ func (a *account) excess(elapsed time.Duration) float64 {
 func (s *downloads) end(a *account, part float64) {
 	var list []*downstream
 	s.relay.directory.eachHub(func(h *hub) {
-		for d := range h.subscribers.all {
-			if slices.Contains(d.permit.payers, a) {
-				list = append(list, d)
-			}
-		}
+		pays := func(d *downstream) bool { return slices.Contains(d.permit.payers, a) }
+		list = slices.AppendSeq(list, h.subscribers.where(pays))
 	})
 	slices.SortFunc(list, func(a, b *downstream) int { return cmp.Compare(b.number, a.number) })
 	for _, d := range list[:int(math.Ceil(part*float64(len(list))))] {

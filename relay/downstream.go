@@ -110,7 +110,7 @@ func (d *downstream) asker() asker { return asker{d.peer, d.path} }
 // one; hub.mu is held.
 func (d *downstream) isCutOffLocked() bool {
 	s := &d.hub.publishers
-	relayed := !d.peer.takesRelayed() || d.peer.hopID() != 0 && s.areEstablished()
+	relayed := d.peer.reach < elsewhere || d.peer.hopID() != 0 && s.areEstablished()
 	return d.accepted && relayed && !s.supply(d.asker()).established
 }
 
@@ -277,7 +277,7 @@ func (d *downstream) begin() {
 func (d *downstream) establish() {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
-	if !d.over && !d.peer.link {
+	if !d.over && !d.peer.hidden {
 		d.counted = true
 		d.hub.subscribers.count(d)
 	}

@@ -38,18 +38,15 @@ type Event struct {
 // emit reports an event of a peer. It may be called with locks held, but not with p.mu.
 func (p *peer) emit(t EventType, track *moqt.FullTrackName, cause error) {
 	report := p.relay.cfg.OnEvent
-	if report == nil || p.link {
+	if report == nil || p.hidden {
 		return
 	}
 	p.mu.Lock()
 	authority := p.setup.Authority
 	p.mu.Unlock()
 	e := Event{
-		Type: t, Time: time.Now(), Session: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(),
-		Authority: authority, Path: p.path(), Track: track,
-	}
-	if p.upstream != nil {
-		e.Upstream = p.upstream.name
+		Type: t, Time: time.Now(), Session: p.id, Remote: p.remote().String(), Upstream: p.url,
+		Transport: p.conn.Kind().String(), Authority: authority, Path: p.path(), Track: track,
 	}
 	if cause != nil {
 		e.Reason = cause.Error()

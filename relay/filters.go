@@ -40,10 +40,7 @@ func (s *subscribers) checkRangeFilters(
 		return nil
 	}
 	own := slices.Clone(all)
-	for o := range s.all {
-		if o == d || !o.accepted {
-			continue
-		}
+	for o := range s.where(func(o *downstream) bool { return o != d && o.accepted }) {
 		all = addFilters(all, o.delivery.filters, o.delivery.passing)
 		if o.peer.address == p.address {
 			own = addFilters(own, o.delivery.filters, o.delivery.passing)

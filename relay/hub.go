@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"iter"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +110,7 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	h.demand.requestGroup(group)
 	h.mu.Unlock()
 	// After d is in the hub, so that a publisher that comes now is not missed.
-	peers := h.relay.directory.publishersOf(h.place, d.peer.direct())
+	peers := h.relay.directory.publishersOf(h.place, d.peer.reach)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d.over {
@@ -143,7 +144,7 @@ func (h *hub) announced(p *peer) {
 	defer h.mu.Unlock()
 	switch {
 	case len(h.subscribers.all) == 0:
-	case p.upstream != nil:
+	case p.from == elsewhere:
 		h.publishers.relays.begin() // it may have refused before
 		h.publishers.askRelays()
 		h.publishers.askAgain() // it may have ended a subscription just now
@@ -175,10 +176,8 @@ func (h *hub) revoked(p *peer) {
 	if u != nil {
 		u.cancelLocked(moqt.ResetExpiredAuthToken)
 	}
-	for f := range h.fetching {
-		if f.peer == p {
-			f.request.Cancel(moqt.ResetExpiredAuthToken)
-		}
+	for f := range where(maps.Keys(h.fetching), func(f *upstreamFetch) bool { return f.peer == p }) {
+		f.request.Cancel(moqt.ResetExpiredAuthToken)
 	}
 }
 
@@ -211,18 +210,16 @@ func (h *hub) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq
 
 // presentSources returns the sources of now, and reports whether there may be an upstream relay soon.
 func (h *hub) presentSources(a asker) (peers []*peer, connecting bool) {
-	others := h.relay.directory.publishersOf(h.place, a.peer.direct())
-	if a.peer.takesRelayed() {
+	others := h.relay.directory.publishersOf(h.place, a.peer.reach)
+	if a.peer.reach >= elsewhere {
 		var relays []*peer
 		relays, connecting = h.relay.upstreamPeers(h.place)
 		others = append(others, relays...)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for p, u := range h.publishers.of {
-		if u.established && u.feeds(a) {
-			peers = append(peers, p)
-		}
+	for u := range h.publishers.feeding(a) {
+		peers = append(peers, u.peer)
 	}
 	for _, p := range others {
 		if u := h.publishers.of[p]; !p.isExcluded(h) && (u == nil || !u.established) && a.mayUse(p) {
@@ -255,10 +252,8 @@ func (h *hub) startOverLocked() {
 	h.data.Close()
 	h.data = h.relay.cache.NewTrack(h.opened)
 	h.extent, h.origin, h.mixed = nil, nil, false
-	for p, u := range h.publishers.of {
-		if u.established && !u.over {
-			h.bringsLocked(p)
-		}
+	for u := range h.publishers.where(func(u *upstream) bool { return u.established && !u.over }) {
+		h.bringsLocked(u.peer)
 	}
 	h.configureLocked()
 }

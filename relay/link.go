@@ -56,7 +56,7 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{relay: r, conn: conn, sender: sender, link: true}
+	p := &peer{terms: termsOfLinks(r), relay: r, conn: conn, sender: sender}
 	l := &Link{peer: p, namespaces: newLinkNamespaces(p)}
 	cfg := session.Config{
 		Role: role, Handler: &linkRequests{serve: requests{p}, link: l, server: role == session.Server, secret: secret},
@@ -149,17 +149,17 @@ func placeOnLink(ns moqt.Namespace) place {
 	return placeOf(scope, ns[1:])
 }
 
-// requestReplay asks a link for the groups that this process may have missed while it had no publisher.
+// requestReplay asks another process for the groups that this process may have missed while it had no publisher.
 func (u *upstream) requestReplay(p *moqt.Parameters) {
 	if largest := u.hub.track().Largest(); largest != nil {
 		p.Filter = &moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: largest.Group}}
 	}
 }
 
-// replayFor returns the group from which on a link wants the groups that are held. Its filter means only that: objects
-// of a publisher that has started over pass, too.
+// replayFor returns the group from which on another process wants the groups that are held. Its filter means only that:
+// objects of a publisher that has started over pass, too.
 func replayFor(p *peer, params *moqt.Parameters) *uint64 {
-	if !p.link || params.Filter == nil {
+	if !p.replays || params.Filter == nil {
 		return nil
 	}
 	group := params.Filter.Start.Group
@@ -169,13 +169,8 @@ func replayFor(p *peer, params *moqt.Parameters) *uint64 {
 
 // hasPublisher reports whether a publisher of this process answers, or can be asked.
 func (h *hub) hasPublisher(ctx context.Context) bool {
-	var own []*upstream
 	h.mu.Lock()
-	for _, u := range h.publishers.established() {
-		if u.peer.direct() {
-			own = append(own, u)
-		}
-	}
+	own := slices.Collect(h.publishers.where(broughtFrom(here)))
 	h.mu.Unlock()
 	return len(own) == 0 || anyIsThere(ctx, own)
 }

@@ -73,7 +73,7 @@ func (n *linkNamespaces) end() {
 // links and upstream relays are told of publishers of the own process only.
 func (a *announcement) namespaceFor(p *peer) (moqt.Namespace, bool) {
 	at := a.at()
-	if !p.link {
+	if !p.scoped {
 		return at[1:], a.peer.serves(p)
 	}
 	ns := namespaceOnLink(at)

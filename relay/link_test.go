@@ -190,7 +190,7 @@ func (b *bench) upstreams() string {
 	own, links := 0, 0
 	b.relay.directory.eachHub(func(h *hub) {
 		for p := range h.publishers.of {
-			if p.link {
+			if p.from == beside {
 				links++
 			} else {
 				own++

@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"iter"
-	"maps"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,8 +76,12 @@ func newMetrics(r *Relay) *metrics {
 		bytes, m.datagrams, m.linkBytes, m.intruders, m.malformed, m.excessive, m.refusals, m.quotas, m.streams,
 		m.fetches, m.unforwarded, m.switches, m.reports, trims,
 	}
-	upstreams := func(h *hub) int { return countPeers(maps.Keys(h.publishers.of)) }
-	downstreams := func(h *hub) int { return countPeers(h.subscribers.peers()) }
+	upstreams := func(h *hub) int {
+		return count(h.publishers.where(func(u *upstream) bool { return !u.peer.hidden }))
+	}
+	downstreams := func(h *hub) int {
+		return count(h.subscribers.where(func(d *downstream) bool { return !d.peer.hidden }))
+	}
 	m.gauges = []gauge{
 		newGauge("sessions", "Sessions.", r.sessions.count),
 		newGauge("guests", "Clients of other protocols.", r.sessions.countGuests),
@@ -95,16 +97,6 @@ func newMetrics(r *Relay) *metrics {
 		newGauge("cache_groups", "Groups that are indexed.", r.cache.Groups),
 	}
 	return m
-}
-
-// countPeers counts the peers that are no links.
-func countPeers(peers iter.Seq[*peer]) (n int) {
-	for p := range peers {
-		if !p.link {
-			n++
-		}
-	}
-	return n
 }
 
 func newGauge(name, help string, read func() int) gauge {

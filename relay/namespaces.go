@@ -35,11 +35,7 @@ func (a *announcement) comes(params moqt.Parameters) {
 	if a.path == nil {
 		a.path = unknownPublisher
 	}
-	charge := uint64(1) // the default
-	if a.peer.setup.Hops != moqt.NoHops {
-		charge = a.peer.setup.Cost
-	}
-	a.cost += min(charge, math.MaxUint64-a.cost)
+	a.cost += min(a.peer.cost, math.MaxUint64-a.cost)
 }
 
 // parameters returns what other relays are told with the namespace.
@@ -83,7 +79,7 @@ type namespaceWatch struct {
 
 // foundLocked tells the peer about a namespace; directory.mu is held. Another relay is told of the best way to it.
 func (w *namespaceWatch) foundLocked(a *announcement) {
-	if w.peer.setup.Hops != moqt.NoHops {
+	if w.peer.hops {
 		w.changedLocked(a)
 		return
 	}

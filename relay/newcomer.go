@@ -42,7 +42,7 @@ func (n *newcomer) look(group uint64, stream io.Reader) io.Reader {
 	return stream
 }
 
-// firstObject reads the id of the first object of a stream, and returns what it has read.
+// firstObject reads the id of the first object of a stream, and returns the bytes that it has read.
 func firstObject(stream io.Reader) (id uint64, head []byte, err error) {
 	head = make([]byte, 0, 16)
 	for {
@@ -81,7 +81,7 @@ func (n *newcomer) compare(first, known moqt.Location) {
 	h := u.hub
 	h.mu.Lock()
 	var earlier []*upstream
-	repeated := u.peer.direct() && first == known
+	repeated := u.peer.from == here && first == known
 	if !u.over && (repeated || h.publishers.isRestart(u, first, known)) {
 		earlier = h.publishers.startOver(u)
 	}

@@ -40,15 +40,16 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.subscribers.waiting, w)
-	elsewhere := len(h.publishers.offers) > 0
-	present := elsewhere || h.publishers.isOffered() || h.publishers.haveUpstream()
-	if !present || h.publishers.of[w.peer] != nil || h.subscribers.has(w.peer) || w.isBlocked(h.name) {
+	offered := len(h.publishers.offers) > 0
+	present := offered || h.publishers.isOffered() || h.publishers.have(broughtFrom(elsewhere))
+	has := h.publishers.of[w.peer] != nil || h.subscribers.have(func(d *downstream) bool { return d.peer == w.peer })
+	if !present || has || w.isBlocked(h.name) {
 		return
 	}
 	if h.publishers.areEstablished() && !h.publishers.supply(asker{peer: w.peer}).established {
 		return // the peer is a relay that the track comes from
 	}
-	if elsewhere && !h.publishers.areEstablished() {
+	if offered && !h.publishers.areEstablished() {
 		h.awaitOfferLocked(w)
 		return
 	}

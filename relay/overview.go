@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -30,15 +31,11 @@ func (r *Relay) Overview() Overview {
 	publish, view := make(map[*peer]struct{}), make(map[*peer]struct{})
 	r.directory.eachHub(func(h *hub) {
 		o.Tracks = append(o.Tracks, h.statusLocked())
-		for p, u := range h.publishers.of {
-			if u.established && p.direct() {
-				publish[p] = struct{}{}
-			}
+		for u := range h.publishers.where(broughtFrom(here)) {
+			publish[u.peer] = struct{}{}
 		}
-		for p := range h.subscribers.peers() {
-			if p.direct() {
-				view[p] = struct{}{}
-			}
+		for d := range h.subscribers.where(func(d *downstream) bool { return d.peer.from == here }) {
+			view[d.peer] = struct{}{}
 		}
 	})
 	o.Publishers, o.Viewers = len(publish), len(view)
@@ -48,21 +45,11 @@ func (r *Relay) Overview() Overview {
 
 // statusLocked describes the track; mu is held.
 func (h *hub) statusLocked() TrackStatus {
-	s := TrackStatus{
+	return TrackStatus{
 		ID: h.id, Scope: h.place[0], Name: h.name.String(), Subscribers: len(h.subscribers.all),
-		Bytes: h.received.Load(),
+		Bytes: h.received.Load(), Publishers: count(h.publishers.where(isEstablished)),
+		OnFastPath: count(h.subscribers.where(h.fast.serves)),
 	}
-	for _, u := range h.publishers.of {
-		if u.established {
-			s.Publishers++
-		}
-	}
-	for d := range h.subscribers.all {
-		if h.fast.serves(d) {
-			s.OnFastPath++
-		}
-	}
-	return s
 }
 
 // SubscriberStatus describes a subscription to a track, and the session that it belongs to.
@@ -93,10 +80,9 @@ func (r *Relay) Subscribers(id uint64, limit int) (list []SubscriberStatus, all 
 func (h *hub) listSubscribers() (all []*downstream, list []SubscriberStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for d := range h.subscribers.all {
-		all = append(all, d)
-	}
-	slices.SortFunc(all, func(a, b *downstream) int { return cmp.Compare(a.peer.id, b.peer.id) })
+	all = slices.SortedFunc(maps.Keys(h.subscribers.all), func(a, b *downstream) int {
+		return cmp.Compare(a.peer.id, b.peer.id)
+	})
 	for _, d := range all {
 		list = append(list, SubscriberStatus{OnFastPath: h.fast.serves(d), Forward: d.delivery.forward})
 	}
@@ -107,10 +93,8 @@ func (h *hub) listSubscribers() (all []*downstream, list []SubscriberStatus) {
 func (d *directory) byID(id uint64) *hub {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, h := range d.hubs {
-		if h.id == id {
-			return h
-		}
+	for h := range where(maps.Values(d.hubs), func(h *hub) bool { return h.id == id }) {
+		return h
 	}
 	return nil
 }

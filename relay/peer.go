@@ -19,16 +19,15 @@ import (
 // sluice is the MOQT_IMPLEMENTATION of this program.
 const sluice = "sluice"
 
-// peer is a session with a publisher, a subscriber, or both; or a link, or with an upstream relay. Its requests arrive
-// at the type requests.
+// peer is a session with a publisher, a subscriber, or both; or a link, or with an upstream relay: its terms say what
+// that means. Its requests arrive at the type requests.
 type peer struct {
+	terms     // what differs between kinds of peers
 	relay     *Relay
 	conn      transport.Conn
 	session   *session.Session
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
-	link      bool                // with another process of the relay: see Link
-	audience  *Audience           // of a session of this process with itself: see Relay.ServeOwn; nil for all others
 	upstream  *UpstreamRelay      // that this relay has dialed; nil for all others
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
@@ -43,10 +42,9 @@ type peer struct {
 	since time.Time
 
 	// Set, with mu held, before any request is handled.
-	setup      session.Peer
-	scope      string
-	begun      bool
-	asksOrigin bool // has dialed OriginPath
+	setup session.Peer
+	scope string
+	begun bool
 
 	mu       sync.Mutex
 	charged  uint64              // bytes of media that the accounts were charged for
@@ -54,12 +52,15 @@ type peer struct {
 	excluded map[string]struct{} // tracks that the peer may not publish any more: see hub.malformed
 }
 
-func newPeer(r *Relay, conn transport.Conn, address *account) (*peer, error) {
+func newPeer(r *Relay, conn transport.Conn, address *account, mayAsk permissionFunc) (*peer, error) {
 	sender, err := r.senderOf(conn)
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{relay: r, conn: conn, sender: sender, address: address, accounts: payers{address}}
+	p := &peer{
+		terms: termsOfPeers(r, mayAsk), relay: r, conn: conn, sender: sender,
+		address: address, accounts: payers{address},
+	}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	p.standing.peer = p
 	cfg := r.cfg.Session
@@ -76,10 +77,21 @@ func newPeer(r *Relay, conn transport.Conn, address *account) (*peer, error) {
 	return p, nil
 }
 
-// place is where a namespace that the peer names is in the relay's trees: below the peer's scope. It is empty if a link
-// names no scope.
+// begin records the SETUP of a peer, which completes its terms.
+func (p *peer) begin(setup session.Peer, scope string, reach distance) {
+	p.mu.Lock()
+	p.setup, p.begun, p.scope, p.reach, p.hops = setup, true, scope, reach, setup.Hops != moqt.NoHops
+	if p.hops {
+		p.cost = setup.Cost
+	}
+	p.mu.Unlock()
+	p.emit(EventSessionStart, nil, nil)
+}
+
+// place is where a namespace that the peer names is in the relay's trees: below the peer's scope. It is empty if the
+// peer has to name a scope, and does not.
 func (p *peer) place(ns moqt.Namespace) place {
-	if p.link {
+	if p.scoped {
 		return placeOnLink(ns)
 	}
 	return placeOf(p.scope, ns)
@@ -87,7 +99,7 @@ func (p *peer) place(ns moqt.Namespace) place {
 
 // nameOf is the name by which the peer knows the track of a hub.
 func (p *peer) nameOf(h *hub) moqt.FullTrackName {
-	if p.link {
+	if p.scoped {
 		return moqt.FullTrackName{Namespace: namespaceOnLink(h.place), Name: h.name.Name}
 	}
 	return h.name
@@ -136,35 +148,21 @@ func (p *peer) path() string {
 
 // reject refuses a request of the peer.
 func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
-	if !p.link {
+	if !p.hidden {
 		p.relay.metrics.refused(e.Code)
 	}
 	_ = r.Reject(e) // fails only if the request is over
 }
 
-// direct reports whether the peer is a publisher or a subscriber that has connected to this process. A link or an
-// upstream relay stands for peers elsewhere.
-func (p *peer) direct() bool { return !p.link && p.upstream == nil }
-
-// takesRelayed reports whether the peer may get what upstream relays bring: not if it is one itself, a link, or asks
-// this relay as the origin.
-func (p *peer) takesRelayed() bool { return p.direct() && !p.asksOrigin }
-
-// serves reports whether the peer may bring a track for another one: links and upstream relays do not feed each other,
-// so that objects do not go round in circles.
-func (p *peer) serves(other *peer) bool {
-	if p.upstream != nil {
-		return other.takesRelayed()
-	}
-	return p.direct() || other.direct()
-}
+// serves reports whether the peer may bring a track for another one.
+func (p *peer) serves(other *peer) bool { return p.from <= other.reach }
 
 // hopID returns the Hop ID of the peer, or 0 if it has none.
 func (p *peer) hopID() uint64 { return p.setup.HopID }
 
 // takes reports whether a peer may get what has come through a path.
 func (p *peer) takes(path moqt.HopPath) bool {
-	if p.setup.Hops == moqt.NoHops {
+	if !p.hops {
 		return true
 	}
 	_, err := path.Through(p.relay.cfg.Session.HopID)

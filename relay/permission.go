@@ -28,11 +28,8 @@ type permission struct {
 func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
 	m := &permission{peer: p, request: r, action: a, track: track}
 	m.lease = &lease{relay: p.relay, ctx: p.session.Context(), ask: m.question}
-	switch {
-	case p.audience != nil:
-		return m, p.audience.mayAsk(r.Context(), a, track)
-	case !p.isAuthorized():
-		return m, p.mayAsk(a, track.Namespace)
+	if p.mayAsk != nil {
+		return m, p.mayAsk(r.Context(), a, track)
 	}
 	refused := m.charge(r)
 	if refused == nil {
@@ -44,12 +41,9 @@ func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName)
 	return m, refused
 }
 
-// isAuthorized reports whether the Authorizer decides what the peer may do. For others see mayAsk and Audience.
-func (p *peer) isAuthorized() bool { return p.direct() && p.audience == nil }
-
 // extend asks the Authorizer again, because of an update of the peer if it has tokens.
 func (m *permission) extend(update []moqt.Token) *moqt.RequestError {
-	if !m.peer.isAuthorized() {
+	if m.peer.mayAsk != nil {
 		return nil
 	}
 	refused := m.obtain(m.request.Context(), update)
@@ -96,7 +90,7 @@ func (m *permission) tokens(update []moqt.Token) []moqt.Token {
 
 // hold watches the permission until the request ends. lost is called if the permission ends before.
 func (m *permission) hold(lost func(why *moqt.RequestError)) {
-	if m.peer == nil || !m.peer.isAuthorized() {
+	if m.peer == nil || m.peer.mayAsk != nil {
 		return
 	}
 	m.peer.standing.add(m)

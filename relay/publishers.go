@@ -3,6 +3,9 @@ package relay
 import (
 	"context"
 	"errors"
+	"iter"
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -46,34 +49,28 @@ func newPublishers(h *hub) publishers {
 	return publishers{hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{})}
 }
 
-// areEstablished reports whether an upstream is Established.
-func (s *publishers) areEstablished() bool {
-	for _, u := range s.of {
-		if u.established {
-			return true
-		}
-	}
-	return false
+// where yields the upstreams that satisfy is.
+func (s *publishers) where(is func(*upstream) bool) iter.Seq[*upstream] {
+	return where(maps.Values(s.of), is)
 }
 
-// arePending reports whether a publisher was asked and has not answered yet, although it will soon.
-func (s *publishers) arePending() bool {
-	for _, u := range s.of {
-		if !u.established && !u.standing {
-			return true
-		}
-	}
-	return s.relays.connecting
-}
+// have reports whether an upstream satisfies is.
+func (s *publishers) have(is func(*upstream) bool) bool { return some(maps.Values(s.of), is) }
+
+// areEstablished reports whether an upstream is Established.
+func (s *publishers) areEstablished() bool { return s.have(isEstablished) }
+
+// arePending reports whether a publisher may accept soon.
+func (s *publishers) arePending() bool { return s.relays.connecting || s.have((*upstream).isPending) }
 
 // forward reports whether an upstream is Established and forwards objects.
 func (s *publishers) forward() bool {
-	for _, u := range s.of {
-		if u.established && u.forward {
-			return true
-		}
-	}
-	return false
+	return s.have(func(u *upstream) bool { return u.established && u.forward })
+}
+
+// feeding yields the upstreams that are Established, and whose objects may go to who asks.
+func (s *publishers) feeding(a asker) iter.Seq[*upstream] {
+	return s.where(func(u *upstream) bool { return u.established && u.feeds(a) })
 }
 
 // supply is what a subscriber can expect of the publishers.
@@ -85,31 +82,23 @@ type supply struct {
 
 // supply returns what the publishers have for a subscriber.
 func (s *publishers) supply(a asker) (v supply) {
-	v.pending = s.relays.connecting && a.peer.takesRelayed()
-	for _, u := range s.of {
-		switch {
-		case !u.feeds(a):
-		case u.established:
-			v.established, v.forward = true, v.forward || u.forward
-		case !u.standing:
-			v.pending = true
-		}
+	v.pending = s.relays.connecting && a.peer.reach >= elsewhere
+	for u := range s.where(func(u *upstream) bool { return u.feeds(a) }) {
+		v.pending = v.pending || u.isPending()
+		v.established, v.forward = v.established || u.established, v.forward || u.established && u.forward
 	}
 	return v
 }
 
 // pathFor returns what the objects have come through that a subscriber gets. hub.mu is held.
-func (s *publishers) pathFor(a asker) moqt.HopPath {
-	var first *upstream
-	for _, u := range s.of {
-		if u.established && u.feeds(a) && (first == nil || u.sequence < first.sequence) {
-			first = u
+func (s *publishers) pathFor(a asker) (path moqt.HopPath) {
+	first := math.MaxInt
+	for u := range s.feeding(a) {
+		if u.sequence < first {
+			first, path = u.sequence, u.path
 		}
 	}
-	if first == nil {
-		return nil
-	}
-	return first.path
+	return path
 }
 
 // mayUse reports whether a subscriber may use a peer.
@@ -120,35 +109,15 @@ func (s *publishers) mayUse(p *peer) bool {
 
 // isOffered reports whether a publisher of this process sent PUBLISH for the track.
 func (s *publishers) isOffered() bool {
-	for p, u := range s.of {
-		if u.offered && u.established && p.direct() {
-			return true
-		}
-	}
-	return false
-}
-
-// haveUpstream reports whether an upstream relay brings the track, or can: because it has sent PUBLISH.
-func (s *publishers) haveUpstream() bool {
-	for p, u := range s.of {
-		if u.established && p.upstream != nil {
-			return true
-		}
-	}
-	return false
+	return s.have(func(u *upstream) bool { return u.offered && u.established && u.peer.from == here })
 }
 
 // only returns the upstream that is Established, if there is exactly one.
-func (s *publishers) only() (found *upstream) {
-	for _, u := range s.of {
-		if u.established && found != nil {
-			return nil
-		}
-		if u.established {
-			found = u
-		}
+func (s *publishers) only() *upstream {
+	if list := slices.Collect(s.where(isEstablished)); len(list) == 1 {
+		return list[0]
 	}
-	return found
+	return nil
 }
 
 // wake makes all upstreams compare the demand with what their publishers were told.
@@ -180,8 +149,8 @@ func (s *publishers) awaitForward(ctx context.Context) {
 	}
 }
 
-// subscribe subscribes at the peers, unless there are subscriptions already. It subscribes at links, and then at
-// upstream relays, only if there is no other way to serve subscribers of this process.
+// subscribe subscribes at the peers, unless there are subscriptions already. It subscribes at other processes, and then
+// at upstream relays, only if there is no other way to serve subscribers of this process.
 func (s *publishers) subscribe(peers ...*peer) {
 	h := s.hub
 	established := s.areEstablished()
@@ -189,7 +158,7 @@ func (s *publishers) subscribe(peers ...*peer) {
 	for _, p := range peers {
 		switch {
 		case s.of[p] != nil, p.isExcluded(h), established && now.Before(s.retry[p]):
-		case p.link && (established || !h.subscribers.haveOwn()):
+		case p.from > here && (established || !h.subscribers.reach(p.from)):
 		case !s.mayUse(p):
 		default:
 			s.start(newUpstream(h, p))
@@ -239,10 +208,7 @@ func (s *publishers) distant() []*peer {
 // patience is how long a link or an upstream relay is asked to wait for a publisher. An upstream relay waits no longer
 // than the subscribers: otherwise relays that ask each other would wait for ever.
 func (s *publishers) patience(p *peer) time.Duration {
-	if p.link {
-		return s.hub.relay.cfg.MaxRendezvous
-	}
-	return min(s.hub.subscribers.patience(), s.hub.relay.cfg.MaxRendezvous)
+	return min(max(p.patience, s.hub.subscribers.patience()), s.hub.relay.cfg.MaxRendezvous)
 }
 
 // areWaitedFor reports whether subscribers of this process, or requests for the tracks that are offered, wait for a
@@ -255,12 +221,9 @@ func (s *publishers) areWaitedFor() bool {
 // isLeaving reports whether only upstream relays bring the track that go away, each in a session that takes no requests
 // any more. Their publishers go elsewhere, too.
 func (s *publishers) isLeaving() bool {
-	for p, u := range s.of {
-		if u.established && (p.upstream == nil || p.upstream.isCurrent(p)) {
-			return false
-		}
-	}
-	return s.areEstablished()
+	return s.areEstablished() && !s.have(func(u *upstream) bool {
+		return u.established && (u.peer.from < elsewhere || u.peer.upstream.isCurrent(u.peer))
+	})
 }
 
 // establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If
@@ -297,12 +260,10 @@ func (s *publishers) startOver(u *upstream) (live []*upstream) {
 	return live
 }
 
-// forget forgets what came before u, and what is still to come of publishers that have sent PUBLISH_DONE.
+// forget forgets the objects before u, and those still to come of publishers that have sent PUBLISH_DONE.
 func (s *publishers) forget(u *upstream) {
-	for _, o := range s.of {
-		if o != u && o.established && o.isEnding() {
-			o.cancelLocked(moqt.ResetCancelled)
-		}
+	for o := range s.where(func(o *upstream) bool { return o != u && o.established && o.isEnding() }) {
+		o.cancelLocked(moqt.ResetCancelled)
 	}
 	s.hub.startOverLocked()
 	u.repeats = 0
@@ -310,57 +271,38 @@ func (s *publishers) forget(u *upstream) {
 }
 
 // live returns the upstreams other than u that are Established, and whose publishers have not sent PUBLISH_DONE.
-func (s *publishers) live(u *upstream) (list []*upstream) {
-	for _, o := range s.of {
-		if o != u && o.established && !o.over && !o.isEnding() {
-			list = append(list, o)
-		}
-	}
-	return list
+func (s *publishers) live(u *upstream) []*upstream {
+	return slices.Collect(s.where(func(o *upstream) bool {
+		return o != u && o.established && !o.over && !o.isEnding()
+	}))
 }
 
 // beginWith reports whether a publisher that has just accepted may send a group as its current one. It was asked for
 // all of that, see upstream.request.
 func (s *publishers) beginWith(group uint64) bool {
-	for _, u := range s.of {
-		if u.established && u.largest != nil && u.largest.Group == group && time.Since(u.since) < arrivalPause {
-			return true
-		}
-	}
-	return false
+	return s.have(func(u *upstream) bool {
+		return u.established && u.largest != nil && u.largest.Group == group && time.Since(u.since) < arrivalPause
+	})
 }
 
 // limitEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, when their last streams had time to come
 // and another publisher is there.
 func (s *publishers) limitEnding() {
-	for _, u := range s.of {
-		if u.limit == nil && u.established && u.isEnding() && len(s.live(u)) > 0 {
-			u.limit = s.hub.after(finishTimeout, func() {
-				u.limit = nil
-				if len(s.live(u)) > 0 {
-					u.cancelLocked(moqt.ResetCancelled)
-				}
-			})
-		}
+	ends := func(u *upstream) bool { return u.limit == nil && u.established && u.isEnding() && len(s.live(u)) > 0 }
+	for u := range s.where(ends) {
+		u.limit = s.hub.after(finishTimeout, func() {
+			u.limit = nil
+			if len(s.live(u)) > 0 {
+				u.cancelLocked(moqt.ResetCancelled)
+			}
+		})
 	}
-}
-
-// established returns the upstreams that are Established.
-func (s *publishers) established() (list []*upstream) {
-	for _, u := range s.of {
-		if u.established {
-			list = append(list, u)
-		}
-	}
-	return list
 }
 
 // cancelStanding cancels the requests that wait at links and upstream relays, since u has a publisher.
 func (s *publishers) cancelStanding(u *upstream) {
-	for _, o := range s.of {
-		if o != u && o.standing && !o.established {
-			o.cancelLocked(moqt.ResetCancelled)
-		}
+	for o := range s.where(func(o *upstream) bool { return o != u && o.standing && !o.established }) {
+		o.cancelLocked(moqt.ResetCancelled)
 	}
 }
 
@@ -369,20 +311,11 @@ func (s *publishers) cancelStanding(u *upstream) {
 // than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
 // group counts. If the relay still holds that group, the other end may be behind: its objects are compared.
 func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
-	if u.peer.direct() && !s.haveDistant() {
+	distant := func(o *upstream) bool { return o.established && o.peer.from > here }
+	if u.peer.from == here && !s.have(distant) {
 		return largest.Less(known)
 	}
 	return largest.Group < known.Group && len(s.hub.data.Segments(largest.Group)) == 0
-}
-
-// haveDistant reports whether a link or an upstream relay brings the track.
-func (s *publishers) haveDistant() bool {
-	for p, u := range s.of {
-		if !p.direct() && u.established {
-			return true
-		}
-	}
-	return false
 }
 
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
@@ -398,7 +331,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	again := time.Now().Before(s.retry[u.peer])
 	switch {
 	case isReleased(cause): // nobody needed it; somebody may at once
-	case u.established || u.peer.direct(): // a link or relay that has refused may have a publisher soon
+	case u.established || u.peer.from == here: // a link or relay that has refused may have a publisher soon
 		s.delayRetry(u.peer)
 	default:
 		s.relays.refuse(u.peer)
@@ -416,7 +349,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	s.askAgain()
 }
 
-// isReleased reports whether the relay itself has ended a subscription, and not because of what it brought.
+// isReleased reports whether the relay itself has ended a subscription, and not because of wrong objects.
 func isReleased(cause error) bool {
 	e, ok := errors.AsType[*transport.StreamError](cause)
 	return ok && !e.Remote && e.Code == uint64(moqt.ResetCancelled)
@@ -470,21 +403,14 @@ func (s *publishers) endSubscriptions(code moqt.PublishDoneCode, reason string, 
 
 // hasEarlier reports whether the objects of another publisher stand against those of u.
 func (s *publishers) hasEarlier(u *upstream) bool {
-	for _, o := range s.of {
-		if o != u && o.established && o.precedes(u) {
-			return true
-		}
-	}
-	return false
+	return s.have(func(o *upstream) bool { return o != u && o.established && o.precedes(u) })
 }
 
 // excludeLater excludes the publishers against which the objects of u stand, and reports whether there were any.
 func (s *publishers) excludeLater(u *upstream) (found bool) {
-	for _, o := range s.of {
-		if o != u && o.established && u.precedes(o) {
-			s.exclude(o)
-			found = true
-		}
+	for o := range s.where(func(o *upstream) bool { return o != u && o.established && u.precedes(o) }) {
+		s.exclude(o)
+		found = true
 	}
 	return found
 }
@@ -492,7 +418,7 @@ func (s *publishers) excludeLater(u *upstream) (found bool) {
 // exclude stops a publisher from publishing the track for the rest of its session. A link or an upstream relay is not
 // to blame: it may bring the track of another publisher later. Nor is a publisher that has sent PUBLISH_DONE.
 func (s *publishers) exclude(u *upstream) {
-	if u.peer.direct() && !u.isEnding() {
+	if u.peer.from == here && !u.isEnding() {
 		u.peer.exclude(s.hub)
 	}
 	u.cancelLocked(moqt.ResetMalformedTrack)

@@ -77,7 +77,7 @@ func (r *receiver) subgroupEnded(g *session.Subgroup, src *track.Source, err err
 // too, or another relay has because it has lost its publisher.
 func (r *receiver) endsSubgroup(e *transport.StreamError) bool {
 	if e.Code == uint64(moqt.ResetCancelled) {
-		return e.Remote && r.upstream.peer.direct()
+		return e.Remote && r.upstream.peer.from == here
 	}
 	return e.Remote || e.Code == uint64(moqt.ResetMalformedTrack)
 }
@@ -87,7 +87,7 @@ func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	u := r.upstream
 	<-u.ready
 	u.newcomer.decide(o.Location)
-	if !u.peer.link {
+	if !u.peer.hidden {
 		u.hub.relay.metrics.datagrams.Inc()
 	}
 	r.count(len(o.Payload))
@@ -126,7 +126,7 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 func (r *receiver) count(bytes int) {
 	metrics := r.upstream.hub.relay.metrics
 	r.upstream.hub.received.Add(uint64(bytes))
-	if r.upstream.peer.link {
+	if r.upstream.peer.hidden {
 		metrics.linkBytes.Add(float64(bytes))
 		return
 	}
@@ -159,8 +159,8 @@ func (o *overtaken) check() {
 	})
 }
 
-// countingReader counts what is read. If the publisher has exceeded its quota, it waits before it reads on, so that
-// flow control slows the publisher down.
+// countingReader counts the bytes that are read. If the publisher has exceeded its quota, it waits before it reads on,
+// so that flow control slows the publisher down.
 type countingReader struct {
 	io.Reader
 	receiver *receiver

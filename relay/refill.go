@@ -31,7 +31,7 @@ var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH respon
 // is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
-	if u.peer.upstream == nil || known == nil || largest == nil ||
+	if !u.peer.refills || known == nil || largest == nil ||
 		s.areEstablished() || !s.hub.subscribers.awaitMore() || s.hub.haveTimedOut(s.lost) ||
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
@@ -295,6 +295,6 @@ func (r *refill) end(err error) {
 	}
 	if !errors.Is(err, io.EOF) {
 		u.hub.relay.log.Debug("what was missed cannot be fetched", "track", u.hub.name,
-			"upstream", u.peer.upstream.name, "err", err)
+			"upstream", u.peer.url, "err", err)
 	}
 }

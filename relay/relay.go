@@ -126,11 +126,11 @@ func (r *Relay) Serve(ctx context.Context, conn transport.Conn) error {
 // of them has a permission and accounts of its own ([Guest]). The session may subscribe to what they may, and publish
 // nothing.
 func (r *Relay) ServeOwn(ctx context.Context, conn transport.Conn, a *Audience) error {
-	return r.serve(ctx, conn, a)
+	return r.serve(ctx, conn, a.mayAsk)
 }
 
-func (r *Relay) serve(ctx context.Context, conn transport.Conn, a *Audience) error {
-	p, err := r.admit(conn, a)
+func (r *Relay) serve(ctx context.Context, conn transport.Conn, mayAsk permissionFunc) error {
+	p, err := r.admit(conn, mayAsk)
 	if err != nil {
 		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // fails only if it has ended already
 		return err
@@ -143,14 +143,13 @@ func (r *Relay) serve(ctx context.Context, conn transport.Conn, a *Audience) err
 }
 
 // admit makes a peer of a connection, unless there is no room for it.
-func (r *Relay) admit(conn transport.Conn, a *Audience) (*peer, error) {
-	address, refused := r.accounts.openFor(transport.SourceOf(conn.RemoteAddr()), a != nil)
+func (r *Relay) admit(conn transport.Conn, mayAsk permissionFunc) (*peer, error) {
+	address, refused := r.accounts.openFor(transport.SourceOf(conn.RemoteAddr()), mayAsk != nil)
 	if refused != nil {
 		return nil, refused
 	}
-	p, err := newPeer(r, conn, address)
+	p, err := newPeer(r, conn, address, mayAsk)
 	if err == nil {
-		p.audience = a
 		err = r.sessions.add(p)
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ func (r *Relay) AnnounceRemote(scope string, ns moqt.Namespace) (withdraw func()
 // elsewhere returns a peer that stands for publishers at other relays. It has no session: the Routes say which
 // upstream relay to ask.
 func (r *Relay) elsewhere(scope string) *peer {
-	return &peer{relay: r, scope: scope, upstream: &UpstreamRelay{relay: r, scope: scope}}
+	return (&UpstreamRelay{relay: r, scope: scope}).newPeer()
 }
 
 // reroute makes the tracks at and below a place look again at which upstream relay to subscribe.
@@ -43,10 +43,8 @@ func (d *directory) reroute(at place) {
 func (r *Relay) CountFed() map[*UpstreamRelay]int {
 	counts := make(map[*UpstreamRelay]int)
 	r.directory.eachHub(func(h *hub) {
-		for p, u := range h.publishers.of {
-			if p.upstream != nil && u.established {
-				counts[p.upstream]++
-			}
+		for u := range h.publishers.where(broughtFrom(elsewhere)) {
+			counts[u.peer.upstream]++
 		}
 	})
 	return counts

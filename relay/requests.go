@@ -31,15 +31,14 @@ var errNoProof = errors.New("path " + OriginPath + " is for relays that prove by
 // HandleSetup implements session.Handler.
 func (q *requests) HandleSetup(_ *session.Session, setup session.Peer) error {
 	p := q.peer
-	asksOrigin := transport.WithoutQuery(cmp.Or(p.conn.Path(), setup.Path)) == OriginPath
-	if asksOrigin && p.relay.cfg.OriginNeedsProof && !p.conn.PeerIsVerified() {
-		return errNoProof
+	reach := p.reach
+	if transport.WithoutQuery(cmp.Or(p.conn.Path(), setup.Path)) == OriginPath {
+		if p.relay.cfg.OriginNeedsProof && !p.conn.PeerIsVerified() {
+			return errNoProof
+		}
+		reach = beside
 	}
-	p.mu.Lock()
-	p.setup, p.begun, p.asksOrigin = setup, true, asksOrigin
-	p.scope = p.relay.cfg.Scope(setup.Authority, setup.Path)
-	p.mu.Unlock()
-	p.emit(EventSessionStart, nil, nil)
+	p.begin(setup, p.relay.cfg.Scope(setup.Authority, setup.Path), reach)
 	return nil
 }
 

@@ -172,7 +172,7 @@ func TestRingFeeds(t *testing.T) {
 
 // established counts the publishers of the track.
 func (b *bench) established() (n int) {
-	b.relay.directory.eachHub(func(h *hub) { n += len(h.publishers.established()) })
+	b.relay.directory.eachHub(func(h *hub) { n += count(h.publishers.where(isEstablished)) })
 	return n
 }
 

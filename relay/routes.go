@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"sluice/moqt"
@@ -36,20 +37,12 @@ func (t RouteTable) Upstreams(scope string, ns moqt.Namespace) (best []*Upstream
 		if len(r.Prefix) <= length || !ns.HasPrefix(r.Prefix) {
 			continue
 		}
-		if in := r.inScope(scope); len(in) > 0 {
+		inScope := func(u *UpstreamRelay) bool { return u.scope == scope }
+		if in := slices.Collect(where(slices.Values(r.Upstreams), inScope)); len(in) > 0 {
 			best, length = in, len(r.Prefix)
 		}
 	}
 	return best
-}
-
-func (r *Route) inScope(scope string) (list []*UpstreamRelay) {
-	for _, u := range r.Upstreams {
-		if u.scope == scope {
-			list = append(list, u)
-		}
-	}
-	return list
 }
 
 // SetRoutes replaces the routes. Default: there are none.
@@ -126,7 +119,7 @@ func (c *relayChoice) refuse(p *peer) {
 // process need one.
 func (s *publishers) askRelays() {
 	s.relays.connecting = false
-	if s.hub.subscribers.takeRelayed() && !s.haveNear(false) {
+	if s.hub.subscribers.reach(elsewhere) && !s.haveNear(false) {
 		s.chooseRelay()
 	}
 	s.settleRelays()
@@ -160,16 +153,13 @@ func (s *publishers) mayAsk(p *peer) bool {
 // haveNear reports whether a publisher of this machine has accepted, or, unless only that counts, may accept soon: one
 // that is connected to this process, or to another one of this relay.
 func (s *publishers) haveNear(accepted bool) bool {
-	for p, u := range s.of {
-		if p.upstream == nil && (u.established || !accepted && !u.standing) {
-			return true
-		}
-	}
-	return false
+	return s.have(func(u *upstream) bool {
+		return u.peer.from < elsewhere && (u.established || !accepted && !u.standing)
+	})
 }
 
 // settleRelays ends the subscriptions at upstream relays that are not needed any more, after Config.Linger, and when
-// they have brought what was missed: until then they bring the end of the group that they have begun.
+// they have brought the groups that were missed: until then they bring the end of the group that they have begun.
 func (s *publishers) settleRelays() {
 	if s.relays.surplus != nil || len(s.surplusRelays()) == 0 {
 		return
@@ -184,38 +174,29 @@ func (s *publishers) settleRelays() {
 
 // surplusRelays returns the subscriptions at upstream relays that are not needed, because a publisher is near, because
 // a preferred relay has the track, or because no subscriber of this process is left.
-func (s *publishers) surplusRelays() (list []*upstream) {
-	var needed map[*upstream]struct{}
-	for p, u := range s.of {
-		if p.upstream == nil || u.over || u.refilling {
-			continue
-		}
-		if needed == nil {
-			var settled bool
-			if needed, settled = s.neededRelays(); !settled {
-				return nil
-			}
-		}
-		if _, ok := needed[u]; !ok {
-			list = append(list, u)
-		}
+func (s *publishers) surplusRelays() []*upstream {
+	list := slices.Collect(s.where(func(u *upstream) bool {
+		return u.peer.from == elsewhere && !u.over && !u.refilling
+	}))
+	if len(list) == 0 {
+		return nil
 	}
-	return list
+	needed, known := s.neededRelays()
+	return slices.DeleteFunc(list, func(u *upstream) bool { return !known || slices.Contains(needed, u) })
 }
 
 // neededRelays returns the subscriptions at upstream relays to keep, and whether it is known yet: as long as none of
 // the relays that are connected has the track, all are.
-func (s *publishers) neededRelays() (needed map[*upstream]struct{}, known bool) {
-	needed = make(map[*upstream]struct{})
-	own := s.hub.subscribers.takeRelayed() || len(s.hub.subscribers.waiting) > 0
+func (s *publishers) neededRelays() (needed []*upstream, known bool) {
+	own := s.hub.subscribers.reach(elsewhere) || len(s.hub.subscribers.waiting) > 0
 	if s.haveNear(true) {
-		return needed, true
+		return nil, true
 	}
 	relays, _ := s.hub.relay.upstreamPeers(s.hub.place)
 	for _, p := range relays {
 		u := s.of[p]
 		if u != nil && (own || u.offered) {
-			needed[u] = struct{}{}
+			needed = append(needed, u)
 		}
 		if u != nil && u.established && own {
 			return needed, true

@@ -102,11 +102,8 @@ func (r *Relay) countTracks() map[*peer]trackCounts {
 // statusOf describes a session, except for its tracks.
 func statusOf(p *peer) SessionStatus {
 	s := SessionStatus{
-		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(),
+		ID: p.id, Remote: p.remote().String(), Upstream: p.url, Transport: p.conn.Kind().String(),
 		Path: p.path(), Began: p.since, FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
-	}
-	if p.upstream != nil {
-		s.Upstream = p.upstream.name
 	}
 	s.Renditions = p.sets.status()
 	m, ok := p.conn.Hooks().(*media.Sender)

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"iter"
+	"maps"
 	"time"
 
 	"sluice/fastpath"
@@ -34,100 +35,52 @@ func (s *subscribers) uncount(d *downstream) {
 	}
 }
 
-func (s *subscribers) has(p *peer) bool {
-	for d := range s.all {
-		if d.peer == p {
-			return true
-		}
-	}
-	return false
+// where yields the subscribers that satisfy is.
+func (s *subscribers) where(is func(*downstream) bool) iter.Seq[*downstream] {
+	return where(maps.Keys(s.all), is)
 }
 
+// have reports whether a subscriber satisfies is.
+func (s *subscribers) have(is func(*downstream) bool) bool { return some(maps.Keys(s.all), is) }
+
 // wantObjects reports whether a subscriber wants objects.
-func (s *subscribers) wantObjects() bool {
-	for d := range s.all {
-		if d.delivery.forward || d.resumes {
-			return true
-		}
-	}
-	return false
-}
+func (s *subscribers) wantObjects() bool { return s.have(wantsObjects) }
+
+func wantsObjects(d *downstream) bool { return d.delivery.forward || d.resumes }
 
 // areInReserve reports whether all subscribers are renditions that are not served, here or at a relay that subscribes.
 func (s *subscribers) areInReserve() bool {
-	for d := range s.all {
-		reserve := d.peer.setup.Hops != moqt.NoHops || d.pub.Parameters().Rendition != nil
-		if !reserve || d.delivery.forward || d.resumes {
-			return false
-		}
-	}
-	return len(s.waiting) == 0
-}
-
-// peers yields the peers that are subscribed.
-func (s *subscribers) peers() iter.Seq[*peer] {
-	return func(yield func(*peer) bool) {
-		for d := range s.all {
-			if !yield(d.peer) {
-				return
-			}
-		}
-	}
+	return len(s.waiting) == 0 && !s.have(func(d *downstream) bool {
+		return !d.peer.hops && d.pub.Parameters().Rendition == nil || wantsObjects(d)
+	})
 }
 
 // areNone reports whether nobody is or may be subscribed.
 func (s *subscribers) areNone() bool { return len(s.all)+len(s.waiting) == 0 }
 
-// haveOwn reports whether this process has a subscriber of its own: not a link, and not an upstream relay.
-func (s *subscribers) haveOwn() bool {
-	for d := range s.all {
-		if d.peer.direct() {
-			return true
-		}
-	}
-	return false
-}
-
-// takeRelayed reports whether a subscriber may get what upstream relays bring.
-func (s *subscribers) takeRelayed() bool {
-	for d := range s.all {
-		if d.peer.takesRelayed() {
-			return true
-		}
-	}
-	return false
+// reach reports whether a subscriber may get tracks from a distance.
+func (s *subscribers) reach(from distance) bool {
+	return s.have(func(d *downstream) bool { return d.peer.reach >= from })
 }
 
 // wait reports whether a subscriber of this process's own waits, if there is no publisher.
 func (s *subscribers) wait() bool {
-	for d := range s.all {
-		if d.peer.direct() && (d.accepted || d.waits()) {
-			return true
-		}
-	}
-	return false
+	return s.have(func(d *downstream) bool { return d.peer.from == here && (d.accepted || d.waits()) })
 }
 
 // awaitMore reports whether a subscriber gets the track already that may get what upstream relays bring.
 func (s *subscribers) awaitMore() bool {
-	for d := range s.all {
-		if d.accepted && d.peer.takesRelayed() {
-			return true
-		}
-	}
-	return false
+	return s.have(func(d *downstream) bool { return d.accepted && d.peer.reach >= elsewhere })
 }
 
 // patience is how long the subscribers of this process's own wait for a publisher.
 func (s *subscribers) patience() (longest time.Duration) {
-	for d := range s.all {
-		switch {
-		case !d.peer.direct():
-		case d.accepted:
-			longest = max(longest, s.hub.relay.cfg.Grace)
-		default:
-			longest = max(longest, time.Until(d.until))
+	for d := range s.where(func(d *downstream) bool { return d.peer.from == here }) {
+		wait := time.Until(d.until)
+		if d.accepted {
+			wait = s.hub.relay.cfg.Grace
 		}
+		longest = max(longest, wait)
 	}
 	return longest
 }
@@ -138,8 +91,8 @@ func (s *subscribers) pathTo(p *peer) (path moqt.HopPath, ok bool) {
 	if len(s.waiting) > 0 {
 		return nil, true
 	}
-	for d := range s.all {
-		if d.asker().mayUse(p) && len(d.path) < moqt.MaxHops && (!ok || len(d.path) < len(path)) {
+	for d := range s.where(func(d *downstream) bool { return d.asker().mayUse(p) && len(d.path) < moqt.MaxHops }) {
+		if !ok || len(d.path) < len(path) {
 			path, ok = d.path, true
 		}
 	}
@@ -148,10 +101,7 @@ func (s *subscribers) pathTo(p *peer) (path moqt.HopPath, ok bool) {
 
 // answer accepts or refuses the waiting subscribers, as far as the publishers allow.
 func (s *subscribers) answer() {
-	for d := range s.all {
-		if d.accepted {
-			continue
-		}
+	for d := range s.where(func(d *downstream) bool { return !d.accepted }) {
 		switch has := s.hub.publishers.supply(d.asker()); {
 		case has.forward || has.established && !d.delivery.forward:
 			d.acceptLocked()
@@ -165,10 +115,8 @@ func (s *subscribers) answer() {
 
 // of returns the subscriber with a publication, or nil.
 func (s *subscribers) of(pub *session.Publication) *downstream {
-	for d := range s.all {
-		if d.pub == pub {
-			return d
-		}
+	for d := range s.where(func(d *downstream) bool { return d.pub == pub }) {
+		return d
 	}
 	return nil
 }
@@ -193,10 +141,8 @@ func (s *subscribers) sendDatagram(o *track.Datagram, sent []fastpath.Subscriber
 
 // endRelayed ends the subscriptions of links and of other relays, if there is no publisher in this process any more.
 func (s *subscribers) endRelayed() {
-	for d := range s.all {
-		if d.isCutOffLocked() {
-			d.finishLocked(moqt.DoneGoingAway, "the publisher has left this process", nil)
-		}
+	for d := range s.where((*downstream).isCutOffLocked) {
+		d.finishLocked(moqt.DoneGoingAway, "the publisher has left this process", nil)
 	}
 }
 

@@ -33,7 +33,7 @@ func (t *trackStatus) asker() asker { return asker{t.peer, t.req.Message.Paramet
 // learnStatus asks publishers for the status of the track, on behalf of a peer, unless a subscription already provides
 // it.
 func (h *hub) learnStatus(ctx context.Context, a asker) *moqt.RequestError {
-	if !a.peer.direct() && !h.hasPublisher(ctx) {
+	if a.peer.from != here && !h.hasPublisher(ctx) {
 		return errNoSource
 	}
 	h.mu.Lock()

@@ -47,7 +47,7 @@ type upstream struct {
 	forward     bool           // Forward State
 	group       *groupRequest  // sent last
 	over        bool
-	refilling   bool         // it brings what was missed: see refill
+	refilling   bool         // it brings groups that were missed: see refill
 	limit       *time.Timer  // for its last streams: see publishers.limitEnding
 	limited     bool         // not for the fast path: see hub.limit
 	asked       moqt.HopPath // what its request has come through
@@ -120,7 +120,7 @@ func (u *upstream) subscribe() {
 	u.sub = sub
 	over := u.over
 	h.mu.Unlock()
-	if over || u.peer.direct() && !h.relay.directory.isAnnounced(h.place, u.peer) { // revoked meanwhile
+	if over || u.peer.from == here && !h.relay.directory.isAnnounced(h.place, u.peer) { // revoked meanwhile
 		sub.Cancel(moqt.ResetCancelled)
 	}
 	ok, err := sub.Wait(context.Background()) // bounded by the session
@@ -133,7 +133,7 @@ func (u *upstream) subscribe() {
 	}
 	h.mu.Lock()
 	u.path = ok.Parameters.HopPath
-	appears := u.peer.upstream != nil && !h.publishers.areEstablished()
+	appears := u.peer.from == elsewhere && !h.publishers.areEstablished()
 	h.mu.Unlock()
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
 	h.relay.directory.offerLate(h)
@@ -153,7 +153,7 @@ func (u *upstream) request() moqt.Subscribe {
 	if u.group != nil {
 		m.Parameters.NewGroupRequest = &u.group.value
 	}
-	if u.peer.link {
+	if u.peer.replays {
 		u.requestReplay(&m.Parameters)
 	}
 	if u.standing {
@@ -259,7 +259,7 @@ func anyIsThere(ctx context.Context, us []*upstream) bool {
 
 // isThere reports whether the publisher answers: also one behind a link or an upstream relay, as far as that knows.
 func (u *upstream) isThere(ctx context.Context) bool {
-	if u.peer.direct() {
+	if u.peer.from == here {
 		return u.peer.conn.Probe(ctx) == nil
 	}
 	_, err := u.peer.session.TrackStatus(ctx, moqt.TrackStatus{Track: u.peer.nameOf(u.hub)})
@@ -269,6 +269,16 @@ func (u *upstream) isThere(ctx context.Context) bool {
 
 // feeds reports whether the objects of an upstream may go to who asks. hub.mu is held.
 func (u *upstream) feeds(a asker) bool { return a.mayUse(u.peer) && a.peer.takes(u.path) }
+
+// isPending reports whether the publisher was asked and has not answered yet, although it will soon.
+func (u *upstream) isPending() bool { return !u.established && !u.standing }
+
+func isEstablished(u *upstream) bool { return u.established }
+
+// broughtFrom returns a predicate for upstreams that are Established and bring tracks from a distance.
+func broughtFrom(d distance) func(*upstream) bool {
+	return func(u *upstream) bool { return u.established && u.peer.from == d }
+}
 
 // isEnding reports whether the publisher has sent PUBLISH_DONE. Its last streams may be on their way.
 func (u *upstream) isEnding() bool {
@@ -430,7 +440,7 @@ func (u *upstream) answerUpdate(m *session.Update, permit *permission) {
 // ended takes the subscription out of the hub.
 func (u *upstream) ended(cause error) {
 	h := u.hub
-	others := h.relay.directory.publishersOf(h.place, true)
+	others := h.relay.directory.publishersOf(h.place, beside)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !u.established {

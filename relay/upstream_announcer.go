@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,12 +37,7 @@ type announcer struct {
 
 // announces reports whether the upstream relay is told of a namespace of this process.
 func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
-	for _, p := range u.cfg.Announce {
-		if ns.HasPrefix(p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(u.cfg.Announce, ns.HasPrefix)
 }
 
 // start begins to announce the namespaces, and returns a function that ends that.
@@ -89,7 +85,7 @@ func (a *announcer) announce(ctx context.Context, ns moqt.Namespace) error {
 	err = awaitEnd(ctx, p.Request, p.Wait)
 	if err != nil && ctx.Err() == nil {
 		a.warn.Log(a.peer.relay.log, warnInterval, slog.LevelWarn, "an upstream relay refuses a namespace",
-			"upstream", a.peer.upstream.name, "namespace", ns, "err", err)
+			"upstream", a.peer.url, "namespace", ns, "err", err)
 	}
 	return err
 }

@@ -66,6 +66,11 @@ func (r *Relay) NewUpstreamRelay(cfg UpstreamRelayConfig) (*UpstreamRelay, error
 	return u, nil
 }
 
+// newPeer returns a peer that stands for the relay, also without a session.
+func (u *UpstreamRelay) newPeer() *peer {
+	return &peer{terms: termsOfUpstreams(u), relay: u.relay, upstream: u, scope: u.scope}
+}
+
 // Name returns the URL of the relay as logs and the status show it.
 func (u *UpstreamRelay) Name() string { return u.name }
 
@@ -153,7 +158,8 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{relay: r, conn: conn, sender: sender, upstream: u, scope: u.scope}
+	p := u.newPeer()
+	p.conn, p.sender = conn, sender
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	s := &UpstreamSession{upstream: u, peer: p, goaway: make(chan moqt.Goaway, 1)}
 	p.session, err = session.New(conn, session.Config{
@@ -240,10 +246,7 @@ type upstreamRequests struct {
 // HandleSetup implements session.Handler.
 func (q *upstreamRequests) HandleSetup(_ *session.Session, setup session.Peer) error {
 	p := q.serve.peer
-	p.mu.Lock()
-	p.setup, p.begun = setup, true
-	p.mu.Unlock()
-	p.emit(EventSessionStart, nil, nil)
+	p.begin(setup, p.scope, p.reach)
 	q.session.upstream.begin(q.session)
 	return nil
 }
@@ -276,15 +279,12 @@ func (q *upstreamRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 	q.serve.HandleTrackStatus(req)
 }
 
-// mayAsk returns why a link or an upstream relay must not ask for something in a namespace, or nil.
-func (p *peer) mayAsk(a Action, ns moqt.Namespace) *moqt.RequestError {
-	switch {
-	case p.link: // the other process has authorized those for whom it asks
-	case a == ActionPublish: // it was asked to
-	case !p.upstream.announces(ns):
-		return &moqt.RequestError{
-			Code: moqt.RequestUnauthorized, Reason: "nothing in the namespace was announced in this session",
-		}
+// mayAsk returns why the relay must not ask for something, or nil. It may publish tracks, as it was asked to.
+func (u *UpstreamRelay) mayAsk(_ context.Context, a Action, track moqt.FullTrackName) *moqt.RequestError {
+	if a == ActionPublish || u.announces(track.Namespace) {
+		return nil
 	}
-	return nil
+	return &moqt.RequestError{
+		Code: moqt.RequestUnauthorized, Reason: "nothing in the namespace was announced in this session",
+	}
 }

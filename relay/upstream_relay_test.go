@@ -96,7 +96,7 @@ func onChain(t *testing.T, n int, f func([]*bench)) {
 func (b *bench) atUpstream() (n int) {
 	b.relay.directory.eachHub(func(h *hub) {
 		for p, u := range h.publishers.of {
-			if p.upstream != nil && !u.over {
+			if p.from == elsewhere && !u.over {
 				n++
 			}
 		}

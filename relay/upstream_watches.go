@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ type upstreamNamespace struct {
 
 func newUpstreamNamespaces(u *UpstreamRelay) upstreamNamespaces {
 	return upstreamNamespaces{
-		peer: &peer{relay: u.relay, upstream: u, scope: u.scope}, of: make(map[string]*upstreamNamespace),
+		peer: u.newPeer(), of: make(map[string]*upstreamNamespace),
 	}
 }
 
@@ -158,7 +159,7 @@ func watchedFor[W interface {
 	base() *prefixWatch
 }](t *tree[W], p *peer) (prefixes []watchedPrefix) {
 	for w := range t.under(place{p.scope}) {
-		if b := w.base(); b.peer.direct() && p.takes(b.path) {
+		if b := w.base(); b.peer.from == here && p.takes(b.path) {
 			prefixes = append(prefixes, watchedPrefix{b.prefix, b.path})
 		}
 	}
@@ -324,10 +325,5 @@ func (w *upstreamWatches) dropTracks(prefix moqt.Namespace) {
 func (w *upstreamWatches) hasAskedFor(ns moqt.Namespace) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, a := range w.tracks {
-		if ns.HasPrefix(a.prefix) {
-			return true
-		}
-	}
-	return false
+	return some(maps.Values(w.tracks), func(a *askedPrefix) bool { return ns.HasPrefix(a.prefix) })
 }

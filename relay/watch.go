@@ -50,9 +50,9 @@ func (t *watchedTree[V, W]) start(w W, prefix moqt.Namespace, accept func() erro
 	at := b.peer.place(prefix)
 	n := t.values.count(at)
 	switch {
-	case n > b.peer.relay.cfg.MaxMatches && !b.peer.link:
+	case n > b.peer.relay.cfg.MaxMatches && !b.peer.hidden:
 		return nil, errTooManyMatches
-	case !b.peer.link && !b.peer.mayMatch(n):
+	case !b.peer.hidden && !b.peer.mayMatch(n):
 		return nil, errTooOften()
 	case accept() != nil:
 		return nil, nil // the request is over

@@ -1,0 +1,67 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"sluice/moqt"
+)
+
+// distance is how far from this process a track is published.
+type distance uint8
+
+const (
+	here      distance = iota // by a peer that has connected to this process
+	beside                    // by a peer of another process of this relay
+	elsewhere                 // at another relay
+)
+
+// terms are what a peer may bring, get and ask for, and how it is asked. They are made when the peer begins. Nothing
+// else depends on which kind of peer it is:
+//
+//	                               from       reach      permission
+//	publisher, subscriber          here       elsewhere  Authorizer
+//	the relay's own session        here       elsewhere  Audience
+//	relay that asks at OriginPath  here       beside     Authorizer
+//	another process (Link)         beside     here       all
+//	upstream relay                 elsewhere  here       namespaces announced to it
+//
+// So publishers of this process feed everybody. Other processes and upstream relays do not feed each other, and objects
+// do not go round in circles.
+type terms struct {
+	from     distance      // of the tracks that it brings; the nearest peer is asked first
+	reach    distance      // of the tracks that it may get, at most
+	patience time.Duration // for how long it is asked to wait for a publisher, at least
+	replays  bool          // a subscription at it begins with the groups that were missed
+	refills  bool          // groups that were missed are fetched from it
+	scoped   bool          // it names tracks with their scope in front
+	hidden   bool          // it is in no limit, quota, status, event or metric of peers
+	url      string        // of the upstream relay
+	hops     bool          // it is a relay whose messages carry the Hop IDs of those that they have come through
+	cost     uint64        // of a subscription at it
+	// namespaces count the ones that the peer announces; nil: nobody follows these.
+	namespaces *localNamespaces
+	// mayAsk returns why the peer must not do something, or nil. If there is none, the Authorizer decides.
+	mayAsk permissionFunc
+}
+
+type permissionFunc func(context.Context, Action, moqt.FullTrackName) *moqt.RequestError
+
+// permitAll is for another process, which has authorized those for whom it asks.
+func permitAll(context.Context, Action, moqt.FullTrackName) *moqt.RequestError { return nil }
+
+// termsOfPeers are for peers that connect to this process. Their SETUP completes them: see peer.begin.
+func termsOfPeers(r *Relay, mayAsk permissionFunc) terms {
+	return terms{reach: elsewhere, cost: 1, namespaces: &r.directory.local, mayAsk: mayAsk}
+}
+
+func termsOfLinks(r *Relay) terms {
+	return terms{
+		from: beside, patience: r.cfg.MaxRendezvous, replays: true, scoped: true, hidden: true, cost: 1,
+		namespaces: &r.directory.ofLinks, mayAsk: permitAll,
+	}
+}
+
+func termsOfUpstreams(u *UpstreamRelay) terms {
+	return terms{from: elsewhere, refills: true, url: u.name, cost: 1, mayAsk: u.mayAsk}
+}
