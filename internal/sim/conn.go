@@ -19,6 +19,7 @@ var errInUse = errors.New("address already in use")
 type Conn struct {
 	network *Network
 	at      netip.AddrPort
+	names   func(packet []byte) bool // of a socket that shares its port; else nil
 	in      chan packet
 	device  atomic.Pointer[Device]
 	end     sync.Once
@@ -44,9 +45,10 @@ func (c *Conn) Attach(d Device) { c.device.Store(&d) }
 // Transmit sends a packet from the socket's address, without its device.
 func (c *Conn) Transmit(to netip.AddrPort, b []byte) { c.network.send(c, to, b) }
 
-func newConn(n *Network, at netip.AddrPort) *Conn {
+func newConn(n *Network, at netip.AddrPort, names func(packet []byte) bool) *Conn {
 	return &Conn{
-		network: n, at: at, in: make(chan packet, buffered), closed: make(chan struct{}), late: make(chan struct{}),
+		network: n, at: at, names: names, in: make(chan packet, buffered), closed: make(chan struct{}),
+		late: make(chan struct{}),
 	}
 }
 
@@ -111,9 +113,8 @@ func (c *Conn) Close() error {
 		close(c.closed)
 		c.network.mu.Lock()
 		defer c.network.mu.Unlock()
-		if c.network.conns[c.at] == c {
-			delete(c.network.conns, c.at)
-			delete(c.network.moved, c.at)
+		if !c.dead {
+			c.network.removeLocked(c)
 		}
 	})
 	return nil

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -31,7 +32,7 @@ type Network struct {
 	rng     *rand.Rand
 	link    func(from, to netip.Addr) Link
 	paths   map[[2]netip.Addr]*path
-	conns   map[netip.AddrPort]*Conn
+	ports   map[netip.AddrPort][]*Conn        // the last one of a port gets packets that name none
 	moved   map[netip.AddrPort]netip.AddrPort // by the address behind a NAT: the one that others see
 	queue   packets
 	order   uint64
@@ -46,7 +47,7 @@ type Network struct {
 func New(seed uint64, link func(from, to netip.Addr) Link) *Network {
 	n := &Network{
 		rng: rand.New(rand.NewPCG(seed, 0)), link: link, paths: make(map[[2]netip.Addr]*path),
-		conns: make(map[netip.AddrPort]*Conn), moved: make(map[netip.AddrPort]netip.AddrPort), port: 49152,
+		ports: make(map[netip.AddrPort][]*Conn), moved: make(map[netip.AddrPort]netip.AddrPort), port: 49152,
 		changed: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	go n.run()
@@ -74,19 +75,47 @@ func (n *Network) Stats() Stats {
 	return n.stats
 }
 
-// Listen opens a socket. Port 0 chooses a free port.
-func (n *Network) Listen(at netip.AddrPort) (*Conn, error) {
+// Listen opens a socket that has its port alone. Port 0 chooses a free port.
+func (n *Network) Listen(at netip.AddrPort) (*Conn, error) { return n.open(at, nil) }
+
+// Share opens a socket at a port that others may share, as package steer does: packets go to the socket for which names
+// is true. All others go to the first socket, until another one is the newest ([Conn.Promote]).
+func (n *Network) Share(at netip.AddrPort, names func(packet []byte) bool) (*Conn, error) {
+	return n.open(at, names)
+}
+
+func (n *Network) open(at netip.AddrPort, names func(packet []byte) bool) (*Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if at.Port() == 0 {
 		at = netip.AddrPortFrom(at.Addr(), n.freePortLocked())
 	}
-	if n.conns[at] != nil {
+	others := n.ports[at]
+	if len(others) > 0 && (names == nil || others[0].names == nil) {
 		return nil, &net.OpError{Op: "listen", Net: "udp", Addr: net.UDPAddrFromAddrPort(at), Err: errInUse}
 	}
-	c := newConn(n, at)
-	n.conns[at] = c
+	c := newConn(n, at, names)
+	n.ports[at] = slices.Insert(others, 0, c)
 	return c, nil
+}
+
+// Promote makes the socket the newest of its port.
+func (c *Conn) Promote() {
+	n := c.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i := slices.Index(n.ports[c.at], c); i >= 0 {
+		n.ports[c.at] = append(slices.Delete(n.ports[c.at], i, i+1), c)
+	}
+}
+
+// removeLocked removes a socket from its port, and frees the port if it was the last.
+func (n *Network) removeLocked(c *Conn) {
+	n.ports[c.at] = slices.DeleteFunc(n.ports[c.at], func(o *Conn) bool { return o == c })
+	if len(n.ports[c.at]) == 0 {
+		delete(n.ports, c.at)
+		delete(n.moved, c.at)
+	}
 }
 
 func (n *Network) freePortLocked() uint16 {
@@ -98,12 +127,15 @@ func (n *Network) freePortLocked() uint16 {
 func (n *Network) Kill(host netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for at, c := range n.conns {
-		if at.Addr() == host {
-			c.dead = true
-			delete(n.conns, at)
-			delete(n.moved, at)
+	for at, sockets := range n.ports {
+		if at.Addr() != host {
+			continue
 		}
+		for _, c := range sockets {
+			c.dead = true
+		}
+		delete(n.ports, at)
+		delete(n.moved, at)
 	}
 }
 
@@ -112,7 +144,7 @@ func (n *Network) Kill(host netip.Addr) {
 func (n *Network) Rebind(host netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for at := range n.conns {
+	for at := range n.ports {
 		if at.Addr() == host {
 			n.moved[at] = netip.AddrPortFrom(host, n.freePortLocked())
 		}
@@ -127,17 +159,31 @@ func (n *Network) outsideLocked(at netip.AddrPort) netip.AddrPort {
 	return at
 }
 
-// insideLocked returns the socket to which a packet for an address goes, or nil.
-func (n *Network) insideLocked(to netip.AddrPort) *Conn {
+// insideLocked returns the socket to which a packet goes, or nil.
+func (n *Network) insideLocked(p *packet) *Conn {
 	for at, seen := range n.moved {
-		if seen == to {
-			return n.conns[at]
+		if seen == p.to {
+			return n.namedLocked(at, p)
 		}
 	}
-	if _, gone := n.moved[to]; gone {
+	if _, gone := n.moved[p.to]; gone {
 		return nil
 	}
-	return n.conns[to]
+	return n.namedLocked(p.to, p)
+}
+
+// namedLocked returns the socket of a port that a packet names, or the newest one, or nil.
+func (n *Network) namedLocked(at netip.AddrPort, p *packet) *Conn {
+	sockets := n.ports[at]
+	for _, c := range sockets {
+		if c.names != nil && c.names(p.data) {
+			return c
+		}
+	}
+	if len(sockets) == 0 {
+		return nil
+	}
+	return sockets[len(sockets)-1]
 }
 
 // send puts a packet on its way.
@@ -201,7 +247,7 @@ func (n *Network) deliver() (wait time.Duration, any bool) {
 			return wait, true
 		}
 		p := heap.Pop(&n.queue).(packet)
-		if c := n.insideLocked(p.to); c == nil || !c.take(p) {
+		if c := n.insideLocked(&p); c == nil || !c.take(p) {
 			n.stats.Lost++
 		}
 	}

@@ -209,3 +209,44 @@ func TestSockets(t *testing.T) {
 		require.NoError(t, err, "a closed socket's port is free")
 	})
 }
+
+// TestSharedPort has a second socket take over a port: new clients come to it once it is the newest, and each socket
+// keeps the packets that name it.
+func TestSharedPort(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		at := netip.AddrPortFrom(Host(3), 443)
+		share := func(name string) *Conn {
+			c, err := p.Share(at, func(packet []byte) bool { return string(packet) == name })
+			require.NoError(t, err)
+			return c
+		}
+		comesTo := func(packet string, want *Conn) {
+			t.Helper()
+			_, err := p.a.WriteTo([]byte(packet), net.UDPAddrFromAddrPort(at))
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Len(t, want.in, 1)
+			<-want.in
+		}
+		old := share("old")
+		comesTo("anybody", old)
+		young := share("young")
+		comesTo("anybody", old)
+		comesTo("young", young)
+		young.Promote()
+		comesTo("anybody", young)
+		comesTo("old", old)
+		require.NoError(t, old.Close())
+		comesTo("old", young)
+
+		_, err := p.Listen(at)
+		require.ErrorIs(t, err, errInUse)
+		_, err = p.Share(p.b.at, func([]byte) bool { return true })
+		require.ErrorIs(t, err, errInUse, "the other socket has its port alone")
+		p.Kill(Host(3))
+		require.NoError(t, young.Close())
+		_, err = p.Listen(at)
+		require.NoError(t, err)
+		require.Zero(t, p.Stats().Lost)
+	})
+}

@@ -177,6 +177,16 @@ func testSteer(t *testing.T, address string) {
 	counts, err := young.Counts()
 	require.NoError(t, err)
 	require.Equal(t, map[string]uint64{"named": 5 * 16, "newest": 5 * 16, "gone": 16, "any": 0}, counts)
+	for name, packet := range packets {
+		socket, ok := Named([]byte(packet))
+		switch {
+		case named[name]:
+			require.Equal(t, IDs{Process: old.Number()}, socket, name)
+		case forYoung[name]:
+			require.Equal(t, IDs{Process: young.Number()}, socket, name)
+		}
+		require.Equal(t, named[name] || forYoung[name] || name == "short header of an ended process", ok, name)
+	}
 }
 
 // TestSteerAfterAnEnd closes sockets, as the end of a process does.

@@ -36,3 +36,29 @@ func (n IDs) GenerateConnectionID() (quic.ConnectionID, error) {
 
 // ConnectionIDLen implements [quic.ConnectionIDGenerator].
 func (IDs) ConnectionIDLen() int { return ConnectionIDLen }
+
+// What Named has to read of a packet (RFC 9000 §17.2, §17.3): a short header has the connection ID behind its first
+// byte, a long one behind the version and a length.
+const (
+	frontLen   = 9
+	longHeader = 0x80
+	shortIDAt  = 1
+	longIDLen  = 5
+	longIDAt   = 6
+)
+
+// Named returns the socket that a packet's Destination Connection ID names, as the program in the kernel finds it. A
+// packet may name none.
+func Named(packet []byte) (socket IDs, ok bool) {
+	if len(packet) < frontLen {
+		return IDs{}, false
+	}
+	id := packet[shortIDAt:]
+	if packet[0]&longHeader != 0 {
+		if packet[longIDLen] != ConnectionIDLen {
+			return IDs{}, false
+		}
+		id = packet[longIDAt:]
+	}
+	return IDs{Number(id[0]), int(id[2]) % MaxSockets}, id[0]^id[1] == 0xff
+}
