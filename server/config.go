@@ -33,6 +33,8 @@ type Config struct {
 	FastPath FastPathConfig
 	// Upstream says at which other relays to subscribe to what no publisher of this one has. Default: none.
 	Upstream UpstreamConfig
+	// ListenLink opens the UDP sockets of links with other processes of the relay. Default: [transport.ListenUDP].
+	ListenLink func(network string, local *net.UDPAddr) (transport.UDPConn, error)
 
 	// AdaptRuntime lets the server adapt the process to the load: while there is little to do, GOMAXPROCS is 1, and
 	// memory has been given back to the system. On Linux only.
@@ -111,6 +113,9 @@ func (c Config) withDefaults() Config {
 	c.Transport.Logger = cmp.Or(c.Transport.Logger, c.Logger)
 	c.Relay.Logger = cmp.Or(c.Relay.Logger, c.Logger)
 	c.AckTimeout = cmp.Or(c.AckTimeout, media.DefaultAckTimeout)
+	if c.ListenLink == nil {
+		c.ListenLink = transport.ListenUDP
+	}
 	c.FastPath.Mode = cmp.Or(c.FastPath.Mode, FastPathAuto)
 	c.FastPath.MaxCopies = cmp.Or(c.FastPath.MaxCopies, fastpath.DefaultMaxCopies)
 	c.FastPath.MaxConnections = cmp.Or(c.FastPath.MaxConnections, fastpath.DefaultMaxConnections)

@@ -48,13 +48,19 @@ func openLinkPort(s *Server) (*linkPort, error) {
 	p.target = LinkTarget{Certificate: hash[:], Secret: []byte(rand.Text())}
 	p.listener, err = transport.Listen("127.0.0.1:0", transport.ListenConfig{
 		Certificate: &cert, Protocols: moqt.ALPNs(), NewHooks: p.senders.newHooks, Limits: linkLimits,
-		MaxConnections: maxLinkConnections, Logger: s.log,
+		MaxConnections: maxLinkConnections, Logger: s.log, Sockets: p.listen,
 	})
 	if err != nil {
 		return nil, err
 	}
 	p.target.Address = p.listener.Addr().(*net.UDPAddr).AddrPort()
 	return p, nil
+}
+
+// listen opens the socket of the port.
+func (p *linkPort) listen(local *net.UDPAddr) ([]transport.Socket, error) {
+	c, err := p.server.cfg.ListenLink("udp", local)
+	return []transport.Socket{{Conn: c}}, err
 }
 
 // accept serves the links of processes that replace this one.

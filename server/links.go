@@ -145,6 +145,7 @@ func (s *Server) linkTo(ctx context.Context, t LinkTarget, answered func()) (lin
 	defer senders.close()
 	conn, err := s.links.dial(ctx, "moqt://"+t.Address.String()+"/", transport.ClientConfig{
 		Protocols: moqt.ALPNs(), CertificateSHA256: t.Certificate, NewHooks: senders.newHooks, Limits: linkLimits,
+		ListenUDP: s.cfg.ListenLink,
 	})
 	if err != nil {
 		return false, err

@@ -121,77 +121,81 @@ func next(t *testing.T, from *Server) *Server {
 
 // TestLinks makes links between three processes. Media reaches subscribers of each from publishers of each.
 func TestLinks(t *testing.T) {
-	first := start(t, Config{})
-	second := next(t, first)
-	third := next(t, second)
-	servers := map[string]*Server{"first": first, "second": second, "third": third}
-	payload := bytes.Repeat([]byte("media "), 50_000)
-	for name, s := range servers {
-		send := publish(t, s, name)
-		var all []streams
-		for _, o := range servers {
-			all = append(all, receive(t, o, name))
-		}
-		for g := range uint64(3) {
-			send(g, payload)
-		}
-		for _, c := range all {
-			for range 3 {
-				require.True(t, bytes.HasSuffix(c.await(t), payload))
+	virtual(t, func(t *testing.T) {
+		first := start(t, Config{})
+		second := next(t, first)
+		third := next(t, second)
+		servers := map[string]*Server{"first": first, "second": second, "third": third}
+		payload := bytes.Repeat([]byte("media "), 50_000)
+		for name, s := range servers {
+			send := publish(t, s, name)
+			var all []streams
+			for _, o := range servers {
+				all = append(all, receive(t, o, name))
+			}
+			for g := range uint64(3) {
+				send(g, payload)
+			}
+			for _, c := range all {
+				for range 3 {
+					require.True(t, bytes.HasSuffix(c.await(t), payload))
+				}
 			}
 		}
-	}
-	targets, err := third.LinkTargets()
-	require.NoError(t, err)
-	require.Len(t, targets, 3)
-	require.NotEqual(t, targets[0].Secret, targets[1].Secret)
-	require.Len(t, third.Relay().Sessions(), 4, "links are not listed")
+		targets, err := third.LinkTargets()
+		require.NoError(t, err)
+		require.Len(t, targets, 3)
+		require.NotEqual(t, targets[0].Secret, targets[1].Secret)
+		require.Len(t, third.Relay().Sessions(), 4, "links are not listed")
 
-	// The first process ends. A process that replaces the third has no link with it.
-	require.NoError(t, first.relayEnds())
-	require.Eventually(t, func() bool {
-		targets, err = third.LinkTargets()
-		return err == nil && len(targets) == 2
-	}, time.Minute, 10*time.Millisecond)
+		// The first process ends. A process that replaces the third has no link with it.
+		require.NoError(t, first.relayEnds())
+		require.Eventually(t, func() bool {
+			targets, err = third.LinkTargets()
+			return err == nil && len(targets) == 2
+		}, time.Minute, 10*time.Millisecond)
+	})
 }
 
 // TestLinkIsMadeAnew loses a link, and has the first attempts to make it again fail. Media flows again after that, and
 // nobody dials when the other process has ended the link.
 func TestLinkIsMadeAnew(t *testing.T) {
-	first, second := start(t, Config{}), start(t, Config{})
-	var dials atomic.Int32
-	conns := make(chan transport.Conn, 1)
-	second.links.dial = func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error) {
-		if n := dials.Add(1); n == 2 || n == 3 {
-			return nil, errors.New("try later")
+	virtual(t, func(t *testing.T) {
+		first, second := start(t, Config{}), start(t, Config{})
+		var dials atomic.Int32
+		conns := make(chan transport.Conn, 1)
+		second.links.dial = func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error) {
+			if n := dials.Add(1); n == 2 || n == 3 {
+				return nil, errors.New("try later")
+			}
+			c, err := transport.Dial(ctx, url, cfg)
+			conns <- c
+			return c, err
 		}
-		c, err := transport.Dial(ctx, url, cfg)
-		conns <- c
-		return c, err
-	}
-	targets, err := first.LinkTargets()
-	require.NoError(t, err)
-	second.LinkTo(t.Context(), targets)
-	send := publish(t, first, "video")
-	c := receive(t, second, "video")
-	for g := range uint64(2) {
-		send(g, []byte("media"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
-		if g == 0 {
-			require.NoError(t, (<-conns).CloseWithError(uint64(moqt.SessionInternalError), "lost"))
+		targets, err := first.LinkTargets()
+		require.NoError(t, err)
+		second.LinkTo(t.Context(), targets)
+		send := publish(t, first, "video")
+		c := receive(t, second, "video")
+		for g := range uint64(2) {
+			send(g, []byte("media"))
+			require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
+			if g == 0 {
+				require.NoError(t, (<-conns).CloseWithError(uint64(moqt.SessionInternalError), "lost"))
+			}
 		}
-	}
-	<-conns
-	require.EqualValues(t, 4, dials.Load())
+		<-conns
+		require.EqualValues(t, 4, dials.Load())
 
-	require.NoError(t, first.relayEnds())
-	require.Eventually(t, func() bool {
-		second.links.mu.Lock()
-		defer second.links.mu.Unlock()
-		return len(second.links.dialed) == 0
-	}, time.Minute, 10*time.Millisecond)
-	require.NoError(t, second.relayEnds())
-	require.EqualValues(t, 4, dials.Load())
+		require.NoError(t, first.relayEnds())
+		require.Eventually(t, func() bool {
+			second.links.mu.Lock()
+			defer second.links.mu.Unlock()
+			return len(second.links.dialed) == 0
+		}, time.Minute, 10*time.Millisecond)
+		require.NoError(t, second.relayEnds())
+		require.EqualValues(t, 4, dials.Load())
+	})
 }
 
 // relayEnds ends what the relay has, as Drain does when the last peer has left.

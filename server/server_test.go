@@ -29,6 +29,7 @@ func start(t *testing.T, cfg Config) *Server {
 	require.NoError(t, err)
 	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
 	onNetwork(t, &cfg.Transport)
+	cfg.ListenLink = listenUDP(t)
 	s, err := Listen(cfg)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
