@@ -113,6 +113,13 @@ func (b *bus) kill(number int) {
 	n.cuts++
 }
 
+// replace has another process become a node. If that has a server, it connects with the others anew.
+func (b *bus) replace(number int) {
+	if !b.kind.Servers {
+		b.kill(number)
+	}
+}
+
 // cut has the connection of a node carry nothing, until heal. After some time that is noticed.
 func (b *bus) cut(number int) {
 	b.mu.Lock()

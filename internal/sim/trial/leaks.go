@@ -2,7 +2,6 @@ package trial
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -38,24 +37,33 @@ func (s *service) leaks() (faults []string) {
 
 // held returns what relays and kernels hold.
 func (s *service) held() (faults []string) {
-	s.mu.Lock()
-	servers, kernels := maps.Clone(s.servers), maps.Clone(s.kernels)
-	s.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(servers)) {
-		metrics := prometheus.NewRegistry()
-		s.check(metrics.Register(servers[n]))
-		families, err := metrics.Gather()
-		s.check(err)
-		for _, f := range families {
-			value := f.GetMetric()[0].GetGauge().GetValue()
-			if slices.Contains(transient, f.GetName()) && value != 0 {
-				faults = append(faults, fmt.Sprintf("relay %d: %s is %v when all have left", n, f.GetName(), value))
-			}
+	for _, p := range s.running() {
+		for _, f := range p.held() {
+			faults = append(faults, fmt.Sprintf("relay %d: %s when all have left", p.relay, f))
 		}
 	}
-	for _, n := range slices.Sorted(maps.Keys(kernels)) {
-		if used := kernels[n].Used(); used > 0 {
-			faults = append(faults, fmt.Sprintf("relay %d: %d streams of the kernel are not free", n, used))
+	return faults
+}
+
+// held returns what the process holds, and the processes that it has replaced and that have not ended.
+func (p *process) held() (faults []string) {
+	metrics := prometheus.NewRegistry()
+	p.service.check(metrics.Register(p.server))
+	families, err := metrics.Gather()
+	p.service.check(err)
+	for _, f := range families {
+		value := f.GetMetric()[0].GetGauge().GetValue()
+		if slices.Contains(transient, f.GetName()) && value != 0 {
+			faults = append(faults, fmt.Sprintf("%s is %v", f.GetName(), value))
+		}
+	}
+	if p.kernel != nil && p.kernel.Used() > 0 {
+		faults = append(faults, fmt.Sprintf("%d streams of the kernel are not free", p.kernel.Used()))
+	}
+	for old := p.replaced; old != nil; old = old.replaced {
+		if old.lives() {
+			faults = append(faults, fmt.Sprintf("process %d has %d sessions", old.number,
+				old.server.Relay().OpenSessions()))
 		}
 	}
 	return faults

@@ -102,13 +102,58 @@ func (l *life) begin() *publisher {
 		l.start(i+1, upstream...)
 	}
 	time.Sleep(time.Second)
-	p := l.publisher(1, l.Media.Publisher)
+	p := l.publisher(1, l.Media.Publisher, &l.Media)
 	for i := range l.Schedule.Viewers {
 		if v := &l.Schedule.Viewers[i]; v.Joins == 0 {
 			l.view(v)
 		}
 	}
 	return p
+}
+
+// follow has a viewer move whenever the relay asks it to.
+func (l *life) follow(w *viewer) {
+	for w.isAsked() {
+		if err := l.move(w); err != nil {
+			w.fault("a move: %v", err)
+			return
+		}
+	}
+}
+
+// move has a viewer move to another session, as package sub does: when that has a subscription, the viewer leaves the
+// old session, and fetches the objects that it lacks before the subscription's first.
+func (l *life) move(w *viewer) error {
+	w.using.lock()
+	defer w.using.unlock()
+	l.note("viewer %d moves", w.number)
+	old := w.client
+	largest, err := w.rejoin(l.t.Context(), &l.Media)
+	if err != nil {
+		return err
+	}
+	old.leave()
+	if largest == nil {
+		return nil
+	}
+	if lost := l.lacking(w, largest.Group+1); len(lost) > 0 {
+		l.note("viewer %d has moved, and fetches objects from %v to %v", w.number, lost[0], largest)
+		m := moqt.Fetch{FetchType: moqt.FetchAbsoluteJoining, JoiningStart: lost[0].Group}
+		err = w.fetch(l.t.Context(), m, *largest)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.left || w.mustMove(err) {
+		return nil
+	}
+	return err
+}
+
+// lacking returns the objects before a group that a viewer should have got and has not.
+func (l *life) lacking(w *viewer, end uint64) []moqt.Location {
+	return slices.DeleteFunc(w.missing(w.first, end), func(at moqt.Location) bool {
+		return !w.wants(at.Group) || l.omitted.excuse(w.host, at, l.Media.subgroup(at))
+	})
 }
 
 // view adds a viewer. Of those who join later, the oracle demands the groups that begin after the relay's answer.
@@ -122,6 +167,7 @@ func (l *life) view(v *Viewer) {
 		w.first = l.begun + 1
 	}
 	l.viewers = append(l.viewers, w)
+	go l.follow(w)
 }
 
 // find returns a viewer who has joined and not left, or nil.
@@ -197,6 +243,11 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 		return func() { l.leave(m.Viewer) }, nil
 	case Pause:
 		return func() { l.joining.Go(func() { l.pause(m.Viewer, m.Lasts) }) }, nil
+	case Upgrade:
+		return func() {
+			l.note("another process takes over relay %d", m.Relay)
+			l.upgrade(m.Relay)
+		}, nil
 	}
 	l.t.Fatalf("no such mishap: %q", m.What)
 	return nil, nil
@@ -205,11 +256,12 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 // leave has a viewer leave.
 func (l *life) leave(number int) {
 	if w := l.find(number); w != nil {
+		l.note("viewer %d leaves", number)
 		l.mu.Lock()
 		w.left = true
+		c := w.client
 		l.mu.Unlock()
-		l.note("viewer %d leaves", number)
-		w.leave()
+		c.leave()
 	}
 }
 
@@ -220,6 +272,8 @@ func (l *life) pause(number int, lasts time.Duration) {
 	if w == nil {
 		return
 	}
+	w.using.lock()
+	defer w.using.unlock()
 	l.mu.Lock()
 	p := pause{l.begun + 1, l.begun}
 	l.mu.Unlock()
@@ -250,9 +304,9 @@ func (l *life) publish(p *publisher) {
 		if slices.Contains(l.Media.Successions, group) {
 			l.note("another publisher takes the place of the one before, before group %d", group)
 			p.end()
-			p = l.publisher(1, l.Media.Successor)
+			p = l.publisher(1, l.Media.Successor, &l.Media)
 		}
-		p.group(group, &l.Media)
+		p.group(group)
 	}
 	time.Sleep(l.rest())
 }
@@ -260,19 +314,26 @@ func (l *life) publish(p *publisher) {
 // verdict returns what is wrong.
 func (l *life) verdict() (faults []string) {
 	for _, w := range l.viewers {
-		for _, f := range w.faults {
+		for _, f := range l.faultsOf(w) {
 			faults = append(faults, fmt.Sprintf("viewer %d: %s", w.number, f))
 		}
-		lost := slices.DeleteFunc(w.missing(w.first, l.Media.Groups), func(at moqt.Location) bool {
-			return !w.wants(at.Group) || l.omitted.excuse(w.host, at, l.Media.subgroup(at))
-		})
-		if !w.left && len(lost) > 0 {
-			faults = append(faults, fmt.Sprintf("viewer %d: %d objects are missing: %v", w.number, len(lost),
-				lost[:min(len(lost), 5)]))
-		}
-		if groups := w.unended(); !w.left && len(groups) > 0 {
-			faults = append(faults, fmt.Sprintf("viewer %d: streams of groups %v do not end", w.number, groups))
-		}
+	}
+	return faults
+}
+
+// faultsOf returns the faults of what a viewer has got, when no move is under way.
+func (l *life) faultsOf(w *viewer) []string {
+	w.using.lock()
+	defer w.using.unlock()
+	faults := w.allFaults()
+	if w.left {
+		return faults
+	}
+	if lost := l.lacking(w, l.Media.Groups); len(lost) > 0 {
+		faults = append(faults, fmt.Sprintf("%d objects are missing: %v", len(lost), lost[:min(len(lost), 5)]))
+	}
+	if groups := w.unended(); len(groups) > 0 {
+		faults = append(faults, fmt.Sprintf("streams of groups %v do not end", groups))
 	}
 	return faults
 }

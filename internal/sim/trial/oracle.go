@@ -45,11 +45,12 @@ func (m *Media) subgroup(at moqt.Location) uint64 { return at.Object % max(m.Sub
 // isLast reports whether an object is the last of its group.
 func (m *Media) isLast(at moqt.Location) bool { return at.Object == m.Objects-1 }
 
-// oracle judges what a viewer receives. It implements [session.Receiver].
+// oracle judges what a viewer receives in a session. It implements [session.Receiver].
 type oracle struct {
 	layout moqt.DataLayout
 	media  *Media
 	only   *Groups // that were subscribed to; nil: all
+	before *oracle // of the session before this one; nil: none
 
 	mu     sync.Mutex
 	got    map[moqt.Location]struct{}
@@ -58,9 +59,9 @@ type oracle struct {
 	open   map[uint64]int // streams that have not ended, by group
 }
 
-func newOracle(v *Viewer, m *Media) *oracle {
+func newOracle(v *Viewer, m *Media, before *oracle) *oracle {
 	return &oracle{
-		layout: v.Version.DataLayout(), media: m, only: v.Only,
+		layout: v.Version.DataLayout(), media: m, only: v.Only, before: before,
 		got: make(map[moqt.Location]struct{}), open: make(map[uint64]int),
 	}
 }
@@ -162,6 +163,24 @@ func (o *oracle) countOpen(group uint64, n int) {
 	}
 }
 
+// allFaults returns the faults of all sessions.
+func (o *oracle) allFaults() (all []string) {
+	for ; o != nil; o = o.before {
+		all = append(all, o.faults...)
+	}
+	return all
+}
+
+// has reports whether an object came in any session.
+func (o *oracle) has(at moqt.Location) (ok bool) {
+	for ; o != nil && !ok; o = o.before {
+		o.mu.Lock()
+		_, ok = o.got[at]
+		o.mu.Unlock()
+	}
+	return ok
+}
+
 // unended returns the groups that have streams which have not ended, when the media is over.
 func (o *oracle) unended() []uint64 {
 	o.mu.Lock()
@@ -177,12 +196,10 @@ func (o *oracle) fault(format string, args ...any) {
 
 // missing returns which objects from a group on, and before another one, have not come. Datagrams may be lost.
 func (o *oracle) missing(first, end uint64) (lost []moqt.Location) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	for group := first; group < end; group++ {
 		for object := range o.media.Objects {
 			at := moqt.Location{Group: group, Object: object}
-			if _, ok := o.got[at]; !ok && !o.media.isDatagram(at) {
+			if !o.has(at) && !o.media.isDatagram(at) {
 				lost = append(lost, at)
 			}
 		}

@@ -54,6 +54,7 @@ type Client struct {
 	Scheme  string // moqt or https
 	Version moqt.Version
 	Link    sim.Link
+	Stays   bool `json:",omitempty"` // at a process that was replaced; else the client follows its GOAWAY
 }
 
 // Media is what is published, a group after the other.
@@ -97,13 +98,15 @@ const (
 	Rebind = "rebind" // the NAT of a viewer takes another port
 	Leave  = "leave"  // a viewer leaves
 	Pause  = "pause"  // a viewer wants no objects for a time
+
+	Upgrade = "upgrade" // another process takes over a relay's port
 )
 
 // Mishap is something that happens at a time of the media.
 type Mishap struct {
 	At              time.Duration
 	What            string
-	Relay, Upstream int           `json:",omitempty"` // of Kill, Part and Cut
+	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut and Upgrade
 	Viewer          int           `json:",omitempty"` // of Rebind, Leave and Pause
 	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut and Pause
 }
@@ -247,6 +250,9 @@ func NewSchedule(seed uint64) *Schedule {
 	if rng := rand.New(rand.NewPCG(seed, 5)); rng.IntN(3) == 0 {
 		g.choosy(rng)
 	}
+	if rng := rand.New(rand.NewPCG(seed, 6)); rng.IntN(3) == 0 {
+		g.upgrades(rng)
+	}
 	return g.Schedule
 }
 
@@ -300,7 +306,7 @@ func (g *generator) messages() Messages {
 
 func (g *generator) client(l sim.Link) Client {
 	scheme := []string{"moqt", "https"}[g.rng.IntN(2)]
-	return Client{scheme, moqt.Versions()[g.rng.IntN(len(moqt.Versions()))], l}
+	return Client{Scheme: scheme, Version: moqt.Versions()[g.rng.IntN(len(moqt.Versions()))], Link: l}
 }
 
 // successions chooses the pace of the media, and when another publisher takes the place of the one before.
@@ -308,7 +314,8 @@ func (g *generator) successions(rng *rand.Rand) {
 	m := &g.Media
 	m.Pause = time.Duration(10+rng.IntN(40)) * time.Millisecond
 	newest := moqt.Versions()[len(moqt.Versions())-1]
-	m.Successor = Client{"moqt", newest, sim.Link{Delay: 15 * time.Millisecond, Loss: 0.03}}
+	good := sim.Link{Delay: 15 * time.Millisecond, Loss: 0.03}
+	m.Successor = Client{Scheme: "moqt", Version: newest, Link: good}
 	for group := uint64(1); group < m.Groups; group++ {
 		if rng.IntN(6) == 0 {
 			m.Successions = append(m.Successions, group)
@@ -362,6 +369,22 @@ func (g *generator) choosy(rng *rand.Rand) {
 			}
 		}
 	}
+}
+
+// upgrades has other processes take over the ports of relays, 5 s after each other or later, and chooses which clients
+// stay then. Viewers who want some groups only do, and those with narrow links: a player there would not fetch all that
+// it lacks.
+func (g *generator) upgrades(rng *rand.Rand) {
+	for now := g.length().Seconds() * rng.Float64(); now < g.length().Seconds(); now += 5 + 10*rng.Float64() {
+		at := time.Duration(now * float64(time.Second))
+		relay := []int{1, g.last(), 1 + rng.IntN(g.last())}[rng.IntN(3)]
+		g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Upgrade, Relay: relay})
+	}
+	for i := range g.Viewers {
+		v := &g.Viewers[i]
+		v.Stays = rng.IntN(3) == 0 || v.Only != nil || v.Link.Rate > 0
+	}
+	g.Media.Publisher.Stays, g.Media.Successor.Stays = rng.IntN(3) == 0, rng.IntN(3) == 0
 }
 
 // access chooses the link of a client: between a good one and a bad mobile one.

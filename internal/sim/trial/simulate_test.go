@@ -96,3 +96,28 @@ func TestNATThatRebindsOften(t *testing.T) {
 	}
 	Live(t, s, Options{Log: slog.New(slog.DiscardHandler)})
 }
+
+// TestUpgrade replaces a relay twice. Publishers and viewers move, or stay with the first process.
+func TestUpgrade(t *testing.T) {
+	for name, publisherStays := range map[string]bool{"publisher moves": false, "publisher stays": true} {
+		t.Run(name, func(t *testing.T) {
+			c := Client{Scheme: "moqt", Version: moqt.Draft18, Link: sim.Link{Delay: 20 * time.Millisecond}}
+			stays := c
+			stays.Stays = true
+			s := &Schedule{
+				Upstream: [][]int{nil},
+				Media:    Media{Groups: 10, Objects: 40, Subgroups: 2, Pause: 25 * time.Millisecond, Publisher: c},
+				Viewers: []Viewer{
+					{Number: 1, Client: c}, {Number: 2, Client: stays}, {Number: 3, Client: c, Joins: 3 * time.Second},
+				},
+				Mishaps: []Mishap{
+					{At: 2500 * time.Millisecond, What: Upgrade, Relay: 1},
+					{At: 6 * time.Second, What: Upgrade, Relay: 1},
+				},
+			}
+			s.Media.Publisher.Stays = publisherStays
+			require.NoError(t, s.Validate())
+			Live(t, s, Options{Log: slog.New(slog.DiscardHandler)})
+		})
+	}
+}

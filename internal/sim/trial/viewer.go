@@ -11,36 +11,104 @@ import (
 	"sluice/moqt/session"
 )
 
-// viewer plays a track from its join on.
+// viewer plays a track from its join on. It moves to another session when the relay asks it to.
 type viewer struct {
+	// Of the latest session.
 	*client
 	*oracle
-	number int
-	sub    *session.Subscription
-	pauses []pause
-	late   bool   // the relay had objects when the viewer joined
-	first  uint64 // the first group of which all objects have to come
-	left   bool   // so that groups may be missing
+	sub *session.Subscription
+
+	service     *service
+	spec        *Viewer
+	number      int
+	relay, host int
+	using       using // by who uses the session, or replaces it
+	pauses      []pause
+	late        bool   // the relay had objects when the viewer joined
+	first       uint64 // the first group whose objects have to come
+	left        bool   // so that groups may be missing; guarded by service.mu
 }
+
+// using is a mutex for long: time goes on while somebody waits for it, unlike for a sync.Mutex.
+type using chan struct{}
+
+func (u using) lock()   { u <- struct{}{} }
+func (u using) unlock() { <-u }
 
 // viewer has somebody join.
 func (s *service) viewer(relay int, v *Viewer, m *Media) *viewer {
-	w := &viewer{client: s.join(relay, v.Client), oracle: newOracle(v, m), number: v.Number}
-	sub, largest, err := w.subscribe(s.t.Context(), v)
-	for v.Version == moqt.Draft16 && isMissing(err) { // it knows no rendezvous
-		time.Sleep(100 * time.Millisecond)
-		sub, largest, err = w.subscribe(s.t.Context(), v)
+	w := &viewer{
+		service: s, spec: v, number: v.Number, relay: relay, host: s.host(relay, v.Client), using: make(using, 1),
 	}
-	w.sub = sub
+	largest, err := w.join(s.t.Context(), m, v.filter())
 	s.check(err)
 	if largest == nil {
 		return w
 	}
 	w.late, w.first = true, largest.Group+1
-	if v.Fetch && w.fetch(s.t.Context(), sub, *largest) == nil {
+	if v.Fetch && w.fetch(s.t.Context(), moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest) == nil {
 		w.first = largest.Group
 	}
 	return w
+}
+
+// filter returns where the viewer's first subscription begins. Without a filter, it is where the relay wants; one that
+// a fetch is for begins behind the largest object.
+func (v *Viewer) filter() *moqt.Filter {
+	switch {
+	case v.Only != nil:
+		return v.Only.filter()
+	case v.Fetch:
+		return fromNow
+	}
+	return nil
+}
+
+// fromNow is the filter of a subscription that begins behind the largest object.
+var fromNow = &moqt.Filter{Type: moqt.FilterLargestObject}
+
+// join opens a session, and subscribes to the track there. It returns the relay's largest object.
+func (w *viewer) join(ctx context.Context, m *Media, f *moqt.Filter) (largest *moqt.Location, err error) {
+	s := w.service
+	err = s.whileReplaced(w.relay, func() error {
+		c, err := s.join(w.host, w.relay, w.spec.Client)
+		if err != nil {
+			return err
+		}
+		o := newOracle(w.spec, m, w.oracle)
+		var sub *session.Subscription
+		sub, largest, err = c.subscribe(ctx, f, o)
+		for w.spec.Version == moqt.Draft16 && isMissing(err) { // it knows no rendezvous
+			time.Sleep(100 * time.Millisecond)
+			sub, largest, err = c.subscribe(ctx, f, o)
+		}
+		if err != nil {
+			c.leave()
+			return err
+		}
+		s.mu.Lock()
+		w.client, w.oracle, w.sub = c, o, sub
+		left := w.left
+		s.mu.Unlock()
+		if left {
+			c.leave()
+		}
+		return nil
+	})
+	return largest, err
+}
+
+// reconnectTime is for how long package client tries to open a session in place of another one.
+const reconnectTime = 30 * time.Second
+
+// rejoin is join in place of another session. A NAT that takes another port, for one, ends a handshake.
+func (w *viewer) rejoin(ctx context.Context, m *Media) (largest *moqt.Location, err error) {
+	for begin := time.Now(); time.Since(begin) < reconnectTime; time.Sleep(100 * time.Millisecond) {
+		if largest, err = w.join(ctx, m, fromNow); !errors.Is(err, errNoSession) {
+			break
+		}
+	}
+	return largest, err
 }
 
 // pause is the groups from the first to the last one of which a viewer that did not want objects may lack some.
@@ -59,18 +127,13 @@ func (w *viewer) forward(ctx context.Context, on bool) error {
 	return err
 }
 
-// subscribe subscribes to the track, and waits for the answer, which says what the relay's largest object is. Without a
-// filter, the subscription begins where the relay wants; one that a fetch is for begins behind that object.
-func (w *viewer) subscribe(ctx context.Context, v *Viewer) (*session.Subscription, *moqt.Location, error) {
+// subscribe subscribes to the track, and waits for the answer, which says what the relay's largest object is.
+func (c *client) subscribe(
+	ctx context.Context, f *moqt.Filter, o *oracle,
+) (*session.Subscription, *moqt.Location, error) {
 	wait := uint64(20_000)
-	p := moqt.Parameters{RendezvousTimeout: &wait}
-	switch {
-	case v.Only != nil:
-		p.Filter = v.Only.filter()
-	case v.Fetch:
-		p.Filter = &moqt.Filter{Type: moqt.FilterLargestObject}
-	}
-	sub, err := w.Subscribe(ctx, moqt.Subscribe{Track: track, Parameters: p}, w.oracle)
+	p := moqt.Parameters{RendezvousTimeout: &wait, Filter: f}
+	sub, err := c.Subscribe(ctx, moqt.Subscribe{Track: track, Parameters: p}, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,10 +144,10 @@ func (w *viewer) subscribe(ctx context.Context, v *Viewer) (*session.Subscriptio
 	return sub, ok.Parameters.LargestObject, nil
 }
 
-// fetch fetches the group in which the viewer has joined, up to the object before the first that the subscription
-// brings. Not all drafts have a joining fetch, and a relay may refuse one.
-func (w *viewer) fetch(ctx context.Context, sub *session.Subscription, largest moqt.Location) error {
-	m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: sub.ID()}
+// fetch fetches objects before the subscription's first. Not all drafts have a joining fetch, and a relay may refuse
+// one.
+func (w *viewer) fetch(ctx context.Context, m moqt.Fetch, largest moqt.Location) error {
+	m.JoiningRequestID = w.sub.ID()
 	if !w.Version().HasJoiningFetch() {
 		r := m.JoiningRange(largest)
 		m = moqt.Fetch{FetchType: moqt.FetchStandalone, Track: track, Start: r.Start, End: r.FetchEnd()}
@@ -103,6 +166,12 @@ func (w *viewer) fetch(ctx context.Context, sub *session.Subscription, largest m
 		_, err = f.Wait(ctx)
 	}
 	return err
+}
+
+// mustMove reports whether a request has failed because the relay asks the viewer to move.
+func (w *viewer) mustMove(err error) bool {
+	refused, ok := errors.AsType[*moqt.RequestError](err)
+	return errors.Is(err, session.ErrGoingAway) || ok && refused.Code.Effective() == moqt.RequestGoingAway
 }
 
 // isMissing reports whether the relay has said that nobody publishes the track.

@@ -1,0 +1,207 @@
+package trial
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/transport"
+)
+
+// linger is how long a session is kept after its publication has ended, so that everything arrives.
+const linger = 5 * time.Second
+
+// publisher publishes groups. It moves when the relay asks it to, as package pub does: it publishes in another session
+// from the beginning of the current group on, and ends the publication before with that group.
+type publisher struct {
+	service     *service
+	spec        Client
+	media       *Media
+	relay, host int
+	current     []*publication // that get the current group, the newest last
+
+	mu      sync.Mutex
+	moved   []*publication // that begin with the current group
+	largest *moqt.Location // that was published
+	over    bool           // another publisher goes on
+}
+
+func (s *service) publisher(relay int, c Client, m *Media) *publisher {
+	p := &publisher{service: s, spec: c, media: m, relay: relay, host: s.host(relay, c)}
+	first, err := p.open(nil)
+	s.check(err)
+	p.current = []*publication{first}
+	return p
+}
+
+// open opens a session, and publishes there behind the largest object so far.
+func (p *publisher) open(largest *moqt.Location) (o *publication, err error) {
+	s := p.service
+	err = s.whileReplaced(p.relay, func() error {
+		c, err := s.join(p.host, p.relay, p.spec)
+		if err != nil {
+			return err
+		}
+		pub, err := c.Publish(s.t.Context(), moqt.Publish{
+			Track: track, Parameters: moqt.Parameters{LargestObject: largest},
+		})
+		if err == nil {
+			err = pub.Wait(s.t.Context())
+		}
+		if err != nil {
+			c.leave()
+			return err
+		}
+		o = &publication{client: c, pub: pub, media: p.media, subgroups: make(map[uint64]*subgroup)}
+		return nil
+	})
+	if err == nil {
+		go p.follow(o)
+	}
+	return o, err
+}
+
+// follow moves when the relay asks the publisher to.
+func (p *publisher) follow(from *publication) {
+	if !from.isAsked() {
+		return
+	}
+	p.mu.Lock()
+	largest, over := p.largest, p.over
+	p.mu.Unlock()
+	if over {
+		time.Sleep(linger)
+		from.leave()
+		return
+	}
+	p.service.note("the publisher moves")
+	next, err := p.open(largest)
+	p.service.check(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.moved = append(p.moved, next)
+		return
+	}
+	p.service.check(next.end())
+}
+
+// begin has the sessions to which the publisher has moved get the current group, whose first objects were published.
+func (p *publisher) begin(group, objects uint64) {
+	p.mu.Lock()
+	moved := p.moved
+	p.moved = nil
+	if objects > 0 {
+		p.largest = &moqt.Location{Group: group, Object: objects - 1}
+	}
+	p.mu.Unlock()
+	for _, o := range moved {
+		for object := range objects {
+			p.service.check(o.send(p.service.t.Context(), moqt.Location{Group: group, Object: object}))
+		}
+	}
+	p.current = append(p.current, moved...)
+}
+
+// group publishes a group, with a pause behind each object.
+func (p *publisher) group(group uint64) {
+	for object := range p.media.Objects {
+		p.begin(group, object)
+		for _, o := range p.current {
+			p.service.check(o.send(p.service.t.Context(), moqt.Location{Group: group, Object: object}))
+		}
+		time.Sleep(p.media.Pause)
+	}
+	for i, o := range p.current {
+		p.service.check(o.endGroup())
+		if i < len(p.current)-1 {
+			p.service.check(o.end())
+			time.AfterFunc(linger, o.leave)
+		}
+	}
+	p.current = p.current[len(p.current)-1:]
+}
+
+// end ends the publication, so that another publisher goes on. The sessions stay until everything has arrived.
+func (p *publisher) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	for _, o := range append(p.current, p.moved...) {
+		p.service.check(o.end())
+	}
+}
+
+// publication is what a publisher publishes in one session.
+type publication struct {
+	*client
+	pub       *session.Publication
+	media     *Media
+	subgroups map[uint64]*subgroup // of the current group
+}
+
+// send sends an object of the current group.
+func (o *publication) send(ctx context.Context, at moqt.Location) error {
+	m := o.media
+	if m.isDatagram(at) {
+		return o.pub.SendDatagram(moqt.ObjectDatagram{Location: at, EndOfGroup: m.isLast(at), Payload: m.payload(at)})
+	}
+	id := m.subgroup(at)
+	if o.subgroups[id] == nil {
+		var err error
+		if o.subgroups[id], err = o.open(ctx, at.Group, id); err != nil {
+			return err
+		}
+	}
+	return o.subgroups[id].send(at.Object, m.payload(at))
+}
+
+// open opens the stream of a subgroup.
+func (o *publication) open(ctx context.Context, group, id uint64) (*subgroup, error) {
+	m := o.media
+	last := moqt.Location{Group: group, Object: m.Objects - 1}
+	h := moqt.SubgroupHeader{
+		GroupID: group, SubgroupID: id, FirstObject: true, EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id,
+	}
+	if m.Layers {
+		h.Priority = uint8(100 + id)
+	}
+	if id != 0 {
+		h.SubgroupIDMode = moqt.SubgroupIDPresent
+	}
+	stream, err := o.pub.OpenSubgroup(ctx, h)
+	return &subgroup{stream, moqt.NewSubgroupEncoder(o.Version().DataLayout(), h)}, err
+}
+
+// endGroup ends the streams of the current group.
+func (o *publication) endGroup() error {
+	for _, id := range slices.Sorted(maps.Keys(o.subgroups)) {
+		if err := o.subgroups[id].stream.Close(); err != nil {
+			return err
+		}
+	}
+	clear(o.subgroups)
+	return nil
+}
+
+// end ends the publication. The session goes on.
+func (o *publication) end() error { return o.pub.Done(moqt.DoneGoingAway, "") }
+
+// subgroup is a stream of a publisher.
+type subgroup struct {
+	stream  transport.SendStream
+	encoder moqt.SubgroupEncoder
+}
+
+func (s *subgroup) send(object uint64, payload []byte) error {
+	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: object, PayloadLength: uint64(len(payload))})
+	if err != nil {
+		return err
+	}
+	_, err = s.stream.Write(append(b, payload...))
+	return err
+}
