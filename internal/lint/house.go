@@ -191,7 +191,7 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 122_900, 92_000},
+	{"lines of Go without tests", 123_500, 92_000},
 	{"lines of tests", 105_600, 75_000},
 	{"lines of C", 11_320, 11_000},
 	{"types above 25 methods", 28, 0},
