@@ -191,10 +191,10 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 123_500, 92_000},
-	{"lines of tests", 105_600, 75_000},
+	{"lines of Go without tests", 123_400, 92_000},
+	{"lines of tests", 105_700, 75_000},
 	{"lines of C", 11_320, 11_000},
-	{"types above 25 methods", 28, 0},
+	{"types above 25 methods", 27, 0},
 	{"methods outside of their type's file, per cent", 17.6, 5},
 	{`"that of, those of, the one" in 10,000 words`, 19.2, 4},
 	{`"of which, for which" in 10,000 words`, 6.4, 4},
