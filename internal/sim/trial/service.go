@@ -183,7 +183,10 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 		return nil, fmt.Errorf("%w: %w", errNoSession, err)
 	}
 	joined := &client{going: goaways{asked: make(chan struct{})}}
-	cfg := session.Config{Handler: joined.going, Logger: slog.New(slog.DiscardHandler)}
+	cfg := session.Config{
+		Handler: joined.going, Logger: slog.New(slog.DiscardHandler),
+		Timeouts: session.Timeouts{Hold: time.Minute}, // else the answer of a narrow link comes too late for the media
+	}
 	if conn.Kind() == transport.RawQUIC {
 		cfg.Authority, cfg.Path = "relay", "/app"
 	}
