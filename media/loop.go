@@ -116,6 +116,8 @@ type LoopStats struct {
 	GSO      bool              // trains are in use
 	Senders  int               // whose handshake is confirmed
 	Open     int               // streams that have not ended
+	Waiting  int               // of these, for credit
+	Queued   int               // of these, for more than their own credit
 	Followed int               // logs of which streams are sent as they grow, counted once for each shard
 	Counters Counters          // of all senders, also of those that have closed
 }
@@ -139,6 +141,8 @@ func (l *Loop) Stats() LoopStats {
 				st.Counters.add(&c)
 				st.Senders++
 				st.Open += len(s.streams.all)
+				st.Waiting += s.credit.parked
+				st.Queued += s.credit.queued()
 			}
 			s.mu.Unlock()
 		}

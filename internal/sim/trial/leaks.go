@@ -47,16 +47,12 @@ func (s *service) held() (faults []string) {
 
 // held returns what the process holds, and the processes that it has replaced and that have not ended.
 func (p *process) held() (faults []string) {
-	metrics := prometheus.NewRegistry()
-	p.service.check(metrics.Register(p.server))
-	families, err := metrics.Gather()
-	p.service.check(err)
-	for _, f := range families {
-		value := f.GetMetric()[0].GetGauge().GetValue()
-		if slices.Contains(transient, f.GetName()) && value != 0 {
-			faults = append(faults, fmt.Sprintf("%s is %v", f.GetName(), value))
+	for name, value := range p.gauges() {
+		if slices.Contains(transient, name) && value != 0 {
+			faults = append(faults, fmt.Sprintf("%s is %v", name, value))
 		}
 	}
+	slices.Sort(faults)
 	if p.kernel != nil && p.kernel.Used() > 0 {
 		faults = append(faults, fmt.Sprintf("%d streams of the kernel are not free", p.kernel.Used()))
 	}
@@ -67,4 +63,17 @@ func (p *process) held() (faults []string) {
 		}
 	}
 	return faults
+}
+
+// gauges returns the process's gauges without labels.
+func (p *process) gauges() map[string]float64 {
+	metrics := prometheus.NewRegistry()
+	p.service.check(metrics.Register(p.server))
+	families, err := metrics.Gather()
+	p.service.check(err)
+	values := make(map[string]float64)
+	for _, f := range families {
+		values[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return values
 }

@@ -1,6 +1,8 @@
 package trial
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -53,14 +55,14 @@ func Live(t *testing.T, s *Schedule, o Options) {
 type life struct {
 	*Schedule
 	*service
-	begun   uint64 // the group that is being published, or comes next; guarded by service.mu
+	begun   moqt.Location // the object that is being published, or comes next; guarded by service.mu
 	viewers []*viewer
 	joining sync.WaitGroup // of viewers, and their pauses
 }
 
 // live does all of it, and judges.
 func (l *life) live() {
-	p := l.begin()
+	p := l.startAll()
 	steps := l.steps()
 	var publishing sync.WaitGroup
 	publishing.Go(func() { l.publish(p) })
@@ -90,8 +92,8 @@ func (l *life) live() {
 	}
 }
 
-// begin starts relays, the publisher and the first viewers.
-func (l *life) begin() *publisher {
+// startAll starts relays, the publisher and the first viewers.
+func (l *life) startAll() *publisher {
 	for _, p := range l.Paths {
 		l.connect(p.Relay, p.Upstream, func(link *sim.Link) { *link = p.Link })
 	}
@@ -152,7 +154,7 @@ func (l *life) move(w *viewer) error {
 // lacking returns the objects before a group that a viewer should have got and has not.
 func (l *life) lacking(w *viewer, end uint64) []moqt.Location {
 	return slices.DeleteFunc(w.missing(w.first, end), func(at moqt.Location) bool {
-		return !w.wants(at.Group) || l.omitted.excuse(w.host, at, l.Media.subgroup(at))
+		return !w.wants(at) || l.omitted.excuse(w.host, l.Media.wire(at), l.Media.subgroup(at))
 	})
 }
 
@@ -163,8 +165,8 @@ func (l *life) view(v *Viewer) {
 	w := l.viewer(relay, v, &l.Media)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if v.Joins > 0 && !w.late {
-		w.first = l.begun + 1
+	if v.Joins > 0 && (!w.late || len(l.Media.Restarts) > 0) {
+		w.first = l.begun.Group + 1
 	}
 	l.viewers = append(l.viewers, w)
 	go l.follow(w)
@@ -241,6 +243,8 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 		}, nil
 	case Leave:
 		return func() { l.leave(m.Viewer) }, nil
+	case Stall:
+		return func() { l.joining.Go(func() { l.stall(m.Viewer, m.Lasts) }) }, nil
 	case Pause:
 		return func() { l.joining.Go(func() { l.pause(m.Viewer, m.Lasts) }) }, nil
 	case Upgrade:
@@ -265,8 +269,8 @@ func (l *life) leave(number int) {
 	}
 }
 
-// pause has a viewer want no objects for a time. What it has not got of the groups until then, and of those that begin
-// before the relay has agreed to go on, may be missing.
+// pause has a viewer want no objects for a time; 0: it wants them again before the relay has answered. What it has not
+// got until then, and what is published before the relay has agreed to go on, may be missing.
 func (l *life) pause(number int, lasts time.Duration) {
 	w := l.find(number)
 	if w == nil {
@@ -275,14 +279,20 @@ func (l *life) pause(number int, lasts time.Duration) {
 	w.using.lock()
 	defer w.using.unlock()
 	l.mu.Lock()
-	p := pause{l.begun + 1, l.begun}
+	p := pause{first: l.begun}
 	l.mu.Unlock()
-	if lost := w.missing(w.first, p.first); len(lost) > 0 {
-		p.first = lost[0].Group
+	if lost := w.missing(w.first, p.first.Group+1); len(lost) > 0 && lost[0].Less(p.first) {
+		p.first = lost[0]
 	}
 	l.note("viewer %d wants no objects", number)
-	err := w.forward(l.t.Context(), false)
-	if time.Sleep(lasts); err == nil {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	defer cancel()
+	if lasts == 0 {
+		cancel() // so that the answer is not awaited
+	}
+	err := w.forward(ctx, false)
+	l.checkCredit(w)
+	if time.Sleep(lasts); err == nil || errors.Is(err, context.Canceled) {
 		l.note("viewer %d wants objects again", number)
 		err = w.forward(l.t.Context(), true)
 	}
@@ -295,20 +305,60 @@ func (l *life) pause(number int, lasts time.Duration) {
 	}
 }
 
+// stall has a viewer read nothing for a time.
+func (l *life) stall(number int, lasts time.Duration) {
+	w := l.find(number)
+	if w == nil {
+		return
+	}
+	l.note("viewer %d does not read", number)
+	resume := w.stall()
+	time.Sleep(lasts)
+	l.checkCredit(w)
+	l.note("viewer %d reads again", number)
+	resume()
+}
+
+// checkCredit checks that the relay of a viewer does not keep streams that have ended while they waited for credit.
+func (l *life) checkCredit(w *viewer) {
+	p := l.process(w.relay)
+	if p == nil {
+		return
+	}
+	g := p.gauges()
+	if kept, wait := g["sluice_media_queued_streams"], g["sluice_media_waiting_streams"]; kept > wait {
+		w.fault("%v streams are queued for credit, but only %v wait", kept, wait)
+	}
+}
+
+// arrives is how long what a publisher has sent may take to arrive at its relay.
+const arrives = 2 * time.Second
+
 // publish publishes all groups. Between two of them, another publisher may take the place of the one before.
 func (l *life) publish(p *publisher) {
 	for group := range l.Media.Groups {
-		l.mu.Lock()
-		l.begun = group
-		l.mu.Unlock()
-		if slices.Contains(l.Media.Successions, group) {
+		l.begin(moqt.Location{Group: group})
+		switch {
+		case slices.Contains(l.Media.Restarts, group):
+			time.Sleep(arrives)
+			l.note("the publisher is killed, and starts again with group 0, which is group %d of all", group)
+			l.net.Kill(sim.Host(p.host))
+			p = l.publisher(1, l.Media.Publisher, &l.Media)
+		case slices.Contains(l.Media.Successions, group):
 			l.note("another publisher takes the place of the one before, before group %d", group)
 			p.end()
 			p = l.publisher(1, l.Media.Successor, &l.Media)
 		}
-		p.group(group)
+		p.group(group, l.begin)
 	}
 	time.Sleep(l.rest())
+}
+
+// begin notes which object is published next.
+func (l *life) begin(at moqt.Location) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begun = at
 }
 
 // verdict returns what is wrong.

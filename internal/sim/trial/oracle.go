@@ -28,6 +28,22 @@ func (m *Media) payload(at moqt.Location) []byte {
 	return b
 }
 
+// groupID returns the id of a group, by its number among all: a publisher that was restarted begins with id 0 again.
+func (m *Media) groupID(group uint64) (id uint64) {
+	id = group
+	for _, first := range m.Restarts {
+		if first <= group {
+			id = group - first
+		}
+	}
+	return id
+}
+
+// wire returns the location that an object is published with.
+func (m *Media) wire(at moqt.Location) moqt.Location {
+	return moqt.Location{Group: m.groupID(at.Group), Object: at.Object}
+}
+
 func (m *Media) mostBytes(at moqt.Location) uint64 {
 	if m.isDatagram(at) {
 		return maxDatagram
@@ -52,11 +68,12 @@ type oracle struct {
 	only   *Groups // that were subscribed to; nil: all
 	before *oracle // of the session before this one; nil: none
 
-	mu     sync.Mutex
-	got    map[moqt.Location]struct{}
-	faults []string
-	resets int
-	open   map[uint64]int // streams that have not ended, by group
+	mu      sync.Mutex
+	got     map[moqt.Location]struct{}
+	faults  []string
+	resets  int
+	open    map[uint64]int // streams that have not ended, by group
+	stalled chan struct{}  // nil: streams are read
 }
 
 func newOracle(v *Viewer, m *Media, before *oracle) *oracle {
@@ -75,6 +92,7 @@ func (o *oracle) HandleSubgroup(g *session.Subgroup) {
 	var pending []moqt.SubgroupObject // whose payload is not whole
 	b := make([]byte, 4096)
 	for {
+		o.awaitReading()
 		n, err := g.Read(b)
 		stream = append(stream, b[:n]...)
 		for rest := b[:n]; len(rest) > 0; {
@@ -104,6 +122,24 @@ func (o *oracle) HandleSubgroup(g *session.Subgroup) {
 	}
 }
 
+// stall has streams not be read until resume is called.
+func (o *oracle) stall() (resume func()) {
+	stalled := make(chan struct{})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stalled = stalled
+	return func() { close(stalled) }
+}
+
+func (o *oracle) awaitReading() {
+	o.mu.Lock()
+	stalled := o.stalled
+	o.mu.Unlock()
+	if stalled != nil {
+		<-stalled
+	}
+}
+
 // HandleDatagram implements [session.Receiver].
 func (o *oracle) HandleDatagram(d *moqt.ObjectDatagram) {
 	if !o.media.isDatagram(d.Location) {
@@ -129,13 +165,17 @@ func (o *oracle) takeFetched(p *moqt.FetchParser, response []byte) {
 	}
 }
 
-// take judges a whole object.
+// take judges a whole object. Its payload says which group of all it is of.
 func (o *oracle) take(at moqt.Location, object []byte) {
 	if o.only != nil && !o.only.has(at.Group) {
 		o.fault("object %v came, which is not of groups %v", at, *o.only)
 	}
-	if !bytes.Equal(object, o.media.payload(at)) {
-		o.fault("object %v has other bytes than were published", at)
+	id := at.Group
+	if len(object) >= 8 {
+		at.Group = binary.BigEndian.Uint64(object)
+	}
+	if o.media.groupID(at.Group) != id || !bytes.Equal(object, o.media.payload(at)) {
+		o.fault("object %v has other bytes than were published", moqt.Location{Group: id, Object: at.Object})
 	}
 	o.mu.Lock()
 	_, twice := o.got[at]

@@ -107,9 +107,10 @@ func (p *publisher) begin(group, objects uint64) {
 	p.current = append(p.current, moved...)
 }
 
-// group publishes a group, with a pause behind each object.
-func (p *publisher) group(group uint64) {
+// group publishes a group, with a pause behind each object. It says which object is next.
+func (p *publisher) group(group uint64, next func(moqt.Location)) {
 	for object := range p.media.Objects {
+		next(moqt.Location{Group: group, Object: object})
 		p.begin(group, object)
 		for _, o := range p.current {
 			p.service.check(o.send(p.service.t.Context(), moqt.Location{Group: group, Object: object}))
@@ -126,13 +127,18 @@ func (p *publisher) group(group uint64) {
 	p.current = p.current[len(p.current)-1:]
 }
 
-// end ends the publication, so that another publisher goes on. The sessions stay until everything has arrived.
+// end ends the publication, so that another publisher goes on. The sessions stay until everything has arrived, and
+// that of a hasty publisher no longer.
 func (p *publisher) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
 	for _, o := range append(p.current, p.moved...) {
 		p.service.check(o.end())
+		if p.spec.Hasty {
+			o.sent.await()
+			o.leave()
+		}
 	}
 }
 
@@ -148,7 +154,9 @@ type publication struct {
 func (o *publication) send(ctx context.Context, at moqt.Location) error {
 	m := o.media
 	if m.isDatagram(at) {
-		return o.pub.SendDatagram(moqt.ObjectDatagram{Location: at, EndOfGroup: m.isLast(at), Payload: m.payload(at)})
+		return o.pub.SendDatagram(moqt.ObjectDatagram{
+			Location: m.wire(at), EndOfGroup: m.isLast(at), Payload: m.payload(at),
+		})
 	}
 	id := m.subgroup(at)
 	if o.subgroups[id] == nil {
@@ -165,7 +173,8 @@ func (o *publication) open(ctx context.Context, group, id uint64) (*subgroup, er
 	m := o.media
 	last := moqt.Location{Group: group, Object: m.Objects - 1}
 	h := moqt.SubgroupHeader{
-		GroupID: group, SubgroupID: id, FirstObject: true, EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id,
+		GroupID: m.groupID(group), SubgroupID: id, FirstObject: true,
+		EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id,
 	}
 	if m.Layers {
 		h.Priority = uint8(100 + id)

@@ -54,7 +54,9 @@ type Client struct {
 	Scheme  string // moqt or https
 	Version moqt.Version
 	Link    sim.Link
-	Stays   bool `json:",omitempty"` // at a process that was replaced; else the client follows its GOAWAY
+	Streams int64 `json:",omitempty"` // that the relay may have open at a time; 0: more than there are
+	Hasty   bool  `json:",omitempty"` // a publisher that ends leaves as soon as the relay has acknowledged all
+	Stays   bool  `json:",omitempty"` // at a process that was replaced; else the client follows its GOAWAY
 }
 
 // Media is what is published, a group after the other.
@@ -67,6 +69,9 @@ type Media struct {
 	Publisher       Client
 	Successor       Client
 	Successions     []uint64 // groups before which another publisher takes the place of the one before
+	// Restarts are groups before which the publisher is killed without a word, and starts again with group 0: their id
+	// is 0, too.
+	Restarts []uint64 `json:",omitempty"`
 }
 
 // Viewer is a viewer who joins at a time of the media; 0: before it.
@@ -98,6 +103,7 @@ const (
 	Rebind = "rebind" // the NAT of a viewer takes another port
 	Leave  = "leave"  // a viewer leaves
 	Pause  = "pause"  // a viewer wants no objects for a time
+	Stall  = "stall"  // a viewer reads nothing for a time
 
 	Upgrade = "upgrade" // another process takes over a relay's port
 )
@@ -107,8 +113,8 @@ type Mishap struct {
 	At              time.Duration
 	What            string
 	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut and Upgrade
-	Viewer          int           `json:",omitempty"` // of Rebind, Leave and Pause
-	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut and Pause
+	Viewer          int           `json:",omitempty"` // of Rebind, Leave, Pause and Stall
+	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut, Pause and Stall
 }
 
 // dropPolicies are the values of Drop.
@@ -252,6 +258,8 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	if rng := rand.New(rand.NewPCG(seed, 6)); rng.IntN(3) == 0 {
 		g.upgrades(rng)
+	} else {
+		g.rare(rand.New(rand.NewPCG(seed, 7)))
 	}
 	return g.Schedule
 }

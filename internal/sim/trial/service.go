@@ -134,6 +134,7 @@ func (s *service) url(relay int, scheme string) string {
 type client struct {
 	*session.Session
 	going goaways
+	sent  inFlight
 	leave func()
 }
 
@@ -172,8 +173,13 @@ var errNoSession = errors.New("no session")
 func (s *service) join(host, relay int, c Client) (*client, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
+	joined, inspection := &client{going: goaways{asked: make(chan struct{})}}, s.inspection()
+	if c.Hasty {
+		inspection.Trace = joined.sent.trace(inspection.Trace)
+	}
 	conn, err := transport.Dial(ctx, s.url(relay, c.Scheme), transport.ClientConfig{
-		Insecure: true, Inspection: s.inspection(), Protocols: []string{c.Version.ALPN()},
+		Insecure: true, Inspection: inspection, Protocols: []string{c.Version.ALPN()},
+		Limits:        transport.Limits{MaxIncomingUniStreams: c.Streams},
 		ClosingPeriod: transport.ClosingPeriod,
 		ListenUDP: func(string, *net.UDPAddr) (transport.UDPConn, error) {
 			return s.net.Listen(netip.AddrPortFrom(sim.Host(host), 0))
@@ -182,7 +188,6 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoSession, err)
 	}
-	joined := &client{going: goaways{asked: make(chan struct{})}}
 	cfg := session.Config{
 		Handler: joined.going, Logger: slog.New(slog.DiscardHandler),
 		Timeouts: session.Timeouts{Hold: time.Minute}, // else the answer of a narrow link comes too late for the media

@@ -48,9 +48,9 @@ func (s *Schedule) with(change func(*Schedule)) *Schedule {
 	change(&c)
 	c.Viewers = slices.DeleteFunc(slices.Clone(c.Viewers), func(v Viewer) bool { return v.Joins > c.length() })
 	c.Mishaps = slices.DeleteFunc(slices.Clone(c.Mishaps), func(m Mishap) bool { return !c.has(m) })
-	c.Media.Successions = slices.DeleteFunc(slices.Clone(c.Media.Successions), func(group uint64) bool {
-		return group >= c.Media.Groups
-	})
+	later := func(group uint64) bool { return group >= c.Media.Groups }
+	c.Media.Successions = slices.DeleteFunc(slices.Clone(c.Media.Successions), later)
+	c.Media.Restarts = slices.DeleteFunc(slices.Clone(c.Media.Restarts), later)
 	return &c
 }
 
@@ -71,7 +71,7 @@ func (s *Schedule) has(m Mishap) bool {
 		return m.Relay >= 1 && m.Relay <= s.last()
 	case Part:
 		return s.Cluster != nil && m.Relay >= 1 && m.Relay <= s.last()
-	case Rebind, Leave, Pause:
+	case Rebind, Leave, Pause, Stall:
 		return slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return v.Number == m.Viewer })
 	}
 	return false
@@ -178,6 +178,9 @@ func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
 		if v.Fetch && !yield(s.with(func(c *Schedule) { c.Viewers[i].Fetch = false })) {
 			return
 		}
+		if v.Streams != 0 && !yield(s.with(func(c *Schedule) { c.Viewers[i].Streams = 0 })) {
+			return
+		}
 		if v.Only != nil && !yield(s.with(func(c *Schedule) { c.Viewers[i].Only = nil })) {
 			return
 		}
@@ -194,6 +197,8 @@ func (s *Schedule) lessMedia(yield func(*Schedule) bool) {
 		func(m *Media) { m.Subgroups = 0 },
 		func(m *Media) { m.Datagrams = 0 },
 		func(m *Media) { m.Successions = nil },
+		func(m *Media) { m.Restarts = nil },
+		func(m *Media) { m.Publisher.Hasty, m.Successor.Hasty = false, false },
 	}
 	for i := range s.Media.Successions {
 		changes = append(changes, func(m *Media) { m.Successions = slices.Delete(slices.Clone(m.Successions), i, i+1) })
@@ -211,7 +216,12 @@ func (s *Schedule) lessMedia(yield func(*Schedule) bool) {
 
 // size counts what lessMedia makes less.
 func (s *Schedule) size() time.Duration {
-	return s.length() + time.Duration(len(s.Media.Successions)) + time.Duration(s.Media.Subgroups+s.Media.Datagrams)
+	var hasty time.Duration
+	if s.Media.Publisher.Hasty || s.Media.Successor.Hasty {
+		hasty = 1
+	}
+	return s.length() + time.Duration(len(s.Media.Successions)+len(s.Media.Restarts)) +
+		time.Duration(s.Media.Subgroups+s.Media.Datagrams) + hasty
 }
 
 // betterLinks makes each link perfect but for its delay.

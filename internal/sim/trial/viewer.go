@@ -46,7 +46,8 @@ func (s *service) viewer(relay int, v *Viewer, m *Media) *viewer {
 		return w
 	}
 	w.late, w.first = true, largest.Group+1
-	if v.Fetch && w.fetch(s.t.Context(), moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, *largest) == nil {
+	joining := moqt.Fetch{FetchType: moqt.FetchRelativeJoining}
+	if v.Only == nil && (!v.Fetch || w.fetch(s.t.Context(), joining, *largest) == nil) {
 		w.first = largest.Group
 	}
 	return w
@@ -111,13 +112,13 @@ func (w *viewer) rejoin(ctx context.Context, m *Media) (largest *moqt.Location, 
 	return largest, err
 }
 
-// pause is the groups from the first to the last one of which a viewer that did not want objects may lack some.
-type pause struct{ first, last uint64 }
+// pause is the objects from the first to the last one that a viewer may lack because it did not want them.
+type pause struct{ first, last moqt.Location }
 
-// wants reports whether all objects of a group have to come, if it is not one before the viewer's first.
-func (w *viewer) wants(group uint64) bool {
-	return (w.only == nil || w.only.has(group)) && !slices.ContainsFunc(w.pauses, func(p pause) bool {
-		return p.first <= group && group <= p.last
+// wants reports whether an object has to come, if it is not of a group before the viewer's first.
+func (w *viewer) wants(at moqt.Location) bool {
+	return (w.only == nil || w.only.has(at.Group)) && !slices.ContainsFunc(w.pauses, func(p pause) bool {
+		return !at.Less(p.first) && !p.last.Less(at)
 	})
 }
 

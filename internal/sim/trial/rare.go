@@ -1,0 +1,58 @@
+package trial
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// rare chooses what few schedules have.
+func (g *generator) rare(rng *rand.Rand) {
+	for i := range g.Mishaps {
+		if m := &g.Mishaps[i]; m.What == Pause && rng.IntN(2) == 0 {
+			m.Lasts = 0
+		}
+	}
+	switch n := rng.IntN(12); {
+	case n < 4 && g.last() == 1:
+		g.restart(rng)
+	case n < 6:
+		g.hasten(rng)
+	case n >= 10:
+		g.tighten(rng)
+	}
+}
+
+// restart has the publisher of the only relay start again with group 0, with other objects than before.
+func (g *generator) restart(rng *rand.Rand) {
+	g.Media.Restarts = []uint64{1 + rng.Uint64N(g.Media.Groups-1)}
+	g.Media.Successions = nil  // a successor would do the same if it came before the first publisher is found dead
+	for i := range g.Viewers { // which group is meant is not certain
+		g.Viewers[i].Fetch, g.Viewers[i].Only = false, nil
+	}
+}
+
+// hasten has publishers leave as soon as their relay has all, but may not have read it. Their links are short.
+func (g *generator) hasten(rng *rand.Rand) {
+	for _, c := range []*Client{&g.Media.Publisher, &g.Media.Successor} {
+		c.Hasty = true
+		c.Link.Delay = time.Duration(1+rng.IntN(5)) * time.Millisecond
+	}
+}
+
+// tighten has viewers allow few streams. Each of them reads nothing for a time, and meanwhile wants nothing, so that its
+// relay gives up streams that wait for others to end.
+func (g *generator) tighten(rng *rand.Rand) {
+	for i := range g.Viewers {
+		v := &g.Viewers[i]
+		if g.gone[v.Number] {
+			continue // it could not leave
+		}
+		v.Streams = 2 + rng.Int64N(4)
+		if v.Scheme == "https" {
+			v.Streams += 3 // those of HTTP/3
+		}
+		at, lasts := time.Duration(rng.Int64N(int64(g.length()))), time.Duration(rng.Int64N(int64(10*time.Second)))
+		g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Stall, Viewer: v.Number, Lasts: lasts},
+			Mishap{At: min(at+lasts/2, g.length()), What: Pause, Viewer: v.Number, Lasts: lasts / 4})
+	}
+}

@@ -1,0 +1,38 @@
+package trial
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRareSchedules checks that what few schedules have is valid, and that some have it.
+func TestRareSchedules(t *testing.T) {
+	var restarts, hasty, tight int
+	for seed := range uint64(300) {
+		s := NewSchedule(seed)
+		require.NoError(t, s.Validate(), seed)
+		if len(s.Media.Restarts) > 0 {
+			restarts++
+		}
+		if s.Media.Successor.Hasty && len(s.Media.Successions) > 0 {
+			hasty++
+		}
+		if s.Viewers[0].Streams > 0 {
+			tight++
+		}
+	}
+	for name, n := range map[string]int{"restarts": restarts, "hasty": hasty, "tight": tight} {
+		require.Greater(t, n, 5, name)
+	}
+}
+
+// TestGroupIDs restarts a publisher twice: each time, it begins with group 0.
+func TestGroupIDs(t *testing.T) {
+	m := Media{Restarts: []uint64{3, 5}}
+	var ids []uint64
+	for group := range uint64(8) {
+		ids = append(ids, m.groupID(group))
+	}
+	require.Equal(t, []uint64{0, 1, 2, 0, 1, 0, 1, 2}, ids)
+}
