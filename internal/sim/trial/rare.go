@@ -39,8 +39,8 @@ func (g *generator) hasten(rng *rand.Rand) {
 	}
 }
 
-// tighten has viewers allow few streams. Each of them reads nothing for a time, and meanwhile wants nothing, so that its
-// relay gives up streams that wait for others to end.
+// tighten has viewers allow few streams. Each reads nothing for a time, and meanwhile wants nothing: its relay gives up
+// streams that wait for others to end.
 func (g *generator) tighten(rng *rand.Rand) {
 	for i := range g.Viewers {
 		v := &g.Viewers[i]
