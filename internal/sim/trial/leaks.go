@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // leakTime is how long relays and kernels may hold what nobody needs any more: connections to a relay that was killed
@@ -63,17 +61,4 @@ func (p *process) held() (faults []string) {
 		}
 	}
 	return faults
-}
-
-// gauges returns the process's gauges without labels.
-func (p *process) gauges() map[string]float64 {
-	metrics := prometheus.NewRegistry()
-	p.service.check(metrics.Register(p.server))
-	families, err := metrics.Gather()
-	p.service.check(err)
-	values := make(map[string]float64)
-	for _, f := range families {
-		values[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
-	}
-	return values
 }

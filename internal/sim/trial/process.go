@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sluice/internal/sim"
 	"sluice/internal/steer"
 	"sluice/server"
@@ -202,4 +204,17 @@ func (s *service) running() (all []*process) {
 		all = append(all, s.relays[n])
 	}
 	return all
+}
+
+// gauges returns the process's gauges without labels.
+func (p *process) gauges() map[string]float64 {
+	metrics := prometheus.NewRegistry()
+	p.service.check(metrics.Register(p.server))
+	families, err := metrics.Gather()
+	p.service.check(err)
+	values := make(map[string]float64)
+	for _, f := range families {
+		values[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return values
 }
