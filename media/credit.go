@@ -224,8 +224,5 @@ func (c *credit) lost(frame byte, st *Stream) {
 	}
 }
 
-// queued returns the number of streams that wait for more than their own credit.
-func (c *credit) queued() int { return len(c.waiting[parkedConn]) + len(c.waiting[parkedID]) }
-
 // close forgets what waits.
 func (c *credit) close() { c.frames, c.waiting = nil, [len(c.waiting)][]*Stream{} }

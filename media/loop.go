@@ -142,7 +142,7 @@ func (l *Loop) Stats() LoopStats {
 				st.Senders++
 				st.Open += len(s.streams.all)
 				st.Waiting += s.credit.parked
-				st.Queued += s.credit.queued()
+				st.Queued += len(s.credit.waiting[parkedConn]) + len(s.credit.waiting[parkedID])
 			}
 			s.mu.Unlock()
 		}

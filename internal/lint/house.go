@@ -191,8 +191,8 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 123_400, 92_000},
-	{"lines of tests", 105_700, 75_000},
+	{"lines of Go without tests", 123_700, 92_000},
+	{"lines of tests", 105_800, 75_000},
 	{"lines of C", 11_320, 11_000},
 	{"types above 25 methods", 27, 0},
 	{"methods outside of their type's file, per cent", 17.6, 5},
