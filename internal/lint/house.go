@@ -15,7 +15,7 @@ import (
 // maxMethods is how many methods a type has at most.
 const maxMethods = 25
 
-// house is what is counted of the files that people write. Types and methods are counted without tests.
+// house counts lines, types, methods and phrases in hand-written files. Types and methods of tests do not count.
 type house struct {
 	goLines, testLines, cLines int
 	types                      map[string]*typeCount // by folder and name
@@ -23,7 +23,7 @@ type house struct {
 	phrases                    [len(phrases)]int     // in these comments
 }
 
-// typeCount is what is counted of a type.
+// typeCount counts the methods of a type.
 type typeCount struct {
 	file    string         // that declares it
 	methods map[string]int // by file
@@ -170,7 +170,7 @@ func (h *house) counts() map[string]float64 {
 	return c
 }
 
-// print prints what was counted beside the limits.
+// print prints each count beside its limit and its goal, and reports whether a count exceeds its limit.
 func (h *house) print(w io.Writer) (beyond bool) {
 	counts := h.counts()
 	for _, l := range limits {

@@ -1,9 +1,9 @@
 // Command lint checks what vet and staticcheck do not: that no line of code or of a page is wider than 120 columns, and
 // that the house does not grow (house.go).
 //
-// It reads the files that git tracks, and prints what is counted and each line that is too wide. If there is one, or
-// something is beyond its limit, it exits with 1. A tab counts as four columns. Rows of Markdown tables and go:generate
-// lines may be wider, since they cannot be broken.
+// It reads the files that git tracks, and prints the counts of the house and each line that is too wide. It exits
+// with 1 if a line is too wide or a count exceeds its limit. A tab counts as four columns. Rows of Markdown tables
+// and go:generate lines may be wider, since they cannot be broken.
 package main
 
 import (

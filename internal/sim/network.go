@@ -78,8 +78,9 @@ func (n *Network) Stats() Stats {
 // Listen opens a socket that has its port alone. Port 0 chooses a free port.
 func (n *Network) Listen(at netip.AddrPort) (*Conn, error) { return n.open(at, nil) }
 
-// Share opens a socket at a port that others may share, as package steer does: packets go to the socket for which names
-// is true. All others go to the first socket, until another one is the newest ([Conn.Promote]).
+// Share opens a socket at a port that other sockets may have, too, as with package steer: names reports whether a
+// packet names this socket. Packets that name none go to the first socket, until [Conn.Promote] makes another one the
+// newest.
 func (n *Network) Share(at netip.AddrPort, names func(packet []byte) bool) (*Conn, error) {
 	return n.open(at, names)
 }

@@ -155,7 +155,7 @@ func (b *bus) heal(number int) {
 	}
 }
 
-// releaseLocked sends the held messages of connections that work again, and loses those of broken ones.
+// releaseLocked sends the held messages of nodes whose connection works again. Messages of broken connections are lost.
 func (b *bus) releaseLocked() {
 	held := b.held
 	b.held = nil

@@ -45,7 +45,7 @@ func (f *inFlight) RecordEvent(e qlogwriter.Event) {
 	}
 }
 
-// await waits until all that the client has sent is acknowledged. What was lost is sent again at once.
+// await waits until no packet of the client is in flight. QUIC sends lost data again at once.
 func (f *inFlight) await() {
 	for time.Sleep(time.Millisecond); f.packets.Load() > 0; {
 		time.Sleep(time.Millisecond)

@@ -45,12 +45,12 @@ func (s *service) held() (faults []string) {
 
 // held returns what the process holds, and the processes that it has replaced and that have not ended.
 func (p *process) held() (faults []string) {
-	for name, value := range p.gauges() {
-		if slices.Contains(transient, name) && value != 0 {
-			faults = append(faults, fmt.Sprintf("%s is %v", name, value))
+	gauges := p.gauges()
+	for _, name := range transient {
+		if value, known := gauges[name]; !known || value != 0 {
+			faults = append(faults, fmt.Sprintf("%s is %v (known: %v)", name, value, known))
 		}
 	}
-	slices.Sort(faults)
 	if p.kernel != nil && p.kernel.Used() > 0 {
 		faults = append(faults, fmt.Sprintf("%d streams of the kernel are not free", p.kernel.Used()))
 	}

@@ -269,8 +269,9 @@ func (l *life) leave(number int) {
 	}
 }
 
-// pause has a viewer want no objects for a time; 0: it wants them again before the relay has answered. What it has not
-// got until then, and what is published before the relay has agreed to go on, may be missing.
+// pause has a viewer set Forward to 0, and to 1 after a time; if the time is 0, it does not wait for the answer in
+// between. Objects may be missing that the viewer did not have at the pause, or that were published before the relay
+// accepted Forward 1.
 func (l *life) pause(number int, lasts time.Duration) {
 	w := l.find(number)
 	if w == nil {

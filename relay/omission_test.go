@@ -1,0 +1,49 @@
+package relay
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/media"
+	"sluice/moqt"
+)
+
+// TestOmission logs from which object on a stream has ended early, by what the subscriber has acknowledged.
+func TestOmission(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	onBench(t, Config{Logger: log}, func(b *bench) {
+		src := new(source)
+		_, err := src.offer(b.connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		src.group(7, 3)
+		k.take()
+		var d *downstream
+		b.relay.directory.eachHub(func(h *hub) {
+			for d = range h.subscribers.all {
+			}
+		})
+		seg := d.hub.data.Segments(7)[0]
+		first, _ := seg.Log.Seek(0)
+		second, _ := seg.Log.Seek(1)
+		from := func(arrived int64, why media.Outcome) string {
+			out.Reset()
+			d.delivery.logOmission(seg, first, arrived, why)
+			return out.String()
+		}
+		for arrived, object := range map[int64]int{
+			-3: 0, 0: 0, second.Start - first.IDEnd - 1: 0, second.Start - first.IDEnd: 1,
+			seg.Log.End() - first.IDEnd: 3,
+		} {
+			want := fmt.Sprintf("objects.group=7 objects.subgroup=0 objects.from=%d\n", object)
+			require.Contains(t, from(arrived, media.Dropped), want)
+		}
+		require.Contains(t, from(0, media.Late), "why=late")
+		require.Empty(t, from(0, media.Delivered))
+	})
+}
