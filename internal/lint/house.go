@@ -23,10 +23,15 @@ type house struct {
 	phrases                    [len(phrases)]int     // in these comments
 }
 
-// typeCount counts the methods of a type.
+// typeCount counts the methods of a type. Systems for which a package has other files have the same methods.
 type typeCount struct {
-	file    string         // that declares it
-	methods map[string]int // by file
+	files   map[string]bool     // that declare it
+	methods map[string][]string // the files of each
+}
+
+// home reports whether all of a method is where the type is.
+func (t *typeCount) home(method string) bool {
+	return !slices.ContainsFunc(t.methods[method], func(file string) bool { return !t.files[file] })
 }
 
 // phrases are constructions that a plain sentence does without (CONTRIBUTING.md).
@@ -82,12 +87,13 @@ func (h *house) addGo(name string, text []byte, test bool) error {
 		case *ast.GenDecl:
 			for _, s := range d.Specs {
 				if s, ok := s.(*ast.TypeSpec); ok {
-					h.typeOf(name, s.Name.Name).file = name
+					h.typeOf(name, s.Name.Name).files[name] = true
 				}
 			}
 		case *ast.FuncDecl:
 			if d.Recv != nil {
-				h.typeOf(name, receiver(d.Recv.List[0].Type)).methods[name]++
+				t := h.typeOf(name, receiver(d.Recv.List[0].Type))
+				t.methods[d.Name.Name] = append(t.methods[d.Name.Name], name)
 			}
 		}
 	}
@@ -98,7 +104,7 @@ func (h *house) addGo(name string, text []byte, test bool) error {
 func (h *house) typeOf(file, name string) *typeCount {
 	key := filepath.ToSlash(filepath.Dir(file)) + "." + name
 	if h.types[key] == nil {
-		h.types[key] = &typeCount{methods: make(map[string]int)}
+		h.types[key] = &typeCount{files: make(map[string]bool), methods: make(map[string][]string)}
 	}
 	return h.types[key]
 }
@@ -121,10 +127,10 @@ func receiver(e ast.Expr) string {
 // methods returns the number of all methods, and of those outside of the file of their type.
 func (h *house) methods() (all, away int) {
 	for _, t := range h.types {
-		for file, n := range t.methods {
-			all += n
-			if file != t.file {
-				away += n
+		all += len(t.methods)
+		for name := range t.methods {
+			if !t.home(name) {
+				away++
 			}
 		}
 	}
@@ -133,12 +139,7 @@ func (h *house) methods() (all, away int) {
 
 // large returns the types with more than maxMethods methods, the largest first.
 func (h *house) large() (list []string) {
-	count := func(name string) (n int) {
-		for _, m := range h.types[name].methods {
-			n += m
-		}
-		return n
-	}
+	count := func(name string) int { return len(h.types[name].methods) }
 	for name := range h.types {
 		if count(name) > maxMethods {
 			list = append(list, name)
@@ -191,11 +192,11 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 123_700, 92_000},
-	{"lines of tests", 105_800, 75_000},
+	{"lines of Go without tests", 122_600, 92_000},
+	{"lines of tests", 104_900, 75_000},
 	{"lines of C", 11_320, 11_000},
-	{"types above 25 methods", 27, 0},
-	{"methods outside of their type's file, per cent", 17.6, 5},
+	{"types above 25 methods", 26, 0},
+	{"methods outside of their type's file, per cent", 16.7, 5},
 	{`"that of, those of, the one" in 10,000 words`, 19.2, 4},
 	{`"of which, for which" in 10,000 words`, 6.4, 4},
 	{`"what is, what it, what was" in 10,000 words`, 20.4, 4},
