@@ -30,9 +30,9 @@ func newCluster(env *cli.Environment) *cobra.Command {
 
 // clusterStatusFlags are the flags of sluice cluster status.
 type clusterStatusFlags struct {
-	admin                string
-	asJSON, asDot, asSVG bool
-	routes               bool
+	admin         string
+	asJSON, asDot bool
+	routes        bool
 }
 
 func newClusterStatus(env *cli.Environment) *cobra.Command {
@@ -44,7 +44,6 @@ func newClusterStatus(env *cli.Environment) *cobra.Command {
 line "fed by" is a feed: a session over which a node gets tracks from another one.`,
 		Example: `  sluice cluster status
   sluice cluster status --routes
-  sluice cluster status --svg > cluster.svg
   sluice cluster status --dot | dot -Tpng > cluster.png`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env.Stdout) },
@@ -53,9 +52,8 @@ line "fed by" is a feed: a session over which a node gets tracks from another on
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	flags.BoolVar(&f.asDot, "dot", false, "write a graph for Graphviz: an arrow goes from the node that feeds")
-	flags.BoolVar(&f.asSVG, "svg", false, "draw who feeds whom, from left to right, as SVG")
 	flags.BoolVar(&f.routes, "routes", false, "list the namespaces for which each node has a publisher")
-	cmd.MarkFlagsMutuallyExclusive("json", "dot", "svg", "routes")
+	cmd.MarkFlagsMutuallyExclusive("json", "dot", "routes")
 	return cmd
 }
 
@@ -71,8 +69,6 @@ func (f *clusterStatusFlags) run(ctx context.Context, w io.Writer) error {
 	switch {
 	case f.asDot:
 		text = clusterDot(&st)
-	case f.asSVG:
-		text = clusterSVG(&st)
 	case !f.asJSON:
 		text = clusterText(&st, f.routes)
 	}

@@ -39,7 +39,7 @@ type rttFlags struct {
 	dryRun       bool
 	history      string
 	historySize  uint64
-	historyKeep  historyKeepFlags
+	historyAge   string
 	alerts       alertFlags
 	otlpURL      string
 	ipfix        string
@@ -83,7 +83,8 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.history, "history", "", "keep what was aggregated in this `directory`, as Parquet files")
 	flags.Uint64Var(&f.historySize, "history-size", 1<<30,
 		"remove the oldest files of --history when all take more than this many `bytes`")
-	f.historyKeep.register(flags)
+	flags.StringVar(&f.historyAge, "history-age", "0",
+		"remove what --history has kept for this `time`, such as 90d; 0: only --history-size removes")
 	f.alerts.register(flags)
 	flags.StringVar(&f.otlpURL, "otlp-url", "",
 		"send what was aggregated as OpenTelemetry metrics to this `URL`, with headers of OTEL_EXPORTER_OTLP_HEADERS")

@@ -65,29 +65,10 @@ func explainEmpty(dir string, err error) error {
 	return err
 }
 
-// historyKeepFlags say for how long a history keeps what.
-type historyKeepFlags struct {
-	age, hourly string
-}
-
-// defaultHourly keeps the rows of a week as they are: what people look at, and compare with last week. Nothing is
-// removed by its age unless somebody says so: the size bounds the disk, and what a law asks for differs.
-const defaultHourly = "7d"
-
-func (f *historyKeepFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.age, "history-age", "0",
-		"remove what --history has kept for this `time`, such as 90d; 0: only --history-size removes")
-	flags.StringVar(&f.hourly, "history-hourly", defaultHourly,
-		"join rows of --history to rows of an hour when they are this `time` old, or take half of its size; 0: never")
-}
-
 // historyLimits reads the flags about --history.
 func (f *rttFlags) historyLimits() (l history.Limits, err error) {
 	l.Size = int64(min(f.historySize, math.MaxInt64))
-	if l.Age, err = parseKeep("--history-age", f.historyKeep.age); err != nil {
-		return l, err
-	}
-	l.Hourly, err = parseKeep("--history-hourly", f.historyKeep.hourly)
+	l.Age, err = parseKeep("--history-age", f.historyAge)
 	return l, err
 }
 

@@ -2,8 +2,7 @@
 //
 // A [Writer] is a [report.Sink]. It collects the prefixes of intervals and writes a file every few minutes: first under
 // another name, so that a file is whole or not there. It keeps [Limits]: files that are too old, or that take too much,
-// are removed, the oldest first, and days that ended long ago are joined. Of each prefix they then have a row an hour,
-// in one file a day. Histograms and counters add up without loss. [Read] reads rows back, of both kinds.
+// are removed, the oldest first. [Read] reads rows back.
 //
 // Parquet is a format that DuckDB, pandas and Spark read as it is, which compresses a column at a time, and of which a
 // file that is written never changes: a crash loses the last minutes and damages nothing. An embedded database would

@@ -3,12 +3,10 @@ package history
 import (
 	"bytes"
 	"errors"
-	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,12 +36,7 @@ func intervalAt(start time.Time, prefix string, rtt time.Duration, count uint64)
 
 func newTestWriter(t *testing.T, dir string, limit int64) *Writer {
 	t.Helper()
-	return newLimitedWriter(t, dir, Limits{Size: limit})
-}
-
-func newLimitedWriter(t *testing.T, dir string, limits Limits) *Writer {
-	t.Helper()
-	w, err := NewWriter(dir, limits, slog.Default())
+	w, err := NewWriter(dir, Limits{Size: limit}, slog.Default())
 	require.NoError(t, err)
 	return w
 }
@@ -226,18 +219,22 @@ func TestLimit(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "notes.txt"))
 }
 
-// A history without room for a day never joins one, and says so.
-func TestNoRoomForDay(t *testing.T) {
+// What is too old goes. A clock that is wrong for a moment removes nothing: what is old was so the last time, too.
+func TestAge(t *testing.T) {
 	dir := t.TempDir()
-	var log bytes.Buffer
-	w, err := NewWriter(dir, Limits{Size: 1}, slog.New(slog.NewTextHandler(&log, nil)))
+	w, err := NewWriter(dir, Limits{Size: plenty, Age: time.Hour}, slog.Default())
 	require.NoError(t, err)
-	for minute := range 40 {
-		at := began.Add(time.Duration(minute) * time.Minute)
-		require.NoError(t, w.Interval(intervalAt(at, "10.0.0.0/24", time.Millisecond, 1)))
+	for _, at := range []time.Duration{0, time.Hour, 1000 * time.Hour, 2 * time.Hour} {
+		require.NoError(t, w.Interval(intervalAt(began.Add(at), "10.0.0.0/24", time.Millisecond, 1)))
 	}
+	w.write()
+	require.Len(t, read(t, dir, began.Add(time.Hour), began.Add(3*time.Hour)), 2)
+	require.NoError(t, w.Interval(intervalAt(began.Add(4*time.Hour), "10.0.0.0/24", time.Millisecond, 1)))
+	w.write()
+	require.NoError(t, w.Interval(intervalAt(began.Add(5*time.Hour), "10.0.0.0/24", time.Millisecond, 1)))
 	require.NoError(t, w.Close())
-	require.Equal(t, 1, strings.Count(log.String(), "the history has no room for a day"), log.String())
+	require.Empty(t, read(t, dir, began, began.Add(3*time.Hour)))
+	require.Len(t, read(t, dir, began.Add(3*time.Hour), began.Add(6*time.Hour)), 2)
 }
 
 // If the clock is set, a file ends: readers find rows by when the file begins.
@@ -289,12 +286,9 @@ func TestOneWriter(t *testing.T) {
 // A file that is there already belongs to somebody else.
 func TestFileThatIsThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(path, []byte("theirs"), 0o600))
-	require.ErrorIs(t, writeFile(path, nil), os.ErrExist)
-	require.FileExists(t, path)
-	require.NoError(t, os.Remove(path))
-	require.ErrorIs(t, create(path, func(io.Writer) error { return io.ErrShortWrite }), io.ErrShortWrite)
-	require.NoFileExists(t, path)
+	require.NoError(t, os.WriteFile(path+unfinished, []byte("theirs"), 0o600))
+	require.ErrorIs(t, create(path, nil), os.ErrExist)
+	require.FileExists(t, path+unfinished)
 }
 
 // A full disk is no reason to stop measuring.

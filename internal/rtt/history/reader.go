@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -13,33 +15,13 @@ import (
 const readRows = 64
 
 // Read calls fn for each row of a history whose interval began at or after from and before to, file by file in the
-// order of time. The row is fn's until it returns.
+// order of time. The row is fn's until it returns. Files that a writer removes meanwhile are left out.
 func Read(dir string, from, to time.Time, fn func(*Row) error) error {
-	days, err := days(dir)
+	list, err := files(dir)
 	if err != nil {
 		return err
 	}
-	for _, day := range days {
-		if !day.Before(to) {
-			break
-		}
-		if !day.Add(oneDay + fileEvery).After(from) {
-			continue
-		}
-		if err := readDay(dir, day, from, to, fn); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func readDay(dir string, day, from, to time.Time, fn func(*Row) error) error {
-	d, err := lookAt(dir, day)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	for _, f := range d.files {
+	for _, f := range list {
 		if !f.start.Before(to) || !f.end().After(from) {
 			continue
 		}
@@ -49,7 +31,7 @@ func readDay(dir string, day, from, to time.Time, fn func(*Row) error) error {
 			}
 			return fn(r)
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -57,60 +39,36 @@ func readDay(dir string, day, from, to time.Time, fn func(*Row) error) error {
 }
 
 // read calls fn for each row of a file.
-func (o openFile) read(fn func(*Row) error) error {
-	r, err := newRowReader(o)
+func (f file) read(fn func(*Row) error) error {
+	in, err := os.Open(f.path)
 	if err != nil {
 		return err
 	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	table, err := parquet.OpenFile(in, info.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	r := parquet.NewGenericReader[Row](table)
 	defer r.Close()
+	rows := make([]Row, readRows)
 	for {
-		rows, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for k := range rows {
+		clear(rows) // slices of an earlier read must not be written to
+		n, err := r.Read(rows)
+		for k := range rows[:n] {
 			if err := fn(&rows[k]); err != nil {
 				return err
 			}
 		}
+		if errors.Is(err, io.EOF) || err == nil && n == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
 	}
-}
-
-// rowReader reads the rows of a file.
-type rowReader struct {
-	*parquet.GenericReader[Row]
-	path string
-	rows []Row
-	err  error // of the last read
-}
-
-func newRowReader(o openFile) (*rowReader, error) {
-	p, err := o.table()
-	if err != nil {
-		return nil, err
-	}
-	return &rowReader{GenericReader: parquet.NewGenericReader[Row](p), path: o.path, rows: make([]Row, readRows)}, nil
-}
-
-// next returns the next rows, at least one, or io.EOF. They can be used until it is called again.
-func (r *rowReader) next() ([]Row, error) {
-	if r.err != nil {
-		return nil, r.err
-	}
-	clear(r.rows) // slices of an earlier read must not be written to
-	n, err := r.Read(r.rows)
-	if err == nil && n == 0 {
-		err = io.EOF
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%s: %w", r.path, err)
-	}
-	r.err = err
-	if n > 0 {
-		return r.rows[:n], nil
-	}
-	return nil, r.err
 }

@@ -127,38 +127,6 @@ func (r *Row) setRTTs(h *report.Histogram) {
 	r.First, r.Counts = firstBin(h.Bins)
 }
 
-// addCounters adds the counters of another row.
-func (r *Row) addCounters(o *Row) {
-	r.SentPackets += o.SentPackets
-	r.SentBytes += o.SentBytes
-	r.ReceivedPackets += o.ReceivedPackets
-	r.ReceivedBytes += o.ReceivedBytes
-	r.TCPSegments += o.TCPSegments
-	r.Retransmissions += o.Retransmissions
-	r.ECNCapable += o.ECNCapable
-	r.ECNMarked += o.ECNMarked
-	r.SentTCPSegments += o.SentTCPSegments
-	r.SentRetransmissions += o.SentRetransmissions
-	r.SentECNCapable += o.SentECNCapable
-	r.SentECNMarked += o.SentECNMarked
-	r.ReceivedTCPSegments += o.ReceivedTCPSegments
-	r.ReceivedRetransmissions += o.ReceivedRetransmissions
-	r.ReceivedECNCapable += o.ReceivedECNCapable
-	r.ReceivedECNMarked += o.ReceivedECNMarked
-	r.QUICSent += o.QUICSent
-	r.QUICSentPassed += o.QUICSentPassed
-	r.QUICSentReported += o.QUICSentReported
-	r.QUICReceived += o.QUICReceived
-	r.QUICReceivedPassed += o.QUICReceivedPassed
-	r.QUICReceivedReported += o.QUICReceivedReported
-}
-
-// middle returns the middle of a row's time, by which it belongs to an hour.
-func (r *Row) middle() time.Time { return r.Start.Add(max(0, r.End.Sub(r.Start)) / 2) }
-
-// hour returns when the hour began, in UTC, that a row belongs to.
-func (r *Row) hour() time.Time { return r.middle().UTC().Truncate(time.Hour) }
-
 func newPart(name string, h *report.Histogram) Part {
 	p := Part{
 		Name: name, RTTs: h.Count, Min: int64(h.Min), Median: int64(h.Quantile(0.5)), P95: int64(h.Quantile(0.95)),

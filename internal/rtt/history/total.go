@@ -2,8 +2,6 @@ package history
 
 import (
 	"time"
-
-	"sluice/internal/rtt/report"
 )
 
 // Totals are the sums of some time.
@@ -36,36 +34,4 @@ func Total(dir string, q Query) (*Totals, error) {
 		t.Prefixes = append(t.Prefixes, *s)
 	}
 	return t, err
-}
-
-func newTotal(prefix string) Series {
-	return Series{Prefix: prefix, Parts: make(map[string]*report.Histogram)}
-}
-
-// add adds a row, whose histogram is h.
-func (s *Series) add(r *Row, h *report.Histogram) {
-	s.Bytes += r.SentBytes + r.ReceivedBytes
-	s.Congestion.add(r.TCPSegments, r.Retransmissions, r.ECNCapable, r.ECNMarked)
-	s.Sent.add(r.SentTCPSegments, r.SentRetransmissions, r.SentECNCapable, r.SentECNMarked)
-	s.Received.add(r.ReceivedTCPSegments, r.ReceivedRetransmissions, r.ReceivedECNCapable, r.ReceivedECNMarked)
-	sent := report.Loss{All: r.QUICSent, Passed: r.QUICSentPassed, Reported: r.QUICSentReported}
-	received := report.Loss{All: r.QUICReceived, Passed: r.QUICReceivedPassed, Reported: r.QUICReceivedReported}
-	s.Sent.Loss, s.Received.Loss = s.Sent.Loss.Plus(sent), s.Received.Loss.Plus(received)
-	s.Loss = s.Loss.Plus(sent).Plus(received)
-	s.RTT.Add(h)
-	for i := range r.Parts {
-		part := &r.Parts[i]
-		if s.Parts[part.Name] == nil {
-			s.Parts[part.Name] = new(report.Histogram)
-		}
-		h := part.Histogram(r)
-		s.Parts[part.Name].Add(&h)
-	}
-}
-
-func (c *Congestion) add(segments, retransmissions, capable, marked uint64) {
-	c.TCPSegments += segments
-	c.Retransmissions += retransmissions
-	c.ECNCapable += capable
-	c.ECNMarked += marked
 }

@@ -21,9 +21,8 @@ const (
 
 // Limits say how much a history keeps.
 type Limits struct {
-	Size   int64         // bytes of all files, about
-	Age    time.Duration // what is older is removed; 0: only Size removes
-	Hourly time.Duration // rows of days that ended longer ago are joined to rows of an hour; 0: never
+	Size int64         // bytes of all files, about
+	Age  time.Duration // what is older is removed; 0: only Size removes
 }
 
 // Writer writes a history. It implements [report.Sink]. It is used on one goroutine at a time. A file that cannot be
@@ -32,7 +31,7 @@ type Writer struct {
 	dir    string
 	logger *slog.Logger
 	rows   []Row
-	keeper *keeper
+	keeper keeper
 	lock   *os.File
 }
 
@@ -45,7 +44,7 @@ func NewWriter(dir string, limits Limits, logger *slog.Logger) (*Writer, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{dir: dir, logger: logger, keeper: newKeeper(dir, limits, logger), lock: lock}
+	w := &Writer{dir: dir, logger: logger, keeper: keeper{dir: dir, limits: limits}, lock: lock}
 	if err := w.keeper.begin(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -88,18 +87,16 @@ func (w *Writer) Interval(i *report.Interval) error {
 	return nil
 }
 
-// ends reports whether the file of the rows that wait ends before an interval. A file is of one day, and begins with
-// its first row, by which readers find it.
+// ends reports whether the file of the rows that wait ends before an interval. A file begins with its first row, by
+// which readers find it.
 func (w *Writer) ends(i *report.Interval) bool {
 	start := w.rows[0].Start
-	return i.Start.Sub(start) >= fileEvery || i.Start.Before(start) || len(w.rows)+len(i.Prefixes) > maxRows ||
-		!i.Start.Truncate(oneDay).Equal(start.Truncate(oneDay))
+	return i.Start.Sub(start) >= fileEvery || i.Start.Before(start) || len(w.rows)+len(i.Prefixes) > maxRows
 }
 
-// Close writes the rest. What is being joined stays as it is.
+// Close writes the rest.
 func (w *Writer) Close() error {
 	w.write()
-	w.keeper.close()
 	return w.lock.Close()
 }
 
@@ -108,11 +105,8 @@ func (w *Writer) write() {
 	if len(w.rows) == 0 {
 		return
 	}
-	path := newFile(w.dir, w.rows[0].Start, false).path
-	err := writeFile(path+unfinished, w.rows)
-	if err == nil {
-		err = putInPlace(path)
-	}
+	path := newFile(w.dir, w.rows[0].Start).path
+	err := create(path, w.rows)
 	if err == nil {
 		err = w.keeper.keep(w.rows[len(w.rows)-1].End)
 	}
@@ -122,33 +116,22 @@ func (w *Writer) write() {
 	w.rows = w.rows[:0]
 }
 
-func writeFile(name string, rows []Row) error {
-	return create(name, func(file io.Writer) error {
-		return parquet.Write(file, rows, parquet.Compression(&parquet.Zstd))
-	})
-}
-
-// putInPlace gives a file that was written its name.
-func putInPlace(path string) error {
-	if err := os.Rename(path+unfinished, path); err != nil {
-		return errors.Join(err, os.Remove(path+unfinished))
-	}
-	return nil
-}
-
-// create creates a file that fill writes, and makes sure that it is on the disk: it gets its name after that, or others
-// are removed for it. If that fails, there is no file.
-func create(name string, fill func(io.Writer) error) error {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o640)
+// create creates a file with rows. It gets its name when all is on the disk.
+func create(path string, rows []Row) error {
+	part := path + unfinished
+	out, err := os.OpenFile(part, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o640)
 	if err != nil {
 		return err
 	}
-	err = fill(file)
+	err = parquet.Write(io.Writer(out), rows, parquet.Compression(&parquet.Zstd))
 	if err == nil {
-		err = file.Sync()
+		err = out.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(name))
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
 	}
 	return nil
 }
