@@ -61,7 +61,7 @@ func (a *arrival) check(x *index, g *group) error {
 	if err := a.checkGroup(g); err != nil {
 		return err
 	}
-	if s := g.subgroup(a.subgroup); s != nil && !a.datagram {
+	if s := g.subgroups.find(a.subgroup); s != nil && !a.datagram {
 		return a.checkSubgroup(s)
 	}
 	return nil

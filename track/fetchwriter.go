@@ -50,7 +50,7 @@ func (f *FetchWriter) begin(o *moqt.FetchObject, unranked bool) error {
 	}
 	g := t.index.group(o.Location.Group)
 	if g != nil && unranked && !o.Datagram {
-		if s := g.subgroup(o.SubgroupID); s != nil {
+		if s := g.subgroups.find(o.SubgroupID); s != nil {
 			o.Priority = s.priority
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"time"
 	"unsafe"
 
@@ -26,9 +25,8 @@ const (
 type group struct {
 	id        uint64
 	track     *Track
-	subgroups []*subgroup // by id
-	segments  []*Segment  // by First
-	datagrams []*Datagram // by ID
+	subgroups subgroups
+	held
 
 	seen    ranges // ids of objects that came on subscriptions
 	gaps    ranges // ids that Prior Object ID Gap says do not exist
@@ -49,51 +47,18 @@ type group struct {
 	slot      int       // in Cache.groups; guarded by Cache.mu
 }
 
-// subgroup is what is known about a subgroup besides its objects.
-type subgroup struct {
-	id       uint64
-	priority uint8
-	last     uint64 // id of the last object, if finished
-	finished bool
-	sources  int   // streams in arrival
-	merge    merge // has a lock of its own
-}
-
-func (g *group) searchSubgroup(id uint64) (int, bool) {
-	return slices.BinarySearchFunc(g.subgroups, id, func(s *subgroup, id uint64) int { return cmp.Compare(s.id, id) })
-}
-
-func (g *group) subgroup(id uint64) *subgroup {
-	if i, ok := g.searchSubgroup(id); ok {
-		return g.subgroups[i]
-	}
-	return nil
-}
-
 func (g *group) ensureSubgroup(id uint64, priority uint8) *subgroup {
-	if s := g.subgroup(id); s != nil {
+	if s := g.subgroups.find(id); s != nil {
 		return s
 	}
 	if n := len(g.subgroups); n >= maxSubgroups {
 		g.track.cache.trims.Add(1)
-		g.forgetSubgroups(n / 2)
+		g.subgroups.forget(n / 2)
 	}
-	i, _ := g.searchSubgroup(id)
+	i, _ := g.subgroups.search(id)
 	g.subgroups = slices.Insert(g.subgroups, i, &subgroup{id: id, priority: priority})
 	g.recount()
 	return g.subgroups[i]
-}
-
-// forgetSubgroups forgets up to n subgroups that no stream brings, the lowest ones first: contradictions with later
-// objects of them are not noticed any more.
-func (g *group) forgetSubgroups(n int) {
-	g.subgroups = slices.DeleteFunc(g.subgroups, func(s *subgroup) bool {
-		if n == 0 || s.sources > 0 {
-			return false
-		}
-		n--
-		return true
-	})
 }
 
 func (g *group) addSegment(s *Segment) {
@@ -108,11 +73,6 @@ func (g *group) addSegment(s *Segment) {
 	g.recount()
 }
 
-// searchSegment returns the index of the first segment that begins after the object id.
-func (g *group) searchSegment(id uint64) int {
-	return sort.Search(len(g.segments), func(i int) bool { return g.segments[i].First > id })
-}
-
 // dropSegments releases up to n segments that nobody reads or writes, the lowest ones first.
 func (g *group) dropSegments(n int) {
 	g.segments = slices.DeleteFunc(g.segments, func(s *Segment) bool {
@@ -125,11 +85,6 @@ func (g *group) dropSegments(n int) {
 		return true
 	})
 	g.recount()
-}
-
-func (g *group) searchDatagram(id uint64) int {
-	i, _ := slices.BinarySearchFunc(g.datagrams, id, func(d *Datagram, id uint64) int { return cmp.Compare(d.ID, id) })
-	return i
 }
 
 func (g *group) addDatagram(d *Datagram) {
@@ -152,74 +107,6 @@ func (g *group) dropDatagrams(n int) {
 		g.datagrams = nil
 	}
 	g.recount()
-}
-
-// compareDatagram returns an error if d differs, in fields that must not differ, from the same object that came before.
-func (g *group) compareDatagram(d *Datagram) error {
-	p, ok := g.find(d.ID)
-	if !ok || p.datagram == nil {
-		return nil
-	}
-	if string(p.datagram.Payload) != string(d.Payload) {
-		return malformed("object {%d, %d} came with different payloads", d.Group, d.ID)
-	}
-	held, came := moqt.Properties(p.datagram.Properties), moqt.Properties(d.Properties)
-	if string(held.Immutable()) != string(came.Immutable()) {
-		return malformed("object {%d, %d} came with different immutable properties", d.Group, d.ID)
-	}
-	return nil
-}
-
-// next returns the usable object with the smallest id that is at least id.
-func (g *group) next(id uint64, usable func(place) bool) (found place, ok bool) {
-	for _, d := range g.datagrams[g.searchDatagram(id):] {
-		if p := (place{datagram: d}); usable(p) {
-			found, ok = p, true
-			break
-		}
-	}
-	for _, s := range g.segments {
-		if ok && s.First >= found.id() {
-			break
-		}
-		for o, more := s.Log.Seek(id); more && !(ok && o.ID >= found.id()); o, more = s.Log.Seek(o.ID + 1) {
-			if p := (place{segment: s, object: o}); usable(p) {
-				found, ok = p, true
-				break
-			}
-			if o.ID == math.MaxUint64 {
-				break
-			}
-		}
-	}
-	return found, ok
-}
-
-// find returns where the object id is held. It prefers objects that were sent to subscribers, and objects that are or
-// will be complete.
-func (g *group) find(id uint64) (best place, found bool) {
-	choose := func(p place) {
-		if !found || p.rank() > best.rank() {
-			best, found = p, true
-		}
-	}
-	for _, d := range g.datagrams[g.searchDatagram(id):] {
-		if d.ID != id {
-			break
-		}
-		choose(place{datagram: d})
-	}
-	// Most objects are in the last segment that begins before them, and few segments reach far beyond the next one.
-	for i := g.searchSegment(id) - 1; i >= 0 && !(found && best.rank() == topRank); i-- {
-		s := g.segments[i]
-		if !s.Log.reaches(id) {
-			continue
-		}
-		if o, ok := s.Log.Seek(id); ok && o.ID == id {
-			choose(place{segment: s, object: o})
-		}
-	}
-	return best, found
 }
 
 // at returns the longest stretch of the group that starts at r.Start: see Track.At.
@@ -308,18 +195,6 @@ func (g *group) mayArrive(id uint64) bool {
 	})
 }
 
-// hasPassed reports whether the streams of a subgroup have come as far as the object id, and have all of it if it is
-// the last one.
-func (g *group) hasPassed(subgroup, id uint64) bool {
-	return slices.ContainsFunc(g.segments, func(s *Segment) bool {
-		o, ok := s.Log.Last()
-		if !ok || s.fetched || s.Subgroup != subgroup {
-			return false
-		}
-		return o.ID > id || o.ID == id && !place{segment: s, object: o}.isTruncated()
-	})
-}
-
 // isPinned reports whether a reader or a writer uses the group's logs.
 func (g *group) isPinned() bool {
 	return g.sources > 0 || slices.ContainsFunc(g.segments, func(s *Segment) bool { return s.Log.Pinned() })
@@ -333,20 +208,6 @@ func (g *group) evict() {
 	g.segments, g.derived = nil, 0
 	g.dropDatagrams(len(g.datagrams))
 	g.evicted = true
-}
-
-// endedEarly reports whether objects may follow those that came of a subgroup, and no stream brings them.
-func (g *group) endedEarly() bool {
-	for i, s := range g.segments {
-		if state, _ := s.Log.State(); s.fetched || state != Cut && state != Reset {
-			continue
-		}
-		goesOn := func(later *Segment) bool { return !later.fetched && later.Subgroup == s.Subgroup }
-		if !slices.ContainsFunc(g.segments[i+1:], goesOn) {
-			return true
-		}
-	}
-	return false
 }
 
 func (g *group) evictUnpinned() {

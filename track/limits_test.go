@@ -225,8 +225,8 @@ func TestSubgroupsAndSegmentsAreLimited(t *testing.T) {
 	g := k.track.index.group(7)
 	require.LessOrEqual(t, len(g.segments), maxSegments)
 	require.LessOrEqual(t, len(g.subgroups), maxSubgroups)
-	require.NotNil(t, g.subgroup(0), "a stream brings it")
-	require.NotNil(t, g.subgroup(n))
+	require.NotNil(t, g.subgroups.find(0), "a stream brings it")
+	require.NotNil(t, g.subgroups.find(n))
 	at := func(id uint64) Existence {
 		st := k.track.At(moqt.Range{Start: loc(7, id), End: loc(7, id)}, time.Time{}, nil)
 		st.close()
