@@ -2,11 +2,15 @@ package cat
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"encoding/base64"
 	"errors"
 	"fmt"
 
+	gocose "github.com/veraison/go-cose"
+
 	"github.com/fxamacker/cbor/v2"
+	"github.com/go-jose/go-jose/v4"
 )
 
 // CBOR tags (RFC 8392 §6, RFC 9052 §2).
@@ -166,4 +170,37 @@ func (m *message) readHeaders(protected []byte, unprotected map[any]cbor.RawMess
 		}
 	}
 	return nil
+}
+
+// isMAC reports whether the token has a MAC, and not a signature.
+func (m *message) isMAC() bool { return m.alg == algHMAC || m.dotted && m.alg == algDottedHMAC }
+
+// structure returns the tag of the COSE structure for the algorithm.
+func (m *message) structure() uint64 {
+	if m.isMAC() {
+		return tagMac0
+	}
+	return tagSign1
+}
+
+// verify returns an error unless the signature was made with this key.
+func (m *message) verify(key *jose.JSONWebKey) error {
+	if m.isMAC() {
+		secret, ok := key.Key.([]byte)
+		if !ok {
+			return errAlgorithm
+		}
+		if !hmac.Equal(sum(secret, m.signed), m.signature) {
+			return errMAC
+		}
+		return nil
+	}
+	if m.alg != algorithmOf(key) {
+		return errAlgorithm
+	}
+	v, err := gocose.NewVerifier(gocose.Algorithm(m.alg), key.Key)
+	if err != nil {
+		return err
+	}
+	return v.Verify(m.signed, m.signature)
 }

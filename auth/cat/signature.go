@@ -24,43 +24,10 @@ const (
 	algDottedHMAC = -4
 )
 
-// isMAC reports whether the token has a MAC, and not a signature.
-func (m *message) isMAC() bool { return m.alg == algHMAC || m.dotted && m.alg == algDottedHMAC }
-
-// structure returns the tag of the COSE structure for the algorithm.
-func (m *message) structure() uint64 {
-	if m.isMAC() {
-		return tagMac0
-	}
-	return tagSign1
-}
-
 var (
 	errAlgorithm = errors.New("the key is not for the algorithm of the token")
 	errMAC       = errors.New("the MAC of the token is wrong")
 )
-
-// verify returns an error unless the signature was made with this key.
-func (m *message) verify(key *jose.JSONWebKey) error {
-	if m.isMAC() {
-		secret, ok := key.Key.([]byte)
-		if !ok {
-			return errAlgorithm
-		}
-		if !hmac.Equal(sum(secret, m.signed), m.signature) {
-			return errMAC
-		}
-		return nil
-	}
-	if m.alg != algorithmOf(key) {
-		return errAlgorithm
-	}
-	v, err := gocose.NewVerifier(gocose.Algorithm(m.alg), key.Key)
-	if err != nil {
-		return err
-	}
-	return v.Verify(m.signed, m.signature)
-}
 
 func sum(secret, b []byte) []byte {
 	h := hmac.New(sha256.New, secret)

@@ -192,3 +192,11 @@ func (h *Hook) noDecision(err error) *moqt.RequestError {
 
 // Close closes idle connections to the service.
 func (h *Hook) Close() { h.client.Close() }
+
+func (h *Hook) count(outcome string) { h.outcomes.WithLabelValues(outcome).Inc() }
+
+// Describe implements prometheus.Collector.
+func (h *Hook) Describe(ch chan<- *prometheus.Desc) { h.outcomes.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (h *Hook) Collect(ch chan<- prometheus.Metric) { h.outcomes.Collect(ch) }

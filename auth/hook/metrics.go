@@ -26,17 +26,9 @@ func newOutcomes() *prometheus.CounterVec {
 	return v
 }
 
-func (h *Hook) count(outcome string) { h.outcomes.WithLabelValues(outcome).Inc() }
-
 func outcomeOf(err error) string {
 	if errors.Is(err, errOverloaded) {
 		return outcomeOverloaded
 	}
 	return outcomeFailed
 }
-
-// Describe implements prometheus.Collector.
-func (h *Hook) Describe(ch chan<- *prometheus.Desc) { h.outcomes.Describe(ch) }
-
-// Collect implements prometheus.Collector.
-func (h *Hook) Collect(ch chan<- prometheus.Metric) { h.outcomes.Collect(ch) }

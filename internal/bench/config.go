@@ -181,3 +181,40 @@ func (c RunConfig) clipName() string { return filepath.Base(c.Clip) }
 func (c RunConfig) wanted(kinds ...string) []string {
 	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(c.Kinds, k) })
 }
+
+// variants returns the variants to measure: the first of each, and each other one with the first of the others.
+func (c RunConfig) variants() []variant {
+	c = c.withDefaults()
+	all := []variant{{c.Ciphers[0], ""}}
+	if c.Machines == nil {
+		all[0].segmentation = c.Segmentations[0]
+	}
+	for _, cipher := range c.Ciphers[1:] {
+		all = append(all, variant{cipher, all[0].segmentation})
+	}
+	for _, segmentation := range c.Segmentations[1:] {
+		all = append(all, variant{c.Ciphers[0], segmentation})
+	}
+	return all
+}
+
+// validateVariants returns an error if there are unknown variants.
+func (c RunConfig) validateVariants() error {
+	for _, f := range []struct {
+		flag            string
+		chosen, allowed []string
+	}{{"--cipher", c.Ciphers, ciphers}, {"--segmentation", c.Segmentations, segmentations}} {
+		for i, v := range f.chosen {
+			if !slices.Contains(f.allowed, v) {
+				return fmt.Errorf("%s: %s: must be of %s", f.flag, v, strings.Join(f.allowed, ", "))
+			}
+			if slices.Contains(f.chosen[:i], v) {
+				return fmt.Errorf("%s: %s: must be named once", f.flag, v)
+			}
+		}
+	}
+	if c.Machines != nil && len(c.Segmentations) > 1 {
+		return errors.New("--segmentation: needs a lab: with --hosts, devices are used as they are set up")
+	}
+	return nil
+}

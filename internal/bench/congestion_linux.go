@@ -238,3 +238,11 @@ func (o *outcome) addPlayback(narrow, neighbour playback.Score) {
 	o.Metrics["neighbour.goodput"], o.Metrics["neighbour.playable"] = neighbour.Goodput, 100*neighbour.Playable
 	o.Series["neighbour.goodput"] = neighbour.GoodputOverTime
 }
+
+// fitting returns the rank of the best rendition that fits the path, by the time since the beginning.
+func (b *bottleneck) fitting(best video.Mock, period time.Duration) func(time.Duration) int {
+	t := replay.LadderOf(best, period)
+	t.Path = b.made
+	steps := t.Fitting()
+	return func(at time.Duration) int { return steps[min(int(at/replay.FittingStep), len(steps)-1)] }
+}

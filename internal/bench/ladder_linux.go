@@ -7,10 +7,8 @@ import (
 
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/pathprofile"
-	"sluice/internal/bench/replay"
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/system"
-	"sluice/internal/bench/video"
 	"sluice/internal/rendition"
 )
 
@@ -50,12 +48,4 @@ func (r *runner) ladderPlan() plan {
 		return r.runCongestion(ctx, spec, paths, rules, period)
 	}
 	return p
-}
-
-// fitting returns the rank of the best rendition that fits the path, by the time since the beginning.
-func (b *bottleneck) fitting(best video.Mock, period time.Duration) func(time.Duration) int {
-	t := replay.LadderOf(best, period)
-	t.Path = b.made
-	steps := t.Fitting()
-	return func(at time.Duration) int { return steps[min(int(at/replay.FittingStep), len(steps)-1)] }
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 )
 
@@ -39,19 +37,4 @@ func AsUsage(err error) error {
 		return nil
 	}
 	return UsageError{err}
-}
-
-func (p Program) exitCode(err error) int {
-	if _, ok := errors.AsType[UsageError](err); ok {
-		return ExitUsage
-	}
-	if p.ExitCode != nil {
-		if code, ok := p.ExitCode(err); ok {
-			return code
-		}
-	}
-	if errors.Is(err, context.Canceled) {
-		return ExitInterrupted
-	}
-	return ExitFailed
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -132,4 +133,19 @@ func markStart(cmd *cobra.Command, running *bool) {
 	for _, sub := range cmd.Commands() {
 		markStart(sub, running)
 	}
+}
+
+func (p Program) exitCode(err error) int {
+	if _, ok := errors.AsType[UsageError](err); ok {
+		return ExitUsage
+	}
+	if p.ExitCode != nil {
+		if code, ok := p.ExitCode(err); ok {
+			return code
+		}
+	}
+	if errors.Is(err, context.Canceled) {
+		return ExitInterrupted
+	}
+	return ExitFailed
 }

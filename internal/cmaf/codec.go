@@ -7,37 +7,6 @@ import (
 	"strings"
 )
 
-// describe sets the fields that come from the sample entry of the track (ISO/IEC 14496-12 §12).
-func (t *TrackInfo) describe(entry box) {
-	t.Codec = entry.typ
-	switch t.Kind {
-	case Video:
-		t.describeVideo(entry)
-	case Audio:
-		t.describeAudio(entry)
-	}
-}
-
-// describeVideo reads a VisualSampleEntry: 78 bytes of fields, then boxes.
-func (t *TrackInfo) describeVideo(entry box) {
-	if len(entry.body) < 78 {
-		return
-	}
-	t.Width = int(binary.BigEndian.Uint16(entry.body[24:]))
-	t.Height = int(binary.BigEndian.Uint16(entry.body[26:]))
-	config := entry.body[78:]
-	t.bitrate(config)
-	for _, known := range videoCodecs {
-		if c := find(config, known.box); len(c) >= known.size {
-			t.Codec = known.name(entry.typ, c)
-			if known.box != "vpcC" {
-				t.Config = c
-			}
-			return
-		}
-	}
-}
-
 var videoCodecs = []struct {
 	box  string
 	size int // number of bytes that name reads
@@ -90,57 +59,6 @@ func vpName(entry string, c []byte) string {
 	return fmt.Sprintf("%s.%02d.%02d.%02d", entry, c[4], c[5], c[6]>>4)
 }
 
-// describeAudio reads an AudioSampleEntry: 28 bytes of fields, then boxes.
-func (t *TrackInfo) describeAudio(entry box) {
-	if len(entry.body) < 28 {
-		return
-	}
-	t.Channels = int(binary.BigEndian.Uint16(entry.body[16:]))
-	t.SampleRate = int(binary.BigEndian.Uint16(entry.body[24:])) // the integer part of 16.16
-	config := entry.body[28:]
-	t.bitrate(config)
-	switch entry.typ {
-	case "mp4a":
-		t.describeESDS(skipBytes(find(config, "esds"), 4))
-	case "Opus", "fLaC":
-		t.Codec = strings.ToLower(entry.typ)
-	}
-}
-
-// describeESDS reads the descriptors of ISO/IEC 14496-1 §7.2.6 down to the audio object type.
-func (t *TrackInfo) describeESDS(b []byte) {
-	es := descriptor(b, 3)
-	if len(es) < 3 {
-		return
-	}
-	optional := 3
-	if es[2]&0x80 != 0 { // dependsOn_ES_ID
-		optional += 2
-	}
-	if es[2]&0x40 != 0 && len(es) > optional { // URL
-		optional += 1 + int(es[optional])
-	}
-	if es[2]&0x20 != 0 { // OCR_ES_ID
-		optional += 2
-	}
-	config := descriptor(skipBytes(es, optional), 4)
-	if len(config) < 13 {
-		return
-	}
-	t.Codec = fmt.Sprintf("mp4a.%02x", config[0])
-	if t.Bitrate == 0 {
-		t.Bitrate = int(max(binary.BigEndian.Uint32(config[5:]), binary.BigEndian.Uint32(config[9:])))
-	}
-	if specific := descriptor(config[13:], 5); len(specific) >= 2 && config[0] == 0x40 {
-		t.Config = specific
-		object := int(specific[0] >> 3)
-		if object == 31 { // escape: 6 more bits
-			object = 32 + int(specific[0]&7)<<3 + int(specific[1]>>5)
-		}
-		t.Codec += fmt.Sprintf(".%d", object)
-	}
-}
-
 // descriptor returns the body of the first descriptor in b if it has that tag.
 func descriptor(b []byte, tag byte) []byte {
 	if len(b) < 2 || b[0] != tag {
@@ -156,11 +74,4 @@ func descriptor(b []byte, tag byte) []byte {
 	}
 	b = b[at:]
 	return b[:min(size, len(b))]
-}
-
-// bitrate takes the maximum bit rate of a btrt box (ISO/IEC 14496-12 §8.5.2).
-func (t *TrackInfo) bitrate(config []byte) {
-	if btrt := find(config, "btrt"); len(btrt) >= 12 {
-		t.Bitrate = int(max(binary.BigEndian.Uint32(btrt[4:]), binary.BigEndian.Uint32(btrt[8:])))
-	}
 }

@@ -204,14 +204,6 @@ func (in *Init) Only(tracks ...uint32) []byte {
 	})
 }
 
-// extends returns the track that a trex box is for.
-func (b box) extends() (id uint32, ok bool) {
-	if b.typ != "trex" || len(b.body) < 8 {
-		return 0, false
-	}
-	return binary.BigEndian.Uint32(b.body[4:]), true
-}
-
 // Join returns one init segment with the tracks of several. Their ids must differ.
 func Join(inits ...*Init) (*Init, error) {
 	var traks, extends []byte

@@ -169,3 +169,15 @@ func address(p netip.Prefix) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
 		Flags: unix.IFA_F_NODAD}
 }
+
+func (d *Device) status() (s DeviceStatus, err error) {
+	d.host.lab.mu.Lock()
+	s = DeviceStatus{Name: d.Name, IPv4: d.IPv4, IPv6: d.IPv6, Up: !d.Link.isDown}
+	s.ToHost.Conditions, s.FromHost.Conditions = d.Link.conditions[ToHost], d.Link.conditions[FromHost]
+	d.host.lab.mu.Unlock()
+	if s.ToHost.Stats, err = d.Link.Stats(ToHost); err != nil {
+		return s, err
+	}
+	s.FromHost.Stats, err = d.Link.Stats(FromHost)
+	return s, err
+}

@@ -165,3 +165,18 @@ func (h *Host) ListenUDP(local netip.AddrPort) (conn *net.UDPConn, err error) {
 	})
 	return conn, err
 }
+
+// pick returns the device of a name, or the only one if the name is empty.
+func (h *Host) pick(name string) (*Device, error) {
+	if name == "" && len(h.Devices) == 1 {
+		return h.Devices[0], nil
+	}
+	var names []string
+	for _, d := range h.Devices {
+		if d.Name == name {
+			return d, nil
+		}
+		names = append(names, h.Name+":"+d.Name)
+	}
+	return nil, fmt.Errorf("no link of that name: %s has %q", h.Name, names)
+}

@@ -183,3 +183,35 @@ func (k *Link) Rebind() error {
 	}
 	return nil
 }
+
+// Stats returns the counters of one direction since the lab was built.
+func (k *Link) Stats(d Direction) (LinkStats, error) {
+	var perCPU []bpf.LinkEvents
+	if err := k.lab.bpf.Counters.Lookup(k.lane(d), &perCPU); err != nil {
+		return LinkStats{}, fmt.Errorf("read counters: %w", err)
+	}
+	var sum bpf.LinkEvents
+	for _, cpu := range perCPU {
+		for i, n := range cpu.Count {
+			sum.Count[i] += n
+		}
+	}
+	s := LinkStats{
+		Packets:    sum.Count[bpf.LinkEventPACKETS],
+		Exempt:     sum.Count[bpf.LinkEventEXEMPT],
+		Lost:       sum.Count[bpf.LinkEventLOST],
+		Marked:     sum.Count[bpf.LinkEventMARKED],
+		Duplicated: sum.Count[bpf.LinkEventDUPLICATED],
+		Reordered:  sum.Count[bpf.LinkEventREORDERED],
+		Delayed:    sum.Count[bpf.LinkEventWIRED],
+		Returned:   sum.Count[bpf.LinkEventRETURNED],
+		Failed:     sum.Count[bpf.LinkEventFAILED],
+	}
+	var err error
+	if d == FromHost {
+		s.QueueDrops, err = k.device.host.ns.RateDrops(k.device.device)
+	} else {
+		s.QueueDrops, err = k.lab.network.ns.RateDrops(k.port)
+	}
+	return s, err
+}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sluice/internal/logs"
 	"sluice/internal/webclient"
 )
@@ -233,4 +235,16 @@ func IsPermanent(err error) bool {
 // failed logs what has happened to values, but not too often.
 func (b *Box[T]) failed(what string, args ...any) {
 	b.failure.Log(b.cfg.Logger, logInterval, slog.LevelError, b.cfg.What+" are "+what, args...)
+}
+
+// Describe implements prometheus.Collector.
+func (b *Box[T]) Describe(ch chan<- *prometheus.Desc) {
+	b.metrics.sent.Describe(ch)
+	b.metrics.dropped.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (b *Box[T]) Collect(ch chan<- prometheus.Metric) {
+	b.metrics.sent.Collect(ch)
+	b.metrics.dropped.Collect(ch)
 }

@@ -32,15 +32,3 @@ func newMetrics(prefix, what, flag string) metrics {
 }
 
 func (m *metrics) drop(reason string, n int) { m.dropped.WithLabelValues(reason).Add(float64(n)) }
-
-// Describe implements prometheus.Collector.
-func (b *Box[T]) Describe(ch chan<- *prometheus.Desc) {
-	b.metrics.sent.Describe(ch)
-	b.metrics.dropped.Describe(ch)
-}
-
-// Collect implements prometheus.Collector.
-func (b *Box[T]) Collect(ch chan<- prometheus.Metric) {
-	b.metrics.sent.Collect(ch)
-	b.metrics.dropped.Collect(ch)
-}

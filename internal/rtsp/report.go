@@ -6,6 +6,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 	"github.com/bluenviron/gortsplib/v5/pkg/ntp"
 	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
 )
 
 // report is what sender reports tell a player about a format (RFC 3550 §6.4.1): how much it was sent, by user space and
@@ -63,4 +64,16 @@ func (p *player) sent(m *media, r *report) (packets, octets uint64) {
 		packets, octets = k.Sent()
 	}
 	return r.packets + packets, r.octets + octets
+}
+
+// addPieces counts the pieces of a packet, which counts as one elsewhere.
+func (r *report) addPieces(whole *rtp.Packet, pieces []*rtp.Packet) {
+	if r == nil {
+		return
+	}
+	r.packets += uint64(len(pieces) - 1)
+	r.octets -= uint64(len(whole.Payload))
+	for _, one := range pieces {
+		r.octets += uint64(len(one.Payload))
+	}
 }

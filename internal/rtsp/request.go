@@ -79,3 +79,19 @@ func (q *request) guest(conn *gortsplib.ServerConn, a relay.Action) relay.GuestC
 	cfg.Tokens = q.tokens()
 	return cfg
 }
+
+// url returns the URL that the session names, for relays with several scopes.
+func (q *request) url() string {
+	url := "moqt://" + q.authority + "/"
+	if _, err := transport.ParseURL(url); err != nil {
+		return "moqt://localhost/"
+	}
+	return url
+}
+
+func (q *request) tokens() []moqt.Token {
+	if q.token == "" {
+		return nil
+	}
+	return []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(q.token)}}
+}

@@ -164,15 +164,3 @@ func (p *player) write(next *packet) error {
 	p.reports[next.media][next.rtp.PayloadType].addPieces(next.rtp, pieces)
 	return nil
 }
-
-// addPieces counts the pieces of a packet, which counts as one elsewhere.
-func (r *report) addPieces(whole *rtp.Packet, pieces []*rtp.Packet) {
-	if r == nil {
-		return
-	}
-	r.packets += uint64(len(pieces) - 1)
-	r.octets -= uint64(len(whole.Payload))
-	for _, one := range pieces {
-		r.octets += uint64(len(one.Payload))
-	}
-}

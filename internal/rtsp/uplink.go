@@ -18,7 +18,6 @@ import (
 	"sluice/internal/client"
 	"sluice/internal/cmaf"
 	"sluice/internal/pub"
-	"sluice/moqt"
 	"sluice/transport"
 )
 
@@ -328,20 +327,4 @@ func (s *Server) clientConfig(q *request, remote net.Addr) client.SessionConfig 
 			return s.cfg.Dial(ctx, remote)
 		},
 	}
-}
-
-// url returns the URL that the session names, for relays with several scopes.
-func (q *request) url() string {
-	url := "moqt://" + q.authority + "/"
-	if _, err := transport.ParseURL(url); err != nil {
-		return "moqt://localhost/"
-	}
-	return url
-}
-
-func (q *request) tokens() []moqt.Token {
-	if q.token == "" {
-		return nil
-	}
-	return []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(q.token)}}
 }

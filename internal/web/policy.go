@@ -2,10 +2,8 @@ package web
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -17,18 +15,6 @@ func contentPolicy(sessions, ancestors string) string {
 		"base-uri 'none'; form-action 'none'; frame-ancestors " + ancestors
 }
 
-// sessions returns the sources of the page's sessions besides that of the page at a host: the same name with the
-// relay's port, and the relay to which the page may be sent.
-func (s *Site) sessions(host string) (sources string) {
-	if !s.cfg.SamePort { // else 'self' has the port
-		sources = source(nameIn(host), s.cfg.Port)
-	}
-	if u := s.cfg.Other; u != nil {
-		sources += source(u.Host, int(u.Port))
-	}
-	return sources
-}
-
 // source returns a name or an address with a port as policies have them, after a space, or nothing if it is none.
 func source(name string, port int) string {
 	if addr, err := netip.ParseAddr(name); err == nil && addr != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
@@ -37,11 +23,6 @@ func source(name string, port int) string {
 		return ""
 	}
 	return fmt.Sprintf(" https://%s:%d", name, port)
-}
-
-// authority returns the authority of the URL to which the page at a host opens its session.
-func (s *Site) authority(host string) string {
-	return net.JoinHostPort(nameIn(host), strconv.Itoa(s.cfg.Port))
 }
 
 // nameIn returns the name or the address in a Host header.

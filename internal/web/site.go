@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -253,4 +255,21 @@ func (s *Site) serveViewers(w http.ResponseWriter, r *http.Request) {
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
+}
+
+// sessions returns the sources of the page's sessions besides that of the page at a host: the same name with the
+// relay's port, and the relay to which the page may be sent.
+func (s *Site) sessions(host string) (sources string) {
+	if !s.cfg.SamePort { // else 'self' has the port
+		sources = source(nameIn(host), s.cfg.Port)
+	}
+	if u := s.cfg.Other; u != nil {
+		sources += source(u.Host, int(u.Port))
+	}
+	return sources
+}
+
+// authority returns the authority of the URL to which the page at a host opens its session.
+func (s *Site) authority(host string) string {
+	return net.JoinHostPort(nameIn(host), strconv.Itoa(s.cfg.Port))
 }

@@ -255,25 +255,3 @@ type deadline struct {
 	timer  *time.Timer
 	passed bool
 }
-
-func (l *link) setDeadline(d *deadline, t time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if d.timer != nil {
-		d.timer.Stop()
-	}
-	d.passed, d.timer = false, nil
-	if t.IsZero() {
-		return
-	}
-	var timer *time.Timer
-	timer = time.AfterFunc(time.Until(t), func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if d.timer == timer { // not a later deadline
-			d.passed = true
-			l.changed.Broadcast()
-		}
-	})
-	d.timer = timer
-}

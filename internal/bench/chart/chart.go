@@ -3,9 +3,13 @@ package chart
 import (
 	"cmp"
 	"fmt"
+	"image/color"
 	"regexp"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
 
 	"sluice/internal/bench/result"
 )
@@ -84,4 +88,40 @@ func UniqueIDs(charts []Chart) {
 		}
 		seen[unique], charts[i].ID = true, unique
 	}
+}
+
+// points returns the points that the chart can show: a logarithmic axis has no zero.
+func (t Trace) points(c Chart) plotter.XYs {
+	var out plotter.XYs
+	for i := range t.X {
+		if t.X[i].Finite() && t.Y[i].Finite() && (!c.X.Log || t.X[i] > 0) {
+			out = append(out, plotter.XY{X: float64(t.X[i]), Y: float64(t.Y[i])})
+		}
+	}
+	return out
+}
+
+func (t Trace) colour(i int) color.NRGBA {
+	if t.System == NoSystem {
+		return Colours[len(Colours)-2]
+	}
+	return Colours[t.System%len(Colours)]
+}
+
+func (t Trace) dashes() []vg.Length {
+	if t.System == NoSystem {
+		return dashes[1]
+	}
+	return dashes[t.System%len(dashes)]
+}
+
+// values returns the heights of bars. A height of zero draws no bar.
+func (t Trace) values(categories int) plotter.Values {
+	out := make(plotter.Values, categories)
+	for i, x := range t.X {
+		if t.Y[i].Finite() {
+			out[int(x)] = float64(t.Y[i])
+		}
+	}
+	return out
 }

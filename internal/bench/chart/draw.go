@@ -179,31 +179,6 @@ func drawLines(p *plot.Plot, key *legend, c Chart) error {
 	return nil
 }
 
-// points returns the points that the chart can show: a logarithmic axis has no zero.
-func (t Trace) points(c Chart) plotter.XYs {
-	var out plotter.XYs
-	for i := range t.X {
-		if t.X[i].Finite() && t.Y[i].Finite() && (!c.X.Log || t.X[i] > 0) {
-			out = append(out, plotter.XY{X: float64(t.X[i]), Y: float64(t.Y[i])})
-		}
-	}
-	return out
-}
-
-func (t Trace) colour(i int) color.NRGBA {
-	if t.System == NoSystem {
-		return Colours[len(Colours)-2]
-	}
-	return Colours[t.System%len(Colours)]
-}
-
-func (t Trace) dashes() []vg.Length {
-	if t.System == NoSystem {
-		return dashes[1]
-	}
-	return dashes[t.System%len(dashes)]
-}
-
 // drawBars draws the bars of a category beside each other, and the bars of a stack on top of each other.
 func drawBars(p *plot.Plot, key *legend, c Chart) error {
 	side := len(c.Traces)
@@ -236,17 +211,6 @@ func drawBars(p *plot.Plot, key *legend, c Chart) error {
 		}
 	}
 	return nil
-}
-
-// values returns the heights of bars. A height of zero draws no bar.
-func (t Trace) values(categories int) plotter.Values {
-	out := make(plotter.Values, categories)
-	for i, x := range t.X {
-		if t.Y[i].Finite() {
-			out[int(x)] = float64(t.Y[i])
-		}
-	}
-	return out
 }
 
 // ranges draws error bars from the lowest to the highest run, at an offset from their positions.

@@ -10,7 +10,6 @@ import (
 
 	"sluice/internal/bench/video"
 	"sluice/moqt"
-	"sluice/moqt/session"
 )
 
 // parallelSessions is how many sessions are set up at a time.
@@ -70,21 +69,6 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 		return nil, err
 	}
 	return c, nil
-}
-
-// subscribe subscribes to a track. It returns the largest object that has been published.
-func (c *connection) subscribe(
-	ctx context.Context, name moqt.FullTrackName, from moqt.FilterType, p moqt.Parameters, r session.Receiver,
-) (s *session.Subscription, largest *moqt.Location, err error) {
-	p.Filter, p.RendezvousTimeout = &moqt.Filter{Type: from}, new(uint64(SetUpTime.Milliseconds()))
-	if s, err = c.Subscribe(ctx, moqt.Subscribe{Track: name, Parameters: p}, r); err == nil {
-		var ok *moqt.SubscribeOK
-		if ok, err = s.Wait(ctx); err == nil {
-			return s, ok.Parameters.LargestObject, nil
-		}
-		s.Cancel(moqt.ResetCancelled)
-	}
-	return nil, nil, fmt.Errorf("subscribe to %s: %w", name.Name, err)
 }
 
 // report waits for the command Stop, then for the objects that are still under way.

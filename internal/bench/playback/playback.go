@@ -161,3 +161,18 @@ func (s *Score) addStalls(frames []Frame, shown []bool, period time.Duration) {
 	}
 	end(period)
 }
+
+// AddTo adds the score to the metrics and the series of a run.
+func (s *Score) AddTo(r *result.Run) {
+	m := r.Metrics
+	m["goodput"], m["playable"], m["keys"] = s.Goodput, 100*s.Playable, 100*s.Keys
+	if s.HasAudio {
+		m["audio"] = 100 * s.Audio
+	}
+	if s.Settled {
+		m["fit"], m["switches"] = 100*s.Fit, float64(s.Switches)
+	}
+	m["stalls"], m["stalled"] = float64(s.Stalls), s.Stalled.Seconds()
+	result.AddQuantiles(m, Age, s.Ages)
+	r.Series["goodput"], r.Series[Age] = s.GoodputOverTime, s.AgeOverTime
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -86,18 +85,6 @@ func (c Case) compare(ctx context.Context, subjects []Subject) (s result.Scenari
 		s.Summaries = append(s.Summaries, summarize(subject.Name(), outcomes[i], s.Runs))
 	}
 	return s, nil
-}
-
-// run returns the outcome as a run of the report.
-func (o *Outcome) run(subject string, repetition int, link result.Series) result.Run {
-	r := result.Run{
-		System: subject, Repetition: repetition,
-		Metrics: make(map[string]float64), Series: map[string]result.Series{"link": link},
-		Distributions: map[string]result.Distribution{playback.Age: result.NewDistribution(slices.Clone(o.Ages))},
-	}
-	o.AddTo(&r)
-	r.Metrics["packets"] = float64(o.Packets)
-	return r
 }
 
 // summarize returns the summary of a subject's runs.

@@ -8,6 +8,7 @@ import (
 	"sluice/claim"
 	"sluice/congestion"
 	"sluice/internal/bench/playback"
+	"sluice/internal/bench/result"
 	"sluice/internal/rendition"
 	"sluice/media"
 )
@@ -147,4 +148,16 @@ func (s *simulation) frames() (frames []playback.Frame) {
 		frames = append(frames, f)
 	}
 	return frames
+}
+
+// run returns the outcome as a run of the report.
+func (o *Outcome) run(subject string, repetition int, link result.Series) result.Run {
+	r := result.Run{
+		System: subject, Repetition: repetition,
+		Metrics: make(map[string]float64), Series: map[string]result.Series{"link": link},
+		Distributions: map[string]result.Distribution{playback.Age: result.NewDistribution(slices.Clone(o.Ages))},
+	}
+	o.AddTo(&r)
+	r.Metrics["packets"] = float64(o.Packets)
+	return r
 }

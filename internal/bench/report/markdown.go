@@ -116,28 +116,6 @@ func (v view) writeStanding(w io.Writer) {
 	t.markdown(w)
 }
 
-func (t table) markdown(w io.Writer) {
-	row := func(cells []string) {
-		for i, c := range cells {
-			cells[i] = escapeMarkdown(c)
-		}
-		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
-	}
-	columns := append([]string{}, t.Columns...)
-	row(columns)
-	fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", len(columns)))
-	for _, cells := range t.Rows {
-		row(append([]string{}, cells...))
-	}
-	fmt.Fprintln(w)
-	for _, n := range t.Notes {
-		fmt.Fprint(w, wrap("* "+escapeMarkdown(n), "  "))
-	}
-	if len(t.Notes) > 0 {
-		fmt.Fprintln(w)
-	}
-}
-
 var markdownEscapes = strings.NewReplacer("\n", " ", "\r", " ", "|", `\|`, "<", "&lt;", "&", "&amp;",
 	"`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
 

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -218,4 +219,26 @@ func statistic(of map[string]result.Statistic, name string) string {
 		return result.Unknown.String()
 	}
 	return s.String()
+}
+
+func (t table) markdown(w io.Writer) {
+	row := func(cells []string) {
+		for i, c := range cells {
+			cells[i] = escapeMarkdown(c)
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	}
+	columns := append([]string{}, t.Columns...)
+	row(columns)
+	fmt.Fprintf(w, "|%s\n", strings.Repeat("---|", len(columns)))
+	for _, cells := range t.Rows {
+		row(append([]string{}, cells...))
+	}
+	fmt.Fprintln(w)
+	for _, n := range t.Notes {
+		fmt.Fprint(w, wrap("* "+escapeMarkdown(n), "  "))
+	}
+	if len(t.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
 }

@@ -2,11 +2,9 @@ package result
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 )
 
 // maxReportSize is the largest results file that is read, in bytes: some hundred times the size of a full run.
@@ -63,47 +61,6 @@ func (r Report) Validate() error {
 		if err := s.validate(names); err != nil {
 			return fmt.Errorf("scenario %q: %w", s.Name, err)
 		}
-	}
-	return nil
-}
-
-func (s Scenario) validate(systems map[string]bool) error {
-	for _, r := range s.Runs {
-		if !systems[r.System] {
-			return fmt.Errorf("a run of %q, which is not among the systems", r.System)
-		}
-		for name, d := range r.Distributions {
-			if err := d.validate(); err != nil {
-				return fmt.Errorf("distribution %q: %w", name, err)
-			}
-		}
-		for name, series := range r.Series {
-			if len(series.Time) != len(series.Value) {
-				return fmt.Errorf("series %q has %d times for %d values", name, len(series.Time), len(series.Value))
-			}
-		}
-	}
-	summarized := map[string]bool{}
-	for _, sum := range s.Summaries {
-		if !systems[sum.System] || summarized[sum.System] {
-			return fmt.Errorf("a summary of %q, which is not among the systems or comes twice", sum.System)
-		}
-		summarized[sum.System] = true
-		for name, d := range sum.Distributions {
-			if err := d.validate(); err != nil {
-				return fmt.Errorf("distribution %q: %w", name, err)
-			}
-		}
-	}
-	return nil
-}
-
-func (d Distribution) validate() error {
-	if len(d.At) != len(d.Value) {
-		return fmt.Errorf("%d fractions for %d values", len(d.At), len(d.Value))
-	}
-	if !slices.IsSorted(d.At) || !slices.IsSorted(d.Value) {
-		return errors.New("not sorted")
 	}
 	return nil
 }

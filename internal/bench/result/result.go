@@ -250,3 +250,34 @@ func (m Machine) OffloadList() string {
 func (m Machine) String() string {
 	return fmt.Sprintf("%s, %d cores, Linux %s", m.CPU, m.Cores, m.Kernel)
 }
+
+func (s Scenario) validate(systems map[string]bool) error {
+	for _, r := range s.Runs {
+		if !systems[r.System] {
+			return fmt.Errorf("a run of %q, which is not among the systems", r.System)
+		}
+		for name, d := range r.Distributions {
+			if err := d.validate(); err != nil {
+				return fmt.Errorf("distribution %q: %w", name, err)
+			}
+		}
+		for name, series := range r.Series {
+			if len(series.Time) != len(series.Value) {
+				return fmt.Errorf("series %q has %d times for %d values", name, len(series.Time), len(series.Value))
+			}
+		}
+	}
+	summarized := map[string]bool{}
+	for _, sum := range s.Summaries {
+		if !systems[sum.System] || summarized[sum.System] {
+			return fmt.Errorf("a summary of %q, which is not among the systems or comes twice", sum.System)
+		}
+		summarized[sum.System] = true
+		for name, d := range sum.Distributions {
+			if err := d.validate(); err != nil {
+				return fmt.Errorf("distribution %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}

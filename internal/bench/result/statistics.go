@@ -1,6 +1,7 @@
 package result
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -103,3 +104,13 @@ func (s Statistic) String() string {
 
 // apart reports whether the ranges of the runs do not overlap.
 func apart(a, b Statistic) bool { return a.Max < b.Min || b.Max < a.Min }
+
+func (d Distribution) validate() error {
+	if len(d.At) != len(d.Value) {
+		return fmt.Errorf("%d fractions for %d values", len(d.At), len(d.Value))
+	}
+	if !slices.IsSorted(d.At) || !slices.IsSorted(d.Value) {
+		return errors.New("not sorted")
+	}
+	return nil
+}

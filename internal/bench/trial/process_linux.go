@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/internal/bench/load"
+	"sluice/internal/bench/procfs"
 )
 
 // process is a relay or a load generator.
@@ -176,4 +177,44 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.TrimSpace(string(t.text))
+}
+
+func (p *process) times() (procfs.ProcessTimes, error) {
+	if p.cmd == nil {
+		return p.askTimes()
+	}
+	times, err := procfs.ReadTimes(p.pid())
+	if err != nil {
+		return times, p.failure(err)
+	}
+	return times, nil
+}
+
+// ask sends a command to a load generator that it answers at once.
+func (p *process) ask(command string) (load.Event, error) {
+	if err := p.tell(command); err != nil {
+		return load.Event{}, err
+	}
+	return p.await(context.Background(), countTime)
+}
+
+// askTimes asks a load generator on another machine what it has used.
+func (p *process) askTimes() (procfs.ProcessTimes, error) {
+	e, err := p.ask(load.Used)
+	if err == nil && e.Used == nil {
+		err = p.failure(errors.New("it did not report what it has used"))
+	}
+	if err != nil {
+		return procfs.ProcessTimes{}, err
+	}
+	return procfs.ProcessTimes{User: e.Used.User, System: e.Used.System}, nil
+}
+
+// clock returns the CPU time of the process, exactly.
+func (p *process) clock() (time.Duration, error) {
+	if p.cmd == nil {
+		times, err := p.askTimes()
+		return times.Total(), err
+	}
+	return procfs.ReadClock(p.pid())
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"time"
 
@@ -102,48 +101,8 @@ func sumTimes(processes ...*process) (sum procfs.ProcessTimes, err error) {
 	return sum, nil
 }
 
-func (p *process) times() (procfs.ProcessTimes, error) {
-	if p.cmd == nil {
-		return p.askTimes()
-	}
-	times, err := procfs.ReadTimes(p.pid())
-	if err != nil {
-		return times, p.failure(err)
-	}
-	return times, nil
-}
-
 // countTime is how long a load generator may take to say what it has got or used.
 const countTime = 10 * time.Second
-
-// ask sends a command to a load generator that it answers at once.
-func (p *process) ask(command string) (load.Event, error) {
-	if err := p.tell(command); err != nil {
-		return load.Event{}, err
-	}
-	return p.await(context.Background(), countTime)
-}
-
-// askTimes asks a load generator on another machine what it has used.
-func (p *process) askTimes() (procfs.ProcessTimes, error) {
-	e, err := p.ask(load.Used)
-	if err == nil && e.Used == nil {
-		err = p.failure(errors.New("it did not report what it has used"))
-	}
-	if err != nil {
-		return procfs.ProcessTimes{}, err
-	}
-	return procfs.ProcessTimes{User: e.Used.User, System: e.Used.System}, nil
-}
-
-// clock returns the CPU time of the process, exactly.
-func (p *process) clock() (time.Duration, error) {
-	if p.cmd == nil {
-		times, err := p.askTimes()
-		return times.Total(), err
-	}
-	return procfs.ReadClock(p.pid())
-}
 
 // usage returns the difference of two samples.
 func (t *Trial) usage(a, b sample) Usage {
@@ -185,39 +144,6 @@ func (t *Trial) relayPrograms() (map[ebpf.ProgramID]bool, error) {
 	return programs, nil
 }
 
-// programUses returns what all eBPF programs have used, which the kernel counts while a Stage is open.
-func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
-	first, err := ingressPrograms()
-	if err != nil {
-		return nil, err
-	}
-	uses := make(map[ebpf.ProgramID]ProgramUse)
-	for id := ebpf.ProgramID(0); ; {
-		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return uses, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		id = next
-		p, err := ebpf.NewProgramFromID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // it was unloaded in the meantime
-		}
-		if err != nil {
-			return nil, err
-		}
-		use, err := s.programUse(id, p)
-		use.Within = p.Type() == ebpf.SchedCLS && !first[id]
-		p.Close()
-		if err != nil {
-			return nil, err
-		}
-		uses[id] = use
-	}
-}
-
 // ingressPrograms returns the programs that links attach to the ingress of devices. A classifier at the egress runs in
 // the time of what sends: a process, or the program that a packet has come to. One without a link is run by a process.
 // Relays attach theirs by links.
@@ -244,21 +170,6 @@ func addIngress(first map[ebpf.ProgramID]bool) error {
 		}
 	}
 	return links.Err()
-}
-
-func (s *Stage) programUse(id ebpf.ProgramID, p *ebpf.Program) (ProgramUse, error) {
-	stats, err := p.Stats()
-	if err != nil {
-		return ProgramUse{}, err
-	}
-	if _, known := s.programNames[id]; !known {
-		info, err := p.Info()
-		if err != nil {
-			return ProgramUse{}, err
-		}
-		s.programNames[id] = info.Name
-	}
-	return ProgramUse{Name: s.programNames[id], Runtime: stats.Runtime, Runs: stats.RunCount}, nil
 }
 
 // packetCounts are the packets with media that relays which are Sluice have sent.

@@ -174,3 +174,75 @@ const (
 
 // niceness returns a command that starts another one.
 func niceness(nice int) []string { return []string{"nice", "-n", strconv.Itoa(nice)} }
+
+// programUses returns what all eBPF programs have used, which the kernel counts while a Stage is open.
+func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
+	first, err := ingressPrograms()
+	if err != nil {
+		return nil, err
+	}
+	uses := make(map[ebpf.ProgramID]ProgramUse)
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return uses, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		id = next
+		p, err := ebpf.NewProgramFromID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it was unloaded in the meantime
+		}
+		if err != nil {
+			return nil, err
+		}
+		use, err := s.programUse(id, p)
+		use.Within = p.Type() == ebpf.SchedCLS && !first[id]
+		p.Close()
+		if err != nil {
+			return nil, err
+		}
+		uses[id] = use
+	}
+}
+
+func (s *Stage) programUse(id ebpf.ProgramID, p *ebpf.Program) (ProgramUse, error) {
+	stats, err := p.Stats()
+	if err != nil {
+		return ProgramUse{}, err
+	}
+	if _, known := s.programNames[id]; !known {
+		info, err := p.Info()
+		if err != nil {
+			return ProgramUse{}, err
+		}
+		s.programNames[id] = info.Name
+	}
+	return ProgramUse{Name: s.programNames[id], Runtime: stats.Runtime, Runs: stats.RunCount}, nil
+}
+
+// Run runs a trial. It fails if the relay ends.
+func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t := &Trial{Setup: cfg, stage: s}
+	t.Relays = max(t.Relays, 1)
+	defer t.stop()
+	if err := s.site.setSegmentation(t.Segmentation); err != nil {
+		return nil, err
+	}
+	if err := t.startFirst(ctx, cancel); err != nil {
+		return nil, err
+	}
+	if err = t.setUp(ctx, cancel); err == nil {
+		m, err = t.measure(ctx)
+	}
+	for _, r := range t.relays() {
+		if ended := r.ended(); ended != nil {
+			return nil, ended // it is the cause of any other error
+		}
+	}
+	return m, err
+}

@@ -84,30 +84,6 @@ const (
 	reportLimit = load.Stragglers + 15*time.Second
 )
 
-// Run runs a trial. It fails if the relay ends.
-func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	t := &Trial{Setup: cfg, stage: s}
-	t.Relays = max(t.Relays, 1)
-	defer t.stop()
-	if err := s.site.setSegmentation(t.Segmentation); err != nil {
-		return nil, err
-	}
-	if err := t.startFirst(ctx, cancel); err != nil {
-		return nil, err
-	}
-	if err = t.setUp(ctx, cancel); err == nil {
-		m, err = t.measure(ctx)
-	}
-	for _, r := range t.relays() {
-		if ended := r.ended(); ended != nil {
-			return nil, ended // it is the cause of any other error
-		}
-	}
-	return m, err
-}
-
 // RelayPID returns the process id of the relay.
 func (t *Trial) RelayPID() int { return t.relay.pid() }
 

@@ -32,55 +32,6 @@ func PlayLadder(
 	return playback.Play(frames, period)
 }
 
-// addRenditions adds to frames which rendition they are of. Frames of a group of which nothing has arrived count as
-// those before.
-func (m Mock) addRenditions(frames []playback.Frame, arrivals []Arrival, from uint64, fitting func(time.Duration) int) {
-	ranks := make(map[uint64]int) // by group
-	for _, a := range arrivals {
-		ranks[a.Group] = a.Rendition
-	}
-	rank := len(m.Ladder()) - 1
-	for i := range frames {
-		if r, ok := ranks[m.Frame(from+uint64(i)).Group]; ok {
-			rank = r
-		}
-		frames[i].Rendition, frames[i].Fitting = rank, fitting(frames[i].Due)
-	}
-}
-
-// arrived returns frames [from, to) and when they have arrived.
-func (m Mock) arrived(arrivals []Arrival, from, to uint64) []playback.Frame {
-	frames := m.frames(from, to)
-	origin := publicationOfFirst(m, arrivals) + int64(m.Frame(from).Due)
-	for _, a := range arrivals {
-		if n := a.Group*uint64(m.Group) + a.Object; n >= from && n < to {
-			f := &frames[n-from]
-			f.Arrived, f.Bytes = true, a.Bytes
-			f.Published, f.At = time.Duration(a.Published-origin), time.Duration(a.Arrived-origin)
-		}
-	}
-	return frames
-}
-
-// frames returns the frames [from, to) as a player knows them.
-func (m Mock) frames(from, to uint64) []playback.Frame {
-	frames := make([]playback.Frame, 0, to-from)
-	for n := from; n < to; n++ {
-		f := playback.Frame{Due: m.Frame(n).Due - m.Frame(from).Due, Needs: -1, Bytes: m.Size(n)}
-		switch {
-		case m.Audio:
-			f.Kind = playback.Audio
-		case m.Frame(n).Object == 0:
-			f.Kind = playback.Key
-		}
-		if on, ok := m.DependsOn(n); ok && on >= from {
-			f.Needs = int(on - from)
-		}
-		frames = append(frames, f)
-	}
-	return frames
-}
-
 // publicationOfFirst returns when the first frame was published or would have been, had none been late (Unix, ns).
 func publicationOfFirst(m Mock, arrivals []Arrival) int64 {
 	first := int64(0)

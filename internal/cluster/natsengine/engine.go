@@ -1,8 +1,11 @@
 package natsengine
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,4 +184,80 @@ func (e *Engine) Close() error {
 		e.server.WaitForShutdown()
 	}
 	return nil
+}
+
+// start starts the server, and connects to it.
+func (e *Engine) start(cfg *EmbedConfig, opts *server.Options) error {
+	if err := probe(cfg.Listen); err != nil {
+		return err
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	s.SetLoggerV2(&serverLog{cfg.Logger}, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(startTimeout) {
+		s.Shutdown()
+		return fmt.Errorf("embedded NATS server at %s: it has not started within %v", cfg.Listen, startTimeout)
+	}
+	conn, err := nats.Connect("", append(e.options(cfg.Node), nats.InProcessServer(s), nats.Token(cfg.secret))...)
+	if err == nil {
+		err = e.attach(conn, s)
+	}
+	if err != nil {
+		s.Shutdown()
+		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	if cfg.TLS.isSet() {
+		e.running.Go(func() { e.followAuthority(cfg, s) })
+	}
+	return nil
+}
+
+// followAuthority lets the server use another authority when the file has changed. Connections that there are stay.
+func (e *Engine) followAuthority(cfg *EmbedConfig, s *server.Server) {
+	t := time.NewTicker(cfg.reread)
+	defer t.Stop()
+	seen, _ := os.ReadFile(cfg.TLS.CA)
+	for {
+		select {
+		case <-t.C:
+		case <-e.end:
+			return
+		}
+		text, err := os.ReadFile(cfg.TLS.CA)
+		if err == nil && bytes.Equal(text, seen) {
+			continue
+		}
+		opts, err := cfg.options()
+		if err == nil {
+			err = s.ReloadOptions(opts)
+		}
+		if err != nil {
+			e.log.Log(slog.LevelError, "authority", "cannot read the authority again; the old one stays in use",
+				"err", err)
+			continue
+		}
+		seen = text
+		e.logger.Info("read the authority of the cluster again", "file", cfg.TLS.CA)
+	}
+}
+
+// startLater tries to start the server until it has started, or the engine is closed.
+func (e *Engine) startLater(cfg *EmbedConfig, opts *server.Options) {
+	t := time.NewTicker(retryInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			err := e.start(cfg, opts)
+			if err == nil {
+				return
+			}
+			e.log.Log(slog.LevelInfo, "start", "the relay is not in the cluster yet; trying again", "err", err)
+		case <-e.end:
+			return
+		}
+	}
 }

@@ -1,48 +1,14 @@
 package control
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/lab"
 )
-
-// Exec replaces this process by a command inside a host. The command finds the hosts of the lab by name.
-// It returns only on failure.
-func (c *Client) Exec(ctx context.Context, host string, argv []string, env []string) error {
-	s, err := c.Status(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(s.Hosts, func(h lab.HostStatus) bool { return h.Name == host })
-	if i < 0 {
-		return fmt.Errorf("lab %s has no host %q; it has %s", s.Name, host, strings.Join(hostNames(s), ", "))
-	}
-	path, err := exec.LookPath(argv[0])
-	if err != nil {
-		return err
-	}
-	runtime.LockOSThread() // until execve, which keeps this thread's namespaces
-	if err := enter(s.Hosts[i].Namespace); err != nil {
-		return fmt.Errorf("enter %s: %w", host, err)
-	}
-	// A lab that still answers has not looked for processes yet, and will find this one. This request uses the first
-	// request's connection: a new one would look for the lab inside the host.
-	if _, err := c.Status(ctx); err != nil {
-		return err
-	}
-	if err := nameHosts(hostsFile(s, host)); err != nil {
-		return fmt.Errorf("name the hosts in /etc/hosts: %w", err)
-	}
-	return fmt.Errorf("run %s: %w", path, unix.Exec(path, argv, env))
-}
 
 func hostNames(s lab.Status) (names []string) {
 	for _, h := range s.Hosts {

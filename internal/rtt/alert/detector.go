@@ -9,7 +9,9 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/internal/rtt/history"
 	"sluice/internal/rtt/report"
 )
 
@@ -197,5 +199,58 @@ func (d *Detector) tell(alerts []Alert) {
 	}
 	if more := len(alerts) - maxLines; more > 0 {
 		d.cfg.Logger.Warn("more alerts were raised or have ended", "omitted", more)
+	}
+}
+
+// Learn takes what is usual from a history, so that a monitor that was started again need not learn it. It reads twice
+// the time that a signal has to be known: some of it may be missing.
+func (d *Detector) Learn(dir string, now time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return history.Read(dir, now.Add(-2*d.rule.learning()), now, func(r *history.Row) error {
+		d.learnLocked(r, PartHosts, r.RTTs, r.Median, r.P95)
+		for n := range r.Parts {
+			if p := &r.Parts[n]; p.Name == PartPeers || p.Name == PartOneDirection {
+				d.learnLocked(r, p.Name, p.RTTs, p.Median, p.P95)
+			}
+		}
+		return nil
+	})
+}
+
+// learnLocked takes the quantiles of a row.
+func (d *Detector) learnLocked(r *history.Row, part string, count uint64, values ...int64) {
+	if count < minRTTs {
+		return
+	}
+	a := d.aggregateLocked(r.About(), part)
+	a.seen = r.End
+	for q := range a.signals {
+		a.signals[q].learn(time.Duration(values[q]), max(0, r.End.Sub(r.Start)))
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (d *Detector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- d.descs.ratio
+	ch <- d.descs.alerts
+}
+
+// Collect implements prometheus.Collector.
+func (d *Detector) Collect(ch chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for q := range quantiles {
+		for _, event := range []Type{Raised, Ended} {
+			ch <- prometheus.MustNewConstMetric(d.descs.alerts, prometheus.CounterValue,
+				float64(d.counts[countKey{event, q}]), string(event), quantileText(q))
+		}
+		for _, a := range d.raised {
+			if s := &a.signals[q]; !s.raised.IsZero() {
+				ch <- prometheus.MustNewConstMetric(d.descs.ratio, prometheus.GaugeValue,
+					float64(s.last)/float64(max(s.usualValue(), 1)),
+					append(d.descs.by.Values(&a.prefix), a.part, quantileText(q))...)
+			}
+		}
 	}
 }

@@ -25,29 +25,4 @@ func newDescs(by report.Keys) descs {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (d *Detector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- d.descs.ratio
-	ch <- d.descs.alerts
-}
-
-// Collect implements prometheus.Collector.
-func (d *Detector) Collect(ch chan<- prometheus.Metric) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for q := range quantiles {
-		for _, event := range []Type{Raised, Ended} {
-			ch <- prometheus.MustNewConstMetric(d.descs.alerts, prometheus.CounterValue,
-				float64(d.counts[countKey{event, q}]), string(event), quantileText(q))
-		}
-		for _, a := range d.raised {
-			if s := &a.signals[q]; !s.raised.IsZero() {
-				ch <- prometheus.MustNewConstMetric(d.descs.ratio, prometheus.GaugeValue,
-					float64(s.last)/float64(max(s.usualValue(), 1)),
-					append(d.descs.by.Values(&a.prefix), a.part, quantileText(q))...)
-			}
-		}
-	}
-}
-
 func quantileText(q int) string { return strconv.FormatFloat(quantiles[q], 'g', -1, 64) }

@@ -39,21 +39,6 @@ func ProgramNames(hook Hook, devices []Device) []string {
 	return list
 }
 
-// programs returns the names of a device's programs.
-func (d Device) programs(hook Hook) []string {
-	ingress, egress := bpf.MonitorProgIngress, bpf.MonitorProgEgress
-	if hook == HookXDP {
-		ingress = bpf.MonitorProgXdpIngress
-	}
-	if d.ip {
-		ingress, egress = ingress+"_ip", egress+"_ip"
-	}
-	if d.loopback {
-		return []string{egress}
-	}
-	return []string{ingress, egress}
-}
-
 // New attaches the programs to their hooks. After an error none is attached.
 func New(programs map[string]*ebpf.Program, hook Hook, mode XDPMode, devices []Device) (*Links, error) {
 	a := &Links{devices: devices, done: make(chan struct{}), updates: make(chan netlink.LinkUpdate)}
@@ -157,4 +142,16 @@ func (a *Links) Watch(ctx context.Context, logger *slog.Logger) error {
 			logger.Warn("interface disappeared; the others are still watched", "interface", name)
 		}
 	}
+}
+
+// Promiscuous makes the devices take packets that are for others, as a mirror port has them, until Close.
+func (a *Links) Promiscuous() error {
+	for _, d := range a.devices {
+		c, err := promiscuous(d)
+		if err != nil {
+			return fmt.Errorf("--promiscuous: interface %s: %w", d.Name, err)
+		}
+		a.closers = append(a.closers, c)
+	}
+	return nil
 }

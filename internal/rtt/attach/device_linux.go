@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/internal/rtt/bpf"
+
 	"github.com/vishvananda/netlink"
 )
 
@@ -71,4 +73,19 @@ func present() string {
 		names = append(names, l.Attrs().Name)
 	}
 	return "; there are: " + strings.Join(names, ", ")
+}
+
+// programs returns the names of a device's programs.
+func (d Device) programs(hook Hook) []string {
+	ingress, egress := bpf.MonitorProgIngress, bpf.MonitorProgEgress
+	if hook == HookXDP {
+		ingress = bpf.MonitorProgXdpIngress
+	}
+	if d.ip {
+		ingress, egress = ingress+"_ip", egress+"_ip"
+	}
+	if d.loopback {
+		return []string{egress}
+	}
+	return []string{ingress, egress}
 }

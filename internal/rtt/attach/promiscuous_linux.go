@@ -9,18 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Promiscuous makes the devices take packets that are for others, as a mirror port has them, until Close.
-func (a *Links) Promiscuous() error {
-	for _, d := range a.devices {
-		c, err := promiscuous(d)
-		if err != nil {
-			return fmt.Errorf("--promiscuous: interface %s: %w", d.Name, err)
-		}
-		a.closers = append(a.closers, c)
-	}
-	return nil
-}
-
 // promiscuous counts one user of a device's promiscuous mode, as long as a socket is open: also if the process is
 // killed, the device goes back. The socket has no protocol and receives nothing.
 func promiscuous(d Device) (io.Closer, error) {

@@ -1,10 +1,15 @@
 package history
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/parquet-go/parquet-go"
 )
 
 const (
@@ -61,4 +66,39 @@ func files(dir string) (list []file, err error) {
 		}
 	}
 	return list, nil // ReadDir sorts
+}
+
+// read calls fn for each row of a file.
+func (f file) read(fn func(*Row) error) error {
+	in, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	table, err := parquet.OpenFile(in, info.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	r := parquet.NewGenericReader[Row](table)
+	defer r.Close()
+	rows := make([]Row, readRows)
+	for {
+		clear(rows) // slices of an earlier read must not be written to
+		n, err := r.Read(rows)
+		for k := range rows[:n] {
+			if err := fn(&rows[k]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || err == nil && n == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+	}
 }

@@ -2,13 +2,8 @@ package history
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"time"
-
-	"github.com/parquet-go/parquet-go"
 )
 
 // readRows is how many rows are read at a time. A row with its bins takes about 10 kB meanwhile.
@@ -36,39 +31,4 @@ func Read(dir string, from, to time.Time, fn func(*Row) error) error {
 		}
 	}
 	return nil
-}
-
-// read calls fn for each row of a file.
-func (f file) read(fn func(*Row) error) error {
-	in, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	table, err := parquet.OpenFile(in, info.Size())
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.path, err)
-	}
-	r := parquet.NewGenericReader[Row](table)
-	defer r.Close()
-	rows := make([]Row, readRows)
-	for {
-		clear(rows) // slices of an earlier read must not be written to
-		n, err := r.Read(rows)
-		for k := range rows[:n] {
-			if err := fn(&rows[k]); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) || err == nil && n == 0 {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
-		}
-	}
 }

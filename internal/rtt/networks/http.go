@@ -18,27 +18,6 @@ type answer struct {
 	Networks []Network `json:"networks"` // the nearest first
 }
 
-// ServeHTTP answers how far a network is (/rtt?to=192.0.2.7, or a prefix instead of the address), or which networks are
-// nearest (/rtt).
-func (t *Table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	to := r.URL.Query().Get("to")
-	if to == "" {
-		writeJSON(w, answer{t.Nearest(MaxAnswer)})
-		return
-	}
-	a, err := parseAddress(to)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	n, known := t.RTT(a)
-	if !known {
-		http.Error(w, "no RTT to that network was measured", http.StatusNotFound)
-		return
-	}
-	writeJSON(w, n)
-}
-
 func parseAddress(text string) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a, nil

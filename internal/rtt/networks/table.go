@@ -2,6 +2,7 @@ package networks
 
 import (
 	"cmp"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -129,4 +130,25 @@ func (e *entry) network(p netip.Prefix, now time.Time) Network {
 		n.Median = sorted[(len(sorted)-1)/2]
 	}
 	return n
+}
+
+// ServeHTTP answers how far a network is (/rtt?to=192.0.2.7, or a prefix instead of the address), or which networks are
+// nearest (/rtt).
+func (t *Table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	to := r.URL.Query().Get("to")
+	if to == "" {
+		writeJSON(w, answer{t.Nearest(MaxAnswer)})
+		return
+	}
+	a, err := parseAddress(to)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	n, known := t.RTT(a)
+	if !known {
+		http.Error(w, "no RTT to that network was measured", http.StatusNotFound)
+		return
+	}
+	writeJSON(w, n)
 }

@@ -117,3 +117,63 @@ func appendJSON(b []byte, v any) []byte {
 	}
 	return append(b, text...)
 }
+
+func (jsonLines) aggregation(b []byte, i *report.Interval) []byte {
+	a := i.Aggregation
+	return appendJSON(b, jsonAggregation{
+		i.Start.UnixNano(), report.MaxBins(a.BinWidth), a.BinWidth, a.Every, a.Timeout, a.IPv4Prefix, a.IPv6Prefix,
+		a.Load,
+	})
+}
+
+func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
+	j := jsonPrefix{
+		Timestamp: i.End.UnixNano(),
+		Group:     p.Group,
+		Peer:      p.Peer,
+		Interface: p.Interface,
+		VLAN:      p.VLAN.ID,
+		InnerVLAN: p.VLAN.Inner,
+		Protocol:  p.Protocol,
+		Received:  newJSONPrefixTraffic(&p.Received),
+		Sent:      newJSONPrefixTraffic(&p.Sent),
+
+		jsonCongestion: newJSONCongestion(p.Both()), Congestion: congestionByDirection(p),
+	}
+	if p.Group == "" {
+		j.Prefix = p.String()
+	}
+	if h := &p.RTT; h.Count > 0 {
+		j.jsonRTTs = newJSONRTTs(h)
+	}
+	for _, l := range p.Losses() {
+		if l.All == 0 {
+			continue
+		}
+		if j.QUICLoss == nil {
+			j.QUICLoss = make(map[string]jsonLoss)
+		}
+		j.QUICLoss[l.Direction] = jsonLoss(l.Loss)
+	}
+	for _, part := range p.Parts() {
+		if j.Parts == nil {
+			j.Parts = make(map[string]*jsonRTTs)
+		}
+		j.Parts[jsonNames.Replace(part.Name)] = newJSONRTTs(part.RTTs)
+	}
+	return appendJSON(b, j)
+}
+
+func (jsonLines) totals(b []byte, i *report.Interval) []byte {
+	j := jsonTotals{i.End.UnixNano(), make(map[string]jsonTraffic), make(map[string]uint64), make(map[string]uint64)}
+	for _, t := range i.Transports {
+		j.Protocols[jsonNames.Replace(t.Name)] = jsonTraffic{t.Packets, t.Bytes}
+	}
+	for _, e := range i.ECN {
+		j.ECN[jsonNames.Replace(e.Name)] = e.Packets
+	}
+	for _, e := range i.Errors {
+		j.Errors[jsonNames.Replace(e.Name)] = e.Count
+	}
+	return appendJSON(b, j)
+}

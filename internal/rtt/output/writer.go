@@ -2,6 +2,7 @@ package output
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"strconv"
 	"sync/atomic"
@@ -159,4 +160,23 @@ func appendPair(b []byte, e *report.Ends) []byte {
 	b = strconv.AppendUint(b, uint64(e.Source.Port()), 10)
 	b = append(e.Destination.Addr().AppendTo(append(b, '+')), ':')
 	return strconv.AppendUint(b, uint64(e.Destination.Port()), 10)
+}
+
+// Interval writes what was aggregated.
+func (w *Writer) Interval(i *report.Interval) error {
+	enc, ok := w.enc.(aggregateEncoder)
+	if !ok {
+		return fmt.Errorf("--format: %s has no aggregates: must be standard, json or jsonl", w.format)
+	}
+	if !w.wrote {
+		if err := w.write(enc.aggregation(w.line[:0], i)); err != nil {
+			return err
+		}
+	}
+	for n := range i.Prefixes {
+		if err := w.write(enc.prefix(w.line[:0], i, &i.Prefixes[n])); err != nil {
+			return err
+		}
+	}
+	return w.write(enc.totals(w.line[:0], i))
 }

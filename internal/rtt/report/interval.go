@@ -157,3 +157,8 @@ type Counters struct {
 	Transports []NamedTraffic
 	ECN        []NamedTraffic
 }
+
+// Losses returns what is known of each direction.
+func (p *Prefix) Losses() []NamedLoss {
+	return []NamedLoss{{"sent", p.LossSent}, {"received", p.LossReceived}}
+}

@@ -18,11 +18,6 @@ type NamedLoss struct {
 	Loss
 }
 
-// Losses returns what is known of each direction.
-func (p *Prefix) Losses() []NamedLoss {
-	return []NamedLoss{{"sent", p.LossSent}, {"received", p.LossReceived}}
-}
-
 // NamedCounts returns the counters.
 func (l Loss) NamedCounts() []NamedCount {
 	return []NamedCount{{"all", l.All}, {"passed", l.Passed}, {"reported", l.Reported}}

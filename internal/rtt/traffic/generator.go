@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"sluice/internal/bounds"
@@ -164,3 +165,26 @@ const (
 func (g *generator) size() int {
 	return int(min(leastBytes*math.Pow(1-g.rng.Float64(), -1/paretoShape), greatestSize))
 }
+
+// newPath chooses a customer and a server of one address family.
+func (g *generator) newPath(now time.Duration) path {
+	prefix, server := g.zipf.Uint64(), g.servers.Uint64()
+	p := path{
+		near: distance(prefix, 12*time.Millisecond, 0.5),
+		far:  distance(server+MaxPrefixes, 20*time.Millisecond, 1),
+	}
+	// In the evening, more customers share what they are connected by.
+	p.near += time.Duration(float64(p.near) * 0.3 * max(0, g.load(now)-1))
+	host, port := 1+g.rng.IntN(254), uint16(32768+g.rng.IntN(28000))
+	p.customer = netip.AddrPortFrom(customerAddress(prefix, host), port)
+	p.server = netip.AddrPortFrom(serverAddress(server, p.customer.Addr().Is4()), 443)
+	return p
+}
+
+// jitter returns an RTT with what queues add to it.
+func (g *generator) jitter(rtt time.Duration) time.Duration {
+	return rtt + time.Duration(g.rng.ExpFloat64()*0.03*float64(rtt))
+}
+
+// hidden returns what header protection makes of the other bits of a first byte.
+func (g *generator) hidden() byte { return byte(g.rng.Uint32()) & 0x1f }

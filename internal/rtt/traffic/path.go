@@ -13,21 +13,6 @@ type path struct {
 	near, far        time.Duration // RTTs between the monitor and the customer, and the server, without queues
 }
 
-// newPath chooses a customer and a server of one address family.
-func (g *generator) newPath(now time.Duration) path {
-	prefix, server := g.zipf.Uint64(), g.servers.Uint64()
-	p := path{
-		near: distance(prefix, 12*time.Millisecond, 0.5),
-		far:  distance(server+MaxPrefixes, 20*time.Millisecond, 1),
-	}
-	// In the evening, more customers share what they are connected by.
-	p.near += time.Duration(float64(p.near) * 0.3 * max(0, g.load(now)-1))
-	host, port := 1+g.rng.IntN(254), uint16(32768+g.rng.IntN(28000))
-	p.customer = netip.AddrPortFrom(customerAddress(prefix, host), port)
-	p.server = netip.AddrPortFrom(serverAddress(server, p.customer.Addr().Is4()), 443)
-	return p
-}
-
 // distance returns an RTT that belongs to a number, with a log-normal distribution.
 func distance(number uint64, median time.Duration, sigma float64) time.Duration {
 	h := number*0x9e3779b97f4a7c15 + 1 // spreads numbers over 64 bits
@@ -56,9 +41,4 @@ func serverAddress(server uint64, ipv4 bool) netip.Addr {
 	a := [16]byte{0: 0x3f, 1: 0xff, 15: 1}
 	binary.BigEndian.PutUint16(a[4:], uint16(server))
 	return netip.AddrFrom16(a)
-}
-
-// jitter returns an RTT with what queues add to it.
-func (g *generator) jitter(rtt time.Duration) time.Duration {
-	return rtt + time.Duration(g.rng.ExpFloat64()*0.03*float64(rtt))
 }

@@ -89,9 +89,6 @@ func (q *quic) open(g *generator, now time.Duration) time.Duration {
 
 const udpHeader = 8
 
-// hidden returns what header protection makes of the other bits of a first byte.
-func (g *generator) hidden() byte { return byte(g.rng.Uint32()) & 0x1f }
-
 // marks are the loss bits of a server (RFC 9506).
 type marks struct {
 	lost       float64 // probability that a packet does not arrive at the monitor
