@@ -42,7 +42,7 @@ check: deps ## run all that there is to try, on a machine that does nothing else
 # Those whose goroutines share memory. Parsers, codecs and others that only compute have none, and the packages of
 # processes, browsers and kernel programs share it with those.
 RACE := ./auth/hook ./claim ./internal/client ./internal/handover ./internal/inside ./internal/outbox ./internal/pub \
-	./internal/rtsp ./internal/rtspwire ./internal/rtt/queue ./internal/udp ./media ./moqt/session ./relay \
+	./internal/rtsp ./internal/rtspwire ./rtt/queue ./internal/udp ./media ./moqt/session ./relay \
 	./server ./track ./transport/...
 # The race detector is in C.
 race race-build: export CGO_ENABLED := 1
@@ -105,7 +105,7 @@ examples: deps build ## run the tests of the examples, which are modules of thei
 cross: third_party ## cross-compile what must run elsewhere: the relay, pub and sub on macOS
 	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/sluice
 	GOOS=linux GOARCH=arm64 go build -o /dev/null ./cmd/sluice
-	GOOS=darwin GOARCH=arm64 go vet ./cmd/sluice-lab ./internal/rtt # with tests, of which most need Linux
+	GOOS=darwin GOARCH=arm64 go vet ./cmd/sluice-lab ./rtt # with tests, of which most need Linux
 
 deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
 	mkdir -p bin/completion

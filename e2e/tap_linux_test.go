@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/rtt/traffic"
+	"sluice/rtt/traffic"
 )
 
 // tap adds a device that gets the frames which are written to the function's result, as from a tap.

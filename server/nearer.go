@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/cluster"
-	"sluice/internal/rtt/networks"
+	"sluice/rtt/networks"
 	"sluice/internal/webclient"
 	"sluice/relay"
 	"sluice/transport"

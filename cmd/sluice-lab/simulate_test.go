@@ -9,7 +9,7 @@ import (
 	"github.com/google/gopacket/layers"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"sluice/internal/rtt/pcap"
+	"sluice/rtt/pcap"
 	"sluice/internal/sim/trial"
 	"sluice/moqt"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/rtt/pcap"
-	"sluice/internal/rtt/traffic"
+	"sluice/rtt/pcap"
+	"sluice/rtt/traffic"
 )
 
 // trafficFlags are the flags of sluice-lab traffic.

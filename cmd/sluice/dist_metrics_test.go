@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
-	"sluice/internal/rtt/alert"
-	"sluice/internal/rtt/bpf"
-	"sluice/internal/rtt/ipfix"
-	"sluice/internal/rtt/metrics"
-	"sluice/internal/rtt/otlp"
-	"sluice/internal/rtt/queue"
-	"sluice/internal/rtt/report"
-	"sluice/internal/rtt/report/reporttest"
+	"sluice/rtt/alert"
+	"sluice/rtt/bpf"
+	"sluice/rtt/ipfix"
+	"sluice/rtt/metrics"
+	"sluice/rtt/otlp"
+	"sluice/rtt/queue"
+	"sluice/rtt/report"
+	"sluice/rtt/report/reporttest"
 	"sluice/server"
 )
 

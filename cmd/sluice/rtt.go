@@ -19,12 +19,12 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/rtt"
-	"sluice/internal/rtt/ipfix"
-	"sluice/internal/rtt/metrics"
-	"sluice/internal/rtt/networks"
-	"sluice/internal/rtt/output"
-	"sluice/internal/rtt/report"
+	"sluice/rtt"
+	"sluice/rtt/ipfix"
+	"sluice/rtt/metrics"
+	"sluice/rtt/networks"
+	"sluice/rtt/output"
+	"sluice/rtt/report"
 )
 
 // rttFlags are the flags of sluice rtt as the user writes them.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/internal/bounds"
-	"sluice/internal/rtt/alert"
+	"sluice/rtt/alert"
 	"sluice/internal/webclient"
 )
 

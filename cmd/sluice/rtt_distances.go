@@ -3,7 +3,7 @@ package main
 import (
 	"net/http"
 
-	"sluice/internal/rtt/networks"
+	"sluice/rtt/networks"
 )
 
 // distances returns what answers how far networks are. Aggregates may not tell that: then it says so, because an empty

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/rtt/networks"
+	"sluice/rtt/networks"
 )
 
 // Where aggregates do not tell how far networks are, the answer says why.

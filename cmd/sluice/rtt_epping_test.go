@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/rtt"
-	"sluice/internal/rtt/attach"
-	"sluice/internal/rtt/output"
+	"sluice/rtt"
+	"sluice/rtt/attach"
+	"sluice/rtt/output"
 )
 
 // ePPingOptions is what ePPing (commit 659ce29) lists with --help.

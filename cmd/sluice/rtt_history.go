@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/internal/rtt/history"
+	"sluice/rtt/history"
 )
 
 // historyFlags say what is asked of a history.

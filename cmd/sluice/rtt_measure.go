@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/internal/bounds"
-	"sluice/internal/rtt"
-	"sluice/internal/rtt/attach"
-	"sluice/internal/rtt/groups"
-	"sluice/internal/rtt/report"
+	"sluice/rtt"
+	"sluice/rtt/attach"
+	"sluice/rtt/groups"
+	"sluice/rtt/report"
 )
 
 // measureFlags are the flags that sluice rtt and sluice rtt top share. A 0 means "off" to the user, but the default in

@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/cli"
-	"sluice/internal/rtt/alert"
-	"sluice/internal/rtt/history"
-	"sluice/internal/rtt/ipfix"
-	"sluice/internal/rtt/otlp"
-	"sluice/internal/rtt/output"
-	"sluice/internal/rtt/queue"
-	"sluice/internal/rtt/report"
+	"sluice/rtt/alert"
+	"sluice/rtt/history"
+	"sluice/rtt/ipfix"
+	"sluice/rtt/otlp"
+	"sluice/rtt/output"
+	"sluice/rtt/queue"
+	"sluice/rtt/report"
 )
 
 // lastMessages is how long the monitor, when it ends, goes on sending to services. After a replay it is lastOfReplay,

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli"
-	"sluice/internal/rtt/output"
-	"sluice/internal/rtt/queue"
-	"sluice/internal/rtt/report"
-	"sluice/internal/rtt/report/reporttest"
+	"sluice/rtt/output"
+	"sluice/rtt/queue"
+	"sluice/rtt/report"
+	"sluice/rtt/report/reporttest"
 )
 
 // TestMeasuringDoesNotWait: what writes files or sends intervals has a queue. A replay waits for its file.

@@ -14,8 +14,8 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/rtt"
-	"sluice/internal/rtt/top"
+	"sluice/rtt"
+	"sluice/rtt/top"
 )
 
 // topFlags are the flags of sluice rtt top.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"sluice/internal/rtt"
-	"sluice/internal/rtt/history"
-	"sluice/internal/rtt/report"
+	"sluice/rtt"
+	"sluice/rtt/history"
+	"sluice/rtt/report"
 )
 
 // liveTop is the Sink of a Monitor that updates the tables of a view.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/rtt/top"
+	"sluice/rtt/top"
 )
 
 func TestKeysOfTop(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	otlp "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
 	"google.golang.org/protobuf/proto"
 
-	"sluice/internal/rtt/pcap"
-	"sluice/internal/rtt/traffic"
+	"sluice/rtt/pcap"
+	"sluice/rtt/traffic"
 )
 
 // collectorConfig has the collector send on what it gets, as it is, and summed up. Retries are off: the test fails

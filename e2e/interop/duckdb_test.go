@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/rtt/history"
+	"sluice/rtt/history"
 )
 
 // TestDuckDB asks DuckDB what docs/rtt.md shows, of a history. What it says of each prefix is what the rows add up to.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/rtt/ipfix"
+	"sluice/rtt/ipfix"
 )
 
 // aggregate tells what was aggregated in an interval: a prefix, and when the interval ended in Unix time, in ms.

@@ -3,7 +3,7 @@
 //
 // The programs of a package lie in its folder bpf, which is a Go package by that name:
 //
-//	fastpath/bpf, internal/bench/bpf, internal/lab/bpf, internal/rtt/bpf, internal/rtt/flood/bpf,
+//	fastpath/bpf, internal/bench/bpf, internal/lab/bpf, rtt/bpf, rtt/flood/bpf,
 //	internal/steer/bpf
 //	    doc.go           what the programs do, and the go:generate lines
 //	    *.bpf.c          one source for each hook: thin entries over the headers

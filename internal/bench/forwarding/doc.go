@@ -1,7 +1,7 @@
 // Package forwarding measures what a latency monitor costs a router, and what it misses.
 //
 // The kernel forwards TCP between two devices of a network namespace, data one way and ACKs back, on one CPU, while a
-// monitor runs on the others ([flood.Router] of internal/rtt/flood says how). [Measure] does so with each [Monitor] and
+// monitor runs on the others ([flood.Router] of rtt/flood says how). [Measure] does so with each [Monitor] and
 // without one, in turns, for numbers of flows and for each [Mode] of a monitor: as fast as the CPU can, and at a given
 // rate, which shows what the monitor takes when there is little to do. The result is a report of package result.
 package forwarding

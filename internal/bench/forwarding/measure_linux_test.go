@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench/result"
-	"sluice/internal/rtt/flood"
+	"sluice/rtt/flood"
 	"sluice/internal/thorough"
 )
 

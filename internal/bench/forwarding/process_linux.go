@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"sluice/internal/bench/procfs"
-	"sluice/internal/rtt/flood"
+	"sluice/rtt/flood"
 )
 
 // startLimit is how long a monitor may take until it watches the device.

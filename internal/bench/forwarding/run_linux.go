@@ -11,7 +11,7 @@ import (
 
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/result"
-	"sluice/internal/rtt/flood"
+	"sluice/rtt/flood"
 )
 
 // Segments that are forwarded at a time, before their ACKs: as fast as the CPU can, and at a rate. flood.Tick is a

@@ -53,7 +53,7 @@ func setEnvironment(env *testscript.Env) error {
 	env.Setenv("LOW", Path("internal/sub/testdata/low.mp4")) // another rendition of CLIP
 	env.Setenv("CLIPS", Path("internal/loc/testdata"))       // short ones, of several codecs
 	env.Setenv("DIST", Path("dist"))
-	env.Setenv("CAPTURES", Path("internal/rtt/testdata"))
+	env.Setenv("CAPTURES", Path("rtt/testdata"))
 	env.Setenv("TZ", "UTC")
 	for _, prefix := range []string{"", "OTHER_", "THIRD_"} {
 		addr, err := FreeAddress()

@@ -14,7 +14,7 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 
-	"sluice/internal/rtt/pcap"
+	"sluice/rtt/pcap"
 	"sluice/internal/sim"
 )
 

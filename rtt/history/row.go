@@ -1,0 +1,187 @@
+package history
+
+import (
+	"time"
+
+	"sluice/rtt/report"
+)
+
+// Row is what was aggregated of one prefix in one interval. Times are in UTC, and RTTs in ns.
+type Row struct {
+	Start time.Time `parquet:"start,timestamp(microsecond)"`
+	End   time.Time `parquet:"end,timestamp(microsecond)"`
+
+	Prefix    string `parquet:"prefix,dict"` // or the name of a group
+	Peer      string `parquet:"peer,dict"`   // what tells it apart from others with the same prefix
+	Interface string `parquet:"interface,dict"`
+	VLAN      uint16 `parquet:"vlan"`
+	InnerVLAN uint16 `parquet:"inner_vlan"`
+	Protocol  string `parquet:"protocol,dict"`
+
+	// Of all protocols, from the prefix's view.
+	SentPackets     uint64 `parquet:"sent_packets"`
+	SentBytes       uint64 `parquet:"sent_bytes"`
+	ReceivedPackets uint64 `parquet:"received_packets"`
+	ReceivedBytes   uint64 `parquet:"received_bytes"`
+
+	// To and from the prefix.
+	TCPSegments     uint64 `parquet:"tcp_segments"`
+	Retransmissions uint64 `parquet:"retransmissions"`
+	ECNCapable      uint64 `parquet:"ecn_capable"`
+	ECNMarked       uint64 `parquet:"ecn_marked"`
+
+	// The same of each direction. In files of earlier versions it is 0.
+	SentTCPSegments         uint64 `parquet:"sent_tcp_segments"`
+	SentRetransmissions     uint64 `parquet:"sent_retransmissions"`
+	SentECNCapable          uint64 `parquet:"sent_ecn_capable"`
+	SentECNMarked           uint64 `parquet:"sent_ecn_marked"`
+	ReceivedTCPSegments     uint64 `parquet:"received_tcp_segments"`
+	ReceivedRetransmissions uint64 `parquet:"received_retransmissions"`
+	ReceivedECNCapable      uint64 `parquet:"received_ecn_capable"`
+	ReceivedECNMarked       uint64 `parquet:"received_ecn_marked"`
+
+	// By the loss bits of QUIC, as in report.Loss.
+	QUICSent             uint64 `parquet:"quic_sent"`
+	QUICSentPassed       uint64 `parquet:"quic_sent_passed"`
+	QUICSentReported     uint64 `parquet:"quic_sent_reported"`
+	QUICReceived         uint64 `parquet:"quic_received"`
+	QUICReceivedPassed   uint64 `parquet:"quic_received_passed"`
+	QUICReceivedReported uint64 `parquet:"quic_received_reported"`
+
+	RTTs   uint64 `parquet:"rtts"`
+	Min    int64  `parquet:"rtt_min"`
+	Median int64  `parquet:"rtt_median"`
+	P95    int64  `parquet:"rtt_p95"`
+	Max    int64  `parquet:"rtt_max"`
+	Sum    int64  `parquet:"rtt_sum"`
+
+	// The histogram. Bin i has Counts[i-First].
+	Width  int64    `parquet:"bin_width"` // ns; 0: the bins are logarithmic, 2^((i-1)/32 - 17) to 2^(i/32 - 17) s
+	First  int32    `parquet:"first_bin"`
+	Counts []uint64 `parquet:"bins,list"`
+
+	Parts []Part `parquet:"parts,list"`
+}
+
+// Part is a histogram besides that of all RTTs of a prefix. Its bins are as wide as the row's.
+type Part struct {
+	Name   string   `parquet:"name,dict"` // as in report.Prefix.Parts
+	RTTs   uint64   `parquet:"rtts"`
+	Min    int64    `parquet:"rtt_min"`
+	Median int64    `parquet:"rtt_median"`
+	P95    int64    `parquet:"rtt_p95"`
+	Max    int64    `parquet:"rtt_max"`
+	Sum    int64    `parquet:"rtt_sum"`
+	First  int32    `parquet:"first_bin"`
+	Counts []uint64 `parquet:"bins,list"`
+}
+
+func newRow(i *report.Interval, p *report.Prefix) Row {
+	sent, received := p.Sent.Total(), p.Received.Total()
+	r := Row{
+		Start: i.Start.UTC(), End: i.End.UTC(), Prefix: p.String(),
+		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN.ID, InnerVLAN: p.VLAN.Inner, Protocol: p.Protocol,
+		SentPackets: sent.Packets, SentBytes: sent.Bytes,
+		ReceivedPackets: received.Packets, ReceivedBytes: received.Bytes,
+		QUICSent: p.LossSent.All, QUICSentPassed: p.LossSent.Passed, QUICSentReported: p.LossSent.Reported,
+		QUICReceived: p.LossReceived.All, QUICReceivedPassed: p.LossReceived.Passed,
+		QUICReceivedReported: p.LossReceived.Reported,
+		Width:                int64(widthOf(i, p)),
+	}
+	r.setCongestion(p)
+	r.setRTTs(&p.RTT)
+	for _, part := range p.Parts() {
+		r.Parts = append(r.Parts, newPart(part.Name, part.RTTs))
+	}
+	return r
+}
+
+// setCongestion sets what tells of congestion.
+func (r *Row) setCongestion(p *report.Prefix) {
+	both := p.Both()
+	r.TCPSegments, r.Retransmissions = both.TCPSegments(), both.Retransmissions
+	r.ECNCapable, r.ECNMarked = both.ECNCapable, both.ECNMarked
+	r.SentTCPSegments, r.SentRetransmissions = p.Sent.TCPSegments(), p.Sent.Retransmissions
+	r.SentECNCapable, r.SentECNMarked = p.Sent.ECNCapable, p.Sent.ECNMarked
+	r.ReceivedTCPSegments, r.ReceivedRetransmissions = p.Received.TCPSegments(), p.Received.Retransmissions
+	r.ReceivedECNCapable, r.ReceivedECNMarked = p.Received.ECNCapable, p.Received.ECNMarked
+}
+
+// widthOf returns the width of the bins of a prefix. A histogram without RTTs need not know it.
+func widthOf(i *report.Interval, p *report.Prefix) time.Duration {
+	if p.RTT.Count > 0 {
+		return p.RTT.Width
+	}
+	for _, part := range p.Parts() {
+		return part.RTTs.Width
+	}
+	return i.Aggregation.BinWidth
+}
+
+// setRTTs sets the columns of the RTTs.
+func (r *Row) setRTTs(h *report.Histogram) {
+	r.RTTs, r.Min, r.Max, r.Sum = h.Count, int64(h.Min), int64(h.Max), int64(h.Sum)
+	if h.Count > 0 {
+		r.Median, r.P95 = int64(h.Quantile(0.5)), int64(h.Quantile(0.95))
+	}
+	r.First, r.Counts = firstBin(h.Bins)
+}
+
+func newPart(name string, h *report.Histogram) Part {
+	p := Part{
+		Name: name, RTTs: h.Count, Min: int64(h.Min), Median: int64(h.Quantile(0.5)), P95: int64(h.Quantile(0.95)),
+		Max: int64(h.Max), Sum: int64(h.Sum),
+	}
+	p.First, p.Counts = firstBin(h.Bins)
+	return p
+}
+
+// firstBin leaves empty bins at the start out.
+func firstBin(bins []uint64) (first int32, counts []uint64) {
+	for len(bins) > 0 && bins[0] == 0 {
+		first, bins = first+1, bins[1:]
+	}
+	return first, bins
+}
+
+// About returns what a row is about, as a prefix that has its name in Group.
+func (r *Row) About() *report.Prefix {
+	return &report.Prefix{
+		Group: r.Prefix, Peer: r.Peer, Interface: r.Interface, VLAN: report.VLAN{ID: r.VLAN, Inner: r.InnerVLAN},
+		Protocol: r.Protocol,
+	}
+}
+
+// Label returns what a row is about.
+func (r *Row) Label() string { return r.About().Label() }
+
+// Histogram returns the histogram of a row. A row with bins that there are not has none.
+func (r *Row) Histogram() report.Histogram {
+	return withBins(report.Histogram{
+		Count: r.RTTs, Min: time.Duration(r.Min), Max: time.Duration(r.Max), Sum: time.Duration(r.Sum),
+		Width: time.Duration(r.Width),
+	}, r.First, r.Counts)
+}
+
+// Histogram returns the histogram of a part of a row, or none if it has bins that there are not.
+func (p *Part) Histogram(r *Row) report.Histogram {
+	return withBins(report.Histogram{
+		Count: p.RTTs, Min: time.Duration(p.Min), Max: time.Duration(p.Max), Sum: time.Duration(p.Sum),
+		Width: time.Duration(r.Width),
+	}, p.First, p.Counts)
+}
+
+func withBins(h report.Histogram, first int32, counts []uint64) report.Histogram {
+	if h.Count == 0 || !haveBins(first, counts, h.Width) {
+		return report.Histogram{}
+	}
+	if len(counts) > 0 {
+		h.Bins = append(make([]uint64, first), counts...)
+	}
+	return h
+}
+
+// haveBins reports whether there are bins of that width for some counts.
+func haveBins(first int32, counts []uint64, width time.Duration) bool {
+	return first >= 0 && width >= 0 && int(first)+len(counts) <= report.MaxBins(width)
+}

@@ -1,0 +1,21 @@
+package kernel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/rtt/bpf"
+	"sluice/rtt/report"
+)
+
+func TestHistogram(t *testing.T) {
+	p := bpf.MonitorRttPeriod{Count: 3, Min: 1e6, Max: 9e6, Sum: 15e6}
+	p.Bins[0], p.Bins[2] = 1, 2
+	require.Equal(t, report.Histogram{
+		Count: 3, Min: time.Millisecond, Max: 9 * time.Millisecond, Sum: 15 * time.Millisecond,
+		Width: 4 * time.Millisecond, Bins: []uint64{1, 0, 2},
+	}, newHistogram(&p, 4*time.Millisecond))
+	require.Equal(t, report.Histogram{Width: 1}, newHistogram(new(bpf.MonitorRttPeriod), 1))
+}

@@ -1,0 +1,181 @@
+package metrics
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/rtt/report"
+)
+
+// A Collector is a Sink that exposes what it has taken, and the counters of a monitor.
+type Collector struct {
+	counters func() (report.Counters, error)
+
+	rtts  *prometheus.HistogramVec
+	flows *prometheus.CounterVec
+	dns   *prometheus.CounterVec
+
+	descs    prefixDescs
+	mu       sync.Mutex                // guards what follows
+	prefixes map[string]*prefixMetrics // by label
+	followed int                       // prefixes that the kernel follows
+
+	aggregates bool // there was an interval
+}
+
+// rttBuckets are 100 µs to 13 s, each twice the one before.
+var rttBuckets = prometheus.ExponentialBuckets(100e-6, 2, 18)
+
+var (
+	packetsDesc = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by what became of them.", []string{
+		"outcome",
+	}, nil)
+	eventsDesc = prometheus.NewDesc("sluice_rtt_events_total", "What happened to packets, flows and RTTs. "+
+		"Its events-lost are RTTs and flow events that the kernel could not hand to the process.",
+		[]string{"event"}, nil)
+	tableDesc    = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)
+	limitDesc    = prometheus.NewDesc("sluice_rtt_flow_table_limit", "Flows that can be followed at a time.", nil, nil)
+	protocolDesc = prometheus.NewDesc("sluice_rtt_protocol_bytes_total", "Bytes seen, by transport protocol.",
+		[]string{"protocol"}, nil)
+	followedDesc = prometheus.NewDesc("sluice_rtt_prefixes",
+		"Prefixes, groups or pairs that the kernel follows, at the end of the last interval.", nil, nil)
+	ecnDesc = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{
+		"codepoint",
+	}, nil)
+	allDescs = []*prometheus.Desc{
+		packetsDesc, eventsDesc, tableDesc, limitDesc, protocolDesc, ecnDesc, followedDesc,
+	}
+)
+
+// New returns a Collector without counters. The metrics of prefixes have the labels of what tells aggregates apart.
+func New(by report.Keys) *Collector {
+	return &Collector{
+		rtts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_rtt_seconds", Help: "RTTs.", Buckets: rttBuckets, NativeHistogramBucketFactor: 1.1,
+			NativeHistogramMaxBucketNumber: 100,
+		}, []string{"protocol", "method"}),
+		flows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_rtt_flow_events_total", Help: "Directions of flows that opened or closed.",
+		}, []string{"event", "reason"}),
+		dns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_rtt_dns_responses_total", Help: "Responses to DNS queries.",
+		}, []string{"rcode"}),
+		descs:    newPrefixDescs(by),
+		prefixes: make(map[string]*prefixMetrics),
+	}
+}
+
+// Follow adds the counters that the function reads. Call it before the first Collect.
+func (m *Collector) Follow(counters func() (report.Counters, error)) { m.counters = counters }
+
+// Sample takes an RTT. An RTT that is ambiguous, or of one direction, is not counted in the
+// histograms.
+func (m *Collector) Sample(s *report.Sample) error {
+	if s.DNS != nil {
+		m.dns.WithLabelValues(s.DNS.RCodeName()).Inc()
+	}
+	if s.Ambiguous || s.OneDirection {
+		return nil
+	}
+	m.rtts.WithLabelValues(s.Protocol, string(s.Method)).Observe(s.RTT.Seconds())
+	return nil
+}
+
+// Flow counts a flow that opened or closed.
+func (m *Collector) Flow(f *report.FlowEvent) error {
+	event := "closing"
+	if f.Opening {
+		event = "opening"
+	}
+	m.flows.WithLabelValues(event, string(f.Reason)).Inc()
+	return nil
+}
+
+// Interval adds what was aggregated, and drops prefixes that have been quiet for long.
+func (m *Collector) Interval(i *report.Interval) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n := range i.Prefixes {
+		m.prefixLocked(&i.Prefixes[n]).add(&i.Prefixes[n], i.End)
+	}
+	m.aggregates, m.followed = true, len(m.prefixes)
+	if i.Aggregation.Timeout > 0 {
+		m.forgetLocked(i)
+	}
+	return nil
+}
+
+func (m *Collector) prefixLocked(p *report.Prefix) *prefixMetrics {
+	label := p.Label()
+	if m.prefixes[label] == nil {
+		m.prefixes[label] = &prefixMetrics{
+			labels: m.descs.by.Values(p), parts: make(map[string]*report.Histogram),
+			traffic: make(map[string]report.PrefixTraffic), losses: make(map[string]report.Loss),
+		}
+	}
+	return m.prefixes[label]
+}
+
+// Flush does nothing.
+func (m *Collector) Flush() error { return nil }
+
+// Describe implements prometheus.Collector.
+func (m *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, v := range []prometheus.Collector{m.rtts, m.flows, m.dns} {
+		v.Describe(ch)
+	}
+	for _, d := range append(m.descs.all(), allDescs...) {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Collector) Collect(ch chan<- prometheus.Metric) {
+	for _, v := range []prometheus.Collector{m.rtts, m.flows, m.dns} {
+		v.Collect(ch)
+	}
+	m.collectPrefixes(ch)
+	if m.counters == nil {
+		return
+	}
+	c, err := m.counters()
+	if err != nil {
+		slog.Warn("metrics without the kernel's counters", "error", err)
+		return
+	}
+	collectCounters(&c, ch)
+}
+
+// collectCounters passes the kernel's counters on.
+func collectCounters(c *report.Counters, ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n uint64, label string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), label)
+	}
+	for _, n := range c.Outcomes {
+		count(packetsDesc, n.Count, n.Name)
+	}
+	for _, n := range c.Events {
+		count(eventsDesc, n.Count, n.Name)
+	}
+	for _, n := range c.Transports {
+		count(protocolDesc, n.Bytes, n.Name)
+	}
+	for _, n := range c.ECN {
+		count(ecnDesc, n.Packets, n.Name)
+	}
+	ch <- prometheus.MustNewConstMetric(tableDesc, prometheus.GaugeValue, float64(c.Flows))
+	ch <- prometheus.MustNewConstMetric(limitDesc, prometheus.GaugeValue, float64(c.FlowLimit))
+}
+
+func (m *Collector) collectPrefixes(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.aggregates {
+		ch <- prometheus.MustNewConstMetric(followedDesc, prometheus.GaugeValue, float64(m.followed))
+	}
+	for _, p := range m.prefixes {
+		p.collect(&m.descs, ch)
+	}
+}

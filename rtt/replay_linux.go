@@ -1,0 +1,209 @@
+package rtt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sluice/rtt/bpf"
+	"sluice/rtt/kernel"
+	"sluice/rtt/pcap"
+)
+
+// Replayed counts the packets of a capture.
+type Replayed struct {
+	Packets uint64
+	Skipped uint64 // with an unknown link type, or an IP header that was not captured
+}
+
+// replay runs a capture through the kernel programs.
+type replay struct {
+	Replayed
+	cfg     MonitorConfig
+	kernel  *kernel.Programs
+	ring    *kernel.Ring
+	decode  *kernel.Decoder
+	totals  *kernel.Aggregator
+	turn    time.Time // when the current interval of aggregation ends
+	cleanup time.Time // when the next clean-up is due
+	last    time.Time // when the last packet was captured
+	batch   replayBatch
+	drained uint64 // Packets, when events were last read
+}
+
+// Replay measures the packets of a pcap, pcapng or ERF capture as a Monitor's programs do, at the times when they were
+// captured, many of them in one run of a program. It does not use the Config's interfaces and hooks. It stays on one
+// CPU: each CPU counts the bytes of a second by itself and hands them over with its next packet (bpf/load.h), so what a
+// packet finds would depend on where the packets before it ran. The same capture must give the same output.
+func Replay(ctx context.Context, cfg MonitorConfig, file io.Reader) (Replayed, error) {
+	cfg.setDefaults()
+	cfg.IncludeLocal = true // the addresses of the host that captured are not known
+	if err := cfg.validate(); err != nil {
+		return Replayed{}, err
+	}
+	if cfg.AggregateBy.Interface {
+		return Replayed{}, errors.New("--aggregate-by interface: must be without --pcap, which has one observer")
+	}
+	c, err := pcap.NewReader(file)
+	if err != nil {
+		return Replayed{}, err
+	}
+	leave, err := stayOnCPU()
+	if err != nil {
+		return Replayed{}, err
+	}
+	defer leave()
+	r := &replay{cfg: cfg}
+	defer r.close()
+	if err := r.load(); err != nil {
+		return Replayed{}, err
+	}
+	return r.Replayed, errors.Join(r.run(ctx, c), r.finish())
+}
+
+func (r *replay) load() (err error) {
+	s := r.cfg.settings()
+	s.Replay, s.Batch, s.Vlans = 1, 1, 1
+	limits := r.cfg.limits()
+	limits.RingBytes = max(limits.RingBytes, replayRing)
+	if r.kernel, err = kernel.Load(s, limits, []string{bpf.MonitorProgReplayBatch}); err != nil {
+		return err
+	}
+	if r.cfg.Aggregate > 0 {
+		if r.totals, err = r.cfg.newAggregator(r.kernel, nil); err != nil {
+			return err
+		}
+	}
+	r.decode = &kernel.Decoder{Wall: func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }, Sink: r.cfg.Sink}
+	r.ring, err = kernel.NewRing(r.kernel.Maps[bpf.MonitorMapEvents])
+	return err
+}
+
+func (r *replay) close() {
+	if r.ring != nil {
+		r.ring.Close()
+	}
+	if r.kernel != nil {
+		r.kernel.Close()
+	}
+}
+
+func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
+	for ctx.Err() == nil {
+		p, err := c.Read()
+		if errors.Is(err, io.EOF) {
+			return r.show()
+		}
+		if _, unknown := errors.AsType[*pcap.LinkError](err); unknown {
+			r.Skipped++
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read capture after %d packets: %w", r.Packets, err)
+		}
+		if err := r.packet(p); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// packet does what is due before a packet, and then adds it to those that the program sees next.
+func (r *replay) packet(p pcap.Packet) error {
+	if err := r.due(p.At); err != nil {
+		return err
+	}
+	r.last = p.At
+	if cutHeader(p.Frame) {
+		r.Skipped++
+		return nil
+	}
+	r.Packets++
+	if r.batch.add(p) {
+		return nil
+	}
+	if err := r.show(); err != nil {
+		return err
+	}
+	r.batch.add(p)
+	return nil
+}
+
+// show lets the program see the batch, and reads its events before the ring could be full.
+func (r *replay) show() error {
+	if err := r.batch.run(r.kernel.Programs[bpf.MonitorProgReplayBatch]); err != nil {
+		return fmt.Errorf("replay packets: %w", err)
+	}
+	if r.Packets-r.drained < drainEvery {
+		return nil
+	}
+	r.drained = r.Packets
+	return r.drain()
+}
+
+// due ends intervals and cleans up tables, if it is time.
+func (r *replay) due(now time.Time) error {
+	if r.cleanup.IsZero() {
+		r.begin(now)
+	}
+	for r.totals != nil && !now.Before(r.turn) {
+		if err := r.endInterval(r.turn); err != nil {
+			return err
+		}
+		r.turn = r.turn.Add(r.cfg.Aggregate)
+	}
+	if r.cfg.CleanupInterval > 0 && !now.Before(r.cleanup) {
+		if err := r.show(); err != nil {
+			return err
+		}
+		r.cleanup = now.Add(r.cfg.CleanupInterval)
+		at := uint64(now.UnixNano())
+		if err := r.kernel.SetClock(at, 0); err != nil {
+			return err
+		}
+		return r.kernel.CleanUp(at)
+	}
+	return nil
+}
+
+func (r *replay) begin(now time.Time) {
+	r.cleanup = now.Add(r.cfg.CleanupInterval)
+	if r.totals != nil {
+		r.totals.Begin(now)
+		r.turn = now.Add(r.cfg.Aggregate)
+	}
+}
+
+func (r *replay) endInterval(at time.Time) error {
+	if err := r.show(); err != nil {
+		return err
+	}
+	if err := r.drain(); err != nil {
+		return err
+	}
+	i, err := r.totals.Turn(at, func() {})
+	if err != nil {
+		return err
+	}
+	return r.cfg.Sink.Interval(i)
+}
+
+func (r *replay) drain() error { return r.ring.Read(r.decode.Decode) }
+
+// finish reports the rest of what was measured, and the last interval, which is shorter than the others.
+func (r *replay) finish() error {
+	if err := r.drain(); err != nil {
+		return err
+	}
+	if r.totals != nil && !r.last.IsZero() {
+		if err := r.endInterval(r.last); err != nil {
+			return err
+		}
+	}
+	if err := newLossReport(r.cfg.Logger, r.kernel.Counters).report(); err != nil {
+		return err
+	}
+	return r.cfg.Sink.Flush()
+}

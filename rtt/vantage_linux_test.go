@@ -1,0 +1,199 @@
+package rtt
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/lab"
+	"sluice/internal/lab/labtest"
+	"sluice/rtt/attach"
+	"sluice/rtt/internal/wire"
+	"sluice/rtt/report"
+	"sluice/rtt/report/reporttest"
+)
+
+// addVXLAN adds an end of a tunnel to a host, over its device that faces the other host.
+func addVXLAN(t *testing.T, h, other *lab.Host, vni int, address string) {
+	t.Helper()
+	require.NoError(t, h.Do(func() error {
+		d, err := net.InterfaceByName(h.Facing(other).Name)
+		if err != nil {
+			return err
+		}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "tunnel"
+		link := &netlink.Vxlan{
+			LinkAttrs: attrs, VxlanId: vni, Port: 4789, Learning: true, VtepDevIndex: d.Index,
+			SrcAddr: h.Facing(other).IPv4.Addr().AsSlice(), Group: other.Facing(h).IPv4.Addr().AsSlice(),
+		}
+		if err := netlink.LinkAdd(link); err != nil {
+			return err
+		}
+		a, err := netlink.ParseAddr(address)
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(link, a); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(link)
+	}))
+}
+
+// Pings through a tunnel of the kernel, measured below it and in it.
+func TestTunnelDevice(t *testing.T) {
+	l := labtest.New(t, lab.Topology{})
+	addVXLAN(t, l.Publisher, l.Relay, 7, "172.30.0.1/24")
+	addVXLAN(t, l.Relay, l.Publisher, 7, "172.30.0.2/24")
+	inside := netip.MustParseAddr("172.30.0.2")
+	for _, hook := range []attach.Hook{attach.HookTC, attach.HookXDP} {
+		end := measuring(t, l.Publisher, MonitorConfig{
+			Interfaces: []string{"eth0", "tunnel"}, ICMP: true, RateLimit: -1, Tunnels: true, Hook: hook,
+			XDPMode: attach.XDPGeneric,
+		})
+		require.Len(t, ping(t, l.Publisher, inside, 5), 5)
+		seen := make(map[string]int)
+		for _, s := range end().Samples {
+			require.Equal(t, inside, s.Source.Addr())
+			seen[string(s.AppendPlace(nil))]++
+		}
+		require.Equal(t, map[string]int{" on eth0 vni 7": 5, " on tunnel": 5}, seen, hook)
+	}
+}
+
+// addMirror gives a host a device that gets what is written to the function's result, as from a switch.
+func addMirror(t *testing.T, h *lab.Host, device string) (write func(frame []byte)) {
+	t.Helper()
+	var fd int
+	var to unix.SockaddrLinklayer
+	require.NoError(t, h.Do(func() (err error) {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.MTU = device, 9000
+		link := &netlink.Veth{LinkAttrs: attrs, PeerName: device + "-switch", PeerMTU: 9000}
+		if err := netlink.LinkAdd(link); err != nil {
+			return err
+		}
+		peer, err := netlink.LinkByName(device + "-switch")
+		if err != nil {
+			return err
+		}
+		to.Ifindex = peer.Attrs().Index
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		return errors.Join(netlink.LinkSetUp(link), netlink.LinkSetUp(peer))
+	}))
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	return func(frame []byte) { require.NoError(t, unix.Sendto(fd, frame, 0, &to)) }
+}
+
+// promiscuity returns how many users a device's promiscuous mode has.
+func promiscuity(t *testing.T, h *lab.Host, device string) (n int) {
+	t.Helper()
+	require.NoError(t, h.Do(func() error {
+		d, err := netlink.LinkByName(device)
+		if err == nil {
+			n = d.Attrs().Promisc
+		}
+		return err
+	}))
+	return n
+}
+
+// counts returns a monitor's counters by name.
+func counts(t *testing.T, m *Monitor) map[string]uint64 {
+	c, err := m.Counters()
+	require.NoError(t, err)
+	n := make(map[string]uint64)
+	for _, o := range slices.Concat(c.Outcomes, c.Events) {
+		n[o.Name] += o.Count
+	}
+	return n
+}
+
+// vlanOfPings returns the VLAN of the flows of pings.
+func vlanOfPings(t *testing.T, m *Monitor) report.VLAN {
+	flows, err := m.Flows()
+	require.NoError(t, err)
+	for _, f := range flows {
+		if f.Protocol == "ICMPv6" {
+			return f.VLAN
+		}
+	}
+	t.Fatal("no pings")
+	return report.VLAN{}
+}
+
+// A mirror port brings both directions of other hosts' flows, and taps one each: here with jumbo frames, two VLAN tags,
+// and a fragment.
+func TestMirrorPort(t *testing.T) {
+	l := labtest.New(t, lab.Topology{})
+	ports := make(map[string]func([]byte))
+	for _, name := range []string{"mirror", "tap0", "tap1"} {
+		ports[name] = addMirror(t, l.Publisher, name)
+	}
+	jumbo := func(from, to netip.AddrPort, s wire.TCP) []byte {
+		s.Flags, s.Timestamps = wire.ACK, true
+		return wire.Frame(s.Between(from, to))
+	}
+	frames := []struct {
+		outcome string
+		back    int // the direction
+		frame   []byte
+	}{
+		{"tcp", 0, jumbo(alice, bob, wire.TCP{Seq: 1, Val: 100, Length: 8900})},
+		{"tcp", 0, jumbo(alice, bob, wire.TCP{Seq: 8901, Val: 101, Length: 8900})},
+		{"tcp", 1, jumbo(bob, alice, wire.TCP{Seq: 1, Ack: 17801, Val: 9, Ecr: 101})},
+		{"icmp", 0, wire.Frame(wire.Echo{ID: 7, Seq: 1}.Between(echoFrom6, echoTo6), 100, 7)},
+		{"icmp", 1, wire.Frame(wire.Echo{ID: 7, Seq: 1, Reply: true}.Between(echoTo6, echoFrom6), 100, 7)},
+		{"fragment", 0, wire.Frame(wire.IP{
+			From: alice.Addr(), To: bob.Addr(), Protocol: wire.ProtocolTCP, Fragment: 0x2000,
+		}.Packet(make([]byte, 1480)))},
+	}
+	// The device takes the outer tag off before TC.
+	vlans := map[string]report.VLAN{"tc": {ID: 100, Inner: 7}}
+	for name, cfg := range map[string]MonitorConfig{
+		"tc":          {},
+		"native XDP":  {Hook: attach.HookXDP, XDPMode: attach.XDPNative},
+		"generic XDP": {Hook: attach.HookXDP, XDPMode: attach.XDPGeneric},
+		"taps":        {Interfaces: []string{"tap0", "tap1"}, MergeInterfaces: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if cfg.Interfaces == nil {
+				cfg.Interfaces = []string{"mirror"}
+			}
+			first, last := cfg.Interfaces[0], cfg.Interfaces[len(cfg.Interfaces)-1]
+			cfg.Promiscuous, cfg.Quiet = true, true
+			cfg.TCP, cfg.ICMP, cfg.RateLimit, cfg.Sink = true, true, -1, new(reporttest.Sink)
+			var m *Monitor
+			require.NoError(t, l.Publisher.Do(func() (err error) {
+				m, err = New(cfg)
+				return err
+			}))
+			closed := sync.OnceValue(m.Close)
+			defer closed()
+			require.Equal(t, 1, promiscuity(t, l.Publisher, last))
+			want := make(map[string]uint64)
+			for _, f := range frames {
+				ports[[]string{first, last}[f.back]](f.frame)
+				want[f.outcome]++
+				// One after the other: the next may be sent on another CPU.
+				arrived := func() bool { return counts(t, m)[f.outcome] == want[f.outcome] }
+				require.Eventually(t, arrived, time.Minute, time.Millisecond, f.outcome)
+			}
+			require.EqualValues(t, 2, counts(t, m)["rtts"])
+			require.Equal(t, vlans[name], vlanOfPings(t, m))
+			require.NoError(t, closed())
+			require.Zero(t, promiscuity(t, l.Publisher, last))
+		})
+	}
+}
