@@ -27,8 +27,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
-build: third_party ## build bin/sluice and bin/sluice-lab
-	$(GOBUILD) -o bin/ ./cmd/sluice ./cmd/sluice-lab
+build: third_party ## build bin/sluice, bin/sluice-rtt and bin/sluice-lab
+	$(GOBUILD) -o bin/ ./cmd/...
 
 demo: deps build ## relay the sample clip to three subscribers and check every byte
 	bin/sluice-lab demo
@@ -103,15 +103,14 @@ examples: deps build ## run the tests of the examples, which are modules of thei
 	cd examples/policy && go vet ./... && go test -count=1 ./...
 
 cross: third_party ## cross-compile what must run elsewhere: the relay, pub and sub on macOS
-	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/sluice
-	GOOS=linux GOARCH=arm64 go build -o /dev/null ./cmd/sluice
+	GOOS=darwin GOARCH=arm64 go build ./cmd/sluice ./cmd/sluice-rtt
+	GOOS=linux GOARCH=arm64 go build ./cmd/sluice ./cmd/sluice-rtt
 	GOOS=darwin GOARCH=arm64 go vet ./cmd/sluice-lab ./rtt # with tests, of which most need Linux
 
 deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
 	mkdir -p bin/completion
-	bin/sluice completion bash >bin/completion/sluice.bash
-	bin/sluice completion zsh >bin/completion/_sluice
-	bin/sluice completion fish >bin/completion/sluice.fish
+	for p in sluice sluice-rtt; do bin/$$p completion bash >bin/completion/$$p.bash && \
+		bin/$$p completion zsh >bin/completion/_$$p && bin/$$p completion fish >bin/completion/$$p.fish || exit; done
 	rm -f bin/*.deb
 	DEB_VERSION=$(DEB_VERSION) DEB_ARCH=$$(go env GOARCH) go run $(NFPM) package --config dist/deb/nfpm.yaml \
 		--packager deb --target bin/

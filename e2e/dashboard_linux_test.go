@@ -37,11 +37,11 @@ func TestDashboardOfMonitor(t *testing.T) {
 	in := inside{t, labtest.New(t, lab.Topology{}).Publisher}
 	send := in.tap("tap")
 	service, everything, flows, api := in.serve(), in.free(), in.free(), in.free()
-	in.start("sluice", "rtt", "-i", "tap", "--all", "-r", "0", "-w", os.DevNull, "--metrics", everything,
+	in.start("sluice-rtt", "-i", "tap", "--all", "-r", "0", "-w", os.DevNull, "--metrics", everything,
 		"-a", "1", "-4", "8", "-6", "16", "--aggregate-parts", "--aggregate-load", "0.6", "--history", t.TempDir(),
 		"--alert-factor", "1.5", "--alert-for", "1s", "--alert-url", "http://"+service, "--otlp-url", "http://"+service,
 		"--ipfix", service)
-	in.start("sluice", "rtt", "-i", "tap", "--all", "-w", os.DevNull, "--metrics", flows)
+	in.start("sluice-rtt", "-i", "tap", "--all", "-w", os.DevNull, "--metrics", flows)
 	in.start(program, "--config.file", prometheusConfig(t, everything, flows), "--web.listen-address", api,
 		"--storage.tsdb.path", t.TempDir(), "--enable-feature=native-histograms", "--log.level=warn")
 	for _, address := range []string{everything, flows} {

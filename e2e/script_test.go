@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(clitest.Main(m, "sluice", "sluice-lab"))
+	os.Exit(clitest.Main(m, "sluice", "sluice-rtt", "sluice-lab"))
 }
 
 // scriptCommands are commands that only scripts of this package use.

@@ -23,10 +23,10 @@ import (
 
 	"sluice/internal/lab"
 	"sluice/internal/lab/labtest"
+	"sluice/internal/thorough"
 	"sluice/rtt/pcap"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
-	"sluice/internal/thorough"
 )
 
 // tap captures what passes a device of a host, with the kernel's time stamps.

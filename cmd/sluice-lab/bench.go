@@ -146,7 +146,7 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	if f.cfg.Programs.Generator, err = os.Executable(); err != nil {
 		return err
 	}
-	if f.cfg.Programs.Sluice, err = findSluice(); err != nil {
+	if f.cfg.Programs.Sluice, err = cli.FindProgram("sluice"); err != nil {
 		return err
 	}
 	f.cfg.Systems = system.Sluice(cli.Version())

@@ -76,7 +76,7 @@ func benchRelay(ctx context.Context, env *cli.Environment, out string) error {
 	if cfg.Programs.Generator, err = os.Executable(); err != nil {
 		return err
 	}
-	if cfg.Programs.Sluice, err = findSluice(); err != nil {
+	if cfg.Programs.Sluice, err = cli.FindProgram("sluice"); err != nil {
 		return err
 	}
 	cfg.Progress = func(line string) { fmt.Fprintln(env.Stdout, line) }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"sluice/internal/cli"
 )
 
 // process is a running sluice.
@@ -27,7 +29,7 @@ type process struct {
 // so does its output if out is nil. When ctx is done, the process receives SIGTERM and, if it does not end, SIGKILL.
 func startProcess(ctx context.Context, name string, out io.Writer, start func(*exec.Cmd) error,
 	args ...string) (*process, error) {
-	sluice, err := findSluice()
+	sluice, err := cli.FindProgram("sluice")
 	if err != nil {
 		return nil, err
 	}

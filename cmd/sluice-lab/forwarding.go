@@ -30,7 +30,7 @@ func newForwarding(env *cli.Environment) *cobra.Command {
 	f := new(forwardingFlags)
 	cmd := &cobra.Command{
 		Use:   "forwarding",
-		Short: "Measure what sluice rtt costs a router, and other monitors beside it",
+		Short: "Measure what sluice-rtt costs a router, and other monitors beside it",
 		Long: `Measure how many packets a second one CPU forwards while a monitor watches, and how many RTTs the monitor
 reports and misses; and at a rate that leaves the CPU idle, the CPU time of the monitor's process, and its memory. Each
 load is run without a monitor, too. It needs root.
@@ -90,11 +90,11 @@ func (f *forwardingFlags) configure() error {
 	for _, m := range f.modes {
 		f.cfg.Modes = append(f.cfg.Modes, forwarding.Mode(m))
 	}
-	sluice, err := findSluice()
+	monitor, err := cli.FindProgram("sluice-rtt")
 	if err != nil {
 		return err
 	}
-	f.cfg.Monitors = []forwarding.Monitor{forwarding.Sluice(sluice, cli.Version())}
+	f.cfg.Monitors = []forwarding.Monitor{forwarding.Sluice(monitor, cli.Version())}
 	if f.epping != "" {
 		f.cfg.Monitors = append(f.cfg.Monitors, forwarding.EPPing(f.epping))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
+	"sluice/internal/packet"
 	"sluice/internal/pub"
 )
 
@@ -20,6 +21,7 @@ var program = cli.Program{
 	Short: "Labs, a demo and measurements for Sluice, a Media over QUIC relay",
 	Long: `Build hosts and links on this machine, show Sluice in them, and measure it. The relay, the publisher and
 the players are processes of the program sluice, which 'make build' puts beside this one.`,
+	Warning: packet.Warning,
 	Commands: []func(*cli.Environment) *cobra.Command{
 		newLab, newDemo, newCrash, newBench, newReplay, newSimulate, newTraffic, newForwarding, newBenchLoad,
 		newBenchRelay, newBenchDescribe,

@@ -9,10 +9,11 @@ import (
 	"sluice/internal/cli/clitest"
 )
 
-// TestMain lets the test binary act as sluice-lab, and as a sluice that is found but never run: these scripts end
+// TestMain lets the test binary act as sluice-lab, and as programs that are found but never run: these scripts end
 // before processes start. Package e2e runs the real programs.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sluice-lab": main, "sluice": func() { os.Exit(1) }})
+	unused := func() { os.Exit(1) }
+	testscript.Main(m, map[string]func(){"sluice-lab": main, "sluice": unused, "sluice-rtt": unused})
 }
 
 func TestScripts(t *testing.T) {

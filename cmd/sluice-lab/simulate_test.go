@@ -9,9 +9,9 @@ import (
 	"github.com/google/gopacket/layers"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"sluice/rtt/pcap"
 	"sluice/internal/sim/trial"
 	"sluice/moqt"
+	"sluice/rtt/pcap"
 )
 
 // readCapture implements the command capture FILE: all frames are whole, and from and to the hosts of a simulation.

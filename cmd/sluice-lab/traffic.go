@@ -27,14 +27,14 @@ func newTraffic(env *cli.Environment) *cobra.Command {
 	f := new(trafficFlags)
 	cmd := &cobra.Command{
 		Use:   "traffic",
-		Short: "Make a capture of synthetic traffic of an internet provider, for sluice rtt",
+		Short: "Make a capture of synthetic traffic of an internet provider, for sluice-rtt",
 		Long: `Write a capture (pcap) of what a monitor between the customers of an internet provider and the internet
 would see: downloads by TCP with timestamps and by QUIC, whose sizes have a heavy tail, DNS queries and pings. A few
 prefixes and servers have most of the traffic. The load is highest in the evening. The same flags give the same bytes.
 
 Packets have no payload, but the lengths that they would have with it, so an hour of the default takes 130 MB.`,
 		Example: `  sluice-lab traffic --length 1h -w hour.pcap
-  sluice-lab traffic --length 24h -w - | sluice rtt --pcap /dev/stdin --all -r 0 -a 60 --history day
+  sluice-lab traffic --length 24h -w - | sluice-rtt --pcap /dev/stdin --all -r 0 -a 60 --history day
   sluice-lab traffic --length 10m --day 10m -w day.pcap    # a day in ten minutes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },

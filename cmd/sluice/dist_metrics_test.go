@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
+	"sluice/internal/service"
 	"sluice/rtt/alert"
 	"sluice/rtt/bpf"
 	"sluice/rtt/ipfix"
@@ -104,7 +105,7 @@ func exportedByRelay(t *testing.T) exports {
 	s, err := server.Listen(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Drain("", 0)) })
-	e := newExports(t, slices.Concat(processMetrics(), f.auth.metrics, []prometheus.Collector{s})...)
+	e := newExports(t, slices.Concat(service.ProcessMetrics(), f.auth.metrics, []prometheus.Collector{s})...)
 	e.allow("sluice_fastpath_total", "reason", reasonsOfKernel(t)...)
 	return e
 }
@@ -154,7 +155,7 @@ func exportedByMonitor(t *testing.T) exports {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, records.Close()) })
 	detector := alert.New(alert.Config{})
-	return newExports(t, append(processMetrics(), m, q, events, messages, records, alerts, detector)...)
+	return newExports(t, append(service.ProcessMetrics(), m, q, events, messages, records, alerts, detector)...)
 }
 
 // A query is an expression of PromQL, as a file of dist has it.

@@ -12,7 +12,7 @@ import (
 
 // linked are the modules that sluice links, and why. It runs with privileges, so each module is a decision.
 var linked = map[string]string{
-	"github.com/cilium/ebpf":                    "loads the programs of the fast path and of sluice rtt",
+	"github.com/cilium/ebpf":                    "loads the programs of the fast path and of the monitor",
 	"github.com/coreos/go-systemd/v22":          "tells systemd that the relay is ready and alive",
 	"github.com/quic-go/quic-go":                "QUIC, with the patches in third_party",
 	"github.com/quic-go/qpack":                  "header compression, for WebTransport",
@@ -20,8 +20,6 @@ var linked = map[string]string{
 	"github.com/dunglas/httpsfv":                "structured header fields, for WebTransport",
 	"github.com/spf13/cobra":                    "the command line",
 	"github.com/spf13/pflag":                    "its flags",
-	"github.com/vishvananda/netlink":            "sluice rtt: attaches programs to a clsact qdisc and for XDP",
-	"github.com/vishvananda/netns":              "imported by netlink",
 	"github.com/Eyevinn/mp4ff":                  "sluice sub: MP4 of frames without a container",
 	"github.com/bluenviron/mediacommon/v2":      "parameter sets and the order of pictures, for that",
 	"github.com/fxamacker/cbor/v2":              "CBOR, for Common Access Tokens",
@@ -46,16 +44,6 @@ var linked = map[string]string{
 	"github.com/munnerz/goautoneg":              "",
 	"google.golang.org/protobuf":                "",
 
-	"github.com/parquet-go/parquet-go": "the history of sluice rtt",
-	"github.com/parquet-go/bitpack":    "imported by parquet-go, as those that follow",
-	"github.com/parquet-go/jsonlite":   "",
-	"github.com/andybalholm/brotli":    "",
-	"github.com/google/uuid":           "",
-	"github.com/pierrec/lz4/v4":        "",
-	"github.com/twpayne/go-geom":       "",
-
-	"go.opentelemetry.io/proto/slim/otlp": "what sluice rtt sends as OpenTelemetry metrics",
-
 	"github.com/bluenviron/gortsplib/v5": "RTSP, RTP and RTCP",
 	"github.com/pion/rtp":                "imported by gortsplib, as those that follow",
 	"github.com/pion/rtcp":               "",
@@ -65,6 +53,7 @@ var linked = map[string]string{
 	"github.com/pion/logging":            "",
 	"github.com/pion/randutil":           "",
 	"github.com/gorilla/websocket":       "",
+	"github.com/google/uuid":             "",
 
 	"kernel.org/pub/linux/libs/security/libcap/cap": "sluice relay: gives up capabilities in all threads",
 	"kernel.org/pub/linux/libs/security/libcap/psx": "imported by cap",
@@ -77,28 +66,57 @@ var linked = map[string]string{
 	"golang.org/x/time":   "rate limits",
 }
 
-// notLinked are packages of this module that only sluice-lab and tests use.
-var notLinked = []string{
-	"sluice/internal/bench", "sluice/internal/lab", "sluice/internal/lint", "sluice/cmd/sluice-lab",
+// linkedByMonitor are the modules that only sluice-rtt links. Most others of its modules are for metrics.
+var linkedByMonitor = map[string]string{
+	"github.com/vishvananda/netlink":      "attaches programs to a clsact qdisc and for XDP",
+	"github.com/vishvananda/netns":        "imported by netlink",
+	"github.com/parquet-go/parquet-go":    "the history",
+	"github.com/parquet-go/bitpack":       "imported by parquet-go, as those that follow",
+	"github.com/parquet-go/jsonlite":      "",
+	"github.com/andybalholm/brotli":       "",
+	"github.com/pierrec/lz4/v4":           "",
+	"github.com/twpayne/go-geom":          "",
+	"go.opentelemetry.io/proto/slim/otlp": "what is sent as OpenTelemetry metrics",
 }
 
-// TestLinkedPackages keeps plotters and labs out of the daemon.
-func TestLinkedPackages(t *testing.T) {
+// notLinked are packages of this module that a program does without: sluice those of the monitor, and both those that
+// only sluice-lab and tests use.
+var notLinked = map[string][]string{
+	"sluice": {
+		"sluice/rtt/command", "sluice/rtt/kernel", "sluice/rtt/history", "sluice/internal/bench", "sluice/internal/lab",
+		"sluice/internal/lint", "sluice/cmd/sluice-lab",
+	},
+	"sluice-rtt": {"sluice/relay", "sluice/server", "sluice/transport", "sluice/internal/lab"},
+}
+
+// linkedBy returns the modules that a program links.
+func linkedBy(t *testing.T, program string) (modules []string) {
+	t.Helper()
 	const format = "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}"
-	out, err := exec.Command("go", "list", "-deps", "-f", format, ".").Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", format, "../"+program).Output()
 	require.NoError(t, err)
-	modules := make(map[string]bool)
 	for line := range strings.Lines(string(out)) {
 		path, module, _ := strings.Cut(strings.TrimSpace(line), " ")
-		modules[module] = true
-		for _, not := range notLinked {
-			require.False(t, path == not || strings.HasPrefix(path, not+"/"), "sluice links %s", path)
+		for _, not := range notLinked[program] {
+			require.False(t, path == not || strings.HasPrefix(path, not+"/"), "%s links %s", program, path)
 		}
 		require.False(t, module == "sluice" && strings.HasSuffix(path, "test"), "%s is for tests", path)
+		if module != "" && module != "sluice" && !slices.Contains(modules, module) {
+			modules = append(modules, module)
+		}
 	}
-	delete(modules, "") // the standard library
-	delete(modules, "sluice")
-	require.ElementsMatch(t, slices.Collect(maps.Keys(linked)), slices.Collect(maps.Keys(modules)))
+	return modules
+}
+
+// TestLinkedPackages keeps plotters and labs out of the daemons, and each of these out of the other.
+func TestLinkedPackages(t *testing.T) {
+	require.ElementsMatch(t, slices.Collect(maps.Keys(linked)), linkedBy(t, "sluice"))
+	monitor := linkedBy(t, "sluice-rtt")
+	require.Subset(t, monitor, slices.Collect(maps.Keys(linkedByMonitor)))
+	both := maps.Clone(linked)
+	maps.Copy(both, linkedByMonitor)
+	require.Subset(t, slices.Collect(maps.Keys(both)), monitor)
+	require.NotContains(t, monitor, "github.com/quic-go/quic-go")
 }
 
 // TestPacketsAreProtected keeps what removes packet protection out of every build without the tag unprotected.

@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/client"
+	"sluice/internal/packet"
 	"sluice/internal/pub"
 	"sluice/internal/sub"
 	"sluice/moqt"
@@ -22,6 +23,7 @@ var program = cli.Program{
 	Short:    "A Media over QUIC relay, with a publisher and a player",
 	Long:     "Sluice relays live media over QUIC (Media over QUIC Transport, drafts 16 and 18 to 22).",
 	Commands: []func(*cli.Environment) *cobra.Command{newRelay, newPub, newSub, newCluster, newToken, newRTT},
+	Warning:  packet.Warning,
 	ExitCode: exitCode,
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
+	"sluice/internal/service"
 	"sluice/server"
 	"sluice/transport"
 )
@@ -71,13 +72,13 @@ the first process starts. If the new process cannot start, the old one goes on a
 }
 
 func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
-	if err := raisePrivileges(); err != nil {
+	if err := service.RaisePrivileges(); err != nil {
 		slog.Warn("permitted capabilities are not used", "error", err)
 	}
 	coarsenTimers()
-	collectEarly()
+	service.CollectEarly()
 	if !f.pprof {
-		sampleNothing()
+		service.SampleNothing()
 	}
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
@@ -117,16 +118,16 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}
 	greet(env.Stdout, s, a, beside, t.certificate)
-	return errors.Join(f.serve(ctx, s, a, beside, t), a.close(), beside.close(), t.close())
+	return errors.Join(f.serve(ctx, s, a, beside, t), a.Close(), beside.close(), t.close())
 }
 
 // start opens the admin address, unless --admin is empty, and the ports of the web page and RTSP, makes this process
 // the one that gets new sessions, and then a node: until then the process that it replaces is that node, and stays it
 // if this one fails.
-func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*admin, companions, error) {
+func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*service.Admin, companions, error) {
 	l, err := t.listenAdmin(f.admin)
 	if err != nil {
-		return nil, companions{}, explainAdmin("--admin", err)
+		return nil, companions{}, service.ExplainAdmin("--admin", err)
 	}
 	beside, err := f.serveCompanions(s)
 	if err == nil {
@@ -153,12 +154,14 @@ func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*a
 
 // serve runs the relay until the context is done, or another process has taken over, and drains it. It reports the
 // state to systemd and at the admin address.
-func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, beside companions, t *takeover) error {
+func (f *relayFlags) serve(
+	ctx context.Context, s *server.Server, a *service.Admin, beside companions, t *takeover,
+) error {
 	alive, stop := context.WithCancel(context.Background())
 	defer stop()
-	go feedWatchdog(alive, s.Alive)
-	a.setReady(true)
-	notifySystemd(daemon.SdNotifyReady)
+	go service.FeedWatchdog(alive, s.Alive)
+	a.SetReady(true)
+	service.NotifySystemd(daemon.SdNotifyReady)
 	serving, end := t.untilReplaced(ctx)
 	defer end(nil)
 	err := s.Serve(serving)
@@ -170,8 +173,8 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, besi
 		return errors.Join(err, f.retire(ctx, s, a, t, r.pid))
 	}
 
-	a.setReady(false)
-	notifySystemd(daemon.SdNotifyStopping)
+	a.SetReady(false)
+	service.NotifySystemd(daemon.SdNotifyStopping)
 	slog.Info("draining", "for at most", f.drain)
 	err = errors.Join(err, beside.rtsp.Close()) // RTSP has no GOAWAY: clients connect again, elsewhere
 	err = errors.Join(err, s.Drain(f.drainURI, f.drain))
@@ -180,9 +183,9 @@ func (f *relayFlags) serve(ctx context.Context, s *server.Server, a *admin, besi
 }
 
 // retire serves the sessions that are left when another process has taken over. The context ends them.
-func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, t *takeover, successor int) error {
+func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *service.Admin, t *takeover, successor int) error {
 	slog.Info("another process has taken over; draining", "pid", successor, "for at most", f.replaceDrain)
-	if err := a.close(); err != nil { // the other process serves it
+	if err := a.Close(); err != nil { // the other process serves it
 		slog.Warn("cannot end requests at the admin address", "err", err)
 	}
 	draining, stop := context.WithCancel(ctx)
@@ -195,25 +198,27 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *admin, t *
 
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
-func (f *relayFlags) serveAdmin(l net.Listener, s *server.Server, t *takeover, beside companions) (*admin, error) {
-	cfg := adminConfig{
-		flag: "--admin", addr: f.admin, hosts: f.adminHosts, profiles: f.pprof, alive: s.Alive,
+func (f *relayFlags) serveAdmin(
+	l net.Listener, s *server.Server, t *takeover, beside companions,
+) (*service.Admin, error) {
+	cfg := service.AdminConfig{
+		Flag: "--admin", Addr: f.admin, Hosts: f.adminHosts, Profiles: f.pprof, Alive: s.Alive,
 	}
-	a := newAdmin(l, cfg,
+	a := service.NewAdmin(l, cfg,
 		slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), beside.metrics(), s.Collectors())...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
-	a.mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
-	a.mux.HandleFunc("GET /status", s.ServeStatus)
-	a.mux.HandleFunc("GET /cluster", s.ServeCluster)
+	a.Mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
+	a.Mux.HandleFunc("GET /status", s.ServeStatus)
+	a.Mux.HandleFunc("GET /cluster", s.ServeCluster)
 	if err := f.inside.addTo(a, s); err != nil {
-		return nil, errors.Join(err, a.close())
+		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
 }
 
 // greet prints how to reach the relay.
-func greet(w io.Writer, s *server.Server, a *admin, beside companions, dev *tls.Certificate) {
+func greet(w io.Writer, s *server.Server, a *service.Admin, beside companions, dev *tls.Certificate) {
 	addr := s.Addr()
 	host := net.JoinHostPort(hostFor(addr.IP), fmt.Sprint(addr.Port))
 	fmt.Fprintf(w, "listening on UDP %s\n", addr)
@@ -224,7 +229,7 @@ func greet(w io.Writer, s *server.Server, a *admin, beside companions, dev *tls.
 	}
 	beside.greet(w)
 	if a != nil {
-		fmt.Fprintf(w, "  metrics       http://%s/metrics\n", a.listener.Addr())
+		fmt.Fprintf(w, "  metrics       http://%s/metrics\n", a.Addr())
 	}
 }
 

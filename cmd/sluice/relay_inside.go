@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/inside"
+	"sluice/internal/service"
 	"sluice/internal/web"
 	"sluice/server"
 )
@@ -56,7 +57,7 @@ func (f *insideFlag) newSite(cfg web.Config, s *server.Server) (*web.Site, error
 }
 
 // addTo adds the page to an admin address, which has it also where the relay serves no page to others.
-func (f *insideFlag) addTo(a *admin, s *server.Server) error {
+func (f *insideFlag) addTo(a *service.Admin, s *server.Server) error {
 	site := s.Handler()
 	if site == nil {
 		var err error
@@ -64,9 +65,9 @@ func (f *insideFlag) addTo(a *admin, s *server.Server) error {
 			return err
 		}
 	}
-	a.mux.Handle("GET /inside", site)
-	a.mux.Handle("GET /inside/events", f.show(s))
-	a.mux.Handle("GET /assets/", site)
-	a.server.RegisterOnShutdown(f.events.Close)
+	a.Mux.Handle("GET /inside", site)
+	a.Mux.Handle("GET /inside/events", f.show(s))
+	a.Mux.Handle("GET /assets/", site)
+	a.OnClose(f.events.Close)
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/handover"
+	"sluice/internal/service"
 	"sluice/server"
 )
 
@@ -137,7 +138,7 @@ func (t *takeover) begin(path string, s *server.Server, admin net.Listener) (err
 	l, _ := admin.(*net.TCPListener)
 	t.control, err = handover.Listen(path, handover.Config{
 		Port: t.port, Admin: l, Certificate: t.certificate, Links: s.LinkTargets, Logger: slog.Default(),
-		Replaced: func(pid int) { notifySystemd(fmt.Sprintf("MAINPID=%d", pid)) },
+		Replaced: func(pid int) { service.NotifySystemd(fmt.Sprintf("MAINPID=%d", pid)) },
 	})
 	if err != nil {
 		return fmt.Errorf("--control: %w", err)

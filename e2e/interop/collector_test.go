@@ -182,7 +182,7 @@ func TestCollector(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond, "the collector does not start")
 
 	var out bytes.Buffer
-	monitor := start(t, nil, &out, "sluice", "rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0",
+	monitor := start(t, nil, &out, "sluice-rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0",
 		"--aggregate", "5", "--aggregate-parts", "--aggregate-subnets-v4", "16", "--format", "jsonl",
 		"--otlp-url", "http://"+address)
 	monitor.wait(t, 2*time.Minute)

@@ -19,7 +19,7 @@ func TestDuckDB(t *testing.T) {
 	program := client(t, "duckdb")
 	needsKernel(t)
 	dir := t.TempDir()
-	start(t, nil, nil, "sluice", "rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0", "--aggregate", "5",
+	start(t, nil, nil, "sluice-rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0", "--aggregate", "5",
 		"--aggregate-subnets-v4", "16", "--aggregate-subnets-v6", "44", "--history", dir,
 		"--write", os.DevNull).wait(t, 2*time.Minute)
 	totals, err := history.Total(dir, history.Query{To: time.Now().AddDate(1, 0, 0)})

@@ -50,7 +50,7 @@ var ianaElements = []string{
 // replayToIPFIX sends the aggregates of a capture to a collector, and returns what the monitor writes of them as JSON.
 func replayToIPFIX(t *testing.T, address string) map[aggregate]figures {
 	var out bytes.Buffer
-	start(t, nil, &out, "sluice", "rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0", "--aggregate", "5",
+	start(t, nil, &out, "sluice-rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0", "--aggregate", "5",
 		"--aggregate-parts", "--aggregate-subnets-v4", "16", "--format", "jsonl", "--ipfix", address,
 	).wait(t, 2*time.Minute)
 	want := aggregates(t, &out)

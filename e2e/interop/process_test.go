@@ -26,7 +26,7 @@ const (
 	namespace = "interop/clip"
 )
 
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, "sluice")) }
+func TestMain(m *testing.M) { os.Exit(clitest.Main(m, "sluice", "sluice-rtt")) }
 
 // client returns the path of one of the public clients.
 func client(t *testing.T, name string) string {

@@ -12,8 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"sluice/internal/packet"
 )
 
 // Program describes a command with subcommands.
@@ -22,6 +20,11 @@ type Program struct {
 	Short, Long string // of the help text
 	// Commands are the constructors of its subcommands.
 	Commands []func(*Environment) *cobra.Command
+	// Command is the constructor of what the program does without a subcommand, with a help text of its own. nil: it
+	// shows the help text.
+	Command func(*Environment) *cobra.Command
+	// Warning is what the program says whenever it starts. "": nothing.
+	Warning string
 	// ExitCode returns the exit code of an error, and whether it knows the error. It may be nil.
 	ExitCode func(error) (code int, ok bool)
 }
@@ -66,8 +69,8 @@ func onFirstSignal(end func()) {
 // Execute runs the command line in env and returns the exit code.
 func (p Program) Execute(ctx context.Context, env *Environment) int {
 	env.Status = NewStatusLine(env.Stderr)
-	if packet.Unprotected {
-		fmt.Fprintf(env.Stderr, "%s: nothing is encrypted: this build, for labs, has no packet protection\n", p.Name)
+	if p.Warning != "" {
+		fmt.Fprintf(env.Stderr, "%s: %s\n", p.Name, p.Warning)
 	}
 	root := p.root(env)
 	root.SetArgs(env.Args)
@@ -98,21 +101,24 @@ func (p Program) Execute(ctx context.Context, env *Environment) int {
 func (p Program) root(env *Environment) *cobra.Command {
 	log := &logFlags{}
 	root := &cobra.Command{
-		Use:           p.Name,
-		Short:         p.Short,
-		Long:          p.Long + "\n\n" + exitCodes,
-		Version:       VersionText(p.Name),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := log.logger(env.Status)
-			if err == nil {
-				slog.SetDefault(logger)
-			}
-			return err
-		},
+		Use:   p.Name,
+		Short: p.Short,
+		Long:  p.Long + "\n\n" + exitCodes,
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	if p.Command != nil {
+		root = p.Command(env)
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: p.Name} // which may have a space
+	}
+	root.Version = VersionText(p.Name)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		logger, err := log.logger(env.Status)
+		if err == nil {
+			slog.SetDefault(logger)
+		}
+		return err
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	log.register(root)

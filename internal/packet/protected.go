@@ -10,6 +10,9 @@ const Version1 = 0x00000001
 // Unprotected says that packets of this build have no protection, see unprotected.go.
 const Unprotected = false
 
+// Warning is what programs of this build say when they start: nothing.
+const Warning = ""
+
 // usedAEAD and usedHeaderProtection return what protects packets: what was negotiated.
 func usedAEAD(negotiated cipher.AEAD) cipher.AEAD { return negotiated }
 

@@ -19,6 +19,9 @@ const Version1 = 0x534c4e50
 // Unprotected says that packets of this build have no protection.
 const Unprotected = true
 
+// Warning is what programs of this build say when they start.
+const Warning = "nothing is encrypted: this build, for labs, has no packet protection"
+
 // unprotectedTag stands for the tag of the AEAD.
 const unprotectedTag = "UNPROTECTED-QUIC"
 

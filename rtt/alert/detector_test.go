@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/webclient"
 	"sluice/rtt/history"
 	"sluice/rtt/report"
-	"sluice/internal/webclient"
 )
 
 var began = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sluice/internal/outbox"
-	"sluice/rtt/report"
 	"sluice/internal/webclient"
+	"sluice/rtt/report"
 )
 
 const (

@@ -23,9 +23,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"sluice/internal/webclient"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
-	"sluice/internal/webclient"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/bench/result"
-	"sluice/rtt/flood"
 	"sluice/internal/thorough"
+	"sluice/rtt/flood"
 )
 
-// buildSluice builds the program sluice.
-func buildSluice(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "sluice")
-	out, err := exec.Command("go", "build", "-o", path, "sluice/cmd/sluice").CombinedOutput()
+// buildMonitor builds the program sluice-rtt.
+func buildMonitor(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "sluice-rtt")
+	out, err := exec.Command("go", "build", "-o", path, "sluice/cmd/sluice-rtt").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return path
 }
@@ -40,7 +40,7 @@ func TestMeasure(t *testing.T) {
 	requireRoot(t)
 	const rate = 1_000_000_000
 	r, err := Measure(t.Context(), Config{
-		Monitors: []Monitor{Sluice(buildSluice(t), "test"), {Name: "no modes", Program: "false"}},
+		Monitors: []Monitor{Sluice(buildMonitor(t), "test"), {Name: "no modes", Program: "false"}},
 		Flows:    []int{10}, Modes: []Mode{Every, Aggregated}, Rate: rate, Repetitions: 1,
 		Duration: 10 * time.Millisecond, Settle: time.Millisecond,
 	})

@@ -32,19 +32,18 @@ type Monitor struct {
 // None is the name of the runs without a monitor.
 const None = "no monitor"
 
-// likeEPPing are the arguments of ePPing, which sluice rtt understands, too.
-func likeEPPing(first ...string) map[Mode][]string {
-	with := func(more ...string) []string { return append(append(first[:len(first):len(first)], "-T"), more...) }
+// likeEPPing are the arguments of ePPing, which sluice-rtt understands, too.
+func likeEPPing() map[Mode][]string {
 	return map[Mode][]string{
-		Every:      with("-r", "0", "-F", "ppviz", "-i"),
-		Sampled:    with("-r", "100", "-F", "ppviz", "-i"),
-		Aggregated: with("-r", "0", "-a", "1", "-F", "jsonl", "-i"),
+		Every:      {"-T", "-r", "0", "-F", "ppviz", "-i"},
+		Sampled:    {"-T", "-r", "100", "-F", "ppviz", "-i"},
+		Aggregated: {"-T", "-r", "0", "-a", "1", "-F", "jsonl", "-i"},
 	}
 }
 
-// Sluice returns sluice rtt.
+// Sluice returns sluice-rtt.
 func Sluice(program, version string) Monitor {
-	return Monitor{Name: "sluice", Version: "sluice " + version, Program: program, Arguments: likeEPPing("rtt")}
+	return Monitor{Name: "sluice", Version: "sluice " + version, Program: program, Arguments: likeEPPing()}
 }
 
 // EPPing returns the monitor that xdp-project/bpf-examples has in the directory pping.

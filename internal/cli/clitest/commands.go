@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -133,14 +134,15 @@ func hangup(ts *testscript.TestScript, _ bool, args []string) { signal(ts, sysca
 
 func signal(ts *testscript.TestScript, s syscall.Signal, args []string) {
 	if len(args) != 1 {
-		ts.Fatalf("usage: term COMMAND, hangup COMMAND")
+		ts.Fatalf("usage: term COMMAND|PROGRAM, hangup COMMAND|PROGRAM")
 	}
 	for _, cmd := range ts.BackgroundCmds() {
-		if len(cmd.Args) > 1 && cmd.Args[1] == args[0] && cmd.Process.Signal(s) == nil {
+		named := filepath.Base(cmd.Args[0]) == args[0] || len(cmd.Args) > 1 && cmd.Args[1] == args[0]
+		if named && cmd.Process.Signal(s) == nil {
 			return
 		}
 	}
-	ts.Fatalf("no sluice %s in the background", args[0])
+	ts.Fatalf("no %s in the background", args[0])
 }
 
 // grown FILE BYTES waits until a file has at least so many bytes.

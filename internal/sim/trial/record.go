@@ -14,8 +14,8 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 
-	"sluice/rtt/pcap"
 	"sluice/internal/sim"
+	"sluice/rtt/pcap"
 )
 
 // Record is what a service has sent and said.

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -18,7 +18,7 @@ import (
 	"sluice/rtt/top"
 )
 
-// topFlags are the flags of sluice rtt top.
+// topFlags are the flags of sluice-rtt top.
 type topFlags struct {
 	measureFlags
 	refresh float64 // s
@@ -45,11 +45,11 @@ or of the echoes without reply. Of prefixes, two more columns have it of what th
 last ones have the medians of parts: those that --aggregate-parts and --aggregate-load tell apart, of queries, and of
 the whole path where one direction is seen.
 
-With --history, the table has what sluice rtt --history has kept since some time, of the 1000 prefixes with the most
+With --history, the table has what sluice-rtt --history has kept since some time, of the 1000 prefixes with the most
 RTTs, or of one with --prefix, and of those that have only a part such as queries.
 It is read again every minute; without a terminal it is written once.`,
-		Example: `  sluice rtt top -i eth0 --all
-  sluice rtt top --history /var/lib/sluice-rtt --since 2h --sort loss`,
+		Example: `  sluice-rtt top -i eth0 --all
+  sluice-rtt top --history /var/lib/sluice-rtt --since 2h --sort loss`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
@@ -206,7 +206,7 @@ func (v *topView) render() {
 		table, unit = &v.networks, "prefixes"
 	}
 	width, height := v.terminal.size()
-	title := fmt.Sprintf("sluice rtt top  %s  %s  %d %s", v.title, time.Now().Format(time.TimeOnly), table.Len(), unit)
+	title := fmt.Sprintf("sluice-rtt top  %s  %s  %d %s", v.title, time.Now().Format(time.TimeOnly), table.Len(), unit)
 	if v.terminal != nil {
 		title += "   sort: r l b   flows, prefixes: f p   quit: q"
 	}

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func TestKeysOfTop(t *testing.T) {
 		require.Equal(t, c.sort, v.networks.Sort)
 		out.Reset()
 		v.render()
-		require.Contains(t, out.String(), "sluice rtt top  eth0  ")
+		require.Contains(t, out.String(), "sluice-rtt top  eth0  ")
 		require.Contains(t, out.String(), c.title)
 	}
 }

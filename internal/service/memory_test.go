@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"runtime"
@@ -13,7 +13,7 @@ func TestCollectEarly(t *testing.T) {
 	for chosen, want := range map[string]int{"": garbagePercent, "200": 100} {
 		debug.SetGCPercent(100)
 		t.Setenv("GOGC", chosen)
-		collectEarly()
+		CollectEarly()
 		require.Equal(t, want, debug.SetGCPercent(100))
 	}
 }
@@ -28,7 +28,7 @@ func TestKeepSmall(t *testing.T) {
 	}
 	makeGarbage()
 	require.Greater(t, kept(), uint64(garbage))
-	keepSmall()()
+	KeepSmall()()
 	require.Less(t, kept(), uint64(garbage))
 }
 

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -28,54 +28,54 @@ const (
 	adminIdleTimeout  = time.Minute      // between two scrapes
 )
 
-// admin serves metrics and health checks over HTTP. On a nil admin, setReady and close do nothing.
-type admin struct {
+// Admin serves metrics and health checks over HTTP. On a nil Admin, SetReady and Close do nothing.
+type Admin struct {
 	listener net.Listener
-	mux      *http.ServeMux
+	Mux      *http.ServeMux // for more pages
 	server   *http.Server
 	alive    func() bool
 	ready    atomic.Bool
 }
 
-// adminConfig says what an admin serves, and where.
-type adminConfig struct {
-	flag     string   // the name of the flag with addr; its name with -host is the flag with hosts
-	addr     string   // TCP address
-	hosts    []string // names by which clients may call the address
-	profiles bool     // serve Go profiles
+// AdminConfig says what an Admin serves, and where.
+type AdminConfig struct {
+	Flag     string   // the name of the flag with Addr; its name with -host is the flag with Hosts
+	Addr     string   // TCP address
+	Hosts    []string // names by which clients may call the address
+	Profiles bool     // serve Go profiles
 
-	alive func() bool // whether /healthz says that all is well; nil if it always is
+	Alive func() bool // whether /healthz says that all is well; nil if it always is
 }
 
-// listenAdmin opens the admin address and starts to serve it. It has no access control, so it belongs on the loopback
+// ListenAdmin opens the admin address and starts to serve it. It has no access control, so it belongs on the loopback
 // interface or in a private network.
-func listenAdmin(cfg adminConfig, metrics ...prometheus.Collector) (*admin, error) {
-	l, err := net.Listen("tcp", cfg.addr)
+func ListenAdmin(cfg AdminConfig, metrics ...prometheus.Collector) (*Admin, error) {
+	l, err := net.Listen("tcp", cfg.Addr)
 	if err != nil {
-		return nil, explainAdmin(cfg.flag, err)
+		return nil, ExplainAdmin(cfg.Flag, err)
 	}
-	return newAdmin(l, cfg, metrics...), nil
+	return NewAdmin(l, cfg, metrics...), nil
 }
 
-// explainAdmin adds to an error of listening at the admin address what to do about it.
-func explainAdmin(flag string, err error) error {
+// ExplainAdmin adds to an error of listening at the admin address what to do about it.
+func ExplainAdmin(flag string, err error) error {
 	return fmt.Errorf("%s: %w; choose another address, or %s '' for none", flag, err, flag)
 }
 
-// newAdmin starts to serve a listener.
-func newAdmin(l net.Listener, cfg adminConfig, metrics ...prometheus.Collector) *admin {
+// NewAdmin starts to serve a listener.
+func NewAdmin(l net.Listener, cfg AdminConfig, metrics ...prometheus.Collector) *Admin {
 	if ip := l.Addr().(*net.TCPAddr).IP; !ip.IsLoopback() {
 		slog.Warn("the admin address has no access control and is open to others", "address", l.Addr())
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(append(metrics, processMetrics()...)...)
+	registry.MustRegister(append(metrics, ProcessMetrics()...)...)
 
 	mux := http.NewServeMux()
-	a := &admin{listener: l, mux: mux, alive: cfg.alive}
+	a := &Admin{listener: l, Mux: mux, alive: cfg.Alive}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", a.serveHealth)
 	mux.HandleFunc("GET /readyz", a.serveReady)
-	if cfg.profiles {
+	if cfg.Profiles {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -96,14 +96,20 @@ func newAdmin(l net.Listener, cfg adminConfig, metrics ...prometheus.Collector) 
 	return a
 }
 
-// setReady changes the answer of /readyz: load balancers send new sessions to relays that answer 200.
-func (a *admin) setReady(ready bool) {
+// Addr returns the address that is served.
+func (a *Admin) Addr() net.Addr { return a.listener.Addr() }
+
+// OnClose has a function called when the address is closed, for answers that do not end by themselves.
+func (a *Admin) OnClose(f func()) { a.server.RegisterOnShutdown(f) }
+
+// SetReady changes the answer of /readyz: load balancers send new sessions to relays that answer 200.
+func (a *Admin) SetReady(ready bool) {
 	if a != nil {
 		a.ready.Store(ready)
 	}
 }
 
-func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
+func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if !a.ready.Load() {
 		http.Error(w, "draining", http.StatusServiceUnavailable)
 		return
@@ -112,7 +118,7 @@ func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveHealth tells what runs the process whether to restart it.
-func (a *admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
+func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if a.alive != nil && !a.alive() {
 		http.Error(w, "stuck", http.StatusServiceUnavailable)
 		return
@@ -120,7 +126,8 @@ func (a *admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-func (a *admin) close() error {
+// Close ends the service of the address within a second.
+func (a *Admin) Close() error {
 	if a == nil {
 		return nil
 	}
@@ -129,8 +136,8 @@ func (a *admin) close() error {
 	return a.server.Shutdown(ctx)
 }
 
-// processMetrics are the metrics of every process of sluice.
-func processMetrics() []prometheus.Collector {
+// ProcessMetrics are the metrics of every process of Sluice.
+func ProcessMetrics() []prometheus.Collector {
 	return []prometheus.Collector{collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(), startTime()}
 }

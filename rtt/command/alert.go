@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/internal/bounds"
-	"sluice/rtt/alert"
 	"sluice/internal/webclient"
+	"sluice/rtt/alert"
 )
 
-// alertFlags are the flags of sluice rtt about alerts.
+// alertFlags are the flags of sluice-rtt about alerts.
 type alertFlags struct {
 	factor  float64
 	lasting time.Duration

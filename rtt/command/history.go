@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -59,7 +59,7 @@ func explainEmpty(dir string, err error) error {
 	case errors.Is(err, history.ErrEmpty):
 		return fmt.Errorf("%s: %w: choose an earlier time with --since", dir, err)
 	case errors.Is(err, history.ErrNoPrefix):
-		return fmt.Errorf("%s: %w: give --prefix as sluice rtt top --history lists it, or an earlier time with --since",
+		return fmt.Errorf("%s: %w: give --prefix as sluice-rtt top --history lists it, or an earlier time with --since",
 			dir, err)
 	}
 	return err

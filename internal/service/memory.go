@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"os"
@@ -13,35 +13,35 @@ import (
 // makes little garbage: with 10 subscribers, a collection every few seconds.
 const garbagePercent = 50
 
-// sampleNothing stops Go from noting where memory is allocated, for which it has a table that nobody can see unless
+// SampleNothing stops Go from noting where memory is allocated, for which it has a table that nobody can see unless
 // profiles are served.
-func sampleNothing() { runtime.MemProfileRate = 0 }
+func SampleNothing() { runtime.MemProfileRate = 0 }
 
-// collectEarly makes Go collect garbage earlier, unless somebody has chosen when.
-func collectEarly() {
+// CollectEarly makes Go collect garbage earlier, unless somebody has chosen when.
+func CollectEarly() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}
 }
 
-// oneProcessor makes Go run one goroutine at a time, unless somebody has chosen by GOMAXPROCS. A program that does a
+// OneProcessor makes Go run one goroutine at a time, unless somebody has chosen by GOMAXPROCS. A program that does a
 // little at intervals pays for each further processor: Go wakes a thread for it, which looks for work. One goroutine
 // does not hold up others for long: Go gives its processor away while a system call blocks, and interrupts what has run
 // for 10 ms.
-func oneProcessor() {
+func OneProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
 }
 
-// The times between which keepSmall gives memory back: the first lets the work begin, and each is twice the one before.
+// The times between which KeepSmall gives memory back: the first lets the work begin, and each is twice the one before.
 const (
 	firstGiveBack = 2 * time.Second
 	lastGiveBack  = time.Minute
 )
 
-// keepSmall gives back what only the start has needed, and then at intervals what garbage collections read.
-func keepSmall() (stop func()) {
+// KeepSmall gives back what only the start has needed, and then at intervals what garbage collections read.
+func KeepSmall() (stop func()) {
 	memory.GiveBack()
 	wait := firstGiveBack
 	next := time.NewTimer(wait)

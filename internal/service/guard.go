@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"fmt"
@@ -21,8 +21,8 @@ type adminGuard struct {
 	next  http.Handler
 }
 
-func newAdminGuard(cfg adminConfig, next http.Handler) *adminGuard {
-	return &adminGuard{flag: cfg.flag + "-host", hosts: append([]string{"localhost"}, cfg.hosts...), next: next}
+func newAdminGuard(cfg AdminConfig, next http.Handler) *adminGuard {
+	return &adminGuard{flag: cfg.Flag + "-host", hosts: append([]string{"localhost"}, cfg.Hosts...), next: next}
 }
 
 func (g *adminGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {

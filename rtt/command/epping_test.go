@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	_ "embed"
@@ -142,7 +142,7 @@ func requireMeaning(t *testing.T, spelling, argument string, mean func(*rttFlags
 	require.Equal(t, wantFlags.aggregate, gotFlags.aggregate, "%q", args)
 }
 
-// parseRTT returns the flags and the configuration that arguments of sluice rtt yield.
+// parseRTT returns the flags and the configuration that arguments of sluice-rtt yield.
 func parseRTT(args []string) (*rttFlags, rtt.MonitorConfig, error) {
 	f := new(rttFlags)
 	flags := pflag.NewFlagSet("rtt", pflag.ContinueOnError)

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -8,16 +8,16 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// notifySystemd tells systemd the state of the service. Without systemd it does nothing.
-func notifySystemd(state string) {
+// NotifySystemd tells systemd the state of the service. Without systemd it does nothing.
+func NotifySystemd(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		slog.Warn("cannot notify systemd", "error", err)
 	}
 }
 
-// feedWatchdog tells systemd that the service is alive, three times per WatchdogSec of its unit, while alive returns
+// FeedWatchdog tells systemd that the service is alive, three times per WatchdogSec of its unit, while alive returns
 // true.
-func feedWatchdog(ctx context.Context, alive func() bool) {
+func FeedWatchdog(ctx context.Context, alive func() bool) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {
 		return
@@ -28,7 +28,7 @@ func feedWatchdog(ctx context.Context, alive func() bool) {
 		select {
 		case <-tick.C:
 			if alive() {
-				notifySystemd(daemon.SdNotifyWatchdog)
+				NotifySystemd(daemon.SdNotifyWatchdog)
 			}
 		case <-ctx.Done():
 			return

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"io"
@@ -16,12 +16,12 @@ import (
 // TestAdminHosts calls the admin address by names. A web page whose name was made to resolve to this machine gets
 // nothing.
 func TestAdminHosts(t *testing.T) {
-	a, err := listenAdmin(adminConfig{
-		flag: "--admin", addr: "127.0.0.1:0", hosts: []string{"relay.internal"}, profiles: true,
+	a, err := ListenAdmin(AdminConfig{
+		Flag: "--admin", Addr: "127.0.0.1:0", Hosts: []string{"relay.internal"}, Profiles: true,
 	})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, a.close()) }()
-	a.setReady(true)
+	defer func() { require.NoError(t, a.Close()) }()
+	a.SetReady(true)
 	for host, want := range map[string]int{
 		"127.0.0.1:4480":        http.StatusOK,
 		"192.0.2.1":             http.StatusOK,
@@ -60,11 +60,11 @@ func TestAdminHosts(t *testing.T) {
 func TestHealth(t *testing.T) {
 	alive := false
 	l := make(pipeListener)
-	a := newAdmin(l, adminConfig{flag: "--admin", alive: func() bool { return alive }})
-	defer func() { require.NoError(t, a.close()) }()
+	a := NewAdmin(l, AdminConfig{Flag: "--admin", Alive: func() bool { return alive }})
+	defer func() { require.NoError(t, a.Close()) }()
 	for _, want := range []int{http.StatusServiceUnavailable, http.StatusOK} {
 		w := httptest.NewRecorder()
-		a.mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		a.Mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 		require.Equal(t, want, w.Code)
 		alive = true
 	}
@@ -108,7 +108,7 @@ func TestAdminLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := make(pipeListener)
-				a := newAdmin(l, adminConfig{flag: "--admin"})
+				a := NewAdmin(l, AdminConfig{Flag: "--admin"})
 				client, server := net.Pipe()
 				l <- server
 				go func() { _, _ = io.WriteString(client, test.request) }() // the server may read less
@@ -121,7 +121,7 @@ func TestAdminLimits(t *testing.T) {
 					require.Contains(t, string(answer), test.want)
 				}
 				require.NoError(t, client.Close())
-				require.NoError(t, a.close())
+				require.NoError(t, a.Close())
 			})
 		})
 	}
@@ -131,7 +131,7 @@ func TestAdminLimits(t *testing.T) {
 func TestAdminConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := make(pipeListener)
-		a := newAdmin(l, adminConfig{flag: "--admin"})
+		a := NewAdmin(l, AdminConfig{Flag: "--admin"})
 		var clients []net.Conn
 		for range adminConnections {
 			client, server := net.Pipe()
@@ -150,6 +150,6 @@ func TestAdminConnections(t *testing.T) {
 		for _, c := range append(clients[1:], client) {
 			require.NoError(t, c.Close())
 		}
-		require.NoError(t, a.close())
+		require.NoError(t, a.Close())
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 	"sluice/rtt/report"
 )
 
-// measureFlags are the flags that sluice rtt and sluice rtt top share. A 0 means "off" to the user, but the default in
+// measureFlags are the flags that sluice-rtt and sluice-rtt top share. A 0 means "off" to the user, but the default in
 // rtt.MonitorConfig: config translates it.
 type measureFlags struct {
 	cfg       rtt.MonitorConfig
