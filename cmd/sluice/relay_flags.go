@@ -55,15 +55,19 @@ type relayFlags struct {
 }
 
 func (f *relayFlags) register(cmd *cobra.Command) {
-	f.registerTransport(cmd)
-	f.registerRelay(cmd)
-	f.auth.register(cmd)
-	f.events.register(cmd)
-	f.upstream.register(cmd)
-	f.cluster.register(cmd)
-	f.registerForwarding(cmd)
-	f.registerOperation(cmd)
-	f.registerReplacement(cmd)
+	groups := cli.GroupFlags(cmd)
+	groups.Add("Listening and TLS", f.registerTransport)
+	groups.Add("Authorization", f.auth.register)
+	groups.Add("Fast path (in the kernel)", f.registerFastPath)
+	groups.Add("Paths that carry too little", f.registerCongestion)
+	groups.Add("Upstream relays", f.upstream.register)
+	groups.Add("Cluster", f.cluster.register)
+	groups.Add("RTSP", f.rtsp.register)
+	groups.Add("Web page, metrics and events", f.registerPages)
+	groups.Add("Limits and the cache", f.registerLimits)
+	groups.Add("Shutdown and replacement", f.registerReplacement)
+	groups.Show("Most relays need some of these flags", "listen", "tls-cert", "tls-key", "dev", "auth-token-file",
+		"upstream", "cluster", "rtsp", "fastpath", "admin")
 }
 
 func (f *relayFlags) registerTransport(cmd *cobra.Command) {
@@ -79,6 +83,10 @@ func (f *relayFlags) registerTransport(cmd *cobra.Command) {
 		"web `origins` whose pages may connect, such as https://player.example (default: all)")
 	flags.DurationVar(&cfg.IdleTimeout, "idle-timeout", 30*time.Second,
 		"end connections that are silent for this `duration`")
+	flags.StringVar(&f.scope, "scope", "one", "which sessions share tracks: one (all of them), path (those with "+
+		"the same path in their URL) or url (those with the same authority, too)")
+	flags.BoolVar(&f.cfg.Relay.Session.Strict, "strict", false, "tolerate no known mistakes of other implementations, "+
+		"even if they harm nobody")
 	flags.IntVar(&f.sockets, "sockets", defaultSockets, fmt.Sprintf(
 		"`number` of UDP sockets at the address, at most %d, each with a reader and with connections of its own, for "+
 			"many processors; 0 is one for each processor; several need CAP_BPF", handover.MaxSockets))
@@ -87,32 +95,7 @@ func (f *relayFlags) registerTransport(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 }
 
-func (f *relayFlags) registerRelay(cmd *cobra.Command) {
-	flags, cfg := cmd.Flags(), &f.cfg.Relay
-	flags.DurationVar(&cfg.Cache.Duration, "cache-duration", 30*time.Second, "keep objects for this `duration`")
-	flags.IntVar(&f.cacheMiB, "cache-size", 256, "keep at most this many `MiB` of objects")
-	flags.BoolVar(&cfg.Session.Strict, "strict", false, "tolerate no known mistakes of other implementations, "+
-		"even if they harm nobody")
-	flags.StringVar(&f.scope, "scope", "one", "which sessions share tracks: one (all of them), path (those with "+
-		"the same path in their URL) or url (those with the same authority, too)")
-	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
-	flags.IntVar(&cfg.MaxTracks, "max-tracks", 65536,
-		"largest `number` of tracks that are published, subscribed to or cached")
-	flags.IntVar(&cfg.MaxMatches, "max-matches", relay.DefaultMaxMatches,
-		"largest `number` of namespaces or tracks that the prefix of a request may match")
-	flags.IntVar(&cfg.MaxRequests, "max-requests", 131_072, "largest `number` of open requests of all sessions")
-	flags.Var(quotaFlag{&cfg.PerAddress}, "quota-per-address",
-		"what the sessions from one IPv4 address or IPv6 /64 may use; by default sessions=1024, tracks=4096, "+
-			"namespaces=1024, subscriptions=8192, requests=8192, request-rate=1000, upload=250mbit, download=1gbit; "+
-			"none is no limit")
-	flags.Var(quotaFlag{&cfg.PerToken}, "quota-per-token",
-		"what one token may be used for; by default tracks=16384, namespaces=1024, upload=1gbit")
-	flags.StringSliceVar(&f.exempt, "quota-exempt", nil,
-		"`addresses` and networks without quotas, such as 192.0.2.7 or 10.0.0.0/8; the relays that have this one "+
-			"as their --upstream need that")
-}
-
-func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
+func (f *relayFlags) registerFastPath(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar((*string)(&f.cfg.FastPath.Mode), "fastpath", string(server.FastPathAuto),
 		"forward media in the kernel: auto, on (fail if that is not possible) or off")
@@ -133,36 +116,59 @@ func (f *relayFlags) registerForwarding(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.FastPath.MaxObjects, "fastpath-objects", fastpath.DefaultMaxObjects,
 		"largest `number` of objects in datagrams that the kernel can claim in 10 s; each takes 116 bytes, and one "+
 			"publisher may have as many as are free")
-	flags.DurationVar(&f.cfg.AckTimeout, "ack-timeout", media.DefaultAckTimeout,
-		"reset a stream when its subscriber does not acknowledge what was sent for this `duration`")
-	flags.DurationVar(&f.cfg.MaxBehind, "max-behind", media.DefaultMaxBehind,
-		"end a subscription (TOO_FAR_BEHIND) when data for it has waited for this `duration`")
-	flags.IntVar(&f.maxBehindMiB, "max-behind-size", media.DefaultMaxBehindBytes>>20,
-		"end a subscription when this many `MiB` of it are not sent or not acknowledged")
+}
+
+func (f *relayFlags) registerCongestion(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&f.drop, "drop", "bytes",
 		"what to drop for a subscriber whose path carries too little: bytes (objects of the lowest priorities, as "+
 			"many as do not fit, and groups that are late), priority (all of the lowest, while data waits too "+
 			"long) or none. For RTSP players, bytes and priority are the same")
-	flags.StringVar(&f.policy, "policy", "",
-		"object `file` of clang with a BPF function admit, by which the kernel and the process decide what may go "+
-			"(see examples/policy)")
 	flags.StringVar(&f.congestion, "congestion", "cubic",
 		"congestion `controller`: cubic; bbr, which goes on in spite of random losses and, in simulations, keeps "+
 			"queues short; or prague, for paths that mark packets as soon as they wait (L4S)")
+	flags.StringVar(&f.policy, "policy", "",
+		"object `file` of clang with a BPF function admit, by which the kernel and the process decide what may go "+
+			"(see examples/policy)")
 }
 
-func (f *relayFlags) registerOperation(cmd *cobra.Command) {
+func (f *relayFlags) registerPages(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.drain, "drain", 10*time.Second, "let sessions continue for this `duration` after SIGTERM")
-	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay, to send peers to after SIGTERM")
 	f.web.register(cmd)
-	f.rtsp.register(cmd)
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480",
 		"TCP `address` for sluice relay status, /metrics (Prometheus), /healthz and /readyz; '' for none")
 	flags.StringSliceVar(&f.adminHosts, "admin-host", nil,
 		"host `names` by which clients may call the --admin address, besides addresses and localhost")
 	f.inside.register(cmd)
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
+	f.events.register(cmd)
+}
+
+func (f *relayFlags) registerLimits(cmd *cobra.Command) {
+	flags, cfg := cmd.Flags(), &f.cfg.Relay
+	flags.DurationVar(&cfg.Cache.Duration, "cache-duration", 30*time.Second, "keep objects for this `duration`")
+	flags.IntVar(&f.cacheMiB, "cache-size", 256, "keep at most this many `MiB` of objects")
+	flags.IntVar(&cfg.MaxSessions, "max-sessions", 16384, "largest `number` of sessions")
+	flags.IntVar(&cfg.MaxTracks, "max-tracks", 65536,
+		"largest `number` of tracks that are published, subscribed to or cached")
+	flags.IntVar(&cfg.MaxMatches, "max-matches", relay.DefaultMaxMatches,
+		"largest `number` of namespaces or tracks that the prefix of a request may match")
+	flags.IntVar(&cfg.MaxRequests, "max-requests", 131_072, "largest `number` of open requests of all sessions")
+	flags.Var(quotaFlag{&cfg.PerAddress}, "quota-per-address",
+		"what the sessions from one IPv4 address or IPv6 /64 may use; by default sessions=1024, tracks=4096, "+
+			"namespaces=1024, subscriptions=8192, requests=8192, request-rate=1000, upload=250mbit, download=1gbit; "+
+			"none is no limit")
+	flags.Var(quotaFlag{&cfg.PerToken}, "quota-per-token",
+		"what one token may be used for; by default tracks=16384, namespaces=1024, upload=1gbit")
+	flags.StringSliceVar(&f.exempt, "quota-exempt", nil,
+		"`addresses` and networks without quotas, such as 192.0.2.7 or 10.0.0.0/8; the relays that have this one "+
+			"as their --upstream need that")
+	flags.DurationVar(&f.cfg.AckTimeout, "ack-timeout", media.DefaultAckTimeout,
+		"reset a stream when its subscriber does not acknowledge what was sent for this `duration`")
+	flags.DurationVar(&f.cfg.MaxBehind, "max-behind", media.DefaultMaxBehind,
+		"end a subscription (TOO_FAR_BEHIND) when data for it has waited for this `duration`")
+	flags.IntVar(&f.maxBehindMiB, "max-behind-size", media.DefaultMaxBehindBytes>>20,
+		"end a subscription when this many `MiB` of it are not sent or not acknowledged")
 }
 
 // dropPolicies are the values of --drop.

@@ -29,6 +29,8 @@ const defaultReplaceDrain = time.Hour
 
 func (f *relayFlags) registerReplacement(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.DurationVar(&f.drain, "drain", 10*time.Second, "let sessions continue for this `duration` after SIGTERM")
+	flags.StringVar(&f.drainURI, "drain-uri", "", "`URL` of another relay, to send peers to after SIGTERM")
 	flags.StringVar(&f.control, "control", "",
 		"Unix socket, by `path`, through which another process can replace this one (default: none)")
 	flags.BoolVar(&f.replace, "replace", false, "replace the running relay that has the --control socket")

@@ -21,7 +21,8 @@ func FindProgram(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return "", fmt.Errorf("the program %s is neither at %s nor in PATH: install it, or run 'make build'", name, beside)
+		return "", fmt.Errorf("the program %s is neither at %s nor in PATH: install it, or run 'make build'",
+			name, beside)
 	}
 	return filepath.Abs(path)
 }
