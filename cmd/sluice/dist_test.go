@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"sluice/internal/cli"
 	"sluice/internal/cli/clitest"
 )
 
@@ -80,6 +81,9 @@ func requireRelayArgs(t *testing.T, args []string) {
 	cmd := new(cobra.Command)
 	f.register(cmd)
 	require.NoError(t, cmd.ParseFlags(args[1:]))
+	if path := cmd.Flags().Lookup(cli.ConfigFlag).Value.String(); path != "" {
+		require.NoError(t, cli.ReadFlags(cmd.Flags(), clitest.Path("dist/"+filepath.Base(path))))
+	}
 	require.NoError(t, f.check())
 }
 

@@ -58,6 +58,8 @@ var linked = map[string]string{
 	"kernel.org/pub/linux/libs/security/libcap/cap": "sluice relay: gives up capabilities in all threads",
 	"kernel.org/pub/linux/libs/security/libcap/psx": "imported by cap",
 
+	"go.yaml.in/yaml/v3": "files with settings",
+
 	"golang.org/x/crypto": "ChaCha20-Poly1305",
 	"golang.org/x/net":    "socket options",
 	"golang.org/x/sync":   "errgroup",

@@ -32,6 +32,8 @@ func newRelay(env *cli.Environment) *cobra.Command {
 WebTransport. One subscription at a publisher serves all subscribers of a track. A cache serves late subscribers and
 FETCH.
 
+All flags can also be in a file: see sluice relay config --help.
+
 SIGTERM and SIGINT drain the relay: it asks its peers to move on (GOAWAY), and ends when they have left or after
 --drain. A second signal ends it at once. Certificates and tokens are read again when their files change.
 
@@ -63,11 +65,15 @@ the first process starts. If the new process cannot start, the old one goes on a
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.web.given = cmd.Flags().Changed("web")
+			if err := f.check(); err != nil {
+				return cli.AsUsage(cli.ExplainOrigin(cmd.Flags(), err))
+			}
+			go followConfig(cmd.Context(), cmd.Flags())
 			return f.run(cmd.Context(), env)
 		},
 	}
 	f.register(cmd)
-	cmd.AddCommand(newRelayStatus(env))
+	cmd.AddCommand(newRelayStatus(env), newRelayConfig(env))
 	return cmd
 }
 
@@ -79,9 +85,6 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	service.CollectEarly()
 	if !f.pprof {
 		service.SampleNothing()
-	}
-	if err := f.check(); err != nil {
-		return cli.AsUsage(err)
 	}
 	if f.background {
 		return runInBackground(env)

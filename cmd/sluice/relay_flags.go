@@ -54,8 +54,10 @@ type relayFlags struct {
 	exempt        []string
 }
 
-func (f *relayFlags) register(cmd *cobra.Command) {
+// register registers the flags, and returns them in groups.
+func (f *relayFlags) register(cmd *cobra.Command) *cli.FlagGroups {
 	groups := cli.GroupFlags(cmd)
+	groups.Add("", cli.AddConfigFlag)
 	groups.Add("Listening and TLS", f.registerTransport)
 	groups.Add("Authorization", f.auth.register)
 	groups.Add("Fast path (in the kernel)", f.registerFastPath)
@@ -66,8 +68,9 @@ func (f *relayFlags) register(cmd *cobra.Command) {
 	groups.Add("Web page, metrics and events", f.registerPages)
 	groups.Add("Limits and the cache", f.registerLimits)
 	groups.Add("Shutdown and replacement", f.registerReplacement)
-	groups.Show("Most relays need some of these flags", "listen", "tls-cert", "tls-key", "dev", "auth-token-file",
-		"upstream", "cluster", "rtsp", "fastpath", "admin")
+	groups.Show("Most relays need some of these flags", "config", "listen", "tls-cert", "tls-key", "dev",
+		"auth-token-file", "upstream", "cluster", "rtsp", "fastpath", "admin")
+	return groups
 }
 
 func (f *relayFlags) registerTransport(cmd *cobra.Command) {
@@ -105,9 +108,9 @@ func (f *relayFlags) registerFastPath(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.FastPath.MaxCopies, "fastpath-budget", fastpath.DefaultMaxCopies, fmt.Sprintf(
 		"largest `number` of subscribers of one track that the kernel serves, at most %d; of RTSP players it serves "+
 			"four times as many at once, at most %d", fastpath.MaxSubscriptions, fastpath.MaxRTPRun))
-	flags.IntVar(&f.cfg.FastPath.Workers, "fastpath-workers", fastpath.DefaultWorkers(), fmt.Sprintf(
+	flags.IntVar(&f.cfg.FastPath.Workers, "fastpath-workers", -1, fmt.Sprintf(
 		"`number` of workers, at most %d, that serve up to %d RTSP players of one media, beyond those that it serves "+
-			"at once", fastpath.MaxWorkers, fastpath.MaxPlayers))
+			"at once; -1 is one for each processor", fastpath.MaxWorkers, fastpath.MaxPlayers))
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
 		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")
 	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
@@ -219,7 +222,7 @@ func (f *relayFlags) check() error {
 		bounds.AtLeast("--max-tracks", f.cfg.Relay.MaxTracks, 1),
 		bounds.AtLeast("--max-requests", f.cfg.Relay.MaxRequests, 1),
 		bounds.OneOf("--fastpath", string(f.cfg.FastPath.Mode), "auto", "on", "off"),
-		bounds.Check("--fastpath-workers", f.cfg.FastPath.Workers, 0, fastpath.MaxWorkers),
+		bounds.Check("--fastpath-workers", f.cfg.FastPath.Workers, -1, fastpath.MaxWorkers),
 		bounds.Check("--fastpath-budget", f.cfg.FastPath.MaxCopies, 1, fastpath.MaxSubscriptions),
 		bounds.Check("--fastpath-connections", f.cfg.FastPath.MaxConnections, 1, fastpath.MaxConnections),
 		bounds.Check("--fastpath-subgroups", f.cfg.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),
@@ -244,6 +247,9 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	}
 	cfg.MaxBehindBytes = int64(f.maxBehindMiB) << 20
 	cfg.Transport.MaxConnections = cfg.Relay.MaxSessions
+	if cfg.FastPath.Workers < 0 {
+		cfg.FastPath.Workers = fastpath.DefaultWorkers()
+	}
 	cfg.FastPath.RTPPort = f.rtsp.rtpPort()
 	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
 		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))

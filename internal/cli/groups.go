@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -15,6 +16,9 @@ type FlagGroups struct {
 	cmd    *cobra.Command
 	groups []flagGroup
 }
+
+// groupedFlags is the annotation of a command with its flags in groups, and the function of templates that reads it.
+const groupedFlags = "groupedFlags"
 
 type flagGroup struct {
 	heading string
@@ -51,15 +55,31 @@ func (g *FlagGroups) Show(heading string, first ...string) {
 		}
 		most.flags = append(most.flags, f)
 	}
+	g.groups = slices.DeleteFunc(g.groups, func(g flagGroup) bool { return len(g.flags) == 0 })
 	g.groups = slices.Insert(g.groups, 0, most)
-	cobra.AddTemplateFunc("flagGroups", func(c *cobra.Command) string {
-		if c == g.cmd {
-			return g.usages()
+	if g.cmd.Annotations == nil {
+		g.cmd.Annotations = make(map[string]string)
+	}
+	g.cmd.Annotations[groupedFlags] = g.usages()
+	cobra.AddTemplateFunc(groupedFlags, func(c *cobra.Command) string { // also of subcommands, which have no groups
+		if text, ok := c.Annotations[groupedFlags]; ok {
+			return text
 		}
 		return strings.TrimRight(c.LocalFlags().FlagUsages(), "\n")
 	})
 	const all = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
-	g.cmd.SetUsageTemplate(strings.Replace(g.cmd.UsageTemplate(), all, "{{flagGroups .}}", 1))
+	g.cmd.SetUsageTemplate(strings.Replace(g.cmd.UsageTemplate(), all, "{{"+groupedFlags+" .}}", 1))
+}
+
+// Each yields the groups: their headings and flags.
+func (g *FlagGroups) Each() iter.Seq2[string, []*pflag.Flag] {
+	return func(yield func(string, []*pflag.Flag) bool) {
+		for _, group := range g.groups {
+			if !yield(group.heading, group.flags) {
+				return
+			}
+		}
+	}
 }
 
 // usages returns the headings, each with the lines of its flags.

@@ -9,6 +9,22 @@ import (
 	"sluice/internal/bounds"
 )
 
+// logLevel is the level of all loggers.
+var logLevel slog.LevelVar
+
+// SetLogLevel changes the level of the log: debug, info, warn or error.
+func SetLogLevel(text string) error {
+	var level slog.Level
+	if level.UnmarshalText([]byte(text)) != nil {
+		return bounds.OneOf("--log-level", text, "debug", "info", "warn", "error")
+	}
+	logLevel.Set(level)
+	return nil
+}
+
+// AddLogFlags gives a command of its own the flags about the log, which all programs have, to read a file with them.
+func AddLogFlags(cmd *cobra.Command) { new(logFlags).register(cmd) }
+
 // logFlags configure logging, which goes to stderr.
 type logFlags struct{ level, format string }
 
@@ -23,11 +39,10 @@ func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	if err := bounds.OneOf("--log-format", f.format, "text", "json"); err != nil {
 		return nil, err
 	}
-	var level slog.Level
-	if level.UnmarshalText([]byte(f.level)) != nil {
-		return nil, bounds.OneOf("--log-level", f.level, "debug", "info", "warn", "error")
+	if err := SetLogLevel(f.level); err != nil {
+		return nil, err
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: &logLevel}
 	if f.format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}

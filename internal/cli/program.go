@@ -113,7 +113,10 @@ func (p Program) root(env *Environment) *cobra.Command {
 	}
 	root.Version = VersionText(p.Name)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := applySettings(cmd, env.Getenv); err != nil {
+			return err
+		}
 		logger, err := log.logger(env.Status)
 		if err == nil {
 			slog.SetDefault(logger)

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// ConfigFlag is the flag of commands whose other flags may be in a file.
+	ConfigFlag = "config"
+	// maxSettings is the largest size of such a file in bytes.
+	maxSettings = 1 << 20
+	// maxMistakes is how many mistakes are told at once.
+	maxMistakes = 20
+	// settingFrom is the annotation of a flag with the place that its value comes from.
+	settingFrom = "from"
+)
+
+// notSettings are flags that say what a command does now, and not how.
+var notSettings = map[string]bool{ConfigFlag: true, "help": true, "replace": true, "background": true}
+
+// IsSetting reports whether a flag may be in a file.
+func IsSetting(f *pflag.Flag) bool { return !notSettings[f.Name] && !f.Hidden }
+
+// AddConfigFlag gives a command the flag --config. Its other flags may then be in that file, where their names are keys
+// of YAML, and in the environment: SLUICE_LISTEN is --listen. A flag of the command line counts more than the file, and
+// the environment more than both.
+func AddConfigFlag(cmd *cobra.Command) {
+	cmd.Flags().String(ConfigFlag, "", "YAML `file` with these flags, without the dashes, as keys; flags of the "+
+		"command line override it, and variables such as SLUICE_LISTEN override both")
+}
+
+// Origin returns where the value of a flag comes from: a line of a file, a variable, the command line, or "".
+func Origin(f *pflag.Flag) string {
+	switch from := f.Annotations[settingFrom]; {
+	case len(from) > 0:
+		return from[0]
+	case f.Changed:
+		return "--" + f.Name
+	}
+	return ""
+}
+
+// IsFrom reports whether the value of a flag comes from a file.
+func IsFrom(f *pflag.Flag, path string) bool {
+	from := f.Annotations[settingFrom]
+	return len(from) > 0 && strings.HasPrefix(from[0], path+":")
+}
+
+// ExplainOrigin adds to an error that begins with the name of a flag where the value of the flag comes from, if that is
+// not the command line.
+func ExplainOrigin(flags *pflag.FlagSet, err error) error {
+	if err == nil {
+		return nil
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "--"), ":")
+	if f := flags.Lookup(name); f != nil && len(f.Annotations[settingFrom]) > 0 {
+		return fmt.Errorf("%s: %w", Origin(f), err)
+	}
+	return err
+}
+
+// applySettings sets flags by the file that --config names, and by the environment. Without --config, a command has
+// neither.
+func applySettings(cmd *cobra.Command, getenv func(string) string) error {
+	flags := cmd.Flags()
+	config := flags.Lookup(ConfigFlag)
+	if config == nil {
+		return nil
+	}
+	if path := config.Value.String(); path != "" {
+		if err := ReadFlags(flags, path); err != nil {
+			return UsageError{err}
+		}
+	}
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "SLUICE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if value := getenv(name); value != "" && IsSetting(f) {
+			errs = append(errs, set(flags, f, []string{value}, name))
+		}
+	})
+	return AsUsage(errors.Join(errs...))
+}
+
+// ReadFlags sets the flags that a file names, unless the command line has them. The error has a line for each mistake,
+// with its line and column.
+func ReadFlags(flags *pflag.FlagSet, path string) error {
+	text, err := readSettings(path)
+	if err != nil {
+		return err
+	}
+	return setFlags(flags, path, text)
+}
+
+func readSettings(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
+	if len(text) > maxSettings {
+		err = fmt.Errorf("%s: larger than %d bytes", path, maxSettings)
+	}
+	return text, err
+}
+
+func setFlags(flags *pflag.FlagSet, path string, text []byte) error {
+	var document yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&document); err == io.EOF {
+		return nil // nothing but comments
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return mistake(path, root, "must have lines such as listen: \":443\"")
+	}
+	if err := d.Decode(new(yaml.Node)); err != io.EOF {
+		return fmt.Errorf("%s: must be one document, without ---", path)
+	}
+	var errs []error
+	lines := make(map[string]int)
+	for i := 0; i < len(root.Content) && len(errs) < maxMistakes; i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		err := setKey(flags, path, key, value)
+		if line := lines[key.Value]; line > 0 {
+			err = mistake(path, key, "%s: is in line %d, too", key.Value, line)
+		}
+		lines[key.Value] = key.Line
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setKey sets the flag that a key names.
+func setKey(flags *pflag.FlagSet, path string, key, value *yaml.Node) error {
+	f := flags.Lookup(key.Value)
+	if f == nil || !IsSetting(f) {
+		text := fmt.Sprintf("%s: no such setting", key.Value)
+		if name := nearest(flags, key.Value); name != "" {
+			text += "; did you mean " + name + "?"
+		}
+		return mistake(path, key, "%s", text)
+	}
+	values, err := valuesOf(f, value)
+	if err != nil {
+		return mistake(path, value, "%s: %w", f.Name, err)
+	}
+	if f.Changed {
+		return nil // by the command line
+	}
+	if err := set(flags, f, values, fmt.Sprintf("%s:%d", path, key.Line)); err != nil {
+		return mistake(path, value, "%w", err)
+	}
+	return nil
+}
+
+// valuesOf returns the values in a node: one, or several of a flag that takes a list.
+func valuesOf(f *pflag.Flag, n *yaml.Node) (values []string, err error) {
+	list := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		list = n.Content
+		if _, ok := f.Value.(pflag.SliceValue); !ok {
+			return nil, errors.New("must be one value, and not a list")
+		}
+	}
+	for _, n := range list {
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			return nil, errors.New("must have a value, such as text or a number")
+		}
+		values = append(values, n.Value)
+	}
+	return values, nil
+}
+
+// set sets a flag, and notes where its value comes from.
+func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, from string) (err error) {
+	if list, ok := f.Value.(pflag.SliceValue); ok && len(values) != 1 {
+		err = list.Replace(values)
+		f.Changed = true
+	} else {
+		err = flags.Set(f.Name, values[0])
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %q: must be %s", f.Name, strings.Join(values, ", "), kindOf(f))
+	}
+	return flags.SetAnnotation(f.Name, settingFrom, []string{from})
+}
+
+// kindOf says what values a flag takes.
+func kindOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "bool":
+		return "true or false"
+	case "int", "uint", "int64", "uint64":
+		return "a whole number"
+	case "duration":
+		return "a duration such as 30s or 1h"
+	case "float64":
+		return "a number"
+	}
+	name, usage := pflag.UnquoteUsage(f)
+	return strings.TrimSpace("a " + name + ": " + usage)
+}
+
+func mistake(path string, n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("%s:%d:%d: %w", path, n.Line, n.Column, fmt.Errorf(format, args...))
+}
+
+// nearest returns the setting whose name differs least from a wrong one, or "" if all differ much.
+func nearest(flags *pflag.FlagSet, wrong string) (name string) {
+	const longest = 64
+	if len(wrong) > longest {
+		return ""
+	}
+	least := max(len(wrong)/3, 1) + 1
+	flags.VisitAll(func(f *pflag.Flag) {
+		if d := distance(f.Name, wrong); IsSetting(f) && d < least {
+			name, least = f.Name, d
+		}
+	})
+	return name
+}
+
+// distance returns how many letters have to be added, removed or replaced to make one word of another (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
