@@ -1,7 +1,7 @@
 package moqt
 
-// Context describes where a control message was received, which decides what the message may be and what it may
-// contain.
+// Context describes where a control message was received: the place decides which messages are allowed, with which
+// contents.
 type Context struct {
 	// Stream is the type of the first message of the stream: MessageSetup on the control stream, the type of the
 	// request on a request stream. It is 0 if the message is itself the first one on a bidirectional stream.

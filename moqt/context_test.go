@@ -55,7 +55,7 @@ func TestContextViolations(t *testing.T) {
 		{"10.14", "REQUEST_UPDATE of TRACK_STATUS", from(MessageTrackStatus), &RequestUpdate{}, violation},
 		{"10.5", "REQUEST_OK to SUBSCRIBE", on(MessageSubscribe), &RequestOK{}, violation},
 		{"10.5", "REQUEST_OK to FETCH", on(MessageFetch), &RequestOK{}, violation},
-		// REQUEST_OK by what it answers.
+		// REQUEST_OK by the answered message.
 		{"10.5", "properties in PUBLISH_OK", on(MessagePublish), &RequestOK{Properties: properties}, violation},
 		{"10.5", "properties in REQUEST_UPDATE_OK", answers(MessageSubscribe, MessageRequestUpdate),
 			&RequestOK{Properties: properties}, violation},
@@ -73,7 +73,7 @@ func TestContextViolations(t *testing.T) {
 			ok(Parameters{Expires: new(uint64(1))}), violation},
 		{"10.2.10", "EXPIRES in SUBSCRIBE_TRACKS_OK", on(MessageSubscribeTracks),
 			ok(Parameters{Expires: new(uint64(1))}), violation},
-		// REQUEST_UPDATE by what it updates.
+		// REQUEST_UPDATE by the updated request.
 		{"10.2.14", "TRACK_NAMESPACE_PREFIX for SUBSCRIBE", from(MessageSubscribe), update(prefix), violation},
 		{"10.2.14", "TRACK_NAMESPACE_PREFIX for PUBLISH_NAMESPACE", from(MessagePublishNamespace), update(prefix),
 			violation},

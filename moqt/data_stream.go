@@ -1,6 +1,6 @@
 package moqt
 
-// StreamKind is what a unidirectional stream carries (draft §3.4).
+// StreamKind says what a unidirectional stream carries (draft §3.4).
 type StreamKind uint8
 
 // Stream kinds.

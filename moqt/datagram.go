@@ -11,7 +11,7 @@ const (
 	datagramStatus          = 0x20
 )
 
-// DatagramKind is what a datagram carries.
+// DatagramKind says what a datagram carries.
 type DatagramKind uint8
 
 // Datagram kinds.
@@ -24,7 +24,7 @@ const (
 type ObjectDatagram struct {
 	TrackAlias      uint64
 	Location        Location
-	DefaultPriority bool  // the datagram has no priority: that of the subscription applies
+	DefaultPriority bool  // the datagram has no priority: the subscription's applies
 	Priority        uint8 // Publisher Priority, unless DefaultPriority
 	EndOfGroup      bool  // the group has no object with a larger id
 	Status          ObjectStatus
@@ -124,7 +124,7 @@ func AppendDatagramHeader(b []byte, v Version, o *ObjectDatagram) ([]byte, error
 	return b, nil
 }
 
-// flags returns the bits of the type that say what follows. An empty object gets an explicit status (draft §11.2.1.1),
+// flags returns the bits of the type that name the fields. An empty object gets an explicit status (draft §11.2.1.1),
 // except that an object with the end-of-group bit cannot have one. Receivers accept both forms.
 func (o *ObjectDatagram) flags() (flags uint64) {
 	if len(o.Properties) > 0 {

@@ -1,16 +1,16 @@
 // Package moqt encodes and decodes the wire format of Media over QUIC Transport (draft-ietf-moq-transport). It works on
 // bytes and on io.Readers, and has no connections: package session opens the streams and keeps the state of a session.
-// It knows the drafts 16 and 18 to 22. Section numbers in comments ("draft §10.2") are those of draft-18, unless they
-// name another draft.
+// It knows the drafts 16 and 18 to 22. Section numbers in comments ("draft §10.2") refer to draft-18, unless they name
+// another draft.
 //
 // # Versions
 //
 // A [Version] is chosen by ALPN when a session starts, and is an argument of all functions whose result depends on it.
-// One table holds what differs between versions: which messages exist, where they may be sent, which parameters they
-// have, which types streams and datagrams start with (drafts.go). Messages are the same Go types in all versions. What
-// a version expresses in another way means the same here: the range of a [Fetch] is in its fields, although newer
-// versions send it in a parameter. What a version cannot express is an error of [AppendMessage]. The headers that
-// precede media have a name of their own, [DataLayout], because the kernel's programs read and write them too.
+// One table holds the differences between versions: which messages exist, where they may be sent, which parameters they
+// have, which types streams and datagrams start with (drafts.go). Messages are the same Go types in all versions. A
+// value has one meaning, however a version expresses it: the range of a [Fetch] is in its fields, although newer
+// versions send it in a parameter. A value that a version cannot express is an error of [AppendMessage]. The headers
+// that precede media have a name of their own, [DataLayout], because the kernel's programs read and write them too.
 //
 // # Control messages
 //
@@ -35,8 +35,8 @@
 // A unidirectional stream starts with a type ([ParseStreamKind]) and a header ([ParseSubgroupHeader],
 // [ParseFetchHeader]). Objects follow. [SubgroupParser] and [FetchParser] take the bytes as they arrive, in pieces of
 // any size, and return where each object lies. They skip payloads, and copy only headers that are spread over several
-// reads. [SubgroupEncoder] and [FetchEncoder] are their counterparts: they write what precedes a payload, so that the
-// payload can be sent from where it is. A datagram is one object ([ParseObjectDatagram], [AppendDatagramHeader]).
+// reads. [SubgroupEncoder] and [FetchEncoder] are their counterparts: they write the bytes before a payload, so that
+// the payload can be sent from where it is. A datagram is one object ([ParseObjectDatagram], [AppendDatagramHeader]).
 //
 // # Errors
 //
@@ -47,6 +47,6 @@
 //   - [MalformedTrackError]: cancel the subscriptions and fetches of the track, and keep the session.
 //   - [ErrPropertiesTooLong]: stop the stream with EXCESSIVE_LOAD.
 //
-// Encoders refuse what a receiver would have to refuse. Their errors have none of these types: the peer did nothing
-// wrong.
+// Encoders refuse values that a receiver would have to refuse. Their errors have none of these types: the peer did
+// nothing wrong.
 package moqt

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// This file says what draft-16 has. Section numbers are its own. Its messages are those of draft-18 with Request IDs,
-// and some that later became events of the request's stream. Messages that later drafts added do not exist.
+// This file says what draft-16 has. Section numbers are its own. It has the messages of draft-18, with Request IDs, and
+// some that later became events of the request's stream. Messages that later drafts added do not exist.
 
-// Types of messages that later drafts have under another one, or with others in one (§9).
+// Types of messages that later drafts have under another type, or as part of another message (§9).
 const (
 	clientSetup16        MessageType = 0x20
 	serverSetup16        MessageType = 0x21
@@ -98,7 +98,7 @@ const (
 	optionBoth       = 2
 )
 
-// subscribeOptions writes what a SUBSCRIBE_NAMESPACE asks for, which are different messages in later drafts.
+// subscribeOptions writes Subscribe Options. Later drafts have different messages instead.
 func (e *encoder) subscribeOptions(option uint64) {
 	if e.wire.references {
 		e.varint(option)
@@ -281,7 +281,7 @@ func (d *decoder) absoluteFilter() Filter {
 	return f
 }
 
-// formerCodes16 returns what is sent for codes of later drafts (§9.8, §9.15), and the PUBLISH_DONE codes that have
+// formerCodes16 returns substitutes for codes of later drafts (§9.8, §9.15), and the PUBLISH_DONE codes that have
 // changed places.
 func formerCodes16() formerCodes {
 	return formerCodes{

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// goldens16 are the messages of draft-16 §9, and their encodings, computed by hand. Those that belong to a request
+// goldens16 are the messages of draft-16 §9, and their encodings, computed by hand. Messages that belong to a request
 // refer to request 70, or to the update 70.
 var goldens16 = []struct {
 	name    string
@@ -171,7 +171,7 @@ func TestMessagesOfDraft16(t *testing.T) {
 	}
 }
 
-// TestViolationsOfDraft16 has what draft-16 closes the session for, where later drafts do not.
+// TestViolationsOfDraft16 has mistakes that draft-16 closes the session for, and later drafts do not.
 func TestViolationsOfDraft16(t *testing.T) {
 	for name, wire := range map[string]string{
 		"9.2 unknown parameter":                   "03 0005 00 00 00 01 04 00",
@@ -207,14 +207,14 @@ func TestMisplacedParameters(t *testing.T) {
 	require.Equal(t, &TrackStatus{Track: FullTrackName{Namespace{}, ""}}, m)
 }
 
-// TestBothOptions reads what this package does not send.
+// TestBothOptions reads a form that this package does not send.
 func TestBothOptions(t *testing.T) {
 	m, _, err := parse16(unhex("11 0004 02 00 02 00"))
 	require.NoError(t, err)
 	require.Equal(t, &SubscribeNamespace{RequestID: 2, Prefix: Namespace{}, WithTracks: true}, m)
 }
 
-// TestReplacedInDraft16 checks what is sent for what draft-16 does not have.
+// TestReplacedInDraft16 checks the substitutes for codes and messages that draft-16 does not have.
 func TestReplacedInDraft16(t *testing.T) {
 	for _, tc := range []struct {
 		message Message
@@ -261,7 +261,7 @@ func TestMalformedKeepsItsRequest(t *testing.T) {
 	require.Equal(t, &Unsubscribe{}, m)
 }
 
-// again16 encodes what was parsed, and parses that.
+// again16 encodes a parsed message, and parses the result.
 func again16(t require.TestingT, m Message, ref Reference) {
 	b, err := AppendMessageTo(nil, Draft16, ref, m)
 	if n, ok := m.(*SubscribeNamespace); ok && n.WithTracks {

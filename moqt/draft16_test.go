@@ -36,7 +36,7 @@ func TestQUICVarint(t *testing.T) {
 	require.NoError(t, vi64.check(math.MaxUint64))
 }
 
-// TestStreamsOfDraft16 has headers of draft-16 §10.4.2 and §10.4.4 that differ from those of later versions.
+// TestStreamsOfDraft16 has headers of draft-16 §10.4.2 and §10.4.4 that later versions write in another way.
 func TestStreamsOfDraft16(t *testing.T) {
 	h := SubgroupHeader{
 		TrackAlias: 300, GroupID: 20_000, SubgroupIDMode: SubgroupIDPresent, SubgroupID: 70,
@@ -158,13 +158,13 @@ func TestDatagramOfDraft16(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, o, got)
 	}
-	// What is wrong with properties ends the track, and its alias is known.
+	// Wrong properties end the track, and its alias is known.
 	got, err := ParseObjectDatagram(Draft16, unhex("01 05 06 07 08 02 0440"))
 	requireMalformed(t, err)
 	require.EqualValues(t, 5, got.TrackAlias)
 }
 
-// TestTooLargeForDraft16 checks that what draft-16 cannot express is not sent.
+// TestTooLargeForDraft16 checks that values that draft-16 cannot express are not sent.
 func TestTooLargeForDraft16(t *testing.T) {
 	const large = maxQUICVarint + 1
 	properties, err := NewProperties(KeyValuePair{Type: 0x40, Value: large})

@@ -3,7 +3,7 @@ package moqt
 import "math"
 
 // This file says what each version has: its messages, its parameters and the messages that may have them. Section
-// numbers are those of draft-18, and of draft-20 for what came later.
+// numbers refer to draft-18, and to draft-20 for later additions.
 
 // newWire returns the format of v.
 func newWire(v Version) *wire {
@@ -55,10 +55,10 @@ func since19(s scope) scopes { return scopes{0, s, s} }
 // since20 returns scopes of a parameter of draft-20.
 func since20(s scope) scopes { return scopes{0, 0, s} }
 
-// parameterFormats lists the parameters of draft §10.2.2 to §10.2.14, the later ones of draft-20 §10.2, and those of
-// draft-lcurley-moq-cluster, for which Context.Check asks more. A TRACK_STATUS_OK may have EXPIRES, which §10.2.10 does
-// not mention, because §10.14 demands "the same parameters" as in a SUBSCRIBE_OK. Since draft-19, SUBSCRIBE_TRACKS may
-// have what a SUBSCRIBE may (draft-20 §10.19.1), and since draft-20 PUBLISH tells the parameters that result.
+// parameterFormats lists the parameters of draft §10.2.2 to §10.2.14, later ones of draft-20 §10.2, and
+// draft-lcurley-moq-cluster's, which Context.Check checks further. A TRACK_STATUS_OK may have EXPIRES, which §10.2.10
+// does not mention, because §10.14 demands "the same parameters" as in a SUBSCRIBE_OK. Since draft-19, SUBSCRIBE_TRACKS
+// may have what a SUBSCRIBE may (draft-20 §10.19.1), and since draft-20 PUBLISH tells the parameters that result.
 func parameterFormats(v Version) []parameterFormat {
 	const (
 		authorized = inPublish | inSubscribe | inUpdate | inSubscribeNamespace | inSubscribeTracks |

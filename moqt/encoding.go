@@ -59,7 +59,7 @@ func (e *encoder) lengthPrefixed(s string, limit int, what string) {
 	e.b = append(e.b, s...)
 }
 
-// prefixed writes the length of what write writes, and then that.
+// prefixed writes the length of write's output, and then the output.
 func (e *encoder) prefixed(write func(*encoder)) {
 	inner := encoder{wire: e.wire}
 	write(&inner)
@@ -73,7 +73,7 @@ func (e *encoder) prefixed(write func(*encoder)) {
 type decoder struct {
 	wire *wire
 	ref  Reference
-	b    []byte // what is left; nothing after an error
+	b    []byte // the rest; nothing after an error
 	err  error
 
 	oldParameters bool // as before draft 17: see Reader
@@ -86,7 +86,7 @@ func (d *decoder) fail(err error) {
 	}
 }
 
-// check fails with a PROTOCOL_VIOLATION if err, the result of validating what was decoded, is not nil. It ignores err
+// check fails with a PROTOCOL_VIOLATION if err, the result of validating a decoded value, is not nil. It ignores err
 // after an earlier failure: the decoded value is then meaningless.
 func (d *decoder) check(err error) {
 	if d.err == nil {

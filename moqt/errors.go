@@ -37,7 +37,7 @@ func violation(format string, args ...any) error {
 	return &ProtocolError{SessionProtocolViolation, fmt.Sprintf(format, args...)}
 }
 
-// breach turns err, the result of validating what a peer has sent, into a ProtocolError; nil stays nil.
+// breach turns err, the result of validating a peer's message, into a ProtocolError; nil stays nil.
 func breach(err error) error {
 	if err == nil {
 		return nil
@@ -223,7 +223,7 @@ func (c PublishDoneCode) Effective() PublishDoneCode {
 	return effectiveCode(publishDoneNames, c, DoneInternalError)
 }
 
-// formerCodes are what is sent for codes that a version no longer has. A relay passes on the codes of older versions.
+// formerCodes replace codes that a version does not have. A relay passes on the codes of other versions.
 type formerCodes struct {
 	request map[RequestErrorCode]RequestErrorCode
 	done    map[PublishDoneCode]PublishDoneCode

@@ -80,7 +80,7 @@ func (m *Fetch) encode(e *encoder) {
 	e.parameters(&m.Parameters, inFetch)
 }
 
-// encodeFilter writes what follows the Request ID since draft-20: the range is in LOCATION_FILTER.
+// encodeFilter writes the fields after the Request ID since draft-20: the range is in LOCATION_FILTER.
 func (m *Fetch) encodeFilter(e *encoder) {
 	p := m.Parameters
 	switch m.FetchType {

@@ -114,7 +114,7 @@ type FetchParser struct {
 	item    FetchItem
 }
 
-// NewFetchParser returns a parser of what follows the FETCH_HEADER. start is the offset of the first byte after the
+// NewFetchParser returns a parser of the items behind the FETCH_HEADER. start is the offset of the first byte after the
 // header. order is the Group Order of the FETCH: the encoding of Group IDs depends on it.
 func NewFetchParser(v Version, order GroupOrder, start int64) *FetchParser {
 	return &FetchParser{scanner: objectScanner{offset: start, end: start}, wire: v.wire(), order: order}
@@ -267,7 +267,7 @@ type FetchEncoder struct {
 	prior fetchState
 }
 
-// NewFetchEncoder returns an encoder of what follows the FETCH_HEADER. order is the Group Order of the FETCH.
+// NewFetchEncoder returns an encoder of the items behind the FETCH_HEADER. order is the Group Order of the FETCH.
 func NewFetchEncoder(v Version, order GroupOrder) FetchEncoder {
 	return FetchEncoder{wire: v.wire(), order: order}
 }
@@ -333,7 +333,7 @@ func (e *FetchEncoder) check(o *FetchObject) error {
 	return nil
 }
 
-// appendObject appends an object whose properties are those of the wire format.
+// appendObject appends an object. The properties are in the wire format already.
 func (e *FetchEncoder) appendObject(b []byte, o *FetchObject, properties Properties) []byte {
 	varints, flags := e.wire.varint(), e.flags(o)
 	b = varints.append(b, flags)

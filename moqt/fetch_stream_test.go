@@ -346,7 +346,7 @@ func FuzzFetchParser(f *testing.F) {
 	})
 }
 
-// checkEncodesAgain encodes what was parsed, if it is in order, and parses that.
+// checkEncodesAgain encodes the parsed items, if they are in order, and parses the result.
 func checkEncodesAgain(t *testing.T, v Version, order GroupOrder, items []FetchItem) {
 	e, p := NewFetchEncoder(v, order), NewFetchParser(v, order, 0)
 	for _, item := range items {

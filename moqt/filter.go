@@ -60,8 +60,8 @@ func (f *Filter) Range(largest *Location) Range {
 	return Range{start.Next(), MaxLocation}
 }
 
-// FillRange returns the locations that a fill with the filter delivers: those of Range up to the Largest Object
-// (draft-20 §5.1.3).
+// FillRange returns the locations that a fill with the filter delivers: Range up to the Largest Object (draft-20
+// §5.1.3).
 func (f *Filter) FillRange(largest Location) Range {
 	return f.Range(&largest).Intersect(Range{End: largest})
 }
@@ -136,7 +136,7 @@ func (e *encoder) typedFilter(f Filter) {
 	e.writeTypedFilter(f)
 }
 
-// writeTypedFilter writes a filter whose EndGroupDelta is what is to be written.
+// writeTypedFilter writes a filter, with EndGroupDelta as it is.
 func (e *encoder) writeTypedFilter(f Filter) {
 	if f.Type == FilterNone {
 		f.Type = FilterAbsoluteStart

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// laterVersions are those whose messages have a stream for each request: all but draft-16, which has tests of its own.
+// laterVersions have a stream for each request: all but draft-16, which has tests of its own.
 func laterVersions() []Version { return Versions()[:len(Versions())-1] }
 
 // unhex decodes hexadecimal digits and ignores spaces between them.

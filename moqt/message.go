@@ -57,7 +57,7 @@ func (t MessageType) String() string {
 // Reference says to which request a message belongs. Only draft-16 needs it, as its control messages share one stream.
 // Other versions have a stream for each request.
 type Reference struct {
-	// RequestID is that of the request; of the update if the message is the response to a REQUEST_UPDATE.
+	// RequestID names the request; in a response to a REQUEST_UPDATE, the update.
 	RequestID uint64
 	// Answers is MessagePublish for the response to a PUBLISH, whose type is PUBLISH_OK.
 	Answers MessageType
@@ -75,7 +75,7 @@ type messageFormat struct {
 	decode func(*decoder) Message
 	encode func(*encoder, Message)
 	opens  streamSet // the kind of request stream that it opens, or 0
-	// The streams on which the endpoint that opened them, and the other endpoint, may send it later.
+	// The streams on which their opener, and the other endpoint, may send it later.
 	fromRequester, fromResponder streamSet
 }
 
@@ -165,7 +165,7 @@ const (
 	onSubscribeTracks
 
 	onNamespaces = onPublishNamespace | onSubscribeNamespace | onSubscribeTracks
-	onUpdatable  = onSubscribe | onPublish | onFetch | onNamespaces // what REQUEST_UPDATE can change (draft §10.9)
+	onUpdatable  = onSubscribe | onPublish | onFetch | onNamespaces // changed by REQUEST_UPDATE (draft §10.9)
 	onRequest    = onUpdatable | onTrackStatus
 )
 

@@ -53,7 +53,7 @@ func (ns Namespace) HasPrefix(prefix Namespace) bool {
 // §10.19).
 func (ns Namespace) Overlaps(o Namespace) bool { return ns.HasPrefix(o) || o.HasPrefix(ns) }
 
-// Join returns a new namespace with the fields of ns followed by those of suffix.
+// Join returns a new namespace: the fields of ns, then the fields of suffix.
 func (ns Namespace) Join(suffix Namespace) Namespace { return slices.Concat(ns, suffix) }
 
 // IsReserved reports whether the first field begins with a period, which is for registered names (draft §3.2.1).
@@ -203,7 +203,7 @@ func ParseNamespace(s string) (Namespace, error) {
 	return ns, nil
 }
 
-// ParseFullTrackName parses the text form "namespace--name". Only what String writes is accepted (draft §1.5.1).
+// ParseFullTrackName parses the text form "namespace--name". It accepts String's output only (draft §1.5.1).
 func ParseFullTrackName(s string) (FullTrackName, error) {
 	left, right, ok := strings.Cut(s, "--")
 	if !ok {

@@ -31,7 +31,7 @@ func objectEnd(payloadStart int64, payloadLength uint64) (int64, error) {
 	return payloadStart + int64(payloadLength), nil
 }
 
-// ObjectStatus is what an object without a payload stands for (draft §11.2.1.1).
+// ObjectStatus is the meaning of an object without a payload (draft §11.2.1.1).
 type ObjectStatus uint64
 
 // Object statuses.

@@ -115,7 +115,7 @@ func boolValue(what string) valueFormat[bool] {
 }
 
 // fill describes FILL_PARAMETERS, whose value is encoded like the parameters of a message. An update does not change
-// the one of another message (draft-20 §10.2.15).
+// the fill parameters of another message (draft-20 §10.2.15).
 func fill(typ ParameterType, s scopes) parameterFormat {
 	f := single(typ, s, func(p *Parameters) **Parameters { return &p.Fill }, valueFormat[Parameters]{
 		func(e *encoder, p Parameters) { e.prefixed(func(e *encoder) { e.parameters(&p, inFill) }) },
@@ -128,7 +128,7 @@ func fill(typ ParameterType, s scopes) parameterFormat {
 	return f
 }
 
-// parameters decodes Number of Parameters and the Parameters, all of which must be in scope.
+// parameters decodes Number of Parameters and the Parameters. All must be in scope.
 func (d *decoder) parameters(allowed scope) (p Parameters) {
 	n := d.varint()
 	var last parameterFormat
@@ -164,7 +164,7 @@ func (d *decoder) parameters(allowed scope) (p Parameters) {
 	return p
 }
 
-// parameters encodes Number of Parameters and the Parameters, all of which must be in scope.
+// parameters encodes Number of Parameters and the Parameters. All must be in scope.
 func (e *encoder) parameters(p *Parameters, allowed scope) {
 	n := 0
 	for _, f := range e.wire.parameters {

@@ -13,7 +13,7 @@ type Parameters struct {
 	AuthorizationTokens     []Token     // §10.2.2; may be repeated
 	SubgroupDeliveryTimeout *uint64     // §10.2.3; 0 is no timeout
 	ObjectDeliveryTimeout   *uint64     // §10.2.4; 0 is no timeout
-	FillTimeout             *uint64     // §10.2.5; 0 is "only what is already there"
+	FillTimeout             *uint64     // §10.2.5; 0: only objects that are already there
 	RendezvousTimeout       *uint64     // §10.2.6; 0 and absent are "do not wait"
 	SubscriberPriority      *uint8      // §10.2.7; 0 is the most urgent
 	GroupOrder              *GroupOrder // §10.2.8
@@ -24,13 +24,13 @@ type Parameters struct {
 	NewGroupRequest         *uint64     // §10.2.13; the largest known Group ID plus 1, 0 if none is known
 	NamespacePrefix         *Namespace  // §10.2.14
 
-	// Of later versions. Their sections are those of draft-20.
+	// Of later versions. Their sections refer to draft-20.
 	RangeFilters      RangeFilters // §5.1.4; in ascending order of type; may be repeated
-	Fill              *Parameters  // §10.2.15; asks for a fill, with what differs from the subscription
+	Fill              *Parameters  // §10.2.15; asks for a fill, with the differences from the subscription
 	IncludeProperties *bool        // §10.2.21; absent means true
 
 	// Of draft-lcurley-moq-cluster.
-	HopPath   HopPath // what the message has come through, its sender last
+	HopPath   HopPath // relays that the message has come through, its sender last
 	RouteCost *uint64 // of a subscription in the namespace; absent means 0
 
 	Rendition *Rendition // this and the next: of Sluice, see rendition.go
@@ -70,8 +70,8 @@ func (p *Parameters) WantsProperties() bool {
 	return p.IncludeProperties == nil || *p.IncludeProperties
 }
 
-// Filling returns the parameters of a fill for a subscription with parameters p: those in Fill, and for the absent ones
-// those of the subscription (draft-20 §10.2.15).
+// Filling returns the parameters of a fill for a subscription with parameters p: Fill's own, and the subscription's
+// where Fill has none (draft-20 §10.2.15).
 func (p *Parameters) Filling() Parameters {
 	f := Parameters{
 		SubscriberPriority: p.SubscriberPriority, Filter: p.Filter, GroupOrder: p.GroupOrder,

@@ -18,7 +18,7 @@ type RangeFilter struct {
 	invalid string // why a filter that was received cannot be used
 }
 
-// Limits of what is kept of the Range Filters of a message. Filters beyond them are refused with INVALID_FILTER, and no
+// Limits of the Range Filters that a message can have. Filters beyond them are refused with INVALID_FILTER, and no
 // receiver allows so many.
 const (
 	maxRangeFilters = 64
@@ -171,7 +171,7 @@ func (fs RangeFilters) Equal(other RangeFilters) bool {
 	})
 }
 
-// FilteredObject is what Range Filters look at.
+// FilteredObject is the part of an object that Range Filters look at.
 type FilteredObject struct {
 	Subgroup   uint64
 	Datagram   bool // the object has no subgroup
@@ -291,7 +291,7 @@ func (e *encoder) rangeFilter(f *RangeFilter) {
 	})
 }
 
-// rangeFilter reads a filter. What has to be refused with INVALID_FILTER is read nevertheless.
+// rangeFilter reads a filter. A filter that has to be refused with INVALID_FILTER is read nevertheless.
 func (d *decoder) rangeFilter(typ ParameterType) RangeFilter {
 	f := RangeFilter{Type: typ}
 	d.prefixed("range filter", func(d *decoder) {

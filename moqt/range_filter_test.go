@@ -68,13 +68,13 @@ func TestInvalidFilters(t *testing.T) {
 			require.ErrorContains(t, subscribeWith(t, tc.n, tc.parameters).Check(3, false), tc.want)
 		})
 	}
-	// What is kept has limits.
+	// The kept filters have limits.
 	filters := subscribeWith(t, 1, "25 9003 00"+strings.Repeat("00", 0x1002))
 	require.Len(t, filters[0].Ranges, maxValueRanges)
 	require.ErrorContains(t, filters.Check(1<<20, false), "too many ranges")
 	var b strings.Builder
 	for set := range 100 {
-		typ := 0 // the difference from the one before
+		typ := 0 // the difference from the type before
 		if set == 0 {
 			typ = 0x25
 		}

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// Reader reads the control messages of one stream. It reads ahead, so nothing else may read from the stream. Its
-// buffer grows with the bytes that have arrived, and not with what a length field announces.
+// Reader reads the control messages of one stream. It reads ahead, so nothing else may read from the stream. Its buffer
+// grows with the bytes that have arrived, not with the length that a field announces.
 type Reader struct {
 	// OldParameters is asked about a message that can be read only with parameters as before draft 17:
 	// SUBSCRIBER_PRIORITY is a varint, and SUBSCRIBE_OK may have a GROUP_ORDER, which is left out. If it is nil or
@@ -33,8 +33,8 @@ func NewReader(r io.Reader, v Version) *Reader { return &Reader{r: r, version: v
 // Buffered returns the number of bytes that were read from the stream and belong to no message that Read has returned.
 func (r *Reader) Buffered() int { return len(r.buf) - r.start }
 
-// Reference returns to which request the message belongs that Read has returned, or that has made a track malformed.
-// Its Answers is not set.
+// Reference returns the request of the message that Read has returned, or that has made a track malformed. Its Answers
+// is not set.
 func (r *Reader) Reference() Reference { return r.ref }
 
 // Read returns the next message. It returns io.EOF if the stream ends between two messages, and a ProtocolError if the

@@ -6,7 +6,7 @@ package moqt
 // OptionRenditions is the setup option of a relay that takes RENDITION in SUBSCRIBE, and PLAYBACK in REQUEST_UPDATE.
 const OptionRenditions uint64 = 0x511ce2
 
-// renditionsVersion is the value of OptionRenditions. Those who say another one have other parameters.
+// renditionsVersion is the value of OptionRenditions. Peers with another value have other parameters.
 const renditionsVersion uint64 = 2
 
 // Rendition says that the track of a SUBSCRIBE is one of several renditions of one content. Of the subscriptions of a

@@ -27,10 +27,10 @@ func (m *RequestUpdate) decode(d *decoder) {
 	m.Parameters = d.parameters(inUpdate)
 }
 
-// RequestOK accepts a PUBLISH, REQUEST_UPDATE, TRACK_STATUS, SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS or
-// PUBLISH_NAMESPACE (draft §10.5). What it may contain depends on the message that it answers; see Context.
+// RequestOK accepts a PUBLISH, REQUEST_UPDATE, TRACK_STATUS, SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS or PUBLISH_NAMESPACE
+// (draft §10.5). The contents that are allowed depend on the message that it answers; see Context.
 //
-// The table of message types in draft §10 still lists PUBLISH_OK as 0x1E, although its format is that of REQUEST_OK,
+// The table of message types in draft §10 still lists PUBLISH_OK as 0x1E, although it has the format of REQUEST_OK,
 // whose type is 0x7. This package sends 0x7, and accepts both in draft-18.
 type RequestOK struct {
 	Parameters Parameters

@@ -33,7 +33,7 @@ type Setup struct {
 	// Of draft-lcurley-moq-cluster: see hops.go.
 	HopID       *uint64 // of the sender, in HOP_ID
 	RelayHops   *uint64 // of the sender, in RELAY_HOPS
-	RelayCost   *uint64 // what it costs to subscribe at the sender; absent means 1
+	RelayCost   *uint64 // the price of a subscription at the sender; absent means 1
 	RequestHops bool    // the sender takes HOP_PATH in requests
 
 	// Of draft-16.

@@ -35,7 +35,7 @@ type SubgroupHeader struct {
 	GroupID         uint64
 	SubgroupIDMode  SubgroupIDMode
 	SubgroupID      uint64 // with SubgroupIDPresent
-	DefaultPriority bool   // the header has no priority: that of the subscription applies
+	DefaultPriority bool   // the header has no priority: the subscription's applies
 	Priority        uint8  // Publisher Priority, unless DefaultPriority
 	HasProperties   bool   // each object has a properties field
 	EndOfGroup      bool   // if the stream ends with FIN, its last object is the last one of the group
@@ -58,7 +58,7 @@ func AppendSubgroupHeader(b []byte, v Version, h SubgroupHeader) []byte {
 	return b
 }
 
-// flags returns the bits of the type that say what follows.
+// flags returns the bits of the type that name the fields.
 func (h SubgroupHeader) flags() uint64 {
 	flags := uint64(h.SubgroupIDMode) << subgroupIDModeShift
 	for _, flag := range [...]struct {
@@ -118,7 +118,7 @@ func ParseSubgroupHeader(v Version, b []byte) (h SubgroupHeader, n int, err erro
 type SubgroupObject struct {
 	ObjectHeader
 	Start           int64 // first byte of the header
-	IDEnd           int64 // after the Object ID Delta; what follows does not depend on earlier objects
+	IDEnd           int64 // after the Object ID Delta; the rest does not depend on earlier objects
 	PropertiesStart int64 // first byte of the properties, after their length
 	PayloadStart    int64
 	End             int64 // after the last byte of the payload
@@ -135,8 +135,8 @@ type SubgroupParser struct {
 	object        SubgroupObject
 }
 
-// NewSubgroupParser returns a parser of what follows header h in layout l. start is the offset of the first byte after
-// h.
+// NewSubgroupParser returns a parser of the objects behind header h in layout l. start is the offset of the first byte
+// after h.
 func NewSubgroupParser(l DataLayout, h SubgroupHeader, start int64) *SubgroupParser {
 	return &SubgroupParser{
 		scanner:       objectScanner{offset: start, end: start},
@@ -227,7 +227,7 @@ type SubgroupEncoder struct {
 	last          uint64 // latest Object ID, if started
 }
 
-// NewSubgroupEncoder returns an encoder of what follows header h in layout l.
+// NewSubgroupEncoder returns an encoder of the objects behind header h in layout l.
 func NewSubgroupEncoder(l DataLayout, h SubgroupHeader) SubgroupEncoder {
 	return SubgroupEncoder{varints: l.varint(), hasProperties: h.HasProperties}
 }
@@ -297,7 +297,7 @@ func (f varintFormat) properties(p Properties) (Properties, error) {
 	return converted, nil
 }
 
-// appendProperties appends Properties Length and Properties (draft §11.2.1.2), whose numbers are those of f.
+// appendProperties appends Properties Length and Properties (draft §11.2.1.2) of format f.
 func (f varintFormat) appendProperties(b []byte, p Properties) []byte {
 	b = f.append(b, uint64(len(p)))
 	return append(b, p...)

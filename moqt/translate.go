@@ -6,7 +6,7 @@ import (
 )
 
 // translations holds buffers for translated bytes. A stream has one only from the time when its bytes have arrived
-// until these are read: idle streams, of which a peer may have many, cost nothing.
+// until these are read. So idle streams cost nothing, and a peer may have many.
 var translations = sync.Pool{New: func() any { return new([]byte) }}
 
 // subgroupTranslator reads a subgroup stream of one layout and returns its bytes in another one.
@@ -20,16 +20,15 @@ type subgroupTranslator struct {
 	err     error   // after out
 }
 
-// TranslateSubgroup returns a reader of what follows header h on a stream of layout from, in layout to. Besides the
-// errors of the stream, Read returns those of SubgroupParser and, if the other layout cannot express an object, another
-// one.
+// TranslateSubgroup returns a reader of the bytes after header h on a stream of layout from, in layout to. Read returns
+// the errors of the stream, the errors of SubgroupParser, and another error if layout to cannot express an object.
 func TranslateSubgroup(stream io.Reader, from, to DataLayout, h SubgroupHeader) io.Reader {
 	return &subgroupTranslator{
 		stream: stream, parser: NewSubgroupParser(from, h, 0), encoder: NewSubgroupEncoder(to, h),
 	}
 }
 
-// Read implements io.Reader. What it reads from the stream is in p until it is translated.
+// Read implements io.Reader. Bytes that it reads from the stream are in p until they are translated.
 func (t *subgroupTranslator) Read(p []byte) (int, error) {
 	for len(t.out) == 0 && t.err == nil {
 		n, err := t.stream.Read(p)

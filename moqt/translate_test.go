@@ -79,7 +79,7 @@ func TestTranslationThatEndsEarly(t *testing.T) {
 	require.False(t, errors.As(err, &violation), "and the publisher has done nothing wrong")
 }
 
-// TestIdleTranslation checks that a stream whose bytes have been read holds no memory: what comes next is read into the
+// TestIdleTranslation checks that a stream whose bytes have been read holds no memory: the next bytes are read into the
 // memory of the caller.
 func TestIdleTranslation(t *testing.T) {
 	encoder := NewSubgroupEncoder(DataLayout2, SubgroupHeader{})

@@ -100,7 +100,7 @@ func (v Version) wire() *wire {
 // and datagrams. Code asks this table and does not compare versions; newWire and the methods of Version do that.
 type wire struct {
 	messages   map[MessageType]messageFormat
-	codes      map[MessageType]messageFormat // types that are not those of the messages that they stand for
+	codes      map[MessageType]messageFormat // types that stand for messages with another type
 	parameters []parameterFormat             // in ascending order of type
 	streams    streamTypes
 	data       DataLayout          // of SUBGROUP_HEADER and OBJECT_DATAGRAM
@@ -109,7 +109,7 @@ type wire struct {
 
 	unknownStreams uint64 // the Stream Count that stands for UnknownStreamCount
 
-	// What some versions have.
+	// Features of some versions.
 	goawayRequestID bool // Request ID in GOAWAY
 	fetchTypes      bool // Fetch Type, Start and End in FETCH, and ends of ranges that are not included
 	limitOptions    bool // MAX_FILTER_RANGES and MAX_REQUEST_UPDATES
@@ -132,7 +132,7 @@ func (w *wire) format(typ MessageType) (messageFormat, bool) {
 // varint returns how variable-length integers are written.
 func (w *wire) varint() varintFormat { return w.data.varint() }
 
-// streamTypes are the types with which unidirectional streams and datagrams start. Those of SUBGROUP_HEADER and
+// streamTypes are the types with which unidirectional streams and datagrams start. The types of SUBGROUP_HEADER and
 // OBJECT_DATAGRAM belong to the DataLayout.
 type streamTypes struct {
 	fetch, setup, padding uint64
