@@ -41,7 +41,7 @@ func TestArrivedBeforeEnd(t *testing.T) {
 	})
 }
 
-// lateContext is a session of which AcceptUniStream fails before its context is done, as that of QUIC does.
+// lateContext is a session whose AcceptUniStream fails before its context is done, as on a QUIC connection.
 type lateContext struct {
 	transport.Conn
 	ctx context.Context

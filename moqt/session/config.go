@@ -37,21 +37,21 @@ type Config struct {
 	// Handler takes the requests of the peer. Default: [Unsupported].
 	Handler Handler
 
-	// Authority and Path are the options of SETUP by which a client on raw QUIC names the resource it connects to
-	// (draft §10.3.1.1, §10.3.1.2). Path includes "?" and the query if the URL has one. Servers leave them empty. On
+	// Authority and Path are options of SETUP: a client on raw QUIC names the resource that it connects to (draft
+	// §10.3.1.1, §10.3.1.2). Path includes "?" and the query if the URL has one. Servers leave them empty. On
 	// WebTransport they are not sent.
 	Authority, Path string
 	// Tokens authorize the session.
 	Tokens []moqt.Token
 	// Implementation is the value of MOQT_IMPLEMENTATION. Default: "sluice". "-": the option is not sent.
 	Implementation string
-	// HopID is the Hop ID of a relay, by which messages that come back to it are known (draft-lcurley-moq-cluster).
-	// Requests of a session with a Hop ID wait for the peer's SETUP. Default: 0, and the session takes and sends no
-	// HOP_PATH.
+	// HopID is the Hop ID of a relay. The relay knows messages that come back to it by this ID
+	// (draft-lcurley-moq-cluster). Requests of a session with a Hop ID wait for the peer's SETUP. Default: 0, and the
+	// session takes and sends no HOP_PATH.
 	HopID uint64
 	// Renditions is whether the session tells the peer that it takes RENDITION in SUBSCRIBE.
 	Renditions bool
-	// Strict treats all peers as the draft says, also those whose mistakes harm nobody: see [Mistake].
+	// Strict treats all peers as the draft says, even if their mistakes harm nobody: see [Mistake].
 	Strict bool
 
 	Limits
@@ -69,7 +69,7 @@ type Limits struct {
 	// its value (draft §10.3.1.3). Default: 16 KiB. Negative: none.
 	MaxAuthTokenCacheSize int
 	// MaxAuthTokenMemory is the size in bytes of all tokens that authorize the requests that the peer has open. Each
-	// counts as 16 bytes plus its value. [moqt.MaxAuthTokens] limits those of one message. Default: 2 MiB.
+	// counts as 16 bytes plus its value. [moqt.MaxAuthTokens] limits the tokens of one message. Default: 2 MiB.
 	MaxAuthTokenMemory int
 	// MaxSubscriptions is the number of subscriptions that the peer may have open, as publisher and as subscriber
 	// together. Default: 1,024.
@@ -85,8 +85,8 @@ type Limits struct {
 	// RequestRate is the number of requests and updates per second that the peer may send on average, and RequestBurst
 	// the number that it may send at once. Defaults: 100 and 1,000.
 	RequestRate, RequestBurst int
-	// Pacer limits the requests and updates of several sessions together, as RequestRate limits those of one. Default:
-	// nothing is limited together.
+	// Pacer limits the requests and updates of several sessions together, as RequestRate limits a single session.
+	// Default: none.
 	Pacer Pacer
 	// MaxHeldStreams is the number of data streams that may wait for the message that assigns their Track Alias.
 	// Default: 64.

@@ -18,13 +18,13 @@ import (
 type Peer struct {
 	// Implementation is its MOQT_IMPLEMENTATION. Do not trust it.
 	Implementation string
-	// Authority and Path are what a client connects to, from SETUP on raw QUIC and from the CONNECT request on
-	// WebTransport. They are well-formed; the application decides whether it serves them.
+	// Authority and Path name the resource that a client connects to, from SETUP on raw QUIC and from the CONNECT
+	// request on WebTransport. They are well-formed; the application decides whether it serves them.
 	Authority, Path string
 	// Tokens authorize the session. They all have a value.
 	Tokens []moqt.Token
-	// Hops says which messages have HOP_PATH, as both ends have agreed. Only if it is not NoHops, HopID is that of the
-	// peer, unless the peer keeps it to itself, and Cost is what the peer charges for what is subscribed to there.
+	// Hops says which messages have HOP_PATH, as both ends have agreed. Unless it is NoHops, HopID is the peer's (0 if
+	// the peer keeps it to itself), and Cost is the peer's price for a subscription.
 	Hops        moqt.Hops
 	HopID, Cost uint64
 	// MaxFilterRanges is how many ranges the Range Filters of a request may have, and MaxRequestUpdates how many

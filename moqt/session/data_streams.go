@@ -247,7 +247,7 @@ func (d *dataStreams) takeFillOfOffer(h *headerReader, id uint64) error {
 	d.s.mu.Unlock()
 	switch {
 	case !asked:
-		return violation("fill of %s, for which no request asked", sub.track)
+		return violation("fill of %s without a request", sub.track)
 	case again:
 		return violation("second fill of %s for one request", sub.track)
 	}

@@ -97,7 +97,7 @@ func (d *datagrams) findOrHold(h heldDatagram) *Subscription {
 	return nil
 }
 
-// removeLocked removes the held datagrams for which f returns true. s.mu is held.
+// removeLocked removes the held datagrams that f returns true for. s.mu is held.
 func (d *datagrams) removeLocked(f func(heldDatagram) bool) (removed []heldDatagram) {
 	d.held = slices.DeleteFunc(d.held, func(h heldDatagram) bool {
 		if !f(h) {

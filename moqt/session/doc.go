@@ -7,8 +7,8 @@
 // peer's SETUP goes to [Handler.HandleSetup]; then [Session.Ready] is closed. Both ends may send requests before that.
 // Requests, data streams and datagrams of the peer wait until its SETUP has arrived.
 //
-// A session ends when one end closes it, when the connection is lost, or when the peer breaks a rule for which the
-// draft closes the session. Run returns when all goroutines of the session have ended.
+// A session ends when one end closes it, when the connection is lost, or when the peer breaks a rule and the draft
+// closes the session for that. Run returns when all goroutines of the session have ended.
 //
 // # A request
 //
@@ -24,8 +24,8 @@
 //	SUBSCRIBE_NAMESPACE  Session.SubscribeNamespace   NamespaceSubscription    HandleSubscribeNamespace
 //	SUBSCRIBE_TRACKS     Session.SubscribeTracks      TracksSubscription       HandleSubscribeTracks
 //
-// All of them embed [Request], which has what they share: the stream, updates, GOAWAY. Each type implements its role,
-// which has the rest. A request of this end goes through these steps:
+// All of them embed [Request], which has their common parts: the stream, updates, GOAWAY. Each type implements its
+// role, which has the rest. A request of this end goes through four steps:
 //
 //  1. The requester checks that the request is allowed, opens a stream, adds the request to the requestTable, and
 //     queues the message.
@@ -42,7 +42,7 @@
 // A [Subscription] ends later than its stream: PUBLISH_DONE may arrive before the last data streams, so its drain waits
 // for them.
 //
-// In draft-16, requests have no streams of their own, but for SUBSCRIBE_NAMESPACE: sharedControl reads the one control
+// In draft-16, requests have no streams of their own, but for SUBSCRIBE_NAMESPACE: sharedControl reads the only control
 // stream and hands each message to the sharedStream of its request, which takes the place of a stream in the steps
 // above.
 //
@@ -59,8 +59,8 @@
 // A relay has a Hop ID (Config.HopID). If the peer has one, too, messages about namespaces carry the Hop IDs that they
 // have come through (draft-lcurley-moq-cluster); between two Sluices, requests and SUBSCRIBE_OK do as well. The
 // application passes on the path that it has received, and the session adds its own Hop ID, or leaves out the path
-// where the peer takes none. It does not send what has come through the peer ([ErrLoop]), and refuses what has come
-// through this end. So nothing goes round in a circle of relays.
+// where the peer takes none. It does not send a message that has come through the peer ([ErrLoop]), and refuses a
+// message that has come through this end. So nothing goes round in a circle of relays.
 //
 // # Goroutines
 //
@@ -72,7 +72,7 @@
 // # Locks
 //
 // Session.mu guards the requestTable and the changing state of all requests. Functions whose names end in Locked expect
-// the caller to hold it (those of an outbox: outbox.mu); so do all methods of requestTable, aliasTable, tokenSender and
+// the caller to hold it (in an outbox: outbox.mu); so do all methods of requestTable, aliasTable, tokenSender and
 // keptTokens. The order is:
 //
 //	datagrams.receiving, NamespaceSubscription.calls  (held while the application is called)

@@ -321,7 +321,7 @@ func (r *raw16) receive() moqt.Message {
 	return m
 }
 
-// TestHostileClientOfDraft16 has what a session is closed for.
+// TestHostileClientOfDraft16 has mistakes that close a session.
 func TestHostileClientOfDraft16(t *testing.T) {
 	subscribe := func(id uint64) *moqt.Subscribe { return &moqt.Subscribe{RequestID: id, Track: testTrack} }
 	namespace := &moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}}
@@ -403,7 +403,7 @@ func TestHostileClientOfDraft16(t *testing.T) {
 	}
 }
 
-// TestToleratedOfDraft16 has what only the request suffers for, and what is not an error.
+// TestToleratedOfDraft16 has mistakes that end only the request, and messages that are no mistake.
 func TestToleratedOfDraft16(t *testing.T) {
 	limits := Limits{MaxSubscriptions: 1}
 	client16(t, &moqt.Setup{MaxRequestID: 2}, limits, func(r *raw16) {

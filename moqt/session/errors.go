@@ -30,7 +30,7 @@ var (
 	ErrTimeout = errors.New("the peer did not respond in time")
 )
 
-// errOneControlStream reports what draft-16 cannot say.
+// errOneControlStream refuses calls that draft-16 cannot express.
 var errOneControlStream = errors.New("draft-16 cannot move or change this request")
 
 // DoneError ends a subscription: its publisher sent PUBLISH_DONE.
@@ -43,7 +43,7 @@ func (e *DoneError) Error() string {
 	return fmt.Sprintf("subscription ended: %s: %s", e.Status, e.Reason)
 }
 
-// violation returns the error for a breach of the rules for which the draft has no more specific code.
+// violation returns the error for a breach of the rules that has no code of its own in the draft.
 func violation(format string, args ...any) error {
 	return &moqt.ProtocolError{Code: moqt.SessionProtocolViolation, Reason: fmt.Sprintf(format, args...)}
 }

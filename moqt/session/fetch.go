@@ -127,7 +127,7 @@ type IncomingFetch struct {
 	*Request
 	baseRole
 	Message moqt.Fetch
-	// Track and Range are what the peer asks for. Range may extend beyond the largest object. RangeFrom returns it for
+	// Track and Range name the requested objects. Range may extend beyond the largest object. RangeFrom returns it for
 	// all fetches.
 	Track moqt.FullTrackName
 	Range moqt.Range

@@ -22,9 +22,9 @@ type FillRequest struct {
 	cancel context.CancelFunc
 	opened bool // guarded by s.mu
 
-	// Parameters of the fill: what the request says, and else those of the subscription.
+	// Parameters of the fill: from the request, or else from the subscription.
 	Parameters moqt.Parameters
-	// Range is what the subscriber asks for. It ends with the Largest Object.
+	// Range has the requested objects. It ends with the Largest Object.
 	Range moqt.Range
 }
 

@@ -19,7 +19,7 @@ func (c *controlStreams) setHops(m *moqt.Setup) {
 	}
 }
 
-// agreeOnHops fills in what the peer's SETUP says of hops, if this end has a Hop ID.
+// agreeOnHops fills in the hop options of the peer's SETUP, if this end has a Hop ID.
 func (p *Peer) agreeOnHops(own uint64, m *moqt.Setup) {
 	id := cmp.Or(m.HopID, m.RelayHops)
 	if own == 0 || id == nil {
@@ -34,7 +34,7 @@ func (p *Peer) agreeOnHops(own uint64, m *moqt.Setup) {
 	}
 }
 
-// awaitHops waits until it is known what both ends agree on.
+// awaitHops waits until the ends have agreed on hops.
 func (c *controlStreams) awaitHops(ctx context.Context) error {
 	if c.s.cfg.HopID == 0 {
 		return nil
@@ -42,7 +42,7 @@ func (c *controlStreams) awaitHops(ctx context.Context) error {
 	return c.await(ctx, c.known)
 }
 
-// hops returns what both ends have agreed on. It is NoHops before the peer's SETUP has arrived; a session with a Hop ID
+// hops returns the agreement of both ends. It is NoHops before the peer's SETUP has arrived; a session with a Hop ID
 // sends no request before that.
 func (c *controlStreams) hops() moqt.Hops {
 	if !isClosed(c.known) {

@@ -2,9 +2,9 @@ package session
 
 import "sluice/moqt"
 
-// keptTokens counts the tokens that authorize what the peer has open: those of its requests, and those of its updates
-// that have no response. They are kept because the application may have to review its decision. The session's mu guards
-// it: its methods expect the caller to hold mu.
+// keptTokens counts the tokens of the peer's open requests, and of its updates that have no response. They are kept
+// because the application may have to review its decision. The session's mu guards it: its methods expect the caller to
+// hold mu.
 type keptTokens struct {
 	limit uint64 // in bytes, as for the token cache
 	size  uint64

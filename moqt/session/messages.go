@@ -79,7 +79,7 @@ type messageSender interface {
 	send(ref moqt.Reference, m moqt.Message, last bool) error
 	// finish says that this end has nothing more to send.
 	finish()
-	// reset discards what is not sent, and ends the request.
+	// reset discards messages that are not sent, and ends the request.
 	reset(moqt.StreamResetCode)
 	flush(context.Context) error
 }
@@ -172,7 +172,7 @@ func (o *outbox) run() {
 	}
 }
 
-// take returns what is queued, and whether a FIN follows. If nothing is queued, run must return.
+// take returns the queued bytes, and whether a FIN follows. If nothing is queued, run must return.
 func (o *outbox) take() (b []byte, fin bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -135,9 +135,9 @@ func (p *Publication) SendDatagram(o moqt.ObjectDatagram) error {
 	return p.s.conn.SendDatagram(append(b, o.Payload...))
 }
 
-// Notify tells the subscriber, by PUBLISH_STATE_NOTIFY, what has changed about the subscription although it has not
-// asked for that. The parameters have LargestObject if objects have been published. Versions before draft-20 cannot say
-// so, and Notify does nothing.
+// Notify tells the subscriber, by PUBLISH_STATE_NOTIFY, changes of the subscription that it has not asked for. The
+// parameters have LargestObject if objects have been published. Versions before draft-20 cannot say so, and Notify does
+// nothing.
 func (p *Publication) Notify(parameters moqt.Parameters) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()

@@ -96,7 +96,7 @@ func TestOverQUIC(t *testing.T) {
 	}
 }
 
-// The end of a session that has lasted longer than a message may take to be read is as good as that of another.
+// A session that has lasted longer than a message may take to be read ends as well as any other.
 func TestEndsOfOldSessions(t *testing.T) {
 	const timeout = time.Second
 	cfg := Config{Timeouts: Timeouts{Write: timeout}}

@@ -9,7 +9,7 @@ import (
 	"sluice/transport"
 )
 
-// requestStream is what a request uses of its stream, besides its messages.
+// requestStream is the part of a stream that a request uses, besides its messages.
 type requestStream interface {
 	ID() int64
 	CancelRead(code uint64)
@@ -40,8 +40,8 @@ type Request struct {
 	aborted     bool // it has ended by abort, which resets the stream or is about to
 	peerDone    bool // the peer has sent its last message
 	sent        sentUpdates
-	tokens      []moqt.Token // of the peer: those of the request, or of its latest update that has any
-	peerUpdates []*Update    // those without a response, oldest first
+	tokens      []moqt.Token // of the peer's request, or of its latest update with tokens
+	peerUpdates []*Update    // without a response, oldest first
 	ownTokens   []*ownToken  // in messages of this end without a response
 	goawayTaken bool         // it arrived on the stream
 	goawaySent  bool
@@ -109,8 +109,8 @@ func (r *Request) ID() uint64 { return r.id }
 // Session returns the session that the request belongs to.
 func (r *Request) Session() *Session { return r.s }
 
-// Tokens returns the tokens with which the peer authorizes the request: those of the request or, instead, of the latest
-// accepted update that has any (draft §10.9). They all have a value.
+// Tokens returns the tokens with which the peer authorizes the request. The tokens of the latest accepted update that
+// has any replace the request's own (draft §10.9). They all have a value.
 func (r *Request) Tokens() []moqt.Token {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

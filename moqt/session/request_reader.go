@@ -56,8 +56,8 @@ func (r requestReader) ended(err error) {
 	r.stopLinger()
 }
 
-// receive processes a message that follows the one that opened the stream. It returns an error if the session or the
-// request has to end.
+// receive processes a message other than the first one of the stream. It returns an error if the session or the request
+// has to end.
 func (r requestReader) receive(m moqt.Message) error {
 	r.s.log.Debug("receive", "message", m.Type(), "stream", r.stream.ID(), "request", r.id)
 	r.s.mu.Lock()
@@ -119,7 +119,7 @@ func (r requestReader) where(responds bool) moqt.Context {
 	return c
 }
 
-// receiveResponse takes the first message from the responder, which is the one response to the request.
+// receiveResponse takes the first message from the responder, the only response to the request.
 func (r requestReader) receiveResponse(m moqt.Message) error {
 	if e, ok := m.(*moqt.RequestError); ok {
 		r.s.mu.Lock()
@@ -184,7 +184,7 @@ func (r requestReader) receiveRepeat(m *moqt.PublishNamespace) error {
 		return violation("PUBLISH_NAMESPACE of %s on the stream of %s", m.Namespace, before)
 	}
 	u := &Update{Parameters: m.Parameters, r: r.Request, repeats: true, refused: r.s.cameBack(r.kind, &m.Parameters)}
-	u.Parameters.AuthorizationTokens = nil // those of the first one count
+	u.Parameters.AuthorizationTokens = nil // the tokens of the first message count
 	u.Parameters.RouteCost = new(m.Parameters.Cost())
 	return r.deliver(u)
 }

@@ -70,8 +70,8 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 }
 
 // Run exchanges SETUP messages, serves the peer, and waits for the end of the session and of all goroutines that it
-// started, including those of handlers. It returns nil if the session ended with NO_ERROR. When the context is done,
-// it closes the session.
+// started, handlers included. It returns nil if the session ended with NO_ERROR. When the context is done, it closes
+// the session.
 func (s *Session) Run(ctx context.Context) error {
 	started := time.Now()
 	s.log.Info("session started", "transport", s.conn.Kind(), "version", s.version)
@@ -131,10 +131,10 @@ func (s *Session) OpenRequests() int {
 	return len(s.table.requests)
 }
 
-// Goaway tells the peer that the session will end (draft §3.6, §10.4). The peer should move to a session at the URI,
-// or at the current one if it is empty. Clients must leave it empty. New requests of the peer are refused from now on.
-// The session is closed after the timeout; 0 leaves it open. GOAWAY can be sent once; after one without a timeout,
-// another call only sets that.
+// Goaway tells the peer that the session will end (draft §3.6, §10.4). The peer should move to a session at the URI, or
+// at the current one if it is empty. Clients must leave it empty. New requests of the peer are refused from now on. The
+// session is closed after the timeout; 0 leaves it open. GOAWAY can be sent once; after a GOAWAY without a timeout,
+// another call only sets the timeout.
 func (s *Session) Goaway(uri string, timeout time.Duration) error {
 	if uri != "" && s.cfg.Role == Client {
 		return errURIOfClient
@@ -265,8 +265,8 @@ func (s *Session) fail(err error) {
 	s.cancel(err)
 }
 
-// endAfterArrived is called when the transport session has ended. What has arrived is delivered first, for at most
-// Timeouts.Drain.
+// endAfterArrived is called when the transport session has ended. Arrived messages and data are delivered first, for at
+// most Timeouts.Drain.
 func (s *Session) endAfterArrived() {
 	s.after(s.cfg.Timeouts.Drain, s.failWithTransport)
 }

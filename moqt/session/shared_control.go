@@ -11,8 +11,8 @@ import (
 	"sluice/transport"
 )
 
-// requestWindow is how many requests and updates the peer may send beyond those that have arrived (MAX_REQUEST_ID).
-// What it may have open, and how often it may ask, is limited as in later drafts.
+// requestWindow is how many requests and updates the peer may send beyond those that have arrived (MAX_REQUEST_ID). Its
+// open requests, and the rate of new ones, have the same limits as in later drafts.
 const requestWindow = 1000
 
 // sharedControl is what draft-16 has instead of a stream for each request. One bidirectional stream, opened by the
@@ -52,12 +52,12 @@ func (s *Session) source(stream requestStream) messageSource {
 	return newInbox(s, stream.(transport.Stream))
 }
 
-// setup fills in what draft-16 adds to our SETUP, and removes what it does not know.
+// setup adds the fields of draft-16 to our SETUP, and removes options that draft-16 does not know.
 func (c *sharedControl) setup(m *moqt.Setup) {
 	m.Server, m.MaxRequestID, m.Unknown = c.s.cfg.Role == Server, c.announced, nil
 }
 
-// openControl opens the control stream of a client. That of a server is among the streams that the client opens.
+// openControl opens the control stream of a client. A server accepts it among the streams that the client opens.
 func (c *sharedControl) openControl() {
 	if c.s.cfg.Role == Server {
 		return
@@ -166,7 +166,7 @@ func (c *sharedControl) raise(limit uint64) error {
 	return nil
 }
 
-// wakeLocked wakes what waits for a Request ID. c.mu is held.
+// wakeLocked wakes goroutines that wait for a Request ID. c.mu is held.
 func (c *sharedControl) wakeLocked() {
 	close(c.raised)
 	c.raised = make(chan struct{})
@@ -233,7 +233,7 @@ func (c *sharedControl) update(r *Request, send func() error) (wait <-chan struc
 	return nil, nil
 }
 
-// count counts a request or update of the peer, and lets it send another one in time.
+// count counts a request or update of the peer, and raises the peer's limit in time.
 func (c *sharedControl) count(id uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,7 +30,7 @@ type sharedStream struct {
 	closed   bool // by this end: nothing may be sent
 	stopped  error
 	inbox    []sharedMessage
-	updates  []uint64      // those of this end without a response
+	updates  []uint64      // of this end, without a response
 	changed  chan struct{} // closed, and replaced, when inbox or stopped change
 }
 
@@ -106,7 +106,7 @@ func (t *sharedStream) take() (next sharedMessage, wait <-chan struct{}) {
 	return next, nil
 }
 
-// push adds a message of the peer, or the one end of its messages. It waits while too many messages are there.
+// push adds a message of the peer, or the end of its messages. It waits while too many messages are there.
 func (t *sharedStream) push(m moqt.Message, err error) error {
 	for {
 		t.c.mu.Lock()

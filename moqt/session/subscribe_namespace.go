@@ -11,7 +11,7 @@ import (
 	"sluice/moqt"
 )
 
-// NotifyNamespace is called when the peer publishes in a namespace, or does so no longer. The parameters are those of
+// NotifyNamespace is called when the peer publishes in a namespace, or does so no longer. The parameters come from
 // NAMESPACE: a HopPath and a RouteCost, if the session has agreed on them.
 type NotifyNamespace func(ns moqt.Namespace, published bool, p moqt.Parameters)
 
@@ -118,7 +118,7 @@ func (n *NamespaceSubscription) change(suffix moqt.Namespace, added *moqt.Namesp
 	return nil
 }
 
-// enter records a NAMESPACE or NAMESPACE_DONE, and returns what was known before and what is known now.
+// enter records a NAMESPACE or NAMESPACE_DONE, and returns the namespace before and after; nil: not reported.
 func (n *NamespaceSubscription) enter(
 	suffix moqt.Namespace, added *moqt.NamespaceAdded,
 ) (before, after *reportedNamespace, err error) {
@@ -233,7 +233,7 @@ func (n *IncomingSubscribeNamespace) updateLocked(u *Update, response *moqt.Para
 	return refused
 }
 
-// prefixSubscription is what SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS of the peer have in common.
+// prefixSubscription is the common part of SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS of the peer.
 type prefixSubscription struct {
 	*Request
 	baseRole
@@ -257,14 +257,14 @@ func (p prefixSubscription) enterPrefixLocked(prefix moqt.Namespace) *moqt.Reque
 	}
 	for other, used := range p.s.table.prefixes {
 		if other != p.Request && other.kind == p.kind && used.Overlaps(prefix) {
-			return refuse(moqt.RequestPrefixOverlap, "the prefix overlaps with that of request %d", other.id)
+			return refuse(moqt.RequestPrefixOverlap, "the prefix overlaps with the prefix of request %d", other.id)
 		}
 	}
 	p.s.table.prefixes[p.Request] = prefix
 	return nil
 }
 
-// suffixLocked returns what follows the prefix in a namespace, and an error if the namespace must not be reported to
+// suffixLocked returns the rest of a namespace after the prefix, and an error if the namespace must not be reported to
 // the peer. s.mu is held.
 func (p prefixSubscription) suffixLocked(ns moqt.Namespace) (moqt.Namespace, error) {
 	prefix := p.s.table.prefixes[p.Request]

@@ -80,7 +80,7 @@ func (t *IncomingSubscribeTracks) Blocked(track moqt.FullTrackName) error {
 	return t.send(&moqt.PublishBlocked{Suffix: suffix, TrackName: track.Name}, false)
 }
 
-// Parameters returns the parameters of the subscriptions that result: those of the SUBSCRIBE_TRACKS, with the updates
+// Parameters returns the parameters of the subscriptions that result: the SUBSCRIBE_TRACKS's own, with the updates
 // accepted since. They are without tokens.
 func (t *IncomingSubscribeTracks) Parameters() moqt.Parameters {
 	t.s.mu.Lock()

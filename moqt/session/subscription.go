@@ -48,7 +48,7 @@ type Subscription struct {
 	*Request
 	baseRole
 	track    moqt.FullTrackName
-	offer    *moqt.Publish // what the peer offered; nil if the subscription began with SUBSCRIBE
+	offer    *moqt.Publish // the peer's PUBLISH; nil if the subscription began with SUBSCRIBE
 	accept   chan struct{} // closed when receiver is valid
 	ending   chan struct{} // closed when no more streams will be opened
 	receiver Receiver
@@ -59,7 +59,7 @@ type Subscription struct {
 	ok         *moqt.SubscribeOK
 	properties moqt.Properties
 	parameters moqt.Parameters // ours, with updates
-	fills      []uint64        // those in the table, oldest first
+	fills      []uint64        // in the table, oldest first
 	filled     bool            // the stream of the fill has come that a SUBSCRIBE_TRACKS asked for
 	drain      drain
 }

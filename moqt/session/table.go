@@ -17,7 +17,7 @@ type requestTable struct {
 	prefixes      map[*Request]moqt.Namespace
 	fetches       map[uint64]*Fetch
 	fills         map[uint64]*Subscription // fills whose stream has not come, by the message that asked for them
-	filled        []moqt.Namespace         // prefixes of which a SUBSCRIBE_TRACKS has asked for tracks with fills
+	filled        []moqt.Namespace         // prefixes of SUBSCRIBE_TRACKS requests that ask for fills
 	aliases       aliasTable
 	changed       chan struct{} // closed, and replaced, by notify
 }

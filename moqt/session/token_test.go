@@ -65,7 +65,7 @@ func TestTokensOfThePeersSetup(t *testing.T) {
 			AuthorizationTokens: []moqt.Token{useAlias(1)},
 		}})
 		require.Equal(p, []moqt.Token{plain("one")}, (<-h.subscribes).Tokens())
-		// What did not fit was not registered (draft §10.3.1.4).
+		// Tokens that did not fit were not registered (draft §10.3.1.4).
 		p.request(&moqt.Subscribe{Track: otherTrack, Parameters: moqt.Parameters{
 			AuthorizationTokens: []moqt.Token{useAlias(2)},
 		}})
@@ -213,7 +213,7 @@ func TestTokensOfOurs(t *testing.T) {
 		_, _, err = ask(useAlias(9))
 		require.ErrorIs(p, err, errUnknownToken)
 
-		// A request that fails reverts what it did to other tokens.
+		// A request that fails reverts its changes to other tokens.
 		_, _, err = ask(deleteAlias(1), useAlias(9))
 		require.ErrorIs(p, err, errUnknownToken)
 		got, _ = sent(useAlias(1))

@@ -139,11 +139,11 @@ var (
 // The session's mu guards it: its methods expect the caller to hold mu.
 type tokenSender struct {
 	limit  uint64 // the peer's MAX_AUTH_TOKEN_CACHE_SIZE; 0 until it is known
-	size   uint64 // of what is registered
+	size   uint64 // of all registered tokens
 	tokens map[uint64]*ownToken
 }
 
-// ownToken is a token for which the application chose an alias.
+// ownToken is a token with an alias that the application chose.
 type ownToken struct {
 	moqt.Token
 	registered bool     // the peer has the alias, too

@@ -13,8 +13,8 @@ type Mistake uint8
 // Mistakes. The table below says whose they are.
 const (
 	// MissesCurrentGroup is made by a subscriber that needs the current group from its start, as a catalog is published
-	// once, and asks for what follows the Largest Object without a joining FETCH (§5.1.2, §10.12.2). Its subscriptions
-	// start with the current group.
+	// once, and asks for the objects after the Largest Object without a joining FETCH (§5.1.2, §10.12.2). Its
+	// subscriptions start with the current group.
 	MissesCurrentGroup Mistake = 1 << iota
 	// MisreadsLargestObject is made by a subscriber that expects a length before the value of LARGEST_OBJECT
 	// (§10.2.11). SUBSCRIBE_OK to it has none.
@@ -25,8 +25,8 @@ const (
 	// WritesOldParameters is made by a peer that writes SUBSCRIBER_PRIORITY as a varint (§10.2.7), and GROUP_ORDER in
 	// SUBSCRIBE_OK (§10.2.8), or in draft 16 a GROUP_ORDER of 0, as draft 14 had it (§9.2.2.4).
 	WritesOldParameters
-	// FetchesWithoutPriority is made by a publisher whose answers to FETCH have Publisher Priority 0, whatever that of
-	// the subgroup is (§2.4.2, §11.4.4.1).
+	// FetchesWithoutPriority is made by a publisher whose answers to FETCH have Publisher Priority 0, whatever the
+	// subgroup's priority is (§2.4.2, §11.4.4.1).
 	FetchesWithoutPriority
 )
 
@@ -56,8 +56,8 @@ var mistakes = []struct {
 		"none is known; seen in crate moq-net 0.3.18, src/ietf/publisher.rs"},
 }
 
-// Tolerates reports whether the peer is known to make a mistake with which the session lives. The first time that it
-// does, it logs that, so the caller must be about to make use of it. It is false before the peer's SETUP.
+// Tolerates reports whether the peer is known to make a mistake that the session tolerates. It logs its first true
+// answer, so the caller must be about to act on it. It is false before the peer's SETUP.
 func (s *Session) Tolerates(m Mistake) bool {
 	if s.cfg.Strict || !isClosed(s.control.known) {
 		return false

@@ -153,7 +153,7 @@ func TestNothingIsToleratedBeforeSetup(t *testing.T) {
 	})
 }
 
-// A GROUP_ORDER of 0 is that of the publisher, in draft 14 only.
+// A GROUP_ORDER of 0 means the publisher's order, in draft 14 only.
 func TestWritesOldGroupOrder(t *testing.T) {
 	for implementation, tolerated := range map[string]bool{"ShakaPlayer/v5.2.12": true, "another": false} {
 		setup := &moqt.Setup{Implementation: implementation}

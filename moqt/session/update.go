@@ -15,7 +15,7 @@ type sentUpdates struct {
 	// Guarded by s.mu.
 	unanswered []*sentUpdate // oldest first
 	answered   chan struct{} // closed when a response arrives, if somebody waits for that
-	ignorable  int           // responses that may follow the one that refused several updates
+	ignorable  int           // responses that may follow the refusal of several updates
 }
 
 type sentUpdate struct {
@@ -144,8 +144,8 @@ type Update struct {
 	repeats bool               // it came as another PUBLISH_NAMESPACE, which has no response
 }
 
-// OK accepts the update; parameters are those of REQUEST_UPDATE_OK. It returns a *[moqt.RequestError] if the session
-// had to refuse the update instead. The caller then does what [Update.Reject] says.
+// OK accepts the update; parameters go into the REQUEST_UPDATE_OK. It returns a *[moqt.RequestError] if the session had
+// to refuse the update instead. The caller then does what [Update.Reject] says.
 func (u *Update) OK(parameters moqt.Parameters) error {
 	refused, err := u.accept(parameters)
 	if refused == nil || err != nil {
@@ -220,8 +220,8 @@ func (u *Update) answerLocked(m moqt.Message) error {
 	return nil
 }
 
-// settleTokensLocked makes the tokens of an accepted update those of the request, and forgets the ones that no longer
-// count. s.mu is held.
+// settleTokensLocked gives the tokens of an accepted update to the request, and forgets tokens that no longer count.
+// s.mu is held.
 func (u *Update) settleTokensLocked(accepted bool) {
 	obsolete := u.Tokens
 	if accepted && len(u.Tokens) > 0 {
