@@ -6,11 +6,11 @@ import (
 	"sluice/relay"
 )
 
-// Any allows what at least one of its schemes allows. It asks them in their order, and does not ask the ones after the
-// first that allows; so a scheme that takes long stands last. Without schemes, nothing is allowed.
+// Any allows a request if at least one of its schemes does. It asks them in their order, and does not ask those after
+// the first that allows; so a scheme that takes long stands last. Without schemes, nothing is allowed.
 type Any []relay.Authorizer
 
-// Authorize implements relay.Authorizer. Of several refusals it returns the one that tells the most.
+// Authorize implements relay.Authorizer. Of several refusals it returns the most telling.
 func (a Any) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Grant, error) {
 	var refusals Refusals
 	for _, scheme := range a {

@@ -9,8 +9,8 @@ import (
 	"sluice/relay"
 )
 
-// Permission allows what a word stands for, in all namespaces with a prefix. It is what a line of a token file allows,
-// or an entry of a JSON Web Token's scope.
+// Permission allows the actions of a word in all namespaces with a prefix. A line of a token file, or an entry of a
+// JSON Web Token's scope, is one.
 type Permission struct {
 	Word   string // Publish, Subscribe, Discover or All
 	Prefix moqt.Namespace
@@ -35,7 +35,7 @@ func IsPermission(s string) bool {
 	return found && bounds.OneOf("", word, Publish, Subscribe, Discover, All) == nil
 }
 
-// Allows reports whether the permission allows what a request is about.
+// Allows reports whether the permission allows a request.
 func (p Permission) Allows(r *relay.AuthRequest) bool {
 	return (p.Word == All || p.Word == Word(r.Action)) && r.Namespace.HasPrefix(p.Prefix)
 }

@@ -11,8 +11,8 @@ func Refuse(code moqt.RequestErrorCode, reason string) *moqt.RequestError {
 	return &moqt.RequestError{Code: code, Reason: reason}
 }
 
-// Refusals collects the errors of several tokens or schemes, of which none allows a request, and keeps the one that
-// tells the most. The zero value has none.
+// Refusals collects the errors of several tokens or schemes, none of which allows a request, and keeps the most
+// telling. The zero value has none.
 type Refusals struct {
 	err  error
 	rank int

@@ -46,7 +46,7 @@ func NamespaceText(ns moqt.Namespace) string {
 	return strings.Join(fields, "/")
 }
 
-// ParsePrefix parses what NamespaceText writes; "*" is the prefix of all namespaces.
+// ParsePrefix parses NamespaceText's output; "*" is the prefix of all namespaces.
 func ParsePrefix(s string) (ns moqt.Namespace, err error) {
 	if s == "*" {
 		return ns, nil

@@ -29,7 +29,7 @@ func (Format) Recognizes(t moqt.Token) bool {
 			return true
 		}
 	}
-	// Three parts, of which the first is a small CBOR map in base64.
+	// Three parts. The first is a small CBOR map in base64.
 	return bytes.HasPrefix(t.Value, []byte("o")) && bytes.Count(t.Value, []byte(".")) == 2
 }
 

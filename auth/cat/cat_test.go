@@ -266,7 +266,7 @@ func TestMalformedTokens(t *testing.T) {
 	}
 }
 
-// Whoever repeats a claim could mean another one than the relay reads.
+// Whoever repeats a claim could mean the claim that the relay does not read.
 func TestRepeatedClaims(t *testing.T) {
 	_, err := decodeClaims([]byte{0xa2, claimExpires, 0x01, claimExpires, 0x02})
 	require.ErrorContains(t, err, "malformed")

@@ -11,7 +11,7 @@ import (
 	"sluice/auth/signed"
 )
 
-// Keys of claims: of RFC 8392 §4, of CTA-5007, and those of the draft, in the values of its Appendix A.
+// Keys of claims: of RFC 8392 §4, of CTA-5007, and of the draft, with the values in its Appendix A.
 const (
 	claimIssuer    = 1
 	claimSubject   = 2

@@ -3,7 +3,7 @@
 //
 // A token comes in one of three forms: COSE (a COSE_Sign1 or COSE_Mac0, RFC 9052), the same in base64, or the three
 // parts in base64, separated by periods, that the draft's Appendix A has. [Format.Parse] turns all of them into a
-// message, which holds what was signed. The claims are decoded only after that was verified.
+// message, which holds the signed bytes. The claims are decoded only after these were verified.
 //
 // # Claims
 //

@@ -54,7 +54,7 @@ type message struct {
 	keyID     string
 	tag       uint64 // of the COSE structure; 0 if it has none
 	dotted    bool   // the form with periods
-	signed    []byte // what the signature is for
+	signed    []byte // the signed bytes
 	payload   []byte
 	signature []byte
 }
@@ -132,7 +132,7 @@ func toBeSigned(structure uint64, protected, payload []byte) []byte {
 	return must(encoding.Marshal([]any{context, protected, []byte{}, payload}))
 }
 
-// parseDotted parses the form of the draft's Appendix A. What is signed is the text of the first two parts, as in a
+// parseDotted parses the form of the draft's Appendix A. The signature covers the text of the first two parts, as in a
 // JSON Web Token.
 func parseDotted(parts [][]byte) (*message, error) {
 	var decoded [3][]byte

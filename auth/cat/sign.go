@@ -21,7 +21,7 @@ var granted = map[string][]int64{
 	auth.All:       {publishNamespace, subscribeNamespace, subscribe, publish, fetch, trackStatus},
 }
 
-// Sign makes a token in base64. The key is private or a secret, and its id becomes that of the token.
+// Sign makes a token in base64. The key is private or a secret. The token gets its key id.
 func Sign(key *jose.JSONWebKey, c *signed.Claims, permissions []auth.Permission) (string, error) {
 	public := *key
 	if !signed.IsSecret(key) {

@@ -16,7 +16,7 @@ import (
 	"sluice/auth/signed"
 )
 
-// Algorithms of COSE (RFC 9053) besides those of go-cose.
+// Algorithms of COSE (RFC 9053) that go-cose lacks.
 const (
 	algHMAC = 5 // HMAC 256/256
 	// algDottedHMAC is what the draft's Appendix A has for HMAC with SHA-256. COSE has registered it for something

@@ -156,7 +156,7 @@ func TestVectorsOfScopes(t *testing.T) {
 		for _, test := range v.Authorization {
 			a, found := messages[test.Action]
 			if !found {
-				continue // CLIENT_SETUP, for which the relay asks for no permission
+				continue // CLIENT_SETUP: the relay asks for no permission
 			}
 			r := relay.AuthRequest{Action: a, Namespace: test.Namespace, Name: test.Track}
 			require.Equal(t, test.Expected, c.Allows(&r), "%s: %+v", v.ID, test)

@@ -13,14 +13,14 @@ import (
 	"sluice/relay"
 )
 
-// maxTTL is the longest time in seconds for which an answer is used. A mistake in a service, such as milliseconds for
-// seconds, must not allow something for years.
+// maxTTL is how many seconds an answer is used at most. A mistake in a service, such as milliseconds for seconds, must
+// not allow something for years.
 const maxTTL = 24 * 60 * 60
 
 // maxSubject is the longest subject in bytes. It appears in logs.
 const maxSubject = 256
 
-// answer is what the service answers.
+// answer is the service's answer.
 type answer struct {
 	Allow   *bool     `json:"allow"`
 	Reason  string    `json:"reason"`  // of a refusal, for the peer
@@ -76,7 +76,7 @@ func refusal(expired bool, reason string) *moqt.RequestError {
 // isCurrent reports whether the decision may be used again.
 func (d *decision) isCurrent(now time.Time) bool { return now.Before(d.until) }
 
-// apply returns what a request gets at the time now.
+// apply returns the decision for a request at the time now.
 func (d *decision) apply(now time.Time) (relay.Grant, error) {
 	switch {
 	case d.refused != nil:

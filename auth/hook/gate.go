@@ -19,7 +19,7 @@ const (
 
 var errOverloaded = errors.New("too many queries wait for the authorization service")
 
-// gate limits the queries that are under way, and those that wait to be.
+// gate limits the queries that are under way, and the queries that wait.
 type gate struct {
 	slots chan struct{} // one element for each query under way
 

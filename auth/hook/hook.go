@@ -36,7 +36,7 @@ const (
 	maxQuery = 64 << 10
 	// maxAnswer is the largest answer in bytes; a usual one has 30.
 	maxAnswer = 16 << 10
-	// retryAfter is when a peer should repeat a request for which there was no decision.
+	// retryAfter is when a peer should repeat a request without a decision.
 	retryAfter = 2 * time.Second
 )
 
@@ -176,7 +176,7 @@ func (h *Hook) post(ctx context.Context, body []byte) (answer, error) {
 	return parseAnswer(b)
 }
 
-// noDecision returns what the peer gets if there is no decision. The cause is for the operator.
+// noDecision returns the peer's error if there is no decision. The cause is for the operator.
 func (h *Hook) noDecision(err error) *moqt.RequestError {
 	refused := auth.Refuse(moqt.RequestInternalError, "authorization failed")
 	if errors.Is(err, errOverloaded) {

@@ -12,7 +12,7 @@ import (
 	"sluice/transport"
 )
 
-// query is what the service is asked.
+// query is the question to the service.
 type query struct {
 	Action    string  `json:"action"`          // publish, subscribe or discover, as in token files
 	Message   string  `json:"message"`         // of the peer, such as PUBLISH_NAMESPACE

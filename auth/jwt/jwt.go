@@ -22,8 +22,8 @@ type Format struct{}
 
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.PS256, jose.ES256, jose.ES384, jose.EdDSA}
 
-// Recognizes implements signed.Format. A JWT is text of three parts, of which the first is a JSON object in base64. The
-// token type is ignored: none is registered for JWT.
+// Recognizes implements signed.Format. A JWT is text of three parts. The first is a JSON object in base64. The token
+// type is ignored: none is registered for JWT.
 func (Format) Recognizes(t moqt.Token) bool {
 	return bytes.HasPrefix(t.Value, []byte("eyJ")) && bytes.Count(t.Value, []byte(".")) == 2
 }
@@ -117,7 +117,7 @@ func (t *token) Claims() (*signed.Claims, error) {
 	return decoded, nil
 }
 
-// Sign makes a token. The key is private; its algorithm and id become those of the token.
+// Sign makes a token. The key is private. The token gets its algorithm and key id.
 func Sign(key *jose.JSONWebKey, c *signed.Claims, permissions []auth.Permission) (string, error) {
 	public := key.Public()
 	fit := algorithmsOf(&public)

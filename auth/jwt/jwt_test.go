@@ -202,8 +202,7 @@ func TestForgeries(t *testing.T) {
 	require.Equal(t, none, refusal(t, s, request(relay.ActionPublish, "live", valid)))
 }
 
-// Of several tokens, any may allow a request, and the one that lasts longest counts. Tokens of other formats are
-// ignored.
+// Of several tokens, any may allow a request, and the longest lasting counts. Tokens of other formats are ignored.
 func TestSeveralTokens(t *testing.T) {
 	key := newKey(t, jose.EdDSA)
 	s := newScheme(t, signed.Rules{}, key)

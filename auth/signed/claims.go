@@ -17,7 +17,7 @@ const clockSkew = 30 * time.Second
 // MinReview is the shortest interval of revalidation that a token may demand: the relay looks no more often.
 const MinReview = time.Second
 
-// Claims are what a token says.
+// Claims are the contents of a token.
 type Claims struct {
 	Issuer    string
 	Subject   string // who the token is for: all tokens of a subject share a quota
@@ -34,7 +34,7 @@ type Claims struct {
 
 // Scope is something that a token allows.
 type Scope interface {
-	// Allows reports whether the bearer may do what the request is about.
+	// Allows reports whether the bearer may make a request.
 	Allows(*relay.AuthRequest) bool
 	// String describes the scope for people.
 	String() string
@@ -57,8 +57,8 @@ func (c *Claims) grant(now time.Time) relay.Grant {
 // maxAccount is the longest relay.Grant.Subject with names of the token in it. It appears in logs.
 const maxAccount = 256
 
-// accountOf returns what stands for the bearer in quotas: the subject of the token, so that all tokens of a user count
-// together, or else the digest of what was signed: a bearer who writes the token in another way has no further quota.
+// accountOf returns the bearer's name in quotas: the subject of the token, so that all tokens of a user count together,
+// or else the digest of the signed bytes. A bearer who writes the token in another way gets no further quota.
 func (c *Claims) accountOf(d digest) string {
 	account := fmt.Sprintf("%q of %q", c.Subject, c.Issuer)
 	if c.Subject == "" || len(account) > maxAccount {
@@ -67,10 +67,10 @@ func (c *Claims) accountOf(d digest) string {
 	return account
 }
 
-// Rules are what all tokens have to fulfil.
+// Rules are the conditions for all tokens.
 type Rules struct {
 	Issuers []string // tokens have to be of one of them; empty: of any whose key is in the set
-	// Audiences are the names of this relay, one of which a token has to have. Without names the relay refuses tokens
+	// Audiences are the names of this relay. A token has to have one of them. Without names the relay refuses tokens
 	// that have an audience, because they are for somebody else (RFC 7519 §4.1.3).
 	Audiences []string
 }

@@ -134,7 +134,7 @@ func (k *Keys) isOld() bool {
 	return time.Since(k.read) >= urlInterval
 }
 
-// fileChanged reports whether the file is another one than the one that was read.
+// fileChanged reports whether the file differs from the file that was read.
 func (k *Keys) fileChanged() bool {
 	info, err := os.Stat(k.name)
 	k.mu.Lock()
@@ -182,7 +182,7 @@ func (k *Keys) load() error {
 	return nil
 }
 
-// fetch returns the set as it is encoded, and what is known about the file.
+// fetch returns the encoded set, and for a file its FileInfo.
 func (k *Keys) fetch() ([]byte, os.FileInfo, error) {
 	if k.client != nil {
 		b, err := k.client.Get(context.Background())

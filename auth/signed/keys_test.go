@@ -126,7 +126,7 @@ func serveKeys(t *testing.T, body string) (*keyServer, *Keys) {
 func (k *Keys) refresh() bool {
 	k.age(urlInterval)
 	changed := k.Changed()               // true if they were read before it has returned
-	_, _, _ = k.flights.Do("", k.reload) // joins the one that is under way, or is a second one
+	_, _, _ = k.flights.Do("", k.reload) // joins a reload that is under way, or is a second one
 	return k.Changed() || changed
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Limits of a Scheme.
 const (
-	// MaxToken is the largest token in bytes. Those of common issuers have 1 to 3 KiB.
+	// MaxToken is the largest token in bytes. Tokens of common issuers have 1 to 3 KiB.
 	MaxToken = 8 << 10
 	// maxTried is how many keys are tried for a token that does not name its key.
 	maxTried = 8
@@ -36,7 +36,7 @@ type Format interface {
 type Token interface {
 	// KeyID returns the id of the key that the token names, or "".
 	KeyID() string
-	// Signed returns what the signature is for. It is the same, in whatever form the bearer writes the token.
+	// Signed returns the signed bytes. They are the same, in whatever form the bearer writes the token.
 	Signed() []byte
 	// Verify returns an error unless the token was signed with this key, and the key is meant for the token's
 	// algorithm.
@@ -70,7 +70,7 @@ func New(format Format, keys *Keys, rules Rules) (*Scheme, error) {
 // Changed implements relay.Reviewer.
 func (s *Scheme) Changed() bool { return s.keys.Changed() }
 
-// Authorize implements relay.Authorizer. If several tokens allow the request, the one that lasts longest counts.
+// Authorize implements relay.Authorizer. If several tokens allow the request, the longest lasting counts.
 func (s *Scheme) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Grant, error) {
 	var refusals auth.Refusals
 	var best *Claims
@@ -143,7 +143,7 @@ var (
 	errSignature = errors.New("the signature of the token is wrong")
 )
 
-// Verify verifies a token with some keys, of which it tries the first few.
+// Verify verifies a token with the first few of some keys.
 func Verify(t Token, keys []jose.JSONWebKey) error {
 	err := errNoKey
 	for i := range keys[:min(len(keys), maxTried)] {
