@@ -31,8 +31,8 @@ const (
 // that it has delivered (maxBW), its lowest RTT (bbrRTT), and how much could be in flight without loss (inflightLong,
 // inflightShort). Volumes are in bytes, rates in bytes per second.
 //
-// Video leaves the path empty most of the time. What the draft says of applications that limit the rate is therefore
-// the rule here: their samples count only if they raise maxBW, startup may last as long as the connection, and a pause
+// Video leaves the path empty most of the time. So the draft's exceptions for applications that limit the rate are the
+// rule here: their samples count only if they raise maxBW, startup may last as long as the connection, and a pause
 // makes ProbeRTT unnecessary, see bbrRTT.
 type bbr struct {
 	mtu      float64
@@ -53,7 +53,7 @@ type bbr struct {
 
 	bw            float64 // that packets are paced by: the lower of maxBW and bwShort
 	maxBW         maxFilter
-	bwShort       float64 // what the path delivered when packets were lost lately; infinite: none was
+	bwShort       float64 // the path's rate when packets were lost lately; infinite: none was
 	inflightLong  float64 // how much was in flight when probing for bandwidth caused losses; infinite: it did not
 	inflightShort float64 // how much the path delivered in a round trip when packets were lost lately
 
@@ -62,7 +62,7 @@ type bbr struct {
 	seeded *rand.Rand // nil: random numbers are others each time
 }
 
-// bbrState is what BBR does.
+// bbrState is a state of BBR.
 type bbrState uint8
 
 const (
@@ -90,7 +90,7 @@ func (s bbrState) gain() float64 {
 type bbrRound struct {
 	count int
 	start bool    // the last ACK began one
-	next  float64 // what had been delivered when it began
+	next  float64 // bytes that had been delivered when it began
 }
 
 // bbrExtra is by how much ACKs come late and then at once, see extra.update.
@@ -215,8 +215,8 @@ func (b *bbr) updateStartup() {
 	}
 }
 
-// updateExtra estimates by how much ACKs exceed what the path delivers in the same time. Wireless links and receivers
-// gather ACKs; with that much more in flight the sender goes on meanwhile.
+// updateExtra estimates by how much ACKs exceed the bytes that the path delivers in the same time. Wireless links and
+// receivers gather ACKs; with that much more in flight the sender goes on meanwhile.
 func (b *bbr) updateExtra(e AckEvent) {
 	x := &b.extra
 	if b.sample.resumed {
@@ -236,7 +236,7 @@ func (b *bbr) updateExtra(e AckEvent) {
 	x.filter.add(min(x.delivered-expected, b.window))
 }
 
-// bdp returns a multiple of what the path holds without a queue.
+// bdp returns a multiple of the bytes that the path holds without a queue.
 func (b *bbr) bdp(gain float64) float64 {
 	if b.rtt.min == 0 {
 		return b.initial
@@ -247,7 +247,7 @@ func (b *bbr) bdp(gain float64) float64 {
 // inflight returns how much in flight uses that multiple of the path.
 func (b *bbr) inflight(gain float64) float64 { return b.withMargins(b.bdp(gain)) }
 
-// withMargins adds what packets and timers are too coarse for.
+// withMargins rounds a volume up to the grain of packets and timers.
 func (b *bbr) withMargins(volume float64) float64 {
 	volume = max(volume, b.pacing*time.Millisecond.Seconds(), bbrMinPackets*b.mtu)
 	if b.state == bbrProbeUp {
@@ -285,7 +285,7 @@ func (b *bbr) updateWindow(acked float64) {
 	b.window = max(b.window, bbrMinPackets*b.mtu)
 }
 
-// bound returns what recent losses allow.
+// bound returns the volume in flight that recent losses allow.
 func (b *bbr) bound() float64 {
 	bound := b.inflightShort
 	switch {

@@ -6,10 +6,10 @@ import (
 	"sluice/clock"
 )
 
-// bbrLosses is how BBR responds to losses: once each round trip, towards what the path has delivered in it.
+// bbrLosses is how BBR responds to losses: once each round trip, towards the path's delivery in that round trip.
 type bbrLosses struct {
 	round   bool    // the last ACK ended a round trip
-	next    float64 // what had been delivered when it began
+	next    float64 // bytes that had been delivered when it began
 	inRound bool    // packets were lost in it
 	packets int     // of these
 	bytes   float64
@@ -23,16 +23,16 @@ type bbrLosses struct {
 	undo     bbrUndo
 }
 
-// bbrUndo is what an event has changed.
+// bbrUndo holds the values before an event.
 type bbrUndo struct {
 	state                                        bbrState // that the event ended; bbrDrain: none
 	window, bwShort, inflightShort, inflightLong float64
 }
 
-// begin begins to look at what the path delivers.
+// begin begins to look at the path's delivery.
 func (l *bbrLosses) begin() { l.inRound, l.bw, l.inflight = false, 0, 0 }
 
-// beginRound notes what was delivered, and whether the round trip is over.
+// beginRound notes the rate and the delivered bytes of a sample, and whether the round trip is over.
 func (l *bbrLosses) beginRound(s *deliverySample, delivered float64) {
 	l.bw, l.inflight = max(l.bw, s.rate), max(l.inflight, s.delivered)
 	if l.round = s.prior >= l.next; l.round {
@@ -126,7 +126,7 @@ func inflightAtLoss(bytes float64, s deliverySample) float64 {
 	return inFlight + max(bbrLossThreshold*inFlight-lost, 0)/(1-bbrLossThreshold)
 }
 
-// Spurious restores what an event has changed, when every packet that was lost in it has arrived.
+// Spurious undoes an event when every packet that was lost in it has arrived.
 func (b *bbr) Spurious(sent clock.Time) {
 	l := &b.losses
 	if sent > l.recovery || l.lost == 0 {

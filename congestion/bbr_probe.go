@@ -122,7 +122,7 @@ func (b *bbr) limitedByLong(e AckEvent) bool {
 	return float64(e.InFlight)+b.mtu > b.window && b.window >= b.inflightLong
 }
 
-// adaptLong adapts what is remembered of earlier cycles. It reports whether that has changed the state.
+// adaptLong adapts the long-term model. It reports whether that has changed the state.
 func (b *bbr) adaptLong(e AckEvent) (changed bool) {
 	p := &b.probe
 	switch {

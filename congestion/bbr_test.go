@@ -29,7 +29,7 @@ func (w *watched) note() {
 func (w *watched) Acked(e AckEvent) { w.bbr.Acked(e); w.note() }
 func (w *watched) Lost(e LossEvent) { w.bbr.Lost(e); w.note() }
 
-// Startup ends when the rate no longer grows, and the model is that of the path.
+// Startup ends when the rate no longer grows, and the model fits the path.
 func TestBBRStates(t *testing.T) {
 	n := newNetwork(networkConfig{rate: mbs, delay: 20 * ms, queue: 200 * kB})
 	w := watch()
@@ -46,7 +46,7 @@ func TestBBRStates(t *testing.T) {
 	require.NotEqual(t, bbrProbeRTT, w.state)
 }
 
-// ProbeRTT keeps half of what the path holds in flight, for at least 200 ms.
+// ProbeRTT keeps half of the path's volume in flight, for at least 200 ms.
 func TestBBRProbeRTT(t *testing.T) {
 	n := newNetwork(networkConfig{rate: mbs, delay: 20 * ms, queue: 200 * kB})
 	w := watch()
@@ -89,7 +89,7 @@ func TestBBRStartupLosses(t *testing.T) {
 	require.Contains(t, w.states, bbrDrain)
 }
 
-// While BBR does not probe, a round trip with losses takes the rate to what the path has delivered.
+// While BBR does not probe, a round trip with losses takes the rate to the path's delivery rate.
 func TestBBRLosses(t *testing.T) {
 	n := newNetwork(networkConfig{rate: mbs, delay: 20 * ms, queue: 30 * kB})
 	w := watch()
@@ -118,7 +118,7 @@ func TestBBRProbeTooHigh(t *testing.T) {
 	require.LessOrEqual(t, w.window, w.inflightLong)
 }
 
-// When every packet that was lost in an event arrives, what the event has changed is undone.
+// When every packet that was lost in an event arrives, the event's changes are undone.
 func TestBBRSpurious(t *testing.T) {
 	n := newNetwork(networkConfig{rate: mbs, delay: 20 * ms, queue: 200 * kB})
 	b := NewBBR(packetSize).(*bbr)
@@ -166,7 +166,7 @@ func TestBBRReset(t *testing.T) {
 	require.Equal(t, int64(2.77*14000/0.1), b.Rate(rtt100))
 }
 
-// What a peer sends cannot take the window beyond its limits, in whatever order it comes.
+// No ACKs of a peer, in whatever order, can take the window beyond its limits.
 func FuzzControllers(f *testing.F) {
 	f.Add([]byte{0, 10, 1, 200, 2, 3, 4, 5, 255, 7, 0, 0, 9, 1, 1, 1, 40, 1, 200, 9, 3, 3, 3, 3})
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -11,7 +11,7 @@ import (
 type Controller interface {
 	// Sent reports a packet of the media sender. inFlight includes it.
 	Sent(now clock.Time, bytes, inFlight int)
-	// Acked reports what an ACK frame newly acknowledged, without packets that were reported to Lost.
+	// Acked reports the packets that an ACK frame newly acknowledged, without packets that were reported to Lost.
 	Acked(AckEvent)
 	// Lost reports packets that are considered lost (RFC 9002 §6.1).
 	Lost(LossEvent)
@@ -29,13 +29,13 @@ type Controller interface {
 type Seeder interface{ Seed(seed uint64) }
 
 // Scalable is a controller that responds to each mark of congestion by little, so that a path may mark as soon as
-// packets wait (L4S, RFC 9331). Its packets have ECT(1), by which such a path knows them, those of others ECT(0).
+// packets wait (L4S, RFC 9331). Such a path knows its packets by ECT(1). Other controllers' packets have ECT(0).
 type Scalable interface {
 	// Smooth reports whether packets are to leave one by one: a burst would wait at the bottleneck, and be marked.
 	Smooth() bool
 }
 
-// AckEvent is what one ACK frame newly acknowledged.
+// AckEvent is the packets that one ACK frame newly acknowledged.
 type AckEvent struct {
 	Now        clock.Time
 	Bytes      int
@@ -52,7 +52,7 @@ type AckEvent struct {
 	LimitedSince clock.Time
 }
 
-// LossEvent is what was found lost at one time.
+// LossEvent is all packets found lost at one time.
 type LossEvent struct {
 	Now        clock.Time
 	Packets    int
@@ -62,7 +62,7 @@ type LossEvent struct {
 	Persistent bool       // persistent congestion (RFC 9002 §7.6)
 }
 
-// State is what a sender knows about its path.
+// State is a sender's knowledge of its path.
 type State struct {
 	Window   int           // congestion window in bytes
 	InFlight int           // bytes that were sent and are neither acknowledged nor lost
@@ -75,7 +75,7 @@ type State struct {
 // Controllers are the controllers of this package, by name.
 var Controllers = map[string]func(mtu int) Controller{"cubic": NewCubic, "bbr": NewBBR, "prague": NewPrague}
 
-// Limits of the window, which a sender applies to what a controller returns.
+// Limits of the window, which a sender applies to a controller's result.
 const (
 	MinWindow = 2 * 1200 // two packets of the size that every path carries (RFC 9002 §7.2)
 	MaxWindow = 16 << 20 // a sender could not record more packets

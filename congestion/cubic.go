@@ -36,7 +36,7 @@ type cubic struct {
 	spurious int        // packets of these that arrived after all
 }
 
-// cubicState is what a congestion event changes.
+// cubicState is the state that a congestion event changes.
 type cubicState struct {
 	window, ssthresh, wMax, prior, estimate, k float64
 	epoch                                      clock.Time

@@ -216,7 +216,7 @@ func TestCubicMarked(t *testing.T) {
 	require.InDelta(t, 0.49*before, c.window, 1)
 }
 
-// Packets of an earlier event that arrive after all do not undo a later one, be that of losses or of marks.
+// Packets of an earlier event that arrive after all do not undo a later one, of losses or of marks.
 func TestCubicSpuriousOfAnEarlierEvent(t *testing.T) {
 	for name, event := range map[string]func(*cubic, clock.Time){
 		"losses": func(c *cubic, now clock.Time) { lose(c, now, 1) },

@@ -6,8 +6,8 @@ import (
 	"sluice/clock"
 )
 
-// deliveryRate measures how fast the path delivers (draft-ietf-ccwg-bbr, Delivery Rate Samples). The draft keeps with
-// each packet what was known when it was sent. Here, what was known follows from when it was sent: each ACK leaves a
+// deliveryRate measures how fast the path delivers (draft-ietf-ccwg-bbr, Delivery Rate Samples). The draft keeps a copy
+// of the counters with each packet. Here, the counters follow from the time when the packet was sent: each ACK leaves a
 // checkpoint, and a packet belongs to the last checkpoint before it. So the packets that a forwarder sends count, too,
 // although nobody reports that they are sent. The zero value is ready to use.
 type deliveryRate struct {
@@ -25,19 +25,19 @@ const (
 	perRoundTrip   = 16 // checkpoints in a round trip. So samples span at most a sixteenth more
 )
 
-// checkpoint is what was known when packets were sent, from a time on until the next checkpoint.
+// checkpoint holds the counters for packets that were sent from a time on, until the next checkpoint.
 type checkpoint struct {
 	from            clock.Time
 	delivered, lost float64
 	marked          float64
 	at              clock.Time // when delivered was reached, or when the first packet was sent after a pause
-	firstSent       clock.Time // when the latest packet that was acknowledged by then had been sent
+	firstSent       clock.Time // when the latest packet acknowledged by then was sent
 }
 
-// at returns the i-th checkpoint; the 0th is that of the latest packet that was acknowledged.
+// at returns the i-th checkpoint; the latest acknowledged packet belongs to the 0th.
 func (d *deliveryRate) at(i int) *checkpoint { return &d.points[(d.start+i)%maxCheckpoints] }
 
-// deliverySample is what an ACK says about the time since its latest packet was sent.
+// deliverySample describes the time from when the latest packet of an ACK was sent until the ACK.
 type deliverySample struct {
 	known      bool    // false: the ACK says nothing, because its packets were overtaken
 	rate       float64 // bytes per second; 0: not known
@@ -45,11 +45,11 @@ type deliverySample struct {
 	lost       float64 // and marked with CE instead
 	marked     float64
 	prior      float64 // bytes that had been delivered when the packet was sent
-	appLimited bool    // the rate is what the application had to send, not what the path can carry
+	appLimited bool    // the application, not the path, limited the rate
 	resumed    bool    // nothing was in flight before these packets
 }
 
-// inFlight returns how many bytes were in flight when the packet was sent: those that have arrived or were lost since.
+// inFlight returns how many bytes were in flight when the packet was sent: they have arrived or were lost since.
 func (s *deliverySample) inFlight() float64 { return s.delivered + s.lost - s.marked }
 
 // acked takes a sample.
@@ -91,7 +91,7 @@ func (d *deliveryRate) sample(e AckEvent, now clock.Time, minRTT time.Duration, 
 	return s
 }
 
-// lose notes a loss. It returns what was lost and delivered since the latest of the packets was sent, or a little less.
+// lose notes a loss. It returns the bytes lost and delivered since the latest of the packets left, or a little fewer.
 func (d *deliveryRate) lose(e LossEvent) (s deliverySample) {
 	d.lost += float64(e.Bytes)
 	if d.n == 0 {
@@ -110,18 +110,18 @@ func (d *deliveryRate) lose(e LossEvent) (s deliverySample) {
 // arrived notes that bytes that lose has counted were only marked, and that acked will count them.
 func (d *deliveryRate) arrived(bytes int) { d.marked += float64(bytes) }
 
-// limit declares that packets in flight, of which there are so many bytes, say nothing about the path.
+// limit declares that the packets in flight, which have so many bytes, say nothing about the path.
 func (d *deliveryRate) limit(inFlight float64) { d.limitedUntil = d.delivered + inFlight }
 
-// forget forgets checkpoints before the one that a packet sent at that time belongs to.
+// forget forgets the checkpoints before the checkpoint of a packet that was sent at a time.
 func (d *deliveryRate) forget(sent clock.Time) {
 	for d.n > 1 && d.at(1).from <= sent {
 		d.start, d.n = d.start+1, d.n-1
 	}
 }
 
-// append adds a checkpoint. It replaces the last one if that is as near to the one before. Packets that belonged to it
-// then belong to the one before, and their samples span a little more than a round trip.
+// append adds a checkpoint. The new one replaces the last if it is near to the last but one. Packets of the replaced
+// checkpoint then belong to the last but one, and their samples span a little more than a round trip.
 func (d *deliveryRate) append(p checkpoint, near time.Duration) {
 	if d.n > 1 && p.from.Sub(d.at(d.n-2).from) <= near {
 		d.n--

@@ -57,7 +57,7 @@ func TestDeliveryRateLosses(t *testing.T) {
 	require.Zero(t, s.lost, "sent after the loss was found")
 }
 
-// A sample of packets that were sent before data had to wait says what the application had, not what the path carries.
+// A sample of packets that were sent before data had to wait measures the application, not the path.
 func TestDeliveryRateAppLimited(t *testing.T) {
 	var d deliveryRate
 	d.acked(ackOf(40, 0, 0, 10), 40*ms)
@@ -91,7 +91,7 @@ func TestDeliveryRateCheckpoints(t *testing.T) {
 	}
 }
 
-// Packets with CE count as lost, and as delivered, and once as what was in flight.
+// Packets with CE count as lost, and as delivered, and once as bytes in flight.
 func TestDeliveryRateMarked(t *testing.T) {
 	var d deliveryRate
 	d.acked(ackOf(100, 0, 0, 10), 0)

@@ -12,10 +12,10 @@
 // [NewCubic] makes the default controller: CUBIC (RFC 9438) with HyStart++ (RFC 9406). It fills the queue of the
 // bottleneck until packets are lost, and takes each loss for a full queue.
 //
-// [NewBBR] makes one that measures what the path delivers: BBR version 3 (draft-ietf-ccwg-bbr). It sends at that rate,
-// with up to twice as much in flight as the path holds, so that queues stay short, and losses below 2 % hardly matter.
-// bbr.go has the model and what follows from it, delivery.go the measurement, bbr_probe.go the search for more
-// bandwidth, bbr_rtt.go that for the lowest RTT, bbr_loss.go what losses change.
+// [NewBBR] makes one that measures how fast the path delivers: BBR version 3 (draft-ietf-ccwg-bbr). It sends at that
+// rate, with up to twice as much in flight as the path holds, so that queues stay short, and losses below 2 % hardly
+// matter. bbr.go has the model and its consequences, delivery.go the measurement, bbr_probe.go the search for more
+// bandwidth, bbr_rtt.go the search for the lowest RTT, bbr_loss.go the response to losses.
 //
 // [NewPrague] makes one for paths that mark packets as soon as they wait (L4S, RFC 9330). Its packets ask for that by
 // ECT(1), see [Scalable]. It is CUBIC until marks come, and responds to them little by little
@@ -31,11 +31,11 @@
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for
 // each packet that was reported lost and arrives after all. Packets of both senders of the connection are reported to
 // Acked and Lost. A packet that the path has marked as congested (AckEvent.CE) has arrived, and counts as lost for the
-// rate of BBR. Sent is called only for packets of the media sender: those that a forwarder sends appear in InFlight.
+// rate of BBR. Sent is called only for packets of the media sender: a forwarder's packets appear in InFlight.
 //
-// An event with AppLimited says nothing about the path: the publisher, and not the window, limited what was sent.
-// A controller should not grow its window then. LimitedSince is for controllers that measure rates: a rate counts only
-// if data waited all the time that it was measured in.
+// An event with AppLimited says nothing about the path: the publisher, and not the window, limited the data. A
+// controller should not grow its window then. LimitedSince is for controllers that measure rates: a rate counts only if
+// data waited all the time that it was measured in.
 //
 // The sender keeps the window between [MinWindow] and [MaxWindow], whatever the controller returns. A rate of 0 turns
 // pacing off. The [Pacer] lets about half a window leave at once, so that a video frame on an idle path is not

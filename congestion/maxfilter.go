@@ -1,6 +1,6 @@
 package congestion
 
-// maxFilter is the maximum of the current period and the one before.
+// maxFilter is the maximum of the current period and the previous one.
 type maxFilter struct{ previous, current float64 }
 
 func (f *maxFilter) add(x float64) { f.current = max(f.current, x) }

@@ -10,8 +10,8 @@ import (
 // that a video frame on an idle path is not delayed. The burst is half a window, which the path has carried before,
 // but at least the initial window. The zero value does not pace.
 //
-// What is in the bucket is one word: the time at which it is full, if no more packets leave. Several senders may share
-// that: each takes tokens by a compare-and-swap, and nobody has to fill the bucket.
+// The bucket is one word: the time at which it is full, if no more packets leave. Several senders may share that word:
+// each takes tokens by a compare-and-swap, and nobody has to fill the bucket.
 type Pacer struct {
 	Cost  uint32 // nanoseconds in which tokens for 1024 bytes come; 0: packets are not paced
 	Burst uint32 // microseconds in which the bucket fills

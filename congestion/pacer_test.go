@@ -28,7 +28,7 @@ func TestPacer(t *testing.T) {
 
 	p.Spend(&at, now, 5_000)
 	for _, v := range []struct{ rate, window, want int }{
-		{1_000_000, 60_000, 10_000}, // what was there stays there
+		{1_000_000, 60_000, 10_000}, // the tokens stay
 		{50_000, 60_000, 10_000},
 		{5_000_000, 10_000, 10_000},
 		{5_000_000, 30_000, 10_000},

@@ -16,7 +16,7 @@ const (
 
 func init() { uniform = func() float64 { return 0.5 } }
 
-// queueing returns by how much the RTT has exceeded that of the path, in the mean.
+// queueing returns by how much the RTT has exceeded the path's, in the mean.
 func (f *flow) queueing() time.Duration { return f.queueSum / time.Duration(max(f.acks, 1)) }
 
 // Alone on a path, a controller uses it. BBR keeps the queue short, and goes on in spite of random losses.

@@ -16,7 +16,7 @@ const (
 // CUBIC, but for its response to marks: once a round trip, the window shrinks by half of the share of packets that had
 // marks lately (share). From then on it grows as Reno does, by a packet in a round trip, so that the next marks come
 // soon: CUBIC's curve, which begins flat, overtakes that only after seconds without marks, on a path that has become
-// faster. A path without marks has CUBIC, and so has one that marks as RFC 3168 says.
+// faster. A path without marks has CUBIC, and so has a path that marks as RFC 3168 says.
 type prague struct {
 	cubic
 	share     float64    // of packets with marks, in the mean; 1 until the first marks
@@ -56,7 +56,7 @@ func (p *prague) Acked(e AckEvent) {
 	if marked > 0 && e.Sent > p.recovery && p.over(p.reduced, e) {
 		p.reduceBy(e)
 	}
-	if marked > 0 { // what had marks is no reason to grow
+	if marked > 0 { // marked packets are no reason to grow
 		e.Bytes -= e.Bytes * marked / e.Packets
 	}
 	e.CE = 0
@@ -83,7 +83,7 @@ func (p *prague) measure(e AckEvent, marked int) {
 	p.began, p.packets, p.congested = e.Now, 0, 0
 }
 
-// reduceBy reduces the window by what the marks say. Those of slow start say that the last round trip has doubled it.
+// reduceBy reduces the window by the share of marks. In slow start it halves the window, which has just doubled.
 func (p *prague) reduceBy(e AckEvent) {
 	if p.window < p.ssthresh {
 		p.share = 1

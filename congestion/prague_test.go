@@ -18,7 +18,7 @@ func pragueWith(packets int, share float64) *prague {
 	return p
 }
 
-// ackMarked acknowledges 10 packets, sent a round trip ago, of which some had marks.
+// ackMarked acknowledges 10 packets, sent a round trip ago, some with marks.
 func ackMarked(p *prague, now clock.Time, rtt time.Duration, marks int) {
 	p.Acked(AckEvent{
 		Now: now, Bytes: 10_000, Packets: 10, CE: marks, Sent: now.Add(-rtt), LatestRTT: rtt, SRTT: rtt, MinRTT: rtt,

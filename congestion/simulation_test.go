@@ -16,7 +16,7 @@ type network struct {
 	rng    *rand.Rand
 	events networkEvents
 	seq    int
-	idle   clock.Time // when the bottleneck has sent what it has
+	idle   clock.Time // when the bottleneck's queue is empty
 	flows  []*flow
 }
 
@@ -96,7 +96,7 @@ func (n *network) ackDelay() time.Duration {
 
 const packetSize = 1200
 
-// flow is a sender with a controller, its receiver, and what an application gives it to send.
+// flow is a sender with a controller, its receiver, and the data of an application.
 type flow struct {
 	*network
 	controller Controller
@@ -286,7 +286,7 @@ func (f *flow) acked(numbers []int) {
 	f.send()
 }
 
-// detectLost finds lost packets; what they carried is sent again.
+// detectLost finds lost packets; their data is sent again.
 func (f *flow) detectLost(largest int) {
 	e := LossEvent{Now: f.now, InFlight: f.inFlight}
 	delay := f.rtt.LossDelay()
