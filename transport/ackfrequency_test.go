@@ -50,7 +50,7 @@ func TestAckFrequency(t *testing.T) {
 	}
 }
 
-// A delay that is shorter than the one announced, or longer than any, ends the connection.
+// A delay that is shorter than the announced one, or longer than any, ends the connection.
 func TestAckFrequencyOutOfRange(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Millisecond - time.Microsecond, 1 << 14 * time.Millisecond} {
 		client, server := hookedConns(t, RawQUIC)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestArrivedBeforeEnd: when the peer has ended the session, what has arrived can still be read, and then the end.
+// TestArrivedBeforeEnd: when the peer has ended the session, arrived data can still be read, and then the end.
 func TestArrivedBeforeEnd(t *testing.T) {
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		for _, byClient := range []bool{false, true} {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// page connects, and posts what it saw.
+// page connects, and posts its observations.
 const page = `<!doctype html><script>
 const utf8 = b => new TextDecoder().decode(b), bytes = s => new TextEncoder().encode(s);
 const readAll = async r => { let s = ""; for await (const b of r) s += utf8(b); return s; };

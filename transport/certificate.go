@@ -112,7 +112,7 @@ func (f *certFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.current, nil
 }
 
-// changedLocked reports whether the files differ from those of the last call.
+// changedLocked reports whether the files have changed since the last call.
 func (f *certFiles) changedLocked() (changed bool, err error) {
 	for i, name := range []string{f.cert, f.key} {
 		info, statErr := os.Stat(name)

@@ -164,7 +164,7 @@ func TestStatelessReset(t *testing.T) {
 	require.Zero(t, deriveKeys(&hardware, "here"))
 }
 
-// Processes with the same certificate take each other's tokens. Only those at the same place reset each other's
+// Processes with the same certificate take each other's tokens. Only processes at the same place reset each other's
 // connections.
 func TestKeysComeFromTheCertificate(t *testing.T) {
 	one, _, err := DevCertificate()

@@ -30,7 +30,7 @@ func newCoalescing(t testing.TB, network, addr string, delay func() time.Duratio
 	return s, peer
 }
 
-// readBatch reads what there is, at most 8 packets.
+// readBatch reads at most 8 waiting packets.
 func readBatch(t *testing.T, s UDPConn) (packets []string) {
 	t.Helper()
 	ms := make([]ipv4.Message, 8)
@@ -147,8 +147,8 @@ func TestCoalescingSocketWrites(t *testing.T) {
 	}
 }
 
-// BenchmarkWakes is what a packet costs that wakes the reader, in CPU time of sender and reader: with a reader that the
-// scheduler of Go runs anywhere, and with one that is bound to a CPU.
+// BenchmarkWakes measures the cost of a packet that wakes the reader, in CPU time of sender and reader: with a reader
+// that the scheduler of Go runs anywhere, and with one that is bound to a CPU.
 func BenchmarkWakes(b *testing.B) {
 	for _, bound := range []bool{false, true} {
 		b.Run(fmt.Sprintf("bound=%t", bound), func(b *testing.B) { benchmarkWakes(b, bound) })

@@ -39,8 +39,8 @@ type ListenConfig struct {
 	// connect whatever Origins says, by the names that the certificate has. Default: the answer is 404.
 	Handler http.Handler
 
-	// Sockets opens the sockets, at least one. Those of a connection's packets must come to the socket that has issued
-	// its connection IDs. Default: one, by [net.ListenUDP], with random connection IDs.
+	// Sockets opens the sockets, at least one. A connection's packets must come to the socket that has issued its
+	// connection IDs. Default: one, by [net.ListenUDP], with random connection IDs.
 	Sockets func(local *net.UDPAddr) ([]Socket, error)
 
 	// NewHooks makes the hooks of each new QUIC connection. It is called for unvalidated client addresses too, so it
@@ -72,13 +72,13 @@ type ListenConfig struct {
 	Logger *slog.Logger
 }
 
-// Limits bound what a connection may use. The zero value is the default.
+// Limits bound the resources of a connection. The zero value is the default.
 type Limits struct {
 	// MaxIncomingStreams and MaxIncomingUniStreams are how many streams the peer may have open at a time.
 	// Defaults: 256 bidirectional and 1,024 unidirectional ones. Negative: none.
 	MaxIncomingStreams, MaxIncomingUniStreams int64
 	// MaxStreamWindow and MaxConnWindow are the sizes that flow control windows grow to, in bytes, while the
-	// application reads fast enough. Those of a listener start at 256 and 512 KiB, those of a client at these sizes.
+	// application reads fast enough. They start at 256 and 512 KiB on a listener, and at these sizes on a client.
 	// Defaults: 4 MiB for a stream and 16 MiB for a connection.
 	MaxStreamWindow, MaxConnWindow uint64
 	// HandshakeTimeout ends handshakes that take longer, up to and including the WebTransport session. Default: 10 s.
@@ -105,8 +105,8 @@ type ClientConfig struct {
 	// CertFile and KeyFile are PEM files with a certificate for servers that ask for one, and its key. They are read
 	// for each session. Default: the client has none.
 	CertFile, KeyFile string
-	// Mutual is instead of all fields above but Protocols: the server has to be a listener with the same authority as
-	// its ListenConfig.Mutual.
+	// Mutual replaces all fields above but Protocols: the server has to be a listener with the same authority as its
+	// ListenConfig.Mutual.
 	Mutual *MutualTLS
 
 	// ListenUDP makes the socket of each QUIC connection that is tried. Default: [ListenUDP].
@@ -115,7 +115,7 @@ type ClientConfig struct {
 	NewHooks func(net.PacketConn) quic.Hooks
 
 	// ProbeAfter is how long a server that was sending may be silent before it is probed, again and again until it
-	// answers. One that has been started again ends the session by its answer. Default: 1 s. Negative: only KeepAlive
+	// answers. A server that was restarted ends the session by its answer. Default: 1 s. Negative: only KeepAlive
 	// decides.
 	ProbeAfter time.Duration
 	// ClosingPeriod is how long a session that the client has closed keeps its socket, and tells a server that asks,
@@ -154,8 +154,8 @@ const (
 	defaultProbeAfter = time.Second
 )
 
-// ClosingPeriod is that of a listener. A relay that drains asks its peers every second whether they are still there,
-// and its question, or the answer, may get lost as well.
+// ClosingPeriod is a listener's closing period. A relay that drains asks its peers every second whether they are still
+// there, and its question, or the answer, may get lost as well.
 const ClosingPeriod = 3 * time.Second
 
 func (c *ListenConfig) validate() error {

@@ -40,7 +40,7 @@ type mmsghdr struct {
 	len uint32
 }
 
-// inbox is the memory with which packets are read.
+// inbox is the memory for reading packets.
 type inbox struct {
 	headers []mmsghdr
 	vectors []unix.Iovec

@@ -16,7 +16,7 @@ import (
 func TestReceive(t *testing.T) {
 	for _, tt := range []struct {
 		network, addr string
-		level, option int // what makes the kernel send control messages
+		level, option int // makes the kernel send control messages
 	}{
 		{"udp4", "127.0.0.1:0", unix.IPPROTO_IP, unix.IP_RECVTOS},
 		{"udp6", "[::1]:0", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS},

@@ -29,7 +29,7 @@ type SessionError struct {
 	Code   uint64 // the application's; 0 if Cause is set
 	Remote bool   // the peer did it
 	Reason string
-	Cause  error // what broke the transport (a timeout, a protocol violation); nil if an endpoint closed the session
+	Cause  error // why the transport broke (a timeout, a protocol violation); nil if an endpoint closed the session
 }
 
 func (e *SessionError) Error() string {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 const testProtocol = "moqt-18"
 
-// endsSoon is a timeout that tests wait for. On a busy machine, too, what should be done before it is done.
+// endsSoon is a timeout that tests wait for. Even on a busy machine, all that should come before it is done by then.
 const endsSoon = 3 * time.Second
 
 // testServer is a listener with a development certificate that the clients of its dial trust.

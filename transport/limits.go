@@ -2,8 +2,8 @@ package transport
 
 import "github.com/quic-go/webtransport-go"
 
-// SessionLimiter are quic.Hooks whose sender keeps the limits of a WebTransport session, besides those of the
-// connection (draft-ietf-webtrans-http3-15 §5). Without it, the limits hold for the session's methods only.
+// SessionLimiter are quic.Hooks whose sender keeps the limits of a WebTransport session, besides the connection's
+// (draft-ietf-webtrans-http3-15 §5). Without it, the limits hold for the session's methods only.
 type SessionLimiter interface {
 	// LimitSession sets how many unidirectional streams the peer allows this end to open in the session, and how many
 	// bytes on all streams, without their headers. It is called before the session is used if there are limits, and

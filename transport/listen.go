@@ -109,8 +109,8 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificat
 	return err
 }
 
-// quicConfig returns the configuration of connections. Those from exempt sources may be relays, whose sessions carry
-// what many others want.
+// quicConfig returns the configuration of connections. Connections from exempt sources may be relays, whose sessions
+// carry data for many others.
 func (l *Listener) quicConfig() *quic.Config {
 	conf := l.cfg.quicConfig()
 	conf.Tracer = l.cfg.Inspection.Trace
@@ -288,8 +288,8 @@ func (l *Listener) explainDial(err error) error {
 	return err
 }
 
-// Certificate returns what the listener shows to a client, as [tls.Config] wants it: for servers beside the listener
-// that show the same certificate.
+// Certificate returns the certificate that the listener shows to a client, as [tls.Config] wants it: for servers beside
+// the listener that show the same certificate.
 func (l *Listener) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return l.tls.GetCertificate(hello)
 }

@@ -33,7 +33,7 @@ func (m *MutualTLS) validate() error {
 	return nil
 }
 
-// addTo lets a listener accept connections with mutual TLS, besides those that its configuration is for.
+// addTo lets a listener accept connections with mutual TLS, besides its configuration's own.
 func (m *MutualTLS) addTo(conf *tls.Config, log *slog.Logger) error {
 	authority := &authorityFile{name: m.CAFile, log: log, now: time.Now}
 	if err := authority.read(); err != nil {

@@ -12,7 +12,7 @@ import (
 
 const maxReason = 1024
 
-// session is what raw QUIC and WebTransport sessions have in common.
+// session is the common part of raw QUIC and WebTransport sessions.
 type session struct {
 	qc     *quic.Conn
 	ctx    context.Context
@@ -148,7 +148,7 @@ func (s *quicSession) CloseWithError(code uint64, reason string) error {
 	return s.qc.CloseWithError(quic.ApplicationErrorCode(code), truncate(reason))
 }
 
-// truncate cuts a reason to what WebTransport allows (draft-ietf-webtrans-http3 §6), and any QUIC packet holds.
+// truncate cuts a reason to WebTransport's limit (draft-ietf-webtrans-http3 §6). Any QUIC packet holds that.
 func truncate(reason string) string {
 	return strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
 }

@@ -169,7 +169,7 @@ func TestSuitesOffered(t *testing.T) {
 	require.Equal(t, tls.TLS_CHACHA20_POLY1305_SHA256, (<-offered)[0])
 }
 
-// A program that stands for clients of others offers what they do.
+// A program that stands for clients of others offers their suites.
 func TestStockSuitesOffered(t *testing.T) {
 	if !cpu.X86.HasAES && !cpu.ARM64.HasAES {
 		t.Skip("this CPU has no instructions for AES")

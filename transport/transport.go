@@ -9,7 +9,7 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// Kind is what carries a session.
+// Kind says what carries a session.
 type Kind uint8
 
 const (
@@ -68,7 +68,7 @@ type Conn interface {
 	Probe(context.Context) error
 	// Ping asks the same without waiting. A peer that has closed the session answers, too, if it still remembers it.
 	Ping()
-	// LastReceived is when the last packet came that only the peer can have sent. One that a hook has received may
+	// LastReceived is when the last packet came that only the peer can have sent. A packet that a hook has received may
 	// count up to Limits.KeepAlive later.
 	LastReceived() time.Time
 	// RTT is the smoothed round-trip time of the QUIC connection, or 0 if it is not known.
@@ -88,13 +88,13 @@ type Conn interface {
 	// [ListenConfig.Mutual].
 	PeerIsVerified() bool
 
-	// Hooks is what NewHooks returned for the QUIC connection, or nil.
+	// Hooks returns the hooks that NewHooks made for the QUIC connection, or nil.
 	Hooks() quic.Hooks
-	// StreamPrefix is what each outgoing unidirectional stream of the session starts with, for senders that do not use
-	// OpenUniStream: stream type and session id on WebTransport, nothing on raw QUIC. It must not be changed.
+	// StreamPrefix returns the first bytes of each outgoing unidirectional stream of the session, for senders that do
+	// not use OpenUniStream: stream type and session id on WebTransport, nothing on raw QUIC. It must not be changed.
 	StreamPrefix() []byte
-	// DatagramPrefix is what each DATAGRAM frame of the session starts with, for senders that do not use SendDatagram:
-	// the quarter stream id (RFC 9297 §2.1) on WebTransport, nothing on raw QUIC. It must not be changed.
+	// DatagramPrefix returns the first bytes of each DATAGRAM frame of the session, for senders that do not use
+	// SendDatagram: the quarter stream id (RFC 9297 §2.1) on WebTransport, nothing on raw QUIC. It must not be changed.
 	DatagramPrefix() []byte
 	// StreamErrorCode is the error code that RESET_STREAM and STOP_SENDING frames carry for an application's code.
 	// WebTransport maps 32-bit codes into a range of HTTP/3's.

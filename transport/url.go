@@ -17,14 +17,14 @@ const (
 // URL is a parsed MoQ URL (draft-ietf-moq-transport-18 §3.1.1).
 type URL struct {
 	Kind      Kind   // moqt: RawQUIC, https: WebTransport
-	Authority string // as in the URL; what the AUTHORITY option of SETUP carries
+	Authority string // as in the URL; SETUP carries it in AUTHORITY
 	Host      string // name or IP address, without brackets
 	Port      uint16 // 443 if the URL has none
-	Path      string // with "?" and the query if there is one; what the PATH option of SETUP carries
+	Path      string // with "?" and the query if there is one; SETUP carries it in PATH
 	Fragment  Fragment
 }
 
-// Fragment is what follows "#" in a MoQ URL: a type, a colon, and a value (percent-decoded here). It is meant for the
+// Fragment is the part after "#" in a MoQ URL: a type, a colon, and a value (percent-decoded here). It is meant for the
 // client, and not sent.
 type Fragment struct{ Type, Value string }
 
@@ -86,7 +86,7 @@ func parseURL(s string) (*URL, error) {
 	return u, err
 }
 
-// parseFragment checks what draft-ietf-moq-transport-18 §3.1.2 says about fragments.
+// parseFragment checks the rules for fragments in draft-ietf-moq-transport-18 §3.1.2.
 func parseFragment(s string) (Fragment, error) {
 	typ, value, ok := strings.Cut(s, ":")
 	if !ok || typ == "" || strings.Trim(typ, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {

@@ -82,7 +82,7 @@ func (s *wtSession) linger() {
 	_ = s.qc.CloseWithError(h3NoError, "")
 }
 
-// brokenBy returns why a session ended for which no endpoint sent WT_CLOSE_SESSION.
+// brokenBy returns why a session ended without a WT_CLOSE_SESSION of either endpoint.
 func (s *wtSession) brokenBy(conn, connectStream error) error {
 	e, ok := errors.AsType[*quic.ApplicationError](conn)
 	switch {

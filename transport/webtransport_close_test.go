@@ -19,7 +19,7 @@ import (
 type rawClient struct {
 	conn    *http3.RawClientConn
 	connect *http3.RequestStream
-	streams chan *quic.ReceiveStream // those of the session, after their headers
+	streams chan *quic.ReceiveStream // the session's, after their headers
 }
 
 // dialRaw opens a WebTransport session.
@@ -107,7 +107,7 @@ func TestAnnouncedLimits(t *testing.T) {
 	require.Equal(t, uint64(1<<60), announced[0x2b65], "SETTINGS_WT_INITIAL_MAX_STREAMS_BIDI")
 }
 
-// TestRefusalsAreLogged offers what the server does not speak. A browser shows its user no reason.
+// TestRefusalsAreLogged offers protocols that the server does not speak. A browser shows its user no reason.
 func TestRefusalsAreLogged(t *testing.T) {
 	var log syncBuffer
 	s := newServer(t, func(c *ListenConfig) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -31,14 +31,14 @@ const (
 	settingMaxSessions = 0x14e9cd29 // SETTINGS_WT_MAX_SESSIONS of draft-ietf-webtrans-http3-13 and -14
 )
 
-// wtLimits are the limits of a session that the server announces. They take nothing away from those of QUIC, which
-// bound each connection and so its one session. Safari refuses servers that announce none.
+// wtLimits are the limits of a session that the server announces. They take nothing away from QUIC's limits, which
+// bound each connection and so its only session. Safari refuses servers that announce none.
 var wtLimits = webtransport.Config{
 	MaxIncomingStreams: 1 << 60, MaxIncomingUniStreams: 1 << 60, MaxIncomingData: 1<<62 - 1,
 }
 
-// wtServer answers the HTTP/3 requests of a listener: one WebTransport session on each connection, and what the handler
-// of the configuration answers.
+// wtServer answers the HTTP/3 requests of a listener: one WebTransport session on each connection. Other requests go to
+// the handler of the configuration.
 type wtServer struct {
 	l       *Listener
 	wt      webtransport.Server
@@ -63,8 +63,8 @@ func newWTServer(l *Listener) *wtServer {
 	return s
 }
 
-// withoutRequests passes on all messages but those for debugging: with these, the HTTP/3 server logs the URL of each
-// request, whose query may hold a token.
+// withoutRequests passes on all messages but debug messages: in these, the HTTP/3 server logs the URL of each request,
+// whose query may hold a token.
 type withoutRequests struct{ slog.Handler }
 
 func (h withoutRequests) Enabled(ctx context.Context, level slog.Level) bool {
@@ -87,7 +87,7 @@ func (s *wtServer) serve(qc *quic.Conn) {
 	}
 }
 
-// wtConn is what the server knows of an HTTP/3 connection.
+// wtConn is the server's state of an HTTP/3 connection.
 type wtConn struct {
 	qc      *quic.Conn
 	taken   atomic.Bool // by a session, even if that is over
@@ -185,7 +185,7 @@ func (s *wtServer) accepts(origin string, r *http.Request) bool {
 }
 
 // isNamed reports whether a request calls the server by a name of it: one that its certificate has, or one of this
-// machine's own. Another name may be that of a web page that has had its own name resolved to the server's address (DNS
+// machine's own. Another name may belong to a web page that has had its own name resolved to the server's address (DNS
 // rebinding): it may trust the certificate by its hash, and then its browser compares no names.
 func (s *wtServer) isNamed(r *http.Request) bool {
 	host := (&url.URL{Host: r.Host}).Hostname()
@@ -205,7 +205,7 @@ func (s *wtServer) isNamed(r *http.Request) bool {
 	return leaf.VerifyHostname(host) == nil
 }
 
-// refuse answers a request for a session, and logs what the client offered: browsers do not show the answer.
+// refuse answers a request for a session, and logs the client's offer: browsers do not show the answer.
 func (s *wtServer) refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	offered := strings.Join(r.Header.Values(availableProtocols), ", ")
 	s.refused.Log(s.l.log, logs.Interval, slog.LevelInfo, "WebTransport session refused", "remote", r.RemoteAddr,

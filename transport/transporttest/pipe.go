@@ -17,10 +17,10 @@ import (
 type PipeConfig struct {
 	Kind      transport.Kind
 	Protocol  string // default: "moqt-18"
-	Authority string // what the server's end reports on WebTransport
+	Authority string // the server's end reports it on WebTransport
 	Path      string
-	// StreamWindow and ConnWindow are how many bytes an end may send beyond what the other end has read, on a stream
-	// and in total. Defaults: 64 KiB and 1 MiB.
+	// StreamWindow and ConnWindow are how many unread bytes an end may send, on a stream and in total. Defaults: 64 KiB
+	// and 1 MiB.
 	StreamWindow, ConnWindow int
 	// MaxStreams and MaxUniStreams are how many streams each end may have open. Defaults: 256 and 1,024. Negative:
 	// none.

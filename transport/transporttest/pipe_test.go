@@ -256,8 +256,8 @@ func checkCloseAfterReset(t *testing.T, client, _ transport.Conn) {
 	require.Error(t, near.Close())
 }
 
-// checkArrivedFirst: what has arrived is read before a reset, and before the end of the session, which comes at once
-// for the end that closes it.
+// checkArrivedFirst: arrived data is read before a reset, and before the end of the session, which comes at once for
+// the end that closes it.
 func checkArrivedFirst(t *testing.T, client, server transport.Conn) {
 	var near []transport.SendStream
 	var far []transport.ReceiveStream

@@ -84,7 +84,7 @@ func (h *half) notice() {
 	h.from.changed.Broadcast()
 }
 
-// discard drops what was not read, and frees its flow control credit.
+// discard drops unread bytes, and frees their flow control credit.
 func (h *half) discard() {
 	h.from.inFlight -= len(h.buf)
 	h.offset += int64(len(h.buf))
@@ -121,7 +121,7 @@ func (r receiver) Read(p []byte) (int, error) {
 	return h.take(p)
 }
 
-// take takes what has arrived. Like QUIC, it returns the end of the stream together with the last bytes.
+// take takes the bytes that have arrived. Like QUIC, it returns the end of the stream together with the last bytes.
 func (h *half) take(p []byte) (int, error) {
 	n := copy(p, h.buf)
 	h.buf = h.buf[n:]
@@ -140,7 +140,7 @@ func (h *half) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// closedHere reports whether this end has closed the session. Else what has arrived can still be read.
+// closedHere reports whether this end has closed the session. Else arrived bytes can still be read.
 func closedHere(err error) bool {
 	closed, ok := errors.AsType[*transport.SessionError](err)
 	return ok && !closed.Remote
