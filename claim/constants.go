@@ -45,7 +45,7 @@ const (
 	KindReset        = 2
 	KindPing         = 3
 	KindBlocked      = 4 // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
-	KindSkipped      = 5 // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
+	KindSkipped      = 5 // was not sent: only an optimistic ACK covers it (RFC 9000 §21.4)
 	KindAckFrequency = 6
 	KindMask         = 7
 )

@@ -15,12 +15,12 @@ import (
 const (
 	lenAt     = 0
 	queueAt   = 12
-	ingressAt = 36 // the index of the device by which it has come
+	ingressAt = 36 // the index of the device that it has come by
 	hashAt    = 68
 )
 
-// TestCopiesAreFlows gives the publisher's packets a hash and a queue, as devices and RPS do. Those of the copies are
-// their own: fq and devices with several queues tell subscribers apart.
+// TestCopiesAreFlows gives the publisher's packets a hash and a queue, as devices and RPS do. The copies have their
+// own: fq and devices with several queues tell subscribers apart.
 func TestCopiesAreFlows(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 2}, false)
 	const hash, queue = 0x1234, 3
@@ -65,7 +65,7 @@ func noteFlow(m *ebpf.Map) asm.Instructions {
 	}
 }
 
-// observe runs a program on the packets of a device of the relay: before those at ingress, and behind those at egress.
+// observe runs a program on the packets of a device of the relay: first at ingress, and last at egress.
 func (r *rig) observe(d *lab.Device, at ebpf.AttachType, code asm.Instructions) {
 	next := asm.Instructions{asm.Mov.Imm(asm.R0, -1).WithSymbol("next"), asm.Return()}
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, Instructions: append(code, next...),

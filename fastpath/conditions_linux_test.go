@@ -164,7 +164,7 @@ func datagrams(b *broadcast, r *rand.Rand, group uint64) {
 	b.send(present(group, 1), 0, 0, r.IntN(1000))
 }
 
-// TestConditions compares what subscribers get with what was published, with the fast path and without.
+// TestConditions compares the objects that subscribers get with the published ones, with the fast path and without.
 //
 // make check runs all scenarios in all ways. make test runs each with the fast path, dialed in one of four ways, and a
 // third of them without the fast path.
@@ -202,15 +202,15 @@ func TestConditionsDialed(t *testing.T) {
 	}
 }
 
-// mayBeParallel lets scenarios run beside each other, as they mostly wait. Those with key updates run alone: how many
-// packets come before an update is set for all connections of the process.
+// mayBeParallel lets scenarios run beside each other, as they mostly wait. Scenarios with key updates run alone: how
+// many packets come before an update is set for all connections of the process.
 func (s scenario) mayBeParallel(t *testing.T) {
 	if s.updates == 0 {
 		t.Parallel()
 	}
 }
 
-// run returns what the programs counted.
+// run returns the programs' counters.
 func (s scenario) run(t *testing.T, off bool, seed uint64) map[string]uint64 {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s.topology.Seed = seed

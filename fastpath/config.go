@@ -29,13 +29,13 @@ type Settings struct {
 	// MaxConnections is how many connections take part; the media sender alone serves the others. A connection that
 	// takes part needs 34 KiB of memory; each possible one needs 1.5 KiB at all times. Default: 512.
 	MaxConnections int
-	// MaxTracks is how many tracks can be on the fast path; the media sender alone serves the others. It should be what
-	// the relay itself can have, else a session with many tracks keeps the tracks of others from the fast path. Each
-	// possible one needs 48 bytes at all times. Default: DefaultMaxTracks.
+	// MaxTracks is how many tracks can be on the fast path; the media sender alone serves the others. It should be as
+	// many as the relay itself can have, else a session with many tracks keeps the tracks of others from the fast path.
+	// Each possible one needs 48 bytes at all times. Default: DefaultMaxTracks.
 	MaxTracks int
-	// MaxSubgroups is how many subgroup streams of publishers the kernel forwards at a time, and of how many that have
-	// ended within 10 s it knows that. One publisher may have as many of them as are free. Each takes 100 bytes until
-	// it is forgotten, and each possible one needs 32 bytes at all times. Default: DefaultMaxSubgroups.
+	// MaxSubgroups is how many subgroup streams of publishers the kernel forwards at a time, or remembers for 10 s
+	// after their end. One publisher may have as many of them as are free. Each takes 100 bytes until it is forgotten,
+	// and each possible one needs 32 bytes at all times. Default: DefaultMaxSubgroups.
 	MaxSubgroups int
 	// MaxObjects is how many objects in datagrams the kernel can claim within 10 s. One publisher may have as many of
 	// them as are free. Each takes 100 bytes for that time, and each possible one needs 16 bytes at all times. Default:
@@ -61,7 +61,7 @@ const (
 	DefaultMaxConnections = 512
 	MaxConnections        = 1 << 16 // 96 MiB at all times
 
-	DefaultMaxTracks = 65536 // what a relay has by default
+	DefaultMaxTracks = 65536 // a relay's default
 	MaxTracks        = 1 << 20
 
 	DefaultMaxSubgroups = 16384 // 500 tracks with 3 streams a second, remembered for 10 s
@@ -108,6 +108,6 @@ const MaxUDPPayloadSize = 1400
 // HopGrowth is how many bytes longer a copy for another relay is, at most, than the packet of the publisher. Connection
 // IDs are equally long there. Copies of copies are hardly any longer, because they have the same headers. So a relay
 // advertises that much more to relays that it has dialed, else it would not get copies of a publisher's longest
-// packets. One that announces its publishers to other relays advertises that much less to those that dial it than these
-// advertise: MaxUDPPayloadSize, or less if they announce, too.
+// packets. A relay that announces its publishers to other relays advertises that much less to relays that dial it than
+// these advertise: MaxUDPPayloadSize, or less if they announce, too.
 const HopGrowth = 24

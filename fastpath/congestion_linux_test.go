@@ -39,7 +39,7 @@ func frameSize(object uint64) int {
 	return deltaSize
 }
 
-// player notes when objects have come completely, also those of streams that are reset later.
+// player notes when objects have come completely, also on streams that are reset later.
 type player struct {
 	mu     sync.Mutex
 	came   map[moqt.Location]time.Time
@@ -186,7 +186,7 @@ func dropsByPriority(t *testing.T, off bool) bool {
 	return true
 }
 
-// tooLate is how late the camera is on a machine that is too busy: half of what media.PriorityDrop lets data wait.
+// tooLate is how late the camera is on a machine that is too busy: half of the wait that media.PriorityDrop allows.
 const tooLate = 200 * time.Millisecond
 
 // awaitAll waits until all frames of so many groups have come, or the relay has dropped something for the player.

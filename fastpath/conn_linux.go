@@ -14,7 +14,7 @@ import (
 )
 
 // conn is a connection that takes part, as a subscriber (subscriber_linux.go) and as a publisher (publisher_linux.go).
-// It implements [claim.ForwarderConn], whose methods are called with the media sender's lock held.
+// It implements [claim.ForwarderConn]. The methods are called with the media sender's lock held.
 type conn struct {
 	fast    *FastPath
 	index   uint32 // of its elements in the maps
@@ -22,7 +22,7 @@ type conn struct {
 	since   uint64 // when it began, see monotonic
 
 	received  atomic.Int64 // largest packet number; -1: none
-	prepareAt atomic.Int64 // the packet number with which to make key streams for those that follow
+	prepareAt atomic.Int64 // at this packet number, make key streams for later ones
 
 	mu      sync.Mutex // guards all below, and the removal of the connection's elements from maps
 	closed  bool
@@ -137,7 +137,7 @@ func (c *conn) isServed() bool {
 }
 
 // wasServed reports whether the kernel may have forwarded from the connection, and no other has its index yet. User
-// space reads what it has published also when it has ended.
+// space reads its published data also when it has ended.
 func (c *conn) wasServed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +151,7 @@ func (c *conn) leave() {
 	c.gone = true
 }
 
-// Close implements [claim.ForwarderConn]. The reclaimer frees what the programs may still be using.
+// Close implements [claim.ForwarderConn]. The reclaimer frees memory that the programs may still be using.
 func (c *conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 
 // BenchmarkCores measures how many packets of a publisher one core can forward: it runs server_ingress by BPF_PROG_RUN,
 // on one thread and on more. Each thread has a publisher, whose packets have the largest size, and subscribers of its
-// own; an operation is a packet of each. What the links and hosts of the lab do with the copies comes after a run, and
-// does not count. With tracks=1000, each packet is of another track than the one before, and of other subscribers.
+// own; an operation is a packet of each. The work of the links and hosts of the lab comes after a run, and does not
+// count. With tracks=1000, each packet is of another track than the packet before, and of other subscribers.
 func BenchmarkCores(b *testing.B) {
 	if packets.Unprotected {
 		b.Skip("there is nothing to seal")
@@ -85,7 +85,7 @@ func benchmarkCores(b *testing.B, threads, copies, tracks int) {
 	b.ReportMetric(float64(counts["seal_ahead"])/float64(counts["copy_sent"]), "ahead/sent")
 }
 
-// lane is a publisher whose packets one thread runs the program on.
+// lane is a publisher, and one thread that runs the program on its packets.
 type lane struct {
 	*rig
 	index  uint32
@@ -138,7 +138,7 @@ func (l *lane) publishAll(n int) error {
 
 func laneStream(track int) uint64 { return uint64(4*track + 3) }
 
-// publish runs the program on a packet with what comes next on the stream of a track. The subscribers acknowledge it.
+// publish runs the program on a packet with the next bytes of the stream of a track. The subscribers acknowledge it.
 func (l *lane) publish(track int, data []byte) error {
 	t := &l.tracks[track]
 	l.conn.Received(int64(l.next) - 1)

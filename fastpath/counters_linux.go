@@ -51,8 +51,8 @@ func (k *kernel) Counts() (map[string]uint64, error) {
 	return counts, nil
 }
 
-// Copies returns what became of the copies for a subscriber, by reason: "sent", "window" and so on, the names of Counts
-// that begin with copy_. It is nil if the fast path does not serve the connection.
+// Copies returns the number of copies for a subscriber, by reason: "sent", "window" and so on, the names of Counts that
+// begin with copy_. It is nil if the fast path does not serve the connection.
 func (f *FastPath) Copies(to claim.ForwarderConn) map[string]uint64 {
 	c, _ := to.(*conn)
 	if c == nil || !f.enter() {
@@ -67,7 +67,7 @@ func (f *FastPath) Copies(to claim.ForwarderConn) map[string]uint64 {
 	return f.kernel.Copies(c.index)
 }
 
-// Copies returns what became of the copies for a subscriber, see [FastPath.Copies].
+// Copies returns the number of copies for a subscriber, by reason, see [FastPath.Copies].
 func (k *kernel) Copies(index uint32) map[string]uint64 {
 	counts := make(map[string]uint64)
 	for i := range k.copies[index].ByReason {

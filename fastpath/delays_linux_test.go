@@ -9,7 +9,7 @@ import (
 	"sluice/internal/delay"
 )
 
-// delays returns what was measured.
+// delays returns the measured delays.
 func (f *FastPath) delays(t *testing.T) delay.Histogram {
 	h, err := f.Delays()
 	require.NoError(t, err)

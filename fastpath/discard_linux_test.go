@@ -15,8 +15,8 @@ import (
 	"sluice/internal/lab"
 )
 
-// TestDiscarded sends packets that the stack discards, or might. The kernel forwards none of them; so what comes next
-// for the same place of the stream is what subscribers get.
+// TestDiscarded sends packets that the stack discards, or might. The kernel forwards none of them; so subscribers get
+// the next bytes for the same place of the stream.
 func TestDiscarded(t *testing.T) {
 	const ether, ip4, ip6 = 14, 20, 40
 	type cased struct {
@@ -153,7 +153,7 @@ func TestReplays(t *testing.T) {
 	}{
 		{0, "packet_opened"}, {0, "packet_replayed"}, {5, "packet_opened"}, {4, "packet_opened"},
 		{5, "packet_replayed"},
-		{4, "packet_replayed"}, {1023, "packet_opened"}, {1031, "packet_opened"}, // whose word was that of 0 to 31
+		{4, "packet_replayed"}, {1023, "packet_opened"}, {1031, "packet_opened"}, // in the word that had 0 to 31
 		{4, "packet_old"}, {6, "packet_old"}, {1023, "packet_replayed"}, {1022, "packet_opened"}, {40, "packet_opened"},
 		{1 << 30, "packet_opened"}, {1024, "packet_old"}, {1023, "packet_replayed"}, {1<<30 + 1<<29, "packet_opened"},
 		{1 << 30, "packet_old"},

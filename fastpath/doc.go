@@ -2,8 +2,8 @@
 //
 // The programs of package [sluice/fastpath/bpf] see each packet before user space does. This package loads them and
 // keeps their maps up to date: connections, their keys and paths, tracks and their subscribers. It moves no packet
-// itself. Package [sluice/claim] holds the state that both senders of a connection share, and the protocol by which
-// they share it.
+// itself. Package [sluice/claim] holds the state that both senders of a connection share, and the protocol for sharing
+// it.
 //
 //	 publisher                                                      subscribers
 //	     │ QUIC packet                                                ▲   ▲   ▲
@@ -35,12 +35,12 @@
 // the same cursor. When the publisher's stream has been read to its end, and no run is left that may open one,
 // streams that the kernel opened and no subscription wants are abandoned.
 //
-// RTP of RTSP clients has a program of its own, rtp_ingress, which shares the fan-out's parts. [RTPMedia] tells it
-// of a publisher's media, and says which players have a packet. A media can have more players than one run can
-// serve. Then rtp_ingress gives the packet to workers, which serve the others by BPF_PROG_RUN, a few players at a time
-// (workers, worker).
+// RTP of RTSP clients has a program of its own, rtp_ingress, which shares the fan-out's parts. [RTPMedia] tells it of a
+// publisher's media, and knows which players have a packet. A media can have more players than one run can serve. Then
+// rtp_ingress gives the packet to workers, which serve the others by BPF_PROG_RUN, a few players at a time (workers,
+// worker).
 //
-// An operator's rule, by which both senders decide what may go, is linked into the programs before they are loaded
+// Both senders ask an operator's rule which copies may go. It is linked into the programs before they are loaded
 // ([Rule]).
 //
 // The central types are [FastPath], the forwarder; conn, a connection as subscriber and as publisher; [ForwardedTrack];
@@ -48,9 +48,9 @@
 //
 // # Locks
 //
-// Locks are taken in this order: the media sender's, under which it calls the methods of conn; FastPath.life, for
-// reading; room.mu or ForwardedTrack.mu; conn.mu or RTPMedia.mu; registry.mu, reclaimer.mu or rtp.mu. While one of the
-// last three is held, no other is taken. The function that abandons a stream takes the media sender's lock, so it is
-// called with none of these held except life. Programs take no locks: what they read is replaced as a whole, or changed
-// atomically.
+// Locks are taken in this order: the media sender's, which it holds while it calls the methods of conn; FastPath.life,
+// for reading; room.mu or ForwardedTrack.mu; conn.mu or RTPMedia.mu; registry.mu, reclaimer.mu or rtp.mu. While one of
+// the last three is held, no other is taken. The function that abandons a stream takes the media sender's lock, so it
+// is called with none of these held except life. Programs take no locks: the values that they read are replaced as a
+// whole, or changed atomically.
 package fastpath

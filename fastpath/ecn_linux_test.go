@@ -22,7 +22,7 @@ func TestECN(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		for _, controller := range []string{"cubic", "prague"} {
 			t.Run(fmt.Sprintf("fastpath=%v/%s", !off, controller), func(t *testing.T) {
-				if off { // package media has what user space makes of marks
+				if off { // package media tests user space's response to marks
 					thorough.Only(t)
 				}
 				t.Parallel() // they mostly wait

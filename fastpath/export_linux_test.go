@@ -16,7 +16,7 @@ import (
 // UDPFrame is an Ethernet frame without its addresses.
 var UDPFrame = udpFrame
 
-// StopReclaimer leaves it to the test to call what the reclaimer calls.
+// StopReclaimer leaves it to the test to call the reclaimer's functions.
 var StopReclaimer = stopReclaimer
 
 // ForgetNumbers forgets which packets have come.

@@ -116,8 +116,8 @@ func (f *FastPath) enter() bool {
 
 func (f *FastPath) exit() { f.life.RUnlock() }
 
-// awaitUnused returns when the kernel uses nothing any more of what has ended before. It returns false if the fast path
-// is closed.
+// awaitUnused returns when the kernel uses nothing that had ended before the call. It returns false if the fast path is
+// closed.
 func (f *FastPath) awaitUnused() bool {
 	if !f.enter() {
 		return false

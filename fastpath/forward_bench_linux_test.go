@@ -19,8 +19,8 @@ import (
 
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the
 // largest size that publishers send, with key streams that were made ahead of time and without, and for packets that
-// lie in fragments, as those of a publisher that sends several at once. The longest run includes interrupts. With the
-// tag unprotected it measures what remains without packet protection.
+// lie in fragments, as from a publisher that sends several at once. The longest run includes interrupts. With the tag
+// unprotected it measures the rest of the work, without packet protection.
 func BenchmarkForward(b *testing.B) {
 	for _, sealing := range []string{"ahead", "computed"} {
 		for _, n := range []int{0, 1, 5, 10, DefaultMaxCopies, 24} {
@@ -66,7 +66,7 @@ func benchmarkForward(b *testing.B, n, burst int, sealing string, s Settings, ch
 		require.NoError(b, r.SetTrack(5, 128, nil))
 	}
 	for _, s := range r.subscribers {
-		r.kernel.conns[s.index].Mtu = 1452 // what MaxUDPPayloadSize leaves room for
+		r.kernel.conns[s.index].Mtu = 1452 // the room that MaxUDPPayloadSize leaves
 		if sealing == "ahead" {
 			r.lookAhead(s)
 		}

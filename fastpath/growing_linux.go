@@ -141,7 +141,7 @@ func madeOfAll(arrays []*growing) uint32 {
 	return n
 }
 
-// keepGrowing keeps an array until k is closed, in a list of those whose elements have one index.
+// keepGrowing keeps an array until k is closed, in a list of arrays whose elements have one index.
 func keepGrowing[T any](k *kernel, m *ebpf.Map, list *[]*growing, elements *[]T) error {
 	g, all, err := newGrowing[T](m)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"sluice/internal/lab"
 )
 
-// TestGrowing makes connections and tracks until the limits, which are beyond what there is memory for at first.
+// TestGrowing makes connections and tracks up to the limits, which are beyond the first memory.
 func TestGrowing(t *testing.T) {
 	connections, tracks := 8*int(extentLen(64))+8, int(extentLen(8))+9
 	limit := connections + 2*reserve // so many may be about to get their ledgers
@@ -65,8 +65,8 @@ func TestGrowing(t *testing.T) {
 	require.Equal(t, 2*extentLen(8), madeOfAll(f.kernel.byTrack))
 }
 
-// TestNoMemoryToGrow makes the kernel refuse memory. What there is room for goes on, the rest is left to user space,
-// and one line says so. Later there is memory.
+// TestNoMemoryToGrow makes the kernel refuse memory. Everything that has memory goes on, the rest is left to user
+// space, and one line says so. Later there is memory.
 func TestNoMemoryToGrow(t *testing.T) {
 	said := new(bytes.Buffer)
 	f, err := New(Settings{Port: relayPort, MaxTracks: 3 * int(extentLen(8))}, slog.New(slog.NewTextHandler(said, nil)))
@@ -96,8 +96,8 @@ func TestNoMemoryToGrow(t *testing.T) {
 	require.NoError(t, f.kernel.tracks.put(late.index, bpf.Track{Alias: 1}))
 }
 
-// TestStreamsGrow opens more streams than there is memory for, while the kernel forwards. It leaves those to user space
-// that it has no memory for, and forwards those that begin later.
+// TestStreamsGrow opens more streams than there is memory for, while the kernel forwards. It leaves streams without
+// memory to user space, and forwards streams that begin later.
 func TestStreamsGrow(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 3}, false)
 	r.crowd(firstStreams/200 + 1)

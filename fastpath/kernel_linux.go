@@ -29,7 +29,7 @@ type kernel struct {
 	mapped  [][]byte
 	reasons []string // names, by number
 
-	// The arrays below, and those of rtp, as far as they grow; their elements have one index.
+	// The arrays below and in rtp that grow; their elements have one index.
 	byConn, byStream, byTrack, byMedia []*growing
 	maxConns, maxStreams, maxTracks    uint32
 

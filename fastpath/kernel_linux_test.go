@@ -280,7 +280,7 @@ func TestKeyPhases(t *testing.T) {
 	require.NotEqual(t, old, *s.keys)
 }
 
-// TestForgeries sends what an attacker could: it is counted, and reaches user space only.
+// TestForgeries sends an attacker's packets: they are counted, and reach user space only.
 func TestForgeries(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	r.subscribeAll()
@@ -323,7 +323,7 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": copies,
 		"copy_budget": 1}, r.counts())
 
-	// What one packet may cause is bounded also when it has many frames.
+	// The work for one packet is bounded also when it has many frames.
 	require.NoError(t, r.SetTrack(5, 128, slices.Repeat([]subscription{sub}, copies)))
 	require.NoError(t, r.clearReasons())
 	var frames [][]byte
@@ -341,7 +341,7 @@ func TestBudget(t *testing.T) {
 
 const longList = 2*int(partLen) + 8 // more than parts hold, and more than get objects in datagrams
 
-// TestLongList expects all subscribers of a long list to get what comes on a stream.
+// TestLongList expects all subscribers of a long list to get the data of a stream.
 func TestLongList(t *testing.T) {
 	r := newRigFor(t, lab.Topology{Subscribers: 2}, false, Settings{MaxCopies: MaxSubscriptions})
 	r.crowd(longList)
@@ -356,7 +356,7 @@ func TestLongList(t *testing.T) {
 		r.counts())
 }
 
-// TestLongListObjects expects the first subscribers of a long list to get what comes in a datagram.
+// TestLongListObjects expects the first subscribers of a long list to get the object of a datagram.
 func TestLongListObjects(t *testing.T) {
 	r := newRigFor(t, lab.Topology{Subscribers: 2}, false, Settings{MaxCopies: MaxSubscriptions})
 	r.crowd(longList)

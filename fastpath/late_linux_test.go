@@ -12,7 +12,7 @@ import (
 	"sluice/moqt"
 )
 
-// lateRig is a subscriber and a publisher, and a test that does what runs of the kernel and the reclaimer do.
+// lateRig is a subscriber and a publisher, and a test that takes the steps of the kernel's runs and of the reclaimer.
 type lateRig struct {
 	*rig
 	subscriber, publisher *conn
@@ -37,7 +37,7 @@ func newLateRig(t *testing.T) *lateRig {
 	return r
 }
 
-// key is that of the subscriber's stream.
+// key names the subscriber's stream.
 func (r *lateRig) key() bpf.DownstreamKey {
 	return bpf.DownstreamKey{StreamId: lateStream, Publisher: r.publisher.index, Subscriber: r.subscriber.index}
 }

@@ -57,7 +57,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestPrefix compares the prefixes that the kernel writes with those of package moqt.
+// TestPrefix compares the prefixes that the kernel writes with package moqt's.
 func TestPrefix(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	s := r.subscribers[0]

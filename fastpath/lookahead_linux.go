@@ -62,8 +62,8 @@ func (k *streamKey) erase() {
 	}
 }
 
-// fill makes at least the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8). The one-time key is
-// from the block before, of whose run the other blocks belong to the key stream, too.
+// fill makes at least the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8). Block 0 is Poly1305's
+// one-time key. The rest of its run belongs to the key stream.
 func (k *streamKey) fill(slot *bpf.KeyStream, number uint64, n int) {
 	nonce := k.iv
 	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
@@ -99,8 +99,8 @@ func (a *lookahead) erase() {
 	}
 }
 
-// look notes how much was used since the last look: word is the key generation and the number of the next packet, used
-// the number of packets for which the kernel could use a key stream.
+// look notes how many key streams were used since the last look: word is the key generation and the number of the next
+// packet, used the number of packets that the kernel has used a key stream for.
 func (a *lookahead) look(word, used uint64) {
 	generation, next := word>>claim.GenerationShift, word&claim.NumberMask
 	if n := next - a.next; n > 0 {

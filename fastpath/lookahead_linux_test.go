@@ -102,8 +102,8 @@ func (r *aheadRig) keysOf(generation uint64) bpftest.CryptoPacketKeys {
 	return k
 }
 
-// sealed seals n bytes, expects what x/crypto makes of them, and reports whether the program found the key stream in
-// the ring.
+// sealed seals n bytes, expects the same bytes as from x/crypto, and reports whether the program found the key stream
+// in the ring.
 func (r *aheadRig) sealed(word uint64, n int) (ahead bool) {
 	r.Helper()
 	keys := r.keysOf(word >> claim.GenerationShift)
@@ -371,7 +371,7 @@ func TestPublisherKeyStreams(t *testing.T) {
 		before, err := r.Counts()
 		require.NoError(t, err)
 		for range packets {
-			body := bpftest.RandomBytes(1000 + rand.IntN(300)) // so that none is longer than what is used lately
+			body := bpftest.RandomBytes(1000 + rand.IntN(300)) // so that none is longer than the recently used
 			r.publishPacket(packet(keys[phase], publisherCID, r.nextPN, 4, phase, stream(3, offset, 0, body)))
 			r.nextPN++
 			offset += uint64(len(body))

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trouble matches what a kernel logs when something is wrong (include/asm-generic/bug.h, lib/bug.c, kernel/rcu,
+// trouble matches a kernel's messages when something is wrong (include/asm-generic/bug.h, lib/bug.c, kernel/rcu,
 // lib/kasan).
 var trouble = regexp.MustCompile("WARNING: |BUG: |Oops|general protection fault|verifier bug|" +
 	"scheduling while atomic|rcu: INFO|UBSAN|refcount_t")
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// messages reads what has been logged since the last time.
+// messages reads the messages since the last call.
 func messages(log int) (all []string) {
 	buffer := make([]byte, 8192) // of one record
 	for {

@@ -27,7 +27,7 @@ func objectDatagram(t testing.TB, prefix []byte, alias uint64, o moqt.ObjectData
 	return append(b, o.Payload...)
 }
 
-// TestForwardObjects sends datagrams of every form over every kind of session, and expects what user space would send.
+// TestForwardObjects sends datagrams of every form over every kind of session, and expects user space's datagrams.
 func TestForwardObjects(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, webtransport := range []bool{false, true} {
@@ -121,7 +121,7 @@ func (r *rig) offer(track *ForwardedTrack, forward bool) {
 	track.Forward(r.connection(publisherIndex), 77, 128, list)
 }
 
-// connection is the one with an index, as the media sender has it.
+// connection returns the connection with an index, as the media sender has it.
 func (r *rig) connection(index uint32) *conn {
 	if c := r.fast.registry.conn(index); c != nil {
 		return c
@@ -255,7 +255,7 @@ func TestObjectsAreClaimedOnce(t *testing.T) {
 			}
 		}
 		var running sync.WaitGroup
-		// The kernel sees each object three times, and those of the round before; user space takes it once.
+		// The kernel sees each object three times, and the previous round's; user space takes it once.
 		for range 3 {
 			order := seed.Perm(objects)
 			running.Go(func() {

@@ -125,7 +125,7 @@ func (r modelRules) reclaim(s objectModel) []objectModel {
 	return []objectModel{s.to(modelReclaimer, step+1)}
 }
 
-// explore returns how many states there are, and one in which an object was sent twice, or not at all.
+// explore returns how many states there are, and a state with an object that was sent twice, or not at all.
 func (r modelRules) explore() (states int, wrong *objectModel) {
 	seen := map[objectModel]bool{{}: true}
 	pending := []objectModel{{}}

@@ -38,7 +38,7 @@ func (c *conn) addTrack() bool {
 		atomic.StoreUint64(&p.FirstNumber, expected)
 		p.Active = 1
 	}
-	// Streams that user space knows already are not the kernel's, and nothing is remembered of those that have ended.
+	// Streams that user space knows already are not the kernel's, and nothing is remembered of ended streams.
 	if c.largest > 0 {
 		c.raiseFirstStreamLocked(c.largest)
 	}

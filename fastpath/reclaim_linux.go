@@ -130,7 +130,7 @@ func (r *reclaimer) close() {
 	r.wg.Wait()
 }
 
-// try does what has been waiting for something else, where that is possible now.
+// try does the work that has been waiting for something else, where it is possible now.
 func (r *reclaimer) try() {
 	r.mu.Lock()
 	tries := r.tries
@@ -142,7 +142,8 @@ func (r *reclaimer) try() {
 	r.tries = append(r.tries, tries...)
 }
 
-// reclaim waits for a grace period. Then it frees connections and replaced values, and does what else waits for that.
+// reclaim waits for a grace period. Then it frees connections and replaced values, and does other work that waits for
+// it.
 func (r *reclaimer) reclaim() {
 	f, k := r.fast, r.fast.kernel
 	r.mu.Lock()

@@ -34,7 +34,7 @@ func TestReclaimerRests(t *testing.T) {
 	soon(reclaimer.rests.Load, "it rests again")
 }
 
-// TestEndedConnectionsLeaveTracks closes a subscriber and a publisher, of which the relay has not heard yet. Before
+// TestEndedConnectionsLeaveTracks closes a subscriber and a publisher, and the relay has not heard of it yet. Before
 // other connections can have their indices, no track names them.
 func TestEndedConnectionsLeaveTracks(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)

@@ -92,7 +92,7 @@ func testRenditions(t *testing.T, off bool) {
 	requireOnce(t, next, high, pubs["video0"], low, pubs["video1"])
 }
 
-// agree accepts the updates of a subscription, with which the relay pauses renditions that nobody gets.
+// agree accepts the updates of a subscription: with them the relay pauses renditions that nobody gets.
 func agree(pub *session.Publication) {
 	for {
 		select {
@@ -104,7 +104,7 @@ func agree(pub *session.Publication) {
 	}
 }
 
-// sizes are those of the frames of a group.
+// sizes returns the sizes of the frames of a group.
 func sizes(scale int) (list []int) {
 	for o := range uint64(framesPerGOP) {
 		list = append(list, frameSize(o)/scale)

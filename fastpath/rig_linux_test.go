@@ -30,7 +30,7 @@ const relayPort = 4443
 
 var concat, stream, vi64 = bpftest.Concat, bpftest.Stream, bpftest.VI64
 
-// aead returns what seals and opens the packet with a number, and its nonce (RFC 9001 §5.3).
+// aead returns the cipher and the nonce of the packet with a number (RFC 9001 §5.3).
 func aead(k *packetKeys, pn uint64) (a cipher.AEAD, nonce []byte) {
 	nonce = slices.Clone(k.IV[:])
 	for i := range 8 {
@@ -116,10 +116,10 @@ func randomPacketKeys() *packetKeys {
 // publisherCID is the connection ID that the publisher addresses the relay with.
 var publisherCID = []byte("12345678")
 
-// publisherIndex is the index of the publisher's connection. Those of subscribers begin at 0.
+// publisherIndex is the index of the publisher's connection. Subscribers' indices begin at 0.
 const publisherIndex = 100
 
-// subscriber is a host that receives what the kernel sends.
+// subscriber is a host that receives the kernel's packets.
 type subscriber struct {
 	index uint32
 	conn  *net.UDPConn

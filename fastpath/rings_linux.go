@@ -13,7 +13,7 @@ const (
 	ringBatch = 64
 )
 
-// ring is one that a connection has, or may get.
+// ring is a ring that a connection has, or may get.
 type ring struct {
 	*conn
 	*lookahead
@@ -48,7 +48,7 @@ func (r *reclaimer) tendRings() (used bool) {
 	return used
 }
 
-// ringState is what a connection has, or wants.
+// ringState says whether a connection has a ring, or wants one.
 type ringState int
 
 const (

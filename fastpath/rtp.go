@@ -13,7 +13,7 @@ type RTPSource struct {
 	Codec         rtpframe.Codec
 }
 
-// RTPPacket tells a packet of a media from those about it.
+// RTPPacket tells a packet of a media from its neighbours.
 type RTPPacket struct {
 	SSRC      uint32
 	Sequence  uint16
@@ -24,7 +24,7 @@ type RTPPacket struct {
 type RTPPath struct {
 	Local, Remote netip.AddrPort // of one family: the relay's address for RTP, and the player's
 	SSRC          uint32
-	Timestamp     uint32 // what is added to the publisher's
+	Timestamp     uint32 // added to the publisher's
 	Sequence      uint16 // the same
 	MTU           int    // largest IP packet
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkRTP measures whole runs of rtp_ingress, as the kernel's statistics have them, for packets of the size that
-// fills a datagram on Ethernet. What it costs to send the clones is in them.
+// fills a datagram on Ethernet. They include the cost of sending the clones.
 func BenchmarkRTP(b *testing.B) {
 	for _, n := range []int{0, 1, 10, 20, 50} {
 		b.Run(fmt.Sprintf("players=%d", n), func(b *testing.B) { benchmarkRTP(b, n) })

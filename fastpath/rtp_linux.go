@@ -35,13 +35,13 @@ type rtpSource struct {
 	share  uint32 // index in shares
 }
 
-// sourceOf returns what counts as one source: an IPv4 address, or an IPv6 /64.
+// sourceOf returns the source of an address: the IPv4 address, or the IPv6 /64.
 func sourceOf(a netip.Addr) netip.Prefix {
 	p, _ := a.Prefix(min(a.BitLen(), 64)) // fails for an address that is not valid
 	return p
 }
 
-// loadRTP loads the program, which shares what a copy needs with those of QUIC.
+// loadRTP loads the program. It shares everything that a copy needs with the QUIC programs.
 func (k *kernel) loadRTP(s Settings) error {
 	spec, err := bpf.LoadRTP()
 	if err != nil {
@@ -109,8 +109,8 @@ var (
 	errRTPShare = errors.New("fast path: no room for another media of that source")
 )
 
-// take returns a free index, and that of the source's share of jobs. A source may have as many medias as are free, so
-// one alone has half of them at most.
+// take returns a free index, and the index of the source's share of jobs. A source may have as many medias as are free,
+// so one alone has half of them at most.
 func (r *rtp) take(source netip.Prefix) (index, share uint32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,7 +204,7 @@ func checkFamilies(local, remote netip.AddrPort) error {
 	return nil
 }
 
-// key is what rtp_ingress looks for.
+// key is the key that rtp_ingress looks for.
 func (m *RTPMedia) key() bpf.RTPEndpoint {
 	p := udpPath(m.source.Local, m.source.Remote)
 	return bpf.RTPEndpoint{Addr: p.Daddr, Port: p.Dport, V6: p.V6}
@@ -278,8 +278,8 @@ func (m *RTPMedia) Take(p RTPPacket) (served RTPServed) {
 		uint64(number)<<16|uint64(m.generation), p.Timestamp)
 }
 
-// Frames calls f with what numbers the frames of the media for both senders. It returns false if the kernel does not
-// serve the media any more.
+// Frames calls f with the state that numbers the frames of the media for both senders. It returns false if the kernel
+// does not serve the media any more.
 func (m *RTPMedia) Frames(f func(*rtpframe.Frames)) bool {
 	if !m.enter() {
 		return false
@@ -293,16 +293,16 @@ func (m *RTPMedia) framesLocked() *rtpframe.Frames {
 	return (*rtpframe.Frames)(unsafe.Pointer(&m.shared.Frames))
 }
 
-// after returns the number of a packet with a sequence number: the next such number after that of the packet before it,
-// also if the publisher has begun to count anew. So no other packet has it.
+// after returns the number of a packet with a sequence number: the next such number after the previous packet's, also
+// if the publisher has begun to count anew. So no other packet has it.
 func after(number uint32, sequence uint16) uint32 {
 	next := number + 1
 	return next + uint32(sequence-uint16(next))
 }
 
-// takeSlot sets the bits of all players in the slot of a packet, and returns those that the kernel had set and has not
-// given back. The kernel may have given the packet another number, see bpf/shared/rtp.h: what a key has below that is
-// the same. The slot stays as it is if it is about another packet with that.
+// takeSlot sets the bits of all players in the slot of a packet, and returns the bits that the kernel had set and has
+// not given back. The kernel may have given the packet another number, see bpf/shared/rtp.h: the key's other bits are
+// the same. The slot stays as it is if it is about another packet with these bits.
 func takeSlot(s *bpf.RTPSlot, key uint64, timestamp uint32) (before RTPServed) {
 	now := lockSlot(s)
 	same := uint32(now) == uint32(key) && atomic.LoadUint32(&s.Taken) == 0
@@ -323,7 +323,7 @@ func takeSlot(s *bpf.RTPSlot, key uint64, timestamp uint32) (before RTPServed) {
 	return before
 }
 
-// setAll sets the bits of all players, and returns those that were set.
+// setAll sets the bits of all players, and returns the bits that were set before.
 func setAll(s *bpf.RTPSlot) (before RTPServed) {
 	for i := range before {
 		before[i] = atomic.SwapUint64(&s.Players[i], ^uint64(0))
@@ -388,7 +388,7 @@ func (m *RTPMedia) Join(p RTPPath, flow *rtpframe.Flow) *RTPPlayer {
 		return nil
 	}
 	m.owners[at] = source
-	for i := range m.shared.Slots { // what they say is about another player
+	for i := range m.shared.Slots { // their bits are about another player
 		atomic.AndUint64(&m.shared.Slots[i].Players[at/64], ^(uint64(1) << (at % 64)))
 	}
 	m.shared.Players[at] = bpf.RTPPlayer{
@@ -447,8 +447,8 @@ func (p *RTPPlayer) enter() bool {
 	return !p.left
 }
 
-// Forward has the kernel send packets to the player, or not any more. What it does at that moment goes on, and Take
-// tells of it.
+// Forward has the kernel send packets to the player, or not any more. A packet that the kernel is sending at that
+// moment goes on, and Take tells of it.
 func (p *RTPPlayer) Forward(on bool) {
 	if !p.enter() {
 		return
@@ -486,7 +486,7 @@ func (p *RTPPlayer) readLocked() {
 	p.packets, p.octets = atomic.LoadUint64(&s.Packets), atomic.LoadUint64(&s.Octets)
 }
 
-// Leave removes the player. Its position is free for another one when no program can be using it.
+// Leave removes the player. Its position is free for another player when no program can be using it.
 func (p *RTPPlayer) Leave() {
 	if !p.enter() {
 		return

@@ -116,7 +116,7 @@ func TestRTPDeclines(t *testing.T) {
 	}
 }
 
-// shared is what the programs know about the player.
+// shared is the programs' state of the player.
 func (p *rtpPlayer) shared() *bpf.RTPPlayer { return &p.media.shared.Players[p.position] }
 
 // TestRTPBudget checks that without workers no more copies are made than the budget allows, and that user space knows.
@@ -234,8 +234,8 @@ func TestRTPFamilies(t *testing.T) {
 	}
 }
 
-// FuzzRTP compares what the programs say about packets with what this package's model says, and the copies, which
-// rtp_ingress and a worker make for players of both families, with the packets.
+// FuzzRTP compares the programs' verdicts about packets with this package's model, and the copies, which rtp_ingress
+// and a worker make for players of both families, with the packets.
 func FuzzRTP(f *testing.F) {
 	r := newRTPRig(f, lab.Topology{Subscribers: 1}, false,
 		Settings{MaxCopies: 1, Workers: 1, jobLifetime: time.Hour})
@@ -291,7 +291,7 @@ func (r *rtpRig) fitting(p []byte) (players []*rtpPlayer) {
 	return players
 }
 
-// rtpModel says what becomes of a packet, after sequence number 0 of SSRC 7.
+// rtpModel returns the fate of a packet, after sequence number 0 of SSRC 7.
 func rtpModel(p []byte) string {
 	switch {
 	case len(p) <= 12:

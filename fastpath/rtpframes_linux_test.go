@@ -25,8 +25,8 @@ func ofFrame(sequence, frame int, unit byte) []byte {
 	return p
 }
 
-// TestRTPFrames has frames come while a player's bucket has few bytes, and then none. Those that go, go whole, and
-// nothing goes that depends on one that did not. User space, which asks about the same packets, decides the same.
+// TestRTPFrames has frames come while a player's bucket has few bytes, and then none. A frame goes whole or not at all,
+// and nothing goes that depends on a missing frame. User space, which asks about the same packets, decides the same.
 func TestRTPFrames(t *testing.T) {
 	r := newRTPRig(t, lab.Topology{Subscribers: 1}, false, Settings{})
 	p := r.join(r.lab.Subscribers[0])
@@ -96,7 +96,7 @@ func TestRTPFrames(t *testing.T) {
 }
 
 // TestRTPUnlimited has the kernel look at frames only when something may not go to a player: from then on, also after
-// the limit has ended, because it may have broken off what others depend on.
+// the limit has ended, because it may have broken off a frame that others depend on.
 func TestRTPUnlimited(t *testing.T) {
 	r := newRTPRig(t, lab.Topology{Subscribers: 1}, false, Settings{})
 	p := r.join(r.lab.Subscribers[0])

@@ -14,7 +14,7 @@ import (
 	"sluice/internal/rtpframe"
 )
 
-// forwardAll adds players, on all hosts in turn, to which the kernel sends.
+// forwardAll adds players, on all hosts in turn, and has the kernel send to them.
 func (r *rtpRig) forwardAll(players int) {
 	r.t.Helper()
 	for i := range players {
@@ -112,7 +112,7 @@ func TestRTPWorkerRaces(t *testing.T) {
 	t.Log(r.counts())
 }
 
-// rtpDriven is a rig whose worker's thread has ended: the test does what it does, when it wants.
+// rtpDriven is a rig whose worker's thread has ended: the test does the worker's steps, when it wants.
 type rtpDriven struct {
 	*rtpRig
 	worker *worker
@@ -198,7 +198,7 @@ func TestRTPJobs(t *testing.T) {
 	require.Zero(t, got["job_late"])
 }
 
-// TestRTPJobShares checks that one publisher has half of the rings, and that user space knows what is not given.
+// TestRTPJobShares checks that one publisher has half of the rings, and that user space knows which jobs are not given.
 func TestRTPJobShares(t *testing.T) {
 	d := newRTPDriven(t, 5)
 	d.kernel.workers.dead[0].Store(true) // nobody waits for it

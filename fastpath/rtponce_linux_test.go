@@ -13,7 +13,7 @@ import (
 	"sluice/internal/rtpframe"
 )
 
-// rtpUserSpace is user space as it sends to players what the kernel has not sent. It is behind by a queue of packets.
+// rtpUserSpace sends the packets to players that the kernel has not sent. It is behind by a queue of packets.
 type rtpUserSpace struct {
 	*rtpRig
 	random  *rand.Rand
@@ -143,8 +143,8 @@ func (u *rtpUserSpace) arrive(number uint32) {
 	u.queue = append(u.queue, number)
 }
 
-// handle handles the next packets of the queue. As a receiver of RTP does, it leaves out what has come before, or is
-// older than what was handled.
+// handle handles the next packets of the queue. As a receiver of RTP does, it leaves out packets that have come before,
+// or are older than the last one handled.
 func (u *rtpUserSpace) handle(n int) {
 	for _, number := range u.queue[:n] {
 		p := u.sent[number]
@@ -164,7 +164,7 @@ func (u *rtpUserSpace) handle(n int) {
 	u.queue = u.queue[n:]
 }
 
-// receive reads what the kernel has sent.
+// receive reads the packets that the kernel has sent.
 func (u *rtpUserSpace) receive() {
 	for _, o := range u.all {
 		for n, _ := o.Sent(); o.read < n; o.read++ {

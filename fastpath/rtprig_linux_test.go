@@ -38,7 +38,7 @@ type rtpRig struct {
 	players   []*rtpPlayer
 }
 
-// newRTPRig has the kernel know a media with payload type 96, SSRC 7, of which sequence number 0 was handled.
+// newRTPRig has the kernel know a media with payload type 96 and SSRC 7, whose sequence number 0 was handled.
 func newRTPRig(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rtpRig {
 	t.Helper()
 	r := &rtpRig{t: t, v6: v6, lab: labtest.New(t, topology)}
@@ -164,7 +164,7 @@ func (r *rtpRig) counts() map[string]uint64 {
 	return counts
 }
 
-// counted returns what was counted while f ran.
+// counted returns how much each counter has grown while f ran.
 func (r *rtpRig) counted(f func()) map[string]uint64 {
 	before := r.counts()
 	f()

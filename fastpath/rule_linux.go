@@ -20,7 +20,7 @@ import (
 // Rule is an operator's function admit (bpf/policy/admission.h), which takes the place of the built-in one. It is
 // linked into the programs before they are loaded, so they are verified with it, and it costs a copy nothing but its
 // own instructions. The kernel could also replace a function of a loaded program (BPF_PROG_TYPE_EXT), but not on all
-// machines: that needs what traces the kernel.
+// machines: that needs kernel tracing.
 //
 // The media sender asks the same function, with the same maps, by BPF_PROG_RUN. So both senders decide the same.
 type Rule struct {
@@ -34,7 +34,7 @@ type Rule struct {
 
 var _ claim.Rule = (*Rule)(nil)
 
-// admitName is the function whose place a rule takes.
+// admitName is the function that a rule replaces.
 const admitName = "admit"
 
 // LoadRule loads an object file of clang with a function admit. logger gets the messages that an operator can act on.
@@ -138,8 +138,8 @@ func extent(code asm.Instructions, function string) (begin, end int) {
 	return begin, begin + 1 + rest
 }
 
-// sameSignature returns an error unless the programs' functions admit can take each other's place. Without that a
-// function could read what is behind the question.
+// sameSignature returns an error unless the programs' functions admit can take each other's place. Without this check a
+// function could read beyond the question.
 func sameSignature(ours, theirs *ebpf.ProgramSpec) error {
 	want, _ := question(ours)
 	got, global := question(theirs)

@@ -68,7 +68,7 @@ func TestSameRule(t *testing.T) {
 	require.EqualValues(t, 2000, asked, "both have the same maps")
 }
 
-// TestRuleFile loads what is no rule for this relay. The error says what to do.
+// TestRuleFile loads files that are no rules for this relay. The error says what to do.
 func TestRuleFile(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "policy.o")
 	require.NoError(t, os.WriteFile(text, []byte("no object"), 0o600))
@@ -83,7 +83,7 @@ func TestRuleFile(t *testing.T) {
 	}
 }
 
-// TestRuleSignature changes what the rule takes for the question.
+// TestRuleSignature changes the rule's struct admission.
 func TestRuleSignature(t *testing.T) {
 	ask, err := bpf.LoadAsk()
 	require.NoError(t, err)

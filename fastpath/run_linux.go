@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runAttr are the parameters of BPF_PROG_RUN: the member test of union bpf_attr in linux/bpf.h, up to what is used.
+// runAttr are the parameters of BPF_PROG_RUN: the beginning of member test of union bpf_attr in linux/bpf.h.
 type runAttr struct {
 	program, result  uint32
 	dataIn, dataOut  uint32 // lengths
@@ -21,7 +21,7 @@ type runAttr struct {
 	context          unsafe.Pointer
 }
 
-// runContext is the beginning of struct __sk_buff in linux/bpf.h, up to what is used.
+// runContext is the beginning of struct __sk_buff in linux/bpf.h.
 type runContext struct {
 	_       [12]uint32
 	control [5]uint32 // cb

@@ -33,8 +33,8 @@ func tablesOf(o *bpf.IngressObjects) Tables {
 	}
 }
 
-// Machine is what simulations have instead of the kernel: memory of this process, and functions that do what the
-// kernel, or a wait for it, does. Arrays have all their elements from the beginning; FreeStreams has all slots.
+// Machine replaces the kernel in simulations: memory of this process, and functions that do the same as the kernel, or
+// a wait for it, does. Arrays have all their elements from the beginning; FreeStreams has all slots.
 type Machine struct {
 	Tables
 	Paths, Tracks               Table // by bpf.VersionKey

@@ -67,8 +67,8 @@ func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
 	fastpath.StopReclaimer(t, r.FastPath) // it would end streams that user space does not read
 }
 
-// counted returns what was counted since the last time. A copy of the kernel's is always lost here. Packets are opened
-// and sealed with key streams that were made ahead, or not, as time allows.
+// counted returns how much each counter has grown since the last call. A copy of the kernel's is always lost here.
+// Packets are opened and sealed with key streams that were made ahead, or not, as time allows.
 func (r *replayed) counted(t *testing.T) map[string]uint64 {
 	counts, err := r.Counts()
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func (r *replayed) counted(t *testing.T) map[string]uint64 {
 	return since
 }
 
-// words are what both senders share.
+// words are the state that both senders share.
 func (r *replayed) words() [7]uint64 {
 	s := r.state
 	return [...]uint64{
@@ -175,7 +175,7 @@ func newTrace() *trace {
 	return tr
 }
 
-// next returns the next packet, and what changes before it.
+// next returns the next packet, and the changes before it.
 func (tr *trace) next() (packet []byte, change func(*claim.ConnState)) {
 	change = tr.change()
 	if len(tr.last) > 0 && tr.rng.IntN(20) == 0 {

@@ -19,7 +19,7 @@ const (
 	// maxAttempts is how often OpenStream tries to open a stream before the kernel does.
 	maxAttempts = 4
 	// streamShare is how many streams of the kernel one connection may have. A subscriber of a hundred tracks has that
-	// many for a moment. One that acknowledges nothing has them until the media sender gives up its streams.
+	// many for a moment. A subscriber that acknowledges nothing has them until the media sender gives up its streams.
 	streamShare = uint32(bpf.IngressCapacitySTREAM_SHARE)
 )
 

@@ -31,7 +31,7 @@ func (p *packetKeys) words() (k bpf.PacketKeys) {
 type subscriberPath struct {
 	Local, Remote    netip.AddrPort // of one family
 	ConnectionID     []byte         // destination connection ID
-	StreamPrefix     []byte         // what WebTransport puts in front of a stream
+	StreamPrefix     []byte         // WebTransport's, in front of a stream
 	DatagramPrefix   []byte         // and of a datagram
 	InitialMaxStream uint64         // initial_max_stream_data_uni
 	MaxDatagram      uint64         // max_datagram_frame_size
@@ -51,8 +51,8 @@ func (p *subscriberPath) validate() error {
 	return nil
 }
 
-// SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the one that the stack
-// last used.
+// SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the last one that the
+// stack used.
 func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
 	if err := p.validate(); err != nil {
 		return err
@@ -130,7 +130,7 @@ type subscription struct {
 // partLen is how many subscriptions a part of a track's list has.
 const partLen = bpf.IngressCapacityPART_LEN
 
-// trackValue returns the parts of a track's list: at least one. v is what they repeat.
+// trackValue returns the parts of a track's list: at least one. They all repeat v.
 func trackValue(v bpf.Track, subscriptions []subscription) (parts []bpf.Track) {
 	v.Count = uint32(len(subscriptions))
 	parts = append(parts, v)

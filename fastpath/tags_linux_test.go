@@ -15,7 +15,7 @@ import (
 )
 
 // TestTags gives the programs frames with VLAN tags: they look behind up to two, and send to a subscriber without tags,
-// or with the one that the stack uses.
+// or with the tag that the stack uses.
 func TestTags(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1, SoftwareChecksums: true}, false)
 	sub := r.subscription(r.subscribers[0])

@@ -22,8 +22,8 @@ type ForwardedTrack struct {
 	mu      sync.Mutex // guards all below
 	from    *conn      // the publisher; nil: not on the fast path
 	alias   uint64
-	wanted  forwarding          // what Forward was called with last
-	applied []bpf.Track         // what the map holds: the parts of the list; nil: nothing
+	wanted  forwarding          // the arguments of the last Forward
+	applied []bpf.Track         // the parts of the list in the map; nil: none
 	listed  map[uint32]struct{} // connections that have been in the list while from is the publisher
 	version uint32              // of the list
 	offered []offered
@@ -58,8 +58,8 @@ func (f *FastPath) NewTrack() *ForwardedTrack {
 	}
 }
 
-// Forward lets the kernel forward what the publisher from sends with an alias, to subscribers, from the next packet on.
-// It replaces what an earlier call has set. defaultPriority is the Publisher Priority of subgroups without one of their
+// Forward lets the kernel forward the data of publisher from with an alias to subscribers, from the next packet on. It
+// replaces the settings of an earlier call. defaultPriority is the Publisher Priority of subgroups without one of their
 // own. Without a publisher the track is not on the fast path.
 func (t *ForwardedTrack) Forward(
 	from claim.ForwarderConn, alias uint64, defaultPriority uint8, subscribers []Subscriber,

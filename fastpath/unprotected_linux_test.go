@@ -12,7 +12,7 @@ func headerMask(*packetKeys, []byte) (mask [5]byte) { return mask }
 
 func newAEAD(*packetKeys) cipher.AEAD { return noAEAD{} }
 
-// noAEAD is what bpf/transport/unprotected.h does.
+// noAEAD does the same as bpf/transport/unprotected.h.
 type noAEAD struct{ cipher.AEAD }
 
 const unprotectedTag = "UNPROTECTED-QUIC"

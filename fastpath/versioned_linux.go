@@ -15,7 +15,7 @@ import (
 type versioned[T any] struct {
 	elements Table
 	current  []uint64 // the version by index, shared with the programs; 0: none
-	await    func()   // waits until no program uses what was replaced before
+	await    func()   // waits until no program uses a version that was replaced before
 
 	mu    sync.Mutex        // guards all below, and changes of current
 	last  uint64            // version that was given

@@ -131,7 +131,7 @@ func (w *worker) makeCopies(jobs [][]byte) {
 		more = false
 		for _, job := range jobs {
 			more = w.continueJob(job) || more
-			runtime.Gosched() // the run was a system call of which the scheduler was not told
+			runtime.Gosched() // the scheduler was not told that the run was a system call
 		}
 	}
 }
@@ -170,8 +170,8 @@ func (w *worker) finish(j *bpf.Job) {
 	w.all.kept[w.all.counter(allPromises, w.index)].Add(1)
 }
 
-// threadNamespace is the network namespace of the thread that opens it. A goroutine that has no thread of its own is on
-// one that is in the process's.
+// threadNamespace is the network namespace of the thread that opens it. A goroutine without a thread of its own is in
+// the process's namespace.
 const threadNamespace = "/proc/thread-self/ns/net"
 
 // enterNamespace brings the goroutine into a network namespace. If that is not the process's, the goroutine gets a

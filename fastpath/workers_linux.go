@@ -36,7 +36,7 @@ type workers struct {
 	done      sync.WaitGroup
 	busyUntil []uint64        // one element, shared with the programs
 	given     []uint64        // jobs, by element and worker; shared with the programs
-	kept      []atomic.Uint64 // those of them that are done
+	kept      []atomic.Uint64 // jobs that are done, at the same indices
 	dead      []atomic.Bool   // by worker: takes no more jobs
 	stuck     []atomic.Bool   // by worker: was too late, and has done nothing since
 	runs      atomic.Uint64   // each makes a chunk of copies at most
@@ -55,7 +55,7 @@ func newWorkers(k *kernel, s *Settings) *workers {
 	}
 }
 
-// counter is the index of what counts a worker's jobs in an element of the array promises.
+// counter is the index of the counter of a worker's jobs in an element of the array promises.
 func (w *workers) counter(element uint32, worker int) int { return int(element)*len(w.dead) + worker }
 
 // hire makes n workers that do not work yet.
@@ -114,7 +114,7 @@ func (w *workers) awaitCopies(element uint32, until time.Time) {
 	}
 }
 
-// awaitUnused returns when no worker uses what programs have found that ended before.
+// awaitUnused returns when no worker uses anything that had ended before the call.
 func (w *workers) awaitUnused() {
 	never := func(int) bool { return false }
 	if late := w.await(allPromises, time.Now().Add(w.lifetime), never); len(late) > 0 {
@@ -123,7 +123,7 @@ func (w *workers) awaitUnused() {
 }
 
 // await waits until the jobs are done that an element of the array promises counts now, or a time has come. It returns
-// the workers that were too late, without those to be skipped.
+// the workers that were too late, without the skipped ones.
 func (w *workers) await(element uint32, until time.Time, skip func(worker int) bool) (late []int) {
 	given := make([]uint64, len(w.list))
 	for i := range given {

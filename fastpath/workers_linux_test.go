@@ -20,7 +20,7 @@ func stopWorker(t *testing.T, k *kernel) *worker {
 
 func waitsForAll(int) bool { return false }
 
-// awaitAll waits for all workers to do all jobs, and returns those that were too late.
+// awaitAll waits for all workers to do all jobs, and returns the workers that were too late.
 func (w *workers) awaitAll(limit time.Duration) []int {
 	return w.await(allPromises, time.Now().Add(limit), waitsForAll)
 }

@@ -301,7 +301,7 @@ func trackOf(namespace string, n int) moqt.FullTrackName {
 	return moqt.FullTrackName{Namespace: moqt.Namespace{namespace}, Name: fmt.Sprintf("video%d", n)}
 }
 
-// viewer keeps what comes of a track.
+// viewer keeps the objects of a track that come.
 type viewer struct {
 	sub *session.Subscription
 
@@ -513,7 +513,7 @@ func (w *world) complete(v *viewer, b *broadcast, from uint64) bool {
 }
 
 // forwards expects the kernel to send media, and each decline to have a reason that a busy machine may cause. publish
-// publishes a group that begins when all viewers have the one before it, so that a packet has its whole header.
+// publishes a group that begins when all viewers have the previous one, so that a packet has its whole header.
 func (w *world) forwards(publish func(), counters ...string) {
 	w.Helper()
 	w.settle(publish)

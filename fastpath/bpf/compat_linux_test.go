@@ -11,7 +11,7 @@ import (
 	"sluice/fastpath/bpf/bpftest"
 )
 
-// loaders are those of all objects that are loaded into the kernel.
+// loaders load the objects that are loaded into the kernel.
 var loaders = []func() (*ebpf.CollectionSpec, error){bpf.LoadIngress, bpf.LoadEgress, bpf.LoadAsk, bpf.LoadRTP}
 
 // programs returns the programs that are loaded into the kernel.
@@ -75,8 +75,8 @@ func TestStackDepth(t *testing.T) {
 	}
 }
 
-// TestStackOfRule keeps what an operator's program has on the stack when user space asks it no larger than what it has
-// in the other programs: so the verifier refuses it when it is loaded, and not when the fast path is.
+// TestStackOfRule checks that an operator's program has no more stack when user space asks it than in the other
+// programs: so the verifier refuses it when it is loaded, and not when the fast path is.
 func TestStackOfRule(t *testing.T) {
 	before := make(map[string]int) // admit is called
 	for _, p := range programs(t) {

@@ -77,11 +77,11 @@ func TestPoly1305Limbs(t *testing.T) {
 	}
 }
 
-// maxBlocks are those of the whole chunks of the largest payload, and three more.
+// maxBlocks is the number of blocks in the whole chunks of the largest payload, and three more.
 const maxBlocks = 1500/64*4 + 3
 
-// TestPoly1305Residues gives the program messages for which the accumulator ends beside the multiples of 2^130-5, with
-// ordinary and extreme keys: there the last reduction could be one too few or too many.
+// TestPoly1305Residues gives the program messages whose accumulator ends beside the multiples of 2^130-5, with ordinary
+// and extreme keys: there the last reduction could be one too few or too many.
 func TestPoly1305Residues(t *testing.T) {
 	k := bpftest.NewCrypto(t)
 	keys := [][]byte{append([]byte{1}, make([]byte, 15)...), append([]byte{2}, make([]byte, 15)...),
@@ -100,8 +100,8 @@ func TestPoly1305Residues(t *testing.T) {
 	}
 }
 
-// endingAt returns a message for which the accumulator is a residue of 2^130-5 when all blocks are in. There is none of
-// two or four blocks for each residue if r is 1.
+// endingAt returns a message whose accumulator is a residue of 2^130-5 when all blocks are in. If r is 1, not every
+// residue has a message of two or four blocks.
 func endingAt(r []byte, residue int64, blocks int) []byte {
 	p, full := prime(), new(big.Int).Lsh(big.NewInt(1), 128)
 	for {

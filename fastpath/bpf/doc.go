@@ -1,14 +1,14 @@
 // Package bpf holds the kernel programs that forward media, and their generated types.
 //
-// The C code is written in layers, a folder each, whose header of the same name says what the layer promises to those
+// The C code is written in layers, a folder each. The header of the same name says what a layer promises to the layers
 // above:
 //
 //	server_ingress.bpf.c, client_egress.bpf.c     entries: thin, one for each hook
 //	rtp_ingress.bpf.c                             the same for RTP, with the same egress
-//	ask.bpf.c       the entry by which user space asks an operator's program, in place of policy/admit.h
+//	ask.bpf.c       the entry for user space to ask an operator's program, in place of policy/admit.h
 //	fanout/         one frame becomes a copy for each subscriber: routes, budget, clones, counters
 //	policy/         may this copy go now? For RTP: does this frame go to the player?
-//	application/    MoQT: which track, for whom, what is rewritten, what priority
+//	application/    MoQT: which track, for whom, the rewritten bytes, the priority
 //	transport/      QUIC packets: open, walk the frames, seal
 //	shared/         the state that user space shares, the claim protocol, reasons, the scratch
 //

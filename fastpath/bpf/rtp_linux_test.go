@@ -154,7 +154,7 @@ func (n *numbers) of(t *testing.T, timestamp uint32, sequence uint16) uint32 {
 }
 
 // TestFrameNumbers has packets come in another order, again, and late. A frame has one number. Packets that come when
-// theirs is forgotten count as those of the oldest frame that is not.
+// their frame is forgotten count for the oldest frame that is not.
 func TestFrameNumbers(t *testing.T) {
 	n := &numbers{k: bpftest.NewRTP(t)}
 	r := rand.New(rand.NewPCG(1, 2))

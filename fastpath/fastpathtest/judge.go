@@ -1,5 +1,6 @@
-// Package fastpathtest judges what the kernel did with media, for tests. On a busy machine user space may be late with
-// what the kernel needs, and then sends by itself; the kernel's counters say so. [Judge] accepts that and nothing else.
+// Package fastpathtest judges the kernel's forwarding of media, for tests. On a busy machine user space may be late
+// with the kernel's data, and then sends by itself; the kernel's counters say so. [Judge] accepts that and nothing
+// else.
 package fastpathtest
 
 import (

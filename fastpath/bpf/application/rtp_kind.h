@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // What depends on the frame of an RTP packet, by the headers in its payload. Package rtpframe has the same rule, and
-// explains it; a test compares both. What is cut off, or beyond the limits, is a part of some frame.
+// explains it; a test compares both. A unit that is cut off, or beyond the limits, counts as a part of some frame.
 #pragma once
 
 #include "../shared/rtp_frames.h"
 
 enum rtp_kind_limits {
 	MAX_UNITS = 8, // that are aggregated in a packet
-	AV1_ENOUGH = 3, // bytes of an OBU and the length in front of it, of which the longest has two
+	AV1_ENOUGH = 3, // bytes of an OBU and the length in front of it, which has one or two
 };
 
 // A payload, from some byte on.

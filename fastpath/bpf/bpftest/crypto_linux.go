@@ -124,7 +124,7 @@ func nonce(k *CryptoPacketKeys, pn uint64) []byte {
 	return n
 }
 
-// Reference returns what x/crypto makes of a packet's payload.
+// Reference returns a packet's payload as x/crypto seals it.
 func Reference(t testing.TB, k *CryptoPacketKeys, pn uint64, plaintext, aad []byte) []byte {
 	t.Helper()
 	a, err := chacha20poly1305.New(Bytes(&k.Key))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Entries for tests of the policy: user space sets a connection's state and what is about to go, and asks.
+// Entries for tests of the policy: user space sets a connection's state and the next packet, and asks.
 //go:build ignore
 
 #include "../policy/policy.h"

@@ -57,7 +57,7 @@ func (k *Policy) set(t testing.TB, s *claim.ConnState, size uint32) {
 	require.NoError(t, k.PacketLen.Set(size))
 }
 
-// SetPacket says to which group the packets belong.
+// SetPacket sets the group of the packets.
 func (k *Policy) SetPacket(t testing.TB, group uint64) {
 	t.Helper()
 	putPerCPU(t, k.Scratches, &PolicyScratch{Group: group})

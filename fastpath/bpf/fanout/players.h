@@ -2,8 +2,8 @@
 // The fan-out layer of RTP: one packet of a publisher becomes a copy for each player.
 //
 // What it promises to the entry program: forward_rtp offers a packet to some players of its media, and returns. The
-// copy for a player is sent or declined, and counted, at once. User space sends a declined copy. The players beyond the
-// budget are those of workers: playerjob.h.
+// copy for a player is sent or declined, and counted, at once. User space sends a declined copy. Workers serve the
+// players beyond the budget: playerjob.h.
 //
 // A copy differs from the packet in its headers only. The clone keeps the rest, and nothing else is copied.
 #pragma once
@@ -30,7 +30,7 @@ struct rtp_fan_out {
 };
 
 // rtp_copies returns how many players a run of rtp_ingress offers a packet to: as many as cause the work of max_copies
-// copies of the largest size, of which one for a player has the fixed part.
+// copies of the largest size. A copy for a player has the fixed part of one.
 INLINE u32 rtp_copies(void)
 {
 	return max_copies * ((COPY_WORK + MAX_PAYLOAD) / COPY_WORK);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What admit is asked, and what it answers. A program that takes its place (--policy) needs no other file: this one
+// The question to admit, and its answers. A program that takes its place (--policy) needs no other file: this one
 // changes only by new fields at the end of the struct. The program may have maps and other functions, may call the
 // helpers of classifiers, and has 192 bytes of stack. examples/policy has one.
 #pragma once
@@ -7,8 +7,8 @@
 #include <sluice/types.h>
 
 // A copy for one subscriber that is about to be claimed; or an object that the media sender is about to begin, with its
-// first packet; or an RTP frame, with the first of its packets that shows the frame's kind. Of a copy that opens a
-// stream it is asked before that, too. The same may be asked again, and what is admitted may stay here for another
+// first packet; or an RTP frame, with the first of its packets that shows the frame's kind. admit is also called before
+// a copy opens a stream. It may be called again for the same copy, and an admitted copy may stay here for another
 // reason: an answer must not depend on how often admit was called.
 struct admission {
 	u64 now; // CLOCK_MONOTONIC, nanoseconds; 0 if there is no bucket and admit is the built-in one

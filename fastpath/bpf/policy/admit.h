@@ -4,8 +4,8 @@
 
 #include "admission.h"
 
-// admit is the function whose place an operator's program takes, before the programs are loaded. It is global for that:
-// it is verified by itself, and the compiler must not know what it returns.
+// admit is the function that an operator's program replaces, before the programs are loaded. It is global for that: it
+// is verified by itself, and the compiler must not know its result.
 GLOBAL int admit(struct admission *a)
 {
 	int answer = ADMIT;

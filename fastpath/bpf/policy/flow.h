@@ -2,8 +2,8 @@
 // The policy layer for RTP: does this frame go to a player?
 //
 // What it promises to the fan-out: frame_goes returns COPY_SENT if the packet's frame goes to a player, and else why
-// not. The answer is the same for all packets of a frame, in the kernel and in user space: the first packet that shows
-// the frame's kind is asked about, by admit, and what was decided is noted. Package rtpframe has the same rule; a test
+// not. The answer is the same for all packets of a frame, in the kernel and in user space: admit is asked about the
+// first packet that shows the frame's kind, and the decision is noted. Package rtpframe has the same rule; a test
 // compares both.
 #pragma once
 
@@ -42,8 +42,8 @@ INLINE u32 level_of_kind(u32 kind)
 	return SOUND_LEVEL;
 }
 
-// is_late reports whether a timestamp is of a frame before the latest ones. One from long before is that of a publisher
-// that counts anew.
+// is_late reports whether a timestamp is of a frame before the latest ones. A timestamp from long before comes from a
+// publisher that counts anew.
 INLINE bool is_late(struct rtp_frames *f, u64 newest, u32 timestamp)
 {
 	u32 number = (u32)(newest >> 32) - (FRAME_HISTORY - 1), at = number;
@@ -76,7 +76,7 @@ INLINE bool find_frame(struct rtp_frames *f, u64 newest, u32 timestamp, u32 *num
 	return is_late(f, newest, timestamp);
 }
 
-// is_ahead reports whether a sequence number is newer than that of the lead.
+// is_ahead reports whether a sequence number is newer than the lead's.
 INLINE bool is_ahead(u64 lead, u16 sequence)
 {
 	u16 ahead = sequence - (u16)(lead >> 32);
@@ -85,7 +85,7 @@ INLINE bool is_ahead(u64 lead, u16 sequence)
 }
 
 // number_frame returns the number of a packet's frame; 0: others were faster, again and again. If the sequence number
-// is newer than that of the lead, the packet is not of a frame before it, whatever its timestamp is.
+// is newer than the lead's, the packet is not of a frame before it, whatever the timestamp.
 static __noinline u32 number_frame(struct rtp_frames *f, u32 timestamp, u32 sequence)
 {
 	for (u32 attempt = 0; attempt < 4; attempt++) {

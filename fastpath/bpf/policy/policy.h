@@ -2,11 +2,11 @@
 // The policy layer: may this copy go now?
 //
 // What it promises to the fan-out: may_go decides, and changes nothing, so the fan-out can ask before anything is
-// taken. A copy that may not go is declined with the reason that may_go returns, and the media sender decides what
-// becomes of its bytes.
+// taken. A copy that may not go is declined with the reason that may_go returns, and the media sender decides about its
+// bytes.
 //
-// The rules are user space's own, and a test compares them. Those that are a matter of opinion are in admit, whose
-// place an operator's program may take (admission.h). The window, pacing and the path's MTU are not: they are looked at
+// The rules are user space's own, and a test compares them. Rules that are a matter of opinion are in admit, which an
+// operator's program may replace (admission.h). The window, pacing and the path's MTU are not: they are looked at
 // afterwards. Flow control credit is taken with the claim (shared/claim.h).
 #pragma once
 

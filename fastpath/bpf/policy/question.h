@@ -23,7 +23,7 @@ INLINE struct admission *new_question(void)
 	return bpf_map_lookup_elem(&questions, &zero);
 }
 
-// ask_admit returns COPY_SENT if what is asked about may go.
+// ask_admit returns COPY_SENT if the copy, object or frame may go.
 INLINE enum reason ask_admit(struct admission *a)
 {
 	switch (admit(a)) {

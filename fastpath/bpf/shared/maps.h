@@ -20,15 +20,15 @@ enum capacity {
 	EXTENT_LEN = 1 << EXTENT_SHIFT, // elements of an extent, see GROWING; more where they are small
 };
 
-// Extents are whole pages, because user space maps each one behind the one before. So there are more elements in one
+// Extents are whole pages, because user space maps each behind the previous one. So there are more elements in one
 // where these are no multiples of 64 bytes, but only of 32, 16 or 8. Where pages are larger than 4 KiB, the loader
 // makes all extents longer.
 const volatile u32 extent_shift = EXTENT_SHIFT;
 
 #define SMALL_SHIFT(size) ((size) % 64 ? 6 - __builtin_ctz(size) : 0)
 
-// SHARED reads or writes a field that user space changes at any time: the compiler must neither read twice what was
-// compared once, nor keep a value.
+// SHARED reads or writes a field that user space changes at any time: the compiler must neither read a compared value
+// twice, nor keep a value.
 #define SHARED(field) (*(volatile __typeof__(field) *)&(field))
 
 // SHARED_ARRAY is memory: user space maps it, and both sides read and write its elements.

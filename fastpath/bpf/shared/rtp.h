@@ -4,8 +4,8 @@
 // Each packet goes up to user space, whatever becomes of it here, and user space sends it to the players that the
 // kernel has not served. So both sides have to know which players have it. A media has a slot for each of the latest
 // packets, with a bit for each player. Whoever sets the bit sends the packet to that player. The kernel sets bits
-// before user space sees the packet. User space sets all of them at once when it handles the packet, and what was set
-// before tells which players the kernel has served. If user space is so far behind that the slot is still needed for
+// before user space sees the packet. User space sets all of them at once when it handles the packet. The bits that were
+// set before tell which players the kernel has served. If user space is so far behind that the slot is still needed for
 // another packet, the kernel leaves the packet to user space.
 //
 // A bit that is set says that the kernel is about to send, too. If it cannot, because the device is down or there is no
@@ -13,12 +13,12 @@
 // sends to the players whose bits were cleared meanwhile. A run that uses the slot also keeps it from becoming another
 // packet's in the kernel: it may have stood still for long, on a virtual machine, and would set a bit of that packet.
 //
-// The kernel numbers packets from the one on that user space has handled last. If the publisher's sequence numbers jump
-// back while user space is behind, the kernel gives a packet another number than user space does later. So user space
-// looks for the sequence number, the SSRC and the timestamp: if the slot has these, and no packet was handled with its
-// key, it is about the same packet. If only the timestamp differs, the slot is about a packet with the same sequence
-// number that comes later, or has never come, and stays. Until user space has handled that packet, the kernel leaves
-// others with its sequence number and SSRC to user space, whatever their keys are.
+// The kernel numbers packets from the packet on that user space has handled last. If the publisher's sequence numbers
+// jump back while user space is behind, the kernel gives a packet another number than user space does later. So user
+// space looks for the sequence number, the SSRC and the timestamp: if the slot has these, and no packet was handled
+// with its key, it is about the same packet. If only the timestamp differs, the slot is about a packet with the same
+// sequence number that comes later, or has never come, and stays. Until user space has handled that packet, the kernel
+// leaves others with its sequence number and SSRC to user space, whatever their keys are.
 #pragma once
 
 #include "maps.h"
@@ -36,7 +36,7 @@ enum rtp_limits {
 // A player of a media. User space changes all but active while active is 0 and no program can have seen it otherwise.
 struct rtp_player {
 	struct udp_path udp;
-	u16 sequence; // what is added to the sequence number
+	u16 sequence; // added to the sequence number
 	u32 timestamp; // and to the timestamp
 	__be32 ssrc;
 	u32 active;

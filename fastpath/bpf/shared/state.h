@@ -109,7 +109,7 @@ enum record_kind {
 	KIND_RESET,
 	KIND_PING,
 	KIND_BLOCKED, // DATA_BLOCKED, STREAM_DATA_BLOCKED or STREAMS_BLOCKED
-	KIND_SKIPPED, // was not sent: a peer that acknowledges it has not received what it says (RFC 9000 §21.4)
+	KIND_SKIPPED, // was not sent: only an optimistic ACK covers it (RFC 9000 §21.4)
 	KIND_ACK_FREQUENCY,
 	KIND_MASK = 7,
 };
@@ -284,8 +284,8 @@ static __noinline __attribute__((unused)) struct track *find_subscriptions(u32 i
 	return find_part(&tracks, index, version, part);
 }
 
-// has_alias reports whether a track is the one with an alias. The map aliases may have answered with an element that
-// was deleted meanwhile, and belongs to another alias already.
+// has_alias reports whether a track has an alias. The map aliases may have answered with an element that was deleted
+// meanwhile, and belongs to another alias already.
 INLINE bool has_alias(const struct track *t, const struct alias_key *a)
 {
 	return t->publisher == a->publisher && t->alias == a->alias;

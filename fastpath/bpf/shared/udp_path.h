@@ -13,7 +13,7 @@ struct endpoint {
 _Static_assert(sizeof(struct endpoint) == 20, "endpoint is a part of udp_path");
 
 // The addresses and ports of the datagrams between a peer (destination) and the relay (source). saddr is where the
-// relay's packets come from, and where those of the peer go to.
+// relay's packets come from, and where the peer's go to.
 struct udp_path {
 	u8 saddr[16], daddr[16]; // IPv4 in the first four bytes
 	__be16 dport;

@@ -7,7 +7,7 @@
 // space inserts the new element, changes the word, and deletes the old element after a grace period, when no run of a
 // program can have seen the old word.
 //
-// A value that is too large for most uses has parts, each of which is an element. They all have the version in their
+// A value that is too large for most uses has parts, each an element of its own. They all have the version in their
 // keys, so a program that has read the word finds parts of one value.
 #pragma once
 

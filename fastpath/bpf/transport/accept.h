@@ -2,15 +2,15 @@
 // Whether the stack would hand a datagram to the relay's socket.
 //
 // TCX comes before IP, so the programs see packets that the stack is going to discard. If they forwarded these, a
-// publisher could send subscribers what user space never sees, and then other bytes for the same place of a stream. The
-// AEAD tag does not help: the publisher makes it. So a packet is declined unless it passes what the stack checks:
+// publisher could send subscribers bytes that user space never sees, and then others for the same place of a stream.
+// The AEAD tag does not help: the publisher makes it. So a packet is declined unless it passes the stack's checks:
 //
-//	link layer     ip_rcv and ipv6_rcv discard what is addressed to another host. Broadcasts and multicasts bear no
+//	link layer     ip_rcv and ipv6_rcv discard frames for another host. Broadcasts and multicasts bear no
 //	               media
 //	IP header      version, options and fragments: udp.h. Here the checksum of IPv4, and that IP and UDP name the same
 //	               length: the stack would cut the packet, or discard it
 //	addresses      routing discards packets to other hosts' addresses, and from impossible ones. The path's addresses
-//	               are those of packets that have reached the socket, and that QUIC has validated
+//	               come from packets that have reached the socket, and QUIC has validated them
 //	UDP checksum   a wrong one. 0 means none over IPv4 (RFC 768), and is wrong over IPv6 (RFC 8200 §8.1)
 //
 // What comes after that, a firewall or a full socket buffer, cannot be seen from here.
@@ -42,7 +42,7 @@ INLINE bool same_address(const u8 *a, const u8 *b)
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]));
 }
 
-// accept_path compares the datagram's addresses and ports with those of the peer's path.
+// accept_path compares the datagram's addresses and ports with the peer's path.
 INLINE bool accept_path(const struct datagram *d, const struct udp_path *p)
 {
 	return d->v6 == p->v6 && d->sport == p->dport && d->dport == p->sport && same_address(d->saddr, p->daddr) &&

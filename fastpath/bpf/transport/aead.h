@@ -3,8 +3,8 @@
 // sealing share every step.
 //
 // A key stream is applied to four blocks at a time, which are authenticated in the same pass: the CPU encrypts while
-// Poly1305 waits for its multiplications. That loop is in C, unlike those of chacha20.h: calling a callback would cost
-// as much as a block, and 23 iterations are few enough for the verifier.
+// Poly1305 waits for its multiplications. That loop is in C, unlike the loops of chacha20.h: calling a callback would
+// cost as much as a block, and 23 iterations are few enough for the verifier.
 #pragma once
 
 #include "keystream.h"
@@ -15,8 +15,8 @@ enum { AEAD_OPENED = 0, AEAD_REJECTED = 1 };
 
 #define CHUNK 64
 
-// apply_chunks applies the key stream to n whole chunks from buf+src to buf+dst, and authenticates the ciphertext:
-// what it writes if it seals, else what it reads.
+// apply_chunks applies the key stream to n whole chunks from buf+src to buf+dst, and authenticates the ciphertext: its
+// output if it seals, else its input.
 INLINE int apply_chunks(struct scratch *c, const u64 *stream, u32 src, u32 dst, u32 n, bool sealing)
 {
 	POLY_LOAD(&c->poly)

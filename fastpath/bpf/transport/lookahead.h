@@ -22,7 +22,7 @@ enum slot_word {
 	SLOT_TAKEN = ~1ULL, // neither
 };
 
-// A connection has a ring of each kind while it needs it: that of kind r is RINGS times the connection's index plus r.
+// A connection has a ring of each kind while it needs it: ring RINGS times the connection's index plus the kind.
 enum lookahead_ring {
 	RING_SEAL, // for packets to the peer
 	RING_OPEN, // for packets from the peer; the key generation of their words is its last bit, the key phase
@@ -47,9 +47,9 @@ INLINE void put_key_stream(struct key_stream *k, u64 word)
 }
 
 // fetch_key_stream reads a word of each cache line that a payload of len bytes needs: BPF has no prefetch. User space
-// has made the key stream on another CPU, perhaps. These loads wait for memory at the same time, those of the pass that
-// applies it would one after the other. The function is global because the verifier would go on once for each iteration
-// in which the loop can end.
+// has made the key stream on another CPU, perhaps. These loads wait for memory at the same time. The loads of the pass
+// that applies it would wait one after the other. The function is global because the verifier would go on once for each
+// iteration in which the loop can end.
 GLOBAL int fetch_key_stream(const struct key_stream *k, u32 len)
 {
 	if (!k)

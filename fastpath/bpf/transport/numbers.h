@@ -2,9 +2,9 @@
 // The packet numbers that have come on a connection, so that the kernel forwards each packet once. User space discards
 // packets that come again (RFC 9000 §12.3); without this window, a publisher could make subscribers pay for them.
 //
-// Numbers are kept in words, each of which holds 32 consecutive ones: which ones (number / 32) in the upper half, and a
-// bit for each in the lower half. A word changes by one compare-and-swap, so programs on several CPUs need no lock. A
-// number whose word has gone on to later ones may have come: it is declined, and user space decides.
+// Numbers are kept in words of 32 consecutive numbers each: number / 32 in the upper half, and a bit for each number in
+// the lower half. A word changes by one compare-and-swap, so programs on several CPUs need no lock. A number whose word
+// has gone on to later ones may have come: it is declined, and user space decides.
 //
 // The upper half has 32 bits of number / 32. That is unambiguous: numbers that differ by 2^31 or more cannot be
 // decoded (RFC 9000 A.3), so the AEAD has rejected them.

@@ -40,7 +40,7 @@ INLINE struct publisher *find_publisher(const u8 *packet, u32 *index)
 	return publishers_at(*index);
 }
 
-// decode_packet_number expands a truncated packet number to the one closest to the expected number (RFC 9000 A.3).
+// decode_packet_number expands a truncated packet number to the number closest to the expected one (RFC 9000 A.3).
 INLINE u64 decode_packet_number(u64 expected, u64 truncated, u32 len)
 {
 	u64 window = 1ULL << (8 * len), pn = (expected & ~(window - 1)) | truncated;

@@ -16,7 +16,7 @@ INLINE int header_mask(struct scratch *c, const struct packet_keys *k, const u32
 	return 0;
 }
 
-// copy_payload copies buf[src, src+len) to buf+OUT+PAYLOAD_AT, in a loop as that of aead.h.
+// copy_payload copies buf[src, src+len) to buf+OUT+PAYLOAD_AT, in a loop as in aead.h.
 GLOBAL int copy_payload(struct scratch *c, u32 src, u32 len)
 {
 	if (!c || len > MAX_PAYLOAD || src > HALF)
