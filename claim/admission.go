@@ -20,29 +20,29 @@ const (
 	Paced                   // its time has not come, or the media sender waits for its own
 )
 
-// Rule decides instead of [ConnState.Admit] what is a matter of opinion: all but TooLarge, WindowFull and Paced. A rule
-// changes nothing. It may be asked on any goroutine.
+// Rule takes the decisions of [ConnState.Admit] that are a matter of opinion: all but TooLarge, WindowFull and Paced. A
+// rule changes nothing. It may be asked on any goroutine.
 type Rule interface {
 	Admit(*ConnState, Admission) Verdict
 }
 
-// Admission is what the rule knows about a packet that is about to go, or with Size 0 about an object that is about to
-// begin. Other rules know the first packet of that.
+// Admission describes to the rule a packet that is about to go, or with Size 0 an object that is about to begin. Other
+// rules get the first packet of that object.
 type Admission struct {
 	Level uint32
 	Size  int // of the QUIC packet in bytes
 	Now   clock.Time
 
-	// What only other rules look at.
+	// Only for other rules.
 	Group uint64
 	Age   time.Duration // in which the object could have been sent: since it was received, or its stream was opened
 }
 
 // Admit decides whether a packet may go now. It changes nothing. The media sender asks it about objects, with Size 0,
-// when they begin, and asks [ConnState.Fits] and [ConnState.Paced] for packets, because those with lost bytes go at any
-// level. Of packets, only the forwarder asks Admit: what the media sender has goes first, see PaceWaits. For the media
-// sender sleeps until pacing has tokens for a whole packet, and a forwarder, which comes with each of the publisher's
-// packets and needs one token, would always be faster.
+// when they begin, and asks [ConnState.Fits] and [ConnState.Paced] for packets, because packets with lost bytes go at
+// any level. Only the forwarder asks Admit about packets: the media sender's data goes first, see PaceWaits. For the
+// media sender sleeps until pacing has tokens for a whole packet, and a forwarder, which comes with each of the
+// publisher's packets and needs one token, would always be faster.
 func (s *ConnState) Admit(a Admission) Verdict {
 	switch {
 	case a.Level > s.Threshold.Load():
@@ -62,24 +62,23 @@ func (s *ConnState) Admit(a Admission) Verdict {
 }
 
 // The bucket has as many bytes as the path is to carry, and every packet takes its own from it. How full it has to be
-// for a packet depends on the packet's class, of which there are five, from the most important one on: class 0 goes
-// although the bucket is empty, class 1 if it is not empty, and the others if it is filled by more than a quarter, a
-// half, and three quarters. So each class leaves bytes to those that are more important, and which of them goes depends
-// on what they bring.
+// depends on the packet's class. There are five, from the most important one on: class 0 goes although the bucket is
+// empty, class 1 if it is not empty, and the others if it is filled by more than a quarter, a half, and three quarters.
+// So each class leaves bytes to the more important classes, and which classes go depends on how much each brings.
 //
-// It is one word: the time at which the bucket is full, if nothing more is taken. So both senders take from it by one
+// The bucket is one word: the time at which it is full, if nothing more is taken. So both senders take from it by one
 // compare-and-swap, and nobody has to fill it.
 
 // Bucket is a bucket that [ConnState.SetBucket] makes both senders obey.
 type Bucket struct {
 	Rate  int64 // by which it fills, in bytes a second; 0: there is no bucket
 	Burst int64 // bytes that it holds
-	// Bounds are the highest levels of the classes 0 to 3, ascending. A class whose bound is not above the one before
+	// Bounds are the highest levels of the classes 0 to 3, ascending. A class whose bound is not above the bound before
 	// has no levels.
 	Bounds [4]uint16
 }
 
-// SetBucket changes the bucket. What was taken from it stays taken.
+// SetBucket changes the bucket. Bytes that were taken from it stay taken.
 func (s *ConnState) SetBucket(b Bucket) {
 	if b.Rate <= 0 {
 		s.BucketCost.Store(0)

@@ -5,10 +5,10 @@ import (
 	"sluice/congestion"
 )
 
-// ConnState is what both senders of one connection share. Its layout is that of struct conn_state in the kernel's
-// programs. Each group of fields is a cache line.
+// ConnState is the state that both senders of one connection share. It has the layout of struct conn_state in the
+// kernel's programs. Each group of fields is a cache line.
 type ConnState struct {
-	// What every packet changes.
+	// Changed by every packet.
 	NextPN   Word   // key generation << GenerationShift | NumbersClosed, once the state has moved | next packet number
 	InFlight Word   // bytes that were sent and are neither acknowledged nor lost
 	DataSent Word   // connection flow control credit that is used, in bytes
@@ -27,16 +27,16 @@ type ConnState struct {
 	Threshold Word32 // streams of higher levels are not sent
 	MTU       Word32 // size of the largest QUIC packet in bytes; 0: no packet may be sent
 	Reserve   Word   // connection credit that only quic-go may use, so that control streams always have some
-	// What the drop policy allows, see Bucket.
+	// The drop policy's bucket, see Bucket.
 	Bounds      Word   // of its classes: four levels of 16 bits
 	BucketCost  Word32 // nanoseconds in which the bucket fills by 1024 bytes; 0: there is no bucket
 	BucketBurst Word32 // microseconds in which it gets full
 
-	// What the senders have done.
-	Packets   Word // sent by either sender, without those of quic-go
+	// Counted by the senders.
+	Packets   Word // sent by either sender, without quic-go's
 	Bytes     Word
 	LimitedTo Word // packets with lower numbers were sent while window or pacing held data back
-	// What the media sender has found out about the path.
+	// Found out about the path by the media sender.
 	ECN       Word32 // of the IP headers of packets that are sent (RFC 3168 §5): ECT0, ECT1 or 0
 	PaceCost  Word32 // of the pacer
 	PaceBurst Word32
@@ -95,7 +95,7 @@ func (s *ConnState) Fits(n int) bool {
 	return int64(s.InFlight.Load())+int64(n) <= int64(s.Window.Load())
 }
 
-// Pacer returns the pacer by which both senders send.
+// Pacer returns the pacer of both senders.
 func (s *ConnState) Pacer() congestion.Pacer {
 	return congestion.Pacer{Cost: s.PaceCost.Load(), Burst: s.PaceBurst.Load()}
 }
@@ -160,10 +160,10 @@ func (s *ConnState) TakeStream() (id int64, ok bool) {
 	}
 }
 
-// MoveTo copies the state to where a forwarder shares it, or back. The packet numbers go on in to, from the one that s
-// would have given next. A sender that still takes a number from s, such as a forwarder in the middle of a packet,
-// learns by the same operation that it must not use that number. What else it changes in s is lost, which does not
-// matter at the end of a connection. No other goroutine may change to meanwhile.
+// MoveTo copies the state to where a forwarder shares it, or back. The packet numbers go on in to, from the next number
+// of s on. A sender that still takes a number from s, such as a forwarder in the middle of a packet, learns by the same
+// operation that it must not use that number. Its other changes of s are lost, which does not matter at the end of a
+// connection. No other goroutine may change to meanwhile.
 func (s *ConnState) MoveTo(to *ConnState) {
 	to.NextPN.Store(s.NextPN.Or(NumbersClosed))
 	for _, w := range [...]struct{ to, from *Word }{

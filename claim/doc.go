@@ -4,7 +4,7 @@
 // publisher's packets before user space does. Ours is the kernel: package fastpath. Both send the same bytes of the
 // same streams under the same keys, so they share packet numbers, stream ids, flow control credit, the congestion
 // window, and for each stream a cursor. All of it lies in memory that both have mapped: one [ConnState] for a
-// connection, one [StreamState] for a downstream stream, and a ledger of what was sent. Every access is atomic.
+// connection, one [StreamState] for a downstream stream, and a ledger of sent packets. Every access is atomic.
 //
 //	                publisher's packet
 //	                        │
@@ -51,7 +51,7 @@
 // # The ledger
 //
 // The ledger is a ring of records, indexed by packet number. An ACK is processed by reading the records that it covers,
-// so no sender has to tell the other what it has sent. Numbers without a record are quic-go's own, or were never used.
+// so no sender has to tell the other about its packets. Numbers without a record are quic-go's own, or were never used.
 // [ConnState.Settled] returns a number below which no record is still to come: it reads the next number, and then
 // expects Writers to be 0.
 //
@@ -68,7 +68,7 @@
 // A forwarder sends the bytes of one publisher's stream. When that breaks off, and another one goes on with the log,
 // the bytes that follow may differ. So the media sender moves the cursor to memory of its own ([StreamState.MoveTo])
 // before it takes any of these from the log. A cursor that is not ahead of the place where the stream broke off goes
-// on. One that is ahead stops: the forwarder has sent what user space will never have, and the stream ends.
+// on. One that is ahead stops: the forwarder has sent bytes that user space will never have, and the stream ends.
 //
 // # The same protocol in C
 //

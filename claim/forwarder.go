@@ -7,7 +7,7 @@ import (
 )
 
 // Forwarder is a sender that sees publishers' packets before the media sender does, and sends them on by the claim
-// protocol. What it declines to send, the media sender sends. It provides the memory that both share.
+// protocol. The media sender sends what the forwarder declines. The forwarder provides the memory that both share.
 type Forwarder interface {
 	Memory
 	// Connect makes a connection known whose state NewConn has returned. The forwarder calls abandon with a stream that
@@ -22,8 +22,8 @@ type ForwarderConn interface {
 	ConnectionID(id []byte, usable bool)
 	// Received reports the largest packet number received so far. It is called with each packet.
 	Received(largest int64)
-	// Acknowledged reports that an ACK was processed. The peer may now be idle, and what the next packets need can be
-	// prepared.
+	// Acknowledged reports that an ACK was processed. The peer may now be idle, and the needs of the next packets can
+	// be prepared.
 	Acknowledged()
 	// ReadKeys reports the keys of packets from the peer, by key generation. HeaderProtection is valid in generation 0,
 	// for all generations (RFC 9001 §6.1).
@@ -50,11 +50,11 @@ type PacketKeys struct {
 	IV                    [12]byte
 }
 
-// Session is what a forwarder has to know of a MoQT session.
+// Session describes a MoQT session to a forwarder.
 type Session struct {
-	StreamPrefix   []byte // what precedes the data of each unidirectional stream, for WebTransport
-	DatagramPrefix []byte // what precedes the data of each datagram, for WebTransport
-	// ErrorCode maps an application's stream reset code to the one on the wire. Default: the same.
+	StreamPrefix   []byte // precedes the data of each unidirectional stream, for WebTransport
+	DatagramPrefix []byte // precedes the data of each datagram, for WebTransport
+	// ErrorCode maps an application's stream reset code to the code on the wire. Default: the same.
 	ErrorCode func(uint64) uint64
 	Layout    moqt.DataLayout // of the headers that precede media
 }
@@ -74,8 +74,7 @@ type Path struct {
 type PublisherStream struct {
 	Conn     ForwarderConn // of the publisher
 	StreamID int64
-	// Prefix is what a forwarder that opens the downstream stream sends first, and Start the log offset from which it
-	// goes on.
+	// A forwarder that opens the downstream stream sends Prefix first, and goes on from log offset Start.
 	Prefix []byte
 	Start  int64
 }

@@ -8,11 +8,11 @@ import (
 	"sluice/claim/claimtest"
 )
 
-// These tests are about ACKs, which the socket's reader opens, or leaves to quic-go (media/reader.go). They are
+// These tests are about ACKs. The socket's reader opens them, or leaves them to quic-go (media/reader.go). They are
 // processed with the ledger of package claim.
 
-// TestInterleavedAcks has two copies be sent and acknowledged. The reader opens the ACK of the first. That of the
-// second goes to quic-go, and has the first considered lost if it is not acknowledged by then.
+// TestInterleavedAcks has two copies be sent and acknowledged. The reader opens the ACK of the first. The ACK of the
+// second goes to quic-go, and the first then counts as lost if it is not acknowledged yet.
 func TestInterleavedAcks(t *testing.T) {
 	const (
 		upFirst   = rule("quic-go gets an ACK before the reader has processed the one before")
@@ -78,8 +78,8 @@ func TestInterleavedAcks(t *testing.T) {
 	})
 }
 
-// TestInterleavedOptimisticAcks has a peer acknowledge what may not have been sent, and what is skipped so that such
-// peers are noticed. It harms nobody: what is in flight stays right, and it is noticed if the record was there.
+// TestInterleavedOptimisticAcks has a peer acknowledge numbers that may be unsent, and a number skipped so that such
+// peers are noticed. It harms nobody: the bytes in flight stay right, and it is noticed if the record was there.
 func TestInterleavedOptimisticAcks(t *testing.T) {
 	const blind = rule("skipped numbers have no records")
 	checkRules(t, []rule{blind}, func(broken rule, wrong func(string)) *claimtest.Scenario {

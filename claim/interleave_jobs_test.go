@@ -11,9 +11,9 @@ import (
 )
 
 // These tests are about forwarders that give a part of their work to others: jobs for workers
-// (fastpath/bpf/fanout/job.h, fastpath/workers_linux.go). The claims are those of package claim. The rest is a model of
-// what the kernel and package fastpath do, in words that the actors share. Each rule of the protocol can be broken, and
-// then something must be wrong.
+// (fastpath/bpf/fanout/job.h, fastpath/workers_linux.go). The claims are package claim's. The rest is a model of the
+// kernel and of package fastpath, in words that the actors share. Each rule of the protocol can be broken, and then
+// something must be wrong.
 
 // rule is a rule that a test breaks; "" breaks none.
 type rule string
@@ -50,7 +50,7 @@ func until(place string, holds func() bool) {
 // isSet waits until a word is set.
 func isSet(w *claim.Word, place string) { until(place, func() bool { return w.Load() != 0 }) }
 
-// runs are the runs of programs that are going on, each a word. A grace period ends when those that had begun have
+// runs are the runs of programs that are going on, each a word. A grace period ends when the runs that had begun have
 // ended.
 type runs []*claim.Word
 
@@ -114,8 +114,8 @@ func TestInterleavedPromise(t *testing.T) {
 	})
 }
 
-// TestInterleavedReuse closes a connection for which a forwarder is just giving a job, and gives its index to another
-// one. No run for the first one uses a packet number of the second.
+// TestInterleavedReuse closes a connection while a forwarder gives a job for it, and gives its index to another one. No
+// run for the first one uses a packet number of the second.
 func TestInterleavedReuse(t *testing.T) {
 	const (
 		noGrace   = rule("the jobs that are being given are not awaited")

@@ -192,7 +192,7 @@ func TestInterleavedStreamIDs(t *testing.T) {
 	})
 }
 
-// quic-go takes all or nothing, and gives back what it took too much of.
+// quic-go takes all or nothing, and gives back credit that it took too much of.
 func TestInterleavedCredit(t *testing.T) {
 	claimtest.Explore(t, func() *claimtest.Scenario {
 		sc := claimtest.NewScenario(4)

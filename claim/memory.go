@@ -1,7 +1,7 @@
 package claim
 
-// Memory provides shared state. Its methods may be called on any goroutine. A connection or stream for which it has no
-// room gets its state from the [Heap], and then only the media sender sends on it.
+// Memory provides shared state. Its methods may be called on any goroutine. If it has no room for a connection or
+// stream, the state comes from the [Heap], and only the media sender sends on it.
 type Memory interface {
 	// NewConn returns the zeroed state of a connection, or nil if there is no room.
 	NewConn() *ConnState
@@ -12,7 +12,7 @@ type Memory interface {
 	Ledger(s *ConnState, n int) []Record
 	// FreeConn takes back the state of a connection with its ledger. Nothing may use them any more.
 	FreeConn(*ConnState)
-	// FreeStream takes back what NewStream returned. Nothing may use it any more.
+	// FreeStream takes back a state that NewStream returned. Nothing may use it any more.
 	FreeStream(*StreamState)
 }
 

@@ -1,7 +1,7 @@
 package claim
 
-// Record says what a packet carried. It is the ledger's entry at the packet number modulo the length of the ledger. Its
-// layout is that of struct record in the kernel's programs.
+// Record says what a packet carried. It is the ledger's entry at the packet number modulo the length of the ledger. It
+// has the layout of struct record in the kernel's programs.
 type Record struct {
 	PN     Word // written last; NoPacket while the rest changes
 	Sent   Word // a clock.Time
@@ -9,8 +9,8 @@ type Record struct {
 	Info   Word // an Info
 }
 
-// Info describes the only frame of a packet: the stream number (id / 4) in 32 bits, the length of the data in 16, that
-// of the rest of the packet in 8, and kind and flags in 8.
+// Info describes the only frame of a packet: the stream number (id / 4) in 32 bits, the length of the data in 16, the
+// length of the rest of the packet in 8, and kind and flags in 8.
 type Info uint64
 
 // NewInfo returns an Info. length and overhead are in bytes, flags is one of the kinds with flags.
@@ -27,7 +27,7 @@ func (i Info) Length() int { return int(i >> LengthShift & 0xffff) }
 // Size returns the size of the packet in bytes.
 func (i Info) Size() int { return i.Length() + int(i>>OverheadShift&0xff) }
 
-// Kind returns what the packet carried.
+// Kind returns the kind of the packet's frame.
 func (i Info) Kind() uint8 { return uint8(i>>FlagsShift) & KindMask }
 
 // Has reports whether one of the flags is set.

@@ -1,7 +1,7 @@
 package claim
 
-// StreamState is what both senders of one downstream stream share. Its layout is that of struct stream_state in the
-// kernel's programs: one cache line.
+// StreamState is the state that both senders of one downstream stream share. It has the layout of struct stream_state
+// in the kernel's programs: one cache line.
 type StreamState struct {
 	Next  Word   // the cursor: log offset of the first byte that is not claimed, with ClosedBit
 	Delta Word   // stream offset minus log offset, two's complement
@@ -62,5 +62,5 @@ func (st *StreamState) Cursor() (offset int64, closed bool) {
 	return int64(n &^ ClosedBit), n&ClosedBit != 0
 }
 
-// Shift returns what turns a log offset into a stream offset when it is added.
+// Shift returns the number that turns a log offset into a stream offset when it is added.
 func (st *StreamState) Shift() int64 { return int64(st.Delta.Load()) }

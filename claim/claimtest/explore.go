@@ -7,7 +7,7 @@ import (
 	"sluice/claim/internal/hook"
 )
 
-// Explored is what Explore has done.
+// Explored is the work that Explore has done.
 type Explored struct {
 	States int // different states, in memory and in all actors
 	Ends   int // of all actors

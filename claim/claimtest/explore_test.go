@@ -10,8 +10,8 @@ import (
 	"sluice/claim"
 )
 
-// randomScenario has actors that load and change a few words. What they do next depends on what they have seen. It adds
-// what the actors have seen and what the words are to ends.
+// randomScenario has actors that load and change a few words. Their next step depends on the values that they have
+// seen. Check adds these values and the words to ends.
 func randomScenario(seed uint64, ends map[string]bool) *Scenario {
 	const words, accesses = 3, 4
 	sc := NewScenario(1)
@@ -48,7 +48,7 @@ func randomScenario(seed uint64, ends map[string]bool) *Scenario {
 	return sc
 }
 
-// TestReduction compares the ends of random scenarios with what all orders lead to.
+// TestReduction compares the ends of random scenarios with the ends of all orders.
 func TestReduction(t *testing.T) {
 	var reduced, all Explored
 	for seed := range uint64(30) {

@@ -66,7 +66,7 @@ func (r *run) make(i int) {
 	r.actors[i].step()
 }
 
-// settle lets each actor go on up to an access that makes a difference. One that waits in a loop stays where it is.
+// settle lets each actor go on up to an access that makes a difference. An actor that waits in a loop stays there.
 func (r *run) settle() {
 	for i, a := range r.actors {
 		for places := 0; !a.done && places < 2 && !r.differs(a.at); r.make(i) {

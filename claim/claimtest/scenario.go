@@ -15,7 +15,7 @@ type Scenario struct {
 	Conn   *claim.ConnState
 	Stream *claim.StreamState
 	Ledger claim.Ledger
-	Shared []claim.Word // what else the actors share
+	Shared []claim.Word // other words that the actors share
 	Actors []func()
 	Check  func()      // is called at the end of all actors
 	Enough func() bool // reports whether no more has to be explored; nil: never
@@ -81,7 +81,7 @@ func (sc *Scenario) SendFrame(from, to int64, last bool) bool {
 	return sc.send(from, to, last)
 }
 
-// send sends the bytes that it can claim from an offset on, at most up to another one, and FIN behind that with last.
+// send sends the bytes that it can claim from one offset on, at most up to another, and FIN behind them with last.
 func (sc *Scenario) send(from, to int64, last bool) bool {
 	number, _, ok := sc.Conn.Begin(sc.Ledger)
 	if !ok {

@@ -22,7 +22,7 @@ type Rule[S comparable] struct {
 	Next func(S) []S // the states that may follow; none: the step is not possible
 }
 
-// Result is what a check has found.
+// Result is the findings of a check.
 type Result struct {
 	States, Steps int
 	Wrong         string   // "": nothing

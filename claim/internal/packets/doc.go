@@ -1,7 +1,7 @@
 // Package packets is a model of how the forwarder and the media sender number packets on one connection, and of how the
-// media sender learns what has arrived: from ACKs that the socket's reader opens, and from those that it leaves to
-// quic-go. Keys change once, the network loses a packet or an ACK, or brings an ACK late or twice, and the connection's
-// index goes to another connection.
+// media sender learns which packets have arrived: from ACKs that the socket's reader opens or leaves to quic-go. Keys
+// change once, the network loses a packet or an ACK, or brings an ACK late or twice, and the connection's index goes to
+// another connection.
 //
 // A stream has two bytes, each in a packet of its own. Either sender may claim them; the media sender alone sends them
 // again. These files have the rules, by who follows them:
@@ -21,5 +21,5 @@
 //	I11  each ACK is handled once, and before a packet that it acknowledges is considered lost by what came after it
 //	I12  each claimed byte arrives at last, because something that may have been lost is sent again
 //
-// A number that is skipped, and what a peer acknowledges that has not received it, are in the tests of package claim.
+// Skipped numbers, and peers that acknowledge packets that they have not received, are in the tests of package claim.
 package packets

@@ -29,7 +29,7 @@ func (m model) end() []check.Rule[state] {
 	}
 }
 
-// leave ends the connection. What has happened on it no longer matters, but for the run.
+// leave ends the connection. Its past no longer matters, but for the run.
 func (m model) leave(s *state) {
 	*s = state{kernel: s.kernel, next: min(s.next, numbers-1), writers: s.writers}
 	s.end.at = ended

@@ -2,7 +2,7 @@ package packets
 
 import "sluice/claim/internal/check"
 
-// media is what the media sender knows.
+// media is the media sender's knowledge.
 type media struct {
 	at        turn
 	wake      bool // a turn is due
@@ -117,7 +117,7 @@ func (s *state) sendChunk(chunk uint8) {
 	s.number(s.generation)
 }
 
-// acknowledge handles what an ACK acknowledges.
+// acknowledge handles the packets that an ACK acknowledges.
 func (m model) acknowledge(s *state, of set) {
 	for n := range s.next {
 		r := &s.ledger[n]

@@ -2,14 +2,14 @@ package packets
 
 import "sluice/claim/internal/check"
 
-// network is packets under way, and what the peer has.
+// network is the packets under way, and the peer's state.
 type network struct {
-	used, newer set   // numbers; those whose packets have the newer key
+	used, newer set   // numbers; numbers of packets with the newer key
 	way         set   // packets to the peer
 	received    set   // by the peer
 	owesAck     bool  // the peer has received something
 	ack         ack   // under way to us
-	late        ack   // one that later ones overtake, or that comes a second time
+	late        ack   // is overtaken by later ACKs, or comes a second time
 	faults      uint8 // of the network: losses, delays and repetitions, still to come
 }
 
@@ -17,7 +17,7 @@ func (m model) network() []check.Rule[state] {
 	return append(m.packetRules(), m.ackRules()...)
 }
 
-// happens is what the network does at last, or with fair false may do.
+// happens is a step of the network that comes at last, or with fair false may come.
 func happens(name string, fair bool, possible func(s *state) bool, change func(s *state)) check.Rule[state] {
 	r := rule(name, "", func(s *state) bool { return s.end.at == lives && possible(s) }, change)
 	r.Fair = fair

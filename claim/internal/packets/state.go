@@ -19,7 +19,7 @@ func (s set) has(n uint8) bool { return s&(1<<n) != 0 }
 func (s *set) add(n uint8)     { *s |= 1 << n }
 func (s set) first() uint8     { return uint8(bits.TrailingZeros8(uint8(s))) }
 
-// status is what a record says.
+// status is the fate of a record's packet.
 type status uint8
 
 const (
@@ -53,7 +53,7 @@ type state struct {
 	broken  invariant
 }
 
-// invariant is one that a step has broken.
+// invariant names the invariant that a step has broken.
 type invariant uint8
 
 const (

@@ -9,7 +9,7 @@
 // processors. These files have the rules, by who follows them:
 //
 //	kernel.go      the forwarder: find or open the stream, claim, send
-//	relay.go       user space reads A's stream into the log, and B's, and abandons what nobody wants
+//	relay.go       user space reads A's stream into the log, and B's, and abandons unwanted streams
 //	media.go       the media sender: open or adopt, claim from the log, detach, reset
 //	reclaimer.go   slots go to others
 //

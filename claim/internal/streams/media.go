@@ -14,13 +14,13 @@ const (
 	done
 )
 
-// media is what the media sender knows of its stream.
+// media is the media sender's knowledge of its stream.
 type media struct {
 	at     sending
 	slot   int8
 	took   bool // user space has A's stream in its table: the slot is the media sender's, or is being abandoned
 	header bool // sent
-	until  int8 // log offset: what follows is not the stream's
+	until  int8 // log offset: later bytes are not the stream's
 	reset  bool // the stream was reset
 	late   int8 // a slot whose opening took too long
 	from   int8 // the cursor, as it has seen it
@@ -31,7 +31,7 @@ type media struct {
 // shared reports whether the stream's state is in shared memory.
 func (d *media) shared() bool { return d.slot >= 0 && d.slot != own }
 
-// mediaRule is a step of the media sender, or with code "" what happens to it.
+// mediaRule is a step of the media sender, or with code "" an event that it meets.
 func mediaRule(
 	name, code string, possible func(s *state, d *media) bool, change func(s *state, d *media),
 ) check.Rule[state] {
@@ -64,7 +64,7 @@ func (m model) openRules() []check.Rule[state] {
 	}
 }
 
-// sendRules send what the log has.
+// sendRules send the log's bytes.
 func (m model) sendRules() []check.Rule[state] {
 	first, second := (*state).readEnd, m.readCut
 	endFirst := m.keeps("the end of the log is read before the place of the cut")
@@ -145,7 +145,7 @@ func (s *state) openStream() {
 	d.took = true
 }
 
-// adopt goes on with what the forwarder has opened, or has failed to.
+// adopt goes on with a stream that the forwarder has opened, or has failed to open.
 func (s *state) adopt() {
 	d := &s.media
 	st := &s.slots[d.slot]

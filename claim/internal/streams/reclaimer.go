@@ -50,7 +50,7 @@ func (m model) takeBack(s *state, at int8) {
 	}
 }
 
-// leave ends the streams that user space knows, and takes their slots back. What else happens to the subgroup no longer
+// leave ends the streams that user space knows, and takes their slots back. Later events of the subgroup no longer
 // matters.
 func (m model) leave(s *state) {
 	known := s.closing

@@ -19,12 +19,12 @@ const (
 	waits reading = iota // for the first frame
 	reads
 	stops    // the stream has ended, or broken off
-	abandons // what nobody has adopted
+	abandons // slots that nobody has adopted
 	opened   // has found a stream that is still being opened
 	gone
 )
 
-// relay is what user space knows of the subgroup.
+// relay is user space's knowledge of the subgroup.
 type relay struct {
 	at      reading
 	came    int8 // frames of A's that have gone up
@@ -34,7 +34,7 @@ type relay struct {
 	slot    int8 // that it abandons
 }
 
-// holds returns whose byte the log has at an offset.
+// holds returns the origin of the log's byte at an offset.
 func (s *state) holds(offset int8) origin {
 	switch {
 	case offset >= s.relay.end:

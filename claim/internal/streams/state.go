@@ -11,7 +11,7 @@ const (
 	unlimited = size + 1
 )
 
-// origin is whose byte something is.
+// origin is the source of a byte.
 type origin uint8
 
 const (
@@ -57,7 +57,7 @@ type state struct {
 	left, swept     bool      // the subscriber's connection has ended, and what the forwarder opened for it was freed
 	leaving         bits      // runs that this awaits
 
-	// What happened, for the invariants.
+	// Past events, for the invariants.
 	sent    [size]origin // bytes that were claimed on streams for the subgroup
 	headers int8         // times that the header was sent
 	broken  invariant
@@ -65,7 +65,7 @@ type state struct {
 
 type bits uint8
 
-// invariant is one that a step has broken.
+// invariant names the invariant that a step has broken.
 type invariant uint8
 
 const (
