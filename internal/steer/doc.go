@@ -1,5 +1,5 @@
-// Package steer lets several sockets share a UDP port, those of a process and those of the processes that it replaces:
-// each datagram goes to the socket that has its connection, and those of new clients go to the newest process.
+// Package steer lets several sockets share a UDP port: sockets of a process, and of the processes that it replaces.
+// Each datagram goes to the socket that has its connection. Datagrams of new clients go to the newest process.
 //
 // The sockets form a group (SO_REUSEPORT, socket(7)). For each datagram a program in the kernel (package
 // [sluice/internal/steer/bpf]) chooses a socket of the group. Each process has a [Number], and numbers its sockets. The
@@ -18,7 +18,6 @@
 // closed, the kernel takes it out of the group. A process that drains tells the others how many sessions it still has
 // ([Group.Tell]).
 //
-// With several sockets, each of which is read on a CPU of its own, it is best if datagrams come on that CPU. The reader
-// of a socket notes where it runs ([Group.Woken]), and the program counts which datagrams came there
-// ([Group.Arrivals]).
+// If several sockets are each read on a CPU of their own, it is best if datagrams come on that CPU. The reader of a
+// socket notes where it runs ([Group.Woken]), and the program counts which datagrams came there ([Group.Arrivals]).
 package steer

@@ -71,7 +71,7 @@ func (g *Group) attach(c *net.UDPConn, program *ebpf.Program) error {
 }
 
 // Maps are the file descriptors of a group's maps, which another process joins it with: of the sockets, of the number
-// of the newest process, of the verdicts, of what the processes tell each other, of the readers, and of arrivals.
+// of the newest process, of the verdicts, of the processes' messages to each other, of the readers, and of arrivals.
 type Maps [6]int
 
 // Maps returns the maps of the group. They are open until the group is closed.
@@ -169,7 +169,7 @@ func (g *Group) has(n Number) (bool, error) {
 	return err == nil, err
 }
 
-// Tell tells the other processes how many sessions this one still has. Only those that drain do that.
+// Tell tells the other processes how many sessions this one still has. Only draining processes do that.
 func (g *Group) Tell(sessions int) error {
 	p := bpf.SteerProcess{
 		Pid: uint32(os.Getpid()), Sessions: uint32(sessions), Sockets: uint32(len(g.sockets)),
@@ -240,7 +240,7 @@ func (g *Group) Close() error {
 	return errors.Join(errs...)
 }
 
-// bind binds a socket that shares its address with those of the same user that do so, too.
+// bind binds a socket that shares its address with other such sockets of the same user.
 func bind(addr *net.UDPAddr) (*net.UDPConn, error) {
 	share := func(_, _ string, c syscall.RawConn) error {
 		var err error

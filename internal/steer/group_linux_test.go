@@ -170,7 +170,7 @@ func testSteer(t *testing.T, address string) {
 		"short header of the old process": true, "handshake packet of the old one": true,
 		"Initial packet of the old one": true,
 	}
-	// Before the young process is promoted, it gets only what names it.
+	// Before the young process is promoted, it gets only packets that name it.
 	check(func(name string) bool { return !forYoung[name] }, oldSocket, youngSocket)
 	require.NoError(t, old.Promote(young.Number()))
 	check(func(name string) bool { return !named[name] }, youngSocket, oldSocket)
@@ -197,7 +197,7 @@ func TestSteerAfterAnEnd(t *testing.T) {
 	_, threeSocket := next(t, two, addr)
 	require.NoError(t, one.Promote(two.Number()))
 
-	// The newest gets what names a process that has ended, and tells the client.
+	// The newest gets packets that name an ended process, and tells the client.
 	require.NoError(t, oneSocket.Close())
 	_, err := client(t, addr).Write([]byte(short(id(t, one.Number()))))
 	require.NoError(t, err)
@@ -263,8 +263,8 @@ func TestNumbersOfTheLiving(t *testing.T) {
 	require.Equal(t, Number(2), n)
 }
 
-// TestDraining has two processes tell how many sessions they have. One that has ended is forgotten, also when another
-// gets its number.
+// TestDraining has two processes tell how many sessions they have. A process that has ended is forgotten, also when
+// another gets its number.
 func TestDraining(t *testing.T) {
 	one, oneSocket := first(t, "127.0.0.1:0")
 	addr := oneSocket.LocalAddr()

@@ -12,9 +12,9 @@ type Number uint8
 // Process is a process that shares the port, and still has sessions while it drains.
 type Process struct{ PID, Sessions int }
 
-// Arrivals counts the datagrams of a socket, by the CPU on which they came.
+// Arrivals counts the datagrams of a socket, by the CPU that they came on.
 type Arrivals struct {
-	SameCPU  uint64 // on that where the reader had woken last
+	SameCPU  uint64 // on the CPU where the reader had woken last
 	OtherCPU uint64
 }
 
@@ -26,7 +26,7 @@ type IDs struct {
 
 var _ quic.ConnectionIDGenerator = IDs{}
 
-// GenerateConnectionID implements [quic.ConnectionIDGenerator]. All but what names the socket is random.
+// GenerateConnectionID implements [quic.ConnectionIDGenerator]. Process and socket are in it, the rest is random.
 func (n IDs) GenerateConnectionID() (quic.ConnectionID, error) {
 	id := [ConnectionIDLen]byte{byte(n.Process), ^byte(n.Process)}
 	_, _ = rand.Read(id[2:]) // never fails
@@ -37,7 +37,7 @@ func (n IDs) GenerateConnectionID() (quic.ConnectionID, error) {
 // ConnectionIDLen implements [quic.ConnectionIDGenerator].
 func (IDs) ConnectionIDLen() int { return ConnectionIDLen }
 
-// What Named has to read of a packet (RFC 9000 §17.2, §17.3): a short header has the connection ID behind its first
+// Named reads this much of a packet (RFC 9000 §17.2, §17.3): a short header has the connection ID behind its first
 // byte, a long one behind the version and a length.
 const (
 	frontLen   = 9

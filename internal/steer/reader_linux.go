@@ -43,8 +43,8 @@ func (r *reader) write(value uint64) error {
 	return err
 }
 
-// Woken notes on which CPU the reader of a socket runs. It is for the reader, when it has woken. The CPUs look at what
-// it writes for each datagram, so it writes only what has changed.
+// Woken notes on which CPU the reader of a socket runs. The reader calls it when it has woken. The program reads the
+// note for each datagram, so Woken writes it only if it has changed.
 func (g *Group) Woken(socket int) {
 	var at uint32
 	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&at)), 0, 0); errno != 0 {
@@ -55,8 +55,8 @@ func (g *Group) Woken(socket int) {
 	}
 }
 
-// Arrivals returns how many datagrams came to each socket of this process on the CPU on which its reader had woken
-// last, and on others. Processes that share the port are counted together.
+// Arrivals returns how many datagrams came to each socket of this process on the CPU that its reader had woken on last,
+// and on others. Processes that share the port are counted together.
 func (g *Group) Arrivals() ([]Arrivals, error) {
 	all := make([]Arrivals, len(g.sockets))
 	var perCPU []bpf.SteerArrivals

@@ -54,7 +54,7 @@ func testSockets(t *testing.T, address string) {
 			}
 		}
 
-		// What names no socket goes to one of the newest process: to the same for all packets from an address.
+		// Packets that name no socket go to a socket of the newest process: all from one address to the same one.
 		reached := make([]bool, len(newest.Sockets()))
 		for range 100 {
 			c := client(t, addr)
@@ -182,7 +182,7 @@ func TestArrivals(t *testing.T) {
 	expect(before...)
 }
 
-// BenchmarkWoken is what the readers of several sockets do when they wake.
+// BenchmarkWoken measures the work of the readers of several sockets when they wake.
 func BenchmarkWoken(b *testing.B) {
 	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

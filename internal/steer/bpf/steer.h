@@ -22,8 +22,8 @@ enum steer_verdict {
 	STEER_VERDICTS,
 };
 
-// The sockets of the processes: that of process p with the number s is at p * MAX_SOCKETS + s. The kernel takes out
-// those that are closed.
+// The sockets of the processes: socket s of process p is at p * MAX_SOCKETS + s. The kernel takes a socket out when it
+// is closed.
 struct {
 	__uint(type, BPF_MAP_TYPE_REUSEPORT_SOCKARRAY);
 	__uint(max_entries, NUMBERS * MAX_SOCKETS);
