@@ -23,7 +23,7 @@ const (
 	readyTimeout = time.Minute
 )
 
-// inherited are the variables by which a service manager tells the relay how to reach it (sd_notify(3)).
+// inherited are the variables that tell the relay how to reach the service manager (sd_notify(3)).
 var inherited = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC"}
 
 // Control is the Unix socket of a running relay, through which another process replaces it.
@@ -40,7 +40,7 @@ type Control struct {
 	over     bool       // guarded by busy: another process has taken over
 }
 
-// Config is what a process hands over. Port and Logger are required.
+// Config says what a process hands over. Port and Logger are required.
 type Config struct {
 	Port        *Port
 	Admin       *net.TCPListener // of the admin address
@@ -90,8 +90,8 @@ func listenPrivate(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Publish puts the control socket in its place, in that of the process that this one replaces if there is one, and
-// answers requests from now on.
+// Publish puts the control socket at its path, where it replaces the old process's socket, and answers requests from
+// now on.
 func (c *Control) Publish() error {
 	c.tasks.Go(c.accept)
 	if err := os.Rename(c.temp, c.path); err != nil {

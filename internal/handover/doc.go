@@ -2,7 +2,7 @@
 // process serves the sessions that it has until they have moved.
 //
 // A running relay has a [Control], a Unix socket. A process that is to replace it calls [Request] and gets a
-// [Takeover]: a number among the processes that share the port (package steer), and what it needs to join them. It then
+// [Takeover]: a number among the processes that share the port (package steer), and all it needs to join them. It then
 // makes all its parts. The certificate is handed over only if the running relay has made it itself. The steps are
 // messages on one connection:
 //
@@ -16,7 +16,7 @@
 //	     │ serves, and has the control socket        │ drains
 //
 // If the connection ends before the commit point, for whatever reason, nothing has happened: the socket of the new
-// process gets no datagram before that.
+// process gets no datagram before.
 //
 // A [Port] is the UDP port of a process on either side. It configures a transport listener.
 package handover

@@ -36,7 +36,7 @@ func quiet(sockets int) PortConfig {
 	return PortConfig{Sockets: sockets, Shared: true, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// process is what a process has of a relay: a listener that says its name on each stream.
+// process is a process's part of a relay: a listener that says its name on each stream.
 type process struct {
 	port     *Port
 	listener *transport.Listener
@@ -44,7 +44,7 @@ type process struct {
 	control  *Control
 	replaced func(int)
 
-	mu      sync.Mutex // guards what links returns
+	mu      sync.Mutex // guards the result of links
 	targets []server.LinkTarget
 	failure error
 }
@@ -267,7 +267,7 @@ func dialControl(path string) (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 }
 
-// requested makes a request as soon as the running process has noticed the end of the one before.
+// requested makes a request as soon as the running process has noticed the end of the previous one.
 func requested(t *testing.T, path string) (from *Takeover) {
 	t.Helper()
 	require.Eventually(t, func() (ok bool) {

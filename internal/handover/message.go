@@ -34,7 +34,7 @@ type offer struct {
 	Error   string         `json:"error,omitempty"` // the process cannot be replaced; nothing else is set
 	Number  steer.Number   `json:"number"`
 	Address netip.AddrPort `json:"address"`
-	// Certificate is one that the process has made itself, for clients that have pinned it.
+	// Certificate is a certificate that the process has made itself, for clients that have pinned it.
 	Certificate *certificate `json:"certificate,omitempty"`
 	// Environment tells the new process how to reach the service manager.
 	Environment map[string]string `json:"environment,omitempty"`

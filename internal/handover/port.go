@@ -16,8 +16,7 @@ import (
 	"sluice/transport"
 )
 
-// Port is the UDP port of this process: one that it has alone at first, or one that it shares with the process that it
-// replaces.
+// Port is the UDP port of this process: alone at first, or shared with the process that it replaces.
 type Port struct {
 	cfg    PortConfig
 	number steer.Number
@@ -42,7 +41,7 @@ type PortConfig struct {
 // MaxSockets is the most that a process may have.
 const MaxSockets = steer.MaxSockets
 
-// NewPort returns a port that this process does not have from another one.
+// NewPort returns a port that this process does not take over from another process.
 func NewPort(cfg PortConfig) *Port {
 	return &Port{cfg: cfg, reason: errors.New("it does not listen yet")}
 }
@@ -102,7 +101,7 @@ func (p *Port) createLocked(local *net.UDPAddr) ([]*net.UDPConn, error) {
 	return []*net.UDPConn{c}, nil
 }
 
-// joinLocked opens sockets beside those of the running process.
+// joinLocked opens sockets beside the running process's.
 func (p *Port) joinLocked(local *net.UDPAddr) (_ []*net.UDPConn, err error) {
 	p.address = net.UDPAddrFromAddrPort(p.from.offer.Address)
 	if !sameAddress(p.address, local) {
@@ -160,7 +159,7 @@ func (p *Port) Draining() ([]steer.Process, error) {
 	return p.group.Draining()
 }
 
-// Arrivals counts the datagrams of each socket, by the CPU on which they came. It returns none if there is one socket:
+// Arrivals counts the datagrams of each socket, by the CPU that they came on. It returns none if there is one socket:
 // the CPUs of its reader are not known.
 func (p *Port) Arrivals() ([]steer.Arrivals, error) {
 	p.mu.Lock()
@@ -175,7 +174,7 @@ func (p *Port) arrivalsLocked() ([]steer.Arrivals, error) {
 	return p.group.Arrivals()
 }
 
-// Close closes what the port has besides its sockets, which belong to the listener.
+// Close closes everything but the sockets, which belong to the listener.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

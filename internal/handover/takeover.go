@@ -113,7 +113,7 @@ func (t *Takeover) ListenTCP(address string) (*net.TCPListener, error) {
 }
 
 // Commit says that this process is ready. When it returns nil, this process is the newest and the other one drains.
-// This process then has the environment by which the service manager is reached.
+// This process then has the environment to reach the service manager.
 func (t *Takeover) Commit() error {
 	if err := t.conn.SetDeadline(time.Now().Add(messageTimeout)); err != nil {
 		return err

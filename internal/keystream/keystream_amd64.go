@@ -51,8 +51,8 @@ func runWith(
 // sequence makes blocks follow each other.
 var sequence = ownWords{{0, 1, 2, 3, 4, 5, 6, 7}}
 
-// Masks replaces samples, at most [MaxMasks], by header protection masks (RFC 9001 §5.4.4), of which the first five
-// bytes count.
+// Masks replaces samples, at most [MaxMasks], by header protection masks (RFC 9001 §5.4.4). The first five bytes of
+// each count.
 func Masks(samples [][SampleLen]byte, key *[chacha20.KeySize]byte) { masksWith(best, samples, key) }
 
 func masksWith(with instructions, samples [][SampleLen]byte, key *[chacha20.KeySize]byte) {
@@ -73,10 +73,10 @@ func masksWith(with instructions, samples [][SampleLen]byte, key *[chacha20.KeyS
 	}
 }
 
-// ownWords are what each of the blocks made together adds to words 12 to 15 of what it is made from (RFC 8439 §2.3).
+// ownWords are added to words 12 to 15 of the state that a block starts from (RFC 8439 §2.3), by word and block.
 type ownWords [4][RunLen / BlockLen]uint32
 
-// commonWords returns what all of them are made from, without words 12 to 15.
+// commonWords returns words 0 to 11, which all of the blocks share.
 func commonWords(key *[chacha20.KeySize]byte) (words [16]uint32) {
 	copy(words[:], []uint32{0x61707865, 0x3320646e, 0x79622d32, 0x6b206574})
 	for i := range 8 {

@@ -9,6 +9,6 @@ func Run(dst *[RunLen]byte, key *[chacha20.KeySize]byte, nonce *[chacha20.NonceS
 	runLibrary(dst, key, nonce, counter)
 }
 
-// Masks replaces samples, at most [MaxMasks], by header protection masks (RFC 9001 §5.4.4), of which the first five
-// bytes count.
+// Masks replaces samples, at most [MaxMasks], by header protection masks (RFC 9001 §5.4.4). The first five bytes of
+// each count.
 func Masks(samples [][SampleLen]byte, key *[chacha20.KeySize]byte) { masksLibrary(samples, key) }

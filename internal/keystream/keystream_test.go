@@ -54,7 +54,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// FuzzRun compares runs with those of x/crypto, and expects that nothing else is written.
+// FuzzRun compares runs with x/crypto, and expects that nothing else is written.
 func FuzzRun(f *testing.F) {
 	f.Add(make([]byte, 44), uint32(0))
 	random := rand.NewChaCha8([32]byte{1})

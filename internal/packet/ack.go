@@ -11,7 +11,7 @@ import (
 var errAck = errors.New("invalid ACK frame")
 
 // ParseAck reads the ACK frame that b begins with, type included, into a, whose Ranges it reuses (RFC 9000 §19.3). It
-// returns what follows the frame. delayExponent is the peer's ack_delay_exponent. It does not set Received.
+// returns the bytes after the frame. delayExponent is the peer's ack_delay_exponent. It does not set Received.
 func ParseAck(b []byte, delayExponent uint8, a *quic.AckInfo) (rest []byte, err error) {
 	f := fields{b: b}
 	withECN := f.next() == FrameAckECN

@@ -44,8 +44,8 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 // Material is the keys that a traffic secret yields (RFC 9001 §5.1).
 type Material struct{ Key, IV, HeaderProtection []byte }
 
-// Derive derives the keys of a direction from its traffic secret. Key updates do not change the header protection
-// key: that of the first generation stays in use (RFC 9001 §6.1).
+// Derive derives the keys of a direction from its traffic secret. Key updates do not change the header protection key:
+// the first generation's stays in use (RFC 9001 §6.1).
 func Derive(suite uint16, version uint32, secret []byte) (Material, error) {
 	cs, ok := cipherSuites[suite]
 	if !ok {
@@ -75,7 +75,7 @@ func (m Material) Erase() {
 	clear(m.HeaderProtection)
 }
 
-// labelPrefix returns what the labels of a version start with (RFC 9001 §5.1, RFC 9369 §3.3.2).
+// labelPrefix returns the beginning of a version's labels (RFC 9001 §5.1, RFC 9369 §3.3.2).
 func labelPrefix(version uint32) (string, error) {
 	switch version {
 	case Version1:

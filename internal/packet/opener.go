@@ -16,14 +16,14 @@ type Opener struct {
 	opening    *opening // nil until a packet is opened
 }
 
-// opening is the memory with which a packet is opened.
+// opening is the memory for opening a packet.
 type opening struct {
 	packet [MaxOpened]byte
 	masks  [1][sampleLength]byte
 	nonce  [12]byte
 }
 
-// Install replaces the key by that of another generation.
+// Install replaces the key by the key of another generation.
 func (o *Opener) Install(generation uint64, k *Key) {
 	o.key, o.generation = k, generation
 	if k.header != nil {

@@ -44,7 +44,7 @@ func (s *sealing) seal(first byte, number uint32, generation uint64, payload str
 	return p
 }
 
-// TestOpener opens what a sealer seals, with each cipher and generation, and nothing else.
+// TestOpener opens a sealer's packets, with each cipher and generation, and nothing else.
 func TestOpener(t *testing.T) {
 	const payload = "a payload that is long enough"
 	for _, suite := range suites {

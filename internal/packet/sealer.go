@@ -33,7 +33,7 @@ type sealed struct {
 	masks [maxSealed][sampleLength]byte
 }
 
-// Install adds the key of a generation, and forgets the one that no packet can need any more.
+// Install adds the key of a generation, and forgets the key that no packet can need any more.
 func (s *Sealer) Install(generation uint64, k *Key) {
 	s.keys[generation&3] = k
 	s.keys[(generation+2)&3] = nil
@@ -84,7 +84,7 @@ func (s *Sealer) Protect() {
 	s.sealed.n = 0
 }
 
-// Erase protects what was sealed, and forgets all keys.
+// Erase protects the sealed packets, and forgets all keys.
 func (s *Sealer) Erase() {
 	s.Protect()
 	if h, ok := s.header.(*chachaHeader); ok {

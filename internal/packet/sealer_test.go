@@ -15,7 +15,7 @@ var suites = []uint16{
 	tls.TLS_AES_128_GCM_SHA256, tls.TLS_AES_256_GCM_SHA384, tls.TLS_CHACHA20_POLY1305_SHA256,
 }
 
-// A peer opens what a sealer seals, before and after a key update, also in the middle of the packet number space.
+// A peer opens a sealer's packets, before and after a key update, also in the middle of the packet number space.
 func TestSeal(t *testing.T) {
 	for _, suite := range suites {
 		for _, version := range []uint32{packet.Version1, packet.Version2} {

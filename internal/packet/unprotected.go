@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// A build with the tag unprotected measures, in a lab, what packet protection costs. Its packets have the layout and
+// A build with the tag unprotected measures, in a lab, the cost of packet protection. Its packets have the layout and
 // the lengths of others, but their payload is in the clear, a constant stands for the tag, and headers are not masked.
 // The patches of quic-go and the programs of the fast path do the same in such a build.
 
@@ -19,7 +19,7 @@ const Version1 = 0x534c4e50
 // Unprotected says that packets of this build have no protection.
 const Unprotected = true
 
-// Warning is what programs of this build say when they start.
+// Warning is the message of this build's programs when they start.
 const Warning = "nothing is encrypted: this build, for labs, has no packet protection"
 
 // unprotectedTag stands for the tag of the AEAD.

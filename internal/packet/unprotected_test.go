@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without protection, the packet is what was written, and a constant of the length of a tag.
+// Without protection, the packet is the written bytes, and a constant of the length of a tag.
 func TestUnprotected(t *testing.T) {
 	for suite := range cipherSuites {
 		k, err := NewKey(0, suite, Version1, make([]byte, 32))

@@ -9,7 +9,7 @@ const (
 	batchBytes  = 256 << 10 // of all packets
 )
 
-// Message is one packet, or a train: several packets for one route, of which all but the last have the same size.
+// Message is one packet, or a train: several packets for one route. All but the last have the same size.
 type Message struct {
 	Route   *Route
 	Data    []byte
@@ -36,7 +36,7 @@ func (b *Batch) Full() bool { return len(b.messages) == maxMessages || len(b.buf
 // Next returns an empty slice with room for a packet of up to MaxPacket bytes.
 func (b *Batch) Next() []byte { return b.buf[b.used:b.used:len(b.buf)] }
 
-// Add adds the packet of n bytes that was written to what Next returned.
+// Add adds the packet of n bytes that was written to the result of Next.
 func (b *Batch) Add(r *Route, n int) {
 	p := b.buf[b.used : b.used+n]
 	b.used += n

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeSocket notes what is written.
+// fakeSocket notes the written packets.
 type fakeSocket struct {
 	packets int
 	trains  []int // packets per message

@@ -29,8 +29,8 @@ func (f failure) String() string {
 	return "unknown"
 }
 
-// Counters count what a socket does. The zero value is ready to use. They share no cache line with those of another
-// socket, because each message changes them.
+// Counters count what a socket does. The zero value is ready to use. They share no cache line with another socket's,
+// because each message changes them.
 type Counters struct {
 	packets, messages, calls atomic.Uint64
 	failures                 [numFailures]atomic.Uint64
@@ -43,7 +43,7 @@ type Counts struct {
 	Packets  uint64            // that the system took
 	Messages uint64            // that it took: single packets and trains
 	Calls    uint64            // system calls
-	Failures map[string]uint64 // by reason, without those that are zero
+	Failures map[string]uint64 // by reason, without zeros
 	GSO      bool              // trains are in use
 }
 

@@ -10,7 +10,7 @@ import (
 type Socket interface {
 	// Trains reports whether messages may have several packets.
 	Trains() bool
-	// Write sends messages. What the system refuses is lost and counted.
+	// Write sends messages. Messages that the system refuses are lost and counted.
 	Write([]Message)
 	// Name returns an address in the form that Write uses, or nil if it uses the address itself.
 	Name(netip.AddrPort) []byte
