@@ -160,7 +160,7 @@ func TestAggregateSignsOfCongestion(t *testing.T) {
 	require.Len(t, got.Intervals, 1)
 	prefixes := got.Intervals[0].Prefixes
 	require.Len(t, prefixes, 2)
-	// signs returns what is left of traffic without packets and bytes.
+	// signs returns traffic without its packets and bytes.
 	signs := func(t report.PrefixTraffic) report.PrefixTraffic {
 		return report.PrefixTraffic{
 			Retransmissions: t.Retransmissions, ECNCapable: t.ECNCapable, ECNMarked: t.ECNMarked,

@@ -54,10 +54,10 @@ type MonitorConfig struct {
 	// MergeInterfaces is set if a flow's packets may come and go by different interfaces, VLANs or VNIs, as with
 	// parallel links. Otherwise each of these is an observer of its own.
 	MergeInterfaces bool
-	Tunnels         bool // measure what is in tunnels, too
+	Tunnels         bool // measure packets in tunnels, too
 	Promiscuous     bool // take packets that are for others, too
 
-	TCP, ICMP, DNS, QUIC, NTP, STUN bool // what is measured; none: TCP
+	TCP, ICMP, DNS, QUIC, NTP, STUN bool // measured protocols; none: TCP
 
 	Quiet bool // report neither RTTs nor flows: Monitor.Flows reads them
 
@@ -90,7 +90,7 @@ type MonitorConfig struct {
 	MaxQueries int // queries of DNS, NTP and STUN that wait for a response at a time; 0: DefaultMaxQueries
 	RingBytes  int // of events on their way to user space, rounded up to a power of two of pages; 0: DefaultRingBytes
 
-	Sink   report.Sink  // takes what is measured
+	Sink   report.Sink  // takes samples, flow events and intervals
 	Logger *slog.Logger // nil: slog.Default()
 }
 

@@ -75,7 +75,7 @@ func (s *script) plainACK(ms float64, number uint32) {
 	s.tcp(ms, bob, alice, wire.TCP{Seq: 1, Ack: number})
 }
 
-// corpus are the captures. What is measured in each is in a file beside it, one JSON object a line.
+// corpus are the captures. The samples of each are in a file beside it, one JSON object a line.
 var corpus = map[string]struct {
 	cfg    MonitorConfig
 	write  func(*script)
@@ -143,7 +143,7 @@ var corpus = map[string]struct {
 		write: func(s *script) {
 			s.data(0, 0, 100)
 			s.data(100, 1000, 200)
-			s.data(180, 2000, 200) // the ACK of the one before is lost
+			s.data(180, 2000, 200) // the previous ACK is lost
 			s.ack(200, 3000, 200)
 		},
 		expect: []string{"20"},

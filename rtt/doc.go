@@ -12,7 +12,7 @@
 //	output, metrics, top   write them to files, expose them to Prometheus, lay them out as a table
 //	history  keeps aggregates on disk
 //	alert      tells when RTTs have risen
-//	otlp, ipfix   send what was aggregated as OpenTelemetry metrics, and as IPFIX records
+//	otlp, ipfix   send aggregates as OpenTelemetry metrics, and as IPFIX records
 //	networks   answers how far networks are
 //	pcap     reads captures, and writes them
 //	traffic  makes captures of synthetic traffic
@@ -22,7 +22,7 @@
 // a prefix); at high rates each CPU collects a batch of them first. Monitor.Run takes events from the ring, where a
 // kernel.Decoder turns each into a report.Sample for the Sink.
 //
-// Run has three goroutines. One does what is due at intervals: it takes events, ends intervals of aggregation, and
-// tells the second one to clean up tables when something can have timed out. It alone calls the Sink, so there is no
-// lock. The third one watches for interfaces that disappear.
+// Run has three goroutines. The first works at intervals: it takes events, ends intervals of aggregation, and tells the
+// second one to clean up tables when something can have timed out. It alone calls the Sink, so there is no lock. The
+// third one watches for interfaces that disappear.
 package rtt

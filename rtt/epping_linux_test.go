@@ -69,7 +69,7 @@ func (c counted) add(prefix, name string, n uint64) {
 	if c[prefix] == nil {
 		c[prefix] = make(map[string]uint64)
 	}
-	if name = otherProtocol(name); n > 0 { // formats leave out what is zero, or do not
+	if name = otherProtocol(name); n > 0 { // formats leave out zeros, or do not
 		c[prefix][name] += n
 	}
 }
@@ -205,7 +205,7 @@ func TestBesideEPPing(t *testing.T) {
 	}
 }
 
-// besideEPPing has ePPing count the packets on a device, and compares the result with what was recorded.
+// besideEPPing has ePPing count the packets on a device, and compares the result with the recorded one.
 func besideEPPing(t *testing.T, program string, packets []pcap.Packet) {
 	comment := "What ePPing (commit 659ce29) writes in TestBesideEPPing, with " + ePPingOptions + ".\n"
 	archive := txtar.Archive{Comment: []byte(comment)}

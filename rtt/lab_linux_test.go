@@ -94,7 +94,7 @@ func unixTime(timespec []byte) time.Time {
 	return time.Unix(seconds, nanos)
 }
 
-// end returns what was captured.
+// end returns the captured packets.
 func (k *tap) end() []pcap.Packet {
 	close(k.stop)
 	<-k.done
@@ -103,8 +103,8 @@ func (k *tap) end() []pcap.Packet {
 	return k.packets
 }
 
-// measuring runs a Monitor inside a host until end is called, which returns what it measured. Samples are sorted by
-// time: CPUs report theirs in batches.
+// measuring runs a Monitor inside a host until end is called, which returns all that the Sink took. Samples are sorted
+// by time: CPUs report theirs in batches.
 func measuring(t testing.TB, h *lab.Host, cfg MonitorConfig) (end func() *reporttest.Sink) {
 	_, end = monitoring(t, h, cfg)
 	return end
@@ -226,8 +226,8 @@ var paths = map[string]struct {
 	"loss and reordering": {lab.Conditions{Delay: 10 * time.Millisecond, Loss: 0.01, Reorder: 0.02}, 40},
 }
 
-// TestAgainstReference compares RTTs with those of an independent reference, computed from a capture of the same
-// packets. Of the paths that only delay, make test has one.
+// TestAgainstReference compares RTTs with an independent reference, computed from a capture of the same packets. Of the
+// paths that only delay, make test has one.
 func TestAgainstReference(t *testing.T) {
 	for name, path := range paths {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func median(list []time.Duration) time.Duration {
 //   - The kernel programs measure the capture once more, with the times in it. Each RTT equals the reference's.
 //   - There are as many live samples as the reference has RTTs, but for a few: where packets cross on two CPUs, the
 //     program may see them in another order than the capture. The capture times an arriving packet before the program
-//     sees it, and a leaving one after. The live RTT of the remote host is therefore at least that of the reference,
+//     sees it, and a leaving one after. The live RTT of the remote host is therefore at least the reference's,
 //     and the live RTT of this host at most.
 func requireReference(
 	t *testing.T, protocol string, remote netip.Addr, cfg MonitorConfig,

@@ -13,7 +13,7 @@ type lossReport struct {
 	last     bpf.MonitorCounterSet
 }
 
-// losses are the counters of what is lost, and the remedies.
+// losses are the counters of losses, and the remedies.
 var losses = []struct {
 	tally           bpf.MonitorTally
 	message, remedy string

@@ -113,8 +113,8 @@ func (m *Monitor) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run reports until the context ends, and then the rest of what was measured. It returns an error if the Sink does, or
-// if no interface is left.
+// Run reports until the context ends, and then the rest. It returns an error if the Sink does, or if no interface is
+// left.
 func (m *Monitor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	expired := make(chan uint64, 1)
@@ -127,7 +127,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	return m.finish()
 }
 
-// finish detaches the programs and reports the rest of what was measured.
+// finish detaches the programs and reports the rest.
 func (m *Monitor) finish() error {
 	if err := m.attached.Close(); err != nil {
 		return err

@@ -261,7 +261,7 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// What was aggregated until the end is reported, and prefixes without traffic are forgotten.
+// The aggregates of the last interval are reported, and prefixes without traffic are forgotten.
 func TestAggregationOfInterfaces(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	end := measuring(t, l.Publisher, MonitorConfig{

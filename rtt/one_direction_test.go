@@ -66,15 +66,15 @@ func sentBy(packets []pcap.Packet, host netip.Addr) []pcap.Packet {
 	})
 }
 
-// samplesOf returns what is measured in a capture.
+// samplesOf returns the samples of a capture.
 func samplesOf(t *testing.T, packets []pcap.Packet) []report.Sample {
 	var got reporttest.Sink
 	mustReplay(t, MonitorConfig{IncludeSYN: true, Sink: &got}, captureFile(t, packets...))
 	return got.Samples
 }
 
-// TestOneDirectionBesideBoth takes the server's packets out of a capture. What is then told of the path must be what
-// both directions tell, but for a tick of the server's clock.
+// TestOneDirectionBesideBoth takes the server's packets out of a capture. The RTTs of the path must be as from both
+// directions, but for a tick of the server's clock.
 func TestOneDirectionBesideBoth(t *testing.T) {
 	requireKernel(t)
 	d := download{queue: risingQueue}
@@ -171,7 +171,7 @@ func TestOneDirectionAggregated(t *testing.T) {
 	})
 }
 
-// aggregatesOf returns what is aggregated in a capture.
+// aggregatesOf returns the aggregates of a capture.
 func aggregatesOf(t *testing.T, cfg MonitorConfig, packets []pcap.Packet) []report.Interval {
 	var got reporttest.Sink
 	cfg.Sink = &got

@@ -32,8 +32,8 @@ func quinn(t *testing.T) string {
 	return filepath.Join(dir, "quinn-spin")
 }
 
-// quinnConnection makes a client talk to a server for a while. It returns what is measured at the client, and a capture
-// of the same packets.
+// quinnConnection makes a client talk to a server for a while. It returns the samples measured at the client, and a
+// capture of the same packets.
 func quinnConnection(
 	t *testing.T, l *lab.Lab, program string, server netip.AddrPort, client string,
 ) (handshakes, spins []report.Sample, packets []pcap.Packet) {
@@ -53,7 +53,7 @@ func quinnConnection(
 
 var quinnConfig = MonitorConfig{QUIC: true, RateLimit: -1, IncludeLocal: true}
 
-// combined runs a command inside a host and returns what it wrote.
+// combined runs a command inside a host and returns its output.
 func combined(h *lab.Host, cmd *exec.Cmd) (out string, err error) {
 	err = h.Do(func() error {
 		b, err := cmd.CombinedOutput()

@@ -110,7 +110,7 @@ func (r *replay) run(ctx context.Context, c *pcap.Reader) error {
 	return ctx.Err()
 }
 
-// packet does what is due before a packet, and then adds it to those that the program sees next.
+// packet runs the duties due before a packet, and then adds it to those that the program sees next.
 func (r *replay) packet(p pcap.Packet) error {
 	if err := r.due(p.At); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (r *replay) endInterval(at time.Time) error {
 
 func (r *replay) drain() error { return r.ring.Read(r.decode.Decode) }
 
-// finish reports the rest of what was measured, and the last interval, which is shorter than the others.
+// finish reports the rest, and the last interval, which is shorter than the others.
 func (r *replay) finish() error {
 	if err := r.drain(); err != nil {
 		return err

@@ -44,8 +44,8 @@ func TestReplayStaysOnOneCPU(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// TestReplayOfCutPackets shows that a packet of which the capture has only a part is not measured with the bytes of the
-// packet after it: they begin with the time, whose first byte is 0 here, as is the last one of the echo's number.
+// TestReplayOfCutPackets shows that a packet that the capture has only a part of is not measured with the bytes of the
+// packet after it: they begin with the time, whose first byte is 0 here, as is the last byte of the echo's number.
 func TestReplayOfCutPackets(t *testing.T) {
 	t.Parallel()
 	requireKernel(t)

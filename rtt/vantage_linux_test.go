@@ -70,7 +70,7 @@ func TestTunnelDevice(t *testing.T) {
 	}
 }
 
-// addMirror gives a host a device that gets what is written to the function's result, as from a switch.
+// addMirror gives a host a device that receives the frames passed to write, as from a switch.
 func addMirror(t *testing.T, h *lab.Host, device string) (write func(frame []byte)) {
 	t.Helper()
 	var fd int

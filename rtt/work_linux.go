@@ -35,7 +35,7 @@ func (d duties) next() time.Time {
 	return next
 }
 
-// do does what is due. Of intervals that have passed meanwhile one is left.
+// do runs the duties that are due. Of intervals that have passed meanwhile one is left.
 func (d duties) do(now time.Time) error {
 	for i := range d {
 		one := &d[i]
@@ -51,9 +51,9 @@ func (d duties) do(now time.Time) error {
 	return nil
 }
 
-// duties returns what is due at intervals: take events, end intervals of aggregation, follow the wall clock, report
-// losses, clean up tables. What batches have is taken at intervals, with what is in the ring: a process that waits for
-// each batch wakes up too often.
+// duties returns the work at intervals: take events, end intervals of aggregation, follow the wall clock, report
+// losses, clean up tables. Batches are read at intervals, with the ring: a process that waits for each batch wakes up
+// too often.
 func (m *Monitor) duties(losses *lossReport, expired chan<- uint64) duties {
 	d := duties{{every: time.Second, do: func() error {
 		m.clock.sync()

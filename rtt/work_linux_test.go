@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDuties moves a clock, and looks at what is done and when the next duty is due.
+// TestDuties moves a clock, and looks at which duties run and when the next one is due.
 func TestDuties(t *testing.T) {
 	const second = time.Second
 	start := time.Unix(1000, 0)

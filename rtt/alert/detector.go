@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxAggregates is how many aggregates are followed, parts of their RTTs counted apart. The one that was not
-	// measured for the longest time makes room. One takes about 500 bytes.
+	// maxAggregates limits the aggregates that are followed, parts of their RTTs counted apart. The aggregate that was
+	// not measured for the longest time makes room. One takes about 500 bytes.
 	maxAggregates = 32768
 	// minRTTs is how many RTTs an interval needs to count.
 	minRTTs = 20
@@ -62,9 +62,9 @@ type countKey struct {
 	quantile int
 }
 
-// aggregate is what is known of an aggregate.
+// aggregate is the state of an aggregate, or of a part of one.
 type aggregate struct {
-	prefix  report.Prefix // without what was measured
+	prefix  report.Prefix // its keys only
 	part    string
 	signals [len(quantiles)]signal
 	seen    time.Time // end of the last interval that counted
@@ -88,7 +88,7 @@ func (d *Detector) Flow(*report.FlowEvent) error { return nil }
 // Flush does nothing.
 func (d *Detector) Flush() error { return nil }
 
-// Interval takes what was aggregated, and raises and ends alerts.
+// Interval takes an interval, and raises and ends alerts.
 func (d *Detector) Interval(i *report.Interval) error {
 	d.mu.Lock()
 	for n := range i.Prefixes {
@@ -129,7 +129,7 @@ func (d *Detector) observeLocked(i *report.Interval, p *report.Prefix, part stri
 	}
 }
 
-// aggregateLocked returns what is known of a part of an aggregate.
+// aggregateLocked returns the state of a part of an aggregate.
 func (d *Detector) aggregateLocked(p *report.Prefix, part string) *aggregate {
 	k := key{p.Label(), part}
 	a, known := d.of.Get(k)
@@ -202,8 +202,8 @@ func (d *Detector) tell(alerts []Alert) {
 	}
 }
 
-// Learn takes what is usual from a history, so that a monitor that was started again need not learn it. It reads twice
-// the time that a signal has to be known: some of it may be missing.
+// Learn takes usual values from a history, so that a restarted monitor need not learn them. It reads twice the time
+// that a signal has to be known: some of it may be missing.
 func (d *Detector) Learn(dir string, now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-// Sender sends alerts to an HTTP service. It is a prometheus.Collector of what it counts.
+// Sender sends alerts to an HTTP service. It is a prometheus.Collector of its counters.
 type Sender struct {
 	*outbox.Box[Alert]
 	client *webclient.Client
@@ -29,7 +29,7 @@ type Sender struct {
 // SenderConfig is the configuration of a Sender. URL is required.
 type SenderConfig struct {
 	URL     string            // of the service
-	Secrets webclient.Secrets // sign what is sent; none: nothing does
+	Secrets webclient.Secrets // sign the requests; none: nothing does
 	Wait    context.Context   // of the queue, see [outbox.Config]
 	Logger  *slog.Logger      // nil: slog.Default()
 }

@@ -6,12 +6,12 @@ import (
 )
 
 const (
-	// memory is how long a value counts for what is usual: long enough for a day's evening, and so short that a path
+	// memory is how long a value counts for the usual one: long enough for a day's evening, and so short that a path
 	// that has changed for good is usual within a day or so.
 	memory = 24 * time.Hour
 	// learning is how long a signal has to be known before it can raise an alert, as a multiple of rule.lasting.
 	learning = 12
-	// leastRise is what is high at least: nobody notices less.
+	// leastRise is the least rise that is high: nobody notices less.
 	leastRise = time.Millisecond
 )
 
@@ -24,10 +24,10 @@ type rule struct {
 // signal is a quantile of the RTTs of an aggregate, over time. Its usual value is the geometric mean of the intervals
 // that were measured, as long as there is no memory full of them, and then their moving average.
 //
-// high is a cumulative sum (Page's CUSUM): it grows by the length of each interval with a value of factor times the
-// usual one or more, shrinks by that of each interval with a usual value, and by a part of it in between. So a signal
-// raises an alert when it was high for the time that the rule names, and some intervals that were not do not start it
-// afresh. What is always below the root of the factor never raises one.
+// high is a cumulative sum (Page's CUSUM): an interval with a value of factor times the usual one or more adds its
+// length, one with a usual value subtracts its length, and one in between a part of it. So a signal raises an alert
+// when it was high for the time that the rule names, and some lower intervals do not start it afresh. A signal that is
+// always below the root of the factor never raises one.
 type signal struct {
 	usual  float64       // natural logarithm, of ns
 	known  time.Duration // how long was measured, up to memory

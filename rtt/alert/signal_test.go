@@ -77,7 +77,7 @@ func TestNewUsual(t *testing.T) {
 	require.Less(t, n, 24*60)
 }
 
-// TestLearning begins with a rise: what is usual is not known yet.
+// TestLearning begins with a rise: the usual value is not known yet.
 func TestLearning(t *testing.T) {
 	s := new(signal)
 	require.False(t, s.observe(10*ms, time.Minute, byFive))

@@ -102,7 +102,7 @@ func BenchmarkPacket(b *testing.B) {
 	}
 }
 
-// BenchmarkOptions measures the time of a segment with data, by what is switched on.
+// BenchmarkOptions measures the time of a segment with data, with each option switched on.
 func BenchmarkOptions(b *testing.B) {
 	flow := wire.Frame(busy.Between(client, server))
 	for _, c := range []struct {

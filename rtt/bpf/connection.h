@@ -19,7 +19,7 @@
 #define MOVE_SILENCE SECOND
 
 // A connection is found by the first bytes of the server's ID, because a short header does not tell how long it is. Of
-// connections with the same ones, the one that began last is followed.
+// connections with the same bytes, the last to begin is followed.
 struct connection_key {
 	union address server;
 	u32 begin;

@@ -294,7 +294,7 @@ func TestStrangersGiveWay(t *testing.T) {
 	require.NotZero(t, p.tally(MonitorTallyTALLY_FLOWS_EVICTED))
 }
 
-// A client that sends from many addresses, each of which its server answers, keeps one place only.
+// A client that sends from many addresses, and gets answers at each, keeps one place only.
 func TestProbedAddressesGiveWay(t *testing.T) {
 	t.Parallel()
 	p := connected(t, serverID, MonitorSettings{})

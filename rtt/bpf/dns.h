@@ -103,8 +103,8 @@ GLOBAL enum outcome dns_hash(struct message *m)
 	return OUTCOME_CONTINUE;
 }
 
-// dns_is_query reports whether flags and counts are those of a standard query, which has a question and
-// perhaps additional records (EDNS, RFC 6891), but nothing else.
+// dns_is_query reports whether flags and counts are a standard query's, which has a question and perhaps additional
+// records (EDNS, RFC 6891), but nothing else.
 INLINE bool dns_is_query(const struct dns_header *h, u16 flags)
 {
 	return !(flags & (DNS_RESPONSE | DNS_NOT_IN_QUERY)) && !h->answers && !h->authorities;

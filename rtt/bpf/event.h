@@ -71,7 +71,7 @@ _Static_assert(sizeof(struct event) == 8 + 32 + 8 + 8 + 7 * 8 + 16, "event has n
 enum event_flag {
 	EVENT_AMBIGUOUS = 1, // DNS, NTP, STUN: the query was repeated
 	EVENT_TRUNCATED = 2, // DNS: the TC bit
-	EVENT_ONE_DIRECTION = 4, // only packets of the destination are seen: the RTT is that of the whole path
+	EVENT_ONE_DIRECTION = 4, // only packets of the destination are seen: the RTT is the whole path's
 };
 
 #define BATCH_MAX 16

@@ -56,13 +56,13 @@ struct tcp_side {
 };
 _Static_assert(sizeof(struct tcp_side) == 2 * 8 + 6 * 4 + 8, "tcp_side has no hidden padding");
 
-// A TCP connection of which only one side's packets are seen. Delays are from the other side by the seen one to here,
-// less that of the handshake, ns.
+// A TCP connection with only one side's packets seen. Delays are from the other side by the seen one to here, less the
+// delay of the handshake, ns.
 struct tcp_alone {
 	u64 began; // when the ACK of the handshake was seen; 0: it was not, or has no timestamps
 	u64 base; // RTT of the path at the least delay, ns
 	u64 turn; // when the period of least[0] began
-	s64 least[2]; // delay of this period and of the one before
+	s64 least[2]; // delays of this period and of the last
 	u64 ticks; // from the TSecr of the handshake to the newest one: as 32 bits, they would wrap after seven weeks
 	u64 reported; // when the last RTT was due: the clock of the rate limit
 	u32 echo; // newest TSecr
@@ -96,7 +96,7 @@ _Static_assert(sizeof(struct spin) == 48, "spin has no hidden padding");
 // One side's loss bits (RFC 9506). A block is the packets between two changes of the square bit.
 struct loss_bits {
 	u16 passed; // packets of blocks that are not counted yet
-	u16 marked; // those with the loss event bit, and those of the current block
+	u16 marked; // packets with the loss event bit, the current block's included
 	u8 run; // packets of the current block; 255 also if there are more
 	u8 next; // packets with the other value since it began
 	u8 value;
@@ -141,7 +141,7 @@ struct quic {
 	u8 id_length; // of the answerer's connection ID, once the opener has used it
 	union {
 		u32 id_begin; // its first bytes
-		u32 id_chosen; // until then: hash of the one that the opener chose for the answerer
+		u32 id_chosen; // until then: hash of the ID that the opener chose for the answerer
 	};
 	struct loss_bits loss_bits[2];
 };

@@ -100,11 +100,11 @@ func RTTKinds(s MonitorSettings) []uint8 {
 	return kinds
 }
 
-// MeasuresOneDirection reports whether there may be RTTs of flows of which one direction is seen. Those of TCP begin
-// with a SYN.
+// MeasuresOneDirection reports whether there may be RTTs of flows with one direction seen. TCP's begin with a SYN.
 func (s *MonitorSettings) MeasuresOneDirection() bool { return s.Tcp != 0 && s.Syn != 0 || s.Quic != 0 }
 
-// UnplacedRTTKinds returns the flags of the further histograms of what is counted together because there is no place.
+// UnplacedRTTKinds returns the flags of the further histograms of aggregates without a place, which are counted
+// together.
 func UnplacedRTTKinds(s MonitorSettings) []uint8 {
 	if s.Load == 0 {
 		return nil

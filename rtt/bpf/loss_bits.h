@@ -35,7 +35,7 @@ INLINE u8 loss_bits_blocks(const struct loss_bits *l)
 	return l->sure && l->run <= 2 * LOSS_BLOCK + LOSS_REORDERED ? 3 : 0;
 }
 
-// loss_bits_restart forgets what is not counted yet, and that the bits are loss bits.
+// loss_bits_restart forgets uncounted packets, and that the bits are loss bits.
 INLINE void loss_bits_restart(struct loss_bits *l, bool began)
 {
 	l->began = began;

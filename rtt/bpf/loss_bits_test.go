@@ -26,7 +26,7 @@ func losing(t *testing.T, path wire.LossPath) *watch {
 	return w
 }
 
-// losses returns what was counted for the prefixes of the server, which sends, and of the client, which receives.
+// losses returns the counts of the prefixes of the server, which sends, and of the client, which receives.
 func (w *watch) losses() (sent, received MonitorLoss) {
 	w.t.Helper()
 	var key MonitorPrefixKey

@@ -53,13 +53,13 @@ struct packet {
 	u32 next_type; // its EtherType, or enum tunnel_type; 0: there is none
 	u32 vni; // VNI of VXLAN and GENEVE
 	u16 vlan; // outermost, 0 if none
-	u16 inner_vlan; // the one within it, 0 if none
+	u16 inner_vlan; // within it, 0 if none
 	u8 ecn;
 	u8 side; // index of the sender in key
 	u8 class; // enum traffic_class
 	bool ipv6;
 	bool egress;
-	struct prefix_key prefix; // the one that is looked up
+	struct prefix_key prefix; // the key that is looked up
 };
 
 // The packet that is being measured. On the stack it would leave too little room for called functions. Packets on one

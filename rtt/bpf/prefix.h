@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// Aggregation: traffic and RTTs of each network prefix, for one period after the other. With config.groups it is those
-// of each group of prefixes. The settings say what else tells aggregates apart: struct prefix_key.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) Aggregation: traffic and RTTs of each network prefix, for one
+// period after the other. With config.groups, of each group of prefixes. The settings say which other keys tell
+// aggregates apart: struct prefix_key.
 //
 // Each entry has the values of two periods. User space starts a period by incrementing period, and then reads the
 // values of the period before, which no longer change. A program that finds values of an older period clears them
@@ -12,13 +12,13 @@
 #include "ip.h"
 #include "load.h"
 
-// Packets of one direction, in one period. Each CPU has an entry for each prefix, so its size counts: what is a part of
-// the packets has 32 bits, and stays at the largest number.
+// Packets of one direction, in one period. Each CPU has an entry for each prefix, so its size counts: counters of some
+// of the packets have 32 bits, and stay at the largest number.
 struct direction {
 	struct traffic traffic[TRAFFIC_CLASSES];
 	u32 retransmissions; // segments of TCP that were sent again
 	u32 ecn_capable; // packets that say so (RFC 3168)
-	u32 ecn_marked; // those of them that have met congestion
+	u32 ecn_marked; // capable packets that have met congestion
 	u32 period;
 };
 
@@ -87,8 +87,8 @@ INLINE u64 prefix_of(const union address *a, u8 *flags, enum prefix_flag ipv6)
 	return a->halves[0] & config.ipv6_mask;
 }
 
-// prefix_choose sets the packet's key to that of what it counts for at one of its ends. The key is in the packet, and
-// this is not inlined, because the stack has no room for both in one function.
+// prefix_choose sets the packet's key to the key of the aggregate it counts for at one of its ends. The key is in the
+// packet, and this is not inlined, because the stack has no room for both in one function.
 GLOBAL int prefix_choose(struct packet *p, u8 side)
 {
 	struct prefix_key *key;
@@ -111,8 +111,8 @@ GLOBAL int prefix_choose(struct packet *p, u8 side)
 	return 0;
 }
 
-// prefix_rest turns a key into that of all addresses of a family, which user space adds at the start. It is used when
-// the map is full.
+// prefix_rest turns a key into the key of all addresses of a family, which user space adds at the start. It is used
+// when the map is full.
 INLINE void prefix_rest(struct prefix_key *key)
 {
 	u8 flags = key->flags & ~PREFIX_PEER_IPV6;
@@ -167,7 +167,7 @@ INLINE struct rtt_entry *prefix_find_rtts(struct prefix_key *key)
 	return bpf_map_lookup_elem(&prefix_rtts, key);
 }
 
-// direction_now returns the values of the current period, of those of two.
+// direction_now returns the values of the current one of two periods.
 INLINE struct direction *direction_now(struct direction both[2])
 {
 	u32 now = period;

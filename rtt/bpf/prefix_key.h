@@ -8,7 +8,7 @@ enum prefix_flag {
 	PREFIX_IPV6 = 1, // the prefix is one of IPv6
 	PREFIX_PEER_IPV6 = 2,
 	// Of RTTs only: an aggregate has a histogram for each of these.
-	PREFIX_TO_PEERS = 4, // to the hosts that those of the prefix talk to: the other part of the path
+	PREFIX_TO_PEERS = 4, // to the peers of the prefix's hosts: the other part of the path
 	PREFIX_LOADED = 8, // under load
 	PREFIX_UNPLACED = 16, // counted together because there is no place: with PREFIX_LOADED unknown
 	PREFIX_QUERIES = 32, // of DNS, NTP and STUN: a server may look for its answer, so they are no RTTs of the path

@@ -65,8 +65,8 @@ INLINE bool quic_version_known(u32 version)
 	return version == bpf_htonl(QUIC_V1) || version == bpf_htonl(QUIC_V2);
 }
 
-// quic_is_initial reports whether the packet is an Initial. The packet types of version 2 are those of version 1 plus
-// one.
+// quic_is_initial reports whether the packet is an Initial. The packet types of version 2 are one more than in version
+// 1.
 INLINE bool quic_is_initial(const struct quic_long_header *h)
 {
 	u8 type = h->first >> 4 & 3;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // RTTs of QUIC from its handshake: a reply to a side's first long header has the source connection ID of that header as
-// its destination connection ID. The opener's reply to the answerer has a connection ID of the answerer: that of its
-// header, or already another one from the encrypted part of its flight (RFC 9000 §5.1.1). So any ID is one but that
-// which the opener chose at first, unless the answerer has taken that one for its own.
+// its destination connection ID. The opener's reply to the answerer has a connection ID of the answerer: the ID in its
+// header, or already another one from the encrypted part of its flight (RFC 9000 §5.1.1). So any ID is the answerer's
+// but the ID that the opener chose at first, unless the answerer has taken it for its own.
 #pragma once
 
 #include "connection.h"

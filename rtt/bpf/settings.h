@@ -8,7 +8,7 @@ struct settings {
 	u64 stamp_interval; // least time between two stamps of one side of a flow, ns; 0: none
 	u64 rtt_rate; // the same in 1/1024 of the flow's RTT; replaces stamp_interval once an RTT is known
 	u64 bin_width; // of the histograms, ns; 0: logarithmic bins
-	u64 load; // bytes in a second, from which on RTTs are those of an aggregate under load; 0: not told apart
+	u64 load; // bytes in a second, from which on RTTs are counted as under load; 0: not told apart
 	u64 ipv6_mask; // of the upper half of a prefix, in network order
 	u32 ipv4_mask; // in network order
 	u32 stamp_sets; // power of two

@@ -131,8 +131,8 @@ INLINE void spin_sample(struct packet *p, struct flow *f)
 		spin_report(p, f, other(p->side), last - middle, middle - previous);
 }
 
-// spin_edge_alone measures between two edges of one direction, if the other is not seen: that is the RTT of the whole
-// path. A packet that arrives late makes two edges more, soon after the one before; the next RTT does not begin there.
+// spin_edge_alone measures between two edges of one direction, if the other is not seen: the RTT of the whole path. A
+// packet that arrives late makes two edges more, soon after the last; the next RTT does not begin there.
 INLINE void spin_edge_alone(struct packet *p, struct flow *f)
 {
 	struct quic *q = &f->quic;

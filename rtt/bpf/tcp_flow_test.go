@@ -207,7 +207,7 @@ func (w *watch) flowPorts() map[uint16]bool {
 	return ports
 }
 
-// Handshakes alone neither keep places nor take those of connections that have nothing to send for a while.
+// Handshakes alone neither keep places nor take places from connections that have nothing to send for a while.
 func TestHandshakesGiveWay(t *testing.T) {
 	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)

@@ -13,8 +13,8 @@
 
 // What the clock of TSval is taken for. Another clock is noticed, because its delays grow or shrink with time.
 #define TCP_TICK MILLISECOND
-// The least delay of this period and of the one before is the path without queues. As a clock may be 50 ppm off, that
-// has to be found again: the error is at most 6 ms.
+// The least delay of this period and the last is the path without queues. As a clock may be 50 ppm off, that has to be
+// found again: the error is at most 6 ms.
 #define TCP_ALONE_PERIOD (60 * SECOND)
 #define TCP_QUEUE_MAX (2 * SECOND) // of a clock that ticks as expected
 

@@ -12,8 +12,7 @@ import (
 	"sluice/rtt/internal/wire"
 )
 
-// opened is a handshake of 30 ms, of which only the client's packets are seen. At its end the server's clock was at
-// serverClock.
+// opened is a handshake of 30 ms with only the client's packets seen. At its end the server's clock was at serverClock.
 func opened() []moment {
 	return []moment{
 		sent(0, wire.TCP{Seq: 99, Flags: wire.SYN, Timestamps: true, Val: 7}),
@@ -133,7 +132,7 @@ func TestTCPTimestampsOfOneDirection(t *testing.T) {
 	})
 }
 
-// A clock that is off makes all delays grow or shrink. What is reported is wrong by what that is in two minutes.
+// A clock that is off makes all delays grow or shrink. An RTT is wrong by as much as they change in two minutes.
 func TestTCPClockOfOneDirectionIsOff(t *testing.T) {
 	const off = 100e-6
 	for name, rate := range map[string]float64{"slow": 1 - off, "fast": 1 + off} {
@@ -183,7 +182,7 @@ func TestTCPFlowsOfOneDirectionStay(t *testing.T) {
 	require.Equal(t, []string{"42.03s +50ms" + pair}, w.rtts())
 }
 
-// A connection of which only the handshake was seen gives way, as any that nobody has answered.
+// A connection with only its handshake seen gives way, like an unanswered one.
 func TestTCPHandshakesOfOneDirectionGiveWay(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)
 	for _, p := range opened() {

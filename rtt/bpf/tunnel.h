@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Tunnels, which are looked into with config.tunnels: MPLS (RFC 3032), IP in IP (RFC 2003, RFC 4213), GRE (RFC 2784,
 // RFC 2890), EtherIP (RFC 3378), VXLAN (RFC 7348), GENEVE (RFC 8926) and GTP-U (3GPP TS 29.281). The innermost packet
-// is the one that is measured.
+// is measured.
 //
 // The walk from one header to the next is a sequence of steps. What comes next is named by an EtherType, also where the
 // header before has another number for it. The walk keeps its position in the packet, where the verifier does not track
@@ -213,8 +213,8 @@ INLINE enum outcome tunnel_udp(struct cursor *c, struct packet *p)
 	return tunnel_end(p);
 }
 
-// tunnel_open steps over what is between an IP header and what it carries, if that is a tunnel. The tunnel ends where
-// the IP packet does.
+// tunnel_open steps over the headers between an IP header and the packet in it, if it carries a tunnel. The tunnel ends
+// where the IP packet does.
 INLINE enum outcome tunnel_open(struct cursor *c, struct packet *p)
 {
 	c->length = p->at + p->length;

@@ -173,7 +173,7 @@ var labelOutcomes = map[string]map[string][]byte{
 	"tunnel-depth":     {"too many": labelled(inner4, make([]uint32, 16)...)},
 }
 
-// What is no tunnel has the same outcome whether or not tunnels are looked into.
+// A packet without a tunnel has the same outcome whether or not tunnels are looked into.
 func TestTunnels(t *testing.T) {
 	w := watching(t, lookInto, slices.Concat(linkPrograms, ipPrograms)...)
 	others := maps.Clone(ipOutcomes)
@@ -199,7 +199,7 @@ func TestTunnelsSwitchedOff(t *testing.T) {
 	require.Equal(t, map[string]uint64{"tunnel": 1, "udp-other": 2, "not-ip": 1}, w.outcomes())
 }
 
-// An RTT in a tunnel is that of the inner ends, and flows with other VNIs are others.
+// An RTT in a tunnel belongs to the inner ends, and flows with other VNIs are others.
 func TestRTTsInTunnels(t *testing.T) {
 	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
 	between := func(from, to netip.AddrPort) func([]byte) []byte {
@@ -247,7 +247,7 @@ func TestRTTsInTunnels(t *testing.T) {
 	}
 }
 
-// What is aggregated are the inner addresses, with the bytes of the whole frame, at the outermost VLAN.
+// Aggregates have the inner addresses, the bytes of the whole frame, and the outermost VLAN.
 func TestAggregatesOfTunnels(t *testing.T) {
 	w := watching(t, MonitorSettings{
 		Tcp: 1, Tunnels: 1, Vlans: 1, Aggregate: 1, Traffic: 1, ByVlan: 1, ByTransport: 1, Ipv4Mask: 0xffffffff,

@@ -13,7 +13,7 @@ import (
 	"sluice/rtt/history"
 )
 
-// historyFlags say what is asked of a history.
+// historyFlags select a part of a history.
 type historyFlags struct {
 	since, until, prefix string
 }
@@ -53,7 +53,7 @@ func (q pastQuery) at(now time.Time) history.Query {
 	return history.Query{From: now.Add(-q.since), To: now.Add(-q.until), Prefix: q.prefix}
 }
 
-// explainEmpty adds what a user can do if a history has nothing of what was asked.
+// explainEmpty adds advice if a history has nothing that was asked for.
 func explainEmpty(dir string, err error) error {
 	switch {
 	case errors.Is(err, history.ErrEmpty):

@@ -23,7 +23,7 @@ const (
 	Outside = "outside"
 )
 
-// Payload is the length of a segment with data. Its frame, and that of an ACK, are so long.
+// Payload is the length of the data in a segment. Frame and ACKFrame are the lengths of its frame, and of an ACK's.
 const (
 	Payload   = 1400
 	ACKFrame  = 14 + 20 + 32

@@ -20,7 +20,7 @@ const (
 // Other is the group of all addresses that no prefix of a Table has.
 const Other = "other"
 
-// Table says to which group a prefix belongs. An address belongs to that of its longest prefix.
+// Table has the group of each prefix. An address belongs to the group of its longest prefix.
 type Table map[netip.Prefix]string
 
 // Load reads a Table from a file.

@@ -1,10 +1,10 @@
-// Package history keeps what was aggregated on disk, in Parquet files.
+// Package history keeps aggregates on disk, in Parquet files.
 //
 // A [Writer] is a [report.Sink]. It collects the prefixes of intervals and writes a file every few minutes: first under
 // another name, so that a file is whole or not there. It keeps [Limits]: files that are too old, or that take too much,
 // are removed, the oldest first. [Read] reads rows back.
 //
-// Parquet is a format that DuckDB, pandas and Spark read as it is, which compresses a column at a time, and of which a
-// file that is written never changes: a crash loses the last minutes and damages nothing. An embedded database would
-// need a program of its own to ask, and time-series stores keep numbers, not histograms.
+// DuckDB, pandas and Spark read Parquet as it is. It compresses a column at a time, and a written file never changes: a
+// crash loses the last minutes and damages nothing. An embedded database would need a program of its own to ask, and
+// time-series stores keep numbers, not histograms.
 package history

@@ -36,8 +36,8 @@ func (k *keeper) begin() error {
 	return k.keep(k.last)
 }
 
-// keep removes files that are too old at a time, and the oldest files beyond the size. What is old is so since the last
-// time: a clock that is wrong for a moment removes nothing.
+// keep removes files that are too old at a time, and the oldest files beyond the size. A file is old if it was the last
+// time, too: a clock that is wrong for a moment removes nothing.
 func (k *keeper) keep(now time.Time) error {
 	now, k.last = earlier(now, k.last), now
 	list, err := files(k.dir)

@@ -2,7 +2,7 @@ package history
 
 import "time"
 
-// Query is what is asked of a history: what began at or after From and before To.
+// Query selects the rows of a history that began at or after From and before To.
 type Query struct {
 	From, To time.Time
 	// Prefix is the prefix or the group that is asked for, or the label of one aggregate, which also has what tells it

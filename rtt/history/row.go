@@ -6,7 +6,7 @@ import (
 	"sluice/rtt/report"
 )
 
-// Row is what was aggregated of one prefix in one interval. Times are in UTC, and RTTs in ns.
+// Row is the aggregate of one prefix in one interval. Times are in UTC, and RTTs in ns.
 type Row struct {
 	Start time.Time `parquet:"start,timestamp(microsecond)"`
 	End   time.Time `parquet:"end,timestamp(microsecond)"`
@@ -63,7 +63,7 @@ type Row struct {
 	Parts []Part `parquet:"parts,list"`
 }
 
-// Part is a histogram besides that of all RTTs of a prefix. Its bins are as wide as the row's.
+// Part is a histogram of some of the RTTs of a prefix. Its bins are as wide as the row's.
 type Part struct {
 	Name   string   `parquet:"name,dict"` // as in report.Prefix.Parts
 	RTTs   uint64   `parquet:"rtts"`

@@ -66,8 +66,8 @@ func (c *Congestion) add(segments, retransmissions, capable, marked uint64) {
 	c.ECNMarked += marked
 }
 
-// Direction is what is known of the packets that a prefix sent, or received. Files of earlier versions do not have its
-// Congestion.
+// Direction has the congestion and losses of packets that a prefix sent, or received. Files of earlier versions do not
+// have its Congestion.
 type Direction struct {
 	Congestion
 	Loss report.Loss // of QUIC

@@ -22,7 +22,7 @@ const (
 // Limits say how much a history keeps.
 type Limits struct {
 	Size int64         // bytes of all files, about
-	Age  time.Duration // what is older is removed; 0: only Size removes
+	Age  time.Duration // older files are removed; 0: only Size removes
 }
 
 // Writer writes a history. It implements [report.Sink]. It is used on one goroutine at a time. A file that cannot be
@@ -76,7 +76,7 @@ func (w *Writer) Flow(*report.FlowEvent) error { return nil }
 // Flush does nothing: it comes too often for a file.
 func (w *Writer) Flush() error { return nil }
 
-// Interval takes what was aggregated.
+// Interval takes an interval.
 func (w *Writer) Interval(i *report.Interval) error {
 	if len(w.rows) > 0 && w.ends(i) {
 		w.write()

@@ -1,4 +1,4 @@
-// Package ipfix sends what was aggregated as IPFIX records (RFC 7011), by UDP.
+// Package ipfix sends aggregates as IPFIX records (RFC 7011), by UDP.
 //
 // An [Exporter] is a [report.Sink]. A record is an aggregate in an interval: its key, its traffic in both directions
 // (RFC 5103), and its RTTs. What IANA has no elements for has enterprise-specific ones; records before it tell their

@@ -34,8 +34,8 @@ type Config struct {
 	Logger     *slog.Logger
 }
 
-// Exporter sends intervals to a collector. It implements report.Sink, and is a prometheus.Collector of what it counts.
-// It is used on one goroutine at a time. What cannot be sent is lost, and counted.
+// Exporter sends intervals to a collector. It implements report.Sink, and is a prometheus.Collector of its counters. It
+// is used on one goroutine at a time. A message that cannot be sent is lost, and counted.
 type Exporter struct {
 	*prometheus.CounterVec
 	cfg     Config
@@ -78,7 +78,7 @@ func (e *Exporter) Flow(*report.FlowEvent) error { return nil }
 // Flush does nothing.
 func (e *Exporter) Flush() error { return nil }
 
-// Interval sends what was aggregated, after the templates: collectors forget these, or miss them. It takes half of the
+// Interval sends an interval, after the templates: collectors forget these, or miss them. It takes half of the
 // interval's time at most.
 func (e *Exporter) Interval(i *report.Interval) error {
 	messages := e.encode(i)

@@ -156,7 +156,7 @@ func (c *collector) record(set *reader, id uint16) data {
 	return d
 }
 
-// TestRecords reads what was sent, and what describes it.
+// TestRecords reads the records sent, and their descriptions.
 func TestRecords(t *testing.T) {
 	c := newCollector(t)
 	i := reporttest.Interval()
@@ -170,7 +170,7 @@ func TestRecords(t *testing.T) {
 		"32473/6": 4, "32473/7": 2e6,
 		"32473/8": uint64(p.RTT.Quantile(0.5)), "32473/9": uint64(p.RTT.Quantile(0.95)), "32473/10": 13e6,
 		"32473/11": 26e6, "32473/18": 128, "32473/19": 126, "32473/20": 4, "32473/21": 0,
-		"32473/25": 5, "32473/26": 1, "32473/27": 4, "32473/28": 1, // what it sent
+		"32473/25": 5, "32473/26": 1, "32473/27": 4, "32473/28": 1, // sent
 		"32473/29": 3, "32473/30": 0, "32473/31": 2, "32473/32": 1,
 	} {
 		require.Contains(t, r.values, element)

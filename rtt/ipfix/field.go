@@ -131,8 +131,8 @@ func keyFields(by report.Keys, address int) (all []field) {
 	return all
 }
 
-// protocols are the numbers of what is aggregated by protocol. Others have 255, which IANA has reserved, and so
-// has what there was no room for, of any protocol.
+// protocols are the numbers of aggregated protocols. Others have 255, which IANA has reserved, and so have aggregates
+// without room, of any protocol.
 var protocols = map[string]uint8{"ICMP": 1, "TCP": 6, "UDP": 17, "ICMPv6": 58, "other": 255, "": 255}
 
 // prefixFields are a prefix, after the version of IP: pmacct takes that only from the latter, or from whole addresses.
@@ -144,7 +144,7 @@ func prefixFields(version uint8, address, bits, length uint16) []field {
 	}
 }
 
-// rttFields are the elements of a histogram, of which the first one is the count. The others are in ns.
+// rttFields are the elements of a histogram. The first is the count, the others are in ns.
 func rttFields(count uint16, of func(*record) *report.Histogram) []field {
 	all := []field{number64(count, own, func(r *record) uint64 { return of(r).Count })}
 	for n, value := range []func(*report.Histogram) time.Duration{

@@ -11,7 +11,7 @@ const (
 	// maxMessage is so small that messages are not fragmented.
 	maxMessage = 1400
 
-	// IDs of sets (RFC 7011 §3.3.2). Those of data are the IDs of their templates.
+	// IDs of sets (RFC 7011 §3.3.2). Sets of data have the IDs of their templates.
 	setTemplates       = 2
 	setOptionTemplates = 3
 	setElements        = 256

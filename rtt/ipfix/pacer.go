@@ -21,7 +21,7 @@ func gapOf(messages int, interval time.Duration) time.Duration {
 	return max(0, min(mostGap, interval/2/time.Duration(messages)))
 }
 
-// pacer spreads messages over time: what is sent at once has to fit into the collector's socket buffer.
+// pacer spreads messages over time: those sent at once have to fit into the collector's socket buffer.
 type pacer struct {
 	next time.Time // when the next message is due
 }

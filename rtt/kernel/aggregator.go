@@ -38,7 +38,7 @@ type Aggregator struct {
 }
 
 // NewAggregator starts the first period. It adds the prefixes of all IPv4 and of all IPv6 addresses, where the programs
-// count prefixes for which there is no room; or, if the configuration has groups, the one of all other addresses.
+// count prefixes that they have no room for; or, if the configuration has groups, one prefix for all other addresses.
 func NewAggregator(kernel *bpf.Monitor, config AggregatorConfig) (*Aggregator, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -103,8 +103,8 @@ func (a *Aggregator) nextPeriod() error {
 // Begin sets when the first period began.
 func (a *Aggregator) Begin(now time.Time) { a.start = now }
 
-// Turn ends the current period and returns what was aggregated in it. A program that is running may still count for the
-// period that ended: Turn calls settle before it reads, which waits until such programs have returned.
+// Turn ends the current period and returns its aggregates. A program that is running may still count for the period
+// that ended: Turn calls settle before it reads, which waits until such programs have returned.
 func (a *Aggregator) Turn(now time.Time, settle func()) (*report.Interval, error) {
 	ended := a.period
 	if err := a.nextPeriod(); err != nil {

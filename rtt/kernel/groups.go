@@ -15,7 +15,7 @@ import (
 	"sluice/rtt/groups"
 )
 
-// GroupPrefixes is the room for prefixes of groups: all of a table, those of the table before, and all IPv4 addresses.
+// GroupPrefixes is the room for prefixes of groups: all of a table, all of the table before, and all IPv4 addresses.
 const GroupPrefixes = 2*groups.MaxPrefixes + 1
 
 // groupTable is the groups in the kernel. A number stands for one name, until no aggregate can have it any more.
@@ -145,8 +145,8 @@ func (g *groupTable) retireLocked(names map[string]bool) {
 	}
 }
 
-// retiredPeriods is how many periods are read before a retired group is forgotten: the one in which it was retired, and
-// the next one, if a period ended at that time.
+// retiredPeriods is how many periods are read before a retired group is forgotten: the period in which it was retired,
+// and the next one, if a period ended at that time.
 const retiredPeriods = 2
 
 // endPeriod notes that a period was read. If that was the last one of some groups, it calls remove with their numbers,

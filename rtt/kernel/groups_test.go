@@ -146,8 +146,8 @@ func TestNumbersOfGroupsStayIfAggregatesDo(t *testing.T) {
 	require.Equal(t, []string{"blue"}, g.end(t))
 }
 
-// TestReloads has far more names than there is room for, one file after the other, with traffic of all of them. What is
-// counted belongs to the names that its packets had, and the kernel keeps no aggregates of names that are gone.
+// TestReloads has far more names than there is room for, one file after the other, with traffic of all of them. Packets
+// count for the names that they had, and the kernel keeps no aggregates of names that are gone.
 func TestReloads(t *testing.T) {
 	requireKernel(t)
 	for name, by := range map[string]report.Keys{"groups": {}, "pairs": {Pair: true}} {

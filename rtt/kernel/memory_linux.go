@@ -11,8 +11,8 @@ import (
 	"sluice/rtt/report"
 )
 
-// Memory returns what the tables take, the largest first. What a table has from the start comes from the kernel. What
-// it may get is computed, for the CPUs that this machine may have.
+// Memory returns the memory of the tables, the largest first. The kernel tells how much a table has from the start. How
+// much it may get is computed, for the CPUs that this machine may have.
 func (k *Programs) Memory() ([]report.TableMemory, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {

@@ -24,7 +24,7 @@ func memoryOf(t *testing.T, k *Programs) map[string]report.TableMemory {
 	return tables
 }
 
-// What is computed for a full table is within 2 % of what the kernel says once it is full.
+// The computed memory of a full table is within 2 % of the kernel's figure once it is full.
 func TestMemory(t *testing.T) {
 	requireKernel(t)
 	const prefixes = 1000

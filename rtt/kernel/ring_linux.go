@@ -166,7 +166,7 @@ func await(turn int) {
 	time.Sleep(busyPause)
 }
 
-// bytes returns a part of the buffer, for which it moves the window if need be.
+// bytes returns a part of the buffer. It moves the window if need be.
 func (r *Ring) bytes(at, n uint64) ([]byte, error) {
 	from := at & (r.size - 1)
 	if n > uint64(r.page) {

@@ -9,7 +9,7 @@ import (
 	"sluice/rtt/report"
 )
 
-// A Collector is a Sink that exposes what it has taken, and the counters of a monitor.
+// A Collector is a Sink that exposes samples, flow events and intervals as metrics, and the counters of a monitor.
 type Collector struct {
 	counters func() (report.Counters, error)
 
@@ -25,7 +25,7 @@ type Collector struct {
 	aggregates bool // there was an interval
 }
 
-// rttBuckets are 100 µs to 13 s, each twice the one before.
+// rttBuckets are 100 µs to 13 s, each twice the last.
 var rttBuckets = prometheus.ExponentialBuckets(100e-6, 2, 18)
 
 var (
@@ -93,7 +93,7 @@ func (m *Collector) Flow(f *report.FlowEvent) error {
 	return nil
 }
 
-// Interval adds what was aggregated, and drops prefixes that have been quiet for long.
+// Interval adds an interval, and drops prefixes that have been quiet for long.
 func (m *Collector) Interval(i *report.Interval) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

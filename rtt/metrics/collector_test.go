@@ -188,7 +188,7 @@ func TestMetricsOfParts(t *testing.T) {
 	require.NotContains(t, text, "peers-loaded")
 }
 
-// prefixHistogram is the text of a histogram; buckets that are not given have as many as the one before.
+// prefixHistogram is the text of a histogram; buckets that are not given have as many as the bucket below.
 func prefixHistogram(prefix string, count int, sum float64, buckets map[string]int) string {
 	var b strings.Builder
 	below := 0

@@ -8,8 +8,8 @@ import (
 
 const (
 	// quietIntervals is how many intervals without traffic a prefix keeps its metrics for, at least. The kernel forgets
-	// it after the timeout, which may be shorter than an interval. But a counter that starts again at 0 loses what it
-	// counts first: Prometheus sees no increase from a value that was not there.
+	// it after the timeout, which may be shorter than an interval. But a counter that starts again at 0 loses its first
+	// counts: Prometheus sees no increase from a value that was not there.
 	quietIntervals = 5
 	// maxQuiet is how many prefixes are kept that the kernel has forgotten. Those that were seen last stay.
 	maxQuiet = 16384

@@ -20,8 +20,8 @@ func (n Networks) Sample(s *report.Sample) error {
 // Flow does nothing.
 func (Networks) Flow(*report.FlowEvent) error { return nil }
 
-// Interval takes the medians of what was aggregated, without queries. Groups of prefixes are no networks. Prefixes are
-// sorted, so those that other keys tell apart follow each other, and are one network.
+// Interval takes the medians of aggregates, without queries. Groups of prefixes are no networks. Prefixes are sorted,
+// so aggregates that differ only in other keys follow each other, and are one network.
 func (n Networks) Interval(i *report.Interval) error {
 	for k := 0; k < len(i.Prefixes); {
 		prefix, all := i.Prefixes[k].Prefix, report.Histogram{}

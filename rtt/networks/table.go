@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// maxNetworks is how many networks a Table holds. The one that was not measured for the longest time makes room.
+	// maxNetworks limits the networks of a Table. The network that was not measured for the longest time makes room.
 	maxNetworks = 16384
 	// kept is how many RTTs of a network are kept, of those that are added one by one.
 	kept = 31
 )
 
-// Network is what is known about a network.
+// Network is a network, and how far it is.
 type Network struct {
 	Prefix netip.Prefix  `json:"prefix"`
 	Median time.Duration `json:"median_ns"`
@@ -35,7 +35,7 @@ type Table struct {
 	of *lru.Cache[netip.Prefix, *entry]
 }
 
-// entry has either a median, or the last RTTs, of which next is the oldest.
+// entry has either a median, or the last RTTs, the oldest at next.
 type entry struct {
 	measured time.Time
 	median   time.Duration
@@ -84,7 +84,7 @@ func (t *Table) Add(host netip.Addr, rtt time.Duration) {
 	e.next = (e.next + 1) % kept
 }
 
-// Set replaces what is known about a network by the median of so many RTTs. It ignores prefixes of another length.
+// Set replaces a network's RTTs by the median of so many. It ignores prefixes of another length.
 func (t *Table) Set(p netip.Prefix, median time.Duration, count uint64) {
 	if p != t.prefix(p.Addr()) || count == 0 {
 		return

@@ -47,7 +47,7 @@ type Config struct {
 	Logger     *slog.Logger    // nil: slog.Default()
 }
 
-// Exporter sends intervals to a service. It implements report.Sink, and is a prometheus.Collector of what it counts. It
+// Exporter sends intervals to a service. It implements report.Sink, and is a prometheus.Collector of its counters. It
 // is used on one goroutine at a time.
 type Exporter struct {
 	*outbox.Box[[]byte]
@@ -121,7 +121,7 @@ func (e *Exporter) Flow(*report.FlowEvent) error { return nil }
 // Flush does nothing.
 func (e *Exporter) Flush() error { return nil }
 
-// Interval queues what was aggregated.
+// Interval queues an interval.
 func (e *Exporter) Interval(i *report.Interval) error {
 	for prefixes := range slices.Chunk(i.Prefixes, prefixesPerMessage) {
 		m := newMessage(i)

@@ -140,5 +140,5 @@ func newJSONTraffic(t report.Traffic) *jsonTraffic {
 	return &jsonTraffic{t.Packets, t.Bytes}
 }
 
-// jsonNames turns names of the standard format into those of JSON: ePPing spells them differently.
+// jsonNames turns names of the standard format into JSON names: ePPing spells them differently.
 var jsonNames = strings.NewReplacer("Not-ECT", "no_ECT", "-", "_")

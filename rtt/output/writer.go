@@ -99,7 +99,7 @@ func (w *Writer) end() error {
 	return err
 }
 
-// Flush writes what is buffered.
+// Flush writes the buffer.
 func (w *Writer) Flush() error {
 	if !w.reopen.Swap(false) {
 		return w.remember(w.buf.Flush())
@@ -162,7 +162,7 @@ func appendPair(b []byte, e *report.Ends) []byte {
 	return strconv.AppendUint(b, uint64(e.Destination.Port()), 10)
 }
 
-// Interval writes what was aggregated.
+// Interval writes an interval.
 func (w *Writer) Interval(i *report.Interval) error {
 	enc, ok := w.enc.(aggregateEncoder)
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxCaptured is the length of the longest packet that libpcap captures. A longer one is an error in the file, for
-// which no memory is allocated.
+// maxCaptured is the length of the longest packet that libpcap captures. A longer one is an error in the file, and no
+// memory is allocated for it.
 const maxCaptured = 262144
 
 // Packet is one packet of a capture.

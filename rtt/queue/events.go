@@ -25,7 +25,7 @@ type EventsConfig struct {
 }
 
 // Events passes RTTs and flow events on. It is a report.Sink, used on one goroutine at a time, and a
-// prometheus.Collector of what is lost.
+// prometheus.Collector of its losses.
 type Events struct {
 	prometheus.Counter
 	cfg  EventsConfig
@@ -151,7 +151,7 @@ func (q *Events) add(e event) error {
 // Interval does nothing: intervals have a Queue.
 func (q *Events) Interval(*report.Interval) error { return nil }
 
-// Flush has what waits passed on, and counts what was lost.
+// Flush has waiting events passed on, and counts lost ones.
 func (q *Events) Flush() error {
 	q.countLost()
 	q.mu.Lock()
@@ -177,7 +177,7 @@ func (q *Events) countLost() {
 func (q *Events) Wake() {
 	select {
 	case q.wake <- struct{}{}:
-	default: // what was told before is still to be done
+	default: // a wake-up is waiting
 	}
 }
 

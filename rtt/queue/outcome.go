@@ -7,7 +7,7 @@ type outcome struct {
 	ended chan struct{} // closed when the goroutine has ended
 
 	mu   sync.Mutex // guards what follows
-	err  error      // that of the goroutine
+	err  error      // of the goroutine
 	told bool       // a method has returned err
 }
 

@@ -31,8 +31,8 @@ type Config struct {
 	Logger *slog.Logger                 // nil: slog.Default()
 }
 
-// Queue passes intervals on. It is a report.Sink, used on one goroutine at a time, and a prometheus.Collector of what
-// is lost.
+// Queue passes intervals on. It is a report.Sink, used on one goroutine at a time, and a prometheus.Collector of its
+// losses.
 type Queue struct {
 	prometheus.Counter
 	cfg     Config

@@ -31,8 +31,8 @@ func MaxBins(width time.Duration) int {
 	return LinearBins
 }
 
-// Scale is that of a logarithmic Histogram, in the words of OTLP's exponential histograms, and its schema in those of
-// Prometheus's native histograms: bins end at powers of 2^(2^-Scale) seconds.
+// Scale is the scale of a logarithmic Histogram, as OTLP's exponential histograms call it, or the schema, as
+// Prometheus's native histograms do: bins end at powers of 2^(2^-Scale) seconds.
 const Scale = 5
 
 // FirstPower is the power at which bin 1 of a logarithmic Histogram begins, of 2^(2^-Scale) seconds. Bin 0 holds all

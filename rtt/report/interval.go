@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Interval is what was aggregated between two times.
+// Interval is the aggregates between two times.
 type Interval struct {
 	Aggregation *Aggregation
 	Start, End  time.Time
@@ -48,7 +48,7 @@ type Prefix struct {
 	PeerRTT        Histogram // to the hosts that its hosts talk to, from here: the other part of the path
 	PeerByLoad     Load      // PeerRTT, in two
 	Queries        Histogram // latencies of DNS, NTP and STUN, in which a server may have looked for its answer
-	OneDirection   Histogram // RTTs of the whole path, of flows of which packets of one direction only are seen
+	OneDirection   Histogram // RTTs of the whole path, of flows with one direction seen
 }
 
 // Load divides RTTs into those while a prefix was under load, and the others: into working and idle latency.
@@ -133,7 +133,7 @@ func (t PrefixTraffic) Plus(o PrefixTraffic) PrefixTraffic {
 // Total returns all of the traffic.
 func (t PrefixTraffic) Total() Traffic { return t.TCPTimestamps.Plus(t.TCPPlain).Plus(t.Other) }
 
-// TCPSegments returns the number of TCP segments: those of which Retransmissions are a part.
+// TCPSegments returns the number of TCP segments, retransmissions included.
 func (t PrefixTraffic) TCPSegments() uint64 { return t.TCPTimestamps.Packets + t.TCPPlain.Packets }
 
 // NamedTraffic is the traffic of a protocol or of an ECN codepoint.
@@ -158,7 +158,7 @@ type Counters struct {
 	ECN        []NamedTraffic
 }
 
-// Losses returns what is known of each direction.
+// Losses returns the losses of each direction.
 func (p *Prefix) Losses() []NamedLoss {
 	return []NamedLoss{{"sent", p.LossSent}, {"received", p.LossReceived}}
 }

@@ -3,7 +3,7 @@ package report
 // Loss is what the loss bits of QUIC (RFC 9506) tell about packets in one direction.
 type Loss struct {
 	All      uint64 // packets that were sent, in whole blocks of 64
-	Passed   uint64 // those of them that passed the monitor; the others were lost before
+	Passed   uint64 // packets of All that passed the monitor; the others were lost before
 	Reported uint64 // losses that their senders have noticed, before the monitor or behind it
 }
 

@@ -4,6 +4,6 @@ package report
 type TableMemory struct {
 	Name     string
 	Entries  uint32 // at most
-	Now, Max uint64 // what it takes now, and when it is full
+	Now, Max uint64 // memory now, and once it is full
 	EachCPU  uint64 // how much of Max it takes for each CPU that the machine may have
 }

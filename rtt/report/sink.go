@@ -2,7 +2,7 @@ package report
 
 import "errors"
 
-// A Sink takes what is measured. Its methods are called one at a time. An error ends the measurement.
+// A Sink takes samples, flow events and intervals. Its methods are called one at a time. An error ends the measurement.
 type Sink interface {
 	Sample(*Sample) error
 	Flow(*FlowEvent) error

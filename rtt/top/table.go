@@ -145,8 +145,8 @@ func (t *Table) nameParts() {
 	t.parts = slices.Sorted(maps.Keys(all))
 }
 
-// lossOf returns which part of the packets is lost, of those of which that is known: TCP segments that were sent again,
-// and packets of QUIC that their senders reported as lost.
+// lossOf returns the share of lost packets, where losses are known: TCP segments that were sent again, and packets of
+// QUIC that their senders reported as lost.
 func lossOf(segments, retransmissions uint64, quic report.Loss) share {
 	return newShare(retransmissions+quic.Reported, segments+quic.Passed)
 }
@@ -160,7 +160,7 @@ func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes u
 	return row
 }
 
-// orPath takes RTTs of the whole path for those of the prefix if there are no others: where only one direction passes.
+// orPath takes RTTs of the whole path for the prefix if it has no others: where only one direction passes.
 func (r *topRow) orPath(rtts, path *report.Histogram) {
 	if rtts.Count == 0 && path.Count > 0 {
 		r.rtt, r.min, r.path = path.Quantile(0.5), path.Min, true
@@ -196,7 +196,7 @@ type column struct {
 	key   SortKey
 }
 
-// columns are those of all tables. SOURCE and DESTINATION share the rest of the line.
+// columns are common to all tables. SOURCE and DESTINATION share the rest of the line.
 var columns = []column{
 	{"PROTO", 7, ""}, {"SOURCE", 0, ""}, {"DESTINATION", 0, ""}, {"RTT ms", 11, SortRTT}, {"MIN ms", 11, ""},
 	{"LOSS %", 8, SortLoss}, {"KBYTE/s", 12, SortBytes},
@@ -205,7 +205,7 @@ var columns = []column{
 // prefixColumns are further ones of prefixes. They are last, where narrow terminals cut the line.
 var prefixColumns = []column{{"SENT LOSS %", 13, ""}, {"RCVD LOSS %", 13, ""}}
 
-// columns returns all columns, with those of the parts of RTTs.
+// columns returns all columns, one for each part of RTTs included.
 func (t *Table) columns() []column {
 	all := slices.Clone(columns)
 	for _, part := range t.parts {

@@ -54,7 +54,7 @@ ICMP   10.0.0.3:80              10.0.1.1:1000                      -          - 
 	}
 }
 
-// RTTs of a flow of which one direction is seen are not between here and a host: they are marked.
+// RTTs of a flow with one direction seen are not between here and a host: they are marked.
 func TestTopFlowsOfOneDirection(t *testing.T) {
 	alone := flowOf("TCP", "1", 40*time.Millisecond, 10, 0, 0)
 	waiting := flowOf("TCP", "2", 0, 1, 0, 0)

@@ -7,7 +7,7 @@ import (
 	"sluice/rtt/internal/wire"
 )
 
-// headers are those of one direction of a conversation: each packet is a copy with other numbers in it.
+// headers are a frame of one direction of a conversation: each packet is a copy with other numbers in it.
 type headers struct {
 	frame     []byte
 	transport int // where the transport header begins
@@ -24,12 +24,12 @@ func newHeaders(packet []byte, addr netip.Addr, protocol uint8) headers {
 	return h
 }
 
-// tcpHeaders are those of segments with timestamps.
+// tcpHeaders returns the headers of segments with timestamps.
 func tcpHeaders(from, to netip.AddrPort) headers {
 	return newHeaders(wire.TCP{Timestamps: true}.Between(from, to), from.Addr(), wire.ProtocolTCP)
 }
 
-// udpHeaders are those of datagrams that begin with the given bytes.
+// udpHeaders returns the headers of datagrams that begin with the given bytes.
 func udpHeaders(from, to netip.AddrPort, begin []byte) headers {
 	return newHeaders(wire.UDP(from, to, begin), from.Addr(), wire.ProtocolUDP)
 }
@@ -49,7 +49,7 @@ func (h headers) packet(zeros int) (frame, transport []byte) {
 	return frame, transport
 }
 
-// finish sets the checksums, of which zeros change nothing but the length.
+// finish sets the checksums. Zeros change nothing in them but the length.
 func (h headers) finish(frame []byte, zeros int) {
 	ip, transport := frame[etherHeader:h.transport], frame[h.transport:]
 	at := 16

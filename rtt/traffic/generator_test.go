@@ -51,7 +51,7 @@ func TestOnlyTCP(t *testing.T) {
 	}
 }
 
-// The headers of a cut packet are those of a packet with all of its bytes, checksums included.
+// A cut packet has the headers of the whole packet, checksums included.
 func TestHeaders(t *testing.T) {
 	for name, ends := range map[string][2]netip.AddrPort{
 		"IPv4": {netip.MustParseAddrPort("10.0.0.1:4000"), netip.MustParseAddrPort("198.18.0.1:443")},

@@ -16,7 +16,7 @@ const (
 // quic is a download by QUIC. Each end has a connection ID of eight bytes.
 type quic struct {
 	path
-	ids      [3][]byte // the customer's, the server's, and the one that the customer makes up for the server
+	ids      [3][]byte // the customer's, the server's, and the ID that the customer makes up for the server
 	down, up headers   // of 1-RTT packets
 	spins    bool
 	marks    *marks // of the server; nil: no loss bits

@@ -27,7 +27,7 @@ type tcp struct {
 	lost     *segment
 	clock    [2]uint32 // timestamps of customer and server when the capture begins
 	said     uint32    // the customer's latest timestamp
-	heard    uint32    // the one of them that the server has received, and echoes
+	heard    uint32    // the customer's timestamp that the server has received, and echoes
 }
 
 // segment is data from the server.
@@ -78,7 +78,7 @@ func (t *tcp) open(g *generator, now time.Duration) time.Duration {
 	return now + g.jitter(t.far)
 }
 
-// download sends a window of segments, and the ACKs of every second one. What was lost is sent again first.
+// download sends a window of segments, and the ACKs of every second one. Lost segments are sent again first.
 func (t *tcp) download(g *generator, now time.Duration) time.Duration {
 	near := g.jitter(t.near) // the same for all of a round: nothing is reordered
 	again := t.lost

@@ -74,7 +74,7 @@ type Echo struct {
 	Code    uint8
 	ID, Seq uint16
 	Length  int   // of the data
-	Type    uint8 // instead of that of an echo
+	Type    uint8 // instead of an echo's
 }
 
 // Between returns the IP packet that carries the echo.

@@ -1,4 +1,4 @@
-// Package reporttest has what tests of several packages need: a Sink that keeps what it takes, and values of each kind.
+// Package reporttest helps tests of several packages: it has a Sink that keeps all it takes, and values of each kind.
 package reporttest
 
 import (
@@ -79,7 +79,7 @@ func QUIC() *report.Sample {
 	}
 }
 
-// OneDirection returns the handshake of a connection of which one direction is seen, of 40 ms.
+// OneDirection returns a handshake of 40 ms, of a connection with one direction seen.
 func OneDirection() *report.Sample {
 	return &report.Sample{
 		Ends: ends("TCP"), Time: Time, Method: report.MethodHandshake, RTT: 40 * time.Millisecond,
