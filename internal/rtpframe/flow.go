@@ -8,12 +8,12 @@ import (
 	"sluice/clock"
 )
 
-// history is how many frames of a media, and what was decided about them, are remembered. Packets may come in another
-// order, and user space may be behind the kernel.
+// history is how many frames of a media, and decisions about them, are remembered. Packets may come in another order,
+// and user space may be behind the kernel.
 const history = 16
 
-// lateHistories is how many times as long before them packets count as late. A timestamp from before that is that of a
-// publisher that counts anew.
+// lateHistories is how many times as long before them packets count as late. A timestamp from before that means that
+// the publisher counts anew.
 const lateHistories = 4
 
 // Frames numbers the frames of a media, by their timestamps, in the order in which they come. Both senders may do that
@@ -32,8 +32,8 @@ type Frames struct {
 
 const leads = 1 << 48 // there is a lead
 
-// Limit has the kernel look at frames from now on if something may not go to a player with that flow. That lasts: what
-// was decided is needed after the limit has ended.
+// Limit has the kernel look at frames from now on if something may not go to a player with that flow. That lasts: the
+// decisions are needed after the limit has ended.
 func (f *Frames) Limit(w *Flow) {
 	if w.cost.Load() != 0 || uint32(w.decided.Load()) != 0 {
 		f.limited.Store(1)
@@ -117,8 +117,8 @@ func (f *Frames) Follow(o *Frames) {
 
 // Flow is what a player gets of a media. Judge may be called on any goroutine, and by the kernel at once.
 type Flow struct {
-	// decided is what was decided about the latest frames: the number of the newest << 32 | broken | a bit for each,
-	// the lowest one for the newest: it does not go.
+	// decided has the decisions about the latest frames: the number of the newest << 32 | broken | a bit for each, the
+	// lowest one for the newest: it does not go.
 	decided     atomic.Uint64
 	full        claim.Word    // when the bucket is full
 	cost, burst atomic.Uint32 // as in claim.ConnState
@@ -127,7 +127,7 @@ type Flow struct {
 // broken: a frame that others depend on does not go, so nothing goes before the next key frame.
 const broken = 1 << 31
 
-// Question is what is asked about a frame that begins.
+// Question describes a frame that begins.
 type Question struct {
 	Kind Kind
 	Size int // of its first packet
@@ -214,7 +214,8 @@ func (f *Flow) SetBucket(b claim.Bucket, full clock.Time) {
 // burstTime is how long the bucket takes to get full. A key frame, and some of what depends on it, has to fit in.
 const burstTime = time.Second
 
-// SetRate changes the rate of the bucket, in bytes a second; 0: there is none. What was taken from it stays taken.
+// SetRate changes the rate of the bucket, in bytes a second; 0: there is none. Bytes that were taken from it stay
+// taken.
 func (f *Flow) SetRate(rate int64) {
 	f.SetBucket(claim.Bucket{Rate: rate, Burst: rate * int64(burstTime/time.Second)},
 		clock.Time(f.full.Load()))
@@ -236,5 +237,5 @@ func (f *Flow) Copy(o *Flow) {
 // Mend has frames go again that depend on one that was left out.
 func (f *Flow) Mend() { f.decided.And(^uint64(broken)) }
 
-// Forget forgets what was decided.
+// Forget forgets the decisions.
 func (f *Flow) Forget() { f.decided.Store(0) }

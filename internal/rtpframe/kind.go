@@ -32,8 +32,8 @@ const (
 // subscriberPriority is what MoQ subscribers ask for if they ask for nothing else.
 const subscriberPriority = 128
 
-// levels are by default those of a MoQ broadcast's subgroups (pub.DefaultPriorities). What is not known is as important
-// as sound.
+// levels are by default the priorities of a MoQ broadcast's subgroups (pub.DefaultPriorities). An unknown kind is as
+// important as sound.
 var levels = [...]uint32{Part: 128, Other: 64, Sound: 64, Disposable: 160, Delta: 128, Key: 96}
 
 // Level returns the level of a kind, as package claim has it.
@@ -46,7 +46,7 @@ const lowest = 1<<16 - 1
 var bounds = uint64(Sound.Level()) | uint64(Key.Level())<<16 | uint64(Delta.Level())<<32 |
 	uint64(Disposable.Level())<<48
 
-// Limits of what is read of a payload. The kernel has the same.
+// Limits of reading a payload. The kernel has the same.
 const (
 	maxUnits  = 8 // that are aggregated in a packet
 	maxLength = 2 // bytes of the length of an OBU, which leaves room for 16,383
@@ -136,7 +136,7 @@ func h265Unit(typ, second byte, temporal *uint32) Kind {
 	return Disposable
 }
 
-// strongest returns the last kind of the aggregated NAL units, each of which has a header.
+// strongest returns the last kind of the aggregated NAL units. Each has a header.
 func strongest(b []byte, header int, kind func(unit []byte) Kind) (k Kind) {
 	for range maxUnits {
 		if len(b) < 2+header {
@@ -196,8 +196,8 @@ func obuLength(b []byte) (n, used int) {
 	return 0, 0
 }
 
-// obu reads the header of an OBU (AV1 specification §5.3). What is of a temporal layer above the base layer is
-// disposable: the base layer does not depend on it.
+// obu reads the header of an OBU (AV1 specification §5.3). OBUs of a temporal layer above the base layer are
+// disposable: the base layer does not depend on them.
 func obu(b []byte) Kind {
 	const sequence, firstFrame, metadata, lastFrame, extension = 1, 3, 5, 7, 0x04
 	if len(b) == 0 {

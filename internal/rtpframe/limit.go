@@ -2,14 +2,14 @@ package rtpframe
 
 import "time"
 
-// Report is what a player says about a media (RFC 3550 §6.4.1), and what was sent to it meanwhile.
+// Report has a player's reception report about a media (RFC 3550 §6.4.1), and the bytes sent to it meanwhile.
 type Report struct {
 	At      time.Time
 	Highest uint32 // extended highest sequence number that it has received
 	Lost    int32  // packets that it has not received, since the beginning
 
-	// Since the beginning, too: what was sent, and what was left out or did not come from the publisher. A player takes
-	// the latter for lost, since it sees the gap in the sequence numbers.
+	// Since the beginning, too: bytes sent, and packets that were left out or did not come from the publisher, and
+	// their bytes. A player takes the latter for lost, since it sees the gap in the sequence numbers.
 	Bytes                  uint64
 	Declined, DeclinedSize uint64
 }
@@ -81,8 +81,8 @@ func (l *Limit) Restart() { l.begun = false }
 // GiveUp ends a limit that does not help. There is none for a while.
 func (l *Limit) GiveUp(at time.Time) { l.rate, l.until = 0, at.Add(vainTime) }
 
-// cut makes the limit lower than what has arrived of what was sent. If as many packets are lost again and again as
-// without the limit, they are lost for another reason, and there is none for a while.
+// cut makes the limit lower than the rate that has arrived. If as many packets are lost again and again as without the
+// limit, they are lost for another reason, and there is none for a while.
 func (l *Limit) cut(at time.Time, sent, offered, share float64) {
 	switch {
 	case l.rate == 0 || share > 2*l.loss:

@@ -1,5 +1,5 @@
-// Package rtpsplit cuts RTP packets that are too large for a path into smaller ones, without a change of what they
-// carry. SRTP makes packets longer, and those of many publishers fill a datagram without it.
+// Package rtpsplit cuts RTP packets that are too large for a path into smaller ones, which carry the same. SRTP makes
+// packets longer, and many publishers' packets fill a datagram without it.
 //
 // A packet is cut as its payload format allows: NAL units and OBUs become fragments, frames of sound get packets and
 // timestamps of their own.
@@ -19,12 +19,12 @@ type piece struct {
 	later   uint32 // than the timestamp of the packet that was cut
 }
 
-// Split returns packets of at most limit bytes that carry what a packet does, or nil if its format or its payload does
-// not allow that. Their sequence numbers are those of the packet and the following ones. They may share the payload,
-// which nobody may change.
+// Split returns packets of at most limit bytes that carry the same as a packet, or nil if its format or its payload
+// does not allow that. Their sequence numbers begin with the packet's. They may share the payload, which nobody may
+// change.
 func Split(f format.Format, p *rtp.Packet, limit int) (list []*rtp.Packet) {
 	defer func() {
-		if recover() != nil { // the payload comes from strangers, and this package shall not be the one that trusts it
+		if recover() != nil { // the payload comes from strangers, and this package shall not trust it
 			list = nil
 		}
 	}()

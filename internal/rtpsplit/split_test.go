@@ -26,7 +26,7 @@ const (
 	room  = limit - 12
 )
 
-// pattern returns bytes of which each place is known.
+// pattern returns a head and bytes that tell their place.
 func pattern(head []byte, size int) []byte {
 	b := bytes.Clone(head)
 	for i := len(b); i < size; i++ {

@@ -38,8 +38,8 @@ func (u *units) split(b []byte, room int) []piece {
 	return nil
 }
 
-// fragments returns the fragments of a unit, or of a fragment of one. The head is that of either payload, and the kind
-// says whether it begins and ends the unit.
+// fragments returns the fragments of a unit, or of a fragment of one. The head is the same for either payload, and the
+// kind says whether it begins and ends the unit.
 func (u *units) fragments(head []byte, kind byte, body []byte, room int) (pieces []piece) {
 	for begins := true; len(body) > 0; begins = false {
 		n := min(len(body), room-u.header-1)

@@ -32,11 +32,11 @@
 // keeps. A downlink does the reverse: package sub plays a broadcast over a session of the relay with itself, as CMAF,
 // and packers make packets of the frames. All players of the broadcast share it, and it ends with the last of them.
 //
-// Packets by UDP are taken only from the IP address of the publisher's TCP connection, and sent only to that of the
-// player's.
+// Packets by UDP are taken only from the IP address of the publisher's TCP connection, and sent only to the address of
+// the player's.
 //
-// A downlink's session has no rights of its own: its players are a [relay.Audience]. What uplinks and downlinks keep in
-// memory counts for a pool, of which each has a share.
+// A downlink's session has no rights of its own: its players are a [relay.Audience]. The memory of uplinks and
+// downlinks comes from a pool, and each has a share of it.
 //
 // Locks: Server.mu guards the streams by name; stream.mu guards a stream and its players. Neither is held while the
 // other one is taken. lift.mu, held while a publisher's packet is taken, comes before stream.mu. Packets are put into

@@ -24,7 +24,7 @@ import (
 )
 
 // downlink has the stream of a MoQ broadcast, for as long as RTSP clients want it. It subscribes over a session of the
-// relay with itself, for which the permissions of its players count.
+// relay with itself, with the permissions of its players.
 type downlink struct {
 	server    *Server
 	namespace moqt.Namespace
@@ -57,7 +57,7 @@ var (
 	errCodecs      = errors.New("the broadcast has no track that RTSP players can get: H.264, H.265, AV1, AAC or Opus")
 )
 
-// describeWait is how long DESCRIBE waits for the first frames of a broadcast, of which the description is made.
+// describeWait is how long DESCRIBE waits for the first frames of a broadcast, from which it makes the description.
 const describeWait = 10 * time.Second
 
 // want returns the downlink that has a choice of a broadcast for a guest, when it is ready. The caller has to call
@@ -239,7 +239,7 @@ func (d *downlink) read(in io.Reader) (err error) {
 	}
 }
 
-// countedReader takes memory for what was read since the last call of done.
+// countedReader takes memory for the bytes read since the last call of done.
 type countedReader struct {
 	in    io.Reader
 	share *share

@@ -9,8 +9,8 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/headers"
 )
 
-// wantsNACK reports whether a query asks for a description that offers NACK (?nack=1). That has another profile, for
-// which GStreamer asks in SETUP, and the library refuses that. So it is not the default.
+// wantsNACK reports whether a query asks for a description that offers NACK (?nack=1). Such a description has another
+// profile. GStreamer asks for it in SETUP, and the library refuses. So it is not the default.
 func wantsNACK(query string) bool {
 	values, _ := url.ParseQuery(query) // what can be read
 	return values.Get("nack") == "1"

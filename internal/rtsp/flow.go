@@ -12,7 +12,7 @@ import (
 	"sluice/internal/rtpframe"
 )
 
-// policy decides what is left out for players whose paths carry too little.
+// policy decides which frames players with too little bandwidth do not get.
 type policy struct {
 	rule    claim.Rule // an operator's; nil: the built-in one
 	keepAll bool       // players have no limits
@@ -20,7 +20,7 @@ type policy struct {
 
 func (s *Server) policy() policy { return policy{s.cfg.Rule, s.cfg.KeepAll} }
 
-// videoCodec returns how to read the payloads of a video, of which it may be known which frames depend on others.
+// videoCodec returns how to tell which frames of a video depend on others, if that is known for its format.
 func videoCodec(f format.Format) rtpframe.Codec {
 	switch f.(type) {
 	case *format.H264:
@@ -48,14 +48,14 @@ func codecOf(d *description.Media) rtpframe.Codec {
 type flow struct {
 	own        rtpframe.Flow // while the kernel does not serve the player
 	limit      rtpframe.Limit
-	declined   tally     // what was left out, or has never come: the player sees gaps
+	declined   tally     // packets left out, or missing from the publisher: the player sees gaps
 	passed     tally     // while the player catches up: the media's packets before the player's next one
 	silent     time.Time // since when each packet was left out by the policy; 0: the last one was not
 	afterPause afterPause
 }
 
-// afterPause tells what a player reports after PAUSE and PLAY from what it has reported before. The numbers between, of
-// packets that came while it paused, do not tell of losses.
+// afterPause tells a player's reports after PAUSE and PLAY from its earlier ones. The numbers between, of packets that
+// came while it paused, do not tell of losses.
 type afterPause struct {
 	waits bool   // no packet has been sent since PLAY
 	asks  bool   // no report was taken since then

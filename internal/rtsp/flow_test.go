@@ -96,7 +96,7 @@ func (f *flowTest) heeds(highest, lost int) {
 }
 
 // TestSlowPath has a player report that it loses packets. It gets whole frames, the important ones, until it has lost
-// nothing for a while. What is left out is counted, and not sent when the player asks for it.
+// nothing for a while. Packets left out are counted, and not sent when the player asks for them.
 func TestSlowPath(t *testing.T) {
 	testFlow(t, func(f *flowTest) {
 		f.second(0)
@@ -164,7 +164,7 @@ func TestKeyFramesEnd(t *testing.T) {
 }
 
 // TestPublisherLoses has a player report packets as lost that the publisher has lost. They tell nothing of the player's
-// path. What is lost there counts as before.
+// path. Losses there count as before.
 func TestPublisherLoses(t *testing.T) {
 	testFlow(t, func(f *flowTest) {
 		f.second(0)
@@ -221,8 +221,8 @@ func TestLatePackets(t *testing.T) {
 	}
 }
 
-// TestReportsAfterPause has a player pause while packets come. It has not lost these on the path. What is lost there
-// counts as before.
+// TestReportsAfterPause has a player pause while packets come. It has not lost these on the path. Losses there count as
+// before.
 func TestReportsAfterPause(t *testing.T) {
 	testFlow(t, func(f *flowTest) {
 		f.second(0)
@@ -394,7 +394,7 @@ func TestOperatorsRule(t *testing.T) {
 	})
 }
 
-// TestCodecs checks of which medias it is known what depends on a frame.
+// TestCodecs checks which medias have a codec that tells how frames depend on others.
 func TestCodecs(t *testing.T) {
 	desc := broadcast()
 	require.Equal(t, rtpframe.H264, codecOf(desc.Medias[0]))

@@ -35,7 +35,7 @@ type frames struct {
 	alone bool    // it does not wait for lead any more
 
 	last  int64         // the latest time of a packet, see uplink.time
-	shift time.Duration // what is added to the publisher's times
+	shift time.Duration // added to the publisher's times
 }
 
 // ticks returns a time in units of the RTP clock, and duration is its inverse.
@@ -85,7 +85,7 @@ const (
 	maxHeldInAll   = 16 << 20
 )
 
-// holding is the packets of which a decoder may keep something.
+// holding counts the packets that a decoder may keep something of.
 type holding struct{ packets, bytes int }
 
 func (t *frames) renew() {

@@ -274,7 +274,7 @@ func (e *endpoint) OnPacketsLost(c *gortsplib.ServerHandlerOnPacketsLostCtx) {
 	e.metrics.lost.Add(float64(c.Lost))
 }
 
-// OnDecodeError counts, and ends a publisher whose key is not that of its packets.
+// OnDecodeError counts, and ends a publisher whose key does not fit its packets.
 func (e *endpoint) OnDecodeError(c *gortsplib.ServerHandlerOnDecodeErrorCtx) {
 	e.reportPanic(nil, c.Error)
 	if !bySRTP(c.Session) {

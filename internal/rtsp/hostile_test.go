@@ -236,7 +236,7 @@ func TestReplacedPublisher(t *testing.T) {
 	}
 }
 
-// raw is a connection on which a test writes what it likes.
+// raw is a connection on which a test writes any bytes.
 type raw struct {
 	t *testing.T
 	net.Conn

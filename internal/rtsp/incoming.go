@@ -10,7 +10,7 @@ import (
 	shared "sluice/clock"
 )
 
-// incoming is what is known of the packets of a publisher.
+// incoming follows the packets of a publisher.
 type incoming struct {
 	last   map[format.Format]*lastTaken // nil: it does not use SRTP
 	latest atomic.Int64                 // clock.Time of the last packet or RECORD: the wall clock may step
@@ -47,7 +47,7 @@ func (l *lastTaken) passes(number uint16) bool {
 	return true
 }
 
-// begin is called for RECORD, also after PAUSE: the keys stay then, and so does what was taken.
+// begin is called for RECORD, also after PAUSE: the keys stay then, and so does the state of taken packets.
 func (i *incoming) begin(now shared.Time, srtp bool) {
 	i.latest.Store(int64(now))
 	i.sends.Store(true)

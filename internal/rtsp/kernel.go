@@ -16,9 +16,9 @@ import (
 	"sluice/internal/rtpframe"
 )
 
-// The kernel sends packets by UDP from publishers to players, and says for each packet which players have it. What it
-// does not do, user space does: see package fastpath. The kernel sends to players that are live, and only medias with
-// one format.
+// The kernel sends packets by UDP from publishers to players, and says for each packet which players have it. User
+// space does the rest: see package fastpath. The kernel sends to players that are live, and only medias with one
+// format.
 
 // plainUDP reports whether the RTP of a session goes by UDP, without encryption.
 func plainUDP(s *gortsplib.ServerSession) bool {
@@ -197,8 +197,8 @@ type kernelPlayer struct {
 	on bool // the kernel sends packets
 }
 
-// handOverAfter is how long user space alone sends to a player that has become live. By then what it has put into the
-// player's queue has been sent, so packets of the kernel do not overtake it.
+// handOverAfter is how long user space alone sends to a player that has become live. By then the packets in the
+// player's queue have been sent, so packets of the kernel do not overtake them.
 const handOverAfter = 500 * time.Millisecond
 
 // handOver has the kernel send the next packets of a media to a player that is live, if it can; stream.mu is held.

@@ -171,8 +171,8 @@ func (w *kernelWorld) frameByKernel(c *sender) int {
 	return w.byKernel() - before
 }
 
-// TestKernel has the kernel send to players, of which one joins late and one leaves, and then no kernel. Each player
-// gets each packet once.
+// TestKernel has the kernel send to players, one that joins late and one that leaves among them, and then no kernel.
+// Each player gets each packet once.
 func TestKernel(t *testing.T) {
 	t.Parallel()
 	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {

@@ -88,7 +88,7 @@ func TestKernelConditions(t *testing.T) {
 			require.NoError(t, up.Set(lab.FromHost, c.uplink))
 			w.manyFrames(pub, 300)
 			require.NoError(t, up.Set(lab.FromHost, lab.Conditions{Delay: c.uplink.Delay}))
-			w.manyFrames(pub, 100) // user space waits for what is missing until so many have come
+			w.manyFrames(pub, 100) // user space waits for missing packets until so many have come
 			for _, p := range players {
 				w.gets(p, pub.number)
 			}

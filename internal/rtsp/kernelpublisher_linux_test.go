@@ -90,8 +90,8 @@ func TestKernelResting(t *testing.T) {
 	w.untilKernel(pub, 1)
 }
 
-// TestKernelPlace has a player take the place of one that has left, while a packet that the kernel has sent to the one
-// before it waits in user space: the new one gets it as well.
+// TestKernelPlace has a player take the place of one that has left, while a packet that the kernel has sent to the old
+// player waits in user space: the new one gets it as well.
 func TestKernelPlace(t *testing.T) {
 	t.Parallel()
 	for wait := 200 * time.Millisecond; !takesPlace(t, wait); wait *= 4 {

@@ -15,7 +15,7 @@ import (
 
 // told is what a sender report tells a player about a media.
 type told struct {
-	frame           uint32 // of which it tells the time
+	frame           uint32 // the report tells the time of
 	at              time.Time
 	packets, octets uint32
 }

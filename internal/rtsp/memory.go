@@ -27,9 +27,9 @@ func (m *pool) inUse() int64 {
 	return m.used
 }
 
-// share is what one publisher or one MoQ broadcast has of the pool. It is charged to a source address: to that of the
-// publisher, or of the player that wanted the broadcast first. It implements sub.Memory and pub.Memory. On a nil share
-// everything is granted.
+// share is the part of the pool that one publisher or one MoQ broadcast has. It is charged to a source address: the
+// publisher's, or the address of the player that wanted the broadcast first. It implements sub.Memory and pub.Memory.
+// On a nil share everything is granted.
 type share struct {
 	pool   *pool
 	source netip.Prefix

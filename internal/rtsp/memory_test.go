@@ -24,7 +24,7 @@ import (
 	"sluice/transport"
 )
 
-// TestShares checks that a peer gets as much as is free, and that what it had is free when it has ended.
+// TestShares checks that a peer gets as much as is free, and that its memory is free when it has ended.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	refused := 0
@@ -53,8 +53,8 @@ func TestShares(t *testing.T) {
 	require.True(t, (*share)(nil).Take(1<<40))
 }
 
-// TestMemoryOfADownlink plays broadcasts of which far more comes than can be played: objects without ends, and ones
-// that wait for another one. Each ends when it has its share.
+// TestMemoryOfADownlink plays broadcasts that send far more than can be played: objects without ends, and ones that
+// wait for another one. Each ends when it has its share.
 func TestMemoryOfADownlink(t *testing.T) {
 	t.Parallel()
 	f := newFilm(t, "avc.mp4")
@@ -112,7 +112,7 @@ func TestMemoryOfAnUplink(t *testing.T) {
 				URL: "moqt://" + r.Addr().String(), Logger: slog.New(slog.DiscardHandler),
 				Transport: transport.ClientConfig{Insecure: true},
 			},
-		}, nil) // it may lose what is not kept for it
+		}, nil) // it may lose objects
 	}()
 	filler := binary.BigEndian.AppendUint32(nil, 1<<18)
 	filler = append(append(filler, 12), make([]byte, 1<<18-1)...)

@@ -29,7 +29,7 @@ const (
 	dropTooLarge  = "too_large"
 	dropQuota     = "quota"
 	dropQueueFull = "queue_full"
-	dropNextGroup = "next_group" // the next group has begun, and the player still caught up with the one before
+	dropNextGroup = "next_group" // the next group has begun, and the player still caught up with the last
 )
 
 // Reasons why a packet of a publisher is not taken.
@@ -192,7 +192,7 @@ func (s *Server) count() (n counts) {
 	return n
 }
 
-// all returns the streams of publishers and those of MoQ broadcasts.
+// all returns the streams, of publishers and of MoQ broadcasts.
 func (s *Server) all() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,7 +25,8 @@ func (s *streamTest) nacked(result string) int {
 	return int(counted(s.t, s.metrics.nacks, "nacked_packets_total", result))
 }
 
-// TestNACK checks that a player gets packets again as it got them first, each at most twice, and not what it never got.
+// TestNACK checks that a player gets packets again as it got them first, each at most twice, and only packets that it
+// got.
 func TestNACK(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		s.start = 65530 // the numbers wrap around
@@ -123,7 +124,7 @@ func TestNACKWithoutGroups(t *testing.T) {
 	})
 }
 
-// TestTail checks that the packets before the cache have a limit in bytes, and give way to those of the cache.
+// TestTail checks that the packets before the cache have a limit in bytes, and give way to the cache.
 func TestTail(t *testing.T) {
 	testStream(t, maxStreamCache, func(s *streamTest) {
 		s.frames(1)

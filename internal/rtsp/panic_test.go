@@ -80,7 +80,7 @@ func TestPanicsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// TestDecodeErrorOfAnEndingSession has a session end, which holds the session's lock and waits for the one that the
+// TestDecodeErrorOfAnEndingSession has a session end, which holds the session's lock and waits for the lock that the
 // library holds when it reports a packet of the session. The report needs no lock of the session, else both would wait,
 // and the server would read no packets any more.
 func TestDecodeErrorOfAnEndingSession(t *testing.T) {

@@ -34,7 +34,7 @@ type player struct {
 	live    bool                     // it gets each packet as it comes
 	late    bool                     // it waits for the next group
 	next    uint64                   // number of the packet that it gets next, while it catches up
-	got     uint64                   // the number after that of the last packet that it has got since PLAY
+	got     uint64                   // number of the last packet that it has got since PLAY, plus 1
 	from    uint64                   // number of the first packet since which nothing was left out for it
 	since   time.Time                // when it became live or late
 	reach   reach                    // by the kernel
@@ -74,7 +74,7 @@ func (s shift) apply(p *rtp.Packet) *rtp.Packet {
 	return &out
 }
 
-// newPlayer returns a player of a stream. Its medias are those of SETUP.
+// newPlayer returns a player of a stream. SETUP adds its medias.
 func (e *endpoint) newPlayer(s *stream, guest *relay.Guest, path string) (*player, error) {
 	p := &player{guest: guest, stream: s, path: path, lib: &gortsplib.ServerStream{Server: e.lib, Desc: s.desc}}
 	if err := p.lib.Initialize(); err != nil {

@@ -55,7 +55,7 @@ func checkDescription(d *description.Session) error {
 	return nil
 }
 
-// add makes a publisher's stream known. A publisher that comes back takes the place of the one before it, whose
+// add makes a publisher's stream known. A publisher that comes back takes the place of its earlier session, whose
 // connection may be lost.
 func (s *Server) add(p *publisher) error {
 	s.mu.Lock()
@@ -86,8 +86,8 @@ func addressOf(conn *gortsplib.ServerConn) net.IP {
 	return conn.NetConn().RemoteAddr().(*net.TCPAddr).IP // the library needs a TCP address, too
 }
 
-// lookup returns the stream that a player asks for: that of an RTSP publisher, which has no renditions, or else that of
-// a MoQ broadcast, which the caller has to leave.
+// lookup returns the stream that a player asks for: an RTSP publisher's, which has no renditions, or else a MoQ
+// broadcast's, which the caller has to leave.
 func (s *Server) lookup(q *request, source netip.Prefix, guest *relay.Guest) (*stream, error) {
 	s.mu.Lock()
 	published := s.streams[q.namespace.String()]

@@ -15,7 +15,7 @@ import (
 type report struct {
 	ssrc            uint32
 	format          format.Format
-	packets, octets uint64    // without those of p.kernel
+	packets, octets uint64    // sent by user space
 	last            time.Time // when the last report was sent
 }
 

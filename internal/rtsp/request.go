@@ -44,8 +44,8 @@ func readRequest(path, query string, r *base.Request) (request, error) {
 	return q, nil
 }
 
-// tokenOf returns the token of a request: that of the query (?token=…), or that of the header, as a Bearer token or as
-// the password of Basic authentication; or "".
+// tokenOf returns the token of a request: from the query (?token=…), or from the header, as a Bearer token or as the
+// password of Basic authentication; or "".
 func tokenOf(query string, header base.HeaderValue) string {
 	if values, err := url.ParseQuery(query); err == nil && values.Get("token") != "" {
 		return values.Get("token")

@@ -119,8 +119,8 @@ func hostileRTCP() (all [][]rtcp.Packet) {
 	}
 }
 
-// TestMalformedRTCP sends RTCP to the server's port as a player and as a publisher that are malformed, and for other
-// SSRCs. Both stay, and what is well-formed has its effect.
+// TestMalformedRTCP sends RTCP that is malformed, or for other SSRCs, to the server's port, as a player and as a
+// publisher. Both stay, and well-formed RTCP has its effect.
 func TestMalformedRTCP(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

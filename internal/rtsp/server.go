@@ -35,14 +35,14 @@ type Config struct {
 	// DialOwn opens a session of the relay with itself, as server.Server.DialOwn does. Default: MoQ broadcasts are not
 	// RTSP broadcasts.
 	DialOwn func(context.Context, *relay.Audience) (transport.Conn, error)
-	// FastPath sends packets by UDP in the kernel. Its port for RTP is that of RTPAddress. Default: none.
+	// FastPath sends packets by UDP in the kernel. Its port for RTP is RTPAddress's. Default: none.
 	FastPath *fastpath.FastPath
 
 	// Address and TLSAddress are the TCP addresses for rtsp:// and rtsps:// URLs. Default: none.
 	Address, TLSAddress string
-	// Certificate returns what is shown at TLSAddress.
+	// Certificate returns the certificate of TLSAddress.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// RTPAddress and SRTPAddress are the UDP addresses for RTP of clients of Address, and for SRTP of those of
+	// RTPAddress and SRTPAddress are the UDP addresses for RTP of clients of Address, and for SRTP of clients of
 	// TLSAddress. A port is even and not 0; RTCP has the next one. Default: none, clients use their TCP connections.
 	RTPAddress, SRTPAddress string
 	// Listen opens the ports. The zero value is the default.
@@ -83,7 +83,7 @@ const (
 	MinMemory     = 16 << 20
 )
 
-// DefaultIdleTimeout is that of RTSP (RFC 2326 §12.37).
+// DefaultIdleTimeout is the default of RTSP (RFC 2326 §12.37).
 const DefaultIdleTimeout = time.Minute
 
 func (c Config) withDefaults() Config {
@@ -224,7 +224,7 @@ func (e *endpoint) listenTLS(network, address string, _ *tls.Config) (net.Listen
 	return e.listen(network, address)
 }
 
-// listen opens the TCP port. The library does not wrap it for TLS: untunneled has to see what is within.
+// listen opens the TCP port. The library does not wrap it for TLS: untunneled has to see the plain text.
 func (e *endpoint) listen(network, address string) (net.Listener, error) {
 	l, err := e.cfg.Listen.Listen(context.Background(), network, address)
 	if err != nil {

@@ -63,7 +63,7 @@ type numbering struct {
 	begun bool
 	again bool   // PLAY has come since the latest packet
 	from  uint16 // the publisher's number of the latest packet
-	last  uint16 // what it was sent with, or its last piece
+	last  uint16 // the number it was sent with, or its last piece
 }
 
 // next returns the number of a packet that is sent in pieces, which have the following ones. It reports whether the gap

@@ -29,8 +29,8 @@ func (w *kernelWorld) secureClient(h *lab.Host) *gortsplib.Client {
 	return c
 }
 
-// TestKernelBesideSRTP has players with and without SRTP play what is published without and with it, until the kernel
-// sends what is plain on both sides. It sends nothing else: it knows one port for RTP, which is not that of SRTP, and
+// TestKernelBesideSRTP has players with and without SRTP play streams published without and with it, until the kernel
+// sends where both sides are plain. It sends nothing else: it knows one port for RTP, and SRTP has another one, and
 // TestKernelIsOfferedNoSRTP shows that user space does not offer such sessions.
 func TestKernelBesideSRTP(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestKernelBesideSRTP(t *testing.T) {
 	require.Equal(t, 1, served)
 }
 
-// playURL plays what is at a URL.
+// playURL plays the stream at a URL.
 func (w *kernelWorld) playURL(client *gortsplib.Client, u *base.URL) *receiver {
 	w.t.Helper()
 	c := &receiver{t: w.t, client: client, packets: make(map[description.MediaType][]*rtp.Packet)}

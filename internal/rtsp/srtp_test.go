@@ -259,8 +259,7 @@ func TestNumbering(t *testing.T) {
 	}
 }
 
-// FuzzNumbering gives any numbers of a publisher to a numbering: with the rollovers, each is greater than the one
-// before.
+// FuzzNumbering gives any numbers of a publisher to a numbering: with the rollovers, they rise.
 func FuzzNumbering(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 0xff, 0xff, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -368,7 +367,7 @@ func TestLargePacketsBySRTP(t *testing.T) {
 }
 
 // TestLargePacketIsCutOnce has two players by SRTP get a packet that is too large for it, and a third one join after
-// that. The first two share its pieces, and the cache does not keep those of the third.
+// that. The first two share its pieces, and the cache does not keep the third one's.
 func TestLargePacketIsCutOnce(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		secure := func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) }

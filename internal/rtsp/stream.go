@@ -51,7 +51,7 @@ type media struct {
 	timestamp uint32            // of the current frame
 	key       bool              // the current frame is one with which decoding can start
 	placed    tally             // its packets so far, if the stream has groups,
-	forgotten tally             // and those of them before the cache
+	forgotten tally             // and its packets before the cache
 	numbers   map[uint16]uint64 // of its packets in cache and tail, by sequence number; the newest one's of several
 	frames    rtpframe.Frames   // while the kernel does not number them
 	temporal  uint32            // the highest temporal id
@@ -308,7 +308,8 @@ func (s *stream) join(p *player) bool {
 	return true
 }
 
-// catchUpLocked has a player follow the cache from its beginning, or from what it has not got yet, until it is live.
+// catchUpLocked has a player follow the cache from its beginning, or from the first packet it has not got, until it is
+// live.
 func (s *stream) catchUpLocked(p *player) {
 	p.live, p.late, p.next = false, false, max(p.got, s.first)
 	if p.got < s.first {
@@ -351,7 +352,7 @@ func (s *stream) advance(p *player, done <-chan struct{}) bool {
 }
 
 // advanceLocked sends the next packets of the cache, and reports whether there are more. If the cache has moved on to
-// another group, the player does as well: what it lacks of the one before would only make it later.
+// another group, the player does as well: the rest of the old group would only make it later.
 func (s *stream) advanceLocked(p *player) bool {
 	if p.next < s.first {
 		p.miss(dropNextGroup)
@@ -369,7 +370,7 @@ func (s *stream) advanceLocked(p *player) bool {
 			p.begin()
 			return false
 		}
-		next := s.cache[p.next-s.first] // a copy: the cache does not keep what is cut for SRTP
+		next := s.cache[p.next-s.first] // a copy: the cache does not keep pieces for SRTP
 		p.send(&next)
 		p.pass(&next)
 		p.next++

@@ -141,7 +141,7 @@ func TestMoreMedias(t *testing.T) {
 	})
 }
 
-// TestEndWhileCatchingUp checks that the end of a stream is no group for which a player loses packets.
+// TestEndWhileCatchingUp checks that a player loses no packets to the end of a stream, as it does to a new group.
 func TestEndWhileCatchingUp(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		for i := range 9 * burst {
@@ -252,7 +252,7 @@ func TestCachedMemory(t *testing.T) {
 			for range maxStreamCache / 1473 { // more than there is room for
 				p := &rtp.Packet{Header: header, Payload: received(0x41)}
 				require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
-				most = max(most, len(s.cache)-10) // those of the loop before
+				most = max(most, len(s.cache)-10) // from the loop before
 			}
 			each := 1473 + len(header.Extensions)*int(unsafe.Sizeof(rtp.Extension{}))
 			require.Greater(t, most, maxStreamCache/each/3)

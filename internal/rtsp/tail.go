@@ -1,21 +1,20 @@
 package rtsp
 
-// tail has the packets that came before those of a stream's cache: the last ones of the group before, or of a stream
-// without groups. Players that have lost some of them get them again. Their numbers follow each other, up to the first
-// one of the cache.
+// tail has the packets that came before a stream's cache: the last ones of the group before, or of a stream without
+// groups. Players that have lost some of them get them again. Their numbers follow each other, up to the cache's first.
 type tail struct {
 	packets []packet
 	bytes   int
 }
 
-// Limits of a tail: 3 s of 2 Mbit/s, half a second of 8 Mbit/s. Players ask for what is missing within a round trip or
-// two, and wait for it as long as their jitter buffers are.
+// Limits of a tail: 3 s of 2 Mbit/s, half a second of 8 Mbit/s. Players ask for missing packets within a round trip or
+// two, and wait for them as long as their jitter buffers are.
 const (
 	maxTail      = 512 // packets
 	maxTailBytes = 1 << 20
 )
 
-// add adds packets for which the budget has room already, and drops as many as are too many.
+// add adds packets that the budget already has room for, and drops as many as are too many.
 func (t *tail) add(b *budget, list ...packet) {
 	if extra := len(list) - maxTail; extra > 0 { // do not copy them only to drop them
 		t.drop(b, len(t.packets))
@@ -79,5 +78,5 @@ func (s *stream) takeLocked(n int) bool {
 	return s.cached.take(n)
 }
 
-// isShort reports whether more than half of the budget is used. Then only players that join get what is left.
+// isShort reports whether more than half of the budget is used. Then only players that join get the rest.
 func (b *budget) isShort() bool { return b.used.Load() > b.max/2 }

@@ -34,7 +34,7 @@ type rtspConn struct {
 
 var errTunnel = errors.New("RTSP within HTTP is not served")
 
-// methods are those of HTTP with which a tunnel begins. RTSP has GET_PARAMETER.
+// methods are the HTTP methods that begin a tunnel. RTSP has GET_PARAMETER.
 var methods = [][]byte{[]byte("GET "), []byte("POST ")}
 
 // Read implements [net.Conn].

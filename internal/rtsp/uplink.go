@@ -27,7 +27,7 @@ type uplink struct {
 	tracks map[*description.Media]*frames // does not change
 	order  []*frames
 	queue  chan arrival
-	queued budget         // the memory of what is in queue
+	queued budget         // the memory of arrivals in queue
 	out    *io.PipeWriter // fragmented MP4 for package pub
 
 	begun  atomic.Bool      // the init segment has been written
@@ -139,7 +139,7 @@ func (u *uplink) take(a arrival) {
 	if u.begun.Load() && !f.ready() {
 		return // it is not in the broadcast
 	}
-	// A second more: frames that are reordered have decode times before those of presentation.
+	// A second more: reordered frames have decode times before their presentation times.
 	at := u.time(f, a.at) + int64(f.rate)
 	if u.gap {
 		u.gap, u.since = false, u.last

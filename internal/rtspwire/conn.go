@@ -40,7 +40,7 @@ func Dial(ctx context.Context, from net.IP, address, path, token string) (*Conn,
 	}, nil
 }
 
-// URL is that of the broadcast.
+// URL returns the URL of the broadcast.
 func (c *Conn) URL() string { return c.url }
 
 // Media is the URL of the broadcast's n-th media.
