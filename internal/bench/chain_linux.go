@@ -77,7 +77,7 @@ func chainBursts(packets []measure.Packet, l *lab.Lab, relays int) (sent []measu
 	return sent
 }
 
-// addChain adds the delays of a chain, of which each relay has sent some frames.
+// addChain adds the delays of a chain, where each relay has sent some frames.
 func (o *outcome) addChain(sent []measure.BurstDelays) {
 	whole := sent[len(sent)-1]
 	o.addValues("first", sorted(whole.First()))

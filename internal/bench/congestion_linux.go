@@ -43,7 +43,7 @@ func (r *runner) congestionPlan() plan {
 	var paths []pathprofile.Profile
 	for _, name := range bottlenecks {
 		path, _ := pathprofile.Find(name)
-		path.RTT, path.Queue = 0, 0 // those of the lab
+		path.RTT, path.Queue = 0, 0 // the lab has these
 		paths = append(paths, path)
 		v := view{path.Name, "a bottleneck: " + path.Title, r.mockParams(len(bottlenecks) + 1)}
 		v.params.Link, v.params.Segmentation, v.params.Duration = path.Name, result.ByHosts, period.Seconds()
@@ -201,7 +201,7 @@ func (r *runner) runCongestion(
 	return o, nil
 }
 
-// writeTrace writes what was published and how the path was as a trace, once for each name.
+// writeTrace writes a trace of the published objects and the path, once for each name.
 func (r *runner) writeTrace(name string, t *replay.Trace, path []replay.Change) error {
 	if r.Traces == "" {
 		return nil

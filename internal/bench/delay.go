@@ -58,7 +58,7 @@ func measureDelays(m *trial.Measurement, subscribers int) (d delays) {
 	return d
 }
 
-// median returns the median delay over the subscribers that a frame reached, rounded to what is worth storing.
+// median returns the median delay over the subscribers that a frame reached, rounded for storage.
 func median(targets []measure.BurstDelay, of func(measure.BurstDelay) time.Duration) float64 {
 	values := make([]float64, len(targets))
 	for i, b := range targets {

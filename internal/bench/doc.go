@@ -1,11 +1,10 @@
 // Package bench measures relays in the lab: the delay that they add, the CPU time, memory and system calls that they
 // use, how many subscribers they serve, and what they send on a congested path.
 //
-// [Measure] makes plans from a [RunConfig]. A plan is a load, and the kinds of scenarios for which its runs have
-// metrics. All systems run under a load in turns (A B A B …), so changes on the machine affect all of them. A run is
-// one or several trials (package trial) and ends as an outcome: metrics, distributions, breakdowns and series by
-// name, which the table in metrics.go describes. The outcomes of a system become a summary of the report (package
-// result).
+// [Measure] makes plans from a [RunConfig]. A plan is a load, and the kinds of scenarios that its runs have metrics
+// for. All systems run under a load in turns (A B A B …), so changes on the machine affect all of them. A run is one or
+// several trials (package trial) and ends as an outcome: metrics, distributions, breakdowns and series by name, which
+// the table in metrics.go describes. The outcomes of a system become a summary of the report (package result).
 //
 //	bench        plans, metrics, outcomes
 //	├── trial    one relay under one load in the lab
@@ -17,7 +16,7 @@
 //	├── playback what a viewer would have seen
 //	├── pathprofile   paths whose rate and loss change
 //	├── syscalls the system calls of a process, counted
-//	└── result   what was found: statistics, comparisons, results.json
+//	└── result   the results: statistics, comparisons, results.json
 //	replay       tries policies and controllers on recorded paths, offline
 //	forwarding   measures latency monitors at a router, for sluice-lab forwarding
 //	hosts        runs all of this on machines of their own, reached by SSH

@@ -112,7 +112,7 @@ var quantities = map[string]quantity{
 		"subscribers that were served well when the load generator was at its limit", "", more, capacityOf),
 	"capacity.p99": metric("p99 delay of a last packet by subscribers", "ms", less, capacityOf),
 
-	// Those of package playback are in init.
+	// init adds the metrics of package playback.
 	"neighbour.goodput":  metric("media that arrived in time without a bottleneck", "Mbit/s", more, onlyCongestion),
 	"neighbour.playable": metric("frames that could be shown without a bottleneck", "%", more, onlyCongestion),
 	"bulk":               metric("rate of the bulk flow", "Mbit/s", 0, onlyCongestion),

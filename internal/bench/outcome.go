@@ -61,7 +61,7 @@ func (o *outcome) addUsage(u *trial.Usage) {
 	}
 }
 
-// addMemory adds the memory of the relay. That of a session is what the relay has more than before there were
+// addMemory adds the memory of the relay. The memory of a session is its part of the growth since there were no
 // subscribers, cached media included.
 func (o *outcome) addMemory(m *trial.Measurement) {
 	const kibibyte, mebibyte = 1 << 10, 1 << 20
@@ -85,7 +85,7 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	m["cpu.publisher"] = u.Percent(u.Publisher.Total())
 	m["cpu.subscribers"] = u.Percent(u.Subscribers.Total())
 	m["cpu.relay.wakeups"] = float64(max(0, u.Activity.Wakeups)) / u.Period.Seconds()
-	if !u.Apart { // the counters are those of the relay's network, in which nobody else is only in the lab
+	if !u.Apart { // the counters cover the relay's network, which it has to itself only in the lab
 		m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
 		m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
 	}
@@ -189,7 +189,8 @@ func summarize(system string, runs []outcome) result.Summary {
 	return s
 }
 
-// addTail adds the quantiles for which no single run has enough values, but all runs together have. They have no range.
+// addTail adds the quantiles that need more values than a single run has, if all runs together have enough. They have
+// no range.
 func addTail(s *result.Summary, name string, sorted []float64) {
 	pooled := make(map[string]float64)
 	result.AddQuantiles(pooled, name, sorted)

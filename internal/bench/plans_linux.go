@@ -140,7 +140,7 @@ func (r *runner) try(ctx context.Context, cfg trial.Setup) (*trial.Measurement, 
 	return r.tryAs(ctx, r.variants()[0], cfg)
 }
 
-// tryAs runs a trial of a variant. Where cfg has no setting of its own, it uses the one that all runs share.
+// tryAs runs a trial of a variant. A setting that cfg lacks is the same as in all runs.
 func (r *runner) tryAs(ctx context.Context, v variant, cfg trial.Setup) (*trial.Measurement, error) {
 	cfg.ChaCha20, cfg.Segmentation = v.cipher == result.CipherChaCha20, v.segmentation == result.ByDevices
 	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.Warmup)

@@ -14,7 +14,7 @@ var (
 // variant is a cipher and a segmentation. Machines of their own have the segmentation that they were set up with: "".
 type variant struct{ cipher, segmentation string }
 
-// named returns the name and the title of a scenario with what is not usual about its variant.
+// named returns the name and the title of a scenario, with the settings of its variant that are not usual.
 func named(name, title string, p result.Params) (string, string) {
 	if p.Cipher != "" && p.Cipher != ciphers[0] {
 		name, title = name+"/"+p.Cipher, title+", "+p.Cipher+" offered first"

@@ -1,4 +1,4 @@
-// Package forwarding measures what a latency monitor costs a router, and what it misses.
+// Package forwarding measures how much a latency monitor costs a router, and how many RTTs it misses.
 //
 // The kernel forwards TCP between two devices of a network namespace, data one way and ACKs back, on one CPU, while a
 // monitor runs on the others ([flood.Router] of rtt/flood says how). [Measure] does so with each [Monitor] and

@@ -174,7 +174,7 @@ func (f *forwarder) addTo(values map[string]float64) {
 
 func percent(part, whole time.Duration) float64 { return 100 * part.Seconds() / whole.Seconds() }
 
-// addMonitor ends the monitor, and adds what it has done.
+// addMonitor ends the monitor, and adds its results.
 func (c Config) addMonitor(p *process, f *forwarder, values map[string]float64) error {
 	time.Sleep(c.Settle)
 	memory, err := procfs.ReadMemory(p.pid())
@@ -202,7 +202,7 @@ func (c Config) addMonitor(p *process, f *forwarder, values map[string]float64) 
 }
 
 // expectedRTTs returns how many RTTs flows have that take turns with segments. A flow has one for each of its
-// timestamps but the first, of which nobody knows how old it is.
+// timestamps but the first, whose age nobody knows.
 func expectedRTTs(flows, segments int) int {
 	// With more flows than segments of a tick, each segment has a timestamp that is new to its flow.
 	timestamps := min(flows, flood.Tick) * (segments / flood.Tick)

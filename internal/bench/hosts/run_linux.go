@@ -80,7 +80,7 @@ func (r *run) prepare(ctx context.Context) error {
 	return r.describe(ctx)
 }
 
-// findAddresses finds the address of the relay, if none was given: the one that SSH connects to.
+// findAddresses finds the address of the relay, if none was given: the address that SSH connects to.
 func (r *run) findAddresses(ctx context.Context) error {
 	if r.Up != "" {
 		return nil

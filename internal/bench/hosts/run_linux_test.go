@@ -16,7 +16,7 @@ import (
 	"sluice/internal/bench/trial"
 )
 
-// farSSH stands in for ssh: each machine is this one. It writes down what was asked, without the options.
+// farSSH stands in for ssh: each machine is this one. It writes down its arguments, without the options.
 const farSSH = `#!/bin/sh
 while [ "$1" != -- ]; do
 	case $1 in
@@ -105,7 +105,7 @@ func checkClean(t *testing.T, dir string) {
 	require.Equal(t, 3, strings.Count(string(asked), "exit\n"))
 }
 
-// A bench that fails says why, and leaves nothing behind; what it has measured counts.
+// A bench that fails says why, and leaves nothing behind; its measurements count.
 func TestRunFails(t *testing.T) {
 	cfg, dir := stand(t, "3")
 	found, err := Run(t.Context(), cfg)

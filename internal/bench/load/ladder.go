@@ -23,7 +23,7 @@ type ladder struct {
 	chooser *rendition.Chooser
 	meter   rendition.Meter
 	origin  time.Time // when the first frame was due
-	newest  uint64    // group of which something has come
+	newest  uint64    // the newest group with an object that has come
 	next    uint64    // frame to be shown
 }
 

@@ -52,7 +52,7 @@ func ranks(t *testing.T, r *receiver) (list []int) {
 // longest is how long a test waits for what comes.
 const longest = time.Minute
 
-// A player changes to another rendition at the start of a group, and leaves the one before.
+// A player changes to another rendition at the start of a group, and leaves the old one.
 func TestChangeOfRendition(t *testing.T) {
 	t.Parallel()
 	g, c, r := climber(t, rendition.ByClient)
@@ -75,7 +75,7 @@ func TestChangeOfRendition(t *testing.T) {
 	require.Same(t, second, l.change(ended, second, 1), "what cannot be had changes nothing")
 }
 
-// What is not there when it is to be shown has been left out.
+// A frame that is not there when it is due has been left out.
 func TestMissingFramesAreSkipped(t *testing.T) {
 	r := newReceiver(quick, true)
 	l := (&generator{source: quick}).newLadder(nil, r)

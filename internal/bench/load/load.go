@@ -37,7 +37,7 @@ type GeneratorConfig struct {
 
 	Clip string `json:"clip"` // a file whose video is published instead of mock video
 
-	// ChaCha20 offers ChaCha20 as the first cipher. Otherwise the order is that of stock clients: AES first.
+	// ChaCha20 offers ChaCha20 as the first cipher. Otherwise the order is as in stock clients: AES first.
 	ChaCha20 bool `json:"chacha20,omitempty"`
 
 	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
@@ -114,7 +114,7 @@ type Published struct {
 	Bytes   uint64 `json:"bytes"`
 	Failed  uint64 `json:"failed"`            // objects that could not be written
 	Packets uint64 `json:"packets,omitempty"` // of RTP
-	// Late is how much later than due each frame was handed to the transport, milliseconds. The time for which the
+	// Late is how much later than due each frame was handed to the transport, milliseconds. The time while the
 	// transport did not take the frame before it does not count: it depends on the relay.
 	Late result.Distribution `json:"late"`
 }

@@ -81,7 +81,7 @@ func playInto(to *frameReader, address string) (*gortsplib.Client, error) {
 	return c, nil
 }
 
-// listen opens a socket of a client: that of RTP has an even port, and its packets are read here.
+// listen opens a socket of a client: RTP's has an even port, and its packets are read here.
 func (r *frameReader) listen(network, address string) (net.PacketConn, error) {
 	conn, err := net.ListenPacket(network, address)
 	if err != nil {
@@ -133,7 +133,7 @@ type frameReader struct {
 	mu     sync.Mutex // guards all below
 	began  bool
 	last   uint16            // the largest sequence number that has come
-	next   uint16            // the one that follows those in order
+	next   uint16            // follows the packets in order
 	early  map[uint16][]byte // packets that have come before others, by sequence number
 	header rtp.Header
 	digest video.Digest
@@ -151,8 +151,8 @@ func newFrameReader(to *receiver) *frameReader {
 
 const (
 	nalType = 0x1f
-	// nalFragment is the type of a packet with a part of a NAL unit (FU-A, RFC 6184 §5.8). Two bytes precede that part,
-	// the second of which has a bit for the first part. A NAL unit in one packet has one byte before its payload.
+	// nalFragment is the type of a packet with a part of a NAL unit (FU-A, RFC 6184 §5.8). Two bytes precede that part.
+	// The second has a bit for the first part. A NAL unit in one packet has one byte before its payload.
 	nalFragment = 28
 	nalFirst    = 0x80
 )

@@ -47,7 +47,7 @@ func (g *generator) publish(ctx context.Context) error {
 	return g.published(ctx, done)
 }
 
-// published reports what was published, and waits until the subscribers have reported.
+// published reports the published objects, and waits until the subscribers have reported.
 func (g *generator) published(ctx context.Context, done *Published) error {
 	if err := g.out.Encode(Event{Published: done}); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (g *generator) published(ctx context.Context, done *Published) error {
 	return err
 }
 
-// newPublisher returns the publisher of the video, and beside it those of other renditions and the audio.
+// newPublisher returns the publisher of the video, and beside it publishers of other renditions and the audio.
 func (g *generator) newPublisher() *publisher {
 	h := &publisher{track: g.name(), source: g.source}
 	if m, ok := g.source.(video.Mock); ok && g.Ladder {
@@ -130,7 +130,7 @@ func (h *publisher) play(ctx context.Context, begin time.Time) {
 			h.finish()
 			return
 		}
-		_ = h.send(ctx, f, h.source.Payload(n, time.Now())) // what is missing shows at the subscribers
+		_ = h.send(ctx, f, h.source.Payload(n, time.Now())) // missing frames show at the subscribers
 	}
 }
 

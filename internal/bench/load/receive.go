@@ -119,7 +119,7 @@ func (r *receiver) take(o object) {
 	}
 }
 
-// object is what is known of an object.
+// object is an object that has begun to come.
 type object struct {
 	moqt.Location
 	rank   int // of its rendition

@@ -133,5 +133,5 @@ func (r *recorder) send(f video.Frame, payload []byte) error {
 	return nil
 }
 
-// timestamp returns the RTP timestamp of a frame. That of the first one is 0.
+// timestamp returns the RTP timestamp of a frame: 0 for the first.
 func timestamp(f video.Frame) uint32 { return uint32(f.Due * clockRate / time.Second) }

@@ -127,7 +127,7 @@ func outage(period time.Duration, _ uint64) (points []Point) {
 	return points
 }
 
-// lte is a model of a mobile network. The logarithm of the rate wanders around that of the median and returns to it (an
+// lte is a model of a mobile network. The logarithm of the rate wanders around the median's and returns to it (an
 // Ornstein-Uhlenbeck process), as signal and load of a cell do. A handover or a shadow is a fade, which comes at random
 // times and leaves little for a moment.
 func lte(period time.Duration, seed uint64) (points []Point) {

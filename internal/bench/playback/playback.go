@@ -37,8 +37,8 @@ type Frame struct {
 	Needs int // index of the frame that it refers to; -1: none, or one before the first
 	Bytes int
 
-	// Rendition is the rank of the rendition of a picture, and Fitting that of the best one that fits the path, or
-	// Unsettled while that is not to be known. All are 0 if there is only one.
+	// Rendition is the rank of a picture's rendition, and Fitting the rank of the best rendition that fits the path, or
+	// Unsettled while that is unknown. All are 0 if there is only one.
 	Rendition, Fitting int
 
 	Arrived   bool
@@ -72,7 +72,7 @@ type Score struct {
 	GoodputOverTime, AgeOverTime result.Series
 }
 
-// Play plays the frames of a period. Pictures are in the order of Due. A frame comes after the one that it needs.
+// Play plays the frames of a period. Pictures are in the order of Due. A frame comes after the frame that it needs.
 func Play(frames []Frame, period time.Duration) (s Score) {
 	if len(frames) == 0 || period <= 0 {
 		return s

@@ -9,7 +9,7 @@ import (
 	"sluice/internal/bench/result"
 )
 
-// broadcast is a key frame and pictures that need the one before, with an audio frame beside each, 100 ms apart.
+// broadcast is a key frame and pictures that each need the last, with an audio frame beside each, 100 ms apart.
 func broadcast(pictures int) (frames []Frame) {
 	for i := range pictures {
 		due := time.Duration(i) * 100 * time.Millisecond

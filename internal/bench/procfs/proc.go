@@ -171,7 +171,7 @@ func parseRollup(text string) (uint64, error) {
 // Activity counts the datagrams of a process's network namespace, and how often its threads slept and woke up.
 type Activity struct {
 	Received, Sent uint64
-	Wakeups        int64 // without those of threads that have ended
+	Wakeups        int64 // of threads that have not ended
 }
 
 // Minus returns a - b.

@@ -93,7 +93,7 @@ func (f *bulkFlow) acked(p bulkSent) {
 	f.send()
 }
 
-// watch gives up what is in flight when no ACK has come for long.
+// watch gives up the packets in flight when no ACK has come for long.
 func (f *bulkFlow) watch() {
 	s := f.simulation
 	if f.watching || len(f.packets) == 0 {

@@ -15,5 +15,5 @@
 // An oracle, which knows the path, stands beside the policies (oracle.go): it shows how much better one could be.
 //
 // Time is simulated ([media.Stepped]), and everything random has a seed, so a replay gives the same result whenever and
-// wherever it runs. There is no fast path: what it would send at once, the media sender sends at once.
+// wherever it runs. There is no fast path: objects that it would send at once, the media sender sends at once.
 package replay

@@ -107,7 +107,7 @@ type clientRule struct {
 	*ladder
 	chooser  *rendition.Chooser
 	meter    rendition.Meter
-	newest   uint64 // group of which something has arrived
+	newest   uint64 // the newest group with an object that has arrived
 	changing bool
 }
 
@@ -218,7 +218,7 @@ func (r *relayRule) look() {
 	}
 }
 
-// serve serves what was chosen from the next group on.
+// serve serves the chosen rendition from the next group on.
 func (r *relayRule) serve() {
 	from := r.group + 1
 	for i := range r.tracks {

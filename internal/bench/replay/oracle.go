@@ -90,8 +90,8 @@ func (o *oracle) bits(at Seconds) float64 {
 	return o.path[i] + float64(o.trace.Path[i].Rate)*time.Duration(at-o.trace.Path[i].At).Seconds()
 }
 
-// choose chooses audio first, then key frames, and then pictures from the most important level on: those that what is
-// chosen already leaves room for, and that can be shown.
+// choose chooses audio first, then key frames, and then pictures from the most important level on, as far as they fit
+// beside the chosen ones and can be shown.
 func (o *oracle) choose() {
 	order := make([]int, len(o.trace.Objects))
 	for i := range order {

@@ -19,8 +19,8 @@ type Case struct {
 	Traces      []*Trace // one for each seed, from 1 on
 }
 
-// Compare replays all cases with all subjects, each seed once. The report is that of the benchmark: subjects are its
-// systems, and the first is what the others are compared with.
+// Compare replays all cases with all subjects, each seed once. The report is like the benchmark's: subjects are its
+// systems, and the others are compared with the first.
 func Compare(ctx context.Context, cases []Case, subjects []Subject) (*result.Report, error) {
 	r := &result.Report{
 		Format: result.Format, Seed: 1, Metrics: metrics(), Machine: result.Machine{CPU: "a simulation"},

@@ -18,8 +18,8 @@ type Policy struct {
 	Name  string
 	New   func() media.DropPolicy
 	Admit claim.Rule // an operator's; nil: the built-in one
-	// Oracle, if it is not 0, stands for a policy that knows the path from the begin to the end, and sends only what is
-	// not older than this on arrival. It has no congestion controller.
+	// Oracle, if it is not 0, stands for a policy that knows the path from the begin to the end, and sends only objects
+	// that are not older than this on arrival. It has no congestion controller.
 	Oracle time.Duration
 }
 
@@ -69,12 +69,12 @@ func Controllers() []Controller {
 	return all
 }
 
-// Subject is what is tried: a policy and a controller, and for traces with renditions who chooses among them.
+// Subject is a policy and a controller to try, and for traces with renditions who chooses among them.
 type Subject struct {
 	Policy     Policy
 	Controller Controller
 	Rule       rendition.Rule // default: all renditions are sent
-	FastPath   bool           // a forwarder sends what it can
+	FastPath   bool           // a forwarder sends as much as it can
 }
 
 // Name returns the names of all.
@@ -92,11 +92,11 @@ func (s Subject) Name() string {
 	return name
 }
 
-// Outcome is what a viewer would have seen, and what it took.
+// Outcome is how well a viewer would have seen a trace, and with how many packets.
 type Outcome struct {
 	playback.Score
 	Packets int // that the sender sent
-	Lost    int // packets that the path lost, also those of a bulk flow
+	Lost    int // packets that the path lost, a bulk flow's included
 }
 
 // Run replays a trace. The outcome is the same whenever it is called with the same arguments.

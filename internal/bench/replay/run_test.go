@@ -90,7 +90,7 @@ func TestOwnRule(t *testing.T) {
 	require.Positive(t, o.Playable)
 }
 
-// TestBottleneck compares a policy with none: it keeps what is important, and what arrives is young.
+// TestBottleneck compares a policy with none: it keeps important objects, and objects are young when they arrive.
 func TestBottleneck(t *testing.T) {
 	t.Parallel()
 	tr := Mock(20*time.Second).On(profile(t, "constant"), 1)

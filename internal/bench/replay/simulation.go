@@ -228,7 +228,7 @@ func (s *simulation) fail(err error) {
 	}
 }
 
-// publish appends an object to the log of its subgroup, as its publisher would. A new group ends the one before it.
+// publish appends an object to the log of its subgroup, as its publisher would. A new group ends the last.
 func (s *simulation) publish(index int) {
 	o := &s.trace.Objects[index]
 	t := &s.tracks[o.Track]

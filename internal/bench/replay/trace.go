@@ -26,8 +26,8 @@ type Track struct {
 	Name     string `json:"name"`
 	Audio    bool   `json:"audio,omitempty"`
 	Priority uint8  `json:"priority"` // Subscriber Priority
-	// Bitrate is that of a rendition, bit/s. The tracks that have one are renditions of one video, whose groups start
-	// together. Default: the track is no rendition.
+	// Bitrate is the bitrate of a rendition, bit/s. The tracks that have one are renditions of one video, whose groups
+	// start together. Default: the track is no rendition.
 	Bitrate int `json:"bitrate,omitempty"`
 }
 
@@ -52,7 +52,7 @@ type Change struct {
 	Queue int     `json:"queue"`          // bytes that may wait
 	RTT   Seconds `json:"rtt"`            // without the wait
 	Loss  float64 `json:"loss,omitempty"` // of each packet, from 0 to 1
-	Bulk  bool    `json:"bulk,omitempty"` // another flow takes what it can get
+	Bulk  bool    `json:"bulk,omitempty"` // another flow takes as much as it can get
 }
 
 // Seconds is a duration whose JSON form is a number of seconds, exact to a microsecond.

@@ -170,7 +170,7 @@ func (v view) stack(kind, name string, g group) chart.Chart {
 	return c
 }
 
-// largestParts returns the names of the largest parts, the largest first, and those of the others.
+// largestParts returns the names of the largest parts, the largest first, and the names of the others.
 func largestParts(columns []map[string]result.Statistic) (shown, rest []string) {
 	total := map[string]float64{}
 	for _, c := range columns {

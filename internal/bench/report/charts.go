@@ -94,7 +94,7 @@ func groups(scenarios []result.Scenario) []group {
 	return out
 }
 
-// difference names the parameters of p that differ from those of others.
+// difference names the parameters of p that differ from others'.
 func difference(all []result.Params, p result.Params) string {
 	var parts []string
 	for _, value := range []func(result.Params) string{
@@ -115,7 +115,7 @@ func difference(all []result.Params, p result.Params) string {
 	return strings.Join(parts, ", ")
 }
 
-// withTitle returns a value and what it is, unless it is empty.
+// withTitle returns a value and its title, unless it is empty.
 func withTitle(value, title string) string {
 	if value == "" {
 		return ""

@@ -125,7 +125,7 @@ func escapeMarkdown(s string) string { return markdownEscapes.Replace(s) }
 // code returns s as it can stand between backquotes.
 func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
 
-// headings are those of kinds whose name with a capital letter is not a heading.
+// headings are the headings of kinds whose capitalized name would not do.
 var headings = map[string]string{result.KindCPU: "CPU", result.KindSyscalls: "System calls",
 	result.KindRTSP: "RTSP", "": "Other"}
 

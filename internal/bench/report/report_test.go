@@ -113,7 +113,7 @@ func TestManyPartsBecomeOne(t *testing.T) {
 
 var embedded = regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`)
 
-// pageOf is the page of a report, and what it has embedded.
+// pageOf returns the page of a report, and the data embedded in it.
 func pageOf(t *testing.T, r result.Report) (string, map[string]any) {
 	t.Helper()
 	var b strings.Builder
@@ -227,7 +227,7 @@ func TestOddReports(t *testing.T) {
 	}
 }
 
-// FuzzReport reads anything, and draws and compares what it could read.
+// FuzzReport reads anything, and draws and compares any report that can be read.
 func FuzzReport(f *testing.F) {
 	// Small seeds, because the fuzzer spends its time on making large ones smaller.
 	const system, scenario = `{"format":1,"systems":[{"name":"a"}],"scenarios":[`, `{"kind":"k","name":"n",`
@@ -257,8 +257,8 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// Scenarios of a chain differ in the number of relays, those of forwarding in that of flows, others in that of
-// subscribers.
+// Scenarios of a chain differ in the number of relays, of forwarding in the number of flows, and others in the number
+// of subscribers.
 func TestAxis(t *testing.T) {
 	scenario := func(p result.Params) result.Scenario { return result.Scenario{Kind: "k", Params: p} }
 	for title, g := range map[string]group{

@@ -15,7 +15,7 @@ import (
 type table struct {
 	Title   string
 	Columns []string
-	Rows    [][]string // the first cells name what was measured; an empty cell repeats the one above it
+	Rows    [][]string // the first cells name the scenario or the metric; an empty cell repeats the cell above
 	Notes   []string
 	Aside   bool // how reliable the other tables are
 	Detail  bool // it shows a part of another table's subject
@@ -91,7 +91,7 @@ type variantColumn struct {
 	value func(result.Params) string
 }
 
-// variantColumns returns the columns of which a scenario has a value.
+// variantColumns returns the columns that have a value in some scenario.
 func variantColumns(scenarios []result.Scenario) []variantColumn {
 	return slices.DeleteFunc([]variantColumn{
 		{"first cipher offered", func(p result.Params) string { return p.Cipher }},

@@ -4,7 +4,7 @@
 // [Summary] for each system over its usable runs. A run has four sorts of values, all by name:
 //
 //   - metrics, one number each;
-//   - distributions: the values of every frame, some quantiles of which are metrics too ([AddQuantiles]);
+//   - distributions: the values of every frame; some quantiles are metrics too ([AddQuantiles]);
 //   - breakdowns: a quantity by its parts;
 //   - series: a quantity over time.
 //

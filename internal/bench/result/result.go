@@ -46,7 +46,7 @@ type Machine struct {
 type Host struct {
 	Role    string  `json:"role"` // pub, relay or sub
 	Machine Machine `json:"machine"`
-	// Device is the one that faces the relay; of the relay, the one that faces the publisher.
+	// Device faces the relay; the relay's faces the publisher.
 	Device Device `json:"device"`
 }
 
@@ -124,7 +124,7 @@ type Params struct {
 	Flows       int    `json:"flows,omitempty"`  // that are forwarded
 	Load        string `json:"load,omitempty"`   // what competes for the CPU: idle or hog; a monitor's reports
 	Link        string `json:"link,omitempty"`   // of the subscriber with a bottleneck: constant or step
-	// Cipher is the one that clients offer first. Segmentation is who cuts bursts.
+	// Cipher is offered first by clients. Segmentation is who cuts bursts.
 	Cipher       string  `json:"cipher,omitempty"`
 	Segmentation string  `json:"segmentation,omitempty"`
 	Media        string  `json:"media,omitempty"`     // mock, or the name of a clip

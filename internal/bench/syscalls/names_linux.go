@@ -13,7 +13,7 @@ func name(number uint32) string {
 	return fmt.Sprintf("system call %d", number)
 }
 
-// names are those of the calls that relays make, on every architecture. names_linux_amd64.go has more.
+// names are the names of the calls that relays make, on every architecture. names_linux_amd64.go has more.
 var names = map[uint32]string{
 	unix.SYS_READ: "read", unix.SYS_WRITE: "write", unix.SYS_READV: "readv", unix.SYS_WRITEV: "writev",
 	unix.SYS_PREAD64: "pread64", unix.SYS_CLOSE: "close", unix.SYS_OPENAT: "openat", unix.SYS_FSTAT: "fstat",

@@ -18,7 +18,7 @@ import (
 // peers are relays of others that speak MoQT draft 18 with Sluice's publisher and subscribers, or RTSP. The script
 // internal/bench/install-peers has their versions.
 var peers = []Spec{
-	// Its coordinator's file says at which relay a namespace is: bench/media, the one of the load generators.
+	// Its coordinator's file says at which relay a namespace is: bench/media, which the load generators use.
 	{Name: "moq-relay-ietf", Command: "moq-relay-ietf --bind {addr} --tls-cert {cert} --tls-key {key}" +
 		" --coordinator-file {dir}/coordinator.json", Further: "--tls-disable-verify",
 		Files: map[string]string{

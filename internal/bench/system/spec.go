@@ -23,8 +23,8 @@ type Spec struct {
 	// and {key}, PEM files for TLS; {dir}, a directory of its own for this run; {cores}, the number of its processors;
 	// {sluice}, the program sluice. Words may be quoted with ' or ".
 	Command string
-	// Further are words that follow Command for each relay of a chain but the first. They make it subscribe at the one
-	// before it, whose URL is {upstream}. "" for a relay that cannot do it; Alone then says why.
+	// Further are words that follow Command for each relay of a chain but the first. They make it subscribe at its
+	// predecessor, whose URL is {upstream}. "" for a relay that cannot do it; Alone then says why.
 	Further string
 	Alone   string
 	// RTSP are words that follow Command where clients use RTSP. They make it serve RTSP at {rtsp}, RTP by UDP at {rtp}

@@ -76,7 +76,7 @@ func TestWords(t *testing.T) {
 		words[len(words)-5:])
 }
 
-// TestFurther gives a relay that subscribes at another one what it needs, and the first of a chain nothing of it.
+// TestFurther gives the words and files for an upstream relay to all relays of a chain but the first.
 func TestFurther(t *testing.T) {
 	s := Spec{
 		Name: "x", Command: "relay {addr}", Further: "--ask {dir}/table",

@@ -1,4 +1,4 @@
-// Package trial runs one relay under one load in the lab, and measures what it used.
+// Package trial runs one relay under one load in the lab, and measures its delays and its use of resources.
 //
 // A [Stage] is a lab that lives for a whole benchmark. [Stage.Run] runs one trial in it:
 //
@@ -9,7 +9,7 @@
 //	start the capture          at both devices of the relay, and tell the publisher to go
 //	warm up                    then sample all counters
 //	the measured period        then sample all counters again: their difference is a [Usage]
-//	stop                       the publisher reports what it sent, subscribers what they received
+//	stop                       the publisher reports sent objects, subscribers received ones
 //
 // A relay is a black box (package system). If it ends, the trial fails with the end of its log.
 //

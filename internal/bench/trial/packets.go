@@ -4,7 +4,7 @@ import (
 	"sluice/internal/lab/measure"
 )
 
-// Points of Measurement.Packets with one relay. With a chain of them they are those of [lab.Chain].
+// Points of Measurement.Packets with one relay. With a chain, [lab.Chain] has the points.
 const (
 	IntoRelay = iota
 	OutOfRelay

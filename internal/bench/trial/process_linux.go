@@ -198,7 +198,7 @@ func (p *process) ask(command string) (load.Event, error) {
 	return p.await(context.Background(), countTime)
 }
 
-// askTimes asks a load generator on another machine what it has used.
+// askTimes asks a load generator on another machine for the CPU times of its process.
 func (p *process) askTimes() (procfs.ProcessTimes, error) {
 	e, err := p.ask(load.Used)
 	if err == nil && e.Used == nil {

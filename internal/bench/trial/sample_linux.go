@@ -31,7 +31,7 @@ type sample struct {
 	delivered                          load.Delivered
 	processes                          map[int]procfs.ProcessState
 	programs                           map[ebpf.ProgramID]ProgramUse // all eBPF programs
-	held                               map[ebpf.ProgramID]bool       // those of the relays
+	held                               map[ebpf.ProgramID]bool       // held by the relays
 }
 
 // sample reads the counters.
@@ -101,7 +101,7 @@ func sumTimes(processes ...*process) (sum procfs.ProcessTimes, err error) {
 	return sum, nil
 }
 
-// countTime is how long a load generator may take to say what it has got or used.
+// countTime is how long a load generator may take to report its objects or its CPU time.
 const countTime = 10 * time.Second
 
 // usage returns the difference of two samples.
@@ -128,8 +128,8 @@ func (t *Trial) usage(a, b sample) Usage {
 	return u
 }
 
-// relayPrograms returns the eBPF programs of the relays. The others are those of the lab, of this process, which
-// records packets and counts system calls, and of whatever else runs on the machine.
+// relayPrograms returns the eBPF programs of the relays. The others belong to the lab, to this process, which records
+// packets and counts system calls, and to whatever else runs on the machine.
 func (t *Trial) relayPrograms() (map[ebpf.ProgramID]bool, error) {
 	programs := make(map[ebpf.ProgramID]bool)
 	for _, r := range t.relays() {

@@ -21,7 +21,7 @@ type site interface {
 	startRelay(ctx context.Context, relay int, name string, argv []string) (*process, error)
 	// dial reaches an address of a relay's network.
 	dial(relay int, network, address string) (net.Conn, error)
-	// upstream returns where a relay reaches the one before it.
+	// upstream returns where a relay reaches its predecessor.
 	upstream(relay int) string
 	// startGenerator starts a load generator on a host.
 	startGenerator(ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig) (*process, error)

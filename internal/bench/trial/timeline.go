@@ -23,8 +23,8 @@ type ProgramUse struct {
 	Name    string
 	Runtime time.Duration
 	Runs    uint64
-	// Within is whether the program's run time is in that of another program, or of a process that runs it
-	// (BPF_PROG_RUN) or sends.
+	// Within reports whether the run time of another program contains the program's, or the time of a process that runs
+	// it (BPF_PROG_RUN) or sends.
 	Within bool
 }
 
@@ -36,7 +36,7 @@ func (t Timeline) only(programs map[ebpf.ProgramID]bool) Timeline {
 	return t
 }
 
-// Interval is what was used between two moments.
+// Interval is the CPU time used between two moments.
 type Interval struct {
 	At                            time.Duration // its middle
 	Length                        time.Duration
@@ -44,7 +44,7 @@ type Interval struct {
 	EBPF                          time.Duration // of the relay's programs, as [Usage.EBPF]
 }
 
-// Intervals returns what was used between the moments.
+// Intervals returns the CPU time used between the moments.
 func (t Timeline) Intervals() []Interval {
 	var out []Interval
 	for i := 1; i < len(t); i++ {

@@ -103,7 +103,7 @@ func (t *Trial) startFirst(ctx context.Context, cancel func(error)) (err error) 
 }
 
 // furtherPause is how long a relay has until the next one of a chain dials it, and the last one until it has
-// subscribers. Some relays are slow to dial again, or refuse what is not announced yet.
+// subscribers. Some relays are slow to dial again, or refuse a namespace that is not announced yet.
 const furtherPause = 500 * time.Millisecond
 
 // startFurther starts the other relays of a chain.

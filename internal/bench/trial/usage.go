@@ -20,7 +20,7 @@ type Share struct {
 	Interrupted, Devices time.Duration
 }
 
-// Total returns the CPU time of the processes without what interrupted them, and that of their devices' softirqs.
+// Total returns the CPU time of the processes, without softirqs that interrupted them, and of their devices' softirqs.
 func (s Share) Total() time.Duration { return max(0, s.Process.Total()-s.Interrupted) + s.Devices }
 
 // Usage is the CPU time and other resources that a period of a trial used.
@@ -104,7 +104,7 @@ func (u *Usage) SystemTotal() (over time.Duration, ok bool) {
 }
 
 const (
-	// generatorLimit is the part of a core above which the publisher may limit what is measured.
+	// generatorLimit is the part of a core above which the publisher may limit the result.
 	generatorLimit = .85
 	// saturated is the part of the machine above which no CPU time is left.
 	saturated = .97

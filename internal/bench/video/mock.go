@@ -156,8 +156,7 @@ const audioPriority = 32
 // priority returns the Publisher Priority of a layer of video (draft §7): 0 is the most urgent.
 func priority(layer int) uint8 { return uint8(64 + 32*layer) }
 
-// addRenditions adds to frames which rendition they are of. Frames of a group of which nothing has arrived count as
-// those before.
+// addRenditions sets the renditions of frames. Frames of a group that has not arrived count like the group before.
 func (m Mock) addRenditions(frames []playback.Frame, arrivals []Arrival, from uint64, fitting func(time.Duration) int) {
 	ranks := make(map[uint64]int) // by group
 	for _, a := range arrivals {

@@ -6,8 +6,8 @@ import (
 	"sluice/internal/bench/playback"
 )
 
-// Play replays the arrivals of frames [from, to) of a broadcast of mock video, and those of its audio. If audio is nil,
-// there is none.
+// Play replays the arrivals of frames [from, to) of a broadcast of mock video, and of its audio. If audio is nil, there
+// is none.
 func Play(m Mock, arrivals, audio []Arrival, from, to uint64) playback.Score {
 	return PlayLadder(m, arrivals, audio, from, to, nil)
 }
