@@ -77,7 +77,7 @@ func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
 }
 
 // placedHook is a hook, the index of its point, and whether its program runs in the time of the host whose packets it
-// records: a port's runs in that of the link.
+// records: a port's runs in the link's time.
 type placedHook struct {
 	hook
 	point  int

@@ -276,7 +276,7 @@ func TestWireRefusesForeignFrames(t *testing.T) {
 	require.EqualValues(t, 1, counted(t, objects, 0)[bpf.LinkEventFAILED])
 }
 
-// A packet for which the kernel refuses a step is counted and dropped, not passed on half done.
+// If the kernel refuses a step for a packet, the packet is counted and dropped, not passed on half done.
 func TestFailuresAreCounted(t *testing.T) {
 	objects, ns := programs(t)
 	const lane = loopback<<1 | uint32(FromHost)

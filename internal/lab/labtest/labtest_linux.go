@@ -11,8 +11,8 @@ import (
 	"sluice/internal/lab"
 )
 
-// New builds a lab that ends with the test. Where the machine cannot build one, the test is skipped and says what is
-// missing; with SLUICE_REQUIRE_KERNEL set, as in CI, it fails.
+// New builds a lab that ends with the test. Where the machine cannot build one, the test is skipped and names the
+// missing feature; with SLUICE_REQUIRE_KERNEL set, as in CI, it fails.
 func New(t testing.TB, topology lab.Topology) *lab.Lab {
 	t.Helper()
 	l, err := lab.New(t.Context(), topology)

@@ -51,7 +51,7 @@ func (n *Namespace) setFeatures(device string, features []string, on bool) error
 	})
 }
 
-// genericHeader is struct genlmsghdr. That of the library has no reserved bytes but sends them: it reads two bytes of
+// genericHeader is struct genlmsghdr. The library's has no reserved bytes but sends them: it reads two bytes of
 // whatever is beside it in memory, which the race detector reports.
 type genericHeader struct{ command, version uint8 }
 
