@@ -14,7 +14,7 @@ import (
 type Choice struct {
 	Node string
 	URL  string
-	// Origin: the node is asked as the one that has the publisher, and must not ask others.
+	// Origin: the node is asked because it has the publisher, and must not ask others.
 	Origin bool
 }
 
@@ -26,7 +26,7 @@ type Peer struct {
 	Cost   Cost
 }
 
-// Cost is what it costs to ask a node.
+// Cost is the cost of asking a node.
 type Cost struct {
 	RTT   time.Duration // 0: not measured
 	Load  float64       // 0 to 1
@@ -137,8 +137,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// rank orders the nodes of a region for a namespace. When a node comes or goes, only the namespaces for which it has
-// the highest rank change their parent (rendezvous hashing).
+// rank orders the nodes of a region for a namespace. When a node comes or goes, only the namespaces where it ranks
+// highest change their parent (rendezvous hashing).
 type rank struct {
 	hash uint64
 	id   string

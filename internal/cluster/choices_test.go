@@ -147,8 +147,8 @@ func TestLoadHysteresis(t *testing.T) {
 	}
 }
 
-// TestNoLoops lets each node believe what it likes: which others are alive, in which regions, who publishes. Whichever
-// hop a node takes of those that it may take, a request comes to an end.
+// TestNoLoops lets each node believe anything: which others are alive, in which regions, who publishes. Whichever
+// permitted hop a node takes, a request comes to an end.
 func TestNoLoops(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(2, 12).Draw(t, "size")

@@ -9,7 +9,7 @@
 //
 // Nothing is stored. Each node keeps a table of all others and their routes, which their messages build:
 //
-//	beat    once a second: the node is alive, what it is (Card), its epoch and the version of its routes
+//	beat    once a second: the node is alive, its Card, its epoch and the version of its routes
 //	route   one namespace has come or gone; the version counts these changes
 //	ask     send me your routes
 //	snap    all routes of a node, in parts
@@ -22,10 +22,10 @@
 // message costs one snapshot, and an engine that comes back costs nothing when no route has changed meanwhile.
 //
 // A node that is silent for [Lease] is dead, and its routes are gone, unless there are other signs of its life
-// (Config.IsAlive), or the engine is away: then all would be silent, and each node goes on with what it knows. A relay
-// that cannot reach a node finds that out by QUIC. An engine that works, and has found no other one for [AloneFor], is
-// not away: the others are dead. An engine may be away for seconds before it notices. So several nodes that fall silent
-// together count as dead only after [AloneFor], too.
+// (Config.IsAlive), or the engine is away: then all would be silent, and each node goes on with the routes it knows. A
+// relay that cannot reach a node finds that out by QUIC. An engine that works, and has found no other one for
+// [AloneFor], is not away: the others are dead. An engine may be away for seconds before it notices. So several nodes
+// that fall silent together count as dead only after [AloneFor], too.
 //
 // # Subjects
 //

@@ -1,7 +1,7 @@
 package cluster
 
-// Engine carries messages between the nodes of a cluster. Messages may get lost, but those of one node arrive in the
-// order in which it sent them.
+// Engine carries messages between the nodes of a cluster. Messages may get lost, but one node's arrive in the order in
+// which it sent them.
 type Engine interface {
 	// Publish sends data, which nobody changes later, to all nodes that subscribe to the subject. It does not wait for
 	// anything, and calls no subscriber before it returns.

@@ -63,8 +63,8 @@ func (c *Card) validate() error {
 		bounds.Check("load", c.Load, 0, 1))
 }
 
-// CheckURL returns an error if a URL cannot be the one of a node. It must not have a query, which may be a secret: all
-// nodes know the URL, and show it.
+// CheckURL returns an error if a URL cannot be a node's. It must not have a query, which may be a secret: all nodes
+// know the URL, and show it.
 func CheckURL(field, text string) error {
 	if _, err := transport.ParseURL(text); err != nil {
 		return fmt.Errorf("%s: %w", field, err)
@@ -76,8 +76,8 @@ func CheckURL(field, text string) error {
 	return nil
 }
 
-// CheckClientURL returns an error if a URL cannot be the one at which clients reach a node. Its scheme and its path are
-// those that a client has used before.
+// CheckClientURL returns an error if a URL cannot be a node's for clients. It must not have a path either: a client
+// keeps the scheme and the path that it has used before.
 func CheckClientURL(field, text string) error {
 	if err := CheckURL(field, text); err != nil {
 		return err

@@ -59,7 +59,7 @@ func (n Networks) Nearest() Networks {
 	return nearest
 }
 
-// networksMessage tells how far networks are from the sender. It replaces the one before it.
+// networksMessage tells how far networks are from the sender. It replaces the sender's last.
 type networksMessage struct {
 	state
 	Micros map[netip.Prefix]uint32 `json:"us"` // round-trip times
@@ -174,7 +174,7 @@ func (e *Elsewhere) reaching(network netip.Prefix) []Peer {
 }
 
 // nearer returns the cheapest of the nodes that are much nearer to a client than self, and not full; of several, the
-// one whose id is first. The cost of a node has the round-trip time to the client.
+// first by id. The cost of a node has the round-trip time to the client.
 func nearer(self Peer, others []Peer) (best Peer, ok bool) {
 	const saving = float64(nearerSaving) / float64(time.Millisecond)
 	for _, p := range others {

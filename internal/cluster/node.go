@@ -17,11 +17,11 @@ const (
 	Beat  = time.Second
 	Lease = 3 * time.Second
 
-	// tick is how often a node looks for what is due.
+	// tick is how often a node looks for work that is due.
 	tick = 200 * time.Millisecond
 	// askAgain is how long a node waits for a snapshot before it asks again.
 	askAgain = 2 * time.Second
-	// AloneFor is how long a node whose engine is alone goes on with what it knows.
+	// AloneFor is how long a node whose engine is alone goes on with the routes it knows.
 	AloneFor = time.Minute
 	// maxDirect is how many messages the snapshots for single nodes may take at a time. If they would be more, all get
 	// one snapshot.
@@ -99,7 +99,7 @@ type Counts struct {
 	Asks      uint64 // sent
 	Received  uint64 // messages
 	Invalid   uint64 // messages that could not be read
-	Refused   uint64 // nodes, routes and lists of networks for which the table had no room
+	Refused   uint64 // nodes, routes and lists of networks that did not fit into the table
 	Dropped   uint64 // messages that the engine did not take
 }
 
@@ -184,7 +184,7 @@ func (n *Node) tellLocked(c Change) {
 	}
 }
 
-// run does what is due until the node leaves.
+// run works at intervals until the node leaves.
 func (n *Node) run() {
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -317,7 +317,7 @@ func (n *Node) receive(subject string, data []byte) {
 	}
 }
 
-// handleLocked handles a message of a node. What it says about the sender counts for the one that the subject names.
+// handleLocked handles a message. All that it says about its sender counts for from, which the subject names.
 func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.Time) error {
 	if from == n.cfg.ID {
 		return n.handleOwnLocked(k, data)

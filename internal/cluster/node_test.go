@@ -253,8 +253,8 @@ func TestEngineAway(t *testing.T) {
 	})
 }
 
-// TestDeaf is about a node to which nothing comes, although its engine is there: a connection may be dead for seconds
-// before it is closed. The node goes on with what it knows, unless the others stay silent for long.
+// TestDeaf is about a node that hears nothing, although its engine is there: a connection may be dead for seconds
+// before it is closed. The node goes on with the routes it knows, unless the others stay silent for long.
 func TestDeaf(t *testing.T) {
 	inTime(t, func(w *world) {
 		a, b, c := w.join("a"), w.join("b"), w.join("c")

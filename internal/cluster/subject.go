@@ -34,7 +34,7 @@ const maxNameLen = 63
 // instead of longer ones, the longest subject has about 1,000 bytes: NATS takes lines of 4,096.
 const maxToken = 24
 
-// CheckName returns an error unless name can be that of a node, a cluster or a region. what says which, as the user has
+// CheckName returns an error unless a node, a cluster or a region can have the name. what says which, as the user has
 // set it.
 func CheckName(what, name string) error {
 	ok := name != "" && len(name) <= maxNameLen

@@ -13,7 +13,7 @@ import (
 const (
 	// maxMembers is how many nodes the table holds, those included that were there lately.
 	maxMembers = 4096
-	// maxTable is how many bytes the routes of all nodes may take, and maxShare those of one: about 100,000 names.
+	// maxTable is how many bytes the routes of all nodes may take, and maxShare the routes of one: about 100,000 names.
 	maxTable = 128 << 20
 	maxShare = 16 << 20
 	// routeCost is what a route takes besides its name.
@@ -36,7 +36,7 @@ type table struct {
 	members map[string]*member
 	of      map[string][]*member // the origins of each namespace, by its text form
 	bytes   int                  // that the routes take
-	refused uint64               // nodes, routes and lists of networks for which there was no room
+	refused uint64               // nodes, routes and lists of networks that found no room
 	watch   func(Change)
 
 	networks int // how many the lists of all nodes have
@@ -45,7 +45,7 @@ type table struct {
 // member is another node.
 type member struct {
 	id     string
-	state         // of what is known: the version of routes
+	state         // the epoch and the version of the known routes
 	latest uint64 // the version that the node has
 	card   Card
 	heard  time.Time // when it sent something last
@@ -57,7 +57,7 @@ type member struct {
 	snapshot uint32            // counts the snapshots
 	next     int               // the part of the snapshot that has to come next
 	taking   uint64            // the version of that snapshot
-	needs    int               // what the smallest route takes for which there was no room; 0: there was for all
+	needs    int               // bytes of the smallest route that found no room; 0: all did
 	recalled time.Time         // when it was last noted that there is room for it now
 
 	joins, leaves logs.Line
@@ -73,8 +73,7 @@ func newTable(watch func(Change)) table {
 // isBehind reports whether the node has routes that are not known.
 func (m *member) isBehind() bool { return !m.gone && m.Version < m.latest }
 
-// meet notes that a node is alive, and what it says about itself. It returns nil if the message is late, or there is no
-// room.
+// meet notes that a node is alive, and its card. It returns nil if the message is late, or there is no room.
 func (t *table) meet(id string, b *beat, now time.Time) *member {
 	m := t.members[id]
 	switch {

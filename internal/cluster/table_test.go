@@ -118,7 +118,7 @@ func TestNewEpoch(t *testing.T) {
 	require.Equal(t, []string{"a y"}, known(&b))
 }
 
-// TestMixedSnapshots is about parts that get lost: those of two snapshots do not make one.
+// TestMixedSnapshots is about parts that get lost: parts of two snapshots do not make one.
 func TestMixedSnapshots(t *testing.T) {
 	b := newTable(nil)
 	m := b.meet("a", at(5, 3), start)
@@ -249,7 +249,7 @@ func TestParseSubject(t *testing.T) {
 	require.Equal(t, []string{"sluice.x.*.a", "sluice.x.*.a.>"}, publish)
 }
 
-// TestNamespaceOfSubject is about a change whose namespace is another one than that of its subject.
+// TestNamespaceOfSubject is about a change whose namespace is not its subject's.
 func TestNamespaceOfSubject(t *testing.T) {
 	n, err := Join(Config{ID: "me", Card: func() Card { return aCard }}, nowhere{})
 	require.NoError(t, err)

@@ -1,7 +1,8 @@
-// Package natsengine has the engines of clusters: a NATS server in this process ([Embed]), which finds those of the
-// other nodes, or a connection to NATS servers of the operator ([Dial]). Both use core NATS only: nothing is stored.
+// Package natsengine has the engines of clusters: a NATS server in this process ([Embed]), which finds the servers of
+// the other nodes, or a connection to NATS servers of the operator ([Dial]). Both use core NATS only: nothing is
+// stored.
 //
-// Nothing is open by default. An embedded server accepts no clients but the one in its process, and other servers
-// only at the address that the configuration names, with the token. Beyond the loopback interface both sides prove
-// who they are by certificates of one authority (mutual TLS); without them, [Embed] and [Dial] refuse.
+// Nothing is open by default. An embedded server accepts only the client in its process, and other servers only at the
+// address that the configuration names, with the token. Beyond the loopback interface both sides prove who they are by
+// certificates of one authority (mutual TLS); without them, [Embed] and [Dial] refuse.
 package natsengine

@@ -37,7 +37,7 @@ type EmbedConfig struct {
 	Config
 	Listen    string   // TCP address for the servers of other nodes
 	Advertise string   // host:port at which they reach it. Default: Listen, unless that is all addresses
-	Join      []string // host:port of other nodes, of which one has to answer for all to be found
+	Join      []string // host:port of other nodes; one has to answer for all to be found
 	// Wait: the process that this one replaces may still have the address. The server starts when it is free.
 	Wait bool
 
@@ -53,7 +53,7 @@ func (o onlyOwn) Check(c server.ClientAuthentication) bool {
 	return subtle.ConstantTimeCompare([]byte(c.GetOpts().Token), []byte(o.secret)) == 1
 }
 
-// Embed starts a NATS server in this process, which looks for those of the other nodes as long as it runs.
+// Embed starts a NATS server in this process, which looks for the servers of the other nodes as long as it runs.
 func Embed(cfg EmbedConfig) (*Engine, error) {
 	cfg.secret, cfg.reread = rand.Text(), cmp.Or(cfg.reread, rereadInterval)
 	opts, err := cfg.options()

@@ -27,8 +27,8 @@ import (
 // freeAddress returns a loopback address with a TCP port that is free.
 func freeAddress(t *testing.T) string { return freeAddressAt(t, "127.0.0.1") }
 
-// nextPort is below those that the system gives to outgoing connections, and those of the programs that package clitest
-// tests: these could take it before the test does.
+// nextPort is below the ports that the system gives to outgoing connections, and those that package clitest's programs
+// use: these could take it before the test does.
 var nextPort atomic.Int32
 
 func init() { nextPort.Store(18_000 + int32(os.Getpid())%1_500) }
@@ -75,7 +75,7 @@ func knows(t *testing.T, n *cluster.Node, ns moqt.Namespace, origins ...string) 
 
 var liveA = moqt.Namespace{"live", "a"}
 
-// embedAll makes embedded engines, of which each joins the first one.
+// embedAll makes embedded engines. Each joins the first.
 func embedAll(t *testing.T, tls TLS, nodes ...string) (engines []*Engine) {
 	var first string
 	for i, id := range nodes {
@@ -252,7 +252,7 @@ func TestDial(t *testing.T) {
 	knows(t, b, liveA, "a")
 }
 
-// serverOptions are those of a NATS server with the users a, b and c.
+// serverOptions returns the options of a NATS server with the users a, b and c.
 func serverOptions() *server.Options {
 	opts := &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
 	for _, node := range []string{"a", "b", "c"} {
@@ -484,7 +484,7 @@ func TestDeepNames(t *testing.T) {
 	require.Zero(t, b.Counts().Asks, "all came as changes, and none was lost")
 }
 
-// TestMatches compares the matching of the bus in memory with that of NATS.
+// TestMatches compares the matching of the bus in memory with NATS's.
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	tokens := []string{"a", "b", "*", ">"}

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// serverLog writes the log of an embedded server to that of the relay. It implements server.Logger.
+// serverLog writes the log of an embedded server to the relay's. It implements server.Logger.
 type serverLog struct{ log *slog.Logger }
 
 // Noticef implements server.Logger.
