@@ -43,7 +43,7 @@ type Catalog struct {
 // TrackEntry describes one track of a broadcast. A field that the catalog does not have is zero.
 type TrackEntry struct {
 	Name      string
-	Namespace string // fields joined by "/"; empty: that of the catalog
+	Namespace string // fields joined by "/"; empty: the catalog's
 	Packaging string // one of the constants, or another string
 	Role      string // "video", "audio", ...
 	InitTrack string // name of the track whose first object is the init segment

@@ -32,7 +32,7 @@ func TestHang(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Tracks whose packaging the format does not have are left out, and so is what is neither video nor audio.
+// Tracks whose packaging the format does not have are left out, and so are tracks that are neither video nor audio.
 func TestHangLeavesOut(t *testing.T) {
 	b, err := Catalog{Tracks: []TrackEntry{
 		{Name: "1", Packaging: LOC, Role: "video", Codec: "avc1.4d401e"},

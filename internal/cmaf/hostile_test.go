@@ -84,7 +84,7 @@ func TestHostileSplit(t *testing.T) {
 	}
 }
 
-// A box takes memory for what has come of it, not for what it claims to have.
+// A box takes memory for the bytes that have come, not for the size that it claims.
 func TestClaimedSize(t *testing.T) {
 	in, _ := readAll(t, sample(t))
 	claimed := append(bytes.Clone(in.Data), words(MaxHeaderSize)...)

@@ -9,8 +9,7 @@ const (
 	nonSyncSample = 0x01010000
 )
 
-// MakeChunk returns a chunk with these samples, of which there is at least one. It needs no defaults of an init
-// segment.
+// MakeChunk returns a chunk with these samples, at least one. It needs no defaults of an init segment.
 func MakeChunk(track, sequence uint32, samples []Sample) []byte {
 	be := binary.BigEndian
 	var media []byte

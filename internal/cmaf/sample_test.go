@@ -36,7 +36,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// several returns two chunks, the first of which has three frames with offsets of their own.
+// several returns two chunks. The first has three frames with offsets of their own.
 func several(t *testing.T) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -8,8 +8,8 @@ import (
 // lengthSize is the size of the length before each NAL unit.
 const lengthSize = 4
 
-// CheckLengths returns an error if a decoder's configuration says that lengths before NAL units have another size than
-// the one that LOC should have (LOC §2.1.3).
+// CheckLengths returns an error if a decoder's configuration says that lengths before NAL units do not have the size
+// that LOC demands (LOC §2.1.3).
 func CheckLengths(codec string, config []byte) error {
 	at := map[string]int{"avc1": 4, "avc3": 4, "hvc1": 21, "hev1": 21}
 	name, _, _ := strings.Cut(codec, ".")

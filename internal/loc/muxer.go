@@ -119,7 +119,7 @@ func scaled(t, to, from int64) int64 {
 	return whole*to + rest*to/from
 }
 
-// step makes decode times grow, and takes the length of a frame from the one before it: the next one is not there yet.
+// step makes decode times grow, and takes the length of a frame from its predecessor: the next one is not there yet.
 func (m *Muxer) step(s *Sample) {
 	if m.begun {
 		s.decode = max(s.decode, m.last+1)

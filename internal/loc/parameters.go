@@ -17,8 +17,8 @@ var (
 	errParameterSets = errors.New("too many parameter sets, or one is too long")
 )
 
-// maxFields is how many bytes of a parameter set may have the fields that are needed: those of H.265 with all of its
-// seven sub-layers take 130.
+// maxFields is how many bytes of a parameter set may have the fields that are needed: H.265's take 130 with all of its
+// seven sub-layers.
 const maxFields = 256
 
 // AVCConfig returns the body of avcC (AVCDecoderConfigurationRecord, ISO/IEC 14496-15 §5.3.3.1) for the parameter sets

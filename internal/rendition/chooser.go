@@ -27,7 +27,7 @@ const (
 	sureBurst = 1.3  // times its bitrate: the rate of bursts with which a better rendition may be tried at once
 )
 
-// Path is what is known of a path. A [Meter] measures it where media arrives.
+// Path is the state of a path. A [Meter] measures it where media arrives.
 type Path interface {
 	// Delay is by how much media comes later than it could.
 	Delay(now time.Time) time.Duration
@@ -53,11 +53,11 @@ type Chooser struct {
 	of       []Rendition // by bitrate, in ascending order
 	player   player
 	current  int
-	before   int  // the one that was played before
+	before   int  // the previous one
 	changing bool // nothing has arrived of the current one
 
 	since  time.Time // when the current one was chosen, or its first object arrived
-	raised bool      // it is a better one than the one before
+	raised bool      // it is better than the previous one
 	reason Reason    // why it was chosen
 	delay  time.Duration
 	calm   time.Time // since when objects come in time; zero: they do not
@@ -94,7 +94,7 @@ func (c *Chooser) Began(now time.Time, rendition int) {
 	}
 }
 
-// Refused tells that the rendition that Choose returned cannot be had now, or never. The one before goes on.
+// Refused tells that the rendition that Choose returned cannot be had now, or never. The previous one goes on.
 func (c *Chooser) Refused(now time.Time, never bool) {
 	if never {
 		c.of[c.current].Bitrate = 0

@@ -25,7 +25,7 @@ func TestMeterSkipped(t *testing.T) {
 	require.False(t, m.Dropping(now.Add(delayWindow+meterStep)), "a second ago")
 }
 
-// known is a path of which all is known.
+// known is a path with a known state.
 type known struct {
 	delay    time.Duration
 	dropping bool
@@ -39,7 +39,7 @@ func (p *known) Rate(time.Time) float64        { return p.rate }
 func (p *known) Burst() float64                { return p.burst }
 func (p *known) Last() time.Time               { return start }
 
-// play lets a chooser choose for a while, and media of what it has chosen come at once.
+// play lets a chooser choose for a while. Media of its choice come at once.
 func (p *known) play(c *Chooser, from time.Duration, d time.Duration) (current int) {
 	for at := from; at < from+d; at += Interval {
 		c.Began(start.Add(at), c.Choose(start.Add(at), pathRTT))
@@ -48,7 +48,7 @@ func (p *known) play(c *Chooser, from time.Duration, d time.Duration) (current i
 }
 
 // A relay that drops is like a path that is full, but for a while after a lower rendition was chosen. A better one that
-// was tried in vain is left for the one before, and bursts that were wrong once count no more.
+// was tried in vain is left for its predecessor, and bursts that were wrong once count no more.
 func TestChooserLeavesWhatIsDropped(t *testing.T) {
 	renditions := []Rendition{{Bitrate: 400_000}, {Bitrate: 1_000_000}, {Bitrate: 2_000_000}}
 	p := &known{rate: .7e6, burst: 3e6} // what came of 2 Mbit/s over 1.26 Mbit/s, in the least two seconds

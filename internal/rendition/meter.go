@@ -12,8 +12,8 @@ const (
 	rateWindow  = 2 * time.Second
 	basePeriod  = 30 * time.Second
 
-	// In the beginning a path carries more than what arrives: the sender's window grows, and what it loses when that
-	// is too large holds back what comes after it.
+	// In the beginning a path carries more than what arrives: the sender's window grows, and packets lost when that is
+	// too large hold back what comes after them.
 	startTime = 3 * time.Second
 	startRate = 1.5 // times what arrives
 
@@ -35,7 +35,7 @@ type Meter struct {
 	last  time.Time        // when the latest object came
 	media time.Duration    // media time of the latest object
 	step  time.Duration    // between the latest two
-	base  [2]time.Duration // the least lag of this period, and of the one before
+	base  [2]time.Duration // the least lag of this period, and of the last
 	until time.Time        // when the period ends
 
 	steps  [rateWindow / meterStep]slot

@@ -27,7 +27,7 @@ const (
 // player is what the last reports of a player say.
 type player struct {
 	Playback
-	begins time.Time // when it shows the current rendition: what it drops before is of another one
+	begins time.Time // when it shows the current rendition: earlier drops are another one's
 	window time.Time // when the present dropWindow began; zero: with the next report
 	before uint64    // Dropped then
 	slow   bool      // it has dropped too many frames of the current rendition
@@ -50,7 +50,7 @@ func (p *player) report(now time.Time, r Playback) {
 	}
 }
 
-// began tells that media of another rendition has come, which is shown after what is buffered.
+// began tells that media of another rendition has come, which is shown after the buffered frames.
 func (p *player) began(now time.Time) {
 	p.begins, p.window, p.slow = now.Add(2*p.Patience()), time.Time{}, false
 }

@@ -1,6 +1,6 @@
 package rendition
 
-// Rule is who chooses among the renditions, by what it knows of the path.
+// Rule is who chooses among the renditions, by its view of the path.
 type Rule string
 
 // The rules.

@@ -31,10 +31,10 @@ type sentSample struct {
 	rtt   time.Duration
 }
 
-// rateSamples are those of two seconds.
+// rateSamples is how many samples two seconds have.
 const rateSamples = int(rateWindow/Tick) + 1
 
-// Look takes what is known now.
+// Look takes the state of the connection now.
 func (p *Sender) Look(now time.Time, s Sent) {
 	if s.Flows && s.Bytes > p.state.Bytes {
 		p.last = now
@@ -62,8 +62,8 @@ func (p *Sender) Rate(time.Time) float64 {
 	return float64((latest.bytes-p.sent[i].bytes)*8) / latest.at.Sub(p.sent[i].at).Seconds()
 }
 
-// Burst implements [Path]: a window may be sent in each RTT. The longest RTT of the last two seconds counts, which is
-// that of a key frame.
+// Burst implements [Path]: a window may be sent in each RTT. The longest RTT of the last two seconds counts: a key
+// frame's.
 func (p *Sender) Burst() float64 {
 	longest := time.Duration(0)
 	for _, s := range p.sent {
