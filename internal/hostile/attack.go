@@ -9,7 +9,7 @@ type Attack struct {
 // Run attacks the relay once.
 func (a Attack) Run(p *Peer) error { return a.run(p) }
 
-// Attacks are those of a peer that has dialed the relay.
+// Attacks are the attacks of a peer that has dialed the relay.
 var Attacks = []Attack{
 	{"garbage in a request", (*Peer).garbageRequest},
 	{"garbage in a stream", (*Peer).garbageStream},
@@ -31,7 +31,7 @@ var Attacks = []Attack{
 	{"other people's tracks, offered", (*Peer).offers},
 }
 
-// UpstreamAttacks are those of an upstream relay, which the relay has dialed.
+// UpstreamAttacks are the attacks of an upstream relay, which the relay has dialed.
 var UpstreamAttacks = []Attack{
 	{"garbage in a request", (*Peer).garbageRequest},
 	{"garbage in a stream", (*Peer).garbageStream},

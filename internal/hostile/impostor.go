@@ -45,7 +45,7 @@ func (p *Peer) offers() error {
 	return p.impersonate(s, group)
 }
 
-// knownGroup returns a group of the victim that subscribers already have: the one before the current one.
+// knownGroup returns a group of the victim that subscribers already have: the last before the current one.
 func (p *Peer) knownGroup() (uint64, error) {
 	s, err := p.Subscribe(p.Context(), moqt.Subscribe{Track: p.victim}, unread{p.Context()})
 	if err != nil {
@@ -62,8 +62,8 @@ func (p *Peer) knownGroup() (uint64, error) {
 	return max(ok.Parameters.LargestObject.Group, 1) - 1, nil
 }
 
-// impersonate publishes an object that differs from the one that subscribers already have, until the relay refuses it:
-// at first the relay takes it for a publisher that was restarted.
+// impersonate publishes an object that differs from the object that subscribers already have, until the relay refuses
+// it: at first the relay takes it for a publisher that was restarted.
 func (p *Peer) impersonate(s *session.Publication, group uint64) error {
 	for range 200 {
 		h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}

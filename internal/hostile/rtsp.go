@@ -14,7 +14,7 @@ import (
 
 // RTSPClient is a client of RTSP that does harm, on as many connections as it likes.
 type RTSPClient struct {
-	// Address is that of the server, "host:port".
+	// Address is the server's, "host:port".
 	Address string
 	// From is the client's address. Default: the system chooses.
 	From net.IP
@@ -22,15 +22,15 @@ type RTSPClient struct {
 	Token string
 	// Beside is the address of the client that publishes the victim, if the attacker has it, too.
 	Beside net.IP
-	// Victim is the path of a broadcast that another client publishes by RTSP, and MoQ that of one of MoQ, if there is
-	// one.
+	// Victim is the path of a broadcast that another client publishes by RTSP, and MoQ the path of a broadcast of MoQ,
+	// if there is one.
 	Victim, MoQ string
 
 	ctx context.Context
-	own string // the path of what it publishes
+	own string // the path that it publishes at
 }
 
-// RTSPAttack is what a hostile client of RTSP does.
+// RTSPAttack is an attack by a client of RTSP.
 type RTSPAttack struct {
 	Name string
 	run  func(*RTSPClient) error
