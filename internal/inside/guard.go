@@ -38,8 +38,8 @@ const checkInterval = 500 * time.Millisecond
 // Guard lets those in who show the operator's token. Without a token, it lets programs of this machine in.
 //
 // A program of this machine comes from the loopback interface, and calls the relay by an address of it or by
-// "localhost". Other names may be those of a web page that has had its own name resolved to 127.0.0.1 (DNS rebinding).
-// A reverse proxy on this machine stands for others. Most say so in a header, but not all: behind such a proxy only a
+// "localhost". Another name may belong to a web page that has had its own name resolved to 127.0.0.1 (DNS rebinding). A
+// reverse proxy on this machine stands for others. Most say so in a header, but not all: behind such a proxy only a
 // token tells who may look.
 type Guard struct {
 	tokenFile string // "": there is no token
@@ -173,7 +173,7 @@ func (g *Guard) limiterLocked(source netip.Prefix) *rate.Limiter {
 	return l
 }
 
-// shownToken returns the token that a request shows: as Bearer, or as the password of Basic, for which browsers ask.
+// shownToken returns the token that a request shows: as Bearer, or as the password of Basic, which browsers ask for.
 func shownToken(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password

@@ -26,8 +26,8 @@ type Snapshot struct {
 	Received uint64 `json:"received_bytes"` // counter: from publishers and upstream relays
 	Sent     Sent   `json:"sent"`
 
-	// FastPath counts what the kernel did, by reason: docs/fastpath.md lists them. The reasons for which it declined
-	// copies begin with copy_; copy_sent is none. It is absent without the fast path.
+	// FastPath counts what the kernel did, by reason: docs/fastpath.md lists them. Reasons to decline copies begin with
+	// copy_; copy_sent is none. It is absent without the fast path.
 	FastPath map[string]uint64 `json:"fast_path,omitempty"`
 	// Held counts how often the process did not send, or not yet, by reason.
 	Held map[string]uint64 `json:"held,omitempty"`
@@ -89,12 +89,12 @@ type Guest struct {
 	Protocol  string `json:"protocol"`          // rtsp
 	Carrier   string `json:"carrier,omitempty"` // of its media: udp, tcp, or srtp, by UDP
 	Publishes bool   `json:"publishes"`         // if not, it plays
-	Namespace string `json:"namespace"`         // of what it publishes or plays
+	Namespace string `json:"namespace"`         // it publishes or plays
 	Received  uint64 `json:"received_bytes"`    // counter: from it
 	Sent      uint64 `json:"sent_bytes"`        // counter: to it
 	Kernel    uint64 `json:"kernel_packets"`    // counter: to it
 	Process   uint64 `json:"process_packets"`   // counter: to it
-	Dropped   uint64 `json:"dropped"`           // counter: not sent, but for what is left out because of that
+	Dropped   uint64 `json:"dropped"`           // counter: not sent, without packets left out as a consequence
 }
 
 // Upstream is an upstream relay.
@@ -116,7 +116,7 @@ type Cluster struct {
 type Node struct {
 	ID     string  `json:"id"`
 	Region string  `json:"region,omitempty"`
-	Routes int     `json:"routes"` // namespaces for which it has a publisher
+	Routes int     `json:"routes"` // namespaces it has a publisher for
 	Load   float64 `json:"load"`   // 0 to 1
 	Feeds  []Feed  `json:"feeds,omitempty"`
 }
@@ -136,7 +136,7 @@ type Detail struct {
 	More        int          `json:"more"`           // other subscribers
 }
 
-// Subscriber is a subscriber of the track that was asked for. The counters are those of its session, which may have
+// Subscriber is a subscriber of the track that was asked for. The counters count its whole session, which may have
 // other tracks, too.
 type Subscriber struct {
 	Session    uint64            `json:"session"`

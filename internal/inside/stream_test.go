@@ -44,7 +44,7 @@ func watch(t *testing.T, s *Stream, query string) *watching {
 	return w
 }
 
-// events returns what was served, without its data.
+// events returns the served events, without their data.
 func (w *watching) events() string {
 	w.leave()
 	w.done.Wait()
@@ -140,7 +140,7 @@ func TestWatchersAreLimited(t *testing.T) {
 	})
 }
 
-// TestBadTrack asks for what is no track.
+// TestBadTrack asks for tracks that cannot exist.
 func TestBadTrack(t *testing.T) {
 	for _, query := range []string{"?track=x", "?track=-1", "?track=99999999999999999999"} {
 		w := httptest.NewRecorder()

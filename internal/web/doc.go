@@ -1,8 +1,8 @@
 // Package web serves the relay's web page: a player, a publisher, and a view of the relay for its operator.
 //
-// A [Site] answers the requests. The same Site answers those that come over TCP ([Serve]) and those that come by HTTP/3
-// to the relay's UDP port ([sluice/transport.ListenConfig]). Its files are those of folder dist, which the build of
-// /web makes (make generate), so the program needs nothing beside it.
+// A [Site] answers the requests. The same Site answers requests over TCP ([Serve]) and requests by HTTP/3 to the
+// relay's UDP port ([sluice/transport.ListenConfig]). Its files are in folder dist, which the build of /web makes (make
+// generate), so the program needs nothing beside it.
 //
 //	GET /                      watch
 //	GET /publish               publish
@@ -15,7 +15,7 @@
 //
 // Media does not come this way: the page opens a WebTransport session, as any other player does.
 //
-// # What it is safe against
+// # Security
 //
 // Anybody can reach the page. A request has no body, and no answer repeats more of a request than the name of its host.
 // All answers forbid scripts and styles of other origins, and connections to them but for the page's sessions, and only

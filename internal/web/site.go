@@ -39,14 +39,14 @@ type Relay struct {
 	Certificate string `json:"certificate,omitempty"`
 	// Viewers tells that /viewers answers.
 	Viewers bool `json:"viewers"`
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string `json:"version"`
 }
 
 // Config is the configuration of a [Site].
 type Config struct {
 	Relay
-	// CountViewers returns how many sessions watch the broadcast in a namespace. The authority is that of the page's
+	// CountViewers returns how many sessions watch the broadcast in a namespace. The authority belongs to the page's
 	// session. Default: nobody may know.
 	CountViewers func(authority string, ns moqt.Namespace) int
 	// SamePort tells that the page is at the TCP port with the number of Port. It is then announced that HTTP/3 is
@@ -191,12 +191,12 @@ func pack(plain io.ReadSeeker) []byte {
 	var out bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is valid
 	_, _ = plain.Seek(0, io.SeekStart)
-	_, _ = io.Copy(z, plain) // what is embedded can be read, and a buffer takes all
+	_, _ = io.Copy(z, plain) // embedded files can be read, and a buffer takes all
 	_ = z.Close()
-	return slices.Clone(out.Bytes()) // without what the buffer has beyond
+	return slices.Clone(out.Bytes()) // without the buffer's spare room
 }
 
-// ServeHTTP implements [http.Handler]. Pages of others may load what is below /assets/.
+// ServeHTTP implements [http.Handler]. Pages of others may load files below /assets/.
 func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
@@ -257,8 +257,8 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }
 
-// sessions returns the sources of the page's sessions besides that of the page at a host: the same name with the
-// relay's port, and the relay to which the page may be sent.
+// sessions returns the sources of the page's sessions besides the page's own, at a host: the same name with the relay's
+// port, and the relay to which the page may be sent.
 func (s *Site) sessions(host string) (sources string) {
 	if !s.cfg.SamePort { // else 'self' has the port
 		sources = source(nameIn(host), s.cfg.Port)

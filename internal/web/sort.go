@@ -127,7 +127,7 @@ func (l *sorted) Close() error { return l.close() }
 // Addr implements [net.Listener].
 func (l *sorted) Addr() net.Addr { return l.addr }
 
-// begunConn is a connection of which some bytes have been read.
+// begunConn is a connection with some bytes already read.
 type begunConn struct {
 	net.Conn
 	first []byte

@@ -234,7 +234,7 @@ func TestViewers(t *testing.T) {
 	}
 }
 
-// No source takes the answers of others, and all together get no more than what is for all.
+// No source takes the answers of others, and all together get no more than the limit for all.
 func TestLimitsOfViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, func(c *Config) { c.CountViewers = func(string, moqt.Namespace) int { return 0 } })
