@@ -28,11 +28,11 @@ const (
 // Config is the configuration of a Sender. URL is required.
 type Config struct {
 	URL     string            // of the service: http or https
-	Secrets webclient.Secrets // sign what is sent; none: nothing does
+	Secrets webclient.Secrets // sign the requests; none: nothing does
 	Logger  *slog.Logger      // default: slog.Default()
 }
 
-// Sender sends events to an HTTP service. It is a prometheus.Collector of what it counts.
+// Sender sends events to an HTTP service. It is a prometheus.Collector of its counters.
 type Sender struct {
 	prometheus.Collector
 	client   *webclient.Client

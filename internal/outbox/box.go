@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// minPause and maxPause are the pauses between attempts. Each is twice as long as the one before.
+	// minPause and maxPause are the pauses between attempts. Each is twice as long as the last.
 	minPause = time.Second
 	maxPause = time.Minute
 	// maxAge is how long a batch is tried. A service that is restarted or replaced is back by then.

@@ -15,7 +15,7 @@ type metrics struct {
 	dropped *prometheus.CounterVec
 }
 
-// newMetrics returns the metrics of what is sent to the service that a flag names. Their names begin with prefix.
+// newMetrics returns the metrics of batches to the service that a flag names. Their names begin with prefix.
 func newMetrics(prefix, what, flag string) metrics {
 	m := metrics{
 		sent: prometheus.NewCounter(prometheus.CounterOpts{

@@ -9,12 +9,12 @@ import (
 	"sluice/internal/memory"
 )
 
-// garbagePercent is how much garbage there may be in memory, in percent of what is in use. Go's default is 100. A relay
-// makes little garbage: with 10 subscribers, a collection every few seconds.
+// garbagePercent is how much garbage there may be in memory, in percent of the memory in use. Go's default is 100. A
+// relay makes little garbage: with 10 subscribers, a collection every few seconds.
 const garbagePercent = 50
 
-// SampleNothing stops Go from noting where memory is allocated, for which it has a table that nobody can see unless
-// profiles are served.
+// SampleNothing stops Go from noting where memory is allocated, in a table that nobody can see unless profiles are
+// served.
 func SampleNothing() { runtime.MemProfileRate = 0 }
 
 // CollectEarly makes Go collect garbage earlier, unless somebody has chosen when.
@@ -34,7 +34,7 @@ func OneProcessor() {
 	}
 }
 
-// The times between which KeepSmall gives memory back: the first lets the work begin, and each is twice the one before.
+// The times between which KeepSmall gives memory back: the first lets the work begin, and each is twice the last.
 const (
 	firstGiveBack = 2 * time.Second
 	lastGiveBack  = time.Minute

@@ -9,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// Collect is "collect NAME FILE": it starts an HTTP service that appends what is posted to it to a file, and sets a
-// variable to its URL. The first POST fails.
+// Collect is "collect NAME FILE": it starts an HTTP service that appends posted bodies to a file, and sets a variable
+// to its URL. The first POST fails.
 func Collect(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: collect NAME FILE")

@@ -2,7 +2,7 @@
 // they run.
 //
 // A script is a file testdata/*.txtar in the form of [testscript]. [Run] runs all scripts of a package, with these
-// commands besides those of testscript:
+// commands besides testscript's:
 //
 //	await [ADDRESS]       wait until the relay at $ADMIN, or at ADDRESS, is ready; "! await" until it is not
 //	get PATH FILE         save the answer of the admin address; "! get" expects another status than 200
