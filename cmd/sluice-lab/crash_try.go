@@ -52,7 +52,7 @@ const (
 	crashBack    = "media again"
 )
 
-// crashTry is a run: processes of which one is killed.
+// crashTry is a run: processes, one of them killed.
 type crashTry struct {
 	*crashes
 	scheme      string // of the publisher

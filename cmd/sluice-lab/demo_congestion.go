@@ -111,7 +111,7 @@ func (s *source) list() {
 // readAll reads the output of sluice sub --raw, which must list all chunks.
 func (c *checker) readAll(r io.Reader) error { return cmp.Or(c.readList(r), c.complete()) }
 
-// readLimited reads the output for sub1, for which the relay may have dropped some chunks.
+// readLimited reads the output for sub1. The relay may have dropped some of its chunks.
 func (c *checker) readLimited(r io.Reader) error { return cmp.Or(c.readList(r), c.playable()) }
 
 func (c *checker) readList(r io.Reader) error {

@@ -28,7 +28,7 @@ type demo struct {
 	ending      atomic.Bool // the relays are asked to end
 }
 
-// demoSubscriber is a subscriber and what it has received.
+// demoSubscriber is a subscriber and the objects it has received.
 type demoSubscriber struct {
 	*process
 	over string // transport

@@ -14,7 +14,7 @@ import (
 	"sluice/server"
 )
 
-// demoRelay is a relay of the demo. Each but the first subscribes at the one before it.
+// demoRelay is a relay of the demo. Each but the first subscribes at its predecessor.
 type demoRelay struct {
 	*process
 	stage stage
@@ -113,7 +113,8 @@ func (r *demoRelay) reach(host, scheme string) []string {
 	return []string{"--relay", r.url(host, scheme), "--namespace", demoNamespace, "--tls-sha256", r.certificate}
 }
 
-// observe asks the relay what it has sent to each session. If the relay is too busy to answer, the last answer stays.
+// observe asks the relay how much it has sent to each session. If the relay is too busy to answer, the last answer
+// stays.
 func (r *demoRelay) observe(ctx context.Context) {
 	st, _, err := server.GetStatus(ctx, r.admin, r.adminAddress)
 	if err != nil {

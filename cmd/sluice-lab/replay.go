@@ -221,7 +221,7 @@ func (f *replayFlags) variants() (all []replay.Subject, err error) {
 	return all, nil
 }
 
-// orAll returns what was chosen, each once, or all.
+// orAll returns the chosen names, each once, or all.
 func orAll(chosen, all []string) (names []string) {
 	for _, name := range chosen {
 		if !slices.Contains(names, name) {

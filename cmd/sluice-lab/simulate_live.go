@@ -93,7 +93,7 @@ func (f *simulateFlags) liveOnce(ctx context.Context, s *trial.Schedule) (said s
 	return fmt.Sprintf("seed %d: %d packets, hash %s\n", s.Seed, r.Packets, r.Hash), r, nil
 }
 
-// simulateHere carries out the order in a directory, as the one test of this process: only tests have virtual time. It
+// simulateHere carries out the order in a directory, as the only test of this process: only tests have virtual time. It
 // does not return.
 func simulateHere(dir string) error {
 	var o simulateOrder

@@ -117,7 +117,7 @@ func TestAdvertisedListen(t *testing.T) {
 	}
 }
 
-// countingEngine counts what it should tell other nodes.
+// countingEngine counts the messages to other nodes.
 type countingEngine struct{ published, closed atomic.Int64 }
 
 func (e *countingEngine) Publish(string, []byte) error                    { e.published.Add(1); return nil }
@@ -126,8 +126,8 @@ func (e *countingEngine) Present() bool                                   { retu
 func (e *countingEngine) Alone() bool                                     { return false }
 func (e *countingEngine) Close() error                                    { e.closed.Add(1); return nil }
 
-// TestNodeIsTheLastStep lets a relay fail to start. No other node hears of it: the name may be that of the process that
-// it was to replace, which would lose its routes.
+// TestNodeIsTheLastStep lets a relay fail to start. No other node hears of it: the process that it was to replace may
+// have the name, and would lose its routes.
 func TestNodeIsTheLastStep(t *testing.T) {
 	for name, tc := range map[string]struct {
 		socket string

@@ -124,8 +124,8 @@ func reasonsOfKernel(t *testing.T) (names []string) {
 	return names[:len(names)-1] // the last one is their number
 }
 
-// exportedByMonitor returns the metrics that a monitor serves at /metrics. Values of labels are those of an interval
-// with all parts of RTTs.
+// exportedByMonitor returns the metrics that a monitor serves at /metrics. Values of labels come from an interval with
+// all parts of RTTs.
 func exportedByMonitor(t *testing.T) exports {
 	m := metrics.New(report.Keys{})
 	m.Follow(func() (c report.Counters, _ error) {
@@ -184,7 +184,7 @@ var (
 	legendLabel = regexp.MustCompile(`\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}`)
 )
 
-// check compares the metrics of a query, their labels and the values of these with those of the program that
+// check compares the metrics of a query, their labels and the values of these with the metrics of the program that
 // Prometheus scrapes as a job.
 func (e *exports) check(t *testing.T, job string, q query) {
 	t.Helper()
@@ -267,7 +267,7 @@ func (e *exports) requireValues(t *testing.T, metric string, m []string) {
 	}
 }
 
-// left returns the labels that the result of an expression has: those of its first grouping, or else of its first
+// left returns the labels that the result of an expression has: the labels of its first grouping, or else of its first
 // metric.
 func (e *exports) left(expr string) []string {
 	if group := grouping.FindStringSubmatch(expr); group != nil {

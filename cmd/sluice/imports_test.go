@@ -81,8 +81,8 @@ var linkedByMonitor = map[string]string{
 	"go.opentelemetry.io/proto/slim/otlp": "what is sent as OpenTelemetry metrics",
 }
 
-// notLinked are packages of this module that a program does without: sluice those of the monitor, and both those that
-// only sluice-lab and tests use.
+// notLinked are packages of this module that a program does without: the monitor's, the relay's, and packages that only
+// sluice-lab and tests use.
 var notLinked = map[string][]string{
 	"sluice": {
 		"sluice/rtt/command", "sluice/rtt/kernel", "sluice/rtt/history", "sluice/internal/bench", "sluice/internal/lab",

@@ -131,7 +131,7 @@ func (f *pubFlags) run(cmd *cobra.Command, env *cli.Environment, args []string) 
 	return err
 }
 
-// layers returns the priorities: those of flags, and the defaults of the packaging.
+// layers returns the priorities: from flags, or else the defaults of the packaging.
 func (f *pubFlags) layers(cmd *cobra.Command) pub.Priorities {
 	p := pub.DefaultPriorities(f.cfg.Packaging)
 	set := cmd.Flags().Changed

@@ -124,9 +124,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	return errors.Join(f.serve(ctx, s, a, beside, t), a.Close(), beside.close(), t.close())
 }
 
-// start opens the admin address, unless --admin is empty, and the ports of the web page and RTSP, makes this process
-// the one that gets new sessions, and then a node: until then the process that it replaces is that node, and stays it
-// if this one fails.
+// start opens the admin address, unless --admin is empty, and the ports of the web page and RTSP, has this process get
+// new sessions, and then makes it a node: until then the process that it replaces is that node, and stays it if this
+// one fails.
 func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*service.Admin, companions, error) {
 	l, err := t.listenAdmin(f.admin)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"sluice/transport"
 )
 
-// devCertificate returns the certificate of --dev: that of the process which this one replaces, so that clients which
-// have pinned it connect again, or a new one. It returns nil without --dev.
+// devCertificate returns the certificate of --dev: from the process which this one replaces, so that clients which have
+// pinned it connect again, or a new one. It returns nil without --dev.
 func (f *relayFlags) devCertificate(from *handover.Takeover) (*tls.Certificate, error) {
 	if !f.dev {
 		return nil, nil

@@ -23,7 +23,7 @@ func TestProcessorsAreAdapted(t *testing.T) {
 	}
 }
 
-// TestNodesProve expects the certificates of a cluster to be those of the relay's sessions with other nodes.
+// TestNodesProve expects a relay to use the certificates of its cluster for its sessions with other nodes.
 func TestNodesProve(t *testing.T) {
 	for args, want := range map[string]*transport.MutualTLS{
 		"--cluster": nil,

@@ -203,8 +203,8 @@ func (t *takeover) close() error {
 	return errors.Join(append(errs, t.port.Close())...)
 }
 
-// parentVariable is the environment variable with the file descriptor by which a process in the background and the one
-// that the user started talk: see runInBackground.
+// parentVariable is the environment variable with the file descriptor by which a process in the background talks with
+// the process that the user started: see runInBackground.
 const parentVariable = "SLUICE_PARENT_FD"
 
 // runInBackground starts this command again without --background, and returns when that process has taken over or has

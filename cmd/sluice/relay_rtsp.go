@@ -52,7 +52,7 @@ func (f *rtspFlags) rtpPort() uint16 {
 	}
 	a, _ := net.ResolveUDPAddr("udp", f.rtpAddress)
 	if a == nil {
-		return 0 // the RTSP server says what is wrong
+		return 0 // the RTSP server explains the error
 	}
 	return a.AddrPort().Port()
 }

@@ -127,7 +127,7 @@ func (r *statusReport) listGuests(w io.Writer) {
 	table.Flush()
 }
 
-// describeUpstream tells whether there is a session with an upstream relay, and what it carries.
+// describeUpstream tells whether there is a session with an upstream relay, and its traffic.
 func (r *statusReport) describeUpstream(w io.Writer, u *server.UpstreamStatus) {
 	if !u.Connected {
 		fmt.Fprintf(w, "upstream relay %s: not connected%s\n", u.URL, strings.TrimSuffix(": "+u.Error, ": "))
@@ -222,8 +222,8 @@ func rttText(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d)/1e6)
 }
 
-// dropsText returns what the drop policy drops: what is over its threshold, which is a subscriber priority and a
-// publisher priority, and what is over the rate of its bucket.
+// dropsText says which objects the drop policy drops: those over its threshold, which is a subscriber priority and a
+// publisher priority, and those over the rate of its bucket.
 func dropsText(s *relay.SessionStatus) string {
 	var parts []string
 	if l := s.Threshold; l != media.LowestPriority {

@@ -128,7 +128,7 @@ func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamC
 	return cfg, nil
 }
 
-// table returns the routes. Those of one prefix are one route, in the order of the flags.
+// table returns the routes. Flags with one prefix make one route, in their order.
 func (f *upstreamFlags) table() (routes []server.UpstreamRoute, err error) {
 	add := func(flag string, prefix moqt.Namespace, url string) error {
 		if _, err := transport.ParseURL(url); err != nil {

@@ -182,7 +182,7 @@ func (f *subFlags) play(cmd *cobra.Command, env *cli.Environment) (sub.Result, e
 	})
 }
 
-// summary prints what was played and what was lost.
+// summary prints how much of each track was played, and how much lost.
 func (f *subFlags) summary(w io.Writer, r *sub.Result) {
 	for _, t := range r.Tracks {
 		fmt.Fprintf(w, "track %s: %d objects, %s, sha256 %s\n", t.Name, t.Objects, cli.BytesText(t.Bytes), t.SHA256)
