@@ -46,7 +46,7 @@ const (
 	RTTSmoothed RTTType = "smoothed"
 )
 
-// MonitorConfig is what to measure, and how. Zero values are the defaults.
+// MonitorConfig configures a Monitor. Zero values are the defaults.
 type MonitorConfig struct {
 	Interfaces []string
 	Hook       attach.Hook    // "": attach.HookTC
@@ -78,7 +78,7 @@ type MonitorConfig struct {
 	IPv4Prefix       int           // 1 to 32 bits, or WholeFamily; 0: DefaultIPv4Prefix
 	IPv6Prefix       int           // 1 to 64 bits, or WholeFamily; 0: DefaultIPv6Prefix
 	Groups           groups.Table  // aggregate by these groups of prefixes; nil: by prefixes of the lengths above
-	AggregateBy      report.Keys   // what tells aggregates apart besides their prefix or group
+	AggregateBy      report.Keys   // keys of aggregates besides their prefix or group
 	AggregateParts   bool          // also by the destination of replies: both parts of the path
 	AggregateLoad    uint64        // bytes in a second from which on a prefix is under load; 0: not told apart
 	BinWidth         time.Duration // of the histograms; 0: they are logarithmic

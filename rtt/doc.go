@@ -1,9 +1,9 @@
 // Package rtt measures the round-trip times of passing traffic. eBPF programs see each packet at a network device,
-// match replies with what they answer, and report RTTs; no packet is copied or changed. docs/rtt.md says what each
-// number means.
+// match replies with requests, and report RTTs; no packet is copied or changed. docs/rtt.md says what each number
+// means.
 //
 // A [Monitor] measures interfaces as [MonitorConfig] says, and [Replay] measures a capture with the same programs. Both
-// hand what they measure to the Config's Sink. The parts, each a package of its own:
+// hand samples, flow events and intervals to the Config's Sink. The parts, each a package of its own:
 //
 //	bpf      the programs
 //	kernel   loads them, and reads events and tables as values of package report

@@ -62,7 +62,7 @@ func ePPingPackets(s *script) {
 	s.ip(580, wire.IP{From: bob.Addr(), To: alice.Addr(), Protocol: 17, ECN: 1}.Packet(make([]byte, 20)))
 }
 
-// counted is what a monitor has counted of ePPingPackets: numbers by prefix and name, and of all prefixes for "".
+// counted has a monitor's counts of ePPingPackets: numbers by prefix and name, and of all prefixes for "".
 type counted map[string]map[string]uint64
 
 func (c counted) add(prefix, name string, n uint64) {
@@ -74,7 +74,7 @@ func (c counted) add(prefix, name string, n uint64) {
 	}
 }
 
-// otherProtocol renames what ePPing counts of a protocol without a name: the monitor counts all of these as "other".
+// otherProtocol renames ePPing's counts of a protocol without a name: the monitor counts all of these as "other".
 func otherProtocol(name string) string {
 	if protocol, unit, _ := strings.Cut(name, " "); protocol != "" && protocol[0] >= '0' && protocol[0] <= '9' {
 		return "other " + unit
@@ -144,7 +144,7 @@ func (c counted) readJSON(records []json.RawMessage) error {
 	return nil
 }
 
-// countedIn returns what the output of a monitor says.
+// countedIn returns the counts in the output of a monitor.
 func countedIn(t *testing.T, format output.Format, text string) counted {
 	t.Helper()
 	c := make(counted)
@@ -173,8 +173,8 @@ const (
 	ePPingOptions = "-T -C -l -s -r 0 -a 1" // without -s, it counts SYNs as 0.0.0.0/0
 )
 
-// TestBesideEPPing compares what the monitor counts of each prefix with what ePPing has counted of the same packets, in
-// all formats. With SLUICE_EPPING, the path of ePPing, and -update, it records again what ePPing writes.
+// TestBesideEPPing compares the monitor's counts of each prefix with ePPing's of the same packets, in all formats. With
+// SLUICE_EPPING, the path of ePPing, and -update, it records ePPing's output again.
 func TestBesideEPPing(t *testing.T) {
 	t.Parallel()
 	requireKernel(t)
@@ -232,7 +232,7 @@ func besideEPPing(t *testing.T, program string, packets []pcap.Packet) {
 }
 
 // runEPPing runs ePPing on one of two devices that are joined, in a network namespace of its own, and sends the packets
-// from alice in at it and all others out of it. It returns what ePPing writes.
+// from alice in at it and all others out of it. It returns ePPing's output.
 func runEPPing(t *testing.T, program, options string, packets []pcap.Packet) []byte {
 	runtime.LockOSThread() // the thread, and its network namespace, ends with the goroutine
 	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET))

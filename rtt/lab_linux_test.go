@@ -29,7 +29,7 @@ import (
 	"sluice/rtt/report/reporttest"
 )
 
-// tap captures what passes a device of a host, with the kernel's time stamps.
+// tap captures the packets at a device of a host, with the kernel's time stamps.
 type tap struct {
 	t       testing.TB
 	fd      int
@@ -274,7 +274,7 @@ func TestAgainstReferenceWithoutTimestamps(t *testing.T) {
 	}
 }
 
-// capturing measures and captures what passes a host's eth0 while traffic runs.
+// capturing measures and captures the packets at a host's eth0 while traffic runs.
 func capturing(t *testing.T, h *lab.Host, cfg MonitorConfig, traffic func()) ([]report.Sample, []pcap.Packet) {
 	capture := startTap(t, h, "eth0")
 	cfg.Interfaces = []string{"eth0"}
@@ -283,7 +283,7 @@ func capturing(t *testing.T, h *lab.Host, cfg MonitorConfig, traffic func()) ([]
 	return end().Samples, capture.end()
 }
 
-// requireEchoes compares the number of echoes with what ping itself reports.
+// requireEchoes compares the number of echoes with ping's own report.
 func requireEchoes(t *testing.T, got []report.Sample, pinged []time.Duration) {
 	t.Helper()
 	var echoes []time.Duration

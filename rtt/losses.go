@@ -6,7 +6,7 @@ import (
 	"sluice/rtt/bpf"
 )
 
-// lossReport logs what could not be measured or reported, and the flag that helps.
+// lossReport logs losses, and the flag that helps.
 type lossReport struct {
 	logger   *slog.Logger
 	counters func() (bpf.MonitorCounterSet, error)

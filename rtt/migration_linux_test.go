@@ -62,7 +62,7 @@ func (l *quicLab) transport(h *lab.Host, at netip.AddrPort) *quic.Transport {
 	return tr
 }
 
-// serve accepts a connection, and sends back what comes on its first stream.
+// serve accepts a connection, and echoes its first stream.
 func (l *quicLab) serve() {
 	files := certtest.New(l.t).Issue(l.t)
 	cert, err := tls.LoadX509KeyPair(files.Cert, files.Key)

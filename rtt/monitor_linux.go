@@ -95,7 +95,7 @@ func (m *Monitor) start(devices []attach.Device) (err error) {
 // HasFilters reports whether Close needs the privilege to change qdiscs: see attach.Links.
 func (m *Monitor) HasFilters() bool { return m.attached.Filters() }
 
-// Close detaches the programs and frees what they used.
+// Close detaches the programs and frees their resources.
 func (m *Monitor) Close() error {
 	var errs []error
 	if m.attached != nil {

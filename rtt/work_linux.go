@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// duty is what a Monitor does at intervals.
+// duty is work that a Monitor does at intervals.
 type duty struct {
 	every time.Duration
 	do    func() error
@@ -114,8 +114,8 @@ func (m *Monitor) lookForExpired(expired chan<- uint64) error {
 	return nil
 }
 
-// cleanUp removes what has timed out, whenever it is told to. For large tables that takes seconds, in which events go
-// on.
+// cleanUp removes entries that have timed out, whenever it is told to. For large tables that takes seconds, in which
+// events go on.
 func (m *Monitor) cleanUp(expired <-chan uint64) error {
 	for now := range expired {
 		if err := m.kernel.CleanUp(now); err != nil {

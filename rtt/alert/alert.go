@@ -59,7 +59,7 @@ func newAlert(a *aggregate, quantile int, at time.Time) Alert {
 	}
 }
 
-// Label returns what the alert is about.
+// Label returns the subject of the alert.
 func (a *Alert) Label() string {
 	p := report.Prefix{
 		Group: a.Prefix, Peer: a.Peer, Interface: a.Interface, VLAN: report.VLAN{ID: a.VLAN, Inner: a.InnerVLAN},

@@ -27,14 +27,14 @@ const (
 	maxLines = 20
 )
 
-// quantiles are those that are followed.
+// quantiles are the quantiles that are followed.
 var quantiles = [...]float64{0.5, 0.95}
 
 // Config is the configuration of a Detector.
 type Config struct {
 	Factor  float64       // an alert is raised when a quantile is this many times its usual value: more than 1
 	Lasting time.Duration // for so long
-	By      report.Keys   // what tells aggregates apart, for the labels of metrics
+	By      report.Keys   // keys of aggregates, for the labels of metrics
 	Logger  *slog.Logger  // nil: slog.Default()
 	Take    func(Alert)   // called with each alert, on the goroutine of Interval; may be nil
 }
@@ -46,9 +46,9 @@ type Detector struct {
 	instance string // begins the ids of this process
 	descs    descs
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	of      *lru.Cache[key, *aggregate]
-	raised  map[key]*aggregate // those with alerts
+	raised  map[key]*aggregate // aggregates with alerts
 	number  uint64             // of the last alert
 	counts  map[countKey]uint64
 	pending []Alert // of the interval that is taken

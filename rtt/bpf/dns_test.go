@@ -198,7 +198,7 @@ func TestDNSOverTCP(t *testing.T) {
 	}
 }
 
-// Packets of DNS count as what carries them, whether or not that is measured, too.
+// Packets of DNS count for UDP or TCP, whether or not that is measured, too.
 func TestDNSTransports(t *testing.T) {
 	query := wire.DNS{Name: "a"}
 	response := query

@@ -68,7 +68,7 @@ func TestFlowsExpire(t *testing.T) {
 		w.expire(at, MonitorProgExpireFlows, MonitorMapFlows)
 		return w.got()
 	}
-	// next returns when the next entry can expire, by what the program tells user space.
+	// next returns when the next entry can expire, as the program tells user space.
 	next := func() time.Duration {
 		var all [MonitorExpiringEXPIRING_COUNT]uint64
 		require.NoError(t, w.m.Variables[MonitorVarNextExpiry].Get(&all))
@@ -112,7 +112,7 @@ func newReplier(w *watch, each time.Duration) (reply func(i int)) {
 	}
 }
 
-// waitingBatches returns how many CPUs have events that wait, by what the programs tell user space.
+// waitingBatches returns how many CPUs have events that wait, as the programs tell user space.
 func (w *watch) waitingBatches() (n uint32) {
 	require.NoError(w.t, w.m.Variables[MonitorVarWaitingBatches].Get(&n))
 	return n

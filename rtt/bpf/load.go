@@ -140,7 +140,7 @@ func size(spec *ebpf.CollectionSpec, s MonitorSettings, l Limits) {
 	set(MonitorMapEvents, s.Events != 0, l.RingBytes)
 }
 
-// explain adds what the user can do about an error in loading.
+// explain adds advice to an error in loading.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loaded is programs that are loaded, and what reads their events.
+// loaded has loaded programs, and a reader of their events.
 type loaded struct {
 	*Monitor
 	events *ringbuf.Reader
@@ -63,7 +63,7 @@ func load(t testing.TB, s MonitorSettings, programs []string) loaded {
 	return loaded{m, events}
 }
 
-// empty makes maps and variables what they were.
+// empty restores maps and variables.
 func (l loaded) empty(t testing.TB) {
 	t.Helper()
 	(&watch{t: t, m: l.Monitor, events: l.events}).raw()

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) Aggregation: traffic and RTTs of each network prefix, for one
-// period after the other. With config.groups, of each group of prefixes. The settings say which other keys tell
-// aggregates apart: struct prefix_key.
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+// Aggregation: traffic and RTTs of each network prefix, or with config.groups of each group of prefixes, for one period
+// after the other. The settings say which other keys tell aggregates apart: struct prefix_key.
 //
 // Each entry has the values of two periods. User space starts a period by incrementing period, and then reads the
 // values of the period before, which no longer change. A program that finds values of an older period clears them

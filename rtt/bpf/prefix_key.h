@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What tells aggregates apart.
+// The keys of an aggregate.
 #pragma once
 
 #include "common.h"
@@ -17,7 +17,7 @@ enum prefix_flag {
 	PREFIX_RTT_FLAGS = PREFIX_TO_PEERS | PREFIX_LOADED | PREFIX_UNPLACED | PREFIX_ANY_LOAD,
 };
 
-// What the settings do not ask for is 0.
+// Keys that the settings do not ask for are 0.
 struct prefix_key {
 	u64 prefix; // an IPv4 prefix, the upper half of an IPv6 one, or the number of a group
 	u64 peer; // the same of the other end

@@ -13,7 +13,7 @@ import (
 
 var timeServer = withPort(server, 123)
 
-// queryCase is what a request-response protocol yields for some packets.
+// queryCase has packets of a request-response protocol, and their results.
 type queryCase struct {
 	packets  []moment
 	want     []string
@@ -212,7 +212,8 @@ func TestQueriesShareATable(t *testing.T) {
 	require.Equal(t, 201-waiting, w.tally(MonitorTallyTALLY_QUERIES_FULL))
 }
 
-// A peer has at most a share of the table, whatever addresses of its /64 it uses. What leaves the table gives it back.
+// A peer has at most a share of the table, whatever addresses of its /64 it uses. An entry that leaves the table gives
+// it back.
 func TestQueryShare(t *testing.T) {
 	w := watching(t, everything, MonitorProgEgress, MonitorProgExpireQueries)
 	ask := func(at float64, from netip.AddrPort, id int) {

@@ -192,7 +192,7 @@ func TestTCPHandshakesOfOneDirectionGiveWay(t *testing.T) {
 	require.EqualValues(t, 1, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED))
 }
 
-// What takes longer than a stamp lives is no RTT of the path, whatever protocol it is of.
+// A reply that takes longer than a stamp lives gives no RTT of the path, whatever its protocol.
 func TestLateRTTsOfOneDirection(t *testing.T) {
 	const wait = 10_000 // ms
 	reply := wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID}.Datagram()
@@ -221,7 +221,7 @@ func TestLateRTTsOfOneDirection(t *testing.T) {
 	}
 }
 
-// What a flow keeps of the whole path is not kept as an RTT between here and the other host.
+// A flow's RTT of the whole path is not kept as an RTT between here and the other host.
 func TestRTTsOfThePathAreForgotten(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1})
 	// kept returns the least and the smoothed RTT of the client's packets.
@@ -252,7 +252,7 @@ func TestRTTsOfThePathAreForgotten(t *testing.T) {
 	require.Equal(t, []time.Duration{ms(12), ms(12)}, kept())
 }
 
-// What nobody can answer here takes no room from stamps that may be answered.
+// A packet that nobody can answer here takes no room from stamps that may be answered.
 func TestStampsOfOneDirection(t *testing.T) {
 	const pair = " timestamp 10.0.0.2:80>10.0.0.1:1000"
 	segments := func(from, n int) (packets []moment) { // the first timestamp may have been sent before

@@ -40,7 +40,7 @@
 #define GTPU_HAS_EXTENSION 0x04
 #define GTPU_PACKET 255
 
-// What comes next and has no EtherType.
+// Next headers without an EtherType.
 enum tunnel_type {
 	TUNNEL_OTHER = 0x10000, // not IP
 	TUNNEL_GTPU_EXTENSION,
@@ -77,7 +77,7 @@ struct gtpu_optional {
 	u8 next; // type of the first extension header, 0 if none
 };
 
-// tunnel_next notes what comes next.
+// tunnel_next notes the next header.
 INLINE enum outcome tunnel_next(struct packet *p, u32 type, u32 at)
 {
 	p->next_type = type ?: TUNNEL_OTHER;

@@ -31,7 +31,7 @@ func (f *alertFlags) register(flags *pflag.FlagSet) {
 		"sign what the service is told by the secrets in this `file`, one a line (Standard Webhooks: whsec_...)")
 }
 
-// sender returns what sends alerts to the service. wait is as in alert.SenderConfig.
+// sender returns the sender of alerts to the service. wait is as in alert.SenderConfig.
 func (f *alertFlags) sender(wait context.Context) (*alert.Sender, error) {
 	cfg := alert.SenderConfig{URL: f.url, Wait: wait}
 	if f.secrets != "" {

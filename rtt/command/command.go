@@ -187,7 +187,7 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 // smallTable is the size up to which a table has no line of its own, in bytes.
 const smallTable = 100_000
 
-// writeMemory writes what the tables of a configuration take.
+// writeMemory writes the memory of the tables of a configuration.
 func writeMemory(out io.Writer, cfg rtt.MonitorConfig) error {
 	tables, err := rtt.Memory(cfg)
 	if err != nil {

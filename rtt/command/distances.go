@@ -6,8 +6,8 @@ import (
 	"sluice/rtt/networks"
 )
 
-// distances returns what answers how far networks are. Aggregates may not tell that: then it says so, because an empty
-// answer would mean that nothing was measured yet.
+// distances returns the handler that tells how far networks are. Aggregates may not tell that: then it says so, because
+// an empty answer would mean that nothing was measured yet.
 func (f *rttFlags) distances(t *networks.Table) http.Handler {
 	switch {
 	case f.aggregate > 0 && f.groups != "":

@@ -103,7 +103,7 @@ func TestOptionsOfEPPing(t *testing.T) {
 	require.Len(t, listed, len(ePPingMeanings))
 }
 
-// TestDefaultsOfEPPing shows that what no option says is as ePPing has it.
+// TestDefaultsOfEPPing shows that defaults are ePPing's.
 func TestDefaultsOfEPPing(t *testing.T) {
 	t.Parallel()
 	f, c, err := parseRTT(nil)

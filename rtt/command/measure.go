@@ -25,7 +25,7 @@ type measureFlags struct {
 	timeout   float64 // s
 	binWidth  float64 // ms
 	groups    string
-	by        []string // what tells aggregates apart
+	by        []string // keys of aggregates
 	load      float64  // Mbit/s
 }
 
@@ -39,7 +39,7 @@ func (f *measureFlags) register(flags *pflag.FlagSet) {
 	registerForEPPing(flags)
 }
 
-// registerForEPPing makes flags understand what ePPing spells otherwise, or has and we need not.
+// registerForEPPing makes flags understand ePPing's other spellings, and its options that we do not need.
 func registerForEPPing(flags *pflag.FlagSet) {
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "include-SYN" {
@@ -148,7 +148,7 @@ func (f *measureFlags) checkKeys() error {
 	return nil
 }
 
-// keys returns what tells aggregates apart.
+// keys returns the keys of aggregates.
 func (f *measureFlags) keys() report.Keys {
 	return report.Keys{
 		Pair: slices.Contains(f.by, "pair"), VLAN: slices.Contains(f.by, "vlan"),

@@ -38,7 +38,7 @@ type outlets struct {
 	closers []func() error
 }
 
-// open opens what the flags name, apart from --metrics. The outlets have to be closed, also after an error.
+// open opens the outlets that the flags name, apart from --metrics. They have to be closed, also after an error.
 func (f *rttFlags) open(ctx context.Context, env *cli.Environment) (*outlets, error) {
 	o := new(outlets)
 	if f.pcap != "" {
@@ -67,7 +67,7 @@ func (o *outlets) close() error {
 	return errors.Join(errs...)
 }
 
-// openOutput opens what --write names. A replay waits for it, and measuring does not.
+// openOutput opens the file of --write. A replay waits for it, and measuring does not.
 func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
 	hangups := takeHangups() // before there is a file that somebody may move away
 	out, err := output.New(output.Format(f.format), f.output(env))
@@ -194,7 +194,7 @@ func (o *outlets) openIPFIX(f *rttFlags) error {
 	return nil
 }
 
-// queue adds what takes intervals for a flag: measuring does not wait for it.
+// queue adds a sink of intervals for a flag: measuring does not wait for it.
 func (o *outlets) queue(flag string, to report.Sink) {
 	q := queue.New(queue.Config{To: flag, Take: to.Interval, Wait: o.wait})
 	o.Tee = append(o.Tee, q)
@@ -202,7 +202,7 @@ func (o *outlets) queue(flag string, to report.Sink) {
 	o.closers = append(o.closers, q.Close)
 }
 
-// closing returns a function that closes what sends to a service.
+// closing returns a function that closes a sender to a service.
 func (o *outlets) closing(s interface{ Close(context.Context) }) func() error {
 	return func() error {
 		ctx, last := o.wait, lastOfReplay

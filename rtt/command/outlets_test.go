@@ -16,7 +16,7 @@ import (
 	"sluice/rtt/report/reporttest"
 )
 
-// TestMeasuringDoesNotWait: what writes files or sends intervals has a queue. A replay waits for its file.
+// TestMeasuringDoesNotWait: an outlet that writes files or sends intervals has a queue. A replay waits for its file.
 func TestMeasuringDoesNotWait(t *testing.T) {
 	open := func(f *rttFlags) *outlets {
 		f.format = "standard"

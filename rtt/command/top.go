@@ -140,7 +140,7 @@ type topView struct {
 // errTopEnds ends the view without an error.
 var errTopEnds = errors.New("top ends")
 
-// run draws what source passes to update, until one of them ends.
+// run draws the tables that source passes to update, until one of them ends.
 func (v *topView) run(ctx context.Context, source func(context.Context) error) error {
 	g, inner := errgroup.WithContext(ctx)
 	v.keys = v.terminal.keys(inner)

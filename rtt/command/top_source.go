@@ -64,7 +64,7 @@ func (p pastTop) run(ctx context.Context) error {
 	}
 }
 
-// titleOf returns what the table is about. Its end is told if it is not now.
+// titleOf returns the subject of the table. Its end is told if it is not now.
 func (p pastTop) titleOf(t *history.Totals) string {
 	title := fmt.Sprintf("%s since %s", p.dir, t.From.Local().Format(time.DateTime))
 	if p.query.until > 0 {

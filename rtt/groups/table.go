@@ -37,7 +37,8 @@ func Load(name string) (Table, error) {
 	return t, nil
 }
 
-// Read reads a Table. Each line has a prefix and the name of its group. Empty lines, and what follows a #, are nothing.
+// Read reads a Table. Each line has a prefix and the name of its group. Empty lines, and comments after a #, are
+// ignored.
 func Read(r io.Reader) (Table, error) {
 	t := make(Table)
 	lines := bufio.NewScanner(r)

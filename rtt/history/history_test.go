@@ -191,7 +191,7 @@ func TestFilesByTime(t *testing.T) {
 	require.Empty(t, read(t, dir, began.Add(time.Hour), began.Add(2*time.Hour)))
 }
 
-// The oldest files go. What does not belong to the history stays.
+// The oldest files go. Files that do not belong to the history stay.
 func TestLimit(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), make([]byte, 1<<20), 0o600))
@@ -251,7 +251,7 @@ func TestClockIsSet(t *testing.T) {
 	require.Len(t, read(t, dir, began.Add(4*time.Hour), began.Add(6*time.Hour)), 1)
 }
 
-// What a killed process has begun is removed, and a file that is damaged is named.
+// A file that a killed process has begun is removed, and a damaged file is named.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	part := filepath.Join(dir, began.Format(nameFormat)+suffix+unfinished)
@@ -270,7 +270,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Two writers do not share a folder: the second one would remove what the first is writing.
+// Two writers do not share a folder: the second one would remove the file that the first is writing.
 func TestOneWriter(t *testing.T) {
 	dir := t.TempDir()
 	w := newTestWriter(t, dir, plenty)

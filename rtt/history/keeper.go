@@ -16,8 +16,8 @@ type keeper struct {
 	last   time.Time // when the limits were kept
 }
 
-// begin removes what a killed process has left, and begins to keep the limits: at the time of the newest file, or now
-// if that is in the future.
+// begin removes a killed process's unfinished files, and begins to keep the limits: at the time of the newest file, or
+// now if that is in the future.
 func (k *keeper) begin() error {
 	left, err := filepath.Glob(filepath.Join(k.dir, "*"+unfinished))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"sluice/rtt/report"
 )
 
-// overview is what has to be known before a history can be summarized.
+// overview has the facts that a summary of a history needs first.
 type overview struct {
 	from, to time.Time
 	width    int64
@@ -85,7 +85,7 @@ func (o *overview) alone() (names []string) {
 	return names
 }
 
-// prefixes returns those with the most RTTs, and those with the most RTTs of a part that prefixes have without.
+// prefixes returns the prefixes with the most RTTs, and those with the most RTTs of a part that prefixes have without.
 func (o *overview) prefixes() map[string]bool {
 	all := make(map[string]bool)
 	add := func(counts map[string]uint64) {

@@ -5,8 +5,8 @@ import "time"
 // Query selects the rows of a history that began at or after From and before To.
 type Query struct {
 	From, To time.Time
-	// Prefix is the prefix or the group that is asked for, or the label of one aggregate, which also has what tells it
-	// apart from others of the same prefix. "": all of them.
+	// Prefix is the prefix or the group that is asked for, or the label of one aggregate, which also has the keys that
+	// tell it apart from others of the same prefix. "": all of them.
 	Prefix string
 }
 

@@ -12,7 +12,7 @@ type Row struct {
 	End   time.Time `parquet:"end,timestamp(microsecond)"`
 
 	Prefix    string `parquet:"prefix,dict"` // or the name of a group
-	Peer      string `parquet:"peer,dict"`   // what tells it apart from others with the same prefix
+	Peer      string `parquet:"peer,dict"`   // tells it apart from others with the same prefix
 	Interface string `parquet:"interface,dict"`
 	VLAN      uint16 `parquet:"vlan"`
 	InnerVLAN uint16 `parquet:"inner_vlan"`
@@ -96,7 +96,7 @@ func newRow(i *report.Interval, p *report.Prefix) Row {
 	return r
 }
 
-// setCongestion sets what tells of congestion.
+// setCongestion sets the columns about congestion.
 func (r *Row) setCongestion(p *report.Prefix) {
 	both := p.Both()
 	r.TCPSegments, r.Retransmissions = both.TCPSegments(), both.Retransmissions
@@ -144,7 +144,7 @@ func firstBin(bins []uint64) (first int32, counts []uint64) {
 	return first, bins
 }
 
-// About returns what a row is about, as a prefix that has its name in Group.
+// About returns the subject of a row, as a prefix that has its name in Group.
 func (r *Row) About() *report.Prefix {
 	return &report.Prefix{
 		Group: r.Prefix, Peer: r.Peer, Interface: r.Interface, VLAN: report.VLAN{ID: r.VLAN, Inner: r.InnerVLAN},
@@ -152,7 +152,7 @@ func (r *Row) About() *report.Prefix {
 	}
 }
 
-// Label returns what a row is about.
+// Label returns the label of a row's subject.
 func (r *Row) Label() string { return r.About().Label() }
 
 // Histogram returns the histogram of a row. A row with bins that there are not has none.

@@ -19,7 +19,7 @@ var (
 
 // Series has the measurements of a prefix in a span of time.
 type Series struct {
-	Prefix string // with what else tells it apart
+	Prefix string // with its other keys
 	RTT    report.Histogram
 	Parts  map[string]*report.Histogram // by their names
 	Bytes  uint64                       // to and from it
@@ -53,7 +53,7 @@ func (s *Series) add(r *Row, h *report.Histogram) {
 	}
 }
 
-// Congestion is what tells of congestion, besides losses of QUIC.
+// Congestion has the signs of congestion, besides losses of QUIC.
 type Congestion struct {
 	TCPSegments, Retransmissions uint64 // the second are a part of the first
 	ECNCapable, ECNMarked        uint64 // as well

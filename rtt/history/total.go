@@ -10,8 +10,8 @@ type Totals struct {
 	Prefixes []Series // in no order
 }
 
-// Total sums what a history has of a query, of the 1,000 prefixes with the most RTTs. If some have no RTTs, but another
-// part such as queries, it also sums what there is of the 1,000 with most of that part.
+// Total sums the rows of a query, of the 1,000 prefixes with the most RTTs. If some have no RTTs, but another part such
+// as queries, it also sums the rows of the 1,000 with most of that part.
 func Total(dir string, q Query) (*Totals, error) {
 	o, err := look(dir, q)
 	if err != nil {

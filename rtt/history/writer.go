@@ -51,8 +51,7 @@ func NewWriter(dir string, limits Limits, logger *slog.Logger) (*Writer, error) 
 	return w, nil
 }
 
-// lockFolder locks a folder until the file that it returns is closed. Two writers would remove what the other is
-// writing.
+// lockFolder locks a folder until the file that it returns is closed. Two writers would remove each other's files.
 func lockFolder(dir string, logger *slog.Logger) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

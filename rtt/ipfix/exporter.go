@@ -141,7 +141,7 @@ func (e *Exporter) send(b []byte) {
 	_ = e.conn.SetWriteDeadline(time.Now().Add(sendTimeout)) // fails only if the socket is closed
 	_, err := e.conn.Write(b)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		// That is what became of an earlier message: nobody listened. This one was not sent yet.
+		// The error is about an earlier message: nobody listened. This one was not sent yet.
 		e.failed("refused", err)
 		_, err = e.conn.Write(b)
 	}

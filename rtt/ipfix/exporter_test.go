@@ -20,7 +20,7 @@ import (
 	"sluice/rtt/report/reporttest"
 )
 
-// collector receives messages by UDP, and reads them as RFC 7011 says. It knows no element: what templates say is all.
+// collector receives messages by UDP, and reads them as RFC 7011 says. It knows no element but from templates.
 type collector struct {
 	t         *testing.T
 	conn      net.PacketConn

@@ -52,7 +52,7 @@ type field struct {
 	add        func([]byte, *record) []byte
 }
 
-// record is what a data record is about.
+// record is the subject of a data record.
 type record struct {
 	*report.Interval
 	*report.Prefix
@@ -102,7 +102,7 @@ func congestionFields(segments uint16, of func(*record) *report.PrefixTraffic) [
 	}
 }
 
-// keyFields are what tells aggregates apart.
+// keyFields are the keys of an aggregate.
 func keyFields(by report.Keys, address int) (all []field) {
 	switch address {
 	case 0:

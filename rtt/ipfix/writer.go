@@ -3,7 +3,7 @@ package ipfix
 // writer makes messages of records.
 type writer struct {
 	number, domain uint32   // number is how many records are in messages that have ended
-	messages       [][]byte // those that have ended
+	messages       [][]byte // complete ones
 	last           *message
 }
 

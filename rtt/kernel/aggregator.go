@@ -13,17 +13,17 @@ import (
 	"sluice/rtt/report"
 )
 
-// AggregatorConfig is what an Aggregator needs to know of the programs.
+// AggregatorConfig has the settings of the programs that an Aggregator needs.
 type AggregatorConfig struct {
 	report.Aggregation
 	Groups     groups.Table      // nil: aggregates are prefixes of one length
-	Limit      int               // there is room for so many aggregates
+	Limit      int               // the number of aggregates that there is room for
 	Kinds      []uint8           // of RTTs: bpf.RTTKinds
-	Unplaced   []uint8           // further ones of what there is no room for: bpf.UnplacedRTTKinds
+	Unplaced   []uint8           // further ones of aggregates without room: bpf.UnplacedRTTKinds
 	Interfaces map[uint32]string // names by index, if they tell aggregates apart
 }
 
-// An Aggregator reads what the programs aggregated, period by period.
+// An Aggregator reads the programs' aggregates, period by period.
 type Aggregator struct {
 	kernel   *bpf.Monitor
 	config   AggregatorConfig
@@ -31,7 +31,7 @@ type Aggregator struct {
 	start    time.Time
 	counters bpf.MonitorCounterSet
 	active   map[bpf.MonitorPrefixKey]time.Time // end of the last interval with traffic
-	rest     []bpf.MonitorPrefixKey             // keys of what there is no room for, or no group
+	rest     []bpf.MonitorPrefixKey             // keys of aggregates without room or group
 	groups   *groupTable                        // nil: aggregates are prefixes of one length
 	traffic  *batches[bpf.MonitorTrafficEntry]
 	rtts     *batches[bpf.MonitorRttEntry]
@@ -195,7 +195,7 @@ func newLoss(l *bpf.MonitorLoss) report.Loss {
 	return report.Loss{All: l.All, Passed: l.Passed, Reported: l.Reported}
 }
 
-// newPrefixTraffic returns what one CPU has counted in one direction.
+// newPrefixTraffic returns the counts of one CPU in one direction.
 func newPrefixTraffic(d *bpf.MonitorDirection) report.PrefixTraffic {
 	of := func(class bpf.MonitorTrafficClass) report.Traffic {
 		return report.Traffic{Packets: d.Traffic[class].Packets, Bytes: d.Traffic[class].Bytes}
@@ -268,7 +268,7 @@ func (a *Aggregator) remove(key bpf.MonitorPrefixKey) error {
 	return nil
 }
 
-// newHistogram returns what the kernel counted.
+// newHistogram returns a histogram of the kernel's counts.
 func newHistogram(p *bpf.MonitorRttPeriod, width time.Duration) report.Histogram {
 	h := report.Histogram{Width: width}
 	if p.Count == 0 {

@@ -20,7 +20,7 @@ type batches[V any] struct {
 	roomForValues []V
 }
 
-// batchBytes is about what the values of one batch may take.
+// batchBytes is about how many bytes the values of one batch may take.
 const batchBytes = 256 << 10
 
 func newBatches[V any](table *ebpf.Map, values int) *batches[V] {

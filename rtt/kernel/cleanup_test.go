@@ -64,7 +64,7 @@ func TestCleanUpLooksWhenItMust(t *testing.T) {
 	}
 }
 
-// expiry returns when a query can time out next, by what the program says.
+// expiry returns when a query can time out next, as the program says.
 func expiry(t *testing.T, k *Programs) uint64 {
 	var next expiries
 	require.NoError(t, k.Variables[bpf.MonitorVarNextExpiry].Get(&next))

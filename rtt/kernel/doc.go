@@ -1,4 +1,4 @@
-// Package kernel loads the programs of package bpf, and reads what they measure as values of package report.
+// Package kernel loads the programs of package bpf, and reads their results as values of package report.
 //
 // The programs measure in three ways, and each has its reader:
 //

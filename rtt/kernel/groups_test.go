@@ -134,7 +134,7 @@ func TestNumbersOfGroupsAreFreed(t *testing.T) {
 	require.Equal(t, []string{"blue"}, g.end(t))
 }
 
-// What cannot be removed keeps its number.
+// A group that cannot be removed keeps its number.
 func TestNumbersOfGroupsStayIfAggregatesDo(t *testing.T) {
 	g := newTestGroups(t, 10)
 	require.NoError(t, g.load(table("192.0.2.0/24", "blue")))

@@ -9,7 +9,7 @@ import (
 	"sluice/rtt/report"
 )
 
-// newPrefix returns what a key stands for, without values.
+// newPrefix returns the prefix of a key, without values.
 func (a *Aggregator) newPrefix(key bpf.MonitorPrefixKey) *report.Prefix {
 	p := &report.Prefix{
 		VLAN: report.VLAN{ID: key.Vlan, Inner: key.InnerVlan}, RTT: report.Histogram{Width: a.config.BinWidth},

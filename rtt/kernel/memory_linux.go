@@ -37,7 +37,7 @@ func (k *Programs) Memory() ([]report.TableMemory, error) {
 	return all, nil
 }
 
-// eachCPU returns what the values of a table take for each CPU.
+// eachCPU returns how many bytes the values of a table take for each CPU.
 func eachCPU(info *ebpf.MapInfo) uint64 {
 	switch info.Type {
 	case ebpf.PerCPUHash, ebpf.PerCPUArray:
@@ -48,8 +48,8 @@ func eachCPU(info *ebpf.MapInfo) uint64 {
 
 func round8(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }
 
-// entryMemory returns what the kernel allocates for an entry that a table gets later (kernel/bpf/hashtab.c and
-// lpm_trie.c).
+// entryMemory returns how many bytes the kernel allocates for an entry that a table gets later (kernel/bpf/hashtab.c
+// and lpm_trie.c).
 func entryMemory(info *ebpf.MapInfo, cpus int) uint64 {
 	const (
 		hashEntry = 48 // struct htab_elem

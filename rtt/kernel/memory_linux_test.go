@@ -12,7 +12,7 @@ import (
 	"sluice/rtt/report"
 )
 
-// memoryOf returns what the tables take, by name.
+// memoryOf returns the memory of the tables, by name.
 func memoryOf(t *testing.T, k *Programs) map[string]report.TableMemory {
 	t.Helper()
 	all, err := k.Memory()

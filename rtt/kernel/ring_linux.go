@@ -73,7 +73,7 @@ func (r *Ring) open(fd int) (err error) {
 	return err
 }
 
-// Close ends a Wait, and frees what the reader uses.
+// Close ends a Wait, and frees the reader's resources.
 func (r *Ring) Close() error {
 	var errs []error
 	if r.file != nil {
@@ -190,7 +190,7 @@ func (r *Ring) Trim() error {
 	return unmap(&r.window)
 }
 
-// windowFor returns how much of a buffer a window shows: twice what waits, and more than a little.
+// windowFor returns how much of a buffer a window shows: twice the waiting bytes, and more than a little.
 func windowFor(waiting, size uint64) uint64 {
 	return min(max(uint64(1)<<bits.Len64(2*waiting), minWindow), size)
 }

@@ -83,8 +83,8 @@ func numbers(t *testing.T, r *Ring) (all []uint64) {
 	return all
 }
 
-// TestRing writes several times what the buffer holds, a few records at a time or as many as there is room for, and
-// reads each record once.
+// TestRing writes several times as much as the buffer holds, a few records at a time or as many as there is room for,
+// and reads each record once.
 func TestRing(t *testing.T) {
 	requireKernel(t)
 	const size = 1 << 19

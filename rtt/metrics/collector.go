@@ -18,7 +18,7 @@ type Collector struct {
 	dns   *prometheus.CounterVec
 
 	descs    prefixDescs
-	mu       sync.Mutex                // guards what follows
+	mu       sync.Mutex                // guards the fields below
 	prefixes map[string]*prefixMetrics // by label
 	followed int                       // prefixes that the kernel follows
 
@@ -49,7 +49,7 @@ var (
 	}
 )
 
-// New returns a Collector without counters. The metrics of prefixes have the labels of what tells aggregates apart.
+// New returns a Collector without counters. The metrics of prefixes have the keys of aggregates as labels.
 func New(by report.Keys) *Collector {
 	return &Collector{
 		rtts: prometheus.NewHistogramVec(prometheus.HistogramOpts{

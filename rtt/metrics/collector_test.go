@@ -169,7 +169,7 @@ func TestQuietPrefixesAreLimited(t *testing.T) {
 	require.Contains(t, m.prefixes, active.Label())
 }
 
-// Labels are what tells aggregates apart, and parts of RTTs have a metric of their own.
+// Labels are the keys of aggregates, and parts of RTTs have a metric of their own.
 func TestMetricsOfParts(t *testing.T) {
 	i := reporttest.Parts()
 	m := New(i.Aggregation.By)

@@ -11,7 +11,7 @@ const (
 	// it after the timeout, which may be shorter than an interval. But a counter that starts again at 0 loses its first
 	// counts: Prometheus sees no increase from a value that was not there.
 	quietIntervals = 5
-	// maxQuiet is how many prefixes are kept that the kernel has forgotten. Those that were seen last stay.
+	// maxQuiet is how many prefixes are kept that the kernel has forgotten. The last seen stay.
 	maxQuiet = 16384
 )
 

@@ -13,7 +13,7 @@ const (
 	MaxAnswer = 1024
 )
 
-// answer is what a request without an address gets.
+// answer is the answer to a request without an address.
 type answer struct {
 	Networks []Network `json:"networks"` // the nearest first
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// maxNetworks limits the networks of a Table. The network that was not measured for the longest time makes room.
 	maxNetworks = 16384
-	// kept is how many RTTs of a network are kept, of those that are added one by one.
+	// kept is how many RTTs of a network are kept, if they are added one by one.
 	kept = 31
 )
 
@@ -44,7 +44,7 @@ type entry struct {
 	next     int
 }
 
-// New returns a table of prefixes with so many bits.
+// New returns a table of prefixes of the given lengths in bits.
 func New(ipv4, ipv6 int) *Table {
 	of, _ := lru.New[netip.Prefix, *entry](maxNetworks) // fails only if the number is not positive
 	return &Table{ipv4: ipv4, ipv6: ipv6, now: time.Now, of: of}
@@ -84,7 +84,7 @@ func (t *Table) Add(host netip.Addr, rtt time.Duration) {
 	e.next = (e.next + 1) % kept
 }
 
-// Set replaces a network's RTTs by the median of so many. It ignores prefixes of another length.
+// Set replaces a network's RTTs by their median and count. It ignores prefixes of another length.
 func (t *Table) Set(p netip.Prefix, median time.Duration, count uint64) {
 	if p != t.prefix(p.Addr()) || count == 0 {
 		return
@@ -107,7 +107,7 @@ func (t *Table) RTT(a netip.Addr) (n Network, known bool) {
 	return n, known
 }
 
-// Nearest returns the nearest networks: at most so many.
+// Nearest returns the nearest networks, at most the given number.
 func (t *Table) Nearest(most int) []Network {
 	t.mu.Lock()
 	defer t.mu.Unlock()

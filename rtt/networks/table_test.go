@@ -103,7 +103,7 @@ func TestHTTP(t *testing.T) {
 	require.ErrorContains(t, err, "not an answer of sluice rtt")
 }
 
-// FuzzParse reads what a relay takes from a monitor.
+// FuzzParse reads answers of a monitor as a relay does.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"networks":[{"prefix":"192.0.2.0/24","median_ns":20000000,"count":1,"age_ns":0}]}`))
 	f.Add([]byte(`{"networks":null}`))

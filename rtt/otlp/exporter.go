@@ -161,7 +161,7 @@ func (e *rejectedError) Error() string {
 	return fmt.Sprintf("the service rejects %d data points: %.200q", e.points, e.reason)
 }
 
-// post sends a message, and looks at what the service says to it.
+// post sends a message, and looks at the answer.
 func (e *Exporter) post(ctx context.Context, body []byte) error {
 	b, err := e.client.Post(ctx, body)
 	if err != nil {
@@ -169,7 +169,7 @@ func (e *Exporter) post(ctx context.Context, body []byte) error {
 	}
 	var answer service.ExportMetricsServiceResponse
 	if err := proto.Unmarshal(b, &answer); err != nil {
-		return nil // a status of 2xx is what counts
+		return nil // a status of 2xx counts
 	}
 	if p := answer.GetPartialSuccess(); p.GetRejectedDataPoints() > 0 {
 		return &rejectedError{p.GetRejectedDataPoints(), p.GetErrorMessage()}

@@ -252,7 +252,7 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, err, "must be https or http")
 }
 
-// TestNames pins the JSON form of a message: its names are what users see.
+// TestNames pins the JSON form of a message: users see its names.
 func TestNames(t *testing.T) {
 	i := reporttest.Logarithmic()
 	i.Start, i.End = time.Unix(1, 0), time.Unix(2, 0)

@@ -28,7 +28,7 @@ func newMessage(i *report.Interval) *message {
 	}
 }
 
-// add adds the data points of a prefix. Those that would be 0 are left out.
+// add adds the data points of a prefix. Zeros are left out.
 func (m *message) add(p *report.Prefix) {
 	m.addRTTs(p, "hosts", &p.RTT)
 	for _, part := range p.Parts() {
@@ -38,7 +38,7 @@ func (m *message) add(p *report.Prefix) {
 	m.addDirection(p, "transmit", &p.Sent, p.LossSent)
 }
 
-// addDirection adds the data points of what a prefix received, or sent.
+// addDirection adds the data points of a prefix's received or sent packets.
 func (m *message) addDirection(p *report.Prefix, direction string, t *report.PrefixTraffic, l report.Loss) {
 	const key = "network.io.direction"
 	m.addCount(&m.bytes, p, t.Total().Bytes, key, direction)
@@ -78,7 +78,7 @@ func (m *message) addCount(to *[]*metrics.NumberDataPoint, p *report.Prefix, n u
 	})
 }
 
-// attributes returns what tells the prefix apart, and then pairs of names and values.
+// attributes returns the prefix's keys, and then pairs of names and values.
 func (m *message) attributes(p *report.Prefix, more ...string) (all []*common.KeyValue) {
 	values := m.by.Values(p)
 	for n, name := range m.by.Names() {

@@ -170,7 +170,7 @@ func TestCaptureRefuses(t *testing.T) {
 	}
 }
 
-// readError reads all packets, and returns with what error that ended.
+// readError reads all packets, and returns the error at the end.
 func readError(file []byte) error {
 	c, err := NewReader(bytes.NewReader(file))
 	for err == nil {

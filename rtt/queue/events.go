@@ -33,7 +33,7 @@ type Events struct {
 	lost int           // since the last Flush
 	wake chan struct{} // has a value if the goroutine has something to do
 
-	outcome // its lock guards what follows, too
+	outcome // its lock guards the fields below, too
 	waiting []event
 	closed  bool
 }
@@ -62,7 +62,7 @@ func NewEvents(cfg EventsConfig) *Events {
 	return q
 }
 
-// run passes on what waits, whenever it is woken up.
+// run passes on waiting events, whenever it is woken up.
 func (q *Events) run() {
 	defer close(q.ended)
 	var list []event
@@ -79,7 +79,7 @@ func (q *Events) run() {
 	}
 }
 
-// swap takes what waits, and gives room for what comes next.
+// swap takes the waiting events, and gives room for the next.
 func (q *Events) swap(room []event) (list []event, closed bool) {
 	clear(room) // of pointers
 	if cap(room) > keepEvents {

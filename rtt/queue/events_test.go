@@ -69,7 +69,7 @@ func TestEventsAreCopied(t *testing.T) {
 }
 
 // TestEventsHaveALimit has a file that takes nothing: events come back at once, and those without room are counted.
-// What has room is written at the end.
+// Events that have room are written at the end.
 func TestEventsHaveALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, q := newEvents(false)

@@ -6,7 +6,7 @@ import "sync"
 type outcome struct {
 	ended chan struct{} // closed when the goroutine has ended
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	err  error      // of the goroutine
 	told bool       // a method has returned err
 }

@@ -24,7 +24,7 @@ const (
 	ReasonTimeout     Reason = "flow timeout"
 )
 
-// Trigger is what opened or closed a flow.
+// Trigger is the end that opened or closed a flow, or the clean-up.
 type Trigger string
 
 // Triggers.

@@ -42,7 +42,7 @@ type Prefix struct {
 
 	Received, Sent PrefixTraffic
 	LossSent       Loss // of QUIC packets from its hosts
-	LossReceived   Loss // of those to them
+	LossReceived   Loss // of QUIC packets to them
 	RTT            Histogram
 	ByLoad         Load      // RTT, in two
 	PeerRTT        Histogram // to the hosts that its hosts talk to, from here: the other part of the path
@@ -72,7 +72,7 @@ func (p *Prefix) Parts() []NamedRTTs {
 	return slices.DeleteFunc(all, func(n NamedRTTs) bool { return n.RTTs.Count == 0 })
 }
 
-// Both returns what its hosts sent and received.
+// Both returns the traffic that its hosts sent and received.
 func (p *Prefix) Both() PrefixTraffic { return p.Sent.Plus(p.Received) }
 
 // Directions returns the traffic of each direction.
@@ -80,7 +80,7 @@ func (p *Prefix) Directions() []NamedDirection {
 	return []NamedDirection{{"sent", p.Sent}, {"received", p.Received}}
 }
 
-// NamedDirection is what a prefix sent, or received.
+// NamedDirection is the traffic that a prefix sent, or received.
 type NamedDirection struct {
 	Direction string
 	PrefixTraffic
@@ -151,7 +151,7 @@ type NamedCount struct {
 // Counters are the counts of the kernel programs since they were loaded.
 type Counters struct {
 	Outcomes   []NamedCount // of packets: each has exactly one
-	Events     []NamedCount // what happened to packets, flows and RTTs
+	Events     []NamedCount // of packets, flows and RTTs
 	Flows      uint64       // in the flow table now
 	FlowLimit  uint64       // how many it has room for
 	Transports []NamedTraffic

@@ -1,6 +1,6 @@
 package report
 
-// Keys are what tells aggregates apart besides their prefix or group.
+// Keys tell aggregates apart, besides their prefix or group.
 type Keys struct {
 	Pair      bool // the prefix or group at the other end
 	VLAN      bool
@@ -8,7 +8,7 @@ type Keys struct {
 	Protocol  bool
 }
 
-// Names returns the names of what tells aggregates apart, for labels.
+// Names returns the names of the keys, for labels.
 func (k Keys) Names() []string {
 	names := []string{"prefix"}
 	for _, key := range []struct {

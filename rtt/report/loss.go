@@ -1,6 +1,6 @@
 package report
 
-// Loss is what the loss bits of QUIC (RFC 9506) tell about packets in one direction.
+// Loss has the losses of packets in one direction, by the loss bits of QUIC (RFC 9506).
 type Loss struct {
 	All      uint64 // packets that were sent, in whole blocks of 64
 	Passed   uint64 // packets of All that passed the monitor; the others were lost before

@@ -7,7 +7,7 @@ type Sink interface {
 	Sample(*Sample) error
 	Flow(*FlowEvent) error
 	Interval(*Interval) error
-	// Flush writes out what the Sink holds back. It is called whenever no more values are ready.
+	// Flush writes out the values that the Sink holds back. It is called whenever no more values are ready.
 	Flush() error
 }
 

@@ -134,7 +134,7 @@ func (t *Table) UpdateTotals(totals *history.Totals) {
 	t.sort()
 }
 
-// nameParts finds the parts of RTTs that there are columns for: those that a row has.
+// nameParts finds the parts of RTTs that get columns: the parts that a row has.
 func (t *Table) nameParts() {
 	all := make(map[string]bool)
 	for i := range t.rows {

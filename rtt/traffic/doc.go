@@ -2,6 +2,6 @@
 //
 // [Packets] yields the packets in the order of their times. Conversations begin at random, more often in the evening
 // than at night: TCP and QUIC downloads whose sizes have a heavy tail, DNS queries, and pings. A conversation makes its
-// packets a round at a time: what the server sends in one round trip, and what the customer answers. All of it follows
-// from the seed. Addresses are of private networks and of documentation.
+// packets a round at a time: the server's packets in one round trip, and the customer's answers. All of it follows from
+// the seed. Addresses are of private networks and of documentation.
 package traffic

@@ -12,7 +12,7 @@ import (
 	"sluice/rtt/pcap"
 )
 
-// Config says what traffic to make.
+// Config describes the traffic to make.
 type Config struct {
 	Seed     uint64
 	Begin    time.Time     // the time of day follows from it
@@ -42,7 +42,7 @@ func (c Config) Validate() error {
 }
 
 // Packets yields the packets of a valid configuration. Frames have no payload beyond the bytes that a monitor looks at:
-// their Length is what they would have on the wire.
+// their Length is their length on the wire.
 func Packets(cfg Config) iter.Seq[pcap.Packet] {
 	return func(yield func(pcap.Packet) bool) {
 		newGenerator(cfg).run(yield)
@@ -59,7 +59,7 @@ type generator struct {
 	events  uint64
 }
 
-// conversation is what two hosts say to each other.
+// conversation is the packets between two hosts.
 type conversation interface {
 	// step makes the packets of the next round, which begins now, and returns when to call it again; 0 if it is over.
 	step(g *generator, now time.Duration) time.Duration
@@ -173,7 +173,7 @@ func (g *generator) newPath(now time.Duration) path {
 		near: distance(prefix, 12*time.Millisecond, 0.5),
 		far:  distance(server+MaxPrefixes, 20*time.Millisecond, 1),
 	}
-	// In the evening, more customers share what they are connected by.
+	// In the evening, more customers share their link.
 	p.near += time.Duration(float64(p.near) * 0.3 * max(0, g.load(now)-1))
 	host, port := 1+g.rng.IntN(254), uint16(32768+g.rng.IntN(28000))
 	p.customer = netip.AddrPortFrom(customerAddress(prefix, host), port)
@@ -181,10 +181,10 @@ func (g *generator) newPath(now time.Duration) path {
 	return p
 }
 
-// jitter returns an RTT with what queues add to it.
+// jitter returns an RTT with the delay of queues.
 func (g *generator) jitter(rtt time.Duration) time.Duration {
 	return rtt + time.Duration(g.rng.ExpFloat64()*0.03*float64(rtt))
 }
 
-// hidden returns what header protection makes of the other bits of a first byte.
+// hidden returns the other bits of a first byte, as header protection makes them.
 func (g *generator) hidden() byte { return byte(g.rng.Uint32()) & 0x1f }

@@ -44,7 +44,7 @@ func newTCP(g *generator, p path) *tcp {
 	}
 }
 
-// value returns the timestamp that an end puts into what passes the monitor at a time.
+// value returns the timestamp that an end puts into a segment that passes the monitor at a time.
 func (t *tcp) value(end int, at time.Duration) uint32 {
 	way := t.near / 2
 	if end == 1 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Spin is what an endpoint does with the spin bit.
+// Spin is how an endpoint sets the spin bit.
 type Spin int
 
 // The choices of RFC 9000 §17.4.

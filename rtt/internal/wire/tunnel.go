@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// EtherTypes of what tunnels carry.
+// EtherTypes of packets in tunnels.
 const (
 	TypeIPv4           = 0x0800
 	TypeIPv6           = 0x86dd
