@@ -1,4 +1,4 @@
-// Package rtpframe says what an RTP packet is a part of, and decides which frames a player gets.
+// Package rtpframe tells the frame and the kind of an RTP packet, and decides which frames a player gets.
 //
 // [KindOf] looks at the headers in a payload: a key frame, a frame that others depend on, or one that can be left out
 // alone. These are the words, and the priorities, of MoQ broadcasts (package pub). [Frames] counts the frames of a
@@ -9,7 +9,7 @@
 //	                                         ▲
 //	receiver reports ── Limit ── bucket ─────┘
 //
-// A [Limit] chooses the rate of the bucket by what a player reports (RFC 3550 §6.4). Without reports of loss there is
-// no bucket, and everything goes. In the kernel, fastpath/bpf/policy/flow.h has the same rule, and user space and the
+// A [Limit] chooses the rate of the bucket by a player's reports (RFC 3550 §6.4). Without reports of loss there is no
+// bucket, and everything goes. In the kernel, fastpath/bpf/policy/flow.h has the same rule, and user space and the
 // kernel share the same memory.
 package rtpframe

@@ -86,8 +86,8 @@ func (f *Frames) find(newest uint64, timestamp uint32) (number uint32, ok bool) 
 	return last - (history - 1), f.isLate(newest, timestamp)
 }
 
-// Restart says that the publisher's sequence numbers begin anew: what comes now is not late. The numbers of frames go
-// on.
+// Restart says that the publisher's sequence numbers begin anew: the packets from now on are not late. The numbers of
+// frames go on.
 func (f *Frames) Restart() {
 	for i := range f.latest {
 		f.latest[i].Store(0)
@@ -115,7 +115,7 @@ func (f *Frames) Follow(o *Frames) {
 	f.newest.Store(o.newest.Load())
 }
 
-// Flow is what a player gets of a media. Judge may be called on any goroutine, and by the kernel at once.
+// Flow decides which frames of a media a player gets. Judge may be called on any goroutine, and by the kernel at once.
 type Flow struct {
 	// decided has the decisions about the latest frames: the number of the newest << 32 | broken | a bit for each, the
 	// lowest one for the newest: it does not go.
@@ -144,7 +144,7 @@ func (f *Flow) Judge(number uint32, q Question) bool {
 		if age := newest - number; int32(age) >= 0 {
 			return before>>min(age, history-1)&1 == 0 // of older ones it is forgotten
 		}
-		if q.Kind == Part { // it shares the fate of what came before it
+		if q.Kind == Part { // it shares the fate of the frame before it
 			return before&broken == 0
 		}
 		goes := f.asks(number, q, before&broken != 0)
@@ -202,7 +202,7 @@ func (f *Flow) conn() *claim.ConnState {
 	return s
 }
 
-// SetBucket changes the bucket, and when it is full. What others have decided stays.
+// SetBucket changes the bucket, and when it is full. Decisions of others stay.
 func (f *Flow) SetBucket(b claim.Bucket, full clock.Time) {
 	s := new(claim.ConnState)
 	s.SetBucket(b)
@@ -211,7 +211,7 @@ func (f *Flow) SetBucket(b claim.Bucket, full clock.Time) {
 	f.cost.Store(s.BucketCost.Load())
 }
 
-// burstTime is how long the bucket takes to get full. A key frame, and some of what depends on it, has to fit in.
+// burstTime is how long the bucket takes to get full. A key frame, and some frames that depend on it, have to fit in.
 const burstTime = time.Second
 
 // SetRate changes the rate of the bucket, in bytes a second; 0: there is none. Bytes that were taken from it stay
@@ -226,7 +226,7 @@ func (f *Flow) Charge(n int, now clock.Time) {
 	claim.Take(&f.full, f.cost.Load(), f.burst.Load(), n, now)
 }
 
-// Copy takes over what another flow has.
+// Copy takes over another flow's state.
 func (f *Flow) Copy(o *Flow) {
 	f.full.Store(o.full.Load())
 	f.burst.Store(o.burst.Load())

@@ -16,12 +16,12 @@ const (
 	AV1  // RTP Payload Format For AV1
 )
 
-// Kind says what depends on the frame of a packet.
+// Kind is the kind of a packet's frame, by the frames that depend on it.
 type Kind uint32
 
 // Kinds, the weaker ones first: of several that a packet has, the last one counts.
 const (
-	Part       Kind = iota // what goes with a frame, such as a delimiter: the packet does not tell which kind that is
+	Part       Kind = iota // goes with a frame, such as a delimiter: the packet does not tell which kind of frame
 	Other                  // the codec is not known
 	Sound                  // nothing depends on it
 	Disposable             // the same
@@ -29,7 +29,7 @@ const (
 	Key                    // decoding can begin with it
 )
 
-// subscriberPriority is what MoQ subscribers ask for if they ask for nothing else.
+// subscriberPriority is the default priority of MoQ subscribers.
 const subscriberPriority = 128
 
 // levels are by default the priorities of a MoQ broadcast's subgroups (pub.DefaultPriorities). An unknown kind is as

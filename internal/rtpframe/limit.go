@@ -15,7 +15,7 @@ type Report struct {
 }
 
 // Limit chooses how many bytes a second a player gets, by its reports. There is no limit before it loses a tenth of the
-// packets: some paths always lose a few. Then it gets a little less than what has arrived, and slowly more as long as
+// packets: some paths always lose a few. Then it gets a little less than has arrived, and slowly more as long as
 // nothing is lost.
 type Limit struct {
 	rate   int64 // 0: there is none
@@ -34,12 +34,12 @@ const (
 	reportCount = 32          // and so many packets that were sent
 	muchLost    = 0.10        // there has to be a limit
 	someLost    = 0.02        // the limit is too high
-	headroom    = 0.90        // of what has arrived
+	headroom    = 0.90        // of the rate that has arrived
 	half        = 0.5         // of the limit remains, at least
-	least       = 0.2         // of what the publisher sends is the lowest limit
+	least       = 0.2         // of the publisher's rate is the lowest limit
 	fast, slow  = 1.10, 1.02  // growth with each report; slow near the rate that failed
 	near        = 0.15
-	enough      = 1.25             // times what the publisher sends: there need not be a limit
+	enough      = 1.25             // times the publisher's rate: there need not be a limit
 	inVain      = 3                // cuts that do not help: packets are lost for another reason
 	vainTime    = 60 * time.Second // how long there is no limit then
 )

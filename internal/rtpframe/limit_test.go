@@ -129,8 +129,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// FuzzLimit has a player report any numbers. The limit is not below a fifth of what the publisher sends when it is cut,
-// and never far above that.
+// FuzzLimit has a player report any numbers. The limit is not below a fifth of the publisher's rate when it is cut, and
+// never far above that.
 func FuzzLimit(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 40, 0, 0, 0, 10, 0, 0, 0, 80, 0, 0, 0, 30})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0x7f, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0x80, 0, 0})

@@ -10,7 +10,7 @@ const (
 	av1New       = 0x08 // N: a coded video sequence begins
 )
 
-// splitAV1 returns payloads whose elements all have a length. What does not fit becomes fragments.
+// splitAV1 returns payloads whose elements all have a length. An OBU that does not fit becomes fragments.
 func splitAV1(b []byte, room int) (pieces []piece) {
 	if len(b) == 0 {
 		return nil

@@ -103,7 +103,7 @@ func codecs(t testing.TB) map[string]codec {
 	}
 }
 
-// decoded returns what a decoder makes of packets.
+// decoded returns a decoder's result for packets.
 func decoded(t *testing.T, c codec, packets []*rtp.Packet) (units [][]byte) {
 	for _, p := range packets {
 		got, err := c.decode(p)
@@ -221,7 +221,7 @@ func TestStructureOfVP9(t *testing.T) {
 	require.Equal(t, payload[room:], pieces[1].payload[5:])
 }
 
-// TestWhole checks which packets stay whole: padding is left out, and what cannot be cut is refused.
+// TestWhole checks which packets stay whole: padding is left out, and packets that cannot be cut are refused.
 func TestWhole(t *testing.T) {
 	padded := &rtp.Packet{
 		Header: rtp.Header{Version: 2, Padding: true, PaddingSize: 40, Marker: true}, Payload: pattern(nil, full-52),

@@ -19,7 +19,7 @@ type choice struct {
 	maxBitrate int    // in kbit/s; 0: none
 }
 
-// downlinkKey is what players that share a downlink want.
+// downlinkKey is the choice of players that share a downlink.
 type downlinkKey struct {
 	namespace string
 	choice
@@ -40,7 +40,7 @@ var (
 
 // readChoice returns the choice in a query. A player cannot follow changes between renditions.
 func readChoice(query string) (c choice, err error) {
-	values, _ := url.ParseQuery(query) // what can be read
+	values, _ := url.ParseQuery(query) // the readable part
 	c.rendition = values.Get("rendition")
 	if slices.Contains([]string{sub.RenditionAuto, sub.RenditionRelay}, c.rendition) {
 		return choice{}, errChoice

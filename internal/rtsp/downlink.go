@@ -47,7 +47,8 @@ type downlink struct {
 	mark    time.Time
 }
 
-// ownSessionMemory is what the windows of a downlink's session may hold (server.Server.DialOwn), and its buffers.
+// ownSessionMemory is how many bytes the windows of a downlink's session may hold (server.Server.DialOwn), and its
+// buffers.
 const ownSessionMemory = 2 << 20
 
 var (
@@ -175,7 +176,7 @@ func (d *downlink) run(ctx context.Context) {
 	}
 }
 
-// plain returns what a client is told that cannot have a broadcast. What tells it nothing is logged.
+// plain returns the error for a client that cannot have a broadcast. Details that would tell it nothing are logged.
 func (d *downlink) plain(err error) error {
 	refused, ok := errors.AsType[*moqt.RequestError](err)
 	switch {
@@ -284,7 +285,7 @@ func (d *downlink) begin(init *cmaf.Init) error {
 	return nil
 }
 
-// write gives the packets of a chunk to the stream. What cannot be taken apart is left out.
+// write gives the packets of a chunk to the stream. Frames that cannot be taken apart are left out.
 func (d *downlink) write(p *packer, init *cmaf.Init, c cmaf.Chunk) {
 	samples, err := init.Samples(c.Data)
 	if err != nil {
@@ -305,7 +306,7 @@ func (d *downlink) write(p *packer, init *cmaf.Init, c cmaf.Chunk) {
 	}
 }
 
-// ntp returns when a frame with this time was sampled, as far as anybody knows: all tracks have the same clock.
+// ntp returns when a frame with this time was sampled, if that is known: all tracks have the same clock.
 func (d *downlink) ntp(at time.Duration) time.Time {
 	if d.began.IsZero() {
 		d.began, d.zero = time.Now(), at
@@ -323,5 +324,5 @@ func (d *downlink) pace() {
 	d.burst, d.mark = 0, time.Now()
 }
 
-// ownURL is what a session of the relay with itself names. RTSP clients are in the scope of the path "/".
+// ownURL is the URL of a session of the relay with itself. RTSP clients are in the scope of the path "/".
 const ownURL = "moqt://localhost/"

@@ -102,7 +102,7 @@ func newFilm(t *testing.T, name string) *film {
 	return f
 }
 
-// publish publishes what the test writes, until it closes that.
+// publish publishes the media that the test writes, until it closes the writer.
 func publish(
 	t *testing.T, relay *server.Server, ns moqt.Namespace, packaging string, tokens ...moqt.Token,
 ) (*io.PipeWriter, *pub.Stats) {
@@ -342,7 +342,7 @@ func TestPanicOfAPacker(t *testing.T) {
 	require.ErrorContains(t, <-failed, "a bug")
 }
 
-// TestUnreadableBroadcast checks that a client is not told what only the log should have, as after a panic.
+// TestUnreadableBroadcast checks that a client is not told details for the log only, as after a panic.
 func TestUnreadableBroadcast(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

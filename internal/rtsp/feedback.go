@@ -12,7 +12,7 @@ import (
 // wantsNACK reports whether a query asks for a description that offers NACK (?nack=1). Such a description has another
 // profile. GStreamer asks for it in SETUP, and the library refuses. So it is not the default.
 func wantsNACK(query string) bool {
-	values, _ := url.ParseQuery(query) // what can be read
+	values, _ := url.ParseQuery(query) // the readable part
 	return values.Get("nack") == "1"
 }
 

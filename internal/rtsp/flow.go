@@ -112,7 +112,7 @@ func (m *media) number(p *rtp.Packet, restarts bool) (n uint32) {
 	return n
 }
 
-// use calls f with what both senders know of the player's flow.
+// use calls f with the player's flow, as both senders know it.
 func (p *player) use(m *media, f func(*rtpframe.Flow)) {
 	if k := p.kernel[m]; k != nil {
 		k.Flow(f)
@@ -211,8 +211,8 @@ func (p *player) skip(all bool) {
 // rtpHeader is the size of a packet's header without extensions.
 const rtpHeader = 12
 
-// heed takes what a player reports about a media. A media of a codec that is not known has no limit, because nobody
-// could tell when its player may go on.
+// heed takes a player's report about a media. A media of a codec that is not known has no limit, because nobody could
+// tell when its player may go on.
 func (p *player) heed(d *description.Media, list []rtcp.ReceptionReport) {
 	s := p.stream
 	s.mu.Lock()

@@ -41,7 +41,7 @@ func (f *flowTest) join() {
 	})
 }
 
-// locked changes or reads what the stream uses while a player catches up.
+// locked changes or reads state that the stream uses while a player catches up.
 func (f *flowTest) locked(change func()) {
 	f.stream.mu.Lock()
 	defer f.stream.mu.Unlock()
@@ -283,7 +283,7 @@ func TestKeepAll(t *testing.T) {
 	})
 }
 
-// TestSkippedPackets leaves out a group for a player with a full queue. It has not lost that on the path.
+// TestSkippedPackets leaves out a group for a player with a full queue. It has not lost these on the path.
 func TestSkippedPackets(t *testing.T) {
 	testFlow(t, func(f *flowTest) {
 		f.second(0)

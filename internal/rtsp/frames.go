@@ -23,8 +23,8 @@ type frames struct {
 	decode func() decoder             // returns a new one, which a format does always or never; nil: never
 	unpack decoder                    // the current one
 	loose  bool                       // a decoder may keep parts that are not of the frame which it returns
-	held   holding                    // what the decoder may have
-	room   *budget                    // for what all decoders of the publisher may have
+	held   holding                    // the decoder's
+	room   *budget                    // for all decoders of the publisher
 	step   int64                      // between several of them
 	adapt  func(*frames, []byte) bool // completes entry from a frame before the first; nil: it is complete
 
@@ -133,7 +133,7 @@ func (t *frames) h264(f *format.H264) {
 	if len(f.SPS) == 0 || len(f.PPS) == 0 {
 		return
 	}
-	t.config, _ = loc.AVCConfig([][]byte{f.SPS}, [][]byte{f.PPS}) // nil: those in the frames count
+	t.config, _ = loc.AVCConfig([][]byte{f.SPS}, [][]byte{f.PPS}) // nil: the frames' parameter sets count
 }
 
 func (t *frames) h265(f *format.H265) {
@@ -279,7 +279,7 @@ func (t *frames) add(p *rtp.Packet, at int64) (chunks [][]byte) {
 	return chunks
 }
 
-// waits reports whether the broadcast goes on after a frame only: nobody can decode what follows a gap.
+// waits reports whether the broadcast goes on after a frame only: nobody can decode the frames after a gap.
 func (t *frames) waits(s loc.Sample) bool {
 	if t.late && s.Key() && (t.alone || t.lead == nil || t.lead == t || !t.lead.late) {
 		t.late = false

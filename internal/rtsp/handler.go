@@ -19,7 +19,7 @@ import (
 	"sluice/transport"
 )
 
-// The methods of endpoint below are those that the library calls.
+// The library calls the methods of endpoint below.
 var _ interface {
 	gortsplib.ServerHandlerOnConnClose
 	gortsplib.ServerHandlerOnResponse
@@ -253,7 +253,7 @@ func (e *endpoint) OnConnClose(c *gortsplib.ServerHandlerOnConnCloseCtx) {
 	}
 }
 
-// reportPanic logs what has ended a connection or a session, if that is a bug.
+// reportPanic logs the error that has ended a connection or a session, if that is a bug.
 func (e *endpoint) reportPanic(remote net.Addr, err error) {
 	if _, bug := errors.AsType[*gortsplib.PanicError](err); bug {
 		e.log.Error("an RTSP client had to leave because of what it has sent: please report this", "remote", remote,
@@ -261,7 +261,7 @@ func (e *endpoint) reportPanic(remote net.Addr, err error) {
 	}
 }
 
-// OnResponse says what a client may ask for, when the library has refused a transport.
+// OnResponse lists the transports, when the library has refused one.
 func (e *endpoint) OnResponse(_ *gortsplib.ServerConn, r *base.Response) {
 	if r.StatusCode == base.StatusUnsupportedTransport && r.StatusMessage == "" {
 		e.metrics.refusals.WithLabelValues(strconv.Itoa(int(r.StatusCode))).Inc()

@@ -25,7 +25,7 @@ import (
 	"sluice/relay"
 )
 
-const patient = time.Minute // for what happens at once on a machine that is not busy
+const patient = time.Minute // for events that come at once on a machine that is not busy
 
 // newRelay returns a relay that runs.
 func newRelay(t testing.TB, cfg relay.Config) *relay.Relay {
@@ -67,7 +67,7 @@ func newServer(t testing.TB, options ...func(*Config)) *Server {
 	return s
 }
 
-// newTLSServer returns a server with both addresses, and what clients of the second one need.
+// newTLSServer returns a server with both addresses, and the configuration of the second one's clients.
 func newTLSServer(t *testing.T, options ...func(*Config)) (*Server, *tls.Config) {
 	t.Helper()
 	s := newServer(t, append(options, withTLS(t, "127.0.0.1:0"))...)

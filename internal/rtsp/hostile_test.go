@@ -530,7 +530,7 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// TestHostileRequests sends what no client should, beside a publisher and a player who do not notice.
+// TestHostileRequests sends requests that no client should, beside a publisher and a player who do not notice.
 func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

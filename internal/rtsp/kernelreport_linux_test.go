@@ -13,14 +13,14 @@ import (
 	"sluice/internal/lab"
 )
 
-// told is what a sender report tells a player about a media.
+// told is a sender report to a player about a media.
 type told struct {
-	frame           uint32 // the report tells the time of
+	frame           uint32 // whose time the report tells
 	at              time.Time
 	packets, octets uint32
 }
 
-// told returns what the player was told about a media so far.
+// told returns the player's sender reports about a media so far.
 func (c *receiver) told(m description.MediaType) (all []told) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,7 @@ type stamp struct {
 // of returns the time of a packet that came at most 2^31 units before or after.
 func (s stamp) of(p *rtp.Packet) int64 { return s.at + int64(int32(p.Timestamp-s.timestamp)) }
 
-// resumption is what an uplink takes when it goes on.
+// resumption has the packets that an uplink takes when it goes on.
 type resumption struct {
 	packets []arrival
 	gap     bool          // others are lost
@@ -107,7 +107,8 @@ func (l *lift) unwant() {
 	}
 }
 
-// wakeLocked gives the uplink what the stream keeps. It tries again at the next request if the queue is full.
+// wakeLocked gives the uplink the packets that the stream keeps. It tries again at the next request if the queue is
+// full.
 func (l *lift) wakeLocked() {
 	kept, gap := l.stream.since(l.next)
 	r := &resumption{gap: gap, done: make(chan struct{})}

@@ -162,8 +162,8 @@ func TestOnDemandAfterGap(t *testing.T) {
 	v.expects(c.frames[:second])
 }
 
-// TestResumption checks that nothing follows a gap but what can be decoded: sound goes on after the picture, unless
-// that has no key frame.
+// TestResumption checks that only decodable frames follow a gap: sound goes on after the picture, unless that has no
+// key frame.
 func TestResumption(t *testing.T) {
 	t.Parallel()
 	clip := readClip(t, "avc.mp4")
@@ -252,7 +252,7 @@ func testUplink(t *testing.T, desc *description.Session, arrivals [][]arrival, w
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// TestResumptionWaits checks that a resumption ends when all tracks have gone on, and what they have had is read.
+// TestResumptionWaits checks that a resumption ends when all tracks have gone on, and their packets are read.
 func TestResumptionWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

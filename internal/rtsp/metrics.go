@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics counts what a Server does.
+// metrics are the metrics of a Server.
 type metrics struct {
 	server   *Server
 	received prometheus.Counter
@@ -43,7 +43,7 @@ const (
 	ignoredFailed    = "uplink_failed"
 )
 
-// What comes of a packet that a player asks for again, besides dropQuota and dropQueueFull.
+// Results for a packet that a player asks for again, besides dropQuota and dropQueueFull.
 const (
 	nackSent     = "sent"
 	nackUnknown  = "unknown"   // the cache does not have it, or never had

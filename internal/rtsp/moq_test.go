@@ -310,7 +310,7 @@ func TestLengthsOfAAC(t *testing.T) {
 	require.NotNil(t, newFrames(1, aac(13, 3, 3), &budget{max: maxHeldInAll}))
 }
 
-// TestPanic checks that a panic about a packet ends its broadcast, and what waits for that, and is counted.
+// TestPanic checks that a panic about a packet ends its broadcast, and all that waits for it, and is counted.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -385,7 +385,7 @@ func TestUnfinishedFrames(t *testing.T) {
 	}
 }
 
-// TestUnfinishedFramesInAll checks that the decoders of a publisher share a limit, and give back what they have had.
+// TestUnfinishedFramesInAll checks that the decoders of a publisher share a limit, and give back their bytes.
 func TestUnfinishedFramesInAll(t *testing.T) {
 	t.Parallel()
 	room := &budget{max: maxHeldInAll}
@@ -571,7 +571,7 @@ func TestDecodeTimesGoOn(t *testing.T) {
 	}
 }
 
-// TestEarlyBytes checks that what waits for the beginning has a limit in bytes.
+// TestEarlyBytes checks that chunks before the beginning have a limit in bytes.
 func TestEarlyBytes(t *testing.T) {
 	t.Parallel()
 	_, out := io.Pipe()

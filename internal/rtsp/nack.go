@@ -9,14 +9,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of what a player gets again.
+// Limits of packets that a player gets again.
 const (
 	maxRepeats  = 2   // of a packet
 	repeatRate  = 200 // packets that it may ask for in a second
 	repeatBurst = 100
 )
 
-// repeats is what a player has got again; stream.mu guards it.
+// repeats has the packets that a player has got again; stream.mu guards it.
 type repeats struct {
 	asked *rate.Limiter
 	times map[uint64]int // by the numbers of packets in the stream
@@ -51,7 +51,7 @@ func (p *player) hear(d *description.Media, report rtcp.Packet, byUDP bool) {
 	case *rtcp.TransportLayerNack:
 		p.repeat(d, r)
 	case *rtcp.ReceiverReport:
-		if byUDP { // what a TCP connection has not carried is in a queue, or was left out
+		if byUDP { // a packet that a TCP connection has not carried is in a queue, or was left out
 			p.heed(d, r.Reports)
 		}
 	}
@@ -79,8 +79,8 @@ func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
 	}
 }
 
-// repeatLocked sends the packet with the publisher's sequence number again, and returns what came of it. By SRTP, the
-// same number means the same packet only as long as the numbering has not begun anew, and must not be used for another.
+// repeatLocked sends the packet with the publisher's sequence number again, and returns the result. By SRTP, the same
+// number means the same packet only as long as the numbering has not begun anew, and must not be used for another.
 func (p *player) repeatLocked(m *media, sequence uint16) string {
 	if p.srtp != nil {
 		return nackSRTP

@@ -54,7 +54,7 @@ type sink interface {
 // writeQueue is how many packets may wait for a player that takes them slowly by TCP: 1.5 MB.
 const writeQueue = 1024
 
-// maxPacket is the largest packet that the library sends: what fits into a datagram on Ethernet.
+// maxPacket is the largest packet that the library sends: it fits into a datagram on Ethernet.
 const maxPacket = 1472
 
 // shift is by how much the fields of a media's packets differ from the publisher's. Both begin at random (RFC 3550

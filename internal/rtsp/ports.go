@@ -74,7 +74,7 @@ func askedPorts(c *gortsplib.ServerHandlerOnSetupCtx) []clientPort {
 	return nil
 }
 
-// leave gives back what a session that has ended has taken.
+// leave gives back the ports of a session that has ended.
 func (p *ports) leave(s *gortsplib.ServerSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

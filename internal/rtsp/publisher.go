@@ -119,7 +119,7 @@ func (p *publisher) record() {
 	}
 }
 
-// prepare makes the lift of the publisher, and returns what linkUp publishes.
+// prepare makes the lift of the publisher, and returns the reader that linkUp publishes from.
 func (p *publisher) prepare() (in *io.PipeReader) {
 	in, out := io.Pipe()
 	var u *uplink
@@ -224,7 +224,7 @@ const (
 	maxEarlyPacket  = 4 << 10 // memory of one
 )
 
-// close ends what the session has published.
+// close ends the session's stream.
 func (p *publisher) close() {
 	p.server.mu.Lock()
 	if p.server.streams[p.namespace.String()] == p.stream {

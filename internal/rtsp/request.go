@@ -15,7 +15,7 @@ import (
 	"sluice/transport"
 )
 
-// request is what a client asks for.
+// request is a parsed URL of a client.
 type request struct {
 	namespace moqt.Namespace
 	authority string
@@ -28,7 +28,7 @@ var errPath = errors.New("the path must be the namespace of a broadcast, such as
 // maxToken is longer than any token that the relay accepts.
 const maxToken = 8 << 10
 
-// readRequest returns what a request of RTSP asks for. The library has decoded the path.
+// readRequest parses a request of RTSP. The library has decoded the path.
 func readRequest(path, query string, r *base.Request) (request, error) {
 	q := request{namespace: strings.Split(strings.Trim(path, "/"), "/")}
 	if q.namespace.Validate() != nil || q.namespace.IsReserved() || q.namespace[0] == "" {

@@ -27,7 +27,7 @@ import (
 
 // Config is the configuration of a [Server]. Relay and one of the addresses are required.
 type Config struct {
-	// Relay gives permissions and counts what clients use.
+	// Relay gives permissions and counts the clients' traffic.
 	Relay *relay.Relay
 	// Dial opens a session with the relay for a client, as server.Server.DialFor does. Default: RTSP broadcasts are not
 	// MoQ broadcasts.
@@ -260,7 +260,7 @@ func (e *endpoint) addr() net.Addr {
 	return e.listener.Addr()
 }
 
-// closeWait is how long Close waits for MoQ subscribers to get what has been published.
+// closeWait is how long Close waits for MoQ subscribers to get all published objects.
 const closeWait = 3 * time.Second
 
 // Close ends all sessions and closes the ports. On a nil Server it does nothing.

@@ -103,7 +103,7 @@ func (p *player) numbersOf(next *packet) *numbering {
 	return p.srtp[m][payload]
 }
 
-// resumeNumbers has each numbering leave out what came between PAUSE and PLAY.
+// resumeNumbers has each numbering leave out the packets between PAUSE and PLAY.
 func (p *player) resumeNumbers() {
 	for _, formats := range p.srtp {
 		for _, n := range formats {
@@ -117,8 +117,8 @@ func (p *player) fits(next *packet, size int) bool {
 	return size <= maxPacket && (p.srtp == nil || next.pieces() != nil)
 }
 
-// pieces returns the packets which carry by SRTP what a packet does, or nil. All players that get the packet as it
-// comes share them.
+// pieces returns the packets that carry a packet by SRTP, or nil. All players that get the packet as it comes share
+// them.
 func (p *packet) pieces() []*rtp.Packet {
 	if p.cut == nil {
 		list := p.split()

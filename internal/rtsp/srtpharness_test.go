@@ -87,7 +87,7 @@ func (c *tap) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// tapped returns what makes taps for the ports of a client.
+// tapped returns a function that makes taps for the ports of a client.
 func tapped(out, in func([]byte) []byte) func(network, address string) (net.PacketConn, error) {
 	return func(network, address string) (net.PacketConn, error) {
 		c, err := net.ListenPacket(network, address)

@@ -22,7 +22,7 @@ import (
 	"sluice/internal/thorough"
 )
 
-// TestReplayedSRTP records what a publisher sends, and sends it again, long enough for the library to take it.
+// TestReplayedSRTP records a publisher's packets, and sends them again, long enough for the library to take them.
 func TestReplayedSRTP(t *testing.T) {
 	t.Parallel()
 	w := newSecureServer(t)

@@ -69,7 +69,7 @@ type packet struct {
 	gap    uint16    // how many packets before it have never come
 	frame  uint32    // number of its frame
 	kind   rtpframe.Kind
-	cut    *[]*rtp.Packet // what carries it by SRTP; nil: no player has needed that
+	cut    *[]*rtp.Packet // its pieces for SRTP; nil: no player has needed them
 
 	served fastpath.RTPServed // the players that the kernel has sent it to
 }
@@ -402,7 +402,7 @@ func (s *stream) close() {
 	}
 }
 
-// budget is what all caches have together, or what a part of the bridge may have.
+// budget is the memory that all caches have together, or a part of the bridge.
 type budget struct {
 	max   int64
 	share *share // that has it, too; nil: none

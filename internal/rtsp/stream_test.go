@@ -19,7 +19,7 @@ import (
 	"sluice/relay"
 )
 
-// sinkOf keeps what a player gets.
+// sinkOf keeps the packets that a player gets.
 type sinkOf struct {
 	packets []*rtp.Packet
 	reports []rtcp.Packet
@@ -328,7 +328,7 @@ func TestLargePacket(t *testing.T) {
 	})
 }
 
-// TestSenderReports checks what reports tell a player, and when.
+// TestSenderReports checks the figures in sender reports, and when they come.
 func TestSenderReports(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		p, sink := s.join()

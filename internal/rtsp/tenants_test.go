@@ -23,7 +23,7 @@ import (
 	"sluice/transport"
 )
 
-// tenantFile has two tenants, who may do what they like in their own namespaces, and nothing elsewhere.
+// tenantFile has two tenants, who may do everything in their own namespaces, and nothing elsewhere.
 func tenantFile(t *testing.T) *relay.TokenFile {
 	t.Helper()
 	const tenants = "alice all alice\nmallory all mallory\neve subscribe *\nrelay subscribe *\n"
@@ -72,7 +72,7 @@ func (c trap) HandleSubscribe(p *session.Publication) {
 	<-p.Context().Done()
 }
 
-// publishRaw publishes what a handler sends.
+// publishRaw publishes the objects of a handler.
 func publishRaw(t *testing.T, r *server.Server, ns moqt.Namespace, token string, h session.Handler) {
 	t.Helper()
 	cfg := transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs()}

@@ -28,7 +28,7 @@ func (l untunneled) Accept() (net.Conn, error) {
 // at as many bytes as tell.
 type rtspConn struct {
 	net.Conn
-	begin []byte // what has been read, until that tells
+	begin []byte // bytes read, until they tell
 	known bool   // that it is RTSP
 }
 

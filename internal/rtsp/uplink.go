@@ -52,7 +52,7 @@ type arrival struct {
 	resume *resumption // nil: a packet
 }
 
-// Limits of what may wait to be taken apart. Packets from a TCP connection may have 64 KiB.
+// Limits of packets that wait to be taken apart. Packets from a TCP connection may have 64 KiB.
 const (
 	maxResumptions   = 4 // more than come while one is taken
 	uplinkQueue      = 1024
@@ -300,7 +300,7 @@ func (u *uplink) init() ([]byte, error) {
 	return in.Data, nil
 }
 
-// publishMoQ publishes what the uplink writes, until it ends.
+// publishMoQ publishes the uplink's output, until it ends.
 func (s *Server) publishMoQ(in *io.PipeReader, l *lift, q *request, remote net.Addr) {
 	// Group IDs must be new when a broadcast comes again (draft-ietf-moq-transport §2.1). Groups are longer than a
 	// millisecond.
