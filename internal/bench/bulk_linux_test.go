@@ -10,7 +10,7 @@ import (
 	"sluice/internal/lab/labtest"
 )
 
-// TestBulkFlow has a flow through a bottleneck: it gets through, and it is what fills the queue.
+// TestBulkFlow has a flow through a bottleneck: it gets through, and it fills the queue.
 func TestBulkFlow(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 2})
 	link := l.Subscribers[0].Devices[0].Link

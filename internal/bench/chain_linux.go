@@ -14,7 +14,7 @@ import (
 	"sluice/internal/lab/measure"
 )
 
-// chainPlans measure what each further relay of a chain adds to the delay.
+// chainPlans measure how much delay each further relay of a chain adds.
 func (r *runner) chainPlans() (plans []plan) {
 	lengths, loads := []int{1, 2, 3, 4}, []string{loadIdle, loadHog}
 	if r.Brief {
@@ -63,7 +63,7 @@ func (r *runner) runChain(ctx context.Context, spec system.Spec, relays int, loa
 	return o, nil
 }
 
-// chainBursts matches the frames that entered a chain with what each of its relays has sent of them.
+// chainBursts matches the frames that entered a chain with the frames that each of its relays has sent.
 func chainBursts(packets []measure.Packet, l *lab.Lab, relays int) (sent []measure.BurstDelays) {
 	chain := l.Chain(relays)
 	for i := range relays {

@@ -85,7 +85,7 @@ func (b *bottleneck) set(part float64) error {
 	return b.link().Set(lab.ToHost, c)
 }
 
-// follow makes the link what the path says, from the second point on.
+// follow sets the link's rate to each point of the path, from the second on.
 func (b *bottleneck) follow(ctx context.Context) error {
 	for _, p := range b.points[1:] {
 		if err := trial.Sleep(ctx, time.Until(b.begin.Add(p.At))); err != nil {
@@ -106,7 +106,7 @@ type congestionRun struct {
 	bulk        bulkFlow
 }
 
-// prepare makes the links what they are at first.
+// prepare sets the links to the first points of the paths.
 func (c *congestionRun) prepare(
 	hosts []*lab.Host, paths []pathprofile.Profile, period time.Duration, seed uint64,
 ) (err error) {
@@ -122,7 +122,7 @@ func (c *congestionRun) prepare(
 	return err
 }
 
-// follow lets the links and the bulk flow do what the paths say.
+// follow has the links and the bulk flow follow the paths.
 func (c *congestionRun) follow(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, b := range c.bottlenecks {
@@ -231,7 +231,7 @@ func series(points []pathprofile.Point, mediaRate float64, period time.Duration)
 	return s
 }
 
-// addPlayback adds what the subscriber behind the bottleneck and its neighbour would have seen.
+// addPlayback adds the scores of playback of the subscriber behind the bottleneck and of its neighbour.
 func (o *outcome) addPlayback(narrow, neighbour playback.Score) {
 	narrow.AddTo(&o.Run)
 	o.addValues(playback.Age, narrow.Ages)

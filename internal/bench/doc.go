@@ -1,5 +1,5 @@
 // Package bench measures relays in the lab: the delay that they add, the CPU time, memory and system calls that they
-// use, how many subscribers they serve, and what they send on a congested path.
+// use, how many subscribers they serve, and how they treat a congested path.
 //
 // [Measure] makes plans from a [RunConfig]. A plan is a load, and the kinds of scenarios that its runs have metrics
 // for. All systems run under a load in turns (A B A B …), so changes on the machine affect all of them. A run is one or

@@ -135,7 +135,7 @@ func (o *outcome) addTimeline(m *trial.Measurement) {
 	}
 }
 
-// addPrograms adds what each eBPF program of the relay used in softirqs.
+// addPrograms adds the time of each eBPF program of the relay in softirqs.
 func (o *outcome) addPrograms(programs []trial.ProgramProfile, u *trial.Usage) {
 	if len(programs) == 0 {
 		return
@@ -143,7 +143,7 @@ func (o *outcome) addPrograms(programs []trial.ProgramProfile, u *trial.Usage) {
 	used := make(map[string]float64)
 	for _, p := range programs {
 		total, runs := p.Total()
-		if !p.Within { // the parts are to add up
+		if !p.Within { // the parts must add up
 			used[p.Name] += u.Percent(total)
 		}
 		o.Metrics["cpu.ebpf.runs"] += float64(runs) / u.Period.Seconds()

@@ -31,7 +31,7 @@ type plan struct {
 	// name and title of the scenarios, without the kind.
 	name, title string
 	params      result.Params
-	// views are what a run shows, if that is several things: each is a scenario, and the outcomes of runs have as many.
+	// views are the scenarios that a run shows, if they are several: the outcomes of runs have as many.
 	views       []view
 	repetitions int
 	without     []string      // systems that do not take part
@@ -45,7 +45,7 @@ type view struct {
 	params      result.Params
 }
 
-// shows returns what runs of the plan show, and the part of each run that shows it.
+// shows returns the scenarios that runs of the plan show, and the part of each run that shows a scenario.
 func (p plan) shows() ([]view, func(o outcome, view int) outcome) {
 	if len(p.views) == 0 {
 		return []view{{p.name, p.title, p.params}}, func(o outcome, _ int) outcome { return o }

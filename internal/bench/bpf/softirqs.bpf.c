@@ -6,7 +6,7 @@
 
 #include "process.h"
 
-// What a process or a network namespace is in a trial.
+// The part that a process or a network namespace has in a trial.
 enum role { ROLE_NOBODY, ROLE_RELAY, ROLE_PUBLISHER, ROLE_SUBSCRIBERS, ROLES };
 
 GO_TYPE(enum, role);

@@ -89,7 +89,7 @@ func serve(ctx context.Context, conn net.Conn, start Starter) {
 	}
 }
 
-// readRequest reads the first line, and not a byte more: what follows is for the load generator.
+// readRequest reads the first line, and not a byte more: the rest is for the load generator.
 func readRequest(conn net.Conn) (r Request, err error) {
 	if err := conn.SetReadDeadline(time.Now().Add(requestTime)); err != nil {
 		return r, err

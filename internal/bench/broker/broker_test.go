@@ -32,7 +32,7 @@ func serving(t *testing.T, start Starter) string {
 	return socket
 }
 
-// What follows the request is the load generator's input, and its output comes back. It ends with the connection.
+// Bytes after the request are the load generator's input, and its output comes back. It ends with the connection.
 func TestBroker(t *testing.T) {
 	asked, ended := make(chan Request, 1), make(chan error, 1)
 	socket := serving(t, func(ctx context.Context, r Request, in io.Reader, out io.Writer) error {

@@ -9,9 +9,9 @@ import (
 	"sluice/internal/bounds"
 )
 
-// Config says what to measure. Monitors are required; other zero values are the defaults.
+// Config configures Measure. Monitors are required; other zero values are the defaults.
 type Config struct {
-	Monitors    []Monitor     // the first is what the others are compared with
+	Monitors    []Monitor     // the others are compared with the first
 	Flows       []int         // default: 1, 10, 100, 1,000
 	Modes       []Mode        // default: all
 	Rate        uint64        // bit/s of the runs that do not forward as fast as they can; 0: there are none

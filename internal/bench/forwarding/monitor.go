@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Mode is what a monitor is asked to report.
+// Mode is the kind of report that a monitor is asked for.
 type Mode string
 
 // The modes.

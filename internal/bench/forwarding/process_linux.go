@@ -64,7 +64,7 @@ func start(ctx context.Context, m *Monitor, mode Mode) (_ *process, err error) {
 // failure says how the process has ended.
 func (p *process) failure() error { return fmt.Errorf("the monitor has ended: %v", p.cmd.ProcessState) }
 
-// withErrors adds what a process that has ended wrote about it.
+// withErrors adds the error output of a process that has ended.
 func (p *process) withErrors(err error) error {
 	return fmt.Errorf("%w; it writes: %s", err, strings.TrimSpace(p.errors.String()))
 }
@@ -134,7 +134,7 @@ func countRTTs(out io.Reader) (n int, err error) {
 		line, err := lines.ReadSlice('\n')
 		switch {
 		case err == io.EOF:
-			return n, nil // what follows the last line is half of one
+			return n, nil // half a line follows the last one
 		case err != nil:
 			return n, fmt.Errorf("read what the monitor writes: %w", err)
 		case line[0] != '{':

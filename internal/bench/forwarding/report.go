@@ -20,7 +20,7 @@ var metrics = map[string]result.Metric{
 	"others":    {Title: "CPU of unrelated processes", Unit: "% of a core"},
 }
 
-// load is what a scenario forwards.
+// load is the traffic that a scenario forwards.
 type load struct {
 	flows int
 	mode  Mode

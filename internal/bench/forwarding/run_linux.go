@@ -92,7 +92,7 @@ func split(all unix.CPUSet) (others, last unix.CPUSet) {
 	return others, last
 }
 
-// forwarder forwards a load, and measures what that takes.
+// forwarder forwards a load, and measures the CPU time.
 type forwarder struct {
 	router   *flood.Router
 	load     load
@@ -159,7 +159,7 @@ func (f *forwarder) forward(ctx context.Context) error {
 // length returns the bits of segments and their ACKs.
 func length(segments int) int { return 8 * segments * (flood.DataFrame + flood.ACKFrame) }
 
-// addTo adds what forwarding took. At a rate that is given, packets a second say nothing.
+// addTo adds the cost of forwarding. At a given rate, packets a second say nothing.
 func (f *forwarder) addTo(values map[string]float64) {
 	values["others"] = percent(f.others, f.elapsed)
 	if f.load.rate != 0 {

@@ -10,7 +10,8 @@ import (
 type Config struct {
 	Bench bench.RunConfig
 	Hosts Hosts
-	// Up and Down are the addresses at which publisher and subscribers reach the relay; "" is what SSH connects to.
+	// Up and Down are the addresses at which publisher and subscribers reach the relay; "": the address that SSH
+	// connects to.
 	Up, Down string
 	SSH      string    // a configuration file for ssh; "" is the user's
 	Output   io.Writer // gets the progress

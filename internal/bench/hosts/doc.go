@@ -11,5 +11,5 @@
 //	clean up       remove the directories, whatever has happened
 //
 // The relay's machine does all the measuring: delays are differences of timestamps of its devices, so no clocks are
-// compared. What publisher and subscribers have used, they report.
+// compared. Publisher and subscribers report their own use.
 package hosts

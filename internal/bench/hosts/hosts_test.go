@@ -55,7 +55,7 @@ func TestQuote(t *testing.T) {
 	require.Equal(t, words, read)
 }
 
-// What another machine sends is written below the directory, or not at all.
+// Files that another machine sends are written below the directory, or not at all.
 func TestUnpack(t *testing.T) {
 	archive := func(headers ...tar.Header) *bytes.Buffer {
 		var b bytes.Buffer

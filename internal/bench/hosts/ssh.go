@@ -99,7 +99,7 @@ func (m *machine) asRoot(words ...string) []string {
 	return append(m.sudo[:len(m.sudo):len(m.sudo)], words...)
 }
 
-// prepare looks at the machine and copies programs to it. system is what "uname -sm" must print.
+// prepare looks at the machine and copies programs to it. "uname -sm" must print system.
 func (m *machine) prepare(ctx context.Context, system string, programs ...string) error {
 	if err := m.connect(ctx); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (m *machine) copyTo(ctx context.Context, from, to string) error {
 	return err
 }
 
-// cleanUp removes what prepare has made, and ends the connection.
+// cleanUp removes the files of prepare, and ends the connection.
 func (m *machine) cleanUp(ctx context.Context) (err error) {
 	if m.home != "" {
 		_, err = m.run(ctx, nil, m.asRoot("rm", "-rf", m.home)...)

@@ -160,7 +160,7 @@ func (l *ladder) choose(now time.Time) int {
 	return l.chooser.Choose(now, l.conn.Conn().RTT())
 }
 
-// skip leaves out what has not come in time.
+// skip leaves out frames that have not come in time.
 func (l *ladder) skip(now time.Time) {
 	for ; !l.origin.IsZero() && l.shown(l.next).Before(now); l.next++ {
 		if f := l.of[0].Frame(l.next); !l.receiver.seen[f.Location] {

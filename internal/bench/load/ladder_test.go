@@ -49,7 +49,7 @@ func ranks(t *testing.T, r *receiver) (list []int) {
 	return list
 }
 
-// longest is how long a test waits for what comes.
+// longest is how long a test waits for an event.
 const longest = time.Minute
 
 // A player changes to another rendition at the start of a group, and leaves the old one.

@@ -68,7 +68,7 @@ const (
 const (
 	Go   = "go"   // the publisher or the bystander starts
 	Used = "used" // reports the CPU time so far
-	// Count reports what has arrived at subscribers so far.
+	// Count reports the frames and bytes that have arrived at subscribers so far.
 	Count = "count"
 	Stop  = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
 )
@@ -85,14 +85,14 @@ type Event struct {
 	Failed    string     `json:"failed,omitempty"` // why a load generator on another machine has ended
 }
 
-// CPUTime is what a load generator has used so far. Where it shares a machine with the bench, the bench reads this
+// CPUTime is the CPU time of a load generator so far. Where it shares a machine with the bench, the bench reads this
 // itself.
 type CPUTime struct {
 	User   time.Duration `json:"user"`
 	System time.Duration `json:"system"`
 }
 
-// Delivered is what has arrived at all sessions of a load generator together.
+// Delivered counts the frames and bytes that have arrived at all sessions of a load generator together.
 type Delivered struct {
 	Frames uint64 `json:"frames"`
 	Bytes  uint64 `json:"bytes"` // of media
@@ -126,8 +126,8 @@ type Received struct {
 	Corrupt    uint64 `json:"corrupt"` // objects whose content does not belong in their place
 	Duplicates uint64 `json:"duplicates"`
 	Packets    uint64 `json:"packets,omitempty"`    // of RTP
-	Disordered uint64 `json:"disordered,omitempty"` // of these, those that came after a packet that follows them
-	// Rule is who has chosen among renditions. A relay that is to may not be able to.
+	Disordered uint64 `json:"disordered,omitempty"` // of these, packets that came after a later one
+	// Rule is who has chosen among renditions. A relay that was asked to choose may be unable to.
 	Rule rendition.Rule `json:"rule,omitempty"`
 	// Arrivals and, of the audio, Audio are there if Config.Record is set. All else is about the video.
 	Arrivals []video.Arrival `json:"arrivals,omitempty"`
@@ -200,7 +200,7 @@ type generator struct {
 	receivers atomic.Pointer[[]*receiver] // of all sessions; nil: they are not set up
 }
 
-// delivered returns what has arrived so far.
+// delivered returns the frames and bytes that have arrived so far.
 func (g *generator) delivered() (sum Delivered) {
 	if all := g.receivers.Load(); all != nil {
 		for _, r := range *all {

@@ -105,7 +105,7 @@ const (
 	// batchSize is how many packets are read at once.
 	batchSize      = 16
 	maxPacket      = 2048
-	readBufferSize = 4 << 20 // of the socket: 5 s of 2 Mbit/s, with what the kernel keeps beside the packets
+	readBufferSize = 4 << 20 // of the socket: 5 s of 2 Mbit/s, with the kernel's overhead
 )
 
 // ReadFrom reads packets until there is an error. It implements [net.PacketConn].

@@ -180,7 +180,7 @@ func (h *publisher) HandleSubscribe(p *session.Publication) {
 	}
 }
 
-// takeUpdates answers updates of a subscription. What a subscriber wants again begins with the next group.
+// takeUpdates answers updates of a subscription. A rendition that a subscriber wants again begins with the next group.
 func (h *publisher) takeUpdates(d *delivery) {
 	for {
 		select {

@@ -16,7 +16,7 @@ type receiver struct {
 	source video.Source
 	record bool
 	audio  *receiver // of the same session; nil: there is none
-	settle func()    // takes what waits for other packets that have not come; nil: nothing does
+	settle func()    // takes packets that wait for missing ones; nil: none do
 	ladder *ladder   // if there are several renditions
 
 	mu      sync.Mutex // guards all below

@@ -55,7 +55,7 @@ func TestSawtooth(t *testing.T) {
 	require.InDelta(t, .4, lowest, 1e-9)
 }
 
-// TestLTE compares ten minutes with what the model says.
+// TestLTE compares ten minutes with the model's parameters.
 func TestLTE(t *testing.T) {
 	const period = 10 * time.Minute
 	for seed := range uint64(5) {

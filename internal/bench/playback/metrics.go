@@ -11,7 +11,7 @@ const (
 // Age is the name of the distribution of ages.
 const Age = "age"
 
-// Metrics describes what AddTo adds. Of Age, the quantiles are metrics, too.
+// Metrics describes the metrics that AddTo adds. Of Age, the quantiles are metrics, too.
 var Metrics = map[string]result.Metric{
 	"goodput":  {Title: "media that arrived in time", Unit: "Mbit/s", Better: more},
 	"playable": {Title: "frames that could be shown in time", Unit: "%", Better: more},

@@ -20,7 +20,7 @@ const (
 	goodputBin = 500 * time.Millisecond
 )
 
-// Kind is what a frame is.
+// Kind is the kind of a frame.
 type Kind uint8
 
 // Kinds of frames.
@@ -30,7 +30,7 @@ const (
 	Audio
 )
 
-// Frame is a frame of a broadcast, and what became of it. Times are since the first one was due.
+// Frame is a frame of a broadcast, and its fate. Times are since the first one was due.
 type Frame struct {
 	Kind  Kind
 	Due   time.Duration
@@ -52,7 +52,7 @@ const Unsettled = -1
 // inTime reports whether the frame arrived before a player would have shown it.
 func (f *Frame) inTime() bool { return f.Arrived && f.At <= f.Due+Playout }
 
-// Score is what a viewer would have seen and heard. Shares are of 1, and 0 if there are no such frames.
+// Score tells how much a viewer would have seen and heard. Shares are of 1, and 0 if there are no such frames.
 type Score struct {
 	Goodput  float64 // Mbit/s that arrived in time
 	Playable float64 // share of pictures that arrived in time, with all that they need

@@ -13,7 +13,7 @@ const (
 	fittingWindow = 10 * time.Second
 	// settling is how long nobody is asked to have found the rendition that fits, since another one has.
 	settling = 15 * time.Second
-	// overPackets is what packets add to media.
+	// overPackets is the overhead of packets over media.
 	overPackets = 1.05
 )
 

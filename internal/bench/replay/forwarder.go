@@ -9,7 +9,7 @@ import (
 
 // forwarder stands for the fast path: it gets the publisher's packets before the media sender gets their bytes, and
 // sends or declines each of them by the claim protocol and the rule that both senders share. The media sender gets to
-// them in the same moment, and no ACKs are taken from it. What the kernel's programs do is tested in package fastpath.
+// them in the same moment, and no ACKs are taken from it. Package fastpath tests the kernel's programs.
 type forwarder struct {
 	claim.Heap
 	simulation *simulation

@@ -142,7 +142,7 @@ func (r *clientRule) choose() {
 	}
 }
 
-// subscribe is what the relay does with the subscription. Its answer names the largest group.
+// subscribe has the relay handle the subscription. Its answer names the largest group.
 func (r *clientRule) subscribe(to int) {
 	largest := r.group
 	s := r.of(to)
@@ -182,7 +182,7 @@ func (r *clientRule) hasGroup(rendition int, group uint64) bool {
 	return true
 }
 
-// relayRule changes as the relay does: what a group begins with ends the other rendition.
+// relayRule changes as the relay does: the begin of a group ends the other rendition.
 type relayRule struct {
 	*ladder
 	chooser *rendition.Chooser

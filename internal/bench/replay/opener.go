@@ -58,7 +58,7 @@ func (o *opener) open(b []byte, connIDLength int) (number int64, payload []byte,
 	return int64(n), payload, err
 }
 
-// content is what a packet carries that matters to a subscriber. A packet of the media sender has one frame.
+// content is the content of a packet that matters to a subscriber. A packet of the media sender has one frame.
 type content struct {
 	stream   bool // a part of a stream
 	id       int64

@@ -9,8 +9,9 @@ import (
 	"sluice/internal/bench/playback"
 )
 
-// oracle chooses objects for a path that it knows from the begin to the end, and sends nothing else. It shows what no
-// policy can exceed by much: it has no window, finds no queue, loses no packet and shares packets between objects.
+// oracle chooses objects for a path that it knows from the begin to the end, and sends nothing else. It shows a score
+// that no policy can exceed by much: it has no window, finds no queue, loses no packet and shares packets between
+// objects.
 //
 // Times are the bits that the path can have carried by then: so each bit takes as long as any other.
 type oracle struct {
@@ -23,14 +24,13 @@ type oracle struct {
 }
 
 const (
-	// oraclePayload is what of a packet's bytes is at most an object's: without short header, tag and the header of a
-	// STREAM frame with small numbers.
+	// oraclePayload is how many of a packet's bytes are at most an object's: without short header, tag and the header
+	// of a STREAM frame with small numbers.
 	oraclePayload = mtu - (1 + connIDLength + 2) - 16 - 4
 	objectHeader  = 2
 )
 
-// runOracle returns what a viewer would have seen if the relay had known the path, and no object were older than a
-// limit on arrival.
+// runOracle returns the outcome if the relay had known the path, and no object were older than a limit on arrival.
 func runOracle(t *Trace, limit time.Duration) Outcome {
 	alone := *t
 	alone.Path = slices.Clone(t.Path)
@@ -84,7 +84,7 @@ func (o *oracle) change(at Seconds) int {
 	return max(i-1, 0)
 }
 
-// bits returns what the path can have carried by a time.
+// bits returns how many bits the path can have carried by a time.
 func (o *oracle) bits(at Seconds) float64 {
 	i := o.change(at)
 	return o.path[i] + float64(o.trace.Path[i].Rate)*time.Duration(at-o.trace.Path[i].At).Seconds()

@@ -7,10 +7,10 @@ import (
 	"sluice/clock"
 )
 
-// overhead is what a QUIC packet has around it on the path: IPv4 and UDP.
+// overhead is the length of the headers around a QUIC packet on the path: IPv4 and UDP.
 const overhead = 28
 
-// path is a bottleneck with a queue that drops what does not fit, and a delay. Everything on it is in order.
+// path is a bottleneck with a queue that drops packets which do not fit, and a delay. Everything on it is in order.
 type path struct {
 	changes []Change
 	begin   clock.Time

@@ -10,7 +10,7 @@ import (
 	"sluice/clock"
 )
 
-// prefixLength is the length of what streams begin with here: the number of their subgroup.
+// prefixLength is the length of the prefix of streams here: the number of their subgroup.
 const prefixLength = 8
 
 // receiver is a subscriber's QUIC.
@@ -25,7 +25,7 @@ type receiver struct {
 	arrivedAt  []clock.Time // of each object of the trace; 0: not yet
 }
 
-// received is what has arrived of a stream.
+// received is the part of a stream that has arrived.
 type received struct {
 	have   intervals
 	number [prefixLength]byte // of the subgroup
@@ -41,7 +41,7 @@ func newReceiver(s *simulation) (*receiver, error) {
 	}, err
 }
 
-// expect makes the receiver know a subgroup. It returns what its stream begins with.
+// expect makes the receiver know a subgroup. It returns the prefix of its stream.
 func (r *receiver) expect(g *subgroup) (prefix []byte) {
 	r.subgroups = append(r.subgroups, g)
 	return binary.BigEndian.AppendUint64(nil, uint64(len(r.subgroups)-1))

@@ -114,7 +114,7 @@ func Run(t *Trace, subject Subject, seed uint64) (Outcome, error) {
 	return Outcome{playback.Play(s.frames(), t.Length()), s.sent, s.path.lost}, nil
 }
 
-// frames returns what became of the objects. Of several renditions, those that the player takes count.
+// frames returns the objects with their fates. Of several renditions, the ones that the player takes count.
 func (s *simulation) frames() (frames []playback.Frame) {
 	index := make(map[place]int)
 	var fitting []int

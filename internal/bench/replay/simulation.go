@@ -169,7 +169,7 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	return s, nil
 }
 
-// connect gives the sender what quic-go does when the handshake is confirmed.
+// connect gives the sender the same as quic-go when the handshake is confirmed.
 func (s *simulation) connect() {
 	s.sender.NextPacketNumber()
 	s.sender.PeerParameters(quic.PeerParameters{
@@ -184,7 +184,7 @@ func (s *simulation) connect() {
 	})
 }
 
-// planTrace plans what the trace says.
+// planTrace plans the events of the trace.
 func (s *simulation) planTrace() {
 	for i := range s.trace.Objects {
 		s.plan(begin.Add(time.Duration(s.trace.Objects[i].At)), func() { s.publish(i) })
@@ -323,5 +323,5 @@ func (s *simulation) transmit(n int, arrived func()) bool {
 	return ok
 }
 
-// back plans what the peer's packets do to the sender. They are neither lost nor queued.
+// back plans the effect of the peer's packets on the sender. They are neither lost nor queued.
 func (s *simulation) back(do func()) { s.plan(s.clock.now.Add(s.path.delay(s.clock.now)), do) }

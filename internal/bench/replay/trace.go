@@ -13,7 +13,7 @@ import (
 	"sluice/internal/bounds"
 )
 
-// Trace is what a publisher sent, and how the path to one subscriber behaved. Times are since the first object.
+// Trace is the objects of a publisher, and how the path to one subscriber behaved. Times are since the first object.
 type Trace struct {
 	Title   string
 	Tracks  []Track
@@ -158,7 +158,7 @@ func (t *Trace) add(l line, first bool) error {
 		bounds.Check("changes of the path", len(t.Path), 0, maxChanges))
 }
 
-// Validate reports what a replay could not do.
+// Validate returns an error if a trace cannot be replayed.
 func (t *Trace) Validate() error {
 	switch {
 	case len(t.Objects) == 0:

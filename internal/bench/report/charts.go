@@ -59,7 +59,7 @@ type group struct {
 	scenarios []result.Scenario
 }
 
-// axis returns what the scenarios differ in, and its number.
+// axis returns the parameter that the scenarios differ in, and its number.
 func (g group) axis() (title string, number func(result.Scenario) int) {
 	if g.scenarios[0].Params.Relays > 0 {
 		return "relays", func(s result.Scenario) int { return s.Params.Relays }

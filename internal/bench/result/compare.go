@@ -121,7 +121,7 @@ func (c Comparison) Worse(percent float64) []Change {
 	return out
 }
 
-// Write writes a table of the changes, and below it a list of what could not be compared.
+// Write writes a table of the changes, and below it a list of metrics that could not be compared.
 func (c Comparison) Write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "SCENARIO\tSYSTEM\tMETRIC\tBEFORE\tAFTER\tCHANGE\tEXCEEDS SPREAD\tVERDICT")

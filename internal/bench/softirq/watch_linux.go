@@ -17,7 +17,7 @@ type Watch struct {
 	links   []link.Link
 }
 
-// Begin begins to measure. What network softirqs do before they have a packet belongs to the role drivers. A
+// Begin begins to measure. The time of network softirqs before they have a packet belongs to the role drivers. A
 // *[lab.MissingError] means that this machine cannot do it.
 func Begin(drivers Role) (_ *Watch, err error) {
 	spec, err := bpf.LoadSoftirqs()

@@ -9,16 +9,16 @@ import (
 	"sluice/internal/bench/load"
 )
 
-// The publisher of a trial with a bystander, and the bystander, run on the same processor. In the lab, it handles what
-// they send: the links hand packets over within the system call that sends them. So pings wait for what the kernel does
-// with the publisher's packets.
+// The publisher of a trial with a bystander, and the bystander, run on the same processor. In the lab, it handles their
+// packets: the links hand packets over within the system call that sends them. So pings wait for the kernel's work on
+// the publisher's packets.
 var pinned = []string{"taskset", "-c", "0"}
 
 // realTime gives a bystander priority over all ordinary processes: on a machine of its own it would not wait for them,
-// but for interrupts and what the kernel does in them.
+// but for interrupts and the kernel's work in them.
 var realTime = []string{"chrt", "-f", "1"}
 
-// startBystander starts the process that pings the relay's host, if there is to be one. It is on a host of its own.
+// startBystander starts the process that pings the relay's host, if the trial has one. It is on a host of its own.
 func (t *Trial) startBystander(ctx context.Context) (err error) {
 	if !t.Bystander {
 		return nil
@@ -32,7 +32,7 @@ func (t *Trial) startBystander(ctx context.Context) (err error) {
 	return err
 }
 
-// pinging returns what the bystander finds while wait runs.
+// pinging returns the bystander's pings while wait runs.
 func (t *Trial) pinging(ctx context.Context, wait func() error) (load.Pinged, error) {
 	if t.bystander == nil {
 		return load.Pinged{}, wait()

@@ -19,7 +19,7 @@ type Measurement struct {
 	Received  [][]load.Received // by host
 	Memory    procfs.Memory     // of the relay
 	Before    procfs.Memory     // the same, before there were subscribers
-	// Pinged is what the bystander found in the measured period, IdlePinged before media flowed.
+	// Pinged has the bystander's pings in the measured period, IdlePinged those before media flowed.
 	Pinged, IdlePinged load.Pinged
 	Peer               string // the implementation that the relay names
 }

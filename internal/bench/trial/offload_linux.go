@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offloads are the features of a device that change what a packet is, by their names in ethtool(8).
+// offloads are the features of a device that fill in checksums, or join or cut packets, by their names in ethtool(8).
 var offloads = []struct {
 	name string
 	get  uint32 // ETHTOOL_G…

@@ -71,7 +71,7 @@ func (t *Trial) sample() (s sample, err error) {
 	return s, err
 }
 
-// delivered returns what has arrived at all subscribers so far.
+// delivered returns the frames and bytes that have arrived at all subscribers so far.
 func (t *Trial) delivered() (sum load.Delivered, err error) {
 	for _, p := range t.subscribers {
 		e, err := p.ask(load.Count)

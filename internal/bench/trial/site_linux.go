@@ -31,7 +31,7 @@ type site interface {
 	capture(relays int) (*lab.Capture, error)
 	// eachNamespace calls add with the network namespaces of all hosts.
 	eachNamespace(add func(inode uint64, r softirq.Role) error) error
-	// drivers returns whose is what network softirqs do before they have a packet.
+	// drivers returns the role that the time of network softirqs before they have a packet belongs to.
 	drivers() softirq.Role
 	// setSegmentation sets whether devices cut the bursts of senders that use UDP GSO.
 	setSegmentation(byDevices bool) error

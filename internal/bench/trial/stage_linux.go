@@ -175,7 +175,7 @@ const (
 // niceness returns a command that starts another one.
 func niceness(nice int) []string { return []string{"nice", "-n", strconv.Itoa(nice)} }
 
-// programUses returns what all eBPF programs have used, which the kernel counts while a Stage is open.
+// programUses returns the run times of all eBPF programs, which the kernel counts while a Stage is open.
 func (s *Stage) programUses() (map[ebpf.ProgramID]ProgramUse, error) {
 	first, err := ingressPrograms()
 	if err != nil {

@@ -8,17 +8,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Timeline is what a trial has used up at moments of the measured period, the first at its beginning.
+// Timeline is the CPU time that a trial has used up at moments of the measured period, the first at its beginning.
 type Timeline []Moment
 
-// Moment is what the processes of a trial have used up so far.
+// Moment is the CPU time that the processes of a trial have used up so far.
 type Moment struct {
 	At                            time.Duration // since the beginning of the measured period
 	Relay, Publisher, Subscribers time.Duration // as [Share.Total] and [Usage.RelayTotal]
 	Programs                      map[ebpf.ProgramID]ProgramUse
 }
 
-// ProgramUse is what an eBPF program has used up since it was loaded.
+// ProgramUse is the run time of an eBPF program since it was loaded.
 type ProgramUse struct {
 	Name    string
 	Runtime time.Duration
@@ -68,11 +68,11 @@ func (t Timeline) Intervals() []Interval {
 // Percent returns a time as a share of one core.
 func (i Interval) Percent(d time.Duration) float64 { return 100 * d.Seconds() / i.Length.Seconds() }
 
-// ProgramProfile is what an eBPF program used between the moments of a timeline, in the form that is stored.
+// ProgramProfile is the run time of an eBPF program between the moments of a timeline, in the form that is stored.
 type ProgramProfile struct {
 	Name string `json:"name"`
 	ID   uint32 `json:"id"`
-	// Within is as in [ProgramUse]: what the program used is in what another one used, or a process.
+	// Within is as in [ProgramUse]: another program's run time, or a process's, contains the program's.
 	Within bool `json:"within,omitempty"`
 	// Time is the ends of the intervals, seconds since the beginning of the measured period.
 	Time    []float64 `json:"time"`
@@ -80,7 +80,7 @@ type ProgramProfile struct {
 	Runs    []uint64  `json:"run_cnt"`
 }
 
-// Total returns what the program used in the whole period.
+// Total returns the run time and the runs of the program in the whole period.
 func (p ProgramProfile) Total() (runtime time.Duration, runs uint64) {
 	for i := range p.Time {
 		runtime += time.Duration(p.Runtime[i])

@@ -11,8 +11,8 @@ import (
 // timelineInterval is the time between two moments of a timeline.
 const timelineInterval = 250 * time.Millisecond
 
-// startTimeline begins to record what the processes have used up. The function that it returns ends this. A process
-// that has ended ends it too: the trial fails then anyway.
+// startTimeline begins to record the CPU times of the processes. The function that it returns ends this. A process that
+// has ended ends it too: the trial fails then anyway.
 func (t *Trial) startTimeline() (stop func() Timeline) {
 	var line Timeline
 	begin, end := now(), make(chan struct{})

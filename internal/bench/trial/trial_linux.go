@@ -234,7 +234,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// measure publishes, measures, and collects what the load generators report.
+// measure publishes, measures, and collects the reports of the load generators.
 func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 	m := &Measurement{Peer: t.peer, Before: t.before}
 	idle := 0.

@@ -64,7 +64,7 @@ func (u *Usage) PerMegabit(d time.Duration) float64 {
 }
 
 // RelayTotal returns the CPU time of the relay: its process, its eBPF programs and the softirqs of its devices, without
-// what the lab records there.
+// the time of the lab's recorder there.
 func (u *Usage) RelayTotal() time.Duration { return max(0, u.Relay.Total()-u.Recorder) }
 
 // RelaySystem returns the part of RelayTotal in the kernel, without eBPF programs.

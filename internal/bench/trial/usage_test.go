@@ -32,7 +32,7 @@ func usageOf(change func(*Usage)) *Usage {
 }
 
 // A relay pays for its processes and for the packets of its devices: neither for others' packets that it was
-// interrupted for, nor for what the lab records.
+// interrupted for, nor for the lab's recorder.
 func TestRelayTotal(t *testing.T) {
 	require.Equal(t, 1200*ms, usageOf(nil).RelayTotal())
 	require.Equal(t, 400*ms, usageOf(nil).RelaySystem())

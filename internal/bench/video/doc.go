@@ -1,5 +1,5 @@
-// Package video is the content of a benchmark's broadcasts: what a publisher sends, how a subscriber verifies it, and
-// what a viewer would have seen of it.
+// Package video is the content of a benchmark's broadcasts: the frames of a publisher, how a subscriber verifies them,
+// and how much a viewer would have seen.
 //
 // A [Source] is a broadcast without an end. [Mock] makes frames of a given rate, whose payload carries the time of
 // publication and a checksum; with layers, its groups have four subgroups of falling priority. [Clip] repeats the

@@ -47,7 +47,7 @@ func appendPayload(b []byte, sequence uint64, published time.Time, size int) []b
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 }
 
-// Digest takes a payload in pieces and keeps what its verification needs, without a copy.
+// Digest takes a payload in pieces and keeps only a state for its verification, without a copy.
 type Digest struct {
 	head [payloadHead]byte
 	size int
