@@ -17,7 +17,7 @@ const (
 	MaxDelay = 10 * time.Second
 	// MaxReorderGap is more than any loss detection waits for.
 	MaxReorderGap = 64
-	// MaxRate is below what the kernel's token bucket counts in 32 bits of bytes per second.
+	// MaxRate is below the largest rate of the kernel's token bucket, which has 32 bits for bytes per second.
 	MaxRate Rate = 32_000_000_000
 	// MinRate lets one full Ethernet frame through every 1.5 s.
 	MinRate Rate = 8_000
@@ -31,7 +31,7 @@ const (
 	defaultReorderGap = 3
 )
 
-// Conditions are what one direction of a link does to packets. The zero value is a perfect link.
+// Conditions describe how one direction of a link treats packets. The zero value is a perfect link.
 //
 // Broadcast, multicast, ARP and IPv6 neighbour discovery are exempt from all but Rate, so that a link with Loss 1 is a
 // path that loses everything, not an unplugged cable (see Link.SetUp), and so that the n-th packet of a seeded run is

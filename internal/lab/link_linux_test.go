@@ -132,8 +132,8 @@ func TestConditionsAreExact(t *testing.T) {
 	}
 }
 
-// The predicted numbers are what the probabilities promise, within four standard deviations, and differ by direction
-// and by seed.
+// The predicted numbers agree with the probabilities, within four standard deviations, and differ by direction and by
+// seed.
 func TestConditionsAreFair(t *testing.T) {
 	const count = 100_000
 	seen := make(map[uint64]bool)
@@ -183,8 +183,8 @@ func TestConditionsChangeWhileRunning(t *testing.T) {
 	require.EqualValues(t, 200, s.Lost)
 }
 
-// A rate is a queue in front of the device: what does not fit is dropped and counted. The kernel is asked for the
-// rate that it keeps; how long packets took is not looked at.
+// A rate is a queue in front of the device: packets that do not fit are dropped and counted. The kernel is asked for
+// the rate that it keeps; how long packets took is not looked at.
 func TestRate(t *testing.T) {
 	const count, size = 300, 958 // 1,000 bytes of frame
 	for _, d := range []lab.Direction{lab.ToHost, lab.FromHost} {

@@ -6,8 +6,8 @@ import (
 	"sluice/internal/lab/bpf"
 )
 
-// Fate predicts, from the seed alone, what a link does to count packets that enter one after another: the
-// decisions of bpf/link.bpf.c written once more, so that a test knows them exactly.
+// Fate predicts, from the seed alone, how a link treats count packets that enter one after another: the decisions of
+// bpf/link.bpf.c written once more, so that a test knows them exactly.
 type Fate struct {
 	Arrived []int // numbers of the packets, in order
 	// how many at the end of Arrived wait to be overtaken when the last one has entered

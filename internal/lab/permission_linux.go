@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a lab needs: CAP_SYS_ADMIN to make and enter namespaces, CAP_NET_ADMIN to configure them, CAP_BPF and
-// CAP_PERFMON to load programs.
+// A lab needs CAP_SYS_ADMIN to make and enter namespaces, CAP_NET_ADMIN to configure them, CAP_BPF and CAP_PERFMON to
+// load programs.
 var capabilities = []struct {
 	name string
 	bit  uint

@@ -368,7 +368,7 @@ func TestSegments(t *testing.T) {
 	require.Equal(t, []int{1200, 1200}, lengths(bpf.CapturePacket{Length: 2400, Segment: 1200}))
 }
 
-// BenchmarkPrograms reports what the programs cost a packet, apart from the call that runs them.
+// BenchmarkPrograms reports the programs' time for a packet, apart from the call that runs them.
 func BenchmarkPrograms(b *testing.B) {
 	requirePermission(b)
 	var link bpf.LinkObjects

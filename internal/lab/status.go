@@ -35,7 +35,7 @@ type DirectionStatus struct {
 	Stats      LinkStats  `json:"stats"`
 }
 
-// LinkStats counts what one direction of a link did.
+// LinkStats counts packets in one direction of a link.
 type LinkStats struct {
 	Packets    uint64 `json:"packets"`    // entered, and are subject to the conditions
 	Exempt     uint64 `json:"exempt"`     // entered, and are not: broadcast, multicast, ARP, neighbour discovery

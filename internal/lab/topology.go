@@ -33,7 +33,7 @@ const (
 	MaxRelays      = 16
 )
 
-// Topology is what to build: a publisher, relays and subscribers, each in a network namespace of its own, joined by
+// Topology is the lab to build: a publisher, relays and subscribers, each in a network namespace of its own, joined by
 // one more namespace with a bridge for each side of the relays.
 //
 //	pub ── uplink ──[bridge]── relay:up   relay:down ──[bridge]── downlink ── sub1, sub2, …

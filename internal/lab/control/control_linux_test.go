@@ -73,7 +73,7 @@ func TestControl(t *testing.T) {
 	require.ErrorIs(t, err, control.ErrNotUp)
 }
 
-// withoutCounts removes what background packets change.
+// withoutCounts removes the counts that background packets change.
 func withoutCounts(s lab.Status) lab.Status {
 	for _, h := range s.Hosts {
 		for i := range h.Devices {
