@@ -18,7 +18,7 @@ type Choice struct {
 	Origin bool
 }
 
-// Peer is a node, with what the choice of it depends on.
+// Peer is a node, with the facts that its choice depends on.
 type Peer struct {
 	ID     string
 	URL    string
@@ -34,9 +34,9 @@ type Cost struct {
 }
 
 const (
-	// unknownRTT is what counts while there is no session with a node.
+	// unknownRTT counts while there is no session with a node.
 	unknownRTT = 100 * time.Millisecond
-	// loadCost is what half a load costs, in milliseconds; the rest follows, as in a queue.
+	// loadCost is the cost of half a load, in milliseconds; the rest follows, as in a queue.
 	loadCost = 10
 	// fullLoad is the load beyond which a parent is asked last, and relief how much less it must be to change back.
 	fullLoad = 0.9
@@ -166,7 +166,7 @@ func (n *Node) Choices(ns moqt.Namespace, current string) []Choice {
 	return Choices(self, ns, n.peersLocked(found), n.peersLocked(n.table.inRegion(self.Region)), current)
 }
 
-// peersLocked returns what the choice depends on.
+// peersLocked returns the nodes to choose from.
 func (n *Node) peersLocked(members []*member) []Peer {
 	list := make([]Peer, len(members))
 	for i, m := range members {

@@ -29,11 +29,11 @@
 //
 // # Subjects
 //
-// A subject is PREFIX.CLUSTER.KIND.NODE, and what follows depends on the kind. The sender's name is in the subject
-// only, so that an engine that lets a node publish PREFIX.CLUSTER.*.NODE.> and nothing else keeps nodes from
-// speaking for each other. Each namespace has a subject of its own, a token for each field, so that
-// PREFIX.CLUSTER.route.*.a.b.> are the routes below a/b. A field that is long, or has bytes that no token may have,
-// becomes a hash: the message has its name.
+// A subject is PREFIX.CLUSTER.KIND.NODE, and the rest depends on the kind. The sender's name is in the subject only, so
+// that an engine that lets a node publish PREFIX.CLUSTER.*.NODE.> and nothing else keeps nodes from speaking for each
+// other. Each namespace has a subject of its own, a token for each field, so that PREFIX.CLUSTER.route.*.a.b.> are the
+// routes below a/b. A field that is long, or has bytes that no token may have, becomes a hash: the message has its
+// name.
 //
 // # Who asks whom
 //

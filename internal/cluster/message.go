@@ -25,7 +25,7 @@ const (
 	MaxPrice = 10_000.0
 )
 
-// Card is what a node tells about itself.
+// Card describes a node to the others.
 type Card struct {
 	URL    string  `json:"url"` // at which other nodes reach its relay
 	Region string  `json:"region,omitempty"`
@@ -36,7 +36,7 @@ type Card struct {
 	ClientURL string `json:"client_url,omitempty"`
 }
 
-// Feed is what a node gets from another one, over one session or more.
+// Feed is the tracks that a node gets from another one, over one session or more.
 type Feed struct {
 	From   string        `json:"from"`             // the node that feeds
 	RTT    time.Duration `json:"rtt_ns,omitempty"` // 0: not measured
@@ -104,13 +104,13 @@ func checkFeeds(feeds []Feed) error {
 	return nil
 }
 
-// state says what the sender of a message has. It is part of all of them.
+// state is the state of a message's sender. All messages have it.
 type state struct {
 	Epoch   uint64 `json:"epoch"`   // when it joined
 	Version uint64 `json:"version"` // of its routes; in a route, the version after it
 }
 
-// beat is what a node sends once a second.
+// beat is the message that a node sends once a second.
 type beat struct {
 	state
 	Card Card `json:"card"`

@@ -22,8 +22,8 @@ const (
 	// maxDistance is the longest RTT of a network that counts.
 	maxDistance = 10 * time.Second
 
-	// A client is sent to another node that is at most this part as far, and at least so much nearer and cheaper. That
-	// is more than what moves a track: a client pays for it with a new session, and stays where it was sent.
+	// A client is sent to another node that is at most this part as far, and at least so much nearer and cheaper. A
+	// track moves for less: a client pays for its move with a new session, and stays where it was sent.
 	nearerPart   = 0.5
 	nearerSaving = 20 * time.Millisecond
 
@@ -91,7 +91,7 @@ func decodeNetworks(b []byte) (m networksMessage, err error) {
 	return m, nil
 }
 
-// near takes what a node tells about networks.
+// near takes a node's list of networks.
 func (t *table) near(id string, n *networksMessage, now time.Time) {
 	m := t.members[id]
 	if m == nil || m.gone || n.Epoch != m.Epoch {
@@ -118,7 +118,7 @@ type ClientAt struct {
 	RTT  time.Duration // of the client's network
 }
 
-// Elsewhere is where clients of a node could go, as far as it is known at a time.
+// Elsewhere is where clients of a node could go, by the facts known at a time.
 type Elsewhere struct {
 	own     Cost                    // but for the round-trip time
 	nodes   []clientNode            // in no order

@@ -32,7 +32,7 @@ const (
 type Config struct {
 	Cluster string // name of the cluster. Default: "sluice"
 	ID      string // name of the node
-	// Card returns what the node tells about itself. It must return at once, and must not call the node.
+	// Card returns the node's description for the others. It must return at once, and must not call the node.
 	Card func() Card
 	// RTT returns the measured round-trip time to a node, or 0. Default: it is never known.
 	RTT func(node string) time.Duration
@@ -125,11 +125,11 @@ func Join(cfg Config, engine Engine) (*Node, error) {
 	return n, nil
 }
 
-// Leave tells the others that the node leaves, and closes the engine. What Watch has reported stays as it is.
+// Leave tells the others that the node leaves, and closes the engine. Changes that Watch has reported stay.
 func (n *Node) Leave() error { return n.stop(true) }
 
 // Yield closes the engine without a word: another process becomes the node. Until the others hear of that one, at most
-// for the time of a lease, they keep what they know of this one.
+// for the time of a lease, they keep this one's routes.
 func (n *Node) Yield() error { return n.stop(false) }
 
 func (n *Node) stop(leaves bool) error {

@@ -419,7 +419,7 @@ func TestSnapshotsForMany(t *testing.T) {
 }
 
 // TestHostileNode has a node that sends whatever it likes under its own name, a hundred times a second. Others do not
-// notice: neither what they know of each other nor how much they send depends on it, and their logs do not fill.
+// notice: neither their routes nor how much they send depends on it, and their logs do not fill.
 func TestHostileNode(t *testing.T) {
 	const duration = 30 * time.Second
 	for _, attack := range hostile.NodeAttacks {

@@ -12,7 +12,7 @@ import (
 // prefix is the first token of all subjects.
 const prefix = "sluice"
 
-// kind is what a message is about.
+// kind is the kind of a message.
 type kind string
 
 const (
@@ -70,7 +70,7 @@ func (s subjects) route(node string, ns moqt.Namespace) string {
 	return s.of(kindRoute, node, tokens...)
 }
 
-// patterns returns what a node with this name subscribes to.
+// patterns returns the subjects that a node with this name subscribes to.
 func (s subjects) patterns(node string) []string {
 	return []string{
 		s.of(kindBeat, "*"), s.of(kindBye, "*"), s.of(kindNear, "*"), s.of(kindRoute, "*"), s.of(kindRoute, "*", ">"),

@@ -16,7 +16,7 @@ const (
 	// maxTable is how many bytes the routes of all nodes may take, and maxShare the routes of one: about 100,000 names.
 	maxTable = 128 << 20
 	maxShare = 16 << 20
-	// routeCost is what a route takes besides its name.
+	// routeCost is how many bytes a route takes besides its name.
 	routeCost = 96
 	// forget is how long a node that is gone is remembered, so that its late messages change nothing.
 	forget = 10 * Lease
@@ -31,7 +31,7 @@ type Change struct {
 	Gone      bool
 }
 
-// table is what a node knows about the others. It has no lock and no clock of its own.
+// table has the other nodes and their routes. It has no lock and no clock of its own.
 type table struct {
 	members map[string]*member
 	of      map[string][]*member // the origins of each namespace, by its text form

@@ -33,7 +33,7 @@ func known(t *table) (names []string) {
 	return names
 }
 
-// TestLateMessages is about messages that arrive after what they say has become wrong.
+// TestLateMessages is about messages that arrive when they are no longer true.
 func TestLateMessages(t *testing.T) {
 	for name, late := range map[string]func(*table){
 		"beat of an earlier epoch":      func(b *table) { b.meet("a", at(4, 9), start) },
@@ -167,7 +167,7 @@ func TestTableLimits(t *testing.T) {
 	require.Equal(t, uint64(2), b.members["n7"].Epoch, "those that are known stay")
 }
 
-// TestRoomAgain frees what the routes of two nodes need that had no room.
+// TestRoomAgain frees room for the routes of two nodes that had none.
 func TestRoomAgain(t *testing.T) {
 	b := newTable(nil)
 	a, c := b.meet("a", at(1, 0), start), b.meet("c", at(1, 0), start)

@@ -27,7 +27,7 @@ func (b *Bus) Messages() int {
 	return b.messages
 }
 
-// SetLose sets what decides whether a message gets lost on its way to a node. Nil: none does.
+// SetLose sets the function that decides whether a message gets lost on its way to a node. Nil: none does.
 func (b *Bus) SetLose(lose func(to, subject string) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

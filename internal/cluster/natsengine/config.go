@@ -12,7 +12,7 @@ import (
 	"os"
 )
 
-// Config is what both engines have in common.
+// Config is the configuration that both engines have in common.
 type Config struct {
 	Cluster string // name of the cluster; other clusters are refused
 	Node    string // name of the node

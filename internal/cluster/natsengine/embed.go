@@ -117,8 +117,8 @@ func (c *EmbedConfig) options() (*server.Options, error) {
 	return opts, nil
 }
 
-// advertised returns what other servers tell each other about this one. Without it they would take the address that
-// its connections come from.
+// advertised returns the address of this server that other servers tell each other. Without it they would take the
+// address that its connections come from.
 func (c *EmbedConfig) advertised(host string) string {
 	if ip := net.ParseIP(host); c.Advertise == "" && host != "" && !ip.IsUnspecified() {
 		return c.Listen

@@ -50,8 +50,8 @@ func newEngine(log *slog.Logger) *Engine {
 	}
 }
 
-// options returns what all connections have in common. Nothing is kept for a server that is away: beats of the past
-// would change nothing, and what else gets lost costs a snapshot.
+// options returns the options of all connections. Nothing is kept for a server that is away: beats of the past would
+// change nothing, and other lost messages cost a snapshot.
 func (e *Engine) options(node string) []nats.Option {
 	return []nats.Option{
 		nats.Name(node), nats.NoEcho(), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),

@@ -140,7 +140,7 @@ func TestEmbedTLS(t *testing.T) {
 }
 
 // TestAuthorityIsReplaced lets a node join that has a certificate of another authority, which the others learn to trust
-// while they run. What they have told each other stays.
+// while they run. Their routes stay.
 func TestAuthorityIsReplaced(t *testing.T) {
 	t.Parallel()
 	before, after := newAuthority(t).issue(t), newAuthority(t).issue(t)
@@ -276,8 +276,8 @@ func startServer(t *testing.T, opts *server.Options) *server.Server {
 	return s
 }
 
-// TestServerIsBack lets the NATS server of many nodes go and come back. What has not changed meanwhile is not sent
-// again, and what has is asked for once by each node.
+// TestServerIsBack lets the NATS server of many nodes go and come back. Routes that have not changed meanwhile are not
+// sent again, and each node asks once for those that have.
 func TestServerIsBack(t *testing.T) {
 	t.Parallel()
 	const size = 10

@@ -8,7 +8,7 @@ import (
 const (
 	// maxOutgoing is how many bytes wait for a connection that is slow. The longest snapshot has 16 MiB.
 	maxOutgoing = 32 << 20
-	// messageCost is what a message takes besides its subject and data.
+	// messageCost is how many bytes a message takes besides its subject and data.
 	messageCost = 64
 )
 
@@ -70,7 +70,7 @@ func (q *queue) pop() (message, bool) {
 	return m, true
 }
 
-// close lets pop return false when it has returned what there is.
+// close has pop return false, rather than wait, when the queue is empty.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
