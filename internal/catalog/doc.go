@@ -8,8 +8,8 @@
 //     contains the init segments or the configurations of decoders.
 //   - the catalog of moq-dev's hang, in the track "catalog.json".
 //
-// A [Catalog] is what all have in common. [Catalog.Common], [Catalog.MSF] and [Catalog.Hang] write it; [Parse] reads
-// any format. [Names] is the order in which players try them. Where one catalog says a thing twice, the format's own
-// field counts: selectionParams before the fields of MSF 00, a track's own field before commonTrackFields, initData
-// before initRef.
+// A [Catalog] is the content that all have in common. [Catalog.Common], [Catalog.MSF] and [Catalog.Hang] write it;
+// [Parse] reads any format. [Names] is the order in which players try them. Where one catalog says a thing twice, the
+// format's own field counts: selectionParams before the fields of MSF 00, a track's own field before commonTrackFields,
+// initData before initRef.
 package catalog

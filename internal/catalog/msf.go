@@ -37,7 +37,7 @@ type msfTrack struct {
 	Height        int     `json:"height,omitempty"`
 	SampleRate    int     `json:"samplerate,omitempty"`
 	ChannelConfig string  `json:"channelConfig,omitempty"`
-	Channels      int     `json:"channels,omitempty"` // what MediaMTX has instead; not written
+	Channels      int     `json:"channels,omitempty"` // MediaMTX has this instead; not written
 	Language      string  `json:"lang,omitempty"`
 	Layers        string  `json:"x-layers,omitempty"` // Sluice's own
 }

@@ -209,7 +209,7 @@ func (r *Reader) skip(h header) error {
 	return nil
 }
 
-// SkippedText lists what Skipped counts, such as "2 emsg, 1 sidx", or "" if nothing was skipped.
+// SkippedText lists the boxes that Skipped counts, such as "2 emsg, 1 sidx", or "" if nothing was skipped.
 func (r *Reader) SkippedText() string {
 	var parts []string
 	for _, typ := range slices.Sorted(maps.Keys(r.skipped)) {

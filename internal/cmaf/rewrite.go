@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// rewrite copies the boxes of b. It replaces each by what edit returns for it.
+// rewrite copies the boxes of b. It replaces each by edit's result.
 func rewrite(b []byte, edit func(box) []byte) []byte {
 	var out []byte
 	for x, err := range boxes(b) {

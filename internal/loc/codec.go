@@ -33,7 +33,7 @@ type codec interface {
 // unit is a frame as the output has it.
 type unit struct {
 	payload []byte
-	key     bool     // decoding can start here, and the codec knows what entry needs
+	key     bool     // decoding can start here, and the codec has all that entry needs
 	nals    [][]byte // H.264 and H.265
 }
 
@@ -60,7 +60,7 @@ func newCodec(t catalog.TrackEntry) (codec, error) {
 		"must be H.264, H.265, AV1, VP8, VP9, AAC or Opus", t.Codec, t.Packaging)
 }
 
-// picture is what video codecs share.
+// picture is the part that video codecs share.
 type picture struct{ track catalog.TrackEntry }
 
 func (p picture) kind() string { return "video" }
@@ -151,7 +151,7 @@ func (c *vpCodec) entry() (mp4.Box, error) {
 	return c.sampleEntry(c.typ, b), err
 }
 
-// sound is what audio codecs share: each frame is a key frame.
+// sound is the part that audio codecs share: each frame is a key frame.
 type sound struct{ track catalog.TrackEntry }
 
 func (s sound) kind() string { return "audio" }

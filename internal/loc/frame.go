@@ -25,7 +25,7 @@ const (
 // newNumbers is the first draft of MOQT with the present numbers.
 const newNumbers moqt.Version = 20
 
-// Frame is a frame and what its object says about it.
+// Frame is a frame and its object's properties.
 type Frame struct {
 	Timestamp uint64 // presentation time
 	Timed     bool   // there is a Timestamp

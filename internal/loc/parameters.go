@@ -122,7 +122,7 @@ type bitReader struct {
 	failed bool
 }
 
-// newBitReader returns a reader of what follows the header of a NAL unit.
+// newBitReader returns a reader of a NAL unit after its header.
 func newBitReader(nal []byte, header int) *bitReader {
 	nal = nal[min(header, len(nal)):]
 	return &bitReader{b: h264.EmulationPreventionRemove(nal[:min(len(nal), maxFields)])}
@@ -152,7 +152,7 @@ func (r *bitReader) golomb() uint64 {
 	return 1<<zeros - 1 + r.bits(zeros)
 }
 
-// skipSubLayers skips what profile_tier_level says of the sub-layers (ITU-T H.265 §7.3.3).
+// skipSubLayers skips the fields of sub-layers in profile_tier_level (ITU-T H.265 §7.3.3).
 func (r *bitReader) skipSubLayers(n int) {
 	if n == 0 {
 		return

@@ -22,7 +22,7 @@ const (
 	droppingDelay = 10 * time.Second
 
 	fitRate   = 0.95 // of the rate that arrives while the path is full
-	dropRate  = 1.5  // of the rate that arrives in time while the relay drops: what does not fit are whole layers
+	dropRate  = 1.5  // of the rate that arrives in time while the relay drops: whole layers do not fit
 	sureRate  = 0.9  // of that rate: a better rendition may be tried at once
 	sureBurst = 1.3  // times its bitrate: the rate of bursts with which a better rendition may be tried at once
 )
@@ -77,7 +77,7 @@ func NewChooser(path Path, renditions []Rendition, current int) *Chooser {
 	return &Chooser{path: path, of: renditions, current: current, before: current, changing: true}
 }
 
-// Report takes what the player says about itself.
+// Report takes a player's report.
 func (c *Chooser) Report(now time.Time, p Playback) { c.player.report(now, p) }
 
 // Current returns the rendition that has been chosen.
@@ -155,7 +155,7 @@ func (c *Chooser) below(passes func(Rendition) bool) int {
 	return next
 }
 
-// lower leaves a rendition that comes late and does not catch up. The path is full, so what arrives is its rate.
+// lower leaves a rendition that comes late and does not catch up. The path is full, so media arrives at its rate.
 func (c *Chooser) lower(now time.Time) {
 	rate, fits := c.path.Rate(now), fitRate
 	if c.delay == droppingDelay {

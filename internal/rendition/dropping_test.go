@@ -51,7 +51,7 @@ func (p *known) play(c *Chooser, from time.Duration, d time.Duration) (current i
 // was tried in vain is left for its predecessor, and bursts that were wrong once count no more.
 func TestChooserLeavesWhatIsDropped(t *testing.T) {
 	renditions := []Rendition{{Bitrate: 400_000}, {Bitrate: 1_000_000}, {Bitrate: 2_000_000}}
-	p := &known{rate: .7e6, burst: 3e6} // what came of 2 Mbit/s over 1.26 Mbit/s, in the least two seconds
+	p := &known{rate: .7e6, burst: 3e6} // the rate that arrived of 2 Mbit/s over 1.26 Mbit/s, in the least two seconds
 	c := NewChooser(p, renditions, 2)
 	c.Began(start, 2)
 	p.dropping = true

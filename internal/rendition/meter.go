@@ -12,10 +12,10 @@ const (
 	rateWindow  = 2 * time.Second
 	basePeriod  = 30 * time.Second
 
-	// In the beginning a path carries more than what arrives: the sender's window grows, and packets lost when that is
-	// too large hold back what comes after them.
+	// In the beginning a path carries more than arrives: the sender's window grows, and packets lost when that is too
+	// large hold back what comes after them.
 	startTime = 3 * time.Second
-	startRate = 1.5 // times what arrives
+	startRate = 1.5 // times the rate that arrives
 
 	dropShare = 0.1 // of objects: if more are left out, the relay drops them
 
@@ -42,7 +42,7 @@ type Meter struct {
 	bursts []float64 // the latest ones, in bits per second
 }
 
-// slot has what arrived in one step of time.
+// slot has the media that arrived in one step of time.
 type slot struct {
 	number int64
 	bytes  int

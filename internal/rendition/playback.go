@@ -2,14 +2,14 @@ package rendition
 
 import "time"
 
-// Playback is what a player reports about itself. The zero value says nothing, and changes nothing.
+// Playback is a player's report about itself. The zero value says nothing, and changes nothing.
 type Playback struct {
 	Buffered *time.Duration // how much media waits to be shown; nil: not known
 	Dropped  uint64         // frames that were not shown, as they were decoded too late; counted since it began
 	Pixels   uint64         // of its display; 0: not known
 }
 
-// Patience is for how long media may wait on its way to a player that has so much left to show.
+// Patience is how long media may wait on its way to a player with this buffer.
 func (p *Playback) Patience() time.Duration {
 	if p.Buffered == nil {
 		return 0
@@ -24,7 +24,7 @@ const (
 	dropLimit   = 10 // frames in dropWindow
 )
 
-// player is what the last reports of a player say.
+// player has the last reports of a player.
 type player struct {
 	Playback
 	begins time.Time // when it shows the current rendition: earlier drops are another one's
@@ -67,5 +67,5 @@ func (p *player) late(late time.Duration) time.Duration {
 	return max(late, p.Patience())
 }
 
-// shows reports whether the player's display has at least that many pixels, as far as is known.
+// shows reports whether the player's display has at least that many pixels, if that is known.
 func (p *player) shows(pixels uint64) bool { return p.Pixels == 0 || pixels <= p.Pixels }

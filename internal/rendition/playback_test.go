@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlayback has players that report what they show, and what a Chooser makes of that in a minute. Each path is also
-// tried with a player that says nothing, which has to be the same as no report.
+// TestPlayback has players that report their playback, and a Chooser's choices in a minute. Each path is also tried
+// with a player that says nothing, which has to be the same as no report.
 func TestPlayback(t *testing.T) {
 	buffered := func(d time.Duration) func(time.Duration, int) Playback {
 		return func(time.Duration, int) Playback { return Playback{Buffered: &d} }

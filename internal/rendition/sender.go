@@ -8,7 +8,7 @@ import (
 // Tick is how often Look is called.
 const Tick = 100 * time.Millisecond
 
-// Sent is what a sender knows of its connection at a time.
+// Sent is the state of a sender's connection at a time.
 type Sent struct {
 	Bytes        uint64 // of all packets, ever
 	Window       int    // congestion window, bytes
@@ -18,7 +18,7 @@ type Sent struct {
 	Flows        bool          // there is something of the rendition to send
 }
 
-// Sender is a [Path], by what the connection of the sender knows.
+// Sender is a [Path], by the state of the sender's connection.
 type Sender struct {
 	state Sent
 	sent  [rateSamples]sentSample // the latest last
@@ -44,7 +44,7 @@ func (p *Sender) Look(now time.Time, s Sent) {
 	p.sent[rateSamples-1] = sentSample{now, s.Bytes, s.SRTT}
 }
 
-// Delay implements [Path]: by the age of what waits here, and the time that packets wait on the path.
+// Delay implements [Path]: by the age of media that waits here, and the time that packets wait on the path.
 func (p *Sender) Delay(time.Time) time.Duration {
 	return p.state.Lag + max(p.state.SRTT-p.state.MinRTT, 0)
 }

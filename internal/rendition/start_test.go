@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// starts are what comes in the first three seconds of the best rendition of 'sluice-lab replay --rendition client
+// starts are the arrivals in the first three seconds of the best rendition of 'sluice-lab replay --rendition client
 // --policy bytes --congestion cubic --join', by the rate of the path in kbit/s and its RTT. The web page's test has the
 // same file.
 type starts struct {
