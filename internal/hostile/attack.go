@@ -1,6 +1,6 @@
 package hostile
 
-// Attack is what a hostile peer does.
+// Attack is an attack by a hostile peer.
 type Attack struct {
 	Name string
 	run  func(*Peer) error

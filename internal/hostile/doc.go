@@ -1,5 +1,5 @@
-// Package hostile is peers and clients that do harm, for the tests of a relay: each [Attack] is what such a peer does
-// on a session that began properly. [NodeAttacks] are what nodes of a cluster do that harm the others.
+// Package hostile is peers and clients that do harm, for the tests of a relay: each [Attack] is made on a session that
+// began properly. [NodeAttacks] are attacks by a node of a cluster on the others.
 //
 // A test dials a relay, and gives the session to an attack:
 //
@@ -10,11 +10,11 @@
 // For [UpstreamAttacks] it is the other way round: a relay has dialed the test, which accepts the session for a peer of
 // [NewUpstream].
 //
-// [RTSPAttacks] are what clients of RTSP do, which need no session:
+// [RTSPAttacks] are attacks by clients of RTSP, which need no session:
 //
 //	err := attack.Run(ctx, hostile.RTSPClient{Address: "127.0.0.1:8554", Victim: "live/camera"})
 //
-// An attack ends when the relay has done what repels it, or when the session ends. An error that is [ErrUndefended]
-// says that the relay did not. Whether others noticed the attack is for the test to find out: it publishes and
-// subscribes beside it.
+// An attack ends when the relay has repelled it, or when the session ends. An error that is [ErrUndefended] says that
+// the relay did not. Whether others noticed the attack is for the test to find out: it publishes and subscribes beside
+// it.
 package hostile

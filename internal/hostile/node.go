@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// NodeAttack is what a node of a cluster sends that does harm, under its own name.
+// NodeAttack is the harmful messages of a node of a cluster, under its own name.
 type NodeAttack struct {
 	Name    string
 	message func(node string, i uint64) (subject, data string)
@@ -48,7 +48,7 @@ var NodeAttacks = []NodeAttack{
 	}},
 }
 
-// card is what the node tells about itself. Nobody listens at its URL.
+// card is the node's card. Nobody listens at its URL.
 const card = `{"url":"moqt://192.0.2.1"}`
 
 func beatOf(epoch, version uint64, isNew bool) string {

@@ -15,7 +15,7 @@ import (
 type Peer struct {
 	*session.Session
 	Conn transport.Conn
-	// Cache is the cache of the relay. Nil: what the relay holds is not checked.
+	// Cache is the cache of the relay. Nil: it is not checked.
 	Cache Cache
 
 	victim   moqt.FullTrackName
@@ -26,7 +26,7 @@ type Peer struct {
 	session.Unsupported
 }
 
-// Cache tells what a relay holds.
+// Cache tells how full a relay's cache is.
 type Cache interface {
 	Bytes() int64
 	Over() int64  // bytes beyond its size

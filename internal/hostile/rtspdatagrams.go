@@ -91,14 +91,14 @@ func (c *RTSPClient) foreignPackets() error {
 	return nil
 }
 
-// Limits of what a server may send again to a player.
+// Limits of packets that a server may send again to a player.
 const (
 	maxRepeats  = 2   // of a packet
 	repeatRate  = 200 // a second
 	repeatBurst = 100
 )
 
-// nacks asks for the latest packets of the victim again and again, and counts what comes.
+// nacks asks for the latest packets of the victim again and again, and counts the packets that come.
 func (c *RTSPClient) nacks() error {
 	p, err := c.playByUDP()
 	if err != nil {
