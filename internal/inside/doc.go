@@ -1,5 +1,5 @@
-// Package inside shows what a relay does while it does it: snapshots of its sessions and tracks, of what its two
-// senders send and what the kernel declines, of the delay that they add, and of the cluster.
+// Package inside shows a relay at work: snapshots of its sessions and tracks, of the packets that its two senders send
+// and the kernel declines, of the delay that they add, and of the cluster.
 //
 // A [Stream] serves them over HTTP as server-sent events, one each second. The events are described where their types
 // are, in snapshot.go. A [Guard] decides who may look.

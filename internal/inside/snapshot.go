@@ -6,7 +6,7 @@ import (
 	"sluice/internal/delay"
 )
 
-// Limits of what a snapshot lists.
+// Limits of a snapshot's lists.
 const (
 	maxTracks      = 200
 	maxSubscribers = 200
@@ -26,8 +26,8 @@ type Snapshot struct {
 	Received uint64 `json:"received_bytes"` // counter: from publishers and upstream relays
 	Sent     Sent   `json:"sent"`
 
-	// FastPath counts what the kernel did, by reason: docs/fastpath.md lists them. Reasons to decline copies begin with
-	// copy_; copy_sent is none. It is absent without the fast path.
+	// FastPath counts the kernel's verdicts, by reason: docs/fastpath.md lists them. Reasons to decline copies begin
+	// with copy_; copy_sent is none. It is absent without the fast path.
 	FastPath map[string]uint64 `json:"fast_path,omitempty"`
 	// Held counts how often the process did not send, or not yet, by reason.
 	Held map[string]uint64 `json:"held,omitempty"`
@@ -36,7 +36,7 @@ type Snapshot struct {
 	// while somebody looks.
 	Delays Delays `json:"delays"`
 
-	Tracks []Track `json:"tracks"` // those with the most subscribers
+	Tracks []Track `json:"tracks"` // with the most subscribers
 	More   Rest    `json:"more"`   // the other tracks
 
 	// Guests are the clients of other protocols that came first. Their media is not in Received and Sent, but for the
@@ -121,7 +121,7 @@ type Node struct {
 	Feeds  []Feed  `json:"feeds,omitempty"`
 }
 
-// Feed is what a node gets from another one.
+// Feed is the tracks that a node gets from another one.
 type Feed struct {
 	From   string        `json:"from"`
 	Tracks int           `json:"tracks"`

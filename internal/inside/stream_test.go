@@ -86,7 +86,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestEvents reads what a watcher gets.
+// TestEvents reads a watcher's events.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t, NewStream(new(counted)), "?track=9")

@@ -8,8 +8,8 @@
 //	GET /publish               publish
 //	GET /embed                 only the player, for an <iframe> of other sites
 //	GET /assets/NAME           scripts and styles; player.js is a web component for other sites
-//	GET /relay.json            what the page has to know of the relay: see Relay
-//	GET /inside                what the relay does, for its operator: see package inside
+//	GET /relay.json            facts about the relay for the page: see Relay
+//	GET /inside                the relay at work, for its operator: see package inside
 //	GET /certificate.sha256    of the certificate of --dev, which no authority has signed
 //	GET /viewers?field=a&…     how many sessions watch the broadcast in that namespace
 //

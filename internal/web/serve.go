@@ -15,7 +15,7 @@ import (
 	"sluice/internal/limited"
 )
 
-// Limits of a connection. A page is a few small files, and what a browser sends are short headers.
+// Limits of a connection. A page is a few small files, and a browser sends short headers.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
@@ -33,7 +33,7 @@ type ServerConfig struct {
 	// MaxConnections and MaxConnectionsPerSource are how many connections may exist at a time, in all and from one
 	// source address. Defaults: 1,024 and 64.
 	MaxConnections, MaxConnectionsPerSource int
-	// Logger gets what an operator can act on. Default: slog.Default().
+	// Logger gets messages that an operator can act on. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -66,7 +66,7 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 		Handler: cfg.Site, TLSConfig: conf, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: headerBytes,
-		ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // of what peers do
+		ErrorLog:       slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // about peers
 	}
 	s.listeners = []net.Listener{tls.NewListener(s.listener, conf)}
 	if cfg.Plain {

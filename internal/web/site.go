@@ -31,7 +31,7 @@ var dist embed.FS
 // answerTimeout is how long an answer may take to be sent. The largest file is a few hundred kilobytes.
 const answerTimeout = 30 * time.Second
 
-// Relay is what the page has to know of the relay. It is what /relay.json has.
+// Relay has the facts about the relay that the page needs: /relay.json.
 type Relay struct {
 	// Port is the UDP port to which the page opens its WebTransport session.
 	Port int `json:"port"`

@@ -14,9 +14,9 @@ const tlsHandshake = 0x16
 // acceptPause is how long the sorter waits after a connection that could not be accepted.
 const acceptPause = 100 * time.Millisecond
 
-// sorter gives the connections of a listener to one for those with TLS, and one for those without. Only clients on this
-// machine may do without: nobody is between them and the relay, and browsers trust http://localhost as they trust
-// https. So a page of a relay with a certificate of its own making needs no exception in the browser.
+// sorter gives the connections of a listener to two others: with TLS, and without. Only clients on this machine may do
+// without: nobody is between them and the relay, and browsers trust http://localhost as they trust https. So a page of
+// a relay with a certificate of its own making needs no exception in the browser.
 type sorter struct {
 	from       net.Listener
 	tls, plain *sorted

@@ -11,7 +11,7 @@ import (
 	"sluice/transport"
 )
 
-// These limits bound what counting viewers costs. A page asks every few seconds for each broadcast that it shows. One
+// These limits bound the cost of counting viewers. A page asks every few seconds for each broadcast that it shows. One
 // source has a quarter of the answers, so that it cannot keep others from theirs.
 const (
 	viewersPerSecond       = 200
