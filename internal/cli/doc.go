@@ -1,5 +1,5 @@
-// Package cli holds what the commands sluice and sluice-lab share: how a program starts, logs, shows progress, reports
-// errors and ends.
+// Package cli has the code that the programs share: how a program starts, logs, shows progress, reports errors and
+// ends.
 //
 // A command's main package describes itself as a [Program] and calls [Main], which makes the root command, runs the
 // command line until it ends or a signal ends it, and returns the exit code. A command gets all that it may use of

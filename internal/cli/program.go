@@ -20,10 +20,10 @@ type Program struct {
 	Short, Long string // of the help text
 	// Commands are the constructors of its subcommands.
 	Commands []func(*Environment) *cobra.Command
-	// Command is the constructor of what the program does without a subcommand, with a help text of its own. nil: it
+	// Command is the constructor of the program's command without a subcommand, with a help text of its own. nil: it
 	// shows the help text.
 	Command func(*Environment) *cobra.Command
-	// Warning is what the program says whenever it starts. "": nothing.
+	// Warning is printed whenever the program starts. "": none.
 	Warning string
 	// ExitCode returns the exit code of an error, and whether it knows the error. It may be nil.
 	ExitCode func(error) (code int, ok bool)

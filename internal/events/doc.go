@@ -1,5 +1,5 @@
-// Package events tells the operator what happens at a relay: sessions, publications and subscribers that come and go.
-// A [Sender] sends [relay.Event]s to an HTTP service; a [Log] writes them as log lines. Both take an event without
+// Package events tells the operator about sessions, publications and subscribers of a relay that come and go. A
+// [Sender] sends [relay.Event]s to an HTTP service; a [Log] writes them as log lines. Both take an event without
 // waiting, because the relay holds locks while it reports one.
 //
 // An [outbox.Box] sends the events. Their ids end with a number that counts lost ones, too.

@@ -53,7 +53,7 @@ type Box[T any] struct {
 	cfg     Config[T]
 	metrics metrics
 	failure logs.Line
-	stop    context.Context // done when nothing is to be sent any more
+	stop    context.Context // done when nothing must be sent any more
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when the goroutine has ended
 
@@ -232,7 +232,7 @@ func IsPermanent(err error) bool {
 	return ok && e.Status/100 == 4 && e.Status != http.StatusRequestTimeout && e.Status != http.StatusTooManyRequests
 }
 
-// failed logs what has happened to values, but not too often.
+// failed logs the fate of values, but not too often.
 func (b *Box[T]) failed(what string, args ...any) {
 	b.failure.Log(b.cfg.Logger, logInterval, slog.LevelError, b.cfg.What+" are "+what, args...)
 }

@@ -37,7 +37,7 @@ type Admin struct {
 	ready    atomic.Bool
 }
 
-// AdminConfig says what an Admin serves, and where.
+// AdminConfig is the address of an Admin, and its content.
 type AdminConfig struct {
 	Flag     string   // the name of the flag with Addr; its name with -host is the flag with Hosts
 	Addr     string   // TCP address
@@ -57,7 +57,7 @@ func ListenAdmin(cfg AdminConfig, metrics ...prometheus.Collector) (*Admin, erro
 	return NewAdmin(l, cfg, metrics...), nil
 }
 
-// ExplainAdmin adds to an error of listening at the admin address what to do about it.
+// ExplainAdmin adds advice to an error of listening at the admin address.
 func ExplainAdmin(flag string, err error) error {
 	return fmt.Errorf("%s: %w; choose another address, or %s '' for none", flag, err, flag)
 }
@@ -117,7 +117,7 @@ func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// serveHealth tells what runs the process whether to restart it.
+// serveHealth tells the service manager whether to restart the process.
 func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if a.alive != nil && !a.alive() {
 		http.Error(w, "stuck", http.StatusServiceUnavailable)

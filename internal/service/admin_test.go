@@ -88,7 +88,7 @@ func (l pipeListener) Close() error {
 
 func (l pipeListener) Addr() net.Addr { return new(net.TCPAddr) }
 
-// TestAdminLimits sends what holds a server up. The server ends each of these connections by itself.
+// TestAdminLimits sends requests that hold a server up. The server ends each of these connections by itself.
 func TestAdminLimits(t *testing.T) {
 	const get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 	for name, test := range map[string]struct {

@@ -1,3 +1,3 @@
-// Package service has what the relay and the monitor do as services: an address for metrics and health checks, word to
-// systemd, few privileges and little memory.
+// Package service has the parts that make the relay and the monitor services: an address for metrics and health checks,
+// word to systemd, few privileges and little memory.
 package service

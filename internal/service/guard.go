@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// adminGuard refuses what no client of the admin address sends.
+// adminGuard refuses requests that no client of the admin address sends.
 //
 // A web page in an operator's browser may reach the admin address, but the browser does not let it read the answer: the
 // page has another origin. DNS rebinding gets around that. The page's own host name is made to resolve to 127.0.0.1,

@@ -26,8 +26,8 @@ func CollectEarly() {
 
 // OneProcessor makes Go run one goroutine at a time, unless somebody has chosen by GOMAXPROCS. A program that does a
 // little at intervals pays for each further processor: Go wakes a thread for it, which looks for work. One goroutine
-// does not hold up others for long: Go gives its processor away while a system call blocks, and interrupts what has run
-// for 10 ms.
+// does not hold up others for long: Go gives its processor away while a system call blocks, and interrupts a goroutine
+// that has run for 10 ms.
 func OneProcessor() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
@@ -40,7 +40,8 @@ const (
 	lastGiveBack  = time.Minute
 )
 
-// KeepSmall gives back what only the start has needed, and then at intervals what garbage collections read.
+// KeepSmall gives back memory that only the start has needed, and then at intervals the pages that garbage collections
+// read.
 func KeepSmall() (stop func()) {
 	memory.GiveBack()
 	wait := firstGiveBack

@@ -1,4 +1,4 @@
-// Package clitest holds what tests of the commands share: scripts of what users type and read, and the programs that
+// Package clitest holds helpers for tests of the commands: scripts of what users type and read, and the programs that
 // they run.
 //
 // A script is a file testdata/*.txtar in the form of [testscript]. [Run] runs all scripts of a package, with these

@@ -78,7 +78,7 @@ func setEnvironment(env *testscript.Env) error {
 	return recordNotifications(env)
 }
 
-// recordNotifications acts as systemd: what a script sends to the socket "notify" is written to the file "notified".
+// recordNotifications acts as systemd: messages of a script to the socket "notify" are written to the file "notified".
 func recordNotifications(env *testscript.Env) error {
 	addr := &net.UnixAddr{Name: filepath.Join(env.WorkDir, "notify"), Net: "unixgram"}
 	socket, err := net.ListenUnixgram("unixgram", addr)
