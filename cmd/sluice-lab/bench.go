@@ -206,7 +206,7 @@ func peersDir(env *cli.Environment) string {
 	return filepath.Join(cache, "sluice", "peers", "bin")
 }
 
-// beQuick sets what --quick means where the user has set nothing else.
+// beQuick applies --quick to flags that the user has not set.
 func (f *benchFlags) beQuick() {
 	set := func(value *int, quick int) {
 		if *value == 0 {

@@ -29,7 +29,7 @@ func findUnprotected() (string, error) {
 	return dir, nil
 }
 
-// checkUnprotected returns an error if a program protects packets: its results would be taken for what they are not.
+// checkUnprotected returns an error if a program protects packets: its results would be mislabelled.
 func checkUnprotected(program string) error {
 	info, err := buildinfo.ReadFile(program)
 	if errors.Is(err, os.ErrNotExist) {

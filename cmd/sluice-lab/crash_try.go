@@ -29,7 +29,7 @@ var (
 	crashSchemes = []string{"moqt", "https"}
 )
 
-// crashes measures what clients see when a process is killed.
+// crashes measures how clients fare when a process is killed.
 type crashes struct {
 	stage    stage
 	dir      string // of the certificate

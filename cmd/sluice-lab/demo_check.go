@@ -64,7 +64,7 @@ type checker struct {
 	next     map[uint32]int // chunks that have arrived, by track
 }
 
-// received counts what a subscriber has received.
+// received counts the objects that a subscriber has received.
 type received struct {
 	objects int
 	bytes   uint64

@@ -195,7 +195,7 @@ func (t *demoTable) congestionRows(w *tabwriter.Writer) {
 	}
 }
 
-// congestionSummary prints what the bottleneck did.
+// congestionSummary prints the effects of the bottleneck.
 func (t *demoTable) congestionSummary() {
 	want, slow, neighbour := t.demo.want, t.demo.subscribers[0], t.demo.subscribers[1]
 	r, other := slow.got.status(), neighbour.got.status()

@@ -140,7 +140,7 @@ func (d *demo) finish(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// observe asks the relays what they have sent.
+// observe asks the relays how much they have sent.
 func (d *demo) observe(ctx context.Context) {
 	for _, r := range d.relays {
 		r.observe(ctx)

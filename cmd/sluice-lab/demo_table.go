@@ -13,7 +13,7 @@ import (
 	"sluice/relay"
 )
 
-// demoTable shows what the subscribers have received. On a terminal it is updated while they play.
+// demoTable shows how much the subscribers have received. On a terminal it is updated while they play.
 type demoTable struct {
 	demo     *demo
 	w        io.Writer
@@ -85,7 +85,7 @@ func (d *demo) hops() (all []hop) {
 	return all
 }
 
-// sent returns what the relay has sent on the hop.
+// sent returns the relay's counters of the hop.
 func (h hop) sent() relay.SessionStatus { return h.from.session(h.to) }
 
 // packetsText returns two cells: the packets that the kernel and the relay's process have sent.
@@ -141,7 +141,7 @@ func delayText(d measure.Delays) string {
 	return ms(.5) + "\t" + ms(.99)
 }
 
-// summary prints how many subscribers received everything, and what the relays did.
+// summary prints how many subscribers received everything, and the work of the relays.
 func (t *demoTable) summary() {
 	var all measure.Delays
 	whole := 0
@@ -164,7 +164,7 @@ func (t *demoTable) summary() {
 	}
 }
 
-// shareOf prints the kernel's share of what a relay has sent.
+// shareOf prints the kernel's share of a relay's packets.
 func (t *demoTable) shareOf(r *demoRelay) {
 	var sent relay.SentPackets
 	var declined uint64

@@ -122,7 +122,7 @@ func printHosts(w io.Writer, status lab.Status) {
 	}
 }
 
-// printCounts prints what each link has done with its packets.
+// printCounts prints the counts of each link.
 func printCounts(w io.Writer, status lab.Status) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	defer table.Flush()

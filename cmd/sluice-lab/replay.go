@@ -201,8 +201,8 @@ func policyOf(name string) (p replay.Policy, err error) {
 	return replayPolicies()[i], nil
 }
 
-// variants returns in what else subjects differ: who chooses among renditions, nobody by default, and whether the
-// kernel sends, too.
+// variants returns the other differences between subjects: who chooses among renditions, nobody by default, and whether
+// the kernel sends, too.
 func (f *replayFlags) variants() (all []replay.Subject, err error) {
 	for _, name := range orAll(f.rules, []string{""}) {
 		s := replay.Subject{Rule: rendition.Rule(name)}

@@ -20,7 +20,7 @@ import (
 // exact is set by the linker in a build with the overlay of internal/sim/overlay: see make simulate.
 var exact string
 
-// errSimulation says that schedules have failed. What failed was printed.
+// errSimulation says that schedules have failed. The failures were printed.
 var errSimulation = errors.New("the simulation has failed")
 
 const (

@@ -21,14 +21,14 @@ const (
 	resultFile = "result.json"
 )
 
-// simulateOrder is what a child is to do.
+// simulateOrder is the order to a child.
 type simulateOrder struct {
 	Schedule         *trial.Schedule
 	Pcap, Keys, Qlog string
 	KeepQlog, Log    bool
 }
 
-// simulateResult is what a child has done.
+// simulateResult is the result of a child.
 type simulateResult struct {
 	Hash    string
 	Packets int
@@ -81,7 +81,7 @@ func (f *simulateFlags) liveOnce(ctx context.Context, s *trial.Schedule) (said s
 	}
 	c := exec.CommandContext(ctx, program, "simulate", "--live", ".")
 	c.Args[0], c.Dir = programName, dir // the tests of this program look at its name
-	// What the order of goroutines depends on. Nothing else is in the environment: even its size matters to the heap.
+	// The order of goroutines depends on these. Nothing else is in the environment: even its size matters to the heap.
 	c.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0"}
 	out, err := c.CombinedOutput()
 	if err != nil {

@@ -110,8 +110,8 @@ func exportedByRelay(t *testing.T) exports {
 	return e
 }
 
-// reasonsOfKernel returns what the kernel programs count: the members of enum reason, in lower case, as package
-// fastpath has them.
+// reasonsOfKernel returns the reasons that the kernel programs count: the members of enum reason, in lower case, as
+// package fastpath has them.
 func reasonsOfKernel(t *testing.T) (names []string) {
 	header, err := os.ReadFile(clitest.Path("fastpath/bpf/shared/reason.h"))
 	require.NoError(t, err)
@@ -168,15 +168,15 @@ type query struct {
 var (
 	quoted     = regexp.MustCompile(`"[^"]*"`)
 	metricName = regexp.MustCompile(`\b(?:up|ALERTS|(?:sluice|process|go)_\w+)\b`)
-	// selector matches a metric with what its labels have to be, and matcher what one label has to be.
+	// selector matches a metric with the conditions for its labels, and matcher one condition.
 	selector = regexp.MustCompile(`(\w+)\{([^}]*)\}`)
 	matcher  = regexp.MustCompile(`(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"`)
 	// grouping matches the labels by which sums are told apart, and joining those by which two sides are joined.
 	grouping = regexp.MustCompile(`\bby \(([^)]*)\)\s*\(`)
 	joining  = regexp.MustCompile(`\bon \(([^)]*)\)`)
-	// summing matches what leaves no label if no grouping follows.
+	// summing matches operators that leave no label if no grouping follows.
 	summing = regexp.MustCompile(`\b(?:sum|max|min|avg|count)\s*\(`)
-	// unread is what check does not understand.
+	// unread matches syntax that check does not understand.
 	unread = regexp.MustCompile(`\b(?:without|ignoring|group_left|group_right|label_replace|label_join)\b`)
 	// labelValues matches the query of a variable.
 	labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
@@ -224,7 +224,7 @@ func metricsIn(expr string) []string {
 
 func list(labels string) []string { return strings.Split(labels, ", ") }
 
-// inParentheses returns what precedes the parenthesis that closes an open one.
+// inParentheses returns the text before the parenthesis that closes an open one.
 func inParentheses(text string) string {
 	depth := 1
 	for i, c := range quoted.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("_", len(s)) }) {

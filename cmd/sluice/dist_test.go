@@ -157,7 +157,7 @@ func readKubernetes(t *testing.T, text []byte) manifest {
 	return manifest{c.Args, c.Security.Capabilities.Add, spec.HostNetwork}
 }
 
-// readDockerfile reads what an image has of its own. Its network is chosen later.
+// readDockerfile reads the description of an image. Its network is chosen later.
 func readDockerfile(t *testing.T, text []byte) manifest {
 	caps := regexp.MustCompile(`setcap (\S+)=p `).FindSubmatch(text)
 	require.NotNil(t, caps)

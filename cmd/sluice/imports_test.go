@@ -121,7 +121,7 @@ func TestLinkedPackages(t *testing.T) {
 	require.NotContains(t, monitor, "github.com/quic-go/quic-go")
 }
 
-// TestPacketsAreProtected keeps what removes packet protection out of every build without the tag unprotected.
+// TestPacketsAreProtected keeps code that removes packet protection out of every build without the tag unprotected.
 func TestPacketsAreProtected(t *testing.T) {
 	for tags, want := range map[string]bool{"": false, "unprotected": true} {
 		const format = "{{range .GoFiles}}{{.}} {{end}}{{.EmbedFiles}}"

@@ -15,8 +15,8 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// TestDroppedPrivileges reads what the threads of a relay may do that root has started without the fast path. The
-// script e2e/testdata/service.txtar reads it with the fast path.
+// TestDroppedPrivileges reads the capabilities of the threads of a relay that root has started without the fast path.
+// The script e2e/testdata/service.txtar reads it with the fast path.
 func TestDroppedPrivileges(t *testing.T) {
 	if os.Geteuid() != 0 && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skip("needs root, which has privileges to drop")

@@ -244,7 +244,7 @@ func hostFor(ip net.IP) string {
 	return ip.String()
 }
 
-// explainListen adds to an error of server.Listen what to do about it.
+// explainListen adds advice to an error of server.Listen.
 func explainListen(err error) error {
 	if fastPath, ok := errors.AsType[*server.FastPathError](err); ok {
 		return fmt.Errorf("--fastpath on: %w", fastPath.Err)

@@ -19,7 +19,7 @@ import (
 	"sluice/relay"
 )
 
-// authFlags are the flags of sluice relay that say who may do what. Several schemes together allow what one of them
+// authFlags are the flags of sluice relay about authorization. Several schemes together allow all that one of them
 // allows.
 type authFlags struct {
 	tokenFile string

@@ -163,7 +163,7 @@ func (f *clusterFlags) nodeName() string {
 	return label
 }
 
-// clusterNode is this process as a node of a cluster. The methods of nil do what a relay without one does.
+// clusterNode is this process as a node of a cluster. The methods of nil are for a relay without one.
 type clusterNode struct{ cfg server.ClusterConfig }
 
 // prepare does all that can fail before the relay becomes a node, or returns nil without the flags. Other nodes do not
@@ -214,7 +214,7 @@ func (n *clusterNode) close() error {
 	return n.cfg.Engine.Close()
 }
 
-// engine starts what carries routes. While this process replaces another, the address may not be free yet.
+// engine starts the engine, which carries routes. While this process replaces another, the address may not be free yet.
 func (f *clusterFlags) engine(common natsengine.Config, replaces bool) (*natsengine.Engine, error) {
 	if len(f.urls) > 0 {
 		return natsengine.Dial(natsengine.DialConfig{Config: common, URLs: f.urls})

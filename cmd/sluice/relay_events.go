@@ -43,7 +43,7 @@ func (f *eventFlags) check() error {
 	return nil
 }
 
-// newSender returns what sends events to the service.
+// newSender returns the sender of events to the service.
 func (f *eventFlags) newSender() (*events.Sender, error) {
 	cfg := events.Config{URL: f.url}
 	if f.secrets != "" {
@@ -82,7 +82,7 @@ func (f *eventFlags) open() (func(relay.Event), error) {
 	}, nil
 }
 
-// metrics returns what the sender of events counts.
+// metrics returns the metrics of the sender of events.
 func (f *eventFlags) metrics() []prometheus.Collector {
 	if f.sender == nil {
 		return nil

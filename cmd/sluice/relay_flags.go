@@ -25,7 +25,7 @@ import (
 
 // relayFlags are the flags of sluice relay.
 type relayFlags struct {
-	cfg           server.Config // what flags set directly
+	cfg           server.Config // flags set it directly
 	dev           bool
 	devHosts      []string
 	cacheMiB      int

@@ -12,7 +12,7 @@ import (
 	"sluice/server"
 )
 
-// insideFlag is the flag about who may look inside the relay, and what they see.
+// insideFlag is the flag about who may look inside the relay, and the snapshots to see there.
 type insideFlag struct {
 	tokenFile string
 
@@ -33,7 +33,7 @@ func (f *insideFlag) open() (err error) {
 	return nil
 }
 
-// show returns what a server does, as events. The first call decides whose.
+// show returns the handler of a server's snapshots, as events. The first call decides whose.
 func (f *insideFlag) show(s *server.Server) http.Handler {
 	if f.events == nil {
 		f.events = inside.NewStream(inside.Of(s))

@@ -187,7 +187,7 @@ func (t *takeover) untilReplaced(ctx context.Context) (context.Context, context.
 	return ctx, cancel
 }
 
-// metrics returns what the port counts.
+// metrics returns the metrics of the port.
 func (t *takeover) metrics() []prometheus.Collector {
 	return []prometheus.Collector{t.port}
 }

@@ -12,7 +12,7 @@ import (
 	"sluice/internal/cli/clitest"
 )
 
-// TestMain has the program sluice, and what stands for sluice-rtt, which sluice rtt executes under its own name.
+// TestMain has the program sluice, and a stand-in for sluice-rtt, which sluice rtt executes under its own name.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"sluice": main, "sluice-rtt": func() {}, "sluice rtt": func() { fmt.Printf("%q\n", os.Args) },

@@ -104,7 +104,7 @@ func (f *tokenFlags) check() error {
 	return bounds.AtLeast("--expires", f.expires, time.Second)
 }
 
-// permissions returns what the token allows.
+// permissions returns the permissions of the token.
 func (f *tokenFlags) permissions() (all []auth.Permission, err error) {
 	for _, word := range []string{auth.Publish, auth.Subscribe, auth.Discover, auth.All} {
 		for _, text := range *f.prefixes[word] {

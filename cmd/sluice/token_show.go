@@ -82,7 +82,7 @@ func showToken(ctx context.Context, w io.Writer, value []byte, keys string) erro
 		"what other tokens allow is in the relay's --auth-token-file")
 }
 
-// verifyToken verifies a token with keys of a file or URL, and says what came of it.
+// verifyToken verifies a token with keys of a file or URL, and prints the result.
 func verifyToken(ctx context.Context, t signed.Token, source string) (text string, err error) {
 	if source == "" {
 		return "not verified; name the keys with --keys", nil
