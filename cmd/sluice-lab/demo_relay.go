@@ -113,8 +113,7 @@ func (r *demoRelay) reach(host, scheme string) []string {
 	return []string{"--relay", r.url(host, scheme), "--namespace", demoNamespace, "--tls-sha256", r.certificate}
 }
 
-// observe asks the relay how much it has sent to each session. If the relay is too busy to answer, the last answer
-// stays.
+// observe asks the relay how much it has sent to each session. If it is too busy to answer, the last answer stays.
 func (r *demoRelay) observe(ctx context.Context) {
 	st, _, err := server.GetStatus(ctx, r.admin, r.adminAddress)
 	if err != nil {

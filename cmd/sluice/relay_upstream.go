@@ -79,8 +79,7 @@ func (f *upstreamFlags) areSet() bool {
 	return len(f.announce)+len(f.hosts) > 0 || f.tokenFile+f.trust() != ""
 }
 
-// trust returns the name of a flag that says how to trust upstream relays, or which credentials to show them, if there
-// is one.
+// trust returns the name of a flag about trust in upstream relays, or credentials for them, if there is one.
 func (f *upstreamFlags) trust() string {
 	switch {
 	case f.transport.CAFile != "":

@@ -189,8 +189,7 @@ func summarize(system string, runs []outcome) result.Summary {
 	return s
 }
 
-// addTail adds the quantiles that need more values than a single run has, if all runs together have enough. They have
-// no range.
+// addTail adds quantiles that need more values than a run has, if all runs together have enough. They have no range.
 func addTail(s *result.Summary, name string, sorted []float64) {
 	pooled := make(map[string]float64)
 	result.AddQuantiles(pooled, name, sorted)

@@ -53,9 +53,8 @@ func (p *byUDP) end() {
 // its. Others lose packets there.
 const flood = 20
 
-// foreignPackets sends RTP and RTCP to the server's ports, from many ports that no session has named, and from the
-// ports of a player, which publishes nothing. It waits for an answer before the next flood: a server without time gets
-// less.
+// foreignPackets sends RTP and RTCP to the server's ports, from many ports that no session has named, and from a
+// player's, which publishes nothing. It waits for an answer before the next flood: a server without time gets less.
 func (c *RTSPClient) foreignPackets() error {
 	p, err := c.playByUDP()
 	if err != nil {

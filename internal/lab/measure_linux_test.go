@@ -16,8 +16,7 @@ import (
 	"sluice/internal/lab/measure"
 )
 
-// forwarder is the simplest relay: packets that arrive at its address leave for each target as they are. It ends with
-// the test.
+// forwarder is the simplest relay: packets to its address leave for each target as they are. It ends with the test.
 func forwarder(t testing.TB, l *lab.Lab) netip.AddrPort {
 	t.Helper()
 	in, addr := listen(t, l.Relay, l.Relay.Device("up").IPv4.Addr())

@@ -214,8 +214,7 @@ func (f *Flow) SetBucket(b claim.Bucket, full clock.Time) {
 // burstTime is how long the bucket takes to get full. A key frame, and some frames that depend on it, have to fit in.
 const burstTime = time.Second
 
-// SetRate changes the rate of the bucket, in bytes a second; 0: there is none. Bytes that were taken from it stay
-// taken.
+// SetRate changes the rate of the bucket, in bytes a second; 0: there is none. Bytes taken from it stay taken.
 func (f *Flow) SetRate(rate int64) {
 	f.SetBucket(claim.Bucket{Rate: rate, Burst: rate * int64(burstTime/time.Second)},
 		clock.Time(f.full.Load()))

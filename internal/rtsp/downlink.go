@@ -47,8 +47,7 @@ type downlink struct {
 	mark    time.Time
 }
 
-// ownSessionMemory is how many bytes the windows of a downlink's session may hold (server.Server.DialOwn), and its
-// buffers.
+// ownSessionMemory bounds the bytes in the windows of a downlink's session (server.Server.DialOwn), and its buffers.
 const ownSessionMemory = 2 << 20
 
 var (

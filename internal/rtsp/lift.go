@@ -107,8 +107,7 @@ func (l *lift) unwant() {
 	}
 }
 
-// wakeLocked gives the uplink the packets that the stream keeps. It tries again at the next request if the queue is
-// full.
+// wakeLocked gives the uplink the stream's cached packets. It tries again at the next request if the queue is full.
 func (l *lift) wakeLocked() {
 	kept, gap := l.stream.since(l.next)
 	r := &resumption{gap: gap, done: make(chan struct{})}

@@ -25,8 +25,7 @@ func (s *streamTest) nacked(result string) int {
 	return int(counted(s.t, s.metrics.nacks, "nacked_packets_total", result))
 }
 
-// TestNACK checks that a player gets packets again as it got them first, each at most twice, and only packets that it
-// got.
+// TestNACK checks that a player gets packets again as it got them first, each at most twice, and no others.
 func TestNACK(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		s.start = 65530 // the numbers wrap around

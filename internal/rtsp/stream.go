@@ -308,8 +308,7 @@ func (s *stream) join(p *player) bool {
 	return true
 }
 
-// catchUpLocked has a player follow the cache from its beginning, or from the first packet it has not got, until it is
-// live.
+// catchUpLocked has a player follow the cache from its beginning, or from the first packet it lacks, until it is live.
 func (s *stream) catchUpLocked(p *player) {
 	p.live, p.late, p.next = false, false, max(p.got, s.first)
 	if p.got < s.first {

@@ -40,8 +40,7 @@ const (
 	lastGiveBack  = time.Minute
 )
 
-// KeepSmall gives back memory that only the start has needed, and then at intervals the pages that garbage collections
-// read.
+// KeepSmall gives back memory that only the start has needed, and at intervals pages that garbage collections read.
 func KeepSmall() (stop func()) {
 	memory.GiveBack()
 	wait := firstGiveBack

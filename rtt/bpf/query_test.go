@@ -212,8 +212,7 @@ func TestQueriesShareATable(t *testing.T) {
 	require.Equal(t, 201-waiting, w.tally(MonitorTallyTALLY_QUERIES_FULL))
 }
 
-// A peer has at most a share of the table, whatever addresses of its /64 it uses. An entry that leaves the table gives
-// it back.
+// A peer has at most a share of the table, whatever addresses of its /64 it uses. An entry that leaves gives it back.
 func TestQueryShare(t *testing.T) {
 	w := watching(t, everything, MonitorProgEgress, MonitorProgExpireQueries)
 	ask := func(at float64, from netip.AddrPort, id int) {

@@ -37,8 +37,7 @@ func Load(name string) (Table, error) {
 	return t, nil
 }
 
-// Read reads a Table. Each line has a prefix and the name of its group. Empty lines, and comments after a #, are
-// ignored.
+// Read reads a Table. Each line has a prefix and the name of its group. Empty lines, and text after a #, do not count.
 func Read(r io.Reader) (Table, error) {
 	t := make(Table)
 	lines := bufio.NewScanner(r)

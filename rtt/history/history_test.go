@@ -219,8 +219,7 @@ func TestLimit(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "notes.txt"))
 }
 
-// Files that are too old go. A clock that is wrong for a moment removes nothing: an old file was old the last time,
-// too.
+// Old files go. A clock that is wrong for a moment removes nothing: an old file was old the last time, too.
 func TestAge(t *testing.T) {
 	dir := t.TempDir()
 	w, err := NewWriter(dir, Limits{Size: plenty, Age: time.Hour}, slog.Default())

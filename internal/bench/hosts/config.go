@@ -10,8 +10,7 @@ import (
 type Config struct {
 	Bench bench.RunConfig
 	Hosts Hosts
-	// Up and Down are the addresses at which publisher and subscribers reach the relay; "": the address that SSH
-	// connects to.
+	// Up and Down are the addresses at which publisher and subscribers reach the relay; "": as SSH does.
 	Up, Down string
 	SSH      string    // a configuration file for ssh; "" is the user's
 	Output   io.Writer // gets the progress

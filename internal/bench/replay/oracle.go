@@ -9,9 +9,8 @@ import (
 	"sluice/internal/bench/playback"
 )
 
-// oracle chooses objects for a path that it knows from the begin to the end, and sends nothing else. It shows a score
-// that no policy can exceed by much: it has no window, finds no queue, loses no packet and shares packets between
-// objects.
+// oracle chooses objects for a path that it knows from the begin to the end, and sends nothing else. No policy can do
+// much better: it has no window, finds no queue, loses no packet and shares packets between objects.
 //
 // Times are the bits that the path can have carried by then: so each bit takes as long as any other.
 type oracle struct {

@@ -1,5 +1,4 @@
-// Package result is the data of a benchmark: the contents of results.json, how runs become numbers, and how numbers
-// compare.
+// Package result is the data of a benchmark: results.json, how runs become numbers, and how numbers compare.
 //
 // A [Report] has scenarios, which are loads; a [Scenario] has a [Run] for each repetition with each system, and a
 // [Summary] for each system over its usable runs. A run has four sorts of values, all by name:

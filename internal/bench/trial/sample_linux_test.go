@@ -12,8 +12,7 @@ import (
 	"sluice/internal/lab/labtest"
 )
 
-// A program at the egress runs in the time of the sender, and a program without a link in the time of the process that
-// runs it.
+// A program at the egress runs in the sender's time, and one without a link in the time of the process that runs it.
 func TestIngressPrograms(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	load := func() (*ebpf.Program, ebpf.ProgramID) {
