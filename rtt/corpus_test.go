@@ -308,7 +308,7 @@ var corpus = map[string]struct {
 			s.frame(10, wire.Frame(reply, 5))
 			s.frame(12, wire.Frame(reply, 6, 5))
 			s.frame(14, wire.PPPoE(9, reply))
-			// What must not be misread: a fragment, a tunnel, and three VLAN tags.
+			// Packets that must not be misread: a fragment, a tunnel, and three VLAN tags.
 			s.ip(20, wire.IP{
 				From: echoFrom4, To: echoTo4, Protocol: wire.ProtocolICMP, Fragment: 0x2000,
 			}.Packet(wire.Echo{Seq: 2}.Between(echoFrom4, echoTo4)[20:]))

@@ -21,7 +21,7 @@ import (
 // ms from bob and back, 10 ms and the queue from alice and back.
 type download struct {
 	script
-	queue func(ms float64) float64 // what a segment that passes then waits for behind the observer, ms
+	queue func(ms float64) float64 // how long a segment that passes then waits behind the observer, ms
 }
 
 const downloadFar, downloadNear = 20, 10
@@ -29,7 +29,7 @@ const downloadFar, downloadNear = 20, 10
 // risingQueue is up to 80 ms long: it grows for two seconds, and then shrinks.
 func risingQueue(ms float64) float64 { return 80 - math.Abs(math.Mod(ms, 4000)-2000)/25 }
 
-// clocks returns what the ends' clocks show when something that they have just sent passes the observer.
+// clocks returns the times of the ends' clocks when a packet that they have just sent passes the observer.
 func (d *download) clocks(ms float64) (ofAlice, ofBob uint32) {
 	return 5000 + uint32(ms-downloadNear/2), 0xfffffc00 + uint32(int64(ms-downloadFar/2))
 }

@@ -7,7 +7,7 @@ import (
 	"sluice/rtt/report"
 )
 
-// Type is what has happened.
+// Type is the type of an alert's event.
 type Type string
 
 // Types.

@@ -50,7 +50,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// minutes takes so many intervals of a minute.
+// minutes takes a number of intervals of a minute.
 func (b *bench) minutes(n int, prefixes ...report.Prefix) {
 	for range n {
 		start := b.now

@@ -23,7 +23,7 @@ func promiscuous(d Device) (io.Closer, error) {
 	return os.NewFile(uintptr(fd), "promiscuous"), nil
 }
 
-// socketError says what to do if there is no packet socket.
+// socketError adds advice if there is no packet socket.
 func socketError(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):

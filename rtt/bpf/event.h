@@ -18,7 +18,7 @@ enum close_reason {
 	CLOSE_SYN, // the ports are used again
 };
 
-// What opened or closed a flow: one of the ends that the event names, or the clean-up.
+// Who opened or closed a flow: one of the ends that the event names, or the clean-up.
 enum trigger {
 	TRIGGER_SOURCE,
 	TRIGGER_DESTINATION,

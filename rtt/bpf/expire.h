@@ -7,7 +7,7 @@
 #include "query.h"
 
 #define FLOW_TIMEOUT (300 * SECOND)
-#define UDP_TIMEOUT (120 * SECOND) // RFC 4787 REQ-5: what a NAT grants at least
+#define UDP_TIMEOUT (120 * SECOND) // RFC 4787 REQ-5: the least that a NAT grants
 #define UNCONFIRMED_TIMEOUT (30 * SECOND) // no timeout of a flow is shorter
 
 // The tables that are cleaned up.

@@ -219,7 +219,7 @@ INLINE void flow_joined(const struct packet *p, struct flow *f)
 	peer->smoothed_rtt = 0;
 }
 
-// flow_count adds the packet to what its sender sent.
+// flow_count adds the packet to its sender's traffic.
 INLINE void flow_count(const struct packet *p, struct flow *f)
 {
 	struct side *s = flow_side(f, p->side);

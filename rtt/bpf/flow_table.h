@@ -88,7 +88,7 @@ INLINE void flow_ended(bool iterator, const struct flow_key *key, u8 side, u64 n
 	event_send(e, now);
 }
 
-// What may happen to the flow of a recent key.
+// Outcomes for the flow of a recent key.
 enum standing {
 	STANDING_STAYS, // or it is gone
 	STANDING_UNCONFIRMED,

@@ -58,7 +58,7 @@ var Outcomes = [...]Counter{
 	{"quic-malformed", "malformed QUIC header"},
 }
 
-// Tallies are what can happen to packets on the way, indexed by MonitorTally.
+// Tallies are the names of events on packets' way, indexed by MonitorTally.
 var Tallies = [...]Counter{
 	{"flows-created", "flows that were added to the flow table"},
 	{"flows-deleted", "flows that both ends closed"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// What the link, IP and transport parsers find out about a packet, and the key of its flow.
+// The results of the link, IP and transport parsers for a packet, and the key of its flow.
 #pragma once
 
 #include "counters.h"

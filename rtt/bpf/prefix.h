@@ -25,10 +25,10 @@ struct direction {
 struct traffic_entry {
 	struct direction sent[2]; // by hosts of the prefix; of the even and the odd periods
 	struct direction received[2];
-	struct load_second load; // what this CPU has counted in the current second
+	struct load_second load; // this CPU's bytes of the current second
 };
 
-// What the loss bits of QUIC tell about packets in one direction.
+// Losses of packets in one direction, by the loss bits of QUIC.
 struct loss {
 	u64 all; // packets that were sent, in whole blocks
 	u64 passed; // packets of these that were seen; the others were lost before

@@ -27,7 +27,7 @@ struct settings {
 	u8 replay; // the packets come from a capture, and their times from the variable replay
 	u8 batch; // events that are handed to user space at once
 	u8 groups; // aggregate by the groups that a table gives prefixes, not by prefixes of one length
-	u8 by_pair, by_vlan, by_interface, by_transport; // what else tells aggregates apart
+	u8 by_pair, by_vlan, by_interface, by_transport; // further keys of aggregates
 	u8 parts; // aggregate the RTTs of both parts of the path
 	u8 tunnels; // look into tunnels
 };

@@ -17,7 +17,7 @@
 #define SPIN_STRAYS_MIN 8 // before it is classified as random because of edges out of turn
 #define SPIN_PACKETS_MIN 32 // from each side since its last change, before it is constant; a power of two
 #define SPIN_QUIET (500 * MILLISECOND) // since the last change, before the same
-#define SPIN_QUIET_BASES 8 // or so many times the base, if that is more
+#define SPIN_QUIET_BASES 8 // or this many times the base, if that is more
 #define SPIN_MEMORY 64 // changes after which older ones count half
 #define SPIN_LONG_RUN 4 // mean number of packets between two changes that random bits do not reach
 #define SPIN_BASE_PART 8 // a sample below this part of the base is rejected

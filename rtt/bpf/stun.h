@@ -14,7 +14,7 @@
 
 struct stun_start {
 	u16 type;
-	u16 length; // of what follows the header
+	u16 length; // after the header
 	u32 cookie;
 };
 

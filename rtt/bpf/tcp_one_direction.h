@@ -11,7 +11,7 @@
 #include "flow_table.h"
 #include "tcp.h"
 
-// What the clock of TSval is taken for. Another clock is noticed, because its delays grow or shrink with time.
+// The assumed rate of the clock of TSval. Another clock is noticed, because its delays grow or shrink with time.
 #define TCP_TICK MILLISECOND
 // The least delay of this period and the last is the path without queues. As a clock may be 50 ppm off, that has to be
 // found again: the error is at most 6 ms.

@@ -3,7 +3,7 @@
 // RFC 2890), EtherIP (RFC 3378), VXLAN (RFC 7348), GENEVE (RFC 8926) and GTP-U (3GPP TS 29.281). The innermost packet
 // is measured.
 //
-// The walk from one header to the next is a sequence of steps. What comes next is named by an EtherType, also where the
+// The walk from one header to the next is a sequence of steps. An EtherType names the next header, also where the
 // header before has another number for it. The walk keeps its position in the packet, where the verifier does not track
 // it: it then verifies one step, and not one for each way to get there.
 #pragma once
@@ -14,7 +14,7 @@
 #define TUNNEL_STEPS_MAX 16
 
 #define ETHERTYPE_ETHERNET bpf_htons(0x6558) // Transparent Ethernet Bridging
-#define ETHERTYPE_ERSPAN bpf_htons(0x88be) // what a switch mirrors: Ethernet after eight bytes, or none (type I)
+#define ETHERTYPE_ERSPAN bpf_htons(0x88be) // mirrored by a switch: Ethernet after eight bytes, or none (type I)
 
 #define GRE_CHECKSUM bpf_htons(0x8000)
 #define GRE_KEY bpf_htons(0x2000)
@@ -147,7 +147,7 @@ INLINE enum outcome tunnel_geneve(struct cursor *c, struct packet *p, u32 at)
 	return tunnel_next(p, h.type, at + sizeof(h) + (h.version_options & GENEVE_OPTIONS) * 4);
 }
 
-// tunnel_gtpu_inner notes what comes after a header whose last field is the type of an extension header.
+// tunnel_gtpu_inner notes the next header after one whose last field is the type of an extension header.
 INLINE enum outcome tunnel_gtpu_inner(struct cursor *c, struct packet *p, u8 extension, u32 at)
 {
 	return extension ? tunnel_next(p, TUNNEL_GTPU_EXTENSION, at) : tunnel_next_ip(c, p, at);
@@ -168,7 +168,7 @@ INLINE enum outcome tunnel_gtpu_extension(struct cursor *c, struct packet *p)
 	return tunnel_gtpu_inner(c, p, next, end);
 }
 
-// tunnel_gtpu looks into packets of users. What the ends of the tunnel tell each other is measured like other UDP.
+// tunnel_gtpu looks into packets of users. Messages between the ends of the tunnel are measured like other UDP.
 INLINE enum outcome tunnel_gtpu(struct cursor *c, struct packet *p, u32 at)
 {
 	struct gtpu_optional o = {};

@@ -51,7 +51,7 @@ func labelled(payload []byte, labels ...uint32) []byte {
 	return wire.Ethernet(wire.TypeMPLS, wire.MPLS(payload, labels...))
 }
 
-// nested is a packet in so many tunnels of IP in IP.
+// nested returns a packet in a number of tunnels of IP in IP.
 func nested(times int) []byte {
 	packet := inner4
 	for range times {

@@ -14,12 +14,12 @@ import (
 	"sluice/rtt/output"
 )
 
-// ePPingOptions is what ePPing (commit 659ce29) lists with --help.
+// ePPingOptions is ePPing's list of options (commit 659ce29, --help).
 //
 //go:embed testdata/epping.help
 var ePPingOptions string
 
-// ePPingMeanings are arguments that ePPing understands, by option, and what they mean here. An argument that begins
+// ePPingMeanings are arguments that ePPing understands, by option, and their meanings here. An argument that begins
 // with "bad " is refused.
 var ePPingMeanings = map[string]map[string]func(*rttFlags, *rtt.MonitorConfig){
 	"help":      nil, // of all commands

@@ -6,8 +6,8 @@ import (
 	"sluice/internal/service"
 )
 
-// dropPrivileges gives up what sluice-rtt needs only to start: to load programs, and to attach them to devices. It
-// keeps, if the process has them:
+// dropPrivileges gives up capabilities that sluice-rtt needs only to start: to load programs, and to attach them to
+// devices. It keeps, if the process has them:
 //
 //   - CAP_BPF, to run programs that clean up, and to read maps where sysctl kernel.unprivileged_bpf_disabled asks for
 //     it.

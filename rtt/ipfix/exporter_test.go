@@ -208,7 +208,7 @@ func TestKeys(t *testing.T) {
 	i := reporttest.Parts()
 	grouped := i.Prefixes[0]
 	grouped.Prefix, grouped.Group, grouped.Protocol = netip.Prefix{}, strings.Repeat("ä", maxText), "other"
-	unplaced := grouped // as what there is no room for
+	unplaced := grouped // as without room
 	unplaced.Prefix, unplaced.Group, unplaced.Protocol = netip.MustParsePrefix("0.0.0.0/0"), "", ""
 	i.Prefixes = append(i.Prefixes, grouped, unplaced)
 	require.NoError(t, c.exporter(Config{Enterprise: 9, Domain: 7}).Interval(i))
@@ -229,7 +229,7 @@ func TestKeys(t *testing.T) {
 	require.EqualValues(t, 255, records[2].number("0/4"))
 }
 
-// TestLargeNumbers has more packets than 32 bits count: shares of two numbers are what they were.
+// TestLargeNumbers has more packets than 32 bits count: shares of two numbers stay.
 func TestLargeNumbers(t *testing.T) {
 	c := newCollector(t)
 	i := reporttest.Interval()

@@ -60,7 +60,7 @@ func onLine(t *testing.T, cfg Config, test func(*testing.T, *Exporter, *line)) {
 	})
 }
 
-// many returns an interval with so many prefixes.
+// many returns an interval with a number of prefixes.
 func many(prefixes int, length time.Duration) *report.Interval {
 	i := reporttest.Interval()
 	i.Start, i.Prefixes = i.End.Add(-length), nil

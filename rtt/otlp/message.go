@@ -94,7 +94,7 @@ func text(key, value string) *common.KeyValue {
 	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: value}}}
 }
 
-// data returns the message, about what runs the monitor. Metrics without data points are left out.
+// data returns the message, about the resource that runs the monitor. Metrics without data points are left out.
 func (m *message) data(about *resource.Resource) *metrics.MetricsData {
 	var all []*metrics.Metric
 	if len(m.rtts) > 0 {

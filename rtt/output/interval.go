@@ -35,7 +35,7 @@ func summary(h *report.Histogram) []namedDuration {
 	}
 }
 
-// inside returns what precedes element n of a list that begins with the given text.
+// inside returns the text before element n of a list that begins with the given text.
 func inside(n int, begin string) string {
 	if n == 0 {
 		return begin

@@ -12,7 +12,7 @@ import (
 	"sluice/rtt/internal/wire"
 )
 
-// erfOf returns a record of ERF with so many extension headers, padded to a multiple of eight bytes.
+// erfOf returns a record of ERF with a number of extension headers, padded to a multiple of eight bytes.
 func erfOf(kind byte, at time.Time, extensions, wire int, payload []byte) []byte {
 	ticks := uint64(at.Unix())<<32 | uint64(at.Nanosecond())<<32/uint64(time.Second)
 	b := binary.LittleEndian.AppendUint64(nil, ticks)

@@ -26,7 +26,7 @@ func (k *taker) take(i *report.Interval) error {
 	return k.err
 }
 
-// of returns an interval with so many prefixes.
+// of returns an interval with a number of prefixes.
 func of(prefixes int) *report.Interval {
 	return &report.Interval{Prefixes: make([]report.Prefix, prefixes)}
 }

@@ -119,7 +119,7 @@ type PrefixTraffic struct {
 
 	Retransmissions uint64 // TCP segments that were sent again
 	ECNCapable      uint64 // packets that may be marked instead of dropped (RFC 3168)
-	ECNMarked       uint64 // those that were (CE)
+	ECNMarked       uint64 // marked packets (CE)
 }
 
 // Plus returns the sum.
