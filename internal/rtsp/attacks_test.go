@@ -20,7 +20,7 @@ import (
 // attackTime is how long an attack may take, and longer if the server has not counted it yet. Many end before.
 const attackTime = 3 * time.Second
 
-// evidence is what the server counts when it repels an attack: a metric, and its label.
+// evidence is the counter of a repelled attack: a metric, and its label.
 var evidence = map[string][2]string{
 	"connections without end":                  {"refused_connections_total", "address"},
 	"absurd descriptions":                      {"refused_requests_total", "400"},

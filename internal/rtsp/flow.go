@@ -44,7 +44,7 @@ func codecOf(d *description.Media) rtpframe.Codec {
 	return rtpframe.Unknown
 }
 
-// flow is what a player gets of a media; stream.mu guards it.
+// flow decides which packets of a media a player gets; stream.mu guards it.
 type flow struct {
 	own        rtpframe.Flow // while the kernel does not serve the player
 	limit      rtpframe.Limit

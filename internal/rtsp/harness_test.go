@@ -201,7 +201,7 @@ func (c *sender) frames(n int) {
 	}
 }
 
-// received waits until the server has so many packets.
+// received waits until the server has received the number of packets.
 func (c *sender) received(s *Server, packets int) {
 	c.t.Helper()
 	eventually(c.t, "packets", func() bool { return counted(c.t, s, "received_packets_total") == float64(packets) })

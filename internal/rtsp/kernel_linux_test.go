@@ -148,7 +148,7 @@ func (w *kernelWorld) frame(c *sender) {
 	c.received(w.Server, 2*int(c.number))
 }
 
-// untilKernel sends frames until the kernel sends those to so many players, as it does with the next ones.
+// untilKernel sends frames until the kernel sends them to a number of players, as it does with the next ones.
 func (w *kernelWorld) untilKernel(c *sender, players int) {
 	w.t.Helper()
 	w.onceKernel(c, players)
@@ -157,7 +157,7 @@ func (w *kernelWorld) untilKernel(c *sender, players int) {
 	}
 }
 
-// onceKernel sends frames until the kernel sends one to so many players.
+// onceKernel sends frames until the kernel sends one to a number of players.
 func (w *kernelWorld) onceKernel(c *sender, players int) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool { return w.frameByKernel(c) == 2*players }, patient, 20*time.Millisecond,

@@ -121,7 +121,7 @@ func (w *kernelWorld) gets(c *receiver, last uint32) {
 		for _, m := range kinds {
 			n += len(c.got(m))
 		}
-		// The kernel may have sent what the server has not counted yet.
+		// The kernel may have sent packets that the server has not counted yet.
 		return n == int(counted(w.t, w.Server, "received_packets_total")) && len(c.numbers(kinds[0])[last]) > 0 &&
 			len(c.numbers(kinds[1])[last]) > 0
 	})

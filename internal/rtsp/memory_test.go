@@ -53,8 +53,8 @@ func TestShares(t *testing.T) {
 	require.True(t, (*share)(nil).Take(1<<40))
 }
 
-// TestMemoryOfADownlink plays broadcasts that send far more than can be played: objects without ends, and ones that
-// wait for another one. Each ends when it has its share.
+// TestMemoryOfADownlink plays broadcasts that send far more than can be played: objects without ends, and objects that
+// wait for others. Each ends when it has its share.
 func TestMemoryOfADownlink(t *testing.T) {
 	t.Parallel()
 	f := newFilm(t, "avc.mp4")

@@ -150,7 +150,7 @@ func turnedOut(t *testing.T, s *Server, path string) {
 	require.NoError(t, c.Start())
 	defer c.Close()
 	var got atomic.Int64
-	desc, _, err := c.Describe(u) // of what the catalog says
+	desc, _, err := c.Describe(u) // of the catalog's content
 	if err == nil {
 		err = c.SetupAll(desc.BaseURL, desc.Medias)
 	}

@@ -40,7 +40,7 @@ type uplink struct {
 	since    time.Duration // when that was due
 
 	last  time.Duration // the latest time of all packets
-	shift time.Duration // what the track whose times jumped back last adds to them
+	shift time.Duration // added to its times by the track whose times jumped back last
 }
 
 // arrival is a packet with its time in units of its clock, or a resumption.
