@@ -75,8 +75,8 @@ type capacitySearch struct {
 	peer   string
 }
 
-// probe reports whether the relay serves so many subscribers well. It tries again if the first trial does not decide
-// this, because a pause of the publisher within a frame made the frame look like two.
+// probe reports whether the relay serves n subscribers well. It tries again if the first trial does not decide this,
+// because a pause of the publisher within a frame made the frame look like two.
 func (c *capacitySearch) probe(ctx context.Context, n int) (bool, error) {
 	good, decided, err := c.try(ctx, n)
 	if err == nil && !decided {

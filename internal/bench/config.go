@@ -17,8 +17,7 @@ import (
 	"sluice/internal/lab"
 )
 
-// RunConfig describes what to measure. Programs and Systems are required; zero values of the other fields mean the
-// defaults.
+// RunConfig configures Measure. Programs and Systems are required; zero values of the other fields mean the defaults.
 type RunConfig struct {
 	Programs trial.Programs
 	Systems  []system.Spec
@@ -30,7 +29,7 @@ type RunConfig struct {
 	Warmup      time.Duration // before the measured period; default: 2 s, one group of mock video
 	// MaxCapacity is the largest number of subscribers that is tried; default: 400.
 	MaxCapacity int
-	// Ciphers are what clients offer first, and Segmentations who cuts the bursts of senders that use UDP GSO; default:
+	// Ciphers are offered first by clients, and Segmentations who cuts the bursts of senders that use UDP GSO; default:
 	// AES, and devices. Delay, CPU and memory are measured with all of them, the rest with the first.
 	Ciphers, Segmentations []string
 	// Rate is the rate of the mock video; default: 2 Mbit/s.
@@ -177,7 +176,7 @@ func (c RunConfig) scenario(kind, name, title string, p result.Params) result.Sc
 // clipName returns the name of the clip in a report.
 func (c RunConfig) clipName() string { return filepath.Base(c.Clip) }
 
-// wanted returns the kinds that are to be measured.
+// wanted returns the kinds to measure.
 func (c RunConfig) wanted(kinds ...string) []string {
 	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(c.Kinds, k) })
 }

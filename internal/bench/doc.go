@@ -11,9 +11,9 @@
 //	│   ├── broker   starts load generators on other machines
 //	│   ├── system   the relays: commands, versions
 //	│   ├── load     load generators: publisher, subscribers, hog
-//	│   │   └── video    what they publish and verify
-//	│   └── procfs   what processes and the machine used
-//	├── playback what a viewer would have seen
+//	│   │   └── video    the frames that they publish and verify
+//	│   └── procfs   the resources that processes and the machine used
+//	├── playback scores of what a viewer would have seen
 //	├── pathprofile   paths whose rate and loss change
 //	├── syscalls the system calls of a process, counted
 //	└── result   the results: statistics, comparisons, results.json
@@ -21,7 +21,7 @@
 //	forwarding   measures latency monitors at a router, for sluice-lab forwarding
 //	hosts        runs all of this on machines of their own, reached by SSH
 //	report       pages, tables and plots of a result
-//	└── chart    what one plot shows, and its drawing
+//	└── chart    the data of one plot, and its drawing
 //
 // A new kind of scenario is a plan, its metrics, and a line in docs/bench.md; package report needs no change.
 package bench

@@ -17,7 +17,7 @@ GO_TYPE(enum, role);
 
 struct softirq_times {
 	u64 since;                // the times below are complete until then; CLOCK_MONOTONIC, ns; 0: no softirq runs
-	u32 handles, interrupts;  // roles, of what runs now
+	u32 handles, interrupts;  // roles, of the running softirq
 	u64 devices[ROLES];       // ns, by the role of the network namespace whose device received the packet
 	u64 processes[ROLES];     // ns, by the role of the interrupted process
 };
@@ -45,7 +45,7 @@ struct {
 	__type(value, u32);
 } namespaces SEC(".maps");
 
-// The role of what network softirqs do before they handle a packet: a driver that takes packets from its device, GRO.
+// The role of network softirqs before they handle a packet: a driver that takes packets from its device, GRO.
 const volatile u32 drivers;
 
 // The parts of the kernel's structs that are read here; CO-RE finds the fields.

@@ -84,7 +84,7 @@ func (g *generator) pings(ctx context.Context, p *pinger) (*Pinged, error) {
 	}
 }
 
-// newPinger returns a pinger that waits so long for a reply.
+// newPinger returns a pinger with a time to wait for each reply.
 func newPinger(target string, wait time.Duration) (*pinger, error) {
 	address, err := net.ResolveIPAddr("ip6", target)
 	if err != nil {

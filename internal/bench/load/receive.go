@@ -40,7 +40,7 @@ func (r *receiver) result() Received {
 	return got
 }
 
-// waitFor waits until so many objects have arrived, or the context is done. It can be called once.
+// waitFor waits until the number of objects has arrived, or the context is done. It can be called once.
 func (r *receiver) waitFor(ctx context.Context, objects uint64) {
 	r.mu.Lock()
 	if r.got.Objects >= objects {

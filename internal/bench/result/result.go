@@ -71,7 +71,7 @@ type Metric struct {
 	Title  string `json:"title"`  // of a column or an axis, without the unit
 	Unit   string `json:"unit"`   // µs, s, %, MiB, Mbit/s, …; "" for a count
 	Better int    `json:"better"` // 1: more is better, -1: less is better, 0: neither
-	// Beside is whether the metric only stands beside another one, by which systems are compared.
+	// Beside is set if the metric only stands beside another, by which systems are compared.
 	Beside bool `json:"beside,omitempty"`
 }
 

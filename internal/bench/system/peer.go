@@ -83,8 +83,8 @@ func Peer(name, dir string) (Spec, error) {
 // versionTime is how long a program may take to print its version.
 const versionTime = 5 * time.Second
 
-// programVersion returns what a program prints with --version, or else the version that Cargo has installed; "" if
-// neither is known.
+// programVersion returns a program's output with --version, or else the version that Cargo has installed; "" if neither
+// is known.
 func programVersion(path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
 	defer cancel()

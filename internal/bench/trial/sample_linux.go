@@ -145,7 +145,7 @@ func (t *Trial) relayPrograms() (map[ebpf.ProgramID]bool, error) {
 }
 
 // ingressPrograms returns the programs that links attach to the ingress of devices. A classifier at the egress runs in
-// the time of what sends: a process, or the program that a packet has come to. One without a link is run by a process.
+// the time of the sender: a process, or the program that a packet has come to. One without a link is run by a process.
 // Relays attach theirs by links.
 func ingressPrograms() (map[ebpf.ProgramID]bool, error) {
 	for first := make(map[ebpf.ProgramID]bool); ; {

@@ -37,7 +37,7 @@ type Stage struct {
 // MaxRelays is the length of the longest chain.
 const MaxRelays = 4
 
-// OpenStage builds a lab with so many hosts for subscribers: each may get a bottleneck of its own. Errors that mean
+// OpenStage builds a lab with a number of hosts for subscribers: each may get a bottleneck of its own. Errors that mean
 // "this machine cannot do it" are a *[lab.MissingError].
 func OpenStage(ctx context.Context, programs Programs, hosts int, seed uint64) (*Stage, error) {
 	return openStage(programs, func(s *Stage) (err error) {
