@@ -36,7 +36,7 @@ type Card struct {
 	ClientURL string `json:"client_url,omitempty"`
 }
 
-// Feed is the tracks that a node gets from another one, over one session or more.
+// Feed is the tracks that a node gets from another, over one session or more.
 type Feed struct {
 	From   string        `json:"from"`             // the node that feeds
 	RTT    time.Duration `json:"rtt_ns,omitempty"` // 0: not measured

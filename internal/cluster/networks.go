@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// MaxNetworks is how many networks a node tells the others about: those that are nearest to it.
+	// MaxNetworks is how many networks a node tells the others about: the nearest to it.
 	MaxNetworks = 1024
 	// maxAllNetworks is how many networks of all nodes the table holds.
 	maxAllNetworks = 1 << 17

@@ -202,7 +202,7 @@ func (t *table) recall(now time.Time) {
 	}
 }
 
-// hasRoom reports whether a node may have a route more that takes so much.
+// hasRoom reports whether a node may have one more route of this size.
 func (t *table) hasRoom(m *member, cost int) bool {
 	return m.bytes+cost <= maxShare && t.bytes+cost <= maxTable
 }
