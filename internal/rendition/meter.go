@@ -134,8 +134,8 @@ func (m *Meter) Dropping(now time.Time) bool {
 	return float64(skipped) > dropShare*float64(objects+skipped)
 }
 
-// Rate returns how many bits per second have arrived in the two seconds before the latest object. What has come of the
-// next one is not known, so the time since then does not count, unless that is long. In the beginning it returns more.
+// Rate returns how many bits per second have arrived in the two seconds before the latest object. The part of the next
+// one that has come is unknown, so the time since does not count, unless it is long. In the beginning it returns more.
 func (m *Meter) Rate(now time.Time) float64 {
 	times := 1.
 	if now.Sub(m.zero) < startTime {
