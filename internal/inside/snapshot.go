@@ -121,7 +121,7 @@ type Node struct {
 	Feeds  []Feed  `json:"feeds,omitempty"`
 }
 
-// Feed is the tracks that a node gets from another one.
+// Feed is the tracks that a node gets from another.
 type Feed struct {
 	From   string        `json:"from"`
 	Tracks int           `json:"tracks"`
