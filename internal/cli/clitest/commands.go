@@ -145,7 +145,7 @@ func signal(ts *testscript.TestScript, s syscall.Signal, args []string) {
 	ts.Fatalf("no %s in the background", args[0])
 }
 
-// grown FILE BYTES waits until a file has at least so many bytes.
+// grown FILE BYTES waits until a file has at least BYTES bytes.
 func grown(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: grown FILE BYTES")

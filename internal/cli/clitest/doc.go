@@ -10,7 +10,7 @@
 //	exits CODE COMMAND    run a command that exits with this code
 //	term COMMAND          send SIGTERM to sluice COMMAND in the background
 //	hangup COMMAND        send SIGHUP to it
-//	grown FILE BYTES      wait until a file has at least so many bytes
+//	grown FILE BYTES      wait until a file has at least BYTES bytes
 //	says FILE PATTERN     wait until a file matches
 //	uplab NAME ARGUMENTS  sluice-lab lab up, for a lab that ends with the script
 //	cutclip DURATION FILE write the sample clip, cut or repeated to a duration
