@@ -6,8 +6,8 @@ import (
 	"sluice/internal/service"
 )
 
-// dropPrivileges gives up what a relay needs only to start, for good and in all threads: capabilities(7) to bind a low
-// port, to load programs and to attach them to devices. It keeps, if the process has them:
+// dropPrivileges gives up capabilities that a relay needs only to start, for good and in all threads: capabilities(7)
+// to bind a low port, to load programs and to attach them to devices. It keeps, if the process has them:
 //
 //   - CAP_BPF with the fast path, which makes maps for connections as they come. All else that it does to maps and
 //     links needs only their descriptors.
