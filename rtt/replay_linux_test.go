@@ -44,8 +44,8 @@ func TestReplayStaysOnOneCPU(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// TestReplayOfCutPackets shows that a packet that the capture has only a part of is not measured with the bytes of the
-// packet after it: they begin with the time, whose first byte is 0 here, as is the last byte of the echo's number.
+// TestReplayOfCutPackets shows that a packet cut by the capture is not measured with the bytes of the packet after it:
+// they begin with the time, whose first byte is 0 here, as is the last byte of the echo's number.
 func TestReplayOfCutPackets(t *testing.T) {
 	t.Parallel()
 	requireKernel(t)
@@ -63,9 +63,9 @@ func TestReplayOfCutPackets(t *testing.T) {
 	}
 }
 
-// TestReplayOfCutHeaders has packets that are captured up to a header within, behind extension headers or in a tunnel.
-// In a batch the next packet's time follows, which must not be taken for it: here it looks like an extension header of
-// eight bytes before a protocol for experiments.
+// TestReplayOfCutHeaders has packets captured up to an inner header, behind extension headers or in a tunnel. In a
+// batch the next packet's time follows, which must not be taken for it: here it looks like an extension header of eight
+// bytes before a protocol for experiments.
 func TestReplayOfCutHeaders(t *testing.T) {
 	requireKernel(t)
 	v6 := wire.IP{From: echoFrom6, To: echoTo6, Protocol: wire.ProtocolUDP, Next: 60, Options: make([]byte, 16)}

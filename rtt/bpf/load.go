@@ -100,7 +100,7 @@ func RTTKinds(s MonitorSettings) []uint8 {
 	return kinds
 }
 
-// MeasuresOneDirection reports whether there may be RTTs of flows with one direction seen. TCP's begin with a SYN.
+// MeasuresOneDirection reports whether there may be RTTs of flows with one direction seen. TCP flows begin with a SYN.
 func (s *MonitorSettings) MeasuresOneDirection() bool { return s.Tcp != 0 && s.Syn != 0 || s.Quic != 0 }
 
 // UnplacedRTTKinds returns the flags of the further histograms of aggregates that share one entry for lack of room.

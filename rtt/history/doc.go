@@ -5,6 +5,6 @@
 // are removed, the oldest first. [Read] reads rows back.
 //
 // DuckDB, pandas and Spark read Parquet as it is. It compresses a column at a time, and a written file never changes: a
-// crash loses the last minutes and damages nothing. An embedded database would need a program of its own to ask, and
-// time-series stores keep numbers, not histograms.
+// crash loses the last minutes and damages nothing. An embedded database would need a program of its own for queries,
+// and time-series stores keep numbers, not histograms.
 package history

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxPrefixes is how many prefixes the intervals have that wait or are taken, if there is more than one. With
-	// histograms, a prefix has 1 to 5 kB.
+	// maxPrefixes bounds the prefixes of intervals that wait or are taken, if there is more than one. With histograms,
+	// a prefix has 1 to 5 kB.
 	maxPrefixes = 1 << 16
 	// maxIntervals is how many these intervals are, however few prefixes they have.
 	maxIntervals = 64
