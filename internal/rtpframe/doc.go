@@ -3,7 +3,7 @@
 // [KindOf] looks at the headers in a payload: a key frame, a frame that others depend on, or one that can be left out
 // alone. These are the words, and the priorities, of MoQ broadcasts (package pub). [Frames] counts the frames of a
 // media. A [Flow] decides which frames of a media a player gets: it has a bucket of bytes, and the decisions about the
-// latest frames. A frame goes whole or not at all, and after one that is left out nothing goes that depends on it.
+// latest frames. A frame goes whole or not at all, and frames that depend on one left out do not go.
 //
 //	packet ── KindOf ── Frames.Number ──► Flow.Judge ──► the player, or nowhere
 //	                                         ▲

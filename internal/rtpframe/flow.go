@@ -106,7 +106,7 @@ func (f *Frames) isLate(newest uint64, timestamp uint32) bool {
 	return late > 0 && int64(late) <= int64(span)*lateHistories
 }
 
-// Follow goes on where another one is.
+// Follow goes on where other Frames are.
 func (f *Frames) Follow(o *Frames) {
 	for i := range f.latest {
 		f.latest[i].Store(o.latest[i].Load())

@@ -194,7 +194,7 @@ func TestGaps(t *testing.T) {
 	require.EqualValues(t, 1, m.gap(1))
 }
 
-// TestLatePackets has packets come in another order. A packet that comes late is not one that is missing.
+// TestLatePackets has packets come in another order. A late packet is not missing.
 func TestLatePackets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		numbers []uint16

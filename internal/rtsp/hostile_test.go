@@ -516,7 +516,7 @@ func isThere(s *Server, remote string) bool {
 	return slices.ContainsFunc(s.cfg.Relay.Guests(), func(g relay.GuestStatus) bool { return g.Remote == remote })
 }
 
-// TestSilentConnections checks that connections end on which nothing comes, before and after the handshake of TLS.
+// TestSilentConnections checks that silent connections end, before and after the handshake of TLS.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	s, conf := newTLSServer(t, func(c *Config) { c.IdleTimeout = idleSoon })

@@ -301,7 +301,7 @@ func aac(size, index, delta int) *format.MPEG4Audio {
 // hugeUnit says that its access unit has 2^64-1 bytes, in a field of 64 bits.
 var hugeUnit = []byte{0, 64, 255, 255, 255, 255, 255, 255, 255, 255, 1, 2}
 
-// TestLengthsOfAAC checks that formats with which the decoder panics are not taken apart.
+// TestLengthsOfAAC checks that formats that make the decoder panic are not taken apart.
 func TestLengthsOfAAC(t *testing.T) {
 	t.Parallel()
 	for _, f := range []*format.MPEG4Audio{aac(0, 0, 0), aac(64, 0, 0), aac(13, 64, 3), aac(13, 3, 64)} {

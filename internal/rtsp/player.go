@@ -35,7 +35,7 @@ type player struct {
 	late    bool                     // it waits for the next group
 	next    uint64                   // number of the packet that it gets next, while it catches up
 	got     uint64                   // number of the last packet that it has got since PLAY, plus 1
-	from    uint64                   // number of the first packet since which nothing was left out for it
+	from    uint64                   // number of the first packet after the last one left out for it
 	since   time.Time                // when it became live or late
 	reach   reach                    // by the kernel
 	kernel  map[*media]*kernelPlayer // nil: the kernel cannot serve it

@@ -10,8 +10,8 @@ import (
 )
 
 // report has the figures of sender reports to a player about a format (RFC 3550 §6.4.1): how much it was sent, by user
-// space and by the kernel, and which timestamp belongs to which time. The library's own reports would not count what
-// the kernel sends.
+// space and by the kernel, and which timestamp belongs to which time. The library's own reports would not count the
+// kernel's packets.
 type report struct {
 	ssrc            uint32
 	format          format.Format

@@ -20,7 +20,7 @@ func (l untunneled) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = c.SetReadDeadline(time.Now().Add(l.wait)) // until the library sets another one; if it fails, so does Read
+	_ = c.SetReadDeadline(time.Now().Add(l.wait)) // until the library sets another; if it fails, so does Read
 	return &rtspConn{Conn: c}, nil
 }
 

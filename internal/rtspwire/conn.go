@@ -167,7 +167,7 @@ func (c *Conn) Record(sdp string, port int) (int, error) {
 	return server, err
 }
 
-// Teardown ends the session. The connection may begin another one.
+// Teardown ends the session. The connection may begin another.
 func (c *Conn) Teardown() error {
 	_, err := c.Do("TEARDOWN", c.url, "")
 	c.setSession("")
