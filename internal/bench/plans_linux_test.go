@@ -265,7 +265,7 @@ func TestAddPlayback(t *testing.T) {
 	}
 }
 
-// A frame that one relay has sent and another one has not is no delay of a hop.
+// A frame that only one of two relays has sent gives no delay of a hop.
 func TestAddChain(t *testing.T) {
 	const frame = 40 * time.Millisecond
 	sent := func(delays ...time.Duration) (all measure.BurstDelays) {

@@ -11,7 +11,7 @@ const (
 	FittingStep = 100 * time.Millisecond
 	// fittingWindow is over how much time the rate of the path counts for that, half of it before and half after.
 	fittingWindow = 10 * time.Second
-	// settling is how long nobody is asked to have found the rendition that fits, since another one has.
+	// settling is how long a viewer has to find the rendition that fits, once another one does.
 	settling = 15 * time.Second
 	// overPackets is the overhead of packets over media.
 	overPackets = 1.05

@@ -172,7 +172,7 @@ const (
 	subscriberNice = 10
 )
 
-// niceness returns a command that starts another one.
+// niceness returns the words before a command that give it a niceness.
 func niceness(nice int) []string { return []string{"nice", "-n", strconv.Itoa(nice)} }
 
 // programUses returns the run times of all eBPF programs, which the kernel counts while a Stage is open.
