@@ -18,14 +18,14 @@
 //
 // The epoch is the time at which a node joined. A message of an earlier epoch, or a change whose version is not the
 // next one, changes nothing. An earlier epoch counts only when nothing was heard of the node for the time of a lease:
-// then its clock has stepped back. Who sees a version that it does not have asks that node for a snapshot. So a lost
-// message costs one snapshot, and an engine that comes back costs nothing when no route has changed meanwhile.
+// then its clock has stepped back. A node that sees a version it does not have asks the sender for a snapshot. So a
+// lost message costs one snapshot, and an engine that comes back costs nothing when no route has changed meanwhile.
 //
 // A node that is silent for [Lease] is dead, and its routes are gone, unless there are other signs of its life
 // (Config.IsAlive), or the engine is away: then all would be silent, and each node goes on with the routes it knows. A
 // relay that cannot reach a node finds that out by QUIC. An engine that works, and has found no other one for
-// [AloneFor], is not away: the others are dead. An engine may be away for seconds before it notices. So several nodes
-// that fall silent together count as dead only after [AloneFor], too.
+// [AloneFor], is not away: the others are dead. An engine may be away for seconds before it notices. So nodes that fall
+// silent together count as dead only after [AloneFor], too.
 //
 // # Subjects
 //

@@ -148,8 +148,8 @@ func (n *Node) Elsewhere() *Elsewhere {
 	return e
 }
 
-// Nearer returns the node to which a client should go that has this round-trip time to this node. ok is false if none
-// is much nearer to its network, as far as that is known.
+// Nearer returns the node that a client with this round-trip time to this node should go to. ok is false if none is
+// much nearer to its network, as far as that is known.
 func (e *Elsewhere) Nearer(network netip.Prefix, rtt time.Duration) (to ClientAt, ok bool) {
 	self := Peer{Cost: e.own}
 	self.Cost.RTT = rtt

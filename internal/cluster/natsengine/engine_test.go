@@ -139,8 +139,8 @@ func TestEmbedTLS(t *testing.T) {
 	knows(t, b, liveA, "a")
 }
 
-// TestAuthorityIsReplaced lets a node join that has a certificate of another authority, which the others learn to trust
-// while they run. Their routes stay.
+// TestAuthorityIsReplaced lets a node with a certificate of another authority join. The others learn to trust it while
+// they run. Their routes stay.
 func TestAuthorityIsReplaced(t *testing.T) {
 	t.Parallel()
 	before, after := newAuthority(t).issue(t), newAuthority(t).issue(t)
@@ -388,7 +388,7 @@ func greet(t *testing.T, l net.Listener, end <-chan struct{}) {
 	<-end
 }
 
-// TestAlone lets the other one of two nodes die.
+// TestAlone lets one of two nodes die.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	engines := embedAll(t, TLS{}, "a", "b")
