@@ -1,6 +1,6 @@
 package rendition
 
-// Reason is why a rendition was left for another one.
+// Reason is why a rendition was left for another.
 type Reason uint8
 
 // Reasons.
