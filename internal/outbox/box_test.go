@@ -177,7 +177,7 @@ func TestBytesAreBounded(t *testing.T) {
 	})
 }
 
-// waiting returns a box like another one that waits for room.
+// waiting returns a box like the given one that waits for room.
 func waiting(ctx context.Context, like *Box[int]) *Box[int] {
 	cfg := like.cfg
 	cfg.Wait = ctx
