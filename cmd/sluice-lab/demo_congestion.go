@@ -25,7 +25,7 @@ const (
 	congestionTo       = 15 * time.Second
 	congestionShare    = 0.6 // of the clip's rate
 	congestionQueue    = 200 * time.Millisecond
-	congestionTail     = 4 * time.Second // of media at the end, by which everything has recovered
+	congestionTail     = 4 * time.Second // of media at the end: everything has recovered by then
 )
 
 // bottleneck returns the rate to which sub1 is limited.
