@@ -34,7 +34,7 @@ var losses = []struct {
 	{
 		bpf.MonitorTallyTALLY_QUERIES_SHARE,
 		"queries of a peer that has its share of the query table were not measured",
-		"raise --max-queries, of which a peer has an eighth",
+		"raise --max-queries: a peer has an eighth of it",
 	},
 	{
 		bpf.MonitorTallyTALLY_PREFIXES_FULL, "prefix table full: traffic was counted for all prefixes together",

@@ -18,7 +18,7 @@ func newDescs(by report.Keys) descs {
 	return descs{
 		by: by,
 		ratio: prometheus.NewDesc("sluice_rtt_alert_ratio",
-			"How many times its usual value a quantile of RTTs is for which an alert is raised.",
+			"Quantiles of RTTs with an alert, as multiples of their usual values.",
 			append(by.Names(), "part", "quantile"), nil),
 		alerts: prometheus.NewDesc("sluice_rtt_alerts_total", "Alerts that were raised or have ended.",
 			[]string{"event", "quantile"}, nil),

@@ -28,7 +28,7 @@ func (f *alertFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.lasting, "alert-for", 5*time.Minute, "tell when it has been so for this `time`")
 	flags.StringVar(&f.url, "alert-url", "", "`URL` of an HTTP service that is told, too")
 	flags.StringVar(&f.secrets, "alert-secret-file", "",
-		"sign what the service is told by the secrets in this `file`, one a line (Standard Webhooks: whsec_...)")
+		"sign requests to the service with the secrets in this `file`, one a line (Standard Webhooks: whsec_...)")
 }
 
 // sender returns the sender of alerts to the service. wait is as in alert.SenderConfig.

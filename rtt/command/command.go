@@ -95,18 +95,18 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 		"measure the packets of this pcap, pcapng or ERF `file` instead, at the times in it")
 	flags.BoolVar(&f.dryRun, "dry-run", false,
 		"load the programs, write how much memory their tables take, and end without measuring")
-	flags.StringVar(&f.history, "history", "", "keep what was aggregated in this `directory`, as Parquet files")
+	flags.StringVar(&f.history, "history", "", "keep aggregates in this `directory`, as Parquet files")
 	flags.Uint64Var(&f.historySize, "history-size", 1<<30,
 		"remove the oldest files of --history when all take more than this many `bytes`")
 	flags.StringVar(&f.historyAge, "history-age", "0",
-		"remove what --history has kept for this `time`, such as 90d; 0: only --history-size removes")
+		"remove files that --history has kept for this `time`, such as 90d; 0: only --history-size removes")
 	f.alerts.register(flags)
 	flags.StringVar(&f.otlpURL, "otlp-url", "",
-		"send what was aggregated as OpenTelemetry metrics to this `URL`, with headers of OTEL_EXPORTER_OTLP_HEADERS")
+		"send aggregates as OpenTelemetry metrics to this `URL`, with headers of OTEL_EXPORTER_OTLP_HEADERS")
 	flags.StringVar(&f.ipfix, "ipfix", "",
-		"send what was aggregated as IPFIX records to the collector at this UDP `address`")
+		"send aggregates as IPFIX records to the collector at this UDP `address`")
 	flags.Uint32Var(&f.ipfixEnterprise, "ipfix-enterprise", ipfix.Enterprise,
-		"private enterprise `number` of the IPFIX elements that IANA has not; the default is the one for examples")
+		"private enterprise `number` of the IPFIX elements that IANA has not; the default is for examples")
 	flags.StringVar(&f.metrics, "metrics", "",
 		"serve metrics for Prometheus at this `address`, and at its /rtt how far networks are")
 	flags.StringSliceVar(&f.metricsHosts, "metrics-host", nil,

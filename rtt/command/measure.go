@@ -110,7 +110,7 @@ func (f *measureFlags) registerHooks(flags *pflag.FlagSet) {
 
 func (f *measureFlags) registerSizes(flags *pflag.FlagSet) {
 	flags.Float64VarP(&f.cleanup, "cleanup-interval", "c", rtt.DefaultCleanupInterval.Seconds(),
-		"remove what has timed out every this many `seconds`; 0: never")
+		"remove entries that have timed out every this many `seconds`; 0: never")
 	flags.IntVar(&f.cfg.MaxFlows, "max-flows", rtt.DefaultMaxFlows, "follow at most this many flows at a time")
 	flags.IntVar(&f.cfg.MaxStamps, "max-stamps", rtt.DefaultMaxStamps, "wait for at most this many replies at a time")
 	flags.IntVar(&f.cfg.MaxQueries, "max-queries", rtt.DefaultMaxQueries,

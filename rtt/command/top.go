@@ -59,7 +59,7 @@ It is read again every minute; without a terminal it is written once.`,
 	flags.IntVarP(&f.updates, "updates", "n", 0, "end after this `number` of updates; 0: never")
 	flags.StringVar(&f.by, "by", "flow", "show flow or prefix")
 	flags.StringVar(&f.sort, "sort", string(top.SortRTT), "sort by rtt, loss or bytes")
-	flags.StringVar(&f.history, "history", "", "show what is kept in this `directory`, instead of what passes")
+	flags.StringVar(&f.history, "history", "", "show the history in this `directory`, instead of passing traffic")
 	f.query.register(flags, "1h")
 	return cmd
 }

@@ -55,7 +55,7 @@ func New(cfg Config) (*Exporter, error) {
 		return nil, fmt.Errorf("%w: must be an address such as collector.example:4739", err)
 	}
 	e := &Exporter{cfg: cfg, conn: conn, CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_rtt_ipfix_messages_total", Help: "Messages for the collector of --ipfix, by what became of them.",
+		Name: "sluice_rtt_ipfix_messages_total", Help: "Messages for the collector of --ipfix, by outcome.",
 	}, []string{"result"})}
 	for _, result := range []string{"sent", "refused", "failed"} {
 		e.WithLabelValues(result)

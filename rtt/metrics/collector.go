@@ -29,10 +29,10 @@ type Collector struct {
 var rttBuckets = prometheus.ExponentialBuckets(100e-6, 2, 18)
 
 var (
-	packetsDesc = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by what became of them.", []string{
+	packetsDesc = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by outcome.", []string{
 		"outcome",
 	}, nil)
-	eventsDesc = prometheus.NewDesc("sluice_rtt_events_total", "What happened to packets, flows and RTTs. "+
+	eventsDesc = prometheus.NewDesc("sluice_rtt_events_total", "Events of packets, flows and RTTs. "+
 		"Its events-lost are RTTs and flow events that the kernel could not hand to the process.",
 		[]string{"event"}, nil)
 	tableDesc    = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)

@@ -53,8 +53,8 @@ func NewEvents(cfg EventsConfig) *Events {
 		cfg: cfg, wake: make(chan struct{}, 1), outcome: outcome{ended: make(chan struct{})},
 		Counter: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_rtt_reports_lost_total",
-			Help: "RTTs and flow events that were not written because what the flag names is too slow, by flag. What " +
-				"does not reach the process is the event events-lost of sluice_rtt_events_total.",
+			Help: "RTTs and flow events that were not written because the sink of the flag is too slow, by flag. " +
+				"Those that do not reach the process are the event events-lost of sluice_rtt_events_total.",
 			ConstLabels: prometheus.Labels{"to": cfg.To},
 		}),
 	}
