@@ -117,12 +117,12 @@ var (
 		"RTSP clients that publish, and whose packets become a MoQ broadcast now.", nil, nil)
 	broadcastsDesc = prometheus.NewDesc("sluice_rtsp_broadcasts", "MoQ broadcasts that RTSP clients play.", nil, nil)
 	limitedDesc    = prometheus.NewDesc("sluice_rtsp_limited_players",
-		"RTSP clients whose path carries too little of what they play, as they report.", nil, nil)
+		"RTSP clients whose path carries less than they play, as they report.", nil, nil)
 	playersDesc = prometheus.NewDesc("sluice_rtsp_players", "RTSP clients that play.", nil, nil)
 	cacheDesc   = prometheus.NewDesc("sluice_rtsp_cache_bytes",
 		"Packets that are kept for players that join, or ask for packets again.", nil, nil)
 	memoryDesc = prometheus.NewDesc("sluice_rtsp_memory_bytes",
-		"What the MoQ broadcasts of RTSP clients take, both of those that publish and of those that play.", nil, nil)
+		"Memory of the MoQ broadcasts of RTSP clients, both that publish and that play.", nil, nil)
 	connectionDesc = prometheus.NewDesc("sluice_rtsp_refused_connections_total",
 		"TCP connections of RTSP clients that were refused: total, because there were too many; address, because "+
 			"there were too many from one source address.", []string{"limit"}, nil)
