@@ -6,7 +6,7 @@ var (
 	nodesDesc = prometheus.NewDesc("sluice_cluster_nodes",
 		"Nodes of the cluster that are alive, with this one.", nil, nil)
 	routesDesc = prometheus.NewDesc("sluice_cluster_routes",
-		"Routes: namespaces for which a node has a publisher.", []string{"of"}, nil)
+		"Routes: namespaces that a node has a publisher for.", []string{"of"}, nil)
 	engineDesc = prometheus.NewDesc("sluice_cluster_engine_present",
 		"1 while messages of other nodes can arrive.", nil, nil)
 	messagesDesc = prometheus.NewDesc("sluice_cluster_messages_total",

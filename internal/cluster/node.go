@@ -332,7 +332,7 @@ func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.
 	case kindRoute:
 		c, ns, err := decodeChange(data)
 		if err == nil && subject != n.subjects.route(from, ns) {
-			err = errors.New("the namespace is not the one of the subject")
+			err = errors.New("the namespace is not the subject's")
 		}
 		if err == nil {
 			n.table.change(from, &c, now)

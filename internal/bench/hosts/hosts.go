@@ -45,8 +45,8 @@ func ParseAddresses(text string) (up, down string, err error) {
 	}
 	for _, a := range []string{up, down} {
 		if ip, err := netip.ParseAddr(a); err != nil || ip.Zone() != "" {
-			return "", "", fmt.Errorf("--relay-address: %q: must be an IP address, or two: of the device that faces "+
-				"the publisher, and of the one that faces the subscribers", text)
+			return "", "", fmt.Errorf("--relay-address: %q: must be an IP address, or two: of the devices that face "+
+				"the publisher and the subscribers", text)
 		}
 	}
 	return up, down, nil
