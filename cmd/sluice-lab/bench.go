@@ -106,7 +106,7 @@ reason instead of numbers.`,
 		"`address` of the relay's machine, or two: for publisher and subscribers (default: where ssh connects to)")
 	flags.StringVar(&f.sshConfig, "ssh-config", "", "configuration `file` for ssh (default: yours)")
 	flags.StringVar(&f.cfg.Traces, "record", "",
-		"write what was published, and how the bottlenecks were, as traces for 'sluice-lab replay' into a `directory`")
+		"write published objects, and how the bottlenecks were, as traces for 'sluice-lab replay' into a `directory`")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
 	cmd.AddCommand(newBenchCompare(env), newBenchReport(env))
 	return cmd

@@ -45,7 +45,7 @@ WebTransport in turns. Needs root.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.repetitions, "repetitions", 5, "`number` of runs")
-	flags.DurationVar(&f.down, "down", 100*time.Millisecond, "start again what was killed after this `duration`")
+	flags.DurationVar(&f.down, "down", 100*time.Millisecond, "start the killed process again after this `duration`")
 	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relay's --fastpath: auto, on or off")
 	flags.StringVar(&f.clip, "clip", "",
 		"fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")

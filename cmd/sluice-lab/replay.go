@@ -70,7 +70,7 @@ arrives in time, within 1 s and within 400 ms. They do not choose among renditio
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.profiles, "profile", nil,
-		"built-in `paths` (default all, or those of the traces): "+strings.Join(pathprofile.Names(), ", "))
+		"built-in `paths` (default all, or the traces' own): "+strings.Join(pathprofile.Names(), ", "))
 	flags.StringSliceVar(&f.policies, "policy", nil,
 		"drop `policies` (default all): "+strings.Join(policyNames(), ", ")+", or a FILE.o for sluice relay --policy")
 	flags.StringSliceVar(&f.controllers, "congestion", nil,
@@ -78,7 +78,7 @@ arrives in time, within 1 s and within 400 ms. They do not choose among renditio
 	flags.StringSliceVar(&f.rules, "rendition", nil,
 		"who chooses among renditions, `client` or relay, or both in turn (default: there is one rendition)")
 	flags.StringSliceVar(&f.fastPath, "fastpath", nil,
-		"whether a model of the kernel sends what it can: `on` or off (default), or both in turn")
+		"whether a model of the kernel's fast path sends, too: `on` or off (default), or both in turn")
 	flags.IntVar(&f.seeds, "seeds", 3,
 		"`number` of replays of each, with other random losses, fades and times of changes; the table has medians")
 	flags.DurationVar(&f.length, "length", 30*time.Second, "`duration` of the mock media")

@@ -52,7 +52,7 @@ line "fed by" is a feed: a session over which a node gets tracks from another on
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	flags.BoolVar(&f.asDot, "dot", false, "write a graph for Graphviz: an arrow goes from the node that feeds")
-	flags.BoolVar(&f.routes, "routes", false, "list the namespaces for which each node has a publisher")
+	flags.BoolVar(&f.routes, "routes", false, "list the namespaces that each node has a publisher for")
 	cmd.MarkFlagsMutuallyExclusive("json", "dot", "routes")
 	return cmd
 }

@@ -97,7 +97,7 @@ func (f *pubFlags) register(cmd *cobra.Command) {
 	flags.Uint8Var(&f.priorities.Delta, "delta-priority", f.priorities.Delta,
 		"`priority` of all other video frames")
 	flags.Uint8Var(&f.priorities.Disposable, "disposable-priority", f.priorities.Disposable,
-		"`priority` of video frames that no other frame depends on, by default that of --delta-priority, or 160 with "+
+		"`priority` of video frames that no other frame depends on, by default --delta-priority, or 160 with "+
 			"--packaging loc; if it differs, they have streams of their own")
 	flags.DurationVar(&f.cfg.ObjectTimeout, "object-timeout", 0,
 		"drop objects that could not be sent within this `duration` (OBJECT_DELIVERY_TIMEOUT)")

@@ -34,15 +34,15 @@ type authFlags struct {
 func (f *authFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.tokenFile, "auth-token-file", "",
-		"`file` with authorization tokens and what they allow; without any --auth flag anybody may do everything")
+		"`file` with authorization tokens and their permissions; without any --auth flag anybody may do everything")
 	flags.StringVar(&f.jwks, "auth-jwks", "",
-		"`file` or URL of a JSON Web Key Set, for JSON Web Tokens (JWT) that say in scope what they allow")
+		"`file` or URL of a JSON Web Key Set, for JSON Web Tokens (JWT) with their permissions in scope")
 	flags.StringVar(&f.catKeys, "auth-cat-keys", "",
 		"`file` or URL of a JSON Web Key Set, for Common Access Tokens (CAT) with the moqt claim")
 	flags.StringSliceVar(&f.rules.Issuers, "auth-issuer", nil,
 		"accept only signed tokens of these `issuers` (default: of all whose key is in the set)")
 	flags.StringSliceVar(&f.rules.Audiences, "auth-audience", nil,
-		"`names` of this relay, one of which a signed token must have as audience (default: it must have none)")
+		"`names` of this relay: a signed token must have one of them as audience (default: it must have none)")
 	flags.StringVar(&f.hook.URL, "auth-url", "", "`URL` of an HTTP service that decides what peers may do")
 	flags.DurationVar(&f.hook.Timeout, "auth-url-timeout", hook.DefaultTimeout,
 		"refuse a request that --auth-url has not decided within this `duration`")

@@ -56,10 +56,10 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 		"`name` of this node's region: each track comes into a region once, and goes on from node to node there")
 	flags.StringVar(&f.advertise, "cluster-advertise", "",
 		"`URL` at which other nodes reach this relay, such as moqt://west1.example; all nodes show it")
-	flags.Float64Var(&f.price, "cluster-price", 0, "what it costs to ask this node, as `milliseconds` of round-trip "+
-		"time: of several nodes with the same track, others ask the one that costs least")
+	flags.Float64Var(&f.price, "cluster-price", 0, "cost of asking this node, as `milliseconds` of round-trip "+
+		"time: of several nodes with the same track, others ask the cheapest")
 	flags.StringVar(&f.capacity, "cluster-capacity", "",
-		"`rate` that the link of this node carries, such as 10gbit: what it sends is then part of the load that it "+
+		"`rate` that the link of this node carries, such as 10gbit: its traffic is then part of the load that it "+
 			"tells others, besides sessions and CPU time")
 	flags.StringVar(&f.clientURI, "cluster-client-uri", "",
 		"`URI` at which clients reach this node, such as https://west1.example: send clients that are much nearer to "+

@@ -32,7 +32,7 @@ func (f *eventFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.url, "event-url", "",
 		"`URL` of an HTTP service that is told when sessions, publications and subscribers come and go")
 	flags.StringVar(&f.secrets, "event-secret-file", "",
-		"sign what the service is told by the secrets in this `file`, one a line (Standard Webhooks: whsec_...)")
+		"sign requests to the service with the secrets in this `file`, one a line (Standard Webhooks: whsec_...)")
 	flags.BoolVar(&f.log, "event-log", false, "log these events")
 }
 

@@ -80,7 +80,7 @@ func (f *relayFlags) registerTransport(cmd *cobra.Command) {
 	flags.StringVar(&cfg.KeyFile, "tls-key", "", "PEM `file` with its private key")
 	flags.BoolVar(&f.dev, "dev", false,
 		"make a certificate for tests, valid for 13 days, and print its SHA-256 for clients; with --replace, take "+
-			"that of the running relay, unless it ends within a day")
+			"the running relay's, unless it ends within a day")
 	flags.StringSliceVar(&f.devHosts, "dev-host", nil, "more host names and addresses for the certificate of --dev")
 	flags.StringSliceVar(&cfg.Origins, "origin", nil,
 		"web `origins` whose pages may connect, such as https://player.example (default: all)")
@@ -167,7 +167,7 @@ func (f *relayFlags) registerLimits(cmd *cobra.Command) {
 		"`addresses` and networks without quotas, such as 192.0.2.7 or 10.0.0.0/8; the relays that have this one "+
 			"as their --upstream need that")
 	flags.DurationVar(&f.cfg.AckTimeout, "ack-timeout", media.DefaultAckTimeout,
-		"reset a stream when its subscriber does not acknowledge what was sent for this `duration`")
+		"reset a stream when its subscriber does not acknowledge sent data for this `duration`")
 	flags.DurationVar(&f.cfg.MaxBehind, "max-behind", media.DefaultMaxBehind,
 		"end a subscription (TOO_FAR_BEHIND) when data for it has waited for this `duration`")
 	flags.IntVar(&f.maxBehindMiB, "max-behind-size", media.DefaultMaxBehindBytes>>20,

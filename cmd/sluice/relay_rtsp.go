@@ -27,7 +27,7 @@ type rtspFlags struct {
 func (f *rtspFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.address, "rtsp", "",
-		"TCP `address` for RTSP clients, such as :8554; what they publish is a MoQ broadcast as well, and they "+
+		"TCP `address` for RTSP clients, such as :8554; their streams are MoQ broadcasts as well, and they "+
 			"play MoQ broadcasts (default: none)")
 	flags.StringVar(&f.tlsAddress, "rtsps", "",
 		"TCP `address` for RTSP over TLS with the relay's certificate, such as :8322 (default: none)")
@@ -39,7 +39,7 @@ func (f *rtspFlags) register(cmd *cobra.Command) {
 		"end connections and players of RTSP that are silent for this `duration`, at least 10s; players are told to "+
 			"show 5s earlier that they are there")
 	flags.IntVar(&f.memoryMiB, "rtsp-memory", rtsp.DefaultMemory>>20,
-		"take at most this many `MiB` for broadcasts between RTSP and MoQ, of which one address may have as much as "+
+		"take at most this many `MiB` for broadcasts between RTSP and MoQ; one address may have as much as "+
 			"is free")
 }
 
@@ -95,7 +95,7 @@ func (f *rtspFlags) checkPorts() error {
 		}
 	}
 	if f.address != "" && f.tlsAddress != "" && samePort(f.rtpAddress, f.srtpAddress) {
-		return fmt.Errorf("--rtsps-rtp: %q: must be another port than that of --rtsp-rtp, or '' for no SRTP",
+		return fmt.Errorf("--rtsps-rtp: %q: must be another port than --rtsp-rtp has, or '' for no SRTP",
 			f.srtpAddress)
 	}
 	return nil

@@ -28,8 +28,8 @@ type upstreamFlags struct {
 func (f *upstreamFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.urls, "upstream", nil,
-		"`URLs` of another relay to subscribe at for what nobody publishes here, such as moqt://origin.example; with "+
-			"several, the next one is asked when the one before it has no session or no publisher")
+		"`URLs` of another relay to subscribe at for tracks nobody publishes here, such as moqt://origin.example; "+
+			"with several, each is asked when those before it have no session or no publisher")
 	flags.StringArrayVar(&f.routes, "upstream-namespace", nil,
 		"`PREFIX=URL`: another --upstream for the namespaces with a prefix, such as live/sport=moqt://sport.example; "+
 			"the longest prefix counts; may be repeated")
@@ -69,7 +69,7 @@ func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
 			"or --cluster")
 	case len(routes) > 0 && scope == "url":
 		return errors.New("--scope url: must be one or path with --upstream, because the URL of an upstream relay is " +
-			"not that of this one")
+			"not this one's")
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func showToken(ctx context.Context, w io.Writer, value []byte, keys string) erro
 		return err
 	}
 	return errors.New("not a signed token: neither a JSON Web Token nor a Common Access Token; " +
-		"what other tokens allow is in the relay's --auth-token-file")
+		"the permissions of other tokens are in the relay's --auth-token-file")
 }
 
 // verifyToken verifies a token with keys of a file or URL, and prints the result.
