@@ -82,7 +82,7 @@ func showToken(ctx context.Context, w io.Writer, value []byte, keys string) erro
 		"the permissions of other tokens are in the relay's --auth-token-file")
 }
 
-// verifyToken verifies a token with keys of a file or URL, and prints the result.
+// verifyToken verifies a token with keys of a file or URL, and returns the result as text.
 func verifyToken(ctx context.Context, t signed.Token, source string) (text string, err error) {
 	if source == "" {
 		return "not verified; name the keys with --keys", nil

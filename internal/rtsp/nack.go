@@ -65,7 +65,7 @@ func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
 	m := s.medias[d]
 	shift := p.shifts[m]
 	if shift == nil || !p.live {
-		return // not set up, or its gap was intended
+		return // not set up, or the packets it lacks were left out for it
 	}
 	p.again.forget(s.oldestLocked())
 	for _, pair := range n.Nacks {

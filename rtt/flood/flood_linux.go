@@ -23,7 +23,7 @@ const (
 	Outside = "outside"
 )
 
-// Payload is the length of the data in a segment. Frame and ACKFrame are the lengths of its frame, and of an ACK's.
+// Payload is the length of the data in a segment. DataFrame and ACKFrame are the lengths of its frame and of an ACK's.
 const (
 	Payload   = 1400
 	ACKFrame  = 14 + 20 + 32

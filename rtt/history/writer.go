@@ -75,7 +75,7 @@ func (w *Writer) Flow(*report.FlowEvent) error { return nil }
 // Flush does nothing: it comes too often for a file.
 func (w *Writer) Flush() error { return nil }
 
-// Interval takes an interval.
+// Interval adds the rows of an interval.
 func (w *Writer) Interval(i *report.Interval) error {
 	if len(w.rows) > 0 && w.ends(i) {
 		w.write()

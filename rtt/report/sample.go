@@ -67,7 +67,7 @@ type Sample struct {
 	OnEgress        bool    // the reply left by the interface
 	Retransmissions uint32  // TCP: segments that Destination sent again
 	Ambiguous       bool    // the query was sent more than once: the RTT counts from the first
-	// OneDirection is set if only packets of Destination were seen: the RTT is from end to end.
+	// OneDirection is set if only packets of Destination were seen: the RTT is of the path between the ends.
 	OneDirection bool
 	DNS          *DNS  // set if the protocol is DNS
 	QUIC         *QUIC // set if the protocol is QUIC
