@@ -22,7 +22,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test check simulate chaos chaos-tree race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -67,9 +67,6 @@ simulate: third_party ## live through SEEDS=1000 schedules from SEED=1 on, in vi
 # The same seed makes the same schedule.
 chaos: deps third_party ## attack, kill and disturb everything for CHAOS=10m with SEED=1 while honest media flows (root)
 	CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),1) go test -count=1 -v -timeout 60m -run TestChaos ./e2e/chaos
-
-chaos-tree: deps third_party ## kill, drain, replace and cut off seven relays and NATS for CHAOS=10m with SEED=1 (root)
-	CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),1) go test -count=1 -v -timeout 60m -run 'TestTree$$' ./e2e/chaos
 
 third_party: ## unpack and patch quic-go, webtransport-go and gortsplib
 	@third_party/apply.sh

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -9,13 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if isStay() {
-		if err := stay(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	os.Exit(clitest.Main(m, "sluice", "sluice-rtt", "sluice-lab"))
 }
 

@@ -164,31 +164,14 @@ func datagrams(b *broadcast, r *rand.Rand, group uint64) {
 	b.send(present(group, 1), 0, 0, r.IntN(1000))
 }
 
-// TestConditions compares the objects that subscribers get with the published ones, with the fast path and without.
+// TestConditions compares the objects that subscribers get with the published ones: with connections that clients have
+// dialed, and with some that the relay has. The simulation does so without the fast path.
 //
-// make check runs all scenarios in all ways. make test runs each with the fast path, dialed in one of four ways, and a
-// third of them without the fast path.
+// make check runs all scenarios in all ways, and make test each in one of them.
 func TestConditions(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(scenarios)) {
 		s := scenarios[name]
-		for _, off := range []bool{false, true} {
-			chosen := i%4 == 0 && !off || i%3 == 0 && off
-			if !chosen && !thorough.Set() {
-				continue
-			}
-			t.Run(name+map[bool]string{true: ", off"}[off], func(t *testing.T) {
-				s.mayBeParallel(t)
-				s.run(t, off, 1)
-			})
-		}
-	}
-}
-
-// TestConditionsDialed is TestConditions with connections that the relay has dialed.
-func TestConditionsDialed(t *testing.T) {
-	for i, name := range slices.Sorted(maps.Keys(scenarios)) {
-		s := scenarios[name]
-		for d := dialPublisher; d <= dialAll; d++ {
+		for d := dialed(0); d <= dialAll; d++ {
 			if i%4 != int(d) && !thorough.Set() {
 				continue
 			}
@@ -196,7 +179,7 @@ func TestConditionsDialed(t *testing.T) {
 				s.mayBeParallel(t)
 				s := s
 				s.dialed = d
-				s.run(t, false, 1+uint64(d)) // the seed chooses transports and IP versions
+				s.run(t, 1+uint64(d)) // the seed chooses transports and IP versions
 			})
 		}
 	}
@@ -211,13 +194,13 @@ func (s scenario) mayBeParallel(t *testing.T) {
 }
 
 // run returns the programs' counters.
-func (s scenario) run(t *testing.T, off bool, seed uint64) map[string]uint64 {
+func (s scenario) run(t *testing.T, seed uint64) map[string]uint64 {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s.topology.Seed = seed
 	if s.updates > 0 {
 		useKeyUpdates(t, s.updates)
 	}
-	w := newWorld(t, worldConfig{topology: s.topology, off: off, v6: r.IntN(2) == 0, dialed: s.dialed})
+	w := newWorld(t, worldConfig{topology: s.topology, v6: r.IntN(2) == 0, dialed: s.dialed})
 	schemes := []string{"moqt", "https"}
 	p := w.publisher(schemes[r.IntN(2)])
 	tracks := max(s.tracks, 1)
@@ -263,7 +246,7 @@ func (s scenario) run(t *testing.T, off bool, seed uint64) map[string]uint64 {
 		}
 	}
 	counts := w.report()
-	if s.updates > 0 && !off { // packets under a new key, before user space has seen one
+	if s.updates > 0 { // packets under a new key, before user space has seen one
 		require.Greater(t, counts["packet_no_key"]+counts["packet_forged"], uint64(10))
 	}
 	return counts
@@ -296,7 +279,6 @@ func (s scenario) start(w *world, seed uint64) (stop func()) {
 var (
 	stressFor  = flag.Duration("stress", 5*time.Second, "how long TestStress runs")
 	stressSeed = flag.Uint64("stress.seed", 1, "first seed of TestStress")
-	stressOff  = flag.Bool("stress.off", false, "run TestStress without the fast path")
 )
 
 // maxStressRuns is how many runs TestStress may take until the kernel has sent something: on a busy machine its time is
@@ -307,7 +289,7 @@ const maxStressRuns = 20
 func TestStress(t *testing.T) {
 	copies := uint64(0)
 	goesOn := func(runs uint64, since time.Duration) bool {
-		return since < *stressFor || copies == 0 && !*stressOff && runs < maxStressRuns
+		return since < *stressFor || copies == 0 && runs < maxStressRuns
 	}
 	for seed, begin := *stressSeed, time.Now(); goesOn(seed-*stressSeed, time.Since(begin)); seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -335,13 +317,10 @@ func TestStress(t *testing.T) {
 		}
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { // which ends with all that it has made
 			t.Logf("%+v %v", s.topology, s.dialed)
-			copies += s.run(t, *stressOff, seed)["copy_sent"]
+			copies += s.run(t, seed)["copy_sent"]
 		}) {
 			return
 		}
-	}
-	if *stressOff {
-		return
 	}
 	require.NotZero(t, copies)
 	t.Logf("%d copies", copies)

@@ -2,43 +2,29 @@ package fastpath_test
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/lab"
-	"sluice/internal/thorough"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay"
 	"sluice/transport"
 )
 
-// TestRenditions has the relay choose between two renditions for a subscriber behind a bottleneck of 60 % of the better
-// one: it gets each group once and whole, from one of them. With the fast path and without; with it, the kernel
-// forwards either.
-func TestRenditions(t *testing.T) {
-	for _, off := range []bool{false, true} {
-		t.Run(fmt.Sprintf("fastpath=%v", !off), func(t *testing.T) {
-			if off { // package relay has it in virtual time
-				thorough.Only(t)
-			}
-			t.Parallel() // they mostly wait
-			testRenditions(t, off)
-		})
-	}
-}
-
 // scale is how much smaller the frames of the second rendition are.
 const scale = 8
 
-func testRenditions(t *testing.T, off bool) {
+// TestRenditions has the relay choose between two renditions for a subscriber behind a bottleneck of 60 % of the better
+// one: it gets each group once and whole, from one of them, and the kernel forwards either.
+func TestRenditions(t *testing.T) {
 	delay := lab.Symmetric(lab.Conditions{Delay: 5 * time.Millisecond})
 	w := newWorld(t, worldConfig{
-		topology: lab.Topology{Subscribers: 1, Downlink: delay}, off: off, budget: relay.FastPathBudget(0),
+		topology: lab.Topology{Subscribers: 1, Downlink: delay}, budget: relay.FastPathBudget(0),
 	})
+
 	p := w.publisher("moqt")
 	s := w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{})
 	high, low := newViewer(), newViewer()
@@ -85,9 +71,7 @@ func testRenditions(t *testing.T, off bool) {
 	groups(4)
 	require.Eventually(t, func() bool { return low.largest()+1 == next }, time.Minute, 10*time.Millisecond)
 	after := w.loop.Stats().Counters
-	if !off {
-		require.Greater(t, after.ForwarderPackets, before.ForwarderPackets, "the kernel forwards the other rendition")
-	}
+	require.Greater(t, after.ForwarderPackets, before.ForwarderPackets, "the kernel forwards the other rendition")
 	w.report()
 	requireOnce(t, next, high, pubs["video0"], low, pubs["video1"])
 }

@@ -43,7 +43,6 @@ type world struct {
 	hash     []byte
 	at       map[*lab.Host]netip.Addr // of the relay, where it differs from the device's
 	sender   media.SenderConfig
-	policy   func() media.DropPolicy
 	dialed   dialed
 	serve    func(transport.Conn)
 	draft    moqt.Version        // of the next connection that a host dials; 0: the newest
@@ -57,10 +56,9 @@ type worldConfig struct {
 	v6       bool
 	budget   relay.FastPathBudget
 	sender   media.SenderConfig
-	policy   func() media.DropPolicy // of a connection; nil: none
-	rule     *fastpath.Rule          // nil: the built-in one
-	prepare  func(*world)            // before the relay is there
-	devices  []string                // default: auto
+	rule     *fastpath.Rule // nil: the built-in one
+	prepare  func(*world)   // before the relay is there
+	devices  []string       // default: auto
 	dialed   dialed
 }
 
@@ -88,7 +86,7 @@ func (w *world) dials(h *lab.Host) bool {
 
 func newWorld(t testing.TB, cfg worldConfig) *world {
 	t.Helper()
-	w := &world{TB: t, lab: labtest.New(t, cfg.topology), v6: cfg.v6, dialed: cfg.dialed, policy: cfg.policy}
+	w := &world{TB: t, lab: labtest.New(t, cfg.topology), v6: cfg.v6, dialed: cfg.dialed}
 	if cfg.prepare != nil {
 		cfg.prepare(w)
 	}
@@ -179,9 +177,6 @@ func (w *world) newSender(client bool) quic.Hooks {
 	sender := w.sender
 	if sender.Client = client; client && w.fast != nil {
 		sender.MaxUDPPayloadSize += fastpath.HopGrowth
-	}
-	if w.policy != nil {
-		sender.DropPolicy = w.policy()
 	}
 	return w.loop.NewSender(sender)
 }

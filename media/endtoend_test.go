@@ -179,13 +179,10 @@ type transfer struct {
 	proxy      proxyConfig
 	peer       quic.Config
 	loop       LoopConfig
-	streams    int // sent by the sender
-	size       int // bytes of each
-	own        int // streams that quic-go sends
-	stop       int // streams that the peer stops
-	datagrams  int
+	streams    int    // sent by the sender
+	size       int    // bytes of each
+	own        int    // streams that quic-go sends
 	echo       bool   // quic-go traffic on a bidirectional stream, both ways
-	lateFIN    bool   // logs end after all their bytes are acknowledged
 	idLength   int    // of the peer's connection IDs, which then have to change on the way
 	keyUpdates uint64 // of quic-go, each so many packets
 	due        bool   // the sender asks for key updates
@@ -199,10 +196,8 @@ func indexed(i uint64, n int) []byte {
 	return b
 }
 
-const (
-	ownIndex  = 1000 // of the first stream that quic-go sends
-	stopIndex = 2000 // of the first one that is stopped
-)
+// ownIndex is the index of the first stream that quic-go sends.
+const ownIndex = 1000
 
 func (x transfer) run(t *testing.T) Stats {
 	if x.suite == 0 {
@@ -220,7 +215,7 @@ func (x transfer) run(t *testing.T) Stats {
 	require.Equal(t, x.suite, c.peer.ConnectionState().TLS.CipherSuite)
 
 	var work sync.WaitGroup
-	results := make(chan Result, x.streams+x.stop)
+	results := make(chan Result, x.streams)
 	work.Go(func() { x.send(t, sender, results) })
 	work.Go(func() { x.sendOwn(t, ctx, c.own) })
 	if x.echo {
@@ -235,12 +230,11 @@ func (x transfer) run(t *testing.T) Stats {
 	watch, stopWatch := context.WithCancel(ctx)
 	watching.Go(func() { x.disturb(t, watch, sender, c.proxy) })
 
-	x.receive(t, ctx, c.peer, x.streams+x.own+x.stop)
-	outcomes := map[Outcome]int{}
-	for range x.streams + x.stop {
+	x.receive(t, ctx, c.peer, x.streams+x.own)
+	for range x.streams {
 		select {
 		case r := <-results:
-			outcomes[r.Outcome]++
+			require.Equal(t, Delivered, r.Outcome)
 		case <-ctx.Done():
 			t.Fatalf("streams did not end: %+v", sender.Stats())
 		}
@@ -251,23 +245,16 @@ func (x transfer) run(t *testing.T) Stats {
 	watching.Wait()
 	c.own.CloseWithError(0, "") // a lost CONNECTION_CLOSE would take the idle timeout
 	work.Wait()
-	require.Equal(t, x.streams, outcomes[Delivered])
-	require.Equal(t, x.stop, outcomes[Stopped])
 	return sender.Stats()
 }
 
 // send feeds logs piece by piece, as a publisher does.
 func (x transfer) send(t *testing.T, s *Sender, results chan<- Result) {
 	sub := s.NewSubscription(SubscriptionConfig{Priority: 128})
-	x.sendDatagrams(t, sub, 0, x.datagrams/2) // the others may all be lost, if they find the receiver's buffer full
-	logs := make([]*track.Log, 0, x.streams+x.stop)
+	logs := make([]*track.Log, 0, x.streams)
 	data := make([][]byte, 0, cap(logs))
 	for i := range cap(logs) {
-		index := uint64(i)
-		if i >= x.streams {
-			index = stopIndex + uint64(i-x.streams)
-		}
-		data = append(data, indexed(index, x.size))
+		data = append(data, indexed(uint64(i), x.size))
 		logs = append(logs, track.NewLog(20, nil))
 		_, err := sub.OpenStream(StreamConfig{
 			Prefix: data[i][:8], Log: logs[i], Start: 20, Group: uint64(i), OnDone: func(r Result) { results <- r },
@@ -285,47 +272,11 @@ func (x transfer) send(t *testing.T, s *Sender, results chan<- Result) {
 			n := min(3000, len(data[i]))
 			l.Append(data[i][:n])
 			if data[i] = data[i][n:]; len(data[i]) == 0 {
-				if !x.lateFIN {
-					l.Finish()
-				}
+				l.Finish()
 				data[i] = nil
 				open--
 			}
 		}
-	}
-	if x.lateFIN {
-		finishLate(s, logs)
-	}
-	x.sendDatagrams(t, sub, x.datagrams/2, x.datagrams)
-}
-
-// sendDatagrams sends some of the datagrams.
-func (x transfer) sendDatagrams(t *testing.T, sub *Subscription, from, to int) {
-	for i := from; i < to; i++ {
-		err := sub.SendDatagram(Datagram{Payload: fmt.Appendf(nil, "datagram %d", i), Object: uint64(i)})
-		if err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// finishLate ends logs when all of their bytes were acknowledged.
-func finishLate(s *Sender, logs []*track.Log) {
-	sent := func() (all bool) {
-		s.mu.Lock()
-		defer s.mu.release()
-		for _, st := range s.streams.all {
-			if next, _ := st.state.Cursor(); next < st.log.End() {
-				return false
-			}
-		}
-		return s.state.InFlight.Load() == 0
-	}
-	for !sent() {
-		time.Sleep(time.Millisecond)
-	}
-	for _, l := range logs {
-		l.Finish()
 	}
 }
 
@@ -359,11 +310,6 @@ func (x transfer) receive(t *testing.T, ctx context.Context, c *quic.Conn, n int
 				return
 			}
 			index := binary.BigEndian.Uint64(head[:])
-			if index >= stopIndex {
-				io.CopyN(io.Discard, s, int64(x.size/3))
-				s.CancelRead(77)
-				return
-			}
 			h := sha256.New()
 			h.Write(head[:])
 			want := sha256.Sum256(indexed(index, x.size))
@@ -371,11 +317,6 @@ func (x transfer) receive(t *testing.T, ctx context.Context, c *quic.Conn, n int
 				t.Errorf("stream %d, index %d: %d bytes, %v: differs", s.StreamID(), index, n+8, err)
 			}
 		})
-	}
-	for range min(x.datagrams, 1) { // datagrams may get lost, but hardly all
-		if b, err := c.ReceiveDatagram(ctx); err != nil || !bytes.HasPrefix(b, []byte("datagram ")) {
-			t.Errorf("datagram %q: %v", b, err)
-		}
 	}
 }
 
@@ -436,6 +377,7 @@ func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy
 	}
 }
 
+// TestEndToEnd sends what the simulation of relays does not: other suites, key updates, new addresses and QUIC v2.
 func TestEndToEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -444,11 +386,6 @@ func TestEndToEnd(t *testing.T) {
 		InitialConnectionReceiveWindow: 16 << 20, InitialStreamReceiveWindow: 16 << 20,
 		MaxConnectionReceiveWindow: 16 << 20, MaxStreamReceiveWindow: 16 << 20,
 	}
-	tiny := quic.Config{
-		InitialConnectionReceiveWindow: 4000, MaxConnectionReceiveWindow: 4000,
-		InitialStreamReceiveWindow: 3000, MaxStreamReceiveWindow: 3000,
-	}
-	small := quic.Config{MaxIncomingUniStreams: 4, InitialStreamReceiveWindow: 10_000, MaxStreamReceiveWindow: 20_000}
 	lossy := proxyConfig{loss: 0.03, reorder: 0.03, duplicate: 0.01, bothWays: true}
 	const chacha = tls.TLS_CHACHA20_POLY1305_SHA256
 	echoed := transfer{streams: 20, size: 200_000, proxy: lossy, echo: true, peer: big}
@@ -456,12 +393,6 @@ func TestEndToEnd(t *testing.T) {
 		change(&x)
 		return x
 	}
-	lossyBy := func(loss float64, c proxyConfig) proxyConfig {
-		c.loss, c.bothWays = loss, true
-		return c
-	}
-	worst := lossyBy(0.1, proxyConfig{reorder: 0.1, duplicate: 0.05})
-	slow := lossyBy(0.01, proxyConfig{delay: 5 * time.Millisecond})
 	// A peer that has nothing in flight when it moves, and sends nothing, cannot be found again.
 	moving := quic.Config{KeepAlivePeriod: 200 * time.Millisecond}
 	v2 := quic.Config{Versions: []quic.Version{quic.Version2}}
@@ -469,27 +400,15 @@ func TestEndToEnd(t *testing.T) {
 		"AES-128-GCM":        with(echoed, func(x *transfer) { x.suite = tls.TLS_AES_128_GCM_SHA256 }),
 		"AES-256-GCM":        with(echoed, func(x *transfer) { x.suite = tls.TLS_AES_256_GCM_SHA384 }),
 		"ChaCha20-Poly1305":  with(echoed, func(x *transfer) { x.suite = chacha }),
-		"no loss":            {streams: 30, size: 300_000, own: 3, echo: true, peer: big},
-		"10 % loss":          {streams: 20, size: 50_000, proxy: worst, own: 2},
-		"delay":              {streams: 20, size: 50_000, proxy: slow, echo: true},
-		"one stream":         {streams: 20, size: 20_000, proxy: lossy, peer: quic.Config{MaxIncomingUniStreams: 1}},
-		"tiny windows":       {streams: 20, size: 10_000, proxy: lossyBy(0.03, proxyConfig{}), peer: tiny, own: 1},
-		"stop sending":       {streams: 20, size: 100_000, stop: 5, proxy: lossy, own: 2, peer: small},
-		"datagrams":          {streams: 20, size: 20_000, datagrams: 100, echo: true},
 		"peer's key updates": with(echoed, func(x *transfer) { x.keyUpdates = 50 }),
 		"our key updates":    with(echoed, func(x *transfer) { x.due, x.suite = true, chacha }),
-		"NAT rebinding": {
-			streams: 20, size: 200_000, rebind: []string{"127.0.0.1", "127.0.0.1"}, echo: true, peer: moving,
-		},
 		"new addresses": {
 			streams: 20, size: 200_000, rebind: []string{"127.0.0.2", "127.0.0.3"}, idLength: 8, echo: true,
-			proxy: lossyBy(0.02, proxyConfig{}), peer: moving,
+			proxy: proxyConfig{loss: 0.02, bothWays: true}, peer: moving,
 		},
-		"late FIN":       {streams: 20, size: 20_000, lateFIN: true, proxy: lossy},
 		"connection IDs": {streams: 20, size: 400_000, own: 60, idLength: 8, peer: big},
 		"QUIC v2":        {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, peer: v2},
 		"without GSO":    {streams: 20, size: 200_000, loop: LoopConfig{NoGSO: true}, peer: big},
-		"one shard":      {streams: 20, size: 200_000, loop: LoopConfig{Shards: 1}, peer: big},
 	} {
 		for _, x.dialed = range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dialed=%v", name, x.dialed), func(t *testing.T) {

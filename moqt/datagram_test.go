@@ -218,25 +218,3 @@ func FuzzDatagram(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkDatagram(b *testing.B) {
-	o := ObjectDatagram{TrackAlias: 300, Location: Location{7, 9}, Properties: Properties{0x3e, 1},
-		Payload: make([]byte, 1000)}
-	buf, err := AppendDatagramHeader(nil, Draft18, &o)
-	require.NoError(b, err)
-	datagram := append(buf, o.Payload...)
-	b.Run("append", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			buf, _ = AppendDatagramHeader(buf[:0], Draft18, &o)
-		}
-	})
-	b.Run("parse", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := ParseObjectDatagram(Draft18, datagram); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}

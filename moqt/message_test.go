@@ -530,29 +530,3 @@ func TestLongReason(t *testing.T) {
 		require.Equal(t, tc.reason[:tc.want], m.(*PublishDone).Reason)
 	}
 }
-
-func BenchmarkAppendMessage(b *testing.B) {
-	for _, tc := range messageGoldens {
-		b.Run(tc.name, func(b *testing.B) {
-			b.ReportAllocs()
-			var buf []byte
-			for b.Loop() {
-				buf, _ = AppendMessage(buf[:0], Draft18, tc.message)
-			}
-		})
-	}
-}
-
-func BenchmarkParseMessage(b *testing.B) {
-	for _, tc := range messageGoldens {
-		b.Run(tc.name, func(b *testing.B) {
-			b.ReportAllocs()
-			typ, payload := split(unhex(tc.wire))
-			for b.Loop() {
-				if _, err := ParseMessage(Draft18, typ, payload); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

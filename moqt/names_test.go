@@ -145,11 +145,3 @@ func TestNameKeys(t *testing.T) {
 	}
 	require.Len(t, keys, len(tracks))
 }
-
-func BenchmarkFullTrackNameKey(b *testing.B) {
-	b.ReportAllocs()
-	track := FullTrackName{Namespace{"example.net", "team2", "project_x"}, "video"}
-	for b.Loop() {
-		_ = track.Key()
-	}
-}

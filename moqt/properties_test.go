@@ -232,29 +232,3 @@ func TestTokenKeepsItsValueSecret(t *testing.T) {
 	}
 	require.EqualValues(t, 16+7, token.CacheSize())
 }
-
-func BenchmarkCheckObject(b *testing.B) {
-	gaps := withImmutable(b, []KeyValuePair{{Type: 2, Value: 1}}, KeyValuePair{Type: 0x3c, Value: 1},
-		KeyValuePair{Type: 0x3e, Value: 1})
-	for name, p := range map[string]Properties{"none": nil, "gaps and immutable": gaps} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := p.CheckObject(Location{5, 5}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkLookup(b *testing.B) {
-	b.ReportAllocs()
-	p := withImmutable(b, []KeyValuePair{{Type: 2, Value: 1}}, KeyValuePair{Type: 0x3c, Value: 1},
-		KeyValuePair{Type: 0x3e, Value: 1})
-	for b.Loop() {
-		if _, ok := p.PriorObjectIDGap(); !ok {
-			b.Fatal("not found")
-		}
-	}
-}

@@ -123,17 +123,3 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkReader(b *testing.B) {
-	stream, messages := goldenStream()
-	b.ReportAllocs()
-	b.SetBytes(int64(len(stream)))
-	for b.Loop() {
-		r := NewReader(bytes.NewReader(stream), Draft18)
-		for range messages {
-			if _, err := r.Read(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}

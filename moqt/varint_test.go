@@ -90,29 +90,3 @@ func anyUint64() *rapid.Generator[uint64] {
 		return rapid.Uint64().Draw(t, "bits") >> rapid.IntRange(0, 63).Draw(t, "shift")
 	})
 }
-
-func BenchmarkAppendVarint(b *testing.B) {
-	for _, x := range []uint64{37, 15_293, 226_442_877, math.MaxUint64} {
-		b.Run(strconv.Itoa(VarintLen(x)), func(b *testing.B) {
-			b.ReportAllocs()
-			buf := make([]byte, 0, MaxVarintLen)
-			for b.Loop() {
-				buf = AppendVarint(buf[:0], x)
-			}
-		})
-	}
-}
-
-func BenchmarkParseVarint(b *testing.B) {
-	for _, x := range []uint64{37, 15_293, 226_442_877, math.MaxUint64} {
-		b.Run(strconv.Itoa(VarintLen(x)), func(b *testing.B) {
-			b.ReportAllocs()
-			buf := AppendVarint(nil, x)
-			for b.Loop() {
-				if _, _, err := ParseVarint(buf); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -76,23 +76,6 @@ func sorted(events string) string {
 	return before + ", " + after
 }
 
-// A publisher that announced the namespace publishes a track from the first subscriber on.
-func TestEventsOfAnnouncedTracks(t *testing.T) {
-	var j journal
-	onBench(t, Config{OnEvent: j.add}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
-		require.Equal(t, "session_start 1", j.take())
-		_, s := b.connect().mustSubscribe(moqt.Parameters{})
-		require.Equal(t, "session_start 2, publish_start 1 video, first_subscriber 2 video", j.take())
-		s.Cancel(moqt.ResetCancelled)
-		require.Equal(t, "last_subscriber 2 video", j.take())
-		require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
-		require.Equal(t, "publish_stop 1 video", j.take())
-	})
-}
-
 func TestRefusedRequestsAreNoEvents(t *testing.T) {
 	var j journal
 	deny := &rules{}

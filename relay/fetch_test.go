@@ -293,46 +293,6 @@ func TestFetchOfObjectsThatAreCutOff(t *testing.T) {
 	})
 }
 
-func TestJoiningFetch(t *testing.T) {
-	tests := map[string]struct {
-		typ     moqt.FetchType
-		start   uint64
-		forward bool
-		want    string
-		refused moqt.RequestErrorCode
-	}{
-		"relative": {moqt.FetchRelativeJoining, 1, true,
-			"1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
-		"this group": {moqt.FetchRelativeJoining, 0, true, "2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
-		"absolute": {moqt.FetchAbsoluteJoining, 1, true,
-			"1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
-		"before the start": {moqt.FetchRelativeJoining, 9, true,
-			"unknown to 0.max, 1.0, 1.1, 1.2, unknown to 1.max, 2.0, 2.1, unknown to 2.4, datagram 2.5, fin", 0},
-		"after the end":    {moqt.FetchAbsoluteJoining, 3, true, "", moqt.RequestInvalidRange},
-		"does not forward": {moqt.FetchAbsoluteJoining, 1, false, "", moqt.RequestInvalidRange},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, Config{}, func(b *bench) {
-				_, open, _, _, _ := b.live(nil)
-				c := b.connect()
-				k, s := c.mustSubscribe(moqt.Parameters{Forward: &tt.forward,
-					Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
-				open.object(2) // late: it is below the Joining Location {2, 5}
-				g := c.fetch(moqt.Fetch{FetchType: tt.typ, JoiningRequestID: s.ID(), JoiningStart: tt.start})
-				if tt.refused != 0 {
-					b.refused(g.err, tt.refused)
-					return
-				}
-				require.NoError(t, g.err)
-				require.Equal(t, strings.Replace(tt.want, "unknown to 2.4", "2.2, unknown to 2.4", 1), g.objects)
-				open.object(6)
-				require.Equal(t, "2.6", k.take(), "FETCH and SUBSCRIBE do not overlap")
-			})
-		})
-	}
-}
-
 func TestJoiningFetchErrors(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		pub := b.connect()
@@ -400,39 +360,6 @@ func TestFetchWithoutSubscription(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestFetchWithoutPublisher(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		b.refused(b.connect().fetch(standalone(at(0, 0), at(1, 0))).err, moqt.RequestDoesNotExist)
-
-		src, _, _, _, _ := b.live(nil)
-		src.c.Session.Close(moqt.SessionNoError, "")
-		synctest.Wait()
-		require.Equal(t, "1.0, 1.1, 1.2, unknown to 1.max, 2.0, fin",
-			b.connect().fetch(standalone(at(1, 0), at(2, 1))).objects, "the cache outlives the publisher")
-	})
-}
-
-func TestFetchFromSecondPublisher(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		bad := b.connect()
-		bad.announce("live", "room") // it refuses
-		good := b.connect()
-		a := &archive{size: 1, largest: at(1, 0)}
-		good.handler.fetch = a.serve
-		good.announce("live", "room")
-		require.Equal(t, "1.0, fin", b.connect().fetch(standalone(at(1, 0), at(1, 1))).objects)
-	})
-}
-
-func TestFetchThatIsCutOff(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		a := &archive{size: 4, largest: at(2, 5), cut: 2}
-		b.live(a)
-		g := b.connect().fetch(standalone(at(0, 0), at(1, 1)))
-		require.Equal(t, "0.0, 0.1, unknown to 0.max, 1.0, fin", g.objects)
-	})
 }
 
 func TestFetchPassesOnMarkers(t *testing.T) {

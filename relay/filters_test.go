@@ -132,33 +132,6 @@ func sprint(format string, group uint64) string {
 	return fmt.Sprintf(format, group)
 }
 
-// TestLateSubscriberWithFilters checks that the current group is filtered, which a late subscriber gets from the cache.
-func TestLateSubscriberWithFilters(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		src := b.connect().serve(&source{})
-		src.c.announce("live")
-		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
-		g := src.open(moqt.SubgroupHeader{GroupID: 3, FirstObject: true})
-		g.object(0).object(1).object(2)
-		c := b.speaks(moqt.Draft22)
-		k, _ := c.mustSubscribe(moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, 1, 4)})
-		require.Equal(t, "3.1, 3.2", k.take())
-		require.False(t, k.headers[0].FirstObject)
-		g.object(3).object(4).object(5).fin()
-		require.Equal(t, "3.3, 3.4, 3 fin", k.take())
-		late, _ := c.mustSubscribe(moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, 4, 9)})
-		require.Equal(t, "3.4, 3.5, 3 fin", late.take())
-		filling := moqt.Parameters{
-			Filter:       &moqt.Filter{Type: moqt.FilterLargestObject},
-			RangeFilters: filter(moqt.ParameterObjectIDFilter, 2, 3),
-			Fill:         &moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterRelativeStart, Groups: 1}},
-		}
-		filled, _ := c.mustSubscribe(filling)
-		require.Equal(t, "fill (3.2, 3.3, fin)", filled.take())
-		require.Equal(t, "3.0, 3.1, 3.2, 3.3, 3.4, 3.5, 3 fin", first.take())
-	})
-}
-
 // TestUpdateOfRangeFilters adds, changes and removes filters while a stream arrives.
 func TestUpdateOfRangeFilters(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/track"
 	"sluice/transport"
 	"sluice/transport/transporttest"
@@ -94,24 +93,6 @@ func ofGroup(taken, group string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(taken, ", "), func(s string) bool {
 		return !strings.HasPrefix(s, group+".") && !strings.HasPrefix(s, group+" ")
 	}), ", ")
-}
-
-func TestDataOfAnOfferWaitsForPublish(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		late, open := b.slowClient()
-		k := &sink{}
-		late.handler.publish = func(s *session.Subscription) { require.NoError(t, s.Accept(moqt.Parameters{}, k)) }
-		src := &source{}
-		_, err := src.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		_, err = late.SubscribeTracks(b.ctx, moqt.SubscribeTracks{Prefix: moqt.Namespace{"live"}}, nil)
-		require.NoError(t, err)
-		synctest.Wait()
-		src.group(1, 1)
-		require.Empty(t, late.sender().subs[0].opened, "streams before PUBLISH")
-		close(open)
-		require.Equal(t, "1.0, 1 fin", k.take())
-	})
 }
 
 func TestTrackThatEndsBeforeTheResponse(t *testing.T) {

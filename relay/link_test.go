@@ -147,37 +147,6 @@ func TestLinkWaitsForAPublisher(t *testing.T) {
 	})
 }
 
-// A publisher moves to the other process between two groups, as GOAWAY asks it to. Subscribers of both processes get
-// every object once.
-func TestPublisherMovesToAnotherProcess(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		_, err := src.offer(here.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		stays, s := here.connect().mustSubscribe(moqt.Parameters{})
-		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
-		src.group(1, 2)
-		last := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
-
-		moved := &source{}
-		_, err = moved.offer(there.connect(), moqt.Parameters{LargestObject: ptr(at(2, 0))})
-		require.NoError(t, err)
-		last.object(1).fin()
-		moved.group(3, 2)
-		moved.group(4, 1)
-		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2.1, 2 fin", stays.take())
-		src.publication().Done(moqt.DoneGoingAway, "")
-		require.Equal(t, "3 fin, 3.0, 3.1, 4 fin, 4.0", stays.sorted(), "what was published meanwhile")
-		moved.group(5, 1)
-		require.Equal(t, "5.0, 5 fin", stays.take())
-		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2.1, 2 fin, 3.0, 3.1, 3 fin, 4.0, 4 fin, 5.0, 5 fin", fed.take())
-		require.NoError(t, s.Context().Err())
-		require.NoError(t, f.Context().Err())
-		require.Equal(t, "0 publishers, 1 links", here.upstreams())
-		require.Equal(t, "1 publishers, 0 links", there.upstreams())
-	})
-}
-
 // sorted is take, with what came at the same time on several streams in order.
 func (k *sink) sorted() string {
 	got := strings.Split(k.take(), ", ")
@@ -198,29 +167,6 @@ func (b *bench) upstreams() string {
 		}
 	})
 	return fmt.Sprintf("%d publishers, %d links", own, links)
-}
-
-// A publisher says to the other process what it had published when it began to move, and sends its current group again.
-// It has not started anew.
-func TestPublisherThatMovesIsNotRestarted(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		_, err := src.offer(here.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		stays, s := here.connect().mustSubscribe(moqt.Parameters{})
-		src.group(2, 2)
-		moved := &source{}
-		_, err = moved.offer(there.connect(), moqt.Parameters{LargestObject: ptr(at(2, 0))})
-		require.NoError(t, err)
-		again := moved.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
-		require.Equal(t, "2.0, 2.1, 2 fin", stays.take())
-		src.publication().Done(moqt.DoneGoingAway, "")
-		synctest.Wait()
-		again.object(1).fin()
-		moved.group(3, 1)
-		require.Equal(t, "3.0, 3 fin", stays.take())
-		require.NoError(t, s.Context().Err())
-	})
 }
 
 // The session of a publisher is lost in the middle of a group. It comes back to the other process, and goes on.
@@ -296,32 +242,6 @@ func TestLinksDoNotFeedLinks(t *testing.T) {
 	})
 }
 
-// Each process has a publisher of the track: neither needs the other. A process that only another one asks does not ask
-// a third.
-func TestLinksAreNotAskedWithoutNeed(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		for _, b := range []*bench{here, there} {
-			_, err := (&source{}).offer(b.connect(), moqt.Parameters{})
-			require.NoError(t, err)
-			b.connect().mustSubscribe(moqt.Parameters{})
-		}
-		require.Equal(t, "1 publishers, 0 links", here.upstreams())
-		require.Equal(t, "1 publishers, 0 links", there.upstreams())
-	})
-	onBenches(t, Config{}, 3, func(bs []*bench) {
-		link(bs[0], bs[1])
-		c := bs[0].connect()
-		_, err := c.Subscribe(bs[0].ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, &sink{})
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		link(bs[1], bs[2])
-		synctest.Wait()
-		require.Equal(t, "0 publishers, 1 links", bs[0].upstreams())
-		require.Equal(t, "0 publishers, 0 links", bs[1].upstreams())
-		require.Zero(t, bs[2].relay.subscriptions.Load())
-	})
-}
-
 func TestScopesAcrossLinks(t *testing.T) {
 	onBenches(t, Config{Scope: ScopeByPath}, 2, func(bs []*bench) {
 		link(bs[0], bs[1])
@@ -347,22 +267,6 @@ func TestLongNamesDoNotCrossLinks(t *testing.T) {
 		_, err = sub.Wait(here.ctx)
 		require.Error(t, err)
 		require.Len(t, here.relay.links.list(), 1)
-	})
-}
-
-// The other process is stopped. Subscribers do not wait for it longer than for any other answer.
-func TestLinkDoesNotAnswer(t *testing.T) {
-	onBenches(t, Config{}, 2, func(bs []*bench) {
-		link(bs[0], bs[1]).here.Vanish()
-		start := time.Now()
-		_, _, err := bs[1].connect().subscribe(moqt.Parameters{})
-		require.Error(t, err)
-		require.LessOrEqual(t, time.Since(start), linkResponse)
-		src := bs[1].connect().serve(&source{})
-		src.c.announce("live")
-		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
-		src.group(0, 1)
-		require.Equal(t, "0.0, 0 fin", k.take(), "publishers of this process do not depend on it")
 	})
 }
 
@@ -687,49 +591,5 @@ func TestTracksAcrossLinksAreNotBroughtWithoutNeed(t *testing.T) {
 		require.Equal(t, "0 publishers, 1 links", here.upstreams())
 		time.Sleep(time.Minute)
 		require.Empty(t, o.subs)
-	})
-}
-
-// A publisher moves to the other process. Subscribers that found its track in this way notice nothing.
-func TestOfferedTrackMovesToAnotherProcess(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		_, err := src.offer(there.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		var all []*offered
-		for _, b := range []*bench{here, there} {
-			c := b.connect()
-			all = append(all, c.acceptOffers(&offered{}))
-			_, err = c.subscribeTracks(moqt.Parameters{}, "live")
-			require.NoError(t, err)
-		}
-		synctest.Wait()
-		src.group(1, 1)
-		moved := &source{}
-		_, err = moved.offer(here.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
-		require.NoError(t, err)
-		src.publication().Done(moqt.DoneGoingAway, "")
-		synctest.Wait()
-		moved.group(2, 1)
-		for _, o := range all {
-			require.Equal(t, "1 fin, 1.0, 2 fin, 2.0", o.sorted())
-			require.Len(t, o.subs, 1)
-			require.NoError(t, (<-o.subs).Context().Err())
-		}
-	})
-}
-
-// A publisher announces a namespace while subscribers of the other process wait for it.
-func TestNamespaceThatWaitsAcrossLinks(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		k, c := &sink{}, here.connect()
-		_, err := c.Subscribe(here.ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
-		require.NoError(t, err)
-		time.Sleep(10 * time.Second)
-		src := there.connect().serve(&source{})
-		src.c.announce("live")
-		synctest.Wait()
-		src.group(0, 1)
-		require.Equal(t, "0.0, 0 fin", k.take())
 	})
 }

@@ -79,37 +79,6 @@ func TestNamespaceDiscovery(t *testing.T) {
 	})
 }
 
-func TestNamespacePrefixIsUpdated(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		pub.announce("a", "x")
-		pub.announce("b", "y")
-		n, err := b.connect().watch("a")
-		require.NoError(t, err)
-		require.Equal(t, []string{"a-x"}, n.now())
-		require.NoError(t, n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"b"}}))
-		require.Equal(t, []string{"b-y"}, n.now())
-		pub.announce("a", "z")
-		pub.announce("b", "z")
-		require.Equal(t, []string{"b-y", "b-z"}, n.now())
-	})
-}
-
-func TestTracksPrefixIsUpdated(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		o := c.acceptOffers(&offered{})
-		w, err := c.subscribeTracks(moqt.Parameters{}, "other")
-		require.NoError(t, err)
-		_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		require.Empty(t, o.subs)
-		require.NoError(t, w.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"live"}}))
-		synctest.Wait()
-		require.Len(t, o.subs, 1)
-	})
-}
-
 func TestPrefixesMustNotOverlap(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := b.connect()

@@ -122,21 +122,6 @@ func TestPublishersPermissionIsWithdrawn(t *testing.T) {
 	}
 }
 
-func TestPublisherThatMayPublishInAnotherWay(t *testing.T) {
-	f := tokenFile(t, "pub publish live,live/room\nsub subscribe live")
-	onBench(t, Config{Authorizer: f}, func(b *bench) {
-		src := &source{}
-		c := b.with("pub")
-		c.serve(src)
-		c.announce("live")
-		c.announce("live", "room")
-		_, s := b.with("sub").mustSubscribe(moqt.Parameters{})
-		b.rewrite(f, "pub publish live/room\nsub subscribe live")
-		require.NotNil(t, src.publication(), "the longer namespace is still its own")
-		require.NoError(t, s.Context().Err())
-	})
-}
-
 func TestFetchIsWithdrawn(t *testing.T) {
 	f := tokenFile(t, allTokens)
 	onBench(t, Config{Authorizer: f}, func(b *bench) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/rendition"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -164,25 +163,5 @@ func TestReportsAreCheap(t *testing.T) {
 				require.EqualValues(t, 7, p.Priority())
 			}
 		})
-	})
-}
-
-// A report stays when a rendition joins the set.
-func TestPlaybackOfNewChooser(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		publisher.serveLadder()
-		publisher.announce("live")
-		subscriber := b.connect()
-		k := &sink{}
-		one := subscriber.sizedRendition(k, "high", 2, 64, 48, true)
-		b.subscribed(one)
-		_, err := one.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Width: 1 << 20, Height: 1}})
-		require.NoError(t, err)
-		b.subscribed(subscriber.sizedRendition(k, "low", 1, 0, 0, false))
-		s := b.set(1)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		require.Equal(t, &rendition.Playback{Pixels: maxDisplay}, s.playback)
 	})
 }

@@ -165,39 +165,6 @@ func TestSubscribeTracksExcludesOwnAndKnownTracks(t *testing.T) {
 	})
 }
 
-func TestRendezvousIsNotOfferedToo(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		o := c.acceptOffers(&offered{})
-		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video,
-			Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, &sink{})
-		require.NoError(t, err)
-		synctest.Wait()
-		_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		_, err = s.Wait(b.ctx)
-		require.NoError(t, err)
-		require.Empty(t, o.subs)
-	})
-}
-
-func TestSubscribeTracksPaused(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		o := c.acceptOffers(&offered{params: moqt.Parameters{Forward: ptr(false)}})
-		_, err := c.subscribeTracks(moqt.Parameters{Forward: ptr(false)}, "live")
-		require.NoError(t, err)
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
-		require.NoError(t, err)
-		s := <-o.subs
-		synctest.Wait()
-		require.False(t, s.Offer().Parameters.ForwardState())
-		require.False(t, pub.Forward())
-	})
-}
-
 func TestParametersOfPublishOK(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := b.connect()
@@ -216,20 +183,6 @@ func TestParametersOfPublishOK(t *testing.T) {
 		out := c.sender().subs[len(c.sender().subs)-1].cfg
 		require.Equal(t, []any{uint8(5), true, 80 * time.Millisecond},
 			[]any{out.Priority, out.Descending, out.ObjectTimeout})
-	})
-}
-
-func TestOfferIsRefused(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		c.acceptOffers(&offered{refuse: &moqt.RequestError{Code: moqt.RequestUninterested}})
-		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
-		require.NoError(t, err)
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		require.False(t, pub.Forward())
 	})
 }
 

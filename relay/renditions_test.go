@@ -394,48 +394,6 @@ func TestRenditionsWhileOneLeaves(t *testing.T) {
 	})
 }
 
-// A rendition sends what passes the filter of its subscription, also when the filter is updated.
-func TestFiltersOfRenditions(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		l := publisher.serveLadder()
-		publisher.announce("live")
-		subscriber := b.connect()
-		k := &sink{}
-		forward := false
-		high, err := subscriber.Subscribe(b.ctx, moqt.Subscribe{
-			Track: moqt.FullTrackName{Namespace: video.Namespace, Name: "high"},
-			Parameters: moqt.Parameters{
-				Forward: &forward, Rendition: &moqt.Rendition{Set: 1, Bitrate: 5_000_000},
-				Filter: &moqt.Filter{
-					Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: 10}, EndGroupDelta: 2,
-				},
-			},
-		}, k)
-		require.NoError(t, err)
-		low := subscriber.rendition(k, "low", 1, 1_000_000, true)
-		b.subscribed(high, low)
-		go l.run(15)
-		subscriber.setState(widePath)
-		b.set(1).awaitChange(t)
-		_, err = low.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart}})
-		require.NoError(t, err)
-		time.Sleep(12 * time.Second)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		groups := map[string][]uint64{}
-		for _, line := range k.got {
-			var group uint64
-			var name string
-			if n, _ := fmt.Sscanf(line, "%d.9=%s", &group, &name); n == 2 {
-				groups[name] = append(groups[name], group)
-			}
-		}
-		require.Equal(t, []uint64{10, 11, 12}, groups["high"])
-		require.Less(t, groups["low"][len(groups["low"])-1], uint64(10))
-	})
-}
-
 // The Forward State of renditions is the relay's.
 func TestForwardOfRenditions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -60,39 +59,6 @@ func TestRingWithoutPublisher(t *testing.T) {
 		all := moqt.Fetch{FetchType: moqt.FetchStandalone, Track: video, End: moqt.Location{Group: 1}}
 		bs[0].refused(bs[0].connect().fetch(all).err, moqt.RequestDoesNotExist)
 		requireRest(t, bs)
-	})
-}
-
-// Subscribers of all relays wait for a publisher at the same time, so that each relay asks the next before it is asked
-// itself. They are refused in time, and the relays do not ask without end meanwhile.
-func TestRingOfWaiting(t *testing.T) {
-	onRings(t, func(t *testing.T, r ring, bs []*bench) {
-		results := make(chan error, r.relays)
-		for _, b := range bs {
-			sub, err := b.connect().Subscribe(b.ctx, moqt.Subscribe{
-				Track: video, Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(30_000))},
-			}, &sink{})
-			require.NoError(t, err)
-			go func() {
-				_, err := sub.Wait(context.Background())
-				results <- err
-			}()
-		}
-		time.Sleep(29 * time.Second)
-		require.Empty(t, results, "they wait")
-		for range bs {
-			select {
-			case err := <-results:
-				require.Error(t, err)
-			case <-time.After(time.Minute):
-				t.Fatal("the relays wait for each other")
-			}
-		}
-		time.Sleep(time.Minute)
-		requireRest(t, bs)
-		for i, b := range bs {
-			require.Less(t, b.relay.subscriptions.Load(), uint64(40), "SUBSCRIBE at relay %d", i)
-		}
 	})
 }
 
@@ -174,29 +140,6 @@ func TestRingFeeds(t *testing.T) {
 func (b *bench) established() (n int) {
 	b.relay.directory.eachHub(func(h *hub) { n += count(h.publishers.where(isEstablished)) })
 	return n
-}
-
-// A publisher that comes back at another relay continues its track, for the subscribers of all.
-func TestPublisherMovesInARing(t *testing.T) {
-	onRings(t, func(t *testing.T, _ ring, bs []*bench) {
-		src := publishing["PUBLISH"](bs[0])
-		var sinks []*sink
-		for _, b := range bs {
-			k, _ := b.connect().mustSubscribe(moqt.Parameters{})
-			sinks = append(sinks, k)
-		}
-		src.group(1, 1)
-		src.c.Close(moqt.SessionNoError, "")
-		synctest.Wait()
-		again := &source{}
-		_, err := again.offer(bs[1].connect(), moqt.Parameters{LargestObject: &moqt.Location{Group: 1}})
-		require.NoError(t, err)
-		time.Sleep(4 * time.Second) // less than Config.Grace
-		again.group(2, 1)
-		for i, k := range sinks {
-			require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take(), "relay %d", i)
-		}
-	})
 }
 
 func TestRingOfNamespaces(t *testing.T) {

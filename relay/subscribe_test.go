@@ -255,27 +255,6 @@ func TestLateSubscribersGetTheCurrentGroup(t *testing.T) {
 	})
 }
 
-// A publisher that was restarted publishes something else under the same ids.
-func TestRestartedPublisher(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		before := &source{}
-		_, err := before.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		k, s := b.connect().mustSubscribe(moqt.Parameters{})
-		before.group(0, 2)
-		before.c.Session.Close(moqt.SessionNoError, "")
-		synctest.Wait()
-		after := &source{}
-		_, err = after.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		after.open(moqt.SubgroupHeader{}).write(moqt.ObjectHeader{}, "new").fin()
-		require.Equal(t, "0.0, 0.1, 0 fin, 0.0=new, 0 fin", k.take())
-		require.NoError(t, s.Context().Err())
-		late, _ := b.connect().mustSubscribe(moqt.Parameters{})
-		require.Equal(t, "0.0=new, 0 fin", late.take())
-	})
-}
-
 // A publisher was killed and restarted, and its first session has not timed out yet.
 func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
@@ -303,19 +282,6 @@ func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 			strings.Join(got, ", "), "nothing of what it sends while the relay waits is lost")
 		require.NoError(t, s.Context().Err())
 		require.Zero(t, b.relay.Sessions()[0].Publications, "the one that is gone")
-	})
-}
-
-func TestRangesThatHavePassed(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		pub.serve(&source{largest: &moqt.Location{Group: 9}})
-		pub.announce("live")
-		_, _, err := b.connect().subscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange,
-			Start: moqt.Location{Group: 5}, EndGroupDelta: 3}})
-		b.refused(err, moqt.RequestInvalidRange)
-		b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange,
-			Start: moqt.Location{Group: 5}, EndGroupDelta: 4}})
 	})
 }
 

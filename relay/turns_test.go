@@ -70,14 +70,6 @@ func (c counting) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestFetchPriority(t *testing.T) {
-	onLargeBench(t, slow, func(_ *bench, c *client) {
-		_, low := c.fetchLarge(0, 200)
-		_, high := c.fetchLarge(1, 10)
-		require.Less(t, drain(low, high), int64(15*large), "of the one that can wait")
-	})
-}
-
 func TestFetchPriorityIsUpdated(t *testing.T) {
 	onLargeBench(t, slow, func(b *bench, c *client) {
 		request, first := c.fetchLarge(0, 10)

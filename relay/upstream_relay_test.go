@@ -191,34 +191,6 @@ func TestUpstreamSubscriptionLingers(t *testing.T) {
 	})
 }
 
-func TestUpstreamHasNoPublisher(t *testing.T) {
-	onChain(t, 3, func(bs []*bench) {
-		_, _, err := bs[2].connect().subscribe(moqt.Parameters{})
-		bs[2].refused(err, moqt.RequestDoesNotExist)
-		start := time.Now()
-		_, _, err = bs[2].connect().subscribe(rendezvous(3 * time.Second))
-		require.Error(t, err)
-		require.Equal(t, 3*time.Second, time.Since(start))
-		require.Less(t, bs[0].relay.subscriptions.Load(), uint64(10))
-		_, err = bs[2].connect().TrackStatus(bs[2].ctx, moqt.TrackStatus{Track: video})
-		bs[2].refused(err, moqt.RequestDoesNotExist)
-	})
-}
-
-// A subscriber waits at the end of a chain for a publisher, which comes to its beginning.
-func TestUpstreamWaitsForAPublisher(t *testing.T) {
-	onChain(t, 3, func(bs []*bench) {
-		k := &sink{}
-		_, err := bs[2].connect().Subscribe(bs[2].ctx,
-			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
-		require.NoError(t, err)
-		time.Sleep(10 * time.Second)
-		src := publishing["PUBLISH"](bs[0])
-		src.group(0, 2)
-		require.Equal(t, "0.0, 0.1, 0 fin", k.take())
-	})
-}
-
 func TestFetchAcrossUpstreams(t *testing.T) {
 	onChain(t, 3, func(bs []*bench) {
 		src := publishing["PUBLISH"](bs[0])
@@ -679,27 +651,6 @@ func TestRetiredSessionEnds(t *testing.T) {
 		require.InDelta(t, 10*time.Second, time.Since(start), float64(time.Second))
 		src.group(1, 1)
 		require.Equal(t, "1.0, 1 fin", k.take())
-	})
-}
-
-// A preferred upstream relay is connected later. The track moves there.
-func TestUpstreamIsPreferred(t *testing.T) {
-	onBenches(t, Config{}, 3, func(bs []*bench) {
-		bs[1].follow(bs[0])
-		first, second := bs[2].upstreamTo("moqt://first"), bs[2].upstreamTo("moqt://second")
-		bs[2].relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{first, second}}})
-		bs[2].dial(second, bs[1])
-		src := publishing["PUBLISH"](bs[0])
-		k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
-		src.group(1, 1)
-		bs[2].dial(first, bs[0])
-		src.group(2, 1)
-		time.Sleep(3 * time.Second)
-		src.group(3, 1)
-		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin", k.take())
-		require.Equal(t, 1, bs[2].atUpstream())
-		time.Sleep(3 * time.Second)
-		require.Zero(t, bs[1].atUpstream())
 	})
 }
 

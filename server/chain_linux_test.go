@@ -16,20 +16,6 @@ import (
 	"sluice/transport"
 )
 
-// TestChain sends media through three relays with the fast path. The kernel forwards it on each: what the relay before
-// it has sent comes on a connection that it has dialed.
-func TestChain(t *testing.T) {
-	skipShort(t)
-	for _, scheme := range []string{"moqt", "https"} {
-		t.Run(scheme, func(t *testing.T) {
-			l, chain := newChain(t, scheme, 3, nil)
-			send := publishOn(t, joinFrom(t, l.Publisher, urlOf(scheme, l.Relays[0].Device("up"))), "video")
-			c := receiveOn(t, joinFrom(t, l.Subscribers[0], urlOf(scheme, l.Relays[2].Device("down"))), "video")
-			forward(t, chain, 0, send, c)
-		})
-	}
-}
-
 // skipShort skips a test with -short, as make race runs it.
 func skipShort(t *testing.T) {
 	t.Helper()
@@ -39,7 +25,7 @@ func skipShort(t *testing.T) {
 }
 
 // TestChainBack sends media from a relay to the one that it has dialed and announces its publishers to, and from there
-// to the next one in the same way.
+// to the next one in the same way. TestMeshForwards has the other direction.
 func TestChainBack(t *testing.T) {
 	skipShort(t)
 	for _, scheme := range []string{"moqt", "https"} {

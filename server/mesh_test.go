@@ -104,57 +104,6 @@ func (n *meshNode) knowsRoute(t *testing.T, origins int) {
 	})
 }
 
-// upstreams counts the sessions with other nodes that have a request.
-func (n *meshNode) upstreams() (busy int) {
-	n.mesh.mu.Lock()
-	defer n.mesh.mu.Unlock()
-	for _, l := range n.mesh.dialed {
-		if l.relay.Status().Requests > 0 {
-			busy++
-		}
-	}
-	return busy
-}
-
-// TestMesh publishes at one node and subscribes at all of them, of which two are in another region: one of these feeds
-// the other.
-func TestMesh(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a := startNode(t, &bus, "west", "a")
-		edges := []*meshNode{
-			startNode(t, &bus, "west", "b"), startNode(t, &bus, "east", "c"), startNode(t, &bus, "east", "d"),
-		}
-		send := publish(t, a.Server, "video")
-		var all []streams
-		for _, n := range edges {
-			n.knowsRoute(t, 1)
-			all = append(all, receive(t, n.Server, "video"))
-		}
-		own := receive(t, a.Server, "video")
-		send(0, []byte("first"))
-		want := own.await(t)
-		for _, c := range all {
-			require.Equal(t, want, c.await(t))
-		}
-		// a is asked by b and by one of c and d.
-		await(t, "one session of each", func() bool { return edges[0].upstreams() == 1 })
-		await(t, "one parent in the region", func() bool {
-			return edges[1].upstreams() == 1 && edges[2].upstreams() == 1
-		})
-		await(t, "the track leaves the origin once for each region, and for the nodes of its own", func() bool {
-			asked := 0
-			for _, l := range a.relay.Sessions() {
-				if l.Path == relay.OriginPath && l.Subscriptions > 0 {
-					asked++
-				}
-			}
-			return asked == 2
-		})
-	})
-}
-
 // TestParentComes starts the node that should be the parent when the edge already gets the track from the origin.
 func TestParentComes(t *testing.T) {
 	t.Parallel()
@@ -196,40 +145,6 @@ func ranked(node string, n int) (names []string) {
 		}
 	}
 	return names
-}
-
-// TestRing lets three nodes all subscribe to what nobody has, and to each other's tracks: requests come to an end.
-func TestRing(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		var nodes []*meshNode
-		for _, name := range []string{"a", "b", "c"} {
-			nodes = append(nodes, startNode(t, &bus, "", name))
-		}
-		var sends []func(uint64, []byte)
-		for i, n := range nodes {
-			sends = append(sends, publish(t, n.Server, fmt.Sprint("track", i)))
-		}
-		for _, n := range nodes {
-			n.knowsRoute(t, 2)
-			_, err := join(t, n.Server, nil).TrackStatus(t.Context(),
-				moqt.TrackStatus{Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "nothing"}})
-			require.Error(t, err)
-		}
-		for i, send := range sends {
-			name := fmt.Sprint("track", i)
-			var all []streams
-			for _, n := range nodes {
-				all = append(all, receive(t, n.Server, name))
-			}
-			send(0, []byte("x"))
-			want := all[0].await(t)
-			for _, c := range all[1:] {
-				require.Equal(t, want, c.await(t))
-			}
-		}
-	})
 }
 
 // TestPublisherMoves lets a publisher come back at another node: the subscription goes on.
@@ -282,21 +197,6 @@ func (n *meshNode) subscribed() (count int) {
 		}
 	}
 	return count
-}
-
-// TestEngineIsAway subscribes while nodes cannot tell each other anything.
-func TestEngineIsAway(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
-		send := publish(t, a.Server, "video")
-		b.knowsRoute(t, 1)
-		bus.SetAway(true)
-		require.False(t, b.Cluster().Status().Engine)
-		got := receive(t, b.Server, "video")
-		send(0, []byte("x"))
-		require.Contains(t, string(got.await(t)), "x")
-	})
 }
 
 // TestNamespacesOfOtherNodes shows a subscriber the namespaces of the whole cluster.
@@ -401,47 +301,6 @@ func (n *meshNode) askedOrigin() (count int) {
 		}
 	}
 	return count
-}
-
-// TestParentDrains takes the parent of a region out of service while it feeds a track to another node, which then gets
-// it from the origin: each group arrives once, and in order.
-func TestParentDrains(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a := startNode(t, &bus, "west", "a")
-		send := publish(t, a.Server, "video")
-		nodes := map[string]*meshNode{"c": startNode(t, &bus, "east", "c"), "d": startNode(t, &bus, "east", "d")}
-		live := moqt.Namespace{"live"}
-		for _, n := range nodes {
-			n.knowsRoute(t, 1)
-			await(t, "all nodes", func() bool { return len(n.Cluster().Status().Nodes) == 3 })
-		}
-		edge, parent := nodes["c"], nodes["d"]
-		if first := edge.Cluster().Choices(live, "")[0]; first.Origin {
-			edge, parent = parent, edge
-		}
-		got := receive(t, edge.Server, "video")
-		send(0, []byte("group 0"))
-		require.Contains(t, string(got.await(t)), "group 0")
-		require.NotZero(t, parent.relay.OpenSessions())
-		require.Zero(t, edge.askedOrigin(), "the origin stands by")
-		drained := make(chan struct{})
-		go func() {
-			defer close(drained)
-			parent.stop()
-		}()
-		const groups = 30
-		for g := uint64(1); g < groups; g++ {
-			send(g, fmt.Appendf(nil, "group %d.", g))
-			require.Contains(t, string(got.await(t)), fmt.Sprintf("group %d.", g))
-			time.Sleep(50 * time.Millisecond)
-		}
-		<-drained
-		send(groups, []byte("the last"))
-		require.Contains(t, string(got.await(t)), "the last")
-		await(t, "the origin feeds the edge", func() bool { return a.subscribed() == 1 })
-	})
 }
 
 // TestNodeWithUpstream has a node with an upstream relay that is in no cluster: it gets tracks from both.

@@ -3,8 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -13,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/transport"
 	"sluice/transport/transporttest"
 )
@@ -88,72 +84,10 @@ func newWire(t *testing.T, to net.Addr) *wire {
 	return w
 }
 
-// cutStreams passes the contents of subgroup streams on, also of those that are reset.
-type cutStreams struct{ streams }
-
-func (c cutStreams) HandleSubgroup(g *session.Subgroup) {
-	b, _ := io.ReadAll(g)
-	c.streams <- b
-}
-
 // withoutIdleTimeout returns the configuration of a server whose sessions do not time out while a test runs.
 func withoutIdleTimeout() (cfg Config) {
 	cfg.Transport.IdleTimeout, cfg.Upstream.Transport.IdleTimeout = time.Hour, time.Hour
 	return cfg
-}
-
-// TestUpstreamThatFallsSilent cuts the wire to an upstream relay. Long before the session times out, its tracks come
-// from the next one, and so do the groups that have passed meanwhile.
-func TestUpstreamThatFallsSilent(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		origin := start(t, Config{})
-		one, two := behind(t, withoutIdleTimeout(), "moqt", origin), behind(t, Config{}, "moqt", origin)
-		w := newWire(t, one.Addr())
-		cfg := withoutIdleTimeout()
-		cfg.Upstream.Routes = []UpstreamRoute{{
-			URLs: []string{"moqt://" + w.near.LocalAddr().String(), "moqt://" + two.Addr().String()},
-		}}
-		cfg.Upstream.Transport.Insecure = true
-		edge := start(t, cfg)
-		connected(t, edge, 2)
-		send := publish(t, origin, "video")
-		c := cutStreams{make(streams, 100)}
-		sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
-			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
-		}, c)
-		require.NoError(t, err)
-		_, err = sub.Wait(t.Context())
-		require.NoError(t, err)
-		send(0, []byte("media 0"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("media 0")))
-		require.Empty(t, tracksOf(two))
-
-		w.cut.Store(true)
-		want := make(map[string]bool)
-		for g := range uint64(4) {
-			payload := fmt.Sprintf("media %d", g+1)
-			send(g+1, []byte(payload))
-			want[payload] = true
-		}
-		for len(want) > 0 {
-			b := c.await(t)
-			name := string(b[len(b)-len("media 0"):])
-			require.True(t, want[name], "%s came twice, or before", name)
-			delete(want, name)
-		}
-		require.NotEmpty(t, tracksOf(two))
-	})
-}
-
-// tracksOf returns the sessions with upstream relays that bring tracks.
-func tracksOf(s *Server) (remotes []string) {
-	for _, st := range upstreamSessions(s) {
-		if st.Publications > 0 {
-			remotes = append(remotes, st.Remote)
-		}
-	}
-	return remotes
 }
 
 // countedProbes counts the probes of a connection. If it is quiet, the peer sends nothing but answers to them.

@@ -34,20 +34,3 @@ func BenchmarkFullCache(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(10*b.N), "ns/group")
 }
-
-// BenchmarkSweep applies the limits to 100,000 groups that need nothing.
-func BenchmarkSweep(b *testing.B) {
-	k := newSink(CacheConfig{Size: -1})
-	k.track.opened = func(*Segment) {}
-	for i := range uint64(100_000) {
-		if i%10_000 == 0 {
-			k.track = k.cache.NewTrack(nil)
-		}
-		if err := (came{group: i, objects: objects(0), fin: true}).arrive(k); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for b.Loop() {
-		k.cache.Sweep()
-	}
-}

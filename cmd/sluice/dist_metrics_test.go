@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -391,6 +393,30 @@ func TestDashboards(t *testing.T) {
 	for _, files := range distFiles {
 		t.Run(files[1], func(t *testing.T) { checkDashboard(t, files[1]) })
 	}
+}
+
+// Prometheus reads the queries of dashboards.
+func TestQueriesOfDashboards(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
+		t.Skip("needs promtool (package prometheus)")
+	}
+	require.NoError(t, err)
+	var rules []map[string]string
+	for _, files := range distFiles {
+		for _, q := range queriesIn(t, files[1]) {
+			if !labelValues.MatchString(q.expr) {
+				expr := strings.NewReplacer("$__rate_interval", "10s", "$", "").Replace(q.expr)
+				rules = append(rules, map[string]string{"record": fmt.Sprint("query", len(rules)), "expr": expr})
+			}
+		}
+	}
+	text, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "all", "rules": rules}}})
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "rules.yml") // JSON is YAML, too
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 func checkDashboard(t *testing.T, file string) {

@@ -27,7 +27,6 @@ type life struct {
 	*process
 	viewing *viewing // of a viewer
 	killed  bool     // guarded by client.mu
-	nodes   []int    // of a tree, at which a viewer was; guarded by guest.mu
 }
 
 func (c *client) name() string {

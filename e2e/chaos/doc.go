@@ -14,22 +14,6 @@
 //	make chaos                     10 minutes
 //	make chaos CHAOS=30s SEED=7    the same seed makes the same schedule
 //
-// TestTree does the same for seven relays that feed each other, with two broadcasts. The seed says how they know of
-// each other:
-//
-//	seed modulo 3
-//	0    --upstream: an origin, two parents and four edges; one broadcast comes from the origin, one from an edge
-//	1    --cluster: three regions, and a NATS server in each node
-//	2    --cluster-url: three regions, and two NATS servers of their own, at which hostile nodes are, too
-//
-// In a cluster, publishers and viewers are at random nodes. Nodes are killed, drained, replaced and cut off, and all
-// links between nodes get worse and better; nodes are cut off from NATS only, and its servers are killed. When a node
-// with a publisher dies or drains, the publisher goes to another node: all nodes have one address in common, which
-// leads to the one that a route names. Every viewer gets groups from their beginning, without holes, and each object
-// once. What is missing at the end of a group was due when a node was dead or cut off.
-//
-//	make chaos-tree CHAOS=2m SEED=1
-//
-// The tests need root. Without CHAOS they do not run. make check runs two minutes of each, with a seed that its commit
-// gives.
+// The test needs root. Without CHAOS it does not run. make check runs two minutes of it, with a seed that its commit
+// gives. Relays that feed each other, and clusters, are simulated (docs/simulation.md).
 package chaos

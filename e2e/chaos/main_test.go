@@ -7,16 +7,13 @@ import (
 	"sluice/internal/cli/clitest"
 )
 
-// TestMain runs the tests, or acts as the hostile peer or the NATS server that one of them has started.
+// TestMain runs the tests, or acts as the hostile peer that one of them has started.
 func TestMain(m *testing.M) {
 	if task := os.Getenv(taskVariable); task != "" {
 		os.Exit(beHostile(task))
 	}
 	if task := os.Getenv(rtspVariable); task != "" {
 		os.Exit(beRTSP(task))
-	}
-	if task := os.Getenv(natsVariable); task != "" {
-		os.Exit(beNATS(task))
 	}
 	os.Exit(clitest.Main(m, "sluice"))
 }

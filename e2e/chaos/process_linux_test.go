@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,13 +82,6 @@ func (p *process) keep(line string) {
 	p.lost = p.lost || strings.Contains(line, "session lost")
 	p.log = append(p.log, line)
 	p.log = p.log[max(0, len(p.log)-keptLines):]
-}
-
-// has reports whether one of the last messages has a text.
-func (p *process) has(text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.log, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // failure describes an error of the process by its last messages.

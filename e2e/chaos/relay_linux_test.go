@@ -25,7 +25,7 @@ import (
 
 // relay is a relay of the lab.
 type relay struct {
-	*process // which may be replaced by another one
+	*process
 	relayConfig
 	client *http.Client
 	number int           // of certificates so far
@@ -58,34 +58,19 @@ func startRelay(cfg relayConfig) (*relay, error) {
 }
 
 // begin starts the relay's process, and waits until it is ready.
-func (r *relay) begin(more ...string) (err error) {
+func (r *relay) begin() (err error) {
 	cmd := exec.Command("sluice", append([]string{
 		"relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof", "--log-format", "json",
 		"--tls-cert", filepath.Join(r.dir, "current", "cert.pem"),
 		"--tls-key", filepath.Join(r.dir, "current", "key.pem"), "--auth-token-file", filepath.Join(r.dir, "tokens"),
 		// What is kept for peers that have gone is given back sooner than by default, so that the test can wait for it.
 		"--cache-duration", "5s", "--cache-size", "64", "--idle-timeout", "10s", "--drain", "5s",
-	}, slices.Concat(r.args, more)...)...)
-	cmd.Env = append(os.Environ(), "SLUICE_UPSTREAM_TOKEN="+honestToken, "SLUICE_CLUSTER_TOKEN="+clusterToken)
+	}, r.args...)...)
+	cmd.Env = append(os.Environ(), "SLUICE_UPSTREAM_TOKEN="+honestToken)
 	if r.process, err = start(r.host, r.title, cmd, func(string) {}, r.message); err != nil {
 		return err
 	}
 	return r.await()
-}
-
-// replace starts another process in place of the one that runs, and returns that one, which drains.
-func (r *relay) replace() (old *process, err error) {
-	old = r.process
-	if err := r.begin("--replace"); err != nil {
-		return old, err
-	}
-	for deadline := time.Now().Add(30 * time.Second); !old.has("another process has taken over"); {
-		if time.Now().After(deadline) {
-			return old, r.failure("has not taken over")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return old, nil
 }
 
 // dialIn returns a function that dials inside a host.
@@ -166,11 +151,10 @@ func (r *relay) renew() error {
 		os.Symlink(name, next), os.Rename(next, filepath.Join(r.dir, "current")))
 }
 
-// Tokens of honest and of hostile peers, and of nodes.
+// Tokens of honest and of hostile peers.
 const (
 	honestToken  = "honest-token-of-the-chaos-test"
 	hostileToken = "hostile-token-of-the-chaos-test"
-	clusterToken = "cluster-token-of-the-chaos-test"
 )
 
 // allow writes the token file. Hostile peers may publish and subscribe to everything, or nothing.

@@ -22,7 +22,6 @@ type clip struct {
 	file   []byte
 	places map[string]place // by the SHA-256 of the chunk
 	counts map[string]int   // of chunks, by track
-	due    map[string]times // by track
 }
 
 // place is where a chunk belongs.
@@ -31,9 +30,6 @@ type place struct {
 	index int
 }
 
-// times are when the chunks of a track are due, by index, from the beginning of the clip.
-type times []time.Duration
-
 func newClip(duration time.Duration) (*clip, error) {
 	parts, err := clitest.CutClip(duration)
 	if err != nil {
@@ -41,11 +37,9 @@ func newClip(duration time.Duration) (*clip, error) {
 	}
 	c := &clip{
 		file: bytes.Join(parts, nil), places: make(map[string]place), counts: make(map[string]int),
-		due: make(map[string]times),
 	}
 	reader := cmaf.NewReader(bytes.NewReader(c.file))
-	init, err := reader.Init()
-	if err != nil {
+	if _, err := reader.Init(); err != nil {
 		return nil, err
 	}
 	for {
@@ -62,7 +56,6 @@ func newClip(duration time.Duration) (*clip, error) {
 		}
 		c.places[hash] = place{track, c.counts[track]}
 		c.counts[track]++
-		c.due[track] = append(c.due[track], init.Track(chunk.Track).Time(chunk.DecodeTime))
 	}
 }
 
@@ -72,14 +65,13 @@ type viewing struct {
 
 	mu     sync.Mutex
 	tracks map[string]*viewed
-	began  time.Time // when the clip began, at the latest
 }
 
 // viewed is what has been received of a track.
 type viewed struct {
-	bases   map[uint64]int          // by group: the index of its object 0
-	objects map[[2]uint64]time.Time // when each arrived, by group and object
-	first   int                     // indices
+	bases   map[uint64]int     // by group: the index of its object 0
+	objects map[[2]uint64]bool // that have arrived, by group and object
+	first   int                // indices
 	last    int
 }
 
@@ -101,22 +93,18 @@ func (v *viewing) take(line string) error {
 	defer v.mu.Unlock()
 	t := v.tracks[track]
 	if t == nil {
-		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]time.Time), first: p.index, last: p.index}
+		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]bool), first: p.index, last: p.index}
 		v.tracks[track] = t
-	}
-	now := time.Now()
-	if began := now.Add(-v.clip.due[track][p.index]); v.began.IsZero() || began.Before(v.began) {
-		v.began = began
 	}
 	base := p.index - int(object)
 	if known, ok := t.bases[group]; ok && known != base {
 		return fmt.Errorf("chunk %d is in another's place: %s", p.index, line)
 	}
 	at := [2]uint64{group, object}
-	if _, ok := t.objects[at]; ok {
+	if t.objects[at] {
 		return fmt.Errorf("an object that came before: %s", line)
 	}
-	t.bases[group], t.objects[at] = base, now
+	t.bases[group], t.objects[at] = base, true
 	t.first, t.last = min(t.first, p.index), max(t.last, p.index)
 	return nil
 }

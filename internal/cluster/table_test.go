@@ -265,24 +265,6 @@ func TestNamespaceOfSubject(t *testing.T) {
 	require.ElementsMatch(t, []string{"a live-b", "a "}, known(&n.table))
 }
 
-// BenchmarkChoices asks whom to ask, in one of ten regions of a cluster of 1,000 nodes.
-func BenchmarkChoices(b *testing.B) {
-	card := func(region int) Card { return Card{URL: "moqt://a:4443", Region: fmt.Sprint("r", region)} }
-	n, err := Join(Config{ID: "me", Card: func() Card { return card(0) }}, nowhere{})
-	require.NoError(b, err)
-	defer n.Leave()
-	for i := range 1000 {
-		n.table.meet(fmt.Sprint("n", i), &beat{state: state{Epoch: 1}, Card: card(i % 10)}, time.Now())
-	}
-	n.table.change("n1", change(1, 1, "live-a", false), time.Now())
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(n.Choices(ns, "")) == 0 {
-			b.Fatal("no choices")
-		}
-	}
-}
-
 // nowhere is an engine without other nodes.
 type nowhere struct{}
 

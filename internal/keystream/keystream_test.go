@@ -103,31 +103,3 @@ func TestMasks(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkRun makes eight blocks.
-func BenchmarkRun(b *testing.B) {
-	for name, run := range runs {
-		b.Run(name, func(b *testing.B) {
-			var dst [RunLen]byte
-			var key [chacha20.KeySize]byte
-			var nonce [chacha20.NonceSize]byte
-			b.SetBytes(RunLen)
-			for b.Loop() {
-				run(&dst, &key, &nonce, 1)
-			}
-		})
-	}
-}
-
-// BenchmarkMasks makes eight masks.
-func BenchmarkMasks(b *testing.B) {
-	for name, masks := range masksBy {
-		b.Run(name, func(b *testing.B) {
-			var samples [MaxMasks][SampleLen]byte
-			var key [chacha20.KeySize]byte
-			for b.Loop() {
-				masks(samples[:], &key)
-			}
-		})
-	}
-}

@@ -193,7 +193,7 @@ var limits = []struct {
 	most, goal float64
 }{
 	{"lines of Go without tests", 123_450, 92_000},
-	{"lines of tests", 105_150, 75_000},
+	{"lines of tests", 101_000, 75_000},
 	{"lines of C", 11_320, 11_000},
 	{"types above 25 methods", 25, 0},
 	{"methods outside of their type's file, per cent", 15.6, 5},

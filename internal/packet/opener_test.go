@@ -113,17 +113,3 @@ func TestOpenerDoesNotAllocate(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(100, func() { o.Open(p, 3, 0) }))
 	}
 }
-
-func BenchmarkOpen(b *testing.B) {
-	for _, suite := range suites {
-		b.Run(tls.CipherSuiteName(suite), func(b *testing.B) {
-			s := newSealing(b, suite)
-			p := s.seal(0x43, 5, 0, "an ACK frame of a few ranges")
-			var o packet.Opener
-			o.Install(0, s.key(0))
-			for b.Loop() {
-				o.Open(p, 3, 0)
-			}
-		})
-	}
-}

@@ -91,20 +91,6 @@ func TestMend(t *testing.T) {
 	require.False(t, f.Judge(2, Question{Kind: Delta}), "what was decided stays")
 }
 
-// BenchmarkJudge decides about frames of players with and without a bucket.
-func BenchmarkJudge(b *testing.B) {
-	for name, rate := range map[string]int64{"no bucket": 0, "bucket": 1e9} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			var f Flow
-			f.SetRate(rate)
-			for i := range b.N {
-				f.Judge(uint32(i+1), Question{Kind: Delta, Now: clock.Time(time.Hour)})
-			}
-		})
-	}
-}
-
 // TestUnlimited needs no memory for a player that has no bucket.
 func TestUnlimited(t *testing.T) {
 	var f Flow

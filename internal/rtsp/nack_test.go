@@ -2,7 +2,6 @@ package rtsp
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/time/rate"
 )
 
 func nackOf(sequences ...uint16) *rtcp.TransportLayerNack {
@@ -196,27 +194,6 @@ func TestNACKIndex(t *testing.T) {
 		s.forgetLocked(1)
 		require.Equal(t, []string{"e"}, ask(5), "it has another place in the cache")
 	})
-}
-
-// BenchmarkNACK asks for a packet that a full cache does not have. That takes as long with any number of packets.
-func BenchmarkNACK(b *testing.B) {
-	for _, packets := range []int{100, 20_000} {
-		b.Run(fmt.Sprint(packets), func(b *testing.B) {
-			desc := broadcast()
-			s := newStream(desc, &budget{max: maxStreamCache}, newMetrics(&Server{}))
-			for i := range packets {
-				p := &rtp.Packet{Payload: []byte{0x41}, Header: rtp.Header{SSRC: 7, SequenceNumber: uint16(i)}}
-				s.write(desc.Medias[0], p, time.Now(), time.Now())
-			}
-			p := &player{stream: s, shifts: map[*media]*shift{s.lead: {}}, again: newRepeats(), live: true}
-			p.again.asked.SetLimit(rate.Inf)
-			n := nackOf(uint16(packets))
-			require.Len(b, s.cache, packets)
-			for b.Loop() {
-				p.repeat(desc.Medias[0], n)
-			}
-		})
-	}
 }
 
 // TestNACKLimit checks that a player cannot ask for ever more packets, and that its NACKs do not make it skip a group.

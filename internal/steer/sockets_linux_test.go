@@ -181,19 +181,3 @@ func TestArrivals(t *testing.T) {
 	send(again, 1, 5)
 	expect(before...)
 }
-
-// BenchmarkWoken measures the work of the readers of several sockets when they wake.
-func BenchmarkWoken(b *testing.B) {
-	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	g, err := Create(c, 2)
-	if err != nil {
-		b.Skipf("needs CAP_BPF: %v", err)
-	}
-	defer func() { _, _ = g.Close(), closeAll(g.Sockets()) }()
-	for b.Loop() {
-		g.Woken(0)
-	}
-}

@@ -75,32 +75,6 @@ func TestDataThatEndsTheSession(t *testing.T) {
 	}
 }
 
-func TestSubgroupsReachTheirSubscription(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		c := newCollector()
-		p.subscribed(testTrack, 1<<40, c)
-		header := subgroupHeader(1 << 40)
-		stream := p.uni(append(header, "objects"...))
-		require.NoError(p, stream.Close())
-		got := <-c.subgroups
-		require.Equal(p, "objects", string(got.body))
-		require.NoError(p, got.err)
-		require.EqualValues(p, len(header), got.offset, "what follows the header was not touched")
-		require.EqualValues(p, 300, got.header.GroupID)
-		require.EqualValues(p, 4, got.header.SubgroupID)
-	})
-}
-
-func TestDatagramsReachTheirSubscription(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		c := newCollector()
-		p.subscribed(testTrack, 3, c)
-		want := moqt.ObjectDatagram{TrackAlias: 3, Location: moqt.Location{Group: 2, Object: 1}, Payload: []byte("x")}
-		require.NoError(p, p.conn.SendDatagram(datagram(p.T, want)))
-		require.Equal(p, want, *<-c.datagrams)
-	})
-}
-
 func TestDataAheadOfItsAlias(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		c := newCollector()
@@ -179,17 +153,6 @@ func TestLateDataIsDiscardedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAliasIsFreeAfterItsSubscription(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		sub, _ := p.subscribed(testTrack, 9, newCollector())
-		sub.Cancel(moqt.ResetCancelled)
-		c := newCollector()
-		p.subscribed(otherTrack, 9, c)
-		require.NoError(p, p.uni(append(subgroupHeader(9), "new"...)).Close())
-		require.Equal(p, "new", string((<-c.subgroups).body))
-	})
-}
-
 // TestAliasIsFreeWhileItsSubscriptionDrains plays a publisher that uses an alias again after PUBLISH_DONE.
 func TestAliasIsFreeWhileItsSubscriptionDrains(t *testing.T) {
 	play(t, setting{}, func(p *script) {
@@ -217,17 +180,6 @@ func TestRetiredAliasesAreBounded(t *testing.T) {
 	require.True(t, retired)
 	_, retired = table.lookup(0)
 	require.False(t, retired)
-}
-
-func TestMalformedDatagramEndsTheSubscriptionOnly(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		sub, e := p.subscribed(testTrack, 9, newCollector())
-		// A Prior Object ID Gap of 5 before object 1.
-		require.NoError(p, p.conn.SendDatagram([]byte{0x09, 9, 0, 1, 2, 0x3e, 5}))
-		p.requireStopped(e, moqt.ResetMalformedTrack)
-		require.IsType(p, &moqt.MalformedTrackError{}, context.Cause(sub.Context()))
-		p.requireOpen()
-	})
 }
 
 // TestBadDatagramsAheadOfTheirAlias checks that a datagram whose track is not known yet is judged as any other one.
@@ -288,18 +240,6 @@ func TestStreamsThatAreNeverUsed(t *testing.T) {
 		p.raw(p.encode(&moqt.TrackStatus{Track: testTrack}))
 		p.requireStopped(uni, moqt.ResetCancelled)
 		p.requireStopped(bidi, moqt.ResetCancelled)
-		p.requireOpen()
-	})
-}
-
-func TestResetBeforeTheHeaderIsHarmless(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		p.uni(nil).CancelWrite(uint64(moqt.ResetDeliveryTimeout))
-		p.uni(subgroupHeader(1)[:2]).CancelWrite(uint64(moqt.ResetDeliveryTimeout))
-		stream, err := p.conn.OpenStream()
-		require.NoError(p, err)
-		stream.CancelWrite(0)
-		require.NoError(p, p.raw(nil).Close())
 		p.requireOpen()
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
-	"sluice/transport"
 )
 
 func TestFetch(t *testing.T) {
@@ -104,23 +103,6 @@ func TestCancelledFetch(t *testing.T) {
 	})
 }
 
-func TestUpdateOfAFetch(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		f, err := p.s.Fetch(p.Context(), moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack})
-		require.NoError(p, err)
-		e := p.accept()
-		e.receive()
-		e.send(&moqt.FetchOK{})
-		go func() {
-			require.Equal(p, &moqt.RequestUpdate{
-				RequestID: 2, Parameters: moqt.Parameters{SubscriberPriority: new(uint8(1))},
-			}, e.receive())
-			e.send(&moqt.RequestOK{})
-		}()
-		require.NoError(p, f.Update(p.Context(), moqt.Parameters{SubscriberPriority: new(uint8(1))}))
-	})
-}
-
 func TestServeAFetch(t *testing.T) {
 	h := newHandler()
 	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
@@ -146,21 +128,6 @@ func TestServeAFetch(t *testing.T) {
 		b, err := io.ReadAll(in)
 		require.NoError(p, err)
 		require.Equal(p, append(fetchHeader(0), "objects"...), b)
-	})
-}
-
-func TestFetchThatThePeerCancels(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-		e := p.request(&moqt.Fetch{FetchType: moqt.FetchStandalone})
-		f := <-h.fetches
-		stream, err := f.OpenStream(p.Context())
-		require.NoError(p, err)
-		e.CancelRead(uint64(moqt.ResetCancelled))
-		<-f.Context().Done()
-		<-stream.Context().Done()
-		_, err = stream.Write([]byte("x"))
-		require.IsType(p, &transport.StreamError{}, err)
 	})
 }
 

@@ -178,26 +178,6 @@ func TestRequestsThatComeBack(t *testing.T) {
 	})
 }
 
-func TestHopsWithoutAgreement(t *testing.T) {
-	path := moqt.Parameters{HopPath: moqt.HopPath{theirHop}}
-	for _, tc := range []struct {
-		name    string
-		setup   *moqt.Setup
-		message moqt.Message
-	}{
-		{"SUBSCRIBE", &moqt.Setup{HopID: new(uint64(theirHop))}, &moqt.Subscribe{Track: testTrack, Parameters: path}},
-		{"PUBLISH_NAMESPACE", &moqt.Setup{}, &moqt.PublishNamespace{Parameters: path}},
-		{"PUBLISH_NAMESPACE without a path", anotherSluice(), &moqt.PublishNamespace{}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			playRelay(t, Config{Role: Server}, tc.setup, func(p *script) {
-				p.request(tc.message)
-				p.requireClosed(moqt.SessionProtocolViolation)
-			})
-		})
-	}
-}
-
 func TestHopsOfSubscribeOK(t *testing.T) {
 	h := newHandler()
 	from := moqt.Parameters{HopPath: moqt.HopPath{0, 3}}

@@ -163,61 +163,6 @@ func TestUpdateThatTheSessionRefuses(t *testing.T) {
 	})
 }
 
-func TestTooManyUpdates(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-		e := p.request(&moqt.Subscribe{Track: testTrack})
-		for range maxUnansweredUpdates {
-			e.update(moqt.Parameters{})
-		}
-		p.requireOpen()
-		require.NoError(p, context.Cause((<-h.subscribes).Context()))
-		e.update(moqt.Parameters{})
-		e.requireReset(moqt.ResetExcessiveLoad)
-		p.requireOpen()
-	})
-}
-
-// TestPublicationsThatThePeerCancels checks that all streams of a subscription are reset with it (draft §5.1.1).
-func TestPublicationsThatThePeerCancels(t *testing.T) {
-	for name, cancel := range map[string]func(*exchange){
-		"STOP_SENDING": func(e *exchange) { e.CancelRead(uint64(moqt.ResetCancelled)) },
-		"RESET_STREAM": func(e *exchange) { e.CancelWrite(uint64(moqt.ResetCancelled)) },
-		"both": func(e *exchange) {
-			e.CancelRead(uint64(moqt.ResetCancelled))
-			e.CancelWrite(uint64(moqt.ResetCancelled))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newHandler()
-			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-				e := p.request(&moqt.Subscribe{Track: testTrack})
-				pub := <-h.subscribes
-				require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
-				_, err := pub.OpenSubgroup(p.Context(), moqt.SubgroupHeader{})
-				require.NoError(p, err)
-				closed, err := pub.OpenSubgroup(p.Context(), moqt.SubgroupHeader{})
-				require.NoError(p, err)
-				p.write(closed, []byte("complete"))
-				require.NoError(p, closed.Close())
-				in, _ := p.acceptUni()
-				complete, _ := p.acceptUni()
-				cancel(e)
-				<-pub.Context().Done()
-				require.Equal(p, &transport.StreamError{Code: 1, Remote: true}, context.Cause(pub.Context()))
-				_, err = in.Read(make([]byte, 1))
-				require.Equal(p, &transport.StreamError{Code: 1, Remote: true}, err)
-				b, err := io.ReadAll(complete)
-				require.NoError(p, err, "a stream that was closed is delivered")
-				require.Equal(p, "complete", string(b))
-				p.requireOpen()
-				p.request(&moqt.Subscribe{Track: testTrack}) // the track is free
-				<-h.subscribes
-			})
-		})
-	}
-}
-
 // TestMessagesComeBeforeData checks that data cannot use up the credit of the message that assigns its alias (draft
 // §11.4.2).
 func TestMessagesComeBeforeData(t *testing.T) {
@@ -254,21 +199,6 @@ func TestUnsubscribe(t *testing.T) {
 	})
 }
 
-func TestSubscriberThatSendsFINStaysSubscribed(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-		e := p.request(&moqt.Subscribe{Track: testTrack})
-		require.NoError(p, e.Close())
-		pub := <-h.subscribes
-		require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
-		p.requireOpen()
-		require.NoError(p, context.Cause(pub.Context()))
-		require.NoError(p, pub.Done(moqt.DoneTrackEnded, ""))
-		e.receive()
-		require.IsType(p, &moqt.PublishDone{}, e.receive())
-	})
-}
-
 func TestPublish(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		pub, err := p.s.Publish(p.Context(), moqt.Publish{Track: testTrack, TrackAlias: 99})
@@ -302,18 +232,6 @@ func TestPublish(t *testing.T) {
 		require.ErrorContains(p, <-done, "EXPIRED_AUTH_TOKEN")
 		require.NoError(p, pub.Done(moqt.DoneTrackEnded, ""))
 		require.Equal(p, moqt.DoneUpdateFailed, e.receive().(*moqt.PublishDone).Status) // draft §10.9.1
-	})
-}
-
-func TestPublishRefused(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		pub, err := p.s.Publish(p.Context(), moqt.Publish{Track: testTrack})
-		require.NoError(p, err)
-		stream, err := pub.OpenSubgroup(p.Context(), moqt.SubgroupHeader{})
-		require.NoError(p, err)
-		p.accept().send(&moqt.RequestError{Code: moqt.RequestUninterested})
-		require.ErrorContains(p, pub.Wait(p.Context()), "UNINTERESTED")
-		<-stream.Context().Done()
 	})
 }
 

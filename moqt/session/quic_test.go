@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -93,24 +92,6 @@ func TestOverQUIC(t *testing.T) {
 				t.Run("status", func(t *testing.T) { askForStatus(t, client, serverSide) })
 			})
 		})
-	}
-}
-
-// A session that has lasted longer than a message may take to be read ends as well as any other.
-func TestEndsOfOldSessions(t *testing.T) {
-	const timeout = time.Second
-	cfg := Config{Timeouts: Timeouts{Write: timeout}}
-	for _, kind := range []transport.Kind{transport.RawQUIC, transport.WebTransport} {
-		for i := range 10 { // the control stream and the session end at about the same time
-			t.Run(fmt.Sprint(kind, i), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					link := sim.Link{Delay: time.Millisecond}
-					n := sim.New(uint64(i), func(netip.Addr, netip.Addr) sim.Link { return link })
-					t.Cleanup(n.Close)
-					overQUIC(t, kind, n, cfg, cfg, func(*Session, *Session) { time.Sleep(2 * timeout) })
-				})
-			})
-		}
 	}
 }
 
@@ -237,29 +218,4 @@ func askForStatus(t *testing.T, s *Session, h *handler) {
 	ok, err := s.TrackStatus(t.Context(), moqt.TrackStatus{Track: testTrack})
 	require.NoError(t, err)
 	require.EqualValues(t, 9, ok.Parameters.LargestObject.Group)
-}
-
-// TestViolationOverQUIC checks that the peer gets the code and the reason with which a session is closed.
-func TestViolationOverQUIC(t *testing.T) {
-	for _, kind := range []transport.Kind{transport.RawQUIC, transport.WebTransport} {
-		t.Run(kind.String(), func(t *testing.T) {
-			h := newHandler()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			near, far := loopback(ctx, t, kind, nil)
-			s, err := New(far, Config{Role: Server, Handler: h, Logger: slog.New(slog.DiscardHandler)})
-			require.NoError(t, err)
-			ended := make(chan error, 1)
-			go func() { ended <- s.Run(ctx) }()
-			stream, err := near.OpenUniStreamSync(ctx)
-			require.NoError(t, err)
-			_, err = stream.Write([]byte{0x06})
-			require.NoError(t, err)
-			<-near.Context().Done()
-			require.Equal(t, &transport.SessionError{
-				Code: uint64(moqt.SessionProtocolViolation), Remote: true, Reason: "unknown stream type 0x6",
-			}, context.Cause(near.Context()))
-			require.Error(t, <-ended)
-		})
-	}
 }

@@ -56,40 +56,11 @@ func TestReservedNamespaces(t *testing.T) {
 	}
 }
 
-func TestReservedNamespacesAreNotSent(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		ctx := p.Context()
-		forbidden := moqt.FullTrackName{Namespace: moqt.Namespace{"."}, Name: "x"}
-		session := moqt.FullTrackName{Namespace: moqt.Namespace{".session"}, Name: "x"}
-		_, err := p.s.Publish(ctx, moqt.Publish{Track: session})
-		require.ErrorIs(p, err, ErrReserved)
-		_, err = p.s.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: session.Namespace})
-		require.ErrorIs(p, err, ErrReserved)
-		_, err = p.s.Subscribe(ctx, moqt.Subscribe{Track: forbidden}, newCollector())
-		require.ErrorIs(p, err, ErrReserved)
-		_, err = p.s.Subscribe(ctx, moqt.Subscribe{Track: session}, newCollector())
-		require.NoError(p, err) // extensions may define it
-	})
-}
-
 func TestUnsupportedRequests(t *testing.T) {
 	for name, m := range allRequests(moqt.Namespace{"a"}) {
 		t.Run(name, func(t *testing.T) {
 			play(t, setting{cfg: Config{Role: Server}}, func(p *script) {
 				p.request(m).requireRefused(moqt.RequestNotSupported)
-			})
-		})
-	}
-}
-
-func TestRequestsAfterGoaway(t *testing.T) {
-	for name, m := range allRequests(moqt.Namespace{"a"}) {
-		t.Run(name, func(t *testing.T) {
-			h := newHandler()
-			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-				require.NoError(p, p.s.Goaway("", 0))
-				p.request(m).requireRefused(moqt.RequestGoingAway)
-				require.Zero(p, h.asked())
 			})
 		})
 	}

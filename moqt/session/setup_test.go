@@ -123,34 +123,6 @@ func TestSetupOfAClient(t *testing.T) {
 	})
 }
 
-func TestPeerOfAServer(t *testing.T) {
-	token := moqt.Token{AliasType: moqt.AliasUseValue, Type: 1, Value: []byte("ok")}
-	for _, tc := range []struct {
-		name  string
-		pipe  transporttest.PipeConfig
-		setup moqt.Setup
-	}{
-		{"raw QUIC", transporttest.PipeConfig{}, moqt.Setup{Authority: new("relay.example"), Path: new("/live")}},
-		{"WebTransport", webTransport, moqt.Setup{}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			play(t, setting{cfg: Config{Role: Server}, pipe: tc.pipe, silent: true}, func(p *script) {
-				tc.setup.Implementation = "other"
-				tc.setup.AuthorizationTokens = []moqt.Token{token}
-				tc.setup.Unknown = []moqt.KeyValuePair{
-					{Type: moqt.Grease(1), Value: 1}, {Type: moqt.Grease(1), Value: 2},
-				}
-				p.setup(&tc.setup)
-				peer, err := p.s.Peer(p.Context())
-				require.NoError(p, err)
-				want := Peer{Implementation: "other", Authority: "relay.example", Path: "/live",
-					Tokens: []moqt.Token{token}}
-				require.Equal(p, want, peer)
-			})
-		})
-	}
-}
-
 func TestControlStreamViolations(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

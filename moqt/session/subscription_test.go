@@ -293,21 +293,6 @@ func TestAcceptPublish(t *testing.T) {
 	})
 }
 
-func TestRejectPublish(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-		e := p.request(&moqt.Publish{Track: testTrack, TrackAlias: 6})
-		stream := p.uni(subgroupHeader(6))
-		sub := <-h.publishes
-		require.NoError(p, sub.Reject(&moqt.RequestError{Code: moqt.RequestUninterested}))
-		e.requireRefused(moqt.RequestUninterested)
-		p.requireStopped(stream, moqt.ResetCancelled) // draft §10.10
-		started := time.Now()
-		p.requireStopped(p.uni(subgroupHeader(6)), moqt.ResetCancelled)
-		require.Zero(p, time.Since(started))
-	})
-}
-
 func TestPublishThatEndsBeforeItsResponse(t *testing.T) {
 	h := newHandler()
 	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {

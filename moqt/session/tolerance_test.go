@@ -100,37 +100,6 @@ func TestWritesOldPriority(t *testing.T) {
 	}
 }
 
-func TestWritesGroupOrderInSubscribeOK(t *testing.T) {
-	for name, tt := range mistaken {
-		t.Run(name, func(t *testing.T) {
-			log := lite(t, Client, tt.implementation, tt.strict, func(p *script, h *handler) {
-				sub, err := p.s.Subscribe(p.Context(), moqt.Subscribe{Track: testTrack}, nil)
-				require.NoError(p, err)
-				e := p.accept()
-				e.receive()
-				ok := p.encode(&moqt.SubscribeOK{TrackAlias: 1, Parameters: moqt.Parameters{
-					LargestObject: &moqt.Location{Group: 3},
-				}})
-				// One more parameter, whose type is 0x22.
-				ok[2] += 2
-				ok[4]++
-				p.write(e, append(ok, byte(moqt.ParameterGroupOrder-moqt.ParameterLargestObject), 2))
-				if !tt.tolerated {
-					p.requireClosed(moqt.SessionProtocolViolation)
-					return
-				}
-				answer, err := sub.Wait(p.Context())
-				require.NoError(p, err)
-				require.Equal(p, &moqt.Location{Group: 3}, answer.Parameters.LargestObject)
-				require.Nil(p, answer.Parameters.GroupOrder)
-			})
-			if tt.tolerated {
-				requireTolerated(t, log, "moq-dev/moq/issues/2864")
-			}
-		})
-	}
-}
-
 // Releases that are mended say the same name.
 func TestRightPeersAreReadAsTheDraftSays(t *testing.T) {
 	log := lite(t, Server, "moq-lite-js", false, func(p *script, h *handler) {

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -173,15 +172,4 @@ func TestOpener(t *testing.T) {
 	require.NoError(t, err)
 	s.receiver.receive(make([]byte, 100))
 	require.ErrorContains(t, s.run(), "a packet cannot be opened")
-}
-
-func BenchmarkRun(b *testing.B) {
-	for _, name := range []string{"wide", "constant"} {
-		tr := Mock(30*time.Second).On(profile(b, name), 1)
-		b.Run(fmt.Sprintf("%s/30s", name), func(b *testing.B) {
-			for b.Loop() {
-				replayed(b, tr, named(b, "none", "cubic"), 1)
-			}
-		})
-	}
 }
