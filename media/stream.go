@@ -80,13 +80,15 @@ func (st *Stream) begin(adopted bool) {
 }
 
 // Reset ends the stream with an application's code, unless all of it was acknowledged. A stream that is not open on
-// the wire yet will not be opened.
-func (st *Stream) Reset(code uint64) {
+// the wire yet will not be opened. It returns up to which log offset the stream was sent: a forwarder may have been
+// ahead of the log.
+func (st *Stream) Reset(code uint64) (sent int64) {
 	s := st.sender
 	s.mu.Lock()
 	defer s.mu.release()
 	st.cancel(code)
 	s.shard.enqueue(s)
+	return st.logOffset(st.final)
 }
 
 // cancel ends the stream with an application's code.

@@ -174,6 +174,19 @@ func TestResetBeforeOpening(t *testing.T) {
 	require.Equal(t, int64(3), w.s.PeekUniStream(), "no id was used")
 }
 
+// Reset tells how far the stream was sent: behind the log's end, if the forwarder was ahead.
+func TestResetTellsHowFarItWasSent(t *testing.T) {
+	w, f := withForwarder(t)
+	shared := f.open(int64(len(testPrefix)), 0)
+	f.send(shared, int64(len(testPrefix)), 150, false)
+	st, _ := w.adopt(newTestLog(0, 100))
+	require.EqualValues(t, 150, st.Reset(0))
+	require.EqualValues(t, 150, st.Reset(0), "again")
+	f.opened = nil
+	own, _ := w.stream(w.subscribe(), newTestLog(0, 100), func(c *StreamConfig) { c.Start = 20 })
+	require.EqualValues(t, 20, own.Reset(0), "nothing was sent")
+}
+
 // After everything was acknowledged there is nothing left to reset.
 func TestResetTooLate(t *testing.T) {
 	w := newWorld(t)

@@ -48,7 +48,9 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 		served:  moqt.Everything,
 		wanted:  moqt.Everything,
 		layout:  d.peer.session.Version().DataLayout(),
-		streams: streams{pub: d.pub, of: make(map[*track.Segment]*outgoing)},
+		streams: streams{
+			pub: d.pub, of: make(map[*track.Segment]*outgoing), sent: make(map[*track.Segment]int64),
+		},
 	}
 }
 
@@ -268,7 +270,7 @@ func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
 		return
 	}
 	state, _ := seg.Log.State()
-	switch o, ok := seg.Log.Seek(from); {
+	switch o, ok := v.streams.seek(seg, from); {
 	case ok && state == track.Reset && seg.Log.End() < o.End: // its end will not come
 	case ok:
 		v.openStream(seg, o)

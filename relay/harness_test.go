@@ -33,6 +33,7 @@ type plainSender struct {
 
 	state media.SubscriptionState // of each subscription
 	ahead atomic.Bool             // streams have sent more of a log that is cut than it has
+	extra atomic.Int64            // bytes that streams have sent, when they are reset, beyond the ends of their logs
 	late  time.Duration           // how much later than a stream's end its Result comes
 }
 
@@ -130,11 +131,12 @@ func (s *plainSubscription) Close(code uint64) {
 	}
 }
 
-func (st *plainStream) Reset(code uint64) {
+func (st *plainStream) Reset(code uint64) (sent int64) {
 	select {
 	case st.reset <- code:
 	default:
 	}
+	return st.cfg.Log.End() + st.sub.sender.extra.Load()
 }
 
 func (st *plainStream) SetTimeouts(t media.Timeouts) {

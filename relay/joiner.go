@@ -25,7 +25,7 @@ func (j *joiner) lookLocked() {
 	v := j.delivery
 	state, _ := j.segment.Log.State()
 	end := j.segment.Log.End() // before Seek: what precedes it belongs to objects that Seek knows
-	o, ok := j.segment.Log.Seek(j.from)
+	o, ok := v.streams.seek(j.segment, j.from)
 	v.streams.mu.Lock()
 	switch {
 	case j.closed:

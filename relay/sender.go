@@ -27,7 +27,7 @@ type mediaSubscription interface {
 
 // mediaStream is a downstream subgroup stream: a *media.Stream.
 type mediaStream interface {
-	Reset(code uint64)
+	Reset(code uint64) (sent int64)
 	SetTimeouts(media.Timeouts)
 }
 

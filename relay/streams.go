@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -26,6 +27,7 @@ type streams struct {
 	of     map[*track.Segment]*outgoing
 	ending int                               // streams that were stopped, which the media sender still has, and rests
 	closed []subgroupID                      // no further stream may be opened for them (draft §8, §11.4.3)
+	sent   map[*track.Segment]int64          // how far streams that were stopped were sent, beyond their logs
 	opened uint64                            // how many streams were
 	fills  map[*session.FillRequest]struct{} // those whose streams are open
 	done   *moqt.PublishDone
@@ -126,20 +128,49 @@ func (s *streams) forget() {
 // stop resets the streams of segments for which unwanted is true. The segments may be sent again at once, although the
 // media sender reports later that the streams have ended.
 func (s *streams) stop(unwanted func(*track.Segment) bool) {
-	var open []mediaStream
+	var resets []func()
 	s.mu.Lock()
 	for seg, out := range s.eachLocked() {
 		if out.stream != nil && unwanted(seg) {
-			open = append(open, out.stream)
+			resets = append(resets, func() { s.noteSent(seg, out.stream.Reset(uint64(moqt.ResetCancelled))) })
 			delete(s.of, seg)
 			s.ending++
 		}
 	}
 	s.stopJoinersLocked(unwanted)
 	s.mu.Unlock()
-	for _, stream := range open {
-		stream.Reset(uint64(moqt.ResetCancelled))
+	for _, reset := range resets {
+		reset()
 	}
+}
+
+// noteSent notes up to which log offset a stream was sent that was stopped, if the fast path was ahead of the log.
+func (s *streams) noteSent(seg *track.Segment, at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.sent, func(seg *track.Segment, _ int64) bool {
+		state, _ := seg.Log.State()
+		return state.Ended()
+	})
+	if at > seg.Log.End() {
+		s.sent[seg] = at
+	}
+}
+
+// seek returns the first object of a segment that has an id of at least from, and was not sent whole on a stream that
+// was stopped. What follows a cut was not sent.
+func (s *streams) seek(seg *track.Segment, from uint64) (o track.Object, ok bool) {
+	s.mu.Lock()
+	at := s.sent[seg]
+	s.mu.Unlock()
+	if cut, severed := seg.Log.Severed(); severed {
+		at = min(at, cut)
+	}
+	o, ok = seg.Log.Seek(from)
+	for ok && o.End <= at && o.ID < math.MaxUint64 {
+		o, ok = seg.Log.Seek(o.ID + 1)
+	}
+	return o, ok
 }
 
 // eachLocked yields the segments that are being sent, the oldest ones first; mu is held. They may be removed meanwhile.

@@ -93,6 +93,43 @@ func TestSubgroupIsWantedAgain(t *testing.T) {
 	}
 }
 
+// A subscriber wants a subgroup again. The stream that was stopped had objects that the relay does not have yet.
+func TestWantedAgainBehindTheFastPath(t *testing.T) {
+	size := len(payload(0)) + 2
+	for name, tt := range map[string]struct {
+		extra int // bytes
+		want  string
+	}{
+		"an object":            {size, "1.3, 1.4, 1 fin"},
+		"objects and a part":   {size + size/2, "1.3, 1.4, 1 fin"},
+		"a part of an object":  {size / 2, "1.2, 1.3, 1.4, 1 fin"},
+		"what is cut and sent": {2 * size, "1.2, 1.3, 1.4, 1 fin"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				src := publishing["PUBLISH"](b)
+				c := b.connect()
+				c.sender().extra.Store(int64(tt.extra))
+				k, s := c.mustSubscribe(moqt.Parameters{})
+				g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
+				require.Equal(t, "1.0, 1.1", k.take())
+				for _, forward := range []bool{false, true} {
+					_, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(forward)})
+					require.NoError(t, err)
+				}
+				require.Equal(t, "1 reset 1", k.take())
+				if tt.extra == 2*size {
+					src.c.Session.Close(moqt.SessionInternalError, "")
+					time.Sleep(time.Second)
+					g = b.next(ptr(at(1, 1))).open(moqt.SubgroupHeader{GroupID: 1})
+				}
+				g.object(2).object(3).object(4).fin()
+				require.Equal(t, tt.want, k.take())
+			})
+		})
+	}
+}
+
 func TestUpdateThatFailsEndsTheSubscription(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		pub := b.connect()
