@@ -38,7 +38,7 @@ func TestCopiesAreFlows(t *testing.T) {
 	computed := map[uint32]bool{hash: true}
 	for i, s := range r.subscribers {
 		require.NoError(t, r.SetTrack(5, 128, []subscription{r.subscription(s)}))
-		r.publish(stream(3+4*uint64(i), 0, 1, append(subgroupHeader(77, 1, 0, 9), make([]byte, 1000)...)))
+		r.publish(stream(3+4*uint64(i), 0, 1, append(subgroupHeader(77, 1, uint64(i), 9), make([]byte, 1000)...)))
 		r.receive(s)
 		var flow struct{ Hash, Queue, Computed uint32 }
 		require.NoError(t, seen.Lookup(uint32(0), &flow))

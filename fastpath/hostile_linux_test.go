@@ -22,7 +22,7 @@ func TestTruncatedHeaders(t *testing.T) {
 	r.kernel.conns[s.index].MaxUni = 1 << 20
 	id := uint64(3)
 	for _, typ := range []int{0x10, 0x12, 0x14, 0x15, 0x30, 0x34, 0x3d} {
-		header := concat(typ, vi64(77), vi64(1<<40))
+		header := concat(typ, vi64(77), vi64(1<<40+id))
 		if typ&6 == 4 {
 			header = append(header, vi64(300)...)
 		}

@@ -123,6 +123,7 @@ func (k *kernel) load(s Settings) error {
 	objects := uint32(cmp.Or(s.MaxObjects, DefaultMaxObjects))
 	spec.Maps[bpf.IngressMapSubgroups].MaxEntries = subgroups
 	spec.Maps[bpf.IngressMapEnded].MaxEntries = subgroups
+	spec.Maps[bpf.IngressMapFirstStreams].MaxEntries = 2 * subgroups
 	spec.Maps[bpf.IngressMapObjects].MaxEntries = objects
 	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects,
 		shareJobs: jobsPerRing * uint32(s.Workers)}

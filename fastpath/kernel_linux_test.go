@@ -145,9 +145,8 @@ func TestDeclines(t *testing.T) {
 	s := r.subscribers[0]
 	state := &r.kernel.conns[s.index]
 	clean := *state
-	header := subgroupHeader(77, 10, 0, 9)
-	object := append(slices.Clone(header), "object"...)
 	id := uint64(3)
+	object := func() []byte { return append(subgroupHeader(77, 10, id, 9), "object"...) }
 	tests := []struct {
 		reason string
 		set    func(*subscription)
@@ -172,7 +171,14 @@ func TestDeclines(t *testing.T) {
 			elsewhere := r.subscription(s)
 			elsewhere.Subscriber = 1
 			require.NoError(t, r.SetTrack(5, 128, []subscription{elsewhere}))
-			r.publish(stream(id, 0, 0, object))
+			r.publish(stream(id, 0, 0, object()))
+		}},
+		{reason: "copy_not_open", set: func(s *subscription) { s.Forward = false }, send: func() {
+			subgroup := object()
+			r.publish(stream(id, 0, 0, subgroup))
+			require.NoError(t, r.SetTrack(5, 128, []subscription{r.subscription(s)}))
+			id += 4
+			r.publish(stream(id, 0, 0, subgroup)) // which another stream brought first
 		}},
 		{reason: "copy_priority", set: func(*subscription) { state.Threshold = 128<<8 | 8 }},
 		{reason: "copy_no_path", set: func(*subscription) { state.NextPn |= claim.NumbersClosed }},
@@ -197,7 +203,7 @@ func TestDeclines(t *testing.T) {
 			require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
 			before, taken := r.counts(), *state
 			if tt.send == nil {
-				r.publish(stream(id, 0, 0, object))
+				r.publish(stream(id, 0, 0, object()))
 			} else {
 				tt.send()
 			}
@@ -217,7 +223,7 @@ func TestDeclines(t *testing.T) {
 		})
 	}
 	require.Equal(t, map[string]uint64{
-		"filtered": 4, "priority": 1, "no_path": 1, "stream_share": 1, "stream_limit": 1,
+		"filtered": 5, "not_open": 1, "priority": 1, "no_path": 1, "stream_share": 1, "stream_limit": 1,
 		"connection_credit": 1, "window": 1, "paced": 2, "bucket": 1, "too_large": 1, "ledger_full": 1,
 	}, r.Copies(s.index))
 }

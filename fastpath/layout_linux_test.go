@@ -95,6 +95,9 @@ func TestPrefix(t *testing.T) {
 		got := r.receive(s)
 		require.Equal(t, append(moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], want), objects...), got.data,
 			"type %#x", typ)
+		require.NoError(t, r.ingress.FirstStreams.Delete(bpf.SubgroupKey{
+			Group: h.GroupID, Subgroup: want.SubgroupID, Track: 5, Publisher: publisherIndex,
+		}))
 		id += 4
 	}
 	require.Greater(t, id, uint64(4*40))

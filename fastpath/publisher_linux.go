@@ -16,8 +16,9 @@ import (
 
 // endedStream is a publisher's stream that has ended.
 type endedStream struct {
-	id uint64
-	at time.Time
+	id    uint64
+	at    time.Time
+	first bpf.SubgroupKey // what it may have brought first
 }
 
 // addTrack puts one more track of the publisher on the fast path. With the first one the kernel begins to open packets,
@@ -119,7 +120,8 @@ func (c *conn) end(stream uint64, forwarded bool) {
 		return
 	}
 	maps, key := &c.fast.kernel.tables, bpf.StreamKey{StreamId: stream, Publisher: c.index}
-	known := maps.Subgroups.Lookup(key, new(bpf.Subgroup)) == nil
+	var g bpf.Subgroup
+	known := maps.Subgroups.Lookup(key, &g) == nil
 	if known {
 		c.fast.reclaimer.afterRuns(func() {
 			if err := c.fast.kernel.removeSubgroup(key); !errors.Is(err, ebpf.ErrKeyNotExist) { // it ended twice
@@ -128,14 +130,15 @@ func (c *conn) end(stream uint64, forwarded bool) {
 		})
 	}
 	forwarded = forwarded && stream >= c.fast.kernel.publishers[c.index].FirstStream
-	if !known && !forwarded || !c.rememberEndLocked(key) {
+	if first := firstKey(key, &g); !known && !forwarded || !c.rememberEndLocked(key, first) {
 		delete(c.read, stream)
+		c.fast.kernel.forgetFirst(stream, first)
 	}
 }
 
 // rememberEndLocked puts an ended stream into the map of these, where the programs look. If the publisher has its share
 // of that map, it raises the first stream instead.
-func (c *conn) rememberEndLocked(key bpf.StreamKey) bool {
+func (c *conn) rememberEndLocked(key bpf.StreamKey, first bpf.SubgroupKey) bool {
 	f := c.fast
 	size := f.kernel.shares.sizes[shareSubgroups]
 	if !within(uint32(len(c.ended)), f.ended.Load(), size) || f.kernel.tables.Ended.Put(key, uint32(0)) != nil {
@@ -143,7 +146,7 @@ func (c *conn) rememberEndLocked(key bpf.StreamKey) bool {
 		return false
 	}
 	f.ended.Add(1)
-	c.ended = append(c.ended, endedStream{key.StreamId, time.Now()})
+	c.ended = append(c.ended, endedStream{key.StreamId, time.Now(), first})
 	c.read[key.StreamId] = struct{}{}
 	return true
 }
@@ -161,6 +164,7 @@ func (c *conn) forgetEnded(before time.Time) {
 	for _, e := range c.ended[:n] {
 		c.raiseFirstStreamLocked(e.id)
 		delete(c.read, e.id)
+		c.fast.kernel.forgetFirst(e.id, e.first)
 		c.fast.forgetEnd(bpf.StreamKey{StreamId: e.id, Publisher: c.index})
 	}
 	c.ended = slices.Delete(c.ended, 0, n)

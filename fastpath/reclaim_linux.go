@@ -22,8 +22,8 @@ const (
 	// space does not read. Such a stream is ended when it is found a second time.
 	unreadInterval = 2 * time.Second
 	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is
-	// retransmitted. After that, first_stream keeps this stream, and all streams with lower ids, from being opened
-	// again.
+	// retransmitted, and than a log that was cut waits for its rest (relay.Config.Grace, by default). After that,
+	// first_stream keeps this stream, and all streams with lower ids, from being opened again.
 	endedFor = 10 * time.Second
 
 	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
@@ -250,6 +250,10 @@ func (r *reclaimer) sweep(conns []*conn) {
 	endOf := func(k *bpf.StreamKey, _ *uint32) bool { return gone[k.Publisher] }
 	for _, key := range keysOf(maps.Ended, endOf) {
 		f.forgetEnd(key)
+	}
+	firstOf := func(k *bpf.SubgroupKey, _ *uint64) bool { return gone[k.Publisher] }
+	for _, key := range keysOf(maps.FirstStreams, firstOf) {
+		f.report("forget the first stream of a subgroup", maps.FirstStreams.Delete(key))
 	}
 	between := func(k *bpf.DownstreamKey, _ *uint32) bool { return gone[k.Publisher] || gone[k.Subscriber] }
 	for _, key := range keysOf(maps.Downstreams, between) {

@@ -74,8 +74,22 @@ func (k *kernel) addSubgroup(key bpf.StreamKey, g bpf.Subgroup) error {
 	err := k.tables.Subgroups.Update(key, g, ebpf.UpdateNoExist)
 	if err == nil {
 		k.shares.hold(key.Publisher, shareSubgroups)
+		_ = k.tables.FirstStreams.Update(firstKey(key, &g), key.StreamId, ebpf.UpdateNoExist) // fails if there is one
 	}
 	return err
+}
+
+// firstKey returns the key of the subgroup that a stream brings.
+func firstKey(stream bpf.StreamKey, g *bpf.Subgroup) bpf.SubgroupKey {
+	return bpf.SubgroupKey{Group: g.Group, Subgroup: g.Subgroup, Track: g.Track, Publisher: stream.Publisher}
+}
+
+// forgetFirst forgets that a stream brought a subgroup first, if it did.
+func (k *kernel) forgetFirst(stream uint64, of bpf.SubgroupKey) {
+	var first uint64
+	if k.tables.FirstStreams.Lookup(of, &first) == nil && first == stream {
+		_ = k.tables.FirstStreams.Delete(of) // fails if the connection has just ended
+	}
 }
 
 // removeSubgroup undoes that. No program may be reading the subgroup.

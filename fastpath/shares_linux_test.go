@@ -64,6 +64,11 @@ func (r *shareRig) entries() (subgroups, objects, ended int) {
 	return subgroups, objects, ended
 }
 
+// firstStreams returns how many subgroups the kernel knows the first streams of.
+func (r *shareRig) firstStreams() int {
+	return len(keysOf(r.ingress.FirstStreams, func(*bpf.SubgroupKey, *uint64) bool { return true }))
+}
+
 // TestSubgroupShare has a publisher of many short streams: it takes half of the map, and another one is served.
 func TestSubgroupShare(t *testing.T) {
 	r := newShareRig(t)
@@ -117,6 +122,7 @@ func TestEndedShare(t *testing.T) {
 	subgroups, _, ended := r.entries()
 	require.Zero(t, subgroups)
 	require.Equal(t, shareSize/2, ended)
+	require.Equal(t, ended, r.firstStreams())
 	require.Len(t, c.read, shareSize/2)
 	for i := range uint64(4 * shareSize) {
 		r.run(first(4*i+3, 77))
@@ -166,6 +172,7 @@ func TestSharesEnd(t *testing.T) {
 	r.fast.reclaimer.reclaim()
 	require.Equal(t, [...]uint32{0, 10, 0}, shares.all[0].Entries)
 	require.Zero(t, r.fast.ended.Load())
+	require.Zero(t, r.firstStreams())
 	next := r.fast.Connect(&r.fast.states[publisherIndex], func(*claim.StreamState) {})
 	defer next.Close()
 	require.Zero(t, shares.own[publisherIndex].Entries)

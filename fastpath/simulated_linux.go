@@ -23,13 +23,14 @@ type Table interface {
 
 // Tables are the maps that are no memory, by their names in C.
 type Tables struct {
-	Aliases, ConnectionIds, Downstreams, Ended, FreeStreams, Objects, Reasons, Subgroups Table
+	Aliases, ConnectionIds, Downstreams, Ended, FirstStreams, FreeStreams, Objects, Reasons, Subgroups Table
 }
 
 func tablesOf(o *bpf.IngressObjects) Tables {
 	return Tables{
 		Aliases: o.Aliases, ConnectionIds: o.ConnectionIds, Downstreams: o.Downstreams, Ended: o.Ended,
-		FreeStreams: o.FreeStreams, Objects: o.Objects, Reasons: o.Reasons, Subgroups: o.Subgroups,
+		FirstStreams: o.FirstStreams, FreeStreams: o.FreeStreams, Objects: o.Objects, Reasons: o.Reasons,
+		Subgroups: o.Subgroups,
 	}
 }
 

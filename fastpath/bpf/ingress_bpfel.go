@@ -433,6 +433,14 @@ type IngressSubgroup struct {
 	Pad        [5]uint8
 }
 
+type IngressSubgroupKey struct {
+	_         structs.HostLayout
+	Group     uint64
+	Subgroup  uint64
+	Track     uint32
+	Publisher uint32
+}
+
 type IngressSubscription struct {
 	_           structs.HostLayout
 	Alias       uint64
@@ -485,6 +493,7 @@ const (
 	IngressMapDelays           = "delays"
 	IngressMapDownstreams      = "downstreams"
 	IngressMapEnded            = "ended"
+	IngressMapFirstStreams     = "first_streams"
 	IngressMapFreeStreams      = "free_streams"
 	IngressMapHeldByAll        = "held_by_all"
 	IngressMapHeldByEach       = "held_by_each"
@@ -571,6 +580,7 @@ type IngressMapSpecs struct {
 	Delays        *ebpf.MapSpec `ebpf:"delays"`
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
 	Ended         *ebpf.MapSpec `ebpf:"ended"`
+	FirstStreams  *ebpf.MapSpec `ebpf:"first_streams"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.MapSpec `ebpf:"held_by_each"`
@@ -633,6 +643,7 @@ type IngressMaps struct {
 	Delays        *ebpf.Map `ebpf:"delays"`
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
 	Ended         *ebpf.Map `ebpf:"ended"`
+	FirstStreams  *ebpf.Map `ebpf:"first_streams"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.Map `ebpf:"held_by_each"`
@@ -663,6 +674,7 @@ func (m *IngressMaps) Close() error {
 		m.Delays,
 		m.Downstreams,
 		m.Ended,
+		m.FirstStreams,
 		m.FreeStreams,
 		m.HeldByAll,
 		m.HeldByEach,

@@ -19,6 +19,7 @@ type (
 	AliasKey      = IngressAliasKey
 	Subgroup      = IngressSubgroup
 	StreamKey     = IngressStreamKey
+	SubgroupKey   = IngressSubgroupKey
 	DownstreamKey = IngressDownstreamKey
 	ObjectKey     = IngressObjectKey
 	ObjectClaim   = IngressObjectClaim

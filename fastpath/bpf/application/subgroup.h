@@ -8,6 +8,19 @@
 #include "../shared/state.h"
 #include "moqt.h"
 
+// has_earlier reports whether another stream of the publisher brought the subgroup of a stream first. User space may
+// put both into one log, and send the rest on the stream that carries the beginning: so it opens another one itself.
+INLINE bool has_earlier(const struct subgroup *g, const struct stream_key *stream)
+{
+	struct subgroup_key key = {
+		.group = g->group, .subgroup = g->subgroup, .track = g->track, .publisher = stream->publisher,
+	};
+
+	bpf_map_update_elem(&first_streams, &key, &stream->stream_id, BPF_NOEXIST);
+	u64 *first = bpf_map_lookup_elem(&first_streams, &key);
+	return first && *first != stream->stream_id;
+}
+
 // find_subgroup returns the subgroup of the frame's stream, which it registers if the frame carries its header. If
 // there is none, it counts why and returns 0. In the scratch, header.len is 0 unless the frame carries the header.
 static __noinline struct subgroup *find_subgroup(struct scratch *c)
@@ -52,6 +65,7 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 		count(FRAME_SHARE);
 		return 0;
 	}
+	new.begun = has_earlier(&new, &key);
 	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST)) {
 		count(FRAME_NO_SLOT);
 		return 0;

@@ -319,6 +319,14 @@ type PolicySubgroup struct {
 	Pad        [5]uint8
 }
 
+type PolicySubgroupKey struct {
+	_         structs.HostLayout
+	Group     uint64
+	Subgroup  uint64
+	Track     uint32
+	Publisher uint32
+}
+
 type PolicyTrack struct {
 	_               structs.HostLayout
 	Count           uint32
@@ -358,6 +366,7 @@ const (
 	PolicyMapCopies        = "copies"
 	PolicyMapDownstreams   = "downstreams"
 	PolicyMapEnded         = "ended"
+	PolicyMapFirstStreams  = "first_streams"
 	PolicyMapFreeStreams   = "free_streams"
 	PolicyMapHeldByAll     = "held_by_all"
 	PolicyMapHeldByEach    = "held_by_each"
@@ -441,6 +450,7 @@ type PolicyMapSpecs struct {
 	Copies        *ebpf.MapSpec `ebpf:"copies"`
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
 	Ended         *ebpf.MapSpec `ebpf:"ended"`
+	FirstStreams  *ebpf.MapSpec `ebpf:"first_streams"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.MapSpec `ebpf:"held_by_each"`
@@ -498,6 +508,7 @@ type PolicyMaps struct {
 	Copies        *ebpf.Map `ebpf:"copies"`
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
 	Ended         *ebpf.Map `ebpf:"ended"`
+	FirstStreams  *ebpf.Map `ebpf:"first_streams"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.Map `ebpf:"held_by_each"`
@@ -524,6 +535,7 @@ func (m *PolicyMaps) Close() error {
 		m.Copies,
 		m.Downstreams,
 		m.Ended,
+		m.FirstStreams,
 		m.FreeStreams,
 		m.HeldByAll,
 		m.HeldByEach,

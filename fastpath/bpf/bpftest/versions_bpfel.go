@@ -173,6 +173,14 @@ type VersionsSubgroup struct {
 	Pad        [5]uint8
 }
 
+type VersionsSubgroupKey struct {
+	_         structs.HostLayout
+	Group     uint64
+	Subgroup  uint64
+	Track     uint32
+	Publisher uint32
+}
+
 type VersionsTrack struct {
 	_               structs.HostLayout
 	Count           uint32
@@ -212,6 +220,7 @@ const (
 	VersionsMapCopies        = "copies"
 	VersionsMapDownstreams   = "downstreams"
 	VersionsMapEnded         = "ended"
+	VersionsMapFirstStreams  = "first_streams"
 	VersionsMapFreeStreams   = "free_streams"
 	VersionsMapHeldByAll     = "held_by_all"
 	VersionsMapHeldByEach    = "held_by_each"
@@ -288,6 +297,7 @@ type VersionsMapSpecs struct {
 	Copies        *ebpf.MapSpec `ebpf:"copies"`
 	Downstreams   *ebpf.MapSpec `ebpf:"downstreams"`
 	Ended         *ebpf.MapSpec `ebpf:"ended"`
+	FirstStreams  *ebpf.MapSpec `ebpf:"first_streams"`
 	FreeStreams   *ebpf.MapSpec `ebpf:"free_streams"`
 	HeldByAll     *ebpf.MapSpec `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.MapSpec `ebpf:"held_by_each"`
@@ -340,6 +350,7 @@ type VersionsMaps struct {
 	Copies        *ebpf.Map `ebpf:"copies"`
 	Downstreams   *ebpf.Map `ebpf:"downstreams"`
 	Ended         *ebpf.Map `ebpf:"ended"`
+	FirstStreams  *ebpf.Map `ebpf:"first_streams"`
 	FreeStreams   *ebpf.Map `ebpf:"free_streams"`
 	HeldByAll     *ebpf.Map `ebpf:"held_by_all"`
 	HeldByEach    *ebpf.Map `ebpf:"held_by_each"`
@@ -364,6 +375,7 @@ func (m *VersionsMaps) Close() error {
 		m.Copies,
 		m.Downstreams,
 		m.Ended,
+		m.FirstStreams,
 		m.FreeStreams,
 		m.HeldByAll,
 		m.HeldByEach,

@@ -211,8 +211,14 @@ struct subgroup {
 	u32 track;
 	u32 header_len; // of the header as the publisher wrote it: the log begins behind it
 	u8 header_type, priority;
-	u8 begun; // its first frame has come: the kernel opens no more streams for it
+	u8 begun; // its first frame has come, or another stream brought it first: the kernel opens no more streams for it
 	u8 pad[5];
+};
+
+// A subgroup of a publisher's.
+struct subgroup_key {
+	u64 group, subgroup;
+	u32 track, publisher;
 };
 
 // An object that came in a datagram. The sender that puts it into the map objects sends it.
@@ -255,6 +261,8 @@ HASH(subgroups, MAX_SUBGROUPS, struct stream_key, struct subgroup);
 // Streams that user space has read to their end: packets that still come are retransmissions. A subgroup that has ended
 // is not marked by itself, because programs read it: it is deleted a grace period later.
 HASH(ended, MAX_SUBGROUPS, struct stream_key, u32);
+// The stream that brought a subgroup first, until it is forgotten that the stream has ended.
+HASH(first_streams, 2 * MAX_SUBGROUPS, struct subgroup_key, u64);
 HASH(objects, MAX_OBJECTS, struct object_key, struct object_claim);
 HASH(downstreams, MAX_STREAMS, struct downstream_key, u32);
 

@@ -72,6 +72,7 @@ type Kernel struct {
 	aliases     *table[bpf.AliasKey, uint32]
 	downstreams *table[bpf.DownstreamKey, uint32]
 	ended       *table[bpf.StreamKey, uint32]
+	first       *table[bpf.SubgroupKey, uint64]
 	subgroups   *table[bpf.StreamKey, bpf.Subgroup]
 	paths       *table[bpf.VersionKey, bpf.Path]
 	tracks      *table[bpf.VersionKey, bpf.Track]
@@ -101,6 +102,7 @@ func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel 
 		aliases:     newTable[bpf.AliasKey, uint32](maxEntries),
 		downstreams: newTable[bpf.DownstreamKey, uint32](maxEntries),
 		ended:       newTable[bpf.StreamKey, uint32](maxEntries),
+		first:       newTable[bpf.SubgroupKey, uint64](maxEntries),
 		subgroups:   newTable[bpf.StreamKey, bpf.Subgroup](maxEntries),
 		paths:       newTable[bpf.VersionKey, bpf.Path](math.MaxInt),
 		tracks:      newTable[bpf.VersionKey, bpf.Track](math.MaxInt),
@@ -109,8 +111,9 @@ func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel 
 	}
 	k.machine = fastpath.Machine{
 		Tables: fastpath.Tables{
-			Aliases: k.aliases, ConnectionIds: k.ids, Downstreams: k.downstreams, Ended: k.ended, FreeStreams: k.free,
-			Objects: newTable[bpf.ObjectKey, bpf.ObjectClaim](maxEntries), Reasons: k.reasons, Subgroups: k.subgroups,
+			Aliases: k.aliases, ConnectionIds: k.ids, Downstreams: k.downstreams, Ended: k.ended, FirstStreams: k.first,
+			FreeStreams: k.free, Objects: newTable[bpf.ObjectKey, bpf.ObjectClaim](maxEntries), Reasons: k.reasons,
+			Subgroups: k.subgroups,
 		},
 		Paths: k.paths, Tracks: k.tracks,
 		PathVersions: make([]uint64, maxConns), TrackVersions: make([]uint64, maxTracks),

@@ -109,6 +109,9 @@ func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup
 	if used := atomic.LoadUint32(all); used >= maxEntries || atomic.LoadUint32(own) >= maxEntries-used {
 		return g, bpf.IngressReasonFRAME_SHARE
 	}
+	if r.hasEarlier(&g, key) {
+		g.Begun = 1
+	}
 	r.step()
 	if r.subgroups.insert(key, g) != nil {
 		return g, bpf.IngressReasonFRAME_NO_SLOT
@@ -119,6 +122,14 @@ func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup
 		return g, bpf.IngressReasonFRAME_ENDED
 	}
 	return g, bpf.IngressReasonFRAME_FORWARDED
+}
+
+// hasEarlier reports whether another stream of the publisher brought the subgroup of a stream first, see has_earlier.
+func (r *run) hasEarlier(g *bpf.Subgroup, stream bpf.StreamKey) bool {
+	key := bpf.SubgroupKey{Group: g.Group, Subgroup: g.Subgroup, Track: g.Track, Publisher: stream.Publisher}
+	_ = r.first.insert(key, stream.StreamId) // fails if there is one
+	first, ok := r.first.get(key)
+	return ok && first != stream.StreamId
 }
 
 // streamCopy is the copy of a STREAM frame for one subscriber.
