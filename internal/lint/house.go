@@ -192,9 +192,9 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 123_450, 92_000},
-	{"lines of tests", 101_000, 75_000},
-	{"lines of C", 11_320, 11_000},
+	{"lines of Go without tests", 123_470, 92_000},
+	{"lines of tests", 101_100, 75_000},
+	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 25, 0},
 	{"methods outside of their type's file, per cent", 15.6, 5},
 	{`"that of, those of, the one" in 10,000 words`, 14.4, 4},
