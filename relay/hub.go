@@ -120,6 +120,9 @@ func (h *hub) enter(d *downstream, group *uint64) {
 		h.publishers.failure = nil
 	}
 	h.publishers.subscribe(peers...)
+	if len(h.publishers.of) == 0 { // all have refused, just before
+		h.publishers.askAgain()
+	}
 	h.subscribersChangedLocked()
 	h.publishersChangedLocked()
 }

@@ -10,7 +10,8 @@ import (
 
 // newcomer decides whether a publisher was restarted that did not say how far its track is, although objects had come
 // before. Such a publisher has lost its state. It may begin again, and publish other objects under the same ids, or go
-// on with larger ids (draft §2.4.3): its first object shows which.
+// on with larger ids (draft §2.4.3): its first object shows which. It also shows what was missed, if an upstream relay
+// has such a publisher.
 type newcomer struct {
 	upstream *upstream
 
@@ -82,8 +83,12 @@ func (n *newcomer) compare(first, known moqt.Location) {
 	h.mu.Lock()
 	var earlier []*upstream
 	repeated := u.peer.from == here && first == known
-	if !u.over && (repeated || h.publishers.isRestart(u, first, known)) {
+	switch {
+	case u.over:
+	case repeated || h.publishers.isRestart(u, first, known):
 		earlier = h.publishers.startOver(u)
+	case u.peer.isSluice(): // one of another make that tells no Largest Object may not know FETCH
+		u.startRefill(h.publishers.missed(u, &first))
 	}
 	h.mu.Unlock()
 	if len(earlier) > 0 {

@@ -27,12 +27,12 @@ var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH respon
 // missed returns what subscribers may have missed when an upstream relay begins to bring a track that it says has come
 // as far as largest: from the start of the first group that was interrupted, or is missing, to the end of the group
 // before the current one, or to largest if the relay does not send the current group from its start. The range is empty
-// if they have missed nothing, or would get it too late. It has to be called before the upstream is established. hub.mu
-// is held.
+// if they have missed nothing, or would get it too late. hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
+	another := func(o *upstream) bool { return o != u && o.established }
 	if !u.peer.refills || known == nil || largest == nil ||
-		s.areEstablished() || !s.hub.subscribers.awaitMore() || s.hub.haveTimedOut(s.lost) ||
+		s.have(another) || !s.hub.subscribers.awaitMore() || s.hub.haveTimedOut(s.lost) ||
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
 	}
@@ -65,6 +65,7 @@ func (h *hub) haveTimedOut(since time.Time) bool {
 type refill struct {
 	responseReader
 	upstream *upstream
+	from     *peer // that answers
 	data     *track.Track
 	wanted   moqt.Range
 	cancel   context.CancelFunc
@@ -85,16 +86,18 @@ type refilled struct {
 	encoder moqt.SubgroupEncoder
 }
 
-// startRefill begins to fetch what was missed; hub.mu is held.
+// startRefill begins to fetch what was missed, if anything was; hub.mu is held.
 func (u *upstream) startRefill(missed moqt.Range) {
+	if missed.Empty() {
+		return
+	}
 	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
 	r := &refill{upstream: u, data: u.hub.data, wanted: missed, open: make(map[uint64]*refilled)}
-	r.parser = moqt.NewFetchParser(u.peer.session.Version(), moqt.Ascending, 0)
 	u.refilling = true
 	u.hub.relay.tasks.Go(r.run)
 }
 
-// run fetches. If the upstream relay does not have the objects any more, or knows no FETCH, subscribers have a gap.
+// run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap.
 func (r *refill) run() {
 	u := r.upstream
 	ctx, cancel := context.WithTimeout(u.sub.Context(), u.hub.relay.cfg.FillTimeout)
@@ -112,11 +115,24 @@ func (r *refill) run() {
 	u.hub.publishers.settleRelays()
 }
 
-// begin sends FETCH, and waits for the response.
-func (r *refill) begin(ctx context.Context) (transport.ReceiveStream, error) {
+// begin asks the upstream relay, and then others: its session may be going away, and take no requests any more.
+func (r *refill) begin(ctx context.Context) (stream transport.ReceiveStream, err error) {
+	h := r.upstream.hub
+	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
+	err = errNoSource
+	for p := range h.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, subscribers) {
+		if stream, err = r.ask(ctx, p); err == nil {
+			break
+		}
+	}
+	return stream, err
+}
+
+// ask sends FETCH, and waits for the response.
+func (r *refill) ask(ctx context.Context, p *peer) (transport.ReceiveStream, error) {
 	u, order := r.upstream, moqt.Ascending
-	request, err := u.peer.session.Fetch(ctx, moqt.Fetch{
-		FetchType: moqt.FetchStandalone, Track: u.peer.nameOf(u.hub), Start: r.wanted.Start, End: r.wanted.FetchEnd(),
+	request, err := p.session.Fetch(ctx, moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: p.nameOf(u.hub), Start: r.wanted.Start, End: r.wanted.FetchEnd(),
 		Parameters: moqt.Parameters{GroupOrder: &order, HopPath: u.asked},
 	})
 	if err != nil {
@@ -127,6 +143,7 @@ func (r *refill) begin(ctx context.Context) (transport.ReceiveStream, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.from, r.parser = p, moqt.NewFetchParser(p.session.Version(), moqt.Ascending, 0)
 	r.wanted = r.wanted.Intersect(moqt.FetchRange(r.wanted.Start, ok.End))
 	return request.Stream(ctx)
 }
@@ -291,7 +308,7 @@ func (r *refill) end(err error) {
 	u := r.upstream
 	source, wrong := errors.AsType[sourceError](err)
 	if violation, ok := errors.AsType[*moqt.ProtocolError](source.error); wrong && ok {
-		u.peer.session.Close(violation.Code, violation.Reason)
+		r.from.session.Close(violation.Code, violation.Reason)
 	}
 	if !errors.Is(err, io.EOF) {
 		u.hub.relay.log.Debug("what was missed cannot be fetched", "track", u.hub.name,

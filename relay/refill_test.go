@@ -3,7 +3,9 @@ package relay
 import (
 	"context"
 	"io"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -111,5 +113,48 @@ func TestRefillWithHoles(t *testing.T) {
 			{4, 0, track.Finished}, {5, 0, track.Cut}, {6, 3, track.Finished},
 			{7, 0, track.Finished}, {9, 0, track.Cut}, {10, 0, track.Cut},
 		}, got)
+	})
+}
+
+// A relay upstream is replaced by another process, to which another publisher comes that does not say how far the track
+// is: the first object does, and what was missed comes from the old process.
+func TestRefillBeforeTheFirstObject(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		old, next, edge := bs[0], bs[1], bs[2]
+		us, sessions := edge.follow(old)
+		src := publishing["PUBLISH"](old)
+		k, _ := edge.connect().mustSubscribe(moqt.Parameters{})
+		src.group(1, 1)
+		sessions[0].cut()
+		src.group(2, 2)
+		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
+		link(old, next)
+		publisher := publishing["PUBLISH"](next)
+		edge.dial(us[0], next)
+		publisher.group(3, 1)
+		require.ElementsMatch(t, strings.Split("1.0, 1 fin, 2.0, 2.1, 3.0, 3 fin", ", "),
+			strings.Split(k.take(), ", "))
+	})
+}
+
+// A subscription begins in a session that takes no requests any more. What was missed is fetched in the next session.
+func TestRefillInAnotherSession(t *testing.T) {
+	onChain(t, 2, func(bs []*bench) {
+		first := bs[0].next(nil)
+		bs[0].connect().mustSubscribe(moqt.Parameters{}) // so that what is published is known here
+		us, sessions := bs[1].follow(bs[0])
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		first.group(1, 1)
+		sessions[0].cut()
+		first.group(2, 1)
+		first.group(3, 1)
+		require.NoError(t, first.publication().Done(moqt.DoneGoingAway, ""))
+		leaving := bs[1].dial(us[0], bs[0])
+		time.Sleep(time.Second)
+		leaving.goaway(bs[0])
+		bs[1].dial(us[0], bs[0])
+		bs[0].next(ptr(at(3, 0))).group(4, 1)
+		require.ElementsMatch(t, strings.Split("1.0, 1 fin, 2.0, 3.0, 3 fin, 4.0, 4 fin", ", "),
+			strings.Split(k.take(), ", "))
 	})
 }

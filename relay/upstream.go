@@ -187,9 +187,7 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	missed := h.publishers.missed(u, largest)
 	forwarded := h.fast.source()
 	earlier := h.publishers.establish(u, largest)
-	if !missed.Empty() {
-		u.startRefill(missed)
-	}
+	u.startRefill(missed)
 	h.describeLocked(largest, p)
 	h.publishersChangedLocked()
 	h.subscribersChangedLocked()

@@ -191,6 +191,22 @@ func TestUpstreamSubscriptionLingers(t *testing.T) {
 	})
 }
 
+// A subscriber waits for a publisher. Its relay has just refused another subscriber, as nobody upstream has the track.
+func TestUpstreamIsAskedForWhoWaits(t *testing.T) {
+	onChain(t, 2, func(bs []*bench) {
+		_, _, err := bs[1].connect().subscribe(moqt.Parameters{})
+		bs[1].refused(err, moqt.RequestDoesNotExist)
+		k := &sink{}
+		_, err = bs[1].connect().Subscribe(bs[1].ctx,
+			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
+		require.NoError(t, err)
+		src := publishing["PUBLISH"](bs[0])
+		time.Sleep(time.Second)
+		src.group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+	})
+}
+
 func TestFetchAcrossUpstreams(t *testing.T) {
 	onChain(t, 3, func(bs []*bench) {
 		src := publishing["PUBLISH"](bs[0])

@@ -72,6 +72,7 @@ type mesh struct {
 	log    *logs.Sparse
 	node   *cluster.Node
 	static atomic.Pointer[relay.RouteTable] // for what no node has
+	yields atomic.Bool                      // another process of the relay is the node
 	stop   []func()                         // end the following of the relay's namespaces
 	card   atomic.Pointer[cluster.Card]     // what the node tells about itself
 	asked  *lru.Cache[string, string]       // by namespace: the node that was preferred last
@@ -224,6 +225,11 @@ func (m *mesh) Upstreams(scope string, ns moqt.Namespace) (list []*relay.Upstrea
 	if scope == "" {
 		list = m.ways(ns)
 	}
+	if scope == "" && m.yields.Load() { // it hears of no changes: the process that does is asked as another node
+		if u := m.relayOf(cluster.Choice{Node: m.cfg.Node, URL: m.cfg.URL}, true); u != nil {
+			list = append(list, u)
+		}
+	}
 	return append(list, m.static.Load().Upstreams(scope, ns)...)
 }
 
@@ -375,6 +381,7 @@ func (m *mesh) leave(replaced bool) {
 	end := m.node.Leave
 	if replaced {
 		end = m.node.Yield
+		m.yields.Store(true)
 	}
 	if err := end(); err != nil {
 		m.server.log.Log(context.Background(), slog.LevelWarn, "leave the cluster", "err", err)

@@ -189,6 +189,31 @@ func TestPublisherIsReplaced(t *testing.T) {
 	})
 }
 
+// TestPublisherIsReplacedAfterANode replaces the process of a node, and then the publisher at another one. The old
+// process, which still has a subscriber, hears nothing of that, and asks the new one.
+func TestPublisherIsReplacedAfterANode(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		var bus clustertest.Bus
+		a, next := startNode(t, &bus, "", "a"), listenNode(t, Config{}, "next")
+		url := fmt.Sprint("moqt://", next.Addr()) // that of both processes, and leads to this one now
+		old := joinNode(t, &bus, listenNode(t, Config{}, "old"), ClusterConfig{Node: "b", URL: url})
+		publisher := join(t, a.Server, nil)
+		send := publishOn(t, publisher, "video")
+		old.knowsRoute(t, 1)
+		got := receive(t, old.Server, "video")
+		send(0, []byte("first"))
+		require.Contains(t, string(got.await(t)), "first")
+		publisher.Close(moqt.SessionNoError, "")
+		old.knowsRoute(t, 0)
+		old.mesh.leave(true)
+		joinNode(t, &bus, next, ClusterConfig{Node: "b", URL: url})
+		send = publish(t, a.Server, "video")
+		await(t, "a feeds the old process", func() bool { return a.subscribed() > 0 })
+		send(1, []byte("second"))
+		require.Contains(t, string(got.await(t)), "second")
+	})
+}
+
 // subscribed counts the tracks to which other nodes are subscribed here.
 func (n *meshNode) subscribed() (count int) {
 	for _, s := range n.relay.Sessions() {
