@@ -241,6 +241,17 @@ func (r *Relay) MaxSessions() int { return r.cfg.MaxSessions }
 // OpenSessions returns the number of sessions.
 func (r *Relay) OpenSessions() int { return r.sessions.count() }
 
+// Established returns the number of sessions whose peers have sent SETUP.
+func (r *Relay) Established() (n int) {
+	peers, _ := r.sessions.list()
+	for _, p := range peers {
+		if _, ok := p.implementation(); ok && p.upstream == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // SetFastPathPolicy replaces the policy, for all tracks.
 func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 	r.policy.Store(&p)

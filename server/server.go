@@ -201,7 +201,32 @@ func (s *Server) Drain(uri string, timeout time.Duration) error {
 // Retire is Drain for a server that another process has replaced at its port. It asks only those peers to move for
 // whose MOQT_IMPLEMENTATION asks returns true. When the context is done, it closes the sessions that are left.
 func (s *Server) Retire(ctx context.Context, timeout time.Duration, asks func(implementation string) bool) error {
-	return s.drain(ctx, timeout, true, func(ctx context.Context) { s.relay.DrainSome(ctx, "", timeout, asks) })
+	return s.drain(ctx, timeout, true, func(ctx context.Context) {
+		s.awaitHandshakes(ctx)
+		s.relay.DrainSome(ctx, "", timeout, asks)
+	})
+}
+
+const (
+	// handshakesLast is how long a server that was replaced still takes sessions, at most.
+	handshakesLast = 10 * time.Second
+	// handshakesLook is how often it looks whether it has all.
+	handshakesLook = 50 * time.Millisecond
+)
+
+// awaitHandshakes waits until the clients have sessions that have come before another process had the port: their
+// packets still come to this one. Connections without a session, such as those for the web page, have a limit.
+func (s *Server) awaitHandshakes(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, handshakesLast)
+	defer cancel()
+	tick := time.NewTicker(handshakesLook)
+	defer tick.Stop()
+	for s.listener.Connections() > s.relay.Established() && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
 }
 
 func (s *Server) drain(ctx context.Context, timeout time.Duration, replaced bool, wait func(context.Context)) error {

@@ -183,6 +183,9 @@ func (l *Listener) Refused() (total, source uint64) {
 	return l.refused.total.Load(), l.refused.source.Load()
 }
 
+// Connections returns the number of QUIC connections that clients have opened, handshakes included.
+func (l *Listener) Connections() int { return int(l.conns.Load()) }
+
 // run hands connections of an endpoint to HTTP/3 as soon as it can send SETTINGS, and to the application when they are
 // established. It ends when the connections that were queued at Close are closed.
 func (l *Listener) run(e *endpoint) {

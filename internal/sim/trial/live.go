@@ -145,7 +145,7 @@ func (l *life) move(w *viewer) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w.left || w.mustMove(err) {
+	if w.left || mustMove(err) {
 		return nil
 	}
 	return err

@@ -215,13 +215,8 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 	return joined, nil
 }
 
-// whileReplaced calls f, and again if that has failed and another process has taken over the relay's port meanwhile:
-// the old one turns clients away that have just come.
-func (s *service) whileReplaced(relay int, f func() error) error {
-	for {
-		p := s.process(relay)
-		if err := f(); err == nil || s.process(relay) == p {
-			return err
-		}
-	}
+// mustMove reports whether a request has failed because the relay asks the client to move.
+func mustMove(err error) bool {
+	refused, ok := errors.AsType[*moqt.RequestError](err)
+	return errors.Is(err, session.ErrGoingAway) || ok && refused.Code.Effective() == moqt.RequestGoingAway
 }
