@@ -115,8 +115,8 @@ func (l *life) startAll() *publisher {
 
 // follow has a viewer move whenever the relay asks it to.
 func (l *life) follow(w *viewer) {
-	for w.isAsked() {
-		if err := l.move(w); err != nil {
+	for uri, asked := w.isAsked(); asked; uri, asked = w.isAsked() {
+		if err := l.move(w, uri); err != nil {
 			w.fault("a move: %v", err)
 			return
 		}
@@ -125,10 +125,16 @@ func (l *life) follow(w *viewer) {
 
 // move has a viewer move to another session, as package sub does: when that has a subscription, the viewer leaves the
 // old session, and fetches the objects that it lacks before the subscription's first.
-func (l *life) move(w *viewer) error {
+func (l *life) move(w *viewer, uri string) error {
 	w.using.lock()
 	defer w.using.unlock()
-	l.note("viewer %d moves", w.number)
+	for relay := range l.last() {
+		if uri == l.url(relay+1, "moqt") {
+			w.relay = relay + 1
+			l.connect(w.host, w.relay, func(link *sim.Link) { *link = w.spec.Link })
+		}
+	}
+	l.note("viewer %d moves to relay %d", w.number, w.relay)
 	old := w.client
 	largest, err := w.rejoin(l.t.Context(), &l.Media)
 	if err != nil {
@@ -247,6 +253,11 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 		return func() { l.joining.Go(func() { l.stall(m.Viewer, m.Lasts) }) }, nil
 	case Pause:
 		return func() { l.joining.Go(func() { l.pause(m.Viewer, m.Lasts) }) }, nil
+	case Drain:
+		return func() {
+			l.note("relay %d sends its clients to relay %d, and ends", m.Relay, m.Upstream)
+			l.drain(m.Relay, l.url(m.Upstream, "moqt"))
+		}, nil
 	case Upgrade:
 		return func() {
 			l.note("another process takes over relay %d", m.Relay)
@@ -322,7 +333,7 @@ func (l *life) stall(number int, lasts time.Duration) {
 
 // checkCredit checks that the relay of a viewer does not keep streams that have ended while they waited for credit.
 func (l *life) checkCredit(w *viewer) {
-	p := l.process(w.relay)
+	p := l.process(l.relayOf(w.spec))
 	if p == nil {
 		return
 	}

@@ -23,6 +23,9 @@ import (
 // retireTime is how long a process that was replaced serves its sessions, as by default (cmd/sluice: --replace-drain).
 const retireTime = time.Hour
 
+// drainTime is how long a relay that sends its clients to another one waits for them, as by default.
+const drainTime = 10 * time.Second
+
 // errReplaced is why a process stops to serve: another one has its port.
 var errReplaced = errors.New("another process has taken over")
 
@@ -37,6 +40,7 @@ type process struct {
 	server   *server.Server
 	kernel   kernel   // nil: it has none
 	replaced *process // nil: none
+	drainURI string   // where its clients are sent when it stops; "": nowhere
 
 	serving context.Context
 	retire  context.CancelCauseFunc // ends serving
@@ -132,7 +136,11 @@ func (p *process) run() {
 		isNamed := func(implementation string) bool { return implementation != "" }
 		p.service.check(p.server.Retire(p.living, retireTime, isNamed))
 	} else {
-		p.service.check(p.server.Drain("", time.Second))
+		wait := time.Second
+		if p.drainURI != "" {
+			wait = drainTime
+		}
+		p.service.check(p.server.Drain(p.drainURI, wait))
 	}
 }
 
@@ -176,17 +184,30 @@ func (s *service) upgrade(n int) {
 	p.serve()
 }
 
+// drain has a relay send its clients to another one, and end.
+func (s *service) drain(n int, uri string) {
+	if p := s.remove(n); p != nil {
+		p.drainURI = uri
+		p.retire(nil)
+	}
+}
+
+// remove returns the newest process of a relay, which does not count as one that runs any more.
+func (s *service) remove(n int) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.relays[n]
+	delete(s.relays, n)
+	return p
+}
+
 // kill makes a relay vanish without a word. What is left of its processes ends by itself.
 func (s *service) kill(n int) {
 	s.net.Kill(sim.Host(n))
 	if s.bus != nil {
 		s.bus.kill(n)
 	}
-	s.mu.Lock()
-	p := s.relays[n]
-	delete(s.relays, n)
-	s.mu.Unlock()
-	go p.stop()
+	go s.remove(n).stop()
 }
 
 // process returns the newest process of a relay, or nil if it was killed.

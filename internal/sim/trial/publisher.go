@@ -72,7 +72,7 @@ func (p *publisher) openOnce(largest *moqt.Location) (*publication, error) {
 
 // follow moves when the relay asks the publisher to.
 func (p *publisher) follow(from *publication) {
-	if !from.isAsked() {
+	if _, asked := from.isAsked(); !asked {
 		return
 	}
 	p.mu.Lock()

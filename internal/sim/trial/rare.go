@@ -2,6 +2,7 @@ package trial
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,8 @@ func (g *generator) rare(rng *rand.Rand) {
 		g.hasten(rng)
 	case n >= 10:
 		g.tighten(rng)
+	case n >= 8 && g.last() > 1:
+		g.drain(rng)
 	}
 }
 
@@ -55,4 +58,25 @@ func (g *generator) tighten(rng *rand.Rand) {
 		g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Stall, Viewer: v.Number, Lasts: lasts},
 			Mishap{At: min(at+lasts/2, g.length()), What: Pause, Viewer: v.Number, Lasts: lasts / 4})
 	}
+}
+
+// drain has the last relay with viewers send them to one before it that lives on. They would not fetch all that they
+// lack if they wanted some groups only, or had narrow links. Those who come a moment before would be turned away.
+func (g *generator) drain(rng *rand.Rand) {
+	from, to := g.last(), 1+rng.IntN(g.last()-1)
+	for !g.hasClients(from) {
+		from--
+	}
+	stays := func(v Viewer) bool { return g.relayOf(&v) == from && (v.Only != nil || v.Link.Rate > 0) }
+	ends := func(m Mishap) bool { return m.What == Kill && m.Relay == to }
+	if to >= from || slices.ContainsFunc(g.Viewers, stays) || slices.ContainsFunc(g.Mishaps, ends) {
+		return
+	}
+	at := time.Duration(rng.Int64N(int64(g.length())))
+	for i := range g.Viewers {
+		if v := &g.Viewers[i]; g.relayOf(v) == from && v.Joins > max(0, at-drainTime) {
+			v.Relay = to
+		}
+	}
+	g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Drain, Relay: from, Upstream: to})
 }

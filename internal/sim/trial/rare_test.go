@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,7 +9,7 @@ import (
 
 // TestRareSchedules checks that what few schedules have is valid, and that some have it.
 func TestRareSchedules(t *testing.T) {
-	var restarts, hasty, tight int
+	var restarts, hasty, tight, drained int
 	for seed := range uint64(300) {
 		s := NewSchedule(seed)
 		require.NoError(t, s.Validate(), seed)
@@ -21,8 +22,11 @@ func TestRareSchedules(t *testing.T) {
 		if s.Viewers[0].Streams > 0 {
 			tight++
 		}
+		if slices.ContainsFunc(s.Mishaps, func(m Mishap) bool { return m.What == Drain }) {
+			drained++
+		}
 	}
-	require.Greater(t, min(restarts, hasty, tight), 5)
+	require.Greater(t, min(restarts, hasty, tight, drained), 5)
 }
 
 // TestGroupIDs restarts a publisher twice: each time, it begins with group 0.

@@ -106,13 +106,14 @@ const (
 	Stall  = "stall"  // a viewer reads nothing for a time
 
 	Upgrade = "upgrade" // another process takes over a relay's port
+	Drain   = "drain"   // a relay sends its clients to another one, and ends
 )
 
 // Mishap is something that happens at a time of the media.
 type Mishap struct {
 	At              time.Duration
 	What            string
-	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut and Upgrade
+	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut, Upgrade and Drain: to Upstream
 	Viewer          int           `json:",omitempty"` // of Rebind, Leave, Pause and Stall
 	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut, Pause and Stall
 }
@@ -250,6 +251,7 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	g.mishaps()
 	g.kinds(rand.New(rand.NewPCG(seed, 3)))
+	g.Media.Successor.speak(rand.New(rand.NewPCG(seed, 8)))
 	if rng := rand.New(rand.NewPCG(seed, 4)); rng.IntN(4) == 0 {
 		g.narrow(rng)
 	}
@@ -313,17 +315,21 @@ func (g *generator) messages() Messages {
 }
 
 func (g *generator) client(l sim.Link) Client {
-	scheme := []string{"moqt", "https"}[g.rng.IntN(2)]
-	return Client{Scheme: scheme, Version: moqt.Versions()[g.rng.IntN(len(moqt.Versions()))], Link: l}
+	c := Client{Link: l}
+	c.speak(g.rng)
+	return c
+}
+
+// speak chooses the transport and the draft.
+func (c *Client) speak(rng *rand.Rand) {
+	c.Scheme, c.Version = []string{"moqt", "https"}[rng.IntN(2)], moqt.Versions()[rng.IntN(len(moqt.Versions()))]
 }
 
 // successions chooses the pace of the media, and when another publisher takes the place of the one before.
 func (g *generator) successions(rng *rand.Rand) {
 	m := &g.Media
 	m.Pause = time.Duration(10+rng.IntN(40)) * time.Millisecond
-	newest := moqt.Versions()[len(moqt.Versions())-1]
-	good := sim.Link{Delay: 15 * time.Millisecond, Loss: 0.03}
-	m.Successor = Client{Scheme: "moqt", Version: newest, Link: good}
+	m.Successor = Client{Link: sim.Link{Delay: 15 * time.Millisecond, Loss: 0.03}}
 	for group := uint64(1); group < m.Groups; group++ {
 		if rng.IntN(6) == 0 {
 			m.Successions = append(m.Successions, group)

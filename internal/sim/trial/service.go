@@ -141,19 +141,19 @@ type client struct {
 // goaways tells of the GOAWAY of a relay. It implements [session.Handler].
 type goaways struct {
 	session.Unsupported
-	asked chan struct{} // closed when the relay has asked the client to move
+	asked chan string // gets where the relay has asked the client to move; "": to another session with it
 }
 
 // HandleGoaway implements [session.Handler].
-func (g goaways) HandleGoaway(*session.Session, moqt.Goaway) { close(g.asked) }
+func (g goaways) HandleGoaway(_ *session.Session, m moqt.Goaway) { g.asked <- m.NewSessionURI }
 
-// isAsked waits until the relay asks the client to move, or the session has ended. It reports whether the relay asks.
-func (c *client) isAsked() bool {
+// isAsked waits until the relay asks the client to move, and returns where to, or until the session has ended.
+func (c *client) isAsked() (uri string, asked bool) {
 	select {
-	case <-c.going.asked:
-		return true
+	case uri = <-c.going.asked:
+		return uri, true
 	case <-c.Context().Done():
-		return false
+		return "", false
 	}
 }
 
@@ -173,7 +173,7 @@ var errNoSession = errors.New("no session")
 func (s *service) join(host, relay int, c Client) (*client, error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	joined, inspection := &client{going: goaways{asked: make(chan struct{})}}, s.inspection()
+	joined, inspection := &client{going: goaways{asked: make(chan string, 1)}}, s.inspection()
 	if c.Hasty {
 		inspection.Trace = joined.sent.trace(inspection.Trace)
 	}

@@ -67,6 +67,8 @@ func (s *Schedule) has(m Mishap) bool {
 			return m.Relay > m.Upstream && m.Upstream >= 1 && m.Relay <= s.last()
 		}
 		return m.Relay >= 1 && m.Relay <= s.last() && slices.Contains(s.Upstream[m.Relay-1], m.Upstream)
+	case Drain:
+		return m.Relay > 1 && m.Relay <= s.last() && m.Upstream >= 1 && m.Upstream < m.Relay
 	case Upgrade:
 		return m.Relay >= 1 && m.Relay <= s.last()
 	case Part:
