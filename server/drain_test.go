@@ -60,8 +60,8 @@ func testLostClose(t *testing.T, scheme string) {
 	}
 }
 
-// TestRetireDuringAHandshake has another process replace a server to which a client is connecting: it has a session, and
-// is asked to move.
+// TestRetireDuringAHandshake has another process replace a server to which a client is connecting: it gets a session,
+// and is asked to move.
 func TestRetireDuringAHandshake(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		cert, _, err := transport.DevCertificate()
