@@ -40,34 +40,29 @@ func (s *service) publisher(relay int, c Client, m *Media) *publisher {
 
 // open opens a session, and publishes there behind the largest object so far.
 func (p *publisher) open(largest *moqt.Location) (o *publication, err error) {
-	for {
-		if o, err = p.openOnce(largest); !mustMove(err) {
-			break
+	s := p.service
+	err = whileAsked(func() error {
+		c, err := s.join(p.host, p.relay, p.spec)
+		if err != nil {
+			return err
 		}
-	}
+		pub, err := c.Publish(s.t.Context(), moqt.Publish{
+			Track: track, Parameters: moqt.Parameters{LargestObject: largest},
+		})
+		if err == nil {
+			err = pub.Wait(s.t.Context())
+		}
+		if err != nil {
+			c.leave()
+			return err
+		}
+		o = &publication{client: c, pub: pub, media: p.media, subgroups: make(map[uint64]*subgroup)}
+		return nil
+	})
 	if err == nil {
 		go p.follow(o)
 	}
 	return o, err
-}
-
-func (p *publisher) openOnce(largest *moqt.Location) (*publication, error) {
-	s := p.service
-	c, err := s.join(p.host, p.relay, p.spec)
-	if err != nil {
-		return nil, err
-	}
-	pub, err := c.Publish(s.t.Context(), moqt.Publish{
-		Track: track, Parameters: moqt.Parameters{LargestObject: largest},
-	})
-	if err == nil {
-		err = pub.Wait(s.t.Context())
-	}
-	if err != nil {
-		c.leave()
-		return nil, err
-	}
-	return &publication{client: c, pub: pub, media: p.media, subgroups: make(map[uint64]*subgroup)}, nil
 }
 
 // follow moves when the relay asks the publisher to.

@@ -215,8 +215,9 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 	return joined, nil
 }
 
-// mustMove reports whether a request has failed because the relay asks the client to move.
-func mustMove(err error) bool {
-	refused, ok := errors.AsType[*moqt.RequestError](err)
-	return errors.Is(err, session.ErrGoingAway) || ok && refused.Code.Effective() == moqt.RequestGoingAway
+// whileAsked calls f, and again if that has failed because the relay has asked the client to move meanwhile.
+func whileAsked(f func() error) (err error) {
+	for err = f(); mustMove(err); err = f() {
+	}
+	return err
 }

@@ -70,37 +70,33 @@ var fromNow = &moqt.Filter{Type: moqt.FilterLargestObject}
 
 // join opens a session, and subscribes to the track there. It returns the relay's largest object.
 func (w *viewer) join(ctx context.Context, m *Media, f *moqt.Filter) (largest *moqt.Location, err error) {
-	for {
-		if largest, err = w.joinOnce(ctx, m, f); !mustMove(err) {
-			return largest, err
-		}
-	}
-}
-
-func (w *viewer) joinOnce(ctx context.Context, m *Media, f *moqt.Filter) (*moqt.Location, error) {
 	s := w.service
-	c, err := s.join(w.host, w.relay, w.spec.Client)
-	if err != nil {
-		return nil, err
-	}
-	o := newOracle(w.spec, m, w.oracle)
-	sub, largest, err := c.subscribe(ctx, f, o)
-	for w.spec.Version == moqt.Draft16 && isMissing(err) { // it knows no rendezvous
-		time.Sleep(100 * time.Millisecond)
+	err = whileAsked(func() error {
+		c, err := s.join(w.host, w.relay, w.spec.Client)
+		if err != nil {
+			return err
+		}
+		o := newOracle(w.spec, m, w.oracle)
+		var sub *session.Subscription
 		sub, largest, err = c.subscribe(ctx, f, o)
-	}
-	if err != nil {
-		c.leave()
-		return nil, err
-	}
-	s.mu.Lock()
-	w.client, w.oracle, w.sub = c, o, sub
-	left := w.left
-	s.mu.Unlock()
-	if left {
-		c.leave()
-	}
-	return largest, nil
+		for w.spec.Version == moqt.Draft16 && isMissing(err) { // it knows no rendezvous
+			time.Sleep(100 * time.Millisecond)
+			sub, largest, err = c.subscribe(ctx, f, o)
+		}
+		if err != nil {
+			c.leave()
+			return err
+		}
+		s.mu.Lock()
+		w.client, w.oracle, w.sub = c, o, sub
+		left := w.left
+		s.mu.Unlock()
+		if left {
+			c.leave()
+		}
+		return nil
+	})
+	return largest, err
 }
 
 // reconnectTime is for how long package client tries to open a session in place of another one.
@@ -171,6 +167,12 @@ func (w *viewer) fetch(ctx context.Context, m moqt.Fetch, largest moqt.Location)
 		_, err = f.Wait(ctx)
 	}
 	return err
+}
+
+// mustMove reports whether a request has failed because the relay asks the client to move.
+func mustMove(err error) bool {
+	refused, ok := errors.AsType[*moqt.RequestError](err)
+	return errors.Is(err, session.ErrGoingAway) || ok && refused.Code.Effective() == moqt.RequestGoingAway
 }
 
 // isMissing reports whether the relay has said that nobody publishes the track.
