@@ -121,3 +121,16 @@ func TestUpgrade(t *testing.T) {
 		})
 	}
 }
+
+// TestDrain has a relay end, and send its viewer to another one.
+func TestDrain(t *testing.T) {
+	c := Client{Scheme: "https", Version: moqt.Draft18, Link: sim.Link{Delay: 20 * time.Millisecond}}
+	s := &Schedule{
+		Upstream: [][]int{nil, {1}},
+		Media:    Media{Groups: 6, Objects: 40, Pause: 25 * time.Millisecond, Publisher: c},
+		Viewers:  []Viewer{{Number: 1, Client: c}},
+		Mishaps:  []Mishap{{At: 2500 * time.Millisecond, What: Drain, Relay: 2, Upstream: 1}},
+	}
+	require.NoError(t, s.Validate())
+	Live(t, s, Options{Log: slog.New(slog.DiscardHandler)})
+}
