@@ -220,12 +220,13 @@ func (m *mesh) tellRelay() {
 	}
 }
 
-// Upstreams implements relay.Routes: the node that is preferred, and one that takes over when it does not answer.
+// Upstreams implements relay.Routes: the node that is preferred, and one that takes over when it does not answer. A
+// process that was replaced hears of no changes: what it does not find there, the new process is asked for.
 func (m *mesh) Upstreams(scope string, ns moqt.Namespace) (list []*relay.UpstreamRelay) {
 	if scope == "" {
 		list = m.ways(ns)
 	}
-	if scope == "" && m.yields.Load() { // it hears of no changes: the process that does is asked as another node
+	if scope == "" && m.yields.Load() {
 		if u := m.relayOf(cluster.Choice{Node: m.cfg.Node, URL: m.cfg.URL}, true); u != nil {
 			list = append(list, u)
 		}

@@ -219,11 +219,9 @@ const (
 func (s *Server) awaitHandshakes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, handshakesLast)
 	defer cancel()
-	tick := time.NewTicker(handshakesLook)
-	defer tick.Stop()
 	for s.listener.Connections() > s.relay.Established() && ctx.Err() == nil {
 		select {
-		case <-tick.C:
+		case <-time.After(handshakesLook):
 		case <-ctx.Done():
 		}
 	}
