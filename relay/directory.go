@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"sync"
 
 	"sluice/moqt"
@@ -13,11 +14,9 @@ type directory struct {
 	mu         sync.Mutex
 	hubs       map[string]*hub                             // by scope and name
 	lastID     uint64                                      // of a hub
-	tracks     watchedTree[*hub, *tracksWatch]             // all hubs; SUBSCRIBE_TRACKS
-	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
+	tracks     watchedTree[*hub, trackWatcher]             // all hubs; SUBSCRIBE_TRACKS, and who follows
+	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE, and who follows
 	announced  uint64                                      // how many namespaces were, ever
-	local      localNamespaces                             // of peers of this process
-	ofLinks    localNamespaces                             // of peers of other processes of this relay
 }
 
 // acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
@@ -97,68 +96,44 @@ func (d *directory) sum(n func(*hub) int) func() int {
 	}
 }
 
-// offer offers a track to the peers that asked for such tracks (draft §9.5), and tells the other processes.
+// offer offers a track to the peers that asked for such tracks (draft §9.5). It is called when publishers have begun or
+// ceased to offer it, and when the first one brings it.
 func (d *directory) offer(h *hub) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.offerChangedLocked(h)
-	for w := range d.tracks.watchers.matching(h.place) {
-		w.foundLocked(h)
-	}
-}
-
-// offerEnded is called when a publisher that has offered a track has gone.
-func (d *directory) offerEnded(h *hub) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.offerChangedLocked(h)
-}
-
-// offerChangedLocked tells others whether a publisher of this process offers a track; mu is held.
-func (d *directory) offerChangedLocked(h *hub) {
 	h.mu.Lock()
-	offered := h.publishers.isOffered()
+	h.offered = h.publishers.offered()
 	h.mu.Unlock()
-	switch {
-	case offered && !h.local:
-		d.local.add(h.place)
-	case !offered && h.local:
-		d.local.remove(h.place)
+	for w := range d.tracks.watchers.matching(h.place) {
+		w.changedLocked(h)
 	}
-	h.local = offered
-	d.tellLinksLocked(h, offered)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.publishers.areEstablished() {
+		clear(h.subscribers.waiting)
+	}
+	h.demand.update()
 }
 
-// announce tells the peers that watch a namespace about it, and makes it a source of tracks that have subscribers
-// (draft §9.5).
-func (d *directory) announce(a *announcement) {
+// announce makes an announcement known, or that it comes another way now: it tells the peers that watch the namespace,
+// and makes it a source of tracks that have subscribers (draft §9.5).
+func (d *directory) announce(a *announcement, params moqt.Parameters) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.over {
 		return
 	}
-	d.announced++
-	a.number = d.announced
-	d.namespaces.values.add(a.at(), a)
-	if l := a.peer.namespaces; l != nil {
-		l.add(a.at())
+	a.comes(params)
+	if a.number == 0 {
+		d.announced++
+		a.number = d.announced
+		d.namespaces.values.add(a.place, a)
 	}
-	for w := range d.namespaces.watchers.matching(a.at()) {
-		w.foundLocked(a)
+	for w := range d.namespaces.watchers.matching(a.place) {
+		w.changedLocked(a)
 	}
-	for h := range d.tracks.values.under(a.at()) {
+	for h := range d.tracks.values.under(a.place) {
 		h.announced(a.peer)
-	}
-}
-
-// offeredOnLink notes that a publisher of another process of this relay begins or ceases to offer a track at a place.
-func (d *directory) offeredOnLink(at place, on bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if on {
-		d.ofLinks.add(at)
-	} else {
-		d.ofLinks.remove(at)
 	}
 }
 
@@ -176,55 +151,30 @@ func (d *directory) withdrawLocked(a *announcement) {
 	if !known {
 		return
 	}
-	d.namespaces.values.remove(a.at(), a)
-	if l := a.peer.namespaces; l != nil {
-		l.remove(a.at())
-	}
-	for w := range d.namespaces.watchers.matching(a.at()) {
+	d.namespaces.values.remove(a.place, a)
+	for w := range d.namespaces.watchers.matching(a.place) {
 		w.changedLocked(a)
 	}
 }
 
-// bestLocked returns the announcement of a place that a peer is told of, or nil; mu is held. Which one it is matters to
-// other relays only.
-func (d *directory) bestLocked(at place, to *peer) (best *announcement) {
-	for a := range d.namespaces.values.at(at) {
-		switch {
-		case !a.mayReach(to):
-		case !to.hops:
-			return a
-		case best == nil || a.compare(best) < 0:
+// wayLocked returns what a peer is told with a place in which others publish, or false if it is told of none; mu is
+// held. Which of several announcements it is matters to other relays only. A peer that follows tracks, too, is told of
+// a place with nothing but these.
+func (d *directory) wayLocked(at place, to *peer, tracks bool) (p moqt.Parameters, found bool) {
+	var best *announcement
+	for a := range where(maps.Keys(d.namespaces.values.at(at)), func(a *announcement) bool { return a.mayReach(to) }) {
+		if best == nil || a.compare(best) < 0 {
 			best = a
 		}
-	}
-	return best
-}
-
-// wayTo returns what a relay is told with a namespace of this process.
-func (d *directory) wayTo(ns moqt.Namespace, to *peer) moqt.Parameters {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	at := to.place(ns)
-	if best := d.bestLocked(at, to); best != nil {
-		return best.parameters()
-	}
-	for a := range d.namespaces.values.at(at) {
-		if a.peer.serves(to) {
-			return a.parameters() // the session does not send it
+		if !to.hops {
+			break
 		}
 	}
-	return moqt.Parameters{HopPath: unknownPublisher}
-}
-
-// moved records that an announcement comes another way now, or at another cost.
-func (d *directory) moved(a *announcement, p moqt.Parameters) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a.comes(p)
-	told := func(w *namespaceWatch) bool { return w.peer.hops }
-	for w := range where(d.namespaces.watchers.matching(a.at()), told) {
-		w.changedLocked(a)
+	if best != nil {
+		return best.parameters(), true
 	}
+	offered := func(h *hub) bool { return h.offered <= to.reach }
+	return moqt.Parameters{HopPath: unknownPublisher}, tracks && some(maps.Keys(d.tracks.values.at(at)), offered)
 }
 
 // revoke withdraws an announcement whose peer may no longer publish in the namespace, and ends what the relay gets from
@@ -233,7 +183,7 @@ func (d *directory) revoke(a *announcement) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.withdrawLocked(a) // first: two announcements that are revoked at once must not excuse each other
-	for h := range d.tracks.values.under(a.at()) {
+	for h := range d.tracks.values.under(a.place) {
 		d.unpublishedLocked(h, a.peer)
 	}
 }
@@ -278,9 +228,4 @@ func (d *directory) publishersOf(at place, reach distance) []*peer {
 		peers = append(peers, d.relay.links.list()...)
 	}
 	return peers
-}
-
-// linked asks a new link for the tracks that have subscribers and no publisher.
-func (d *directory) linked(p *peer) {
-	d.eachHub(func(h *hub) { h.publishers.subscribe(p) })
 }

@@ -48,7 +48,7 @@
 // While one process of a relay replaces another, publishers and subscribers of a track may be with different processes.
 // A [Link] is a session between the two. It is a peer of the hub on either side: an upstream where the subscribers are,
 // a downstream where the publisher is. Links also tell which namespaces are announced, and which tracks offered, in the
-// other process.
+// other process: see Names.
 //
 // # Upstream relays
 //
@@ -61,17 +61,25 @@
 //	settleRelays           ends what another one has made superfluous
 //	refill                 fetches what was missed between two of them
 //
-// While a session lasts, its mirror asks for the namespaces and tracks that subscribers watch here (upstreamWatches),
-// and announces those of direct peers (announcer).
+// While a session lasts, it asks for the namespaces and tracks that subscribers watch here (upstreamWatches), and
+// announces those of direct peers (announcer).
 //
 // Relays may have each other as upstream relays, in circles of any length: for each, the one that has dialed it is a
 // direct peer. What goes from relay to relay carries the Hop IDs that it has come through (see [session]), and an asker
 // is a peer with the path of its request. A hub neither waits for a relay through which a request has come, nor feeds
 // one through which the objects have come.
 //
-// The relays of a cluster know by other means who has a publisher ([Relay.AnnounceRemote]). One that asks another as
+// The relays of a cluster know by other means who has a publisher ([Relay.NewRemote]). One that asks another as
 // the origin dials [OriginPath]: such a peer gets what publishers of that relay have, and nothing that its upstream
 // relays bring.
+//
+// # Names
+//
+// The directory has two trees: who has announced a namespace, and the hubs, which know whether their tracks are offered.
+// What a neighbour tells is in them, too: a mirror shows it for another process, an upstream relay or the nodes of a
+// cluster, for as long as one report has it. Peers are told by watches: first what there is, in batches, then what
+// changes. A request is a watch of one of the trees, and a follower of both: a link, the announcer of an upstream relay
+// and the cluster learn so what publishers here have. Terms say who is told of whom.
 //
 // # Renditions
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,12 +16,12 @@ import (
 
 // hub is where the publishers and subscribers of one track meet.
 type hub struct {
-	relay *Relay
-	id    uint64 // counted from 1
-	name  moqt.FullTrackName
-	place place
-	refs  int  // requests that use it; guarded by directory.mu
-	local bool // a publisher of this process offers the track; guarded by directory.mu
+	relay   *Relay
+	id      uint64 // counted from 1
+	name    moqt.FullTrackName
+	place   place
+	refs    int      // requests that use it; guarded by directory.mu
+	offered distance // of the nearest publisher that offers the track, if that is one of this relay; guarded likewise
 
 	payers payers // whose requests created it
 
@@ -44,7 +45,7 @@ type hub struct {
 
 func newHub(r *Relay, at place, name string) *hub {
 	h := &hub{
-		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at,
+		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at, offered: elsewhere,
 		fetches: make(map[*fetch]struct{}), fetching: make(map[*upstreamFetch]struct{}),
 	}
 	h.publishers = newPublishers(h)
@@ -153,6 +154,33 @@ func (h *hub) announced(p *peer) {
 		h.publishers.askAgain() // it may have ended a subscription just now
 	default:
 		h.publishers.subscribe(p)
+	}
+}
+
+// offeredBy notes whether publishers of the process at the other end of a link offer the track.
+func (h *hub) offeredBy(link *peer, on bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &h.publishers
+	s.offers = slices.DeleteFunc(s.offers, func(p *peer) bool { return p == link })
+	if on {
+		s.offers = append(s.offers, link)
+	}
+	if len(s.offers) == 0 {
+		clear(h.subscribers.waiting)
+		h.demand.update()
+	}
+}
+
+// awaitOfferLocked subscribes at the links that offer the track, and remembers a request to offer it to: what it is
+// told of the track comes from the publisher. mu is held.
+func (h *hub) awaitOfferLocked(w *tracksWatch) {
+	h.subscribers.waiting[w] = struct{}{}
+	s := &h.publishers
+	for _, p := range s.offers {
+		if s.of[p] == nil {
+			s.start(newUpstream(h, p))
+		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,8 +18,6 @@ const (
 	linkResponse = 5 * time.Second
 	// linkTokenType is the token type (draft §10.2.2) of the secret. No other implementation sees it.
 	linkTokenType = 0
-	// scopeMark comes before the scope in the namespaces that links use, as no field of a namespace is empty.
-	scopeMark = "="
 )
 
 var errIntruder = errors.New("the secret is wrong")
@@ -39,8 +36,8 @@ var errIntruder = errors.New("the secret is wrong")
 // publisher appears in the process that a link feeds, the hub has two publishers, and compares their objects as always,
 // until the link's ends.
 type Link struct {
-	peer       *peer
-	namespaces linkNamespaces
+	peer  *peer
+	names *report
 }
 
 // linkLimits are so large that the limits of the processes' peers count, and not these.
@@ -57,7 +54,7 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 		return nil, err
 	}
 	p := &peer{terms: termsOfLinks(r), relay: r, conn: conn, sender: sender}
-	l := &Link{peer: p, namespaces: newLinkNamespaces(p)}
+	l := &Link{peer: p}
 	cfg := session.Config{
 		Role: role, Handler: &linkRequests{serve: requests{p}, link: l, server: role == session.Server, secret: secret},
 		Limits: linkLimits, Timeouts: session.Timeouts{Response: linkResponse}, Logger: r.log.With("link", true),
@@ -69,12 +66,14 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err
 	}
+	m := newMirror(p)
+	l.names = newReport(p.session.Context(), &m)
 	return l, nil
 }
 
 // Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
 func (l *Link) Run(ctx context.Context) error {
-	defer l.namespaces.end()
+	defer l.names.end()
 	defer l.peer.relay.links.remove(l.peer)
 	return l.peer.session.Run(ctx)
 }
@@ -101,8 +100,12 @@ func (q *linkRequests) HandleSetup(_ *session.Session, setup session.Peer) error
 	if !p.relay.links.add(p) {
 		return errDraining
 	}
-	p.relay.directory.linked(p)
-	q.link.namespaces.follow()
+	p.relay.directory.eachHub(func(h *hub) { h.publishers.subscribe(p) })
+	// For its namespaces and tracks, of all scopes.
+	_, err := p.session.SubscribeNamespace(p.session.Context(), moqt.SubscribeNamespace{}, q.link.names.changed)
+	if err != nil && p.session.Context().Err() == nil {
+		p.relay.log.Warn("subscribers will not find the namespaces of another process of the relay", "err", err)
+	}
 	return nil
 }
 
@@ -123,30 +126,10 @@ func (q *linkRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 
 // HandleSubscribeNamespace implements session.Handler.
 func (q *linkRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
-	w := &namespaceWatch{prefixWatch{peer: q.serve.peer, prefix: req.Message.Prefix}, req}
-	directory := &q.serve.peer.relay.directory
-	serveWatch(&directory.namespaces, w, req.Request, ActionSubscribeNamespace, func() error {
-		err := req.OK()
-		directory.tellAllLocked(w)
-		return err
-	})
-}
-
-// namespaceOnLink is how links name a place.
-func namespaceOnLink(at place) moqt.Namespace {
-	return placeOf(scopeMark+at[0], at[1:])
-}
-
-// placeOnLink is the reverse. It returns nil if there is no scope.
-func placeOnLink(ns moqt.Namespace) place {
-	if len(ns) == 0 {
-		return nil
+	if req.OK() == nil {
+		defer q.serve.peer.relay.directory.follow(q.serve.peer, req)()
+		<-req.Context().Done()
 	}
-	scope, ok := strings.CutPrefix(ns[0], scopeMark)
-	if !ok {
-		return nil
-	}
-	return placeOf(scope, ns[1:])
 }
 
 // requestReplay asks another process for the groups that this process may have missed while it had no publisher.

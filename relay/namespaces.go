@@ -1,109 +1,99 @@
 package relay
 
 import (
-	"cmp"
-	"math"
+	"context"
 
 	"sluice/moqt"
-	"sluice/moqt/session"
 )
 
-// announcement is an accepted PUBLISH_NAMESPACE.
-type announcement struct {
-	peer      *peer
-	namespace moqt.Namespace
-
-	// Guarded by directory.mu.
-	number uint64       // in the order of announcements
-	path   moqt.HopPath // what it has come through, the peer last
-	cost   uint64       // of a subscription by way of the peer
-	over   bool         // withdrawn
-}
-
-// newAnnouncement returns the announcement of a namespace by a peer, with the parameters of its message.
-func newAnnouncement(p *peer, ns moqt.Namespace, params moqt.Parameters) *announcement {
-	a := &announcement{peer: p, namespace: ns}
-	a.comes(params)
-	return a
-}
-
-func (a *announcement) at() place { return a.peer.place(a.namespace) }
-
-// comes records the way that an announcement has come, and what it costs to subscribe that way.
-func (a *announcement) comes(params moqt.Parameters) {
-	a.path, a.cost = params.HopPath, params.Cost()
-	if a.path == nil {
-		a.path = unknownPublisher
-	}
-	a.cost += min(a.peer.cost, math.MaxUint64-a.cost)
-}
-
-// parameters returns what other relays are told with the namespace.
-func (a *announcement) parameters() moqt.Parameters {
-	cost := a.cost
-	return moqt.Parameters{HopPath: a.path, RouteCost: &cost}
-}
-
-// mayReach reports whether a peer may be told of the announcement.
-func (a *announcement) mayReach(p *peer) bool { return a.peer.serves(p) && p.takes(a.path) }
-
-// compare orders announcements of a namespace: the cheapest comes first, then the shortest path, then the oldest.
-func (a *announcement) compare(b *announcement) int {
-	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.path), len(b.path)), cmp.Compare(a.number, b.number))
-}
-
-// serve accepts the request, and keeps the namespace known until the request ends.
-func (a *announcement) serve(req *session.IncomingPublishNamespace, permit *permission) {
-	directory := &a.peer.relay.directory
-	permit.hold(func(why *moqt.RequestError) {
-		directory.revoke(a)
-		permit.cancel(why)
-	})
-	if a.peer.awaitMatches(req.Context(), directory.countBelow(a.at())) != nil {
-		return // the request is over
-	}
-	directory.announce(a) // before the answer: after it, the publisher may rely on being found
-	defer directory.withdraw(a)
-	if req.OK() != nil {
-		return
-	}
-	permit.updated = func() { directory.moved(a, req.Parameters()) }
-	permit.keep(nil)
-}
-
-// namespaceWatch is an accepted SUBSCRIBE_NAMESPACE.
+// namespaceWatch tells a peer in which namespaces below a prefix others publish: an accepted SUBSCRIBE_NAMESPACE, or
+// a part of a follower.
 type namespaceWatch struct {
 	prefixWatch
-	request *session.IncomingSubscribeNamespace
+	told   namespaceListener
+	tracks bool // that are offered count, too, or are told
 }
 
-// foundLocked tells the peer about a namespace; directory.mu is held. Another relay is told of the best way to it.
-func (w *namespaceWatch) foundLocked(a *announcement) {
-	if w.peer.hops {
-		w.changedLocked(a)
+// namespaceListener is told of namespaces, also of those that it knows, or does not know any more.
+type namespaceListener interface {
+	Add(moqt.Namespace, moqt.Parameters) error // fails only if nobody listens any more
+	Remove(moqt.Namespace) error
+}
+
+// changedLocked implements watcher. Another relay is told of the best way to the namespace.
+func (w *namespaceWatch) changedLocked(a *announcement) { w.tellLocked(a.place) }
+
+// tellLocked tells the peer whether others publish at a place; directory.mu is held.
+func (w *namespaceWatch) tellLocked(at place) {
+	params, found := w.peer.relay.directory.wayLocked(at, w.peer, w.tracks)
+	ns, ok := w.peer.namespaceOf(at)
+	switch {
+	case !ok:
+	case found:
+		_ = w.told.Add(ns, params)
+	default:
+		_ = w.told.Remove(ns)
+	}
+}
+
+// offerWatch is the other part of a follower: it tells which tracks are offered. Another process is told their names,
+// all others only that somebody publishes in the namespace.
+type offerWatch struct{ *namespaceWatch }
+
+// changedLocked implements watcher.
+func (o offerWatch) changedLocked(h *hub) {
+	if !o.peer.scoped {
+		o.tellLocked(h.place)
 		return
 	}
-	if ns, ok := a.namespaceFor(w.peer); ok {
-		_ = w.request.Add(ns, moqt.Parameters{}) // fails only if the request is over
+	switch ns := trackOnLink(h); {
+	case ns.Validate() != nil:
+	case h.offered <= o.peer.reach:
+		_ = o.told.Add(ns, moqt.Parameters{})
+	default:
+		_ = o.told.Remove(ns)
 	}
 }
 
-// changedLocked tells the peer what is left of a namespace of which an announcement has come, gone or changed;
-// directory.mu is held.
-func (w *namespaceWatch) changedLocked(a *announcement) {
-	best := w.peer.relay.directory.bestLocked(a.at(), w.peer)
-	if best == nil {
-		w.lostLocked(a)
-		return
-	}
-	if ns, ok := best.namespaceFor(w.peer); ok {
-		_ = w.request.Add(ns, best.parameters()) // fails only if the request is over
+// follow tells where others publish that a peer may be told of: the namespaces that they have announced, and those of
+// tracks that they offer. stop ends that.
+func (d *directory) follow(p *peer, told namespaceListener) (stop func()) {
+	w := &namespaceWatch{prefixWatch: prefixWatch{peer: p}, told: told, tracks: !p.scoped}
+	o := offerWatch{w}
+	d.mu.Lock()
+	namespaces, tracks := d.namespaces.enter(w), d.tracks.enter(o)
+	d.mu.Unlock()
+	d.namespaces.tell(context.Background(), &d.mu, w, namespaces)
+	d.tracks.tell(context.Background(), &d.mu, o, tracks)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.namespaces.leave(w)
+		d.tracks.leave(o)
 	}
 }
 
-// lostLocked tells the peer that a namespace is not published any more; directory.mu is held.
-func (w *namespaceWatch) lostLocked(a *announcement) {
-	if ns, ok := a.namespaceFor(w.peer); ok {
-		_ = w.request.Remove(ns) // fails only if the request is over
-	}
+// follower is a namespaceListener outside of the relay.
+type follower func(ns moqt.Namespace, published bool)
+
+// Add implements namespaceListener.
+func (f follower) Add(ns moqt.Namespace, _ moqt.Parameters) error {
+	f(ns, true)
+	return nil
+}
+
+// Remove implements namespaceListener.
+func (f follower) Remove(ns moqt.Namespace) error {
+	f(ns, false)
+	return nil
+}
+
+// FollowNamespaces calls f for each namespace of a scope in which peers publish that are connected to this process, or
+// to another one of this relay: for the present ones at once, and from then on for each that appears or disappears.
+// Such a namespace was announced (PUBLISH_NAMESPACE), or is that of a track that is offered (PUBLISH). What comes from
+// upstream relays does not count. f may be told again what it knows. It is called with locks held: it must return at
+// once and must not call the relay. stop ends the calls.
+func (r *Relay) FollowNamespaces(scope string, f func(ns moqt.Namespace, published bool)) (stop func()) {
+	p := &peer{terms: terms{from: elsewhere, reach: beside}, relay: r, scope: scope}
+	return r.directory.follow(p, follower(f))
 }

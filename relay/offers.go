@@ -34,9 +34,9 @@ func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch 
 	}
 }
 
-// foundLocked sends PUBLISH for a track that a publisher has offered, unless the peer has the track already;
-// directory.mu is held.
-func (w *tracksWatch) foundLocked(h *hub) {
+// changedLocked implements watcher: it sends PUBLISH for a track that a publisher has offered, unless the peer has the
+// track already.
+func (w *tracksWatch) changedLocked(h *hub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.subscribers.waiting, w)

@@ -58,7 +58,7 @@ func newPeer(r *Relay, conn transport.Conn, address *account, mayAsk permissionF
 		return nil, err
 	}
 	p := &peer{
-		terms: termsOfPeers(r, mayAsk), relay: r, conn: conn, sender: sender,
+		terms: termsOfPeers(mayAsk), relay: r, conn: conn, sender: sender,
 		address: address, accounts: payers{address},
 	}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
@@ -95,6 +95,15 @@ func (p *peer) place(ns moqt.Namespace) place {
 		return placeOnLink(ns)
 	}
 	return placeOf(p.scope, ns)
+}
+
+// namespaceOf is the name by which the peer knows a place. It returns false if the peer cannot know it.
+func (p *peer) namespaceOf(at place) (ns moqt.Namespace, ok bool) {
+	if !p.scoped {
+		return at[1:], true
+	}
+	ns = namespaceOnLink(at)
+	return ns, ns.Validate() == nil
 }
 
 // nameOf is the name by which the peer knows the track of a hub.

@@ -112,6 +112,17 @@ func (s *publishers) isOffered() bool {
 	return s.have(func(u *upstream) bool { return u.offered && u.established && u.peer.from == here })
 }
 
+// offered returns how far away the nearest publisher is that offers the track; elsewhere: none of this relay does.
+func (s *publishers) offered() distance {
+	switch {
+	case s.isOffered():
+		return here
+	case len(s.offers) > 0:
+		return beside
+	}
+	return elsewhere
+}
+
 // only returns the upstream that is Established, if there is exactly one.
 func (s *publishers) only() *upstream {
 	if list := slices.Collect(s.where(isEstablished)); len(list) == 1 {

@@ -66,9 +66,7 @@ func New(cfg Config) (*Relay, error) {
 		guests: make(map[*Guest]struct{}),
 	}
 	r.SetRoutes(noRoutes{})
-	r.directory = directory{
-		relay: r, hubs: make(map[string]*hub), local: newLocalNamespaces(), ofLinks: newLocalNamespaces(),
-	}
+	r.directory = directory{relay: r, hubs: make(map[string]*hub)}
 	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"math"
 	"time"
 
 	"sluice/moqt"
@@ -11,22 +12,22 @@ import (
 // that ask each other come to an end.
 const OriginPath = "/.origin"
 
-// AnnounceRemote makes a namespace known for which another relay has a publisher, to which [Routes] lead: to those that
-// watch the namespace, and to the tracks in it that have subscribers. withdraw ends that.
-func (r *Relay) AnnounceRemote(scope string, ns moqt.Namespace) (withdraw func()) {
-	a := newAnnouncement(r.elsewhere(scope), ns, moqt.Parameters{})
-	r.directory.announce(a)
-	return func() {
-		r.directory.withdraw(a)
-		r.directory.reroute(a.at())
-	}
+// Remote has the namespaces for which other relays have publishers, to which [Routes] lead. It makes them known to
+// those that watch the namespaces, and to the tracks in them that have subscribers.
+type Remote struct{ mirror mirror }
+
+// NewRemote returns a Remote for a scope, without namespaces.
+func (r *Relay) NewRemote(scope string) *Remote {
+	p := (&UpstreamRelay{relay: r, scope: scope}).newPeer() // it has no session
+	p.names = math.MaxInt
+	return &Remote{newMirror(p)}
 }
 
-// elsewhere returns a peer that stands for publishers at other relays. It has no session: the Routes say which
-// upstream relay to ask.
-func (r *Relay) elsewhere(scope string) *peer {
-	return (&UpstreamRelay{relay: r, scope: scope}).newPeer()
-}
+// Add says that one more relay has a publisher for a namespace.
+func (x *Remote) Add(ns moqt.Namespace) { x.mirror.add(ns, moqt.Parameters{}, true) }
+
+// Remove is the reverse of Add.
+func (x *Remote) Remove(ns moqt.Namespace) { x.mirror.remove(ns) }
 
 // reroute makes the tracks at and below a place look again at which upstream relay to subscribe.
 func (d *directory) reroute(at place) {

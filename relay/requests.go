@@ -115,24 +115,27 @@ func (q *requests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 
 // HandlePublishNamespace implements session.Handler (draft §6.2).
 func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace) {
-	a := newAnnouncement(q.peer, req.Message.Namespace, req.Parameters())
-	permit, refused := q.peer.authorize(req.Request, ActionPublishNamespace, moqt.FullTrackName{Namespace: a.namespace})
+	ns := req.Message.Namespace
+	permit, refused := q.peer.authorize(req.Request, ActionPublishNamespace, moqt.FullTrackName{Namespace: ns})
 	if refused != nil {
 		q.peer.reject(req.Request, refused)
 		return
 	}
+	a := announcement{peer: q.peer, place: q.peer.place(ns)}
 	a.serve(req, permit)
 }
 
 // HandleSubscribeNamespace implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	m := &req.Message
-	w := &namespaceWatch{prefixWatch{peer: q.peer, prefix: m.Prefix, path: m.Parameters.HopPath}, req}
+	w := &namespaceWatch{
+		prefixWatch: prefixWatch{peer: q.peer, prefix: m.Prefix, path: m.Parameters.HopPath}, told: req,
+	}
 	serveWatch(&q.peer.relay.directory.namespaces, w, req.Request, ActionSubscribeNamespace, req.OK)
 }
 
 // HandleSubscribeTracks implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
 	w := newTracksWatch(q.peer, req)
-	serveWatch(&q.peer.relay.directory.tracks, w, req.Request, ActionSubscribeTracks, req.OK)
+	serveWatch[*hub, trackWatcher](&q.peer.relay.directory.tracks, w, req.Request, ActionSubscribeTracks, req.OK)
 }

@@ -39,8 +39,8 @@ type terms struct {
 	url      string        // of the upstream relay
 	hops     bool          // it is a relay whose messages carry the Hop IDs of those that they have come through
 	cost     uint64        // of a subscription at it
-	// namespaces count the ones that the peer announces; nil: nobody follows these.
-	namespaces *localNamespaces
+	names    int           // that it tells of its publishers, and that are shown, at most
+	linger   time.Duration // for how long they are shown when it does not tell them any more
 	// mayAsk returns why the peer must not do something, or nil. If there is none, the Authorizer decides.
 	mayAsk permissionFunc
 }
@@ -51,17 +51,20 @@ type permissionFunc func(context.Context, Action, moqt.FullTrackName) *moqt.Requ
 func permitAll(context.Context, Action, moqt.FullTrackName) *moqt.RequestError { return nil }
 
 // termsOfPeers are for peers that connect to this process. Their SETUP completes them: see peer.begin.
-func termsOfPeers(r *Relay, mayAsk permissionFunc) terms {
-	return terms{reach: elsewhere, cost: 1, namespaces: &r.directory.local, mayAsk: mayAsk}
+func termsOfPeers(mayAsk permissionFunc) terms {
+	return terms{reach: elsewhere, cost: 1, mayAsk: mayAsk}
 }
 
 func termsOfLinks(r *Relay) terms {
 	return terms{
 		from: beside, patience: r.cfg.MaxRendezvous, replays: true, scoped: true, hidden: true, cost: 1,
-		namespaces: &r.directory.ofLinks, mayAsk: permitAll,
+		names: linkLimits.MaxNamespaces, mayAsk: permitAll,
 	}
 }
 
 func termsOfUpstreams(u *UpstreamRelay) terms {
-	return terms{from: elsewhere, refills: true, url: u.name, cost: 1, mayAsk: u.mayAsk}
+	return terms{
+		from: elsewhere, refills: true, url: u.name, cost: 1, names: maxUpstreamNamespaces, linger: u.relay.cfg.Linger,
+		mayAsk: u.mayAsk,
+	}
 }

@@ -78,7 +78,7 @@ func (u *upstream) serve(permit *permission) {
 	u.establish(offer.Parameters.LargestObject, offer.Properties)
 	u.hub.relay.directory.offer(u.hub)
 	u.run(offer.Parameters.Expires, permit)
-	u.hub.relay.directory.offerEnded(u.hub)
+	u.hub.relay.directory.offer(u.hub)
 }
 
 // accept answers a PUBLISH. A publisher that offers the track with Forward 0 is asked for objects only while a
@@ -136,8 +136,10 @@ func (u *upstream) subscribe() {
 	appears := u.peer.from == elsewhere && !h.publishers.areEstablished()
 	h.mu.Unlock()
 	u.establish(ok.Parameters.LargestObject, ok.Properties)
-	h.relay.directory.offerLate(h)
-	if appears {
+	h.mu.Lock()
+	awaited := len(h.subscribers.waiting) > 0
+	h.mu.Unlock()
+	if appears || awaited {
 		h.relay.directory.offer(h)
 	}
 	u.run(ok.Parameters.Expires, &permission{})

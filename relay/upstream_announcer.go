@@ -32,7 +32,13 @@ type announcer struct {
 	warn logs.Line
 
 	mu sync.Mutex
-	of map[string]context.CancelFunc // of the requests, by namespace
+	of map[string]*announced // by namespace
+}
+
+// announced is a namespace that an upstream relay is told of.
+type announced struct {
+	way    moqt.Parameters // for the next request
+	cancel context.CancelFunc
 }
 
 // announces reports whether the upstream relay is told of a namespace of this process.
@@ -40,44 +46,48 @@ func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
 	return slices.ContainsFunc(u.cfg.Announce, ns.HasPrefix)
 }
 
-// start begins to announce the namespaces, and returns a function that ends that.
-func (a *announcer) start() (stop func()) {
-	if len(a.peer.upstream.cfg.Announce) == 0 {
-		return func() {}
-	}
-	return a.peer.relay.FollowNamespaces(a.changed)
-}
-
-// changed is called for each namespace that appears or disappears.
-func (a *announcer) changed(scope string, ns moqt.Namespace, published bool) {
+// Add implements namespaceListener.
+func (a *announcer) Add(ns moqt.Namespace, way moqt.Parameters) error {
 	u, relay := a.peer.upstream, a.peer.relay
-	if scope != u.scope || len(ns) == 0 || !u.announces(ns) {
-		return
+	if len(ns) == 0 || !u.announces(ns) {
+		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := ns.Key()
-	cancel := a.of[key]
-	switch {
-	case !published && cancel != nil:
-		cancel()
-		delete(a.of, key)
-	case !published:
+	switch n := a.of[key]; {
+	case n != nil:
+		n.way = way
 	case len(a.of) >= maxAnnounced:
 		a.warn.Log(relay.log, warnInterval, slog.LevelWarn, "an upstream relay is not told of all namespaces",
 			"upstream", u.name, "limit", maxAnnounced)
 	default:
 		ctx, cancel := context.WithCancel(a.ctx)
-		a.of[key] = cancel
+		n = &announced{way, cancel}
+		a.of[key] = n
 		relay.tasks.Go(func() {
-			keepAsking(ctx, func() error { return a.announce(ctx, ns) })
+			keepAsking(ctx, func() error { return a.announce(ctx, ns, n) })
 		})
 	}
+	return nil
+}
+
+// Remove implements namespaceListener.
+func (a *announcer) Remove(ns moqt.Namespace) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.of[ns.Key()]; n != nil {
+		n.cancel()
+		delete(a.of, ns.Key())
+	}
+	return nil
 }
 
 // announce announces a namespace until the context is done. It returns why the upstream relay ends that earlier.
-func (a *announcer) announce(ctx context.Context, ns moqt.Namespace) error {
-	m := moqt.PublishNamespace{Namespace: ns, Parameters: a.peer.relay.directory.wayTo(ns, a.peer)}
+func (a *announcer) announce(ctx context.Context, ns moqt.Namespace, n *announced) error {
+	a.mu.Lock()
+	m := moqt.PublishNamespace{Namespace: ns, Parameters: n.way}
+	a.mu.Unlock()
 	p, err := a.peer.session.PublishNamespace(ctx, m)
 	if err != nil {
 		return err

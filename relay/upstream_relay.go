@@ -31,7 +31,8 @@ type UpstreamRelay struct {
 	name  string // the URL, without its query
 	scope string
 
-	namespaces upstreamNamespaces
+	// names are shown until some time after a session, so that subscribers do not see them go and come back.
+	names mirror
 
 	mu      sync.Mutex
 	session *UpstreamSession // the one for new requests; nil if there is none
@@ -62,7 +63,7 @@ func (r *Relay) NewUpstreamRelay(cfg UpstreamRelayConfig) (*UpstreamRelay, error
 	u := &UpstreamRelay{
 		relay: r, cfg: cfg, name: transport.WithoutQuery(cfg.URL), scope: r.cfg.Scope(target.Authority, target.Path),
 	}
-	u.namespaces = newUpstreamNamespaces(u)
+	u.names = newMirror(u.newPeer())
 	return u, nil
 }
 
@@ -174,7 +175,7 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error
 	}
 	s.mirrored, s.unmirror = context.WithCancel(p.session.Context())
 	s.watches = newUpstreamWatches(s.mirrored, p)
-	s.announcer = announcer{peer: p, ctx: s.mirrored, of: make(map[string]context.CancelFunc)}
+	s.announcer = announcer{peer: p, ctx: s.mirrored, of: make(map[string]*announced)}
 	p.forwarder = forwarderOf(conn, p.session.Version())
 	return s, r.sessions.addUpstream(s)
 }
@@ -197,7 +198,9 @@ func (s *UpstreamSession) mirror() {
 	case <-s.mirrored.Done():
 		return
 	}
-	defer s.announcer.start()()
+	if len(s.upstream.cfg.Announce) > 0 {
+		defer s.peer.relay.directory.follow(s.peer, &s.announcer)()
+	}
 	s.watches.run()
 }
 

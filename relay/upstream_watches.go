@@ -3,13 +3,10 @@ package relay
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
-	"sluice/internal/logs"
 	"sluice/moqt"
 )
 
@@ -20,70 +17,6 @@ const (
 	// maxUpstreamNamespaces bounds the namespaces of an upstream relay that subscribers are told of.
 	maxUpstreamNamespaces = 1 << 14
 )
-
-// upstreamNamespaces are the namespaces that an upstream relay has, as far as subscribers of this process want to know
-// of them. They outlast a session for a while, so that subscribers do not see them go and come back.
-type upstreamNamespaces struct {
-	peer *peer // stands for the upstream relay, without a session
-	warn logs.Line
-
-	mu sync.Mutex // held while the directory is changed
-	of map[string]*upstreamNamespace
-}
-
-type upstreamNamespace struct {
-	*announcement
-	reports int // requests that have reported it
-}
-
-func newUpstreamNamespaces(u *UpstreamRelay) upstreamNamespaces {
-	return upstreamNamespaces{
-		peer: u.newPeer(), of: make(map[string]*upstreamNamespace),
-	}
-}
-
-// add notes that a request has reported a namespace. It returns false if that is not shown.
-func (n *upstreamNamespaces) add(ns moqt.Namespace, params moqt.Parameters) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	u, key := n.peer.upstream, ns.Key()
-	known := n.of[key]
-	switch {
-	case known != nil:
-		u.relay.directory.moved(known.announcement, params)
-	case len(ns) == 0 || !slices.Contains(u.relay.upstreamsOf(n.peer.place(ns)), u):
-		return false
-	case len(n.of) >= maxUpstreamNamespaces:
-		n.warn.Log(u.relay.log, warnInterval, slog.LevelWarn, "an upstream relay has too many namespaces",
-			"upstream", u.name, "limit", maxUpstreamNamespaces)
-		return false
-	default:
-		known = &upstreamNamespace{announcement: newAnnouncement(n.peer, ns, params)}
-		n.of[key] = known
-		u.relay.directory.announce(known.announcement)
-	}
-	known.reports++
-	return true
-}
-
-// move notes that a namespace comes another way now.
-func (n *upstreamNamespaces) move(ns moqt.Namespace, params moqt.Parameters) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.peer.relay.directory.moved(n.of[ns.Key()].announcement, params)
-}
-
-// remove is the reverse of add.
-func (n *upstreamNamespaces) remove(ns moqt.Namespace) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	key := ns.Key()
-	known := n.of[key]
-	if known.reports--; known.reports == 0 {
-		delete(n.of, key)
-		n.peer.relay.directory.withdraw(known.announcement)
-	}
-}
 
 // upstreamWatches asks an upstream relay for the namespaces, and for the tracks, below the prefixes that subscribers of
 // this process watch: once for all of them. It lives as long as a session.
@@ -242,58 +175,19 @@ func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
 // askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the upstream
 // relay ends that earlier.
 func (w *upstreamWatches) askNamespaces(ctx context.Context, a watchedPrefix) error {
-	r := &reportedNamespaces{ctx: ctx, all: &w.peer.upstream.namespaces, of: make(map[string]moqt.Namespace)}
+	u := w.peer.upstream
+	r := newReport(ctx, &u.names)
 	m := moqt.SubscribeNamespace{Prefix: a.prefix, Parameters: moqt.Parameters{HopPath: a.path}}
-	sub, err := w.peer.session.SubscribeNamespace(ctx, m, r.changed)
+	sub, err := w.peer.session.SubscribeNamespace(ctx, m, func(ns moqt.Namespace, on bool, way moqt.Parameters) {
+		if !on || len(ns) > 0 && slices.Contains(u.relay.upstreamsOf(w.peer.place(ns)), u) {
+			r.changed(ns, on, way)
+		}
+	})
 	if err != nil {
 		return err
 	}
 	defer r.end()
 	return awaitEnd(ctx, sub.Request, sub.Wait)
-}
-
-// reportedNamespaces are those that one request has reported.
-type reportedNamespaces struct {
-	ctx context.Context // done when this end has given the request up
-	all *upstreamNamespaces
-
-	mu    sync.Mutex // held while all is changed
-	of    map[string]moqt.Namespace
-	ended bool
-}
-
-// changed is called for each namespace that appears, moves or disappears. All disappear when the request ends, which
-// means something only if the upstream relay has ended it.
-func (r *reportedNamespaces) changed(ns moqt.Namespace, published bool, params moqt.Parameters) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := ns.Key()
-	_, known := r.of[key]
-	switch {
-	case r.ended, r.ctx.Err() != nil:
-	case published && known:
-		r.all.move(ns, params)
-	case published:
-		if r.all.add(ns, params) {
-			r.of[key] = ns
-		}
-	case !published && known:
-		delete(r.of, key)
-		r.all.remove(ns)
-	}
-}
-
-// end forgets the namespaces after Config.Linger. By then another request, or one in another session, has reported
-// those that are still there.
-func (r *reportedNamespaces) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true // of does not change any more
-	time.AfterFunc(r.all.peer.relay.cfg.Linger, func() {
-		for _, ns := range r.of {
-			r.all.remove(ns)
-		}
-	})
 }
 
 // askTracks has the upstream relay offer the tracks below a prefix, until the context is done. It returns why the

@@ -27,7 +27,9 @@ func (b *bench) watches() (n int) {
 	d := &b.relay.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.namespaces.watchers.size + d.tracks.watchers.size
+	namespaces := where(d.namespaces.watchers.under(nil), func(w *namespaceWatch) bool { return w.permit != nil })
+	tracks := where(d.tracks.watchers.under(nil), func(w trackWatcher) bool { return w.base().permit != nil })
+	return count(namespaces) + count(tracks)
 }
 
 // A subscriber waits for a namespace, and not for a publisher: the track is asked for when the namespace appears.
@@ -171,8 +173,11 @@ func TestFollowNamespaces(t *testing.T) {
 		require.NoError(t, err)
 		bs[1].connect().announce("live", "room")
 		n := &namespaces{}
-		stop := bs[1].relay.FollowNamespaces(func(_ string, ns moqt.Namespace, on bool) {
-			n.change(ns, on, moqt.Parameters{})
+		stop := bs[1].relay.FollowNamespaces("", func(ns moqt.Namespace, on bool) {
+			n.change(ns, false, moqt.Parameters{})
+			if on {
+				n.change(ns, true, moqt.Parameters{})
+			}
 		})
 		require.Equal(t, []string{"live-room"}, n.now())
 		src := publishing["PUBLISH"](bs[1])
@@ -192,15 +197,15 @@ func TestNamespacesOfAnUpstreamAreLimited(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		u, _ := bs[1].open(bs[0])
 		for i := range maxUpstreamNamespaces {
-			require.True(t, u.namespaces.add(moqt.Namespace{"live", fmt.Sprint(i)}, moqt.Parameters{}))
+			require.True(t, u.names.add(moqt.Namespace{"live", fmt.Sprint(i)}, moqt.Parameters{}, true))
 		}
-		require.False(t, u.namespaces.add(moqt.Namespace{"live", "more"}, moqt.Parameters{}))
-		require.True(t, u.namespaces.add(moqt.Namespace{"live", "0"}, moqt.Parameters{}), "it is known")
-		u.namespaces.remove(moqt.Namespace{"live", "0"})
+		require.False(t, u.names.add(moqt.Namespace{"live", "more"}, moqt.Parameters{}, true))
+		require.True(t, u.names.add(moqt.Namespace{"live", "0"}, moqt.Parameters{}, true), "it is known")
+		u.names.remove(moqt.Namespace{"live", "0"})
 		for i := range maxUpstreamNamespaces {
-			u.namespaces.remove(moqt.Namespace{"live", fmt.Sprint(i)})
+			u.names.remove(moqt.Namespace{"live", fmt.Sprint(i)})
 		}
-		require.Empty(t, u.namespaces.of)
+		require.Empty(t, u.names.of)
 	})
 }
 
@@ -208,10 +213,10 @@ func TestAnnouncementsUpstreamAreLimited(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		_, session := bs[1].open(bs[0], moqt.Namespace{})
 		for i := range maxAnnounced + 1 {
-			session.announcer.changed("", moqt.Namespace{"live", fmt.Sprint(i)}, true)
+			require.NoError(t, session.announcer.Add(moqt.Namespace{"live", fmt.Sprint(i)}, moqt.Parameters{}))
 		}
 		require.Len(t, session.announcer.of, maxAnnounced)
-		session.announcer.changed("", moqt.Namespace{"live", "0"}, false)
+		require.NoError(t, session.announcer.Remove(moqt.Namespace{"live", "0"}))
 		require.Len(t, session.announcer.of, maxAnnounced-1)
 	})
 }

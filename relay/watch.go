@@ -10,7 +10,8 @@ import (
 	"sluice/moqt/session"
 )
 
-// prefixWatch is a request for everything below a namespace prefix: a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS.
+// prefixWatch is a request for everything below a namespace prefix: a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS. A
+// follower is one without a request.
 type prefixWatch struct {
 	peer   *peer
 	prefix moqt.Namespace // guarded by directory.mu
@@ -29,11 +30,18 @@ type placed interface {
 	at() place
 }
 
-// watcher is a type of request that embeds a prefixWatch. Its methods tell it about changes.
+// watcher is a type that embeds a prefixWatch.
 type watcher[V any] interface {
 	comparable
 	base() *prefixWatch
-	foundLocked(V) // directory.mu is held
+	// changedLocked tells it about a value that has come, changed or gone; directory.mu is held.
+	changedLocked(V)
+}
+
+// trackWatcher is a watcher of tracks.
+type trackWatcher interface {
+	base() *prefixWatch
+	changedLocked(*hub)
 }
 
 // watchedTree holds values by place, and the requests for all values below a prefix. Its methods, except for tell,
@@ -57,11 +65,19 @@ func (t *watchedTree[V, W]) start(w W, prefix moqt.Namespace, accept func() erro
 	case accept() != nil:
 		return nil, nil // the request is over
 	}
-	t.stop(w)
+	t.leave(w)
 	b.prefix = prefix
-	t.watchers.add(at, w)
-	return slices.Collect(t.values.under(at)), nil
+	return t.enter(w), nil
 }
+
+// enter begins to tell a watcher about changes, and returns the present values to tell it about.
+func (t *watchedTree[V, W]) enter(w W) []V {
+	at := w.base().place()
+	t.watchers.add(at, w)
+	return slices.Collect(t.values.under(at))
+}
+
+func (t *watchedTree[V, W]) leave(w W) { t.watchers.remove(w.base().place(), w) }
 
 // tellBatch is how many values a request is told about while all others wait for the lock. A PUBLISH for a track takes
 // some ten microseconds.
@@ -77,14 +93,12 @@ func (t *watchedTree[V, W]) tell(ctx context.Context, mu sync.Locker, w W, value
 		mu.Lock()
 		for _, v := range batch {
 			if _, present := t.values.at(v.at())[v]; present {
-				w.foundLocked(v)
+				w.changedLocked(v)
 			}
 		}
 		mu.Unlock()
 	}
 }
-
-func (t *watchedTree[V, W]) stop(w W) { t.watchers.remove(w.base().place(), w) }
 
 // retryMatching is the time after which a prefix may match something again: 1,000 values by default.
 const retryMatching = time.Second
@@ -140,5 +154,5 @@ func serveWatch[V placed, W watcher[V]](
 	permit.keep(start)
 	mu.Lock()
 	defer mu.Unlock()
-	t.stop(w)
+	t.leave(w)
 }

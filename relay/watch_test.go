@@ -45,7 +45,7 @@ type countingWatch struct {
 	batches []int
 }
 
-func (w *countingWatch) foundLocked(numbered) { w.found++ }
+func (w *countingWatch) changedLocked(numbered) { w.found++ }
 
 // hookedLock calls a function when it is unlocked.
 type hookedLock struct{ unlocked func() }

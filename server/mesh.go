@@ -73,7 +73,8 @@ type mesh struct {
 	node   *cluster.Node
 	static atomic.Pointer[relay.RouteTable] // for what no node has
 	yields atomic.Bool                      // another process of the relay is the node
-	stop   []func()                         // end the following of the relay's namespaces
+	stop   func()                           // ends the following of the relay's namespaces
+	remote *relay.Remote                    // the namespaces of other nodes
 	card   atomic.Pointer[cluster.Card]     // what the node tells about itself
 	asked  *lru.Cache[string, string]       // by namespace: the node that was preferred last
 	rtts   *lru.Cache[string, measuredRTT]  // by node
@@ -85,9 +86,7 @@ type mesh struct {
 	changes []cluster.Change // that the relay was not told yet
 	changed chan struct{}    // has a value when there are some
 
-	// Used by run only.
-	remote map[string]func() // by node and namespace: ends the announcement
-	again  time.Time         // when to look again whom to ask
+	again time.Time // when to look again whom to ask; used by run only
 }
 
 // meshTarget is how another node is dialed.
@@ -125,7 +124,7 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	}
 	m := &mesh{
 		server: s, cfg: cfg, log: logs.NewSparse(s.log), asked: asked, rtts: rtts,
-		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: make(map[string]func()),
+		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: s.relay.NewRemote(""),
 	}
 	m.static.Store(new(relay.RouteTable))
 	if m.far, err = newDistances(m); err != nil {
@@ -143,7 +142,7 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	s.mesh = m
 	s.relay.SetRoutes(m)
 	m.node.Watch(m.watch)
-	m.stop = []func(){s.relay.FollowNamespaces(m.follow), s.relay.FollowLinkedNamespaces(m.follow)}
+	m.stop = s.relay.FollowNamespaces("", m.follow)
 	s.tasks.Go(m.run)
 	if m.far.monitor != nil {
 		s.tasks.Go(func() { m.far.ask(s.relay.Drained()) })
@@ -153,12 +152,10 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 }
 
 // follow tells the cluster about the publishers of this process, and of those that it replaces.
-func (m *mesh) follow(scope string, ns moqt.Namespace, published bool) {
-	switch {
-	case scope != "":
-	case published:
+func (m *mesh) follow(ns moqt.Namespace, published bool) {
+	if published {
 		m.node.Advertise(ns)
-	default:
+	} else {
 		m.node.Withdraw(ns)
 	}
 }
@@ -209,13 +206,10 @@ func (m *mesh) tellRelay() {
 	m.changes = nil
 	m.mu.Unlock()
 	for _, c := range changes {
-		key := c.Node + " " + c.Namespace.String()
-		switch withdraw := m.remote[key]; {
-		case c.Gone && withdraw != nil:
-			delete(m.remote, key)
-			withdraw()
-		case !c.Gone && withdraw == nil:
-			m.remote[key] = m.server.relay.AnnounceRemote("", c.Namespace)
+		if c.Gone {
+			m.remote.Remove(c.Namespace)
+		} else {
+			m.remote.Add(c.Namespace)
 		}
 	}
 }
@@ -376,9 +370,7 @@ func (m *mesh) rtt(node string) time.Duration {
 // leave ends the node. The others are told that it has no publishers any more, and should not be asked, unless another
 // process of the relay becomes the node.
 func (m *mesh) leave(replaced bool) {
-	for _, stop := range m.stop {
-		stop()
-	}
+	m.stop()
 	end := m.node.Leave
 	if replaced {
 		end = m.node.Yield

@@ -113,7 +113,7 @@ func Join(cfg Config, engine Engine) (*Node, error) {
 		cfg: cfg, engine: engine, subjects: subjectsOf(cfg.Cluster), log: logs.NewSparse(cfg.Logger),
 		end: make(chan struct{}), asks: make(map[string]time.Time), askers: make(map[string]struct{}),
 	}
-	n.own = own{state: state{Epoch: uint64(time.Now().UnixNano())}, routes: make(map[string]int)}
+	n.own = own{state: state{Epoch: uint64(time.Now().UnixNano())}, routes: make(map[string]struct{})}
 	n.table = newTable(n.tellLocked)
 	if err := engine.Subscribe(n.receive, n.subjects.patterns(cfg.ID)...); err != nil {
 		return nil, errors.Join(err, engine.Close())
@@ -148,7 +148,7 @@ func (n *Node) stop(leaves bool) error {
 	return n.engine.Close()
 }
 
-// Advertise tells the others that this node has a publisher for a namespace. Each call needs one of Withdraw.
+// Advertise tells the others that this node has a publisher for a namespace.
 func (n *Node) Advertise(ns moqt.Namespace) { n.changeOwn(ns, n.own.add) }
 
 // Withdraw is the reverse of Advertise.

@@ -8,27 +8,22 @@ import (
 // own are the routes of this node.
 type own struct {
 	state
-	routes map[string]int // by the text form of the namespace: how many publishers announce it
+	routes map[string]struct{} // by the text form of the namespace
 }
 
-// add notes a publisher. It returns the change to tell, or nil if the namespace has another publisher.
+// add notes a route. It returns the change to tell, or nil if there is none.
 func (o *own) add(text string) *changeMessage {
-	o.routes[text]++
-	if o.routes[text] > 1 {
+	if _, known := o.routes[text]; known {
 		return nil
 	}
+	o.routes[text] = struct{}{}
 	o.Version++
 	return &changeMessage{state: o.state, Namespace: text}
 }
 
 // remove is the reverse of add.
 func (o *own) remove(text string) *changeMessage {
-	n, known := o.routes[text]
-	if !known {
-		return nil
-	}
-	if n > 1 {
-		o.routes[text]--
+	if _, known := o.routes[text]; !known {
 		return nil
 	}
 	delete(o.routes, text)
