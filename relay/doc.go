@@ -75,7 +75,7 @@
 //
 // # Names
 //
-// The directory has two trees: who has announced a namespace, and the hubs, which know whether their tracks are offered.
+// The directory has two trees: who has announced a namespace; and the hubs, which know if their tracks are offered.
 // What a neighbour tells is in them, too: a mirror shows it for another process, an upstream relay or the nodes of a
 // cluster, for as long as one report has it. Peers are told by watches: first what there is, in batches, then what
 // changes. A request is a watch of one of the trees, and a follower of both: a link, the announcer of an upstream relay

@@ -28,7 +28,7 @@ const (
 // wants: one PUBLISH_NAMESPACE each. It lives as long as a session.
 type announcer struct {
 	peer *peer
-	ctx  context.Context // of the mirror
+	ctx  context.Context // of UpstreamSession.share
 	warn logs.Line
 
 	mu sync.Mutex

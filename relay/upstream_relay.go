@@ -128,13 +128,13 @@ func (u *UpstreamRelay) end(s *UpstreamSession) {
 
 // UpstreamSession is a session with an upstream relay.
 type UpstreamSession struct {
-	upstream  *UpstreamRelay
-	peer      *peer
-	goaway    chan moqt.Goaway
-	watches   *upstreamWatches
-	announcer announcer
-	mirrored  context.Context // done when the mirror ends
-	unmirror  context.CancelFunc
+	upstream   *UpstreamRelay
+	peer       *peer
+	goaway     chan moqt.Goaway
+	watches    *upstreamWatches
+	announcer  announcer
+	sharing    context.Context // done when the session shares no names any more
+	endSharing context.CancelFunc
 }
 
 const (
@@ -173,16 +173,16 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error
 	if err != nil {
 		return nil, err
 	}
-	s.mirrored, s.unmirror = context.WithCancel(p.session.Context())
-	s.watches = newUpstreamWatches(s.mirrored, p)
-	s.announcer = announcer{peer: p, ctx: s.mirrored, of: make(map[string]*announced)}
+	s.sharing, s.endSharing = context.WithCancel(p.session.Context())
+	s.watches = newUpstreamWatches(s.sharing, p)
+	s.announcer = announcer{peer: p, ctx: s.sharing, of: make(map[string]*announced)}
 	p.forwarder = forwarderOf(conn, p.session.Version())
 	return s, r.sessions.addUpstream(s)
 }
 
 // Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
 func (s *UpstreamSession) Run(ctx context.Context) error {
-	s.peer.relay.tasks.Go(s.mirror)
+	s.peer.relay.tasks.Go(s.share)
 	err := s.peer.session.Run(ctx)
 	s.upstream.end(s)
 	s.peer.emitEnd(err)
@@ -190,12 +190,12 @@ func (s *UpstreamSession) Run(ctx context.Context) error {
 	return err
 }
 
-// mirror shows each relay the namespaces of the other one, until the session ends or another one has replaced it.
-func (s *UpstreamSession) mirror() {
-	defer s.unmirror()
+// share shows each relay the namespaces of the other one, until the session ends or another one has replaced it.
+func (s *UpstreamSession) share() {
+	defer s.endSharing()
 	select {
 	case <-s.Ready():
-	case <-s.mirrored.Done():
+	case <-s.sharing.Done():
 		return
 	}
 	if len(s.upstream.cfg.Announce) > 0 {
@@ -224,7 +224,7 @@ func (s *UpstreamSession) Retire(timeout time.Duration) {
 			replaced = time.Time{}
 		case replaced.IsZero():
 			replaced = time.Now()
-			s.unmirror()
+			s.endSharing()
 		case s.peer.session.OpenRequests() == 0, time.Since(replaced) >= timeout:
 			return
 		}

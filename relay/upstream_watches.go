@@ -22,7 +22,7 @@ const (
 // this process watch: once for all of them. It lives as long as a session.
 type upstreamWatches struct {
 	peer *peer
-	ctx  context.Context // of the mirror
+	ctx  context.Context // of UpstreamSession.share
 	wake chan struct{}   // looks at the prefixes again
 
 	mu         sync.Mutex // guards what follows
@@ -61,7 +61,7 @@ func (r *Relay) watched() {
 	}
 }
 
-// run adapts the requests to what subscribers watch, until the mirror ends.
+// run adapts the requests to what subscribers watch, until the session shares no names any more.
 func (w *upstreamWatches) run() {
 	for {
 		w.update()
