@@ -1,22 +1,29 @@
 package relay
 
 import (
-	"maps"
+	"slices"
 	"sync"
 
 	"sluice/moqt"
+	"sluice/relay/internal/names"
 )
 
-// directory finds the hubs of tracks by name, and the tracks and namespaces below a prefix.
+// announcement is an accepted PUBLISH_NAMESPACE, or one that a mirror shows.
+type announcement = names.Announcement[*peer]
+
+// prefix is a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS of a peer, or of this relay.
+type prefix = names.Prefix[*peer]
+
+// directory finds the hubs of tracks by name, and the tracks and namespaces below a prefix. It implements names.Shower.
 type directory struct {
 	relay *Relay
 
-	mu         sync.Mutex
-	hubs       map[string]*hub                             // by scope and name
-	lastID     uint64                                      // of a hub
-	tracks     watchedTree[*hub, trackWatcher]             // all hubs; SUBSCRIBE_TRACKS, and who follows
-	namespaces watchedTree[*announcement, *namespaceWatch] // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE, and who follows
-	announced  uint64                                      // how many namespaces were, ever
+	mu      sync.Mutex
+	hubs    map[string]*hub          // by scope and name
+	lastID  uint64                   // of a hub
+	tracks  names.Tree[*hub]         // all hubs
+	watches names.Tree[*tracksWatch] // SUBSCRIBE_TRACKS
+	names   names.Space[*peer]       // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
 }
 
 // acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
@@ -37,7 +44,7 @@ func (d *directory) acquire(at place, name string, ps payers) (*hub, *moqt.Reque
 		d.lastID++
 		h.id, h.payers = d.lastID, ps
 		d.hubs[key] = h
-		d.tracks.values.add(at, h)
+		d.tracks.Add(at, h)
 	}
 	h.refs++
 	return h, nil
@@ -56,7 +63,7 @@ func (d *directory) sweep() {
 	for key, h := range d.hubs {
 		if h.refs == 0 && h.isIdle() {
 			delete(d.hubs, key)
-			d.tracks.values.remove(h.place, h)
+			d.tracks.Remove(h.place, h)
 			h.payers.give(tracksHeld)
 			h.fast.track.Close()
 			h.track().Close()
@@ -85,7 +92,7 @@ func (d *directory) count() int {
 func (d *directory) countBelow(at place) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.tracks.values.count(at)
+	return d.tracks.Count(at)
 }
 
 // sum returns a function that adds up n of all hubs.
@@ -96,134 +103,101 @@ func (d *directory) sum(n func(*hub) int) func() int {
 	}
 }
 
-// offer offers a track to the peers that asked for such tracks (draft §9.5). It is called when publishers have begun or
-// ceased to offer it, and when the first one brings it.
-func (d *directory) offer(h *hub) {
+// offer says that a peer of this relay offers a track, or does so no longer.
+func (d *directory) offer(h *hub, p *peer, on bool) {
+	d.names.Offer(&h.offer, p, on)
+	d.tell(h)
+}
+
+// tell offers a track to the peers that asked for such tracks (draft §9.5), when who offers it has changed, or the
+// first publisher brings it.
+func (d *directory) tell(h *hub) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h.mu.Lock()
-	h.offered = h.publishers.offered()
-	h.mu.Unlock()
-	for w := range d.tracks.watchers.matching(h.place) {
-		w.changedLocked(h)
+	for w := range d.watches.Matching(h.place) {
+		w.foundLocked(h)
 	}
+	offered := len(d.names.OfferedBy(&h.offer)) > 0
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.publishers.areEstablished() {
+	if !offered || h.publishers.areEstablished() {
 		clear(h.subscribers.waiting)
 	}
 	h.demand.update()
 }
 
-// announce makes an announcement known, or that it comes another way now: it tells the peers that watch the namespace,
-// and makes it a source of tracks that have subscribers (draft §9.5).
-func (d *directory) announce(a *announcement, params moqt.Parameters) {
+// watched returns the requests for tracks below prefixes in a scope.
+func (d *directory) watched(scope string) (list []prefix) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a.over {
-		return
+	for w := range d.watches.Under(place{scope}) {
+		list = append(list, w.Prefix)
 	}
-	a.comes(params)
-	if a.number == 0 {
-		d.announced++
-		a.number = d.announced
-		d.namespaces.values.add(a.place, a)
-	}
-	for w := range d.namespaces.watchers.matching(a.place) {
-		w.changedLocked(a)
-	}
-	for h := range d.tracks.values.under(a.place) {
-		h.announced(a.peer)
-	}
+	return list
 }
 
-// withdraw is the reverse of announce. Subscriptions at the publisher go on.
-func (d *directory) withdraw(a *announcement) {
+// below calls f for the hubs at and below a place.
+func (d *directory) below(at place, f func(*hub)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.withdrawLocked(a)
-}
-
-// withdrawLocked withdraws an announcement, or prevents it; mu is held.
-func (d *directory) withdrawLocked(a *announcement) {
-	known := a.number > 0 && !a.over
-	a.over = true
-	if !known {
-		return
-	}
-	d.namespaces.values.remove(a.place, a)
-	for w := range d.namespaces.watchers.matching(a.place) {
-		w.changedLocked(a)
+	for h := range d.tracks.Under(at) {
+		f(h)
 	}
 }
 
-// wayLocked returns what a peer is told with a place in which others publish, or false if it is told of none; mu is
-// held. Which of several announcements it is matters to other relays only. A peer that follows tracks, too, is told of
-// a place with nothing but these.
-func (d *directory) wayLocked(at place, to *peer, tracks bool) (p moqt.Parameters, found bool) {
-	var best *announcement
-	for a := range where(maps.Keys(d.namespaces.values.at(at)), func(a *announcement) bool { return a.mayReach(to) }) {
-		if best == nil || a.compare(best) < 0 {
-			best = a
-		}
-		if !to.hops {
-			break
-		}
+// Show implements names.Shower: the peer of an announcement is a source of tracks that have subscribers (draft §9.5).
+func (d *directory) Show(a *announcement, way moqt.Parameters) {
+	if d.names.Announce(a, way) {
+		d.below(a.Place, func(h *hub) { h.announced(a.Peer) })
 	}
-	if best != nil {
-		return best.parameters(), true
+}
+
+// Hide implements names.Shower. Subscriptions at the peer go on.
+func (d *directory) Hide(a *announcement, last bool) {
+	if last {
+		d.names.Withdraw(a)
 	}
-	offered := func(h *hub) bool { return h.offered <= to.reach }
-	return moqt.Parameters{HopPath: unknownPublisher}, tracks && some(maps.Keys(d.tracks.values.at(at)), offered)
+	d.below(a.Place, (*hub).reroute)
+}
+
+// ShowOffer implements names.Shower. The hub exists in this process, too, so that SUBSCRIBE_TRACKS finds it.
+func (d *directory) ShowOffer(link *peer, at place, track string) (hide func()) {
+	h, refused := d.acquire(at, track, nil)
+	if refused != nil {
+		d.relay.log.Warn("subscribers will not find a track of another process of the relay", "err", refused)
+		return nil
+	}
+	d.offer(h, link, true)
+	return func() {
+		d.offer(h, link, false)
+		d.release(h)
+	}
 }
 
 // revoke withdraws an announcement whose peer may no longer publish in the namespace, and ends what the relay gets from
 // the peer because of it.
 func (d *directory) revoke(a *announcement) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.withdrawLocked(a) // first: two announcements that are revoked at once must not excuse each other
-	for h := range d.tracks.values.under(a.place) {
-		d.unpublishedLocked(h, a.peer)
-	}
+	d.names.Withdraw(a) // first: two announcements that are revoked at once must not excuse each other
+	d.below(a.Place, func(h *hub) { d.unpublished(h, a.Peer) })
 }
 
 // unpublished ends what the relay gets of a track from a peer that has lost a permission to publish it, unless the peer
 // has another one.
 func (d *directory) unpublished(h *hub, p *peer) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.unpublishedLocked(h, p)
-}
-
-func (d *directory) unpublishedLocked(h *hub, p *peer) {
-	if !d.isAnnouncedLocked(h.place, p) {
+	if !d.isAnnounced(h.place, p) {
 		h.revoked(p)
 	}
 }
 
 // isAnnounced reports whether a peer has announced a place, or a place above it.
 func (d *directory) isAnnounced(at place, p *peer) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.isAnnouncedLocked(at, p)
-}
-
-func (d *directory) isAnnouncedLocked(at place, p *peer) bool {
-	return some(d.namespaces.values.matching(at), func(a *announcement) bool { return a.peer == p })
+	return slices.Contains(d.names.Announced(at), p)
 }
 
 // publishersOf returns the peers that may publish a track at a place: those that announced its namespace or a prefix of
 // it, and then, within reach, the links. Upstream relays come later: see publishers.askRelays.
 func (d *directory) publishersOf(at place, reach distance) []*peer {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var peers []*peer
-	for a := range d.namespaces.values.matching(at) {
-		if a.peer.from == here {
-			peers = append(peers, a.peer)
-		}
-	}
+	peers := slices.DeleteFunc(d.names.Announced(at), func(p *peer) bool { return p.from > here })
 	if reach >= beside {
 		peers = append(peers, d.relay.links.list()...)
 	}

@@ -69,17 +69,14 @@
 // is a peer with the path of its request. A hub neither waits for a relay through which a request has come, nor feeds
 // one through which the objects have come.
 //
-// The relays of a cluster know by other means who has a publisher ([Relay.NewRemote]). One that asks another as
+// The relays of a cluster know by other means who has a publisher ([Relay.MirrorRemote]). One that asks another as
 // the origin dials [OriginPath]: such a peer gets what publishers of that relay have, and nothing that its upstream
 // relays bring.
 //
 // # Names
 //
-// The directory has two trees: who has announced a namespace; and the hubs, which know if their tracks are offered.
-// What a neighbour tells is in them, too: a mirror shows it for another process, an upstream relay or the nodes of a
-// cluster, for as long as one report has it. Peers are told by watches: first what there is, in batches, then what
-// changes. A request is a watch of one of the trees, and a follower of both: a link, the announcer of an upstream relay
-// and the cluster learn so what publishers here have. Terms say who is told of whom.
+// Package names has what peers of the relay publish, and what neighbours tell of theirs, and tells those that watch or
+// follow it. The directory has one of its spaces, and wakes the hubs of tracks that get a source.
 //
 // # Renditions
 //
@@ -106,7 +103,8 @@
 // Locks are taken in this order. A lock may be taken while any of those before it are held:
 //
 //	renditionSet.mu what is served of a set
-//	directory.mu    the hubs, and the trees by namespace
+//	directory.mu    the hubs, and the requests for tracks below prefixes
+//	names.Space     its own
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //

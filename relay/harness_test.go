@@ -318,10 +318,9 @@ func (b *bench) checkEmpty() {
 	t, r := b.t, b.relay
 	d := &r.directory
 	require.Empty(t, d.hubs, "tracks")
-	require.Empty(t, d.tracks.values.children)
-	require.Empty(t, d.tracks.watchers.children)
-	require.Empty(t, d.namespaces.values.children)
-	require.Empty(t, d.namespaces.watchers.children)
+	require.Zero(t, d.tracks.Count(nil))
+	require.Zero(t, d.watches.Count(nil))
+	require.True(t, d.names.IsEmpty())
 	require.Zero(t, r.cache.Bytes(), "cache")
 	require.Empty(t, r.accounts.of, "accounts")
 	require.Zero(t, r.accounts.openRequests(), "requests")

@@ -14,9 +14,6 @@ import (
 // randomHopID returns a Hop ID for this process. Some relays take 62 bits.
 func randomHopID() uint64 { return 1 + rand.Uint64N(1<<62-1) }
 
-// unknownPublisher is the path of what comes from somebody without a Hop ID.
-var unknownPublisher = moqt.HopPath{0}
-
 // asker is who asks for a track: a peer, with the relays that its request has come through.
 type asker struct {
 	peer *peer
@@ -24,4 +21,4 @@ type asker struct {
 }
 
 // mayUse reports whether another peer may be asked for the track.
-func (a asker) mayUse(p *peer) bool { return p.serves(a.peer) && !a.path.Has(p.hopID()) }
+func (a asker) mayUse(p *peer) bool { return p.Serves(a.peer) && !a.path.Has(p.hopID()) }

@@ -4,24 +4,24 @@ import (
 	"context"
 	"iter"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/names"
 	"sluice/track"
 )
 
 // hub is where the publishers and subscribers of one track meet.
 type hub struct {
-	relay   *Relay
-	id      uint64 // counted from 1
-	name    moqt.FullTrackName
-	place   place
-	refs    int      // requests that use it; guarded by directory.mu
-	offered distance // of the nearest publisher that offers the track, if that is one of this relay; guarded likewise
+	relay *Relay
+	id    uint64 // counted from 1
+	name  moqt.FullTrackName
+	place place
+	refs  int                // requests that use it; guarded by directory.mu
+	offer names.Offer[*peer] // by publishers of this relay
 
 	payers payers // whose requests created it
 
@@ -45,9 +45,10 @@ type hub struct {
 
 func newHub(r *Relay, at place, name string) *hub {
 	h := &hub{
-		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at, offered: elsewhere,
+		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at,
 		fetches: make(map[*fetch]struct{}), fetching: make(map[*upstreamFetch]struct{}),
 	}
+	h.offer = names.Offer[*peer]{Place: at, Track: name}
 	h.publishers = newPublishers(h)
 	h.demand = demand{hub: h}
 	h.subscribers = subscribers{
@@ -57,9 +58,6 @@ func newHub(r *Relay, at place, name string) *hub {
 	h.data = r.cache.NewTrack(h.opened)
 	return h
 }
-
-// at returns where the hub is in the directory's tree.
-func (h *hub) at() place { return h.place }
 
 // isIdle reports whether the hub may be dropped, if no request uses it.
 func (h *hub) isIdle() bool {
@@ -157,29 +155,13 @@ func (h *hub) announced(p *peer) {
 	}
 }
 
-// offeredBy notes whether publishers of the process at the other end of a link offer the track.
-func (h *hub) offeredBy(link *peer, on bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := &h.publishers
-	s.offers = slices.DeleteFunc(s.offers, func(p *peer) bool { return p == link })
-	if on {
-		s.offers = append(s.offers, link)
-	}
-	if len(s.offers) == 0 {
-		clear(h.subscribers.waiting)
-		h.demand.update()
-	}
-}
-
-// awaitOfferLocked subscribes at the links that offer the track, and remembers a request to offer it to: what it is
-// told of the track comes from the publisher. mu is held.
-func (h *hub) awaitOfferLocked(w *tracksWatch) {
+// awaitOfferLocked subscribes at peers that offer the track, and remembers a request to offer it to: what it is told of
+// the track comes from the publisher. mu is held.
+func (h *hub) awaitOfferLocked(w *tracksWatch, by []*peer) {
 	h.subscribers.waiting[w] = struct{}{}
-	s := &h.publishers
-	for _, p := range s.offers {
-		if s.of[p] == nil {
-			s.start(newUpstream(h, p))
+	for _, p := range by {
+		if h.publishers.of[p] == nil {
+			h.publishers.start(newUpstream(h, p))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/names"
 	"sluice/transport"
 )
 
@@ -37,7 +38,7 @@ var errIntruder = errors.New("the secret is wrong")
 // until the link's ends.
 type Link struct {
 	peer  *peer
-	names *report
+	names *names.Mirror[*peer]
 }
 
 // linkLimits are so large that the limits of the processes' peers count, and not these.
@@ -66,14 +67,13 @@ func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err
 	}
-	m := newMirror(p)
-	l.names = newReport(p.session.Context(), &m)
+	l.names = names.NewMirror(p, &r.directory)
 	return l, nil
 }
 
 // Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
 func (l *Link) Run(ctx context.Context) error {
-	defer l.names.end()
+	defer l.names.End(l)
 	defer l.peer.relay.links.remove(l.peer)
 	return l.peer.session.Run(ctx)
 }
@@ -102,7 +102,8 @@ func (q *linkRequests) HandleSetup(_ *session.Session, setup session.Peer) error
 	}
 	p.relay.directory.eachHub(func(h *hub) { h.publishers.subscribe(p) })
 	// For its namespaces and tracks, of all scopes.
-	_, err := p.session.SubscribeNamespace(p.session.Context(), moqt.SubscribeNamespace{}, q.link.names.changed)
+	told := func(ns moqt.Namespace, on bool, way moqt.Parameters) { q.link.names.Changed(q.link, ns, on, way) }
+	_, err := p.session.SubscribeNamespace(p.session.Context(), moqt.SubscribeNamespace{}, told)
 	if err != nil && p.session.Context().Err() == nil {
 		p.relay.log.Warn("subscribers will not find the namespaces of another process of the relay", "err", err)
 	}
@@ -127,7 +128,7 @@ func (q *linkRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 // HandleSubscribeNamespace implements session.Handler.
 func (q *linkRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	if req.OK() == nil {
-		defer q.serve.peer.relay.directory.follow(q.serve.peer, req)()
+		defer q.serve.peer.relay.directory.names.Follow(q.serve.peer, tell(req))()
 		<-req.Context().Done()
 	}
 }

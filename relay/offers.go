@@ -4,18 +4,22 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"sync"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/names"
 	"sluice/transport"
 )
 
 // tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer, also those
 // of other processes of the relay, and those that come from an upstream relay.
 type tracksWatch struct {
-	prefixWatch
+	names.Prefix[*peer]
 	request *session.IncomingSubscribeTracks
+	payers  payers      // of the request, and of what it leads to
+	permit  *permission // of the request
 
 	mu      sync.Mutex
 	blocked map[nameDigest]struct{} // tracks that PUBLISH_BLOCKED was sent for
@@ -26,32 +30,54 @@ type nameDigest [sha256.Size]byte
 
 func digestOf(name moqt.FullTrackName) nameDigest { return sha256.Sum256([]byte(name.Key())) }
 
-func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks) *tracksWatch {
-	m := &req.Message
+func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks, permit *permission) *tracksWatch {
 	return &tracksWatch{
-		prefixWatch: prefixWatch{peer: p, prefix: m.Prefix, path: m.Parameters.HopPath}, request: req,
-		blocked: make(map[nameDigest]struct{}),
+		Prefix: names.Prefix[*peer]{Peer: p, Path: req.Message.Parameters.HopPath}, request: req,
+		payers: permit.payers, permit: permit, blocked: make(map[nameDigest]struct{}),
 	}
 }
 
-// changedLocked implements watcher: it sends PUBLISH for a track that a publisher has offered, unless the peer has the
-// track already.
-func (w *tracksWatch) changedLocked(h *hub) {
+// Enter implements watch.
+func (w *tracksWatch) Enter(prefix moqt.Namespace, admit func(n int) bool) (tell func(context.Context)) {
+	d := &w.Peer.relay.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !admit(d.tracks.Count(w.Peer.place(prefix))) {
+		return nil
+	}
+	d.watches.Remove(w.Place(), w)
+	w.Namespace = prefix
+	d.watches.Add(w.Place(), w)
+	hubs := slices.Collect(d.tracks.Under(w.Place()))
+	return func(ctx context.Context) { names.Tell(ctx, &d.mu, hubs, w.foundLocked) }
+}
+
+// Leave implements watch.
+func (w *tracksWatch) Leave() {
+	d := &w.Peer.relay.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.watches.Remove(w.Place(), w)
+}
+
+// foundLocked sends PUBLISH for a track that a publisher has offered, unless the peer has the track already;
+// directory.mu is held.
+func (w *tracksWatch) foundLocked(h *hub) {
+	by := w.Peer.relay.directory.names.OfferedBy(&h.offer)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.subscribers.waiting, w)
-	offered := len(h.publishers.offers) > 0
-	present := offered || h.publishers.isOffered() || h.publishers.have(broughtFrom(elsewhere))
-	has := h.publishers.of[w.peer] != nil || h.subscribers.have(func(d *downstream) bool { return d.peer == w.peer })
+	present := len(by) > 0 || h.publishers.have(broughtFrom(elsewhere))
+	has := h.publishers.of[w.Peer] != nil || h.subscribers.have(func(d *downstream) bool { return d.peer == w.Peer })
 	if !present || has || w.isBlocked(h.name) {
 		return
 	}
-	if h.publishers.areEstablished() && !h.publishers.supply(asker{peer: w.peer}).established {
-		return // the peer is a relay that the track comes from
-	}
-	if offered && !h.publishers.areEstablished() {
-		h.awaitOfferLocked(w)
+	if !h.publishers.areEstablished() {
+		h.awaitOfferLocked(w, slices.DeleteFunc(by, func(p *peer) bool { return p.from == here }))
 		return
+	}
+	if !h.publishers.supply(asker{peer: w.Peer}).established {
+		return // the peer is a relay that the track comes from
 	}
 	params := w.request.Parameters()
 	filters, wanted := params.RangeFilters.ForTrack(h.properties)
@@ -60,7 +86,7 @@ func (w *tracksWatch) changedLocked(h *hub) {
 	}
 	now := h.data.Position()
 	defer now.Close()
-	refused := h.subscribers.checkRangeFilters(w.peer, nil, filters, params.Filter.Range(now.Largest))
+	refused := h.subscribers.checkRangeFilters(w.Peer, nil, filters, params.Filter.Range(now.Largest))
 	if refused != nil || w.payers.take(subscriptionsOpen) != nil {
 		w.block(h.name)
 		return
@@ -68,11 +94,11 @@ func (w *tracksWatch) changedLocked(h *hub) {
 	params.RangeFilters = filters
 	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.properties}
 	offer.Parameters.LargestObject = now.Largest
-	offer.Parameters.HopPath = h.publishers.pathFor(asker{peer: w.peer})
+	offer.Parameters.HopPath = h.publishers.pathFor(asker{peer: w.Peer})
 	if !params.WantsProperties() {
 		offer.Properties = nil
 	}
-	pub, err := w.peer.session.TryPublish(offer)
+	pub, err := w.Peer.session.TryPublish(offer)
 	if errors.Is(err, transport.ErrStreamLimit) {
 		w.block(h.name)
 	}
@@ -81,7 +107,7 @@ func (w *tracksWatch) changedLocked(h *hub) {
 		return
 	}
 	context.AfterFunc(pub.Context(), func() { w.payers.give(subscriptionsOpen) })
-	d := newDownstream(h, w.peer, pub, &params, w.permitLocked(pub.Request))
+	d := newDownstream(h, w.Peer, pub, &params, w.permitLocked(pub.Request))
 	d.offeredLocked(&params, now)
 	h.refs++ // directory.mu is held
 	h.relay.tasks.Go(d.serveOffer)
@@ -91,8 +117,8 @@ func (w *tracksWatch) changedLocked(h *hub) {
 // prefix; directory.mu is held.
 func (w *tracksWatch) permitLocked(offer *session.Request) *permission {
 	m := &permission{
-		peer: w.peer, request: offer, watch: w.request.Request, action: ActionSubscribeTracks,
-		track: moqt.FullTrackName{Namespace: w.prefix}, payers: w.payers,
+		peer: w.Peer, request: offer, watch: w.request.Request, action: ActionSubscribeTracks,
+		track: moqt.FullTrackName{Namespace: w.Namespace}, payers: w.payers,
 	}
 	m.lease = w.permit.derive(m.question)
 	return m
@@ -110,7 +136,7 @@ func (w *tracksWatch) isBlocked(name moqt.FullTrackName) bool {
 // have to remember more and more of them.
 func (w *tracksWatch) block(name moqt.FullTrackName) {
 	w.mu.Lock()
-	full := len(w.blocked) >= w.peer.relay.cfg.MaxMatches
+	full := len(w.blocked) >= w.Peer.relay.cfg.MaxMatches
 	if !full {
 		w.blocked[digestOf(name)] = struct{}{}
 	}

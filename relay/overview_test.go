@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/relay/internal/names"
 )
 
 // TestOverview describes a track with two subscribers, and one that a viewer waits for.
@@ -47,12 +48,12 @@ func TestOverview(t *testing.T) {
 func TestTrackIDs(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		ps := payers{}
-		first, refused := b.relay.directory.acquire(placeOf("", video.Namespace), video.Name, ps)
+		first, refused := b.relay.directory.acquire(names.PlaceOf("", video.Namespace), video.Name, ps)
 		require.Nil(t, refused)
 		b.relay.directory.release(first)
 		b.relay.directory.sweep()
 		require.Nil(t, b.relay.directory.byID(first.id))
-		again, refused := b.relay.directory.acquire(placeOf("", video.Namespace), video.Name, ps)
+		again, refused := b.relay.directory.acquire(names.PlaceOf("", video.Namespace), video.Name, ps)
 		require.Nil(t, refused)
 		defer b.relay.directory.release(again)
 		require.Greater(t, again.id, first.id)

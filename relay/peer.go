@@ -13,6 +13,7 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/names"
 	"sluice/transport"
 )
 
@@ -88,30 +89,16 @@ func (p *peer) begin(setup session.Peer, scope string, reach distance) {
 	p.emit(EventSessionStart, nil, nil)
 }
 
+// Naming implements names.Peer.
+func (p *peer) Naming() names.Naming { return names.Naming{Scope: p.scope, All: p.scoped} }
+
 // place is where a namespace that the peer names is in the relay's trees: below the peer's scope. It is empty if the
 // peer has to name a scope, and does not.
-func (p *peer) place(ns moqt.Namespace) place {
-	if p.scoped {
-		return placeOnLink(ns)
-	}
-	return placeOf(p.scope, ns)
-}
-
-// namespaceOf is the name by which the peer knows a place. It returns false if the peer cannot know it.
-func (p *peer) namespaceOf(at place) (ns moqt.Namespace, ok bool) {
-	if !p.scoped {
-		return at[1:], true
-	}
-	ns = namespaceOnLink(at)
-	return ns, ns.Validate() == nil
-}
+func (p *peer) place(ns moqt.Namespace) place { return p.Naming().Place(ns) }
 
 // nameOf is the name by which the peer knows the track of a hub.
 func (p *peer) nameOf(h *hub) moqt.FullTrackName {
-	if p.scoped {
-		return moqt.FullTrackName{Namespace: namespaceOnLink(h.place), Name: h.name.Name}
-	}
-	return h.name
+	return moqt.FullTrackName{Namespace: p.Naming().Namespace(h.place), Name: h.name.Name}
 }
 
 // implementation returns the peer's MOQT_IMPLEMENTATION, if its SETUP has arrived.
@@ -163,14 +150,14 @@ func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
 	_ = r.Reject(e) // fails only if the request is over
 }
 
-// serves reports whether the peer may bring a track for another one.
-func (p *peer) serves(other *peer) bool { return p.from <= other.reach }
+// Serves implements names.Peer: it reports whether the peer may bring a track for another one.
+func (p *peer) Serves(other *peer) bool { return p.from <= other.reach }
 
 // hopID returns the Hop ID of the peer, or 0 if it has none.
 func (p *peer) hopID() uint64 { return p.setup.HopID }
 
-// takes reports whether a peer may get what has come through a path.
-func (p *peer) takes(path moqt.HopPath) bool {
+// Takes implements names.Peer: it reports whether a peer may get what has come through a path.
+func (p *peer) Takes(path moqt.HopPath) bool {
 	if !p.hops {
 		return true
 	}

@@ -42,7 +42,6 @@ type publishers struct {
 	asking   *time.Timer         // runs before links and upstream relays are asked again
 	asked    int                 // how often they were, since a publisher was there
 	relays   relayChoice
-	offers   []*peer // links to processes whose publishers offer the track
 }
 
 func newPublishers(h *hub) publishers {
@@ -105,22 +104,6 @@ func (s *publishers) pathFor(a asker) (path moqt.HopPath) {
 func (s *publishers) mayUse(p *peer) bool {
 	_, ok := s.hub.subscribers.pathTo(p)
 	return ok
-}
-
-// isOffered reports whether a publisher of this process sent PUBLISH for the track.
-func (s *publishers) isOffered() bool {
-	return s.have(func(u *upstream) bool { return u.offered && u.established && u.peer.from == here })
-}
-
-// offered returns how far away the nearest publisher is that offers the track; elsewhere: none of this relay does.
-func (s *publishers) offered() distance {
-	switch {
-	case s.isOffered():
-		return here
-	case len(s.offers) > 0:
-		return beside
-	}
-	return elsewhere
 }
 
 // only returns the upstream that is Established, if there is exactly one.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/relay/internal/names"
 	"sluice/track"
 )
 
@@ -21,7 +22,7 @@ func (b *bench) newRefill() (r *refill, opened *[]*track.Segment) {
 		wanted: moqt.Range{End: at(1<<20, moqt.MaxLocation.Object)},
 		data:   b.relay.cache.NewTrack(func(s *track.Segment) { *opened = append(*opened, s) }),
 	}
-	r.upstream.hub = newHub(b.relay, placeOf("", video.Namespace), video.Name)
+	r.upstream.hub = newHub(b.relay, names.PlaceOf("", video.Namespace), video.Name)
 	r.upstream.receiver = &receiver{r.upstream}
 	_, r.cancel = context.WithCancel(b.ctx)
 	return r, opened

@@ -1,10 +1,10 @@
 package relay
 
 import (
-	"math"
 	"time"
 
 	"sluice/moqt"
+	"sluice/relay/internal/names"
 )
 
 // OriginPath is the path of the URL at which another relay asks this one as the origin of tracks: it gets what
@@ -12,32 +12,24 @@ import (
 // that ask each other come to an end.
 const OriginPath = "/.origin"
 
-// Remote has the namespaces for which other relays have publishers, to which [Routes] lead. It makes them known to
-// those that watch the namespaces, and to the tracks in them that have subscribers.
-type Remote struct{ mirror mirror }
-
-// NewRemote returns a Remote for a scope, without namespaces.
-func (r *Relay) NewRemote(scope string) *Remote {
+// MirrorRemote returns a function that says that another relay, of a name, has a publisher for a namespace to which
+// [Routes] lead, or has none any more. Those that watch the namespace are told, and tracks in it that have subscribers.
+func (r *Relay) MirrorRemote(scope string) (changed func(relay string, ns moqt.Namespace, published bool)) {
 	p := (&UpstreamRelay{relay: r, scope: scope}).newPeer() // it has no session
-	p.names = math.MaxInt
-	return &Remote{newMirror(p)}
+	m := names.NewMirror(p, &r.directory)
+	return func(relay string, ns moqt.Namespace, published bool) {
+		m.Changed(relay, ns, published, moqt.Parameters{})
+	}
 }
 
-// Add says that one more relay has a publisher for a namespace.
-func (x *Remote) Add(ns moqt.Namespace) { x.mirror.add(ns, moqt.Parameters{}, true) }
-
-// Remove is the reverse of Add.
-func (x *Remote) Remove(ns moqt.Namespace) { x.mirror.remove(ns) }
-
-// reroute makes the tracks at and below a place look again at which upstream relay to subscribe.
-func (d *directory) reroute(at place) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for h := range d.tracks.values.under(at) {
-		h.mu.Lock()
-		h.rerouteLocked()
-		h.mu.Unlock()
-	}
+// FollowNamespaces calls f for each namespace of a scope in which peers publish that are connected to this process, or
+// to another one of this relay: for the present ones at once, and from then on for each that appears or disappears.
+// Such a namespace was announced (PUBLISH_NAMESPACE), or is that of a track that is offered (PUBLISH). What comes from
+// upstream relays does not count. f may be told again what it knows. It is called with locks held: it must return at
+// once and must not call the relay. stop ends the calls.
+func (r *Relay) FollowNamespaces(scope string, f func(ns moqt.Namespace, published bool)) (stop func()) {
+	p := &peer{terms: terms{reach: beside}, relay: r, scope: scope}
+	return r.directory.names.Follow(p, func(ns moqt.Namespace, on bool, _ moqt.Parameters) { f(ns, on) })
 }
 
 // CountFed returns how many tracks each upstream relay feeds.

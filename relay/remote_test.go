@@ -69,8 +69,8 @@ func TestOriginNeedsProof(t *testing.T) {
 	})
 }
 
-// TestRemote tells a relay that another one has a publisher, and that it has none any more.
-func TestRemote(t *testing.T) {
+// TestMirrorRemote tells a relay that another one has a publisher, and that it has none any more.
+func TestMirrorRemote(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		publishing["PUBLISH"](bs[0])
 		found := make(chan bool, 4)
@@ -90,16 +90,16 @@ func TestRemote(t *testing.T) {
 		require.Zero(t, bs[1].atUpstream())
 
 		*routes = RouteTable{{Upstreams: []*UpstreamRelay{u}}}
-		remote := bs[1].relay.NewRemote("")
-		remote.Add(video.Namespace)
-		remote.Add(video.Namespace)
-		remote.Remove(video.Namespace)
+		tell := bs[1].relay.MirrorRemote("")
+		tell("one", video.Namespace, true)
+		tell("other", video.Namespace, true)
+		tell("one", video.Namespace, false)
 		require.True(t, <-found)
 		_, err = sub.Wait(bs[1].ctx)
 		require.NoError(t, err)
 		require.Equal(t, 1, bs[1].atUpstream(), "the subscriber that waits is served at once")
 		require.Equal(t, map[*UpstreamRelay]int{u: 1}, bs[1].relay.CountFed())
-		remote.Remove(video.Namespace)
+		tell("other", video.Namespace, false)
 		require.False(t, <-found)
 		require.Equal(t, 1, bs[1].atUpstream(), "subscriptions go on")
 		sub.Cancel(moqt.ResetCancelled)

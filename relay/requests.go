@@ -7,6 +7,7 @@ import (
 	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/names"
 	"sluice/transport"
 )
 
@@ -121,21 +122,51 @@ func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace)
 		q.peer.reject(req.Request, refused)
 		return
 	}
-	a := announcement{peer: q.peer, place: q.peer.place(ns)}
-	a.serve(req, permit)
+	q.serveAnnouncement(&announcement{Peer: q.peer, Place: q.peer.place(ns)}, req, permit)
+}
+
+// serveAnnouncement accepts a PUBLISH_NAMESPACE, and keeps the namespace known until the request ends.
+func (q *requests) serveAnnouncement(a *announcement, req *session.IncomingPublishNamespace, permit *permission) {
+	directory := &q.peer.relay.directory
+	permit.hold(func(why *moqt.RequestError) {
+		directory.revoke(a)
+		permit.cancel(why)
+	})
+	if q.peer.awaitMatches(req.Context(), directory.countBelow(a.Place)) != nil {
+		return // the request is over
+	}
+	permit.updated = func() { directory.Show(a, req.Parameters()) }
+	permit.updated() // before the answer: after it, the publisher may rely on being found
+	defer directory.names.Withdraw(a)
+	if req.OK() != nil {
+		return
+	}
+	permit.keep(nil)
 }
 
 // HandleSubscribeNamespace implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	m := &req.Message
-	w := &namespaceWatch{
-		prefixWatch: prefixWatch{peer: q.peer, prefix: m.Prefix, path: m.Parameters.HopPath}, told: req,
+	serveWatch(q.peer, req.Request, ActionSubscribeNamespace, m.Prefix, req.OK, func(*permission) watch {
+		prefix := names.Prefix[*peer]{Peer: q.peer, Path: m.Parameters.HopPath}
+		return &names.Watch[*peer]{Prefix: prefix, Space: &q.peer.relay.directory.names, Told: tell(req)}
+	})
+}
+
+// tell returns a function that tells the peer about namespaces. It fails only if the request is over.
+func tell(req *session.IncomingSubscribeNamespace) names.Notify {
+	return func(ns moqt.Namespace, published bool, way moqt.Parameters) {
+		if published {
+			_ = req.Add(ns, way)
+		} else {
+			_ = req.Remove(ns)
+		}
 	}
-	serveWatch(&q.peer.relay.directory.namespaces, w, req.Request, ActionSubscribeNamespace, req.OK)
 }
 
 // HandleSubscribeTracks implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
-	w := newTracksWatch(q.peer, req)
-	serveWatch[*hub, trackWatcher](&q.peer.relay.directory.tracks, w, req.Request, ActionSubscribeTracks, req.OK)
+	serveWatch(q.peer, req.Request, ActionSubscribeTracks, req.Message.Prefix, req.OK, func(m *permission) watch {
+		return newTracksWatch(q.peer, req, m)
+	})
 }

@@ -57,6 +57,13 @@ func (r *Relay) Reroute() {
 	r.directory.eachHub((*hub).rerouteLocked)
 }
 
+// reroute makes the track look again where to subscribe and fetch.
+func (h *hub) reroute() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rerouteLocked()
+}
+
 // rerouteLocked makes the track look again where to subscribe and fetch; mu is held.
 func (h *hub) rerouteLocked() {
 	if len(h.subscribers.all) > 0 {

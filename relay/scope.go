@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"sluice/moqt"
+	"sluice/relay/internal/names"
 )
 
 // Scoping returns the scope of a session (draft §2.4.3), given the authority and path that the client connected to.
@@ -23,9 +23,4 @@ func ScopeByURL(authority, path string) string {
 	return strings.TrimSuffix(strings.ToLower(authority), ":443") + ScopeByPath(authority, path)
 }
 
-// place is a namespace with its scope in front: the key of the relay's trees.
-type place = moqt.Namespace
-
-func placeOf(scope string, ns moqt.Namespace) place {
-	return append(place{scope}, ns...)
-}
+type place = names.Place

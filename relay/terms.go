@@ -34,16 +34,20 @@ type terms struct {
 	patience time.Duration // for how long it is asked to wait for a publisher, at least
 	replays  bool          // a subscription at it begins with the groups that were missed
 	refills  bool          // groups that were missed are fetched from it
-	scoped   bool          // it names tracks with their scope in front
+	scoped   bool          // it names tracks and namespaces of all scopes
 	hidden   bool          // it is in no limit, quota, status, event or metric of peers
 	url      string        // of the upstream relay
 	hops     bool          // it is a relay whose messages carry the Hop IDs of those that they have come through
 	cost     uint64        // of a subscription at it
-	names    int           // that it tells of its publishers, and that are shown, at most
-	linger   time.Duration // for how long they are shown when it does not tell them any more
 	// mayAsk returns why the peer must not do something, or nil. If there is none, the Authorizer decides.
 	mayAsk permissionFunc
 }
+
+// IsRelay implements names.Peer.
+func (t *terms) IsRelay() bool { return t.hops }
+
+// Cost implements names.Peer.
+func (t *terms) Cost() uint64 { return t.cost }
 
 type permissionFunc func(context.Context, Action, moqt.FullTrackName) *moqt.RequestError
 
@@ -58,13 +62,10 @@ func termsOfPeers(mayAsk permissionFunc) terms {
 func termsOfLinks(r *Relay) terms {
 	return terms{
 		from: beside, patience: r.cfg.MaxRendezvous, replays: true, scoped: true, hidden: true, cost: 1,
-		names: linkLimits.MaxNamespaces, mayAsk: permitAll,
+		mayAsk: permitAll,
 	}
 }
 
 func termsOfUpstreams(u *UpstreamRelay) terms {
-	return terms{
-		from: elsewhere, refills: true, url: u.name, cost: 1, names: maxUpstreamNamespaces, linger: u.relay.cfg.Linger,
-		mayAsk: u.mayAsk,
-	}
+	return terms{from: elsewhere, refills: true, url: u.name, cost: 1, mayAsk: u.mayAsk}
 }

@@ -76,9 +76,9 @@ func (u *upstream) serve(permit *permission) {
 	permit.hold(func(*moqt.RequestError) { u.withdrawn() })
 	offer := u.sub.Offer()
 	u.establish(offer.Parameters.LargestObject, offer.Properties)
-	u.hub.relay.directory.offer(u.hub)
+	u.hub.relay.directory.offer(u.hub, u.peer, true)
 	u.run(offer.Parameters.Expires, permit)
-	u.hub.relay.directory.offer(u.hub)
+	u.hub.relay.directory.offer(u.hub, u.peer, false)
 }
 
 // accept answers a PUBLISH. A publisher that offers the track with Forward 0 is asked for objects only while a
@@ -140,7 +140,7 @@ func (u *upstream) subscribe() {
 	awaited := len(h.subscribers.waiting) > 0
 	h.mu.Unlock()
 	if appears || awaited {
-		h.relay.directory.offer(h)
+		h.relay.directory.tell(h)
 	}
 	u.run(ok.Parameters.Expires, &permission{})
 }
@@ -268,7 +268,7 @@ func (u *upstream) isThere(ctx context.Context) bool {
 }
 
 // feeds reports whether the objects of an upstream may go to who asks. hub.mu is held.
-func (u *upstream) feeds(a asker) bool { return a.mayUse(u.peer) && a.peer.takes(u.path) }
+func (u *upstream) feeds(a asker) bool { return a.mayUse(u.peer) && a.peer.Takes(u.path) }
 
 // isPending reports whether the publisher was asked and has not answered yet, although it will soon.
 func (u *upstream) isPending() bool { return !u.established && !u.standing }

@@ -46,41 +46,32 @@ func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
 	return slices.ContainsFunc(u.cfg.Announce, ns.HasPrefix)
 }
 
-// Add implements namespaceListener.
-func (a *announcer) Add(ns moqt.Namespace, way moqt.Parameters) error {
+// changed is called for each namespace that appears, disappears, or comes another way.
+func (a *announcer) changed(ns moqt.Namespace, published bool, way moqt.Parameters) {
 	u, relay := a.peer.upstream, a.peer.relay
 	if len(ns) == 0 || !u.announces(ns) {
-		return nil
+		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := ns.Key()
 	switch n := a.of[key]; {
-	case n != nil:
+	case published && n != nil:
 		n.way = way
-	case len(a.of) >= maxAnnounced:
+	case published && len(a.of) >= maxAnnounced:
 		a.warn.Log(relay.log, warnInterval, slog.LevelWarn, "an upstream relay is not told of all namespaces",
 			"upstream", u.name, "limit", maxAnnounced)
-	default:
+	case published:
 		ctx, cancel := context.WithCancel(a.ctx)
 		n = &announced{way, cancel}
 		a.of[key] = n
 		relay.tasks.Go(func() {
 			keepAsking(ctx, func() error { return a.announce(ctx, ns, n) })
 		})
-	}
-	return nil
-}
-
-// Remove implements namespaceListener.
-func (a *announcer) Remove(ns moqt.Namespace) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n := a.of[ns.Key()]; n != nil {
+	case n != nil:
 		n.cancel()
-		delete(a.of, ns.Key())
+		delete(a.of, key)
 	}
-	return nil
 }
 
 // announce announces a namespace until the context is done. It returns why the upstream relay ends that earlier.

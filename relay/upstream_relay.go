@@ -3,13 +3,16 @@ package relay
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/names"
 	"sluice/transport"
 )
 
@@ -30,9 +33,10 @@ type UpstreamRelay struct {
 	cfg   UpstreamRelayConfig
 	name  string // the URL, without its query
 	scope string
+	warn  logs.Line
 
 	// names are shown until some time after a session, so that subscribers do not see them go and come back.
-	names mirror
+	names *names.Mirror[*peer]
 
 	mu      sync.Mutex
 	session *UpstreamSession // the one for new requests; nil if there is none
@@ -63,7 +67,12 @@ func (r *Relay) NewUpstreamRelay(cfg UpstreamRelayConfig) (*UpstreamRelay, error
 	u := &UpstreamRelay{
 		relay: r, cfg: cfg, name: transport.WithoutQuery(cfg.URL), scope: r.cfg.Scope(target.Authority, target.Path),
 	}
-	u.names = newMirror(u.newPeer())
+	u.names = names.NewMirror(u.newPeer(), &r.directory)
+	u.names.Limit, u.names.Linger = maxUpstreamNamespaces, r.cfg.Linger
+	u.names.Full = func() {
+		u.warn.Log(r.log, warnInterval, slog.LevelWarn, "an upstream relay has too many namespaces",
+			"upstream", u.name, "limit", maxUpstreamNamespaces)
+	}
 	return u, nil
 }
 
@@ -199,7 +208,7 @@ func (s *UpstreamSession) share() {
 		return
 	}
 	if len(s.upstream.cfg.Announce) > 0 {
-		defer s.peer.relay.directory.follow(s.peer, &s.announcer)()
+		defer s.peer.relay.directory.names.Follow(s.peer, s.announcer.changed)()
 	}
 	s.watches.run()
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"sluice/moqt"
+	"sluice/relay/internal/names"
 )
 
 const (
@@ -35,14 +36,8 @@ type upstreamWatches struct {
 type askedPrefixes map[string]*askedPrefix
 
 type askedPrefix struct {
-	watchedPrefix
+	names.Prefix[*peer]
 	cancel context.CancelFunc
-}
-
-// watchedPrefix is a prefix that somebody watches, with the relays that the request for it has come through.
-type watchedPrefix struct {
-	prefix moqt.Namespace
-	path   moqt.HopPath
 }
 
 func newUpstreamWatches(ctx context.Context, p *peer) *upstreamWatches {
@@ -75,10 +70,8 @@ func (w *upstreamWatches) run() {
 
 func (w *upstreamWatches) update() {
 	d := &w.peer.relay.directory
-	d.mu.Lock()
-	namespaces := watchedFor(&d.namespaces.watchers, w.peer)
-	tracks := watchedFor(&d.tracks.watchers, w.peer)
-	d.mu.Unlock()
+	namespaces := watchedFor(d.names.Watched(w.peer.scope), w.peer)
+	tracks := watchedFor(d.watched(w.peer.scope), w.peer)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ask(w.namespaces, namespaces, w.askNamespaces)
@@ -86,26 +79,18 @@ func (w *upstreamWatches) update() {
 }
 
 // watchedFor returns the prefixes that subscribers of this process watch, and that the relay at the other end of a
-// session may be asked about. directory.mu is held.
-func watchedFor[W interface {
-	comparable
-	base() *prefixWatch
-}](t *tree[W], p *peer) (prefixes []watchedPrefix) {
-	for w := range t.under(place{p.scope}) {
-		if b := w.base(); b.peer.from == here && p.takes(b.path) {
-			prefixes = append(prefixes, watchedPrefix{b.prefix, b.path})
-		}
-	}
-	return prefixes
+// session may be asked about.
+func watchedFor(watched []prefix, p *peer) []prefix {
+	return slices.DeleteFunc(watched, func(w prefix) bool { return w.Peer.from > here || !p.Takes(w.Path) })
 }
 
 // pathOf returns what a request for a prefix has come through: of the watched ones that it covers, the one that is
 // nearest.
-func pathOf(prefix moqt.Namespace, watched []watchedPrefix) (path moqt.HopPath) {
+func pathOf(ns moqt.Namespace, watched []prefix) (path moqt.HopPath) {
 	found := false
 	for _, w := range watched {
-		if w.prefix.Overlaps(prefix) && (!found || len(w.path) < len(path)) {
-			path, found = w.path, true
+		if w.Namespace.Overlaps(ns) && (!found || len(w.Path) < len(path)) {
+			path, found = w.Path, true
 		}
 	}
 	return path
@@ -113,22 +98,20 @@ func pathOf(prefix moqt.Namespace, watched []watchedPrefix) (path moqt.HopPath) 
 
 // ask makes the requests of one kind cover the prefixes that subscribers watch, as far as the upstream relay may have
 // them.
-func (w *upstreamWatches) ask(
-	asked askedPrefixes, watched []watchedPrefix, request func(context.Context, watchedPrefix) error,
-) {
+func (w *upstreamWatches) ask(asked askedPrefixes, watched []prefix, request func(context.Context, prefix) error) {
 	mine := w.peer.upstream.cfg.Namespaces
 	var wanted, present []moqt.Namespace
 	for _, w := range watched {
 		for _, m := range mine {
-			if w.prefix.HasPrefix(m) {
-				wanted = append(wanted, w.prefix)
-			} else if m.HasPrefix(w.prefix) {
+			if w.Namespace.HasPrefix(m) {
+				wanted = append(wanted, w.Namespace)
+			} else if m.HasPrefix(w.Namespace) {
 				wanted = append(wanted, m)
 			}
 		}
 	}
 	for _, a := range asked {
-		present = append(present, a.prefix)
+		present = append(present, a.Namespace)
 	}
 	cover := coverOf(wanted, present)
 	if len(cover) > maxAsked {
@@ -136,17 +119,17 @@ func (w *upstreamWatches) ask(
 	}
 	for key, a := range asked {
 		// A request that has come a longer way than it says could keep itself alive, in a circle of relays.
-		moved := len(pathOf(a.prefix, watched)) > len(a.path)
+		moved := len(pathOf(a.Namespace, watched)) > len(a.Path)
 		if moved || !slices.ContainsFunc(cover, func(p moqt.Namespace) bool { return p.Key() == key }) {
 			a.cancel()
 			delete(asked, key)
 		}
 	}
-	for _, prefix := range cover {
-		if asked[prefix.Key()] == nil {
+	for _, ns := range cover {
+		if asked[ns.Key()] == nil {
 			ctx, cancel := context.WithCancel(w.ctx)
-			a := watchedPrefix{prefix, pathOf(prefix, watched)}
-			asked[prefix.Key()] = &askedPrefix{a, cancel}
+			a := prefix{Namespace: ns, Path: pathOf(ns, watched)}
+			asked[ns.Key()] = &askedPrefix{a, cancel}
 			w.peer.relay.tasks.Go(func() {
 				keepAsking(ctx, func() error { return request(ctx, a) })
 			})
@@ -174,33 +157,35 @@ func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
 
 // askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the upstream
 // relay ends that earlier.
-func (w *upstreamWatches) askNamespaces(ctx context.Context, a watchedPrefix) error {
+func (w *upstreamWatches) askNamespaces(ctx context.Context, a prefix) error {
 	u := w.peer.upstream
-	r := newReport(ctx, &u.names)
-	m := moqt.SubscribeNamespace{Prefix: a.prefix, Parameters: moqt.Parameters{HopPath: a.path}}
+	teller := new(byte)
+	m := moqt.SubscribeNamespace{Prefix: a.Namespace, Parameters: moqt.Parameters{HopPath: a.Path}}
 	sub, err := w.peer.session.SubscribeNamespace(ctx, m, func(ns moqt.Namespace, on bool, way moqt.Parameters) {
-		if !on || len(ns) > 0 && slices.Contains(u.relay.upstreamsOf(w.peer.place(ns)), u) {
-			r.changed(ns, on, way)
+		// When the request ends, all disappear: that means something only if the upstream relay has ended it.
+		shown := !on || len(ns) > 0 && slices.Contains(u.relay.upstreamsOf(w.peer.place(ns)), u)
+		if shown && ctx.Err() == nil {
+			u.names.Changed(teller, ns, on, way)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	defer r.end()
+	defer u.names.End(teller)
 	return awaitEnd(ctx, sub.Request, sub.Wait)
 }
 
 // askTracks has the upstream relay offer the tracks below a prefix, until the context is done. It returns why the
 // upstream relay ends that earlier. The tracks pause until a subscriber wants their objects. Those for which the
 // upstream relay has no stream are not offered here.
-func (w *upstreamWatches) askTracks(ctx context.Context, a watchedPrefix) error {
+func (w *upstreamWatches) askTracks(ctx context.Context, a prefix) error {
 	pause := false
-	m := moqt.SubscribeTracks{Prefix: a.prefix, Parameters: moqt.Parameters{Forward: &pause, HopPath: a.path}}
+	m := moqt.SubscribeTracks{Prefix: a.Namespace, Parameters: moqt.Parameters{Forward: &pause, HopPath: a.Path}}
 	sub, err := w.peer.session.SubscribeTracks(ctx, m, func(moqt.FullTrackName) {})
 	if err != nil {
 		return err
 	}
-	defer w.dropTracks(a.prefix)
+	defer w.dropTracks(a.Namespace)
 	return awaitEnd(ctx, sub.Request, sub.Wait)
 }
 
@@ -219,5 +204,5 @@ func (w *upstreamWatches) dropTracks(prefix moqt.Namespace) {
 func (w *upstreamWatches) hasAskedFor(ns moqt.Namespace) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return some(maps.Values(w.tracks), func(a *askedPrefix) bool { return ns.HasPrefix(a.prefix) })
+	return some(maps.Values(w.tracks), func(a *askedPrefix) bool { return ns.HasPrefix(a.Namespace) })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/relay/internal/names"
 )
 
 // open connects a bench to an upstream relay that may have all namespaces, and that is told of some.
@@ -25,11 +26,7 @@ func (b *bench) open(to *bench, announce ...moqt.Namespace) (*UpstreamRelay, *pi
 // watches counts the requests for namespaces and tracks that the peers of a bench have open.
 func (b *bench) watches() (n int) {
 	d := &b.relay.directory
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	namespaces := where(d.namespaces.watchers.under(nil), func(w *namespaceWatch) bool { return w.permit != nil })
-	tracks := where(d.tracks.watchers.under(nil), func(w trackWatcher) bool { return w.base().permit != nil })
-	return count(namespaces) + count(tracks)
+	return len(d.names.Watched("")) + len(d.watched(""))
 }
 
 // A subscriber waits for a namespace, and not for a publisher: the track is asked for when the namespace appears.
@@ -196,16 +193,19 @@ func TestFollowNamespaces(t *testing.T) {
 func TestNamespacesOfAnUpstreamAreLimited(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		u, _ := bs[1].open(bs[0])
+		tell := func(on bool, fields ...string) { u.names.Changed(u, fields, on, moqt.Parameters{}) }
 		for i := range maxUpstreamNamespaces {
-			require.True(t, u.names.add(moqt.Namespace{"live", fmt.Sprint(i)}, moqt.Parameters{}, true))
+			tell(true, "live", fmt.Sprint(i))
 		}
-		require.False(t, u.names.add(moqt.Namespace{"live", "more"}, moqt.Parameters{}, true))
-		require.True(t, u.names.add(moqt.Namespace{"live", "0"}, moqt.Parameters{}, true), "it is known")
-		u.names.remove(moqt.Namespace{"live", "0"})
+		tell(true, "more")
+		tell(true, "live", "0")
+		space := &bs[1].relay.directory.names
+		require.Len(t, space.Announced(names.PlaceOf("", moqt.Namespace{"live", "0"})), 1)
+		require.Empty(t, space.Announced(names.PlaceOf("", moqt.Namespace{"more"})))
 		for i := range maxUpstreamNamespaces {
-			u.names.remove(moqt.Namespace{"live", fmt.Sprint(i)})
+			tell(false, "live", fmt.Sprint(i))
 		}
-		require.Empty(t, u.names.of)
+		require.True(t, space.IsEmpty())
 	})
 }
 
@@ -213,10 +213,10 @@ func TestAnnouncementsUpstreamAreLimited(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		_, session := bs[1].open(bs[0], moqt.Namespace{})
 		for i := range maxAnnounced + 1 {
-			require.NoError(t, session.announcer.Add(moqt.Namespace{"live", fmt.Sprint(i)}, moqt.Parameters{}))
+			session.announcer.changed(moqt.Namespace{"live", fmt.Sprint(i)}, true, moqt.Parameters{})
 		}
 		require.Len(t, session.announcer.of, maxAnnounced)
-		require.NoError(t, session.announcer.Remove(moqt.Namespace{"live", "0"}))
+		session.announcer.changed(moqt.Namespace{"live", "0"}, false, moqt.Parameters{})
 		require.Len(t, session.announcer.of, maxAnnounced-1)
 	})
 }

@@ -1,6 +1,9 @@
 package relay
 
-import "sluice/moqt"
+import (
+	"sluice/moqt"
+	"sluice/relay/internal/names"
+)
 
 // maxViewedTracks bounds the tracks of a namespace in which viewers are counted. A catalog has no more of them.
 const maxViewedTracks = 256
@@ -9,14 +12,14 @@ const maxViewedTracks = 256
 // its tracks has. A player subscribes to one of several renditions, but to the only audio track, or to the catalog. The
 // authority and path are those of the URL by which the asker would connect.
 func (r *Relay) Viewers(ns moqt.Namespace, authority, path string) int {
-	return r.directory.viewers(placeOf(r.cfg.Scope(authority, path), ns))
+	return r.directory.viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
 }
 
 func (d *directory) viewers(at place) (most int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	left := maxViewedTracks
-	for h := range d.tracks.values.at(at) {
+	for h := range d.tracks.At(at) {
 		h.mu.Lock()
 		most = max(most, len(h.subscribers.all))
 		h.mu.Unlock()

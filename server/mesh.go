@@ -71,15 +71,15 @@ type mesh struct {
 	cfg    ClusterConfig
 	log    *logs.Sparse
 	node   *cluster.Node
-	static atomic.Pointer[relay.RouteTable] // for what no node has
-	yields atomic.Bool                      // another process of the relay is the node
-	stop   func()                           // ends the following of the relay's namespaces
-	remote *relay.Remote                    // the namespaces of other nodes
-	card   atomic.Pointer[cluster.Card]     // what the node tells about itself
-	asked  *lru.Cache[string, string]       // by namespace: the node that was preferred last
-	rtts   *lru.Cache[string, measuredRTT]  // by node
-	alive  atomic.Pointer[map[string]bool]  // the nodes with which there is a session
-	far    *distances                       // of clients
+	static atomic.Pointer[relay.RouteTable]                     // for what no node has
+	yields atomic.Bool                                          // another process of the relay is the node
+	stop   func()                                               // ends the following of the relay's namespaces
+	remote func(node string, ns moqt.Namespace, published bool) // tells the relay of others
+	card   atomic.Pointer[cluster.Card]                         // what the node tells about itself
+	asked  *lru.Cache[string, string]                           // by namespace: the node that was preferred last
+	rtts   *lru.Cache[string, measuredRTT]                      // by node
+	alive  atomic.Pointer[map[string]bool]                      // the nodes with which there is a session
+	far    *distances                                           // of clients
 
 	mu      sync.Mutex
 	dialed  map[meshTarget]*dialedNode
@@ -124,7 +124,7 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	}
 	m := &mesh{
 		server: s, cfg: cfg, log: logs.NewSparse(s.log), asked: asked, rtts: rtts,
-		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: s.relay.NewRemote(""),
+		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: s.relay.MirrorRemote(""),
 	}
 	m.static.Store(new(relay.RouteTable))
 	if m.far, err = newDistances(m); err != nil {
@@ -206,11 +206,7 @@ func (m *mesh) tellRelay() {
 	m.changes = nil
 	m.mu.Unlock()
 	for _, c := range changes {
-		if c.Gone {
-			m.remote.Remove(c.Namespace)
-		} else {
-			m.remote.Add(c.Namespace)
-		}
+		m.remote(c.Node, c.Namespace, !c.Gone)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/cluster"
-	"sluice/rtt/networks"
 	"sluice/internal/webclient"
 	"sluice/relay"
+	"sluice/rtt/networks"
 	"sluice/transport"
 )
 

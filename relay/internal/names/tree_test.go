@@ -1,4 +1,4 @@
-package relay
+package names
 
 import (
 	"slices"
@@ -10,12 +10,12 @@ import (
 )
 
 func TestTree(t *testing.T) {
-	var tr tree[string]
+	var tr Tree[string]
 	all := map[string]moqt.Namespace{"": {}, "a": {"a"}, "ab": {"a", "b"}, "abc": {"a", "b", "c"}, "ax": {"a", "x"},
 		"ab joined": {"ab"}}
 	for v, ns := range all {
-		tr.add(ns, v)
-		tr.add(ns, v)
+		tr.Add(ns, v)
+		tr.Add(ns, v)
 	}
 	tests := []struct {
 		ns              moqt.Namespace
@@ -29,18 +29,18 @@ func TestTree(t *testing.T) {
 		{moqt.Namespace{"z"}, []string{""}, nil},
 	}
 	for _, tt := range tests {
-		require.Equal(t, tt.matching, slices.Sorted(tr.matching(tt.ns)), tt.ns)
-		require.Equal(t, tt.under, slices.Sorted(tr.under(tt.ns)), tt.ns)
-		require.Equal(t, len(tt.under), tr.count(tt.ns), tt.ns)
+		require.Equal(t, tt.matching, slices.Sorted(tr.Matching(tt.ns)), tt.ns)
+		require.Equal(t, tt.under, slices.Sorted(tr.Under(tt.ns)), tt.ns)
+		require.Equal(t, len(tt.under), tr.Count(tt.ns), tt.ns)
 	}
-	require.Contains(t, tr.at(moqt.Namespace{"a", "b"}), "ab")
-	require.Nil(t, tr.at(moqt.Namespace{"z"}))
-	require.False(t, tr.remove(moqt.Namespace{"a"}, "ab"), "it is below")
+	require.Contains(t, tr.At(moqt.Namespace{"a", "b"}), "ab")
+	require.Nil(t, tr.At(moqt.Namespace{"z"}))
+	require.False(t, tr.Remove(moqt.Namespace{"a"}, "ab"), "it is below")
 	for v, ns := range all {
-		require.True(t, tr.remove(ns, v))
-		require.False(t, tr.remove(ns, v))
+		require.True(t, tr.Remove(ns, v))
+		require.False(t, tr.Remove(ns, v))
 	}
 	require.Empty(t, tr.children)
 	require.Empty(t, tr.values)
-	require.Zero(t, tr.count(nil))
+	require.Zero(t, tr.Count(nil))
 }
