@@ -1,12 +1,16 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
 	"sluice/moqt"
 	"sluice/relay/internal/names"
 )
+
+// maxViewedTracks bounds the tracks of a namespace in which viewers are counted. A catalog has no more of them.
+const maxViewedTracks = 256
 
 // announcement is an accepted PUBLISH_NAMESPACE, or one that a mirror shows.
 type announcement = names.Announcement[*peer]
@@ -86,6 +90,31 @@ func (d *directory) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.hubs)
+}
+
+// byID returns the hub of the track with an id, or nil.
+func (d *directory) byID(id uint64) *hub {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for h := range where(maps.Values(d.hubs), func(h *hub) bool { return h.id == id }) {
+		return h
+	}
+	return nil
+}
+
+func (d *directory) viewers(at place) (most int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	left := maxViewedTracks
+	for h := range d.tracks.At(at) {
+		h.mu.Lock()
+		most = max(most, len(h.subscribers.all))
+		h.mu.Unlock()
+		if left--; left == 0 {
+			break
+		}
+	}
+	return most
 }
 
 // countBelow returns the number of tracks at and below a place.
@@ -195,7 +224,7 @@ func (d *directory) isAnnounced(at place, p *peer) bool {
 }
 
 // publishersOf returns the peers that may publish a track at a place: those that announced its namespace or a prefix of
-// it, and then, within reach, the links. Upstream relays come later: see publishers.askRelays.
+// it, and then, within reach, the links. Upstream relays come later: see relayChoice.
 func (d *directory) publishersOf(at place, reach distance) []*peer {
 	peers := slices.DeleteFunc(d.names.Announced(at), func(p *peer) bool { return p.from > here })
 	if reach >= beside {

@@ -56,9 +56,9 @@
 // upstreams for what direct peers subscribe to here, and downstreams for what direct peers publish here, if that is
 // announced to it. [Routes] say which upstream relays a hub asks when it has no publisher, and in which order:
 //
-//	publishers.askRelays   chooses the first that is connected and has not refused
+//	relayChoice.ask        chooses the first that is connected and has not refused
 //	publishers.askAgain    asks them to wait for a publisher, while subscribers do
-//	settleRelays           ends what another one has made superfluous
+//	relayChoice.settle     ends what another one has made superfluous
 //	refill                 fetches what was missed between two of them
 //
 // While a session lasts, it asks for the namespaces and tracks that subscribers watch here (upstreamWatches), and

@@ -106,6 +106,21 @@ func (d *downstream) serveOffer() {
 // asker returns who asks.
 func (d *downstream) asker() asker { return asker{d.peer, d.path} }
 
+// renditionStatus describes the set that the subscription belongs to, or returns nil if it does not.
+func (d *downstream) renditionStatus() *RenditionStatus {
+	m := d.pub.Parameters().Rendition
+	if m == nil {
+		return nil
+	}
+	r := &d.peer.sets
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.of[m.Set]; s != nil {
+		return new(s.status(m.Set))
+	}
+	return nil
+}
+
 // isCutOffLocked reports whether no publisher is left that may feed an accepted subscription, although others have
 // one; hub.mu is held.
 func (d *downstream) isCutOffLocked() bool {
@@ -328,6 +343,18 @@ func (d *downstream) update(u *session.Update) {
 	}
 	d.applyLocked(&u.Parameters, now)
 	d.fillLocked(u, now.Largest)
+}
+
+// report takes what a player has told in an update of the subscription: it counts for all renditions of a set, and else
+// for this track.
+func (d *downstream) report(p *moqt.Playback) {
+	d.peer.relay.metrics.reports.Inc()
+	v := playbackOf(p)
+	if m := d.pub.Parameters().Rendition; m != nil {
+		d.peer.sets.report(m.Set, v)
+		return
+	}
+	(*variant)(d).setPatience(v.Patience())
 }
 
 // checkUpdateLocked checks the Range Filters and the range that new parameters result in; hub.mu is held.

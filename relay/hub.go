@@ -148,11 +148,26 @@ func (h *hub) announced(p *peer) {
 	case len(h.subscribers.all) == 0:
 	case p.from == elsewhere:
 		h.publishers.relays.begin() // it may have refused before
-		h.publishers.askRelays()
+		h.publishers.relays.ask()
 		h.publishers.askAgain() // it may have ended a subscription just now
 	default:
 		h.publishers.subscribe(p)
 	}
+}
+
+// reroute makes the track look again where to subscribe and fetch.
+func (h *hub) reroute() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rerouteLocked()
+}
+
+// rerouteLocked makes the track look again where to subscribe and fetch; mu is held.
+func (h *hub) rerouteLocked() {
+	if len(h.subscribers.all) > 0 {
+		h.publishers.relays.ask()
+	}
+	h.publishersChangedLocked()
 }
 
 // awaitOfferLocked subscribes at peers that offer the track, and remembers a request to offer it to: what it is told of

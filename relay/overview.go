@@ -88,13 +88,3 @@ func (h *hub) listSubscribers() (all []*downstream, list []SubscriberStatus) {
 	}
 	return all, list
 }
-
-// byID returns the hub of the track with an id, or nil.
-func (d *directory) byID(id uint64) *hub {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for h := range where(maps.Values(d.hubs), func(h *hub) bool { return h.id == id }) {
-		return h
-	}
-	return nil
-}

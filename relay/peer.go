@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -180,4 +181,24 @@ func (p *peer) isExcluded(h *hub) bool {
 	defer p.mu.Unlock()
 	_, excluded := p.excluded[h.name.Key()]
 	return excluded
+}
+
+// admitMatches refuses a prefix with more values than a request, or at the moment the session, may match. All other
+// requests to the relay wait while it looks at these values.
+func (p *peer) admitMatches(n int) *moqt.RequestError {
+	switch {
+	case p.hidden:
+		return nil
+	case n > p.relay.cfg.MaxMatches:
+		return errTooManyMatches
+	case !p.matches.AllowN(time.Now(), min(n, p.matches.Burst())):
+		return errTooOften()
+	}
+	return nil
+}
+
+// awaitMatches waits until the peer may match n more values. It is for requests that must not be refused because of
+// what others publish below their namespace.
+func (p *peer) awaitMatches(ctx context.Context, n int) error {
+	return p.matches.WaitN(ctx, min(n, p.matches.Burst()))
 }

@@ -45,7 +45,9 @@ type publishers struct {
 }
 
 func newPublishers(h *hub) publishers {
-	return publishers{hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{})}
+	return publishers{
+		hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{}), relays: relayChoice{hub: h},
+	}
 }
 
 // where yields the upstreams that satisfy is.
@@ -158,7 +160,7 @@ func (s *publishers) subscribe(peers ...*peer) {
 			s.start(newUpstream(h, p))
 		}
 	}
-	s.askRelays()
+	s.relays.ask()
 }
 
 // start begins a subscription.
@@ -240,7 +242,7 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 	s.failure, s.asked = nil, 0
 	s.relays.begin()
 	stopTimer(&s.grace)
-	s.settleRelays()
+	s.relays.settle()
 	s.limitEnding()
 	return earlier
 }
@@ -337,7 +339,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 			s.subscribe(others...)
 		}
 	}
-	s.askRelays()
+	s.relays.ask()
 	h.subscribers.endRelayed()
 	h.publishersChangedLocked()
 	s.askAgain()

@@ -112,7 +112,7 @@ func (r *refill) run() {
 	u.hub.mu.Lock()
 	defer u.hub.mu.Unlock()
 	u.refilling = false
-	u.hub.publishers.settleRelays()
+	u.hub.publishers.relays.settle()
 }
 
 // begin asks the upstream relay, and then others: its session may be going away, and take no requests any more.

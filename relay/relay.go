@@ -10,6 +10,7 @@ import (
 
 	"sluice/media"
 	"sluice/moqt"
+	"sluice/relay/internal/names"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -254,6 +255,87 @@ func (r *Relay) Established() (n int) {
 func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 	r.policy.Store(&p)
 	r.directory.eachHub(func(h *hub) { h.fast.update() })
+}
+
+// SetRoutes replaces the routes. Default: there are none.
+func (r *Relay) SetRoutes(routes Routes) {
+	r.routes.Store(&routes)
+	r.Reroute()
+}
+
+// Reroute makes the relay look again where to subscribe. It has to be called when the answers of the Routes have
+// changed. A track moves to the upstream relay that is preferred now without a gap: both bring it for a moment.
+func (r *Relay) Reroute() {
+	r.directory.eachHub((*hub).rerouteLocked)
+}
+
+// Routes returns what SetRoutes has set last.
+func (r *Relay) Routes() Routes { return *r.routes.Load() }
+
+// upstreamsOf returns the upstream relays that may have a track at a place.
+func (r *Relay) upstreamsOf(at place) []*UpstreamRelay {
+	return r.Routes().Upstreams(at[0], at[1:])
+}
+
+// upstreamPeers returns the sessions with these upstream relays, as far as there are some, and reports whether there
+// may be another one soon.
+func (r *Relay) upstreamPeers(at place) (peers []*peer, connecting bool) {
+	for _, u := range r.upstreamsOf(at) {
+		p, soon := u.current()
+		if p != nil {
+			peers = append(peers, p)
+		}
+		connecting = connecting || soon
+	}
+	return peers, connecting
+}
+
+// MirrorRemote returns a function that says that another relay, of a name, has a publisher for a namespace to which
+// [Routes] lead, or has none any more. Those that watch the namespace are told, and tracks in it that have subscribers.
+func (r *Relay) MirrorRemote(scope string) (changed func(relay string, ns moqt.Namespace, published bool)) {
+	p := (&UpstreamRelay{relay: r, scope: scope}).newPeer() // it has no session
+	m := names.NewMirror(p, &r.directory)
+	return func(relay string, ns moqt.Namespace, published bool) {
+		m.Changed(relay, ns, published, moqt.Parameters{})
+	}
+}
+
+// FollowNamespaces calls f for each namespace of a scope in which peers publish that are connected to this process, or
+// to another one of this relay: for the present ones at once, and from then on for each that appears or disappears.
+// Such a namespace was announced (PUBLISH_NAMESPACE), or is that of a track that is offered (PUBLISH). What comes from
+// upstream relays does not count. f may be told again what it knows. It is called with locks held: it must return at
+// once and must not call the relay. stop ends the calls.
+func (r *Relay) FollowNamespaces(scope string, f func(ns moqt.Namespace, published bool)) (stop func()) {
+	p := &peer{terms: terms{reach: beside}, relay: r, scope: scope}
+	return r.directory.names.Follow(p, func(ns moqt.Namespace, on bool, _ moqt.Parameters) { f(ns, on) })
+}
+
+// CountFed returns how many tracks each upstream relay feeds.
+func (r *Relay) CountFed() map[*UpstreamRelay]int {
+	counts := make(map[*UpstreamRelay]int)
+	r.directory.eachHub(func(h *hub) {
+		for u := range h.publishers.where(broughtFrom(elsewhere)) {
+			counts[u.peer.upstream]++
+		}
+	})
+	return counts
+}
+
+// watched makes the sessions with upstream relays look at what subscribers watch.
+func (r *Relay) watched() {
+	for _, s := range r.sessions.upstreams() {
+		select {
+		case s.watches.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Viewers returns how many sessions watch the broadcast in a namespace: the largest number of subscribers that one of
+// its tracks has. A player subscribes to one of several renditions, but to the only audio track, or to the catalog. The
+// authority and path are those of the URL by which the asker would connect.
+func (r *Relay) Viewers(ns moqt.Namespace, authority, path string) int {
+	return r.directory.viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
 }
 
 // Events returns the Events to configure each media sender with: through them the relay learns which subscribers are

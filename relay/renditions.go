@@ -2,13 +2,13 @@ package relay
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"sluice/internal/rendition"
-	"sluice/media"
 	"sluice/moqt"
 )
 
@@ -61,7 +61,7 @@ func (r *renditionSets) join(d *downstream, m moqt.Rendition) *moqt.RequestError
 		r.of[m.Set] = s
 		s.schedule()
 	}
-	s.add(d, m)
+	s.add((*variant)(d), m)
 	return nil
 }
 
@@ -69,9 +69,28 @@ func (r *renditionSets) join(d *downstream, m moqt.Rendition) *moqt.RequestError
 func (r *renditionSets) leave(d *downstream, m moqt.Rendition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.of[m.Set]; s.remove(d) {
+	if s := r.of[m.Set]; s.remove((*variant)(d)) {
 		delete(r.of, m.Set)
 	}
+}
+
+func (r *renditionSets) report(set uint64, p rendition.Playback) {
+	r.mu.Lock()
+	s := r.of[set]
+	r.mu.Unlock()
+	if s != nil {
+		s.report(time.Now(), p)
+	}
+}
+
+// status describes the sets, in the order of their numbers.
+func (r *renditionSets) status() (list []RenditionStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, set := range slices.Sorted(maps.Keys(r.of)) {
+		list = append(list, r.of[set].status(set))
+	}
+	return list
 }
 
 // renditionSet has the subscriptions of a peer to the renditions of one content. One of them is served. Its lock is
@@ -85,9 +104,9 @@ type renditionSet struct {
 
 	playback *rendition.Playback // reported last; nil: none was
 
-	playing  *downstream
+	playing  *variant
 	boundary boundary
-	next     *downstream // chosen: its publisher is being asked for objects
+	next     *variant // chosen: its publisher is being asked for objects
 	asked    time.Time
 	received uint64 // of next's track at that time
 
@@ -100,21 +119,32 @@ type renditionSet struct {
 	switched func(rendition.Reason) // counts one
 }
 
+// RenditionStatus describes a set of renditions that a subscriber leaves the choice from to the relay.
+type RenditionStatus struct {
+	Set        uint64 `json:"set"`        // the number that the subscriber has chosen
+	Track      string `json:"track"`      // that is served, as moqt.FullTrackName.String writes it; empty: none
+	Bitrate    uint64 `json:"bitrate"`    // of that track, as the subscriber has said, in bits per second
+	Renditions int    `json:"renditions"` // how many there are
+	Switches   uint64 `json:"switches"`   // how often another one went on
+	// Reason is why the last switch was made: see [rendition.Reason].
+	Reason string `json:"reason,omitempty"`
+}
+
 // leavingRendition was served before, and its last groups are being delivered.
 type leavingRendition struct {
-	*downstream
+	*variant
 	until uint64 // the first group that is not served
 	since time.Time
 }
 
 type renditionMember struct {
-	*downstream
+	*variant
 	bitrate uint64
 	pixels  uint64 // of a picture; 0: not known
 }
 
 // add adds a subscription. The first one with Forward State 1 is served.
-func (s *renditionSet) add(d *downstream, r moqt.Rendition) {
+func (s *renditionSet) add(d *variant, r moqt.Rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.members = append(s.members, renditionMember{d, r.Bitrate, pixels(r.Width, r.Height)})
@@ -131,10 +161,10 @@ func (s *renditionSet) add(d *downstream, r moqt.Rendition) {
 }
 
 // remove removes a subscription, and reports whether it was the last one. If it was served, the least rendition is.
-func (s *renditionSet) remove(d *downstream) (empty bool) {
+func (s *renditionSet) remove(d *variant) (empty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.members = slices.DeleteFunc(s.members, func(m renditionMember) bool { return m.downstream == d })
+	s.members = slices.DeleteFunc(s.members, func(m renditionMember) bool { return m.variant == d })
 	if len(s.members) == 0 {
 		s.timer.Stop()
 		return true
@@ -153,7 +183,7 @@ func (s *renditionSet) remove(d *downstream) (empty bool) {
 // goOn serves the least rendition that can be served now; or, if none can, the least one, when it is accepted.
 func (s *renditionSet) goOn() {
 	i := slices.IndexFunc(s.members, func(m renditionMember) bool { return m.isServable() })
-	s.playing = s.members[max(i, 0)].downstream
+	s.playing = s.members[max(i, 0)].variant
 	s.due = rendition.Ended
 	s.begin(s.playing.largestGroup() + 1)
 }
@@ -172,8 +202,8 @@ func (s *renditionSet) begin(first uint64) {
 }
 
 // stays forgets that a rendition is leaving.
-func (s *renditionSet) stays(d *downstream) {
-	s.leaving = slices.DeleteFunc(s.leaving, func(l leavingRendition) bool { return l.downstream == d })
+func (s *renditionSet) stays(d *variant) {
+	s.leaving = slices.DeleteFunc(s.leaving, func(l leavingRendition) bool { return l.variant == d })
 }
 
 // renew makes the chooser know the members. What it has chosen, and what is not served yet, does not count.
@@ -195,8 +225,8 @@ func (s *renditionSet) renew() {
 	}
 }
 
-func (s *renditionSet) index(d *downstream) int {
-	return slices.IndexFunc(s.members, func(m renditionMember) bool { return m.downstream == d })
+func (s *renditionSet) index(d *variant) int {
+	return slices.IndexFunc(s.members, func(m renditionMember) bool { return m.variant == d })
 }
 
 // schedule looks at the set again and again, until it is empty.
@@ -236,8 +266,8 @@ func (s *renditionSet) look(now time.Time) {
 		s.change(now)
 	case now.Sub(s.asked) >= rendition.Interval:
 		s.asked = now
-		if i := s.chooser.Choose(now, state.MinRTT); s.members[i].downstream != s.playing {
-			s.next = s.members[i].downstream
+		if i := s.chooser.Choose(now, state.MinRTT); s.members[i].variant != s.playing {
+			s.next = s.members[i].variant
 			s.received = s.next.hub.received.Load()
 			s.next.setResumes(true)
 		}
@@ -281,6 +311,41 @@ func (s *renditionSet) retire(now time.Time, group uint64) {
 	})
 }
 
+// report lets the choice of a rendition, and the drop policy, know what the player has told.
+func (s *renditionSet) report(now time.Time, p rendition.Playback) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.playback = &p
+	if s.chooser != nil {
+		s.chooser.Report(now, p)
+	}
+	for _, m := range s.members {
+		m.setPatience(p.Patience())
+	}
+}
+
+// countSwitch counts that another rendition has begun, if one has.
+func (s *renditionSet) countSwitch() {
+	if s.due == 0 {
+		return
+	}
+	s.switches, s.reason, s.due = s.switches+1, s.due, 0
+	s.switched(s.reason)
+}
+
+func (s *renditionSet) status(number uint64) RenditionStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := RenditionStatus{Set: number, Renditions: len(s.members), Switches: s.switches}
+	if i := s.index(s.playing); i >= 0 {
+		v.Track, v.Bitrate = s.playing.hub.name.String(), s.members[i].bitrate
+	}
+	if s.switches > 0 {
+		v.Reason = s.reason.String()
+	}
+	return v
+}
+
 // boundary knows when groups begin.
 type boundary struct {
 	group  uint64
@@ -301,123 +366,4 @@ func (b *boundary) look(now time.Time, group uint64) {
 // isNear reports whether the next group may begin soon.
 func (b *boundary) isNear(now time.Time) bool {
 	return b.length == 0 || now.After(b.began.Add(b.length-boundaryMargin))
-}
-
-// position returns the largest group of the track. any is false if there is none, or the subscription has not begun.
-func (d *downstream) position() (group uint64, any bool) {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	if l := d.hub.data.Largest(); l != nil && d.accepted {
-		return l.Group, true
-	}
-	return 0, false
-}
-
-// isFlowing reports whether a publisher sends objects, and some have come since before bytes had been received. Then
-// groups that begin from now on come whole.
-func (d *downstream) isFlowing(before uint64) bool {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	return d.hub.publishers.forward() && d.hub.received.Load() > before
-}
-
-func (d *downstream) largestGroup() uint64 {
-	group, _ := d.position()
-	return group
-}
-
-// isServable reports whether the subscription is accepted and goes on.
-func (d *downstream) isServable() bool {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	return d.accepted && !d.over
-}
-
-// pathState returns how fast data gets to the subscriber. open is false if the subscription is not open.
-func (d *downstream) pathState() (state media.SubscriptionState, open bool) {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	if d.over || d.delivery.media == nil {
-		return media.SubscriptionState{}, false
-	}
-	return d.delivery.media.State(), true
-}
-
-// setResumes sets whether publishers are asked for objects that the subscription does not want yet.
-func (d *downstream) setResumes(yes bool) {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	if d.resumes = yes; !d.over {
-		d.hub.subscribersChangedLocked()
-	}
-}
-
-// serveUntil ends the delivery before a group.
-func (d *downstream) serveUntil(group uint64) {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	if !d.over && group > 0 {
-		end := moqt.Location{Group: group - 1, Object: math.MaxUint64}
-		d.delivery.setServed(moqt.Range{Start: d.delivery.served.Start, End: end})
-		d.hub.fast.update()
-	}
-}
-
-// serveFrom begins the delivery with a group or, if the subscription is not accepted yet, where its filter says.
-func (d *downstream) serveFrom(group uint64) {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	d.resumes = false
-	if d.over {
-		return
-	}
-	if d.isServedUntil(group) {
-		d.delivery.setServed(moqt.Range{Start: d.delivery.served.Start, End: moqt.Everything.End})
-		d.hub.subscribersChangedLocked()
-		return
-	}
-	d.delivery.setForward(true)
-	d.tellForward(true)
-	if d.accepted {
-		d.delivery.setServed(moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End})
-	}
-	d.hub.subscribersChangedLocked()
-	if d.accepted {
-		now := d.hub.data.Position()
-		defer now.Close()
-		d.delivery.join(now)
-	}
-}
-
-// isServedUntil reports whether the groups just before one are served, or that one, too; hub.mu is held.
-func (d *downstream) isServedUntil(group uint64) bool {
-	v := &d.delivery
-	return d.accepted && v.forward && group > 0 && v.served.Contains(moqt.Location{Group: group - 1})
-}
-
-// pause ends the delivery until serveFrom is called.
-func (d *downstream) pause() {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	if !d.over {
-		d.delivery.setForward(false)
-		d.tellForward(false)
-		d.hub.subscribersChangedLocked()
-	}
-}
-
-// tellForward tells the subscriber that the relay has changed the Forward State; hub.mu is held.
-func (d *downstream) tellForward(forward bool) {
-	if d.accepted { // before that, nothing is served, and the response does not say what will be
-		// It fails only if the subscription has ended.
-		_ = d.pub.Notify(moqt.Parameters{Forward: &forward, LargestObject: d.hub.data.Largest()})
-	}
-}
-
-// isSending reports whether streams of the subscription are open.
-func (d *downstream) isSending() bool {
-	s := &d.delivery.streams
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.areOpenLocked()
 }

@@ -388,7 +388,7 @@ func TestRenditionsWhileOneLeaves(t *testing.T) {
 		require.Empty(t, set.leaving)
 		for _, m := range set.members {
 			m.hub.mu.Lock()
-			require.Equal(t, m.downstream == set.playing, m.delivery.forward, "%d bit/s", m.bitrate)
+			require.Equal(t, m.variant == set.playing, m.delivery.forward, "%d bit/s", m.bitrate)
 			m.hub.mu.Unlock()
 		}
 	})

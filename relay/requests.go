@@ -17,6 +17,11 @@ type requests struct{ peer *peer }
 
 var _ session.Handler = (*requests)(nil)
 
+// OriginPath is the path of the URL at which another relay asks this one as the origin of tracks: it gets what
+// publishers of this relay have, and nothing that this one would have to ask other relays for. So requests of relays
+// that ask each other come to an end.
+const OriginPath = "/.origin"
+
 var errTooManyTracks = &moqt.RequestError{
 	Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another track",
 }

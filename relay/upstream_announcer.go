@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,11 +38,6 @@ type announcer struct {
 type announced struct {
 	way    moqt.Parameters // for the next request
 	cancel context.CancelFunc
-}
-
-// announces reports whether the upstream relay is told of a namespace of this process.
-func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
-	return slices.ContainsFunc(u.cfg.Announce, ns.HasPrefix)
 }
 
 // changed is called for each namespace that appears, disappears, or comes another way.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -133,6 +134,26 @@ func (u *UpstreamRelay) end(s *UpstreamSession) {
 	if u.session == s {
 		u.session = nil
 	}
+}
+
+// Status describes the session with the relay.
+func (u *UpstreamRelay) Status() UpstreamStatus {
+	p, connecting := u.current()
+	if p == nil {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		return UpstreamStatus{Down: !connecting, Lost: u.begun}
+	}
+	return UpstreamStatus{Connected: true, RTT: p.conn.RTT(), Requests: p.session.OpenRequests()}
+}
+
+// UpstreamStatus describes an upstream relay.
+type UpstreamStatus struct {
+	Connected bool
+	Down      bool          // the last attempt to connect has failed
+	Lost      bool          // there is no session any more, or it takes no new requests
+	RTT       time.Duration // smoothed; 0 if there is no session
+	Requests  int           // that are open in the session
 }
 
 // UpstreamSession is a session with an upstream relay.
@@ -299,4 +320,9 @@ func (u *UpstreamRelay) mayAsk(_ context.Context, a Action, track moqt.FullTrack
 	return &moqt.RequestError{
 		Code: moqt.RequestUnauthorized, Reason: "nothing in the namespace was announced in this session",
 	}
+}
+
+// announces reports whether the upstream relay is told of a namespace of this process.
+func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
+	return slices.ContainsFunc(u.cfg.Announce, ns.HasPrefix)
 }

@@ -46,16 +46,6 @@ func newUpstreamWatches(ctx context.Context, p *peer) *upstreamWatches {
 	}
 }
 
-// watched makes the sessions with upstream relays look at what subscribers watch.
-func (r *Relay) watched() {
-	for _, s := range r.sessions.upstreams() {
-		select {
-		case s.watches.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // run adapts the requests to what subscribers watch, until the session shares no names any more.
 func (w *upstreamWatches) run() {
 	for {

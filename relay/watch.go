@@ -32,26 +32,6 @@ func errTooOften() *moqt.RequestError {
 	return e
 }
 
-// admitMatches refuses a prefix with more values than a request, or at the moment the session, may match. All other
-// requests to the relay wait while it looks at these values.
-func (p *peer) admitMatches(n int) *moqt.RequestError {
-	switch {
-	case p.hidden:
-		return nil
-	case n > p.relay.cfg.MaxMatches:
-		return errTooManyMatches
-	case !p.matches.AllowN(time.Now(), min(n, p.matches.Burst())):
-		return errTooOften()
-	}
-	return nil
-}
-
-// awaitMatches waits until the peer may match n more values. It is for requests that must not be refused because of
-// what others publish below their namespace.
-func (p *peer) awaitMatches(ctx context.Context, n int) error {
-	return p.matches.WaitN(ctx, min(n, p.matches.Burst()))
-}
-
 // serveWatch serves a request for everything below a prefix until it ends. begin makes a watch of it, when it is
 // permitted.
 func serveWatch(
