@@ -17,8 +17,9 @@ func TestConformancePage(t *testing.T) {
 	folders := map[string]string{
 		"Codec": ".", "Sessions": "session", "Tracks and the cache": "../track", "Relay": "../relay",
 	}
-	named := regexp.MustCompile("`([a-z_]+\\.go|(?:Test|Fuzz)[A-Za-z]+)`")
-	elsewhere := regexp.MustCompile("`(relay|track)`: ((?:`Test[A-Za-z]+`(?:, )?)+)") // tests of another folder
+	named := regexp.MustCompile("`((?:internal/[a-z]+/)?[a-z_]+\\.go|(?:Test|Fuzz)[A-Za-z]+)`")
+	// Tests of another folder.
+	elsewhere := regexp.MustCompile("`(relay|relay/internal/names|track)`: ((?:`Test[A-Za-z]+`(?:, )?)+)")
 	sections := strings.Split(string(page), "\n## ")[1:]
 	require.Len(t, sections, len(folders))
 	for _, section := range sections {
