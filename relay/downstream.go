@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -228,7 +227,7 @@ func (d *downstream) run() {
 		case <-d.pub.Context().Done():
 			return
 		case u := <-d.pub.Updates():
-			d.update(u)
+			update{u, d}.apply()
 		}
 	}
 }
@@ -296,90 +295,6 @@ func (d *downstream) establish() {
 		d.counted = true
 		d.hub.subscribers.count(d)
 	}
-}
-
-// update applies a REQUEST_UPDATE of the subscriber (draft §10.9.1).
-func (d *downstream) update(u *session.Update) {
-	refused := d.permit.extend(u.Tokens)
-	if refused == nil && u.Parameters.Playback != nil {
-		d.report(u.Parameters.Playback)
-	}
-	h := d.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if refused == nil && u.Parameters.Filter != nil {
-		refused = d.checkFilter(u.Parameters.Filter, h.data.Largest())
-	}
-	if refused == nil && u.Parameters.Forward != nil && d.pub.Parameters().Rendition != nil {
-		refused = errForwardOfRendition
-	}
-	if refused != nil {
-		d.denyLocked(u, refused)
-		return
-	}
-	if isReport(u.Parameters) {
-		_ = u.OK(moqt.Parameters{LargestObject: h.data.Largest(), Expires: d.permit.expires()})
-		return
-	}
-	if !d.delivery.forward && u.Parameters.Forward != nil && *u.Parameters.Forward {
-		d.resumes = true
-		h.subscribersChangedLocked()
-		h.publishers.awaitForward(d.pub.Context())
-		d.resumes = false
-	}
-	if refused := d.checkUpdateLocked(&u.Parameters); refused != nil { // after the wait, in which others may have come
-		d.denyLocked(u, refused)
-		return
-	}
-	now := h.data.Position()
-	defer now.Close()
-	answer := moqt.Parameters{LargestObject: now.Largest, Expires: d.permit.expires()}
-	err := u.OK(answer)
-	if refused, ok := errors.AsType[*moqt.RequestError](err); ok { // by the session
-		d.updateFailedLocked(refused)
-	}
-	if err != nil || d.over {
-		return
-	}
-	d.applyLocked(&u.Parameters, now)
-	d.fillLocked(u, now.Largest)
-}
-
-// report takes what a player has told in an update of the subscription: it counts for all renditions of a set, and else
-// for this track.
-func (d *downstream) report(p *moqt.Playback) {
-	d.peer.relay.metrics.reports.Inc()
-	v := playbackOf(p)
-	if m := d.pub.Parameters().Rendition; m != nil {
-		d.peer.sets.report(m.Set, v)
-		return
-	}
-	(*variant)(d).setPatience(v.Patience())
-}
-
-// checkUpdateLocked checks the Range Filters and the range that new parameters result in; hub.mu is held.
-func (d *downstream) checkUpdateLocked(p *moqt.Parameters) *moqt.RequestError {
-	if p.Filter == nil && len(p.RangeFilters) == 0 {
-		return nil
-	}
-	wanted := d.delivery.passing
-	if p.Filter != nil {
-		wanted = p.Filter.Range(d.hub.data.Largest())
-	}
-	return d.hub.subscribers.checkRangeFilters(d.peer, d, d.delivery.updatedFilters(p), wanted)
-}
-
-// denyLocked refuses an update, which ends the subscription; hub.mu is held.
-func (d *downstream) denyLocked(u *session.Update, e *moqt.RequestError) {
-	d.peer.relay.metrics.refused(e.Code)
-	_ = u.Reject(e) // fails only if the request is over
-	d.updateFailedLocked(e)
-}
-
-// updateFailedLocked ends a subscription of which an update was refused; hub.mu is held.
-func (d *downstream) updateFailedLocked(e *moqt.RequestError) {
-	reset := moqt.ResetCancelled
-	d.finishLocked(moqt.DoneUpdateFailed, e.Reason, &reset)
 }
 
 // applyLocked makes new parameters effective; hub.mu is held.

@@ -56,6 +56,7 @@ func (a *announcer) changed(ns moqt.Namespace, published bool, way moqt.Paramete
 		a.warn.Log(relay.log, warnInterval, slog.LevelWarn, "an upstream relay is not told of all namespaces",
 			"upstream", u.name, "limit", maxAnnounced)
 	case published:
+		n = &announced{way: way}
 		ctx, cancel := context.WithCancel(a.ctx)
 		n = &announced{way, cancel}
 		a.of[key] = n
