@@ -173,6 +173,23 @@ func (a *account) give(rs ...resource) {
 	}
 }
 
+// received counts bytes of media that the account was sent.
+func (a *account) received(bytes uint64) {
+	a.sent.Add(bytes)
+	a.download.add(int(bytes))
+}
+
+// excess returns which part of what the account was sent in the past interval was too much: 0 if there was no debt
+// before, or if the debt is being paid.
+func (a *account) excess(elapsed time.Duration) float64 {
+	sent := float64(a.sent.Swap(0))
+	allowed := float64(a.quota.Download) / 8 * elapsed.Seconds()
+	if !a.download.inDebt() || sent <= allowed {
+		return 0
+	}
+	return 1 - allowed/sent
+}
+
 // errTooManyRequests returns the refusal of a request beyond the limit of all.
 func errTooManyRequests() *moqt.RequestError {
 	e := &moqt.RequestError{Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another request"}

@@ -2,12 +2,9 @@ package relay
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
-	"slices"
 	"time"
 
-	"sluice/media"
 	"sluice/transport"
 )
 
@@ -43,24 +40,6 @@ func (r *Relay) Clients() (list []Client) {
 	return list
 }
 
-// minRTT returns the shortest round-trip time of packets with media. Without media it is the smoothed one of others:
-// QUIC has measured the handshake at least.
-func (p *peer) minRTT() time.Duration {
-	if m, ok := p.conn.Hooks().(*media.Sender); ok {
-		if rtt := m.Stats().MinRTT; rtt > 0 {
-			return rtt
-		}
-	}
-	return p.conn.RTT()
-}
-
 // Redirect asks the client to go on at a URI (GOAWAY). Its session stays open, and refuses new requests. It fails if
 // the client was asked before.
 func (c *Client) Redirect(uri string) error { return c.peer.session.Goaway(uri, 0) }
-
-// direct returns the peers that have connected to this process.
-func (s *sessions) direct() []*peer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.peers))
-}

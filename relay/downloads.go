@@ -56,23 +56,6 @@ func (s *downloads) charge(p *peer) {
 	}
 }
 
-// received counts bytes of media that the account was sent.
-func (a *account) received(bytes uint64) {
-	a.sent.Add(bytes)
-	a.download.add(int(bytes))
-}
-
-// excess returns which part of what the account was sent in the past interval was too much: 0 if there was no debt
-// before, or if the debt is being paid.
-func (a *account) excess(elapsed time.Duration) float64 {
-	sent := float64(a.sent.Swap(0))
-	allowed := float64(a.quota.Download) / 8 * elapsed.Seconds()
-	if !a.download.inDebt() || sent <= allowed {
-		return 0
-	}
-	return 1 - allowed/sent
-}
-
 // end ends a part of the subscriptions of an account, the newest first: so a viewer who comes too late does not disturb
 // those before him.
 func (s *downloads) end(a *account, part float64) {

@@ -34,32 +34,3 @@ type Event struct {
 	Track     *moqt.FullTrackName // nil in events about sessions
 	Reason    string              // of an end; empty if it was in good order
 }
-
-// emit reports an event of a peer. It may be called with locks held, but not with p.mu.
-func (p *peer) emit(t EventType, track *moqt.FullTrackName, cause error) {
-	report := p.relay.cfg.OnEvent
-	if report == nil || p.hidden {
-		return
-	}
-	p.mu.Lock()
-	authority := p.setup.Authority
-	p.mu.Unlock()
-	e := Event{
-		Type: t, Time: time.Now(), Session: p.id, Remote: p.remote().String(), Upstream: p.url,
-		Transport: p.conn.Kind().String(), Authority: authority, Path: p.path(), Track: track,
-	}
-	if cause != nil {
-		e.Reason = cause.Error()
-	}
-	report(e)
-}
-
-// emitEnd reports the end of the session, if its beginning was reported.
-func (p *peer) emitEnd(cause error) {
-	p.mu.Lock()
-	begun := p.begun
-	p.mu.Unlock()
-	if begun {
-		p.emit(EventSessionEnd, nil, cause)
-	}
-}

@@ -90,6 +90,35 @@ func (p *peer) begin(setup session.Peer, scope string, reach distance) {
 	p.emit(EventSessionStart, nil, nil)
 }
 
+// emit reports an event of a peer. It may be called with locks held, but not with p.mu.
+func (p *peer) emit(t EventType, track *moqt.FullTrackName, cause error) {
+	report := p.relay.cfg.OnEvent
+	if report == nil || p.hidden {
+		return
+	}
+	p.mu.Lock()
+	authority := p.setup.Authority
+	p.mu.Unlock()
+	e := Event{
+		Type: t, Time: time.Now(), Session: p.id, Remote: p.remote().String(), Upstream: p.url,
+		Transport: p.conn.Kind().String(), Authority: authority, Path: p.path(), Track: track,
+	}
+	if cause != nil {
+		e.Reason = cause.Error()
+	}
+	report(e)
+}
+
+// emitEnd reports the end of the session, if its beginning was reported.
+func (p *peer) emitEnd(cause error) {
+	p.mu.Lock()
+	begun := p.begun
+	p.mu.Unlock()
+	if begun {
+		p.emit(EventSessionEnd, nil, cause)
+	}
+}
+
 // Naming implements names.Peer.
 func (p *peer) Naming() names.Naming { return names.Naming{Scope: p.scope, All: p.scoped} }
 
@@ -128,6 +157,17 @@ func (p *peer) lastReceived() clock.Time {
 		return 0
 	}
 	return m.LastReceived()
+}
+
+// minRTT returns the shortest round-trip time of packets with media. Without media it is the smoothed one of others:
+// QUIC has measured the handshake at least.
+func (p *peer) minRTT() time.Duration {
+	if m, ok := p.conn.Hooks().(*media.Sender); ok {
+		if rtt := m.Stats().MinRTT; rtt > 0 {
+			return rtt
+		}
+	}
+	return p.conn.RTT()
 }
 
 func (p *peer) remote() net.Addr { return p.conn.RemoteAddr() }
@@ -181,6 +221,36 @@ func (p *peer) isExcluded(h *hub) bool {
 	defer p.mu.Unlock()
 	_, excluded := p.excluded[h.name.Key()]
 	return excluded
+}
+
+// leave gives back the peer's session. What it was sent last counts, too: otherwise short sessions were free.
+func (p *peer) leave() {
+	p.standing.close()
+	p.relay.downloads.charge(p)
+	p.payers().give(sessionsOpen)
+}
+
+// payers returns all accounts of the peer.
+func (p *peer) payers() payers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accounts
+}
+
+// token returns the account of a token that the Authorizer has accepted from the peer.
+func (p *peer) token(subject string) (*account, *moqt.RequestError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, a := range p.accounts {
+		if a.accountKey == (accountKey{tokenAccount, subject}) {
+			return a, nil
+		}
+	}
+	a, refused := p.relay.accounts.openToken(subject)
+	if refused == nil {
+		p.accounts = append(p.accounts[:len(p.accounts):len(p.accounts)], a)
+	}
+	return a, refused
 }
 
 // admitMatches refuses a prefix with more values than a request, or at the moment the session, may match. All other

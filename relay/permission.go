@@ -76,6 +76,40 @@ func (m *permission) question(update []moqt.Token) AuthRequest {
 	}
 }
 
+// charge charges a request to the account of the peer's address, and to the relay. It is called before the Authorizer
+// is asked, which may cost more than the request itself.
+func (m *permission) charge(r *session.Request) *moqt.RequestError {
+	m.payers = payers{m.peer.address}
+	if refused := m.chargeTo(m.peer.address, r); refused != nil {
+		return refused
+	}
+	return m.peer.relay.accounts.chargeRelay(r.Context())
+}
+
+// chargeToken charges a request to the account of the token that allowed it.
+func (m *permission) chargeToken(r *session.Request) *moqt.RequestError {
+	subject := m.current().Subject
+	if subject == "" {
+		return nil
+	}
+	a, refused := m.peer.token(subject)
+	if refused != nil {
+		return refused
+	}
+	m.payers = append(m.payers, a)
+	if !a.Allow() {
+		return a.refusal(requestRate)
+	}
+	return m.chargeTo(a, r)
+}
+
+func (m *permission) chargeTo(a *account, r *session.Request) *moqt.RequestError {
+	if (m.action == ActionSubscribe || m.action == ActionFetch) && a.download.inDebt() {
+		return a.refuse(downloadRate)
+	}
+	return a.charge(r.Context(), usesOf(m.action))
+}
+
 // tokens returns what authorizes the request: its tokens, or instead those of an update, and the tokens of SETUP.
 func (m *permission) tokens(update []moqt.Token) []moqt.Token {
 	own := update

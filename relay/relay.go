@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -336,6 +337,17 @@ func (r *Relay) watched() {
 // authority and path are those of the URL by which the asker would connect.
 func (r *Relay) Viewers(ns moqt.Namespace, authority, path string) int {
 	return r.directory.viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
+}
+
+// Guests describes the present guests, in the order in which they came.
+func (r *Relay) Guests() (list []GuestStatus) {
+	for _, g := range r.sessions.listGuests() {
+		list = append(list, g.status())
+	}
+	slices.SortFunc(list, func(a, b GuestStatus) int {
+		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Remote, b.Remote))
+	})
+	return list
 }
 
 // Events returns the Events to configure each media sender with: through them the relay learns which subscribers are

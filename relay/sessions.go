@@ -168,6 +168,13 @@ func (s *sessions) count() int {
 	return len(s.peers)
 }
 
+// direct returns the peers that have connected to this process.
+func (s *sessions) direct() []*peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.peers))
+}
+
 // drain refuses further sessions. It returns the present ones, and a channel that is closed when all have ended.
 func (s *sessions) drain() ([]*peer, <-chan struct{}) {
 	empty := make(chan struct{})
