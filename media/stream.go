@@ -119,7 +119,7 @@ func (st *Stream) update() {
 		st.end(r, st.sub.errorCode(r.Code))
 		return
 	}
-	if state.Ended() && st.finished == 0 {
+	if state == track.Finished && st.finished == 0 {
 		st.finished = s.loop.clock.Now()
 		st.setDeadline()
 	}

@@ -415,6 +415,16 @@ func TestSubgroupTimeout(t *testing.T) {
 		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: 3, Size: 106}, results()[0])
 		require.Equal(t, []uint64{3, codeDeliveryTimeout, 106}, w.peer.lastReset)
 	})
+	t.Run("of a log that was reset", func(t *testing.T) {
+		w := newWorld(t)
+		log := newTestLog(0, 100)
+		_, results := w.stream(w.subscribe(withTimeout), log)
+		w.run()
+		log.Reset(9)
+		w.run()
+		w.sleep(time.Second)
+		require.Empty(t, results(), "its subgroup may go on, and what is there may arrive")
+	})
 	t.Run("acknowledged in time", func(t *testing.T) {
 		w := newWorld(t)
 		log := newTestLog(0, 100)

@@ -232,6 +232,26 @@ func TestPublisherComesBackWithoutLargestObject(t *testing.T) {
 	}
 }
 
+// A subscriber has stopped the stream of a subgroup, which must not come again. A publisher that was restarted has
+// another subgroup of that name.
+func TestStoppedSubgroupAfterRestart(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		before := b.next(nil)
+		k := &stopper{stop: true}
+		sub, err := b.connect().Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
+		require.NoError(t, err)
+		_, err = sub.Wait(b.ctx)
+		require.NoError(t, err)
+		before.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).reset(9)
+		require.Empty(t, k.take())
+		k.stop = false
+		before.c.Session.Close(moqt.SessionInternalError, "")
+		synctest.Wait()
+		b.next(nil).open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).write(moqt.ObjectHeader{}, "new").fin()
+		require.Equal(t, "1.0=new, 1 fin", k.take())
+	})
+}
+
 // The end of a stream comes together with its last bytes, which hold the id of its first object.
 func TestFirstObjectOfShortStream(t *testing.T) {
 	written := []byte{5, 1, 'x'}

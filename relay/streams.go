@@ -33,7 +33,13 @@ type streams struct {
 	done   *moqt.PublishDone
 }
 
-type subgroupID struct{ group, subgroup uint64 }
+// subgroupID names a subgroup among those of all publishers: one that was restarted begins a track anew.
+type subgroupID struct {
+	track           *track.Track
+	group, subgroup uint64
+}
+
+func idOf(seg *track.Segment) subgroupID { return subgroupID{seg.Track(), seg.Group, seg.Subgroup} }
 
 // outgoing is a segment that is being sent, or that will be when an object of it comes.
 type outgoing struct {
@@ -45,7 +51,7 @@ type outgoing struct {
 func (s *streams) knows(seg *track.Segment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.of[seg] != nil || slices.Contains(s.closed, subgroupID{seg.Group, seg.Subgroup})
+	return s.of[seg] != nil || slices.Contains(s.closed, idOf(seg))
 }
 
 // open opens a stream for a segment. open has to give ended to the media sender.
@@ -87,7 +93,7 @@ func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
 		if len(s.closed) == maxClosed {
 			s.closed = slices.Delete(s.closed, 0, 1)
 		}
-		s.closed = append(s.closed, subgroupID{seg.Group, seg.Subgroup})
+		s.closed = append(s.closed, idOf(seg))
 	}
 	s.mu.Unlock()
 	s.sendDone()

@@ -39,6 +39,9 @@ type Segment struct {
 	derived []*derived
 }
 
+// Track returns the track that keeps the segment, or has kept it.
+func (s *Segment) Track() *Track { return s.track }
+
 // resume lets another stream go on with a segment that was cut. It reports false if that is not kept any more.
 func (s *Segment) resume() bool {
 	s.track.mu.Lock()
