@@ -41,7 +41,7 @@ func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
 	publisher := r.Connect(r.NewConn(), abandon)
 	publisher.ReadKeys(0, open)
 	publisher.ConnectionID(replayID, true)
-	publisher.SetSession(claim.Session{Layout: moqt.DataLayout1})
+	publisher.SetSession(claim.Session{Layout: moqt.DataLayout1, DatagramPrefix: []byte{1}})
 	publisher.SetPath(claim.Path{Local: replayRelay, Remote: replayPublisher, DestConnID: []byte("p")})
 
 	r.state = r.NewConn()
@@ -49,9 +49,12 @@ func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
 	r.state.NextUni.Store(3)
 	subscriber := r.Connect(r.state, abandon)
 	subscriber.WriteKeys(0, seal)
-	subscriber.SetSession(claim.Session{Layout: moqt.DataLayout1, StreamPrefix: []byte{0x40, 0x54, 4}})
+	subscriber.SetSession(claim.Session{
+		Layout: moqt.DataLayout1, StreamPrefix: []byte{0x40, 0x54, 4}, DatagramPrefix: []byte{1},
+	})
 	subscriber.SetPath(claim.Path{
 		Local: replayRelay, Remote: replaySubscriber, DestConnID: []byte("subscriber"), MaxStreamData: 600,
+		MaxDatagramFrame: 500,
 	})
 	track := r.NewTrack()
 	track.Forward(publisher, 77, 100, []fastpath.Subscriber{{
@@ -145,7 +148,7 @@ func TestSimulatedPrograms(t *testing.T) {
 	for _, reason := range []string{
 		"packet_opened", "packet_long_header", "packet_too_short", "packet_forged", "packet_replayed", "packet_old",
 		"packet_malformed", "packet_unknown_frame", "packet_not_media", "frame_forwarded", "frame_not_media",
-		"frame_no_track", "frame_empty", "copy_sent", "copy_not_open", "copy_filtered",
+		"frame_no_track", "frame_empty", "frame_claimed", "copy_sent", "copy_not_open", "copy_filtered",
 		"copy_out_of_order", "copy_priority", "copy_stream_limit", "copy_stream_credit", "copy_connection_credit",
 		"copy_window", "copy_paced", "copy_too_large",
 	} {
@@ -161,6 +164,7 @@ type trace struct {
 	stream     uint64
 	at         map[uint64]uint64 // where streams go on
 	last       []byte
+	objects    uint64 // in datagrams, so far
 }
 
 func newTrace() *trace {
@@ -238,13 +242,45 @@ func (tr *trace) change() func(*claim.ConnState) {
 
 // frame returns a frame, or a few bytes, and whether it may be media.
 func (tr *trace) frame() (f []byte, media bool) {
-	switch n := tr.rng.IntN(24); {
+	switch n := tr.rng.IntN(30); {
 	case n < 8:
 		return tr.other(n)
 	case n < 14:
 		return tr.begin(), true
+	case n < 20:
+		return tr.object(), true
 	}
 	return tr.goOn(), true
+}
+
+// object returns an object in a datagram, which may have come before, or something like it.
+func (tr *trace) object() []byte {
+	rng := tr.rng
+	kind, alias := rng.IntN(0x10), uint64(77)
+	if rng.IntN(12) == 0 {
+		kind, alias = rng.IntN(0x100), 77+rng.Uint64N(2)
+	}
+	tr.objects++
+	id := tr.objects - rng.Uint64N(2)*rng.Uint64N(8)
+	b := bpftest.Concat(uint64(1), kind, bpftest.VI64(alias), bpftest.VI64(uint64(rng.IntN(70))))
+	if kind&4 == 0 {
+		b = append(b, bpftest.VI64(id)...)
+	}
+	if kind&8 == 0 {
+		b = append(b, byte(rng.IntN(256)))
+	}
+	if kind&1 != 0 {
+		n := rng.IntN(4)
+		b = append(append(b, byte(n)), make([]byte, n)...)
+	}
+	b = append(b, make([]byte, rng.IntN(600)*min(1, rng.IntN(8)))...)
+	if rng.IntN(20) == 0 {
+		b = b[:rng.IntN(len(b))]
+	}
+	if rng.IntN(2) == 0 {
+		return append([]byte{0x30}, b...)
+	}
+	return bpftest.Concat(0x31, uint64(len(b)), b)
 }
 
 // other returns a frame that is no media, or hardly.

@@ -5,12 +5,64 @@ import (
 	"sluice/fastpath/bpf"
 )
 
-// claimed is what a copy claims.
-type claimed struct {
-	from, to           int64 // log offsets
+// outgoing is a packet for a subscriber, and what it claims.
+type outgoing struct {
+	*run
+	subscriber         uint32
+	path               bpf.Path
+	conn               *claim.ConnState
 	number, generation uint64
-	offset             int64 // in the stream, of what the packet has
 	dataLen, packetLen int
+	gone               bool // user space is not to send it: it is on its way, or a queue has dropped it
+}
+
+// findRoute finds where the copy of a frame goes, if the run may make one more, see copy_stream and copy_datagram.
+func (o *outgoing) findRoute(frameLen int) bpf.Reason {
+	var ok bool
+	if o.path, ok = o.findPath(o.subscriber); !ok {
+		return bpf.IngressReasonCOPY_NO_PATH
+	}
+	if !o.knows(remoteOf(&o.path)) {
+		return bpf.IngressReasonCOPY_NO_NEIGHBOR
+	}
+	if copyWork+frameLen > o.budget {
+		return bpf.IngressReasonCOPY_BUDGET
+	}
+	o.conn = &o.machine.Conns[o.subscriber]
+	return bpf.IngressReasonCOPY_SENT
+}
+
+// admit asks the policy about the packet, see admit_claim.
+func (o *outgoing) admit(level uint32) bpf.Reason {
+	why := reasonOf(o.conn.Admit(claim.Admission{Level: level, Size: o.packetLen, Now: o.clock.Now()}))
+	if why == bpf.IngressReasonCOPY_WINDOW || why == bpf.IngressReasonCOPY_PACED {
+		o.conn.LimitedTo.Store(o.conn.NextPN.Load() & claim.NumberMask)
+	}
+	return why
+}
+
+// beginPacket takes a packet number, see begin_packet.
+func (o *outgoing) beginPacket() (ledger claim.Ledger, why bpf.Reason) {
+	if ledger = o.ledgerOf(o.subscriber); ledger != nil && o.conn.Room(ledger) {
+		var ok bool
+		if o.number, o.generation, ok = o.conn.Begin(ledger); ok {
+			return ledger, bpf.IngressReasonCOPY_SENT
+		}
+	}
+	if o.conn.NextPN.Load()&claim.NumbersClosed != 0 {
+		return nil, bpf.IngressReasonCOPY_NO_PATH
+	}
+	return nil, bpf.IngressReasonCOPY_LEDGER_FULL
+}
+
+// commit writes the record, see commit_packet.
+func (o *outgoing) commit(ledger claim.Ledger, offset int64, info claim.Info) {
+	now := o.clock.Now()
+	o.conn.Charge(o.packetLen, now)
+	o.step()
+	o.conn.Packets.Add(1)
+	o.conn.Bytes.Add(uint64(o.packetLen))
+	o.conn.Commit(ledger, o.number, now, offset, info)
 }
 
 // prepare fills the claim for the body of the frame.
@@ -35,21 +87,13 @@ func (c *streamCopy) claim() bpf.Reason {
 		return bpf.IngressReasonCOPY_STREAM_CREDIT
 	}
 	c.step()
-	admission := claim.Admission{Level: st.Level.Load(), Size: c.packetLen, Now: c.clock.Now()}
-	if why := reasonOf(s.Admit(admission)); why != bpf.IngressReasonCOPY_SENT {
-		if why == bpf.IngressReasonCOPY_WINDOW || why == bpf.IngressReasonCOPY_PACED {
-			s.LimitedTo.Store(s.NextPN.Load() & claim.NumberMask)
-		}
+	if why := c.admit(st.Level.Load()); why != bpf.IngressReasonCOPY_SENT {
 		return why
 	}
 	c.step()
-	ledger := c.ledgerOf(c.key.Subscriber)
-	if ledger == nil || !s.Room(ledger) {
-		return c.noNumber()
-	}
-	var ok bool
-	if c.number, c.generation, ok = s.Begin(ledger); !ok {
-		return c.noNumber()
+	ledger, why := c.beginPacket()
+	if why != bpf.IngressReasonCOPY_SENT {
+		return why
 	}
 	c.step()
 	if s.TakeData(int64(c.dataLen), true, 0) == 0 && c.dataLen > 0 {
@@ -64,28 +108,13 @@ func (c *streamCopy) claim() bpf.Reason {
 		return bpf.IngressReasonCOPY_OUT_OF_ORDER
 	}
 	c.step()
-	c.commit(ledger)
-	return bpf.IngressReasonCOPY_SENT
-}
-
-func (c *streamCopy) noNumber() bpf.Reason {
-	if c.conn.NextPN.Load()&claim.NumbersClosed != 0 {
-		return bpf.IngressReasonCOPY_NO_PATH
-	}
-	return bpf.IngressReasonCOPY_LEDGER_FULL
-}
-
-func (c *streamCopy) commit(ledger claim.Ledger) {
-	now, flags := c.clock.Now(), uint8(claim.KindStream)
+	flags := uint8(claim.KindStream)
 	if c.frame.fin {
 		flags |= claim.FlagFIN
 	}
-	c.conn.Charge(c.packetLen, now)
-	c.step()
-	c.conn.Packets.Add(1)
-	c.conn.Bytes.Add(uint64(c.packetLen))
-	c.conn.Commit(ledger, c.number, now, c.offset,
-		claim.NewInfo(uint32(c.state.ID.Load()/4), c.dataLen, c.packetLen-c.dataLen, flags))
+	info := claim.NewInfo(uint32(st.ID.Load()/4), c.dataLen, c.packetLen-c.dataLen, flags)
+	c.commit(ledger, c.offset, info)
+	return bpf.IngressReasonCOPY_SENT
 }
 
 // reasonOf returns why a copy does not go; COPY_SENT: it does.

@@ -9,11 +9,12 @@
 //	ingress_linux.go   server_ingress: open the packet, offer its frames (transport/open.h, numbers.h)
 //	frames_linux.go    the frames of a packet, and headers of subgroups (transport/frames.h, application/moqt.h)
 //	stream_linux.go    copies of STREAM frames: find or open the stream, claim, send (fanout/stream.h)
+//	datagram_linux.go  copies of DATAGRAM frames (fanout/datagram.h, application/object.h)
 //	claim_linux.go     the claim, by the functions of package claim (shared/claim.h)
 //	seal_linux.go      the packet of a copy (transport/seal.h, application/subgroup.h)
 //
 // What a kernel and a machine may do follows from a seed ([Habits]): a run is late between any two of its steps, while
 // user space and the other processor go on; it may make few copies; a device refuses what is sent; there are few slots.
 //
-// Datagrams are left to user space: schedules have none. There is no ECN, and no operator's rule.
+// There is no ECN, and no operator's rule.
 package programs

@@ -45,7 +45,9 @@ func (r *run) takePacket(a *arrival) bpf.Reason {
 	r.budget = r.habits.Budget * (copyWork + maxPayload)
 	for i := range w.frames {
 		r.step()
-		if f := &w.frames[i]; !f.datagram {
+		if f := &w.frames[i]; f.datagram {
+			r.forwardDatagram(o.connection, f)
+		} else {
 			r.forwardStream(o.connection, f)
 		}
 	}

@@ -74,6 +74,7 @@ type Kernel struct {
 	ended       *table[bpf.StreamKey, uint32]
 	first       *table[bpf.SubgroupKey, uint64]
 	subgroups   *table[bpf.StreamKey, bpf.Subgroup]
+	objects     *table[bpf.ObjectKey, bpf.ObjectClaim]
 	paths       *table[bpf.VersionKey, bpf.Path]
 	tracks      *table[bpf.VersionKey, bpf.Track]
 	free        stack
@@ -104,6 +105,7 @@ func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel 
 		ended:       newTable[bpf.StreamKey, uint32](maxEntries),
 		first:       newTable[bpf.SubgroupKey, uint64](maxEntries),
 		subgroups:   newTable[bpf.StreamKey, bpf.Subgroup](maxEntries),
+		objects:     newTable[bpf.ObjectKey, bpf.ObjectClaim](maxEntries),
 		paths:       newTable[bpf.VersionKey, bpf.Path](math.MaxInt),
 		tracks:      newTable[bpf.VersionKey, bpf.Track](math.MaxInt),
 		rng:         rand.New(rand.NewPCG(seed, 3)),
@@ -112,8 +114,7 @@ func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel 
 	k.machine = fastpath.Machine{
 		Tables: fastpath.Tables{
 			Aliases: k.aliases, ConnectionIds: k.ids, Downstreams: k.downstreams, Ended: k.ended, FirstStreams: k.first,
-			FreeStreams: k.free, Objects: newTable[bpf.ObjectKey, bpf.ObjectClaim](maxEntries), Reasons: k.reasons,
-			Subgroups: k.subgroups,
+			FreeStreams: k.free, Objects: k.objects, Reasons: k.reasons, Subgroups: k.subgroups,
 		},
 		Paths: k.paths, Tracks: k.tracks,
 		PathVersions: make([]uint64, maxConns), TrackVersions: make([]uint64, maxTracks),

@@ -44,15 +44,8 @@ func appendInteger(b []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, 3<<62|v)
 }
 
-// seal returns the packet of the copy, see build_copy and seal_packet.
-func (c *streamCopy) seal() []byte {
-	k := peekKeys(&c.machine.Keys[c.key.Subscriber].Generation[c.generation&3])
-	b := append(make([]byte, 0, c.packetLen), 0x40|numberLen-1|byte(c.generation&1)<<2)
-	b = append(b, c.path.Dcid[:c.path.DcidLen]...)
-	pnAt := len(b)
-	b = binary.BigEndian.AppendUint32(b, uint32(c.number))
-	head := len(b)
-
+// write returns the frame of the copy, see build_copy.
+func (c *streamCopy) write() []byte {
 	kind := byte(frameStream)
 	if c.offset != 0 {
 		kind |= streamOff
@@ -60,14 +53,24 @@ func (c *streamCopy) seal() []byte {
 	if c.frame.fin {
 		kind |= streamFIN
 	}
-	b = appendInteger(append(b, kind), c.state.ID.Load())
+	b := appendInteger([]byte{kind}, c.state.ID.Load())
 	if c.offset != 0 {
 		b = appendInteger(b, uint64(c.offset))
 	}
 	b = append(b, c.prefix...)
-	b = append(b, c.frame.data[len(c.frame.data)-int(c.to-c.from):]...)
+	return append(b, c.frame.data[len(c.frame.data)-int(c.to-c.from):]...)
+}
 
-	a, nonce := k.aead(c.number)
+// seal returns the packet with a frame, see seal_packet.
+func (o *outgoing) seal(frame []byte) []byte {
+	k := peekKeys(&o.machine.Keys[o.subscriber].Generation[o.generation&3])
+	b := append(make([]byte, 0, o.packetLen), 0x40|numberLen-1|byte(o.generation&1)<<2)
+	b = append(b, o.path.Dcid[:o.path.DcidLen]...)
+	pnAt := len(b)
+	b = binary.BigEndian.AppendUint32(b, uint32(o.number))
+	head := len(b)
+	b = append(b, frame...)
+	a, nonce := k.aead(o.number)
 	b = a.Seal(b[:head], nonce[:], b[head:], b[:head:head])
 	mask := headerMask(&k, b[pnAt+sampleAt:])
 	b[0] ^= mask[0] & 0x1f
@@ -84,16 +87,17 @@ func (k *Kernel) knows(to netip.AddrPort) bool {
 }
 
 // sendClone hands a copy to the device. One that does not take it may forget the neighbour, too, see fanout/clone.h.
-func (c *streamCopy) sendClone(packet []byte) bpf.Reason {
-	to := remoteOf(&c.path)
-	if c.chance(c.habits.Refuse) {
-		if c.chance(0.5) {
-			c.mu.Lock()
-			delete(c.neighbors, to)
-			c.mu.Unlock()
+func (o *outgoing) sendClone(packet []byte) bpf.Reason {
+	to := remoteOf(&o.path)
+	if o.chance(o.habits.Refuse) {
+		if o.gone = !o.chance(0.5); !o.gone {
+			o.mu.Lock()
+			delete(o.neighbors, to)
+			o.mu.Unlock()
 		}
 		return bpf.IngressReasonCOPY_LOST
 	}
-	c.send(to, packet)
+	o.gone = true
+	o.send(to, packet)
 	return bpf.IngressReasonCOPY_SENT
 }

@@ -46,11 +46,13 @@ func (r *run) forwardStream(publisher uint32, f *frame) {
 				return
 			}
 		}
-		c := streamCopy{run: r, frame: f, header: h.len, group: &g, sub: &part.Subscriptions[i%partLen], first: first,
-			key: bpf.DownstreamKey{
-				StreamId: f.stream, Publisher: publisher, Subscriber: part.Subscriptions[i%partLen].Subscriber,
-			}}
-		r.countCopy(c.key.Subscriber, c.make())
+		sub := &part.Subscriptions[i%partLen]
+		c := streamCopy{
+			frame: f, header: h.len, group: &g, sub: sub, first: first,
+			key:      bpf.DownstreamKey{StreamId: f.stream, Publisher: publisher, Subscriber: sub.Subscriber},
+			outgoing: outgoing{run: r, subscriber: sub.Subscriber},
+		}
+		r.countCopy(c.subscriber, c.make())
 	}
 	if int(part.Count) > r.habits.Budget {
 		r.count(bpf.IngressReasonCOPY_BUDGET)
@@ -104,9 +106,8 @@ func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup
 	if h.kind&defaultPrioritySubgroup != 0 {
 		g.Priority = uint8(t.DefaultPriority)
 	}
-	const kind = bpf.IngressShareKindSHARE_SUBGROUPS
-	own, all := &r.machine.HeldByEach[key.Publisher].Entries[kind], &r.machine.HeldByAll[0].Entries[kind]
-	if used := atomic.LoadUint32(all); used >= maxEntries || atomic.LoadUint32(own) >= maxEntries-used {
+	own, all := r.held(key.Publisher, bpf.IngressShareKindSHARE_SUBGROUPS)
+	if !mayHold(own, all) {
 		return g, bpf.IngressReasonFRAME_SHARE
 	}
 	if r.hasEarlier(&g, key) {
@@ -132,9 +133,20 @@ func (r *run) hasEarlier(g *bpf.Subgroup, stream bpf.StreamKey) bool {
 	return ok && first != stream.StreamId
 }
 
+// held returns how many entries of a kind were made for a publisher, and for all.
+func (k *Kernel) held(publisher uint32, kind bpf.IngressShareKind) (own, all *uint32) {
+	return &k.machine.HeldByEach[publisher].Entries[kind], &k.machine.HeldByAll[0].Entries[kind]
+}
+
+// mayHold reports whether a publisher may have one more entry.
+func mayHold(own, all *uint32) bool {
+	used := atomic.LoadUint32(all)
+	return used < maxEntries && atomic.LoadUint32(own) < maxEntries-used
+}
+
 // streamCopy is the copy of a STREAM frame for one subscriber.
 type streamCopy struct {
-	*run
+	outgoing
 	frame  *frame
 	header int // bytes at the beginning of the frame that each hop writes anew
 	first  bool
@@ -142,28 +154,18 @@ type streamCopy struct {
 	sub    *bpf.Subscription
 	key    bpf.DownstreamKey
 
-	path   bpf.Path
-	conn   *claim.ConnState
-	state  *claim.StreamState
-	opened bool   // this run has opened the stream
-	prefix []byte // that it begins with
-	claimed
+	state    *claim.StreamState
+	opened   bool   // this run has opened the stream
+	prefix   []byte // that it begins with
+	from, to int64  // log offsets
+	offset   int64  // in the stream, of what the packet has
 }
 
 // make makes and sends the copy, see copy_stream.
 func (c *streamCopy) make() bpf.Reason {
-	var ok bool
-	if c.path, ok = c.findPath(c.key.Subscriber); !ok {
-		return bpf.IngressReasonCOPY_NO_PATH
+	if why := c.findRoute(len(c.frame.data)); why != bpf.IngressReasonCOPY_SENT {
+		return why
 	}
-	if !c.knows(remoteOf(&c.path)) {
-		return bpf.IngressReasonCOPY_NO_NEIGHBOR
-	}
-	work := copyWork + len(c.frame.data)
-	if work > c.budget {
-		return bpf.IngressReasonCOPY_BUDGET
-	}
-	c.conn = &c.machine.Conns[c.key.Subscriber]
 	c.step()
 	if why := c.findStream(); why != bpf.IngressReasonCOPY_SENT {
 		return why
@@ -182,7 +184,7 @@ func (c *streamCopy) make() bpf.Reason {
 	}
 	c.budget -= copyWork + c.dataLen
 	c.step()
-	packet := c.seal()
+	packet := c.seal(c.write())
 	c.step()
 	if c.opened {
 		c.state.Phase.Store(claim.StreamOpen)
