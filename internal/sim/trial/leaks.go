@@ -14,6 +14,7 @@ const leakTime = 3 * time.Minute
 var transient = []string{
 	"sluice_relay_tracks", "sluice_relay_upstream_subscriptions", "sluice_relay_downstream_subscriptions",
 	"sluice_relay_cache_bytes", "sluice_relay_cache_groups", "sluice_relay_guests",
+	"sluice_relay_open_requests",
 	"sluice_media_open_streams", "sluice_media_followed_logs",
 }
 

@@ -45,8 +45,8 @@ func Live(t *testing.T, s *Schedule, o Options) {
 		for range s.Order {
 			rand.Uint64() // the order of goroutines depends on how many came before
 		}
-		l := &life{Schedule: s, service: newService(t, s.Seed, o)}
-		l.drop = s.Drop
+		l := &life{Schedule: s, service: newService(t, s.Seed, o), published: make(map[moqt.Location]time.Time)}
+		l.drop, l.limits = s.Drop, s.Limits
 		l.live()
 	})
 }
@@ -55,9 +55,11 @@ func Live(t *testing.T, s *Schedule, o Options) {
 type life struct {
 	*Schedule
 	*service
-	begun   moqt.Location // the object that is being published, or comes next; guarded by service.mu
-	viewers []*viewer
-	joining sync.WaitGroup // of viewers, and their pauses
+	begun     moqt.Location               // the object that is being published, or comes next; guarded by service.mu
+	published map[moqt.Location]time.Time // when each object was; guarded by service.mu
+	viewers   []*viewer
+	faults    []string       // of greed; guarded by service.mu
+	joining   sync.WaitGroup // of viewers, and their pauses
 }
 
 // live does all of it, and judges.
@@ -73,7 +75,7 @@ func (l *life) live() {
 	}
 	publishing.Wait()
 	l.joining.Wait()
-	faults := l.verdict()
+	faults := append(l.faults, l.verdict()...)
 	if len(faults) > 0 {
 		l.noteRelays()
 	}
@@ -258,6 +260,8 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 			l.note("relay %d sends its clients to relay %d, and ends", m.Relay, m.Upstream)
 			l.drain(m.Relay, l.url(m.Upstream, "moqt"))
 		}, nil
+	case Greed:
+		return func() { l.joining.Go(func() { l.greed(m.Relay) }) }, nil
 	case Upgrade:
 		return func() {
 			l.note("another process takes over relay %d", m.Relay)
@@ -370,7 +374,7 @@ func (l *life) publish(p *publisher) {
 func (l *life) begin(at moqt.Location) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.begun = at
+	l.begun, l.published[at] = at, time.Now()
 }
 
 // verdict returns what is wrong.
@@ -380,7 +384,7 @@ func (l *life) verdict() (faults []string) {
 			faults = append(faults, fmt.Sprintf("viewer %d: %s", w.number, f))
 		}
 	}
-	return faults
+	return append(faults, l.tooEarly()...)
 }
 
 // faultsOf returns the faults of what a viewer has got, when no move is under way.
@@ -393,6 +397,9 @@ func (l *life) faultsOf(w *viewer) []string {
 	}
 	if lost := l.lacking(w, l.Media.Groups); len(lost) > 0 {
 		faults = append(faults, fmt.Sprintf("%d objects are missing: %v", len(lost), lost[:min(len(lost), 5)]))
+	}
+	if late := l.tooLate(w); len(late) > 0 {
+		faults = append(faults, fmt.Sprintf("objects came too late: %v", late))
 	}
 	if groups := w.unended(); len(groups) > 0 {
 		faults = append(faults, fmt.Sprintf("streams of groups %v do not end", groups))

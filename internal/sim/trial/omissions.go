@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"time"
 
 	"sluice/internal/sim"
 	"sluice/moqt"
@@ -20,6 +21,7 @@ type omissions struct {
 // omission is a relay's, for a viewer or for another relay.
 type omission struct {
 	to netip.Addr
+	at time.Time
 	relay.Omission
 }
 
@@ -56,7 +58,7 @@ func (h logged) Handle(ctx context.Context, r slog.Record) error {
 		h.omissions.mu.Lock()
 		defer h.omissions.mu.Unlock()
 		if to, err := netip.ParseAddrPort(o.Peer); err == nil {
-			h.omissions.all = append(h.omissions.all, omission{to.Addr(), o})
+			h.omissions.all = append(h.omissions.all, omission{to.Addr(), time.Now(), o})
 		}
 		return false
 	})

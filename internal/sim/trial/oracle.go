@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -69,7 +70,7 @@ type oracle struct {
 	before *oracle // of the session before this one; nil: none
 
 	mu      sync.Mutex
-	got     map[moqt.Location]struct{}
+	got     map[moqt.Location]time.Time // when it came; 0 if it was fetched
 	faults  []string
 	resets  int
 	open    map[uint64]int // streams that have not ended, by group
@@ -79,7 +80,7 @@ type oracle struct {
 func newOracle(v *Viewer, m *Media, before *oracle) *oracle {
 	return &oracle{
 		layout: v.Version.DataLayout(), media: m, only: v.Only, before: before,
-		got: make(map[moqt.Location]struct{}), open: make(map[uint64]int),
+		got: make(map[moqt.Location]time.Time), open: make(map[uint64]int),
 	}
 }
 
@@ -112,7 +113,7 @@ func (o *oracle) HandleSubgroup(g *session.Subgroup) {
 			if o.media.isDatagram(at) || o.media.subgroup(at) != g.Header.SubgroupID {
 				o.fault("object %v came in subgroup %d", at, g.Header.SubgroupID)
 			}
-			o.take(at, stream[first.PayloadStart:first.End])
+			o.take(at, stream[first.PayloadStart:first.End], time.Now())
 			pending, next = pending[1:], at.Object+1
 		}
 		if err != nil {
@@ -145,7 +146,7 @@ func (o *oracle) HandleDatagram(d *moqt.ObjectDatagram) {
 	if !o.media.isDatagram(d.Location) {
 		o.fault("object %v came in a datagram", d.Location)
 	}
-	o.take(d.Location, d.Payload)
+	o.take(d.Location, d.Payload, time.Now())
 }
 
 // takeFetched judges the objects of a response to FETCH. It may end within an object.
@@ -160,13 +161,13 @@ func (o *oracle) takeFetched(p *moqt.FetchParser, response []byte) {
 		}
 		rest = rest[n:]
 		if object.Kind == moqt.FetchKindObject && object.End <= int64(len(response)) {
-			o.take(object.Location, response[object.PayloadStart:object.End])
+			o.take(object.Location, response[object.PayloadStart:object.End], time.Time{})
 		}
 	}
 }
 
 // take judges a whole object. Its payload says which group of all it is of.
-func (o *oracle) take(at moqt.Location, object []byte) {
+func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 	if o.only != nil && !o.only.has(at.Group) {
 		o.fault("object %v came, which is not of groups %v", at, *o.only)
 	}
@@ -179,7 +180,7 @@ func (o *oracle) take(at moqt.Location, object []byte) {
 	}
 	o.mu.Lock()
 	_, twice := o.got[at]
-	o.got[at] = struct{}{}
+	o.got[at] = came
 	o.mu.Unlock()
 	if twice {
 		o.fault("object %v came twice", at)

@@ -94,6 +94,9 @@ func (p *process) config() server.Config {
 		return []transport.Socket{{Conn: p.conn, ConnectionIDs: steer.IDs{Process: p.number}}}, nil
 	}
 	cfg.Transport.Inspection, cfg.Upstream.Transport.Inspection = s.inspection(), s.inspection()
+	if s.limits != (Limits{}) {
+		s.limits.apply(&cfg.Relay)
+	}
 	if len(p.upstream) > 0 {
 		var urls []string
 		for _, u := range p.upstream {

@@ -9,7 +9,7 @@ import (
 
 // TestRareSchedules checks that what few schedules have is valid, and that some have it.
 func TestRareSchedules(t *testing.T) {
-	var restarts, hasty, tight, drained int
+	var restarts, hasty, tight, drained, hurried, limited int
 	for seed := range uint64(300) {
 		s := NewSchedule(seed)
 		require.NoError(t, s.Validate(), seed)
@@ -25,8 +25,14 @@ func TestRareSchedules(t *testing.T) {
 		if slices.ContainsFunc(s.Mishaps, func(m Mishap) bool { return m.What == Drain }) {
 			drained++
 		}
+		if s.Media.Timeouts.with(s.Viewers[0].Timeouts).Object > 0 {
+			hurried++
+		}
+		if s.Limits.Sessions > 0 {
+			limited++
+		}
 	}
-	require.Greater(t, min(restarts, hasty, tight, drained), 5)
+	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited), 5)
 }
 
 // TestGroupIDs restarts a publisher twice: each time, it begins with group 0.

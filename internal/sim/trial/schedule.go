@@ -24,6 +24,7 @@ type Schedule struct {
 	Upstream [][]int  // of each relay, by its number less one: relays are numbered from 1 on
 	Cluster  *Cluster `json:",omitempty"` // the relays find each other, and have no upstream
 	Drop     string   `json:",omitempty"` // the relays' drop policy, as of --drop; "": none
+	Limits   Limits   `json:",omitzero"`  // of each relay
 	Paths    []Path   // between relays
 	Media    Media    // what is published at relay 1
 	Viewers  []Viewer
@@ -66,6 +67,7 @@ type Media struct {
 	Datagrams       uint64        `json:",omitempty"` // each object of this number is sent as a datagram; 0: none is
 	Layers          bool          `json:",omitempty"` // subgroups differ in priority
 	Pause           time.Duration // behind each object
+	Timeouts        Timeouts      `json:",omitzero"` // which the publisher declares
 	Publisher       Client
 	Successor       Client
 	Successions     []uint64 // groups before which another publisher takes the place of the one before
@@ -76,11 +78,12 @@ type Media struct {
 
 // Viewer is a viewer who joins at a time of the media; 0: before it.
 type Viewer struct {
-	Number int // by which mishaps name it
-	Relay  int `json:",omitempty"` // 0: the last one
-	Joins  time.Duration
-	Fetch  bool    `json:",omitempty"` // the beginning of the group in which the viewer joins
-	Only   *Groups `json:",omitempty"` // nil: all
+	Number   int // by which mishaps name it
+	Relay    int `json:",omitempty"` // 0: the last one
+	Joins    time.Duration
+	Fetch    bool     `json:",omitempty"` // the beginning of the group in which the viewer joins
+	Only     *Groups  `json:",omitempty"` // nil: all
+	Timeouts Timeouts `json:",omitzero"`
 	Client
 }
 
@@ -105,6 +108,8 @@ const (
 	Pause  = "pause"  // a viewer wants no objects for a time
 	Stall  = "stall"  // a viewer reads nothing for a time
 
+	Greed = "greed" // somebody takes all that a relay allows, for a moment
+
 	Upgrade = "upgrade" // another process takes over a relay's port
 	Drain   = "drain"   // a relay sends its clients to another one, and ends
 )
@@ -113,7 +118,7 @@ const (
 type Mishap struct {
 	At              time.Duration
 	What            string
-	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut, Upgrade and Drain: to Upstream
+	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut, Greed, Upgrade and Drain: to Upstream
 	Viewer          int           `json:",omitempty"` // of Rebind, Leave, Pause and Stall
 	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut, Pause and Stall
 }
@@ -152,7 +157,7 @@ func (s *Schedule) length() time.Duration {
 // have most of it before them.
 func (s *Schedule) rest() time.Duration {
 	rest := 20 * time.Second
-	if s.Drop != "" {
+	if s.Drop != "" || slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return v.Link.Rate > 0 }) {
 		rest += time.Duration(float64(s.length()) / leastRate)
 	}
 	return rest
@@ -263,6 +268,12 @@ func NewSchedule(seed uint64) *Schedule {
 	} else {
 		g.rare(rand.New(rand.NewPCG(seed, 7)))
 	}
+	if rng := rand.New(rand.NewPCG(seed, 47)); rng.IntN(8) == 0 {
+		g.hurry(rng)
+	}
+	if rng := rand.New(rand.NewPCG(seed, 137)); rng.IntN(8) == 0 {
+		g.restrict(rng)
+	}
 	return g.Schedule
 }
 
@@ -353,11 +364,15 @@ func (g *generator) kinds(rng *rand.Rand) {
 // leastRate and mostRate are how much of the media the links of viewers carry.
 const leastRate, mostRate = 0.3, 1.5
 
-// narrow has relays drop what links do not carry, and chooses how much those of viewers do: less than the media takes,
-// or little more.
+// narrow has relays drop what links do not carry.
 func (g *generator) narrow(rng *rand.Rand) {
 	g.Drop = []string{"bytes", "priority"}[rng.IntN(2)]
 	g.Media.Layers = rng.IntN(4) > 0
+	g.squeeze(rng)
+}
+
+// squeeze chooses how much of the media the links of viewers carry: less than it takes, or little more.
+func (g *generator) squeeze(rng *rand.Rand) {
 	rate := float64(g.Media.mostBytes(moqt.Location{})/2+100) / g.Media.Pause.Seconds()
 	for i := range g.Viewers {
 		if l := &g.Viewers[i].Link; rng.IntN(3) > 0 {

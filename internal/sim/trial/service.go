@@ -35,6 +35,7 @@ type service struct {
 	net     *sim.Network
 	options Options
 	drop    string // the relays' drop policy
+	limits  Limits // of each relay
 	omitted omissions
 	nodes   []Node // the relays, if they are a cluster
 	bus     *bus   // of the cluster

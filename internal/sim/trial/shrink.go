@@ -69,6 +69,8 @@ func (s *Schedule) has(m Mishap) bool {
 		return m.Relay >= 1 && m.Relay <= s.last() && slices.Contains(s.Upstream[m.Relay-1], m.Upstream)
 	case Drain:
 		return m.Relay > 1 && m.Relay <= s.last() && m.Upstream >= 1 && m.Upstream < m.Relay
+	case Greed:
+		return s.Limits.Sessions > 0 && m.Relay >= 1 && m.Relay <= s.last()
 	case Upgrade:
 		return m.Relay >= 1 && m.Relay <= s.last()
 	case Part:
@@ -169,7 +171,7 @@ func (s *Schedule) fewerMishaps(yield func(*Schedule) bool) {
 	}
 }
 
-// fewerViewers leaves out each viewer, but not the only one, each fetch, and each choice of groups.
+// fewerViewers leaves out each viewer, but not the only one, each fetch, each choice of groups, and each timeout.
 func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
 	for i := 0; i < len(s.Viewers) && len(s.Viewers) > 1; i++ {
 		if !yield(s.with(func(c *Schedule) { c.Viewers = slices.Delete(slices.Clone(c.Viewers), i, i+1) })) {
@@ -181,6 +183,9 @@ func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
 			return
 		}
 		if v.Streams != 0 && !yield(s.with(func(c *Schedule) { c.Viewers[i].Streams = 0 })) {
+			return
+		}
+		if v.Timeouts != (Timeouts{}) && !yield(s.with(func(c *Schedule) { c.Viewers[i].Timeouts = Timeouts{} })) {
 			return
 		}
 		if v.Only != nil && !yield(s.with(func(c *Schedule) { c.Viewers[i].Only = nil })) {
@@ -198,6 +203,7 @@ func (s *Schedule) lessMedia(yield func(*Schedule) bool) {
 		func(m *Media) { m.Objects /= 2 },
 		func(m *Media) { m.Subgroups = 0 },
 		func(m *Media) { m.Datagrams = 0 },
+		func(m *Media) { m.Timeouts = Timeouts{} },
 		func(m *Media) { m.Successions = nil },
 		func(m *Media) { m.Restarts = nil },
 		func(m *Media) { m.Publisher.Hasty, m.Successor.Hasty = false, false },
@@ -223,7 +229,7 @@ func (s *Schedule) size() time.Duration {
 		hasty = 1
 	}
 	return s.length() + time.Duration(len(s.Media.Successions)+len(s.Media.Restarts)) +
-		time.Duration(s.Media.Subgroups+s.Media.Datagrams) + hasty
+		time.Duration(s.Media.Subgroups+s.Media.Datagrams) + hasty + s.Media.Timeouts.Object + s.Media.Timeouts.Subgroup
 }
 
 // betterLinks makes each link perfect but for its delay.

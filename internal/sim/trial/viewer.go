@@ -78,10 +78,10 @@ func (w *viewer) join(ctx context.Context, m *Media, f *moqt.Filter) (largest *m
 		}
 		o := newOracle(w.spec, m, w.oracle)
 		var sub *session.Subscription
-		sub, largest, err = c.subscribe(ctx, f, o)
+		sub, largest, err = w.subscribe(ctx, c, f, o)
 		for w.spec.Version == moqt.Draft16 && isMissing(err) { // it knows no rendezvous
 			time.Sleep(100 * time.Millisecond)
-			sub, largest, err = c.subscribe(ctx, f, o)
+			sub, largest, err = w.subscribe(ctx, c, f, o)
 		}
 		if err != nil {
 			c.leave()
@@ -129,11 +129,12 @@ func (w *viewer) forward(ctx context.Context, on bool) error {
 }
 
 // subscribe subscribes to the track, and waits for the answer, which says what the relay's largest object is.
-func (c *client) subscribe(
-	ctx context.Context, f *moqt.Filter, o *oracle,
+func (w *viewer) subscribe(
+	ctx context.Context, c *client, f *moqt.Filter, o *oracle,
 ) (*session.Subscription, *moqt.Location, error) {
 	wait := uint64(20_000)
 	p := moqt.Parameters{RendezvousTimeout: &wait, Filter: f}
+	w.spec.Timeouts.parameters(&p)
 	sub, err := c.Subscribe(ctx, moqt.Subscribe{Track: track, Parameters: p}, o)
 	if err != nil {
 		return nil, nil, err
