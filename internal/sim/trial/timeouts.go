@@ -98,8 +98,8 @@ func (l *life) tooEarly() (faults []string) {
 		}
 		at, ok := l.firstPublished(x.Group, last)
 		if !ok || limit == 0 || x.at.Sub(at) < limit {
-			faults = append(faults, fmt.Sprintf("objects of group %d, subgroup %d from %d on are left out for %v after "+
-				"%v: %v of %v", x.Group, x.Subgroup, x.From, x.to, x.at.Sub(at), x.Why, limit))
+			faults = append(faults, fmt.Sprintf("objects of group %d, subgroup %d from %d on are left out for %v "+
+				"after %v: %v of %v", x.Group, x.Subgroup, x.From, x.to, x.at.Sub(at), x.Why, limit))
 		}
 	}
 	return faults
