@@ -25,8 +25,8 @@
 // those of the others ([Server.LinkTo]), over a private port on the loopback interface.
 //
 // A Server can subscribe at other relays for what nobody publishes here ([Config.Upstream], [Server.KeepUpstream]). It
-// dials them from its own port, with media senders of the same loop, and keeps the sessions: a keeper for each connects
-// again when its session is lost, and follows GOAWAY.
+// dials them from its own port, with media senders of the same loop. Package [sluice/internal/keep] keeps the sessions:
+// it connects again when one is lost, and follows GOAWAY.
 //
 // A relay developer replaces parts in Config: the congestion controller and the drop policy of each connection, the
 // choice of subscribers that the kernel serves ([relay.FastPathPolicy]) and the permissions of peers

@@ -4,24 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"sluice/internal/keep"
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/relay"
 	"sluice/transport"
-)
-
-const (
-	// A link that is lost is dialed again, at first after minRedial, and each time after twice as long. When it was
-	// lost redialFor ago, the other process counts as gone.
-	minRedial = 100 * time.Millisecond
-	maxRedial = 10 * time.Second
-	redialFor = 5 * time.Minute
 )
 
 // LinkTarget is how other processes of this user reach the private port of a server, to make a [relay.Link]. It is
@@ -39,28 +32,26 @@ type links struct {
 	end  context.CancelFunc
 
 	mu     sync.Mutex
-	port   *linkPort                  // nil before it is needed
-	dialed map[*relay.Link]LinkTarget // links that this process has made
+	port   *linkPort                     // nil before it is needed
+	dialed map[netip.AddrPort]LinkTarget // of links that this process has made
 	closed bool
 }
 
 func newLinks() *links {
-	l := &links{dial: transport.Dial, dialed: make(map[*relay.Link]LinkTarget)}
+	l := &links{dial: transport.Dial, dialed: make(map[netip.AddrPort]LinkTarget)}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-// add enters a link that this process has made.
-func (l *links) add(link *relay.Link, target LinkTarget) {
+// set notes whether there is a link that this process has made.
+func (l *links) set(t LinkTarget, linked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dialed[link] = target
-}
-
-func (l *links) remove(link *relay.Link) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.dialed, link)
+	if linked {
+		l.dialed[t.Address] = t
+	} else {
+		delete(l.dialed, t.Address)
+	}
 }
 
 // close closes the private port. Links that are lost are not dialed again.
@@ -100,71 +91,85 @@ func (s *Server) LinkTargets() ([]LinkTarget, error) {
 // answered, or the context is done; those that do not answer are logged. A link lasts until one of the two ends: if it
 // is lost, it is made anew.
 func (s *Server) LinkTo(ctx context.Context, targets []LinkTarget) {
-	var answered sync.WaitGroup
+	answered := make(chan struct{}, len(targets))
 	for _, t := range targets {
-		answered.Add(1)
-		s.tasks.Go(func() { s.keepLink(ctx, t, sync.OnceFunc(answered.Done)) })
-	}
-	answered.Wait()
-}
-
-// keepLink makes a link, and makes it anew when it is lost. It calls answered when the other process has answered, or
-// does not.
-func (s *Server) keepLink(ctx context.Context, t LinkTarget, answered func()) {
-	lost, wait := time.Now(), minRedial
-	for first := true; ; first = false {
-		linked, err := s.linkTo(ctx, t, answered)
-		answered()
-		switch {
-		case err == nil: // one of the two has ended it
-			return
-		case linked:
-			s.log.Warn("the link with another process of the relay was lost; trying again", "address", t.Address,
-				"err", err)
-			lost, wait = time.Now(), minRedial
-		case first:
-			s.log.Warn("no link with another process of the relay: its publishers do not reach subscribers here; "+
-				"trying again", "address", t.Address, "err", err)
-		case time.Since(lost) > redialFor:
-			s.log.Warn("another process of the relay does not answer any more", "address", t.Address, "err", err)
-			return
+		k := &linkKeeper{
+			server: s, target: t, log: s.log.With("address", t.Address),
+			answered: sync.OnceFunc(func() { answered <- struct{}{} }),
 		}
+		s.tasks.Go(k.run)
+	}
+	for range targets {
 		select {
-		case <-time.After(wait):
-		case <-s.links.ctx.Done():
+		case <-answered:
+		case <-ctx.Done():
 			return
 		}
-		ctx, wait = s.links.ctx, min(2*wait, maxRedial)
 	}
 }
 
-// linkTo makes a link, and serves it until it ends. It calls answered when the other process has answered, and returns
-// whether it has.
-func (s *Server) linkTo(ctx context.Context, t LinkTarget, answered func()) (linked bool, err error) {
+// linkKeeper keeps a link with another process.
+type linkKeeper struct {
+	server   *Server
+	target   LinkTarget
+	log      *slog.Logger
+	tried    bool   // there was an attempt
+	answered func() // is called after the first attempt
+}
+
+// run makes the link, and makes it anew when it is lost.
+func (k *linkKeeper) run() {
+	links := k.server.links
+	err := keep.Run(links.ctx, keep.Config{
+		URL: "moqt://" + k.target.Address.String() + "/", Dial: k.dial, Note: k.note,
+		Backoff: keep.Backoff{First: 100 * time.Millisecond, Last: 10 * time.Second, GiveUp: 5 * time.Minute},
+		// Without an error one of the two processes has ended it.
+		Final: func(err error) bool { return err == nil || errors.Is(err, keep.ErrEndedAtOnce) },
+	})
+	links.set(k.target, false)
+	k.answered()
+	if err != nil && links.ctx.Err() == nil {
+		k.log.Warn("another process of the relay does not answer any more", "err", err)
+	}
+}
+
+// dial opens a session for the link.
+func (k *linkKeeper) dial(ctx context.Context, url string) (*keep.Session, error) {
+	s := k.server
 	senders := linkSenders{server: s, client: true}
-	defer senders.close()
-	conn, err := s.links.dial(ctx, "moqt://"+t.Address.String()+"/", transport.ClientConfig{
-		Protocols: moqt.ALPNs(), CertificateSHA256: t.Certificate, NewHooks: senders.newHooks, Limits: linkLimits,
-		ListenUDP: s.cfg.ListenLink,
+	conn, err := s.links.dial(ctx, url, transport.ClientConfig{
+		Protocols: moqt.ALPNs(), CertificateSHA256: k.target.Certificate, NewHooks: senders.newHooks,
+		Limits: linkLimits, ListenUDP: s.cfg.ListenLink,
 	})
 	if err != nil {
-		return false, err
+		return nil, errors.Join(err, senders.close())
 	}
-	defer func() { <-conn.Context().Done() }() // before the senders are closed
-	l, err := s.relay.NewLink(conn, session.Client, t.Secret)
+	closeSenders := func() error {
+		<-conn.Context().Done()
+		return senders.close()
+	}
+	l, err := s.relay.NewLink(conn, session.Client, k.target.Secret)
 	if err != nil {
-		return false, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""))
+		return nil, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""), closeSenders())
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(context.Background()) }()
-	select {
-	case err = <-ended:
-		return false, err
-	case <-l.Ready():
+	return &keep.Session{Ready: l.Ready(), Run: func(ctx context.Context) error {
+		defer closeSenders()
+		return l.Run(ctx)
+	}}, nil
+}
+
+// note notes and logs what happens.
+func (k *linkKeeper) note(e keep.Event, _ string, err error) {
+	k.server.links.set(k.target, e == keep.Connected)
+	switch {
+	case e == keep.Connected:
+		k.log.Info("linked with another process of the relay")
+	case e == keep.Lost:
+		k.log.Warn("the link with another process of the relay was lost; trying again", "err", err)
+	case !k.tried:
+		k.log.Warn("no link with another process of the relay: its publishers do not reach subscribers here; "+
+			"trying again", "err", err)
 	}
-	s.links.add(l, t)
-	defer s.links.remove(l)
-	s.log.Info("linked with another process of the relay", "address", t.Address)
-	answered()
-	return true, <-ended
+	k.tried = true
+	k.answered()
 }

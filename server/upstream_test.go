@@ -197,7 +197,6 @@ func TestHostsOfGoaway(t *testing.T) {
 		named   string
 		want    string // empty: the relay's own URL
 	}{
-		{nil, "", ""},
 		{nil, "moqt://origin.example:444/new", "moqt://origin.example:444/new"},
 		{nil, "https://ORIGIN.example", "https://ORIGIN.example"},
 		{nil, "moqt://origin.example.evil.example", ""},
@@ -215,9 +214,9 @@ func TestHostsOfGoaway(t *testing.T) {
 		const own = "moqt://origin.example/app?token=x"
 		cfg := UpstreamConfig{GoawayHosts: c.allowed}
 		k := &keeper{url: own, mayMove: cfg.mayMove, log: slog.New(slog.DiscardHandler)}
-		require.Equal(t, cmp.Or(c.want, own), k.afterGoaway(own, c.named), c.named)
+		require.Equal(t, cmp.Or(c.want, own), k.follow(c.named), c.named)
 		k.mayMove = nil
-		require.Equal(t, own, k.afterGoaway(own, c.named), c.named)
+		require.Equal(t, own, k.follow(c.named), c.named)
 	}
 }
 

@@ -1,5 +1,4 @@
-// Package client keeps a MoQ session with a relay: it connects, connects again when a session ends by an error, and
-// moves to another session when the relay sends GOAWAY.
+// Package client serves the sessions of a publisher or a player with a relay, which package keep keeps.
 //
 // [Run] asks its caller for an [Endpoint] for each session, a [Link], and calls the Endpoint's Serve. Publishers and
 // players are Endpoints; they keep what outlasts a session, such as the input of a publisher. Serve calls
@@ -9,6 +8,4 @@
 //
 // That a relay has been started again is noticed by package transport, which probes a relay that was sending and has
 // become silent.
-//
-// Run uses one goroutine for these decisions, and needs no lock.
 package client

@@ -2,7 +2,8 @@ package client
 
 import (
 	"context"
-	"time"
+	"errors"
+	"fmt"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -14,54 +15,42 @@ type Link struct {
 	*session.Session
 	URL string // of the relay
 
-	since       time.Time // when it was established
-	established chan struct{}
-	moved       chan moqt.Goaway
-	served      chan error
-	stop        context.CancelFunc // of Serve
-	ended       chan struct{}
+	endpoint Endpoint
+	serving  context.Context // of Serve
+	stop     context.CancelFunc
+	goaway   chan moqt.Goaway
+	before   *Link // nil: this is the first one that has not ended
 }
 
 // Name returns the URL of the relay as logs and errors show it.
 func (l *Link) Name() string { return transport.WithoutQuery(l.URL) }
 
-// Established tells Run that the session is in use. It now replaces the session before it, if any.
+// Established tells Run that the session is in use. It now replaces those before it.
 func (l *Link) Established() {
-	select {
-	case l.established <- struct{}{}:
-	default:
+	for o := l.before; o != nil; o = o.before {
+		o.stop()
 	}
 }
 
-// retire ends a session that another one has replaced: when Serve has returned, or after the timeout.
-func (l *Link) retire(timeout time.Duration) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
+// run runs and serves the session. It returns what Serve returns, or why the session was lost.
+func (l *Link) run(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = l.Run(ctx) // the session's context has its error
+	}()
+	defer func() {
+		l.Close(moqt.SessionNoError, "")
+		<-ended
+	}()
 	select {
-	case err := <-l.served:
-		l.served <- err
-	case <-timer.C:
+	case <-l.Ready():
+		err := l.endpoint.Serve(l.serving)
+		_, refused := errors.AsType[*moqt.RequestError](err)
+		if err == nil || refused || l.Context().Err() == nil {
+			return err
+		}
+	case <-ended:
 	}
-	l.close()
-}
-
-// close ends the session and waits until Serve has returned.
-func (l *Link) close() {
-	l.Close(moqt.SessionNoError, "")
-	<-l.ended
-	if l.stop != nil {
-		l.stop()
-		err := <-l.served
-		l.served <- err
-	}
-}
-
-// hasEnded reports whether the session has ended and Serve has returned.
-func (l *Link) hasEnded() bool {
-	select {
-	case <-l.ended:
-		return len(l.served) > 0
-	default:
-		return false
-	}
+	return &ConnectError{l.URL, fmt.Errorf("%s: %w", l.Name(), context.Cause(l.Context()))}
 }
