@@ -22,15 +22,13 @@ type Activity struct {
 func (s *Server) Activity() (a Activity, err error) {
 	a = Activity{
 		Sessions: s.relay.OpenSessions(), Overview: s.relay.Overview(), Media: s.loop.Stats(),
-		Guests: s.relay.Guests(), Upstreams: s.keepers.status(),
+		Guests: s.relay.Guests(), Upstreams: s.upstreams.status(),
 	}
 	if a.Delays, err = s.Delays(); err != nil {
 		return a, err
 	}
-	if s.fastPath != nil {
-		if a.FastPath, err = s.fastPath.Counts(); err != nil {
-			return a, err
-		}
+	if a.FastPath, err = s.fastPath.counts(); err != nil {
+		return a, err
 	}
 	if s.mesh != nil {
 		status := s.mesh.node.Status()

@@ -15,44 +15,45 @@ const (
 	coalesceAfter = 100 * time.Millisecond
 )
 
-// newCoalescing returns a function for the reader of a socket, which calls it before it sleeps. It returns how long
-// packets may wait (see [transport.ListenConfig.Coalesce]), and adapts the number of processors to the load. While the
-// kernel forwards all media, user space only caches it and records what was sent, which is not urgent.
-func (s *Server) newCoalescing(socket int) func() time.Duration {
-	w := new(sendWatch)
-	return func() time.Duration {
-		select {
-		case <-s.ready:
-		default:
-			return 0
-		}
-		if s.loop == nil {
-			return 0
-		}
-		now := time.Now()
-		if s.processors != nil {
-			s.processors.look(now, s.sent, cpuTime)
-		}
-		if s.fastPath == nil || !s.fastPath.Forwards() {
-			return 0
-		}
-		return w.delay(s.loop.SentOn(socket), now)
-	}
-}
-
-// sent is how many packets with media the process has sent, at most.
-func (s *Server) sent() uint64 {
-	if s.fastPath == nil {
-		return s.loop.Sent()
-	}
-	return s.loop.Sent() + s.fastPath.WorkersCopies()
-}
-
-// sendWatch observes how much media user space sends on a socket.
+// sendWatch observes how much media user space sends on a socket. While the kernel forwards all media, user space only
+// caches it and records what was sent, which is not urgent.
 type sendWatch struct {
-	sent  uint64           // packets, at most so far
-	since time.Time        // when this number was first seen
-	_     cpu.CacheLinePad // readers run on different processors
+	server *Server
+	socket int
+	sent   uint64           // packets, at most so far
+	since  time.Time        // when this number was first seen
+	_      cpu.CacheLinePad // readers run on different processors
+}
+
+// look returns how long packets may wait (see [transport.ListenConfig.Coalesce]), and adapts the number of processors
+// to the load. The socket's reader calls it before it sleeps.
+func (w *sendWatch) look() time.Duration {
+	s := w.server
+	select {
+	case <-s.ready:
+	default:
+		return 0
+	}
+	if s.loop == nil {
+		return 0
+	}
+	now := time.Now()
+	if s.processors != nil {
+		s.processors.look(now, w.sentByAll, cpuTime)
+	}
+	if s.fastPath.FastPath == nil || !s.fastPath.Forwards() {
+		return 0
+	}
+	return w.delay(s.loop.SentOn(w.socket), now)
+}
+
+// sentByAll is how many packets with media the process has sent, at most.
+func (w *sendWatch) sentByAll() uint64 {
+	sent := w.server.loop.Sent()
+	if f := w.server.fastPath.FastPath; f != nil {
+		sent += f.WorkersCopies()
+	}
+	return sent
 }
 
 // delay returns how long packets may wait.

@@ -38,7 +38,7 @@ func TestSendWatch(t *testing.T) {
 // TestNoCoalescingBeforeTheStart asks before there is a fast path, without a loop, and without a fast path.
 func TestNoCoalescingBeforeTheStart(t *testing.T) {
 	s := &Server{ready: make(chan struct{})}
-	delay := s.newCoalescing(0)
+	delay := (&sendWatch{server: s}).look
 	require.Zero(t, delay())
 	close(s.ready)
 	require.Zero(t, delay())

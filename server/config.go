@@ -84,8 +84,7 @@ type FastPathConfig struct {
 	// Devices are the names of the network devices to attach to. Default: the devices with the listening address; if
 	// the server dials other relays, all that have one, because routes choose the device that leads there.
 	Devices []string
-	// Dials says that the server dials other relays, as KeepUpstream and JoinCluster do. It does if it has
-	// Upstream.Routes.
+	// Dials says that the server dials other relays, as JoinCluster does. It does if it has Upstream.Routes.
 	Dials bool
 	// RTPPort is the UDP port for RTP of RTSP clients, see [Server.FastPath]. Default: none.
 	RTPPort uint16

@@ -12,8 +12,9 @@ import (
 // measureFor is how long delays are measured after somebody has asked for them: longer than scrapers pause.
 const measureFor = 5 * time.Minute
 
-// delayMeter measures how long packets stay in the relay, while somebody wants to know.
+// delayMeter has both senders measure how long packets stay in the relay, while somebody wants to know.
 type delayMeter struct {
+	server  *Server
 	measure func(on bool)
 
 	mu    sync.Mutex
@@ -42,11 +43,11 @@ func (m *delayMeter) end() {
 	}
 }
 
-// measureDelays has both senders measure delays, or ends that.
-func (s *Server) measureDelays(on bool) {
-	s.loop.Measure(on)
-	if s.fastPath != nil {
-		s.fastPath.Measure(on)
+// measureBoth has both senders measure, or ends that.
+func (m *delayMeter) measureBoth(on bool) {
+	m.server.loop.Measure(on)
+	if f := m.server.fastPath.FastPath; f != nil {
+		f.Measure(on)
 	}
 }
 
@@ -57,11 +58,11 @@ type Delays struct{ Kernel, Process delay.Histogram }
 
 // Delays returns the delays that were measured. They are measured from the first call on, until five minutes after the
 // last one.
-func (s *Server) Delays() (d Delays, err error) {
-	s.delays.goOn()
-	d.Process = s.loop.Delays()
-	if s.fastPath != nil {
-		d.Kernel, err = s.fastPath.Delays()
+func (m *delayMeter) Delays() (d Delays, err error) {
+	m.goOn()
+	d.Process = m.server.loop.Delays()
+	if f := m.server.fastPath.FastPath; f != nil {
+		d.Kernel, err = f.Delays()
 	}
 	return d, err
 }

@@ -24,7 +24,7 @@
 // While one process of a relay replaces another (package [sluice/internal/handover]), the server of each has links with
 // those of the others ([Server.LinkTo]), over a private port on the loopback interface.
 //
-// A Server can subscribe at other relays for what nobody publishes here ([Config.Upstream], [Server.KeepUpstream]). It
+// A Server can subscribe at other relays for what nobody publishes here ([Config.Upstream]). It
 // dials them from its own port, with media senders of the same loop. Package [sluice/internal/keep] keeps the sessions:
 // it connects again when one is lost, and follows GOAWAY.
 //

@@ -86,56 +86,41 @@ func fastPathDevices(cfg FastPathConfig, listen netip.Addr) (devices []int, err 
 // minUDPPayloadSize is the least that a peer may be told (RFC 9000 §18.2).
 const minUDPPayloadSize = 1200
 
-// maxUDPPayloadSize is what leaves room for the copies of a peer's packets, see [fastpath.HopGrowth].
-func (s *Server) maxUDPPayloadSize(dialed bool) int {
-	if dialed {
-		return fastpath.MaxUDPPayloadSize + fastpath.HopGrowth
+// kernel is the fast path, if there is one.
+type kernel struct{ *fastpath.FastPath }
+
+// await returns when sockets have the packets whose copies the kernel may have sent by now. It returns false if the
+// kernel sends none.
+func (k kernel) await() bool {
+	if k.FastPath != nil {
+		k.AwaitRuns()
 	}
-	upstream, announced := s.keepers.maxUDPPayloadSize()
-	if !announced {
-		return fastpath.MaxUDPPayloadSize
-	}
-	return max(upstream-fastpath.HopGrowth, minUDPPayloadSize)
+	return k.FastPath != nil
 }
 
-// FastPath returns the kernel's programs, or nil if they are not attached.
-func (s *Server) FastPath() *fastpath.FastPath { return s.fastPath }
-
-// Rule returns the operator's rule, or nil.
-func (s *Server) Rule() *fastpath.Rule { return s.cfg.Rule }
-
-// awaitKernel returns when sockets have the packets whose copies the kernel may have sent by now. It returns false if
-// the kernel sends none.
-func (s *Server) awaitKernel() bool {
-	if s.fastPath == nil {
-		return false
+// counts returns what the kernel has done, by reason.
+func (k kernel) counts() (map[string]uint64, error) {
+	if k.FastPath == nil {
+		return nil, nil
 	}
-	s.fastPath.AwaitRuns()
-	return true
+	return k.Counts()
 }
 
-// HasFastPath reports whether the kernel's programs are attached.
-func (s *Server) HasFastPath() bool { return s.fastPath != nil }
-
-func (s *Server) closeFastPath() error {
-	if s.fastPath == nil {
+func (k kernel) close() error {
+	if k.FastPath == nil {
 		return nil
 	}
-	return s.fastPath.Close()
+	return k.Close()
 }
 
 var fastPathReasons = prometheus.NewDesc("sluice_fastpath_total",
 	"Packets from publishers, media frames in them and copies for subscribers, by what the kernel did with them.",
 	[]string{"reason"}, nil)
 
-func (s *Server) collectFastPath(ch chan<- prometheus.Metric) {
-	if s.fastPath == nil {
-		return
-	}
-	counts, err := s.fastPath.Counts()
+func (k kernel) collect(ch chan<- prometheus.Metric) {
+	counts, err := k.counts()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(fastPathReasons, err)
-		return
 	}
 	for reason, n := range counts {
 		ch <- prometheus.MustNewConstMetric(fastPathReasons, prometheus.CounterValue, float64(n), reason)

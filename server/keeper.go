@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"sluice/fastpath"
 	"sluice/internal/keep"
 	"sluice/internal/unlucky"
 	"sluice/media"
@@ -25,11 +27,11 @@ type keeper struct {
 	transport transport.ClientConfig
 	log       *slog.Logger
 	kind      transport.Kind // of the latest connection
+	payload   atomic.Int64   // max_udp_payload_size of the relay, as far as is known and useful
 
 	mu      sync.Mutex
 	failure string // of the last attempt; empty if a session was established
 	ready   bool   // there is a session
-	payload int    // max_udp_payload_size of the relay, as far as is known
 }
 
 // UpstreamStatus describes an upstream relay.
@@ -57,24 +59,15 @@ func (k *keeper) dial(ctx context.Context, url string) (*keep.Session, error) {
 		return nil, err
 	}
 	k.kind = conn.Kind()
-	k.learnPayload(conn) // before anybody can know that there is a session
+	if sender, ok := conn.Hooks().(*media.Sender); ok { // before anybody can know that there is a session
+		k.payload.Store(int64(min(sender.PeerMaxUDPPayloadSize(), fastpath.MaxUDPPayloadSize)))
+	}
 	s, err := k.relay.NewSession(conn)
 	if err != nil {
 		return nil, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""))
 	}
-	k.server.tasks.Go(func() { watchSilence(conn, k.server.awaitKernel) })
+	k.server.tasks.Go(func() { watchSilence(conn, k.server.fastPath.await) })
 	return &keep.Session{Run: s.Run, Ready: s.Ready(), Goaway: s.Goaway(), Retire: s.Retire}, nil
-}
-
-// learnPayload notes how large the packets may be that the relay takes. The handshake has told that.
-func (k *keeper) learnPayload(conn transport.Conn) {
-	sender, ok := conn.Hooks().(*media.Sender)
-	if !ok {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.payload = sender.PeerMaxUDPPayloadSize()
 }
 
 // follow returns the URL to connect to when a GOAWAY has named one. A host that the operator does not know gets no

@@ -2,12 +2,12 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,73 +25,74 @@ type LinkTarget struct {
 	Secret      []byte         `json:"secret"`
 }
 
+// maxLinkConnections bounds what other programs on this machine can open before they fail to show the secret.
+const maxLinkConnections = 64
+
 // links makes links with the other processes of a relay: those that this one has replaced, and those that replace it.
 type links struct {
-	dial func(context.Context, string, transport.ClientConfig) (transport.Conn, error)
-	ctx  context.Context // done when the private port is closed
-	end  context.CancelFunc
-
-	mu     sync.Mutex
-	port   *linkPort                     // nil before it is needed
-	dialed map[netip.AddrPort]LinkTarget // of links that this process has made
-	closed bool
+	port   privatePort
+	secret []byte // of the port
+	dial   func(context.Context, string, transport.ClientConfig) (transport.Conn, error)
+	ctx    context.Context // done when the private port is closed
+	end    context.CancelFunc
+	dialed sync.Map // LinkTarget by address, of links that this process has made
 }
 
-func newLinks() *links {
-	l := &links{dial: transport.Dial, dialed: make(map[netip.AddrPort]LinkTarget)}
+func newLinks(s *Server) *links {
+	l := &links{secret: []byte(rand.Text()), dial: transport.Dial}
 	l.ctx, l.end = context.WithCancel(context.Background())
+	l.port = privatePort{server: s, accept: l.accept, config: transport.ListenConfig{
+		MaxConnections: maxLinkConnections,
+		Sockets: func(local *net.UDPAddr) ([]transport.Socket, error) {
+			c, err := s.cfg.ListenLink("udp", local)
+			return []transport.Socket{{Conn: c}}, err
+		},
+	}}
 	return l
-}
-
-// set notes whether there is a link that this process has made.
-func (l *links) set(t LinkTarget, linked bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if linked {
-		l.dialed[t.Address] = t
-	} else {
-		delete(l.dialed, t.Address)
-	}
 }
 
 // close closes the private port. Links that are lost are not dialed again.
 func (l *links) close() error {
-	l.mu.Lock()
-	l.closed = true
 	l.end()
-	p := l.port
-	l.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	return p.close()
+	return l.port.close()
 }
 
 // LinkTargets returns how another process makes links with this one, and with those that this one has links with. It
 // opens the private port.
-func (s *Server) LinkTargets() ([]LinkTarget, error) {
-	l := s.links
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return nil, errors.New("the relay has ended")
+func (l *links) LinkTargets() ([]LinkTarget, error) {
+	to, certificate, err := l.port.open()
+	if err != nil {
+		return nil, fmt.Errorf("open a port for other processes of the relay: %w", err)
 	}
-	if l.port == nil {
-		p, err := openLinkPort(s)
+	targets := []LinkTarget{{to.AddrPort(), certificate, l.secret}}
+	l.dialed.Range(func(_, t any) bool {
+		targets = append(targets, t.(LinkTarget))
+		return true
+	})
+	return targets, nil
+}
+
+// accept serves the link of a process that replaces this one.
+func (l *links) accept(conn transport.Conn) {
+	s := l.port.server
+	s.tasks.Go(func() {
+		link, err := s.relay.NewLink(conn, session.Server, l.secret)
 		if err != nil {
-			return nil, fmt.Errorf("open a port for other processes of the relay: %w", err)
+			_ = conn.CloseWithError(uint64(moqt.SessionInternalError), "") // fails only if it has ended already
+		} else {
+			err = link.Run(context.Background())
 		}
-		l.port = p
-		s.tasks.Go(p.accept)
-	}
-	return append([]LinkTarget{l.port.target}, slices.Collect(maps.Values(l.dialed))...), nil
+		if err != nil {
+			s.log.Debug("link failed", "peer", conn.RemoteAddr(), "error", err) // the other process warns
+		}
+	})
 }
 
 // LinkTo makes links with other processes of the relay, as their [Server.LinkTargets] say. It returns when they have
 // answered, or the context is done; those that do not answer are logged. A link lasts until one of the two ends: if it
 // is lost, it is made anew.
-func (s *Server) LinkTo(ctx context.Context, targets []LinkTarget) {
-	answered := make(chan struct{}, len(targets))
+func (l *links) LinkTo(ctx context.Context, targets []LinkTarget) {
+	s, answered := l.port.server, make(chan struct{}, len(targets))
 	for _, t := range targets {
 		k := &linkKeeper{
 			server: s, target: t, log: s.log.With("address", t.Address),
@@ -126,7 +127,7 @@ func (k *linkKeeper) run() {
 		// Without an error one of the two processes has ended it.
 		Final: func(err error) bool { return err == nil || errors.Is(err, keep.ErrEndedAtOnce) },
 	})
-	links.set(k.target, false)
+	links.dialed.Delete(k.target.Address)
 	k.answered()
 	if err != nil && links.ctx.Err() == nil {
 		k.log.Warn("another process of the relay does not answer any more", "err", err)
@@ -136,10 +137,10 @@ func (k *linkKeeper) run() {
 // dial opens a session for the link.
 func (k *linkKeeper) dial(ctx context.Context, url string) (*keep.Session, error) {
 	s := k.server
-	senders := linkSenders{server: s, client: true}
+	senders := privateSenders{server: s, client: true}
 	conn, err := s.links.dial(ctx, url, transport.ClientConfig{
 		Protocols: moqt.ALPNs(), CertificateSHA256: k.target.Certificate, NewHooks: senders.newHooks,
-		Limits: linkLimits, ListenUDP: s.cfg.ListenLink,
+		Limits: privateLimits, ListenUDP: s.cfg.ListenLink,
 	})
 	if err != nil {
 		return nil, errors.Join(err, senders.close())
@@ -160,9 +161,11 @@ func (k *linkKeeper) dial(ctx context.Context, url string) (*keep.Session, error
 
 // note notes and logs what happens.
 func (k *linkKeeper) note(e keep.Event, _ string, err error) {
-	k.server.links.set(k.target, e == keep.Connected)
+	dialed := &k.server.links.dialed
+	dialed.Delete(k.target.Address)
 	switch {
 	case e == keep.Connected:
+		dialed.Store(k.target.Address, k.target)
 		k.log.Info("linked with another process of the relay")
 	case e == keep.Lost:
 		k.log.Warn("the link with another process of the relay was lost; trying again", "err", err)

@@ -12,6 +12,7 @@ const loadTime = 10 * time.Second
 
 // loadMeter measures how much of what a node may use is in use.
 type loadMeter struct {
+	server   *Server
 	cpus     int     // that the process may use
 	capacity float64 // of the link, in bits per second; 0: not known
 
@@ -47,22 +48,22 @@ func (m *loadMeter) measure(now usage) float64 {
 	return m.value
 }
 
-// usage returns what the server uses. What was sent is only counted if the capacity of the link is known.
-func (s *Server) usage(now time.Time, withBytes bool) usage {
-	u := usage{
-		at: now, cpu: cpuTime(),
-		sessions: float64(s.relay.OpenSessions()) / float64(max(1, s.relay.MaxSessions())),
+// newLoadMeter returns a meter for a node whose link has a capacity, if that is known. The process may have lowered
+// GOMAXPROCS, to adapt to the load.
+func newLoadMeter(s *Server, capacity int) *loadMeter {
+	m := &loadMeter{server: s, capacity: float64(capacity), cpus: runtime.GOMAXPROCS(0)}
+	if s.processors != nil {
+		m.cpus = s.processors.all
 	}
-	if withBytes {
-		u.bytes = s.loop.Stats().Counters.Bytes
-	}
-	return u
+	return m
 }
 
-// cpus returns how many processors the process may use: it has lowered GOMAXPROCS if it adapts to the load.
-func (s *Server) cpus() int {
-	if s.processors != nil {
-		return s.processors.all
+// usage returns what the server uses. What was sent is only counted if the capacity of the link is known.
+func (m *loadMeter) usage(now time.Time) usage {
+	r := m.server.relay
+	u := usage{at: now, cpu: cpuTime(), sessions: float64(r.OpenSessions()) / float64(max(1, r.MaxSessions()))}
+	if m.capacity > 0 {
+		u.bytes = m.server.loop.Stats().Counters.Bytes
 	}
-	return runtime.GOMAXPROCS(0)
+	return u
 }

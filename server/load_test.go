@@ -82,7 +82,7 @@ func TestNodeTellsItsLoad(t *testing.T) {
 	got := receive(t, s, "video")
 	send(0, []byte("media"))
 	got.await(t)
-	u := s.usage(time.Now(), true)
+	u := newLoadMeter(s, 1).usage(time.Now())
 	require.Equal(t, 0.25, u.sessions)
 	require.NotZero(t, u.cpu)
 	require.GreaterOrEqual(t, u.bytes, uint64(len("media")))

@@ -101,11 +101,11 @@ func TestStrangersAtTheLocalPort(t *testing.T) {
 		c, err := transport.ListenUDP(network, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 2)})
 		if err == nil { // a session is being dialed from the same port of another address
 			from := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), udpAddress(c.LocalAddr()).Port())
-			s.local.add(from, &dialed{client: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)}})
+			s.local.dialed.Store(from, &dialed{client: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)}})
 		}
 		return c, err
 	}
-	stranger, err := transport.Dial(t.Context(), "moqt://"+s.local.listener.Addr().String()+"/", cfg)
+	stranger, err := transport.Dial(t.Context(), "moqt://"+s.local.port.listener.Addr().String()+"/", cfg)
 	require.NoError(t, err)
 	_, err = stranger.AcceptUniStream(t.Context())
 	closed, ok := errors.AsType[*transport.SessionError](err)
@@ -118,15 +118,15 @@ func TestStrangersAtTheLocalPort(t *testing.T) {
 // program that gets its address must not be taken for its client.
 func TestSessionsThatDoNotArrive(t *testing.T) {
 	s := start(t, Config{})
-	cert, err := transport.SelfSignedCertificate(linkCertificateValidity)
+	cert, err := transport.SelfSignedCertificate(privateValidity)
 	require.NoError(t, err)
 	hash := sha256.Sum256(cert.Certificate[0])
-	l := &local{server: s, certificate: hash[:], dialed: make(map[netip.AddrPort]*dialed)}
-	l.listener, err = transport.Listen("127.0.0.1:0", transport.ListenConfig{
+	l := &local{port: privatePort{certificate: hash[:]}}
+	l.port.listener, err = transport.Listen("127.0.0.1:0", transport.ListenConfig{
 		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: s.log,
 	})
 	require.NoError(t, err)
-	defer l.listener.Close()
+	defer l.port.listener.Close()
 	for _, gone := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error)
@@ -134,7 +134,7 @@ func TestSessionsThatDoNotArrive(t *testing.T) {
 			_, err := l.dial(ctx, &dialed{arrived: make(chan struct{})})
 			failed <- err
 		}()
-		conn, err := l.listener.Accept(t.Context()) // and nobody takes it
+		conn, err := l.port.listener.Accept(t.Context()) // and nobody takes it
 		require.NoError(t, err)
 		if gone {
 			require.NoError(t, conn.CloseWithError(0, ""))
@@ -142,7 +142,7 @@ func TestSessionsThatDoNotArrive(t *testing.T) {
 			cancel()
 		}
 		require.Error(t, <-failed)
-		require.Empty(t, l.dialed)
+		l.dialed.Range(func(any, any) bool { require.Fail(t, "it is not forgotten"); return false })
 		<-conn.Context().Done()
 		cancel()
 	}

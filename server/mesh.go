@@ -14,7 +14,6 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/cluster"
 	"sluice/internal/logs"
@@ -114,8 +113,8 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 		cfg.now = time.Now
 	}
 	if cfg.Load == nil {
-		meter := &loadMeter{cpus: s.cpus(), capacity: float64(cfg.Capacity)}
-		cfg.Load = func(now time.Time) float64 { return meter.measure(s.usage(now, cfg.Capacity > 0)) }
+		meter := newLoadMeter(s, cfg.Capacity)
+		cfg.Load = func(now time.Time) float64 { return meter.measure(meter.usage(now)) }
 	}
 	asked, err := lru.New[string, string](meshMemory)
 	rtts, err2 := lru.New[string, measuredRTT](meshMemory)
@@ -281,7 +280,7 @@ func (m *mesh) dialLocked(t meshTarget) *dialedNode {
 	up := &m.server.cfg.Upstream
 	ctx, cancel := context.WithCancel(context.Background())
 	// Where its clients should go does not count for this one: the cluster says whom to ask instead.
-	u, err := m.server.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, m.transport(), nil)
+	u, err := m.server.upstreams.keep(ctx, relay.UpstreamRelayConfig{URL: t.url, Tokens: up.Tokens}, m.transport(), nil)
 	if err != nil {
 		cancel()
 		m.log.Log(slog.LevelWarn, "dial", "a node of the cluster cannot be dialed", "node", t.node, "err", err)
@@ -383,14 +382,6 @@ func (s *Server) Cluster() *cluster.Node {
 		return nil
 	}
 	return s.mesh.node
-}
-
-// Collectors returns all that the server counts.
-func (s *Server) Collectors() []prometheus.Collector {
-	if s.mesh == nil {
-		return []prometheus.Collector{s, delayMetrics{s}}
-	}
-	return []prometheus.Collector{s, delayMetrics{s}, s.mesh.node, s.mesh.far.collector()}
 }
 
 // ServeCluster answers a request with the status of the cluster.

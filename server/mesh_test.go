@@ -395,7 +395,7 @@ func TestMeshProof(t *testing.T) {
 		stranger.knowsRoute(t, 1)
 		stranger.mesh.Upstreams("", moqt.Namespace{"live"})
 		await(t, "the stranger is refused", func() bool {
-			s := stranger.keepers.status()
+			s := stranger.Server.upstreams.status()
 			return len(s) == 1 && !s[0].Connected && strings.Contains(s[0].Error, "not trusted")
 		})
 

@@ -8,9 +8,12 @@ import (
 	"sluice/media"
 )
 
+// metrics are what all parts of a server count.
+type metrics struct{ server *Server }
+
 // Describe implements [prometheus.Collector].
-func (s *Server) Describe(ch chan<- *prometheus.Desc) {
-	s.relay.Describe(ch)
+func (m metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.server.relay.Describe(ch)
 	for _, m := range loopMetrics {
 		ch <- m.desc
 	}
@@ -20,7 +23,8 @@ func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements [prometheus.Collector].
-func (s *Server) Collect(ch chan<- prometheus.Metric) {
+func (m metrics) Collect(ch chan<- prometheus.Metric) {
+	s := m.server
 	s.relay.Collect(ch)
 	stats := s.loop.Stats()
 	for _, m := range loopMetrics {
@@ -33,7 +37,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range map[string]uint64{"total": total, "address": source} {
 		ch <- prometheus.MustNewConstMetric(refusedConnections, prometheus.CounterValue, float64(n), reason)
 	}
-	s.collectFastPath(ch)
+	s.fastPath.collect(ch)
 }
 
 var refusedConnections = prometheus.NewDesc("sluice_refused_connections_total",
@@ -102,13 +106,26 @@ var loopMetrics = []loopMetric{
 var loopErrors = prometheus.NewDesc("sluice_media_send_errors_total", "Failures to send, by reason.",
 	[]string{"reason"}, nil)
 
+// Collectors returns all that the server counts.
+func (m metrics) Collectors() []prometheus.Collector {
+	list := []prometheus.Collector{m, delayMetrics{m.server}}
+	if mesh := m.server.mesh; mesh != nil {
+		list = append(list, mesh.node, mesh.far.collector())
+	}
+	return list
+}
+
+// SessionMetrics returns metrics of single sessions, apart from the others: they come and go with sessions, so only a
+// scraper that asks for them has to store them.
+func (m metrics) SessionMetrics() prometheus.Collector { return sessionMetrics{m.server.relay} }
+
 // Alive reports whether the server can take all its locks within a second. Otherwise something is stuck, and the
 // process should be restarted.
-func (s *Server) Alive() bool {
+func (m metrics) Alive() bool {
 	ch := make(chan prometheus.Metric)
 	go func() {
 		defer close(ch)
-		s.Collect(ch)
+		m.Collect(ch)
 	}()
 	timeout := time.After(time.Second)
 	for {

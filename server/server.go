@@ -27,20 +27,22 @@ type Server struct {
 	log      *slog.Logger
 	tasks    sync.WaitGroup
 	stop     context.CancelFunc // ends the tasks that are not sessions
-	links    *links
-	local    local
-	keepers  keepers // of sessions with upstream relays
-	mesh     *mesh   // nil: not in a cluster; set before Serve
+
+	*links    // with other processes
+	*local    // sessions with itself
+	upstreams upstreams
+	mesh      *mesh // nil: not in a cluster; set before Serve
+	metrics
+	delayMeter
 
 	// Connections may arrive before Listen returns. They wait until ready is closed; after that, the fields below are
 	// constant. loop is nil if Listen fails.
 	ready      chan struct{}
 	relay      *relay.Relay
 	loop       *media.Loop
-	handler    http.Handler       // nil: none
-	fastPath   *fastpath.FastPath // nil: off
-	processors *processors        // nil: not adapted
-	delays     delayMeter
+	handler    http.Handler // nil: none
+	fastPath   kernel
+	processors *processors // nil: not adapted
 }
 
 // Listen opens the port. Connections are accepted by Serve.
@@ -49,12 +51,13 @@ func Listen(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, stop: func() {}, links: newLinks(), ready: make(chan struct{})}
-	s.local.server = s
+	s := &Server{cfg: cfg, log: cfg.Logger, stop: func() {}, ready: make(chan struct{})}
+	s.links, s.local, s.upstreams.server, s.metrics.server = newLinks(s), newLocal(s), s, s
+	s.delayMeter = delayMeter{server: s, measure: s.measureBoth}
 	t := cfg.Transport
 	t.Protocols, t.NewHooks = moqt.ALPNs(), s.newHooks
 	t.MaxConnectionsPerSource, t.Exempt = cfg.Relay.PerAddress.Sessions, cfg.Relay.Exempt
-	t.Coalesce = s.newCoalescing
+	t.Coalesce = func(socket int) func() time.Duration { return (&sendWatch{server: s, socket: socket}).look }
 	if cfg.NewHandler != nil {
 		t.Handler = http.HandlerFunc(s.answer)
 	}
@@ -65,7 +68,7 @@ func Listen(cfg Config) (*Server, error) {
 	err = s.prepare()
 	close(s.ready)
 	if err != nil {
-		return nil, errors.Join(err, s.listener.Close(), s.closeFastPath())
+		return nil, errors.Join(err, s.listener.Close(), s.fastPath.close())
 	}
 	return s, nil
 }
@@ -74,7 +77,7 @@ func Listen(cfg Config) (*Server, error) {
 func (s *Server) prepare() (err error) {
 	fast := s.cfg.FastPath
 	fast.Dials = fast.Dials || len(s.cfg.Upstream.Routes) > 0
-	if s.fastPath, err = openFastPath(fast, s.cfg.Rule, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
+	if s.fastPath.FastPath, err = openFastPath(fast, s.cfg.Rule, s.listener.Addr().(*net.UDPAddr), s.log); err != nil {
 		return err
 	}
 	relayConfig, loopConfig := s.cfg.Relay, media.LoopConfig{Logger: s.log}
@@ -82,8 +85,8 @@ func (s *Server) prepare() (err error) {
 		loopConfig.Rule = s.cfg.Rule
 	}
 	relayConfig.OriginNeedsProof = relayConfig.OriginNeedsProof || s.cfg.Transport.Mutual != nil
-	if s.fastPath != nil {
-		relayConfig.FastPath, loopConfig.Memory = s.fastPath, s.fastPath
+	if f := s.FastPath(); f != nil {
+		relayConfig.FastPath, loopConfig.Memory = f, f
 	}
 	if s.relay, err = relay.New(relayConfig); err != nil {
 		return err
@@ -91,7 +94,6 @@ func (s *Server) prepare() (err error) {
 	if s.loop, err = media.NewLoop(loopConfig, s.listener.PacketConns()...); err != nil {
 		return err
 	}
-	s.delays.measure = s.measureDelays
 	if s.cfg.AdaptRuntime {
 		s.processors = newProcessors(time.Now())
 	}
@@ -126,8 +128,11 @@ func (s *Server) senderConfig(socket net.PacketConn, dialed bool) media.SenderCo
 		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
 		MaxBehind: s.cfg.MaxBehind, MaxBehindBytes: s.cfg.MaxBehindBytes,
 	}
-	if s.fastPath != nil {
-		sender.MaxUDPPayloadSize = s.maxUDPPayloadSize(dialed)
+	if s.FastPath() != nil {
+		sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize + fastpath.HopGrowth
+		if !dialed {
+			sender.MaxUDPPayloadSize = s.upstreams.maxUDPPayloadSize()
+		}
 	}
 	if s.cfg.NewDropPolicy != nil {
 		sender.DropPolicy = s.cfg.NewDropPolicy()
@@ -149,6 +154,12 @@ func (s *Server) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 // Relay returns the relay, whose settings may be changed while it runs.
 func (s *Server) Relay() *relay.Relay { return s.relay }
 
+// FastPath returns the kernel's programs, or nil if they are not attached.
+func (s *Server) FastPath() *fastpath.FastPath { return s.fastPath.FastPath }
+
+// Rule returns the operator's rule, or nil.
+func (s *Server) Rule() *fastpath.Rule { return s.cfg.Rule }
+
 // Serve accepts connections and serves them until the context is done. After that the relay turns new sessions away,
 // until Drain has closed the port.
 func (s *Server) Serve(ctx context.Context) error {
@@ -157,7 +168,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	sweep, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.tasks.Go(func() { s.relay.Run(sweep) })
-	if err := s.keepUpstreams(); err != nil {
+	if err := s.upstreams.keepAll(); err != nil {
 		return err
 	}
 	select {
@@ -180,10 +191,6 @@ func (s *Server) accept() error {
 
 func (s *Server) serveConn(conn transport.Conn) {
 	s.logEnd(conn, s.relay.Serve(context.Background(), conn))
-}
-
-func (s *Server) serveOwn(conn transport.Conn, a *relay.Audience) {
-	s.logEnd(conn, s.relay.ServeOwn(context.Background(), conn, a))
 }
 
 func (s *Server) logEnd(conn transport.Conn, err error) {
@@ -235,9 +242,9 @@ func (s *Server) drain(ctx context.Context, timeout time.Duration, replaced bool
 		s.mesh.leave(replaced)
 	}
 	wait(ctx)
-	s.delays.end()
-	err := errors.Join(s.links.close(), s.local.close(), s.listener.Close(), s.loop.Close())
+	s.delayMeter.end()
+	err := errors.Join(s.links.close(), s.local.port.close(), s.listener.Close(), s.loop.Close())
 	s.stop()
 	s.tasks.Wait()
-	return errors.Join(err, s.closeFastPath())
+	return errors.Join(err, s.fastPath.close())
 }

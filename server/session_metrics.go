@@ -8,10 +8,6 @@ import (
 	"sluice/relay"
 )
 
-// SessionMetrics returns metrics of single sessions, apart from those of the Server: they come and go with sessions, so
-// only a scraper that asks for them has to store them.
-func (s *Server) SessionMetrics() prometheus.Collector { return sessionMetrics{s.relay} }
-
 // sessionMetrics are metrics of sessions that have not ended.
 type sessionMetrics struct{ relay *relay.Relay }
 

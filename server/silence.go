@@ -25,7 +25,7 @@ const (
 const silent = "no sign of life"
 
 // watchSilence ends a session whose relay does not answer any more, long before the idle timeout would. While packets
-// come it sends nothing, and hardly wakes. awaitKernel is Server.awaitKernel.
+// come it sends nothing, and hardly wakes. awaitKernel is kernel.await.
 func watchSilence(conn transport.Conn, awaitKernel func() bool) {
 	for answers(conn, awaitKernel) {
 		next := time.NewTimer(time.Until(conn.LastReceived().Add(maxSilence)))

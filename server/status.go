@@ -42,14 +42,12 @@ type DrainingProcess struct {
 
 // Status describes the server's sessions and its fast path.
 func (s *Server) Status() (st Status, err error) {
-	st.Sessions, st.Guests, st.Upstreams = s.relay.Sessions(), s.relay.Guests(), s.keepers.status()
+	st.Sessions, st.Guests, st.Upstreams = s.relay.Sessions(), s.relay.Guests(), s.upstreams.status()
 	if s.cfg.Rule != nil {
 		st.Policy = s.cfg.Rule.String()
 	}
-	if s.fastPath != nil {
-		if st.FastPath, err = s.fastPath.Counts(); err != nil {
-			return st, err
-		}
+	if st.FastPath, err = s.fastPath.counts(); err != nil {
+		return st, err
 	}
 	if s.cfg.Draining != nil {
 		if st.Draining, err = s.cfg.Draining(); err != nil {

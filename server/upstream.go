@@ -68,6 +68,17 @@ func (c *UpstreamConfig) validate() error {
 	return nil
 }
 
+// relayAt returns the configuration of the upstream relay at a URL.
+func (c *UpstreamConfig) relayAt(url string) relay.UpstreamRelayConfig {
+	cfg := relay.UpstreamRelayConfig{URL: url, Tokens: c.Tokens, Announce: c.Announce}
+	for _, r := range c.Routes {
+		if slices.Contains(r.URLs, url) {
+			cfg.Namespaces = append(cfg.Namespaces, r.Prefix)
+		}
+	}
+	return cfg
+}
+
 // upstreamLimits are the transport's limits of a session with an upstream relay, which brings the tracks of many
 // subscribers.
 var upstreamLimits = transport.Limits{
@@ -75,16 +86,23 @@ var upstreamLimits = transport.Limits{
 	HandshakeTimeout: 5 * time.Second, KeepAlive: keepAlive,
 }
 
-// keepUpstreams dials the upstream relays of the configuration.
-func (s *Server) keepUpstreams() error {
-	cfg := &s.cfg.Upstream
+// upstreams are the upstream relays of a server, in the order in which it began to dial them.
+type upstreams struct {
+	server *Server
+	mu     sync.Mutex
+	all    []*keeper
+}
+
+// keepAll dials the upstream relays of the configuration, and makes the routes to them.
+func (us *upstreams) keepAll() error {
+	s, cfg := us.server, &us.server.cfg.Upstream
 	known := make(map[string]*relay.UpstreamRelay)
 	var routes relay.RouteTable
 	for _, r := range cfg.Routes {
 		route := relay.Route{Prefix: r.Prefix}
 		for _, url := range r.URLs {
 			if known[url] == nil {
-				u, err := s.KeepUpstream(context.Background(), cfg.relayAt(url), cfg.Transport)
+				u, err := us.keep(context.Background(), cfg.relayAt(url), cfg.Transport, cfg.mayMove)
 				if err != nil {
 					return err
 				}
@@ -105,46 +123,31 @@ func (s *Server) keepUpstreams() error {
 	return nil
 }
 
-// relayAt returns the configuration of the upstream relay at a URL.
-func (c *UpstreamConfig) relayAt(url string) relay.UpstreamRelayConfig {
-	cfg := relay.UpstreamRelayConfig{URL: url, Tokens: c.Tokens, Announce: c.Announce}
-	for _, r := range c.Routes {
-		if slices.Contains(r.URLs, url) {
-			cfg.Namespaces = append(cfg.Namespaces, r.Prefix)
-		}
-	}
-	return cfg
-}
-
-// KeepUpstream dials an upstream relay, and keeps a session with it until the context is done or the server drains: it
-// connects again when the session is lost, and follows GOAWAY to the hosts that Config.Upstream allows. Packets go
+// keep dials an upstream relay, and keeps a session with it until the context is done or the server drains. Packets go
 // through the server's own port, so that its media senders and its fast path serve the session. Routes of the relay say
-// what to subscribe to there. Of t, Limits and NewHooks are the server's.
-func (s *Server) KeepUpstream(
-	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig,
-) (*relay.UpstreamRelay, error) {
-	return s.keep(ctx, cfg, t, s.cfg.Upstream.mayMove)
-}
-
-// keep is KeepUpstream. mayMove reports whether the relay may send the server from its URL to another one by GOAWAY; if
-// it is nil, the server stays with the relay.
-func (s *Server) keep(
+// what to subscribe to there. mayMove reports whether the relay may send the server from its URL to another one by
+// GOAWAY; if it is nil, the server stays with the relay.
+func (us *upstreams) keep(
 	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig, mayMove func(from, to string) bool,
 ) (*relay.UpstreamRelay, error) {
+	s := us.server
 	u, err := s.relay.NewUpstreamRelay(cfg)
 	if err != nil {
 		return nil, err
 	}
-	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, s.newDialedHooks
+	t.Protocols, t.Limits, t.NewHooks = moqt.ALPNs(), upstreamLimits, us.newHooks
 	t.ProbeAfter = -1 // KeepAlive is more often
 	k := &keeper{
 		server: s, relay: u, url: cfg.URL, mayMove: mayMove, announces: len(cfg.Announce) > 0, transport: t,
-		log: s.log.With("upstream", u.Name()), payload: fastpath.MaxUDPPayloadSize,
+		log: s.log.With("upstream", u.Name()),
 	}
+	k.payload.Store(fastpath.MaxUDPPayloadSize)
 	kept, cancel := context.WithCancel(s.relay.Drained()) // at once, when the relay closes its sessions
-	s.keepers.add(k)
+	us.mu.Lock()
+	us.all = append(us.all, k)
+	us.mu.Unlock()
 	s.tasks.Go(func() {
-		defer s.keepers.remove(k)
+		defer us.remove(k)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
 		k.run(kept)
@@ -152,49 +155,35 @@ func (s *Server) keep(
 	return u, nil
 }
 
-// newDialedHooks makes the media sender of a connection that the server has dialed.
-func (s *Server) newDialedHooks(socket net.PacketConn) quic.Hooks {
-	return s.loop.NewSender(s.senderConfig(socket, true))
+// newHooks makes the media sender of a connection that the server has dialed.
+func (us *upstreams) newHooks(socket net.PacketConn) quic.Hooks {
+	return us.server.loop.NewSender(us.server.senderConfig(socket, true))
 }
 
-// keepers are those of a server, in the order in which they began.
-type keepers struct {
-	mu  sync.Mutex
-	all []*keeper
+func (us *upstreams) remove(k *keeper) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	us.all = slices.DeleteFunc(us.all, func(o *keeper) bool { return o == k })
 }
 
-func (ks *keepers) add(k *keeper) {
-	ks.mu.Lock()
-	defer ks.mu.Unlock()
-	ks.all = append(ks.all, k)
-}
-
-func (ks *keepers) remove(k *keeper) {
-	ks.mu.Lock()
-	defer ks.mu.Unlock()
-	ks.all = slices.DeleteFunc(ks.all, func(o *keeper) bool { return o == k })
-}
-
-// maxUDPPayloadSize returns the smallest max_udp_payload_size of the relays that publishers are announced to, and
-// whether there are any.
-func (ks *keepers) maxUDPPayloadSize() (size int, announced bool) {
-	ks.mu.Lock()
-	defer ks.mu.Unlock()
-	size = fastpath.MaxUDPPayloadSize
-	for _, k := range ks.all {
+// maxUDPPayloadSize is what a client may send, so that copies of its packets fit at the upstream relays that publishers
+// are announced to (see [fastpath.HopGrowth]).
+func (us *upstreams) maxUDPPayloadSize() int {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	size := fastpath.MaxUDPPayloadSize
+	for _, k := range us.all {
 		if k.announces {
-			k.mu.Lock()
-			size, announced = min(size, k.payload), true
-			k.mu.Unlock()
+			size = min(size, max(int(k.payload.Load())-fastpath.HopGrowth, minUDPPayloadSize))
 		}
 	}
-	return size, announced
+	return size
 }
 
-func (ks *keepers) status() (list []UpstreamStatus) {
-	ks.mu.Lock()
-	defer ks.mu.Unlock()
-	for _, k := range ks.all {
+func (us *upstreams) status() (list []UpstreamStatus) {
+	us.mu.Lock()
+	defer us.mu.Unlock()
+	for _, k := range us.all {
 		list = append(list, k.status())
 	}
 	return list

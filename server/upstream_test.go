@@ -98,35 +98,6 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// TestUpstreamIsStartedAgain ends an upstream relay, and starts another one at its address.
-func TestUpstreamIsStartedAgain(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		cert, _, err := transport.DevCertificate()
-		require.NoError(t, err)
-		cfg := Config{
-			Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
-			FastPath: FastPathConfig{Mode: FastPathOff},
-		}
-		origin := serve(t, cfg)
-		edge := behind(t, Config{}, "moqt", origin.Server)
-		send := publish(t, origin.Server, "video")
-		c := receive(t, edge, "video")
-		send(0, []byte("media"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
-
-		cfg.Listen = origin.Addr().String()
-		origin.end(t)
-		origin = serve(t, cfg)
-		defer origin.end(t)
-		send = publish(t, origin.Server, "video")
-		connected(t, edge, 1)
-		require.Eventually(t, func() bool { return upstreamSessions(edge)[0].Publications == 1 },
-			time.Minute, 5*time.Millisecond, "the track has moved to the new session")
-		send(1, []byte("more"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("more")))
-	})
-}
-
 // running is a server that a test ends.
 type running struct {
 	*Server

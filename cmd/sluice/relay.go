@@ -117,7 +117,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return errors.Join(err, node.close(), s.Drain("", 0), t.close())
 	}
-	if err := dropPrivileges(s.HasFastPath()); err != nil {
+	if err := dropPrivileges(s.FastPath() != nil); err != nil {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}
 	greet(env.Stdout, s, a, beside, t.certificate)

@@ -15,7 +15,6 @@ import (
 	"sluice/internal/client/clienttest"
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/transport"
 )
 
 // user is an endpoint whose Serve is a function.
@@ -66,30 +65,6 @@ func TestRunConnects(t *testing.T) {
 		cfg := config(r)
 		cfg.URL = "ftp://relay.example"
 		require.ErrorContains(t, client.Run(t.Context(), cfg, stay), "ftp://relay.example")
-	})
-}
-
-func TestRunConnectsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &clienttest.Relay{}
-		served := 0
-		go func() {
-			time.Sleep(time.Second)
-			r.SetReachable(false)
-			r.Close(moqt.SessionInternalError, "crash")
-			time.Sleep(10 * time.Second)
-			r.SetReachable(true)
-		}()
-		err := client.Run(t.Context(), config(r), func(l *client.Link) client.Endpoint {
-			if served++; served == 1 {
-				return stay(l)
-			}
-			return user{serve: func(context.Context) error { return nil }}
-		})
-		require.NoError(t, err)
-		require.Equal(t, 2, served)
-		require.Greater(t, len(r.Dialed), 4)
-		require.Less(t, len(r.Dialed), 12, "attempts become rarer")
 	})
 }
 
@@ -232,33 +207,6 @@ func TestRunMoves(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"moqt://relay.example/app", "https://new.example/moq"}, r.Dialed)
 		require.Error(t, r.Sessions()[0].Context().Err())
-		require.NoError(t, r.Sessions()[1].Context().Err())
-		cancel()
-		require.ErrorIs(t, <-ended, context.Canceled)
-	})
-}
-
-// TestRunCannotMove gets a GOAWAY to a relay that cannot be reached, and then connects again to the one before.
-func TestRunCannotMove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &clienttest.Relay{}
-		cfg := config(r)
-		cfg.Dial = func(ctx context.Context, url string, c transport.ClientConfig) (transport.Conn, error) {
-			if strings.Contains(url, "nowhere") {
-				return nil, errors.New("no route to host")
-			}
-			return r.Dial(ctx, url, c)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- client.Run(ctx, cfg, stay) }()
-		synctest.Wait()
-		require.NoError(t, r.Sessions()[0].Goaway("moqt://nowhere.example", 0))
-		time.Sleep(10 * time.Second)
-		require.NoError(t, r.Sessions()[0].Context().Err(), "the session goes on meanwhile")
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Equal(t, []string{"moqt://relay.example/app", "moqt://relay.example/app"}, r.Dialed)
 		require.NoError(t, r.Sessions()[1].Context().Err())
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
