@@ -166,20 +166,18 @@ func (s *coalescingSocket) readBatch(ms []ipv4.Message, flags int) (int, error) 
 				return 0, err
 			}
 		}
-		n, err := s.receive(ms, flags)
+		var n int
+		var err error
+		rerr := s.raw.Read(func(fd uintptr) bool {
+			n, err = s.inbox.receive(fd, ms, flags)
+			return true
+		})
+		err = errors.Join(rerr, err)
 		s.empty = n < len(ms)
 		if n > 0 || !errors.Is(err, unix.EAGAIN) {
 			return n, err
 		}
 	}
-}
-
-func (s *coalescingSocket) receive(ms []ipv4.Message, flags int) (n int, err error) {
-	rerr := s.raw.Read(func(fd uintptr) bool {
-		n, err = s.inbox.receive(fd, ms, flags)
-		return true
-	})
-	return n, errors.Join(rerr, err)
 }
 
 func (s *coalescingSocket) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {

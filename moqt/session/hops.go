@@ -53,19 +53,19 @@ func (c *controlStreams) hops() moqt.Hops {
 
 // addHop adds this end to the path of a message that it is about to send, or removes the path if the peer takes none in
 // this type of message. It fails with ErrLoop.
-func (s *Session) addHop(typ moqt.MessageType, p *moqt.Parameters) error {
+func (c *controlStreams) addHop(typ moqt.MessageType, p *moqt.Parameters) error {
 	needed := moqt.HopsOfRequests
 	if typ == moqt.MessagePublishNamespace || typ == moqt.MessageNamespace {
 		needed = moqt.HopsOfNamespaces
 	}
-	if s.control.hops() < needed {
+	if c.hops() < needed {
 		p.HopPath, p.RouteCost = nil, nil
 		return nil
 	}
-	if p.HopPath.Has(s.control.peer.HopID) {
+	if p.HopPath.Has(c.peer.HopID) {
 		return fmt.Errorf("send %s to the relay that it has come through: %w", typ, ErrLoop)
 	}
-	path, err := p.HopPath.Through(s.cfg.HopID)
+	path, err := p.HopPath.Through(c.s.cfg.HopID)
 	if err != nil {
 		return fmt.Errorf("send %s: %v: %w", typ, err, ErrLoop)
 	}
@@ -74,9 +74,9 @@ func (s *Session) addHop(typ moqt.MessageType, p *moqt.Parameters) error {
 }
 
 // cameBack returns the refusal of a request or update that has come through this end before.
-func (s *Session) cameBack(kind moqt.MessageType, p *moqt.Parameters) *moqt.RequestError {
+func (c *controlStreams) cameBack(kind moqt.MessageType, p *moqt.Parameters) *moqt.RequestError {
 	switch {
-	case !p.HopPath.Has(s.cfg.HopID):
+	case !p.HopPath.Has(c.s.cfg.HopID):
 		return nil
 	case kind == moqt.MessagePublish || kind == moqt.MessagePublishNamespace:
 		return refuse(moqt.RequestUninterested, "it comes from here: it has come through this relay before")

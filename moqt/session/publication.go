@@ -59,7 +59,7 @@ func (p *Publication) Forward() bool {
 // Accept answers a SUBSCRIBE with SUBSCRIBE_OK. The parameters have LargestObject if objects have been published, and
 // HopPath if they come from another relay. It fails with ErrLoop, and does not answer, if they come from the peer.
 func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Properties) error {
-	if err := p.s.addHop(moqt.MessageSubscribeOK, &parameters); err != nil {
+	if err := p.s.control.addHop(moqt.MessageSubscribeOK, &parameters); err != nil {
 		return err
 	}
 	p.s.mu.Lock()

@@ -19,7 +19,7 @@ func (p *PublishedNamespace) Wait(ctx context.Context) error { return p.wait(ctx
 // comes through the peer now, or through too many others: then it has to be withdrawn.
 func (p *PublishedNamespace) Update(ctx context.Context, parameters moqt.Parameters) error {
 	if parameters.HopPath != nil {
-		if err := p.s.addHop(moqt.MessagePublishNamespace, &parameters); err != nil {
+		if err := p.s.control.addHop(moqt.MessagePublishNamespace, &parameters); err != nil {
 			return err
 		}
 	}

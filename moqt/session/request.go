@@ -265,7 +265,7 @@ func (r *Request) endLocked(cause error) bool {
 		return false
 	}
 	r.over = true
-	r.forgetTokensLocked()
+	r.s.responder.forgetLocked(r)
 	r.role.endedLocked()
 	delete(r.s.table.requests, r.id)
 	if r.remote {
@@ -274,15 +274,6 @@ func (r *Request) endLocked(cause error) bool {
 	r.cancel(cause)
 	r.linger = time.AfterFunc(r.s.cfg.Timeouts.Write, func() { r.stream.CancelRead(uint64(moqt.ResetCancelled)) })
 	return true
-}
-
-// forgetTokensLocked makes room for the tokens of other requests. s.mu is held.
-func (r *Request) forgetTokensLocked() {
-	kept := &r.s.responder.kept
-	kept.remove(r.tokens)
-	for _, u := range r.peerUpdates {
-		kept.remove(u.Tokens)
-	}
 }
 
 // close ends a request of the peer, and our side of its stream.
@@ -341,12 +332,4 @@ func (r *Request) watch() {
 			r.resetStream(moqt.ResetCancelled)
 		}
 	})
-}
-
-func (r *Request) stopLinger() {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	if r.linger != nil {
-		r.linger.Stop()
-	}
 }

@@ -53,7 +53,11 @@ func (r requestReader) ended(err error) {
 		r.end(cause)
 		r.out.finish()
 	}
-	r.stopLinger()
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if r.linger != nil {
+		r.linger.Stop()
+	}
 }
 
 // receive processes a message other than the first one of the stream. It returns an error if the session or the request
@@ -166,9 +170,9 @@ func (r requestReader) receiveUpdate(m *moqt.RequestUpdate) error {
 	}
 	u := &Update{ID: m.RequestID, Parameters: m.Parameters, Tokens: tokens, r: r.Request}
 	u.Parameters.AuthorizationTokens = nil
-	u.refused = r.s.cameBack(r.kind, &u.Parameters)
+	u.refused = r.s.control.cameBack(r.kind, &u.Parameters)
 	if u.refused == nil {
-		u.refused = r.s.checkFilters(&u.Parameters, true)
+		u.refused = r.s.responder.checkFilters(&u.Parameters, true)
 	}
 	if repeated {
 		u.refused = refuse(moqt.RequestMalformedAuthToken, "an authorization token is repeated")
@@ -183,7 +187,8 @@ func (r requestReader) receiveRepeat(m *moqt.PublishNamespace) error {
 	if m.Namespace.Key() != before.Key() {
 		return violation("PUBLISH_NAMESPACE of %s on the stream of %s", m.Namespace, before)
 	}
-	u := &Update{Parameters: m.Parameters, r: r.Request, repeats: true, refused: r.s.cameBack(r.kind, &m.Parameters)}
+	u := &Update{Parameters: m.Parameters, r: r.Request, repeats: true}
+	u.refused = r.s.control.cameBack(r.kind, &m.Parameters)
 	u.Parameters.AuthorizationTokens = nil // the tokens of the first message count
 	u.Parameters.RouteCost = new(m.Parameters.Cost())
 	return r.deliver(u)

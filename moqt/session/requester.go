@@ -119,7 +119,7 @@ func (q *requester) addHop(ctx context.Context, m moqt.Message) error {
 	if err := q.s.control.awaitHops(ctx); err != nil {
 		return err
 	}
-	return q.s.addHop(m.Type(), parts(m).parameters)
+	return q.s.control.addHop(m.Type(), parts(m).parameters)
 }
 
 // mayRequest returns an error if a request cannot be sent, before a stream is opened for it.

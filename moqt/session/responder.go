@@ -191,10 +191,10 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 	}
 	refused := p.refusalLocked(r, fields.namespace, repeated)
 	if refused == nil {
-		refused = s.cameBack(r.kind, fields.parameters)
+		refused = s.control.cameBack(r.kind, fields.parameters)
 	}
 	if refused == nil {
-		refused = s.checkFilters(fields.parameters, false)
+		refused = s.responder.checkFilters(fields.parameters, false)
 	}
 	if refused == nil {
 		refused = p.keepLocked(r, tokens)
@@ -230,11 +230,11 @@ func (p *responder) refusalLocked(r *Request, ns moqt.Namespace, repeatedToken b
 }
 
 // checkFilters returns the refusal of a request or update with Range Filters that are invalid, or too many.
-func (s *Session) checkFilters(p *moqt.Parameters, update bool) *moqt.RequestError {
-	limit := uint64(s.cfg.MaxFilterRanges)
-	err := p.RangeFilters.Check(limit, update)
-	if err == nil && p.Fill != nil {
-		err = p.Fill.RangeFilters.Check(limit, false)
+func (p *responder) checkFilters(params *moqt.Parameters, update bool) *moqt.RequestError {
+	limit := uint64(p.s.cfg.MaxFilterRanges)
+	err := params.RangeFilters.Check(limit, update)
+	if err == nil && params.Fill != nil {
+		err = params.Fill.RangeFilters.Check(limit, false)
 	}
 	if err != nil {
 		return refuse(moqt.RequestInvalidFilter, "%v", err)
@@ -249,6 +249,14 @@ func (p *responder) keepLocked(r *Request, tokens []moqt.Token) *moqt.RequestErr
 	}
 	r.tokens = tokens
 	return nil
+}
+
+// forgetLocked makes room for the tokens of other requests than one that has ended. s.mu is held.
+func (p *responder) forgetLocked(r *Request) {
+	p.kept.remove(r.tokens)
+	for _, u := range r.peerUpdates {
+		p.kept.remove(u.Tokens)
+	}
 }
 
 // retryOverloaded is the time after which the peer may repeat a request that was refused because of a limit.

@@ -179,7 +179,7 @@ func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace, p moqt.Parameters) e
 	if err != nil {
 		return err
 	}
-	if err := n.s.addHop(moqt.MessageNamespace, &p); err != nil {
+	if err := n.s.control.addHop(moqt.MessageNamespace, &p); err != nil {
 		return err
 	}
 	key, now := ns.Key(), reportedNamespace{name: ns, path: p.HopPath, cost: p.Cost()}
