@@ -96,9 +96,9 @@ type Conn struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	bidi, uni streamQueue // of streams that this end opened
-	inFlight  int         // bytes sent that the peer has not read
-	datagrams [][]byte    // received
+	streams            // that this end has opened
+	inFlight  int      // bytes sent that the peer has not read
+	datagrams [][]byte // received
 	paused    bool
 	vanished  time.Time // when, if it has
 	closed    *transport.SessionError
@@ -109,8 +109,8 @@ var _ transport.Conn = (*Conn)(nil)
 func newConn(l *link, perspective int64) *Conn {
 	c := &Conn{link: l, perspective: perspective}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.bidi = streamQueue{firstID: perspective, limit: l.cfg.MaxStreams}
-	c.uni = streamQueue{firstID: perspective | 2, limit: l.cfg.MaxUniStreams}
+	c.bidi = streamQueue{conn: c, firstID: perspective, limit: l.cfg.MaxStreams}
+	c.uni = streamQueue{conn: c, firstID: perspective | 2, limit: l.cfg.MaxUniStreams}
 	return c
 }
 

@@ -6,14 +6,44 @@ import (
 	"sluice/transport"
 )
 
+// streams are those that one end has opened.
+type streams struct{ bidi, uni streamQueue }
+
+// OpenStream implements [transport.Conn].
+func (s *streams) OpenStream() (transport.Stream, error) { return s.bidi.tryOpen() }
+
+// OpenStreamSync implements [transport.Conn].
+func (s *streams) OpenStreamSync(ctx context.Context) (transport.Stream, error) {
+	return s.bidi.open(ctx)
+}
+
+// OpenUniStream implements [transport.Conn].
+func (s *streams) OpenUniStream() (transport.SendStream, error) { return s.uni.tryOpen() }
+
+// OpenUniStreamSync implements [transport.Conn].
+func (s *streams) OpenUniStreamSync(ctx context.Context) (transport.SendStream, error) {
+	return s.uni.open(ctx)
+}
+
+// AcceptStream implements [transport.Conn].
+func (s *streams) AcceptStream(ctx context.Context) (transport.Stream, error) {
+	return s.bidi.conn.peer.bidi.accept(ctx)
+}
+
+// AcceptUniStream implements [transport.Conn].
+func (s *streams) AcceptUniStream(ctx context.Context) (transport.ReceiveStream, error) {
+	return s.uni.conn.peer.uni.accept(ctx)
+}
+
 // streamQueue is the streams of one type that one end has opened.
 type streamQueue struct {
+	conn    *Conn // that end
 	firstID int64
 	limit   int
 	streams []*stream // in the order of their ids
 	noticed int       // how many of them the peer knows of
 	taken   int       // how many of them the peer has accepted
-	open    int
+	used    int       // how many have not ended
 }
 
 func (q *streamQueue) abandon(err error) {
@@ -24,50 +54,56 @@ func (q *streamQueue) abandon(err error) {
 	}
 }
 
-// openStream opens a stream, or returns nil at the limit.
-func (c *Conn) openStream(q *streamQueue) *stream {
-	if q.open >= q.limit {
+// add opens a stream, or returns nil at the limit.
+func (q *streamQueue) add() *stream {
+	if q.used >= q.limit {
 		return nil
 	}
-	q.open++
+	q.used++
 	s := &stream{id: q.firstID + 4*int64(len(q.streams)), queue: q}
-	s.out = newHalf(c, s)
-	if q == &c.bidi {
-		s.in = newHalf(c.peer, s)
+	s.out = newHalf(q.conn, s)
+	if q == &q.conn.bidi {
+		s.in = newHalf(q.conn.peer, s)
 	}
 	q.streams = append(q.streams, s)
 	return s
 }
 
-func (c *Conn) open(ctx context.Context, q *streamQueue) (*stream, error) {
+func (q *streamQueue) open(ctx context.Context) (transport.Stream, error) {
+	c := q.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var s *stream
 	err := c.wait(ctx, func() bool {
 		if c.closed == nil {
-			s = c.openStream(q)
+			s = q.add()
 		}
 		return c.closed != nil || s != nil
 	})
-	if c.closed != nil {
+	switch {
+	case c.closed != nil:
 		return nil, c.closed
+	case err != nil:
+		return nil, err
 	}
-	return s, err
+	return s.initiator(), nil
 }
 
-func (c *Conn) tryOpen(q *streamQueue) (*stream, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed != nil {
-		return nil, c.closed
+func (q *streamQueue) tryOpen() (transport.Stream, error) {
+	q.conn.mu.Lock()
+	defer q.conn.mu.Unlock()
+	if q.conn.closed != nil {
+		return nil, q.conn.closed
 	}
-	if s := c.openStream(q); s != nil {
-		return s, nil
+	if s := q.add(); s != nil {
+		return s.initiator(), nil
 	}
 	return nil, transport.ErrStreamLimit
 }
 
-func (c *Conn) accept(ctx context.Context, q *streamQueue) (*stream, error) {
+// accept returns the next stream to the other end.
+func (q *streamQueue) accept(ctx context.Context) (transport.Stream, error) {
+	c := q.conn.peer
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.wait(ctx, func() bool { return c.closed != nil || q.taken < q.noticed && !c.paused })
@@ -79,59 +115,5 @@ func (c *Conn) accept(ctx context.Context, q *streamQueue) (*stream, error) {
 	}
 	s := q.streams[q.taken]
 	q.taken++
-	return s, nil
-}
-
-// OpenStream implements [transport.Conn].
-func (c *Conn) OpenStream() (transport.Stream, error) {
-	s, err := c.tryOpen(&c.bidi)
-	if err != nil {
-		return nil, err
-	}
-	return s.initiator(), nil
-}
-
-// OpenStreamSync implements [transport.Conn].
-func (c *Conn) OpenStreamSync(ctx context.Context) (transport.Stream, error) {
-	s, err := c.open(ctx, &c.bidi)
-	if err != nil {
-		return nil, err
-	}
-	return s.initiator(), nil
-}
-
-// OpenUniStream implements [transport.Conn].
-func (c *Conn) OpenUniStream() (transport.SendStream, error) {
-	s, err := c.tryOpen(&c.uni)
-	if err != nil {
-		return nil, err
-	}
-	return s.initiator(), nil
-}
-
-// OpenUniStreamSync implements [transport.Conn].
-func (c *Conn) OpenUniStreamSync(ctx context.Context) (transport.SendStream, error) {
-	s, err := c.open(ctx, &c.uni)
-	if err != nil {
-		return nil, err
-	}
-	return s.initiator(), nil
-}
-
-// AcceptStream implements [transport.Conn].
-func (c *Conn) AcceptStream(ctx context.Context) (transport.Stream, error) {
-	s, err := c.accept(ctx, &c.peer.bidi)
-	if err != nil {
-		return nil, err
-	}
-	return s.responder(), nil
-}
-
-// AcceptUniStream implements [transport.Conn].
-func (c *Conn) AcceptUniStream(ctx context.Context) (transport.ReceiveStream, error) {
-	s, err := c.accept(ctx, &c.peer.uni)
-	if err != nil {
-		return nil, err
-	}
 	return s.responder(), nil
 }

@@ -42,7 +42,7 @@ func (s *stream) finish() {
 	}
 	if !s.done {
 		s.done = true
-		s.queue.open--
+		s.queue.used--
 	}
 }
 
