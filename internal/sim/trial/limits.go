@@ -56,9 +56,9 @@ func (l *life) greed(number int) {
 	host, want := l.host(number, greedy), taken{
 		l.Limits.Sessions, min(l.Limits.Tracks, l.Limits.Subscriptions, l.Limits.Requests),
 	}
-	for range 2 {
+	for try := range 2 {
 		begun := l.process(number)
-		got := l.takeAll(number, host, want)
+		got := l.takeAll(number, host, try, want)
 		l.note("somebody wanted all of relay %d, and had %+v", number, got)
 		l.mu.Lock()
 		if l.relays[number] == begun && got != want {
@@ -73,7 +73,7 @@ func (l *life) greed(number int) {
 type taken struct{ sessions, subscriptions int }
 
 // takeAll wants more of a relay than there is, and gives all back.
-func (l *life) takeAll(number, host int, most taken) (got taken) {
+func (l *life) takeAll(number, host, try int, most taken) (got taken) {
 	var all []*client
 	for range most.sessions + 2 {
 		if c, err := l.join(host, number, greedy); err == nil {
@@ -84,13 +84,14 @@ func (l *life) takeAll(number, host int, most taken) (got taken) {
 	time.Sleep(time.Second)
 	open := slices.DeleteFunc(all, func(c *client) bool { return c.Context().Err() != nil })
 	if got.sessions = len(open); len(open) > 0 {
-		got.subscriptions = l.subscribeMore(open[0], host, most.subscriptions+2)
+		got.subscriptions = l.subscribeMore(open[0], fmt.Sprintf("%d, try %d", host, try), most.subscriptions+2)
 	}
 	return got
 }
 
-// subscribeMore subscribes to tracks of a host that nobody publishes, and returns how many of the subscriptions wait.
-func (l *life) subscribeMore(c *client, host, n int) int {
+// subscribeMore subscribes to tracks that nobody publishes, and returns how many of the subscriptions wait. The tracks
+// are named for who asks and for the try: another process of the relay may still have those of an earlier one.
+func (l *life) subscribeMore(c *client, who string, n int) int {
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
 	defer cancel()
 	var refused atomic.Int64
@@ -99,7 +100,7 @@ func (l *life) subscribeMore(c *client, host, n int) int {
 		all.Go(func() {
 			wait := uint64(20_000)
 			m := moqt.Subscribe{Track: track, Parameters: moqt.Parameters{RendezvousTimeout: &wait}}
-			m.Track.Name = fmt.Sprintf("%d of %d", i, host)
+			m.Track.Name = fmt.Sprintf("%d of %s", i, who)
 			sub, err := c.Subscribe(ctx, m, &oracle{})
 			if err == nil {
 				_, err = sub.Wait(ctx)
