@@ -108,7 +108,7 @@ var loopErrors = prometheus.NewDesc("sluice_media_send_errors_total", "Failures 
 
 // Collectors returns all that the server counts.
 func (m metrics) Collectors() []prometheus.Collector {
-	list := []prometheus.Collector{m, delayMetrics{m.server}}
+	list := []prometheus.Collector{m, delayMetrics(m)}
 	if mesh := m.server.mesh; mesh != nil {
 		list = append(list, mesh.node, mesh.far.collector())
 	}
