@@ -40,7 +40,7 @@ func measure(t *testing.T, cfg bench.RunConfig) *result.Report {
 	return r
 }
 
-// A bench counts what was sent. No duration is checked.
+// A bench counts objects. No duration is checked.
 func TestBench(t *testing.T) {
 	const subscribers = 2
 	r := measure(t, bench.RunConfig{

@@ -18,7 +18,7 @@ import (
 type endedStream struct {
 	id    uint64
 	at    time.Time
-	first bpf.SubgroupKey // what it may have brought first
+	first bpf.SubgroupKey // that it may have brought first
 }
 
 // addTrack puts one more track of the publisher on the fast path. With the first one the kernel begins to open packets,

@@ -36,7 +36,7 @@ func (a *adoption) isOurs(id int64) bool {
 	return a.state != nil && (uint64(id)^a.state.NextUni.Load())&3 == 0
 }
 
-// find returns what is kept of a stream, and begins to keep it. It returns nil if the forwarder has not opened it, or
+// find returns the record of a stream, and begins to keep it. It returns nil if the forwarder has not opened it, or
 // if no more can be kept.
 func (a *adoption) find(number uint32) *unadopted {
 	n := int64(number)
@@ -58,7 +58,7 @@ func (a *adoption) find(number uint32) *unadopted {
 	return u
 }
 
-// take removes and returns what was kept of a stream that is adopted. unknown reports that more may have happened to
+// take removes and returns the record of a stream that is adopted. unknown reports that more may have happened to
 // it.
 func (a *adoption) take(number uint32) (u *unadopted, unknown bool) {
 	u = a.streams[number]

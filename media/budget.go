@@ -44,7 +44,7 @@ type Budget struct {
 
 const (
 	budgetShare = 0.97 // of the bytes that the path has carried
-	budgetCut   = 0.95 // what is left of a rate with which data is late
+	budgetCut   = 0.95 // the part that remains of a rate with which data is late
 	budgetLeast = 0.8  // of the bytes that the path has carried
 	budgetRaise = 0.05 // by which a rate grows the first time; each time by that much more
 	// budgetBurst is for how long bytes may be saved up: a group of video, which begins with its largest frame.

@@ -109,8 +109,8 @@ func (c *content) close() (size int64) {
 	return next + c.state.Shift()
 }
 
-// detach moves the cursor to a state that the forwarder does not share, and returns the one that it did. The log was
-// severed at an offset.
+// detach moves the cursor to a state that the forwarder does not share, and returns the state that it shared. The log
+// was severed at an offset.
 func (c *content) detach(state *claim.StreamState, at int64) (shared *claim.StreamState) {
 	shared = c.state
 	next, fin := shared.MoveTo(state)
@@ -127,7 +127,7 @@ func (c *content) overrun(state track.State) bool {
 	return state == track.Finished && c.until == unlimited && next > c.log.End()
 }
 
-// find sets object to the one at a log offset, and reports whether it is known.
+// find sets object to the object at a log offset, and reports whether it is known.
 func (c *content) find(offset int64) bool {
 	if offset >= c.object.Start && offset < c.object.End {
 		return true

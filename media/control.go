@@ -25,7 +25,7 @@ func (c *congestionControl) start(controller congestion.Controller) {
 	c.publish()
 }
 
-// reset forgets what was measured on another path.
+// reset forgets the measurements of another path.
 func (c *congestionControl) reset(mtu int) {
 	c.rtt = congestion.RTT{}
 	c.state.SetPacer(congestion.Pacer{}, 0)
@@ -58,7 +58,7 @@ func (c *congestionControl) mark() byte {
 	return ect0
 }
 
-// path returns what is known about the path.
+// path returns the facts about the path.
 func (c *congestionControl) path() congestion.State {
 	return congestion.State{
 		Window: int(c.state.Window.Load()), InFlight: int(c.state.InFlight.Load()),

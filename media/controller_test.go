@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fixedController has a window that the test sets, and notes what it is told.
+// fixedController has a window that the test sets, and notes its calls.
 type fixedController struct {
 	window   int
 	rate     int64

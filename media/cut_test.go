@@ -13,7 +13,7 @@ import (
 	"sluice/track"
 )
 
-// breaking is a subgroup whose streams break off. Log offsets are those of all, which is what a publisher sends.
+// breaking is a subgroup whose streams break off. Log offsets are the same for all: a publisher's.
 type breaking struct {
 	t      *testing.T
 	cache  *track.Cache

@@ -12,7 +12,7 @@ import (
 // sent again does not count either.
 func (l *Loop) Measure(on bool) { l.measuring.Store(on) }
 
-// Delays returns what was measured.
+// Delays returns the measured delays.
 func (l *Loop) Delays() (h delay.Histogram) {
 	for _, sh := range l.shards {
 		sh.delays.AddTo(&h)

@@ -44,7 +44,7 @@ func (in *incoming) receive(b []byte, age time.Duration) {
 	}
 }
 
-// object is an object whose id follows that of the one before.
+// object is an object whose id follows the id of the object before.
 func object(size int) []byte {
 	e := moqt.NewSubgroupEncoder(moqt.DataLayout1, moqt.SubgroupHeader{})
 	b, err := e.AppendObject(nil, moqt.ObjectHeader{PayloadLength: uint64(size)})

@@ -41,7 +41,7 @@ func (c markCounts) within(o markCounts) bool {
 	return c.kept <= o.kept && c.ce <= o.ce && c.other <= o.other
 }
 
-// ecnPhase is what is known about a path.
+// ecnPhase is the state of a path.
 type ecnPhase uint8
 
 const (

@@ -53,7 +53,7 @@ func (m *marked) send(n int) (marks []byte) {
 	return marks
 }
 
-// acknowledge acknowledges what was sent, with the counts.
+// acknowledge acknowledges all packets, with the counts.
 func (m *marked) acknowledge() {
 	m.clock.advance(20 * ms)
 	_, err := m.s.Acked(&quic.AckInfo{

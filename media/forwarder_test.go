@@ -203,7 +203,7 @@ func TestOtherSuitesAreNotForwarded(t *testing.T) {
 	require.Nil(t, f.state)
 }
 
-// A stream that is adopted keeps what was acknowledged, lost and allowed before.
+// A stream that is adopted keeps its acknowledgments, losses and credit.
 func TestAdopt(t *testing.T) {
 	w, f := withForwarder(t)
 	st := f.open(int64(len(testPrefix)), 10)

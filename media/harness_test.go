@@ -36,7 +36,7 @@ func (c *fakeClock) When(t clock.Time) time.Time { return c.base.Add(t.Sub(clock
 func (c *fakeClock) Wall() time.Time             { return c.base.Add(c.t.Sub(clock.Time(time.Hour))) }
 func (c *fakeClock) advance(d time.Duration)     { c.t = c.t.Add(d) }
 
-// fakeSocket keeps what is written.
+// fakeSocket keeps the written packets.
 type fakeSocket struct {
 	gso     bool
 	discard bool

@@ -197,7 +197,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 	s.shard.enqueue(s)
 }
 
-// changePathLocked forgets what was measured on the old path (RFC 9000 §9.4).
+// changePathLocked forgets the measurements of the old path (RFC 9000 §9.4).
 func (s *Sender) changePathLocked() {
 	if len(s.ledger.records) > 0 {
 		s.ledger.forgetPath()

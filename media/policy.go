@@ -8,9 +8,9 @@ import (
 	"sluice/congestion"
 )
 
-// DropPolicy decides what is not sent to a congested subscriber. A policy serves one connection and is called by one
-// goroutine at a time, with the sender's lock held: it must neither block nor call the sender. All that it knows are
-// its arguments, so it decides the same in a simulation.
+// DropPolicy decides which data a congested subscriber does not get. A policy serves one connection and is called by
+// one goroutine at a time, with the sender's lock held: it must neither block nor call the sender. All that it knows
+// are its arguments, so it decides the same in a simulation.
 type DropPolicy interface {
 	// Decide returns what may be sent from now on, by the media sender and by the forwarder. It is called every 10 ms
 	// while data waits, and while the limits hold something back. The slices of l are valid during the call only.

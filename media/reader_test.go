@@ -56,7 +56,7 @@ func (r *reading) take(number uint32, frames ...byte) bool {
 	return r.s.Take(r.packet(number, 0, frames...))
 }
 
-// elsewhere returns what quic-go is told, without what it does not own.
+// elsewhere returns the report to quic-go, without the parts that it does not own.
 func (w *world) elsewhere() (*quic.ReceivedElsewhere, error) {
 	r, err := w.s.ReceivedElsewhere()
 	if r != nil {

@@ -63,7 +63,7 @@ func newRecovery(s *Sender) recovery {
 }
 
 // receive processes an ACK frame. The work is proportional to what the frame newly acknowledges. It returns a sample
-// of the RTT, if there is one, and what was found lost.
+// of the RTT, if there is one, and the losses found.
 func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, congestion.LossEvent, error) {
 	next := r.ledger.next()
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
@@ -177,7 +177,7 @@ func covered(ranges []quic.AckRange, from, to uint64) bool {
 	return lo < len(ranges) && uint64(ranges[lo].Largest) >= from
 }
 
-// detectLost finds lost packets (RFC 9002 §6.1). ranges are those of the ACK frame just received, if any.
+// detectLost finds lost packets (RFC 9002 §6.1). ranges come from the ACK frame just received, if any.
 func (r *recovery) detectLost(now clock.Time, ranges []quic.AckRange) congestion.LossEvent {
 	r.lossTime = clock.Never
 	delay := r.control.rtt.LossDelay()
@@ -310,7 +310,7 @@ func (r *recovery) sent(now clock.Time) {
 	r.probes, r.ping = max(r.probes-1, 0), false
 }
 
-// reset forgets what was measured on another path.
+// reset forgets the measurements of another path.
 func (r *recovery) reset() {
 	r.ptoCount, r.reordering, r.lostRecently = 0, packetThreshold, nil
 }

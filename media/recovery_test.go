@@ -524,7 +524,7 @@ func TestCongestionEvents(t *testing.T) {
 	require.Equal(t, 50_000, e.congestion[0].Window)
 }
 
-// recordedEvents keeps what it is told.
+// recordedEvents keeps the events.
 type recordedEvents struct {
 	congestion []congestion.State
 	behind     []*Subscription

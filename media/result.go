@@ -33,7 +33,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Result is how a stream ended, and what was sent of it.
+// Result is how a stream ended, and how much of it was sent.
 type Result struct {
 	Outcome Outcome
 	Code    uint64 // of the reset: the application's, but on the wire for Stopped

@@ -21,7 +21,7 @@ var ErrClosed = errors.New("media sender is closed")
 type SenderConfig struct {
 	// NewController makes the congestion controller, for packets of at most mtu bytes. Default: [congestion.NewCubic].
 	NewController func(mtu int) congestion.Controller
-	// DropPolicy decides what is not sent under congestion. It must not be shared. Default: everything is sent.
+	// DropPolicy decides which data is not sent under congestion. It must not be shared. Default: everything is sent.
 	DropPolicy DropPolicy
 	// Events is told what happens. Default: NoEvents.
 	Events Events
@@ -36,7 +36,7 @@ type SenderConfig struct {
 	AckTimeout time.Duration
 	// MaxUDPPayloadSize caps the max_udp_payload_size that is advertised to the peer, in bytes. Default: no cap.
 	MaxUDPPayloadSize int
-	// Socket is the one of the loop's sockets on which quic-go has the connection. The sender belongs to a shard of it.
+	// Socket is the socket of the loop on which quic-go has the connection. The sender belongs to a shard of it.
 	// Default: to any shard.
 	Socket net.PacketConn
 	// Client is set if this end of the connection is the QUIC client, whose streams have other ids. It must not use
@@ -99,13 +99,13 @@ type Sender struct {
 	credit   credit            // flow control
 	ready    scheduler         // what has something to send
 	streams  streamSet
-	recovery recovery // what was lost
+	recovery recovery // finds losses
 	acks     ackFrequency
 	out      packets  // builds packets
 	observer observer // looks at what waits
 	link     forwarderLink
 	read     readPackets // what quic-go does not see
-	turn     turn        // what is sent next
+	turn     turn        // chooses what to send next
 }
 
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {

@@ -66,7 +66,7 @@ func TestSessionData(t *testing.T) {
 	require.Equal(t, uint64(0), w.s.Stats().Reasons[BlockedStreams])
 }
 
-// A limit of the connection counts beside that of the session.
+// A limit of the connection counts beside the session's.
 func TestSessionDataBelowConnection(t *testing.T) {
 	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxData = 800 }))
 	l := &limitedSession{w: w}

@@ -133,7 +133,7 @@ func (sh *shard) run() {
 	}
 }
 
-// take takes what is to be served. The slices are exchanged with the queues, so that neither allocates for long.
+// take takes the senders to serve. The slices are exchanged with the queues, so that neither allocates for long.
 func (sh *shard) take(feeds []*feed, senders []*Sender) ([]*feed, []*Sender, bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -25,7 +25,7 @@ type simulation struct {
 	cfg                simConfig
 	events             eventQueue
 	seq                int
-	idle               clock.Time // when the bottleneck has sent what it has
+	idle               clock.Time // when the bottleneck has sent all
 	unacked            int
 	ackDue             bool
 	consumed           map[int64]int64

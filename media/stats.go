@@ -100,7 +100,7 @@ func (c *Counters) add(d *Counters) {
 	}
 }
 
-// declined counts what was not sent, or not to its end, because of the drop policy's limits.
+// declined counts data that was not sent, or not to its end, because of the drop policy's limits.
 func (c *Counters) declined() uint64 {
 	return c.Outcomes[Dropped] + c.Reasons[DatagramDropped]
 }

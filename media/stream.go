@@ -19,7 +19,7 @@ type Stream struct {
 	delivery
 	sender *Sender
 	onDone func(Result)
-	own    *Timeouts   // nil: those of the subscription
+	own    *Timeouts   // nil: the subscription's
 	gone   atomic.Bool // the feed need not serve the stream any more; needs no lock
 
 	arrivals atomic.Pointer[arrivals] // of the log; nil before there is a feed; needs no lock
@@ -236,7 +236,7 @@ func (st *Stream) finish(r Result) {
 	}
 }
 
-// sent returns the end of what was sent. FIN counts as a byte.
+// sent returns the offset after the last byte sent. FIN counts as a byte.
 func (st *Stream) sent() int64 {
 	end := st.offset()
 	if _, closed := st.state.Cursor(); closed {

@@ -89,7 +89,7 @@ func (m *streamSet) forget(st *Stream) {
 	}
 }
 
-// find returns the stream with an id, or what is kept of it until it is adopted, or neither.
+// find returns the stream with an id, or its record until it is adopted, or neither.
 func (m *streamSet) find(id int64) (*Stream, *unadopted) {
 	number := uint32(id / 4)
 	st := m.byNumber[number]

@@ -8,7 +8,7 @@ import (
 	"sluice/track"
 )
 
-// Level orders what is sent: Subscriber Priority << 8 | Publisher Priority. Lower levels go first (draft §7.2).
+// Level orders the data to send: Subscriber Priority << 8 | Publisher Priority. Lower levels go first (draft §7.2).
 type Level uint16
 
 // LowestPriority is the level that goes last: as a threshold it lets everything pass.
@@ -24,7 +24,7 @@ type SubscriptionConfig struct {
 	Descending bool
 	// ObjectTimeout and SubgroupTimeout are the delivery timeouts in force (draft §8). 0: none.
 	ObjectTimeout, SubgroupTimeout time.Duration
-	// ErrorCode maps an application's stream reset code to the one on the wire. Default: the same.
+	// ErrorCode maps an application's stream reset code to its code on the wire. Default: the same.
 	ErrorCode func(uint64) uint64
 	// Owner is not used by this package: it leads from events to what the subscription belongs to.
 	Owner any
@@ -81,7 +81,7 @@ type StreamConfig struct {
 	Start  int64
 	// PublisherStream is the stream that the log comes from. Without one the forwarder takes no part.
 	PublisherStream *claim.PublisherStream
-	// Timeouts are the delivery timeouts in force, if the stream has some of its own. nil: those of the subscription.
+	// Timeouts are the delivery timeouts in force, if the stream has some of its own. nil: the subscription's.
 	Timeouts *Timeouts
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64

@@ -23,8 +23,8 @@ import (
 	"sluice/track"
 )
 
-// modelForwarder is a model of the forwarder on one connection: it has its own keys and knows only what is shared. It
-// never waits and never repeats: it declines what it cannot send at once.
+// modelForwarder is a model of the forwarder on one connection: it has its own keys and knows only the shared state. It
+// never waits and never repeats: it declines packets that it cannot send at once.
 type modelForwarder struct {
 	memory *fixedRoom
 	udp    *net.UDPConn

@@ -33,7 +33,7 @@ type videoFrame struct {
 	end int64
 }
 
-// videoLayer has the frames of a group for which has returns true.
+// videoLayer has the frames of a group that has returns true for.
 type videoLayer struct {
 	priority uint8
 	size     int

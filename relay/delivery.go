@@ -85,7 +85,7 @@ func (v *delivery) timeouts(p *moqt.Parameters) (object, subgroup time.Duration)
 	return t.Object, t.Subgroup
 }
 
-// ownTimeouts are those of a segment whose subgroup has some of its own, or nil.
+// ownTimeouts are the timeouts of a segment whose subgroup has some of its own, or nil.
 func (v *delivery) ownTimeouts(seg *track.Segment) *media.Timeouts {
 	if seg.ObjectTimeout == nil && seg.SubgroupTimeout == nil {
 		return nil
@@ -126,7 +126,7 @@ func (v *delivery) setFilter(f *moqt.Filter, largest *moqt.Location) {
 	v.setServed(v.served)
 }
 
-// setServed sets for which objects the relay has chosen a rendition.
+// setServed sets the range of objects that the relay has chosen a rendition for.
 func (v *delivery) setServed(r moqt.Range) {
 	v.served, v.wanted = r, v.passing.Intersect(r)
 }

@@ -59,7 +59,7 @@
 //	relayChoice.ask        chooses the first that is connected and has not refused
 //	publishers.askAgain    asks them to wait for a publisher, while subscribers do
 //	relayChoice.settle     ends what another one has made superfluous
-//	refill                 fetches what was missed between two of them
+//	refill                 fetches objects missed between two of them
 //
 // While a session lasts, it asks for the namespaces and tracks that subscribers watch here (upstreamWatches), and
 // announces those of direct peers (announcer).
@@ -93,10 +93,10 @@
 //
 // # Quotas
 //
-// A request is charged before it is served: to the account of the peer's source address, and to that of the token that
-// allowed it (payers). An account takes what the request uses from its [Quota], and gets it back when the request ends;
-// tracks are given back when the directory drops them. Bytes are measured against rates (meter): publishers that exceed
-// theirs are read more slowly, and subscriptions that exceed theirs end (downloads).
+// A request is charged before it is served: to the account of the peer's source address, and to the account of the
+// token that allowed it (payers). An account takes what the request uses from its [Quota], and gets it back when the
+// request ends; tracks are given back when the directory drops them. Bytes are measured against rates (meter):
+// publishers that exceed theirs are read more slowly, and subscriptions that exceed theirs end (downloads).
 //
 // # Locks
 //

@@ -11,7 +11,7 @@ import (
 	"sluice/transport"
 )
 
-// downloads applies the quotas of bytes to subscribers. What is sent to them, by user space and by the kernel, cannot
+// downloads applies the quotas of bytes to subscribers. The bytes sent to them, by user space and by the kernel, cannot
 // wait until a quota allows it: it is counted afterwards, and subscriptions of accounts that receive too much end.
 type downloads struct {
 	relay   *Relay
@@ -27,7 +27,7 @@ func sentBytes(c transport.Conn) uint64 {
 	return 0
 }
 
-// settle charges what was sent since the last call, and ends as many of the newest subscriptions of an account as it
+// settle charges the bytes sent since the last call, and ends as many of the newest subscriptions of an account as it
 // receives too much.
 func (s *downloads) settle() {
 	now := time.Now()

@@ -66,7 +66,7 @@ func (d *downstream) serve() {
 }
 
 // offeredLocked enters a subscription that begins with PUBLISH of the relay, which told the Largest Object of now.
-// params are those of the SUBSCRIBE_TRACKS; hub.mu is held.
+// params come from the SUBSCRIBE_TRACKS; hub.mu is held.
 func (d *downstream) offeredLocked(params *moqt.Parameters, now track.Position) {
 	h := d.hub
 	d.accepted = true

@@ -126,7 +126,7 @@ type archive struct {
 	skip       func(moqt.Location) bool
 	delay      time.Duration
 	flat       bool               // all objects are of subgroup 0; otherwise three are of each
-	mark       []moqt.FetchObject // what is sent before the objects
+	mark       []moqt.FetchObject // sent before the objects
 }
 
 func (a *archive) serve(f *session.IncomingFetch) {

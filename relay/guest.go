@@ -18,7 +18,7 @@ type GuestConfig struct {
 	Kind      transport.Kind
 	Remote    net.Addr     // of the client
 	Tokens    []moqt.Token // that it has shown
-	Authority string       // what it has connected to, as for AuthRequest
+	Authority string       // that it has connected to, as for AuthRequest
 	Path      string
 
 	// Action is what the guest asks permission for, as a peer does by the message of the action.
@@ -147,7 +147,7 @@ func (g *Guest) hold(l *lease) {
 	l.begin(func(*moqt.RequestError) { g.end(ErrWithdrawn) })
 }
 
-// SharesToken reports whether the permissions of two guests are those of one subject (Grant.Subject).
+// SharesToken reports whether the permissions of two guests belong to one subject (Grant.Subject).
 func (g *Guest) SharesToken(other *Guest) bool {
 	return len(g.payers) > 1 && len(other.payers) > 1 && g.payers[1] == other.payers[1]
 }

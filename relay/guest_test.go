@@ -111,7 +111,7 @@ func TestNoGuestsWhileDraining(t *testing.T) {
 	})
 }
 
-// TestGuestsAreListed checks what is told of guests.
+// TestGuestsAreListed checks the list of guests.
 func TestGuestsAreListed(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		publisher := b.admit(guestFrom("192.0.2.1", ActionPublishNamespace))

@@ -258,7 +258,7 @@ func (s *switchableRules) Changed() bool {
 // authorize replaces the relay's Authorizer.
 func (b *bench) authorize(a Authorizer) { b.rules.now.Store(&a) }
 
-// authorizer returns the one that authorize was called with last.
+// authorizer returns the authorizer that authorize was called with last.
 func (b *bench) authorizer() Authorizer { return *b.rules.now.Load() }
 
 // onBench runs a test in a bubble of its own, with fake time, and checks that nothing remains.
@@ -663,7 +663,7 @@ func (k *sink) objects(g *session.Subgroup, name string) error {
 	}
 }
 
-// suffix shows payloads other than those of payload.
+// suffix shows payloads that payload does not make.
 func suffix(text string) string {
 	if strings.HasPrefix(text, "object ") {
 		return ""

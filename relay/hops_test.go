@@ -167,7 +167,7 @@ func TestSubscribersDoNotWaitForThemselves(t *testing.T) {
 	})
 }
 
-// The request of the nearest subscriber is the one that is passed on.
+// The request of the nearest subscriber is passed on.
 func TestRequestsHaveTheShortestPath(t *testing.T) {
 	onBench(t, hopping, func(b *bench) {
 		far, near := b.connect(asRelay(7)), b.connect()

@@ -21,7 +21,7 @@ type permission struct {
 
 	// Guarded by lease.mu.
 	track  moqt.FullTrackName
-	latest []moqt.Token // of an update that was allowed; nil: those of the request
+	latest []moqt.Token // of an update that was allowed; nil: the request's
 }
 
 // authorize asks whether the peer may do what a request is about, and charges the request to its quotas.

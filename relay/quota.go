@@ -117,7 +117,7 @@ func (q Quota) withDefaults(d Quota) Quota {
 	return q
 }
 
-// validate checks a quota. name is that of the flag or field that it comes from.
+// validate checks a quota. name is the flag or field that it comes from.
 func (q Quota) validate(name string) error {
 	var errs []error
 	for _, r := range []resource{uploadRate, downloadRate} {

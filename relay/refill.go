@@ -60,7 +60,7 @@ func (h *hub) haveTimedOut(since time.Time) bool {
 	return false
 }
 
-// refill fetches what was missed (see publishers.missed), and gives it to the track as if it came on a subscription:
+// refill fetches missed objects (see publishers.missed), and gives it to the track as if it came on a subscription:
 // so subscribers get what they have not got yet, and objects that came before are compared.
 type refill struct {
 	responseReader
@@ -86,7 +86,7 @@ type refilled struct {
 	encoder moqt.SubgroupEncoder
 }
 
-// startRefill begins to fetch what was missed, if anything was; hub.mu is held.
+// startRefill begins to fetch missed objects, if there are any; hub.mu is held.
 func (u *upstream) startRefill(missed moqt.Range) {
 	if missed.Empty() {
 		return

@@ -118,7 +118,7 @@ func TestRefillWithHoles(t *testing.T) {
 }
 
 // A relay upstream is replaced by another process, to which another publisher comes that does not say how far the track
-// is: the first object does, and what was missed comes from the old process.
+// is: the first object does, and missed objects come from the old process.
 func TestRefillBeforeTheFirstObject(t *testing.T) {
 	onBenches(t, Config{}, 3, func(bs []*bench) {
 		old, next, edge := bs[0], bs[1], bs[2]
@@ -137,7 +137,7 @@ func TestRefillBeforeTheFirstObject(t *testing.T) {
 	})
 }
 
-// A subscription begins in a session that takes no requests any more. What was missed is fetched in the next session.
+// A subscription begins in a session that takes no requests any more. Missed objects are fetched in the next session.
 func TestRefillInAnotherSession(t *testing.T) {
 	onChain(t, 2, func(bs []*bench) {
 		first := bs[0].next(nil)

@@ -212,7 +212,7 @@ const askInterval = time.Second
 
 // askAgain asks silent peers for a sign of life, again and again. One that has closed its session, and whose last
 // packet got lost, answers that it has: without that, the relay would wait for it until the session times out. A
-// subscriber of which the fast path takes the acknowledgements is asked as well.
+// subscriber whose acknowledgements the fast path takes is asked as well.
 func askAgain(ctx context.Context, peers []*peer) {
 	tick := time.NewTicker(askInterval)
 	defer tick.Stop()
@@ -334,7 +334,7 @@ func (r *Relay) watched() {
 
 // Viewers returns how many sessions watch the broadcast in a namespace: the largest number of subscribers that one of
 // its tracks has. A player subscribes to one of several renditions, but to the only audio track, or to the catalog. The
-// authority and path are those of the URL by which the asker would connect.
+// authority and path come from the URL by which the asker would connect.
 func (r *Relay) Viewers(ns moqt.Namespace, authority, path string) int {
 	return r.directory.viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
 }

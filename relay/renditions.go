@@ -94,7 +94,7 @@ func (r *renditionSets) status() (list []RenditionStatus) {
 }
 
 // renditionSet has the subscriptions of a peer to the renditions of one content. One of them is served. Its lock is
-// taken before those of hubs.
+// taken before the locks of hubs.
 type renditionSet struct {
 	mu      sync.Mutex // join and leave also hold that of renditionSets
 	members []renditionMember

@@ -13,7 +13,7 @@ import (
 	"sluice/transport"
 )
 
-// forwarded returns the renditions of which the publisher is to send objects.
+// forwarded returns the renditions whose objects the publisher is to send.
 func (l *ladder) forwarded() map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

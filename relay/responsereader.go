@@ -21,7 +21,8 @@ type responseTaker interface {
 // sourceError is an error in a publisher's response.
 type sourceError struct{ error }
 
-// read hands over what is in b. It returns errors of the taker as they are, and a sourceError if the response is wrong.
+// read hands over the bytes in b. It returns errors of the taker as they are, and a sourceError if the response is
+// wrong.
 func (r *responseReader) read(b []byte, to responseTaker) error {
 	for len(b) > 0 {
 		if r.left > 0 {

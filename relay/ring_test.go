@@ -12,7 +12,7 @@ import (
 	"sluice/moqt/session"
 )
 
-// ring describes relays of which each has the next as its upstream relay.
+// ring describes relays, each with the next as its upstream relay.
 type ring struct {
 	relays   int
 	announce []moqt.Namespace // to the upstream relay
@@ -101,7 +101,7 @@ func (b *bench) refuse(p *session.Publication) {
 	synctest.Wait()
 }
 
-// A track crosses each link once, and not the one that closes the ring.
+// A track crosses each link once, and not the link that closes the ring.
 func TestRingFeeds(t *testing.T) {
 	for name, publish := range publishing {
 		t.Run(name, func(t *testing.T) {

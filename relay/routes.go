@@ -26,7 +26,7 @@ type Route struct {
 	Upstreams []*UpstreamRelay
 }
 
-// RouteTable is a [Routes] that does not change. Of the routes in a scope, the one with the longest prefix counts.
+// RouteTable is a [Routes] that does not change. Of the routes in a scope, the route with the longest prefix counts.
 type RouteTable []Route
 
 // Upstreams implements Routes.

@@ -15,7 +15,7 @@ type standing struct {
 
 	mu     sync.Mutex
 	all    map[*permission]struct{} // in force
-	bearer *permission              // the one that stands for the session; nil: the session needs none yet
+	bearer *permission              // stands for the session; nil: the session needs none yet
 }
 
 // add enters a permission.
@@ -66,7 +66,7 @@ func (s *standing) lose(m *permission, why *moqt.RequestError) {
 	s.peer.session.Close(code, why.Reason)
 }
 
-// close releases what is left when the session has ended.
+// close releases the rest when the session has ended.
 func (s *standing) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -131,7 +131,7 @@ func (s *streams) forget() {
 	s.closed = nil
 }
 
-// stop resets the streams of segments for which unwanted is true. The segments may be sent again at once, although the
+// stop resets the streams of unwanted segments. The segments may be sent again at once, although the
 // media sender reports later that the streams have ended.
 func (s *streams) stop(unwanted func(*track.Segment) bool) {
 	var resets []func()
@@ -214,7 +214,7 @@ func (s *streams) stopJoiners() {
 	s.stopJoinersLocked(func(*track.Segment) bool { return true })
 }
 
-// stopJoinersLocked ends the wait for objects of segments for which unwanted is true; mu is held.
+// stopJoinersLocked ends the wait for objects of unwanted segments; mu is held.
 func (s *streams) stopJoinersLocked(unwanted func(*track.Segment) bool) {
 	for seg, out := range s.eachLocked() {
 		if out.joiner != nil && out.stream == nil && unwanted(seg) {

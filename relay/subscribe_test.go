@@ -271,7 +271,7 @@ func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 		after := &source{}
 		_, err = after.offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
-		for g := range uint64(5) { // contradicting what is cached
+		for g := range uint64(5) { // contradicting cached objects
 			after.open(moqt.SubgroupHeader{GroupID: g}).write(moqt.ObjectHeader{}, "new").fin()
 			time.Sleep(time.Second)
 			synctest.Wait() // streams have no order among each other

@@ -31,7 +31,7 @@ func (e *exact) note(format string, args ...any) {
 	e.got = append(e.got, fmt.Sprintf(format, args...))
 }
 
-// take returns what has come since the last call. Of several streams, that of the lower subgroup comes first.
+// take returns what has come since the last call. Of several streams, the stream of the lower subgroup comes first.
 func (e *exact) take() []string {
 	synctest.Wait()
 	e.mu.Lock()

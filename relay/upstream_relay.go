@@ -28,7 +28,7 @@ import (
 // A hub asks an upstream relay when subscribers of this process need it. It subscribes once for all of them, and until
 // Config.Linger after the last one has left. If a session is lost, or its relay says that it goes away, the hub
 // subscribes in the next session, or at the next relay of the route. While both bring the track, their objects are
-// compared as those of any two publishers.
+// compared as objects of any two publishers are.
 type UpstreamRelay struct {
 	relay *Relay
 	cfg   UpstreamRelayConfig
@@ -40,7 +40,7 @@ type UpstreamRelay struct {
 	names *names.Mirror[*peer]
 
 	mu      sync.Mutex
-	session *UpstreamSession // the one for new requests; nil if there is none
+	session *UpstreamSession // for new requests; nil if there is none
 	down    bool             // the last attempt to connect has failed
 	begun   bool             // there was a session
 }
@@ -107,19 +107,19 @@ func (u *UpstreamRelay) current() (p *peer, connecting bool) {
 	return nil, !u.down
 }
 
-// isCurrent reports whether the session of a peer is the one for new requests.
+// isCurrent reports whether the session of a peer takes new requests.
 func (u *UpstreamRelay) isCurrent(p *peer) bool {
 	current, _ := u.current()
 	return current == p
 }
 
-// hasOther reports whether a session that is not s is the one for new requests.
+// hasOther reports whether a session that is not s takes new requests.
 func (u *UpstreamRelay) hasOther(s *UpstreamSession) bool {
 	p, _ := u.current()
 	return p != nil && p != s.peer
 }
 
-// begin makes a session the one for new requests.
+// begin makes a session take new requests.
 func (u *UpstreamRelay) begin(s *UpstreamSession) {
 	u.mu.Lock()
 	u.session, u.down, u.begun = s, false, true
@@ -175,7 +175,7 @@ const (
 	retireInterval = 250 * time.Millisecond
 )
 
-// relayLimits are those of sessions between relays, which carry what many peers want.
+// relayLimits are the limits of sessions between relays, which carry the requests of many peers.
 var relayLimits = session.Limits{
 	MaxSubscriptions: 1 << 14, MaxFetches: 1 << 12, MaxNamespaces: 1 << 14, RequestRate: 1 << 12, RequestBurst: 1 << 14,
 	MaxHeldStreams: 1 << 12, MaxHeldDatagrams: 4 << 20, MaxSendQueue: 16 << 20,

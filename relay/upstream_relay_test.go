@@ -82,7 +82,7 @@ func (b *bench) follow(to ...*bench) (us []*UpstreamRelay, sessions []*pipedUpst
 	return us, sessions
 }
 
-// chain makes a bench for each relay, of which each has the one before it as its upstream relay.
+// chain makes a bench for each relay. Each relay has the relay before it as its upstream relay.
 func onChain(t *testing.T, n int, f func([]*bench)) {
 	onBenches(t, Config{}, n, func(bs []*bench) {
 		for i := 1; i < n; i++ {

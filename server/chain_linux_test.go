@@ -24,7 +24,7 @@ func skipShort(t *testing.T) {
 	}
 }
 
-// TestChainBack sends media from a relay to the one that it has dialed and announces its publishers to, and from there
+// TestChainBack sends media from a relay to a relay that it has dialed and announces its publishers to, and from there
 // to the next one in the same way. TestMeshForwards has the other direction.
 func TestChainBack(t *testing.T) {
 	skipShort(t)
@@ -38,8 +38,8 @@ func TestChainBack(t *testing.T) {
 	}
 }
 
-// newChain starts relays of which each has the one before it as its upstream relay. Each is connected before the next
-// one starts: what it tells that one of the sizes of packets depends on what it was told itself.
+// newChain starts relays, each with the relay before it as its upstream relay. Each is connected before the next
+// starts: the sizes of packets that it announces depend on the sizes that it was told.
 func newChain(t *testing.T, scheme string, length int, announce []moqt.Namespace) (l *lab.Lab, chain []*Server) {
 	t.Helper()
 	l = labtest.New(t, lab.Topology{Relays: length, Subscribers: 1})

@@ -16,7 +16,7 @@ const (
 )
 
 // sendWatch observes how much media user space sends on a socket. While the kernel forwards all media, user space only
-// caches it and records what was sent, which is not urgent.
+// caches it and records packets, which is not urgent.
 type sendWatch struct {
 	server *Server
 	socket int

@@ -56,7 +56,7 @@ type Config struct {
 	AckTimeout time.Duration
 
 	// MaxBehind and MaxBehindBytes are how far a subscription may be behind its publisher before it ends with
-	// TOO_FAR_BEHIND, see [media.SenderConfig]. Default: that of the media sender.
+	// TOO_FAR_BEHIND, see [media.SenderConfig]. Default: the media sender's.
 	MaxBehind      time.Duration
 	MaxBehindBytes int64
 
@@ -79,7 +79,7 @@ type FastPathConfig struct {
 	// Mode is FastPathAuto by default.
 	Mode FastPathMode
 	// Open makes the fast path for a socket with that address, unless Mode is FastPathOff. Default: the kernel's, with
-	// what is configured below.
+	// the settings below.
 	Open func(addr *net.UDPAddr, log *slog.Logger) (*fastpath.FastPath, error)
 	// Devices are the names of the network devices to attach to. Default: the devices with the listening address; if
 	// the server dials other relays, all that have one, because routes choose the device that leads there.

@@ -34,8 +34,8 @@ type dialed struct {
 	arrived  chan struct{}
 }
 
-// ownLimits are those of a session of the relay with itself, at the end that subscribes: it holds little, since packets
-// take no time. Who dials one counts on that.
+// ownLimits are the limits of a session of the relay with itself, at the end that subscribes: it holds little, since
+// packets take no time. Who dials one counts on that.
 var ownLimits = transport.Limits{
 	MaxIncomingUniStreams: 256, MaxStreamWindow: 1 << 20, MaxConnWindow: 1 << 20,
 	HandshakeTimeout: privateLimits.HandshakeTimeout,

@@ -34,7 +34,7 @@ type ClusterConfig struct {
 	// load.
 	Capacity int
 	// ClientURL is where clients reach this node, without a path. With it, clients that are much nearer to another node
-	// are sent there, and those of other nodes may come here. Default: clients stay.
+	// are sent there, and clients of other nodes may come here. Default: clients stay.
 	ClientURL string
 	// RTTs is the URL of a monitor (sluice rtt) that knows how far the networks of clients are, besides what their
 	// sessions with this node tell. Default: there is none.
@@ -50,12 +50,12 @@ const (
 	meshInterval = time.Second
 	// maxDialedNodes bounds the sessions with other nodes that this one has dialed.
 	maxDialedNodes = 256
-	// meshWays is how many nodes a track can come from at a time: the one that feeds it, and one that takes over.
+	// meshWays is how many nodes a track can come from at a time: its feeder, and a node that takes over.
 	meshWays = 2
 	// meshReroute is how often the node looks again whom to ask: others come, and their costs change.
 	meshReroute = 10 * time.Second
-	// meshIdle is how long a session is kept that no track needs, nor the one that takes over. It is longer than
-	// meshReroute, which says what is needed.
+	// meshIdle is how long a session is kept that no track needs, nor the session that takes over. It is longer
+	// than meshReroute, after which the needs are known.
 	meshIdle = 30 * time.Second
 	// meshMemory is for how many namespaces it is remembered whom this node asks, and for how many nodes their RTT.
 	meshMemory = 1 << 13
@@ -351,7 +351,7 @@ func (m *mesh) look(now time.Time) {
 	m.card.Store(card)
 }
 
-// isAlive reports whether there is a session with a node, of which the cluster may hear nothing.
+// isAlive reports whether there is a session with a node. The cluster may hear nothing of the node.
 func (m *mesh) isAlive(node string) bool { return (*m.alive.Load())[node] }
 
 // rtt returns the RTT of the session with a node, or of the last one if that is not long ago; 0 if there was none.

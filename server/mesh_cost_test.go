@@ -17,7 +17,7 @@ import (
 // costly has an edge that gets a track from one of two nodes, until that becomes dear.
 type costly struct {
 	edge         *meshNode
-	clock        atomic.Int64 // what is added to the time of the edge
+	clock        atomic.Int64 // added to the time of the edge
 	first, other *meshNode    // the node that feeds the edge, and the one that should after that
 	begin        func(group uint64) (add func(object uint64, payload []byte), end func())
 	reference    streams // of a subscriber at another node

@@ -195,7 +195,7 @@ func TestPublisherIsReplacedAfterANode(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		var bus clustertest.Bus
 		a, next := startNode(t, &bus, "", "a"), listenNode(t, Config{}, "next")
-		url := fmt.Sprint("moqt://", next.Addr()) // that of both processes, and leads to this one now
+		url := fmt.Sprint("moqt://", next.Addr()) // of both processes; it leads to this one now
 		old := joinNode(t, &bus, listenNode(t, Config{}, "old"), ClusterConfig{Node: "b", URL: url})
 		publisher := join(t, a.Server, nil)
 		send := publishOn(t, publisher, "video")
@@ -413,7 +413,7 @@ func TestMeshProof(t *testing.T) {
 type silentParent struct {
 	edge      *meshNode
 	wire      *wire
-	clock     atomic.Int64 // what is added to the time of the edge
+	clock     atomic.Int64 // added to the time of the edge
 	send      func(uint64, []byte)
 	got       streams
 	up, spare meshTarget // how the edge reaches the parent, and the origin
@@ -446,7 +446,7 @@ func newSilentParent(t *testing.T) *silentParent {
 	return p
 }
 
-// status returns that of a session of the edge, or nothing if there is none.
+// status returns the status of a session of the edge, or nothing if there is none.
 func (p *silentParent) status(target meshTarget) (st relay.UpstreamStatus) {
 	p.edge.mesh.mu.Lock()
 	defer p.edge.mesh.mu.Unlock()

@@ -139,7 +139,7 @@ func (d *distances) look(now time.Time) {
 	d.send(clients, now)
 }
 
-// measure notes the shortest round-trip time to each network, unless the monitor knows that of more hosts.
+// measure notes the shortest round-trip time to each network, unless the monitor knows the times of more hosts.
 func (d *distances) measure(clients []relay.Client, now time.Time) {
 	shortest := make(map[netip.Prefix]time.Duration)
 	for _, c := range clients {
@@ -209,7 +209,7 @@ func sentURI(node string, c *relay.Client) string {
 }
 
 // follows reports whether clients of an implementation go where GOAWAY says. Clients that name none are known to fail,
-// and the page may connect to no other relay than its own and that of --drain-uri.
+// and the page may connect to no other relay than its own and the relay of --drain-uri.
 func follows(implementation string) bool { return implementation != "" && implementation != webPage }
 
 // isSent reports whether another node has sent the client with this path.

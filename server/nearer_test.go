@@ -31,7 +31,7 @@ import (
 // world has nodes whose clients may be nearer to another one, and whose clock goes as the test likes.
 type world struct {
 	bus   clustertest.Bus
-	clock atomic.Int64 // what is added to the time of all nodes
+	clock atomic.Int64 // added to the time of all nodes
 }
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
@@ -155,7 +155,7 @@ func come(t *testing.T, url string, cfg session.Config) (c *session.Session, got
 }
 
 // TestClientsThatStay has clients far from a node: one that another node has sent, one that does not name its
-// implementation, a relay, and after a while one from an address of which others were sent.
+// implementation, a relay, and after a while one from an address whose other clients were sent.
 func TestClientsThatStay(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ func newWire(t *testing.T, to net.Addr) *wire {
 	require.NoError(t, err)
 	w := &wire{near: near, far: far, marks: make(chan struct{}, 1)}
 	var client atomic.Pointer[net.Addr]
-	onTheWay := make(chan delayed, 1<<10) // what is beyond gets lost
+	onTheWay := make(chan delayed, 1<<10) // packets beyond it get lost
 	go func() {
 		defer close(onTheWay)
 		for b := make([]byte, 1<<16); ; {

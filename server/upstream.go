@@ -47,7 +47,7 @@ func (c *UpstreamConfig) mayMove(from, to string) bool {
 }
 
 // UpstreamRoute names the upstream relays for the namespaces with a prefix: moqt:// URLs for raw QUIC, https:// URLs
-// for WebTransport, the preferred one first. The next one is asked when the one before it has no session or no
+// for WebTransport, the preferred one first. Each is asked when the relay before it has no session or no
 // publisher.
 type UpstreamRoute struct {
 	Prefix moqt.Namespace

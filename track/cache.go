@@ -93,7 +93,7 @@ func (c *Cache) Groups() int {
 	return c.count
 }
 
-// Trims returns how many times a track forgot what was lowest, because it had reached one of its limits on numbers.
+// Trims returns how many times a track forgot its lowest entries, because it had reached a limit on numbers.
 func (c *Cache) Trims() int64 { return c.trims.Load() }
 
 // Over returns by how many bytes the cache exceeds its size, because readers and writers keep them from being evicted.

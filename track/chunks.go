@@ -124,7 +124,7 @@ func (l *chunkList) trim(off int64) {
 	}
 }
 
-// truncate releases the chunks after the one that holds offset off.
+// truncate releases the chunks after the chunk that holds offset off.
 func (l *chunkList) truncate(off int64) {
 	l.tail = l.seek(off)
 	l.freeAll(l.tail.next.Swap(nil))

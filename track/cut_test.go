@@ -118,7 +118,7 @@ func TestBrokenStreamsMakeRoom(t *testing.T) {
 	k.track.Close()
 }
 
-// A log tells what it has of the stream that it began with, and where its last whole object ends.
+// A log tells how much it has of the stream that it began with, and where its last whole object ends.
 func TestSevered(t *testing.T) {
 	k := newSink(CacheConfig{Grace: time.Minute})
 	first := size(plain, object(0))
@@ -140,7 +140,7 @@ func TestSevered(t *testing.T) {
 	require.Equal(t, log.End(), log.Boundary(log.End()))
 }
 
-// Segments in other forms are cut, and go on, with the one that they are derived from.
+// Segments in other forms are cut, and go on, with the segment that they are derived from.
 func TestDerivedIsCut(t *testing.T) {
 	k := newSink(CacheConfig{Grace: time.Minute})
 	s := k.source(plain)
@@ -178,7 +178,7 @@ func TestPositionOfACutSegment(t *testing.T) {
 	require.Len(t, k.segments, 1)
 }
 
-// A relay that has lost its source asks the next one for what it may have missed.
+// A relay that has lost its source asks the next source for objects that it may have missed.
 func TestInterrupted(t *testing.T) {
 	k := newSink(CacheConfig{Grace: time.Minute})
 	interrupted := func() uint64 { return k.track.Interrupted(2, 9) }

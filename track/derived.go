@@ -85,7 +85,7 @@ func (s *Segment) Derive(form Form) (seg *Segment, copied int64, release func())
 	return d.segment, d.off - start, guard.Close
 }
 
-// IsIn reports whether Derive returns the segment, for itself or for the one that it is derived from.
+// IsIn reports whether Derive returns the segment, for itself or for the segment that it is derived from.
 func (s *Segment) IsIn(form Form) bool {
 	form, some := form.of(s)
 	return some && form.equal(s.form)

@@ -141,7 +141,7 @@ func TestDeriveWhatALayoutCannotExpress(t *testing.T) {
 	}
 }
 
-// TestDeriveWholeSubgroups checks that a segment of which all objects pass, or none, is not copied.
+// TestDeriveWholeSubgroups checks that a segment is not copied if all of its objects pass, or none.
 func TestDeriveWholeSubgroups(t *testing.T) {
 	k := newSink(CacheConfig{})
 	header := moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 2}

@@ -36,9 +36,9 @@
 //	publisher 2 ──▶ Source ──▶ waiting: compared, until the active one ends without FIN or stalls
 //
 // If an active stream brings only new objects, its own log is the segment ("verbatim"): no byte is copied, and log
-// offsets stay those of the publisher's stream. Otherwise its new objects are copied to a log that is made for the
-// segment. When the active stream is reset, or sends nothing for half a second while another is ahead of it, the first
-// waiting one becomes active and goes on where the segment ends, in the middle of an object if need be.
+// offsets stay the offsets of the publisher's stream. Otherwise its new objects are copied to a log that is made for
+// the segment. When the active stream is reset, or sends nothing for half a second while another is ahead of it, the
+// first waiting one becomes active and goes on where the segment ends, in the middle of an object if need be.
 //
 // A waiting stream that breaks off is kept until then, too, if it is ahead: nobody else may bring its objects.
 //
@@ -68,7 +68,7 @@
 //	what grows                              limit                 beyond it              when the cache is full
 //	──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 //	bytes and index of objects              CacheConfig.Duration  evicted                evicted: whole groups, then
-//	                                                                                     what is not read of others
+//	                                                                                     unread bytes of others
 //	groups of a track                       maxGroups             the lowest go          forgotten, if evicted
 //	segments of a group                     maxSegments           the lowest go          as their bytes
 //	datagrams of a group                    maxDatagrams          the lowest go          as their bytes
@@ -81,7 +81,7 @@
 //	segments derived from another one       maxDerived, each kind unread ones go
 //
 // What a reader or a stream in arrival uses stays. The transport limits the number of streams, and the media sender how
-// far readers are behind. No limit makes a track malformed: the draft allows what is sparse or small.
+// far readers are behind. No limit makes a track malformed: the draft allows sparse and small groups.
 //
 // # Locks
 //
@@ -98,6 +98,6 @@
 // The callback for new segments is called with merge.mu held; Wakers are called with no lock of the log's held. Those
 // of a derived log are called with derived.mu held, and may derive other segments: Derive takes that lock of a new one
 // only, which has no Waker yet. A function whose name ends in Locked expects the lock that its comment names. All
-// methods of index, group and subgroup expect Track.mu, and those of input expect merge.mu, unless their comments say
+// methods of index, group and subgroup expect Track.mu, and methods of input expect merge.mu, unless their comments say
 // otherwise.
 package track

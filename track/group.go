@@ -20,7 +20,7 @@ const (
 	pointerSize  = int64(unsafe.Sizeof(uintptr(0)))
 )
 
-// group holds the objects of one group and what is known about it. All methods but dropAhead expect Track.mu to be
+// group holds the objects of one group and the facts about it. All methods but dropAhead expect Track.mu to be
 // held.
 type group struct {
 	id        uint64
@@ -40,9 +40,9 @@ type group struct {
 
 	touched   time.Time // when the latest object came
 	sources   int       // streams in arrival
-	derived   int       // segments derived from those of the group
+	derived   int       // segments derived from the group's
 	evicted   bool      // its bytes are released; the rest remains, to recognize duplicates
-	counted   int64     // bytes of this group in the cache's Memory, except those of logs and datagrams
+	counted   int64     // bytes of this group in the cache's Memory, without logs and datagrams
 	forgotten bool      // it is not in the cache any more; streams in arrival may still refer to it
 	slot      int       // in Cache.groups; guarded by Cache.mu
 }
@@ -200,7 +200,7 @@ func (g *group) isPinned() bool {
 	return g.sources > 0 || slices.ContainsFunc(g.segments, func(s *Segment) bool { return s.Log.Pinned() })
 }
 
-// evict releases the objects and keeps what is known about them.
+// evict releases the objects and keeps the facts about them.
 func (g *group) evict() {
 	for _, s := range g.segments {
 		s.drop()
@@ -254,13 +254,13 @@ func (g *group) settle(limit int) {
 	g.recount()
 }
 
-// settleMost limits the sets of ids to few runs, and those of the track.
+// settleMost limits the sets of ids of the group and of the track to few runs.
 func (g *group) settleMost() {
 	g.settle(keptRuns)
 	g.track.index.keep(keptRuns)
 }
 
-// forgetEvicted drops an evicted group, duplicates of which are not recognized any more.
+// forgetEvicted drops an evicted group. Its duplicates are not recognized any more.
 func (g *group) forgetEvicted() {
 	if g.evicted && !g.isPinned() {
 		g.track.index.drop(g)

@@ -11,7 +11,7 @@ const (
 	maxWaiting = 16
 
 	// maxRuns is how many runs of consecutive ids a set of ids has. The ids of a whole group are one run, or as many as
-	// it has subgroups of which nothing has come yet. Each run takes 16 bytes, and a new one moves all others at worst.
+	// it has subgroups that have not begun to come. Each run takes 16 bytes, and a new one moves all others at worst.
 	maxRuns = 4096
 
 	// keptRuns is maxRuns while the cache has no room: enough for the ids that arrive at the moment.

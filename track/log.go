@@ -35,7 +35,7 @@ func (s State) Ended() bool { return s == Finished || s == Reset }
 func (s State) broken() bool { return s == Cut || s == Reset }
 
 // Log holds the bytes of one subgroup stream after its SUBGROUP_HEADER, append-only, and finds its objects. Offsets are
-// those of the publisher's QUIC stream.
+// offsets in the publisher's QUIC stream.
 //
 // One goroutine at a time writes (Append, Fill, Commit, AddObject, Finish, Reset, Cut); any number of Readers read at
 // the same time, without a lock and without a copy. Memory is released from the front as soon as neither a Reader nor
@@ -85,8 +85,8 @@ func (l *Log) Boundary(off int64) int64 {
 }
 
 // Severed returns the offset at which the stream that the log began with has broken off. The bytes after it, if they
-// come, are those of other streams: they need not be what the first one has sent there. It reports false if the log has
-// the bytes of one stream. Load End before: what End covers then is before the offset that Severed returns, or Severed
+// come, are bytes of other streams, and may differ from the bytes of the first one. It reports false if the log has the
+// bytes of one stream. Load End before: what End covers then is before the offset that Severed returns, or Severed
 // returns it.
 func (l *Log) Severed() (off int64, ok bool) {
 	off = l.severed.Load()
@@ -182,7 +182,7 @@ func (l *Log) moveTail(off int64) *Log {
 }
 
 // AddObject indexes the next object of the log, as soon as the fields before its payload are known. Its ID and Start
-// must follow those of the previous object.
+// must follow the ID and Start of the previous object.
 func (l *Log) AddObject(o Object) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,7 @@ type Segment struct {
 	HasProperties bool   // each object has the Properties field (PROPERTIES)
 
 	// ObjectTimeout and SubgroupTimeout are the delivery timeouts of the subgroup, in milliseconds, which its first
-	// object has as properties (draft-19 §8). nil: those of the track apply.
+	// object has as properties (draft-19 §8). nil: the track's apply.
 	ObjectTimeout, SubgroupTimeout *uint64
 
 	// Owner is the owner of the Source whose stream's bytes the log holds, at their offsets; nil if the log was

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// subgroup is what is known about a subgroup besides its objects.
+// subgroup has the facts about a subgroup besides its objects.
 type subgroup struct {
 	id       uint64
 	priority uint8

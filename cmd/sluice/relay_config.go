@@ -143,7 +143,7 @@ const exampleStart = `
 
 `
 
-// exampleSet are the settings that the example sets: those of the package's service.
+// exampleSet are the settings that the example sets, for the package's service.
 var exampleSet = map[string]string{
 	"listen": `":443"`, "tls-cert": "/etc/sluice/cert.pem", "tls-key": "/etc/sluice/key.pem",
 }

@@ -8,7 +8,7 @@ import (
 // relayNames are the relays, by who sends media.
 var relayNames = []string{"fastpath", "userspace"}
 
-// Hosts of the lab; the first is that of the victims. No hostile peer shares an address with an honest one, and so no
+// Hosts of the lab; the first is the victims'. No hostile peer shares an address with an honest one, and so no
 // quota.
 var (
 	honestHosts  = []string{lab.PublisherName, "sub1", "sub2", "sub3", "sub4", "sub5"}

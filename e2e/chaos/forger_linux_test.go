@@ -24,7 +24,7 @@ type forger struct {
 	random *rand.Rand
 	source net.HardwareAddr // of the host
 	socket int              // at the port to the relays
-	intact bool             // it leaves payloads as they are: those of RTP are not protected
+	intact bool             // it leaves payloads as they are: RTP does not protect them
 	behind sync.WaitGroup   // packets that are still to be sent
 }
 

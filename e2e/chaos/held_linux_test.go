@@ -81,7 +81,7 @@ func (r *relay) holds() (held, error) {
 	return h, r.bpf.addEntries(h)
 }
 
-// beyond names what is more than in start.
+// beyond names the values that exceed start's.
 func (h held) beyond(start held) (names []string) {
 	for name, value := range h {
 		if most := start[name] + slack[name]; value > most {

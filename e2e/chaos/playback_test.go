@@ -40,7 +40,7 @@ func framePayload(n uint32, isLast bool) []byte {
 
 // playback is what a player of RTSP has received.
 type playback struct {
-	asks bool // for what is missing
+	asks bool // for missing packets
 
 	got            map[uint32]bool
 	asked          map[uint32]int // how often

@@ -28,7 +28,7 @@ type process struct {
 // keptLines is how many messages of a process a failure shows.
 const keptLines = 20
 
-// start starts a command in a host. The lines of its output go to the function output, those of its messages to the
+// start starts a command in a host. The lines of its output go to the function output, the lines of its messages to the
 // function message, unless that is nil; the last messages are kept.
 func start(h *lab.Host, name string, cmd *exec.Cmd, output, message func(string)) (*process, error) {
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}

@@ -156,8 +156,8 @@ func rtspPacket(n uint32, isLast bool) []byte {
 // Times of a player.
 const (
 	aliveInterval = 2 * time.Second        // between two signs of life
-	askInterval   = 100 * time.Millisecond // between two times that it says what is missing
-	lateWait      = 5 * time.Second        // for what is missing, after the last packet
+	askInterval   = 100 * time.Millisecond // between two lists of missing packets
+	lateWait      = 5 * time.Second        // for missing packets, after the last one
 )
 
 // play plays until the last packet has come, and all before it.

@@ -171,7 +171,7 @@ func publish(t *testing.T, on starter, name, url string, in io.Reader) *process 
 	return startBy(t, on, in, nil, client(t, name), "--tls-disable-verify", "--name", namespace, url)
 }
 
-// moqArguments are those of moq-dev's moq, of crate moq-cli, with a draft, or "" for the newest one.
+// moqArguments are the arguments of moq-dev's moq, of crate moq-cli, with a draft, or "" for the newest one.
 func moqArguments(url, draft string, stage ...string) []string {
 	arguments := []string{"--connect", url + "/", "--connect-tls-insecure", "--broadcast", namespace}
 	if draft != "" {

@@ -155,7 +155,7 @@ func distributions(t *testing.T, lines io.Reader) map[series]map[uint64]distribu
 	return all
 }
 
-// buckets returns how many RTTs are in which bucket of a scale that is at most that of the buckets.
+// buckets returns how many RTTs are in which bucket of a scale that is at most the buckets'.
 func buckets(from, to, offset int32, counts []uint64) map[int32]uint64 {
 	all := make(map[int32]uint64)
 	for i, n := range counts {

@@ -159,7 +159,7 @@ func (c *crowd) drain(stream *quic.ReceiveStream) {
 	_, _ = io.Copy(counter{&c.bytes}, stream) // a reset ends it as well
 }
 
-// counter counts what is written to it.
+// counter counts the bytes written to it.
 type counter struct{ n *atomic.Int64 }
 
 func (c counter) Write(b []byte) (int, error) {

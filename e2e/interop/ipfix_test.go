@@ -25,7 +25,7 @@ import (
 	"sluice/rtt/ipfix"
 )
 
-// aggregate tells what was aggregated in an interval: a prefix, and when the interval ended in Unix time, in ms.
+// aggregate is an aggregate of an interval: a prefix, and when the interval ended in Unix time, in ms.
 type aggregate struct {
 	prefix string
 	end    int64
@@ -42,7 +42,7 @@ var ownElements = map[string]int{
 	"tcpReceivedDeltaCount": 29, "tcpReceivedRetransmissionDeltaCount": 30, "ecnReceivedCapableDeltaCount": 31,
 }
 
-// ianaElements are the counters of IANA that are compared, and those of RFC 5103.
+// ianaElements are the counters of IANA and of RFC 5103 that are compared.
 var ianaElements = []string{
 	"packetDeltaCount", "octetDeltaCount", "reversePacketDeltaCount", "reverseOctetDeltaCount",
 }

@@ -201,7 +201,7 @@ func (b *tab) screenshot(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), png, 0o666))
 }
 
-// statistics are those of the page's player.
+// statistics are the statistics of the page's player.
 type statistics struct {
 	Latency, Target, Bitrate, Speed float64
 	EndToEnd                        *float64

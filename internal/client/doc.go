@@ -2,7 +2,7 @@
 //
 // [Run] asks its caller for an [Endpoint] for each session, a [Link], and calls the Endpoint's Serve. Publishers and
 // players are Endpoints; they keep what outlasts a session, such as the input of a publisher. Serve calls
-// [Link.Established] when the session can replace the one before it. When the relay sends GOAWAY, Run connects to the
+// [Link.Established] when the session can replace its predecessor. When the relay sends GOAWAY, Run connects to the
 // new URI and serves the new session beside the old one, until the new one is established; then it ends the context of
 // the old Serve.
 //

@@ -73,7 +73,7 @@ func (r *Recorder) Note(d time.Duration) {
 	r.bins[binOf(d)].Add(1)
 }
 
-// AddTo adds what was counted to h.
+// AddTo adds the counts to h.
 func (r *Recorder) AddTo(h *Histogram) {
 	h.Sum += time.Duration(r.sum.Load())
 	for i := range r.bins {

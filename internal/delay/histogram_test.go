@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBins puts delays into bins: each bin begins where the one before ends.
+// TestBins puts delays into bins: each bin begins where its predecessor ends.
 func TestBins(t *testing.T) {
 	require.Zero(t, Start(0))
 	require.Equal(t, 1024*time.Nanosecond, Start(1))

@@ -12,7 +12,7 @@ import (
 )
 
 // TestImportsRunDownwards reads the order of the packages from the table in docs/architecture.md. A package may import
-// those of its own row and of the rows below, and each package has a row.
+// packages of its own row and of the rows below, and each package has a row.
 func TestImportsRunDownwards(t *testing.T) {
 	table := readTable(t)
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "sluice/...").Output()

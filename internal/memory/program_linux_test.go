@@ -14,7 +14,7 @@ import (
 )
 
 // TestDropFile maps a file twice. Pages of one mapping were written to before it became read-only, as a dynamic linker
-// does, and a debugger: they must keep what was written.
+// does, and a debugger: they must keep the written bytes.
 func TestDropFile(t *testing.T) {
 	page := os.Getpagesize()
 	content := bytes.Repeat([]byte("sluice"), 8*page/6+1)[:8*page]
@@ -59,7 +59,7 @@ func TestDropProgram(t *testing.T) {
 	}
 }
 
-// mapTwice maps a file to addresses that follow one another, as those of a program do.
+// mapTwice maps a file to addresses that follow one another, as a program's do.
 func mapTwice(t *testing.T, name string, length int) (first, second []byte) {
 	f, err := os.Open(name)
 	require.NoError(t, err)

@@ -82,7 +82,7 @@ func newBroadcast(cfg *PublisherConfig, s *source, first uint64) (*broadcast, er
 	return b, nil
 }
 
-// addMedia adds a media track, and the one with its layers.
+// addMedia adds a media track, and the track with its layers.
 func (b *broadcast) addMedia(cfg *PublisherConfig, info cmaf.TrackInfo) error {
 	layers := single(cfg.Priorities.Audio)
 	if p := cfg.Priorities; info.Kind == cmaf.Video {

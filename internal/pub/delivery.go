@@ -155,7 +155,7 @@ func (d *delivery) apply(u *session.Update) {
 	}
 	if u.Parameters.Forward != nil {
 		if *u.Parameters.Forward && !d.forward && largest != nil {
-			// A joining fetch returns what was published meanwhile.
+			// A joining fetch returns objects published meanwhile.
 			d.allowed = d.allowed.Intersect(moqt.Range{Start: largest.Next(), End: moqt.MaxLocation})
 		}
 		d.forward = *u.Parameters.Forward

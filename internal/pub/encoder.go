@@ -25,7 +25,7 @@ type Rung struct {
 // MaxRungs is how many renditions a ladder may have: each takes an encoder.
 const MaxRungs = 8
 
-// bitrates are those of renditions for which none is given, by their heights. Others have that of the next higher one.
+// bitrates are for renditions without a given one, by their heights. Others have the next higher height's.
 var bitrates = []Rung{
 	{144, 150_000}, {240, 350_000}, {360, 700_000}, {480, 1_200_000}, {540, 1_600_000}, {720, 2_800_000},
 	{1080, 5_000_000}, {1440, 9_000_000}, {2160, 16_000_000}, {4320, 40_000_000},

@@ -88,7 +88,7 @@ func TestFeedSeparatesKeyFrames(t *testing.T) {
 	require.Equal(t, uint8(2), allObjects(f.broadcast.media[2])[0].priority)
 }
 
-// Times and groups of later rounds continue those of the first.
+// Times and groups of later rounds continue the first round's.
 func TestFeedLoops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newFeed(t, PublisherConfig{Open: openFile(clip), Loop: true, History: History{Groups: 100}})

@@ -30,7 +30,7 @@ type PublisherConfig struct {
 	// Renditions open further inputs with the same content in other qualities: the tracks of a kind that several inputs
 	// have are an alternate group, and groups start together.
 	Renditions []func() (io.ReadCloser, error)
-	// Ladder is set if the video tracks of an input have the same content, as those of an Encoder.
+	// Ladder is set if the video tracks of an input have the same content, as an Encoder's do.
 	Ladder bool
 	// Loop publishes the input again and again, with media times that continue.
 	Loop bool
@@ -92,7 +92,7 @@ func (e *InputError) Error() string { return fmt.Sprintf("input: %v", e.Err) }
 // Unwrap returns the cause.
 func (e *InputError) Unwrap() error { return e.Err }
 
-// Stats counts what was published. It may be read at any time.
+// Stats counts published objects. It may be read at any time.
 type Stats struct {
 	objects, bytes       atomic.Uint64
 	media, subscriptions atomic.Int64

@@ -45,14 +45,14 @@ type track struct {
 	layers     layers // priorities and subgroups
 	frames     bool   // objects have properties
 	dependency *loc.Dependency
-	content    []byte // the one object of each group; nil: media
+	content    []byte // the only object of each group; nil: media
 	layered    *track // has the same objects, in the subgroups of layers; nil: there is none
 
 	mu      sync.Mutex
 	groups  []*group // ascending; only the last one can be incomplete
 	evicted *moqt.Location
 	bytes   int
-	counted int // what was taken of history.Memory
+	counted int // bytes taken of history.Memory
 	ended   bool
 	changed chan struct{} // closed at the next change
 }

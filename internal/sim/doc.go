@@ -5,5 +5,5 @@
 // reorder, duplicate, corrupt and queue it. All of that follows from the network's seed and the order in which packets
 // are sent.
 //
-// Package trial has whole relays live through mishaps on such a network. docs/simulation.md says what is simulated.
+// Package trial has whole relays live through mishaps on such a network. docs/simulation.md lists the simulated parts.
 package sim

@@ -33,7 +33,7 @@ type Network struct {
 	link    func(from, to netip.Addr) Link
 	paths   map[[2]netip.Addr]*path
 	ports   map[netip.AddrPort][]*Conn        // the last one of a port gets packets that name none
-	moved   map[netip.AddrPort]netip.AddrPort // by the address behind a NAT: the one that others see
+	moved   map[netip.AddrPort]netip.AddrPort // by the address behind a NAT: the address that others see
 	queue   packets
 	order   uint64
 	port    uint16 // the last one that was chosen

@@ -19,7 +19,7 @@ type contents struct {
 	cfg *PlayerConfig
 	sub *session.Subscription
 
-	newest chan []byte // at most one: that of the latest group that has come
+	newest chan []byte // at most one: the content of the latest group that has come
 	mu     sync.Mutex
 	last   []byte // what came last
 	groups uint64 // of which nothing is wanted any more: those below
@@ -102,7 +102,7 @@ func (c *contents) next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// first returns the present content: that of the current group, or else the next one that comes.
+// first returns the present content: the current group's, or else the next content that comes.
 func (c *contents) first(ctx context.Context) ([]byte, error) {
 	none := &MediaError{fmt.Errorf("track %s has no object", c.sub.Track().Name)}
 	ctx, cancel := context.WithTimeoutCause(ctx, firstContentTimeout, none)

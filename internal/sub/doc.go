@@ -3,7 +3,7 @@
 //
 // [Run] makes a playback, which lasts for the whole broadcast, and uses one session after the other (package client).
 // On the first session a loader reads the catalog and the init segments and chooses the tracks. On each session,
-// playing stays subscribed to the catalog, subscribes to every track and fetches what was published before. An object
+// playing stays subscribed to the catalog, subscribes to every track and fetches earlier objects. An object
 // takes this path: a laneReceiver reads it from a stream or a datagram and gives it to the track's sequencer, which
 // puts objects in order and knows which are missing; the player takes the next object with the least decode time of all
 // tracks, and writes it. A lane is the player's state of one track.

@@ -74,7 +74,7 @@ func (e *playing) renew(ctx context.Context, c catalog.Catalog) {
 	}
 	tracks, err := selectTracks(c, e.p.cfg)
 	if err != nil {
-		return // what was selected is not there any more
+		return // the selected track is not there any more
 	}
 	loader := &loader{cfg: e.p.cfg, link: e.link, inits: map[string]*cmaf.Init{}}
 	for _, t := range tracks {

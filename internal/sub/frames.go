@@ -74,7 +74,7 @@ func (p *player) headerLocked() ([]byte, error) {
 	return in.Data, nil
 }
 
-// outputLocked returns what is written for a released candidate: after the init segment, if that has to wait for
+// outputLocked returns the output for a released candidate: after the init segment, if that has to wait for
 // frames, its chunk. Times start with the first frame if no track has times of its own.
 func (p *player) outputLocked(c *candidate) (out []byte, err error) {
 	if !p.headed {

@@ -146,7 +146,7 @@ func (l *lane) isWithdrawnLocked() bool {
 	return l.subscribed != nil && !slices.Contains(l.sourcesLocked(), l.subscribed)
 }
 
-// continues reports whether the chunks of a source can be made anew so that they continue those of another one.
+// continues reports whether the chunks of a source can be made anew so that they continue another source's.
 func (s *source) continues(other *source) bool {
 	if s.track == nil || other.track == nil {
 		return s.track == other.track

@@ -19,7 +19,7 @@ var errLayers = errors.New("no layers")
 // layers tells whether the layers of video arrive, which have subgroups of their own. Some relays refuse more than one
 // subgroup of a group, or drop it silently. The player's mutex guards it. nil: the track has whole groups.
 type layers struct {
-	arrive  bool          // an object of another layer than that of key frames has come
+	arrive  bool          // an object of another layer than the key frames' has come
 	timer   *time.Timer   // runs when a key frame has come; nil before
 	missing chan struct{} // closed when they have not come in time
 }
@@ -55,7 +55,7 @@ func (r *laneReceiver) streamEndedLocked() {
 	})
 }
 
-// unproven reports whether the track has layers of which none has come but that of key frames.
+// unproven reports whether the track has layers of which none has come but the key frames'.
 func (r *laneReceiver) unproven() bool {
 	p := r.e.p.player
 	p.mu.Lock()

@@ -110,7 +110,7 @@ func TestPlayBurst(t *testing.T) {
 	}
 }
 
-// keysFirst delays all streams but those of the first subgroup.
+// keysFirst delays all streams but the first subgroup's.
 func keysFirst(_ moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader {
 	if h.SubgroupID > 0 {
 		time.Sleep(layersTimeout / 2)
@@ -118,7 +118,7 @@ func keysFirst(_ moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io
 	return stream
 }
 
-// onlyFirstSubgroup empties all streams of the track in layers but those of the first subgroup.
+// onlyFirstSubgroup empties all streams of the track in layers but the first subgroup's.
 func onlyFirstSubgroup(track moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader {
 	if track.Name == layered && h.SubgroupID > 0 {
 		return strings.NewReader("")

@@ -37,7 +37,7 @@ type player struct {
 	limited  bool // a limit was reached
 	full     bool
 	writing  int           // bytes of the batch that is being written
-	counted  int           // what was taken of memory
+	counted  int           // bytes taken of memory
 	changed  chan struct{} // closed at the next arrival
 	room     chan struct{} // closed when there is room again
 }

@@ -143,7 +143,7 @@ func (e *playing) end(l *lane, err error) {
 	})
 }
 
-// play subscribes to a track, fetches what was published before, goes on with other renditions as they are chosen, and
+// play subscribes to a track, fetches earlier objects, goes on with other renditions as they are chosen, and
 // returns why the subscription ended.
 func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	relayed, err := e.relayChooses(ctx, l)

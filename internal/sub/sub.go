@@ -28,10 +28,10 @@ type PlayerConfig struct {
 	// MaxBitrate.
 	Rendition string
 	// MaxBitrate is the highest bitrate of a track that is one of several renditions, in bits per second. If none is
-	// within it, the one with the least bitrate is played. Default: no limit.
+	// within it, the track with the least bitrate is played. Default: no limit.
 	MaxBitrate int
-	// Width and Height are those of the display, in pixels. Of video that is one of several renditions, those with more
-	// pixels are not played, unless all have more or one is named. Default: not known.
+	// Width and Height are the size of the display, in pixels. Of video that is one of several renditions, those with
+	// more pixels are not played, unless all have more or one is named. Default: not known.
 	Width, Height int
 	// Catalogs are the names of tracks that may have the catalog, in the order in which they are tried.
 	Catalogs []string
@@ -47,7 +47,7 @@ type PlayerConfig struct {
 	// Wait is how long to wait for a publisher if there is none yet. Default: not at all. When playback is interrupted,
 	// Run waits for the publisher at least as long as for a relay (Client.ReconnectTimeout).
 	Wait time.Duration
-	// Memory bounds what is kept of the broadcast. Default: 64 MiB of objects that wait, beside those that arrive.
+	// Memory bounds the kept part of the broadcast. Default: 64 MiB of objects that wait, beside those that arrive.
 	Memory Memory
 	// Verify is a file whose chunks the broadcast must have, up to the file's end unless a limit ends playback.
 	Verify io.Reader
@@ -90,13 +90,13 @@ func (c PlayerConfig) withDefaults() PlayerConfig {
 	return c
 }
 
-// Result counts what was played.
+// Result counts played objects.
 type Result struct {
 	Tracks []TrackResult
 	Media  time.Duration // from the first chunk to the end of the last one
 }
 
-// TrackResult counts what was played of a track.
+// TrackResult counts played objects of a track.
 type TrackResult struct {
 	Name string
 	Counters

@@ -8,7 +8,7 @@ import (
 	"sluice/internal/cmaf"
 )
 
-// verifier compares the chunks of a track with those of a file, byte by byte.
+// verifier compares the chunks of a track with the chunks of a file, byte by byte.
 type verifier struct {
 	init    *cmaf.Init
 	want    [][]byte

@@ -1,4 +1,4 @@
-// Package thorough tells tests of make check from those of make test. Tests of make test are certain on a busy machine
+// Package thorough tells tests of make check from tests of make test. Tests of make test are certain on a busy machine
 // and take little time. What measures, needs media at its own speed, or tries a variant of what another test shows, is
 // for make check, which sets SLUICE_CHECK.
 package thorough

@@ -30,7 +30,7 @@ type Config struct {
 	// MaxConns is how many connections may be open. More requests wait, within their timeout. Default: 4.
 	MaxConns int
 	Header   http.Header // of requests, instead of those for JSON
-	Secrets  Secrets     // sign what is posted; none: nothing does
+	Secrets  Secrets     // sign posted bodies; none: nothing does
 }
 
 // Client makes requests to one URL. Its methods may be called on any goroutine.

@@ -105,7 +105,7 @@ func number(enum *btf.Enum, v uint64) string {
 	}
 }
 
-// goName turns the name of a C constant into that of a Go constant.
+// goName turns the name of a C constant into the name of a Go constant.
 func goName(c string) string {
 	var name strings.Builder
 	for _, word := range strings.Split(c, "_") {

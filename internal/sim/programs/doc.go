@@ -14,7 +14,7 @@
 //	seal_linux.go      the packet of a copy (transport/seal.h, application/subgroup.h)
 //
 // What a kernel and a machine may do follows from a seed ([Habits]): a run is late between any two of its steps, while
-// user space and the other processor go on; it may make few copies; a device refuses what is sent; there are few slots.
+// user space and the other processor go on; it may make few copies; a device refuses packets; there are few slots.
 //
 // There is no ECN, and no operator's rule.
 package programs

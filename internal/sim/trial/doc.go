@@ -1,9 +1,9 @@
 // Package trial is a service on a simulated network: whole relays with real QUIC connections, media senders and
 // sessions, which live through mishaps in virtual time. A minute of media takes about a second.
 //
-// A [Schedule] is a service and its mishaps, as data: [NewSchedule] makes that of a seed, and [Shrink] makes one that
-// fails smaller. [Live] lives through it and asks an oracle whether each viewer has what was published: each object
-// once, in order, with the published bytes. The oracle has no excuses. A [Record] keeps what was sent.
+// A [Schedule] is a service and its mishaps, as data: [NewSchedule] makes the schedule of a seed, and [Shrink] makes
+// one that fails smaller. [Live] lives through it and asks an oracle whether each viewer has the published media: each
+// object once, in order, with the published bytes. The oracle has no excuses. A [Record] keeps what was sent.
 //
 // Most relays have a kernel: package programs does what the BPF programs do.
 //

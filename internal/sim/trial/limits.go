@@ -90,7 +90,7 @@ func (l *life) takeAll(number, host, try int, most taken) (got taken) {
 }
 
 // subscribeMore subscribes to tracks that nobody publishes, and returns how many of the subscriptions wait. The tracks
-// are named for who asks and for the try: another process of the relay may still have those of an earlier one.
+// are named for who asks and for the try: another process of the relay may still have tracks of an earlier try.
 func (l *life) subscribeMore(c *client, who string, n int) int {
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
 	defer cancel()

@@ -377,7 +377,7 @@ func (l *life) begin(at moqt.Location) {
 	l.begun, l.published[at] = at, time.Now()
 }
 
-// verdict returns what is wrong.
+// verdict returns the faults.
 func (l *life) verdict() (faults []string) {
 	for _, w := range l.viewers {
 		for _, f := range l.faultsOf(w) {

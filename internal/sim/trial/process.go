@@ -204,7 +204,7 @@ func (s *service) remove(n int) *process {
 	return p
 }
 
-// kill makes a relay vanish without a word. What is left of its processes ends by itself.
+// kill makes a relay vanish without a word. The rest of its processes ends by itself.
 func (s *service) kill(n int) {
 	s.net.Kill(sim.Host(n))
 	if s.bus != nil {

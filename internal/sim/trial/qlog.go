@@ -15,7 +15,7 @@ import (
 	"github.com/quic-go/quic-go/qlogwriter/jsontext"
 )
 
-// qlog is the qlog of one end of a connection. Unlike that of quic-go, it has no goroutine, and makes text of events
+// qlog is the qlog of one end of a connection. Unlike quic-go's, it has no goroutine, and makes text of events
 // only when all is over: so that it changes neither the order of goroutines nor who gets which random number.
 type qlog struct {
 	name   string

@@ -52,7 +52,7 @@ func (g *generator) tighten(rng *rand.Rand) {
 		}
 		v.Streams = 2 + rng.Int64N(4)
 		if v.Scheme == "https" {
-			v.Streams += 3 // those of HTTP/3
+			v.Streams += 3 // for HTTP/3
 		}
 		at, lasts := time.Duration(rng.Int64N(int64(g.length()))), time.Duration(rng.Int64N(int64(10*time.Second)))
 		g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Stall, Viewer: v.Number, Lasts: lasts},

@@ -26,7 +26,7 @@ type Schedule struct {
 	Drop     string   `json:",omitempty"` // the relays' drop policy, as of --drop; "": none
 	Limits   Limits   `json:",omitzero"`  // of each relay
 	Paths    []Path   // between relays
-	Media    Media    // what is published at relay 1
+	Media    Media    // published at relay 1
 	Viewers  []Viewer
 	Mishaps  []Mishap
 }
@@ -60,9 +60,9 @@ type Client struct {
 	Stays   bool  `json:",omitempty"` // at a process that was replaced; else the client follows its GOAWAY
 }
 
-// Media is what is published, a group after the other.
+// Media is the published media, a group after the other.
 type Media struct {
-	Groups, Objects uint64        // Objects are those of a group
+	Groups, Objects uint64        // Objects counts the objects of a group
 	Subgroups       uint64        `json:",omitempty"` // of a group, which take objects in turn; 0: one
 	Datagrams       uint64        `json:",omitempty"` // each object of this number is sent as a datagram; 0: none is
 	Layers          bool          `json:",omitempty"` // subgroups differ in priority
@@ -175,7 +175,7 @@ func (s *Schedule) spare() (relays []int) {
 	return relays
 }
 
-// Validate says what is wrong with a schedule that may be written by hand.
+// Validate names the fault of a schedule that may be written by hand.
 func (s *Schedule) Validate() error {
 	err := errors.Join(bounds.Check("relays", len(s.Upstream), 1, firstClient-1),
 		bounds.Check("Groups", s.Media.Groups, 1, 10_000), bounds.Check("Objects", s.Media.Objects, 1, 10_000),
@@ -199,7 +199,7 @@ func (s *Schedule) Validate() error {
 	return err
 }
 
-// validateCluster says what is wrong with the nodes of a cluster.
+// validateCluster names the fault of the nodes of a cluster.
 func (s *Schedule) validateCluster() (err error) {
 	if s.Cluster == nil {
 		return nil

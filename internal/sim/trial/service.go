@@ -28,7 +28,7 @@ type kernel interface {
 	Used() int // streams that are not free
 }
 
-// service is relays on a network, and what is published and viewed there.
+// service is relays on a network, and the publishers and viewers there.
 type service struct {
 	t       testing.TB
 	seed    uint64

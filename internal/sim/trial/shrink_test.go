@@ -11,7 +11,7 @@ import (
 	"sluice/internal/sim"
 )
 
-// TestShrink finds the one mishap that a failure needs, and leaves out all else.
+// TestShrink finds the only mishap that a failure needs, and leaves out all else.
 func TestShrink(t *testing.T) {
 	s, tried := NewSchedule(1), 0
 	s.Upstream = shapes[2]

@@ -11,7 +11,7 @@ import (
 type Tree[T comparable] struct {
 	children map[string]*Tree[T]
 	values   map[T]struct{}
-	size     int // number of values, with those of the children
+	size     int // number of values, the children's included
 }
 
 func (t *Tree[T]) Add(ns moqt.Namespace, v T) {
