@@ -22,7 +22,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -35,6 +35,9 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 
 test: deps third_party ## run the tests that are certain on a busy machine (as root: those that need the kernel too)
 	scripts/test
+
+flaky: deps third_party ## run all of make test N=20 times beside a compiler, and list what failed how often (hours, root)
+	scripts/flaky $(or $(N),20)
 
 check: deps ## run all that there is to try, on a machine that does nothing else (about an hour, root)
 	scripts/check

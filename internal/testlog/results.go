@@ -20,7 +20,7 @@ type event struct {
 // results are what several runs of go test have found.
 type results struct {
 	packages []event  // the last event of each
-	failed   []string // tests, and packages that failed without one
+	failed   []string // tests, and packages that failed without one, each time
 	skipped  int
 }
 
@@ -118,11 +118,23 @@ func (r *results) print(out io.Writer) error {
 		fmt.Fprintf(out, "  %6.1f s  %s\n", e.Elapsed, e.Package)
 	}
 	fmt.Fprintf(out, "%d packages, %d tests were skipped, %d failed\n", len(r.packages), r.skipped, len(r.failed))
+	times := make(map[string]int)
 	for _, name := range r.failed {
-		fmt.Fprintln(out, "FAILED:", name)
+		times[name]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		fmt.Fprintf(out, "FAILED: %s%s\n", name, repeated(times[name]))
 	}
 	if len(r.failed) > 0 {
 		return fmt.Errorf("%d tests failed", len(r.failed))
 	}
 	return nil
+}
+
+// repeated says that a test failed n times: nothing, or ", 3 times".
+func repeated(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", %d times", n)
 }
