@@ -30,11 +30,11 @@ const (
 
 // simulateFlags are the flags of sluice-lab simulate.
 type simulateFlags struct {
-	seed, order, seeds uint64
-	schedule, smallest string
-	pcap, keys, qlog   string
-	log, keepQlog      bool
-	live               string // the directory of a child
+	seed, order, seeds  uint64
+	schedule, smallest  string
+	pcap, keys, qlog    string
+	log, keepQlog, once bool
+	live                string // the directory of a child
 }
 
 func newSimulate(env *cli.Environment) *cobra.Command {
@@ -48,7 +48,8 @@ network in memory. Each viewer has to get each object. docs/simulation.md says m
 A schedule that fails is made smaller for as long as it fails, and what is left is written to a file for --schedule.
 
 A program that 'make simulate' has built (bin/simulate/sluice-lab) runs each schedule twice, and both runs have to send
-the same packets at the same times. Of this program, runs of the same seed may differ in the order of goroutines.`,
+the same packets at the same times; --once leaves the second run out. Of this program, runs of the same seed may differ
+in the order of goroutines.`,
 		Example: `  sluice-lab simulate --seed 90 --pcap 90.pcap --keys 90.keys
   tshark -r 90.pcap -o tls.keylog_file:90.keys -d udp.port==4443,quic
   sluice-lab simulate --seed 90 --qlog qlogs        # look at them in qvis
@@ -65,6 +66,7 @@ the same packets at the same times. Of this program, runs of the same seed may d
 	flags.StringVar(&f.pcap, "pcap", "", "write what was sent to this `file`")
 	flags.StringVar(&f.keys, "keys", "", "write the secrets of TLS to this `file`, for Wireshark")
 	flags.StringVar(&f.qlog, "qlog", "", "write a qlog of each end of each connection to this `directory`")
+	flags.BoolVar(&f.once, "once", false, "live through each schedule once, also in an exact build")
 	flags.BoolVar(&f.log, "log", false, "show what relays log")
 	flags.StringVar(&f.live, "live", "", "")
 	cobra.CheckErr(flags.MarkHidden("live"))

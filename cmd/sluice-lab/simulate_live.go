@@ -40,7 +40,7 @@ var errDiffer = errors.New("two runs differ: the simulation depends on something
 // liveTwice lives through a schedule. In an exact build it does so again, and compares.
 func (f *simulateFlags) liveTwice(ctx context.Context, s *trial.Schedule) (said string, err error) {
 	said, first, err := f.liveOnce(ctx, s)
-	if err != nil || exact == "" {
+	if err != nil || exact == "" || f.once {
 		return said, err
 	}
 	// Qlogs and logs move the heap, on which the order of large maps depends.
