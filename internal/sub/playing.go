@@ -146,6 +146,9 @@ func (e *playing) end(l *lane, err error) {
 // play subscribes to a track, fetches earlier objects, goes on with other renditions as they are chosen, and
 // returns why the subscription ended.
 func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
+	if err := l.listed.Err(); err != nil { // in an earlier session
+		return err
+	}
 	relayed, err := e.relayChooses(ctx, l)
 	if err != nil {
 		return err

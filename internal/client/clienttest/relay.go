@@ -104,13 +104,13 @@ func (r *Relay) withdraw(s *session.Session) {
 	}
 }
 
-// publisherOf waits for the publisher of a track.
+// publisherOf waits for the publisher of a track. One whose session has ended is not there, though withdraw may be late.
 func (r *Relay) publisherOf(ctx context.Context, t moqt.FullTrackName, wait time.Duration) *session.Session {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		r.mu.Lock()
-		if r.publisher != nil && t.Namespace.HasPrefix(r.namespace) {
+		if p := r.publisher; p != nil && p.Context().Err() == nil && t.Namespace.HasPrefix(r.namespace) {
 			defer r.mu.Unlock()
 			return r.publisher
 		}
