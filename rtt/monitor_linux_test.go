@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -98,7 +100,22 @@ func TestSeveralInterfaces(t *testing.T) {
 	}
 }
 
-// On the loopback device each packet leaves and arrives, but counts once.
+// retransmitted is how many TCP segments a host has sent again.
+func retransmitted(t *testing.T, h *lab.Host) (n uint32) {
+	require.NoError(t, h.Do(func() error {
+		b, err := os.ReadFile("/proc/thread-self/net/snmp")
+		if err != nil {
+			return err
+		}
+		_, values, _ := strings.Cut(string(b), "\nTcp: ")  // the names
+		_, values, _ = strings.Cut(values, "\nTcp: ")      // the values
+		_, err = fmt.Sscan(strings.Fields(values)[11], &n) // RetransSegs
+		return err
+	}))
+	return n
+}
+
+// On the loopback device each packet leaves and arrives, but counts once. A busy machine sends some again.
 func TestLoopback(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	h := l.Publisher
@@ -107,11 +124,11 @@ func TestLoopback(t *testing.T) {
 	})
 	require.Len(t, ping(t, h, netip.MustParseAddr("127.0.0.1"), 5), 5)
 	exchange(t, h, h, 20)
-	got := end()
+	got, again := end(), retransmitted(t, h)
 	methods := make(map[report.Method]int)
 	for _, s := range got.Samples {
 		methods[s.Method]++
-		require.Zero(t, s.Retransmissions)
+		require.LessOrEqual(t, s.Retransmissions, again)
 	}
 	require.Equal(t, 5, methods[report.MethodEcho])
 	require.NotZero(t, methods[report.MethodTimestamp])
