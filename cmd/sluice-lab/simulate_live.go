@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"sluice/internal/sim/trial"
 )
@@ -36,6 +38,12 @@ type simulateResult struct {
 
 // errDiffer says that the same schedule was not the same twice.
 var errDiffer = errors.New("two runs differ: the simulation depends on something besides the seed")
+
+// mostTime is how long a schedule may take, which is 0.2 s of a processor. Nothing collects garbage meanwhile.
+const mostTime = time.Minute
+
+// errEndless says that a schedule took longer.
+var errEndless = fmt.Errorf("it has not ended within %v: something goes on for ever in virtual time", mostTime)
 
 // liveTwice lives through a schedule. In an exact build it does so again, and compares.
 func (f *simulateFlags) liveTwice(ctx context.Context, s *trial.Schedule) (said string, err error) {
@@ -79,13 +87,15 @@ func (f *simulateFlags) liveOnce(ctx context.Context, s *trial.Schedule) (said s
 	if err != nil {
 		return "", r, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, mostTime, errEndless)
+	defer cancel()
 	c := exec.CommandContext(ctx, program, "simulate", "--live", ".")
 	c.Args[0], c.Dir = programName, dir // the tests of this program look at its name
 	// The order of goroutines depends on these. Nothing else is in the environment: even its size matters to the heap.
 	c.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0"}
 	out, err := c.CombinedOutput()
 	if err != nil {
-		return string(out), r, err
+		return string(out), r, cmp.Or(context.Cause(ctx), err)
 	}
 	if err := readJSON(filepath.Join(dir, resultFile), &r); err != nil {
 		return string(out), r, err

@@ -143,7 +143,8 @@ func (r *runner) dial(ctx context.Context, url string) (*keep.Session, error) {
 // with the same error. A refusal that the relay calls temporary does not, if it has accepted the same before.
 func (r *runner) isFinal(err error) bool {
 	if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
-		return r.sessions == 1 || refused.RetryInterval == 0 && refused.Code != moqt.RequestGoingAway
+		goes := refused.Code == moqt.RequestGoingAway // another process of the relay may accept it
+		return !goes && (r.sessions == 1 || refused.RetryInterval == 0)
 	}
 	_, lost := errors.AsType[*ConnectError](err)
 	return !lost || r.sessions == 0 || r.cfg.ReconnectTimeout < 0 || isFatal(err)

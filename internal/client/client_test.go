@@ -131,12 +131,14 @@ func TestQueriesAreNotLogged(t *testing.T) {
 // A refusal ends Run, unless it is temporary and comes from a relay that has accepted the same before.
 func TestRunIsRefused(t *testing.T) {
 	final := &moqt.RequestError{Code: moqt.RequestUnauthorized}
-	later := &moqt.RequestError{Code: moqt.RequestGoingAway}
+	later := &moqt.RequestError{Code: moqt.RequestExcessiveLoad, RetryInterval: 100}
+	going := &moqt.RequestError{Code: moqt.RequestGoingAway}
 	for name, tt := range map[string]struct {
 		serve []error // of the sessions; nil: it is lost after a second
 		want  error
 	}{
 		"at first":                   {[]error{later}, later},
+		"by a relay that goes away":  {[]error{going, errServe}, errServe},
 		"for good":                   {[]error{nil, final}, final},
 		"and accepted the next time": {[]error{nil, later, errServe}, errServe},
 	} {

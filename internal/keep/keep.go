@@ -86,17 +86,24 @@ func (k *keeper) use(ctx context.Context) (over bool, err error) {
 		return k.again(ctx, Failed, err)
 	}
 	k.note(Connected, nil)
+	var g moqt.Goaway
+	var asked bool
 	select {
-	case <-s.ended:
-		k.leave(s)
-		return k.again(ctx, Lost, s.err)
-	case g := <-s.Goaway:
-		k.leave(s)
-		k.move(s, g)
-		return sleep(ctx, k.pause())
+	case g, asked = <-s.Goaway:
+	case <-s.ended: // perhaps for that reason
+		select {
+		case g, asked = <-s.Goaway:
+		default:
+		}
 	case <-ctx.Done():
 		return true, s.finish(k.cfg.Grace)
 	}
+	k.leave(s)
+	if !asked {
+		return k.again(ctx, Lost, s.err)
+	}
+	k.move(s, g)
+	return sleep(ctx, k.pause())
 }
 
 // dial opens a session and waits until it is established.

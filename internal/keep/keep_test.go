@@ -243,6 +243,17 @@ func TestMove(t *testing.T) {
 	}
 }
 
+// A session that ends because of a GOAWAY has not failed, whatever its error: a request may have come too late.
+func TestEndedByGoaway(t *testing.T) {
+	for range 20 { // both are there at once, and either may be seen first
+		run(t, func(w *world) {
+			w.goaway("named", 0)
+			w.lose(errFatal)
+			require.Equal(t, "dial own, connected own, moving named, dial named, connected named", w.take(time.Second))
+		}, unchanged)
+	}
+}
+
 // A relay that GOAWAY names and that cannot be used is given up for the configured one.
 func TestNamed(t *testing.T) {
 	const back = ", dial own, connected own"

@@ -55,8 +55,8 @@ func (p *publisher) open(largest *moqt.Location) (o *publication, err error) {
 			err = pub.Wait(s.t.Context())
 		}
 		if err != nil {
-			c.leave()
-			return err
+			defer c.leave()
+			return c.movedBy(err)
 		}
 		o = &publication{client: c, pub: pub, media: p.media, subgroups: make(map[uint64]*subgroup)}
 		return nil

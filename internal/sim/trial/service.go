@@ -158,6 +158,15 @@ func (c *client) isAsked() (uri string, asked bool) {
 	}
 }
 
+// movedBy returns the error of a request. If the relay has asked the client to move, that is the reason, also where a
+// draft has no code for it.
+func (c *client) movedBy(err error) error {
+	if err != nil && len(c.going.asked) > 0 {
+		return session.ErrGoingAway
+	}
+	return err
+}
+
 // host returns a new host for a client of a relay.
 func (s *service) host(relay int, c Client) int {
 	s.mu.Lock()

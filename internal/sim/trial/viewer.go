@@ -79,13 +79,14 @@ func (w *viewer) join(ctx context.Context, m *Media, f *moqt.Filter) (largest *m
 		o := newOracle(w.spec, m, w.oracle)
 		var sub *session.Subscription
 		sub, largest, err = w.subscribe(ctx, c, f, o)
-		for w.spec.Version == moqt.Draft16 && isMissing(err) { // it knows no rendezvous
+		begin := time.Now()
+		for w.spec.Version == moqt.Draft16 && isMissing(err) && time.Since(begin) < rendezvous { // which it does not know
 			time.Sleep(100 * time.Millisecond)
 			sub, largest, err = w.subscribe(ctx, c, f, o)
 		}
 		if err != nil {
-			c.leave()
-			return err
+			defer c.leave()
+			return c.movedBy(err)
 		}
 		s.mu.Lock()
 		w.client, w.oracle, w.sub = c, o, sub
@@ -98,6 +99,9 @@ func (w *viewer) join(ctx context.Context, m *Media, f *moqt.Filter) (largest *m
 	})
 	return largest, err
 }
+
+// rendezvous is how long a subscription waits for a publisher.
+const rendezvous = 20 * time.Second
 
 // reconnectTime is for how long package client tries to open a session in place of another one.
 const reconnectTime = 30 * time.Second
@@ -132,7 +136,7 @@ func (w *viewer) forward(ctx context.Context, on bool) error {
 func (w *viewer) subscribe(
 	ctx context.Context, c *client, f *moqt.Filter, o *oracle,
 ) (*session.Subscription, *moqt.Location, error) {
-	wait := uint64(20_000)
+	wait := uint64(rendezvous.Milliseconds())
 	p := moqt.Parameters{RendezvousTimeout: &wait, Filter: f}
 	w.spec.Timeouts.parameters(&p)
 	sub, err := c.Subscribe(ctx, moqt.Subscribe{Track: track, Parameters: p}, o)
