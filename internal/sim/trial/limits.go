@@ -58,6 +58,9 @@ func (l *life) greed(number int) {
 	}
 	for try := range 2 {
 		begun := l.process(number)
+		if begun == nil {
+			return // it was killed, or has ended
+		}
 		got := l.takeAll(number, host, try, want)
 		l.note("somebody wanted all of relay %d, and had %+v", number, got)
 		l.mu.Lock()
@@ -68,6 +71,9 @@ func (l *life) greed(number int) {
 		time.Sleep(linger)
 	}
 }
+
+// answered is when a relay has answered a request, though its kernel may be a second late with each packet.
+const answered = 5 * time.Second
 
 // taken is what somebody had at a time.
 type taken struct{ sessions, subscriptions int }
@@ -81,7 +87,7 @@ func (l *life) takeAll(number, host, try int, most taken) (got taken) {
 			defer c.leave()
 		}
 	}
-	time.Sleep(time.Second)
+	time.Sleep(answered)
 	open := slices.DeleteFunc(all, func(c *client) bool { return c.Context().Err() != nil })
 	if got.sessions = len(open); len(open) > 0 {
 		got.subscriptions = l.subscribeMore(open[0], fmt.Sprintf("%d, try %d", host, try), most.subscriptions+2)
@@ -92,7 +98,7 @@ func (l *life) takeAll(number, host, try int, most taken) (got taken) {
 // subscribeMore subscribes to tracks that nobody publishes, and returns how many of the subscriptions wait. The tracks
 // are named for who asks and for the try: another process of the relay may still have tracks of an earlier try.
 func (l *life) subscribeMore(c *client, who string, n int) int {
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), answered)
 	defer cancel()
 	var refused atomic.Int64
 	var all sync.WaitGroup
