@@ -19,6 +19,18 @@ type Omission struct {
 	Why             media.Outcome
 }
 
+// Unasked is what a relay does not fetch although it has missed it, because it would come too late. It is logged as an
+// [Omission] is.
+type Unasked struct {
+	Track moqt.FullTrackName
+	moqt.Range
+}
+
+// LogValue implements [slog.LogValuer].
+func (u Unasked) LogValue() slog.Value {
+	return slog.GroupValue(slog.Any("track", u.Track), slog.Any("from", u.Start), slog.Any("to", u.End))
+}
+
 // LogValue implements [slog.LogValuer].
 func (o Omission) LogValue() slog.Value {
 	return slog.GroupValue(slog.Any("track", o.Track), slog.Uint64("group", o.Group),

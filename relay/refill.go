@@ -32,7 +32,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	another := func(o *upstream) bool { return o != u && o.established }
 	if !u.peer.refills || known == nil || largest == nil ||
-		s.have(another) || !s.hub.subscribers.awaitMore() || s.hub.haveTimedOut(s.lost) ||
+		s.have(another) || !s.hub.subscribers.awaitMore() ||
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
 	}
@@ -47,7 +47,13 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 		}
 		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
 	}
-	return moqt.Range{Start: moqt.Location{Group: first}, End: end}
+	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
+	if s.hub.haveTimedOut(s.lost) {
+		s.hub.relay.log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
+			Unasked{s.hub.name, r})
+		return nothing
+	}
+	return r
 }
 
 // haveTimedOut reports whether the delivery timeouts of the publisher (draft §8) are over for objects of a time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 
 // omissions keep what relays have decided to leave out. They are read from the relays' logs.
 type omissions struct {
-	mu  sync.Mutex
-	all []omission
+	mu      sync.Mutex
+	all     []omission
+	unasked []moqt.Range
 }
 
 // omission is a relay's, for a viewer or for another relay.
@@ -36,7 +38,7 @@ func (o *omissions) excuse(host int, at moqt.Location, subgroup uint64) bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(o.unasked, func(r moqt.Range) bool { return r.Contains(at) })
 }
 
 // logged is what relays log: it goes on to another handler, if that wants it, and omissions are kept.
@@ -51,16 +53,17 @@ func (h logged) Enabled(context.Context, slog.Level) bool { return true }
 // Handle implements [slog.Handler].
 func (h logged) Handle(ctx context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		o, ok := a.Value.Any().(relay.Omission)
-		if !ok {
-			return true
-		}
 		h.omissions.mu.Lock()
 		defer h.omissions.mu.Unlock()
-		if to, err := netip.ParseAddrPort(o.Peer); err == nil {
-			h.omissions.all = append(h.omissions.all, omission{to.Addr(), time.Now(), o})
+		switch o := a.Value.Any().(type) {
+		case relay.Unasked:
+			h.omissions.unasked = append(h.omissions.unasked, o.Range)
+		case relay.Omission:
+			if to, err := netip.ParseAddrPort(o.Peer); err == nil {
+				h.omissions.all = append(h.omissions.all, omission{to.Addr(), time.Now(), o})
+			}
 		}
-		return false
+		return true
 	})
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
