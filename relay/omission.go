@@ -54,16 +54,21 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, arrived i
 		From: first.ID, Why: why,
 	}
 	if arrived > 0 {
-		o.From = firstAt(seg.Log, first.IDEnd+arrived)
+		o.From = firstAt(seg.Log, first, first.IDEnd+arrived)
 	}
 	log.Debug("objects are left out", "peer", o.Peer, "why", why, "objects", o)
 }
 
-// firstAt returns the object that the byte at a log offset belongs to, which may be still to come.
-func firstAt(log *track.Log, at int64) uint64 {
-	if o, ok := log.Covering(at); ok {
-		return o.ID
-	}
+// firstAt returns the object that the byte at a log offset belongs to, which may be still to come, or an earlier one if
+// the log does not have its objects any more.
+func firstAt(log *track.Log, earlier track.Object, at int64) uint64 {
+	o, ok := log.Covering(at)
 	last, _ := log.Last()
+	switch {
+	case ok:
+		return o.ID
+	case at < last.End:
+		return earlier.ID
+	}
 	return last.ID + 1
 }

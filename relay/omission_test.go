@@ -45,5 +45,7 @@ func TestOmission(t *testing.T) {
 		}
 		require.Contains(t, from(0, media.Late), "why=late")
 		require.Empty(t, from(0, media.Delivered))
+		seg.Log.Discard(seg.Log.End())
+		require.Contains(t, from(second.Start-first.IDEnd, media.Dropped), "objects.from=0\n", "which one is forgotten")
 	})
 }
