@@ -34,9 +34,9 @@ func TestDrain(t *testing.T) {
 			require.Equal(t, "moqt://other", g.NewSessionURI)
 			require.Equal(t, uint64(10_000), g.Timeout)
 		}
-		late, conn := transporttest.Pipe(transporttest.PipeConfig{})
-		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errDraining)
-		require.Error(t, late.Context().Err())
+		late := b.connect()
+		require.Equal(t, "moqt://other", (<-late.handler.goaway).NewSessionURI)
+		late.Session.Close(moqt.SessionNoError, "")
 		pub.Session.Close(moqt.SessionNoError, "")
 		sub.Session.Close(moqt.SessionNoError, "")
 		synctest.Wait()
@@ -50,6 +50,9 @@ func TestDrain(t *testing.T) {
 		var closed *transport.SessionError
 		require.ErrorAs(t, <-stays.result, &closed)
 		require.Equal(t, uint64(moqt.SessionGoawayTimeout), closed.Code)
+		never, conn := transporttest.Pipe(transporttest.PipeConfig{})
+		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errDraining)
+		require.Error(t, never.Context().Err())
 	})
 }
 

@@ -33,8 +33,9 @@ type sessions struct {
 	guests   map[*Guest]struct{}
 	lastID   uint64          // of a session
 	ended    []SessionStatus // in the order of their ends
-	draining bool
-	empty    chan struct{} // closed when the last peer has left; nil unless drain was called
+	farewell *farewell       // nil unless drain was called
+	empty    chan struct{}   // closed when the last peer has left after that; nil then
+	over     bool            // no more peers are taken
 }
 
 // add enters a peer, unless there is no room for it.
@@ -42,7 +43,7 @@ func (s *sessions) add(p *peer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.draining:
+	case s.over:
 		return errDraining
 	case len(s.peers)+len(s.guests) >= s.limit:
 		return errTooManySessions
@@ -50,6 +51,9 @@ func (s *sessions) add(p *peer) error {
 	s.lastID++
 	p.id, p.since = s.lastID, time.Now()
 	s.peers[p] = struct{}{}
+	if s.farewell != nil {
+		go s.farewell.say(p, true)
+	}
 	return nil
 }
 
@@ -57,7 +61,7 @@ func (s *sessions) add(p *peer) error {
 func (s *sessions) addGuest(g *Guest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining || len(s.peers)+len(s.guests) >= s.limit {
+	if s.farewell != nil || len(s.peers)+len(s.guests) >= s.limit {
 		return false
 	}
 	s.guests[g] = struct{}{}
@@ -133,7 +137,13 @@ func (s *sessions) remove(p *peer) {
 	delete(s.upstream, p)
 	s.ended = append(s.ended, last)
 	s.forgetEndedLocked()
+	s.endLocked()
+}
+
+// endLocked ends a drain when the last peer has left; mu is held.
+func (s *sessions) endLocked() {
 	if len(s.peers) == 0 && s.empty != nil {
+		s.over = true
 		close(s.empty)
 		s.empty = nil
 	}
@@ -175,16 +185,25 @@ func (s *sessions) direct() []*peer {
 	return slices.Collect(maps.Keys(s.peers))
 }
 
-// drain refuses further sessions. It returns the present ones, and a channel that is closed when all have ended.
-func (s *sessions) drain() ([]*peer, <-chan struct{}) {
-	empty := make(chan struct{})
+// drain sees off the present peers and those that come. The channel is closed when all have left; no more come then.
+func (s *sessions) drain(f *farewell) (empty <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.draining = true
-	if len(s.peers) == 0 {
-		close(empty)
-	} else {
-		s.empty = empty
+	all := make(chan struct{})
+	s.farewell, s.empty = f, all
+	for p := range s.peers {
+		go f.say(p, false)
 	}
-	return inOrder(maps.Keys(s.peers)), empty
+	s.endLocked()
+	return all
+}
+
+// closeAll closes the sessions of all peers. No more come.
+func (s *sessions) closeAll(reason string) {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	for _, p := range s.direct() {
+		p.session.Close(moqt.SessionNoError, reason)
+	}
 }
