@@ -367,7 +367,26 @@ func (l *life) publish(p *publisher) {
 		}
 		p.group(group, l.begin)
 	}
+	l.settle()
+}
+
+// quiet is for how long nobody gets an object when all has come.
+const quiet = 20 * time.Second
+
+// settle waits for all that is on its way, and longer while viewers get objects: a path that loses packets in bursts
+// carries less than its rate.
+func (l *life) settle() {
 	time.Sleep(l.rest())
+	for most := time.Now().Add(10 * l.rest()); l.isFlowing() && time.Now().Before(most); {
+		time.Sleep(quiet)
+	}
+}
+
+// isFlowing reports whether a viewer has got an object a short time ago.
+func (l *life) isFlowing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.viewers, func(w *viewer) bool { return time.Since(w.oracle.latest()) < quiet })
 }
 
 // begin notes which object is published next.

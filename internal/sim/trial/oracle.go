@@ -71,6 +71,7 @@ type oracle struct {
 
 	mu      sync.Mutex
 	got     map[moqt.Location]time.Time // when it came; 0 if it was fetched
+	last    time.Time                   // when the latest object came that was not fetched
 	faults  []string
 	resets  int
 	open    map[uint64]int // streams that have not ended, by group
@@ -181,10 +182,20 @@ func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 	o.mu.Lock()
 	_, twice := o.got[at]
 	o.got[at] = came
+	if !came.IsZero() {
+		o.last = came
+	}
 	o.mu.Unlock()
 	if twice {
 		o.fault("object %v came twice", at)
 	}
+}
+
+// latest returns when an object came last.
+func (o *oracle) latest() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
 }
 
 // endStream counts how streams end. A stream may be reset if another one brings the rest.
