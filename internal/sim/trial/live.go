@@ -411,7 +411,7 @@ func (l *life) faultsOf(w *viewer) []string {
 	w.using.lock()
 	defer w.using.unlock()
 	faults := w.allFaults()
-	if w.left {
+	if w.left || w.wasTooSlow() {
 		return faults
 	}
 	if lost := l.lacking(w, l.Media.Groups); len(lost) > 0 {

@@ -132,6 +132,12 @@ func (w *viewer) forward(ctx context.Context, on bool) error {
 	return err
 }
 
+// wasTooSlow reports whether the relay has ended the subscription because the link carries too little of the media.
+func (w *viewer) wasTooSlow() bool {
+	done, ok := errors.AsType[*session.DoneError](context.Cause(w.sub.Context()))
+	return ok && done.Status == moqt.DoneTooFarBehind && w.spec.Link.Rate > 0
+}
+
 // subscribe subscribes to the track, and waits for the answer, which says what the relay's largest object is.
 func (w *viewer) subscribe(
 	ctx context.Context, c *client, f *moqt.Filter, o *oracle,
