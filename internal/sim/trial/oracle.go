@@ -72,6 +72,7 @@ type oracle struct {
 	mu      sync.Mutex
 	got     map[moqt.Location]time.Time // when it came; 0 if it was fetched
 	last    time.Time                   // when the latest object came that was not fetched
+	unknown []moqt.Range                // to the relay, when it was asked for them
 	faults  []string
 	resets  int
 	open    map[uint64]int // streams that have not ended, by group
@@ -150,8 +151,8 @@ func (o *oracle) HandleDatagram(d *moqt.ObjectDatagram) {
 	o.take(d.Location, d.Payload, time.Now())
 }
 
-// takeFetched judges the objects of a response to FETCH. It may end within an object.
-func (o *oracle) takeFetched(p *moqt.FetchParser, response []byte) {
+// takeFetched judges the objects of a response to FETCH from a location on. It may end within an object.
+func (o *oracle) takeFetched(p *moqt.FetchParser, from moqt.Location, response []byte) {
 	for rest := response; len(rest) > 0; {
 		object, n, err := p.Next(rest)
 		if err != nil {
@@ -161,6 +162,10 @@ func (o *oracle) takeFetched(p *moqt.FetchParser, response []byte) {
 			return
 		}
 		rest = rest[n:]
+		if object.Kind == moqt.FetchKindUnknown {
+			o.unknown = append(o.unknown, moqt.Range{Start: from, End: object.Location})
+		}
+		from = moqt.Location{Group: object.Location.Group, Object: object.Location.Object + 1}
 		if object.Kind == moqt.FetchKindObject && object.End <= int64(len(response)) {
 			o.take(object.Location, response[object.PayloadStart:object.End], time.Time{})
 		}
@@ -229,6 +234,14 @@ func (o *oracle) has(at moqt.Location) (ok bool) {
 		o.mu.Lock()
 		_, ok = o.got[at]
 		o.mu.Unlock()
+	}
+	return ok
+}
+
+// isUnknown reports whether a relay has said that it does not know about an object any more.
+func (o *oracle) isUnknown(at moqt.Location) (ok bool) {
+	for ; o != nil && !ok; o = o.before {
+		ok = slices.ContainsFunc(o.unknown, func(r moqt.Range) bool { return r.Contains(o.media.wire(at)) })
 	}
 	return ok
 }

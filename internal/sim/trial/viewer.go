@@ -160,8 +160,8 @@ func (w *viewer) subscribe(
 // one.
 func (w *viewer) fetch(ctx context.Context, m moqt.Fetch, largest moqt.Location) error {
 	m.JoiningRequestID = w.sub.ID()
+	r := m.JoiningRange(largest)
 	if !w.Version().HasJoiningFetch() {
-		r := m.JoiningRange(largest)
 		m = moqt.Fetch{FetchType: moqt.FetchStandalone, Track: track, Start: r.Start, End: r.FetchEnd()}
 	}
 	f, err := w.Fetch(ctx, m)
@@ -173,7 +173,7 @@ func (w *viewer) fetch(ctx context.Context, m moqt.Fetch, largest moqt.Location)
 		return err
 	}
 	all, err := io.ReadAll(stream)
-	w.takeFetched(moqt.NewFetchParser(w.Version(), moqt.Ascending, 0), all)
+	w.takeFetched(moqt.NewFetchParser(w.Version(), moqt.Ascending, 0), r.Start, all)
 	if err == nil {
 		_, err = f.Wait(ctx)
 	}
