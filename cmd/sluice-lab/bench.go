@@ -105,8 +105,6 @@ reason instead of numbers.`,
 	flags.StringVar(&f.relayAddress, "relay-address", "",
 		"`address` of the relay's machine, or two: for publisher and subscribers (default: where ssh connects to)")
 	flags.StringVar(&f.sshConfig, "ssh-config", "", "configuration `file` for ssh (default: yours)")
-	flags.StringVar(&f.cfg.Traces, "record", "",
-		"write published objects, and how the bottlenecks were, as traces for 'sluice-lab replay' into a `directory`")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
 	cmd.AddCommand(newBenchCompare(env), newBenchReport(env))
 	return cmd
@@ -122,11 +120,6 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	measure := func() (*result.Report, error) { return bench.Measure(ctx, f.cfg) }
 	if f.hosts != "" {
 		measure = func() (*result.Report, error) { return f.runHosts(ctx, env) }
-	}
-	if f.cfg.Traces != "" {
-		if err := os.MkdirAll(f.cfg.Traces, 0o755); err != nil {
-			return err
-		}
 	}
 	found, err := measure()
 	if found == nil || len(found.Scenarios) == 0 {

@@ -24,7 +24,7 @@ func newSub(env *cli.Environment) *cobra.Command {
 		Long: `Subscribe to the tracks of a broadcast and write them as fragmented MP4, interleaved by decode time,
 for ffplay, ffmpeg and other players. Playback starts at the start of the current group.
 
-If the video has several renditions, playback changes between them where groups start, so that media comes in time: each
+If the video has several renditions, the relay changes between them where groups start, so that media comes in time: each
 time a new init segment precedes, with the same track IDs.`,
 		Example: `  # watch
   sluice sub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --out - | ffplay -
@@ -57,13 +57,13 @@ func (f *subFlags) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.out, "out", "o", "", "write to this `file`; - is standard output (required, except with --raw)")
 	flags.StringSliceVar(&f.cfg.Tracks, "tracks", nil, "play only these `tracks`: names, video or audio")
 	flags.StringVar(&f.cfg.Rendition, "rendition", "", "of tracks with the same content, play this `one`: a name, a "+
-		"height such as 720p, best, least, auto, which changes between them as the path gets slower or faster, or "+
-		"relay, with which the relay does (default: auto, but with --verify the first one, or the best one within "+
+		"height such as 720p, best, least, or relay, with which the relay changes between them as the path gets "+
+		"slower or faster, if it can (default: relay, but with --verify the first one, or the best one within "+
 		"--max-bitrate)")
 	flags.IntVar(&f.maxKbit, "max-bitrate", 0, "of tracks with the same content, play one with at most this many "+
 		"`kbit/s`, or the least")
-	flags.StringVar(&f.display, "display", "", "size of the display, as `WIDTHxHEIGHT`: playback, or the relay, "+
-		"chooses no rendition with more pixels")
+	flags.StringVar(&f.display, "display", "", "size of the display, as `WIDTHxHEIGHT`: the relay chooses no "+
+		"rendition with more pixels")
 	flags.StringVar(&f.catalog, "catalog", "", "`name` of the catalog track (default: .catalog, or else catalog, "+
 		"or else catalog.json)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "stop after this `duration` of media")

@@ -42,8 +42,6 @@ type RunConfig struct {
 	// Profiles is a directory for the profiles of runs of [result.KindCPU]; "" is none. Its name is the directory in
 	// the names of the files in the report.
 	Profiles string
-	// Traces is a directory for traces of bottlenecks, for replays; "" is none.
-	Traces string
 	// Machines are the machines to use instead of a lab; nil is a lab. Hosts describes them for the report.
 	Machines *trial.Machines
 	Hosts    []result.Host

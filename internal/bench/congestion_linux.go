@@ -1,12 +1,9 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,7 +18,6 @@ import (
 	"sluice/internal/bench/trial"
 	"sluice/internal/bench/video"
 	"sluice/internal/lab"
-	"sluice/internal/rendition"
 )
 
 // bottlenecks are the paths behind which a subscriber each is measured. They share a trial, and the trial has one more
@@ -50,7 +46,7 @@ func (r *runner) congestionPlan() plan {
 		p.views = append(p.views, v)
 	}
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
-		return r.runCongestion(ctx, spec, paths, nil, period)
+		return r.runCongestion(ctx, spec, paths, false, period)
 	}
 	return p
 }
@@ -76,12 +72,7 @@ func (b *bottleneck) set(part float64) error {
 		Rate: max(lab.Rate(part*b.media), lowestRate), Loss: lab.Probability(b.path.Loss), Delay: b.path.RTT,
 	}
 	c.Queue = time.Duration(b.path.Queue.Seconds() * b.media / float64(c.Rate) * float64(time.Second))
-	b.made = append(b.made, replay.Change{
-		At: replay.Seconds(time.Since(b.begin)), Rate: int64(c.Rate),
-		RTT:   replay.Seconds(max(c.Delay, time.Millisecond)),
-		Queue: max(int(float64(c.Rate)/8*cmp.Or(c.Queue, lab.DefaultQueue).Seconds()), 3000),
-		Loss:  b.path.Loss, Bulk: b.path.Bulk,
-	})
+	b.made = append(b.made, replay.Change{At: time.Since(b.begin), Rate: int64(c.Rate)})
 	return b.link().Set(lab.ToHost, c)
 }
 
@@ -145,12 +136,15 @@ func (c *congestionRun) end() {
 	}
 }
 
-// runCongestion gives each subscriber but the last a bottleneck, and a ladder if there are rules. The outcome has a
+// runCongestion gives each subscriber but the last a bottleneck, and with ladder several renditions. The outcome has a
 // view for each.
 func (r *runner) runCongestion(
-	ctx context.Context, spec system.Spec, paths []pathprofile.Profile, rules []rendition.Rule, period time.Duration,
+	ctx context.Context, spec system.Spec, paths []pathprofile.Profile, ladder bool, period time.Duration,
 ) (*outcome, error) {
-	c := &congestionRun{mock: r.mock()}
+	c, ladders := &congestionRun{mock: r.mock()}, 0
+	if ladder {
+		ladders = len(paths)
+	}
 	c.mock.Layers = !spec.OneSubgroup
 	defer c.end()
 	if err := c.prepare(r.stage.Lab.Subscribers, paths, period, r.pathSeed); err != nil {
@@ -160,7 +154,7 @@ func (r *runner) runCongestion(
 	v := r.variants()[0]
 	v.segmentation = result.ByHosts // a link must not lose a burst as one packet
 	m, err := r.tryAs(ctx, v, trial.Setup{
-		System: spec, Mock: c.mock, Audio: true, Rules: rules, Sessions: sessions, Record: true, Duration: period,
+		System: spec, Mock: c.mock, Audio: true, Ladders: ladders, Sessions: sessions, Record: true, Duration: period,
 		During: func(ctx context.Context, _ *trial.Trial) error { return c.follow(ctx) },
 	})
 	if err != nil {
@@ -183,39 +177,13 @@ func (r *runner) runCongestion(
 		v.Series["link"] = series(b.points, b.media, period)
 		b.made[0].At = 0
 		o.views = append(o.views, v)
-		if rules != nil {
-			v.addPlayback(play(i, b.fitting(c.mock, period)), neighbour)
-			if m.Received[i][0].Rule != rules[i] {
-				v.Unusable = "this relay does not choose renditions"
-			}
-			continue
+		var fitting func(time.Duration) int
+		if ladder {
+			fitting = b.fitting(c.mock, period)
 		}
-		v.addPlayback(play(i, nil), neighbour)
-		if !c.mock.Layers {
-			continue
-		}
-		if err := r.writeTrace(b.path.Name, replay.Media(c.mock, from, to), b.made); err != nil {
-			return nil, err
-		}
+		v.addPlayback(play(i, fitting), neighbour)
 	}
 	return o, nil
-}
-
-// writeTrace writes a trace of the published objects and the path, once for each name.
-func (r *runner) writeTrace(name string, t *replay.Trace, path []replay.Change) error {
-	if r.Traces == "" {
-		return nil
-	}
-	t.Path = path
-	file, err := os.OpenFile(filepath.Join(r.Traces, name+".jsonl"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if os.IsExist(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return t.Write(file)
 }
 
 // series returns the rate of the link over a run, Mbit/s.

@@ -9,10 +9,9 @@ import (
 	"sluice/internal/bench/pathprofile"
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/system"
-	"sluice/internal/rendition"
 )
 
-// ladderPaths are the bottlenecks behind which subscribers have several renditions: a subscriber for each rule.
+// ladderPaths are the bottlenecks behind which subscribers have several renditions, among which the relay chooses.
 var ladderPaths = []string{"constant", "step", "sawtooth"}
 
 // ladderPeriods is how many times as long as other runs one with several renditions is: a rendition that was too good
@@ -31,21 +30,17 @@ func (r *runner) ladderPlan() plan {
 		length: r.Warmup + period + load.Stragglers + runOverhead, without: []string{system.SlowPath, system.NoDrop},
 	}
 	var paths []pathprofile.Profile
-	var rules []rendition.Rule
-	params := r.mockParams(len(rendition.Rules())*len(ladderPaths) + 1)
+	params := r.mockParams(len(ladderPaths) + 1)
 	params.Duration, params.Segmentation = period.Seconds(), result.ByHosts
-	for _, rule := range rendition.Rules() {
-		for _, name := range ladderPaths {
-			path, _ := pathprofile.Find(name)
-			paths, rules = append(paths, path), append(rules, rule)
-			title := fmt.Sprintf("a ladder, the %s chooses: %s", rule, path.Title)
-			params.Link, params.Media = path.Name, "mock ladder by "+string(rule)
-			p.views = append(p.views, view{"ladder/" + string(rule) + "/" + path.Name, title, params})
-		}
+	for _, name := range ladderPaths {
+		path, _ := pathprofile.Find(name)
+		paths = append(paths, path)
+		params.Link, params.Media = path.Name, "mock ladder"
+		p.views = append(p.views, view{"ladder/" + path.Name, "a ladder: " + path.Title, params})
 	}
 	p.title = fmt.Sprintf("%d bottlenecks with a ladder", len(paths))
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
-		return r.runCongestion(ctx, spec, paths, rules, period)
+		return r.runCongestion(ctx, spec, paths, true, period)
 	}
 	return p
 }

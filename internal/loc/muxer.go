@@ -48,12 +48,6 @@ func (m *Muxer) SetTimescale(timescale uint64) {
 // with others.
 func (m *Muxer) InBand() { m.inBand = true }
 
-// Presented returns the presentation time of a frame.
-func (m *Muxer) Presented(f Frame) time.Duration {
-	scale := min(cmp.Or(f.Timescale, m.timescale, microseconds), math.MaxUint32)
-	return time.Duration(scaled(int64(min(f.Timestamp, math.MaxInt64)), int64(time.Second), int64(scale)))
-}
-
 // ID returns the track ID in the output.
 func (m *Muxer) ID() uint32 { return m.id }
 

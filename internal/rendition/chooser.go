@@ -27,7 +27,7 @@ const (
 	sureBurst = 1.3  // times its bitrate: the rate of bursts with which a better rendition may be tried at once
 )
 
-// Path is the state of a path. A [Meter] measures it where media arrives.
+// Path is the state of a path.
 type Path interface {
 	// Delay is by how much media comes later than it could.
 	Delay(now time.Time) time.Duration

@@ -1,7 +1,6 @@
 package rendition
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -11,24 +10,21 @@ import (
 // testPath is a simulated path to a player: a queue of one rate, and one publisher with renditions of groups of two
 // seconds. Time is simulated, too.
 type testPath struct {
-	rate  func(at time.Duration) float64 // bits per second
-	spike func(frame int) time.Duration  // by which a frame is late, beside the queue
+	rate func(at time.Duration) float64 // bits per second
 
 	report func(at time.Duration, playing int) Playback // of the player; nil: none comes
 
 	chooser  *Chooser
-	meter    *Meter
+	now      time.Time
 	free     time.Time   // when the queue is empty
-	arrivals []arrival   // in order
+	coming   []arrival   // in order
 	played   []int       // rendition of each group
 	switches []time.Time // when another one was chosen
 }
 
 type arrival struct {
-	at, began time.Time
-	media     time.Duration
+	at        time.Time
 	rendition int
-	bytes     int
 }
 
 const (
@@ -39,57 +35,64 @@ const (
 
 var start = time.Unix(1_000_000, 0)
 
+func newTestPath(rate func(time.Duration) float64, renditions []Rendition, first int) *testPath {
+	p := &testPath{rate: rate, free: start}
+	p.chooser = NewChooser(p, renditions, first)
+	return p
+}
+
+// Delay implements [Path].
+func (p *testPath) Delay(now time.Time) time.Duration { return max(p.free.Sub(now), 0) }
+
+// Dropping implements [Path].
+func (p *testPath) Dropping(time.Time) bool { return false }
+
+// Rate implements [Path].
+func (p *testPath) Rate(now time.Time) float64 { return p.rate(now.Sub(start)) }
+
+// Burst implements [Path].
+func (p *testPath) Burst() float64 { return p.Rate(p.now) }
+
+// Last implements [Path].
+func (p *testPath) Last() time.Time { return p.now }
+
 // run plays for a while.
 func (p *testPath) run(d time.Duration) {
 	current := p.chooser.current
 	for frame := 0; frameTime*time.Duration(frame) < d; frame++ {
 		media := time.Duration(frame) * frameTime
-		now := start.Add(media)
+		p.now = start.Add(media)
 		if frame%groupFrames == 0 {
 			current = p.chooser.current
 			p.played = append(p.played, current)
 		}
-		p.send(now, media, current, frame)
-		p.deliver(now)
+		p.send(media, current, frame)
+		for ; len(p.coming) > 0 && !p.coming[0].at.After(p.now); p.coming = p.coming[1:] {
+			p.chooser.Began(p.coming[0].at, p.coming[0].rendition)
+		}
 		if p.report != nil && media%time.Second == 0 {
-			p.chooser.Report(now, p.report(media, current))
+			p.chooser.Report(p.now, p.report(media, current))
 		}
 		if media%Interval == 0 {
 			was := p.chooser.current
-			if p.chooser.Choose(now, pathRTT) != was {
-				p.switches = append(p.switches, now)
+			if p.chooser.Choose(p.now, pathRTT) != was {
+				p.switches = append(p.switches, p.now)
 			}
 		}
 	}
 }
 
 // send puts a frame into the queue. Key frames are ten times as large as others.
-func (p *testPath) send(now time.Time, media time.Duration, rendition, frame int) {
-	unit := p.chooser.of[rendition].Bitrate / 25 / 8 * groupFrames / (groupFrames + 9)
-	bytes := unit
+func (p *testPath) send(media time.Duration, rendition, frame int) {
+	bytes := p.chooser.of[rendition].Bitrate / 25 / 8 * groupFrames / (groupFrames + 9)
 	if frame%groupFrames == 0 {
-		bytes = 10 * unit
+		bytes *= 10
 	}
-	begin := now
-	if p.free.After(begin) {
-		begin = p.free
+	if p.free.Before(p.now) {
+		p.free = p.now
 	}
-	p.free = begin.Add(time.Duration(float64(bytes*8) / p.rate(media) * float64(time.Second)))
-	at, begin := p.free.Add(pathRTT/2), begin.Add(pathRTT/2)
-	if p.spike != nil {
-		at = at.Add(p.spike(frame))
-	}
-	p.arrivals = append(p.arrivals, arrival{at, begin, media, rendition, bytes})
-	slices.SortStableFunc(p.arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
-}
-
-func (p *testPath) deliver(now time.Time) {
-	for len(p.arrivals) > 0 && !p.arrivals[0].at.After(now) {
-		a := p.arrivals[0]
-		p.arrivals = p.arrivals[1:]
-		p.meter.Arrived(a.at, a.media, a.bytes, a.at.Sub(a.began))
-		p.chooser.Began(a.at, a.rendition)
-	}
+	p.free = p.free.Add(time.Duration(float64(bytes*8) / p.rate(media) * float64(time.Second)))
+	p.coming = append(p.coming, arrival{p.free.Add(pathRTT / 2), rendition})
 }
 
 func constant(rate float64) func(time.Duration) float64 {
@@ -100,7 +103,6 @@ func TestChooser(t *testing.T) {
 	const low, middle, high = 700_000, 2_800_000, 5_000_000
 	for name, tt := range map[string]struct {
 		rate     func(time.Duration) float64
-		spike    func(frame int) time.Duration
 		start    int
 		last     int // rendition at the end
 		switches int // at most
@@ -126,21 +128,10 @@ func TestChooser(t *testing.T) {
 			},
 			start: 2, last: 2, switches: 5,
 		},
-		"a loss in each second": {
-			rate: constant(20e6), start: 2, last: 2,
-			spike: func(frame int) time.Duration {
-				if frame%25 < 3 {
-					return 600 * time.Millisecond
-				}
-				return 0
-			},
-		},
 		"less than the least": {rate: constant(0.5 * low), start: 2, last: 0, switches: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &Meter{}
-			c := NewChooser(m, []Rendition{{Bitrate: low}, {Bitrate: middle}, {Bitrate: high}}, tt.start)
-			p := &testPath{rate: tt.rate, spike: tt.spike, chooser: c, meter: m, free: start}
+			p := newTestPath(tt.rate, []Rendition{{Bitrate: low}, {Bitrate: middle}, {Bitrate: high}}, tt.start)
 			p.run(time.Minute)
 			require.Equal(t, tt.last, p.played[len(p.played)-1], "%v", p.played)
 			require.LessOrEqual(t, len(p.switches), tt.switches, "%v", p.played)
@@ -159,9 +150,7 @@ func TestChooser(t *testing.T) {
 
 // TestFailedTrials checks that each trial that fails makes the next one come later, from the first on.
 func TestFailedTrials(t *testing.T) {
-	m := &Meter{}
-	c := NewChooser(m, []Rendition{{Bitrate: 700_000}, {Bitrate: 2_800_000}}, 0)
-	p := &testPath{rate: constant(1.2e6), chooser: c, meter: m, free: start}
+	p := newTestPath(constant(1.2e6), []Rendition{{Bitrate: 700_000}, {Bitrate: 2_800_000}}, 0)
 	p.run(2 * time.Minute)
 	require.LessOrEqual(t, len(p.switches), 6, "%v", p.played)
 }

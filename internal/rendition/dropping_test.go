@@ -7,24 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Objects that are left out tell that the relay drops, if they are many.
-func TestMeterSkipped(t *testing.T) {
-	m := &Meter{}
-	m.Skipped(start, 1) // nothing has come yet
-	for i := range 100 {
-		at := time.Duration(i) * frameTime
-		m.Arrived(start.Add(at), at, 1000, 0)
-	}
-	now := start.Add(4 * time.Second)
-	require.False(t, m.Dropping(now))
-	m.Skipped(now, 2)
-	require.False(t, m.Dropping(now), "two of 26")
-	m.Skipped(now, 2)
-	require.True(t, m.Dropping(now))
-	require.Less(t, m.Delay(now), frameTime+1, "what comes is in time")
-	require.False(t, m.Dropping(now.Add(delayWindow+meterStep)), "a second ago")
-}
-
 // known is a path with a known state.
 type known struct {
 	delay    time.Duration

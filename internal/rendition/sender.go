@@ -32,7 +32,7 @@ type sentSample struct {
 }
 
 // rateSamples is how many samples two seconds have.
-const rateSamples = int(rateWindow/Tick) + 1
+const rateSamples = int(2*time.Second/Tick) + 1
 
 // Look takes the state of the connection now.
 func (p *Sender) Look(now time.Time, s Sent) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"sluice/internal/sub"
@@ -42,7 +41,7 @@ var (
 func readChoice(query string) (c choice, err error) {
 	values, _ := url.ParseQuery(query) // the readable part
 	c.rendition = values.Get("rendition")
-	if slices.Contains([]string{sub.RenditionAuto, sub.RenditionRelay}, c.rendition) {
+	if c.rendition == sub.RenditionRelay {
 		return choice{}, errChoice
 	}
 	if c.rendition == sub.RenditionBest {

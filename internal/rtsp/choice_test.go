@@ -79,7 +79,7 @@ func TestChoice(t *testing.T) {
 
 	require.ErrorContains(t, describe(t, s, "/live/room?rendition=720p"), "404")
 	require.ErrorContains(t, describe(t, s, "/live/room?rendition=720p"), `no rendition "720p"; the catalog has `)
-	for _, query := range []string{"rendition=auto", "rendition=relay", "max-bitrate=x", "max-bitrate=-1"} {
+	for _, query := range []string{"rendition=relay", "max-bitrate=x", "max-bitrate=-1"} {
 		require.ErrorContains(t, describe(t, s, "/live/room?"+query), "400", query)
 	}
 }
@@ -122,7 +122,7 @@ func TestReadChoice(t *testing.T) {
 		require.NoError(t, err, query)
 		require.Equal(t, want, got, query)
 	}
-	for _, query := range []string{"rendition=auto", "max-bitrate=0", "max-bitrate=1000001", "max-bitrate=1e3"} {
+	for _, query := range []string{"rendition=relay", "max-bitrate=0", "max-bitrate=1000001", "max-bitrate=1e3"} {
 		_, err := readChoice(query)
 		require.ErrorIs(t, err, errChoice, query)
 	}

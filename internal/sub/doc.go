@@ -11,10 +11,9 @@
 // Objects of a track without a container are frames. A Muxer (package loc) makes chunks of them, and the init segment,
 // which therefore has to wait for the first of them.
 //
-// A lane may have several sources, the renditions of one content: its ladder. Package rendition chooses one of them by
-// how objects arrive, and playing subscribes to it from its next group on. All sources of a lane fill the same
-// sequencer, but a group takes objects of one source only. The player writes a new init segment where another source
-// begins. Where the relay chooses, playing subscribes to all sources at once.
+// A lane may have several sources, the renditions of one content. If the relay can choose one, playing subscribes to all
+// of them at once, and the relay sends each group of one. All sources of a lane fill the same sequencer. The player
+// writes a new init segment where another source begins.
 //
 // Video may have a track in layers, with several subgroups in each group. If they do not arrive, playback subscribes to
 // the track with the same objects in one subgroup, which has the same source.

@@ -67,7 +67,7 @@ func (p *playback) withdraw(c catalog.Catalog) {
 	}
 }
 
-// renew takes the renditions of each lane from a new catalog, if playback, or the relay for it, chooses.
+// renew takes the renditions of each lane from a new catalog, if the relay may choose.
 func (e *playing) renew(ctx context.Context, c catalog.Catalog) {
 	if !e.p.cfg.automatic() || e.p.cfg.Verify != nil {
 		return
@@ -134,6 +134,6 @@ func (e *playing) renewLane(
 	e.p.player.mu.Lock()
 	defer e.p.player.mu.Unlock()
 	if len(sources) > 0 {
-		l.setRenditionsLocked(sources, e.p.cfg.display())
+		l.renditions = sources
 	}
 }

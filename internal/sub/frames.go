@@ -34,19 +34,6 @@ func (f *frames) prepare(i item) bool {
 	return f.prepared
 }
 
-// time returns the time of an object. It may be a little later than its decode time.
-func (f *frames) time(i item) (time.Duration, bool) {
-	frame, err := loc.Parse(f.packaging, i.properties, i.payload)
-	if err != nil || !frame.Timed {
-		return 0, false
-	}
-	return f.mux.Presented(frame), true
-}
-
-// waitsLocked reports whether a lane of frames has not had one with which decoding can start. Until then there is no
-// init segment.
-func (l *lane) waitsLocked() bool { return l.frames != nil && !l.frames.mux.Ready() }
-
 // headerLocked returns the init segment of all lanes. Lanes that have ended without a frame have none.
 func (p *player) headerLocked() ([]byte, error) {
 	var inits []*cmaf.Init

@@ -26,7 +26,6 @@ type assembler struct {
 	taken   int // of memory
 	payload []byte
 	missing uint64 // bytes of the payload that are still to come
-	began   time.Time
 	emit    func(payload []byte)
 }
 
@@ -35,7 +34,7 @@ func (a *assembler) begin(length uint64, emit func([]byte)) error {
 	if length > maxObject {
 		return errObjectTooLarge
 	}
-	a.payload, a.missing, a.emit, a.began = nil, length, emit, time.Now()
+	a.payload, a.missing, a.emit = nil, length, emit
 	a.flush()
 	return nil
 }
@@ -135,7 +134,7 @@ func readSubgroup(g *session.Subgroup, m Memory, object func(moqt.ObjectHeader, 
 		h.Properties = nil
 		return n, func() error {
 			return a.begin(h.PayloadLength, func(payload []byte) {
-				i.payload, i.arrived, i.began = payload, time.Now(), a.began
+				i.payload, i.arrived = payload, time.Now()
 				object(h, i)
 			})
 		}, nil

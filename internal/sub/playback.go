@@ -140,7 +140,7 @@ func (p *playback) addLanes(pl *player, choices []choice) error {
 			}
 		}
 		if len(c.others) > 0 {
-			if l.ladder, err = newLadder(c, s, p.cfg.display()); err != nil {
+			if l.renditions, err = renditionsOf(c, s); err != nil {
 				return err
 			}
 		}

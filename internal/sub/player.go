@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"hash"
 	"io"
 	"slices"
 	"sync"
@@ -48,31 +47,6 @@ type limits struct {
 	objects  uint64
 }
 
-// lane is the player's state of one track, or of the renditions of one content. The player's mutex guards it.
-type lane struct {
-	*source        // whose objects are being released
-	id      uint32 // of the track in the output
-	name    string
-	seq     *sequencer
-	check   *verifier // nil: the track is not verified
-	ladder  *ladder   // nil: there is one rendition
-
-	subscribed *source // to which there was a subscription last
-	switched   bool    // another rendition was played before
-	switches   int
-	chunks     uint32 // that were made anew
-
-	expected time.Duration // decode time of the next chunk, if there is no gap
-	late     time.Time     // since when the next object is missing
-	opened   time.Time     // when the first object arrived, while the start of the track is not known
-	sum      hash.Hash
-	resets   uint64 // streams that were reset
-	failed   error  // why the track ended, if it did not end well
-
-	listed   context.Context // done when the catalog does not have the track any more
-	withdraw context.CancelFunc
-}
-
 func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
 	return &player{
 		out: out, init: in, hold: hold, stop: stop, headed: true, memory: unbounded{},
@@ -80,8 +54,20 @@ func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *p
 	}
 }
 
-func (p *player) addLane(name string, track *cmaf.TrackInfo, check *verifier) *lane {
-	return p.add(&lane{name: name, check: check, source: &source{init: p.init, track: track}})
+// sourcesOf returns the tracks that a lane may take objects from.
+func (p *player) sourcesOf(l *lane) []*source {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.sourcesLocked()
+}
+
+// switchLocked goes on with another rendition, at the start of a group. An init segment comes first.
+func (p *player) switchLocked(l *lane, to *source) {
+	l.source, l.switched, p.headed = to, true, false
+	l.switches++
+	if to.frames != nil {
+		to.frames.mux.InBand()
+	}
 }
 
 func (p *player) add(l *lane) *lane {
@@ -298,7 +284,7 @@ func (p *player) nextLocked(l *lane, now time.Time) (i item, st state, again tim
 		if again = l.late.Add(p.hold); now.Before(again) && !l.seq.ended {
 			return item{}, blocked, again
 		}
-		l.skipLocked(now)
+		l.seq.skip()
 		i, st = l.seq.head()
 	}
 	l.late = time.Time{}

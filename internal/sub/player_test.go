@@ -18,6 +18,10 @@ import (
 const hold = 2 * time.Second
 
 // clip is the sample clip, cut into what its publisher would send.
+func (p *player) addLane(name string, track *cmaf.TrackInfo, check *verifier) *lane {
+	return p.add(&lane{name: name, check: check, source: &source{init: p.init, track: track}})
+}
+
 func clip(t *testing.T) (whole []byte, in *cmaf.Init, chunks []cmaf.Chunk) {
 	t.Helper()
 	whole, err := os.ReadFile("../../testdata/clip.mp4")

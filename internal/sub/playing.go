@@ -3,12 +3,10 @@ package sub
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"sluice/internal/client"
-	"sluice/internal/rendition"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -143,8 +141,8 @@ func (e *playing) end(l *lane, err error) {
 	})
 }
 
-// play subscribes to a track, fetches earlier objects, goes on with other renditions as they are chosen, and
-// returns why the subscription ended.
+// play subscribes to a track, and to its other renditions if the relay chooses, fetches earlier objects, and returns why
+// the subscription ended.
 func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	if err := l.listed.Err(); err != nil { // in an earlier session
 		return err
@@ -156,9 +154,7 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	r := &laneReceiver{e: e, lane: l}
 	wait := e.p.cfg.Wait
 	r.update(func(s *sequencer) {
-		if r.source = l.wantedLocked(); relayed && slices.Contains(l.sourcesLocked(), l.source) {
-			r.source = l.source
-		}
+		r.source = l.wantedLocked()
 		l.subscribed = r.source
 		s.fetch(true) // nothing is released until the start of playback is known
 		if s.begun {
@@ -182,7 +178,7 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 		go e.p.try(func() { e.tellDisplay(ctx, s) })
 	}
 	e.catchUp(ctx, s, r, largest)
-	return e.stay(ctx, s, r, !relayed && e.p.cfg.automatic())
+	return e.stay(ctx, s, r)
 }
 
 // isWithdrawn reports whether the catalog does not have the rendition any more that was subscribed to last.
@@ -192,29 +188,18 @@ func (e *playing) isWithdrawn(l *lane) bool {
 	return l.isWithdrawnLocked()
 }
 
-// stay plays a subscription, and if choose is set those of other renditions as they are chosen, until one ends.
-func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneReceiver, choose bool) error {
-	defer func() { s.Cancel(moqt.ResetCancelled) }()
-	tick := time.NewTicker(rendition.Interval)
-	defer tick.Stop()
-	if !choose {
-		tick.Stop()
-	}
-	for {
-		select {
-		case now := <-tick.C:
-			if next := r.choose(now, e.link.Conn().RTT()); next != r.source {
-				s, r = e.change(ctx, s, r, next)
-			}
-		case <-r.layers.lost():
-			return e.takeWhole(r, errors.New("the relay forwards only one subgroup of each group"))
-		case <-s.Context().Done():
-			return e.ended(r, context.Cause(s.Context()))
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-e.p.finished:
-			return nil
-		}
+// stay plays a subscription until it ends.
+func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneReceiver) error {
+	defer s.Cancel(moqt.ResetCancelled)
+	select {
+	case <-r.layers.lost():
+		return e.takeWhole(r, errors.New("the relay forwards only one subgroup of each group"))
+	case <-s.Context().Done():
+		return e.ended(r, context.Cause(s.Context()))
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.p.finished:
+		return nil
 	}
 }
 

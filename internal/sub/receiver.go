@@ -14,12 +14,6 @@ type laneReceiver struct {
 	e      *playing
 	lane   *lane
 	source *source
-
-	// Of a rendition that others precede or follow: the first group that is taken, and the first one that is not, or 0.
-	// The player's mutex guards them.
-	first, end uint64
-	known      chan struct{} // closed when first is known; nil: it is
-
 	layers *layers
 }
 
@@ -34,15 +28,10 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 
 func (r *laneReceiver) readSubgroup(g *session.Subgroup) {
 	group, last := g.Header.GroupID, uint64(math.MaxUint64)
-	if !r.wants(group) {
-		g.CancelRead(uint64(moqt.ResetCancelled))
-		return
-	}
 	r.update(func(s *sequencer) { s.openStream(group) })
 	err := readSubgroup(g, r.e.p.cfg.Memory, func(h moqt.ObjectHeader, i item) {
 		last, i.source = h.ObjectID, r.source
 		r.update(func(s *sequencer) {
-			r.lane.arrivedLocked(i)
 			r.layers.arrivedLocked(i.subgroup)
 			s.take(h.Status, i)
 		})
@@ -74,9 +63,6 @@ func (r *laneReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
 
 func (r *laneReceiver) takeDatagram(o *moqt.ObjectDatagram) {
 	r.e.p.player.offer(r.lane, func(s *sequencer) {
-		if !r.wantsLocked(o.Location.Group) {
-			return
-		}
 		s.take(o.Status, item{
 			location: o.Location, priority: o.Priority, properties: o.Properties, payload: o.Payload,
 			arrived: time.Now(), source: r.source,

@@ -4,19 +4,20 @@ import (
 	"context"
 	"slices"
 
+	"sluice/internal/loc"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
 
 // relayChooses reports whether the relay is to choose among the renditions of a lane, and can.
 func (e *playing) relayChooses(ctx context.Context, l *lane) (bool, error) {
-	if e.p.cfg.Rendition != RenditionRelay || len(e.p.player.sourcesOf(l)) < 2 {
+	if !e.p.cfg.automatic() || len(e.p.player.sourcesOf(l)) < 2 {
 		return false, nil
 	}
 	peer, err := e.link.Peer(ctx)
 	can := peer.Renditions && e.link.Version() >= moqt.Draft18
 	if err == nil && !can {
-		e.p.log.Warn("this relay does not choose renditions, so the player does", "relay", e.link.Name())
+		e.p.log.Info("this relay does not choose renditions, so the first one goes on", "relay", e.link.Name())
 	}
 	return can, err
 }
@@ -71,5 +72,12 @@ func (e *playing) offerOthers(ctx context.Context, playing *laneReceiver) (end f
 		for _, s := range subs {
 			s.Cancel(moqt.ResetCancelled)
 		}
+	}
+}
+
+// setTimescale takes the timescale from the properties of the track.
+func (r *laneReceiver) setTimescale(s *session.Subscription) {
+	if f := r.source.frames; f != nil {
+		r.update(func(*sequencer) { f.mux.SetTimescale(loc.Timescale(s.Properties())) })
 	}
 }

@@ -9,21 +9,19 @@ import (
 
 	"sluice/internal/catalog"
 	"sluice/internal/cmaf"
-	"sluice/internal/rendition"
 )
 
 // Renditions by bitrate, besides names and heights.
 const (
 	RenditionBest  = "best"
 	RenditionLeast = "least"
-	RenditionAuto  = "auto"  // now this one, now that one
-	RenditionRelay = "relay" // the same, but the relay chooses
+	RenditionRelay = "relay" // now this one, now that one, as the relay chooses
 )
 
 // ErrNoRendition is returned if the catalog has not the rendition that is wanted.
 var ErrNoRendition = errors.New("no rendition")
 
-// selected is a track to play. If it is one of several renditions and playback chooses, it has the others, too.
+// selected is a track to play. If it is one of several renditions and the relay may choose, it has the others, too.
 type selected struct {
 	catalog.TrackEntry
 	others []catalog.TrackEntry
@@ -105,15 +103,8 @@ func oneOf(group []catalog.TrackEntry, cfg *PlayerConfig) (best catalog.TrackEnt
 	return group[0], cfg.automatic()
 }
 
-// automatic reports whether playback, or the relay for it, may choose among renditions.
-func (c *PlayerConfig) automatic() bool {
-	return slices.Contains([]string{"", RenditionAuto, RenditionRelay}, c.Rendition)
-}
-
-// display is what the rule has to know of where the pictures are shown.
-func (c *PlayerConfig) display() rendition.Playback {
-	return rendition.Playback{Pixels: uint64(c.Width) * uint64(c.Height)}
-}
+// automatic reports whether the relay may choose among renditions.
+func (c *PlayerConfig) automatic() bool { return c.Rendition == "" || c.Rendition == RenditionRelay }
 
 // continues reports whether another rendition may go on where one ends. Audio is so small that nothing is gained.
 func continues(t, other catalog.TrackEntry, cfg *PlayerConfig) bool {

@@ -46,8 +46,8 @@ func TestSelectTracks(t *testing.T) {
 		},
 		"unknown track":          {cfg: PlayerConfig{Tracks: []string{"x"}}, wantErr: `no track "x" to play`},
 		"packaging of something": {cfg: PlayerConfig{Tracks: []string{"chat"}}, wantErr: `no track "chat" to play`},
-		"auto within": {
-			cfg: PlayerConfig{Rendition: RenditionAuto, MaxBitrate: 4000}, want: []string{"v720", "a"},
+		"the relay's within": {
+			cfg: PlayerConfig{Rendition: RenditionRelay, MaxBitrate: 4000}, want: []string{"v720", "a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestSelectTracks(t *testing.T) {
 	}
 }
 
-// Playback chooses among renditions that can follow each other.
+// The relay chooses among renditions that can follow each other.
 func TestSelectOthers(t *testing.T) {
 	track := func(name string, bitrate int, codec string) catalog.TrackEntry {
 		return catalog.TrackEntry{Name: name, Role: "video", AltGroup: 1, Bitrate: bitrate, Codec: codec}
@@ -80,7 +80,7 @@ func TestSelectOthers(t *testing.T) {
 		want []string
 	}{
 		"default":     {want: []string{"fits", "large"}},
-		"auto":        {cfg: PlayerConfig{Rendition: RenditionAuto}, want: []string{"fits", "large"}},
+		"relay":       {cfg: PlayerConfig{Rendition: RenditionRelay}, want: []string{"fits", "large"}},
 		"max bitrate": {cfg: PlayerConfig{MaxBitrate: 4000}, want: []string{"fits"}},
 		"one":         {cfg: PlayerConfig{Rendition: "first"}},
 		"best":        {cfg: PlayerConfig{Rendition: RenditionBest}},

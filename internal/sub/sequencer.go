@@ -15,8 +15,7 @@ type item struct {
 	properties moqt.Properties
 	payload    []byte
 	arrived    time.Time
-	began      time.Time // when the payload began to arrive
-	source     *source   // the rendition that it is of
+	source     *source // the rendition that it is of
 }
 
 // size returns how much memory the item holds.
@@ -28,11 +27,10 @@ type sequencer struct {
 	next    moqt.Location // the object to release next
 	begun   bool
 	groups  map[uint64]*incoming
-	newest  uint64 // the largest group of which something has come
-	ended   bool   // nothing more will arrive
-	marks   bool   // the publisher marks the ends of groups
-	apart   bool   // the first object of a group may have a stream of its own
-	bytes   int    // of objects that have not been released
+	ended   bool // nothing more will arrive
+	marks   bool // the publisher marks the ends of groups
+	apart   bool // the first object of a group may have a stream of its own
+	bytes   int  // of objects that have not been released
 	counted Counters
 
 	fetching    bool
@@ -75,13 +73,12 @@ func (s *sequencer) start(l moqt.Location) {
 // group ids, as its largest object shows, playback starts again, too.
 func (s *sequencer) resume(largest *moqt.Location) {
 	if s.begun && (largest == nil || largest.Group+1 < s.next.Group) {
-		s.begun, s.groups, s.bytes, s.newest = false, map[uint64]*incoming{}, 0, 0
+		s.begun, s.groups, s.bytes = false, map[uint64]*incoming{}, 0
 	}
 }
 
 func (s *sequencer) group(id uint64) *incoming {
 	g := s.groups[id]
-	s.newest = max(s.newest, id)
 	if g == nil {
 		g = &incoming{objects: map[uint64]item{}, end: math.MaxUint64}
 		if len(s.groups) < maxGroups {

@@ -23,15 +23,14 @@ type PlayerConfig struct {
 	// alternate group.
 	Tracks []string
 	// Rendition is which track of an alternate group to play: a name, a height such as "720p", RenditionBest,
-	// RenditionLeast, RenditionAuto, which chooses again and again by how fast media arrives, or RenditionRelay, with
-	// which the relay does, if it can. Default: RenditionAuto, but with Verify the first one, or the best one within
-	// MaxBitrate.
+	// RenditionLeast, or RenditionRelay, with which the relay chooses again and again, if it can. Default:
+	// RenditionRelay, but with Verify the first one, or the best one within MaxBitrate.
 	Rendition string
 	// MaxBitrate is the highest bitrate of a track that is one of several renditions, in bits per second. If none is
 	// within it, the track with the least bitrate is played. Default: no limit.
 	MaxBitrate int
-	// Width and Height are the size of the display, in pixels. Of video that is one of several renditions, those with
-	// more pixels are not played, unless all have more or one is named. Default: not known.
+	// Width and Height are the size of the display, in pixels. The relay chooses no rendition with more pixels, unless
+	// all have more. Default: not known.
 	Width, Height int
 	// Catalogs are the names of tracks that may have the catalog, in the order in which they are tried.
 	Catalogs []string

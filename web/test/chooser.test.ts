@@ -84,7 +84,7 @@ test("a trial that fails makes the next one come later", () => {
   assert.ok(pauses.length >= 3 && grow, pauses.join(" "));
 });
 
-/** start is what comes in the first three seconds of the best rendition on a path. sluice sub has the same test. */
+/** start is what comes in the first three seconds of the best rendition on a path. */
 interface Start {
   path: string;
   rtt: number; // ms
@@ -93,7 +93,7 @@ interface Start {
 }
 
 test("what arrives at first is less than the path carries", () => {
-  const starts = JSON.parse(readFileSync("../internal/rendition/testdata/start.json", "utf8")) as Start[];
+  const starts = JSON.parse(readFileSync("test/testdata/start.json", "utf8")) as Start[];
   assert.ok(starts.length > 0);
   for (const { path, rtt, chosen, arrivals } of starts) {
     const chooser = new Chooser([400_000, 1_000_000, 2_000_000].map((bitrate) => ({ bitrate, pixels: 0 })), 2);

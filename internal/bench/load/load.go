@@ -16,7 +16,6 @@ import (
 
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/video"
-	"sluice/internal/rendition"
 	"sluice/moqt"
 )
 
@@ -30,10 +29,9 @@ type GeneratorConfig struct {
 
 	// Audio adds a track with mock audio.
 	Audio bool `json:"audio"`
-	// Ladder publishes all renditions of the mock video. Rule is who chooses among them for subscribers; by default,
-	// they have the best one only.
-	Ladder bool           `json:"ladder,omitempty"`
-	Rule   rendition.Rule `json:"rule,omitempty"`
+	// Ladder publishes all renditions of the mock video, and has the relay choose among them for subscribers, who by
+	// default have the best one only.
+	Ladder bool `json:"ladder,omitempty"`
 
 	Clip string `json:"clip"` // a file whose video is published instead of mock video
 
@@ -127,8 +125,6 @@ type Received struct {
 	Duplicates uint64 `json:"duplicates"`
 	Packets    uint64 `json:"packets,omitempty"`    // of RTP
 	Disordered uint64 `json:"disordered,omitempty"` // of these, packets that came after a later one
-	// Rule is who has chosen among renditions. A relay that was asked to choose may be unable to.
-	Rule rendition.Rule `json:"rule,omitempty"`
 	// Arrivals and, of the audio, Audio are there if Config.Record is set. All else is about the video.
 	Arrivals []video.Arrival `json:"arrivals,omitempty"`
 	Audio    []video.Arrival `json:"audio,omitempty"`
@@ -166,7 +162,7 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 }
 
 func openSource(cfg GeneratorConfig) (video.Source, error) {
-	if cfg.Clip != "" && (cfg.Ladder || cfg.Rule != "") {
+	if cfg.Clip != "" && cfg.Ladder {
 		return nil, errors.New("a clip has no renditions: only mock video has")
 	}
 	if cfg.Clip != "" {
@@ -269,7 +265,7 @@ func (g *generator) name() moqt.FullTrackName {
 }
 
 // renditionName returns the name of the track with a rendition, by its rank. The best one is the track that subscribers
-// without a rule have.
+// without a ladder have.
 func (g *generator) renditionName(rank, best int) moqt.FullTrackName {
 	name := g.name()
 	if rank != best {

@@ -17,7 +17,6 @@ type receiver struct {
 	record bool
 	audio  *receiver // of the same session; nil: there is none
 	settle func()    // takes packets that wait for missing ones; nil: none do
-	ladder *ladder   // if there are several renditions
 
 	mu      sync.Mutex // guards all below
 	seen    map[moqt.Location]bool
@@ -114,16 +113,12 @@ func (r *receiver) take(o object) {
 	if r.record {
 		r.got.Arrivals = append(r.got.Arrivals, a)
 	}
-	if r.ladder != nil {
-		r.ladder.arrivedLocked(a, arrived.Sub(o.began))
-	}
 }
 
 // object is an object that has begun to come.
 type object struct {
 	moqt.Location
 	rank   int // of its rendition
-	began  time.Time
 	digest video.Digest
 }
 
@@ -164,7 +159,7 @@ func (s *subgroupReader) read(b []byte) error {
 		s.payload(b[:n])
 		b = b[n:]
 		if err == nil {
-			s.current = object{Location: moqt.Location{Group: s.group, Object: o.ObjectID}, began: time.Now()}
+			s.current = object{Location: moqt.Location{Group: s.group, Object: o.ObjectID}}
 			s.missing, s.within = o.PayloadLength, o.PayloadLength > 0
 		}
 	}

@@ -56,7 +56,7 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	if g.Rule != "" {
+	if g.Ladder {
 		err = g.climb(ctx, c, r)
 	} else {
 		_, _, err = c.subscribe(ctx, g.name(), moqt.FilterLargestObject, moqt.Parameters{}, r)

@@ -11,7 +11,7 @@
 //	                               └─── ACKs ────┼──────────┘
 //	Trace.Path ──────────────────────────────────┘
 //
-// Of a trace with renditions, a [rendition.Rule] says who chooses among them.
+// Of a trace with renditions, the relay chooses one, by the rule of package rendition.
 // An oracle, which knows the path, stands beside the policies (oracle.go): it shows how much better one could be.
 //
 // Time is simulated ([media.Stepped]), and everything random has a seed, so a replay gives the same result whenever and

@@ -59,9 +59,9 @@ func (t *Trace) meanRate(from, to time.Duration) float64 {
 	for i, c := range t.Path {
 		end := to
 		if i+1 < len(t.Path) {
-			end = min(end, time.Duration(t.Path[i+1].At))
+			end = min(end, t.Path[i+1].At)
 		}
-		if d := end - max(from, time.Duration(c.At)); d > 0 {
+		if d := end - max(from, c.At); d > 0 {
 			sum += float64(c.Rate) * d.Seconds()
 		}
 	}

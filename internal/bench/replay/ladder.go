@@ -4,38 +4,38 @@ import (
 	"slices"
 	"time"
 
-	"sluice/internal/bench/playback"
 	"sluice/internal/rendition"
 )
 
-// ladder has the renditions of a trace, and knows which one the player takes each group of.
+// ladder has the renditions of a trace, chooses among them as the relay does, and knows which one each group comes of:
+// the begin of a group ends the other rendition.
 type ladder struct {
 	*simulation
 	tracks  []int // indices in Trace.Tracks, by bitrate
 	playing int   // index in tracks
 	changes []ladderChange
+	group   uint64 // the latest that has begun
 
-	group uint64 // the latest that has begun
-	// arrived is called for objects that the player takes; nil: nobody wants to know.
-	arrived func(rendition int, o *Object, took time.Duration)
-	// due is called when a player shows an object; nil: nobody wants to know.
-	due func(index int)
+	chooser *rendition.Chooser
+	state   rendition.Sender
+	next    int // chosen, and served from the next look on; -1: none
+	asked   time.Time
 }
 
-// ladderChange is from which group on the player takes a rendition.
+// ladderChange is from which group on a rendition is served.
 type ladderChange struct {
 	from      uint64
 	rendition int
 }
 
 // newLadder begins with the best rendition, which sluice pub lists first. It returns nil if there is nothing to choose.
-func newLadder(s *simulation, rule rendition.Rule) *ladder {
+func newLadder(s *simulation) *ladder {
 	tracks := s.trace.renditions()
-	if rule == "" || len(tracks) == 0 {
+	if len(tracks) == 0 {
 		return nil
 	}
 	best := len(tracks) - 1
-	l := &ladder{simulation: s, tracks: tracks, playing: best, changes: []ladderChange{{0, best}}}
+	l := &ladder{simulation: s, tracks: tracks, playing: best, changes: []ladderChange{{0, best}}, next: -1}
 	var renditions []rendition.Rendition
 	for i, t := range tracks {
 		renditions = append(renditions, rendition.Rendition{Bitrate: s.trace.Tracks[t].Bitrate})
@@ -43,29 +43,13 @@ func newLadder(s *simulation, rule rendition.Rule) *ladder {
 			s.tracks[t].until = 0
 		}
 	}
-	if rule == rendition.ByClient {
-		newClientRule(l, renditions)
-	} else {
-		newRelayRule(l, renditions)
-	}
+	l.chooser = rendition.NewChooser(&l.state, renditions, best)
+	l.lookAgain()
 	return l
-}
-
-// every does something again and again.
-func (s *simulation) every(d time.Duration, do func()) {
-	s.plan(s.clock.now.Add(d), func() {
-		do()
-		s.every(d, do)
-	})
 }
 
 // of returns the subscription to a rendition.
 func (l *ladder) of(rendition int) *subscription { return &l.simulation.tracks[l.tracks[rendition]] }
-
-// change makes the player take a rendition from a group on.
-func (l *ladder) change(to int, from uint64) {
-	l.playing, l.changes = to, append(l.changes, ladderChange{from, to})
-}
 
 // taken returns the rendition that the player takes a group of.
 func (l *ladder) taken(group uint64) int {
@@ -85,152 +69,51 @@ func (l *ladder) rendition(o *Object) (rendition int, takes bool) {
 
 // published notes that an object was published.
 func (l *ladder) published(index int) {
-	o := &l.trace.Objects[index]
-	if !slices.Contains(l.tracks, o.Track) {
-		return
-	}
-	if l.group = max(l.group, o.Group); l.due != nil {
-		l.plan(l.clock.now.Add(playback.Playout), func() { l.due(index) })
+	if o := &l.trace.Objects[index]; slices.Contains(l.tracks, o.Track) {
+		l.group = max(l.group, o.Group)
 	}
 }
 
-// complete notes that an object has arrived, and how long that took.
-func (l *ladder) complete(o *Object, took time.Duration) {
-	if i, takes := l.rendition(o); i >= 0 && takes && l.arrived != nil {
-		l.arrived(i, o, took)
-	}
-}
-
-// clientRule changes as sluice sub does: it subscribes to the next group of the other rendition, and ends the other
-// subscription when it has all that it takes of it.
-type clientRule struct {
-	*ladder
-	chooser  *rendition.Chooser
-	meter    rendition.Meter
-	newest   uint64 // the newest group with an object that has arrived
-	changing bool
-}
-
-func newClientRule(l *ladder, renditions []rendition.Rendition) {
-	r := &clientRule{ladder: l}
-	r.chooser = rendition.NewChooser(&r.meter, renditions, l.playing)
-	l.arrived, l.due = r.take, r.show
-	l.every(rendition.Interval, r.choose)
-}
-
-func (r *clientRule) take(rendition int, o *Object, took time.Duration) {
-	now := r.clock.Wall()
-	r.newest = max(r.newest, o.Group)
-	r.meter.Arrived(now, time.Duration(o.At), o.Size, took)
-	r.chooser.Began(now, rendition)
-}
-
-// show notes an object that has not arrived when it is to be shown.
-func (r *clientRule) show(index int) {
-	if _, takes := r.rendition(&r.trace.Objects[index]); takes && r.receiver.arrivedAt[index] == 0 {
-		r.meter.Skipped(r.clock.Wall(), 1)
-	}
-}
-
-func (r *clientRule) choose() {
-	if r.changing {
-		return
-	}
-	if to := r.chooser.Choose(r.clock.Wall(), 2*r.path.delay(r.clock.now)); to != r.playing {
-		r.changing = true
-		r.back(func() { r.subscribe(to) })
-	}
-}
-
-// subscribe has the relay handle the subscription. Its answer names the largest group.
-func (r *clientRule) subscribe(to int) {
-	largest := r.group
-	s := r.of(to)
-	s.renew(r.sender)
-	s.from, s.until = largest+1, everyGroup
-	r.plan(r.clock.now.Add(r.path.delay(r.clock.now)), func() {
-		from, before := max(largest, r.newest)+1, r.playing
-		r.change(to, from)
-		r.leave(before, from)
+func (l *ladder) lookAgain() {
+	l.plan(l.clock.now.Add(rendition.Tick), func() {
+		l.look()
+		l.lookAgain()
 	})
 }
 
-// leaveInterval is how often the client looks whether it has all that it takes of a rendition.
-const leaveInterval = 100 * time.Millisecond
-
-// leave ends the subscription to a rendition when all groups before one have arrived, or are too late.
-func (r *clientRule) leave(rendition int, before uint64) {
-	if !r.hasGroup(rendition, before-1) {
-		r.plan(r.clock.now.Add(leaveInterval), func() { r.leave(rendition, before) })
-		return
+func (l *ladder) look() {
+	now := l.clock.Wall()
+	if l.group >= l.changes[len(l.changes)-1].from {
+		l.chooser.Began(now, l.playing)
 	}
-	r.back(func() {
-		r.of(rendition).stop()
-		r.changing = false
-	})
-}
-
-// hasGroup reports whether all objects of a group have arrived, or should have been shown.
-func (r *clientRule) hasGroup(rendition int, group uint64) bool {
-	for i, o := range r.trace.Objects {
-		shown := begin.Add(time.Duration(o.At) + playback.Playout)
-		missing := shown >= r.clock.now && r.receiver.arrivedAt[i] == 0
-		if o.Track == r.tracks[rendition] && o.Group == group && missing {
-			return false
-		}
-	}
-	return true
-}
-
-// relayRule changes as the relay does: the begin of a group ends the other rendition.
-type relayRule struct {
-	*ladder
-	chooser *rendition.Chooser
-	state   rendition.Sender
-	next    int // chosen, and served from the next look on; -1: none
-	asked   time.Time
-}
-
-func newRelayRule(l *ladder, renditions []rendition.Rendition) {
-	r := &relayRule{ladder: l, next: -1}
-	r.chooser = rendition.NewChooser(&r.state, renditions, l.playing)
-	l.every(rendition.Tick, r.look)
-}
-
-func (r *relayRule) look() {
-	now := r.clock.Wall()
-	if r.group >= r.changes[len(r.changes)-1].from {
-		r.chooser.Began(now, r.playing)
-	}
-	s := r.of(r.playing).State()
-	r.state.Look(now, rendition.Sent{
+	s := l.of(l.playing).State()
+	l.state.Look(now, rendition.Sent{
 		Bytes: s.Sent, Window: s.Window, SRTT: s.SRTT, MinRTT: s.MinRTT, Lag: s.Lag,
 		Dropping: s.Dropping, Flows: true,
 	})
 	switch {
-	case r.next >= 0:
-		r.serve()
-	case now.Sub(r.asked) >= rendition.Interval:
-		r.asked = now
-		if to := r.chooser.Choose(now, s.MinRTT); to != r.playing {
-			r.next = to
+	case l.next >= 0:
+		l.serve()
+	case now.Sub(l.asked) >= rendition.Interval:
+		l.asked = now
+		if to := l.chooser.Choose(now, s.MinRTT); to != l.playing {
+			l.next = to
 		}
 	}
 }
 
 // serve serves the chosen rendition from the next group on.
-func (r *relayRule) serve() {
-	from := r.group + 1
-	for i := range r.tracks {
-		if s := r.of(i); s.until > from {
+func (l *ladder) serve() {
+	from := l.group + 1
+	for i := range l.tracks {
+		if s := l.of(i); s.until > from {
 			s.until = from
 		}
 	}
-	if s := r.of(r.next); s.until < from {
+	if s := l.of(l.next); s.until < from {
 		s.from, s.until = from, everyGroup
 	} else {
 		s.until = everyGroup
 	}
-	r.change(r.next, from)
-	r.next = -1
+	l.playing, l.changes, l.next = l.next, append(l.changes, ladderChange{from, l.next}), -1
 }

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,20 +11,7 @@ import (
 
 // Mock returns mock media: video with a subgroup for each layer, and audio. It has no path.
 func Mock(length time.Duration) *Trace {
-	m := video.Mock{Layers: true}.WithDefaults()
-	from, to := video.DueBetween(m, 0, length)
-	return Media(m, from, to)
-}
-
-// Media returns the frames [from, to) of mock video, and the audio beside them. It has no path.
-func Media(m video.Mock, from, to uint64) *Trace {
-	tracks := []Track{{Name: "video", Priority: 128}, {Name: "audio", Audio: true, Priority: 128}}
-	begin := m.Frame(from).Due
-	first, end := video.DueBetween(video.Audio, begin, m.Frame(to).Due)
-	t := &Trace{Title: "mock", Tracks: tracks}
-	t.Objects = append(objects(0, m, from, to, begin), objects(1, video.Audio, first, end, begin)...)
-	slices.SortStableFunc(t.Objects, func(a, b Object) int { return cmp.Compare(a.At, b.At) })
-	return t
+	return mediaOf("mock", length, video.Mock{Layers: true}.WithDefaults())
 }
 
 // Ladder returns mock media with three renditions of the video, and audio. It has no path.
@@ -35,30 +21,37 @@ func Ladder(length time.Duration) *Trace {
 
 // LadderOf returns the renditions of mock video, and audio. It has no path.
 func LadderOf(best video.Mock, length time.Duration) *Trace {
-	t := &Trace{Title: "mock ladder"}
 	renditions := best.Ladder()
 	slices.Reverse(renditions) // the order in which sluice pub lists them
+	return mediaOf("mock ladder", length, renditions...)
+}
+
+// mediaOf returns video, of which there may be several renditions, and audio.
+func mediaOf(title string, length time.Duration, renditions ...video.Mock) *Trace {
+	t := &Trace{Title: title}
 	for i, m := range renditions {
-		from, to := video.DueBetween(m, 0, length)
-		t.Tracks = append(t.Tracks, Track{Name: fmt.Sprintf("video%d", i), Priority: 128, Bitrate: int(m.Rate)})
-		t.Objects = append(t.Objects, objects(i, m, from, to, 0)...)
+		tr := Track{Priority: 128}
+		if len(renditions) > 1 {
+			tr.Bitrate = int(m.Rate)
+		}
+		t.Tracks, t.Objects = append(t.Tracks, tr), append(t.Objects, objects(i, m, length)...)
 	}
-	first, end := video.DueBetween(video.Audio, 0, length)
-	t.Tracks = append(t.Tracks, Track{Name: "audio", Audio: true, Priority: 128})
-	t.Objects = append(t.Objects, objects(len(t.Tracks)-1, video.Audio, first, end, 0)...)
+	t.Tracks = append(t.Tracks, Track{Audio: true, Priority: 128})
+	t.Objects = append(t.Objects, objects(len(renditions), video.Audio, length)...)
 	slices.SortStableFunc(t.Objects, func(a, b Object) int { return cmp.Compare(a.At, b.At) })
 	return t
 }
 
-// objects returns the frames [from, to) of a track, at times since begin.
-func objects(track int, m video.Mock, from, to uint64, begin time.Duration) (all []Object) {
-	for n := from; n < to; n++ {
+// objects returns the frames of a track.
+func objects(track int, m video.Mock, length time.Duration) (all []Object) {
+	_, end := video.DueBetween(m, 0, length)
+	for n := range end {
 		f := m.Frame(n)
 		o := Object{
-			At: Seconds(f.Due - begin), Track: track, Group: f.Group, Subgroup: uint64(f.Layer), ID: f.Object,
+			At: f.Due, Track: track, Group: f.Group, Subgroup: uint64(f.Layer), ID: f.Object,
 			Priority: f.Priority, Size: m.Size(n), Key: f.Object == 0 && !m.Audio,
 		}
-		if on, ok := m.DependsOn(n); ok && on >= from {
+		if on, ok := m.DependsOn(n); ok {
 			needs := m.Frame(on).Object
 			o.Needs = &needs
 		}
@@ -67,34 +60,14 @@ func objects(track int, m video.Mock, from, to uint64, begin time.Duration) (all
 	return all
 }
 
-// From returns the trace without the objects before a time, as somebody gets it who joins then. An object that refers
-// to one of those counts as if it did not: players fetch the rest of the group. It has no path.
-func (t *Trace) From(join time.Duration) *Trace {
-	from := *t
-	from.Path, from.Objects = nil, nil
-	there := make(map[place]bool)
-	for _, o := range t.Objects {
-		if o.At < Seconds(join) {
-			continue
-		}
-		o.At -= Seconds(join)
-		if o.Needs != nil && !there[place{o.Track, o.Group, *o.Needs}] {
-			o.Needs = nil
-		}
-		there[place{o.Track, o.Group, o.ID}] = true
-		from.Objects = append(from.Objects, o)
-	}
-	return &from
-}
-
 // On returns the trace with the path of a profile. Rates are parts of the rate of its media.
 func (t *Trace) On(p pathprofile.Profile, seed uint64) *Trace {
 	on, rate := *t, t.Rate()
 	on.Path = nil
 	for _, point := range p.Rates(t.Length(), seed) {
 		on.Path = append(on.Path, Change{
-			At: Seconds(point.At.Truncate(time.Microsecond)), Rate: int64(point.Rate * rate),
-			Queue: max(int(rate/8*p.Queue.Seconds()), minQueue), RTT: Seconds(p.RTT), Loss: p.Loss, Bulk: p.Bulk,
+			At: point.At.Truncate(time.Microsecond), Rate: int64(point.Rate * rate),
+			Queue: max(int(rate/8*p.Queue.Seconds()), minQueue), RTT: p.RTT, Loss: p.Loss, Bulk: p.Bulk,
 		})
 	}
 	return &on

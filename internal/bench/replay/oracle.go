@@ -61,20 +61,20 @@ func newOracle(t *Trace, limit time.Duration) *oracle {
 		cost: make([]float64, n), chosen: make([]bool, n), done: make([]float64, n),
 	}
 	for i := 1; i < len(t.Path); i++ {
-		o.path[i] = o.path[i-1] + float64(t.Path[i-1].Rate)*time.Duration(t.Path[i].At-t.Path[i-1].At).Seconds()
+		o.path[i] = o.path[i-1] + float64(t.Path[i-1].Rate)*(t.Path[i].At-t.Path[i-1].At).Seconds()
 	}
 	for i, b := range t.Objects {
 		c := t.Path[o.change(b.At)]
 		o.release[i] = o.bits(b.At)
-		o.latest[i] = o.bits(b.At + Seconds(limit) - c.RTT/2)
+		o.latest[i] = o.bits(b.At + limit - c.RTT/2)
 		o.cost[i] = 8 * float64(b.Size+objectHeader) * (mtu + overhead) / oraclePayload / (1 - c.Loss)
 	}
 	return o
 }
 
 // change returns the index of the change that holds at a time.
-func (o *oracle) change(at Seconds) int {
-	i, found := slices.BinarySearchFunc(o.trace.Path, at, func(c Change, at Seconds) int {
+func (o *oracle) change(at time.Duration) int {
+	i, found := slices.BinarySearchFunc(o.trace.Path, at, func(c Change, at time.Duration) int {
 		return cmp.Compare(c.At, at)
 	})
 	if found {
@@ -84,9 +84,9 @@ func (o *oracle) change(at Seconds) int {
 }
 
 // bits returns how many bits the path can have carried by a time.
-func (o *oracle) bits(at Seconds) float64 {
+func (o *oracle) bits(at time.Duration) float64 {
 	i := o.change(at)
-	return o.path[i] + float64(o.trace.Path[i].Rate)*time.Duration(at-o.trace.Path[i].At).Seconds()
+	return o.path[i] + float64(o.trace.Path[i].Rate)*(at-o.trace.Path[i].At).Seconds()
 }
 
 // choose chooses audio first, then key frames, and then pictures from the most important level on, as far as they fit

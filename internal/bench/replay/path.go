@@ -23,7 +23,7 @@ type path struct {
 // at returns how the path is at a time.
 func (p *path) at(now clock.Time) *Change {
 	i := 0
-	for i+1 < len(p.changes) && p.begin.Add(time.Duration(p.changes[i+1].At)) <= now {
+	for i+1 < len(p.changes) && p.begin.Add(p.changes[i+1].At) <= now {
 		i++
 	}
 	return &p.changes[i]
@@ -31,7 +31,7 @@ func (p *path) at(now clock.Time) *Change {
 
 // forget drops changes that are over. Times before now are not asked for any more.
 func (p *path) forget(now clock.Time) {
-	for len(p.changes) > 1 && p.begin.Add(time.Duration(p.changes[1].At)) <= now {
+	for len(p.changes) > 1 && p.begin.Add(p.changes[1].At) <= now {
 		p.changes = p.changes[1:]
 	}
 }
@@ -65,7 +65,7 @@ func (p *path) finish(from clock.Time, n int) clock.Time {
 	for i, c := range p.changes {
 		end := clock.Never
 		if i+1 < len(p.changes) {
-			end = p.begin.Add(time.Duration(p.changes[i+1].At))
+			end = p.begin.Add(p.changes[i+1].At)
 		}
 		if end <= from || c.Rate == 0 {
 			from = max(from, end)
@@ -82,4 +82,4 @@ func (p *path) finish(from clock.Time, n int) clock.Time {
 }
 
 // delay returns how long a packet is under way, in one direction, besides its time in the queue.
-func (p *path) delay(now clock.Time) time.Duration { return time.Duration(p.at(now).RTT) / 2 }
+func (p *path) delay(now clock.Time) time.Duration { return p.at(now).RTT / 2 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"math/rand/v2"
+	"sluice/internal/bench/pathprofile"
 	"testing"
 	"time"
 
@@ -9,6 +10,12 @@ import (
 
 	"sluice/clock"
 )
+
+func profile(t testing.TB, name string) pathprofile.Profile {
+	p, ok := pathprofile.Find(name)
+	require.True(t, ok)
+	return p
+}
 
 func newTestPath(changes ...Change) *path {
 	return &path{changes: changes, begin: begin, rng: rand.New(rand.NewPCG(1, 1))}
@@ -19,7 +26,7 @@ func at(d time.Duration) clock.Time { return begin.Add(d) }
 // TestPathFinish has a packet of 1,000 bytes on paths whose rate changes meanwhile.
 func TestPathFinish(t *testing.T) {
 	t.Parallel()
-	second := Seconds(time.Second)
+	second := time.Second
 	for name, c := range map[string]struct {
 		changes []Change
 		from    time.Duration
@@ -41,7 +48,7 @@ func TestPathFinish(t *testing.T) {
 
 func TestPathQueue(t *testing.T) {
 	t.Parallel()
-	p := newTestPath(Change{Rate: 8 * 1000, Queue: 2500, RTT: Seconds(100 * time.Millisecond)})
+	p := newTestPath(Change{Rate: 8 * 1000, Queue: 2500, RTT: 100 * time.Millisecond})
 	const n = 1000 - overhead
 	for i := range 2 {
 		leaves, ok := p.send(begin, n)

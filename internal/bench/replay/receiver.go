@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -30,7 +29,6 @@ type received struct {
 	have   intervals
 	number [prefixLength]byte // of the subgroup
 	parts  int                // objects that are complete
-	began  clock.Time         // when the next one began to arrive; 0: it has not
 }
 
 func newReceiver(s *simulation) (*receiver, error) {
@@ -88,25 +86,8 @@ func (r *receiver) take(c content) {
 		return
 	}
 	g := r.subgroups[binary.BigEndian.Uint64(st.number[:])]
-	now, end := r.simulation.clock.now, int64(0) // of the last object that is complete
 	for ; st.parts < len(g.parts) && g.parts[st.parts].end+prefixLength <= n; st.parts++ {
-		r.complete(g.parts[st.parts].frame, cmp.Or(st.began, now))
-		st.began = 0
-	}
-	if st.parts > 0 {
-		end = g.parts[st.parts-1].end
-	}
-	if st.began == 0 && n > end+prefixLength {
-		st.began = now
-	}
-}
-
-// complete notes an object that has arrived.
-func (r *receiver) complete(index int, began clock.Time) {
-	s := r.simulation
-	r.arrivedAt[index] = s.clock.now
-	if s.ladder != nil {
-		s.ladder.complete(&s.trace.Objects[index], s.clock.now.Sub(began))
+		r.arrivedAt[g.parts[st.parts].frame] = r.simulation.clock.now
 	}
 }
 

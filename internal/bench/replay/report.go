@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -115,9 +114,9 @@ func (t *Trace) link() (s result.Series) {
 	for i, c := range t.Path {
 		end := t.Length()
 		if i+1 < len(t.Path) {
-			end = time.Duration(t.Path[i+1].At)
+			end = t.Path[i+1].At
 		}
-		s.Add(time.Duration(c.At).Seconds(), float64(c.Rate)/1e6)
+		s.Add(c.At.Seconds(), float64(c.Rate)/1e6)
 		s.Add(end.Seconds(), float64(c.Rate)/1e6)
 	}
 	return s

@@ -9,7 +9,6 @@ import (
 	"sluice/congestion"
 	"sluice/internal/bench/playback"
 	"sluice/internal/bench/result"
-	"sluice/internal/rendition"
 	"sluice/media"
 )
 
@@ -69,12 +68,11 @@ func Controllers() []Controller {
 	return all
 }
 
-// Subject is a policy and a controller to try, and for traces with renditions who chooses among them.
+// Subject is a policy and a controller to try.
 type Subject struct {
 	Policy     Policy
 	Controller Controller
-	Rule       rendition.Rule // default: all renditions are sent
-	FastPath   bool           // a forwarder sends as much as it can
+	FastPath   bool // a forwarder sends as much as it can
 }
 
 // Name returns the names of all.
@@ -83,9 +81,6 @@ func (s Subject) Name() string {
 		return s.Policy.Name
 	}
 	name := s.Policy.Name + "/" + s.Controller.Name
-	if s.Rule != "" {
-		name += "/" + string(s.Rule)
-	}
 	if s.FastPath {
 		name += "/fastpath"
 	}
@@ -122,7 +117,7 @@ func (s *simulation) frames() (frames []playback.Frame) {
 		fitting = s.trace.Fitting()
 	}
 	for i, o := range s.trace.Objects {
-		f := playback.Frame{Due: time.Duration(o.At), Published: time.Duration(o.At), Needs: -1, Bytes: o.Size}
+		f := playback.Frame{Due: o.At, Published: o.At, Needs: -1, Bytes: o.Size}
 		if s.ladder != nil {
 			rendition, takes := s.ladder.rendition(&s.trace.Objects[i])
 			if !takes {

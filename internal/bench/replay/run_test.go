@@ -121,8 +121,8 @@ func TestBulkFlow(t *testing.T) {
 func TestTooFarBehind(t *testing.T) {
 	t.Parallel()
 	tr := Mock(2*media.DefaultMaxBehind).On(profile(t, "constant"), 1)
-	tr.Path = []Change{{Rate: 1e7, Queue: 1e5}, {At: Seconds(time.Second), Queue: 1e5},
-		{At: Seconds(media.DefaultMaxBehind + 5*time.Second), Rate: 1e7, Queue: 1e5}}
+	tr.Path = []Change{{Rate: 1e7, Queue: 1e5}, {At: time.Second, Queue: 1e5},
+		{At: media.DefaultMaxBehind + 5*time.Second, Rate: 1e7, Queue: 1e5}}
 	o := replayed(t, tr, named(t, "none", "cubic"), 1)
 	require.Less(t, len(o.Ages), 50, "nothing arrives after the end")
 }

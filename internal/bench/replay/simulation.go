@@ -36,7 +36,7 @@ type simulation struct {
 	tracks   []subscription
 	receiver *receiver
 	bulk     *bulkFlow
-	ladder   *ladder    // nil if nobody chooses among renditions
+	ladder   *ladder    // nil if there is one rendition
 	fastPath *forwarder // nil without
 
 	streams int64 // of the publisher, so far
@@ -56,18 +56,6 @@ type subscription struct {
 
 // everyGroup is the end of a subscription without one.
 const everyGroup = math.MaxUint64
-
-// renew begins the subscription again.
-func (t *subscription) renew(s *media.Sender) {
-	t.Subscription, t.ended = s.NewSubscription(media.SubscriptionConfig{Priority: t.priority}), false
-}
-
-// stop ends the subscription.
-func (t *subscription) stop() {
-	t.Close(uint64(moqt.ResetCancelled))
-	t.until = 0
-	clear(t.open)
-}
 
 // subgroup is a stream of the publisher.
 type subgroup struct {
@@ -159,13 +147,14 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	})
 	s.connect()
 	for _, tr := range t.Tracks {
-		sub := subscription{priority: tr.Priority, until: everyGroup, open: make(map[uint64]*subgroup)}
-		sub.renew(s.sender)
-		s.tracks = append(s.tracks, sub)
+		s.tracks = append(s.tracks, subscription{
+			Subscription: s.sender.NewSubscription(media.SubscriptionConfig{Priority: tr.Priority}),
+			priority:     tr.Priority, until: everyGroup, open: make(map[uint64]*subgroup),
+		})
 	}
 	s.bulk = newBulkFlow(s)
 	s.planTrace()
-	s.ladder = newLadder(s, subject.Rule)
+	s.ladder = newLadder(s)
 	return s, nil
 }
 
@@ -187,10 +176,10 @@ func (s *simulation) connect() {
 // planTrace plans the events of the trace.
 func (s *simulation) planTrace() {
 	for i := range s.trace.Objects {
-		s.plan(begin.Add(time.Duration(s.trace.Objects[i].At)), func() { s.publish(i) })
+		s.plan(begin.Add(s.trace.Objects[i].At), func() { s.publish(i) })
 	}
 	for _, c := range s.trace.Path {
-		s.plan(begin.Add(time.Duration(c.At)), func() { s.bulk.set(c.Bulk) })
+		s.plan(begin.Add(c.At), func() { s.bulk.set(c.Bulk) })
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"sluice/internal/bench/softirq"
 	"sluice/internal/bench/system"
 	"sluice/internal/bench/video"
-	"sluice/internal/rendition"
 )
 
 // Setup is a load for one relay.
@@ -29,9 +28,8 @@ type Setup struct {
 	Relays int  // in a chain: the publisher is at the first, subscribers are at the last; default: 1
 	Mock   video.Mock
 	Audio  bool // publish mock audio beside the video
-	// Rules are who chooses, for the first hosts with subscribers, among several renditions. Without a rule, there is
-	// only one.
-	Rules    []rendition.Rule
+	// Ladders is for how many hosts with subscribers, from the first, the relay chooses among several renditions.
+	Ladders  int
 	Clip     string // a file whose video is published instead of mock video
 	Sessions []int  // at each host for subscribers, from the first
 	Record   bool   // all arrivals at the first session of each host
@@ -159,7 +157,7 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 		at.prefix = slices.Concat(pinned, at.prefix)
 	}
 	cfg := load.GeneratorConfig{Publish: true, URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip}
-	cfg.Ladder, cfg.ChaCha20 = len(t.Rules) > 0, t.ChaCha20
+	cfg.Ladder, cfg.ChaCha20 = t.Ladders > 0, t.ChaCha20
 	if t.publisher, err = t.startGenerator(ctx, at, "publisher", cfg); err != nil {
 		return err
 	}
@@ -215,10 +213,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
 		cfg := load.GeneratorConfig{
 			URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip, Sessions: n, Record: t.Record,
-			ChaCha20: t.ChaCha20,
-		}
-		if i < len(t.Rules) {
-			cfg.Rule = t.Rules[i]
+			ChaCha20: t.ChaCha20, Ladder: i < t.Ladders,
 		}
 		p, err := t.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
 		if err != nil {

@@ -27,8 +27,8 @@ type Relay struct {
 	// Refused are names of tracks to which the relay accepts no subscriptions; those to Broken ones it accepts, and
 	// ends with an error at once.
 	Refused, Broken []string
-	// Renditions makes the relay say that it chooses renditions. It always chooses the first one.
-	Renditions bool
+	// Serves makes the relay choose renditions: it reports whether a group comes from a track. nil: it cannot choose.
+	Serves func(track string, group uint64) bool
 	// Transport configures the connections.
 	Transport transporttest.PipeConfig
 
@@ -53,7 +53,7 @@ func (r *Relay) Dial(_ context.Context, url string, _ transport.ClientConfig) (t
 	client, server := transporttest.Pipe(r.Transport)
 	s, err := session.New(server, session.Config{
 		Role: session.Server, Handler: &handler{relay: r}, Logger: slog.New(slog.DiscardHandler),
-		Renditions: r.Renditions,
+		Renditions: r.Serves != nil,
 	})
 	if err != nil {
 		return nil, err
@@ -216,6 +216,9 @@ func (h *handler) subscribe(
 ) (*session.Subscription, *moqt.SubscribeOK, error) {
 	params := p.Parameters()
 	m := moqt.Subscribe{Track: p.Track(), Parameters: moqt.Parameters{Filter: params.Filter, Forward: params.Forward}}
+	if params.Rendition != nil {
+		m.Parameters.Forward = nil
+	}
 	for {
 		up := h.relay.publisherOf(p.Context(), p.Track(), time.Until(until))
 		if up == nil {
@@ -304,6 +307,10 @@ func (f *copier) HandleSubgroup(g *session.Subgroup) {
 	select {
 	case <-f.accepted:
 	case <-f.to.Context().Done():
+		return
+	}
+	if f.to.Parameters().Rendition != nil && !f.relay.Serves(f.to.Track().Name, g.Header.GroupID) {
+		g.CancelRead(uint64(moqt.ResetCancelled))
 		return
 	}
 	var from io.Reader = g

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,45 +21,6 @@ import (
 )
 
 func lowRendition() (io.ReadCloser, error) { return os.Open("testdata/low.mp4") }
-
-// narrow passes on the streams of one track at a rate, from a time until another.
-type narrow struct {
-	track       string
-	rate        float64 // bits per second
-	from, until time.Time
-
-	mu   sync.Mutex
-	free time.Time
-}
-
-func (n *narrow) tamper(track moqt.FullTrackName, _ moqt.SubgroupHeader, stream io.Reader) io.Reader {
-	if track.Name != n.track {
-		return stream
-	}
-	return &narrowStream{n, stream}
-}
-
-type narrowStream struct {
-	n *narrow
-	io.Reader
-}
-
-// Read implements [io.Reader].
-func (s *narrowStream) Read(b []byte) (int, error) {
-	read, err := s.Reader.Read(b[:min(len(b), 1200)])
-	n, now := s.n, time.Now()
-	n.mu.Lock()
-	if n.free.Before(now) || now.After(n.until) {
-		n.free = now
-	}
-	if now.After(n.from) && now.Before(n.until) {
-		n.free = n.free.Add(time.Duration(float64(read*8) / n.rate * float64(time.Second)))
-	}
-	wait := n.free.Sub(now)
-	n.mu.Unlock()
-	time.Sleep(wait)
-	return read, err
-}
 
 // pieces cuts the output at its init segments, and returns the samples of the video of each.
 func pieces(t *testing.T, out []byte) (widths []int, samples [][]cmaf.Sample) {
@@ -93,24 +53,24 @@ func pieces(t *testing.T, out []byte) (widths []int, samples [][]cmaf.Sample) {
 	return widths, samples
 }
 
-// A player leaves a rendition that does not fit the path, and comes back, where groups start: no frame is missing, none
-// comes twice, and all can be decoded.
+// The relay changes to another rendition, and back, where groups start: no frame is missing, none comes twice, and all
+// can be decoded.
 func TestPlayChangesRenditions(t *testing.T) {
 	for _, packaging := range []string{catalog.CMAF, catalog.LOC} {
 		t.Run(packaging, func(t *testing.T) {
 			var out []byte
 			synctest.Test(t, func(t *testing.T) {
-				now := time.Now()
-				path := &narrow{track: mediaName("1", packaging), rate: 180_000, from: now.Add(4 * time.Second),
-					until: now.Add(12 * time.Second)}
-				r := &clienttest.Relay{Tamper: path.tamper}
+				high := mediaName("1", packaging)
+				r := &clienttest.Relay{Serves: func(track string, group uint64) bool {
+					return (track == high) == (group < 3 || group >= 6)
+				}}
 				publish(t, r, pub.PublisherConfig{
 					Wait: true, Loop: true, Packaging: packaging,
 					Renditions: []func() (io.ReadCloser, error){lowRendition},
 				})
 				var result Result
 				var err error
-				out, result, err = play(t, r, PlayerConfig{Duration: 48 * time.Second})
+				out, result, err = play(t, r, PlayerConfig{Duration: 24 * time.Second})
 				require.NoError(t, err)
 				require.Zero(t, result.Tracks[0].Gaps, "%+v", result.Tracks[0])
 				require.Equal(t, 2, result.Tracks[0].Switches)
@@ -130,33 +90,29 @@ func TestPlayChangesRenditions(t *testing.T) {
 					}
 				}
 			}
-			require.InDelta(t, 48*25, frames, 5, "rounds are a little longer than the video")
+			require.InDelta(t, 24*25, frames, 5, "rounds are a little longer than the video")
 			decode(t, out, frames)
 		})
 	}
 }
 
-// A display that shows fewer pixels than the first rendition has gets another one: the player changes, or tells a relay
-// that chooses.
+// A relay that chooses is told the size of the display; another one sends the first rendition.
 func TestPlayOnSmallDisplay(t *testing.T) {
-	for name, relay := range map[string]bool{"the player": false, "the relay": true} {
+	for name, want := range map[string][]moqt.Playback{"cannot choose": nil, "chooses": {{Width: 320, Height: 180}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &clienttest.Relay{Renditions: relay}
+				r := &clienttest.Relay{}
+				if want != nil {
+					r.Serves = func(track string, _ uint64) bool { return track == mediaName("1", catalog.CMAF) }
+				}
 				publish(t, r, pub.PublisherConfig{
 					Wait: true, Loop: true, Renditions: []func() (io.ReadCloser, error){lowRendition},
 				})
-				cfg := PlayerConfig{Duration: 12 * time.Second, Width: 320, Height: 180, Rendition: RenditionRelay}
-				out, _, err := play(t, r, cfg)
+				out, _, err := play(t, r, PlayerConfig{Duration: 6 * time.Second, Width: 320, Height: 180})
 				require.NoError(t, err)
 				widths, _ := pieces(t, out)
-				if relay {
-					require.Equal(t, []int{640}, widths)
-					require.Equal(t, []moqt.Playback{{Width: 320, Height: 180}}, r.Playback)
-				} else {
-					require.Equal(t, []int{640, 160}, widths)
-					require.Empty(t, r.Playback)
-				}
+				require.Equal(t, []int{640}, widths)
+				require.Equal(t, want, r.Playback)
 			})
 		})
 	}
