@@ -60,7 +60,7 @@ With --hosts, publisher, relay and subscribers have machines of their own, on wh
 relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander, chain and
 RTSP need a lab.
 
-Results go to --out: results.json for programs, report.html and tables.md for people, profiles of Sluice's process
+Results go to --out: results.json for programs, tables.md and plots for people, profiles of Sluice's process
 ('go tool pprof') and of its eBPF programs. If the load generator was the bottleneck of a run, the tables have this
 reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
@@ -106,7 +106,7 @@ reason instead of numbers.`,
 		"`address` of the relay's machine, or two: for publisher and subscribers (default: where ssh connects to)")
 	flags.StringVar(&f.sshConfig, "ssh-config", "", "configuration `file` for ssh (default: yours)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
-	cmd.AddCommand(newBenchCompare(env), newBenchReport(env))
+	cmd.AddCommand(newBenchReport(env))
 	return cmd
 }
 
@@ -126,11 +126,11 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 		return err // nothing was measured: do not overwrite the results of an earlier run
 	}
 	printReport(env.Stdout, found, shown)
-	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
+	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found, true))
 	if written != nil {
 		return errors.Join(err, written)
 	}
-	fmt.Fprintf(env.Stdout, "\nwritten to %s: results.json, tables.md, report.html, plots\n", f.out)
+	fmt.Fprintf(env.Stdout, "\nwritten to %s: results.json, tables.md, plots\n", f.out)
 	return err
 }
 

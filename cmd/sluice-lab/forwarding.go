@@ -39,7 +39,7 @@ The kernel makes the packets and forwards them between two devices of a network 
 interrupts nor another CPU take part. The monitor has the other CPUs.
 
 --epping and --pping add other monitors, with the same options; docs/rtt.md says how to build them. Results go to --out:
-results.json for programs, report.html and tables.md for people, and plots.`,
+results.json for programs, tables.md and plots for people.`,
 		Example: `  sudo sluice-lab forwarding
   sudo sluice-lab forwarding --epping bpf-examples/pping/pping --pping pping/pping
   sudo sluice-lab forwarding --flows 1000 --mode aggregated --rate 0 --repetitions 5`,
@@ -76,7 +76,7 @@ func (f *forwardingFlags) run(ctx context.Context, env *cli.Environment) error {
 	printReport(env.Stdout, found, map[string][]string{result.KindForwarding: {
 		"rate", "bits", "packet", "forwarder", "rtts", "missed", "user", "anonymous", "resident",
 	}})
-	return errors.Join(err, found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
+	return errors.Join(err, found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found, true))
 }
 
 func (f *forwardingFlags) configure() error {

@@ -78,7 +78,7 @@ arrives in time, within 1 s and within 400 ms. They do not choose among renditio
 		"`number` of replays of each, with other random losses, fades and times of changes; the table has medians")
 	flags.DurationVar(&f.length, "length", 30*time.Second, "`duration` of the mock media")
 	flags.BoolVar(&f.json, "json", false, "write the results as JSON, as 'sluice-lab bench' does, instead of a table")
-	flags.StringVar(&f.out, "out", "", "also write results.json, report.html, tables.md and plots into a `directory`")
+	flags.StringVar(&f.out, "out", "", "also write results.json, tables.md and plots into a `directory`")
 	return cmd
 }
 
@@ -137,7 +137,7 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return err
 	}
-	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
+	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found, true))
 }
 
 // subjects returns each policy with each controller, and then the oracles, which have none.

@@ -14,16 +14,16 @@ import (
 	"sluice/internal/bench/result"
 )
 
-// Chart is the content of one plot. Draw draws it as a file, and page.js of package report draws it in a browser.
+// Chart is the content of one plot.
 type Chart struct {
-	ID     string  `json:"id"` // name of its files; unique in a report
-	Figure string  `json:"-"`  // the page shows one of the charts of a figure at a time
-	Kind   string  `json:"-"`  // of the scenarios that it is about
-	Title  string  `json:"title"`
-	Form   Form    `json:"form"`
-	X      Axis    `json:"x"`
-	Y      Axis    `json:"y"`
-	Traces []Trace `json:"traces"`
+	ID     string // name of its files; unique in a report
+	Figure string // a report shows the first chart of each figure
+	Kind   string // of the scenarios that it is about
+	Title  string
+	Form   Form
+	X      Axis
+	Y      Axis
+	Traces []Trace
 }
 
 // Form is how a chart shows its traces.
@@ -39,22 +39,21 @@ const (
 
 // Axis describes an axis. It has no title where the title of the chart names the quantity.
 type Axis struct {
-	Title string `json:"title,omitempty"`
-	Unit  string `json:"unit,omitempty"`
-	Log   bool   `json:"log,omitempty"`
-	// Categories name the positions 0, 1, … of bars. In a stack, Systems holds the index of the system of each.
-	Categories []string `json:"categories,omitempty"`
-	Systems    []int    `json:"systems,omitempty"`
+	Title string
+	Unit  string
+	Log   bool
+	// Categories name the positions 0, 1, … of bars.
+	Categories []string
 }
 
 // Trace is one line, or the bars of one colour.
 type Trace struct {
-	Name   string          `json:"name"`
-	System int             `json:"system"` // index in Report.Systems, which chooses the colour, or NoSystem
-	X      []result.Number `json:"x"`
-	Y      []result.Number `json:"y"`
-	Low    []result.Number `json:"low,omitempty"` // range over the runs
-	High   []result.Number `json:"high,omitempty"`
+	Name   string
+	System int // index in Report.Systems, which chooses the colour, or NoSystem
+	X      []result.Number
+	Y      []result.Number
+	Low    []result.Number // range over the runs
+	High   []result.Number
 }
 
 // NoSystem is Trace.System of a trace that belongs to no system.
@@ -103,9 +102,9 @@ func (t Trace) points(c Chart) plotter.XYs {
 
 func (t Trace) colour(i int) color.NRGBA {
 	if t.System == NoSystem {
-		return Colours[len(Colours)-2]
+		return colours[len(colours)-2]
 	}
-	return Colours[t.System%len(Colours)]
+	return colours[t.System%len(colours)]
 }
 
 func (t Trace) dashes() []vg.Length {

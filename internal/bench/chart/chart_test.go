@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"image/png"
 	"io"
 	"math"
 	"strings"
@@ -68,7 +67,7 @@ func samples() []Chart {
 func TestDrawSVG(t *testing.T) {
 	for _, c := range samples() {
 		var b bytes.Buffer
-		require.NoError(t, Draw(&b, "svg", c), c.Title)
+		require.NoError(t, Draw(&b, c), c.Title)
 		require.NotContains(t, b.String(), "NaN", c.Title)
 		texts := svgTexts(t, &b)
 		require.Contains(t, texts, c.Title)
@@ -95,17 +94,6 @@ func svgTexts(t *testing.T, r io.Reader) (texts []string) {
 			texts = append(texts, string(s))
 		}
 	}
-}
-
-func TestDrawPNG(t *testing.T) {
-	for _, c := range samples() {
-		var b bytes.Buffer
-		require.NoError(t, Draw(&b, "png", c))
-		img, err := png.Decode(&b)
-		require.NoError(t, err)
-		require.Greater(t, img.Bounds().Dx(), 500)
-	}
-	require.Error(t, Draw(io.Discard, "unknown", Chart{}))
 }
 
 func TestLogTicks(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 
 	"sluice/internal/bench/result"
 )
@@ -20,9 +21,9 @@ const (
 	plotHeight = 9 * vg.Centimeter
 )
 
-// Colours are the colours of systems. People with the common forms of colour blindness can tell them apart on white.
-// page.css of package report has the same, and lines differ in their dashes too.
-var Colours = []color.NRGBA{
+// colours are the colours of systems. People with the common forms of colour blindness can tell them apart on white, and
+// lines differ in their dashes, too.
+var colours = []color.NRGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xc8, 0x50, 0x00, 0xff}, {0x00, 0x8a, 0x66, 0xff}, {0xa0, 0x3f, 0x7d, 0xff},
 	{0x8a, 0x6d, 0x00, 0xff}, {0x3a, 0xa0, 0xd8, 0xff}, {0x55, 0x55, 0x55, 0xff}, {0xb0, 0xb0, 0xb0, 0xff},
 }
@@ -32,16 +33,13 @@ var dashes = [][]vg.Length{
 	{vg.Points(6), vg.Points(2), vg.Points(2), vg.Points(2)},
 }
 
-// Draw draws a chart in a format, "svg" or "png".
-func Draw(w io.Writer, format string, c Chart) error {
+// Draw draws a chart as SVG.
+func Draw(w io.Writer, c Chart) error {
 	p, key, err := newPlot(c)
 	if err != nil {
 		return err
 	}
-	canvas, err := draw.NewFormattedCanvas(plotWidth, plotHeight, format)
-	if err != nil {
-		return err
-	}
+	canvas := vgsvg.New(plotWidth, plotHeight)
 	whole := draw.New(canvas)
 	whole.FillPolygon(color.White, []vg.Point{{}, {X: plotWidth}, {X: plotWidth, Y: plotHeight}, {Y: plotHeight}})
 	height := key.draw(whole)
@@ -195,7 +193,7 @@ func drawBars(p *plot.Plot, key *legend, c Chart) error {
 		}
 		b.LineStyle.Width = 0
 		if c.Form == Stack {
-			b.Color = Colours[i%len(Colours)]
+			b.Color = colours[i%len(colours)]
 			if below != nil {
 				b.StackOn(below)
 			}

@@ -152,11 +152,10 @@ func (v view) stack(kind, name string, g group) chart.Chart {
 		Title: joinTitle(m.Title, g.title), X: chart.Axis{Title: "subscribers, system"}, Y: chart.Axis{Unit: m.Unit}}
 	var columns []map[string]result.Statistic
 	for _, s := range g.scenarios {
-		for i, system := range v.Systems {
+		for _, system := range v.Systems {
 			if parts := s.Summary(system.Name).Breakdowns[name]; len(parts) > 0 {
 				columns = append(columns, parts)
 				c.X.Categories = append(c.X.Categories, subscribers(s)+", "+system.Name)
-				c.X.Systems = append(c.X.Systems, i)
 			}
 		}
 	}

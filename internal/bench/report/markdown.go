@@ -12,14 +12,14 @@ import (
 	"sluice/internal/bench/result"
 )
 
-// maxListed bounds the list of metrics by which others are better. The page has all of them.
+// maxListed bounds the list of metrics by which others are better.
 const maxListed = 25
 
 // writeTables writes the main tables of the report as Markdown, with the first plot of each figure.
 func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# Tables of a benchmark\n\n%s\n", wrap(v.origin(), ""))
-	fmt.Fprintf(b, "    %s\n\n", strings.ReplaceAll(quoteCommands(v.Command), "\n", "\n    "))
+	fmt.Fprintf(b, "    %s\n\n", quoteCommand(v.Command))
 	systems := table{Columns: []string{"system", "version", "started with"}}
 	for _, s := range v.Systems {
 		systems.Rows = append(systems.Rows, []string{s.Name, s.Version, s.Command})
@@ -32,9 +32,6 @@ func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 	for _, kind := range v.Kinds() {
 		fmt.Fprintf(b, "## %s\n\n", escapeMarkdown(heading(kind)))
 		for _, t := range v.tables(kind) {
-			if t.Aside || t.Detail {
-				continue
-			}
 			fmt.Fprintf(b, "**%s**\n\n", escapeMarkdown(t.Title))
 			t.markdown(b)
 		}
@@ -85,7 +82,7 @@ func wrap(text, indent string) string {
 	return b.String() + "\n"
 }
 
-// firstOfFigures returns the charts that the page shows at first.
+// firstOfFigures returns the first chart of each figure.
 func firstOfFigures(kind string, charts []chart.Chart) []chart.Chart {
 	var out []chart.Chart
 	for _, c := range charts {
@@ -111,9 +108,26 @@ func (v view) writeStanding(w io.Writer) {
 		t.Rows = append(t.Rows, []string{b.Scenario, b.Metric, b.Subject, b.Others, b.Factor.String()})
 	}
 	if more := len(st.Behind) - maxListed; more > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("report.html lists %d more, with smaller factors.", more))
+		t.Notes = append(t.Notes, fmt.Sprintf("%d more have smaller factors.", more))
 	}
 	t.markdown(w)
+}
+
+// quoteCommand returns a command line that a shell splits into the same words.
+func quoteCommand(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		if w == "" || strings.ContainsFunc(w, mustQuote) {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		quoted[i] = w
+	}
+	return strings.Join(quoted, " ")
+}
+
+func mustQuote(r rune) bool {
+	const harmless = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%"
+	return !strings.ContainsRune(harmless, r)
 }
 
 var markdownEscapes = strings.NewReplacer("\n", " ", "\r", " ", "|", `\|`, "<", "&lt;", "&", "&amp;",

@@ -11,51 +11,37 @@ import (
 	"sluice/internal/bench/result"
 )
 
-// table is a table of the page and of tables.md.
+// table is a table of tables.md.
 type table struct {
 	Title   string
 	Columns []string
 	Rows    [][]string // the first cells name the scenario or the metric; an empty cell repeats the cell above
 	Notes   []string
-	Aside   bool // how reliable the other tables are
-	Detail  bool // it shows a part of another table's subject
 }
 
-// tables returns the tables of a kind: the metrics, the quantiles of the distributions, and the breakdowns.
+// tables returns the tables of a kind: the metrics that rank systems, the quantiles of the distributions, and the
+// breakdowns.
 func (v view) tables(kind string) []table {
 	scenarios := v.OfKind(kind)
-	ranked, observed := v.plainMetrics(scenarios)
-	var out []table
-	out = append(out, v.metricTable(scenarios, ranked))
+	out := []table{v.metricTable(scenarios, v.ranked(scenarios))}
 	for _, name := range names(scenarios, distributionsOf) {
-		out = append(out, v.quantileTable(scenarios, name))
+		if !strings.Contains(name, ".") { // a part of another one
+			out = append(out, v.quantileTable(scenarios, name))
+		}
 	}
 	for _, name := range names(scenarios, breakdownsOf) {
 		out = append(out, v.breakdownTable(scenarios, name))
 	}
-	if len(observed) > 0 {
-		t := v.metricTable(scenarios, observed)
-		t.Title, t.Notes, t.Aside = "What else was observed", nil, true
-		out = append(out, t)
-	}
 	return slices.DeleteFunc(out, func(t table) bool { return len(t.Rows) == 0 })
 }
 
-// plainMetrics returns the metrics that are not quantiles of a distribution: the ones that rank systems, and the
-// others.
-func (v view) plainMetrics(scenarios []result.Scenario) (ranked, observed []string) {
+// ranked returns the metrics that rank systems, without the quantiles of distributions.
+func (v view) ranked(scenarios []result.Scenario) []string {
 	distributions := names(scenarios, distributionsOf)
-	for _, name := range names(scenarios, metricsOf) {
+	return slices.DeleteFunc(names(scenarios, metricsOf), func(name string) bool {
 		_, _, isQuantile := quantileOf(name, distributions)
-		switch {
-		case isQuantile:
-		case v.Metric(name).Better == 0:
-			observed = append(observed, name)
-		default:
-			ranked = append(ranked, name)
-		}
-	}
-	return ranked, observed
+		return isQuantile || v.Metric(name).Better == 0
+	})
 }
 
 // metricTable returns a table with a row for each scenario and system. The notes say why a system has no numbers.
@@ -141,7 +127,6 @@ func (v view) quantileTable(scenarios []result.Scenario, distribution string) ta
 	m := v.Metric(distribution)
 	t := table{
 		Title: result.WithUnit(m.Title, m.Unit), Columns: []string{"scenario", "system", "values"},
-		Detail: strings.Contains(distribution, "."),
 	}
 	var quantiles []string
 	for _, name := range names(scenarios, metricsOf) {

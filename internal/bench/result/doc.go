@@ -9,8 +9,7 @@
 //   - series: a quantity over time.
 //
 // A metric of a summary is a [Statistic]: the median of the runs, with the lowest and the highest. Two statistics
-// differ only if these ranges do not overlap. [Report.Standing] compares the systems of one report by this rule,
-// [Compare] two reports. [Merge] joins reports that were made in pieces.
+// differ only if these ranges do not overlap. [Report.Standing] compares the systems of a report by this rule.
 //
 // The package imports nothing else of this module, so that a reader of results needs only this package.
 package result

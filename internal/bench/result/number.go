@@ -35,14 +35,6 @@ func (n Number) String() string {
 	return s
 }
 
-// MarshalJSON writes five significant digits, which are enough for a drawing, and null for an unknown value.
-func (n Number) MarshalJSON() ([]byte, error) {
-	if !n.Finite() {
-		return []byte("null"), nil
-	}
-	return strconv.AppendFloat(nil, float64(n), 'g', 5, 64), nil
-}
-
 // Numbers converts values.
 func Numbers(values []float64) []Number {
 	out := make([]Number, len(values))

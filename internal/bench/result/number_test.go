@@ -1,7 +1,6 @@
 package result
 
 import (
-	"encoding/json"
 	"math"
 	"testing"
 
@@ -16,16 +15,4 @@ func TestNumber(t *testing.T) {
 		require.Equal(t, want, Number(v).String(), v)
 	}
 	require.Equal(t, "–", Unknown.String())
-}
-
-func TestNumberAsJSON(t *testing.T) {
-	b, err := json.Marshal(Numbers([]float64{1.0 / 3, 1e9, math.NaN(), math.Inf(-1)}))
-	require.NoError(t, err)
-	require.Equal(t, `[0.33333,1e+09,null,null]`, string(b))
-}
-
-func TestWithUnit(t *testing.T) {
-	for _, c := range [][3]string{{"delay", "ms", "delay, ms"}, {"count", "", "count"}, {"", "s", "s"}, {}} {
-		require.Equal(t, c[2], WithUnit(c[0], c[1]))
-	}
 }
