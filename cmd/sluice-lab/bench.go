@@ -31,7 +31,6 @@ type benchFlags struct {
 	cfg             bench.RunConfig
 	quick           bool
 	out             string
-	clip            string
 	commands, names []string
 	peers           []string
 	unprotected     bool
@@ -60,9 +59,8 @@ With --hosts, publisher, relay and subscribers have machines of their own, on wh
 relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander, chain and
 RTSP need a lab.
 
-Results go to --out: results.json for programs, tables.md and plots for people, profiles of Sluice's process
-('go tool pprof') and of its eBPF programs. If the load generator was the bottleneck of a run, the tables have this
-reason instead of numbers.`,
+Results go to --out: results.json for programs, tables.md and plots for people. If the load generator was the bottleneck
+of a run, the tables have this reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
   sudo sluice-lab bench --scenario delay,cpu --subscribers 1,10 --repetitions 5
   sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
@@ -87,10 +85,6 @@ reason instead of numbers.`,
 		f.cfg.Rate, err = lab.ParseRate(value)
 		return err
 	})
-	flags.StringSliceVar(&f.cfg.Ciphers, "cipher", nil,
-		"first `ciphers` that clients offer: aes, as stock clients do, chacha20 (default aes)")
-	flags.StringSliceVar(&f.cfg.Segmentations, "segmentation", nil,
-		"who cuts the `bursts` of senders with UDP GSO: devices, as network cards do, hosts (default devices)")
 	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
 	flags.StringSliceVar(&f.peers, "peer", nil,
 		"`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
@@ -98,8 +92,6 @@ reason instead of numbers.`,
 		"measure Sluice without packet protection, too: the build of 'make unprotected'")
 	flags.StringArrayVar(&f.names, "relay-name", nil,
 		"its `name`; the n-th names the n-th --relay-cmd (default: the name of the program)")
-	flags.StringVar(&f.clip, "clip", "",
-		"fragmented MP4 `file` with real video (default: the sample clip, if it is there)")
 	flags.StringVar(&f.hosts, "hosts", "",
 		"measure on machines of their own instead of in a lab, reached by ssh: `pub=HOST,relay=HOST,sub=HOST`")
 	flags.StringVar(&f.relayAddress, "relay-address", "",
@@ -170,15 +162,9 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 		}
 		f.cfg.Systems = append(f.cfg.Systems, system.Spec{Name: name, Command: command})
 	}
-	if f.hosts != "" {
-		f.cfg.Clip = f.clip // which is refused
-	} else if f.cfg.Clip, err = (&demoFlags{clip: f.clip}).findClip(); err != nil && f.clip != "" {
-		return err
-	}
 	if f.quick {
 		f.beQuick()
 	}
-	f.cfg.Profiles = filepath.Join(f.out, "profiles")
 	f.cfg.Commit, f.cfg.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
 	f.cfg.Progress = func(line string) { fmt.Fprintln(env.Stdout, line) }
 	if err := f.cfg.Validate(); err != nil {
@@ -303,9 +289,7 @@ func newBenchLoad(env *cli.Environment) *cobra.Command {
 			if err := json.Unmarshal([]byte(args[0]), &cfg); err != nil {
 				return cli.AsUsage(err)
 			}
-			if !cfg.ChaCha20 {
-				transport.OfferStockSuites()
-			}
+			transport.OfferStockSuites()
 			return load.Run(cmd.Context(), cfg, env.Stdin, env.Stdout)
 		},
 	}

@@ -92,7 +92,9 @@ func (c *crashes) prepare(clip string) (err error) {
 	if err != nil {
 		return &pub.InputError{Err: err}
 	}
-	c.tracks = media.trackNames()
+	for _, t := range media.init.Tracks {
+		c.tracks = append(c.tracks, fmt.Sprintf("%d.m4s", t.ID))
+	}
 	cert, _, err := transport.DevCertificate(lab.RelayName)
 	if err != nil {
 		return err

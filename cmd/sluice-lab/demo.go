@@ -27,7 +27,6 @@ type demoFlags struct {
 	loopback    bool
 	fastPath    string
 	verbose     bool
-	congestion  bool
 	conditions  conditionFlags
 }
 
@@ -47,15 +46,9 @@ no lab: the demo runs on loopback, and leaves out what only the lab can show.`,
 		Example: `  sudo sluice-lab demo
   sudo sluice-lab demo --subscribers 5 --loss 2% --delay 20ms --reorder 1%
   sudo sluice-lab demo --relays 3
-  sudo sluice-lab demo --congestion
   sluice-lab demo --loopback --clip film.mp4`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.congestion && !cmd.Flags().Changed("subscribers") {
-				f.subscribers = 2
-			}
-			return f.run(cmd.Context(), env)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&f.relays, "relays", 1, "number of relays, one behind the other")
@@ -64,8 +57,6 @@ no lab: the demo runs on loopback, and leaves out what only the lab can show.`,
 		"fragmented MP4 `file` to publish (default: the sample clip, testdata/clip.mp4)")
 	flags.BoolVar(&f.loopback, "loopback", false, "run on loopback even if a lab could be built")
 	flags.StringVar(&f.fastPath, "fastpath", "auto", "the relays' --fastpath: auto, on or off; off on loopback")
-	flags.BoolVar(&f.congestion, "congestion", false,
-		"put sub1 behind a bottleneck for a while, and let the relay drop by priority; 2 subscribers by default")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false,
 		"show every reason why the kernel left packets to the relay's process")
 	f.conditions.register(flags)
@@ -89,8 +80,6 @@ type stage interface {
 	// delays returns the delays from when the first relay gets a burst of packets until a host has been sent it. It is
 	// nil if they are not measured.
 	delays(host string) measure.Delays
-	// limit limits the rate towards a host; 0 removes the limit. A packet that would wait longer than queue is lost.
-	limit(host string, rate lab.Rate, queue time.Duration) error
 	close() error
 }
 
@@ -99,14 +88,13 @@ func (f *demoFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err != nil {
 		return cli.AsUsage(err)
 	}
-	dir, err := os.MkdirTemp("", "sluice-demo-")
+	clip, err := f.findClip()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	clip, want, err := f.openMedia(dir)
+	want, err := openSource(clip)
 	if err != nil {
-		return err
+		return &pub.InputError{Err: err}
 	}
 	s, where, err := f.openStage(ctx, conditions)
 	if err != nil {
@@ -121,47 +109,20 @@ func (f *demoFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if _, ok := s.(loopbackStage); ok {
 		d.fastPath = "off" // its programs would be attached to this host's own devices
 	}
-	d.limited = f.congestion
 	table := newDemoTable(env.Stdout, d, f.verbose)
 	err = d.play(ctx, f.relays, f.subscribers, table.update)
 	if len(d.subscribers) > 0 {
 		table.print()
 		table.explain(env.Stdout)
-		if d.limited {
-			table.congestionSummary()
-		} else {
-			table.summary()
-		}
+		table.summary()
 	}
 	return err
-}
-
-// openMedia returns the path and the contents of the media to publish. The demo of congestion writes them into dir.
-func (f *demoFlags) openMedia(dir string) (clip string, want *source, err error) {
-	if clip, err = f.findClip(); err != nil {
-		return "", nil, err
-	}
-	if f.congestion {
-		if clip, err = extendClip(clip, dir, congestionDuration); err != nil {
-			return "", nil, &pub.InputError{Err: err}
-		}
-	}
-	if want, err = openSource(clip); err != nil {
-		return "", nil, &pub.InputError{Err: err}
-	}
-	if f.congestion {
-		want.list()
-	}
-	return clip, want, nil
 }
 
 func (f *demoFlags) check() (lab.Conditions, error) {
 	if err := errors.Join(bounds.Check("--relays", f.relays, 1, lab.MaxRelays),
 		bounds.Check("--subscribers", f.subscribers, 1, lab.MaxSubscribers)); err != nil {
 		return lab.Conditions{}, err
-	}
-	if f.congestion && (f.loopback || f.subscribers < 2) {
-		return lab.Conditions{}, errors.New("--congestion needs a lab and at least 2 subscribers")
 	}
 	return lab.ParseConditions(f.conditions.String())
 }
@@ -184,9 +145,6 @@ func (f *demoFlags) openStage(ctx context.Context, conditions lab.Conditions) (s
 			return nil, "", err
 		}
 		why = missing.Error()
-	}
-	if f.congestion {
-		return nil, "", cli.Usage("--congestion needs a lab: %s", why)
 	}
 	if conditions != (lab.Conditions{}) {
 		return nil, "", cli.Usage("loopback (%s) has no links that could be %v", why, conditions)

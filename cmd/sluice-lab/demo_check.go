@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,15 +14,10 @@ import (
 // source is the media that the demo publishes.
 type source struct {
 	init     *cmaf.Init
-	order    []cmaf.Chunk        // as in the file
 	chunks   map[uint32][][]byte // by track
 	count    int
 	bytes    uint64
 	duration time.Duration
-
-	// For the demo of congestion: list sets these.
-	listed     map[string]listed
-	keys, tail int // of listed
 }
 
 func openSource(path string) (*source, error) {
@@ -45,7 +39,6 @@ func openSource(path string) (*source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		s.order = append(s.order, c)
 		s.chunks[c.Track] = append(s.chunks[c.Track], c.Data)
 		s.count++
 		s.bytes += uint64(len(c.Data))
@@ -69,21 +62,14 @@ type received struct {
 	objects int
 	bytes   uint64
 	err     error // the first difference, at the end
-
-	// For the demo of congestion.
-	keys    []time.Time // the arrivals of key frames
-	tail    int
-	last    time.Time
-	silence time.Duration // the longest between two objects
 }
 
-// newChecker returns a checker that reads the media with read, one of its own methods.
-func newChecker(want *source, read func(*checker, io.Reader) error) *checker {
+func newChecker(want *source) *checker {
 	out, in := io.Pipe()
 	c := &checker{want: want, in: in, done: make(chan struct{}), next: make(map[uint32]int)}
 	go func() {
 		defer close(c.done)
-		err := read(c, out)
+		err := c.read(out)
 		io.Copy(io.Discard, out) // so that the writer does not wait for a reader that has returned
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -92,8 +78,8 @@ func newChecker(want *source, read func(*checker, io.Reader) error) *checker {
 	return c
 }
 
-// readMedia reads fragmented MP4, which must be the whole source.
-func (c *checker) readMedia(r io.Reader) error {
+// read reads fragmented MP4, which must be the whole source.
+func (c *checker) read(r io.Reader) error {
 	for reader := cmaf.NewReader(r); ; {
 		chunk, err := reader.Next()
 		if err == io.EOF {
@@ -136,7 +122,5 @@ func (c *checker) complete() error {
 func (c *checker) status() received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.received
-	r.keys = slices.Clone(r.keys)
-	return r
+	return c.received
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +19,6 @@ type demo struct {
 	want  *source
 
 	fastPath string // of the relays
-	limited  bool   // limit the rate of sub1
 
 	relays      []*demoRelay // in the order of the media's way; the publisher is at the first, subscribers at the last
 	publisher   *process
@@ -63,9 +61,6 @@ func (d *demo) play(ctx context.Context, relays, subscribers int, show func()) (
 		}
 	}
 	args := append([]string{"pub", "--wait", d.clip}, d.relays[0].reach(lab.PublisherName, "moqt")...)
-	if d.limited {
-		args = append(args, "--key-priority", "32", "--delta-priority", "160")
-	}
 	if d.publisher, err = d.stage.command(ctx, lab.PublisherName, nil, args...); err != nil {
 		return err
 	}
@@ -73,15 +68,6 @@ func (d *demo) play(ctx context.Context, relays, subscribers int, show func()) (
 		d.observe(ctx)
 		show()
 	})()
-	if d.limited {
-		ctx, end := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- d.limitFirst(ctx) }()
-		defer func() {
-			end()
-			err = errors.Join(err, <-done)
-		}()
-	}
 	return d.finish(ctx)
 }
 
@@ -92,18 +78,9 @@ func (d *demo) startSubscriber(ctx context.Context, i int) (err error) {
 		s.over, scheme = "WebTransport", "https"
 	}
 	name := lab.SubscriberName(i)
-	args := append([]string{"sub", "--out", "-", "--wait", demoSetUp.String()}, d.last().reach(name, scheme)...)
-	if !d.limited {
-		s.got = newChecker(d.want, (*checker).readMedia)
-		args = append(args, "--hold", demoSetUp.String()) // it expects every byte, however late
-	} else { // sluice sub --raw lists chunks as they arrive; a player would wait for missing ones
-		read := (*checker).readAll
-		if i == 1 {
-			read = (*checker).readLimited
-		}
-		s.got = newChecker(d.want, read)
-		args = append(args, "--raw", "--tracks", strings.Join(d.want.trackNames(), ","))
-	}
+	s.got = newChecker(d.want)
+	args := []string{"sub", "--out", "-", "--wait", demoSetUp.String(), "--hold", demoSetUp.String()}
+	args = append(args, d.last().reach(name, scheme)...)
 	if s.process, err = d.stage.command(ctx, name, s.got.in, args...); err != nil {
 		s.got.in.Close()
 		return err

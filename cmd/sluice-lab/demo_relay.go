@@ -55,9 +55,6 @@ func (d *demo) startRelay(ctx context.Context, host string) error {
 	r.admin = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	args := []string{"relay", "--listen", ":0", "--dev", "--admin", "127.0.0.1:0", "--drain", "3s",
 		"--fastpath", d.fastPath, "--log-level", "warn"}
-	if d.limited {
-		args = append(args, "--drop", "priority")
-	}
 	if len(d.relays) > 0 {
 		args = append(args, "--upstream", d.last().url(host, "moqt"), "--upstream-tls-disable-verify")
 	}

@@ -28,7 +28,4 @@ func TestDemoRelayHasDefaultDropPolicy(t *testing.T) {
 	d := &demo{stage: &s}
 	require.ErrorIs(t, d.startRelay(t.Context(), "relay"), errNoProcess)
 	require.NotContains(t, s.args, "--drop")
-	d.limited = true
-	require.ErrorIs(t, d.startRelay(t.Context(), "relay"), errNoProcess)
-	require.Subset(t, s.args, []string{"--drop", "priority"})
 }

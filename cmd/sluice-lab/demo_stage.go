@@ -5,9 +5,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
-	"time"
 
-	"sluice/internal/lab"
 	"sluice/internal/lab/measure"
 )
 
@@ -25,7 +23,5 @@ func (loopbackStage) dial(ctx context.Context, _, address string) (net.Conn, err
 }
 
 func (loopbackStage) delays(string) measure.Delays { return nil }
-
-func (loopbackStage) limit(string, lab.Rate, time.Duration) error { return nil }
 
 func (loopbackStage) close() error { return nil }

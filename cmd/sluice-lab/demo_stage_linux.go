@@ -7,7 +7,6 @@ import (
 	"net"
 	"os/exec"
 	"syscall"
-	"time"
 
 	"sluice/internal/lab"
 	"sluice/internal/lab/measure"
@@ -76,17 +75,6 @@ func (s *labStage) delays(host string) measure.Delays {
 	}
 	packets := s.chain.Until(s.capture.Packets(), h)
 	return measure.MatchBursts(packets, lab.IntoChain, lab.OutOfChain, measure.BurstConfig{}).First()
-}
-
-func (s *labStage) limit(host string, rate lab.Rate, queue time.Duration) error {
-	h, err := s.lab.Host(host)
-	if err != nil {
-		return err
-	}
-	link := h.Devices[0].Link
-	c := link.Conditions(lab.ToHost)
-	c.Rate, c.Queue = rate, queue
-	return link.Set(lab.ToHost, c)
 }
 
 func (s *labStage) close() error {

@@ -40,11 +40,7 @@ func (t *demoTable) update() {
 func (t *demoTable) print() {
 	var b bytes.Buffer
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if t.demo.limited {
-		t.congestionRows(table)
-	} else {
-		t.rows(table)
-	}
+	t.rows(table)
 	table.Flush()
 	if t.lines > 0 {
 		fmt.Fprintf(t.w, "\x1b[%dA\x1b[J", t.lines)

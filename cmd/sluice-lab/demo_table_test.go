@@ -144,35 +144,3 @@ func TestManySubscribersAreNotAllExplained(t *testing.T) {
 	newDemoTable(io.Discard, d, true).explain(&all)
 	require.Contains(t, all.String(), "sub6: 4 a, 3 b, 2 c, 1 d\n")
 }
-
-func TestCongestionTable(t *testing.T) {
-	start := time.Unix(100, 0)
-	keys := func(late ...time.Duration) (at []time.Time) {
-		for i, l := range late {
-			at = append(at, start.Add(time.Duration(i)*2*time.Second+l))
-		}
-		return at
-	}
-	want := &source{count: 1000, bytes: 1_000_000, duration: 20 * time.Second, keys: 3, tail: 50}
-	d := newDemoRun(loopbackStage{}, "", want, "auto")
-	d.limited, d.relays = true, []*demoRelay{measured(lab.RelayName, nil)}
-	d.subscribers = []*demoSubscriber{
-		subscriber("sub1", "QUIC", received{
-			objects: 900, keys: keys(0, 700*time.Millisecond, 20*time.Millisecond), tail: 50, silence: time.Second,
-		}, false, nil),
-		subscriber("sub2", "WebTransport", received{objects: 1000, keys: keys(0, 0, 0), tail: 50}, false, nil),
-	}
-	var out bytes.Buffer
-	table := newDemoTable(&out, d, false)
-	table.print()
-	table.congestionSummary()
-	require.Equal(t, trimmed(`
-      OVER          OBJECTS    KEY FRAMES  KERNEL  PROCESS  STATE
-sub1  QUIC          900/1000   3/3         0       0        100 dropped
-sub2  WebTransport  1000/1000  3/3         0       0        identical
-
-sub1 was behind 0.24 Mbit/s, 60 % of the clip's rate, from 5s to 15s. It received 3 of 3 key frames,
-at most 700ms later than sub2, and was without media for at most 1s. 100 of 1000 objects were dropped,
-0 of the 50 in the last 4s. sub2 received 1000 objects.
-`), trimmed(out.String()))
-}

@@ -3,15 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -53,7 +50,7 @@ func TestCheckerFindsEveryDifference(t *testing.T) {
 		"cut off":          {append(slices.Clone(parts[:40]), parts[40][:20]), "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checker := newChecker(want, (*checker).readMedia)
+			checker := newChecker(want)
 			for _, part := range c.parts {
 				n, err := checker.in.Write(part)
 				require.NoError(t, err)
@@ -69,69 +66,6 @@ func TestCheckerFindsEveryDifference(t *testing.T) {
 			require.NoError(t, got.err)
 			require.Equal(t, want.count, got.objects)
 			require.Equal(t, want.bytes, got.bytes)
-		})
-	}
-}
-
-// TestCheckerOfDroppedMedia leaves out chunks that may be dropped, and others.
-func TestCheckerOfDroppedMedia(t *testing.T) {
-	parts, err := clitest.CutClip(2 * time.Second)
-	require.NoError(t, err)
-	dir := t.TempDir()
-	clip := filepath.Join(dir, "short.mp4")
-	require.NoError(t, os.WriteFile(clip, slices.Concat(parts...), 0o600))
-	path, err := extendClip(clip, dir, 7*time.Second)
-	require.NoError(t, err)
-	want, err := openSource(path)
-	require.NoError(t, err)
-	want.list()
-	require.Equal(t, 4*(len(parts)-1), want.count)
-	require.Len(t, want.listed, want.count, "all chunks differ")
-	require.Equal(t, 4, want.keys)
-	require.InDelta(t, 2*(len(parts)-1), want.tail, 3)
-
-	var lines, early, keys []string // of all chunks, of deltas that may be missing, of key frames
-	for _, c := range want.order {
-		line := fmt.Sprintf("sha256=%x", sha256.Sum256(c.Data))
-		lines = append(lines, line)
-		switch l := want.listed[line]; {
-		case l.key >= 0:
-			keys = append(keys, line)
-		case !l.tail:
-			early = append(early, line)
-		}
-	}
-	without := func(gone ...string) []string {
-		return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return slices.Contains(gone, l) })
-	}
-	for name, c := range map[string]struct {
-		lines        []string
-		limited, all string // errors; "" if all is well
-	}{
-		"all":            {lines, "", ""},
-		"another order":  {append(slices.Clone(lines[10:]), lines[:10]...), "", ""},
-		"dropped":        {without(early...), "", "chunks have arrived"},
-		"a key frame":    {without(keys[1]), "3 of 4 key frames have arrived", "chunks have arrived"},
-		"one at the end": {without(lines[len(lines)-1]), "chunks of the last 4s have arrived", "chunks have arrived"},
-		"one twice":      {append(slices.Clone(lines), lines[7]), "arrived twice", "arrived twice"},
-		"another's":      {append(slices.Clone(lines), "sha256=00"), "not a chunk of", "not a chunk of the source"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for read, message := range map[string]string{"limited": c.limited, "all": c.all} {
-				readers := map[string]func(*checker, io.Reader) error{
-					"limited": (*checker).readLimited, "all": (*checker).readAll,
-				}
-				checker := newChecker(want, readers[read])
-				_, err := io.WriteString(checker.in, "1.m4s group=0 "+strings.Join(c.lines, "\n1.m4s group=0 ")+"\n")
-				require.NoError(t, err)
-				require.NoError(t, checker.in.Close())
-				<-checker.done
-				if got := checker.status().err; message == "" {
-					require.NoError(t, got, read)
-				} else {
-					require.ErrorContains(t, got, message, read)
-				}
-			}
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -29,19 +28,11 @@ type RunConfig struct {
 	Warmup      time.Duration // before the measured period; default: 2 s, one group of mock video
 	// MaxCapacity is the largest number of subscribers that is tried; default: 400.
 	MaxCapacity int
-	// Ciphers are offered first by clients, and Segmentations who cuts the bursts of senders that use UDP GSO; default:
-	// AES, and devices. Delay, CPU and memory are measured with all of them, the rest with the first.
-	Ciphers, Segmentations []string
 	// Rate is the rate of the mock video; default: 2 Mbit/s.
 	Rate lab.Rate
-	// Clip is a file with real video, which is measured too; "" is none.
-	Clip string
 	// Brief leaves out slow details: a bottleneck that changes, a ladder, and a precise capacity.
 	Brief bool
 	Seed  uint64 // of the lab; default: 1
-	// Profiles is a directory for the profiles of runs of [result.KindCPU]; "" is none. Its name is the directory in
-	// the names of the files in the report.
-	Profiles string
 	// Machines are the machines to use instead of a lab; nil is a lab. Hosts describes them for the report.
 	Machines *trial.Machines
 	Hosts    []result.Host
@@ -72,12 +63,6 @@ func (c RunConfig) withDefaults() RunConfig {
 	c.Duration = cmp.Or(c.Duration, 6*time.Second)
 	c.Warmup = cmp.Or(c.Warmup, 2*time.Second)
 	c.MaxCapacity = cmp.Or(c.MaxCapacity, 400)
-	if len(c.Ciphers) == 0 {
-		c.Ciphers = ciphers[:1]
-	}
-	if len(c.Segmentations) == 0 {
-		c.Segmentations = segmentations[:1]
-	}
 	c.Rate = cmp.Or(c.Rate, defaultRate)
 	c.Seed = cmp.Or(c.Seed, 1)
 	if c.Progress == nil {
@@ -105,11 +90,8 @@ func (c RunConfig) Validate() error {
 	if c.Programs.Sluice == "" || c.Programs.Generator == "" || len(c.Systems) == 0 {
 		return errors.New("a bench needs the programs sluice-lab and sluice, and at least one relay")
 	}
-	if err := errors.Join(c.validateSystems(), c.validateVariants()); err != nil {
+	if err := c.validateSystems(); err != nil {
 		return err
-	}
-	if c.Machines != nil && c.Clip != "" {
-		return errors.New("a clip needs a lab: with --hosts, only mock video is published")
 	}
 	for _, k := range c.Kinds {
 		if !slices.Contains(result.Kinds(), k) {
@@ -154,11 +136,15 @@ func (c RunConfig) validateSystems() error {
 func (c RunConfig) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.WithDefaults() }
 
 func (c RunConfig) mockParams(subscribers int) result.Params {
-	m, v := c.mock(), c.variants()[0]
-	return result.Params{
+	m := c.mock()
+	p := result.Params{
 		Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate,
-		Cipher: v.cipher, Segmentation: v.segmentation,
+		Cipher: result.CipherAES, Segmentation: result.ByDevices,
 	}
+	if c.Machines != nil {
+		p.Segmentation = "" // devices are used as they are set up
+	}
+	return p
 }
 
 // scenario returns a scenario without runs.
@@ -171,47 +157,7 @@ func (c RunConfig) scenario(kind, name, title string, p result.Params) result.Sc
 	return result.Scenario{Kind: kind, Name: kind + "/" + name, Title: title, Params: p}
 }
 
-// clipName returns the name of the clip in a report.
-func (c RunConfig) clipName() string { return filepath.Base(c.Clip) }
-
 // wanted returns the kinds to measure.
 func (c RunConfig) wanted(kinds ...string) []string {
-	return slices.DeleteFunc(kinds, func(k string) bool { return !slices.Contains(c.Kinds, k) })
-}
-
-// variants returns the variants to measure: the first of each, and each other one with the first of the others.
-func (c RunConfig) variants() []variant {
-	c = c.withDefaults()
-	all := []variant{{c.Ciphers[0], ""}}
-	if c.Machines == nil {
-		all[0].segmentation = c.Segmentations[0]
-	}
-	for _, cipher := range c.Ciphers[1:] {
-		all = append(all, variant{cipher, all[0].segmentation})
-	}
-	for _, segmentation := range c.Segmentations[1:] {
-		all = append(all, variant{c.Ciphers[0], segmentation})
-	}
-	return all
-}
-
-// validateVariants returns an error if there are unknown variants.
-func (c RunConfig) validateVariants() error {
-	for _, f := range []struct {
-		flag            string
-		chosen, allowed []string
-	}{{"--cipher", c.Ciphers, ciphers}, {"--segmentation", c.Segmentations, segmentations}} {
-		for i, v := range f.chosen {
-			if !slices.Contains(f.allowed, v) {
-				return fmt.Errorf("%s: %s: must be of %s", f.flag, v, strings.Join(f.allowed, ", "))
-			}
-			if slices.Contains(f.chosen[:i], v) {
-				return fmt.Errorf("%s: %s: must be named once", f.flag, v)
-			}
-		}
-	}
-	if c.Machines != nil && len(c.Segmentations) > 1 {
-		return errors.New("--segmentation: needs a lab: with --hosts, devices are used as they are set up")
-	}
-	return nil
+	return slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !slices.Contains(c.Kinds, k) })
 }

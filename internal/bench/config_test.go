@@ -29,12 +29,6 @@ func TestConfig(t *testing.T) {
 		{"--max-capacity: 1001: must be between 1 and 1000", func(c *RunConfig) { c.MaxCapacity = 1001 }},
 		{"--repetitions: -1: must be between 1 and 100", func(c *RunConfig) { c.Repetitions = -1 }},
 		{"--duration: 10ms: must be between 1s and 10m0s", func(c *RunConfig) { c.Duration = 10 * time.Millisecond }},
-		{"--cipher: des: must be of aes, chacha20", func(c *RunConfig) { c.Ciphers = []string{"aes", "des"} }},
-		{"--segmentation: hosts: must be named once",
-			func(c *RunConfig) { c.Segmentations = []string{"hosts", "hosts"} }},
-		{"--segmentation: needs a lab", func(c *RunConfig) {
-			c.Machines, c.Segmentations = new(trial.Machines), []string{"hosts", "devices"}
-		}},
 		{"bytes of a frame: 9: must be between 20 and 1048576", func(c *RunConfig) { c.Rate = 2000 }},
 	} {
 		cfg := good()

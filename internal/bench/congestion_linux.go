@@ -151,11 +151,10 @@ func (r *runner) runCongestion(
 		return nil, err
 	}
 	sessions := slices.Repeat([]int{1}, len(paths)+1)
-	v := r.variants()[0]
-	v.segmentation = result.ByHosts // a link must not lose a burst as one packet
-	m, err := r.tryAs(ctx, v, trial.Setup{
+	m, err := r.try(ctx, trial.Setup{
 		System: spec, Mock: c.mock, Audio: true, Ladders: ladders, Sessions: sessions, Record: true, Duration: period,
-		During: func(ctx context.Context, _ *trial.Trial) error { return c.follow(ctx) },
+		CutByHosts: true, // a link must not lose a burst as one packet
+		During:     func(ctx context.Context, _ *trial.Trial) error { return c.follow(ctx) },
 	})
 	if err != nil {
 		return nil, err

@@ -178,9 +178,6 @@ func (o outcome) of(kind string) outcome {
 	o.Breakdowns = ofKind(kind, o.Breakdowns)
 	o.Series = ofKind(kind, o.Series)
 	o.values = ofKind(kind, o.values)
-	if kind != result.KindCPU {
-		o.Profiles = nil
-	}
 	return o
 }
 

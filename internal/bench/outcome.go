@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
@@ -16,7 +15,6 @@ type outcome struct {
 	values   map[string][]float64 // of each distribution, sorted
 	cpuNotes []string             // Run.Notes of scenarios about CPU time
 	peer     string               // the implementation that the relay names
-	profiles map[string][]byte    // of runs of result.KindCPU, by the end of their file names
 	views    []*outcome           // of a plan with views
 }
 
@@ -27,8 +25,7 @@ func newOutcome() *outcome {
 			Breakdowns: make(map[string]map[string]float64),
 			Series:     make(map[string]result.Series),
 		},
-		values:   make(map[string][]float64),
-		profiles: make(map[string][]byte),
+		values: make(map[string][]float64),
 	}
 }
 
@@ -115,7 +112,7 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	parts["links and all other"] = u.Percent(max(0, rest))
 }
 
-// addTimeline adds the use of CPU time over time, and the profiles.
+// addTimeline adds the use of CPU time over time.
 func (o *outcome) addTimeline(m *trial.Measurement) {
 	var relay, ebpf, publisher, subscribers result.Series
 	for _, i := range m.Timeline.Intervals() {
@@ -130,26 +127,21 @@ func (o *outcome) addTimeline(m *trial.Measurement) {
 	o.Series["host.relay"], o.Series["cpu.ebpf"] = relay, ebpf
 	o.Series["host.publisher"], o.Series["host.subscribers"] = publisher, subscribers
 	o.addPrograms(m.Timeline.Programs(), &m.Usage)
-	if m.Profile != nil {
-		o.profiles["cpu.pprof"] = m.Profile
-	}
 }
 
 // addPrograms adds the time of each eBPF program of the relay in softirqs.
-func (o *outcome) addPrograms(programs []trial.ProgramProfile, u *trial.Usage) {
+func (o *outcome) addPrograms(programs []trial.ProgramUse, u *trial.Usage) {
 	if len(programs) == 0 {
 		return
 	}
 	used := make(map[string]float64)
 	for _, p := range programs {
-		total, runs := p.Total()
 		if !p.Within { // the parts must add up
-			used[p.Name] += u.Percent(total)
+			used[p.Name] += u.Percent(p.Runtime)
 		}
-		o.Metrics["cpu.ebpf.runs"] += float64(runs) / u.Period.Seconds()
+		o.Metrics["cpu.ebpf.runs"] += float64(p.Runs) / u.Period.Seconds()
 	}
 	o.Breakdowns["cpu.ebpf"] = used
-	o.profiles["ebpf.json"], _ = json.Marshal(programs) // it has nothing that cannot be marshalled
 }
 
 // summarize returns the summary of the runs of one system.

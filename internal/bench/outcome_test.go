@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -81,7 +79,7 @@ func TestAddTimeline(t *testing.T) {
 		}
 	}
 	m := &trial.Measurement{
-		Usage: *usageOf(nil), Profile: []byte("a profile"),
+		Usage:    *usageOf(nil),
 		Timeline: trial.Timeline{at(0, 0), at(4, time.Second), at(8, 1500*time.Millisecond)},
 	}
 	o := newOutcome()
@@ -94,35 +92,9 @@ func TestAddTimeline(t *testing.T) {
 	}
 	require.Equal(t, map[string]float64{"ingress": 15}, o.Breakdowns["cpu.ebpf"], "1.5 s of 10")
 	require.Equal(t, 1.6, o.Metrics["cpu.ebpf.runs"])
-	require.Equal(t, "a profile", string(o.profiles["cpu.pprof"]))
-	require.Equal(t, `[{"name":"ingress","id":1,"time":[4,8],"run_time_ns":[1000000000,500000000],"run_cnt":[4,4]},`+
-		`{"name":"egress","id":2,"within":true,"time":[4,8],"run_time_ns":[500000000,250000000],"run_cnt":[4,4]}]`,
-		string(o.profiles["ebpf.json"]))
 	o = newOutcome()
 	o.addTimeline(&trial.Measurement{Usage: *usageOf(nil)})
-	require.Empty(t, o.profiles)
 	require.Empty(t, o.Breakdowns, "another relay has no programs")
-}
-
-func TestStoreProfiles(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "profiles")
-	o := newOutcome()
-	o.System, o.Repetition = "../a relay", 2
-	require.NoError(t, o.storeProfiles(dir, "10/idle"))
-	require.NoDirExists(t, dir, "there is nothing to store")
-	o.profiles["cpu.pprof"], o.profiles["ebpf.json"] = []byte("one"), []byte("two")
-	require.NoError(t, o.storeProfiles("", "10/idle"))
-	require.Empty(t, o.Profiles)
-	require.NoError(t, o.storeProfiles(dir, "10/idle"))
-	require.Equal(t, []string{
-		"profiles/10-idle/..-a-relay-2-cpu.pprof", "profiles/10-idle/..-a-relay-2-ebpf.json",
-	}, o.Profiles)
-	content, err := os.ReadFile(filepath.Join(filepath.Dir(dir), o.Profiles[0]))
-	require.NoError(t, err)
-	require.Equal(t, "one", string(content))
-	require.NotEmpty(t, o.of(result.KindCPU).Profiles)
-	require.Empty(t, o.of(result.KindDelay).Profiles, "they are named once")
-	require.Error(t, o.storeProfiles(filepath.Join(dir, "10-idle", "..-a-relay-2-cpu.pprof"), "x"), "it is a file")
 }
 
 func TestUsage(t *testing.T) {

@@ -18,38 +18,20 @@ const (
 	loadHog  = "hog"
 )
 
-// profilePeriod is the length of a profile, after the measured period.
-const profilePeriod = 3 * time.Second
-
 // hogSubscribers is the largest fan-out with a hog. With more subscribers, the result depends on the load generators.
 const hogSubscribers = 50
 
 // plans returns the plans to run.
 func (r *runner) plans() []plan {
 	var plans []plan
-	for _, v := range r.variants() {
-		for _, n := range r.Subscribers {
-			plans = append(plans, r.fanoutPlan(n, loadIdle, "", v))
-		}
-	}
-	usual := r.variants()[0]
-	for _, n := range r.Subscribers {
-		if n <= hogSubscribers {
-			plans = append(plans, r.fanoutPlan(n, loadHog, "", usual))
-		}
-	}
-	if r.Clip != "" {
-		plans = append(plans, r.fanoutPlan(1, loadIdle, r.Clip, usual))
-	}
+	plans = append(plans, r.fanoutPlans(result.KindDelay, result.KindCPU, result.KindMemory)...)
 	for _, n := range r.Subscribers {
 		plans = append(plans, r.syscallPlan(n))
 	}
 	plans = append(plans, r.capacityPlan(result.KindCapacity), r.congestionPlan(), r.ladderPlan(),
 		r.bystanderPlan(slices.Max(r.Subscribers)))
-	plans = slices.Concat(plans, r.chainPlans(), r.rtspPlans())
-	for i := range plans {
-		plans[i].nameVariant()
-	}
+	plans = slices.Concat(plans, r.chainPlans(), r.fanoutPlans(result.KindRTSP))
+	plans = append(plans, r.capacityPlan(result.KindRTSP))
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }
 
@@ -80,39 +62,46 @@ func subscriberCount(n int) string {
 	return fmt.Sprintf("%d subscribers", n)
 }
 
-// fanoutPlan is a relay with a number of subscribers: delays, CPU and memory. With a hog, only delays have a meaning.
-func (r *runner) fanoutPlan(subscribers int, load, clip string, v variant) plan {
+// fanoutPlans are a relay with each number of subscribers, for some kinds of scenarios, without and with a hog.
+func (r *runner) fanoutPlans(kinds ...string) (plans []plan) {
+	for _, load := range []string{loadIdle, loadHog} {
+		for _, n := range r.Subscribers {
+			if load == loadIdle || n <= hogSubscribers {
+				plans = append(plans, r.fanoutPlan(n, load, kinds))
+			}
+		}
+	}
+	return plans
+}
+
+// fanoutPlan is a relay with a number of subscribers. With a hog, only delays have a meaning.
+func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
+	if load == loadHog {
+		kinds = kinds[:1]
+	}
 	p := plan{
-		kinds: r.wanted(result.KindDelay), name: fmt.Sprintf("%d/%s", subscribers, load),
+		kinds: r.wanted(kinds...), name: fmt.Sprintf("%d/%s", subscribers, load),
 		title: fmt.Sprintf("%s, %s", subscriberCount(subscribers), load), params: r.mockParams(subscribers),
-		repetitions: r.Repetitions,
+		repetitions: r.Repetitions, length: r.Warmup + r.Duration + runOverhead,
 	}
-	profile := time.Duration(0)
-	p.params.Load, p.length = load, r.Warmup+r.Duration+runOverhead
-	p.params.Cipher, p.params.Segmentation = v.cipher, v.segmentation
-	if load == loadIdle {
-		p.kinds = r.wanted(result.KindDelay, result.KindCPU, result.KindMemory)
-		profile = r.profilePeriod(p.kinds)
-		p.length += trial.IdlePeriod + profile
+	setup := trial.Setup{Sessions: []int{subscribers}, Idle: load == loadIdle, Hog: load == loadHog}
+	if setup.Idle {
+		p.length += trial.IdlePeriod
 	}
-	if clip != "" {
-		p.params.Media, p.params.Rate, p.params.FrameRate = r.clipName(), 0, 0
-		p.name += "/" + r.clipName()
-		p.title += ", " + r.clipName()
+	if kinds[0] == result.KindRTSP {
+		setup.RTSP, p.title, p.params.Cipher = true, "RTSP, "+p.title, "" // RTP is in the clear
 	}
-	p.run = r.fanout(trial.Setup{
-		Sessions: []int{subscribers}, Clip: clip, Idle: load == loadIdle, Hog: load == loadHog, Profile: profile,
-	}, v)
+	p.params.Load, p.run = load, r.fanout(setup)
 	return p
 }
 
 // fanout returns the runs of a load with sessions at one host: delays and memory, and CPU if the machine is measured
 // without media, too.
-func (r *runner) fanout(setup trial.Setup, v variant) func(context.Context, system.Spec) (*outcome, error) {
+func (r *runner) fanout(setup trial.Setup) func(context.Context, system.Spec) (*outcome, error) {
 	return func(ctx context.Context, spec system.Spec) (*outcome, error) {
 		cfg := setup
 		cfg.System = spec
-		m, err := r.tryAs(ctx, v, cfg)
+		m, err := r.try(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -127,22 +116,8 @@ func (r *runner) fanout(setup trial.Setup, v variant) func(context.Context, syst
 	}
 }
 
-// profilePeriod returns how long relays are profiled under a load that yields some kinds of scenarios.
-func (r *runner) profilePeriod(kinds []string) time.Duration {
-	if r.Profiles == "" || !slices.Contains(kinds, result.KindCPU) {
-		return 0
-	}
-	return profilePeriod
-}
-
-// try runs a trial of the first variant.
+// try runs a trial. A setting that cfg lacks is the same as in all runs.
 func (r *runner) try(ctx context.Context, cfg trial.Setup) (*trial.Measurement, error) {
-	return r.tryAs(ctx, r.variants()[0], cfg)
-}
-
-// tryAs runs a trial of a variant. A setting that cfg lacks is the same as in all runs.
-func (r *runner) tryAs(ctx context.Context, v variant, cfg trial.Setup) (*trial.Measurement, error) {
-	cfg.ChaCha20, cfg.Segmentation = v.cipher == result.CipherChaCha20, v.segmentation == result.ByDevices
 	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.Warmup)
 	cfg.Duration = cmp.Or(cfg.Duration, r.Duration)
 	return r.stage.Run(ctx, cfg)

@@ -25,16 +25,15 @@ func runnerOf(systems []system.Spec, cfg RunConfig) *runner {
 // The numbers that docs/bench.md and the Makefile name: an estimate from the configuration, which nothing measures.
 func TestEstimate(t *testing.T) {
 	estimate := func(systems []system.Spec, cfg RunConfig) (int, time.Duration) {
-		cfg.Clip, cfg.Profiles = "clip.mp4", "profiles"
 		r := runnerOf(systems, cfg)
 		return r.estimate(r.plans())
 	}
 	ours := system.Sluice("1")
 	runs, alone := estimate(ours, RunConfig{})
-	// 1 to 200 subscribers, up to 50 with a hog, a clip, system calls for 1 to 200, capacity, a bystander, chains of 1
+	// 1 to 200 subscribers, up to 50 with a hog, system calls for 1 to 200, capacity, a bystander, chains of 1
 	// to 4 relays with and without a hog; the bottlenecks, in which two more variants take part; and those with a
 	// ladder, in which two do.
-	require.Equal(t, 3*(2*(4+3+1+4+1+1+8)+4+2), runs)
+	require.Equal(t, 3*(2*(4+3+4+1+1+8)+4+2), runs)
 	require.Less(t, alone, 50*time.Minute, alone)
 	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
 	_, withPeers := estimate(beside, RunConfig{})
@@ -66,28 +65,17 @@ func TestPlans(t *testing.T) {
 	require.Equal(t, []string{
 		"delay/1/idle", "cpu/1/idle", "memory/1/idle", "delay/100/idle", "cpu/100/idle", "memory/100/idle",
 		"delay/1/hog", // with 100 subscribers, there is none
-		"delay/1/idle/clip.mp4", "cpu/1/idle/clip.mp4", "memory/1/idle/clip.mp4",
 		"syscalls/1", "syscalls/100", "capacity/400", "congestion/constant", "congestion/step", "congestion/sawtooth",
 		"congestion/lte", "congestion/loss", "congestion/bulk",
 		"congestion/ladder/constant", "congestion/ladder/step", "congestion/ladder/sawtooth",
 		"bystander/100",
 		"chain/1/idle", "chain/2/idle", "chain/3/idle", "chain/4/idle",
 		"chain/1/hog", "chain/2/hog", "chain/3/hog", "chain/4/hog",
-	}, names(RunConfig{Subscribers: []int{1, 100}, Clip: "media/clip.mp4"}))
+	}, names(RunConfig{Subscribers: []int{1, 100}}))
 	require.Equal(t, []string{"chain/1/idle", "chain/3/idle"},
 		names(RunConfig{Kinds: []string{result.KindChain}, Brief: true}))
 	require.Equal(t, []string{"rtsp/1/idle", "rtsp/60/idle", "rtsp/1/hog", "rtsp/capacity/400"},
 		names(RunConfig{Kinds: []string{result.KindRTSP}, Subscribers: []int{1, 60}}))
-	require.Equal(t, []string{
-		"cpu/1/idle", "cpu/1/idle/chacha20", "cpu/1/idle/by-hosts", "capacity/400", "congestion/constant",
-	}, names(RunConfig{
-		Kinds: []string{result.KindCPU, result.KindCapacity, result.KindCongestion}, Subscribers: []int{1},
-		Ciphers: []string{"aes", "chacha20"}, Segmentations: []string{"devices", "hosts"},
-	})[:5], "only the CPU of a fan-out has variants")
-	require.Equal(t, []string{"syscalls/1/chacha20/by-hosts", "rtsp/1/idle/by-hosts"}, names(RunConfig{
-		Kinds: []string{result.KindSyscalls, result.KindRTSP}, Subscribers: []int{1},
-		Ciphers: []string{"chacha20"}, Segmentations: []string{"hosts"},
-	})[:2], "RTP has no cipher")
 	require.Equal(t, []string{"memory/1/idle"},
 		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
 }
@@ -175,11 +163,6 @@ func TestOutcomeOf(t *testing.T) {
 func TestPeriods(t *testing.T) {
 	r := runnerOf(nil, RunConfig{})
 	require.Equal(t, 30*time.Second, r.syscallPeriod())
-	kinds := []string{result.KindDelay, result.KindCPU}
-	require.Zero(t, r.profilePeriod(kinds), "there is no place to store profiles")
-	r.Profiles = "profiles"
-	require.Equal(t, 3*time.Second, r.profilePeriod(kinds))
-	require.Zero(t, r.profilePeriod(kinds[:1]))
 	r.Brief = true
 	require.Equal(t, 6*time.Second, r.syscallPeriod())
 }

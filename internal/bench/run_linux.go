@@ -60,15 +60,6 @@ func (p plan) shows() ([]view, func(o outcome, view int) outcome) {
 	}
 }
 
-// nameVariant names the scenarios of a plan.
-func (p *plan) nameVariant() {
-	p.name, p.title = named(p.name, p.title, p.params)
-	for i := range p.views {
-		v := &p.views[i]
-		v.name, v.title = named(v.name, v.title, v.params)
-	}
-}
-
 // Measure measures the systems in a lab that it builds for them. Errors that mean "this machine cannot do it" are a
 // *[lab.MissingError]. A relay that fails makes a run unusable; this is no error. When the context is done, the
 // report has the scenarios that were completed.
@@ -154,9 +145,6 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 				o.Unusable = "the run failed: " + err.Error()
 			}
 			o.System, o.Repetition = spec.Name, repetition+1
-			if err := o.storeProfiles(r.Profiles, p.name); err != nil {
-				return err
-			}
 			r.note(o)
 			all = append(all, *o)
 		}

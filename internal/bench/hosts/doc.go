@@ -7,7 +7,7 @@
 //	describe       the machines and their network devices, for the report
 //	broker         listen at a socket, forward it to the relay's machine (package broker)
 //	relay          start "sluice-lab bench-relay" there, which measures ([bench.Measure]) and asks for load generators
-//	fetch          results.json and profiles
+//	fetch          results.json
 //	clean up       remove the directories, whatever has happened
 //
 // The relay's machine does all the measuring: delays are differences of timestamps of its devices, so no clocks are

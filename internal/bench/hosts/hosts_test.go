@@ -1,11 +1,8 @@
 package hosts
 
 import (
-	"archive/tar"
 	"bytes"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,55 +50,4 @@ func TestQuote(t *testing.T) {
 		read = append(read, string(part))
 	}
 	require.Equal(t, words, read)
-}
-
-// Files that another machine sends are written below the directory, or not at all.
-func TestUnpack(t *testing.T) {
-	archive := func(headers ...tar.Header) *bytes.Buffer {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		for _, h := range headers {
-			h.Mode = 0o600
-			require.NoError(t, w.WriteHeader(&h))
-			if h.Typeflag == tar.TypeReg && h.Size < 10 {
-				_, err := w.Write(make([]byte, h.Size))
-				require.NoError(t, err)
-			}
-		}
-		return &b
-	}
-	file := func(name string, size int64) tar.Header {
-		return tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size}
-	}
-	dir := filepath.Join(t.TempDir(), "profiles")
-	link := tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/etc"}
-	require.NoError(t, unpack(archive(tar.Header{Typeflag: tar.TypeDir, Name: "./10-idle/"}, link,
-		file("./10-idle/sluice-1-cpu.pprof", 5), file("a", 0)), dir))
-	found, err := os.ReadFile(filepath.Join(dir, "10-idle", "sluice-1-cpu.pprof"))
-	require.NoError(t, err)
-	require.Len(t, found, 5)
-	require.FileExists(t, filepath.Join(dir, "a"))
-	_, err = os.Lstat(filepath.Join(dir, "link"))
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.Error(t, unpack(archive(file("../outside", 1)), dir))
-	require.NoFileExists(t, filepath.Join(filepath.Dir(dir), "outside"))
-	require.NoError(t, os.Symlink("/tmp", filepath.Join(dir, "leads-out")))
-	require.Error(t, unpack(archive(file("leads-out/x", 1)), dir))
-	require.ErrorContains(t, unpack(archive(file("large", maxFile+1)), dir), "must be at most 268435456")
-	require.Error(t, unpack(bytes.NewReader(make([]byte, 100)), dir))
-	require.Error(t, unpack(archive(), filepath.Join(dir, "a")), "it is a file")
-}
-
-func FuzzUnpack(f *testing.F) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	require.NoError(f, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "../a", Mode: 0o600}))
-	f.Add(b.Bytes())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		dir := t.TempDir()
-		_ = unpack(bytes.NewReader(data), filepath.Join(dir, "in")) // whatever it says
-		entries, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		require.Len(t, entries, 1, "nothing is outside")
-	})
 }

@@ -155,9 +155,7 @@ func (r *run) startBench(ctx context.Context, m *machine) error {
 	cfg := r.Bench
 	machines := *cfg.Machines
 	machines.Broker, machines.Up, machines.Down = far, r.Up, r.Down
-	if cfg.Machines = &machines; cfg.Profiles != "" {
-		cfg.Profiles = path.Join(m.home, "out", "profiles")
-	}
+	cfg.Machines = &machines
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return err
@@ -198,7 +196,7 @@ func (r *run) start(ctx context.Context, request broker.Request, in io.Reader, o
 	return nil
 }
 
-// fetch reads the results, and copies the profiles here.
+// fetch reads the results.
 func (r *run) fetch(ctx context.Context, m *machine) (*result.Report, error) {
 	text, err := m.run(ctx, nil, m.asRoot("cat", path.Join(m.home, "out", ResultsFile))...)
 	if err != nil {
@@ -208,29 +206,5 @@ func (r *run) fetch(ctx context.Context, m *machine) (*result.Report, error) {
 	if err != nil {
 		return nil, m.failure("read the results", err, "")
 	}
-	return &found, r.fetchProfiles(ctx, m)
-}
-
-// fetchProfiles copies the profiles, if there are any.
-func (r *run) fetchProfiles(ctx context.Context, m *machine) error {
-	if r.Bench.Profiles == "" {
-		return nil
-	}
-	from := path.Join(m.home, "out", "profiles")
-	cmd := m.command(ctx, nil, m.asRoot("sh", "-c", "mkdir -p "+from+" && tar -C "+from+" -cf - .")...)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	err = unpack(out, r.Bench.Profiles)
-	_, _ = io.Copy(io.Discard, out) // so that tar can end
-	if err = errors.Join(err, cmd.Wait()); err != nil {
-		return m.failure("fetch the profiles", err, log.String())
-	}
-	return nil
+	return &found, nil
 }

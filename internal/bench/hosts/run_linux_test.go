@@ -40,9 +40,8 @@ bench-describe) echo '{"role":"","device":{"name":"eth0","queues":4}}' ;;
 bench-load) read command; echo "{\"peer\":\"$command\"}" ;;
 bench-relay)
 	read config
-	mkdir -p "$2/profiles/1-idle"
-	echo profile >"$2/profiles/1-idle/a.pprof"
-	echo "$config" >"$2/profiles/config"
+	mkdir -p "$2"
+	echo "$config" >%DIR%/config
 	echo 1/1 measured
 	[ -e "$(dirname "$0")/sluice" ] && echo '{"format":1,"commit":"far"}' >"$2/results.json"
 	exit %EXIT% ;;
@@ -61,11 +60,11 @@ func stand(t *testing.T, exit string) (Config, string) {
 	write("ssh", farSSH)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	programs := trial.Programs{
-		Generator: write("sluice-lab", strings.ReplaceAll(farBench, "%EXIT%", exit)), Sluice: write("sluice", ""),
+		Generator: write("sluice-lab", strings.NewReplacer("%EXIT%", exit, "%DIR%", dir).Replace(farBench)), Sluice: write("sluice", ""),
 	}
 	return Config{
 		Bench: bench.RunConfig{
-			Programs: programs, Profiles: filepath.Join(dir, "profiles"), Machines: new(trial.Machines),
+			Programs: programs, Machines: new(trial.Machines),
 		},
 		Hosts:  Hosts{"pub": "a", "relay": "b", "sub": "c"},
 		Output: new(bytes.Buffer),
@@ -80,8 +79,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, "far", found.Commit)
 	require.Equal(t, "pub: copy to a\nrelay: copy to b\nsub: copy to c\n1/1 measured\n",
 		cfg.Output.(*bytes.Buffer).String())
-	require.FileExists(t, filepath.Join(dir, "profiles", "1-idle", "a.pprof"))
-	config, err := os.ReadFile(filepath.Join(dir, "profiles", "config"))
+	config, err := os.ReadFile(filepath.Join(dir, "config"))
 	require.NoError(t, err)
 	require.Contains(t, string(config), `"up":"127.0.0.1","down":"127.0.0.1"`, "where ssh connects to")
 	require.Equal(t, 3, strings.Count(string(config), `"name":"eth0"`), "the machines are described")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"sluice/internal/bench/video"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -21,8 +20,7 @@ func (g *generator) climb(ctx context.Context, c *connection, r *receiver) error
 	if !peer.Renditions || c.Version() < moqt.Draft18 {
 		return errCannotChoose
 	}
-	mock, _ := g.source.(video.Mock) // openSource refuses to make a ladder of a clip
-	of := mock.Ladder()
+	of := g.Mock.Ladder()
 	best := len(of) - 1
 	for rank := best; rank >= 0; rank-- {
 		p := moqt.Parameters{Rendition: &moqt.Rendition{Bitrate: uint64(of[rank].Rate)}}

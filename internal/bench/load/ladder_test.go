@@ -37,8 +37,9 @@ func TestRelayIsAskedToChoose(t *testing.T) {
 	require.True(t, publisher.event(t).Ready)
 	publisher.tell(t, Go)
 	g := &generator{
-		GeneratorConfig: GeneratorConfig{URL: url, Namespace: defaultNamespace, Track: defaultTrack, Ladder: true},
-		source:          quick,
+		GeneratorConfig: GeneratorConfig{
+			URL: url, Namespace: defaultNamespace, Track: defaultTrack, Ladder: true, Mock: quick,
+		},
 	}
 	r := newReceiver(quick, true)
 	c, err := g.join(t.Context(), r)
@@ -46,9 +47,4 @@ func TestRelayIsAskedToChoose(t *testing.T) {
 	t.Cleanup(c.close)
 	r.waitFor(t.Context(), 30)
 	require.Equal(t, 2, ranks(t, r)[0])
-}
-
-func TestClipHasNoLadder(t *testing.T) {
-	_, err := openSource(GeneratorConfig{Clip: "clip.mp4", Ladder: true})
-	require.ErrorContains(t, err, "only mock video has")
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -32,11 +31,6 @@ type GeneratorConfig struct {
 	// Ladder publishes all renditions of the mock video, and has the relay choose among them for subscribers, who by
 	// default have the best one only.
 	Ladder bool `json:"ladder,omitempty"`
-
-	Clip string `json:"clip"` // a file whose video is published instead of mock video
-
-	// ChaCha20 offers ChaCha20 as the first cipher. Otherwise the order is as in stock clients: AES first.
-	ChaCha20 bool `json:"chacha20,omitempty"`
 
 	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
 	// made for the lab.
@@ -138,14 +132,14 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 		hog(ctx, cfg.Hog)
 		return nil
 	}
-	source, err := openSource(cfg)
-	if err != nil {
+	cfg.Mock = cfg.Mock.WithDefaults()
+	if err := cfg.Mock.Validate(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g := &generator{
-		GeneratorConfig: cfg, source: source, commands: make(chan string), out: &events{encoder: json.NewEncoder(out)},
+		GeneratorConfig: cfg, commands: make(chan string), out: &events{encoder: json.NewEncoder(out)},
 	}
 	go g.read(ctx, in)
 	switch isRTSP := strings.HasPrefix(cfg.URL, "rtsp:"); {
@@ -159,17 +153,6 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 		return g.publish(ctx)
 	}
 	return g.subscribe(ctx)
-}
-
-func openSource(cfg GeneratorConfig) (video.Source, error) {
-	if cfg.Clip != "" && cfg.Ladder {
-		return nil, errors.New("a clip has no renditions: only mock video has")
-	}
-	if cfg.Clip != "" {
-		return video.OpenClip(cfg.Clip)
-	}
-	m := cfg.Mock.WithDefaults()
-	return m, m.Validate()
 }
 
 // hog keeps all processors busy.
@@ -189,7 +172,6 @@ func hog(ctx context.Context, duration time.Duration) {
 // generator is a load generator that publishes or subscribes.
 type generator struct {
 	GeneratorConfig
-	source   video.Source
 	commands chan string // closed at the end of the input
 	out      *events
 

@@ -32,7 +32,7 @@ func (g *generator) play(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(parallelSessions)
 	for i := range receivers {
-		receivers[i] = newReceiver(g.source, false)
+		receivers[i] = newReceiver(g.Mock, false)
 		group.Go(func() error {
 			return g.retry(ctx, func(context.Context) (err error) {
 				clients[i], err = playInto(newFrameReader(receivers[i]), g.rtspURL())

@@ -58,9 +58,9 @@ func (g *generator) published(ctx context.Context, done *Published) error {
 
 // newPublisher returns the publisher of the video, and beside it publishers of other renditions and the audio.
 func (g *generator) newPublisher() *publisher {
-	h := &publisher{track: g.name(), source: g.source}
-	if m, ok := g.source.(video.Mock); ok && g.Ladder {
-		all := m.Ladder()
+	h := &publisher{track: g.name(), source: g.Mock}
+	if g.Ladder {
+		all := g.Mock.Ladder()
 		best := len(all) - 1
 		for rank, m := range all[:best] {
 			h.beside = append(h.beside, &publisher{track: g.renditionName(rank, best), source: m})
@@ -93,20 +93,20 @@ func (g *generator) feed(
 			return &done, nil
 		}
 		n := done.Objects
-		f := g.source.Frame(n)
+		f := g.Mock.Frame(n)
 		due := begin.Add(f.Due)
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
 		late = append(late, min(time.Since(due), time.Since(free)).Seconds()*1e3)
-		payload := g.source.Payload(n, time.Now())
+		payload := g.Mock.Payload(n, time.Now())
 		if send(f, payload) != nil {
 			done.Failed++
 		}
 		done.Objects++
 		done.Bytes += uint64(len(payload))
-		timer.Reset(time.Until(begin.Add(g.source.Frame(n + 1).Due)))
+		timer.Reset(time.Until(begin.Add(g.Mock.Frame(n + 1).Due)))
 	}
 }
 
@@ -138,7 +138,7 @@ func (h *publisher) play(ctx context.Context, begin time.Time) {
 type publisher struct {
 	session.Unsupported
 	track  moqt.FullTrackName
-	source video.Source
+	source video.Mock
 	beside []*publisher // of other tracks, which have the subscriptions to these
 
 	mu         sync.Mutex // guards all below, with deliveries

@@ -13,7 +13,7 @@ import (
 
 // receiver takes, verifies and counts the objects of one subscription.
 type receiver struct {
-	source video.Source
+	source video.Mock
 	record bool
 	audio  *receiver // of the same session; nil: there is none
 	settle func()    // takes packets that wait for missing ones; nil: none do
@@ -25,7 +25,7 @@ type receiver struct {
 	enough  chan struct{} // closed when they are there
 }
 
-func newReceiver(source video.Source, record bool) *receiver {
+func newReceiver(source video.Mock, record bool) *receiver {
 	return &receiver{source: source, record: record, seen: make(map[moqt.Location]bool)}
 }
 

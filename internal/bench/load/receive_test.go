@@ -11,7 +11,7 @@ import (
 )
 
 // stream returns subgroup 0 of the first group, as it is on the wire after the header.
-func stream(t testing.TB, m video.Source, frames uint64) []byte {
+func stream(t testing.TB, m video.Mock, frames uint64) []byte {
 	h := moqt.SubgroupHeader{}
 	encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
 	var b []byte

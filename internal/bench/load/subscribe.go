@@ -31,7 +31,7 @@ func (g *generator) subscribe(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(parallelSessions)
 	for i := range receivers {
-		receivers[i] = newReceiver(g.source, g.Record && i == 0)
+		receivers[i] = newReceiver(g.Mock, g.Record && i == 0)
 		if g.Audio {
 			receivers[i].audio = newReceiver(video.Audio, g.Record && i == 0)
 		}

@@ -2,9 +2,10 @@ package replay
 
 import (
 	"math/rand/v2"
-	"sluice/internal/bench/pathprofile"
 	"testing"
 	"time"
+
+	"sluice/internal/bench/pathprofile"
 
 	"github.com/stretchr/testify/require"
 

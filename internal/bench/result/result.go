@@ -99,10 +99,9 @@ func Kinds() []string {
 // Ciphers that clients offer first, and who cuts the bursts of senders that use UDP GSO: devices, or hosts before a
 // device gets them.
 const (
-	CipherAES      = "aes"
-	CipherChaCha20 = "chacha20"
-	ByDevices      = "devices"
-	ByHosts        = "hosts"
+	CipherAES = "aes"
+	ByDevices = "devices"
+	ByHosts   = "hosts"
 )
 
 // Scenario is a load under which every system was run.
@@ -127,7 +126,7 @@ type Params struct {
 	// Cipher is offered first by clients. Segmentation is who cuts bursts.
 	Cipher       string  `json:"cipher,omitempty"`
 	Segmentation string  `json:"segmentation,omitempty"`
-	Media        string  `json:"media,omitempty"`     // mock, or the name of a clip
+	Media        string  `json:"media,omitempty"`     // mock
 	Rate         float64 `json:"rate,omitempty"`      // of the media or the traffic, Mbit/s
 	FrameRate    float64 `json:"frameRate,omitempty"` // frames a second
 	Duration     float64 `json:"duration,omitempty"`  // of one run, seconds, without the warm-up
@@ -147,8 +146,6 @@ type Run struct {
 	Distributions map[string]Distribution       `json:"distributions,omitempty"`
 	Breakdowns    map[string]map[string]float64 `json:"breakdowns,omitempty"` // by part: CPU by process, calls by name
 	Series        map[string]Series             `json:"series,omitempty"`     // over time
-	// Profiles are files that belong to the run, beside results.json: "profiles/…".
-	Profiles []string `json:"profiles,omitempty"`
 }
 
 // Series is a quantity over time.

@@ -41,8 +41,6 @@ type Spec struct {
 	OneSubgroup bool
 	// Metrics is where Sluice serves its metrics, "host:port" in its own network; "" for other relays.
 	Metrics string
-	// Profiles is where it serves profiles for Go's pprof, "host:port" in its own network; "" for other relays.
-	Profiles string
 	// Build is a directory with other builds of the programs sluice and sluice-lab: {sluice} is from there, and so are
 	// the load generators. Default: those that measure the other relays.
 	Build string
@@ -79,7 +77,7 @@ func Sluice(version string) []Spec {
 		return Spec{
 			Name: name, Command: command + flags, Version: "sluice " + version, Kinds: kinds,
 			Further: "--upstream {upstream} --upstream-tls-disable-verify",
-			Metrics: adminAddress, Profiles: adminAddress,
+			Metrics: adminAddress,
 		}
 	}
 	return []Spec{

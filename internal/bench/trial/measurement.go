@@ -14,7 +14,6 @@ type Measurement struct {
 	Begin     time.Duration    // of the measured period, on the clock of Packets
 	Packets   []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
 	Timeline  Timeline         // of the measured period
-	Profile   []byte           // pprof's, of the relay's process, after the measured period; nil if there is none
 	Published load.Published
 	Received  [][]load.Received // by host
 	Memory    procfs.Memory     // of the relay

@@ -202,20 +202,6 @@ func scrape(s site, relay int, address string) (map[string]float64, error) {
 	return procfs.ParsePrometheus(string(b)), err
 }
 
-// profile returns a CPU profile of a relay that serves one. Profiling costs the relay CPU time, so it must happen
-// outside of the measured period.
-func (t *Trial) profile(ctx context.Context) ([]byte, error) {
-	if t.Profile == 0 || t.System.Profiles == "" {
-		return nil, nil
-	}
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", t.System.Profiles, int(t.Profile.Seconds()))
-	b, err := get(ctx, t.stage.site, 0, url)
-	if err != nil {
-		return nil, t.relay.failure(fmt.Errorf("read the profile: %w", err))
-	}
-	return b, nil
-}
-
 // answerTime is how long a relay may take to answer, besides the time that it is asked to take.
 const answerTime = time.Minute
 

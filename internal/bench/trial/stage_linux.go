@@ -230,7 +230,7 @@ func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) 
 	t := &Trial{Setup: cfg, stage: s}
 	t.Relays = max(t.Relays, 1)
 	defer t.stop()
-	if err := s.site.setSegmentation(t.Segmentation); err != nil {
+	if err := s.site.setSegmentation(!t.CutByHosts); err != nil {
 		return nil, err
 	}
 	if err := t.startFirst(ctx, cancel); err != nil {

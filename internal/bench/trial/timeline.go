@@ -68,47 +68,22 @@ func (t Timeline) Intervals() []Interval {
 // Percent returns a time as a share of one core.
 func (i Interval) Percent(d time.Duration) float64 { return 100 * d.Seconds() / i.Length.Seconds() }
 
-// ProgramProfile is the run time of an eBPF program between the moments of a timeline, in the form that is stored.
-type ProgramProfile struct {
-	Name string `json:"name"`
-	ID   uint32 `json:"id"`
-	// Within is as in [ProgramUse]: another program's run time, or a process's, contains the program's.
-	Within bool `json:"within,omitempty"`
-	// Time is the ends of the intervals, seconds since the beginning of the measured period.
-	Time    []float64 `json:"time"`
-	Runtime []int64   `json:"run_time_ns"` // in each interval
-	Runs    []uint64  `json:"run_cnt"`
-}
-
-// Total returns the run time and the runs of the program in the whole period.
-func (p ProgramProfile) Total() (runtime time.Duration, runs uint64) {
-	for i := range p.Time {
-		runtime += time.Duration(p.Runtime[i])
-		runs += p.Runs[i]
-	}
-	return runtime, runs
-}
-
-// Programs returns the profiles of the programs that ran, by id. A program that is loaded or unloaded within the
-// period has profiles of the intervals at whose ends it was loaded.
-func (t Timeline) Programs() []ProgramProfile {
-	all := make(map[ebpf.ProgramID]*ProgramProfile)
+// Programs returns the use of the programs that ran, between the moments at which they were loaded, by id.
+func (t Timeline) Programs() (out []ProgramUse) {
+	all := make(map[ebpf.ProgramID]*ProgramUse)
 	for i := 1; i < len(t); i++ {
 		for id, use := range t[i].Programs {
 			p := all[id]
 			if p == nil {
-				p = &ProgramProfile{Name: use.Name, ID: uint32(id), Within: use.Within}
+				p = &ProgramUse{Name: use.Name, Within: use.Within}
 				all[id] = p
 			}
 			before := t[i-1].Programs[id]
-			p.Time = append(p.Time, t[i].At.Round(time.Millisecond).Seconds())
-			p.Runtime = append(p.Runtime, int64(use.Runtime-before.Runtime))
-			p.Runs = append(p.Runs, use.Runs-before.Runs)
+			p.Runtime, p.Runs = p.Runtime+use.Runtime-before.Runtime, p.Runs+use.Runs-before.Runs
 		}
 	}
-	var out []ProgramProfile
 	for _, id := range slices.Sorted(maps.Keys(all)) {
-		if _, runs := all[id].Total(); runs > 0 {
+		if all[id].Runs > 0 {
 			out = append(out, *all[id])
 		}
 	}

@@ -39,15 +39,9 @@ func TestIntervals(t *testing.T) {
 	require.Empty(t, Timeline{{}, {}}.Intervals(), "no time has passed")
 }
 
-func TestProgramProfiles(t *testing.T) {
-	programs := timelineOf().Programs()
-	require.Equal(t, []ProgramProfile{
-		{Name: "three", ID: 3, Time: []float64{.1, .3}, Runtime: []int64{4e6, 3e6}, Runs: []uint64{5, 1}},
-		{Name: "seven", ID: 7, Time: []float64{.1, .3}, Runtime: []int64{1e6, 4e6}, Runs: []uint64{1, 2}},
-	}, programs)
-	runtime, runs := programs[0].Total()
-	require.Equal(t, 7*ms, runtime)
-	require.EqualValues(t, 6, runs)
+func TestPrograms(t *testing.T) {
+	require.Equal(t, []ProgramUse{{Name: "three", Runtime: 7 * ms, Runs: 6}, {Name: "seven", Runtime: 5 * ms, Runs: 3}},
+		timelineOf().Programs())
 	left := timelineOf().only(map[ebpf.ProgramID]bool{7: true}).Programs()
 	require.Len(t, left, 1)
 	require.Equal(t, "seven", left[0].Name)

@@ -30,17 +30,14 @@ type Setup struct {
 	Audio  bool // publish mock audio beside the video
 	// Ladders is for how many hosts with subscribers, from the first, the relay chooses among several renditions.
 	Ladders  int
-	Clip     string // a file whose video is published instead of mock video
-	Sessions []int  // at each host for subscribers, from the first
-	Record   bool   // all arrivals at the first session of each host
-	Idle     bool   // measure the machine before media flows, too
-	Hog      bool   // keep all processors busy
-	ChaCha20 bool   // clients offer ChaCha20 as the first cipher, not AES
-	// Segmentation is whether the devices of a lab cut the bursts of senders that use UDP GSO.
-	Segmentation bool
+	Sessions []int // at each host for subscribers, from the first
+	Record   bool  // all arrivals at the first session of each host
+	Idle     bool  // measure the machine before media flows, too
+	Hog      bool  // keep all processors busy
+	// CutByHosts is whether the hosts of a lab cut the bursts of senders that use UDP GSO, and not their devices.
+	CutByHosts bool
 	// Bystander pings the relay's host through the processor that handles the publisher's packets.
 	Bystander bool
-	Profile   time.Duration // profile a relay that serves profiles for this time after the measured period
 	Warmup    time.Duration // before the measured period
 	Duration  time.Duration // of the measured period
 	// During is called at the start of the measured period and may take as long as this. After is called at its end.
@@ -156,8 +153,8 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 	if t.Bystander {
 		at.prefix = slices.Concat(pinned, at.prefix)
 	}
-	cfg := load.GeneratorConfig{Publish: true, URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip}
-	cfg.Ladder, cfg.ChaCha20 = t.Ladders > 0, t.ChaCha20
+	cfg := load.GeneratorConfig{Publish: true, URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio}
+	cfg.Ladder = t.Ladders > 0
 	if t.publisher, err = t.startGenerator(ctx, at, "publisher", cfg); err != nil {
 		return err
 	}
@@ -212,8 +209,8 @@ func (t *Trial) subscribe(ctx context.Context) error {
 	for i, n := range t.Sessions {
 		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
 		cfg := load.GeneratorConfig{
-			URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Clip: t.Clip, Sessions: n, Record: t.Record,
-			ChaCha20: t.ChaCha20, Ladder: i < t.Ladders,
+			URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Sessions: n, Record: t.Record,
+			Ladder: i < t.Ladders,
 		}
 		p, err := t.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
 		if err != nil {
@@ -287,8 +284,7 @@ func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Durat
 	if m.Memory, err = procfs.ReadMemory(t.relay.pid()); err != nil {
 		return 0, 0, t.relay.failure(err)
 	}
-	m.Profile, err = t.profile(ctx)
-	return begin, end, err
+	return begin, end, nil
 }
 
 // period is the measured period of flow.
@@ -299,7 +295,14 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 		return 0, 0, err
 	}
 	stop := t.startTimeline()
-	m.Pinged, err = t.pinging(ctx, func() error { return t.pass(ctx, begin) })
+	m.Pinged, err = t.pinging(ctx, func() error {
+		if t.During != nil {
+			if err := t.During(ctx, t); err != nil {
+				return err
+			}
+		}
+		return Sleep(ctx, t.Duration-(now()-begin))
+	})
 	m.Timeline = stop()
 	if err != nil {
 		return 0, 0, err
@@ -316,16 +319,6 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 	}
 	m.Usage, m.Timeline = t.usage(first, last), m.Timeline.only(last.held)
 	return begin, end, nil
-}
-
-// pass waits for the end of the measured period.
-func (t *Trial) pass(ctx context.Context, begin time.Duration) error {
-	if t.During != nil {
-		if err := t.During(ctx, t); err != nil {
-			return err
-		}
-	}
-	return Sleep(ctx, t.Duration-(now()-begin))
 }
 
 // collect waits for the reports of the load generators.

@@ -68,7 +68,7 @@ const (
 // Interval returns the time between two frames.
 func (m Mock) Interval() time.Duration { return time.Duration(float64(time.Second) / m.FrameRate) }
 
-// Frame implements [Source].
+// Frame describes the n-th frame of the broadcast, counted from 0.
 func (m Mock) Frame(n uint64) Frame {
 	at := moqt.Location{Group: n / uint64(m.Group), Object: n % uint64(m.Group)}
 	f := Frame{Location: at, Layer: m.layer(at.Object), Due: time.Duration(n) * m.Interval(), Priority: audioPriority}
@@ -97,7 +97,7 @@ func (m Mock) Size(n uint64) int {
 	return int(delta)
 }
 
-// Payload implements [Source].
+// Payload returns the content of the n-th frame.
 func (m Mock) Payload(n uint64, published time.Time) []byte {
 	size := m.Size(n)
 	return appendPayload(make([]byte, 0, size), n, published, size)
@@ -106,7 +106,7 @@ func (m Mock) Payload(n uint64, published time.Time) []byte {
 // ErrElsewhere means that an intact object arrived in the place of another one.
 var ErrElsewhere = errors.New("the object belongs elsewhere")
 
-// Verify implements [Source].
+// Verify returns when the object at a location was published, or an error if its content does not belong there.
 func (m Mock) Verify(at moqt.Location, d *Digest) (time.Time, error) {
 	n, published, err := d.mock()
 	if err == nil && n != at.Group*uint64(m.Group)+at.Object {
