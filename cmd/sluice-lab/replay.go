@@ -46,10 +46,10 @@ func newReplay(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Try drop policies and congestion controllers on simulated paths, without a network",
-		Long: `Publish mock video with four layers (2 Mbit/s), and audio, to one subscriber, over each of the built-in paths, whose
-rate, delay and loss change (docs/policies.md). The media sender of the relay sends it, with each policy and each
-controller in turn. A table says what a viewer would have seen. Time is simulated: a minute takes a moment, and the
-result is the same on every machine.
+		Long: `Publish mock video with four layers (2 Mbit/s), and audio, to one subscriber, over each of the built-in
+paths, whose rate, delay and loss change (docs/policies.md). The media sender of the relay sends it, with each policy
+and each controller in turn. A table says what a viewer would have seen. Time is simulated: a minute takes a moment,
+and the result is the same on every machine.
 
 With --ladder, the video has three renditions (2, 1 and 0.4 Mbit/s), among which the relay chooses. The table then also
 says for how much of the time pictures moved at the best rendition that fits the path.

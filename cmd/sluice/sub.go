@@ -24,8 +24,8 @@ func newSub(env *cli.Environment) *cobra.Command {
 		Long: `Subscribe to the tracks of a broadcast and write them as fragmented MP4, interleaved by decode time,
 for ffplay, ffmpeg and other players. Playback starts at the start of the current group.
 
-If the video has several renditions, the relay changes between them where groups start, so that media comes in time: each
-time a new init segment precedes, with the same track IDs.`,
+If the video has several renditions, the relay changes between them where groups start, so that media comes in time:
+each time a new init segment precedes, with the same track IDs.`,
 		Example: `  # watch
   sluice sub --relay moqt://localhost:4443 --tls-disable-verify --namespace live/demo --out - | ffplay -
 

@@ -11,8 +11,8 @@
 // Objects of a track without a container are frames. A Muxer (package loc) makes chunks of them, and the init segment,
 // which therefore has to wait for the first of them.
 //
-// A lane may have several sources, the renditions of one content. If the relay can choose one, playing subscribes to all
-// of them at once, and the relay sends each group of one. All sources of a lane fill the same sequencer. The player
+// A lane may have several sources, the renditions of one content. If the relay can choose one, playing subscribes to
+// all of them at once, and the relay sends each group of one. All sources of a lane fill the same sequencer. The player
 // writes a new init segment where another source begins.
 //
 // Video may have a track in layers, with several subgroups in each group. If they do not arrive, playback subscribes to

@@ -141,8 +141,8 @@ func (e *playing) end(l *lane, err error) {
 	})
 }
 
-// play subscribes to a track, and to its other renditions if the relay chooses, fetches earlier objects, and returns why
-// the subscription ended.
+// play subscribes to a track, and to its other renditions if the relay chooses, fetches earlier objects, and returns
+// why the subscription ended.
 func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	if err := l.listed.Err(); err != nil { // in an earlier session
 		return err

@@ -51,7 +51,7 @@ func (s *source) initAs(id uint32) (*cmaf.Init, error) {
 	return in.Renumber(map[uint32]uint32{s.track.ID: id})
 }
 
-// renditionsOf returns the sources of a choice with alternatives, without those that cannot continue the one that plays.
+// renditionsOf returns the sources of a choice with alternatives, but for those that cannot continue the present one.
 func renditionsOf(c choice, playing *source) ([]*source, error) {
 	sources := []*source{playing}
 	for _, o := range c.others {

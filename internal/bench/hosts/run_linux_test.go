@@ -60,7 +60,8 @@ func stand(t *testing.T, exit string) (Config, string) {
 	write("ssh", farSSH)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	programs := trial.Programs{
-		Generator: write("sluice-lab", strings.NewReplacer("%EXIT%", exit, "%DIR%", dir).Replace(farBench)), Sluice: write("sluice", ""),
+		Generator: write("sluice-lab",
+			strings.NewReplacer("%EXIT%", exit, "%DIR%", dir).Replace(farBench)), Sluice: write("sluice", ""),
 	}
 	return Config{
 		Bench: bench.RunConfig{
