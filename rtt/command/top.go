@@ -25,14 +25,12 @@ type topFlags struct {
 	updates int
 	by      string
 	sort    string
-	history string
-	query   historyFlags
 }
 
 func newRTTTop(env *cli.Environment) *cobra.Command {
 	f := new(topFlags)
 	cmd := &cobra.Command{
-		Use:   "top {-i INTERFACE | --history DIRECTORY}",
+		Use:   "top -i INTERFACE",
 		Short: "Show the flows or networks with the largest RTT, loss or traffic",
 		Long: `Show flows or network prefixes, sorted by RTT, loss or traffic, and keep the table up to date.
 
@@ -43,15 +41,10 @@ A flow is listed once for each direction in which it is measured: DESTINATION se
 of the whole path, if only packets of DESTINATION are seen. LOSS is the part of the TCP segments that were sent again,
 or of the echoes without reply. Of prefixes, two more columns have it of what their hosts sent and received, and the
 last ones have the medians of parts: those that --aggregate-parts and --aggregate-load tell apart, of queries, and of
-the whole path where one direction is seen.
-
-With --history, the table has what sluice-rtt --history has kept since some time, of the 1000 prefixes with the most
-RTTs, or of one with --prefix, and of those that have only a part such as queries.
-It is read again every minute; without a terminal it is written once.`,
-		Example: `  sluice-rtt top -i eth0 --all
-  sluice-rtt top --history /var/lib/sluice-rtt --since 2h --sort loss`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
+the whole path where one direction is seen.`,
+		Example: "  sluice-rtt top -i eth0 --all",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
 	flags := cmd.Flags()
 	f.register(flags)
@@ -59,19 +52,12 @@ It is read again every minute; without a terminal it is written once.`,
 	flags.IntVarP(&f.updates, "updates", "n", 0, "end after this `number` of updates; 0: never")
 	flags.StringVar(&f.by, "by", "flow", "show flow or prefix")
 	flags.StringVar(&f.sort, "sort", string(top.SortRTT), "sort by rtt, loss or bytes")
-	flags.StringVar(&f.history, "history", "", "show the history in this `directory`, instead of passing traffic")
-	f.query.register(flags, "1h")
 	return cmd
 }
 
 func (f *topFlags) check() error {
-	switch {
-	case len(f.cfg.Interfaces) == 0 && f.history == "":
-		return errors.New("nothing to show: name an interface with -i, or a directory with --history")
-	case len(f.cfg.Interfaces) > 0 && f.history != "":
-		return errors.New("-i shows what passes, and --history what has passed: choose one of them")
-	case f.history == "" && (f.query.until != "" || f.query.prefix != ""):
-		return errors.New("--until and --prefix are for --history: name a directory")
+	if len(f.cfg.Interfaces) == 0 {
+		return errors.New("nothing to show: name an interface with -i")
 	}
 	return cmp.Or(
 		bounds.OneOf("--by", f.by, "flow", "prefix"),
@@ -84,12 +70,8 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
-	query, err := f.query.parse()
-	if err != nil {
-		return cli.AsUsage(err)
-	}
 	v := &topView{
-		out: env.Stdout, prefixes: f.by == "prefix" || f.history != "", left: f.updates,
+		out: env.Stdout, prefixes: f.by == "prefix", left: f.updates,
 		flows: top.Table{Sort: top.SortKey(f.sort)}, networks: top.Table{Sort: top.SortKey(f.sort), Prefixes: true},
 		updates: make(chan func() error), ended: make(chan struct{}),
 	}
@@ -98,13 +80,6 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 			return err
 		}
 		defer v.terminal.close()
-	}
-	if f.history != "" {
-		v.flowless = true
-		if v.terminal == nil {
-			v.left = max(v.left, 1)
-		}
-		return v.run(ctx, pastTop{v, f.history, query}.run)
 	}
 	cfg, err := f.config()
 	if err != nil {
@@ -130,7 +105,6 @@ type topView struct {
 	title           string
 	left            int // updates; 0: no limit
 	prefixes        bool
-	flowless        bool // there are only prefixes
 	flows, networks top.Table
 	keys            chan byte
 	updates         chan func() error // to be called where tables are drawn
@@ -192,7 +166,7 @@ func (v *topView) press(key byte) bool {
 	case 'q', 3, 4: // q, and Ctrl-C and Ctrl-D as a raw terminal sends them
 		return false
 	case 'f', 'p':
-		v.prefixes = key == 'p' || v.flowless
+		v.prefixes = key == 'p'
 	case 'r', 'l', 'b':
 		v.flows.SortBy(sorts[key])
 		v.networks.SortBy(sorts[key])

@@ -38,9 +38,3 @@ func TestKeysOfTop(t *testing.T) {
 		require.Contains(t, out.String(), c.title)
 	}
 }
-
-func TestKeysWithoutFlows(t *testing.T) {
-	v := &topView{prefixes: true, flowless: true}
-	require.True(t, v.press('f'))
-	require.True(t, v.prefixes)
-}

@@ -75,10 +75,10 @@ func TestRowsComeBack(t *testing.T) {
 	require.Equal(t, []uint64{128, 126, 4, 0}, []uint64{
 		rows[0].QUICSent, rows[0].QUICSentPassed, rows[0].QUICSentReported, rows[0].QUICReceived,
 	})
-	require.Equal(t, linear.Prefixes[0].RTT, rows[0].Histogram())
+	require.Equal(t, linear.Prefixes[0].RTT, histogram(&rows[0]))
 	require.Equal(t, int64(linear.Prefixes[0].RTT.Quantile(0.95)), rows[0].P95)
-	require.Equal(t, report.Histogram{}, rows[1].Histogram())
-	require.Equal(t, logarithmic.Prefixes[0].RTT, rows[2].Histogram())
+	require.Equal(t, report.Histogram{}, histogram(&rows[1]))
+	require.Equal(t, logarithmic.Prefixes[0].RTT, histogram(&rows[2]))
 	require.True(t, rows[2].Start.Equal(logarithmic.Start.Truncate(time.Microsecond)))
 }
 
@@ -107,13 +107,13 @@ func TestPartsComeBack(t *testing.T) {
 	require.NoError(t, errors.Join(w.Interval(i), w.Close()))
 	rows := always(t, dir)
 	require.Len(t, rows, 1)
-	require.Equal(t, "10.99.1.0/24+192.0.2.0/24 TCP on eth1 vlan 100.7", rows[0].Label())
+	require.Equal(t, "10.99.1.0/24+192.0.2.0/24 TCP on eth1 vlan 100.7", rows[0].About().Label())
 	require.EqualValues(t, 100, rows[0].VLAN)
 	require.EqualValues(t, 7, rows[0].InnerVLAN)
 	require.Len(t, rows[0].Parts, 5)
 	for n, want := range i.Prefixes[0].Parts() {
 		require.Equal(t, want.Name, rows[0].Parts[n].Name)
-		require.Equal(t, *want.RTTs, rows[0].Parts[n].Histogram(&rows[0]))
+		require.Equal(t, *want.RTTs, partHistogram(&rows[0], n))
 	}
 }
 
@@ -128,7 +128,7 @@ func TestPartsWithoutRTTsComeBack(t *testing.T) {
 	rows := always(t, dir)
 	require.Len(t, rows, 1)
 	require.Len(t, rows[0].Parts, 1)
-	require.Equal(t, want, rows[0].Parts[0].Histogram(&rows[0]))
+	require.Equal(t, want, partHistogram(&rows[0], 0))
 }
 
 // Files that an earlier version wrote have fewer columns.
@@ -162,14 +162,23 @@ func withoutEmpty(rows []Row) []Row {
 	return rows
 }
 
-func TestRowsWithBinsThatThereAreNot(t *testing.T) {
-	for _, r := range []Row{
-		{First: -1, Counts: []uint64{1}}, {First: 652, Counts: []uint64{1}},
-		{First: 250, Counts: []uint64{1}, Width: 1}, {Width: -1},
-	} {
-		r.RTTs = 1
-		require.Equal(t, report.Histogram{}, r.Histogram())
+// histogram returns the histogram of a row.
+func histogram(r *Row) report.Histogram {
+	h := report.Histogram{
+		Count: r.RTTs, Min: time.Duration(r.Min), Max: time.Duration(r.Max), Sum: time.Duration(r.Sum),
 	}
+	if h.Count > 0 {
+		h.Width, h.Bins = time.Duration(r.Width), append(make([]uint64, r.First), r.Counts...)
+	}
+	return h
+}
+
+// partHistogram returns the histogram of a part of a row.
+func partHistogram(r *Row, n int) report.Histogram {
+	p := &r.Parts[n]
+	return histogram(&Row{
+		RTTs: p.RTTs, Min: p.Min, Max: p.Max, Sum: p.Sum, Width: r.Width, First: p.First, Counts: p.Counts,
+	})
 }
 
 func TestFilesByTime(t *testing.T) {

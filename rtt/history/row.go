@@ -151,37 +151,3 @@ func (r *Row) About() *report.Prefix {
 		Protocol: r.Protocol,
 	}
 }
-
-// Label returns the label of a row's subject.
-func (r *Row) Label() string { return r.About().Label() }
-
-// Histogram returns the histogram of a row. A row with bins that there are not has none.
-func (r *Row) Histogram() report.Histogram {
-	return withBins(report.Histogram{
-		Count: r.RTTs, Min: time.Duration(r.Min), Max: time.Duration(r.Max), Sum: time.Duration(r.Sum),
-		Width: time.Duration(r.Width),
-	}, r.First, r.Counts)
-}
-
-// Histogram returns the histogram of a part of a row, or none if it has bins that there are not.
-func (p *Part) Histogram(r *Row) report.Histogram {
-	return withBins(report.Histogram{
-		Count: p.RTTs, Min: time.Duration(p.Min), Max: time.Duration(p.Max), Sum: time.Duration(p.Sum),
-		Width: time.Duration(r.Width),
-	}, p.First, p.Counts)
-}
-
-func withBins(h report.Histogram, first int32, counts []uint64) report.Histogram {
-	if h.Count == 0 || !haveBins(first, counts, h.Width) {
-		return report.Histogram{}
-	}
-	if len(counts) > 0 {
-		h.Bins = append(make([]uint64, first), counts...)
-	}
-	return h
-}
-
-// haveBins reports whether there are bins of that width for some counts.
-func haveBins(first int32, counts []uint64, width time.Duration) bool {
-	return first >= 0 && width >= 0 && int(first)+len(counts) <= report.MaxBins(width)
-}

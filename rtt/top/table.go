@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"sluice/rtt/history"
 	"sluice/rtt/report"
 )
 
@@ -105,29 +104,6 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 			row.parts[part.Name] = part.RTTs.Quantile(0.5)
 		}
 		row.orPath(&p.RTT, &p.OneDirection)
-		t.rows = append(t.rows, row)
-	}
-	t.nameParts()
-	t.sort()
-}
-
-// UpdateTotals replaces the rows with prefixes, summed over some time.
-func (t *Table) UpdateTotals(totals *history.Totals) {
-	t.rows = nil
-	for n := range totals.Prefixes {
-		p := &totals.Prefixes[n]
-		row := prefixRow(p.Prefix, &p.RTT, totals.To.Sub(totals.From), p.Bytes)
-		row.loss = lossOf(p.TCPSegments, p.Retransmissions, p.Loss)
-		row.sent = lossOf(p.Sent.TCPSegments, p.Sent.Retransmissions, p.Sent.Loss)
-		row.received = lossOf(p.Received.TCPSegments, p.Received.Retransmissions, p.Received.Loss)
-		for name, h := range p.Parts {
-			if h.Count > 0 {
-				row.parts[name] = h.Quantile(0.5)
-			}
-		}
-		if whole := p.Parts["one-direction"]; whole != nil {
-			row.orPath(&p.RTT, whole)
-		}
 		t.rows = append(t.rows, row)
 	}
 	t.nameParts()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/rtt/history"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
 )
@@ -90,7 +89,7 @@ PREFIX                                   RTT ms▼     MIN ms  LOSS %     KBYTE/
 	require.Equal(t, 2, top.Len())
 }
 
-// Parts of the RTTs have columns of their own, as many as there are, live and from a history.
+// Parts of the RTTs have columns of their own, as many as there are.
 func TestTopParts(t *testing.T) {
 	rtts := func(ms int) report.Histogram {
 		rtt := time.Duration(ms) * time.Millisecond
@@ -107,26 +106,17 @@ func TestTopParts(t *testing.T) {
 		},
 		{Group: "quiet"},
 	}})
-	past := Table{Prefixes: true}
-	past.UpdateTotals(&history.Totals{From: time.Unix(1000, 0), To: time.Unix(1002, 0), Prefixes: []history.Series{
-		{Prefix: "customer", RTT: rtts(5), Parts: map[string]*report.Histogram{
-			"peers": &peers, "idle": &idle, "loaded": &loaded, "peers-idle": new(report.Histogram),
-			"one-direction": &whole,
-		}},
-		{Prefix: "quiet"},
-	}})
-	for _, top := range []*Table{&live, &past} {
-		require.Equal(t, []string{
-			"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|IDLE ms|LOADED ms|ONE-DIRECTION ms|PEERS ms|SENT LOSS %|RCVD LOSS %",
-			"customer|5.000|5.000|-|0.0|5.000|80.000|30.000|12.000|-|-",
-			"quiet|-|-|-|0.0|-|-|-|-|-|-",
-		}, cells(top.Render(160, 10)))
-		for _, line := range top.Render(60, 10) {
-			require.LessOrEqual(t, len([]rune(line)), 60)
-		}
-		top.UpdatePrefixes(reporttest.Interval())
-		require.NotContains(t, top.Render(160, 10)[0], "PEERS")
+	top := &live
+	require.Equal(t, []string{
+		"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|IDLE ms|LOADED ms|ONE-DIRECTION ms|PEERS ms|SENT LOSS %|RCVD LOSS %",
+		"customer|5.000|5.000|-|0.0|5.000|80.000|30.000|12.000|-|-",
+		"quiet|-|-|-|0.0|-|-|-|-|-|-",
+	}, cells(top.Render(160, 10)))
+	for _, line := range top.Render(60, 10) {
+		require.LessOrEqual(t, len([]rune(line)), 60)
 	}
+	top.UpdatePrefixes(reporttest.Interval())
+	require.NotContains(t, top.Render(160, 10)[0], "PEERS")
 }
 
 // Where only one direction passes, prefixes are sorted by its RTTs, which have a star.
@@ -142,35 +132,10 @@ func TestTopOneDirection(t *testing.T) {
 	live.UpdatePrefixes(&report.Interval{Start: time.Unix(1000, 0), End: time.Unix(1002, 0), Prefixes: []report.Prefix{
 		{Group: "a", OneDirection: near}, {Group: "b", OneDirection: far},
 	}})
-	past := Table{Prefixes: true}
-	past.UpdateTotals(&history.Totals{From: time.Unix(1000, 0), To: time.Unix(1002, 0), Prefixes: []history.Series{
-		{Prefix: "a", Parts: map[string]*report.Histogram{"one-direction": &near}},
-		{Prefix: "b", Parts: map[string]*report.Histogram{"one-direction": &far}},
-	}})
-	for _, top := range []*Table{&live, &past} {
-		require.Equal(t, []string{
-			"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|ONE-DIRECTION ms|SENT LOSS %|RCVD LOSS %",
-			"b|30.000*|30.000*|-|0.0|30.000|-|-",
-			"a|5.000*|5.000*|-|0.0|5.000|-|-",
-		}, cells(top.Render(160, 10)))
-	}
-}
-
-func TestTopTotals(t *testing.T) {
-	top := Table{Prefixes: true}
-	now := time.Unix(1000, 0)
-	rtts := reporttest.Interval().Prefixes[0].RTT
-	top.UpdateTotals(&history.Totals{From: now, To: now.Add(2 * time.Second), Prefixes: []history.Series{
-		{
-			Prefix: "customer", RTT: rtts, Bytes: 380,
-			Congestion: history.Congestion{TCPSegments: 8, Retransmissions: 1},
-			Received:   history.Direction{Congestion: history.Congestion{TCPSegments: 4, Retransmissions: 1}},
-		},
-		{Prefix: "quiet", Loss: report.Loss{All: 200, Passed: 200, Reported: 3}},
-	}})
-	require.Equal(t, strings.TrimPrefix(`
-PREFIX                                   RTT ms▼     MIN ms  LOSS %     KBYTE/s  SENT LOSS %  RCVD LOSS %
-customer                                   6.000      2.000   12.50         0.2            -        25.00
-quiet                                          -          -    1.50         0.0            -            -`,
-		"\n"), strings.Join(top.Render(105, 10), "\n"))
+	top := &live
+	require.Equal(t, []string{
+		"PREFIX|RTT ms▼|MIN ms|LOSS %|KBYTE/s|ONE-DIRECTION ms|SENT LOSS %|RCVD LOSS %",
+		"b|30.000*|30.000*|-|0.0|30.000|-|-",
+		"a|5.000*|5.000*|-|0.0|5.000|-|-",
+	}, cells(top.Render(160, 10)))
 }
