@@ -10,7 +10,7 @@ import (
 )
 
 // contradicts announces the victim's namespace, and sends other objects under the same ids.
-func (p *Peer) contradicts() error {
+func contradicts(p *Peer) error {
 	group, err := p.knownGroup()
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (p *Peer) contradicts() error {
 }
 
 // offers offers the victim by PUBLISH.
-func (p *Peer) offers() error {
+func offers(p *Peer) error {
 	group, err := p.knownGroup()
 	if err != nil {
 		return err

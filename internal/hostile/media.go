@@ -7,7 +7,7 @@ import (
 	"sluice/transport"
 )
 
-func (p *Peer) tinyObjects() error {
+func tinyObjects(p *Peer) error {
 	stream, encoder, err := p.subgroup()
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (p *Peer) tinyObjects() error {
 	return p.checkCache()
 }
 
-func (p *Peer) tinyGroups() error {
+func tinyGroups(p *Peer) error {
 	s, err := p.publish(p.own)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p *Peer) tinyGroups() error {
 }
 
 // waitingStreams sends little on one stream of a subgroup, and sends the same subgroup on others, which have to wait.
-func (p *Peer) waitingStreams() error {
+func waitingStreams(p *Peer) error {
 	s, err := p.publish(p.own)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (p *Peer) waitingStreams() error {
 }
 
 // sparseObjects sends objects with every second id on one stream.
-func (p *Peer) sparseObjects() error {
+func sparseObjects(p *Peer) error {
 	stream, encoder, err := p.subgroup()
 	if err != nil {
 		return err

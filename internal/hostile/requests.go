@@ -22,7 +22,7 @@ func waiting(n int) moqt.Subscribe {
 	return m
 }
 
-func (p *Peer) requests() error {
+func requests(p *Peer) error {
 	ctx, cancel := context.WithTimeout(p.Context(), time.Second)
 	defer cancel()
 	var refused atomic.Bool // one of them; the answer may come after many more
@@ -37,7 +37,7 @@ func (p *Peer) requests() error {
 }
 
 // tokens sends a request with as many tokens as fit into a message.
-func (p *Peer) tokens() error {
+func tokens(p *Peer) error {
 	const n = 13_000
 	const token = "\x02\x03\x00" // its length, USE_VALUE, type 0, no value
 	payload := moqt.AppendVarint([]byte{0, 0, 0}, n)
@@ -54,7 +54,7 @@ func (p *Peer) tokens() error {
 }
 
 // tokensOfRequests makes 200 requests with as large tokens as a message may have: 3 MiB.
-func (p *Peer) tokensOfRequests() error {
+func tokensOfRequests(p *Peer) error {
 	ends := make(chan error, 200)
 	large := moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte(strings.Repeat("x", moqt.MaxAuthTokenBytes))}
 	for i := range cap(ends) {
@@ -83,7 +83,7 @@ func excessive(err error) error {
 }
 
 // prefixes asks for 200 namespaces again and again.
-func (p *Peer) prefixes() error {
+func prefixes(p *Peer) error {
 	for i := range 200 {
 		ns := moqt.PublishNamespace{Namespace: slices.Concat(p.own.Namespace, moqt.Namespace{fmt.Sprint(i)})}
 		if _, err := p.PublishNamespace(p.Context(), ns); err != nil {
@@ -109,7 +109,7 @@ func (p *Peer) prefixes() error {
 }
 
 // namespaces reports many namespaces to the relay, which has asked for them.
-func (p *Peer) namespaces() error {
+func namespaces(p *Peer) error {
 	select {
 	case n := <-p.watched:
 		for i := range 40_000 {
@@ -125,7 +125,7 @@ func (p *Peer) namespaces() error {
 }
 
 // fetches asks for everything 50 times, and reads nothing.
-func (p *Peer) fetches() error {
+func fetches(p *Peer) error {
 	for range 50 {
 		f, err := p.Fetch(p.Context(), moqt.Fetch{
 			FetchType: moqt.FetchStandalone, Track: p.victim, End: moqt.Location{Group: 1 << 20},
@@ -138,7 +138,7 @@ func (p *Peer) fetches() error {
 	return nil
 }
 
-func (p *Peer) neverReads() error {
+func neverReads(p *Peer) error {
 	s, err := p.Subscribe(p.Context(), moqt.Subscribe{Track: p.victim}, unread{p.Context()})
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ const flood = 20
 
 // foreignPackets sends RTP and RTCP to the server's ports, from many ports that no session has named, and from a
 // player's, which publishes nothing. It waits for an answer before the next flood: a server without time gets less.
-func (c *RTSPClient) foreignPackets() error {
+func foreignPackets(c *RTSPClient) error {
 	p, err := c.playByUDP()
 	if err != nil {
 		return slow(err)
@@ -98,7 +98,7 @@ const (
 )
 
 // nacks asks for the latest packets of the victim again and again, and counts the packets that come.
-func (c *RTSPClient) nacks() error {
+func nacks(c *RTSPClient) error {
 	p, err := c.playByUDP()
 	if err != nil {
 		return slow(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // malformedRequests sends requests that no server may grant.
-func (c *RTSPClient) malformedRequests() error {
+func malformedRequests(c *RTSPClient) error {
 	url := "rtsp://" + c.Address + "/" + c.Victim
 	for _, text := range []string{
 		"\x00\x01\x02\xff\r\n\r\n",
@@ -75,17 +75,17 @@ func (c *RTSPClient) without(begin, more string) error {
 	return slow(err)
 }
 
-func (c *RTSPClient) endlessHeaders() error {
+func endlessHeaders(c *RTSPClient) error {
 	return c.without("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "X: y\r\n")
 }
-func (c *RTSPClient) endlessLine() error { return c.without("DESCRIBE rtsp://x/", "x") }
+func endlessLine(c *RTSPClient) error { return c.without("DESCRIBE rtsp://x/", "x") }
 
-func (c *RTSPClient) endlessBody() error {
+func endlessBody(c *RTSPClient) error {
 	return c.without("ANNOUNCE rtsp://x/y RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 99999999999\r\n\r\n", "x")
 }
 
 // unreadAnswers sends requests as long as the server takes them, and reads no answer.
-func (c *RTSPClient) unreadAnswers() error {
+func unreadAnswers(c *RTSPClient) error {
 	conn, err := c.dial(c.Victim)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (c *RTSPClient) unreadAnswers() error {
 }
 
 // slowRequests sends a byte a second of many requests.
-func (c *RTSPClient) slowRequests() error {
+func slowRequests(c *RTSPClient) error {
 	const many = 30
 	var conns []*rtspwire.Conn
 	for range many {
@@ -131,7 +131,7 @@ func (c *RTSPClient) slowRequests() error {
 const maxConnections = 256
 
 // connections opens more connections than one address may have, and asks on each.
-func (c *RTSPClient) connections() error {
+func connections(c *RTSPClient) error {
 	var conns []*rtspwire.Conn
 	for range maxConnections + 50 {
 		conn, err := c.dial(c.Victim)
@@ -157,10 +157,10 @@ func (c *RTSPClient) connections() error {
 }
 
 // otherPaths publishes where somebody else does.
-func (c *RTSPClient) otherPaths() error { return c.publishThere(c.From) }
+func otherPaths(c *RTSPClient) error { return c.publishThere(c.From) }
 
 // neighbours does so from the address of the victim.
-func (c *RTSPClient) neighbours() error {
+func neighbours(c *RTSPClient) error {
 	if c.Beside == nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (c *RTSPClient) publishThere(from net.IP) error {
 }
 
 // wrongTokens asks for everything with tokens that nobody has, in all places where a token may be.
-func (c *RTSPClient) wrongTokens() error {
+func wrongTokens(c *RTSPClient) error {
 	for i := range 30 {
 		wrong := strings.Repeat("wrong", i*i)
 		for _, ask := range []func(*rtspwire.Conn) (*base.Response, error){
@@ -222,7 +222,7 @@ func (c *RTSPClient) wrongTokens() error {
 }
 
 // nobodys asks for broadcasts that do not exist, in many ways, and leaves before the server has found that out.
-func (c *RTSPClient) nobodys() error {
+func nobodys(c *RTSPClient) error {
 	for i := range 50 {
 		conn, err := c.dial(fmt.Sprintf("%s/%d", c.own, i))
 		if err != nil {

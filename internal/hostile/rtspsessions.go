@@ -21,7 +21,7 @@ func (c *RTSPClient) ownBroadcast(i int) (*rtspwire.Conn, error) {
 
 // sessions begins and ends sessions of players and publishers, with and without TEARDOWN. The ports are the same each
 // time that it runs, so that the sessions that are left limit how many more there are.
-func (c *RTSPClient) sessions() error {
+func sessions(c *RTSPClient) error {
 	for i := range 100 {
 		pub, err := c.ownBroadcast(i % 3)
 		if err != nil {
@@ -53,7 +53,7 @@ func (c *RTSPClient) sessions() error {
 
 // abandonedSessions begins sessions by UDP, and closes their connections: the server has to find out that nobody is
 // there.
-func (c *RTSPClient) abandonedSessions() error {
+func abandonedSessions(c *RTSPClient) error {
 	for i := range 100 {
 		sub, err := c.dial(c.Victim)
 		if err != nil {
@@ -78,7 +78,7 @@ func (c *RTSPClient) abandonedSessions() error {
 }
 
 // teardowns ends sessions while packets are on their way, in both directions: within a packet, and within a request.
-func (c *RTSPClient) teardowns() error {
+func teardowns(c *RTSPClient) error {
 	for i := range 50 {
 		sub, err := c.dial(c.Victim)
 		if err != nil {
@@ -175,7 +175,7 @@ var hugeSets = []struct {
 }
 
 // parameterSets announces parameter sets that claim very much, and sends them in packets.
-func (c *RTSPClient) parameterSets() error {
+func parameterSets(c *RTSPClient) error {
 	for i, h := range hugeSets {
 		conn, err := c.ownBroadcast(i)
 		if err != nil {
@@ -212,7 +212,7 @@ func (c *RTSPClient) parameterSets() error {
 const maxMedias = 16
 
 // descriptions announces all absurd descriptions, and sends packets where that is granted.
-func (c *RTSPClient) descriptions() error {
+func descriptions(c *RTSPClient) error {
 	all := absurd()
 	first := rand.IntN(len(all))
 	for n := range all {
@@ -238,7 +238,7 @@ func (c *RTSPClient) descriptions() error {
 }
 
 // garbagePackets publishes and plays on a connection, and sends packets of all lengths on all channels.
-func (c *RTSPClient) garbagePackets() error {
+func garbagePackets(c *RTSPClient) error {
 	pub, err := c.ownBroadcast(0)
 	if err != nil {
 		return err
@@ -286,7 +286,7 @@ func (c *RTSPClient) garbagePackets() error {
 }
 
 // unreadPackets has players on connections that read nothing, of both kinds of broadcasts.
-func (c *RTSPClient) unreadPackets() error {
+func unreadPackets(c *RTSPClient) error {
 	for i := range 40 {
 		path := c.Victim
 		if i%2 == 0 && c.MoQ != "" {

@@ -9,7 +9,7 @@ import (
 	"sluice/transport"
 )
 
-func (p *Peer) garbageRequest() error {
+func garbageRequest(p *Peer) error {
 	stream, err := p.Conn.OpenStream()
 	if err != nil {
 		return err
@@ -18,7 +18,7 @@ func (p *Peer) garbageRequest() error {
 	return p.expelled()
 }
 
-func (p *Peer) garbageStream() error {
+func garbageStream(p *Peer) error {
 	stream, err := p.Conn.OpenUniStream()
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (p *Peer) garbageStream() error {
 	return p.expelled()
 }
 
-func (p *Peer) garbageDatagram() error {
+func garbageDatagram(p *Peer) error {
 	if err := p.Conn.SendDatagram(noise(500)); err != nil {
 		return err
 	}
@@ -43,11 +43,11 @@ func noise(n int) []byte {
 }
 
 // streams opens as many streams as it can, and sends half a varint on each.
-func (p *Peer) streams() error {
+func streams(p *Peer) error {
 	return openAll(func() (transport.SendStream, error) { return p.Conn.OpenUniStream() })
 }
 
-func (p *Peer) requestStreams() error {
+func requestStreams(p *Peer) error {
 	return openAll(func() (transport.SendStream, error) { return p.Conn.OpenStream() })
 }
 
@@ -66,7 +66,7 @@ func openAll(open func() (transport.SendStream, error)) error {
 }
 
 // unknownAliases opens streams of tracks that no message has named. They wait, and are stopped.
-func (p *Peer) unknownAliases() error {
+func unknownAliases(p *Peer) error {
 	var first transport.SendStream
 	for alias := range uint64(6_000) {
 		stream, err := p.Conn.OpenUniStream()
