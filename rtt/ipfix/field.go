@@ -2,8 +2,8 @@ package ipfix
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
-	"time"
 
 	"sluice/rtt/report"
 )
@@ -70,36 +70,22 @@ func fields(a *report.Aggregation, address int) []field {
 		number64(packetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Packets }),
 		number64(octetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Bytes }),
 		number64(packetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Packets }))
-	all = append(all, congestionFields(tcpSent, func(r *record) *report.PrefixTraffic { return &r.Sent })...)
-	all = append(all, congestionFields(tcpReceived, func(r *record) *report.PrefixTraffic { return &r.Received })...)
-	all = append(all,
-		number64(quicSent, own, func(r *record) uint64 { return r.LossSent.All }),
-		number64(quicSentPassed, own, func(r *record) uint64 { return r.LossSent.Passed }),
-		number64(quicSentReported, own, func(r *record) uint64 { return r.LossSent.Reported }),
-		number64(quicReceived, own, func(r *record) uint64 { return r.LossReceived.All }),
-		number64(quicReceivedPassed, own, func(r *record) uint64 { return r.LossReceived.Passed }),
-		number64(quicReceivedReported, own, func(r *record) uint64 { return r.LossReceived.Reported }))
-	all = append(all, rttFields(rttCount, func(r *record) *report.Histogram { return &r.RTT })...)
+	all = append(all, ownFields(tcpSent, tcpReceived, quicSent, quicReceived, rtts)...)
 	if a.Parts {
-		all = append(all, rttFields(peerRTTCount, func(r *record) *report.Histogram { return &r.PeerRTT })...)
+		all = append(all, ownFields(peerRTTs)...)
 	}
 	if a.OneDirection {
-		all = append(all, rttFields(oneDirectionRTTCount, func(r *record) *report.Histogram {
-			return &r.OneDirection
-		})...)
+		all = append(all, ownFields(oneDirectionRTTs)...)
 	}
 	return all
 }
 
-// congestionFields are the elements of one direction: TCP segments, how many of these were sent again, packets that ECN
-// may mark, and those that it has marked.
-func congestionFields(segments uint16, of func(*record) *report.PrefixTraffic) []field {
-	return []field{
-		number64(segments, own, func(r *record) uint64 { return of(r).TCPSegments() }),
-		number64(segments+1, own, func(r *record) uint64 { return of(r).Retransmissions }),
-		number64(segments+2, own, func(r *record) uint64 { return of(r).ECNCapable }),
-		number64(segments+3, own, func(r *record) uint64 { return of(r).ECNMarked }),
+// ownFields are enterprise-specific elements.
+func ownFields(lists ...[]element) (all []field) {
+	for _, e := range slices.Concat(lists...) {
+		all = append(all, number64(e.id, own, e.value))
 	}
+	return all
 }
 
 // keyFields are the keys of an aggregate.
@@ -142,21 +128,6 @@ func prefixFields(version uint8, address, bits, length uint16) []field {
 		{address, length, 0, func(b []byte, r *record) []byte { return append(b, r.Prefix.Addr().AsSlice()...) }},
 		{bits, 1, 0, func(b []byte, r *record) []byte { return append(b, uint8(r.Prefix.Bits())) }},
 	}
-}
-
-// rttFields are the elements of a histogram. The first is the count, the others are in ns.
-func rttFields(count uint16, of func(*record) *report.Histogram) []field {
-	all := []field{number64(count, own, func(r *record) uint64 { return of(r).Count })}
-	for n, value := range []func(*report.Histogram) time.Duration{
-		func(h *report.Histogram) time.Duration { return h.Min },
-		func(h *report.Histogram) time.Duration { return h.Quantile(0.5) },
-		func(h *report.Histogram) time.Duration { return h.Quantile(0.95) },
-		func(h *report.Histogram) time.Duration { return h.Max },
-		func(h *report.Histogram) time.Duration { return h.Sum },
-	} {
-		all = append(all, number64(count+1+uint16(n), own, func(r *record) uint64 { return uint64(value(of(r))) }))
-	}
-	return all
 }
 
 // number64 is a number of full size. Shares of two are wrong if one has a size in which it could not grow further.
