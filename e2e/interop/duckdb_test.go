@@ -34,7 +34,7 @@ func TestDuckDB(t *testing.T) {
 			continue
 		}
 		for prefix, want := range totals {
-			if want.Count >= 20 { // of which the query is
+			if want.Count >= 20 { // others are not in the answer
 				requireTotals(t, prefix, want, answers)
 			}
 		}

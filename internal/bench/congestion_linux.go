@@ -165,7 +165,7 @@ func (r *runner) runCongestion(
 	play := func(host int, fitting func(time.Duration) int) playback.Score {
 		got := m.Received[host][0]
 		audio := append([]video.Arrival{}, got.Audio...) // not nil, also if none of it has arrived
-		return video.PlayLadder(c.mock, got.Arrivals, audio, from, to, fitting)
+		return video.Play(c.mock, got.Arrivals, audio, from, to, fitting)
 	}
 	o, neighbour := outcomeOf(m), play(len(paths), nil)
 	for i, b := range c.bottlenecks {

@@ -88,7 +88,7 @@ func TestPlayWithoutATrackThatIsWithdrawn(t *testing.T) {
 }
 
 // In its next session, a player goes on with a rendition that only a later catalog has, if the relay chooses it or the
-// catalog does not have the one before any more.
+// catalog has lost its present one.
 func TestPlayFollowsRenditions(t *testing.T) {
 	const high, low = "1.m4s", "3.m4s"
 	only := func(name string) func(*catalog.Catalog) {

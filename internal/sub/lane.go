@@ -46,8 +46,8 @@ func (l *lane) sourcesLocked() []*source {
 	return l.renditions
 }
 
-// wantedLocked returns the source to subscribe to: the one that plays, unless the catalog does not have it any more.
-// Then it is the best one that is not better, or else the least one.
+// wantedLocked returns the source to subscribe to: its present source, unless the catalog does not have it
+// any more. Then it is the best source that is not better, or else the least.
 func (l *lane) wantedLocked() *source {
 	sources := l.sourcesLocked()
 	if slices.Contains(sources, l.source) {
@@ -70,7 +70,7 @@ func (l *lane) isWithdrawnLocked() bool {
 // init segment.
 func (l *lane) waitsLocked() bool { return l.frames != nil && !l.frames.mux.Ready() }
 
-// rewrite makes a chunk anew, so that it belongs to the same track as those of the other renditions, for players that
+// rewrite makes a chunk anew, so that it belongs to the same track as other renditions' chunks, for players that
 // ignore further init segments: it says all that the init segment has defaults for, and key frames have the parameter
 // sets.
 func (l *lane) rewrite(chunk []byte) ([]byte, error) {

@@ -79,7 +79,7 @@ var (
 	}, rtts, peerRTTs, quicSent, quicReceived, tcpSent, tcpReceived, oneDirectionRTTs)
 )
 
-// rttElements are those of a histogram, from a number on.
+// rttElements are a histogram's, from a number on.
 func rttElements(id uint16, name, whose string, of func(*record) *report.Histogram) []element {
 	all := []element{{
 		id, name + "DeltaCount", semanticsDeltaCounter, unitNone, "RTTs " + whose,
@@ -106,7 +106,7 @@ func rttElements(id uint16, name, whose string, of func(*record) *report.Histogr
 	return all
 }
 
-// lossElements are those of the losses of QUIC in one direction, from a number on.
+// lossElements are about the losses of QUIC in one direction, from a number on.
 func lossElements(id uint16, direction, which string, of func(*record) *report.Loss) []element {
 	name := "quic" + direction
 	return []element{
@@ -121,7 +121,7 @@ func lossElements(id uint16, direction, which string, of func(*record) *report.L
 	}
 }
 
-// congestionElements are those of one direction, from a number on: TCP segments, how many of these were sent again,
+// congestionElements are about one direction, from a number on: TCP segments, how many of these were sent again,
 // packets that ECN may mark, and those that it has marked.
 func congestionElements(id uint16, direction, which string, of func(*record) *report.PrefixTraffic) []element {
 	tcp, ecn := "tcp"+direction, "ecn"+direction

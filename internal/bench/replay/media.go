@@ -26,7 +26,7 @@ func LadderOf(best video.Mock, length time.Duration) *Trace {
 	return mediaOf("mock ladder", length, renditions...)
 }
 
-// mediaOf returns video, of which there may be several renditions, and audio.
+// mediaOf returns video, maybe in several renditions, and audio.
 func mediaOf(title string, length time.Duration, renditions ...video.Mock) *Trace {
 	t := &Trace{Title: title}
 	for i, m := range renditions {

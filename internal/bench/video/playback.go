@@ -7,16 +7,9 @@ import (
 )
 
 // Play replays the arrivals of frames [from, to) of a broadcast of mock video, and of its audio. If audio is nil, there
-// is none.
-func Play(m Mock, arrivals, audio []Arrival, from, to uint64) playback.Score {
-	return PlayLadder(m, arrivals, audio, from, to, nil)
-}
-
-// PlayLadder is Play for a video with several renditions. fitting returns the rank of the best one that fits the path,
-// by the time since frame from; nil: there is only one.
-func PlayLadder(
-	m Mock, arrivals, audio []Arrival, from, to uint64, fitting func(time.Duration) int,
-) playback.Score {
+// is none. fitting returns the rank of the best rendition that fits the path, by the time since frame from; nil: there
+// is only one.
+func Play(m Mock, arrivals, audio []Arrival, from, to uint64, fitting func(time.Duration) int) playback.Score {
 	if from >= to {
 		return playback.Score{}
 	}

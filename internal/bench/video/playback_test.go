@@ -31,7 +31,7 @@ func arrivals(end uint64, delay func(n uint64) time.Duration) (all []Arrival) {
 }
 
 func TestPlayEverything(t *testing.T) {
-	p := Play(layered, arrivals(150, func(uint64) time.Duration { return 30 * time.Millisecond }), nil, 25, 150)
+	p := Play(layered, arrivals(150, func(uint64) time.Duration { return 30 * time.Millisecond }), nil, 25, 150, nil)
 	require.Equal(t, 1., p.Playable)
 	require.Equal(t, 1., p.Keys)
 	require.Zero(t, p.Stalls)
@@ -71,16 +71,16 @@ func TestPlayWithLoss(t *testing.T) {
 				return c.delay
 			}
 			return 0
-		}), nil, 0, 100)
+		}), nil, 0, 100, nil)
 		require.InDelta(t, c.playable, p.Playable, 1e-9, name)
 		require.Equal(t, c.keys, p.Keys, name)
 		require.Equal(t, c.stalls, p.Stalls, name)
 		require.Equal(t, c.stalled, p.Stalled, name)
 	}
-	nothing := Play(layered, nil, nil, 0, 100)
+	nothing := Play(layered, nil, nil, 0, 100, nil)
 	require.Zero(t, nothing.Playable+nothing.Keys+nothing.Goodput)
 	require.Equal(t, 4*time.Second, nothing.Stalled)
-	require.Equal(t, playback.Score{}, Play(layered, nil, nil, 100, 100))
+	require.Equal(t, playback.Score{}, Play(layered, nil, nil, 100, 100, nil))
 }
 
 // Groups are of one rendition each. The second group has not arrived, and the third is of a rendition that is too low.
@@ -94,11 +94,11 @@ func TestPlayLadder(t *testing.T) {
 	for i := range all {
 		all[i].Rendition = []int{2, 2, 0, 1}[all[i].Group]
 	}
-	p := PlayLadder(layered, all, nil, 0, 200, func(time.Duration) int { return 1 })
+	p := Play(layered, all, nil, 0, 200, func(time.Duration) int { return 1 })
 	require.True(t, p.Settled)
 	require.Equal(t, .5, p.Fit)
 	require.Equal(t, 2, p.Switches)
-	late := PlayLadder(layered, all, nil, 100, 200, func(due time.Duration) int {
+	late := Play(layered, all, nil, 100, 200, func(due time.Duration) int {
 		if due < 2*time.Second {
 			return playback.Unsettled
 		}
@@ -129,13 +129,13 @@ func TestPlayAudio(t *testing.T) {
 			Group: f.Group, Object: f.Object, Published: at, Arrived: at + late, Bytes: Audio.Size(n),
 		})
 	}
-	p := Play(layered, everything, audio, 25, 100)
+	p := Play(layered, everything, audio, 25, 100, nil)
 	require.Equal(t, [2]float64{1, 1}, [2]float64{p.Playable, p.Keys})
 	require.True(t, p.HasAudio)
 	require.InDelta(t, 1-20/140., p.Audio, .002, "3 s from 1 s on have 140 or 141 frames")
 	require.Len(t, p.Ages, 75, "ages are those of pictures")
-	require.False(t, Play(layered, everything, nil, 25, 100).HasAudio)
-	p = Play(layered, everything, []Arrival{}, 25, 100)
+	require.False(t, Play(layered, everything, nil, 25, 100, nil).HasAudio)
+	p = Play(layered, everything, []Arrival{}, 25, 100, nil)
 	require.True(t, p.HasAudio)
 	require.Zero(t, p.Audio, "none of it has arrived")
 }

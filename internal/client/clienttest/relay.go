@@ -104,7 +104,7 @@ func (r *Relay) withdraw(s *session.Session) {
 	}
 }
 
-// publisherOf waits for the publisher of a track. One whose session has ended is not there, though withdraw may be late.
+// publisherOf waits for the publisher of a track, with a session: withdraw may be late.
 func (r *Relay) publisherOf(ctx context.Context, t moqt.FullTrackName, wait time.Duration) *session.Session {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

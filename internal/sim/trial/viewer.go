@@ -80,7 +80,7 @@ func (w *viewer) join(ctx context.Context, m *Media, f *moqt.Filter) (largest *m
 		var sub *session.Subscription
 		sub, largest, err = w.subscribe(ctx, c, f, o)
 		begin := time.Now()
-		for w.spec.Version == moqt.Draft16 && isMissing(err) && time.Since(begin) < rendezvous { // which it does not know
+		for w.spec.Version == moqt.Draft16 && isMissing(err) && time.Since(begin) < rendezvous { // it has none
 			time.Sleep(100 * time.Millisecond)
 			sub, largest, err = w.subscribe(ctx, c, f, o)
 		}
