@@ -185,7 +185,7 @@ func (f *benchFlags) beQuick() {
 // shown lists the metrics that the table of each kind of scenario has.
 var shown = map[string][]string{
 	result.KindDelay: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "kernel"},
-	result.KindCPU: {"cpu.frame.relay", "cpu.mbit.relay", "cpu.packet.relay", "cpu.frame", "cpu.packet", "cpu.relay",
+	result.KindCPU: {"cpu.frame.relay", "cpu.packet.relay", "cpu.frame", "cpu.packet", "cpu.relay",
 		"cpu.ebpf", "cpu.system", "cpu.relay.wakeups"},
 	result.KindMemory:   {"memory.resident", "memory.proportional", "memory.peak", "memory.maps", "memory.session"},
 	result.KindSyscalls: {"syscalls.total", "syscalls.frame", "syscalls.packet"},

@@ -69,7 +69,6 @@ var quantities = map[string]quantity{
 	// The relay is its process without softirqs that interrupted it, and the softirqs of its devices, in which its eBPF
 	// programs run. The lab's programs are nobody's.
 	"cpu.frame.relay":   metric("CPU of the relay for a delivered frame", "µs", less, cpuOf),
-	"cpu.mbit.relay":    metric("CPU of the relay for each Mbit/s of delivered media", "% of a core", less, cpuOf),
 	"cpu.packet.relay":  beside("CPU of the relay for a delivered packet", "µs", cpuOf),
 	"cpu.frame":         metric("CPU of the whole system for a delivered frame", "µs", less, cpuOf),
 	"cpu.packet":        beside("CPU of the whole system for a delivered packet", "µs", cpuOf),

@@ -85,9 +85,8 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
 	m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
 	m["cpu.frame.relay"], m["cpu.packet.relay"] = u.PerFrame(relay), u.PerPacket(relay)
-	m["cpu.mbit.relay"] = u.PerMegabit(relay)
-	m["frames"] = float64(u.Delivered.Frames) / u.Period.Seconds()
-	m["frames.packets"] = float64(u.Packets) / float64(max(u.Delivered.Frames, 1))
+	m["frames"] = float64(u.Delivered) / u.Period.Seconds()
+	m["frames.packets"] = float64(u.Packets) / float64(max(u.Delivered, 1))
 	parts := map[string]float64{
 		"relay, user":   u.Percent(u.Relay.Process.User),
 		"relay, kernel": u.Percent(u.RelaySystem()),

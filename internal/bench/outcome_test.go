@@ -7,7 +7,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/result"
 	"sluice/internal/bench/trial"
@@ -58,7 +57,7 @@ func usageOf(change func(*trial.Usage)) *trial.Usage {
 		Publisher:   trial.Share{Process: procfs.ProcessTimes{User: 500 * time.Millisecond}},
 		Subscribers: trial.Share{Process: procfs.ProcessTimes{User: 700 * time.Millisecond}},
 		EBPF:        200 * time.Millisecond, Recorder: 100 * time.Millisecond, Lab: 100 * time.Millisecond,
-		Delivered: load.Delivered{Frames: 2000, Bytes: 2_500_000}, Packets: 10_000, Sessions: 10,
+		Delivered: 2000, Packets: 10_000, Sessions: 10,
 		KernelPackets: 9000, UserPackets: 1000, LateP99: time.Millisecond, FrameInterval: 40 * time.Millisecond,
 	}
 	if change != nil {
@@ -105,7 +104,7 @@ func TestUsage(t *testing.T) {
 	for name, want := range map[string]float64{
 		"cpu.system": 24, "cpu.relay": 12, "cpu.relay.user": 6, "cpu.relay.system": 4, "cpu.ebpf": 2,
 		"cpu.relay.softirq": 4.5, "cpu.lab": 1, "cpu.lab.relay": 1, "cpu.publisher": 5, "cpu.subscribers": 7,
-		"cpu.frame": 1200, "cpu.frame.relay": 600, "cpu.mbit.relay": 6, "frames": 200, "frames.packets": 5,
+		"cpu.frame": 1200, "cpu.frame.relay": 600, "frames": 200, "frames.packets": 5,
 		"cpu.packet": 240, "cpu.packet.relay": 120, "busy": 20, "kernel": 90, "others": 10, "generator": 12,
 		"packets": 10_000, "late": 1,
 	} {

@@ -71,7 +71,7 @@ func (o *outcome) addSyscalls(total map[string]uint64, u *trial.Usage) {
 	for name, n := range total {
 		calls[name] = float64(n) * per30
 		o.Metrics["syscalls.total"] += float64(n) * per30
-		o.Metrics["syscalls.frame"] += float64(n) / float64(max(u.Delivered.Frames, 1))
+		o.Metrics["syscalls.frame"] += float64(n) / float64(max(u.Delivered, 1))
 		o.Metrics["syscalls.packet"] += float64(n) / float64(max(u.Packets, 1))
 	}
 	o.Breakdowns["syscalls"] = calls

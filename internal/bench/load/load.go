@@ -59,7 +59,7 @@ const (
 // Commands to a load generator, one a line.
 const (
 	Go = "go" // the publisher or the bystander starts
-	// Count reports the frames and bytes that have arrived at subscribers so far.
+	// Count reports the frames that have arrived at subscribers so far.
 	Count = "count"
 	Stop  = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
 )
@@ -71,23 +71,7 @@ type Event struct {
 	Published *Published `json:"published,omitempty"`
 	Received  []Received `json:"received,omitempty"` // one for each session
 	Pinged    *Pinged    `json:"pinged,omitempty"`
-	Delivered *Delivered `json:"delivered,omitempty"`
-}
-
-// Delivered counts the frames and bytes that have arrived at all sessions of a load generator together.
-type Delivered struct {
-	Frames uint64 `json:"frames"`
-	Bytes  uint64 `json:"bytes"` // of media
-}
-
-// Plus returns d + e.
-func (d Delivered) Plus(e Delivered) Delivered {
-	return Delivered{d.Frames + e.Frames, d.Bytes + e.Bytes}
-}
-
-// Minus returns d - e.
-func (d Delivered) Minus(e Delivered) Delivered {
-	return Delivered{d.Frames - e.Frames, d.Bytes - e.Bytes}
+	Delivered *uint64    `json:"delivered,omitempty"` // frames
 }
 
 // Published is the report of a publisher.
@@ -168,12 +152,11 @@ type generator struct {
 	receivers atomic.Pointer[[]*receiver] // of all sessions; nil: they are not set up
 }
 
-// delivered returns the frames and bytes that have arrived so far.
-func (g *generator) delivered() (sum Delivered) {
+// delivered returns the frames that have arrived so far.
+func (g *generator) delivered() (sum uint64) {
 	if all := g.receivers.Load(); all != nil {
 		for _, r := range *all {
-			got := r.result()
-			sum = sum.Plus(Delivered{got.Objects, got.Bytes})
+			sum += r.result().Objects
 		}
 	}
 	return sum

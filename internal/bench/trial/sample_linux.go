@@ -28,7 +28,7 @@ type sample struct {
 	relay, publisher, subscribers, own procfs.ProcessTimes // relay: all of a chain; own: of hog and bystander
 	softirq                            softirq.Times
 	activity                           procfs.Activity // of the relay
-	delivered                          load.Delivered
+	delivered                          uint64          // frames
 	processes                          map[int]procfs.ProcessState
 	programs                           map[ebpf.ProgramID]ProgramUse // all eBPF programs
 	held                               map[ebpf.ProgramID]bool       // held by the relays
@@ -71,8 +71,8 @@ func (t *Trial) sample() (s sample, err error) {
 	return s, err
 }
 
-// delivered returns the frames and bytes that have arrived at all subscribers so far.
-func (t *Trial) delivered() (sum load.Delivered, err error) {
+// delivered returns the frames that have arrived at all subscribers so far.
+func (t *Trial) delivered() (sum uint64, err error) {
 	for _, p := range t.subscribers {
 		e, err := p.ask(load.Count)
 		if err == nil && e.Delivered == nil {
@@ -81,7 +81,7 @@ func (t *Trial) delivered() (sum load.Delivered, err error) {
 		if err != nil {
 			return sum, err
 		}
-		sum = sum.Plus(*e.Delivered)
+		sum += *e.Delivered
 	}
 	return sum, nil
 }
@@ -109,7 +109,7 @@ func (t *Trial) usage(a, b sample) Usage {
 	machine := b.machine.Minus(a.machine)
 	u := Usage{
 		Period: b.at.Sub(a.at), Cores: runtime.NumCPU(), FrameInterval: t.Mock.WithDefaults().Interval(),
-		Steal: machine.Steal, Activity: b.activity.Minus(a.activity), Delivered: b.delivered.Minus(a.delivered),
+		Steal: machine.Steal, Activity: b.activity.Minus(a.activity), Delivered: b.delivered - a.delivered,
 	}
 	u.Busy = machine.Busy(u.Period, u.Cores)
 	softirqs := b.softirq.Minus(a.softirq)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
 )
 
@@ -34,7 +33,7 @@ type Usage struct {
 	Others                        time.Duration   // by processes that are not part of the trial
 	Idle                          float64         // cores that were busy before media flowed, without Others
 	Activity                      procfs.Activity // of the relay
-	Delivered                     load.Delivered  // at all subscribers
+	Delivered                     uint64          // frames, at all subscribers
 	Packets                       int             // that left the relay with media
 	KernelPackets, UserPackets    float64         // with media, that Sluice's kernel part and its process sent
 	Sessions                      int             // of subscribers
@@ -47,17 +46,12 @@ func (u *Usage) Percent(d time.Duration) float64 { return 100 * d.Seconds() / u.
 
 // PerFrame returns a time for each delivered frame, in µs.
 func (u *Usage) PerFrame(d time.Duration) float64 {
-	return d.Seconds() * 1e6 / float64(max(u.Delivered.Frames, 1))
+	return d.Seconds() * 1e6 / float64(max(u.Delivered, 1))
 }
 
 // PerPacket returns a time for each packet with media that left the relay, in µs.
 func (u *Usage) PerPacket(d time.Duration) float64 {
 	return d.Seconds() * 1e6 / float64(max(u.Packets, 1))
-}
-
-// PerMegabit returns a time as a share of one core for each Mbit/s of delivered media. The period does not matter.
-func (u *Usage) PerMegabit(d time.Duration) float64 {
-	return 100 * d.Seconds() / (8e-6 * float64(max(u.Delivered.Bytes, 1)))
 }
 
 // RelayTotal returns the CPU time of the relay: its process, its eBPF programs and the softirqs of its devices, without
