@@ -192,12 +192,12 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 123_950, 92_000},
-	{"lines of tests", 101_450, 75_000},
-	{"lines of C", 11_340, 11_000},
-	{"types above 25 methods", 18, 0},
-	{"methods outside of their type's file, per cent", 13.8, 5},
-	{`"that of, those of, the one" in 10,000 words`, 3.2, 4},
-	{`"of which, for which" in 10,000 words`, 1.6, 4},
+	{"lines of Go without tests", 120_000, 92_000},
+	{"lines of tests", 100_000, 75_000},
+	{"lines of C", 11_335, 11_000},
+	{"types above 25 methods", 14, 0},
+	{"methods outside of their type's file, per cent", 12.7, 5},
+	{`"that of, those of, the one" in 10,000 words`, 3, 4},
+	{`"of which, for which" in 10,000 words`, 1.5, 4},
 	{`"what is, what it, what was" in 10,000 words`, 4, 4},
 }
