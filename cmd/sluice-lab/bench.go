@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/bench"
+	"sluice/internal/bench/hosts"
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/report"
 	"sluice/internal/bench/result"
@@ -33,6 +34,9 @@ type benchFlags struct {
 	commands, names []string
 	peers           []string
 	unprotected     bool
+
+	hosts, relayAddress, sshConfig string
+	remote                         hosts.Config
 }
 
 func newBench(env *cli.Environment) *cobra.Command {
@@ -51,6 +55,10 @@ empty directory. The scenario rtsp, whose publisher and players use RTSP, runs o
 --unprotected adds Sluice without packet protection, with a publisher and subscribers of the same build: the bound of
 what hardware that protects packets could save.
 
+With --hosts, publisher, relay and subscribers have machines of their own, on which ssh logs in without asking, on the
+relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander, chain and
+RTSP need a lab.
+
 Results go to --out: results.json for programs, tables.md and plots for people. If the load generator was the bottleneck
 of a run, the tables have this reason instead of numbers.`,
 		Example: `  sudo sluice-lab bench --quick
@@ -58,6 +66,7 @@ of a run, the tables have this reason instead of numbers.`,
   sudo sluice-lab bench --peer moq-relay-ietf,moq-relay
   sudo sluice-lab bench --scenario rtsp --peer mediamtx --repetitions 1
   sudo sluice-lab bench --unprotected --scenario delay,cpu,capacity
+  sluice-lab bench --hosts pub=a,relay=root@b,sub=c --scenario delay,cpu
   sudo sluice-lab bench --relay-name other --relay-cmd 'other --bind {addr} --tls-cert {cert} --tls-key {key}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
@@ -83,6 +92,11 @@ of a run, the tables have this reason instead of numbers.`,
 		"measure Sluice without packet protection, too: the build of 'make unprotected'")
 	flags.StringArrayVar(&f.names, "relay-name", nil,
 		"its `name`; the n-th names the n-th --relay-cmd (default: the name of the program)")
+	flags.StringVar(&f.hosts, "hosts", "",
+		"measure on machines of their own instead of in a lab, reached by ssh: `pub=HOST,relay=HOST,sub=HOST`")
+	flags.StringVar(&f.relayAddress, "relay-address", "",
+		"`address` of the relay's machine, or two: for publisher and subscribers (default: where ssh connects to)")
+	flags.StringVar(&f.sshConfig, "ssh-config", "", "configuration `file` for ssh (default: yours)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
 	cmd.AddCommand(newBenchReport(env))
 	return cmd
@@ -95,7 +109,11 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return err
 	}
-	found, err := bench.Measure(ctx, f.cfg)
+	measure := func() (*result.Report, error) { return bench.Measure(ctx, f.cfg) }
+	if f.hosts != "" {
+		measure = func() (*result.Report, error) { return f.runHosts(ctx, env) }
+	}
+	found, err := measure()
 	if found == nil || len(found.Scenarios) == 0 {
 		return err // nothing was measured: do not overwrite the results of an earlier run
 	}
@@ -119,6 +137,9 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	f.cfg.Systems = system.Sluice(cli.Version())
 	if len(f.names) > len(f.commands) {
 		return cli.Usage("there are more --relay-name than --relay-cmd")
+	}
+	if err := f.configureHosts(); err != nil {
+		return err
 	}
 	if f.unprotected {
 		build, err := findUnprotected()

@@ -24,6 +24,7 @@ the players are processes of the program sluice, which 'make build' puts beside 
 	Warning: packet.Warning,
 	Commands: []func(*cli.Environment) *cobra.Command{
 		newLab, newDemo, newCrash, newBench, newReplay, newSimulate, newTraffic, newForwarding, newBenchLoad,
+		newBenchRelay, newBenchDescribe,
 	},
 	ExitCode: exitCode,
 }

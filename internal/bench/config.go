@@ -33,11 +33,14 @@ type RunConfig struct {
 	// Brief leaves out slow details: a bottleneck that changes, a ladder, and a precise capacity.
 	Brief bool
 	Seed  uint64 // of the lab; default: 1
+	// Machines are the machines to use instead of a lab; nil is a lab. Hosts describes them for the report.
+	Machines *trial.Machines
+	Hosts    []result.Host
 
 	Commit  string   // for the report
 	Command []string // for the report
 	// Progress is called with a line for each step.
-	Progress func(line string)
+	Progress func(line string) `json:"-"`
 }
 
 const (
@@ -51,7 +54,7 @@ const (
 func (c RunConfig) withDefaults() RunConfig {
 	if len(c.Kinds) == 0 {
 		isRTSP := func(kind string) bool { return kind == result.KindRTSP }
-		c.Kinds = slices.DeleteFunc(result.Kinds(), isRTSP)
+		c.Kinds = slices.DeleteFunc(c.possibleKinds(), isRTSP)
 	}
 	if len(c.Subscribers) == 0 {
 		c.Subscribers = []int{1, 10, 50, 200}
@@ -68,6 +71,19 @@ func (c RunConfig) withDefaults() RunConfig {
 	return c
 }
 
+// needLab are the kinds of scenarios that only a lab has: a bottleneck is a link of the lab, only there it is known
+// which processor handles what, only there are several relays, and only there all ports are free for RTSP.
+var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain, result.KindRTSP}
+
+// possibleKinds returns the kinds of scenarios that can be measured.
+func (c RunConfig) possibleKinds() []string {
+	kinds := result.Kinds()
+	if c.Machines != nil {
+		kinds = slices.DeleteFunc(kinds, func(k string) bool { return slices.Contains(needLab, k) })
+	}
+	return kinds
+}
+
 // Validate returns an error if the configuration cannot be measured.
 func (c RunConfig) Validate() error {
 	c = c.withDefaults()
@@ -80,6 +96,10 @@ func (c RunConfig) Validate() error {
 	for _, k := range c.Kinds {
 		if !slices.Contains(result.Kinds(), k) {
 			return fmt.Errorf("there is no scenario %q; there are %s", k, strings.Join(result.Kinds(), ", "))
+		}
+		if !slices.Contains(c.possibleKinds(), k) {
+			return fmt.Errorf("the scenario %s needs a lab: with --hosts there are %s", k,
+				strings.Join(c.possibleKinds(), ", "))
 		}
 	}
 	for _, n := range c.Subscribers {
@@ -117,10 +137,14 @@ func (c RunConfig) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.
 
 func (c RunConfig) mockParams(subscribers int) result.Params {
 	m := c.mock()
-	return result.Params{
+	p := result.Params{
 		Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate,
 		Cipher: result.CipherAES, Segmentation: result.ByDevices,
 	}
+	if c.Machines != nil {
+		p.Segmentation = "" // devices are used as they are set up
+	}
+	return p
 }
 
 // scenario returns a scenario without runs.

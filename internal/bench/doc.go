@@ -8,6 +8,7 @@
 //
 //	bench        plans, metrics, outcomes
 //	├── trial    one relay under one load in the lab
+//	│   ├── broker   starts load generators on other machines
 //	│   ├── system   the relays: commands, versions
 //	│   ├── load     load generators: publisher, subscribers, hog
 //	│   │   └── video    the frames that they publish and verify
@@ -15,10 +16,11 @@
 //	├── playback scores of what a viewer would have seen
 //	├── pathprofile   paths whose rate and loss change
 //	├── syscalls the system calls of a process, counted
-//	└── result   the results: statistics, results.json
-//	replay       tries policies and controllers on simulated paths
+//	└── result   the results: statistics, comparisons, results.json
+//	replay       tries policies and controllers on recorded paths, offline
 //	forwarding   measures latency monitors at a router, for sluice-lab forwarding
-//	report       tables and plots of a result
+//	hosts        runs all of this on machines of their own, reached by SSH
+//	report       pages, tables and plots of a result
 //	└── chart    the data of one plot, and its drawing
 //
 // A new kind of scenario is a plan, its metrics, and a line in docs/bench.md; package report needs no change.

@@ -82,8 +82,10 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	m["cpu.publisher"] = u.Percent(u.Publisher.Total())
 	m["cpu.subscribers"] = u.Percent(u.Subscribers.Total())
 	m["cpu.relay.wakeups"] = float64(max(0, u.Activity.Wakeups)) / u.Period.Seconds()
-	m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
-	m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
+	if !u.Apart { // the counters cover the relay's network, which it has to itself only in the lab
+		m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
+		m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
+	}
 	m["cpu.frame.relay"], m["cpu.packet.relay"] = u.PerFrame(relay), u.PerPacket(relay)
 	m["frames"] = float64(u.Delivered) / u.Period.Seconds()
 	m["frames.packets"] = float64(u.Packets) / float64(max(u.Delivered, 1))
@@ -102,7 +104,11 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	}
 	m["cpu.system"] = u.Percent(over)
 	m["cpu.frame"], m["cpu.packet"] = u.PerFrame(over), u.PerPacket(over)
-	parts["links and all other"] = u.Percent(max(0, over-relay-u.Publisher.Total()-u.Subscribers.Total()))
+	rest := over - relay
+	if !u.Apart {
+		rest -= u.Publisher.Total() + u.Subscribers.Total()
+	}
+	parts["links and all other"] = u.Percent(max(0, rest))
 }
 
 // addTimeline adds the use of CPU time over time.

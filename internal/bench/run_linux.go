@@ -70,12 +70,12 @@ func Measure(ctx context.Context, cfg RunConfig) (_ *result.Report, err error) {
 	r := &runner{RunConfig: cfg.withDefaults(), peers: make(map[string]string)}
 	r.report = &result.Report{
 		Format: result.Format, Commit: r.Commit, Date: time.Now().UTC().Truncate(time.Second),
-		Command: r.Command, Seed: r.Seed, Metrics: describe(),
+		Command: r.Command, Seed: r.Seed, Hosts: r.Hosts, Metrics: describe(),
 	}
 	if r.report.Machine, err = procfs.ReadMachine(); err != nil {
 		return nil, fmt.Errorf("describe this machine: %w", err)
 	}
-	if r.stage, err = trial.OpenStage(ctx, r.Programs, len(bottlenecks)+1, r.Seed); err != nil {
+	if r.stage, err = r.openStage(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.stage.Close()) }()
@@ -95,6 +95,13 @@ func Measure(ctx context.Context, cfg RunConfig) (_ *result.Report, err error) {
 	r.report.Machine.Steal = stolen / elapsed.Seconds() / float64(r.report.Machine.Cores)
 	r.addSystems()
 	return r.report, errors.Join(err, statErr)
+}
+
+func (r *runner) openStage(ctx context.Context) (*trial.Stage, error) {
+	if r.Machines != nil {
+		return trial.OpenMachines(r.Programs, *r.Machines)
+	}
+	return trial.OpenStage(ctx, r.Programs, len(bottlenecks)+1, r.Seed)
 }
 
 // addSystems adds the systems that took part in any scenario to the report.

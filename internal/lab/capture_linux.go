@@ -44,7 +44,7 @@ func (p Point) hook() netns.Hook {
 type Capture struct {
 	programs []*bpf.CaptureObjects
 	atHosts  []ebpf.ProgramID
-	hooks    []netns.Hook
+	hooks    []hook
 	ring     *ringbuf.Reader
 	err      error
 	stop     chan struct{}
@@ -54,14 +54,40 @@ type Capture struct {
 	packets []measure.Packet
 }
 
+// hook is where a program of a capture is attached.
+type hook interface {
+	Attach(program *ebpf.Program) error
+	Detach() error
+}
+
 // captureInterval is how often the ring is emptied: the programs do not wake the reader.
 const captureInterval = 10 * time.Millisecond
 
 // StartCapture begins to record at points, until Stop.
 func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
-	c := &Capture{stop: make(chan struct{}), done: make(chan struct{})}
+	var hooks []placedHook
 	for i, p := range points {
-		if err := c.add(i, p); err != nil {
+		h := p.hook()
+		if err := h.Namespace.AddHooks(h.Device); err != nil {
+			return nil, fmt.Errorf("lab: capture: %w", err)
+		}
+		hooks = append(hooks, placedHook{h, i, p.Direction == FromHost})
+	}
+	return startCapture(hooks)
+}
+
+// placedHook is a hook, the index of its point, and whether its program runs in the time of the host whose packets it
+// records: a port's runs in the link's time.
+type placedHook struct {
+	hook
+	point  int
+	atHost bool
+}
+
+func startCapture(hooks []placedHook) (*Capture, error) {
+	c := &Capture{stop: make(chan struct{}), done: make(chan struct{})}
+	for _, h := range hooks {
+		if err := c.add(h); err != nil {
 			return nil, fmt.Errorf("lab: capture: %w", errors.Join(err, c.detach()))
 		}
 	}
@@ -70,17 +96,13 @@ func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
 }
 
 // add loads a program for one more point, and attaches it.
-func (c *Capture) add(number int, p Point) error {
-	h := p.hook()
-	if err := h.Namespace.AddHooks(h.Device); err != nil {
-		return err
-	}
-	program, err := c.load(number)
+func (c *Capture) add(h placedHook) error {
+	program, err := c.load(h.point)
 	if err != nil {
 		return err
 	}
 	c.programs = append(c.programs, program)
-	if p.Direction == FromHost { // a port's program runs in the link's time
+	if h.atHost {
 		info, err := program.Record.Info()
 		if err != nil {
 			return err
@@ -96,7 +118,7 @@ func (c *Capture) add(number int, p Point) error {
 	if err := h.Attach(program.Record); err != nil {
 		return err
 	}
-	c.hooks = append(c.hooks, h)
+	c.hooks = append(c.hooks, h.hook)
 	return nil
 }
 

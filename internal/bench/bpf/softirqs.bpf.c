@@ -12,6 +12,8 @@ enum role { ROLE_NOBODY, ROLE_RELAY, ROLE_PUBLISHER, ROLE_SUBSCRIBERS, ROLES };
 GO_TYPE(enum, role);
 
 // NET_TX_SOFTIRQ and NET_RX_SOFTIRQ of linux/interrupt.h.
+#define SOFTIRQ_NET_TX 2
+#define SOFTIRQ_NET_RX 3
 
 struct softirq_times {
 	u64 since;                // the times below are complete until then; CLOCK_MONOTONIC, ns; 0: no softirq runs
@@ -42,6 +44,9 @@ struct {
 	__type(key, u32); // inode of a network namespace
 	__type(value, u32);
 } namespaces SEC(".maps");
+
+// The role of network softirqs before they handle a packet: a driver that takes packets from its device, GRO.
+const volatile u32 drivers;
 
 // The parts of the kernel's structs that are read here; CO-RE finds the fields.
 struct ns_common {
@@ -93,10 +98,11 @@ SEC("raw_tp/softirq_entry")
 int softirq_entry(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct softirq_times *s = on_this_cpu();
+	u64 kind = ctx->args[0];
 
 	if (!s)
 		return 0;
-	s->handles = ROLE_NOBODY; // until a packet begins its way
+	s->handles = kind == SOFTIRQ_NET_TX || kind == SOFTIRQ_NET_RX ? drivers : ROLE_NOBODY;
 	s->interrupts = role_in(&processes, current_process());
 	s->since = bpf_ktime_get_ns();
 	return 0;

@@ -43,6 +43,7 @@ const (
 	SoftirqsProgSoftirqEntry = "softirq_entry"
 	SoftirqsProgSoftirqExit  = "softirq_exit"
 	SoftirqsVarDevice        = "device"
+	SoftirqsVarDrivers       = "drivers"
 	SoftirqsVarInode         = "inode"
 )
 
@@ -106,8 +107,9 @@ type SoftirqsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SoftirqsVariableSpecs struct {
-	Device *ebpf.VariableSpec `ebpf:"device"`
-	Inode  *ebpf.VariableSpec `ebpf:"inode"`
+	Device  *ebpf.VariableSpec `ebpf:"device"`
+	Drivers *ebpf.VariableSpec `ebpf:"drivers"`
+	Inode   *ebpf.VariableSpec `ebpf:"inode"`
 }
 
 // SoftirqsObjects contains all objects after they have been loaded into the kernel.
@@ -147,8 +149,9 @@ func (m *SoftirqsMaps) Close() error {
 //
 // It can be passed to LoadSoftirqsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SoftirqsVariables struct {
-	Device *ebpf.Variable `ebpf:"device"`
-	Inode  *ebpf.Variable `ebpf:"inode"`
+	Device  *ebpf.Variable `ebpf:"device"`
+	Drivers *ebpf.Variable `ebpf:"drivers"`
+	Inode   *ebpf.Variable `ebpf:"inode"`
 }
 
 // SoftirqsPrograms contains all programs after they have been loaded into the kernel.

@@ -58,7 +58,8 @@ const (
 
 // Commands to a load generator, one a line.
 const (
-	Go = "go" // the publisher or the bystander starts
+	Go   = "go"   // the publisher or the bystander starts
+	Used = "used" // reports the CPU time so far
 	// Count reports the frames that have arrived at subscribers so far.
 	Count = "count"
 	Stop  = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
@@ -71,7 +72,16 @@ type Event struct {
 	Published *Published `json:"published,omitempty"`
 	Received  []Received `json:"received,omitempty"` // one for each session
 	Pinged    *Pinged    `json:"pinged,omitempty"`
+	Used      *CPUTime   `json:"used,omitempty"`
 	Delivered *uint64    `json:"delivered,omitempty"` // frames
+	Failed    string     `json:"failed,omitempty"`    // why a load generator on another machine has ended
+}
+
+// CPUTime is the CPU time of a load generator so far. Where it shares a machine with the bench, the bench reads this
+// itself.
+type CPUTime struct {
+	User   time.Duration `json:"user"`
+	System time.Duration `json:"system"`
 }
 
 // Published is the report of a publisher.
@@ -178,6 +188,11 @@ func (g *generator) read(ctx context.Context, in io.Reader) {
 	defer close(g.commands)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch lines.Text() {
+		case Used:
+			if used, err := cpuTime(); err != nil || g.out.Encode(Event{Used: &used}) != nil {
+				return // the bench misses the answer
+			}
+			continue
 		case Count:
 			d := g.delivered()
 			if g.out.Encode(Event{Delivered: &d}) != nil {

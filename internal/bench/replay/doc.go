@@ -1,6 +1,6 @@
-// Package replay tries drop policies and congestion controllers on mock media and simulated paths, without a network.
+// Package replay tries drop policies and congestion controllers on recorded media and paths, without a network.
 //
-// A [Trace] is the objects that a publisher sent, and how the path to a subscriber behaves. [Run] replays one: the
+// A [Trace] is the objects that a publisher sent, and how the path to a subscriber behaved. [Run] replays one: the
 // media sender of the relay (package media) sends the objects over a simulated bottleneck to a simulated subscriber,
 // which opens the packets, acknowledges them, and notes when each object was complete. From that, package playback
 // computes what a viewer would have seen. [Compare] does so for several traces and subjects, and makes a report of the

@@ -25,6 +25,9 @@ func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 		systems.Rows = append(systems.Rows, []string{s.Name, s.Version, s.Command})
 	}
 	systems.markdown(b)
+	if t := v.hostTable(); len(t.Rows) > 0 {
+		t.markdown(b)
+	}
 	v.writeStanding(b)
 	for _, kind := range v.Kinds() {
 		fmt.Fprintf(b, "## %s\n\n", escapeMarkdown(heading(kind)))

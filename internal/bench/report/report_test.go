@@ -110,6 +110,7 @@ func TestSummary(t *testing.T) {
 		"Linux 6.18.0 (virtualised: kvm).\nThe hypervisor gave 0 % of the CPU time to others.")
 	require.Contains(t, md,
 		"| capacity | subscribers served | 80 (78–81) | &lt;script>alert(\"x\")&lt;/script>: 200 (190–210) | 2.5 |\n")
+	require.Contains(t, md, "| relay | A CPU, 4 cores, Linux 6.12 | eth&lt;0> | ice | 1500 | 8 | 0f |  |\n")
 	require.Contains(t, md, "| capacity | sluice | 2 | 80 (78–81) |\n")
 	require.Contains(t, md, "](plots/cdf-delay-1-delay.svg)")
 	require.NotContains(t, md, "<script>")

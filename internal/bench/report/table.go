@@ -178,6 +178,18 @@ func (v view) breakdownTable(scenarios []result.Scenario, name string) table {
 	return t
 }
 
+// hostTable returns a table of the machines, if there was no lab.
+func (v view) hostTable() table {
+	t := table{Columns: []string{"machine of", "is", "device", "driver", "MTU", "receive queues", "RPS", "offloads"}}
+	for _, h := range v.Hosts {
+		t.Rows = append(t.Rows, []string{
+			h.Role, h.Machine.String(), h.Device.Name, h.Device.Driver, strconv.Itoa(h.Device.MTU),
+			strconv.Itoa(h.Device.Queues), h.Device.RPS, h.Machine.OffloadList(),
+		})
+	}
+	return t
+}
+
 // firstOnly returns s for the first row, and an empty cell for the rows that repeat it.
 func firstOnly(s string, i int) string {
 	if i > 0 {

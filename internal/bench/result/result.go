@@ -20,8 +20,9 @@ type Report struct {
 	Duration float64   `json:"duration"` // of the whole run, seconds
 	Command  []string  `json:"command"`  // makes such a report again
 	Seed     uint64    `json:"seed"`
-	Machine  Machine   `json:"machine"` // of the relay
-	Systems  []System  `json:"systems"` // in display order; the others are compared with the first
+	Machine  Machine   `json:"machine"`         // of the relay
+	Hosts    []Host    `json:"hosts,omitempty"` // machines of their own, if there was no lab
+	Systems  []System  `json:"systems"`         // in display order; the others are compared with the first
 
 	// Metrics describes every name in Run.Metrics, Run.Distributions, Run.Breakdowns and Run.Series.
 	Metrics   map[string]Metric `json:"metrics"`
@@ -39,6 +40,23 @@ type Machine struct {
 	Offloads    map[string]string `json:"offloads"`    // of its network device: feature -> on or off
 	Load        float64           `json:"load"`        // load average over a minute when the run began
 	Steal       float64           `json:"steal"`       // share of CPU time that the hypervisor gave to others, 0 to 1
+}
+
+// Host is a machine of its own for a part of a bench.
+type Host struct {
+	Role    string  `json:"role"` // pub, relay or sub
+	Machine Machine `json:"machine"`
+	// Device faces the relay; the relay's faces the publisher.
+	Device Device `json:"device"`
+}
+
+// Device is a network device, and how packets are spread over the processors of its machine.
+type Device struct {
+	Name   string `json:"name"`
+	Driver string `json:"driver"` // "" of a virtual device
+	MTU    int    `json:"mtu"`
+	Queues int    `json:"queues"` // that receive (RSS)
+	RPS    string `json:"rps"`    // processors to which the first queue's packets are handed, as a mask
 }
 
 // System is a relay that was measured.

@@ -17,13 +17,15 @@ type Watch struct {
 	links   []link.Link
 }
 
-// Begin begins to measure. A *[lab.MissingError] means that this machine cannot do it.
-func Begin() (_ *Watch, err error) {
+// Begin begins to measure. The time of network softirqs before they have a packet belongs to the role drivers. A
+// *[lab.MissingError] means that this machine cannot do it.
+func Begin(drivers Role) (_ *Watch, err error) {
 	spec, err := bpf.LoadSoftirqs()
 	if err != nil {
 		return nil, err
 	}
-	if err := bpf.SetNamespace(spec); err != nil {
+	err = errors.Join(bpf.SetNamespace(spec), spec.Variables[bpf.SoftirqsVarDrivers].Set(uint32(drivers)))
+	if err != nil {
 		return nil, err
 	}
 	w := new(Watch)

@@ -16,9 +16,9 @@ import (
 )
 
 // begin begins to watch until the test ends.
-func begin(t *testing.T) *Watch {
+func begin(t *testing.T, drivers Role) *Watch {
 	t.Helper()
-	w, err := Begin()
+	w, err := Begin(drivers)
 	if missing, ok := errors.AsType[*lab.MissingError](err); ok && os.Getenv("SLUICE_REQUIRE_KERNEL") == "" {
 		t.Skip(missing)
 	}
@@ -32,7 +32,7 @@ func begin(t *testing.T) *Watch {
 func TestWatch(t *testing.T) {
 	l := labtest.New(t, lab.Topology{Subscribers: 1})
 	began := time.Now()
-	w := begin(t)
+	w := begin(t, Nobody)
 	for host, role := range map[*lab.Host]Role{l.Relay: Relay, l.Publisher: Publisher, l.Subscribers[0]: Subscribers} {
 		inode, err := host.Namespace()
 		require.NoError(t, err)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"sluice/internal/bench/broker"
 	"sluice/internal/bench/load"
-	"sluice/internal/bench/softirq"
 )
 
 // The publisher of a trial with a bystander, and the bystander, run on the same processor. In the lab, it handles their
@@ -23,7 +23,7 @@ func (t *Trial) startBystander(ctx context.Context) (err error) {
 	if !t.Bystander {
 		return nil
 	}
-	at := generatorHost{role: softirq.Subscribers, number: len(t.Sessions), prefix: slices.Concat(pinned, realTime)}
+	at := generatorHost{role: broker.Subscribers, number: len(t.Sessions), prefix: slices.Concat(pinned, realTime)}
 	cfg := load.GeneratorConfig{Ping: t.stage.site.address(at)}
 	if t.bystander, err = t.startGenerator(ctx, at, "bystander", cfg); err != nil {
 		return err

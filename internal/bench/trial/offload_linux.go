@@ -19,8 +19,8 @@ var offloads = []struct {
 	{"generic-receive", unix.ETHTOOL_GGRO},
 }
 
-// readOffloads returns the features of a device.
-func readOffloads(device string) (map[string]string, error) {
+// ReadOffloads returns the features of a device.
+func ReadOffloads(device string) (map[string]string, error) {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

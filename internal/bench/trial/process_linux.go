@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ import (
 // process is a relay or a load generator.
 type process struct {
 	name   string
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // nil if it runs on another machine
 	in     io.WriteCloser
 	events chan load.Event // of a load generator; closed at the end of its output
 	log    tail
@@ -63,6 +64,16 @@ func start(
 	return p, nil
 }
 
+// connect makes a process of a connection to a load generator on another machine.
+func connect(name string, conn net.Conn) *process {
+	p := &process{name: name, in: conn, events: make(chan load.Event, 1), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.decodeEvents(conn)
+	}()
+	return p
+}
+
 func (p *process) readEvents() io.WriteCloser {
 	read, write := io.Pipe()
 	go func() {
@@ -78,6 +89,10 @@ func (p *process) decodeEvents(from io.Reader) {
 		var e load.Event
 		if decoder.Decode(&e) != nil {
 			return
+		}
+		if e.Failed != "" {
+			fmt.Fprintln(&p.log, e.Failed)
+			continue
 		}
 		p.events <- e
 	}
@@ -110,6 +125,9 @@ func (p *process) tell(command string) error {
 // stop asks the process to end, and kills it if it does not.
 func (p *process) stop() {
 	p.in.Close()
+	if p.cmd == nil {
+		return // the broker ends it
+	}
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
 	select {
 	case <-p.done:
@@ -162,6 +180,9 @@ func (t *tail) String() string {
 }
 
 func (p *process) times() (procfs.ProcessTimes, error) {
+	if p.cmd == nil {
+		return p.askTimes()
+	}
 	times, err := procfs.ReadTimes(p.pid())
 	if err != nil {
 		return times, p.failure(err)
@@ -177,5 +198,23 @@ func (p *process) ask(command string) (load.Event, error) {
 	return p.await(context.Background(), countTime)
 }
 
+// askTimes asks a load generator on another machine for the CPU times of its process.
+func (p *process) askTimes() (procfs.ProcessTimes, error) {
+	e, err := p.ask(load.Used)
+	if err == nil && e.Used == nil {
+		err = p.failure(errors.New("it did not report what it has used"))
+	}
+	if err != nil {
+		return procfs.ProcessTimes{}, err
+	}
+	return procfs.ProcessTimes{User: e.Used.User, System: e.Used.System}, nil
+}
+
 // clock returns the CPU time of the process, exactly.
-func (p *process) clock() (time.Duration, error) { return procfs.ReadClock(p.pid()) }
+func (p *process) clock() (time.Duration, error) {
+	if p.cmd == nil {
+		times, err := p.askTimes()
+		return times.Total(), err
+	}
+	return procfs.ReadClock(p.pid())
+}

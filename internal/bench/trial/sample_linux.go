@@ -101,7 +101,7 @@ func sumTimes(processes ...*process) (sum procfs.ProcessTimes, err error) {
 	return sum, nil
 }
 
-// countTime is how long a load generator may take to report its objects.
+// countTime is how long a load generator may take to report its objects or its CPU time.
 const countTime = 10 * time.Second
 
 // usage returns the difference of two samples.
@@ -111,7 +111,7 @@ func (t *Trial) usage(a, b sample) Usage {
 		Period: b.at.Sub(a.at), Cores: runtime.NumCPU(), FrameInterval: t.Mock.WithDefaults().Interval(),
 		Steal: machine.Steal, Activity: b.activity.Minus(a.activity), Delivered: b.delivered - a.delivered,
 	}
-	u.Busy = machine.Busy(u.Period, u.Cores)
+	u.Busy, u.Apart = machine.Busy(u.Period, u.Cores), t.stage.Lab == nil
 	softirqs := b.softirq.Minus(a.softirq)
 	share := func(before, after procfs.ProcessTimes, r softirq.Role) Share {
 		return Share{after.Minus(before), softirqs.Processes[r], softirqs.Devices[r]}
@@ -119,7 +119,10 @@ func (t *Trial) usage(a, b sample) Usage {
 	u.Relay = share(a.relay, b.relay, softirq.Relay)
 	u.Publisher = share(a.publisher, b.publisher, softirq.Publisher)
 	u.Subscribers = share(a.subscribers, b.subscribers, softirq.Subscribers)
-	ours := u.Relay.Process.Plus(b.own.Minus(a.own)).Plus(u.Publisher.Process).Plus(u.Subscribers.Process)
+	ours := u.Relay.Process.Plus(b.own.Minus(a.own))
+	if !u.Apart {
+		ours = ours.Plus(u.Publisher.Process).Plus(u.Subscribers.Process)
+	}
 	u.Others = max(0, procfs.UsedBetween(a.processes, b.processes)-ours.Total())
 	u.addPrograms(a.programs, b.programs, b.held, t.recorders)
 	return u
@@ -194,7 +197,7 @@ func (t *Trial) packetCounts() (sum packetCounts, err error) {
 }
 
 // scrape reads metrics from inside a relay's network.
-func scrape(s *site, relay int, address string) (map[string]float64, error) {
+func scrape(s site, relay int, address string) (map[string]float64, error) {
 	b, err := get(context.Background(), s, relay, "http://"+address+"/metrics")
 	return procfs.ParsePrometheus(string(b)), err
 }
@@ -203,7 +206,7 @@ func scrape(s *site, relay int, address string) (map[string]float64, error) {
 const answerTime = time.Minute
 
 // get reads a page from inside a relay's network.
-func get(ctx context.Context, s *site, relay int, url string) ([]byte, error) {
+func get(ctx context.Context, s site, relay int, url string) ([]byte, error) {
 	client := http.Client{Timeout: answerTime, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {

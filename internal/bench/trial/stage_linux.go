@@ -5,9 +5,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/cilium/ebpf"
@@ -20,9 +24,9 @@ import (
 
 // Stage is where trials run, one after the other.
 type Stage struct {
-	Lab *lab.Lab
+	Lab *lab.Lab // nil if it has machines of their own
 
-	site     *site
+	site     site
 	programs Programs
 	dir      string
 	// programNames are the names of eBPF programs. Nobody but the trial that runs uses them.
@@ -35,7 +39,26 @@ const MaxRelays = 4
 
 // OpenStage builds a lab with a number of hosts for subscribers: each may get a bottleneck of its own. Errors that mean
 // "this machine cannot do it" are a *[lab.MissingError].
-func OpenStage(ctx context.Context, programs Programs, hosts int, seed uint64) (_ *Stage, err error) {
+func OpenStage(ctx context.Context, programs Programs, hosts int, seed uint64) (*Stage, error) {
+	return openStage(programs, func(s *Stage) (err error) {
+		topology := lab.Topology{Relays: MaxRelays, Subscribers: hosts, Seed: seed}
+		if s.Lab, err = lab.New(ctx, topology); err == nil {
+			s.site = &labSite{s.Lab}
+		}
+		return err
+	})
+}
+
+// OpenMachines uses machines of their own. This one is the relay's.
+func OpenMachines(programs Programs, machines Machines) (*Stage, error) {
+	return openStage(programs, func(s *Stage) error {
+		devices, err := devicesOf(machines.Up, machines.Down)
+		s.site = &machineSite{machines, devices}
+		return err
+	})
+}
+
+func openStage(programs Programs, prepare func(*Stage) error) (_ *Stage, err error) {
 	s := &Stage{programs: programs, programNames: make(map[ebpf.ProgramID]string)}
 	defer func() {
 		if err != nil {
@@ -48,15 +71,39 @@ func OpenStage(ctx context.Context, programs Programs, hosts int, seed uint64) (
 	if err := s.writeCertificate(); err != nil {
 		return nil, err
 	}
-	topology := lab.Topology{Relays: MaxRelays, Subscribers: hosts, Seed: seed}
-	if s.Lab, err = lab.New(ctx, topology); err != nil {
+	if err := prepare(s); err != nil {
 		return nil, err
 	}
-	s.site = &site{s.Lab}
 	if s.stats, err = ebpf.EnableStats(unix.BPF_STATS_RUN_TIME); err != nil {
 		return nil, &lab.MissingError{What: "statistics of eBPF programs (Linux 5.8, CAP_SYS_ADMIN)", Err: err}
 	}
 	return s, nil
+}
+
+// devicesOf returns the devices of this machine that have some addresses.
+func devicesOf(addresses ...string) (names []string, err error) {
+	devices, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range addresses {
+		i := slices.IndexFunc(devices, func(d net.Interface) bool { return hasAddress(d, address) })
+		if i < 0 {
+			return nil, fmt.Errorf("no device of the relay's machine has the address %s", address)
+		}
+		if name := devices[i].Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func hasAddress(d net.Interface, address string) bool {
+	assigned, _ := d.Addrs() // a device that is gone has none
+	return slices.ContainsFunc(assigned, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr().WithZone("").String() == address
+	})
 }
 
 // Close ends the lab.
@@ -64,8 +111,8 @@ func (s *Stage) Close() (err error) {
 	if s.stats != nil {
 		err = s.stats.Close()
 	}
-	if s.Lab != nil {
-		err = errors.Join(err, s.Lab.Close())
+	if s.site != nil {
+		err = errors.Join(err, s.site.close())
 	}
 	if s.dir != "" {
 		err = errors.Join(err, os.RemoveAll(s.dir))
@@ -183,7 +230,7 @@ func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) 
 	t := &Trial{Setup: cfg, stage: s}
 	t.Relays = max(t.Relays, 1)
 	defer t.stop()
-	if err := s.Lab.SetSegmentation(!t.CutByHosts); err != nil {
+	if err := s.site.setSegmentation(!t.CutByHosts); err != nil {
 		return nil, err
 	}
 	if err := t.startFirst(ctx, cancel); err != nil {

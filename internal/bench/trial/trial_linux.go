@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/bench/broker"
 	"sluice/internal/bench/load"
 	"sluice/internal/bench/procfs"
 	"sluice/internal/bench/softirq"
@@ -86,7 +87,7 @@ func (t *Trial) relays() []*process { return append([]*process{t.relay}, t.furth
 
 // startFirst starts the first relay. When it has ended, it calls cancel.
 func (t *Trial) startFirst(ctx context.Context, cancel func(error)) (err error) {
-	if t.softirq, err = softirq.Begin(); err != nil {
+	if t.softirq, err = softirq.Begin(t.stage.site.drivers()); err != nil {
 		return err
 	}
 	if err := t.stage.site.eachNamespace(t.softirq.AddNamespace); err != nil {
@@ -148,7 +149,7 @@ func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) 
 
 // setUp starts the publisher, then the further relays of a chain, then the subscribers, and waits until all are ready.
 func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
-	s, at := t.stage.site, generatorHost{role: softirq.Publisher, prefix: niceness(publisherNice)}
+	s, at := t.stage.site, generatorHost{role: broker.Publisher, prefix: niceness(publisherNice)}
 	if t.Bystander {
 		at.prefix = slices.Concat(pinned, at.prefix)
 	}
@@ -188,7 +189,7 @@ func (t *Trial) startGenerator(
 ) (*process, error) {
 	at.program = t.stage.programsFor(t.System).Generator
 	p, err := t.stage.site.startGenerator(ctx, at, name, cfg)
-	if err != nil {
+	if err != nil || p.cmd == nil {
 		return p, err
 	}
 	switch {
@@ -206,7 +207,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 		nice = 0
 	}
 	for i, n := range t.Sessions {
-		at := generatorHost{role: softirq.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
+		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
 		cfg := load.GeneratorConfig{
 			URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Sessions: n, Record: t.Record,
 			Ladder: i < t.Ladders,
@@ -371,7 +372,7 @@ func (t *Trial) measureIdle(ctx context.Context, m *Measurement) (float64, error
 // startHog starts the process that competes for the processors, for as long as this trial can last.
 func (t *Trial) startHog(ctx context.Context) (err error) {
 	limit := t.Warmup + t.Duration + time.Minute
-	at := generatorHost{role: softirq.Relay}
+	at := generatorHost{role: broker.Relay}
 	t.hog, err = t.startGenerator(ctx, at, "hog", load.GeneratorConfig{Hog: limit})
 	return err
 }

@@ -14,7 +14,8 @@ import (
 type Share struct {
 	Process procfs.ProcessTimes // of its processes, as the kernel charges it
 	// Interrupted is how long softirqs ran in Process, whose packets they ever handled. Devices is how long softirqs
-	// handled packets of the part's devices, whose process they ever interrupted.
+	// handled packets of the part's devices, whose process they ever interrupted. Neither is known of a part that has a
+	// machine of its own.
 	Interrupted, Devices time.Duration
 }
 
@@ -23,6 +24,8 @@ func (s Share) Total() time.Duration { return max(0, s.Process.Total()-s.Interru
 
 // Usage is the CPU time and other resources that a period of a trial used.
 type Usage struct {
+	// Apart is whether publisher and subscribers have machines of their own. The rest then is about the relay's.
+	Apart                         bool
 	Period                        time.Duration
 	Cores                         int
 	Busy, Steal                   time.Duration
@@ -87,7 +90,10 @@ func (u *Usage) addPrograms(
 // appears at once in the account of the process that reaps it.
 func (u *Usage) SystemTotal() (over time.Duration, ok bool) {
 	over = u.Busy - u.Others - u.Lab - time.Duration(u.Idle*float64(u.Period))
-	known := u.RelayTotal() + u.Publisher.Total() + u.Subscribers.Total()
+	known := u.RelayTotal()
+	if !u.Apart {
+		known += u.Publisher.Total() + u.Subscribers.Total()
+	}
 	return over, over >= known-known/10 && over <= u.Busy+u.Busy/10
 }
 
@@ -113,7 +119,10 @@ func (u *Usage) Bottleneck() string {
 // Exhausted returns which processes other than the relay used up the machine; "" if there are none.
 func (u *Usage) Exhausted() string {
 	relay := u.RelayTotal()
-	generators := u.Publisher.Total() + u.Subscribers.Total()
+	generators := time.Duration(0) // on this machine
+	if !u.Apart {
+		generators = u.Publisher.Total() + u.Subscribers.Total()
+	}
 	switch {
 	case u.Busy.Seconds() < saturated*float64(u.Cores)*u.Period.Seconds():
 		return ""

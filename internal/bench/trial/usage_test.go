@@ -49,6 +49,8 @@ func TestSystemTotal(t *testing.T) {
 	require.Equal(t, 4*time.Second-time.Second-500*ms-300*ms, over)
 	_, ok = usageOf(func(u *Usage) { u.Lab = 400 * ms }).SystemTotal()
 	require.False(t, ok, "the whole is less than its parts")
+	_, ok = usageOf(func(u *Usage) { u.Lab, u.Apart = 400*ms, true }).SystemTotal()
+	require.True(t, ok, "others have machines of their own")
 }
 
 func TestPerFrame(t *testing.T) {

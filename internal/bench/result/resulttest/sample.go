@@ -20,6 +20,8 @@ func Sample() result.Report {
 		Command: []string{"sluice-lab", "bench", "--relay-cmd", "other --bind {addr} 'x'"},
 		Machine: result.Machine{Kernel: "6.18.0", CPU: "A CPU & more", Cores: 2, Memory: 8 << 30,
 			Virtualised: "kvm", Offloads: map[string]string{"gro": "on"}},
+		Hosts: []result.Host{{Role: "relay", Machine: result.Machine{CPU: "A CPU", Cores: 4, Kernel: "6.12"},
+			Device: result.Device{Name: "eth<0>", Driver: "ice", MTU: 1500, Queues: 8, RPS: "0f"}}},
 		Systems: []result.System{{Name: "sluice", Version: "1", Command: "sluice relay"},
 			{Name: Hostile, Command: "other | tee"}},
 		Metrics: map[string]result.Metric{
