@@ -192,9 +192,9 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 120_000, 92_000},
-	{"lines of tests", 100_000, 75_000},
-	{"lines of C", 11_335, 11_000},
+	{"lines of Go without tests", 121_250, 92_000},
+	{"lines of tests", 100_500, 75_000},
+	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 14, 0},
 	{"methods outside of their type's file, per cent", 12.7, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},

@@ -163,7 +163,8 @@ func (l *life) move(w *viewer, uri string) error {
 // a viewer fetches.
 func (l *life) lacking(w *viewer, end uint64) []moqt.Location {
 	return slices.DeleteFunc(w.missing(w.first, end), func(at moqt.Location) bool {
-		return !w.wants(at) || l.Limits.Cache > 0 && w.isUnknown(at) || l.omitted.excuse(w.host, l.Media.wire(at), l.Media.subgroup(at))
+		return !w.wants(at) || l.Limits.Cache > 0 && w.isUnknown(at) ||
+			l.omitted.excuse(w.host, l.Media.wire(at), l.Media.subgroup(at))
 	})
 }
 
