@@ -22,7 +22,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb release image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -114,6 +114,9 @@ deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
 	rm -f bin/*.deb
 	DEB_VERSION=$(DEB_VERSION) DEB_ARCH=$$(go env GOARCH) go run $(NFPM) package --config dist/deb/nfpm.yaml \
 		--packager deb --target bin/
+
+release: ## build archives, packages, a repository for apt, bills of materials and checksums into bin/release
+	NFPM=$(NFPM) scripts/release
 
 image: ## build the container image sluice, by docker or by DOCKER=podman
 	$(or $(DOCKER),docker) build --file dist/Dockerfile --tag sluice --build-arg VERSION=$(VERSION) .
