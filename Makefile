@@ -22,7 +22,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb release image check-dist third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb release check-release image check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -118,6 +118,9 @@ deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
 release: ## build archives, packages, a repository for apt, bills of materials and checksums into bin/release
 	NFPM=$(NFPM) scripts/release
 
+check-release: release ## install from the release's repository in a copy of this machine (root)
+	unshare --net scripts/machine scripts/try-release bin/release
+
 image: ## build the container image sluice, by docker or by DOCKER=podman
 	$(or $(DOCKER),docker) build --file dist/Dockerfile --tag sluice --build-arg VERSION=$(VERSION) .
 
@@ -125,6 +128,9 @@ check-dist: deps deb ## install, upgrade and remove the package in a copy of thi
 	promtool check rules dist/prometheus/*.rules.yml
 	promtool test rules dist/prometheus/*.test.yml
 	unshare --net scripts/machine scripts/try-deb bin/*.deb
+
+vulnerabilities: third_party ## name known vulnerabilities of what the programs use (asks vuln.go.dev)
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/...
 
 third-party-test: third_party ## quic-go's and webtransport-go's own tests on the patched trees
 	third_party/test.sh
