@@ -22,7 +22,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb release check-release image check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb release check-release image check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -35,6 +35,11 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 
 test: deps third_party ## run the tests that are certain on a busy machine (as root: those that need the kernel too)
 	scripts/test
+
+MUTANTS ?= ./claim/internal/check ./congestion ./internal/catalog ./internal/cmaf ./internal/rendition ./internal/rtpframe
+mutants: third_party ## change packages (MUTANTS='./track …') in small ways, and name what no test notices; an hour
+	for p in $(MUTANTS); do go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0 unleash \
+		--threshold-efficacy 90 $$p | grep -v '^ *KILLED' || exit; done
 
 flaky: deps third_party ## run all of make test N=20 times beside a compiler, and list what failed how often (hours, root)
 	scripts/flaky $(or $(N),20)
