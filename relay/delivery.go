@@ -240,15 +240,6 @@ func (v *delivery) sendGroup(group uint64) {
 	}
 }
 
-// sendGroups sends the objects of several groups that are held.
-func (v *delivery) sendGroups(first, last uint64) {
-	for _, run := range v.sub.hub.data.Groups(first, last) {
-		if run.Existence == track.Present {
-			v.sendGroup(run.First)
-		}
-	}
-}
-
 // send sends the objects of a segment that the subscriber wants, from object from on.
 func (v *delivery) send(seg *track.Segment, from uint64) {
 	v.held.do(func() { v.sendNow(seg, from) }, seg, from)

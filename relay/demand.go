@@ -32,7 +32,7 @@ func (d *demand) update() {
 	case d.linger == nil && (d.objects || h.subscribers.areNone() && len(h.publishers.of) > 0):
 		d.linger = h.after(h.relay.cfg.Linger, d.lingered)
 	}
-	h.publishers.relays.settle()
+	h.choice.settle()
 	h.publishers.wake()
 }
 

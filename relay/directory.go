@@ -223,12 +223,8 @@ func (d *directory) isAnnounced(at place, p *peer) bool {
 	return slices.Contains(d.names.Announced(at), p)
 }
 
-// publishersOf returns the peers that may publish a track at a place: those that announced its namespace or a prefix of
-// it, and then, within reach, the links. Upstream relays come later: see relayChoice.
-func (d *directory) publishersOf(at place, reach distance) []*peer {
-	peers := slices.DeleteFunc(d.names.Announced(at), func(p *peer) bool { return p.from > here })
-	if reach >= beside {
-		peers = append(peers, d.relay.links.list()...)
-	}
-	return peers
+// publishersOf returns the peers of this process that may publish a track at a place: those that announced its namespace
+// or a prefix of it.
+func (d *directory) publishersOf(at place) []*peer {
+	return slices.DeleteFunc(d.names.Announced(at), func(p *peer) bool { return p.from > here })
 }

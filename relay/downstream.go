@@ -21,7 +21,6 @@ type downstream struct {
 	pub    *session.Publication
 	permit *permission
 	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
-	replay *uint64       // a link has missed nothing before this group; nil if it has nothing
 	path   moqt.HopPath  // what its request has come through
 	ready  chan struct{} // closed when accepted
 	fills  sync.WaitGroup
@@ -48,9 +47,11 @@ func newDownstream(
 // newSubscribed returns a downstream for a SUBSCRIBE.
 func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission) *downstream {
 	params := pub.Parameters()
-	replay := replayFor(p, &params)
+	if p.hidden {
+		params.Filter = nil // a process of an older version says from where on it has missed something
+	}
 	d := newDownstream(h, p, pub, &params, permit)
-	d.replay, d.path = replay, params.HopPath
+	d.path = params.HopPath
 	if ms := params.RendezvousTimeout; ms != nil && *ms > 0 { // draft §10.2.6
 		d.until = time.Now().Add(min(moqt.Milliseconds(*ms), p.relay.cfg.MaxRendezvous))
 	}
@@ -171,8 +172,6 @@ func (d *downstream) acceptLocked() {
 	}
 	switch {
 	case largest == nil:
-	case d.replay != nil:
-		d.delivery.sendGroups(min(*d.replay, largest.Group), largest.Group)
 	case d.fillLocked(nil, largest):
 	default:
 		d.delivery.sendCurrentGroup(largest.Group)

@@ -28,8 +28,7 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 		<-empty
 	}
 	r.end()
-	r.links.close()
-	r.sessions.closeUpstream()
+	r.sessions.closeNeighbors()
 	r.tasks.Wait()
 }
 

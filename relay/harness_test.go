@@ -324,8 +324,7 @@ func (b *bench) checkEmpty() {
 	require.Zero(t, r.cache.Bytes(), "cache")
 	require.Empty(t, r.accounts.of, "accounts")
 	require.Zero(t, r.accounts.openRequests(), "requests")
-	require.Empty(t, r.links.list(), "links")
-	require.Zero(t, r.sessions.countUpstream(), "sessions with upstream relays")
+	require.Empty(t, r.sessions.neighbors)
 }
 
 func (b *bench) senderOf(conn transport.Conn) (mediaSender, error) {
@@ -341,7 +340,7 @@ func (b *bench) closeAll() {
 	for _, p := range peers {
 		p.session.Close(moqt.SessionNoError, "")
 	}
-	b.relay.links.close()
+	b.relay.sessions.closeNeighbors()
 	synctest.Wait()
 }
 

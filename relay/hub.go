@@ -32,6 +32,7 @@ type hub struct {
 	origin      *peer        // whose objects data has; the first, if mixed
 	mixed       bool         // data may have objects of several sessions, which may be gone
 	publishers  publishers
+	choice      choice
 	demand      demand
 	subscribers subscribers
 	fast        acceleration
@@ -50,6 +51,7 @@ func newHub(r *Relay, at place, name string) *hub {
 	}
 	h.offer = names.Offer[*peer]{Place: at, Track: name}
 	h.publishers = newPublishers(h)
+	h.choice = choice{hub: h}
 	h.demand = demand{hub: h}
 	h.subscribers = subscribers{
 		hub: h, all: make(map[*downstream]struct{}), waiting: make(map[*tracksWatch]struct{}),
@@ -109,18 +111,18 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	h.demand.requestGroup(group)
 	h.mu.Unlock()
 	// After d is in the hub, so that a publisher that comes now is not missed.
-	peers := h.relay.directory.publishersOf(h.place, d.peer.reach)
+	peers := h.relay.directory.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d.over {
 		return
 	}
-	if h.publishers.relays.beginLater() && len(h.publishers.of) == 0 {
+	if h.choice.beginLater() && len(h.publishers.of) == 0 {
 		h.publishers.failure = nil
 	}
-	h.publishers.subscribe(peers...)
+	h.choice.subscribe(peers...)
 	if len(h.publishers.of) == 0 { // all have refused, just before
-		h.publishers.askAgain()
+		h.choice.askAgain()
 	}
 	h.subscribersChangedLocked()
 	h.publishersChangedLocked()
@@ -146,12 +148,12 @@ func (h *hub) announced(p *peer) {
 	defer h.mu.Unlock()
 	switch {
 	case len(h.subscribers.all) == 0:
-	case p.from == elsewhere:
-		h.publishers.relays.begin() // it may have refused before
-		h.publishers.relays.ask()
-		h.publishers.askAgain() // it may have ended a subscription just now
+	case p.from == here:
+		h.choice.subscribe(p)
 	default:
-		h.publishers.subscribe(p)
+		h.choice.begin() // it may have refused before
+		h.choice.ask()
+		h.choice.askAgain() // it may have ended a subscription just now
 	}
 }
 
@@ -165,7 +167,7 @@ func (h *hub) reroute() {
 // rerouteLocked makes the track look again where to subscribe and fetch; mu is held.
 func (h *hub) rerouteLocked() {
 	if len(h.subscribers.all) > 0 {
-		h.publishers.relays.ask()
+		h.choice.ask()
 	}
 	h.publishersChangedLocked()
 }
@@ -176,7 +178,7 @@ func (h *hub) awaitOfferLocked(w *tracksWatch, by []*peer) {
 	h.subscribers.waiting[w] = struct{}{}
 	for _, p := range by {
 		if h.publishers.of[p] == nil {
-			h.publishers.start(newUpstream(h, p))
+			h.choice.start(newUpstream(h, p))
 		}
 	}
 }
@@ -210,8 +212,7 @@ func (h *hub) revoked(p *peer) {
 }
 
 // sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay
-// subscribes at, then the peers that announced the namespace, then the links and the upstream relays, unless one of
-// these asks. After them it waits for an upstream relay that may be connected soon.
+// subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them it waits for an upstream relay that may be connected soon.
 func (h *hub) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq[*peer] {
 	return func(yield func(*peer) bool) {
 		asked := make(map[*peer]struct{})
@@ -238,12 +239,9 @@ func (h *hub) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq
 
 // presentSources returns the sources of now, and reports whether there may be an upstream relay soon.
 func (h *hub) presentSources(a asker) (peers []*peer, connecting bool) {
-	others := h.relay.directory.publishersOf(h.place, a.peer.reach)
-	if a.peer.reach >= elsewhere {
-		var relays []*peer
-		relays, connecting = h.relay.upstreamPeers(h.place)
-		others = append(others, relays...)
-	}
+	others := h.relay.directory.publishersOf(h.place)
+	neighbors, connecting := h.relay.neighbors(h.place)
+	others = append(others, neighbors...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for u := range h.publishers.feeding(a) {
@@ -254,7 +252,7 @@ func (h *hub) presentSources(a asker) (peers []*peer, connecting bool) {
 			peers = append(peers, p)
 		}
 	}
-	return peers, connecting
+	return peers, connecting && a.peer.reach >= elsewhere
 }
 
 // describeLocked records the Largest Object and the properties of the track that a publisher sent. The latest set of

@@ -194,6 +194,9 @@ func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
 // Serves implements names.Peer: it reports whether the peer may bring a track for another one.
 func (p *peer) Serves(other *peer) bool { return p.from <= other.reach }
 
+// takesRequests reports whether the session is the one for new requests, as far as there may be others.
+func (p *peer) takesRequests() bool { return p.upstream == nil || p.upstream.isCurrent(p) }
+
 // hopID returns the Hop ID of the peer, or 0 if it has none.
 func (p *peer) hopID() uint64 { return p.setup.HopID }
 

@@ -14,18 +14,11 @@ import (
 )
 
 const (
-	// retryDelay is how long the relay waits before it subscribes again at a publisher that refused or ended a
-	// subscription, while there are others.
-	retryDelay = time.Second
 	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone. It
 	// allows for a few lost packets on a slow path, and a restarted publisher waits no longer than that.
 	probeTimeout = 2 * time.Second
 	// forwardedTimeout is how long another publisher's objects wait for those that the kernel has forwarded.
 	forwardedTimeout = 500 * time.Millisecond
-	// Links and upstream relays that had no publisher for a track are asked again after firstAsk, and each time after
-	// twice as long, at most lastAsk.
-	firstAsk = 250 * time.Millisecond
-	lastAsk  = 8 * time.Second
 )
 
 // publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
@@ -35,19 +28,13 @@ type publishers struct {
 	of       map[*peer]*upstream // Pending and Established
 	sequence int                 // the number of the upstream established last
 	failure  *moqt.RequestError  // the last refusal of an upstream
-	retry    map[*peer]time.Time // when to subscribe again at peers whose subscription ended
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 	lost     time.Time           // when the last one that brought objects ended
 	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
-	asking   *time.Timer         // runs before links and upstream relays are asked again
-	asked    int                 // how often they were, since a publisher was there
-	relays   relayChoice
 }
 
 func newPublishers(h *hub) publishers {
-	return publishers{
-		hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{}), relays: relayChoice{hub: h},
-	}
+	return publishers{hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{})}
 }
 
 // where yields the upstreams that satisfy is.
@@ -62,7 +49,9 @@ func (s *publishers) have(is func(*upstream) bool) bool { return some(maps.Value
 func (s *publishers) areEstablished() bool { return s.have(isEstablished) }
 
 // arePending reports whether a publisher may accept soon.
-func (s *publishers) arePending() bool { return s.relays.connecting || s.have((*upstream).isPending) }
+func (s *publishers) arePending() bool {
+	return s.hub.choice.connecting || s.have((*upstream).isPending)
+}
 
 // forward reports whether an upstream is Established and forwards objects.
 func (s *publishers) forward() bool {
@@ -83,7 +72,7 @@ type supply struct {
 
 // supply returns what the publishers have for a subscriber.
 func (s *publishers) supply(a asker) (v supply) {
-	v.pending = s.relays.connecting && a.peer.reach >= elsewhere
+	v.pending = s.hub.choice.connecting && a.peer.reach >= elsewhere
 	for u := range s.where(func(u *upstream) bool { return u.feeds(a) }) {
 		v.pending = v.pending || u.isPending()
 		v.established, v.forward = v.established || u.established, v.forward || u.established && u.forward
@@ -100,12 +89,6 @@ func (s *publishers) pathFor(a asker) (path moqt.HopPath) {
 		}
 	}
 	return path
-}
-
-// mayUse reports whether a subscriber may use a peer.
-func (s *publishers) mayUse(p *peer) bool {
-	_, ok := s.hub.subscribers.pathTo(p)
-	return ok
 }
 
 // only returns the upstream that is Established, if there is exactly one.
@@ -145,88 +128,10 @@ func (s *publishers) awaitForward(ctx context.Context) {
 	}
 }
 
-// subscribe subscribes at the peers, unless there are subscriptions already. It subscribes at other processes, and then
-// at upstream relays, only if there is no other way to serve subscribers of this process.
-func (s *publishers) subscribe(peers ...*peer) {
-	h := s.hub
-	established := s.areEstablished()
-	now := time.Now()
-	for _, p := range peers {
-		switch {
-		case s.of[p] != nil, p.isExcluded(h), established && now.Before(s.retry[p]):
-		case p.from > here && (established || !h.subscribers.reach(p.from)):
-		case !s.mayUse(p):
-		default:
-			s.start(newUpstream(h, p))
-		}
-	}
-	s.relays.ask()
-}
-
-// start begins a subscription.
-func (s *publishers) start(u *upstream) {
-	u.forward = true // whatever the subscribers say (draft §9.2), unless they are in reserve
-	u.forward = s.hub.demand.forward(u)
-	u.group = s.hub.demand.group
-	u.asked, _ = s.hub.subscribers.pathTo(u.peer)
-	s.of[u.peer] = u
-	s.hub.relay.tasks.Go(u.subscribe)
-}
-
-// askAgain subscribes at the links and upstream relays after a moment, while subscribers wait for a publisher. They
-// accept when they have one. Those that do not wait for one are asked more and more rarely.
-func (s *publishers) askAgain() {
-	if s.asking != nil || !s.areWaitedFor() {
-		return
-	}
-	s.asking = s.hub.after(min(firstAsk<<min(s.asked, 8), lastAsk), func() {
-		s.asking = nil
-		if !s.areWaitedFor() {
-			return
-		}
-		s.asked++
-		for _, p := range s.distant() {
-			if s.of[p] == nil && s.mayUse(p) {
-				u := newUpstream(s.hub, p)
-				u.standing, u.patience = true, s.patience(p)
-				s.start(u)
-			}
-		}
-	})
-}
-
-// distant returns the links, and the sessions with upstream relays that may have the track.
-func (s *publishers) distant() []*peer {
-	relays, _ := s.hub.relay.upstreamPeers(s.hub.place)
-	return slices.Concat(s.hub.relay.links.list(), relays)
-}
-
-// patience is how long a link or an upstream relay is asked to wait for a publisher. An upstream relay waits no longer
-// than the subscribers: otherwise relays that ask each other would wait for ever.
-func (s *publishers) patience(p *peer) time.Duration {
-	return min(max(p.patience, s.hub.subscribers.patience()), s.hub.relay.cfg.MaxRendezvous)
-}
-
-// areWaitedFor reports whether subscribers of this process, or requests for the tracks that are offered, wait for a
-// publisher, of this process or another.
-func (s *publishers) areWaitedFor() bool {
-	waits := s.hub.subscribers.wait() || len(s.hub.subscribers.waiting) > 0
-	return waits && (!s.areEstablished() || s.isLeaving()) && len(s.distant()) > 0
-}
-
-// isLeaving reports whether only upstream relays bring the track that go away, each in a session that takes no requests
-// any more. Their publishers go elsewhere, too.
-func (s *publishers) isLeaving() bool {
-	return s.areEstablished() && !s.have(func(u *upstream) bool {
-		return u.established && (u.peer.from < elsewhere || u.peer.upstream.isCurrent(u.peer))
-	})
-}
-
 // establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If
 // that publisher seems to be an earlier one that was restarted, establish returns the earlier ones: u replaces them if
 // they are gone. See upstream.replace.
 func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*upstream) {
-	s.cancelStanding(u)
 	switch known := s.hub.data.Largest(); {
 	case known == nil:
 	case largest == nil:
@@ -239,10 +144,9 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 	u.established, u.sequence = true, s.sequence
 	u.since, u.largest = time.Now(), largest
 	s.hub.bringsLocked(u.peer)
-	s.failure, s.asked = nil, 0
-	s.relays.begin()
+	s.failure = nil
 	stopTimer(&s.grace)
-	s.relays.settle()
+	s.hub.choice.found(u)
 	s.limitEnding()
 	return earlier
 }
@@ -295,13 +199,6 @@ func (s *publishers) limitEnding() {
 	}
 }
 
-// cancelStanding cancels the requests that wait at links and upstream relays, since u has a publisher.
-func (s *publishers) cancelStanding(u *upstream) {
-	for o := range s.where(func(o *upstream) bool { return o != u && o.standing && !o.established }) {
-		o.cancelLocked(moqt.ResetCancelled)
-	}
-}
-
 // isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
 // §2.4.3), and may publish other objects under the same ids now. What a link or an upstream relay says may be older
 // than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
@@ -324,44 +221,31 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
 		s.failure = passOn(refused)
 	}
-	again := time.Now().Before(s.retry[u.peer])
+	again := h.choice.isResting(u.peer)
 	switch {
 	case isReleased(cause): // nobody needed it; somebody may at once
 	case u.established || u.peer.from == here: // a link or relay that has refused may have a publisher soon
-		s.delayRetry(u.peer)
+		h.choice.rest(u.peer)
 	default:
-		s.relays.refuse(u.peer)
+		h.choice.refuse(u.peer)
 	}
 	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
 		s.lost = time.Now()
 		s.lastEnded(cause)
 		if !again && len(h.subscribers.all) > 0 {
-			s.subscribe(others...)
+			h.choice.subscribe(others...)
 		}
 	}
-	s.relays.ask()
+	h.choice.ask()
 	h.subscribers.endRelayed()
 	h.publishersChangedLocked()
-	s.askAgain()
+	h.choice.askAgain()
 }
 
 // isReleased reports whether the relay itself has ended a subscription, and not because of wrong objects.
 func isReleased(cause error) bool {
 	e, ok := errors.AsType[*transport.StreamError](cause)
 	return ok && !e.Remote && e.Code == uint64(moqt.ResetCancelled)
-}
-
-func (s *publishers) delayRetry(p *peer) {
-	now := time.Now()
-	for p, at := range s.retry {
-		if now.After(at) {
-			delete(s.retry, p)
-		}
-	}
-	if s.retry == nil {
-		s.retry = make(map[*peer]time.Time)
-	}
-	s.retry[p] = now.Add(retryDelay)
 }
 
 // lastEnded ends the subscriptions, or gives the publisher time to come back.

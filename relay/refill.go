@@ -32,7 +32,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	another := func(o *upstream) bool { return o != u && o.established }
 	if !u.peer.refills || known == nil || largest == nil ||
-		s.have(another) || !s.hub.subscribers.awaitMore() ||
+		s.have(another) || !s.hub.subscribers.awaitMore(u.peer.from) ||
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
 	}
@@ -118,7 +118,7 @@ func (r *refill) run() {
 	u.hub.mu.Lock()
 	defer u.hub.mu.Unlock()
 	u.refilling = false
-	u.hub.publishers.relays.settle()
+	u.hub.choice.settle()
 }
 
 // begin asks the upstream relay, and then others: its session may be going away, and take no requests any more.

@@ -40,7 +40,6 @@ type Relay struct {
 
 	subscriptions atomic.Uint64 // that peers have had, ever
 	sessions      sessions
-	links         links
 	accounts      accounts
 	downloads     downloads
 	directory     directory
@@ -64,7 +63,7 @@ func New(cfg Config) (*Relay, error) {
 		cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), leases: newLeases(), senderOf: mediaSenderOf,
 	}
 	r.sessions = sessions{
-		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), upstream: make(map[*peer]*UpstreamSession),
+		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), neighbors: make(map[*peer]*Neighbor),
 		guests: make(map[*Guest]struct{}),
 	}
 	r.SetRoutes(noRoutes{})
@@ -171,9 +170,8 @@ func (r *Relay) OpenSessions() int { return r.sessions.count() }
 
 // Established returns the number of sessions whose peers have sent SETUP.
 func (r *Relay) Established() (n int) {
-	peers, _ := r.sessions.list()
-	for _, p := range peers {
-		if _, ok := p.implementation(); ok && p.upstream == nil {
+	for _, p := range r.sessions.direct() {
+		if _, ok := p.implementation(); ok {
 			n++
 		}
 	}
@@ -206,9 +204,10 @@ func (r *Relay) upstreamsOf(at place) []*UpstreamRelay {
 	return r.Routes().Upstreams(at[0], at[1:])
 }
 
-// upstreamPeers returns the sessions with these upstream relays, as far as there are some, and reports whether there
-// may be another one soon.
-func (r *Relay) upstreamPeers(at place) (peers []*peer, connecting bool) {
+// neighbors returns the neighbours that may have a track at a place, in the order in which they are asked: the other
+// processes, and the upstream relays that the routes name. It reports whether there may be another one soon.
+func (r *Relay) neighbors(at place) (peers []*peer, connecting bool) {
+	peers = r.sessions.at(beside)
 	for _, u := range r.upstreamsOf(at) {
 		p, soon := u.current()
 		if p != nil {
@@ -248,16 +247,6 @@ func (r *Relay) CountFed() map[*UpstreamRelay]int {
 		}
 	})
 	return counts
-}
-
-// watched makes the sessions with upstream relays look at what subscribers watch.
-func (r *Relay) watched() {
-	for _, s := range r.sessions.upstreams() {
-		select {
-		case s.watches.wake <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // Viewers returns how many sessions watch the broadcast in a namespace: the largest number of subscribers that one of

@@ -27,15 +27,15 @@ const (
 type sessions struct {
 	limit int
 
-	mu       sync.Mutex
-	peers    map[*peer]struct{}
-	upstream map[*peer]*UpstreamSession // with upstream relays; nil once closeUpstream was called
-	guests   map[*Guest]struct{}
-	lastID   uint64          // of a session
-	ended    []SessionStatus // in the order of their ends
-	farewell *farewell       // nil unless drain was called
-	empty    chan struct{}   // closed when the last peer has left after that; nil then
-	over     bool            // no more peers are taken
+	mu        sync.Mutex
+	peers     map[*peer]struct{}
+	neighbors map[*peer]*Neighbor // nil once closeNeighbors was called
+	guests    map[*Guest]struct{}
+	lastID    uint64          // of a session
+	ended     []SessionStatus // in the order of their ends
+	farewell  *farewell       // nil unless drain was called
+	empty     chan struct{}   // closed when the last peer has left after that; nil then
+	over      bool            // no more peers are taken
 }
 
 // add enters a peer, unless there is no room for it.
@@ -86,44 +86,53 @@ func (s *sessions) listGuests() []*Guest {
 	return slices.Collect(maps.Keys(s.guests))
 }
 
-// addUpstream enters a session with an upstream relay, unless this relay has ended. They are neither limited nor
-// drained: as long as there are subscribers, these need them.
-func (s *sessions) addUpstream(u *UpstreamSession) error {
-	p := u.peer
+// addNeighbor enters a session with a neighbour, unless this relay has ended. They are neither limited nor drained: as
+// long as there are subscribers, these need them.
+func (s *sessions) addNeighbor(n *Neighbor) error {
+	p := n.peer
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.upstream == nil {
+	if s.neighbors == nil {
 		return errDraining
 	}
 	s.lastID++
 	p.id, p.since = s.lastID, time.Now()
-	s.upstream[p] = u
+	s.neighbors[p] = n
 	return nil
 }
 
-// closeUpstream ends the sessions with upstream relays, for good.
-func (s *sessions) closeUpstream() {
+// closeNeighbors ends the sessions with neighbours, for good.
+func (s *sessions) closeNeighbors() {
 	s.mu.Lock()
-	peers := s.upstream
-	s.upstream = nil
+	peers := s.neighbors
+	s.neighbors = nil
 	s.mu.Unlock()
 	for _, p := range inOrder(maps.Keys(peers)) {
 		p.session.Close(moqt.SessionNoError, "")
 	}
 }
 
-// upstreams returns the sessions with upstream relays.
-func (s *sessions) upstreams() []*UpstreamSession {
+// at returns the neighbours at a distance.
+func (s *sessions) at(d distance) []*peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.upstream))
+	return s.atLocked(d)
 }
 
-// countUpstream returns the number of sessions with upstream relays.
-func (s *sessions) countUpstream() int {
+func (s *sessions) atLocked(d distance) []*peer {
+	return inOrder(where(maps.Keys(s.neighbors), func(p *peer) bool { return p.from == d }))
+}
+
+// watched makes the sessions with neighbours look at what subscribers watch.
+func (s *sessions) watched() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.upstream)
+	for _, n := range s.neighbors {
+		select {
+		case n.watches.wake <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // remove removes a peer whose session has ended, and keeps its status for a while.
@@ -134,7 +143,10 @@ func (s *sessions) remove(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.peers, p)
-	delete(s.upstream, p)
+	delete(s.neighbors, p)
+	if p.hidden {
+		return
+	}
 	s.ended = append(s.ended, last)
 	s.forgetEndedLocked()
 	s.endLocked()
@@ -159,12 +171,12 @@ func (s *sessions) forgetEndedLocked() {
 	s.ended = slices.Delete(s.ended, 0, max(keep, len(s.ended)-maxEnded))
 }
 
-// list returns the connected peers, and the status of the ones that left last.
+// list returns the connected peers and upstream relays, and the status of the ones that left last.
 func (s *sessions) list() ([]*peer, []SessionStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetEndedLocked()
-	return append(inOrder(maps.Keys(s.peers)), inOrder(maps.Keys(s.upstream))...), slices.Clone(s.ended)
+	return append(inOrder(maps.Keys(s.peers)), s.atLocked(elsewhere)...), slices.Clone(s.ended)
 }
 
 // inOrder returns peers by the age of their sessions.

@@ -68,9 +68,9 @@ func (s *subscribers) wait() bool {
 	return s.have(func(d *downstream) bool { return d.peer.from == here && (d.accepted || d.waits()) })
 }
 
-// awaitMore reports whether a subscriber gets the track already that may get what upstream relays bring.
-func (s *subscribers) awaitMore() bool {
-	return s.have(func(d *downstream) bool { return d.accepted && d.peer.reach >= elsewhere })
+// awaitMore reports whether a subscriber gets the track already that may get it from a distance.
+func (s *subscribers) awaitMore(from distance) bool {
+	return s.have(func(d *downstream) bool { return d.accepted && d.peer.reach >= from })
 }
 
 // patience is how long the subscribers of this process's own wait for a publisher.

@@ -32,7 +32,6 @@ type terms struct {
 	from     distance      // of the tracks that it brings; the nearest peer is asked first
 	reach    distance      // of the tracks that it may get, at most
 	patience time.Duration // for how long it is asked to wait for a publisher, at least
-	replays  bool          // a subscription at it begins with the groups that were missed
 	refills  bool          // groups that were missed are fetched from it
 	scoped   bool          // it names tracks and namespaces of all scopes
 	hidden   bool          // it is in no limit, quota, status, event or metric of peers
@@ -61,7 +60,7 @@ func termsOfPeers(mayAsk permissionFunc) terms {
 
 func termsOfLinks(r *Relay) terms {
 	return terms{
-		from: beside, patience: r.cfg.MaxRendezvous, replays: true, scoped: true, hidden: true, cost: 1,
+		from: beside, patience: r.cfg.MaxRendezvous, refills: true, scoped: true, hidden: true, cost: 1,
 		mayAsk: permitAll,
 	}
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -70,4 +71,12 @@ func (h *hub) fallBack(a asker, failure *moqt.RequestError) *moqt.RequestError {
 		return nil
 	}
 	return failure
+}
+
+// hasPublisher reports whether a publisher of this process answers, or can be asked.
+func (h *hub) hasPublisher(ctx context.Context) bool {
+	h.mu.Lock()
+	own := slices.Collect(h.publishers.where(broughtFrom(here)))
+	h.mu.Unlock()
+	return len(own) == 0 || anyIsThere(ctx, own)
 }

@@ -155,9 +155,6 @@ func (u *upstream) request() moqt.Subscribe {
 	if u.group != nil {
 		m.Parameters.NewGroupRequest = &u.group.value
 	}
-	if u.peer.replays {
-		u.requestReplay(&m.Parameters)
-	}
 	if u.standing {
 		ms := uint64(u.patience.Milliseconds())
 		m.Parameters.RendezvousTimeout = &ms
@@ -440,7 +437,7 @@ func (u *upstream) answerUpdate(m *session.Update, permit *permission) {
 // ended takes the subscription out of the hub.
 func (u *upstream) ended(cause error) {
 	h := u.hub
-	others := h.relay.directory.publishersOf(h.place, beside)
+	others := h.relay.directory.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !u.established {

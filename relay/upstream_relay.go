@@ -8,11 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"sluice/internal/logs"
 	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -40,9 +37,9 @@ type UpstreamRelay struct {
 	names *names.Mirror[*peer]
 
 	mu      sync.Mutex
-	session *UpstreamSession // for new requests; nil if there is none
-	down    bool             // the last attempt to connect has failed
-	begun   bool             // there was a session
+	session *Neighbor // for new requests; nil if there is none
+	down    bool      // the last attempt to connect has failed
+	begun   bool      // there was a session
 }
 
 // UpstreamRelayConfig is the configuration of an [UpstreamRelay]. The URL is required.
@@ -113,25 +110,24 @@ func (u *UpstreamRelay) isCurrent(p *peer) bool {
 	return current == p
 }
 
-// hasOther reports whether a session that is not s takes new requests.
-func (u *UpstreamRelay) hasOther(s *UpstreamSession) bool {
+// hasOther reports whether a session that is not n takes new requests.
+func (u *UpstreamRelay) hasOther(n *Neighbor) bool {
 	p, _ := u.current()
-	return p != nil && p != s.peer
+	return p != nil && p != n.peer
 }
 
 // begin makes a session take new requests.
-func (u *UpstreamRelay) begin(s *UpstreamSession) {
+func (u *UpstreamRelay) begin(n *Neighbor) {
 	u.mu.Lock()
-	u.session, u.down, u.begun = s, false, true
-	u.mu.Unlock()
-	u.relay.Reroute()
+	defer u.mu.Unlock()
+	u.session, u.down, u.begun = n, false, true
 }
 
 // end is the reverse of begin.
-func (u *UpstreamRelay) end(s *UpstreamSession) {
+func (u *UpstreamRelay) end(n *Neighbor) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.session == s {
+	if u.session == n {
 		u.session = nil
 	}
 }
@@ -156,162 +152,6 @@ type UpstreamStatus struct {
 	Requests  int           // that are open in the session
 }
 
-// UpstreamSession is a session with an upstream relay.
-type UpstreamSession struct {
-	upstream   *UpstreamRelay
-	peer       *peer
-	goaway     chan moqt.Goaway
-	watches    *upstreamWatches
-	announcer  announcer
-	sharing    context.Context // done when the session shares no names any more
-	endSharing context.CancelFunc
-}
-
-const (
-	// upstreamResponse is how long an upstream relay may take to answer, unless it is asked to wait for a publisher.
-	// Then the next one of the route is asked.
-	upstreamResponse = 5 * time.Second
-	// retireInterval is how often to look whether a session that another one has replaced is still in use.
-	retireInterval = 250 * time.Millisecond
-)
-
-// relayLimits are the limits of sessions between relays, which carry the requests of many peers.
-var relayLimits = session.Limits{
-	MaxSubscriptions: 1 << 14, MaxFetches: 1 << 12, MaxNamespaces: 1 << 14, RequestRate: 1 << 12, RequestBurst: 1 << 14,
-	MaxHeldStreams: 1 << 12, MaxHeldDatagrams: 4 << 20, MaxSendQueue: 16 << 20,
-}
-
-// NewSession makes a session of a connection to the relay, or to one that it has named in GOAWAY. The caller has dialed
-// it, and has to call [UpstreamSession.Run].
-func (u *UpstreamRelay) NewSession(conn transport.Conn) (*UpstreamSession, error) {
-	r := u.relay
-	sender, err := r.senderOf(conn)
-	if err != nil {
-		return nil, err
-	}
-	p := u.newPeer()
-	p.conn, p.sender = conn, sender
-	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
-	s := &UpstreamSession{upstream: u, peer: p, goaway: make(chan moqt.Goaway, 1)}
-	p.session, err = session.New(conn, session.Config{
-		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
-		HopID: r.cfg.Session.HopID, Strict: r.cfg.Session.Strict,
-		Handler: &upstreamRequests{serve: requests{p}, session: s}, Refused: r.metrics.refused,
-		Limits: relayLimits, Timeouts: session.Timeouts{Response: upstreamResponse},
-		Logger: r.log.With("upstream", u.name),
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.sharing, s.endSharing = context.WithCancel(p.session.Context())
-	s.watches = newUpstreamWatches(s.sharing, p)
-	s.announcer = announcer{peer: p, ctx: s.sharing, of: make(map[string]*announced)}
-	p.forwarder = forwarderOf(conn, p.session.Version())
-	return s, r.sessions.addUpstream(s)
-}
-
-// Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
-func (s *UpstreamSession) Run(ctx context.Context) error {
-	s.peer.relay.tasks.Go(s.share)
-	err := s.peer.session.Run(ctx)
-	s.upstream.end(s)
-	s.peer.emitEnd(err)
-	s.peer.relay.sessions.remove(s.peer)
-	return err
-}
-
-// share shows each relay the namespaces of the other one, until the session ends or another one has replaced it.
-func (s *UpstreamSession) share() {
-	defer s.endSharing()
-	select {
-	case <-s.Ready():
-	case <-s.sharing.Done():
-		return
-	}
-	if len(s.upstream.cfg.Announce) > 0 {
-		defer s.peer.relay.directory.names.Follow(s.peer, s.announcer.changed)()
-	}
-	s.watches.run()
-}
-
-// Ready returns a channel that is closed when the relay has answered.
-func (s *UpstreamSession) Ready() <-chan struct{} { return s.peer.session.Ready() }
-
-// Goaway returns a channel that gets the relay's GOAWAY. From then on, the session takes no new requests.
-func (s *UpstreamSession) Goaway() <-chan moqt.Goaway { return s.goaway }
-
-// Retire ends a session whose relay goes away: when another session has replaced it and nothing needs this one any
-// more, or when that was so long ago. Tracks move to the other session, and stay here until Config.Linger after they
-// have come there. Without another session, the relay ends this one.
-func (s *UpstreamSession) Retire(timeout time.Duration) {
-	defer s.Close()
-	look := time.NewTicker(retireInterval)
-	defer look.Stop()
-	var replaced time.Time
-	for {
-		switch other := s.upstream.hasOther(s); {
-		case !other:
-			replaced = time.Time{}
-		case replaced.IsZero():
-			replaced = time.Now()
-			s.endSharing()
-		case s.peer.session.OpenRequests() == 0, time.Since(replaced) >= timeout:
-			return
-		}
-		select {
-		case <-look.C:
-		case <-s.peer.session.Context().Done():
-			return
-		}
-	}
-}
-
-// Close ends the session at once.
-func (s *UpstreamSession) Close() { s.peer.session.Close(moqt.SessionNoError, "") }
-
-// upstreamRequests serves what an upstream relay asks for. It implements session.Handler.
-type upstreamRequests struct {
-	session.Unsupported
-	serve   requests
-	session *UpstreamSession
-}
-
-// HandleSetup implements session.Handler.
-func (q *upstreamRequests) HandleSetup(_ *session.Session, setup session.Peer) error {
-	p := q.serve.peer
-	p.begin(setup, p.scope, p.reach)
-	q.session.upstream.begin(q.session)
-	return nil
-}
-
-// HandleGoaway implements session.Handler.
-func (q *upstreamRequests) HandleGoaway(_ *session.Session, g moqt.Goaway) {
-	q.session.upstream.end(q.session)
-	q.session.goaway <- g
-}
-
-// HandlePublish implements session.Handler.
-func (q *upstreamRequests) HandlePublish(sub *session.Subscription) {
-	if !q.session.watches.hasAskedFor(sub.Track().Namespace) {
-		_ = sub.Reject(&moqt.RequestError{ // fails only if the request is over
-			Code: moqt.RequestUninterested, Reason: "the track is not wanted here",
-		})
-		return
-	}
-	q.serve.HandlePublish(sub)
-}
-
-// HandleSubscribe implements session.Handler.
-func (q *upstreamRequests) HandleSubscribe(pub *session.Publication) { q.serve.HandleSubscribe(pub) }
-
-// HandleFetch implements session.Handler.
-func (q *upstreamRequests) HandleFetch(req *session.IncomingFetch) { q.serve.HandleFetch(req) }
-
-// HandleTrackStatus implements session.Handler.
-func (q *upstreamRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
-	q.serve.HandleTrackStatus(req)
-}
-
 // mayAsk returns why the relay must not ask for something, or nil. It may publish tracks, as it was asked to.
 func (u *UpstreamRelay) mayAsk(_ context.Context, a Action, track moqt.FullTrackName) *moqt.RequestError {
 	if a == ActionPublish || u.announces(track.Namespace) {
@@ -321,6 +161,9 @@ func (u *UpstreamRelay) mayAsk(_ context.Context, a Action, track moqt.FullTrack
 		Code: moqt.RequestUnauthorized, Reason: "nothing in the namespace was announced in this session",
 	}
 }
+
+// isRouteFor reports whether the routes lead to the relay for a place.
+func (u *UpstreamRelay) isRouteFor(at place) bool { return slices.Contains(u.relay.upstreamsOf(at), u) }
 
 // announces reports whether the upstream relay is told of a namespace of this process.
 func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {

@@ -25,7 +25,7 @@ func (b *bench) upstreamTo(url string) *UpstreamRelay {
 
 // pipedUpstream is a session with an upstream relay.
 type pipedUpstream struct {
-	*UpstreamSession
+	*Neighbor
 	here, there *transporttest.Conn
 }
 
@@ -249,7 +249,7 @@ func TestUpstreamsInOrder(t *testing.T) {
 				src := publishing["PUBLISH_NAMESPACE"](bs[1])
 				start := time.Now()
 				k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
-				require.LessOrEqual(t, time.Since(start), upstreamResponse)
+				require.LessOrEqual(t, time.Since(start), neighborResponse)
 				src.group(0, 1)
 				require.Equal(t, "0.0, 0 fin", k.take())
 				require.Equal(t, 1, bs[2].atUpstream())

@@ -43,14 +43,14 @@ func serveWatch(
 		return
 	}
 	w := begin(permit)
-	defer p.relay.watched()
+	defer p.relay.sessions.watched()
 	defer w.Leave()
 	start := func(prefix moqt.Namespace, accept func() error) (refused *moqt.RequestError) {
 		tell := w.Enter(prefix, func(n int) bool {
 			refused = p.admitMatches(n)
 			return refused == nil && accept() == nil
 		})
-		p.relay.watched()
+		p.relay.sessions.watched()
 		if tell != nil {
 			tell(r.Context())
 		}

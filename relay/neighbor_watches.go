@@ -19,12 +19,12 @@ const (
 	maxUpstreamNamespaces = 1 << 14
 )
 
-// upstreamWatches asks an upstream relay for the namespaces, and for the tracks, below the prefixes that subscribers of
-// this process watch: once for all of them. It lives as long as a session.
-type upstreamWatches struct {
-	peer *peer
-	ctx  context.Context // of UpstreamSession.share
-	wake chan struct{}   // looks at the prefixes again
+// watches asks a neighbour for namespaces and tracks: another process for all, and an upstream relay for those below
+// the prefixes that subscribers of this process watch, once for all of them. It lives as long as a session.
+type watches struct {
+	neighbor *Neighbor
+	peer     *peer
+	wake     chan struct{} // looks at the prefixes again
 
 	mu         sync.Mutex // guards what follows
 	namespaces askedPrefixes
@@ -40,25 +40,31 @@ type askedPrefix struct {
 	cancel context.CancelFunc
 }
 
-func newUpstreamWatches(ctx context.Context, p *peer) *upstreamWatches {
-	return &upstreamWatches{
-		peer: p, ctx: ctx, wake: make(chan struct{}, 1), namespaces: make(askedPrefixes), tracks: make(askedPrefixes),
+func newWatches(n *Neighbor) *watches {
+	return &watches{
+		neighbor: n, peer: n.peer, wake: make(chan struct{}, 1),
+		namespaces: make(askedPrefixes), tracks: make(askedPrefixes),
 	}
 }
 
 // run adapts the requests to what subscribers watch, until the session shares no names any more.
-func (w *upstreamWatches) run() {
+func (w *watches) run() {
+	ctx := w.neighbor.sharing
+	if w.peer.scoped {
+		keepAsking(ctx, func() error { return w.askNamespaces(ctx, prefix{}) })
+		return
+	}
 	for {
 		w.update()
 		select {
-		case <-w.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-w.wake:
 		}
 	}
 }
 
-func (w *upstreamWatches) update() {
+func (w *watches) update() {
 	d := &w.peer.relay.directory
 	namespaces := watchedFor(d.names.Watched(w.peer.scope), w.peer)
 	tracks := watchedFor(d.watched(w.peer.scope), w.peer)
@@ -88,7 +94,7 @@ func pathOf(ns moqt.Namespace, watched []prefix) (path moqt.HopPath) {
 
 // ask makes the requests of one kind cover the prefixes that subscribers watch, as far as the upstream relay may have
 // them.
-func (w *upstreamWatches) ask(asked askedPrefixes, watched []prefix, request func(context.Context, prefix) error) {
+func (w *watches) ask(asked askedPrefixes, watched []prefix, request func(context.Context, prefix) error) {
 	mine := w.peer.upstream.cfg.Namespaces
 	var wanted, present []moqt.Namespace
 	for _, w := range watched {
@@ -117,7 +123,7 @@ func (w *upstreamWatches) ask(asked askedPrefixes, watched []prefix, request fun
 	}
 	for _, ns := range cover {
 		if asked[ns.Key()] == nil {
-			ctx, cancel := context.WithCancel(w.ctx)
+			ctx, cancel := context.WithCancel(w.neighbor.sharing)
 			a := prefix{Namespace: ns, Path: pathOf(ns, watched)}
 			asked[ns.Key()] = &askedPrefix{a, cancel}
 			w.peer.relay.tasks.Go(func() {
@@ -145,30 +151,28 @@ func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
 	return cover
 }
 
-// askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the upstream
-// relay ends that earlier.
-func (w *upstreamWatches) askNamespaces(ctx context.Context, a prefix) error {
-	u := w.peer.upstream
+// askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the neighbour
+// ends that earlier.
+func (w *watches) askNamespaces(ctx context.Context, a prefix) error {
 	teller := new(byte)
 	m := moqt.SubscribeNamespace{Prefix: a.Namespace, Parameters: moqt.Parameters{HopPath: a.Path}}
 	sub, err := w.peer.session.SubscribeNamespace(ctx, m, func(ns moqt.Namespace, on bool, way moqt.Parameters) {
-		// When the request ends, all disappear: that means something only if the upstream relay has ended it.
-		shown := !on || len(ns) > 0 && slices.Contains(u.relay.upstreamsOf(w.peer.place(ns)), u)
-		if shown && ctx.Err() == nil {
-			u.names.Changed(teller, ns, on, way)
+		// When the request ends, all disappear: that means something only if the neighbour has ended it.
+		if ctx.Err() == nil && (!on || w.neighbor.mayTell(ns)) {
+			w.neighbor.names.Changed(teller, ns, on, way)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	defer u.names.End(teller)
+	defer w.neighbor.names.End(teller)
 	return awaitEnd(ctx, sub.Request, sub.Wait)
 }
 
 // askTracks has the upstream relay offer the tracks below a prefix, until the context is done. It returns why the
 // upstream relay ends that earlier. The tracks pause until a subscriber wants their objects. Those for which the
 // upstream relay has no stream are not offered here.
-func (w *upstreamWatches) askTracks(ctx context.Context, a prefix) error {
+func (w *watches) askTracks(ctx context.Context, a prefix) error {
 	pause := false
 	m := moqt.SubscribeTracks{Prefix: a.Namespace, Parameters: moqt.Parameters{Forward: &pause, HopPath: a.Path}}
 	sub, err := w.peer.session.SubscribeTracks(ctx, m, func(moqt.FullTrackName) {})
@@ -181,7 +185,7 @@ func (w *upstreamWatches) askTracks(ctx context.Context, a prefix) error {
 
 // dropTracks ends the subscriptions that the upstream relay has offered, when nobody watches them any more, unless they
 // have subscribers.
-func (w *upstreamWatches) dropTracks(prefix moqt.Namespace) {
+func (w *watches) dropTracks(prefix moqt.Namespace) {
 	w.peer.relay.directory.eachHub(func(h *hub) {
 		u := h.publishers.of[w.peer]
 		if u != nil && u.offered && h.name.Namespace.HasPrefix(prefix) && h.subscribers.areNone() {
@@ -191,7 +195,7 @@ func (w *upstreamWatches) dropTracks(prefix moqt.Namespace) {
 }
 
 // hasAskedFor reports whether the upstream relay was asked to offer the tracks of a namespace.
-func (w *upstreamWatches) hasAskedFor(ns moqt.Namespace) bool {
+func (w *watches) hasAskedFor(ns moqt.Namespace) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return some(maps.Values(w.tracks), func(a *askedPrefix) bool { return ns.HasPrefix(a.Namespace) })

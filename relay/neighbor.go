@@ -1,0 +1,246 @@
+package relay
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/relay/internal/names"
+	"sluice/transport"
+)
+
+const (
+	// neighborResponse is how long a neighbour may take to answer, unless it is asked to wait for a publisher. Then the
+	// next one is asked.
+	neighborResponse = 5 * time.Second
+	// retireInterval is how often to look whether a session that another one has replaced is still in use.
+	retireInterval = 250 * time.Millisecond
+	// linkTokenType is the token type (draft §10.2.2) of the secret. No other implementation sees it.
+	linkTokenType = 0
+)
+
+var errIntruder = errors.New("the secret is wrong")
+
+// relayLimits are the limits of sessions between relays, which carry the requests of many peers.
+var relayLimits = session.Limits{
+	MaxSubscriptions: 1 << 14, MaxFetches: 1 << 12, MaxNamespaces: 1 << 14, RequestRate: 1 << 12, RequestBurst: 1 << 14,
+	MaxHeldStreams: 1 << 12, MaxHeldDatagrams: 4 << 20, MaxSendQueue: 16 << 20,
+}
+
+// linkLimits are so large that the limits of the processes' peers count, and not these.
+var linkLimits = session.Limits{
+	MaxSubscriptions: 1 << 20, MaxFetches: 1 << 20, MaxNamespaces: 1 << 20, RequestRate: 1 << 20, RequestBurst: 1 << 20,
+	MaxHeldStreams: 1 << 14, MaxHeldDatagrams: 16 << 20, MaxSendQueue: 64 << 20,
+}
+
+// Neighbor is a session with another process of this relay (a link), or with an upstream relay. It feeds subscribers of
+// this process, and is fed by publishers of this process: objects do not go from one neighbour to another. All that
+// differs between the two kinds is in the terms of its peer.
+//
+// A hub asks neighbours when it has no publisher, but subscribers that need one, or a SUBSCRIBE_TRACKS that the track
+// is to be offered to. A neighbour without a publisher refuses, and is asked to wait for one if the subscribers do
+// (RENDEZVOUS_TIMEOUT). If a publisher appears in this process, the hub has two, and compares their objects as always,
+// until the neighbour's subscription ends.
+type Neighbor struct {
+	peer       *peer
+	names      *names.Mirror[*peer] // what it tells of its publishers
+	goaway     chan moqt.Goaway
+	watches    *watches
+	announcer  announcer
+	sharing    context.Context // done when the session shares no names any more
+	endSharing context.CancelFunc
+}
+
+// NewLink makes a link of a connection. The end that has opened the connection is the client and sends the secret; the
+// other one ends the session if the secret is not its own. No limit, quota or authorization counts for a link, and it
+// is in no status: the other process has seen to all that. Its requests name tracks by their places: the namespace has
+// the scope in front.
+func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (*Neighbor, error) {
+	p := &peer{terms: termsOfLinks(r), relay: r}
+	cfg := session.Config{Role: role, Limits: linkLimits, Logger: r.log.With("link", true)}
+	if role == session.Client {
+		cfg.Path = "/"
+		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Type: linkTokenType, Value: secret}}
+		secret = nil
+	}
+	return newNeighbor(p, conn, cfg, names.NewMirror(p, &r.directory), secret)
+}
+
+// NewSession makes a session of a connection to the relay, or to one that it has named in GOAWAY. The caller has dialed
+// it, and has to call [Neighbor.Run].
+func (u *UpstreamRelay) NewSession(conn transport.Conn) (*Neighbor, error) {
+	r, p := u.relay, u.newPeer()
+	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
+	n, err := newNeighbor(p, conn, session.Config{
+		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
+		HopID: r.cfg.Session.HopID, Strict: r.cfg.Session.Strict, Refused: r.metrics.refused,
+		Limits: relayLimits, Logger: r.log.With("upstream", u.name),
+	}, u.names, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.forwarder = forwarderOf(conn, p.session.Version())
+	return n, r.sessions.addNeighbor(n)
+}
+
+// newNeighbor makes a session. The other end has to know the secret, if there is one.
+func newNeighbor(
+	p *peer, conn transport.Conn, cfg session.Config, tells *names.Mirror[*peer], secret []byte,
+) (*Neighbor, error) {
+	sender, err := p.relay.senderOf(conn)
+	if err != nil {
+		return nil, err
+	}
+	n := &Neighbor{peer: p, names: tells, goaway: make(chan moqt.Goaway, 1)}
+	cfg.Handler = &neighborRequests{serve: requests{p}, neighbor: n, secret: secret}
+	cfg.Timeouts.Response = neighborResponse
+	p.conn, p.sender = conn, sender
+	if p.session, err = session.New(conn, cfg); err != nil {
+		return nil, err
+	}
+	n.sharing, n.endSharing = context.WithCancel(p.session.Context())
+	n.watches = newWatches(n)
+	n.announcer = announcer{peer: p, ctx: n.sharing, of: make(map[string]*announced)}
+	return n, nil
+}
+
+// Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
+func (n *Neighbor) Run(ctx context.Context) error {
+	p := n.peer
+	p.relay.tasks.Go(n.share)
+	err := p.session.Run(ctx)
+	if p.upstream != nil {
+		p.upstream.end(n)
+	}
+	p.emitEnd(err)
+	p.relay.sessions.remove(p)
+	return err
+}
+
+// share shows each relay the namespaces of the other one, until the session ends or another one has replaced it.
+func (n *Neighbor) share() {
+	defer n.endSharing()
+	select {
+	case <-n.Ready():
+	case <-n.sharing.Done():
+		return
+	}
+	if u := n.peer.upstream; u != nil && len(u.cfg.Announce) > 0 {
+		defer n.peer.relay.directory.names.Follow(n.peer, n.announcer.changed)()
+	}
+	n.watches.run()
+}
+
+// Ready returns a channel that is closed when the other end has answered.
+func (n *Neighbor) Ready() <-chan struct{} { return n.peer.session.Ready() }
+
+// Goaway returns a channel that gets the relay's GOAWAY. From then on, the session takes no new requests.
+func (n *Neighbor) Goaway() <-chan moqt.Goaway { return n.goaway }
+
+// Retire ends a session whose relay goes away: when another session has replaced it and nothing needs this one any
+// more, or when that was so long ago. Tracks move to the other session, and stay here until Config.Linger after they
+// have come there. Without another session, the relay ends this one.
+func (n *Neighbor) Retire(timeout time.Duration) {
+	defer n.peer.session.Close(moqt.SessionNoError, "")
+	look := time.NewTicker(retireInterval)
+	defer look.Stop()
+	var replaced time.Time
+	for {
+		switch other := n.peer.upstream.hasOther(n); {
+		case !other:
+			replaced = time.Time{}
+		case replaced.IsZero():
+			replaced = time.Now()
+			n.endSharing()
+		case n.peer.session.OpenRequests() == 0, time.Since(replaced) >= timeout:
+			return
+		}
+		select {
+		case <-look.C:
+		case <-n.peer.session.Context().Done():
+			return
+		}
+	}
+}
+
+// mayTell reports whether the neighbour may be asked for the tracks of a namespace that it tells.
+func (n *Neighbor) mayTell(ns moqt.Namespace) bool {
+	u := n.peer.upstream
+	return u == nil || len(ns) > 0 && u.isRouteFor(n.peer.place(ns))
+}
+
+// neighborRequests serves what a neighbour asks for. It implements session.Handler.
+type neighborRequests struct {
+	session.Unsupported
+	serve    requests
+	neighbor *Neighbor
+	secret   []byte // that the other end has to know; nil: none
+}
+
+// HandleSetup implements session.Handler.
+func (q *neighborRequests) HandleSetup(_ *session.Session, setup session.Peer) error {
+	p := q.serve.peer
+	if q.secret != nil && !q.isKnownTo(setup) {
+		p.relay.metrics.intruders.Inc()
+		return errIntruder
+	}
+	p.begin(setup, p.scope, p.reach)
+	if p.upstream != nil {
+		p.upstream.begin(q.neighbor)
+	} else if err := p.relay.sessions.addNeighbor(q.neighbor); err != nil {
+		return err
+	}
+	p.relay.Reroute()
+	return nil
+}
+
+// isKnownTo reports whether the other end knows the secret.
+func (q *neighborRequests) isKnownTo(p session.Peer) bool {
+	return len(p.Tokens) == 1 && subtle.ConstantTimeCompare(p.Tokens[0].Value, q.secret) == 1
+}
+
+// HandleGoaway implements session.Handler.
+func (q *neighborRequests) HandleGoaway(_ *session.Session, g moqt.Goaway) {
+	if u := q.serve.peer.upstream; u != nil {
+		u.end(q.neighbor)
+		q.neighbor.goaway <- g
+	}
+}
+
+// HandlePublish implements session.Handler.
+func (q *neighborRequests) HandlePublish(sub *session.Subscription) {
+	if !q.neighbor.watches.hasAskedFor(sub.Track().Namespace) {
+		_ = sub.Reject(&moqt.RequestError{ // fails only if the request is over
+			Code: moqt.RequestUninterested, Reason: "the track is not wanted here",
+		})
+		return
+	}
+	q.serve.HandlePublish(sub)
+}
+
+// HandleSubscribe implements session.Handler.
+func (q *neighborRequests) HandleSubscribe(pub *session.Publication) { q.serve.HandleSubscribe(pub) }
+
+// HandleFetch implements session.Handler.
+func (q *neighborRequests) HandleFetch(req *session.IncomingFetch) { q.serve.HandleFetch(req) }
+
+// HandleTrackStatus implements session.Handler.
+func (q *neighborRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
+	q.serve.HandleTrackStatus(req)
+}
+
+// HandleSubscribeNamespace implements session.Handler. Only another process asks: for what is published in all scopes.
+func (q *neighborRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
+	p := q.serve.peer
+	if !p.scoped {
+		q.Unsupported.HandleSubscribeNamespace(req)
+	} else if req.OK() == nil {
+		defer p.relay.directory.names.Follow(p, tell(req))()
+		<-req.Context().Done()
+	}
+}
