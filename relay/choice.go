@@ -99,8 +99,8 @@ func (c *choice) beginLater() bool {
 	return len(c.refused) == 0
 }
 
-// ask subscribes at neighbours, if subscribers need them: at all other processes of this relay, and at the first upstream
-// relay that is connected and has not refused.
+// ask subscribes at neighbours, if subscribers need them: at all other processes of this relay, and at the first
+// upstream relay that is connected and has not refused.
 func (c *choice) ask() {
 	peers, connecting := c.hub.relay.neighbors(c.hub.place)
 	for _, p := range peers {

@@ -223,7 +223,7 @@ func (d *directory) isAnnounced(at place, p *peer) bool {
 	return slices.Contains(d.names.Announced(at), p)
 }
 
-// publishersOf returns the peers of this process that may publish a track at a place: those that announced its namespace
+// publishersOf returns the peers of this process that may publish a track at a place: they have announced its namespace
 // or a prefix of it.
 func (d *directory) publishersOf(at place) []*peer {
 	return slices.DeleteFunc(d.names.Announced(at), func(p *peer) bool { return p.from > here })

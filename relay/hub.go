@@ -212,7 +212,8 @@ func (h *hub) revoked(p *peer) {
 }
 
 // sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay
-// subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them it waits for an upstream relay that may be connected soon.
+// subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them
+// it waits for an upstream relay that may be connected soon.
 func (h *hub) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq[*peer] {
 	return func(yield func(*peer) bool) {
 		asked := make(map[*peer]struct{})

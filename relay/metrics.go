@@ -85,7 +85,8 @@ func newMetrics(r *Relay) *metrics {
 	m.gauges = []gauge{
 		newGauge("sessions", "Sessions.", r.sessions.count),
 		newGauge("guests", "Clients of other protocols.", r.sessions.countGuests),
-		newGauge("links", "Sessions with other processes of the relay.", func() int { return len(r.sessions.at(beside)) }),
+		newGauge("links", "Sessions with other processes of the relay.",
+			func() int { return len(r.sessions.at(beside)) }),
 		newGauge("upstream_relays", "Sessions with upstream relays, which this relay has dialed.",
 			func() int { return len(r.sessions.at(elsewhere)) }),
 		newGauge("open_requests", "Requests of peers that are open.", r.accounts.openRequests),

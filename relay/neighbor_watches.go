@@ -151,8 +151,8 @@ func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
 	return cover
 }
 
-// askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the neighbour
-// ends that earlier.
+// askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the
+// neighbour ends that earlier.
 func (w *watches) askNamespaces(ctx context.Context, a prefix) error {
 	teller := new(byte)
 	m := moqt.SubscribeNamespace{Prefix: a.Namespace, Parameters: moqt.Parameters{HopPath: a.Path}}
