@@ -102,7 +102,7 @@ func (c *choice) beginLater() bool {
 // ask subscribes at neighbours, if subscribers need them: at all other processes of this relay, and at the first
 // upstream relay that is connected and has not refused.
 func (c *choice) ask() {
-	peers, connecting := c.hub.relay.neighbors(c.hub.place)
+	peers, connecting := c.hub.relay.neighbors.of(c.hub.place)
 	for _, p := range peers {
 		if !c.need(p.from) {
 			break
@@ -140,7 +140,7 @@ func (c *choice) askAgain() {
 			return
 		}
 		c.asked++
-		peers, _ := c.hub.relay.neighbors(c.hub.place)
+		peers, _ := c.hub.relay.neighbors.of(c.hub.place)
 		for _, p := range peers {
 			if c.hub.publishers.of[p] == nil && c.mayUse(p) {
 				u := newUpstream(c.hub, p)
@@ -166,7 +166,7 @@ func (c *choice) isAwaited() bool {
 	if !s.wait() && len(s.waiting) == 0 || c.hub.publishers.have(stays) {
 		return false
 	}
-	peers, _ := c.hub.relay.neighbors(c.hub.place)
+	peers, _ := c.hub.relay.neighbors.of(c.hub.place)
 	return len(peers) > 0
 }
 
@@ -214,7 +214,7 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 	if c.hub.publishers.have(broughtFrom(here)) {
 		return nil, true
 	}
-	peers, _ := c.hub.relay.neighbors(c.hub.place)
+	peers, _ := c.hub.relay.neighbors.of(c.hub.place)
 	for _, p := range peers {
 		u, wanted := c.hub.publishers.of[p], s.reach(p.from) || len(s.waiting) > 0
 		if u != nil && (wanted || u.offered) {

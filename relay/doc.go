@@ -69,7 +69,7 @@
 // is a peer with the path of its request. A hub neither waits for a relay through which a request has come, nor feeds
 // one through which the objects have come.
 //
-// The relays of a cluster know by other means who has a publisher ([Relay.MirrorRemote]). One that asks another as
+// The relays of a cluster know by other means who has a publisher ([Neighbors.MirrorRemote]). One that asks another as
 // the origin dials [OriginPath]: such a peer gets what publishers of that relay have, and nothing that its upstream
 // relays bring.
 //

@@ -241,7 +241,7 @@ func (h *hub) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq
 // presentSources returns the sources of now, and reports whether there may be an upstream relay soon.
 func (h *hub) presentSources(a asker) (peers []*peer, connecting bool) {
 	others := h.relay.directory.publishersOf(h.place)
-	neighbors, connecting := h.relay.neighbors(h.place)
+	neighbors, connecting := h.relay.neighbors.of(h.place)
 	others = append(others, neighbors...)
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -56,21 +56,6 @@ type Neighbor struct {
 	endSharing context.CancelFunc
 }
 
-// NewLink makes a link of a connection. The end that has opened the connection is the client and sends the secret; the
-// other one ends the session if the secret is not its own. No limit, quota or authorization counts for a link, and it
-// is in no status: the other process has seen to all that. Its requests name tracks by their places: the namespace has
-// the scope in front.
-func (r *Relay) NewLink(conn transport.Conn, role session.Role, secret []byte) (*Neighbor, error) {
-	p := &peer{terms: termsOfLinks(r), relay: r}
-	cfg := session.Config{Role: role, Limits: linkLimits, Logger: r.log.With("link", true)}
-	if role == session.Client {
-		cfg.Path = "/"
-		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Type: linkTokenType, Value: secret}}
-		secret = nil
-	}
-	return newNeighbor(p, conn, cfg, names.NewMirror(p, &r.directory), secret)
-}
-
 // NewSession makes a session of a connection to the relay, or to one that it has named in GOAWAY. The caller has dialed
 // it, and has to call [Neighbor.Run].
 func (u *UpstreamRelay) NewSession(conn transport.Conn) (*Neighbor, error) {
@@ -195,7 +180,7 @@ func (q *neighborRequests) HandleSetup(_ *session.Session, setup session.Peer) e
 	} else if err := p.relay.sessions.addNeighbor(q.neighbor); err != nil {
 		return err
 	}
-	p.relay.Reroute()
+	p.relay.neighbors.Reroute()
 	return nil
 }
 

@@ -15,11 +15,11 @@ import (
 
 // open connects a bench to an upstream relay that may have all namespaces, and that is told of some.
 func (b *bench) open(to *bench, announce ...moqt.Namespace) (*UpstreamRelay, *pipedUpstream) {
-	u, err := b.relay.NewUpstreamRelay(UpstreamRelayConfig{
+	u, err := b.relay.neighbors.NewUpstreamRelay(UpstreamRelayConfig{
 		URL: "moqt://relay", Namespaces: []moqt.Namespace{{}}, Announce: announce,
 	})
 	require.NoError(b.t, err)
-	b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+	b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 	return u, b.dial(u, to)
 }
 
@@ -170,7 +170,7 @@ func TestFollowNamespaces(t *testing.T) {
 		require.NoError(t, err)
 		bs[1].connect().announce("live", "room")
 		n := &namespaces{}
-		stop := bs[1].relay.FollowNamespaces("", func(ns moqt.Namespace, on bool) {
+		stop := bs[1].relay.neighbors.FollowNamespaces("", func(ns moqt.Namespace, on bool) {
 			n.change(ns, false, moqt.Parameters{})
 			if on {
 				n.change(ns, true, moqt.Parameters{})

@@ -32,7 +32,6 @@ type Relay struct {
 	cache   *track.Cache
 	metrics *metrics
 	policy  atomic.Pointer[FastPathPolicy]
-	routes  atomic.Pointer[Routes]
 	leases  leases
 	tasks   sync.WaitGroup // goroutines that outlive the handler that started them
 	drained context.Context
@@ -40,6 +39,7 @@ type Relay struct {
 
 	subscriptions atomic.Uint64 // that peers have had, ever
 	sessions      sessions
+	neighbors     Neighbors
 	accounts      accounts
 	downloads     downloads
 	directory     directory
@@ -66,8 +66,9 @@ func New(cfg Config) (*Relay, error) {
 		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), neighbors: make(map[*peer]*Neighbor),
 		guests: make(map[*Guest]struct{}),
 	}
-	r.SetRoutes(noRoutes{})
 	r.directory = directory{relay: r, hubs: make(map[string]*hub)}
+	r.neighbors.relay = r
+	r.neighbors.SetRoutes(noRoutes{})
 	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)
@@ -184,70 +185,8 @@ func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 	r.directory.eachHub(func(h *hub) { h.fast.update() })
 }
 
-// SetRoutes replaces the routes. Default: there are none.
-func (r *Relay) SetRoutes(routes Routes) {
-	r.routes.Store(&routes)
-	r.Reroute()
-}
-
-// Reroute makes the relay look again where to subscribe. It has to be called when the answers of the Routes have
-// changed. A track moves to the upstream relay that is preferred now without a gap: both bring it for a moment.
-func (r *Relay) Reroute() {
-	r.directory.eachHub((*hub).rerouteLocked)
-}
-
-// Routes returns what SetRoutes has set last.
-func (r *Relay) Routes() Routes { return *r.routes.Load() }
-
-// upstreamsOf returns the upstream relays that may have a track at a place.
-func (r *Relay) upstreamsOf(at place) []*UpstreamRelay {
-	return r.Routes().Upstreams(at[0], at[1:])
-}
-
-// neighbors returns the neighbours that may have a track at a place, in the order in which they are asked: the other
-// processes, and the upstream relays that the routes name. It reports whether there may be another one soon.
-func (r *Relay) neighbors(at place) (peers []*peer, connecting bool) {
-	peers = r.sessions.at(beside)
-	for _, u := range r.upstreamsOf(at) {
-		p, soon := u.current()
-		if p != nil {
-			peers = append(peers, p)
-		}
-		connecting = connecting || soon
-	}
-	return peers, connecting
-}
-
-// MirrorRemote returns a function that says that another relay, of a name, has a publisher for a namespace to which
-// [Routes] lead, or has none any more. Those that watch the namespace are told, and tracks in it that have subscribers.
-func (r *Relay) MirrorRemote(scope string) (changed func(relay string, ns moqt.Namespace, published bool)) {
-	p := (&UpstreamRelay{relay: r, scope: scope}).newPeer() // it has no session
-	m := names.NewMirror(p, &r.directory)
-	return func(relay string, ns moqt.Namespace, published bool) {
-		m.Changed(relay, ns, published, moqt.Parameters{})
-	}
-}
-
-// FollowNamespaces calls f for each namespace of a scope in which peers publish that are connected to this process, or
-// to another one of this relay: for the present ones at once, and from then on for each that appears or disappears.
-// Such a namespace was announced (PUBLISH_NAMESPACE), or is that of a track that is offered (PUBLISH). What comes from
-// upstream relays does not count. f may be told again what it knows. It is called with locks held: it must return at
-// once and must not call the relay. stop ends the calls.
-func (r *Relay) FollowNamespaces(scope string, f func(ns moqt.Namespace, published bool)) (stop func()) {
-	p := &peer{terms: terms{reach: beside}, relay: r, scope: scope}
-	return r.directory.names.Follow(p, func(ns moqt.Namespace, on bool, _ moqt.Parameters) { f(ns, on) })
-}
-
-// CountFed returns how many tracks each upstream relay feeds.
-func (r *Relay) CountFed() map[*UpstreamRelay]int {
-	counts := make(map[*UpstreamRelay]int)
-	r.directory.eachHub(func(h *hub) {
-		for u := range h.publishers.where(broughtFrom(elsewhere)) {
-			counts[u.peer.upstream]++
-		}
-	})
-	return counts
-}
+// Neighbors returns the neighbours of the relay.
+func (r *Relay) Neighbors() *Neighbors { return &r.neighbors }
 
 // Viewers returns how many sessions watch the broadcast in a namespace: the largest number of subscribers that one of
 // its tracks has. A player subscribes to one of several renditions, but to the only audio track, or to the catalog. The

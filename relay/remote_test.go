@@ -83,14 +83,14 @@ func TestMirrorRemote(t *testing.T) {
 		u := bs[1].upstreamTo("moqt://relay")
 		bs[1].dial(u, bs[0])
 		routes := &RouteTable{}
-		bs[1].relay.SetRoutes(routes)
+		bs[1].relay.neighbors.SetRoutes(routes)
 		sub, err := bs[1].connect().Subscribe(bs[1].ctx,
 			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, &sink{})
 		require.NoError(t, err)
 		require.Zero(t, bs[1].atUpstream())
 
 		*routes = RouteTable{{Upstreams: []*UpstreamRelay{u}}}
-		tell := bs[1].relay.MirrorRemote("")
+		tell := bs[1].relay.neighbors.MirrorRemote("")
 		tell("one", video.Namespace, true)
 		tell("other", video.Namespace, true)
 		tell("one", video.Namespace, false)
@@ -98,7 +98,7 @@ func TestMirrorRemote(t *testing.T) {
 		_, err = sub.Wait(bs[1].ctx)
 		require.NoError(t, err)
 		require.Equal(t, 1, bs[1].atUpstream(), "the subscriber that waits is served at once")
-		require.Equal(t, map[*UpstreamRelay]int{u: 1}, bs[1].relay.CountFed())
+		require.Equal(t, map[*UpstreamRelay]int{u: 1}, bs[1].relay.neighbors.CountFed())
 		tell("other", video.Namespace, false)
 		require.False(t, <-found)
 		require.Equal(t, 1, bs[1].atUpstream(), "subscriptions go on")

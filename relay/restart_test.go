@@ -269,7 +269,7 @@ func TestFirstObjectOfShortStream(t *testing.T) {
 func TestUpstreamRepeatsLastObject(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		u := b.upstreamTo("moqt://other")
-		b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 		first, other := b.dialForeign(u)
 		src := other.serve(&source{})
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})

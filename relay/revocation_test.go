@@ -349,11 +349,11 @@ func TestRevocationBetweenRelays(t *testing.T) {
 	for name, join := range map[string]func(here, there *bench){
 		"link": func(here, there *bench) { link(there, here) },
 		"upstream": func(here, there *bench) {
-			u, err := here.relay.NewUpstreamRelay(UpstreamRelayConfig{
+			u, err := here.relay.neighbors.NewUpstreamRelay(UpstreamRelayConfig{
 				URL: "moqt://origin", Tokens: []moqt.Token{token("keep")},
 			})
 			require.NoError(here.t, err)
-			here.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+			here.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 			here.dial(u, there)
 		},
 	} {
@@ -385,11 +385,11 @@ func TestRevocationOfUpstreamTokens(t *testing.T) {
 			onBenches(t, Config{Grace: time.Millisecond}, 2, func(bs []*bench) {
 				here, origin := bs[0], bs[1]
 				origin.authorize(r.authorizer(t))
-				u, err := here.relay.NewUpstreamRelay(UpstreamRelayConfig{
+				u, err := here.relay.neighbors.NewUpstreamRelay(UpstreamRelayConfig{
 					URL: "moqt://origin", Tokens: []moqt.Token{token("tok")},
 				})
 				require.NoError(t, err)
-				here.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+				here.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 				s := here.dial(u, origin)
 				_, err = (&source{}).offer(origin.bearing(moqt.Draft22, "keep"), moqt.Parameters{})
 				require.NoError(t, err)

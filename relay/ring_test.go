@@ -67,7 +67,7 @@ func TestRingWithoutPublisher(t *testing.T) {
 func TestRelaysThatRefuseEachOther(t *testing.T) {
 	onBench(t, hopping, func(b *bench) {
 		u := b.upstreamTo("moqt://other")
-		b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 		_, other := b.dialForeign(u, asRelay(7))
 		asked := make(chan *session.Publication, 1000)
 		other.handler.subscribe = func(p *session.Publication) {

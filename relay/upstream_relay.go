@@ -2,8 +2,6 @@ package relay
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -11,12 +9,11 @@ import (
 	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/relay/internal/names"
-	"sluice/transport"
 )
 
 // UpstreamRelay is another relay, of any kind, at which this one subscribes to what no publisher of its own has. Its
 // user dials it, and gives it one session after another: see [UpstreamRelay.NewSession]. Routes say which tracks it may
-// have. Make one with [Relay.NewUpstreamRelay].
+// have. Make one with [Neighbors.NewUpstreamRelay].
 //
 // For the upstream relay this one is a client like any other: the session is plain MoQT. For this relay it is a peer
 // for which no quota counts. It feeds only subscribers of this process, and is fed only by publishers of this process:
@@ -56,24 +53,6 @@ type UpstreamRelayConfig struct {
 	Announce []moqt.Namespace
 }
 
-// NewUpstreamRelay returns an upstream relay, which is not connected yet.
-func (r *Relay) NewUpstreamRelay(cfg UpstreamRelayConfig) (*UpstreamRelay, error) {
-	target, err := transport.ParseURL(cfg.URL)
-	if err != nil {
-		return nil, fmt.Errorf("upstream relay: %w", err)
-	}
-	u := &UpstreamRelay{
-		relay: r, cfg: cfg, name: transport.WithoutQuery(cfg.URL), scope: r.cfg.Scope(target.Authority, target.Path),
-	}
-	u.names = names.NewMirror(u.newPeer(), &r.directory)
-	u.names.Limit, u.names.Linger = maxUpstreamNamespaces, r.cfg.Linger
-	u.names.Full = func() {
-		u.warn.Log(r.log, warnInterval, slog.LevelWarn, "an upstream relay has too many namespaces",
-			"upstream", u.name, "limit", maxUpstreamNamespaces)
-	}
-	return u, nil
-}
-
 // newPeer returns a peer that stands for the relay, also without a session.
 func (u *UpstreamRelay) newPeer() *peer {
 	return &peer{terms: termsOfUpstreams(u), relay: u.relay, upstream: u, scope: u.scope}
@@ -90,7 +69,7 @@ func (u *UpstreamRelay) SetDown() {
 	u.down = u.down || changed
 	u.mu.Unlock()
 	if changed {
-		u.relay.Reroute()
+		u.relay.neighbors.Reroute()
 	}
 }
 
@@ -163,7 +142,9 @@ func (u *UpstreamRelay) mayAsk(_ context.Context, a Action, track moqt.FullTrack
 }
 
 // isRouteFor reports whether the routes lead to the relay for a place.
-func (u *UpstreamRelay) isRouteFor(at place) bool { return slices.Contains(u.relay.upstreamsOf(at), u) }
+func (u *UpstreamRelay) isRouteFor(at place) bool {
+	return slices.Contains(u.relay.neighbors.upstreamsOf(at), u)
+}
 
 // announces reports whether the upstream relay is told of a namespace of this process.
 func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {

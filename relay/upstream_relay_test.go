@@ -18,7 +18,7 @@ import (
 
 // upstreamTo makes an upstream relay of a bench.
 func (b *bench) upstreamTo(url string) *UpstreamRelay {
-	u, err := b.relay.NewUpstreamRelay(UpstreamRelayConfig{URL: url})
+	u, err := b.relay.neighbors.NewUpstreamRelay(UpstreamRelayConfig{URL: url})
 	require.NoError(b.t, err)
 	return u
 }
@@ -75,7 +75,7 @@ func (b *bench) follow(to ...*bench) (us []*UpstreamRelay, sessions []*pipedUpst
 	for i := range to {
 		us = append(us, b.upstreamTo(fmt.Sprintf("moqt://relay%d", i)))
 	}
-	b.relay.SetRoutes(RouteTable{{Upstreams: us}})
+	b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: us}})
 	for i, o := range to {
 		sessions = append(sessions, b.dial(us[i], o))
 	}
@@ -263,7 +263,7 @@ func TestUpstreamConnects(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		src := publishing["PUBLISH"](bs[0])
 		u := bs[1].upstreamTo("moqt://relay")
-		bs[1].relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		bs[1].relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 		time.AfterFunc(2*time.Second, u.SetDown)
 		start := time.Now()
 		_, _, err := bs[1].connect().subscribe(moqt.Parameters{})
@@ -291,7 +291,7 @@ func TestUpstreamConnectsForFetches(t *testing.T) {
 	onBenches(t, Config{FillTimeout: 3 * time.Second}, 3, func(bs []*bench) {
 		publishing["PUBLISH"](bs[0]).group(1, 2)
 		us := []*UpstreamRelay{bs[2].upstreamTo("moqt://first"), bs[2].upstreamTo("moqt://second")}
-		bs[2].relay.SetRoutes(RouteTable{{Upstreams: us}})
+		bs[2].relay.neighbors.SetRoutes(RouteTable{{Upstreams: us}})
 		bs[2].dial(us[1], bs[1])
 		fetch := standalone(at(1, 0), at(1, 1))
 		short := fetch
@@ -432,7 +432,7 @@ func TestUpstreamBeginsWithinAGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
 				u := b.upstreamTo("moqt://other")
-				b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+				b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 				first, other := b.dialForeign(u)
 				src := other.serve(&source{})
 				k, s := b.connect().mustSubscribe(moqt.Parameters{})
@@ -474,7 +474,7 @@ func TestUpstreamBeginsWithinAGroup(t *testing.T) {
 func TestUpstreamLeavesAGap(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		u := b.upstreamTo("moqt://other")
-		b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 		first, other := b.dialForeign(u)
 		src := other.serve(&source{})
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
@@ -501,7 +501,7 @@ func TestUpstreamLeavesAGap(t *testing.T) {
 func TestRefillIsNeeded(t *testing.T) {
 	onBench(t, Config{Linger: time.Second}, func(b *bench) {
 		us := []*UpstreamRelay{b.upstreamTo("moqt://preferred"), b.upstreamTo("moqt://other")}
-		b.relay.SetRoutes(RouteTable{{Upstreams: us}})
+		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: us}})
 		first, preferred := b.dialForeign(us[0])
 		src := preferred.serve(&source{})
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
@@ -765,7 +765,7 @@ func TestRouteTable(t *testing.T) {
 		} {
 			require.Equal(t, tt.want, table.Upstreams(tt.scope, tt.ns))
 		}
-		_, err := b.relay.NewUpstreamRelay(UpstreamRelayConfig{URL: "http://a"})
+		_, err := b.relay.neighbors.NewUpstreamRelay(UpstreamRelayConfig{URL: "http://a"})
 		require.ErrorContains(t, err, "must be moqt://")
 	})
 }

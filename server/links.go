@@ -76,7 +76,7 @@ func (l *links) LinkTargets() ([]LinkTarget, error) {
 func (l *links) accept(conn transport.Conn) {
 	s := l.port.server
 	s.tasks.Go(func() {
-		link, err := s.relay.NewLink(conn, session.Server, l.secret)
+		link, err := s.relay.Neighbors().NewLink(conn, session.Server, l.secret)
 		if err != nil {
 			_ = conn.CloseWithError(uint64(moqt.SessionInternalError), "") // fails only if it has ended already
 		} else {
@@ -149,7 +149,7 @@ func (k *linkKeeper) dial(ctx context.Context, url string) (*keep.Session, error
 		<-conn.Context().Done()
 		return senders.close()
 	}
-	l, err := s.relay.NewLink(conn, session.Client, k.target.Secret)
+	l, err := s.relay.Neighbors().NewLink(conn, session.Client, k.target.Secret)
 	if err != nil {
 		return nil, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""), closeSenders())
 	}

@@ -123,7 +123,7 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	}
 	m := &mesh{
 		server: s, cfg: cfg, log: logs.NewSparse(s.log), asked: asked, rtts: rtts,
-		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: s.relay.MirrorRemote(""),
+		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: s.relay.Neighbors().MirrorRemote(""),
 	}
 	m.static.Store(new(relay.RouteTable))
 	if m.far, err = newDistances(m); err != nil {
@@ -139,9 +139,9 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 		return err
 	}
 	s.mesh = m
-	s.relay.SetRoutes(m)
+	s.relay.Neighbors().SetRoutes(m)
 	m.node.Watch(m.watch)
-	m.stop = s.relay.FollowNamespaces("", m.follow)
+	m.stop = s.relay.Neighbors().FollowNamespaces("", m.follow)
 	s.tasks.Go(m.run)
 	if m.far.monitor != nil {
 		s.tasks.Go(func() { m.far.ask(s.relay.Drained()) })
@@ -194,7 +194,7 @@ func (m *mesh) run() {
 func (m *mesh) rebalance(now time.Time) {
 	if now.After(m.again) {
 		m.again = now.Add(meshReroute)
-		m.server.relay.Reroute()
+		m.server.relay.Neighbors().Reroute()
 	}
 }
 
@@ -314,8 +314,8 @@ func (m *mesh) look(now time.Time) {
 	card := &cluster.Card{URL: m.cfg.URL, Region: m.cfg.Region, Price: m.cfg.Price, Load: m.cfg.Load(now),
 		ClientURL: m.cfg.ClientURL}
 	rtts, alive := make(map[string]time.Duration), make(map[string]bool)
-	fed := m.server.relay.CountFed()       // before m.mu, which is taken while the relay holds its locks
-	feeds := make(map[string]cluster.Feed) // a node may be dialed as the origin, and as the parent
+	fed := m.server.relay.Neighbors().CountFed() // before m.mu, which is taken while the relay holds its locks
+	feeds := make(map[string]cluster.Feed)       // a node may be dialed as the origin, and as the parent
 	m.mu.Lock()
 	for t, d := range m.dialed {
 		st := d.relay.Status()

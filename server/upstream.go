@@ -116,9 +116,9 @@ func (us *upstreams) keepAll() error {
 	case len(routes) == 0:
 	case s.mesh != nil:
 		s.mesh.static.Store(&routes)
-		s.relay.Reroute()
+		s.relay.Neighbors().Reroute()
 	default:
-		s.relay.SetRoutes(routes)
+		s.relay.Neighbors().SetRoutes(routes)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (us *upstreams) keep(
 	ctx context.Context, cfg relay.UpstreamRelayConfig, t transport.ClientConfig, mayMove func(from, to string) bool,
 ) (*relay.UpstreamRelay, error) {
 	s := us.server
-	u, err := s.relay.NewUpstreamRelay(cfg)
+	u, err := s.relay.Neighbors().NewUpstreamRelay(cfg)
 	if err != nil {
 		return nil, err
 	}
