@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -18,7 +20,8 @@ const (
 )
 
 // choice chooses where the relay subscribes to a track: at all publishers of this process, and at the nearest
-// neighbours if there are none. All methods expect hub.mu to be held.
+// neighbours if there are none. All methods but sources
+// expect hub.mu to be held.
 type choice struct {
 	hub        *hub
 	retry      map[*peer]time.Time // when to subscribe again at peers whose subscription ended
@@ -225,4 +228,49 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 		}
 	}
 	return needed, !s.reach(elsewhere) && len(s.waiting) == 0
+}
+
+// sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay
+// subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them
+// it waits for an upstream relay that may be connected soon. It takes hub.mu.
+func (c *choice) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq[*peer] {
+	return func(yield func(*peer) bool) {
+		asked := make(map[*peer]struct{})
+		for {
+			c.hub.mu.Lock()
+			changed := c.hub.publishers.changed
+			c.hub.mu.Unlock()
+			peers, connecting := c.presentSources(a)
+			for _, p := range peers {
+				if _, again := asked[p]; again {
+					continue
+				}
+				asked[p] = struct{}{}
+				if !yield(p) {
+					return
+				}
+			}
+			if !connecting || !budget.await(ctx, changed) {
+				return
+			}
+		}
+	}
+}
+
+// presentSources returns the sources of now, and reports whether there may be an upstream relay soon. It takes hub.mu.
+func (c *choice) presentSources(a asker) (peers []*peer, connecting bool) {
+	others := c.hub.relay.directory.publishersOf(c.hub.place)
+	neighbors, connecting := c.hub.relay.neighbors.of(c.hub.place)
+	others = append(others, neighbors...)
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	for u := range c.hub.publishers.feeding(a) {
+		peers = append(peers, u.peer)
+	}
+	for _, p := range others {
+		if u := c.hub.publishers.of[p]; !p.isExcluded(c.hub) && (u == nil || !u.established) && a.mayUse(p) {
+			peers = append(peers, p)
+		}
+	}
+	return peers, connecting && a.peer.reach >= elsewhere
 }

@@ -57,7 +57,7 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 // open prepares the media sender according to the parameters.
 func (v *delivery) open(p *moqt.Parameters) {
 	object, subgroup := v.timeouts(p)
-	v.order = p.Order(v.sub.hub.properties.DefaultPublisherGroupOrder())
+	v.order = p.Order(v.sub.hub.description.properties.DefaultPublisherGroupOrder())
 	v.media = v.sub.peer.sender(media.SubscriptionConfig{
 		Priority:        p.Priority(),
 		Descending:      v.order == moqt.Descending,
@@ -80,7 +80,7 @@ func (v *delivery) reopen(p *moqt.Parameters) {
 // timeouts are the delivery timeouts in force (draft §8). An object that must not be served any more because of
 // MAX_CACHE_DURATION (draft §12.3) has timed out too.
 func (v *delivery) timeouts(p *moqt.Parameters) (object, subgroup time.Duration) {
-	props := v.sub.hub.properties
+	props := v.sub.hub.description.properties
 	t := v.timeoutsFor(p, props.ObjectDeliveryTimeout(), props.SubgroupDeliveryTimeout())
 	return t.Object, t.Subgroup
 }
@@ -90,7 +90,7 @@ func (v *delivery) ownTimeouts(seg *track.Segment) *media.Timeouts {
 	if seg.ObjectTimeout == nil && seg.SubgroupTimeout == nil {
 		return nil
 	}
-	props := v.sub.hub.properties
+	props := v.sub.hub.description.properties
 	object, subgroup := props.ObjectDeliveryTimeout(), props.SubgroupDeliveryTimeout()
 	if seg.ObjectTimeout != nil {
 		object = *seg.ObjectTimeout
@@ -107,7 +107,7 @@ func (v *delivery) ownTimeouts(seg *track.Segment) *media.Timeouts {
 func (v *delivery) timeoutsFor(p *moqt.Parameters, object, subgroup uint64) (t media.Timeouts) {
 	t.Object = shorter(p.ObjectDeliveryTimeout, object)
 	t.Subgroup = shorter(p.SubgroupDeliveryTimeout, subgroup)
-	if ms, ok := v.sub.hub.properties.MaxCacheDuration(); ok {
+	if ms, ok := v.sub.hub.description.properties.MaxCacheDuration(); ok {
 		t.Object = shorter(&ms, uint64(t.Object/time.Millisecond))
 	}
 	return t

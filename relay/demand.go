@@ -79,7 +79,7 @@ func (d *demand) requestGroup(value *uint64) {
 	}
 	outstanding := d.group != nil && d.group.largest == largest && d.group.value >= *value
 	switch {
-	case h.publishers.areEstablished() && !h.properties.DynamicGroups():
+	case h.publishers.areEstablished() && !h.description.properties.DynamicGroups():
 	case *value != 0 && *value < largest: // the group exists: it is not above the Largest Group
 	case outstanding:
 	default:

@@ -167,7 +167,7 @@ func (d *downstream) acceptLocked() {
 	answer := moqt.Parameters{
 		LargestObject: largest, Expires: d.permit.expires(), HopPath: d.hub.publishers.pathFor(d.asker()),
 	}
-	if d.pub.Accept(answer, d.hub.properties) != nil {
+	if d.pub.Accept(answer, d.hub.description.properties) != nil {
 		return // the peer has cancelled it
 	}
 	switch {

@@ -76,7 +76,7 @@ func (a *acceleration) update() {
 		return // it has ended, which will be noticed
 	}
 	a.choose(limit)
-	a.track.Forward(u.peer.forwarder, alias, h.properties.DefaultPublisherPriority(), a.subscribers(u))
+	a.track.Forward(u.peer.forwarder, alias, h.description.properties.DefaultPublisherPriority(), a.subscribers(u))
 }
 
 // source returns the upstream whose objects the kernel forwards, or nil.

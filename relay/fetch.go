@@ -145,7 +145,7 @@ func (f *fetch) resolve() error {
 	if !ok || !req.IsRelative() {
 		return nil
 	}
-	if refused := f.hub.learnStatus(f.req.Context(), asker{f.peer, f.params.HopPath}); refused != nil {
+	if refused := (inquiry{f.hub, asker{f.peer, f.params.HopPath}}).learn(f.req.Context()); refused != nil {
 		return refused
 	}
 	largest := f.data.Largest()
@@ -160,7 +160,10 @@ func (f *fetch) resolve() error {
 
 // learnExtent finds out how far the track reaches. If that takes a FETCH of the whole range, it returns that FETCH.
 func (f *fetch) learnExtent() (*upstreamFetch, error) {
-	if f.hub.covers(f.wanted.End) {
+	f.hub.mu.Lock()
+	covered := f.hub.description.covers(f.wanted.End)
+	f.hub.mu.Unlock()
+	if covered {
 		return nil, nil
 	}
 	u, err := newUpstreamFetch(f, f.wanted)
@@ -177,7 +180,7 @@ func (f *fetch) accept() error {
 	}
 	limit := f.data.Limit()
 	f.hub.mu.Lock()
-	properties := f.hub.properties
+	properties := f.hub.description.properties
 	f.hub.mu.Unlock()
 	err := f.req.OK(moqt.FetchOK{
 		EndOfTrack: limit != nil && !f.wanted.End.Next().Less(*limit),
@@ -199,7 +202,7 @@ func (f *fetch) clamp() *moqt.RequestError {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
 	end := f.data.Largest()
-	if x := f.hub.extent; x != nil && (end == nil || end.Less(*x)) {
+	if x := f.hub.description.extent; x != nil && (end == nil || end.Less(*x)) {
 		end = x
 	}
 	if end == nil || end.Less(f.wanted.Start) {

@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"context"
-	"iter"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -31,6 +29,7 @@ type hub struct {
 	data        *track.Track // the objects; replaced when all have to be forgotten
 	origin      *peer        // whose objects data has; the first, if mixed
 	mixed       bool         // data may have objects of several sessions, which may be gone
+	description description
 	publishers  publishers
 	choice      choice
 	demand      demand
@@ -38,10 +37,6 @@ type hub struct {
 	fast        acceleration
 	fetches     map[*fetch]struct{}
 	fetching    map[*upstreamFetch]struct{} // from publishers
-
-	properties moqt.Properties // of the track, as received last
-	described  bool            // properties are known
-	extent     *moqt.Location  // the last location that FETCH responses covered
 }
 
 func newHub(r *Relay, at place, name string) *hub {
@@ -50,6 +45,7 @@ func newHub(r *Relay, at place, name string) *hub {
 		fetches: make(map[*fetch]struct{}), fetching: make(map[*upstreamFetch]struct{}),
 	}
 	h.offer = names.Offer[*peer]{Place: at, Track: name}
+	h.description = description{hub: h}
 	h.publishers = newPublishers(h)
 	h.choice = choice{hub: h}
 	h.demand = demand{hub: h}
@@ -211,64 +207,9 @@ func (h *hub) revoked(p *peer) {
 	}
 }
 
-// sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay
-// subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them
-// it waits for an upstream relay that may be connected soon.
-func (h *hub) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq[*peer] {
-	return func(yield func(*peer) bool) {
-		asked := make(map[*peer]struct{})
-		for {
-			h.mu.Lock()
-			changed := h.publishers.changed
-			h.mu.Unlock()
-			peers, connecting := h.presentSources(a)
-			for _, p := range peers {
-				if _, again := asked[p]; again {
-					continue
-				}
-				asked[p] = struct{}{}
-				if !yield(p) {
-					return
-				}
-			}
-			if !connecting || !budget.await(ctx, changed) {
-				return
-			}
-		}
-	}
-}
-
-// presentSources returns the sources of now, and reports whether there may be an upstream relay soon.
-func (h *hub) presentSources(a asker) (peers []*peer, connecting bool) {
-	others := h.relay.directory.publishersOf(h.place)
-	neighbors, connecting := h.relay.neighbors.of(h.place)
-	others = append(others, neighbors...)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for u := range h.publishers.feeding(a) {
-		peers = append(peers, u.peer)
-	}
-	for _, p := range others {
-		if u := h.publishers.of[p]; !p.isExcluded(h) && (u == nil || !u.established) && a.mayUse(p) {
-			peers = append(peers, p)
-		}
-	}
-	return peers, connecting && a.peer.reach >= elsewhere
-}
-
-// describeLocked records the Largest Object and the properties of the track that a publisher sent. The latest set of
-// properties replaces older ones (draft §2.5). mu is held.
-func (h *hub) describeLocked(largest *moqt.Location, p moqt.Properties) {
-	h.properties, h.described = p, true
-	h.configureLocked()
-	if largest != nil {
-		h.data.RaiseLargest(*largest)
-	}
-}
-
 // configureLocked tells the cache what it has to know about the track; mu is held.
 func (h *hub) configureLocked() {
-	if ms, ok := h.properties.MaxCacheDuration(); ok {
+	if ms, ok := h.description.properties.MaxCacheDuration(); ok {
 		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))
 	}
 	h.data.SetLive(h.publishers.areEstablished())
@@ -278,7 +219,7 @@ func (h *hub) configureLocked() {
 func (h *hub) startOverLocked() {
 	h.data.Close()
 	h.data = h.relay.cache.NewTrack(h.opened)
-	h.extent, h.origin, h.mixed = nil, nil, false
+	h.description.extent, h.origin, h.mixed = nil, nil, false
 	for u := range h.publishers.where(func(u *upstream) bool { return u.established && !u.over }) {
 		h.bringsLocked(u.peer)
 	}
@@ -291,29 +232,6 @@ func (h *hub) bringsLocked(p *peer) {
 		h.origin = p
 	}
 	h.mixed = h.mixed || h.origin != p
-}
-
-// fetched records the FETCH_OK of a peer: no object exists after end, if it is the end of the track.
-func (h *hub) fetched(p *peer, data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.describeLocked(nil, ok.Properties)
-	h.bringsLocked(p)
-	if h.extent == nil || h.extent.Less(end) {
-		h.extent = &end
-	}
-	if ok.EndOfTrack {
-		data.AddEnd(end.Next())
-	}
-}
-
-// covers reports whether the hub knows if objects up to end have been published.
-func (h *hub) covers(end moqt.Location) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	largest := h.data.Largest()
-	return h.described && (h.publishers.forward() ||
-		largest != nil && !largest.Less(end) || h.extent != nil && !h.extent.Less(end))
 }
 
 // opened is called when the first object of a segment has come.

@@ -80,7 +80,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return // the peer is a relay that the track comes from
 	}
 	params := w.request.Parameters()
-	filters, wanted := params.RangeFilters.ForTrack(h.properties)
+	filters, wanted := params.RangeFilters.ForTrack(h.description.properties)
 	if !wanted {
 		return
 	}
@@ -92,7 +92,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	params.RangeFilters = filters
-	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.properties}
+	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.description.properties}
 	offer.Parameters.LargestObject = now.Largest
 	offer.Parameters.HopPath = h.publishers.pathFor(asker{peer: w.Peer})
 	if !params.WantsProperties() {

@@ -48,22 +48,12 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
 	}
 	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
-	if s.hub.haveTimedOut(s.lost) {
+	if s.hub.description.haveTimedOut(s.lost) {
 		s.hub.relay.log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
 			Unasked{s.hub.name, r})
 		return nothing
 	}
 	return r
-}
-
-// haveTimedOut reports whether the delivery timeouts of the publisher (draft §8) are over for objects of a time.
-func (h *hub) haveTimedOut(since time.Time) bool {
-	for _, ms := range []uint64{h.properties.ObjectDeliveryTimeout(), h.properties.SubgroupDeliveryTimeout()} {
-		if ms > 0 && time.Since(since) > moqt.Milliseconds(ms) {
-			return true
-		}
-	}
-	return false
 }
 
 // refill fetches missed objects (see publishers.missed), and gives it to the track as if it came on a subscription:
@@ -126,7 +116,7 @@ func (r *refill) begin(ctx context.Context) (stream transport.ReceiveStream, err
 	h := r.upstream.hub
 	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
 	err = errNoSource
-	for p := range h.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, subscribers) {
+	for p := range h.choice.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, subscribers) {
 		if stream, err = r.ask(ctx, p); err == nil {
 			break
 		}

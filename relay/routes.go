@@ -6,7 +6,8 @@ import (
 	"sluice/moqt"
 )
 
-// Routes says which upstream relays may have the tracks that no publisher of this process has. See [Neighbors.SetRoutes].
+// Routes says which upstream relays may have the tracks that no publisher of this process has. See
+// [Neighbors.SetRoutes].
 type Routes interface {
 	// Upstreams returns the upstream relays that may have the tracks of a namespace, the preferred one first. The relay
 	// asks the first one that is connected, and the next if that has no publisher. It calls this method with locks

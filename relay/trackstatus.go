@@ -18,23 +18,28 @@ type trackStatus struct {
 
 // serve answers the request.
 func (t *trackStatus) serve() {
-	if refused := t.hub.learnStatus(t.req.Context(), t.asker()); refused != nil {
+	asks := inquiry{t.hub, asker{t.peer, t.req.Message.Parameters.HopPath}}
+	if refused := asks.learn(t.req.Context()); refused != nil {
 		t.peer.reject(t.req.Request, refused)
 		return
 	}
 	h := t.hub
 	h.mu.Lock()
-	largest, properties := h.data.Largest(), h.properties
+	largest, properties := h.data.Largest(), h.description.properties
 	h.mu.Unlock()
 	_ = t.req.OK(moqt.Parameters{LargestObject: largest}, properties) // fails only if the request is over
 }
 
-func (t *trackStatus) asker() asker { return asker{t.peer, t.req.Message.Parameters.HopPath} }
+// inquiry asks publishers for the status of a track, on behalf of a peer.
+type inquiry struct {
+	hub *hub
+	by  asker
+}
 
-// learnStatus asks publishers for the status of the track, on behalf of a peer, unless a subscription already provides
-// it.
-func (h *hub) learnStatus(ctx context.Context, a asker) *moqt.RequestError {
-	if a.peer.from != here && !h.hasPublisher(ctx) {
+// learn asks, unless a subscription already provides the status.
+func (q inquiry) learn(ctx context.Context) *moqt.RequestError {
+	h, a := q.hub, q.by
+	if a.peer.from != here && !q.hasPublisher(ctx) {
 		return errNoSource
 	}
 	h.mu.Lock()
@@ -46,13 +51,13 @@ func (h *hub) learnStatus(ctx context.Context, a asker) *moqt.RequestError {
 	failure := errNoSource
 	ctx, cancel := context.WithTimeout(ctx, h.relay.cfg.FillTimeout)
 	defer cancel()
-	for p := range h.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, a) {
+	for p := range h.choice.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, a) {
 		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{
 			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: a.path},
 		})
 		if err == nil {
 			h.mu.Lock()
-			h.describeLocked(ok.Parameters.LargestObject, ok.Properties)
+			h.description.learn(ok.Parameters.LargestObject, ok.Properties)
 			h.mu.Unlock()
 			return nil
 		}
@@ -60,21 +65,23 @@ func (h *hub) learnStatus(ctx context.Context, a asker) *moqt.RequestError {
 			failure = passOn(refused)
 		}
 	}
-	return h.fallBack(a, failure)
+	return q.fallBack(failure)
 }
 
 // fallBack accepts the status known before, if the present publishers do not tell more.
-func (h *hub) fallBack(a asker, failure *moqt.RequestError) *moqt.RequestError {
+func (q inquiry) fallBack(failure *moqt.RequestError) *moqt.RequestError {
+	h := q.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.publishers.supply(a).established && h.described {
+	if h.publishers.supply(q.by).established && h.description.known {
 		return nil
 	}
 	return failure
 }
 
 // hasPublisher reports whether a publisher of this process answers, or can be asked.
-func (h *hub) hasPublisher(ctx context.Context) bool {
+func (q inquiry) hasPublisher(ctx context.Context) bool {
+	h := q.hub
 	h.mu.Lock()
 	own := slices.Collect(h.publishers.where(broughtFrom(here)))
 	h.mu.Unlock()

@@ -187,7 +187,7 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	forwarded := h.fast.source()
 	earlier := h.publishers.establish(u, largest)
 	u.startRefill(missed)
-	h.describeLocked(largest, p)
+	h.description.learn(largest, p)
 	h.publishersChangedLocked()
 	h.subscribersChangedLocked()
 	u.peer.emit(EventPublishStart, &h.name, nil)
@@ -379,7 +379,7 @@ func (u *upstream) update(due bool) *moqt.RequestOK {
 	}
 	if u.group != h.demand.group {
 		u.group = h.demand.group
-		if h.properties.DynamicGroups() {
+		if h.description.properties.DynamicGroups() {
 			p.NewGroupRequest = &u.group.value
 		}
 	}

@@ -103,7 +103,7 @@ type upstreamFetch struct {
 func newUpstreamFetch(f *fetch, r moqt.Range) (*upstreamFetch, error) {
 	failure := errNoSource
 	asker := asker{f.peer, f.params.HopPath}
-	for p := range f.hub.sources(f.req.Context(), &f.budget, asker) {
+	for p := range f.hub.choice.sources(f.req.Context(), &f.budget, asker) {
 		if f.budget.next() <= 0 {
 			break
 		}
@@ -153,7 +153,10 @@ func (u *upstreamFetch) open() error {
 		return cmp.Or(arrivalOf(ctx), err)
 	}
 	u.covered = moqt.FetchRange(u.rest.Start, ok.End).End
-	f.hub.fetched(u.peer, f.data, ok, u.covered)
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	f.hub.description.learnFetched(f.data, ok, u.covered)
+	f.hub.bringsLocked(u.peer)
 	return nil
 }
 
@@ -287,7 +290,7 @@ func (u *upstreamFetch) begin(o *moqt.FetchObject) error {
 	}
 	h := u.fetch.hub
 	h.mu.Lock()
-	priority := h.properties.DefaultPublisherPriority()
+	priority := h.description.properties.DefaultPublisherPriority()
 	h.mu.Unlock()
 	return u.store.BeginUnranked(o, priority)
 }

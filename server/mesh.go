@@ -123,7 +123,8 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	}
 	m := &mesh{
 		server: s, cfg: cfg, log: logs.NewSparse(s.log), asked: asked, rtts: rtts,
-		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1), remote: s.relay.Neighbors().MirrorRemote(""),
+		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1),
+		remote: s.relay.Neighbors().MirrorRemote(""),
 	}
 	m.static.Store(new(relay.RouteTable))
 	if m.far, err = newDistances(m); err != nil {
