@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"sluice/claim"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -20,34 +19,24 @@ const maxCurrent = 4096
 
 // delivery sends the objects of a track that a subscriber wants. All methods expect hub.mu to be held.
 type delivery struct {
-	sub     *downstream
-	forward bool // Forward State
-	filter  *moqt.Filter
-	passing moqt.Range // the objects that pass the filter
-	served  moqt.Range // those for which the relay has chosen this rendition of a set
-	wanted  moqt.Range // those of both
-	filters moqt.RangeFilters
-	layout  moqt.DataLayout
-	whole   bool // the current group is sent from its start, though the filter excludes it
-	held    holdBack
-	media   mediaSubscription   // nil before open
-	order   moqt.GroupOrder     // of media
-	former  []mediaSubscription // in another group order: their streams keep the order in which they were opened
-	streams streams
+	sub       *downstream
+	forward   bool // Forward State
+	selection selection
+	held      holdBack
+	media     mediaSubscription   // nil before open
+	order     moqt.GroupOrder     // of media
+	former    []mediaSubscription // in another group order: their streams keep the order in which they were opened
+	streams   streams
 
 	patience time.Duration // for how long data may wait, whatever the drop policy says
 }
 
 func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 	return delivery{
-		sub:     d,
-		held:    holdBack{active: true},
-		forward: params.ForwardState(),
-		filter:  params.Filter,
-		passing: moqt.Everything,
-		served:  moqt.Everything,
-		wanted:  moqt.Everything,
-		layout:  d.peer.session.Version().DataLayout(),
+		sub:       d,
+		held:      holdBack{active: true},
+		forward:   params.ForwardState(),
+		selection: newSelection(params.Filter, d.peer.session.Version().DataLayout()),
 		streams: streams{
 			pub: d.pub, of: make(map[*track.Segment]*outgoing), sent: make(map[*track.Segment]int64),
 		},
@@ -56,13 +45,13 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 
 // open prepares the media sender according to the parameters.
 func (v *delivery) open(p *moqt.Parameters) {
-	object, subgroup := v.timeouts(p)
+	timeouts := v.deadlines().ofTrack()
 	v.order = p.Order(v.sub.hub.description.properties.DefaultPublisherGroupOrder())
 	v.media = v.sub.peer.sender(media.SubscriptionConfig{
 		Priority:        p.Priority(),
 		Descending:      v.order == moqt.Descending,
-		ObjectTimeout:   object,
-		SubgroupTimeout: subgroup,
+		ObjectTimeout:   timeouts.Object,
+		SubgroupTimeout: timeouts.Subgroup,
 		ErrorCode:       v.sub.peer.conn.StreamErrorCode,
 		Owner:           v.sub,
 	})
@@ -77,72 +66,31 @@ func (v *delivery) reopen(p *moqt.Parameters) {
 	}
 }
 
-// timeouts are the delivery timeouts in force (draft §8). An object that must not be served any more because of
-// MAX_CACHE_DURATION (draft §12.3) has timed out too.
-func (v *delivery) timeouts(p *moqt.Parameters) (object, subgroup time.Duration) {
-	props := v.sub.hub.description.properties
-	t := v.timeoutsFor(p, props.ObjectDeliveryTimeout(), props.SubgroupDeliveryTimeout())
-	return t.Object, t.Subgroup
+// deadlines are the delivery timeouts.
+func (v *delivery) deadlines() *deadlines {
+	return &deadlines{v.sub.pub.Parameters(), v.sub.hub.description.properties}
 }
 
-// ownTimeouts are the timeouts of a segment whose subgroup has some of its own, or nil.
-func (v *delivery) ownTimeouts(seg *track.Segment) *media.Timeouts {
-	if seg.ObjectTimeout == nil && seg.SubgroupTimeout == nil {
-		return nil
+// setRangeFilters sets the Range Filters, and counts the subscription if the fast path does not serve it therefore.
+func (v *delivery) setRangeFilters(filters moqt.RangeFilters) {
+	if len(v.selection.filters) == 0 && len(filters) > 0 {
+		v.sub.hub.relay.metrics.unforwarded.WithLabelValues("range filters").Inc()
 	}
-	props := v.sub.hub.description.properties
-	object, subgroup := props.ObjectDeliveryTimeout(), props.SubgroupDeliveryTimeout()
-	if seg.ObjectTimeout != nil {
-		object = *seg.ObjectTimeout
-	}
-	if seg.SubgroupTimeout != nil {
-		subgroup = *seg.SubgroupTimeout
-	}
-	p := v.sub.pub.Parameters()
-	t := v.timeoutsFor(&p, object, subgroup)
-	return &t
-}
-
-// timeoutsFor combines what the subscriber and the publisher want.
-func (v *delivery) timeoutsFor(p *moqt.Parameters, object, subgroup uint64) (t media.Timeouts) {
-	t.Object = shorter(p.ObjectDeliveryTimeout, object)
-	t.Subgroup = shorter(p.SubgroupDeliveryTimeout, subgroup)
-	if ms, ok := v.sub.hub.description.properties.MaxCacheDuration(); ok {
-		t.Object = shorter(&ms, uint64(t.Object/time.Millisecond))
-	}
-	return t
-}
-
-// shorter combines what the subscriber and the publisher want, in milliseconds; 0 is no timeout.
-func shorter(subscriber *uint64, publisher uint64) time.Duration {
-	if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
-		return moqt.Milliseconds(publisher)
-	}
-	return moqt.Milliseconds(*subscriber)
-}
-
-func (v *delivery) setFilter(f *moqt.Filter, largest *moqt.Location) {
-	v.filter, v.passing, v.whole = f, f.Range(largest), false
-	v.setServed(v.served)
-}
-
-// setServed sets the range of objects that the relay has chosen a rendition for.
-func (v *delivery) setServed(r moqt.Range) {
-	v.served, v.wanted = r, v.passing.Intersect(r)
+	v.selection.filters = filters
 }
 
 // startLate lets the subscription begin with the current group if the filter begins after the Largest Object, and the
 // subscriber is known to miss that group: with what the cache has of it, and with what is on its way from a publisher
 // that was asked just now.
 func (v *delivery) startLate(largest *moqt.Location) {
-	if v.filter == nil || v.filter.Type != moqt.FilterLargestObject || largest == nil ||
+	s := &v.selection
+	if s.filter == nil || s.filter.Type != moqt.FilterLargestObject || largest == nil ||
 		!v.sub.peer.session.Tolerates(session.MissesCurrentGroup) {
 		return
 	}
-	v.whole = v.isHeld(*largest)
-	if v.whole || len(v.sub.hub.data.Segments(largest.Group)) == 0 {
-		v.passing.Start = moqt.Location{Group: largest.Group}
-		v.setServed(v.served)
+	s.whole = v.isHeld(*largest)
+	if s.whole || len(v.sub.hub.data.Segments(largest.Group)) == 0 {
+		s.pass(moqt.Range{Start: moqt.Location{Group: largest.Group}, End: s.passing.End})
 	}
 }
 
@@ -171,14 +119,16 @@ func (v *delivery) isHeld(largest moqt.Location) bool {
 // apply makes new parameters effective.
 func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 	if p.Filter != nil {
-		v.setFilter(p.Filter, largest)
+		v.selection.setFilter(p.Filter, largest)
 	}
 	if len(p.RangeFilters) > 0 {
-		v.setRangeFilters(v.updatedFilters(p))
+		v.setRangeFilters(v.selection.updatedFilters(p))
 	}
 	if p.Filter != nil || len(p.RangeFilters) > 0 {
 		v.sub.hub.fast.update() // before the streams are stopped that it shares
-		v.streams.stop(func(s *track.Segment) bool { return !v.wantsGroup(s.Group) || !s.IsIn(v.formIn(s.Group)) })
+		v.streams.stop(func(s *track.Segment) bool {
+			return !v.selection.hasGroup(s.Group) || !s.IsIn(v.selection.formIn(s.Group))
+		})
 	}
 	if p.Forward != nil && *p.Forward != v.forward {
 		v.setForward(*p.Forward)
@@ -190,19 +140,16 @@ func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 		}
 	}
 	if p.ObjectDeliveryTimeout != nil || p.SubgroupDeliveryTimeout != nil {
-		object, subgroup := v.timeouts(&all)
+		deadlines := v.deadlines()
+		timeouts := deadlines.ofTrack()
 		for _, m := range v.allMedia() {
-			m.SetTimeouts(object, subgroup)
+			m.SetTimeouts(timeouts.Object, timeouts.Subgroup)
 		}
-		v.streams.setTimeouts(v.ownTimeouts)
+		v.streams.setTimeouts(deadlines.of)
 	}
 }
 
 func (v *delivery) allMedia() []mediaSubscription { return append(v.former, v.media) }
-
-func (v *delivery) wantsGroup(group uint64) bool {
-	return group >= v.wanted.Start.Group && group <= v.wanted.End.Group
-}
 
 // setForward stops the streams that must not be sent any more. When forward becomes true, subgroups that the subscriber
 // did not want before may be sent again (draft §11.4.3).
@@ -224,19 +171,12 @@ func (v *delivery) join(now track.Position) {
 	}
 }
 
-// sendCurrentGroup sends the objects of the current group that are held, from its start. Subscriptions without a filter
-// pass all objects (draft §5.1.2), and many publishers send the current group to a new subscriber: after another
-// subscriber, it would otherwise never get an object that is published once, such as a catalog.
+// sendCurrentGroup sends the objects of the current group that are held, from its start, if the subscriber wants them.
 func (v *delivery) sendCurrentGroup(group uint64) {
-	if f := v.filter; f != nil && !v.whole && (f.Type != moqt.FilterAbsoluteStart || f.Start != moqt.Location{}) {
-		return
-	}
-	v.sendGroup(group)
-}
-
-func (v *delivery) sendGroup(group uint64) {
-	for _, seg := range v.sub.hub.data.Segments(group) {
-		v.send(seg, seg.First)
+	if v.selection.hasBacklog() {
+		for _, seg := range v.sub.hub.data.Segments(group) {
+			v.send(seg, seg.First)
+		}
 	}
 }
 
@@ -246,13 +186,23 @@ func (v *delivery) send(seg *track.Segment, from uint64) {
 }
 
 func (v *delivery) sendNow(seg *track.Segment, from uint64) {
-	if !v.forward || !v.wantsGroup(seg.Group) {
+	if !v.forward || !v.selection.hasGroup(seg.Group) {
 		return
 	}
-	if seg.Group == v.wanted.Start.Group {
-		from = max(from, v.wanted.Start.Object)
+	if first := v.selection.wanted.Start; seg.Group == first.Group {
+		from = max(from, first.Object)
 	}
-	v.derived(seg, func(seg *track.Segment) { v.sendDerived(seg, from) })
+	form := v.selection.formIn(seg.Group)
+	seg, copied, release := seg.Derive(form)
+	if seg == nil {
+		return
+	}
+	defer release()
+	if len(form.Filters) > 0 {
+		// What had to be copied counts as received: else a peer could make the relay copy more than it may receive.
+		v.sub.peer.payers().download(int(copied))
+	}
+	v.sendDerived(seg, from)
 }
 
 // sendDerived sends the objects of a segment that is in the subscriber's form, from object from on.
@@ -313,6 +263,7 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 // streamOf describes a stream that begins with object o.
 func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
 	prefix := v.prefix(seg, o)
+	source, _ := seg.Owner.(*arriving)
 	return media.StreamConfig{
 		Prefix:          prefix,
 		Log:             seg.Log,
@@ -320,8 +271,8 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 		Group:           seg.Group,
 		Subgroup:        seg.Subgroup,
 		Priority:        seg.Priority,
-		PublisherStream: v.publisherStream(seg),
-		Timeouts:        v.ownTimeouts(seg),
+		PublisherStream: source.publisherStream(seg, v.sub),
+		Timeouts:        v.deadlines().of(seg),
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
 			v.logOmission(seg, o, res.Arrived-int64(len(prefix)), res.Outcome)
@@ -355,7 +306,7 @@ func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
 		EndOfGroup:     seg.EndOfGroup,
 		FirstObject:    seg.FirstObject && o.ID == seg.First,
 	})
-	return v.layout.AppendNumber(b, o.ID)
+	return v.selection.layout.AppendNumber(b, o.ID)
 }
 
 func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
@@ -365,18 +316,9 @@ func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
 	return moqt.SubgroupIDPresent
 }
 
-// publisherStream describes the publisher's stream that a segment comes from, if the fast path serves the publisher and
-// the subscriber.
-func (v *delivery) publisherStream(seg *track.Segment) *claim.PublisherStream {
-	if from, ok := seg.Owner.(*arriving); ok {
-		return from.publisherStream(seg, v.sub)
-	}
-	return nil
-}
-
 // sendDatagram sends an object, if the subscriber wants it.
 func (v *delivery) sendDatagram(o *track.Datagram) {
-	if v.forward && v.wanted.Contains(moqt.Location{Group: o.Group, Object: o.ID}) && v.passes(o) {
+	if v.forward && v.selection.hasDatagram(o) {
 		v.held.do(func() { v.sendDatagramNow(o) }, nil, 0)
 	}
 }

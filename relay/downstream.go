@@ -72,7 +72,7 @@ func (d *downstream) offeredLocked(params *moqt.Parameters, now track.Position) 
 	h := d.hub
 	d.accepted = true
 	close(d.ready)
-	d.delivery.setFilter(params.Filter, now.Largest)
+	d.delivery.selection.setFilter(params.Filter, now.Largest)
 	d.delivery.setRangeFilters(params.RangeFilters)
 	d.delivery.open(params)
 	h.subscribers.all[d] = struct{}{}
@@ -135,8 +135,8 @@ func (d *downstream) waits() bool { return time.Now().Before(d.until) }
 // unavailableLocked returns the reason why a subscriber cannot be served; hub.mu is held.
 func (d *downstream) unavailableLocked() *moqt.RequestError {
 	switch {
-	case d.hub.publishers.failure != nil:
-		return d.hub.publishers.failure
+	case d.hub.outage.failure != nil:
+		return d.hub.outage.failure
 	case d.until.IsZero():
 		return errNoSource
 	}
@@ -149,9 +149,9 @@ func (d *downstream) acceptLocked() {
 	defer now.Close()
 	largest := now.Largest
 	params := d.pub.Parameters()
-	refused := d.checkFilter(d.delivery.filter, largest)
+	refused := d.checkFilter(d.delivery.selection.filter, largest)
 	if refused == nil {
-		wanted := d.delivery.filter.Range(largest)
+		wanted := d.delivery.selection.filter.Range(largest)
 		refused = d.hub.subscribers.checkRangeFilters(d.peer, d, params.RangeFilters, wanted)
 	}
 	if refused != nil {
@@ -160,7 +160,7 @@ func (d *downstream) acceptLocked() {
 	}
 	d.accepted = true
 	close(d.ready)
-	d.delivery.setFilter(d.delivery.filter, largest)
+	d.delivery.selection.setFilter(d.delivery.selection.filter, largest)
 	d.delivery.setRangeFilters(params.RangeFilters)
 	d.delivery.startLate(largest)
 	d.delivery.open(&params)

@@ -101,7 +101,7 @@ func (a *acceleration) unmix(only *upstream) {
 // choose selects the subscribers that the fast path serves, up to limit.
 func (a *acceleration) choose(limit int) {
 	a.chosen = slices.DeleteFunc(a.chosen, func(d *downstream) bool {
-		_, ok := d.delivery.forwardable()
+		_, ok := d.delivery.selection.forwardable()
 		d.fast = ok && !d.over
 		return !d.fast
 	})
@@ -109,7 +109,7 @@ func (a *acceleration) choose(limit int) {
 		if len(a.chosen) >= limit {
 			break
 		}
-		_, ok := d.delivery.forwardable()
+		_, ok := d.delivery.selection.forwardable()
 		if ok && d.accepted && !d.delivery.held.active && !d.fast && d.peer.forwarder != nil {
 			d.fast = true
 			a.chosen = append(a.chosen, d)
@@ -127,7 +127,7 @@ func (a *acceleration) subscribers(u *upstream) []fastpath.Subscriber {
 	list := make([]fastpath.Subscriber, len(a.chosen))
 	for i, d := range a.chosen {
 		params := d.pub.Parameters()
-		wanted, _ := d.delivery.forwardable()
+		wanted, _ := d.delivery.selection.forwardable()
 		list[i] = fastpath.Subscriber{
 			Conn: d.peer.forwarder, Alias: d.pub.Alias(), Range: u.unrepeated(wanted),
 			Forward: d.delivery.forward, Priority: params.Priority(),

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"sluice/moqt"
-	"sluice/track"
 )
 
 // DefaultMaxFilterRanges is how many ranges the Range Filters of a request may have by default. Each costs time for
@@ -41,9 +40,9 @@ func (s *subscribers) checkRangeFilters(
 	}
 	own := slices.Clone(all)
 	for o := range s.where(func(o *downstream) bool { return o != d && o.accepted }) {
-		all = addFilters(all, o.delivery.filters, o.delivery.passing)
+		all = addFilters(all, o.delivery.selection.filters, o.delivery.selection.passing)
 		if o.peer.address == p.address {
-			own = addFilters(own, o.delivery.filters, o.delivery.passing)
+			own = addFilters(own, o.delivery.selection.filters, o.delivery.selection.passing)
 		}
 	}
 	if len(all) <= maxFilters && len(own) <= maxFiltersOfAddress {
@@ -56,68 +55,4 @@ func (s *subscribers) checkRangeFilters(
 	)}
 	refused.SetRetry(quotaBurst)
 	return refused
-}
-
-// setRangeFilters sets the Range Filters, and counts the subscription if the fast path does not serve it therefore.
-func (v *delivery) setRangeFilters(filters moqt.RangeFilters) {
-	if len(v.filters) == 0 && len(filters) > 0 {
-		v.sub.hub.relay.metrics.unforwarded.WithLabelValues("range filters").Inc()
-	}
-	v.filters = filters
-}
-
-// updatedFilters returns the Range Filters after an update (draft-20 §5.1.4).
-func (v *delivery) updatedFilters(p *moqt.Parameters) moqt.RangeFilters {
-	all := moqt.Parameters{RangeFilters: v.filters}
-	all.Merge(&moqt.Parameters{RangeFilters: p.RangeFilters})
-	return all.RangeFilters
-}
-
-// filtersIn returns what the objects of a group have to pass besides wanted.Start. The end of the wanted range counts
-// among the Range Filters: a stream that is being sent cannot end before its log.
-func (v *delivery) filtersIn(group uint64) moqt.RangeFilters {
-	if group == v.wanted.End.Group {
-		return v.filters.UpTo(v.wanted.End.Object)
-	}
-	return v.filters
-}
-
-// formIn returns the form in which the subscriber gets the segments of a group.
-func (v *delivery) formIn(group uint64) track.Form {
-	return track.Form{Filters: v.filtersIn(group), Layout: v.layout}
-}
-
-// derived calls f with what the subscriber gets of a segment, if that is anything. What had to be copied for filters
-// counts as received: else a peer could make the relay copy more than it may receive.
-func (v *delivery) derived(seg *track.Segment, f func(*track.Segment)) {
-	form := v.formIn(seg.Group)
-	seg, copied, release := seg.Derive(form)
-	if seg == nil {
-		return
-	}
-	defer release()
-	if len(form.Filters) > 0 {
-		v.sub.peer.payers().download(int(copied))
-	}
-	f(seg)
-}
-
-// passes reports whether a datagram passes the Range Filters.
-func (v *delivery) passes(o *track.Datagram) bool {
-	return v.filters.Pass(&moqt.FilteredObject{
-		Datagram: true, ID: o.ID, Priority: o.Priority, Properties: o.Properties,
-	})
-}
-
-// forwardable returns the part of the wanted objects that the fast path may forward: it makes no derived logs, for
-// Range Filters, the end of a range within a group, or another data layout. It reports false if there is none.
-func (v *delivery) forwardable() (moqt.Range, bool) {
-	r := v.wanted
-	if r.End.Object < moqt.MaxLocation.Object {
-		if r.End.Group == r.Start.Group {
-			return r, false
-		}
-		r.End = moqt.Location{Group: r.End.Group - 1, Object: moqt.MaxLocation.Object}
-	}
-	return r, len(v.filters) == 0 && v.layout == moqt.DataLayout1
 }

@@ -375,7 +375,7 @@ func TestForwardable(t *testing.T) {
 		"end in a group":    {moqt.Range{Start: at(1, 3), End: at(5, 0)}, nil, at(4, last), true},
 		"a part of a group": {moqt.Range{Start: at(5, 3), End: at(5, 7)}, nil, at(5, 7), false},
 	} {
-		v := delivery{wanted: tt.wanted, filters: tt.filters, layout: moqt.DataLayout1}
+		v := selection{wanted: tt.wanted, filters: tt.filters, layout: moqt.DataLayout1}
 		r, ok := v.forwardable()
 		require.Equal(t, tt.want, ok, name)
 		require.Equal(t, moqt.Range{Start: tt.wanted.Start, End: tt.end}, r, name)

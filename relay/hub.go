@@ -32,6 +32,7 @@ type hub struct {
 	description description
 	publishers  publishers
 	choice      choice
+	outage      outage
 	demand      demand
 	subscribers subscribers
 	fast        acceleration
@@ -47,7 +48,7 @@ func newHub(r *Relay, at place, name string) *hub {
 	h.offer = names.Offer[*peer]{Place: at, Track: name}
 	h.description = description{hub: h}
 	h.publishers = newPublishers(h)
-	h.choice = choice{hub: h}
+	h.choice, h.outage = choice{hub: h}, outage{hub: h}
 	h.demand = demand{hub: h}
 	h.subscribers = subscribers{
 		hub: h, all: make(map[*downstream]struct{}), waiting: make(map[*tracksWatch]struct{}),
@@ -80,7 +81,7 @@ func (h *hub) gotWhole(f *session.IncomingFetch) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d := h.subscribers.of(f.Joining)
-	return d != nil && d.delivery.whole && !f.Range.Start.Less(d.delivery.wanted.Start)
+	return d != nil && d.delivery.selection.whole && !f.Range.Start.Less(d.delivery.selection.wanted.Start)
 }
 
 // after calls f, with mu held, when d has passed.
@@ -114,7 +115,7 @@ func (h *hub) enter(d *downstream, group *uint64) {
 		return
 	}
 	if h.choice.beginLater() && len(h.publishers.of) == 0 {
-		h.publishers.failure = nil
+		h.outage.failure = nil
 	}
 	h.choice.subscribe(peers...)
 	if len(h.publishers.of) == 0 { // all have refused, just before
@@ -269,7 +270,7 @@ func (h *hub) malformed(u *upstream, err error) {
 	if !h.publishers.excludeLater(u) && !h.mixed {
 		reset := moqt.ResetMalformedTrack
 		// Before the streams are reset because the publisher ends.
-		h.publishers.endSubscriptions(moqt.DoneMalformedTrack, err.Error(), &reset)
+		h.outage.giveUp(moqt.DoneMalformedTrack, err.Error(), &reset)
 		for f := range h.fetches {
 			f.abortLocked(&moqt.RequestError{Code: moqt.RequestMalformedTrack, Reason: err.Error()}, reset)
 		}

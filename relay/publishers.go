@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/transport"
 )
 
@@ -27,10 +28,7 @@ type publishers struct {
 	hub      *hub
 	of       map[*peer]*upstream // Pending and Established
 	sequence int                 // the number of the upstream established last
-	failure  *moqt.RequestError  // the last refusal of an upstream
 	changed  chan struct{}       // closed, and replaced, when upstreams change
-	lost     time.Time           // when the last one that brought objects ended
-	grace    *time.Timer         // runs while subscribers wait for a publisher to come back
 }
 
 func newPublishers(h *hub) publishers {
@@ -144,8 +142,7 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 	u.established, u.sequence = true, s.sequence
 	u.since, u.largest = time.Now(), largest
 	s.hub.bringsLocked(u.peer)
-	s.failure = nil
-	stopTimer(&s.grace)
+	s.hub.outage.end()
 	s.hub.choice.found(u)
 	s.limitEnding()
 	return earlier
@@ -219,7 +216,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	h.configureLocked()
 	h.fast.update()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
-		s.failure = passOn(refused)
+		h.outage.failure = passOn(refused)
 	}
 	again := h.choice.isResting(u.peer)
 	switch {
@@ -230,8 +227,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 		h.choice.refuse(u.peer)
 	}
 	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
-		s.lost = time.Now()
-		s.lastEnded(cause)
+		h.outage.begin(cause)
 		if !again && len(h.subscribers.all) > 0 {
 			h.choice.subscribe(others...)
 		}
@@ -246,39 +242,6 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 func isReleased(cause error) bool {
 	e, ok := errors.AsType[*transport.StreamError](cause)
 	return ok && !e.Remote && e.Code == uint64(moqt.ResetCancelled)
-}
-
-// lastEnded ends the subscriptions, or gives the publisher time to come back.
-func (s *publishers) lastEnded(cause error) {
-	code, reason := doneFor(cause)
-	switch {
-	case code == moqt.DoneTrackEnded && !hasLeft(cause):
-		s.endSubscriptions(code, reason, nil)
-	case code == moqt.DoneMalformedTrack:
-		reset := moqt.ResetMalformedTrack
-		s.endSubscriptions(code, reason, &reset)
-	default:
-		stopTimer(&s.grace)
-		s.startGrace(code, reason)
-	}
-}
-
-// startGrace ends the subscriptions after Config.Grace, if there is no publisher by then.
-func (s *publishers) startGrace(code moqt.PublishDoneCode, reason string) {
-	s.grace = s.hub.after(s.hub.relay.cfg.Grace, func() {
-		switch {
-		case s.areEstablished():
-		case s.arePending():
-			s.startGrace(code, reason)
-		default:
-			s.endSubscriptions(code, reason, nil)
-		}
-	})
-}
-
-func (s *publishers) endSubscriptions(code moqt.PublishDoneCode, reason string, reset *moqt.StreamResetCode) {
-	s.hub.subscribers.endAll(code, reason, reset)
-	stopTimer(&s.grace)
 }
 
 // hasEarlier reports whether the objects of another publisher stand against those of u.
@@ -302,4 +265,36 @@ func (s *publishers) exclude(u *upstream) {
 		u.peer.exclude(s.hub)
 	}
 	u.cancelLocked(moqt.ResetMalformedTrack)
+}
+
+// missed returns what subscribers may have missed when an upstream relay begins to bring a track that it says has come
+// as far as largest: from the start of the first group that was interrupted, or is missing, to the end of the group
+// before the current one, or to largest if the relay does not send the current group from its start. The range is empty
+// if they have missed nothing, or would get it too late. hub.mu is held.
+func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
+	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
+	another := func(o *upstream) bool { return o != u && o.established }
+	if !u.peer.refills || known == nil || largest == nil ||
+		s.have(another) || !s.hub.subscribers.awaitMore(u.peer.from) ||
+		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
+		return nothing
+	}
+	first := s.hub.data.Interrupted(largest.Group-min(largest.Group, maxRefill), known.Group)
+	if first >= known.Group && !known.Less(*largest) {
+		return nothing
+	}
+	end := *largest
+	if u.peer.isSluice() {
+		if largest.Group <= first {
+			return nothing
+		}
+		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
+	}
+	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
+	if s.hub.description.haveTimedOut(s.hub.outage.began) {
+		s.hub.relay.log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
+			Unasked{s.hub.name, r})
+		return nothing
+	}
+	return r
 }

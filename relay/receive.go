@@ -184,7 +184,7 @@ type arriving struct {
 
 // publisherStream describes the publisher's stream to the media sender of a subscriber, if the fast path serves both.
 func (a *arriving) publisherStream(seg *track.Segment, d *downstream) *claim.PublisherStream {
-	if a.conn == nil || d.peer.forwarder == nil {
+	if a == nil || a.conn == nil || d.peer.forwarder == nil {
 		return nil
 	}
 	h := fastpath.Forwarded(a.header, seg.Subgroup, seg.Priority)

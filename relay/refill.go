@@ -10,7 +10,6 @@ import (
 
 	"sluice/internal/unlucky"
 	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -23,38 +22,6 @@ const (
 )
 
 var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH response")
-
-// missed returns what subscribers may have missed when an upstream relay begins to bring a track that it says has come
-// as far as largest: from the start of the first group that was interrupted, or is missing, to the end of the group
-// before the current one, or to largest if the relay does not send the current group from its start. The range is empty
-// if they have missed nothing, or would get it too late. hub.mu is held.
-func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
-	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
-	another := func(o *upstream) bool { return o != u && o.established }
-	if !u.peer.refills || known == nil || largest == nil ||
-		s.have(another) || !s.hub.subscribers.awaitMore(u.peer.from) ||
-		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
-		return nothing
-	}
-	first := s.hub.data.Interrupted(largest.Group-min(largest.Group, maxRefill), known.Group)
-	if first >= known.Group && !known.Less(*largest) {
-		return nothing
-	}
-	end := *largest
-	if u.peer.isSluice() {
-		if largest.Group <= first {
-			return nothing
-		}
-		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
-	}
-	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
-	if s.hub.description.haveTimedOut(s.lost) {
-		s.hub.relay.log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
-			Unasked{s.hub.name, r})
-		return nothing
-	}
-	return r
-}
 
 // refill fetches missed objects (see publishers.missed), and gives it to the track as if it came on a subscription:
 // so subscribers get what they have not got yet, and objects that came before are compared.
@@ -80,17 +47,6 @@ type refill struct {
 type refilled struct {
 	source  *track.Source
 	encoder moqt.SubgroupEncoder
-}
-
-// startRefill begins to fetch missed objects, if there are any; hub.mu is held.
-func (u *upstream) startRefill(missed moqt.Range) {
-	if missed.Empty() {
-		return
-	}
-	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
-	r := &refill{upstream: u, data: u.hub.data, wanted: missed, open: make(map[uint64]*refilled)}
-	u.refilling = true
-	u.hub.relay.tasks.Go(r.run)
 }
 
 // run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap.

@@ -76,11 +76,11 @@ func (u update) checkLocked() *moqt.RequestError {
 	if p.Filter == nil && len(p.RangeFilters) == 0 {
 		return nil
 	}
-	wanted := d.delivery.passing
+	wanted := d.delivery.selection.passing
 	if p.Filter != nil {
 		wanted = p.Filter.Range(d.hub.data.Largest())
 	}
-	return d.hub.subscribers.checkRangeFilters(d.peer, d, d.delivery.updatedFilters(p), wanted)
+	return d.hub.subscribers.checkRangeFilters(d.peer, d, d.delivery.selection.updatedFilters(p), wanted)
 }
 
 // denyLocked refuses the update; hub.mu is held.

@@ -207,6 +207,17 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	})
 }
 
+// startRefill begins to fetch missed objects, if there are any; hub.mu is held.
+func (u *upstream) startRefill(missed moqt.Range) {
+	if missed.Empty() {
+		return
+	}
+	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
+	r := &refill{upstream: u, data: u.hub.data, wanted: missed, open: make(map[uint64]*refilled)}
+	u.refilling = true
+	u.hub.relay.tasks.Go(r.run)
+}
+
 // awaitForwarded returns when the relay has what the kernel has forwarded of an upstream, as long as that answers. The
 // kernel does not forward the track any more. Otherwise an object that another upstream brings could come first, and
 // subscribers would get it on a second stream.

@@ -66,7 +66,7 @@ func (d *variant) serveUntil(group uint64) {
 	defer d.hub.mu.Unlock()
 	if !d.over && group > 0 {
 		end := moqt.Location{Group: group - 1, Object: math.MaxUint64}
-		d.delivery.setServed(moqt.Range{Start: d.delivery.served.Start, End: end})
+		d.delivery.selection.serve(moqt.Range{Start: d.delivery.selection.served.Start, End: end})
 		d.hub.fast.update()
 	}
 }
@@ -80,14 +80,14 @@ func (d *variant) serveFrom(group uint64) {
 		return
 	}
 	if d.isServedUntil(group) {
-		d.delivery.setServed(moqt.Range{Start: d.delivery.served.Start, End: moqt.Everything.End})
+		d.delivery.selection.serve(moqt.Range{Start: d.delivery.selection.served.Start, End: moqt.Everything.End})
 		d.hub.subscribersChangedLocked()
 		return
 	}
 	d.delivery.setForward(true)
 	d.tellForward(true)
 	if d.accepted {
-		d.delivery.setServed(moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End})
+		d.delivery.selection.serve(moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End})
 	}
 	d.hub.subscribersChangedLocked()
 	if d.accepted {
@@ -100,7 +100,7 @@ func (d *variant) serveFrom(group uint64) {
 // isServedUntil reports whether the groups just before one are served, or that one, too; hub.mu is held.
 func (d *variant) isServedUntil(group uint64) bool {
 	v := &d.delivery
-	return d.accepted && v.forward && group > 0 && v.served.Contains(moqt.Location{Group: group - 1})
+	return d.accepted && v.forward && group > 0 && v.selection.served.Contains(moqt.Location{Group: group - 1})
 }
 
 // pause ends the delivery until serveFrom is called.
