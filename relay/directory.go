@@ -197,6 +197,7 @@ func (d *directory) ShowOffer(link *peer, at place, track string) (hide func()) 
 		return nil
 	}
 	d.offer(h, link, true)
+	h.announced(link)
 	return func() {
 		d.offer(h, link, false)
 		d.release(h)

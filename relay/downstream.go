@@ -70,15 +70,20 @@ func (d *downstream) serve() {
 // params come from the SUBSCRIBE_TRACKS; hub.mu is held.
 func (d *downstream) offeredLocked(params *moqt.Parameters, now track.Position) {
 	h := d.hub
-	d.accepted = true
-	close(d.ready)
-	d.delivery.selection.setFilter(params.Filter, now.Largest)
-	d.delivery.setRangeFilters(params.RangeFilters)
-	d.delivery.open(params)
+	d.admitLocked(params, now.Largest)
 	h.subscribers.all[d] = struct{}{}
 	h.subscribersChangedLocked()
 	d.fillLocked(nil, now.Largest)
 	d.delivery.join(now)
+}
+
+// admitLocked makes the subscription get objects; hub.mu is held.
+func (d *downstream) admitLocked(params *moqt.Parameters, largest *moqt.Location) {
+	d.accepted = true
+	close(d.ready)
+	d.delivery.selection.setFilter(d.delivery.selection.filter, largest)
+	d.delivery.setRangeFilters(params.RangeFilters)
+	d.delivery.open(params)
 }
 
 // serveOffer serves a subscription that began with a PUBLISH of the relay, until it ends.
@@ -158,12 +163,8 @@ func (d *downstream) acceptLocked() {
 		d.refuseLocked(refused)
 		return
 	}
-	d.accepted = true
-	close(d.ready)
-	d.delivery.selection.setFilter(d.delivery.selection.filter, largest)
-	d.delivery.setRangeFilters(params.RangeFilters)
+	d.admitLocked(&params, largest)
 	d.delivery.startLate(largest)
-	d.delivery.open(&params)
 	answer := moqt.Parameters{
 		LargestObject: largest, Expires: d.permit.expires(), HopPath: d.hub.publishers.pathFor(d.asker()),
 	}

@@ -139,16 +139,19 @@ func (h *hub) publishersChangedLocked() {
 	h.fast.update()
 }
 
-// announced subscribes at a peer that has announced the track's namespace or a prefix of it, if there are subscribers.
+// announced subscribes at a peer that has announced the track's namespace or a prefix of it, or at a neighbour that has
+// told of the track, if there are subscribers.
 func (h *hub) announced(p *peer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if p.from > here {
+		h.choice.begin() // it may have refused before
+	}
 	switch {
 	case len(h.subscribers.all) == 0:
 	case p.from == here:
 		h.choice.subscribe(p)
 	default:
-		h.choice.begin() // it may have refused before
 		h.choice.ask()
 		h.choice.askAgain() // it may have ended a subscription just now
 	}

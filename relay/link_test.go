@@ -124,6 +124,23 @@ func TestLinkHasNoPublisher(t *testing.T) {
 	})
 }
 
+// The other process has a publisher just after it has refused.
+func TestLinkIsAskedAgain(t *testing.T) {
+	for name, publish := range publishing {
+		t.Run(name, func(t *testing.T) {
+			onTwo(t, func(here, there *bench) {
+				_, _, err := here.connect().subscribe(moqt.Parameters{})
+				here.refused(err, moqt.RequestDoesNotExist)
+				src := publish(there)
+				synctest.Wait()
+				k, _ := here.connect().mustSubscribe(moqt.Parameters{})
+				src.group(1, 1)
+				require.Equal(t, "1.0, 1 fin", k.take())
+			})
+		})
+	}
+}
+
 // Subscribers in both processes wait for a publisher, which comes to one of them.
 func TestLinkWaitsForAPublisher(t *testing.T) {
 	onTwo(t, func(here, there *bench) {
