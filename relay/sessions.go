@@ -127,9 +127,9 @@ func (s *sessions) atLocked(d distance) []*peer {
 func (s *sessions) watched() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.neighbors {
+	for _, p := range inOrder(maps.Keys(s.neighbors)) {
 		select {
-		case n.watches.wake <- struct{}{}:
+		case s.neighbors[p].watches.wake <- struct{}{}:
 		default:
 		}
 	}
