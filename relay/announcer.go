@@ -27,7 +27,7 @@ const (
 // wants: one PUBLISH_NAMESPACE each. It lives as long as a session.
 type announcer struct {
 	peer *peer
-	ctx  context.Context // of UpstreamSession.share
+	ctx  context.Context // of Neighbor.share
 	warn logs.Line
 
 	mu sync.Mutex

@@ -12,6 +12,7 @@
 //	publisher                      hub of a track                       subscriber
 //	    │         ┌───────────────────────────────────────────┐             │
 //	    │ PUBLISH │ publishers    an upstream for each        │  SUBSCRIBE  │
+//	    │         │ choice        where to subscribe          │             │
 //	    ├────────▶│ demand        what they are asked for     │◀────────────┤
 //	    │◀────────┤ subscribers   a downstream for each       ├────────────▶│
 //	    │SUBSCRIBE│ acceleration  what the kernel forwards    │   PUBLISH   │
@@ -43,26 +44,26 @@
 // in another process of this relay, or at another relay. Its terms say at which of these distances, and up to which
 // distance it gets tracks. A hub asks the nearest peers first.
 //
-// # Links
+// # Neighbours
 //
-// While one process of a relay replaces another, publishers and subscribers of a track may be with different processes.
-// A [Link] is a session between the two. It is a peer of the hub on either side: an upstream where the subscribers are,
-// a downstream where the publisher is. Links also tell which namespaces are announced, and which tracks offered, in the
-// other process: see Names.
+// A [Neighbor] is a session with another relay. It is a peer of the hub on either side: an upstream where the
+// subscribers are, a downstream where the publisher is. There are two kinds, and their terms say what differs:
 //
-// # Upstream relays
+//   - A link is with another process of this relay. While one replaces the other, publishers and subscribers of a track
+//     may be with different processes.
+//   - A session with an [UpstreamRelay], another relay of any kind, which this one has dialed. It is fed with what is
+//     announced to it. [Routes] say which of them a hub asks, and in which order.
 //
-// An [UpstreamRelay] is another relay, of any kind, that this one has dialed. Its sessions are peers of the hub, too:
-// upstreams for what direct peers subscribe to here, and downstreams for what direct peers publish here, if that is
-// announced to it. [Routes] say which upstream relays a hub asks when it has no publisher, and in which order:
+// A hub that has no publisher of its own asks neighbours:
 //
-//	relayChoice.ask        chooses the first that is connected and has not refused
-//	publishers.askAgain    asks them to wait for a publisher, while subscribers do
-//	relayChoice.settle     ends what another one has made superfluous
-//	refill                 fetches objects missed between two of them
+//	choice.ask       subscribes at all processes, or at the first upstream relay that has not refused
+//	choice.askAgain  asks them to wait for a publisher, while subscribers do
+//	choice.settle    ends what another one has made superfluous
+//	choice.sources   whom to ask for objects that are missing, or the status of the track
+//	refill           fetches the objects that were missed before a neighbour began to bring the track
 //
-// While a session lasts, it asks for the namespaces and tracks that subscribers watch here (upstreamWatches), and
-// announces those of direct peers (announcer).
+// While a session lasts, it asks for the namespaces and tracks that subscribers watch here (watches; another process is
+// asked for all, and tells which tracks are offered, too), and announces those of direct peers (announcer).
 //
 // Relays may have each other as upstream relays, in circles of any length: for each, the one that has dialed it is a
 // direct peer. What goes from relay to relay carries the Hop IDs that it has come through (see [session]), and an asker
@@ -108,13 +109,13 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// The locks of sessions, links and upstream relays and those of a single type (turns, peer.mu, tracksWatch.mu, and
+// The locks of sessions and upstream relays and those of a single type (turns, peer.mu, tracksWatch.mu, and
 // standing.mu, lease.mu and leases.mu in this order) are taken last; after them only the lock of accounts is. Those of
 // types that change the directory, which say so, are taken first. A hub's lock is taken while the track's sources hold
 // theirs. Sessions and media senders are called with locks held, as they do not block. The lock of accounts is also
 // taken while a session holds its own.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
-// (publishers, demand, subscribers, acceleration) and of a delivery expect hub.mu; those of directory's trees expect
-// directory.mu.
+// (publishers, choice, outage, description, demand, subscribers, acceleration) and of a delivery expect hub.mu; those
+// of directory's trees expect directory.mu.
 package relay

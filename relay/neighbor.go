@@ -136,8 +136,8 @@ func (n *Neighbor) Retire(timeout time.Duration) {
 	defer look.Stop()
 	var replaced time.Time
 	for {
-		switch other := n.peer.upstream.hasOther(n); {
-		case !other:
+		switch other, _ := n.peer.upstream.current(); {
+		case other == nil || other == n.peer:
 			replaced = time.Time{}
 		case replaced.IsZero():
 			replaced = time.Now()

@@ -76,7 +76,7 @@ func (n *newcomer) decide(first moqt.Location) {
 }
 
 // compare compares the first object with what had come, and replaces earlier publishers if this one was restarted. A
-// link or an upstream relay may repeat an object that has come another way.
+// neighbour may repeat an object that has come another way.
 func (n *newcomer) compare(first, known moqt.Location) {
 	u := n.upstream
 	h := u.hub

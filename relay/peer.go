@@ -21,8 +21,8 @@ import (
 // sluice is the MOQT_IMPLEMENTATION of this program.
 const sluice = "sluice"
 
-// peer is a session with a publisher, a subscriber, or both; or a link, or with an upstream relay: its terms say what
-// that means. Its requests arrive at the type requests.
+// peer is a session with a publisher, a subscriber, or both; or with a neighbour: see terms. Its requests arrive at the
+// type requests.
 type peer struct {
 	terms     // what differs between kinds of peers
 	relay     *Relay
@@ -195,7 +195,13 @@ func (p *peer) reject(r *session.Request, e *moqt.RequestError) {
 func (p *peer) Serves(other *peer) bool { return p.from <= other.reach }
 
 // takesRequests reports whether the session is the one for new requests, as far as there may be others.
-func (p *peer) takesRequests() bool { return p.upstream == nil || p.upstream.isCurrent(p) }
+func (p *peer) takesRequests() bool {
+	if p.upstream == nil {
+		return true
+	}
+	current, _ := p.upstream.current()
+	return current == p
+}
 
 // hopID returns the Hop ID of the peer, or 0 if it has none.
 func (p *peer) hopID() uint64 { return p.setup.HopID }

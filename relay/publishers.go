@@ -197,7 +197,7 @@ func (s *publishers) limitEnding() {
 }
 
 // isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
-// §2.4.3), and may publish other objects under the same ids now. What a link or an upstream relay says may be older
+// §2.4.3), and may publish other objects under the same ids now. What a neighbour says may be older
 // than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
 // group counts. If the relay still holds that group, the other end may be behind: its objects are compared.
 func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
@@ -221,7 +221,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	again := h.choice.isResting(u.peer)
 	switch {
 	case isReleased(cause): // nobody needed it; somebody may at once
-	case u.established || u.peer.from == here: // a link or relay that has refused may have a publisher soon
+	case u.established || u.peer.from == here: // a neighbour that has refused may have a publisher soon
 		h.choice.rest(u.peer)
 	default:
 		h.choice.refuse(u.peer)
@@ -258,7 +258,7 @@ func (s *publishers) excludeLater(u *upstream) (found bool) {
 	return found
 }
 
-// exclude stops a publisher from publishing the track for the rest of its session. A link or an upstream relay is not
+// exclude stops a publisher from publishing the track for the rest of its session. A neighbour is not
 // to blame: it may bring the track of another publisher later. Nor is a publisher that has sent PUBLISH_DONE.
 func (s *publishers) exclude(u *upstream) {
 	if u.peer.from == here && !u.isEnding() {
@@ -267,9 +267,9 @@ func (s *publishers) exclude(u *upstream) {
 	u.cancelLocked(moqt.ResetMalformedTrack)
 }
 
-// missed returns what subscribers may have missed when an upstream relay begins to bring a track that it says has come
+// missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come
 // as far as largest: from the start of the first group that was interrupted, or is missing, to the end of the group
-// before the current one, or to largest if the relay does not send the current group from its start. The range is empty
+// before the current one, or to largest if it does not send the current group from its start. The range is empty
 // if they have missed nothing, or would get it too late. hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}

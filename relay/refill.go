@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxRefill is how many groups are fetched that came while no upstream relay brought the track: the latest ones.
+	// maxRefill is how many groups are fetched that came while nobody brought the track: the latest ones.
 	maxRefill = 256
 	// maxRefilled bounds the streams that are made of a group in such a response.
 	maxRefilled = 64

@@ -139,7 +139,7 @@ func (s *subscribers) sendDatagram(o *track.Datagram, sent []fastpath.Subscriber
 	}
 }
 
-// endRelayed ends the subscriptions of links and of other relays, if there is no publisher in this process any more.
+// endRelayed ends the subscriptions of neighbours and of other relays that no publisher may feed any more.
 func (s *subscribers) endRelayed() {
 	for d := range s.where((*downstream).isCutOffLocked) {
 		d.finishLocked(moqt.DoneGoingAway, "the publisher has left this process", nil)

@@ -23,7 +23,7 @@ const (
 //	publisher, subscriber          here       elsewhere  Authorizer
 //	the relay's own session        here       elsewhere  Audience
 //	relay that asks at OriginPath  here       beside     Authorizer
-//	another process (Link)         beside     here       all
+//	another process (a link)       beside     here       all
 //	upstream relay                 elsewhere  here       namespaces announced to it
 //
 // So publishers of this process feed everybody. Other processes and upstream relays do not feed each other, and objects

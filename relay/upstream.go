@@ -32,7 +32,7 @@ type upstream struct {
 	newcomer newcomer
 	offered  bool          // by PUBLISH
 	repeats  uint64        // lower groups may have come from another publisher before
-	standing bool          // a link or an upstream relay was asked to wait for a publisher,
+	standing bool          // a neighbour was asked to wait for a publisher,
 	patience time.Duration // for so long
 	pauses   bool          // offered with Forward 0: the publisher sends objects only while it is asked to
 	ready    chan struct{} // closed when objects may come: see establish
@@ -265,7 +265,7 @@ func anyIsThere(ctx context.Context, us []*upstream) bool {
 	return false
 }
 
-// isThere reports whether the publisher answers: also one behind a link or an upstream relay, as far as that knows.
+// isThere reports whether the publisher answers: also one behind a neighbour, as far as that knows.
 func (u *upstream) isThere(ctx context.Context) bool {
 	if u.peer.from == here {
 		return u.peer.conn.Probe(ctx) == nil

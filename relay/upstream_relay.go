@@ -83,18 +83,6 @@ func (u *UpstreamRelay) current() (p *peer, connecting bool) {
 	return nil, !u.down
 }
 
-// isCurrent reports whether the session of a peer takes new requests.
-func (u *UpstreamRelay) isCurrent(p *peer) bool {
-	current, _ := u.current()
-	return current == p
-}
-
-// hasOther reports whether a session that is not n takes new requests.
-func (u *UpstreamRelay) hasOther(n *Neighbor) bool {
-	p, _ := u.current()
-	return p != nil && p != n.peer
-}
-
 // begin makes a session take new requests.
 func (u *UpstreamRelay) begin(n *Neighbor) {
 	u.mu.Lock()

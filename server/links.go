@@ -17,8 +17,8 @@ import (
 	"sluice/transport"
 )
 
-// LinkTarget is how other processes of this user reach the private port of a server, to make a [relay.Link]. It is
-// secret.
+// LinkTarget is how other processes of this user reach the private port of a server, to make a link: see
+// [relay.Neighbors.NewLink]. It is secret.
 type LinkTarget struct {
 	Address     netip.AddrPort `json:"address"`
 	Certificate []byte         `json:"certificate"` // SHA-256
