@@ -2,7 +2,7 @@
 // subscriptions and fetches (draft §5, §6, §9, §10).
 //
 // A program makes a [Relay] with [New], calls [Relay.Run] on a goroutine, and gives each connection to [Relay.Serve].
-// [Config] says what is replaceable: who may do what ([Authorizer]), which sessions see each other's tracks
+// [Config] has the replaceable parts: who may do what ([Authorizer]), which sessions see each other's tracks
 // ([Scoping]), and to whom the kernel forwards a track ([FastPathPolicy]).
 //
 // # From a publisher to its subscribers
@@ -51,8 +51,8 @@
 //
 //   - A link is with another process of this relay. While one replaces the other, publishers and subscribers of a track
 //     may be with different processes.
-//   - A session with an [UpstreamRelay], another relay of any kind, which this one has dialed. It is fed with what is
-//     announced to it. [Routes] say which of them a hub asks, and in which order.
+//   - A session with an [UpstreamRelay], another relay of any kind, which this one has dialed. It is fed with tracks
+//     whose namespaces are announced to it. [Routes] say which of them a hub asks, and in which order.
 //
 // A hub that has no publisher of its own asks neighbours:
 //
@@ -103,7 +103,7 @@
 //
 // Locks are taken in this order. A lock may be taken while any of those before it are held:
 //
-//	renditionSet.mu what is served of a set
+//	renditionSet.mu which rendition of a set is served
 //	directory.mu    the hubs, and the requests for tracks below prefixes
 //	names.Space     its own
 //	hub.mu          everything about one track, parts of the hub included

@@ -392,7 +392,7 @@ func TestFillTimeout(t *testing.T) {
 			m.Parameters.FillTimeout = &ms
 			require.Equal(t, want, b.connect().fetch(m).objects)
 			require.Equal(t, min(time.Duration(ms)*time.Millisecond, 2*time.Second), time.Since(start))
-			if ms < 2000 { // since draft-20, what is missing for lack of time is marked so
+			if ms < 2000 { // since draft-20, objects missing for lack of time are marked so
 				want = strings.Replace(want, "unknown", "timed out", 1)
 				require.Equal(t, want, b.speaks(moqt.Draft20).fetch(m).objects)
 			}
@@ -491,7 +491,7 @@ func TestTrackStatus(t *testing.T) {
 	})
 }
 
-// A publisher that does not answer FETCH does not delay what it sends by subscription.
+// A publisher that does not answer FETCH does not delay objects that it sends by subscription.
 func TestFetchOfWhatIsArriving(t *testing.T) {
 	for _, order := range []moqt.GroupOrder{moqt.Ascending, moqt.Descending} {
 		onBench(t, Config{}, func(b *bench) {

@@ -211,7 +211,7 @@ func (h *hub) revoked(p *peer) {
 	}
 }
 
-// configureLocked tells the cache what it has to know about the track; mu is held.
+// configureLocked tells the cache about the track; mu is held.
 func (h *hub) configureLocked() {
 	if ms, ok := h.description.properties.MaxCacheDuration(); ok {
 		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// meter measures bytes against a rate. What is used beyond it is a debt, which is paid as time passes. A nil meter has
+// meter measures bytes against a rate. All use beyond it is a debt, which is paid as time passes. A nil meter has
 // no limit.
 type meter struct{ bucket *rate.Limiter }
 

@@ -48,7 +48,7 @@ var linkLimits = session.Limits{
 // until the neighbour's subscription ends.
 type Neighbor struct {
 	peer       *peer
-	names      *names.Mirror[*peer] // what it tells of its publishers
+	names      *names.Mirror[*peer] // of its publishers
 	goaway     chan moqt.Goaway
 	watches    *watches
 	announcer  announcer
@@ -219,7 +219,7 @@ func (q *neighborRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 	q.serve.HandleTrackStatus(req)
 }
 
-// HandleSubscribeNamespace implements session.Handler. Only another process asks: for what is published in all scopes.
+// HandleSubscribeNamespace implements session.Handler. Only another process asks, for the namespaces of all scopes.
 func (q *neighborRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	p := q.serve.peer
 	if !p.scoped {

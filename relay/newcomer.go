@@ -10,8 +10,8 @@ import (
 
 // newcomer decides whether a publisher was restarted that did not say how far its track is, although objects had come
 // before. Such a publisher has lost its state. It may begin again, and publish other objects under the same ids, or go
-// on with larger ids (draft §2.4.3): its first object shows which. It also shows what was missed, if an upstream relay
-// has such a publisher.
+// on with larger ids (draft §2.4.3): its first object shows which. It also shows which objects were missed, if a
+// neighbour has such a publisher.
 type newcomer struct {
 	upstream *upstream
 

@@ -232,7 +232,7 @@ func (p *peer) isExcluded(h *hub) bool {
 	return excluded
 }
 
-// leave gives back the peer's session. What it was sent last counts, too: otherwise short sessions were free.
+// leave gives back the peer's session. The last bytes that it was sent count, too: otherwise short sessions were free.
 func (p *peer) leave() {
 	p.standing.close()
 	p.relay.downloads.charge(p)

@@ -8,7 +8,7 @@ import (
 	"sluice/moqt"
 )
 
-// Limits of what a player may report. What is more counts as so much.
+// Limits of what a player may report. Larger values count as the limit.
 const (
 	maxBuffered = 10 * time.Second
 	maxDisplay  = 1 << 16 // pixels in a row, or rows

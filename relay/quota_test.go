@@ -385,7 +385,7 @@ func TestQuotaOfDownloads(t *testing.T) {
 	})
 }
 
-// A viewer leaves before the relay counts what it was sent.
+// A viewer leaves before the relay counts the bytes that it was sent.
 func TestShortSessionsCountForTheQuota(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Download: 8_000_000}}, func(b *bench) {
 		b.relay.downloads.sentOn = func(transport.Conn) uint64 { return 2_000_000 }

@@ -208,7 +208,7 @@ func (s *refilled) feed(b []byte) error {
 }
 
 // split cuts the subgroups before objects that are not known. Those may be of these subgroups, or datagrams that were
-// lost: so what is behind them comes on other streams, which do not say that there is nothing in between.
+// lost: so objects behind them come on other streams, which do not say that there is nothing in between.
 func (r *refill) split() {
 	r.endGroup(false)
 	r.behind = true

@@ -141,7 +141,7 @@ func TestRefillBeforeTheFirstObject(t *testing.T) {
 func TestRefillInAnotherSession(t *testing.T) {
 	onChain(t, 2, func(bs []*bench) {
 		first := bs[0].next(nil)
-		bs[0].connect().mustSubscribe(moqt.Parameters{}) // so that what is published is known here
+		bs[0].connect().mustSubscribe(moqt.Parameters{}) // so that the published objects are known here
 		us, sessions := bs[1].follow(bs[0])
 		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
 		first.group(1, 1)

@@ -8,7 +8,7 @@ import (
 	"sluice/transport"
 )
 
-// mediaSender makes subscriptions of a connection's media sender. The methods of what it returns do not block and may
+// mediaSender makes subscriptions of a connection's media sender. The methods of these do not block and may
 // be called with locks held; the callbacks of stream configurations are called without any lock that such a caller may
 // hold.
 type mediaSender func(media.SubscriptionConfig) mediaSubscription
