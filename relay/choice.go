@@ -232,7 +232,8 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 
 // sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay
 // subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them
-// it waits for an upstream relay that may be connected soon. It takes hub.mu.
+// it looks again, and waits for an upstream relay that may be connected soon: one of them may have gone away meanwhile.
+// It takes hub.mu.
 func (c *choice) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq[*peer] {
 	return func(yield func(*peer) bool) {
 		asked := make(map[*peer]struct{})
@@ -241,6 +242,7 @@ func (c *choice) sources(ctx context.Context, budget *waitBudget, a asker) iter.
 			changed := c.hub.publishers.changed
 			c.hub.mu.Unlock()
 			peers, connecting := c.presentSources(a)
+			known := len(asked)
 			for _, p := range peers {
 				if _, again := asked[p]; again {
 					continue
@@ -250,7 +252,7 @@ func (c *choice) sources(ctx context.Context, budget *waitBudget, a asker) iter.
 					return
 				}
 			}
-			if !connecting || !budget.await(ctx, changed) {
+			if len(asked) == known && !(connecting && budget.await(ctx, changed)) {
 				return
 			}
 		}

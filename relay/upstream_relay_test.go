@@ -496,6 +496,37 @@ func TestUpstreamLeavesAGap(t *testing.T) {
 	})
 }
 
+// The upstream relay goes away while what was missed is asked for, and refuses that. It is fetched in the next session.
+func TestRefillMeetsGoaway(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		u := b.upstreamTo("moqt://other")
+		b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		first, other := b.dialForeign(u)
+		src := other.serve(&source{})
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+		require.Equal(t, "1.0", k.take())
+		first.cut()
+		k.take()
+		a := &archive{size: 2, largest: at(3, 0), flat: true}
+		var leaving *client
+		_, leaving = b.dialForeign(u, func(cfg *session.Config) {
+			cfg.Handler.(*clientHandler).fetch = func(f *session.IncomingFetch) {
+				require.NoError(t, leaving.Goaway("", 0))
+				time.Sleep(time.Second)
+				_ = f.Reject(&moqt.RequestError{Code: moqt.RequestGoingAway})
+			}
+		})
+		leaving.serve(&source{largest: &a.largest})
+		time.Sleep(5 * time.Second)
+		_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+		other.serve(&source{largest: &a.largest})
+		got := k.take()
+		require.Contains(t, got, "1.1")
+		require.Contains(t, got, "2.0, 2.1")
+	})
+}
+
 // While another upstream relay answers what was missed, the one that is preferred comes back. The other one goes on
 // until it has answered.
 func TestRefillIsNeeded(t *testing.T) {
