@@ -63,28 +63,40 @@ func testLostClose(t *testing.T, scheme string) {
 // TestRetireDuringAHandshake has another process replace a server to which a client is connecting: it gets a session,
 // and is asked to move.
 func TestRetireDuringAHandshake(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		cert, _, err := transport.DevCertificate()
-		require.NoError(t, err)
-		cfg := withoutIdleTimeout()
-		cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
-		s := serve(t, cfg)
-		drained := make(chan error, 1)
-		time.AfterFunc(1500*time.Microsecond, func() { // the first packet has arrived, and the answer has not
-			require.Equal(t, 1, s.listener.Connections())
-			require.Zero(t, s.relay.OpenSessions())
-			s.stop()
-			drained <- s.Retire(t.Context(), time.Hour, func(string) bool { return true })
+	for when, tt := range map[string]struct {
+		after       time.Duration
+		connections int
+	}{
+		"its first packet was not read yet": {500 * time.Microsecond, 0},
+		"the answer has not arrived":        {1500 * time.Microsecond, 1},
+	} {
+		t.Run(when, func(t *testing.T) {
+			virtual(t, func(t *testing.T) { testRetireDuringAHandshake(t, tt.after, tt.connections) })
 		})
-		c, got := come(t, "moqt://"+s.Addr().String()+"/", session.Config{})
-		select {
-		case <-got:
-		case <-c.Context().Done():
-			require.Fail(t, "the client was turned away")
-		}
-		c.Close(moqt.SessionNoError, "")
-		require.NoError(t, <-drained)
+	}
+}
+
+func testRetireDuringAHandshake(t *testing.T, after time.Duration, connections int) {
+	cert, _, err := transport.DevCertificate()
+	require.NoError(t, err)
+	cfg := withoutIdleTimeout()
+	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
+	s := serve(t, cfg)
+	drained := make(chan error, 1)
+	time.AfterFunc(after, func() {
+		require.Equal(t, connections, s.listener.Connections())
+		require.Zero(t, s.relay.OpenSessions())
+		s.stop()
+		drained <- s.Retire(t.Context(), time.Hour, func(string) bool { return true })
 	})
+	c, got := come(t, "moqt://"+s.Addr().String()+"/", session.Config{})
+	select {
+	case <-got:
+	case <-c.Context().Done():
+		require.Fail(t, "the client was turned away")
+	}
+	c.Close(moqt.SessionNoError, "")
+	require.NoError(t, <-drained)
 }
 
 // dialThrough dials a server by a wire. The socket belongs to the session.

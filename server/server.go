@@ -222,11 +222,13 @@ const (
 )
 
 // awaitHandshakes waits until the clients have sessions that have come before another process had the port: their
-// packets still come to this one. Connections without a session, such as those for the web page, have a limit.
+// packets still come to this one. The first look is not at once: the kernel or a socket may have a client's first
+// packet. Connections without a session, such as those for the web page, have a limit.
 func (s *Server) awaitHandshakes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, handshakesLast)
 	defer cancel()
-	for s.listener.Connections() > s.relay.Established() && ctx.Err() == nil {
+	s.fastPath.await()
+	for more := true; more && ctx.Err() == nil; more = s.listener.Connections() > s.relay.Established() {
 		select {
 		case <-time.After(handshakesLook):
 		case <-ctx.Done():
