@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -16,16 +17,18 @@ import (
 const linger = 5 * time.Second
 
 // publisher publishes groups. It moves when the relay asks it to, as package pub does: it publishes in another session
-// from the beginning of the current group on, and ends the publication before with that group.
+// from the beginning of the group on that is the current one then, and ends the publication before with that group, or
+// with the next one.
 type publisher struct {
 	service     *service
 	spec        Client
 	media       *Media
 	relay, host int
 	current     []*publication // that get the current group, the newest last
+	next        uint64         // group; constant when the publisher is over
 
 	mu      sync.Mutex
-	moved   []*publication // that begin with the current group
+	moved   []*publication // that have got nothing yet
 	largest *moqt.Location // that was published
 	over    bool           // another publisher goes on
 }
@@ -59,6 +62,10 @@ func (p *publisher) open(largest *moqt.Location) (o *publication, err error) {
 			return c.movedBy(err)
 		}
 		o = &publication{client: c, pub: pub, media: p.media, subgroups: make(map[uint64]*subgroup)}
+		o.first = math.MaxUint64
+		if largest != nil {
+			o.first = largest.Group
+		}
 		return nil
 	})
 	if err == nil {
@@ -84,15 +91,18 @@ func (p *publisher) follow(from *publication) {
 	next, err := p.open(largest)
 	p.service.check(err)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.over {
+	if over = p.over; !over {
 		p.moved = append(p.moved, next)
-		return
 	}
-	p.service.check(next.end())
+	p.mu.Unlock()
+	if over {
+		p.service.check(next.catchUp(p.service.t.Context(), p.next, 0))
+		p.service.check(next.end())
+	}
 }
 
-// begin has the sessions to which the publisher has moved get the current group, whose first objects were published.
+// begin has the sessions to which the publisher has moved get the current group, whose first objects were published,
+// and what they lack before it.
 func (p *publisher) begin(group, objects uint64) {
 	p.mu.Lock()
 	moved := p.moved
@@ -102,9 +112,7 @@ func (p *publisher) begin(group, objects uint64) {
 	}
 	p.mu.Unlock()
 	for _, o := range moved {
-		for object := range objects {
-			p.service.check(o.send(p.service.t.Context(), moqt.Location{Group: group, Object: object}))
-		}
+		p.service.check(o.catchUp(p.service.t.Context(), group, objects))
 	}
 	p.current = append(p.current, moved...)
 }
@@ -126,12 +134,13 @@ func (p *publisher) group(group uint64, next func(moqt.Location)) {
 			time.AfterFunc(linger, o.leave)
 		}
 	}
-	p.current = p.current[len(p.current)-1:]
+	p.current, p.next = p.current[len(p.current)-1:], group+1
 }
 
 // end ends the publication, so that another publisher goes on. The sessions stay until everything has arrived, and
 // that of a hasty publisher no longer.
 func (p *publisher) end() {
+	p.begin(p.next, 0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
@@ -149,7 +158,20 @@ type publication struct {
 	*client
 	pub       *session.Publication
 	media     *Media
+	first     uint64               // group, at most, if the publisher has moved here
 	subgroups map[uint64]*subgroup // of the current group
+}
+
+// catchUp sends what was published before an object of a group.
+func (o *publication) catchUp(ctx context.Context, group, object uint64) (err error) {
+	for at := (moqt.Location{Group: min(o.first, group)}); err == nil && at.Less(moqt.Location{Group: group, Object: object}); {
+		err = o.send(ctx, at)
+		if at.Object++; err == nil && at.Object == o.media.Objects {
+			at = moqt.Location{Group: at.Group + 1}
+			err = o.endGroup()
+		}
+	}
+	return err
 }
 
 // send sends an object of the current group.
