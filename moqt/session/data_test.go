@@ -78,15 +78,23 @@ func TestDataThatEndsTheSession(t *testing.T) {
 func TestDataAheadOfItsAlias(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		c := newCollector()
+		c.datagrams = make(chan *moqt.ObjectDatagram) // it takes its time
 		_, e := p.subscribe(testTrack, c)
+		send := func(payload string) {
+			o := moqt.ObjectDatagram{TrackAlias: 9, Payload: []byte(payload)}
+			require.NoError(p, p.conn.SendDatagram(datagram(p.T, o)))
+		}
 		require.NoError(p, p.uni(append(subgroupHeader(9), "early"...)).Close())
-		require.NoError(p, p.conn.SendDatagram(datagram(p.T, moqt.ObjectDatagram{TrackAlias: 9, Payload: []byte("1")})))
-		require.NoError(p, p.conn.SendDatagram(datagram(p.T, moqt.ObjectDatagram{TrackAlias: 9, Payload: []byte("2")})))
+		send("1")
+		send("2")
 		time.Sleep(time.Second)
 		e.send(&moqt.SubscribeOK{TrackAlias: 9})
 		require.Equal(p, "early", string((<-c.subgroups).body))
-		require.Equal(p, "1", string((<-c.datagrams).Payload))
-		require.Equal(p, "2", string((<-c.datagrams).Payload))
+		send("3")
+		time.Sleep(time.Second) // it waits until all goroutines do, and a mutex does not count
+		for _, payload := range []string{"1", "2", "3"} {
+			require.Equal(p, payload, string((<-c.datagrams).Payload))
+		}
 	})
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"sluice/moqt"
@@ -13,7 +12,7 @@ import (
 // §11.3).
 type datagrams struct {
 	s         *Session
-	receiving sync.Mutex // held while a receiver is called
+	receiving chan struct{} // full while a receiver is called. It may wait: behind a mutex, virtual time would stand still
 
 	// Guarded by s.mu.
 	held []heldDatagram
@@ -62,8 +61,8 @@ func (d *datagrams) take(b []byte) error {
 	}
 	h := heldDatagram{object: o, malformed: malformed, size: len(b), arrived: time.Now()}
 	if sub := d.findOrHold(h); sub != nil {
-		d.receiving.Lock()
-		defer d.receiving.Unlock()
+		d.receiving <- struct{}{}
+		defer func() { <-d.receiving }()
 		h.deliver(sub)
 	}
 	return nil
@@ -112,8 +111,8 @@ func (d *datagrams) removeLocked(f func(heldDatagram) bool) (removed []heldDatag
 
 // flush delivers the objects that were held for a subscription.
 func (d *datagrams) flush(sub *Subscription) {
-	d.receiving.Lock()
-	defer d.receiving.Unlock()
+	d.receiving <- struct{}{}
+	defer func() { <-d.receiving }()
 	d.s.mu.Lock()
 	held := d.removeLocked(func(h heldDatagram) bool { return h.object.TrackAlias == sub.alias })
 	if len(held) > 0 {

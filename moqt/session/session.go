@@ -65,7 +65,7 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 	s.requester.init(s)
 	s.responder.init(s)
 	s.streams = dataStreams{s: s, held: make(semaphore, cfg.MaxHeldStreams)}
-	s.datagrams.s = s
+	s.datagrams.s, s.datagrams.receiving = s, make(chan struct{}, 1)
 	return s, s.control.sendSetup()
 }
 
