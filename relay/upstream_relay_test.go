@@ -500,7 +500,7 @@ func TestUpstreamLeavesAGap(t *testing.T) {
 func TestRefillMeetsGoaway(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		u := b.upstreamTo("moqt://other")
-		b.relay.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
 		first, other := b.dialForeign(u)
 		src := other.serve(&source{})
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})

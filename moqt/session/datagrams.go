@@ -11,8 +11,9 @@ import (
 // datagrams takes the datagrams of the peer. It holds datagrams with an unknown Track Alias for Timeouts.Hold (draft
 // §11.3).
 type datagrams struct {
-	s         *Session
-	receiving chan struct{} // full while a receiver is called. It may wait: behind a mutex, virtual time would stand still
+	s *Session
+	// receiving is full while a receiver is called. That may wait: behind a mutex, virtual time would stand still.
+	receiving chan struct{}
 
 	// Guarded by s.mu.
 	held []heldDatagram

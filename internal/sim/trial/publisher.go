@@ -164,7 +164,8 @@ type publication struct {
 
 // catchUp sends what was published before an object of a group.
 func (o *publication) catchUp(ctx context.Context, group, object uint64) (err error) {
-	for at := (moqt.Location{Group: min(o.first, group)}); err == nil && at.Less(moqt.Location{Group: group, Object: object}); {
+	end := moqt.Location{Group: group, Object: object}
+	for at := (moqt.Location{Group: min(o.first, group)}); err == nil && at.Less(end); {
 		err = o.send(ctx, at)
 		if at.Object++; err == nil && at.Object == o.media.Objects {
 			at = moqt.Location{Group: at.Group + 1}
