@@ -505,9 +505,7 @@ func TestRefillMeetsGoaway(t *testing.T) {
 		src := other.serve(&source{})
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
-		require.Equal(t, "1.0", k.take())
 		first.cut()
-		k.take()
 		a := &archive{size: 2, largest: at(3, 0), flat: true}
 		var leaving *client
 		_, leaving = b.dialForeign(u, func(cfg *session.Config) {
@@ -521,9 +519,7 @@ func TestRefillMeetsGoaway(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
 		other.serve(&source{largest: &a.largest})
-		got := k.take()
-		require.Contains(t, got, "1.1")
-		require.Contains(t, got, "2.0, 2.1")
+		require.Subset(t, strings.Split(k.take(), ", "), []string{"1.1", "2.0", "2.1"})
 	})
 }
 
