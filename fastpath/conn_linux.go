@@ -13,16 +13,15 @@ import (
 	"sluice/moqt"
 )
 
-// conn is a connection that takes part, as a subscriber (subscriber_linux.go) and as a publisher (publisher_linux.go).
-// It implements [claim.ForwarderConn]. The methods are called with the media sender's lock held.
+// conn is a connection that takes part, as a subscriber (subscriber_linux.go) and as a publisher ([publishing]). It
+// implements [claim.ForwarderConn]. The methods are called with the media sender's lock held.
 type conn struct {
 	fast    *FastPath
 	index   uint32 // of its elements in the maps
 	abandon func(*claim.StreamState)
 	since   uint64 // when it began, see monotonic
 
-	received  atomic.Int64 // largest packet number; -1: none
-	prepareAt atomic.Int64 // at this packet number, make key streams for later ones
+	publishing
 
 	mu      sync.Mutex // guards all below, and the removal of the connection's elements from maps
 	closed  bool
@@ -36,14 +35,6 @@ type conn struct {
 	slots   map[bpf.DownstreamKey]uint32 // of downstream streams that the media sender knows
 	keys    map[uint32]bpf.DownstreamKey // of the same, by slot
 	sealing lookahead
-
-	// As a publisher.
-	opening   lookahead
-	readPhase uint64 // the newest key phase
-	tracks    int    // on the fast path
-	largest   uint64
-	read      map[uint64]struct{} // streams that user space has begun to read, until they are forgotten
-	ended     []endedStream       // in the order of time
 }
 
 // knownLayout is the layout of the headers that bpf/application reads and writes.

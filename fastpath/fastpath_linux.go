@@ -116,9 +116,11 @@ func (f *FastPath) enter() bool {
 
 func (f *FastPath) exit() { f.life.RUnlock() }
 
-// awaitUnused returns when the kernel uses nothing that had ended before the call. It returns false if the fast path is
-// closed.
-func (f *FastPath) awaitUnused() bool {
+// AwaitRuns returns when all runs of programs that have begun before have ended, and sockets have the packets that
+// these runs were about: Linux delivers a packet in the same RCU read-side section in which programs see it. It takes
+// some milliseconds, unless a virtual machine's CPU does not run in the middle of that. It reports false if the fast
+// path is closed.
+func (f *FastPath) AwaitRuns() bool {
 	if !f.enter() {
 		return false
 	}
@@ -126,11 +128,6 @@ func (f *FastPath) awaitUnused() bool {
 	f.kernel.awaitUnused()
 	return true
 }
-
-// AwaitRuns returns when all runs of programs that have begun before have ended, and sockets have the packets that
-// these runs were about: Linux delivers a packet in the same RCU read-side section in which programs see it. It takes
-// some milliseconds, unless a virtual machine's CPU does not run in the middle of that.
-func (f *FastPath) AwaitRuns() { f.awaitUnused() }
 
 // NewConn implements [claim.Memory]. If many connections come at once it waits some 10 ms for memory.
 func (f *FastPath) NewConn() *claim.ConnState {
@@ -193,9 +190,10 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 	}
 	c := &conn{
 		fast: f, index: uint32(i), abandon: abandon, since: monotonic(),
-		ids: make(map[string]struct{}), read: make(map[uint64]struct{}),
+		ids:   make(map[string]struct{}),
 		slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
+	c.publishing.conn, c.read = c, make(map[uint64]struct{})
 	c.sealing.index, c.opening.index = ringsOf(c.index)
 	c.received.Store(-1)
 	c.prepareAt.Store(never)

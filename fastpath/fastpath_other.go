@@ -53,7 +53,7 @@ func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
 func (*FastPath) Copies(claim.ForwarderConn) map[string]uint64 { return nil }
 
 // AwaitRuns does nothing.
-func (*FastPath) AwaitRuns() {}
+func (*FastPath) AwaitRuns() bool { return false }
 
 // Measure does nothing.
 func (*FastPath) Measure(bool) {}

@@ -21,38 +21,55 @@ type endedStream struct {
 	first bpf.SubgroupKey // that it may have brought first
 }
 
+// publishing is the part of a connection that publishes: which of its packets the kernel opens, which of its streams
+// user space reads, and which have ended.
+type publishing struct {
+	conn *conn
+
+	received  atomic.Int64 // largest packet number; -1: none
+	prepareAt atomic.Int64 // at this packet number, make key streams for later ones
+
+	// Guarded by conn.mu.
+	opening   lookahead
+	readPhase uint64 // the newest key phase
+	tracks    int    // on the fast path
+	largest   uint64
+	read      map[uint64]struct{} // streams that user space has begun to read, until they are forgotten
+	ended     []endedStream       // in the order of time
+}
+
 // addTrack puts one more track of the publisher on the fast path. With the first one the kernel begins to open packets,
 // and registers streams that begin from now on. It fails if the connection has ended.
-func (c *conn) addTrack() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (p *publishing) addTrack() bool {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.conn.closed {
 		return false
 	}
-	if c.tracks++; c.tracks == 1 {
-		c.prepareAt.Store(0)
+	if p.tracks++; p.tracks == 1 {
+		p.prepareAt.Store(0)
 	}
-	if p := &c.fast.kernel.publishers[c.index]; p.Active == 0 {
+	if k := &p.conn.fast.kernel.publishers[p.conn.index]; k.Active == 0 {
 		// The kernel does not know which packets have come before.
-		expected := max(atomic.LoadUint64(&p.ExpectedPn), uint64(c.received.Load()+1))
-		atomic.StoreUint64(&p.ExpectedPn, expected)
-		atomic.StoreUint64(&p.FirstNumber, expected)
-		p.Active = 1
+		expected := max(atomic.LoadUint64(&k.ExpectedPn), uint64(p.received.Load()+1))
+		atomic.StoreUint64(&k.ExpectedPn, expected)
+		atomic.StoreUint64(&k.FirstNumber, expected)
+		k.Active = 1
 	}
 	// Streams that user space knows already are not the kernel's, and nothing is remembered of ended streams.
-	if c.largest > 0 {
-		c.raiseFirstStreamLocked(c.largest)
+	if p.largest > 0 {
+		p.raiseFirstStreamLocked(p.largest)
 	}
 	return true
 }
 
 // removeTrack takes a track of the publisher off the fast path.
-func (c *conn) removeTrack() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tracks--; c.tracks == 0 && !c.closed {
-		c.fast.kernel.publishers[c.index].Active = 0
-		c.prepareAt.Store(never)
+func (p *publishing) removeTrack() {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.tracks--; p.tracks == 0 && !p.conn.closed {
+		p.conn.fast.kernel.publishers[p.conn.index].Active = 0
+		p.prepareAt.Store(never)
 	}
 }
 
@@ -61,120 +78,111 @@ const never = math.MaxInt64
 
 // Received implements [claim.ForwarderConn]. When half of the key streams are used up, it makes new ones for the
 // packets that come next.
-func (c *conn) Received(largest int64) {
-	c.received.Store(largest)
-	if largest < c.prepareAt.Load() {
+func (p *publishing) Received(largest int64) {
+	p.received.Store(largest)
+	if largest < p.prepareAt.Load() {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.tracks == 0 {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.conn.closed || p.tracks == 0 {
 		return
 	}
-	next := max(uint64(largest)+1, c.opening.next) // another goroutine may have reported a later one
-	c.opening.look(c.readPhase<<claim.GenerationShift|next, next)
-	c.opening.refill(ringLen)
-	if c.opening.wanted {
-		c.fast.reclaimer.rouse()
+	next := max(uint64(largest)+1, p.opening.next) // another goroutine may have reported a later one
+	p.opening.look(p.readPhase<<claim.GenerationShift|next, next)
+	p.opening.refill(ringLen)
+	if p.opening.wanted {
+		p.conn.fast.reclaimer.rouse()
 	} else {
-		c.prepareAt.Store(largest + int64(ringLen/2))
+		p.prepareAt.Store(largest + int64(ringLen/2))
 	}
 }
 
 // beginReading notes that user space reads a stream of the publisher.
-func (c *conn) beginReading(stream uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.largest = max(c.largest, stream)
-	c.read[stream] = struct{}{}
+func (p *publishing) beginReading(stream uint64) {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	p.largest = max(p.largest, stream)
+	p.read[stream] = struct{}{}
 }
 
 // isRead reports whether user space has learned of a publisher's stream.
-func (c *conn) isRead(stream uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.read[stream]
-	return ok || c.closed
+func (p *publishing) isRead(stream uint64) bool {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	_, ok := p.read[stream]
+	return ok || p.conn.closed
 }
 
 // raiseFirstStream stops the kernel from learning of a stream, and of all streams with lower ids.
-func (c *conn) raiseFirstStream(stream uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.raiseFirstStreamLocked(stream)
+func (p *publishing) raiseFirstStream(stream uint64) {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if !p.conn.closed {
+		p.raiseFirstStreamLocked(stream)
 	}
 }
 
-func (c *conn) raiseFirstStreamLocked(stream uint64) {
-	first := &c.fast.kernel.publishers[c.index].FirstStream
+func (p *publishing) raiseFirstStreamLocked(stream uint64) {
+	first := &p.conn.fast.kernel.publishers[p.conn.index].FirstStream
 	atomic.StoreUint64(first, max(*first, stream+4))
 }
 
 // end stops the kernel from forwarding a stream, for good. forwarded says that the kernel may learn of the stream from
 // its first packet, which can come again.
-func (c *conn) end(stream uint64, forwarded bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (p *publishing) end(stream uint64, forwarded bool) {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.conn.closed {
 		return
 	}
-	maps, key := &c.fast.kernel.tables, bpf.StreamKey{StreamId: stream, Publisher: c.index}
+	maps, key := &p.conn.fast.kernel.tables, bpf.StreamKey{StreamId: stream, Publisher: p.conn.index}
 	var g bpf.Subgroup
 	known := maps.Subgroups.Lookup(key, &g) == nil
 	if known {
-		c.fast.reclaimer.afterRuns(func() {
-			if err := c.fast.kernel.removeSubgroup(key); !errors.Is(err, ebpf.ErrKeyNotExist) { // it ended twice
-				c.fast.report("forget a subgroup", err)
+		p.conn.fast.reclaimer.afterRuns(func() {
+			if err := p.conn.fast.kernel.removeSubgroup(key); !errors.Is(err, ebpf.ErrKeyNotExist) { // it ended twice
+				p.conn.fast.report("forget a subgroup", err)
 			}
 		})
 	}
-	forwarded = forwarded && stream >= c.fast.kernel.publishers[c.index].FirstStream
-	if first := firstKey(key, &g); !known && !forwarded || !c.rememberEndLocked(key, first) {
-		delete(c.read, stream)
-		c.fast.kernel.forgetFirst(stream, first)
+	forwarded = forwarded && stream >= p.conn.fast.kernel.publishers[p.conn.index].FirstStream
+	if first := firstKey(key, &g); !known && !forwarded || !p.rememberEndLocked(key, first) {
+		delete(p.read, stream)
+		p.conn.fast.kernel.forgetFirst(stream, first)
 	}
 }
 
 // rememberEndLocked puts an ended stream into the map of these, where the programs look. If the publisher has its share
 // of that map, it raises the first stream instead.
-func (c *conn) rememberEndLocked(key bpf.StreamKey, first bpf.SubgroupKey) bool {
-	f := c.fast
+func (p *publishing) rememberEndLocked(key bpf.StreamKey, first bpf.SubgroupKey) bool {
+	f := p.conn.fast
 	size := f.kernel.shares.sizes[shareSubgroups]
-	if !within(uint32(len(c.ended)), f.ended.Load(), size) || f.kernel.tables.Ended.Put(key, uint32(0)) != nil {
-		c.raiseFirstStreamLocked(key.StreamId)
+	if !within(uint32(len(p.ended)), f.ended.Load(), size) || f.kernel.tables.Ended.Put(key, uint32(0)) != nil {
+		p.raiseFirstStreamLocked(key.StreamId)
 		return false
 	}
 	f.ended.Add(1)
-	c.ended = append(c.ended, endedStream{key.StreamId, time.Now(), first})
-	c.read[key.StreamId] = struct{}{}
+	p.ended = append(p.ended, endedStream{key.StreamId, time.Now(), first})
+	p.read[key.StreamId] = struct{}{}
 	return true
 }
 
 // forgetEnded removes the streams that ended before a time from the map of ended ones.
-func (c *conn) forgetEnded(before time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, _ := slices.BinarySearchFunc(c.ended, before, func(e endedStream, t time.Time) int {
+func (p *publishing) forgetEnded(before time.Time) {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	n, _ := slices.BinarySearchFunc(p.ended, before, func(e endedStream, t time.Time) int {
 		return cmp.Compare(e.at.UnixNano(), t.UnixNano())
 	})
-	if n == 0 || c.closed {
+	if n == 0 || p.conn.closed {
 		return
 	}
-	for _, e := range c.ended[:n] {
-		c.raiseFirstStreamLocked(e.id)
-		delete(c.read, e.id)
-		c.fast.kernel.forgetFirst(e.id, e.first)
-		c.fast.forgetEnd(bpf.StreamKey{StreamId: e.id, Publisher: c.index})
+	for _, e := range p.ended[:n] {
+		p.raiseFirstStreamLocked(e.id)
+		delete(p.read, e.id)
+		p.conn.fast.kernel.forgetFirst(e.id, e.first)
+		p.conn.fast.reclaimer.forgetEnd(bpf.StreamKey{StreamId: e.id, Publisher: p.conn.index})
 	}
-	c.ended = slices.Delete(c.ended, 0, n)
-}
-
-// forgetEnd removes a stream from the map of ended ones.
-func (f *FastPath) forgetEnd(key bpf.StreamKey) {
-	err := f.kernel.tables.Ended.Delete(key)
-	if err == nil {
-		f.ended.Add(^uint32(0))
-	}
-	f.report("forget the end of a subgroup", err)
+	p.ended = slices.Delete(p.ended, 0, n)
 }

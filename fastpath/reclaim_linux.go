@@ -249,7 +249,7 @@ func (r *reclaimer) sweep(conns []*conn) {
 	}
 	endOf := func(k *bpf.StreamKey, _ *uint32) bool { return gone[k.Publisher] }
 	for _, key := range keysOf(maps.Ended, endOf) {
-		f.forgetEnd(key)
+		r.forgetEnd(key)
 	}
 	firstOf := func(k *bpf.SubgroupKey, _ *uint64) bool { return gone[k.Publisher] }
 	for _, key := range keysOf(maps.FirstStreams, firstOf) {
@@ -325,6 +325,16 @@ func (r *reclaimer) forgetEnded(now time.Time) {
 	}
 }
 
+// forgetEnd removes a stream from the map of ended ones.
+func (r *reclaimer) forgetEnd(key bpf.StreamKey) {
+	f := r.fast
+	err := f.kernel.tables.Ended.Delete(key)
+	if err == nil {
+		f.ended.Add(^uint32(0))
+	}
+	f.report("forget the end of a subgroup", err)
+}
+
 // forgetObjects removes the claims made before a time. First it raises the tracks' first locations beyond them.
 func (r *reclaimer) forgetObjects(before uint64) {
 	f, objects := r.fast, r.fast.kernel.tables.Objects
@@ -348,12 +358,13 @@ func (r *reclaimer) forgetObjects(before uint64) {
 		}
 	}
 	for k, o := range old {
-		f.forgetObject(k, o)
+		r.forgetObject(k, o)
 	}
 }
 
 // forgetObject removes the claim of an object.
-func (f *FastPath) forgetObject(key bpf.ObjectKey, o bpf.ObjectClaim) {
+func (r *reclaimer) forgetObject(key bpf.ObjectKey, o bpf.ObjectClaim) {
+	f := r.fast
 	if err := f.kernel.tables.Objects.Delete(key); err != nil {
 		f.report("forget an object", err)
 		return
@@ -375,7 +386,7 @@ func (r *reclaimer) freeTracks() {
 	f, maps := r.fast, &r.fast.kernel.tables
 	keysOf(maps.Objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
 		if slices.Contains(closed, k.Track) {
-			f.forgetObject(*k, *o)
+			r.forgetObject(*k, *o)
 		}
 		return false
 	})

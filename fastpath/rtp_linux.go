@@ -508,7 +508,7 @@ func (m *RTPMedia) free() {
 		m.mu.Lock()
 		n := len(m.leaving)
 		m.mu.Unlock()
-		if !m.fast.awaitUnused() || m.freed(n) {
+		if !m.fast.AwaitRuns() || m.freed(n) {
 			return
 		}
 	}

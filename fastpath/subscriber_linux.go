@@ -97,7 +97,7 @@ func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState
 		if !found {
 			return state, false
 		}
-		if !c.fast.awaitOpened(state) {
+		if !c.awaitOpened(state) {
 			return c.refuse(slot, from.Start)
 		}
 		if state.ID.Load() == claim.NoStream {
@@ -165,8 +165,8 @@ func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
 }
 
 // awaitOpened waits some microseconds, until the kernel, on another CPU, has opened a stream.
-func (f *FastPath) awaitOpened(state *claim.StreamState) bool {
-	return f.kernel.spin(func() bool { return state.Phase.Load() != opening })
+func (c *conn) awaitOpened(state *claim.StreamState) bool {
+	return c.fast.kernel.spin(func() bool { return state.Phase.Load() != opening })
 }
 
 // refuse ends the wait for a run of the kernel's that takes too long to open a stream. If the run has claimed the first
@@ -230,7 +230,7 @@ func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
 	if err != nil {
 		return
 	}
-	if state := &f.streams[slot]; f.awaitOpened(state) {
+	if state := &f.streams[slot]; c.awaitOpened(state) {
 		c.discard(state)
 	} else {
 		c.abandonLate(slot)
