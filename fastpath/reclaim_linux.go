@@ -101,7 +101,9 @@ func (r *reclaimer) run() {
 			r.reclaim()
 			r.try() // streams of subgroups that were just forgotten are released
 			r.shrink()
-			r.forgetEnded(now)
+			for _, c := range r.fast.registry.all() {
+				c.forgetEnded(now.Add(-endedFor))
+			}
 			if now.Sub(looked) >= unreadInterval {
 				looked = now
 				r.endUnread()
@@ -318,21 +320,13 @@ func (r *reclaimer) endUnread() {
 	}
 }
 
-// forgetEnded removes subgroups that ended long ago.
-func (r *reclaimer) forgetEnded(now time.Time) {
-	for _, c := range r.fast.registry.all() {
-		c.forgetEnded(now.Add(-endedFor))
-	}
-}
-
 // forgetEnd removes a stream from the map of ended ones.
 func (r *reclaimer) forgetEnd(key bpf.StreamKey) {
-	f := r.fast
-	err := f.kernel.tables.Ended.Delete(key)
+	err := r.fast.kernel.tables.Ended.Delete(key)
 	if err == nil {
-		f.ended.Add(^uint32(0))
+		r.fast.ended.Add(^uint32(0))
 	}
-	f.report("forget the end of a subgroup", err)
+	r.fast.report("forget the end of a subgroup", err)
 }
 
 // forgetObjects removes the claims made before a time. First it raises the tracks' first locations beyond them.

@@ -133,13 +133,7 @@ func (c *conn) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err e
 	return slot, false, err
 }
 
-// takeOpened returns the slot of a stream that the kernel has opened, unless the media sender has it already.
-func (c *conn) takeOpened(key bpf.DownstreamKey) (slot uint32, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.takeOpenedLocked(key)
-}
-
+// takeOpenedLocked returns the slot of a stream that the kernel has opened, unless the media sender has it already.
 func (c *conn) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err error) {
 	if _, taken := c.slots[key]; taken || c.closed {
 		return 0, errors.New("the media sender has the stream, or the connection has ended")
@@ -226,7 +220,9 @@ func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
 	if c == nil {
 		return
 	}
-	slot, err := c.takeOpened(key)
+	c.mu.Lock()
+	slot, err := c.takeOpenedLocked(key)
+	c.mu.Unlock()
 	if err != nil {
 		return
 	}
