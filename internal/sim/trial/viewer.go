@@ -50,6 +50,9 @@ func (s *service) viewer(relay int, v *Viewer, m *Media) *viewer {
 	if v.Only == nil && (!v.Fetch || w.fetch(s.t.Context(), joining, *largest) == nil) {
 		w.first = largest.Group
 	}
+	if !v.Fetch { // the relay sends those that it still has
+		w.unknown = append(w.unknown, moqt.Range{Start: moqt.Location{Group: largest.Group}, End: *largest})
+	}
 	return w
 }
 
