@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
 	"sluice/claim"
@@ -130,6 +131,24 @@ func TestSlotOutlivesRuns(t *testing.T) {
 	r.fast.reclaimer.reclaim()
 	r.fast.reclaimer.try()
 	require.Len(t, r.fast.reclaimer.later, 1)
+}
+
+// TestOpenedWithoutSlot has the media sender open a stream that there is no slot for, when a run has taken the last one
+// and has not opened the stream yet. The run opens no other one (I8).
+func TestOpenedWithoutSlot(t *testing.T) {
+	r := newLateRig(t)
+	end := r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)
+	r.fast.states[r.subscriber.index].Slots.Store(streamShare)
+	state, adopted := r.openStream()
+	require.Nil(t, state)
+	require.False(t, adopted)
+	_, err := r.fast.newStream(r.key())
+	require.ErrorIs(t, err, ebpf.ErrKeyExist, "both have opened the stream")
+	end()
+	r.fast.reclaimer.reclaim()
+	r.fast.reclaimer.try()
+	_, err = r.fast.newStream(r.key())
+	require.NoError(t, err)
 }
 
 // TestReclaimerAwaitsRuns frees memory when no run is left that began before, and not earlier (I10).

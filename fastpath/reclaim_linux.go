@@ -266,9 +266,9 @@ func (r *reclaimer) sweep(conns []*conn) {
 		var slot uint32
 		if err := maps.Downstreams.LookupAndDelete(key, &slot); err != nil {
 			f.report("close a stream", err)
-			continue
+		} else if slot != noSlot {
+			f.freeSlot(slot)
 		}
-		f.freeSlot(slot)
 	}
 }
 

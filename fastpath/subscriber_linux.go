@@ -3,6 +3,7 @@ package fastpath
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"net/netip"
 	"sync/atomic"
 	"unsafe"
@@ -23,8 +24,12 @@ const (
 	streamShare = uint32(bpf.IngressCapacitySTREAM_SHARE)
 )
 
-// errStreamShare is the reason copy_stream_share, which the programs count when they see the stream's first frame.
-var errStreamShare = errors.New("the connection has as many streams in the kernel as one may have")
+// errNoSlot is the reason copy_stream_share or copy_no_slot, which the programs count when they see the stream's first
+// frame.
+var errNoSlot = errors.New("the connection has as many streams in the kernel as one may have, or all slots are taken")
+
+// noSlot is in the place of the slot of a stream that the kernel takes no part in. No stream has this number.
+const noSlot = uint32(math.MaxUint32)
 
 // SetPath implements [claim.ForwarderConn].
 func (c *conn) SetPath(p claim.Path) {
@@ -123,14 +128,30 @@ func (c *conn) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err e
 	if slot, err = c.takeOpenedLocked(key); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return slot, err == nil, err
 	}
-	if full {
-		return 0, false, errStreamShare
+	if !full {
+		if slot, err = c.fast.newStream(key); err == nil {
+			held.Add(1)
+			c.slots[key], c.keys[slot] = slot, key
+		}
+		if !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return slot, false, err
+		}
 	}
-	if slot, err = c.fast.newStream(key); err == nil {
-		held.Add(1)
-		c.slots[key], c.keys[slot] = slot, key
+	return 0, false, c.forgoLocked(key)
+}
+
+// forgoLocked has the media sender open a stream without a slot: no run may open it then that has taken a slot just
+// before, or that finds room just after. The error is [ebpf.ErrKeyExist] if the kernel was faster.
+func (c *conn) forgoLocked(key bpf.DownstreamKey) error {
+	downstreams := c.fast.kernel.tables.Downstreams
+	if err := downstreams.Update(key, noSlot, ebpf.UpdateNoExist); err != nil {
+		return err
 	}
-	return slot, false, err
+	c.slots[key] = noSlot
+	c.fast.reclaimer.afterRuns(func() {
+		c.fast.reclaimer.until(func() bool { return c.release(noSlot, key) })
+	})
+	return errNoSlot
 }
 
 // takeOpenedLocked returns the slot of a stream that the kernel has opened, unless the media sender has it already.
@@ -193,7 +214,7 @@ func (c *conn) CloseStream(state *claim.StreamState) {
 func (c *conn) release(slot uint32, key bpf.DownstreamKey) (done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now, ok := c.keys[slot]; c.closed || !ok || now != key {
+	if now, ok := c.slots[key]; c.closed || !ok || now != slot {
 		return true // it was closed twice
 	}
 	maps := &c.fast.kernel.tables
@@ -201,11 +222,13 @@ func (c *conn) release(slot uint32, key bpf.DownstreamKey) (done bool) {
 	if maps.Subgroups.Lookup(from, new(bpf.Subgroup)) == nil {
 		return false
 	}
-	delete(c.keys, slot)
 	delete(c.slots, key)
-	c.fast.states[c.index].Slots.Add(^uint32(0))
 	c.fast.report("close a stream", maps.Downstreams.Delete(key))
-	c.fast.freeSlot(slot)
+	if slot != noSlot {
+		delete(c.keys, slot)
+		c.fast.states[c.index].Slots.Add(^uint32(0))
+		c.fast.freeSlot(slot)
+	}
 	return true
 }
 

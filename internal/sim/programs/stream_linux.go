@@ -197,7 +197,7 @@ func (c *streamCopy) make() bpf.Reason {
 func (c *streamCopy) findStream() bpf.Reason {
 	if slot, ok := c.downstreams.get(c.key); ok {
 		c.step()
-		if again, ok := c.downstreams.get(c.key); !ok || again != slot {
+		if again, ok := c.downstreams.get(c.key); !ok || again != slot || int(slot) >= len(c.machine.Streams) {
 			return bpf.IngressReasonCOPY_NOT_OPEN
 		}
 		c.state = &c.machine.Streams[slot]
