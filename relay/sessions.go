@@ -194,7 +194,7 @@ func (s *sessions) count() int {
 func (s *sessions) direct() []*peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.peers))
+	return inOrder(maps.Keys(s.peers))
 }
 
 // drain sees off the present peers and those that come. The channel is closed when all have left; no more come then.
@@ -203,7 +203,7 @@ func (s *sessions) drain(f *farewell) (empty <-chan struct{}) {
 	defer s.mu.Unlock()
 	all := make(chan struct{})
 	s.farewell, s.empty = f, all
-	for p := range s.peers {
+	for _, p := range inOrder(maps.Keys(s.peers)) {
 		go f.say(p, false)
 	}
 	s.endLocked()
