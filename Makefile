@@ -36,7 +36,7 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 test: deps third_party ## run the tests that are certain on a busy machine (as root: those that need the kernel too)
 	scripts/test
 
-MUTANTS ?= ./claim/internal/check ./congestion ./internal/catalog ./internal/cmaf ./internal/rendition ./internal/rtpframe
+MUTANTS ?= ./claim/internal/check ./congestion ./player/catalog ./player/cmaf ./internal/rendition ./internal/rtpframe
 mutants: third_party ## change packages (MUTANTS='./track …') in small ways, and name what no test notices; an hour
 	for p in $(MUTANTS); do go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0 unleash \
 		--threshold-efficacy 90 $$p | grep -v '^ *KILLED' || exit; done
@@ -49,8 +49,8 @@ check: deps ## run all that there is to try, on a machine that does nothing else
 
 # Those whose goroutines share memory. Parsers, codecs and others that only compute have none, and the packages of
 # processes, browsers and kernel programs share it with those.
-RACE := ./auth/hook ./claim ./internal/client ./internal/handover ./internal/inside ./internal/outbox ./internal/pub \
-	./internal/rtsp ./internal/rtspwire ./rtt/queue ./internal/udp ./media ./moqt/session ./relay \
+RACE := ./auth/hook ./claim ./player/client ./server/handover ./server/inside ./internal/outbox ./player/pub \
+	./rtsp ./rtsp/rtspwire ./rtt/queue ./internal/udp ./media ./moqt/session ./relay \
 	./server ./track ./transport/...
 # The race detector is in C.
 race race-build: export CGO_ENABLED := 1
@@ -66,7 +66,7 @@ deps: ## install the Debian packages that tests and demo use, where they are mis
 	@scripts/deps
 
 simulate: third_party ## live through SEEDS=1000 schedules from SEED=1 on, in virtual time, each twice (the first time Go is built)
-	go run ./internal/sim/overlay bin/simulate
+	go run ./lab/sim/overlay bin/simulate
 	go build -tags unlucky -trimpath -overlay bin/simulate/overlay.json -o bin/simulate/ \
 		-ldflags "-X main.exact=yes -X testing.testBinary=1" ./cmd/sluice-lab
 	bin/simulate/sluice-lab simulate --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1000) --smallest bin/simulate/smallest.json \
@@ -87,7 +87,7 @@ web/node_modules: web/package-lock.json
 generate: deps third_party web/node_modules ## make what is generated: BPF objects, their Go types (clang-19), the web page (npm)
 	go generate ./...
 
-GENERATED := '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go internal/delay/constants.go internal/web/dist
+GENERATED := '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go internal/delay/constants.go web/dist
 check-generated: generate ## fail if the committed generated files are out of date
 	git diff --exit-code -- $(GENERATED)
 	@test -z "$$(git ls-files --others --exclude-standard -- $(GENERATED))" || { echo 'not committed:'; git status --short -- $(GENERATED); exit 1; }
@@ -101,7 +101,7 @@ lint: third_party ## vet, staticcheck, gofmt, line widths
 	go vet -tags unprotected ./internal/packet ./fastpath/...
 	go run $(STATICCHECK) ./...
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo 'not gofmt-ed:'; git ls-files '*.go' | xargs gofmt -l; exit 1; }
-	go run ./internal/lint
+	go run ./scripts/lint
 
 examples: deps build ## run the tests of the examples, which are modules of their own (as root)
 	cd examples/relay && go vet ./... && go test -count=1 ./...
@@ -158,7 +158,7 @@ bench-quick: deps build ## measure the relay in a lab, the shortest form (less t
 	bin/sluice-lab bench --quick $(BENCH)
 
 bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust and npm)
-	internal/bench/install-peers
+	lab/bench/install-peers
 
 # Nothing that is installed or shipped comes from here.
 unprotected: third_party ## build programs without packet protection, for sluice-lab bench --unprotected

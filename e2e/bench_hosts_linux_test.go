@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/bench/report"
-	"sluice/internal/bench/result"
-	"sluice/internal/bench/system"
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
 	"sluice/internal/thorough"
+	"sluice/lab"
+	"sluice/lab/bench/report"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/system"
+	"sluice/lab/labtest"
 )
 
 // sshdConfig lets in whoever has the test's key.

@@ -11,13 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/bench"
-	"sluice/internal/bench/report"
-	"sluice/internal/bench/result"
-	"sluice/internal/bench/system"
 	"sluice/internal/cli"
-	"sluice/internal/lab"
 	"sluice/internal/thorough"
+	"sluice/lab"
+	"sluice/lab/bench"
+	"sluice/lab/bench/report"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/system"
 )
 
 // measure runs a bench, for make check. Where the machine cannot do it, the test is skipped, as by labtest.New.

@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/bench"
-	"sluice/internal/bench/result"
-	"sluice/internal/bench/system"
 	"sluice/internal/cli"
 	"sluice/internal/thorough"
+	"sluice/lab/bench"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/system"
 )
 
 // Builds with packet protection and without it are measured in one bench, each with load generators of its own.

@@ -19,9 +19,9 @@ import (
 	"sluice/claim/claimtest"
 	"sluice/fastpath"
 	"sluice/fastpath/bpf"
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
 	"sluice/internal/packet"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/moqt"
 )
 

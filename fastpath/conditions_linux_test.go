@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
 	"sluice/internal/thorough"
+	"sluice/lab"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath/bpf"
-	"sluice/internal/lab"
 	packets "sluice/internal/packet"
+	"sluice/lab"
 )
 
 // BenchmarkCores measures how many packets of a publisher one core can forward: it runs server_ingress by BPF_PROG_RUN,

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/relay"
 	"sluice/transport"
 )

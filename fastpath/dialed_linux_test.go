@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
 	"sluice/internal/thorough"
+	"sluice/lab"
 	"sluice/transport"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // TestDiscarded sends packets that the stack discards, or might. The kernel forwards none of them; so subscribers get

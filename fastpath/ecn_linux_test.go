@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/congestion"
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"

@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/moqt"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/transport"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/lab"
 	packets "sluice/internal/packet"
+	"sluice/lab"
 )
 
 // BenchmarkForward measures whole runs of server_ingress, as the kernel's statistics have them, for packets of the

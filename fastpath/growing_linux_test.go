@@ -15,7 +15,7 @@ import (
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // TestGrowing makes connections and tracks up to the limits, which are beyond the first memory.

@@ -13,8 +13,8 @@ import (
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
 	"sluice/internal/thorough"
+	"sluice/lab"
 )
 
 // TestForward forwards a stream. Who has dialed decides on the ids of streams (RFC 9000 §2.1): a peer of either kind

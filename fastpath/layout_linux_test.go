@@ -9,8 +9,8 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
-	"sluice/internal/lab"
 	"sluice/internal/rtpframe"
+	"sluice/lab"
 	"sluice/moqt"
 )
 

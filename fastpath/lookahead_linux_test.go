@@ -15,7 +15,7 @@ import (
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 const slotFree = uint64(bpf.IngressSlotWordSLOT_FREE)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/claim"
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // Copies have the ECN mark that user space has set for the connection, and their records say so.

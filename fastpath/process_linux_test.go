@@ -22,8 +22,8 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
 )
 
 // childDevice names the device that a child process attaches the programs to.

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/delay"
-	"sluice/internal/lab"
-	"sluice/internal/lab/measure"
 	"sluice/internal/thorough"
+	"sluice/lab"
+	"sluice/lab/measure"
 	"sluice/moqt"
 	"sluice/transport"
 )

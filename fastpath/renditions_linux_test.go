@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay"

@@ -22,8 +22,8 @@ import (
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
 )
 
 const relayPort = 4443

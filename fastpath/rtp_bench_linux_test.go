@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // BenchmarkRTP measures whole runs of rtp_ingress, as the kernel's statistics have them, for packets of the size that

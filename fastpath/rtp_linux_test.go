@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
 	"sluice/internal/thorough"
+	"sluice/lab"
 )
 
 // TestRTP has the kernel send packets to players, byte by byte as user space would send them.

@@ -10,8 +10,8 @@ import (
 
 	"sluice/fastpath/bpf"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
 	"sluice/internal/rtpframe"
+	"sluice/lab"
 )
 
 // frame is an Ethernet frame with a packet of the publisher's.

@@ -9,8 +9,8 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
 	"sluice/internal/rtpframe"
+	"sluice/lab"
 )
 
 // First bytes of H.264 NAL units.

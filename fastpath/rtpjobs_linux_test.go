@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
 	"sluice/internal/rtpframe"
+	"sluice/lab"
 )
 
 // forwardAll adds players, on all hosts in turn, and has the kernel send to them.

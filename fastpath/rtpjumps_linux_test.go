@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
 	"sluice/internal/thorough"
+	"sluice/lab"
 )
 
 // TestRTPJumps has the publisher's sequence numbers jump back, again and again, while user space is behind. So the

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
 	"sluice/internal/rtpframe"
+	"sluice/lab"
 )
 
 // rtpUserSpace sends the packets to players that the kernel has not sent. It is behind by a queue of packets.

@@ -12,9 +12,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
 	"sluice/internal/rtpframe"
+	"sluice/lab"
+	"sluice/lab/labtest"
 )
 
 const rtpPort = 8000

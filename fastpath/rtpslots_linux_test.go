@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath/bpf"
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // slotRig is a media with a player, and the slot of a packet.

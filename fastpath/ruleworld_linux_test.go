@@ -10,7 +10,7 @@ import (
 
 	"sluice/fastpath"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"

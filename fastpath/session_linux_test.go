@@ -10,8 +10,8 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
-	"sluice/internal/lab"
 	"sluice/internal/logs"
+	"sluice/lab"
 	"sluice/moqt"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/moqt"
 )
 

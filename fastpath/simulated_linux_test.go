@@ -14,7 +14,7 @@ import (
 	"sluice/claim"
 	"sluice/fastpath"
 	"sluice/fastpath/bpf/bpftest"
-	"sluice/internal/sim/programs"
+	"sluice/lab/sim/programs"
 	"sluice/moqt"
 	"sluice/transport"
 )

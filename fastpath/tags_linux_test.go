@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/fastpath/bpf"
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // TestTags gives the programs frames with VLAN tags: they look behind up to two, and send to a subscriber without tags,

@@ -20,9 +20,9 @@ import (
 
 	"sluice/fastpath"
 	"sluice/fastpath/fastpathtest"
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
 	"sluice/internal/thorough"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"sluice/internal/hostile"
+	"sluice/lab/hostile"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )

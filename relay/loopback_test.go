@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"sluice/internal/sim"
+	"sluice/lab/sim"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/rtt/attach"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/rtt/internal/wire"
 	"sluice/rtt/report"
 )

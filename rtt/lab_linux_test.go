@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
 	"sluice/internal/thorough"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/rtt/pcap"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"

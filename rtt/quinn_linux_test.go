@@ -12,8 +12,8 @@ import (
 	"github.com/google/gopacket/layers"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/rtt/pcap"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"

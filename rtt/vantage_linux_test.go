@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/rtt/attach"
 	"sluice/rtt/internal/wire"
 	"sluice/rtt/report"

@@ -1,9 +1,9 @@
 package server
 
 import (
-	"sluice/internal/cluster"
 	"sluice/media"
 	"sluice/relay"
+	"sluice/server/cluster"
 )
 
 // Activity is what a server does now, and has done since its start, without its single sessions.

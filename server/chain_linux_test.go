@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath/fastpathtest"
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"

@@ -21,7 +21,7 @@
 //	err = s.Serve(ctx)
 //	err = errors.Join(err, s.Drain("", 10*time.Second))
 //
-// While one process of a relay replaces another (package [sluice/internal/handover]), the server of each has links with
+// While one process of a relay replaces another (package [sluice/server/handover]), the server of each has links with
 // those of the others ([Server.LinkTo]), over a private port on the loopback interface.
 //
 // A Server can subscribe at other relays for what nobody publishes here ([Config.Upstream]). It
@@ -33,7 +33,7 @@
 // ([relay.Authorizer]). The module in examples/relay replaces the first three.
 //
 // [Server.JoinCluster] makes the relay a node of a cluster, whose nodes feed each other (package
-// [sluice/internal/cluster]), and send clients to that of them which is nearest.
+// [sluice/server/cluster]), and send clients to that of them which is nearest.
 //
 // Servers of other protocols beside this one make sessions for their clients ([Server.DialFor]).
 //

@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cluster"
-	"sluice/internal/cluster/clustertest"
-	"sluice/internal/hostile"
+	"sluice/lab/hostile"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/server/cluster"
+	"sluice/server/cluster/clustertest"
 	"sluice/transport"
 )
 

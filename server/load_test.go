@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cluster/clustertest"
 	"sluice/relay"
+	"sluice/server/cluster/clustertest"
 )
 
 // TestLoad uses one resource after another.

@@ -15,10 +15,10 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"sluice/internal/cluster"
 	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/relay"
+	"sluice/server/cluster"
 	"sluice/transport"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cluster/clustertest"
 	"sluice/moqt"
 	"sluice/relay"
+	"sluice/server/cluster/clustertest"
 )
 
 // costly has an edge that gets a track from one of two nodes, until that becomes dear.

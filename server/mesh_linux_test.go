@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cluster/clustertest"
-	"sluice/internal/lab"
-	"sluice/internal/lab/labtest"
+	"sluice/lab"
+	"sluice/lab/labtest"
+	"sluice/server/cluster/clustertest"
 	"sluice/transport"
 )
 

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/certtest"
-	"sluice/internal/cluster"
-	"sluice/internal/cluster/clustertest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay"
+	"sluice/server/cluster"
+	"sluice/server/cluster/clustertest"
 	"sluice/transport"
 )
 

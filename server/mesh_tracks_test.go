@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cluster/clustertest"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/server/cluster/clustertest"
 )
 
 // offers accepts the tracks that a relay offers (PUBLISH), and passes their names and streams on.

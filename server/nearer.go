@@ -12,10 +12,10 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sluice/internal/cluster"
 	"sluice/internal/webclient"
 	"sluice/relay"
 	"sluice/rtt/networks"
+	"sluice/server/cluster"
 	"sluice/transport"
 )
 

@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
-	"sluice/internal/client"
-	"sluice/internal/cluster"
-	"sluice/internal/cluster/clustertest"
-	"sluice/internal/pub"
-	"sluice/internal/sub"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/player/client"
+	"sluice/player/pub"
+	"sluice/player/sub"
 	"sluice/relay"
+	"sluice/server/cluster"
+	"sluice/server/cluster/clustertest"
 	"sluice/transport"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sluice/internal/sim"
+	"sluice/lab/sim"
 	"sluice/transport"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/sim"
+	"sluice/lab/sim"
 )
 
 func TestSession(t *testing.T) {

@@ -1,4 +1,4 @@
-// Builds the web page: bundles of src/entries and the files of pages go to internal/web/dist, which is committed. With
+// Builds the web page: bundles of src/entries and the files of pages go to web/dist, which is committed. With
 // --tests it bundles test/*.test.ts to .tests instead. The same sources give the same bytes.
 import { build } from "esbuild";
 import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -21,7 +21,7 @@ if (process.argv.includes("--tests")) {
     outExtension: { ".js": ".mjs" },
   });
 } else {
-  const dist = join(here, "../internal/web/dist");
+  const dist = join(here, "dist");
   await rm(dist, { recursive: true, force: true });
   await mkdir(dist, { recursive: true });
   const { metafile } = await build({

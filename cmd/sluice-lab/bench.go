@@ -15,14 +15,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/bench"
-	"sluice/internal/bench/hosts"
-	"sluice/internal/bench/load"
-	"sluice/internal/bench/report"
-	"sluice/internal/bench/result"
-	"sluice/internal/bench/system"
 	"sluice/internal/cli"
-	"sluice/internal/lab"
+	"sluice/lab"
+	"sluice/lab/bench"
+	"sluice/lab/bench/hosts"
+	"sluice/lab/bench/load"
+	"sluice/lab/bench/report"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/system"
 	"sluice/transport"
 )
 
@@ -173,7 +173,7 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	return nil
 }
 
-// peersDir returns the directory into which internal/bench/install-peers puts programs.
+// peersDir returns the directory into which lab/bench/install-peers puts programs.
 func peersDir(env *cli.Environment) string {
 	if dir := env.Getenv("SLUICE_PEERS"); dir != "" {
 		return filepath.Join(dir, "bin")

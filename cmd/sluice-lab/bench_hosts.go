@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/bench"
-	"sluice/internal/bench/hosts"
-	"sluice/internal/bench/result"
-	"sluice/internal/bench/trial"
 	"sluice/internal/cli"
+	"sluice/lab/bench"
+	"sluice/lab/bench/hosts"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/trial"
 )
 
 // configureHosts completes the configuration of a bench on machines of their own.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/cpu"
 
-	"sluice/internal/bench/load"
+	"sluice/lab/bench/load"
 	"sluice/moqt"
 	"sluice/transport"
 )

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/bench/report"
-	"sluice/internal/bench/result"
 	"sluice/internal/cli"
+	"sluice/lab/bench/report"
+	"sluice/lab/bench/result"
 )
 
 func newBenchReport(env *cli.Environment) *cobra.Command {

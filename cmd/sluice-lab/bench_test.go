@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/bench/result"
+	"sluice/lab/bench/result"
 )
 
 func TestPrintReport(t *testing.T) {

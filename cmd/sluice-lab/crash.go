@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/bench/result"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/lab"
-	"sluice/internal/pub"
+	"sluice/lab"
+	"sluice/lab/bench/result"
+	"sluice/player/pub"
 	"sluice/transport"
 )
 

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 const (

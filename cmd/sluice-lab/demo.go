@@ -14,9 +14,9 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/lab"
-	"sluice/internal/lab/measure"
-	"sluice/internal/pub"
+	"sluice/lab"
+	"sluice/lab/measure"
+	"sluice/player/pub"
 )
 
 // demoFlags are the flags of sluice-lab demo.

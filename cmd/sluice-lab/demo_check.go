@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"sluice/internal/cmaf"
+	"sluice/player/cmaf"
 )
 
 // source is the media that the demo publishes.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sluice/internal/cli"
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // demo is a run of the demo.

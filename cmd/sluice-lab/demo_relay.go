@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"sync"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/relay"
 	"sluice/server"
 )

@@ -6,7 +6,7 @@ import (
 	"net"
 	"os/exec"
 
-	"sluice/internal/lab/measure"
+	"sluice/lab/measure"
 )
 
 // loopbackStage runs all processes on this host.

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/measure"
+	"sluice/lab"
+	"sluice/lab/measure"
 )
 
 // labStage runs each process in a host of a lab, and times packets at the relays' devices.

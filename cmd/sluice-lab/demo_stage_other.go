@@ -5,7 +5,7 @@ package main
 import (
 	"context"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 func openLabStage(context.Context, int, int, lab.Conditions) (stage, error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sluice/internal/cli"
-	"sluice/internal/lab/measure"
+	"sluice/lab/measure"
 	"sluice/relay"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/measure"
+	"sluice/lab"
+	"sluice/lab/measure"
 	"sluice/relay"
 )
 

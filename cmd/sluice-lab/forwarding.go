@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/bench/forwarding"
-	"sluice/internal/bench/report"
-	"sluice/internal/bench/result"
 	"sluice/internal/cli"
-	"sluice/internal/lab"
+	"sluice/lab"
+	"sluice/lab/bench/forwarding"
+	"sluice/lab/bench/report"
+	"sluice/lab/bench/result"
 )
 
 // forwardingFlags are the flags of sluice-lab forwarding.

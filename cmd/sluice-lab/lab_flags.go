@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // conditionFlags are conditions, one flag each, as the user writes them.

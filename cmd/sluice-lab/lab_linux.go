@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/cli"
-	"sluice/internal/lab"
-	"sluice/internal/lab/control"
+	"sluice/lab"
+	"sluice/lab/control"
 )
 
 func newLab(env *cli.Environment) *cobra.Command {

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/lab"
-	"sluice/internal/lab/control"
+	"sluice/lab"
+	"sluice/lab/control"
 )
 
 func newLabDown(env *cli.Environment, name *string) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/packet"
-	"sluice/internal/pub"
+	"sluice/player/pub"
 )
 
 const programName = "sluice-lab"

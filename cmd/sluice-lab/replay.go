@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/fastpath"
-	"sluice/internal/bench/pathprofile"
-	"sluice/internal/bench/replay"
-	"sluice/internal/bench/report"
-	"sluice/internal/bench/result"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
+	"sluice/lab/bench/pathprofile"
+	"sluice/lab/bench/replay"
+	"sluice/lab/bench/report"
+	"sluice/lab/bench/result"
 	"sluice/media"
 )
 

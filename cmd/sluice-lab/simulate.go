@@ -14,10 +14,10 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/sim/trial"
+	"sluice/lab/sim/trial"
 )
 
-// exact is set by the linker in a build with the overlay of internal/sim/overlay: see make simulate.
+// exact is set by the linker in a build with the overlay of lab/sim/overlay: see make simulate.
 var exact string
 
 // errSimulation says that schedules have failed. The failures were printed.

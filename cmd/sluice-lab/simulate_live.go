@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/internal/sim/trial"
+	"sluice/lab/sim/trial"
 )
 
 // Files in the directory that a process and its child share.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/gopacket/layers"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"sluice/internal/sim/trial"
+	"sluice/lab/sim/trial"
 	"sluice/moqt"
 	"sluice/rtt/pcap"
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/client"
 	"sluice/moqt"
+	"sluice/player/client"
 	"sluice/transport"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/cluster"
+	"sluice/server/cluster"
 )
 
 func newCluster(env *cli.Environment) *cobra.Command {

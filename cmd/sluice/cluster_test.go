@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cluster"
-	"sluice/internal/handover"
 	"sluice/server"
+	"sluice/server/cluster"
+	"sluice/server/handover"
 	"sluice/transport"
 )
 

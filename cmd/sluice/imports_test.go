@@ -85,10 +85,10 @@ var linkedByMonitor = map[string]string{
 // sluice-lab and tests use.
 var notLinked = map[string][]string{
 	"sluice": {
-		"sluice/rtt/command", "sluice/rtt/kernel", "sluice/rtt/history", "sluice/internal/bench", "sluice/internal/lab",
-		"sluice/internal/lint", "sluice/cmd/sluice-lab",
+		"sluice/rtt/command", "sluice/rtt/kernel", "sluice/rtt/history", "sluice/lab/bench", "sluice/lab",
+		"sluice/scripts/lint", "sluice/cmd/sluice-lab",
 	},
-	"sluice-rtt": {"sluice/relay", "sluice/server", "sluice/transport", "sluice/internal/lab"},
+	"sluice-rtt": {"sluice/relay", "sluice/server", "sluice/transport", "sluice/lab"},
 }
 
 // linkedBy returns the modules that a program links.

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/client"
 	"sluice/internal/packet"
-	"sluice/internal/pub"
-	"sluice/internal/sub"
 	"sluice/moqt"
+	"sluice/player/client"
+	"sluice/player/pub"
+	"sluice/player/sub"
 )
 
 var program = cli.Program{

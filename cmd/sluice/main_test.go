@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli"
-	"sluice/internal/client"
-	"sluice/internal/pub"
-	"sluice/internal/sub"
 	"sluice/moqt"
+	"sluice/player/client"
+	"sluice/player/pub"
+	"sluice/player/sub"
 )
 
 func TestExitCodes(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/bounds"
-	"sluice/internal/catalog"
 	"sluice/internal/cli"
-	"sluice/internal/pub"
+	"sluice/player/catalog"
+	"sluice/player/pub"
 )
 
 func newPub(env *cli.Environment) *cobra.Command {

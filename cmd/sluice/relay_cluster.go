@@ -14,10 +14,10 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/cluster"
-	"sluice/internal/cluster/natsengine"
 	"sluice/internal/webclient"
 	"sluice/server"
+	"sluice/server/cluster"
+	"sluice/server/cluster/natsengine"
 	"sluice/transport"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"sluice/internal/handover"
+	"sluice/server/handover"
 	"sluice/transport"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"sluice/internal/events"
 	"sluice/internal/webclient"
 	"sluice/relay"
+	"sluice/server/events"
 )
 
 // lastEvents is how long the relay, when it ends, goes on sending events.

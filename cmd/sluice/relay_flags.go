@@ -16,10 +16,10 @@ import (
 	"sluice/fastpath"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/handover"
 	"sluice/media"
 	"sluice/relay"
 	"sluice/server"
+	"sluice/server/handover"
 	"sluice/transport"
 )
 

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/inside"
 	"sluice/internal/service"
-	"sluice/internal/web"
 	"sluice/server"
+	"sluice/server/inside"
+	"sluice/web"
 )
 
 // insideFlag is the flag about who may look inside the relay, and the snapshots to see there.

@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/handover"
 	"sluice/internal/service"
 	"sluice/server"
+	"sluice/server/handover"
 )
 
 // defaultReplaceDrain is long, because the sessions of clients that do not follow GOAWAY cost little while their media

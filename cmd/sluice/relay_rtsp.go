@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/bounds"
-	"sluice/internal/rtsp"
+	"sluice/rtsp"
 	"sluice/server"
 )
 

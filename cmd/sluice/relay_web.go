@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/cli"
-	"sluice/internal/web"
 	"sluice/moqt"
 	"sluice/server"
 	"sluice/transport"
+	"sluice/web"
 )
 
 // webFlag is the flag of the web page.

@@ -13,7 +13,7 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/sub"
+	"sluice/player/sub"
 )
 
 func newSub(env *cli.Environment) *cobra.Command {

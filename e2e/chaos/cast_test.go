@@ -1,7 +1,7 @@
 package chaos
 
 import (
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/moqt"
 )
 

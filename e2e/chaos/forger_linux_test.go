@@ -15,7 +15,7 @@ import (
 	"github.com/google/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // forger sits on the path between a host and the relays, right before the relays. Behind the host's packets it sends

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"sluice/internal/bench/procfs"
+	"sluice/lab/bench/procfs"
 )
 
 // held is what a relay holds: metrics, and entries of its maps in the kernel, by name.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/internal/hostile"
+	"sluice/lab/hostile"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"

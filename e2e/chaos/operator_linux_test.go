@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // attachment is a program of the fast path at a device. It can be detached behind the relay's back, and attached

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"syscall"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // process is a process in a host of the lab.

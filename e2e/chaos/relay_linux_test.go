@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 	"sluice/server"
 	"sluice/transport"
 )

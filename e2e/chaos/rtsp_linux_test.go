@@ -15,8 +15,8 @@ import (
 
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 
-	"sluice/internal/hostile"
-	"sluice/internal/rtspwire"
+	"sluice/lab/hostile"
+	"sluice/rtsp/rtspwire"
 )
 
 // rtspRole is what an honest client of RTSP does at each of the relays.

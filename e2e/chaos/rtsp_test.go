@@ -13,7 +13,7 @@ import (
 
 	"github.com/pion/rtp"
 
-	"sluice/internal/rtspwire"
+	"sluice/rtsp/rtspwire"
 )
 
 // rtspVariable is the environment variable with the task of an honest client of RTSP, which is this test's program.

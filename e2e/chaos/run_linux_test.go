@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"sluice/internal/lab"
+	"sluice/lab"
 )
 
 // run is the lab with its relays, and one act in it.

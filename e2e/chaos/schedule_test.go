@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/hostile"
+	"sluice/lab/hostile"
 )
 
 // kind is what an event does.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
-	"sluice/internal/cmaf"
+	"sluice/player/cmaf"
 )
 
 // clip is the media that all honest publishers publish, from its beginning.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cmaf"
+	"sluice/player/cmaf"
 )
 
 var schemes = []string{"moqt", "https"}

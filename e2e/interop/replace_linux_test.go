@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cmaf"
+	"sluice/player/cmaf"
 	"sluice/server"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/bench/system"
+	"sluice/lab/bench/system"
 	"sluice/transport"
 )
 
@@ -25,7 +25,7 @@ type origin struct {
 	port int
 }
 
-// startOrigin starts a relay that internal/bench/install-peers has installed, with more flags.
+// startOrigin starts a relay that lab/bench/install-peers has installed, with more flags.
 func startOrigin(t *testing.T, name, flags string) *origin {
 	t.Helper()
 	dir := os.Getenv("SLUICE_PEERS")

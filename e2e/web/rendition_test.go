@@ -19,7 +19,7 @@ func watchLadder(t *testing.T, script string) (*tab, *bottleneck) {
 	t.Helper()
 	r := startRelay(t)
 	start(t, "pub", "--relay", r.moqt, "--tls-disable-verify", "--namespace", "live/clip", "--loop",
-		clip, "../../internal/sub/testdata/low.mp4")
+		clip, "../../player/sub/testdata/low.mp4")
 	path := newBottleneck(t, r)
 	b := browse(t)
 	b.run(page.SetBypassCSP(true)) // the page's own allows the relay's port only

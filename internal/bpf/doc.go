@@ -3,8 +3,8 @@
 //
 // The programs of a package lie in its folder bpf, which is a Go package by that name:
 //
-//	fastpath/bpf, internal/bench/bpf, internal/lab/bpf, rtt/bpf, rtt/flood/bpf,
-//	internal/steer/bpf
+//	fastpath/bpf, lab/bench/bpf, lab/bpf, rtt/bpf, rtt/flood/bpf,
+//	server/steer/bpf
 //	    doc.go           what the programs do, and the go:generate lines
 //	    *.bpf.c          one source for each hook: thin entries over the headers
 //	    *.h              the headers

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"sluice/internal/sim"
+	"sluice/lab/sim"
 	"sluice/moqt"
 	"sluice/transport"
 )

@@ -183,7 +183,7 @@ test("LOC", () => {
   assert.deepEqual(demuxer.frames(second).map((f) => [f.time, f.key]), [[1_000_000, false]]);
 });
 
-// The same bytes as in /internal/loc.
+// The same bytes as in /player/loc.
 test("hang's containers", () => {
   const taken = (packaging: "hang-legacy" | "hang-loc", payload: string) => {
     const demuxer = newDemuxer({ name: "v", role: "video", packaging, codec: "avc1.640028" });

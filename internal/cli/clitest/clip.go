@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"sluice/internal/cmaf"
+	"sluice/player/cmaf"
 )
 
 // CutClip returns the init segment of the sample clip and then its chunks that start before end. If the clip is

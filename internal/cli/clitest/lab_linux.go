@@ -5,8 +5,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"sluice/internal/lab"
-	"sluice/internal/lab/control"
+	"sluice/lab"
+	"sluice/lab/control"
 )
 
 func init() { commands["uplab"] = upLab }

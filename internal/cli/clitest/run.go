@@ -50,8 +50,8 @@ func condition(name string) (bool, error) {
 func setEnvironment(env *testscript.Env) error {
 	env.Setenv("UNIQUE", fmt.Sprintf("test-%d", os.Getpid()))
 	env.Setenv("CLIP", Path("testdata/clip.mp4"))
-	env.Setenv("LOW", Path("internal/sub/testdata/low.mp4")) // another rendition of CLIP
-	env.Setenv("CLIPS", Path("internal/loc/testdata"))       // short ones, of several codecs
+	env.Setenv("LOW", Path("player/sub/testdata/low.mp4")) // another rendition of CLIP
+	env.Setenv("CLIPS", Path("player/loc/testdata"))       // short ones, of several codecs
 	env.Setenv("DIST", Path("dist"))
 	env.Setenv("CAPTURES", Path("rtt/testdata"))
 	env.Setenv("TZ", "UTC")

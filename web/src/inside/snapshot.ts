@@ -1,4 +1,4 @@
-// What /inside/events sends: the types of internal/inside/snapshot.go, as far as the page uses them.
+// What /inside/events sends: the types of server/inside/snapshot.go, as far as the page uses them.
 
 export interface Sent {
   bytes: number;

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/internal/bounds"
+	"sluice/lab"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/system"
+	"sluice/lab/bench/trial"
+	"sluice/lab/bench/video"
+)
+
+// RunConfig configures Measure. Programs and Systems are required; zero values of the other fields mean the defaults.
+type RunConfig struct {
+	Programs trial.Programs
+	Systems  []system.Spec
+
+	Kinds       []string      // of scenarios; default: all that use MoQT
+	Subscribers []int         // of delay, CPU, memory; default: 1, 10, 50, 200
+	Repetitions int           // default: 3
+	Duration    time.Duration // of a run, without Warmup; default: 6 s
+	Warmup      time.Duration // before the measured period; default: 2 s, one group of mock video
+	// MaxCapacity is the largest number of subscribers that is tried; default: 400.
+	MaxCapacity int
+	// Rate is the rate of the mock video; default: 2 Mbit/s.
+	Rate lab.Rate
+	// Brief leaves out slow details: a bottleneck that changes, a ladder, and a precise capacity.
+	Brief bool
+	Seed  uint64 // of the lab; default: 1
+	// Machines are the machines to use instead of a lab; nil is a lab. Hosts describes them for the report.
+	Machines *trial.Machines
+	Hosts    []result.Host
+
+	Commit  string   // for the report
+	Command []string // for the report
+	// Progress is called with a line for each step.
+	Progress func(line string) `json:"-"`
+}
+
+const (
+	// maxRun bounds Duration and Warmup: packets are kept in memory.
+	maxRun         = 10 * time.Minute
+	maxRepetitions = 100
+
+	defaultRate lab.Rate = 2_000_000
+)
+
+func (c RunConfig) withDefaults() RunConfig {
+	if len(c.Kinds) == 0 {
+		isRTSP := func(kind string) bool { return kind == result.KindRTSP }
+		c.Kinds = slices.DeleteFunc(c.possibleKinds(), isRTSP)
+	}
+	if len(c.Subscribers) == 0 {
+		c.Subscribers = []int{1, 10, 50, 200}
+	}
+	c.Repetitions = cmp.Or(c.Repetitions, 3)
+	c.Duration = cmp.Or(c.Duration, 6*time.Second)
+	c.Warmup = cmp.Or(c.Warmup, 2*time.Second)
+	c.MaxCapacity = cmp.Or(c.MaxCapacity, 400)
+	c.Rate = cmp.Or(c.Rate, defaultRate)
+	c.Seed = cmp.Or(c.Seed, 1)
+	if c.Progress == nil {
+		c.Progress = func(string) {}
+	}
+	return c
+}
+
+// needLab are the kinds of scenarios that only a lab has: a bottleneck is a link of the lab, only there it is known
+// which processor handles what, only there are several relays, and only there all ports are free for RTSP.
+var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain, result.KindRTSP}
+
+// possibleKinds returns the kinds of scenarios that can be measured.
+func (c RunConfig) possibleKinds() []string {
+	kinds := result.Kinds()
+	if c.Machines != nil {
+		kinds = slices.DeleteFunc(kinds, func(k string) bool { return slices.Contains(needLab, k) })
+	}
+	return kinds
+}
+
+// Validate returns an error if the configuration cannot be measured.
+func (c RunConfig) Validate() error {
+	c = c.withDefaults()
+	if c.Programs.Sluice == "" || c.Programs.Generator == "" || len(c.Systems) == 0 {
+		return errors.New("a bench needs the programs sluice-lab and sluice, and at least one relay")
+	}
+	if err := c.validateSystems(); err != nil {
+		return err
+	}
+	for _, k := range c.Kinds {
+		if !slices.Contains(result.Kinds(), k) {
+			return fmt.Errorf("there is no scenario %q; there are %s", k, strings.Join(result.Kinds(), ", "))
+		}
+		if !slices.Contains(c.possibleKinds(), k) {
+			return fmt.Errorf("the scenario %s needs a lab: with --hosts there are %s", k,
+				strings.Join(c.possibleKinds(), ", "))
+		}
+	}
+	for _, n := range c.Subscribers {
+		if err := bounds.Check("--subscribers", n, 1, lab.MaxSubscribers); err != nil {
+			return err
+		}
+	}
+	err := errors.Join(
+		bounds.Check("--max-capacity", c.MaxCapacity, 1, lab.MaxSubscribers),
+		bounds.Check("--repetitions", c.Repetitions, 1, maxRepetitions),
+		bounds.Check("--duration", c.Duration, time.Second, maxRun),
+		bounds.Check("warm-up", c.Warmup, 0, maxRun))
+	if err != nil {
+		return err
+	}
+	return c.mock().Validate()
+}
+
+func (c RunConfig) validateSystems() error {
+	var names []string
+	for _, s := range c.Systems {
+		if err := s.Validate(); err != nil {
+			return err
+		}
+		if slices.Contains(names, s.Name) {
+			return fmt.Errorf("two relays are named %s", s.Name)
+		}
+		names = append(names, s.Name)
+	}
+	return nil
+}
+
+// mock returns the video of the runs.
+func (c RunConfig) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.WithDefaults() }
+
+func (c RunConfig) mockParams(subscribers int) result.Params {
+	m := c.mock()
+	p := result.Params{
+		Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate,
+		Cipher: result.CipherAES, Segmentation: result.ByDevices,
+	}
+	if c.Machines != nil {
+		p.Segmentation = "" // devices are used as they are set up
+	}
+	return p
+}
+
+// scenario returns a scenario without runs.
+func (c RunConfig) scenario(kind, name, title string, p result.Params) result.Scenario {
+	if strings.HasPrefix(p.Media, "mock") && c.Rate != defaultRate {
+		name += fmt.Sprintf("/%gMbit", p.Rate)
+		title += fmt.Sprintf(", %g Mbit/s", p.Rate)
+	}
+	p.Duration, p.Warmup = cmp.Or(p.Duration, c.Duration.Seconds()), c.Warmup.Seconds()
+	return result.Scenario{Kind: kind, Name: kind + "/" + name, Title: title, Params: p}
+}
+
+// wanted returns the kinds to measure.
+func (c RunConfig) wanted(kinds ...string) []string {
+	return slices.DeleteFunc(slices.Clone(kinds), func(k string) bool { return !slices.Contains(c.Kinds, k) })
+}

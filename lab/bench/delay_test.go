@@ -1,0 +1,53 @@
+package bench
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/trial"
+	"sluice/lab/measure"
+)
+
+// Frames go to two subscribers: to the first 1 and 2 ms after they came in, to the second later.
+func TestMeasureDelays(t *testing.T) {
+	var packets []measure.Packet
+	subscribers := []netip.AddrPort{netip.MustParseAddrPort("198.19.1.1:1"), netip.MustParseAddrPort("198.19.1.1:2")}
+	pass := func(at time.Duration, point int, to netip.AddrPort, length int) {
+		packets = append(packets, measure.Packet{Time: at, Point: point, Flow: measure.Flow{Target: to},
+			Length: length})
+	}
+	relay := netip.MustParseAddrPort("198.18.0.1:4443")
+	for n := range 12 {
+		at := time.Duration(n) * 40 * time.Millisecond
+		pass(at, trial.IntoRelay, relay, 1200)
+		pass(at+100*time.Microsecond, trial.IntoRelay, relay, 900)
+		pass(at+500*time.Microsecond, trial.OutOfRelay, subscribers[0], 40) // an acknowledgement
+		pass(at+time.Millisecond, trial.OutOfRelay, subscribers[0], 1200)
+		pass(at+1500*time.Microsecond, trial.OutOfRelay, subscribers[1], 1200)
+		pass(at+2100*time.Microsecond, trial.OutOfRelay, subscribers[0], 900)
+		pass(at+3100*time.Microsecond+time.Duration(n%2)*time.Millisecond, trial.OutOfRelay, subscribers[1], 900)
+	}
+	m := &trial.Measurement{Begin: 40 * time.Millisecond, Packets: packets}
+	d := measureDelays(m, 2)
+	require.Zero(t, d.unmatched)
+	require.Len(t, d.first, 20, "all frames but the first and the last, twice")
+	require.Equal(t, 1., d.first[0])
+	require.Equal(t, 1.5, d.first[19])
+	require.Equal(t, 2., d.last[0])
+	require.Equal(t, 4., d.last[19])
+	require.Len(t, d.fanoutFirst, 10)
+	require.Equal(t, [2]float64{1, 1}, [2]float64{d.fanoutFirst[0], d.fanoutFirst[9]})
+	require.Equal(t, [2]float64{3, 4}, [2]float64{d.fanoutLast[0], d.fanoutLast[9]})
+	require.Len(t, d.jitter, 18)
+	require.Zero(t, d.jitter[17])
+	require.Equal(t, result.Series{
+		Time:  []float64{0, .04, .08, .12, .16, .2, .24, .28, .32, .36},
+		Value: []float64{1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25},
+	}, d.firstOverTime, "the median of 1 and 1.5 ms")
+	require.Equal(t, []float64{3, 2.5, 3}, d.lastOverTime.Value[:3])
+	require.Empty(t, measureDelays(m, 3).fanoutLast, "a frame that did not reach everybody")
+}

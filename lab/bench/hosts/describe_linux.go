@@ -1,0 +1,62 @@
+package hosts
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sluice/lab/bench/procfs"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/trial"
+)
+
+// Describe describes this machine, and its device that has an address of the relay or leads there.
+func Describe(address string) (h result.Host, err error) {
+	if h.Machine, err = procfs.ReadMachine(); err != nil {
+		return h, err
+	}
+	if h.Device, err = deviceTowards(address); err != nil {
+		return h, err
+	}
+	h.Machine.Offloads, err = trial.ReadOffloads(h.Device.Name)
+	return h, err
+}
+
+// deviceTowards returns the device that has an address, or from which packets to it leave.
+func deviceTowards(address string) (result.Device, error) {
+	conn, err := net.Dial("udp", net.JoinHostPort(address, "9")) // this sends nothing
+	if err != nil {
+		return result.Device{}, fmt.Errorf("find a route to %s: %w", address, err)
+	}
+	defer conn.Close()
+	local := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
+	devices, err := net.Interfaces()
+	if err != nil {
+		return result.Device{}, err
+	}
+	for _, d := range devices {
+		assigned, _ := d.Addrs() // a device that is gone has none
+		for _, a := range assigned {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().WithZone("") == local {
+				return readDevice(d), nil
+			}
+		}
+	}
+	return result.Device{}, fmt.Errorf("no device has the address %s", local)
+}
+
+func readDevice(d net.Interface) result.Device {
+	dir := filepath.Join("/sys/class/net", d.Name)
+	queues, _ := filepath.Glob(filepath.Join(dir, "queues", "rx-*"))
+	rps, _ := os.ReadFile(filepath.Join(dir, "queues", "rx-0", "rps_cpus"))
+	driver, _ := os.Readlink(filepath.Join(dir, "device", "driver")) // a virtual device has none
+	if driver != "" {
+		driver = filepath.Base(driver)
+	}
+	return result.Device{
+		Name: d.Name, Driver: driver, MTU: d.MTU, Queues: len(queues), RPS: strings.TrimSpace(string(rps)),
+	}
+}

@@ -1,0 +1,168 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/lab/bench/broker"
+)
+
+// client is the program ssh, with one connection to each machine that all commands share.
+type client struct {
+	program string
+	options []string
+	dir     string // of the sockets of the connections
+}
+
+// newClient returns a client whose sockets are in a directory. config is a file for ssh, or "" for the user's.
+func newClient(dir, config string) *client {
+	c := &client{program: "ssh", dir: dir, options: []string{
+		"-o", "ControlPath=" + filepath.Join(dir, "%C"), "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes",
+	}}
+	if config != "" {
+		c.options = append(c.options, "-F", config)
+	}
+	return c
+}
+
+// machine is one machine of a bench.
+type machine struct {
+	*client
+	role broker.Role
+	host string
+	home string   // of the programs; "" before prepare
+	sudo []string // a command that becomes root, where we are not
+
+	connected bool
+}
+
+// ssh returns a command of the program ssh itself. The user's configuration may say that connections are shared: here,
+// only connect makes one that is.
+func (m *machine) ssh(ctx context.Context, options []string, words ...string) *exec.Cmd {
+	arguments := slices.Concat(m.options, options, []string{"--", m.host}, words)
+	cmd := exec.CommandContext(ctx, m.program, arguments...)
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// connect opens the connection that the commands share. Its process stays in the background, and keeps the files that
+// it has got: so its log is a file, not a pipe whose end would be waited for.
+func (m *machine) connect(ctx context.Context) error {
+	log, err := os.Create(filepath.Join(m.dir, string(m.role)+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := m.ssh(ctx, []string{"-o", "ControlMaster=yes", "-o", "ControlPersist=600", "-f", "-N"})
+	cmd.Stderr = log
+	if err := cmd.Run(); err != nil {
+		text, _ := os.ReadFile(log.Name())
+		return m.failure("connect", err, string(text))
+	}
+	return nil
+}
+
+// command returns a command on the machine. The far shell sees each word as it is.
+func (m *machine) command(ctx context.Context, options []string, words ...string) *exec.Cmd {
+	return m.ssh(ctx, append([]string{"-o", "ControlMaster=no"}, options...), quote(words))
+}
+
+// run runs a command and returns its output.
+func (m *machine) run(ctx context.Context, in io.Reader, words ...string) (string, error) {
+	cmd := m.command(ctx, nil, words...)
+	var out, log bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &log
+	if err := cmd.Run(); err != nil {
+		return "", m.failure(words[0], err, log.String())
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+func (m *machine) failure(what string, err error, log string) error {
+	if log = strings.TrimSpace(log); log != "" {
+		err = fmt.Errorf("%w: %s", err, log)
+	}
+	return fmt.Errorf("%s (%s): %s: %w", m.host, m.role, what, err)
+}
+
+// asRoot returns a command that runs as root.
+func (m *machine) asRoot(words ...string) []string {
+	return append(m.sudo[:len(m.sudo):len(m.sudo)], words...)
+}
+
+// prepare looks at the machine and copies programs to it. "uname -sm" must print system.
+func (m *machine) prepare(ctx context.Context, system string, programs ...string) error {
+	if err := m.connect(ctx); err != nil {
+		return err
+	}
+	m.connected = true
+	found, err := m.run(ctx, nil, "uname", "-sm")
+	if err != nil {
+		return err
+	}
+	if found != system {
+		return fmt.Errorf("%s (%s): the machine is %s: must be %s, for which this program was built",
+			m.host, m.role, found, system)
+	}
+	user, err := m.run(ctx, nil, "id", "-u")
+	if err != nil {
+		return err
+	}
+	if user != "0" {
+		m.sudo = []string{"sudo", "-n"}
+	}
+	dir, err := m.run(ctx, nil, "mktemp", "-d", "/tmp/sluice-bench-XXXXXXXX")
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(dir, "/tmp/sluice-bench-") {
+		return fmt.Errorf("%s (%s): mktemp: %q: must be a directory", m.host, m.role, dir)
+	}
+	m.home = dir
+	for _, p := range programs {
+		if err := m.copyTo(ctx, p, path.Join(dir, filepath.Base(p))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTo copies a program.
+func (m *machine) copyTo(ctx context.Context, from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = m.run(ctx, f, "sh", "-c", "cat >"+quote([]string{to})+" && chmod 700 "+quote([]string{to}))
+	return err
+}
+
+// cleanUp removes the files of prepare, and ends the connection.
+func (m *machine) cleanUp(ctx context.Context) (err error) {
+	if m.home != "" {
+		_, err = m.run(ctx, nil, m.asRoot("rm", "-rf", m.home)...)
+	}
+	if m.connected {
+		_ = m.ssh(ctx, []string{"-O", "exit"}).Run() // it fails only if the connection has ended by itself
+	}
+	return err
+}
+
+// quote returns words as a POSIX shell reads them.
+func quote(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}

@@ -1,0 +1,247 @@
+package load
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/video"
+	"sluice/moqt"
+)
+
+// GeneratorConfig is the task of a load generator. Zero values of Namespace, Track and Mock mean the defaults.
+type GeneratorConfig struct {
+	Publish   bool       `json:"publish"` // otherwise subscribe
+	URL       string     `json:"url"`     // moqt:, or rtsp: for clients that use RTSP, with RTP by UDP
+	Namespace string     `json:"namespace"`
+	Track     string     `json:"track"`
+	Mock      video.Mock `json:"mock"`
+
+	// Audio adds a track with mock audio.
+	Audio bool `json:"audio"`
+	// Ladder publishes all renditions of the mock video, and has the relay choose among them for subscribers, who by
+	// default have the best one only.
+	Ladder bool `json:"ladder,omitempty"`
+
+	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
+	// made for the lab.
+	Sessions int `json:"sessions"`
+	// Record keeps every arrival of the first session.
+	Record bool `json:"record"`
+
+	// Hog keeps all processors busy for this time. The generator then does nothing else.
+	Hog time.Duration `json:"hog"`
+	// Ping is an address that is pinged. The generator then does nothing else.
+	Ping string `json:"ping"`
+}
+
+const (
+	defaultNamespace = "bench/media"
+	defaultTrack     = "video"
+	audioSuffix      = "-audio" // of its track
+
+	// SetUpTime is how long a load generator tries to reach the relay and the broadcast. All processes share the
+	// machine.
+	SetUpTime = 30 * time.Second
+	// Stragglers is how long subscribers wait for objects after the last one was published.
+	Stragglers = 3 * time.Second
+)
+
+// Commands to a load generator, one a line.
+const (
+	Go   = "go"   // the publisher or the bystander starts
+	Used = "used" // reports the CPU time so far
+	// Count reports the frames that have arrived at subscribers so far.
+	Count = "count"
+	Stop  = "stop" // it stops and reports; subscribers report when they have so many objects: "stop 250"
+)
+
+// Event is a line of JSON that a load generator writes.
+type Event struct {
+	Ready     bool       `json:"ready,omitempty"` // all sessions are set up
+	Peer      string     `json:"peer,omitempty"`  // the implementation that the relay names
+	Published *Published `json:"published,omitempty"`
+	Received  []Received `json:"received,omitempty"` // one for each session
+	Pinged    *Pinged    `json:"pinged,omitempty"`
+	Used      *CPUTime   `json:"used,omitempty"`
+	Delivered *uint64    `json:"delivered,omitempty"` // frames
+	Failed    string     `json:"failed,omitempty"`    // why a load generator on another machine has ended
+}
+
+// CPUTime is the CPU time of a load generator so far. Where it shares a machine with the bench, the bench reads this
+// itself.
+type CPUTime struct {
+	User   time.Duration `json:"user"`
+	System time.Duration `json:"system"`
+}
+
+// Published is the report of a publisher.
+type Published struct {
+	Objects uint64 `json:"objects"`
+	Bytes   uint64 `json:"bytes"`
+	Failed  uint64 `json:"failed"`            // objects that could not be written
+	Packets uint64 `json:"packets,omitempty"` // of RTP
+	// Late is how much later than due each frame was handed to the transport, milliseconds. The time while the
+	// transport did not take the frame before it does not count: it depends on the relay.
+	Late result.Distribution `json:"late"`
+}
+
+// Received is the report of one session.
+type Received struct {
+	Objects    uint64 `json:"objects"` // complete, intact and new
+	Bytes      uint64 `json:"bytes"`
+	Corrupt    uint64 `json:"corrupt"` // objects whose content does not belong in their place
+	Duplicates uint64 `json:"duplicates"`
+	Packets    uint64 `json:"packets,omitempty"`    // of RTP
+	Disordered uint64 `json:"disordered,omitempty"` // of these, packets that came after a later one
+	// Arrivals and, of the audio, Audio are there if Config.Record is set. All else is about the video.
+	Arrivals []video.Arrival `json:"arrivals,omitempty"`
+	Audio    []video.Arrival `json:"audio,omitempty"`
+}
+
+// Run runs a load generator until it has had its last command, or the context is done. It reads commands from in and
+// writes events to out.
+func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) error {
+	cfg.Namespace, cfg.Track = cmp.Or(cfg.Namespace, defaultNamespace), cmp.Or(cfg.Track, defaultTrack)
+	if cfg.Hog > 0 {
+		hog(ctx, cfg.Hog)
+		return nil
+	}
+	cfg.Mock = cfg.Mock.WithDefaults()
+	if err := cfg.Mock.Validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g := &generator{
+		GeneratorConfig: cfg, commands: make(chan string), out: &events{encoder: json.NewEncoder(out)},
+	}
+	go g.read(ctx, in)
+	switch isRTSP := strings.HasPrefix(cfg.URL, "rtsp:"); {
+	case cfg.Ping != "":
+		return g.ping(ctx)
+	case isRTSP && cfg.Publish:
+		return g.record(ctx)
+	case isRTSP:
+		return g.play(ctx)
+	case cfg.Publish:
+		return g.publish(ctx)
+	}
+	return g.subscribe(ctx)
+}
+
+// hog keeps all processors busy.
+func hog(ctx context.Context, duration time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, duration)
+	defer cancel()
+	var all sync.WaitGroup
+	for range runtime.NumCPU() {
+		all.Go(func() {
+			for i := 0; i&0xfffff != 0 || ctx.Err() == nil; i++ { // it looks at the context now and then
+			}
+		})
+	}
+	all.Wait()
+}
+
+// generator is a load generator that publishes or subscribes.
+type generator struct {
+	GeneratorConfig
+	commands chan string // closed at the end of the input
+	out      *events
+
+	receivers atomic.Pointer[[]*receiver] // of all sessions; nil: they are not set up
+}
+
+// delivered returns the frames that have arrived so far.
+func (g *generator) delivered() (sum uint64) {
+	if all := g.receivers.Load(); all != nil {
+		for _, r := range *all {
+			sum += r.result().Objects
+		}
+	}
+	return sum
+}
+
+// events writes events, from any goroutine.
+type events struct {
+	mu      sync.Mutex
+	encoder *json.Encoder
+}
+
+func (e *events) Encode(event Event) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.encoder.Encode(event)
+}
+
+func (g *generator) read(ctx context.Context, in io.Reader) {
+	defer close(g.commands)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		switch lines.Text() {
+		case Used:
+			if used, err := cpuTime(); err != nil || g.out.Encode(Event{Used: &used}) != nil {
+				return // the bench misses the answer
+			}
+			continue
+		case Count:
+			d := g.delivered()
+			if g.out.Encode(Event{Delivered: &d}) != nil {
+				return
+			}
+			continue
+		}
+		select {
+		case g.commands <- lines.Text():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// await waits for a command and returns its argument.
+func (g *generator) await(ctx context.Context, name string) (string, error) {
+	select {
+	case line, ok := <-g.commands:
+		if !ok {
+			return "", io.ErrUnexpectedEOF
+		}
+		command, argument, _ := strings.Cut(line, " ")
+		if command != name {
+			return "", fmt.Errorf("command: %q: must be %q", line, name)
+		}
+		return argument, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+func (g *generator) name() moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: strings.Split(g.Namespace, "/"), Name: g.Track}
+}
+
+// renditionName returns the name of the track with a rendition, by its rank. The best one is the track that subscribers
+// without a ladder have.
+func (g *generator) renditionName(rank, best int) moqt.FullTrackName {
+	name := g.name()
+	if rank != best {
+		name.Name += fmt.Sprintf("-%d", rank)
+	}
+	return name
+}
+
+// audioName returns the name of the track with audio.
+func (g *generator) audioName() moqt.FullTrackName {
+	name := g.name()
+	name.Name += audioSuffix
+	return name
+}

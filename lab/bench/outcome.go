@@ -1,0 +1,207 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/trial"
+)
+
+// outcome is the result of a run: a result.Run before its distributions are reduced to quantiles.
+type outcome struct {
+	result.Run
+	values   map[string][]float64 // of each distribution, sorted
+	cpuNotes []string             // Run.Notes of scenarios about CPU time
+	peer     string               // the implementation that the relay names
+	views    []*outcome           // of a plan with views
+}
+
+func newOutcome() *outcome {
+	return &outcome{
+		Run: result.Run{
+			Metrics:    make(map[string]float64),
+			Breakdowns: make(map[string]map[string]float64),
+			Series:     make(map[string]result.Series),
+		},
+		values: make(map[string][]float64),
+	}
+}
+
+// finished returns the run with its distributions.
+func (o outcome) finished() result.Run {
+	o.Distributions = make(map[string]result.Distribution)
+	for name, values := range o.values {
+		o.Distributions[name] = result.NewDistribution(values)
+	}
+	return o.Run
+}
+
+// addValues adds a distribution and its quantiles.
+func (o *outcome) addValues(name string, sorted []float64) {
+	o.values[name] = sorted
+	result.AddQuantiles(o.Metrics, name, sorted)
+}
+
+// addUsage adds the metrics that show how reliable the others are.
+func (o *outcome) addUsage(u *trial.Usage) {
+	m := o.Metrics
+	m["generator"] = u.Percent(u.Publisher.Total() + u.Subscribers.Total())
+	m["busy"] = u.Percent(u.Busy) / float64(u.Cores)
+	m["steal"] = u.Percent(u.Steal) / float64(u.Cores)
+	m["others"] = u.Percent(u.Others)
+	m["packets"] = float64(u.Packets)
+	m["late"] = milliseconds(u.LateP99)
+	if all := u.KernelPackets + u.UserPackets; all > 0 {
+		m["kernel"] = 100 * u.KernelPackets / all
+	}
+}
+
+// addMemory adds the memory of the relay. The memory of a session is its part of the growth since there were no
+// subscribers, cached media included.
+func (o *outcome) addMemory(m *trial.Measurement) {
+	const kibibyte, mebibyte = 1 << 10, 1 << 20
+	o.Metrics["memory.resident"] = float64(m.Memory.Resident) / mebibyte
+	o.Metrics["memory.proportional"] = float64(m.Memory.Proportional) / mebibyte
+	o.Metrics["memory.peak"] = float64(m.Memory.Peak) / mebibyte
+	o.Metrics["memory.maps"] = float64(m.Memory.Maps) / mebibyte
+	grown := float64(m.Memory.Resident) - float64(m.Before.Resident)
+	o.Metrics["memory.session"] = grown / float64(max(m.Sessions, 1)) / kibibyte
+}
+
+// addCPU adds the use of CPU time.
+func (o *outcome) addCPU(u *trial.Usage) {
+	m, relay := o.Metrics, u.RelayTotal()
+	m["cpu.relay"] = u.Percent(relay)
+	m["cpu.relay.user"] = u.Percent(u.Relay.Process.User)
+	m["cpu.relay.system"] = u.Percent(u.RelaySystem())
+	m["cpu.relay.softirq"] = u.Percent(u.Relay.Devices)
+	m["cpu.ebpf"] = u.Percent(u.EBPF)
+	m["cpu.lab"], m["cpu.lab.relay"] = u.Percent(u.Lab), u.Percent(u.Recorder)
+	m["cpu.publisher"] = u.Percent(u.Publisher.Total())
+	m["cpu.subscribers"] = u.Percent(u.Subscribers.Total())
+	m["cpu.relay.wakeups"] = float64(max(0, u.Activity.Wakeups)) / u.Period.Seconds()
+	if !u.Apart { // the counters cover the relay's network, which it has to itself only in the lab
+		m["datagrams.received"] = float64(u.Activity.Received) / u.Period.Seconds()
+		m["datagrams.sent"] = float64(u.Activity.Sent) / u.Period.Seconds()
+	}
+	m["cpu.frame.relay"], m["cpu.packet.relay"] = u.PerFrame(relay), u.PerPacket(relay)
+	m["frames"] = float64(u.Delivered) / u.Period.Seconds()
+	m["frames.packets"] = float64(u.Packets) / float64(max(u.Delivered, 1))
+	parts := map[string]float64{
+		"relay, user":   u.Percent(u.Relay.Process.User),
+		"relay, kernel": u.Percent(u.RelaySystem()),
+		"relay, eBPF":   u.Percent(u.EBPF),
+		"publisher":     u.Percent(u.Publisher.Total()),
+		"subscribers":   u.Percent(u.Subscribers.Total()),
+	}
+	o.Breakdowns["cpu"] = parts
+	over, ok := u.SystemTotal()
+	if !ok {
+		o.cpuNotes = append(o.cpuNotes, "unrelated processes hide what the whole system used")
+		return
+	}
+	m["cpu.system"] = u.Percent(over)
+	m["cpu.frame"], m["cpu.packet"] = u.PerFrame(over), u.PerPacket(over)
+	rest := over - relay
+	if !u.Apart {
+		rest -= u.Publisher.Total() + u.Subscribers.Total()
+	}
+	parts["links and all other"] = u.Percent(max(0, rest))
+}
+
+// addTimeline adds the use of CPU time over time.
+func (o *outcome) addTimeline(m *trial.Measurement) {
+	var relay, ebpf, publisher, subscribers result.Series
+	for _, i := range m.Timeline.Intervals() {
+		add := func(s *result.Series, used time.Duration) {
+			s.Add(i.At.Round(time.Millisecond).Seconds(), math.Round(100*i.Percent(used))/100)
+		}
+		add(&relay, i.Relay)
+		add(&ebpf, i.EBPF)
+		add(&publisher, i.Publisher)
+		add(&subscribers, i.Subscribers)
+	}
+	o.Series["host.relay"], o.Series["cpu.ebpf"] = relay, ebpf
+	o.Series["host.publisher"], o.Series["host.subscribers"] = publisher, subscribers
+	o.addPrograms(m.Timeline.Programs(), &m.Usage)
+}
+
+// addPrograms adds the time of each eBPF program of the relay in softirqs.
+func (o *outcome) addPrograms(programs []trial.ProgramUse, u *trial.Usage) {
+	if len(programs) == 0 {
+		return
+	}
+	used := make(map[string]float64)
+	for _, p := range programs {
+		if !p.Within { // the parts must add up
+			used[p.Name] += u.Percent(p.Runtime)
+		}
+		o.Metrics["cpu.ebpf.runs"] += float64(p.Runs) / u.Period.Seconds()
+	}
+	o.Breakdowns["cpu.ebpf"] = used
+}
+
+// summarize returns the summary of the runs of one system.
+func summarize(system string, runs []outcome) result.Summary {
+	s := result.Summary{System: system}
+	var usable []outcome
+	for _, r := range runs {
+		for _, n := range r.Notes {
+			if !slices.Contains(s.Notes, n) {
+				s.Notes = append(s.Notes, n)
+			}
+		}
+		if r.Unusable == "" {
+			usable = append(usable, r)
+		}
+	}
+	if s.Runs = len(usable); s.Runs == 0 {
+		if len(runs) > 0 {
+			s.Unusable = runs[len(runs)-1].Unusable
+		}
+		return s
+	}
+	s.Metrics = statistics(usable, func(r outcome) map[string]float64 { return r.Metrics })
+	s.Breakdowns = make(map[string]map[string]result.Statistic)
+	for name := range usable[0].Breakdowns {
+		s.Breakdowns[name] = statistics(usable, func(r outcome) map[string]float64 { return r.Breakdowns[name] })
+	}
+	s.Distributions = make(map[string]result.Distribution)
+	for name := range usable[0].values {
+		var all []float64
+		for _, r := range usable {
+			all = append(all, r.values[name]...)
+		}
+		s.Distributions[name] = result.NewDistribution(all) // it sorts them
+		addTail(&s, name, all)
+	}
+	return s
+}
+
+// addTail adds quantiles that need more values than a run has, if all runs together have enough. They have no range.
+func addTail(s *result.Summary, name string, sorted []float64) {
+	pooled := make(map[string]float64)
+	result.AddQuantiles(pooled, name, sorted)
+	for n, v := range pooled {
+		if _, ok := s.Metrics[n]; !ok {
+			s.Metrics[n] = result.Statistic{Median: v, Min: v, Max: v}
+		}
+	}
+}
+
+// statistics returns the statistics of runs by name. Runs without a name do not count for it.
+func statistics(runs []outcome, of func(outcome) map[string]float64) map[string]result.Statistic {
+	values := make(map[string][]float64)
+	for _, r := range runs {
+		for name, v := range of(r) {
+			values[name] = append(values[name], v)
+		}
+	}
+	out := make(map[string]result.Statistic, len(values))
+	for name, v := range values {
+		out[name] = result.NewStatistic(v)
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package replay
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"sluice/claim"
+	"sluice/congestion"
+	"sluice/lab/bench/playback"
+	"sluice/lab/bench/result"
+	"sluice/media"
+)
+
+// Policy is a drop policy by its name.
+type Policy struct {
+	Name  string
+	New   func() media.DropPolicy
+	Admit claim.Rule // an operator's; nil: the built-in one
+	// Oracle, if it is not 0, stands for a policy that knows the path from the begin to the end, and sends only objects
+	// that are not older than this on arrival. It has no congestion controller.
+	Oracle time.Duration
+}
+
+// Controller is a congestion controller by its name.
+type Controller struct {
+	Name string
+	New  func(mtu int) congestion.Controller
+}
+
+// seeded returns New, with random numbers that are the same each time.
+func (c Controller) seeded(seed uint64) func(mtu int) congestion.Controller {
+	return func(mtu int) congestion.Controller {
+		made := c.New(mtu)
+		if s, ok := made.(congestion.Seeder); ok {
+			s.Seed(seed)
+		}
+		return made
+	}
+}
+
+// Policies returns the policies that are built in, the relay's default first.
+func Policies() []Policy {
+	return []Policy{
+		{Name: "bytes", New: func() media.DropPolicy { return new(media.Budget) }},
+		{Name: "none", New: func() media.DropPolicy { return nil }},
+		{Name: "priority", New: func() media.DropPolicy { return new(media.PriorityDrop) }},
+	}
+}
+
+// Oracles returns the subjects that policies are compared with. For the first, an object is in time if it arrives
+// within [playback.Playout].
+func Oracles() []Policy {
+	return []Policy{
+		{Name: "oracle", Oracle: playback.Playout},
+		{Name: "oracle-400ms", Oracle: 400 * time.Millisecond},
+	}
+}
+
+// Controllers returns the congestion controllers that are built in, the relay's default first.
+func Controllers() []Controller {
+	all := []Controller{{"cubic", congestion.NewCubic}}
+	for _, name := range slices.Sorted(maps.Keys(congestion.Controllers)) {
+		if name != all[0].Name {
+			all = append(all, Controller{name, congestion.Controllers[name]})
+		}
+	}
+	return all
+}
+
+// Subject is a policy and a controller to try.
+type Subject struct {
+	Policy     Policy
+	Controller Controller
+	FastPath   bool // a forwarder sends as much as it can
+}
+
+// Name returns the names of all.
+func (s Subject) Name() string {
+	if s.Policy.Oracle != 0 {
+		return s.Policy.Name
+	}
+	name := s.Policy.Name + "/" + s.Controller.Name
+	if s.FastPath {
+		name += "/fastpath"
+	}
+	return name
+}
+
+// Outcome is how well a viewer would have seen a trace, and with how many packets.
+type Outcome struct {
+	playback.Score
+	Packets int // that the sender sent
+	Lost    int // packets that the path lost, a bulk flow's included
+}
+
+// Run replays a trace. The outcome is the same whenever it is called with the same arguments.
+func Run(t *Trace, subject Subject, seed uint64) (Outcome, error) {
+	if limit := subject.Policy.Oracle; limit != 0 {
+		return runOracle(t, limit), nil
+	}
+	s, err := newSimulation(t, subject, seed)
+	if err == nil {
+		err = s.run()
+	}
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{playback.Play(s.frames(), t.Length()), s.sent, s.path.lost}, nil
+}
+
+// frames returns the objects with their fates. Of several renditions, the ones that the player takes count.
+func (s *simulation) frames() (frames []playback.Frame) {
+	index := make(map[place]int)
+	var fitting []int
+	if s.ladder != nil {
+		fitting = s.trace.Fitting()
+	}
+	for i, o := range s.trace.Objects {
+		f := playback.Frame{Due: o.At, Published: o.At, Needs: -1, Bytes: o.Size}
+		if s.ladder != nil {
+			rendition, takes := s.ladder.rendition(&s.trace.Objects[i])
+			if !takes {
+				continue
+			}
+			if rendition >= 0 {
+				f.Rendition, f.Fitting = rendition, fitting[int(f.Due/FittingStep)]
+			}
+		}
+		switch {
+		case s.trace.Tracks[o.Track].Audio:
+			f.Kind = playback.Audio
+		case o.Key:
+			f.Kind = playback.Key
+		}
+		if o.Needs != nil {
+			f.Needs = index[place{o.Track, o.Group, *o.Needs}]
+		}
+		if at := s.receiver.arrivedAt[i]; at != 0 {
+			f.Arrived, f.At = true, at.Sub(begin)
+		}
+		index[place{o.Track, o.Group, o.ID}] = len(frames)
+		frames = append(frames, f)
+	}
+	return frames
+}
+
+// run returns the outcome as a run of the report.
+func (o *Outcome) run(subject string, repetition int, link result.Series) result.Run {
+	r := result.Run{
+		System: subject, Repetition: repetition,
+		Metrics: make(map[string]float64), Series: map[string]result.Series{"link": link},
+		Distributions: map[string]result.Distribution{playback.Age: result.NewDistribution(slices.Clone(o.Ages))},
+	}
+	o.AddTo(&r)
+	r.Metrics["packets"] = float64(o.Packets)
+	return r
+}

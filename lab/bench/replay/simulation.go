@@ -1,0 +1,316 @@
+package replay
+
+import (
+	"container/heap"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"sluice/claim"
+	"sluice/clock"
+	"sluice/internal/packet"
+	"sluice/internal/udp"
+	"sluice/lab/bench/playback"
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/track"
+)
+
+// simulation is a media sender, the path and a subscriber, in the time of the simulation.
+type simulation struct {
+	trace    *Trace
+	clock    *virtualClock
+	events   queue
+	path     path
+	loop     media.Stepped
+	sender   *media.Sender
+	tracks   []subscription
+	receiver *receiver
+	bulk     *bulkFlow
+	ladder   *ladder    // nil if there is one rendition
+	fastPath *forwarder // nil without
+
+	streams int64 // of the publisher, so far
+	sent    int   // packets
+	failure error // the first
+}
+
+// subscription is a track's, and the subgroups of its last group.
+type subscription struct {
+	*media.Subscription
+	priority    uint8
+	from, until uint64 // the groups that are sent: from <= group < until
+	group       uint64
+	open        map[uint64]*subgroup
+	ended       bool // the sender has ended the subscription
+}
+
+// everyGroup is the end of a subscription without one.
+const everyGroup = math.MaxUint64
+
+// subgroup is a stream of the publisher.
+type subgroup struct {
+	number  int64  // id of the stream
+	prefix  []byte // of the subscriber's stream
+	log     *track.Log
+	encoder moqt.SubgroupEncoder
+	parts   []part
+}
+
+// part is where an object ends in a subgroup.
+type part struct {
+	end   int64 // log offset
+	frame int   // index of the object in the trace
+}
+
+// virtualClock is the time of the simulation.
+type virtualClock struct{ now clock.Time }
+
+// The simulation begins at times that are not 0, which means "never" here and there.
+const begin = clock.Time(time.Hour)
+
+var beginWall = time.Unix(1_700_000_000, 0)
+
+func (c *virtualClock) Now() clock.Time             { return c.now }
+func (c *virtualClock) At(t time.Time) clock.Time   { return begin.Add(t.Sub(beginWall)) }
+func (c *virtualClock) When(t clock.Time) time.Time { return beginWall.Add(t.Sub(begin)) }
+func (c *virtualClock) Wall() time.Time             { return c.When(c.now) }
+
+// event is something that happens at a time.
+type event struct {
+	at       clock.Time
+	sequence int // events of one time happen in the order in which they were planned
+	do       func()
+}
+
+// queue is a heap of events.
+type queue struct {
+	events   []event
+	sequence int
+}
+
+func (q *queue) Len() int { return len(q.events) }
+func (q *queue) Less(i, j int) bool {
+	a, b := q.events[i], q.events[j]
+	return a.at < b.at || a.at == b.at && a.sequence < b.sequence
+}
+func (q *queue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
+func (q *queue) Push(x any)    { q.events = append(q.events, x.(event)) }
+func (q *queue) Pop() any {
+	last := len(q.events) - 1
+	x := q.events[last]
+	q.events = q.events[:last]
+	return x
+}
+
+// plan makes something happen at a time.
+func (s *simulation) plan(at clock.Time, do func()) {
+	s.events.sequence++
+	heap.Push(&s.events, event{at, s.events.sequence, do})
+}
+
+const (
+	mtu          = 1350 // of QUIC packets
+	connIDLength = 8
+	maxAckDelay  = 25 * time.Millisecond
+	noLimit      = 1 << 40 // of flow control: the path is the limit
+	noStreams    = 1 << 20
+)
+
+var secret = []byte("the traffic secret of a replay..")
+
+// newSimulation prepares a replay.
+func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) {
+	s := &simulation{trace: t, clock: &virtualClock{begin}}
+	s.path = path{changes: t.Path, begin: begin, rng: rand.New(rand.NewPCG(seed, 'p'))}
+	var err error
+	if s.receiver, err = newReceiver(s); err != nil {
+		return nil, err
+	}
+	cfg := media.LoopConfig{Rule: subject.Policy.Admit, Logger: slog.New(slog.DiscardHandler)}
+	if subject.FastPath {
+		s.fastPath = newForwarder(s)
+		cfg.Memory = s.fastPath
+	}
+	s.loop = media.NewStepped(cfg, s.clock, s)
+	s.sender = s.loop.NewSender(media.SenderConfig{
+		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
+	})
+	s.connect()
+	for _, tr := range t.Tracks {
+		s.tracks = append(s.tracks, subscription{
+			Subscription: s.sender.NewSubscription(media.SubscriptionConfig{Priority: tr.Priority}),
+			priority:     tr.Priority, until: everyGroup, open: make(map[uint64]*subgroup),
+		})
+	}
+	s.bulk = newBulkFlow(s)
+	s.planTrace()
+	s.ladder = newLadder(s)
+	return s, nil
+}
+
+// connect gives the sender the same as quic-go when the handshake is confirmed.
+func (s *simulation) connect() {
+	s.sender.NextPacketNumber()
+	s.sender.PeerParameters(quic.PeerParameters{
+		MaxData: noLimit, MaxStreamDataUni: noLimit, MaxStreamsUni: noStreams, MaxUDPPayloadSize: 1452,
+		AckDelayExponent: 3, MaxAckDelay: maxAckDelay,
+	})
+	s.sender.Keys(0, suite, packet.Version1, nil, secret)
+	s.sender.Keys(0, suite, packet.Version1, secret, nil)
+	s.sender.Path(quic.PathInfo{
+		Remote:     &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4433},
+		DestConnID: quic.ConnectionIDFromBytes(make([]byte, connIDLength)), MTU: mtu,
+	})
+}
+
+// planTrace plans the events of the trace.
+func (s *simulation) planTrace() {
+	for i := range s.trace.Objects {
+		s.plan(begin.Add(s.trace.Objects[i].At), func() { s.publish(i) })
+	}
+	for _, c := range s.trace.Path {
+		s.plan(begin.Add(c.At), func() { s.bulk.set(c.Bulk) })
+	}
+}
+
+// tooFarBehind ends subscriptions as the relay does (draft §8).
+type tooFarBehind struct{ media.NoEvents }
+
+// TooFarBehind implements [media.Events].
+func (tooFarBehind) TooFarBehind(sub *media.Subscription, _ int64, _ time.Duration) {
+	sub.Close(uint64(moqt.ResetTooFarBehind))
+}
+
+// run runs the simulation until nothing that arrives matters any more.
+func (s *simulation) run() error {
+	end := begin.Add(s.trace.Length() + 2*playback.Playout)
+	for s.failure == nil {
+		next := s.loop.Step()
+		if len(s.events.events) > 0 {
+			next = min(next, s.events.events[0].at)
+		}
+		if next > end {
+			break
+		}
+		s.clock.now = max(s.clock.now, next)
+		for len(s.events.events) > 0 && s.events.events[0].at <= s.clock.now {
+			heap.Pop(&s.events).(event).do()
+		}
+	}
+	return errors.Join(s.failure, s.loop.Close())
+}
+
+// fail ends the simulation.
+func (s *simulation) fail(err error) {
+	if s.failure == nil && err != nil {
+		s.failure = err
+	}
+}
+
+// publish appends an object to the log of its subgroup, as its publisher would. A new group ends the last.
+func (s *simulation) publish(index int) {
+	o := &s.trace.Objects[index]
+	t := &s.tracks[o.Track]
+	if o.Group != t.group {
+		for _, id := range slices.Sorted(maps.Keys(t.open)) { // in an order that is the same each time
+			t.open[id].log.Finish()
+		}
+		clear(t.open)
+		t.group = o.Group
+	}
+	if s.ladder != nil {
+		s.ladder.published(index)
+	}
+	if o.Group < t.from || o.Group >= t.until || t.ended {
+		return
+	}
+	g := t.open[o.Subgroup]
+	begins := g == nil
+	if begins {
+		g = s.newSubgroup()
+	}
+	start := g.log.End()
+	data, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: o.ID, PayloadLength: uint64(o.Size)})
+	if err != nil {
+		s.fail(fmt.Errorf("object %d: %w", index+1, err))
+		return
+	}
+	payload := start + int64(len(data))
+	data = append(data, make([]byte, o.Size)...)
+	if s.fastPath != nil {
+		s.fastPath.offer(g, uint32(t.priority)<<8|uint32(o.Priority), start, data)
+	}
+	if t.ended = begins && !t.opens(g, o); t.ended {
+		return
+	}
+	g.parts = append(g.parts, part{payload + int64(o.Size), index})
+	s.fail(g.log.AddObject(track.Object{
+		ID: o.ID, Start: start, IDEnd: start + 1, PayloadStart: payload, End: payload + int64(o.Size),
+		Received: s.clock.Wall(),
+	}))
+	g.log.Append(data)
+}
+
+// newSubgroup begins a stream of the publisher.
+func (s *simulation) newSubgroup() *subgroup {
+	s.streams++
+	g := &subgroup{
+		number: 4*s.streams + 2, log: track.NewLog(0, nil),
+		encoder: moqt.NewSubgroupEncoder(moqt.DataLayout1, moqt.SubgroupHeader{}),
+	}
+	g.prefix = s.receiver.expect(g)
+	g.log.Discard(math.MaxInt64) // nobody fetches it
+	return g
+}
+
+// opens opens the subscriber's stream of a subgroup that an object begins. It reports false if the subscription has
+// ended.
+func (t *subscription) opens(g *subgroup, o *Object) bool {
+	_, err := t.OpenStream(media.StreamConfig{
+		Prefix: g.prefix, Log: g.log, Group: o.Group, Subgroup: o.Subgroup, Priority: o.Priority,
+		PublisherStream: &claim.PublisherStream{StreamID: g.number, Prefix: g.prefix},
+	})
+	if err != nil {
+		return false
+	}
+	t.open[o.Subgroup] = g
+	return true
+}
+
+// Trains implements [udp.Socket].
+func (s *simulation) Trains() bool { return false }
+
+// Name implements [udp.Socket].
+func (s *simulation) Name(netip.AddrPort) []byte { return nil }
+
+// Write implements [udp.Socket]: the sender's packets go on the path.
+func (s *simulation) Write(messages []udp.Message) {
+	for _, m := range messages {
+		s.sent++
+		p := append([]byte(nil), m.Data...)
+		s.transmit(len(p), func() { s.receiver.receive(p) })
+	}
+}
+
+// transmit puts n bytes on the path. It reports false if they are lost.
+func (s *simulation) transmit(n int, arrived func()) bool {
+	leaves, ok := s.path.send(s.clock.now, n)
+	if ok {
+		s.plan(leaves, func() { s.path.left(n) })
+		s.plan(leaves.Add(s.path.delay(leaves)), arrived)
+	}
+	return ok
+}
+
+// back plans the effect of the peer's packets on the sender. They are neither lost nor queued.
+func (s *simulation) back(do func()) { s.plan(s.clock.now.Add(s.path.delay(s.clock.now)), do) }

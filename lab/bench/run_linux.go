@@ -1,0 +1,188 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"sluice/lab/bench/procfs"
+	"sluice/lab/bench/result"
+	"sluice/lab/bench/system"
+	"sluice/lab/bench/trial"
+)
+
+// runner is a call of Measure.
+type runner struct {
+	RunConfig
+	stage  *trial.Stage
+	report *result.Report
+	peers  map[string]string // the implementations that systems name
+
+	pathSeed uint64 // of the paths in the current repetition
+}
+
+// plan is a load under which all systems run, and the kinds of scenarios that it yields.
+type plan struct {
+	kinds []string
+	// name and title of the scenarios, without the kind.
+	name, title string
+	params      result.Params
+	// views are the scenarios that a run shows, if they are several: the outcomes of runs have as many.
+	views       []view
+	repetitions int
+	without     []string      // systems that do not take part
+	length      time.Duration // of a run, about
+	run         func(context.Context, system.Spec) (*outcome, error)
+}
+
+// view is a scenario of a plan, without the kind.
+type view struct {
+	name, title string
+	params      result.Params
+}
+
+// shows returns the scenarios that runs of the plan show, and the part of each run that shows a scenario.
+func (p plan) shows() ([]view, func(o outcome, view int) outcome) {
+	if len(p.views) == 0 {
+		return []view{{p.name, p.title, p.params}}, func(o outcome, _ int) outcome { return o }
+	}
+	return p.views, func(o outcome, view int) outcome {
+		part := newOutcome()
+		if view < len(o.views) {
+			part = o.views[view]
+		}
+		part.System, part.Repetition, part.Unusable = o.System, o.Repetition, cmp.Or(o.Unusable, part.Unusable)
+		return *part
+	}
+}
+
+// Measure measures the systems in a lab that it builds for them. Errors that mean "this machine cannot do it" are a
+// *[lab.MissingError]. A relay that fails makes a run unusable; this is no error. When the context is done, the
+// report has the scenarios that were completed.
+func Measure(ctx context.Context, cfg RunConfig) (_ *result.Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &runner{RunConfig: cfg.withDefaults(), peers: make(map[string]string)}
+	r.report = &result.Report{
+		Format: result.Format, Commit: r.Commit, Date: time.Now().UTC().Truncate(time.Second),
+		Command: r.Command, Seed: r.Seed, Hosts: r.Hosts, Metrics: describe(),
+	}
+	if r.report.Machine, err = procfs.ReadMachine(); err != nil {
+		return nil, fmt.Errorf("describe this machine: %w", err)
+	}
+	if r.stage, err = r.openStage(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.stage.Close()) }()
+	if r.report.Machine.Offloads, err = r.stage.Offloads(); err != nil {
+		return nil, fmt.Errorf("read the offload settings: %w", err)
+	}
+	before, err := procfs.ReadCPU()
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	err = r.runAll(ctx)
+	elapsed := time.Since(begin)
+	after, statErr := procfs.ReadCPU()
+	r.report.Duration = elapsed.Seconds()
+	stolen := after.Minus(before).Steal.Seconds()
+	r.report.Machine.Steal = stolen / elapsed.Seconds() / float64(r.report.Machine.Cores)
+	r.addSystems()
+	return r.report, errors.Join(err, statErr)
+}
+
+func (r *runner) openStage(ctx context.Context) (*trial.Stage, error) {
+	if r.Machines != nil {
+		return trial.OpenMachines(r.Programs, *r.Machines)
+	}
+	return trial.OpenStage(ctx, r.Programs, len(bottlenecks)+1, r.Seed)
+}
+
+// addSystems adds the systems that took part in any scenario to the report.
+func (r *runner) addSystems() {
+	for _, spec := range r.Systems {
+		tookPart := func(s result.Scenario) bool { return s.Summary(spec.Name).Unusable != result.NotRun }
+		if slices.ContainsFunc(r.report.Scenarios, tookPart) {
+			s := result.System{Name: spec.Name, Version: cmp.Or(spec.Version, r.peers[spec.Name]),
+				Command: spec.Command}
+			r.report.Systems = append(r.report.Systems, s)
+		}
+	}
+}
+
+func (r *runner) runAll(ctx context.Context) error {
+	plans := r.plans()
+	runs, total := r.estimate(plans)
+	r.Progress(fmt.Sprintf("%d runs under %d loads, about %.0f min", runs, len(plans), math.Ceil(total.Minutes())))
+	for i, p := range plans {
+		r.Progress(fmt.Sprintf("%d/%d %s", i+1, len(plans), p.title))
+		if err := r.runPlan(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runPlan runs all systems in turns, so that changes on the machine affect all of them.
+func (r *runner) runPlan(ctx context.Context, p plan) error {
+	specs := r.participants(p)
+	var all []outcome
+	for repetition := range p.repetitions {
+		r.pathSeed = r.Seed + uint64(repetition)
+		for _, spec := range specs {
+			o, err := p.run(ctx, spec)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err != nil {
+				o = newOutcome()
+				o.Unusable = "the run failed: " + err.Error()
+			}
+			o.System, o.Repetition = spec.Name, repetition+1
+			r.note(o)
+			all = append(all, *o)
+		}
+	}
+	views, part := p.shows()
+	for _, kind := range p.kinds {
+		for i, v := range views {
+			parts := make([]outcome, len(all))
+			for j, o := range all {
+				parts[j] = part(o, i)
+			}
+			r.report.Scenarios = append(r.report.Scenarios, r.finish(v, kind, specs, parts))
+		}
+	}
+	return nil
+}
+
+// note reports a run that is unusable.
+func (r *runner) note(o *outcome) {
+	if o.peer != "" {
+		r.peers[o.System] = o.peer
+	}
+	if o.Unusable != "" {
+		r.Progress(fmt.Sprintf("    %s: %s", o.System, o.Unusable))
+	}
+}
+
+// finish returns the scenario of a kind that runs yield.
+func (r *runner) finish(v view, kind string, specs []system.Spec, runs []outcome) result.Scenario {
+	s := r.scenario(kind, v.name, v.title, v.params)
+	bySystem := make(map[string][]outcome)
+	for _, o := range runs {
+		o = o.of(kind)
+		s.Runs = append(s.Runs, o.finished())
+		bySystem[o.System] = append(bySystem[o.System], o)
+	}
+	for _, spec := range specs {
+		s.Summaries = append(s.Summaries, summarize(spec.Name, bySystem[spec.Name]))
+	}
+	return s
+}

@@ -1,0 +1,24 @@
+package trial
+
+import (
+	"time"
+
+	"sluice/lab/bench/load"
+	"sluice/lab/bench/procfs"
+	"sluice/lab/measure"
+)
+
+// Measurement is the result of a trial.
+type Measurement struct {
+	Usage
+	Begin     time.Duration    // of the measured period, on the clock of Packets
+	Packets   []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
+	Timeline  Timeline         // of the measured period
+	Published load.Published
+	Received  [][]load.Received // by host
+	Memory    procfs.Memory     // of the relay
+	Before    procfs.Memory     // the same, before there were subscribers
+	// Pinged has the bystander's pings in the measured period, IdlePinged those before media flowed.
+	Pinged, IdlePinged load.Pinged
+	Peer               string // the implementation that the relay names
+}

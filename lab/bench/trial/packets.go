@@ -1,0 +1,40 @@
+package trial
+
+import (
+	"sluice/lab/measure"
+)
+
+// Points of Measurement.Packets with one relay. With a chain, [lab.Chain] has the points.
+const (
+	IntoRelay = iota
+	OutOfRelay
+)
+
+// Ports of relays.
+const (
+	relayPort = 4443 // of MoQT
+	rtspPort  = 8554
+	rtpPort   = 8000 // RTCP has the next one
+)
+
+// MinPacket is the smallest UDP payload that counts as media. Acknowledgements are smaller.
+const MinPacket = 100
+
+// isMedia reports whether a packet came to a relay's port for media, or from it. A machine of its own has other
+// traffic, too.
+func isMedia(p measure.Packet, port uint16) bool {
+	if p.Point == IntoRelay {
+		return p.Flow.Target.Port() == port
+	}
+	return p.Flow.Source.Port() == port
+}
+
+// countPackets returns how many packets with media left the last of the relays.
+func countPackets(packets []measure.Packet, relays int) (n int) {
+	for _, p := range packets {
+		if p.Point == relays && p.Length >= MinPacket {
+			n++
+		}
+	}
+	return n
+}

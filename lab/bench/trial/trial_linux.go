@@ -1,0 +1,410 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"sluice/lab/bench/broker"
+	"sluice/lab/bench/load"
+	"sluice/lab/bench/procfs"
+	"sluice/lab/bench/softirq"
+	"sluice/lab/bench/system"
+	"sluice/lab/bench/video"
+)
+
+// Setup is a load for one relay.
+type Setup struct {
+	System system.Spec
+	RTSP   bool // clients use RTSP, with RTP by UDP
+	Relays int  // in a chain: the publisher is at the first, subscribers are at the last; default: 1
+	Mock   video.Mock
+	Audio  bool // publish mock audio beside the video
+	// Ladders is for how many hosts with subscribers, from the first, the relay chooses among several renditions.
+	Ladders  int
+	Sessions []int // at each host for subscribers, from the first
+	Record   bool  // all arrivals at the first session of each host
+	Idle     bool  // measure the machine before media flows, too
+	Hog      bool  // keep all processors busy
+	// CutByHosts is whether the hosts of a lab cut the bursts of senders that use UDP GSO, and not their devices.
+	CutByHosts bool
+	// Bystander pings the relay's host through the processor that handles the publisher's packets.
+	Bystander bool
+	Warmup    time.Duration // before the measured period
+	Duration  time.Duration // of the measured period
+	// During is called at the start of the measured period and may take as long as this. After is called at its end.
+	// Both may be nil.
+	During func(context.Context, *Trial) error
+	After  func() error
+}
+
+// mediaPort returns the UDP port at which relays have media.
+func (s *Setup) mediaPort() uint16 {
+	if s.RTSP {
+		return rtpPort
+	}
+	return relayPort
+}
+
+// Trial is a relay under load.
+type Trial struct {
+	Setup
+	stage       *Stage
+	relay       *process   // the first of a chain
+	further     []*process // relays of a chain
+	softirq     *softirq.Watch
+	recorders   []ebpf.ProgramID // that run in the relay's time
+	publisher   *process
+	subscribers []*process
+	hog         *process // nil if there is none, as bystander
+	bystander   *process
+	peer        string        // the implementation that the relay names
+	before      procfs.Memory // of the relay, before there are subscribers
+}
+
+const (
+	// IdlePeriod is how long the machine is measured with all sessions set up and no media.
+	IdlePeriod = time.Second
+	// setUpLimit is how long to wait for a load generator to be set up. The generator gives up earlier, with a reason.
+	setUpLimit = load.SetUpTime + 15*time.Second
+	// reportLimit is how long to wait for the report of a load generator.
+	reportLimit = load.Stragglers + 15*time.Second
+)
+
+// RelayPID returns the process id of the relay.
+func (t *Trial) RelayPID() int { return t.relay.pid() }
+
+// relays returns the relays in the order of the media's way.
+func (t *Trial) relays() []*process { return append([]*process{t.relay}, t.further...) }
+
+// startFirst starts the first relay. When it has ended, it calls cancel.
+func (t *Trial) startFirst(ctx context.Context, cancel func(error)) (err error) {
+	if t.softirq, err = softirq.Begin(t.stage.site.drivers()); err != nil {
+		return err
+	}
+	if err := t.stage.site.eachNamespace(t.softirq.AddNamespace); err != nil {
+		return err
+	}
+	t.relay, err = t.startRelay(ctx, 0, cancel)
+	return err
+}
+
+// furtherPause is how long a relay has until the next one of a chain dials it, and the last one until it has
+// subscribers. Some relays are slow to dial again, or refuse a namespace that is not announced yet.
+const furtherPause = 500 * time.Millisecond
+
+// startFurther starts the other relays of a chain.
+func (t *Trial) startFurther(ctx context.Context, cancel func(error)) error {
+	for i := 1; i < t.Relays; i++ {
+		r, err := t.startRelay(ctx, i, cancel)
+		if err != nil {
+			return err
+		}
+		t.further = append(t.further, r)
+		if err := Sleep(ctx, furtherPause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) (*process, error) {
+	dir, err := os.MkdirTemp(t.stage.dir, "run-")
+	if err != nil {
+		return nil, err
+	}
+	place := t.stage.place(t.System, number, dir)
+	if t.RTSP {
+		place.RTSP = &system.RTSPPorts{Control: rtspPort, RTP: rtpPort, RTCP: rtpPort + 1}
+	}
+	command, err := t.System.Words(place)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.System.WriteFiles(place); err != nil {
+		return nil, err
+	}
+	name := t.System.Name
+	if number > 0 {
+		name += fmt.Sprintf(" (relay %d)", number+1)
+	}
+	r, err := t.stage.site.startRelay(ctx, number, name, command)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		<-r.done
+		cancel(r.ended())
+	}()
+	return r, t.softirq.AddProcess(r.pid(), softirq.Relay)
+}
+
+// setUp starts the publisher, then the further relays of a chain, then the subscribers, and waits until all are ready.
+func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
+	s, at := t.stage.site, generatorHost{role: broker.Publisher, prefix: niceness(publisherNice)}
+	if t.Bystander {
+		at.prefix = slices.Concat(pinned, at.prefix)
+	}
+	cfg := load.GeneratorConfig{Publish: true, URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio}
+	cfg.Ladder = t.Ladders > 0
+	if t.publisher, err = t.startGenerator(ctx, at, "publisher", cfg); err != nil {
+		return err
+	}
+	ready, err := t.publisher.await(ctx, setUpLimit)
+	if err != nil {
+		return err
+	}
+	t.peer = ready.Peer
+	if t.before, err = procfs.ReadMemory(t.relay.pid()); err != nil {
+		return t.relay.failure(err)
+	}
+	if err := t.startFurther(ctx, cancel); err != nil {
+		return err
+	}
+	if err := t.subscribe(ctx); err != nil {
+		return err
+	}
+	return t.startBystander(ctx)
+}
+
+// url returns where clients reach the relay at an address.
+func (t *Trial) url(address string) string {
+	if t.RTSP {
+		return "rtsp://" + net.JoinHostPort(address, strconv.Itoa(rtspPort))
+	}
+	return relayURL(address)
+}
+
+// startGenerator starts a load generator of the build that belongs to the system.
+func (t *Trial) startGenerator(
+	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
+) (*process, error) {
+	at.program = t.stage.programsFor(t.System).Generator
+	p, err := t.stage.site.startGenerator(ctx, at, name, cfg)
+	if err != nil || p.cmd == nil {
+		return p, err
+	}
+	switch {
+	case cfg.Publish:
+		err = t.softirq.AddProcess(p.pid(), softirq.Publisher)
+	case cfg.Sessions > 0:
+		err = t.softirq.AddProcess(p.pid(), softirq.Subscribers)
+	}
+	return p, err
+}
+
+func (t *Trial) subscribe(ctx context.Context) error {
+	s, nice := t.stage.site, subscriberNice
+	if t.Hog {
+		nice = 0
+	}
+	for i, n := range t.Sessions {
+		at := generatorHost{role: broker.Subscribers, number: i, relay: t.Relays - 1, prefix: niceness(nice)}
+		cfg := load.GeneratorConfig{
+			URL: t.url(s.address(at)), Mock: t.Mock, Audio: t.Audio, Sessions: n, Record: t.Record,
+			Ladder: i < t.Ladders,
+		}
+		p, err := t.startGenerator(ctx, at, fmt.Sprintf("sub%d", i+1), cfg)
+		if err != nil {
+			return err
+		}
+		t.subscribers = append(t.subscribers, p)
+	}
+	for _, p := range t.subscribers {
+		if _, err := p.await(ctx, setUpLimit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure publishes, measures, and collects the reports of the load generators.
+func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
+	m := &Measurement{Peer: t.peer, Before: t.before}
+	idle := 0.
+	if t.Idle {
+		var err error
+		if idle, err = t.measureIdle(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	if t.Hog {
+		if err := t.startHog(ctx); err != nil {
+			return nil, err
+		}
+	}
+	capture, err := t.stage.site.capture(t.Relays)
+	if err != nil {
+		return nil, err
+	}
+	t.recorders = capture.AtHosts()
+	begin, end, err := t.flow(ctx, m)
+	packets, lost := capture.Stop()
+	if err := errors.Join(err, lost); err != nil {
+		return nil, err
+	}
+	for _, p := range packets {
+		if p.Time >= begin && p.Time < end && isMedia(p, t.mediaPort()) {
+			m.Packets = append(m.Packets, p)
+		}
+	}
+	m.Begin, m.Usage.Idle, m.Usage.Packets = begin, idle, countPackets(m.Packets, t.Relays)
+	return m, t.collect(ctx, m)
+}
+
+// flow starts the publisher, and measures a period of the flow of media. It returns when that began and ended, on the
+// clock of captured packets.
+func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
+	if err := t.publisher.tell(load.Go); err != nil {
+		return 0, 0, err
+	}
+	if err := Sleep(ctx, t.Warmup); err != nil {
+		return 0, 0, err
+	}
+	before, err := t.packetCounts()
+	if err != nil {
+		return 0, 0, err
+	}
+	if begin, end, err = t.period(ctx, m); err != nil {
+		return 0, 0, err
+	}
+	after, err := t.packetCounts()
+	if err != nil {
+		return 0, 0, err
+	}
+	m.KernelPackets, m.UserPackets = after.kernel-before.kernel, after.user-before.user
+	if m.Memory, err = procfs.ReadMemory(t.relay.pid()); err != nil {
+		return 0, 0, t.relay.failure(err)
+	}
+	return begin, end, nil
+}
+
+// period is the measured period of flow.
+func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
+	begin = now()
+	first, err := t.sample()
+	if err != nil {
+		return 0, 0, err
+	}
+	stop := t.startTimeline()
+	m.Pinged, err = t.pinging(ctx, func() error {
+		if t.During != nil {
+			if err := t.During(ctx, t); err != nil {
+				return err
+			}
+		}
+		return Sleep(ctx, t.Duration-(now()-begin))
+	})
+	m.Timeline = stop()
+	if err != nil {
+		return 0, 0, err
+	}
+	end = now()
+	if t.After != nil {
+		if err := t.After(); err != nil {
+			return 0, 0, err
+		}
+	}
+	last, err := t.sample()
+	if err != nil {
+		return 0, 0, err
+	}
+	m.Usage, m.Timeline = t.usage(first, last), m.Timeline.only(last.held)
+	return begin, end, nil
+}
+
+// collect waits for the reports of the load generators.
+func (t *Trial) collect(ctx context.Context, m *Measurement) error {
+	if err := t.publisher.tell(load.Stop); err != nil {
+		return err
+	}
+	e, err := t.publisher.await(ctx, reportLimit)
+	if err != nil {
+		return err
+	}
+	if e.Published == nil {
+		return t.publisher.failure(errors.New("it did not report what it published"))
+	}
+	m.Published = *e.Published
+	m.LateP99 = time.Duration(m.Published.Late.Quantile(.99) * float64(time.Millisecond))
+	for _, p := range t.subscribers {
+		if err := p.tell(fmt.Sprintf("%s %d", load.Stop, m.Published.Objects)); err != nil {
+			return err
+		}
+	}
+	for _, p := range t.subscribers {
+		e, err := p.await(ctx, reportLimit)
+		if err != nil {
+			return err
+		}
+		m.Received = append(m.Received, e.Received)
+		m.Sessions += len(e.Received)
+	}
+	return t.publisher.tell(load.Stop)
+}
+
+// measureIdle returns how many cores are busy before media flows.
+func (t *Trial) measureIdle(ctx context.Context, m *Measurement) (float64, error) {
+	first, err := t.sample()
+	if err != nil {
+		return 0, err
+	}
+	wait := func() error { return Sleep(ctx, IdlePeriod) }
+	if m.IdlePinged, err = t.pinging(ctx, wait); err != nil {
+		return 0, err
+	}
+	last, err := t.sample()
+	if err != nil {
+		return 0, err
+	}
+	u := t.usage(first, last)
+	return (u.Busy - u.Others).Seconds() / u.Period.Seconds(), nil
+}
+
+// startHog starts the process that competes for the processors, for as long as this trial can last.
+func (t *Trial) startHog(ctx context.Context) (err error) {
+	limit := t.Warmup + t.Duration + time.Minute
+	at := generatorHost{role: broker.Relay}
+	t.hog, err = t.startGenerator(ctx, at, "hog", load.GeneratorConfig{Hog: limit})
+	return err
+}
+
+func (t *Trial) stop() {
+	relays := t.relays()
+	slices.Reverse(relays) // the last one drains first: it has no sessions any more
+	for _, p := range slices.Concat(t.subscribers, []*process{t.hog, t.bystander, t.publisher}, relays) {
+		if p != nil {
+			p.stop()
+		}
+	}
+	if t.softirq != nil {
+		_ = t.softirq.Close() // all of it has been read
+	}
+}
+
+// Sleep waits for a duration. It returns early, with the cause, when the context is done.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// now returns the time on the clock of captured packets.
+func now() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(fmt.Sprintf("no monotonic clock: %v", err))
+	}
+	return time.Duration(t.Nano())
+}

@@ -1,0 +1,58 @@
+package lab
+
+import (
+	"slices"
+
+	"sluice/lab/measure"
+)
+
+// Chain is relays of a lab that send media one to the other: from the publisher to the first, from each to the next,
+// and from the last to subscribers.
+type Chain struct {
+	lab    *Lab
+	length int
+}
+
+// Points of the packets that Chain.Until returns.
+const (
+	IntoChain = iota
+	OutOfChain
+)
+
+// Chain returns the chain of the first relays.
+func (l *Lab) Chain(length int) Chain { return Chain{l, length} }
+
+// Points returns where to capture packets: where the first relay gets them, and where each relay sends them on.
+func (c Chain) Points() []Point {
+	points := []Point{{Device: c.lab.Relay.Device("up"), Direction: ToHost}}
+	for i, relay := range c.lab.Relays[:c.length] {
+		device := relay.Devices[0]
+		if i == c.length-1 {
+			device = relay.Devices[len(relay.Devices)-1]
+		}
+		points = append(points, Point{Device: device, Direction: FromHost})
+	}
+	return points
+}
+
+// Until returns, of the packets that a capture has recorded at Points, those that the publisher has sent to the first
+// relay, and those that the chain has sent to a host: a subscriber, or one of its relays after the first.
+func (c Chain) Until(packets []measure.Packet, h *Host) []measure.Packet {
+	last := c.length
+	if i := slices.Index(c.lab.Relays, h); i > 0 {
+		last = i
+	}
+	var along []measure.Packet
+	for _, p := range packets {
+		switch {
+		case p.Point == 0 && c.lab.Publisher.has(p.Flow.Source.Addr()):
+			p.Point = IntoChain
+		case p.Point == last && h.has(p.Flow.Target.Addr()):
+			p.Point = OutOfChain
+		default:
+			continue
+		}
+		along = append(along, p)
+	}
+	return along
+}

@@ -1,0 +1,118 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"sluice/rtsp/rtspwire"
+)
+
+// RTSPClient is a client of RTSP that does harm, on as many connections as it likes.
+type RTSPClient struct {
+	// Address is the server's, "host:port".
+	Address string
+	// From is the client's address. Default: the system chooses.
+	From net.IP
+	// Token may publish and play everything, or is empty.
+	Token string
+	// Beside is the address of the client that publishes the victim, if the attacker has it, too.
+	Beside net.IP
+	// Victim is the path of a broadcast that another client publishes by RTSP, and MoQ the path of a broadcast of MoQ,
+	// if there is one.
+	Victim, MoQ string
+
+	ctx context.Context
+	own string // the path that it publishes at
+}
+
+// RTSPAttack is an attack by a client of RTSP.
+type RTSPAttack struct {
+	Name string
+	run  func(*RTSPClient) error
+}
+
+// Run attacks the server once, until the context is done at the latest. The context then ends the connections.
+func (a RTSPAttack) Run(ctx context.Context, c RTSPClient) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.ctx, c.own = ctx, fmt.Sprintf("flood/%d", rand.Uint64())
+	return a.run(&c)
+}
+
+// RTSPAttacks are all attacks of clients of RTSP.
+var RTSPAttacks = []RTSPAttack{
+	{"malformed requests", malformedRequests},
+	{"headers without end", endlessHeaders},
+	{"a line without end", endlessLine},
+	{"a body without end", endlessBody},
+	{"requests whose answers are not read", unreadAnswers},
+	{"a byte a second", slowRequests},
+	{"connections without end", connections},
+	{"sessions that begin and end", sessions},
+	{"sessions that are left", abandonedSessions},
+	{"TEARDOWN amid packets", teardowns},
+	{"absurd descriptions", descriptions},
+	{"garbage in packets", garbagePackets},
+	{"packets from elsewhere", foreignPackets},
+	{"NACK without end", nacks},
+	{"players that do not read", unreadPackets},
+	{"players of nobody's broadcasts", nobodys},
+	{"other people's paths", otherPaths},
+	{"other people's paths, from their address", neighbours},
+	{"absurd parameter sets", parameterSets},
+	{"wrong tokens", wrongTokens},
+}
+
+// dial connects, for a broadcast. The connection ends with the attack, and fails when the server takes too long.
+func (c *RTSPClient) dial(path string) (*rtspwire.Conn, error) { return c.dialWith(path, c.Token) }
+
+func (c *RTSPClient) dialWith(path, token string) (*rtspwire.Conn, error) {
+	conn, err := rtspwire.Dial(c.ctx, c.From, c.Address, path, token)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	return conn, conn.SetDeadline(time.Now().Add(patience))
+}
+
+// answer waits until the server answers on a connection.
+func answer(conn *rtspwire.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err := conn.Do("OPTIONS", conn.URL(), "")
+	return err
+}
+
+// cut ends a connection without saying so: the server gets RST.
+func cut(conn *rtspwire.Conn) {
+	_ = conn.Conn.(*net.TCPConn).SetLinger(0)
+	_ = conn.Close()
+}
+
+// slow returns an ErrUndefended for a connection on which the server was silent for too long, and the refusal of what
+// has to be granted: the attack ends before it has done harm.
+func slow(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return undefended("the server does not answer")
+	}
+	if refused, ok := errors.AsType[*rtspwire.StatusError](err); ok {
+		return refused
+	}
+	return nil // it has ended the connection
+}
+
+// sleep returns an error when the attack ends.
+func (c *RTSPClient) sleep(d time.Duration) error {
+	select {
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

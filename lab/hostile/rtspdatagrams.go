@@ -1,0 +1,154 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
+
+	"sluice/rtsp/rtspwire"
+)
+
+// byUDP is a player by UDP.
+type byUDP struct {
+	*rtspwire.Conn
+	rtp, rtcp     *net.UDPConn
+	toRTP, toRTCP *net.UDPAddr // the server's ports
+}
+
+// playByUDP plays the victim by UDP.
+func (c *RTSPClient) playByUDP() (*byUDP, error) {
+	conn, err := c.dial(c.Victim)
+	if err != nil {
+		return nil, err
+	}
+	p := &byUDP{Conn: conn}
+	if p.rtp, p.rtcp, err = rtspwire.Ports(conn.LocalAddr().(*net.TCPAddr).IP); err != nil {
+		cut(conn)
+		return nil, err
+	}
+	context.AfterFunc(c.ctx, func() { _ = errors.Join(p.rtp.Close(), p.rtcp.Close()) })
+	port, err := conn.Play(p.rtp.LocalAddr().(*net.UDPAddr).Port)
+	if err != nil {
+		p.end()
+		return nil, err
+	}
+	ip := conn.RemoteAddr().(*net.TCPAddr).IP
+	p.toRTP, p.toRTCP = &net.UDPAddr{IP: ip, Port: port}, &net.UDPAddr{IP: ip, Port: port + 1}
+	return p, nil
+}
+
+func (p *byUDP) end() {
+	_ = p.Send("TEARDOWN", p.URL(), "")
+	_ = errors.Join(p.rtp.Close(), p.rtcp.Close())
+	cut(p.Conn)
+}
+
+// flood is how many datagrams are sent at once: more could fill the queues before the server, which is no matter of
+// its. Others lose packets there.
+const flood = 20
+
+// foreignPackets sends RTP and RTCP to the server's ports, from many ports that no session has named, and from a
+// player's, which publishes nothing. It waits for an answer before the next flood: a server without time gets less.
+func foreignPackets(c *RTSPClient) error {
+	p, err := c.playByUDP()
+	if err != nil {
+		return slow(err)
+	}
+	defer p.end()
+	for range 50 {
+		other, err := net.ListenUDP("udp4", &net.UDPAddr{IP: p.rtp.LocalAddr().(*net.UDPAddr).IP})
+		if err != nil {
+			return err
+		}
+		for range flood {
+			media, report := packet(uint16(rand.Uint32()), 0x65), noise(rand.IntN(1400))
+			if rand.IntN(2) == 0 {
+				report, _ = rtcp.Marshal([]rtcp.Packet{ // never fails
+					&rtcp.ReceiverReport{SSRC: rand.Uint32(), Reports: []rtcp.ReceptionReport{{FractionLost: 255}}},
+					&rtcp.Goodbye{Sources: []uint32{rand.Uint32()}},
+				})
+			}
+			for _, from := range []*net.UDPConn{other, p.rtp, p.rtcp} {
+				_, _ = from.WriteTo(media, p.toRTP)
+				_, _ = from.WriteTo(report, p.toRTCP)
+			}
+		}
+		_ = other.Close()
+		if err := answer(p.Conn); err != nil {
+			return slow(err)
+		}
+		if err := c.sleep(5 * time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Limits of packets that a server may send again to a player.
+const (
+	maxRepeats  = 2   // of a packet
+	repeatRate  = 200 // a second
+	repeatBurst = 100
+)
+
+// nacks asks for the latest packets of the victim again and again, and counts the packets that come.
+func nacks(c *RTSPClient) error {
+	p, err := c.playByUDP()
+	if err != nil {
+		return slow(err)
+	}
+	defer p.end()
+	times, repeated, began := make(map[uint16]int), 0, time.Now()
+	latest := uint16(0)
+	for range 200 {
+		if err := p.rtp.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+			return err
+		}
+		for b := make([]byte, 2048); ; {
+			n, err := p.rtp.Read(b)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			var received rtp.Packet
+			if err != nil || received.Unmarshal(b[:n]) != nil {
+				return err
+			}
+			latest = received.SequenceNumber
+			if times[latest]++; times[latest] > 1 {
+				repeated++
+			}
+			if times[latest] > 1+maxRepeats {
+				return undefended("the server sends a packet %d times", times[latest])
+			}
+		}
+		if most := repeatBurst + repeatRate*time.Since(began).Seconds(); float64(repeated) > most {
+			return undefended("the server sends %d packets again", repeated)
+		}
+		if err := p.complain(latest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complain sends NACKs for the packets before one.
+func (p *byUDP) complain(latest uint16) error {
+	lost := &rtcp.TransportLayerNack{SenderSSRC: rand.Uint32(), MediaSSRC: rand.Uint32()}
+	for i := range uint16(10) {
+		lost.Nacks = append(lost.Nacks, rtcp.NackPair{PacketID: latest - 17*i, LostPackets: 0xffff})
+	}
+	b, err := lost.Marshal()
+	if err != nil {
+		return err
+	}
+	for range flood {
+		_, _ = p.rtcp.WriteTo(b, p.toRTCP)
+	}
+	return nil
+}

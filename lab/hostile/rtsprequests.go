@@ -1,0 +1,251 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+
+	"sluice/rtsp/rtspwire"
+)
+
+// malformedRequests sends requests that no server may grant.
+func malformedRequests(c *RTSPClient) error {
+	url := "rtsp://" + c.Address + "/" + c.Victim
+	for _, text := range []string{
+		"\x00\x01\x02\xff\r\n\r\n",
+		"DESCRIBE\r\n\r\n",
+		"DESCRIBE " + url + " RTSP/1.0\r\n\r\n", // no CSeq
+		"DESCRIBE " + url + " RTSP/9.9\r\nCSeq: 1\r\n\r\n",
+		"DESCRIBE rtsp://x/%00/%ff RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+		"DESCRIBE rtsp://x/.session/1 RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+		"PLAY " + url + " RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+		"PAUSE " + url + " RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\n\r\n",
+		"RECORD " + url + " RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\n\r\n",
+		"TEARDOWN " + url + " RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\nSession: 2\r\n\r\n",
+		"SETUP " + url + "/trackID=99 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=1-99999\r\n\r\n",
+		"SETUP " + url + "/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=254-999\r\n\r\n",
+		"SETUP " + url + "/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: " + strings.Repeat(",", 2000) + "\r\n\r\n",
+		"ANNOUNCE " + url + " RTSP/1.0\r\nCSeq: 1\r\nContent-Length: -1\r\n\r\n",
+		"ANNOUNCE " + url + " RTSP/1.0\r\nCSeq: 1\r\nContent-Type: application/sdp\r\nContent-Length: 4\r\n\r\nv=0\r",
+		"GET / HTTP/1.1\r\nHost: x\r\nAccept: application/x-rtsp-tunnelled\r\nX-Sessioncookie: 1\r\n\r\n",
+		"RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n",
+		"$\x00\xff\xff" + strings.Repeat("x", 1000),
+	} {
+		conn, err := c.dial(c.Victim)
+		if err != nil {
+			return err
+		}
+		text = strings.Replace(text, "CSeq: 1\r\n", "CSeq: 1\r\nAuthorization: Bearer "+c.Token+"\r\n", 1)
+		_, _ = conn.Write([]byte(text)) // the server may have closed it
+		_ = conn.Conn.(*net.TCPConn).CloseWrite()
+		answer, err := io.ReadAll(io.LimitReader(conn, 1<<20))
+		_ = conn.Close()
+		if strings.HasPrefix(string(answer), "RTSP/1.0 200") {
+			return undefended("the server grants %q", text)
+		}
+		if err := slow(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endless is more than the server and the buffers of both hosts take.
+const endless = 64 << 20
+
+// without sends the beginning of a request and then the same again and again, until the server ends the connection.
+func (c *RTSPClient) without(begin, more string) error {
+	conn, err := c.dial(c.Victim)
+	if err != nil {
+		return err
+	}
+	defer cut(conn)
+	_, err = conn.Write([]byte(begin))
+	block := []byte(strings.Repeat(more, 1<<14/len(more)))
+	for n := 0; err == nil; n += len(block) {
+		if n >= endless {
+			return errUnlimited
+		}
+		_, err = conn.Write(block)
+	}
+	return slow(err)
+}
+
+func endlessHeaders(c *RTSPClient) error {
+	return c.without("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "X: y\r\n")
+}
+func endlessLine(c *RTSPClient) error { return c.without("DESCRIBE rtsp://x/", "x") }
+
+func endlessBody(c *RTSPClient) error {
+	return c.without("ANNOUNCE rtsp://x/y RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 99999999999\r\n\r\n", "x")
+}
+
+// unreadAnswers sends requests as long as the server takes them, and reads no answer.
+func unreadAnswers(c *RTSPClient) error {
+	conn, err := c.dial(c.Victim)
+	if err != nil {
+		return err
+	}
+	defer cut(conn)
+	block := []byte(strings.Repeat("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n", 500))
+	for n := 0; ; n += len(block) {
+		if _, err := conn.Write(block); err != nil {
+			return slow(err) // it ends connections whose client reads nothing
+		}
+		if n >= endless {
+			return errUnlimited
+		}
+	}
+}
+
+// slowRequests sends a byte a second of many requests.
+func slowRequests(c *RTSPClient) error {
+	const many = 30
+	var conns []*rtspwire.Conn
+	for range many {
+		conn, err := c.dial(c.Victim)
+		if err != nil {
+			return err
+		}
+		defer cut(conn)
+		conns = append(conns, conn)
+	}
+	for _, b := range []byte("DESCRIBE rtsp://x/y RTSP/1.0") {
+		for _, conn := range conns {
+			if _, err := conn.Write([]byte{b}); err != nil {
+				return nil // the server ends requests that take too long
+			}
+		}
+		if err := c.sleep(time.Second); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxConnections is how many connections a server may serve of a source address.
+const maxConnections = 256
+
+// connections opens more connections than one address may have, and asks on each.
+func connections(c *RTSPClient) error {
+	var conns []*rtspwire.Conn
+	for range maxConnections + 50 {
+		conn, err := c.dial(c.Victim)
+		if err != nil {
+			return err
+		}
+		defer cut(conn)
+		conns = append(conns, conn)
+	}
+	served := 0
+	for _, conn := range conns {
+		err := answer(conn)
+		if err == nil {
+			served++
+		} else if err := slow(err); err != nil {
+			return err
+		}
+	}
+	if served > maxConnections {
+		return undefended("the server serves %d connections", served)
+	}
+	return nil
+}
+
+// otherPaths publishes where somebody else does.
+func otherPaths(c *RTSPClient) error { return c.publishThere(c.From) }
+
+// neighbours does so from the address of the victim.
+func neighbours(c *RTSPClient) error {
+	if c.Beside == nil {
+		return nil
+	}
+	return c.publishThere(c.Beside)
+}
+
+func (c *RTSPClient) publishThere(from net.IP) error {
+	there := *c
+	there.From = from
+	for range 50 {
+		conn, err := there.dial(c.Victim)
+		if err != nil {
+			return err
+		}
+		res, err := conn.Ask("ANNOUNCE", conn.URL(), rtspwire.H264, "Content-Type: application/sdp")
+		cut(conn)
+		if err != nil {
+			return slow(err)
+		}
+		if res.StatusCode == base.StatusOK {
+			return undefended("it publishes in another client's place")
+		}
+	}
+	return nil
+}
+
+// wrongTokens asks for everything with tokens that nobody has, in all places where a token may be.
+func wrongTokens(c *RTSPClient) error {
+	for i := range 30 {
+		wrong := strings.Repeat("wrong", i*i)
+		for _, ask := range []func(*rtspwire.Conn) (*base.Response, error){
+			func(conn *rtspwire.Conn) (*base.Response, error) { return conn.Ask("DESCRIBE", conn.URL(), "") },
+			func(conn *rtspwire.Conn) (*base.Response, error) {
+				return conn.Ask("DESCRIBE", conn.URL()+"?token="+wrong+"&token="+c.Token, "")
+			},
+			func(conn *rtspwire.Conn) (*base.Response, error) {
+				return conn.Ask("SETUP", conn.Media(0), "", "Transport: RTP/AVP/TCP;unicast;interleaved=0-1",
+					"Authorization: Basic "+wrong)
+			},
+			func(conn *rtspwire.Conn) (*base.Response, error) {
+				return conn.Ask("ANNOUNCE", conn.URL(), rtspwire.H264, "Content-Type: application/sdp")
+			},
+		} {
+			conn, err := c.dialWith(c.Victim, "x"+wrong)
+			if err != nil {
+				return err
+			}
+			res, err := ask(conn)
+			cut(conn)
+			if err := slow(err); err != nil {
+				return err
+			}
+			if err == nil && res.StatusCode == base.StatusOK {
+				return undefended("the server takes the token %q", "x"+wrong)
+			}
+		}
+	}
+	return nil
+}
+
+// nobodys asks for broadcasts that do not exist, in many ways, and leaves before the server has found that out.
+func nobodys(c *RTSPClient) error {
+	for i := range 50 {
+		conn, err := c.dial(fmt.Sprintf("%s/%d", c.own, i))
+		if err != nil {
+			return err
+		}
+		query := fmt.Sprintf("?nack=1&rendition=%d&max-bitrate=%d", i, i)
+		if err := conn.Send("DESCRIBE", conn.URL()+query, ""); err != nil {
+			return slow(err)
+		}
+		if i%2 == 0 {
+			cut(conn)
+			continue
+		}
+		defer cut(conn)
+	}
+	conn, err := c.dial(c.own)
+	if err != nil {
+		return err
+	}
+	defer cut(conn)
+	res, err := conn.Ask("DESCRIBE", conn.URL(), "")
+	if err == nil && res.StatusCode == base.StatusOK {
+		return undefended("the server describes what nobody publishes")
+	}
+	return slow(err)
+}

@@ -1,0 +1,244 @@
+package trial
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/lab/sim"
+	"sluice/server"
+	"sluice/server/steer"
+	"sluice/transport"
+)
+
+// retireTime is how long a process that was replaced serves its sessions, as by default (cmd/sluice: --replace-drain).
+const retireTime = time.Hour
+
+// drainTime is how long a relay that sends its clients to another one waits for them, as by default.
+const drainTime = 10 * time.Second
+
+// errReplaced is why a process stops to serve: another one has its port.
+var errReplaced = errors.New("another process has taken over")
+
+// process is a process of a relay. Another one may have had its port before, and still have sessions.
+type process struct {
+	service  *service
+	relay    int
+	number   steer.Number
+	upstream []int // the relays that it subscribes at
+	cert     *tls.Certificate
+	conn     *sim.Conn
+	server   *server.Server
+	kernel   kernel   // nil: it has none
+	replaced *process // nil: none
+	drainURI string   // where its clients are sent when it stops; "": nowhere
+
+	serving context.Context
+	retire  context.CancelCauseFunc // ends serving
+	living  context.Context
+	kill    context.CancelFunc // ends living: the sessions of a process that was replaced
+	ended   chan struct{}
+}
+
+// launch opens the port of a relay that subscribes at others, beside another process that has it, if there is one.
+func (s *service) launch(n int, upstream []int, replaced *process) *process {
+	p := &process{service: s, relay: n, upstream: upstream, replaced: replaced, ended: make(chan struct{})}
+	p.serving, p.retire = context.WithCancelCause(context.Background())
+	p.living, p.kill = context.WithCancel(context.Background())
+	if replaced != nil {
+		p.number, p.cert = replaced.number+1, replaced.cert
+	} else {
+		cert, _, err := transport.DevCertificate()
+		s.check(err)
+		p.cert = &cert
+	}
+	var err error
+	p.conn, err = s.net.Share(netip.AddrPortFrom(sim.Host(n), 4443), p.isNamed)
+	s.check(err)
+	cfg := p.config()
+	p.kernel = s.forward(&cfg, p.conn, n)
+	p.server, err = server.Listen(cfg)
+	s.check(err)
+	return p
+}
+
+// isNamed reports whether a packet is of a connection of the process.
+func (p *process) isNamed(packet []byte) bool {
+	socket, ok := steer.Named(packet)
+	return ok && socket.Process == p.number
+}
+
+// config returns the configuration of the process, without a kernel.
+func (p *process) config() server.Config {
+	s, host := p.service, sim.Host(p.relay)
+	cfg := server.Config{
+		Listen: fmt.Sprintf("%v:4443", host),
+		Logger: slog.New(logged{s.options.Log.Handler(), &s.omitted}).
+			With("relay", p.relay, "process", p.number),
+		NewDropPolicy: dropPolicies[s.drop],
+		ListenLink: func(string, *net.UDPAddr) (transport.UDPConn, error) {
+			return s.net.Listen(netip.AddrPortFrom(host, 0))
+		},
+	}
+	cfg.Transport.Certificate, cfg.FastPath.Mode = p.cert, server.FastPathOff
+	cfg.Transport.Sockets = func(*net.UDPAddr) ([]transport.Socket, error) {
+		return []transport.Socket{{Conn: p.conn, ConnectionIDs: steer.IDs{Process: p.number}}}, nil
+	}
+	cfg.Transport.Inspection, cfg.Upstream.Transport.Inspection = s.inspection(), s.inspection()
+	if s.limits != (Limits{}) {
+		s.limits.apply(&cfg.Relay)
+	}
+	if len(p.upstream) > 0 {
+		var urls []string
+		for _, u := range p.upstream {
+			urls = append(urls, s.url(u, "moqt"))
+		}
+		cfg.Upstream.Routes, cfg.Upstream.Transport.Insecure = []server.UpstreamRoute{{URLs: urls}}, true
+	}
+	if s.bus != nil {
+		cfg.Upstream.Transport.Insecure, cfg.FastPath.Dials = true, true
+	}
+	return cfg
+}
+
+// serve has clients of the relay come to the process, makes it a node of the cluster, and serves them.
+func (p *process) serve() {
+	s := p.service
+	p.conn.Promote()
+	s.mu.Lock()
+	s.relays[p.relay] = p
+	s.mu.Unlock()
+	if p.replaced != nil {
+		p.replaced.retire(errReplaced)
+	}
+	if s.bus != nil {
+		node := s.nodes[p.relay-1]
+		s.check(p.server.JoinCluster(server.ClusterConfig{
+			Engine: s.bus.engine(p.relay), Node: node.Name, Region: node.Region,
+			URL:  fmt.Sprintf("moqt://%v:4443", sim.Host(p.relay)),
+			Load: func(time.Time) float64 { return node.Load },
+		}))
+	}
+	go p.run()
+}
+
+// run serves until the process is stopped, or until all its clients have left when another one has replaced it.
+func (p *process) run() {
+	defer close(p.ended)
+	p.service.check(p.server.Serve(p.serving))
+	if errors.Is(context.Cause(p.serving), errReplaced) {
+		isNamed := func(implementation string) bool { return implementation != "" }
+		p.service.check(p.server.Retire(p.living, retireTime, isNamed))
+	} else {
+		wait := time.Second
+		if p.drainURI != "" {
+			wait = drainTime
+		}
+		p.service.check(p.server.Drain(p.drainURI, wait))
+	}
+}
+
+// stop ends the process, and those that it has replaced.
+func (p *process) stop() {
+	if p.replaced != nil {
+		p.replaced.stop()
+	}
+	p.retire(nil)
+	p.kill()
+	<-p.ended
+}
+
+// lives reports whether the process has not ended.
+func (p *process) lives() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// start starts a relay that subscribes at others, or is a node of the cluster.
+func (s *service) start(n int, upstream ...int) { s.launch(n, upstream, nil).serve() }
+
+// upgrade has another process take over the port of a relay, as cmd/sluice does with --replace. The two make links, and
+// the old one serves its clients until they have moved.
+func (s *service) upgrade(n int) {
+	old := s.process(n)
+	if old == nil {
+		return // it was killed
+	}
+	targets, err := old.server.LinkTargets()
+	s.check(err)
+	p := s.launch(n, old.upstream, old)
+	p.server.LinkTo(s.t.Context(), targets)
+	if s.bus != nil {
+		s.bus.replace(n)
+	}
+	p.serve()
+}
+
+// drain has a relay send its clients to another one, and end.
+func (s *service) drain(n int, uri string) {
+	if p := s.remove(n); p != nil {
+		p.drainURI = uri
+		p.retire(nil)
+	}
+}
+
+// remove returns the newest process of a relay, which does not count as one that runs any more.
+func (s *service) remove(n int) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.relays[n]
+	delete(s.relays, n)
+	return p
+}
+
+// kill makes a relay vanish without a word. The rest of its processes ends by itself.
+func (s *service) kill(n int) {
+	s.net.Kill(sim.Host(n))
+	if s.bus != nil {
+		s.bus.kill(n)
+	}
+	go s.remove(n).stop()
+}
+
+// process returns the newest process of a relay, or nil if it was killed.
+func (s *service) process(n int) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.relays[n]
+}
+
+// running returns the newest processes of the relays that run.
+func (s *service) running() (all []*process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range slices.Sorted(maps.Keys(s.relays)) {
+		all = append(all, s.relays[n])
+	}
+	return all
+}
+
+// gauges returns the process's gauges without labels.
+func (p *process) gauges() map[string]float64 {
+	metrics := prometheus.NewRegistry()
+	p.service.check(metrics.Register(p.server))
+	families, err := metrics.Gather()
+	p.service.check(err)
+	values := make(map[string]float64)
+	for _, f := range families {
+		values[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+	}
+	return values
+}

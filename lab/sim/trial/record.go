@@ -1,0 +1,79 @@
+package trial
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+
+	"sluice/lab/sim"
+	"sluice/rtt/pcap"
+)
+
+// Record is what a service has sent and said.
+type Record struct {
+	Packets []sim.Packet
+	Keys    bytes.Buffer // the secrets of TLS, in the format of SSLKEYLOGFILE
+
+	mu    sync.Mutex
+	qlogs []*qlog
+}
+
+// Hash returns a hash of all packets: when each was sent, when it arrives, from where, to where, and its bytes. Runs
+// with equal hashes were the same run.
+func (r *Record) Hash() string {
+	h := sha256.New()
+	for _, p := range r.Packets {
+		b := binary.BigEndian.AppendUint64(nil, uint64(p.At.UnixNano()))
+		b = append(b, byte(len(p.Arrivals)))
+		for _, at := range p.Arrivals {
+			b = binary.BigEndian.AppendUint64(b, uint64(at.UnixNano()))
+		}
+		b = fmt.Appendf(b, "%v %v %d ", p.From, p.To, len(p.Data))
+		h.Write(append(b, p.Data...))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// WritePcap writes the packets as Ethernet frames, at the times at which they were sent. Lost ones are among them.
+func (r *Record) WritePcap(file io.Writer) error {
+	w, err := pcap.NewWriter(file)
+	if err != nil {
+		return err
+	}
+	for _, p := range r.Packets {
+		frame, err := frame(&p)
+		if err == nil {
+			err = w.Write(pcap.Packet{At: p.At, Frame: frame, Length: len(frame)})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frame returns the packet as an Ethernet frame.
+func frame(p *sim.Packet) ([]byte, error) {
+	mac := func(a netip.Addr) []byte { b := a.As4(); return append([]byte{2, 0}, b[:]...) }
+	ip := &layers.IPv4{
+		Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP,
+		SrcIP: p.From.Addr().AsSlice(), DstIP: p.To.Addr().AsSlice(),
+	}
+	udp := &layers.UDP{SrcPort: layers.UDPPort(p.From.Port()), DstPort: layers.UDPPort(p.To.Port())}
+	b := gopacket.NewSerializeBuffer()
+	err := errors.Join(udp.SetNetworkLayerForChecksum(ip),
+		gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+			&layers.Ethernet{
+				SrcMAC: mac(p.From.Addr()), DstMAC: mac(p.To.Addr()), EthernetType: layers.EthernetTypeIPv4,
+			}, ip, udp, gopacket.Payload(p.Data)))
+	return b.Bytes(), err
+}

@@ -1,0 +1,120 @@
+package sub
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/player/catalog"
+	"sluice/player/client/clienttest"
+	"sluice/player/cmaf"
+	"sluice/player/pub"
+)
+
+// frame is what has to survive of a sample when it goes without a container.
+type frame struct {
+	track   string // codec
+	present int64
+	sync    bool
+	data    string
+}
+
+// framesOf returns the samples of a file by its tracks' codecs, in the order of decoding.
+func framesOf(t *testing.T, file []byte) map[string][]frame {
+	t.Helper()
+	r := cmaf.NewReader(bytes.NewReader(file))
+	in, err := r.Init()
+	require.NoError(t, err)
+	all := map[string][]frame{}
+	for {
+		c, err := r.Next()
+		if err == io.EOF {
+			return all
+		}
+		require.NoError(t, err)
+		samples, err := in.Samples(c.Data)
+		require.NoError(t, err)
+		codec := in.Track(c.Track).Codec
+		for _, s := range samples {
+			all[codec] = append(all[codec], frame{codec, int64(s.DecodeTime) + int64(s.Offset), s.Sync, string(s.Data)})
+		}
+	}
+}
+
+// Frames without a container become the file that they were taken from: the same frames, shown at the same times.
+func TestPlayFrames(t *testing.T) {
+	for _, file := range []string{
+		"../../testdata/clip.mp4", "../loc/testdata/avc.mp4", "../loc/testdata/hevc.mp4", "../loc/testdata/av1.mp4",
+	} {
+		t.Run(file, func(t *testing.T) {
+			whole, err := os.ReadFile(file)
+			require.NoError(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				r := &clienttest.Relay{}
+				done := publish(t, r, pub.PublisherConfig{
+					Wait: true, Packaging: catalog.LOC,
+					Open: func() (io.ReadCloser, error) { return os.Open(file) },
+				})
+				got, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole)})
+				require.NoError(t, err)
+				require.True(t, result.Verified(), "%+v", result)
+				require.Equal(t, "1.loc", result.Tracks[0].Name)
+				want, played := framesOf(t, whole), framesOf(t, got)
+				require.Len(t, played, 2)
+				shift := shiftOf(want, played)
+				for codec, frames := range want {
+					require.Len(t, played[codec], len(frames))
+					for i := range frames {
+						frames[i].present += shift[codec]
+						require.Equal(t, frames[i], played[codec][i], "frame %d", i)
+					}
+				}
+				require.NoError(t, <-done)
+			})
+		})
+	}
+}
+
+// shiftOf returns by how much a track starts later than in the file: a library places the decode times of reordered
+// frames before the first picture.
+func shiftOf(want, got map[string][]frame) map[string]int64 {
+	shift := map[string]int64{}
+	for codec := range want {
+		shift[codec] = got[codec][0].present - want[codec][0].present
+	}
+	return shift
+}
+
+// Playback that comes late starts with a key frame, and has no init segment before it.
+func TestPlayFramesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole, _, _ := clip(t)
+		r := &clienttest.Relay{}
+		publish(t, r, pub.PublisherConfig{Packaging: catalog.LOC, Loop: true})
+		got, result, err := play(t, r, PlayerConfig{Objects: 100, Verify: bytes.NewReader(whole)})
+		require.NoError(t, err)
+		require.Equal(t, uint64(100), result.Objects())
+		require.Zero(t, result.Tracks[0].Different)
+		frames := framesOf(t, got)
+		require.True(t, frames["avc1.4d401e"][0].sync)
+		require.Zero(t, frames["avc1.4d401e"][0].present, "times start at 0")
+	})
+}
+
+func TestNumber(t *testing.T) {
+	choices := make([]choice, 5)
+	for i, name := range []string{"1.m4s", "2.loc", "video/hd", "2", "1.loc"} {
+		choices[i].name.Name, choices[i].entry.Packaging = name, catalog.LOC
+	}
+	choices[0].entry.Packaging, choices[0].id = catalog.CMAF, 1
+	number(choices)
+	var ids []uint32
+	for _, c := range choices {
+		ids = append(ids, c.id)
+	}
+	require.Equal(t, []uint32{1, 2, 3, 4, 5}, ids)
+}

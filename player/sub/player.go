@@ -1,0 +1,347 @@
+package sub
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/player/cmaf"
+)
+
+// maxBuffered is how many bytes may wait to be written. Beyond that, streams are not read, and QUIC's flow control
+// stops the relay.
+const maxBuffered = 64 << 20
+
+// player merges tracks into one stream of chunks, in the order of their decode times.
+type player struct {
+	out  io.Writer
+	init *cmaf.Init    // of the tracks of chunks; nil: there are none
+	hold time.Duration // how long to wait for a missing object
+	stop limits
+
+	memory Memory
+
+	mu       sync.Mutex
+	lanes    []*lane
+	headed   bool // the init segment has been written
+	err      error
+	begun    bool
+	first    time.Duration // media time of the first chunk
+	last     time.Duration // media time at which the latest one ends
+	released uint64
+	limited  bool // a limit was reached
+	full     bool
+	writing  int           // bytes of the batch that is being written
+	counted  int           // bytes taken of memory
+	changed  chan struct{} // closed at the next arrival
+	room     chan struct{} // closed when there is room again
+}
+
+// limits end playback early. Zero values are no limits.
+type limits struct {
+	duration time.Duration // of media
+	objects  uint64
+}
+
+func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
+	return &player{
+		out: out, init: in, hold: hold, stop: stop, headed: true, memory: unbounded{},
+		changed: make(chan struct{}), room: make(chan struct{}),
+	}
+}
+
+// sourcesOf returns the tracks that a lane may take objects from.
+func (p *player) sourcesOf(l *lane) []*source {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return l.sourcesLocked()
+}
+
+// switchLocked goes on with another rendition, at the start of a group. An init segment comes first.
+func (p *player) switchLocked(l *lane, to *source) {
+	l.source, l.switched, p.headed = to, true, false
+	l.switches++
+	if to.frames != nil {
+		to.frames.mux.InBand()
+	}
+}
+
+func (p *player) add(l *lane) *lane {
+	l.seq, l.sum = newSequencer(), sha256.New()
+	l.seq.apart = l.entry.Role == string(cmaf.Video)
+	l.listed, l.withdraw = context.WithCancel(context.Background())
+	p.lanes = append(p.lanes, l)
+	return l
+}
+
+// update calls f with the lock held, and then waits while too much is buffered.
+func (p *player) update(ctx context.Context, l *lane, f func(*sequencer)) error {
+	full, room := p.apply(l, f)
+	if !full {
+		return nil
+	}
+	select {
+	case <-room:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *player) apply(l *lane, f func(*sequencer)) (full bool, room <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(l.seq)
+	p.countLocked()
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.full = p.full || p.bufferedLocked() > maxBuffered // collect resets it
+	return p.full, p.room
+}
+
+// offer is update for objects that may be dropped: it does nothing while too much is buffered.
+func (p *player) offer(l *lane, f func(*sequencer)) {
+	p.mu.Lock()
+	full := p.full
+	p.mu.Unlock()
+	if !full {
+		p.apply(l, f)
+	}
+}
+
+func (p *player) snapshot() Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Progress{Media: p.last - p.first}
+	for _, l := range p.lanes {
+		s.Objects += l.seq.counted.Objects
+		s.Bytes += l.seq.counted.Bytes
+	}
+	return s
+}
+
+func (p *player) bufferedLocked() (n int) {
+	for _, l := range p.lanes {
+		n += l.seq.bytes
+	}
+	return n
+}
+
+// run writes until all tracks have ended, a limit is reached, or the context is done.
+func (p *player) run(ctx context.Context) error {
+	for {
+		batch, next, done := p.collect(time.Now())
+		for _, b := range batch {
+			if _, err := p.out.Write(b); err != nil {
+				return &OutputError{err}
+			}
+		}
+		p.written()
+		if done {
+			return p.err
+		}
+		if err := p.sleep(ctx, next); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits for an arrival or for a time.
+func (p *player) sleep(ctx context.Context, until wake) error {
+	timer := time.NewTimer(time.Until(until.at))
+	defer timer.Stop()
+	if until.at.IsZero() {
+		timer.Stop()
+	}
+	select {
+	case <-until.changed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// wake is when collect has to be called again.
+type wake struct {
+	changed <-chan struct{}
+	at      time.Time // zero: not by time
+}
+
+// collect takes the chunks that can be written now.
+func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next.changed = p.changed
+	if p.err != nil {
+		return nil, next, true
+	}
+	for len(batch) < 256 {
+		h, at, open := p.pickLocked(now)
+		if h == nil {
+			next.at = at
+			done = !open
+			break
+		}
+		done = p.releaseLocked(h)
+		out, err := p.outputLocked(h)
+		if err != nil {
+			p.err = &MediaError{err}
+			return batch, next, true
+		}
+		if batch = append(batch, out); done {
+			break
+		}
+		next.at = now // there may be more
+	}
+	if p.full && p.bufferedLocked() <= maxBuffered/2 {
+		p.full = false
+		close(p.room)
+		p.room = make(chan struct{})
+	}
+	return batch, next, done
+}
+
+// candidate is the next chunk of a track.
+type candidate struct {
+	lane  *lane
+	item  item
+	chunk cmaf.Chunk
+	time  time.Duration
+}
+
+// pickLocked returns the chunk to write now, or when to look again. open is false if all tracks have ended.
+func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open bool) {
+	var idle []*lane
+	for _, l := range p.lanes {
+		c, st, again := p.headLocked(l, now)
+		switch st {
+		case ready:
+			if best == nil || c.time < best.time {
+				best = c
+			}
+		case over:
+			continue
+		default:
+			at = earliest(at, again)
+			idle = append(idle, l)
+		}
+		open = true
+	}
+	if best == nil || slices.ContainsFunc(idle, (*lane).waitsLocked) {
+		return nil, at, open
+	}
+	due := best.item.arrived.Add(p.hold)
+	for _, l := range idle {
+		// A track without a gap cannot have an earlier chunk than the expected one.
+		if mayPrecede := l.expected <= best.time; mayPrecede && now.Before(due) {
+			return nil, earliest(at, due), open
+		}
+	}
+	return best, at, open
+}
+
+// startDelay is how long to wait for earlier groups while the first group is not known: streams may overtake each
+// other.
+const startDelay = 200 * time.Millisecond
+
+// headLocked returns the next chunk of a track, or when to look again if that is known. It skips objects that have been
+// missing for too long, and frames that cannot be decoded.
+func (p *player) headLocked(l *lane, now time.Time) (c *candidate, st state, again time.Time) {
+	for {
+		i, st, again := p.nextLocked(l, now)
+		if st == ready && i.source != nil && i.source != l.source {
+			p.switchLocked(l, i.source)
+		}
+		switch {
+		case st != ready:
+			return nil, st, again
+		case l.frames == nil || l.frames.prepare(i):
+			return p.candidateLocked(l, i), ready, time.Time{}
+		}
+		l.seq.drop(i)
+	}
+}
+
+func (p *player) nextLocked(l *lane, now time.Time) (i item, st state, again time.Time) {
+	if !l.seq.begun && !l.seq.ended && l.seq.bytes > 0 {
+		if l.opened.IsZero() {
+			l.opened = now
+		}
+		if again = l.opened.Add(startDelay); now.Before(again) {
+			return item{}, waiting, again
+		}
+	}
+	i, st = l.seq.head()
+	if st == blocked {
+		if l.late.IsZero() {
+			l.late = now
+		}
+		if again = l.late.Add(p.hold); now.Before(again) && !l.seq.ended {
+			return item{}, blocked, again
+		}
+		l.seq.skip()
+		i, st = l.seq.head()
+	}
+	l.late = time.Time{}
+	return i, st, time.Time{}
+}
+
+func (p *player) candidateLocked(l *lane, i item) *candidate {
+	c := &candidate{lane: l, item: i, time: l.expected}
+	if f := l.frames; f != nil {
+		c.time = f.mux.Time(f.sample)
+		return c
+	}
+	if l.track != nil {
+		if chunk, err := l.init.ParseChunk(i.payload); err == nil && chunk.Track == l.track.ID {
+			c.chunk, c.time = chunk, l.track.Time(chunk.DecodeTime)
+		}
+	}
+	return c
+}
+
+// releaseLocked takes a chunk out of its track. It reports whether a limit was reached.
+func (p *player) releaseLocked(c *candidate) (done bool) {
+	l := c.lane
+	l.seq.pop(c.item)
+	p.writing += c.item.size()
+	l.sum.Write(c.item.payload)
+	l.expected = c.time
+	if f := l.frames; f != nil {
+		l.expected = f.mux.End(f.sample)
+	} else if c.chunk.Track != 0 {
+		l.expected = l.track.Time(c.chunk.DecodeTime + c.chunk.Duration)
+	}
+	if l.check != nil {
+		l.check.add(c.item.payload)
+	}
+	if !p.begun {
+		p.begun, p.first = true, c.time
+	}
+	p.last = max(p.last, l.expected)
+	p.released++
+	p.limited = p.stop.objects > 0 && p.released >= p.stop.objects ||
+		p.stop.duration > 0 && c.time-p.first >= p.stop.duration
+	return p.limited
+}
+
+// earliest returns the earlier of two times, or the other one if one is zero.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// OutputError is the error of an output that cannot be written.
+type OutputError struct{ Err error }
+
+func (e *OutputError) Error() string { return fmt.Sprintf("output: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *OutputError) Unwrap() error { return e.Err }

@@ -1,0 +1,143 @@
+package sub
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/player/client"
+)
+
+// Filters of subscriptions: from the next object on, and from the next group on.
+var (
+	fromNow       = moqt.Filter{Type: moqt.FilterLargestObject}
+	fromNextGroup = moqt.Filter{Type: moqt.FilterRelativeStart}
+)
+
+// request returns a SUBSCRIBE to a track from where a filter says.
+func request(name moqt.FullTrackName, from moqt.Filter) moqt.Subscribe {
+	return moqt.Subscribe{Track: name, Parameters: moqt.Parameters{Filter: &from}}
+}
+
+// subscribe subscribes to a track, and waits for the answer. The relay waits for a publisher for the given time, or the
+// player does, if the version does not let it ask the relay for that.
+func subscribe(
+	ctx context.Context, cfg *PlayerConfig, l *client.Link, m moqt.Subscribe, wait time.Duration, r session.Receiver,
+) (s *session.Subscription, largest *moqt.Location, err error) {
+	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
+	if ms := uint64(wait.Milliseconds()); ms > 0 {
+		m.Parameters.RendezvousTimeout = &ms
+	}
+	err = untilPublished(ctx, l, wait, func() error {
+		s, largest, err = subscribeOnce(ctx, l, m, r)
+		return err
+	})
+	return s, largest, err
+}
+
+func subscribeOnce(
+	ctx context.Context, l *client.Link, m moqt.Subscribe, r session.Receiver,
+) (*session.Subscription, *moqt.Location, error) {
+	s, err := l.Subscribe(ctx, m, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	ok, err := s.Wait(ctx)
+	if err != nil {
+		s.Cancel(moqt.ResetCancelled)
+		return nil, nil, err
+	}
+	return s, ok.Parameters.LargestObject, nil
+}
+
+// untilPublished calls ask. If the version has no RENDEZVOUS_TIMEOUT, it does so again for as long as nobody publishes,
+// for the given time.
+func untilPublished(ctx context.Context, l *client.Link, wait time.Duration, ask func() error) error {
+	deadline := time.Now().Add(wait)
+	for {
+		err := ask()
+		code, refused := refusal(err)
+		if l.Version().HasRendezvous() || !refused || code != moqt.RequestDoesNotExist ||
+			time.Now().Add(resubscribe).After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(resubscribe):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// fetch fetches objects from before the start of a subscription, up to largest. If the version has no joining fetch, or
+// it is refused, as it is when the subscription has ended meanwhile, it tries a standalone fetch.
+func fetch(
+	ctx context.Context, cfg *PlayerConfig, s *session.Subscription,
+	m moqt.Fetch, largest moqt.Location, object func(item),
+) error {
+	if s.Session().Version().HasJoiningFetch() {
+		m.JoiningRequestID = s.ID()
+		err := readFetched(ctx, cfg, s.Session(), m, object)
+		if _, refused := errors.AsType[*moqt.RequestError](err); !refused {
+			return err
+		}
+	}
+	r := m.JoiningRange(largest)
+	return readFetched(ctx, cfg, s.Session(), moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: s.Track(), Start: r.Start, End: r.FetchEnd(),
+	}, object)
+}
+
+func readFetched(ctx context.Context, cfg *PlayerConfig, s *session.Session, m moqt.Fetch, object func(item)) error {
+	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
+	f, err := s.Fetch(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer f.Cancel(moqt.ResetCancelled)
+	stream, err := f.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	if err := readFetch(s.Version(), stream, cfg.Memory, object); err != nil {
+		closeOnViolation(s, err)
+		return err
+	}
+	_, err = f.Wait(ctx)
+	return err
+}
+
+// closeOnViolation ends a session whose peer violates the protocol.
+func closeOnViolation(l *session.Session, err error) {
+	if e, ok := errors.AsType[*moqt.ProtocolError](err); ok {
+		l.Close(e.Code, e.Reason)
+	}
+}
+
+// plainReceiver passes on all objects as they come.
+type plainReceiver struct {
+	cfg    *PlayerConfig
+	object func(item)
+}
+
+// HandleSubgroup implements [session.Receiver].
+func (r *plainReceiver) HandleSubgroup(g *session.Subgroup) {
+	r.cfg.try(func() {
+		closeOnViolation(g.Subscription.Session(), readSubgroup(g, r.cfg.Memory, func(h moqt.ObjectHeader, i item) {
+			if h.Status == moqt.StatusNormal {
+				r.object(i)
+			}
+		}))
+	})
+}
+
+// HandleDatagram implements [session.Receiver].
+func (r *plainReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
+	if o.Status == moqt.StatusNormal {
+		r.cfg.try(func() {
+			r.object(item{location: o.Location, priority: o.Priority, payload: o.Payload, arrived: time.Now()})
+		})
+	}
+}

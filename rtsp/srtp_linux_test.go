@@ -1,0 +1,92 @@
+package rtsp
+
+import (
+	"crypto/tls"
+	"net/netip"
+	"testing"
+
+	"github.com/bluenviron/gortsplib/v5"
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/pion/rtp"
+	"github.com/stretchr/testify/require"
+
+	"sluice/lab"
+)
+
+// urlAt is where a host finds a broadcast at an RTSP port.
+func (w *kernelWorld) urlAt(h *lab.Host, scheme string, port uint16, path string) *base.URL {
+	at := netip.AddrPortFrom(w.lab.Relay.Facing(h).IPv4.Addr(), port)
+	u, err := base.ParseURL(scheme + "://" + at.String() + path)
+	require.NoError(w.t, err)
+	return u
+}
+
+func (w *kernelWorld) secureClient(h *lab.Host) *gortsplib.Client {
+	c := w.client(h)
+	c.Protocol, c.TLSConfig = nil, &tls.Config{InsecureSkipVerify: true}
+	return c
+}
+
+// TestKernelBesideSRTP has players with and without SRTP play streams published without and with it, until the kernel
+// sends where both sides are plain. It sends nothing else: it knows one port for RTP, and SRTP has another one, and
+// TestKernelIsOfferedNoSRTP shows that user space does not offer such sessions.
+func TestKernelBesideSRTP(t *testing.T) {
+	t.Parallel()
+	srtp := func(c *Config) { c.SRTPAddress = ":8004" }
+	w := newKernelWorld(t, lab.Topology{Subscribers: 2}, withTLS(t, ":8322"), srtp)
+	from, a, b := w.lab.Publisher, w.lab.Subscribers[0], w.lab.Subscribers[1]
+	encrypted := &sender{t: t, client: w.secureClient(from), desc: broadcast()}
+	u := w.urlAt(from, "rtsps", 8322, "/live/srtp")
+	require.NoError(t, encrypted.client.StartRecording(u.String(), encrypted.desc))
+	t.Cleanup(encrypted.client.Close)
+	decrypted := w.playURL(w.client(a), w.urlAt(a, "rtsp", 8554, "/live/srtp"))
+	encrypted.frames(1)
+	decrypted.expects(1, 1)
+
+	pub := w.publish(false)
+	secure := w.playURL(w.secureClient(b), w.urlAt(b, "rtsps", 8322, "/live/cam"))
+	pub.frames(1)
+	secure.expects(1, 1)
+	plain := w.play(a, false) // last: the others could be the kernel's before it
+	eventually(t, "the kernel sends", func() bool {
+		encrypted.frames(1)
+		pub.frames(1)
+		return w.byKernel() > 0
+	})
+	encrypted.frames(10)
+	pub.frames(10)
+	decrypted.expects(1, encrypted.number)
+	secure.expects(1, pub.number)
+	plain.expects(1, pub.number)
+	served := 0
+	for _, g := range w.cfg.Relay.Guests() {
+		if g.Kernel > 0 {
+			served++
+			require.Equal(t, "udp", g.Carrier)
+			require.Equal(t, "live-cam", g.Namespace)
+		}
+	}
+	require.Equal(t, 1, served)
+}
+
+// playURL plays the stream at a URL.
+func (w *kernelWorld) playURL(client *gortsplib.Client, u *base.URL) *receiver {
+	w.t.Helper()
+	c := &receiver{t: w.t, client: client, packets: make(map[description.MediaType][]*rtp.Packet)}
+	c.client.Scheme, c.client.Host = u.Scheme, u.Host
+	require.NoError(w.t, c.client.Start())
+	w.t.Cleanup(c.client.Close)
+	desc, _, err := c.client.Describe(u)
+	require.NoError(w.t, err)
+	require.NoError(w.t, c.client.SetupAll(desc.BaseURL, desc.Medias))
+	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.packets[m.Type] = append(c.packets[m.Type], p)
+	})
+	_, err = c.client.Play(nil)
+	require.NoError(w.t, err)
+	return c
+}

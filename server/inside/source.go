@@ -1,0 +1,135 @@
+package inside
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sluice/internal/delay"
+	"sluice/relay"
+	"sluice/server"
+	"sluice/server/cluster"
+)
+
+// Source takes snapshots.
+type Source interface {
+	Snapshot() (Snapshot, error)
+	Detail(track uint64) Detail
+}
+
+// Of returns the Source of a server.
+func Of(s *server.Server) Source { return source{s} }
+
+type source struct{ server *server.Server }
+
+// Snapshot implements [Source].
+func (s source) Snapshot() (Snapshot, error) {
+	activity, err := s.server.Activity()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	o, c := activity.Overview, activity.Media.Counters
+	n := Snapshot{
+		Time: time.Now(), Sessions: activity.Sessions, Publishers: o.Publishers, Viewers: o.Viewers,
+		Received: o.Received,
+		Sent: Sent{
+			Bytes: c.Bytes, Kernel: c.ForwarderPackets, Process: c.Packets - c.ForwarderPackets,
+			Lost: c.LostPackets, Again: c.Retransmissions,
+		},
+		FastPath: activity.FastPath, Held: c.Held(),
+		Delays: Delays{starts(), activity.Delays.Kernel.Bins, activity.Delays.Process.Bins},
+	}
+	n.Tracks, n.More = tracksOf(o.Tracks)
+	n.Guests, n.MoreGuests = guestsOf(activity.Guests)
+	for _, u := range activity.Upstreams {
+		n.Upstreams = append(n.Upstreams, Upstream(u))
+	}
+	if activity.Cluster != nil {
+		n.Cluster = clusterOf(activity.Cluster)
+	}
+	return n, nil
+}
+
+// starts returns where the bins of delays begin.
+func starts() []time.Duration {
+	list := make([]time.Duration, delay.Bins)
+	for bin := range list {
+		list[bin] = delay.Start(bin)
+	}
+	return list
+}
+
+// tracksOf lists the tracks with the most subscribers, and sums up the others.
+func tracksOf(all []relay.TrackStatus) (list []Track, more Rest) {
+	slices.SortStableFunc(all, func(a, b relay.TrackStatus) int { return cmp.Compare(b.Subscribers, a.Subscribers) })
+	list = make([]Track, 0, min(len(all), maxTracks))
+	for _, t := range all {
+		if len(list) < maxTracks {
+			list = append(list, Track(t))
+			continue
+		}
+		more.Tracks++
+		more.Subscribers += t.Subscribers
+		more.OnFastPath += t.OnFastPath
+		more.Bytes += t.Bytes
+	}
+	return list, more
+}
+
+// guestsOf lists the first guests, and counts the others.
+func guestsOf(all []relay.GuestStatus) (list []Guest, more int) {
+	for i := range all[:min(len(all), maxGuests)] {
+		g := &all[i]
+		list = append(list, Guest{
+			Remote: g.Remote, Protocol: g.Protocol, Carrier: g.Carrier, Publishes: g.Publishes, Namespace: g.Namespace,
+			Received: g.Received, Sent: g.Sent, Kernel: g.Kernel, Process: g.Process, Dropped: g.Dropped,
+		})
+	}
+	return list, len(all) - len(list)
+}
+
+func clusterOf(s *cluster.Status) *Cluster {
+	c := &Cluster{Name: s.Cluster, Node: s.Node, Nodes: []Node{}}
+	for _, n := range s.Nodes {
+		if len(c.Nodes) == maxNodes {
+			c.More = len(s.Nodes) - maxNodes
+			break
+		}
+		node := Node{ID: n.ID, Region: n.Card.Region, Routes: len(n.Routes) + n.More, Load: n.Card.Load}
+		for _, f := range n.Card.Feeds {
+			node.Feeds = append(node.Feeds, Feed{From: f.From, Tracks: f.Tracks, RTT: f.RTT})
+		}
+		c.Nodes = append(c.Nodes, node)
+	}
+	return c
+}
+
+// Detail implements [Source].
+func (s source) Detail(track uint64) Detail {
+	list, all, ok := s.server.Relay().Subscribers(track, maxSubscribers)
+	d := Detail{ID: track, Gone: !ok, Subscribers: make([]Subscriber, 0, len(list)), More: all - len(list)}
+	for i := range list {
+		d.Subscribers = append(d.Subscribers, subscriberOf(&list[i]))
+	}
+	return d
+}
+
+func subscriberOf(s *relay.SubscriberStatus) Subscriber {
+	of := &s.Session
+	return Subscriber{
+		Session: of.ID, Remote: of.Remote, Transport: of.Transport, OnFastPath: s.OnFastPath, Forward: s.Forward,
+		SRTT: of.SRTT, MinRTT: of.MinRTT, Window: of.Window, InFlight: of.InFlight,
+		Sent: Sent{
+			Bytes: of.Bytes, Kernel: of.Packets.Kernel, Process: of.Packets.Process,
+			Lost: of.Packets.Lost, Again: of.Packets.Again,
+		},
+		Declined: of.Declined, Held: of.Held, Rendition: renditionOf(s.Rendition),
+	}
+}
+
+func renditionOf(r *relay.RenditionStatus) *Rendition {
+	if r == nil {
+		return nil
+	}
+	return &Rendition{Track: r.Track, Renditions: r.Renditions, Switches: r.Switches, Reason: r.Reason}
+}
