@@ -369,6 +369,7 @@ func (l *life) publish(p *publisher) {
 		}
 		p.group(group, l.begin)
 	}
+	p.finish()
 	l.settle()
 }
 

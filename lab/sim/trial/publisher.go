@@ -31,6 +31,7 @@ type publisher struct {
 	moved   []*publication // that have got nothing yet
 	largest *moqt.Location // that was published
 	over    bool           // another publisher goes on
+	done    bool           // all was published
 }
 
 func (s *service) publisher(relay int, c Client, m *Media) *publisher {
@@ -80,9 +81,9 @@ func (p *publisher) follow(from *publication) {
 		return
 	}
 	p.mu.Lock()
-	largest, over := p.largest, p.over
+	largest, left := p.largest, p.over
 	p.mu.Unlock()
-	if over {
+	if left {
 		time.Sleep(linger)
 		from.leave()
 		return
@@ -91,14 +92,25 @@ func (p *publisher) follow(from *publication) {
 	next, err := p.open(largest)
 	p.service.check(err)
 	p.mu.Lock()
-	if over = p.over; !over {
+	over, done := p.over, p.done
+	if !over && !done {
 		p.moved = append(p.moved, next)
 	}
 	p.mu.Unlock()
-	if over {
+	if over || done {
 		p.service.check(next.catchUp(p.service.t.Context(), p.next, 0))
+	}
+	if over {
 		p.service.check(next.end())
 	}
+}
+
+// finish ends the media. A publication to which the publisher moves from now on gets what it lacks at once.
+func (p *publisher) finish() {
+	p.begin(p.next, 0)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done = true
 }
 
 // begin has the sessions to which the publisher has moved get the current group, whose first objects were published,
