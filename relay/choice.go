@@ -20,8 +20,7 @@ const (
 )
 
 // choice chooses where the relay subscribes to a track: at all publishers of this process, and at the nearest
-// neighbours if there are none. All methods but sources
-// expect hub.mu to be held.
+// neighbours if there are none. All methods but sources and presentSources expect hub.mu to be held.
 type choice struct {
 	hub        *hub
 	retry      map[*peer]time.Time // when to subscribe again at peers whose subscription ended

@@ -62,8 +62,9 @@
 //	choice.sources   whom to ask for objects that are missing, or the status of the track
 //	refill           fetches the objects that were missed before a neighbour began to bring the track
 //
-// While a session lasts, it asks for the namespaces and tracks that subscribers watch here (watches; another process is
-// asked for all, and tells which tracks are offered, too), and announces those of direct peers (announcer).
+// While a session lasts, it asks the neighbour for the namespaces and tracks that subscribers watch here (watches), and
+// announces the namespaces of direct peers (announcer). Another process is asked for everything, and also tells which
+// tracks are offered.
 //
 // Relays may have each other as upstream relays, in circles of any length: for each, the one that has dialed it is a
 // direct peer. What goes from relay to relay carries the Hop IDs that it has come through (see [session]), and an asker
@@ -109,10 +110,10 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// The locks of sessions and upstream relays and those of a single type (turns, peer.mu, tracksWatch.mu, and
-// standing.mu, lease.mu and leases.mu in this order) are taken last; after them only the lock of accounts is. Those of
-// types that change the directory, which say so, are taken first. A hub's lock is taken while the track's sources hold
-// theirs. Sessions and media senders are called with locks held, as they do not block. The lock of accounts is also
+// Locks of sessions, of upstream relays and of single types (turns, peer.mu, tracksWatch.mu, and standing.mu, lease.mu
+// and leases.mu in this order) are taken last; only the lock of accounts comes after them. Types that change the
+// directory say so, and their locks are taken first. A hub's lock is taken while the track's sources hold their own.
+// Sessions and media senders are called with locks held, as they do not block. The lock of accounts is also
 // taken while a session holds its own.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub

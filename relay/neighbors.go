@@ -98,8 +98,8 @@ func (ns *Neighbors) MirrorRemote(scope string) (changed func(relay string, ns m
 
 // FollowNamespaces calls f for each namespace of a scope in which peers publish that are connected to this process, or
 // to another one of this relay: for the present ones at once, and from then on for each that appears or disappears.
-// Such a namespace was announced (PUBLISH_NAMESPACE), or is that of a track that is offered (PUBLISH). What comes from
-// upstream relays does not count. f may be told again what it knows. It is called with locks held: it must return at
+// Such a namespace was announced (PUBLISH_NAMESPACE), or a track in it is offered (PUBLISH). What comes from upstream
+// relays does not count. f may be told again what it knows. It is called with locks held: it must return at
 // once and must not call the relay. stop ends the calls.
 func (ns *Neighbors) FollowNamespaces(scope string, f func(ns moqt.Namespace, published bool)) (stop func()) {
 	p := &peer{terms: terms{reach: beside}, relay: ns.relay, scope: scope}

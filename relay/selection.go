@@ -9,8 +9,8 @@ import (
 type selection struct {
 	filter  *moqt.Filter
 	passing moqt.Range // the objects that pass the filter
-	served  moqt.Range // those for which the relay has chosen this rendition of a set
-	wanted  moqt.Range // those of both
+	served  moqt.Range // the objects for which the relay has chosen this rendition
+	wanted  moqt.Range // the objects that are in passing and in served
 	filters moqt.RangeFilters
 	layout  moqt.DataLayout
 	whole   bool // the current group is sent from its start, though the filter excludes it

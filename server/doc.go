@@ -33,7 +33,7 @@
 // ([relay.Authorizer]). The module in examples/relay replaces the first three.
 //
 // [Server.JoinCluster] makes the relay a node of a cluster, whose nodes feed each other (package
-// [sluice/server/cluster]), and send clients to that of them which is nearest.
+// [sluice/server/cluster]), and send clients to the nearest node.
 //
 // Servers of other protocols beside this one make sessions for their clients ([Server.DialFor]).
 //

@@ -123,7 +123,7 @@ func TestParentBecomesFull(t *testing.T) {
 }
 
 // TestOriginBecomesFar has a track with two publishers, and a way to the nearer one that becomes longer. Beside a
-// compiler an object is missing in 1 of 200 runs, since choice.sources looks again after it has asked: why is open.
+// compiler an object is missing in some 1 of 200 runs, and why is not known: so this is for make check.
 func TestOriginBecomesFar(t *testing.T) {
 	thorough.Only(t)
 	t.Parallel()
