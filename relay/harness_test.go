@@ -369,35 +369,27 @@ type clientHandler struct {
 
 func (h *clientHandler) HandleSubscribe(p *session.Publication) {
 	h.served.Load()
-	if h.subscribe == nil {
-		h.Unsupported.HandleSubscribe(p)
-		return
-	}
-	h.subscribe(p)
+	orElse(h.subscribe, h.Unsupported.HandleSubscribe)(p)
 }
 
 func (h *clientHandler) HandlePublish(s *session.Subscription) {
-	if h.publish == nil {
-		h.Unsupported.HandlePublish(s)
-		return
-	}
-	h.publish(s)
+	orElse(h.publish, h.Unsupported.HandlePublish)(s)
 }
 
 func (h *clientHandler) HandleFetch(f *session.IncomingFetch) {
-	if h.fetch == nil {
-		h.Unsupported.HandleFetch(f)
-		return
-	}
-	h.fetch(f)
+	orElse(h.fetch, h.Unsupported.HandleFetch)(f)
 }
 
 func (h *clientHandler) HandleTrackStatus(s *session.IncomingTrackStatus) {
-	if h.trackStatus == nil {
-		h.Unsupported.HandleTrackStatus(s)
-		return
+	orElse(h.trackStatus, h.Unsupported.HandleTrackStatus)(s)
+}
+
+// orElse returns the first of two functions, unless it is nil.
+func orElse[T any](f, otherwise func(T)) func(T) {
+	if f == nil {
+		return otherwise
 	}
-	h.trackStatus(s)
+	return f
 }
 
 func (h *clientHandler) HandleGoaway(_ *session.Session, m moqt.Goaway) { h.goaway <- m }

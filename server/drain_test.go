@@ -105,23 +105,3 @@ func dialThrough(t *testing.T, w *wire, scheme string) (conn transport.Conn, soc
 	t.Cleanup(func() { socket.Close() })
 	return conn, socket
 }
-
-// runSession runs a session on a connection.
-func runSession(t *testing.T, conn transport.Conn, h session.Handler) {
-	t.Helper()
-	cfg := session.Config{Handler: h}
-	if conn.Kind() == transport.RawQUIC {
-		cfg.Authority, cfg.Path = "relay", "/"
-	}
-	s, err := session.New(conn, cfg)
-	require.NoError(t, err)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = s.Run(context.Background())
-	}()
-	t.Cleanup(func() {
-		_ = conn.CloseWithError(0, "")
-		<-ended
-	})
-}

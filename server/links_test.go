@@ -31,22 +31,28 @@ func joinURL(t *testing.T, url string, h session.Handler,
 	c, err := transport.Dial(t.Context(), url,
 		transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ListenUDP: listen})
 	require.NoError(t, err)
+	return runSession(t, c, h)
+}
+
+// runSession runs a session on a connection.
+func runSession(t *testing.T, conn transport.Conn, h session.Handler) *session.Session {
+	t.Helper()
 	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
-	if c.Kind() == transport.RawQUIC {
+	if conn.Kind() == transport.RawQUIC {
 		cfg.Authority, cfg.Path = "relay", "/"
 	}
-	cl, err := session.New(c, cfg)
+	s, err := session.New(conn, cfg)
 	require.NoError(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cl.Run(context.Background())
+		_ = s.Run(context.Background())
 	}()
 	t.Cleanup(func() {
-		cl.Close(moqt.SessionNoError, "")
+		s.Close(moqt.SessionNoError, "")
 		<-ended
 	})
-	return cl
+	return s
 }
 
 // publish offers a track, on which send sends groups of one object.

@@ -77,6 +77,18 @@ func TestCutAndReleased(t *testing.T) {
 	require.Zero(t, k.cache.Bytes())
 }
 
+// A stream breaks off before its FIN comes, and another one has brought all of the subgroup.
+func TestCutBeforeFIN(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	active, other := k.source(plain), k.source(plain)
+	require.NoError(t, feed(active, encode(plain, objects(0, 1)...)))
+	require.NoError(t, feed(other, encode(plain, objects(0, 1)...)))
+	require.NoError(t, fin(other))
+	require.NoError(t, active.Cut())
+	require.Equal(t, Finished, stateOf(k.segments[0].Log))
+	require.Equal(t, objects(0, 1), received(t, k.segments[0]))
+}
+
 // The first part of a subgroup comes behind the second one, and breaks off before that ends.
 func TestFirstPartComesLast(t *testing.T) {
 	for name, end := range map[string]func(*Source) error{

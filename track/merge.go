@@ -103,12 +103,26 @@ func (m *merge) activeEnded(in *input, state State, code uint64) error {
 		}
 		next.release()
 	}
-	if state == Cut {
+	switch {
+	case state == Cut && m.isWhole(in.sub, &in.track.mu):
+		m.finishOut()
+	case state == Cut:
 		m.cutOut(in.track.cache)
-	} else {
+	default:
 		m.resetOut(code)
 	}
 	return nil
+}
+
+// isWhole reports whether the segment has the last object of the subgroup, which another stream has told.
+func (m *merge) isWhole(sub *subgroup, mu sync.Locker) bool {
+	if m.out == nil {
+		return false
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	last, ok := m.out.Log.Last()
+	return ok && sub.finished && last.ID == sub.last && m.out.Log.End() == last.End
 }
 
 // cutOut cuts the segment: the next stream of the subgroup goes on with it, if one comes in time.
