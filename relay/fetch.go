@@ -357,9 +357,9 @@ func (f *fetch) Wake() {
 	}
 }
 
-// await waits for more of an object.
+// await waits for more of an object. If the stream that brought it has broken off, another one may go on.
 func (f *fetch) await(log *track.Log, o track.Object) error {
-	if state, _ := log.State(); state != track.Open && log.End() < o.End {
+	if state, _ := log.State(); state.Ended() && log.End() < o.End {
 		return errTruncated
 	}
 	f.out.pause()

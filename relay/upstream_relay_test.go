@@ -355,6 +355,29 @@ func TestUpstreamIsLost(t *testing.T) {
 	})
 }
 
+// The session is lost in the middle of an object. A FETCH that has sent its beginning waits for the rest.
+func TestFetchWhenUpstreamIsLost(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		us, sessions := bs[1].follow(bs[0])
+		src := publishing["PUBLISH"](bs[0])
+		bs[1].connect().mustSubscribe(moqt.Parameters{})
+		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true})
+		enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 8})
+		require.NoError(t, err)
+		g.stream.Write(append(enc, "half"...))
+		synctest.Wait()
+		c := bs[1].connect()
+		f, err := c.Fetch(bs[1].ctx, standalone(at(1, 0), at(1, 1)))
+		require.NoError(t, err)
+		synctest.Wait()
+		sessions[0].cut()
+		time.Sleep(time.Second)
+		bs[1].dial(us[0], bs[0])
+		g.stream.Write([]byte(" and"))
+		require.Equal(t, "1.0=half and, fin", c.collect(f, moqt.Ascending).objects)
+	})
+}
+
 // The session is lost, and groups come and go before the next one. Subscribers get them, too, each object once; and go
 // on with the current group if the upstream relay does not have the others.
 func TestUpstreamIsLostForSomeGroups(t *testing.T) {
