@@ -67,7 +67,7 @@ deps: ## install the Debian packages that tests and demo use, where they are mis
 
 simulate: third_party ## live through SEEDS=1000 schedules from SEED=1 on, in virtual time, each twice (the first time Go is built)
 	go run ./lab/sim/overlay bin/simulate
-	go build -tags unlucky -trimpath -overlay bin/simulate/overlay.json -o bin/simulate/ \
+	GOEXPERIMENT=norandomizedheapbase64 go build -tags unlucky -trimpath -overlay bin/simulate/overlay.json -o bin/simulate/ \
 		-ldflags "-X main.exact=yes -X testing.testBinary=1" ./cmd/sluice-lab
 	bin/simulate/sluice-lab simulate --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1000) --smallest bin/simulate/smallest.json \
 		$(SIMULATE)

@@ -130,7 +130,6 @@ func (o *simulateOrder) live(t *testing.T, dir string) error {
 	if o.Log {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	trial.FreshHeap()
 	record := new(trial.Record)
 	defer func() {
 		if err := o.write(record); err != nil {

@@ -6,7 +6,9 @@
 // It changes the sources of the Go that runs it:
 //
 //   - Goroutines of a bubble take random numbers from the bubble: for the order of select, of timers, of waiters and of
-//     maps, and for math/rand. Each bubble begins with the same ones. Those of the process are the same, too.
+//     maps, and for math/rand. Each bubble begins with the same ones. Those of the process are the same, too, whatever
+//     thread asks for them.
+//   - No cache is allocated of which types implement an interface, as that depends on a thread's random numbers.
 //   - The time for which a goroutine waits for a mutex is the bubble's.
 //   - Nothing takes the processor from a goroutine, whether it runs for long or is in a system call.
 //   - Threads exist before they are needed, so that what they allocate is allocated always, and at the same time.
@@ -32,16 +34,30 @@ var changes = []change{
 	seed[0] = 1
 	globalRand.state.Init(*seed)
 `},
-	{"rand.go", "	mp := getg().m\n	c := &mp.chacha8\n", `	if b := getg().bubble; b != nil {
-		return uint64(b.random())<<32 | uint64(b.random())
+	{"rand.go", "	mp := getg().m\n	c := &mp.chacha8\n", `	if gomaxprocs == 1 {
+		state := &processRand
+		if b := getg().bubble; b != nil {
+			state = &b.rand
+		}
+		return uint64(draw(state))<<32 | uint64(draw(state))
 	}
 	mp := getg().m
 	c := &mp.chacha8
 `},
-	{"synctest.go", "// changegstatus is called when", `//go:nosplit
-func (bubble *synctestBubble) random() uint32 { // as cheaprand
-	bubble.rand += 0xa0761d6478bd642f
-	hi, lo := math.Mul64(bubble.rand, bubble.rand^0xe7037ed1a0b428db)
+	{"iface.go", `!= 0 {
+		// Only bother updating the cache ~1 in 1000 times.
+		return`, `!= 0 || gomaxprocs == 1 {
+		return`},
+	{"iface.go", `!= 0 {
+		// Only bother updating the cache ~1 in 1000 times.
+		// This`, `!= 0 || gomaxprocs == 1 {
+		// This`},
+	{"synctest.go", "// changegstatus is called when", `var processRand uint64
+
+//go:nosplit
+func draw(state *uint64) uint32 { // as cheaprand
+	*state += 0xa0761d6478bd642f
+	hi, lo := math.Mul64(*state, *state^0xe7037ed1a0b428db)
 	return uint32(hi ^ lo)
 }
 
@@ -49,7 +65,7 @@ func bubbleRandn(n uint32) uint32 { return uint32((uint64(bubbleRand()) * uint64
 
 func bubbleRand() uint32 {
 	if b := getg().bubble; b != nil {
-		return b.random()
+		return draw(&b.rand)
 	}
 	return cheaprand()
 }

@@ -7,6 +7,6 @@
 //
 // Most relays have a kernel: package programs does what the BPF programs do.
 //
-// The order of goroutines follows from the schedule only in the build of make simulate, with one schedule a process
-// behind [FreshHeap]. docs/simulation.md says what is simulated, and how to read a failure.
+// The order of goroutines follows from the schedule only in the build of make simulate, with one schedule a process.
+// docs/simulation.md says what is simulated, and how to read a failure.
 package trial
