@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"sync"
+	"time"
 
 	"sluice/moqt"
 )
@@ -16,21 +17,48 @@ type newcomer struct {
 	upstream *upstream
 
 	mu      sync.Mutex
-	known   *moqt.Location // the Largest Object when the publisher was accepted; nil: no more objects are needed
-	decided chan struct{}  // closed when it is decided; nil before the first object
+	known   *moqt.Location  // the Largest Object when the publisher was accepted; nil: no more objects are needed
+	decided chan struct{}   // closed when it is decided; nil before the first object
+	looks   []chan struct{} // each is closed when the first object of a stream of known.Group has come
 }
 
-// needs reports whether it needs the id of a first object of a group to decide.
-func (n *newcomer) needs(group uint64) bool {
+// begin reports whether it needs the id of a first object of a group to decide, and returns what to call when that has
+// come, or will not.
+func (n *newcomer) begin(group uint64) (end func(), needs bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.known != nil && n.known.Group == group
+	if n.known == nil || n.known.Group != group {
+		return nil, false
+	}
+	c := make(chan struct{})
+	n.looks = append(n.looks, c)
+	return func() { close(c) }, true
+}
+
+// await waits for the first objects of streams of known.Group that have come before a later group: their packets may
+// have been lost. It does not wait for long, as nothing says that there are any.
+func (n *newcomer) await(group uint64) {
+	n.mu.Lock()
+	looks, later := n.looks, n.known != nil && group > n.known.Group
+	n.mu.Unlock()
+	if !later || len(looks) == 0 {
+		return
+	}
+	limit := time.After(probeTimeout)
+	for _, c := range looks {
+		select {
+		case <-c:
+		case <-limit:
+			return
+		}
+	}
 }
 
 // look decides, if need be, by the first object of a stream. It returns the stream, which it may have begun to read.
 func (n *newcomer) look(group uint64, stream io.Reader) io.Reader {
 	first := moqt.Location{Group: group}
-	if n.needs(group) {
+	if end, needs := n.begin(group); needs {
+		defer end()
 		var head []byte
 		var err error
 		first.Object, head, err = firstObject(stream)
@@ -60,6 +88,7 @@ func firstObject(stream io.Reader) (id uint64, head []byte, err error) {
 
 // decide decides by the first object. Until it has, the publisher's other objects wait here.
 func (n *newcomer) decide(first moqt.Location) {
+	n.await(first.Group)
 	n.mu.Lock()
 	known, decided := n.known, n.decided
 	if known != nil {

@@ -198,6 +198,15 @@ func TestPublisherComesBackWithoutLargestObject(t *testing.T) {
 		"restarted at an earlier group": {
 			func(s *source) { s.group(0, 1); s.group(1, 1) }, "0.0, 0 fin, 1.0, 1 fin", "1.0, fin",
 		},
+		"restarted, and another group comes first": {
+			func(s *source) {
+				g := s.open(moqt.SubgroupHeader{GroupID: 1})
+				synctest.Wait() // its header comes
+				s.group(2, 1)
+				g.write(moqt.ObjectHeader{}, "new").fin()
+			},
+			"1.0=new, 1 fin, 2.0, 2 fin", "1.0=new, unknown to 1.max, 2.0, fin",
+		},
 		"restarted with a datagram": {
 			func(s *source) {
 				d := moqt.ObjectDatagram{Location: at(1, 1), Payload: []byte("new")}
