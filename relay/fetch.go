@@ -418,15 +418,13 @@ func (f *fetch) awaitArrival(l moqt.Location) {
 	}
 }
 
-// mayArrive reports whether an object may still come by subscription: on a stream that is arriving, or because it is of
-// the group with which a publisher begins.
+// mayArrive reports whether an object may still come by subscription: on a stream that is arriving, as the first one of
+// its group, or because it is of the group with which a publisher begins.
 func (f *fetch) mayArrive(l moqt.Location) bool {
-	if f.data.MayArrive(l) {
-		return true
-	}
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	return f.hub.publishers.beginWith(l.Group) && len(f.data.Segments(l.Group)) == 0
+	s := &f.hub.publishers
+	return f.data.MayArrive(l, s.bringWhole(l.Group)) || s.beginWith(l.Group) && len(f.data.Segments(l.Group)) == 0
 }
 
 // knows reports whether the cache holds an object, or knows that it does not exist.

@@ -492,6 +492,21 @@ func TestTrackStatus(t *testing.T) {
 }
 
 // A publisher that does not answer FETCH does not delay objects that it sends by subscription.
+// The packet with the first object of a group is late.
+func TestFetchOfWhatBeginsLate(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src, _, _, _, _ := b.live(nil)
+		src.open(moqt.SubgroupHeader{
+			GroupID: 3, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1, FirstObject: true,
+		}).object(1)
+		result := make(chan got, 1)
+		go func() { result <- b.connect().fetch(standalone(at(3, 0), at(3, 2))) }()
+		synctest.Wait()
+		src.open(moqt.SubgroupHeader{GroupID: 3, FirstObject: true}).object(0)
+		require.Equal(t, "3.0, 3/1.1, fin", (<-result).objects)
+	})
+}
+
 func TestFetchOfWhatIsArriving(t *testing.T) {
 	for _, order := range []moqt.GroupOrder{moqt.Ascending, moqt.Descending} {
 		onBench(t, Config{}, func(b *bench) {

@@ -182,6 +182,13 @@ func (s *publishers) beginWith(group uint64) bool {
 	})
 }
 
+// bringWhole reports whether a publisher had accepted before it began a group, and so sends it from its start.
+func (s *publishers) bringWhole(group uint64) bool {
+	return s.have(func(u *upstream) bool {
+		return u.established && (u.largest == nil || u.largest.Group < group)
+	})
+}
+
 // limitEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, when their last streams had time to come
 // and another publisher is there.
 func (s *publishers) limitEnding() {

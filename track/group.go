@@ -189,7 +189,10 @@ func (g *group) finishSubgroup(sub *subgroup, last Object, endOfGroup bool) erro
 }
 
 // mayArrive is Track.MayArrive for an object of the group.
-func (g *group) mayArrive(id uint64) bool {
+func (g *group) mayArrive(id uint64, whole bool) bool {
+	if whole && g.sources > 0 && len(g.seen) > 0 && id < g.seen[0].lo {
+		return true
+	}
 	return slices.ContainsFunc(g.subgroups, func(s *subgroup) bool {
 		return s.sources > 0 && !(s.finished && s.last < id) && !g.hasPassed(s.id, id)
 	})

@@ -52,7 +52,7 @@ func TestMayArrive(t *testing.T) {
 	s := k.track.NewSource(SourceConfig{Header: h, Cancel: func() {}})
 	may := func() (ids []uint64) {
 		for id := range uint64(8) {
-			if k.track.MayArrive(loc(1, id)) {
+			if k.track.MayArrive(loc(1, id), false) {
 				ids = append(ids, id)
 			}
 		}
@@ -62,7 +62,7 @@ func TestMayArrive(t *testing.T) {
 	b := encode(h, objects(2, 4)...)
 	require.NoError(t, feed(s, b))
 	require.Equal(t, []uint64{5, 6, 7}, may())
-	require.False(t, k.track.MayArrive(loc(2, 9)))
+	require.False(t, k.track.MayArrive(loc(2, 9), true))
 
 	h.SubgroupID = 1
 	other := k.track.NewSource(SourceConfig{Header: h, Cancel: func() {}})

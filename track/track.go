@@ -120,13 +120,13 @@ func (t *Track) Interrupted(first, last uint64) uint64 {
 	return t.index.interrupted(first, last)
 }
 
-// MayArrive reports whether a stream that is arriving may still bring an object: it is of the object's group, and has
-// not come as far.
-func (t *Track) MayArrive(l moqt.Location) bool {
+// MayArrive reports whether an object may still come: a stream that is arriving is of the object's group, and has not
+// come as far; or, if the group comes from its start on, all streams of it have begun with later objects.
+func (t *Track) MayArrive(l moqt.Location, whole bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.index.group(l.Group)
-	return g != nil && g.mayArrive(l.Object)
+	return g != nil && g.mayArrive(l.Object, whole)
 }
 
 // AddDatagram takes in an object that came in a datagram. It reports whether the object is to be forwarded; the error
