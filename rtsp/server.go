@@ -45,8 +45,8 @@ type Config struct {
 	// RTPAddress and SRTPAddress are the UDP addresses for RTP of clients of Address, and for SRTP of clients of
 	// TLSAddress. A port is even and not 0; RTCP has the next one. Default: none, clients use their TCP connections.
 	RTPAddress, SRTPAddress string
-	// Listen opens the ports. The zero value is the default.
-	Listen net.ListenConfig
+	// Listen opens the ports. Default: the system's.
+	Listen Listener
 
 	// MaxConnections and MaxConnectionsPerSource are how many TCP connections may be open, in all and from one source
 	// address. Defaults: 4,096 and 256.
@@ -77,6 +77,12 @@ type Config struct {
 	Logger *slog.Logger // default: slog.Default()
 }
 
+// Listener opens ports, as [net.ListenConfig] does.
+type Listener interface {
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+	ListenPacket(ctx context.Context, network, address string) (net.PacketConn, error)
+}
+
 // DefaultMemory and MinMemory are the default and the least value of Config.Memory. One broadcast takes some megabytes.
 const (
 	DefaultMemory = 512 << 20
@@ -87,6 +93,9 @@ const (
 const DefaultIdleTimeout = time.Minute
 
 func (c Config) withDefaults() Config {
+	if c.Listen == nil {
+		c.Listen = new(net.ListenConfig)
+	}
 	c.MaxConnections = cmp.Or(c.MaxConnections, 4096)
 	c.MaxConnectionsPerSource = cmp.Or(c.MaxConnectionsPerSource, 256)
 	c.MaxPublishers = cmp.Or(c.MaxPublishers, 1024)

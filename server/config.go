@@ -33,7 +33,8 @@ type Config struct {
 	FastPath FastPathConfig
 	// Upstream says at which other relays to subscribe to what no publisher of this one has. Default: none.
 	Upstream UpstreamConfig
-	// ListenLink opens the UDP sockets of links with other processes of the relay. Default: [transport.ListenUDP].
+	// ListenLink opens the UDP sockets of links with other processes of the relay, and of sessions of the relay with
+	// itself. Default: [transport.ListenUDP].
 	ListenLink func(network string, local *net.UDPAddr) (transport.UDPConn, error)
 
 	// AdaptRuntime lets the server adapt the process to the load: while there is little to do, GOMAXPROCS is 1, and

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -43,10 +42,6 @@ func newLinks(s *Server) *links {
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.port = privatePort{server: s, accept: l.accept, config: transport.ListenConfig{
 		MaxConnections: maxLinkConnections,
-		Sockets: func(local *net.UDPAddr) ([]transport.Socket, error) {
-			c, err := s.cfg.ListenLink("udp", local)
-			return []transport.Socket{{Conn: c}}, err
-		},
 	}}
 	return l
 }

@@ -72,7 +72,7 @@ func (l *local) dial(ctx context.Context, d *dialed) (transport.Conn, error) {
 		Protocols: moqt.ALPNs(), CertificateSHA256: certificate, Limits: d.limits(),
 		// The address is known before the first packet leaves, so nobody else's packet can come first.
 		ListenUDP: func(network string, _ *net.UDPAddr) (transport.UDPConn, error) {
-			c, err := transport.ListenUDP(network, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+			c, err := l.port.server.cfg.ListenLink(network, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 			if err == nil {
 				from = udpAddress(c.LocalAddr())
 				l.dialed.Store(from, d)

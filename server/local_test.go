@@ -121,7 +121,7 @@ func TestSessionsThatDoNotArrive(t *testing.T) {
 	cert, err := transport.SelfSignedCertificate(privateValidity)
 	require.NoError(t, err)
 	hash := sha256.Sum256(cert.Certificate[0])
-	l := &local{port: privatePort{certificate: hash[:]}}
+	l := &local{port: privatePort{server: &Server{cfg: Config{}.withDefaults()}, certificate: hash[:]}}
 	l.port.listener, err = transport.Listen("127.0.0.1:0", transport.ListenConfig{
 		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: s.log,
 	})

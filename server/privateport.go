@@ -61,6 +61,10 @@ func (p *privatePort) listenLocked() error {
 	p.certificate, p.senders.server = hash[:], p.server
 	cfg.Certificate, cfg.Protocols, cfg.NewHooks, cfg.Logger = &cert, moqt.ALPNs(), p.senders.newHooks, p.server.log
 	cfg.Limits = privateLimits
+	cfg.Sockets = func(local *net.UDPAddr) ([]transport.Socket, error) {
+		c, err := p.server.cfg.ListenLink("udp", local)
+		return []transport.Socket{{Conn: c}}, err
+	}
 	l, err := transport.Listen("127.0.0.1:0", cfg)
 	if err != nil {
 		return err

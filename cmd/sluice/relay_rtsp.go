@@ -113,10 +113,11 @@ func (f *relayFlags) serveRTSP(s *server.Server) (*rtsp.Server, error) {
 	if !f.rtsp.isOn() {
 		return nil, nil
 	}
+	listen := listenConfig(f.control != "")
 	cfg := rtsp.Config{
 		Relay: s.Relay(), Dial: s.DialFor, DialOwn: s.DialOwn, FastPath: s.FastPath(),
 		Address: f.rtsp.address, TLSAddress: f.rtsp.tlsAddress, Certificate: s.Certificate,
-		RTPAddress: f.rtsp.rtpAddress, SRTPAddress: f.rtsp.srtpAddress, Listen: listenConfig(f.control != ""),
+		RTPAddress: f.rtsp.rtpAddress, SRTPAddress: f.rtsp.srtpAddress, Listen: &listen,
 		IdleTimeout: f.rtsp.idle, Memory: int64(f.rtsp.memoryMiB) << 20, KeepAll: f.drop == "none",
 		Logger: slog.Default(),
 	}
