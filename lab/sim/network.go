@@ -22,6 +22,8 @@ type Packet struct {
 	At       time.Time
 	From, To netip.AddrPort
 	Data     []byte
+	Stream   bool        // it is a segment of a TCP connection,
+	Sequence uint32      // which begins with this number
 	Arrivals []time.Time // when it arrives; none: it is lost on the way
 }
 
@@ -34,6 +36,8 @@ type Network struct {
 	paths   map[[2]netip.Addr]*path
 	ports   map[netip.AddrPort][]*Conn        // the last one of a port gets packets that name none
 	moved   map[netip.AddrPort]netip.AddrPort // by the address behind a NAT: the address that others see
+	tcp     map[netip.AddrPort]*Listener
+	streams []*Stream
 	queue   packets
 	order   uint64
 	port    uint16 // the last one that was chosen
@@ -48,6 +52,7 @@ func New(seed uint64, link func(from, to netip.Addr) Link) *Network {
 	n := &Network{
 		rng: rand.New(rand.NewPCG(seed, 0)), link: link, paths: make(map[[2]netip.Addr]*path),
 		ports: make(map[netip.AddrPort][]*Conn), moved: make(map[netip.AddrPort]netip.AddrPort), port: 49152,
+		tcp:     make(map[netip.AddrPort]*Listener),
 		changed: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	go n.run()
@@ -138,6 +143,7 @@ func (n *Network) Kill(host netip.Addr) {
 		delete(n.ports, at)
 		delete(n.moved, at)
 	}
+	n.killStreamsLocked(host)
 }
 
 // Rebind gives all sockets of a host other ports in the eyes of others, as a NAT does that has forgotten them. Packets
@@ -197,25 +203,39 @@ func (n *Network) send(c *Conn, to netip.AddrPort, b []byte) {
 		n.stats.Lost++
 		return
 	}
-	l, ends := n.link(c.at.Addr(), to.Addr()), [2]netip.Addr{c.at.Addr(), to.Addr()}
-	if n.paths[ends] == nil {
-		n.paths[ends] = &path{}
-	}
-	arrivals := n.paths[ends].carry(&l, len(b), time.Now(), n.rng)
+	l := n.link(c.at.Addr(), to.Addr())
+	arrivals := n.pathLocked(c.at.Addr(), to.Addr()).carry(&l, len(b), time.Now(), n.rng)
 	if len(arrivals) == 0 {
 		n.stats.Lost++
 	}
 	if n.watch != nil {
-		n.watch(Packet{time.Now(), n.outsideLocked(c.at), to, bytes.Clone(b), arrivals})
+		n.watch(Packet{
+			At: time.Now(), From: n.outsideLocked(c.at), To: to, Data: bytes.Clone(b), Arrivals: arrivals,
+		})
 	}
 	for _, at := range arrivals {
 		data := bytes.Clone(b)
 		if len(data) > 0 && n.rng.Float64() < l.Corrupt {
 			data[n.rng.IntN(len(data))] ^= 1 << n.rng.IntN(8)
 		}
-		n.order++
-		heap.Push(&n.queue, packet{at: at, order: n.order, from: n.outsideLocked(c.at), to: to, data: data})
+		n.pushLocked(packet{at: at, from: n.outsideLocked(c.at), to: to, data: data})
 	}
+}
+
+// pathLocked returns the way from one host to another.
+func (n *Network) pathLocked(from, to netip.Addr) *path {
+	ends := [2]netip.Addr{from, to}
+	if n.paths[ends] == nil {
+		n.paths[ends] = &path{}
+	}
+	return n.paths[ends]
+}
+
+// pushLocked puts a packet, or what else happens later, into the queue.
+func (n *Network) pushLocked(p packet) {
+	n.order++
+	p.order = n.order
+	heap.Push(&n.queue, p)
 	select {
 	case n.changed <- struct{}{}:
 	default: // it will look
@@ -248,6 +268,10 @@ func (n *Network) deliver() (wait time.Duration, any bool) {
 			return wait, true
 		}
 		p := heap.Pop(&n.queue).(packet)
+		if p.do != nil {
+			p.do()
+			continue
+		}
 		if c := n.insideLocked(&p); c == nil || !c.take(p) {
 			n.stats.Lost++
 		}
@@ -261,6 +285,7 @@ type packet struct {
 	order    uint64 // among packets that arrive at the same time
 	from, to netip.AddrPort
 	data     []byte
+	do       func() // in place of a delivery; the network is locked
 }
 
 // packets is a heap: the next one to arrive is the first.

@@ -18,6 +18,12 @@ var transient = []string{
 	"sluice_media_open_streams", "sluice_media_followed_logs",
 }
 
+// transientRTSP are these gauges of a relay that serves RTSP.
+var transientRTSP = []string{
+	"sluice_rtsp_publishers", "sluice_rtsp_broadcasts", "sluice_rtsp_players", "sluice_rtsp_cache_bytes",
+	"sluice_rtsp_memory_bytes",
+}
+
 // leaks has all clients leave, and returns what relays and kernels still hold after a while.
 func (s *service) leaks() (faults []string) {
 	s.mu.Lock()
@@ -46,8 +52,11 @@ func (s *service) held() (faults []string) {
 
 // held returns what the process holds, and the processes that it has replaced and that have not ended.
 func (p *process) held() (faults []string) {
-	gauges := p.gauges()
-	for _, name := range transient {
+	gauges, names := p.gauges(), transient
+	if p.rtsp != nil {
+		names = slices.Concat(transient, transientRTSP)
+	}
+	for _, name := range names {
 		if value, known := gauges[name]; !known || value != 0 {
 			faults = append(faults, fmt.Sprintf("%s is %v (known: %v)", name, value, known))
 		}

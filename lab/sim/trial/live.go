@@ -68,14 +68,15 @@ func (l *life) live() {
 	steps := l.steps()
 	var publishing sync.WaitGroup
 	publishing.Go(func() { l.publish(p) })
-	begin := time.Now()
+	begin, guests := time.Now(), l.hostGuests()
 	for _, s := range steps {
 		time.Sleep(s.at - time.Since(begin))
 		s.do()
 	}
 	publishing.Wait()
 	l.joining.Wait()
-	faults := append(l.faults, l.verdict()...)
+	guests.all.Wait()
+	faults := append(append(l.faults, l.verdict()...), guests.verdict()...)
 	if len(faults) > 0 {
 		l.noteRelays()
 	}
@@ -104,6 +105,9 @@ func (l *life) startAll() *publisher {
 	}
 	for i, upstream := range l.Upstream {
 		l.start(i+1, upstream...)
+		if l.RTSP.isAt(i + 1) {
+			l.process(i + 1).serveRTSP()
+		}
 	}
 	time.Sleep(time.Second)
 	p := l.publisher(1, l.Media.Publisher, &l.Media)
@@ -180,6 +184,15 @@ func (l *life) view(v *Viewer) {
 	}
 	l.viewers = append(l.viewers, w)
 	go l.follow(w)
+}
+
+// hostGuests has guests publish and play by RTSP, if the schedule has some.
+func (l *life) hostGuests() *broadcast {
+	b := &broadcast{RTSP: l.RTSP, life: l, excuses: [2]map[int]int{make(map[int]int), make(map[int]int)}}
+	if l.RTSP != nil {
+		b.begin()
+	}
+	return b
 }
 
 // find returns a viewer who has joined and not left, or nil.

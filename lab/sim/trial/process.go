@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"sluice/lab/sim"
+	"sluice/rtsp"
 	"sluice/server"
 	"sluice/server/steer"
 	"sluice/transport"
@@ -38,9 +40,10 @@ type process struct {
 	cert     *tls.Certificate
 	conn     *sim.Conn
 	server   *server.Server
-	kernel   kernel   // nil: it has none
-	replaced *process // nil: none
-	drainURI string   // where its clients are sent when it stops; "": nowhere
+	kernel   kernel       // nil: it has none
+	rtsp     *rtsp.Server // nil: it serves no RTSP
+	replaced *process     // nil: none
+	drainURI string       // where its clients are sent when it stops; "": nowhere
 
 	serving context.Context
 	retire  context.CancelCauseFunc // ends serving
@@ -154,6 +157,7 @@ func (p *process) stop() {
 	}
 	p.retire(nil)
 	p.kill()
+	p.service.check(p.rtsp.Close())
 	<-p.ended
 }
 
@@ -232,13 +236,24 @@ func (s *service) running() (all []*process) {
 
 // gauges returns the process's gauges without labels.
 func (p *process) gauges() map[string]float64 {
-	metrics := prometheus.NewRegistry()
+	values := make(map[string]float64)
+	for name, all := range p.metrics() {
+		values[name] = all[0].GetGauge().GetValue()
+	}
+	return values
+}
+
+// metrics returns the process's metrics by their names.
+func (p *process) metrics() map[string][]*dto.Metric {
+	metrics, values := prometheus.NewRegistry(), make(map[string][]*dto.Metric)
 	p.service.check(metrics.Register(p.server))
+	if p.rtsp != nil {
+		p.service.check(metrics.Register(p.rtsp))
+	}
 	families, err := metrics.Gather()
 	p.service.check(err)
-	values := make(map[string]float64)
 	for _, f := range families {
-		values[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+		values[f.GetName()] = f.GetMetric()
 	}
 	return values
 }

@@ -68,12 +68,22 @@ func frame(p *sim.Packet) ([]byte, error) {
 		Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP,
 		SrcIP: p.From.Addr().AsSlice(), DstIP: p.To.Addr().AsSlice(),
 	}
-	udp := &layers.UDP{SrcPort: layers.UDPPort(p.From.Port()), DstPort: layers.UDPPort(p.To.Port())}
+	from, to := p.From.Port(), p.To.Port()
+	var above interface {
+		gopacket.SerializableLayer
+		SetNetworkLayerForChecksum(gopacket.NetworkLayer) error
+	} = &layers.UDP{SrcPort: layers.UDPPort(from), DstPort: layers.UDPPort(to)}
+	if p.Stream {
+		ip.Protocol = layers.IPProtocolTCP
+		above = &layers.TCP{
+			SrcPort: layers.TCPPort(from), DstPort: layers.TCPPort(to), Seq: p.Sequence, PSH: len(p.Data) > 0,
+		}
+	}
 	b := gopacket.NewSerializeBuffer()
-	err := errors.Join(udp.SetNetworkLayerForChecksum(ip),
+	err := errors.Join(above.SetNetworkLayerForChecksum(ip),
 		gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
 			&layers.Ethernet{
 				SrcMAC: mac(p.From.Addr()), DstMAC: mac(p.To.Addr()), EthernetType: layers.EthernetTypeIPv4,
-			}, ip, udp, gopacket.Payload(p.Data)))
+			}, ip, above, gopacket.Payload(p.Data)))
 	return b.Bytes(), err
 }

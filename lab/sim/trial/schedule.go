@@ -29,6 +29,7 @@ type Schedule struct {
 	Media    Media    // published at relay 1
 	Viewers  []Viewer
 	Mishaps  []Mishap
+	RTSP     *RTSP `json:",omitempty"` // nil: nobody uses it
 }
 
 // Cluster makes relays nodes of a cluster.
@@ -145,7 +146,8 @@ func (s *Schedule) relayOf(v *Viewer) int { return cmp.Or(v.Relay, s.last()) }
 
 // hasClients reports whether the publisher or a viewer is at a relay.
 func (s *Schedule) hasClients(relay int) bool {
-	return relay == 1 || slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return s.relayOf(&v) == relay })
+	return relay == 1 || slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return s.relayOf(&v) == relay }) ||
+		s.RTSP.isAt(relay)
 }
 
 // length returns how long the media takes, if nothing delays it.
@@ -273,6 +275,9 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	if rng := rand.New(rand.NewPCG(seed, 137)); rng.IntN(8) == 0 {
 		g.restrict(rng)
+	}
+	if rng := rand.New(rand.NewPCG(seed, 223)); rng.IntN(3) == 0 {
+		g.guests(rng)
 	}
 	return g.Schedule
 }

@@ -30,7 +30,7 @@ func Shrink(s *Schedule, tries int, fails func(*Schedule) bool) *Schedule {
 func (s *Schedule) smaller() iter.Seq[*Schedule] {
 	return func(yield func(*Schedule) bool) {
 		for _, kind := range []iter.Seq[*Schedule]{
-			s.fewerRelays, s.fewerNodes, s.fewerMishaps, s.fewerViewers, s.lessMedia, s.betterLinks,
+			s.fewerRelays, s.fewerNodes, s.fewerGuests, s.fewerMishaps, s.fewerViewers, s.lessMedia, s.betterLinks,
 		} {
 			for c := range kind {
 				if !yield(c) {
@@ -48,6 +48,14 @@ func (s *Schedule) with(change func(*Schedule)) *Schedule {
 	change(&c)
 	c.Viewers = slices.DeleteFunc(slices.Clone(c.Viewers), func(v Viewer) bool { return v.Joins > c.length() })
 	c.Mishaps = slices.DeleteFunc(slices.Clone(c.Mishaps), func(m Mishap) bool { return !c.has(m) })
+	if s.RTSP != nil && c.RTSP != nil {
+		r := *c.RTSP
+		r.Guests, r.Frames = slices.Clone(r.Guests), min(r.Frames, uint64(c.length()/r.Pause))
+		for i := range r.Guests {
+			r.Guests[i].Relay = min(r.Guests[i].Relay, c.last())
+		}
+		c.RTSP = &r
+	}
 	later := func(group uint64) bool { return group >= c.Media.Groups }
 	c.Media.Successions = slices.DeleteFunc(slices.Clone(c.Media.Successions), later)
 	c.Media.Restarts = slices.DeleteFunc(slices.Clone(c.Media.Restarts), later)
@@ -171,6 +179,33 @@ func (s *Schedule) fewerMishaps(yield func(*Schedule) bool) {
 	}
 }
 
+// fewerGuests leaves out all guests by RTSP, each of them, those who are rude, and each stall.
+func (s *Schedule) fewerGuests(yield func(*Schedule) bool) {
+	if s.RTSP == nil || !yield(s.with(func(c *Schedule) { c.RTSP = nil })) {
+		return
+	}
+	var changes []func(*RTSP)
+	for i, g := range s.RTSP.Guests {
+		changes = append(changes, func(r *RTSP) { r.Guests = slices.Delete(slices.Clone(r.Guests), i, i+1) })
+		if g.Lasts > 0 {
+			changes = append(changes, func(r *RTSP) {
+				r.Guests = slices.Clone(r.Guests)
+				r.Guests[i].Lasts = 0
+			})
+		}
+	}
+	if len(s.RTSP.Rude) > 0 {
+		changes = append(changes, func(r *RTSP) { r.Rude = nil })
+	}
+	for _, change := range changes {
+		r := *s.RTSP
+		change(&r)
+		if !yield(s.with(func(c *Schedule) { c.RTSP = &r })) {
+			return
+		}
+	}
+}
+
 // fewerViewers leaves out each viewer, but not the only one, each fetch, each choice of groups, and each timeout.
 func (s *Schedule) fewerViewers(yield func(*Schedule) bool) {
 	for i := 0; i < len(s.Viewers) && len(s.Viewers) > 1; i++ {
@@ -241,6 +276,14 @@ func (s *Schedule) betterLinks(yield func(*Schedule) bool) {
 		}
 		for i := range c.Viewers {
 			all = append(all, &c.Viewers[i].Link)
+		}
+		if c.RTSP != nil {
+			r := *c.RTSP
+			r.Guests, c.RTSP = slices.Clone(r.Guests), &r
+			all = append(all, &r.Link)
+			for i := range r.Guests {
+				all = append(all, &r.Guests[i].Link)
+			}
 		}
 		return all
 	}

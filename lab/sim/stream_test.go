@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// connected returns both ends of a TCP connection.
+func (p *pair) connected(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	l, err := p.ListenTCP(netip.AddrPortFrom(Host(2), 554))
+	require.NoError(t, err)
+	a, err = p.DialTCP(t.Context(), Host(1), l.at)
+	require.NoError(t, err)
+	b, err = l.Accept()
+	require.NoError(t, err)
+	return a, b
+}
+
+// TestStream sends bytes over a link that loses packets, and overtakes none. A reader that stops stalls the writer.
+func TestStream(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		p.link = Link{Delay: 20 * time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.1, Rate: 1 << 20}
+		a, b := p.connected(t)
+		sent := bytes.Repeat([]byte("0123456789a"), 20_000)
+		require.NoError(t, a.SetWriteDeadline(time.Now().Add(time.Minute)))
+		n, err := a.Write(sent)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, window, n, "nobody reads")
+		require.NoError(t, a.SetWriteDeadline(time.Time{}))
+		go func() {
+			_, _ = a.Write(sent[n:]) // the reader sees what comes
+			_ = a.Close()
+		}()
+		got, err := io.ReadAll(b)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(sent, got))
+	})
+}
+
+// TestStreamEnds resets connections of who reads no more, and of a port that is not there, and gives up a dead host.
+func TestStreamEnds(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		p.link.Delay = time.Millisecond
+		a, b := p.connected(t)
+		_, err := a.Write([]byte("unread"))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.NoError(t, b.Close())
+		_, err = a.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		_, err = p.DialTCP(t.Context(), Host(1), netip.AddrPortFrom(Host(2), 80))
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		p.Kill(Host(2))
+		_, err = p.DialTCP(t.Context(), Host(1), netip.AddrPortFrom(Host(2), 554))
+		require.ErrorIs(t, err, syscall.ETIMEDOUT)
+	})
+}
