@@ -68,7 +68,7 @@ func (l *life) live() {
 	steps := l.steps()
 	var publishing sync.WaitGroup
 	publishing.Go(func() { l.publish(p) })
-	begin, guests := time.Now(), l.hostGuests()
+	begin, guests := time.Now(), newBroadcast(l)
 	for _, s := range steps {
 		time.Sleep(s.at - time.Since(begin))
 		s.do()
@@ -184,15 +184,6 @@ func (l *life) view(v *Viewer) {
 	}
 	l.viewers = append(l.viewers, w)
 	go l.follow(w)
-}
-
-// hostGuests has guests publish and play by RTSP, if the schedule has some.
-func (l *life) hostGuests() *broadcast {
-	b := &broadcast{RTSP: l.RTSP, life: l, excuses: [2]map[int]int{make(map[int]int), make(map[int]int)}}
-	if l.RTSP != nil {
-		b.begin()
-	}
-	return b
 }
 
 // find returns a viewer who has joined and not left, or nil.

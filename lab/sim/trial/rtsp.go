@@ -180,6 +180,15 @@ type broadcast struct {
 	excuses [2]map[int]int // by kind and relay: how many groups its guests by RTSP lack the rest of
 }
 
+// newBroadcast has guests publish and play by RTSP, if the schedule has some.
+func newBroadcast(l *life) *broadcast {
+	b := &broadcast{RTSP: l.RTSP, life: l, excuses: [2]map[int]int{make(map[int]int), make(map[int]int)}}
+	if l.RTSP != nil {
+		b.begin()
+	}
+	return b
+}
+
 // begin has the publisher publish, guests come and go, and rude clients send half requests.
 func (b *broadcast) begin() {
 	host := b.life.host(1, Client{Link: b.Link})
