@@ -216,7 +216,7 @@ func (h *hub) configureLocked() {
 	if ms, ok := h.description.properties.MaxCacheDuration(); ok {
 		h.data.SetMaxCacheDuration(moqt.Milliseconds(ms))
 	}
-	h.data.SetLive(h.publishers.areEstablished())
+	h.data.SetLive(h.publishers.areEstablished() || h.outage.grace != nil)
 }
 
 // startOverLocked forgets all objects; mu is held.

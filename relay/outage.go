@@ -35,7 +35,7 @@ func (o *outage) await(code moqt.PublishDoneCode, reason string) {
 	o.grace = o.hub.after(o.hub.relay.cfg.Grace, func() {
 		switch s := &o.hub.publishers; {
 		case s.areEstablished():
-		case s.arePending():
+		case s.arePending() && len(o.hub.subscribers.all) > 0:
 			o.await(code, reason)
 		default:
 			o.giveUp(code, reason, nil)
@@ -47,6 +47,7 @@ func (o *outage) await(code moqt.PublishDoneCode, reason string) {
 func (o *outage) giveUp(code moqt.PublishDoneCode, reason string, reset *moqt.StreamResetCode) {
 	o.hub.subscribers.endAll(code, reason, reset)
 	stopTimer(&o.grace)
+	o.hub.configureLocked()
 }
 
 // end is called when a publisher has accepted.

@@ -297,11 +297,13 @@ func TestSubscribersOutliveTheirPublisher(t *testing.T) {
 		require.NoError(t, err)
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 1)
+		time.Sleep(time.Hour) // the next publisher sends the group again, however old it is
 		pub.Session.Close(moqt.SessionNoError, "")
 		time.Sleep(4 * time.Second)
 		src = &source{}
 		_, err = src.offer(b.connect(), moqt.Parameters{LargestObject: &moqt.Location{Group: 1}})
 		require.NoError(t, err)
+		src.group(1, 1)
 		src.group(2, 1)
 		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
 		src.c.Session.Close(moqt.SessionNoError, "")

@@ -220,7 +220,6 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	h := s.hub
 	delete(s.of, u.peer)
-	h.configureLocked()
 	h.fast.update()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
 		h.outage.failure = passOn(refused)
@@ -239,6 +238,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 			h.choice.subscribe(others...)
 		}
 	}
+	h.configureLocked()
 	h.choice.ask()
 	h.subscribers.endRelayed()
 	h.publishersChangedLocked()

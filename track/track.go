@@ -87,9 +87,9 @@ func (t *Track) Fresh() time.Time {
 	return t.cache.now().Add(-t.maxCache)
 }
 
-// SetLive sets whether the track has a publisher. While it does, the latest group does not expire, however old it is:
-// late subscribers begin with it. When a publisher comes back, objects that are not held any more count as new, for it
-// may send them again to subscribers that have not got them.
+// SetLive sets whether the track has a publisher, or subscribers of one that may come back. While it does, the latest
+// group does not expire, however old it is: late subscribers begin with it, and a publisher that comes back may send it
+// again. When the track becomes live, objects that are not held any more count as new: nobody is left who has got them.
 func (t *Track) SetLive(live bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
