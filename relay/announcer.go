@@ -21,6 +21,8 @@ const (
 	// overlapRetry is how long to wait if the reason was a prefix that this end has just given up: that message may
 	// have been overtaken.
 	overlapRetry = 50 * time.Millisecond
+	// warnInterval is the shortest time between warnings about what comes again and again.
+	warnInterval = time.Minute
 )
 
 // announcer tells an upstream relay in which namespaces peers of this process publish, as far as the configuration

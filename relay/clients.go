@@ -28,7 +28,7 @@ func (r *Relay) Clients() (list []Client) {
 	for _, p := range r.sessions.direct() {
 		source := transport.SourceOf(p.remote())
 		name, ready := p.implementation()
-		if !ready || p.reach < elsewhere || p.hopID() != 0 || r.accounts.isExempt(source) {
+		if !ready || p.reach < elsewhere || p.hopID() != 0 || r.accounts.IsExempt(source) {
 			continue
 		}
 		c := Client{

@@ -9,6 +9,7 @@ import (
 	"sluice/fastpath"
 	"sluice/internal/bounds"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/track"
 )
 
@@ -87,8 +88,8 @@ func (c Config) withDefaults() Config {
 	c.Session.Limits.MaxFilterRanges = max(0, cmp.Or(c.Session.Limits.MaxFilterRanges, DefaultMaxFilterRanges))
 	c.MaxMatches = cmp.Or(c.MaxMatches, DefaultMaxMatches)
 	c.MatchRate = cmp.Or(c.MatchRate, 1000)
-	c.PerAddress = c.PerAddress.withDefaults(defaultPerAddress)
-	c.PerToken = c.PerToken.withDefaults(defaultPerToken)
+	c.PerAddress = c.PerAddress.WithDefaults(charge.PerAddress)
+	c.PerToken = c.PerToken.WithDefaults(charge.PerToken)
 	c.Linger = max(0, cmp.Or(c.Linger, 2*time.Second))
 	c.Grace = max(0, cmp.Or(c.Grace, 5*time.Second))
 	c.Cache.Grace = c.Grace
@@ -115,7 +116,22 @@ func (c *Config) validate() error {
 		bounds.AtLeast("MaxRendezvous", c.MaxRendezvous, 0),
 		bounds.AtLeast("FillTimeout", c.FillTimeout, 0),
 		bounds.AtLeast("StallTimeout", c.StallTimeout, 0),
-		c.PerAddress.validate("PerAddress"),
-		c.PerToken.validate("PerToken"),
+		c.PerAddress.Validate("PerAddress"),
+		c.PerToken.Validate("PerToken"),
 	)
 }
+
+// Quota limits what the sessions of one account use together: Sessions, Tracks, Namespaces, Subscriptions and Requests
+// that are open or exist, RequestRate in requests per second, and Upload and Download in bits per second. In each field
+// 0 is the default, and a negative number is no limit.
+type Quota = charge.Quota
+
+const (
+	// MinBitRate is the smallest quota of bits per second.
+	MinBitRate = charge.MinBitRate
+	// MaxBitRate is the largest one.
+	MaxBitRate = charge.MaxBitRate
+)
+
+// QuotaNames are the names of the fields of a Quota, in flags and metrics.
+func QuotaNames() []string { return charge.QuotaNames() }

@@ -200,7 +200,7 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 	defer release()
 	if len(form.Filters) > 0 {
 		// What had to be copied counts as received: else a peer could make the relay copy more than it may receive.
-		v.sub.peer.payers().download(int(copied))
+		v.sub.peer.payers().Download(int(copied))
 	}
 	v.sendDerived(seg, from)
 }

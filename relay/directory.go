@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
 )
 
@@ -32,7 +33,7 @@ type directory struct {
 
 // acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
 // it is released. If it is new, it counts for the quotas of the accounts as long as it exists.
-func (d *directory) acquire(at place, name string, ps payers) (*hub, *moqt.RequestError) {
+func (d *directory) acquire(at place, name string, ps charge.Payers) (*hub, *moqt.RequestError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := moqt.FullTrackName{Namespace: at, Name: name}.Key()
@@ -41,7 +42,7 @@ func (d *directory) acquire(at place, name string, ps payers) (*hub, *moqt.Reque
 		if len(d.hubs) >= d.relay.cfg.MaxTracks {
 			return nil, errTooManyTracks
 		}
-		if refused := ps.take(tracksHeld); refused != nil {
+		if refused := ps.Take(charge.TracksHeld); refused != nil {
 			return nil, refused
 		}
 		h = newHub(d.relay, at, name)
@@ -68,7 +69,7 @@ func (d *directory) sweep() {
 		if h.refs == 0 && h.isIdle() {
 			delete(d.hubs, key)
 			d.tracks.Remove(h.place, h)
-			h.payers.give(tracksHeld)
+			h.payers.Give(charge.TracksHeld)
 			h.fast.track.Close()
 			h.track().Close()
 		}

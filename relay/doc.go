@@ -96,8 +96,8 @@
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to the account of the
-// token that allowed it (payers). An account takes what the request uses from its [Quota], and gets it back when the
-// request ends; tracks are given back when the directory drops them. Bytes are measured against rates (meter):
+// token that allowed it (package charge). An account takes what the request uses from its [Quota], and gets it back
+// when the request ends; tracks are given back when the directory drops them. Bytes are measured against rates:
 // publishers that exceed theirs are read more slowly, and subscriptions that exceed theirs end (downloads).
 //
 // # Locks

@@ -8,6 +8,7 @@ import (
 
 	"sluice/media"
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/transport"
 )
 
@@ -37,8 +38,8 @@ func (s *downloads) settle() {
 	for _, p := range peers {
 		s.charge(p)
 	}
-	for _, a := range s.relay.accounts.list() {
-		if part := a.excess(elapsed); part > 0 {
+	for _, a := range s.relay.accounts.List() {
+		if part := a.Excess(elapsed); part > 0 {
 			s.end(a, part)
 		}
 	}
@@ -52,13 +53,13 @@ func (s *downloads) charge(p *peer) {
 	p.charged += bytes
 	p.mu.Unlock()
 	for _, a := range p.payers() {
-		a.received(bytes)
+		a.Received(bytes)
 	}
 }
 
 // end ends a part of the subscriptions of an account, the newest first: so a viewer who comes too late does not disturb
 // those before him.
-func (s *downloads) end(a *account, part float64) {
+func (s *downloads) end(a *charge.Account, part float64) {
 	var list []*downstream
 	s.relay.directory.eachHub(func(h *hub) {
 		pays := func(d *downstream) bool { return slices.Contains(d.permit.payers, a) }
@@ -66,7 +67,7 @@ func (s *downloads) end(a *account, part float64) {
 	})
 	slices.SortFunc(list, func(a, b *downstream) int { return cmp.Compare(b.number, a.number) })
 	for _, d := range list[:int(math.Ceil(part*float64(len(list))))] {
-		a.refuse(downloadRate)
+		a.Refuse(charge.DownloadRate)
 		d.end(moqt.DoneExcessiveLoad, moqt.ResetExcessiveLoad)
 	}
 }

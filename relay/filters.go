@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 )
 
 // DefaultMaxFilterRanges is how many ranges the Range Filters of a request may have by default. Each costs time for
@@ -53,6 +54,6 @@ func (s *subscribers) checkRangeFilters(
 			"%d from one address",
 		maxFilters, maxFiltersOfAddress,
 	)}
-	refused.SetRetry(quotaBurst)
+	refused.SetRetry(charge.Burst)
 	return refused
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/transport"
 )
 
@@ -31,7 +32,7 @@ type GuestConfig struct {
 type Guest struct {
 	relay  *Relay
 	ask    AuthRequest
-	payers payers
+	payers charge.Payers
 	ctx    context.Context
 	end    context.CancelCauseFunc
 	left   sync.Once
@@ -50,11 +51,11 @@ var ErrWithdrawn = errors.New("the permission has ended")
 
 // Admit makes a client a guest, until Leave. To refuse, it returns a *moqt.RequestError.
 func (r *Relay) Admit(ctx context.Context, cfg GuestConfig) (*Guest, error) {
-	address, refused := r.accounts.openAddress(transport.SourceOf(cfg.Remote))
+	address, refused := r.accounts.OpenAddress(transport.SourceOf(cfg.Remote), false)
 	if refused != nil {
 		return nil, refused
 	}
-	g := &Guest{relay: r, payers: payers{address}, began: time.Now(), ask: AuthRequest{
+	g := &Guest{relay: r, payers: charge.Payers{address}, began: time.Now(), ask: AuthRequest{
 		Action: cfg.Action, Namespace: cfg.Track.Namespace, Name: cfg.Track.Name, Tokens: cfg.Tokens,
 		Authority: cfg.Authority, Path: cfg.Path, Remote: cfg.Remote,
 		Kind: cfg.Kind,
@@ -79,7 +80,7 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 	if refused := g.charge(g.payers[0]); refused != nil {
 		return refused
 	}
-	if refused := r.accounts.chargeRelay(g.ctx); refused != nil {
+	if refused := r.accounts.ChargeRelay(g.ctx); refused != nil {
 		return refused
 	}
 	l := g.newLease(g.ask)
@@ -87,7 +88,7 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 		return refused
 	}
 	if subject := l.current().Subject; subject != "" {
-		token, refused := r.accounts.openToken(subject)
+		token, refused := r.accounts.OpenToken(subject)
 		if refused != nil {
 			return refused
 		}
@@ -101,14 +102,11 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 }
 
 // charge takes what the guest's request uses from an account, until the guest leaves.
-func (g *Guest) charge(a *account) *moqt.RequestError {
-	switch {
-	case !a.Allow():
-		return a.refusal(requestRate)
-	case g.ask.Action == ActionSubscribe && a.download.inDebt():
-		return a.refuse(downloadRate)
+func (g *Guest) charge(a *charge.Account) *moqt.RequestError {
+	if !a.Allow() {
+		return a.Refusal(charge.RequestRate)
 	}
-	return a.charge(g.ctx, usesOf(g.ask.Action))
+	return a.Charge(g.ctx, g.ask.Action == ActionSubscribe, usesOf(g.ask.Action))
 }
 
 // allow asks whether the guest may also subscribe to another track. Then its permission is about that, too: the guest
@@ -159,17 +157,17 @@ func (g *Guest) Context() context.Context { return g.ctx }
 func (g *Guest) Leave() {
 	g.left.Do(func() {
 		g.end(context.Canceled)
-		g.payers.give(sessionsOpen)
+		g.payers.Give(charge.SessionsOpen)
 	})
 }
 
 // Upload counts bytes of media that the guest has sent, and reports whether they may be used: not if an account has
 // sent more than its quota allows.
 func (g *Guest) Upload(n int) bool {
-	if g.payers.refuseUpload() {
+	if g.payers.RefuseUpload() {
 		return false
 	}
-	g.payers.upload(n)
+	g.payers.Upload(n)
 	g.received.Add(uint64(n))
 	return true
 }
@@ -177,14 +175,11 @@ func (g *Guest) Upload(n int) bool {
 // Download counts bytes of media for the guest, and reports whether they may be sent: not if an account has received
 // more than its quota allows.
 func (g *Guest) Download(n int) bool {
-	for _, a := range g.payers {
-		if a.download.inDebt() {
-			a.refuse(downloadRate)
-			return false
-		}
+	if g.payers.RefuseDownload() {
+		return false
 	}
 	for _, a := range g.payers {
-		a.received(uint64(n))
+		a.Received(uint64(n))
 	}
 	g.sent.Add(uint64(n))
 	return true

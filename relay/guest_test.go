@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/transport"
 )
 
@@ -37,7 +38,7 @@ func TestGuestsAreSessions(t *testing.T) {
 		first := b.admit(guestFrom("192.0.2.1", ActionSubscribe))
 		_, err := b.relay.Admit(b.ctx, guestFrom("192.0.2.1", ActionSubscribe))
 		b.refused(err, moqt.RequestExcessiveLoad)
-		b.exceeded(addressAccount, sessionsOpen, 1)
+		b.exceeded(charge.ByAddress, charge.SessionsOpen, 1)
 		b.turnedAway("192.0.2.1")
 		other := b.admit(guestFrom("192.0.2.2", ActionSubscribe))
 		_, err = b.relay.Admit(b.ctx, guestFrom("192.0.2.3", ActionSubscribe))
@@ -53,7 +54,7 @@ func TestGuestsAreSessions(t *testing.T) {
 
 // TestGuestsNeedPermission checks what the Authorizer is asked, and that a guest has to go when the answer changes.
 func TestGuestsNeedPermission(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
+	onBench(t, Config{PerAddress: Quota{Sessions: 2}}, func(b *bench) {
 		file := tokenFile(t, "cam publish live", "viewer subscribe live expires=2000-01-01T00:01:00Z")
 		b.authorize(file)
 		for _, cfg := range []GuestConfig{
@@ -74,8 +75,8 @@ func TestGuestsNeedPermission(t *testing.T) {
 		publisher.Leave()
 		viewer.Leave()
 		synctest.Wait()
-		for _, a := range b.relay.accounts.list() {
-			require.Zero(t, a.used[sessionsOpen])
+		for range 2 {
+			b.from("192.0.2.1")
 		}
 	})
 }
@@ -91,7 +92,7 @@ func TestGuestsHaveQuotas(t *testing.T) {
 			for taken < 1<<20 && use(1000) {
 				taken += 1000
 			}
-			require.InDelta(t, MinBitRate/8*quotaBurst.Seconds(), taken, 2000, name)
+			require.InDelta(t, MinBitRate/8*charge.Burst.Seconds(), taken, 2000, name)
 			time.Sleep(time.Second)
 			require.True(t, use(1000), name)
 		}

@@ -322,8 +322,8 @@ func (b *bench) checkEmpty() {
 	require.Zero(t, d.watches.Count(nil))
 	require.True(t, d.names.IsEmpty())
 	require.Zero(t, r.cache.Bytes(), "cache")
-	require.Empty(t, r.accounts.of, "accounts")
-	require.Zero(t, r.accounts.openRequests(), "requests")
+	require.Zero(t, r.accounts.Count(), "accounts")
+	require.Zero(t, r.accounts.OpenRequests(), "requests")
 	require.Empty(t, r.sessions.neighbors)
 }
 

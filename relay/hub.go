@@ -8,6 +8,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
 	"sluice/track"
 )
@@ -21,7 +22,7 @@ type hub struct {
 	refs  int                // requests that use it; guarded by directory.mu
 	offer names.Offer[*peer] // by publishers of this relay
 
-	payers payers // whose requests created it
+	payers charge.Payers // whose requests created it
 
 	received atomic.Uint64 // bytes from publishers
 

@@ -9,6 +9,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -18,8 +19,8 @@ import (
 type tracksWatch struct {
 	names.Prefix[*peer]
 	request *session.IncomingSubscribeTracks
-	payers  payers      // of the request, and of what it leads to
-	permit  *permission // of the request
+	payers  charge.Payers // of the request, and of what it leads to
+	permit  *permission   // of the request
 
 	mu      sync.Mutex
 	blocked map[nameDigest]struct{} // tracks that PUBLISH_BLOCKED was sent for
@@ -87,7 +88,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	now := h.data.Position()
 	defer now.Close()
 	refused := h.subscribers.checkRangeFilters(w.Peer, nil, filters, params.Filter.Range(now.Largest))
-	if refused != nil || w.payers.take(subscriptionsOpen) != nil {
+	if refused != nil || w.payers.Take(charge.SubscriptionsOpen) != nil {
 		w.block(h.name)
 		return
 	}
@@ -103,10 +104,10 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		w.block(h.name)
 	}
 	if err != nil {
-		w.payers.give(subscriptionsOpen)
+		w.payers.Give(charge.SubscriptionsOpen)
 		return
 	}
-	context.AfterFunc(pub.Context(), func() { w.payers.give(subscriptionsOpen) })
+	context.AfterFunc(pub.Context(), func() { w.payers.Give(charge.SubscriptionsOpen) })
 	d := newDownstream(h, w.Peer, pub, &params, w.permitLocked(pub.Request))
 	d.offeredLocked(&params, now)
 	h.refs++ // directory.mu is held

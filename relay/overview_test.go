@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
 )
 
@@ -47,7 +48,7 @@ func TestOverview(t *testing.T) {
 // TestTrackIDs checks that a track that comes back is not taken for the one that went.
 func TestTrackIDs(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		ps := payers{}
+		ps := charge.Payers{}
 		first, refused := b.relay.directory.acquire(names.PlaceOf("", video.Namespace), video.Name, ps)
 		require.Nil(t, refused)
 		b.relay.directory.release(first)

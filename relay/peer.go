@@ -14,6 +14,7 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -33,7 +34,7 @@ type peer struct {
 	upstream  *UpstreamRelay      // that this relay has dialed; nil for all others
 	turns     turns               // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
-	address   *account            // of the peer's source address
+	address   *charge.Account     // of the peer's source address
 	sets      renditionSets
 	standing  standing
 
@@ -50,24 +51,24 @@ type peer struct {
 
 	mu       sync.Mutex
 	charged  uint64              // bytes of media that the accounts were charged for
-	accounts payers              // address, and those of the tokens that the peer has used
+	accounts charge.Payers       // address, and those of the tokens that the peer has used
 	excluded map[string]struct{} // tracks that the peer may not publish any more: see hub.malformed
 }
 
-func newPeer(r *Relay, conn transport.Conn, address *account, mayAsk permissionFunc) (*peer, error) {
+func newPeer(r *Relay, conn transport.Conn, address *charge.Account, mayAsk permissionFunc) (*peer, error) {
 	sender, err := r.senderOf(conn)
 	if err != nil {
 		return nil, err
 	}
 	p := &peer{
 		terms: termsOfPeers(mayAsk), relay: r, conn: conn, sender: sender,
-		address: address, accounts: payers{address},
+		address: address, accounts: charge.Payers{address},
 	}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	p.standing.peer = p
 	cfg := r.cfg.Session
 	cfg.Role, cfg.Handler, cfg.Logger = session.Server, &requests{p}, r.log
-	if r.accounts.isExempt(transport.SourceOf(conn.RemoteAddr())) {
+	if r.accounts.IsExempt(transport.SourceOf(conn.RemoteAddr())) {
 		cfg.Limits = relayLimits // it may be a relay
 		cfg.Limits.MaxFilterRanges = r.cfg.Session.Limits.MaxFilterRanges
 	}
@@ -236,26 +237,26 @@ func (p *peer) isExcluded(h *hub) bool {
 func (p *peer) leave() {
 	p.standing.close()
 	p.relay.downloads.charge(p)
-	p.payers().give(sessionsOpen)
+	p.payers().Give(charge.SessionsOpen)
 }
 
 // payers returns all accounts of the peer.
-func (p *peer) payers() payers {
+func (p *peer) payers() charge.Payers {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.accounts
 }
 
 // token returns the account of a token that the Authorizer has accepted from the peer.
-func (p *peer) token(subject string) (*account, *moqt.RequestError) {
+func (p *peer) token(subject string) (*charge.Account, *moqt.RequestError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range p.accounts {
-		if a.accountKey == (accountKey{tokenAccount, subject}) {
+		if a.Key == (charge.Key{Kind: charge.ByToken, Name: subject}) {
 			return a, nil
 		}
 	}
-	a, refused := p.relay.accounts.openToken(subject)
+	a, refused := p.relay.accounts.OpenToken(subject)
 	if refused == nil {
 		p.accounts = append(p.accounts[:len(p.accounts):len(p.accounts)], a)
 	}

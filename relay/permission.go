@@ -7,6 +7,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 )
 
 // permission allows a peer what its request asks for, for as long as the Authorizer says.
@@ -16,8 +17,8 @@ type permission struct {
 	request *session.Request // whose tokens count
 	watch   *session.Request // the SUBSCRIBE_TRACKS whose tokens count too, if the request is an offer for it
 	action  Action
-	payers  payers // for what the request uses
-	updated func() // called after an update was accepted; may be nil
+	payers  charge.Payers // for what the request uses
+	updated func()        // called after an update was accepted; may be nil
 
 	// Guarded by lease.mu.
 	track  moqt.FullTrackName
@@ -79,11 +80,11 @@ func (m *permission) question(update []moqt.Token) AuthRequest {
 // charge charges a request to the account of the peer's address, and to the relay. It is called before the Authorizer
 // is asked, which may cost more than the request itself.
 func (m *permission) charge(r *session.Request) *moqt.RequestError {
-	m.payers = payers{m.peer.address}
+	m.payers = charge.Payers{m.peer.address}
 	if refused := m.chargeTo(m.peer.address, r); refused != nil {
 		return refused
 	}
-	return m.peer.relay.accounts.chargeRelay(r.Context())
+	return m.peer.relay.accounts.ChargeRelay(r.Context())
 }
 
 // chargeToken charges a request to the account of the token that allowed it.
@@ -98,16 +99,13 @@ func (m *permission) chargeToken(r *session.Request) *moqt.RequestError {
 	}
 	m.payers = append(m.payers, a)
 	if !a.Allow() {
-		return a.refusal(requestRate)
+		return a.Refusal(charge.RequestRate)
 	}
 	return m.chargeTo(a, r)
 }
 
-func (m *permission) chargeTo(a *account, r *session.Request) *moqt.RequestError {
-	if (m.action == ActionSubscribe || m.action == ActionFetch) && a.download.inDebt() {
-		return a.refuse(downloadRate)
-	}
-	return a.charge(r.Context(), usesOf(m.action))
+func (m *permission) chargeTo(a *charge.Account, r *session.Request) *moqt.RequestError {
+	return a.Charge(r.Context(), m.action == ActionSubscribe || m.action == ActionFetch, usesOf(m.action))
 }
 
 // tokens returns what authorizes the request: its tokens, or instead those of an update, and the tokens of SETUP.
@@ -194,4 +192,15 @@ func (m *permission) setNamespace(ns moqt.Namespace) {
 	m.lease.mu.Lock()
 	defer m.lease.mu.Unlock()
 	m.track.Namespace = ns
+}
+
+// usesOf returns what a request of an action uses while it is open.
+func usesOf(a Action) []charge.Resource {
+	switch a {
+	case ActionPublish, ActionSubscribe:
+		return []charge.Resource{charge.RequestsOpen, charge.SubscriptionsOpen}
+	case ActionPublishNamespace, ActionSubscribeNamespace, ActionSubscribeTracks:
+		return []charge.Resource{charge.RequestsOpen, charge.NamespacesOpen}
+	}
+	return []charge.Resource{charge.RequestsOpen}
 }

@@ -18,6 +18,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/transport"
 	"sluice/transport/transporttest"
 )
@@ -38,7 +39,7 @@ func (b *bench) turnedAway(ip string) {
 }
 
 // exceeded checks how often a quota was exceeded.
-func (b *bench) exceeded(kind accountKind, r resource, times int) {
+func (b *bench) exceeded(kind charge.Kind, r charge.Resource, times int) {
 	b.t.Helper()
 	families, err := collected(b.relay).Gather()
 	require.NoError(b.t, err)
@@ -84,7 +85,7 @@ func TestQuotaOfSessionsPerAddress(t *testing.T) {
 			b.turnedAway(ips[0])
 		}
 		b.from("2001:db8:0:1::1")
-		b.exceeded(addressAccount, sessionsOpen, 6)
+		b.exceeded(charge.ByAddress, charge.SessionsOpen, 6)
 	})
 }
 
@@ -103,7 +104,7 @@ func TestOneAddressLeavesTracksToOthers(t *testing.T) {
 			}
 		}
 		require.Equal(t, 50, made)
-		b.exceeded(addressAccount, tracksHeld, 150)
+		b.exceeded(charge.ByAddress, charge.TracksHeld, 150)
 		p, err := b.from("192.0.2.2").publish("video")
 		require.NoError(t, err)
 		_, err = b.from("192.0.2.3").subscribeTo("video")
@@ -142,27 +143,27 @@ func TestQuotasOfRequests(t *testing.T) {
 	type request interface{ Cancel(moqt.StreamResetCode) }
 	for name, tt := range map[string]struct {
 		quota    Quota
-		resource resource
+		resource charge.Resource
 		open     func(*client, int) (request, error)
 	}{
-		"publish": {Quota{Subscriptions: 2}, subscriptionsOpen, func(c *client, i int) (request, error) {
+		"publish": {Quota{Subscriptions: 2}, charge.SubscriptionsOpen, func(c *client, i int) (request, error) {
 			return c.publish(fmt.Sprint(i))
 		}},
-		"subscribe": {Quota{Subscriptions: 2}, subscriptionsOpen, func(c *client, i int) (request, error) {
+		"subscribe": {Quota{Subscriptions: 2}, charge.SubscriptionsOpen, func(c *client, i int) (request, error) {
 			return c.subscribeTo(fmt.Sprint("video", i))
 		}},
-		"publish namespace": {Quota{Namespaces: 2}, namespacesOpen, func(c *client, i int) (request, error) {
+		"publish namespace": {Quota{Namespaces: 2}, charge.NamespacesOpen, func(c *client, i int) (request, error) {
 			p, err := c.PublishNamespace(c.b.ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"x", fmt.Sprint(i)}})
 			require.NoError(t, err)
 			return p, p.Wait(c.b.ctx)
 		}},
-		"subscribe namespace": {Quota{Namespaces: 2}, namespacesOpen, func(c *client, i int) (request, error) {
+		"subscribe namespace": {Quota{Namespaces: 2}, charge.NamespacesOpen, func(c *client, i int) (request, error) {
 			return c.watch("x", fmt.Sprint(i))
 		}},
-		"subscribe tracks": {Quota{Namespaces: 2}, namespacesOpen, func(c *client, i int) (request, error) {
+		"subscribe tracks": {Quota{Namespaces: 2}, charge.NamespacesOpen, func(c *client, i int) (request, error) {
 			return c.subscribeTracks(moqt.Parameters{}, "x", fmt.Sprint(i))
 		}},
-		"all requests": {Quota{Requests: 2}, requestsOpen, func(c *client, i int) (request, error) {
+		"all requests": {Quota{Requests: 2}, charge.RequestsOpen, func(c *client, i int) (request, error) {
 			if i%2 == 0 {
 				return c.subscribeTracks(moqt.Parameters{}, "x", fmt.Sprint(i))
 			}
@@ -184,7 +185,7 @@ func TestQuotasOfRequests(t *testing.T) {
 					require.NoError(t, err)
 					_, err = tt.open(two, 2)
 					b.refused(err, moqt.RequestExcessiveLoad)
-					b.exceeded(addressAccount, tt.resource, 1)
+					b.exceeded(charge.ByAddress, tt.resource, 1)
 					other, err := tt.open(b.from("192.0.2.2"), 0)
 					require.NoError(t, err, "another address")
 					other.Cancel(moqt.ResetCancelled)
@@ -207,7 +208,7 @@ func TestLimitOfRequests(t *testing.T) {
 		b.refused(err, moqt.RequestExcessiveLoad)
 		first.Cancel(moqt.ResetCancelled)
 		synctest.Wait()
-		require.Equal(t, 1, b.relay.accounts.openRequests())
+		require.Equal(t, 1, b.relay.accounts.OpenRequests())
 		_, err = third.watch("a")
 		require.NoError(t, err)
 	})
@@ -223,7 +224,7 @@ func TestRefusalsSayWhenToRetry(t *testing.T) {
 		require.Equal(t, "the quota of namespaces for this address is used up", refused.Reason)
 		after, ok := refused.Retry()
 		require.True(t, ok)
-		require.Equal(t, quotaRetry, after)
+		require.Equal(t, charge.Retry, after)
 	})
 }
 
@@ -231,7 +232,7 @@ func TestRefusalsSayWhenToRetry(t *testing.T) {
 func TestQuotaOfTheRequestRate(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{RequestRate: 2}}, func(b *bench) {
 		one, two := b.from("192.0.2.1"), b.from("192.0.2.1")
-		for range 5 * 2 / 2 { // quotaBurst
+		for range 5 * 2 / 2 { // charge.Burst
 			for _, c := range []*client{one, two} {
 				_, err := c.subscribeTo("none")
 				b.refused(err, moqt.RequestDoesNotExist)
@@ -241,7 +242,7 @@ func TestQuotaOfTheRequestRate(t *testing.T) {
 			_, err := c.subscribeTo("none")
 			b.refused(err, moqt.RequestExcessiveLoad)
 		}
-		b.exceeded(addressAccount, requestRate, 2)
+		b.exceeded(charge.ByAddress, charge.RequestRate, 2)
 		_, err := b.from("192.0.2.2").subscribeTo("none")
 		b.refused(err, moqt.RequestDoesNotExist)
 		time.Sleep(time.Second)
@@ -264,10 +265,10 @@ func TestQuotasPerToken(t *testing.T) {
 				b.refused(err, moqt.RequestExcessiveLoad)
 			}
 		}
-		b.exceeded(tokenAccount, tracksHeld, 1)
+		b.exceeded(charge.ByToken, charge.TracksHeld, 1)
 		_, err := two.publish("d")
 		b.refused(err, moqt.RequestExcessiveLoad)
-		b.exceeded(tokenAccount, sessionsOpen, 1)
+		b.exceeded(charge.ByToken, charge.SessionsOpen, 1)
 		_, err = two.watch("live")
 		require.NoError(t, err, "anybody may do that")
 
@@ -339,7 +340,7 @@ func TestDatagramsBeyondTheQuotaAreDropped(t *testing.T) {
 		got := strings.Count(k.take(), "datagram")
 		require.Less(t, got, 65)
 		require.Greater(t, got, 55)
-		b.exceeded(addressAccount, uploadRate, 100-got)
+		b.exceeded(charge.ByAddress, charge.UploadRate, 100-got)
 	})
 }
 
@@ -511,7 +512,7 @@ func TestAccountsAreForgotten(t *testing.T) {
 		c.Session.Close(moqt.SessionNoError, "")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		require.Zero(t, b.relay.accounts.count())
+		require.Zero(t, b.relay.accounts.Count())
 	})
 }
 

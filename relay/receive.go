@@ -91,7 +91,7 @@ func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
 		u.hub.relay.metrics.datagrams.Inc()
 	}
 	r.count(len(o.Payload))
-	if u.peer.payers().refuseUpload() {
+	if u.peer.payers().RefuseUpload() {
 		u.hub.limit(u)
 		return
 	}
@@ -131,7 +131,7 @@ func (r *receiver) count(bytes int) {
 		return
 	}
 	metrics.received.Add(uint64(bytes))
-	r.upstream.peer.payers().upload(bytes)
+	r.upstream.peer.payers().Upload(bytes)
 }
 
 // overtaken cancels a stream that pauses while another publisher's stream brings more of the same subgroup, if its
@@ -168,7 +168,7 @@ type countingReader struct {
 
 func (c countingReader) Read(p []byte) (int, error) {
 	publisher := c.receiver.upstream.peer
-	publisher.payers().awaitUpload(publisher.session.Context())
+	publisher.payers().AwaitUpload(publisher.session.Context())
 	n, err := c.Reader.Read(p)
 	c.receiver.count(n)
 	return n, err

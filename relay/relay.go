@@ -11,6 +11,7 @@ import (
 
 	"sluice/media"
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
 	"sluice/track"
 	"sluice/transport"
@@ -40,7 +41,7 @@ type Relay struct {
 	subscriptions atomic.Uint64 // that peers have had, ever
 	sessions      sessions
 	neighbors     Neighbors
-	accounts      accounts
+	accounts      *charge.Accounts
 	downloads     downloads
 	directory     directory
 
@@ -72,14 +73,10 @@ func New(cfg Config) (*Relay, error) {
 	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)
-	r.accounts = accounts{
-		log:      r.log,
-		requests: cfg.MaxRequests,
-		quotas:   map[accountKind]Quota{addressAccount: cfg.PerAddress, tokenAccount: cfg.PerToken},
-		exempt:   cfg.Exempt,
-		refusals: r.metrics.quotas,
-		of:       make(map[accountKey]*account),
-	}
+	r.accounts = charge.NewAccounts(charge.Config{
+		Logger: r.log, MaxRequests: cfg.MaxRequests, PerAddress: cfg.PerAddress, PerToken: cfg.PerToken,
+		Exempt: cfg.Exempt, Refusals: r.metrics.quotas,
+	})
 	r.downloads = downloads{relay: r, settled: time.Now(), sentOn: sentBytes}
 	return r, nil
 }
@@ -99,7 +96,7 @@ func (r *Relay) Run(ctx context.Context) {
 			if now.Sub(reviewed) >= reviewInterval {
 				reviewed = now
 				r.downloads.settle()
-				r.accounts.sweep()
+				r.accounts.Sweep()
 			}
 		}
 		next := reviewInterval
@@ -144,7 +141,7 @@ func (r *Relay) serve(ctx context.Context, conn transport.Conn, mayAsk permissio
 
 // admit makes a peer of a connection, unless there is no room for it.
 func (r *Relay) admit(conn transport.Conn, mayAsk permissionFunc) (*peer, error) {
-	address, refused := r.accounts.openFor(transport.SourceOf(conn.RemoteAddr()), mayAsk != nil)
+	address, refused := r.accounts.OpenAddress(transport.SourceOf(conn.RemoteAddr()), mayAsk != nil)
 	if refused != nil {
 		return nil, refused
 	}
@@ -153,7 +150,7 @@ func (r *Relay) admit(conn transport.Conn, mayAsk permissionFunc) (*peer, error)
 		err = r.sessions.add(p)
 	}
 	if err != nil {
-		address.give(sessionsOpen)
+		address.Give(charge.SessionsOpen)
 		return nil, err
 	}
 	return p, nil

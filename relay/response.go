@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -12,7 +13,7 @@ import (
 // response writes the objects of a FETCH to its stream (draft §11.4.4).
 type response struct {
 	req      fetchRequest
-	payers   payers
+	payers   charge.Payers
 	turns    *turns // of the peer
 	priority uint8  // Subscriber Priority; guarded by turns.mu
 	stall    time.Duration
@@ -126,8 +127,8 @@ func (r *response) passOver(n int) error {
 
 // await waits until the response may send n bytes, for which the subscriber pays, and for its turn.
 func (r *response) await(n int) {
-	r.payers.awaitDownload(r.req.Context())
-	r.payers.download(n)
+	r.payers.AwaitDownload(r.req.Context())
+	r.payers.Download(n)
 	r.turns.take(r)
 }
 

@@ -218,12 +218,12 @@ func (u *upstreamFetch) copy() (done bool, err error) {
 func (u *upstreamFetch) read(buf []byte) (int, error) {
 	u.fetch.out.pause()
 	defer u.fetch.budget.spend(time.Now())
-	u.peer.payers().awaitUpload(u.fetch.req.Context())
+	u.peer.payers().AwaitUpload(u.fetch.req.Context())
 	if err := u.stream.SetReadDeadline(time.Now().Add(u.fetch.budget.next())); err != nil {
 		return 0, err
 	}
 	n, err := unlucky.Reader(u.stream).Read(buf)
-	u.peer.payers().upload(n)
+	u.peer.payers().Upload(n)
 	return n, err
 }
 

@@ -192,7 +192,7 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 122_420, 92_000},
+	{"lines of Go without tests", 122_450, 92_000},
 	{"lines of tests", 100_640, 75_000},
 	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 8, 0},

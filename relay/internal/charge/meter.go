@@ -1,4 +1,4 @@
-package relay
+package charge
 
 import (
 	"context"
@@ -17,7 +17,7 @@ func newMeter(bits int) *meter {
 		return nil
 	}
 	bytes := bits / 8
-	return &meter{rate.NewLimiter(rate.Limit(bytes), bytes*int(quotaBurst/time.Second))}
+	return &meter{rate.NewLimiter(rate.Limit(bytes), bytes*int(Burst/time.Second))}
 }
 
 // add counts bytes.

@@ -1,4 +1,4 @@
-package relay
+package charge
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 	"sluice/internal/bounds"
 )
 
-// Quota limits what the sessions of one account use together: see [Config.PerAddress] and [Config.PerToken]. In each
+// Quota limits what the sessions of one account use together: see the Config of package relay. In each
 // field 0 is the default, and a negative number is no limit.
 type Quota struct {
 	// Sessions is how many sessions may be open.
@@ -29,22 +29,22 @@ type Quota struct {
 }
 
 const (
-	// MinBitRate is the smallest quota of bits per second: with less, a single video frame exceeds quotaBurst.
+	// MinBitRate is the smallest quota of bits per second: with less, a single video frame exceeds Burst.
 	MinBitRate = 100_000
 	// MaxBitRate is the largest one: more than any network card.
 	MaxBitRate = 10_000_000_000_000
-	// quotaBurst is how long a rate may be exceeded after a pause: viewers begin with many requests and with buffered
+	// Burst is how long a rate may be exceeded after a pause: viewers begin with many requests and with buffered
 	// media, and a key frame is much larger than the average frame.
-	quotaBurst = 5 * time.Second
-	// quotaRetry is what a peer is told to wait before it repeats a request that exceeded a quota.
-	quotaRetry = 5 * time.Second
+	Burst = 5 * time.Second
+	// Retry is what a peer is told to wait before it repeats a request that exceeded a quota.
+	Retry = 5 * time.Second
 )
 
-// defaultPerAddress hold for a source address, behind which there may be many viewers: the NAT of a school, a venue or
+// PerAddress hold for a source address, behind which there may be many viewers: the NAT of a school, a venue or
 // a mobile network. An address may use a sixteenth of the default MaxSessions, MaxTracks and MaxRequests, so that a few
 // addresses cannot keep all others out. 8 subscriptions are enough for the tracks of a broadcast, and 1 Gbit/s for 200
 // viewers of 5 Mbit/s.
-var defaultPerAddress = Quota{
+var PerAddress = Quota{
 	Sessions:      1024,
 	Tracks:        4096,
 	Namespaces:    1024,
@@ -55,8 +55,8 @@ var defaultPerAddress = Quota{
 	Download:      1_000_000_000,
 }
 
-// defaultPerToken hold for a token. A whole audience may share a token, so nothing is limited that viewers use.
-var defaultPerToken = Quota{
+// PerToken hold for a token. A whole audience may share a token, so nothing is limited that viewers use.
+var PerToken = Quota{
 	Sessions:      -1,
 	Tracks:        16_384,
 	Namespaces:    1024,
@@ -67,29 +67,29 @@ var defaultPerToken = Quota{
 	Download:      -1,
 }
 
-// resource is what a quota limits.
-type resource uint8
+// Resource is what a quota limits.
+type Resource uint8
 
-// Resources. Those up to requestsOpen are counted, the others are rates.
+// Resources. Those up to RequestsOpen are counted, the others are rates.
 const (
-	sessionsOpen resource = iota
-	tracksHeld
-	namespacesOpen
-	subscriptionsOpen
-	requestsOpen
-	requestRate
-	uploadRate
-	downloadRate
+	SessionsOpen Resource = iota
+	TracksHeld
+	NamespacesOpen
+	SubscriptionsOpen
+	RequestsOpen
+	RequestRate
+	UploadRate
+	DownloadRate
 	resources
 )
 
-const counted = requestsOpen + 1
+const counted = RequestsOpen + 1
 
 var resourceNames = [resources]string{
 	"sessions", "tracks", "namespaces", "subscriptions", "requests", "request-rate", "upload", "download",
 }
 
-func (r resource) String() string { return resourceNames[r] }
+func (r Resource) String() string { return resourceNames[r] }
 
 // QuotaNames are the names of the fields of a Quota, in flags and metrics.
 func QuotaNames() []string { return resourceNames[:] }
@@ -98,43 +98,32 @@ func QuotaNames() []string { return resourceNames[:] }
 func (q *Quota) Field(name string) *int {
 	for r, n := range resourceNames {
 		if n == name {
-			return q.field(resource(r))
+			return q.field(Resource(r))
 		}
 	}
 	return nil
 }
 
-func (q *Quota) field(r resource) *int {
+func (q *Quota) field(r Resource) *int {
 	return [resources]*int{
 		&q.Sessions, &q.Tracks, &q.Namespaces, &q.Subscriptions, &q.Requests, &q.RequestRate, &q.Upload, &q.Download,
 	}[r]
 }
 
-func (q Quota) withDefaults(d Quota) Quota {
+func (q Quota) WithDefaults(d Quota) Quota {
 	for r := range resources {
 		*q.field(r) = cmp.Or(*q.field(r), *d.field(r))
 	}
 	return q
 }
 
-// validate checks a quota. name is the flag or field that it comes from.
-func (q Quota) validate(name string) error {
+// Validate checks a quota. name is the flag or field that it comes from.
+func (q Quota) Validate(name string) error {
 	var errs []error
-	for _, r := range []resource{uploadRate, downloadRate} {
+	for _, r := range []Resource{UploadRate, DownloadRate} {
 		if v := *q.field(r); v > 0 {
 			errs = append(errs, bounds.Check(name+": "+r.String(), v, MinBitRate, MaxBitRate))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// usesOf returns what a request of an action uses while it is open.
-func usesOf(a Action) []resource {
-	switch a {
-	case ActionPublish, ActionSubscribe:
-		return []resource{requestsOpen, subscriptionsOpen}
-	case ActionPublishNamespace, ActionSubscribeNamespace, ActionSubscribeTracks:
-		return []resource{requestsOpen, namespacesOpen}
-	}
-	return []resource{requestsOpen}
 }
