@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -71,25 +70,16 @@ func (c *Config) validate() error {
 
 // Node is this process as a member of a cluster. Its methods may be called on any goroutine.
 type Node struct {
-	cfg      Config
-	engine   Engine
-	subjects subjects
-	log      *logs.Sparse
-	end      chan struct{}
-	ended    sync.WaitGroup
+	speaker
+	end   chan struct{}
+	ended sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
-	own      own
 	table    table
 	watchers []func(Change)
-	beaten   time.Time            // when this node sent a beat last
-	toldNear time.Time            // when it told last how far networks are
-	absent   time.Time            // when the silence of the others last said nothing about them
-	alone    time.Time            // since when the engine is alone, or all are silent; else zero
-	asks     map[string]time.Time // when to ask nodes for snapshots
-	askers   map[string]struct{}  // the nodes that have asked for one
-	counts   Counts
+	absent   time.Time // when the silence of the others last said nothing about them
+	alone    time.Time // since when the engine is alone, or all are silent; else zero
 }
 
 // Counts is how much a node has sent and received.
@@ -109,18 +99,14 @@ func Join(cfg Config, engine Engine) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
-	n := &Node{
-		cfg: cfg, engine: engine, subjects: subjectsOf(cfg.Cluster), log: logs.NewSparse(cfg.Logger),
-		end: make(chan struct{}), asks: make(map[string]time.Time), askers: make(map[string]struct{}),
-	}
-	n.own = own{state: state{Epoch: uint64(time.Now().UnixNano())}, routes: make(map[string]struct{})}
+	n := &Node{speaker: newSpeaker(cfg, engine), end: make(chan struct{})}
 	n.table = newTable(n.tellLocked)
 	if err := engine.Subscribe(n.receive, n.subjects.patterns(cfg.ID)...); err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.beatLocked(time.Now(), true)
+	n.beat(time.Now(), true)
 	n.ended.Go(n.run)
 	return n, nil
 }
@@ -140,7 +126,7 @@ func (n *Node) stop(leaves bool) error {
 	}
 	n.closed = true
 	if leaves {
-		n.publishLocked(n.subjects.of(kindBye, n.cfg.ID), n.own.state)
+		n.publish(n.subjects.of(kindBye, n.cfg.ID), n.own.state)
 	}
 	close(n.end)
 	n.mu.Unlock()
@@ -158,7 +144,7 @@ func (n *Node) changeOwn(ns moqt.Namespace, change func(string) *changeMessage) 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c := change(ns.String()); c != nil && !n.closed {
-		n.publishLocked(n.subjects.route(n.cfg.ID, ns), c)
+		n.publish(n.subjects.route(n.cfg.ID, ns), c)
 	}
 }
 
@@ -202,10 +188,10 @@ func (n *Node) run() {
 
 func (n *Node) tickLocked(now time.Time) {
 	if now.Sub(n.beaten) >= Beat {
-		n.beatLocked(now, false)
+		n.beat(now, false)
 	}
 	if now.Sub(n.toldNear) >= tellNetworks {
-		n.tellNetworksLocked(now)
+		n.tellNetworks(now)
 	}
 	if n.isCutOffLocked(now) {
 		n.absent = now
@@ -216,8 +202,8 @@ func (n *Node) tickLocked(now time.Time) {
 		}
 	}
 	n.table.recall(now)
-	n.askLocked(now)
-	n.answerLocked()
+	n.ask(now, n.table.members)
+	n.answer()
 }
 
 // isCutOffLocked reports whether the silence of the others says nothing about them, as the engine is away, or may not
@@ -233,72 +219,6 @@ func (n *Node) isCutOffLocked(now time.Time) bool {
 		n.alone = now
 	}
 	return now.Sub(n.alone) < AloneFor
-}
-
-func (n *Node) beatLocked(now time.Time, isNew bool) {
-	n.beaten = now
-	n.publishLocked(n.subjects.of(kindBeat, n.cfg.ID), beat{state: n.own.state, Card: n.cfg.Card(), New: isNew})
-}
-
-// tellNetworksLocked tells how far networks are from this node, if that is known of some.
-func (n *Node) tellNetworksLocked(now time.Time) {
-	if list := n.cfg.Networks(); len(list) > 0 {
-		n.toldNear = now
-		n.publishLocked(n.subjects.of(kindNear, n.cfg.ID), newNetworksMessage(n.own.state, list))
-	}
-}
-
-// askLocked asks the nodes whose routes are not known. It waits for a moment first, as a snapshot that another node has
-// asked for may come.
-func (n *Node) askLocked(now time.Time) {
-	for _, m := range n.table.members {
-		due, asked := n.asks[m.id]
-		switch {
-		case !m.isBehind():
-			delete(n.asks, m.id)
-		case !asked:
-			n.asks[m.id] = now.Add(rand.N(2 * tick))
-		case now.After(due):
-			n.asks[m.id] = now.Add(askAgain + rand.N(tick))
-			n.counts.Asks++
-			n.publishLocked(n.subjects.of(kindAsk, n.cfg.ID, m.id), n.own.state)
-		}
-	}
-	for id := range n.asks {
-		if n.table.members[id] == nil {
-			delete(n.asks, id)
-		}
-	}
-}
-
-// answerLocked sends snapshots to the nodes that have asked since the last tick: one for all if that would be many
-// messages.
-func (n *Node) answerLocked() {
-	if len(n.askers) == 0 {
-		return
-	}
-	parts := n.own.parts(n.cfg.Card())
-	if len(n.askers)*len(parts) > maxDirect {
-		n.askers = map[string]struct{}{everybody: {}}
-	}
-	for i := range parts {
-		data := encode(&parts[i])
-		for to := range n.askers {
-			n.sendLocked(n.subjects.of(kindSnap, n.cfg.ID, to), data)
-		}
-	}
-	n.counts.Snapshots += uint64(len(n.askers))
-	clear(n.askers)
-}
-
-func (n *Node) publishLocked(subject string, m any) { n.sendLocked(subject, encode(m)) }
-
-func (n *Node) sendLocked(subject string, data []byte) {
-	n.counts.Messages++
-	if err := n.engine.Publish(subject, data); err != nil {
-		n.counts.Dropped++
-		n.log.Log(slog.LevelWarn, "publish", "cannot tell the cluster about this node; trying again", "err", err)
-	}
 }
 
 // receive handles a message.
@@ -352,7 +272,7 @@ func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.
 		}
 		return err
 	case kindAsk:
-		n.askersAddLocked(from)
+		n.wants(from)
 		return nil
 	case kindBye:
 		s, err := decodeState(data)
@@ -369,7 +289,7 @@ func (n *Node) handleBeatLocked(from string, b *beat, now time.Time) {
 	n.noteLocked(from, b)
 	m := n.table.meet(from, b, now)
 	if m != nil && b.New {
-		n.askersAddLocked(from)
+		n.wants(from)
 	}
 	if known := n.table.members[from]; m == nil && known != nil && b.Epoch < known.Epoch {
 		n.log.Log(slog.LevelInfo, "epoch", "a node of the cluster is ignored, as one with its name has joined later",
@@ -389,13 +309,6 @@ func (n *Node) noteLocked(id string, b *beat) {
 	}
 	line.Log(n.cfg.Logger, logs.Interval, slog.LevelInfo, "a node has joined the cluster",
 		"node", id, "region", b.Card.Region, "url", b.Card.URL)
-}
-
-// askersAddLocked notes that a node wants a snapshot.
-func (n *Node) askersAddLocked(id string) {
-	if len(n.askers) < maxMembers {
-		n.askers[id] = struct{}{}
-	}
 }
 
 // handleOwnLocked handles a message that this node has sent, or another one with its name.
