@@ -65,6 +65,26 @@ func attachFastPath(
 	return f, nil
 }
 
+// TryFastPath loads and attaches the kernel's programs as Listen does, and takes them off.
+func TryFastPath(cfg FastPathConfig, addr *net.UDPAddr) error {
+	f, err := attachFastPath(cfg, nil, addr, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// FastPathDevices names the devices to which the kernel's programs would be attached.
+func FastPathDevices(cfg FastPathConfig, listen netip.Addr) (names []string, err error) {
+	devices, err := fastPathDevices(cfg, listen)
+	for _, index := range devices {
+		if d, err := net.InterfaceByIndex(index); err == nil {
+			names = append(names, d.Name)
+		}
+	}
+	return names, err
+}
+
 func fastPathDevices(cfg FastPathConfig, listen netip.Addr) (devices []int, err error) {
 	switch {
 	case len(cfg.Devices) > 0:

@@ -60,6 +60,11 @@ var linked = map[string]string{
 
 	"go.yaml.in/yaml/v3": "files with settings",
 
+	"github.com/google/nftables":  "sluice doctor: the rules of the firewall",
+	"github.com/mdlayher/netlink": "imported by nftables, as the next",
+	"github.com/mdlayher/socket":  "",
+	"github.com/safchain/ethtool": "sluice doctor: the offloads of devices",
+
 	"golang.org/x/crypto": "ChaCha20-Poly1305",
 	"golang.org/x/net":    "socket options",
 	"golang.org/x/sync":   "errgroup",

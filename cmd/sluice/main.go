@@ -19,10 +19,12 @@ import (
 )
 
 var program = cli.Program{
-	Name:     "sluice",
-	Short:    "A Media over QUIC relay, with a publisher and a player",
-	Long:     "Sluice relays live media over QUIC (Media over QUIC Transport, drafts 16 and 18 to 22).",
-	Commands: []func(*cli.Environment) *cobra.Command{newRelay, newPub, newSub, newCluster, newToken, newRTT},
+	Name:  "sluice",
+	Short: "A Media over QUIC relay, with a publisher and a player",
+	Long:  "Sluice relays live media over QUIC (Media over QUIC Transport, drafts 16 and 18 to 22).",
+	Commands: []func(*cli.Environment) *cobra.Command{
+		newRelay, newPub, newSub, newCluster, newToken, newDoctor, newRTT,
+	},
 	Warning:  packet.Warning,
 	ExitCode: exitCode,
 }

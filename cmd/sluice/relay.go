@@ -117,6 +117,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return errors.Join(err, node.close(), s.Drain("", 0), t.close())
 	}
+	f.warnUnfit(ctx, env.Getenv)
 	if err := dropPrivileges(s.FastPath() != nil); err != nil {
 		slog.Warn("privileges are kept that the relay does not need", "error", err)
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -161,6 +163,17 @@ func (f *clusterFlags) nodeName() string {
 	host, _ := os.Hostname()
 	label, _, _ := strings.Cut(host, ".")
 	return label
+}
+
+// peers returns the addresses of the NATS servers that this node looks for.
+func (f *clusterFlags) peers() []string {
+	addrs := slices.Clone(f.join)
+	for _, text := range f.urls {
+		if u, err := url.Parse(text); err == nil {
+			addrs = append(addrs, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222")))
+		}
+	}
+	return addrs
 }
 
 // clusterNode is this process as a node of a cluster. The methods of nil are for a relay without one.

@@ -25,7 +25,7 @@ const (
 )
 
 // notSettings are flags that say what a command does now, and not how.
-var notSettings = map[string]bool{ConfigFlag: true, "help": true, "replace": true, "background": true}
+var notSettings = map[string]bool{ConfigFlag: true, "help": true, "replace": true, "background": true, "json": true}
 
 // IsSetting reports whether a flag may be in a file.
 func IsSetting(f *pflag.Flag) bool { return !notSettings[f.Name] && !f.Hidden }
