@@ -32,7 +32,7 @@ type serverKeys struct {
 	token *quic.TokenGeneratorKey
 }
 
-// serverTLS makes the TLS configuration of a listener. It returns the certificate, too.
+// serverTLS makes the TLS configuration of a listener. It returns the certificate, too, or nil if there is none yet.
 func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certificate, error) {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -41,14 +41,18 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certifica
 		KeyLogWriter: cfg.Inspection.KeyLog,
 	}
 	cert := cfg.Certificate
-	if cert == nil {
+	switch {
+	case cfg.GetCertificate != nil:
+		conf.GetCertificate = cfg.GetCertificate
+		cert, _ = cfg.GetCertificate(new(tls.ClientHelloInfo))
+	case cert == nil:
 		files := &certFiles{cert: cfg.CertFile, key: cfg.KeyFile, log: log, now: time.Now}
 		if err := files.reloadLocked(); err != nil {
 			return nil, nil, err
 		}
 		conf.GetCertificate = files.get
 		cert = files.current
-	} else {
+	default:
 		conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	if cfg.Mutual != nil {
@@ -59,8 +63,12 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certifica
 	return conf, cert, nil
 }
 
-// deriveKeys derives the keys of the listener at a place, which names the machine and the port.
+// deriveKeys derives the keys of the listener at a place, which names the machine and the port. Without a certificate
+// there are none.
 func deriveKeys(cert *tls.Certificate, place string) (keys serverKeys) {
+	if cert == nil {
+		return keys
+	}
 	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil { // a key in hardware
 		return keys

@@ -25,6 +25,8 @@ type ListenConfig struct {
 	CertFile, KeyFile string
 	// Certificate is used instead of the files, for example one of [DevCertificate].
 	Certificate *tls.Certificate
+	// GetCertificate is asked for each connection instead, as [tls.Config] has it. It may have none yet.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Mutual lets other servers prove who they are: see [Conn.PeerIsVerified]. Default: none can.
 	Mutual *MutualTLS
 
@@ -160,10 +162,11 @@ const ClosingPeriod = 3 * time.Second
 
 func (c *ListenConfig) validate() error {
 	files := c.CertFile != "" && c.KeyFile != ""
+	given := c.Certificate != nil || c.GetCertificate != nil
 	switch {
-	case c.Certificate == nil && !files:
+	case !given && !files:
 		return errors.New("a certificate file and a key file are required")
-	case c.Certificate != nil && (c.CertFile != "" || c.KeyFile != ""):
+	case given && (c.CertFile != "" || c.KeyFile != ""):
 		return errors.New("give either a certificate or files, not both")
 	case c.Mutual != nil:
 		if err := c.Mutual.validate(); err != nil {

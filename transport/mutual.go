@@ -60,7 +60,7 @@ func (m *MutualTLS) addTo(conf *tls.Config, log *slog.Logger) error {
 
 // trust makes a client accept only servers at a host with a certificate of the authority.
 func (m *MutualTLS) trust(conf *tls.Config, host string) error {
-	authority, err := readAuthorities(m.CAFile)
+	authority, err := ReadAuthorities(m.CAFile)
 	if err != nil {
 		return err
 	}
@@ -123,14 +123,15 @@ func (f *authorityFile) read() error {
 	if err != nil {
 		return err
 	}
-	pool, err := readAuthorities(f.name)
+	pool, err := ReadAuthorities(f.name)
 	if err == nil {
 		f.seen, f.pool = info, pool
 	}
 	return err
 }
 
-func readAuthorities(file string) (*x509.CertPool, error) {
+// ReadAuthorities returns the authorities in a PEM file.
+func ReadAuthorities(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

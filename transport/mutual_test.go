@@ -71,7 +71,7 @@ func TestMutualTLSWithoutACertificate(t *testing.T) {
 func TestAuthorityIsReadAgain(t *testing.T) {
 	files, other := certtest.New(t).Issue(t), certtest.New(t).Issue(t)
 	pool := func(file string) *x509.CertPool {
-		p, err := readAuthorities(file)
+		p, err := ReadAuthorities(file)
 		require.NoError(t, err)
 		return p
 	}

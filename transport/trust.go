@@ -25,7 +25,7 @@ func clientTLS(cfg *ClientConfig, host string, protocols []string) (*tls.Config,
 			return verifyPinned(s.PeerCertificates[0], cfg.CertificateSHA256, time.Now())
 		}
 	case cfg.CAFile != "":
-		authorities, err := readAuthorities(cfg.CAFile)
+		authorities, err := ReadAuthorities(cfg.CAFile)
 		if err != nil {
 			return nil, err
 		}

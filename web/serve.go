@@ -28,6 +28,8 @@ const (
 type ServerConfig struct {
 	Site        http.Handler
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Challenges lets Certificate answer the challenges of certificate authorities (TLS-ALPN-01, RFC 8737).
+	Challenges bool
 	// Plain lets clients on this machine do without TLS.
 	Plain bool
 	// MaxConnections and MaxConnectionsPerSource are how many connections may exist at a time, in all and from one
@@ -59,6 +61,9 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 	}
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS13, GetCertificate: cfg.Certificate, NextProtos: []string{"h2", "http/1.1"},
+	}
+	if cfg.Challenges { // http.Server ends the connection after the handshake, as it should
+		conf.NextProtos = append(conf.NextProtos, "acme-tls/1")
 	}
 	s := &Server{listener: limited.NewListener(l,
 		cmp.Or(cfg.MaxConnections, defaultMaxConnections), cmp.Or(cfg.MaxConnectionsPerSource, defaultMaxPerSource))}

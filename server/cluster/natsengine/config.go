@@ -2,14 +2,14 @@ package natsengine
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
+
+	"sluice/transport"
 )
 
 // Config is the configuration that both engines have in common.
@@ -39,13 +39,9 @@ func (t TLS) config() (*tls.Config, error) {
 	if t.CA == "" || t.Cert == "" || t.Key == "" {
 		return nil, errors.New("--cluster-ca, --cluster-cert and --cluster-key belong together")
 	}
-	pem, err := os.ReadFile(t.CA)
+	pool, err := transport.ReadAuthorities(t.CA)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--cluster-ca: %s: must have certificates in PEM", t.CA)
 	}
 	if _, err := t.load(); err != nil {
 		return nil, err

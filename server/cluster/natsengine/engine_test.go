@@ -531,7 +531,7 @@ func TestRefused(t *testing.T) {
 		{embed("127.0.0.1:6222", "x"), TLS{}, `--cluster-join: "x": must be host:port`},
 		{embed("0.0.0.0:6222"), TLS{CA: files.CA}, "belong together"},
 		{embed("0.0.0.0:6222"), TLS{CA: "none", Cert: "none", Key: "none"}, "--cluster-ca: open none"},
-		{embed("0.0.0.0:6222"), TLS{CA: files.Key, Cert: files.Cert, Key: files.Key}, "must have certificates"},
+		{embed("0.0.0.0:6222"), TLS{CA: files.Key, Cert: files.Cert, Key: files.Key}, "has no PEM certificate"},
 		{embed("0.0.0.0:6222"), TLS{CA: files.CA, Cert: files.CA, Key: files.Key}, "--cluster-cert, --cluster-key"},
 		{embed(used.Addr().String()), TLS{}, "choose another address"},
 	} {
