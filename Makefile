@@ -49,7 +49,7 @@ check: deps ## run all that there is to try, on a machine that does nothing else
 
 # Those whose goroutines share memory. Parsers, codecs and others that only compute have none, and the packages of
 # processes, browsers and kernel programs share it with those.
-RACE := ./auth/hook ./claim ./player/client ./server/handover ./server/inside ./internal/outbox ./player/pub \
+RACE := ./auth/hook ./claim ./player/client ./server/acme ./server/handover ./server/inside ./internal/outbox ./player/pub \
 	./rtsp ./rtsp/rtspwire ./rtt/queue ./internal/udp ./media ./moqt/session ./relay \
 	./server ./track ./transport/...
 # The race detector is in C.
