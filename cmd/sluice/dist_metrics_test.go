@@ -107,7 +107,8 @@ func exportedByRelay(t *testing.T) exports {
 	s, err := server.Listen(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Drain("", 0)) })
-	e := newExports(t, slices.Concat(service.ProcessMetrics(), f.auth.metrics, []prometheus.Collector{s})...)
+	e := newExports(t, slices.Concat(service.ProcessMetrics(), f.auth.metrics, certificateEnds(s.Certificate, nil),
+		[]prometheus.Collector{s})...)
 	e.allow("sluice_fastpath_total", "reason", reasonsOfKernel(t)...)
 	return e
 }

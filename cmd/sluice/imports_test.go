@@ -55,6 +55,17 @@ var linked = map[string]string{
 	"github.com/gorilla/websocket":       "",
 	"github.com/google/uuid":             "",
 
+	"github.com/caddyserver/certmagic": "certificates of an authority (ACME)",
+	"github.com/mholt/acmez/v3":        "its client",
+	"github.com/caddyserver/zerossl":   "imported by certmagic, as those that follow",
+	"github.com/klauspost/cpuid/v2":    "",
+	"github.com/libdns/libdns":         "",
+	"github.com/miekg/dns":             "",
+	"github.com/zeebo/blake3":          "",
+	"go.uber.org/zap":                  "",
+	"go.uber.org/zap/exp":              "",
+	"go.uber.org/multierr":             "",
+
 	"kernel.org/pub/linux/libs/security/libcap/cap": "sluice relay: gives up capabilities in all threads",
 	"kernel.org/pub/linux/libs/security/libcap/psx": "imported by cap",
 

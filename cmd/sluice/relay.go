@@ -26,7 +26,7 @@ import (
 func newRelay(env *cli.Environment) *cobra.Command {
 	var f relayFlags
 	cmd := &cobra.Command{
-		Use:   "relay [flags] --listen ADDR:PORT (--tls-cert FILE --tls-key FILE | --dev)",
+		Use:   "relay [flags] --listen ADDR:PORT (--tls-cert FILE --tls-key FILE | --acme NAME | --dev)",
 		Short: "Relay broadcasts from publishers to subscribers",
 		Long: `Relay broadcasts: publishers and subscribers connect to the same UDP port, over raw QUIC or over
 WebTransport. One subscription at a publisher serves all subscribers of a track. A cache serves late subscribers and
@@ -52,6 +52,9 @@ the first process starts. If the new process cannot start, the old one goes on a
   # for the public, behind a firewall that lets port 443 in: UDP, and TCP for the web page
   sluice relay --listen :443 --tls-cert /etc/sluice/fullchain.pem --tls-key /etc/sluice/key.pem \
     --auth-token-file /etc/sluice/tokens
+
+  # the same with a certificate that the relay gets itself
+  sluice relay --listen :443 --acme relay.example --auth-token-file /etc/sluice/tokens
 
   # bring the broadcasts of another relay closer to their subscribers
   sluice relay --dev --upstream moqt://origin.example --upstream-token-file token
@@ -209,7 +212,8 @@ func (f *relayFlags) serveAdmin(
 		Flag: "--admin", Addr: f.admin, Hosts: f.adminHosts, Profiles: f.pprof, Alive: s.Alive,
 	}
 	a := service.NewAdmin(l, cfg,
-		slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), beside.metrics(), s.Collectors())...)
+		slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), beside.metrics(),
+			certificateEnds(s.Certificate, f.acme.Names), s.Collectors())...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
 	a.Mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))

@@ -139,7 +139,8 @@ const exampleStart = `
 # Settings of sluice relay: /etc/sluice/relay.yaml, or any file that --config names. Flags of the command line override
 # it. "sluice relay config check FILE" names mistakes in it, and docs/config.md says more.
 #
-# A public relay needs a certificate, and listens at port 443. Who may do what is in a file with tokens.
+# A public relay listens at port 443, and needs a certificate: in files, or for the names of acme, without tls-cert and
+# tls-key. Who may do what is in a file with tokens.
 
 `
 

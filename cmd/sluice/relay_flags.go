@@ -42,6 +42,7 @@ type relayFlags struct {
 	admin         string
 	adminHosts    []string
 	web           webFlag
+	acme          acmeFlags
 	rtsp          rtspFlags
 	inside        insideFlag
 	pprof         bool
@@ -59,6 +60,7 @@ func (f *relayFlags) register(cmd *cobra.Command) *cli.FlagGroups {
 	groups := cli.GroupFlags(cmd)
 	groups.Add("", cli.AddConfigFlag)
 	groups.Add("Listening and TLS", f.registerTransport)
+	groups.Add("Certificates of an authority (ACME)", f.acme.register)
 	groups.Add("Authorization", f.auth.register)
 	groups.Add("Fast path (in the kernel)", f.registerFastPath)
 	groups.Add("Paths that carry too little", f.registerCongestion)
@@ -68,8 +70,8 @@ func (f *relayFlags) register(cmd *cobra.Command) *cli.FlagGroups {
 	groups.Add("Web page, metrics and events", f.registerPages)
 	groups.Add("Limits and the cache", f.registerLimits)
 	groups.Add("Shutdown and replacement", f.registerReplacement)
-	groups.Show("Most relays need some of these flags", "config", "listen", "tls-cert", "tls-key", "dev",
-		"auth-token-file", "upstream", "cluster", "rtsp", "fastpath", "admin")
+	groups.Show("Most relays need some of these flags", "config", "listen", "tls-cert", "tls-key", "acme",
+		"dev", "auth-token-file", "upstream", "cluster", "rtsp", "fastpath", "admin")
 	return groups
 }
 
@@ -191,8 +193,10 @@ const minBehind = 100 * time.Millisecond
 
 // check returns the first mistake in the flags.
 func (f *relayFlags) check() error {
-	if !f.dev && f.cfg.Transport.CertFile == "" {
-		return errors.New("a certificate is required: --tls-cert FILE --tls-key FILE, or --dev to try things out")
+	given := f.dev || f.cfg.Transport.CertFile != ""
+	if !given && !f.acme.isOn() {
+		return errors.New("a certificate is required: --tls-cert FILE --tls-key FILE, --acme NAME, or --dev to try " +
+			"things out")
 	}
 	if f.drainURI != "" {
 		if _, err := transport.ParseURL(f.drainURI); err != nil {
@@ -207,6 +211,7 @@ func (f *relayFlags) check() error {
 	}
 	return cmp.Or(
 		f.web.check(),
+		f.acme.check(given, &f.web),
 		f.rtsp.check(f.scope),
 		f.auth.check(),
 		f.events.check(),
@@ -268,6 +273,9 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 		return cfg, err
 	}
 	if cfg.Relay.OnEvent, err = f.events.open(); err != nil {
+		return cfg, err
+	}
+	if err = f.acme.open(&cfg); err != nil {
 		return cfg, err
 	}
 	if f.policy != "" {

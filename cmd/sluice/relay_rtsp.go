@@ -131,18 +131,22 @@ func (f *relayFlags) serveRTSP(s *server.Server) (*rtsp.Server, error) {
 	return r, nil
 }
 
-// companions are the servers beside the relay's own port. Either may be nil.
+// companions are the servers beside the relay's own port. Each may be nil.
 type companions struct {
-	page *webPage
-	rtsp *rtsp.Server
+	page     *webPage
+	stopACME func()
+	rtsp     *rtsp.Server
 }
 
-// serveCompanions opens the ports of the web page and of RTSP.
+// serveCompanions opens the ports of the web page, of certificate authorities and of RTSP.
 func (f *relayFlags) serveCompanions(s *server.Server) (c companions, err error) {
 	if c.page, err = f.serveWeb(s); err != nil {
 		return c, err
 	}
-	if c.rtsp, err = f.serveRTSP(s); err != nil {
+	if c.stopACME, err = f.serveACME(c.page); err == nil {
+		c.rtsp, err = f.serveRTSP(s)
+	}
+	if err != nil {
 		return c, errors.Join(err, c.close())
 	}
 	return c, nil
@@ -156,7 +160,12 @@ func (c companions) metrics() []prometheus.Collector {
 	return all
 }
 
-func (c companions) close() error { return errors.Join(c.page.close(), c.rtsp.Close()) }
+func (c companions) close() error {
+	if c.stopACME != nil {
+		c.stopACME()
+	}
+	return errors.Join(c.page.close(), c.rtsp.Close())
+}
 
 // greet prints how to reach the servers.
 func (c companions) greet(w io.Writer) {

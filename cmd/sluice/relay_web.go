@@ -105,7 +105,7 @@ func (f *relayFlags) serveWeb(s *server.Server) (*webPage, error) {
 		return nil, nil
 	}
 	page := web.Serve(l, web.ServerConfig{
-		Site: s.Handler(), Certificate: s.Certificate, Plain: f.dev, Logger: slog.Default(),
+		Site: s.Handler(), Certificate: s.Certificate, Challenges: f.acme.isOn(), Plain: f.dev, Logger: slog.Default(),
 	})
 	return &webPage{Server: page, plain: f.dev && reachesLoopback(page.Addr().IP)}, nil
 }
