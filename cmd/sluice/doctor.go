@@ -125,7 +125,7 @@ func (f *relayFlags) patient(getenv func(string) string) (c doctor.Config, err e
 	c = doctor.Config{
 		Ports:    []doctor.Port{{Network: "udp", AddrPort: addrPort(addr.IP, addr.Port)}},
 		FastPath: string(f.cfg.FastPath.Mode),
-		CertFile: f.cfg.Transport.CertFile, KeyFile: f.cfg.Transport.KeyFile,
+		CertFile: f.cfg.Transport.CertFile, KeyFile: f.cfg.Transport.KeyFile, ACME: f.acme.Names,
 		CacheBytes: uint64(f.cacheMiB) << 20, MaxSessions: uint64(f.cfg.Relay.MaxSessions),
 		Cluster: f.cluster.peers(),
 	}

@@ -20,7 +20,7 @@ func (f *relayFlags) devCertificate(from *handover.Takeover) (*tls.Certificate, 
 	}
 	if from != nil {
 		cert, err := from.Certificate()
-		if err == nil && cert != nil && f.fits(cert) {
+		if err == nil && cert != nil && fits(cert, f.devHosts) {
 			return cert, nil
 		}
 	}
@@ -29,12 +29,12 @@ func (f *relayFlags) devCertificate(from *handover.Takeover) (*tls.Certificate, 
 }
 
 // fits reports whether a certificate has all names and is valid for at least a day.
-func (f *relayFlags) fits(cert *tls.Certificate) bool {
+func fits(cert *tls.Certificate, hosts []string) bool {
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
 	if err != nil || time.Until(leaf.NotAfter) < 24*time.Hour {
 		return false
 	}
-	return !slices.ContainsFunc(f.devHosts, func(host string) bool { return leaf.VerifyHostname(host) != nil })
+	return !slices.ContainsFunc(hosts, func(host string) bool { return leaf.VerifyHostname(host) != nil })
 }
 
 // fingerprint describes a certificate for those who pin it.

@@ -27,7 +27,7 @@ type Authority struct {
 // Files are in PEM.
 type Files struct {
 	CA   string // the authority
-	Cert string // a certificate of it, for servers and clients at localhost, 127.0.0.1, .2 and where the test wants
+	Cert string // a certificate of it, for servers and clients at relay.example, 127.0.0.1 and .2, and more
 	Key  string
 }
 
@@ -52,7 +52,7 @@ func (a *Authority) Issue(t testing.TB, more ...net.IP) Files {
 	require.NoError(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour),
-		DNSNames:    []string{"localhost"},
+		DNSNames:    []string{"relay.example"},
 		IPAddresses: append([]net.IP{{127, 0, 0, 1}, {127, 0, 0, 2}}, more...),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

@@ -37,7 +37,8 @@ type Finding struct {
 // Config is what the relay of the machine is to do.
 type Config struct {
 	Ports              []Port
-	CertFile, KeyFile  string       // "": --dev
+	CertFile, KeyFile  string       // "": --dev, or --acme
+	ACME               []string     // the names that --acme gets a certificate for
 	FastPath           string       // auto, on or off
 	LoadFastPath       func() error // loads the programs, attaches them, and takes them off
 	Devices            []string     // with the listening address

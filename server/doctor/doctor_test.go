@@ -188,9 +188,12 @@ func TestCertificate(t *testing.T) {
 	m.CertFile, m.KeyFile, m.now, m.roots = files.Cert, files.Key, now.AddDate(-1, 0, 0), issuer
 	require.NoError(t, os.Chmod(files.Key, 0o644))
 	require.Contains(t, of(t, m, "certificate").Text, "all may read the key")
-	require.Equal(t, Finding{Check: "names", Verdict: Fine, Text: "localhost"}, of(t, m, "names"))
+	require.Equal(t, Finding{Check: "names", Verdict: Fine, Text: "relay.example"}, of(t, m, "names"))
 	m.resolve = func(_ context.Context, host string) ([]string, error) { return nil, errors.New("no " + host) }
-	require.Equal(t, "no localhost", of(t, m, "names").Text)
+	require.Equal(t, "no relay.example", of(t, m, "names").Text)
+	m.CertFile, m.ACME = "", []string{"relay.example"}
+	require.Equal(t, "--acme gets one", of(t, m, "certificate").Text)
+	require.Equal(t, "no relay.example", of(t, m, "names").Text)
 }
 
 // of returns the first finding of a check.
