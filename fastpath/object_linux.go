@@ -81,13 +81,13 @@ func (t *ForwardedTrack) awaitDone(key bpf.ObjectKey) (state uint64, ok bool) {
 	return claim.State, ok
 }
 
-// sentTo decodes the state of a claim.
+// sentTo decodes the state of a claim. It has no version until the kernel, which may be late, has found the list.
 func (t *ForwardedTrack) sentTo(state uint64) (sent []Subscriber) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	version := uint32(state>>objectVersionShift) & objectVersionMask
 	for _, o := range t.offered {
-		if o.version != version {
+		if o.version != version && version != 0 {
 			continue
 		}
 		for i, s := range o.subscribers {

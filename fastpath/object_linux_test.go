@@ -373,7 +373,10 @@ func TestLastObject(t *testing.T) {
 // second time.
 func TestStalledKernel(t *testing.T) {
 	r, track := objectRig(t, 2)
-	claim := bpf.ObjectClaim{State: uint64(track.version)<<objectVersionShift | 1, Claimed: monotonic()}
-	require.NoError(t, r.ingress.Objects.Put(bpf.ObjectKey{Group: 1, Object: 2, Track: track.index}, claim))
-	require.Len(t, track.ClaimObject(moqt.Location{Group: 1, Object: 2}), 2)
+	for id, state := range []uint64{0, uint64(track.version)<<objectVersionShift | 1} { // with and without its list
+		claim := bpf.ObjectClaim{State: state, Claimed: monotonic()}
+		at := moqt.Location{Group: 1, Object: uint64(id)}
+		require.NoError(t, r.ingress.Objects.Put(bpf.ObjectKey{Group: 1, Object: at.Object, Track: track.index}, claim))
+		require.Len(t, track.ClaimObject(at), 2)
+	}
 }
