@@ -1,5 +1,5 @@
-// Command overlay writes an overlay of Go's runtime, for go build -overlay, with which a program that has one processor
-// (GOMAXPROCS=1) and no collector (GOGC=off) runs a synctest bubble the same way each time.
+// Command overlay writes an overlay of Go's runtime and package context, for go build -overlay. With it, a program that
+// has one processor (GOMAXPROCS=1) and no collector (GOGC=off) runs a synctest bubble the same way each time.
 //
 //	go run ./lab/sim/overlay DIR
 //
@@ -11,6 +11,7 @@
 //   - No cache is allocated of which types implement an interface, as that depends on a thread's random numbers.
 //   - The time for which a goroutine waits for a mutex is the bubble's.
 //   - Nothing takes the processor from a goroutine, whether it runs for long or is in a system call.
+//   - A context that ends ends its children in the order in which they were made, and not in one of addresses.
 //   - Threads exist before they are needed, so that what they allocate is allocated always, and at the same time.
 //
 // The program must not block in system calls, because all else stands still meanwhile.
@@ -28,6 +29,8 @@ import (
 
 // change replaces a text that is there once.
 type change struct{ file, old, new string }
+
+const contextFile = "../context/context.go"
 
 var changes = []change{
 	{"rand.go", "	globalRand.state.Init(*seed)\n	clear(seed[:])\n", `	clear(seed[:])
@@ -80,6 +83,16 @@ func bubbleRand() uint32 {
 	{"synctest.go", "	gp.bubble = bubble\n	defer func() {\n", `	gp.bubble = bubble
 	gp.m.p.ptr().schedtick = 0 // decides when goroutines of the global queue run
 	defer func() {
+`},
+	{contextFile, "	for child := range c.children {\n", `	for _, child := range c.made {
+		if _, ok := c.children[child]; !ok {
+			continue
+		}
+`},
+	{contextFile, "	children map[canceler]struct{} //", `	made     []canceler
+	children map[canceler]struct{} //`},
+	{contextFile, "			p.children[child] = struct{}{}\n", `			p.children[child] = struct{}{}
+			p.made = append(p.made, child)
 `},
 	{"select.go", "cheaprandn(", "bubbleRandn("},
 	{"time.go", "cheaprand(", "bubbleRand("},

@@ -14,7 +14,7 @@ func TestApply(t *testing.T) {
 	require.NoError(t, err)
 	texts, err := apply(runtime)
 	require.NoError(t, err)
-	require.Len(t, texts, 7)
+	require.Len(t, texts, 8)
 	for path, text := range texts {
 		_, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
 		require.NoError(t, err)
