@@ -110,7 +110,7 @@ func (l *life) startAll() *publisher {
 		}
 	}
 	time.Sleep(time.Second)
-	p := l.publisher(1, l.Media.Publisher, &l.Media)
+	p := l.publisher(1, l.Media.Publisher, &l.Media, nil)
 	for i := range l.Schedule.Viewers {
 		if v := &l.Schedule.Viewers[i]; v.Joins == 0 {
 			l.view(v)
@@ -167,7 +167,7 @@ func (l *life) move(w *viewer, uri string) error {
 // a viewer fetches.
 func (l *life) lacking(w *viewer, end uint64) []moqt.Location {
 	return slices.DeleteFunc(w.missing(w.first, end), func(at moqt.Location) bool {
-		return !w.wants(at) || l.Limits.Cache > 0 && w.isUnknown(at) ||
+		return !w.wants(at) || l.Media.mayLack(at) || l.Limits.Cache > 0 && w.isUnknown(at) ||
 			l.omitted.excuse(w.host, l.Media.wire(at), l.Media.subgroup(at))
 	})
 }
@@ -365,13 +365,17 @@ func (l *life) publish(p *publisher) {
 			time.Sleep(arrives)
 			l.note("the publisher is killed, and starts again with group 0, which is group %d of all", group)
 			l.net.Kill(sim.Host(p.host))
-			p = l.publisher(1, l.Media.Publisher, &l.Media)
+			p = l.publisher(1, l.Media.Publisher, &l.Media, nil)
 		case slices.Contains(l.Media.Successions, group):
 			l.note("another publisher takes the place of the one before, before group %d", group)
 			p.end()
-			p = l.publisher(1, l.Media.Successor, &l.Media)
+			p = l.publisher(1, l.Media.Successor, &l.Media, nil)
 		}
-		p.group(group, l.begin)
+		if t, ok := l.Media.Takeovers[group]; ok && t.At < l.Media.Objects {
+			p = takeOver(l, p, group, t)
+		} else {
+			p.group(group, l.begin)
+		}
 	}
 	p.finish()
 	l.settle()

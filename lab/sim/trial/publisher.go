@@ -34,9 +34,10 @@ type publisher struct {
 	done    bool           // all was published
 }
 
-func (s *service) publisher(relay int, c Client, m *Media) *publisher {
+// publisher has somebody publish behind an object, or from the beginning on.
+func (s *service) publisher(relay int, c Client, m *Media, largest *moqt.Location) *publisher {
 	p := &publisher{service: s, spec: c, media: m, relay: relay, host: s.host(relay, c)}
-	first, err := p.open(nil)
+	first, err := p.open(largest)
 	s.check(err)
 	p.current = []*publication{first}
 	return p
@@ -131,7 +132,13 @@ func (p *publisher) begin(group, objects uint64) {
 
 // group publishes a group, with a pause behind each object. It says which object is next.
 func (p *publisher) group(group uint64, next func(moqt.Location)) {
-	for object := range p.media.Objects {
+	p.objects(group, 0, p.media.Objects, next)
+	p.endGroup(group)
+}
+
+// objects publishes the objects of a group from one on, and before another one.
+func (p *publisher) objects(group, first, end uint64, next func(moqt.Location)) {
+	for object := first; object < end; object++ {
 		next(moqt.Location{Group: group, Object: object})
 		p.begin(group, object)
 		for _, o := range p.current {
@@ -139,6 +146,10 @@ func (p *publisher) group(group uint64, next func(moqt.Location)) {
 		}
 		time.Sleep(p.media.Pause)
 	}
+}
+
+// endGroup ends a group. The sessions that the publisher has moved from end with it.
+func (p *publisher) endGroup(group uint64) {
 	for i, o := range p.current {
 		p.service.check(o.endGroup())
 		if i < len(p.current)-1 {
@@ -171,6 +182,7 @@ type publication struct {
 	pub       *session.Publication
 	media     *Media
 	first     uint64               // group, at most, if the publisher has moved here
+	begins    uint64               // with this object of the first group, if another publisher has brought those before
 	subgroups map[uint64]*subgroup // of the current group
 }
 
@@ -210,7 +222,7 @@ func (o *publication) open(ctx context.Context, group, id uint64) (*subgroup, er
 	m := o.media
 	last := moqt.Location{Group: group, Object: m.Objects - 1}
 	h := moqt.SubgroupHeader{
-		GroupID: m.groupID(group), SubgroupID: id, FirstObject: true,
+		GroupID: m.groupID(group), SubgroupID: id, FirstObject: o.begins == 0,
 		EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id,
 	}
 	if m.Layers {
@@ -231,6 +243,7 @@ func (o *publication) endGroup() error {
 		}
 	}
 	clear(o.subgroups)
+	o.begins = 0
 	return nil
 }
 

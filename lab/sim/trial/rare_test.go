@@ -9,7 +9,7 @@ import (
 
 // TestRareSchedules checks that what few schedules have is valid, and that some have it.
 func TestRareSchedules(t *testing.T) {
-	var restarts, hasty, tight, drained, hurried, limited int
+	var restarts, hasty, tight, drained, hurried, limited, taken int
 	for seed := range uint64(300) {
 		s := NewSchedule(seed)
 		require.NoError(t, s.Validate(), seed)
@@ -28,11 +28,14 @@ func TestRareSchedules(t *testing.T) {
 		if s.Media.Timeouts.with(s.Viewers[0].Timeouts).Object > 0 {
 			hurried++
 		}
+		if len(s.Media.Takeovers) > 0 {
+			taken++
+		}
 		if s.Limits.Sessions > 0 {
 			limited++
 		}
 	}
-	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited), 5)
+	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited, taken), 5)
 }
 
 // TestGroupIDs restarts a publisher twice: each time, it begins with group 0.

@@ -74,7 +74,8 @@ type Media struct {
 	Successions     []uint64 // groups before which another publisher takes the place of the one before
 	// Restarts are groups before which the publisher is killed without a word, and starts again with group 0: their id
 	// is 0, too.
-	Restarts []uint64 `json:",omitempty"`
+	Restarts  []uint64            `json:",omitempty"`
+	Takeovers map[uint64]Takeover `json:",omitempty"` // by group
 }
 
 // Viewer is a viewer who joins at a time of the media; 0: before it.
@@ -269,6 +270,9 @@ func NewSchedule(seed uint64) *Schedule {
 		g.upgrades(rng)
 	} else {
 		g.rare(rand.New(rand.NewPCG(seed, 7)))
+	}
+	if rng := rand.New(rand.NewPCG(seed, 29)); rng.IntN(8) == 0 {
+		g.takeovers(rng)
 	}
 	if rng := rand.New(rand.NewPCG(seed, 47)); rng.IntN(8) == 0 {
 		g.hurry(rng)

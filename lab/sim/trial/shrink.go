@@ -2,6 +2,7 @@ package trial
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -241,10 +242,17 @@ func (s *Schedule) lessMedia(yield func(*Schedule) bool) {
 		func(m *Media) { m.Timeouts = Timeouts{} },
 		func(m *Media) { m.Successions = nil },
 		func(m *Media) { m.Restarts = nil },
+		func(m *Media) { m.Takeovers = nil },
 		func(m *Media) { m.Publisher.Hasty, m.Successor.Hasty = false, false },
 	}
 	for i := range s.Media.Successions {
 		changes = append(changes, func(m *Media) { m.Successions = slices.Delete(slices.Clone(m.Successions), i, i+1) })
+	}
+	for group := range s.Media.Takeovers {
+		changes = append(changes, func(m *Media) {
+			m.Takeovers = maps.Clone(m.Takeovers)
+			delete(m.Takeovers, group)
+		})
 	}
 	for _, change := range changes {
 		c := s.with(func(c *Schedule) { change(&c.Media) })
@@ -263,7 +271,7 @@ func (s *Schedule) size() time.Duration {
 	if s.Media.Publisher.Hasty || s.Media.Successor.Hasty {
 		hasty = 1
 	}
-	return s.length() + time.Duration(len(s.Media.Successions)+len(s.Media.Restarts)) +
+	return s.length() + time.Duration(len(s.Media.Successions)+len(s.Media.Restarts)+len(s.Media.Takeovers)) +
 		time.Duration(s.Media.Subgroups+s.Media.Datagrams) + hasty + s.Media.Timeouts.Object + s.Media.Timeouts.Subgroup
 }
 
