@@ -281,7 +281,10 @@ func (s *publishers) exclude(u *upstream) {
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	another := func(o *upstream) bool { return o != u && o.established }
-	if !u.peer.refills || known == nil || largest == nil ||
+	if known == nil {
+		known = new(moqt.Location) // those who are subscribed lack all that there is
+	}
+	if !u.peer.refills || largest == nil ||
 		s.have(another) || !s.hub.subscribers.awaitMore(u.peer.from) ||
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing

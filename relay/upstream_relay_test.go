@@ -378,6 +378,21 @@ func TestFetchWhenUpstreamIsLost(t *testing.T) {
 	})
 }
 
+// The session is lost before the first object has come.
+func TestUpstreamIsLostBeforeTheTrackBegins(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		us, sessions := bs[1].follow(bs[0])
+		src := publishing["PUBLISH"](bs[0])
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		sessions[0].cut()
+		src.group(0, 2)
+		src.group(1, 1)
+		time.Sleep(time.Second)
+		bs[1].dial(us[0], bs[0])
+		require.Equal(t, "0.0, 0.1, 1 fin, 1.0", k.sorted())
+	})
+}
+
 // The session is lost, and groups come and go before the next one. Subscribers get them, too, each object once; and go
 // on with the current group if the upstream relay does not have the others.
 func TestUpstreamIsLostForSomeGroups(t *testing.T) {

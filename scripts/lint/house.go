@@ -192,8 +192,8 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 124_125, 92_000},
-	{"lines of tests", 101_851, 75_000},
+	{"lines of Go without tests", 124_243, 92_000},
+	{"lines of tests", 101_872, 75_000},
 	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 7, 0},
 	{"methods outside of their type's file, per cent", 12.5, 5},
