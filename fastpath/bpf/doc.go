@@ -17,12 +17,12 @@
 // With the build tag unprotected, the package has server_ingress without packet protection (transport/unprotected.h).
 package bpf
 
-//go:generate -command ingress go tool bpf2go -target bpfel -type conn_state -type stream_state -type send_keys -type copy_counts -type publisher -type held -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type lookahead -type slot_word -type udp_path -type lookahead_ring -type delay_counts -type delay_bins
+//go:generate -command ingress go tool bpf2go -target bpfel -no-global-types -type conn_state -type stream_state -type send_keys -type copy_counts -type publisher -type held -type packet_keys -type subscription -type record -type key_stream -type object_layout -type capacity -type share_kind -type lookahead -type slot_word -type udp_path -type lookahead_ring -type delay_counts -type delay_bins -type scratch -type alias_key -type connection_id -type downstream_key -type neighbor -type object_claim -type object_key -type path -type reason -type stream_key -type subgroup -type subgroup_key -type track -type version_key
 //go:generate ingress -tags !unprotected Ingress server_ingress.bpf.c
 //go:generate ingress -tags unprotected -output-stem ingress_unprotected Ingress server_ingress.bpf.c -- -DUNPROTECTED
-//go:generate go tool bpf2go -target bpfel Egress client_egress.bpf.c
-//go:generate go tool bpf2go -target bpfel -type rtp_media -type rtp_player -type rtp_slot -type rtp_flow -type rtp_frames -type rtp_limits -type rtp_mark -type rtp_job_word -type job -type job_limits -type endpoint RTP rtp_ingress.bpf.c
-//go:generate go tool bpf2go -target bpfel -type admission -type answer Ask ask.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types Egress client_egress.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types -type rtp_media -type rtp_player -type rtp_slot -type rtp_flow -type rtp_frames -type rtp_limits -type rtp_mark -type rtp_job_word -type job -type job_limits -type endpoint -type udp_path RTP rtp_ingress.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types -type admission -type answer Ask ask.bpf.c
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package claim -o ../../claim/constants.go packet_word ledger_layout stream_phase stream_mark record_mark record_kind record_flag
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/keys.h,shared/state.h -package fastpath -o ../constants.go subscription_limits
 //go:generate go run sluice/internal/bpf/constants -object ingress_bpfel.o -headers shared/delay.h -package delay -o ../../internal/delay/constants.go delay_bins

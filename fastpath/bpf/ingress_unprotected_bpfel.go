@@ -13,23 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type IngressAdmission struct {
-	_           structs.HostLayout
-	Now         uint64
-	Age         uint64
-	Group       uint64
-	Window      uint64
-	InFlight    uint64
-	Bucket      int64
-	BucketBurst uint64
-	BucketCost  uint32
-	BucketClass uint32
-	Level       uint32
-	Threshold   uint32
-	PacketLen   uint32
-	Reserved    uint32
-}
-
 type IngressAliasKey struct {
 	_         structs.HostLayout
 	Alias     uint64

@@ -13,41 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type RTPAdmission struct {
-	_           structs.HostLayout
-	Now         uint64
-	Age         uint64
-	Group       uint64
-	Window      uint64
-	InFlight    uint64
-	Bucket      int64
-	BucketBurst uint64
-	BucketCost  uint32
-	BucketClass uint32
-	Level       uint32
-	Threshold   uint32
-	PacketLen   uint32
-	Reserved    uint32
-}
-
-type RTPDelayCounts struct {
-	_    structs.HostLayout
-	Sum  uint64
-	Bins [82]uint64
-}
-
 type RTPEndpoint struct {
 	_    structs.HostLayout
 	Addr [16]uint8
 	Port uint16
 	V6   uint8
 	Pad  uint8
-}
-
-type RTPHeld struct {
-	_       structs.HostLayout
-	Entries [3]uint32
-	Pad     uint32
 }
 
 type RTPJob struct {
@@ -67,92 +38,6 @@ const (
 	RTPJobLimitsJOBS_PER_RING RTPJobLimits = 160
 	RTPJobLimitsPROMISES      RTPJobLimits = 256
 	RTPJobLimitsMAX_JOB       RTPJobLimits = 1600
-)
-
-type RTPNeighbor struct {
-	_         structs.HostLayout
-	Ifindex   uint32
-	Dmac      [6]uint8
-	Smac      [6]uint8
-	VlanProto uint16
-	VlanTci   uint16
-}
-
-type RTPReason uint32
-
-const (
-	RTPReasonPACKET_OPENED          RTPReason = 0
-	RTPReasonPACKET_NOT_MEDIA       RTPReason = 1
-	RTPReasonPACKET_LONG_HEADER     RTPReason = 2
-	RTPReasonPACKET_GSO             RTPReason = 3
-	RTPReasonPACKET_OTHER_HOST      RTPReason = 4
-	RTPReasonPACKET_BAD_HEADER      RTPReason = 5
-	RTPReasonPACKET_TOO_SHORT       RTPReason = 6
-	RTPReasonPACKET_TOO_LONG        RTPReason = 7
-	RTPReasonPACKET_INACTIVE        RTPReason = 8
-	RTPReasonPACKET_NO_KEY          RTPReason = 9
-	RTPReasonPACKET_FORGED          RTPReason = 10
-	RTPReasonPACKET_OTHER_PATH      RTPReason = 11
-	RTPReasonPACKET_CHECKSUM        RTPReason = 12
-	RTPReasonPACKET_REPLAYED        RTPReason = 13
-	RTPReasonPACKET_OLD             RTPReason = 14
-	RTPReasonPACKET_MALFORMED       RTPReason = 15
-	RTPReasonPACKET_UNKNOWN_FRAME   RTPReason = 16
-	RTPReasonOPEN_AHEAD             RTPReason = 17
-	RTPReasonOPEN_COMPUTED          RTPReason = 18
-	RTPReasonFRAME_FORWARDED        RTPReason = 19
-	RTPReasonFRAME_NOT_MEDIA        RTPReason = 20
-	RTPReasonFRAME_EMPTY            RTPReason = 21
-	RTPReasonFRAME_NO_TRACK         RTPReason = 22
-	RTPReasonFRAME_ENDED            RTPReason = 23
-	RTPReasonFRAME_CLAIMED          RTPReason = 24
-	RTPReasonFRAME_FORGOTTEN        RTPReason = 25
-	RTPReasonFRAME_SHARE            RTPReason = 26
-	RTPReasonFRAME_NO_SLOT          RTPReason = 27
-	RTPReasonJOB_GIVEN              RTPReason = 28
-	RTPReasonJOB_BUSY               RTPReason = 29
-	RTPReasonJOB_SHARE              RTPReason = 30
-	RTPReasonJOB_FULL               RTPReason = 31
-	RTPReasonJOB_CONTINUED          RTPReason = 32
-	RTPReasonJOB_LATE               RTPReason = 33
-	RTPReasonJOB_ENDED              RTPReason = 34
-	RTPReasonRTP_FORWARDED          RTPReason = 35
-	RTPReasonRTP_NOT_MEDIA          RTPReason = 36
-	RTPReasonRTP_UNKNOWN            RTPReason = 37
-	RTPReasonRTP_HEADER             RTPReason = 38
-	RTPReasonRTP_PAYLOAD_TYPE       RTPReason = 39
-	RTPReasonRTP_SSRC               RTPReason = 40
-	RTPReasonRTP_PAUSED             RTPReason = 41
-	RTPReasonRTP_OLD                RTPReason = 42
-	RTPReasonRTP_AHEAD              RTPReason = 43
-	RTPReasonRTP_CLAIMED            RTPReason = 44
-	RTPReasonSEAL_AHEAD             RTPReason = 45
-	RTPReasonSEAL_COMPUTED          RTPReason = 46
-	RTPReasonCOPY_SENT              RTPReason = 47
-	RTPReasonCOPY_BUDGET            RTPReason = 48
-	RTPReasonCOPY_NO_PATH           RTPReason = 49
-	RTPReasonCOPY_NO_NEIGHBOR       RTPReason = 50
-	RTPReasonCOPY_NOT_OPEN          RTPReason = 51
-	RTPReasonCOPY_FILTERED          RTPReason = 52
-	RTPReasonCOPY_EMPTY             RTPReason = 53
-	RTPReasonCOPY_OUT_OF_ORDER      RTPReason = 54
-	RTPReasonCOPY_PRIORITY          RTPReason = 55
-	RTPReasonCOPY_BUCKET            RTPReason = 56
-	RTPReasonCOPY_POLICY            RTPReason = 57
-	RTPReasonCOPY_FRAME             RTPReason = 58
-	RTPReasonCOPY_DEPENDENT         RTPReason = 59
-	RTPReasonCOPY_STREAM_LIMIT      RTPReason = 60
-	RTPReasonCOPY_NO_SLOT           RTPReason = 61
-	RTPReasonCOPY_STREAM_SHARE      RTPReason = 62
-	RTPReasonCOPY_STREAM_CREDIT     RTPReason = 63
-	RTPReasonCOPY_CONNECTION_CREDIT RTPReason = 64
-	RTPReasonCOPY_WINDOW            RTPReason = 65
-	RTPReasonCOPY_PACED             RTPReason = 66
-	RTPReasonCOPY_TOO_LARGE         RTPReason = 67
-	RTPReasonCOPY_LEDGER_FULL       RTPReason = 68
-	RTPReasonCOPY_CHECKSUM          RTPReason = 69
-	RTPReasonCOPY_LOST              RTPReason = 70
-	RTPReasonREASON_COUNT           RTPReason = 71
 )
 
 type RTPRtpFlow struct {
@@ -234,87 +119,6 @@ type RTPRtpSlot struct {
 	Users     uint32
 	Pad       uint32
 	Players   [4]uint64
-}
-
-type RTPScratch struct {
-	_     structs.HostLayout
-	Buf   [4096]uint8
-	State [16]uint32
-	R     [4]uint32
-	S     [4]uint32
-	Tag   [2]uint64
-	Poly  struct {
-		_   structs.HostLayout
-		H0  uint64
-		H1  uint64
-		H2  uint64
-		H3  uint64
-		R0  uint64
-		R1  uint64
-		R2  uint64
-		R3  uint64
-		S1  uint64
-		S2  uint64
-		S3  uint64
-		Pad uint64
-	}
-	Pn         uint64
-	Len        uint32
-	FrameCount uint32
-	Start      uint32
-	Pad        uint32
-	Frames     [8]struct {
-		_        structs.HostLayout
-		StreamId uint64
-		Offset   uint64
-		At       uint32
-		Len      uint32
-		Type     uint8
-		Fin      uint8
-		Pad      [6]uint8
-	}
-	Frame     uint32
-	Publisher uint32
-	Header    struct {
-		_        structs.HostLayout
-		Alias    uint64
-		Group    uint64
-		Subgroup uint64
-		Object   uint64
-		Len      uint32
-		Type     uint8
-		Priority uint8
-		Pad      [2]uint8
-	}
-	Head          uint32
-	Tail          uint32
-	Armed         uint32
-	AadLen        uint32
-	ChecksumStart uint32
-	Budget        uint32
-	Claim         struct {
-		_          structs.HostLayout
-		From       uint64
-		To         uint64
-		Number     uint64
-		Generation uint64
-		Subscriber uint32
-		Slot       uint32
-		Level      uint32
-		DataLen    uint32
-		PacketLen  uint32
-		PrefixLen  uint32
-		Fin        uint16
-		Ecn        uint16
-		Opened     uint32
-	}
-	StreamKey   [3]uint64
-	ListVersion uint64
-	Track       uint32
-	VlanProto   uint16
-	VlanTci     uint16
-	Group       uint64
-	Arrived     uint64
 }
 
 type RTPUdpPath struct {

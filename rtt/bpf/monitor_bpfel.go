@@ -18,16 +18,6 @@ type MonitorAddress struct {
 	Bytes [16]uint8
 }
 
-type MonitorBatch struct {
-	_      structs.HostLayout
-	Since  uint64
-	Used   uint32
-	Busy   uint32
-	Lone   uint32
-	Pad    uint32
-	Events [16]MonitorEvent
-}
-
 type MonitorBins int32
 
 const (
@@ -46,26 +36,6 @@ const (
 	MonitorCloseReasonCLOSE_SYN     MonitorCloseReason = 3
 )
 
-type MonitorConnection struct {
-	_        structs.HostLayout
-	Flow     MonitorFlowKey
-	Id       uint32
-	IdLength uint8
-	Pad      [3]uint8
-}
-
-type MonitorConnectionKey struct {
-	_         structs.HostLayout
-	Server    MonitorAddress
-	Begin     uint32
-	Interface uint32
-	Vni       uint32
-	Vlan      uint16
-	InnerVlan uint16
-	Port      uint16
-	Pad       [3]uint16
-}
-
 type MonitorCounterSet struct {
 	_         structs.HostLayout
 	Outcome   [48]uint64
@@ -81,13 +51,6 @@ type MonitorDirection struct {
 	EcnCapable      uint32
 	EcnMarked       uint32
 	Period          uint32
-}
-
-type MonitorDnsQuestion struct {
-	_      structs.HostLayout
-	Bytes  [264]uint8
-	At     uint32
-	Length uint32
 }
 
 type MonitorEvent struct {
@@ -164,12 +127,6 @@ type MonitorFlowKey struct {
 	InnerVlan uint16
 	Vni       [3]uint8
 	Protocol  uint8
-}
-
-type MonitorGroupAnswer struct {
-	_          structs.HostLayout
-	Generation uint32
-	Number     uint32
 }
 
 type MonitorGroupLookup struct {
@@ -300,33 +257,6 @@ const (
 	MonitorOutcomeOUTCOME_QUIC_MALFORMED        MonitorOutcome = 47
 	MonitorOutcomeOUTCOME_COUNT                 MonitorOutcome = 48
 )
-
-type MonitorPacket struct {
-	_             structs.HostLayout
-	Key           MonitorFlowKey
-	Interface     uint32
-	Segments      uint32
-	SegmentSize   uint32
-	_             [4]byte
-	Time          uint64
-	At            uint32
-	Length        uint32
-	Payload       uint32
-	Retransmitted uint32
-	Frame         uint32
-	NextAt        uint32
-	NextType      uint32
-	Vni           uint32
-	Vlan          uint16
-	InnerVlan     uint16
-	Ecn           uint8
-	Side          uint8
-	Class         uint8
-	Ipv6          bool
-	Egress        bool
-	_             [7]byte
-	Prefix        MonitorPrefixKey
-}
 
 type MonitorPrefixFlag uint32
 

@@ -3,9 +3,9 @@
 // the frames that tests give to the programs.
 package bpftest
 
-//go:generate go tool bpf2go -target bpfel -type packet_keys -type scratch_layout Crypto crypto.bpf.c
-//go:generate go tool bpf2go -target bpfel -type frame -type media_header -type walk_result Walk walk.bpf.c
-//go:generate go tool bpf2go -target bpfel -type reason Policy policy.bpf.c
-//go:generate go tool bpf2go -target bpfel -type reason -type rtp_codec -type rtp_kind RTP rtp.bpf.c
-//go:generate go tool bpf2go -target bpfel Rule rule.bpf.c
-//go:generate go tool bpf2go -target bpfel Versions versions.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types -type packet_keys -type scratch_layout -type crypto_args -type scratch Crypto crypto.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types -type frame -type media_header -type walk_result -type scratch Walk walk.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types -type reason -type claim -type conn_state -type scratch Policy policy.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types -type reason -type rtp_codec -type rtp_kind -type rtp_part RTP rtp.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types Rule rule.bpf.c
+//go:generate go tool bpf2go -target bpfel -no-global-types Versions versions.bpf.c

@@ -13,30 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type PolicyAdmission struct {
-	_           structs.HostLayout
-	Now         uint64
-	Age         uint64
-	Group       uint64
-	Window      uint64
-	InFlight    uint64
-	Bucket      int64
-	BucketBurst uint64
-	BucketCost  uint32
-	BucketClass uint32
-	Level       uint32
-	Threshold   uint32
-	PacketLen   uint32
-	Reserved    uint32
-}
-
-type PolicyAliasKey struct {
-	_         structs.HostLayout
-	Alias     uint64
-	Publisher uint32
-	Pad       uint32
-}
-
 type PolicyClaim struct {
 	_          structs.HostLayout
 	From       uint64
@@ -83,63 +59,6 @@ type PolicyConnState struct {
 	PaceBurst   uint32
 	PaceWaits   uint32
 	Pad4        [3]uint64
-}
-
-type PolicyConnectionId struct {
-	_     structs.HostLayout
-	Bytes [20]uint8
-	Len   uint32
-}
-
-type PolicyDownstreamKey struct {
-	_          structs.HostLayout
-	StreamId   uint64
-	Publisher  uint32
-	Subscriber uint32
-}
-
-type PolicyHeld struct {
-	_       structs.HostLayout
-	Entries [3]uint32
-	Pad     uint32
-}
-
-type PolicyObjectClaim struct {
-	_         structs.HostLayout
-	State     uint64
-	Claimed   uint64
-	Publisher uint32
-	Pad       uint32
-}
-
-type PolicyObjectKey struct {
-	_      structs.HostLayout
-	Group  uint64
-	Object uint64
-	Track  uint32
-	Pad    uint32
-}
-
-type PolicyPath struct {
-	_   structs.HostLayout
-	Udp struct {
-		_           structs.HostLayout
-		Saddr       [16]uint8
-		Daddr       [16]uint8
-		Dport       uint16
-		V6          uint8
-		EndpointPad uint8
-		Sport       uint16
-	}
-	DcidLen           uint8
-	StreamPrefixLen   uint8
-	DatagramPrefixLen uint8
-	Pad               [7]uint8
-	Dcid              [24]uint8
-	StreamPrefix      [16]uint8
-	DatagramPrefix    [8]uint8
-	StreamLimit       uint64
-	DatagramLimit     uint64
 }
 
 type PolicyReason uint32
@@ -275,85 +194,14 @@ type PolicyScratch struct {
 	AadLen        uint32
 	ChecksumStart uint32
 	Budget        uint32
-	Claim         struct {
-		_          structs.HostLayout
-		From       uint64
-		To         uint64
-		Number     uint64
-		Generation uint64
-		Subscriber uint32
-		Slot       uint32
-		Level      uint32
-		DataLen    uint32
-		PacketLen  uint32
-		PrefixLen  uint32
-		Fin        uint16
-		Ecn        uint16
-		Opened     uint32
-	}
-	StreamKey   [3]uint64
-	ListVersion uint64
-	Track       uint32
-	VlanProto   uint16
-	VlanTci     uint16
-	Group       uint64
-	Arrived     uint64
-}
-
-type PolicyStreamKey struct {
-	_         structs.HostLayout
-	StreamId  uint64
-	Publisher uint32
-	Pad       uint32
-}
-
-type PolicySubgroup struct {
-	_          structs.HostLayout
-	Group      uint64
-	Subgroup   uint64
-	Track      uint32
-	HeaderLen  uint32
-	HeaderType uint8
-	Priority   uint8
-	Begun      uint8
-	Pad        [5]uint8
-}
-
-type PolicySubgroupKey struct {
-	_         structs.HostLayout
-	Group     uint64
-	Subgroup  uint64
-	Track     uint32
-	Publisher uint32
-}
-
-type PolicyTrack struct {
-	_               structs.HostLayout
-	Count           uint32
-	DefaultPriority uint32
-	Version         uint32
-	Publisher       uint32
-	Alias           uint64
-	FirstGroup      uint64
-	FirstObject     uint64
-	Subscriptions   [16]struct {
-		_           structs.HostLayout
-		Alias       uint64
-		StartGroup  uint64
-		StartObject uint64
-		EndGroup    uint64
-		Subscriber  uint32
-		Forward     uint8
-		Priority    uint8
-		Pad         uint16
-	}
-}
-
-type PolicyVersionKey struct {
-	_       structs.HostLayout
-	Version uint64
-	Index   uint32
-	Part    uint32
+	Claim         PolicyClaim
+	StreamKey     [3]uint64
+	ListVersion   uint64
+	Track         uint32
+	VlanProto     uint16
+	VlanTci       uint16
+	Group         uint64
+	Arrived       uint64
 }
 
 // Names of all BPF objects in the ELF.

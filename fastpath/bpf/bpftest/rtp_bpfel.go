@@ -13,23 +13,6 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type RTPAdmission struct {
-	_           structs.HostLayout
-	Now         uint64
-	Age         uint64
-	Group       uint64
-	Window      uint64
-	InFlight    uint64
-	Bucket      int64
-	BucketBurst uint64
-	BucketCost  uint32
-	BucketClass uint32
-	Level       uint32
-	Threshold   uint32
-	PacketLen   uint32
-	Reserved    uint32
-}
-
 type RTPReason uint32
 
 const (
@@ -116,23 +99,6 @@ const (
 	RTPRtpCodecCODEC_H265    RTPRtpCodec = 3
 	RTPRtpCodecCODEC_AV1     RTPRtpCodec = 4
 )
-
-type RTPRtpFlow struct {
-	_           structs.HostLayout
-	Decided     uint64
-	BucketAt    uint64
-	BucketCost  uint32
-	BucketBurst uint32
-}
-
-type RTPRtpFrames struct {
-	_        structs.HostLayout
-	Newest   uint64
-	Latest   [16]uint64
-	Lead     uint64
-	Limited  uint32
-	Temporal uint32
-}
 
 type RTPRtpKind uint32
 

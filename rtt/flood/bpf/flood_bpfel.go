@@ -8,22 +8,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type FloodHeaders struct {
-	_              structs.HostLayout
-	EthernetIp     [34]uint8
-	Source         uint16
-	Destination    uint16
-	Sequence       uint32
-	Acknowledgment uint32
-	Rest           [12]uint8
-	Tsval          uint32
-	Tsecr          uint32
-}
 
 // Names of all BPF objects in the ELF.
 //
