@@ -2,6 +2,7 @@ package media
 
 import (
 	"math"
+	"time"
 
 	"sluice/claim"
 	"sluice/track"
@@ -137,4 +138,34 @@ func (c *content) find(offset int64) bool {
 		c.object = o
 	}
 	return ok
+}
+
+// sent returns the offset after the last byte sent. FIN counts as a byte.
+func (c *content) sent() int64 {
+	end := c.offset()
+	if _, closed := c.state.Cursor(); closed {
+		end++
+	}
+	return end
+}
+
+// betweenObjects reports whether the next new byte is the first one of an object that has come.
+func (c *content) betweenObjects() bool {
+	next, closed := c.state.Cursor()
+	return !closed && c.find(next) && c.object.Start == next
+}
+
+// age returns how long before a time the object at a log offset was received, or 0 while that is not known: its fields
+// may be incomplete.
+func (c *content) age(now time.Time, offset int64) time.Duration {
+	if !c.find(offset) {
+		return 0
+	}
+	return now.Sub(c.object.Received)
+}
+
+// come returns up to which stream offset the bytes have come. The forwarder may be ahead of the log.
+func (c *content) come() int64 {
+	state, _ := c.log.State()
+	return max(c.bound(state), c.start) + c.state.Shift()
 }

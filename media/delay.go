@@ -80,9 +80,10 @@ func (a *arrivals) of(offset int64) clock.Time {
 	return 0
 }
 
-// noteDelay notes that the next packet in the batch has bytes from a stream offset on that are sent for the first time.
-func (st *Stream) noteDelay(offset int64) {
-	if !st.sender.loop.measuring.Load() {
+// noteDelay notes that the next packet in the batch has bytes of a stream, from an offset on, that are sent for the
+// first time.
+func (sh *shard) noteDelay(st *Stream, offset int64) {
+	if !sh.loop.measuring.Load() {
 		return
 	}
 	a := st.arrivals.Load()
@@ -90,7 +91,7 @@ func (st *Stream) noteDelay(offset int64) {
 		return
 	}
 	if at := a.of(st.logOffset(offset)); at >= st.sub.since {
-		st.sender.shard.leaving = append(st.sender.shard.leaving, at)
+		sh.leaving = append(sh.leaving, at)
 	}
 }
 

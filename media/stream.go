@@ -128,7 +128,7 @@ func (st *Stream) update() {
 		st.giveUp(o)
 		return
 	}
-	if st.repairable() > 0 || st.finLost || more && st.park == notParked {
+	if st.repairable(st.come()) > 0 || st.finLost || more && st.park == notParked {
 		s.ready.add(&st.unit)
 	} else {
 		s.ready.remove(&st.unit)
@@ -161,16 +161,6 @@ func (st *Stream) isDrained(state track.State) bool {
 		return true
 	}
 	return st.released() >= min(int64(len(st.prefix)), st.offset())
-}
-
-// repairable returns how many bytes can be sent again now. The forwarder may be ahead of the log: bytes that it has
-// sent, and that were lost, may not have come yet.
-func (st *Stream) repairable() int64 {
-	if len(st.lost) == 0 {
-		return 0
-	}
-	state, _ := st.log.State()
-	return min(st.lost[0].to, max(st.bound(state), st.start)+st.state.Shift()) - st.lost[0].from
 }
 
 // acknowledge notes that [from, to) and perhaps FIN have arrived.
@@ -236,15 +226,6 @@ func (st *Stream) finish(r Result) {
 	}
 }
 
-// sent returns the offset after the last byte sent. FIN counts as a byte.
-func (st *Stream) sent() int64 {
-	end := st.offset()
-	if _, closed := st.state.Cursor(); closed {
-		end++
-	}
-	return end
-}
-
 // overdue reports whether something that was sent is not acknowledged for longer than timeout. It is called now and
 // then. What was sent by one call is awaited; when all of it is acknowledged, what was sent by that time is awaited. So
 // the times of single bytes need not be kept, and the stream is overdue after at most twice the timeout.
@@ -265,31 +246,14 @@ func (st *Stream) SetTimeouts(t Timeouts) {
 	s.shard.enqueue(s)
 }
 
-// timeouts returns the delivery timeouts in force.
-func (st *Stream) timeouts() Timeouts {
-	if st.own != nil {
-		return *st.own
-	}
-	return Timeouts{Object: st.sub.objectTimeout, Subgroup: st.sub.subgroupTimeout}
-}
-
 // setDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT. It runs from when all objects are
 // known to be published until everything is acknowledged (draft §8).
 func (st *Stream) setDeadline() {
 	st.deadline = clock.Never
-	if timeout := st.timeouts().Subgroup; st.finished != 0 && st.reader != nil && timeout > 0 {
+	if timeout := st.sub.timeouts(st.own).Subgroup; st.finished != 0 && st.reader != nil && timeout > 0 {
 		st.deadline = st.finished.Add(timeout)
 	}
 	st.sender.streams.deadline = min(st.sender.streams.deadline, st.deadline)
-}
-
-// age returns how long ago the object at a log offset was received, or 0 while that is not known: its fields may be
-// incomplete.
-func (st *Stream) age(offset int64) time.Duration {
-	if !st.find(offset) {
-		return 0
-	}
-	return st.sender.loop.clock.Wall().Sub(st.object.Received)
 }
 
 // waited returns how long the next byte could have been sent, if there is one: since its object was received, or the
@@ -299,7 +263,7 @@ func (st *Stream) waited(now clock.Time) time.Duration {
 		return 0
 	}
 	next, _ := st.state.Cursor()
-	return min(st.age(next), now.Sub(st.added))
+	return min(st.age(st.sender.loop.clock.Wall(), next), now.Sub(st.added))
 }
 
 // declined reports whether the limits of the drop policy, or an operator's rule, end the stream, and as what. An object
@@ -361,16 +325,11 @@ func (st *Stream) decisionAt() int64 {
 	return st.object.End + st.state.Shift()
 }
 
-// betweenObjects reports whether the next new byte is the first one of an object that has come.
-func (st *Stream) betweenObjects() bool {
-	next, closed := st.state.Cursor()
-	return !closed && st.find(next) && st.object.Start == next
-}
-
 // endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and
 // reports that.
 func (st *Stream) endIfLate(offset int64) bool {
-	if timeout := st.timeouts().Object; timeout == 0 || st.age(st.logOffset(offset)) <= timeout {
+	timeout, now := st.sub.timeouts(st.own).Object, st.sender.loop.clock.Wall()
+	if timeout == 0 || st.age(now, st.logOffset(offset)) <= timeout {
 		return false
 	}
 	st.giveUp(ObjectTimedOut)

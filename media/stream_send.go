@@ -13,11 +13,11 @@ import (
 func (st *Stream) send(now clock.Time, b *udp.Batch) Reason {
 	defer st.sender.ready.served(&st.unit)
 	switch {
-	case st.repairable() > 0:
+	case st.repairable(st.come()) > 0:
 		if st.endIfLate(st.lost[0].from) {
 			return none
 		}
-		return st.resend(now, b, st.lost[0].from, st.repairable())
+		return st.resend(now, b, st.lost[0].from, st.repairable(st.come()))
 	case st.finLost:
 		return st.resend(now, b, st.offset(), 0)
 	}
@@ -85,7 +85,7 @@ func (st *Stream) sendNew(now clock.Time, b *udp.Batch) Reason {
 		st.update()
 		return none
 	}
-	st.noteDelay(from)
+	st.sender.shard.noteDelay(st, from)
 	st.sendFrame(now, b, from, int(data), fin, number, generation)
 	st.update()
 	return none

@@ -211,3 +211,11 @@ func (sub *Subscription) lane(level Level) *lane {
 	sub.lanes = append(sub.lanes, l)
 	return l
 }
+
+// timeouts returns the delivery timeouts of a stream, which may have its own.
+func (u *Subscription) timeouts(own *Timeouts) Timeouts {
+	if own != nil {
+		return *own
+	}
+	return Timeouts{Object: u.objectTimeout, Subgroup: u.subgroupTimeout}
+}

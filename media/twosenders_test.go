@@ -30,6 +30,7 @@ type modelForwarder struct {
 	udp    *net.UDPConn
 	clock  clock.System
 
+	running  sync.RWMutex // a run has begun with keys that it still needs
 	mu       sync.Mutex
 	seal     packet.Sealer
 	remote   netip.AddrPort
@@ -79,9 +80,9 @@ func (h tapped) Keys(phase uint64, suite uint16, version uint32, read, write []b
 		if err != nil {
 			panic(err)
 		}
-		h.model.mu.Lock()
+		h.model.running.Lock()
 		h.model.seal.Install(phase, k)
-		h.model.mu.Unlock()
+		h.model.running.Unlock()
 	}
 	h.Sender.Keys(phase, suite, version, read, write)
 }
@@ -121,6 +122,8 @@ func (f *modelForwarder) try(st *claim.StreamState, offset int64, p []byte, last
 	if overhead+len(p) > mtu || at+n > int64(st.Limit.Load()) || !s.Fits(overhead+len(p)) || !s.Room(ledger) {
 		return false
 	}
+	f.running.RLock()
+	defer f.running.RUnlock()
 	number, generation, ok := s.Begin(ledger)
 	if !ok {
 		return false
