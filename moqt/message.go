@@ -111,7 +111,7 @@ func parseMessage(v Version, typ MessageType, payload []byte, old bool) (Message
 	if !ok {
 		return nil, Reference{}, violation("unknown message type %#x", uint64(typ))
 	}
-	d := decoder{wire: w, b: payload, oldParameters: old}
+	d := decoder{fieldReader: fieldReader{wire: w, b: payload}, oldParameters: old}
 	m := f.decode(&d)
 	if len(d.b) > 0 {
 		d.fail(violation("%d bytes after the last field", len(d.b)))
@@ -135,7 +135,7 @@ func AppendMessageTo(b []byte, v Version, r Reference, m Message) ([]byte, error
 	if !ok {
 		return b, fmt.Errorf("%s does not exist in %s", m.Type(), v)
 	}
-	e := encoder{wire: w, ref: r, b: w.varint().append(b, uint64(w.code(r, m)))}
+	e := encoder{fieldWriter{wire: w, b: w.varint().append(b, uint64(w.code(r, m)))}, r}
 	start := len(e.b) + 2
 	e.b = append(e.b, 0, 0)
 	f.encode(&e, m)

@@ -36,7 +36,7 @@ func TestMergeParameters(t *testing.T) {
 }
 
 func encodedParameter(f parameterFormat, p *Parameters) []byte {
-	e := encoder{wire: newest.wire()}
+	e := encoder{fieldWriter: fieldWriter{wire: newest.wire()}}
 	for i := range f.count(p) {
 		f.encode(&e, p, i)
 	}

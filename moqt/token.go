@@ -76,7 +76,7 @@ func (a AliasType) hasValue() bool { return a == AliasRegister || a == AliasUseV
 
 // encodedToken returns the Token structure, without a length in front.
 func (e *encoder) encodedToken(t Token) []byte {
-	inner := encoder{wire: e.wire}
+	inner := encoder{fieldWriter: fieldWriter{wire: e.wire}}
 	inner.varint(uint64(t.AliasType))
 	if t.AliasType.hasAlias() {
 		inner.varint(t.Alias)
@@ -92,7 +92,7 @@ func (e *encoder) encodedToken(t Token) []byte {
 // parseToken decodes the Token structure that fills b. Value is a copy. A malformed structure closes the session with
 // KEY_VALUE_FORMATTING_ERROR (draft §10.2.2).
 func (w *wire) parseToken(b []byte) (t Token, err error) {
-	d := decoder{wire: w, b: b}
+	d := decoder{fieldReader: fieldReader{wire: w, b: b}}
 	t.AliasType = AliasType(d.varint())
 	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
 		return Token{}, tokenError(errAliasType.Error())

@@ -192,10 +192,10 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 124_250, 92_000},
+	{"lines of Go without tests", 124_260, 92_000},
 	{"lines of tests", 101_876, 75_000},
 	{"lines of C", 11_340, 11_000},
-	{"types above 25 methods", 6, 0},
+	{"types above 25 methods", 4, 0},
 	{"methods outside of their type's file, per cent", 12.5, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},
 	{`"of which, for which" in 10,000 words`, 1.5, 4},
