@@ -243,7 +243,7 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := (&peer{}).start(t, PublisherConfig{})
-				time.Sleep(tt.after)
+				time.Sleep(tt.after + time.Millisecond) // behind what is published at that time
 				s, r, err := p.subscribe(tt.track, tt.parameters)
 				if tt.refused != 0 {
 					var refused *moqt.RequestError
