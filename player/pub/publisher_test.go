@@ -420,7 +420,7 @@ func TestPublisherServesFetches(t *testing.T) {
 func TestPublisherTellsTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := (&peer{}).start(t, PublisherConfig{FirstGroup: ptr(uint64(40))})
-		time.Sleep(3 * time.Second)
+		time.Sleep(3*time.Second + time.Millisecond)
 		ok, err := p.session.TrackStatus(t.Context(), moqt.TrackStatus{Track: name("1.m4s")})
 		require.NoError(t, err)
 		require.Equal(t, &moqt.Location{Group: 41, Object: 25}, ok.Parameters.LargestObject)
