@@ -86,10 +86,7 @@ func (g *guest) fault(text string, args ...any) {
 func (g *guest) take(kind int, frame []byte) {
 	at := min(len(frame), []int{2, 1}[kind])
 	number, err := strconv.ParseUint(string(frame[at:min(len(frame), at+16)]), 16, 64)
-	want := g.sound
-	if kind == 0 {
-		want = g.frame
-	}
+	want := []func(uint64) []byte{g.frame, g.sound}[kind]
 	if err != nil || number >= g.Frames*per[kind] || !bytes.Equal(frame, want(number)) {
 		g.fault("frame %d of %d bytes has other bytes than were published", number, len(frame))
 		return

@@ -72,23 +72,27 @@ func (l *life) greed(number int) {
 	}
 }
 
-// answered is when a relay has answered a request, though its kernel may be a second late with each packet.
+// answered is when a relay has answered a request though its kernel is late, and given up a handshake without progress.
 const answered = 5 * time.Second
 
 // taken is what somebody had at a time.
 type taken struct{ sessions, subscriptions int }
 
-// takeAll wants more of a relay than there is, and gives all back.
+// takeAll wants more of a relay than there is, and gives all back. A copy of a client's first packet that comes more
+// than 3 PTO after the handshake begins another connection. It counts until its handshake times out: somebody who lacks
+// sessions tries again then.
 func (l *life) takeAll(number, host, try int, most taken) (got taken) {
-	var all []*client
-	for range most.sessions + 2 {
-		if c, err := l.join(host, number, greedy); err == nil {
-			all = append(all, c)
-			defer c.leave()
+	var open []*client
+	for tries := 3; tries > 0 && len(open) < most.sessions; tries-- {
+		for range most.sessions + 2 - len(open) {
+			if c, err := l.join(host, number, greedy); err == nil {
+				open = append(open, c)
+				defer c.leave()
+			}
 		}
+		time.Sleep(answered)
+		open = slices.DeleteFunc(open, func(c *client) bool { return c.Context().Err() != nil })
 	}
-	time.Sleep(answered)
-	open := slices.DeleteFunc(all, func(c *client) bool { return c.Context().Err() != nil })
 	if got.sessions = len(open); len(open) > 0 {
 		got.subscriptions = l.subscribeMore(open[0], fmt.Sprintf("%d, try %d", host, try), most.subscriptions+2)
 	}
@@ -104,8 +108,7 @@ func (l *life) subscribeMore(c *client, who string, n int) int {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			wait := uint64(20_000)
-			m := moqt.Subscribe{Track: track, Parameters: moqt.Parameters{RendezvousTimeout: &wait}}
+			m := moqt.Subscribe{Track: track, Parameters: moqt.Parameters{RendezvousTimeout: new(uint64(20_000))}}
 			m.Track.Name = fmt.Sprintf("%d of %s", i, who)
 			sub, err := c.Subscribe(ctx, m, &oracle{})
 			if err == nil {

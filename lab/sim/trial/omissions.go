@@ -32,13 +32,11 @@ type omission struct {
 func (o *omissions) excuse(host int, at moqt.Location, subgroup uint64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, x := range o.all {
-		forUs := x.to == sim.Host(host) || x.to.Less(sim.Host(firstClient))
-		if forUs && x.Group == at.Group && x.Subgroup == subgroup && x.From <= at.Object {
-			return true
-		}
-	}
-	return slices.ContainsFunc(o.unasked, func(r moqt.Range) bool { return r.Contains(at) })
+	return slices.ContainsFunc(o.unasked, func(r moqt.Range) bool { return r.Contains(at) }) ||
+		slices.ContainsFunc(o.all, func(x omission) bool {
+			forUs := x.to == sim.Host(host) || x.to.Less(sim.Host(firstClient))
+			return forUs && x.Group == at.Group && x.Subgroup == subgroup && x.From <= at.Object
+		})
 }
 
 // logged is what relays log: it goes on to another handler, if that wants it, and omissions are kept.

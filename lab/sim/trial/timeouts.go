@@ -34,8 +34,7 @@ func (t Timeouts) parameters(p *moqt.Parameters) {
 		if d == 0 {
 			return nil
 		}
-		ms := uint64(d.Milliseconds())
-		return &ms
+		return new(uint64(d.Milliseconds()))
 	}
 	p.ObjectDeliveryTimeout, p.SubgroupDeliveryTimeout = set(t.Object), set(t.Subgroup)
 }
