@@ -71,8 +71,9 @@ func (g *generator) guests(rng *rand.Rand) {
 				one.Stalls = time.Second + time.Duration(rng.Int64N(int64(5*time.Second)))
 				one.Lasts = 4*time.Second + time.Duration(rng.Int64N(int64(8*time.Second)))
 			}
-		} else { // the broadcast has no timeouts: on a narrow link the backlog would grow, until the player skips it
-			one.Link.Rate, one.Link.Queue = 0, 0
+		} else { // the broadcast has no timeouts: on a poor link the backlog would grow, until the player skips it
+			one.Link.Rate, one.Link.Queue, one.Link.Burst = 0, 0, sim.Burst{}
+			one.Link.Loss = min(one.Link.Loss, 0.01)
 		}
 		if rng.IntN(3) == 0 {
 			one.Leaves, one.Dies = one.Joins+time.Duration(rng.Int64N(int64(10*time.Second))), rng.IntN(2) == 0
