@@ -16,7 +16,7 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	named   = regexp.MustCompile(`<a name="([^"]*)"`)
-	removed = regexp.MustCompile("[^\\p{L}\\p{N} _-]") // of a heading, in its anchor
+	removed = regexp.MustCompile(`[^\p{L}\p{N} _-]`) // of a heading, in its anchor
 )
 
 // TestLinks follows the links of pages to files, images and headings of the repository.
