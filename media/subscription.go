@@ -213,9 +213,9 @@ func (sub *Subscription) lane(level Level) *lane {
 }
 
 // timeouts returns the delivery timeouts of a stream, which may have its own.
-func (u *Subscription) timeouts(own *Timeouts) Timeouts {
+func (sub *Subscription) timeouts(own *Timeouts) Timeouts {
 	if own != nil {
 		return *own
 	}
-	return Timeouts{Object: u.objectTimeout, Subgroup: u.subgroupTimeout}
+	return Timeouts{Object: sub.objectTimeout, Subgroup: sub.subgroupTimeout}
 }
