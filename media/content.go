@@ -164,8 +164,12 @@ func (c *content) age(now time.Time, offset int64) time.Duration {
 	return now.Sub(c.object.Received)
 }
 
-// come returns up to which stream offset the bytes have come. The forwarder may be ahead of the log.
-func (c *content) come() int64 {
+// repairable returns how many of the bytes that were lost can be sent again now. The forwarder may be ahead of the log:
+// bytes that it has sent, and that were lost, may not have come yet.
+func (c *content) repairable(lost spans) int64 {
+	if len(lost) == 0 {
+		return 0
+	}
 	state, _ := c.log.State()
-	return max(c.bound(state), c.start) + c.state.Shift()
+	return min(lost[0].to, max(c.bound(state), c.start)+c.state.Shift()) - lost[0].from
 }

@@ -40,11 +40,3 @@ func (d *delivery) released() int64 {
 	}
 	return 0
 }
-
-// repairable returns how many bytes can be sent again now, if those up to an offset have come.
-func (d *delivery) repairable(come int64) int64 {
-	if len(d.lost) == 0 {
-		return 0
-	}
-	return min(d.lost[0].to, come) - d.lost[0].from
-}

@@ -128,7 +128,7 @@ func (st *Stream) update() {
 		st.giveUp(o)
 		return
 	}
-	if st.repairable(st.come()) > 0 || st.finLost || more && st.park == notParked {
+	if st.repairable(st.lost) > 0 || st.finLost || more && st.park == notParked {
 		s.ready.add(&st.unit)
 	} else {
 		s.ready.remove(&st.unit)
@@ -328,8 +328,8 @@ func (st *Stream) decisionAt() int64 {
 // endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and
 // reports that.
 func (st *Stream) endIfLate(offset int64) bool {
-	timeout, now := st.sub.timeouts(st.own).Object, st.sender.loop.clock.Wall()
-	if timeout == 0 || st.age(now, st.logOffset(offset)) <= timeout {
+	timeout := st.sub.timeouts(st.own).Object
+	if timeout == 0 || st.age(st.sender.loop.clock.Wall(), st.logOffset(offset)) <= timeout {
 		return false
 	}
 	st.giveUp(ObjectTimedOut)

@@ -13,11 +13,11 @@ import (
 func (st *Stream) send(now clock.Time, b *udp.Batch) Reason {
 	defer st.sender.ready.served(&st.unit)
 	switch {
-	case st.repairable(st.come()) > 0:
+	case st.repairable(st.lost) > 0:
 		if st.endIfLate(st.lost[0].from) {
 			return none
 		}
-		return st.resend(now, b, st.lost[0].from, st.repairable(st.come()))
+		return st.resend(now, b, st.lost[0].from, st.repairable(st.lost))
 	case st.finLost:
 		return st.resend(now, b, st.offset(), 0)
 	}

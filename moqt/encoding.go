@@ -1,8 +1,6 @@
 package moqt
 
-import (
-	"slices"
-)
+import "slices"
 
 // encoder writes a control message.
 type encoder struct {

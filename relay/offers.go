@@ -69,7 +69,8 @@ func (w *tracksWatch) foundLocked(h *hub) {
 	defer h.mu.Unlock()
 	delete(h.subscribers.waiting, w)
 	present := len(by) > 0 || h.publishers.have(broughtFrom(elsewhere))
-	has := h.publishers.of[w.Peer] != nil || h.subscribers.have(func(d *downstream) bool { return d.peer == w.Peer })
+	isPeer := func(d *downstream) bool { return d.peer == w.Peer }
+	has := h.publishers.of[w.Peer] != nil || h.subscribers.have(isPeer)
 	if !present || has || w.isBlocked(h.name) {
 		return
 	}

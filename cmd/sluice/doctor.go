@@ -73,7 +73,7 @@ func (f *relayFlags) assume(flags *pflag.FlagSet) error {
 }
 
 func (f *relayFlags) diagnose(ctx context.Context, env *cli.Environment, asJSON bool) error {
-	_ = service.RaisePrivileges() // as the relay does; checks say what is missing
+	_ = service.RaisePrivileges() // like the relay; the checks report capabilities that are missing
 	c, err := f.patient(env.Getenv)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (f *relayFlags) diagnose(ctx context.Context, env *cli.Environment, asJSON 
 	return err
 }
 
-// warnUnfit logs what is wrong with the machine, as far as that is known at once.
+// warnUnfit logs the findings that are wrong, of the checks that ask neither the network nor the kernel.
 func (f *relayFlags) warnUnfit(ctx context.Context, getenv func(string) string) {
 	c, err := f.patient(getenv)
 	if err != nil {

@@ -204,7 +204,7 @@ func (s *Stream) pumpLocked() {
 	}
 }
 
-// againLocked sends what was lost again after a while, each time later, until it is too late.
+// againLocked sends a lost segment again after a wait, which grows with each try. After giveUp the connection fails.
 func (s *Stream) againLocked(wait time.Duration, now time.Time) {
 	if s.lost.IsZero() {
 		s.lost = now

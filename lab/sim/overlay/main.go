@@ -6,9 +6,9 @@
 // It changes the sources of the Go that runs it:
 //
 //   - Goroutines of a bubble take random numbers from the bubble: for the order of select, of timers, of waiters and of
-//     maps, and for math/rand. Each bubble begins with the same ones. Those of the process are the same, too, whatever
-//     thread asks for them.
-//   - No cache is allocated of which types implement an interface, as that depends on a thread's random numbers.
+//     maps, and for math/rand. Each bubble begins with the same numbers. All threads share the numbers of the process,
+//     which are the same in each run.
+//   - Type assertions allocate no caches: when they do depends on a thread's random numbers.
 //   - The time for which a goroutine waits for a mutex is the bubble's.
 //   - Nothing takes the processor from a goroutine, whether it runs for long or is in a system call.
 //   - A context that ends ends its children in the order in which they were made, and not in one of addresses.

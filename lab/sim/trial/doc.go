@@ -8,5 +8,5 @@
 // Most relays have a kernel: package programs does what the BPF programs do.
 //
 // The order of goroutines follows from the schedule only in the build of make simulate, with one schedule a process.
-// docs/simulation.md says what is simulated, and how to read a failure.
+// docs/simulation.md lists the simulated parts, and shows how to read a failure.
 package trial

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// inTime is when a guest has what was published, after it has joined or the frame was sent.
+	// inTime is how long a frame may take to reach a guest, since it was sent or the guest has joined.
 	inTime = 10 * time.Second
 	// held is how long players wait for an object that is late: longer than a mishap takes. One that joins at the last
 	// object of a group does not know that the group is over, and waits as long.

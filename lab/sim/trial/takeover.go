@@ -10,8 +10,8 @@ import (
 
 // Takeover is a publisher whose session breaks off within a group, and another one that goes on with that group.
 type Takeover struct {
-	At   uint64        // the session breaks off behind so many objects,
-	Has  uint64        // of which the relay has acknowledged so many
+	At   uint64        // objects that are published when the session breaks off
+	Has  uint64        // objects that the relay has acknowledged
 	Next uint64        // the other publisher begins with this object: 0, Has or At
 	Gap  time.Duration // between the two publishers
 }
