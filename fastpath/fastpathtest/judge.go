@@ -27,7 +27,7 @@ var ordinary = []string{
 // carry larger packets.
 var late = []string{
 	"copy_window", "copy_paced", "copy_ledger_full", "copy_stream_limit", "copy_stream_credit",
-	"copy_connection_credit", "copy_no_slot", "frame_no_slot", "copy_too_large",
+	"copy_connection_credit", "copy_no_slot", "copy_stream_share", "frame_no_slot", "copy_too_large",
 }
 
 // following are the reasons of frames behind a declined one in their stream, and of frames that come again. Without a

@@ -193,7 +193,7 @@ var limits = []struct {
 	most, goal float64
 }{
 	{"lines of Go without tests", 124_260, 92_000},
-	{"lines of tests", 102_004, 75_000},
+	{"lines of tests", 102_002, 75_000},
 	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 4, 0},
 	{"methods outside of their type's file, per cent", 12.5, 5},
