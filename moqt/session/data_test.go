@@ -206,7 +206,8 @@ func TestBadDatagramsAheadOfTheirAlias(t *testing.T) {
 				good := moqt.ObjectDatagram{TrackAlias: 9, Payload: []byte("good")}
 				require.NoError(p, p.conn.SendDatagram(datagram(p.T, good)))
 				time.Sleep(time.Millisecond)
-				sub, e := p.subscribed(testTrack, 9, c)
+				sub, e := p.subscribe(testTrack, c)
+				e.send(&moqt.SubscribeOK{TrackAlias: 9}) // which may end the subscription before anybody sees it begin
 				if malformed {
 					p.requireStopped(e, moqt.ResetMalformedTrack)
 					require.IsType(p, &moqt.MalformedTrackError{}, context.Cause(sub.Context()))
