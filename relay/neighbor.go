@@ -97,7 +97,6 @@ func newNeighbor(
 // Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
 func (n *Neighbor) Run(ctx context.Context) error {
 	p := n.peer
-	p.relay.tasks.Go(n.share)
 	err := p.session.Run(ctx)
 	if p.upstream != nil {
 		p.upstream.end(n)

@@ -86,8 +86,8 @@ func (s *sessions) listGuests() []*Guest {
 	return slices.Collect(maps.Keys(s.guests))
 }
 
-// addNeighbor enters a session with a neighbour, unless this relay has ended. They are neither limited nor drained: as
-// long as there are subscribers, these need them.
+// addNeighbor enters a session with a neighbour, and shares namespaces with it, unless this relay has ended. They are
+// neither limited nor drained: as long as there are subscribers, these need them.
 func (s *sessions) addNeighbor(n *Neighbor) error {
 	p := n.peer
 	s.mu.Lock()
@@ -98,6 +98,7 @@ func (s *sessions) addNeighbor(n *Neighbor) error {
 	s.lastID++
 	p.id, p.since = s.lastID, time.Now()
 	s.neighbors[p] = n
+	p.relay.tasks.Go(n.share)
 	return nil
 }
 
