@@ -178,7 +178,7 @@ func (w *world) newSender(client bool) quic.Hooks {
 	if sender.Client = client; client && w.fast != nil {
 		sender.MaxUDPPayloadSize += fastpath.HopGrowth
 	}
-	return w.loop.NewSender(sender)
+	return w.loop.NewSender(sender).Hooks()
 }
 
 // connect opens a session between a host and the relay, over raw QUIC (moqt) or WebTransport (https).

@@ -83,7 +83,7 @@ func TestAckFrequencyWaits(t *testing.T) {
 	require.Len(t, requests(first), 1)
 	f.window = 8000 * testMTU
 	w.s.control.publish()
-	w.s.shard.enqueue(w.s)
+	w.s.shard.enqueue(w.s.Sender)
 	require.Empty(t, w.run())
 	w.ack(10 * ms)
 	require.Len(t, requests(w.run()), 1)

@@ -145,7 +145,7 @@ func (wideController) Reset(int)                 {}
 // audience is many senders on one loop, whose packets go to sockets that are not read.
 type audience struct {
 	loop    *Loop
-	senders []*Sender
+	senders []Hooks
 	log     *track.Log
 }
 
@@ -177,7 +177,7 @@ func newAudienceOn(t testing.TB, sockets, n int, cfg LoopConfig, suite uint16) *
 		sink := sinks[i%len(sinks)]
 		s := a.loop.NewSender(SenderConfig{
 			NewController: func(int) congestion.Controller { return wideController{} }, Socket: out[i%len(out)],
-		})
+		}).Hooks()
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
 		s.Keys(0, suite, packet.Version1, nil, testSecret)

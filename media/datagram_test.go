@@ -93,7 +93,7 @@ func TestDatagramQueue(t *testing.T) {
 
 func TestDatagramsBeforeTheHandshake(t *testing.T) {
 	w := newWorld(t)
-	s := w.loop.NewSender(SenderConfig{})
+	s := w.loop.NewSender(SenderConfig{}).Hooks()
 	sub := s.NewSubscription(SubscriptionConfig{})
 	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x")}))
 	require.Empty(t, w.run())

@@ -86,7 +86,7 @@ type senderKey struct{}
 func newSite(t testing.TB, loop LoopConfig) *site {
 	return newSiteWith(t, loop, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
 		sender := s.loop.NewSender(cfg)
-		return sender, sender
+		return sender.Hooks(), sender
 	})
 }
 

@@ -106,10 +106,10 @@ func ExampleEvents() {
 		return
 	}
 	defer loop.Close()
-	hooks := loop.NewSender(media.SenderConfig{
+	sender := loop.NewSender(media.SenderConfig{
 		Events:     logEvents{log: slog.Default()},
 		DropPolicy: new(media.PriorityDrop), // one for each connection
 	})
-	fmt.Println(hooks.Stats().Window)
+	fmt.Println(sender.Stats().Window)
 	// Output: 0
 }

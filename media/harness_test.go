@@ -75,7 +75,7 @@ type world struct {
 	loop    *Loop
 	shard   *shard
 	stepped Stepped
-	s       *Sender
+	s       Hooks
 	peer    *peer
 }
 
@@ -108,7 +108,7 @@ func newWorld(t testing.TB, configure ...func(*worldConfig)) *world {
 	w := &world{t: t, clock: newFakeClock(), sock: new(fakeSocket)}
 	w.stepped = NewStepped(cfg.loop, w.clock, w.sock)
 	w.loop, w.shard = w.stepped.Loop, w.stepped.shard
-	w.s = w.loop.NewSender(cfg.sender)
+	w.s = w.loop.NewSender(cfg.sender).Hooks()
 	for range 5 {
 		w.s.NextPacketNumber() // quic-go's handshake
 	}

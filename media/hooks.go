@@ -9,15 +9,17 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"sluice/clock"
 	"sluice/internal/packet"
 	"sluice/internal/udp"
 )
 
-var _ quic.Hooks = (*Sender)(nil)
+var _ quic.Hooks = Hooks{}
+
+// Hooks are what quic-go calls of a [Sender].
+type Hooks struct{ *Sender }
 
 // NextUniStream implements [quic.Hooks].
-func (s *Sender) NextUniStream() (int64, bool) {
+func (s Hooks) NextUniStream() (int64, bool) {
 	id, ok := s.allocator.state.Load().TakeStream()
 	if ok && s.loop.forwarder != nil {
 		s.mu.Lock()
@@ -28,17 +30,17 @@ func (s *Sender) NextUniStream() (int64, bool) {
 }
 
 // ReturnData implements [quic.Hooks]. Streams may have found no credit while quic-go had it.
-func (s *Sender) ReturnData(n int64) {
+func (s Hooks) ReturnData(n int64) {
 	if q := s.allocator.quic.Load(); q != nil {
 		q.last.Add(-n)
 	}
 	if s.allocator.state.Load().ReturnData(n); n > 0 && s.credit.wanted.Load() {
-		s.shard.enqueue(s)
+		s.shard.enqueue(s.Sender)
 	}
 }
 
 // Keys implements [quic.Hooks].
-func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, write []byte) {
+func (s Hooks) Keys(generation uint64, suite uint16, version uint32, read, write []byte) {
 	key, err := newKey(generation, suite, version, write)
 	opening, rerr := newKey(generation, suite, version, read)
 	err = errors.Join(err, rerr)
@@ -60,7 +62,7 @@ func (s *Sender) Keys(generation uint64, suite uint16, version uint32, read, wri
 	s.read.newKeys(generation, opening)
 	if key != nil {
 		s.keys.install(generation, suite, key, s.state)
-		s.shard.enqueue(s)
+		s.shard.enqueue(s.Sender)
 	}
 }
 
@@ -73,10 +75,10 @@ func newKey(generation uint64, suite uint16, version uint32, secret []byte) (*pa
 }
 
 // KeyUpdateDue implements [quic.Hooks].
-func (s *Sender) KeyUpdateDue() bool { return s.keys.due.Load() }
+func (s Hooks) KeyUpdateDue() bool { return s.keys.due.Load() }
 
 // PeerParameters implements [quic.Hooks]. It is called a second time if the peer had sent remembered ones before.
-func (s *Sender) PeerParameters(p quic.PeerParameters) {
+func (s Hooks) PeerParameters(p quic.PeerParameters) {
 	s.mu.Lock()
 	defer s.mu.release()
 	s.params = p
@@ -85,25 +87,25 @@ func (s *Sender) PeerParameters(p quic.PeerParameters) {
 }
 
 // MaxData implements [quic.Hooks].
-func (s *Sender) MaxData(n int64) {
+func (s Hooks) MaxData(n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
 	if s.credit.setData(n) {
-		s.shard.enqueue(s)
+		s.shard.enqueue(s.Sender)
 	}
 }
 
 // MaxStreams implements [quic.Hooks].
-func (s *Sender) MaxStreams(n int64) {
+func (s Hooks) MaxStreams(n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
 	if s.credit.setStreams(uint64(n)) {
-		s.shard.enqueue(s)
+		s.shard.enqueue(s.Sender)
 	}
 }
 
 // MaxStreamData implements [quic.Hooks].
-func (s *Sender) MaxStreamData(id, n int64) {
+func (s Hooks) MaxStreamData(id, n int64) {
 	s.mu.Lock()
 	defer s.mu.release()
 	st, u := s.streams.find(id)
@@ -114,13 +116,13 @@ func (s *Sender) MaxStreamData(id, n int64) {
 		st.state.Limit.Store(uint64(n))
 		if st.park == parkedStream {
 			s.credit.releaseStream(st)
-			s.shard.enqueue(s)
+			s.shard.enqueue(s.Sender)
 		}
 	}
 }
 
 // StopSending implements [quic.Hooks]: the peer's code goes into RESET_STREAM (RFC 9000 §3.5).
-func (s *Sender) StopSending(id int64, code uint64) {
+func (s Hooks) StopSending(id int64, code uint64) {
 	s.mu.Lock()
 	defer s.mu.release()
 	st, u := s.streams.find(id)
@@ -129,12 +131,12 @@ func (s *Sender) StopSending(id int64, code uint64) {
 		u.stopped, u.code = true, code
 	case st != nil:
 		st.end(Result{Outcome: Stopped, Code: code}, code)
-		s.shard.enqueue(s)
+		s.shard.enqueue(s.Sender)
 	}
 }
 
 // ConnectionID implements [quic.Hooks].
-func (s *Sender) ConnectionID(id quic.ConnectionID, usable bool) {
+func (s Hooks) ConnectionID(id quic.ConnectionID, usable bool) {
 	if s.loop.forwarder == nil {
 		return
 	}
@@ -144,7 +146,7 @@ func (s *Sender) ConnectionID(id quic.ConnectionID, usable bool) {
 }
 
 // Received implements [quic.Hooks].
-func (s *Sender) Received(largest int64, phase int, at time.Time) {
+func (s Hooks) Received(largest int64, phase int, at time.Time) {
 	if s.loop.measuring.Load() {
 		s.lastReceived.Store(int64(s.loop.clock.At(at)))
 	}
@@ -157,7 +159,7 @@ func (s *Sender) Received(largest int64, phase int, at time.Time) {
 }
 
 // Path implements [quic.Hooks].
-func (s *Sender) Path(p quic.PathInfo) {
+func (s Hooks) Path(p quic.PathInfo) {
 	remote, ok := p.Remote.(*net.UDPAddr)
 	if !ok {
 		s.loop.log.Error("media cannot be sent: not a UDP address", "address", p.Remote)
@@ -186,7 +188,7 @@ func (s *Sender) Path(p quic.PathInfo) {
 	switch {
 	case old == nil:
 		s.ecn.begin()
-		if !s.shard.register(s) {
+		if !s.shard.register(s.Sender) {
 			s.closeLocked()
 			return
 		}
@@ -194,39 +196,22 @@ func (s *Sender) Path(p quic.PathInfo) {
 		s.changePathLocked()
 	}
 	s.link.setPath(s.path.route)
-	s.shard.enqueue(s)
-}
-
-// changePathLocked forgets the measurements of the old path (RFC 9000 §9.4).
-func (s *Sender) changePathLocked() {
-	if len(s.ledger.records) > 0 {
-		s.ledger.forgetPath()
-	}
-	s.recovery.reset()
-	s.control.reset(s.ledger.mtu)
-	s.ecn.begin()
+	s.shard.enqueue(s.Sender)
 }
 
 // Closed implements [quic.Hooks].
-func (s *Sender) Closed(error) {
+func (s Hooks) Closed(error) {
 	s.mu.Lock()
 	defer s.mu.release()
 	s.closeLocked()
-	s.shard.unregister(s)
-}
-
-// PeerMaxUDPPayloadSize returns the max_udp_payload_size that the peer has advertised, or 0 if that is not known yet.
-func (s *Sender) PeerMaxUDPPayloadSize() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return int(s.params.MaxUDPPayloadSize)
+	s.shard.unregister(s.Sender)
 }
 
 // MaxUDPPayloadSize implements [quic.Hooks].
-func (s *Sender) MaxUDPPayloadSize() int { return s.cfg.MaxUDPPayloadSize }
+func (s Hooks) MaxUDPPayloadSize() int { return s.cfg.MaxUDPPayloadSize }
 
 // Acked implements [quic.Hooks].
-func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
+func (s Hooks) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
 	s.mu.Lock()
 	fw := s.link.conn
 	rtt, err = s.ackedLocked(s.loop.clock.At(a.Received), a)
@@ -237,16 +222,33 @@ func (s *Sender) Acked(a *quic.AckInfo) (rtt time.Duration, err error) {
 	return rtt, err
 }
 
-// ackedLocked processes an ACK frame.
-func (s *Sender) ackedLocked(now clock.Time, a *quic.AckInfo) (time.Duration, error) {
-	if s.closed || len(s.ledger.records) == 0 || len(a.Ranges) == 0 {
-		return 0, nil
+// Take implements [quic.Hooks]: it opens a packet that the socket's reader offers, and processes it if it has nothing
+// but an ACK frame and PADDING that quic-go need not see. quic-go takes several times as long: it wakes the
+// connection's goroutine for each packet.
+func (s Hooks) Take(p quic.OfferedPacket) bool {
+	s.mu.Lock()
+	fw := s.link.conn
+	read := s.readLocked(&p)
+	s.mu.release()
+	if read && fw != nil {
+		fw.Acknowledged()
 	}
-	s.counters.Acks++
-	rtt, lost, err := s.recovery.receive(now, a)
-	s.observer.reportLoss(lost)
-	if err == nil && s.turn.wanted() {
-		s.shard.enqueue(s)
+	return read
+}
+
+// OwnInFlight implements [quic.Hooks].
+func (s Hooks) OwnInFlight(own bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read.own = own
+}
+
+// ReceivedElsewhere implements [quic.Hooks].
+func (s Hooks) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {
+	if !s.read.news.Load() {
+		return nil, nil
 	}
-	return rtt, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read.tell(s.loop.clock)
 }

@@ -18,7 +18,7 @@ func TestUnknownSuite(t *testing.T) {
 	w.loop = newLoop(LoopConfig{}, w.clock)
 	w.shard = newShard(w.loop, w.sock, new(udp.Counters))
 	w.loop.shards = []*shard{w.shard}
-	w.s = w.loop.NewSender(SenderConfig{})
+	w.s = w.loop.NewSender(SenderConfig{}).Hooks()
 	w.s.PeerParameters(defaultParams())
 	w.s.Keys(0, 0x1304, packet.Version1, nil, testSecret)
 	w.path("192.0.2.1:4433", testMTU)

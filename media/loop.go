@@ -89,7 +89,7 @@ func newLoop(cfg LoopConfig, c clock.Clock) *Loop {
 	return l
 }
 
-// NewSender makes the sender of one connection: give it to quic-go as the connection's hooks.
+// NewSender makes the sender of one connection: give its Hooks to quic-go.
 func (l *Loop) NewSender(cfg SenderConfig) *Sender {
 	shards := l.shards
 	if socket := slices.Index(l.sockets, cfg.Socket); socket >= 0 {

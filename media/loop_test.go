@@ -142,7 +142,7 @@ func TestShardGoroutine(t *testing.T) {
 		l.shards = []*shard{sh}
 		l.done.Go(sh.run)
 		defer l.Close()
-		s := l.NewSender(SenderConfig{})
+		s := l.NewSender(SenderConfig{}).Hooks()
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
 		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, packet.Version1, nil, testSecret)
@@ -182,9 +182,9 @@ func TestLoopClose(t *testing.T) {
 	require.NoError(t, err)
 	log := newTestLog(0, 10)
 	var done atomic.Int32
-	var senders []*Sender
+	var senders []Hooks
 	for i := range 9 {
-		s := l.NewSender(SenderConfig{})
+		s := l.NewSender(SenderConfig{}).Hooks()
 		senders = append(senders, s)
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
@@ -247,7 +247,7 @@ func TestLoopSockets(t *testing.T) {
 	defer peer.Close()
 	require.NoError(t, peer.SetReadDeadline(time.Now().Add(time.Minute)))
 	for i, pc := range sockets {
-		s := l.NewSender(SenderConfig{Socket: pc})
+		s := l.NewSender(SenderConfig{Socket: pc}).Hooks()
 		s.NextPacketNumber()
 		s.PeerParameters(defaultParams())
 		s.Keys(0, tls.TLS_AES_128_GCM_SHA256, packet.Version1, nil, testSecret)

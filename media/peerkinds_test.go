@@ -13,13 +13,13 @@ import (
 
 // demanding is a peer like picoquic: it takes ACK_FREQUENCY only if we have announced min_ack_delay.
 type demanding struct {
-	*Sender
+	Hooks
 	negotiated chan bool
 }
 
 func (d demanding) PeerParameters(p quic.PeerParameters) {
 	d.negotiated <- p.MinAckDelay != nil
-	d.Sender.PeerParameters(p)
+	d.Hooks.PeerParameters(p)
 }
 
 // TestPeersOfEachKind sends a stream to peers that announce min_ack_delay and demand that we do, that announce it only,
@@ -30,7 +30,7 @@ func TestPeersOfEachKind(t *testing.T) {
 			ctx, d := t.Context(), demanding{negotiated: make(chan bool, 1)}
 			demands := kind == "announces and demands"
 			if demands {
-				d.Sender = newSite(t, LoopConfig{}).loop.NewSender(SenderConfig{Client: true})
+				d.Hooks = newSite(t, LoopConfig{}).loop.NewSender(SenderConfig{Client: true}).Hooks()
 				ctx = quic.WithHooks(ctx, d)
 			}
 			announces := kind != "does not announce"

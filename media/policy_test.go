@@ -194,7 +194,7 @@ func TestTooFarBehind(t *testing.T) {
 	w.sleep(backlogInterval)
 	require.Equal(t, []*Subscription{slow}, e.behind)
 	require.Equal(t, "me", e.behind[0].Owner())
-	require.Equal(t, w.s, e.behind[0].sender)
+	require.Equal(t, w.s.Sender, e.behind[0].sender)
 	require.Greater(t, e.bytes[0], int64(100_000))
 	w.sleep(backlogInterval)
 	require.Len(t, e.behind, 1, "once")

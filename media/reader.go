@@ -34,20 +34,6 @@ type readPackets struct {
 // maxReadSpans is how many ranges of packet numbers quic-go keeps, too.
 const maxReadSpans = 32
 
-// Take implements [quic.Hooks]: it opens a packet that the socket's reader offers, and processes it if it has nothing
-// but an ACK frame and PADDING that quic-go need not see. quic-go takes several times as long: it wakes the
-// connection's goroutine for each packet.
-func (s *Sender) Take(p quic.OfferedPacket) bool {
-	s.mu.Lock()
-	fw := s.link.conn
-	read := s.readLocked(&p)
-	s.mu.release()
-	if read && fw != nil {
-		fw.Acknowledged()
-	}
-	return read
-}
-
 func (s *Sender) readLocked(p *quic.OfferedPacket) bool {
 	r := &s.read
 	if unlucky.Happens() || s.closed || s.leavesAcks() || len(s.ledger.records) == 0 || !s.onPath(p) {
@@ -151,21 +137,4 @@ func (r *readPackets) tell(c clock.Clock) (*quic.ReceivedElsewhere, error) {
 	r.news.Store(false)
 	r.numbers, r.marks, r.rtt = r.numbers[:0], [4]uint64{}, 0
 	return &r.told, nil
-}
-
-// OwnInFlight implements [quic.Hooks].
-func (s *Sender) OwnInFlight(own bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.read.own = own
-}
-
-// ReceivedElsewhere implements [quic.Hooks].
-func (s *Sender) ReceivedElsewhere() (*quic.ReceivedElsewhere, error) {
-	if !s.read.news.Load() {
-		return nil, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.read.tell(s.loop.clock)
 }

@@ -18,7 +18,7 @@ import (
 
 // benchHooks learn the keys of the peer and a connection ID, and say who opens ACKs.
 type benchHooks struct {
-	*Sender
+	Hooks
 	id     []byte
 	peer   packet.Sealer
 	reader bool
@@ -29,7 +29,7 @@ func (h *benchHooks) ConnectionID(id quic.ConnectionID, usable bool) {
 	if usable {
 		h.id = id.Bytes()
 	}
-	h.Sender.ConnectionID(id, usable)
+	h.Hooks.ConnectionID(id, usable)
 }
 
 func (h *benchHooks) Keys(generation uint64, suite uint16, version uint32, read, write []byte) {
@@ -38,16 +38,16 @@ func (h *benchHooks) Keys(generation uint64, suite uint16, version uint32, read,
 			h.peer.Install(generation, k)
 		}
 	}
-	h.Sender.Keys(generation, suite, version, read, write)
+	h.Hooks.Keys(generation, suite, version, read, write)
 }
 
 func (h *benchHooks) Received(largest int64, phase int, at time.Time) {
 	h.seen.Add(1)
-	h.Sender.Received(largest, phase, at)
+	h.Hooks.Received(largest, phase, at)
 }
 
 func (h *benchHooks) Take(p quic.OfferedPacket) bool {
-	taken := h.reader && h.Sender.Take(p)
+	taken := h.reader && h.Hooks.Take(p)
 	if taken {
 		h.seen.Add(1)
 	}
@@ -94,7 +94,7 @@ func benchmarkAckPacket(b *testing.B, suite uint16, way string, burst int) {
 	useSuite(b, suite)
 	h := &benchHooks{reader: way == "reader"}
 	site := newSiteWith(b, LoopConfig{Shards: 1}, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
-		h.Sender = s.loop.NewSender(cfg)
+		h.Hooks = s.loop.NewSender(cfg).Hooks()
 		return h, h.Sender
 	})
 	c := site.connect(context.Background(), false, proxyConfig{}, new(quic.Config), 4)

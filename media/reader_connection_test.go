@@ -31,14 +31,14 @@ type liveReading struct {
 
 // readerHooks observe what the reader takes.
 type readerHooks struct {
-	*Sender
+	Hooks
 	deaf        atomic.Bool      // packets that are not taken are lost, unless quic-go needs an ACK
 	left        atomic.Int64     // offered packets that were not taken
 	generations map[uint64]int64 // packets taken, by key generation; the reader's
 }
 
 func (h *readerHooks) Take(p quic.OfferedPacket) bool {
-	if h.Sender.Take(p) {
+	if h.Hooks.Take(p) {
 		h.mu.Lock()
 		h.generations[h.read.generation]++
 		h.mu.Unlock()
@@ -58,7 +58,8 @@ func testReading(t *testing.T, suite uint16, client bool, f func(r *liveReading)
 		r.ownEnd, r.peerEnd = newMemoryPath(10 * time.Millisecond)
 		loop, err := NewLoop(LoopConfig{Shards: 1}, r.ownEnd)
 		require.NoError(t, err)
-		r.hooks = &readerHooks{Sender: loop.NewSender(SenderConfig{Client: client}), generations: map[uint64]int64{}}
+		hooks := loop.NewSender(SenderConfig{Client: client}).Hooks()
+		r.hooks = &readerHooks{Hooks: hooks, generations: map[uint64]int64{}}
 		r.sender = r.hooks.Sender
 		ctx, cancel := context.WithCancel(t.Context())
 		own := &quic.Transport{Conn: r.ownEnd, ConnectionIDLength: 8}

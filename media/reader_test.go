@@ -137,7 +137,7 @@ func TestReaderLeavesToQUIC(t *testing.T) {
 		},
 		"a key update that is due": func(r *reading, ack []byte) quic.OfferedPacket {
 			r.s.keys.due.Store(true)
-			r.s.shard.enqueue(r.s)
+			r.s.shard.enqueue(r.s.Sender)
 			r.run()
 			return r.packet(7, 0, ack...)
 		},

@@ -108,6 +108,9 @@ type Sender struct {
 	turn     turn        // chooses what to send next
 }
 
+// Hooks returns what quic-go calls of s.
+func (s *Sender) Hooks() Hooks { return Hooks{s} }
+
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s := &Sender{loop: l, shard: sh, cfg: cfg.withDefaults(), task: task{index: -1}}
 	s.mu.sender = s
@@ -225,4 +228,35 @@ func (s *Sender) closeLocked() {
 		s.loop.memory.FreeConn(s.state)
 	}
 	s.link.disconnect()
+}
+
+// PeerMaxUDPPayloadSize returns the max_udp_payload_size that the peer has advertised, or 0 if that is not known yet.
+func (s *Sender) PeerMaxUDPPayloadSize() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int(s.params.MaxUDPPayloadSize)
+}
+
+// changePathLocked forgets the measurements of the old path (RFC 9000 §9.4).
+func (s *Sender) changePathLocked() {
+	if len(s.ledger.records) > 0 {
+		s.ledger.forgetPath()
+	}
+	s.recovery.reset()
+	s.control.reset(s.ledger.mtu)
+	s.ecn.begin()
+}
+
+// ackedLocked processes an ACK frame.
+func (s *Sender) ackedLocked(now clock.Time, a *quic.AckInfo) (time.Duration, error) {
+	if s.closed || len(s.ledger.records) == 0 || len(a.Ranges) == 0 {
+		return 0, nil
+	}
+	s.counters.Acks++
+	rtt, lost, err := s.recovery.receive(now, a)
+	s.observer.reportLoss(lost)
+	if err == nil && s.turn.wanted() {
+		s.shard.enqueue(s)
+	}
+	return rtt, err
 }

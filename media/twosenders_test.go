@@ -70,7 +70,7 @@ func (r *fixedRoom) NewStream() *claim.StreamState {
 
 // tapped shows keys and paths to the model too: keys before the sender sees them and begins the new generation.
 type tapped struct {
-	*Sender
+	Hooks
 	model *modelForwarder
 }
 
@@ -84,7 +84,7 @@ func (h tapped) Keys(phase uint64, suite uint16, version uint32, read, write []b
 		h.model.seal.Install(phase, k)
 		h.model.running.Unlock()
 	}
-	h.Sender.Keys(phase, suite, version, read, write)
+	h.Hooks.Keys(phase, suite, version, read, write)
 }
 
 func (h tapped) Path(p quic.PathInfo) {
@@ -92,7 +92,7 @@ func (h tapped) Path(p quic.PathInfo) {
 	h.model.remote = p.Remote.(*net.UDPAddr).AddrPort()
 	h.model.connID = p.DestConnID.Bytes()
 	h.model.mu.Unlock()
-	h.Sender.Path(p)
+	h.Hooks.Path(p)
 }
 
 // forward sends the bytes p of the log, from an offset on, or declines.
@@ -249,6 +249,6 @@ func newModelSite(t *testing.T, model *modelForwarder) *site {
 	return newSiteWith(t, cfg, func(s *site, sender SenderConfig) (quic.Hooks, *Sender) {
 		model.udp = s.udp
 		h := s.loop.NewSender(sender)
-		return tapped{h, model}, h
+		return tapped{h.Hooks(), model}, h
 	})
 }

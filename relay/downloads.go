@@ -22,7 +22,7 @@ type downloads struct {
 }
 
 func sentBytes(c transport.Conn) uint64 {
-	if s, ok := c.Hooks().(*media.Sender); ok {
+	if s, ok := c.Hooks().(media.Hooks); ok {
 		return s.Stats().Bytes
 	}
 	return 0

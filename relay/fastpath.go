@@ -34,7 +34,7 @@ func (b FastPathBudget) Subscribers(moqt.FullTrackName, int) int {
 
 // forwarderOf tells the fast path about a session, if it serves the connection.
 func forwarderOf(conn transport.Conn, v moqt.Version) claim.ForwarderConn {
-	s, ok := conn.Hooks().(*media.Sender)
+	s, ok := conn.Hooks().(media.Hooks)
 	if !ok {
 		return nil
 	}

@@ -153,7 +153,7 @@ func (p *peer) isSluice() bool {
 
 // lastReceived returns when the last packet of the peer came, or 0 if that is not measured.
 func (p *peer) lastReceived() clock.Time {
-	m, ok := p.conn.Hooks().(*media.Sender)
+	m, ok := p.conn.Hooks().(media.Hooks)
 	if !ok {
 		return 0
 	}
@@ -163,7 +163,7 @@ func (p *peer) lastReceived() clock.Time {
 // minRTT returns the shortest round-trip time of packets with media. Without media it is the smoothed one of others:
 // QUIC has measured the handshake at least.
 func (p *peer) minRTT() time.Duration {
-	if m, ok := p.conn.Hooks().(*media.Sender); ok {
+	if m, ok := p.conn.Hooks().(media.Hooks); ok {
 		if rtt := m.Stats().MinRTT; rtt > 0 {
 			return rtt
 		}

@@ -46,7 +46,7 @@ var errNoSender = errors.New("the connection has no media sender; set NewHooks o
 
 // mediaSenderOf returns the media sender that is the connection's hooks.
 func mediaSenderOf(conn transport.Conn) (mediaSender, error) {
-	s, ok := conn.Hooks().(*media.Sender)
+	s, ok := conn.Hooks().(media.Hooks)
 	if !ok {
 		return nil, errNoSender
 	}

@@ -106,7 +106,7 @@ func statusOf(p *peer) SessionStatus {
 		Path: p.path(), Began: p.since, FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
 	}
 	s.Renditions = p.sets.status()
-	m, ok := p.conn.Hooks().(*media.Sender)
+	m, ok := p.conn.Hooks().(media.Hooks)
 	if !ok {
 		return s
 	}

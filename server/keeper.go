@@ -59,7 +59,7 @@ func (k *keeper) dial(ctx context.Context, url string) (*keep.Session, error) {
 		return nil, err
 	}
 	k.kind = conn.Kind()
-	if sender, ok := conn.Hooks().(*media.Sender); ok { // before anybody can know that there is a session
+	if sender, ok := conn.Hooks().(media.Hooks); ok { // before anybody can know that there is a session
 		k.payload.Store(int64(min(sender.PeerMaxUDPPayloadSize(), fastpath.MaxUDPPayloadSize)))
 	}
 	s, err := k.relay.NewSession(conn)

@@ -116,7 +116,7 @@ func (f *privateSenders) newHooks(pc net.PacketConn) quic.Hooks {
 	return f.loop.NewSender(media.SenderConfig{
 		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
 		Client: f.client,
-	})
+	}).Hooks()
 }
 
 // close stops the senders. The connections have ended.

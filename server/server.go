@@ -117,7 +117,7 @@ func (s *Server) newHooks(socket net.PacketConn) quic.Hooks {
 	if s.loop == nil {
 		return nil // Listen returns the reason
 	}
-	return s.loop.NewSender(s.senderConfig(socket, false))
+	return s.loop.NewSender(s.senderConfig(socket, false)).Hooks()
 }
 
 // senderConfig returns the configuration of the media sender of a connection, which has that socket, and which the

@@ -157,7 +157,7 @@ func (us *upstreams) keep(
 
 // newHooks makes the media sender of a connection that the server has dialed.
 func (us *upstreams) newHooks(socket net.PacketConn) quic.Hooks {
-	return us.server.loop.NewSender(us.server.senderConfig(socket, true))
+	return us.server.loop.NewSender(us.server.senderConfig(socket, true)).Hooks()
 }
 
 func (us *upstreams) remove(k *keeper) {

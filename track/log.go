@@ -5,13 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/bits"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"sluice/clock"
-	"sluice/moqt"
 )
 
 // ErrDiscarded is returned for bytes that a log has released.
@@ -41,22 +35,13 @@ func (s State) broken() bool { return s == Cut || s == Reset }
 // the same time, without a lock and without a copy. Memory is released from the front as soon as neither a Reader nor
 // retention (see Discard) needs it.
 type Log struct {
-	start   int64
-	end     atomic.Int64  // bytes before it are visible to readers
-	state   atomic.Uint64 // State in the low two bits, reset code above
-	severed atomic.Int64  // see Severed; -1: it is not
-	reach   atomic.Uint64 // id of the object added last
-	came    atomic.Int64  // see Received
+	start int64
+	progress
+	contents
 
 	// The writer's own.
 	written int64 // bytes before it are in memory; >= end
 	woken   []Waker
-
-	mu      sync.Mutex
-	retain  int64 // retention needs the bytes from this offset on
-	readers []*Reader
-	objects objectIndex
-	chunks  chunkList
 }
 
 // NewLog returns an empty log whose first byte has the QUIC stream offset start. Memory is counted in mem, which may be
@@ -72,9 +57,6 @@ func NewLog(start int64, mem *Memory) *Log {
 // Start returns the offset of the first byte.
 func (l *Log) Start() int64 { return l.start }
 
-// End returns the offset after the last visible byte. Load State before End: the End of a log that has ended is final.
-func (l *Log) End() int64 { return l.end.Load() }
-
 // Boundary returns the last offset up to off at which an object begins or ends. In a log that is Cut or Reset, the
 // bytes after Boundary(End()) are a part of an object whose rest may never come.
 func (l *Log) Boundary(off int64) int64 {
@@ -82,15 +64,6 @@ func (l *Log) Boundary(off int64) int64 {
 		return max(o.Start, l.start)
 	}
 	return off
-}
-
-// Severed returns the offset at which the stream that the log began with has broken off. The bytes after it, if they
-// come, are bytes of other streams, and may differ from the bytes of the first one. It reports false if the log has the
-// bytes of one stream. Load End before: what End covers then is before the offset that Severed returns, or Severed
-// returns it.
-func (l *Log) Severed() (off int64, ok bool) {
-	off = l.severed.Load()
-	return off, off >= 0
 }
 
 // sever records that what follows End does not come from the stream that the log began with. Bytes that were not
@@ -102,15 +75,6 @@ func (l *Log) sever() {
 
 // Written returns the offset after the last byte in memory, visible or not. Only the writer may call it.
 func (l *Log) Written() int64 { return l.written }
-
-// Received returns when the packet came with the bytes that were written last, or 0 if that is not known.
-func (l *Log) Received() clock.Time { return clock.Time(l.came.Load()) }
-
-// State returns the state and, for Reset, the code of RESET_STREAM.
-func (l *Log) State() (State, uint64) {
-	s := l.state.Load()
-	return State(s & 3), s >> 2
-}
 
 // Append writes p and makes it visible.
 func (l *Log) Append(p []byte) {
@@ -192,9 +156,6 @@ func (l *Log) AddObject(o Object) error {
 	l.reach.Store(o.ID)
 	return nil
 }
-
-// reaches reports whether an object with an id of at least id was added, or none at all and id is 0. It takes no lock.
-func (l *Log) reaches(id uint64) bool { return l.reach.Load() >= id }
 
 // Finish ends the log at End, as FIN does.
 func (l *Log) Finish() { l.close(Finished, 0) }
@@ -286,51 +247,4 @@ func (l *Log) Pinned() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.readers) > 0
-}
-
-// isRead reports whether a Reader has the log open.
-func (l *Log) isRead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.readers) > 0
-}
-
-// Seek returns the first object held with an ID of at least id.
-func (l *Log) Seek(id uint64) (Object, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.objects.seek(id)
-}
-
-// Covering returns the object that the byte at offset off belongs to.
-func (l *Log) Covering(off int64) (Object, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.objects.covering(off)
-}
-
-// Last returns the object added last, and false if none was.
-func (l *Log) Last() (Object, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.objects.latest, l.objects.count > 0
-}
-
-// properties returns the Object Properties of o, visible or not, nil if they are not held. Only the writer may ask for
-// invisible ones.
-func (l *Log) properties(o Object) moqt.Properties {
-	if o.PropertiesLen == 0 {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.chunks.read(o.PropertiesStart, o.PropertiesLen)
-}
-
-// idEnd returns the offset after the Object ID Delta at offset start, visible or not. Only the writer may call it.
-func (l *Log) idEnd(start int64) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.chunks.seek(start)
-	return start + int64(bits.LeadingZeros8(^c.buf[start-c.off])) + 1 // draft §1.4.1
 }

@@ -32,7 +32,7 @@ type simulation struct {
 	events   queue
 	path     path
 	loop     media.Stepped
-	sender   *media.Sender
+	sender   media.Hooks
 	tracks   []subscription
 	receiver *receiver
 	bulk     *bulkFlow
@@ -144,7 +144,7 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	s.loop = media.NewStepped(cfg, s.clock, s)
 	s.sender = s.loop.NewSender(media.SenderConfig{
 		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
-	})
+	}).Hooks()
 	s.connect()
 	for _, tr := range t.Tracks {
 		s.tracks = append(s.tracks, subscription{
