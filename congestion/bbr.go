@@ -27,38 +27,14 @@ const (
 	bbrExtraRounds   = 5 // of a period of the filter, which holds two: the draft remembers 10
 )
 
-// bbr is the BBR congestion controller, version 3 (draft-ietf-ccwg-bbr). It has a model of the path: the highest rate
-// that it has delivered (maxBW), its lowest RTT (bbrRTT), and how much could be in flight without loss (inflightLong,
-// inflightShort). Volumes are in bytes, rates in bytes per second.
+// bbr is the BBR congestion controller, version 3 (draft-ietf-ccwg-bbr): a bbrModel, and the states that find it out.
 //
 // Video leaves the path empty most of the time. So the draft's exceptions for applications that limit the rate are the
 // rule here: their samples count only if they raise maxBW, startup may last as long as the connection, and a pause
 // makes ProbeRTT unnecessary, see bbrRTT.
 type bbr struct {
-	mtu      float64
-	initial  float64 // window of a new path
-	window   float64
-	prior    float64 // window before ProbeRTT or persistent congestion
-	pacing   float64 // rate; 0: no sample yet
-	delivery deliveryRate
-	sample   deliverySample // the last one
-	inFlight float64        // after the last ACK
-
-	state  bbrState
-	round  bbrRound
-	probe  bbrProbe
-	rtt    bbrRTT
-	full   bbrFull
-	losses bbrLosses
-
-	bw            float64 // that packets are paced by: the lower of maxBW and bwShort
-	maxBW         maxFilter
-	bwShort       float64 // the path's rate when packets were lost lately; infinite: none was
-	inflightLong  float64 // how much was in flight when probing for bandwidth caused losses; infinite: it did not
-	inflightShort float64 // how much the path delivered in a round trip when packets were lost lately
-
-	extra bbrExtra
-
+	bbrModel
+	prior  float64    // window before ProbeRTT or persistent congestion
 	seeded *rand.Rand // nil: random numbers are others each time
 }
 
@@ -124,10 +100,10 @@ func (b *bbr) random() float64 {
 
 func (b *bbr) Reset(mtu int) {
 	w, inf := float64(initialWindow(mtu)), math.Inf(1)
-	*b = bbr{
-		seeded: b.seeded, mtu: float64(mtu), initial: w, window: w, bwShort: inf, inflightLong: inf, inflightShort: inf,
+	*b = bbr{seeded: b.seeded, bbrModel: bbrModel{
+		mtu: float64(mtu), initial: w, window: w, bwShort: inf, inflightLong: inf, inflightShort: inf,
 		probe: bbrProbe{ackedPerPacket: inf}, losses: bbrLosses{recovery: -1},
-	}
+	}}
 }
 
 func (*bbr) String() string { return "bbr" }
@@ -188,17 +164,6 @@ func (b *bbr) updateState(e AckEvent) {
 	b.updateProbeRTT(e, expired)
 }
 
-func (b *bbr) updateRound() {
-	b.round.start = b.sample.prior >= b.round.next
-	if b.round.start {
-		b.startRound()
-		b.round.count++
-		b.probe.rounds++
-	}
-}
-
-func (b *bbr) startRound() { b.round.next = b.delivery.delivered }
-
 // updateStartup ends startup when the path is full, or when it drops packets.
 func (b *bbr) updateStartup() {
 	if b.state != bbrStartup {
@@ -213,88 +178,6 @@ func (b *bbr) updateStartup() {
 		b.state = bbrDrain
 		b.probe.drainRound = b.round.count
 	}
-}
-
-// updateExtra estimates by how much ACKs exceed the bytes that the path delivers in the same time. Wireless links and
-// receivers gather ACKs; with that much more in flight the sender goes on meanwhile.
-func (b *bbr) updateExtra(e AckEvent) {
-	x := &b.extra
-	if b.sample.resumed {
-		x.since, x.delivered = e.Now, 0
-	}
-	expected := b.bw * e.Now.Sub(x.since).Seconds()
-	if x.delivered <= expected {
-		x.since, x.delivered, expected = e.Now, 0, 0
-	}
-	x.delivered += float64(e.Bytes)
-	if b.round.start {
-		if x.rounds++; x.rounds >= bbrExtraRounds || !b.full.reached {
-			x.filter.next()
-			x.rounds = 0
-		}
-	}
-	x.filter.add(min(x.delivered-expected, b.window))
-}
-
-// bdp returns a multiple of the bytes that the path holds without a queue.
-func (b *bbr) bdp(gain float64) float64 {
-	if b.rtt.min == 0 {
-		return b.initial
-	}
-	return gain * b.bw * b.rtt.min.Seconds()
-}
-
-// inflight returns how much in flight uses that multiple of the path.
-func (b *bbr) inflight(gain float64) float64 { return b.withMargins(b.bdp(gain)) }
-
-// withMargins rounds a volume up to the grain of packets and timers.
-func (b *bbr) withMargins(volume float64) float64 {
-	volume = max(volume, b.pacing*time.Millisecond.Seconds(), bbrMinPackets*b.mtu)
-	if b.state == bbrProbeUp {
-		volume += 2 * b.mtu
-	}
-	return volume
-}
-
-// updatePacing lowers the rate only once the path was full: until then, samples say too little.
-func (b *bbr) updatePacing(e AckEvent) {
-	if b.pacing == 0 && e.SRTT > 0 {
-		b.pacing = bbrStartupGain * b.initial / e.SRTT.Seconds()
-	}
-	if rate := b.state.gain() * b.bw * bbrPacingMargin; rate > 0 && (b.full.reached || rate > b.pacing) {
-		b.pacing = rate
-	}
-}
-
-func (b *bbr) updateWindow(acked float64) {
-	gain := float64(bbrWindowGain)
-	if b.state == bbrProbeUp {
-		gain = bbrUpWindowGain
-	}
-	limit := b.withMargins(b.bdp(gain) + b.extra.filter.value())
-	switch {
-	case b.full.reached:
-		b.window = min(b.window+acked, limit)
-	case b.window < limit || b.delivery.delivered < b.initial:
-		b.window += acked
-	}
-	if b.state == bbrProbeRTT {
-		b.window = min(b.window, b.probeRTTWindow())
-	}
-	b.window = min(b.window, b.bound(), MaxWindow)
-	b.window = max(b.window, bbrMinPackets*b.mtu)
-}
-
-// bound returns the volume in flight that recent losses allow.
-func (b *bbr) bound() float64 {
-	bound := b.inflightShort
-	switch {
-	case b.state == bbrProbeCruise || b.state == bbrProbeRTT:
-		bound = min(bound, b.inflightWithHeadroom())
-	case b.state.probeBW():
-		bound = min(bound, b.inflightLong)
-	}
-	return bound
 }
 
 // bbrFull finds out that the path is full: the rate does not grow although more is sent.

@@ -1,8 +1,6 @@
 package congestion
 
 import (
-	"math"
-
 	"sluice/clock"
 )
 
@@ -53,22 +51,6 @@ func (l *bbrLosses) startupOver(b *bbr) bool {
 	return l.round && l.earlier && l.packets >= bbrStartupLosses && l.bytes > bbrLossThreshold*b.sample.inFlight()
 }
 
-// adaptToLosses slows down after a round trip with losses, unless they were to be expected.
-func (b *bbr) adaptToLosses() {
-	l := &b.losses
-	if b.state.probing() || !l.inRound {
-		return
-	}
-	if math.IsInf(b.bwShort, 1) {
-		b.bwShort = b.maxBW.value()
-	}
-	if math.IsInf(b.inflightShort, 1) {
-		b.inflightShort = b.window
-	}
-	b.bwShort = max(l.bw, bbrBeta*b.bwShort)
-	b.inflightShort = max(l.inflight, bbrBeta*b.inflightShort)
-}
-
 func (b *bbr) Lost(e LossEvent) {
 	b.respond(e)
 	if e.Persistent {
@@ -86,26 +68,6 @@ func (b *bbr) respond(e LossEvent) {
 		b.respondTooHigh(e, s)
 	}
 }
-
-// noteLoss remembers the state before the first loss of an event.
-func (b *bbr) noteLoss(e LossEvent) {
-	l := &b.losses
-	if !l.inRound {
-		l.next = b.delivery.delivered
-	}
-	l.inRound = true
-	l.packets += e.Packets
-	l.bytes += float64(e.Bytes)
-	if e.Sent <= l.recovery {
-		l.lost += e.Packets
-		return
-	}
-	l.recovery, l.lost, l.spurious = e.Now, e.Packets, 0
-	l.undo = bbrUndo{bbrDrain, b.window, b.bwShort, b.inflightShort, b.inflightLong}
-}
-
-// tooMuchLost reports whether more was lost since a packet was sent than probing for bandwidth may cause.
-func (b *bbr) tooMuchLost(s *deliverySample) bool { return s.lost > bbrLossThreshold*s.inFlight() }
 
 // respondTooHigh remembers how much was in flight when a probe caused losses.
 func (b *bbr) respondTooHigh(e LossEvent, s deliverySample) {

@@ -117,11 +117,6 @@ func (b *bbr) upIsOver(e AckEvent) bool {
 	return b.full.now
 }
 
-// limitedByLong reports whether inflightLong alone kept more from being in flight.
-func (b *bbr) limitedByLong(e AckEvent) bool {
-	return float64(e.InFlight)+b.mtu > b.window && b.window >= b.inflightLong
-}
-
 // adaptLong adapts the long-term model. It reports whether that has changed the state.
 func (b *bbr) adaptLong(e AckEvent) (changed bool) {
 	p := &b.probe
@@ -147,34 +142,4 @@ func (b *bbr) adaptLong(e AckEvent) (changed bool) {
 		b.raiseLong(e)
 	}
 	return false
-}
-
-// raiseLong lets inflightLong grow while it is the limit: by 1, 2, 4, … packets a round trip.
-func (b *bbr) raiseLong(e AckEvent) {
-	if !b.limitedByLong(e) {
-		return
-	}
-	p := &b.probe
-	if p.upAcked += float64(e.Bytes); p.upAcked >= p.ackedPerPacket {
-		n := math.Floor(p.upAcked / p.ackedPerPacket)
-		p.upAcked -= n * p.ackedPerPacket
-		b.inflightLong += n * b.mtu
-	}
-	if b.round.start {
-		b.raiseSlope()
-	}
-}
-
-func (b *bbr) raiseSlope() {
-	growth := float64(uint64(1) << b.probe.upRounds)
-	b.probe.upRounds = min(b.probe.upRounds+1, 30)
-	b.probe.ackedPerPacket = max(b.window/growth, b.mtu)
-}
-
-// inflightWithHeadroom leaves room for other flows at the bottleneck.
-func (b *bbr) inflightWithHeadroom() float64 {
-	if math.IsInf(b.inflightLong, 1) {
-		return b.inflightLong
-	}
-	return max(b.inflightLong-max(b.mtu, bbrHeadroom*b.inflightLong), bbrMinPackets*b.mtu)
 }

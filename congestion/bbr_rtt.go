@@ -80,5 +80,3 @@ func (b *bbr) endProbeRTT(now clock.Time) {
 	}
 	b.state = bbrStartup
 }
-
-func (b *bbr) probeRTTWindow() float64 { return max(b.bdp(bbrProbeRTTGain), bbrMinPackets*b.mtu) }
