@@ -37,7 +37,7 @@ func testFlow(t *testing.T, run func(*flowTest)) {
 
 func (f *flowTest) join() {
 	f.p, f.sink = f.streamTest.join(func(p *player) {
-		p.reports = map[*media]map[uint8]*report{f.lead: {96: {ssrc: 5, format: f.lead.Formats[0]}}}
+		p.outlets[f.lead].reports = map[uint8]*report{96: {ssrc: 5, format: f.lead.Formats[0]}}
 	})
 }
 
@@ -89,10 +89,11 @@ func (f *flowTest) reports(lost int) {
 }
 
 func (f *flowTest) heeds(highest, lost int) {
-	f.p.heed(f.desc.Medias[0], []rtcp.ReceptionReport{
+	first := uint32(f.p.outlets[f.lead].shift.sequence)
+	f.p.hear(f.desc.Medias[0], &rtcp.ReceiverReport{Reports: []rtcp.ReceptionReport{
 		{SSRC: 6, TotalLost: 1e6}, // another media's
-		{SSRC: 5, LastSequenceNumber: uint32(f.p.shifts[f.lead].sequence) + uint32(highest), TotalLost: uint32(lost)},
-	})
+		{SSRC: 5, LastSequenceNumber: first + uint32(highest), TotalLost: uint32(lost)},
+	}}, true)
 }
 
 // TestSlowPath has a player report that it loses packets. It gets whole frames, the important ones, until it has lost
@@ -101,7 +102,7 @@ func TestSlowPath(t *testing.T) {
 	testFlow(t, func(f *flowTest) {
 		f.second(0)
 		f.second(2)
-		require.Zero(t, f.p.flows[f.lead].limit.Rate(), "some paths always lose a few packets")
+		require.Zero(t, f.p.outlets[f.lead].limit.Rate(), "some paths always lose a few packets")
 		f.second(25)
 		require.True(t, f.p.isLimited())
 		all, some := 0, 0
@@ -154,7 +155,7 @@ func TestKeyFramesEnd(t *testing.T) {
 		require.Equal(t, 50, second())
 		f.second(25)
 		require.False(t, f.p.isLimited(), "for a minute")
-		f.p.flows[f.lead].own.SetRate(0)
+		f.p.outlets[f.lead].own.SetRate(0)
 		for range 60 {
 			f.second(0)
 		}
@@ -215,7 +216,7 @@ func TestLatePackets(t *testing.T) {
 					}}, time.Now(), time.Now()))
 				}
 				require.Len(t, sink.packets, len(tt.numbers))
-				require.EqualValues(t, tt.missing, p.flows[s.lead].declined.packets)
+				require.EqualValues(t, tt.missing, p.outlets[s.lead].declined.packets)
 			})
 		})
 	}
@@ -249,12 +250,12 @@ func TestClipThatBeginsAgain(t *testing.T) {
 			testFlow(t, func(f *flowTest) {
 				for i := range uint32(500) {
 					if i == 250 {
-						f.p.use(f.lead, func(w *rtpframe.Flow) {
+						f.p.outlets[f.lead].use(func(w *rtpframe.Flow) {
 							w.SetBucket(claim.Bucket{Rate: 1, Burst: 1}, f.clock.Now().Add(time.Hour))
 						})
 					}
 					if i == 375 {
-						f.p.use(f.lead, func(w *rtpframe.Flow) { w.SetRate(0) })
+						f.p.outlets[f.lead].use(func(w *rtpframe.Flow) { w.SetRate(0) })
 					}
 					before := len(f.sink.packets)
 					for packet := range uint32(2) {
@@ -317,7 +318,7 @@ func TestLeftOutWhileCatchingUp(t *testing.T) {
 				first, highest := 0, 0
 				f.locked(func() {
 					first = len(f.sink.packets)
-					last := f.sink.packets[first-1].SequenceNumber - f.p.shifts[f.lead].sequence
+					last := f.sink.packets[first-1].SequenceNumber - f.p.outlets[f.lead].shift.sequence
 					highest = int(last) - 1 // the first one has number 2
 				})
 				require.Greater(t, highest, first)
@@ -332,8 +333,8 @@ func TestLeftOutWhileCatchingUp(t *testing.T) {
 				require.Greater(t, got, first)
 				require.Less(t, got, int(2*f.next)*3/4)
 				f.heeds(int(2*f.next), int(2*f.next)-got)
-				require.Zero(t, f.p.flows[f.lead].limit.Rate())
-				require.InDelta(t, int(2*f.next)-got, f.p.flows[f.lead].declined.packets, 2)
+				require.Zero(t, f.p.outlets[f.lead].limit.Rate())
+				require.InDelta(t, int(2*f.next)-got, f.p.outlets[f.lead].declined.packets, 2)
 			})
 		})
 	}
@@ -368,7 +369,7 @@ func heeded(s *Server) bool {
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		for p := range st.players {
-			return p.flows[st.lead].limit != rtpframe.Limit{}
+			return p.outlets[st.lead].limit != rtpframe.Limit{}
 		}
 	}
 	return false

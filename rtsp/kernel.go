@@ -201,27 +201,25 @@ type kernelPlayer struct {
 // player's queue have been sent, so packets of the kernel do not overtake them.
 const handOverAfter = 500 * time.Millisecond
 
-// handOver has the kernel send the next packets of a media to a player that is live, if it can; stream.mu is held.
-func (p *player) handOver(m *media, now time.Time) {
-	if m.kernel == nil || !p.live || now.Sub(p.since) < handOverAfter {
+// handOver has the kernel send the next packets of the media to a player that is live, if it can.
+func (o *outlet) handOver(now time.Time) {
+	if p := o.player; o.media.kernel == nil || !p.live || now.Sub(p.since) < handOverAfter {
 		return
 	}
-	k, tried := p.kernel[m]
-	if !tried { // once: it does not help to try again
-		k = p.lend(m)
-		p.kernel[m] = k
+	if !o.tried { // once: it does not help to try again
+		o.kernel, o.tried = o.lend(), true
 	}
-	if k != nil && !k.on {
+	if k := o.kernel; k != nil && !k.on {
 		k.on = true
 		k.Forward(true)
 	}
 }
 
 // lend tells the kernel of the player. It returns nil if the kernel cannot serve it.
-func (p *player) lend(m *media) *kernelPlayer {
+func (o *outlet) lend() *kernelPlayer {
+	p, m := o.player, o.media
 	to, ok := p.reach.medias[m.Media]
-	s := p.shifts[m]
-	if !ok || s == nil {
+	if !ok || o.shift == nil {
 		return nil
 	}
 	from, mtu, err := p.stream.publisher.server.route(p.reach.from.Addr(), to)
@@ -230,18 +228,23 @@ func (p *player) lend(m *media) *kernelPlayer {
 	}
 	k := m.kernel.Join(fastpath.RTPPath{
 		Local: netip.AddrPortFrom(from, p.reach.from.Port()), Remote: to, MTU: mtu,
-		SSRC: p.reportOf(m).ssrc, Sequence: s.sequence, Timestamp: s.timestamp,
-	}, &p.flows[m].own)
+		SSRC: o.report().ssrc, Sequence: o.shift.sequence, Timestamp: o.shift.timestamp,
+	}, &o.own)
 	if k == nil {
 		return nil
 	}
 	return &kernelPlayer{RTPPlayer: k}
 }
 
+// has reports whether the kernel has sent a packet to the player.
+func (o *outlet) has(next *packet) bool {
+	return o.kernel != nil && next.served.Has(o.kernel.RTPPlayer)
+}
+
 // stopKernel leaves the player to user space; stream.mu is held.
 func (p *player) stopKernel() {
-	for _, k := range p.kernel {
-		if k != nil && k.on {
+	for _, o := range p.outlets {
+		if k := o.kernel; k != nil && k.on {
 			k.on = false
 			k.Forward(false)
 		}
@@ -250,22 +253,13 @@ func (p *player) stopKernel() {
 
 // takeBack has the kernel forget the player; stream.mu is held.
 func (p *player) takeBack() {
-	for m, k := range p.kernel {
-		if k != nil {
+	for _, o := range p.outlets {
+		if k := o.kernel; k != nil {
 			k.Leave()
 			packets, octets := k.Sent()
-			r := p.reportOf(m)
+			r := o.report()
 			r.packets, r.octets = r.packets+packets, r.octets+octets
 		}
+		o.kernel, o.tried = nil, false
 	}
-	p.kernel = make(map[*media]*kernelPlayer)
 }
-
-// has reports whether the kernel has sent a packet to the player; stream.mu is held.
-func (p *player) has(next *packet) bool {
-	k := p.kernel[next.media]
-	return k != nil && next.served.Has(k.RTPPlayer)
-}
-
-// reportOf returns the report of a media with one format.
-func (p *player) reportOf(m *media) *report { return p.reports[m][m.Formats[0].PayloadType()] }

@@ -293,7 +293,7 @@ func TestKernelLayers(t *testing.T) {
 	s := w.published()
 	s.mu.Lock()
 	for p := range s.players {
-		p.use(s.lead, func(f *rtpframe.Flow) { // so much is in the bucket that only disposable frames do not go
+		p.outlets[s.lead].use(func(f *rtpframe.Flow) { // so much is in the bucket that only disposable frames do not go
 			f.SetBucket(claim.Bucket{Rate: 250, Burst: 250 * 4000}, s.clock.Now().Add(2500*time.Second))
 		})
 	}

@@ -141,7 +141,7 @@ func (s *stream) place() int {
 		for place := range fastpath.MaxPlayers {
 			var only fastpath.RTPServed
 			only[place/64] = 1 << (place % 64)
-			if k := p.kernel[s.lead]; k != nil && only.Has(k.RTPPlayer) {
+			if k := p.outlets[s.lead].kernel; k != nil && only.Has(k.RTPPlayer) {
 				return place
 			}
 		}

@@ -43,8 +43,8 @@ func (w *kernelWorld) untilTold(pub *sender, sub *receiver, m description.MediaT
 		s := w.published()
 		s.mu.Lock()
 		for p := range s.players {
-			for _, formats := range p.reports {
-				for _, r := range formats {
+			for _, o := range p.outlets {
+				for _, r := range o.reports {
 					r.last = time.Time{}
 				}
 			}

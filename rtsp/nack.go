@@ -52,7 +52,9 @@ func (p *player) hear(d *description.Media, report rtcp.Packet, byUDP bool) {
 		p.repeat(d, r)
 	case *rtcp.ReceiverReport:
 		if byUDP { // a packet that a TCP connection has not carried is in a queue, or was left out
-			p.heed(d, r.Reports)
+			p.stream.mu.Lock()
+			defer p.stream.mu.Unlock()
+			p.outlets[p.stream.medias[d]].heed(r.Reports)
 		}
 	}
 }
@@ -62,9 +64,8 @@ func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
 	s := p.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.medias[d]
-	shift := p.shifts[m]
-	if shift == nil || !p.live {
+	o := p.outlets[s.medias[d]]
+	if o == nil || o.shift == nil || !p.live {
 		return // not set up, or the packets it lacks were left out for it
 	}
 	p.again.forget(s.oldestLocked())
@@ -74,36 +75,7 @@ func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
 				s.metrics.nacked(nackLimit) // that there are more does not matter
 				return
 			}
-			s.metrics.nacked(p.repeatLocked(m, sequence-shift.sequence))
+			s.metrics.nacked(o.repeat(sequence - o.shift.sequence))
 		}
 	}
-}
-
-// repeatLocked sends the packet with the publisher's sequence number again, and returns the result. By SRTP, the same
-// number means the same packet only as long as the numbering has not begun anew, and must not be used for another.
-func (p *player) repeatLocked(m *media, sequence uint16) string {
-	if p.srtp != nil {
-		return nackSRTP
-	}
-	next := p.stream.findLocked(m, sequence)
-	if next == nil || next.number < p.from {
-		return nackUnknown
-	}
-	if p.again.times[next.number] >= maxRepeats {
-		return nackOften
-	}
-	p.again.times[next.number]++
-	size := next.rtp.MarshalSize()
-	switch {
-	case p.flows[m].limit.Rate() != 0:
-		return nackSlowPath
-	case !p.guest.Download(size):
-		return dropQuota
-	case p.sink.WritePacketRTPWithNTP(next.media.Media, p.shifts[m].apply(next.rtp), next.ntp) != nil:
-		return dropQueueFull
-	}
-	p.stream.metrics.sent(size)
-	p.guest.CountPacket(false)
-	p.tell(next, false)
-	return nackSent
 }

@@ -65,7 +65,7 @@ func TestNACKByRule(t *testing.T) {
 		s.frames(5)
 		require.Equal(t, span(1, 1), sink.numbers())
 		for number := range uint16(5) {
-			p.repeat(s.desc.Medias[0], nackOf(1+number+p.shifts[s.lead].sequence))
+			p.repeat(s.desc.Medias[0], nackOf(1+number+p.outlets[s.lead].shift.sequence))
 		}
 		require.Equal(t, span(1, 1), sink.numbers())
 		require.Equal(t, 5, s.nacked(nackUnknown))
@@ -86,9 +86,9 @@ func TestNACKOfWhatWasLeftOut(t *testing.T) {
 		require.Equal(t, append(span(1, 5), span(11, 15)...), sink.numbers())
 		for _, p := range []*player{slow, joined} {
 			for number := range uint16(10) {
-				p.repeat(s.desc.Medias[0], nackOf(1+number+p.shifts[s.lead].sequence))
+				p.repeat(s.desc.Medias[0], nackOf(1+number+p.outlets[s.lead].shift.sequence))
 			}
-			p.repeat(s.desc.Medias[0], nackOf(11+p.shifts[s.lead].sequence))
+			p.repeat(s.desc.Medias[0], nackOf(11+p.outlets[s.lead].shift.sequence))
 		}
 		require.Equal(t, 20, s.nacked(nackUnknown))
 		require.Equal(t, 2, s.nacked(nackSent))
@@ -114,7 +114,7 @@ func TestNACKWithoutGroups(t *testing.T) {
 		require.Equal(t, got[maxTail+1].Payload, sink.packets[0].Payload)
 		m := s.medias[s.desc.Medias[0]]
 		for _, n := range []uint16{2 * maxTail, 2*maxTail + 1} {
-			late.repeat(m.Media, nackOf(n+late.shifts[m].sequence))
+			late.repeat(m.Media, nackOf(n+late.outlets[m].shift.sequence))
 		}
 		require.Equal(t, 3, s.nacked(nackSent), "the last one, which it has got, and not the one before")
 		require.Equal(t, 2, s.nacked(nackUnknown))
@@ -158,14 +158,14 @@ func TestNACKIndex(t *testing.T) {
 		audio := &media{Media: d}
 		s.medias[d] = audio
 		p, sink := s.player()
-		p.shifts[audio], p.flows[audio] = newShift(), new(flow)
+		p.outlets[audio].begin()
 		write := func(sequence uint16, payload string) {
 			packet := &rtp.Packet{Payload: []byte(payload), Header: rtp.Header{SSRC: 8, SequenceNumber: sequence}}
 			require.True(t, s.write(d, packet, time.Now(), time.Now()))
 		}
 		ask := func(sequence uint16) (payloads []string) {
 			sink.packets = nil
-			p.repeat(d, nackOf(sequence+p.shifts[audio].sequence))
+			p.repeat(d, nackOf(sequence+p.outlets[audio].shift.sequence))
 			for _, packet := range sink.packets {
 				payloads = append(payloads, string(packet.Payload))
 			}

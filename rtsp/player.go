@@ -2,12 +2,12 @@ package rtsp
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
+	"github.com/bluenviron/gortsplib/v5/pkg/headers"
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 
@@ -21,7 +21,6 @@ type player struct {
 	stream *stream
 	path   string
 	lib    *gortsplib.ServerStream // has the SSRCs of this player
-	shifts map[*media]*shift
 	ports  clientPorts
 
 	mu      sync.Mutex
@@ -31,18 +30,16 @@ type player struct {
 
 	// Guarded by stream.mu.
 	sink    sink
-	live    bool                     // it gets each packet as it comes
-	late    bool                     // it waits for the next group
-	next    uint64                   // number of the packet that it gets next, while it catches up
-	got     uint64                   // number of the last packet that it has got since PLAY, plus 1
-	from    uint64                   // number of the first packet after the last one left out for it
-	since   time.Time                // when it became live or late
-	reach   reach                    // by the kernel
-	kernel  map[*media]*kernelPlayer // nil: the kernel cannot serve it
-	reports map[*media]map[uint8]*report
+	live    bool      // it gets each packet as it comes
+	late    bool      // it waits for the next group
+	next    uint64    // number of the packet that it gets next, while it catches up
+	got     uint64    // number of the last packet that it has got since PLAY, plus 1
+	from    uint64    // number of the first packet after the last one left out for it
+	since   time.Time // when it became live or late
+	reach   reach     // by the kernel
 	again   repeats
-	flows   map[*media]*flow
-	srtp    map[*media]map[uint8]*numbering // by payload type; nil: it does not use SRTP
+	srtp    bool // it gets SRTP
+	outlets map[*media]*outlet
 }
 
 // sink takes the packets of a player. A session of the library is one, with a queue of its own; it sets the SSRC.
@@ -57,31 +54,29 @@ const writeQueue = 1024
 // maxPacket is the largest packet that the library sends: it fits into a datagram on Ethernet.
 const maxPacket = 1472
 
-// shift is by how much the fields of a media's packets differ from the publisher's. Both begin at random (RFC 3550
-// §5.1), so a player learns nothing of others.
-type shift struct {
-	sequence  uint16
-	timestamp uint32
-}
-
-func newShift() *shift { return &shift{uint16(rand.Uint32()), rand.Uint32()} }
-
-// apply returns the packet as the player gets it. It shares the payload.
-func (s shift) apply(p *rtp.Packet) *rtp.Packet {
-	out := *p
-	out.SequenceNumber += s.sequence
-	out.Timestamp += s.timestamp
-	return &out
-}
-
 // newPlayer returns a player of a stream. SETUP adds its medias.
 func (e *endpoint) newPlayer(s *stream, guest *relay.Guest, path string) (*player, error) {
-	p := &player{guest: guest, stream: s, path: path, lib: &gortsplib.ServerStream{Server: e.lib, Desc: s.desc}}
+	p := newPlayer(s, guest)
+	p.path, p.lib = path, &gortsplib.ServerStream{Server: e.lib, Desc: s.desc}
 	if err := p.lib.Initialize(); err != nil {
 		return nil, err
 	}
-	p.reports = p.newReports()
+	for d, medias := range p.lib.Stats().Medias {
+		for f, stats := range medias.Formats {
+			p.outlets[s.medias[d]].reports[f.PayloadType()] = &report{ssrc: stats.LocalSSRC, format: f}
+		}
+	}
 	return p, nil
+}
+
+func newPlayer(s *stream, guest *relay.Guest) *player {
+	p := &player{guest: guest, stream: s, again: newRepeats(), outlets: make(map[*media]*outlet)}
+	for _, m := range s.medias {
+		p.outlets[m] = &outlet{
+			player: p, media: m, reports: make(map[uint8]*report), numbers: make(map[uint8]*numbering),
+		}
+	}
+	return p
 }
 
 // take makes the player one of a session.
@@ -102,23 +97,14 @@ func (p *player) play(medias []*description.Media, to sink) bool {
 	p.playing, p.pause = context.WithCancel(context.Background())
 	p.mu.Unlock()
 	p.stream.mu.Lock()
-	if p.shifts == nil {
-		p.shifts, p.again, p.flows = make(map[*media]*shift), newRepeats(), make(map[*media]*flow)
-	}
-	for _, d := range medias {
-		if m := p.stream.medias[d]; p.shifts[m] == nil { // it may set up more while it pauses
-			p.shifts[m], p.flows[m] = newShift(), new(flow)
-		} else {
-			p.flows[m].afterPause = afterPause{waits: true}
-		}
+	for _, d := range medias { // it may set up more while it pauses
+		p.outlets[p.stream.medias[d]].begin()
 	}
 	p.sink, p.got = to, 0
 	p.takeBack()
-	for _, f := range p.flows {
-		f.own.Forget() // it may get frames again
-		f.silent = time.Time{}
+	for _, o := range p.outlets {
+		o.resume()
 	}
-	p.resumeNumbers()
 	p.stream.mu.Unlock()
 	return p.stream.join(p)
 }
@@ -165,39 +151,40 @@ func (p *player) close() {
 
 // send gives a packet to the player's queue; stream.mu is held.
 func (p *player) send(next *packet) {
-	if p.shifts[next.media] == nil {
+	o := p.outlets[next.media]
+	if o.shift == nil {
 		return // not set up
 	}
-	m, f := p.stream.metrics, p.flows[next.media]
-	f.declined.packets += uint64(next.gap)
+	m := p.stream.metrics
+	o.declined.packets += uint64(next.gap)
 	switch size := next.rtp.MarshalSize(); {
 	case !p.fits(next, size):
 		p.drop(next, dropTooLarge)
-	case p.has(next):
-		f.begins(p.shifts[next.media].apply(next.rtp).SequenceNumber)
+	case o.has(next):
+		o.begins(o.shift.apply(next.rtp).SequenceNumber)
 		m.forwarded(size)
 		p.guest.CountPacket(true)
 		p.got = next.number + 1
-		f.silent = time.Time{}
-		p.tell(next, true)
+		o.silent = time.Time{}
+		o.tell(next, true)
 		if !p.guest.Download(size) {
 			p.drop(next, dropQuota)
 		}
-	case !p.goes(next, size):
+	case !o.goes(next, size):
 		m.declined.Inc()
 		p.guest.Drop()
-		p.refuse(next)
+		o.refuse(next)
 	case !p.guest.Download(size):
 		p.drop(next, dropQuota)
-	case p.write(next) != nil:
+	case o.write(next) != nil:
 		p.drop(next, dropQueueFull)
 	default:
 		m.sent(size)
 		p.guest.CountPacket(false)
 		p.got = next.number + 1
-		f.silent = time.Time{}
-		p.charge(next.media, size)
-		p.tell(next, false)
+		o.silent = time.Time{}
+		o.charge(size)
+		o.tell(next, false)
 	}
 }
 
@@ -228,4 +215,57 @@ func (p *player) wait() {
 // begin has the player get each packet as it comes; stream.mu is held.
 func (p *player) begin() {
 	p.live, p.late, p.since = true, false, time.Now()
+}
+
+// isLimited reports whether the player's path carries too little of a media.
+func (p *player) isLimited() bool {
+	for _, o := range p.outlets {
+		if o.limit.Rate() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// passTo notes which packet the player gets next, while it catches up.
+func (p *player) passTo(number uint64) {
+	for m, o := range p.outlets {
+		o.passed = m.forgotten
+	}
+	s := p.stream
+	for i := range s.cache[:number-s.first] {
+		p.pass(&s.cache[i])
+	}
+}
+
+// pass notes that the player is behind a packet, while it catches up.
+func (p *player) pass(next *packet) { p.outlets[next.media].passed.addWithGap(next) }
+
+// decline counts a packet that a player which waits for a key frame does not get.
+func (p *player) decline(next *packet) { p.outlets[next.media].declined.addWithGap(next) }
+
+// skip counts the packets that the player does not get, while it catches up: those that the cache has forgotten, or all
+// so far.
+func (p *player) skip(all bool) {
+	for m, o := range p.outlets {
+		to := m.forgotten
+		if all {
+			to = m.placed
+		}
+		o.declined.packets += to.packets - o.passed.packets
+		o.declined.bytes += to.bytes - o.passed.bytes
+		o.passed = to
+	}
+}
+
+// protect has the player get SRTP, if it has chosen that. It keeps its numbers when it pauses: its keys stay, too.
+func (p *player) protect(profile headers.TransportProfile) {
+	p.stream.mu.Lock()
+	defer p.stream.mu.Unlock()
+	p.srtp = p.srtp || profile == headers.TransportProfileSAVP
+}
+
+// fits reports whether a packet can be sent to the player.
+func (p *player) fits(next *packet, size int) bool {
+	return size <= maxPacket && (!p.srtp || next.pieces() != nil)
 }

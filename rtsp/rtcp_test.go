@@ -53,7 +53,7 @@ func FuzzRTCP(f *testing.F) {
 			require.LessOrEqual(t, times[again.SequenceNumber], maxRepeats)
 		}
 		require.LessOrEqual(t, len(p.again.times), len(first))
-		require.GreaterOrEqual(t, p.flows[p.stream.lead].limit.Rate(), int64(0))
+		require.GreaterOrEqual(t, p.outlets[p.stream.lead].limit.Rate(), int64(0))
 		got = len(sink.packets)
 		writeSlice(t, p.stream, 31, 0x65)
 		require.Len(t, sink.packets, got+1, "a key frame")
@@ -72,11 +72,11 @@ func livePlayer(t *testing.T, r *relay.Relay) (*player, *sinkOf) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(g.Leave)
-	p, sink := &player{stream: s, guest: g}, &sinkOf{}
-	p.reports = map[*media]map[uint8]*report{s.lead: {96: {ssrc: 5, format: s.lead.Formats[0]}}}
+	p, sink := newPlayer(s, g), &sinkOf{}
+	p.outlets[s.lead].reports = map[uint8]*report{96: {ssrc: 5, format: s.lead.Formats[0]}}
 	require.True(t, p.play(desc.Medias[:1], sink))
 	t.Cleanup(p.rest)
-	*p.shifts[s.lead] = shift{sequence: 100, timestamp: 1}
+	*p.outlets[s.lead].shift = shift{sequence: 100, timestamp: 1}
 	for n := range uint32(30) {
 		header := byte(0x41)
 		if n%10 == 0 {

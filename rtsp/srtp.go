@@ -82,41 +82,6 @@ func (n *numbering) next(from uint16, pieces int) (first uint16, unknown bool) {
 	return first, unknown
 }
 
-// protect has the player get SRTP, if it has chosen that. It keeps its numbers when it pauses: its keys stay, too.
-func (p *player) protect(profile headers.TransportProfile) {
-	p.stream.mu.Lock()
-	defer p.stream.mu.Unlock()
-	if profile == headers.TransportProfileSAVP && p.srtp == nil {
-		p.srtp = make(map[*media]map[uint8]*numbering)
-	}
-}
-
-// numbersOf returns the numbering of a packet's SSRC: each format has one.
-func (p *player) numbersOf(next *packet) *numbering {
-	m, payload := next.media, next.rtp.PayloadType
-	if p.srtp[m] == nil {
-		p.srtp[m] = make(map[uint8]*numbering)
-	}
-	if p.srtp[m][payload] == nil {
-		p.srtp[m][payload] = new(numbering)
-	}
-	return p.srtp[m][payload]
-}
-
-// resumeNumbers has each numbering leave out the packets between PAUSE and PLAY.
-func (p *player) resumeNumbers() {
-	for _, formats := range p.srtp {
-		for _, n := range formats {
-			n.again = true
-		}
-	}
-}
-
-// fits reports whether a packet can be sent to the player.
-func (p *player) fits(next *packet, size int) bool {
-	return size <= maxPacket && (p.srtp == nil || next.pieces() != nil)
-}
-
 // pieces returns the packets that carry a packet by SRTP, or nil. All players that get the packet as it comes share
 // them.
 func (p *packet) pieces() []*rtp.Packet {
@@ -137,30 +102,5 @@ func (p *packet) split() []*rtp.Packet {
 			return rtpsplit.Split(f, p.rtp, limit)
 		}
 	}
-	return nil
-}
-
-// write puts a packet into the player's queue; stream.mu is held.
-func (p *player) write(next *packet) error {
-	s := p.shifts[next.media]
-	if p.srtp == nil {
-		out := s.apply(next.rtp)
-		p.flows[next.media].begins(out.SequenceNumber)
-		return p.sink.WritePacketRTPWithNTP(next.media.Media, out, next.ntp)
-	}
-	pieces := next.pieces()
-	number, unknown := p.numbersOf(next).next(next.rtp.SequenceNumber, len(pieces))
-	if unknown {
-		p.flows[next.media].limit.Restart()
-	}
-	p.flows[next.media].begins(number)
-	for i, one := range pieces {
-		out := s.apply(one)
-		out.SequenceNumber = number + uint16(i)
-		if err := p.sink.WritePacketRTPWithNTP(next.media.Media, out, next.ntp); err != nil {
-			return err
-		}
-	}
-	p.reports[next.media][next.rtp.PayloadType].addPieces(next.rtp, pieces)
 	return nil
 }

@@ -285,7 +285,7 @@ func FuzzNumbering(f *testing.F) {
 // never gets the same number twice.
 func TestNumbersOfSRTP(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
-		p, sink := s.join(func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) })
+		p, sink := s.join(func(p *player) { p.srtp = true })
 		plain, other := s.player()
 		for _, start := range []uint16{0, 40_000, 39_990, 0, 65_530} {
 			s.start = start - uint16(s.next)
@@ -312,7 +312,7 @@ func TestNumbersOfSRTP(t *testing.T) {
 // TestPauseBySRTP has a player by SRTP pause while packets come: one number is missing then, however many there were.
 func TestPauseBySRTP(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
-		p, sink := s.join(func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) })
+		p, sink := s.join(func(p *player) { p.srtp = true })
 		for _, paused := range []int{5, 300, 5000} {
 			s.frames(10)
 			before := len(sink.packets)
@@ -370,7 +370,7 @@ func TestLargePacketsBySRTP(t *testing.T) {
 // that. The first two share its pieces, and the cache does not keep the third one's.
 func TestLargePacketIsCutOnce(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
-		secure := func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) }
+		secure := func(p *player) { p.srtp = true }
 		s.frames(1)
 		a, first := s.join(secure)
 		b, second := s.join(secure)
@@ -424,7 +424,7 @@ func TestNACKOnTLS(t *testing.T) {
 // TestNACKBySRTP asks for a packet again: the number would have to be the same.
 func TestNACKBySRTP(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
-		p, sink := s.join(func(p *player) { p.srtp = make(map[*media]map[uint8]*numbering) })
+		p, sink := s.join(func(p *player) { p.srtp = true })
 		s.frames(3)
 		p.repeat(s.desc.Medias[0], &rtcp.TransportLayerNack{Nacks: []rtcp.NackPair{{PacketID: 1}}})
 		require.Len(t, sink.packets, 3)

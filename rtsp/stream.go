@@ -134,7 +134,7 @@ func (s *stream) write(d *description.Media, p *rtp.Packet, now, ntp time.Time) 
 		switch {
 		case player.live:
 			player.send(&next)
-			player.handOver(m, now) // from the next packet on: who had the place before may have this one
+			player.outlets[m].handOver(now) // from the next packet on: who had the place before may have this one
 		case !player.late: // it catches up
 		case begins && s.whole:
 			s.catchUpLocked(player)

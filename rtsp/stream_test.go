@@ -125,11 +125,11 @@ func TestJoin(t *testing.T) {
 // TestMoreMedias has a player set up another media while it pauses. The first one's numbers go on.
 func TestMoreMedias(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
+		audio := &description.Media{Type: description.MediaTypeAudio}
+		s.medias[audio] = &media{Media: audio}
 		p, sink := s.player()
 		s.frames(1)
 		p.rest() // PAUSE
-		audio := &description.Media{Type: description.MediaTypeAudio}
-		s.medias[audio] = &media{Media: audio}
 		require.True(t, p.play([]*description.Media{s.desc.Medias[0], audio}, sink)) // SETUP, PLAY
 		defer p.rest()
 		s.settle() // it gets the first frame again
@@ -189,7 +189,7 @@ func (s *streamTest) join(prepare ...func(*player)) (*player, *sinkOf) {
 	})
 	require.NoError(s.t, err)
 	s.t.Cleanup(g.Leave)
-	p, sink := &player{stream: s.stream, guest: g}, &sinkOf{}
+	p, sink := newPlayer(s.stream, g), &sinkOf{}
 	for _, f := range prepare {
 		f(p)
 	}
@@ -333,7 +333,7 @@ func TestSenderReports(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		p, sink := s.join()
 		h264 := s.lead.Formats[0]
-		p.reports = map[*media]map[uint8]*report{s.lead: {96: {ssrc: 5, format: h264}}}
+		p.outlets[s.lead].reports = map[uint8]*report{96: {ssrc: 5, format: h264}}
 		begin := time.Now()
 		for range 25 {
 			s.frames(1) // takes a second
@@ -343,7 +343,7 @@ func TestSenderReports(t *testing.T) {
 			n := uint32(10*i + 1)
 			require.Equal(t, &rtcp.SenderReport{
 				SSRC: 5, NTPTime: ntp.Encode(begin.Add(time.Duration(10*i) * time.Second)),
-				RTPTime: 3600*n + p.shifts[s.lead].timestamp, PacketCount: n, OctetCount: 6 * n,
+				RTPTime: 3600*n + p.outlets[s.lead].shift.timestamp, PacketCount: n, OctetCount: 6 * n,
 			}, r)
 		}
 	})
@@ -368,7 +368,7 @@ func TestForeignSSRC(t *testing.T) {
 func TestWrapAround(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		p, sink := s.player()
-		*p.shifts[s.lead] = shift{math.MaxUint16 - 20, math.MaxUint32 - 20*3600}
+		*p.outlets[s.lead].shift = shift{math.MaxUint16 - 20, math.MaxUint32 - 20*3600}
 		s.start = math.MaxUint16 - 5
 		s.frames(50)
 		require.Len(t, sink.packets, 50)

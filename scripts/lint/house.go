@@ -192,11 +192,11 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 124_286, 92_000},
-	{"lines of tests", 102_011, 75_000},
+	{"lines of Go without tests", 124_281, 92_000},
+	{"lines of tests", 102_012, 75_000},
 	{"lines of C", 11_340, 11_000},
-	{"types above 25 methods", 1, 0},
-	{"methods outside of their type's file, per cent", 11.9, 5},
+	{"types above 25 methods", 0, 0},
+	{"methods outside of their type's file, per cent", 11.6, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},
 	{`"of which, for which" in 10,000 words`, 1.5, 4},
 	{`"what is, what it, what was" in 10,000 words`, 4, 4},
