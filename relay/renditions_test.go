@@ -367,6 +367,7 @@ func TestRenditionsWhileOneLeaves(t *testing.T) {
 			subscriber.rendition(k, "middle", 1, 2_000_000, false),
 			subscriber.rendition(k, "low", 1, 1_000_000, false),
 		)
+		time.Sleep(renditionTick / 2) // nothing happens at the moment when the relay looks
 		go l.run(22)
 		state := widePath
 		for i := range 125 {

@@ -146,7 +146,7 @@ func viewBy(t *testing.T, s *Server, path string, p gortsplib.Protocol) *viewer 
 	v := &viewer{frames: make(map[description.MediaType][][]byte)}
 	var desc *description.Session
 	eventually(t, "a description", func() bool {
-		v.client = &gortsplib.Client{Protocol: protocol(p), Scheme: u.Scheme, Host: u.Host}
+		v.client = &gortsplib.Client{Protocol: protocol(p), Scheme: u.Scheme, Host: u.Host, ReadTimeout: patient}
 		require.NoError(t, v.client.Start())
 		var err error
 		if desc, _, err = v.client.Describe(u); err != nil {
