@@ -410,7 +410,7 @@ func TestPlayDatagrams(t *testing.T) {
 		var out bytes.Buffer
 		cfg := PlayerConfig{Namespace: namespace, Out: &out}.withDefaults()
 		p := &playback{cfg: &cfg, ctx: t.Context(), player: newPlayer(&out, in, hold, limits{})}
-		r := &laneReceiver{e: &playing{p: p}, lane: p.player.addLane("2.m4s", in.Track(2), nil)}
+		r := &laneReceiver{e: &playing{p: p}, lane: p.player.addLane("2.m4s", in.Track(2), nil), first: newArrival()}
 		var want []byte
 		object := uint64(0)
 		for _, c := range chunks[:40] {

@@ -151,13 +151,13 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	if err != nil {
 		return err
 	}
-	r := &laneReceiver{e: e, lane: l}
-	wait := e.p.cfg.Wait
+	r := &laneReceiver{e: e, lane: l, first: newArrival()}
+	wait, begun := e.p.cfg.Wait, false
 	r.update(func(s *sequencer) {
 		r.source = l.wantedLocked()
 		l.subscribed = r.source
 		s.fetch(true) // nothing is released until the start of playback is known
-		if s.begun {
+		if begun = s.begun; begun {
 			wait = e.p.cfg.publisherTimeout()
 		}
 	})
@@ -171,13 +171,22 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	if err != nil {
 		return err
 	}
-	answered()
+	known := largest != nil
+	if known || !begun {
+		answered()
+	}
 	r.setTimescale(s)
 	if relayed {
 		defer e.offerOthers(ctx, r)()
 		go e.p.try(func() { e.tellDisplay(ctx, s) })
 	}
-	e.catchUp(ctx, s, r, largest)
+	if !known && begun {
+		r.update(func(s *sequencer) { s.fetch(false) })
+		largest = r.first.predecessor(s)
+		r.update(func(s *sequencer) { s.fetch(true) })
+	}
+	e.catchUp(ctx, s, r, largest, known)
+	answered()
 	return e.stay(ctx, s, r)
 }
 
@@ -204,20 +213,29 @@ func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneRece
 }
 
 // catchUp fetches the objects up to largest that playback needs: the objects since the interruption, or of the group in
-// which playback starts.
-func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneReceiver, largest *moqt.Location) {
+// which playback starts. The subscription begins behind largest if the relay knew that object.
+func (e *playing) catchUp(
+	ctx context.Context, s *session.Subscription, r *laneReceiver, largest *moqt.Location, known bool,
+) {
 	defer r.update(func(s *sequencer) { s.fetch(false) })
-	m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.p.cfg.Join}
-	missed := largest != nil
+	if largest == nil {
+		return
+	}
+	m, missed := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.p.cfg.Join}, known
 	r.update(func(s *sequencer) {
-		s.resume(largest)
-		if s.begun && missed {
+		if known {
+			s.resume(largest.Group)
+		}
+		if s.begun {
 			m.FetchType, m.JoiningStart = moqt.FetchAbsoluteJoining, s.next.Group
 			missed = !largest.Less(s.next)
 		}
 	})
 	if !missed {
 		return
+	}
+	if !known {
+		m.FetchType = moqt.FetchStandalone
 	}
 	err := fetch(ctx, e.p.cfg, s, m, *largest, func(i item) {
 		r.update(func(s *sequencer) {
@@ -233,5 +251,7 @@ func (e *playing) catchUp(ctx context.Context, s *session.Subscription, r *laneR
 		e.p.log.Warn("cannot fetch the start of the current group, starting with the next one", "track", r.lane.name,
 			"error", err)
 		r.update(func(s *sequencer) { s.start(moqt.Location{Group: largest.Group + 1}) })
+	} else if !known {
+		r.update(func(s *sequencer) { s.fetchedTo(largest.Group + 1) })
 	}
 }

@@ -15,10 +15,18 @@ type laneReceiver struct {
 	lane   *lane
 	source *source
 	layers *layers
+	first  *arrival
 }
 
 func (r *laneReceiver) update(f func(*sequencer)) {
 	_ = r.e.p.player.update(r.e.p.ctx, r.lane, f) // fails only if playback is over
+}
+
+// beginLocked is called before something of a group is taken.
+func (r *laneReceiver) beginLocked(s *sequencer, group uint64) {
+	if r.first.comes(group) {
+		s.resume(group)
+	}
 }
 
 // HandleSubgroup implements [session.Receiver].
@@ -28,7 +36,10 @@ func (r *laneReceiver) HandleSubgroup(g *session.Subgroup) {
 
 func (r *laneReceiver) readSubgroup(g *session.Subgroup) {
 	group, last := g.Header.GroupID, uint64(math.MaxUint64)
-	r.update(func(s *sequencer) { s.openStream(group) })
+	r.update(func(s *sequencer) {
+		r.beginLocked(s, group)
+		s.openStream(group)
+	})
 	err := readSubgroup(g, r.e.p.cfg.Memory, func(h moqt.ObjectHeader, i item) {
 		last, i.source = h.ObjectID, r.source
 		r.update(func(s *sequencer) {
@@ -63,6 +74,7 @@ func (r *laneReceiver) HandleDatagram(o *moqt.ObjectDatagram) {
 
 func (r *laneReceiver) takeDatagram(o *moqt.ObjectDatagram) {
 	r.e.p.player.offer(r.lane, func(s *sequencer) {
+		r.beginLocked(s, o.Location.Group)
 		s.take(o.Status, item{
 			location: o.Location, priority: o.Priority, properties: o.Properties, payload: o.Payload,
 			arrived: time.Now(), source: r.source,

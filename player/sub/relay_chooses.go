@@ -58,7 +58,7 @@ func (e *playing) offerOthers(ctx context.Context, playing *laneReceiver) (end f
 		if source == playing.source {
 			continue
 		}
-		r := &laneReceiver{e: e, lane: playing.lane, source: source}
+		r := &laneReceiver{e: e, lane: playing.lane, source: source, first: playing.first}
 		p := moqt.Parameters{Rendition: r.rendition(), Forward: new(bool)}
 		s, _, err := e.subscribe(ctx, r, fromNextGroup, p, 0)
 		if err != nil {

@@ -69,10 +69,10 @@ func (s *sequencer) start(l moqt.Location) {
 	}
 }
 
-// resume is called when an interrupted track is subscribed to again. If the publisher has started again with smaller
-// group ids, as its largest object shows, playback starts again, too.
-func (s *sequencer) resume(largest *moqt.Location) {
-	if s.begun && (largest == nil || largest.Group+1 < s.next.Group) {
+// resume is called when a track is subscribed to again that is as far as a group. If the publisher has started again
+// with smaller group ids, as that shows, playback starts again, too.
+func (s *sequencer) resume(group uint64) {
+	if s.begun && group+1 < s.next.Group {
 		s.begun, s.groups, s.bytes = false, map[uint64]*incoming{}, 0
 	}
 }
@@ -112,11 +112,16 @@ func (s *sequencer) add(i item) bool {
 // fetched adds an object of a joining fetch. A fetch returns all objects that exist in ascending order: the first
 // object of a group shows that the group before is complete.
 func (s *sequencer) fetched(i item) {
-	if l := s.lastFetched; l != nil && l.Group < i.location.Group {
-		s.endGroup(l.Group, l.Object+1, false)
-	}
+	s.fetchedTo(i.location.Group)
 	s.lastFetched = &i.location
 	s.add(i)
+}
+
+// fetchedTo records that a joining fetch has brought all groups before one.
+func (s *sequencer) fetchedTo(group uint64) {
+	if l := s.lastFetched; l != nil && l.Group < group {
+		s.endGroup(l.Group, l.Object+1, false)
+	}
 }
 
 // take adds an object or a status of the subscription.

@@ -71,13 +71,14 @@ func untilPublished(ctx context.Context, l *client.Link, wait time.Duration, ask
 	}
 }
 
-// fetch fetches objects from before the start of a subscription, up to largest. If the version has no joining fetch, or
-// it is refused, as it is when the subscription has ended meanwhile, it tries a standalone fetch.
+// fetch fetches objects from before the start of a subscription, up to largest. If m is not to be joining, the version
+// has no joining fetch, or it is refused, as it is when the subscription has ended meanwhile, it tries a standalone
+// fetch.
 func fetch(
 	ctx context.Context, cfg *PlayerConfig, s *session.Subscription,
 	m moqt.Fetch, largest moqt.Location, object func(item),
 ) error {
-	if s.Session().Version().HasJoiningFetch() {
+	if m.FetchType != moqt.FetchStandalone && s.Session().Version().HasJoiningFetch() {
 		m.JoiningRequestID = s.ID()
 		err := readFetched(ctx, cfg, s.Session(), m, object)
 		if _, refused := errors.AsType[*moqt.RequestError](err); !refused {

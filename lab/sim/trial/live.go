@@ -129,8 +129,8 @@ func (l *life) follow(w *viewer) {
 	}
 }
 
-// move has a viewer move to another session, as package sub does: when that has a subscription, the viewer leaves the
-// old session, and fetches the objects that it lacks before the subscription's first.
+// move has a viewer move to another session, as package sub does: when that has a subscription, and the viewer knows
+// where it begins, the viewer leaves the old session, and fetches the objects that it lacks before.
 func (l *life) move(w *viewer, uri string) error {
 	w.using.lock()
 	defer w.using.unlock()
@@ -146,13 +146,17 @@ func (l *life) move(w *viewer, uri string) error {
 	if err != nil {
 		return err
 	}
+	m := moqt.Fetch{FetchType: moqt.FetchAbsoluteJoining}
+	if largest == nil {
+		m.FetchType, largest = moqt.FetchStandalone, w.predecessor()
+	}
 	old.leave()
 	if largest == nil {
 		return nil
 	}
 	if lost := l.lacking(w, largest.Group+1); len(lost) > 0 {
 		l.note("viewer %d has moved, and fetches objects from %v to %v", w.number, lost[0], largest)
-		m := moqt.Fetch{FetchType: moqt.FetchAbsoluteJoining, JoiningStart: lost[0].Group}
+		m.JoiningStart = lost[0].Group
 		err = w.fetch(l.t.Context(), m, *largest)
 	}
 	l.mu.Lock()

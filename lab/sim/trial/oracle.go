@@ -66,8 +66,9 @@ func (m *Media) isLast(at moqt.Location) bool { return at.Object == m.Objects-1 
 type oracle struct {
 	layout moqt.DataLayout
 	media  *Media
-	only   *Groups // that were subscribed to; nil: all
-	before *oracle // of the session before this one; nil: none
+	only   *Groups     // that were subscribed to; nil: all
+	before *oracle     // of the session before this one; nil: none
+	begins chan uint64 // gets the first object's group
 
 	mu      sync.Mutex
 	got     map[moqt.Location]time.Time // when it came; 0 if it was fetched
@@ -82,7 +83,7 @@ type oracle struct {
 func newOracle(v *Viewer, m *Media, before *oracle) *oracle {
 	return &oracle{
 		layout: v.Version.DataLayout(), media: m, only: v.Only, before: before,
-		got: make(map[moqt.Location]time.Time), open: make(map[uint64]int),
+		got: make(map[moqt.Location]time.Time), open: make(map[uint64]int), begins: make(chan uint64, 1),
 	}
 }
 
@@ -183,6 +184,10 @@ func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 	}
 	if o.media.groupID(at.Group) != id || !bytes.Equal(object, o.media.payload(at)) {
 		o.fault("object %v has other bytes than were published", moqt.Location{Group: id, Object: at.Object})
+	}
+	select {
+	case o.begins <- id:
+	default:
 	}
 	o.mu.Lock()
 	_, twice := o.got[at]

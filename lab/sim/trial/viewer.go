@@ -159,12 +159,25 @@ func (w *viewer) subscribe(
 	return sub, ok.Parameters.LargestObject, nil
 }
 
+// predecessor waits for the first object of the latest session, and returns the end of the group before. It is nil if
+// there is none, or the subscription has ended.
+func (w *viewer) predecessor() *moqt.Location {
+	select {
+	case group := <-w.begins:
+		if group > 0 {
+			return &moqt.Location{Group: group - 1, Object: moqt.MaxLocation.Object}
+		}
+	case <-w.sub.Context().Done():
+	}
+	return nil
+}
+
 // fetch fetches objects before the subscription's first. Not all drafts have a joining fetch, and a relay may refuse
 // one.
 func (w *viewer) fetch(ctx context.Context, m moqt.Fetch, largest moqt.Location) error {
 	m.JoiningRequestID = w.sub.ID()
 	r := m.JoiningRange(largest)
-	if !w.Version().HasJoiningFetch() {
+	if m.FetchType == moqt.FetchStandalone || !w.Version().HasJoiningFetch() {
 		m = moqt.Fetch{FetchType: moqt.FetchStandalone, Track: track, Start: r.Start, End: r.FetchEnd()}
 	}
 	f, err := w.Fetch(ctx, m)

@@ -1,0 +1,125 @@
+package sub
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/player/client"
+	"sluice/transport/transporttest"
+)
+
+// newProcess is a relay's process that has just got a publisher, and does not know how far the track is.
+type newProcess struct {
+	session.Unsupported
+	subscriptions chan *session.Publication
+	fetches       chan *session.IncomingFetch
+}
+
+// HandleSubscribe implements [session.Handler].
+func (p *newProcess) HandleSubscribe(s *session.Publication) {
+	if s.Accept(moqt.Parameters{}, nil) == nil {
+		p.subscriptions <- s
+		<-s.Context().Done()
+	}
+}
+
+// HandleFetch implements [session.Handler].
+func (p *newProcess) HandleFetch(f *session.IncomingFetch) { p.fetches <- f }
+
+// connect returns a client's session with the process.
+func (p *newProcess) connect(t *testing.T) *session.Session {
+	t.Helper()
+	client, server := transporttest.Pipe(transporttest.PipeConfig{})
+	var ends []*session.Session
+	for _, cfg := range []session.Config{{Role: session.Server, Handler: p}, {Handler: session.Unsupported{}}} {
+		conn := client
+		if cfg.Role == session.Server {
+			conn = server
+		}
+		s, err := session.New(conn, cfg)
+		require.NoError(t, err)
+		go func() { _ = s.Run(context.Background()) }()
+		ends = append(ends, s)
+	}
+	t.Cleanup(func() { ends[1].Close(moqt.SessionNoError, "") })
+	return ends[1]
+}
+
+// TestMoveWithoutLargestObject has a player of group 1 move to a session in which nothing tells how far the track is,
+// until group 3 begins. The session before is needed until then: what it brings is played. Group 2 is fetched.
+func TestMoveWithoutLargestObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, in, chunks := clip(t)
+		var out, want bytes.Buffer
+		var objects [][]byte // two of each group
+		for _, c := range chunks {
+			if c.Track == 2 && len(objects) < 8 {
+				objects = append(objects, c.Data)
+				want.Write(c.Data)
+			}
+		}
+		datagram := func(group, object uint64) *moqt.ObjectDatagram {
+			return &moqt.ObjectDatagram{
+				Location: at(group, object), Payload: objects[2*group+object], EndOfGroup: object == 1,
+			}
+		}
+		cfg := PlayerConfig{Namespace: namespace, Out: &out}.withDefaults()
+		p := &playback{cfg: &cfg, ctx: t.Context(), log: cfg.Client.Logger, player: newPlayer(&out, in, hold, limits{})}
+		lane := p.player.addLane("2.m4s", in.Track(2), nil)
+		lane.seq.start(at(0, 0))
+		before := &laneReceiver{e: &playing{p: p}, lane: lane, first: newArrival()}
+		go func() { _ = p.player.run(t.Context()) }()
+		take := func(group, object uint64) {
+			before.HandleDatagram(datagram(group, object))
+			synctest.Wait()
+		}
+		take(0, 0)
+		take(0, 1)
+		take(1, 0)
+
+		relay := &newProcess{
+			subscriptions: make(chan *session.Publication, 1), fetches: make(chan *session.IncomingFetch, 1),
+		}
+		e := &playing{p: p, link: &client.Link{Session: relay.connect(t)}}
+		answered := false
+		go func() { _ = e.play(t.Context(), lane, func() { answered = true }) }()
+		synctest.Wait()
+		s := <-relay.subscriptions
+		require.False(t, answered, "the session before still brings objects")
+		take(1, 1)
+		require.NoError(t, s.SendDatagram(*datagram(3, 0)))
+		synctest.Wait()
+		f := <-relay.fetches
+		require.False(t, answered)
+		require.Equal(t, moqt.Range{Start: at(1, 0), End: at(2, moqt.MaxLocation.Object)}, f.Range)
+		respond(t, f, datagram(1, 0), datagram(1, 1), datagram(2, 0), datagram(2, 1))
+		require.NoError(t, s.SendDatagram(*datagram(3, 1)))
+		synctest.Wait()
+		require.True(t, answered)
+		require.True(t, bytes.Equal(want.Bytes(), out.Bytes()))
+		require.Zero(t, lane.seq.counted.Gaps)
+	})
+}
+
+// respond sends objects as the response to a FETCH.
+func respond(t *testing.T, f *session.IncomingFetch, objects ...*moqt.ObjectDatagram) {
+	t.Helper()
+	require.NoError(t, f.OK(moqt.FetchOK{End: f.Range.FetchEnd()}))
+	stream, err := f.OpenStream(t.Context())
+	require.NoError(t, err)
+	encoder := moqt.NewFetchEncoder(f.Session().Version(), moqt.Ascending)
+	for _, o := range objects {
+		b, err := encoder.AppendObject(nil, &moqt.FetchObject{Location: o.Location, PayloadLength: uint64(len(o.Payload))})
+		require.NoError(t, err)
+		_, err = stream.Write(append(b, o.Payload...))
+		require.NoError(t, err)
+	}
+	require.NoError(t, stream.Close())
+	require.NoError(t, f.Done())
+}
