@@ -11,6 +11,9 @@ import (
 
 // Omission is what a subscriber does not get although the relay has it, or will have it: the objects of a subgroup from
 // one on. The relay logs each omission, with the level debug, as the attribute "objects".
+//
+// If Why is [media.Severed], the subscriber may get these objects twice instead: the fast path may have sent some that
+// the relay has never received.
 type Omission struct {
 	Peer            string // the subscriber's address
 	Track           moqt.FullTrackName
@@ -37,10 +40,16 @@ func (o Omission) LogValue() slog.Value {
 		slog.Uint64("subgroup", o.Subgroup), slog.Uint64("from", o.From))
 }
 
-// logOmission logs how a stream has ended, if it was by the drop policy or a timeout. The stream began with the first
-// object, and the peer has acknowledged that many bytes of the log from there on.
+// logOmission logs how a stream has ended, if it was by the drop policy or a timeout, or if it was severed. The stream
+// began with the first object, and the peer has acknowledged that many bytes of the log from there on.
 func (v *delivery) logOmission(seg *track.Segment, first track.Object, arrived int64, why media.Outcome) {
+	what := "objects are left out"
 	switch why {
+	case media.Severed:
+		what = "objects may come twice"
+		if at, severed := seg.Log.Severed(); severed {
+			arrived = min(arrived, at-first.IDEnd)
+		}
 	case media.Dropped, media.Late, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged:
 	default:
 		return
@@ -56,7 +65,7 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, arrived i
 	if arrived > 0 {
 		o.From = firstAt(seg.Log, first, first.IDEnd+arrived)
 	}
-	log.Debug("objects are left out", "peer", o.Peer, "why", why, "objects", o)
+	log.Debug(what, "peer", o.Peer, "why", why, "objects", o)
 }
 
 // firstAt returns the object that the byte at a log offset belongs to, which may be still to come, or an earlier one if

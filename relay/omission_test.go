@@ -44,6 +44,7 @@ func TestOmission(t *testing.T) {
 			require.Contains(t, from(arrived, media.Dropped), want)
 		}
 		require.Contains(t, from(0, media.Late), "why=late")
+		require.Contains(t, from(0, media.Severed), "may come twice")
 		require.Empty(t, from(0, media.Delivered))
 		seg.Log.Discard(seg.Log.End())
 		require.Contains(t, from(second.Start-first.IDEnd, media.Dropped), "objects.from=0\n", "which one is forgotten")

@@ -23,6 +23,7 @@ type Habits struct {
 	Twice   float64 // the share of packets that come to both processors
 	Wander  float64 // the share of packets that another processor gets than those before
 	Refuse  float64 // the share of copies that the device does not take
+	Lose    float64 // the share of packets with media that the socket has no room for behind the program
 	Budget  int     // copies that a run may make
 	Slots   int     // streams that there is memory for
 }
@@ -44,6 +45,9 @@ func NewHabits(rng *rand.Rand) Habits {
 	}
 	if rng.IntN(6) == 0 {
 		h.Slots = 4
+	}
+	if rng.IntN(3) == 0 {
+		h.Lose = 0.2 * rng.Float64()
 	}
 	return h
 }
@@ -200,17 +204,20 @@ func (k *Kernel) process(packets <-chan arrival) {
 		case <-k.closed:
 			return
 		case a := <-packets:
-			k.run(&a)
-			a.pass()
+			if why := k.run(&a); why != bpf.IngressReasonPACKET_OPENED || !k.chance(k.habits.Lose) {
+				a.pass()
+			}
 		}
 	}
 }
 
-// run runs server_ingress on a packet.
-func (k *Kernel) run(a *arrival) {
+// run runs server_ingress on a packet, and returns what became of that.
+func (k *Kernel) run(a *arrival) bpf.Reason {
 	r := k.begin()
 	defer k.end(r)
-	k.count(r.takePacket(a))
+	why := r.takePacket(a)
+	k.count(why)
+	return why
 }
 
 func (k *Kernel) close() {

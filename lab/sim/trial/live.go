@@ -425,7 +425,9 @@ func (l *life) verdict() (faults []string) {
 func (l *life) faultsOf(w *viewer) []string {
 	w.using.lock()
 	defer w.using.unlock()
-	faults := w.allFaults()
+	faults := w.allFaults(func(at moqt.Location) bool {
+		return l.omitted.repeats(w.host, l.Media.wire(at), l.Media.subgroup(at))
+	})
 	if w.left || w.wasTooSlow() {
 		return faults
 	}

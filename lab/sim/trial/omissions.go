@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/lab/sim"
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
 )
@@ -35,8 +36,22 @@ func (o *omissions) excuse(host int, at moqt.Location, subgroup uint64) bool {
 	return slices.ContainsFunc(o.unasked, func(r moqt.Range) bool { return r.Contains(at) }) ||
 		slices.ContainsFunc(o.all, func(x omission) bool {
 			forUs := x.to == sim.Host(host) || x.to.Less(sim.Host(firstClient))
-			return forUs && x.Group == at.Group && x.Subgroup == subgroup && x.From <= at.Object
+			return forUs && x.Why != media.Severed && x.has(at, subgroup)
 		})
+}
+
+// repeats reports whether an object may come twice to a host: a kernel may have sent what its relay never received.
+func (o *omissions) repeats(host int, at moqt.Location, subgroup uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.ContainsFunc(o.all, func(x omission) bool {
+		return x.to == sim.Host(host) && x.Why == media.Severed && x.has(at, subgroup)
+	})
+}
+
+// has reports whether an object is among those that the omission is about.
+func (o *omission) has(at moqt.Location, subgroup uint64) bool {
+	return o.Group == at.Group && o.Subgroup == subgroup && o.From <= at.Object
 }
 
 // logged is what relays log: it goes on to another handler, if that wants it, and omissions are kept.

@@ -75,6 +75,7 @@ type oracle struct {
 	last    time.Time                   // when the latest object came that was not fetched
 	unknown []moqt.Range                // to the relay, when it was asked for them
 	faults  []string
+	twice   []moqt.Location // that came twice
 	resets  int
 	open    map[uint64]int // streams that have not ended, by group
 	stalled chan struct{}  // nil: streams are read
@@ -190,14 +191,13 @@ func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 	default:
 	}
 	o.mu.Lock()
-	_, twice := o.got[at]
+	defer o.mu.Unlock()
+	if _, twice := o.got[at]; twice {
+		o.twice = append(o.twice, at)
+	}
 	o.got[at] = came
 	if !came.IsZero() {
 		o.last = came
-	}
-	o.mu.Unlock()
-	if twice {
-		o.fault("object %v came twice", at)
 	}
 }
 
@@ -225,10 +225,15 @@ func (o *oracle) countOpen(group uint64, n int) {
 	}
 }
 
-// allFaults returns the faults of all sessions.
-func (o *oracle) allFaults() (all []string) {
+// allFaults returns the faults of all sessions. Some objects may have come twice.
+func (o *oracle) allFaults(mayRepeat func(moqt.Location) bool) (all []string) {
 	for ; o != nil; o = o.before {
 		all = append(all, o.faults...)
+		for _, at := range o.twice {
+			if !mayRepeat(at) {
+				all = append(all, fmt.Sprintf("object %v came twice", at))
+			}
+		}
 	}
 	return all
 }
