@@ -80,7 +80,7 @@ func (e *playing) subscribe(
 	p.Filter = m.Parameters.Filter
 	m.Parameters = p
 	r.update(func(*sequencer) {
-		r.layers = nil
+		r.layers, r.replaced = nil, false
 		if m.Track.Name != r.source.entry.Name {
 			r.layers = &layers{missing: make(chan struct{})}
 		}
@@ -104,6 +104,10 @@ func (e *playing) ended(r *laneReceiver, cause error) error {
 // takeWhole makes playback subscribe to tracks with whole groups from now on.
 func (e *playing) takeWhole(r *laneReceiver, cause error) error {
 	e.p.whole.Store(true)
+	r.update(func(s *sequencer) {
+		r.replaced = true
+		s.forgetStreams()
+	})
 	e.p.log.Warn("the layers of video do not come, going on without", "track", r.source.choice.name.Name,
 		"instead", r.source.entry.Name, "error", cause)
 	return fmt.Errorf("%w: %w", errLayers, cause)

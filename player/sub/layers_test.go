@@ -29,11 +29,11 @@ type streams struct {
 
 func (s *streams) tamper(track moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.count == nil {
 		s.count = make(map[string]int)
 	}
 	s.count[track.Name]++
+	s.mu.Unlock()
 	if s.then == nil {
 		return stream
 	}
@@ -53,13 +53,14 @@ func TestPlayWithoutLayers(t *testing.T) {
 		"the track is refused":        {Refused: []string{layered}},
 		"the track ends at once":      {Broken: []string{layered}},
 		"other subgroups are dropped": {Tamper: onlyFirstSubgroup},
+		"and the next group overtakes": {Tamper: overtaken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seen := &streams{then: r.Tamper}
 				r.Tamper = seen.tamper
 				done := publish(t, r, pub.PublisherConfig{Wait: true})
-				got, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole)})
+				got, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole), Hold: 5 * time.Second})
 				require.NoError(t, err)
 				require.True(t, result.Verified(), "%+v", result)
 				require.True(t, bytes.Equal(whole, got))
@@ -124,4 +125,12 @@ func onlyFirstSubgroup(track moqt.FullTrackName, h moqt.SubgroupHeader, stream i
 		return strings.NewReader("")
 	}
 	return stream
+}
+
+// overtaken also delays the rest of the first group on the other track, until the next group has come.
+func overtaken(track moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader {
+	if track.Name == plain && h.GroupID == 0 {
+		time.Sleep(3 * time.Second)
+	}
+	return onlyFirstSubgroup(track, h, stream)
 }

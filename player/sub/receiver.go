@@ -13,9 +13,10 @@ import (
 type laneReceiver struct {
 	e      *playing
 	lane   *lane
-	source *source
-	layers *layers
-	first  *arrival
+	source   *source
+	layers   *layers
+	first    *arrival
+	replaced bool // another track goes on: streams end early
 }
 
 func (r *laneReceiver) update(f func(*sequencer)) {
@@ -53,7 +54,10 @@ func (r *laneReceiver) readSubgroup(g *session.Subgroup) {
 		} else if err == nil && g.Header.EndOfGroup && last != math.MaxUint64 {
 			s.endGroup(group, last+1, true)
 		}
-		if s.closeStream(group, err == nil); err == nil {
+		if !r.replaced {
+			s.closeStream(group, err == nil)
+		}
+		if err == nil {
 			r.streamEndedLocked()
 		}
 	})

@@ -152,11 +152,18 @@ func (s *sequencer) closeStream(group uint64, fin bool) {
 	if g == nil {
 		return
 	}
-	g.open--
+	g.open = max(0, g.open-1)
 	if fin {
 		g.finished++
 	} else {
 		g.broken = true
+	}
+}
+
+// forgetStreams is called when the streams so far say nothing about the ends of groups.
+func (s *sequencer) forgetStreams() {
+	for _, g := range s.groups {
+		g.open, g.finished, g.broken = 0, 0, false
 	}
 }
 
@@ -224,10 +231,10 @@ func (s *sequencer) idle() state {
 }
 
 // unmarkedEnd guesses whether a group is complete if the publisher does not mark the ends of groups: all streams have
-// ended with FIN, and no object is missing. If all that has come is a first object which may have a stream of its own,
+// ended with FIN, no object is missing, and no joining fetch is under way, which may bring more. If all that has come is a first object which may have a stream of its own,
 // the other streams may still come, also after the next group has begun: key frames are the most urgent.
 func (s *sequencer) unmarkedEnd(g *incoming) bool {
-	if s.marks || s.apart && s.next.Object == 1 {
+	if s.marks || s.fetching || s.apart && s.next.Object == 1 {
 		return false
 	}
 	return g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && !g.has(s.next.Object)

@@ -78,6 +78,13 @@ func TestSequencer(t *testing.T) {
 			put(s, at(3, 0), at(4, 0))
 			s.closeStream(3, true)
 		}, want{[]moqt.Location{at(3, 0), at(4, 0)}, waiting}, Counters{Objects: 2, Bytes: 2}},
+		"unmarked end of group, while more is fetched": {func(s *sequencer) {
+			s.start(at(3, 0))
+			s.fetch(true)
+			s.openStream(3)
+			put(s, at(3, 0), at(3, 1), at(4, 0))
+			s.closeStream(3, true)
+		}, want{[]moqt.Location{at(3, 0), at(3, 1)}, waiting}, Counters{Objects: 2, Bytes: 2}},
 		"unmarked end of group, stream open": {func(s *sequencer) {
 			s.openStream(3)
 			put(s, at(3, 0), at(4, 0))
