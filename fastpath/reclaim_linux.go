@@ -19,11 +19,12 @@ const (
 
 	reclaimInterval = 100 * time.Millisecond
 	// unreadInterval is how often to look for old objects, closed tracks, and streams that the kernel forwards but user
-	// space does not read. Such a stream is ended when it is found a second time.
+	// space does not read.
 	unreadInterval = 2 * time.Second
 	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is
 	// retransmitted, and than a log that was cut waits for its rest (relay.Config.Grace, by default). After that,
-	// first_stream keeps this stream, and all streams with lower ids, from being opened again.
+	// first_stream keeps this stream, and all streams with lower ids, from being opened again. A stream that user space
+	// has not read for as long is ended: its first packet may have been lost behind the kernel, but not for so long.
 	endedFor = 10 * time.Second
 
 	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
@@ -37,7 +38,7 @@ type reclaimer struct {
 	low    chan struct{} // has room for one
 	rests  atomic.Bool   // it looks rarely: there was nothing to free, and the kernel did not send
 	wg     sync.WaitGroup
-	unread map[bpf.StreamKey]struct{} // found at the last look; only the goroutine uses it
+	unread map[bpf.StreamKey]time.Time // since when; only the goroutine uses it
 
 	mu     sync.Mutex           // guards the lists below
 	later  []func()             // after a grace period
@@ -106,7 +107,7 @@ func (r *reclaimer) run() {
 			}
 			if now.Sub(looked) >= unreadInterval {
 				looked = now
-				r.endUnread()
+				r.endUnread(now)
 				r.forgetObjects(monotonic() - uint64(objectFor))
 				r.freeTracks()
 			}
@@ -292,17 +293,20 @@ func keysOf[K, V any](m Table, match func(*K, *V) bool) (found []K) {
 
 // endUnread ends the streams that user space does not know, because the publisher has reset them before their header
 // was read.
-func (r *reclaimer) endUnread() {
+func (r *reclaimer) endUnread(now time.Time) {
 	f, maps := r.fast, &r.fast.kernel.tables
-	found := make(map[bpf.StreamKey]struct{})
+	found := make(map[bpf.StreamKey]time.Time)
 	ended := make(map[bpf.StreamKey]struct{})
 	for _, key := range keysOf(maps.Subgroups, func(*bpf.StreamKey, *bpf.Subgroup) bool { return true }) {
 		c := f.registry.conn(key.Publisher)
 		if c == nil || c.isRead(key.StreamId) {
 			continue
 		}
-		found[key] = struct{}{}
-		if _, again := r.unread[key]; again {
+		since, again := r.unread[key]
+		if !again {
+			since = now
+		}
+		if found[key] = since; now.Sub(since) >= endedFor {
 			c.end(key.StreamId, true)
 			ended[key] = struct{}{}
 		}

@@ -7,7 +7,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,14 +33,17 @@ var (
 // replayed is a fast path with a publisher and a subscriber.
 type replayed struct {
 	*fastpath.FastPath
-	state *claim.ConnState
-	run   func(packet []byte) (sealed []byte) // runs server_ingress
-	last  map[string]uint64                   // counts
+	publisher, subscriber claim.ForwarderConn
+	track                 *fastpath.ForwardedTrack
+	state                 *claim.ConnState
+	run                   func(packet []byte) (sealed []byte) // runs server_ingress
+	last                  map[string]uint64                   // counts
+	abandoned             atomic.Int32                        // streams
 }
 
 // serve connects both.
 func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
-	abandon := func(*claim.StreamState) { t.Error("a stream is abandoned") }
+	abandon := func(*claim.StreamState) { r.abandoned.Add(1) }
 	publisher := r.Connect(r.NewConn(), abandon)
 	publisher.ReadKeys(0, open)
 	publisher.ConnectionID(replayID, true)
@@ -57,6 +63,7 @@ func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
 		MaxDatagramFrame: 500,
 	})
 	track := r.NewTrack()
+	r.publisher, r.subscriber, r.track = publisher, subscriber, track
 	track.Forward(publisher, 77, 100, []fastpath.Subscriber{{
 		Conn: subscriber, Alias: 1 << 40, Forward: true, Priority: 128,
 		Range: moqt.Range{Start: moqt.Location{Group: 2}, End: moqt.Location{Group: 60, Object: 1 << 60}},
@@ -67,7 +74,6 @@ func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
 		publisher.Close()
 		require.NoError(t, r.Close())
 	})
-	fastpath.StopReclaimer(t, r.FastPath) // it would end streams that user space does not read
 }
 
 // counted returns how much each counter has grown since the last call. A copy of the kernel's is always lost here.
@@ -128,6 +134,7 @@ func TestSimulatedPrograms(t *testing.T) {
 	tr := newTrace()
 	for _, r := range []*replayed{real, simulated} {
 		r.serve(t, &tr.open, &tr.seal)
+		fastpath.StopReclaimer(t, r.FastPath) // it would end streams that user space does not read
 	}
 	seen := make(map[string]uint64)
 	for i := range 1000 {
@@ -144,6 +151,7 @@ func TestSimulatedPrograms(t *testing.T) {
 			seen[reason] += n
 		}
 	}
+	require.Zero(t, real.abandoned.Load()+simulated.abandoned.Load())
 	t.Log(seen)
 	for _, reason := range []string{
 		"packet_opened", "packet_long_header", "packet_too_short", "packet_forged", "packet_replayed", "packet_old",
@@ -153,6 +161,35 @@ func TestSimulatedPrograms(t *testing.T) {
 		"copy_window", "copy_paced", "copy_too_large",
 	} {
 		require.NotZero(t, seen[reason], reason)
+	}
+}
+
+// TestLostBehindTheKernel loses the packet with the beginning of a stream when the kernel has forwarded it, and user
+// space gets it later: then it goes on with the kernel's stream. If it does not come, the stream is abandoned.
+func TestLostBehindTheKernel(t *testing.T) {
+	for after, adopts := range map[time.Duration]bool{9 * time.Second: true, 15 * time.Second: false} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := programs.New(1, programs.Habits{Budget: 8, Slots: 480}, func(netip.AddrPort, []byte) {})
+				k.Sent(replaySubscriber)
+				fast, err := k.Open(nil, slog.Default())
+				require.NoError(t, err)
+				r, tr := &replayed{FastPath: fast}, newTrace()
+				r.serve(t, &tr.open, &tr.seal)
+				unlimit(r.state)
+				const stream, group = 3, 5
+				header := bpftest.Concat(0x10, bpftest.VI64(77), bpftest.VI64(group), 100)
+				p := fastpath.Packet(&tr.open, replayID, 0, bpftest.Stream(stream, 0, 0, append(header, "object"...)))
+				k.Receive(replayPublisher, p, func() {})
+				time.Sleep(after)
+				synctest.Wait()
+				h := moqt.SubgroupHeader{TrackAlias: 77, GroupID: group}
+				defer r.track.Receive(r.publisher, stream, h, 100, int64(len(header)))()
+				_, adopted := r.subscriber.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: stream})
+				require.Equal(t, adopts, adopted)
+				require.Equal(t, adopts, r.abandoned.Load() == 0)
+			})
+		})
 	}
 }
 
@@ -216,13 +253,7 @@ func (tr *trace) next() (packet []byte, change func(*claim.ConnState)) {
 func (tr *trace) change() func(*claim.ConnState) {
 	which, small := tr.rng.IntN(16), uint64(tr.rng.IntN(1000))
 	return func(s *claim.ConnState) {
-		s.Window.Store(1 << 40)
-		s.DataLimit.Store(1 << 40)
-		s.MaxUni.Store(1 << 40)
-		s.LedgerLow.Store(s.NextPN.Load())
-		s.MTU.Store(1500)
-		s.Threshold.Store(1 << 16)
-		s.PaceWaits.Store(0)
+		unlimit(s)
 		switch which {
 		case 0:
 			s.Window.Store(s.InFlight.Load() + small)
@@ -238,6 +269,16 @@ func (tr *trace) change() func(*claim.ConnState) {
 			s.PaceWaits.Store(1)
 		}
 	}
+}
+
+func unlimit(s *claim.ConnState) {
+	s.Window.Store(1 << 40)
+	s.DataLimit.Store(1 << 40)
+	s.MaxUni.Store(1 << 40)
+	s.LedgerLow.Store(s.NextPN.Load())
+	s.MTU.Store(1500)
+	s.Threshold.Store(1 << 16)
+	s.PaceWaits.Store(0)
 }
 
 // frame returns a frame, or a few bytes, and whether it may be media.
