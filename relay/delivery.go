@@ -275,7 +275,7 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 		Timeouts:        v.deadlines().of(seg),
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
-			v.logOmission(seg, o, res.Arrived-int64(len(prefix)), res.Outcome)
+			v.logOmission(seg, o, len(prefix), res)
 			severed := res.Outcome == media.Severed
 			if severed {
 				v.streams.beginRest()

@@ -12,13 +12,14 @@ import (
 // Omission is what a subscriber does not get although the relay has it, or will have it: the objects of a subgroup from
 // one on. The relay logs each omission, with the level debug, as the attribute "objects".
 //
-// If Why is [media.Severed], the subscriber may get these objects twice instead: the fast path may have sent some that
-// the relay has never received.
+// If Why is [media.Severed], the subscriber may get some of these objects twice instead: those that are within the bytes
+// that were sent. The fast path may have sent bytes that the relay has never received.
 type Omission struct {
 	Peer            string // the subscriber's address
 	Track           moqt.FullTrackName
 	Group, Subgroup uint64
 	From            uint64 // object
+	Sent            int64  // bytes from the beginning of this object on
 	Why             media.Outcome
 }
 
@@ -37,14 +38,15 @@ func (u Unasked) LogValue() slog.Value {
 // LogValue implements [slog.LogValuer].
 func (o Omission) LogValue() slog.Value {
 	return slog.GroupValue(slog.Any("track", o.Track), slog.Uint64("group", o.Group),
-		slog.Uint64("subgroup", o.Subgroup), slog.Uint64("from", o.From))
+		slog.Uint64("subgroup", o.Subgroup), slog.Uint64("from", o.From), slog.Int64("sent", o.Sent))
 }
 
 // logOmission logs how a stream has ended, if it was by the drop policy or a timeout, or if it was severed. The stream
-// began with the first object, and the peer has acknowledged that many bytes of the log from there on.
-func (v *delivery) logOmission(seg *track.Segment, first track.Object, arrived int64, why media.Outcome) {
+// began with a prefix of some bytes and the first object.
+func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix int, res media.Result) {
 	what := "objects are left out"
-	switch why {
+	arrived, sent := res.Arrived-int64(prefix), res.Size-int64(prefix) // of the log, from the first object on
+	switch res.Outcome {
 	case media.Severed:
 		what = "objects may come twice"
 		if at, severed := seg.Log.Severed(); severed {
@@ -60,24 +62,26 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, arrived i
 	}
 	o := Omission{
 		Peer: v.sub.peer.remote().String(), Track: v.sub.hub.name, Group: seg.Group, Subgroup: seg.Subgroup,
-		From: first.ID, Why: why,
+		From: first.ID, Sent: max(0, sent), Why: res.Outcome,
 	}
 	if arrived > 0 {
-		o.From = firstAt(seg.Log, first, first.IDEnd+arrived)
+		var start int64
+		o.From, start = firstAt(seg.Log, first, first.IDEnd+arrived)
+		o.Sent = max(0, first.IDEnd+sent-start)
 	}
-	log.Debug(what, "peer", o.Peer, "why", why, "objects", o)
+	log.Debug(what, "peer", o.Peer, "why", o.Why, "objects", o)
 }
 
-// firstAt returns the object that the byte at a log offset belongs to, which may be still to come, or an earlier one if
-// the log does not have its objects any more.
-func firstAt(log *track.Log, earlier track.Object, at int64) uint64 {
+// firstAt returns the object that the byte at a log offset belongs to, and where it starts. It may be still to come, or
+// an earlier one if the log does not have its objects any more.
+func firstAt(log *track.Log, earlier track.Object, at int64) (id uint64, start int64) {
 	o, ok := log.Covering(at)
 	last, _ := log.Last()
 	switch {
 	case ok:
-		return o.ID
+		return o.ID, o.Start
 	case at < last.End:
-		return earlier.ID
+		return earlier.ID, earlier.IDEnd
 	}
-	return last.ID + 1
+	return last.ID + 1, at
 }

@@ -33,20 +33,27 @@ func TestOmission(t *testing.T) {
 		second, _ := seg.Log.Seek(1)
 		from := func(arrived int64, why media.Outcome) string {
 			out.Reset()
-			d.delivery.logOmission(seg, first, arrived, why)
+			d.delivery.logOmission(seg, first, 9, media.Result{
+				Arrived: arrived + 9, Size: seg.Log.End() - first.IDEnd + 9, Outcome: why,
+			})
 			return out.String()
 		}
 		for arrived, object := range map[int64]int{
 			-3: 0, 0: 0, second.Start - first.IDEnd - 1: 0, second.Start - first.IDEnd: 1,
 			seg.Log.End() - first.IDEnd: 3,
 		} {
-			want := fmt.Sprintf("objects.group=7 objects.subgroup=0 objects.from=%d\n", object)
+			start := []int64{first.IDEnd, second.Start, 0, seg.Log.End()}[object]
+			if object == 0 && arrived > 0 {
+				start = first.Start
+			}
+			sent := seg.Log.End() - start
+			want := fmt.Sprintf("objects.group=7 objects.subgroup=0 objects.from=%d objects.sent=%d\n", object, sent)
 			require.Contains(t, from(arrived, media.Dropped), want)
 		}
 		require.Contains(t, from(0, media.Late), "why=late")
 		require.Contains(t, from(0, media.Severed), "may come twice")
 		require.Empty(t, from(0, media.Delivered))
 		seg.Log.Discard(seg.Log.End())
-		require.Contains(t, from(second.Start-first.IDEnd, media.Dropped), "objects.from=0\n", "which one is forgotten")
+		require.Contains(t, from(second.Start-first.IDEnd, media.Dropped), "objects.from=0 ", "which one is forgotten")
 	})
 }

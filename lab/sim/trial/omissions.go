@@ -18,35 +18,78 @@ import (
 type omissions struct {
 	mu      sync.Mutex
 	all     []omission
-	unasked []moqt.Range
+	unasked []omission // by a relay, of others
 }
 
 // omission is a relay's, for a viewer or for another relay.
 type omission struct {
-	to netip.Addr
+	to netip.Addr // who lacks the objects
 	at time.Time
 	relay.Omission
+	unasked moqt.Range
 }
 
-// excuse reports whether a relay has decided that an object does not go to a host, or to another relay, so that the
-// viewers of that one may miss it.
-func (o *omissions) excuse(host int, at moqt.Location, subgroup uint64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.ContainsFunc(o.unasked, func(r moqt.Range) bool { return r.Contains(at) }) ||
-		slices.ContainsFunc(o.all, func(x omission) bool {
-			forUs := x.to == sim.Host(host) || x.to.Less(sim.Host(firstClient))
-			return forUs && x.Why != media.Severed && x.has(at, subgroup)
-		})
-}
-
-// repeats reports whether an object may come twice to a host: a kernel may have sent what its relay never received.
-func (o *omissions) repeats(host int, at moqt.Location, subgroup uint64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.ContainsFunc(o.all, func(x omission) bool {
-		return x.to == sim.Host(host) && x.Why == media.Severed && x.has(at, subgroup)
+// excuse reports whether a relay has decided that an object does not go to a viewer, or to a relay on the way there.
+func (l *life) excuse(w *viewer, at moqt.Location) bool {
+	on := l.way(w)
+	l.omitted.mu.Lock()
+	defer l.omitted.mu.Unlock()
+	lacks := func(x omission) bool { return slices.Contains(on, x.to) && l.groupAt(x.at, at) == at.Group }
+	return slices.ContainsFunc(l.omitted.unasked, func(x omission) bool {
+		return lacks(x) && x.unasked.Contains(l.Media.wire(at))
+	}) || slices.ContainsFunc(l.omitted.all, func(x omission) bool {
+		return lacks(x) && x.Why != media.Severed && x.has(l.Media.wire(at), l.Media.subgroup(at))
 	})
+}
+
+// way returns the hosts of a viewer, and of the relays from which its objects may have come.
+func (l *life) way(w *viewer) (hosts []netip.Addr) {
+	var add func(relay int)
+	add = func(relay int) {
+		hosts = append(hosts, sim.Host(relay))
+		for _, upstream := range l.Upstream[relay-1] {
+			add(upstream)
+		}
+	}
+	add(l.relayOf(w.spec))
+	add(w.relay)
+	for relay := range l.Cluster.size() {
+		add(relay + 1)
+	}
+	return append(hosts, sim.Host(w.host))
+}
+
+// groupAt returns the latest group at a time that has the same id as an object's.
+func (l *life) groupAt(now time.Time, at moqt.Location) (latest uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for group := range l.Media.Groups {
+		begun := l.published[moqt.Location{Group: group}]
+		if l.Media.groupID(group) == l.Media.groupID(at.Group) && !begun.IsZero() && !begun.After(now) {
+			latest = group
+		}
+	}
+	return latest
+}
+
+// repeats reports whether an object may come twice to a viewer: a kernel may have sent what its relay never received.
+func (l *life) repeats(w *viewer, at moqt.Location) bool {
+	l.omitted.mu.Lock()
+	defer l.omitted.mu.Unlock()
+	return slices.ContainsFunc(l.omitted.all, func(x omission) bool {
+		return x.to == sim.Host(w.host) && x.Why == media.Severed && x.has(l.Media.wire(at), l.Media.subgroup(at)) &&
+			l.Media.bytesBefore(x.From, at) < x.Sent
+	})
+}
+
+// bytesBefore returns how many bytes of payload objects of a subgroup have from one on, before another one.
+func (m *Media) bytesBefore(first uint64, at moqt.Location) (n int64) {
+	for object := first; object < at.Object; object++ {
+		if o := (moqt.Location{Group: at.Group, Object: object}); !m.isDatagram(o) && m.subgroup(o) == m.subgroup(at) {
+			n += int64(len(m.payload(o)))
+		}
+	}
+	return n
 }
 
 // has reports whether an object is among those that the omission is about.
@@ -54,10 +97,11 @@ func (o *omission) has(at moqt.Location, subgroup uint64) bool {
 	return o.Group == at.Group && o.Subgroup == subgroup && o.From <= at.Object
 }
 
-// logged is what relays log: it goes on to another handler, if that wants it, and omissions are kept.
+// logged is what a relay logs: it goes on to another handler, if that wants it, and omissions are kept.
 type logged struct {
 	slog.Handler
 	omissions *omissions
+	relay     int
 }
 
 // Enabled implements [slog.Handler].
@@ -70,10 +114,12 @@ func (h logged) Handle(ctx context.Context, r slog.Record) error {
 		defer h.omissions.mu.Unlock()
 		switch o := a.Value.Any().(type) {
 		case relay.Unasked:
-			h.omissions.unasked = append(h.omissions.unasked, o.Range)
+			h.omissions.unasked = append(h.omissions.unasked, omission{
+				to: sim.Host(h.relay), at: time.Now(), unasked: o.Range,
+			})
 		case relay.Omission:
 			if to, err := netip.ParseAddrPort(o.Peer); err == nil {
-				h.omissions.all = append(h.omissions.all, omission{to.Addr(), time.Now(), o})
+				h.omissions.all = append(h.omissions.all, omission{to: to.Addr(), at: time.Now(), Omission: o})
 			}
 		}
 		return true
@@ -86,10 +132,10 @@ func (h logged) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements [slog.Handler].
 func (h logged) WithAttrs(a []slog.Attr) slog.Handler {
-	return logged{h.Handler.WithAttrs(a), h.omissions}
+	return logged{h.Handler.WithAttrs(a), h.omissions, h.relay}
 }
 
 // WithGroup implements [slog.Handler].
 func (h logged) WithGroup(name string) slog.Handler {
-	return logged{h.Handler.WithGroup(name), h.omissions}
+	return logged{h.Handler.WithGroup(name), h.omissions, h.relay}
 }

@@ -85,7 +85,7 @@ func (p *process) config() server.Config {
 	s, host := p.service, sim.Host(p.relay)
 	cfg := server.Config{
 		Listen: fmt.Sprintf("%v:4443", host),
-		Logger: slog.New(logged{s.options.Log.Handler(), &s.omitted}).
+		Logger: slog.New(logged{s.options.Log.Handler(), &s.omitted, p.relay}).
 			With("relay", p.relay, "process", p.number),
 		NewDropPolicy: dropPolicies[s.drop],
 		ListenLink: func(string, *net.UDPAddr) (transport.UDPConn, error) {
