@@ -12,8 +12,8 @@ import (
 // Omission is what a subscriber does not get although the relay has it, or will have it: the objects of a subgroup from
 // one on. The relay logs each omission, with the level debug, as the attribute "objects".
 //
-// If Why is [media.Severed], the subscriber may get some of these objects twice instead: those that are within the bytes
-// that were sent. The fast path may have sent bytes that the relay has never received.
+// If Why is [media.Severed], the subscriber may get objects within the sent bytes twice instead: the fast path may have
+// sent some that the relay has never received.
 type Omission struct {
 	Peer            string // the subscriber's address
 	Track           moqt.FullTrackName

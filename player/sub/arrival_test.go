@@ -115,7 +115,8 @@ func respond(t *testing.T, f *session.IncomingFetch, objects ...*moqt.ObjectData
 	require.NoError(t, err)
 	encoder := moqt.NewFetchEncoder(f.Session().Version(), moqt.Ascending)
 	for _, o := range objects {
-		b, err := encoder.AppendObject(nil, &moqt.FetchObject{Location: o.Location, PayloadLength: uint64(len(o.Payload))})
+		header := moqt.FetchObject{Location: o.Location, PayloadLength: uint64(len(o.Payload))}
+		b, err := encoder.AppendObject(nil, &header)
 		require.NoError(t, err)
 		_, err = stream.Write(append(b, o.Payload...))
 		require.NoError(t, err)

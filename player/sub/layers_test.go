@@ -50,9 +50,9 @@ func (s *streams) of(track string) int {
 func TestPlayWithoutLayers(t *testing.T) {
 	whole, _, _ := clip(t)
 	for name, r := range map[string]*clienttest.Relay{
-		"the track is refused":        {Refused: []string{layered}},
-		"the track ends at once":      {Broken: []string{layered}},
-		"other subgroups are dropped": {Tamper: onlyFirstSubgroup},
+		"the track is refused":         {Refused: []string{layered}},
+		"the track ends at once":       {Broken: []string{layered}},
+		"other subgroups are dropped":  {Tamper: onlyFirstSubgroup},
 		"and the next group overtakes": {Tamper: overtaken},
 	} {
 		t.Run(name, func(t *testing.T) {

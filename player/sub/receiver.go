@@ -11,8 +11,8 @@ import (
 
 // laneReceiver passes the objects of a subscription on to the player.
 type laneReceiver struct {
-	e      *playing
-	lane   *lane
+	e        *playing
+	lane     *lane
 	source   *source
 	layers   *layers
 	first    *arrival

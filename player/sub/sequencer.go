@@ -231,8 +231,9 @@ func (s *sequencer) idle() state {
 }
 
 // unmarkedEnd guesses whether a group is complete if the publisher does not mark the ends of groups: all streams have
-// ended with FIN, no object is missing, and no joining fetch is under way, which may bring more. If all that has come is a first object which may have a stream of its own,
-// the other streams may still come, also after the next group has begun: key frames are the most urgent.
+// ended with FIN, no object is missing, and no joining fetch is under way, which may bring more. If all that has come
+// is a first object which may have a stream of its own, the other streams may still come, also after the next group has
+// begun: key frames are the most urgent.
 func (s *sequencer) unmarkedEnd(g *incoming) bool {
 	if s.marks || s.fetching || s.apart && s.next.Object == 1 {
 		return false

@@ -172,7 +172,7 @@ func (l *life) move(w *viewer, uri string) error {
 func (l *life) lacking(w *viewer, end uint64) []moqt.Location {
 	return slices.DeleteFunc(w.missing(w.first, end), func(at moqt.Location) bool {
 		return !w.wants(at) || l.Media.mayLack(at) || l.Limits.Cache > 0 && w.isUnknown(at) ||
-			l.excuse(w, at)
+			excuses{l, w}.lacks(at)
 	})
 }
 
@@ -425,7 +425,7 @@ func (l *life) verdict() (faults []string) {
 func (l *life) faultsOf(w *viewer) []string {
 	w.using.lock()
 	defer w.using.unlock()
-	faults := w.allFaults(func(at moqt.Location) bool { return l.repeats(w, at) })
+	faults := w.allFaults(excuses{l, w}.repeats)
 	if w.left || w.wasTooSlow() {
 		return faults
 	}

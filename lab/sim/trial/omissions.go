@@ -16,9 +16,8 @@ import (
 
 // omissions keep what relays have decided to leave out. They are read from the relays' logs.
 type omissions struct {
-	mu      sync.Mutex
-	all     []omission
-	unasked []omission // by a relay, of others
+	mu  sync.Mutex
+	all []omission
 }
 
 // omission is a relay's, for a viewer or for another relay.
@@ -26,75 +25,72 @@ type omission struct {
 	to netip.Addr // who lacks the objects
 	at time.Time
 	relay.Omission
-	unasked moqt.Range
-}
-
-// excuse reports whether a relay has decided that an object does not go to a viewer, or to a relay on the way there.
-func (l *life) excuse(w *viewer, at moqt.Location) bool {
-	on := l.way(w)
-	l.omitted.mu.Lock()
-	defer l.omitted.mu.Unlock()
-	lacks := func(x omission) bool { return slices.Contains(on, x.to) && l.groupAt(x.at, at) == at.Group }
-	return slices.ContainsFunc(l.omitted.unasked, func(x omission) bool {
-		return lacks(x) && x.unasked.Contains(l.Media.wire(at))
-	}) || slices.ContainsFunc(l.omitted.all, func(x omission) bool {
-		return lacks(x) && x.Why != media.Severed && x.has(l.Media.wire(at), l.Media.subgroup(at))
-	})
-}
-
-// way returns the hosts of a viewer, and of the relays from which its objects may have come.
-func (l *life) way(w *viewer) (hosts []netip.Addr) {
-	var add func(relay int)
-	add = func(relay int) {
-		hosts = append(hosts, sim.Host(relay))
-		for _, upstream := range l.Upstream[relay-1] {
-			add(upstream)
-		}
-	}
-	add(l.relayOf(w.spec))
-	add(w.relay)
-	for relay := range l.Cluster.size() {
-		add(relay + 1)
-	}
-	return append(hosts, sim.Host(w.host))
-}
-
-// groupAt returns the latest group at a time that has the same id as an object's.
-func (l *life) groupAt(now time.Time, at moqt.Location) (latest uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for group := range l.Media.Groups {
-		begun := l.published[moqt.Location{Group: group}]
-		if l.Media.groupID(group) == l.Media.groupID(at.Group) && !begun.IsZero() && !begun.After(now) {
-			latest = group
-		}
-	}
-	return latest
-}
-
-// repeats reports whether an object may come twice to a viewer: a kernel may have sent what its relay never received.
-func (l *life) repeats(w *viewer, at moqt.Location) bool {
-	l.omitted.mu.Lock()
-	defer l.omitted.mu.Unlock()
-	return slices.ContainsFunc(l.omitted.all, func(x omission) bool {
-		return x.to == sim.Host(w.host) && x.Why == media.Severed && x.has(l.Media.wire(at), l.Media.subgroup(at)) &&
-			l.Media.bytesBefore(x.From, at) < x.Sent
-	})
-}
-
-// bytesBefore returns how many bytes of payload objects of a subgroup have from one on, before another one.
-func (m *Media) bytesBefore(first uint64, at moqt.Location) (n int64) {
-	for object := first; object < at.Object; object++ {
-		if o := (moqt.Location{Group: at.Group, Object: object}); !m.isDatagram(o) && m.subgroup(o) == m.subgroup(at) {
-			n += int64(len(m.payload(o)))
-		}
-	}
-	return n
+	unasked *moqt.Range // by the relay that lacks them; nil: they were not sent
 }
 
 // has reports whether an object is among those that the omission is about.
 func (o *omission) has(at moqt.Location, subgroup uint64) bool {
+	if o.unasked != nil {
+		return o.unasked.Contains(at)
+	}
 	return o.Group == at.Group && o.Subgroup == subgroup && o.From <= at.Object
+}
+
+// excuses tell what a viewer may lack or get twice, by what relays have logged.
+type excuses struct {
+	*life
+	viewer *viewer
+}
+
+// lacks reports whether a relay has decided that an object does not go to the viewer, or to a relay on the way there.
+func (e excuses) lacks(at moqt.Location) bool {
+	way := e.way()
+	return e.some(at, func(x omission) bool { return x.Why != media.Severed && slices.Contains(way, x.to) })
+}
+
+// repeats reports whether an object may come twice to the viewer: a kernel may have sent what its relay never received.
+func (e excuses) repeats(at moqt.Location) bool {
+	return e.some(at, func(x omission) bool {
+		return x.Why == media.Severed && x.to == sim.Host(e.viewer.host) && e.Media.bytes(x.From, at) <= x.Sent
+	})
+}
+
+// some reports whether an omission is about an object, and f is true of it.
+func (e excuses) some(at moqt.Location, f func(omission) bool) bool {
+	wire, subgroup := e.Media.wire(at), e.Media.subgroup(at)
+	e.omitted.mu.Lock()
+	defer e.omitted.mu.Unlock()
+	return slices.ContainsFunc(e.omitted.all, func(x omission) bool {
+		return x.has(wire, subgroup) && e.groupAt(x.at, wire.Group) == at.Group && f(x)
+	})
+}
+
+// way returns the hosts of the viewer, and of the relays from which its objects may have come.
+func (e excuses) way() []netip.Addr {
+	hosts := []netip.Addr{sim.Host(e.viewer.host)}
+	on := map[int]bool{e.relayOf(e.viewer.spec): true, e.viewer.relay: true}
+	for relay := e.last(); relay > 0; relay-- {
+		if on[relay] || e.Cluster != nil {
+			hosts = append(hosts, sim.Host(relay))
+			for _, upstream := range e.Upstream[relay-1] {
+				on[upstream] = true
+			}
+		}
+	}
+	return hosts
+}
+
+// groupAt returns the group that had begun last, at a time, of those with an id.
+func (e excuses) groupAt(now time.Time, id uint64) (latest uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for group := range e.Media.Groups {
+		begun, ok := e.published[moqt.Location{Group: group}]
+		if ok && e.Media.groupID(group) == id && !begun.After(now) {
+			latest = group
+		}
+	}
+	return latest
 }
 
 // logged is what a relay logs: it goes on to another handler, if that wants it, and omissions are kept.
@@ -114,9 +110,8 @@ func (h logged) Handle(ctx context.Context, r slog.Record) error {
 		defer h.omissions.mu.Unlock()
 		switch o := a.Value.Any().(type) {
 		case relay.Unasked:
-			h.omissions.unasked = append(h.omissions.unasked, omission{
-				to: sim.Host(h.relay), at: time.Now(), unasked: o.Range,
-			})
+			x := omission{to: sim.Host(h.relay), at: time.Now(), unasked: &o.Range}
+			h.omissions.all = append(h.omissions.all, x)
 		case relay.Omission:
 			if to, err := netip.ParseAddrPort(o.Peer); err == nil {
 				h.omissions.all = append(h.omissions.all, omission{to: to.Addr(), at: time.Now(), Omission: o})

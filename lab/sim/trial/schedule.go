@@ -38,14 +38,6 @@ type Cluster struct {
 	Messages Messages
 }
 
-// size returns how many nodes there are. It may be called on nil.
-func (c *Cluster) size() int {
-	if c == nil {
-		return 0
-	}
-	return len(c.Nodes)
-}
-
 // Node is a relay of a cluster.
 type Node struct {
 	Name   string

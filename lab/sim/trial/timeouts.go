@@ -115,6 +115,16 @@ func (l *life) firstPublished(id, object uint64) (first time.Time, ok bool) {
 	return first, false
 }
 
+// bytes returns how many bytes of payload a subgroup has from an object on, up to another one.
+func (m *Media) bytes(first uint64, last moqt.Location) (n int64) {
+	for at := (moqt.Location{Group: last.Group, Object: first}); !last.Less(at); at.Object++ {
+		if !m.isDatagram(at) && m.subgroup(at) == m.subgroup(last) {
+			n += int64(len(m.payload(at)))
+		}
+	}
+	return n
+}
+
 // lastOf returns the last object of a subgroup, or 0 if it has none.
 func (m *Media) lastOf(subgroup uint64) (last uint64) {
 	for object := range m.Objects {
