@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -76,7 +75,6 @@ type oracle struct {
 	unknown []moqt.Range                // to the relay, when it was asked for them
 	faults  []string
 	twice   []moqt.Location // that came twice
-	resets  int
 	open    map[uint64]int // streams that have not ended, by group
 	stalled chan struct{}  // nil: streams are read
 }
@@ -120,8 +118,7 @@ func (o *oracle) HandleSubgroup(g *session.Subgroup) {
 			o.take(at, stream[first.PayloadStart:first.End], time.Now())
 			pending, next = pending[1:], at.Object+1
 		}
-		if err != nil {
-			o.endStream(err)
+		if err != nil { // a reset leaves the rest to another stream
 			return
 		}
 	}
@@ -206,15 +203,6 @@ func (o *oracle) latest() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
-}
-
-// endStream counts how streams end. A stream may be reset if another one brings the rest.
-func (o *oracle) endStream(err error) {
-	if !errors.Is(err, io.EOF) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.resets++
-	}
 }
 
 func (o *oracle) countOpen(group uint64, n int) {
