@@ -75,8 +75,8 @@ type oracle struct {
 	unknown []moqt.Range                // to the relay, when it was asked for them
 	faults  []string
 	twice   []moqt.Location // that came twice
-	open    map[uint64]int // streams that have not ended, by group
-	stalled chan struct{}  // nil: streams are read
+	open    map[uint64]int  // streams that have not ended, by group
+	stalled chan struct{}   // nil: streams are read
 }
 
 func newOracle(v *Viewer, m *Media, before *oracle) *oracle {
