@@ -125,6 +125,7 @@ type archive struct {
 	cut        int // after how many objects the stream is reset; 0: not at all
 	skip       func(moqt.Location) bool
 	delay      time.Duration
+	pause      time.Duration      // before each object
 	flat       bool               // all objects are of subgroup 0; otherwise three are of each
 	mark       []moqt.FetchObject // sent before the objects
 }
@@ -158,6 +159,7 @@ func (a *archive) serve(f *session.IncomingFetch) {
 			f.Done()
 			return
 		}
+		time.Sleep(a.pause)
 		p := payload(l.Object)
 		b, err := enc.AppendObject(nil, &moqt.FetchObject{Location: l, SubgroupID: a.subgroup(l),
 			PayloadLength: uint64(len(p))})

@@ -32,6 +32,7 @@ type refill struct {
 	data     *track.Track
 	wanted   moqt.Range
 	cancel   context.CancelFunc
+	stalled  *time.Timer // calls cancel if nothing comes
 
 	group    uint64               // the current one
 	open     map[uint64]*refilled // its subgroups
@@ -52,9 +53,10 @@ type refilled struct {
 // run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap.
 func (r *refill) run() {
 	u := r.upstream
-	ctx, cancel := context.WithTimeout(u.sub.Context(), u.hub.relay.cfg.FillTimeout)
+	ctx, cancel := context.WithCancel(u.sub.Context())
 	defer cancel()
-	r.cancel = cancel
+	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.relay.cfg.FillTimeout, cancel)
+	defer r.stalled.Stop()
 	stream, err := r.begin(ctx)
 	if err == nil {
 		defer context.AfterFunc(ctx, func() { stream.CancelRead(uint64(moqt.ResetCancelled)) })()
@@ -105,6 +107,7 @@ func (r *refill) receive(stream io.Reader) error {
 	buf, stream := make([]byte, fetchBuffer), unlucky.Reader(stream)
 	for {
 		n, err := stream.Read(buf)
+		r.stalled.Reset(r.upstream.hub.relay.cfg.FillTimeout)
 		r.upstream.receiver.count(n)
 		if wrong := r.read(buf[:n], r); wrong != nil {
 			return wrong

@@ -534,6 +534,24 @@ func TestUpstreamLeavesAGap(t *testing.T) {
 	})
 }
 
+// What was missed takes longer than a FETCH waits for a publisher, as each object comes some seconds behind the other.
+func TestRefillTakesLong(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		u := b.upstreamTo("moqt://other")
+		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		first, other := b.dialForeign(u)
+		src := other.serve(&source{})
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+		first.cut()
+		a := &archive{size: 2, largest: at(4, 0), flat: true, pause: 2 * time.Second}
+		_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+		other.serve(&source{largest: &a.largest})
+		time.Sleep(time.Minute)
+		require.Subset(t, strings.Split(k.take(), ", "), []string{"1.1", "2.0", "2.1", "3.0", "3.1", "4.0"})
+	})
+}
+
 // The upstream relay goes away while what was missed is asked for, and refuses that. It is fetched in the next session.
 func TestRefillMeetsGoaway(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
