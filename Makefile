@@ -16,13 +16,12 @@ export BPF2GO_STRIP := llvm-strip-19
 # Debian has the C library's headers in a folder named for the architecture. The objects hold no path of this checkout.
 export BPF2GO_CFLAGS := -O2 -g -Wall -Werror -mcpu=v3 -I$(CURDIR)/internal/bpf/include -ffile-prefix-map=$(CURDIR)=. \
 	-I/usr/include/x86_64-linux-gnu -I/usr/include/aarch64-linux-gnu
-NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 # Debian's versions begin with a digit.
 DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//; s/-/+/g' | grep . || \
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb release check-release image check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb earlier release check-release image check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -112,27 +111,30 @@ cross: third_party ## cross-compile what must run elsewhere: the relay, pub and 
 	GOOS=linux GOARCH=arm64 go build ./cmd/sluice ./cmd/sluice-rtt
 	GOOS=darwin GOARCH=arm64 go vet ./cmd/sluice-lab ./rtt # with tests, of which most need Linux
 
-deb: build ## build bin/sluice_VERSION_ARCHITECTURE.deb, the Debian package
-	mkdir -p bin/completion
-	for p in sluice sluice-rtt; do bin/$$p completion bash >bin/completion/$$p.bash && \
-		bin/$$p completion zsh >bin/completion/_$$p && bin/$$p completion fish >bin/completion/$$p.fish || exit; done
+deb: build ## build the packages for Debian: bin/sluice-relay_VERSION_ARCHITECTURE.deb, sluice-rtt, and sluice (empty)
 	rm -f bin/*.deb
-	DEB_VERSION=$(DEB_VERSION) DEB_ARCH=$$(go env GOARCH) go run $(NFPM) package --config dist/deb/nfpm.yaml \
-		--packager deb --target bin/
+	scripts/completions bin bin/completion
+	scripts/packages $$(go env GOARCH) $(DEB_VERSION) bin deb dist/packages/*.yaml
 
 release: ## build archives, packages, a repository for apt, bills of materials and checksums into bin/release
-	NFPM=$(NFPM) scripts/release
+	scripts/release
 
-check-release: release ## install from the release's repository in a copy of this machine (root)
-	unshare --net scripts/machine scripts/try-release bin/release
+check-release: release earlier ## install and upgrade from the release's repository in a copy of this machine (root)
+	unshare --net scripts/machine scripts/try-release bin/release bin/earlier/*.deb
 
 image: ## build the container image sluice, by docker or by DOCKER=podman
 	$(or $(DOCKER),docker) build --file dist/Dockerfile --tag sluice --build-arg VERSION=$(VERSION) .
 
-check-dist: deps deb ## install, upgrade and remove the package in a copy of this machine; check alerts (root)
+# The package sluice as it was before there were two.
+earlier: build
+	rm -rf bin/earlier
+	scripts/completions bin bin/completion
+	scripts/packages $$(go env GOARCH) '0~0' bin/earlier deb scripts/testdata/earlier/nfpm.yaml
+
+check-dist: deps deb earlier ## install, upgrade and remove the packages in a copy of this machine; check alerts (root)
 	promtool check rules dist/prometheus/*.rules.yml
 	promtool test rules dist/prometheus/*.test.yml
-	unshare --net scripts/machine scripts/try-deb bin/*.deb
+	unshare --net scripts/machine scripts/try-deb bin/earlier/*.deb bin/*.deb
 
 vulnerabilities: third_party ## name known vulnerabilities of what the programs use (asks vuln.go.dev)
 	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./cmd/...

@@ -362,18 +362,23 @@ func TestDistMetrics(t *testing.T) {
 	}
 }
 
-// TestRulesAreShipped looks for the files with alerts, the jobs that these name, and the dashboards in the package and
-// its description.
+// packageOf names the package of the program with a job.
+var packageOf = map[string]string{
+	"sluice": "dist/packages/sluice-relay.yaml", "sluice-rtt": "dist/packages/sluice-rtt.yaml",
+}
+
+// TestRulesAreShipped looks for the files with alerts, the jobs that these name, and the dashboards in the packages and
+// their description.
 func TestRulesAreShipped(t *testing.T) {
 	text, err := os.ReadFile(clitest.Path("dist/README.md"))
 	require.NoError(t, err)
 	description := string(text)
-	shipped := valuesOf(readYAML(t, "dist/deb/nfpm.yaml"), "dst")
 	var files []string
 	for job, two := range distFiles {
 		files = append(files, two...)
 		require.Regexp(t, `(?m)^ +- job_name: `+job+`\b`, description)
 		rules, dashboard := filepath.Base(two[0]), filepath.Base(two[1])
+		shipped := valuesOf(readYAML(t, packageOf[job]), "dst")
 		require.Contains(t, shipped, "/usr/share/doc/sluice/"+rules)
 		require.Contains(t, shipped, "/usr/share/doc/sluice/grafana-"+dashboard)
 		require.Contains(t, description, "`prometheus/"+rules+"`")
