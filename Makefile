@@ -21,7 +21,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb earlier release check-release image check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb earlier release check-release image chart check-chart check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -119,11 +119,22 @@ deb: build ## build the packages for Debian: bin/sluice-relay_VERSION_ARCHITECTU
 release: ## build archives, packages, a repository for apt, bills of materials and checksums into bin/release
 	scripts/release
 
-check-release: release earlier ## install and upgrade from the release's repository in a copy of this machine (root)
+check-release: deps release earlier ## install and upgrade by the release's repository, run its image, check its chart (root)
+	scripts/try-image bin/release/*-image.tar amd64 arm64
+	scripts/chart check bin/release/*.tgz
 	unshare --net scripts/machine scripts/try-release bin/release bin/earlier/*.deb
 
-image: ## build the container image sluice, by docker or by DOCKER=podman
-	$(or $(DOCKER),docker) build --file dist/Dockerfile --tag sluice --build-arg VERSION=$(VERSION) .
+image: third_party ## build bin/sluice-image.tar, the container image for this machine's architecture
+	GOOS=linux $(GOBUILD) -o bin/image/ ./cmd/sluice
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) scripts/image-archive sluice:latest bin/sluice-image.tar \
+		$$(go env GOARCH)=bin/image/sluice
+
+chart: ## make dist/kubernetes/sluice.yaml of the Helm chart in dist/helm/sluice
+	scripts/chart render
+
+check-chart: chart ## check the chart by Helm and Kubernetes' schemas, and that dist/kubernetes/sluice.yaml is its result
+	git diff --exit-code -- dist/kubernetes
+	scripts/chart check dist/helm/sluice
 
 # The package sluice as it was before there were two.
 earlier: build

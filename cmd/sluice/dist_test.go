@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -40,7 +39,7 @@ func TestManifests(t *testing.T) {
 	for file, read := range map[string]func(*testing.T, []byte) manifest{
 		"dist/compose.yaml":           readCompose,
 		"dist/kubernetes/sluice.yaml": readKubernetes,
-		"dist/Dockerfile":             readDockerfile,
+		"dist/image.json":             readImage,
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(clitest.Path(file))
@@ -157,16 +156,17 @@ func readKubernetes(t *testing.T, text []byte) manifest {
 	return manifest{c.Args, c.Security.Capabilities.Add, spec.HostNetwork}
 }
 
-// readDockerfile reads the description of an image. Its network is chosen later.
-func readDockerfile(t *testing.T, text []byte) manifest {
-	caps := regexp.MustCompile(`setcap (\S+)=p `).FindSubmatch(text)
-	require.NotNil(t, caps)
-	m := manifest{hostNetwork: true}
-	for c := range strings.SplitSeq(string(caps[1]), ",") {
-		m.capabilities = append(m.capabilities, strings.TrimPrefix(strings.ToUpper(c), "CAP_"))
+// readImage reads the description of an image. Its network is chosen later.
+func readImage(t *testing.T, text []byte) manifest {
+	var d struct {
+		Capabilities []string
+		Config       struct {
+			User            string
+			Entrypoint, Cmd []string
+		}
 	}
-	cmd := regexp.MustCompile(`(?m)^CMD (\[.*\])$`).FindSubmatch(text)
-	require.NotNil(t, cmd)
-	require.NoError(t, json.Unmarshal(cmd[1], &m.args))
-	return m
+	require.NoError(t, json.Unmarshal(text, &d))
+	require.Equal(t, "65532:65532", d.Config.User)
+	require.Equal(t, []string{"/sluice"}, d.Config.Entrypoint)
+	return manifest{d.Config.Cmd, d.Capabilities, true}
 }

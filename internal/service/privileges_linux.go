@@ -8,7 +8,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// RaisePrivileges makes all permitted capabilities effective. A file's (setcap(8), see dist/Dockerfile) are only
+// RaisePrivileges makes all permitted capabilities effective. A file's (setcap(8), see dist/image.json) are only
 // permitted, so that the program also runs where it gets none of them.
 func RaisePrivileges() error {
 	c := cap.GetProc()
