@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -27,33 +28,22 @@ func rootFiles(program string, capabilities []string, t time.Time) ([]byte, erro
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
+	add := func(h tar.Header, content []byte) {
+		h.ModTime, h.Size, h.Format = t, int64(len(content)), tar.FormatPAX
+		err = errors.Join(err, w.WriteHeader(&h))
+		if len(content) > 0 {
+			_, writing := w.Write(content)
+			err = errors.Join(err, writing)
+		}
+	}
 	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
-		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: t, Format: tar.FormatPAX})
-		if err != nil {
-			return nil, err
-		}
+		add(tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil)
 	}
-	for _, f := range []struct {
-		name    string
-		mode    int64
-		content []byte
-		records map[string]string
-	}{
-		{"etc/ssl/certs/ca-certificates.crt", 0o644, authorities(), nil},
-		{"sluice", 0o755, text, map[string]string{"SCHILY.xattr.security.capability": permitted}},
-	} {
-		err := w.WriteHeader(&tar.Header{
-			Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: t, PAXRecords: f.records,
-			Format: tar.FormatPAX,
-		})
-		if err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.content); err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(), w.Close()
+	add(tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644}, authorities())
+	add(tar.Header{
+		Name: "sluice", Mode: 0o755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": permitted},
+	}, text)
+	return b.Bytes(), errors.Join(err, w.Close())
 }
 
 // fileCapabilities returns the extended attribute of a file with permitted capabilities: struct

@@ -29,5 +29,5 @@ func run(args []string) error {
 	case len(args) == 3 && args[0] == "check":
 		return check(args[1], args[2], os.Stdout)
 	}
-	return errors.New("usage: image make DESCRIPTION NAME FOLDER ARCHITECTURE=BINARY... | image check FOLDER ARCHITECTURE")
+	return errors.New("usage: image make DESCRIPTION NAME FOLDER ARCHITECTURE=BINARY... or check FOLDER ARCHITECTURE")
 }
