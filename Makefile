@@ -132,7 +132,7 @@ image: third_party ## build bin/sluice-image.tar, the container image for this m
 chart: ## make dist/kubernetes/sluice.yaml of the Helm chart in dist/helm/sluice
 	scripts/chart render
 
-check-chart: chart ## check the chart by Helm and Kubernetes' schemas, and that dist/kubernetes/sluice.yaml is its result
+check-chart: deps chart ## check the chart by Helm and Kubernetes' schemas, and that dist/kubernetes/sluice.yaml is its result
 	git diff --exit-code -- dist/kubernetes
 	scripts/chart check dist/helm/sluice
 
