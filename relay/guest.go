@@ -31,6 +31,7 @@ type GuestConfig struct {
 // peer, and what it uses is charged to the same accounts: it is a session of its address and its token.
 type Guest struct {
 	relay  *Relay
+	id     uint64 // counted as those of sessions, set by sessions.addGuest
 	ask    AuthRequest
 	payers charge.Payers
 	ctx    context.Context
@@ -46,7 +47,7 @@ type Guest struct {
 	kernel, process         atomic.Uint64 // packets, by who has sent them
 }
 
-// ErrWithdrawn is the cause of a Guest's context when its permission has ended.
+// ErrWithdrawn is the cause of a Guest's context when its permission has ended, or an operator has ended it.
 var ErrWithdrawn = errors.New("the permission has ended")
 
 // Admit makes a client a guest, until Leave. To refuse, it returns a *moqt.RequestError.
@@ -92,7 +93,9 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 		if refused != nil {
 			return refused
 		}
+		g.mu.Lock() // for subjects
 		g.payers = append(g.payers, token)
+		g.mu.Unlock()
 		if refused := g.charge(token); refused != nil {
 			return refused
 		}
@@ -143,6 +146,13 @@ func (g *Guest) newLease(ask AuthRequest) *lease {
 func (g *Guest) hold(l *lease) {
 	context.AfterFunc(g.ctx, l.release)
 	l.begin(func(*moqt.RequestError) { g.end(ErrWithdrawn) })
+}
+
+// subjects returns who the guest's token is for.
+func (g *Guest) subjects() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return subjectsOf(g.payers)
 }
 
 // SharesToken reports whether the permissions of two guests belong to one subject (Grant.Subject).
@@ -214,6 +224,19 @@ func (g *Guest) status() GuestStatus {
 		Received: g.received.Load(), Sent: g.sent.Load(), Dropped: g.dropped.Load(),
 		Kernel: g.kernel.Load(), Process: g.process.Load(),
 	}
+}
+
+// summary describes the guest as a session.
+func (g *Guest) summary() SessionSummary {
+	s := SessionSummary{
+		ID: g.id, Remote: g.ask.Remote.String(), Transport: g.ask.Kind.String(), Path: g.ask.Path, Began: g.began,
+		Subjects: g.subjects(), Subscriptions: 1, address: addrOf(g.ask.Remote), end: func() { g.end(ErrWithdrawn) },
+	}
+	if g.ask.Action == ActionPublishNamespace {
+		s.Publications, s.Subscriptions = 1, 0
+	}
+	s.Roles = rolesOf(&s)
+	return s
 }
 
 // GuestStatus describes a [Guest].

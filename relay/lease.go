@@ -20,9 +20,14 @@ const (
 	minReview = time.Second
 )
 
-var errExpired = &moqt.RequestError{
-	Code: moqt.RequestExpiredAuthToken, Reason: "the permission has expired",
-}
+var (
+	errExpired = &moqt.RequestError{
+		Code: moqt.RequestExpiredAuthToken, Reason: "the permission has expired",
+	}
+	errWithdrawn = &moqt.RequestError{
+		Code: moqt.RequestUnauthorized, Reason: "the authorization token was withdrawn",
+	}
+)
 
 // lease is a Grant while it is in force: for a request of a peer (permission), or for a guest. It ends when the Grant
 // expires, or when the Authorizer refuses it at a review. A timer and the relay's leases see to that, and not the
@@ -107,6 +112,10 @@ func (l *lease) useLocked(g Grant, changes uint64) {
 // watchLocked sees to it that the lease is looked at when something is due; mu is held.
 func (l *lease) watchLocked() {
 	if l.lost == nil || l.over {
+		return
+	}
+	if l.relay.tokens.Has(l.grant.Subject) {
+		go l.lose(errWithdrawn)
 		return
 	}
 	if l.changes != l.relay.leases.countChanges() {
@@ -218,7 +227,10 @@ func (r *Relay) authorize(ctx context.Context, ask AuthRequest) (Grant, *moqt.Re
 		}()
 		return r.cfg.Authorizer.Authorize(ctx, ask)
 	}()
-	if err == nil {
+	switch {
+	case err == nil && r.tokens.Has(grant.Subject):
+		return Grant{}, errWithdrawn
+	case err == nil:
 		return grant, nil
 	}
 	refused, ok := errors.AsType[*moqt.RequestError](err)

@@ -1,6 +1,12 @@
 package relay
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"sluice/relay/withdrawn"
+)
 
 // maxReviewers is how many leases are reviewed at a time. An Authorizer may wait for a service.
 const maxReviewers = 1024
@@ -41,6 +47,18 @@ func (s *leases) changed() {
 	s.changes++
 	for l := range s.all {
 		s.queueLocked(l)
+	}
+}
+
+// endOf ends the leases of tokens that are withdrawn. The Authorizer, which may take long, is not asked about them.
+func (s *leases) endOf(tokens *withdrawn.List) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.all))
+	s.mu.Unlock()
+	for _, l := range all {
+		if tokens.Has(l.current().Subject) {
+			go l.lose(errWithdrawn)
+		}
 	}
 }
 

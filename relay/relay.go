@@ -13,6 +13,7 @@ import (
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
+	"sluice/relay/withdrawn"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -34,7 +35,8 @@ type Relay struct {
 	metrics *metrics
 	policy  atomic.Pointer[FastPathPolicy]
 	leases  leases
-	tasks   sync.WaitGroup // goroutines that outlive the handler that started them
+	tokens  *withdrawn.List // that have lost their force
+	tasks   sync.WaitGroup  // goroutines that outlive the handler that started them
 	drained context.Context
 	end     context.CancelFunc // of drained
 
@@ -63,6 +65,7 @@ func New(cfg Config) (*Relay, error) {
 	r := &Relay{
 		cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), leases: newLeases(), senderOf: mediaSenderOf,
 	}
+	r.tokens = withdrawn.New(func() { r.leases.endOf(r.tokens) })
 	r.sessions = sessions{
 		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), neighbors: make(map[*peer]*Neighbor),
 		guests: make(map[*Guest]struct{}),
@@ -182,6 +185,9 @@ func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 	r.directory.eachHub(func(h *hub) { h.fast.update() })
 }
 
+// Withdrawn returns the tokens that have lost their force. What they allow ends at once when they come to the list.
+func (r *Relay) Withdrawn() *withdrawn.List { return r.tokens }
+
 // Neighbors returns the neighbours of the relay.
 func (r *Relay) Neighbors() *Neighbors { return &r.neighbors }
 
@@ -201,6 +207,38 @@ func (r *Relay) Guests() (list []GuestStatus) {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Remote, b.Remote))
 	})
 	return list
+}
+
+// SelectSessions returns the present sessions that a selector chooses, the oldest first. Those of the relay with itself
+// are not among them, as its guests are.
+func (r *Relay) SelectSessions(by Selector) []SessionSummary {
+	var list []SessionSummary
+	peers, _ := r.sessions.list()
+	counts := r.countTracks()
+	for _, p := range peers {
+		if s := p.summary(counts[p]); (p.mayAsk == nil || p.upstream != nil) && by.matches(&s) {
+			list = append(list, s)
+		}
+	}
+	for _, g := range r.sessions.listGuests() {
+		if s := g.summary(); by.matches(&s) {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b SessionSummary) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Kick ends the sessions that a selector chooses, and returns their ids. Sessions with upstream relays only end if the
+// selector has their id or role. A client may come back, unless its token is withdrawn.
+func (r *Relay) Kick(by Selector) (ids []uint64) {
+	for _, s := range r.SelectSessions(by) {
+		if by.kicks(&s) {
+			s.end()
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }
 
 // Events returns the Events to configure each media sender with: through them the relay learns which subscribers are

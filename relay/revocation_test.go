@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -44,6 +45,13 @@ var revocations = map[string]revocation{
 			require.NoError(b.t, os.WriteFile(f.name, []byte(others), 0o600))
 		},
 	},
+	"is withdrawn": {
+		authorizer: func(t *testing.T) Authorizer { return tokenFile(t, others+"tok all live") },
+		happens: func(b *bench) {
+			_, err := b.relay.Withdrawn().Withdraw(subjectOf("tok"), time.Hour)
+			require.NoError(b.t, err)
+		},
+	},
 	"is refused at a review": {
 		authorizer: func(*testing.T) Authorizer {
 			return &rules{allow: func(r AuthRequest) (Grant, error) {
@@ -57,6 +65,9 @@ var revocations = map[string]revocation{
 		happens: func(*bench) {},
 	},
 }
+
+// subjectOf returns the subject of a token in a file.
+func subjectOf(tok string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(tok))) }
 
 func bears(r AuthRequest, tok string) bool {
 	for _, t := range r.Tokens {

@@ -64,6 +64,8 @@ func (s *sessions) addGuest(g *Guest) bool {
 	if s.farewell != nil || len(s.peers)+len(s.guests) >= s.limit {
 		return false
 	}
+	s.lastID++
+	g.id = s.lastID
 	s.guests[g] = struct{}{}
 	return true
 }

@@ -134,7 +134,7 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	m.node, err = cluster.Join(cluster.Config{
 		Cluster: cfg.Cluster, ID: cfg.Node, Logger: s.log,
 		Card: func() cluster.Card { return *m.card.Load() }, RTT: m.rtt, IsAlive: m.isAlive,
-		Networks: m.far.networks,
+		Networks: m.far.networks, Withdrawn: s.relay.Withdrawn(),
 	}, cfg.Engine)
 	if err != nil {
 		return err

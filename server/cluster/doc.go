@@ -15,6 +15,7 @@
 //	snap    all routes of a node, in parts
 //	bye     the node leaves
 //	near    how far networks of clients are from the node
+//	taken   the tokens that operators have withdrawn
 //
 // The epoch is the time at which a node joined. A message of an earlier epoch, or a change whose version is not the
 // next one, changes nothing. An earlier epoch counts only when nothing was heard of the node for the time of a lease:
@@ -34,6 +35,12 @@
 // other. Each namespace has a subject of its own, a token for each field, so that PREFIX.CLUSTER.route.*.a.b.> are the
 // routes below a/b. A field that is long, or has bytes that no token may have, becomes a hash: the message has its
 // name.
+//
+// # Withdrawn tokens
+//
+// A node tells the others at once what its operator withdraws. Each beat has a hash of the node's list. A node that
+// sees another hash tells its own list within a second, unless others have told the same meanwhile. So all lists become
+// one, of nodes that join later too, whatever messages are lost.
 //
 // # Who asks whom
 //

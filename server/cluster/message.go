@@ -115,6 +115,8 @@ type beat struct {
 	state
 	Card Card `json:"card"`
 	New  bool `json:"new,omitempty"` // has just joined, and wants all snapshots
+	// Withdrawn is the hash of the node's list of withdrawn tokens.
+	Withdrawn uint64 `json:"withdrawn,omitempty"`
 }
 
 // changeMessage tells that a route has come or gone.

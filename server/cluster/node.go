@@ -9,6 +9,7 @@ import (
 
 	"sluice/internal/logs"
 	"sluice/moqt"
+	"sluice/relay/withdrawn"
 )
 
 const (
@@ -42,6 +43,10 @@ type Config struct {
 	// and must not call the node. Default: the node tells nothing about that.
 	Networks func() Networks
 
+	// Withdrawn are the tokens that have no force at any node. The node adds those that others know. Default: an empty
+	// list.
+	Withdrawn *withdrawn.List
+
 	Logger *slog.Logger // default: slog.Default()
 }
 
@@ -53,6 +58,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.IsAlive == nil {
 		c.IsAlive = func(string) bool { return false }
+	}
+	if c.Withdrawn == nil {
+		c.Withdrawn = withdrawn.New(func() {})
 	}
 	if c.Networks == nil {
 		c.Networks = func() Networks { return nil }
@@ -148,6 +156,15 @@ func (n *Node) changeOwn(ns moqt.Namespace, change func(string) *changeMessage) 
 	}
 }
 
+// TellWithdrawn tells the others about Config.Withdrawn, whose owner has changed it. Without that they learn it later.
+func (n *Node) TellWithdrawn() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.closed {
+		n.tellWithdrawn()
+	}
+}
+
 // Watch calls f for each route of other nodes, and from then on for each change. f is called with locks held: it must
 // return at once, and must not call the node.
 func (n *Node) Watch(f func(Change)) {
@@ -204,6 +221,9 @@ func (n *Node) tickLocked(now time.Time) {
 	n.table.recall(now)
 	n.ask(now, n.table.members)
 	n.answer()
+	if !n.tellTaken.IsZero() && !now.Before(n.tellTaken) {
+		n.tellWithdrawn()
+	}
 }
 
 // isCutOffLocked reports whether the silence of the others says nothing about them, as the engine is away, or may not
@@ -271,6 +291,12 @@ func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.
 			n.table.near(from, &m, now)
 		}
 		return err
+	case kindTaken:
+		m, err := decodeWithdrawn(data)
+		if err == nil {
+			err = n.takeWithdrawn(&m)
+		}
+		return err
 	case kindAsk:
 		n.wants(from)
 		return nil
@@ -287,6 +313,7 @@ func (n *Node) handleLocked(k kind, from, subject string, data []byte, now time.
 
 func (n *Node) handleBeatLocked(from string, b *beat, now time.Time) {
 	n.noteLocked(from, b)
+	n.compareWithdrawn(b.Withdrawn, now)
 	m := n.table.meet(from, b, now)
 	if m != nil && b.New {
 		n.wants(from)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"sluice/internal/logs"
@@ -21,6 +22,8 @@ type speaker struct {
 	asks     map[string]time.Time // when to ask nodes for snapshots
 	askers   map[string]struct{}  // the nodes that have asked for one
 	counts   Counts
+
+	tellTaken time.Time // when to tell which tokens are withdrawn; zero: others know
 }
 
 func newSpeaker(cfg Config, engine Engine) speaker {
@@ -33,7 +36,9 @@ func newSpeaker(cfg Config, engine Engine) speaker {
 
 func (s *speaker) beat(now time.Time, isNew bool) {
 	s.beaten = now
-	s.publish(s.subjects.of(kindBeat, s.cfg.ID), beat{state: s.own.state, Card: s.cfg.Card(), New: isNew})
+	s.publish(s.subjects.of(kindBeat, s.cfg.ID), beat{
+		state: s.own.state, Card: s.cfg.Card(), New: isNew, Withdrawn: s.cfg.Withdrawn.Hash(),
+	})
 }
 
 // tellNetworks tells how far networks are from this node, if that is known of some.
@@ -42,6 +47,32 @@ func (s *speaker) tellNetworks(now time.Time) {
 		s.toldNear = now
 		s.publish(s.subjects.of(kindNear, s.cfg.ID), newNetworksMessage(s.own.state, list))
 	}
+}
+
+// tellWithdrawn tells which tokens are withdrawn.
+func (s *speaker) tellWithdrawn() {
+	s.tellTaken = time.Time{}
+	list := s.cfg.Withdrawn
+	for entries := range slices.Chunk(list.All(), maxEntries) {
+		s.publish(s.subjects.of(kindTaken, s.cfg.ID), withdrawnMessage{s.own.state, list.Hash(), entries})
+	}
+}
+
+// compareWithdrawn looks at the hash of another node's list. It waits for a moment before it tells its own, as others
+// may tell the same.
+func (s *speaker) compareWithdrawn(hash uint64, now time.Time) {
+	if own := s.cfg.Withdrawn.Hash(); own != hash && own != 0 && s.tellTaken.IsZero() {
+		s.tellTaken = now.Add(rand.N(Beat - tick))
+	}
+}
+
+// takeWithdrawn takes a part of another node's list.
+func (s *speaker) takeWithdrawn(m *withdrawnMessage) error {
+	err := s.cfg.Withdrawn.Merge(m.Entries)
+	if s.cfg.Withdrawn.Hash() == m.Hash {
+		s.tellTaken = time.Time{}
+	}
+	return err
 }
 
 // ask asks the nodes whose routes are not known. It waits for a moment first, as a snapshot that another node has

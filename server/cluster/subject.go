@@ -22,6 +22,7 @@ const (
 	kindSnap  kind = "snap"
 	kindBye   kind = "bye"
 	kindNear  kind = "near"
+	kindTaken kind = "taken"
 )
 
 // everybody is the receiver of a snapshot that many have asked for. No node has this name.
@@ -73,7 +74,8 @@ func (s subjects) route(node string, ns moqt.Namespace) string {
 // patterns returns the subjects that a node with this name subscribes to.
 func (s subjects) patterns(node string) []string {
 	return []string{
-		s.of(kindBeat, "*"), s.of(kindBye, "*"), s.of(kindNear, "*"), s.of(kindRoute, "*"), s.of(kindRoute, "*", ">"),
+		s.of(kindBeat, "*"), s.of(kindBye, "*"), s.of(kindNear, "*"), s.of(kindTaken, "*"),
+		s.of(kindRoute, "*"), s.of(kindRoute, "*", ">"),
 		s.of(kindAsk, "*", node), s.of(kindSnap, "*", node), s.of(kindSnap, "*", everybody),
 	}
 }
