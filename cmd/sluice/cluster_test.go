@@ -147,7 +147,7 @@ func TestNodeIsTheLastStep(t *testing.T) {
 			var engine countingEngine
 			node := &clusterNode{server.ClusterConfig{Engine: &engine, Node: "a", URL: "moqt://127.0.0.1"}}
 			f := relayFlags{control: tc.socket}
-			_, _, err = f.start(s, &takeover{port: handover.NewPort(handover.PortConfig{})}, node)
+			_, _, err = f.start(s, &takeover{port: handover.NewPort(handover.PortConfig{})}, node, func() {})
 			require.Equal(t, tc.joins, err == nil, err)
 			require.Equal(t, tc.joins, engine.published.Load() > 0)
 			require.NoError(t, node.close())

@@ -20,6 +20,7 @@ import (
 	"sluice/internal/cli"
 	"sluice/internal/service"
 	"sluice/server"
+	"sluice/server/api"
 	"sluice/transport"
 )
 
@@ -76,7 +77,8 @@ the first process starts. If the new process cannot start, the old one goes on a
 		},
 	}
 	f.register(cmd)
-	cmd.AddCommand(newRelayStatus(env), newRelayConfig(env))
+	cmd.AddCommand(newRelayStatus(env), newRelaySessions(env), newRelayKick(env), newRelayWithdraw(env),
+		newRelayDrain(env), newRelayConfig(env))
 	return cmd
 }
 
@@ -116,7 +118,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return errors.Join(err, s.Drain("", 0), t.close())
 	}
-	a, beside, err := f.start(s, t, node)
+	ctx, drain := context.WithCancel(ctx)
+	defer drain()
+	a, beside, err := f.start(s, t, node, drain)
 	if err != nil {
 		return errors.Join(err, node.close(), s.Drain("", 0), t.close())
 	}
@@ -130,8 +134,10 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 
 // start opens the admin address, unless --admin is empty, and the ports of the web page and RTSP, has this process get
 // new sessions, and then makes it a node: until then the process that it replaces is that node, and stays it if this
-// one fails.
-func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*service.Admin, companions, error) {
+// one fails. An operator may call drain at the admin address.
+func (f *relayFlags) start(
+	s *server.Server, t *takeover, node *clusterNode, drain func(),
+) (*service.Admin, companions, error) {
 	l, err := t.listenAdmin(f.admin)
 	if err != nil {
 		return nil, companions{}, service.ExplainAdmin("--admin", err)
@@ -152,7 +158,7 @@ func (f *relayFlags) start(s *server.Server, t *takeover, node *clusterNode) (*s
 	if l == nil {
 		return nil, beside, nil
 	}
-	a, err := f.serveAdmin(l, s, t, beside)
+	a, err := f.serveAdmin(l, s, t, beside, drain)
 	if err != nil {
 		return nil, companions{}, errors.Join(err, beside.close())
 	}
@@ -206,7 +212,7 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *service.Ad
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
 func (f *relayFlags) serveAdmin(
-	l net.Listener, s *server.Server, t *takeover, beside companions,
+	l net.Listener, s *server.Server, t *takeover, beside companions, drain func(),
 ) (*service.Admin, error) {
 	cfg := service.AdminConfig{
 		Flag: "--admin", Addr: f.admin, Hosts: f.adminHosts, Profiles: f.pprof, Alive: s.Alive,
@@ -219,6 +225,7 @@ func (f *relayFlags) serveAdmin(
 	a.Mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.Mux.HandleFunc("GET /status", s.ServeStatus)
 	a.Mux.HandleFunc("GET /cluster", s.ServeCluster)
+	a.Mux.Handle("/api/", f.inside.guard.Wrap(api.New(s, drain, slog.Default())))
 	if err := f.inside.addTo(a, s); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}

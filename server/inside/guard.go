@@ -129,16 +129,16 @@ func equal(token, shown string) bool {
 func (g *Guard) refuse(r *http.Request) (code int, why string) {
 	switch {
 	case isOfAnotherSite(r): // it could not read the answer, but it could use up the watchers
-		return http.StatusForbidden, "a page of another site must not look inside the relay"
+		return http.StatusForbidden, "a page of another site must not ask for this"
 	case g.tokenFile == "" && isLocal(r):
 		return 0, ""
 	case g.tokenFile == "":
 		return http.StatusForbidden,
-			"only programs of the relay's machine may look inside; start the relay with --admin-token-file for others"
+			"only programs of the relay's machine may ask for this; start the relay with --admin-token-file for others"
 	}
 	shown := shownToken(r)
 	if shown == "" {
-		return http.StatusUnauthorized, "looking inside the relay needs the admin token (--admin-token-file)"
+		return http.StatusUnauthorized, "this needs the admin token of the relay (--admin-token-file)"
 	}
 	return g.check(shown, sourceOf(r))
 }

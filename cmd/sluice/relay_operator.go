@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+)
+
+// operatorFlags are the flags of the commands that ask a running relay for something, at its admin address.
+type operatorFlags struct {
+	admin     string
+	tokenFile string
+	asJSON    bool
+}
+
+func (f *operatorFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
+	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with the admin token, if the relay has this flag, too")
+	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
+}
+
+// ask sends a request, and reads the answer into v. It returns the answer, too.
+func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Values, v any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	at := "http://" + f.admin + path
+	if len(q) > 0 {
+		at += "?" + q.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at, nil)
+	if err != nil {
+		return nil, cli.AsUsage(fmt.Errorf("--admin: %q: must be an address such as 127.0.0.1:4480", f.admin))
+	}
+	if f.tokenFile != "" {
+		token, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return nil, cli.AsUsage(fmt.Errorf("--admin-token-file: %w", err))
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w; is a relay running with --admin %s?", err, f.admin)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", at, err)
+	case resp.StatusCode >= http.StatusBadRequest:
+		return nil, f.explain(resp.StatusCode, strings.TrimSpace(string(text)))
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return nil, fmt.Errorf("%s: not the answer of a relay: %w", at, err)
+	}
+	return text, nil
+}
+
+// explain returns the error for an answer.
+func (f *operatorFlags) explain(code int, text string) error {
+	switch {
+	case code == http.StatusNotFound && strings.HasPrefix(text, "404 page"):
+		return fmt.Errorf("the relay at %s is of a version without this; replace it by a newer one (--replace)", f.admin)
+	case code == http.StatusBadRequest:
+		return cli.AsUsage(errors.New(text))
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/cli"
+	"sluice/relay"
+	"sluice/server/api"
+)
+
+// sessionFilter are the flags that choose sessions of a relay.
+type sessionFilter struct{ subject, prefix, role string }
+
+func (f *sessionFilter) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.subject, "subject", "", "sessions that show a token of this `subject`")
+	flags.StringVar(&f.prefix, "prefix", "", "sessions from an IP `address`, or a prefix such as 192.0.2.0/24")
+	flags.StringVar(&f.role, "role", "", "sessions of a publisher, subscriber or upstream relay")
+}
+
+func (f *sessionFilter) values() url.Values {
+	q := make(url.Values)
+	for name, value := range map[string]string{"subject": f.subject, "prefix": f.prefix, "role": f.role} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+func newRelaySessions(env *cli.Environment) *cobra.Command {
+	var f struct {
+		operatorFlags
+		sessionFilter
+	}
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List who is connected to a running relay",
+		Long: `List the sessions of a relay on this machine: their ids and addresses, what they do, and the subjects of
+the tokens that have allowed it. Several filters choose the sessions to which all of them apply. How their packets fare
+is shown by sluice relay status.`,
+		Example: `  sluice relay sessions
+  sluice relay sessions --role publisher
+  sluice relay sessions --prefix 192.0.2.0/24 --json | jq '.sessions[].id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := listSessions(cmd.Context(), &f.operatorFlags, f.values())
+			if err != nil {
+				return err
+			}
+			text := sessionsText(all.Sessions, time.Now())
+			if f.asJSON {
+				if text, err = json.MarshalIndent(all, "", "  "); err != nil {
+					return err
+				}
+				text = append(text, '\n')
+			}
+			_, err = env.Stdout.Write(text)
+			return err
+		},
+	}
+	f.operatorFlags.register(cmd)
+	f.sessionFilter.register(cmd)
+	return cmd
+}
+
+// listSessions asks for all pages.
+func listSessions(ctx context.Context, f *operatorFlags, q url.Values) (api.Sessions, error) {
+	all := api.Sessions{Sessions: []relay.SessionSummary{}}
+	q.Set("limit", "1000")
+	for after := uint64(0); ; {
+		var page api.Sessions
+		q.Set("after", strconv.FormatUint(after, 10))
+		if _, err := f.ask(ctx, http.MethodGet, "/api/sessions", q, &page); err != nil {
+			return all, err
+		}
+		all.Sessions = append(all.Sessions, page.Sessions...)
+		if page.Next <= after { // 0: the last one
+			return all, nil
+		}
+		after = page.Next
+	}
+}
+
+// sessionsText writes sessions for people.
+func sessionsText(list []relay.SessionSummary, now time.Time) []byte {
+	var b bytes.Buffer
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tPEER\tOVER\tTRACKS\tFOR\tPATH\tSUBJECTS")
+	for _, s := range list {
+		tracks := tracksText(&relay.SessionStatus{Publications: s.Publications, Subscriptions: s.Subscriptions})
+		remote := s.Remote
+		if s.Upstream != "" {
+			remote += " (upstream)"
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, remote, s.Transport, tracks,
+			now.Sub(s.Began).Round(time.Second), dash(s.Path), dash(strings.Join(s.Subjects, ", ")))
+	}
+	table.Flush()
+	return b.Bytes()
+}
+
+func newRelayKick(env *cli.Environment) *cobra.Command {
+	var f struct {
+		operatorFlags
+		sessionFilter
+	}
+	cmd := &cobra.Command{
+		Use:   "kick [flags] (ID... | --subject S | --prefix P | --role R)",
+		Short: "End sessions of a running relay",
+		Long: `End sessions of a relay on this machine, by the ids that sluice relay sessions lists, or those that filters
+choose. Peers are told that the operator has ended the session (NO_ERROR). They may come back: sluice relay withdraw
+takes the force from their token, and a firewall keeps an address away.
+
+Sessions with upstream relays are ended only by their id or --role upstream: the relay dials them again.`,
+		Example: `  sluice relay kick 17 23
+  sluice relay kick --subject '"alice" of "https://login.example"'
+  sluice relay kick --prefix 192.0.2.0/24 --role publisher`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			q := f.values()
+			if len(ids) > 0 == (len(q) > 0) {
+				return cli.AsUsage(errors.New("say which sessions: either their ids, as sluice relay sessions lists them, or " +
+					"--subject, --prefix or --role"))
+			}
+			if len(ids) == 0 {
+				return kick(cmd.Context(), &f.operatorFlags, "end", q, env.Stdout)
+			}
+			for _, id := range ids {
+				if err := kick(cmd.Context(), &f.operatorFlags, url.PathEscape(id)+"/end", nil, env.Stdout); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	f.operatorFlags.register(cmd)
+	f.sessionFilter.register(cmd)
+	return cmd
+}
+
+// kick asks for the end of sessions, and tells which have ended.
+func kick(ctx context.Context, f *operatorFlags, which string, q url.Values, w io.Writer) error {
+	var ended api.Ended
+	text, err := f.ask(ctx, http.MethodPost, "/api/sessions/"+which, q, &ended)
+	if err != nil {
+		return err
+	}
+	if !f.asJSON {
+		text = []byte("no session is chosen by that\n")
+		if len(ended.Ended) > 0 {
+			text = fmt.Appendln(nil, "ended:", strings.Trim(fmt.Sprint(ended.Ended), "[]"))
+		}
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+func newRelayDrain(env *cli.Environment) *cobra.Command {
+	var f operatorFlags
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Take a running relay out of service",
+		Long: `Have a relay on this machine ask its peers to move on (GOAWAY), and end when they have left or after its
+--drain, as SIGTERM does. New sessions are sent away as well.`,
+		Example: `  sluice relay drain
+  watch sluice relay sessions        # until the relay has ended`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var d api.Draining
+			text, err := f.ask(cmd.Context(), http.MethodPost, "/api/drain", nil, &d)
+			if err != nil {
+				return err
+			}
+			if !f.asJSON {
+				text = fmt.Appendf(nil, "draining; sessions that have to leave: %d\n", d.Sessions)
+			}
+			_, err = env.Stdout.Write(text)
+			return err
+		},
+	}
+	f.register(cmd)
+	return cmd
+}

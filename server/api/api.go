@@ -1,0 +1,185 @@
+// Package api is what an operator does with a running relay over HTTP: list its sessions, end some, withdraw tokens,
+// and take it out of service. The commands sluice relay sessions, kick, withdraw and drain use it.
+//
+// openapi.json describes it. A test keeps that complete.
+package api
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"sluice/relay"
+	"sluice/relay/withdrawn"
+)
+
+//go:embed openapi.json
+var document []byte
+
+// Server is a relay with its cluster. A *server.Server is one.
+type Server interface {
+	Relay() *relay.Relay
+	Withdraw(subject string, life time.Duration) (withdrawn.Entry, error)
+	Restore(subject string) (withdrawn.Entry, error)
+}
+
+// API answers requests about a server.
+type API struct {
+	server Server
+	drain  func()
+	log    *slog.Logger
+}
+
+// New returns the handler of all paths below /api. drain takes the relay out of service; it returns at once, and may be
+// called again. Pages of other sites must not make browsers send requests that change something; who else may ask is
+// for the caller to decide.
+func New(s Server, drain func(), log *slog.Logger) http.Handler {
+	a, mux := &API{s, drain, log}, http.NewServeMux()
+	for _, r := range routes {
+		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { r.serve(a, w, req) })
+	}
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "a page of another site must not change anything at the relay", http.StatusForbidden)
+	}))
+	return guard.Handler(mux)
+}
+
+type route struct {
+	method, path string
+	serve        func(*API, http.ResponseWriter, *http.Request)
+}
+
+var routes = []route{
+	{"GET", "/api/openapi.json", (*API).describe},
+	{"GET", "/api/sessions", (*API).list},
+	{"POST", "/api/sessions/end", (*API).endSome},
+	{"POST", "/api/sessions/{id}/end", (*API).endOne},
+	{"GET", "/api/withdrawals", (*API).listWithdrawn},
+	{"POST", "/api/withdrawals", (*API).withdraw},
+	{"DELETE", "/api/withdrawals", (*API).restore},
+	{"POST", "/api/drain", (*API).goAway},
+}
+
+func (a *API) describe(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(document) // fails only if the client has gone
+}
+
+func (a *API) list(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r, "after", "limit", "subject", "prefix", "role")
+	after, limit := q.number("after", 0, math.MaxUint64), q.number("limit", 1, maxPage)
+	by := q.selector()
+	if limit == 0 {
+		limit = defaultPage
+	}
+	if refuse(w, q.err, http.StatusBadRequest) {
+		return
+	}
+	answer(w, http.StatusOK, page(a.server.Relay().SelectSessions(by), after, int(limit)))
+}
+
+func (a *API) endSome(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r, "subject", "prefix", "role")
+	by := q.selector()
+	if by == (relay.Selector{}) {
+		q.fail(errors.New("say which sessions: subject, prefix or role; prefix=0.0.0.0/0 are all of IPv4, ::/0 of IPv6"))
+	}
+	if !refuse(w, q.err, http.StatusBadRequest) {
+		answer(w, http.StatusOK, a.end(by, r))
+	}
+}
+
+func (a *API) endOne(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r)
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil || id == 0 {
+		q.fail(fmt.Errorf("id: %q: must be a number, as GET /api/sessions lists it", r.PathValue("id")))
+	}
+	if refuse(w, q.err, http.StatusBadRequest) {
+		return
+	}
+	ended := a.end(relay.Selector{ID: id}, r)
+	if len(ended.Ended) == 0 {
+		http.Error(w, fmt.Sprintf("there is no session %d; it may have ended", id), http.StatusNotFound)
+		return
+	}
+	answer(w, http.StatusOK, ended)
+}
+
+func (a *API) end(by relay.Selector, r *http.Request) Ended {
+	ids := a.server.Relay().Kick(by)
+	if len(ids) == 0 {
+		return Ended{[]uint64{}}
+	}
+	a.log.Info("an operator has ended sessions", "which", by.String(), "sessions", len(ids), "from", r.RemoteAddr)
+	return Ended{ids}
+}
+
+func (a *API) listWithdrawn(w http.ResponseWriter, r *http.Request) {
+	if q := queryOf(r); !refuse(w, q.err, http.StatusBadRequest) {
+		answer(w, http.StatusOK, Withdrawals{a.server.Relay().Withdrawn().All()})
+	}
+}
+
+func (a *API) withdraw(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r, "subject", "for")
+	life := q.life()
+	if refuse(w, q.err, http.StatusBadRequest) {
+		return
+	}
+	e, err := a.server.Withdraw(q.Get("subject"), life)
+	code := http.StatusBadRequest
+	if errors.Is(err, withdrawn.ErrFull) {
+		code = http.StatusConflict
+	}
+	if refuse(w, err, code) {
+		return
+	}
+	a.log.Info("an operator has withdrawn tokens", "subject", e.Subject, "until", e.Until, "from", r.RemoteAddr)
+	answer(w, http.StatusOK, e)
+}
+
+func (a *API) restore(w http.ResponseWriter, r *http.Request) {
+	q := queryOf(r, "subject")
+	if refuse(w, q.err, http.StatusBadRequest) {
+		return
+	}
+	e, err := a.server.Restore(q.Get("subject"))
+	if refuse(w, err, http.StatusNotFound) {
+		return
+	}
+	a.log.Info("an operator has restored tokens", "subject", e.Subject, "from", r.RemoteAddr)
+	answer(w, http.StatusOK, e)
+}
+
+func (a *API) goAway(w http.ResponseWriter, r *http.Request) {
+	if q := queryOf(r); refuse(w, q.err, http.StatusBadRequest) {
+		return
+	}
+	a.log.Info("an operator drains the relay", "from", r.RemoteAddr)
+	a.drain()
+	answer(w, http.StatusAccepted, Draining{a.server.Relay().OpenSessions()})
+}
+
+// refuse answers with an error, if there is one.
+func refuse(w http.ResponseWriter, err error, code int) bool {
+	if err != nil {
+		http.Error(w, err.Error(), code)
+	}
+	return err != nil
+}
+
+func answer(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(v) // fails only if the client has gone
+}

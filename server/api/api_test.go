@@ -1,0 +1,333 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	"sluice/relay"
+	"sluice/relay/withdrawn"
+	"sluice/transport"
+)
+
+// fixture is the API of a relay with guests, whose tokens are their subjects.
+type fixture struct {
+	t       *testing.T
+	relay   *relay.Relay
+	api     http.Handler
+	drained int
+	told    []string // what the cluster would be told
+}
+
+func newFixture(t *testing.T) *fixture {
+	r, err := relay.New(relay.Config{Authorizer: bySubject{}, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	f := &fixture{t: t, relay: r}
+	f.api = New(f, func() { f.drained++ }, slog.New(slog.DiscardHandler))
+	return f
+}
+
+type bySubject struct{}
+
+func (bySubject) Authorize(_ context.Context, r relay.AuthRequest) (relay.Grant, error) {
+	return relay.Grant{Subject: string(r.Tokens[0].Value)}, nil
+}
+
+func (f *fixture) Relay() *relay.Relay { return f.relay }
+
+func (f *fixture) Withdraw(subject string, life time.Duration) (withdrawn.Entry, error) {
+	f.told = append(f.told, subject)
+	return f.relay.Withdrawn().Withdraw(subject, life)
+}
+
+func (f *fixture) Restore(subject string) (withdrawn.Entry, error) {
+	f.told = append(f.told, subject)
+	return f.relay.Withdrawn().Restore(subject)
+}
+
+func (f *fixture) admit(ip, subject string, a relay.Action) *relay.Guest {
+	f.t.Helper()
+	g, err := f.relay.Admit(f.t.Context(), relay.GuestConfig{
+		Kind: transport.RTSP, Remote: &net.TCPAddr{IP: net.ParseIP(ip), Port: 554}, Path: "/", Action: a,
+		Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(subject)}},
+		Track:  moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: subject},
+	})
+	require.NoError(f.t, err)
+	f.t.Cleanup(g.Leave)
+	return g
+}
+
+// do sends a request, and returns its answer: the error, or JSON in v.
+func (f *fixture) do(method, path string, code int, v any) (text string) {
+	f.t.Helper()
+	w := httptest.NewRecorder()
+	f.api.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	require.Equal(f.t, code, w.Code, "%s %s: %s", method, path, w.Body)
+	if v != nil {
+		require.NoError(f.t, json.Unmarshal(w.Body.Bytes(), v))
+	}
+	return w.Body.String()
+}
+
+// ids lists sessions, page by page.
+func (f *fixture) ids(query string, limit int) (pages [][]uint64) {
+	for after := uint64(0); ; {
+		var s Sessions
+		f.do("GET", fmt.Sprintf("/api/sessions?after=%d&limit=%d%s", after, limit, query), http.StatusOK, &s)
+		var ids []uint64
+		for _, s := range s.Sessions {
+			ids = append(ids, s.ID)
+		}
+		pages = append(pages, ids)
+		if s.Next == 0 {
+			return pages
+		}
+		require.Greater(f.t, s.Next, after)
+		after = s.Next
+	}
+}
+
+// TestSessions lists sessions and ends some.
+func TestSessions(t *testing.T) {
+	f := newFixture(t)
+	require.Equal(t, [][]uint64{nil}, f.ids("", 7))
+	var guests []*relay.Guest
+	for i := range 5 {
+		action := relay.ActionSubscribe
+		if i == 3 {
+			action = relay.ActionPublishNamespace
+		}
+		guests = append(guests, f.admit(fmt.Sprint("192.0.2.", i+1), []string{"alice", "bob"}[i%2], action))
+	}
+	require.Equal(t, [][]uint64{{1, 2}, {3, 4}, {5}}, f.ids("", 2))
+	require.Equal(t, [][]uint64{{1, 2, 3, 4, 5}}, f.ids("", 5))
+	require.Equal(t, [][]uint64{{1, 3}, {5}}, f.ids("&subject=alice", 2))
+	require.Equal(t, [][]uint64{{2, 3}}, f.ids("&prefix=192.0.2.2/31", 9))
+	require.Equal(t, [][]uint64{{4}}, f.ids("&role=publisher", 9))
+	require.Equal(t, [][]uint64{nil}, f.ids("&role=publisher&subject=alice", 9))
+	require.Contains(t, f.do("GET", "/api/sessions", http.StatusOK, nil), `"subjects": [`)
+
+	var ended Ended
+	f.do("POST", "/api/sessions/2/end", http.StatusOK, &ended)
+	require.Equal(t, []uint64{2}, ended.Ended)
+	require.ErrorIs(t, context.Cause(guests[1].Context()), relay.ErrWithdrawn)
+	require.Contains(t, f.do("POST", "/api/sessions/99/end", http.StatusNotFound, nil), "there is no session 99")
+	f.do("POST", "/api/sessions/end?subject=alice&prefix=192.0.2.0/30", http.StatusOK, &ended)
+	require.Equal(t, []uint64{1, 3}, ended.Ended)
+	require.NoError(t, guests[4].Context().Err())
+	require.Contains(t, f.do("POST", "/api/sessions/end?subject=carol", http.StatusOK, nil), `"ended": []`)
+}
+
+// TestWithdrawals withdraws tokens and restores them.
+func TestWithdrawals(t *testing.T) {
+	f := newFixture(t)
+	var all Withdrawals
+	require.Contains(t, f.do("GET", "/api/withdrawals", http.StatusOK, nil), `"withdrawals": []`)
+	var e withdrawn.Entry
+	f.do("POST", "/api/withdrawals?subject=alice&for=24h", http.StatusOK, &e)
+	require.Equal(t, []any{"alice", 24 * time.Hour}, []any{e.Subject, e.Until.Sub(e.Set)})
+	require.True(t, f.relay.Withdrawn().Has("alice"))
+	f.do("GET", "/api/withdrawals", http.StatusOK, &all)
+	require.Equal(t, []withdrawn.Entry{e}, all.Withdrawals)
+	f.do("DELETE", "/api/withdrawals?subject=alice", http.StatusOK, &e)
+	require.True(t, e.Restored)
+	require.False(t, f.relay.Withdrawn().Has("alice"))
+	require.Contains(t, f.do("DELETE", "/api/withdrawals?subject=alice", http.StatusNotFound, nil), "not withdrawn")
+	require.Equal(t, []string{"alice", "alice", "alice"}, f.told)
+	for i := range withdrawn.MaxEntries - 1 {
+		_, err := f.relay.Withdrawn().Withdraw(fmt.Sprint(i), time.Hour)
+		require.NoError(t, err)
+	}
+	require.Contains(t, f.do("POST", "/api/withdrawals?subject=bob&for=24h", http.StatusConflict, nil), "1024 subjects")
+}
+
+func TestDrain(t *testing.T) {
+	f := newFixture(t)
+	for i := range 2 {
+		require.Contains(t, f.do("POST", "/api/drain", http.StatusAccepted, nil), `"sessions": 0`)
+		require.Equal(t, i+1, f.drained)
+	}
+}
+
+// TestMistakes sends requests that say what is wrong with them, and change nothing.
+func TestMistakes(t *testing.T) {
+	f := newFixture(t)
+	g := f.admit("192.0.2.1", "alice", relay.ActionSubscribe)
+	for request, want := range map[string]string{
+		"POST /api/sessions/end":                           "say which sessions: subject, prefix or role",
+		"POST /api/sessions/end?subject=":                  "subject: must have one value",
+		"POST /api/sessions/end?subject=alice&subject=bob": "subject: must have one value",
+		"POST /api/sessions/end?subjects=alice":            "subjects: is no parameter here; there are: subject, ",
+		"POST /api/sessions/end?role=viewer":               `"viewer": must be publisher, subscriber or upstream`,
+		"POST /api/sessions/end?prefix=192.0.2.0/33":       `prefix: "192.0.2.0/33": must be an IP address or a`,
+		"POST /api/sessions/end?subject=alice&prefix=x":    `prefix: "x": must be`,
+		"POST /api/sessions/end?subject=alice;prefix=::/0": "invalid semicolon",
+		"POST /api/sessions/x/end":                         `id: "x": must be a number`,
+		"POST /api/sessions/0/end":                         `id: "0": must be a number`,
+		"POST /api/sessions/-1/end":                        `id: "-1": must be a number`,
+		"POST /api/sessions/1/end?subject=alice":           "subject: is no parameter here",
+		"GET /api/sessions?limit=0":                        "limit",
+		"GET /api/sessions?limit=1001":                     "limit",
+		"GET /api/sessions?after=x":                        `after: "x": must be a number`,
+		"POST /api/withdrawals?subject=alice":              `for: "": must be a duration such as 24h`,
+		"POST /api/withdrawals?subject=alice&for=1":        `for: "1": must be a duration such as 24h`,
+		"POST /api/withdrawals?subject=alice&for=0s":       "time",
+		"POST /api/withdrawals?subject=alice&for=9000h":    "time",
+		"POST /api/withdrawals?for=24h":                    "length of subject",
+		"POST /api/drain?timeout=1s":                       "timeout: is no parameter here",
+		"DELETE /api/withdrawals?subject=alice&for=24h":    "for: is no parameter here",
+		"GET /api/withdrawals?subject=alice":               "subject: is no parameter here",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		require.Contains(t, f.do(method, path, http.StatusBadRequest, nil), want, request)
+	}
+	f.do("GET", "/api/sessions/1/end", http.StatusMethodNotAllowed, nil)
+	f.do("GET", "/api/nothing", http.StatusNotFound, nil)
+	require.NoError(t, g.Context().Err())
+	require.Empty(t, f.relay.Withdrawn().All())
+	require.Zero(t, f.drained)
+}
+
+// TestOtherSites sends what a browser does for a page of another site.
+func TestOtherSites(t *testing.T) {
+	f := newFixture(t)
+	for _, header := range []http.Header{
+		{"Origin": {"https://page.example"}}, {"Origin": {"null"}}, {"Sec-Fetch-Site": {"cross-site"}},
+		{"Sec-Fetch-Site": {"same-site"}},
+	} {
+		for _, r := range routes {
+			if r.method == "GET" {
+				continue
+			}
+			req := httptest.NewRequest(r.method, r.path, nil)
+			req.Header = header
+			w := httptest.NewRecorder()
+			f.api.ServeHTTP(w, req)
+			require.Equal(t, http.StatusForbidden, w.Code, "%s %v", r.path, header)
+			require.Contains(t, w.Body.String(), "another site")
+		}
+	}
+	require.Zero(t, f.drained)
+}
+
+// spec is as much of an OpenAPI document as the tests read.
+type spec struct {
+	OpenAPI    string
+	Paths      map[string]map[string]operation
+	Components struct{ Schemas map[string]schema }
+}
+
+type operation struct {
+	OperationID string
+	Parameters  []struct{ Name, In string }
+	Responses   map[string]struct {
+		Content map[string]struct {
+			Schema struct {
+				Ref string `json:"$ref"`
+			}
+		}
+	}
+}
+
+type schema struct {
+	Properties map[string]struct{ Type string }
+	Required   []string
+}
+
+func readSpec(t *testing.T, f *fixture) (s spec) {
+	f.do("GET", "/api/openapi.json", http.StatusOK, &s)
+	require.Equal(t, "3.1.0", s.OpenAPI)
+	return s
+}
+
+// TestDocumentHasAllRoutes compares the document with the routes, and its parameters with what each route says about
+// one that there is not.
+func TestDocumentHasAllRoutes(t *testing.T) {
+	f := newFixture(t)
+	s := readSpec(t, f)
+	var documented, served []string
+	for path, operations := range s.Paths {
+		for method := range operations {
+			documented = append(documented, strings.ToUpper(method)+" "+path)
+		}
+	}
+	for _, r := range routes {
+		served = append(served, r.method+" "+r.path)
+		var names []string
+		for _, p := range s.Paths[r.path][strings.ToLower(r.method)].Parameters {
+			if p.In == "query" {
+				names = append(names, p.Name)
+			}
+		}
+		if r.path != "/api/openapi.json" {
+			path := strings.Replace(r.path, "{id}", "1", 1) + "?nothing=1"
+			want := "nothing: is no parameter here; there are: " + strings.Join(names, ", ") + "\n"
+			require.Equal(t, want, f.do(r.method, path, http.StatusBadRequest, nil), r.path)
+		}
+	}
+	require.ElementsMatch(t, served, documented)
+}
+
+// TestDocumentHasAllFields compares the fields of each answer with its schema, and which of them are always there.
+func TestDocumentHasAllFields(t *testing.T) {
+	s := readSpec(t, newFixture(t))
+	types := map[string]any{
+		"Sessions": Sessions{}, "Session": relay.SessionSummary{}, "Ended": Ended{}, "Withdrawals": Withdrawals{},
+		"Withdrawal": withdrawn.Entry{}, "Draining": Draining{},
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(types)), slices.Collect(maps.Keys(s.Components.Schemas)))
+	for name, v := range types {
+		var fields, required []string
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			if tag, ok := field.Tag.Lookup("json"); ok {
+				name, options, _ := strings.Cut(tag, ",")
+				fields = append(fields, name)
+				if options != "omitempty" {
+					required = append(required, name)
+				}
+			}
+		}
+		require.ElementsMatch(t, fields, slices.Collect(maps.Keys(s.Components.Schemas[name].Properties)), name)
+		require.ElementsMatch(t, required, s.Components.Schemas[name].Required, name)
+	}
+}
+
+// TestDocumentHasAllAnswers asks each route, and looks up the schema of its answer.
+func TestDocumentHasAllAnswers(t *testing.T) {
+	f := newFixture(t)
+	s := readSpec(t, f)
+	for request, code := range map[string]int{
+		"GET /api/sessions": 200, "POST /api/sessions/end?subject=a": 200, "POST /api/sessions/{id}/end": 200,
+		"GET /api/withdrawals": 200, "POST /api/withdrawals?subject=a&for=1h": 200,
+		"DELETE /api/withdrawals?subject=a": 200, "POST /api/drain": 202,
+	} {
+		g := f.admit("192.0.2.1", "b", relay.ActionSubscribe)
+		_, err := f.relay.Withdrawn().Withdraw("a", time.Hour)
+		require.NoError(t, err)
+		id := fmt.Sprint(f.relay.SelectSessions(relay.Selector{})[0].ID)
+		method, path, _ := strings.Cut(request, " ")
+		var got map[string]any
+		f.do(method, strings.Replace(path, "{id}", id, 1), code, &got)
+		path, _, _ = strings.Cut(path, "?")
+		op := s.Paths[path][strings.ToLower(method)]
+		ref := op.Responses[fmt.Sprint(code)].Content["application/json"].Schema.Ref
+		properties := s.Components.Schemas[ref[strings.LastIndexByte(ref, '/')+1:]].Properties
+		for name := range got {
+			require.Contains(t, properties, name, request)
+		}
+		g.Leave()
+	}
+}
