@@ -240,17 +240,6 @@ func (p *peer) leave() {
 	p.payers().Give(charge.SessionsOpen)
 }
 
-// summary describes the session for operators.
-func (p *peer) summary(n trackCounts) SessionSummary {
-	s := SessionSummary{
-		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(), Upstream: p.url, Path: p.path(),
-		Began: p.since, Subjects: subjectsOf(p.payers()), Publications: n.published, Subscriptions: n.subscribed,
-		address: addrOf(p.remote()), end: func() { p.session.Close(moqt.SessionNoError, kickReason) },
-	}
-	s.Roles = rolesOf(&s)
-	return s
-}
-
 // payers returns all accounts of the peer.
 func (p *peer) payers() charge.Payers {
 	p.mu.Lock()

@@ -185,9 +185,6 @@ func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
 	r.directory.eachHub(func(h *hub) { h.fast.update() })
 }
 
-// Withdrawn returns the tokens that have lost their force. What they allow ends at once when they come to the list.
-func (r *Relay) Withdrawn() *withdrawn.List { return r.tokens }
-
 // Neighbors returns the neighbours of the relay.
 func (r *Relay) Neighbors() *Neighbors { return &r.neighbors }
 
@@ -207,38 +204,6 @@ func (r *Relay) Guests() (list []GuestStatus) {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Remote, b.Remote))
 	})
 	return list
-}
-
-// SelectSessions returns the present sessions that a selector chooses, the oldest first. Those of the relay with itself
-// are not among them, as its guests are.
-func (r *Relay) SelectSessions(by Selector) []SessionSummary {
-	var list []SessionSummary
-	peers, _ := r.sessions.list()
-	counts := r.countTracks()
-	for _, p := range peers {
-		if s := p.summary(counts[p]); (p.mayAsk == nil || p.upstream != nil) && by.matches(&s) {
-			list = append(list, s)
-		}
-	}
-	for _, g := range r.sessions.listGuests() {
-		if s := g.summary(); by.matches(&s) {
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b SessionSummary) int { return cmp.Compare(a.ID, b.ID) })
-	return list
-}
-
-// Kick ends the sessions that a selector chooses, and returns their ids. Sessions with upstream relays only end if the
-// selector has their id or role. A client may come back, unless its token is withdrawn.
-func (r *Relay) Kick(by Selector) (ids []uint64) {
-	for _, s := range r.SelectSessions(by) {
-		if by.kicks(&s) {
-			s.end()
-			ids = append(ids, s.ID)
-		}
-	}
-	return ids
 }
 
 // Events returns the Events to configure each media sender with: through them the relay learns which subscribers are

@@ -48,7 +48,7 @@ var revocations = map[string]revocation{
 	"is withdrawn": {
 		authorizer: func(t *testing.T) Authorizer { return tokenFile(t, others+"tok all live") },
 		happens: func(b *bench) {
-			_, err := b.relay.Withdrawn().Withdraw(subjectOf("tok"), time.Hour)
+			_, err := OperatorOf(b.relay).Withdrawn().Withdraw(subjectOf("tok"), time.Hour)
 			require.NoError(b.t, err)
 		},
 	},

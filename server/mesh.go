@@ -131,15 +131,17 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 		return errors.Join(err, cfg.Engine.Close())
 	}
 	m.look(cfg.now())
+	tokens := relay.OperatorOf(s.relay).Withdrawn()
 	m.node, err = cluster.Join(cluster.Config{
 		Cluster: cfg.Cluster, ID: cfg.Node, Logger: s.log,
 		Card: func() cluster.Card { return *m.card.Load() }, RTT: m.rtt, IsAlive: m.isAlive,
-		Networks: m.far.networks, Withdrawn: s.relay.Withdrawn(),
+		Networks: m.far.networks, Withdrawn: tokens,
 	}, cfg.Engine)
 	if err != nil {
 		return err
 	}
 	s.mesh = m
+	tokens.OnChange(m.node.TellWithdrawn)
 	s.relay.Neighbors().SetRoutes(m)
 	m.node.Watch(m.watch)
 	m.stop = s.relay.Neighbors().FollowNamespaces("", m.follow)

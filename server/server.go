@@ -17,7 +17,6 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay"
-	"sluice/relay/withdrawn"
 	"sluice/transport"
 )
 
@@ -154,25 +153,6 @@ func (s *Server) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 
 // Relay returns the relay, whose settings may be changed while it runs.
 func (s *Server) Relay() *relay.Relay { return s.relay }
-
-// Withdraw takes the force from all tokens of a subject (relay.Grant.Subject), for a while: here at once, and at the
-// other nodes of the cluster within a second.
-func (s *Server) Withdraw(subject string, life time.Duration) (withdrawn.Entry, error) {
-	e, err := s.relay.Withdrawn().Withdraw(subject, life)
-	if err == nil && s.mesh != nil {
-		s.mesh.node.TellWithdrawn()
-	}
-	return e, err
-}
-
-// Restore is the reverse of Withdraw.
-func (s *Server) Restore(subject string) (withdrawn.Entry, error) {
-	e, err := s.relay.Withdrawn().Restore(subject)
-	if err == nil && s.mesh != nil {
-		s.mesh.node.TellWithdrawn()
-	}
-	return e, err
-}
 
 // FastPath returns the kernel's programs, or nil if they are not attached.
 func (s *Server) FastPath() *fastpath.FastPath { return s.fastPath.FastPath }

@@ -40,7 +40,8 @@ func TestWithdrawInCluster(t *testing.T) {
 			return n.Relay().Admit(t.Context(), relay.GuestConfig{
 				Kind: transport.RTSP, Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 554},
 				Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(subject)}},
-				Action: relay.ActionSubscribe, Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+				Action: relay.ActionSubscribe,
+				Track:  moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
 			})
 		}
 		var gone, stay []*relay.Guest
@@ -51,7 +52,7 @@ func TestWithdrawInCluster(t *testing.T) {
 				*list = append(*list, g)
 			}
 		}
-		_, err := nodes[0].Withdraw("alice", time.Hour)
+		_, err := relay.OperatorOf(nodes[0].Relay()).Withdrawn().Withdraw("alice", time.Hour)
 		require.NoError(t, err)
 		synctest.Wait()
 		for i, n := range nodes {
@@ -60,7 +61,7 @@ func TestWithdrawInCluster(t *testing.T) {
 			_, err := admit(n, "alice")
 			require.ErrorContains(t, err, "withdrawn")
 		}
-		_, err = nodes[1].Restore("alice")
+		_, err = relay.OperatorOf(nodes[1].Relay()).Withdrawn().Restore("alice")
 		require.NoError(t, err)
 		synctest.Wait()
 		for _, n := range nodes {

@@ -19,6 +19,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/service"
+	"sluice/relay"
 	"sluice/server"
 	"sluice/server/api"
 	"sluice/transport"
@@ -115,8 +116,11 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		return errors.Join(explainListen(err), t.close())
 	}
 	node, err := f.cluster.prepare(env, f.replace)
+	if err == nil {
+		err = f.auth.keepWithdrawn(relay.OperatorOf(s.Relay()).Withdrawn())
+	}
 	if err != nil {
-		return errors.Join(err, s.Drain("", 0), t.close())
+		return errors.Join(err, node.close(), s.Drain("", 0), t.close())
 	}
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
@@ -225,7 +229,7 @@ func (f *relayFlags) serveAdmin(
 	a.Mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.Mux.HandleFunc("GET /status", s.ServeStatus)
 	a.Mux.HandleFunc("GET /cluster", s.ServeCluster)
-	a.Mux.Handle("/api/", f.inside.guard.Wrap(api.New(s, drain, slog.Default())))
+	a.Mux.Handle("/api/", f.inside.guard.Wrap(api.New(relay.OperatorOf(s.Relay()), drain, slog.Default())))
 	if err := f.inside.addTo(a, s); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"sluice/auth/signed"
 	"sluice/internal/bounds"
 	"sluice/relay"
+	"sluice/relay/withdrawn"
 )
 
 // authFlags are the flags of sluice relay about authorization. Several schemes together allow all that one of them
@@ -27,6 +29,7 @@ type authFlags struct {
 	catKeys   string
 	rules     signed.Rules
 	hook      hook.Config
+	withdrawn string
 
 	metrics []prometheus.Collector // of the schemes, set by authorizer
 }
@@ -48,6 +51,22 @@ func (f *authFlags) register(cmd *cobra.Command) {
 		"refuse a request that --auth-url has not decided within this `duration`")
 	flags.IntVar(&f.hook.MaxQueries, "auth-url-queries", hook.DefaultMaxQueries, fmt.Sprintf(
 		"ask --auth-url for at most this `number` of decisions at a time, at most %d", hook.MaxQueries))
+	flags.StringVar(&f.withdrawn, "auth-withdrawn-file", "",
+		"`file` in which the relay keeps what sluice relay withdraw has withdrawn, over restarts and for all of its "+
+			"processes (default: none)")
+}
+
+// keepWithdrawn makes the file and the list of withdrawn tokens the same, until the process ends.
+func (f *authFlags) keepWithdrawn(list *withdrawn.List) error {
+	if f.withdrawn == "" {
+		return nil
+	}
+	file, err := withdrawn.Keep(list, f.withdrawn, slog.Default())
+	if err != nil {
+		return fmt.Errorf("--auth-withdrawn-file: %w", err)
+	}
+	go file.Run(context.Background())
+	return nil
 }
 
 // check returns the first mistake in the flags.

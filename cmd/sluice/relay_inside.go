@@ -22,7 +22,8 @@ type insideFlag struct {
 
 func (f *insideFlag) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.tokenFile, "admin-token-file", "",
-		"`file` with the token that everybody needs for /inside and /api; without it only programs on this machine get in")
+		"`file` with the token that everybody needs for /inside and /api; without it only programs on this machine "+
+			"get in")
 }
 
 // open reads the token.

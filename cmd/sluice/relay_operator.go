@@ -27,7 +27,7 @@ type operatorFlags struct {
 func (f *operatorFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
-	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with the admin token, if the relay has this flag, too")
+	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with the admin token, if the relay has that flag")
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 }
 
@@ -72,7 +72,7 @@ func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Valu
 func (f *operatorFlags) explain(code int, text string) error {
 	switch {
 	case code == http.StatusNotFound && strings.HasPrefix(text, "404 page"):
-		return fmt.Errorf("the relay at %s is of a version without this; replace it by a newer one (--replace)", f.admin)
+		return fmt.Errorf("the relay at %s is of a version without this; start a newer one", f.admin)
 	case code == http.StatusBadRequest:
 		return cli.AsUsage(errors.New(text))
 	}

@@ -121,9 +121,9 @@ func newRelayKick(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kick [flags] (ID... | --subject S | --prefix P | --role R)",
 		Short: "End sessions of a running relay",
-		Long: `End sessions of a relay on this machine, by the ids that sluice relay sessions lists, or those that filters
-choose. Peers are told that the operator has ended the session (NO_ERROR). They may come back: sluice relay withdraw
-takes the force from their token, and a firewall keeps an address away.
+		Long: `End sessions of a relay on this machine, by the ids that sluice relay sessions lists, or those that
+filters choose. Peers are told that the operator has ended the session (NO_ERROR). They may come back: sluice relay
+withdraw takes the force from their token, and a firewall keeps an address away.
 
 Sessions with upstream relays are ended only by their id or --role upstream: the relay dials them again.`,
 		Example: `  sluice relay kick 17 23
@@ -132,14 +132,15 @@ Sessions with upstream relays are ended only by their id or --role upstream: the
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			q := f.values()
 			if len(ids) > 0 == (len(q) > 0) {
-				return cli.AsUsage(errors.New("say which sessions: either their ids, as sluice relay sessions lists them, or " +
-					"--subject, --prefix or --role"))
+				return cli.AsUsage(errors.New("say which sessions: either their ids, as sluice relay sessions lists " +
+					"them, or --subject, --prefix or --role"))
 			}
 			if len(ids) == 0 {
 				return kick(cmd.Context(), &f.operatorFlags, "end", q, env.Stdout)
 			}
 			for _, id := range ids {
-				if err := kick(cmd.Context(), &f.operatorFlags, url.PathEscape(id)+"/end", nil, env.Stdout); err != nil {
+				which := url.PathEscape(id) + "/end"
+				if err := kick(cmd.Context(), &f.operatorFlags, which, nil, env.Stdout); err != nil {
 					return err
 				}
 			}

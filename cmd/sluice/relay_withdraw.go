@@ -28,9 +28,9 @@ func newRelayWithdraw(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "withdraw [flags] [SUBJECT --for DURATION | SUBJECT --restore]",
 		Short: "Take the force from tokens, at a running relay and its cluster",
-		Long: `Take the force from all tokens of a subject, as sluice relay sessions lists it: what they have allowed ends at
-once, and nothing is allowed any more, at a relay on this machine and at all nodes of its cluster. Without a subject,
-list the subjects that are withdrawn.
+		Long: `Take the force from all tokens of a subject, as sluice relay sessions lists it: what they have allowed
+ends at once, and nothing is allowed any more, at a relay on this machine and at all nodes of its cluster. Without a
+subject, list the subjects that are withdrawn.
 
 This is for the time until the token ends by itself, or until its line, key or user is gone where it comes from. A relay
 that is not in a cluster forgets it when its process ends.`,
@@ -57,7 +57,8 @@ that is not in a cluster forgets it when its process ends.`,
 func (f *withdrawFlags) run(cmd *cobra.Command, args []string) ([]byte, error) {
 	change := f.restore || f.life != 0
 	if change != (len(args) > 0) {
-		return nil, cli.AsUsage(errors.New("say whose tokens, and for how long: SUBJECT --for 24h, or SUBJECT --restore"))
+		return nil, cli.AsUsage(errors.New(
+			"say whose tokens, and for how long: SUBJECT --for 24h, or SUBJECT --restore"))
 	}
 	if !change {
 		return f.list(cmd)

@@ -70,8 +70,9 @@ func (e *Entry) hash() uint64 {
 type List struct {
 	added func() // called after subjects were withdrawn, without locks
 
-	mu sync.Mutex
-	of map[string]Entry
+	mu   sync.Mutex
+	of   map[string]Entry
+	tell []func() // called after Withdraw and Restore, without locks
 }
 
 // New returns an empty list, which calls added after subjects were withdrawn.
@@ -93,6 +94,7 @@ func (l *List) Withdraw(subject string, life time.Duration) (Entry, error) {
 	e, err := l.set(subject, func(e *Entry) { e.Until = e.Set.Add(life) })
 	if err == nil {
 		l.added()
+		l.told()
 	}
 	return e, err
 }
@@ -103,7 +105,28 @@ func (l *List) Restore(subject string) (Entry, error) {
 	if !l.Has(subject) {
 		return Entry{}, ErrUnknown
 	}
-	return l.set(subject, func(e *Entry) { e.Restored = true })
+	e, err := l.set(subject, func(e *Entry) { e.Restored = true })
+	if err == nil {
+		l.told()
+	}
+	return e, err
+}
+
+// OnChange has f called after each Withdraw and Restore, to tell others.
+func (l *List) OnChange(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tell = append(l.tell, f)
+}
+
+// told calls those who tell others.
+func (l *List) told() {
+	l.mu.Lock()
+	tell := l.tell
+	l.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
 }
 
 // set makes an entry from the last one about a subject. It is later than that one, whatever the clocks of relays say.

@@ -14,8 +14,9 @@ import (
 // TestList withdraws tokens and restores them.
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		added := 0
+		added, told := 0, 0
 		l := New(func() { added++ })
+		l.OnChange(func() { told++ })
 		_, err := l.Withdraw("alice", time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, []any{true, false, 1}, []any{l.Has("alice"), l.Has("bob"), added})
@@ -35,7 +36,7 @@ func TestList(t *testing.T) {
 		require.False(t, l.Has("alice"))
 		require.Empty(t, l.All())
 		require.Zero(t, l.Hash())
-		require.Equal(t, 2, added)
+		require.Equal(t, []int{2, 3}, []int{added, told})
 	})
 }
 

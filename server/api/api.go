@@ -13,7 +13,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"time"
 
 	"sluice/relay"
 	"sluice/relay/withdrawn"
@@ -22,25 +21,18 @@ import (
 //go:embed openapi.json
 var document []byte
 
-// Server is a relay with its cluster. A *server.Server is one.
-type Server interface {
-	Relay() *relay.Relay
-	Withdraw(subject string, life time.Duration) (withdrawn.Entry, error)
-	Restore(subject string) (withdrawn.Entry, error)
-}
-
-// API answers requests about a server.
+// API answers requests of an operator.
 type API struct {
-	server Server
-	drain  func()
-	log    *slog.Logger
+	operator relay.Operator
+	drain    func()
+	log      *slog.Logger
 }
 
 // New returns the handler of all paths below /api. drain takes the relay out of service; it returns at once, and may be
 // called again. Pages of other sites must not make browsers send requests that change something; who else may ask is
 // for the caller to decide.
-func New(s Server, drain func(), log *slog.Logger) http.Handler {
-	a, mux := &API{s, drain, log}, http.NewServeMux()
+func New(o relay.Operator, drain func(), log *slog.Logger) http.Handler {
+	a, mux := &API{o, drain, log}, http.NewServeMux()
 	for _, r := range routes {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { r.serve(a, w, req) })
 	}
@@ -82,14 +74,14 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) {
 	if refuse(w, q.err, http.StatusBadRequest) {
 		return
 	}
-	answer(w, http.StatusOK, page(a.server.Relay().SelectSessions(by), after, int(limit)))
+	answer(w, http.StatusOK, page(a.operator.Sessions(by), after, int(limit)))
 }
 
 func (a *API) endSome(w http.ResponseWriter, r *http.Request) {
 	q := queryOf(r, "subject", "prefix", "role")
 	by := q.selector()
 	if by == (relay.Selector{}) {
-		q.fail(errors.New("say which sessions: subject, prefix or role; prefix=0.0.0.0/0 are all of IPv4, ::/0 of IPv6"))
+		q.fail(errors.New("say which sessions: subject, prefix or role; prefix=0.0.0.0/0 is all of IPv4, ::/0 of IPv6"))
 	}
 	if !refuse(w, q.err, http.StatusBadRequest) {
 		answer(w, http.StatusOK, a.end(by, r))
@@ -114,7 +106,7 @@ func (a *API) endOne(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) end(by relay.Selector, r *http.Request) Ended {
-	ids := a.server.Relay().Kick(by)
+	ids := a.operator.Kick(by)
 	if len(ids) == 0 {
 		return Ended{[]uint64{}}
 	}
@@ -124,7 +116,7 @@ func (a *API) end(by relay.Selector, r *http.Request) Ended {
 
 func (a *API) listWithdrawn(w http.ResponseWriter, r *http.Request) {
 	if q := queryOf(r); !refuse(w, q.err, http.StatusBadRequest) {
-		answer(w, http.StatusOK, Withdrawals{a.server.Relay().Withdrawn().All()})
+		answer(w, http.StatusOK, Withdrawals{a.operator.Withdrawn().All()})
 	}
 }
 
@@ -134,7 +126,7 @@ func (a *API) withdraw(w http.ResponseWriter, r *http.Request) {
 	if refuse(w, q.err, http.StatusBadRequest) {
 		return
 	}
-	e, err := a.server.Withdraw(q.Get("subject"), life)
+	e, err := a.operator.Withdrawn().Withdraw(q.Get("subject"), life)
 	code := http.StatusBadRequest
 	if errors.Is(err, withdrawn.ErrFull) {
 		code = http.StatusConflict
@@ -151,7 +143,7 @@ func (a *API) restore(w http.ResponseWriter, r *http.Request) {
 	if refuse(w, q.err, http.StatusBadRequest) {
 		return
 	}
-	e, err := a.server.Restore(q.Get("subject"))
+	e, err := a.operator.Withdrawn().Restore(q.Get("subject"))
 	if refuse(w, err, http.StatusNotFound) {
 		return
 	}
@@ -165,7 +157,7 @@ func (a *API) goAway(w http.ResponseWriter, r *http.Request) {
 	}
 	a.log.Info("an operator drains the relay", "from", r.RemoteAddr)
 	a.drain()
-	answer(w, http.StatusAccepted, Draining{a.server.Relay().OpenSessions()})
+	answer(w, http.StatusAccepted, Draining{len(a.operator.Sessions(relay.Selector{}))})
 }
 
 // refuse answers with an error, if there is one.

@@ -156,7 +156,7 @@ func (n *Node) changeOwn(ns moqt.Namespace, change func(string) *changeMessage) 
 	}
 }
 
-// TellWithdrawn tells the others about Config.Withdrawn, whose owner has changed it. Without that they learn it later.
+// TellWithdrawn tells the others about Config.Withdrawn, which has changed. Without that they learn it later.
 func (n *Node) TellWithdrawn() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

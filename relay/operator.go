@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,8 +9,51 @@ import (
 	"strings"
 	"time"
 
+	"sluice/moqt"
 	"sluice/relay/internal/charge"
+	"sluice/relay/withdrawn"
 )
+
+// Operator is what an operator does with a running relay.
+type Operator struct{ relay *Relay }
+
+// OperatorOf returns the operator of a relay.
+func OperatorOf(r *Relay) Operator { return Operator{r} }
+
+// Withdrawn returns the tokens that have lost their force. What they allowed ends at once when they come to the list.
+func (o Operator) Withdrawn() *withdrawn.List { return o.relay.tokens }
+
+// Sessions returns the present sessions that a selector chooses, the oldest first. Those of the relay with itself are
+// not among them, as its guests are.
+func (o Operator) Sessions(by Selector) []SessionSummary {
+	var list []SessionSummary
+	peers, _ := o.relay.sessions.list()
+	counts := o.relay.countTracks()
+	for _, p := range peers {
+		if s := summaryOf(p, counts[p]); (p.mayAsk == nil || p.upstream != nil) && by.matches(&s) {
+			list = append(list, s)
+		}
+	}
+	for _, g := range o.relay.sessions.listGuests() {
+		if s := g.summary(); by.matches(&s) {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b SessionSummary) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Kick ends the sessions that a selector chooses, and returns their ids. Sessions with upstream relays only end if the
+// selector has their id or role. A client may come back, unless its token is withdrawn.
+func (o Operator) Kick(by Selector) (ids []uint64) {
+	for _, s := range o.Sessions(by) {
+		if by.kicks(&s) {
+			s.end()
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
 
 // Role says what a session does, as far as an operator chooses sessions by it.
 type Role string
@@ -100,6 +144,17 @@ type SessionSummary struct {
 
 // kickReason is what a peer is told.
 const kickReason = "the operator of the relay has ended the session"
+
+// summaryOf describes the session of a peer.
+func summaryOf(p *peer, n trackCounts) SessionSummary {
+	s := SessionSummary{
+		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(), Upstream: p.url, Path: p.path(),
+		Began: p.since, Subjects: subjectsOf(p.payers()), Publications: n.published, Subscriptions: n.subscribed,
+		address: addrOf(p.remote()), end: func() { p.session.Close(moqt.SessionNoError, kickReason) },
+	}
+	s.Roles = rolesOf(&s)
+	return s
+}
 
 func rolesOf(s *SessionSummary) []Role {
 	roles := []Role{}

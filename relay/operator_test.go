@@ -93,8 +93,8 @@ func TestKick(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
 				c := newCrowd(b)
-				require.Len(t, b.relay.SelectSessions(test.by), len(test.want))
-				require.Len(t, b.relay.Kick(test.by), len(test.want))
+				require.Len(t, OperatorOf(b.relay).Sessions(test.by), len(test.want))
+				require.Len(t, OperatorOf(b.relay).Kick(test.by), len(test.want))
 				synctest.Wait()
 				require.Equal(t, test.want, c.ended())
 				c.camera.Leave()
@@ -108,7 +108,7 @@ func TestKick(t *testing.T) {
 func TestKickedPeers(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := newCrowd(b)
-		b.relay.Kick(Selector{})
+		OperatorOf(b.relay).Kick(Selector{})
 		synctest.Wait()
 		closed := new(transport.SessionError)
 		require.ErrorAs(t, context.Cause(c.member.Context()), &closed)
@@ -117,7 +117,7 @@ func TestKickedPeers(t *testing.T) {
 		require.ErrorIs(t, context.Cause(c.player.Context()), ErrWithdrawn)
 		c.camera.Leave()
 		c.player.Leave()
-		require.Empty(t, b.relay.SelectSessions(Selector{}))
+		require.Empty(t, OperatorOf(b.relay).Sessions(Selector{}))
 		again := b.from("192.0.2.1", withToken("alice"))
 		synctest.Wait()
 		require.NoError(t, again.Context().Err())
@@ -128,7 +128,7 @@ func TestKickedPeers(t *testing.T) {
 func TestSessionSummaries(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := newCrowd(b)
-		list := b.relay.SelectSessions(Selector{})
+		list := OperatorOf(b.relay).Sessions(Selector{})
 		for i := range list {
 			require.Equal(t, uint64(i+1), list[i].ID)
 			require.Equal(t, time.Now(), list[i].Began)
@@ -167,7 +167,7 @@ func TestSessionSummaries(t *testing.T) {
 func TestWithdrawnTokenIsRefused(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		b.authorize(tokenFile(t, "tok all live"))
-		list := b.relay.Withdrawn()
+		list := OperatorOf(b.relay).Withdrawn()
 		_, err := list.Withdraw(subjectOf("tok"), time.Hour)
 		require.NoError(t, err)
 		_, err = b.relay.Admit(b.ctx, guestFrom("192.0.2.1", ActionSubscribe, "tok"))
