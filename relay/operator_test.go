@@ -189,6 +189,37 @@ func TestWithdrawnTokenIsRefused(t *testing.T) {
 	})
 }
 
+// TestWithdrawnBeforeLeaseBegins withdraws a token between the answer of the Authorizer and its use.
+func TestWithdrawnBeforeLeaseBegins(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		b.authorize(tokenFile(t, "tok all live"))
+		cfg := guestFrom("192.0.2.1", ActionSubscribe, "tok")
+		l := &lease{relay: b.relay, ctx: b.ctx, ask: func([]moqt.Token) AuthRequest {
+			return AuthRequest{Action: cfg.Action, Namespace: cfg.Track.Namespace, Tokens: cfg.Tokens}
+		}}
+		require.Nil(t, l.obtain(b.ctx, nil))
+		_, err := OperatorOf(b.relay).Withdrawn().Withdraw(subjectOf("tok"), time.Hour)
+		require.NoError(t, err)
+		var lost *moqt.RequestError
+		l.begin(func(why *moqt.RequestError) { lost = why })
+		synctest.Wait()
+		require.Equal(t, errWithdrawn, lost)
+	})
+}
+
+// TestUpstreamRelaysAreMeant shows that all sessions of an address end but those that this relay has dialed.
+func TestUpstreamRelaysAreMeant(t *testing.T) {
+	s := SessionSummary{
+		ID: 7, Upstream: "moqt://a.example", Roles: []Role{Upstream, Publisher}, address: netip.MustParseAddr("192.0.2.1"),
+	}
+	for by, want := range map[Selector]bool{
+		fromPrefix("192.0.2.1"): false, {Role: Publisher}: false, {}: false, {ID: 7}: true, {Role: Upstream}: true,
+		{ID: 8}: false, {Role: Upstream, Prefix: fromPrefix("192.0.2.2").Prefix}: false,
+	} {
+		require.Equal(t, want, by.kicks(&s), by.String())
+	}
+}
+
 // TestParsePrefix checks which addresses and prefixes an operator may write.
 func TestParsePrefix(t *testing.T) {
 	for text, want := range map[string]string{

@@ -390,7 +390,7 @@ func (s *Server) Cluster() *cluster.Node {
 // ServeCluster answers a request with the status of the cluster.
 func (s *Server) ServeCluster(w http.ResponseWriter, _ *http.Request) {
 	if s.mesh == nil {
-		http.Error(w, "the relay is not in a cluster", http.StatusNotFound)
+		http.Error(w, "the relay is not in a cluster; start it with --cluster or --cluster-url", http.StatusNotFound)
 		return
 	}
 	writeJSON(w, s.mesh.node.Status())

@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,13 +56,10 @@ line "fed by" is a feed: a session over which a node gets tracks from another on
 }
 
 func (f *clusterStatusFlags) run(ctx context.Context, w io.Writer) error {
-	text, err := f.get(ctx)
+	var st cluster.Status
+	text, err := (&operatorFlags{admin: f.admin}).ask(ctx, http.MethodGet, "/cluster", nil, &st)
 	if err != nil {
 		return err
-	}
-	var st cluster.Status
-	if err := json.Unmarshal(text, &st); err != nil {
-		return fmt.Errorf("http://%s/cluster: not the status of a cluster: %w", f.admin, err)
 	}
 	switch {
 	case f.asDot:
@@ -74,28 +69,6 @@ func (f *clusterStatusFlags) run(ctx context.Context, w io.Writer) error {
 	}
 	_, err = w.Write(text)
 	return err
-}
-
-// get returns the status as JSON.
-func (f *clusterStatusFlags) get(ctx context.Context) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.admin+"/cluster", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("%w; is a relay running with --admin %s?", err, f.admin)
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-		return io.ReadAll(resp.Body)
-	case http.StatusNotFound:
-		return nil, errors.New("the relay is not in a cluster; start it with --cluster or --cluster-url")
-	}
-	return nil, fmt.Errorf("%s: %s", req.URL, resp.Status)
 }
 
 // clusterText writes the status of a cluster for people.

@@ -64,6 +64,22 @@ func TestListRefuses(t *testing.T) {
 	require.False(t, l.Has("alice"))
 }
 
+// TestSameTime has two operators withdraw and restore at the same moment: all relays take the withdrawal.
+func TestSameTime(t *testing.T) {
+	now := time.Now()
+	both := []Entry{
+		{Subject: "alice", Set: now, Until: now.Add(time.Hour)},
+		{Subject: "alice", Set: now, Until: now.Add(2 * time.Hour), Restored: true},
+	}
+	for _, first := range []int{0, 1} {
+		l := New(func() {})
+		require.NoError(t, l.Merge(both[first:first+1]))
+		require.NoError(t, l.Merge(both))
+		require.Equal(t, both[:1], l.All())
+		require.True(t, l.Has("alice"))
+	}
+}
+
 // TestListsConverge has three relays withdraw and restore tokens, with clocks that differ, and tell each other in any
 // order. All come to the same list, and what was said last about a subject counts.
 func TestListsConverge(t *testing.T) {
