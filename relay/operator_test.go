@@ -210,7 +210,8 @@ func TestWithdrawnBeforeLeaseBegins(t *testing.T) {
 // TestUpstreamRelaysAreMeant shows that all sessions of an address end but those that this relay has dialed.
 func TestUpstreamRelaysAreMeant(t *testing.T) {
 	s := SessionSummary{
-		ID: 7, Upstream: "moqt://a.example", Roles: []Role{Upstream, Publisher}, address: netip.MustParseAddr("192.0.2.1"),
+		ID: 7, Upstream: "moqt://a.example", Roles: []Role{Upstream, Publisher},
+		address: netip.MustParseAddr("192.0.2.1"),
 	}
 	for by, want := range map[Selector]bool{
 		fromPrefix("192.0.2.1"): false, {Role: Publisher}: false, {}: false, {ID: 7}: true, {Role: Upstream}: true,
