@@ -72,6 +72,7 @@ type List struct {
 
 	mu   sync.Mutex
 	of   map[string]Entry
+	sum  uint64   // of the hashes of all entries, which cost too much for each message of a cluster
 	tell []func() // called after Withdraw and Restore, without locks
 }
 
@@ -144,7 +145,7 @@ func (l *List) set(subject string, change func(*Entry)) (Entry, error) {
 		e.Set = last.Set.Add(1)
 	}
 	change(&e)
-	l.of[subject] = e
+	l.putLocked(e)
 	return e, nil
 }
 
@@ -169,7 +170,7 @@ func (l *List) merge(entries []Entry) (withdraws bool, err error) {
 		case !known && len(l.of) >= MaxEntries:
 			err = ErrFull
 		default:
-			l.of[e.Subject] = e
+			l.putLocked(e)
 			withdraws = withdraws || !e.Restored
 		}
 	}
@@ -190,14 +191,20 @@ func (l *List) All() []Entry {
 }
 
 // Hash returns a number that other lists do not have; 0 for an empty list.
-func (l *List) Hash() (sum uint64) {
+func (l *List) Hash() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forgetLocked(time.Now())
-	for _, e := range l.of {
-		sum ^= e.hash()
+	return l.sum
+}
+
+// putLocked replaces the entry about a subject; mu is held.
+func (l *List) putLocked(e Entry) {
+	if last, known := l.of[e.Subject]; known {
+		l.sum ^= last.hash()
 	}
-	return sum
+	l.of[e.Subject] = e
+	l.sum ^= e.hash()
 }
 
 // forgetLocked drops the entries whose time is over; mu is held.
@@ -205,6 +212,7 @@ func (l *List) forgetLocked(now time.Time) {
 	for subject, e := range l.of {
 		if !now.Before(e.Until) {
 			delete(l.of, subject)
+			l.sum ^= e.hash()
 		}
 	}
 }

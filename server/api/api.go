@@ -157,7 +157,13 @@ func (a *API) goAway(w http.ResponseWriter, r *http.Request) {
 	}
 	a.log.Info("an operator drains the relay", "from", r.RemoteAddr)
 	a.drain()
-	answer(w, http.StatusAccepted, Draining{len(a.operator.Sessions(relay.Selector{}))})
+	leave := 0
+	for _, s := range a.operator.Sessions(relay.Selector{}) {
+		if s.Upstream == "" {
+			leave++
+		}
+	}
+	answer(w, http.StatusAccepted, Draining{leave})
 }
 
 // refuse answers with an error, if there is one.
