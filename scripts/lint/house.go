@@ -192,11 +192,11 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 124_529, 92_000},
-	{"lines of tests", 102_091, 75_000},
+	{"lines of Go without tests", 126_124, 92_000},
+	{"lines of tests", 103_288, 75_000},
 	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 0, 0},
-	{"methods outside of their type's file, per cent", 11.6, 5},
+	{"methods outside of their type's file, per cent", 11.5, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},
 	{`"of which, for which" in 10,000 words`, 1.5, 4},
 	{`"what is, what it, what was" in 10,000 words`, 4, 4},
