@@ -129,7 +129,7 @@ func TestMoreMedias(t *testing.T) {
 		s.medias[audio] = &media{Media: audio}
 		p, sink := s.player()
 		s.frames(1)
-		p.rest() // PAUSE
+		p.rest()                                                                     // PAUSE
 		require.True(t, p.play([]*description.Media{s.desc.Medias[0], audio}, sink)) // SETUP, PLAY
 		defer p.rest()
 		s.settle() // it gets the first frame again
