@@ -534,7 +534,7 @@ func TestUpstreamLeavesAGap(t *testing.T) {
 	})
 }
 
-// What was missed takes longer than a FETCH waits for a publisher, as each object comes some seconds behind the other.
+// Missed objects take longer than a FETCH waits for a publisher, as each object comes some seconds behind the other.
 func TestRefillTakesLong(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		u := b.upstreamTo("moqt://other")

@@ -32,7 +32,7 @@ func (o *outlet) begin() {
 	o.afterPause = afterPause{waits: true}
 }
 
-// resume forgets what was decided before PAUSE: the player may get those frames again. SRTP leaves out the numbers of
+// resume forgets the decisions before PAUSE: the player may get those frames again. SRTP leaves out the numbers of
 // the packets between PAUSE and PLAY.
 func (o *outlet) resume() {
 	o.own.Forget()

@@ -52,7 +52,7 @@ func (p *newProcess) connect(t *testing.T) *session.Session {
 }
 
 // TestMoveWithoutLargestObject has a player of group 1 move to a session in which nothing tells how far the track is,
-// until group 3 begins. The session before is needed until then: what it brings is played. Group 2 is fetched.
+// until group 3 begins. The session before is needed until then: its objects are played. Group 2 is fetched.
 func TestMoveWithoutLargestObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in, chunks := clip(t)

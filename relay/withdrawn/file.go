@@ -24,7 +24,7 @@ const (
 )
 
 // File keeps a list in a file: for the time after a restart, and for the other processes of a relay, those that are
-// replaced and those that replace it. Each of them merges what it finds there, and writes what is missing.
+// replaced and those that replace it. Each of them merges what it finds there, and writes the rest.
 type File struct {
 	list *List
 	name string

@@ -40,7 +40,7 @@ func TestList(t *testing.T) {
 	})
 }
 
-// TestListRefuses gives a list what it cannot have.
+// TestListRefuses gives a list entries that it cannot have.
 func TestListRefuses(t *testing.T) {
 	l := New(func() {})
 	for _, subject := range []string{"", strings.Repeat("x", MaxSubject+1)} {
@@ -81,7 +81,7 @@ func TestSameTime(t *testing.T) {
 }
 
 // TestListsConverge has three relays withdraw and restore tokens, with clocks that differ, and tell each other in any
-// order. All come to the same list, and what was said last about a subject counts.
+// order. All come to the same list, and the last word about a subject counts.
 func TestListsConverge(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	synctest.Test(t, func(t *testing.T) {

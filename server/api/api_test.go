@@ -149,7 +149,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestMistakes sends requests that say what is wrong with them, and change nothing.
+// TestMistakes sends requests that get an error, and change nothing.
 func TestMistakes(t *testing.T) {
 	f := newFixture(t)
 	g := f.admit("192.0.2.1", "alice", relay.ActionSubscribe)
