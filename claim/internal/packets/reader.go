@@ -48,7 +48,7 @@ type quic struct {
 func (m model) quicRules() []check.Rule[state] {
 	tells := m.keeps("quic-go is told what the reader has opened before it opens a packet")
 	return []check.Rule[state]{
-		rule("quic-go is told what the reader has opened", "media/reader.go: ReceivedElsewhere",
+		rule("quic-go is told what the reader has opened", "media/hooks.go: ReceivedElsewhere",
 			func(s *state) bool { return s.quic.ack.of != 0 && !s.quic.told },
 			func(s *state) {
 				if s.quic.told = true; tells && s.twin == theReader {
