@@ -22,6 +22,7 @@ type Conn struct {
 	names   func(packet []byte) bool // of a socket that shares its port; else nil
 	in      chan packet
 	device  atomic.Pointer[Device]
+	full    atomic.Pointer[netip.Addr] // see Overflow; nil: there is room
 	end     sync.Once
 	closed  chan struct{}
 	dead    bool // the host was killed. The network's mutex guards it
@@ -61,7 +62,13 @@ func (c *Conn) take(p packet) bool {
 	return c.enqueue(p)
 }
 
+// Overflow leaves the socket no room for packets from a host, though its device sees them. The zero host makes room.
+func (c *Conn) Overflow(host netip.Addr) { c.full.Store(&host) }
+
 func (c *Conn) enqueue(p packet) bool {
+	if from := c.full.Load(); from != nil && *from == p.from.Addr() {
+		return false
+	}
 	select {
 	case c.in <- p:
 		return true
@@ -105,6 +112,16 @@ func (c *Conn) WriteTo(b []byte, to net.Addr) (int, error) {
 func (c *Conn) WriteMsgUDPAddrPort(b, oob []byte, to netip.AddrPort) (n, oobn int, err error) {
 	n, err = c.WriteTo(b, net.UDPAddrFromAddrPort(to))
 	return n, len(oob), err
+}
+
+// Kill makes the socket vanish: its process has crashed.
+func (c *Conn) Kill() {
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	if !c.dead {
+		c.dead = true
+		c.network.removeLocked(c)
+	}
 }
 
 // Close implements [net.PacketConn].

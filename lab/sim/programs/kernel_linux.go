@@ -20,6 +20,7 @@ import (
 type Habits struct {
 	Late    float64 // the share of runs that are late, at one or two of their steps
 	Opening float64 // the share of streams with whose opening a run is late
+	Early   float64 // the share of streams before whose opening a run is late
 	Twice   float64 // the share of packets that come to both processors
 	Wander  float64 // the share of packets that another processor gets than those before
 	Refuse  float64 // the share of copies that the device does not take

@@ -242,6 +242,9 @@ func (c *streamCopy) openStream() bpf.Reason {
 	st.Limit.Store(c.path.StreamLimit)
 	st.Level.Store(level)
 	c.step()
+	if c.chance(c.habits.Early) {
+		c.wait()
+	}
 	if c.downstreams.insert(c.key, slot) != nil {
 		c.free.push(slot)
 		return bpf.IngressReasonCOPY_NOT_OPEN

@@ -20,6 +20,7 @@ func (s *service) forward(cfg *server.Config, c *sim.Conn, relay int) kernel {
 	starts := s.starts
 	s.mu.Unlock()
 	habits := programs.NewHabits(rand.New(rand.NewPCG(s.seed, 4+starts)))
+	habits.Early = s.early
 	k := programs.New(s.seed<<8|starts, habits, c.Transmit)
 	c.Attach(k)
 	cfg.FastPath.Mode, cfg.FastPath.Open = server.FastPathOn, k.Open

@@ -56,6 +56,9 @@ func (p *process) held() (faults []string) {
 	if p.rtsp != nil {
 		names = slices.Concat(transient, transientRTSP)
 	}
+	if p.service.limits != (Limits{}) { // else there are quotas for other relays, too
+		names = append(slices.Clone(names), "sluice_relay_accounts")
+	}
 	for _, name := range names {
 		if value, known := gauges[name]; !known || value != 0 {
 			faults = append(faults, fmt.Sprintf("%s is %v (known: %v)", name, value, known))

@@ -19,6 +19,7 @@ import (
 type Limits struct {
 	Sessions, Tracks, Subscriptions, Requests int   // of an address
 	Cache                                     int64 // bytes of all tracks
+	Upload, Download                          int   `json:",omitempty"` // bits a second of an address
 }
 
 // restrict has relays allow little, and somebody wants as much as there is.
@@ -36,10 +37,17 @@ func (g *generator) restrict(rng *rand.Rand) {
 	}
 }
 
+// ration limits the bytes of an address to a few times what the media takes.
+func ration(g *generator) {
+	rate := float64(g.Media.mostBytes(moqt.Location{})/2+100) / g.Media.Pause.Seconds()
+	g.Limits.Upload, g.Limits.Download = int(5*8*rate), int(5*8*rate)
+}
+
 // apply limits what a relay allows. Other relays have no quotas.
 func (n Limits) apply(c *relay.Config) {
 	c.PerAddress = relay.Quota{
 		Sessions: n.Sessions, Tracks: n.Tracks, Subscriptions: n.Subscriptions, Requests: n.Requests,
+		Upload: n.Upload, Download: n.Download,
 	}
 	c.Cache.Size = n.Cache
 	if prefix, err := sim.Host(0).Prefix(26); err == nil {

@@ -46,7 +46,7 @@ func Live(t *testing.T, s *Schedule, o Options) {
 			rand.Uint64() // the order of goroutines depends on how many came before
 		}
 		l := &life{Schedule: s, service: newService(t, s.Seed, o), published: make(map[moqt.Location]time.Time)}
-		l.drop, l.limits = s.Drop, s.Limits
+		l.drop, l.limits, l.early = s.Drop, s.Limits, s.Early
 		l.live()
 	})
 }
@@ -99,6 +99,11 @@ func (l *life) live() {
 func (l *life) startAll() *publisher {
 	for _, p := range l.Paths {
 		l.connect(p.Relay, p.Upstream, func(link *sim.Link) { *link = p.Link })
+	}
+	for _, m := range l.Mishaps {
+		if m.What == Upgrade {
+			l.connect(m.Relay, m.Relay, func(link *sim.Link) { *link = l.Loopback })
+		}
 	}
 	if c := l.Cluster; c != nil {
 		l.nodes, l.bus = c.Nodes, newBus(l.Seed, len(c.Nodes), c.Messages)
@@ -273,10 +278,23 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 	case Greed:
 		return func() { l.joining.Go(func() { l.greed(m.Relay) }) }, nil
 	case Upgrade:
-		return func() {
+		var p *process
+		ready := func() {
+			if p != nil {
+				l.note("a process of relay %d is ready; crashes: %v", m.Relay, m.Crashes)
+				p.takeOver(m.Crashes)
+			}
+		}
+		begin := func() {
 			l.note("another process takes over relay %d", m.Relay)
-			l.upgrade(m.Relay)
-		}, nil
+			if p = l.upgrade(m.Relay); m.Lasts == 0 {
+				ready()
+			}
+		}
+		if m.Lasts == 0 {
+			return begin, nil
+		}
+		return begin, ready
 	}
 	l.t.Fatalf("no such mishap: %q", m.What)
 	return nil, nil

@@ -43,6 +43,8 @@ type process struct {
 	kernel   kernel       // nil: it has none
 	rtsp     *rtsp.Server // nil: it serves no RTSP
 	replaced *process     // nil: none
+	heir     *process     // gets ready to take over; nil: none does
+	links    []*sim.Conn  // of links with other processes; guarded by service.mu
 	drainURI string       // where its clients are sent when it stops; "": nowhere
 
 	serving context.Context
@@ -89,7 +91,11 @@ func (p *process) config() server.Config {
 			With("relay", p.relay, "process", p.number),
 		NewDropPolicy: dropPolicies[s.drop],
 		ListenLink: func(string, *net.UDPAddr) (transport.UDPConn, error) {
-			return s.net.Listen(netip.AddrPortFrom(host, 0))
+			c, err := s.net.Listen(netip.AddrPortFrom(host, 0))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			p.links = append(p.links, c)
+			return c, err
 		},
 	}
 	cfg.Transport.Certificate, cfg.FastPath.Mode = p.cert, server.FastPathOff
@@ -174,21 +180,42 @@ func (p *process) lives() bool {
 // start starts a relay that subscribes at others, or is a node of the cluster.
 func (s *service) start(n int, upstream ...int) { s.launch(n, upstream, nil).serve() }
 
-// upgrade has another process take over the port of a relay, as cmd/sluice does with --replace. The two make links, and
-// the old one serves its clients until they have moved.
-func (s *service) upgrade(n int) {
+// upgrade has another process get ready to take over the port of a relay, as cmd/sluice does with --replace. The two
+// make links. It returns nil if the relay was killed, or has another process that gets ready.
+func (s *service) upgrade(n int) *process {
 	old := s.process(n)
-	if old == nil {
-		return // it was killed
+	if old == nil || old.heir != nil {
+		return nil
 	}
 	targets, err := old.server.LinkTargets()
 	s.check(err)
 	p := s.launch(n, old.upstream, old)
+	old.heir = p
 	p.server.LinkTo(s.t.Context(), targets)
-	if s.bus != nil {
-		s.bus.replace(n)
+	return p
+}
+
+// takeOver gives the process the place of the old one, which serves its clients until they have moved. If that one has
+// ended meanwhile, or the process crashes, nothing has happened.
+func (p *process) takeOver(crashes bool) {
+	s := p.service
+	if !crashes && s.process(p.relay) == p.replaced {
+		if s.bus != nil {
+			s.bus.replace(p.relay)
+		}
+		p.serve()
+		return
 	}
-	p.serve()
+	p.replaced.heir, p.replaced = nil, nil
+	if crashes {
+		s.mu.Lock()
+		for _, c := range append(p.links, p.conn) {
+			c.Kill()
+		}
+		s.mu.Unlock()
+	}
+	p.retire(nil)
+	go p.run()
 }
 
 // drain has a relay send its clients to another one, and end.

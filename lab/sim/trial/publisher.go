@@ -214,7 +214,11 @@ func (o *publication) send(ctx context.Context, at moqt.Location) error {
 			return err
 		}
 	}
-	return o.subgroups[id].send(at.Object, m.payload(at))
+	b, err := o.subgroups[id].encode(at.Object, m.payload(at), o.properties())
+	if err == nil {
+		_, err = o.subgroups[id].stream.Write(b)
+	}
+	return err
 }
 
 // open opens the stream of a subgroup.
@@ -223,7 +227,7 @@ func (o *publication) open(ctx context.Context, group, id uint64) (*subgroup, er
 	last := moqt.Location{Group: group, Object: m.Objects - 1}
 	h := moqt.SubgroupHeader{
 		GroupID: m.groupID(group), SubgroupID: id, FirstObject: o.begins == 0,
-		EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id,
+		EndOfGroup: !m.isDatagram(last) && m.subgroup(last) == id, HasProperties: m.areTorn(),
 	}
 	if m.Layers {
 		h.Priority = uint8(100 + id)
@@ -233,6 +237,22 @@ func (o *publication) open(ctx context.Context, group, id uint64) (*subgroup, er
 	}
 	stream, err := o.pub.OpenSubgroup(ctx, h)
 	return &subgroup{stream, moqt.NewSubgroupEncoder(o.Version().DataLayout(), h)}, err
+}
+
+// properties returns the properties of objects: none, or one that only this publication has.
+func (o *publication) properties() moqt.Properties {
+	if !o.media.areTorn() {
+		return nil
+	}
+	value := uint64(1)
+	if o.first < math.MaxUint64 {
+		value = 1 << 20
+	}
+	p, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x70, Value: value})
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // endGroup ends the streams of the current group.
@@ -256,11 +276,8 @@ type subgroup struct {
 	encoder moqt.SubgroupEncoder
 }
 
-func (s *subgroup) send(object uint64, payload []byte) error {
-	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: object, PayloadLength: uint64(len(payload))})
-	if err != nil {
-		return err
-	}
-	_, err = s.stream.Write(append(b, payload...))
-	return err
+func (s *subgroup) encode(object uint64, payload []byte, p moqt.Properties) ([]byte, error) {
+	h := moqt.ObjectHeader{ObjectID: object, Properties: p, PayloadLength: uint64(len(payload))}
+	b, err := s.encoder.AppendObject(nil, h)
+	return append(b, payload...), err
 }

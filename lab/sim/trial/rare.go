@@ -25,6 +25,15 @@ func (g *generator) rare(rng *rand.Rand) {
 	}
 }
 
+// brief has groups of few objects, as sound has, and runs of kernels that may be late until such a group is over.
+func brief(g *generator, rng *rand.Rand) {
+	m := &g.Media
+	objects := m.Groups * m.Objects
+	m.Objects = 2 + rng.Uint64N(3)
+	m.Groups = min(objects/m.Objects, 100)
+	g.Early = 0.3 * rng.Float64()
+}
+
 // restart has the publisher of the only relay start again with group 0, with other objects than before.
 func (g *generator) restart(rng *rand.Rand) {
 	g.Media.Restarts = []uint64{1 + rng.Uint64N(g.Media.Groups-1)}

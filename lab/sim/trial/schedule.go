@@ -25,7 +25,9 @@ type Schedule struct {
 	Cluster  *Cluster `json:",omitempty"` // the relays find each other, and have no upstream
 	Drop     string   `json:",omitempty"` // the relays' drop policy, as of --drop; "": none
 	Limits   Limits   `json:",omitzero"`  // of each relay
+	Early    float64  `json:",omitempty"` // the share of streams before whose opening a run of a kernel is late
 	Paths    []Path   // between relays
+	Loopback sim.Link `json:",omitzero"` // between the processes of a relay
 	Media    Media    // published at relay 1
 	Viewers  []Viewer
 	Mishaps  []Mishap
@@ -122,7 +124,8 @@ type Mishap struct {
 	What            string
 	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut, Greed, Upgrade and Drain: to Upstream
 	Viewer          int           `json:",omitempty"` // of Rebind, Leave, Pause and Stall
-	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut, Pause and Stall
+	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut, Pause and Stall; Upgrade: until it is ready
+	Crashes         bool          `json:",omitempty"` // of Upgrade: the new process does when it is ready
 }
 
 // dropPolicies are the values of Drop.
@@ -240,6 +243,9 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	g.Upstream = shapes[g.rng.IntN(len(shapes))]
 	g.Media.Objects, g.Media.Groups = 20+g.rng.Uint64N(30), 10+g.rng.Uint64N(10)
+	if rng := rand.New(rand.NewPCG(seed, 59)); rng.IntN(12) == 0 {
+		brief(g, rng)
+	}
 	for i, upstream := range g.Upstream {
 		for _, u := range upstream {
 			delay := time.Duration(1+g.rng.IntN(20)) * time.Millisecond
@@ -268,6 +274,7 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	if rng := rand.New(rand.NewPCG(seed, 6)); rng.IntN(3) == 0 {
 		g.upgrades(rng)
+		handovers(g, rand.New(rand.NewPCG(seed, 71)))
 	} else {
 		g.rare(rand.New(rand.NewPCG(seed, 7)))
 	}
@@ -282,6 +289,9 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	if rng := rand.New(rand.NewPCG(seed, 223)); rng.IntN(3) == 0 {
 		g.guests(rng)
+	}
+	if g.Limits.Sessions > 0 && g.RTSP == nil {
+		ration(g)
 	}
 	return g.Schedule
 }
@@ -423,6 +433,27 @@ func (g *generator) upgrades(rng *rand.Rand) {
 		v.Stays = rng.IntN(3) == 0 || v.Only != nil || v.Link.Rate > 0
 	}
 	g.Media.Publisher.Stays, g.Media.Successor.Stays = rng.IntN(3) == 0, rng.IntN(3) == 0
+}
+
+// handovers has some processes take their time until they are ready, or crash then, and links between processes lose
+// packets, as sockets do that are read too late, and be cut.
+func handovers(g *generator, rng *rand.Rand) {
+	span := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
+	g.Loopback = sim.Link{Delay: span(2 * time.Millisecond), Loss: 0.02 * rng.Float64()}
+	for i := range g.Mishaps {
+		m := g.Mishaps[i]
+		if m.What != Upgrade {
+			continue
+		}
+		if rng.IntN(2) == 0 {
+			g.Mishaps[i].Lasts, g.Mishaps[i].Crashes = 1+span(4*time.Second), rng.IntN(3) == 0
+		}
+		if rng.IntN(3) == 0 {
+			at := min(m.At+span(8*time.Second), g.length())
+			cut := Mishap{At: at, What: Cut, Relay: m.Relay, Upstream: m.Relay, Lasts: 1 + span(2*time.Second)}
+			g.Mishaps = append(g.Mishaps, cut)
+		}
+	}
 }
 
 // access chooses the link of a client: between a good one and a bad mobile one.

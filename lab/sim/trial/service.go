@@ -36,6 +36,7 @@ type service struct {
 	options Options
 	drop    string // the relays' drop policy
 	limits  Limits // of each relay
+	early   float64
 	omitted omissions
 	nodes   []Node // the relays, if they are a cluster
 	bus     *bus   // of the cluster

@@ -72,6 +72,9 @@ func (s *Schedule) has(m Mishap) bool {
 	case Kill:
 		return slices.Contains(s.spare(), m.Relay)
 	case Cut:
+		if m.Relay == m.Upstream {
+			return m.Relay >= 1 && m.Relay <= s.last()
+		}
 		if s.Cluster != nil {
 			return m.Relay > m.Upstream && m.Upstream >= 1 && m.Relay <= s.last()
 		}

@@ -2,9 +2,11 @@ package trial
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
+	"sluice/lab/sim"
 	"sluice/moqt"
 )
 
@@ -14,6 +16,9 @@ type Takeover struct {
 	Has  uint64        // objects that the relay has acknowledged
 	Next uint64        // the other publisher begins with this object: 0, Has or At
 	Gap  time.Duration // between the two publishers
+	// Torn has the publisher break off within object At, whose beginning the relay's kernel forwards, while its socket
+	// has no room for it. Publishers then give objects properties of different lengths.
+	Torn bool `json:",omitempty"`
 }
 
 // takeovers has publishers break off within groups, and viewers join before others go on. Publishers of the schedule
@@ -21,7 +26,7 @@ type Takeover struct {
 func (g *generator) takeovers(rng *rand.Rand) {
 	m, gaps := &g.Media, time.Duration(0)
 	moves := func(m Mishap) bool { return m.What == Upgrade || m.What == Drain }
-	if g.parts || len(m.Restarts) > 0 || slices.ContainsFunc(g.Mishaps, moves) {
+	if g.parts || g.Early > 0 || len(m.Restarts) > 0 || slices.ContainsFunc(g.Mishaps, moves) {
 		return
 	}
 	m.Successions, m.Takeovers = nil, make(map[uint64]Takeover)
@@ -49,6 +54,33 @@ func (m *Media) mayLack(at moqt.Location) bool {
 	return t.Has <= at.Object && at.Object < t.Next
 }
 
+// tear sends the beginning of an object, for which the relay's socket has no room.
+func (p *publisher) tear(at moqt.Location) {
+	s, o := p.service, p.current[0]
+	stream := o.subgroups[p.media.subgroup(at)]
+	if stream == nil || p.media.isDatagram(at) {
+		return
+	}
+	b, err := stream.encode(at.Object, p.media.payload(at), o.properties())
+	s.check(err)
+	relay := s.process(p.relay)
+	relay.conn.Overflow(sim.Host(p.host))
+	_, err = stream.stream.Write(b[:len(b)/2])
+	s.check(err)
+	time.Sleep(p.spec.Link.Delay + time.Millisecond)
+	relay.conn.Overflow(netip.Addr{})
+}
+
+// areTorn reports whether a publisher breaks off within an object.
+func (m *Media) areTorn() bool {
+	for _, t := range m.Takeovers {
+		if t.Torn {
+			return true
+		}
+	}
+	return false
+}
+
 // takeOver publishes a group in two sessions, and returns the publisher that has gone on.
 func takeOver(l *life, p *publisher, group uint64, t Takeover) *publisher {
 	p.objects(group, 0, t.Has, l.begin)
@@ -58,6 +90,9 @@ func takeOver(l *life, p *publisher, group uint64, t Takeover) *publisher {
 		time.Sleep(arrives)
 	}
 	p.objects(group, t.Has, t.At, l.begin)
+	if t.Torn {
+		p.tear(moqt.Location{Group: group, Object: t.At})
+	}
 	l.note("a publisher breaks off behind %d objects of group %d", t.At, group)
 	p.current[0].leave()
 	time.Sleep(t.Gap)

@@ -74,6 +74,8 @@ type Account struct {
 	used [counted]int // guarded by all.mu
 }
 
+var unlimited = Quota{-1, -1, -1, -1, -1, -1, -1, -1}
+
 // OpenAddress adds a session to the account of its source address. One of this process with itself has no quotas, and
 // an account of its own.
 func (s *Accounts) OpenAddress(source netip.Prefix, own bool) (*Account, *moqt.RequestError) {
@@ -82,7 +84,7 @@ func (s *Accounts) OpenAddress(source netip.Prefix, own bool) (*Account, *moqt.R
 		name = "own"
 	}
 	if own || s.IsExempt(source) {
-		quota = Quota{-1, -1, -1, -1, -1, -1, -1, -1}
+		quota = unlimited
 	}
 	return s.enter(Key{ByAddress, name}, quota)
 }
@@ -138,10 +140,16 @@ func (s *Accounts) List() (list []*Account) {
 	return list
 }
 
-func (s *Accounts) Count() int {
+// Count returns how many accounts have quotas.
+func (s *Accounts) Count() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.of)
+	for _, a := range s.of {
+		if a.quota != unlimited {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *Account) hasFullRate() bool {
