@@ -71,6 +71,27 @@ func TestCutStreams(t *testing.T) {
 	}
 }
 
+// A stream on which the fast path was ahead of a log that is cut ends; another one brings what follows in the log.
+func TestStreamAheadOfACut(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		old := publishing["PUBLISH"](b)
+		c := b.connect()
+		k, _ := c.mustSubscribe(moqt.Parameters{})
+		old.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
+		require.Equal(t, "1.0, 1.1", k.take())
+		c.sender().ahead.Store(true)
+		old.c.Session.Close(moqt.SessionInternalError, "")
+		time.Sleep(time.Second)
+		require.Equal(t, "1 reset 0", k.take())
+		next := &source{}
+		_, err := next.offer(b.connect(), moqt.Parameters{LargestObject: ptr(at(1, 1))})
+		require.NoError(t, err)
+		next.group(1, 4)
+		require.Equal(t, "1.2, 1.3, 1 fin", k.take())
+		require.Len(t, k.headers, 2)
+	})
+}
+
 // The subscription finishes while a stream that was ahead of a cut ends. Another one still brings the rest.
 func TestFinishAheadOfACut(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {

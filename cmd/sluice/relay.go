@@ -229,7 +229,11 @@ func (f *relayFlags) serveAdmin(
 	a.Mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.Mux.HandleFunc("GET /status", s.ServeStatus)
 	a.Mux.HandleFunc("GET /cluster", s.ServeCluster)
-	a.Mux.Handle("/api/", f.inside.guard.Wrap(api.New(relay.OperatorOf(s.Relay()), drain, slog.Default())))
+	operate := api.New(relay.OperatorOf(s.Relay()), drain, slog.Default())
+	if f.inside.tokenFile == "" {
+		operate = api.SameUser(operate)
+	}
+	a.Mux.Handle("/api/", f.inside.guard.Wrap(operate))
 	if err := f.inside.addTo(a, s); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
