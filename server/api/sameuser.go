@@ -42,8 +42,10 @@ func userOf(from, to string) (uint64, error) {
 	if err = errors.Join(err, err2, err3); err != nil {
 		return 0, err
 	}
+	//lint:ignore SA1019 sock_diag, by netlink, is a module that a machine may lack
 	four, err := fs.NetTCP()
-	six, err2 := fs.NetTCP6() // a socket of IPv6 can have an address of IPv4
+	//lint:ignore SA1019 as above; a socket of IPv6 can have an address of IPv4
+	six, err2 := fs.NetTCP6()
 	for _, s := range append(procfs.NetTCP(six), four...) {
 		// A socket that was closed has no inode, and seems to be root's.
 		if s.Inode != 0 && is(local, s.LocalAddr, s.LocalPort) && is(remote, s.RemAddr, s.RemPort) {
