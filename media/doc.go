@@ -19,9 +19,9 @@
 //	                                   └── recovery ◄── ledger                  seal ──► batch ──► socket
 //
 // A [Loop] serves all senders of one UDP port. It has few shards, each of which is a goroutine with a run queue, a
-// heap of alarms and a batch of packets (internal/udp). A [Sender] is one connection, and belongs to one shard. It
-// implements [quic.Hooks]: quic-go takes packet numbers and credit from it, and shows it ACKs, flow control frames,
-// keys and paths. Which end has dialed hardly matters, see [SenderConfig].
+// heap of alarms and a batch of packets (internal/udp). A [Sender] is one connection, and belongs to one shard. By its
+// [Hooks], quic-go takes packet numbers and credit from it, and shows it ACKs, flow control frames, keys and paths.
+// Which end has dialed hardly matters, see [SenderConfig].
 //
 // A [Subscription] opens streams and sends datagrams. A [Stream] is a cursor on a log: a prefix of its own, and the
 // log's bytes from an offset on. Nothing is copied before a packet is built. All streams of a shard that follow one

@@ -42,7 +42,7 @@ func (s senderSubscription) OpenStream(cfg media.StreamConfig) (mediaStream, err
 	return st, nil
 }
 
-var errNoSender = errors.New("the connection has no media sender; set NewHooks of the listener to Loop.NewSender")
+var errNoSender = errors.New("no media sender has the connection: NewHooks of its listener must return Hooks of one")
 
 // mediaSenderOf returns the media sender that is the connection's hooks.
 func mediaSenderOf(conn transport.Conn) (mediaSender, error) {
