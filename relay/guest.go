@@ -31,7 +31,7 @@ type GuestConfig struct {
 // peer, and what it uses is charged to the same accounts: it is a session of its address and its token.
 type Guest struct {
 	relay  *Relay
-	id     uint64 // counted as those of sessions, set by sessions.addGuest
+	id     uint64 // from the same counter as session ids; sessions.addGuest sets it
 	ask    AuthRequest
 	payers charge.Payers
 	ctx    context.Context

@@ -133,8 +133,8 @@ func (w *tracksWatch) isBlocked(name moqt.FullTrackName) bool {
 	return blocked
 }
 
-// block tells the peer that it has no stream for a PUBLISH. The track is not offered again (draft §6.1). The request of
-// a peer that has no streams for more tracks than a prefix may match ends: while tracks come and go, the relay would
+// block tells the peer that it has no stream for a PUBLISH. The track is not offered again (draft §6.1). The request
+// of a peer that has no streams for more tracks than a prefix may match ends: while tracks come and go, the relay would
 // have to remember more and more of them.
 func (w *tracksWatch) block(name moqt.FullTrackName) {
 	w.mu.Lock()

@@ -23,8 +23,8 @@ func OperatorOf(r *Relay) Operator { return Operator{r} }
 // Withdrawn returns the tokens that have lost their force. What they allowed ends at once when they come to the list.
 func (o Operator) Withdrawn() *withdrawn.List { return o.relay.tokens }
 
-// Sessions returns the present sessions that a selector chooses, the oldest first. Those of the relay with itself are
-// not among them, as its guests are.
+// Sessions returns the open sessions that a selector chooses, the oldest first. It leaves out the relay's sessions with
+// itself, and lists the guests that they serve.
 func (o Operator) Sessions(by Selector) []SessionSummary {
 	var list []SessionSummary
 	peers, _ := o.relay.sessions.list()

@@ -121,7 +121,7 @@ func TestSlowPath(t *testing.T) {
 		require.Equal(t, 2, f.frame(0x65), "a key frame")
 		require.EqualValues(t, 2*some, counted(t, f.metrics.declined, "declined_packets_total"))
 		require.EqualValues(t, 2*some, f.relay.Guests()[0].Dropped)
-		f.p.repeat(f.desc.Medias[0], nackOf(f.sink.packets[len(f.sink.packets)-1].SequenceNumber))
+		f.p.hear(f.desc.Medias[0], nackOf(f.sink.packets[len(f.sink.packets)-1].SequenceNumber), true)
 		require.EqualValues(t, 1, counted(t, f.metrics.nacks, "nacked_packets_total", nackSlowPath))
 		for range 100 {
 			f.second(0)

@@ -45,37 +45,37 @@ func (p *player) listen(session *gortsplib.ServerSession) {
 	}
 }
 
-// hear takes a packet of the player's.
+// hear takes a packet of the player's about a media that is set up.
 func (p *player) hear(d *description.Media, report rtcp.Packet, byUDP bool) {
+	p.stream.mu.Lock()
+	defer p.stream.mu.Unlock()
+	o := p.outlets[p.stream.medias[d]]
+	if o == nil || o.shift == nil {
+		return
+	}
 	switch r := report.(type) {
 	case *rtcp.TransportLayerNack:
-		p.repeat(d, r)
+		p.repeat(o, r)
 	case *rtcp.ReceiverReport:
 		if byUDP { // a packet that a TCP connection has not carried is in a queue, or was left out
-			p.stream.mu.Lock()
-			defer p.stream.mu.Unlock()
-			p.outlets[p.stream.medias[d]].heed(r.Reports)
+			o.heed(r.Reports)
 		}
 	}
 }
 
-// repeat sends packets again, as far as they are kept, and the player may ask for them.
-func (p *player) repeat(d *description.Media, n *rtcp.TransportLayerNack) {
-	s := p.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := p.outlets[s.medias[d]]
-	if o == nil || o.shift == nil || !p.live {
-		return // not set up, or the packets it lacks were left out for it
+// repeat sends packets again, as far as they are kept, and the player may ask for them; stream.mu is held.
+func (p *player) repeat(o *outlet, n *rtcp.TransportLayerNack) {
+	if !p.live {
+		return // the packets that it lacks were left out for it
 	}
-	p.again.forget(s.oldestLocked())
+	p.again.forget(p.stream.oldestLocked())
 	for _, pair := range n.Nacks {
 		for _, sequence := range pair.PacketList() {
 			if !p.again.asked.Allow() {
-				s.metrics.nacked(nackLimit) // that there are more does not matter
+				p.stream.metrics.nacked(nackLimit) // that there are more does not matter
 				return
 			}
-			s.metrics.nacked(o.repeat(sequence - o.shift.sequence))
+			p.stream.metrics.nacked(o.repeat(sequence - o.shift.sequence))
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestNACK(t *testing.T) {
 		first := append([]*rtp.Packet(nil), sink.packets...)
 		ask := func(n ...uint16) {
 			sink.packets = nil
-			p.repeat(s.desc.Medias[0], nackOf(n...))
+			p.hear(s.desc.Medias[0], nackOf(n...), true)
 		}
 		for range maxRepeats {
 			ask(first[12].SequenceNumber, first[14].SequenceNumber)
@@ -65,7 +65,7 @@ func TestNACKByRule(t *testing.T) {
 		s.frames(5)
 		require.Equal(t, span(1, 1), sink.numbers())
 		for number := range uint16(5) {
-			p.repeat(s.desc.Medias[0], nackOf(1+number+p.outlets[s.lead].shift.sequence))
+			p.hear(s.desc.Medias[0], nackOf(1+number+p.outlets[s.lead].shift.sequence), true)
 		}
 		require.Equal(t, span(1, 1), sink.numbers())
 		require.Equal(t, 5, s.nacked(nackUnknown))
@@ -86,9 +86,9 @@ func TestNACKOfWhatWasLeftOut(t *testing.T) {
 		require.Equal(t, append(span(1, 5), span(11, 15)...), sink.numbers())
 		for _, p := range []*player{slow, joined} {
 			for number := range uint16(10) {
-				p.repeat(s.desc.Medias[0], nackOf(1+number+p.outlets[s.lead].shift.sequence))
+				p.hear(s.desc.Medias[0], nackOf(1+number+p.outlets[s.lead].shift.sequence), true)
 			}
-			p.repeat(s.desc.Medias[0], nackOf(11+p.outlets[s.lead].shift.sequence))
+			p.hear(s.desc.Medias[0], nackOf(11+p.outlets[s.lead].shift.sequence), true)
 		}
 		require.Equal(t, 20, s.nacked(nackUnknown))
 		require.Equal(t, 2, s.nacked(nackSent))
@@ -108,13 +108,13 @@ func TestNACKWithoutGroups(t *testing.T) {
 		got := sink.packets
 		sink.packets = nil
 		for i, n := range []int{maxTail, maxTail + 1, 2 * maxTail} { // with numbers from 0 on, of 2*maxTail+1
-			early.repeat(s.desc.Medias[0], nackOf(got[n].SequenceNumber))
+			early.hear(s.desc.Medias[0], nackOf(got[n].SequenceNumber), true)
 			require.Equal(t, i, s.nacked(nackSent))
 		}
 		require.Equal(t, got[maxTail+1].Payload, sink.packets[0].Payload)
 		m := s.medias[s.desc.Medias[0]]
 		for _, n := range []uint16{2 * maxTail, 2*maxTail + 1} {
-			late.repeat(m.Media, nackOf(n+late.outlets[m].shift.sequence))
+			late.hear(m.Media, nackOf(n+late.outlets[m].shift.sequence), true)
 		}
 		require.Equal(t, 3, s.nacked(nackSent), "the last one, which it has got, and not the one before")
 		require.Equal(t, 2, s.nacked(nackUnknown))
@@ -165,7 +165,7 @@ func TestNACKIndex(t *testing.T) {
 		}
 		ask := func(sequence uint16) (payloads []string) {
 			sink.packets = nil
-			p.repeat(d, nackOf(sequence+p.outlets[audio].shift.sequence))
+			p.hear(d, nackOf(sequence+p.outlets[audio].shift.sequence), true)
 			for _, packet := range sink.packets {
 				payloads = append(payloads, string(packet.Payload))
 			}
@@ -202,21 +202,21 @@ func TestNACKLimit(t *testing.T) {
 		p, sink := s.player()
 		s.frames(1)
 		for range 3 * repeatBurst {
-			p.repeat(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber+7))
+			p.hear(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber+7), true)
 		}
 		require.Equal(t, repeatBurst, s.nacked(nackUnknown))
 		require.Equal(t, 2*repeatBurst, s.nacked(nackLimit))
 		time.Sleep(time.Second)
-		p.repeat(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber))
+		p.hear(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber), true)
 		require.Equal(t, 1, s.nacked(nackSent))
 		s.frames(2)
 		require.Equal(t, []int{1, 1, 2, 3}, sink.numbers())
 
 		p.wait()
-		p.repeat(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber))
+		p.hear(s.desc.Medias[0], nackOf(sink.packets[0].SequenceNumber), true)
 		require.Len(t, sink.packets, 4, "it waits for the next group")
 		p.rest()
-		p.repeat(&description.Media{}, nackOf(1))
+		p.hear(&description.Media{}, nackOf(1), true)
 		require.Len(t, sink.packets, 4)
 	})
 }

@@ -114,7 +114,7 @@ const rtpHeader = 12
 // tell when its player may go on.
 func (o *outlet) heed(list []rtcp.ReceptionReport) {
 	r := o.report()
-	if r == nil || o.shift == nil || o.player.stream.policy.keepAll || o.media.codec < rtpframe.H264 {
+	if r == nil || o.player.stream.policy.keepAll || o.media.codec < rtpframe.H264 {
 		return
 	}
 	for _, one := range list {

@@ -57,8 +57,8 @@ const srtpOverhead = 10
 
 // numbering gives sequence numbers to the packets of an SSRC by SRTP. The key stream depends on the number and on how
 // often the numbers have begun again, which both ends find out by steps of less than half of all numbers (RFC 3711
-// §3.3.1): two packets must not have the same, or a listener learns the difference of their payloads. So the numbers go
-// forward only, in small steps, whatever the publisher's do.
+// §3.3.1): two packets must not have the same, or a listener learns the difference of their payloads. So the numbers
+// go forward only, in small steps, whatever the publisher's do.
 type numbering struct {
 	begun bool
 	again bool   // PLAY has come since the latest packet

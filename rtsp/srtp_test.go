@@ -426,7 +426,7 @@ func TestNACKBySRTP(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		p, sink := s.join(func(p *player) { p.srtp = true })
 		s.frames(3)
-		p.repeat(s.desc.Medias[0], &rtcp.TransportLayerNack{Nacks: []rtcp.NackPair{{PacketID: 1}}})
+		p.hear(s.desc.Medias[0], &rtcp.TransportLayerNack{Nacks: []rtcp.NackPair{{PacketID: 1}}}, true)
 		require.Len(t, sink.packets, 3)
 		p.rest()
 		synctest.Wait()

@@ -8,8 +8,8 @@ import (
 	"sluice/moqt/session"
 )
 
-// arrival is the first group of which a subscription has brought something. It tells how far a track is if the relay
-// did not know that when it accepted the subscription, as a process does not that has just got its first publisher.
+// arrival is the group of the first object that a subscription brings. A process that has just got its first publisher
+// accepts a subscription without a Largest Object; then this group tells how far the track is.
 type arrival struct {
 	once  sync.Once
 	came  chan struct{} // closed when group is known

@@ -23,8 +23,8 @@ const (
 	maxFile = 4 << 20
 )
 
-// File keeps a list in a file: for the time after a restart, and for the other processes of a relay, those that are
-// replaced and those that replace it. Each of them merges what it finds there, and writes the rest.
+// File keeps a list in a file, so that the list outlasts a restart, and all processes of a relay share it while one
+// replaces another. Each process merges the file into its own list, and adds its own entries to the file.
 type File struct {
 	list *List
 	name string

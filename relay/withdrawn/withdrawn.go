@@ -149,7 +149,7 @@ func (l *List) set(subject string, change func(*Entry)) (Entry, error) {
 	return e, nil
 }
 
-// Merge takes the entries of another relay's list. It refuses those for which there is no room.
+// Merge takes the entries of another relay's list. When the list is full, it takes no new subjects and returns ErrFull.
 func (l *List) Merge(entries []Entry) error {
 	withdraws, err := l.merge(entries)
 	if withdraws {

@@ -54,7 +54,7 @@ func (m *Media) mayLack(at moqt.Location) bool {
 	return t.Has <= at.Object && at.Object < t.Next
 }
 
-// tear sends the beginning of an object, for which the relay's socket has no room.
+// tear sends the beginning of an object. The relay's kernel sees the packet, but its socket has no room for it.
 func (p *publisher) tear(at moqt.Location) {
 	s, o := p.service, p.current[0]
 	stream := o.subgroups[p.media.subgroup(at)]
