@@ -62,45 +62,6 @@ func TestRingWithoutPublisher(t *testing.T) {
 	})
 }
 
-// Another relay refuses the track, and asks for it itself at once, again and again: each of the two has a subscriber
-// that waits. A refusal counts although the other relay sends a SUBSCRIBE.
-func TestRelaysThatRefuseEachOther(t *testing.T) {
-	onBench(t, hopping, func(b *bench) {
-		u := b.upstreamTo("moqt://other")
-		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-		_, other := b.dialForeign(u, asRelay(7))
-		asked := make(chan *session.Publication, 1000)
-		other.handler.subscribe = func(p *session.Publication) {
-			asked <- p
-			<-p.Context().Done()
-		}
-		back := b.connect(asRelay(7))
-		start := time.Now()
-		_, err := b.connect().Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(10 * time.Second)},
-			&sink{})
-		require.NoError(t, err)
-		var times []time.Duration
-		for time.Since(start) < 10*time.Second && len(times) < 100 {
-			select {
-			case p := <-asked:
-				times = append(times, time.Since(start))
-				b.refuse(p)
-				_, _, err := back.subscribe(moqt.Parameters{})
-				b.refused(err, moqt.RequestDoesNotExist)
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-		const ms = time.Millisecond
-		require.Equal(t, []time.Duration{0, 250 * ms, 750 * ms, 1750 * ms, 3750 * ms, 7750 * ms}, times)
-	})
-}
-
-// refuse refuses a SUBSCRIBE of the relay, and waits until it knows.
-func (b *bench) refuse(p *session.Publication) {
-	require.NoError(b.t, p.Reject(&moqt.RequestError{Code: moqt.RequestDoesNotExist}))
-	synctest.Wait()
-}
-
 // A track crosses each link once, and not the link that closes the ring.
 func TestRingFeeds(t *testing.T) {
 	for name, publish := range publishing {

@@ -58,7 +58,7 @@ type life struct {
 	begun     moqt.Location               // the object that is being published, or comes next; guarded by service.mu
 	published map[moqt.Location]time.Time // when each object was; guarded by service.mu
 	viewers   []*viewer
-	faults    []string       // of greed; guarded by service.mu
+	faults    []string       // of greed and storms; guarded by service.mu
 	joining   sync.WaitGroup // of viewers, and their pauses
 }
 
@@ -101,8 +101,11 @@ func (l *life) startAll() *publisher {
 		l.connect(p.Relay, p.Upstream, func(link *sim.Link) { *link = p.Link })
 	}
 	for _, m := range l.Mishaps {
-		if m.What == Upgrade {
+		switch m.What {
+		case Upgrade:
 			l.connect(m.Relay, m.Relay, func(link *sim.Link) { *link = l.Loopback })
+		case Storm:
+			l.foreign[m.Relay] = newForeign(l.service, m.Relay)
 		}
 	}
 	if c := l.Cluster; c != nil {
@@ -277,6 +280,8 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 		}, nil
 	case Greed:
 		return func() { l.joining.Go(func() { l.greed(m.Relay) }) }, nil
+	case Storm:
+		return func() { l.joining.Go(func() { l.foreign[m.Relay].storm(l, m) }) }, nil
 	case Upgrade:
 		var p *process
 		ready := func() {

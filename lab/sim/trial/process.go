@@ -113,6 +113,7 @@ func (p *process) config() server.Config {
 		}
 		cfg.Upstream.Routes, cfg.Upstream.Transport.Insecure = []server.UpstreamRoute{{URLs: urls}}, true
 	}
+	s.foreign[p.relay].route(&cfg.Upstream)
 	if s.bus != nil {
 		cfg.Upstream.Transport.Insecure, cfg.FastPath.Dials = true, true
 	}

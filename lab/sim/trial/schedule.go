@@ -113,6 +113,7 @@ const (
 	Stall  = "stall"  // a viewer reads nothing for a time
 
 	Greed = "greed" // somebody takes all that a relay allows, for a moment
+	Storm = "storm" // a relay and a foreign one, both without a publisher, ask each other for a track
 
 	Upgrade = "upgrade" // another process takes over a relay's port
 	Drain   = "drain"   // a relay sends its clients to another one, and ends
@@ -122,7 +123,7 @@ const (
 type Mishap struct {
 	At              time.Duration
 	What            string
-	Relay, Upstream int           `json:",omitempty"` // of Kill, Part, Cut, Greed, Upgrade and Drain: to Upstream
+	Relay, Upstream int           `json:",omitempty"` // of the relay; of Cut, the upstream; of Drain, where to
 	Viewer          int           `json:",omitempty"` // of Rebind, Leave, Pause and Stall
 	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut, Pause and Stall; Upgrade: until it is ready
 	Crashes         bool          `json:",omitempty"` // of Upgrade: the new process does when it is ready
@@ -292,6 +293,9 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	if g.Limits.Sessions > 0 && g.RTSP == nil {
 		ration(g)
+	}
+	if rng := rand.New(rand.NewPCG(seed, 283)); rng.IntN(12) == 0 {
+		brew(g, rng)
 	}
 	return g.Schedule
 }

@@ -38,8 +38,9 @@ type service struct {
 	limits  Limits // of each relay
 	early   float64
 	omitted omissions
-	nodes   []Node // the relays, if they are a cluster
-	bus     *bus   // of the cluster
+	nodes   []Node           // the relays, if they are a cluster
+	bus     *bus             // of the cluster
+	foreign map[int]*foreign // by the relay that subscribes there
 
 	mu      sync.Mutex
 	links   map[[2]netip.Addr]sim.Link // between two hosts, in both directions
@@ -51,7 +52,8 @@ type service struct {
 }
 
 func newService(t *testing.T, seed uint64, o Options) *service {
-	s := &service{t: t, seed: seed, options: o, links: make(map[[2]netip.Addr]sim.Link), relays: make(map[int]*process)}
+	s := &service{t: t, seed: seed, options: o, links: make(map[[2]netip.Addr]sim.Link), relays: make(map[int]*process),
+		foreign: make(map[int]*foreign)}
 	s.net = sim.New(seed, s.between)
 	if r := o.Record; r != nil {
 		s.net.Watch(func(p sim.Packet) { r.Packets = append(r.Packets, p) })
@@ -100,6 +102,9 @@ func (s *service) end() {
 	}
 	for _, p := range s.running() {
 		p.stop()
+	}
+	for _, f := range s.foreign {
+		f.leave()
 	}
 	time.Sleep(time.Minute) // for what killed relays have left
 	s.net.Close()

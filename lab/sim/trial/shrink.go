@@ -83,7 +83,7 @@ func (s *Schedule) has(m Mishap) bool {
 		return m.Relay > 1 && m.Relay <= s.last() && m.Upstream >= 1 && m.Upstream < m.Relay
 	case Greed:
 		return s.Limits.Sessions > 0 && m.Relay >= 1 && m.Relay <= s.last()
-	case Upgrade:
+	case Upgrade, Storm:
 		return m.Relay >= 1 && m.Relay <= s.last()
 	case Part:
 		return s.Cluster != nil && m.Relay >= 1 && m.Relay <= s.last()
