@@ -21,6 +21,9 @@ func (s *service) forward(cfg *server.Config, c *sim.Conn, relay int) kernel {
 	s.mu.Unlock()
 	habits := programs.NewHabits(rand.New(rand.NewPCG(s.seed, 4+starts)))
 	habits.Early = s.early
+	if s.guests { // a path that loses more carries less than they wait for
+		habits.Lose /= 10
+	}
 	k := programs.New(s.seed<<8|starts, habits, c.Transmit)
 	c.Attach(k)
 	cfg.FastPath.Mode, cfg.FastPath.Open = server.FastPathOn, k.Open

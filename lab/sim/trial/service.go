@@ -37,6 +37,7 @@ type service struct {
 	drop    string // the relays' drop policy
 	limits  Limits // of each relay
 	early   float64
+	guests  bool // somebody plays by RTSP
 	omitted omissions
 	nodes   []Node           // the relays, if they are a cluster
 	bus     *bus             // of the cluster
