@@ -186,7 +186,7 @@ func (e *endpoint) setUp(c *gortsplib.ServerHandlerOnSetupCtx) (*gortsplib.Serve
 		}
 	}
 	c.Session.SetUserData(p)
-	p.take(c.Session)
+	p.take(c.Session, c.Conn)
 	return p.lib, nil
 }
 

@@ -25,6 +25,7 @@ type player struct {
 
 	mu      sync.Mutex
 	session *gortsplib.ServerSession // nil before SETUP
+	conn    *gortsplib.ServerConn    // of the session
 	playing context.Context          // done when it pauses or ends; nil: it does not play
 	pause   context.CancelFunc
 
@@ -80,10 +81,10 @@ func newPlayer(s *stream, guest *relay.Guest) *player {
 }
 
 // take makes the player one of a session.
-func (p *player) take(session *gortsplib.ServerSession) {
+func (p *player) take(session *gortsplib.ServerSession, conn *gortsplib.ServerConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.session = session
+	p.session, p.conn = session, conn
 	context.AfterFunc(p.guest.Context(), session.Close)
 }
 
@@ -132,12 +133,33 @@ func (p *player) ctx() <-chan struct{} {
 
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// end ends the session. It does not wait for that.
+// A player whose stream has ended keeps its session while packets of its queue go out by TCP, which is not silent for
+// longer than lull then, and for farewell at most.
+const (
+	lull     = time.Second
+	farewell = 10 * time.Second
+)
+
+// end ends the session when the queue is empty.
 func (p *player) end() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.session != nil {
-		p.session.Close()
+	session, conn := p.session, p.conn
+	p.mu.Unlock()
+	if session == nil {
+		return
+	}
+	defer session.Close()
+	for sent, begin := uint64(0), time.Now(); time.Since(begin) < farewell; {
+		now := conn.Stats().OutboundBytes
+		if now == sent {
+			return
+		}
+		sent = now
+		select {
+		case <-time.After(lull):
+		case <-p.guest.Context().Done():
+			return
+		}
 	}
 }
 

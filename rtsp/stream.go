@@ -389,7 +389,7 @@ func (s *stream) leave(p *player) {
 	p.takeBack()
 }
 
-// close ends the stream and the sessions of its players.
+// close ends the stream, and the sessions of its players when they have got the last packets.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,7 +397,7 @@ func (s *stream) close() {
 	s.forgetLocked(len(s.cache))
 	s.tail.drop(s.cached, len(s.tail.packets))
 	for p := range s.players {
-		p.end()
+		go p.end()
 	}
 }
 
