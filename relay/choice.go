@@ -210,7 +210,7 @@ func (c *choice) notNeeded() []*upstream {
 }
 
 // needed returns the subscriptions at neighbours to keep, and whether it is known yet: as long as none of those that
-// are connected has the track, all are.
+// are connected has the track, all are. Processes that have it have publishers of their own, and all are kept.
 func (c *choice) needed() (needed []*upstream, known bool) {
 	s := &c.hub.subscribers
 	if c.hub.publishers.have(broughtFrom(here)) {
@@ -219,14 +219,15 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 	peers, _ := c.hub.relay.neighbors.of(c.hub.place)
 	for _, p := range peers {
 		u, wanted := c.hub.publishers.of[p], s.reach(p.from) || len(s.waiting) > 0
+		if known && p.from == elsewhere {
+			break
+		}
 		if u != nil && (wanted || u.offered) {
 			needed = append(needed, u)
 		}
-		if u != nil && u.established && wanted {
-			return needed, true
-		}
+		known = known || u != nil && u.established && wanted
 	}
-	return needed, !s.reach(elsewhere) && len(s.waiting) == 0
+	return needed, known || !s.reach(elsewhere) && len(s.waiting) == 0
 }
 
 // sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay

@@ -213,6 +213,29 @@ func TestPublisherComesBackToAnotherProcess(t *testing.T) {
 	})
 }
 
+// Two other processes have publishers of a track, as when a publisher moves. Both bring it, for as long as they have.
+func TestProcessesWithPublishersAreKept(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		link(bs[0], bs[1])
+		link(bs[0], bs[2])
+		var sources []*source
+		for _, b := range bs[1:] {
+			src := &source{}
+			_, err := src.offer(b.connect(), moqt.Parameters{})
+			require.NoError(t, err)
+			sources = append(sources, src)
+		}
+		k, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
+		time.Sleep(time.Minute) // more than Config.Linger
+		for _, b := range bs[1:] {
+			require.Equal(t, uint64(1), b.relay.subscriptions.Load(), "it is not ended and begun again")
+		}
+		sources[0].group(1, 1)
+		sources[1].group(2, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
+	})
+}
+
 // Each of three processes has a subscriber, and the publisher moves from one to the other. Objects cross one link at
 // most.
 func TestLinksDoNotFeedLinks(t *testing.T) {
