@@ -26,7 +26,7 @@ type Limits struct {
 func (g *generator) restrict(rng *rand.Rand) {
 	g.Limits = Limits{
 		Sessions: 4 + rng.IntN(3), Tracks: 1 + rng.IntN(3), Subscriptions: 4 + rng.IntN(4), Requests: 4 + rng.IntN(6),
-		Cache: 200_000 << rng.IntN(4),
+		Cache: 400_000 << rng.IntN(3), // some groups: those that are read stay
 	}
 	for range 1 + rng.IntN(3) {
 		m := Mishap{At: time.Duration(rng.Int64N(int64(g.length()))), What: Greed, Relay: 1}
