@@ -24,6 +24,7 @@ func (s *service) forward(cfg *server.Config, c *sim.Conn, relay int) kernel {
 	if s.guests { // a path that loses more carries less than they wait for
 		habits.Lose /= 10
 	}
+	s.loses = s.loses || habits.Lose > 0
 	k := programs.New(s.seed<<8|starts, habits, c.Transmit)
 	c.Attach(k)
 	cfg.FastPath.Mode, cfg.FastPath.Open = server.FastPathOn, k.Open

@@ -38,6 +38,7 @@ type service struct {
 	limits  Limits // of each relay
 	early   float64
 	guests  bool // somebody plays by RTSP
+	loses   bool // a socket behind a kernel may have no room
 	omitted omissions
 	nodes   []Node           // the relays, if they are a cluster
 	bus     *bus             // of the cluster
