@@ -389,7 +389,7 @@ func (l *life) publish(p *publisher) {
 		l.begin(moqt.Location{Group: group})
 		switch {
 		case slices.Contains(l.Media.Restarts, group):
-			time.Sleep(arrives)
+			p.arrive()
 			l.note("the publisher is killed, and starts again with group 0, which is group %d of all", group)
 			l.net.Kill(sim.Host(p.host))
 			p = l.publisher(1, l.Media.Publisher, &l.Media, nil)

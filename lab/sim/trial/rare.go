@@ -36,6 +36,7 @@ func brief(g *generator, rng *rand.Rand) {
 
 // restart has the publisher of the only relay start again with group 0, with other objects than before.
 func (g *generator) restart(rng *rand.Rand) {
+	g.Media.Publisher.Hasty = true
 	g.Media.Restarts = []uint64{1 + rng.Uint64N(g.Media.Groups-1)}
 	g.Media.Successions = nil  // a successor would do the same if it came before the first publisher is found dead
 	for i := range g.Viewers { // which group is meant is not certain

@@ -81,14 +81,19 @@ func (m *Media) areTorn() bool {
 	return false
 }
 
-// takeOver publishes a group in two sessions, and returns the publisher that has gone on.
-func takeOver(l *life, p *publisher, group uint64, t Takeover) *publisher {
-	p.objects(group, 0, t.Has, l.begin)
+// arrive waits until the relay has what was sent.
+func (p *publisher) arrive() {
 	if p.spec.Hasty {
 		p.current[0].sent.await()
 	} else {
 		time.Sleep(arrives)
 	}
+}
+
+// takeOver publishes a group in two sessions, and returns the publisher that has gone on.
+func takeOver(l *life, p *publisher, group uint64, t Takeover) *publisher {
+	p.objects(group, 0, t.Has, l.begin)
+	p.arrive()
 	p.objects(group, t.Has, t.At, l.begin)
 	if t.Torn {
 		p.tear(moqt.Location{Group: group, Object: t.At})
