@@ -236,6 +236,35 @@ func TestProcessesWithPublishersAreKept(t *testing.T) {
 	})
 }
 
+// A publisher brings a group to one process, and moves to another one, before the third process knows of it. That has
+// missed the group, and asks both: only the first has it.
+func TestMissedAtAnotherProcess(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		link(bs[0], bs[1])
+		link(bs[0], bs[2])
+		publish := func(b *bench, group uint64, largest *moqt.Location) *source {
+			src := &source{}
+			_, err := src.offer(b.connect(), moqt.Parameters{LargestObject: largest})
+			require.NoError(t, err)
+			src.group(group, 1)
+			synctest.Wait()
+			return src
+		}
+		first := publish(bs[1], 0, nil)
+		k, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
+		first.group(1, 1)
+		require.Contains(t, k.take(), "1.0, 1 fin")
+		require.NoError(t, first.publication().Done(moqt.DoneGoingAway, ""))
+		largest := []moqt.Location{at(1, 0), at(3, 0)}
+		second := publish(bs[1], 2, &largest[0])
+		require.NoError(t, second.publication().Done(moqt.DoneGoingAway, ""))
+		third := publish(bs[2], 3, &largest[1])
+		time.Sleep(2 * firstAsk)
+		third.group(4, 1)
+		require.Contains(t, k.take(), "2.0")
+	})
+}
+
 // Each of three processes has a subscriber, and the publisher moves from one to the other. Objects cross one link at
 // most.
 func TestLinksDoNotFeedLinks(t *testing.T) {

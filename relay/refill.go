@@ -40,6 +40,7 @@ type refill struct {
 	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
 	behind   bool                 // what comes is behind objects of the group that are not known
 	complete bool                 // the group has no more objects
+	lacking  *uint64              // the first group of which objects before the last one in the response are not known
 	current  *refilled            // the subgroup, or
 	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
 }
@@ -57,29 +58,33 @@ func (r *refill) run() {
 	defer cancel()
 	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.relay.cfg.FillTimeout, cancel)
 	defer r.stalled.Stop()
-	stream, err := r.begin(ctx)
-	if err == nil {
-		defer context.AfterFunc(ctx, func() { stream.CancelRead(uint64(moqt.ResetCancelled)) })()
-		err = r.receive(stream)
-	}
-	r.end(err)
+	r.fetch(ctx)
 	u.hub.mu.Lock()
 	defer u.hub.mu.Unlock()
 	u.refilling = false
 	u.hub.choice.settle()
 }
 
-// begin asks the upstream relay, and then others: its session may be going away, and take no requests any more.
-func (r *refill) begin(ctx context.Context) (stream transport.ReceiveStream, err error) {
-	h := r.upstream.hub
+// fetch asks the upstream relay, and then others for what it has not brought: its session may be going away, and take
+// no requests any more, or the publisher has moved, and another process of the relay has the objects.
+func (r *refill) fetch(ctx context.Context) {
+	h, end := r.upstream.hub, r.wanted.End
 	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
-	err = errNoSource
 	for p := range h.choice.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, subscribers) {
-		if stream, err = r.ask(ctx, p); err == nil {
-			break
+		r.group, r.streams, r.unknown, r.lacking = r.wanted.Start.Group, 0, nil, nil
+		stream, err := r.ask(ctx, p)
+		if err == nil {
+			err = r.receive(ctx, stream)
+		}
+		r.end(err)
+		if errors.Is(err, io.EOF) && r.lacking == nil {
+			return
+		}
+		r.wanted = moqt.Range{Start: moqt.Location{Group: r.group}, End: end}
+		if r.lacking != nil {
+			r.wanted.Start.Group = *r.lacking
 		}
 	}
-	return stream, err
 }
 
 // ask sends FETCH, and waits for the response.
@@ -97,16 +102,17 @@ func (r *refill) ask(ctx context.Context, p *peer) (transport.ReceiveStream, err
 	if err != nil {
 		return nil, err
 	}
-	r.from, r.parser = p, moqt.NewFetchParser(p.session.Version(), moqt.Ascending, 0)
+	r.from, r.responseReader = p, responseReader{parser: moqt.NewFetchParser(p.session.Version(), moqt.Ascending, 0)}
 	r.wanted = r.wanted.Intersect(moqt.FetchRange(r.wanted.Start, ok.End))
 	return request.Stream(ctx)
 }
 
 // receive takes in the response. It returns io.EOF when that was complete.
-func (r *refill) receive(stream io.Reader) error {
-	buf, stream := make([]byte, fetchBuffer), unlucky.Reader(stream)
+func (r *refill) receive(ctx context.Context, stream transport.ReceiveStream) error {
+	defer context.AfterFunc(ctx, func() { stream.CancelRead(uint64(moqt.ResetCancelled)) })()
+	buf, in := make([]byte, fetchBuffer), unlucky.Reader(stream)
 	for {
-		n, err := stream.Read(buf)
+		n, err := in.Read(buf)
 		r.stalled.Reset(r.upstream.hub.relay.cfg.FillTimeout)
 		r.upstream.receiver.count(n)
 		if wrong := r.read(buf[:n], r); wrong != nil {
@@ -129,6 +135,9 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 	case o.Kind != moqt.FetchKindObject: // it is not known whether objects exist
 		at := o.Location
 		r.unknown = &at
+		if group := r.group; r.lacking == nil && (at.Group > group || at.Object < math.MaxUint64) {
+			r.lacking = &group
+		}
 		return nil
 	case !r.wanted.Contains(o.Location):
 		return sourceError{errors.New("an object is not in the range of the FETCH")}

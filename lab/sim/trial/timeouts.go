@@ -140,7 +140,8 @@ func (m *Media) lastOf(subgroup uint64) (last uint64) {
 func (l *life) tooLate(w *viewer) (late []moqt.Location) {
 	limit := l.Media.Timeouts.with(w.spec.Timeouts).Object
 	delays := func(m Mishap) bool { return m.Viewer == 0 || m.Viewer == w.number }
-	if limit == 0 || l.loses || len(l.Media.Restarts)+len(l.Media.Takeovers) > 0 || slices.ContainsFunc(l.Mishaps, delays) {
+	if limit == 0 || l.loses || len(l.Media.Restarts)+len(l.Media.Takeovers) > 0 ||
+		slices.ContainsFunc(l.Mishaps, delays) {
 		return nil
 	}
 	longest := time.Duration(l.last())*limit + w.spec.Link.Queue + arrives
