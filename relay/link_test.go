@@ -265,6 +265,35 @@ func TestMissedAtAnotherProcess(t *testing.T) {
 	})
 }
 
+// A publisher moves to another process. What the first process has brought has a gap: a group is on its way still. The
+// other one says that it is as far as that group, and was not restarted.
+func TestGapIsNoRestart(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		link(bs[0], bs[1])
+		link(bs[0], bs[2])
+		first := &source{}
+		_, err := first.offer(bs[1].connect(), moqt.Parameters{})
+		require.NoError(t, err)
+		k, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
+		first.group(0, 1)
+		first.group(2, 1)
+		require.Equal(t, "0.0, 0 fin, 2.0, 2 fin", k.take())
+		require.NoError(t, first.publication().Done(moqt.DoneGoingAway, ""))
+		largest := at(1, 0)
+		second := &source{}
+		_, err = second.offer(bs[2].connect(), moqt.Parameters{LargestObject: &largest})
+		require.NoError(t, err)
+		time.Sleep(2 * firstAsk)
+		for group := uint64(1); group < 4; group++ {
+			second.group(group, 1)
+		}
+		got := k.take()
+		require.Contains(t, got, "1.0")
+		require.NotContains(t, got, "2.0", "it came before")
+		require.Contains(t, got, "3.0")
+	})
+}
+
 // Each of three processes has a subscriber, and the publisher moves from one to the other. Objects cross one link at
 // most.
 func TestLinksDoNotFeedLinks(t *testing.T) {

@@ -206,13 +206,15 @@ func (s *publishers) limitEnding() {
 // isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
 // §2.4.3), and may publish other objects under the same ids now. What a neighbour says may be older
 // than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
-// group counts. If the relay still holds that group, the other end may be behind: its objects are compared.
+// group counts. If the relay still holds that group, or lacks it while it has an earlier one, the other end may be
+// behind: its objects are compared.
 func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 	distant := func(o *upstream) bool { return o.established && o.peer.from > here }
 	if u.peer.from == here && !s.have(distant) {
 		return largest.Less(known)
 	}
-	return largest.Group < known.Group && len(s.hub.data.Segments(largest.Group)) == 0
+	data, group := s.hub.data, largest.Group
+	return group < known.Group && len(data.Segments(group)) == 0 && data.Interrupted(group, group+1) > group
 }
 
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
