@@ -192,7 +192,7 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 126_597, 92_000},
+	{"lines of Go without tests", 126_600, 92_000},
 	{"lines of tests", 103_405, 75_000},
 	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 0, 0},
