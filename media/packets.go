@@ -3,6 +3,8 @@ package media
 import (
 	"encoding/binary"
 
+	"github.com/quic-go/quic-go/qlogwriter"
+
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/packet"
@@ -19,6 +21,7 @@ type packets struct {
 	acks     *ackFrequency
 	control  *congestionControl
 	counters *Counters
+	qlog     qlogwriter.Recorder // of the connection; nil: none
 }
 
 // space returns how many bytes the frame of a packet may have. When probes go unanswered, size may be the reason.
@@ -58,6 +61,9 @@ func (o *packets) begin(b *udp.Batch) (p []byte, header int) {
 func (o *packets) finish(now clock.Time, b *udp.Batch, p []byte, header int, number, generation uint64) {
 	p[0] = 0x40 | byte(generation&1)<<2 | (packet.NumberLength - 1) // RFC 9000 §17.3.1
 	binary.BigEndian.PutUint32(p[header-packet.NumberLength:], uint32(number))
+	if o.qlog != nil {
+		o.record(number, p[header:], len(p)+packet.TagLength)
+	}
 	p = o.keys.seal(p, header, number, generation)
 	b.Add(o.path.route.Route, len(p))
 	o.counters.Packets++ // the forwarder's are not in it

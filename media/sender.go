@@ -122,7 +122,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.recovery = newRecovery(s)
 	s.acks = ackFrequency{recovery: &s.recovery, control: &s.control, ledger: &s.ledger, counters: &s.counters}
 	s.control.counters = &s.counters
-	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters}
+	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters, nil}
 	s.observer = newObserver(s)
 	s.link = forwarderLink{sender: s}
 	s.read.own = true // until quic-go says otherwise

@@ -18,6 +18,7 @@ type Stream struct {
 	content
 	delivery
 	sender *Sender
+	onOpen func(id int64)
 	onDone func(Result)
 	own    *Timeouts   // nil: the subscription's
 	gone   atomic.Bool // the feed need not serve the stream any more; needs no lock
@@ -52,7 +53,8 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 	st := &Stream{
 		unit:    unit{sub: sub, priority: cfg.Priority, group: cfg.Group, minor: cfg.Subgroup},
 		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start, until: unlimited},
-		sender:  sub.sender, onDone: cfg.OnDone, own: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
+		sender:  sub.sender, onOpen: cfg.OnOpen, onDone: cfg.OnDone,
+		own: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
 	}
 	st.stream = st
 	return st

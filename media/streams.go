@@ -43,6 +43,9 @@ func (m *streamSet) register(st *Stream) {
 	m.byNumber[st.number] = st
 	m.adoption.know(int64(st.number))
 	m.counters.Streams++
+	if st.onOpen != nil {
+		st.onOpen(st.id())
+	}
 }
 
 // adopt goes on with a stream that the forwarder has opened.

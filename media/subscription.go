@@ -86,6 +86,8 @@ type StreamConfig struct {
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
+	// OnOpen is called when the stream has its id, with the sender's lock held. Default: nothing happens.
+	OnOpen func(id int64)
 	// OnDone is called once, when nothing more of the log will be sent: on a goroutine of the loop, without locks
 	// held, and never from within a call of this package's methods. It must not block for long, because others'
 	// packets wait.

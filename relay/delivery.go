@@ -7,6 +7,7 @@ import (
 
 	"sluice/media"
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/moqt/session"
 	"sluice/track"
 )
@@ -264,6 +265,10 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
 	prefix := v.prefix(seg, o)
 	source, _ := seg.Owner.(*arriving)
+	var onOpen func(id int64)
+	if q := v.sub.peer.qlog; q != nil {
+		onOpen = func(id int64) { q.Subgroup(qlog.Created, id, headerOf(seg, o, v.sub.pub.Alias())) }
+	}
 	return media.StreamConfig{
 		Prefix:          prefix,
 		Log:             seg.Log,
@@ -273,6 +278,7 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 		Priority:        seg.Priority,
 		PublisherStream: source.publisherStream(seg, v.sub),
 		Timeouts:        v.deadlines().of(seg),
+		OnOpen:          onOpen,
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
 			v.logOmission(seg, o, len(prefix), res)
@@ -296,8 +302,13 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
 	p := v.sub.peer
 	b := slices.Clone(p.conn.StreamPrefix())
-	b = moqt.AppendSubgroupHeader(b, p.session.Version(), moqt.SubgroupHeader{
-		TrackAlias:     v.sub.pub.Alias(),
+	b = moqt.AppendSubgroupHeader(b, p.session.Version(), headerOf(seg, o, v.sub.pub.Alias()))
+	return v.selection.layout.AppendNumber(b, o.ID)
+}
+
+func headerOf(seg *track.Segment, o track.Object, alias uint64) moqt.SubgroupHeader {
+	return moqt.SubgroupHeader{
+		TrackAlias:     alias,
 		GroupID:        seg.Group,
 		SubgroupIDMode: subgroupIDMode(seg.Subgroup),
 		SubgroupID:     seg.Subgroup,
@@ -305,8 +316,7 @@ func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
 		HasProperties:  seg.HasProperties,
 		EndOfGroup:     seg.EndOfGroup,
 		FirstObject:    seg.FirstObject && o.ID == seg.First,
-	})
-	return v.selection.layout.AppendNumber(b, o.ID)
+	}
 }
 
 func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
@@ -326,7 +336,7 @@ func (v *delivery) sendDatagram(o *track.Datagram) {
 func (v *delivery) sendDatagramNow(o *track.Datagram) {
 	p := v.sub.peer
 	prefix := slices.Clone(p.conn.DatagramPrefix())
-	header, err := moqt.AppendDatagramHeader(prefix, p.session.Version(), &moqt.ObjectDatagram{
+	object := &moqt.ObjectDatagram{
 		TrackAlias: v.sub.pub.Alias(),
 		Location:   moqt.Location{Group: o.Group, Object: o.ID},
 		Priority:   o.Priority,
@@ -334,10 +344,12 @@ func (v *delivery) sendDatagramNow(o *track.Datagram) {
 		Status:     o.Status,
 		Properties: o.Properties,
 		Payload:    o.Payload, // determines the type, and is not appended
-	})
+	}
+	header, err := moqt.AppendDatagramHeader(prefix, p.session.Version(), object)
 	if err != nil {
 		return // its numbers are too large for the subscriber's version
 	}
+	p.qlog.Datagram(qlog.Created, object)
 	_ = v.media.SendDatagram(media.Datagram{ // fails only if the session has ended
 		Header: header, Payload: o.Payload, Group: o.Group, Object: o.ID, Priority: o.Priority, Received: o.Received,
 	})

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/moqt/session"
 	"sluice/relay/internal/names"
 	"sluice/transport"
@@ -84,7 +85,7 @@ func newNeighbor(
 	n := &Neighbor{peer: p, names: tells, goaway: make(chan moqt.Goaway, 1)}
 	cfg.Handler = &neighborRequests{serve: requests{p}, neighbor: n, secret: secret}
 	cfg.Timeouts.Response = neighborResponse
-	p.conn, p.sender = conn, sender
+	p.conn, p.sender, p.qlog = conn, sender, qlog.New(conn.Qlog())
 	if p.session, err = session.New(conn, cfg); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"sluice/clock"
 	"sluice/media"
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
@@ -29,6 +30,7 @@ type peer struct {
 	relay     *Relay
 	conn      transport.Conn
 	session   *session.Session
+	qlog      *qlog.Recorder // nil: the connection has no qlog
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	upstream  *UpstreamRelay      // that this relay has dialed; nil for all others
@@ -61,7 +63,7 @@ func newPeer(r *Relay, conn transport.Conn, address *charge.Account, mayAsk perm
 		return nil, err
 	}
 	p := &peer{
-		terms: termsOfPeers(mayAsk), relay: r, conn: conn, sender: sender,
+		terms: termsOfPeers(mayAsk), relay: r, conn: conn, sender: sender, qlog: qlog.New(conn.Qlog()),
 		address: address, accounts: charge.Payers{address},
 	}
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)

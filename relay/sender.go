@@ -50,6 +50,7 @@ func mediaSenderOf(conn transport.Conn) (mediaSender, error) {
 	if !ok {
 		return nil, errNoSender
 	}
+	s.SetQlog(conn.Qlog())
 	return func(cfg media.SubscriptionConfig) mediaSubscription {
 		return senderSubscription{s.NewSubscription(cfg)}
 	}, nil

@@ -126,7 +126,7 @@ func (c *ClientConfig) dialOn(ctx context.Context, tr *quic.Transport, addr *net
 	// server and has it acknowledge that.
 	conf.InitialStreamReceiveWindow = conf.MaxStreamReceiveWindow
 	conf.InitialConnectionReceiveWindow = conf.MaxConnectionReceiveWindow
-	qc, err := tr.Dial(ctx, addr, tlsConf, conf)
+	qc, err := tr.Dial(c.Inspection.withRemote(ctx, addr), addr, tlsConf, conf)
 	if err != nil {
 		return nil, err
 	}

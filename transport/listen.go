@@ -171,7 +171,7 @@ func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo, udp
 	if l.cfg.NewHooks != nil {
 		ctx = quic.WithHooks(ctx, l.cfg.NewHooks(udp))
 	}
-	return ctx, nil
+	return l.cfg.Inspection.withRemote(ctx, client.RemoteAddr), nil
 }
 
 // refusals counts the connections that were refused.

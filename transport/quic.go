@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/qlogwriter"
 )
 
 const maxReason = 1024
@@ -33,6 +34,7 @@ func (s *session) Path() string             { return s.path }
 func (s *session) LocalAddr() net.Addr      { return s.qc.LocalAddr() }
 func (s *session) RemoteAddr() net.Addr     { return s.qc.RemoteAddr() }
 func (s *session) Hooks() quic.Hooks        { return s.qc.Hooks() }
+func (s *session) Qlog() qlogwriter.Trace   { return s.qc.QlogTrace() }
 func (s *session) connection() *quic.Conn   { return s.qc }
 
 // PeerIsVerified implements Conn.

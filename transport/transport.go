@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/qlogwriter"
 )
 
 // Kind says what carries a session.
@@ -96,6 +97,8 @@ type Conn interface {
 	// DatagramPrefix returns the first bytes of each DATAGRAM frame of the session, for senders that do not use
 	// SendDatagram: the quarter stream id (RFC 9297 §2.1) on WebTransport, nothing on raw QUIC. It must not be changed.
 	DatagramPrefix() []byte
+	// Qlog returns the qlog of the QUIC connection, or nil.
+	Qlog() qlogwriter.Trace
 	// StreamErrorCode is the error code that RESET_STREAM and STOP_SENDING frames carry for an application's code.
 	// WebTransport maps 32-bit codes into a range of HTTP/3's.
 	StreamErrorCode(code uint64) uint64

@@ -60,7 +60,11 @@ type Config struct {
 	// Refused is called with the code of each request and update of the peer that the session itself refuses. It must
 	// not block. Default: none.
 	Refused func(moqt.RequestErrorCode)
-	Logger  *slog.Logger // default: slog.Default()
+	// Requested is called with each request of the peer. The function that it returns is called once: when the request
+	// is answered, with the *[moqt.RequestError] if it is refused, and with another error if it ends without an answer.
+	// Both must not block, and not call the session. Default: none.
+	Requested func(RequestInfo) func(error)
+	Logger    *slog.Logger // default: slog.Default()
 }
 
 // Limits bound the memory and the work that a peer can cause. The zero value is the default.

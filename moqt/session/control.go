@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -38,6 +39,7 @@ type Peer struct {
 type controlStreams struct {
 	s     *Session
 	out   outbox
+	in    int64         // the peer's stream
 	known chan struct{} // closed when the peer's SETUP has arrived
 	ready chan struct{} // closed when the application has accepted it
 	peer  Peer          // valid once known is closed
@@ -150,6 +152,7 @@ func (c *controlStreams) open() {
 		c.s.failUnlessEnded(fmt.Errorf("open the control stream: %w", err))
 		return
 	}
+	c.s.qlog.Control(qlog.Created, stream.ID())
 	c.send(stream)
 }
 
@@ -187,7 +190,7 @@ func (c *controlStreams) failLater(err error) {
 // run reads the peer's control stream, until the stream or the session ends.
 func (c *controlStreams) run(h *headerReader) error {
 	in := newInbox(c.s, h.stream, h.b...)
-	return c.read(func() error {
+	return c.read(h.stream.ID(), func() error {
 		m, err := in.next()
 		if err != nil {
 			return err
@@ -198,7 +201,7 @@ func (c *controlStreams) run(h *headerReader) error {
 
 // read calls next, which reads and processes a message of the peer's control stream, until the stream or the session
 // ends.
-func (c *controlStreams) read(next func() error) error {
+func (c *controlStreams) read(stream int64, next func() error) error {
 	c.s.mu.Lock()
 	second := c.opened
 	c.opened = true
@@ -206,6 +209,7 @@ func (c *controlStreams) read(next func() error) error {
 	if second {
 		return violation("second control stream")
 	}
+	c.in = stream
 	for {
 		err := next()
 		_, reset := errors.AsType[*transport.StreamError](err)
@@ -224,6 +228,7 @@ func (c *controlStreams) read(next func() error) error {
 
 func (c *controlStreams) receive(m moqt.Message) error {
 	c.s.log.Debug("receive", "message", m.Type())
+	c.s.qlog.Message(qlog.Parsed, c.in, 0, m)
 	where := moqt.Context{
 		Stream:       moqt.MessageSetup,
 		Server:       c.s.cfg.Role == Server,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -80,6 +81,7 @@ func (d *dataStreams) dispatch(h *headerReader) error {
 		return err
 	}
 	if kind == moqt.StreamControl {
+		d.s.qlog.Control(qlog.Parsed, h.stream.ID())
 		h.arrived()
 		return d.s.control.run(h)
 	}
@@ -124,6 +126,7 @@ func (d *dataStreams) takeSubgroup(h *headerReader) error {
 	if err := h.clearDeadline(); err != nil {
 		return err
 	}
+	d.s.qlog.Subgroup(qlog.Parsed, h.stream.ID(), header)
 	// Without this, a stream that is not read to its end would keep its flow control credit.
 	defer h.stream.CancelRead(uint64(moqt.ResetCancelled))
 	sub := d.awaitSubscription(header.TrackAlias)
@@ -192,6 +195,7 @@ func (d *dataStreams) takeFetch(h *headerReader) error {
 	if err := h.clearDeadline(); err != nil {
 		return err
 	}
+	d.s.qlog.Fetch(qlog.Parsed, h.stream.ID(), header.RequestID)
 	if sub := d.takeFillRequest(header.RequestID); sub != nil {
 		d.takeFill(h, header.RequestID, sub)
 		return nil
@@ -359,6 +363,15 @@ func openDataStream(ctx context.Context, r *Request, header []byte) (transport.S
 		return nil, err
 	}
 	return d, nil
+}
+
+// openFetchStream opens a stream for what a request of the peer fetches, and sends its header.
+func openFetchStream(ctx context.Context, r *Request, id uint64) (transport.SendStream, error) {
+	stream, err := openDataStream(ctx, r, moqt.AppendFetchHeader(nil, r.s.version, moqt.FetchHeader{RequestID: id}))
+	if err == nil {
+		r.s.qlog.Fetch(qlog.Created, stream.ID(), id)
+	}
+	return stream, err
 }
 
 func (d *dataStream) writeHeader(header []byte, timeout time.Duration) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 )
 
 // datagrams takes the datagrams of the peer. It holds datagrams with an unknown Track Alias for Timeouts.Hold (draft
@@ -60,6 +61,7 @@ func (d *datagrams) take(b []byte) error {
 	if err != nil && !ok {
 		return nil // the properties are too long
 	}
+	d.s.qlog.Datagram(qlog.Parsed, &o)
 	h := heldDatagram{object: o, malformed: malformed, size: len(b), arrived: time.Now()}
 	if sub := d.findOrHold(h); sub != nil {
 		d.receiving <- struct{}{}

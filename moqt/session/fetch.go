@@ -157,7 +157,7 @@ func (f *IncomingFetch) RangeFrom(largest moqt.Location) moqt.Range {
 // OpenStream opens the stream for the objects, and sends its header. A fetch has one stream. It may be opened before
 // OK, and is reset when the fetch is cancelled. OpenStream waits only while the peer's stream limit is reached.
 func (f *IncomingFetch) OpenStream(ctx context.Context) (transport.SendStream, error) {
-	return openDataStream(ctx, f.Request, moqt.AppendFetchHeader(nil, f.s.version, moqt.FetchHeader{RequestID: f.id}))
+	return openFetchStream(ctx, f.Request, f.id)
 }
 
 // Done ends the fetch after its response was sent and its stream closed. A stream that is still open is reset.

@@ -118,8 +118,7 @@ func (f *FillRequest) OpenStream(ctx context.Context) (transport.SendStream, err
 }
 
 func (f *FillRequest) open(ctx context.Context) (transport.SendStream, error) {
-	header := moqt.AppendFetchHeader(nil, f.pub.s.version, moqt.FetchHeader{RequestID: f.id})
-	stream, err := openDataStream(ctx, f.pub.Request, header)
+	stream, err := openFetchStream(ctx, f.pub.Request, f.id)
 	if err != nil {
 		return nil, err
 	}

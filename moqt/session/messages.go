@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -96,6 +97,7 @@ type outbox struct {
 	mu      sync.Mutex
 	stream  transport.SendStream // nil while it is not open: messages queue up
 	queue   []byte
+	early   []sentMessage // before the stream was open: for its qlog, if there is one
 	sending chan struct{} // closed when the queue has been sent; nil while nothing is queued
 	fin     bool          // no message may follow
 	dead    bool          // the stream was reset, or failed
@@ -114,6 +116,7 @@ func (o *outbox) send(ref moqt.Reference, m moqt.Message, last bool) error {
 		return err
 	}
 	o.s.log.Debug("send", "message", m.Type())
+	o.recordLocked(ref, m)
 	o.queue, o.fin = queue, last
 	if len(o.queue) > o.s.cfg.MaxSendQueue {
 		o.s.spawn(func() { o.fail(errStalled) }) // in another goroutine: the caller may hold the session's mu
@@ -123,11 +126,32 @@ func (o *outbox) send(ref moqt.Reference, m moqt.Message, last bool) error {
 	return nil
 }
 
+// sentMessage is a message, and what it refers to.
+type sentMessage struct {
+	ref moqt.Reference
+	m   moqt.Message
+}
+
+// recordLocked writes a message to the qlog, which has the stream's ID. o.mu is held.
+func (o *outbox) recordLocked(ref moqt.Reference, m moqt.Message) {
+	switch {
+	case o.s.qlog == nil:
+	case o.stream == nil:
+		o.early = append(o.early, sentMessage{ref, m})
+	default:
+		o.s.qlog.Message(qlog.Created, o.stream.ID(), ref.RequestID, m)
+	}
+}
+
 // open starts sending on a stream.
 func (o *outbox) open(stream transport.SendStream) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stream = stream
+	for _, e := range o.early {
+		o.recordLocked(e.ref, e.m)
+	}
+	o.early = nil
 	o.startLocked()
 }
 

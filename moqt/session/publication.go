@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -116,6 +117,7 @@ func (p *Publication) OpenSubgroup(ctx context.Context, h moqt.SubgroupHeader) (
 	}
 	stream, err := openDataStream(ctx, p.Request, moqt.AppendSubgroupHeader(nil, p.s.version, h))
 	if err == nil {
+		p.s.qlog.Subgroup(qlog.Created, stream.ID(), h)
 		p.AddStreams(1)
 	}
 	return stream, err

@@ -35,6 +35,7 @@ type Request struct {
 	goaways   chan moqt.Goaway
 
 	// Guarded by s.mu.
+	awaited     awaitedAnswer
 	answered    bool // the response was sent, or has arrived
 	over        bool // this end has nothing more to do for the request
 	aborted     bool // it has ended by abort, which resets the stream or is about to
@@ -196,11 +197,16 @@ func (r *Request) answerLocked(m moqt.Message) error {
 	case !r.remote || r.answered:
 		return ErrAnswered
 	}
-	_, refused := m.(*moqt.RequestError)
+	refusal, refused := m.(*moqt.RequestError)
 	if err := r.send(m, refused || r.kind == moqt.MessageTrackStatus); err != nil {
 		return err
 	}
 	r.answered = true
+	if refused {
+		r.awaited.tell(refusal)
+	} else {
+		r.awaited.tell(nil)
+	}
 	return nil
 }
 

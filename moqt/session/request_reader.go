@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -64,6 +65,9 @@ func (r requestReader) ended(err error) {
 // has to end.
 func (r requestReader) receive(m moqt.Message) error {
 	r.s.log.Debug("receive", "message", m.Type(), "stream", r.stream.ID(), "request", r.id)
+	if r.stream.ID() >= 0 { // else the control stream's reader has
+		r.s.qlog.Message(qlog.Parsed, r.stream.ID(), r.id, m)
+	}
 	r.s.mu.Lock()
 	over, peerDone, responds := r.over, r.peerDone, !r.remote && !r.answered
 	r.s.mu.Unlock()

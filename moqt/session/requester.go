@@ -132,7 +132,7 @@ func (q *requester) mayRequest(m moqt.Message) error {
 		return context.Cause(q.s.ctx)
 	case q.s.control.goawayTaken:
 		return ErrGoingAway
-	case p.namespace.IsForbidden(), publishes(m) && p.namespace.IsSession():
+	case p.track.Namespace.IsForbidden(), publishes(m) && p.track.Namespace.IsSession():
 		return ErrReserved
 	}
 	if err := q.mayFilter(p.parameters); err != nil {
@@ -232,28 +232,28 @@ func (q *requester) hasUsedLocked(id uint64) bool {
 type messageParts struct {
 	id         *uint64
 	parameters *moqt.Parameters
-	namespace  moqt.Namespace // nil if the message has none
+	track      moqt.FullTrackName // empty if the message has none, and without a name if that has none
 }
 
 // parts returns the parts of m. The result is empty if m has no Request ID.
 func parts(m moqt.Message) messageParts {
 	switch m := m.(type) {
 	case *moqt.Subscribe:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+		return messageParts{&m.RequestID, &m.Parameters, m.Track}
 	case *moqt.Publish:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+		return messageParts{&m.RequestID, &m.Parameters, m.Track}
 	case *moqt.Fetch:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+		return messageParts{&m.RequestID, &m.Parameters, m.Track}
 	case *moqt.TrackStatus:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track.Namespace}
+		return messageParts{&m.RequestID, &m.Parameters, m.Track}
 	case *moqt.PublishNamespace:
-		return messageParts{&m.RequestID, &m.Parameters, m.Namespace}
+		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{Namespace: m.Namespace}}
 	case *moqt.SubscribeNamespace:
-		return messageParts{&m.RequestID, &m.Parameters, m.Prefix}
+		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{Namespace: m.Prefix}}
 	case *moqt.SubscribeTracks:
-		return messageParts{&m.RequestID, &m.Parameters, m.Prefix}
+		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{Namespace: m.Prefix}}
 	case *moqt.RequestUpdate:
-		return messageParts{&m.RequestID, &m.Parameters, nil}
+		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{}}
 	}
 	return messageParts{}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -172,6 +173,9 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 	}
 	fields := parts(m)
 	r.id = *fields.id
+	if r.stream.ID() >= 0 { // else the control stream's reader has
+		s.qlog.Message(qlog.Parsed, r.stream.ID(), r.id, m)
+	}
 	// Tokens come first: they are registered even if the request is refused (draft §10.2.2).
 	tokens, repeated, err := p.tokens.resolve(fields.parameters.AuthorizationTokens)
 	if err != nil {
@@ -182,6 +186,7 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.awaited.beginLocked(r, fields.track)
 	if err := p.ids.use(r.id); err != nil { // with mu held, so that tryJoin does not see an id without its request
 		return nil, err
 	}
@@ -189,7 +194,7 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 	if err := s.table.checkAlias(r.role); err != nil {
 		return nil, err
 	}
-	refused := p.refusalLocked(r, fields.namespace, repeated)
+	refused := p.refusalLocked(r, fields.track.Namespace, repeated)
 	if refused == nil {
 		refused = s.control.cameBack(r.kind, fields.parameters)
 	}

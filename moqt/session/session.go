@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -20,6 +21,7 @@ type Session struct {
 	cfg     Config
 	version moqt.Version
 	log     *slog.Logger
+	qlog    *qlog.Recorder // or nil
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -54,6 +56,7 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 		conn:    conn,
 		cfg:     cfg,
 		version: version,
+		qlog:    qlog.New(conn.Qlog()),
 		log:     cfg.Logger.With("session", conn.RemoteAddr(), "role", cfg.Role),
 		table:   newRequestTable(),
 	}

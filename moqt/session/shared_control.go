@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"sluice/moqt"
+	"sluice/moqt/qlog"
 	"sluice/transport"
 )
 
@@ -69,12 +70,12 @@ func (c *sharedControl) openControl() {
 	}
 	c.s.control.send(stream)
 	in := newInbox(c.s, stream)
-	c.run(func() error { return c.next(in) })
+	c.run(in, func() error { return c.next(in) })
 }
 
 // run reads the control stream.
-func (c *sharedControl) run(next func() error) {
-	if err := c.s.control.read(next); err != nil {
+func (c *sharedControl) run(in *inbox, next func() error) {
+	if err := c.s.control.read(in.stream.ID(), next); err != nil {
 		c.s.failUnlessEnded(err)
 	}
 }
@@ -87,7 +88,7 @@ func (c *sharedControl) serve(stream transport.Stream) {
 	case nil:
 		c.s.responder.giveUp(stream, err)
 	case *moqt.Setup:
-		c.run(func() error {
+		c.run(in, func() error {
 			if m == nil {
 				return c.next(in)
 			}
@@ -126,10 +127,11 @@ func (c *sharedControl) next(in *inbox) error {
 		return violation("%s before SETUP", m.Type())
 	}
 	switch m := m.(type) {
-	case *moqt.Setup:
+	case *moqt.Setup, *moqt.Goaway:
 		return c.s.control.receive(m)
-	case *moqt.Goaway:
-		return c.s.control.receive(m)
+	}
+	c.s.qlog.Message(qlog.Parsed, in.stream.ID(), ref.RequestID, m)
+	switch m := m.(type) {
 	case *moqt.MaxRequestID:
 		return c.raise(m.Max)
 	case *moqt.RequestsBlocked: // more ids follow when requests have arrived

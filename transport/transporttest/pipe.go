@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/qlogwriter"
 
 	"sluice/transport"
 )
@@ -148,6 +149,9 @@ func (c *Conn) Probe(ctx context.Context) error {
 	}
 	return err
 }
+
+// Qlog implements [transport.Conn].
+func (c *Conn) Qlog() qlogwriter.Trace { return nil }
 
 // Ping implements [transport.Conn]. Nothing comes of it: the end of a session is never lost here.
 func (c *Conn) Ping() {}

@@ -1,34 +1,26 @@
 package trial
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/qlogwriter"
-	"github.com/quic-go/quic-go/qlogwriter/jsontext"
+
+	"sluice/server/qlogs"
 )
 
-// qlog is the qlog of one end of a connection. Unlike quic-go's, it has no goroutine, and makes text of events
-// only when all is over: so that it changes neither the order of goroutines nor who gets which random number.
+// qlog is the qlog of one end of a connection. Unlike a relay's, it has no goroutine and no file, so that it does not
+// change the order of goroutines.
 type qlog struct {
-	name   string
-	header bytes.Buffer
-	begin  time.Time
+	name string
 
-	mu     sync.Mutex
-	events []qlogEvent
-}
-
-type qlogEvent struct {
-	at time.Time
-	qlogwriter.Event
+	mu    sync.Mutex
+	lines *qlogs.Lines
 }
 
 // trace begins the qlog of a connection.
@@ -39,15 +31,10 @@ func (r *Record) trace(_ context.Context, isClient bool, id quic.ConnectionID) q
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	q := &qlog{name: fmt.Sprintf("%02d-%v-%s.sqlog", len(r.qlogs)+1, id, end), begin: time.Now()}
-	qlogwriter.NewConnectionFileSeq(nopCloser{&q.header}, isClient, id) // writes the header
+	q := &qlog{name: fmt.Sprintf("%02d-%v-%s.sqlog", len(r.qlogs)+1, id, end), lines: qlogs.NewLines(isClient, id)}
 	r.qlogs = append(r.qlogs, q)
 	return q
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // AddProducer implements [qlogwriter.Trace].
 func (q *qlog) AddProducer() qlogwriter.Recorder { return q }
@@ -59,25 +46,7 @@ func (q *qlog) Close() error { return nil }
 func (q *qlog) RecordEvent(e qlogwriter.Event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.events = append(q.events, qlogEvent{time.Now(), e})
-}
-
-// text returns the qlog in the format JSON-SEQ.
-func (q *qlog) text() []byte {
-	b := bytes.NewBuffer(q.header.Bytes())
-	enc := jsontext.NewEncoder(b)
-	for _, e := range q.events {
-		b.WriteByte(qlogwriter.RecordSeparator)
-		for _, t := range []jsontext.Token{
-			jsontext.BeginObject, jsontext.String("time"), jsontext.Float(float64(e.at.Sub(q.begin)) / 1e6),
-			jsontext.String("name"), jsontext.String(e.Name()), jsontext.String("data"),
-		} {
-			_ = enc.WriteToken(t) // a buffer takes everything
-		}
-		_ = e.Encode(enc, e.at)
-		_ = enc.WriteToken(jsontext.EndObject)
-	}
-	return b.Bytes()
+	q.lines.Add(e)
 }
 
 // WriteQlogs writes a file for each end of each connection.
@@ -86,7 +55,8 @@ func (r *Record) WriteQlogs(dir string) error {
 		return err
 	}
 	for _, q := range r.qlogs {
-		if err := os.WriteFile(filepath.Join(dir, q.name), q.text(), 0o644); err != nil {
+		text := slices.Concat(q.lines.Header, q.lines.Text.Bytes())
+		if err := os.WriteFile(filepath.Join(dir, q.name), text, 0o644); err != nil {
 			return err
 		}
 	}

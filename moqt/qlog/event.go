@@ -1,0 +1,87 @@
+package qlog
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/quic-go/quic-go/qlogwriter/jsontext"
+)
+
+// event implements [qlogwriter.Event].
+type event struct {
+	name string
+	data object
+}
+
+// Name implements [qlogwriter.Event].
+func (e event) Name() string { return e.name }
+
+// Encode implements [qlogwriter.Event].
+func (e event) Encode(to *jsontext.Encoder, _ time.Time) error {
+	c := encoder{to: to}
+	c.value(e.data)
+	return c.err
+}
+
+// object is a JSON object whose fields have an order. Values are strings, uint64s, bools, objects, and arrays of
+// objects.
+type object []field
+
+type field struct {
+	name  string
+	value any
+}
+
+func (o object) priority(absent bool, p uint8) object {
+	if absent {
+		return o
+	}
+	return append(o, field{"publisher_priority", uint64(p)})
+}
+
+// length is the RawInfo of bytes that are not shown.
+func length(n int) object { return object{{"length", uint64(n)}} }
+
+// text returns a string, or bytes that are none, with the names that the draft has for both.
+func text(name, s string) object {
+	if utf8.ValidString(s) {
+		return object{{name, s}}
+	}
+	return object{{name + "_bytes", hexadecimal(s)}}
+}
+
+// encoder writes values until one fails.
+type encoder struct {
+	to  *jsontext.Encoder
+	err error
+}
+
+func (c *encoder) token(t jsontext.Token) {
+	if c.err == nil {
+		c.err = c.to.WriteToken(t)
+	}
+}
+
+func (c *encoder) value(v any) {
+	switch v := v.(type) {
+	case string:
+		c.token(jsontext.String(v))
+	case uint64:
+		c.token(jsontext.Uint(v))
+	case bool:
+		c.token(jsontext.Bool(v))
+	case []object:
+		c.token(jsontext.BeginArray)
+		for _, o := range v {
+			c.value(o)
+		}
+		c.token(jsontext.EndArray)
+	case object:
+		c.token(jsontext.BeginObject)
+		for _, f := range v {
+			c.token(jsontext.String(f.name))
+			c.value(f.value)
+		}
+		c.token(jsontext.EndObject)
+	}
+}

@@ -1,0 +1,172 @@
+package qlogs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/qlogwriter"
+
+	"sluice/internal/bounds"
+	"sluice/internal/logs"
+	"sluice/transport"
+)
+
+const (
+	// suffix is the recommended one for text sequences. Files with another are not touched.
+	suffix = ".sqlog"
+	// maxFiles bounds the time that it takes to look through the directory.
+	maxFiles = 1000
+	// maxWaiting is how many bytes of a connection wait to be written before its qlog ends.
+	maxWaiting = 256 << 10
+	// minPart is the least size of a file before another begins: it takes what has waited.
+	minPart = 2 * maxWaiting
+)
+
+// Config is the configuration of a Directory. Path is required.
+type Config struct {
+	Path string
+	// Match are networks: connections with addresses in them get a qlog. Default: all do.
+	Match []netip.Prefix
+	// Size is how many bytes all files may take. Half of it is for files that are written, in equal parts, so that
+	// there is always a file that can go. Default: 256 MiB.
+	Size int64
+	// Sessions is how many connections have a qlog at a time. Default: 16.
+	Sessions int
+	Logger   *slog.Logger // default: slog.Default()
+}
+
+// Directory writes qlogs.
+type Directory struct {
+	cfg   Config
+	match atomic.Pointer[[]netip.Prefix]
+	log   *logs.Sparse
+
+	mu   sync.Mutex        // guards what follows, and changes of the directory by this process
+	open map[*trace]string // name of the file that is written, or ""
+}
+
+// Open makes the directory, for the user of this process alone, unless it is there, and checks that it can be written.
+func Open(cfg Config) (*Directory, error) {
+	cfg.Size, cfg.Sessions = cmp.Or(cfg.Size, 256<<20), cmp.Or(cfg.Sessions, 16)
+	if err := cmp.Or(bounds.AtLeast("Sessions", cfg.Sessions, 1),
+		bounds.AtLeast("Size", cfg.Size, 2*minPart*int64(cfg.Sessions))); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.Path, 0o700); err != nil {
+		return nil, err
+	}
+	probe, err := os.CreateTemp(cfg.Path, ".probe-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return nil, err
+	}
+	d := &Directory{cfg: cfg, open: make(map[*trace]string)}
+	d.log = logs.NewSparse(cmp.Or(cfg.Logger, slog.Default()))
+	d.SetMatch(cfg.Match)
+	return d, nil
+}
+
+// SetMatch replaces Config.Match, for new connections.
+func (d *Directory) SetMatch(networks []netip.Prefix) { d.match.Store(&networks) }
+
+// Trace begins the qlog of a connection, or returns nil. It is for [transport.Inspection].
+func (d *Directory) Trace(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
+	if !d.matches(transport.RemoteOf(ctx)) {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.open) >= d.cfg.Sessions {
+		return nil
+	}
+	t := newTrace(d, isClient, id)
+	d.open[t] = ""
+	go t.run()
+	return t
+}
+
+func (d *Directory) matches(remote netip.Addr) bool {
+	networks := *d.match.Load()
+	return len(networks) == 0 ||
+		slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(remote) })
+}
+
+// partSize is how large a file gets before another begins.
+func (d *Directory) partSize() int64 { return d.cfg.Size / 2 / int64(d.cfg.Sessions) }
+
+// create makes the next file of a connection. Names are in the order of their time.
+func (d *Directory) create(t *trace) (*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.makeRoom(); err != nil {
+		return nil, err
+	}
+	name := time.Now().UTC().Format("20060102-150405.000000") + "_" + t.name + suffix
+	f, err := os.OpenFile(filepath.Join(d.cfg.Path, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		d.open[t] = name
+	}
+	return f, err
+}
+
+// makeRoom removes the oldest files that nobody writes until half of the directory is free. Files of another process,
+// which this one has replaced and which still writes, may go, too.
+func (d *Directory) makeRoom() error {
+	entries, err := os.ReadDir(d.cfg.Path) // sorted
+	if err != nil {
+		return err
+	}
+	var total int64
+	sizes := make(map[string]int64)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasSuffix(e.Name(), suffix) {
+			sizes[e.Name()] = info.Size()
+			total += info.Size()
+		}
+	}
+	written := make(map[string]bool)
+	for _, name := range d.open {
+		written[name] = true
+	}
+	for _, e := range entries {
+		size, ours := sizes[e.Name()]
+		if total <= d.cfg.Size/2 && len(sizes) < maxFiles {
+			return nil
+		}
+		if !ours || written[e.Name()] {
+			continue
+		}
+		if err := os.Remove(filepath.Join(d.cfg.Path, e.Name())); err != nil {
+			return err
+		}
+		delete(sizes, e.Name())
+		total -= size
+	}
+	return nil
+}
+
+// ended forgets a connection whose qlog has ended, and says why if it should not have.
+func (d *Directory) ended(t *trace, err error) {
+	d.mu.Lock()
+	delete(d.open, t)
+	d.mu.Unlock()
+	if err != nil {
+		d.log.Log(slog.LevelWarn, "qlog", "the qlog of a connection ends early", "connection", t.name, "err", err)
+	}
+}
+
+var errSlow = fmt.Errorf("more than %d KiB wait to be written", maxWaiting>>10)
