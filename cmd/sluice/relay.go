@@ -73,7 +73,7 @@ the first process starts. If the new process cannot start, the old one goes on a
 			if err := f.check(); err != nil {
 				return cli.AsUsage(cli.ExplainOrigin(cmd.Flags(), err))
 			}
-			go followConfig(cmd.Context(), cmd.Flags())
+			go followConfig(cmd.Context(), cmd.Flags(), newReloadable(&f.qlog))
 			return f.run(cmd.Context(), env)
 		},
 	}
@@ -100,6 +100,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 		return err
 	}
 	defer f.events.close()
+	defer f.otlp.close()
 	if cfg.Rule != nil {
 		defer cfg.Rule.Close()
 	}
@@ -153,6 +154,11 @@ func (f *relayFlags) start(
 	if err == nil {
 		err = node.join(s, t.from != nil)
 	}
+	metrics := slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), beside.metrics(),
+		certificateEnds(s.Certificate, f.acme.Names), s.Collectors())
+	if err == nil {
+		err = f.otlp.export(metrics)
+	}
 	if err != nil {
 		if l != nil {
 			err = errors.Join(err, l.Close())
@@ -162,7 +168,7 @@ func (f *relayFlags) start(
 	if l == nil {
 		return nil, beside, nil
 	}
-	a, err := f.serveAdmin(l, s, t, beside, drain)
+	a, err := f.serveAdmin(l, s, metrics, drain)
 	if err != nil {
 		return nil, companions{}, errors.Join(err, beside.close())
 	}
@@ -216,14 +222,12 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *service.Ad
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
 func (f *relayFlags) serveAdmin(
-	l net.Listener, s *server.Server, t *takeover, beside companions, drain func(),
+	l net.Listener, s *server.Server, metrics []prometheus.Collector, drain func(),
 ) (*service.Admin, error) {
 	cfg := service.AdminConfig{
 		Flag: "--admin", Addr: f.admin, Hosts: f.adminHosts, Profiles: f.pprof, Alive: s.Alive,
 	}
-	a := service.NewAdmin(l, cfg,
-		slices.Concat(f.auth.metrics, f.events.metrics(), t.metrics(), beside.metrics(),
-			certificateEnds(s.Certificate, f.acme.Names), s.Collectors())...)
+	a := service.NewAdmin(l, cfg, metrics...)
 	sessions := prometheus.NewRegistry()
 	sessions.MustRegister(s.SessionMetrics())
 	a.Mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))

@@ -37,6 +37,8 @@ type relayFlags struct {
 	upstream      upstreamFlags
 	cluster       clusterFlags
 	events        eventFlags
+	qlog          qlogFlags
+	otlp          otlpFlag
 	drain         time.Duration
 	drainURI      string
 	admin         string
@@ -67,7 +69,7 @@ func (f *relayFlags) register(cmd *cobra.Command) *cli.FlagGroups {
 	groups.Add("Upstream relays", f.upstream.register)
 	groups.Add("Cluster", f.cluster.register)
 	groups.Add("RTSP", f.rtsp.register)
-	groups.Add("Web page, metrics and events", f.registerPages)
+	groups.Add("Web page, metrics, events and qlogs", f.registerPages)
 	groups.Add("Limits and the cache", f.registerLimits)
 	groups.Add("Shutdown and replacement", f.registerReplacement)
 	groups.Show("Most relays need some of these flags", "config", "listen", "tls-cert", "tls-key", "acme",
@@ -147,6 +149,8 @@ func (f *relayFlags) registerPages(cmd *cobra.Command) {
 	f.inside.register(cmd)
 	flags.BoolVar(&f.pprof, "admin-pprof", false, "serve Go profiles at the admin address, too")
 	f.events.register(cmd)
+	f.qlog.register(cmd)
+	f.otlp.register(cmd)
 }
 
 func (f *relayFlags) registerLimits(cmd *cobra.Command) {
@@ -215,6 +219,7 @@ func (f *relayFlags) check() error {
 		f.rtsp.check(f.scope),
 		f.auth.check(),
 		f.events.check(),
+		f.qlog.check(),
 		f.upstream.check(f.scope, &f.cluster),
 		f.cluster.check(f.scope),
 		bounds.Check("--sockets", f.sockets, 0, handover.MaxSockets),
@@ -275,7 +280,7 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	if cfg.Relay.OnEvent, err = f.events.open(); err != nil {
 		return cfg, err
 	}
-	if err = f.acme.open(&cfg); err != nil {
+	if err = cmp.Or(f.acme.open(&cfg), f.qlog.open(&cfg), f.otlp.open(&cfg)); err != nil {
 		return cfg, err
 	}
 	if f.policy != "" {

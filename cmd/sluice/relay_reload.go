@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -13,10 +14,20 @@ import (
 	"sluice/internal/cli"
 )
 
-// followConfig reads the file of --config, if there is one, again at SIGHUP, until the context is done. It puts the
-// level of the log in force, and says which other settings have changed: these need another process, which takes over
-// without a lost session.
-func followConfig(ctx context.Context, flags *pflag.FlagSet) {
+// reloadable are the settings that SIGHUP puts in force, by name.
+type reloadable map[string]func(*pflag.Flag) error
+
+func newReloadable(q *qlogFlags) reloadable {
+	return reloadable{
+		"log-level":  func(flag *pflag.Flag) error { return cli.SetLogLevel(flag.Value.String()) },
+		"qlog-match": q.setMatch,
+	}
+}
+
+// followConfig reads the file of --config, if there is one, again at SIGHUP, until the context is done. It puts some
+// settings in force, and says which others have changed: these need another process, which takes over without a lost
+// session.
+func followConfig(ctx context.Context, flags *pflag.FlagSet, settings reloadable) {
 	if flags.Lookup(cli.ConfigFlag).Value.String() == "" {
 		return
 	}
@@ -29,7 +40,7 @@ func followConfig(ctx context.Context, flags *pflag.FlagSet) {
 		case <-ctx.Done():
 			return
 		}
-		switch changed, err := changedSettings(flags); {
+		switch changed, err := settings.changed(flags); {
 		case err != nil:
 			slog.Error("the settings stay as they are", "err", err)
 		case len(changed) > 0:
@@ -41,9 +52,8 @@ func followConfig(ctx context.Context, flags *pflag.FlagSet) {
 	}
 }
 
-// changedSettings reads the file again, and returns the settings that are not those in force. It puts the level of the
-// log in force.
-func changedSettings(flags *pflag.FlagSet) (names []string, err error) {
+// changed reads the file again, puts its own settings in force, and returns the names of others that are not.
+func (r reloadable) changed(flags *pflag.FlagSet) (names []string, err error) {
 	path := flags.Lookup(cli.ConfigFlag).Value.String()
 	read, err := readConfig(path)
 	if err != nil {
@@ -55,8 +65,8 @@ func changedSettings(flags *pflag.FlagSet) (names []string, err error) {
 			now.Value.String() == old.Value.String() {
 			return
 		}
-		if old.Name == "log-level" {
-			err = cli.SetLogLevel(now.Value.String())
+		if set := r[old.Name]; set != nil {
+			err = errors.Join(err, set(now))
 			return
 		}
 		names = append(names, old.Name)

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/quic-go/quic-go"
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"sluice/internal/cli"
+	"sluice/server"
+)
+
+// TestQlogMatchIsReloaded chooses all connections, and then, by the file, those of some network.
+func TestQlogMatchIsReloaded(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "relay.yaml")
+	write := func(more string) {
+		require.NoError(t, os.WriteFile(file, []byte("dev: true\nqlog: "+dir+"\n"+more), 0o600))
+	}
+	write("")
+	var f relayFlags
+	cmd := new(cobra.Command)
+	f.register(cmd)
+	require.NoError(t, cli.ReadFlags(cmd.Flags(), file))
+	require.NoError(t, cmd.Flags().Set(cli.ConfigFlag, file))
+	require.NoError(t, f.check())
+	var cfg server.Config
+	require.NoError(t, f.qlog.open(&cfg))
+	has := func() bool { // of a connection whose address is not known, which no network has
+		trace := cfg.Transport.Inspection.Trace(t.Context(), false, quic.ConnectionID{})
+		if trace == nil {
+			return false
+		}
+		require.NoError(t, trace.AddProducer().Close())
+		return true
+	}
+	require.True(t, has())
+	write("qlog-match: [192.0.2.0/24]\nqlog-size: 300\n")
+	names, err := newReloadable(&f.qlog).changed(cmd.Flags())
+	require.NoError(t, err)
+	require.Equal(t, []string{"qlog-size"}, names)
+	require.False(t, has())
+	write("qlog-match: [192.0.2.0/33]\n")
+	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	require.ErrorContains(t, err, `--qlog-match: "192.0.2.0/33": must be an address or a network`)
+	require.False(t, has())
+}
+
+func TestQlogFlags(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--qlog-match=host":   `--qlog-match: "host": must be an address or a network`,
+		"--qlog-sessions=0":   "--qlog-sessions: 0: must be",
+		"--qlog-size=15":      "--qlog-size: 15: must be",
+		"--qlog=/dev/null/no": "--qlog: mkdir /dev/null: not a directory",
+		"--otlp-url=host":     "--otlp-url: must be a URL such as",
+	} {
+		var f relayFlags
+		cmd := new(cobra.Command)
+		f.register(cmd)
+		require.NoError(t, cmd.ParseFlags([]string{"--dev", flag}))
+		err := f.check()
+		if err == nil {
+			_, err = f.config(os.Getenv)
+		}
+		require.ErrorContains(t, err, want)
+	}
+}
