@@ -2,12 +2,15 @@ package session
 
 import (
 	"context"
+	"errors"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/transport"
 )
 
 // allRequests returns one request of each type in a namespace.
@@ -265,5 +268,53 @@ func TestLimitOfTheRequestRate(t *testing.T) {
 		}
 		require.Greater(p, time.Since(started), 6*time.Second)
 		p.requireOpen()
+	})
+}
+
+// TestLastMessageAfterStopSending has a responder that stops reading a request before its last message arrives.
+func TestLastMessageAfterStopSending(t *testing.T) {
+	play(t, setting{}, func(p *script) {
+		sub, e := p.subscribe(testTrack, newCollector())
+		e.CancelRead(0)
+		time.Sleep(time.Millisecond)
+		e.send(&moqt.RequestError{Code: moqt.RequestDoesNotExist})
+		_, err := sub.Wait(p.Context())
+		refused, _ := errors.AsType[*moqt.RequestError](err)
+		require.Equal(p, &moqt.RequestError{Code: moqt.RequestDoesNotExist}, refused)
+
+		sub, e = p.subscribed(otherTrack, 7, newCollector())
+		e.CancelRead(0)
+		time.Sleep(time.Millisecond)
+		e.send(&moqt.PublishDone{Status: moqt.DoneTrackEnded})
+		<-sub.Context().Done()
+		require.IsType(p, &DoneError{}, context.Cause(sub.Context()))
+
+		pub, err := p.s.Publish(p.Context(), moqt.Publish{Track: testTrack})
+		require.NoError(p, err)
+		e = p.accept()
+		e.receive()
+		e.CancelRead(0)
+		time.Sleep(time.Millisecond)
+		require.NoError(p, pub.Context().Err(), "its response may come")
+		<-pub.Context().Done()
+		require.Equal(p, &transport.StreamError{Remote: true}, context.Cause(pub.Context()))
+	})
+}
+
+// TestFetchAfterStopSending has a publisher that stops reading a FETCH when it has accepted it. The objects come later.
+func TestFetchAfterStopSending(t *testing.T) {
+	play(t, setting{}, func(p *script) {
+		f, err := p.s.Fetch(p.Context(), moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack})
+		require.NoError(p, err)
+		e := p.accept()
+		e.send(&moqt.FetchOK{End: moqt.Location{Group: 9}})
+		e.CancelRead(0)
+		time.Sleep(time.Minute)
+		require.NoError(p, p.uni(append(fetchHeader(0), "late"...)).Close())
+		stream, err := f.Stream(p.Context())
+		require.NoError(p, err)
+		b, err := io.ReadAll(stream)
+		require.NoError(p, err)
+		require.Equal(p, "late", string(b))
 	})
 }

@@ -329,13 +329,23 @@ func (r *Request) sendFailed(err error) {
 	r.resetStream(code)
 }
 
-// watch ends the request when the peer asks us to stop sending.
+// watch ends the request when the peer asks us to stop sending, or soon after if its last message may follow.
 func (r *Request) watch() {
 	context.AfterFunc(r.stream.Context(), func() {
 		_, err := r.stream.Write(nil) // returns why the stream has ended
-		if e, ok := errors.AsType[*transport.StreamError](err); ok && e.Remote {
+		e, ok := errors.AsType[*transport.StreamError](err)
+		if !ok || !e.Remote {
+			return
+		}
+		stop := func() {
 			r.end(e)
 			r.resetStream(moqt.ResetCancelled)
+		}
+		switch {
+		case r.remote || r.kind == moqt.MessagePublish && r.isAnswered(): // then nothing follows
+			stop()
+		case r.kind != moqt.MessageFetch: // its data says when a FETCH ends
+			r.s.after(r.s.cfg.Drain, stop)
 		}
 	})
 }
