@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
+	"sluice/internal/relayflags"
 	"sluice/moqt"
 	"sluice/player/client"
 	"sluice/transport"
@@ -15,12 +16,9 @@ import (
 
 // clientFlags are the flags of commands that connect to a relay.
 type clientFlags struct {
+	relayflags.Flags
 	relay, namespace string
-	token            string
-	caFile, sha256   string
-	insecure         bool
 	reconnect        time.Duration
-	draft            uint
 }
 
 func (f *clientFlags) register(cmd *cobra.Command) {
@@ -29,31 +27,16 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 		"https://host:port/path for WebTransport (required)")
 	flags.StringVar(&f.namespace, "namespace", "",
 		"`namespace` of the broadcast, its fields separated by slashes (required)")
-	flags.StringVar(&f.token, "auth-token", "",
-		"authorization `token`; SLUICE_AUTH_TOKEN is better, because other users cannot see it")
-	flags.StringVar(&f.caFile, "tls-ca", "",
-		"trust the certificate authorities in this PEM `file` instead of the system's")
-	flags.StringVar(&f.sha256, "tls-sha256", "",
-		"trust only the certificate with this SHA-256 `fingerprint`, which 'sluice relay --dev' prints")
-	flags.BoolVar(&f.insecure, "tls-disable-verify", false,
-		"trust any certificate (for tests only: anyone on the path can read and change everything)")
 	flags.DurationVar(&f.reconnect, "reconnect", client.DefaultReconnectTimeout,
 		"when the session is lost, try for this `duration` to connect again; 0: not at all")
-	flags.UintVar(&f.draft, "draft", 0,
-		"speak only this `draft` of MoQT, 16, or 18 to 22; 0: the newest that the relay speaks")
-	cmd.MarkFlagsMutuallyExclusive("tls-ca", "tls-sha256", "tls-disable-verify")
+	f.Register(cmd)
 }
 
 // config checks the flags and returns the configuration that they describe.
-func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.Namespace, error) {
+func (f *clientFlags) config(env *cli.Environment) (cfg client.SessionConfig, ns moqt.Namespace, err error) {
 	transport.OfferStockSuites() // a relay with a fast path chooses ChaCha20-Poly1305 all the same
-	cfg := client.SessionConfig{
-		URL: f.relay,
-		Transport: transport.ClientConfig{
-			CAFile: f.caFile, Insecure: f.insecure, ClosingPeriod: transport.ClosingPeriod,
-		},
-		ReconnectTimeout: f.reconnect,
-		Logger:           slog.Default(),
+	cfg = client.SessionConfig{
+		URL: f.relay, Tokens: f.Tokens(env), ReconnectTimeout: f.reconnect, Logger: slog.Default(),
 	}
 	if f.reconnect <= 0 {
 		cfg.ReconnectTimeout = -1
@@ -64,23 +47,10 @@ func (f *clientFlags) config(env *cli.Environment) (client.SessionConfig, moqt.N
 	if _, err := transport.ParseURL(f.relay); err != nil {
 		return cfg, nil, cli.Usage("--relay: %w", err)
 	}
-	if f.sha256 != "" {
-		var err error
-		if cfg.Transport.CertificateSHA256, err = transport.ParseFingerprint(f.sha256); err != nil {
-			return cfg, nil, cli.Usage("--tls-sha256: %w", err)
-		}
+	if cfg.Transport, err = f.Transport(); err != nil {
+		return cfg, nil, err
 	}
-	if f.draft != 0 {
-		v, ok := moqt.ParseALPN(moqt.Version(f.draft).ALPN())
-		if !ok {
-			return cfg, nil, cli.Usage("--draft: %d: must be 16, 18 to 22, or 0 for the newest", f.draft)
-		}
-		cfg.Transport.Protocols = []string{v.ALPN()}
-	}
-	if token := firstOf(f.token, env.Getenv("SLUICE_AUTH_TOKEN")); token != "" {
-		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}}
-	}
-	ns, err := parseNamespace(f.namespace)
+	ns, err = parseNamespace(f.namespace)
 	return cfg, ns, err
 }
 
@@ -97,13 +67,4 @@ func parseNamespace(s string) (moqt.Namespace, error) {
 		return nil, cli.Usage("--namespace: %q: must not start with a period: such names are reserved", s)
 	}
 	return ns, nil
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
