@@ -23,8 +23,8 @@ var program = cli.Program{
 the players are processes of the program sluice, which 'make build' puts beside this one.`,
 	Warning: packet.Warning,
 	Commands: []func(*cli.Environment) *cobra.Command{
-		newLab, newDemo, newCrash, newBench, newReplay, newSimulate, newTraffic, newForwarding, newBenchLoad,
-		newBenchRelay, newBenchDescribe,
+		newLab, newDemo, newCrash, newBench, newConform, newReplay, newSimulate, newTraffic, newForwarding,
+		newBenchLoad, newBenchRelay, newBenchDescribe,
 	},
 	ExitCode: exitCode,
 }
@@ -34,10 +34,18 @@ func main() { os.Exit(cli.Main(program)) }
 // errDiffers fails a demo: a subscriber has received other media than was published.
 var errDiffers = errors.New("the received media differs from the expected")
 
+// exitNotHere is for moq-interop-runner.
+const exitNotHere = 127
+
 func exitCode(err error) (code int, ok bool) {
-	switch input := (*pub.InputError)(nil); {
+	input, connect := (*pub.InputError)(nil), (*connectError)(nil)
+	switch {
 	case errors.As(err, &input):
 		return cli.ExitMedia, true
+	case errors.As(err, &connect):
+		return cli.ExitConnection, true
+	case errors.Is(err, errNotHere):
+		return exitNotHere, true
 	case errors.Is(err, errDiffers):
 		return cli.ExitDiffers, true
 	}
