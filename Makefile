@@ -21,7 +21,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb earlier release check-release image chart check-chart check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb earlier release check-release image interop-runner check-interop-runner conform-peers chart check-chart check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -128,6 +128,21 @@ image: third_party ## build bin/sluice-image.tar, the container image for this m
 	GOOS=linux $(GOBUILD) -o bin/image/ ./cmd/sluice
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) scripts/image-archive sluice:latest bin/sluice-image.tar \
 		$$(go env GOARCH)=bin/image/sluice
+
+interop-runner: deps third_party ## build the images for moq-interop-runner, relay and client, in bin/interop-runner
+	$(GOBUILD) -o bin/image/ ./cmd/sluice ./cmd/sluice-lab
+	mkdir -p bin/interop-runner
+	for pair in relay=sluice client=sluice-lab; do \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) IMAGE_DESCRIPTION=dist/interop-runner/$${pair%=*}.json \
+			scripts/image-archive sluice-interop-$${pair%=*}:latest bin/interop-runner/$${pair%=*}.tar \
+			$$(go env GOARCH)=bin/image/$${pair#*=} || exit; \
+	done
+
+conform-peers: build bench-peers ## try the rules of MoQT at Sluice and at relays of others, into docs/results/conformance
+	scripts/conform-peers docs/results/conformance
+
+check-interop-runner: interop-runner ## run each of the runner's tests, client image against relay image (root)
+	unshare --net --mount scripts/try-interop-runner bin/interop-runner/relay.tar bin/interop-runner/client.tar
 
 chart: ## make dist/kubernetes/sluice.yaml of the Helm chart in dist/helm/sluice
 	scripts/chart render

@@ -17,6 +17,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/cli/clitest"
+	"sluice/moqt"
 )
 
 func readYAML(t *testing.T, file string) (content any) {
@@ -169,4 +170,19 @@ func readImage(t *testing.T, text []byte) manifest {
 	require.Equal(t, "65532:65532", d.Config.User)
 	require.Equal(t, []string{"/sluice"}, d.Config.Entrypoint)
 	return manifest{d.Config.Cmd, d.Capabilities, true}
+}
+
+// TestInteropRunner compares the entry for moq-interop-runner with the versions that the relay speaks.
+func TestInteropRunner(t *testing.T) {
+	text, err := os.ReadFile(clitest.Path("dist/interop-runner/implementations.json"))
+	require.NoError(t, err)
+	var entries map[string]struct {
+		Versions []string `json:"draft_versions"`
+	}
+	require.NoError(t, json.Unmarshal(text, &entries))
+	var want []string
+	for _, v := range slices.Backward(moqt.Versions()) {
+		want = append(want, fmt.Sprintf("draft-%d", uint16(v)))
+	}
+	require.Equal(t, want, entries["sluice"].Versions)
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/crypto/x509roots/fallback/bundle"
@@ -17,33 +20,52 @@ import (
 var capabilityBits = map[string]int{"NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "PERFMON": 38, "BPF": 39}
 
 // rootFiles returns the files of an image, as a tar archive.
-func rootFiles(program string, capabilities []string, t time.Time) ([]byte, error) {
-	text, err := os.ReadFile(program)
-	if err != nil {
-		return nil, err
-	}
-	permitted, err := fileCapabilities(capabilities)
-	if err != nil {
-		return nil, err
-	}
+func (d *description) rootFiles(program string, t time.Time) ([]byte, error) {
 	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	add := func(h tar.Header, content []byte) {
-		h.ModTime, h.Size, h.Format = t, int64(len(content)), tar.FormatPAX
-		err = errors.Join(err, w.WriteHeader(&h))
-		if len(content) > 0 {
-			_, writing := w.Write(content)
-			err = errors.Join(err, writing)
+	a := archive{w: tar.NewWriter(&b), t: t}
+	a.add(tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644}, authorities())
+	h := tar.Header{Name: cmp.Or(d.Program, "sluice"), Mode: 0o755}
+	if len(d.Capabilities) > 0 {
+		permitted, err := fileCapabilities(d.Capabilities)
+		if err != nil {
+			return nil, err
+		}
+		h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": permitted}
+	}
+	a.addFile(h, program)
+	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
+		a.addFile(tar.Header{Name: name, Mode: 0o755}, d.Files[name])
+	}
+	return b.Bytes(), errors.Join(a.err, a.w.Close())
+}
+
+// archive writes files, with the folders above them.
+type archive struct {
+	w    *tar.Writer
+	t    time.Time
+	dirs []string
+	err  error
+}
+
+func (a *archive) add(h tar.Header, content []byte) {
+	for i, c := range h.Name {
+		if dir := h.Name[:i+1]; c == '/' && len(dir) < len(h.Name) && !slices.Contains(a.dirs, dir) {
+			a.dirs = append(a.dirs, dir)
+			a.add(tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil)
 		}
 	}
-	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/"} {
-		add(tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil)
+	h.ModTime, h.Size, h.Format = a.t, int64(len(content)), tar.FormatPAX
+	a.err = errors.Join(a.err, a.w.WriteHeader(&h))
+	if len(content) > 0 {
+		_, err := a.w.Write(content)
+		a.err = errors.Join(a.err, err)
 	}
-	add(tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644}, authorities())
-	add(tar.Header{
-		Name: "sluice", Mode: 0o755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": permitted},
-	}, text)
-	return b.Bytes(), errors.Join(err, w.Close())
+}
+
+func (a *archive) addFile(h tar.Header, file string) {
+	content, err := os.ReadFile(file)
+	a.err = errors.Join(a.err, err)
+	a.add(h, content)
 }
 
 // fileCapabilities returns the extended attribute of a file with permitted capabilities: struct

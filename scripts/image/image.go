@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -19,10 +20,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// description is dist/image.json.
+// description is dist/image.json, or another file of its kind.
 type description struct {
-	Capabilities []string  // of the binary's file, permitted
-	Config       v1.Config // how the image runs
+	Program      string            // name of the binary's file; default: sluice
+	Capabilities []string          // of the binary's file, permitted
+	Files        map[string]string // more files, by their paths in the image: here, or beside the description
+	Config       v1.Config         // how the image runs
 }
 
 func makeLayout(descriptionFile, name, folder string, binaries []string) error {
@@ -33,6 +36,11 @@ func makeLayout(descriptionFile, name, folder string, binaries []string) error {
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
 		return fmt.Errorf("%s: %w", descriptionFile, err)
+	}
+	for name, file := range d.Files {
+		if !filepath.IsAbs(file) {
+			d.Files[name] = filepath.Join(filepath.Dir(descriptionFile), file)
+		}
 	}
 	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
@@ -61,7 +69,7 @@ func makeLayout(descriptionFile, name, folder string, binaries []string) error {
 
 // image returns the image with a binary.
 func (d *description) image(architecture, binary string, t time.Time) (v1.Image, error) {
-	files, err := rootFiles(binary, d.Capabilities, t)
+	files, err := d.rootFiles(binary, t)
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,12 @@
-// Command image makes the container image of the relay, without a daemon, and checks one.
+// Command image makes container images, without a daemon, and checks one.
 //
 //	image make DESCRIPTION NAME FOLDER ARCHITECTURE=BINARY...
 //	image check FOLDER ARCHITECTURE
 //
-// make writes an OCI layout with an image of each architecture: the binary, and the certificates of authorities.
-// DESCRIPTION is dist/image.json. SOURCE_DATE_EPOCH is the time of everything, so that the same binaries make the same
-// bytes. check reads all of a layout, compares it with its hashes, and writes the files of an architecture's image to
-// standard output, as a tar archive.
+// make writes an OCI layout with an image of each architecture: the binary, the certificates of authorities, and what
+// DESCRIPTION names, which is dist/image.json for the relay. SOURCE_DATE_EPOCH is the time of everything, so that the
+// same binaries make the same bytes. check reads all of a layout, compares it with its hashes, and writes the files of
+// an architecture's image to standard output, as a tar archive.
 package main
 
 import (
