@@ -14,7 +14,7 @@ import (
 )
 
 // client is a client that keeps all rules, and closes its session if the relay breaks one that package session knows.
-// It answers what it is asked for by what it has published.
+// It answers requests from the objects that it has published.
 type client struct {
 	session.Unsupported
 	*session.Session

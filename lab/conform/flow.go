@@ -63,7 +63,7 @@ func subscribeToPrefix(t *trial) {
 	equal(t, "track of the relay's SUBSCRIBE", track.String(), served(c).Track().String())
 }
 
-// watch subscribes to namespaces below the trial's, and returns what is told: "+" or "-", and the namespace.
+// watch subscribes to namespaces below the trial's, and returns the reports: "+" or "-", and the namespace.
 func watch(c *client) (*session.NamespaceSubscription, <-chan string) {
 	told := make(chan string, 10)
 	n, err := c.SubscribeNamespace(c.t.ctx, moqt.SubscribeNamespace{Prefix: c.t.namespace},

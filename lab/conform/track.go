@@ -256,7 +256,7 @@ func descendingFetch(t *trial) {
 	}, slices.Concat(names(2, 2), names(1, 1), names(0, 0)))
 }
 
-// joined subscribes once more, and fetches what was before.
+// joined subscribes once more, and fetches the groups before.
 func joined(typ moqt.FetchType, start uint64, want []string) func(*trial) {
 	return func(t *trial) {
 		b := past(t)

@@ -126,7 +126,7 @@ func (o *outbox) send(ref moqt.Reference, m moqt.Message, last bool) error {
 	return nil
 }
 
-// sentMessage is a message, and what it refers to.
+// sentMessage is a message, and the request that it refers to.
 type sentMessage struct {
 	ref moqt.Reference
 	m   moqt.Message
