@@ -73,7 +73,7 @@ func (g *generator) guests(rng *rand.Rand) {
 			}
 		} else { // the broadcast has no timeouts: on a poor link the backlog would grow, until the player skips it
 			one.Link.Rate, one.Link.Queue, one.Link.Burst = 0, 0, sim.Burst{}
-			one.Link.Loss = min(one.Link.Loss, 0.01)
+			one.Link.Loss, one.Link.Corrupt = min(one.Link.Loss, 0.01), 0
 		}
 		if rng.IntN(3) == 0 {
 			one.Leaves, one.Dies = one.Joins+time.Duration(rng.Int64N(int64(10*time.Second))), rng.IntN(2) == 0
