@@ -158,6 +158,11 @@ func (c *conn) Close() {
 		c.removeID(id)
 	}
 	k.ForgetPublisher(c.index)
+	for stream := range c.awaited {
+		if _, read := c.read[stream]; !read { // it never will be
+			c.releaseLocked(stream)
+		}
+	}
 	for slot, key := range c.keys {
 		c.fast.report("close a stream", k.tables.Downstreams.Delete(key))
 		c.fast.freeSlot(slot)

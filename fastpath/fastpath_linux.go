@@ -193,7 +193,7 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 		ids:   make(map[string]struct{}),
 		slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
-	c.publishing.conn, c.read = c, make(map[uint64]struct{})
+	c.publishing.conn, c.read, c.awaited = c, make(map[uint64]struct{}), make(map[uint64]chan struct{})
 	c.sealing.index, c.opening.index = ringsOf(c.index)
 	c.received.Store(-1)
 	c.prepareAt.Store(never)

@@ -34,8 +34,9 @@ type publishing struct {
 	readPhase uint64 // the newest key phase
 	tracks    int    // on the fast path
 	largest   uint64
-	read      map[uint64]struct{} // streams that user space has begun to read, until they are forgotten
-	ended     []endedStream       // in the order of time
+	read      map[uint64]struct{}      // streams that user space has begun to read, until they are forgotten
+	ended     []endedStream            // in the order of time
+	awaited   map[uint64]chan struct{} // each is closed when a stream ends for which another one waits
 }
 
 // addTrack puts one more track of the publisher on the fast path. With the first one the kernel begins to open packets,
@@ -114,6 +115,37 @@ func (p *publishing) isRead(stream uint64) bool {
 	return ok || p.conn.closed
 }
 
+// awaitFirst waits until user space has read the stream that brought a subgroup first, if that is another one: the
+// kernel may have forwarded its objects, although its packet has been lost before user space.
+func (p *publishing) awaitFirst(stream uint64, of bpf.SubgroupKey) {
+	p.conn.mu.Lock()
+	tables, first := &p.conn.fast.kernel.tables, stream
+	_ = tables.FirstStreams.Lookup(of, &first) // fails if there is none
+	var end uint32
+	ended := tables.Ended.Lookup(bpf.StreamKey{StreamId: first, Publisher: p.conn.index}, &end) == nil
+	if p.conn.closed || first == stream || ended {
+		p.conn.mu.Unlock()
+		return
+	}
+	if p.awaited[first] == nil {
+		p.awaited[first] = make(chan struct{})
+	}
+	c := p.awaited[first]
+	p.conn.mu.Unlock()
+	select {
+	case <-c:
+	case <-time.After(endedFor):
+	}
+}
+
+// releaseLocked lets the streams go on that wait for the end of one.
+func (p *publishing) releaseLocked(stream uint64) {
+	if c := p.awaited[stream]; c != nil {
+		close(c)
+		delete(p.awaited, stream)
+	}
+}
+
 // raiseFirstStream stops the kernel from learning of a stream, and of all streams with lower ids.
 func (p *publishing) raiseFirstStream(stream uint64) {
 	p.conn.mu.Lock()
@@ -133,6 +165,7 @@ func (p *publishing) raiseFirstStreamLocked(stream uint64) {
 func (p *publishing) end(stream uint64, forwarded bool) {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
+	p.releaseLocked(stream)
 	if p.conn.closed {
 		return
 	}

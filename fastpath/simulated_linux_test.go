@@ -170,24 +170,63 @@ func TestLostBehindTheKernel(t *testing.T) {
 	for after, adopts := range map[time.Duration]bool{9 * time.Second: true, 15 * time.Second: false} {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := programs.New(1, programs.Habits{Budget: 8, Slots: 480}, func(netip.AddrPort, []byte) {})
-				k.Sent(replaySubscriber)
-				fast, err := k.Open(nil, slog.Default())
-				require.NoError(t, err)
-				r, tr := &replayed{FastPath: fast}, newTrace()
-				r.serve(t, &tr.open, &tr.seal)
-				unlimit(r.state)
-				const stream, group = 3, 5
-				header := bpftest.Concat(0x10, bpftest.VI64(77), bpftest.VI64(group), 100)
-				p := fastpath.Packet(&tr.open, replayID, 0, bpftest.Stream(stream, 0, 0, append(header, "object"...)))
-				k.Receive(replayPublisher, p, func() {})
+				r, h, length := lose(t, 3)
 				time.Sleep(after)
 				synctest.Wait()
-				h := moqt.SubgroupHeader{TrackAlias: 77, GroupID: group}
-				defer r.track.Receive(r.publisher, stream, h, 100, int64(len(header)))()
-				_, adopted := r.subscriber.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: stream})
+				defer r.track.Receive(r.publisher, 3, h, 100, length)()
+				_, adopted := r.subscriber.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: 3})
 				require.Equal(t, adopts, adopted)
 				require.Equal(t, adopts, r.abandoned.Load() == 0)
+			})
+		})
+	}
+}
+
+// lose has the kernel forward the packet with the beginning of a stream, and loses it then. The header of the stream
+// has that length.
+func lose(t *testing.T, stream uint64) (r *replayed, h moqt.SubgroupHeader, length int64) {
+	k := programs.New(1, programs.Habits{Budget: 8, Slots: 480}, func(netip.AddrPort, []byte) {})
+	k.Sent(replaySubscriber)
+	fast, err := k.Open(nil, slog.Default())
+	require.NoError(t, err)
+	tr := newTrace()
+	r = &replayed{FastPath: fast}
+	r.serve(t, &tr.open, &tr.seal)
+	unlimit(r.state)
+	h = moqt.SubgroupHeader{TrackAlias: 77, GroupID: 5}
+	header := bpftest.Concat(0x10, bpftest.VI64(h.TrackAlias), bpftest.VI64(h.GroupID), 100)
+	frame := bpftest.Stream(stream, 0, 0, append(header, "object"...))
+	k.Receive(replayPublisher, fastpath.Packet(&tr.open, replayID, 0, frame), func() {})
+	synctest.Wait()
+	return r, h, int64(len(header))
+}
+
+// TestFirstStreamIsLate loses the packet with the beginning of a stream when the kernel has forwarded it. Another
+// stream of the subgroup waits until user space has read the first one, or that does not come any more.
+func TestFirstStreamIsLate(t *testing.T) {
+	for name, wait := range map[string]func(r *replayed, read func(stream int64) (end func())){
+		"comes": func(r *replayed, read func(int64) func()) {
+			end := read(3)
+			synctest.Wait()
+			end()
+		},
+		"does not come":      func(*replayed, func(int64) func()) { time.Sleep(15 * time.Second) },
+		"the publisher ends": func(r *replayed, _ func(int64) func()) { r.publisher.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, h, length := lose(t, 3)
+				read := func(stream int64) (end func()) { return r.track.Receive(r.publisher, stream, h, 100, length) }
+				var goesOn atomic.Bool
+				go func() {
+					defer read(7)()
+					goesOn.Store(true)
+				}()
+				synctest.Wait()
+				require.False(t, goesOn.Load())
+				wait(r, read)
+				synctest.Wait()
+				require.True(t, goesOn.Load())
 			})
 		})
 	}

@@ -189,7 +189,8 @@ func (t *ForwardedTrack) Close() {
 }
 
 // Receive announces a stream of a publisher, whose objects begin at offset start and inherit priority. The returned
-// function must be called when all of the stream has been read.
+// function must be called when all of the stream has been read. Receive waits for another stream that the publisher
+// has begun the subgroup with.
 func (t *ForwardedTrack) Receive(
 	from claim.ForwarderConn, id int64, h moqt.SubgroupHeader, priority uint8, start int64,
 ) (end func()) {
@@ -201,6 +202,9 @@ func (t *ForwardedTrack) Receive(
 	publisher.beginReading(stream)
 	if h.SubgroupIDMode != moqt.SubgroupIDFirstObject { // else see Identify
 		t.register(publisher, stream, h, priority, start)
+		publisher.awaitFirst(stream, bpf.SubgroupKey{
+			Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, Publisher: publisher.index,
+		})
 	}
 	return func() { t.end(publisher, stream) }
 }
