@@ -113,6 +113,28 @@ func (t *ForwardedTrack) offerLocked(subscribers []Subscriber) uint32 {
 	return t.version
 }
 
+// Passed returns the first location behind all objects in datagrams that the kernel may have sent.
+func (t *ForwardedTrack) Passed() (passed moqt.Location) {
+	if t == nil || !t.fast.enter() {
+		return passed
+	}
+	defer t.fast.exit()
+	keysOf(t.fast.kernel.tables.Objects, func(k *bpf.ObjectKey, _ *bpf.ObjectClaim) bool {
+		if at := locationOf(k); k.Track == t.index && !at.Less(passed) {
+			passed = at.Next()
+		}
+		return false
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if passed.Less(t.first) {
+		return t.first // it is behind the claims that are forgotten
+	}
+	return passed
+}
+
+func locationOf(k *bpf.ObjectKey) moqt.Location { return moqt.Location{Group: k.Group, Object: k.Object} }
+
 // lastLocation is the last of all locations.
 var lastLocation = moqt.Location{Group: math.MaxUint64, Object: math.MaxUint64}
 
@@ -120,10 +142,7 @@ var lastLocation = moqt.Location{Group: math.MaxUint64, Object: math.MaxUint64}
 func (t *ForwardedTrack) raise(at moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := moqt.Location{Group: at.Group, Object: at.Object + 1}
-	if at.Object == math.MaxUint64 {
-		next = moqt.Location{Group: at.Group + 1}
-	}
+	next := at.Next()
 	if at == lastLocation || !t.first.Less(next) {
 		return
 	}

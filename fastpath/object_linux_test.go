@@ -369,6 +369,20 @@ func TestLastObject(t *testing.T) {
 	require.Len(t, track.ClaimObject(lastLocation), 1)
 }
 
+// TestPassed expects that the place is known up to which the kernel may have sent objects, also when their claims are
+// forgotten.
+func TestPassed(t *testing.T) {
+	r, track := objectRig(t, 1)
+	require.Zero(t, track.Passed())
+	r.publish(object(7, 5))
+	r.receiveDatagram(r.subscribers[0])
+	r.publish(object(7, 3))
+	r.receiveDatagram(r.subscribers[0])
+	require.Equal(t, moqt.Location{Group: 7, Object: 6}, track.Passed())
+	r.fast.reclaimer.forgetObjects(monotonic())
+	require.Equal(t, moqt.Location{Group: 7, Object: 6}, track.Passed())
+}
+
 // TestStalledKernel claims an object that the kernel has begun to send and never finishes: no subscriber gets it a
 // second time.
 func TestStalledKernel(t *testing.T) {

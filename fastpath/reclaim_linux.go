@@ -336,17 +336,16 @@ func (r *reclaimer) forgetEnd(key bpf.StreamKey) {
 // forgetObjects removes the claims made before a time. First it raises the tracks' first locations beyond them.
 func (r *reclaimer) forgetObjects(before uint64) {
 	f, objects := r.fast, r.fast.kernel.tables.Objects
-	at := func(k bpf.ObjectKey) moqt.Location { return moqt.Location{Group: k.Group, Object: k.Object} }
 	old := make(map[bpf.ObjectKey]bpf.ObjectClaim)
 	keysOf(objects, func(k *bpf.ObjectKey, o *bpf.ObjectClaim) bool {
-		if precedes(o.Claimed, before) && at(*k) != lastLocation {
+		if precedes(o.Claimed, before) && locationOf(k) != lastLocation {
 			old[*k] = *o
 		}
 		return false
 	})
 	last := make(map[uint32]moqt.Location)
 	for k := range old {
-		if at := at(k); !at.Less(last[k.Track]) {
+		if at := locationOf(&k); !at.Less(last[k.Track]) {
 			last[k.Track] = at
 		}
 	}

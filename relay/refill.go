@@ -31,6 +31,7 @@ type refill struct {
 	from     *peer // that answers
 	data     *track.Track
 	wanted   moqt.Range
+	passed   moqt.Location // datagrams before it are not sent: the kernel may have done that, or they were lost
 	cancel   context.CancelFunc
 	stalled  *time.Timer // calls cancel if nothing comes
 
@@ -247,7 +248,7 @@ func (r *refill) sendDatagram() error {
 	if err != nil {
 		return sourceError{err}
 	}
-	if forward {
+	if forward && !(moqt.Location{Group: d.Group, Object: d.ID}).Less(r.passed) {
 		r.upstream.hub.sendDatagram(d)
 	}
 	return nil

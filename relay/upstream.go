@@ -213,7 +213,10 @@ func (u *upstream) startRefill(missed moqt.Range) {
 		return
 	}
 	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
-	r := &refill{upstream: u, data: u.hub.data, wanted: missed, open: make(map[uint64]*refilled)}
+	r := &refill{
+		upstream: u, data: u.hub.data, wanted: missed, passed: u.hub.fast.track.Passed(),
+		open: make(map[uint64]*refilled),
+	}
 	u.refilling = true
 	u.hub.relay.tasks.Go(r.run)
 }
