@@ -133,7 +133,9 @@ func (t *ForwardedTrack) Passed() (passed moqt.Location) {
 	return passed
 }
 
-func locationOf(k *bpf.ObjectKey) moqt.Location { return moqt.Location{Group: k.Group, Object: k.Object} }
+func locationOf(k *bpf.ObjectKey) moqt.Location {
+	return moqt.Location{Group: k.Group, Object: k.Object}
+}
 
 // lastLocation is the last of all locations.
 var lastLocation = moqt.Location{Group: math.MaxUint64, Object: math.MaxUint64}
