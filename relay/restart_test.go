@@ -241,6 +241,40 @@ func TestPublisherComesBackWithoutLargestObject(t *testing.T) {
 	}
 }
 
+// A publisher breaks off within an object. Another one that does not know of that object is not an earlier one that was
+// restarted: subscribers get nothing twice.
+func TestNextPublisherDoesNotKnowTheLastObject(t *testing.T) {
+	for name, tt := range map[string]struct {
+		group   uint64 // of the object
+		largest moqt.Location
+	}{
+		"in a group":                  {1, at(1, 1)},
+		"at the beginning of a group": {2, at(1, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				before := b.next(nil)
+				k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+				g := before.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
+				if tt.group > 1 {
+					g.fin()
+					g = before.open(moqt.SubgroupHeader{GroupID: tt.group, FirstObject: true})
+				}
+				enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: 2, PayloadLength: 8})
+				require.NoError(t, err)
+				_, err = g.stream.Write(append(enc, "obj"...))
+				require.NoError(t, err)
+				synctest.Wait()
+				k.take()
+				before.c.Session.Close(moqt.SessionInternalError, "")
+				synctest.Wait()
+				b.next(&tt.largest).group(1, 2)
+				require.NotContains(t, k.take(), "1.0")
+			})
+		})
+	}
+}
+
 // A subscriber has stopped the stream of a subgroup, which must not come again. A publisher that was restarted has
 // another subgroup of that name.
 func TestStoppedSubgroupAfterRestart(t *testing.T) {

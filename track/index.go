@@ -42,6 +42,26 @@ func (m mark) location() *moqt.Location {
 	return &m.at
 }
 
+// largestWhole is Track.LargestWhole.
+func (x *index) largestWhole() (m mark) {
+	if x.largest != x.received || len(x.groups) == 0 {
+		return x.largest
+	}
+	for _, g := range slices.Backward(x.groups) {
+		for _, run := range slices.Backward(g.seen) {
+			for id := run.hi; ; id-- {
+				if p, held := g.find(id); !held || p.isComplete() {
+					return mark{moqt.Location{Group: g.id, Object: id}, true}
+				}
+				if id == run.lo {
+					break
+				}
+			}
+		}
+	}
+	return m
+}
+
 // search returns where in groups the id is, or would be.
 func (x *index) search(id uint64) (int, bool) {
 	return slices.BinarySearchFunc(x.groups, id, func(g *group, id uint64) int { return cmp.Compare(g.id, id) })
