@@ -269,7 +269,7 @@ func (r *refill) endGroup(whole bool) {
 // end ends the response. An object that contradicts others ends only the response, because what comes on the
 // subscription is not in doubt.
 func (r *refill) end(err error) {
-	r.endGroup(errors.Is(err, io.EOF) && r.left == 0 && r.wanted.End.Object == math.MaxUint64 && r.complete)
+	r.endGroup(errors.Is(err, io.EOF) && r.left == 0 && r.wanted.End.Object == math.MaxUint64 && r.unknown == nil)
 	u := r.upstream
 	source, wrong := errors.AsType[sourceError](err)
 	if violation, ok := errors.AsType[*moqt.ProtocolError](source.error); wrong && ok {

@@ -117,6 +117,18 @@ func TestRefillWithHoles(t *testing.T) {
 	})
 }
 
+// A response that ends with no word about the rest of its last group has all of that: gaps are objects that do not exist.
+func TestRefillHasTheLastGroup(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		r, opened := b.newRefill()
+		defer r.data.Close()
+		r.object(t, moqt.FetchObject{Location: at(1, 0)})
+		r.end(io.EOF)
+		state, _ := (*opened)[0].Log.State()
+		require.Equal(t, track.Finished, state)
+	})
+}
+
 // A relay upstream is replaced by another process, to which another publisher comes that does not say how far the track
 // is: the first object does, and missed objects come from the old process.
 func TestRefillBeforeTheFirstObject(t *testing.T) {

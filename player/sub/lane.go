@@ -28,7 +28,6 @@ type lane struct {
 	chunks     uint32 // that were made anew
 
 	expected time.Duration // decode time of the next chunk, if there is no gap
-	late     time.Time     // since when the next object is missing
 	opened   time.Time     // when the first object arrived, while the start of the track is not known
 	sum      hash.Hash
 	resets   uint64 // streams that were reset

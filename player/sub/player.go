@@ -278,16 +278,12 @@ func (p *player) nextLocked(l *lane, now time.Time) (i item, st state, again tim
 	}
 	i, st = l.seq.head()
 	if st == blocked {
-		if l.late.IsZero() {
-			l.late = now
-		}
-		if again = l.late.Add(p.hold); now.Before(again) && !l.seq.ended {
+		if again = i.arrived.Add(p.hold); now.Before(again) && !l.seq.ended {
 			return item{}, blocked, again
 		}
 		l.seq.skip()
 		i, st = l.seq.head()
 	}
-	l.late = time.Time{}
 	return i, st, time.Time{}
 }
 

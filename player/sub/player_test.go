@@ -179,6 +179,29 @@ func TestPlayerGivesUp(t *testing.T) {
 	})
 }
 
+// All objects are waited for that are missing before what has come, and not one after the other: one outage leaves
+// several holes.
+func TestPlayerWaitsOnceForSeveralHoles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &timedWriter{}
+		p := newPlayer(out, &cmaf.Init{}, hold, limits{})
+		l := p.addLane("", nil, nil)
+		start := time.Now()
+		go func() {
+			require.NoError(t, p.update(t.Context(), l, func(s *sequencer) {
+				s.start(at(1, 0))
+				for _, object := range []uint64{0, 2, 4} {
+					s.add(item{location: at(1, object), payload: []byte{1}, arrived: time.Now()})
+				}
+			}))
+			time.Sleep(2 * hold)
+			require.NoError(t, p.update(t.Context(), l, (*sequencer).end))
+		}()
+		require.NoError(t, p.run(t.Context()))
+		require.Equal(t, start.Add(hold), out.at[len(out.at)-1])
+	})
+}
+
 // Groups overtake each other: the first one to arrive need not have the smallest id.
 func TestPlayerFindsTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

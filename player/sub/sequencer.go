@@ -194,7 +194,7 @@ const (
 	over                 // there is none
 )
 
-// head returns the next object.
+// head returns the next object, or if that is missing the first later one.
 func (s *sequencer) head() (item, state) {
 	if !s.begun {
 		first, ok := s.firstAfter(moqt.Location{})
@@ -216,8 +216,8 @@ func (s *sequencer) head() (item, state) {
 				return item{}, s.idle()
 			}
 		}
-		if _, more := s.firstAfter(s.next); more && (!s.fetching || s.ended) {
-			return item{}, blocked
+		if l, more := s.firstAfter(s.next); more && (!s.fetching || s.ended) {
+			return s.groups[l.Group].objects[l.Object], blocked
 		}
 		return item{}, s.idle()
 	}
