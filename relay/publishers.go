@@ -11,6 +11,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/track"
 	"sluice/transport"
 )
 
@@ -130,7 +131,7 @@ func (s *publishers) awaitForward(ctx context.Context) {
 // that publisher seems to be an earlier one that was restarted, establish returns the earlier ones: u replaces them if
 // they are gone. See upstream.replace.
 func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*upstream) {
-	switch known := s.hub.data.LargestWhole(); {
+	switch known := track.LargestWhole(s.hub.data); {
 	case known == nil:
 	case largest == nil:
 		u.newcomer.known = known

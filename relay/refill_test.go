@@ -117,7 +117,8 @@ func TestRefillWithHoles(t *testing.T) {
 	})
 }
 
-// A response that ends with no word about the rest of its last group has all of that: gaps are objects that do not exist.
+// A response that ends with no word about the rest of its last group has all of that: gaps are objects that do not
+// exist.
 func TestRefillHasTheLastGroup(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		r, opened := b.newRefill()

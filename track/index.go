@@ -42,7 +42,7 @@ func (m mark) location() *moqt.Location {
 	return &m.at
 }
 
-// largestWhole is Track.LargestWhole.
+// largestWhole is LargestWhole.
 func (x *index) largestWhole() (m mark) {
 	if x.largest != x.received || len(x.groups) == 0 {
 		return x.largest

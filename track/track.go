@@ -38,9 +38,9 @@ func (t *Track) Largest() *moqt.Location {
 	return t.index.largest.location()
 }
 
-// LargestWhole returns the Largest Object, nil if there is none. Of objects that came, it is the largest that came
-// whole: a publisher that takes another one's place need not know what that one was sending.
-func (t *Track) LargestWhole() *moqt.Location {
+// LargestWhole returns the Largest Object of a track, nil if there is none. Of objects that came, it is the largest
+// that came whole: a publisher that takes another one's place need not know what that one was sending.
+func LargestWhole(t *Track) *moqt.Location {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.index.largestWhole().location()

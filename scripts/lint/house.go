@@ -192,8 +192,8 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 130_366, 92_000},
-	{"lines of tests", 104_970, 75_000},
+	{"lines of Go without tests", 130_459, 92_000},
+	{"lines of tests", 105_093, 75_000},
 	{"lines of C", 11_340, 11_000},
 	{"types above 25 methods", 0, 0},
 	{"methods outside of their type's file, per cent", 11.5, 5},
