@@ -77,4 +77,7 @@ type PublisherStream struct {
 	// A forwarder that opens the downstream stream sends Prefix first, and goes on from log offset Start.
 	Prefix []byte
 	Start  int64
+	// TrackAlias is in the prefix. A stream that the forwarder has opened for a subscription that is over, of the same
+	// subscriber, has another one.
+	TrackAlias uint64
 }

@@ -47,9 +47,9 @@ func TestLayout(t *testing.T) {
 	})
 	var st StreamState
 	require.Equal(t, uintptr(64), unsafe.Sizeof(st))
-	require.Equal(t, []uintptr{0, 8, 16, 24, 32, 36}, []uintptr{
+	require.Equal(t, []uintptr{0, 8, 16, 24, 32, 36, 40}, []uintptr{
 		unsafe.Offsetof(st.Next), unsafe.Offsetof(st.Delta), unsafe.Offsetof(st.Limit), unsafe.Offsetof(st.ID),
-		unsafe.Offsetof(st.Phase), unsafe.Offsetof(st.Level),
+		unsafe.Offsetof(st.Phase), unsafe.Offsetof(st.Level), unsafe.Offsetof(st.Alias),
 	})
 	var r Record
 	require.Equal(t, uintptr(32), unsafe.Sizeof(r))

@@ -9,7 +9,8 @@ type StreamState struct {
 	ID    Word   // QUIC stream id
 	Phase Word32 // StreamOpening and so on
 	Level Word32 // Subscriber Priority << 8 | Publisher Priority
-	_     [24]byte
+	Alias Word   // Track Alias in the prefix of a stream that the forwarder has opened
+	_     [16]byte
 }
 
 // Claim takes the bytes from and up to these log offsets, and with last the right to send FIN. It reports whether the

@@ -36,7 +36,7 @@ type publishing struct {
 	largest   uint64
 	read      map[uint64]struct{}      // streams that user space has begun to read, until they are forgotten
 	ended     []endedStream            // in the order of time
-	awaited   map[uint64]chan struct{} // each is closed when a stream ends for which another one waits
+	awaited   map[uint64]chan struct{} // each is closed when a stream ends that another one waits for
 }
 
 // addTrack puts one more track of the publisher on the fast path. With the first one the kernel begins to open packets,

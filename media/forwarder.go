@@ -143,7 +143,7 @@ func (l *forwarderLink) openStream(cfg *StreamConfig) (
 	if adopted {
 		from := cfg.PublisherStream
 		r, err = cfg.Log.NewReader(from.Start, nil)
-		if err == nil && state.Shift() == int64(len(from.Prefix))-from.Start {
+		if err == nil && state.Shift() == int64(len(from.Prefix))-from.Start && state.Alias.Load() == from.TrackAlias {
 			cfg.Prefix, cfg.Start = from.Prefix, from.Start
 			return state, true, r, nil
 		}

@@ -257,6 +257,28 @@ func TestAdoptAheadOfLog(t *testing.T) {
 	require.Equal(t, Delivered, results()[0].Outcome)
 }
 
+// A stream that the forwarder has opened for an earlier subscription of the subscriber is not adopted: its Track Alias
+// means nothing to the subscriber any more.
+func TestAdoptOfAnotherSubscription(t *testing.T) {
+	w, f := withForwarder(t)
+	st := f.open(int64(len(testPrefix)), 0)
+	st.Alias.Store(1)
+	f.send(st, int64(len(testPrefix)), 100, false)
+	log := newTestLog(0, 200)
+	w.stream(w.subscribe(), log, func(c *StreamConfig) {
+		c.PublisherStream = &claim.PublisherStream{Prefix: []byte(testPrefix), TrackAlias: 2}
+	})
+	var own []byte
+	for _, p := range w.run() {
+		if len(p.data) > 0 {
+			require.NotEqual(t, int64(st.ID.Load()), p.id)
+			own = append(own, p.data...)
+		}
+	}
+	require.Contains(t, string(own), string(testBytes(0, 200)))
+	require.Equal(t, st.ID.Load(), w.peer.lastReset[0])
+}
+
 func streamData(packets []*wirePacket) (all []byte) {
 	for _, p := range packets {
 		all = append(all, p.data...)

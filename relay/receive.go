@@ -190,5 +190,7 @@ func (a *arriving) publisherStream(seg *track.Segment, d *downstream) *claim.Pub
 	h := fastpath.Forwarded(a.header, seg.Subgroup, seg.Priority)
 	h.TrackAlias = d.pub.Alias()
 	prefix := moqt.AppendSubgroupHeader(slices.Clone(d.peer.conn.StreamPrefix()), d.peer.session.Version(), h)
-	return &claim.PublisherStream{Conn: a.conn, StreamID: a.id, Prefix: prefix, Start: a.start}
+	return &claim.PublisherStream{
+		Conn: a.conn, StreamID: a.id, Prefix: prefix, Start: a.start, TrackAlias: h.TrackAlias,
+	}
 }

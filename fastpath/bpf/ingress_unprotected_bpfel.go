@@ -401,7 +401,8 @@ type IngressStreamState struct {
 	Id    uint64
 	Phase uint32
 	Level uint32
-	Pad   [3]uint64
+	Alias uint64
+	Pad   [2]uint64
 }
 
 type IngressSubgroup struct {

@@ -9,7 +9,7 @@ import (
 // params is a short name.
 type params = moqt.Parameters
 
-// streamRow is messages on one request stream, the last of which breaks a rule.
+// streamRow is messages on one request stream. The last one breaks a rule.
 type streamRow struct {
 	section, name string
 	messages      func(*trial) []moqt.Message
@@ -64,7 +64,7 @@ var (
 	invalidID = []moqt.SessionErrorCode{moqt.SessionInvalidRequestID}
 )
 
-// refusedRow is requests on streams of their own, the last of which has to be refused. The others have to be answered.
+// refusedRow is requests on streams of their own. The last one has to be refused, and the others to be answered.
 type refusedRow struct {
 	section, name string
 	to            moqt.Version

@@ -68,7 +68,7 @@ func broadcastOf(t *trial, source *client, p moqt.Parameters) *broadcast {
 	return b
 }
 
-// past is a broadcast of which the groups 0 to 3 have come, with three objects each.
+// past is a broadcast whose groups 0 to 3 have come, with three objects each.
 func past(t *trial) *broadcast {
 	b := newBroadcast(t, moqt.Parameters{})
 	for g := range uint64(4) {

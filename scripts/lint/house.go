@@ -192,9 +192,9 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 130_459, 92_000},
-	{"lines of tests", 105_093, 75_000},
-	{"lines of C", 11_340, 11_000},
+	{"lines of Go without tests", 130_466, 92_000},
+	{"lines of tests", 105_115, 75_000},
+	{"lines of C", 11_341, 11_000},
 	{"types above 25 methods", 0, 0},
 	{"methods outside of their type's file, per cent", 11.5, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},

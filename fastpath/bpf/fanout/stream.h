@@ -36,6 +36,7 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	st->delta = (u64)cl->prefix_len - g->header_len;
 	st->limit = path->stream_limit;
 	st->level = cl->level;
+	st->alias = sub->alias;
 	if (bpf_map_update_elem(&downstreams, key, &slot, BPF_NOEXIST)) {
 		bpf_map_push_elem(&free_streams, &slot, 0);
 		return COPY_NOT_OPEN;

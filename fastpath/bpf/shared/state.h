@@ -79,7 +79,8 @@ struct stream_state {
 	u64 id;
 	enum stream_phase phase;
 	u32 level; // Subscriber Priority << 8 | Publisher Priority
-	u64 pad[3];
+	u64 alias; // Track Alias in the prefix of a stream that the kernel has opened
+	u64 pad[2];
 };
 _Static_assert(sizeof(struct stream_state) == 64, "stream_state is a cache line");
 

@@ -241,6 +241,7 @@ func (c *streamCopy) openStream() bpf.Reason {
 	st.Delta.Store(uint64(len(c.prefix)) - uint64(c.group.HeaderLen))
 	st.Limit.Store(c.path.StreamLimit)
 	st.Level.Store(level)
+	st.Alias.Store(c.sub.Alias)
 	c.step()
 	if c.chance(c.habits.Early) {
 		c.wait()
