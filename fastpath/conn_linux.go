@@ -164,7 +164,7 @@ func (c *conn) Close() {
 		}
 	}
 	for slot, key := range c.keys {
-		c.fast.report("close a stream", k.tables.Downstreams.Delete(key))
+		c.removeStreamLocked(key)
 		c.fast.freeSlot(slot)
 	}
 	c.keys, c.slots = nil, nil

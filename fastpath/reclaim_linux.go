@@ -262,6 +262,9 @@ func (r *reclaimer) sweep(conns []*conn) {
 	for _, key := range keysOf(maps.Downstreams, between) {
 		if !gone[key.Subscriber] {
 			f.abandonUnadopted(key)
+			if c := f.registry.conn(key.Subscriber); c != nil {
+				c.orphan(key)
+			}
 			continue
 		}
 		var slot uint32

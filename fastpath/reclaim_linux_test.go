@@ -113,6 +113,43 @@ func TestEndedConnectionsLeaveStreams(t *testing.T) {
 	require.True(t, adopted)
 }
 
+// TestStreamsOutliveTheirPublisher has a stream of a publisher that has ended, while another one has its index and a
+// stream with the same id. The kernel claims bytes of the other one's stream only for that.
+func TestStreamsOutliveTheirPublisher(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	connect := func() *conn {
+		c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}).(*conn)
+		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
+		return c
+	}
+	const stream = 3
+	subscriber, first := connect(), connect()
+	key := bpf.DownstreamKey{StreamId: stream, Publisher: first.index, Subscriber: subscriber.index}
+	open := func(publisher *conn) *claim.StreamState { // as the kernel does
+		slot, err := r.fast.newStream(key)
+		require.NoError(t, err)
+		r.fast.streams[slot].Phase.Store(claim.StreamOpen)
+		state, adopted := subscriber.OpenStream(&claim.PublisherStream{Conn: publisher, StreamID: stream})
+		require.True(t, adopted)
+		return state
+	}
+	former := open(first)
+	first.Close()
+	<-awaitReady(t, r.fast, first.index)
+	second := connect()
+	for second.index != first.index {
+		second = connect()
+	}
+	latter := open(second)
+	require.NotSame(t, former, latter)
+	subscriber.CloseStream(former)
+	var slot uint32
+	require.NoError(t, r.fast.kernel.tables.Downstreams.Lookup(key, &slot))
+	require.Same(t, latter, &r.fast.streams[slot])
+	subscriber.Close()
+	<-awaitReady(t, r.fast, subscriber.index)
+}
+
 // awaitReady returns a channel that is closed when another connection can have an index.
 func awaitReady(t testing.TB, f *FastPath, i uint32) <-chan struct{} {
 	ready := make(chan struct{})

@@ -214,6 +214,9 @@ func (c *conn) CloseStream(state *claim.StreamState) {
 func (c *conn) release(slot uint32, key bpf.DownstreamKey) (done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if slot != noSlot {
+		key = c.keys[slot] // the publisher may have ended meanwhile
+	}
 	if now, ok := c.slots[key]; c.closed || !ok || now != slot {
 		return true // it was closed twice
 	}
@@ -223,13 +226,40 @@ func (c *conn) release(slot uint32, key bpf.DownstreamKey) (done bool) {
 		return false
 	}
 	delete(c.slots, key)
-	c.fast.report("close a stream", maps.Downstreams.Delete(key))
+	c.removeStreamLocked(key)
 	if slot != noSlot {
 		delete(c.keys, slot)
 		c.fast.states[c.index].Slots.Add(^uint32(0))
 		c.fast.freeSlot(slot)
 	}
 	return true
+}
+
+// removeStreamLocked has the kernel not find a stream any more.
+func (c *conn) removeStreamLocked(key bpf.DownstreamKey) {
+	if key.Publisher != nobody {
+		c.fast.report("close a stream", c.fast.kernel.tables.Downstreams.Delete(key))
+	}
+}
+
+// nobody is in the place of a publisher that has ended. No connection has this index.
+const nobody = uint32(math.MaxUint32)
+
+// orphan takes a stream from its publisher, which has ended: another connection is to get its index, and may have a
+// stream with the same id. The media sender goes on alone with what it has of the stream.
+func (c *conn) orphan(key bpf.DownstreamKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slot, held := c.slots[key]
+	if !held {
+		return
+	}
+	c.removeStreamLocked(key)
+	delete(c.slots, key)
+	if slot != noSlot {
+		lone := bpf.DownstreamKey{StreamId: uint64(slot), Publisher: nobody, Subscriber: c.index}
+		c.slots[lone], c.keys[slot] = slot, lone
+	}
 }
 
 // freeSlot frees a slot that is in no map any more.

@@ -72,7 +72,7 @@ func (r *refill) fetch(ctx context.Context) {
 	h, end := r.upstream.hub, r.wanted.End
 	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
 	for p := range h.choice.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, subscribers) {
-		r.group, r.streams, r.unknown, r.lacking = r.wanted.Start.Group, 0, nil, nil
+		r.begin()
 		stream, err := r.ask(ctx, p)
 		if err == nil {
 			err = r.receive(ctx, stream)
@@ -86,6 +86,12 @@ func (r *refill) fetch(ctx context.Context) {
 			r.wanted.Start.Group = *r.lacking
 		}
 	}
+}
+
+// begin forgets what was known from an earlier response.
+func (r *refill) begin() {
+	r.group, r.streams, r.behind, r.complete = r.wanted.Start.Group, 0, false, false
+	r.unknown, r.lacking = nil, nil
 }
 
 // ask sends FETCH, and waits for the response.

@@ -34,6 +34,14 @@ func brief(g *generator, rng *rand.Rand) {
 	g.Early = 0.3 * rng.Float64()
 }
 
+// calm has runs be late less often where they open many streams: a flow whose runs are late for longer than they are
+// not carries nothing.
+func calm(g *generator) {
+	m := &g.Media
+	streams := float64(max(m.Subgroups, 1)) / (float64(m.Objects) * m.Pause.Seconds()) // that begin in a second
+	g.Early = min(g.Early, 0.5/(streams*float64(len(g.Viewers))))
+}
+
 // restart has the publisher of the only relay start again with group 0, with other objects than before.
 func (g *generator) restart(rng *rand.Rand) {
 	g.Media.Publisher.Hasty = true

@@ -297,6 +297,7 @@ func NewSchedule(seed uint64) *Schedule {
 	if g.Limits.Sessions > 0 && g.RTSP == nil {
 		ration(g)
 	}
+	calm(g)
 	if rng := rand.New(rand.NewPCG(seed, 283)); rng.IntN(12) == 0 {
 		brew(g, rng)
 	}
