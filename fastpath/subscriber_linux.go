@@ -245,8 +245,8 @@ func (c *conn) removeStreamLocked(key bpf.DownstreamKey) {
 // nobody is in the place of a publisher that has ended. No connection has this index.
 const nobody = uint32(math.MaxUint32)
 
-// orphan takes a stream from its publisher, which has ended: another connection is to get its index, and may have a
-// stream with the same id. The media sender goes on alone with what it has of the stream.
+// orphan hides a downstream stream from the kernel when its publisher has ended. Another publisher gets the index, and
+// may have a stream with the same id. The media sender keeps the slot, and sends the rest of the log.
 func (c *conn) orphan(key bpf.DownstreamKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ type refill struct {
 	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
 	behind   bool                 // what comes is behind objects of the group that are not known
 	complete bool                 // the group has no more objects
-	lacking  *uint64              // the first group of which objects before the last one in the response are not known
+	lacking  *uint64              // the first group with a hole, or without any object; nil: none
 	current  *refilled            // the subgroup, or
 	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
 }
@@ -66,8 +66,8 @@ func (r *refill) run() {
 	u.hub.choice.settle()
 }
 
-// fetch asks the upstream relay, and then others for what it has not brought: its session may be going away, and take
-// no requests any more, or the publisher has moved, and another process of the relay has the objects.
+// fetch asks the upstream relay. If groups are still missing, it asks the next source for them. An upstream relay that
+// is going away takes no requests. A publisher that has moved has left groups with another process of the relay.
 func (r *refill) fetch(ctx context.Context) {
 	h, end := r.upstream.hub, r.wanted.End
 	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
@@ -88,7 +88,7 @@ func (r *refill) fetch(ctx context.Context) {
 	}
 }
 
-// begin forgets what was known from an earlier response.
+// begin resets the state of the response, before another source is asked.
 func (r *refill) begin() {
 	r.group, r.streams, r.behind, r.complete = r.wanted.Start.Group, 0, false, false
 	r.unknown, r.lacking = nil, nil

@@ -1,6 +1,6 @@
 // Package conform tries a relay of any make: does it keep the rules of draft-ietf-moq-transport that a client can see?
 //
-// A [Case] is one rule, with the section that has it. Sections are those of draft-18; a rule of a later draft says so.
+// A [Case] is one rule, with its section in draft-18. A rule that a later draft has added names that draft.
 // [Cases] has three kinds:
 //
 //   - messages and data that break a rule, as rows of bytes, each with the code with which the relay has to close the

@@ -40,7 +40,7 @@ func bySection(groups ...[]Case) []Case {
 	return cases
 }
 
-// numbers returns the numbers of a section, behind that of its draft.
+// numbers returns the number of the draft, 18 if the section names none, and then the numbers of the section.
 func numbers(section string) (n []int) {
 	draft, section, later := strings.Cut(section, " ")
 	if !later {

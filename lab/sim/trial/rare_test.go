@@ -9,7 +9,7 @@ import (
 
 // TestRareSchedules checks that what few schedules have is valid, and that some have it.
 func TestRareSchedules(t *testing.T) {
-	var restarts, hasty, tight, drained, hurried, limited, taken int
+	var restarts, hasty, tight, drained, hurried, limited, taken, storms int
 	for seed := range uint64(300) {
 		s := NewSchedule(seed)
 		require.NoError(t, s.Validate(), seed)
@@ -25,6 +25,9 @@ func TestRareSchedules(t *testing.T) {
 		if slices.ContainsFunc(s.Mishaps, func(m Mishap) bool { return m.What == Drain }) {
 			drained++
 		}
+		if slices.ContainsFunc(s.Mishaps, func(m Mishap) bool { return m.What == Storm }) {
+			storms++
+		}
 		if s.Media.Timeouts.with(s.Viewers[0].Timeouts).Object > 0 {
 			hurried++
 		}
@@ -35,7 +38,7 @@ func TestRareSchedules(t *testing.T) {
 			limited++
 		}
 	}
-	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited, taken), 5)
+	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited, taken, storms), 5)
 }
 
 // TestGroupIDs restarts a publisher twice: each time, it begins with group 0.

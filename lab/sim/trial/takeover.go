@@ -81,7 +81,7 @@ func (m *Media) areTorn() bool {
 	return false
 }
 
-// arrive waits until the relay has what was sent.
+// arrive waits until the relay has all objects that the publisher has sent.
 func (p *publisher) arrive() {
 	if p.spec.Hasty {
 		p.current[0].sent.await()
