@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/relay/internal/fetch"
 )
 
 const (
@@ -234,7 +235,7 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 // subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them
 // it looks again, and waits for an upstream relay that may be connected soon: one of them may have gone away meanwhile.
 // It takes hub.mu.
-func (c *choice) sources(ctx context.Context, budget *waitBudget, a asker) iter.Seq[*peer] {
+func (c *choice) sources(ctx context.Context, budget *fetch.Budget, a asker) iter.Seq[*peer] {
 	return func(yield func(*peer) bool) {
 		asked := make(map[*peer]struct{})
 		for {
@@ -252,7 +253,7 @@ func (c *choice) sources(ctx context.Context, budget *waitBudget, a asker) iter.
 					return
 				}
 			}
-			if len(asked) == known && !(connecting && budget.await(ctx, changed)) {
+			if len(asked) == known && !(connecting && budget.Await(ctx, changed)) {
 				return
 			}
 		}

@@ -30,8 +30,7 @@
 //     the downstream then opens a stream for each segment of the track that the subscriber wants.
 //   - PUBLISH becomes an upstream, and the hub offers the track to the peers that asked for such tracks: a PUBLISH of
 //     the relay for each, which is a downstream too.
-//   - FETCH becomes a fetch. It walks the range through the cache, writes the objects that it finds to its
-//     response, and asks publishers for the others with an upstreamFetch.
+//   - FETCH becomes a Fetch (package fetch), which sends what the cache has, and asks publishers for the rest.
 //   - PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS are entries of trees by namespace in the directory.
 //
 // The receiver of an upstream puts the bytes of each subgroup stream into a log of package track, which tells the hub
@@ -110,11 +109,11 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// Locks of sessions, of upstream relays and of single types (turns, peer.mu, tracksWatch.mu, and standing.mu, lease.mu
-// and leases.mu in this order) are taken last; only the lock of accounts comes after them. Types that change the
-// directory say so, and their locks are taken first. A hub's lock is taken while the track's sources hold their own.
-// Sessions and media senders are called with locks held, as they do not block. The lock of accounts is also
-// taken while a session holds its own.
+// Locks of sessions, of upstream relays, of package fetch and of single types (peer.mu, tracksWatch.mu, and
+// standing.mu, lease.mu and leases.mu in this order) are taken last; only the lock of accounts comes after them. Types
+// that change the directory say so, and their locks are taken first. A hub's lock is taken while the track's sources
+// hold their own. Sessions and media senders are called with locks held, as they do not block. The lock of accounts is
+// also taken while a session holds its own.
 //
 // A function whose name ends in Locked expects the lock that its comment names. All methods of the parts of a hub
 // (publishers, choice, outage, description, demand, subscribers, acceleration) and of a delivery expect hub.mu; those

@@ -9,6 +9,7 @@ import (
 	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/fetch"
 	"sluice/track"
 )
 
@@ -143,7 +144,7 @@ func (d *downstream) unavailableLocked() *moqt.RequestError {
 	case d.hub.outage.failure != nil:
 		return d.hub.outage.failure
 	case d.until.IsZero():
-		return errNoSource
+		return fetch.ErrNoSource
 	}
 	return &moqt.RequestError{Code: moqt.RequestTimeout, Reason: "no publisher came in time"}
 }
@@ -190,7 +191,7 @@ func (d *downstream) fillLocked(u *session.Update, largest *moqt.Location) bool 
 	d.delivery.streams.beginFill(req)
 	d.fills.Go(func() {
 		defer d.delivery.streams.endFill(req)
-		newFetch(d.hub, d.peer, req, &req.Parameters, req.Range).serve(&permission{}) // that of the subscription
+		d.hub.serveFetch(d.peer, req, &req.Parameters, req.Range, &permission{}) // that of the subscription
 	})
 	return true
 }

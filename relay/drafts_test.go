@@ -11,6 +11,7 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/fetch"
 	"sluice/transport/transporttest"
 )
 
@@ -128,12 +129,12 @@ func TestFill(t *testing.T) {
 					k, s := b.speaks(v).mustSubscribe(moqt.Parameters{
 						Filter: &moqt.Filter{Type: moqt.FilterLargestObject}, Fill: tt.fill, Forward: &tt.forward,
 					})
-					time.Sleep(arrivalPause) // for objects 2 to 4, which may still come
+					time.Sleep(fetch.ArrivalPause) // for objects 2 to 4, which may still come
 					require.Equal(t, tt.want, k.take())
 					ok, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(true), Fill: relative(1)})
 					require.NoError(t, err)
 					require.Equal(t, at(2, 5), *ok.Parameters.LargestObject)
-					time.Sleep(arrivalPause)
+					time.Sleep(fetch.ArrivalPause)
 					require.Equal(t, "fill (2.0, 2.1, unknown to 2.4, datagram 2.5, fin)", k.take())
 					open.object(6)
 					require.Equal(t, "2.6", k.take())

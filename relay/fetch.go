@@ -2,463 +2,142 @@ package relay
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"time"
+	"iter"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
+	"sluice/relay/internal/fetch"
 	"sluice/track"
-	"sluice/transport"
 )
 
-const (
-	// maxFills is how many FETCHes of the relay a FETCH may cause: one for each hole in the cache.
-	maxFills = 64
-	// arrivalPause is how long a FETCH waits for an object that may come by subscription while nothing comes. It is
-	// longer than the pauses of most media, and a subscriber that does not want to wait can say so (FILL_TIMEOUT).
-	arrivalPause = 2 * time.Second
-)
-
-// errTruncated ends a response within an object whose rest will never come.
-var errTruncated = errors.New("the object was cut off upstream")
-
-// fetchRequest is what a fetch answers: a FETCH, or a fill that a subscription asks for.
-type fetchRequest interface {
-	Context() context.Context
-	// OK accepts the request.
-	OK(moqt.FetchOK) error
-	OpenStream(context.Context) (transport.SendStream, error)
-	// Done ends the request, Reject refuses it. Reject fails if the request was accepted before.
-	Done() error
-	Reject(*moqt.RequestError) error
-	Updates() <-chan *session.Update
-}
-
-// fetch is a FETCH of a peer, or a fill. It is answered from the cache and, where the cache has nothing, from
-// publishers (draft §10.12.3).
-type fetch struct {
-	hub    *hub
-	peer   *peer
-	req    fetchRequest
-	params *moqt.Parameters // of the request
-	data   *track.Track
-	wanted moqt.Range
-	fresh  time.Time     // objects received before it must not be served
-	grown  chan struct{} // wakes await
-	out    response
-	budget waitBudget
-	fills  int // FETCHes to publishers so far
-}
-
-func newFetch(h *hub, p *peer, req fetchRequest, params *moqt.Parameters, wanted moqt.Range) *fetch {
-	f := &fetch{
-		hub:    h,
-		peer:   p,
-		req:    req,
-		params: params,
-		data:   h.track(),
-		wanted: wanted,
-		grown:  make(chan struct{}, 1),
-		out:    newResponse(p, req, params),
-		budget: waitBudget{each: p.relay.cfg.FillTimeout},
+// serveFetch answers a FETCH of a peer, or a fill, until it ends.
+func (h *hub) serveFetch(
+	p *peer, req fetch.Request, params *moqt.Parameters, wanted moqt.Range, permit *permission,
+) {
+	r := p.relay
+	by := fetch.Client{Version: p.session.Version(), Payers: p.payers(), Turns: &p.turns}
+	f := fetch.New(&r.fetch, fetchedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
+	permit.hold(func(why *moqt.RequestError) { f.Abort(why, moqt.ResetExpiredAuthToken) })
+	r.tasks.Go(f.Keep)
+	outcome := "failed"
+	if f.Serve() {
+		outcome = "complete"
 	}
-	if ms := params.FillTimeout; ms != nil {
-		f.budget.limited, f.budget.left = true, moqt.Milliseconds(*ms)
-	}
-	f.fresh = f.data.Fresh()
-	f.out.late = f.budget.isUsedUp
-	return f
+	r.metrics.fetches.WithLabelValues(outcome).Inc()
 }
 
-// serve serves the request until it ends.
-func (f *fetch) serve(permit *permission) {
-	relay := f.peer.relay
-	permit.hold(f.withdrawn)
-	relay.tasks.Go(f.keep)
-	outcome := "complete"
-	if err := f.respond(); err != nil {
-		outcome = "failed"
-		f.fail(err)
-	}
-	relay.metrics.fetches.WithLabelValues(outcome).Inc()
+// fetchedTrack is a hub as far as a peer may fetch from it. It implements fetch.Hub.
+type fetchedTrack struct {
+	hub *hub
+	by  asker
 }
 
-// keep accepts changes of the priority.
-func (f *fetch) keep() {
-	for {
-		select {
-		case <-f.req.Context().Done():
-			return
-		case u := <-f.req.Updates():
-			if u.OK(moqt.Parameters{}) == nil && u.Parameters.SubscriberPriority != nil { // else the request is over
-				f.out.turns.setPriority(&f.out, *u.Parameters.SubscriberPriority)
+// Data implements fetch.Hub.
+func (t fetchedTrack) Data() *track.Track { return t.hub.track() }
+
+// Properties implements fetch.Hub.
+func (t fetchedTrack) Properties() moqt.Properties {
+	t.hub.mu.Lock()
+	defer t.hub.mu.Unlock()
+	return t.hub.description.properties
+}
+
+// Extent implements fetch.Hub.
+func (t fetchedTrack) Extent() *moqt.Location {
+	t.hub.mu.Lock()
+	defer t.hub.mu.Unlock()
+	return t.hub.description.extent
+}
+
+// Covers implements fetch.Hub.
+func (t fetchedTrack) Covers(end moqt.Location) bool {
+	t.hub.mu.Lock()
+	defer t.hub.mu.Unlock()
+	return t.hub.description.covers(end)
+}
+
+// MayArrive implements fetch.Hub. An object may come on a stream that is arriving, as the first one of its group, or
+// because it is of the group with which a publisher begins.
+func (t fetchedTrack) MayArrive(data *track.Track, l moqt.Location) bool {
+	t.hub.mu.Lock()
+	defer t.hub.mu.Unlock()
+	s := &t.hub.publishers
+	return data.MayArrive(l, s.bringWhole(l.Group)) || s.beginWith(l.Group) && len(data.Segments(l.Group)) == 0
+}
+
+// Learn implements fetch.Hub.
+func (t fetchedTrack) Learn(ctx context.Context) *moqt.RequestError { return inquiry(t).learn(ctx) }
+
+// Sources implements fetch.Hub.
+func (t fetchedTrack) Sources(ctx context.Context, budget *fetch.Budget) iter.Seq[fetch.Source] {
+	return func(yield func(fetch.Source) bool) {
+		for p := range t.hub.choice.sources(ctx, budget, t.by) {
+			if !yield(fetchSource{p, t.hub}) {
+				return
 			}
 		}
 	}
 }
 
-// withdrawn ends the fetch, because the peer no longer has the permission.
-func (f *fetch) withdrawn(why *moqt.RequestError) {
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	f.abortLocked(why, moqt.ResetExpiredAuthToken)
+// Begin implements fetch.Hub.
+func (t fetchedTrack) Begin(f *fetch.Fetch) (end func()) {
+	return enter(t.hub, t.hub.fetches, f, struct{}{})
 }
 
-// respond answers the request and sends the objects.
-func (f *fetch) respond() error {
-	f.hub.mu.Lock()
-	f.hub.fetches[f] = struct{}{}
-	f.hub.mu.Unlock()
-	defer func() {
-		f.hub.mu.Lock()
-		delete(f.hub.fetches, f)
-		f.hub.mu.Unlock()
-	}()
-	if err := f.resolve(); err != nil {
-		return err
-	}
-	whole, err := f.learnExtent()
-	if err != nil {
-		return err
-	}
-	if whole != nil {
-		defer whole.close()
-	}
-	if err := f.accept(); err != nil {
-		return err
-	}
-	defer f.out.pause()
-	if err := f.sendAll(whole); err != nil {
-		return err
-	}
-	if err := f.out.stream.Close(); err != nil {
-		return err
-	}
-	return f.req.Done()
+// fetchSource is a publisher that is asked for objects. It implements fetch.Source.
+type fetchSource struct {
+	peer *peer
+	hub  *hub
 }
 
-// resolve turns a range that is relative to the Largest Object into one that is not.
-func (f *fetch) resolve() error {
-	req, ok := f.req.(*session.IncomingFetch)
-	if !ok || !req.IsRelative() {
-		return nil
-	}
-	if refused := (inquiry{f.hub, asker{f.peer, f.params.HopPath}}).learn(f.req.Context()); refused != nil {
-		return refused
-	}
-	largest := f.data.Largest()
-	if largest == nil {
-		return &moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "there are no objects yet"}
-	}
-	if f.wanted = req.RangeFrom(*largest); f.wanted.Empty() {
-		return &moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "the range starts after the largest object"}
-	}
-	return nil
-}
+// Session implements fetch.Source.
+func (s fetchSource) Session() *session.Session { return s.peer.session }
 
-// learnExtent finds out how far the track reaches. If that takes a FETCH of the whole range, it returns that FETCH.
-func (f *fetch) learnExtent() (*upstreamFetch, error) {
-	f.hub.mu.Lock()
-	covered := f.hub.description.covers(f.wanted.End)
-	f.hub.mu.Unlock()
-	if covered {
-		return nil, nil
-	}
-	u, err := newUpstreamFetch(f, f.wanted)
-	if errors.Is(err, errArrived) || errors.Is(err, errNoSource) && f.data.Largest() != nil {
-		return nil, nil // the cached objects are better than nothing
-	}
-	return u, err
-}
+// Payers implements fetch.Source.
+func (s fetchSource) Payers() charge.Payers { return s.peer.payers() }
 
-// accept sends FETCH_OK, and opens the stream.
-func (f *fetch) accept() error {
-	if refused := f.clamp(); refused != nil {
-		return refused
-	}
-	limit := f.data.Limit()
-	f.hub.mu.Lock()
-	properties := f.hub.description.properties
-	f.hub.mu.Unlock()
-	err := f.req.OK(moqt.FetchOK{
-		EndOfTrack: limit != nil && !f.wanted.End.Next().Less(*limit),
-		End:        f.wanted.FetchEnd(),
-		Properties: properties,
+// Fetch implements fetch.Source.
+func (s fetchSource) Fetch(ctx context.Context, r moqt.Range, p moqt.Parameters) (*session.Fetch, error) {
+	return s.peer.session.Fetch(ctx, moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: s.peer.nameOf(s.hub), Start: r.Start, End: r.FetchEnd(), Parameters: p,
 	})
-	if err != nil {
-		return err
-	}
-	stream, err := f.req.OpenStream(f.req.Context())
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	f.out.stream = stream
-	return err
 }
 
-// clamp ends the range at the Largest Object (draft §10.12.3, §10.13).
-func (f *fetch) clamp() *moqt.RequestError {
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	end := f.data.Largest()
-	if x := f.hub.description.extent; x != nil && (end == nil || end.Less(*x)) {
-		end = x
-	}
-	if end == nil || end.Less(f.wanted.Start) {
-		return &moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "the range starts after the largest object"}
-	}
-	if end.Less(f.wanted.End) {
-		f.wanted.End = *end
-	}
-	return nil
+// Begin implements fetch.Source.
+func (s fetchSource) Begin(request *session.Fetch) (end func()) {
+	return enter(s.hub, s.hub.fetching, request, s.peer)
 }
 
-// sendAll sends the objects of the range. whole, unless nil, brings all of them.
-func (f *fetch) sendAll(whole *upstreamFetch) error {
-	var err error
-	if whole != nil {
-		err = f.sendWhole(whole)
-	} else {
-		err = f.send(f.wanted, false)
-	}
-	if err != nil {
-		return err
-	}
-	return f.out.endGap()
+// Accepted implements fetch.Source.
+func (s fetchSource) Accepted(data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.hub.description.learnFetched(data, ok, end)
+	s.hub.bringsLocked(s.peer)
 }
 
-// sendWhole sends the objects that a publisher brings of the whole range. Objects that are missing at its end come from
-// elsewhere, if the order allows that.
-func (f *fetch) sendWhole(whole *upstreamFetch) error {
-	whole.rest = whole.rest.Intersect(f.wanted)
-	if done, err := whole.copy(); done || err != nil {
-		return err
-	}
-	if f.out.order == moqt.Descending {
-		return f.out.skip(track.Unknown, f.out.last(whole.rest))
-	}
-	return f.send(whole.rest, false)
-}
-
-// send sends r from the cache. It asks publishers for the objects that the cache does not have. If they were asked
-// before, it waits for what may come by subscription, and marks the rest as unknown.
-func (f *fetch) send(r moqt.Range, asked bool) error {
-	if f.out.order == moqt.Ascending {
-		return f.sendAscending(r, asked)
-	}
-	return f.sendDescending(r, asked)
-}
-
-func (f *fetch) sendAscending(r moqt.Range, asked bool) error {
-	for !r.Empty() {
-		if asked {
-			f.awaitArrival(r.Start)
-		}
-		s := f.data.At(r, f.fresh, f)
-		if err := f.sendStretch(s, asked); err != nil {
-			return err
-		}
-		if s.Range.End == moqt.MaxLocation {
-			return nil
-		}
-		r.Start = s.Range.End.Next()
-	}
-	return nil
-}
-
-func (f *fetch) sendDescending(r moqt.Range, asked bool) error {
-	for _, run := range slices.Backward(f.data.Groups(r.Start.Group, r.End.Group)) {
-		part := r.Intersect(moqt.Range{
-			Start: moqt.Location{Group: run.First},
-			End:   moqt.Location{Group: run.Last, Object: moqt.MaxLocation.Object},
-		})
-		var err error
-		switch run.Existence {
-		case track.Present:
-			err = f.sendAscending(part, asked)
-		case track.Absent:
-			err = f.out.skip(track.Absent, f.out.last(part))
-		default:
-			err = f.sendMissing(part, asked)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f *fetch) sendStretch(s track.Stretch, asked bool) error {
-	switch {
-	case s.Existence == track.Absent:
-		return f.out.skip(track.Absent, s.Range.End)
-	case s.Existence == track.Unknown:
-		return f.sendMissing(s.Range, asked)
-	case s.Datagram != nil:
-		return f.sendDatagram(s.Datagram)
-	}
-	defer s.Reader.Close()
-	return f.sendObject(s)
-}
-
-// sendMissing sends r, which the cache does not have.
-func (f *fetch) sendMissing(r moqt.Range, asked bool) error {
-	if asked {
-		return f.out.skip(track.Unknown, f.out.last(r))
-	}
-	return f.fill(r)
-}
-
-func (f *fetch) sendDatagram(d *track.Datagram) error {
-	err := f.out.header(&moqt.FetchObject{
-		Location: moqt.Location{Group: d.Group, Object: d.ID}, Datagram: true, Priority: d.Priority,
-		Properties: d.Properties, PayloadLength: uint64(len(d.Payload)),
-	})
-	if err != nil {
-		return err
-	}
-	return f.out.payload(d.Payload)
-}
-
-// sendObject sends an object from its log, as it arrives.
-func (f *fetch) sendObject(s track.Stretch) error {
-	o, log := s.Object, s.Segment.Log
-	for log.End() < o.PayloadStart {
-		if err := f.await(log, o); err != nil {
-			return err
-		}
-	}
-	properties := make(moqt.Properties, o.PropertiesLen)
-	s.Reader.ReadAt(properties, o.PropertiesStart)
-	err := f.out.header(&moqt.FetchObject{
-		Location:   moqt.Location{Group: s.Segment.Group, Object: o.ID},
-		SubgroupID: s.Segment.Subgroup, Priority: s.Segment.Priority,
-		Properties: properties, PayloadLength: uint64(o.PayloadLen()),
-	})
-	for off := o.PayloadStart; err == nil && off < o.End; {
-		v := s.Reader.View(off, int(o.End-off))
-		if len(v) == 0 {
-			err = f.await(log, o)
-			continue
-		}
-		err = f.out.payload(v)
-		off += int64(len(v))
-		s.Reader.Release(off)
-	}
-	return err
-}
-
-// Wake implements track.Waker.
-func (f *fetch) Wake() {
-	select {
-	case f.grown <- struct{}{}:
-	default:
+// Malformed implements fetch.Source. The publisher may have no subscription.
+func (s fetchSource) Malformed(err error) {
+	s.hub.mu.Lock()
+	u := s.hub.publishers.of[s.peer]
+	s.hub.mu.Unlock()
+	if u != nil {
+		s.hub.malformed(u, err)
 	}
 }
 
-// await waits for more of an object. If the stream that brought it has broken off, another one may go on.
-func (f *fetch) await(log *track.Log, o track.Object) error {
-	if state, _ := log.State(); state.Ended() && log.End() < o.End {
-		return errTruncated
-	}
-	f.out.pause()
-	stalled := time.NewTimer(f.out.stall)
-	defer stalled.Stop()
-	select {
-	case <-f.grown:
-		return nil
-	case <-stalled.C:
-		return errTruncated
-	case <-f.req.Context().Done():
-		return context.Cause(f.req.Context())
-	}
-}
+// PassOn implements fetch.Source.
+func (s fetchSource) PassOn(e *moqt.RequestError) *moqt.RequestError { return passOn(e) }
 
-// fill sends r, about which the cache knows nothing, from publishers. Objects that they do not bring may come by
-// subscription, or are marked as unknown.
-func (f *fetch) fill(r moqt.Range) error {
-	if f.fills++; f.fills > maxFills {
-		return f.send(r, true)
+// enter puts a value into a map of a hub, and returns what takes it out.
+func enter[K comparable, V any](h *hub, m map[K]V, key K, v V) (leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m[key] = v
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(m, key)
 	}
-	u, err := newUpstreamFetch(f, r)
-	if err != nil {
-		return f.send(r, !errors.Is(err, errArrived))
-	}
-	defer u.close()
-	done, err := u.copy()
-	switch {
-	case done || err != nil:
-		return err
-	case f.out.order == moqt.Descending: // it is not known what of it was sent
-		return f.out.skip(track.Unknown, f.out.last(u.rest))
-	}
-	return f.send(u.rest, true)
-}
-
-// awaitArrival waits for an object as long as it may come by subscription, and something comes.
-func (f *fetch) awaitArrival(l moqt.Location) {
-	if !f.mayArrive(l) || f.knows(l) {
-		return
-	}
-	f.out.pause()
-	defer f.budget.spendOnArrival(time.Now())
-	limit := time.NewTimer(min(arrivalPause, f.budget.nextForArrival()))
-	defer limit.Stop()
-	tick := time.NewTicker(arrivalInterval)
-	defer tick.Stop()
-	for f.mayArrive(l) && !f.knows(l) {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			return
-		case <-f.req.Context().Done():
-			return // the next write fails
-		}
-	}
-}
-
-// mayArrive reports whether an object may still come by subscription: on a stream that is arriving, as the first one of
-// its group, or because it is of the group with which a publisher begins.
-func (f *fetch) mayArrive(l moqt.Location) bool {
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	s := &f.hub.publishers
-	return f.data.MayArrive(l, s.bringWhole(l.Group)) || s.beginWith(l.Group) && len(f.data.Segments(l.Group)) == 0
-}
-
-// knows reports whether the cache holds an object, or knows that it does not exist.
-func (f *fetch) knows(l moqt.Location) bool {
-	s := f.data.At(moqt.Range{Start: l, End: l}, f.fresh, nil)
-	if s.Reader != nil {
-		s.Reader.Close()
-	}
-	return s.Existence != track.Unknown
-}
-
-// fail ends a request that could not be served, or not completely.
-func (f *fetch) fail(err error) {
-	refused, ok := errors.AsType[*moqt.RequestError](err)
-	if !ok {
-		refused = &moqt.RequestError{Code: moqt.RequestInternalError, Reason: fmt.Sprintf("fetch failed: %v", err)}
-	}
-	code := moqt.ResetInternalError
-	if errors.Is(err, errTruncated) {
-		code = moqt.ResetUnknownObjectStatus
-	}
-	f.hub.mu.Lock()
-	defer f.hub.mu.Unlock()
-	f.abortLocked(refused, code)
-}
-
-// abortLocked refuses the request or, if it was accepted, resets the response; hub.mu is held.
-func (f *fetch) abortLocked(refused *moqt.RequestError, code moqt.StreamResetCode) {
-	if f.req.Reject(refused) == nil {
-		f.peer.relay.metrics.refused(refused.Code)
-		return
-	}
-	if f.out.stream != nil {
-		f.out.stream.CancelWrite(uint64(code))
-	}
-	_ = f.req.Done() // fails only if the peer has cancelled the request
 }

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/names"
 	"sluice/track"
 )
@@ -37,14 +37,14 @@ type hub struct {
 	demand      demand
 	subscribers subscribers
 	fast        acceleration
-	fetches     map[*fetch]struct{}
-	fetching    map[*upstreamFetch]struct{} // from publishers
+	fetches     map[*fetch.Fetch]struct{}
+	fetching    map[*session.Fetch]*peer // requests at publishers
 }
 
 func newHub(r *Relay, at place, name string) *hub {
 	h := &hub{
 		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at,
-		fetches: make(map[*fetch]struct{}), fetching: make(map[*upstreamFetch]struct{}),
+		fetches: make(map[*fetch.Fetch]struct{}), fetching: make(map[*session.Fetch]*peer),
 	}
 	h.offer = names.Offer[*peer]{Place: at, Track: name}
 	h.description = description{hub: h}
@@ -207,8 +207,10 @@ func (h *hub) revoked(p *peer) {
 	if u != nil {
 		u.cancelLocked(moqt.ResetExpiredAuthToken)
 	}
-	for f := range where(maps.Keys(h.fetching), func(f *upstreamFetch) bool { return f.peer == p }) {
-		f.request.Cancel(moqt.ResetExpiredAuthToken)
+	for request, publisher := range h.fetching {
+		if publisher == p {
+			request.Cancel(moqt.ResetExpiredAuthToken)
+		}
 	}
 }
 
@@ -276,19 +278,9 @@ func (h *hub) malformed(u *upstream, err error) {
 		// Before the streams are reset because the publisher ends.
 		h.outage.giveUp(moqt.DoneMalformedTrack, err.Error(), &reset)
 		for f := range h.fetches {
-			f.abortLocked(&moqt.RequestError{Code: moqt.RequestMalformedTrack, Reason: err.Error()}, reset)
+			f.Abort(&moqt.RequestError{Code: moqt.RequestMalformedTrack, Reason: err.Error()}, reset)
 		}
 		u.cancelLocked(reset)
 	}
 	h.startOverLocked() // the objects or gaps in the index may be the wrong ones
-}
-
-// malformedFetch is malformed for the objects of a FETCH response, whose publisher may have no subscription.
-func (h *hub) malformedFetch(p *peer, err error) {
-	h.mu.Lock()
-	u := h.publishers.of[p]
-	h.mu.Unlock()
-	if u != nil {
-		h.malformed(u, err)
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"sluice/moqt/qlog"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -34,7 +35,7 @@ type peer struct {
 	sender    mediaSender
 	forwarder claim.ForwarderConn // nil: the fast path does not serve the peer
 	upstream  *UpstreamRelay      // that this relay has dialed; nil for all others
-	turns     turns               // order the responses to FETCH
+	turns     fetch.Turns         // order the responses to FETCH
 	matches   *rate.Limiter       // of namespaces and tracks, by prefixes: see mayMatch
 	address   *charge.Account     // of the peer's source address
 	sets      renditionSets

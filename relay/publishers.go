@@ -11,6 +11,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/fetch"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -179,7 +180,7 @@ func (s *publishers) live(u *upstream) []*upstream {
 // all of that, see upstream.request.
 func (s *publishers) beginWith(group uint64) bool {
 	return s.have(func(u *upstream) bool {
-		return u.established && u.largest != nil && u.largest.Group == group && time.Since(u.since) < arrivalPause
+		return u.established && u.largest != nil && u.largest.Group == group && time.Since(u.since) < fetch.ArrivalPause
 	})
 }
 

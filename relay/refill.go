@@ -10,6 +10,7 @@ import (
 
 	"sluice/internal/unlucky"
 	"sluice/moqt"
+	"sluice/relay/internal/fetch"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -26,7 +27,7 @@ var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH respon
 // refill fetches missed objects (see publishers.missed), and gives it to the track as if it came on a subscription:
 // so subscribers get what they have not got yet, and objects that came before are compared.
 type refill struct {
-	responseReader
+	fetch.Reader
 	upstream *upstream
 	from     *peer // that answers
 	data     *track.Track
@@ -71,7 +72,8 @@ func (r *refill) run() {
 func (r *refill) fetch(ctx context.Context) {
 	h, end := r.upstream.hub, r.wanted.End
 	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
-	for p := range h.choice.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, subscribers) {
+	budget := fetch.NewBudget(h.relay.cfg.FillTimeout, &moqt.Parameters{})
+	for p := range h.choice.sources(ctx, &budget, subscribers) {
 		r.begin()
 		stream, err := r.ask(ctx, p)
 		if err == nil {
@@ -97,10 +99,8 @@ func (r *refill) begin() {
 // ask sends FETCH, and waits for the response.
 func (r *refill) ask(ctx context.Context, p *peer) (transport.ReceiveStream, error) {
 	u, order := r.upstream, moqt.Ascending
-	request, err := p.session.Fetch(ctx, moqt.Fetch{
-		FetchType: moqt.FetchStandalone, Track: p.nameOf(u.hub), Start: r.wanted.Start, End: r.wanted.FetchEnd(),
-		Parameters: moqt.Parameters{GroupOrder: &order, HopPath: u.asked},
-	})
+	from := fetchSource{p, u.hub}
+	request, err := from.Fetch(ctx, r.wanted, moqt.Parameters{GroupOrder: &order, HopPath: u.asked})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (r *refill) ask(ctx context.Context, p *peer) (transport.ReceiveStream, err
 	if err != nil {
 		return nil, err
 	}
-	r.from, r.responseReader = p, responseReader{parser: moqt.NewFetchParser(p.session.Version(), moqt.Ascending, 0)}
+	r.from, r.Reader = p, fetch.NewReader(p.session.Version(), order)
 	r.wanted = r.wanted.Intersect(moqt.FetchRange(r.wanted.Start, ok.End))
 	return request.Stream(ctx)
 }
@@ -117,12 +117,12 @@ func (r *refill) ask(ctx context.Context, p *peer) (transport.ReceiveStream, err
 // receive takes in the response. It returns io.EOF when that was complete.
 func (r *refill) receive(ctx context.Context, stream transport.ReceiveStream) error {
 	defer context.AfterFunc(ctx, func() { stream.CancelRead(uint64(moqt.ResetCancelled)) })()
-	buf, in := make([]byte, fetchBuffer), unlucky.Reader(stream)
+	buf, in := make([]byte, fetch.BufferSize), unlucky.Reader(stream)
 	for {
 		n, err := in.Read(buf)
 		r.stalled.Reset(r.upstream.hub.relay.cfg.FillTimeout)
 		r.upstream.receiver.count(n)
-		if wrong := r.read(buf[:n], r); wrong != nil {
+		if wrong := r.Read(buf[:n], r); wrong != nil {
 			return wrong
 		}
 		if err != nil {
@@ -131,8 +131,8 @@ func (r *refill) receive(ctx context.Context, stream transport.ReceiveStream) er
 	}
 }
 
-// takeItem implements responseTaker.
-func (r *refill) takeItem(o *moqt.FetchObject) error {
+// TakeItem implements fetch.Taker.
+func (r *refill) TakeItem(o *moqt.FetchObject) error {
 	r.current, r.datagram = nil, nil
 	switch {
 	case o.Kind == moqt.FetchKindNonExistent:
@@ -147,7 +147,7 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 		}
 		return nil
 	case !r.wanted.Contains(o.Location):
-		return sourceError{errors.New("an object is not in the range of the FETCH")}
+		return fetch.SourceError{Err: errors.New("an object is not in the range of the FETCH")}
 	case o.Location.Group == r.group:
 		if r.unknown != nil {
 			r.split()
@@ -169,7 +169,7 @@ func (r *refill) takeItem(o *moqt.FetchObject) error {
 		ObjectID: o.Location.Object, Properties: o.Properties, PayloadLength: o.PayloadLength,
 	})
 	if err != nil {
-		return sourceError{err}
+		return fetch.SourceError{Err: err}
 	}
 	r.current = s
 	return s.feed(b)
@@ -190,7 +190,7 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 		return s, nil
 	}
 	if r.streams++; r.streams > maxRefilled {
-		return nil, sourceError{errTooManyStreams}
+		return nil, fetch.SourceError{Err: errTooManyStreams}
 	}
 	h := moqt.SubgroupHeader{
 		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
@@ -204,8 +204,8 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 	return s, nil
 }
 
-// takePayload implements responseTaker.
-func (r *refill) takePayload(p []byte) error {
+// TakePayload implements fetch.Taker.
+func (r *refill) TakePayload(p []byte) error {
 	switch {
 	case r.current != nil:
 		return r.current.feed(p)
@@ -220,7 +220,7 @@ func (r *refill) takePayload(p []byte) error {
 func (s *refilled) feed(b []byte) error {
 	for in := bytes.NewReader(b); in.Len() > 0; {
 		if err := s.source.Read(in); err != nil {
-			return sourceError{err}
+			return fetch.SourceError{Err: err}
 		}
 	}
 	return nil
@@ -235,7 +235,7 @@ func (r *refill) split() {
 
 func (r *refill) takeDatagram(o *moqt.FetchObject) error {
 	if o.PayloadLength > math.MaxUint16 {
-		return sourceError{errors.New("an object is too large for a datagram")}
+		return fetch.SourceError{Err: errors.New("an object is too large for a datagram")}
 	}
 	r.datagram = &track.Datagram{
 		Group: o.Location.Group, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties),
@@ -252,7 +252,7 @@ func (r *refill) sendDatagram() error {
 	}
 	forward, err := r.data.AddDatagram(d)
 	if err != nil {
-		return sourceError{err}
+		return fetch.SourceError{Err: err}
 	}
 	if forward && !(moqt.Location{Group: d.Group, Object: d.ID}).Less(r.passed) {
 		r.upstream.hub.sendDatagram(d)
@@ -275,10 +275,10 @@ func (r *refill) endGroup(whole bool) {
 // end ends the response. An object that contradicts others ends only the response, because what comes on the
 // subscription is not in doubt.
 func (r *refill) end(err error) {
-	r.endGroup(errors.Is(err, io.EOF) && r.left == 0 && r.wanted.End.Object == math.MaxUint64 && r.unknown == nil)
+	r.endGroup(errors.Is(err, io.EOF) && !r.IsWithin() && r.wanted.End.Object == math.MaxUint64 && r.unknown == nil)
 	u := r.upstream
-	source, wrong := errors.AsType[sourceError](err)
-	if violation, ok := errors.AsType[*moqt.ProtocolError](source.error); wrong && ok {
+	source, wrong := errors.AsType[fetch.SourceError](err)
+	if violation, ok := errors.AsType[*moqt.ProtocolError](source.Err); wrong && ok {
 		r.from.session.Close(violation.Code, violation.Reason)
 	}
 	if !errors.Is(err, io.EOF) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/names"
 	"sluice/track"
 )
@@ -31,8 +32,8 @@ func (b *bench) newRefill() (r *refill, opened *[]*track.Segment) {
 func (r *refill) object(t *testing.T, o moqt.FetchObject) {
 	t.Helper()
 	o.PayloadLength = 1
-	require.NoError(t, r.takeItem(&o))
-	require.NoError(t, r.takePayload([]byte("x")))
+	require.NoError(t, r.TakeItem(&o))
+	require.NoError(t, r.TakePayload([]byte("x")))
 }
 
 // A response with too many subgroups ends. One with many groups keeps the streams of the current one open.
@@ -49,8 +50,8 @@ func TestRefillIsLimited(t *testing.T) {
 		for s := range uint64(maxRefilled) {
 			r.object(t, moqt.FetchObject{Location: at(last, s), SubgroupID: s})
 		}
-		require.ErrorIs(t, r.takeItem(&moqt.FetchObject{Location: at(last, 100), SubgroupID: 100}).(sourceError).error,
-			errTooManyStreams)
+		err := r.TakeItem(&moqt.FetchObject{Location: at(last, 100), SubgroupID: 100})
+		require.ErrorIs(t, err.(fetch.SourceError).Err, errTooManyStreams)
 		r.end(errTooManyStreams)
 	})
 }
@@ -62,11 +63,11 @@ func TestRefillHasFewGaps(t *testing.T) {
 		defer r.data.Close()
 		for i := range uint64(maxRefilled) {
 			r.object(t, moqt.FetchObject{Location: at(1, 2*i)})
-			require.NoError(t, r.takeItem(&moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: at(1, 2*i+1)}))
+			require.NoError(t, r.TakeItem(&moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: at(1, 2*i+1)}))
 		}
 		require.Len(t, *opened, maxRefilled)
-		err := r.takeItem(&moqt.FetchObject{Location: at(1, 2*maxRefilled)})
-		require.ErrorIs(t, err.(sourceError).error, errTooManyStreams)
+		err := r.TakeItem(&moqt.FetchObject{Location: at(1, 2*maxRefilled)})
+		require.ErrorIs(t, err.(fetch.SourceError).Err, errTooManyStreams)
 		r.end(err)
 	})
 }
@@ -94,7 +95,7 @@ func TestRefillWithHoles(t *testing.T) {
 			if o.Kind == moqt.FetchKindObject {
 				r.object(t, o)
 			} else {
-				require.NoError(t, r.takeItem(&o))
+				require.NoError(t, r.TakeItem(&o))
 			}
 		}
 		r.wanted.End = at(10, end)

@@ -12,6 +12,7 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/names"
 	"sluice/relay/withdrawn"
 	"sluice/track"
@@ -33,6 +34,7 @@ type Relay struct {
 	log     *slog.Logger
 	cache   *track.Cache
 	metrics *metrics
+	fetch   fetch.Config
 	policy  atomic.Pointer[FastPathPolicy]
 	leases  leases
 	tokens  *withdrawn.List // that have lost their force
@@ -76,6 +78,7 @@ func New(cfg Config) (*Relay, error) {
 	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)
+	r.fetch = fetch.Config{Fill: cfg.FillTimeout, Stall: cfg.StallTimeout, Refused: r.metrics.refused}
 	r.accounts = charge.NewAccounts(charge.Config{
 		Logger: r.log, MaxRequests: cfg.MaxRequests, PerAddress: cfg.PerAddress, PerToken: cfg.PerToken,
 		Exempt: cfg.Exempt, Refusals: r.metrics.quotas,

@@ -7,6 +7,7 @@ import (
 	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -64,7 +65,7 @@ func (q *requests) withHub(
 	}
 	at := q.peer.place(name.Namespace)
 	if len(at) == 0 {
-		q.peer.reject(r, errNoSource)
+		q.peer.reject(r, fetch.ErrNoSource)
 		return
 	}
 	directory := &q.peer.relay.directory
@@ -106,7 +107,7 @@ func (q *requests) HandleFetch(req *session.IncomingFetch) {
 			q.peer.reject(req.Request, errWholeGroup)
 			return
 		}
-		newFetch(h, q.peer, req, &req.Message.Parameters, req.Range).serve(permit)
+		h.serveFetch(q.peer, req, &req.Message.Parameters, req.Range, permit)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/fetch"
 	"sluice/transport"
 )
 
@@ -64,7 +65,7 @@ func (c *client) publishAny(announces bool) *source {
 // its TRACK_STATUS is answered, "f" if it is fed.
 func (c *client) gets(src *source) (got string) {
 	n, _ := c.watch(video.Namespace...)
-	o := c.acceptOffers(&offered{refuse: errNoSource})
+	o := c.acceptOffers(&offered{refuse: fetch.ErrNoSource})
 	_, _ = c.subscribeTracks(moqt.Parameters{})
 	if len(n.now())+len(o.subs) > 0 {
 		got += "t"

@@ -7,6 +7,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/fetch"
 )
 
 // trackStatus is a TRACK_STATUS of a peer.
@@ -40,7 +41,7 @@ type inquiry struct {
 func (q inquiry) learn(ctx context.Context) *moqt.RequestError {
 	h, a := q.hub, q.by
 	if a.peer.from != here && !q.hasPublisher(ctx) {
-		return errNoSource
+		return fetch.ErrNoSource
 	}
 	h.mu.Lock()
 	known := h.publishers.supply(a).forward
@@ -48,10 +49,11 @@ func (q inquiry) learn(ctx context.Context) *moqt.RequestError {
 	if known {
 		return nil
 	}
-	failure := errNoSource
+	failure := fetch.ErrNoSource
 	ctx, cancel := context.WithTimeout(ctx, h.relay.cfg.FillTimeout)
 	defer cancel()
-	for p := range h.choice.sources(ctx, &waitBudget{each: h.relay.cfg.FillTimeout}, a) {
+	budget := fetch.NewBudget(h.relay.cfg.FillTimeout, &moqt.Parameters{})
+	for p := range h.choice.sources(ctx, &budget, a) {
 		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{
 			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: a.path},
 		})

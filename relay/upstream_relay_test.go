@@ -852,23 +852,3 @@ func TestRouteTable(t *testing.T) {
 		require.ErrorContains(t, err, "must be moqt://")
 	})
 }
-
-// TestWaitsForUpstreamRelaysAreLimited has a track that changes again and again while an upstream relay connects.
-func TestWaitsForUpstreamRelaysAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &waitBudget{each: 10 * time.Second}
-		waits := 0
-		for change := make(chan struct{}); ; change = make(chan struct{}) {
-			time.AfterFunc(4*time.Second, func() { close(change) })
-			if !b.await(t.Context(), change) {
-				break
-			}
-			waits++
-			require.Less(t, waits, 10)
-		}
-		require.Equal(t, 2, waits)
-		changed := make(chan struct{})
-		close(changed)
-		require.False(t, b.await(t.Context(), changed), "the time is up for the rest of the request")
-	})
-}

@@ -1,4 +1,4 @@
-package relay
+package fetch
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 
 // response writes the objects of a FETCH to its stream (draft §11.4.4).
 type response struct {
-	req      fetchRequest
+	req      Request
 	payers   charge.Payers
-	turns    *turns // of the peer
+	turns    *Turns // of the peer
 	priority uint8  // Subscriber Priority; guarded by turns.mu
 	stall    time.Duration
-	stream   transport.SendStream // nil before it is open; guarded by hub.mu
+	stream   transport.SendStream // nil before it is open; guarded by Fetch.mu
 	order    moqt.GroupOrder
 	encoder  moqt.FetchEncoder
 	buf      []byte
@@ -33,11 +33,11 @@ type gap struct {
 	end       moqt.Location
 }
 
-func newResponse(p *peer, req fetchRequest, params *moqt.Parameters) response {
+func newResponse(by Client, req Request, params *moqt.Parameters, stall time.Duration) response {
 	order := params.Order(moqt.Ascending)
 	return response{
-		req: req, payers: p.payers(), turns: &p.turns, priority: params.Priority(), stall: p.relay.cfg.StallTimeout,
-		order: order, encoder: moqt.NewFetchEncoder(p.session.Version(), order), gap: gap{existence: track.Present},
+		req: req, payers: by.Payers, turns: by.Turns, priority: params.Priority(), stall: stall,
+		order: order, encoder: moqt.NewFetchEncoder(by.Version, order), gap: gap{existence: track.Present},
 		filters: params.RangeFilters,
 	}
 }

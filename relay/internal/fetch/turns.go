@@ -1,4 +1,4 @@
-package relay
+package fetch
 
 import (
 	"sync"
@@ -8,16 +8,16 @@ import (
 // maxTurn is how long a piece of a response may take before others stop waiting for it: the peer may not read it.
 const maxTurn = time.Second
 
-// turns order the FETCH responses of one peer: while a response has something to send, responses with a larger
+// Turns order the FETCH responses of one peer: while a response has something to send, responses with a larger
 // Subscriber Priority number wait (draft §7). Responses of equal priority share.
-type turns struct {
+type Turns struct {
 	mu      sync.Mutex
 	sending map[*response]time.Time // responses with something to send, and since when they have sent nothing
 	changed chan struct{}           // closed and replaced when a waiting response may go on; nil if none waits
 }
 
 // take waits until a response may send its next piece, or its request is over: then the write fails.
-func (t *turns) take(r *response) {
+func (t *Turns) take(r *response) {
 	for {
 		wait, until := t.enter(r)
 		if wait == nil {
@@ -36,7 +36,7 @@ func (t *turns) take(r *response) {
 }
 
 // enter returns nil if it is the turn of a response, or what to wait for and how long.
-func (t *turns) enter(r *response) (wait <-chan struct{}, until time.Time) {
+func (t *Turns) enter(r *response) (wait <-chan struct{}, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sending == nil {
@@ -59,7 +59,7 @@ func (t *turns) enter(r *response) (wait <-chan struct{}, until time.Time) {
 }
 
 // give lets others go on: the response has nothing to send for now.
-func (t *turns) give(r *response) {
+func (t *Turns) give(r *response) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.sending, r)
@@ -67,7 +67,7 @@ func (t *turns) give(r *response) {
 }
 
 // setPriority changes the priority of a response, also while it waits.
-func (t *turns) setPriority(r *response, p uint8) {
+func (t *Turns) setPriority(r *response, p uint8) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.priority = p
@@ -75,7 +75,7 @@ func (t *turns) setPriority(r *response, p uint8) {
 }
 
 // wakeLocked makes all waiting responses look again; mu is held.
-func (t *turns) wakeLocked() {
+func (t *Turns) wakeLocked() {
 	if t.changed != nil {
 		close(t.changed)
 		t.changed = nil

@@ -1,0 +1,49 @@
+package fetch
+
+import (
+	"context"
+	"iter"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
+	"sluice/track"
+)
+
+// Hub is the track that a request is about, as far as the peer that asks may have it.
+type Hub interface {
+	// Data returns the objects.
+	Data() *track.Track
+	// Properties returns the track's properties, as a publisher has told them last.
+	Properties() moqt.Properties
+	// Extent returns the last location that FETCH responses covered, or nil.
+	Extent() *moqt.Location
+	// Covers reports whether it is known if objects up to a location have been published.
+	Covers(moqt.Location) bool
+	// MayArrive reports whether an object may still come by subscription.
+	MayArrive(*track.Track, moqt.Location) bool
+	// Learn asks publishers for the Largest Object, unless that is known.
+	Learn(context.Context) *moqt.RequestError
+	// Sources yields the publishers to ask, each once. It waits for those that may come soon.
+	Sources(context.Context, *Budget) iter.Seq[Source]
+	// Begin enters a request, and returns what to call when it has ended. Until then, Abort may be called.
+	Begin(*Fetch) (end func())
+}
+
+// Source is a publisher.
+type Source interface {
+	Session() *session.Session
+	// Payers pay for what the publisher sends.
+	Payers() charge.Payers
+	// Fetch asks for a range.
+	Fetch(context.Context, moqt.Range, moqt.Parameters) (*session.Fetch, error)
+	// Begin enters a request at the publisher, and returns what to call when it is over. Until then, it may be
+	// cancelled.
+	Begin(*session.Fetch) (end func())
+	// Accepted records a FETCH_OK, and how far the response reaches.
+	Accepted(data *track.Track, ok *moqt.FetchOK, end moqt.Location)
+	// Malformed is called when objects break the rules of tracks.
+	Malformed(error)
+	// PassOn returns the error that the peer gets if the publisher refuses.
+	PassOn(*moqt.RequestError) *moqt.RequestError
+}
