@@ -70,6 +70,10 @@
 // before it takes any of these from the log. A cursor that is not ahead of the place where the stream broke off goes
 // on. One that is ahead stops: the forwarder has sent bytes that user space will never have, and the stream ends.
 //
+// A cursor that goes on moves back into the forwarder's memory when it is where the log has the other stream's bytes,
+// unchanged. From then on it counts the offsets of that stream, as the forwarder does, and Delta turns them into those
+// of the downstream stream.
+//
 // # The same protocol in C
 //
 // fastpath/bpf/shared has the forwarder's side: claim.h and state.h. Both sides use the same names, and the constants

@@ -94,7 +94,7 @@ func TestInterleavedStreamMove(t *testing.T) {
 				sc.SendFrame(3, 6, false)
 			},
 			func() {
-				moved, _ = sc.Stream.MoveTo(own.Stream)
+				moved, _ = sc.Stream.MoveTo(own.Stream, 0)
 				for from := moved; from < 9; from += 3 {
 					require.True(t, own.Send(9, 3, true))
 				}
@@ -105,6 +105,47 @@ func TestInterleavedStreamMove(t *testing.T) {
 			require.True(t, closed)
 			require.Equal(t, moved, next, "something was claimed after the cursor had moved")
 			require.Equal(t, 1, sc.Claimed(t, 9), "FINs")
+		}
+		return sc
+	})
+	t.Logf("%+v", explored)
+}
+
+// The cursor moves into the forwarder's memory, to the offsets of another publisher's stream, while the forwarder sees
+// frames of that. No byte is claimed twice or left out.
+func TestInterleavedStreamReturns(t *testing.T) {
+	const by = -4
+	explored := claimtest.Explore(t, func() *claimtest.Scenario {
+		sc := claimtest.NewScenario(8)
+		sc.Base = by
+		sc.Stream.Phase.Store(claim.StreamOpening)
+		sc.Stream.Next.Store(-by) // of an earlier stream
+		own := claimtest.Scenario{Conn: sc.Conn, Stream: new(claim.StreamState), Ledger: sc.Ledger}
+		own.Stream.Phase.Store(claim.StreamOpen)
+		sc.Actors = []func(){
+			func() {
+				for from := int64(0); from < 6; from += 3 {
+					if sc.Stream.Phase.Load() == claim.StreamOpen {
+						sc.SendFrame(from-by, from+3-by, false)
+					}
+				}
+			},
+			func() {
+				require.True(t, own.Send(6, 3, false))
+				own.Stream.MoveTo(sc.Stream, by)
+				for {
+					if _, closed := sc.Stream.Cursor(); closed {
+						break
+					}
+					sc.Send(6-by, 3, true)
+				}
+			},
+		}
+		sc.Check = func() {
+			next, _ := sc.Stream.Cursor()
+			require.EqualValues(t, 6-by, next)
+			require.EqualValues(t, by, sc.Stream.Shift())
+			require.Equal(t, 1, sc.Claimed(t, 6), "FINs")
 		}
 		return sc
 	})

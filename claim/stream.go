@@ -1,10 +1,11 @@
 package claim
 
 // StreamState is the state that both senders of one downstream stream share. It has the layout of struct stream_state
-// in the kernel's programs: one cache line.
+// in the kernel's programs: one cache line. Its offsets are those of the publisher's stream, which are log offsets
+// unless the log goes on with another stream than it began with.
 type StreamState struct {
-	Next  Word   // the cursor: log offset of the first byte that is not claimed, with ClosedBit
-	Delta Word   // stream offset minus log offset, two's complement
+	Next  Word   // the cursor: publisher's offset of the first byte that is not claimed, with ClosedBit
+	Delta Word   // stream offset minus publisher's offset, two's complement
 	Limit Word   // flow control limit, a stream offset (MAX_STREAM_DATA)
 	ID    Word   // QUIC stream id
 	Phase Word32 // StreamOpening and so on
@@ -13,7 +14,7 @@ type StreamState struct {
 	_     [16]byte
 }
 
-// Claim takes the bytes from and up to these log offsets, and with last the right to send FIN. It reports whether the
+// Claim takes the bytes from and up to these offsets, and with last the right to send FIN. It reports whether the
 // cursor was at from, so that they are the caller's.
 func (st *StreamState) Claim(from, to int64, last bool) bool {
 	next := uint64(to)
@@ -39,16 +40,17 @@ func (st *StreamState) close() (cursor int64, closed bool) {
 	}
 }
 
-// MoveTo ends claiming, and copies the state to where it goes on, out of the memory of a forwarder, which claims no
-// more. It returns the cursor, and whether claiming had ended before, with FIN.
-func (st *StreamState) MoveTo(to *StreamState) (cursor int64, closed bool) {
+// MoveTo ends claiming, and copies the state to where it goes on: out of the memory of a forwarder, which claims no
+// more, or into it. There, offsets are smaller by a number: those of another stream that the log goes on with. MoveTo
+// returns the cursor, as it was, and whether claiming had ended before, with FIN.
+func (st *StreamState) MoveTo(to *StreamState, by int64) (cursor int64, closed bool) {
 	cursor, closed = st.close()
-	next := uint64(cursor)
+	next := uint64(cursor - by)
 	if closed {
 		next |= ClosedBit
 	}
 	to.Next.Store(next)
-	to.Delta.Store(st.Delta.Load())
+	to.Delta.Store(st.Delta.Load() + uint64(by))
 	to.Limit.Store(st.Limit.Load())
 	to.ID.Store(st.ID.Load())
 	to.Level.Store(st.Level.Load())
@@ -57,11 +59,11 @@ func (st *StreamState) MoveTo(to *StreamState) (cursor int64, closed bool) {
 	return cursor, closed
 }
 
-// Cursor returns the cursor, a log offset, and whether claiming has ended.
+// Cursor returns the cursor, and whether claiming has ended.
 func (st *StreamState) Cursor() (offset int64, closed bool) {
 	n := st.Next.Load()
 	return int64(n &^ ClosedBit), n&ClosedBit != 0
 }
 
-// Shift returns the number that turns a log offset into a stream offset when it is added.
+// Shift returns the number that turns an offset of the publisher's stream into a stream offset when it is added.
 func (st *StreamState) Shift() int64 { return int64(st.Delta.Load()) }

@@ -82,6 +82,9 @@ func (*ForwardedTrack) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, 
 func (*ForwardedTrack) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {
 }
 
+// GoOn does nothing.
+func (*ForwardedTrack) GoOn(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {}
+
 // Passed returns the first of all locations.
 func (*ForwardedTrack) Passed() (first moqt.Location) { return first }
 

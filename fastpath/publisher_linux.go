@@ -146,6 +146,23 @@ func (p *publishing) releaseLocked(stream uint64) {
 	}
 }
 
+// goOn makes a stream known to the kernel while user space reads it, although streams with larger ids began before the
+// kernel had to do with the publisher. If there is no room, user space sends the rest.
+func (p *publishing) goOn(stream uint64, g bpf.Subgroup) {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	key := bpf.StreamKey{StreamId: stream, Publisher: p.conn.index}
+	var end uint32
+	_, read := p.read[stream]
+	if p.conn.closed || !read || p.conn.fast.kernel.tables.Ended.Lookup(key, &end) == nil {
+		return
+	}
+	err := p.conn.fast.kernel.addSubgroup(key, g)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyExist) && !errors.Is(err, errShare) {
+		p.conn.fast.report("register a subgroup", err)
+	}
+}
+
 // raiseFirstStream stops the kernel from learning of a stream, and of all streams with lower ids.
 func (p *publishing) raiseFirstStream(stream uint64) {
 	p.conn.mu.Lock()

@@ -219,6 +219,20 @@ func (t *ForwardedTrack) Identify(
 	}
 }
 
+// GoOn announces a stream that downstream streams go on with. The kernel has not seen its beginning, and need not
+// forward the publisher's data yet.
+func (t *ForwardedTrack) GoOn(
+	from claim.ForwarderConn, id int64, h moqt.SubgroupHeader, subgroup uint64, priority uint8, start int64,
+) {
+	publisher, _ := from.(*conn)
+	if t == nil || publisher == nil || !t.fast.enter() {
+		return
+	}
+	defer t.fast.exit()
+	h.SubgroupID = subgroup
+	publisher.goOn(uint64(id), t.subgroup(h, priority, start))
+}
+
 // register makes a stream known that the kernel has not seen the beginning of.
 func (t *ForwardedTrack) register(publisher *conn, stream uint64, h moqt.SubgroupHeader, priority uint8, start int64) {
 	if !t.fast.enter() {

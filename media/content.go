@@ -13,21 +13,40 @@ import (
 //
 // When the publisher's stream breaks off, and another one goes on with the log, the forwarder must not send any more:
 // it has the bytes of the first one, and those that follow in the log may be others. It may also have sent more of them
-// than user space has received. Then the stream ends before those.
+// than user space has received. Then the stream ends before those. If not, the forwarder goes on with the other one.
 type content struct {
 	state      *claim.StreamState
-	shared     bool // state is the forwarder's
+	shared     bool          // state is the forwarder's
+	origin     *track.Origin // the publisher's stream for which it is, or was last
 	prefix     []byte
 	prefixSent int
 	log        *track.Log
 	reader     *track.Reader // nil: the log is not needed any more
 	start      int64         // log offset
 	until      int64         // log offset: what the log has from here on is not this stream's
+	severed    int64         // log offset: where the origin broke off, if until is a limit
 	object     track.Object  // found last, see find
 }
 
 // id returns the QUIC stream id.
 func (c *content) id() int64 { return int64(c.state.ID.Load()) }
+
+// base returns the number that turns an offset in state into a log offset when it is added.
+func (c *content) base() int64 {
+	if c.shared {
+		return c.origin.Delta
+	}
+	return 0
+}
+
+// cursor returns the log offset of the first byte that is not claimed, and whether claiming has ended.
+func (c *content) cursor() (offset int64, closed bool) {
+	offset, closed = c.state.Cursor()
+	return offset + c.base(), closed
+}
+
+// shift returns the number that turns a log offset into a stream offset when it is added.
+func (c *content) shift() int64 { return c.state.Shift() - c.base() }
 
 // offset returns the stream offset of the first byte that is not claimed.
 func (c *content) offset() int64 {
@@ -58,7 +77,7 @@ func (c *content) bound(state track.State) int64 {
 	if state == track.Cut || state == track.Reset {
 		end = c.log.Boundary(end)
 	}
-	if at, severed := c.log.Severed(); severed && c.shared { // after End: see track.Log.Severed
+	if at, severed := c.origin.Severed(); severed && c.shared { // after End: see track.Origin.Severed
 		end = min(end, at)
 	}
 	return min(end, c.until)
@@ -73,7 +92,7 @@ func (c *content) fresh() (end int64, last, more bool) {
 	state, _ := c.log.State() // before End: see track.Log.End
 	end = c.bound(state)
 	last = state == track.Finished && c.until == unlimited && end == c.log.End()
-	next, closed := c.state.Cursor()
+	next, closed := c.cursor()
 	return end, last, !closed && (next < end || last && next == end)
 }
 
@@ -114,17 +133,43 @@ func (c *content) close() (size int64) {
 // was severed at an offset.
 func (c *content) detach(state *claim.StreamState, at int64) (shared *claim.StreamState) {
 	shared = c.state
-	next, fin := shared.MoveTo(state)
-	if next > max(at, c.start) || fin {
-		c.until = max(c.log.Boundary(min(next, at)), c.start)
+	next, fin := shared.MoveTo(state, -c.base())
+	if next += c.base(); next > max(at, c.start) || fin {
+		c.until, c.severed = max(c.log.Boundary(min(next, at)), c.start), at
 	}
 	c.state, c.shared = state, false
 	return shared
 }
 
+// next returns the publisher's stream that the log goes on with, if the forwarder may go on with it, too, and was not
+// asked yet.
+func (c *content) next() *track.Origin {
+	o := c.log.Origin()
+	if c.shared || o == c.origin || c.until != unlimited || c.prefixSent < len(c.prefix) {
+		return nil
+	}
+	if next, closed := c.cursor(); closed || next < o.From {
+		return nil
+	}
+	return o
+}
+
+// attach moves the cursor to a state that the forwarder shares, and returns the one before. It reports false if the
+// origin has broken off since next has returned it.
+func (c *content) attach(shared *claim.StreamState) (before *claim.StreamState, ok bool) {
+	_, closed := c.state.Cursor()
+	if _, severed := c.origin.Severed(); severed || closed || c.reader == nil {
+		return nil, false
+	}
+	before = c.state
+	before.MoveTo(shared, c.origin.Delta)
+	c.state, c.shared = shared, true
+	return before, true
+}
+
 // overrun reports whether the forwarder has sent more than the log will have: the publisher has broken QUIC's rules.
 func (c *content) overrun(state track.State) bool {
-	next, _ := c.state.Cursor()
+	next, _ := c.cursor()
 	return state == track.Finished && c.until == unlimited && next > c.log.End()
 }
 
@@ -151,7 +196,7 @@ func (c *content) sent() int64 {
 
 // betweenObjects reports whether the next new byte is the first one of an object that has come.
 func (c *content) betweenObjects() bool {
-	next, closed := c.state.Cursor()
+	next, closed := c.cursor()
 	return !closed && c.find(next) && c.object.Start == next
 }
 
@@ -171,5 +216,5 @@ func (c *content) repairable(lost spans) int64 {
 		return 0
 	}
 	state, _ := c.log.State()
-	return min(lost[0].to, max(c.bound(state), c.start)+c.state.Shift()) - lost[0].from
+	return min(lost[0].to, max(c.bound(state), c.start)+c.shift()) - lost[0].from
 }

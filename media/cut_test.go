@@ -46,9 +46,19 @@ func newBreaking(t *testing.T, sizes ...int) *breaking {
 }
 
 // publish is the next stream, which brings the bytes up to an offset.
-func (b *breaking) publish(to int64) {
-	b.source = b.track.NewSource(track.SourceConfig{Header: brokenHeader, Priority: 128, Cancel: func() {}})
-	for r := bytes.NewReader(b.all[:to]); r.Len() > 0; {
+func (b *breaking) publish(to int64) { b.publishAs(nil, 0, to) }
+
+// publishAs is publish for a stream with an owner, whose objects begin at an offset.
+func (b *breaking) publishAs(owner any, start, to int64) {
+	b.source = b.track.NewSource(track.SourceConfig{
+		Header: brokenHeader, Priority: 128, Start: start, Owner: owner, Cancel: func() {},
+	})
+	b.bring(b.all[:to])
+}
+
+// bring brings more bytes of the stream.
+func (b *breaking) bring(p []byte) {
+	for r := bytes.NewReader(p); r.Len() > 0; {
 		require.NoError(b.t, b.source.Read(r))
 	}
 }
@@ -230,6 +240,70 @@ func TestForwarderLeavesAtCuts(t *testing.T) {
 	}
 }
 
+// The forwarder goes on with a stream when another publisher's stream goes on with the log: with the offsets of that
+// stream, behind the first object that it has brought a part of, and until it breaks off, too.
+func TestForwarderGoesOn(t *testing.T) {
+	const start, next = 70, 1000 // of the second stream and the third one
+	prefix := int64(len(testPrefix))
+	w, f := withForwarder(t)
+	b := newBreaking(t, 500, 500, 500, 500, 500, 500)
+	numbers := []int64{f.send(f.open(prefix, 0), prefix, 300, false)}
+	b.publish(b.ends[0] + 10)
+	var asked []any
+	_, results := w.stream(w.subscribe(), b.log, func(c *StreamConfig) {
+		c.PublisherStream = &claim.PublisherStream{Prefix: []byte(testPrefix), Start: b.log.First.From}
+		c.GoesOn = func(o *track.Origin) *claim.PublisherStream {
+			asked = append(asked, o.Owner)
+			f.opened, f.adopted = new(claim.StreamState), false
+			return &claim.PublisherStream{}
+		}
+	})
+	w.run()
+	b.cut()
+	b.publishAs("second", start, b.ends[1])
+	for range 2 { // the second time for what the sender has asked itself to do
+		w.run()
+	}
+	require.Equal(t, []any{"second"}, asked)
+	second := f.opened
+	at, closed := second.Cursor()
+	require.False(t, closed)
+	require.Equal(t, start+b.ends[1], at, "an offset of the second stream")
+	require.EqualValues(t, claim.StreamOpen, second.Phase.Load())
+	require.Equal(t, prefix-start, second.Shift())
+	numbers = append(numbers, f.send(second, 0, start+b.ends[2], false))
+	b.bring(b.all[b.ends[1]:b.ends[3]])
+	w.run()
+	at, _ = second.Cursor()
+	require.Equal(t, start+b.ends[3], at, "the media sender sends what the forwarder has not")
+
+	b.cut()
+	b.publishAs("third", next, b.ends[4])
+	for range 2 {
+		w.run()
+	}
+	require.Equal(t, []any{"second", "third"}, asked)
+	_, closed = second.Cursor()
+	require.True(t, closed)
+	require.Contains(t, f.freed, second)
+	third := f.opened
+	numbers = append(numbers, f.send(third, 0, next+b.ends[4]+100, false)) // ahead of the log
+	b.cut()
+	b.publishAs("fourth", 0, int64(len(b.all)))
+	for range 5 {
+		w.run()
+		w.ackNumbers(append(w.numbers(), numbers...)...)
+	}
+	require.Len(t, results(), 1)
+	require.Equal(t, Severed, results()[0].Outcome)
+	require.Equal(t, b.ends[4], results()[0].Severed)
+	require.Equal(t, []any{"second", "third"}, asked, "the stream ends before what the fourth one has brought")
+	got := w.peer.stream(int64(third.ID.Load()))
+	for _, p := range [][2]int64{{300, b.ends[1]}, {b.ends[2], b.ends[4]}} { // the media sender's
+		require.Equal(t, b.all[p[0]:p[1]], got.data[prefix+p[0]:prefix+p[1]])
+	}
+}
+
 // The publisher's code is passed on where the forwarder was ahead, too.
 func TestForwarderAheadOfReset(t *testing.T) {
 	w, f := withForwarder(t)
@@ -354,7 +428,7 @@ func TestStreamBehindASeveredLog(t *testing.T) {
 			b.publish(b.ends[1])
 			b.cut()
 			b.publish(int64(len(b.all))) // another stream goes on
-			at, ok := b.log.Severed()
+			at, ok := b.log.First.Severed()
 			require.True(t, ok)
 			require.Equal(t, b.ends[1], at)
 			if shared {
@@ -364,7 +438,7 @@ func TestStreamBehindASeveredLog(t *testing.T) {
 			require.True(t, ok)
 			w.stream(w.subscribe(), b.log, func(c *StreamConfig) {
 				c.Prefix, c.Start = []byte("rest"), o.IDEnd
-				c.PublisherStream = &claim.PublisherStream{Prefix: []byte(testPrefix), Start: b.log.Start()}
+				c.PublisherStream = &claim.PublisherStream{Prefix: []byte(testPrefix), Start: b.log.First.From}
 			})
 			require.Len(t, w.run(), 1)
 		})

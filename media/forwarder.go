@@ -159,6 +159,29 @@ func (l *forwarderLink) openStream(cfg *StreamConfig) (
 	return state, false, r, err
 }
 
+// resume has the forwarder go on with a stream whose log goes on with another publisher's stream. The lock is not held.
+func (l *forwarderLink) resume(st *Stream, o *track.Origin) {
+	fw, from := l.sender.Forwarder(), st.goesOn(o)
+	if fw == nil || from == nil {
+		return
+	}
+	state, adopted := fw.OpenStream(from)
+	if adopted {
+		l.abandon(state)
+	}
+	if state == nil || adopted {
+		return
+	}
+	s := l.sender
+	s.mu.Lock()
+	defer s.mu.release()
+	if before, ok := st.attach(state); ok {
+		s.loop.memory.FreeStream(before)
+	} else if l.conn != nil {
+		l.conn.CloseStream(state)
+	}
+}
+
 // giveBack returns a stream's state that is not going to be used.
 func (l *forwarderLink) giveBack(state *claim.StreamState, adopted bool) {
 	switch fw := l.sender.Forwarder(); {
@@ -179,7 +202,8 @@ func (l *forwarderLink) abandon(state *claim.StreamState) {
 		return
 	}
 	st := &Stream{
-		unit: unit{sub: l.abandoned}, content: content{state: state, shared: true}, sender: s, opened: true,
+		unit: unit{sub: l.abandoned}, content: content{state: state, shared: true, origin: new(track.Origin)},
+		sender: s, opened: true,
 		number: uint32(state.ID.Load() / 4), resetting: true, code: l.abandoned.errorCode(codeCanceled),
 		blockedAt: -1, deadline: clock.Never,
 	}

@@ -123,7 +123,7 @@ const testPrefix = "forwarder's prefix"
 // adopt opens a stream on a log as the relay does.
 func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
 	return w.stream(w.subscribe(), l, func(c *StreamConfig) {
-		c.PublisherStream = &claim.PublisherStream{Prefix: []byte(testPrefix), Start: l.Start()}
+		c.PublisherStream = &claim.PublisherStream{Prefix: []byte(testPrefix), Start: l.First.From}
 	})
 }
 

@@ -146,7 +146,7 @@ func (z *fuzzed) openStream() {
 	l := z.logs[z.next(len(z.logs))]
 	var st *Stream
 	st, err := z.subscription().OpenStream(StreamConfig{
-		Prefix: make([]byte, z.next(40)), Log: l, Start: l.Start(),
+		Prefix: make([]byte, z.next(40)), Log: l, Start: l.First.From,
 		Group: uint64(z.next(5)), Subgroup: uint64(z.next(3)), Priority: uint8(z.next(3)),
 		OnDone: func(Result) { z.ended[st]++ },
 	})

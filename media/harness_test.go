@@ -194,7 +194,7 @@ func (w *world) subscribe(configure ...func(*SubscriptionConfig)) *Subscription 
 func (w *world) stream(sub *Subscription, l *track.Log, configure ...func(*StreamConfig)) (*Stream, func() []Result) {
 	var results []Result
 	cfg := StreamConfig{
-		Prefix: []byte("prefix"), Log: l, Start: l.Start(), Priority: 128,
+		Prefix: []byte("prefix"), Log: l, Start: l.First.From, Priority: 128,
 		OnDone: func(r Result) { results = append(results, r) },
 	}
 	for _, f := range configure {

@@ -115,7 +115,7 @@ func (o *observer) add(now clock.Time, st *Stream) {
 	if !more {
 		return
 	}
-	next, _ := st.state.Cursor()
+	next, _ := st.cursor()
 	age := st.waited(now)
 	l.Bytes += end - next
 	l.Age = max(l.Age, age)

@@ -40,4 +40,5 @@ type Result struct {
 	ID      int64  // QUIC stream id; -1: the stream was never opened
 	Size    int64  // bytes sent, prefix included: the final size
 	Arrived int64  // bytes acknowledged from the first one on, prefix included
+	Severed int64  // log offset from which another stream has to bring the rest, if Outcome is Severed
 }

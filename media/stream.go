@@ -20,6 +20,7 @@ type Stream struct {
 	sender *Sender
 	onOpen func(id int64)
 	onDone func(Result)
+	goesOn func(*track.Origin) *claim.PublisherStream
 	own    *Timeouts   // nil: the subscription's
 	gone   atomic.Bool // the feed need not serve the stream any more; needs no lock
 
@@ -51,9 +52,10 @@ const (
 
 func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Stream {
 	st := &Stream{
-		unit:    unit{sub: sub, priority: cfg.Priority, group: cfg.Group, minor: cfg.Subgroup},
-		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start, until: unlimited},
-		sender:  sub.sender, onOpen: cfg.OnOpen, onDone: cfg.OnDone,
+		unit: unit{sub: sub, priority: cfg.Priority, group: cfg.Group, minor: cfg.Subgroup},
+		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start, until: unlimited,
+			origin: &cfg.Log.First},
+		sender: sub.sender, onOpen: cfg.OnOpen, onDone: cfg.OnDone, goesOn: cfg.GoesOn,
 		own: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
 	}
 	st.stream = st
@@ -110,8 +112,12 @@ func (st *Stream) update() {
 	}
 	s := st.sender
 	state, code := st.log.State()
-	if at, severed := st.log.Severed(); severed && st.shared {
+	if at, severed := st.origin.Severed(); severed && st.shared {
 		s.link.conn.CloseStream(st.detach(s.loop.newStreamState(), at))
+	}
+	if o := st.next(); o != nil && st.opened && st.goesOn != nil {
+		st.origin = o
+		s.mu.later(func() { s.link.resume(st, o) })
 	}
 	if st.overrun(state) {
 		st.end(Result{Outcome: UpstreamReset, Code: code}, st.sub.errorCode(code))
@@ -158,7 +164,7 @@ func (st *Stream) isDrained(state track.State) bool {
 	end := st.bound(state)
 	switch {
 	case end > st.start:
-		return st.opened && st.released() >= end+st.state.Shift()
+		return st.opened && st.released() >= end+st.shift()
 	case !st.opened:
 		return true
 	}
@@ -220,6 +226,7 @@ func (st *Stream) finish(r Result) {
 	s.credit.releaseStream(st)
 	st.gone.Store(true)
 	s.counters.Outcomes[r.Outcome]++
+	r.Severed = st.severed
 	if r.Size, r.ID = st.final, -1; st.opened {
 		r.ID = st.id()
 	}
@@ -264,7 +271,7 @@ func (st *Stream) waited(now clock.Time) time.Duration {
 	if _, _, more := st.fresh(); !more {
 		return 0
 	}
-	next, _ := st.state.Cursor()
+	next, _ := st.cursor()
 	return min(st.age(st.sender.loop.clock.Wall(), next), now.Sub(st.added))
 }
 
@@ -311,7 +318,7 @@ func (st *Stream) nextSize() int {
 		id = int64(s.state.NextUni.Load())
 	}
 	header := packet.StreamHeaderLength(id, from)
-	data := min(st.object.End+st.state.Shift()-from, int64(s.out.space()-header))
+	data := min(st.object.End+st.shift()-from, int64(s.out.space()-header))
 	return int(data) + s.out.overhead(header)
 }
 
@@ -319,12 +326,12 @@ func (st *Stream) nextSize() int {
 // may end the stream, to the end of the object, because that is where it can end; and else -1.
 func (st *Stream) decisionAt() int64 {
 	l := &st.sender.observer.limits
-	next, _ := st.state.Cursor()
+	next, _ := st.cursor()
 	held := st.sender.loop.rule != nil || l.Bucket.Rate != 0
 	if !held && (l.GroupDeadline == 0 || st.group >= st.sub.newest) || !st.find(next) {
 		return -1
 	}
-	return st.object.End + st.state.Shift()
+	return st.object.End + st.shift()
 }
 
 // endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and

@@ -56,7 +56,7 @@ func (st *Stream) sendNew(now clock.Time, b *udp.Batch) Reason {
 		st.update()
 		return none
 	}
-	all := end + st.state.Shift() - from
+	all := end + st.shift() - from
 	if to := st.decisionAt(); to > from {
 		all, last = min(all, to-from), last && to-from >= all
 	}

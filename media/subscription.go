@@ -81,6 +81,9 @@ type StreamConfig struct {
 	Start  int64
 	// PublisherStream is the stream that the log comes from. Without one the forwarder takes no part.
 	PublisherStream *claim.PublisherStream
+	// GoesOn returns the stream that the log goes on with, for the forwarder, or nil if it takes no part. It is called
+	// as OnDone is. Default: it never takes part.
+	GoesOn func(*track.Origin) *claim.PublisherStream
 	// Timeouts are the delivery timeouts in force, if the stream has some of its own. nil: the subscription's.
 	Timeouts *Timeouts
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.

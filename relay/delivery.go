@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/claim"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/qlog"
@@ -39,7 +40,7 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 		forward:   params.ForwardState(),
 		selection: newSelection(params.Filter, d.peer.session.Version().DataLayout()),
 		streams: streams{
-			pub: d.pub, of: make(map[*track.Segment]*outgoing), sent: make(map[*track.Segment]int64),
+			pub: d.pub, of: make(map[*track.Segment]*outgoing), sent: make(map[*track.Segment]sentTo),
 		},
 	}
 }
@@ -221,16 +222,15 @@ func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
 	}
 }
 
-// sendRest sends, on another stream, the objects of a segment from where its log was severed on. first is the object
-// that the stream began with, which may come after that.
-func (v *delivery) sendRest(seg *track.Segment, first uint64) {
+// sendRest sends, on another stream, the objects of a segment from the log offset on where the publisher's stream has
+// broken off. first is the object that the stream began with, which may come after that.
+func (v *delivery) sendRest(seg *track.Segment, at int64, first uint64) {
 	h := v.sub.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if v.sub.over && !v.streams.isFinishing() {
 		return
 	}
-	at, _ := seg.Log.Severed()
 	last, _ := seg.Log.Last() // before Covering: an object that is added now is found by one of them
 	if o, ok := seg.Log.Covering(at); ok {
 		v.send(seg, max(o.ID, first))
@@ -264,7 +264,7 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 // streamOf describes a stream that begins with object o.
 func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
 	prefix := v.prefix(seg, o)
-	source, _ := seg.Owner.(*arriving)
+	source, _ := seg.Log.First.Owner.(*arriving)
 	var onOpen func(id int64)
 	if q := v.sub.peer.qlog; q != nil {
 		onOpen = func(id int64) { q.Subgroup(qlog.Created, id, headerOf(seg, o, v.sub.pub.Alias())) }
@@ -277,8 +277,12 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 		Subgroup:        seg.Subgroup,
 		Priority:        seg.Priority,
 		PublisherStream: source.publisherStream(seg, v.sub),
-		Timeouts:        v.deadlines().of(seg),
-		OnOpen:          onOpen,
+		GoesOn: func(o *track.Origin) *claim.PublisherStream {
+			source, _ := o.Owner.(*arriving)
+			return source.goOn(seg, v.sub)
+		},
+		Timeouts: v.deadlines().of(seg),
+		OnOpen:   onOpen,
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
 			v.logOmission(seg, o, len(prefix), res)
@@ -289,7 +293,7 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 			ended(res)
 			if severed {
 				v.sub.hub.relay.tasks.Go(func() {
-					v.sendRest(seg, o.ID)
+					v.sendRest(seg, res.Severed, o.ID)
 					v.streams.endRest()
 				})
 			}

@@ -45,12 +45,13 @@ func forwarderOf(conn transport.Conn, v moqt.Version) claim.ForwarderConn {
 	return s.Forwarder()
 }
 
-// acceleration is the part of a track's forwarding that the fast path does. All methods but identify expect hub.mu to
-// be held.
+// acceleration is the part of a track's forwarding that the fast path does. All methods but identify and announce expect
+// hub.mu to be held.
 type acceleration struct {
 	hub    *hub
 	track  *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
-	active bool                     // the kernel forwards the track, to
+	active bool                     // the kernel forwards the track,
+	from   *upstream                // of this publisher, to
 	chosen []*downstream            // these
 	mixed  bool                     // several publishers have brought the track since it was last active
 }
@@ -68,6 +69,7 @@ func (a *acceleration) update() {
 	limit = min(limit, h.relay.cfg.FastPath.MaxSubscribers())
 	a.active = u != nil && u.peer.forwarder != nil && !u.limited && limit > 0
 	if !a.active {
+		a.from = nil
 		a.track.Forward(nil, 0, 0, nil)
 		return
 	}
@@ -77,6 +79,26 @@ func (a *acceleration) update() {
 	}
 	a.choose(limit)
 	a.track.Forward(u.peer.forwarder, alias, h.description.properties.DefaultPublisherPriority(), a.subscribers(u))
+	if a.from != u {
+		a.from = u
+		a.goOn()
+	}
+}
+
+// goOn has the kernel forward the rest of the streams that the publisher began before the kernel forwarded the track.
+func (a *acceleration) goOn() {
+	now := a.hub.data.Position()
+	defer now.Close()
+	for _, s := range now.Open {
+		if source, ok := s.Log.Origin().Owner.(*arriving); ok && source.conn == a.from.peer.forwarder {
+			a.announce(s.Segment, source)
+		}
+	}
+}
+
+// announce tells the fast path of a stream of a publisher, whose beginning the kernel has not seen.
+func (a *acceleration) announce(seg *track.Segment, source *arriving) {
+	a.track.GoOn(source.conn, source.id, source.header, seg.Subgroup, seg.Priority, source.start)
 }
 
 // source returns the upstream whose objects the kernel forwards, or nil.
@@ -141,7 +163,7 @@ func (a *acceleration) serves(d *downstream) bool { return a.active && d.fast }
 
 // identify tells the fast path which subgroup a stream carries, if its header does not.
 func (a *acceleration) identify(seg *track.Segment) {
-	from, ok := seg.Owner.(*arriving)
+	from, ok := seg.Log.First.Owner.(*arriving)
 	if ok && from.header.SubgroupIDMode == moqt.SubgroupIDFirstObject {
 		a.track.Identify(from.conn, from.id, from.header, seg.Subgroup, seg.Priority, from.start)
 	}

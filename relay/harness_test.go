@@ -194,7 +194,7 @@ func (st *plainStream) send() media.Result {
 			continue
 		}
 		finish := st.sub.finishing.Load()
-		_, severed := st.cfg.Log.Severed()
+		at, severed := st.cfg.Log.First.Severed()
 		severed = severed && st.sub.sender.ahead.Swap(false)
 		if atOnce && state == track.Reset {
 			time.Sleep(time.Millisecond) // what was just sent arrives before the reset
@@ -202,7 +202,7 @@ func (st *plainStream) send() media.Result {
 		switch {
 		case severed:
 			str.CancelWrite(0)
-			res.Outcome = media.Severed
+			res.Outcome, res.Severed = media.Severed, at
 			return res
 		case state == track.Cut && finish != nil:
 			str.CancelWrite(*finish)

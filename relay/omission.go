@@ -49,9 +49,7 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix in
 	switch res.Outcome {
 	case media.Severed:
 		what = "objects may come twice"
-		if at, severed := seg.Log.Severed(); severed {
-			arrived = min(arrived, at-first.IDEnd)
-		}
+		arrived = min(arrived, res.Severed-first.IDEnd)
 	case media.Dropped, media.Late, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged:
 	default:
 		return

@@ -194,3 +194,12 @@ func (a *arriving) publisherStream(seg *track.Segment, d *downstream) *claim.Pub
 		Conn: a.conn, StreamID: a.id, Prefix: prefix, Start: a.start, TrackAlias: h.TrackAlias,
 	}
 }
+
+// goOn is publisherStream for a stream that a log goes on with.
+func (a *arriving) goOn(seg *track.Segment, d *downstream) *claim.PublisherStream {
+	from := a.publisherStream(seg, d)
+	if from != nil {
+		d.hub.fast.announce(seg, a)
+	}
+	return from
+}

@@ -27,7 +27,7 @@ type streams struct {
 	of     map[*track.Segment]*outgoing
 	ending int                               // streams that were stopped, which the media sender still has, and rests
 	closed []subgroupID                      // no further stream may be opened for them (draft §8, §11.4.3)
-	sent   map[*track.Segment]int64          // how far streams that were stopped were sent, beyond their logs
+	sent   map[*track.Segment]sentTo         // how far streams that were stopped were sent, beyond their logs
 	opened uint64                            // how many streams were
 	fills  map[*session.FillRequest]struct{} // those whose streams are open
 	done   *moqt.PublishDone
@@ -45,6 +45,12 @@ func idOf(seg *track.Segment) subgroupID { return subgroupID{seg.Track(), seg.Gr
 type outgoing struct {
 	stream mediaStream // nil while it is being opened, or while
 	joiner *joiner     // waits
+}
+
+// sentTo is a log offset, and the publisher's stream whose bytes were sent up to there.
+type sentTo struct {
+	offset int64
+	origin *track.Origin
 }
 
 // knows reports whether a segment is being sent, or must not be.
@@ -154,12 +160,12 @@ func (s *streams) stop(unwanted func(*track.Segment) bool) {
 func (s *streams) noteSent(seg *track.Segment, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.sent, func(seg *track.Segment, _ int64) bool {
+	maps.DeleteFunc(s.sent, func(seg *track.Segment, _ sentTo) bool {
 		state, _ := seg.Log.State()
 		return state.Ended()
 	})
 	if at > seg.Log.End() {
-		s.sent[seg] = at
+		s.sent[seg] = sentTo{at, seg.Log.Origin()}
 	}
 }
 
@@ -167,10 +173,13 @@ func (s *streams) noteSent(seg *track.Segment, at int64) {
 // was stopped. What follows a cut was not sent.
 func (s *streams) seek(seg *track.Segment, from uint64) (o track.Object, ok bool) {
 	s.mu.Lock()
-	at := s.sent[seg]
+	sent := s.sent[seg]
 	s.mu.Unlock()
-	if cut, severed := seg.Log.Severed(); severed {
-		at = min(at, cut)
+	at := sent.offset
+	if sent.origin != nil {
+		if cut, severed := sent.origin.Severed(); severed {
+			at = min(at, cut)
+		}
 	}
 	o, ok = seg.Log.Seek(from)
 	for ok && o.End <= at && o.ID < math.MaxUint64 {

@@ -15,6 +15,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/thorough"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/player/catalog"
@@ -56,6 +57,7 @@ func TestShares(t *testing.T) {
 // TestMemoryOfADownlink plays broadcasts that send far more than can be played: objects without ends, and objects that
 // wait for others. Each ends when it has its share.
 func TestMemoryOfADownlink(t *testing.T) {
+	thorough.Only(t) // on a busy machine its players give up first
 	t.Parallel()
 	f := newFilm(t, "avc.mp4")
 	in, err := cmaf.ParseInit(f.init)

@@ -137,19 +137,53 @@ func TestSevered(t *testing.T) {
 	s := k.source(plain)
 	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)[:first+5]))
 	log := k.segments[0].Log
-	_, severed := log.Severed()
+	_, severed := log.Origin().Severed()
 	require.False(t, severed)
 	require.NoError(t, s.Cut())
-	at, severed := log.Severed()
+	at, severed := log.Origin().Severed()
 	require.True(t, severed)
 	require.Equal(t, int64(5+first+5), at)
 	require.Equal(t, int64(5+first), log.Boundary(log.End()))
 	again := k.source(plain)
 	require.NoError(t, feed(again, encode(plain, objects(0, 1, 2)...)))
 	require.Equal(t, Open, stateOf(log))
-	at, _ = log.Severed()
+	at, _ = log.First.Severed()
 	require.Equal(t, int64(5+first+5), at, "what follows is not the first stream's")
 	require.Equal(t, log.End(), log.Boundary(log.End()))
+}
+
+// Another stream goes on with a log: behind the object that the first one has begun, the log has its bytes, until one
+// of its objects is not for the log.
+func TestAnotherStreamGoesOn(t *testing.T) {
+	k := newSink(CacheConfig{Grace: time.Minute})
+	s := k.source(plain)
+	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)[:size(plain, object(0))+5]))
+	require.NoError(t, s.Cut())
+	seg := k.segments[0]
+	require.Same(t, &seg.Log.First, seg.Log.Origin())
+	const start = 77
+	again := k.track.NewSource(SourceConfig{
+		Header: plain, Priority: 128, Start: start, Owner: "another", Cancel: func() {},
+	})
+	// In the second stream object 1 has another delta, and the length of object 2 is not encoded as the relay would.
+	b := encode(plain, object(1))
+	from := len(b)
+	b = append(append(b, 0, 0x80, 12), "payload of 2"...)
+	require.NoError(t, feed(again, b))
+	require.NoError(t, feed(again, encode(plain, objects(0, 1, 2, 3)...)[size(plain, objects(0, 1, 2)...):]))
+	o := seg.Log.Origin()
+	require.Equal(t, "another", o.Owner)
+	require.Equal(t, int64(start+from), o.From-o.Delta)
+	require.Equal(t, b[from:], readAll(t, seg.Log, o.From)[:len(b)-from])
+	require.Equal(t, objects(0, 1, 2, 3), received(t, seg))
+	_, severed := o.Severed()
+	require.False(t, severed)
+	end := seg.Log.End()
+	k.track.AddAbsent(moqt.Range{Start: moqt.Location{Group: 7, Object: 4}, End: moqt.Location{Group: 7, Object: 4}})
+	require.NoError(t, feed(again, encode(plain, objects(0, 1, 2, 3, 4)...)[size(plain, objects(0, 1, 2, 3)...):]))
+	at, severed := o.Severed()
+	require.True(t, severed)
+	require.Equal(t, end, at)
 }
 
 // Segments in other forms are cut, and go on, with the segment that they are derived from.

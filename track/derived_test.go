@@ -104,7 +104,7 @@ func TestDerive(t *testing.T) {
 				require.Equal(t, passing(from, filters, all), content(t, seg), "%s, cut at %d", name, cut)
 				state, _ := seg.Log.State()
 				require.Equal(t, Finished, state)
-				require.Nil(t, seg.Owner)
+				require.Nil(t, seg.Log.First.Owner)
 				require.True(t, seg.IsIn(form))
 				require.False(t, from.IsIn(form))
 				release()

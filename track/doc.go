@@ -40,6 +40,9 @@
 // the segment. When the active stream is reset, or sends nothing for half a second while another is ahead of it, the
 // first waiting one becomes active and goes on where the segment ends, in the middle of an object if need be.
 //
+// Behind the first object that a stream adds to such a log, its bytes stay as they are, until an object of it is not
+// for the segment: the log has an [Origin] then.
+//
 // A waiting stream that breaks off is kept until then, too, if it is ahead: nobody else may bring its objects.
 //
 // If none waits when a publisher resets the active stream, the segment is reset, too. If the stream breaks off for

@@ -11,7 +11,8 @@ import (
 )
 
 // FuzzSources feeds two streams of one subgroup, cut and interleaved as the input says. If the first segment is one
-// stream's bytes, its visible bytes are the ones that were sent. No memory leaks.
+// stream's bytes, its visible bytes are the ones that were sent. So are those of a stream that has gone on with the
+// log. No memory leaks.
 func FuzzSources(f *testing.F) {
 	end := testObject{id: 9, status: moqt.StatusEndOfGroup}
 	f.Add(encode(plain, objects(0, 1, 2)...), encode(plain, objects(0, 1, 2, 3)...), []byte{3, 5, 9, 200}, false)
@@ -21,7 +22,12 @@ func FuzzSources(f *testing.F) {
 		k := newSink(CacheConfig{Duration: time.Hour})
 		h := moqt.SubgroupHeader{HasProperties: properties, EndOfGroup: true}
 		streams := [][]byte{a, b}
-		sources := []*Source{k.source(h), k.source(h)}
+		var sources []*Source
+		for w := range streams {
+			sources = append(sources, k.track.NewSource(SourceConfig{
+				Header: h, Priority: 128, Start: 5, Owner: w, Cancel: func() {},
+			}))
+		}
 		dead := []bool{false, false}
 		for i := 0; len(streams[0])+len(streams[1]) > 0; i++ {
 			w := i % 2
@@ -43,12 +49,21 @@ func FuzzSources(f *testing.F) {
 			s.Close(2)
 		}
 		if len(k.segments) > 0 && len(b) == 0 {
-			got := readAll(t, k.segments[0].Log, k.segments[0].Log.Start())
+			got := readAll(t, k.segments[0].Log, k.segments[0].Log.First.From)
 			require.True(t, bytes.HasPrefix(a, got))
 		}
 		for _, s := range k.segments {
 			st, _ := s.Log.State()
 			require.NotEqual(t, Open, st)
+			o := s.Log.Origin()
+			end, severed := o.Severed()
+			if !severed {
+				end = s.Log.End()
+			}
+			if w, ok := o.Owner.(int); ok {
+				got := readAll(t, s.Log, o.From)[:end-o.From]
+				require.True(t, bytes.HasPrefix([][]byte{a, b}[w][o.From-o.Delta-5:], got))
+			}
 		}
 		k.track.Close()
 		require.Zero(t, k.cache.Bytes())

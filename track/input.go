@@ -28,6 +28,7 @@ type input struct {
 
 	// Guarded by merge.mu.
 	verbatim    bool      // the log is the segment's
+	followed    *Origin   // that the segment's log has while it goes on with this stream's bytes; nil: it does not
 	done        int64     // bytes before it were forwarded, compared or skipped
 	previous    uint64    // id of the object before done
 	hasPrevious bool      // there is one
@@ -151,11 +152,30 @@ func (in *input) step(o Object, own bool) (bool, error) {
 	case in.verbatim:
 		in.split(o)
 		return true, nil
-	case v == duplicate:
+	}
+	in.unfollow()
+	if v == duplicate {
 		return in.compareHeld(o, own)
 	}
 	in.skip(o)
 	return true, nil
+}
+
+// follow makes the segment's log go on with this stream's bytes after o, which the log ends with, if it has objects of
+// the same form.
+func (in *input) follow(o Object) {
+	out := in.sub.merge.out
+	if in.followed == nil && in.cfg.Owner != nil && out.HasProperties == in.cfg.Header.HasProperties {
+		in.followed = out.Log.follow(in.cfg.Owner, o.End)
+	}
+}
+
+// unfollow ends that: the stream's next object is not for the segment.
+func (in *input) unfollow() {
+	if in.followed != nil {
+		in.sub.merge.out.Log.sever()
+		in.followed = nil
+	}
 }
 
 func (in *input) admit(o Object) (verdict, error) {
@@ -180,6 +200,7 @@ func (in *input) forward(o Object, own bool) (bool, error) {
 	}
 	if m.out != nil && !m.out.accepts(o, in.previous, in.hasPrevious) {
 		m.resetOut(uint64(moqt.ResetCancelled))
+		in.followed = nil
 	}
 	if m.out == nil && own && in.log.End() <= o.Start {
 		in.verbatim = true
@@ -191,7 +212,11 @@ func (in *input) forward(o Object, own bool) (bool, error) {
 	if m.out == nil {
 		in.open(o, NewLog(o.Start, &in.track.cache.mem))
 	}
-	m.out.appendHeader(o, in.log.properties(o))
+	if in.followed != nil {
+		m.out.appendSame(o, in.log)
+	} else {
+		m.out.appendHeader(o, in.log.properties(o))
+	}
 	in.done = o.PayloadStart
 	return in.copyPayload(o, own), nil
 }
@@ -211,7 +236,7 @@ func (in *input) open(o Object, log *Log) {
 		track:         in.track,
 	}
 	if in.verbatim {
-		seg.Owner = in.cfg.Owner
+		log.First.Owner = in.cfg.Owner
 	}
 	m := &in.sub.merge
 	if seg.FirstObject && in.cfg.Timeouts {
@@ -261,6 +286,7 @@ func (in *input) copyPayload(o Object, own bool) bool {
 		return false
 	}
 	in.skip(o)
+	in.follow(o)
 	return true
 }
 

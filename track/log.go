@@ -35,7 +35,7 @@ func (s State) broken() bool { return s == Cut || s == Reset }
 // the same time, without a lock and without a copy. Memory is released from the front as soon as neither a Reader nor
 // retention (see Discard) needs it.
 type Log struct {
-	start int64
+	First Origin // that it began with
 	progress
 	contents
 
@@ -47,30 +47,37 @@ type Log struct {
 // NewLog returns an empty log whose first byte has the QUIC stream offset start. Memory is counted in mem, which may be
 // nil.
 func NewLog(start int64, mem *Memory) *Log {
-	l := &Log{start: start, written: start}
+	l := &Log{written: start, First: Origin{From: start}}
+	l.First.severed.Store(-1)
 	l.end.Store(start)
-	l.severed.Store(-1)
+	l.origin.Store(&l.First)
 	l.chunks.init(start, mem)
 	return l
 }
-
-// Start returns the offset of the first byte.
-func (l *Log) Start() int64 { return l.start }
 
 // Boundary returns the last offset up to off at which an object begins or ends. In a log that is Cut or Reset, the
 // bytes after Boundary(End()) are a part of an object whose rest may never come.
 func (l *Log) Boundary(off int64) int64 {
 	if o, ok := l.Covering(off); ok {
-		return max(o.Start, l.start)
+		return max(o.Start, l.First.From)
 	}
 	return off
 }
 
-// sever records that what follows End does not come from the stream that the log began with. Bytes that were not
-// committed are forgotten, so that another writer can go on from End.
+// sever records that what follows End does not come from the log's origin. Bytes that were not committed are forgotten,
+// so that another writer can go on from End.
 func (l *Log) sever() {
 	l.rewind()
-	l.severed.CompareAndSwap(-1, l.end.Load())
+	l.Origin().severed.CompareAndSwap(-1, l.end.Load())
+}
+
+// follow records that the log has the bytes of another stream from End on, which is at an offset of that stream.
+func (l *Log) follow(owner any, offset int64) *Origin {
+	end := l.end.Load()
+	o := &Origin{Owner: owner, From: end, Delta: end - offset}
+	o.severed.Store(-1)
+	l.origin.Store(o)
+	return o
 }
 
 // Written returns the offset after the last byte in memory, visible or not. Only the writer may call it.

@@ -41,7 +41,7 @@ func TestLogReturnsWhatWasAppended(t *testing.T) {
 			l.Append(rest[:n])
 			rest = rest[n:]
 		}
-		require.Equal(t, int64(7), l.Start())
+		require.Equal(t, int64(7), l.First.From)
 		require.Equal(t, int64(7+size), l.End())
 		require.Equal(t, want, readAll(t, l, 7))
 		require.Equal(t, want[size/2:], readAll(t, l, 7+int64(size/2)))

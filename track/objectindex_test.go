@@ -80,7 +80,7 @@ func checkIndex(t *testing.T, l *Log, objects []Object) {
 	}
 	_, ok = l.Covering(last.End)
 	require.False(t, ok)
-	_, ok = l.Covering(l.Start() - 1)
+	_, ok = l.Covering(l.First.From - 1)
 	require.False(t, ok)
 }
 

@@ -8,24 +8,18 @@ import (
 
 // progress is how far a log has come. Nobody needs a lock to look at it.
 type progress struct {
-	end     atomic.Int64  // bytes before it are visible to readers
-	state   atomic.Uint64 // State in the low two bits, reset code above
-	severed atomic.Int64  // see Severed; -1: it is not
-	reach   atomic.Uint64 // id of the object added last
-	came    atomic.Int64  // see Received
+	end    atomic.Int64  // bytes before it are visible to readers
+	state  atomic.Uint64 // State in the low two bits, reset code above
+	origin atomic.Pointer[Origin]
+	reach  atomic.Uint64 // id of the object added last
+	came   atomic.Int64  // see Received
 }
 
 // End returns the offset after the last visible byte. Load State before End: the End of a log that has ended is final.
 func (p *progress) End() int64 { return p.end.Load() }
 
-// Severed returns the offset at which the stream that the log began with has broken off. The bytes after it, if they
-// come, are bytes of other streams, and may differ from the bytes of the first one. It reports false if the log has the
-// bytes of one stream. Load End before: what End covers then is before the offset that Severed returns, or Severed
-// returns it.
-func (p *progress) Severed() (off int64, ok bool) {
-	off = p.severed.Load()
-	return off, off >= 0
-}
+// Origin returns the stream that the log goes on with, or did last.
+func (p *progress) Origin() *Origin { return p.origin.Load() }
 
 // Received returns when the packet came with the bytes that were written last, or 0 if that is not known.
 func (p *progress) Received() clock.Time { return clock.Time(p.came.Load()) }

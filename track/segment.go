@@ -24,10 +24,6 @@ type Segment struct {
 	// object has as properties (draft-19 §8). nil: the track's apply.
 	ObjectTimeout, SubgroupTimeout *uint64
 
-	// Owner is the owner of the Source whose stream's bytes the log holds, at their offsets; nil if the log was
-	// assembled from objects.
-	Owner any
-
 	fetched  bool // the objects came by FETCH and were not sent to subscribers
 	unranked bool // their publisher did not tell the priority
 
@@ -129,6 +125,18 @@ func (s *Segment) appendHeader(o Object, p moqt.Properties) {
 	k.End = k.PayloadStart + o.PayloadLen()
 	s.Log.AddObject(k)
 	s.Log.Append(b)
+}
+
+// appendSame appends the bytes of another log that precede the payload of o.
+func (s *Segment) appendSame(o Object, from *Log) {
+	by := s.Log.End() - o.Start
+	from.mu.Lock()
+	head := from.chunks.read(o.Start, int(o.PayloadStart-o.Start))
+	from.mu.Unlock()
+	o.Start, o.IDEnd, o.PropertiesStart = o.Start+by, o.IDEnd+by, o.PropertiesStart+by
+	o.PayloadStart, o.End = o.PayloadStart+by, o.End+by
+	s.Log.AddObject(o)
+	s.Log.Append(head)
 }
 
 // Datagram is an object with forwarding preference Datagram.

@@ -32,7 +32,7 @@ type SourceConfig struct {
 	Overtaken func()
 	// Received returns when the packet came that was received last on the stream's connection, or 0. Default: 0.
 	Received func() clock.Time
-	Owner    any // for Segment.Owner
+	Owner    any // for Origin.Owner
 }
 
 // Source takes in one subgroup stream of a publisher. It reads and parses the stream on the goroutine that calls it,

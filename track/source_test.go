@@ -137,9 +137,10 @@ func TestSourceIsVerbatim(t *testing.T) {
 		require.Equal(t, b, readAll(t, seg.Log, 5))
 		require.Equal(t, want, received(t, seg))
 		verbatim := Segment{
-			Log: seg.Log, Group: 7, Priority: 128, Start: 5, FirstObject: true, Owner: k, track: k.track,
+			Log: seg.Log, Group: 7, Priority: 128, Start: 5, FirstObject: true, track: k.track,
 		}
 		require.Equal(t, verbatim, *seg)
+		require.Equal(t, k, seg.Log.Origin().Owner)
 		st, _ := seg.Log.State()
 		require.Equal(t, Finished, st)
 		require.Equal(t, moqt.Location{Group: 7, Object: 6}, *k.track.Largest())

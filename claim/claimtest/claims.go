@@ -39,7 +39,7 @@ func (c *Claims) SendAll(end, n int64) {
 func (c *Claims) Close() int64 { return c.sc.Stream.Close() }
 
 // Move moves the cursor to memory that the forwarder does not share, and returns it.
-func (c *Claims) Move() int64 { n, _ := c.sc.Stream.MoveTo(new(claim.StreamState)); return n }
+func (c *Claims) Move() int64 { n, _ := c.sc.Stream.MoveTo(new(claim.StreamState), 0); return n }
 
 // Check expects the records to cover all that was claimed, once, and the counters to agree. It returns the cursor,
 // whether claiming has ended, and how many claims had FIN.

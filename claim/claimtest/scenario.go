@@ -15,6 +15,7 @@ type Scenario struct {
 	Conn   *claim.ConnState
 	Stream *claim.StreamState
 	Ledger claim.Ledger
+	Base   int64        // stream offset minus offset in Stream
 	Shared []claim.Word // other words that the actors share
 	Actors []func()
 	Check  func()      // is called at the end of all actors
@@ -98,7 +99,7 @@ func (sc *Scenario) send(from, to int64, last bool) bool {
 	if fin {
 		flags |= claim.FlagFIN
 	}
-	sc.Conn.Commit(sc.Ledger, number, 1, from, claim.NewInfo(0, int(credit), 30, flags))
+	sc.Conn.Commit(sc.Ledger, number, 1, sc.Base+from, claim.NewInfo(0, int(credit), 30, flags))
 	return true
 }
 

@@ -73,8 +73,8 @@ enum stream_phase {
 
 // One downstream subgroup stream.
 struct stream_state {
-	u64 next; // the cursor: log offset of the first byte that no sender has claimed; with CLOSED_BIT
-	u64 delta; // stream offset minus log offset
+	u64 next; // the cursor: publisher's offset of the first byte that no sender has claimed; with CLOSED_BIT
+	u64 delta; // stream offset minus publisher's offset
 	u64 limit; // MAX_STREAM_DATA, a stream offset
 	u64 id;
 	enum stream_phase phase;
