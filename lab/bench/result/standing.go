@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 )
@@ -25,10 +24,6 @@ type Behind struct {
 	Others           string // each system that is better, with its value
 	Factor           Number // to the best of them; Unknown if a value is zero
 }
-
-// negligible is the share by which two values may differ and still count as even: single runs have no
-// spread.
-const negligible = 0.02
 
 // Standing compares the subject with the other systems.
 func (r Report) Standing() Standing {
@@ -52,7 +47,7 @@ func (st *Standing) compare(r Report, s Scenario, name string, m Metric) {
 	var better []string
 	for _, system := range r.Systems[1:] {
 		other, ok := s.Summary(system.Name).Metrics[name]
-		switch d := order(subject, other) * m.Better; {
+		switch d := subject.Compare(other) * m.Better; {
 		case !ok:
 		case d > 0:
 			st.Better++
@@ -84,12 +79,4 @@ func furthest(a, b Number) Number {
 		return b
 	}
 	return a
-}
-
-// order returns 1 if a is larger than b beyond the spread of the runs, -1 if it is smaller, 0 if neither.
-func order(a, b Statistic) int {
-	if !apart(a, b) || math.Abs(a.Median-b.Median) <= negligible*max(math.Abs(a.Median), math.Abs(b.Median)) {
-		return 0
-	}
-	return cmp.Compare(a.Median, b.Median)
 }

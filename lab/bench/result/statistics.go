@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -100,6 +101,18 @@ func (s Statistic) String() string {
 		return median
 	}
 	return fmt.Sprintf("%s (%s–%s)", median, low, high)
+}
+
+// negligible is the share by which two values may differ and still count as even: single runs have no
+// spread.
+const negligible = 0.02
+
+// Compare returns 1 if s is larger than o beyond the spread of the runs, -1 if it is smaller, 0 if neither.
+func (s Statistic) Compare(o Statistic) int {
+	if !apart(s, o) || math.Abs(s.Median-o.Median) <= negligible*max(math.Abs(s.Median), math.Abs(o.Median)) {
+		return 0
+	}
+	return cmp.Compare(s.Median, o.Median)
 }
 
 // apart reports whether the ranges of the runs do not overlap.
