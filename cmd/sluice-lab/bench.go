@@ -98,7 +98,6 @@ of a run, the tables have this reason instead of numbers.`,
 		"`address` of the relay's machine, or two: for publisher and subscribers (default: where ssh connects to)")
 	flags.StringVar(&f.sshConfig, "ssh-config", "", "configuration `file` for ssh (default: yours)")
 	flags.Uint64Var(&f.cfg.Seed, "seed", 1, "`seed` of the lab")
-	cmd.AddCommand(newBenchReport(env))
 	return cmd
 }
 
@@ -118,7 +117,7 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 		return err // nothing was measured: do not overwrite the results of an earlier run
 	}
 	printReport(env.Stdout, found, shown)
-	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found, true))
+	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
 	if written != nil {
 		return errors.Join(err, written)
 	}

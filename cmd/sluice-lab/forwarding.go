@@ -76,7 +76,7 @@ func (f *forwardingFlags) run(ctx context.Context, env *cli.Environment) error {
 	printReport(env.Stdout, found, map[string][]string{result.KindForwarding: {
 		"rate", "bits", "packet", "forwarder", "rtts", "missed", "user", "anonymous", "resident",
 	}})
-	return errors.Join(err, found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found, true))
+	return errors.Join(err, found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
 }
 
 func (f *forwardingFlags) configure() error {

@@ -137,7 +137,7 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err := os.MkdirAll(f.out, 0o755); err != nil {
 		return err
 	}
-	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found, true))
+	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
 }
 
 // subjects returns each policy with each controller, and then the oracles, which have none.

@@ -19,7 +19,7 @@ const maxListed = 25
 func (v view) writeTables(w io.Writer, charts []chart.Chart) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "# Tables of a benchmark\n\n%s\n", wrap(v.origin(), ""))
-	fmt.Fprintf(b, "    %s\n\n", quoteCommand(v.Command))
+	fmt.Fprintf(b, "    %s\n\n", breakCommand(v.Command))
 	systems := table{Columns: []string{"system", "version", "started with"}}
 	for _, s := range v.Systems {
 		systems.Rows = append(systems.Rows, []string{s.Name, s.Version, s.Command})
@@ -113,16 +113,37 @@ func (v view) writeStanding(w io.Writer) {
 	t.markdown(w)
 }
 
-// quoteCommand returns a command line that a shell splits into the same words.
-func quoteCommand(words []string) string {
-	quoted := make([]string, len(words))
+// breakCommand returns a command that a shell splits into the same words, in lines of a code block. Only what begins
+// with a dash begins a line.
+func breakCommand(words []string) string {
+	var b strings.Builder
+	column := 0
 	for i, w := range words {
-		if w == "" || strings.ContainsFunc(w, mustQuote) {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		w = quote(w)
+		needs := 1 + utf8.RuneCountInString(w)
+		if i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+			needs += 1 + utf8.RuneCountInString(quote(words[i+1]))
 		}
-		quoted[i] = w
+		switch {
+		case i == 0:
+		case column+needs > maxColumns-10 && strings.HasPrefix(w, "-"):
+			b.WriteString(" \\\n        ")
+			column = 4
+		default:
+			b.WriteByte(' ')
+		}
+		b.WriteString(w)
+		column += 1 + utf8.RuneCountInString(w)
 	}
-	return strings.Join(quoted, " ")
+	return b.String()
+}
+
+// quote returns a word as a shell needs it.
+func quote(w string) string {
+	if w == "" || strings.ContainsFunc(w, mustQuote) {
+		return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return w
 }
 
 func mustQuote(r rune) bool {

@@ -10,8 +10,8 @@ import (
 	"sluice/lab/bench/result"
 )
 
-// Write writes tables.md into a directory, and the plots that it shows, or all, as SVG. It does not write results.json.
-func Write(dir string, r result.Report, all bool) error {
+// Write writes tables.md into a directory, and all plots as SVG. It does not write results.json.
+func Write(dir string, r result.Report) error {
 	if err := r.Validate(); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -21,14 +21,7 @@ func Write(dir string, r result.Report, all bool) error {
 	}
 	v := view{r}
 	charts := v.charts()
-	drawn := charts
-	if !all {
-		drawn = nil
-		for _, kind := range v.Kinds() {
-			drawn = append(drawn, firstOfFigures(kind, charts)...)
-		}
-	}
-	for _, c := range drawn {
+	for _, c := range charts {
 		path := filepath.Join(plots, c.ID+".svg")
 		if err := writeFile(path, func(w io.Writer) error { return chart.Draw(w, c) }); err != nil {
 			return err
