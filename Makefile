@@ -21,7 +21,7 @@ DEB_VERSION := $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed '
 	git log -1 --format=0~%cd.%h --date=format:%Y%m%d 2>/dev/null || echo 0)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb earlier release check-release image interop-runner check-interop-runner conform-peers chart check-chart check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers unprotected micro kernels clean
+.PHONY: help build demo test mutants flaky check simulate chaos race race-build deps third_party generate check-generated test-web lint examples cross deb earlier release check-release image interop-runner check-interop-runner conform-peers chart check-chart check-dist vulnerabilities third-party-test interop browser fuzz bench bench-quick bench-peers evidence pages unprotected micro kernels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z_-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -140,6 +140,7 @@ interop-runner: deps third_party ## build the images for moq-interop-runner, rel
 
 conform-peers: build bench-peers ## try the rules of MoQT at Sluice and at relays of others, into docs/results/conformance
 	scripts/conform-peers docs/results/conformance
+	go run ./scripts/pages
 
 check-interop-runner: interop-runner ## run each of the runner's tests, client image against relay image (root)
 	unshare --net --mount scripts/try-interop-runner bin/interop-runner/relay.tar bin/interop-runner/client.tar
@@ -187,6 +188,13 @@ bench-quick: deps build ## measure the relay in a lab, the shortest form (less t
 
 bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust and npm)
 	lab/bench/install-peers
+
+evidence: deps build ## run all that docs/results has again, and write all pages (EVIDENCE=-n says how long; root)
+	scripts/evidence $(EVIDENCE)
+
+pages: third_party ## write the numbers of docs/results into README.md and docs, and check all pages
+	go run ./scripts/pages
+	go run ./scripts/pages check
 
 # Nothing that is installed or shipped comes from here.
 unprotected: third_party ## build programs without packet protection, for sluice-lab bench --unprotected

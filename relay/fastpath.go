@@ -45,8 +45,8 @@ func forwarderOf(conn transport.Conn, v moqt.Version) claim.ForwarderConn {
 	return s.Forwarder()
 }
 
-// acceleration is the part of a track's forwarding that the fast path does. All methods but identify and announce expect
-// hub.mu to be held.
+// acceleration is the part of a track's forwarding that the fast path does. All methods but identify and announce
+// expect hub.mu to be held.
 type acceleration struct {
 	hub    *hub
 	track  *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
