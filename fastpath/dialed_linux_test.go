@@ -2,7 +2,6 @@ package fastpath_test
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,39 +11,6 @@ import (
 	"sluice/lab"
 	"sluice/transport"
 )
-
-// TestBothWays publishes and subscribes on one connection that the relay has dialed, as another relay does. Media is
-// forwarded both ways at once.
-func TestBothWays(t *testing.T) {
-	for _, scheme := range []string{"moqt", "https"} {
-		t.Run(scheme, func(t *testing.T) {
-			if scheme == "moqt" { // TestRelayForwards has it in one direction
-				thorough.Only(t)
-			}
-			w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, dialed: dialPublisher})
-			far, farSession := w.publisherOf("far", w.lab.Publisher, scheme)
-			near, nearSession := w.publisherOf("near", w.lab.Subscribers[0], scheme)
-			viewers := []*viewer{
-				w.subscribe(nearSession, trackOf("far", 0)), w.subscribe(farSession, trackOf("near", 0)),
-			}
-			broadcasts := []*broadcast{w.broadcast(<-far.subscribed), w.broadcast(<-near.subscribed)}
-			next := uint64(0)
-			w.forwards(func() {
-				var sending sync.WaitGroup
-				for _, b := range broadcasts {
-					sending.Go(func() {
-						b.send(present(next, 1), 0, 2*time.Millisecond, 9000, 3000, 1000, 100, 5000)
-					})
-				}
-				sending.Wait()
-				for i, v := range viewers {
-					w.expect(v, broadcasts[i], next)
-				}
-				next++
-			})
-		})
-	}
-}
 
 // TestRelayMoves gives the relay other addresses on the devices that lead to the peers that it has dialed. They learn
 // of it from the relay's next packets, and the relay from theirs. Only on the path that it knows the socket's reader

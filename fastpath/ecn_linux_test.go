@@ -1,6 +1,7 @@
 package fastpath_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 	"sluice/congestion"
 	"sluice/lab"
 	"sluice/media"
-	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"
 )
@@ -32,23 +32,22 @@ func testECN(t *testing.T, controller func(mtu int) congestion.Controller) {
 		sender: media.SenderConfig{NewController: controller},
 	})
 	p := w.publisher("moqt")
-	player := &player{came: make(map[moqt.Location]time.Time)}
-	sub, err := w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{}).Subscribe(t.Context(),
-		moqt.Subscribe{Track: trackName(0)}, player)
-	require.NoError(t, err)
-	_, err = sub.Wait(t.Context())
-	require.NoError(t, err)
-	cam := &camera{world: w, pub: <-p.subscribed}
-	cam.groups(1)
-	w.await(player, 0)
+	v := w.subscribe(w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{}), trackName(0))
+	b := w.broadcast(<-p.subscribed)
+	group := uint64(0)
+	send := func() {
+		b.send(present(group, 1), 0, 40*time.Millisecond, slices.Repeat([]int{8000}, 12)...)
+		w.expect(v, b, group)
+		group++
+	}
+	send()
 	require.Zero(t, w.loop.Stats().Counters.CongestedPackets)
 
 	marking := lab.Conditions{Delay: 5 * time.Millisecond, Mark: 0.1}
 	require.NoError(t, w.lab.Subscribers[0].Devices[0].Link.Set(lab.ToHost, marking))
-	cam.groups(3)
-	w.await(player, 3)
-	require.Empty(t, player.errs)
-	require.Zero(t, player.resets)
+	for range 3 {
+		send()
+	}
 	counters := w.loop.Stats().Counters
 	require.NotZero(t, counters.ForwarderPackets)
 	require.NotZero(t, counters.CongestedPackets)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
-	"github.com/quic-go/webtransport-go"
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath"
@@ -41,13 +40,10 @@ type world struct {
 	v6       bool
 	cert     tls.Certificate
 	hash     []byte
-	at       map[*lab.Host]netip.Addr // of the relay, where it differs from the device's
 	sender   media.SenderConfig
 	dialed   dialed
 	serve    func(transport.Conn)
-	draft    moqt.Version        // of the next connection that a host dials; 0: the newest
-	session  webtransport.Config // the limits of the WebTransport sessions that hosts dial
-	excused  []string            // reasons to decline that are the publishers'
+	excused  []string // reasons to decline that are the publishers'
 }
 
 type worldConfig struct {
@@ -57,8 +53,6 @@ type worldConfig struct {
 	budget   relay.FastPathBudget
 	sender   media.SenderConfig
 	rule     *fastpath.Rule // nil: the built-in one
-	prepare  func(*world)   // before the relay is there
-	devices  []string       // default: auto
 	dialed   dialed
 }
 
@@ -87,9 +81,6 @@ func (w *world) dials(h *lab.Host) bool {
 func newWorld(t testing.TB, cfg worldConfig) *world {
 	t.Helper()
 	w := &world{TB: t, lab: labtest.New(t, cfg.topology), v6: cfg.v6, dialed: cfg.dialed}
-	if cfg.prepare != nil {
-		cfg.prepare(w)
-	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cert, hash, err := transport.DevCertificate()
 	require.NoError(t, err)
@@ -118,13 +109,6 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 			return err
 		}
 		devices, err := fastpath.Devices(netip.IPv6Unspecified())
-		for i, name := range cfg.devices {
-			d, err := net.InterfaceByName(name)
-			if err != nil {
-				return err
-			}
-			devices = append(devices[:i], d.Index)
-		}
 		if err != nil {
 			return err
 		}
@@ -218,16 +202,9 @@ func (w *world) address(d *lab.Device) netip.Addr {
 func (w *world) dialRelay(ctx context.Context, from *lab.Host, scheme string, limits transport.Limits) (
 	transport.Conn, error,
 ) {
-	addr, ok := w.at[from]
-	if !ok {
-		addr = w.address(w.lab.Relay.Facing(from))
-	}
-	protocols := moqt.ALPNs()
-	if w.draft != 0 {
-		protocols = []string{w.draft.ALPN()}
-	}
-	return transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, netip.AddrPortFrom(addr, 4443)), transport.ClientConfig{
-		Protocols: protocols, CertificateSHA256: w.hash, Limits: limits, SessionLimits: w.session,
+	addr := netip.AddrPortFrom(w.address(w.lab.Relay.Facing(from)), 4443)
+	return transport.Dial(ctx, fmt.Sprintf("%s://%s/", scheme, addr), transport.ClientConfig{
+		Protocols: moqt.ALPNs(), CertificateSHA256: w.hash, Limits: limits,
 		ListenUDP: func(string, *net.UDPAddr) (transport.UDPConn, error) { return from.ListenUDP(netip.AddrPort{}) },
 	})
 }
@@ -272,28 +249,19 @@ func (p *publisher) HandleSubscribe(pub *session.Publication) {
 
 func (w *world) publisher(scheme string) *publisher {
 	w.Helper()
-	p, _ := w.publisherOf("live", w.lab.Publisher, scheme)
-	return p
-}
-
-// publisherOf publishes a namespace from a host.
-func (w *world) publisherOf(namespace string, from *lab.Host, scheme string) (*publisher, *session.Session) {
-	w.Helper()
 	if scheme == "https" {
 		w.excused = []string{fastpathtest.HeaderApart}
 	}
 	p := &publisher{subscribed: make(chan *session.Publication, 100)}
-	s := w.connect(from, scheme, p, transport.Limits{})
-	ns, err := s.PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{namespace}})
+	s := w.connect(w.lab.Publisher, scheme, p, transport.Limits{})
+	ns, err := s.PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
 	require.NoError(w, err)
 	require.NoError(w, ns.Wait(w.Context()))
-	return p, s
+	return p
 }
 
-func trackName(n int) moqt.FullTrackName { return trackOf("live", n) }
-
-func trackOf(namespace string, n int) moqt.FullTrackName {
-	return moqt.FullTrackName{Namespace: moqt.Namespace{namespace}, Name: fmt.Sprintf("video%d", n)}
+func trackName(n int) moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: fmt.Sprintf("video%d", n)}
 }
 
 // viewer keeps the objects of a track that come.
