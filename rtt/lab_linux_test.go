@@ -21,9 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"sluice/internal/thorough"
 	"sluice/lab"
-	"sluice/lab/labtest"
 	"sluice/rtt/pcap"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
@@ -216,64 +214,6 @@ func ping(t testing.TB, from *lab.Host, to netip.Addr, count int) (rtts []time.D
 	return rtts
 }
 
-var paths = map[string]struct {
-	conditions lab.Conditions
-	rounds     int
-}{
-	"no delay":            {lab.Conditions{}, 100},
-	"10 ms each way":      {lab.Conditions{Delay: 10 * time.Millisecond}, 40},
-	"100 ms each way":     {lab.Conditions{Delay: 100 * time.Millisecond}, 8},
-	"loss and reordering": {lab.Conditions{Delay: 10 * time.Millisecond, Loss: 0.01, Reorder: 0.02}, 40},
-}
-
-// TestAgainstReference compares RTTs with an independent reference, computed from a capture of the same packets. Of the
-// paths that only delay, make test has one.
-func TestAgainstReference(t *testing.T) {
-	for name, path := range paths {
-		t.Run(name, func(t *testing.T) {
-			if path.conditions.Delay > 0 && path.conditions.Loss == 0 {
-				thorough.Only(t)
-			}
-			l := labtest.New(t, lab.Topology{Uplink: lab.Symmetric(path.conditions), Seed: 7})
-			client, server := l.Publisher, l.Relay
-			address := server.Facing(client).IPv4.Addr()
-			cfg := MonitorConfig{TCP: true, ICMP: true, RateLimit: -1, IncludeLocal: true}
-			var pinged []time.Duration
-			got, packets := capturing(t, client, cfg, func() {
-				exchange(t, client, server, path.rounds)
-				pinged = ping(t, client, address, 20)
-			})
-			requireEchoes(t, got, pinged)
-			requireReference(t, "TCP", address, cfg, got, packets, referenceTCP(packets))
-			requireReference(t, "ICMP", address, cfg, got, packets, referenceEcho(packets))
-		})
-	}
-}
-
-// Without timestamps, RTTs come from sequence numbers, with Karn's rule.
-func TestAgainstReferenceWithoutTimestamps(t *testing.T) {
-	for _, name := range []string{"10 ms each way", "loss and reordering"} {
-		t.Run(name, func(t *testing.T) {
-			path := paths[name]
-			if path.conditions.Loss == 0 {
-				thorough.Only(t)
-			}
-			l := labtest.New(t, lab.Topology{Uplink: lab.Symmetric(path.conditions), Seed: 7})
-			client, server := l.Publisher, l.Relay
-			require.NoError(t, client.Do(func() error {
-				return os.WriteFile("/proc/sys/net/ipv4/tcp_timestamps", []byte("0"), 0o644)
-			}))
-			cfg := MonitorConfig{TCP: true, RateLimit: -1, IncludeLocal: true, IncludeSYN: true}
-			got, packets := capturing(t, client, cfg, func() { exchange(t, client, server, path.rounds) })
-			for _, s := range got {
-				require.Equal(t, report.MethodSequence, s.Method)
-			}
-			address := server.Facing(client).IPv4.Addr()
-			requireReference(t, "TCP", address, cfg, got, packets, referenceSequence(packets))
-		})
-	}
-}
-
 // capturing measures and captures the packets at a host's eth0 while traffic runs.
 func capturing(t *testing.T, h *lab.Host, cfg MonitorConfig, traffic func()) ([]report.Sample, []pcap.Packet) {
 	capture := startTap(t, h, "eth0")
@@ -283,71 +223,7 @@ func capturing(t *testing.T, h *lab.Host, cfg MonitorConfig, traffic func()) ([]
 	return end().Samples, capture.end()
 }
 
-// requireEchoes compares the number of echoes with ping's own report.
-func requireEchoes(t *testing.T, got []report.Sample, pinged []time.Duration) {
-	t.Helper()
-	var echoes []time.Duration
-	for _, s := range got {
-		if s.Method == report.MethodEcho {
-			echoes = append(echoes, s.RTT)
-		}
-	}
-	require.Len(t, echoes, len(pinged))
-	t.Logf("ping: %v in the median, measured: %v", median(pinged), median(echoes))
-}
-
 func median(list []time.Duration) time.Duration {
 	list = slices.Sorted(slices.Values(list))
 	return list[len(list)/2]
-}
-
-// requireReference compares samples of a protocol with the reference. The second comparison is for make check:
-//
-//   - The kernel programs measure the capture once more, with the times in it. Each RTT equals the reference's.
-//   - There are as many live samples as the reference has RTTs, but for a few: where packets cross on two CPUs, the
-//     program may see them in another order than the capture. The capture times an arriving packet before the program
-//     sees it, and a leaving one after. The live RTT of the remote host is therefore at least the reference's,
-//     and the live RTT of this host at most.
-func requireReference(
-	t *testing.T, protocol string, remote netip.Addr, cfg MonitorConfig,
-	live []report.Sample, packets []pcap.Packet, want []refSample,
-) {
-	t.Helper()
-	require.NotEmpty(t, want, protocol)
-	var again reporttest.Sink
-	cfg.Sink = &again
-	mustReplay(t, cfg, captureFile(t, packets...))
-	reference, replayed := make(map[netip.Addr][]time.Duration), rttsBySource(protocol, again.Samples)
-	for _, w := range want {
-		reference[w.source] = append(reference[w.source], w.rtt)
-	}
-	require.Equal(t, reference, replayed, "%s: RTTs in the capture, by the host that replies", protocol)
-	if !thorough.Set() {
-		require.NotEmpty(t, live, protocol)
-		return
-	}
-	measured := rttsBySource(protocol, live)
-	require.Len(t, measured, len(reference), protocol)
-	for source, rtts := range reference {
-		crossing := float64(1 + len(rtts)/50)
-		require.InDelta(t, len(rtts), len(measured[source]), crossing, "%s: live RTTs of %v", protocol, source)
-		t.Logf("%s: %d replies of %v, %v in the median, %v in the reference",
-			protocol, len(rtts), source, median(measured[source]), median(rtts))
-		if source == remote {
-			require.GreaterOrEqual(t, median(measured[source]), median(rtts), "%s: replies of %v", protocol, source)
-		} else {
-			require.LessOrEqual(t, median(measured[source]), median(rtts), "%s: replies of %v", protocol, source)
-		}
-	}
-}
-
-// rttsBySource lists the RTTs of a protocol by the host that replies.
-func rttsBySource(protocol string, samples []report.Sample) map[netip.Addr][]time.Duration {
-	rtts := make(map[netip.Addr][]time.Duration)
-	for _, s := range samples {
-		if s.Protocol == protocol {
-			rtts[s.Source.Addr()] = append(rtts[s.Source.Addr()], s.RTT)
-		}
-	}
-	return rtts
 }

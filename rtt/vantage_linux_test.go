@@ -2,7 +2,6 @@ package rtt
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -20,55 +19,6 @@ import (
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
 )
-
-// addVXLAN adds an end of a tunnel to a host, over its device that faces the other host.
-func addVXLAN(t *testing.T, h, other *lab.Host, vni int, address string) {
-	t.Helper()
-	require.NoError(t, h.Do(func() error {
-		d, err := net.InterfaceByName(h.Facing(other).Name)
-		if err != nil {
-			return err
-		}
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "tunnel"
-		link := &netlink.Vxlan{
-			LinkAttrs: attrs, VxlanId: vni, Port: 4789, Learning: true, VtepDevIndex: d.Index,
-			SrcAddr: h.Facing(other).IPv4.Addr().AsSlice(), Group: other.Facing(h).IPv4.Addr().AsSlice(),
-		}
-		if err := netlink.LinkAdd(link); err != nil {
-			return err
-		}
-		a, err := netlink.ParseAddr(address)
-		if err != nil {
-			return err
-		}
-		if err := netlink.AddrAdd(link, a); err != nil {
-			return err
-		}
-		return netlink.LinkSetUp(link)
-	}))
-}
-
-// Pings through a tunnel of the kernel, measured below it and in it.
-func TestTunnelDevice(t *testing.T) {
-	l := labtest.New(t, lab.Topology{})
-	addVXLAN(t, l.Publisher, l.Relay, 7, "172.30.0.1/24")
-	addVXLAN(t, l.Relay, l.Publisher, 7, "172.30.0.2/24")
-	inside := netip.MustParseAddr("172.30.0.2")
-	for _, hook := range []attach.Hook{attach.HookTC, attach.HookXDP} {
-		end := measuring(t, l.Publisher, MonitorConfig{
-			Interfaces: []string{"eth0", "tunnel"}, ICMP: true, RateLimit: -1, Tunnels: true, Hook: hook,
-			XDPMode: attach.XDPGeneric,
-		})
-		require.Len(t, ping(t, l.Publisher, inside, 5), 5)
-		seen := make(map[string]int)
-		for _, s := range end().Samples {
-			require.Equal(t, inside, s.Source.Addr())
-			seen[string(s.AppendPlace(nil))]++
-		}
-		require.Equal(t, map[string]int{" on eth0 vni 7": 5, " on tunnel": 5}, seen, hook)
-	}
-}
 
 // addMirror gives a host a device that receives the frames passed to write, as from a switch.
 func addMirror(t *testing.T, h *lab.Host, device string) (write func(frame []byte)) {
