@@ -123,44 +123,6 @@ func next(t *testing.T, from *Server) *Server {
 	return s
 }
 
-// TestLinks makes links between three processes. Media reaches subscribers of each from publishers of each.
-func TestLinks(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		first := start(t, Config{})
-		second := next(t, first)
-		third := next(t, second)
-		servers := map[string]*Server{"first": first, "second": second, "third": third}
-		payload := bytes.Repeat([]byte("media "), 50_000)
-		for name, s := range servers {
-			send := publish(t, s, name)
-			var all []streams
-			for _, o := range servers {
-				all = append(all, receive(t, o, name))
-			}
-			for g := range uint64(3) {
-				send(g, payload)
-			}
-			for _, c := range all {
-				for range 3 {
-					require.True(t, bytes.HasSuffix(c.await(t), payload))
-				}
-			}
-		}
-		targets, err := third.LinkTargets()
-		require.NoError(t, err)
-		require.Len(t, targets, 3)
-		require.NotEqual(t, targets[0].Secret, targets[1].Secret)
-		require.Len(t, third.Relay().Sessions(), 4, "links are not listed")
-
-		// The first process ends. A process that replaces the third has no link with it.
-		require.NoError(t, first.relayEnds())
-		require.Eventually(t, func() bool {
-			targets, err = third.LinkTargets()
-			return err == nil && len(targets) == 2
-		}, time.Minute, 10*time.Millisecond)
-	})
-}
-
 // TestLinkIsMadeAnew loses a link. Media flows again after that.
 func TestLinkIsMadeAnew(t *testing.T) {
 	virtual(t, func(t *testing.T) {

@@ -147,25 +147,6 @@ func ranked(node string, n int) (names []string) {
 	return names
 }
 
-// TestPublisherMoves lets a publisher come back at another node: the subscription goes on.
-func TestPublisherMoves(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
-		send := publish(t, a.Server, "video")
-		c.knowsRoute(t, 1)
-		got := receive(t, c.Server, "video")
-		send(0, []byte("from a"))
-		require.Contains(t, string(got.await(t)), "from a")
-		a.stop()
-		send = publish(t, b.Server, "video")
-		await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
-		send(1, []byte("from b"))
-		require.Contains(t, string(got.await(t)), "from b")
-	})
-}
-
 // TestPublisherIsReplaced lets a publisher end its track, and another one publish it at the same node a moment later.
 // The other node hears that the route has gone before the subscription ends, and that it is there again before it may
 // subscribe at that node again.

@@ -59,45 +59,6 @@ func (c streams) await(t *testing.T) []byte {
 	}
 }
 
-// TestUpstream has chains of three servers over both transports. Subscribers of each get the same bytes.
-func TestUpstream(t *testing.T) {
-	for _, scheme := range []string{"moqt", "https"} {
-		t.Run(scheme, func(t *testing.T) {
-			virtual(t, func(t *testing.T) {
-				origin := start(t, Config{})
-				middle := behind(t, Config{}, scheme, origin)
-				edge := behind(t, Config{}, scheme, middle)
-				send := publish(t, origin, "video")
-				var all []streams
-				for _, s := range []*Server{edge, middle, origin, edge} {
-					all = append(all, receive(t, s, "video"))
-				}
-				payload := bytes.Repeat([]byte("media "), 50_000)
-				for g := range uint64(3) {
-					send(g, payload)
-				}
-				for _, c := range all {
-					for range 3 {
-						require.True(t, bytes.HasSuffix(c.await(t), payload))
-					}
-				}
-				for _, s := range []*Server{middle, edge} {
-					sessions := upstreamSessions(s)
-					require.Len(t, sessions, 1)
-					require.Equal(t, 1, sessions[0].Publications)
-					require.True(t, strings.HasPrefix(sessions[0].Upstream, scheme+"://127.0.0.1:"))
-				}
-				// The connection comes from the port that the server listens on.
-				addresses := make(map[string]bool)
-				for _, st := range origin.relay.Sessions() {
-					addresses[st.Remote] = true
-				}
-				require.True(t, addresses[middle.Addr().String()], addresses)
-			})
-		})
-	}
-}
-
 // running is a server that a test ends.
 type running struct {
 	*Server
@@ -121,44 +82,6 @@ func (r *running) end(t *testing.T) {
 	r.stop()
 	require.NoError(t, <-r.served)
 	require.NoError(t, r.Drain("", 100*time.Millisecond))
-}
-
-// TestUpstreamSendsElsewhere drains an upstream relay, which names another one. Subscribers get every object once.
-func TestUpstreamSendsElsewhere(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		cert, _, err := transport.DevCertificate()
-		require.NoError(t, err)
-		first := serve(t, Config{
-			Listen: "127.0.0.1:0", Transport: transport.ListenConfig{Certificate: &cert},
-			FastPath: FastPathConfig{Mode: FastPathOff},
-		})
-		second := start(t, Config{})
-		edge := behind(t, Config{}, "moqt", first.Server)
-		sendFirst, sendSecond := publish(t, first.Server, "video"), publish(t, second, "video")
-		c := receive(t, edge, "video")
-		sendFirst(0, []byte("zero"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("zero")))
-		first.stop()
-		require.NoError(t, <-first.served)
-		drained := make(chan error, 1)
-		go func() { drained <- first.Drain("moqt://"+second.Addr().String()+"/", 5*time.Second) }()
-		require.Eventually(t, func() bool {
-			for _, st := range upstreamSessions(edge) {
-				if st.Remote == second.Addr().String() && st.Publications == 1 {
-					return true
-				}
-			}
-			return false
-		}, time.Minute, 5*time.Millisecond)
-		sendSecond(1, []byte("one"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("one")))
-		require.NoError(t, <-drained)
-		connected(t, edge, 1)
-		sendSecond(2, []byte("two"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("two")))
-		require.Empty(t, c)
-	})
 }
 
 // TestHostsOfGoaway checks where an upstream relay may send this one.
