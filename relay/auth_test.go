@@ -367,51 +367,6 @@ func TestGrantsExpire(t *testing.T) {
 	})
 }
 
-func TestPublishersGrantExpires(t *testing.T) {
-	start := time.Now
-	auth := &rules{}
-	onBench(t, Config{Authorizer: auth, Grace: time.Second}, func(b *bench) {
-		began := start()
-		auth.allow = func(a AuthRequest) (Grant, error) {
-			if a.Action == ActionPublish {
-				return Grant{Expires: began.Add(10 * time.Second)}, nil
-			}
-			return Grant{}, nil
-		}
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		require.Equal(t, uint64(10_000), *pub.Parameters().Expires)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		require.Error(t, pub.Context().Err())
-	})
-}
-
-func TestUpdateWithoutAuthorization(t *testing.T) {
-	denied := errors.New("the directory is down")
-	auth := &rules{allow: func(a AuthRequest) (Grant, error) {
-		if len(a.Tokens) > 0 {
-			return Grant{}, denied
-		}
-		return Grant{}, nil
-	}}
-	onBench(t, Config{Authorizer: auth}, func(b *bench) {
-		pub := b.connect()
-		pub.serve(&source{})
-		pub.announce("live")
-		c := b.connect()
-		_, s := c.mustSubscribe(moqt.Parameters{})
-		_, err := s.Update(b.ctx, moqt.Parameters{AuthorizationTokens: []moqt.Token{token("x")}})
-		b.refused(err, moqt.RequestInternalError)
-		require.NotContains(t, err.Error(), "directory", "the reason is for the operator")
-		b.done(s, moqt.DoneUpdateFailed)
-		n, err := c.watch("live")
-		require.NoError(t, err)
-		b.refused(n.Update(b.ctx, moqt.Parameters{AuthorizationTokens: []moqt.Token{token("x")}}),
-			moqt.RequestInternalError)
-	})
-}
-
 func FuzzParseTokens(f *testing.F) {
 	f.Add("tok publish,subscribe live/a,* expires=2020-01-01T00:00:00Z\n# comment\n* all *")
 	f.Add("sha256:00 discover %41%")

@@ -67,40 +67,6 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestOffersOfVersions lets publishers offer tracks that subscribers of all versions have asked for by
-// SUBSCRIBE_TRACKS.
-func TestOffersOfVersions(t *testing.T) {
-	for _, here := range moqt.Versions() {
-		for _, there := range moqt.Versions() {
-			t.Run(fmt.Sprintf("from %d to %d", here, there), func(t *testing.T) {
-				onBench(t, Config{}, func(b *bench) {
-					pub, c, k := b.speaks(here), b.speaks(there), &sink{layout: there.DataLayout()}
-					var offered *session.Subscription
-					c.handler.publish = func(s *session.Subscription) {
-						offered = s
-						require.NoError(t, s.Accept(moqt.Parameters{
-							Forward: ptr(true), SubscriberPriority: ptr(uint8(7)),
-						}, k))
-					}
-					_, err := c.SubscribeTracks(b.ctx, moqt.SubscribeTracks{
-						Prefix: moqt.Namespace{"live"}, Parameters: moqt.Parameters{Forward: ptr(false)},
-					}, nil)
-					require.NoError(t, err)
-					src := &source{}
-					_, err = src.offer(pub, moqt.Parameters{Forward: ptr(false)})
-					require.NoError(t, err)
-					require.NotNil(t, offered)
-					require.False(t, offered.Offer().Parameters.ForwardState())
-					require.True(t, src.publication().Forward(), "the relay asks for objects when a subscriber does")
-					src.group(1, 2)
-					require.Equal(t, "1.0, 1.1, 1 fin", k.take())
-					require.Equal(t, uint8(7), c.sender().subs[0].cfg.Priority)
-				})
-			})
-		}
-	}
-}
-
 // TestFill lets subscriptions ask for objects of the past.
 func TestFill(t *testing.T) {
 	relative := func(n uint64) *moqt.Parameters {

@@ -95,24 +95,6 @@ func TestRefusedRequestsAreNoEvents(t *testing.T) {
 	})
 }
 
-// A peer that is offered a track counts as its subscriber when it has accepted.
-func TestEventsOfOffers(t *testing.T) {
-	var j journal
-	onBench(t, Config{OnEvent: j.add}, func(b *bench) {
-		refuses, accepts := b.connect(), b.connect()
-		_, err := refuses.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		j.take()
-		_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		require.Equal(t, "session_start 3, publish_start 3 video", j.take())
-		accepts.acceptOffers(&offered{})
-		_, err = accepts.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		require.Equal(t, "first_subscriber 2 video", j.take())
-	})
-}
-
 // Events of a session with an upstream relay name that relay.
 func TestEventsOfUpstreams(t *testing.T) {
 	var mu sync.Mutex

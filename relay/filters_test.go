@@ -132,37 +132,6 @@ func sprint(format string, group uint64) string {
 	return fmt.Sprintf(format, group)
 }
 
-// TestUpdateOfRangeFilters adds, changes and removes filters while a stream arrives.
-func TestUpdateOfRangeFilters(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		src := b.connect().serve(&source{})
-		src.c.announce("live")
-		k, s := b.speaks(moqt.Draft22).mustSubscribe(moqt.Parameters{})
-		update := func(filters moqt.RangeFilters) {
-			_, err := s.Update(b.ctx, moqt.Parameters{RangeFilters: filters})
-			require.NoError(t, err)
-		}
-		g := src.open(moqt.SubgroupHeader{GroupID: 1})
-		g.object(0)
-		require.Equal(t, "1.0", k.take())
-		update(filter(moqt.ParameterSubgroupFilter, 0, 0))
-		g.object(1)
-		require.Equal(t, "1.1", k.take(), "the same stream, of which all objects pass")
-		update(filter(moqt.ParameterObjectIDFilter, 3, 4))
-		require.Equal(t, fmt.Sprintf("1 reset %d", moqt.ResetCancelled), k.take())
-		g.object(2).object(3)
-		require.Equal(t, "1.3", k.take())
-		update(moqt.RangeFilters{{Type: moqt.ParameterObjectIDFilter}})
-		require.Equal(t, fmt.Sprintf("1 reset %d", moqt.ResetCancelled), k.take())
-		g.object(4).object(5)
-		require.Equal(t, "1.4, 1.5", k.take())
-		update(filter(moqt.ParameterSubgroupFilter, 1, 1))
-		require.Equal(t, fmt.Sprintf("1 reset %d", moqt.ResetCancelled), k.take())
-		g.object(6).fin()
-		require.Empty(t, k.take())
-	})
-}
-
 // TestTooManyRangeFilters checks that the different filters of a track's subscriptions are limited, in all and for each
 // address, and that filters that a subscription has already can be used by others.
 func TestTooManyRangeFilters(t *testing.T) {
@@ -225,40 +194,6 @@ func TestTooManyEndsWithinGroups(t *testing.T) {
 		require.NoError(t, err)
 		c.mustSubscribe(upTo(3, 2000))
 	})
-}
-
-// TestOffersWithEndsWithinGroups checks that the ends of offered tracks' subscriptions count, too.
-func TestOffersWithEndsWithinGroups(t *testing.T) {
-	for name, tt := range map[string]struct{ asked, answered moqt.Parameters }{
-		"of SUBSCRIBE_TRACKS": {asked: upTo(3, 2000)},
-		"of the first update": {answered: upTo(3, 2000)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, Config{}, func(b *bench) {
-				src := b.connect().serve(&source{})
-				src.c.announce("live")
-				c := b.speaks(moqt.Draft22)
-				for n := range uint64(maxFiltersOfAddress) {
-					c.mustSubscribe(upTo(3, 1000+n))
-				}
-				other := b.speaks(moqt.Draft22)
-				o := other.acceptOffers(&offered{params: tt.answered})
-				_, err := other.subscribeTracks(tt.asked, "live")
-				require.NoError(t, err)
-				_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
-				require.NoError(t, err)
-				synctest.Wait()
-				if tt.asked.Filter != nil {
-					require.Empty(t, o.subs)
-					require.Len(t, other.blocked, 1)
-					return
-				}
-				sub := <-o.subs
-				require.Error(t, sub.Context().Err())
-				b.done(sub, moqt.DoneUpdateFailed)
-			})
-		})
-	}
 }
 
 // TestRangesOfUpdatesAreAdded checks that MAX_FILTER_RANGES limits what a subscription has after an update.

@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"context"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,35 +47,6 @@ func TestGuestsAreSessions(t *testing.T) {
 		require.Error(t, first.Context().Err())
 		b.admit(guestFrom("192.0.2.1", ActionSubscribe)).Leave()
 		other.Leave()
-	})
-}
-
-// TestGuestsNeedPermission checks what the Authorizer is asked, and that a guest has to go when the answer changes.
-func TestGuestsNeedPermission(t *testing.T) {
-	onBench(t, Config{PerAddress: Quota{Sessions: 2}}, func(b *bench) {
-		file := tokenFile(t, "cam publish live", "viewer subscribe live expires=2000-01-01T00:01:00Z")
-		b.authorize(file)
-		for _, cfg := range []GuestConfig{
-			guestFrom("192.0.2.1", ActionPublishNamespace), guestFrom("192.0.2.1", ActionPublishNamespace, "viewer"),
-			guestFrom("192.0.2.1", ActionSubscribe, "cam"), guestFrom("192.0.2.1", ActionSubscribe, "else"),
-		} {
-			_, err := b.relay.Admit(b.ctx, cfg)
-			b.refused(err, moqt.RequestUnauthorized)
-		}
-		publisher := b.admit(guestFrom("192.0.2.1", ActionPublishNamespace, "cam"))
-		viewer := b.admit(guestFrom("192.0.2.1", ActionSubscribe, "viewer"))
-		time.Sleep(2 * time.Minute) // the bench begins in the year 2000
-		require.ErrorIs(t, context.Cause(viewer.Context()), ErrWithdrawn)
-		require.NoError(t, publisher.Context().Err())
-		require.NoError(t, os.WriteFile(file.name, []byte("other publish live\n"), 0o600))
-		time.Sleep(5 * time.Second)
-		require.ErrorIs(t, context.Cause(publisher.Context()), ErrWithdrawn)
-		publisher.Leave()
-		viewer.Leave()
-		synctest.Wait()
-		for range 2 {
-			b.from("192.0.2.1")
-		}
 	})
 }
 

@@ -67,43 +67,6 @@ func rendezvous(d time.Duration) moqt.Parameters {
 	return moqt.Parameters{RendezvousTimeout: &ms}
 }
 
-func TestLinkFeeds(t *testing.T) {
-	for name, publish := range publishing {
-		t.Run(name, func(t *testing.T) {
-			onTwo(t, func(here, there *bench) {
-				src := publish(there)
-				k, s := here.connect().mustSubscribe(moqt.Parameters{})
-				src.group(1, 2)
-				open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
-				require.Equal(t, "1.0, 1.1, 1 fin, 2.0", k.take())
-				second, _ := here.connect().mustSubscribe(moqt.Parameters{})
-				own, _ := there.connect().mustSubscribe(moqt.Parameters{})
-				open.object(1).fin()
-				require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(3, 0)}))
-				require.Equal(t, "2.1, 2 fin, datagram 3.0", k.take())
-				require.Equal(t, "2.0, 2.1, 2 fin, datagram 3.0", second.take())
-				require.Equal(t, "2.0, 2.1, 2 fin, datagram 3.0", own.take())
-				require.NoError(t, s.Context().Err())
-				require.Len(t, src.pubs, 1, "the publisher has one subscription")
-			})
-		})
-	}
-}
-
-// A track that ends, ends for the subscribers of both processes.
-func TestLinkEndsTracks(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		pub, err := src.offer(there.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		k, s := here.connect().mustSubscribe(moqt.Parameters{})
-		src.group(1, 1)
-		require.NoError(t, pub.Done(moqt.DoneTrackEnded, ""))
-		here.done(s, moqt.DoneTrackEnded)
-		require.Equal(t, "1.0, 1 fin", k.take())
-	})
-}
-
 func TestLinkHasNoPublisher(t *testing.T) {
 	onTwo(t, func(here, there *bench) {
 		_, _, err := here.connect().subscribe(moqt.Parameters{})
@@ -139,29 +102,6 @@ func TestLinkIsAskedAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Subscribers in both processes wait for a publisher, which comes to one of them.
-func TestLinkWaitsForAPublisher(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		var sinks []*sink
-		for _, b := range []*bench{here, there} {
-			k, c := &sink{}, b.connect()
-			_, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
-			require.NoError(t, err)
-			sinks = append(sinks, k)
-		}
-		time.Sleep(10 * time.Second)
-		src := &source{}
-		_, err := src.offer(there.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		src.group(0, 2)
-		for _, k := range sinks {
-			require.Equal(t, "0.0, 0.1, 0 fin", k.take())
-		}
-		require.Equal(t, "0 publishers, 1 links", here.upstreams())
-		require.Equal(t, "1 publishers, 0 links", there.upstreams(), "it does not wait for another one")
-	})
 }
 
 // sorted is take, with what came at the same time on several streams in order.
@@ -365,82 +305,6 @@ func TestLongNamesDoNotCrossLinks(t *testing.T) {
 		_, err = sub.Wait(here.ctx)
 		require.Error(t, err)
 		require.Len(t, here.relay.sessions.at(beside), 1)
-	})
-}
-
-func TestLinkEndsAbruptly(t *testing.T) {
-	onBenches(t, Config{}, 2, func(bs []*bench) {
-		l := link(bs[0], bs[1])
-		src := &source{}
-		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
-		own, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
-		src.group(1, 1)
-		require.Equal(t, "1.0, 1 fin", k.take())
-		l.cut()
-		require.Empty(t, bs[1].relay.sessions.at(beside))
-		require.NoError(t, s.Context().Err(), "it waits for the publisher")
-		src.group(2, 1)
-		src.group(3, 1)
-		link(bs[0], bs[1])
-		synctest.Wait()
-		got := strings.TrimPrefix(k.sorted(), "2 fin, ") // whether it has ended is known if the answer overtakes SETUP
-		require.Equal(t, "2.0, 3 fin, 3.0", got, "what is fetched does not say whether its last group has ended")
-		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin", own.take())
-	})
-}
-
-func TestFetchAcrossLinks(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		_, err := src.offer(there.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		there.connect().mustSubscribe(moqt.Parameters{})
-		for g := range uint64(4) {
-			src.group(g, 2)
-		}
-		status, err := here.connect().TrackStatus(here.ctx, moqt.TrackStatus{Track: video})
-		require.NoError(t, err)
-		require.Equal(t, at(3, 1), *status.Parameters.LargestObject)
-		want := there.connect().fetch(standalone(at(1, 0), at(2, 0)))
-		require.Contains(t, want.objects, "1.0, 1.1")
-		require.Equal(t, want, here.connect().fetch(standalone(at(1, 0), at(2, 0))))
-
-		c := here.connect()
-		sub, err := c.Subscribe(here.ctx, moqt.Subscribe{
-			Track:      video,
-			Parameters: moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}},
-		}, &sink{})
-		require.NoError(t, err)
-		_, err = sub.Wait(here.ctx)
-		require.NoError(t, err)
-		joining := c.fetch(moqt.Fetch{
-			FetchType: moqt.FetchRelativeJoining, JoiningRequestID: sub.ID(), JoiningStart: 1,
-		})
-		require.Equal(t, there.connect().fetch(standalone(at(2, 0), at(3, 2))).objects, joining.objects)
-	})
-}
-
-// The process that a publisher was connected to does not know yet that it is gone. It was started again, and begins
-// anew at the other process.
-func TestPublisherIsStartedAgainAtAnotherProcess(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		_, err := src.offer(here.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
-		src.group(7, 1)
-		src.c.conn.Vanish()
-		again := &source{}
-		_, err = again.offer(there.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		g := again.open(moqt.SubgroupHeader{GroupID: 7, FirstObject: true})
-		g.write(moqt.ObjectHeader{}, "other").fin()
-		time.Sleep(probeTimeout)
-		require.Equal(t, "7 fin, 7 fin, 7.0, 7.0=other", fed.sorted())
-		require.NoError(t, f.Context().Err())
-		require.NotNil(t, again.publication())
 	})
 }
 
@@ -670,26 +534,4 @@ func TestTracksAcrossLinks(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Without requests for tracks, links bring none. A subscriber that does not want one is not asked again, and nobody
-// brings it.
-func TestTracksAcrossLinksAreNotBroughtWithoutNeed(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		_, err := (&source{}).offer(there.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		time.Sleep(time.Minute)
-		require.Equal(t, "0 publishers, 0 links", here.upstreams())
-		c := here.connect()
-		o := c.acceptOffers(&offered{refuse: &moqt.RequestError{Code: moqt.RequestUninterested}})
-		_, err = c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		<-o.subs
-		time.Sleep(time.Minute)
-		require.Equal(t, "0 publishers, 0 links", here.upstreams())
-		here.connect().mustSubscribe(moqt.Parameters{})
-		require.Equal(t, "0 publishers, 1 links", here.upstreams())
-		time.Sleep(time.Minute)
-		require.Empty(t, o.subs)
-	})
 }

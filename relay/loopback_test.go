@@ -14,7 +14,6 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/webtransport-go"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"sluice/lab/sim"
 	"sluice/media"
@@ -153,12 +152,6 @@ type frames struct {
 	more      chan struct{}
 }
 
-// await waits until a condition holds.
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	require.Eventually(t, f, time.Minute, 10*time.Millisecond, what)
-}
-
 func newFrames() *frames {
 	return &frames{got: make(map[moqt.Location]string), more: make(chan struct{}, 1)}
 }
@@ -200,13 +193,6 @@ func (f *frames) HandleDatagram(*moqt.ObjectDatagram) {
 	f.datagrams++
 }
 
-// count returns how many datagrams have come.
-func (f *frames) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.datagrams
-}
-
 func (f *frames) add(at moqt.Location, body string) {
 	f.mu.Lock()
 	f.got[at] = body
@@ -244,47 +230,6 @@ func frame(g, o uint64) string {
 		b[i] = byte(uint64(i)*o + g)
 	}
 	return string(b)
-}
-
-// TestOverLoopback relays groups of video-like objects and datagrams from a publisher to subscribers, each on either
-// transport, with the media sender; and serves a FETCH of it.
-func TestOverLoopback(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	for _, scheme := range []string{"moqt", "https"} {
-		t.Run(scheme, func(t *testing.T) {
-			n := newNetwork(t)
-			pubs := make(chan *session.Publication, 1)
-			h := &clientHandler{subscribe: func(p *session.Publication) {
-				if p.Accept(moqt.Parameters{}, nil) == nil {
-					pubs <- p
-				}
-			}}
-			pub := n.connect(scheme, h)
-			ns, err := pub.PublishNamespace(t.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
-			require.NoError(t, err)
-			require.NoError(t, ns.Wait(t.Context()))
-			var sinks []*frames
-			var subs []*session.Subscription
-			for _, s := range []string{"moqt", "https", "moqt", "https"} {
-				f := newFrames()
-				sub, err := n.connect(s, nil).Subscribe(t.Context(), moqt.Subscribe{Track: video}, f)
-				require.NoError(t, err)
-				_, err = sub.Wait(t.Context())
-				require.NoError(t, err)
-				sinks, subs = append(sinks, f), append(subs, sub)
-			}
-			want := publishFrames(t, <-pubs)
-			for _, f := range sinks {
-				f.await(t, want)
-				await(t, "a datagram", func() bool { return f.count() > 0 }) // some may be lost
-			}
-			checkFetch(t, n.connect(scheme, nil), want, 10)
-			pub.Close(moqt.SessionNoError, "")
-			for _, s := range subs {
-				<-s.Context().Done()
-			}
-		})
-	}
 }
 
 // publishFrames sends ten groups of two subgroups, and a datagram in each. It returns the objects of the subgroups.

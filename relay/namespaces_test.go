@@ -189,30 +189,3 @@ func TestReservedNamespaces(t *testing.T) {
 		c.announce(".custom") // other reserved namespaces are for the application to know
 	})
 }
-
-func TestSubscribeMatchesNamespacePrefixes(t *testing.T) {
-	tests := []struct {
-		announced moqt.Namespace
-		found     bool
-	}{
-		{moqt.Namespace{}, true},
-		{moqt.Namespace{"live"}, true},
-		{moqt.Namespace{"live", "room"}, true},
-		{moqt.Namespace{"live", "room", "x"}, false},
-		{moqt.Namespace{"liveroom"}, false},
-		{moqt.Namespace{"li"}, false},
-	}
-	for _, tt := range tests {
-		onBench(t, Config{}, func(b *bench) {
-			pub := b.connect()
-			pub.serve(&source{})
-			pub.announce(tt.announced...)
-			_, _, err := b.connect().subscribe(moqt.Parameters{})
-			if tt.found {
-				require.NoError(t, err)
-			} else {
-				b.refused(err, moqt.RequestDoesNotExist)
-			}
-		})
-	}
-}

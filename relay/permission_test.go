@@ -30,39 +30,6 @@ func (b *bench) rewrite(f *TokenFile, content string) {
 	synctest.Wait()
 }
 
-const allTokens = "pub publish live\nkeep publish live\nsub subscribe,discover live\nstay subscribe,discover live\n"
-
-func TestSubscribersPermissionIsWithdrawn(t *testing.T) {
-	f := tokenFile(t, allTokens)
-	onBench(t, Config{Authorizer: f}, func(b *bench) {
-		src := &source{}
-		_, err := src.offer(b.with("pub"), moqt.Parameters{})
-		require.NoError(t, err)
-		_, gone := b.with("sub").mustSubscribe(moqt.Parameters{})
-		k, stays := b.with("stay").mustSubscribe(moqt.Parameters{})
-		c := b.with("sub")
-		o := c.acceptOffers(&offered{})
-		tracks, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		offer := <-o.subs
-		namespaces, err := b.with("sub").watch("live")
-		require.NoError(t, err)
-
-		b.rewrite(f, allTokens+"another all *\n")
-		require.NoError(t, gone.Context().Err(), "its token is still there")
-		b.rewrite(f, "pub publish live\nstay subscribe live")
-		for _, r := range []*session.Request{
-			gone.Request, offer.Request, tracks.Request, namespaces.Request,
-		} {
-			require.Error(t, r.Context().Err())
-			require.Equal(t, "session UNAUTHORIZED", endOf(r.Session().Context()))
-		}
-		require.NoError(t, stays.Context().Err())
-		src.group(1, 1)
-		require.Equal(t, "1.0, 1 fin", k.take())
-	})
-}
-
 // TestUpdatedTokens checks that the tokens of an update replace those of the request, and stay.
 func TestUpdatedTokens(t *testing.T) {
 	with := func(tok string) moqt.Parameters {
@@ -91,66 +58,6 @@ func TestUpdatedTokens(t *testing.T) {
 		b.done(sub, moqt.DoneUnauthorized)
 		b.done(offer, moqt.DoneUnauthorized)
 		require.Error(t, tracks.Context().Err())
-	})
-}
-
-func TestPublishersPermissionIsWithdrawn(t *testing.T) {
-	for _, offers := range []bool{false, true} {
-		f := tokenFile(t, allTokens)
-		onBench(t, Config{Authorizer: f, Grace: time.Second}, func(b *bench) {
-			src, other := &source{}, &source{}
-			c := b.with("pub")
-			c.serve(src)
-			if offers {
-				_, err := src.offer(c, moqt.Parameters{})
-				require.NoError(t, err)
-			} else {
-				c.announce("live")
-			}
-			keep := b.with("keep")
-			keep.serve(other)
-			keep.announce("live")
-			k, s := b.with("sub").mustSubscribe(moqt.Parameters{})
-			require.NotNil(t, src.publication())
-
-			b.rewrite(f, "keep publish live\nsub subscribe live")
-			require.Nil(t, src.publication(), "the relay has cancelled it")
-			require.NoError(t, s.Context().Err())
-			other.group(1, 1)
-			require.Equal(t, "1.0, 1 fin", k.take(), "the other publisher's")
-		})
-	}
-}
-
-func TestFetchIsWithdrawn(t *testing.T) {
-	f := tokenFile(t, allTokens)
-	onBench(t, Config{Authorizer: f}, func(b *bench) {
-		c := b.with("pub")
-		src := c.serve(&source{})
-		c.announce("live")
-		b.with("stay").mustSubscribe(moqt.Parameters{})
-		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).write(moqt.ObjectHeader{ObjectID: 0},
-			"the end of it comes later")
-		g := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true})
-		b0, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1000})
-		require.NoError(t, err)
-		_, err = g.stream.Write(append(b0, "begin"...))
-		require.NoError(t, err)
-		synctest.Wait()
-		m := standalone(at(1, 0), at(3, 0))
-		m.Parameters = shows("sub")
-		req, err := b.connect().Fetch(b.ctx, m)
-		require.NoError(t, err)
-		_, err = req.Wait(b.ctx)
-		require.NoError(t, err)
-		stream, err := req.Stream(b.ctx)
-		require.NoError(t, err)
-		b.rewrite(f, "pub publish live\nstay subscribe live")
-		buf := make([]byte, 4096)
-		for err == nil {
-			_, err = stream.Read(buf)
-		}
-		require.ErrorContains(t, err, "code 0x7") // EXPIRED_AUTH_TOKEN
 	})
 }
 
@@ -247,36 +154,5 @@ func TestReviewsAreNotRepeatedAtOnce(t *testing.T) {
 		time.Sleep(10*minReview + minReview/2)
 		synctest.Wait()
 		require.Equal(t, 11, auth.count())
-	})
-}
-
-func TestFetchExpires(t *testing.T) {
-	auth := &rules{allow: func(a AuthRequest) (g Grant, err error) {
-		if a.Action == ActionFetch {
-			g.Expires = time.Now().Add(10 * time.Second)
-		}
-		return g, nil
-	}}
-	onBench(t, Config{Authorizer: auth}, func(b *bench) {
-		c := b.connect()
-		src := c.serve(&source{})
-		c.announce("live")
-		b.connect().mustSubscribe(moqt.Parameters{})
-		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true})
-		part, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 1000})
-		require.NoError(t, err)
-		_, err = g.stream.Write(append(part, "the rest never comes"...))
-		require.NoError(t, err)
-		synctest.Wait()
-		req, err := b.connect().Fetch(b.ctx, standalone(at(1, 0), at(2, 0)))
-		require.NoError(t, err)
-		_, err = req.Wait(b.ctx)
-		require.NoError(t, err)
-		stream, err := req.Stream(b.ctx)
-		require.NoError(t, err)
-		for buf := make([]byte, 4096); err == nil; {
-			_, err = stream.Read(buf)
-		}
-		require.ErrorContains(t, err, "code 0x7") // EXPIRED_AUTH_TOKEN
 	})
 }

@@ -43,44 +43,6 @@ func TestPublishWithoutSubscribersIsNotForwarded(t *testing.T) {
 	})
 }
 
-func TestPublisherThatForwardsIsNotStopped(t *testing.T) {
-	onBench(t, Config{Linger: 2 * time.Second}, func(b *bench) {
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		require.True(t, pub.Forward())
-		_, s := b.connect().mustSubscribe(moqt.Parameters{})
-		s.Cancel(moqt.ResetCancelled)
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		require.True(t, pub.Forward())
-	})
-}
-
-func TestPublishToWaitingSubscriber(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		_, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video,
-			Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, &sink{})
-		require.NoError(t, err)
-		synctest.Wait()
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
-		require.NoError(t, err)
-		require.True(t, pub.Forward())
-	})
-}
-
-func TestPausedSubscribersDoNotMakePublishersForward(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{Forward: ptr(false)})
-		require.NoError(t, err)
-		_, s := b.connect().mustSubscribe(moqt.Parameters{Forward: ptr(false)})
-		require.False(t, pub.Forward())
-		_, err = s.Update(b.ctx, moqt.Parameters{Forward: ptr(true)})
-		require.NoError(t, err)
-		require.True(t, pub.Forward())
-	})
-}
-
 // offered collects the PUBLISH requests that a client gets, and accepts them.
 type offered struct {
 	sink
@@ -289,30 +251,6 @@ func TestStreamsAreDeliveredBeforePublishDone(t *testing.T) {
 	})
 }
 
-func TestSubscribersOutliveTheirPublisher(t *testing.T) {
-	onBench(t, Config{Grace: 5 * time.Second}, func(b *bench) {
-		pub := b.connect()
-		src := &source{}
-		_, err := src.offer(pub, moqt.Parameters{})
-		require.NoError(t, err)
-		k, s := b.connect().mustSubscribe(moqt.Parameters{})
-		src.group(1, 1)
-		time.Sleep(time.Hour) // the next publisher sends the group again, however old it is
-		pub.Session.Close(moqt.SessionNoError, "")
-		time.Sleep(4 * time.Second)
-		src = &source{}
-		_, err = src.offer(b.connect(), moqt.Parameters{LargestObject: &moqt.Location{Group: 1}})
-		require.NoError(t, err)
-		src.group(1, 1)
-		src.group(2, 1)
-		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
-		src.c.Session.Close(moqt.SessionNoError, "")
-		start := time.Now()
-		b.done(s, moqt.DoneTrackEnded)
-		require.InDelta(t, 5, time.Since(start).Seconds(), 0.2)
-	})
-}
-
 // TestHowPublishersGo ends a publisher in several ways, without PUBLISH_DONE.
 func TestHowPublishersGo(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -371,26 +309,6 @@ func TestSubscriptionsAreExtended(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, src.updates, 4, "every 6 s")
 		require.Equal(t, moqt.Parameters{}, src.updates[0])
-	})
-}
-
-// A publisher offers the track again after it has sent PUBLISH_DONE, while streams of its subscription are still open.
-func TestPublisherThatStartsAgain(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := &source{}
-		p, err := src.offer(pub, moqt.Parameters{})
-		require.NoError(t, err)
-		k, s := b.connect().mustSubscribe(moqt.Parameters{})
-		src.open(moqt.SubgroupHeader{}).object(0) // this stream is never closed
-		require.NoError(t, p.Done(moqt.DoneGoingAway, ""))
-		synctest.Wait()
-		again := &source{}
-		_, err = again.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		again.open(moqt.SubgroupHeader{}).write(moqt.ObjectHeader{}, "new").fin()
-		require.Contains(t, k.take(), "0.0=new, 0 fin")
-		require.NoError(t, s.Context().Err())
 	})
 }
 

@@ -484,17 +484,6 @@ func TestOffersCountForTheQuota(t *testing.T) {
 	})
 }
 
-func TestExemptAddressesHaveNoQuotas(t *testing.T) {
-	cfg := Config{PerAddress: Quota{Sessions: 1}, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
-	onBench(t, cfg, func(b *bench) {
-		for range 3 {
-			b.from("10.1.2.3")
-		}
-		b.from("192.0.2.1")
-		b.turnedAway("192.0.2.1")
-	})
-}
-
 // TestAccountsAreForgotten leaves and comes back: the request rate is not as good as new at once.
 func TestAccountsAreForgotten(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{RequestRate: 1}}, func(b *bench) {

@@ -11,7 +11,6 @@ import (
 
 	"sluice/media"
 	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/transport"
 	"sluice/transport/transporttest"
 )
@@ -53,31 +52,6 @@ func TestDrain(t *testing.T) {
 		never, conn := transporttest.Pipe(transporttest.PipeConfig{})
 		require.ErrorIs(t, b.relay.Serve(b.ctx, conn), errDraining)
 		require.Error(t, never.Context().Err())
-	})
-}
-
-// TestDrainSome asks one of two peers to move. The other keeps its session, with new requests, for as long as it likes.
-func TestDrainSome(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		asked := b.connect(func(c *session.Config) { c.Implementation = "player 1.0" })
-		kept := b.connect(func(c *session.Config) { c.Implementation = "-" })
-		synctest.Wait() // until the relay knows them
-		drained := make(chan struct{})
-		go func() {
-			b.relay.DrainSome(context.Background(), "", 10*time.Second, func(implementation string) bool {
-				return implementation != ""
-			})
-			close(drained)
-		}()
-		<-asked.handler.goaway
-		asked.Session.Close(moqt.SessionNoError, "")
-		time.Sleep(time.Minute)
-		require.NoError(t, context.Cause(kept.Session.Context()))
-		require.Empty(t, kept.handler.goaway)
-		kept.serve(&source{})
-		kept.announce("live")
-		kept.Session.Close(moqt.SessionNoError, "")
-		<-drained
 	})
 }
 

@@ -353,48 +353,6 @@ func TestRenditionGoesOnWhenAccepted(t *testing.T) {
 	}
 }
 
-// The relay leaves a second rendition before the first one that it left is delivered.
-func TestRenditionsWhileOneLeaves(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		l := publisher.serveLadder()
-		l.unfinished = "high"
-		publisher.announce("live")
-		subscriber := b.connect()
-		k := &sink{}
-		b.subscribed(
-			subscriber.rendition(k, "high", 1, 5_000_000, true),
-			subscriber.rendition(k, "middle", 1, 2_000_000, false),
-			subscriber.rendition(k, "low", 1, 1_000_000, false),
-		)
-		time.Sleep(renditionTick / 2) // nothing happens at the moment when the relay looks
-		go l.run(22)
-		state := widePath
-		for i := range 125 {
-			if i == 25 {
-				state.Lag = 2 * time.Second
-			}
-			state.Sent += 37_500 // 3 Mbit/s
-			subscriber.setState(state)
-			time.Sleep(renditionTick)
-		}
-		time.Sleep(13 * time.Second)
-		require.Equal(t, []string{"high", "middle", "low"}, k.checkGroups(t))
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		require.Contains(t, k.got, "10.9=low")
-		set := b.set(1)
-		set.mu.Lock()
-		defer set.mu.Unlock()
-		require.Empty(t, set.leaving)
-		for _, m := range set.members {
-			m.hub.mu.Lock()
-			require.Equal(t, m.variant == set.playing, m.delivery.forward, "%d bit/s", m.bitrate)
-			m.hub.mu.Unlock()
-		}
-	})
-}
-
 // The Forward State of renditions is the relay's.
 func TestForwardOfRenditions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
@@ -406,38 +364,6 @@ func TestForwardOfRenditions(t *testing.T) {
 		forward := true
 		_, err := sub.Update(b.ctx, moqt.Parameters{Forward: &forward})
 		b.refused(err, moqt.RequestNotSupported)
-	})
-}
-
-// A look that learns nothing of the path does not count for its rate.
-func TestRateWithoutState(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		l := publisher.serveLadder()
-		publisher.announce("live")
-		subscriber := b.connect()
-		b.subscribed(subscriber.rendition(&sink{}, "only", 1, 5_000_000, true))
-		go l.run(2)
-		state := widePath
-		for range 10 {
-			state.Sent += 12_500
-			subscriber.setState(state)
-			time.Sleep(renditionTick)
-		}
-		s := b.set(1)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		rate := s.path.Rate(time.Now())
-		require.NotZero(t, rate)
-		hub := s.playing.hub
-		hub.mu.Lock()
-		s.playing.over = true // and not removed yet
-		hub.mu.Unlock()
-		s.look(time.Now().Add(renditionTick))
-		require.Equal(t, rate, s.path.Rate(time.Now()))
-		hub.mu.Lock()
-		s.playing.over = false
-		hub.mu.Unlock()
 	})
 }
 

@@ -92,40 +92,6 @@ func TestOldPublisherDoesNotEndItsGroup(t *testing.T) {
 	}
 }
 
-// The last streams of a publisher have one time limit, however many publishers come after it.
-func TestOldPublisherHasOneLimit(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		old := b.next(nil)
-		b.connect().mustSubscribe(moqt.Parameters{})
-		streams := old.leave(1)
-		u := b.ending()
-		require.Nil(t, u.limit, "no other publisher")
-		b.next(nil)
-		synctest.Wait()
-		limit := u.limit
-		require.NotNil(t, limit)
-		b.next(nil)
-		synctest.Wait()
-		require.Same(t, limit, u.limit)
-		streams[0].fin()
-		synctest.Wait()
-		require.Nil(t, u.limit)
-		require.False(t, limit.Stop(), "stopped already")
-	})
-}
-
-// ending returns the upstream whose publisher has sent PUBLISH_DONE.
-func (b *bench) ending() (ending *upstream) {
-	b.relay.directory.eachHub(func(h *hub) {
-		for _, u := range h.publishers.of {
-			if u.isEnding() {
-				ending = u
-			}
-		}
-	})
-	return ending
-}
-
 // The next publisher and the one that has sent PUBLISH_DONE contradict each other. The next one stands.
 func TestNextPublisherContradictsTheOldOne(t *testing.T) {
 	for name, contradict := range map[string]func(next *source, old *subgroupStream){
@@ -305,27 +271,4 @@ func TestFirstObjectOfShortStream(t *testing.T) {
 	require.Equal(t, written, head)
 	_, err = stream.Read(make([]byte, 1))
 	require.Equal(t, io.EOF, err, "the end is still there")
-}
-
-// An upstream relay comes back, does not say how far the track is, and repeats its last object. It may only have lost
-// the session: nothing is forgotten.
-func TestUpstreamRepeatsLastObject(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		u := b.upstreamTo("moqt://other")
-		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-		first, other := b.dialForeign(u)
-		src := other.serve(&source{})
-		k, s := b.connect().mustSubscribe(moqt.Parameters{})
-		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
-		require.Equal(t, "1.0, 1.1", k.take())
-		first.cut()
-		time.Sleep(time.Second)
-		_, other = b.dialForeign(u)
-		src = other.serve(&source{})
-		time.Sleep(10 * time.Second)
-		src.open(moqt.SubgroupHeader{GroupID: 1}).object(1).object(2).fin()
-		k.take()
-		require.Equal(t, "1.0, 1.1, 1.2, fin", b.connect().fetch(standalone(at(1, 0), at(1, 3))).objects)
-		require.NoError(t, s.Context().Err())
-	})
 }

@@ -411,24 +411,3 @@ func TestRevocationOfUpstreamTokens(t *testing.T) {
 		})
 	}
 }
-
-// TestRevocationEndsGuests checks that a client of another protocol has to go.
-func TestRevocationEndsGuests(t *testing.T) {
-	for way, r := range revocations {
-		t.Run(way, func(t *testing.T) {
-			onBench(t, Config{}, func(b *bench) {
-				b.authorize(r.authorizer(t))
-				player := b.admit(guestFrom("192.0.2.1", ActionSubscribe, "tok"))
-				publisher := b.admit(guestFrom("192.0.2.1", ActionPublishNamespace, "tok"))
-				stays := b.admit(guestFrom("192.0.2.1", ActionSubscribe, "keep"))
-				r.revoke(b)
-				require.ErrorIs(t, context.Cause(player.Context()), ErrWithdrawn)
-				require.ErrorIs(t, context.Cause(publisher.Context()), ErrWithdrawn)
-				require.NoError(t, stays.Context().Err())
-				for _, g := range []*Guest{player, publisher, stays} {
-					g.Leave()
-				}
-			})
-		})
-	}
-}

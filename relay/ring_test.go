@@ -131,30 +131,3 @@ func TestRingOfNamespaces(t *testing.T) {
 		requireRest(t, bs)
 	})
 }
-
-// Subscribers of all relays begin to watch at the same time, so that no relay knows of the others when it asks the next
-// one.
-func TestRingThatWatchesAtOnce(t *testing.T) {
-	onRings(t, func(t *testing.T, _ ring, bs []*bench) {
-		var clients []*client
-		for _, b := range bs {
-			clients = append(clients, b.connect())
-		}
-		var all []*namespaces
-		for i, c := range clients {
-			n := &namespaces{}
-			var err error
-			n.NamespaceSubscription, err = c.SubscribeNamespace(bs[i].ctx, moqt.SubscribeNamespace{}, n.change)
-			require.NoError(t, err)
-			all = append(all, n)
-		}
-		synctest.Wait()
-		bs[0].connect().announce("live")
-		for i, w := range all {
-			require.Equal(t, []string{"live"}, w.now(), "relay %d", i)
-			w.Cancel(moqt.ResetCancelled)
-		}
-		time.Sleep(time.Minute)
-		requireRest(t, bs)
-	})
-}

@@ -13,46 +13,6 @@ import (
 	"sluice/moqt/session"
 )
 
-func TestSubscribeThroughNamespace(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub, sub := b.connect(), b.connect()
-		props, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDefaultPublisherPriority, Value: 7},
-			moqt.KeyValuePair{Type: 0x3801, Bytes: []byte("opaque")})
-		require.NoError(t, err)
-		src := pub.serve(&source{properties: props, largest: &moqt.Location{Group: 3, Object: 1}})
-		pub.announce("live")
-		k, s := sub.mustSubscribe(moqt.Parameters{})
-		require.Equal(t, props, s.Properties(), "track properties are passed on as they are")
-		ok, err := s.Wait(b.ctx)
-		require.NoError(t, err)
-		require.Equal(t, moqt.Location{Group: 3, Object: 1}, *ok.Parameters.LargestObject)
-		src.group(4, 2)
-		require.Equal(t, "4.0, 4.1, 4 fin", k.take())
-		require.True(t, k.headers[0].FirstObject)
-		require.False(t, k.headers[0].EndOfGroup)
-	})
-}
-
-func TestSubscriptionsAreAggregated(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live", "room")
-		var sinks []*sink
-		for range 5 {
-			k, _ := b.connect().mustSubscribe(moqt.Parameters{})
-			sinks = append(sinks, k)
-		}
-		require.Len(t, src.requests, 1)
-		require.Nil(t, src.requests[0].Filter)
-		require.True(t, src.requests[0].ForwardState())
-		src.group(0, 1)
-		for _, k := range sinks {
-			require.Equal(t, "0.0, 0 fin", k.take())
-		}
-	})
-}
-
 func TestUpstreamIsReleasedAfterTheLastSubscriber(t *testing.T) {
 	onBench(t, Config{Linger: 3 * time.Second}, func(b *bench) {
 		pub, one, two := b.connect(), b.connect(), b.connect()
@@ -74,19 +34,6 @@ func TestUpstreamIsReleasedAfterTheLastSubscriber(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		require.Nil(t, src.publication())
-	})
-}
-
-func TestSubscribeWithoutPublisher(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		start := time.Now()
-		_, _, err := c.subscribe(moqt.Parameters{})
-		b.refused(err, moqt.RequestDoesNotExist)
-		require.Zero(t, time.Since(start))
-		_, _, err = c.subscribe(moqt.Parameters{RendezvousTimeout: ptr(uint64(4000))})
-		b.refused(err, moqt.RequestTimeout)
-		require.Equal(t, 4*time.Second, time.Since(start))
 	})
 }
 

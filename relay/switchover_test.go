@@ -29,19 +29,6 @@ func TestTwoPublishers(t *testing.T) {
 	})
 }
 
-func TestPublisherThatComesLaterIsSubscribedToo(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		one, two := b.connect(), b.connect()
-		one.serve(&source{})
-		one.announce("live")
-		b.connect().mustSubscribe(moqt.Parameters{})
-		second := two.serve(&source{})
-		two.announce("live")
-		synctest.Wait()
-		require.Len(t, second.requests, 1)
-	})
-}
-
 // A publisher moves to another session in the middle of a group (draft §9.5.1): subscribers see one stream.
 func TestPublisherSwitchesSessions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {

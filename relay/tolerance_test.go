@@ -51,20 +51,6 @@ func TestCurrentGroupForThoseThatMissIt(t *testing.T) {
 	}
 }
 
-// The relay subscribes for a first subscriber, and the current group comes after it has accepted.
-func TestCurrentGroupForTheFirst(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{largest: &moqt.Location{Group: 6}})
-		pub.announce("live")
-		k, _ := b.connect(as("moq-lite-js")).mustSubscribe(moqt.Parameters{
-			Filter: &moqt.Filter{Type: moqt.FilterLargestObject},
-		})
-		src.group(6, 1)
-		require.Equal(t, "6.0, 6 fin", k.take())
-	})
-}
-
 // A joining FETCH would bring the objects a second time. It brings older groups.
 func TestCurrentGroupIsNotFetchedToo(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {

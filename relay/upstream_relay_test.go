@@ -119,47 +119,6 @@ var publishing = map[string]func(*bench) *source{
 	},
 }
 
-// Each relay of a chain subscribes once at the one before it. All subscribers get the same, late ones as well.
-func TestUpstreamFeeds(t *testing.T) {
-	for name, publish := range publishing {
-		t.Run(name, func(t *testing.T) {
-			onChain(t, 3, func(bs []*bench) {
-				src := publish(bs[0])
-				last, s := bs[2].connect().mustSubscribe(moqt.Parameters{})
-				src.group(1, 2)
-				open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
-				require.Equal(t, "1.0, 1.1, 1 fin, 2.0", last.take())
-				sinks := []*sink{last}
-				for _, b := range bs {
-					k, _ := b.connect().mustSubscribe(moqt.Parameters{})
-					require.Equal(t, "2.0", k.take())
-					sinks = append(sinks, k)
-				}
-				open.object(1).fin()
-				require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{Location: at(3, 0)}))
-				for _, k := range sinks {
-					require.Equal(t, "2.1, 2 fin, datagram 3.0", k.take())
-				}
-				require.NoError(t, s.Context().Err())
-				require.Len(t, src.pubs, 1, "the publisher has one subscription")
-				require.Equal(t, 1, bs[2].atUpstream())
-				require.Equal(t, 1, bs[1].atUpstream())
-			})
-		})
-	}
-}
-
-func TestUpstreamEndsTracks(t *testing.T) {
-	onChain(t, 3, func(bs []*bench) {
-		src := publishing["PUBLISH"](bs[0])
-		k, s := bs[2].connect().mustSubscribe(moqt.Parameters{})
-		src.group(1, 1)
-		require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
-		bs[2].done(s, moqt.DoneTrackEnded)
-		require.Equal(t, "1.0, 1 fin", k.take())
-	})
-}
-
 // A subscriber that comes when the relay has just given up a track is served, as any other.
 func TestUpstreamIsAskedAgainAtOnce(t *testing.T) {
 	onChain(t, 3, func(bs []*bench) {
@@ -188,42 +147,6 @@ func TestUpstreamSubscriptionLingers(t *testing.T) {
 		require.Equal(t, 1, bs[1].atUpstream())
 		time.Sleep(2 * time.Second)
 		require.Zero(t, bs[1].atUpstream())
-	})
-}
-
-// A subscriber waits for a publisher. Its relay has just refused another subscriber, as nobody upstream has the track.
-func TestUpstreamIsAskedForWhoWaits(t *testing.T) {
-	onChain(t, 2, func(bs []*bench) {
-		_, _, err := bs[1].connect().subscribe(moqt.Parameters{})
-		bs[1].refused(err, moqt.RequestDoesNotExist)
-		k := &sink{}
-		_, err = bs[1].connect().Subscribe(bs[1].ctx,
-			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
-		require.NoError(t, err)
-		src := publishing["PUBLISH"](bs[0])
-		time.Sleep(time.Second)
-		src.group(0, 1)
-		require.Equal(t, "0.0, 0 fin", k.take())
-	})
-}
-
-func TestFetchAcrossUpstreams(t *testing.T) {
-	onChain(t, 3, func(bs []*bench) {
-		src := publishing["PUBLISH"](bs[0])
-		bs[0].connect().mustSubscribe(moqt.Parameters{})
-		for g := range uint64(4) {
-			src.group(g, 2)
-		}
-		status, err := bs[2].connect().TrackStatus(bs[2].ctx, moqt.TrackStatus{Track: video})
-		require.NoError(t, err)
-		require.Equal(t, at(3, 1), *status.Parameters.LargestObject)
-		want := bs[0].connect().fetch(standalone(at(1, 0), at(2, 0)))
-		require.Contains(t, want.objects, "1.0, 1.1")
-		require.Equal(t, want, bs[2].connect().fetch(standalone(at(1, 0), at(2, 0))))
-
-		c := bs[2].connect()
-		c.mustSubscribe(moqt.Parameters{})
-		require.Equal(t, want, c.fetch(standalone(at(1, 0), at(2, 0))), "in part from the cache")
 	})
 }
 
@@ -332,26 +255,6 @@ func TestUpstreamConnectsForFetches(t *testing.T) {
 		}()
 		bs[2].refused(<-answers, moqt.RequestDoesNotExist)
 		require.Equal(t, time.Second, time.Since(begin), "both are connected")
-	})
-}
-
-// The session is lost in the middle of a group. Subscribers stay, and the next session goes on with the group.
-func TestUpstreamIsLost(t *testing.T) {
-	onBenches(t, Config{}, 2, func(bs []*bench) {
-		us, sessions := bs[1].follow(bs[0])
-		src := publishing["PUBLISH"](bs[0])
-		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
-		open := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
-		require.Equal(t, "1.0", k.take())
-		sessions[0].cut()
-		open.object(1)
-		time.Sleep(time.Second)
-		bs[1].dial(us[0], bs[0])
-		open.object(2).fin()
-		src.group(2, 1)
-		require.Contains(t, k.take(), "1.1, 1.2, 1 fin, 2.0, 2 fin")
-		require.NoError(t, s.Context().Err())
-		require.Equal(t, 1, bs[1].atUpstream())
 	})
 }
 
@@ -507,33 +410,6 @@ func TestUpstreamBeginsWithinAGroup(t *testing.T) {
 	}
 }
 
-// The upstream relay gets back itself what it has missed, and the session with it is lost in the meantime: a group that
-// was interrupted, and one that is missing, lie before the current one.
-func TestUpstreamLeavesAGap(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		u := b.upstreamTo("moqt://other")
-		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-		first, other := b.dialForeign(u)
-		src := other.serve(&source{})
-		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
-		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
-		src.group(3, 1)
-		require.Equal(t, "1.0, 3.0, 3 fin", k.take())
-		first.cut()
-		k.take()
-		a := &archive{size: 2, largest: at(3, 0), flat: true}
-		_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
-		other.serve(&source{largest: &a.largest})
-		time.Sleep(10 * time.Second)
-		got := k.take()
-		require.Equal(t, []moqt.Range{{Start: at(1, 0), End: at(3, 0)}}, a.requests)
-		require.Contains(t, got, "1.1")
-		require.Contains(t, got, "2.0, 2.1")
-		require.NotContains(t, got, "1.0")
-		require.NotContains(t, got, "3.0")
-	})
-}
-
 // Missed objects take longer than a FETCH waits for a publisher, as each object comes some seconds behind the other.
 func TestRefillTakesLong(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
@@ -668,91 +544,6 @@ func TestUpstreamGoesAway(t *testing.T) {
 	})
 }
 
-// The upstream relay goes away and names another one, where the publisher comes a while later. The track moves with it.
-func TestUpstreamAndPublisherGoElsewhere(t *testing.T) {
-	onBenches(t, Config{}, 3, func(bs []*bench) {
-		us, sessions := bs[2].follow(bs[0])
-		src := publishing["PUBLISH"](bs[0])
-		k, s := bs[2].connect().mustSubscribe(moqt.Parameters{})
-		src.group(1, 1)
-		sessions[0].goaway(bs[0])
-		bs[2].dial(us[0], bs[1])
-		src.group(2, 1)
-		time.Sleep(20 * time.Second)
-		src.group(3, 1)
-		moved := &source{}
-		_, err := moved.offer(bs[1].connect(), moqt.Parameters{LargestObject: ptr(at(3, 0))})
-		require.NoError(t, err)
-		require.Equal(t, 2, bs[2].atUpstream())
-		moved.group(4, 1)
-		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
-		moved.group(5, 1)
-		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin, 3.0, 3 fin, 4.0, 4 fin, 5.0, 5 fin", k.take())
-		require.NoError(t, s.Context().Err())
-	})
-}
-
-// The first of two upstream relays goes away for good. The other one takes its tracks over, without a gap.
-func TestUpstreamIsDrained(t *testing.T) {
-	onBenches(t, Config{}, 4, func(bs []*bench) {
-		bs[1].follow(bs[0])
-		bs[2].follow(bs[0])
-		us, sessions := bs[3].follow(bs[1], bs[2])
-		src := publishing["PUBLISH"](bs[0])
-		k, s := bs[3].connect().mustSubscribe(moqt.Parameters{})
-		require.Equal(t, 1, bs[1].atUpstream())
-		src.group(1, 1)
-		open := src.open(moqt.SubgroupHeader{GroupID: 2, FirstObject: true}).object(0)
-		sessions[0].goaway(bs[1])
-		open.object(1)
-		us[0].SetDown() // it takes no new session
-		synctest.Wait()
-		require.Equal(t, 1, bs[2].atUpstream())
-		open.object(2)
-		sessions[0].cut()
-		open.object(3).fin()
-		src.group(3, 1)
-		require.Equal(t, "1.0, 1 fin, 2.0, 2.1, 2.2, 2.3, 2 fin, 3.0, 3 fin", k.take())
-		require.NoError(t, s.Context().Err())
-	})
-}
-
-// The first of two upstream relays is lost, and the other one has brought less of the track so far. Subscribers get
-// nothing twice.
-func TestUpstreamIsBehind(t *testing.T) {
-	onBenches(t, Config{}, 3, func(bs []*bench) {
-		_, sessions := bs[2].follow(bs[0], bs[1])
-		ahead, behind := publishing["PUBLISH"](bs[0]), publishing["PUBLISH"](bs[1])
-		k, _ := bs[2].connect().mustSubscribe(moqt.Parameters{})
-		ahead.group(1, 1)
-		behind.group(1, 1)
-		ahead.group(2, 1)
-		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
-		sessions[0].cut()
-		synctest.Wait()
-		require.Equal(t, 1, bs[2].atUpstream())
-		behind.group(2, 1)
-		behind.group(3, 1)
-		require.Equal(t, "3.0, 3 fin", k.take())
-	})
-}
-
-// A session that another one has replaced ends some time later, whatever still uses it.
-func TestRetiredSessionEnds(t *testing.T) {
-	onBenches(t, Config{Linger: time.Hour}, 2, func(bs []*bench) {
-		us, sessions := bs[1].follow(bs[0])
-		src := publishing["PUBLISH"](bs[0])
-		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
-		sessions[0].goaway(bs[0])
-		bs[1].dial(us[0], bs[0])
-		start := time.Now()
-		sessions[0].Retire(10 * time.Second)
-		require.InDelta(t, 10*time.Second, time.Since(start), float64(time.Second))
-		src.group(1, 1)
-		require.Equal(t, "1.0, 1 fin", k.take())
-	})
-}
-
 // A publisher comes to the relay itself, which then does not need the upstream relay.
 func TestPublisherOfThisRelayIsPreferred(t *testing.T) {
 	for name, publish := range publishing {
@@ -785,27 +576,6 @@ func TestPublisherOfThisRelayIsPreferred(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Relays that ask each other, while a subscriber waits for a publisher that does not come, come to rest.
-func TestRingOfRelaysComesToRest(t *testing.T) {
-	onBenches(t, Config{}, 3, func(bs []*bench) {
-		for i, b := range bs {
-			b.follow(bs[(i+1)%len(bs)])
-		}
-		_, _, err := bs[0].connect().subscribe(moqt.Parameters{})
-		require.Error(t, err)
-		_, _, err = bs[0].connect().subscribe(rendezvous(10 * time.Second))
-		require.Error(t, err)
-		time.Sleep(time.Minute)
-		before := bs[0].relay.subscriptions.Load()
-		require.Less(t, before, uint64(100))
-		time.Sleep(10 * time.Minute)
-		require.Equal(t, before, bs[0].relay.subscriptions.Load())
-		for _, b := range bs {
-			require.Zero(t, b.atUpstream())
-		}
-	})
 }
 
 // An upstream relay that breaks the protocol loses its session, and harms nobody else.

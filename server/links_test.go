@@ -113,16 +113,6 @@ func receiveOn(t *testing.T, s *session.Session, name string) streams {
 	return c
 }
 
-// next starts a server that replaces others.
-func next(t *testing.T, from *Server) *Server {
-	t.Helper()
-	targets, err := from.LinkTargets()
-	require.NoError(t, err)
-	s := start(t, Config{})
-	s.LinkTo(t.Context(), targets)
-	return s
-}
-
 // TestLinkIsMadeAnew loses a link. Media flows again after that.
 func TestLinkIsMadeAnew(t *testing.T) {
 	virtual(t, func(t *testing.T) {
