@@ -1,12 +1,10 @@
 package moqt
 
 import (
-	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 var datagramGoldens = []struct {
@@ -165,32 +163,6 @@ func TestParseStreamKind(t *testing.T) {
 		_, err := ParseStreamKind(Draft18, unhex(wire))
 		requireCode(t, SessionProtocolViolation, err)
 	}
-}
-
-func TestDatagramRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		want := ObjectDatagram{
-			TrackAlias:      anyUint64().Draw(t, "alias"),
-			Location:        anyLocation().Draw(t, "location"),
-			DefaultPriority: rapid.Bool().Draw(t, "default priority"),
-			EndOfGroup:      rapid.Bool().Draw(t, "end of group"),
-			Properties:      anyObjectProperties(t, math.MaxUint64),
-			Payload:         []byte(anyBytes(t, 0, 100)),
-		}
-		if !want.DefaultPriority {
-			want.Priority = rapid.Uint8().Draw(t, "priority")
-		}
-		if rapid.Bool().Draw(t, "status") {
-			want.Status, want.EndOfGroup, want.Properties, want.Payload = StatusEndOfGroup, false, nil, nil
-		}
-		b, err := AppendDatagramHeader(nil, Draft18, &want)
-		require.NoError(t, err)
-		got, err := ParseObjectDatagram(Draft18, append(b, want.Payload...))
-		require.NoError(t, err)
-		require.Equal(t, string(want.Payload), string(got.Payload))
-		got.Payload = want.Payload
-		require.Equal(t, want, got)
-	})
 }
 
 func FuzzDatagram(f *testing.F) {

@@ -105,22 +105,3 @@ func TestRetry(t *testing.T) {
 	require.EqualError(t, &RequestError{Code: RequestTimeout}, "request refused: TIMEOUT")
 	require.EqualError(t, &RequestError{Code: 0x9d, Reason: "x"}, "request refused: 0x9d: x")
 }
-
-func TestMilliseconds(t *testing.T) {
-	require.Equal(t, 1500*time.Millisecond, Milliseconds(1500))
-	require.Equal(t, time.Duration(9223372036854)*time.Millisecond, Milliseconds(9223372036854))
-	require.Equal(t, time.Duration(1<<63-1), Milliseconds(9223372036855))
-	require.Equal(t, time.Duration(1<<63-1), Milliseconds(1<<64-1))
-}
-
-func TestErrorTexts(t *testing.T) {
-	require.EqualError(t, &ProtocolError{SessionInvalidPath, "why"}, "INVALID_PATH: why")
-	require.EqualError(t, &MalformedTrackError{"why"}, "malformed track: why")
-	require.Equal(t, "SUBSCRIBE", MessageSubscribe.String())
-	require.Equal(t, "message 0x7777", MessageType(0x7777).String())
-	require.Equal(t, []string{"ascending", "descending", "group order 0x0"},
-		[]string{Ascending.String(), Descending.String(), GroupOrder(0).String()})
-	require.Equal(t, []string{"normal", "end of group", "end of track", "object status 0x1"}, []string{
-		StatusNormal.String(), StatusEndOfGroup.String(), StatusEndOfTrack.String(), ObjectStatus(1).String(),
-	})
-}

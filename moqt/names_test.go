@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 func TestNameText(t *testing.T) {
@@ -59,24 +58,6 @@ func TestParseNameRefuses(t *testing.T) {
 	}
 	_, err := ParseNamespace("a--b")
 	require.ErrorContains(t, err, "empty")
-}
-
-func TestParseNamespace(t *testing.T) {
-	for text, want := range map[string]Namespace{"": {}, "live": {"live"}, "a-b.2dc": {"a", "b-c"}} {
-		got, err := ParseNamespace(text)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-		require.Equal(t, text, got.String())
-	}
-}
-
-func TestNameTextRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		track := anyTrack().Draw(t, "track")
-		got, err := ParseFullTrackName(track.String())
-		require.NoError(t, err)
-		require.Equal(t, track, got)
-	})
 }
 
 func FuzzParseFullTrackName(f *testing.F) {

@@ -1,23 +1,12 @@
 package moqt
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
-
-// TestDraftExample is the object with two properties in draft §11.6, whose text "traceID:123456" has 14 bytes and not
-// the 21 that the example says.
-func TestDraftExample(t *testing.T) {
-	p, err := NewProperties(
-		KeyValuePair{Type: 77, Bytes: []byte("traceID:123456")}, KeyValuePair{Type: 4, Value: 2186796243})
-	require.NoError(t, err)
-	require.Equal(t, unhex("04 f08257dcd3 49 0e 747261636549443a313233343536"), []byte(p))
-}
 
 func TestNewProperties(t *testing.T) {
 	p, err := NewProperties(
@@ -184,20 +173,6 @@ func TestCheckObject(t *testing.T) {
 	require.EqualValues(t, 3, objects)
 	_, ok = Properties{}.PriorGroupIDGap()
 	require.False(t, ok)
-}
-
-func TestPropertiesRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		pairs := anyPairs(0, 1<<63).Draw(t, "pairs")
-		p, err := NewProperties(pairs...)
-		require.NoError(t, err)
-		got := slices.Collect(p.All())
-		slices.SortStableFunc(pairs, func(a, b KeyValuePair) int { return cmp.Compare(a.Type, b.Type) })
-		require.Len(t, got, len(pairs))
-		for i := range pairs {
-			require.Equal(t, pairs[i], got[i])
-		}
-	})
 }
 
 func FuzzProperties(f *testing.F) {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 func TestSubgroupHeader(t *testing.T) {
@@ -358,46 +357,6 @@ func TestSubgroupEncoderRefuses(t *testing.T) {
 			require.NoError(t, err, "the encoder is unusable after an error")
 		})
 	}
-}
-
-func TestSubgroupRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		header := SubgroupHeader{HasProperties: rapid.Bool().Draw(t, "properties")}
-		l := rapid.SampledFrom(layouts).Draw(t, "layout")
-		e := NewSubgroupEncoder(l, header)
-		var stream []byte
-		var want []ObjectHeader
-		for id, left := uint64(0), 5; left > 0; left-- {
-			o := ObjectHeader{ObjectID: id, PayloadLength: rapid.Uint64Max(300).Draw(t, "payload")}
-			if header.HasProperties {
-				o.Properties = anyObjectProperties(t, l.MaxNumber())
-			}
-			if o.PayloadLength == 0 && len(o.Properties) == 0 {
-				statuses := []ObjectStatus{StatusNormal, StatusEndOfGroup, StatusEndOfTrack}
-				o.Status = rapid.SampledFrom(statuses).Draw(t, "status")
-			}
-			var err error
-			stream, err = e.AppendObject(stream, o)
-			require.NoError(t, err)
-			stream = append(stream, make([]byte, o.PayloadLength)...)
-			want = append(want, o)
-			id += 1 + anyUint64().Draw(t, "gap")>>6
-		}
-		objects, err := parseSubgroup(NewSubgroupParser(l, header, 7),
-			chop(stream, rapid.IntRange(1, 100).Draw(t, "chunk")))
-		require.NoError(t, err)
-		require.Len(t, objects, len(want))
-		for i, o := range objects {
-			require.Equal(t, want[i].ObjectID, o.ObjectID)
-			require.Equal(t, want[i].Status, o.Status)
-			require.Equal(t, want[i].PayloadLength, uint64(o.End-o.PayloadStart))
-			require.Equal(t, string(want[i].Properties), string(o.Properties))
-			if header.HasProperties && l == DataLayout1 {
-				at := o.PropertiesStart - 7
-				require.Equal(t, string(o.Properties), string(stream[at:int(at)+len(o.Properties)]))
-			}
-		}
-	})
 }
 
 // FuzzSubgroupParser checks that pieces of any size give the same objects and errors, and that parsed objects can be

@@ -72,18 +72,6 @@ func TestAppendVarint(t *testing.T) {
 	}
 }
 
-func TestVarintRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		x := anyUint64().Draw(t, "x")
-		b := AppendVarint([]byte{1}, x)
-		y, n, err := ParseVarint(b[1:])
-		require.NoError(t, err)
-		require.Equal(t, x, y)
-		require.Equal(t, VarintLen(x), n)
-		require.Len(t, b, 1+n)
-	})
-}
-
 // anyUint64 draws numbers of all encoded lengths with the same probability.
 func anyUint64() *rapid.Generator[uint64] {
 	return rapid.Custom(func(t *rapid.T) uint64 {
