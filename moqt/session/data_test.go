@@ -221,15 +221,6 @@ func TestBadDatagramsAheadOfTheirAlias(t *testing.T) {
 	}
 }
 
-func TestSubscriptionWithoutReceiver(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		p.subscribed(testTrack, 1, nil)
-		p.requireStopped(p.uni(subgroupHeader(1)), moqt.ResetCancelled)
-		require.NoError(p, p.conn.SendDatagram(datagram(p.T, moqt.ObjectDatagram{TrackAlias: 1})))
-		p.requireOpen()
-	})
-}
-
 func TestPaddingIsDiscarded(t *testing.T) {
 	play(t, setting{pipe: transporttest.PipeConfig{StreamWindow: 1000}}, func(p *script) {
 		stream := p.uni(moqt.AppendPaddingStreamType(nil, moqt.Draft18))

@@ -59,18 +59,6 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestFetchRefused(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		f, err := p.s.Fetch(p.Context(), moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack})
-		require.NoError(p, err)
-		p.accept().send(&moqt.RequestError{Code: moqt.RequestInvalidRange})
-		_, err = f.Wait(p.Context())
-		require.ErrorContains(p, err, "INVALID_RANGE")
-		_, err = f.Stream(p.Context())
-		require.ErrorContains(p, err, "INVALID_RANGE")
-	})
-}
-
 func TestFetchOfAnUnsupportedTrack(t *testing.T) {
 	mandatory, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4000, Value: 1})
 	require.NoError(t, err)
@@ -83,23 +71,6 @@ func TestFetchOfAnUnsupportedTrack(t *testing.T) {
 		require.ErrorContains(p, err, "UNSUPPORTED_EXTENSION")
 		e.requireReset(moqt.ResetCancelled)
 		p.requireOpen()
-	})
-}
-
-func TestCancelledFetch(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		f, err := p.s.Fetch(p.Context(), moqt.Fetch{FetchType: moqt.FetchStandalone, Track: testTrack})
-		require.NoError(p, err)
-		e := p.accept()
-		data := p.uni(fetchHeader(f.ID()))
-		stream, err := f.Stream(p.Context())
-		require.NoError(p, err)
-		f.Cancel(moqt.ResetCancelled)
-		e.requireReset(moqt.ResetCancelled)
-		<-e.Stream.Context().Done() // STOP_SENDING (draft §5.2)
-		p.requireStopped(data, moqt.ResetCancelled)
-		_, err = stream.Read(make([]byte, 1))
-		require.Error(p, err)
 	})
 }
 

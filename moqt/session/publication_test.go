@@ -184,21 +184,6 @@ func TestMessagesComeBeforeData(t *testing.T) {
 	})
 }
 
-func TestUnsubscribe(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-		e := p.request(&moqt.Subscribe{Track: testTrack})
-		pub := <-h.subscribes
-		require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
-		p.write(e, []byte{byte(moqt.MessageUnsubscribe), 0, 0})
-		<-pub.Context().Done()
-		require.Equal(p, &transport.StreamError{Code: 1, Remote: true}, context.Cause(pub.Context()))
-		require.IsType(p, &moqt.SubscribeOK{}, e.receive())
-		e.requireEOF()
-		p.requireOpen()
-	})
-}
-
 func TestPublish(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		pub, err := p.s.Publish(p.Context(), moqt.Publish{Track: testTrack, TrackAlias: 99})

@@ -66,15 +66,3 @@ func TestRequested(t *testing.T) {
 		})
 	}
 }
-
-func TestRequestedAndAccepted(t *testing.T) {
-	var log requestLog
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h, Requested: log.requested}}, func(p *script) {
-		p.request(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})
-		require.NoError(p, (<-h.namespaces).OK())
-		p.requireOpen()
-	})
-	_, err := log.one(t)
-	require.NoError(t, err)
-}

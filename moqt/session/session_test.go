@@ -54,29 +54,6 @@ func TestGoawayToThePeer(t *testing.T) {
 	play(t, setting{}, func(p *script) { require.ErrorIs(p, p.s.Goaway("moqt://elsewhere", 0), errURIOfClient) })
 }
 
-// TestGoawayThatEndsLater sends a GOAWAY that leaves the session open, and sets a timeout later.
-func TestGoawayThatEndsLater(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
-		p.request(&moqt.Subscribe{Track: testTrack})
-		<-h.subscribes
-		reader := moqt.NewReader(p.ours, moqt.Draft18)
-		_, err := reader.Read()
-		require.NoError(p, err)
-		require.NoError(p, p.s.Goaway("moqt://elsewhere", 0))
-		m, err := reader.Read()
-		require.NoError(p, err)
-		require.Equal(p, &moqt.Goaway{NewSessionURI: "moqt://elsewhere", RequestID: new(uint64(2))}, m)
-		time.Sleep(time.Hour)
-		require.NoError(p, p.s.Context().Err())
-
-		require.NoError(p, p.s.Goaway("", time.Second))
-		require.ErrorIs(p, p.s.Goaway("", time.Second), errGoawayTwice)
-		time.Sleep(2 * time.Second)
-		require.ErrorContains(p, context.Cause(p.s.Context()), "GOAWAY_TIMEOUT")
-	})
-}
-
 func TestEndOfTheSession(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -12,34 +12,6 @@ import (
 	"sluice/transport"
 )
 
-func TestSubscribe(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		sub, err := p.s.Subscribe(p.Context(), moqt.Subscribe{
-			Track: testTrack, Parameters: moqt.Parameters{SubscriberPriority: new(uint8(7))},
-		}, newCollector())
-		require.NoError(p, err)
-		e := p.accept()
-		want := &moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{SubscriberPriority: new(uint8(7))}}
-		require.Equal(p, want, e.receive())
-		require.Zero(p, sub.ID())
-
-		ok := &moqt.SubscribeOK{TrackAlias: 4, Parameters: moqt.Parameters{LargestObject: &moqt.Location{Group: 3}}}
-		e.send(ok)
-		got, err := sub.Wait(p.Context())
-		require.NoError(p, err)
-		require.Equal(p, ok, got)
-
-		_, err = p.s.Subscribe(p.Context(), moqt.Subscribe{Track: testTrack}, newCollector())
-		require.ErrorIs(p, err, ErrDuplicate)
-		second, e := p.subscribe(otherTrack, newCollector())
-		require.EqualValues(p, 2, second.ID())
-		e.send(&moqt.RequestError{Code: moqt.RequestDoesNotExist, Reason: "no such track"})
-		_, err = second.Wait(p.Context())
-		require.ErrorContains(p, err, "DOES_NOT_EXIST: no such track")
-		e.requireEOF()
-	})
-}
-
 // TestSubscriptionsThatEnd checks what the application sees, for each way in which a subscription ends.
 func TestSubscriptionsThatEnd(t *testing.T) {
 	properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4001, Bytes: []byte("?")})
@@ -164,16 +136,6 @@ func TestUpdateOfASubscription(t *testing.T) {
 		require.ErrorContains(p, <-results, "UNAUTHORIZED")
 		e.send(&moqt.PublishDone{Status: moqt.DoneUpdateFailed})
 		<-sub.Context().Done()
-		p.requireOpen()
-	})
-}
-
-func TestUpdateWithoutResponse(t *testing.T) {
-	play(t, setting{}, func(p *script) {
-		sub, e := p.subscribed(testTrack, 1, newCollector())
-		_, err := sub.Update(p.Context(), moqt.Parameters{})
-		require.ErrorIs(p, err, ErrTimeout)
-		p.requireStopped(e, moqt.ResetCancelled)
 		p.requireOpen()
 	})
 }
