@@ -234,39 +234,6 @@ func hooked(t *testing.T, f func(t *testing.T, from, to Conn, s *testSender)) {
 	}
 }
 
-func TestHookedStreams(t *testing.T) {
-	hooked(t, func(t *testing.T, from, to Conn, s *testSender) {
-		<-s.ready
-		want := map[int64]string{}
-		for i := range 10 {
-			id, ok := s.NextUniStream()
-			require.True(t, ok)
-			want[id] = "external " + string(rune('a'+i))
-			data := append(append([]byte(nil), from.StreamPrefix()...), want[id]...)
-			require.EqualValues(t, len(data), s.TakeData(int64(len(data)), true))
-			pn := s.send(t, streamFrame(id, data))
-
-			own, err := from.OpenUniStream()
-			require.NoError(t, err)
-			require.NotContains(t, want, own.ID())
-			want[own.ID()] = "own " + string(rune('a'+i))
-			write(t, own, want[own.ID()])
-			require.NoError(t, own.Close())
-			s.eventually(t, func() bool { return s.acked[pn] })
-		}
-		for range 20 {
-			r, err := to.AcceptUniStream(testContext(t))
-			require.NoError(t, err)
-			require.EqualValues(t, len(from.StreamPrefix()), r.Offset())
-			got, err := io.ReadAll(r)
-			require.NoError(t, err)
-			require.Equal(t, want[r.ID()], string(got))
-			delete(want, r.ID())
-		}
-		require.Empty(t, want)
-	})
-}
-
 func TestHookedResetAndStopSending(t *testing.T) {
 	hooked(t, func(t *testing.T, from, to Conn, s *testSender) {
 		<-s.ready
@@ -300,42 +267,6 @@ func TestHookedResetAndStopSending(t *testing.T) {
 	})
 }
 
-// Clients begin with whole windows, listeners with small ones.
-func TestHookedWindows(t *testing.T) {
-	for _, k := range []Kind{RawQUIC, WebTransport} {
-		client, server := hookedConns(t, k)
-		for _, side := range []struct {
-			conn        Conn // which is told the windows of the other one
-			stream, all int64
-		}{{server, defaultMaxStreamWindow, defaultMaxConnWindow}, {client, initialStreamWindow, initialConnWindow}} {
-			s := side.conn.Hooks().(*testSender)
-			<-s.ready
-			s.mu.Lock()
-			require.EqualValues(t, side.stream, s.params.MaxStreamDataUni)
-			require.EqualValues(t, side.all, s.params.MaxData)
-			s.mu.Unlock()
-		}
-	}
-}
-
-func TestHookedDatagrams(t *testing.T) {
-	hooked(t, func(t *testing.T, from, to Conn, s *testSender) {
-		<-s.ready
-		s.mu.Lock()
-		require.Greater(t, s.params.MaxDatagramFrameSize, int64(1200))
-		require.EqualValues(t, 1300, s.params.MaxUDPPayloadSize, "what the other sender asked for")
-		s.mu.Unlock()
-		s.send(t, append(append([]byte{0x30}, from.DatagramPrefix()...), "external"...))
-		got, err := to.ReceiveDatagram(testContext(t))
-		require.NoError(t, err)
-		require.Equal(t, "external", string(got))
-		require.NoError(t, from.SendDatagram([]byte("own")))
-		got, err = to.ReceiveDatagram(testContext(t))
-		require.NoError(t, err)
-		require.Equal(t, "own", string(got))
-	})
-}
-
 // TestLastReceivedElsewhere has a hook that receives packets. They count when quic-go has to send a keep-alive.
 func TestLastReceivedElsewhere(t *testing.T) {
 	hooked(t, func(t *testing.T, from, _ Conn, s *testSender) {
@@ -365,15 +296,4 @@ func TestHookedKeyUpdate(t *testing.T) {
 			require.Equal(t, "sealed anew", string(got))
 		}
 	})
-}
-
-func TestHookedClose(t *testing.T) {
-	for _, k := range []Kind{RawQUIC, WebTransport} {
-		client, server := hookedConns(t, k)
-		require.NoError(t, client.CloseWithError(5, "done"))
-		for _, c := range []Conn{client, server} {
-			s := c.Hooks().(*testSender)
-			s.eventually(t, func() bool { return s.closed != nil })
-		}
-	}
 }
