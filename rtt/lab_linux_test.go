@@ -19,87 +19,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"sluice/lab"
-	"sluice/rtt/pcap"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
 )
-
-// tap captures the packets at a device of a host, with the kernel's time stamps.
-type tap struct {
-	t       testing.TB
-	fd      int
-	stop    chan struct{}
-	done    chan struct{}
-	packets []pcap.Packet
-}
-
-// startTap begins to capture.
-func startTap(t testing.TB, h *lab.Host, device string) *tap {
-	k := &tap{t: t, stop: make(chan struct{}), done: make(chan struct{})}
-	require.NoError(t, h.Do(func() (err error) {
-		if k.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-			return err
-		}
-		i, err := net.InterfaceByName(device)
-		if err != nil {
-			return err
-		}
-		timeout := unix.Timeval{Usec: 20_000}
-		return errors.Join(
-			unix.SetsockoptInt(k.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
-			unix.SetsockoptInt(k.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
-			unix.SetsockoptTimeval(k.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
-			unix.Bind(k.fd, &unix.SockaddrLinklayer{Protocol: 0x0300, Ifindex: i.Index})) // ETH_P_ALL in network order
-	}))
-	go k.run()
-	return k
-}
-
-func (k *tap) run() {
-	defer close(k.done)
-	buf, oob := make([]byte, 65536), make([]byte, 128)
-	for {
-		n, oobn, _, _, err := unix.Recvmsg(k.fd, buf, oob, 0)
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-			select {
-			case <-k.stop:
-				return
-			default:
-				continue
-			}
-		}
-		if err != nil {
-			return
-		}
-		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil || len(messages) == 0 {
-			return
-		}
-		ts := unixTime(messages[0].Data)
-		k.packets = append(k.packets, pcap.Packet{At: ts, Frame: slices.Clone(buf[:min(n, 120)]), Length: n})
-	}
-}
-
-func unixTime(timespec []byte) time.Time {
-	var seconds, nanos int64
-	for i := 7; i >= 0; i-- {
-		seconds = seconds<<8 | int64(timespec[i])
-		nanos = nanos<<8 | int64(timespec[8+i])
-	}
-	return time.Unix(seconds, nanos)
-}
-
-// end returns the captured packets.
-func (k *tap) end() []pcap.Packet {
-	close(k.stop)
-	<-k.done
-	require.NoError(k.t, unix.Close(k.fd))
-	slices.SortStableFunc(k.packets, func(a, b pcap.Packet) int { return a.At.Compare(b.At) })
-	return k.packets
-}
 
 // measuring runs a Monitor inside a host until end is called, which returns all that the Sink took. Samples are sorted
 // by time: CPUs report theirs in batches.
@@ -212,15 +136,6 @@ func ping(t testing.TB, from *lab.Host, to netip.Addr, count int) (rtts []time.D
 		rtts = append(rtts, d)
 	}
 	return rtts
-}
-
-// capturing measures and captures the packets at a host's eth0 while traffic runs.
-func capturing(t *testing.T, h *lab.Host, cfg MonitorConfig, traffic func()) ([]report.Sample, []pcap.Packet) {
-	capture := startTap(t, h, "eth0")
-	cfg.Interfaces = []string{"eth0"}
-	end := measuring(t, h, cfg)
-	traffic()
-	return end().Samples, capture.end()
 }
 
 func median(list []time.Duration) time.Duration {
