@@ -108,22 +108,3 @@ func TestBenchHosts(t *testing.T) {
 	require.NoError(t, err)
 	require.Subset(t, before, after, "nothing is left; other benches may come to their end")
 }
-
-// A machine that cannot be reached is named, and so is what a relay's machine lacks.
-func TestBenchHostsFail(t *testing.T) {
-	thorough.Only(t)
-	l := labtest.New(t, lab.Topology{Subscribers: 1})
-	config := startSSH(t, l)
-	bench := func(arguments ...string) string {
-		arguments = append([]string{"bench", "--ssh-config", config, "--out", t.TempDir(), "--quick"}, arguments...)
-		text, err := exec.CommandContext(t.Context(), "sluice-lab", arguments...).CombinedOutput()
-		require.Error(t, err)
-		return string(text)
-	}
-	require.Contains(t, bench("--hosts", "pub=pub,relay=nowhere.invalid,sub=sub1"),
-		"nowhere.invalid (relay): connect: ")
-	up := l.Publisher.Devices[0].IPv6.Addr().String() // of another machine
-	down := l.Subscribers[0].Devices[0].IPv6.Addr().String()
-	require.Contains(t, bench("--hosts", "pub=pub,relay=relay,sub=sub1", "--relay-address", up+","+down),
-		"no device of the relay's machine has the address "+up)
-}
