@@ -115,34 +115,6 @@ func TestAudienceAsksOnce(t *testing.T) {
 	})
 }
 
-// TestAudienceGrowsMeanwhile has a guest that may have a track join while the only other one, which may not, is asked
-// about.
-func TestAudienceGrowsMeanwhile(t *testing.T) {
-	answer := make(chan error)
-	auth := &rules{allow: func(r AuthRequest) (Grant, error) {
-		if r.Name == ".catalog" || bears(r, "both") {
-			return Grant{}, nil
-		}
-		return Grant{}, <-answer
-	}}
-	onBench(t, Config{}, func(b *bench) {
-		guestOf, leave := guestsOf(b)
-		defer leave()
-		b.authorize(auth)
-		answer = make(chan error)
-		a, thief, late := NewAudience(), guestOf("a", "a"), guestOf("a", "both")
-		require.NoError(t, a.Join(b.ctx, thief))
-		refusal := make(chan *moqt.RequestError)
-		go func() { refusal <- a.mayAsk(b.ctx, ActionSubscribe, trackOf("b", "private")) }()
-		synctest.Wait() // nobody has answered for the thief
-		require.NoError(t, a.Join(b.ctx, late))
-		answer <- &moqt.RequestError{Code: moqt.RequestUnauthorized}
-		require.Nil(t, <-refusal)
-		require.ErrorIs(t, context.Cause(thief.Context()), ErrWithdrawn)
-		require.NoError(t, late.Context().Err())
-	})
-}
-
 // TestAudienceIsReviewed checks that a guest has to leave when one of the tracks is not allowed any more.
 func TestAudienceIsReviewed(t *testing.T) {
 	for name, next := range map[string]string{"withdrawn": "x subscribe a", "expired": ""} {

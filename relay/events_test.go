@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,32 +91,5 @@ func TestRefusedRequestsAreNoEvents(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, conn.CloseWithError(0, ""))
 		require.Empty(t, j.take(), "it did not send SETUP")
-	})
-}
-
-// Events of a session with an upstream relay name that relay.
-func TestEventsOfUpstreams(t *testing.T) {
-	var mu sync.Mutex
-	var got []string
-	cfg := Config{OnEvent: func(e Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		if e.Upstream != "" {
-			got = append(got, fmt.Sprint(e.Type, " ", e.Upstream))
-		}
-	}}
-	onBenches(t, cfg, 2, func(bs []*bench) {
-		_, sessions := bs[1].follow(bs[0])
-		publishing["PUBLISH"](bs[0])
-		bs[1].connect().mustSubscribe(moqt.Parameters{})
-		sessions[0].cut()
-		time.Sleep(time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		slices.Sort(got)
-		require.Equal(t, []string{
-			"publish_start moqt://relay0", "publish_stop moqt://relay0", "session_end moqt://relay0",
-			"session_start moqt://relay0",
-		}, got)
 	})
 }

@@ -295,20 +295,6 @@ func TestFetchOfObjectsThatAreCutOff(t *testing.T) {
 	})
 }
 
-func TestJoiningFetchErrors(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		pub.serve(&source{})
-		pub.announce("live")
-		c := b.connect()
-		_, s := c.mustSubscribe(moqt.Parameters{})
-		b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID()}).err,
-			moqt.RequestInvalidRange)
-		b.refused(c.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: 4000}).err,
-			moqt.RequestInvalidJoiningRequestID)
-	})
-}
-
 func TestFetchFillsFromUpstream(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		a := &archive{size: 4, largest: at(2, 5), skip: func(l moqt.Location) bool { return l == at(0, 1) }}

@@ -167,24 +167,6 @@ func TestSubscribersDoNotWaitForThemselves(t *testing.T) {
 	})
 }
 
-// The request of the nearest subscriber is passed on.
-func TestRequestsHaveTheShortestPath(t *testing.T) {
-	onBench(t, hopping, func(b *bench) {
-		far, near := b.connect(asRelay(7)), b.connect()
-		for _, c := range []*client{far, near} {
-			_, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video, Parameters: moqt.Parameters{
-				RendezvousTimeout: ptr(uint64(9000)),
-			}}, &sink{})
-			require.NoError(t, err)
-		}
-		synctest.Wait()
-		origin := b.connect(asRelay(9)).serve(&source{})
-		origin.c.announce("live")
-		synctest.Wait()
-		require.Equal(t, moqt.HopPath{testHop}, origin.requests[0].HopPath)
-	})
-}
-
 // A relay whose objects have come through a subscriber does not feed that subscriber, but others.
 func TestSubscribersAreNotFedWithTheirOwn(t *testing.T) {
 	onBench(t, hopping, func(b *bench) {

@@ -280,34 +280,6 @@ func TestLinksDoNotFeedLinks(t *testing.T) {
 	})
 }
 
-func TestScopesAcrossLinks(t *testing.T) {
-	onBenches(t, Config{Scope: ScopeByPath}, 2, func(bs []*bench) {
-		link(bs[0], bs[1])
-		src := &source{}
-		_, err := src.offer(bs[0].to("relay", "/a"), moqt.Parameters{})
-		require.NoError(t, err)
-		_, _, err = bs[1].to("relay", "/b").subscribe(moqt.Parameters{})
-		bs[1].refused(err, moqt.RequestDoesNotExist)
-		k, _ := bs[1].to("relay", "/a").mustSubscribe(moqt.Parameters{})
-		src.group(1, 1)
-		require.Equal(t, "1.0, 1 fin", k.take())
-	})
-}
-
-// Names that are too long with their scope do not cross links, and nothing else happens.
-func TestLongNamesDoNotCrossLinks(t *testing.T) {
-	onTwo(t, func(here, there *bench) {
-		name := moqt.FullTrackName{Namespace: slices.Repeat(moqt.Namespace{"a"}, moqt.MaxNamespaceFields), Name: "x"}
-		_, err := there.connect().Publish(there.ctx, moqt.Publish{Track: name})
-		require.NoError(t, err)
-		sub, err := here.connect().Subscribe(here.ctx, moqt.Subscribe{Track: name}, &sink{})
-		require.NoError(t, err)
-		_, err = sub.Wait(here.ctx)
-		require.Error(t, err)
-		require.Len(t, here.relay.sessions.at(beside), 1)
-	})
-}
-
 // While a publisher stays with one process, another peer of the other process offers the same track with other objects.
 func TestImpostorAtAnotherProcess(t *testing.T) {
 	onTwo(t, func(here, there *bench) {
@@ -360,51 +332,6 @@ func TestLinkNeedsTheSecret(t *testing.T) {
 	}
 }
 
-// refuseAll refuses everything.
-type refuseAll struct{}
-
-func (refuseAll) Authorize(context.Context, AuthRequest) (Grant, error) {
-	return Grant{}, &moqt.RequestError{Code: moqt.RequestUnauthorized}
-}
-
-// What the other process asks for was authorized and counted there.
-func TestLinksCountNowhere(t *testing.T) {
-	var events []EventType
-	few := Quota{Sessions: 1, Requests: 2, Subscriptions: 2, RequestRate: 1}
-	cfg := Config{
-		MaxSessions: 1, MaxRequests: 2, PerAddress: few,
-		OnEvent: func(e Event) { events = append(events, e.Type) },
-	}
-	onBenches(t, cfg, 2, func(bs []*bench) {
-		link(bs[0], bs[1])
-		require.Empty(t, bs[0].relay.Sessions())
-		dynamic, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
-		require.NoError(t, err)
-		src := &source{properties: dynamic}
-		_, err = src.offer(bs[0].connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		bs[0].authorize(refuseAll{})
-		require.Len(t, bs[0].relay.Sessions(), 1)
-		k, sub := bs[1].connect().mustSubscribe(moqt.Parameters{})
-		_, err = sub.Update(bs[1].ctx, moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
-		require.NoError(t, err)
-		src.group(1, 1)
-		require.Equal(t, "1.0, 1 fin", k.take())
-		require.Len(t, src.updates, 1)
-		require.EqualValues(t, 1, bs[0].relay.subscriptions.Load(), "the update did not end the first one")
-		require.Equal(t, 1.0, metricOf(t, bs[0].relay, "sluice_relay_links"))
-		require.Equal(t, 0.0, metricOf(t, bs[0].relay, "sluice_relay_downstream_subscriptions"))
-		require.Equal(t, 0.0, metricOf(t, bs[1].relay, "sluice_relay_upstream_subscriptions"))
-		require.Equal(t, 1.0, metricOf(t, bs[0].relay, "sluice_relay_open_requests"))
-		bs[0].authorize(AllowAll{})
-		_, _, err = src.c.subscribe(moqt.Parameters{})
-		require.NoError(t, err)
-		require.Equal(t, []EventType{
-			EventSessionStart, EventPublishStart, EventSessionStart, EventFirstSubscriber, EventFirstSubscriber,
-		}, events, "of each process")
-	})
-}
-
 // metricOf returns the value of a gauge or a counter.
 func metricOf(t *testing.T, r *Relay, name string) float64 {
 	registry := prometheus.NewRegistry()
@@ -419,30 +346,6 @@ func metricOf(t *testing.T, r *Relay, name string) float64 {
 	}
 	require.Fail(t, "there is no metric "+name)
 	return 0
-}
-
-// A process that drains feeds the others until its peers have left, and then ends its links.
-func TestDrainEndsLinks(t *testing.T) {
-	onBenches(t, Config{}, 2, func(bs []*bench) {
-		link(bs[0], bs[1])
-		src := &source{}
-		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
-		drained := make(chan struct{})
-		go func() {
-			bs[0].relay.Drain(context.Background(), "", time.Hour)
-			close(drained)
-		}()
-		<-src.c.handler.goaway
-		link(bs[0], bs[1]) // also while it drains
-		src.group(1, 1)
-		require.Equal(t, "1.0, 1 fin", k.take())
-		src.c.Session.Close(moqt.SessionNoError, "")
-		<-drained
-		synctest.Wait()
-		require.Empty(t, bs[1].relay.sessions.at(beside))
-	})
 }
 
 func TestNamespacesAcrossLinks(t *testing.T) {

@@ -29,25 +29,6 @@ func (b *bench) watches() (n int) {
 	return len(d.names.Watched("")) + len(d.watched(""))
 }
 
-// A subscriber waits for a namespace, and not for a publisher: the track is asked for when the namespace appears.
-func TestNamespaceOfAnUpstreamIsASource(t *testing.T) {
-	onBenches(t, Config{}, 2, func(bs []*bench) {
-		bs[1].open(bs[0])
-		_, err := bs[1].connect().watch()
-		require.NoError(t, err)
-		k := &sink{}
-		_, err = bs[1].connect().Subscribe(bs[1].ctx,
-			moqt.Subscribe{Track: video, Parameters: rendezvous(time.Minute)}, k)
-		require.NoError(t, err)
-		time.Sleep(time.Second)
-		src := bs[0].connect().serve(&source{})
-		src.c.announce("live")
-		synctest.Wait()
-		src.group(0, 1)
-		require.Equal(t, "0.0, 0 fin", k.take())
-	})
-}
-
 // However many prefixes are watched, few are asked for.
 func TestAskedPrefixesAreLimited(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
@@ -117,32 +98,6 @@ func TestTracksOfAnUpstream(t *testing.T) {
 		require.Equal(t, "6.0, 6 fin", k.take())
 		require.Zero(t, bs[1].watches())
 	})
-}
-
-// Namespaces and tracks of peers of this relay are announced upstream, as far as the configuration says. The upstream
-// relay serves its own subscribers from them.
-func TestAnnounceUpstream(t *testing.T) {
-	for name, publish := range publishing {
-		t.Run(name, func(t *testing.T) {
-			onBenches(t, Config{}, 2, func(bs []*bench) {
-				bs[1].open(bs[0], moqt.Namespace{"live"})
-				n, err := bs[0].connect().watch()
-				require.NoError(t, err)
-				src := publish(bs[1])
-				bs[1].connect().announce("private")
-				require.Len(t, n.now(), 1)
-				k, s := bs[0].connect().mustSubscribe(moqt.Parameters{})
-				src.group(1, 2)
-				src.group(2, 2)
-				require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2.1, 2 fin", k.take())
-				want := bs[1].connect().fetch(standalone(at(1, 0), at(2, 2)))
-				require.Equal(t, want.objects, bs[0].connect().fetch(standalone(at(1, 0), at(2, 2))).objects)
-				require.NoError(t, s.Context().Err())
-				src.c.Session.Close(moqt.SessionNoError, "")
-				require.Empty(t, n.now())
-			})
-		})
-	}
 }
 
 // An upstream relay gets nothing that was not announced to it.

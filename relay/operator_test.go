@@ -11,7 +11,6 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/transport"
 )
 
 // crowd is what TestKick chooses from: a publisher, viewers and guests.
@@ -102,64 +101,6 @@ func TestKick(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestKickedPeers tells what a peer and a guest learn, and that they may come back.
-func TestKickedPeers(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := newCrowd(b)
-		OperatorOf(b.relay).Kick(Selector{})
-		synctest.Wait()
-		closed := new(transport.SessionError)
-		require.ErrorAs(t, context.Cause(c.member.Context()), &closed)
-		require.Equal(t, []any{true, uint64(moqt.SessionNoError), kickReason},
-			[]any{closed.Remote, closed.Code, closed.Reason})
-		require.ErrorIs(t, context.Cause(c.player.Context()), ErrWithdrawn)
-		c.camera.Leave()
-		c.player.Leave()
-		require.Empty(t, OperatorOf(b.relay).Sessions(Selector{}))
-		again := b.from("192.0.2.1", withToken("alice"))
-		synctest.Wait()
-		require.NoError(t, again.Context().Err())
-	})
-}
-
-// TestSessionSummaries describes sessions for operators.
-func TestSessionSummaries(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := newCrowd(b)
-		list := OperatorOf(b.relay).Sessions(Selector{})
-		for i := range list {
-			require.Equal(t, uint64(i+1), list[i].ID)
-			require.Equal(t, time.Now(), list[i].Began)
-			list[i].ID, list[i].Began, list[i].end, list[i].address = 0, time.Time{}, nil, netip.Addr{}
-		}
-		alice := []string{subjectOf("alice")}
-		require.Equal(t, []SessionSummary{
-			{
-				Remote: "203.0.113.1:1000", Transport: "quic", Path: "/",
-				Subjects: []string{subjectOf("pub")}, Roles: []Role{Publisher}, Publications: 1,
-			},
-			{
-				Remote: "192.0.2.1:1000", Transport: "quic", Path: "/", Subjects: alice, Roles: []Role{Subscriber},
-				Subscriptions: 1,
-			},
-			{
-				Remote: "198.51.100.1:1000", Transport: "quic", Path: "/", Subjects: []string{subjectOf("bob")},
-				Roles: []Role{Subscriber}, Subscriptions: 1,
-			},
-			{
-				Remote: "192.0.2.1:1000", Transport: "rtsp", Path: "/", Subjects: []string{subjectOf("cam")},
-				Roles: []Role{Publisher}, Publications: 1,
-			},
-			{
-				Remote: "[2001:db8::1]:1000", Transport: "rtsp", Path: "/", Subjects: alice, Roles: []Role{Subscriber},
-				Subscriptions: 1,
-			},
-		}, list)
-		c.camera.Leave()
-		c.player.Leave()
-	})
 }
 
 // TestWithdrawnTokenIsRefused shows that a token which is withdrawn lets nobody in, until it is restored, and that an

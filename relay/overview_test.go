@@ -7,8 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
-	"sluice/relay/internal/charge"
-	"sluice/relay/internal/names"
 )
 
 // TestOverview describes a track with two subscribers, and one that a viewer waits for.
@@ -42,22 +40,5 @@ func TestOverview(t *testing.T) {
 		require.Equal(t, 2, all)
 		_, _, ok = b.relay.Subscribers(2, 1)
 		require.False(t, ok)
-	})
-}
-
-// TestTrackIDs checks that a track that comes back is not taken for the one that went.
-func TestTrackIDs(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		ps := charge.Payers{}
-		first, refused := b.relay.directory.acquire(names.PlaceOf("", video.Namespace), video.Name, ps)
-		require.Nil(t, refused)
-		b.relay.directory.release(first)
-		b.relay.directory.sweep()
-		require.Nil(t, b.relay.directory.byID(first.id))
-		again, refused := b.relay.directory.acquire(names.PlaceOf("", video.Namespace), video.Name, ps)
-		require.Nil(t, refused)
-		defer b.relay.directory.release(again)
-		require.Greater(t, again.id, first.id)
-		require.Same(t, again, b.relay.directory.byID(again.id))
 	})
 }

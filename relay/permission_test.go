@@ -1,10 +1,8 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"os"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,41 +57,6 @@ func TestUpdatedTokens(t *testing.T) {
 		b.done(offer, moqt.DoneUnauthorized)
 		require.Error(t, tracks.Context().Err())
 	})
-}
-
-func TestReviewWithoutAnswer(t *testing.T) {
-	auth := &fickle{}
-	onBench(t, Config{Authorizer: auth}, func(b *bench) {
-		_, err := (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		_, s := b.connect().mustSubscribe(moqt.Parameters{})
-		auth.refuse(errors.New("the directory is down"))
-		time.Sleep(2 * reviewInterval)
-		synctest.Wait()
-		require.NoError(t, s.Context().Err())
-		auth.refuse(&moqt.RequestError{Code: moqt.RequestUnauthorized})
-		b.done(s, moqt.DoneUnauthorized)
-	})
-}
-
-// fickle is an Authorizer whose answer changes.
-type fickle struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (f *fickle) Authorize(context.Context, AuthRequest) (Grant, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return Grant{}, f.err
-}
-
-func (f *fickle) Changed() bool { return true }
-
-func (f *fickle) refuse(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = err
 }
 
 func (r *rules) answer(allow func(AuthRequest) (Grant, error)) {

@@ -2,8 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,38 +249,6 @@ func TestStreamsAreDeliveredBeforePublishDone(t *testing.T) {
 	})
 }
 
-// TestHowPublishersGo ends a publisher in several ways, without PUBLISH_DONE.
-func TestHowPublishersGo(t *testing.T) {
-	for name, tt := range map[string]struct {
-		leave func(*client, *session.Publication)
-		want  moqt.PublishDoneCode
-	}{
-		"closes its session": {
-			func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionNoError, "") },
-			moqt.DoneTrackEnded,
-		},
-		"cancels": {
-			func(_ *client, p *session.Publication) { p.Cancel(moqt.ResetCancelled) },
-			moqt.DoneTrackEnded,
-		},
-		"fails": {
-			func(c *client, _ *session.Publication) { c.Session.Close(moqt.SessionInternalError, "") },
-			moqt.DoneInternalError,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, Config{}, func(b *bench) {
-				pub := b.connect()
-				p, err := (&source{}).offer(pub, moqt.Parameters{})
-				require.NoError(t, err)
-				_, s := b.connect().mustSubscribe(moqt.Parameters{})
-				tt.leave(pub, p)
-				b.done(s, tt.want)
-			})
-		})
-	}
-}
-
 func TestPublisherThatEndsItsSubscriptionIsAskedAgain(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		pub := b.connect()
@@ -309,47 +275,6 @@ func TestSubscriptionsAreExtended(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, src.updates, 4, "every 6 s")
 		require.Equal(t, moqt.Parameters{}, src.updates[0])
-	})
-}
-
-func TestStrangeExpiryTimes(t *testing.T) {
-	for expires, want := range map[uint64]int{0: 0, 1: 10, math.MaxUint64: 0} {
-		onBench(t, Config{}, func(b *bench) {
-			pub := b.connect()
-			src := pub.serve(&source{expires: &expires})
-			pub.announce("live")
-			b.connect().mustSubscribe(moqt.Parameters{})
-			time.Sleep(10*time.Second + time.Millisecond)
-			synctest.Wait()
-			require.Len(t, src.updates, want)
-		})
-	}
-}
-
-func TestEndedTrackIsNotAskedForAgain(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
-		_, s := b.connect().mustSubscribe(moqt.Parameters{})
-		require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
-		b.done(s, moqt.DoneTrackEnded)
-		time.Sleep(10 * time.Second)
-		require.Len(t, src.requests, 1)
-	})
-}
-
-func TestPeerCannotSubscribeTwice(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		src := &source{}
-		_, err := src.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		c := b.connect()
-		c.mustSubscribe(moqt.Parameters{})
-		_, err = c.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
-		require.True(t, errors.Is(err, session.ErrDuplicate))
-		require.NoError(t, c.Session.Context().Err())
-		require.NoError(t, context.Cause(c.Session.Context()))
 	})
 }
 

@@ -56,22 +56,6 @@ func TestRefillIsLimited(t *testing.T) {
 	})
 }
 
-// A response with many gaps in a group ends, too.
-func TestRefillHasFewGaps(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		r, opened := b.newRefill()
-		defer r.data.Close()
-		for i := range uint64(maxRefilled) {
-			r.object(t, moqt.FetchObject{Location: at(1, 2*i)})
-			require.NoError(t, r.TakeItem(&moqt.FetchObject{Kind: moqt.FetchKindUnknown, Location: at(1, 2*i+1)}))
-		}
-		require.Len(t, *opened, maxRefilled)
-		err := r.TakeItem(&moqt.FetchObject{Location: at(1, 2*maxRefilled)})
-		require.ErrorIs(t, err.(fetch.SourceError).Err, errTooManyStreams)
-		r.end(err)
-	})
-}
-
 // Streams end with FIN only if the response has all that is known of their groups. What comes behind a hole has a
 // stream of its own: one stream would say that there is nothing in between.
 func TestRefillWithHoles(t *testing.T) {

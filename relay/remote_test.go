@@ -17,32 +17,6 @@ import (
 // asOrigin connects as another relay does that asks for what publishers of this one have.
 func asOrigin(c *session.Config) { c.Path = OriginPath }
 
-// TestOriginPath asks a relay as the origin that has the track from another one only, and then from a publisher, too.
-func TestOriginPath(t *testing.T) {
-	onChain(t, 2, func(bs []*bench) {
-		publishing["PUBLISH"](bs[0])
-		refused := func() {
-			t.Helper()
-			_, _, err := bs[1].connect(asOrigin).subscribe(moqt.Parameters{})
-			bs[1].refused(err, moqt.RequestDoesNotExist)
-			_, err = bs[1].connect(asOrigin).TrackStatus(bs[1].ctx, moqt.TrackStatus{Track: video})
-			bs[1].refused(err, moqt.RequestDoesNotExist)
-		}
-		refused()
-		require.Zero(t, bs[1].atUpstream(), "nobody was asked")
-		bs[1].connect().mustSubscribe(moqt.Parameters{})
-		require.Equal(t, 1, bs[1].atUpstream())
-		refused()
-
-		src := publishing["PUBLISH"](bs[1])
-		k, s := bs[1].connect(asOrigin).mustSubscribe(moqt.Parameters{})
-		src.group(0, 1)
-		require.Equal(t, "0.0, 0 fin", k.take())
-		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
-		bs[1].done(s, moqt.DoneGoingAway)
-	})
-}
-
 // TestOriginNeedsProof asks a relay as the origin that serves only those in that way that prove who they are.
 func TestOriginNeedsProof(t *testing.T) {
 	onBench(t, Config{OriginNeedsProof: true}, func(b *bench) {

@@ -291,11 +291,6 @@ func (s *renditionSet) awaitChange(t *testing.T) {
 	}, time.Minute, ladderStep/2)
 }
 
-const testRTT = 20 * time.Millisecond
-
-// widePath is a path that takes all renditions.
-var widePath = media.SubscriptionState{State: congestion.State{Window: 1 << 20, SRTT: testRTT, MinRTT: testRTT}}
-
 // If the served rendition ends just after a change, the one before goes on, and stays.
 func TestFormerRenditionGoesOn(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
@@ -366,6 +361,11 @@ func TestForwardOfRenditions(t *testing.T) {
 		b.refused(err, moqt.RequestNotSupported)
 	})
 }
+
+const testRTT = 20 * time.Millisecond
+
+// widePath is a path that takes all renditions.
+var widePath = media.SubscriptionState{State: congestion.State{Window: 1 << 20, SRTT: testRTT, MinRTT: testRTT}}
 
 // A rendition whose groups have other ids is never chosen, and one that does not come is given up.
 func TestRenditionsThatDoNotFollow(t *testing.T) {

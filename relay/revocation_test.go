@@ -388,26 +388,3 @@ func TestRevocationBetweenRelays(t *testing.T) {
 		}
 	}
 }
-
-// TestRevocationOfUpstreamTokens lets the token lose its force that a relay shows to its upstream relay.
-func TestRevocationOfUpstreamTokens(t *testing.T) {
-	for way, r := range revocations {
-		t.Run(way, func(t *testing.T) {
-			onBenches(t, Config{Grace: time.Millisecond}, 2, func(bs []*bench) {
-				here, origin := bs[0], bs[1]
-				origin.authorize(r.authorizer(t))
-				u, err := here.relay.neighbors.NewUpstreamRelay(UpstreamRelayConfig{
-					URL: "moqt://origin", Tokens: []moqt.Token{token("tok")},
-				})
-				require.NoError(t, err)
-				here.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-				s := here.dial(u, origin)
-				_, err = (&source{}).offer(origin.bearing(moqt.Draft22, "keep"), moqt.Parameters{})
-				require.NoError(t, err)
-				here.connect().mustSubscribe(moqt.Parameters{})
-				r.revoke(origin)
-				require.Equal(t, r.sessionEnd(), endOf(s.peer.session.Context()))
-			})
-		})
-	}
-}

@@ -67,21 +67,3 @@ func TestScopes(t *testing.T) {
 		})
 	}
 }
-
-// Two broadcasts of the same name in two scopes are different ones.
-func TestSameNamesInTwoScopes(t *testing.T) {
-	onBench(t, Config{Scope: ScopeByPath}, func(b *bench) {
-		var sources [2]*source
-		var sinks [2]*sink
-		for i, path := range []string{"/a", "/b"} {
-			pub := b.to("relay", path)
-			sources[i] = pub.serve(&source{})
-			pub.announce("live")
-			sinks[i], _ = b.to("relay", path).mustSubscribe(moqt.Parameters{})
-		}
-		sources[0].group(1, 1)
-		sources[1].group(2, 1)
-		require.Equal(t, "1.0, 1 fin", sinks[0].take())
-		require.Equal(t, "2.0, 2 fin", sinks[1].take())
-	})
-}

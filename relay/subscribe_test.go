@@ -76,26 +76,6 @@ func TestRendezvous(t *testing.T) {
 	}
 }
 
-func TestRefusalsArePassedOn(t *testing.T) {
-	tests := map[moqt.RequestErrorCode]moqt.RequestErrorCode{
-		moqt.RequestDoesNotExist:         moqt.RequestDoesNotExist,
-		moqt.RequestExcessiveLoad:        moqt.RequestExcessiveLoad,
-		moqt.RequestUnauthorized:         moqt.RequestInternalError, // the relay was not authorized, not the subscriber
-		moqt.RequestUnsupportedExtension: moqt.RequestUnsupportedExtension,
-	}
-	for code, want := range tests {
-		t.Run(code.String(), func(t *testing.T) {
-			onBench(t, Config{}, func(b *bench) {
-				pub := b.connect()
-				pub.handler.subscribe = func(p *session.Publication) { p.Reject(&moqt.RequestError{Code: code}) }
-				pub.announce("live")
-				_, _, err := b.connect().subscribe(moqt.Parameters{})
-				b.refused(err, want)
-			})
-		})
-	}
-}
-
 func TestOnePublisherOfTwoRefuses(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		bad, good := b.connect(), b.connect()

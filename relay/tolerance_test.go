@@ -71,28 +71,6 @@ func TestCurrentGroupIsNotFetchedToo(t *testing.T) {
 	})
 }
 
-// If the relay does not hold all of the current group, a joining FETCH brings it, and nothing comes twice.
-func TestCurrentGroupWithHolesIsFetched(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.handler.fetch = (&archive{size: 4, largest: at(2, 3)}).serve
-		pub.announce("live")
-		b.connect().mustSubscribe(moqt.Parameters{})
-		g := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0).object(1)
-		src.open(moqt.SubgroupHeader{GroupID: 2, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}).object(3)
-		synctest.Wait()
-		c := b.connect(as("moq-lite-rs"))
-		k, s := c.mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
-		require.Empty(t, k.take())
-		got := c.fetch(moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: s.ID()})
-		require.NoError(t, got.err)
-		require.Equal(t, "2.0, 2.1, 2.2, 2/1.3, fin", got.objects)
-		g.object(4)
-		require.Equal(t, "2.4", k.take())
-	})
-}
-
 // The publishers of moq-dev answer FETCH with priority 0. Objects keep that of their subgroup, or get the default, and
 // may come by subscription later.
 func TestFetchWithoutPriority(t *testing.T) {

@@ -32,15 +32,3 @@ func TestViewers(t *testing.T) {
 		require.Equal(t, 1, b.relay.Viewers(video.Namespace, "", "/"))
 	})
 }
-
-// Scopes have no viewers in common.
-func TestViewersOfAScope(t *testing.T) {
-	onBench(t, Config{Scope: ScopeByPath}, func(b *bench) {
-		publisher := b.connect()
-		publisher.serve(&source{})
-		publisher.announce("live")
-		b.connect().mustSubscribe(moqt.Parameters{})
-		require.Equal(t, 1, b.relay.Viewers(video.Namespace, "", ""))
-		require.Zero(t, b.relay.Viewers(video.Namespace, "", "/other"))
-	})
-}
