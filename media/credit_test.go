@@ -119,37 +119,6 @@ func TestConnectionFlowControl(t *testing.T) {
 	require.False(t, w.s.credit.wanted.Load())
 }
 
-// Credit that quic-go gives back wakes streams that found none.
-func TestReturnedCredit(t *testing.T) {
-	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxData = 800 }))
-	require.Equal(t, int64(790), w.s.TakeData(790, false))
-	log := newTestLog(0, 50)
-	log.Finish()
-	w.stream(w.subscribe(), log)
-	sent := w.run()
-	require.Len(t, sent, 1)
-	require.Equal(t, byte(packet.FrameDataBlocked), sent[0].frame)
-	require.Equal(t, int64(3), w.s.PeekUniStream(), "no id is taken for a stream that cannot send")
-	w.s.ReturnData(500)
-	w.run()
-	require.Len(t, w.peer.bytes(3), 56)
-}
-
-// Retransmissions need no credit.
-func TestRetransmissionWithoutCredit(t *testing.T) {
-	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxData = 800 }))
-	w.stream(w.subscribe(), newTestLog(0, 5000))
-	sent := w.run()
-	require.Len(t, sent, 2)
-	for sent = nil; len(sent) == 0; {
-		sent = w.sleep(time.Hour)
-	}
-	require.Len(t, sent, 2)
-	require.Equal(t, byte(packet.FrameDataBlocked), sent[0].frame)
-	require.Equal(t, byte(packet.FrameStream), sent[1].frame)
-	require.Zero(t, sent[1].offset)
-}
-
 func TestStreamLimit(t *testing.T) {
 	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamsUni = 1 }))
 	sub := w.subscribe()
@@ -179,25 +148,6 @@ func TestStreamLimit(t *testing.T) {
 	w.run()
 	require.Equal(t, append([]byte("prefix"), testBytes(0, 100)...), w.peer.bytes(15))
 	require.Zero(t, w.s.credit.parked)
-}
-
-// A stream that waits for an id can be reset, and one that waits for credit too.
-func TestResetWhileParked(t *testing.T) {
-	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamsUni, c.params.MaxStreamDataUni = 1, 50 }))
-	sub := w.subscribe()
-	a, ra := w.stream(sub, newTestLog(0, 100))
-	b, rb := w.stream(sub, newTestLog(0, 100), func(c *StreamConfig) { c.Group = 1 })
-	w.run()
-	require.Equal(t, 2, w.s.credit.parked)
-	a.Reset(1)
-	b.Reset(1)
-	require.Zero(t, w.s.credit.parked)
-	require.Equal(t, []uint64{3, 1, 50}, w.run()[0].fields)
-	require.Equal(t, int64(3), ra()[0].ID)
-	require.Equal(t, int64(-1), rb()[0].ID)
-	w.s.MaxStreams(10)
-	w.s.MaxStreamData(3, 1000)
-	require.Empty(t, w.run())
 }
 
 // Both ends of a connection can send.

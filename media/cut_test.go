@@ -304,22 +304,6 @@ func TestForwarderGoesOn(t *testing.T) {
 	}
 }
 
-// The publisher's code is passed on where the forwarder was ahead, too.
-func TestForwarderAheadOfReset(t *testing.T) {
-	w, f := withForwarder(t)
-	b := newBreaking(t, 500, 500)
-	prefix := int64(len(testPrefix))
-	number := f.send(f.open(prefix, 0), prefix, b.ends[0]+200, false)
-	b.publish(b.ends[0] + 100)
-	_, results := w.adopt(b.log)
-	require.NoError(t, b.source.Close(9))
-	require.Empty(t, w.run())
-	w.ackNumbers(number)
-	w.run()
-	require.Equal(t, []uint64{3, 9, uint64(prefix + b.ends[0] + 200)}, w.peer.lastReset)
-	require.Equal(t, Severed, results()[0].Outcome)
-}
-
 // numbers returns the packets that have arrived at the peer.
 func (w *world) numbers() (all []int64) {
 	for _, r := range w.peer.received {

@@ -7,7 +7,6 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
-	"sluice/claim"
 	"sluice/congestion"
 	"sluice/track"
 )
@@ -263,31 +262,6 @@ func TestECNPathChange(t *testing.T) {
 	m.reach("198.51.100.7:5555", testMTU, 8, 7, 6, 5)
 	require.Equal(t, "capable", m.s.Stats().ECN)
 	require.Equal(t, []byte{2}, m.send(1))
-}
-
-// Packets of the forwarder that it has marked count like those of user space.
-func TestECNForwarder(t *testing.T) {
-	w, f := withForwarder(t, withController(&fixedController{window: 1 << 20}))
-	if w.s.path.marked == nil {
-		t.Skip("the system cannot mark packets")
-	}
-	require.EqualValues(t, ect0, f.state.ECN.Load())
-	acknowledge := func(number int64, ect0 uint64) {
-		_, err := w.s.Acked(&quic.AckInfo{
-			Ranges: []quic.AckRange{{Smallest: number, Largest: number}}, Received: w.clock.Wall(), ECT0: ect0,
-		})
-		require.NoError(t, err)
-	}
-	f.flags = claim.FlagMarked
-	acknowledge(f.datagram(), 1)
-	require.Equal(t, "capable", w.s.Stats().ECN)
-	f.flags = 0
-	acknowledge(f.datagram(), 1)
-	require.Equal(t, "capable", w.s.Stats().ECN)
-	f.flags = claim.FlagMarked
-	acknowledge(f.datagram(), 1)
-	require.Equal(t, "off", w.s.Stats().ECN, "a mark was lost")
-	require.Zero(t, f.state.ECN.Load())
 }
 
 // The peer's counts are anything, and never end a connection or grow the window.

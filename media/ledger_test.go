@@ -4,29 +4,9 @@ import (
 	"sluice/claim"
 	"sluice/congestion"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestLedgerGrows(t *testing.T) {
-	w := newWorld(t, func(c *worldConfig) {
-		c.sender.NewController = func(int) congestion.Controller { return &fixedController{window: 8 << 20} }
-	})
-	w.stream(w.subscribe(), newTestLog(0, 1<<20))
-	sent := w.run()
-	require.Greater(t, len(sent), 800)
-	require.Equal(t, 2048, w.s.Stats().Ledger)
-	for range 3 {
-		w.ack(time10)
-		w.sleep(time.Hour)
-	}
-	require.Zero(t, w.s.Stats().InFlight)
-	require.Zero(t, w.s.Stats().Ledger, "and is given back")
-	w.stream(w.subscribe(), newTestLog(0, 100))
-	require.Len(t, w.run(), 1)
-	require.Equal(t, firstLedger, w.s.Stats().Ledger)
-}
 
 // A memory with a small ledger stops the sender, until packets are acknowledged.
 func TestLedgerFull(t *testing.T) {

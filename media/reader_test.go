@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"net"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -235,36 +234,6 @@ func TestReaderAndPaths(t *testing.T) {
 	require.True(t, r.s.Take(there(6)))
 	n := sent()
 	require.False(t, r.take(7, ackFrame(n, n)...), "the old path")
-}
-
-// A client's own address may change: quic-go notices by the next packet.
-func TestReaderOfClients(t *testing.T) {
-	r, sent := newReading(t, func(c *worldConfig) { c.sender.Client = true })
-	own := &net.UDPAddr{IP: net.IPv4(198, 51, 100, 1), Port: 1}
-	r.s.Path(quic.PathInfo{
-		Local: own, Remote: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4433}, MTU: testMTU,
-		DestConnID: quic.ConnectionIDFromBytes(r.peer.connID),
-	})
-	p := r.packet(5, 0, ackFrame(sent, sent)...)
-	p.Local = netip.MustParseAddr("198.51.100.2")
-	require.False(t, r.s.Take(p))
-	p.Local = own.AddrPort().Addr()
-	require.True(t, r.s.Take(p))
-}
-
-// Data that waits for the window goes as soon as its ACK is read.
-func TestReaderOpensTheWindow(t *testing.T) {
-	w := newWorld(t, withController(&fixedController{window: 2 * testMTU}))
-	r := &reading{world: w}
-	r.install(0)
-	r.s.OwnInFlight(false)
-	r.stream(r.subscribe(), newTestLog(0, 100*testMTU))
-	for number := range uint32(20) {
-		sent := r.run()
-		require.NotEmpty(t, sent)
-		r.clock.advance(10 * ms)
-		require.True(t, r.take(number, ackFrame(0, sent[len(sent)-1].number)...))
-	}
 }
 
 // An ACK that was read keeps its packet from being considered lost. What it shows to be lost is sent again.

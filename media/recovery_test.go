@@ -104,27 +104,6 @@ func TestProbeTimeout(t *testing.T) {
 	require.Zero(t, w.s.recovery.ptoCount, "an acknowledgment ends the backoff")
 }
 
-// An acknowledgment ends the backoff: outstanding packets are probed soon, not when the long alarm expires.
-func TestProbeTimeoutAfterBackoff(t *testing.T) {
-	w := newWorld(t)
-	require.NoError(t, w.subscribe().SendDatagram(Datagram{Payload: []byte("x")}))
-	pings := []int64{w.run()[0].number}
-	var other int64
-	for len(pings) < 7 {
-		for _, p := range w.sleep(time.Hour) {
-			pings = append(pings, p.number)
-			if len(pings) == 6 {
-				other = w.s.NextPacketNumber()
-			}
-		}
-	}
-	w.clock.advance(10 * ms)
-	require.Greater(t, w.shard.alarms.next().Sub(w.clock.t), 30*time.Second)
-	w.ackNumbers(append(pings[:6], other)...) // quic-go's is the largest, so there is no RTT sample
-	w.run()
-	require.Less(t, w.shard.alarms.next().Sub(w.clock.t), time.Second)
-}
-
 // Packets that were lost long ago are not looked for in every ACK frame.
 func TestLostPacketsAreForgotten(t *testing.T) {
 	w, _, n := burstOf(t, 10)
@@ -196,28 +175,6 @@ func TestSpuriousLoss(t *testing.T) {
 	require.Len(t, f.spurious, 3, "once each")
 }
 
-// Acknowledged twice, original and retransmission: counted once.
-func TestSpuriousRetransmission(t *testing.T) {
-	w, f, n := burstOf(t, 10)
-	w.clock.advance(100 * ms)
-	w.ackNumbers(n[3])
-	repeated := w.run()
-	require.Len(t, repeated, 1, "n[0] only: the threshold is three")
-	w.ackNumbers(n[0], n[3])
-	w.ackNumbers(repeated[0].number)
-	bytes := 0
-	for _, e := range f.acked {
-		bytes += e.Bytes
-	}
-	require.Len(t, f.spurious, 1)
-	require.Equal(t, 2*testMTU, bytes-f.acked[0].Bytes)
-	for range 100 {
-		w.ack(10 * ms)
-		w.sleep(time.Second)
-	}
-	require.Zero(t, w.s.Stats().InFlight)
-}
-
 // RFC 9002 §7.6: two losses as far apart as three PTOs, and nothing acknowledged in between.
 func TestPersistentCongestion(t *testing.T) {
 	for _, v := range []struct {
@@ -263,32 +220,6 @@ func TestPersistentCongestion(t *testing.T) {
 			require.Equal(t, v.persistent, f.lost[len(f.lost)-1].Persistent)
 		})
 	}
-}
-
-// Acknowledged packets of quic-go interrupt persistent congestion too.
-func TestPersistentCongestionWithOtherPackets(t *testing.T) {
-	var run lossRun
-	ranges := []quic.AckRange{{Smallest: 20, Largest: 20}, {Smallest: 12, Largest: 12}}
-	run.add(claim.Entry{Number: 10, Sent: 0}, ranges)
-	run.add(claim.Entry{Number: 11, Sent: clock.Time(time.Second)}, ranges)
-	run.add(claim.Entry{Number: 13, Sent: clock.Time(3 * time.Second)}, ranges)
-	run.add(claim.Entry{Number: 14, Sent: clock.Time(4 * time.Second)}, ranges)
-	require.Equal(t, time.Second, run.longest)
-}
-
-func TestCovered(t *testing.T) {
-	ranges := []quic.AckRange{{Smallest: 30, Largest: 40}, {Smallest: 20, Largest: 20}, {Smallest: 5, Largest: 10}}
-	for _, v := range []struct {
-		from, to uint64
-		want     bool
-	}{
-		{41, 50, false}, {40, 40, true}, {30, 30, true}, {29, 29, false}, {21, 29, false}, {20, 20, true},
-		{15, 25, true},
-		{11, 19, false}, {5, 5, true}, {10, 10, true}, {0, 4, false}, {0, 50, true}, {7, 8, true},
-	} {
-		require.Equal(t, v.want, covered(ranges, v.from, v.to), "%d..%d", v.from, v.to)
-	}
-	require.False(t, covered(nil, 0, 10))
 }
 
 // A peer that acknowledges a packet that was never sent ends the connection (RFC 9000 §21.4).
@@ -338,24 +269,6 @@ func TestLateOptimisticAck(t *testing.T) {
 	require.Equal(t, quic.ProtocolViolation, te.ErrorCode)
 }
 
-// Skipped numbers are no losses, and do not keep timers running.
-func TestSkippedNumbers(t *testing.T) {
-	w, f, _ := burstOf(t, 2)
-	log := newTestLog(0, 10)
-	w.stream(w.subscribe(), log)
-	for range 20 {
-		w.s.ledger.skipAt = w.s.state.NextPN.Load() & claim.NumberMask
-		log.Append(testBytes(log.End(), 10))
-		w.run()
-		w.ack(50 * ms)
-	}
-	w.sleep(time.Hour)
-	w.sleep(time.Hour)
-	require.Empty(t, f.lost)
-	require.Zero(t, w.s.Stats().LostPackets)
-	require.Equal(t, clock.Never, w.shard.alarms.next())
-}
-
 func TestPathChange(t *testing.T) {
 	w, f, n := burstOf(t, 10)
 	w.path("192.0.2.1:5555", testMTU)
@@ -380,18 +293,6 @@ func TestPathChange(t *testing.T) {
 		w.sleep(time.Second)
 	}
 	require.Zero(t, w.s.Stats().InFlight)
-}
-
-func TestConnectionIDChange(t *testing.T) {
-	w, f, _ := burstOf(t, 2)
-	old := w.s.path.route
-	w.reach(old.Remote().String(), 1400)
-	log := newTestLog(0, 5000)
-	w.stream(w.subscribe(), log)
-	sent := w.run()
-	require.Equal(t, 1400, sent[0].size)
-	require.Zero(t, f.resets)
-	require.Len(t, old.destConnID, 8, "batches may still refer to the old route")
 }
 
 // The peer's max_udp_payload_size limits packets.
@@ -474,23 +375,6 @@ func TestAppLimited(t *testing.T) {
 	last := f.acked[len(f.acked)-1]
 	require.True(t, last.AppLimited)
 	require.Zero(t, last.LimitedSince)
-}
-
-// An ACK of packets that were sent at several times tells the first and the last of these.
-func TestAckTimes(t *testing.T) {
-	f := &fixedController{window: 1 << 20}
-	w := newWorld(t, withController(f))
-	log := newTestLog(0, 10)
-	w.stream(w.subscribe(), log)
-	first := w.clock.Now()
-	for range 3 {
-		log.Append(testBytes(log.End(), 10))
-		w.run()
-		w.sleep(ms)
-	}
-	w.ack(100 * ms)
-	require.Equal(t, first, f.acked[0].First)
-	require.Equal(t, first.Add(2*ms), f.acked[0].Sent)
 }
 
 func TestWindowLimits(t *testing.T) {

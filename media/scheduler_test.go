@@ -2,7 +2,6 @@ package media
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sluice/internal/packet"
 	"testing"
@@ -82,102 +81,6 @@ func TestSchedulingOrder(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Subscriptions of equal priority take turns, whatever their groups are.
-func TestTurns(t *testing.T) {
-	var s scheduler
-	subs := []*Subscription{{priority: 5}, {priority: 5}, {priority: 5, descending: true}}
-	served := map[*Subscription]int{}
-	for i, sub := range subs {
-		for g := range 3 {
-			s.add(newUnit(sub, 1, uint64(100*i+g), 0))
-		}
-	}
-	for range 30 {
-		u := s.first()
-		served[u.sub]++
-		s.served(u)
-	}
-	require.Equal(t, map[*Subscription]int{subs[0]: 10, subs[1]: 10, subs[2]: 10}, served)
-}
-
-// A subscription that comes and goes, as live ones do, neither starves nor starves others.
-func TestTurnsOfNewcomers(t *testing.T) {
-	var s scheduler
-	a, b, c := newUnit(&Subscription{}, 1, 0, 0), newUnit(&Subscription{}, 1, 0, 0), newUnit(&Subscription{}, 1, 0, 0)
-	s.add(a)
-	s.add(b)
-	var got []*unit
-	next := func() {
-		u := s.first()
-		got = append(got, u)
-		s.served(u)
-	}
-	next()
-	s.add(c)
-	for range 5 {
-		next()
-	}
-	s.remove(got[5])
-	require.Equal(t, []*unit{a, b, a, c, b, a}, got)
-	require.Equal(t, c, s.first())
-}
-
-func TestSchedulerAgainstModel(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 200 {
-		var s scheduler
-		subs := []*Subscription{{priority: 1}, {priority: 2}, {priority: 2, descending: true}}
-		var in, out []*unit
-		for i := range 20 {
-			out = append(out, newUnit(subs[rng.IntN(3)], uint8(rng.IntN(2)), uint64(rng.IntN(3)), uint64(i)))
-		}
-		for range 200 {
-			if len(out) > 0 && (len(in) == 0 || rng.IntN(2) == 0) {
-				i := rng.IntN(len(out))
-				s.add(out[i])
-				s.add(out[i])
-				in = append(in, out[i])
-				out = slices.Delete(out, i, i+1)
-			} else {
-				i := rng.IntN(len(in))
-				s.remove(in[i])
-				s.remove(in[i])
-				out = append(out, in[i])
-				in = slices.Delete(in, i, i+1)
-			}
-			checkFirst(t, &s, in)
-			if u := s.first(); u != nil && rng.IntN(2) == 0 {
-				s.served(u)
-			}
-		}
-	}
-}
-
-// checkFirst checks that nothing goes before the first unit.
-func checkFirst(t *testing.T, s *scheduler, in []*unit) {
-	t.Helper()
-	u := s.first()
-	require.Equal(t, len(in) == 0, u == nil)
-	require.Equal(t, len(in) == 0, s.empty())
-	for _, v := range in {
-		require.LessOrEqual(t, u.level(), v.level())
-		if v.sub == u.sub && v.level() == u.level() && v != u {
-			require.False(t, v.before(u), "%v before %v", v, u)
-		}
-	}
-	n := 0
-	for i, tier := range s.tiers {
-		require.NotEmpty(t, tier.lanes)
-		require.Less(t, tier.turn, len(tier.lanes))
-		require.True(t, i == 0 || s.tiers[i-1].level < tier.level)
-		for _, l := range tier.lanes {
-			n += len(l.units)
-			require.NotEmpty(t, l.units)
-		}
-	}
-	require.Equal(t, len(in), n)
 }
 
 // The order in which packets leave.

@@ -11,36 +11,6 @@ import (
 	"sluice/track"
 )
 
-func TestStreamIsDelivered(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(100, 5000)
-	_, results := w.stream(w.subscribe(), log)
-	require.Len(t, w.run(), 5)
-	log.Append(testBytes(5100, 10))
-	log.Finish()
-	sent := w.run()
-	require.Len(t, sent, 1)
-	require.True(t, sent[0].fin)
-	require.Empty(t, results())
-	w.ack(10 * time.Millisecond)
-	require.Equal(t, []Result{{Outcome: Delivered, ID: 3, Size: 5016, Arrived: 5016}}, results())
-	require.Equal(t, append([]byte("prefix"), testBytes(100, 5010)...), w.peer.bytes(3))
-	require.Zero(t, w.s.Stats().InFlight)
-	require.Zero(t, w.s.Stats().Open)
-	require.Equal(t, [numOutcomes]uint64{Delivered: 1}, w.s.Stats().Outcomes)
-	require.False(t, log.Pinned())
-}
-
-// A late joiner gets a prefix of its own and the log from the middle.
-func TestStreamFromTheMiddle(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(7, 3000)
-	log.Finish()
-	w.stream(w.subscribe(), log, func(c *StreamConfig) { c.Prefix, c.Start = []byte("another prefix"), 1234 })
-	w.run()
-	require.Equal(t, append([]byte("another prefix"), testBytes(1234, 7+3000-1234)...), w.peer.bytes(3))
-}
-
 // A stream is not opened before there is something to send, and FIN goes with the last bytes if it is known by then.
 func TestStreamTiming(t *testing.T) {
 	w := newWorld(t)
@@ -79,38 +49,6 @@ func TestStreamTiming(t *testing.T) {
 	require.Equal(t, int64(15), sent[0].id)
 	w.ack(10 * ms)
 	require.Equal(t, uint64(4), w.s.Stats().Outcomes[Delivered])
-}
-
-func TestLostFIN(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(0, 100)
-	_, results := w.stream(w.subscribe(), log)
-	w.run()
-	w.ack(10 * ms)
-	log.Finish()
-	require.Len(t, w.run(), 1)
-	w.peer.received = nil // the peer did not get it
-	sent := w.sleep(time.Hour)
-	require.Len(t, sent, 1)
-	require.True(t, sent[0].fin)
-	w.ack(10 * ms)
-	require.Equal(t, Delivered, results()[0].Outcome)
-}
-
-// Logs are released as the peer acknowledges, not when it is all over.
-func TestLogIsReleased(t *testing.T) {
-	mem := new(track.Memory)
-	log := track.NewLog(0, mem)
-	log.Discard(1 << 40)
-	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
-	w.stream(w.subscribe(), log)
-	for i := range 40 {
-		log.Append(testBytes(int64(i)*10_000, 10_000))
-		w.run()
-		w.ack(10 * ms)
-	}
-	require.Less(t, mem.Bytes(), int64(200_000))
-	require.True(t, log.Pinned())
 }
 
 func TestDiscardedLog(t *testing.T) {
@@ -187,20 +125,6 @@ func TestResetTellsHowFarItWasSent(t *testing.T) {
 	require.EqualValues(t, 20, own.Reset(0), "nothing was sent")
 }
 
-// After everything was acknowledged there is nothing left to reset.
-func TestResetTooLate(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(0, 100)
-	log.Finish()
-	st, results := w.stream(w.subscribe(), log)
-	w.run()
-	w.ack(10 * ms)
-	st.Reset(1)
-	require.Empty(t, w.run())
-	require.Len(t, results(), 1)
-	require.Equal(t, Delivered, results()[0].Outcome)
-}
-
 // FIN and then RESET_STREAM have the same final size.
 func TestResetAfterFIN(t *testing.T) {
 	w := newWorld(t)
@@ -210,46 +134,6 @@ func TestResetAfterFIN(t *testing.T) {
 	require.True(t, w.run()[0].fin)
 	st.Reset(1)
 	require.Equal(t, []uint64{3, 1, 106}, w.run()[0].fields)
-}
-
-func TestUpstreamReset(t *testing.T) {
-	w := newWorld(t)
-	sub := w.subscribe(func(c *SubscriptionConfig) { c.ErrorCode = func(code uint64) uint64 { return code + 1000 } })
-	log := newTestLog(0, 100)
-	_, results := w.stream(sub, log)
-	w.run()
-	log.Reset(0x12)
-	require.Empty(t, w.run(), "what was sent may not have arrived")
-	require.Empty(t, results())
-	w.ack(time10)
-	require.Equal(t, []uint64{3, 0x12 + 1000, 106}, w.run()[0].fields)
-	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: 3, Size: 106, Arrived: 106}, results()[0])
-
-	_, results = w.stream(sub, log) // that has been reset already
-	require.Equal(t, append([]byte("prefix"), testBytes(0, 100)...), w.run()[0].data)
-	w.ack(time10)
-	require.Equal(t, []uint64{7, 0x12 + 1000, 106}, w.run()[0].fields)
-	require.Equal(t, UpstreamReset, results()[0].Outcome)
-
-	_, results = w.stream(sub, log, func(c *StreamConfig) { c.Start = 100 }) // which has nothing more
-	require.Empty(t, w.run())
-	require.Equal(t, Result{Outcome: UpstreamReset, Code: 0x12, ID: -1}, results()[0])
-}
-
-func TestStopSending(t *testing.T) {
-	w := newWorld(t)
-	sub := w.subscribe(func(c *SubscriptionConfig) { c.ErrorCode = func(uint64) uint64 { return 0 } })
-	_, results := w.stream(sub, newTestLog(0, 100))
-	w.run()
-	w.s.StopSending(7, 1) // no stream of ours
-	w.s.StopSending(2, 1)
-	w.s.StopSending(3, 77)
-	w.s.StopSending(3, 78)
-	require.Equal(t, []uint64{3, 77, 106}, w.run()[0].fields, "the peer's code comes back")
-	require.Equal(t, []Result{{Outcome: Stopped, Code: 77, ID: 3, Size: 106}}, results())
-	w.ack(10 * ms)
-	w.s.StopSending(3, 79)
-	require.Empty(t, w.run())
 }
 
 func TestSubscriptionClose(t *testing.T) {
