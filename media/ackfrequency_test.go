@@ -59,36 +59,6 @@ func TestAckFrequency(t *testing.T) {
 	require.EqualValues(t, 5, w.s.shard.asked.Load())
 }
 
-// While the window is full, there are ACKs enough for HyStart++.
-func TestAckFrequencyOfFullWindow(t *testing.T) {
-	w, _ := frequencyWorld(t, 80*testMTU, withAckFrequency(ms, 25*ms))
-	require.Equal(t, [][]uint64{{1, 20, 25_000, 1}}, requests(w.run()))
-	log := newTestLog(0, 100*testMTU)
-	w.stream(w.subscribe(), log)
-	require.Empty(t, requests(w.run()))
-	w.ack(10 * ms)
-	require.Equal(t, [][]uint64{{2, 10, 25_000, 1}}, requests(w.run()))
-	var later []*wirePacket
-	for range 5 {
-		w.ack(10 * ms)
-		later = append(later, w.run()...)
-	}
-	require.Equal(t, [][]uint64{{3, 20, 25_000, 1}}, requests(later))
-}
-
-// The peer is not asked again before it has answered.
-func TestAckFrequencyWaits(t *testing.T) {
-	w, f := frequencyWorld(t, 80*testMTU, withAckFrequency(ms, 25*ms))
-	first := w.run()
-	require.Len(t, requests(first), 1)
-	f.window = 8000 * testMTU
-	w.s.control.publish()
-	w.s.shard.enqueue(w.s.Sender)
-	require.Empty(t, w.run())
-	w.ack(10 * ms)
-	require.Len(t, requests(w.run()), 1)
-}
-
 // A lost frame is sent again, as another one that asks for what is wanted then.
 func TestAckFrequencyIsLost(t *testing.T) {
 	w, f := frequencyWorld(t, 80*testMTU, withAckFrequency(ms, 25*ms))
@@ -121,36 +91,11 @@ func TestAckFrequencyAndProbeTimeout(t *testing.T) {
 	require.Less(t, w.s.recovery.pto(), before-70*ms)
 }
 
-// What is asked for is within the peer's limits.
-func TestAckFrequencyDelay(t *testing.T) {
-	for _, v := range []struct{ least, most, want time.Duration }{
-		{ms, 25 * ms, 25 * ms}, {0, 10 * ms, 10 * ms}, {40 * ms, 100 * ms, 40 * ms}, {0, 0, 0},
-	} {
-		w, _ := frequencyWorld(t, 80*testMTU, withAckFrequency(v.least, v.most))
-		require.Equal(t, [][]uint64{{1, 20, uint64(v.want.Microseconds()), 1}}, requests(w.run()), "%v", v)
-	}
-}
-
 func TestAckFrequencyIsNotUnderstood(t *testing.T) {
 	w, f := frequencyWorld(t, 80*testMTU)
 	require.Empty(t, w.run())
 	w.setWindow(f, 1000*testMTU)
 	require.Empty(t, w.run())
-}
-
-// On another path, what was asked for is too much.
-func TestAckFrequencyOnAnotherPath(t *testing.T) {
-	w, f := frequencyWorld(t, 80*testMTU, withAckFrequency(ms, 25*ms))
-	w.run()
-	w.ack(10 * ms)
-	w.run()
-	f.window = 16 * testMTU // as after a reset
-	w.path("192.0.2.77:4433", testMTU)
-	log := newTestLog(0, 10)
-	w.stream(w.subscribe(), log)
-	require.Empty(t, requests(w.run()))
-	w.ack(10 * ms)
-	require.Equal(t, [][]uint64{{2, 4, 25_000, 1}}, requests(w.run()))
 }
 
 // A probe asks for its ACK at once, whatever it carries, and is no larger than the path allows.

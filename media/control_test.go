@@ -80,12 +80,6 @@ func TestPacing(t *testing.T) {
 	require.InDelta(t, (400 * ms).Seconds(), w.clock.t.Sub(begin).Seconds(), 0.05)
 }
 
-func TestNoPacing(t *testing.T) {
-	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
-	w.stream(w.subscribe(), newTestLog(0, 900_000))
-	require.Greater(t, len(w.run()), 700)
-}
-
 // The forwarder, which needs one token of the pacer's bucket, comes again and again while the media sender sleeps until
 // there are enough for a packet. What waits in user space goes first; then the forwarder goes on.
 func TestPacingGoesFirst(t *testing.T) {

@@ -36,22 +36,6 @@ func TestStreamFlowControl(t *testing.T) {
 	require.Equal(t, uint64(2), w.s.Stats().Reasons[BlockedStream])
 }
 
-// A stream without any credit is opened by STREAM_DATA_BLOCKED; a prefix may go in pieces.
-func TestStreamWithoutCredit(t *testing.T) {
-	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamDataUni = 0 }))
-	log := newTestLog(0, 5)
-	log.Finish()
-	w.stream(w.subscribe(), log)
-	sent := w.run()
-	require.Len(t, sent, 1)
-	require.Equal(t, []uint64{3, 0}, sent[0].fields)
-	for i := range 12 {
-		w.s.MaxStreamData(3, int64(i))
-		w.run()
-	}
-	require.Equal(t, append([]byte("prefix"), testBytes(0, 5)...), w.peer.bytes(3))
-}
-
 // A lost STREAM_DATA_BLOCKED is repeated only while the stream is still blocked at that limit.
 func TestLostBlockedFrames(t *testing.T) {
 	for _, raised := range []bool{false, true} {
@@ -117,37 +101,6 @@ func TestConnectionFlowControl(t *testing.T) {
 	require.Len(t, w.peer.bytes(3), 506)
 	require.Len(t, w.peer.bytes(7), 506)
 	require.False(t, w.s.credit.wanted.Load())
-}
-
-func TestStreamLimit(t *testing.T) {
-	w := newWorld(t, withParams(func(c *worldConfig) { c.params.MaxStreamsUni = 1 }))
-	sub := w.subscribe()
-	for i := range 3 {
-		log := newTestLog(int64(1000*i), 100)
-		log.Finish()
-		w.stream(sub, log, func(c *StreamConfig) { c.Group = uint64(10 - i) })
-	}
-	sent := w.run()
-	require.Len(t, sent, 2)
-	require.Equal(t, []uint64{1}, sent[1].fields)
-	require.Equal(t, byte(packet.FrameStreamsBlockedUni), sent[1].frame)
-	require.Equal(t, append([]byte("prefix"), testBytes(2000, 100)...), w.peer.bytes(3), "group 8 goes first")
-	_, ok := w.s.NextUniStream()
-	require.False(t, ok)
-
-	w.s.MaxStreams(2)
-	sent = w.run()
-	require.Equal(t, append([]byte("prefix"), testBytes(1000, 100)...), w.peer.bytes(7))
-	require.Equal(t, []uint64{2}, sent[len(sent)-1].fields)
-	w.s.MaxStreams(3)
-	id, ok := w.s.NextUniStream() // quic-go is faster
-	require.True(t, ok)
-	require.Equal(t, int64(11), id)
-	require.Len(t, w.run(), 1)
-	w.s.MaxStreams(4)
-	w.run()
-	require.Equal(t, append([]byte("prefix"), testBytes(0, 100)...), w.peer.bytes(15))
-	require.Zero(t, w.s.credit.parked)
 }
 
 // Both ends of a connection can send.

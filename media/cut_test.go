@@ -334,51 +334,6 @@ func TestForwarderLeavesFirst(t *testing.T) {
 	require.Empty(t, w.peer.streams, "the others' bytes do not follow")
 }
 
-// Streams that were given up do not wait for credit any more.
-func TestNothingWaitsThatHasEnded(t *testing.T) {
-	for name, tt := range map[string]struct {
-		limit func(*worldConfig)
-		park  parking
-	}{
-		"MAX_STREAMS 0": {func(c *worldConfig) { c.params.MaxStreamsUni = 0 }, parkedID},
-		"MAX_DATA 0":    {func(c *worldConfig) { c.params.MaxData = 0 }, parkedConn},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tt.limit)
-			sub := w.subscribe()
-			var streams []*Stream
-			for i := range 10 {
-				st, _ := w.stream(sub, newTestLog(0, 10), func(c *StreamConfig) { c.Group = uint64(i) })
-				streams = append(streams, st)
-				w.run()
-			}
-			require.NotEmpty(t, w.s.credit.waiting[tt.park])
-			for _, i := range []int{0, 9, 4} {
-				streams[i].Reset(1)
-			}
-			require.NotContains(t, w.s.credit.waiting[tt.park], streams[4])
-			sub.Close(0)
-			w.run()
-			require.Empty(t, w.s.credit.waiting[tt.park])
-			require.Zero(t, w.s.credit.parked)
-		})
-	}
-}
-
-// A log that ends while a stream begins to follow it is not kept.
-func TestFollowsNoEndedLog(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(0, 10)
-	st, _ := w.stream(w.subscribe(), log)
-	w.run()
-	log.Finish()
-	w.run()
-	w.shard.follow(st) // as if the log had ended since the stream was opened
-	require.Empty(t, w.shard.feeds)
-	st.Reset(0)
-	require.False(t, log.Pinned())
-}
-
 // What the forwarder has claimed, and commits when nobody in user space is awake, is repaired like all else.
 func TestProbesForWhatIsBeingCommitted(t *testing.T) {
 	w, f := withForwarder(t)

@@ -116,19 +116,6 @@ func TestDelays(t *testing.T) {
 	require.Same(t, st.arrivals.Load(), late.arrivals.Load())
 }
 
-// TestDelaysOfDatagrams sends a datagram that came some time ago.
-func TestDelaysOfDatagrams(t *testing.T) {
-	w := newWorld(t)
-	w.clock.advance(time.Second)
-	for on, want := range map[bool]int{false: 0, true: 1} {
-		w.loop.Measure(on)
-		d := Datagram{Payload: []byte("x"), Received: w.clock.Wall().Add(-1 << 20)}
-		require.NoError(t, w.subscribe().SendDatagram(d))
-		require.Len(t, w.run(), 1)
-		require.EqualValues(t, want, w.measured()[1<<20])
-	}
-}
-
 // TestArrivals has more marks than are kept: they become coarser, and delays never shorter.
 func TestArrivals(t *testing.T) {
 	var a arrivals

@@ -155,34 +155,6 @@ func TestECNScalable(t *testing.T) {
 	}
 }
 
-// Congestion is reported to the controller, once, and only on a path that does not mark everything.
-func TestECNCongestion(t *testing.T) {
-	congested := false
-	m := newMarked(t, func(mark byte) byte {
-		if congested {
-			return 3
-		}
-		return mark
-	})
-	ce := func() int { return m.controller.acked[len(m.controller.acked)-1].CE }
-	congested = true
-	m.send(2)
-	m.acknowledge()
-	require.Zero(t, ce(), "not believed yet")
-	congested = false
-	m.send(2)
-	m.acknowledge()
-	congested = true
-	m.send(3)
-	m.acknowledge()
-	require.Equal(t, 3, ce())
-	congested = false
-	m.send(2)
-	m.acknowledge()
-	require.Zero(t, ce())
-	require.Equal(t, uint64(3), m.s.Stats().CongestedPackets)
-}
-
 // Counts that no peer can have are not believed.
 func TestECNMiscounted(t *testing.T) {
 	for name, change := range map[string]func(*[4]uint64){
@@ -223,14 +195,6 @@ func newPaused(t *testing.T) *marked {
 	return m
 }
 
-// If it was not for the marks, they come back.
-func TestECNLateAck(t *testing.T) {
-	m := newPaused(t)
-	m.acknowledge()
-	require.Equal(t, "capable", m.s.Stats().ECN)
-	require.Equal(t, []byte{2}, m.send(1))
-}
-
 // A path that drops marked packets gets others after a probe timeout.
 func TestECNPaused(t *testing.T) {
 	m := newPaused(t)
@@ -245,23 +209,6 @@ func TestECNPaused(t *testing.T) {
 	require.Equal(t, []byte{0}, m.send(1))
 	m.acknowledge()
 	require.Equal(t, "paused", m.s.Stats().ECN, "what was lost says nothing")
-}
-
-// A new path is tested anew, also if the old one has failed. Another connection ID is no other path.
-func TestECNPathChange(t *testing.T) {
-	m := newMarked(t, func(byte) byte { return 0 })
-	m.send(1)
-	m.acknowledge()
-	require.Equal(t, "off", m.s.Stats().ECN)
-	m.path = func(mark byte) byte { return mark }
-	m.world.path("198.51.100.7:5555", testMTU)
-	require.Equal(t, "testing", m.s.Stats().ECN)
-	require.Equal(t, []byte{2, 2}, m.send(2))
-	m.acknowledge()
-	require.Equal(t, "capable", m.s.Stats().ECN)
-	m.reach("198.51.100.7:5555", testMTU, 8, 7, 6, 5)
-	require.Equal(t, "capable", m.s.Stats().ECN)
-	require.Equal(t, []byte{2}, m.send(1))
 }
 
 // The peer's counts are anything, and never end a connection or grow the window.

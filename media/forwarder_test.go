@@ -176,26 +176,6 @@ func TestForwarderIsAskedOnce(t *testing.T) {
 	require.Empty(t, f.keys)
 }
 
-// What a peer says of other streams is not kept for one that the forwarder has opened, and that has the same number.
-func TestStreamsOfOtherKinds(t *testing.T) {
-	for role, configure := range map[string]func(*worldConfig){"server": func(*worldConfig) {}, "client": asClient} {
-		t.Run(role, func(t *testing.T) {
-			w, f := withForwarder(t, configure)
-			st := f.open(int64(len(testPrefix)), 0)
-			f.send(st, int64(len(testPrefix)), 100, false)
-			for kind := range int64(4) {
-				if id := int64(st.ID.Load())&^3 | kind; id != int64(st.ID.Load()) {
-					w.s.MaxStreamData(id, 1<<40)
-					w.s.StopSending(id, 7)
-				}
-			}
-			w.adopt(newTestLog(0, 200))
-			require.EqualValues(t, 1<<20, st.Limit.Load())
-			require.Equal(t, testBytes(100, 100), streamData(w.run()))
-		})
-	}
-}
-
 func TestOtherSuitesAreNotForwarded(t *testing.T) {
 	f := &fakeForwarder{t: t}
 	w := newWorld(t, func(c *worldConfig) { c.loop.Memory = f })
@@ -233,28 +213,6 @@ func TestAdopt(t *testing.T) {
 	want := Result{Outcome: Delivered, ID: int64(st.ID.Load()), Size: size, Arrived: size}
 	require.Equal(t, []Result{want}, results())
 	require.Equal(t, []*claim.StreamState{st}, f.freed)
-}
-
-// The forwarder may be ahead of the log. Lost bytes are sent again when they are in the log.
-func TestAdoptAheadOfLog(t *testing.T) {
-	w, f := withForwarder(t)
-	st := f.open(int64(len(testPrefix)), 0)
-	for to := int64(100); to <= 500; to += 100 {
-		f.send(st, map[bool]int64{true: int64(len(testPrefix))}[to == 100], to, to == 500)
-	}
-	l := newTestLog(0, 0)
-	_, results := w.adopt(l)
-	w.ackNumbers(9) // the last; the first is lost
-	require.Equal(t, testPrefix, string(streamData(w.run())), "the rest is not in the log yet")
-	l.Append(testBytes(0, 500))
-	l.Finish()
-	sent := streamData(w.run())
-	require.Equal(t, testBytes(0, 100), sent[:100])
-	for range 5 {
-		w.ack(time10)
-		w.run()
-	}
-	require.Equal(t, Delivered, results()[0].Outcome)
 }
 
 // A stream that the forwarder has opened for an earlier subscription of the subscriber is not adopted: its Track Alias
@@ -297,42 +255,6 @@ func TestAdoptStopped(t *testing.T) {
 	require.Equal(t, Stopped, results()[0].Outcome)
 }
 
-// The media sender goes on with a stream whose prefix the forwarder could not send, under its id.
-func TestAdoptAbandoned(t *testing.T) {
-	w, f := withForwarder(t)
-	st := f.open(int64(len(testPrefix)), 0)
-	st.Phase.Store(claim.StreamAbandoned)
-	w.adopt(newTestLog(0, 50))
-	packets := w.run()
-	require.Equal(t, testPrefix+string(testBytes(0, 50)), string(packets[0].data))
-	require.EqualValues(t, st.ID.Load(), packets[0].id)
-	require.EqualValues(t, claim.StreamOpen, st.Phase.Load())
-}
-
-// A stream that no subscription wants is reset.
-func TestAbandon(t *testing.T) {
-	w, f := withForwarder(t)
-	st := f.open(int64(len(testPrefix)), 0)
-	f.send(st, int64(len(testPrefix)), 100, false)
-	f.abandon(st)
-	w.run()
-	require.Equal(t, []uint64{st.ID.Load(), codeCanceled + 1000, uint64(len(testPrefix)) + 100}, w.peer.lastReset)
-	require.False(t, st.Claim(100, 200, false))
-	w.ack(time10)
-	require.Equal(t, []*claim.StreamState{st}, f.freed)
-}
-
-// A stream with another prefix than the relay wants is reset, and replaced.
-func TestAdoptMismatch(t *testing.T) {
-	w, f := withForwarder(t)
-	st := f.open(3, 0)
-	f.send(st, 3, 100, false)
-	w.adopt(newTestLog(0, 50))
-	packets := w.run()
-	require.Equal(t, st.ID.Load(), w.peer.lastReset[0])
-	require.Equal(t, "prefix"+string(testBytes(0, 50)), string(streamData(packets)))
-}
-
 // With more streams than can be kept, the content of the others is sent again.
 func TestMaxUnadopted(t *testing.T) {
 	w, f := withForwarder(t)
@@ -354,24 +276,6 @@ func TestMaxUnadopted(t *testing.T) {
 	f.send(st, int64(len(testPrefix)), 100, false)
 	w.adopt(newTestLog(0, 150))
 	require.Equal(t, string(testBytes(100, 50)), string(streamData(w.run())))
-}
-
-// The end of the connection ends the forwarder's part. quic-go still takes a number for CONNECTION_CLOSE.
-func TestForwarderClose(t *testing.T) {
-	w, f := withForwarder(t)
-	st := f.open(int64(len(testPrefix)), 0)
-	f.send(st, int64(len(testPrefix)), 100, false)
-	_, results := w.adopt(newTestLog(0, 200))
-	next := f.state.NextPN.Load()
-	w.s.Closed(nil)
-	require.Equal(t, ConnectionClosed, results()[0].Outcome)
-	require.True(t, f.closed)
-	require.Equal(t, []*claim.StreamState{st}, f.freed)
-	require.Zero(t, f.state.MTU.Load())
-	require.EqualValues(t, next, w.s.NextPacketNumber())
-	require.EqualValues(t, next, f.state.NextPN.Load()&claim.NumberMask, "the memory belongs to the forwarder again")
-	f.abandon(st)
-	require.Nil(t, w.s.Forwarder())
 }
 
 // The forwarder may be sending while the connection ends, and may use its memory again as soon as it is closed. quic-go
@@ -419,19 +323,5 @@ func TestOptimisticAckOfForwarder(t *testing.T) {
 			require.ErrorAs(t, err, &te)
 			require.Equal(t, quic.ProtocolViolation, te.ErrorCode)
 		})
-	}
-}
-
-// The forwarder finds the window full, and user space finds room again when it gets to the data.
-func TestForwarderFindsWindowFull(t *testing.T) {
-	c := &fixedController{window: 1 << 20}
-	w, f := withForwarder(t, withController(c))
-	for _, full := range []bool{false, true, false} {
-		number := f.datagram()
-		if full {
-			f.state.LimitedTo.Store(f.state.NextPN.Load())
-		}
-		w.ackNumbers(number)
-		require.Equal(t, !full, c.acked[len(c.acked)-1].AppLimited)
 	}
 }

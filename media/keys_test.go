@@ -27,26 +27,6 @@ func TestUnknownSuite(t *testing.T) {
 	require.NotZero(t, w.s.Stats().Reasons[BlockedKey])
 }
 
-func TestKeyUpdate(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(0, 10)
-	w.stream(w.subscribe(), log)
-	require.Zero(t, w.run()[0].phase)
-	var last int64
-	for phase := range 6 {
-		secret := []byte{byte(phase), 31: 1}
-		w.peer.opener.Update(secret)
-		w.s.Keys(uint64(phase+1), w.peer.suite, packet.Version1, nil, secret)
-		log.Append(testBytes(log.End(), 10))
-		p := w.run()[0]
-		require.Equal(t, byte(phase+1)&1, p.phase)
-		require.Greater(t, p.number, last)
-		last = p.number
-	}
-	w.s.Closed(nil)
-	require.Equal(t, packet.Sealer{}, w.s.keys.sealer)
-}
-
 // AES-GCM keys may protect 2^23 packets (RFC 9001 §6.6).
 func TestConfidentialityLimit(t *testing.T) {
 	w := newWorld(t)

@@ -99,40 +99,6 @@ func (r *oddGroups) Admit(_ *claim.ConnState, a claim.Admission) claim.Verdict {
 	return claim.Admitted
 }
 
-// An operator's rule decides instead of the threshold: about objects that are about to begin, and datagrams.
-func TestOwnRule(t *testing.T) {
-	rule := new(oddGroups)
-	p := &fixedPolicy{limits: UpTo(0)}
-	w := newWorld(t, func(c *worldConfig) { c.loop.Rule, c.sender.DropPolicy = rule, p })
-	w.s.mu.Lock()
-	w.s.observer.setLimits(w.clock.t, p.limits)
-	w.s.mu.Unlock()
-	sub := w.subscribe()
-	require.False(t, sub.State().Dropping, "limits are only told to the rule")
-	for group, want := range map[uint64][]Result{6: {{Outcome: Dropped, Code: codeDeliveryTimeout, ID: -1}}, 7: nil} {
-		log := track.NewLog(0, nil)
-		w.grow(log, 3000)
-		_, results := w.stream(sub, log, func(c *StreamConfig) { c.Group = group })
-		w.clock.advance(time.Second)
-		w.run()
-		require.Equal(t, want, results(), "group %d", group)
-	}
-	require.NoError(t, sub.SendDatagram(Datagram{Group: 6}))
-	require.NoError(t, sub.SendDatagram(Datagram{Group: 7, Received: w.clock.Wall().Add(-time.Second)}))
-	require.Len(t, w.run(), 1)
-	require.Equal(t, uint64(1), w.s.Stats().Reasons[DatagramDropped])
-	last := rule.asked[len(rule.asked)-1]
-	require.Equal(t, claim.Admission{Level: 0x8000, Size: last.Size, Now: w.clock.t, Group: 7, Age: time.Second}, last)
-
-	// A subscriber that comes late gets an object that is old, but has not waited for it.
-	old := track.NewLog(0, nil)
-	w.grow(old, 3000)
-	w.clock.advance(time.Minute)
-	w.stream(sub, old, func(c *StreamConfig) { c.Group = 9 })
-	last = rule.asked[len(rule.asked)-1]
-	require.Equal(t, claim.Admission{Level: 0x8080, Size: testMTU, Now: w.clock.t, Group: 9}, last)
-}
-
 // The rule is told how long the packet is with which an object begins.
 func TestRuleKnowsTheSize(t *testing.T) {
 	for _, bytes := range []int{1, 500, testMTU, 10 * testMTU} {
@@ -390,29 +356,6 @@ func TestBudgetLevels(t *testing.T) {
 		})
 		require.LessOrEqual(t, len(p.load.levels), maxLevels)
 		require.Equal(t, p.active, l.Bucket.Bounds != [4]uint16{})
-	}
-	require.True(t, p.active)
-}
-
-// A counter that falls for a moment is no rate.
-func TestBudgetCounterFalls(t *testing.T) {
-	var p Budget
-	now, left := clock.Time(time.Hour), uint64(1e6)
-	for i := range 300 {
-		now, left = now.Add(policyInterval), left+1000
-		load := Load{
-			State:  congestion.State{Arrived: left, SRTT: 20 * ms, Window: 50_000},
-			Levels: []Backlog{{Level: 1, Bytes: 1}, {Level: 2, Bytes: int64(1e6 + 1000*i)}},
-		}
-		if i == 250 {
-			load.Arrived -= 2200
-		}
-		if i > 260 {
-			load.Levels[1].Age = time.Hour
-		}
-		l := p.Decide(now, load)
-		require.Less(t, l.Bucket.Rate, int64(1e6), "look %d", i)
-		require.GreaterOrEqual(t, l.Bucket.Burst, l.Bucket.Rate)
 	}
 	require.True(t, p.active)
 }

@@ -109,19 +109,6 @@ func TestFeed(t *testing.T) {
 	require.True(t, w.run()[0].fin)
 }
 
-// A log ends while a feed begins to follow it. The writer wakes the feed, which has closed its reader by then.
-func TestFeedOfLogThatEnds(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(0, 10)
-	log.Finish()
-	f := &feed{shard: w.shard, log: log}
-	w.shard.mu.Lock()
-	require.False(t, f.beginLocked())
-	w.shard.mu.Unlock()
-	f.Wake()
-	w.run()
-}
-
 // wireSocket hands packets to a function.
 type wireSocket struct{ deliver func(sentPacket) }
 

@@ -127,26 +127,6 @@ func TestThreshold(t *testing.T) {
 	require.Len(t, p.seen, seen)
 }
 
-// The age of a backlog is that of its oldest object, but no more than that of the stream.
-func TestBacklogAge(t *testing.T) {
-	p := &thresholdPolicy{threshold: LowestPriority}
-	f := &fixedController{window: 2 * testMTU}
-	w := newWorld(t, withController(f), func(c *worldConfig) { c.sender.DropPolicy = p })
-	log := track.NewLog(0, nil)
-	require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 10_000, Received: w.clock.Wall()}))
-	log.Append(testBytes(0, 10_000))
-	w.clock.advance(time.Minute)
-	w.stream(w.subscribe(), log)
-	w.run()
-	for range 5 {
-		w.sleep(time.Second)
-	}
-	last := p.seen[len(p.seen)-1][0]
-	require.Equal(t, 5*policyInterval, last.Age)
-	next, _ := w.s.streams.all[0].state.Cursor()
-	require.Equal(t, 10_000-next, last.Bytes)
-}
-
 // The largest object counts for how long others may wait, whoever has sent it: what waits does not tell, because the
 // forwarder sends a key frame before the media sender sees it.
 func TestLargestObject(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/congestion"
-	"sluice/internal/packet"
 	"testing"
 	"time"
 
@@ -51,18 +50,6 @@ func TestPacketThreshold(t *testing.T) {
 	require.Equal(t, uint64(1), w.s.Stats().LostPackets)
 	require.Equal(t, uint64(1), w.s.Stats().Retransmissions)
 	require.Equal(t, before-3*testMTU, w.s.Stats().InFlight)
-}
-
-// Numbers of quic-go count for the packet threshold: all share one packet number space.
-func TestPacketThresholdWithOtherPackets(t *testing.T) {
-	w, f, n := burstOf(t, 1)
-	last := n[0]
-	for range 10 {
-		last = w.s.NextPacketNumber()
-	}
-	w.clock.advance(50 * ms)
-	w.ackNumbers(last)
-	require.Len(t, f.lost, 1)
 }
 
 func TestTimeThreshold(t *testing.T) {
@@ -121,35 +108,6 @@ func TestLostPacketsAreForgotten(t *testing.T) {
 	sent := w.run()
 	w.ackNumbers(sent[0].number)
 	require.Empty(t, w.s.recovery.lostRecently)
-}
-
-// Probes may be sent beyond the congestion window (RFC 9002 §7.5).
-func TestProbesIgnoreWindow(t *testing.T) {
-	w, f, _ := burstOf(t, 5)
-	f.window = 0
-	w.s.control.publish()
-	for w.s.Stats().PTOs == 0 {
-		w.sleep(time.Hour)
-	}
-	require.Equal(t, uint64(2), w.s.Stats().Retransmissions)
-}
-
-// Datagrams are not repeated: a PING asks for the acknowledgment.
-func TestProbeWithoutData(t *testing.T) {
-	w := newWorld(t)
-	sub := w.subscribe()
-	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Received: w.clock.Wall()}))
-	require.Len(t, w.run(), 1)
-	var sent []*wirePacket
-	for len(sent) == 0 {
-		sent = w.sleep(time.Hour)
-	}
-	require.Len(t, sent, 1)
-	require.Equal(t, byte(packet.FramePing), sent[0].frame)
-	w.ack(100 * ms)
-	w.sleep(time.Hour)
-	require.Zero(t, w.s.Stats().InFlight)
-	require.Equal(t, clock.Never, w.shard.alarms.next())
 }
 
 func TestNoTimerWithoutOutstandingPackets(t *testing.T) {
@@ -319,19 +277,6 @@ func TestBlackHole(t *testing.T) {
 	require.Equal(t, uint32(testMTU), w.s.state.MTU.Load())
 }
 
-// An outage is no black hole: small packets are lost as well.
-func TestOutageIsNoBlackHole(t *testing.T) {
-	w, _, _ := burstOf(t, 20)
-	for range 6 {
-		w.sleep(time.Hour)
-	}
-	for range 20 {
-		w.ack(10 * ms)
-		w.sleep(time.Second)
-	}
-	require.Equal(t, uint32(testMTU), w.s.state.MTU.Load())
-}
-
 // Repeated ranges of ACK frames are skipped: only numbers from the first outstanding one on are looked at.
 func TestAckCost(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 1 << 20}))
@@ -375,16 +320,6 @@ func TestAppLimited(t *testing.T) {
 	last := f.acked[len(f.acked)-1]
 	require.True(t, last.AppLimited)
 	require.Zero(t, last.LimitedSince)
-}
-
-func TestWindowLimits(t *testing.T) {
-	f := &fixedController{window: 5 * testMTU}
-	w := newWorld(t, withController(f))
-	w.stream(w.subscribe(), newTestLog(0, 100_000))
-	require.Len(t, w.run(), 5)
-	require.NotZero(t, w.s.Stats().Reasons[BlockedWindow])
-	w.ack(100 * ms)
-	require.Len(t, w.run(), 5)
 }
 
 // A controller's mistakes are kept within bounds.

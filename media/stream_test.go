@@ -11,46 +11,6 @@ import (
 	"sluice/track"
 )
 
-// A stream is not opened before there is something to send, and FIN goes with the last bytes if it is known by then.
-func TestStreamTiming(t *testing.T) {
-	w := newWorld(t)
-	sub := w.subscribe()
-	log := track.NewLog(10, nil)
-	w.stream(sub, log)
-	require.Empty(t, w.run(), "a prefix alone is not sent")
-	log.Append(testBytes(10, 3))
-	sent := w.run()
-	require.Len(t, sent, 1)
-	require.Equal(t, append([]byte("prefix"), testBytes(10, 3)...), sent[0].data)
-	log.Finish()
-	sent = w.run()
-	require.Len(t, sent, 1)
-	require.True(t, sent[0].fin)
-	require.Empty(t, sent[0].data)
-
-	complete := newTestLog(0, 20)
-	complete.Finish()
-	w.stream(sub, complete)
-	sent = w.run()
-	require.Len(t, sent, 1)
-	require.True(t, sent[0].fin)
-	require.Len(t, sent[0].data, 26)
-
-	empty := track.NewLog(5, nil)
-	empty.Finish()
-	w.stream(sub, empty)
-	sent = w.run()
-	require.True(t, sent[0].fin)
-	require.Equal(t, "prefix", string(sent[0].data))
-
-	w.stream(sub, empty, func(c *StreamConfig) { c.Prefix = nil })
-	sent = w.run()
-	require.True(t, sent[0].fin && len(sent[0].data) == 0)
-	require.Equal(t, int64(15), sent[0].id)
-	w.ack(10 * ms)
-	require.Equal(t, uint64(4), w.s.Stats().Outcomes[Delivered])
-}
-
 func TestDiscardedLog(t *testing.T) {
 	log := newTestLog(0, 200_000)
 	log.Finish()
@@ -90,28 +50,6 @@ func TestReset(t *testing.T) {
 	require.Equal(t, clock.Never, w.shard.alarms.next())
 }
 
-// Data that is lost after the reset is not sent again.
-func TestResetDropsRetransmissions(t *testing.T) {
-	w, _, n := burstOf(t, 10)
-	w.clock.advance(50 * ms)
-	w.ackNumbers(n[5]) // five are lost, and waiting
-	w.s.streams.all[0].Reset(1)
-	sent := w.run()
-	require.Len(t, sent, 1)
-	require.Equal(t, byte(packet.FrameResetStream), sent[0].frame)
-	w.ackNumbers(n[9])
-	require.Empty(t, w.run())
-}
-
-func TestResetBeforeOpening(t *testing.T) {
-	w := newWorld(t)
-	st, results := w.stream(w.subscribe(), newTestLog(0, 100))
-	st.Reset(5)
-	require.Empty(t, w.run())
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 5, ID: -1}}, results())
-	require.Equal(t, int64(3), w.s.PeekUniStream(), "no id was used")
-}
-
 // Reset tells how far the stream was sent: behind the log's end, if the forwarder was ahead.
 func TestResetTellsHowFarItWasSent(t *testing.T) {
 	w, f := withForwarder(t)
@@ -123,17 +61,6 @@ func TestResetTellsHowFarItWasSent(t *testing.T) {
 	f.opened = nil
 	own, _ := w.stream(w.subscribe(), newTestLog(0, 100), func(c *StreamConfig) { c.Start = 20 })
 	require.EqualValues(t, 20, own.Reset(0), "nothing was sent")
-}
-
-// FIN and then RESET_STREAM have the same final size.
-func TestResetAfterFIN(t *testing.T) {
-	w := newWorld(t)
-	log := newTestLog(0, 100)
-	log.Finish()
-	st, _ := w.stream(w.subscribe(), log)
-	require.True(t, w.run()[0].fin)
-	st.Reset(1)
-	require.Equal(t, []uint64{3, 1, 106}, w.run()[0].fields)
 }
 
 func TestSubscriptionClose(t *testing.T) {

@@ -54,29 +54,6 @@ func TestSelectiveAcknowledgments(t *testing.T) {
 	}
 }
 
-// The time runs for each byte, not for the stream: one whose bytes are acknowledged goes on, although some are always
-// on their way.
-func TestAckTimeoutOfLongStream(t *testing.T) {
-	w := newWorld(t, withController(&fixedController{window: 1 << 20}), func(c *worldConfig) {
-		c.sender.AckTimeout = 5 * time.Second
-	})
-	log := newTestLog(0, 10)
-	_, results := w.stream(w.subscribe(), log)
-	before := w.run()[0].number
-	for range 100 {
-		log.Append(testBytes(log.End(), 10))
-		p := w.run()
-		w.clock.advance(time.Second)
-		w.ackNumbers(before)
-		before = p[len(p)-1].number
-		for _, p := range w.run() {
-			before = p.number
-		}
-	}
-	require.Empty(t, results())
-	require.NotZero(t, w.s.Stats().InFlight)
-}
-
 func TestNoAckTimeout(t *testing.T) {
 	w := newWorld(t, func(c *worldConfig) { c.sender.AckTimeout = -1 })
 	_, results := w.stream(w.subscribe(), newTestLog(0, 10))
