@@ -53,40 +53,6 @@ func (c *catalogs) tamper(track moqt.FullTrackName, h moqt.SubgroupHeader, strea
 	return bytes.NewReader(append(b, content...))
 }
 
-// A player subscribes to the catalog for as long as it plays, in each session.
-func TestPlayKeepsTheCatalog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := &catalogs{change: func(int, *catalog.Catalog) {}}
-		r := &clienttest.Relay{Tamper: seen.tamper}
-		done := publish(t, r, pub.PublisherConfig{Wait: true})
-		time.AfterFunc(5*time.Second, func() { r.Close(moqt.SessionInternalError, "the relay crashed") })
-		_, result, err := play(t, r, PlayerConfig{Catalogs: []string{catalog.MSFName}})
-		require.NoError(t, err)
-		require.Equal(t, uint64(720), result.Objects())
-		require.GreaterOrEqual(t, seen.count, 4, "at 0, 3, 5 and 8 s")
-		require.NoError(t, <-done)
-	})
-}
-
-// A track that the catalog does not have any more has ended, also if its subscription is lost. The others go on.
-func TestPlayWithoutATrackThatIsWithdrawn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		without := &catalogs{change: func(number int, c *catalog.Catalog) {
-			if number > 1 {
-				c.Tracks = c.Tracks[:1]
-			}
-		}}
-		r := &clienttest.Relay{Tamper: without.tamper}
-		publish(t, r, pub.PublisherConfig{Wait: true})
-		time.AfterFunc(5*time.Second, func() { r.Close(moqt.SessionInternalError, "the relay crashed") })
-		_, result, err := play(t, r, PlayerConfig{Catalogs: []string{catalog.MSFName}})
-		require.NoError(t, err)
-		require.Equal(t, uint64(250), result.Tracks[0].Objects)
-		require.NoError(t, result.Tracks[1].Err)
-		require.Less(t, result.Tracks[1].Objects, uint64(300), "until the session was lost")
-	})
-}
-
 // In its next session, a player goes on with a rendition that only a later catalog has, if the relay chooses it or the
 // catalog has lost its present one.
 func TestPlayFollowsRenditions(t *testing.T) {

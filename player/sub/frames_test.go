@@ -89,22 +89,6 @@ func shiftOf(want, got map[string][]frame) map[string]int64 {
 	return shift
 }
 
-// Playback that comes late starts with a key frame, and has no init segment before it.
-func TestPlayFramesLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		whole, _, _ := clip(t)
-		r := &clienttest.Relay{}
-		publish(t, r, pub.PublisherConfig{Packaging: catalog.LOC, Loop: true})
-		got, result, err := play(t, r, PlayerConfig{Objects: 100, Verify: bytes.NewReader(whole)})
-		require.NoError(t, err)
-		require.Equal(t, uint64(100), result.Objects())
-		require.Zero(t, result.Tracks[0].Different)
-		frames := framesOf(t, got)
-		require.True(t, frames["avc1.4d401e"][0].sync)
-		require.Zero(t, frames["avc1.4d401e"][0].present, "times start at 0")
-	})
-}
-
 func TestNumber(t *testing.T) {
 	choices := make([]choice, 5)
 	for i, name := range []string{"1.m4s", "2.loc", "video/hd", "2", "1.loc"} {

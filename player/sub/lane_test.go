@@ -16,7 +16,6 @@ import (
 	"sluice/player/catalog"
 	"sluice/player/client/clienttest"
 	"sluice/player/cmaf"
-	"sluice/player/loc"
 	"sluice/player/pub"
 )
 
@@ -140,15 +139,4 @@ func decode(t *testing.T, out []byte, frames int) {
 	require.NoError(t, cmd.Run(), errors.String())
 	require.Empty(t, errors.String())
 	require.Equal(t, frames, bytes.Count(sums.Bytes(), []byte("\n0,")))
-}
-
-func TestParameterSetsOfRenditions(t *testing.T) {
-	file, err := lowRendition()
-	require.NoError(t, err)
-	defer file.Close()
-	in, err := cmaf.NewReader(file).Init()
-	require.NoError(t, err)
-	sets := loc.ParameterSets(in.Tracks[0].Codec, in.Tracks[0].Config)
-	require.Equal(t, byte(7), sets[4]&31)
-	require.Nil(t, loc.ParameterSets("av01.0.04M.08", []byte{1}))
 }

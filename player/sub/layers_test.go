@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
-	"sluice/player/catalog"
 	"sluice/player/client/clienttest"
 	"sluice/player/pub"
 )
@@ -89,34 +88,6 @@ func TestPlayKeepsLayers(t *testing.T) {
 		require.Greater(t, seen.of(layered), before)
 		require.Zero(t, seen.of(plain))
 	})
-}
-
-// A player loses nothing if the key frames of a burst overtake all other frames, before any group has ended.
-func TestPlayBurst(t *testing.T) {
-	whole, _, _ := clip(t)
-	for _, packaging := range []string{catalog.CMAF, catalog.LOC} {
-		t.Run(packaging, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &clienttest.Relay{Tamper: keysFirst}
-				done := publish(t, r, pub.PublisherConfig{
-					Wait: true, Packaging: packaging, Unpaced: true, History: pub.History{Groups: 100},
-				})
-				_, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole)})
-				require.NoError(t, err)
-				require.True(t, result.Verified(), "%+v", result)
-				require.Equal(t, uint64(250), result.Tracks[0].Objects)
-				require.NoError(t, <-done)
-			})
-		})
-	}
-}
-
-// keysFirst delays all streams but the first subgroup's.
-func keysFirst(_ moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader {
-	if h.SubgroupID > 0 {
-		time.Sleep(layersTimeout / 2)
-	}
-	return stream
 }
 
 // onlyFirstSubgroup empties all streams of the track in layers but the first subgroup's.

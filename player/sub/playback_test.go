@@ -125,37 +125,6 @@ func TestPlaySurvives(t *testing.T) {
 	}
 }
 
-func TestPlayStartsWithAGroup(t *testing.T) {
-	_, _, chunks := clip(t)
-	for name, tt := range map[string]struct {
-		after time.Duration
-		cfg   PlayerConfig
-		want  int // chunks that are left out
-	}{
-		"the current group":  {5 * time.Second, PlayerConfig{}, 4},
-		"one group earlier":  {5 * time.Second, PlayerConfig{Join: 1}, 2},
-		"the very beginning": {5 * time.Second, PlayerConfig{Join: 100}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &clienttest.Relay{}
-				publish(t, r, pub.PublisherConfig{})
-				time.Sleep(tt.after)
-				got, result, err := play(t, r, tt.cfg)
-				require.NoError(t, err)
-				first := 0 // the first video chunk that is played
-				for chunks[first].Track != 1 || chunks[first].DecodeTime != uint64(tt.want)*12800 {
-					first++
-				}
-				require.True(t, bytes.HasSuffix(got, chunks[len(chunks)-1].Data))
-				require.Contains(t, string(got), string(chunks[first].Data))
-				require.Equal(t, uint64(250-25*tt.want), result.Tracks[0].Objects)
-				require.Zero(t, result.Tracks[0].Gaps+result.Tracks[1].Gaps)
-			})
-		})
-	}
-}
-
 func TestPlayWaitsForThePublisher(t *testing.T) {
 	whole, _, _ := clip(t)
 	for _, v := range []moqt.Version{moqt.Draft16, moqt.Draft18, moqt.Draft22} { // in the first one, the player waits
@@ -200,26 +169,6 @@ func TestPlayFollowsARestartedPublisher(t *testing.T) {
 	})
 }
 
-func TestPlaySelectedTracks(t *testing.T) {
-	_, in, chunks := clip(t)
-	for track, id := range map[string]uint32{"video": 1, "audio": 2, "2.m4s": 2} {
-		synctest.Test(t, func(t *testing.T) {
-			r := &clienttest.Relay{}
-			publish(t, r, pub.PublisherConfig{Wait: true})
-			got, result, err := play(t, r, PlayerConfig{Tracks: []string{track}})
-			require.NoError(t, err)
-			want := in.Only(id)
-			for _, c := range chunks {
-				if c.Track == id {
-					want = append(want, c.Data...)
-				}
-			}
-			require.True(t, bytes.Equal(want, got))
-			require.Len(t, result.Tracks, 1)
-		})
-	}
-}
-
 // The MSF catalog carries an init segment for each track, which are joined.
 func TestPlayFromMSF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,25 +182,6 @@ func TestPlayFromMSF(t *testing.T) {
 		require.Len(t, result.Tracks, 2)
 		require.True(t, bytes.HasPrefix(got, in.Data[:32]))
 		require.InDelta(t, 3, result.Media.Seconds(), 0.1)
-	})
-}
-
-// A publisher may accept a subscription to a catalog that it does not have.
-func TestPlayTriesOtherCatalogs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &clienttest.Relay{
-			Refuse: map[moqt.MessageType]*moqt.RequestError{moqt.MessageFetch: {Code: moqt.RequestNotSupported}},
-			Tamper: func(track moqt.FullTrackName, _ moqt.SubgroupHeader, s io.Reader) io.Reader {
-				if track.Name == ".catalog" {
-					return iotest.ErrReader(errors.New("reset"))
-				}
-				return s
-			},
-		}
-		publish(t, r, pub.PublisherConfig{Wait: true})
-		_, result, err := play(t, r, PlayerConfig{Objects: 10})
-		require.NoError(t, err)
-		require.Len(t, result.Tracks, 2)
 	})
 }
 

@@ -69,114 +69,11 @@ func (b *broadcast) deliver(c cmaf.Chunk, object uint64) {
 	}))
 }
 
-func (b *broadcast) end() {
-	for _, l := range b.lanes {
-		require.NoError(b.t, b.p.update(b.t.Context(), l, (*sequencer).end))
-	}
-}
-
-// Whatever the order in which the tracks arrive, the output is the file.
-func TestPlayerRestoresTheFile(t *testing.T) {
-	whole, in, chunks := clip(t)
-	for name, order := range map[string]func(b *broadcast){
-		"as in the file": func(b *broadcast) {
-			for _, c := range chunks {
-				b.send(c)
-			}
-		},
-		"one track after the other": func(b *broadcast) {
-			for id := uint32(2); id > 0; id-- {
-				for _, c := range chunks {
-					if c.Track == id {
-						b.send(c)
-					}
-				}
-			}
-		},
-		"backwards": func(b *broadcast) {
-			object := map[uint32]uint64{1: 250, 2: 470}
-			for i := len(chunks) - 1; i >= 0; i-- {
-				object[chunks[i].Track]--
-				b.deliver(chunks[i], object[chunks[i].Track])
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				out := bytes.NewBuffer(bytes.Clone(in.Data))
-				p := newPlayer(out, in, hold, limits{})
-				b := newBroadcast(t, p, in)
-				go func() {
-					order(b)
-					b.end()
-				}()
-				start := time.Now()
-				require.NoError(t, p.run(t.Context()))
-				require.Zero(t, time.Since(start), "nothing was missing")
-				require.True(t, bytes.Equal(whole, out.Bytes()))
-			})
-		})
-	}
-}
-
-// A live broadcast is written as it comes: a track waits for the others only while they could have something earlier.
-func TestPlayerAddsLittleDelay(t *testing.T) {
-	_, in, chunks := clip(t)
-	synctest.Test(t, func(t *testing.T) {
-		out := &timedWriter{}
-		p := newPlayer(out, in, hold, limits{})
-		b := newBroadcast(t, p, in)
-		start := time.Now()
-		go func() {
-			for _, c := range chunks[:100] {
-				time.Sleep(time.Until(start.Add(in.Track(c.Track).Time(c.DecodeTime))))
-				b.send(c)
-			}
-			b.end()
-		}()
-		require.NoError(t, p.run(t.Context()))
-		require.Len(t, out.at, 100)
-		for i, at := range out.at {
-			due := start.Add(in.Track(chunks[i].Track).Time(chunks[i].DecodeTime))
-			require.LessOrEqual(t, at.Sub(due), 22*time.Millisecond, "less than one audio frame")
-		}
-	})
-}
-
 type timedWriter struct{ at []time.Time }
 
 func (w *timedWriter) Write(b []byte) (int, error) {
 	w.at = append(w.at, time.Now())
 	return len(b), nil
-}
-
-// The player waits for a missing object, and then skips it; a track that stalls does not stop the others.
-func TestPlayerGivesUp(t *testing.T) {
-	_, in, chunks := clip(t)
-	synctest.Test(t, func(t *testing.T) {
-		out := &timedWriter{}
-		p := newPlayer(out, in, hold, limits{})
-		b := newBroadcast(t, p, in)
-		video := b.lanes[1]
-		start := time.Now()
-		go func() {
-			for i, c := range chunks[:8] {
-				if i == 3 { // the second video frame is lost
-					require.Equal(t, uint32(1), c.Track)
-					b.sent[1]++
-					continue
-				}
-				b.send(c)
-			}
-		}()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		require.ErrorIs(t, p.run(ctx), context.DeadlineExceeded)
-		require.Len(t, out.at, 7)
-		require.Equal(t, time.Duration(0), out.at[2].Sub(start))
-		require.Equal(t, hold, out.at[3].Sub(start))
-		require.Equal(t, Counters{Objects: 2, Bytes: video.seq.counted.Bytes, Lost: 1, Gaps: 1}, video.seq.counted)
-	})
 }
 
 // All objects are waited for that are missing before what has come, and not one after the other: one outage leaves
@@ -199,28 +96,6 @@ func TestPlayerWaitsOnceForSeveralHoles(t *testing.T) {
 		}()
 		require.NoError(t, p.run(t.Context()))
 		require.Equal(t, start.Add(hold), out.at[len(out.at)-1])
-	})
-}
-
-// Groups overtake each other: the first one to arrive need not have the smallest id.
-func TestPlayerFindsTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		out := &bytes.Buffer{}
-		p := newPlayer(out, &cmaf.Init{}, hold, limits{})
-		l := p.addLane("", nil, nil)
-		go func() {
-			for _, group := range []uint64{7, 6, 5} {
-				require.NoError(t, p.update(t.Context(), l, func(s *sequencer) {
-					s.add(item{location: at(group, 0), payload: []byte{byte(group)}, arrived: time.Now()})
-					s.endGroup(group, 1, true)
-				}))
-				time.Sleep(startDelay / 3)
-			}
-			time.Sleep(startDelay)
-			require.NoError(t, p.update(t.Context(), l, (*sequencer).end))
-		}()
-		require.NoError(t, p.run(t.Context()))
-		require.Equal(t, []byte{5, 6, 7}, out.Bytes())
 	})
 }
 
@@ -275,25 +150,6 @@ func TestPlayerSlowsDownItsSources(t *testing.T) {
 	})
 }
 
-// Callers that wait for room wait until collect has emptied half of the buffer.
-func TestPlayerStaysFullUntilThereIsRoom(t *testing.T) {
-	p := newPlayer(io.Discard, &cmaf.Init{}, hold, limits{})
-	l := p.addLane("", nil, nil)
-	full, room := p.apply(l, func(s *sequencer) { s.bytes = maxBuffered + 1 })
-	require.True(t, full)
-	full, _ = p.apply(l, func(s *sequencer) { s.bytes = maxBuffered - 1 })
-	require.True(t, full)
-	_, _, _ = p.collect(time.Now())
-	select {
-	case <-room:
-		t.Fatal("there is no room")
-	default:
-	}
-	l.seq.bytes = maxBuffered / 2
-	_, _, _ = p.collect(time.Now())
-	<-room
-}
-
 func TestPlayerReportsBrokenOutput(t *testing.T) {
 	p := newPlayer(brokenWriter{}, &cmaf.Init{}, hold, limits{})
 	l := p.addLane("", nil, nil)
@@ -305,6 +161,35 @@ func TestPlayerReportsBrokenOutput(t *testing.T) {
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+// The player waits for a missing object, and then skips it; a track that stalls does not stop the others.
+func TestPlayerGivesUp(t *testing.T) {
+	_, in, chunks := clip(t)
+	synctest.Test(t, func(t *testing.T) {
+		out := &timedWriter{}
+		p := newPlayer(out, in, hold, limits{})
+		b := newBroadcast(t, p, in)
+		video := b.lanes[1]
+		start := time.Now()
+		go func() {
+			for i, c := range chunks[:8] {
+				if i == 3 { // the second video frame is lost
+					require.Equal(t, uint32(1), c.Track)
+					b.sent[1]++
+					continue
+				}
+				b.send(c)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		require.ErrorIs(t, p.run(ctx), context.DeadlineExceeded)
+		require.Len(t, out.at, 7)
+		require.Equal(t, time.Duration(0), out.at[2].Sub(start))
+		require.Equal(t, hold, out.at[3].Sub(start))
+		require.Equal(t, Counters{Objects: 2, Bytes: video.seq.counted.Bytes, Lost: 1, Gaps: 1}, video.seq.counted)
+	})
+}
 
 func TestVerifier(t *testing.T) {
 	whole, _, chunks := clip(t)

@@ -1,17 +1,11 @@
 package sub
 
 import (
-	"bytes"
-	"io"
-	"os"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"sluice/player/catalog"
-	"sluice/player/client/clienttest"
-	"sluice/player/pub"
 )
 
 func TestSelectTracks(t *testing.T) {
@@ -62,64 +56,6 @@ func TestSelectTracks(t *testing.T) {
 				got = append(got, track.Name)
 			}
 			require.Equal(t, tt.want, got)
-		})
-	}
-}
-
-// The relay chooses among renditions that can follow each other.
-func TestSelectOthers(t *testing.T) {
-	track := func(name string, bitrate int, codec string) catalog.TrackEntry {
-		return catalog.TrackEntry{Name: name, Role: "video", AltGroup: 1, Bitrate: bitrate, Codec: codec}
-	}
-	ladder := catalog.Catalog{Tracks: []catalog.TrackEntry{
-		track("first", 3000, "avc1.1"), track("fits", 500, "avc1.2"), track("large", 9000, "avc1.1"),
-		track("unknown", 0, "avc1.1"), track("hevc", 600, "hvc1.1"),
-	}}
-	for name, tt := range map[string]struct {
-		cfg  PlayerConfig
-		want []string
-	}{
-		"default":     {want: []string{"fits", "large"}},
-		"relay":       {cfg: PlayerConfig{Rendition: RenditionRelay}, want: []string{"fits", "large"}},
-		"max bitrate": {cfg: PlayerConfig{MaxBitrate: 4000}, want: []string{"fits"}},
-		"one":         {cfg: PlayerConfig{Rendition: "first"}},
-		"best":        {cfg: PlayerConfig{Rendition: RenditionBest}},
-		"verify":      {cfg: PlayerConfig{Verify: bytes.NewReader(nil)}},
-	} {
-		tracks, err := selectTracks(ladder, &tt.cfg)
-		require.NoError(t, err, name)
-		require.Len(t, tracks, 1, name)
-		var got []string
-		for _, o := range tracks[0].others {
-			got = append(got, o.Name)
-		}
-		require.Equal(t, tt.want, got, name)
-	}
-}
-
-// Every format of catalog tells which tracks are renditions of one content.
-func TestPlayRendition(t *testing.T) {
-	small, err := os.ReadFile("../loc/testdata/avc.mp4")
-	require.NoError(t, err)
-	for _, format := range catalog.Names {
-		t.Run(format, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &clienttest.Relay{}
-				done := publish(t, r, pub.PublisherConfig{Wait: true, Renditions: []func() (io.ReadCloser, error){
-					func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(small)), nil },
-				}})
-				got, result, err := play(t, r, PlayerConfig{Rendition: "64p", Catalogs: []string{format}})
-				require.NoError(t, err)
-				require.Len(t, result.Tracks, 2)
-				frames := framesOf(t, got)
-				want := framesOf(t, small)
-				for codec, list := range want {
-					if codec[:4] == "avc1" {
-						require.Equal(t, list, frames[codec], "the video of the second file")
-					}
-				}
-				require.NoError(t, <-done)
-			})
 		})
 	}
 }

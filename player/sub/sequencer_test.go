@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"sluice/moqt"
 )
@@ -177,30 +176,4 @@ func TestSequencerFollowsFewGroups(t *testing.T) {
 	}
 	require.Len(t, s.groups, maxGroups)
 	require.Equal(t, maxGroups*(1+itemOverhead), s.bytes)
-}
-
-// Whatever the order of arrival, everything comes out once and in order, and no memory is left.
-func TestSequencerOrders(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var all []moqt.Location
-		ends := map[uint64]uint64{}
-		for group := range uint64(rapid.IntRange(1, 5).Draw(t, "groups")) {
-			ends[group] = uint64(rapid.IntRange(1, 4).Draw(t, "objects"))
-			for object := range ends[group] {
-				all = append(all, at(group, object))
-			}
-		}
-		s := newSequencer()
-		s.start(at(0, 0))
-		var got []moqt.Location
-		for _, l := range rapid.Permutation(all).Draw(t, "arrival") {
-			put(s, l)
-			s.endGroup(l.Group, ends[l.Group], true)
-			out, _ := take(s)
-			got = append(got, out...)
-		}
-		require.Equal(t, all, got)
-		require.Zero(t, s.bytes)
-		require.Equal(t, Counters{Objects: uint64(len(all)), Bytes: uint64(len(all))}, s.counted)
-	})
 }
