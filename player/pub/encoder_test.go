@@ -92,17 +92,6 @@ func TestEncoder(t *testing.T) {
 	}
 }
 
-// An input is not enlarged.
-func TestEncoderHeight(t *testing.T) {
-	t.Parallel()
-	requireFFmpeg(t)
-	e := &Encoder{Ladder: []Rung{{1080, 100_000}}, File: "../loc/testdata/avc.mp4"}
-	s, err := openSource(&PublisherConfig{Open: e.Open, Ladder: true})
-	require.NoError(t, err)
-	defer s.Close()
-	require.Equal(t, 64, s.init.Tracks[0].Height)
-}
-
 func TestEncoderErrors(t *testing.T) {
 	t.Run("no ffmpeg", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
-	"sluice/player/catalog"
 	"sluice/player/cmaf"
 )
 
@@ -46,71 +45,6 @@ func newFeed(t *testing.T, cfg PublisherConfig) (*feed, *source) {
 func allObjects(tr *track) []*object {
 	objects, _ := tr.fetch(moqt.Everything)
 	return objects
-}
-
-func TestFeedPublishesTheClip(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, s := newFeed(t, PublisherConfig{Open: openFile(clip)})
-		start := time.Now()
-		require.NoError(t, f.run(t.Context(), s))
-		require.InDelta(t, 10, time.Since(start).Seconds(), 0.05, "paced by decode time")
-		require.Equal(t, uint64(720), f.stats.Objects())
-
-		video, audio := allObjects(f.broadcast.media[1]), allObjects(f.broadcast.media[2])
-		require.Len(t, video, 250)
-		require.Len(t, audio, 470)
-		require.Equal(t, moqt.Location{Group: 7}, video[0].location)
-		require.Equal(t, moqt.Location{Group: 11, Object: 49}, video[249].location)
-		for _, o := range video {
-			require.Zero(t, o.subgroup)
-			require.Equal(t, o.location.Object*40, uint64(o.born.Sub(start).Milliseconds())-2000*(o.location.Group-7))
-		}
-		// Groups of the same id start together.
-		last := audio[len(audio)-1].location
-		require.Equal(t, moqt.Location{Group: 11}, audio[len(audio)-1-int(last.Object)].location)
-		require.InDelta(t, 8, audio[376].born.Sub(start).Seconds(), 0.1)
-	})
-}
-
-func TestFeedSeparatesKeyFrames(t *testing.T) {
-	f, s := newFeed(t, PublisherConfig{
-		Open: openFile(clip), Unpaced: true,
-		Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4, Disposable: 4},
-	})
-	require.NoError(t, f.run(t.Context(), s))
-	for _, o := range allObjects(f.broadcast.media[1]) {
-		if o.location.Object == 0 {
-			require.Equal(t, []uint64{0, 3}, []uint64{o.subgroup, uint64(o.priority)})
-		} else {
-			require.Equal(t, []uint64{1, 4}, []uint64{o.subgroup, uint64(o.priority)})
-		}
-	}
-	require.Equal(t, uint8(2), allObjects(f.broadcast.media[2])[0].priority)
-}
-
-// Times and groups of later rounds continue the first round's.
-func TestFeedLoops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, s := newFeed(t, PublisherConfig{Open: openFile(clip), Loop: true, History: History{Groups: 100}})
-		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
-		defer cancel()
-		require.NoError(t, f.run(ctx, s))
-		for id, tr := range f.broadcast.media {
-			var end uint64
-			var group uint64
-			for i, o := range allObjects(tr) {
-				c, err := s.init.ParseChunk(o.payload)
-				require.NoError(t, err)
-				if i > 0 {
-					require.InDelta(t, float64(end), float64(c.DecodeTime), float64(s.init.Track(id).Timescale)/40)
-					require.GreaterOrEqual(t, c.DecodeTime, end)
-				}
-				require.LessOrEqual(t, o.location.Group-group, max(uint64(1), 7-group), "group ids have no gap")
-				group, end = o.location.Group, c.DecodeTime+c.Duration
-			}
-			require.Equal(t, uint64(7+12), group)
-		}
-	})
 }
 
 func TestFeedInputs(t *testing.T) {
@@ -167,31 +101,6 @@ func chunk(t *testing.T, whole []byte, n int) []byte {
 	c, err := r.Next()
 	require.NoError(t, err)
 	return c.Data
-}
-
-func TestBroadcastStartsWithCatalogs(t *testing.T) {
-	f, s := newFeed(t, PublisherConfig{
-		Open: openFile(clip), ObjectTimeout: time.Second, SubgroupTimeout: time.Microsecond,
-	})
-	for name, init := range map[string]bool{
-		catalog.CommonName: false, catalog.MSFName: true, catalog.HangName: true,
-	} {
-		o := allObjects(f.broadcast.byName[name])
-		require.Len(t, o, 1)
-		require.Equal(t, moqt.Location{Group: 7}, o[0].location)
-		c, err := catalog.Parse(o[0].payload)
-		require.NoError(t, err)
-		require.Equal(t, []string{"1.m4s", "2.m4s"}, []string{c.Tracks[0].Name, c.Tracks[1].Name})
-		require.Equal(t, init, len(c.Tracks[0].InitData) > 0)
-	}
-	require.Equal(t, s.init.Data, allObjects(f.broadcast.byName["0.mp4"])[0].payload)
-	require.True(t, f.broadcast.byName["0.mp4"].properties.DynamicGroups())
-
-	video := f.broadcast.media[1].properties
-	require.NoError(t, video.CheckTrack())
-	require.Equal(t, uint64(1000), video.ObjectDeliveryTimeout())
-	require.Equal(t, uint64(1), video.SubgroupDeliveryTimeout())
-	require.Equal(t, uint8(128), video.DefaultPublisherPriority())
 }
 
 func TestTrackHistory(t *testing.T) {

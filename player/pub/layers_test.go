@@ -36,52 +36,6 @@ func TestFeedSeparatesLayers(t *testing.T) {
 	}
 }
 
-// Chunks are published twice: in one subgroup a group for players that take no more, and in layers for others. Nothing
-// but subgroups and priorities differs, and the catalogs that can say it name both.
-func TestFeedAddsLayersOfChunks(t *testing.T) {
-	f, s := newFeed(t, PublisherConfig{Open: openFile(withB), Unpaced: true})
-	require.NoError(t, f.run(t.Context(), s))
-	whole := f.broadcast.byName["1.m4s"]
-	require.Same(t, f.broadcast.media[1], whole)
-	require.NotContains(t, f.broadcast.tracks, whole.layered, "it is not offered by PUBLISH")
-	plain, layered := allObjects(whole), allObjects(f.broadcast.byName["1.layers.m4s"])
-	require.Len(t, layered, len(plain))
-	var subgroups []uint64
-	for i, o := range layered {
-		require.Equal(t, plain[i].location, o.location)
-		require.Same(t, &plain[i].payload[0], &o.payload[0], "they share memory")
-		require.Zero(t, plain[i].subgroup)
-		require.Equal(t, uint8(128), plain[i].priority)
-		require.Equal(t, uint8(96+32*o.subgroup), o.priority)
-		subgroups = append(subgroups, o.subgroup)
-	}
-	require.Equal(t, []uint64{0, 1, 1, 2, 2, 1, 1, 2, 2, 1, 0, 1, 1, 2, 2}, subgroups)
-
-	for name, named := range map[string]bool{catalog.CommonName: true, catalog.MSFName: true, catalog.HangName: false} {
-		c, err := catalog.Parse(f.broadcast.byName[name].content)
-		require.NoError(t, err)
-		require.Equal(t, "1.m4s", c.Tracks[0].Name, name)
-		require.Equal(t, named, c.Tracks[0].Layers == "1.layers.m4s", name)
-	}
-	f.broadcast.end()
-	_, ended, _ := whole.layered.after(0)
-	require.True(t, ended)
-}
-
-// Whoever sets the priorities of layers has them in the track that all players know.
-func TestLayersOfFlags(t *testing.T) {
-	for name, cfg := range map[string]PublisherConfig{
-		"chunks": {Priorities: Priorities{Key: 3, Delta: 4, Disposable: 5}}, "frames": {Packaging: catalog.LOC},
-	} {
-		cfg.Open = openFile(withB)
-		f, _ := newFeed(t, cfg)
-		require.NotContains(t, f.broadcast.byName, "1.layers.m4s", name)
-		c, err := catalog.Parse(f.broadcast.byName[catalog.MSFName].content)
-		require.NoError(t, err)
-		require.Empty(t, c.Tracks[0].Layers, name)
-	}
-}
-
 func TestLayers(t *testing.T) {
 	require.Equal(t, layers{96, 128, 160}, around(128))
 	require.Equal(t, layers{0, 10, 42}, around(10))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -270,28 +269,6 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 	}
 }
 
-func TestPublisherSubgroups(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, PublisherConfig{
-			Priorities: Priorities{Catalog: 1, Audio: 2, Key: 3, Delta: 4, Disposable: 4},
-		})
-		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
-		require.NoError(t, err)
-		<-s.Context().Done()
-		require.Len(t, r.headers, 10)
-		require.Equal(t, uint8(4), s.Properties().DefaultPublisherPriority())
-		alias := r.headers[moqt.Location{}].TrackAlias
-		require.Equal(t, moqt.SubgroupHeader{
-			TrackAlias: alias, GroupID: 2, Priority: 3, FirstObject: true,
-		}, r.headers[moqt.Location{Group: 2}])
-		require.Equal(t, moqt.SubgroupHeader{
-			TrackAlias: alias, GroupID: 2, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1, DefaultPriority: true,
-			FirstObject: true,
-			EndOfGroup:  true,
-		}, r.headers[moqt.Location{Group: 2, Object: 1}])
-	})
-}
-
 // A paused subscription gets nothing, its open stream is reset, and it continues with the next object.
 func TestPublisherForwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -480,35 +457,6 @@ func TestPublisherIsRefused(t *testing.T) {
 		var refused *RefusedError
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, "publish namespace live-demo: request refused: UNAUTHORIZED: who are you?")
-	})
-}
-
-func TestPublisherDrainsWhenInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, PublisherConfig{Loop: true})
-		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
-		require.NoError(t, err)
-		time.Sleep(3010 * time.Millisecond)
-		p.stop()
-		require.NoError(t, <-p.done)
-		require.ErrorContains(t, context.Cause(s.Context()), "TRACK_ENDED")
-		require.Equal(t, 76, r.count())
-		require.Zero(t, r.resets)
-	})
-}
-
-// An input that has stalled does not keep the publisher from ending.
-func TestPublisherEndsDespiteAStalledInput(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		whole, err := os.ReadFile(clip)
-		require.NoError(t, err)
-		in, out := io.Pipe()
-		defer out.Close()
-		go func() { _, _ = out.Write(whole[:20000]) }()
-		p := (&peer{}).start(t, PublisherConfig{Open: func() (io.ReadCloser, error) { return in, nil }})
-		time.Sleep(time.Second)
-		p.stop()
-		require.NoError(t, <-p.done)
 	})
 }
 

@@ -5,11 +5,9 @@ import (
 	"io"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/player/catalog"
 	"sluice/player/cmaf"
 )
 
@@ -18,51 +16,6 @@ type openFunc = func() (io.ReadCloser, error)
 // renditions publishes the clip in two qualities; the second one is a short clip with other tracks of the same ids.
 func renditions(first, second string) PublisherConfig {
 	return PublisherConfig{Open: openFile(first), Renditions: []openFunc{openFile(second)}, Unpaced: true}
-}
-
-// Several inputs are like one with all tracks: ids differ, chunks come by decode time, groups start together.
-func TestRenditions(t *testing.T) {
-	f, s := newFeed(t, renditions(clip, withB))
-	require.Len(t, s.init.Tracks, 4)
-	times := map[uint32][]time.Duration{}
-	again, err := openSource(f.cfg)
-	require.NoError(t, err)
-	for {
-		c, err := again.Next()
-		if err == io.EOF {
-			break
-		}
-		require.NoError(t, err)
-		parsed, err := s.init.ParseChunk(c.Data)
-		require.NoError(t, err)
-		require.Equal(t, c, parsed)
-		at := s.init.Track(c.Track).Time(c.DecodeTime)
-		times[c.Track] = append(times[c.Track], at)
-		if c.Track == 3 {
-			// The frames of a file may be a little apart, as its writer left them.
-			require.InDelta(t, times[1][len(times[1])-1].Seconds(), at.Seconds(), 0.1)
-		}
-	}
-	require.Len(t, times[1], 250)
-	require.Len(t, times[3], 15)
-	require.NoError(t, again.Close())
-
-	require.NoError(t, f.run(t.Context(), s))
-	for id, objects := range map[uint32]int{1: 250, 2: 470, 3: 15, 4: len(times[4])} {
-		require.Len(t, allObjects(f.broadcast.media[id]), objects)
-	}
-	for _, o := range allObjects(f.broadcast.media[3]) {
-		require.Equal(t, uint64(7), o.location.Group, "a key frame within the group of the first input starts none")
-	}
-	for _, name := range []string{catalog.CommonName, catalog.MSFName} {
-		c, err := catalog.Parse(allObjects(f.broadcast.byName[name])[0].payload)
-		require.NoError(t, err)
-		var groups []int
-		for _, track := range c.Tracks {
-			groups = append(groups, track.AltGroup)
-		}
-		require.Equal(t, []int{1, 2, 1, 2}, groups, name)
-	}
 }
 
 // The same file twice has groups that start together.
