@@ -136,14 +136,6 @@ func TestLinkIsMadeAnew(t *testing.T) {
 	})
 }
 
-// relayEnds ends what the relay has, as Drain does when the last peer has left.
-func (s *Server) relayEnds() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	s.relay.Drain(ctx, "", 0)
-	return nil
-}
-
 // TestLinkTargets are useless without the secret, or with a wrong certificate.
 func TestLinkTargets(t *testing.T) {
 	var log lockedBuilder

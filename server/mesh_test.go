@@ -253,23 +253,6 @@ func TestMeshLimits(t *testing.T) {
 	})
 }
 
-// TestMeshOfLinkedProcesses replaces a process whose publishers stay with it: nodes reach them by the new one.
-func TestMeshOfLinkedProcesses(t *testing.T) {
-	var bus clustertest.Bus
-	old := start(t, Config{})
-	targets, err := old.LinkTargets()
-	require.NoError(t, err)
-	send := publish(t, old, "video")
-	a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
-	a.LinkTo(t.Context(), targets)
-	b.knowsRoute(t, 1)
-	got := receive(t, b.Server, "video")
-	send(0, []byte("x"))
-	require.Contains(t, string(got.await(t)), "x")
-	require.NoError(t, old.relayEnds())
-	b.knowsRoute(t, 0)
-}
-
 // TestFeedsOfOneNode has two sessions with the same node, as the origin and as the parent: they are one feed.
 func TestFeedsOfOneNode(t *testing.T) {
 	virtual(t, func(t *testing.T) {
@@ -327,29 +310,6 @@ func TestNodeWithUpstream(t *testing.T) {
 			send(0, []byte(name))
 			require.Contains(t, string(got.await(t)), name)
 		}
-	})
-}
-
-// TestNodeSendsClientsElsewhere drains a node that names another relay for its clients. Nodes do not go there: the
-// cluster says whom they ask next.
-func TestNodeSendsClientsElsewhere(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		elsewhere := start(t, Config{})
-		a, b, c := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b"), startNode(t, &bus, "", "c")
-		a.uri = "moqt://" + elsewhere.Addr().String()
-		send := publish(t, a.Server, "video")
-		c.knowsRoute(t, 1)
-		got := receive(t, c.Server, "video")
-		send(0, []byte("from a"))
-		require.Contains(t, string(got.await(t)), "from a")
-		send = publish(t, b.Server, "video")
-		c.knowsRoute(t, 2)
-		a.stop()
-		await(t, "b feeds c", func() bool { return b.subscribed() > 0 })
-		send(1, []byte("from b"))
-		require.Contains(t, string(got.await(t)), "from b")
-		require.Empty(t, elsewhere.relay.Sessions())
 	})
 }
 

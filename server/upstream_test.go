@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/pem"
@@ -112,28 +111,6 @@ func TestHostsOfGoaway(t *testing.T) {
 		k.mayMove = nil
 		require.Equal(t, own, k.follow(c.named), c.named)
 	}
-}
-
-// TestUpstreamsByNamespace has two upstream relays, each for a prefix.
-func TestUpstreamsByNamespace(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		general, other := start(t, Config{}), start(t, Config{})
-		edge := behind(t, Config{Upstream: UpstreamConfig{Routes: []UpstreamRoute{
-			{Prefix: moqt.Namespace{"live"}, URLs: []string{"moqt://" + other.Addr().String()}},
-		}}}, "moqt", general)
-		connected(t, edge, 2)
-		publish(t, general, "general")
-		send := publish(t, other, "video")
-		c := receive(t, edge, "video")
-		send(0, []byte("media"))
-		require.True(t, bytes.HasSuffix(c.await(t), []byte("media")))
-		sub, err := join(t, edge, nil).Subscribe(t.Context(), moqt.Subscribe{
-			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "general"},
-		}, make(streams))
-		require.NoError(t, err)
-		_, err = sub.Wait(t.Context())
-		require.ErrorContains(t, err, "DOES_NOT_EXIST", "the longer prefix counts")
-	})
 }
 
 // TestUpstreamWithAWrongCertificate expects one line that says what to do, however often the server tries.
