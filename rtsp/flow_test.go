@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bluenviron/gortsplib/v5"
-	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
@@ -195,33 +193,6 @@ func TestGaps(t *testing.T) {
 	require.EqualValues(t, 1, m.gap(1))
 }
 
-// TestLatePackets has packets come in another order. A late packet is not missing.
-func TestLatePackets(t *testing.T) {
-	for name, tt := range map[string]struct {
-		numbers []uint16
-		missing int
-	}{
-		"one is late":                             {[]uint16{100, 102, 101, 103}, 1},
-		"one comes twice":                         {[]uint16{100, 101, 102, 102, 101, 103}, 0},
-		"one that begins again":                   {[]uint16{65535, 1, 0, 2}, 1},
-		"the publisher restarts, and one is lost": {[]uint16{500, 501, 401, 402, 404}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testStream(t, 1<<20, func(s *streamTest) {
-				p, sink := s.player()
-				defer p.rest()
-				for _, number := range tt.numbers {
-					require.True(t, s.write(s.desc.Medias[0], &rtp.Packet{Payload: framePayload(1), Header: rtp.Header{
-						Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: number,
-					}}, time.Now(), time.Now()))
-				}
-				require.Len(t, sink.packets, len(tt.numbers))
-				require.EqualValues(t, tt.missing, p.outlets[s.lead].declined.packets)
-			})
-		})
-	}
-}
-
 // TestReportsAfterPause has a player pause while packets come. It has not lost these on the path. Losses there count as
 // before.
 func TestReportsAfterPause(t *testing.T) {
@@ -338,41 +309,6 @@ func TestLeftOutWhileCatchingUp(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestReportsByTCP takes reports of players by UDP only.
-func TestReportsByTCP(t *testing.T) {
-	t.Parallel()
-	for name, protocol := range protocols {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t)
-			pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
-			sub := play(t, s, "/live/cam", protocol)
-			pub.frames(3)
-			sub.expects(1, 3)
-			one := sub.got(description.MediaTypeVideo)[1]
-			report := &rtcp.ReceiverReport{Reports: []rtcp.ReceptionReport{{SSRC: one.SSRC}}}
-			require.NoError(t, sub.client.WritePacketRTCP(sub.desc.Medias[0], report))
-			require.NoError(t, sub.client.WritePacketRTCP(sub.desc.Medias[0], nackOf(one.SequenceNumber)))
-			eventually(t, "what came after the report", func() bool {
-				return counted(t, s, "nacked_packets_total", nackSent) == 1
-			})
-			require.Equal(t, protocol == gortsplib.ProtocolUDP, heeded(s))
-		})
-	}
-}
-
-// heeded reports whether a report of the only player was taken.
-func heeded(s *Server) bool {
-	for _, st := range s.all() {
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		for p := range st.players {
-			return p.outlets[st.lead].limit != rtpframe.Limit{}
-		}
-	}
-	return false
 }
 
 // everyOther is a rule.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,13 +17,9 @@ import (
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
-	"github.com/bluenviron/gortsplib/v5/pkg/format"
-	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/thorough"
-	"sluice/moqt"
 	"sluice/relay"
 )
 
@@ -114,27 +109,6 @@ func TestPermissions(t *testing.T) {
 	eventually(t, "the publishers' permission ends", func() bool { return counted(t, s, "publishers") == 0 })
 	require.Error(t, pub.client.Wait(), "its connection is closed")
 	require.Error(t, byUDP.client.Wait(), "its connection is closed")
-}
-
-// TestPortsUntilTheEnd checks that a publisher's UDP ports are not another's before its stream has ended.
-func TestPortsUntilTheEnd(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolUDP)
-	s.mu.Lock()
-	ending := s.streams[moqt.Namespace{"live", "cam"}.String()]
-	s.mu.Unlock()
-	ending.mu.Lock()
-	pub.client.Close()
-	eventually(t, "the publisher is leaving", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.streams) == 0
-	})
-	kept := s.plain.ports.sessions()
-	ending.mu.Unlock()
-	require.Equal(t, 1, kept)
-	eventually(t, "it has left", func() bool { return s.plain.ports.sessions() == 0 })
 }
 
 // sessions returns how many sessions have ports.
@@ -465,57 +439,6 @@ func TestSilentClients(t *testing.T) {
 	require.EqualValues(t, 1, counted(t, s, "publishers"))
 }
 
-// TestReportsKeepPlayers checks that a player by UDP which sends nothing but receiver reports stays, while one that is
-// silent has to leave: it is still there when a silent one has left that came when another silent one had left.
-func TestReportsKeepPlayers(t *testing.T) {
-	thorough.Only(t)
-	t.Parallel()
-	s := newServer(t, func(c *Config) { c.IdleTimeout, c.ReadTimeout = 2*idleSoon, time.Hour })
-	publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
-	reports, player := silentPlayer(t, s)
-	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
-	require.NoError(t, err)
-	to.Port++
-	report, err := (&rtcp.ReceiverReport{SSRC: 1}).Marshal()
-	require.NoError(t, err)
-	for range 2 {
-		_, silent := silentPlayer(t, s)
-		eventually(t, "the silent player leaves", func() bool {
-			_, err := reports.WriteTo(report, to)
-			require.NoError(t, err)
-			return !isThere(s, silent)
-		})
-	}
-	require.True(t, isThere(s, player), "reports do not keep it")
-}
-
-// silentPlayer plays by UDP, and sends no more. It returns the socket for RTCP, and the address of the player.
-func silentPlayer(t *testing.T, s *Server) (rtcpPort *net.UDPConn, player string) {
-	t.Helper()
-	address, err := net.ResolveUDPAddr("udp", freePair(t))
-	require.NoError(t, err)
-	address.Port++
-	rtcpPort, err = net.ListenUDP("udp", address)
-	require.NoError(t, err)
-	t.Cleanup(func() { rtcpPort.Close() })
-	c := dialRaw(t, s)
-	url := "rtsp://" + s.Addr().String() + "/live/cam"
-	res := c.ask("SETUP", url+"/trackID=0",
-		fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", address.Port-1, address.Port))
-	require.Equal(t, base.StatusOK, res.StatusCode)
-	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
-	require.Equal(t, base.StatusOK, c.ask("PLAY", url, "Session: "+id).StatusCode)
-	player = c.LocalAddr().String()
-	require.True(t, isThere(s, player))
-	require.NoError(t, c.Close())
-	return rtcpPort, player
-}
-
-// isThere reports whether a session is there that began on a connection from an address.
-func isThere(s *Server, remote string) bool {
-	return slices.ContainsFunc(s.cfg.Relay.Guests(), func(g relay.GuestStatus) bool { return g.Remote == remote })
-}
-
 // TestSilentConnections checks that silent connections end, before and after the handshake of TLS.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
@@ -638,39 +561,6 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	_, err := io.ReadAll(second)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, counted(t, s, "refused_connections_total", "address"))
-}
-
-// TestRTSPS publishes and plays over TLS, with the largest packets.
-func TestRTSPS(t *testing.T) {
-	t.Parallel()
-	s, conf := newTLSServer(t)
-	url := "rtsps://" + s.TLSAddr().String() + "/live/cam"
-	desc := broadcast()
-	pub := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), TLSConfig: conf}
-	require.NoError(t, pub.StartRecording(url, desc))
-	t.Cleanup(pub.Close)
-	u, err := base.ParseURL(url)
-	require.NoError(t, err)
-	sub := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP), TLSConfig: conf, Scheme: u.Scheme, Host: u.Host}
-	require.NoError(t, sub.Start())
-	t.Cleanup(sub.Close)
-	played, _, err := sub.Describe(u)
-	require.NoError(t, err)
-	require.NoError(t, sub.SetupAll(played.BaseURL, played.Medias))
-	got := make(chan []byte, 2)
-	sub.OnPacketRTPAny(func(_ *description.Media, _ format.Format, p *rtp.Packet) { got <- p.Payload })
-	_, err = sub.Play(nil)
-	require.NoError(t, err)
-	large := append(framePayload(1), make([]byte, maxPacket-12-6)...)
-	for i, payload := range [][]byte{large, framePayload(2)} {
-		require.NoError(t, pub.WritePacketRTP(desc.Medias[0], &rtp.Packet{
-			Header: rtp.Header{Version: 2, PayloadType: 96, SequenceNumber: uint16(i)}, Payload: payload,
-		}))
-	}
-	eventually(t, "packets", func() bool { return len(got) == 2 })
-	require.Equal(t, large, <-got)
-	require.Equal(t, framePayload(2), <-got)
-	require.Zero(t, counted(t, s, "dropped_packets_total", dropQueueFull))
 }
 
 // FuzzPackets shifts any packet, which changes two fields and nothing else, and writes it to a stream.

@@ -17,9 +17,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
-	"sluice/claim"
 	"sluice/fastpath"
-	"sluice/internal/rtpframe"
 	"sluice/lab"
 	"sluice/lab/labtest"
 	"sluice/relay"
@@ -207,25 +205,6 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// TestKernelWorkers has more players than one packet's budget serves. The kernel sends to all, and each gets each
-// packet once.
-func TestKernelWorkers(t *testing.T) {
-	t.Parallel()
-	w := newKernelWorldWith(t, lab.Topology{Subscribers: 2}, fastpath.Settings{MaxCopies: 1, Workers: 2})
-	pub := w.publish(false)
-	var players []*receiver
-	for i := range 9 {
-		players = append(players, w.play(w.lab.Subscribers[i%2], false))
-	}
-	w.onceKernel(pub, len(players)) // a worker that begins late is left alone for a while
-	require.NotZero(t, w.count("job_given"))
-	pub.frames(20)
-	pub.received(w.Server, 2*int(pub.number))
-	for _, p := range players {
-		p.expects(1, pub.number)
-	}
-}
-
 // TestKernelBeyondQuota checks that the kernel sends no more to a player whose quota is used up, in streams with groups
 // and without, and that this is counted.
 func TestKernelBeyondQuota(t *testing.T) {
@@ -262,44 +241,5 @@ func TestKernelBeyondQuota(t *testing.T) {
 			require.Equal(t, before, w.byKernel())
 			require.Equal(t, !groups, counted(t, w.Server, "dropped_packets_total", dropQuota) > 2)
 		})
-	}
-}
-
-// layer is a slice of H.265 in one of three temporal layers. Each tenth is a key frame, and no others are references.
-func layer(number uint32) []byte {
-	const trailN, idr = 0, 19
-	header := []byte{trailN << 1, byte(1 + number%3)}
-	if number%10 == 1 {
-		header = []byte{idr << 1, 1}
-	}
-	return append(header, framePayload(number)...)
-}
-
-// TestKernelLayers has a limit begin for a player of a video with temporal layers, which the kernel does not look at
-// before. It knows from user space which layer is the highest: only that is left out.
-func TestKernelLayers(t *testing.T) {
-	t.Parallel()
-	w := newKernelWorld(t, lab.Topology{Subscribers: 1})
-	h := w.lab.Publisher
-	pub := &sender{t: t, client: w.client(h), desc: broadcast(), slice: layer}
-	pub.desc.Medias[0].Formats = []format.Format{&format.H265{PayloadTyp: 96}}
-	require.NoError(t, pub.client.StartRecording(w.url(h, false).String(), pub.desc))
-	t.Cleanup(pub.client.Close)
-	w.play(w.lab.Subscribers[0], false)
-	w.untilKernel(pub, 1)
-	for pub.number%30 != 21 { // a key frame, and the next one is of the layer in the middle
-		w.frame(pub)
-	}
-	s := w.published()
-	s.mu.Lock()
-	for p := range s.players {
-		p.outlets[s.lead].use(func(f *rtpframe.Flow) { // so much is in the bucket that only disposable frames do not go
-			f.SetBucket(claim.Bucket{Rate: 250, Burst: 250 * 4000}, s.clock.Now().Add(2500*time.Second))
-		})
-	}
-	s.mu.Unlock()
-	for _, bucket := range []uint64{0, 1, 1, 1, 2, 2, 2, 3} {
-		w.frame(pub)
-		require.Equal(t, bucket, w.count("copy_bucket"), "frame %d, of layer %d", pub.number, pub.number%3)
 	}
 }

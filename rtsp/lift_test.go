@@ -142,26 +142,6 @@ func TestOnDemand(t *testing.T) {
 	next.expects(c.frames[second : second+5])
 }
 
-// TestOnDemandAfterGap checks that a broadcast goes on with the next key frame, for sound, too, if the last one was not
-// kept.
-func TestOnDemandAfterGap(t *testing.T) {
-	t.Parallel()
-	c := newCamera(t, func(cfg *Config) { cfg.CacheSize = 1 })
-	c.sends(0, second)
-	c.works(0)
-	c.sends(second, second+2)
-	v := c.view()
-	c.works(1)
-	c.sends(second+2, second+4)
-	for i := range c.times {
-		c.times[i] += 90_000
-	}
-	c.sends(0, second)
-	v.has(second)
-	c.client.Close()
-	v.expects(c.frames[:second])
-}
-
 // TestResumption checks that only decodable frames follow a gap: sound goes on after the picture, unless that has no
 // key frame.
 func TestResumption(t *testing.T) {

@@ -546,31 +546,6 @@ func TestTimeGoesBack(t *testing.T) {
 	require.EqualValues(t, 70_080, at(audio, 40))
 }
 
-// TestDecodeTimesGoOn checks that the times of the MoQ broadcast do so, too.
-func TestDecodeTimesGoOn(t *testing.T) {
-	t.Parallel()
-	desc := broadcast()
-	desc.Medias = desc.Medias[1:] // Opus
-	in, out := io.Pipe()
-	u := newUplink(desc, out, nil)
-	for i, at := range []int64{0, 960, 480_000, 0, 960} {
-		p := &rtp.Packet{Payload: []byte{0xfc, 1, 2}, Header: rtp.Header{SequenceNumber: uint16(i)}}
-		require.True(t, u.offer(arrival{media: desc.Medias[0], rtp: p, at: at}))
-	}
-	close(u.queue)
-	go func() { _ = u.run() }() // it ends with the queue
-	r := cmaf.NewReader(in)
-	init, err := r.Init()
-	require.NoError(t, err)
-	for _, want := range []int{0, 960, 480_000, 480_001, 480_960} {
-		c, err := r.Next()
-		require.NoError(t, err)
-		samples, err := init.Samples(c.Data)
-		require.NoError(t, err)
-		require.EqualValues(t, 48_000+want, samples[0].DecodeTime)
-	}
-}
-
 // TestEarlyBytes checks that chunks before the beginning have a limit in bytes.
 func TestEarlyBytes(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
@@ -54,21 +53,6 @@ func TestNACK(t *testing.T) {
 		require.Empty(t, sink.packets, "of long ago")
 		require.Equal(t, 2, s.nacked(nackUnknown))
 		require.Empty(t, p.again.times, "what is not kept is forgotten")
-	})
-}
-
-// TestNACKByRule has a player ask for frames that an operator's rule has left out for it.
-func TestNACKByRule(t *testing.T) {
-	testStream(t, 1<<20, func(s *streamTest) {
-		s.policy.rule = everyOther{}
-		p, sink := s.player()
-		s.frames(5)
-		require.Equal(t, span(1, 1), sink.numbers())
-		for number := range uint16(5) {
-			p.hear(s.desc.Medias[0], nackOf(1+number+p.outlets[s.lead].shift.sequence), true)
-		}
-		require.Equal(t, span(1, 1), sink.numbers())
-		require.Equal(t, 5, s.nacked(nackUnknown))
 	})
 }
 
@@ -219,17 +203,4 @@ func TestNACKLimit(t *testing.T) {
 		p.hear(&description.Media{}, nackOf(1), true)
 		require.Len(t, sink.packets, 4)
 	})
-}
-
-// TestNACKByUDP sends a NACK as a player does.
-func TestNACKByUDP(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
-	sub := play(t, s, "/live/cam", gortsplib.ProtocolUDP)
-	pub.frames(3)
-	sub.expects(1, 3)
-	lost := sub.got(description.MediaTypeVideo)[1]
-	require.NoError(t, sub.client.WritePacketRTCP(sub.desc.Medias[0], nackOf(lost.SequenceNumber)))
-	eventually(t, "the answer", func() bool { return counted(t, s, "nacked_packets_total", nackSent) == 1 })
 }

@@ -145,41 +145,6 @@ func TestSRTPIsEncrypted(t *testing.T) {
 	require.Len(t, keys, 6, "each media of each client has a key of its own")
 }
 
-// TestSRTPWithLoss drops each third datagram of the publisher, and each fourth one of the player: the rest arrives, and
-// the numbers have the gaps.
-func TestSRTPWithLoss(t *testing.T) {
-	t.Parallel()
-	w := newSecureServer(t)
-	lose := func(each int) func([]byte) []byte {
-		var mu sync.Mutex
-		n := 0
-		return func(b []byte) []byte {
-			mu.Lock()
-			defer mu.Unlock()
-			if n++; n%each == 0 {
-				return nil
-			}
-			return b
-		}
-	}
-	pub := w.publish("/live/cam", func(c *gortsplib.Client) { c.ListenPacket = tapped(lose(3), nil) })
-	sub := w.play("/live/cam", func(c *gortsplib.Client) { c.ListenPacket = tapped(nil, lose(4)) })
-	all := func() []*rtp.Packet { return sub.got(description.MediaTypeVideo) }
-	eventually(t, "50 frames", func() bool {
-		pub.frames(10) // the library holds back packets after a gap
-		return len(all()) >= 50
-	})
-	got := all()
-	for i, p := range got {
-		n := uint32(p.Payload[2])<<24 | uint32(p.Payload[3])<<16 | uint32(p.Payload[4])<<8 | uint32(p.Payload[5])
-		require.Equal(t, framePayload(n), p.Payload)
-		if i > 0 {
-			require.Positive(t, int16(p.SequenceNumber-got[i-1].SequenceNumber))
-		}
-	}
-	require.Zero(t, counted(t, w, "ignored_packets_total", ignoredSRTP))
-}
-
 // TestSRTPPause has a player pause and play: it gets the last group again, with new numbers. It uses the TLS
 // connection, because the library's client receives nothing by UDP after PAUSE.
 func TestSRTPPause(t *testing.T) {
@@ -201,22 +166,6 @@ func TestSRTPPause(t *testing.T) {
 		numbers[p.SequenceNumber] = true
 	}
 	require.Len(t, numbers, 20)
-}
-
-// TestSRTPPublisherPauses has a publisher pause and record again: its packets are taken as before.
-func TestSRTPPublisherPauses(t *testing.T) {
-	t.Parallel()
-	w := newSecureServer(t)
-	pub, sub := w.publish("/live/cam"), w.play("/live/cam")
-	pub.frames(5)
-	sub.expects(1, 5)
-	_, err := pub.client.Pause()
-	require.NoError(t, err)
-	_, err = pub.client.Record()
-	require.NoError(t, err)
-	pub.frames(5)
-	sub.expects(1, 10)
-	require.Zero(t, counted(t, w, "ignored_packets_total", ignoredReplay))
 }
 
 // TestNumbering checks that numbers only go forward, in small steps.
