@@ -167,20 +167,6 @@ func TestMalformedTracks(t *testing.T) {
 	}
 }
 
-func TestDatagramsAreForwardedOnce(t *testing.T) {
-	k := newSink(CacheConfig{})
-	d := func(id uint64) *Datagram { return &Datagram{Group: 1, ID: id, Payload: []byte("x")} }
-	for _, step := range []struct {
-		id      uint64
-		forward bool
-	}{{5, true}, {5, false}, {3, true}, {9, true}, {3, false}} {
-		forward, err := k.track.AddDatagram(d(step.id))
-		require.NoError(t, err)
-		require.Equal(t, step.forward, forward)
-	}
-	require.Equal(t, moqt.Location{Group: 1, Object: 9}, *k.track.Largest())
-}
-
 func TestObjectsThatDoNotExistAreNotForwarded(t *testing.T) {
 	k := newSink(CacheConfig{})
 	k.track.AddAbsent(moqt.Range{Start: moqt.Location{Group: 3, Object: 2}, End: moqt.Location{Group: 3, Object: 3}})

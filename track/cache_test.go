@@ -50,53 +50,12 @@ func TestGroupsExpire(t *testing.T) {
 	require.Zero(t, k.cache.Bytes())
 }
 
-func TestTheCurrentGroupOfALiveTrackStays(t *testing.T) {
-	k := newSink(CacheConfig{Duration: 10 * time.Second})
-	k.track.SetLive(true)
-	require.NoError(t, came{group: 1, objects: objects(0), fin: true}.arrive(k))
-	require.NoError(t, came{group: 2, objects: objects(0, 1), fin: true}.arrive(k))
-	k.pass(time.Hour)
-	require.Equal(t, []uint64{2}, k.held(1, 2))
-	require.Equal(t, []*Segment{k.segments[1]}, k.track.Segments(2))
-	require.Empty(t, k.track.Segments(3))
-	k.track.SetLive(false)
-	k.pass(0)
-	k.pass(0)
-	require.Zero(t, k.cache.Bytes())
-}
-
-func TestAPublisherThatComesBackMaySendAgainWhatIsGone(t *testing.T) {
-	k := newSink(CacheConfig{Duration: 10 * time.Second})
-	require.NoError(t, came{group: 1, objects: objects(0), fin: true}.arrive(k))
-	k.pass(11 * time.Second)
-	require.NoError(t, came{group: 2, objects: objects(0), fin: true}.arrive(k))
-	k.track.SetLive(true)
-	k.segments = nil
-	require.NoError(t, came{group: 1, objects: objects(0), fin: true}.arrive(k))
-	require.NoError(t, came{group: 2, objects: objects(0), fin: true}.arrive(k))
-	require.Len(t, k.segments, 1)
-	require.Equal(t, uint64(1), k.segments[0].Group)
-}
-
 func TestMaxCacheDurationEvictsEarlier(t *testing.T) {
 	k := newSink(CacheConfig{Duration: 10 * time.Second})
 	k.track.SetMaxCacheDuration(2 * time.Second)
 	require.NoError(t, came{group: 1, objects: objects(0), fin: true}.arrive(k))
 	k.pass(3 * time.Second)
 	require.Empty(t, k.held(1))
-}
-
-func TestNothingIsCachedIfSwitchedOff(t *testing.T) {
-	k := newSink(CacheConfig{Duration: -1})
-	s := k.source(plain)
-	b := encode(plain, testObject{payload: string(pattern(0, 1<<20))})
-	require.NoError(t, feed(s, b))
-	require.Less(t, k.cache.Bytes(), int64(300_000))
-	require.NoError(t, fin(s))
-	_, err := k.track.AddDatagram(&Datagram{Group: 7, ID: 1, Payload: make([]byte, 100_000)})
-	require.NoError(t, err)
-	require.Less(t, k.cache.Bytes(), int64(2000))
-	require.Empty(t, k.held(7))
 }
 
 func TestReadersPinTheirGroup(t *testing.T) {

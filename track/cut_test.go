@@ -77,18 +77,6 @@ func TestCutAndReleased(t *testing.T) {
 	require.Zero(t, k.cache.Bytes())
 }
 
-// A stream breaks off before its FIN comes, and another one has brought all of the subgroup.
-func TestCutBeforeFIN(t *testing.T) {
-	k := newSink(CacheConfig{Grace: time.Minute})
-	active, other := k.source(plain), k.source(plain)
-	require.NoError(t, feed(active, encode(plain, objects(0, 1)...)))
-	require.NoError(t, feed(other, encode(plain, objects(0, 1)...)))
-	require.NoError(t, fin(other))
-	require.NoError(t, active.Cut())
-	require.Equal(t, Finished, stateOf(k.segments[0].Log))
-	require.Equal(t, objects(0, 1), received(t, k.segments[0]))
-}
-
 // The first part of a subgroup comes behind the second one, and breaks off before that ends.
 func TestFirstPartComesLast(t *testing.T) {
 	for name, end := range map[string]func(*Source) error{
@@ -205,23 +193,6 @@ func TestDerivedIsCut(t *testing.T) {
 	require.Equal(t, objects(0, 1, 2), content(t, seg))
 	require.NoError(t, fin(again))
 	require.Equal(t, Finished, stateOf(seg.Log))
-}
-
-// What may come in a segment that was cut comes after a position.
-func TestPositionOfACutSegment(t *testing.T) {
-	k := newSink(CacheConfig{Grace: time.Minute})
-	s := k.source(plain)
-	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)))
-	require.NoError(t, s.Cut())
-	now := k.track.Position()
-	defer now.Close()
-	require.Len(t, now.Open, 1)
-	next, ok := now.Open[0].Next()
-	require.True(t, ok)
-	require.Equal(t, uint64(2), next)
-	k.segments[0].Log.Discard(math.MaxInt64)
-	require.NoError(t, feed(k.source(plain), encode(plain, object(2))), "the position keeps it")
-	require.Len(t, k.segments, 1)
 }
 
 // A relay that has lost its source asks the next source for objects that it may have missed.

@@ -1,7 +1,6 @@
 package track
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -312,35 +311,4 @@ func TestSegmentsOfAFetchAreLimited(t *testing.T) {
 		walk(t, k.track, moqt.Range{Start: loc(1, 0), End: loc(1, 3*maxFetched-1)}, time.Time{}))
 	k.track.Close()
 	require.Zero(t, k.cache.Bytes())
-}
-
-// Ids far apart make an index of many blocks. A reader that releases it piece by piece finds the rest at any time.
-func TestObjectIndexIsDiscardedPieceByPiece(t *testing.T) {
-	var mem Memory
-	l := NewLog(0, &mem)
-	const n, size = 3000, 100
-	for i := range int64(n) {
-		start := i * size
-		o := Object{ID: uint64(i) << 33, Start: start, PayloadStart: start + 10, End: start + size, Received: epoch}
-		require.NoError(t, l.AddObject(o))
-		l.Append(bytes.Repeat([]byte{1}, size))
-	}
-	r, err := l.NewReader(0, nil)
-	require.NoError(t, err)
-	l.Discard(math.MaxInt64)
-	before := mem.Bytes()
-	for off := int64(0); off < n*size; off += 1000 {
-		r.Release(off)
-		o, ok := l.Covering(off)
-		require.True(t, ok)
-		require.Equal(t, off/size*size, o.Start)
-		got, ok := l.Seek(o.ID)
-		require.True(t, ok)
-		require.Equal(t, o, got)
-	}
-	require.Less(t, mem.Bytes(), before/2)
-	require.LessOrEqual(t, l.objects.gone, len(l.objects.blocks))
-	l.Finish()
-	r.Close()
-	require.Zero(t, mem.Bytes())
 }

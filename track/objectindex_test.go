@@ -2,7 +2,6 @@ package track
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -39,20 +38,6 @@ func TestObjectIndexFindsByIDAndOffset(t *testing.T) {
 			checkIndex(t, l, objects)
 		})
 	}
-}
-
-func TestObjectIndexOfManyObjects(t *testing.T) {
-	l := NewLog(0, nil)
-	var objects []Object
-	id, off := uint64(3), int64(0)
-	for range 5000 {
-		o := Object{ID: id, Start: off, IDEnd: off + 1, PayloadStart: off + 3, End: off + 3 + rand.Int64N(40),
-			Received: epoch.Add(time.Duration(off) * time.Microsecond)}
-		require.NoError(t, l.AddObject(o))
-		objects = append(objects, o)
-		id, off = id+1+rand.Uint64N(3), o.End
-	}
-	checkIndex(t, l, objects)
 }
 
 func checkIndex(t *testing.T, l *Log, objects []Object) {

@@ -166,34 +166,6 @@ func TestOnlyCheckedBytesBecomeVisible(t *testing.T) {
 	require.Equal(t, []any{Reset, uint64(3)}, []any{st, code})
 }
 
-func TestSubgroupIDs(t *testing.T) {
-	for mode, want := range map[moqt.SubgroupIDMode]uint64{
-		moqt.SubgroupIDZero: 0, moqt.SubgroupIDFirstObject: 4, moqt.SubgroupIDPresent: 9,
-	} {
-		k := newSink(CacheConfig{})
-		h := moqt.SubgroupHeader{SubgroupIDMode: mode, SubgroupID: 9}
-		require.NoError(t, feed(k.source(h), encode(h, object(4))))
-		require.Equal(t, want, k.segments[0].Subgroup)
-		require.Equal(t, uint64(4), k.segments[0].First)
-	}
-}
-
-func TestFinWithinAnObject(t *testing.T) {
-	b := encode(plain, objects(0, 1)...)
-	for cut := range len(b) {
-		k := newSink(CacheConfig{})
-		s := k.source(plain)
-		require.NoError(t, feed(s, b[:cut]))
-		if cut == 0 || cut == len(encode(plain, object(0))) {
-			require.NoError(t, fin(s))
-			continue
-		}
-		var violation *moqt.ProtocolError
-		require.ErrorAs(t, fin(s), &violation)
-		require.NoError(t, s.Close(0))
-	}
-}
-
 // A merge test plays steps of several publishers A, B, … of one subgroup and checks what subscribers get.
 type mergeStep struct {
 	who     int
