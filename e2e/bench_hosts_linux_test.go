@@ -103,7 +103,7 @@ func TestBenchHosts(t *testing.T) {
 	}
 	require.Equal(t, []string{"pub eth0", "relay up", "sub eth0"}, machines)
 	require.Equal(t, system.FastPath, r.Systems[0].Name)
-	require.NoError(t, report.Write(t.TempDir(), r, true))
+	require.NoError(t, report.Write(t.TempDir(), r))
 	after, err := filepath.Glob("/tmp/sluice-bench-*")
 	require.NoError(t, err)
 	require.Subset(t, before, after, "nothing is left; other benches may come to their end")

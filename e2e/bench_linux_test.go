@@ -35,7 +35,7 @@ func measure(t *testing.T, cfg bench.RunConfig) *result.Report {
 		t.Skip(missing)
 	}
 	require.NoError(t, err)
-	require.NoError(t, report.Write(t.TempDir(), *r, true))
+	require.NoError(t, report.Write(t.TempDir(), *r))
 	return r
 }
 

@@ -249,15 +249,22 @@ func (p *publisher) HandleSubscribe(pub *session.Publication) {
 
 func (w *world) publisher(scheme string) *publisher {
 	w.Helper()
+	p, _ := w.publisherOf("live", w.lab.Publisher, scheme)
+	return p
+}
+
+// publisherOf publishes a namespace from a host.
+func (w *world) publisherOf(namespace string, from *lab.Host, scheme string) (*publisher, *session.Session) {
+	w.Helper()
 	if scheme == "https" {
 		w.excused = []string{fastpathtest.HeaderApart}
 	}
 	p := &publisher{subscribed: make(chan *session.Publication, 100)}
-	s := w.connect(w.lab.Publisher, scheme, p, transport.Limits{})
-	ns, err := s.PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+	s := w.connect(from, scheme, p, transport.Limits{})
+	ns, err := s.PublishNamespace(w.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{namespace}})
 	require.NoError(w, err)
 	require.NoError(w, ns.Wait(w.Context()))
-	return p
+	return p, s
 }
 
 func trackName(n int) moqt.FullTrackName {
