@@ -15,6 +15,17 @@ var (
 	hostileHosts = []string{"sub6", "sub7"}
 )
 
+// Hosts of honest clients of RTSP. RTP by UDP does not survive bad links, nor RTSP another address, so each has one
+// kind of link: bad ones with media on the TCP connection, and clean ones with media by UDP.
+const (
+	tcpHost       = "sub8"
+	publisherHost = "sub9" // by UDP
+	playerHost    = "sub10"
+)
+
+// rtspHosts is how many they are.
+const rtspHosts = 3
+
 // role is what an honest process does at each of the relays.
 type role struct {
 	broadcast string // name
@@ -53,7 +64,8 @@ func namespace(relay int, broadcast string) moqt.Namespace {
 type attachPoint struct{ device, name string }
 
 var attachPoints = []attachPoint{
-	{"up", "server_ingress"}, {"up", "client_egress"}, {"down", "server_ingress"}, {"down", "client_egress"},
+	{"up", "server_ingress"}, {"up", "rtp_ingress"}, {"up", "client_egress"},
+	{"down", "server_ingress"}, {"down", "rtp_ingress"}, {"down", "client_egress"},
 }
 
 func (p attachPoint) String() string { return p.name + " of " + p.device }

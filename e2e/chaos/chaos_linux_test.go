@@ -30,7 +30,7 @@ func TestChaos(t *testing.T) {
 	require.NoError(t, err)
 	defer kernel.close()
 
-	l := labtest.New(t, lab.Topology{Subscribers: len(honestHosts) - 1 + len(hostileHosts), Seed: seed})
+	l := labtest.New(t, lab.Topology{Subscribers: len(honestHosts) - 1 + len(hostileHosts) + rtspHosts, Seed: seed})
 	r := newRun(t, l)
 	var starts []held
 	for i, act := range []time.Duration{firstAct, duration} {

@@ -4,9 +4,10 @@
 // subscribers use both over both transports: sluice pub and sluice sub, as processes. Meanwhile it does to them what a
 // seeded schedule says: attacks of package hostile, forged and replayed packets, links that lose, reorder, duplicate
 // and delay, ports and addresses that change, kill -9, programs that are detached from their devices behind the
-// relay's back, new certificates and tokens.
+// relay's back, new certificates and tokens. Clients of RTSP publish and play, too, and others attack: each kind has a
+// host with the links that it survives.
 //
-// Each subscriber's objects are compared as they arrive. At the end all of them must be
+// Each subscriber's objects, and each player's packets, are compared as they arrive. At the end all of them must be
 // there, the relays must hold no more than after a first short act, and neither their logs nor the kernel's may have
 // what nobody expects.
 //
@@ -14,5 +15,5 @@
 //	make chaos CHAOS=30s SEED=7    the same seed makes the same schedule
 //
 // The test needs root. Without CHAOS it does not run. make check runs two minutes of it, with a seed that its commit
-// gives. Relays that feed each other, clusters and guests by RTSP are simulated (docs/simulation.md).
+// gives. Relays that feed each other, and clusters, are simulated (docs/simulation.md).
 package chaos

@@ -24,6 +24,7 @@ type forger struct {
 	random *rand.Rand
 	source net.HardwareAddr // of the host
 	socket int              // at the port to the relays
+	intact bool             // it leaves payloads as they are: RTP does not protect them
 	behind sync.WaitGroup   // packets that are still to be sent
 }
 
@@ -109,7 +110,11 @@ func (f *forger) forge(frame []byte) (forged []byte, later bool) {
 	}
 	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
 	payload := append([]byte(nil), udp.Payload...)
-	switch f.random.IntN(10) {
+	kind := f.random.IntN(10)
+	if f.intact && kind >= 2 && kind <= 5 {
+		return nil, false
+	}
+	switch kind {
 	case 0, 1: // again
 	case 2, 3: // another byte somewhere
 		payload[f.random.IntN(len(payload))] ^= byte(1 + f.random.IntN(255))

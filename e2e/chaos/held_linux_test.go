@@ -45,6 +45,12 @@ var heldMetrics = []string{
 	"sluice_relay_accounts", "sluice_relay_open_requests",
 }
 
+// heldByRTSP are more of them, of a relay that serves RTSP.
+var heldByRTSP = []string{
+	"sluice_relay_guests", "sluice_rtsp_publishers", "sluice_rtsp_players", "sluice_rtsp_uplinks",
+	"sluice_rtsp_broadcasts", "sluice_rtsp_cache_bytes",
+}
+
 // holds returns what a relay holds now.
 func (r *relay) holds() (held, error) {
 	for range 2 { // the second one frees what pools kept at the first
@@ -57,7 +63,11 @@ func (r *relay) holds() (held, error) {
 		return nil, err
 	}
 	h, all := make(held), procfs.ParsePrometheus(text)
-	for _, name := range heldMetrics {
+	names := heldMetrics
+	if r.rtsp != 0 {
+		names = slices.Concat(names, heldByRTSP)
+	}
+	for _, name := range names {
 		value, ok := all[name]
 		if !ok {
 			return nil, fmt.Errorf("there is no metric %s", name)

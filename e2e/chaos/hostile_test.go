@@ -29,6 +29,8 @@ type task struct {
 	URL    string             `json:"url"`
 	Token  string             `json:"token"`
 	Victim moqt.FullTrackName `json:"victim"`
+	// RTSP says whom to attack by RTSP, instead of at the URL.
+	RTSP *hostile.RTSPClient `json:"rtsp,omitempty"`
 }
 
 // attackPause is the time between two sessions of an attacker.
@@ -58,8 +60,20 @@ func beHostile(text string) int {
 	return 0
 }
 
+// attackRTSP attacks once by RTSP, until ctx ends.
+func (t *task) attackRTSP(ctx context.Context) error {
+	i := slices.IndexFunc(hostile.RTSPAttacks, func(a hostile.RTSPAttack) bool { return a.Name == t.Attack })
+	if i < 0 {
+		return fmt.Errorf("there is no attack %q: %w", t.Attack, hostile.ErrUndefended)
+	}
+	return hostile.RTSPAttacks[i].Run(ctx, *t.RTSP)
+}
+
 // attackOnce attacks once, on a session of its own, which ends with ctx.
 func (t *task) attackOnce(ctx context.Context) error {
+	if t.RTSP != nil {
+		return t.attackRTSP(ctx)
+	}
 	i := slices.IndexFunc(hostile.Attacks, func(a hostile.Attack) bool { return a.Name == t.Attack })
 	if i < 0 {
 		return fmt.Errorf("there is no attack %q: %w", t.Attack, hostile.ErrUndefended)

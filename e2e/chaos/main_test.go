@@ -12,5 +12,8 @@ func TestMain(m *testing.M) {
 	if task := os.Getenv(taskVariable); task != "" {
 		os.Exit(beHostile(task))
 	}
+	if task := os.Getenv(rtspVariable); task != "" {
+		os.Exit(beRTSP(task))
+	}
 	os.Exit(clitest.Main(m, "sluice"))
 }

@@ -37,6 +37,7 @@ type relayConfig struct {
 	title   string
 	host    *lab.Host
 	port    int
+	rtsp    int // TCP port; 0: none
 	admin   string
 	dir     string       // with its certificates and tokens; relays that share one have the same
 	args    []string     // besides those that all relays have
@@ -172,6 +173,9 @@ var knownMessages = []string{
 	"reloaded the authorization tokens", "reloaded the TLS certificate", "a quota is used up", "malformed track",
 	"a publisher was replaced, as it does not answer any more", "no process can replace this one while it runs",
 	"draining", "ended",
+	"published by RTSP", "the publisher by RTSP has left", "an RTSP broadcast has no codec that MoQ broadcasts have",
+	"an RTSP broadcast is not a MoQ broadcast any more", "RTSP clients do not get a MoQ broadcast",
+	"user space sends the packets of an RTSP publisher",
 }
 
 // checkMessage returns an error for a message that a relay must not log.

@@ -33,7 +33,8 @@ type run struct {
 	file     string
 	clients  []*client
 	living   *errgroup.Group // of the clients
-	received atomic.Int64    // objects
+	rtsp     rtspPeers
+	received atomic.Int64 // objects
 	hostile  sync.WaitGroup
 
 	ctx  context.Context // ends with the first failure
@@ -54,8 +55,12 @@ func newRun(t *testing.T, l *lab.Lab) *run {
 	for i, name := range relayNames {
 		relay, err := startRelay(relayConfig{
 			title: "relay " + name, host: l.Relay, port: 4443 + i, admin: fmt.Sprintf("127.0.0.1:%d", 4480+i),
-			dir:  t.TempDir(),
-			args: []string{"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i]},
+			rtsp: 8554 + i, dir: t.TempDir(),
+			args: []string{
+				"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i],
+				"--rtsp", fmt.Sprintf(":%d", 8554+i), "--rtsp-rtp", fmt.Sprintf(":%d", 8000+2*i),
+				"--rtsp-idle-timeout", "10s",
+			},
 			message: func(line string) {
 				if err := checkMessage(line, knownMessages); err != nil {
 					r.fail(fmt.Errorf("relay %s: %w", name, err))
@@ -108,9 +113,11 @@ func (r *run) act(schedule []event, duration time.Duration) (err error) {
 		func() error { return r.open(viewers, true) },
 		r.awaitViewers,
 		func() error { return r.open(publishers, false) },
+		r.openRTSP,
 		r.exercise,
 		func() error { return r.play(schedule) },
 		r.calm,
+		r.endRTSP,
 		r.awaitClients,
 	} {
 		if err := step(); err != nil {
@@ -232,7 +239,7 @@ func (r *run) calm() error {
 	for _, p := range r.points {
 		errs = append(errs, p.attach())
 	}
-	for _, h := range honestHosts {
+	for _, h := range weatherHosts() {
 		errs = append(errs, r.setLink(h, "clean"))
 	}
 	for _, relay := range r.relays {
@@ -250,6 +257,8 @@ func (r *run) do(e event) error {
 	switch e.kind {
 	case attack:
 		return r.attack(e)
+	case rtspAttack:
+		return r.attackRTSP(e)
 	case forge:
 		return r.forge(e)
 	case conditions:
@@ -339,6 +348,7 @@ func (r *run) forge(e event) error {
 	if err != nil {
 		return err
 	}
+	f.intact = e.host == publisherHost
 	ctx, cancel := context.WithTimeout(r.ctx, e.lasts)
 	r.hostile.Go(func() {
 		defer cancel()
@@ -371,7 +381,7 @@ func (r *run) exercise() error {
 // undone returns something that the kernel of the first relay has not done, or "".
 func (r *run) undone() (reason string, err error) {
 	counts, err := r.relays[0].counts()
-	for _, reason := range []string{"copy_sent", "packet_forged", "packet_replayed"} {
+	for _, reason := range []string{"copy_sent", "packet_forged", "packet_replayed", "rtp_forwarded"} {
 		if err == nil && counts[reason] == 0 {
 			return reason, nil
 		}

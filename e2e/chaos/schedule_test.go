@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ type kind string
 
 const (
 	attack        kind = "attack"         // a hostile process attacks a relay
+	rtspAttack    kind = "RTSP attack"    // a hostile process attacks a relay, by RTSP
 	forge         kind = "forge"          // somebody on the path repeats and changes packets of honest peers
 	conditions    kind = "conditions"     // of a link
 	tunnel        kind = "tunnel"         // a link loses everything for a while
@@ -32,7 +34,7 @@ const (
 
 // deck has the events of a round: each kind at least once.
 var deck = []kind{
-	attack, attack, attack, attack, attack, attack, attack, attack,
+	attack, attack, attack, attack, attack, attack, attack, attack, rtspAttack, rtspAttack, rtspAttack, rtspAttack,
 	forge, forge, conditions, conditions, conditions, tunnel, rebind, readdress, killViewer, killViewer, killPublisher,
 	detach, detach, attach, attach, certificate, tokens,
 }
@@ -56,7 +58,7 @@ func (e event) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%7.2fs %s", e.at.Seconds(), e.kind)
 	switch e.kind {
-	case attack:
+	case attack, rtspAttack:
 		end := "ends"
 		if e.kill {
 			end = "is killed"
@@ -87,7 +89,7 @@ const meanGap = 400 * time.Millisecond // between two events
 
 // newSchedule returns the events of an act. Equal seeds and durations give equal schedules.
 func newSchedule(seed uint64, duration time.Duration) (all []event) {
-	s := &scheduler{Rand: rand.New(rand.NewPCG(seed, uint64(duration)))}
+	s := &scheduler{Rand: rand.New(rand.NewPCG(seed, uint64(duration))), attacks: make(map[kind][]event)}
 	for at := time.Duration(0); ; {
 		for _, i := range s.Perm(len(deck)) {
 			at += meanGap/2 + s.upTo(meanGap)
@@ -104,7 +106,7 @@ func newSchedule(seed uint64, duration time.Duration) (all []event) {
 // scheduler draws events.
 type scheduler struct {
 	*rand.Rand
-	attacks []event // that are still to come before any of them comes again
+	attacks map[kind][]event // that are still to come before any of them comes again
 }
 
 func (s *scheduler) upTo(d time.Duration) time.Duration { return time.Duration(s.Int64N(int64(d))) }
@@ -112,20 +114,24 @@ func (s *scheduler) upTo(d time.Duration) time.Duration { return time.Duration(s
 func (s *scheduler) next(k kind) event {
 	e := event{kind: k, relay: s.IntN(len(relayNames)), program: s.IntN(len(attachPoints)), seed: s.Uint64()}
 	switch k {
-	case attack:
-		e = s.attack()
+	case attack, rtspAttack:
+		e = s.attack(k)
 		e.host = hostileHosts[s.IntN(len(hostileHosts))]
 		e.lasts, e.kill = (500*time.Millisecond + s.upTo(3*time.Second)).Truncate(time.Millisecond), s.IntN(2) == 0
 	case forge: // mostly the packets that the kernel would forward
 		e.host, e.lasts = publisherHosts[s.IntN(len(publisherHosts))], time.Second+s.upTo(2*time.Second)
-		if s.IntN(3) == 0 {
+		switch s.IntN(6) {
+		case 0, 1:
 			e.host = honestHosts[s.IntN(len(honestHosts))]
+		case 2:
+			e.host = publisherHost
 		}
 	case tunnel: // not of the victim: a publisher that does not answer gives way to another one with the permission
-		others := honestHosts[1:]
+		others := append(honestHosts[1:len(honestHosts):len(honestHosts)], tcpHost)
 		e.host, e.lasts = others[s.IntN(len(others))], 300*time.Millisecond+s.upTo(time.Second)
 	case conditions:
-		e.host, e.link = honestHosts[s.IntN(len(honestHosts))], weather[s.IntN(len(weather))]
+		hosts := weatherHosts()
+		e.host, e.link = hosts[s.IntN(len(hosts))], weather[s.IntN(len(weather))]
 	case rebind, readdress:
 		e.host = honestHosts[s.IntN(len(honestHosts))]
 	}
@@ -133,26 +139,44 @@ func (s *scheduler) next(k kind) event {
 	return e
 }
 
-// attack returns each attack over each transport on each relay, in random order, before it begins again.
-func (s *scheduler) attack() (e event) {
-	if len(s.attacks) == 0 {
-		s.attacks = allAttacks()
-		s.Shuffle(len(s.attacks), func(i, j int) { s.attacks[i], s.attacks[j] = s.attacks[j], s.attacks[i] })
+// attack returns each attack of a kind over each transport on each relay, in random order, before it begins again.
+func (s *scheduler) attack(k kind) event {
+	all := s.attacks[k]
+	if len(all) == 0 {
+		all = attacksOf(k)
+		s.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	}
-	e, s.attacks = s.attacks[0], s.attacks[1:]
-	return e
+	s.attacks[k] = all[1:]
+	return all[0]
 }
 
-func allAttacks() (all []event) {
-	for _, a := range hostile.Attacks {
+func attacksOf(k kind) (all []event) {
+	names, schemes := attackNames(k)
+	for _, name := range names {
 		for relay := range relayNames {
-			for _, scheme := range []string{"moqt", "https"} {
-				all = append(all, event{kind: attack, attack: a.Name, relay: relay, scheme: scheme})
+			for _, scheme := range schemes {
+				all = append(all, event{kind: k, attack: name, relay: relay, scheme: scheme})
 			}
 		}
 	}
 	return all
 }
+
+func attackNames(k kind) (names, schemes []string) {
+	if k == rtspAttack {
+		for _, a := range hostile.RTSPAttacks {
+			names = append(names, a.Name)
+		}
+		return names, []string{"rtsp"}
+	}
+	for _, a := range hostile.Attacks {
+		names = append(names, a.Name)
+	}
+	return names, []string{"moqt", "https"}
+}
+
+// weatherHosts are the honest hosts whose links may lose packets.
+func weatherHosts() []string { return append(slices.Clone(honestHosts), tcpHost) }
 
 // The same seed makes the same schedule, another seed another one; all kinds of events and all attacks are in it.
 func TestSchedule(t *testing.T) {
@@ -169,7 +193,10 @@ func TestSchedule(t *testing.T) {
 	for _, k := range deck {
 		require.True(t, kinds[k], k)
 	}
-	for _, a := range hostile.Attacks {
-		require.True(t, attacks[a.Name], a.Name)
+	for _, k := range []kind{attack, rtspAttack} {
+		names, _ := attackNames(k)
+		for _, name := range names {
+			require.True(t, attacks[name], name)
+		}
 	}
 }
