@@ -13,7 +13,7 @@ import (
 	"sluice/moqt"
 )
 
-// conn is a connection that takes part, as a subscriber (subscriber_linux.go) and as a publisher ([publishing]). It
+// conn is a connection that takes part, as a subscriber ([subscribing]) and as a publisher ([publishing]). It
 // implements [claim.ForwarderConn]. The methods are called with the media sender's lock held.
 type conn struct {
 	fast    *FastPath
@@ -21,6 +21,7 @@ type conn struct {
 	abandon func(*claim.StreamState)
 	since   uint64 // when it began, see monotonic
 
+	subscribing
 	publishing
 
 	mu      sync.Mutex // guards all below, and the removal of the connection's elements from maps
@@ -29,12 +30,6 @@ type conn struct {
 	copies  map[string]uint64 // once closed, see FastPath.Copies
 	ids     map[string]struct{}
 	session *claim.Session // nil: unknown, or its layout is unknown to the programs
-
-	// As a subscriber.
-	path    *claim.Path
-	slots   map[bpf.DownstreamKey]uint32 // of downstream streams that the media sender knows
-	keys    map[uint32]bpf.DownstreamKey // of the same, by slot
-	sealing lookahead
 }
 
 // knownLayout is the layout of the headers that bpf/application reads and writes.

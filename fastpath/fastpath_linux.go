@@ -190,8 +190,10 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 	}
 	c := &conn{
 		fast: f, index: uint32(i), abandon: abandon, since: monotonic(),
-		ids:   make(map[string]struct{}),
-		slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
+		ids: make(map[string]struct{}),
+	}
+	c.subscribing = subscribing{
+		conn: c, slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
 	c.publishing.conn, c.read, c.awaited = c, make(map[uint64]struct{}), make(map[uint64]chan struct{})
 	c.sealing.index, c.opening.index = ringsOf(c.index)

@@ -31,32 +31,43 @@ var errNoSlot = errors.New("the connection has as many streams in the kernel as 
 // noSlot is in the place of the slot of a stream that the kernel takes no part in. No stream has this number.
 const noSlot = uint32(math.MaxUint32)
 
+// subscribing is the part of a connection that subscribes: where its packets go, and which downstream streams it has.
+type subscribing struct {
+	conn *conn
+
+	// Guarded by conn.mu.
+	path    *claim.Path
+	slots   map[bpf.DownstreamKey]uint32 // of downstream streams that the media sender knows
+	keys    map[uint32]bpf.DownstreamKey // of the same, by slot
+	sealing lookahead
+}
+
 // SetPath implements [claim.ForwarderConn].
-func (c *conn) SetPath(p claim.Path) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.path = &p
-	c.publishPathLocked()
+func (s *subscribing) SetPath(p claim.Path) {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.path = &p
+	s.publishPathLocked()
 }
 
 // publishPathLocked tells the programs where packets go, once path and session are known.
-func (c *conn) publishPathLocked() {
-	if c.closed || c.session == nil || c.path == nil {
+func (s *subscribing) publishPathLocked() {
+	if s.conn.closed || s.conn.session == nil || s.path == nil {
 		return
 	}
-	local := c.path.Local
-	if a, ok := sourceAddress(c.path.OOB); ok {
+	local := s.path.Local
+	if a, ok := sourceAddress(s.path.OOB); ok {
 		local = netip.AddrPortFrom(a, local.Port())
 	}
-	err := c.fast.kernel.SetPath(c.index, subscriberPath{
-		Local: local, Remote: c.path.Remote, ConnectionID: c.path.DestConnID,
-		StreamPrefix: c.session.StreamPrefix, DatagramPrefix: c.session.DatagramPrefix,
-		InitialMaxStream: c.path.MaxStreamData, MaxDatagram: c.path.MaxDatagramFrame,
+	err := s.conn.fast.kernel.SetPath(s.conn.index, subscriberPath{
+		Local: local, Remote: s.path.Remote, ConnectionID: s.path.DestConnID,
+		StreamPrefix: s.conn.session.StreamPrefix, DatagramPrefix: s.conn.session.DatagramPrefix,
+		InitialMaxStream: s.path.MaxStreamData, MaxDatagram: s.path.MaxDatagramFrame,
 	})
 	if err != nil {
-		c.fast.kernel.RemovePath(c.index) // an old one may lead elsewhere
+		s.conn.fast.kernel.RemovePath(s.conn.index) // an old one may lead elsewhere
 		const message = "the fast path does not serve a subscriber"
-		c.fast.log.Log(slog.LevelInfo, message, message, "address", c.path.Remote, "reason", err)
+		s.conn.fast.log.Log(slog.LevelInfo, message, message, "address", s.path.Remote, "reason", err)
 	}
 }
 
@@ -83,27 +94,27 @@ func sourceAddress(oob []byte) (netip.Addr, bool) {
 }
 
 // OpenStream implements [claim.ForwarderConn].
-func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState, adopted bool) {
+func (s *subscribing) OpenStream(from *claim.PublisherStream) (state *claim.StreamState, adopted bool) {
 	publisher, ok := from.Conn.(*conn)
-	if !ok || publisher == nil || !publisher.wasServed() || !c.isServed() || !c.fast.enter() {
+	if !ok || publisher == nil || !publisher.wasServed() || !s.conn.isServed() || !s.conn.fast.enter() {
 		return nil, false
 	}
-	defer c.fast.exit()
-	key := bpf.DownstreamKey{StreamId: uint64(from.StreamID), Publisher: publisher.index, Subscriber: c.index}
+	defer s.conn.fast.exit()
+	key := bpf.DownstreamKey{StreamId: uint64(from.StreamID), Publisher: publisher.index, Subscriber: s.conn.index}
 	for range maxAttempts {
-		slot, found, err := c.takeStream(key)
+		slot, found, err := s.takeStream(key)
 		if errors.Is(err, ebpf.ErrKeyExist) {
 			continue // the kernel was faster
 		}
 		if err != nil {
 			return nil, false
 		}
-		state := &c.fast.streams[slot]
+		state := &s.conn.fast.streams[slot]
 		if !found {
 			return state, false
 		}
-		if !c.awaitOpened(state) {
-			return c.refuse(slot, from.Start)
+		if !s.awaitOpened(state) {
+			return s.refuse(slot, from.Start)
 		}
 		if state.ID.Load() == claim.NoStream {
 			state.Phase.Store(opening)
@@ -120,47 +131,47 @@ func (c *conn) OpenStream(from *claim.PublisherStream) (state *claim.StreamState
 // A slot is freed once, because functions that add a stream of the connection to the map, or remove one, hold mu. There
 // are two exceptions: the kernel, which only adds, and the sweep after the connection has ended, which removes the
 // rest.
-func (c *conn) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	held := &c.fast.states[c.index].Slots
+func (s *subscribing) takeStream(key bpf.DownstreamKey) (slot uint32, found bool, err error) {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	held := &s.conn.fast.states[s.conn.index].Slots
 	full := held.Load() >= streamShare // first, so that a stream that the kernel has opened meanwhile is found
-	if slot, err = c.takeOpenedLocked(key); !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if slot, err = s.takeOpenedLocked(key); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return slot, err == nil, err
 	}
 	if !full {
-		if slot, err = c.fast.newStream(key); err == nil {
+		if slot, err = s.conn.fast.newStream(key); err == nil {
 			held.Add(1)
-			c.slots[key], c.keys[slot] = slot, key
+			s.slots[key], s.keys[slot] = slot, key
 		}
 		if !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return slot, false, err
 		}
 	}
-	return 0, false, c.forgoLocked(key)
+	return 0, false, s.forgoLocked(key)
 }
 
 // forgoLocked has the media sender open a stream without a slot: no run may open it then that has taken a slot just
 // before, or that finds room just after. The error is [ebpf.ErrKeyExist] if the kernel was faster.
-func (c *conn) forgoLocked(key bpf.DownstreamKey) error {
-	downstreams := c.fast.kernel.tables.Downstreams
+func (s *subscribing) forgoLocked(key bpf.DownstreamKey) error {
+	downstreams := s.conn.fast.kernel.tables.Downstreams
 	if err := downstreams.Update(key, noSlot, ebpf.UpdateNoExist); err != nil {
 		return err
 	}
-	c.slots[key] = noSlot
-	c.fast.reclaimer.afterRuns(func() {
-		c.fast.reclaimer.until(func() bool { return c.release(noSlot, key) })
+	s.slots[key] = noSlot
+	s.conn.fast.reclaimer.afterRuns(func() {
+		s.conn.fast.reclaimer.until(func() bool { return s.release(noSlot, key) })
 	})
 	return errNoSlot
 }
 
 // takeOpenedLocked returns the slot of a stream that the kernel has opened, unless the media sender has it already.
-func (c *conn) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err error) {
-	if _, taken := c.slots[key]; taken || c.closed {
+func (s *subscribing) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err error) {
+	if _, taken := s.slots[key]; taken || s.conn.closed {
 		return 0, errors.New("the media sender has the stream, or the connection has ended")
 	}
-	if err = c.fast.kernel.tables.Downstreams.Lookup(key, &slot); err == nil {
-		c.slots[key], c.keys[slot] = slot, key
+	if err = s.conn.fast.kernel.tables.Downstreams.Lookup(key, &slot); err == nil {
+		s.slots[key], s.keys[slot] = slot, key
 	}
 	return slot, err
 }
@@ -180,65 +191,65 @@ func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
 }
 
 // awaitOpened waits some microseconds, until the kernel, on another CPU, has opened a stream.
-func (c *conn) awaitOpened(state *claim.StreamState) bool {
-	return c.fast.kernel.spin(func() bool { return state.Phase.Load() != opening })
+func (s *subscribing) awaitOpened(state *claim.StreamState) bool {
+	return s.conn.fast.kernel.spin(func() bool { return state.Phase.Load() != opening })
 }
 
 // refuse ends the wait for a run of the kernel's that takes too long to open a stream. If the run has claimed the first
 // bytes, the stream is open but for its phase, and is adopted. If not, the cursor is closed before it can: the media
 // sender goes on alone, and the stream is abandoned when the run has ended.
-func (c *conn) refuse(slot uint32, start int64) (state *claim.StreamState, adopted bool) {
-	if state = &c.fast.streams[slot]; !state.Claim(start, start, true) {
+func (s *subscribing) refuse(slot uint32, start int64) (state *claim.StreamState, adopted bool) {
+	if state = &s.conn.fast.streams[slot]; !state.Claim(start, start, true) {
 		return state, true
 	}
-	c.abandonLate(slot)
+	s.abandonLate(slot)
 	return nil, false
 }
 
 // CloseStream implements [claim.ForwarderConn].
-func (c *conn) CloseStream(state *claim.StreamState) {
-	i, ok := indexOf(c.fast.streams, state)
+func (s *subscribing) CloseStream(state *claim.StreamState) {
+	i, ok := indexOf(s.conn.fast.streams, state)
 	if !ok {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if key, ok := c.keys[uint32(i)]; ok {
-		c.fast.reclaimer.until(func() bool { return c.release(uint32(i), key) })
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if key, ok := s.keys[uint32(i)]; ok {
+		s.conn.fast.reclaimer.until(func() bool { return s.release(uint32(i), key) })
 	}
 }
 
 // release frees the slot of a closed stream, and reports whether it has. While the kernel has the subgroup, the slot is
 // kept: without it, a run would open another stream if the first packet came again. The subgroup goes when no run is
 // left that began before the publisher's stream ended.
-func (c *conn) release(slot uint32, key bpf.DownstreamKey) (done bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (s *subscribing) release(slot uint32, key bpf.DownstreamKey) (done bool) {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
 	if slot != noSlot {
-		key = c.keys[slot] // the publisher may have ended meanwhile
+		key = s.keys[slot] // the publisher may have ended meanwhile
 	}
-	if now, ok := c.slots[key]; c.closed || !ok || now != slot {
+	if now, ok := s.slots[key]; s.conn.closed || !ok || now != slot {
 		return true // it was closed twice
 	}
-	maps := &c.fast.kernel.tables
+	maps := &s.conn.fast.kernel.tables
 	from := bpf.StreamKey{StreamId: key.StreamId, Publisher: key.Publisher}
 	if maps.Subgroups.Lookup(from, new(bpf.Subgroup)) == nil {
 		return false
 	}
-	delete(c.slots, key)
-	c.removeStreamLocked(key)
+	delete(s.slots, key)
+	s.removeStreamLocked(key)
 	if slot != noSlot {
-		delete(c.keys, slot)
-		c.fast.states[c.index].Slots.Add(^uint32(0))
-		c.fast.freeSlot(slot)
+		delete(s.keys, slot)
+		s.conn.fast.states[s.conn.index].Slots.Add(^uint32(0))
+		s.conn.fast.freeSlot(slot)
 	}
 	return true
 }
 
 // removeStreamLocked has the kernel not find a stream any more.
-func (c *conn) removeStreamLocked(key bpf.DownstreamKey) {
+func (s *subscribing) removeStreamLocked(key bpf.DownstreamKey) {
 	if key.Publisher != nobody {
-		c.fast.report("close a stream", c.fast.kernel.tables.Downstreams.Delete(key))
+		s.conn.fast.report("close a stream", s.conn.fast.kernel.tables.Downstreams.Delete(key))
 	}
 }
 
@@ -247,18 +258,18 @@ const nobody = uint32(math.MaxUint32)
 
 // orphan hides a downstream stream from the kernel when its publisher has ended. Another publisher gets the index, and
 // may have a stream with the same id. The media sender keeps the slot, and sends the rest of the log.
-func (c *conn) orphan(key bpf.DownstreamKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	slot, held := c.slots[key]
+func (s *subscribing) orphan(key bpf.DownstreamKey) {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	slot, held := s.slots[key]
 	if !held {
 		return
 	}
-	c.removeStreamLocked(key)
-	delete(c.slots, key)
+	s.removeStreamLocked(key)
+	delete(s.slots, key)
 	if slot != noSlot {
-		lone := bpf.DownstreamKey{StreamId: uint64(slot), Publisher: nobody, Subscriber: c.index}
-		c.slots[lone], c.keys[slot] = slot, lone
+		lone := bpf.DownstreamKey{StreamId: uint64(slot), Publisher: nobody, Subscriber: s.conn.index}
+		s.slots[lone], s.keys[slot] = slot, lone
 	}
 }
 
@@ -287,14 +298,14 @@ func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
 }
 
 // abandonLate abandons a stream when the kernel has opened it. The slots of an ended connection are free.
-func (c *conn) abandonLate(slot uint32) {
-	c.fast.reclaimer.until(func() bool {
-		c.mu.Lock()
-		_, held := c.keys[slot]
-		c.mu.Unlock()
-		state := &c.fast.streams[slot]
+func (s *subscribing) abandonLate(slot uint32) {
+	s.conn.fast.reclaimer.until(func() bool {
+		s.conn.mu.Lock()
+		_, held := s.keys[slot]
+		s.conn.mu.Unlock()
+		state := &s.conn.fast.streams[slot]
 		if held && state.Phase.Load() != opening {
-			c.discard(state)
+			s.discard(state)
 			return true
 		}
 		return !held
@@ -302,25 +313,25 @@ func (c *conn) abandonLate(slot uint32) {
 }
 
 // discard resets a stream that the kernel has opened. One without an id was not opened.
-func (c *conn) discard(state *claim.StreamState) {
+func (s *subscribing) discard(state *claim.StreamState) {
 	if state.ID.Load() == claim.NoStream {
-		c.CloseStream(state)
+		s.CloseStream(state)
 	} else {
-		c.abandon(state)
+		s.conn.abandon(state)
 	}
 }
 
 // Acknowledged implements [claim.ForwarderConn]: it makes key streams for the next packets.
-func (c *conn) Acknowledged() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (s *subscribing) Acknowledged() {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if s.conn.closed {
 		return
 	}
-	sent := atomic.LoadUint64(&c.fast.kernel.copies[c.index].ByReason[0])
-	c.sealing.look(c.fast.states[c.index].NextPN.Load(), sent)
-	c.sealing.refill(maxRefill)
-	if c.sealing.wanted {
-		c.fast.reclaimer.rouse()
+	sent := atomic.LoadUint64(&s.conn.fast.kernel.copies[s.conn.index].ByReason[0])
+	s.sealing.look(s.conn.fast.states[s.conn.index].NextPN.Load(), sent)
+	s.sealing.refill(maxRefill)
+	if s.sealing.wanted {
+		s.conn.fast.reclaimer.rouse()
 	}
 }
