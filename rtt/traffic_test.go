@@ -2,9 +2,11 @@ package rtt
 
 import (
 	"bytes"
+	"compress/gzip"
+	"io"
 	"net/netip"
+	"os"
 	"testing"
-	"time"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -13,27 +15,25 @@ import (
 	"sluice/rtt/pcap"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
-	"sluice/rtt/traffic"
 )
 
-// providerTraffic is a minute of an evening.
-var providerTraffic = traffic.Config{
-	Seed: 3, Begin: time.Date(2026, 1, 1, 20, 0, 0, 0, time.UTC), Length: time.Minute, Day: 24 * time.Hour, Flows: 8,
-	Prefixes: 100_000,
-}
-
-// TestProviderTraffic replays traffic of many flows. Each TCP connection over IPv4 has the RTTs of the reference, and
-// there is an RTT for each echo reply.
+// TestProviderTraffic replays half a minute of traffic of many flows, synthetic and of 1,000 prefixes. Each TCP
+// connection over IPv4 has the RTTs of the reference, and there is an RTT for each echo reply.
 func TestProviderTraffic(t *testing.T) {
 	t.Parallel()
 	requireKernel(t)
-	var file bytes.Buffer
-	w, err := pcap.NewWriter(&file)
-	require.NoError(t, err)
+	capture := providerTraffic(t)
 	connections := make(map[[2]netip.AddrPort][]pcap.Packet)
 	replies := 0
-	for p := range traffic.Packets(providerTraffic) {
-		require.NoError(t, w.Write(p))
+	r, err := pcap.NewReader(bytes.NewReader(capture))
+	require.NoError(t, err)
+	for {
+		p, err := r.Read()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		p.Frame = bytes.Clone(p.Frame)
 		packet := gopacket.NewPacket(p.Frame, layers.LayerTypeEthernet, gopacket.NoCopy)
 		if packet.NetworkLayer().LayerType() != layers.LayerTypeIPv4 {
 			continue
@@ -54,7 +54,7 @@ func TestProviderTraffic(t *testing.T) {
 		}
 	}
 	var got reporttest.Sink
-	replayed := mustReplay(t, MonitorConfig{TCP: true, ICMP: true, Sink: &got}, file.Bytes())
+	replayed := mustReplay(t, MonitorConfig{TCP: true, ICMP: true, Sink: &got}, capture)
 	require.Zero(t, replayed.Skipped)
 
 	measured, echoes := make(map[[2]netip.AddrPort][]refSample), 0
@@ -77,6 +77,18 @@ func TestProviderTraffic(t *testing.T) {
 	require.Equal(t, want, measured)
 	require.NotZero(t, replies)
 	require.Equal(t, replies, echoes)
+}
+
+// providerTraffic returns a capture.
+func providerTraffic(t *testing.T) []byte {
+	file, err := os.Open("testdata/provider.pcap.gz")
+	require.NoError(t, err)
+	defer file.Close()
+	unpacked, err := gzip.NewReader(file)
+	require.NoError(t, err)
+	capture, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
+	return capture
 }
 
 // connection returns the customer and the server.

@@ -3,6 +3,7 @@ package interop
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,9 +21,6 @@ import (
 	service "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
 	otlp "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
 	"google.golang.org/protobuf/proto"
-
-	"sluice/rtt/pcap"
-	"sluice/rtt/traffic"
 )
 
 // collectorConfig has the collector send on what it gets, as it is, and summed up. Retries are off: the test fails
@@ -217,20 +215,15 @@ func needsKernel(t *testing.T) {
 
 // writeTraffic writes a capture of half a minute.
 func writeTraffic(t *testing.T) (file string) {
+	packed, err := os.Open("../../rtt/testdata/provider.pcap.gz")
+	require.NoError(t, err)
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	require.NoError(t, err)
+	capture, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
 	file = filepath.Join(t.TempDir(), "traffic.pcap")
-	f, err := os.Create(file)
-	require.NoError(t, err)
-	defer f.Close()
-	b := bufio.NewWriter(f)
-	w, err := pcap.NewWriter(b)
-	require.NoError(t, err)
-	for p := range traffic.Packets(traffic.Config{
-		Seed: 1, Begin: time.Date(2026, 1, 1, 20, 0, 0, 0, time.UTC), Length: 30 * time.Second, Day: 24 * time.Hour,
-		Flows: 20, Prefixes: 1000,
-	}) {
-		require.NoError(t, w.Write(p))
-	}
-	require.NoError(t, b.Flush())
+	require.NoError(t, os.WriteFile(file, capture, 0o600))
 	return file
 }
 
