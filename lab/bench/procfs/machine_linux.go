@@ -1,10 +1,13 @@
 package procfs
 
 import (
+	"cmp"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"sluice/lab/bench/result"
@@ -14,32 +17,41 @@ import (
 const dmi = "/sys/class/dmi/id/"
 
 // ReadMachine describes this machine.
-func ReadMachine() (result.Machine, error) {
+func ReadMachine() (m result.Machine, err error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return result.Machine{}, err
+		return m, err
 	}
-	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return result.Machine{}, err
+		return m, err
 	}
-	meminfo, err := os.ReadFile("/proc/meminfo")
+	cpus, err := fs.CPUInfo()
 	if err != nil {
-		return result.Machine{}, err
+		return m, err
 	}
-	m := result.Machine{
-		Kernel: unix.ByteSliceToString(name.Release[:]),
-		Cores:  runtime.NumCPU(),
-		Load:   parseLoad(optional("/proc/loadavg")),
+	memory, err := fs.Meminfo()
+	if err != nil {
+		return m, err
 	}
-	if m.Memory, err = kilobytes(colonFields(string(meminfo))["MemTotal"]); err != nil {
-		return result.Machine{}, err
+	load, err := fs.LoadAvg()
+	if err != nil {
+		return m, err
 	}
-	var virtual bool
-	m.CPU, virtual = parseCPU(string(cpuinfo))
-	m.Virtualised = hypervisor(virtual, optional(dmi+"sys_vendor"), optional(dmi+"product_name"))
-	m.Governor = optional("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-	return m, nil
+	return result.Machine{
+		Kernel: unix.ByteSliceToString(name.Release[:]), Cores: runtime.NumCPU(),
+		CPU:    cmp.Or(cpus[0].ModelName, runtime.GOARCH), // arm64 has only numbers
+		Memory: *memory.MemTotalBytes, Load: load.Load1, Virtualised: hypervisor(cpus[0].Flags),
+		Governor: optional("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+	}, nil
+}
+
+// hypervisor names the hypervisor by the firmware, if there is one.
+func hypervisor(flags []string) string {
+	if !slices.Contains(flags, "hypervisor") {
+		return ""
+	}
+	return cmp.Or(strings.TrimSpace(optional(dmi+"sys_vendor")+" "+optional(dmi+"product_name")), "unknown")
 }
 
 // optional returns the text of a file, which not every machine has.

@@ -1,36 +1,47 @@
 package procfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
+// tick is the unit of CPU times in /proc/PID/stat, on every architecture.
+const tick = time.Second / 100
+
 // ReadCPU returns the times of all processors together since boot.
 func ReadCPU() (CPUTimes, error) {
-	b, err := os.ReadFile("/proc/stat")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return CPUTimes{}, err
 	}
-	return parseStat(string(b))
+	s, err := fs.Stat()
+	all := s.CPUTotal
+	return CPUTimes{Idle: seconds(all.Idle + all.Iowait), Steal: seconds(all.Steal)}, err
 }
 
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
 // ReadTimes returns the CPU time of a process. User is rounded down to ticks; the sum is exact.
-func ReadTimes(pid int) (ProcessTimes, error) {
-	b, err := os.ReadFile(filepath.Join(directory(pid), "stat"))
+func ReadTimes(pid int) (t ProcessTimes, err error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return ProcessTimes{}, err
+		return t, err
 	}
-	state, err := parseProcessStat(string(b))
+	s, err := p.Stat()
 	if err != nil {
-		return ProcessTimes{}, err
+		return t, err
 	}
 	all, err := ReadClock(pid)
-	return ProcessTimes{User: state.own.User, System: max(0, all-state.own.User)}, err
+	t.User = time.Duration(s.UTime) * tick
+	t.System = max(0, all-t.User)
+	return t, err
 }
 
 // ReadClock returns the CPU time of a process, exactly: /proc has it in ticks, which are too long to show CPU time over
@@ -46,80 +57,61 @@ func ReadClock(pid int) (time.Duration, error) {
 }
 
 // ReadActivity returns the activity of a process so far, without threads that have ended.
-func ReadActivity(pid int) (Activity, error) {
-	network, err := os.ReadFile(filepath.Join(directory(pid), "net", "snmp6"))
-	if err != nil {
-		return Activity{}, err
-	}
-	a, err := parseDatagrams(string(network))
+func ReadActivity(pid int) (a Activity, err error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return a, err
 	}
-	threads, err := filepath.Glob(filepath.Join(directory(pid), "task", "*", "status"))
+	network, err := p.Snmp6() // the lab uses IPv6
 	if err != nil {
 		return a, err
 	}
-	for _, path := range threads {
-		status, err := os.ReadFile(path)
-		if err != nil {
-			continue // the thread has ended
-		}
-		n, err := strconv.ParseInt(colonFields(string(status))["voluntary_ctxt_switches"], 10, 64)
-		if err != nil {
-			return a, fmt.Errorf("%s: voluntary_ctxt_switches: %w", path, err)
-		}
-		a.Wakeups += n
+	if udp := network.Udp6; udp.InDatagrams != nil && udp.OutDatagrams != nil {
+		a.Received, a.Sent = uint64(*udp.InDatagrams), uint64(*udp.OutDatagrams)
 	}
-	return a, nil
+	threads, err := procfs.AllThreads(pid)
+	for _, t := range threads {
+		if s, err := t.NewStatus(); err == nil { // otherwise the thread has ended
+			a.Wakeups += int64(s.VoluntaryCtxtSwitches)
+		}
+	}
+	return a, err
 }
 
 // ReadProcesses returns all processes by id, without threads of the kernel: these may work for a relay.
 func ReadProcesses() (map[int]ProcessState, error) {
-	entries, err := os.ReadDir("/proc")
+	found, err := procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
 	all := make(map[int]ProcessState)
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		b, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue // the process has ended
-		}
-		p, err := parseProcessStat(string(b))
-		if err != nil {
-			return nil, err
-		}
-		if !p.kernel {
-			all[pid] = p
+	for _, p := range found {
+		s, err := p.Stat()
+		kernel := s.VSize == 0 // a thread of the kernel has no memory of its own
+		if err == nil && !kernel {
+			all[p.PID] = ProcessState{
+				own: time.Duration(s.UTime+s.STime) * tick, children: time.Duration(s.CUTime+s.CSTime) * tick,
+			}
 		}
 	}
 	return all, nil
 }
 
 // ReadMemory returns the memory of a process and of its BPF maps.
-func ReadMemory(pid int) (Memory, error) {
-	status, err := os.ReadFile(filepath.Join(directory(pid), "status"))
-	if err != nil {
-		return Memory{}, err
-	}
-	m, err := parseStatus(string(status))
+func ReadMemory(pid int) (m Memory, err error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return m, err
 	}
-	rollup, err := os.ReadFile(filepath.Join(directory(pid), "smaps_rollup"))
-	if err != nil {
+	s, err1 := p.NewStatus()
+	rollup, err2 := p.ProcSMapsRollup()
+	if err := errors.Join(err1, err2); err != nil {
 		return m, err
 	}
-	if m.Proportional, err = parseRollup(string(rollup)); err != nil {
-		return m, err
-	}
+	m = Memory{Resident: s.VmRSS, Peak: s.VmHWM, Anonymous: s.RssAnon, Proportional: rollup.Pss}
 	seen := make(map[string]bool)
-	return m, eachDescriptor(pid, func(info string) {
-		if id, n, ok := parseMapInfo(info); ok && !seen[id] {
+	return m, eachDescriptor(pid, func(d descriptor) {
+		if id, n, ok := d.bpfMap(); ok && !seen[id] {
 			seen[id] = true
 			m.Maps += n
 		}
@@ -129,22 +121,20 @@ func ReadMemory(pid int) (Memory, error) {
 // ReadPrograms returns the ids of the eBPF programs that a process holds by a file descriptor, its own or a link's.
 func ReadPrograms(pid int) (map[uint32]bool, error) {
 	programs := make(map[uint32]bool)
-	return programs, eachDescriptor(pid, func(info string) {
-		if id, err := strconv.ParseUint(colonFields(info)["prog_id"], 10, 32); err == nil {
+	return programs, eachDescriptor(pid, func(d descriptor) {
+		if id, err := strconv.ParseUint(d["prog_id"], 10, 32); err == nil {
 			programs[uint32(id)] = true
 		}
 	})
 }
 
-// eachDescriptor calls visit with /proc/PID/fdinfo of each file descriptor of a process.
-func eachDescriptor(pid int, visit func(info string)) error {
-	descriptors, err := filepath.Glob(filepath.Join(directory(pid), "fdinfo", "*"))
+// eachDescriptor calls visit for each file descriptor of a process.
+func eachDescriptor(pid int, visit func(descriptor)) error {
+	descriptors, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fdinfo", "*"))
 	for _, path := range descriptors {
 		if info, err := os.ReadFile(path); err == nil { // otherwise it was closed
-			visit(string(info))
+			visit(parseDescriptor(string(info)))
 		}
 	}
 	return err
 }
-
-func directory(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid)) }
