@@ -1,53 +1,32 @@
 package trial
 
-import (
-	"errors"
-	"unsafe"
+import "github.com/safchain/ethtool"
 
-	"golang.org/x/sys/unix"
-)
-
-// offloads are the features of a device that fill in checksums, or join or cut packets, by their names in ethtool(8).
-var offloads = []struct {
-	name string
-	get  uint32 // ETHTOOL_G…
-}{
-	{"tx-checksum", unix.ETHTOOL_GTXCSUM},
-	{"rx-checksum", unix.ETHTOOL_GRXCSUM},
-	{"tcp-segmentation", unix.ETHTOOL_GTSO},
-	{"generic-segmentation", unix.ETHTOOL_GGSO},
-	{"generic-receive", unix.ETHTOOL_GGRO},
+// offloads are the features of a device that fill in checksums, or join or cut packets, by the kernel's names.
+var offloads = map[string][]string{
+	"tx-checksum":          {"tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"},
+	"rx-checksum":          {"rx-checksum"},
+	"tcp-segmentation":     {"tx-tcp-segmentation"},
+	"generic-segmentation": {"tx-generic-segmentation"},
+	"generic-receive":      {"rx-gro"},
 }
 
 // ReadOffloads returns the features of a device.
 func ReadOffloads(device string) (map[string]string, error) {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	e, err := ethtool.NewEthtool()
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(socket)
+	defer e.Close()
+	on, err := e.Features(device)
 	features := make(map[string]string)
-	var errs []error
-	for _, o := range offloads {
-		on, err := readOffload(socket, device, o.get)
-		errs = append(errs, err)
-		features[o.name] = map[bool]string{true: "on", false: "off"}[on]
+	for name, kernel := range offloads {
+		features[name] = "off"
+		for _, k := range kernel {
+			if on[k] {
+				features[name] = "on"
+			}
+		}
 	}
-	return features, errors.Join(errs...)
-}
-
-func readOffload(socket int, device string, get uint32) (bool, error) {
-	value := struct{ command, data uint32 }{command: get}
-	var request struct { // struct ifreq
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		_    [24 - unsafe.Sizeof(uintptr(0))]byte
-	}
-	copy(request.name[:unix.IFNAMSIZ-1], device)
-	request.data = unsafe.Pointer(&value)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
-	if errno != 0 {
-		return false, errno
-	}
-	return value.data != 0, nil
+	return features, err
 }
