@@ -80,7 +80,7 @@ func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
 	case f.pcap != "":
 		o.Tee = append(o.Tee, out)
 	case f.aggregate > 0:
-		o.queue("write", flushing{out})
+		o.queue("write", flushing{out}.Interval)
 	default:
 		q := queue.NewEvents(queue.EventsConfig{To: "write", Sink: out})
 		reopen = func() {
@@ -126,7 +126,7 @@ func (o *outlets) openHistory(f *rttFlags) error {
 		return fmt.Errorf("--history: %w", err)
 	}
 	o.closers = append(o.closers, h.Close)
-	o.queue("history", h)
+	o.queue("history", h.Interval)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (o *outlets) openOTLP(f *rttFlags, env *cli.Environment) error {
 	}
 	o.metrics = append(o.metrics, e)
 	o.closers = append(o.closers, o.closing(e))
-	o.queue("otlp-url", e)
+	o.queue("otlp-url", e.Interval)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (o *outlets) openIPFIX(f *rttFlags) error {
 	}
 	o.metrics = append(o.metrics, e)
 	o.closers = append(o.closers, e.Close)
-	o.queue("ipfix", e)
+	o.queue("ipfix", e.Interval)
 	o.closers = append(o.closers, func() error {
 		e.Hurry() // first
 		return nil
@@ -194,9 +194,9 @@ func (o *outlets) openIPFIX(f *rttFlags) error {
 	return nil
 }
 
-// queue adds a sink of intervals for a flag: measuring does not wait for it.
-func (o *outlets) queue(flag string, to report.Sink) {
-	q := queue.New(queue.Config{To: flag, Take: to.Interval, Wait: o.wait})
+// queue has intervals taken for a flag: measuring does not wait for it.
+func (o *outlets) queue(flag string, take func(*report.Interval) error) {
+	q := queue.New(queue.Config{To: flag, Take: take, Wait: o.wait})
 	o.Tee = append(o.Tee, q)
 	o.metrics = append(o.metrics, q)
 	o.closers = append(o.closers, q.Close)

@@ -25,8 +25,8 @@ type Limits struct {
 	Age  time.Duration // older files are removed; 0: only Size removes
 }
 
-// Writer writes a history. It implements [report.Sink]. It is used on one goroutine at a time. A file that cannot be
-// written is logged, and its rows are lost: measuring goes on.
+// Writer writes a history. It is used on one goroutine at a time. A file that cannot be written is logged, and its rows
+// are lost: measuring goes on.
 type Writer struct {
 	dir    string
 	logger *slog.Logger
@@ -67,13 +67,6 @@ func lockFolder(dir string, logger *slog.Logger) (*os.File, error) {
 	}
 	return f, nil
 }
-
-// Sample and Flow do nothing.
-func (w *Writer) Sample(*report.Sample) error  { return nil }
-func (w *Writer) Flow(*report.FlowEvent) error { return nil }
-
-// Flush does nothing: it comes too often for a file.
-func (w *Writer) Flush() error { return nil }
 
 // Interval adds the rows of an interval.
 func (w *Writer) Interval(i *report.Interval) error {

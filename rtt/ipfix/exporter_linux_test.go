@@ -22,7 +22,7 @@ func TestCollectorComesBack(t *testing.T) {
 	require.NoError(t, first.Close())
 	var log bytes.Buffer
 	e, err := New(Config{
-		Address: first.LocalAddr().String(), Domain: 7, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Address: first.LocalAddr().String(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	require.NoError(t, err)
 	defer e.Close()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/rtt/groups"
 	"sluice/rtt/report"
 	"sluice/rtt/report/reporttest"
 )
@@ -104,7 +106,7 @@ func (c *collector) message(b []byte) (all []data) {
 	require.LessOrEqual(c.t, int64(left), time.Now().Unix())
 	c.left = left
 	require.Equal(c.t, c.next, r.uint32())
-	require.EqualValues(c.t, 7, r.uint32())
+	require.Zero(c.t, r.uint32())
 	for len(r.b) > 0 {
 		id := r.uint16()
 		set := &reader{c.t, r.bytes(int(r.uint16()) - 4)}
@@ -160,7 +162,7 @@ func (c *collector) record(set *reader, id uint16) data {
 func TestRecords(t *testing.T) {
 	c := newCollector(t)
 	i := reporttest.Interval()
-	require.NoError(t, c.exporter(Config{Domain: 7}).Interval(i))
+	require.NoError(t, c.exporter(Config{}).Interval(i))
 	records, described := c.read(2)
 	r, p := records[0], &i.Prefixes[0]
 	for element, want := range map[string]uint64{
@@ -182,7 +184,7 @@ func TestRecords(t *testing.T) {
 	require.EqualValues(t, 60, records[1].number("0/1"))
 	require.Zero(t, records[1].number("32473/8"), "no RTTs")
 
-	require.Len(t, described, len(elements))
+	require.Len(t, described, len(descriptions()))
 	names := make(map[uint64]string)
 	for _, d := range described {
 		require.EqualValues(t, Enterprise, d.number("0/346"))
@@ -195,6 +197,13 @@ func TestRecords(t *testing.T) {
 	require.Equal(t, "tcpSentDeltaCount 4 3 3", names[25])
 	require.Equal(t, "ecnReceivedMarkedDeltaCount 4 3 3", names[32])
 	require.Equal(t, "oneDirectionRttSumNanoseconds 4 3 8", names[38])
+	for element := range r.values {
+		if own, ok := strings.CutPrefix(element, "32473/"); ok {
+			id, err := strconv.ParseUint(own, 10, 16)
+			require.NoError(t, err)
+			require.Contains(t, names, id, "each has a description")
+		}
+	}
 	last := described[len(described)-1]
 	require.Equal(t, "sum of the RTTs in oneDirectionRttDeltaCount", string(last.values["0/340"]))
 	require.EqualValues(t, 0, last.number("0/342"))
@@ -207,11 +216,11 @@ func TestKeys(t *testing.T) {
 	c := newCollector(t)
 	i := reporttest.Parts()
 	grouped := i.Prefixes[0]
-	grouped.Prefix, grouped.Group, grouped.Protocol = netip.Prefix{}, strings.Repeat("ä", maxText), "other"
+	grouped.Prefix, grouped.Group, grouped.Protocol = netip.Prefix{}, strings.Repeat("ä", groups.MaxName/2), "other"
 	unplaced := grouped // as without room
 	unplaced.Prefix, unplaced.Group, unplaced.Protocol = netip.MustParsePrefix("0.0.0.0/0"), "", ""
 	i.Prefixes = append(i.Prefixes, grouped, unplaced)
-	require.NoError(t, c.exporter(Config{Enterprise: 9, Domain: 7}).Interval(i))
+	require.NoError(t, c.exporter(Config{Enterprise: 9}).Interval(i))
 	records, _ := c.read(3)
 	r := records[0]
 	require.Equal(t, "192.0.2.0/24", string(r.values["9/2"]))
@@ -224,7 +233,7 @@ func TestKeys(t *testing.T) {
 	require.EqualValues(t, 5e6, r.number("9/17"))
 	require.EqualValues(t, 1, r.number("9/33"))
 	require.EqualValues(t, 5e6, r.number("9/38"))
-	require.Equal(t, strings.Repeat("ä", maxText/2), string(records[1].values["9/1"]))
+	require.Equal(t, strings.Repeat("ä", groups.MaxName/2), string(records[1].values["9/1"]))
 	require.EqualValues(t, 255, records[1].number("0/4"))
 	require.EqualValues(t, 255, records[2].number("0/4"))
 }
@@ -237,7 +246,7 @@ func TestLargeNumbers(t *testing.T) {
 	p.Sent.TCPPlain.Packets, p.Sent.Retransmissions = 1<<34, 1<<33
 	p.LossSent = report.Loss{All: 1 << 35, Passed: 1 << 34, Reported: 1 << 33}
 	p.LossReceived = report.Loss{All: 1 << 36, Passed: 1 << 35, Reported: 1 << 34}
-	require.NoError(t, c.exporter(Config{Domain: 7}).Interval(i))
+	require.NoError(t, c.exporter(Config{}).Interval(i))
 	records, _ := c.read(2)
 	for element, want := range map[string]uint64{
 		"25": p.Sent.TCPSegments(), "26": 1 << 33, "18": 1 << 35, "19": 1 << 34, "20": 1 << 33, "21": 1 << 36,
@@ -250,7 +259,7 @@ func TestLargeNumbers(t *testing.T) {
 // TestManyMessages follows the sequence numbers through several messages, and intervals.
 func TestManyMessages(t *testing.T) {
 	c := newCollector(t)
-	e := c.exporter(Config{Domain: 7})
+	e := c.exporter(Config{})
 	i := reporttest.Interval()
 	i.Prefixes = nil
 	for n := range 100 {
@@ -273,15 +282,16 @@ func TestManyMessages(t *testing.T) {
 
 // TestBytes pins a message, with the bytes that RFC 7011 §3 says.
 func TestBytes(t *testing.T) {
-	m := newMessage(5, 7)
-	m.template(300, []field{{id: 8, length: 4}, {id: 3, length: variable, enterprise: own}}, 0, 9)
-	require.True(t, m.add(300, []byte{192, 0, 2, 1, 1, 'x'}))
-	require.True(t, m.add(300, []byte{192, 0, 2, 2, 0}))
-	require.False(t, m.add(300, make([]byte, maxMessage)))
-	b := m.finish()
-	setExportTime(b, time.Unix(0x01020304, 0))
+	w := &writer{records: 5}
+	w.begin()
+	w.template(300, []field{{id: 8, length: 4}, {id: 3, length: variable, enterprise: 9}}, 0)
+	w.record(300, []byte{192, 0, 2, 1, 1, 'x'})
+	w.record(300, []byte{192, 0, 2, 2, 0})
+	w.record(300, make([]byte, maxMessage-40)) // there is no room for it
+	require.Len(t, w.messages, 1)
+	b := w.messages[0]
 	require.Equal(t, []byte{
-		0, 10, 0, 51, 1, 2, 3, 4, 0, 0, 0, 5, 0, 0, 0, 7,
+		0, 10, 0, 51, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0,
 		0, 2, 0, 20, 1, 44, 0, 2, 0, 8, 0, 4, 0x80, 3, 0xff, 0xff, 0, 0, 0, 9,
 		1, 44, 0, 15, 192, 0, 2, 1, 1, 'x', 192, 0, 2, 2, 0,
 	}, b)

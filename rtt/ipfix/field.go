@@ -2,8 +2,6 @@ package ipfix
 
 import (
 	"encoding/binary"
-	"slices"
-	"strings"
 
 	"sluice/rtt/report"
 )
@@ -13,43 +11,31 @@ const (
 	variable = 65535
 	// reverse is the enterprise number of elements that are about the other direction (RFC 5103 §6.1).
 	reverse = 29305
-	// own stands for the enterprise number of the exporter.
-	own = 1<<32 - 1
-	// maxText is the length of texts, such as names of groups, beyond which they are cut.
-	maxText = 200
 )
 
 // IANA's information elements.
 const (
-	octetDeltaCount         = 1
-	packetDeltaCount        = 2
-	protocolIdentifier      = 4
-	sourceIPv4PrefixLength  = 9
-	sourceIPv6PrefixLength  = 29
-	sourceIPv4Prefix        = 44
-	ipVersion               = 60
-	interfaceName           = 82
-	flowStartMilliseconds   = 152
-	flowEndMilliseconds     = 153
-	sourceIPv6Prefix        = 170
-	dot1qVlanID             = 243
-	dot1qCustomerVlanID     = 245
-	informationElementID    = 303
-	informationElementType  = 339
-	informationElementText  = 340
-	informationElementName  = 341
-	informationElementBegin = 342
-	informationElementEnd   = 343
-	informationElementSem   = 344
-	informationElementUnit  = 345
-	privateEnterpriseNumber = 346
+	octetDeltaCount        = 1
+	packetDeltaCount       = 2
+	protocolIdentifier     = 4
+	sourceIPv4PrefixLength = 9
+	sourceIPv6PrefixLength = 29
+	sourceIPv4Prefix       = 44
+	ipVersion              = 60
+	interfaceName          = 82
+	flowStartMilliseconds  = 152
+	flowEndMilliseconds    = 153
+	sourceIPv6Prefix       = 170
+	dot1qVlanID            = 243
+	dot1qCustomerVlanID    = 245
 )
 
-// field is an information element of a template, and how to write its value.
+// field is an information element of a template.
 type field struct {
 	id, length uint16
 	enterprise uint32 // 0: IANA's
-	add        func([]byte, *record) []byte
+	// add writes its value, and those of the fields that follow it and have none.
+	add func([]byte, *record) []byte
 }
 
 // record is the subject of a data record.
@@ -59,52 +45,51 @@ type record struct {
 }
 
 // fields returns the elements of a record that has a prefix of some bytes, or with 0 the name of a group.
-func fields(a *report.Aggregation, address int) []field {
+func fields(a *report.Aggregation, address int, enterprise uint32) []field {
 	all := []field{
-		number64(flowStartMilliseconds, 0, func(r *record) uint64 { return uint64(r.Start.UnixMilli()) }),
-		number64(flowEndMilliseconds, 0, func(r *record) uint64 { return uint64(r.End.UnixMilli()) }),
+		number(flowStartMilliseconds, 0, func(r *record) uint64 { return uint64(r.Start.UnixMilli()) }),
+		number(flowEndMilliseconds, 0, func(r *record) uint64 { return uint64(r.End.UnixMilli()) }),
 	}
-	all = append(all, keyFields(a.By, address)...)
+	all = append(all, subjectFields(address, enterprise)...)
+	all = append(all, keyFields(a.By, enterprise)...)
 	all = append(all,
-		number64(octetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Bytes }),
-		number64(packetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Packets }),
-		number64(octetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Bytes }),
-		number64(packetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Packets }))
-	all = append(all, ownFields(tcpSent, tcpReceived, quicSent, quicReceived, rtts)...)
-	if a.Parts {
-		all = append(all, ownFields(peerRTTs)...)
-	}
-	if a.OneDirection {
-		all = append(all, ownFields(oneDirectionRTTs)...)
+		number(octetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Bytes }),
+		number(packetDeltaCount, 0, func(r *record) uint64 { return r.Sent.Total().Packets }),
+		number(octetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Bytes }),
+		number(packetDeltaCount, reverse, func(r *record) uint64 { return r.Received.Total().Packets }))
+	for _, v := range ownValues(a) {
+		all = append(all, v.fields(enterprise)...)
 	}
 	return all
 }
 
-// ownFields are enterprise-specific elements.
-func ownFields(lists ...[]element) (all []field) {
-	for _, e := range slices.Concat(lists...) {
-		all = append(all, number64(e.id, own, e.value))
-	}
-	return all
-}
-
-// keyFields are the keys of an aggregate.
-func keyFields(by report.Keys, address int) (all []field) {
+// subjectFields are the prefix or the group of a record. A prefix stands after the version of IP: pmacct takes that
+// only from the latter, or from whole addresses.
+func subjectFields(address int, enterprise uint32) []field {
+	prefix, bits, version := uint16(sourceIPv6Prefix), uint16(sourceIPv6PrefixLength), byte(6)
 	switch address {
 	case 0:
-		all = append(all, text(group, own, func(r *record) string { return r.Group }))
+		return []field{text(group, enterprise, func(r *record) string { return r.Group })}
 	case 4:
-		all = append(all, prefixFields(4, sourceIPv4Prefix, sourceIPv4PrefixLength, 4)...)
-	default:
-		all = append(all, prefixFields(6, sourceIPv6Prefix, sourceIPv6PrefixLength, 16)...)
+		prefix, bits, version = sourceIPv4Prefix, sourceIPv4PrefixLength, 4
 	}
+	return []field{
+		{ipVersion, 1, 0, func(b []byte, r *record) []byte {
+			return append(append(append(b, version), r.Prefix.Addr().AsSlice()...), uint8(r.Prefix.Bits()))
+		}},
+		{id: prefix, length: uint16(address)}, {id: bits, length: 1},
+	}
+}
+
+// keyFields are what tells the aggregates of a prefix apart.
+func keyFields(by report.Keys, enterprise uint32) (all []field) {
 	if by.Pair {
-		all = append(all, text(peer, own, func(r *record) string { return r.Peer }))
+		all = append(all, text(peer, enterprise, func(r *record) string { return r.Peer }))
 	}
 	if by.VLAN {
 		all = append(all,
-			number16(dot1qVlanID, func(r *record) uint16 { return r.VLAN.ID }),
-			number16(dot1qCustomerVlanID, func(r *record) uint16 { return r.VLAN.Inner }))
+			tag(dot1qVlanID, func(r *record) uint16 { return r.VLAN.ID }),
+			tag(dot1qCustomerVlanID, func(r *record) uint16 { return r.VLAN.Inner }))
 	}
 	if by.Interface {
 		all = append(all, text(interfaceName, 0, func(r *record) string { return r.Interface }))
@@ -121,23 +106,14 @@ func keyFields(by report.Keys, address int) (all []field) {
 // without room, of any protocol.
 var protocols = map[string]uint8{"ICMP": 1, "TCP": 6, "UDP": 17, "ICMPv6": 58, "other": 255, "": 255}
 
-// prefixFields are a prefix, after the version of IP: pmacct takes that only from the latter, or from whole addresses.
-func prefixFields(version uint8, address, bits, length uint16) []field {
-	return []field{
-		{ipVersion, 1, 0, func(b []byte, _ *record) []byte { return append(b, version) }},
-		{address, length, 0, func(b []byte, r *record) []byte { return append(b, r.Prefix.Addr().AsSlice()...) }},
-		{bits, 1, 0, func(b []byte, r *record) []byte { return append(b, uint8(r.Prefix.Bits())) }},
-	}
-}
-
-// number64 is a number of full size. Shares of two are wrong if one has a size in which it could not grow further.
-func number64(id uint16, enterprise uint32, value func(*record) uint64) field {
+// number is a number of full size. Shares of two are wrong if one has a size in which it could not grow further.
+func number(id uint16, enterprise uint32, value func(*record) uint64) field {
 	return field{id, 8, enterprise, func(b []byte, r *record) []byte {
 		return binary.BigEndian.AppendUint64(b, value(r))
 	}}
 }
 
-func number16(id uint16, value func(*record) uint16) field {
+func tag(id uint16, value func(*record) uint16) field {
 	return field{id, 2, 0, func(b []byte, r *record) []byte { return binary.BigEndian.AppendUint16(b, value(r)) }}
 }
 
@@ -145,8 +121,5 @@ func text(id uint16, enterprise uint32, value func(*record) string) field {
 	return field{id, variable, enterprise, func(b []byte, r *record) []byte { return appendText(b, value(r)) }}
 }
 
-// appendText appends a text after its length. It has no halves of characters.
-func appendText(b []byte, s string) []byte {
-	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "")
-	return append(append(b, uint8(len(s))), s...)
-}
+// appendText appends a text after its length. Texts are short: names of groups have at most 64 bytes.
+func appendText(b []byte, s string) []byte { return append(append(b, uint8(len(s))), s...) }

@@ -1,114 +1,92 @@
 package ipfix
 
-import (
-	"encoding/binary"
-	"time"
-)
+import "encoding/binary"
 
 const (
-	version      = 10
-	headerLength = 16
+	version = 10
 	// maxMessage is so small that messages are not fragmented.
 	maxMessage = 1400
+	setHeader  = 4
 
 	// IDs of sets (RFC 7011 §3.3.2). Sets of data have the IDs of their templates.
 	setTemplates       = 2
 	setOptionTemplates = 3
 	setElements        = 256
-	setIPv4            = 257
-	setIPv6            = 258
-	setGroups          = 259
+	setPrefixes        = 257 // and the length of their addresses
 )
 
-// message is an IPFIX message that is being written.
-type message struct {
-	b       []byte
-	set     uint16 // ID of the last set; 0: there is none
-	begin   int    // of this set
-	records uint32 // with data
+// writer makes messages of templates and records.
+type writer struct {
+	records  uint32 // with data, in all messages
+	messages [][]byte
+	b        []byte // the message that is being written
+	set      uint16 // ID of its last set; 0: there is none
+	at       int    // where this set begins
 }
 
-// newMessage returns a message with a header, in which finish writes the length and setExportTime the time. number is
-// how many records were sent before it.
-func newMessage(number, domain uint32) *message {
-	m := &message{b: make([]byte, 0, maxMessage)}
-	m.b = binary.BigEndian.AppendUint16(m.b, version)
-	m.b = binary.BigEndian.AppendUint16(m.b, 0)
-	m.b = binary.BigEndian.AppendUint32(m.b, 0)
-	m.b = binary.BigEndian.AppendUint32(m.b, number)
-	m.b = binary.BigEndian.AppendUint32(m.b, domain)
-	return m
+// begin begins a message. end then writes its length, and the exporter when it leaves.
+func (w *writer) begin() {
+	w.set, w.b = 0, binary.BigEndian.AppendUint16(make([]byte, 0, maxMessage), version)
+	w.b = append(w.b, make([]byte, 6)...)
+	w.b = binary.BigEndian.AppendUint32(w.b, w.records)
+	w.b = append(w.b, 0, 0, 0, 0) // the observation domain: there is one
+}
+
+func (w *writer) end() {
+	w.endSet()
+	binary.BigEndian.PutUint16(w.b[2:], uint16(len(w.b)))
+	w.messages = append(w.messages, w.b)
 }
 
 // open begins a set, unless the last one has this ID.
-func (m *message) open(set uint16) {
-	if m.set == set {
+func (w *writer) open(set uint16) {
+	if w.set == set {
 		return
 	}
-	m.endSet()
-	m.set, m.begin = set, len(m.b)
-	m.b = binary.BigEndian.AppendUint16(m.b, set)
-	m.b = binary.BigEndian.AppendUint16(m.b, 0)
+	w.endSet()
+	w.set, w.at = set, len(w.b)
+	w.b = binary.BigEndian.AppendUint16(w.b, set)
+	w.b = append(w.b, 0, 0)
 }
 
-func (m *message) endSet() {
-	if m.set != 0 {
-		binary.BigEndian.PutUint16(m.b[m.begin+2:], uint16(len(m.b)-m.begin))
+func (w *writer) endSet() {
+	if w.set != 0 {
+		binary.BigEndian.PutUint16(w.b[w.at+2:], uint16(len(w.b)-w.at))
 	}
 }
 
-// finish returns the message.
-func (m *message) finish() []byte {
-	m.endSet()
-	binary.BigEndian.PutUint16(m.b[2:], uint16(len(m.b)))
-	return m.b
-}
-
-// setExportTime writes into a finished message when it leaves.
-func setExportTime(b []byte, at time.Time) { binary.BigEndian.PutUint32(b[4:], uint32(at.Unix())) }
-
-// template adds a template. Those with a scope describe options.
-func (m *message) template(id uint16, fields []field, scope int, enterprise uint32) {
-	set := uint16(setTemplates)
-	if scope > 0 {
-		set = setOptionTemplates
+// template adds a template to the message. Those with a scope describe options.
+func (w *writer) template(id uint16, fields []field, scope uint16) {
+	const enterpriseBit = 1 << 15
+	head := []uint16{id, uint16(len(fields))}
+	if scope == 0 {
+		w.open(setTemplates)
+	} else {
+		w.open(setOptionTemplates)
+		head = append(head, scope)
 	}
-	m.open(set)
-	m.b = binary.BigEndian.AppendUint16(m.b, id)
-	m.b = binary.BigEndian.AppendUint16(m.b, uint16(len(fields)))
-	if scope > 0 {
-		m.b = binary.BigEndian.AppendUint16(m.b, uint16(scope))
+	for _, n := range head {
+		w.b = binary.BigEndian.AppendUint16(w.b, n)
 	}
 	for _, f := range fields {
-		m.field(f, enterprise)
+		if f.enterprise == 0 {
+			w.b = binary.BigEndian.AppendUint16(w.b, f.id)
+			w.b = binary.BigEndian.AppendUint16(w.b, f.length)
+			continue
+		}
+		w.b = binary.BigEndian.AppendUint16(w.b, f.id|enterpriseBit)
+		w.b = binary.BigEndian.AppendUint16(w.b, f.length)
+		w.b = binary.BigEndian.AppendUint32(w.b, f.enterprise)
 	}
 }
 
-func (m *message) field(f field, enterprise uint32) {
-	const enterpriseBit = 1 << 15
-	id := f.id
-	if f.enterprise != 0 {
-		id |= enterpriseBit
+// record adds a record to the message, or if that is full, to a new one. Records are shorter than messages.
+func (w *writer) record(set uint16, b []byte) {
+	if len(w.b)+setHeader+len(b) > maxMessage {
+		w.end()
+		w.begin()
 	}
-	m.b = binary.BigEndian.AppendUint16(m.b, id)
-	m.b = binary.BigEndian.AppendUint16(m.b, f.length)
-	switch f.enterprise {
-	case 0:
-	case own:
-		m.b = binary.BigEndian.AppendUint32(m.b, enterprise)
-	default:
-		m.b = binary.BigEndian.AppendUint32(m.b, f.enterprise)
-	}
-}
-
-// add adds a record with data, and returns false if there is no room for it.
-func (m *message) add(set uint16, b []byte) bool {
-	const setHeader = 4
-	if len(m.b)+setHeader+len(b) > maxMessage {
-		return false
-	}
-	m.open(set)
-	m.b = append(m.b, b...)
-	m.records++
-	return true
+	w.open(set)
+	w.b = append(w.b, b...)
+	w.records++
 }

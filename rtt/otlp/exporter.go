@@ -47,8 +47,8 @@ type Config struct {
 	Logger     *slog.Logger    // nil: slog.Default()
 }
 
-// Exporter sends intervals to a service. It implements report.Sink, and is a prometheus.Collector of its counters. It
-// is used on one goroutine at a time.
+// Exporter sends intervals to a service. It is a prometheus.Collector of its counters. It is used on one goroutine at a
+// time.
 type Exporter struct {
 	*outbox.Box[[]byte]
 	about  *resource.Resource
@@ -113,13 +113,6 @@ func parseHeaders(text string) (http.Header, error) {
 	}
 	return headers, nil
 }
-
-// Sample and Flow do nothing.
-func (e *Exporter) Sample(*report.Sample) error  { return nil }
-func (e *Exporter) Flow(*report.FlowEvent) error { return nil }
-
-// Flush does nothing.
-func (e *Exporter) Flush() error { return nil }
 
 // Interval queues an interval.
 func (e *Exporter) Interval(i *report.Interval) error {
