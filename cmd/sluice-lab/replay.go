@@ -26,7 +26,6 @@ import (
 // replayFlags are the flags of sluice-lab replay.
 type replayFlags struct {
 	profiles, policies, controllers []string
-	fastPath                        []string
 	ladder                          bool
 	seeds                           int
 	length                          time.Duration
@@ -59,7 +58,7 @@ arrives in time, within 1 s and within 400 ms. They do not choose among renditio
 		Example: `  sluice-lab replay
   sluice-lab replay --profile constant,lte --policy none,priority --out replayed
   sluice-lab replay --ladder --policy bytes --length 1m
-  sluice-lab replay --profile lte,sawtooth --policy bytes --fastpath on,off --seeds 100
+  sluice-lab replay --profile lte,sawtooth --policy bytes --seeds 100
   sluice-lab replay --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
@@ -72,8 +71,6 @@ arrives in time, within 1 s and within 400 ms. They do not choose among renditio
 	flags.StringSliceVar(&f.controllers, "congestion", nil,
 		"congestion `controllers` (default all): "+strings.Join(controllerNames(), ", "))
 	flags.BoolVar(&f.ladder, "ladder", false, "the video has three renditions, among which the relay chooses")
-	flags.StringSliceVar(&f.fastPath, "fastpath", nil,
-		"whether a model of the kernel's fast path sends, too: `on` or off (default), or both in turn")
 	flags.IntVar(&f.seeds, "seeds", 3,
 		"`number` of replays of each, with other random losses, fades and times of changes; the table has medians")
 	flags.DurationVar(&f.length, "length", 30*time.Second, "`duration` of the mock media")
@@ -143,12 +140,6 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment) error {
 // subjects returns each policy with each controller, and then the oracles, which have none.
 func (f *replayFlags) subjects() (subjects []replay.Subject, err error) {
 	controllers, policies := orAll(f.controllers, controllerNames()), orAll(f.policies, policyNames())
-	fastPath := orAll(f.fastPath, []string{"off"})
-	for _, value := range fastPath {
-		if err := bounds.OneOf("--fastpath", value, "on", "off"); err != nil {
-			return nil, cli.AsUsage(err)
-		}
-	}
 	var oracles []replay.Subject
 	for n, c := range controllers {
 		i := slices.Index(controllerNames(), c)
@@ -166,11 +157,7 @@ func (f *replayFlags) subjects() (subjects []replay.Subject, err error) {
 				}
 				continue
 			}
-			for _, value := range fastPath {
-				subjects = append(subjects, replay.Subject{
-					Policy: policy, Controller: replay.Controllers()[i], FastPath: value == "on",
-				})
-			}
+			subjects = append(subjects, replay.Subject{Policy: policy, Controller: replay.Controllers()[i]})
 		}
 	}
 	return append(subjects, oracles...), nil

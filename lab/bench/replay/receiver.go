@@ -57,11 +57,6 @@ func (r *receiver) receive(b []byte) {
 		r.simulation.fail(fmt.Errorf("packet %d: %w", number, err))
 		return
 	}
-	r.got(number, c)
-}
-
-// got takes the content of a packet.
-func (r *receiver) got(number int64, c content) {
 	if c.stream {
 		r.take(c)
 	}

@@ -72,19 +72,14 @@ func Controllers() []Controller {
 type Subject struct {
 	Policy     Policy
 	Controller Controller
-	FastPath   bool // a forwarder sends as much as it can
 }
 
-// Name returns the names of all.
+// Name returns the names of both.
 func (s Subject) Name() string {
 	if s.Policy.Oracle != 0 {
 		return s.Policy.Name
 	}
-	name := s.Policy.Name + "/" + s.Controller.Name
-	if s.FastPath {
-		name += "/fastpath"
-	}
-	return name
+	return s.Policy.Name + "/" + s.Controller.Name
 }
 
 // Outcome is how well a viewer would have seen a trace, and with how many packets.

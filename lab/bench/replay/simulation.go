@@ -36,8 +36,7 @@ type simulation struct {
 	tracks   []subscription
 	receiver *receiver
 	bulk     *bulkFlow
-	ladder   *ladder    // nil if there is one rendition
-	fastPath *forwarder // nil without
+	ladder   *ladder // nil if there is one rendition
 
 	streams int64 // of the publisher, so far
 	sent    int   // packets
@@ -47,7 +46,6 @@ type simulation struct {
 // subscription is a track's, and the subgroups of its last group.
 type subscription struct {
 	*media.Subscription
-	priority    uint8
 	from, until uint64 // the groups that are sent: from <= group < until
 	group       uint64
 	open        map[uint64]*subgroup
@@ -137,10 +135,6 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 		return nil, err
 	}
 	cfg := media.LoopConfig{Rule: subject.Policy.Admit, Logger: slog.New(slog.DiscardHandler)}
-	if subject.FastPath {
-		s.fastPath = newForwarder(s)
-		cfg.Memory = s.fastPath
-	}
 	s.loop = media.NewStepped(cfg, s.clock, s)
 	s.sender = s.loop.NewSender(media.SenderConfig{
 		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
@@ -149,7 +143,7 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	for _, tr := range t.Tracks {
 		s.tracks = append(s.tracks, subscription{
 			Subscription: s.sender.NewSubscription(media.SubscriptionConfig{Priority: tr.Priority}),
-			priority:     tr.Priority, until: everyGroup, open: make(map[uint64]*subgroup),
+			until:        everyGroup, open: make(map[uint64]*subgroup),
 		})
 	}
 	s.bulk = newBulkFlow(s)
@@ -247,9 +241,6 @@ func (s *simulation) publish(index int) {
 	}
 	payload := start + int64(len(data))
 	data = append(data, make([]byte, o.Size)...)
-	if s.fastPath != nil {
-		s.fastPath.offer(g, uint32(t.priority)<<8|uint32(o.Priority), start, data)
-	}
 	if t.ended = begins && !t.opens(g, o); t.ended {
 		return
 	}
