@@ -1,15 +1,19 @@
 package packet
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
-// MaxOpened is the size of the largest packet that an [Opener] opens.
-const MaxOpened = 256
+// maxOpened is the size of the largest packet that an [Opener] opens, unless it has more Room.
+const maxOpened = 256
 
 // shortestSealed is the shortest rest of a packet, from its number on (RFC 9001 §5.4.2).
 const shortestSealed = 4 + sampleLength
 
 // Opener opens small packets of one direction. It has the keys of the newest generation only. The zero value has none.
 type Opener struct {
+	Room       int // for the largest packet; 0: 256 bytes
 	key        *Key
 	generation uint64
 	header     headerProtection
@@ -18,7 +22,7 @@ type Opener struct {
 
 // opening is the memory for opening a packet.
 type opening struct {
-	packet [MaxOpened]byte
+	packet []byte
 	masks  [1][sampleLength]byte
 	nonce  [12]byte
 }
@@ -35,13 +39,14 @@ func (o *Opener) Install(generation uint64, k *Key) {
 // reports whether the packet is authentic, of the key's generation, and well formed. The payload is valid until the
 // next call. The packet itself does not change.
 func (o *Opener) Open(p []byte, at int, expected uint64) (number uint64, payload []byte, ok bool) {
-	if o.key == nil || o.header == nil || len(p) > MaxOpened || len(p) < at+shortestSealed {
+	room := cmp.Or(o.Room, maxOpened)
+	if o.key == nil || o.header == nil || len(p) > room || len(p) < at+shortestSealed {
 		return 0, nil, false
 	}
 	if o.opening == nil {
-		o.opening = new(opening)
+		o.opening = &opening{packet: make([]byte, room)}
 	}
-	b := o.opening.packet[:copy(o.opening.packet[:], p)]
+	b := o.opening.packet[:copy(o.opening.packet, p)]
 	n := o.unmask(b, at)
 	if b[0]&^3 != 0x40|byte(o.generation&1)<<2 { // RFC 9000 §17.3.1; reserved bits are 0
 		return 0, nil, false

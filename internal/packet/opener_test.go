@@ -79,7 +79,7 @@ func TestOpener(t *testing.T) {
 				require.False(t, opens(forged), "byte %d", i)
 				require.False(t, opens(updated[:i]), "%d bytes", i)
 			}
-			require.False(t, opens(s.seal(0x43, 0x1234_5678, 1, string(make([]byte, packet.MaxOpened)))))
+			require.False(t, opens(s.seal(0x43, 0x1234_5678, 1, string(make([]byte, 256)))))
 			o.Erase()
 			require.False(t, opens(updated))
 		})

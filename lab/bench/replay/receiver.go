@@ -2,11 +2,13 @@ package replay
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/quic-go/quic-go"
 
 	"sluice/clock"
+	"sluice/internal/packet"
 )
 
 // prefixLength is the length of the prefix of streams here: the number of their subgroup.
@@ -15,7 +17,7 @@ const prefixLength = 8
 // receiver is a subscriber's QUIC.
 type receiver struct {
 	simulation *simulation
-	opener     *opener
+	opener     packet.Opener
 	numbers    intervals
 	unacked    int // packets that ask for an ACK
 	ackPlanned bool
@@ -32,11 +34,15 @@ type received struct {
 }
 
 func newReceiver(s *simulation) (*receiver, error) {
-	o, err := newOpener(secret)
-	return &receiver{
-		simulation: s, opener: o, streams: make(map[int64]*received),
+	r := &receiver{
+		simulation: s, opener: packet.Opener{Room: mtu}, streams: make(map[int64]*received),
 		arrivedAt: make([]clock.Time, len(s.trace.Objects)),
-	}, err
+	}
+	key, err := packet.NewKey(0, suite, packet.Version1, secret)
+	if err == nil {
+		r.opener.Install(0, key)
+	}
+	return r, err
 }
 
 // expect makes the receiver know a subgroup. It returns the prefix of its stream.
@@ -47,11 +53,12 @@ func (r *receiver) expect(g *subgroup) (prefix []byte) {
 
 // receive takes a packet.
 func (r *receiver) receive(b []byte) {
-	number, payload, err := r.opener.open(b, connIDLength)
-	if err != nil {
-		r.simulation.fail(fmt.Errorf("a packet cannot be opened: %w", err))
+	n, payload, ok := r.opener.Open(b, 1+connIDLength, 0)
+	if !ok {
+		r.simulation.fail(errors.New("a packet cannot be opened"))
 		return
 	}
+	number := int64(n)
 	c, err := parseContent(payload)
 	if err != nil {
 		r.simulation.fail(fmt.Errorf("packet %d: %w", number, err))

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"container/heap"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,6 +124,8 @@ const (
 	noLimit      = 1 << 40 // of flow control: the path is the limit
 	noStreams    = 1 << 20
 )
+
+const suite = tls.TLS_CHACHA20_POLY1305_SHA256
 
 var secret = []byte("the traffic secret of a replay..")
 
