@@ -34,7 +34,6 @@ const (
 	CDF   Form = "cdf"   // X: values, Y: fractions
 	Lines Form = "lines" // points over X, joined
 	Bars  Form = "bars"  // groups over the categories of X, a bar for each trace
-	Stack Form = "stack" // a bar over each category of X, a part for each trace
 )
 
 // Axis describes an axis. It has no title where the title of the chart names the quantity.

@@ -57,7 +57,7 @@ func samples() []Chart {
 			Traces: traces},
 		{Title: "lines", Form: Lines, X: Axis{Title: "time", Unit: "s"}, Y: Axis{Unit: "Mbit/s"}, Traces: traces},
 		{Title: "bars", Form: Bars, X: Axis{Categories: []string{"1", "10"}}, Y: Axis{Unit: "%"}, Traces: columns},
-		{Title: "stack", Form: Stack, X: Axis{Title: "subscribers", Categories: wide}, Y: Axis{Unit: "%"},
+		{Title: "wide", Form: Bars, X: Axis{Title: "subscribers", Categories: wide}, Y: Axis{Unit: "%"},
 			Traces: columns},
 		{Title: "empty", Form: Lines},
 		{Title: "one point", Form: Lines, X: Axis{Log: true}, Traces: []Trace{{Name: "p", X: at[1:], Y: at[1:]}}},

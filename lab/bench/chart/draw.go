@@ -57,7 +57,7 @@ func newPlot(c Chart) (*plot.Plot, *legend, error) {
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xdd}, color.Gray{0xdd}
 	var err error
 	switch c.Form {
-	case Bars, Stack:
+	case Bars:
 		grid.Vertical.Color = nil
 		p.Add(grid)
 		err = drawBars(p, key, c)
@@ -177,31 +177,19 @@ func drawLines(p *plot.Plot, key *legend, c Chart) error {
 	return nil
 }
 
-// drawBars draws the bars of a category beside each other, and the bars of a stack on top of each other.
+// drawBars draws the bars of a category beside each other.
 func drawBars(p *plot.Plot, key *legend, c Chart) error {
-	side := len(c.Traces)
-	if c.Form == Stack {
-		side = 1
-	}
+	side := vg.Length(len(c.Traces))
 	room := (plotWidth - 3*vg.Centimeter) / vg.Length(len(c.X.Categories))
-	width := min(room*0.8/vg.Length(side), vg.Centimeter)
-	var below *plotter.BarChart
+	width := min(room*0.8/side, vg.Centimeter)
 	for i, t := range c.Traces {
 		b, err := plotter.NewBarChart(t.values(len(c.X.Categories)), width)
 		if err != nil {
 			return err
 		}
 		b.LineStyle.Width = 0
-		if c.Form == Stack {
-			b.Color = colours[i%len(colours)]
-			if below != nil {
-				b.StackOn(below)
-			}
-			below = b
-		} else {
-			b.Color = t.colour(i)
-			b.Offset = width * (vg.Length(i) - vg.Length(side-1)/2)
-		}
+		b.Color = t.colour(i)
+		b.Offset = width * (vg.Length(i) - (side-1)/2)
 		p.Add(b)
 		key.add(t.Name, b)
 		if err := drawRanges(p, t, b.Offset); err != nil {

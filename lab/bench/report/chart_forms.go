@@ -1,9 +1,7 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,13 +40,6 @@ func (v view) cdfs(kind string, scenarios []result.Scenario) []chart.Chart {
 		}
 	}
 	return out
-}
-
-func subscribers(s result.Scenario) string {
-	if s.Params.Subscribers == 0 {
-		return s.Title
-	}
-	return strconv.Itoa(s.Params.Subscribers)
 }
 
 // overSubscribers returns charts of each metric by number of subscribers. Quantiles are bars, and so are metrics that
@@ -129,73 +120,6 @@ func (v view) metricBars(kind, name string, g group) chart.Chart {
 		}
 	}
 	return c
-}
-
-// maxParts is how many parts of a stack have their own colour. The others are shown as one part.
-const maxParts = 7
-
-// stacks returns charts of the breakdowns, with a bar for each scenario and system.
-func (v view) stacks(kind string, scenarios []result.Scenario) []chart.Chart {
-	var out []chart.Chart
-	for _, name := range names(scenarios, breakdownsOf) {
-		for _, g := range groups(scenarios) {
-			out = append(out, v.stack(kind, name, g))
-		}
-	}
-	return out
-}
-
-func (v view) stack(kind, name string, g group) chart.Chart {
-	m := v.Metric(name)
-	id := fmt.Sprint("breakdown ", kind, " ", name, " ", g.title)
-	c := chart.Chart{ID: id, Kind: kind, Figure: "breakdown", Form: chart.Stack,
-		Title: joinTitle(m.Title, g.title), X: chart.Axis{Title: "subscribers, system"}, Y: chart.Axis{Unit: m.Unit}}
-	var columns []map[string]result.Statistic
-	for _, s := range g.scenarios {
-		for _, system := range v.Systems {
-			if parts := s.Summary(system.Name).Breakdowns[name]; len(parts) > 0 {
-				columns = append(columns, parts)
-				c.X.Categories = append(c.X.Categories, subscribers(s)+", "+system.Name)
-			}
-		}
-	}
-	shown, rest := largestParts(columns)
-	for _, part := range shown {
-		c.Traces = append(c.Traces, partTrace(part, []string{part}, columns))
-	}
-	if len(rest) > 0 {
-		c.Traces = append(c.Traces, partTrace("all others", rest, columns))
-	}
-	return c
-}
-
-// largestParts returns the names of the largest parts, the largest first, and the names of the others.
-func largestParts(columns []map[string]result.Statistic) (shown, rest []string) {
-	total := map[string]float64{}
-	for _, c := range columns {
-		for part, s := range c {
-			total[part] += s.Median
-		}
-	}
-	shown = slices.Sorted(maps.Keys(total))
-	slices.SortStableFunc(shown, func(a, b string) int { return cmp.Compare(total[b], total[a]) })
-	n := len(shown)
-	if n > maxParts+1 {
-		n = maxParts
-	}
-	return shown[:n], shown[n:]
-}
-
-func partTrace(name string, parts []string, columns []map[string]result.Statistic) chart.Trace {
-	t := chart.Trace{Name: name, System: chart.NoSystem}
-	for x, c := range columns {
-		var sum float64
-		for _, part := range parts {
-			sum += c[part].Median
-		}
-		t.X, t.Y = append(t.X, result.Number(x)), append(t.Y, result.Number(sum))
-	}
-	return t
 }
 
 // overTime returns a chart of each series, with the first usable run of each system. A series that is the same for all

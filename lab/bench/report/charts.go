@@ -24,7 +24,6 @@ func (v view) charts() []chart.Chart {
 		scenarios := v.OfKind(kind)
 		out = append(out, v.cdfs(kind, scenarios)...)
 		out = append(out, v.overSubscribers(kind, scenarios)...)
-		out = append(out, v.stacks(kind, scenarios)...)
 		out = append(out, v.overTime(kind, scenarios)...)
 	}
 	out = slices.DeleteFunc(out, func(c chart.Chart) bool { return !c.HasValues() })

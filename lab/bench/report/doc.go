@@ -1,7 +1,7 @@
 // Package report turns results into tables.md and plots.
 //
 // [Write] makes charts and tables of a [result.Report], for each kind of scenarios in turn. The data decides which
-// ones: each distribution becomes a CDF and a table of its quantiles, each breakdown a stack and a table, each series
+// ones: each distribution becomes a CDF and a table of its quantiles, each breakdown a table, each series
 // a chart over time, and each metric bars or lines over the number of subscribers. So a new metric needs no change
 // here.
 //

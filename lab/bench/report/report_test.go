@@ -74,26 +74,17 @@ func TestCharts(t *testing.T) {
 	require.Equal(t, chart.Lines, c.Form)
 	require.Equal(t, []result.Number{1, 10}, c.Traces[0].X)
 
-	c = byID["breakdown-delay-cpu"]
-	require.Equal(t, chart.Stack, c.Form)
-	require.Equal(t, []string{"1, sluice", "1, " + resulttest.Hostile, "10, sluice", "10, " + resulttest.Hostile},
-		c.X.Categories)
-	require.Equal(t, "softirq", c.Traces[0].Name, "the largest part comes first")
-
 	c = byID["series-congestion-step-goodput"]
 	require.Len(t, c.Traces, 3)
 	require.Equal(t, "rate of the link", c.Traces[2].Name, "what is common to all systems is shown for comparison")
 	require.NotContains(t, byID, "series-congestion-step-link")
 }
 
-func TestManyPartsBecomeOne(t *testing.T) {
-	parts := map[string]result.Statistic{}
-	for i := range 20 {
-		parts[string(rune('a'+i))] = result.Statistic{Median: float64(i)}
-	}
-	shown, rest := largestParts([]map[string]result.Statistic{parts})
-	require.Equal(t, []string{"t", "s", "r", "q", "p", "o", "n"}, shown)
-	require.Len(t, rest, 13)
+func TestLargestPartsComeFirst(t *testing.T) {
+	part := func(v float64) result.Statistic { return result.Statistic{Median: v} }
+	require.Equal(t, []string{"softirq", "user", "other"}, byTotal([]map[string]result.Statistic{
+		{"user": part(1), "softirq": part(2)}, {"user": part(2), "softirq": part(2), "other": part(1)},
+	}))
 }
 
 func TestQuoteCommand(t *testing.T) {

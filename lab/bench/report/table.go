@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,8 +168,7 @@ func (v view) breakdownTable(scenarios []result.Scenario, name string) table {
 			}
 		}
 	}
-	shown, rest := largestParts(columns)
-	for _, part := range slices.Concat(shown, rest) {
+	for _, part := range byTotal(columns) {
 		row := []string{part}
 		for _, c := range columns {
 			row = append(row, statistic(c, part))
@@ -176,6 +176,19 @@ func (v view) breakdownTable(scenarios []result.Scenario, name string) table {
 		t.Rows = append(t.Rows, row)
 	}
 	return t
+}
+
+// byTotal returns the names of parts, the largest first.
+func byTotal(columns []map[string]result.Statistic) []string {
+	total := map[string]float64{}
+	for _, c := range columns {
+		for part, s := range c {
+			total[part] += s.Median
+		}
+	}
+	parts := slices.Sorted(maps.Keys(total))
+	slices.SortStableFunc(parts, func(a, b string) int { return cmp.Compare(total[b], total[a]) })
+	return parts
 }
 
 // hostTable returns a table of the machines, if there was no lab.
