@@ -2,7 +2,6 @@ package bench
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"sluice/lab/bench/result"
@@ -143,65 +142,32 @@ func (o *outcome) addPrograms(programs []trial.ProgramUse, u *trial.Usage) {
 	o.Breakdowns["cpu.ebpf"] = used
 }
 
-// summarize returns the summary of the runs of one system.
-func summarize(system string, runs []outcome) result.Summary {
-	s := result.Summary{System: system}
-	var usable []outcome
-	for _, r := range runs {
-		for _, n := range r.Notes {
-			if !slices.Contains(s.Notes, n) {
-				s.Notes = append(s.Notes, n)
+// summarize returns the summary of the runs of one system. Quantiles that need more values than a run has are of all
+// runs together, if these have enough. They have no range.
+func summarize(system string, outcomes []outcome) result.Summary {
+	var runs []result.Run
+	pooled := make(map[string][]float64)
+	for _, o := range outcomes {
+		runs = append(runs, o.Run)
+		if o.Unusable == "" {
+			for name, values := range o.values {
+				pooled[name] = append(pooled[name], values...)
 			}
 		}
-		if r.Unusable == "" {
-			usable = append(usable, r)
-		}
 	}
-	if s.Runs = len(usable); s.Runs == 0 {
-		if len(runs) > 0 {
-			s.Unusable = runs[len(runs)-1].Unusable
-		}
-		return s
-	}
-	s.Metrics = statistics(usable, func(r outcome) map[string]float64 { return r.Metrics })
-	s.Breakdowns = make(map[string]map[string]result.Statistic)
-	for name := range usable[0].Breakdowns {
-		s.Breakdowns[name] = statistics(usable, func(r outcome) map[string]float64 { return r.Breakdowns[name] })
-	}
-	s.Distributions = make(map[string]result.Distribution)
-	for name := range usable[0].values {
-		var all []float64
-		for _, r := range usable {
-			all = append(all, r.values[name]...)
+	s := result.Summarize(system, runs)
+	tails := make(map[string]float64)
+	for name, all := range pooled {
+		if s.Distributions == nil {
+			s.Distributions = make(map[string]result.Distribution)
 		}
 		s.Distributions[name] = result.NewDistribution(all) // it sorts them
-		addTail(&s, name, all)
+		result.AddQuantiles(tails, name, all)
+	}
+	for name, v := range tails {
+		if _, ok := s.Metrics[name]; !ok {
+			s.Metrics[name] = result.Statistic{Median: v, Min: v, Max: v}
+		}
 	}
 	return s
-}
-
-// addTail adds quantiles that need more values than a run has, if all runs together have enough. They have no range.
-func addTail(s *result.Summary, name string, sorted []float64) {
-	pooled := make(map[string]float64)
-	result.AddQuantiles(pooled, name, sorted)
-	for n, v := range pooled {
-		if _, ok := s.Metrics[n]; !ok {
-			s.Metrics[n] = result.Statistic{Median: v, Min: v, Max: v}
-		}
-	}
-}
-
-// statistics returns the statistics of runs by name. Runs without a name do not count for it.
-func statistics(runs []outcome, of func(outcome) map[string]float64) map[string]result.Statistic {
-	values := make(map[string][]float64)
-	for _, r := range runs {
-		for name, v := range of(r) {
-			values[name] = append(values[name], v)
-		}
-	}
-	out := make(map[string]result.Statistic, len(values))
-	for name, v := range values {
-		out[name] = result.NewStatistic(v)
-	}
-	return out
 }

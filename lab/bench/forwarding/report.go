@@ -2,6 +2,7 @@ package forwarding
 
 import (
 	"fmt"
+	"slices"
 
 	"sluice/lab/bench/result"
 )
@@ -61,35 +62,12 @@ func (c Config) scenario(l load) result.Scenario {
 	}
 }
 
-// summarize adds a summary for each of the systems that have runs.
+// summarize adds a summary for each of the systems that have runs: a monitor may lack the mode.
 func summarize(s *result.Scenario, systems []string) {
 	for _, name := range systems {
-		sum := result.Summary{System: name}
-		values := make(map[string][]float64)
-		runs := 0
-		for _, r := range s.Runs {
-			if r.System != name {
-				continue
-			}
-			runs++
-			if r.Unusable != "" {
-				sum.Unusable = r.Unusable
-				continue
-			}
-			sum.Runs++
-			for metric, v := range r.Metrics {
-				values[metric] = append(values[metric], v)
-			}
+		others := func(r result.Run) bool { return r.System != name }
+		if runs := slices.DeleteFunc(slices.Clone(s.Runs), others); len(runs) > 0 {
+			s.Summaries = append(s.Summaries, result.Summarize(name, runs))
 		}
-		if runs == 0 {
-			continue // it has no such mode
-		}
-		if sum.Runs > 0 {
-			sum.Unusable, sum.Metrics = "", make(map[string]result.Statistic)
-			for metric, v := range values {
-				sum.Metrics[metric] = result.NewStatistic(v)
-			}
-		}
-		s.Summaries = append(s.Summaries, sum)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -88,19 +89,8 @@ func (c Case) compare(ctx context.Context, subjects []Subject) (s result.Scenari
 
 // summarize returns the summary of a subject's runs.
 func summarize(subject string, outcomes []Outcome, runs []result.Run) result.Summary {
-	values := make(map[string][]float64)
-	for _, r := range runs {
-		if r.System != subject {
-			continue
-		}
-		for name, v := range r.Metrics {
-			values[name] = append(values[name], v)
-		}
-	}
-	s := result.Summary{System: subject, Runs: len(outcomes), Metrics: make(map[string]result.Statistic)}
-	for name, v := range values {
-		s.Metrics[name] = result.NewStatistic(v)
-	}
+	others := func(r result.Run) bool { return r.System != subject }
+	s := result.Summarize(subject, slices.DeleteFunc(slices.Clone(runs), others))
 	var ages []float64
 	for _, o := range outcomes {
 		ages = append(ages, o.Ages...)

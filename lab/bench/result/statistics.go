@@ -94,6 +94,49 @@ func NewStatistic(values []float64) Statistic {
 	return Statistic{Median: (v[(n-1)/2] + v[n/2]) / 2, Min: v[0], Max: v[n-1]}
 }
 
+// Summarize returns the summary of the runs of one system, without distributions.
+func Summarize(system string, runs []Run) Summary {
+	s := Summary{System: system}
+	var usable []Run
+	for _, r := range runs {
+		for _, n := range r.Notes {
+			if !slices.Contains(s.Notes, n) {
+				s.Notes = append(s.Notes, n)
+			}
+		}
+		if s.Unusable = r.Unusable; r.Unusable == "" {
+			usable = append(usable, r)
+		}
+	}
+	if s.Runs = len(usable); s.Runs == 0 {
+		return s
+	}
+	s.Unusable = ""
+	s.Metrics = statistics(usable, func(r Run) map[string]float64 { return r.Metrics })
+	for name := range usable[0].Breakdowns {
+		if s.Breakdowns == nil {
+			s.Breakdowns = make(map[string]map[string]Statistic)
+		}
+		s.Breakdowns[name] = statistics(usable, func(r Run) map[string]float64 { return r.Breakdowns[name] })
+	}
+	return s
+}
+
+// statistics returns the statistics of runs by name. Runs without a name do not count for it.
+func statistics(runs []Run, of func(Run) map[string]float64) map[string]Statistic {
+	values := make(map[string][]float64)
+	for _, r := range runs {
+		for name, v := range of(r) {
+			values[name] = append(values[name], v)
+		}
+	}
+	out := make(map[string]Statistic, len(values))
+	for name, v := range values {
+		out[name] = NewStatistic(v)
+	}
+	return out
+}
+
 // String returns the median, with the range if there is one.
 func (s Statistic) String() string {
 	median, low, high := Number(s.Median).String(), Number(s.Min).String(), Number(s.Max).String()
