@@ -2,14 +2,12 @@ package bench
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"sluice/lab"
 	"sluice/lab/bench/result"
-	"sluice/lab/bench/system"
 	"sluice/lab/bench/trial"
 	"sluice/lab/measure"
 )
@@ -33,34 +31,12 @@ func (r *runner) chainPlan(relays int, load string) plan {
 	if relays > 1 {
 		count = fmt.Sprintf("%d relays", relays)
 	}
-	p := plan{
-		kinds: r.wanted(result.KindChain), name: fmt.Sprintf("%d/%s", relays, load),
-		title: fmt.Sprintf("a chain of %s, %s", count, load), params: r.mockParams(1),
-		repetitions: r.Repetitions, length: r.Warmup + r.Duration + time.Duration(relays)*runOverhead,
-		run: func(ctx context.Context, spec system.Spec) (*outcome, error) {
-			return r.runChain(ctx, spec, relays, load)
-		},
-	}
+	p := r.oneTrial([]string{result.KindChain}, fmt.Sprintf("%d/%s", relays, load),
+		fmt.Sprintf("a chain of %s, %s", count, load),
+		trial.Setup{Relays: relays, Sessions: []int{1}, Hog: load == loadHog},
+		func(o *outcome, m *trial.Measurement) { o.addChain(chainBursts(m.Packets, r.stage.Lab, relays)) })
 	p.params.Relays, p.params.Load = relays, load
 	return p
-}
-
-func (r *runner) runChain(ctx context.Context, spec system.Spec, relays int, load string) (*outcome, error) {
-	if relays > 1 && spec.Further == "" {
-		o := newOutcome()
-		o.Unusable = cmp.Or(spec.Alone, "it is not known how to make one relay subscribe at another")
-		return o, nil
-	}
-	m, err := r.try(ctx, trial.Setup{System: spec, Relays: relays, Sessions: []int{1}, Hog: load == loadHog})
-	if err != nil {
-		return nil, err
-	}
-	o := outcomeOf(m)
-	if load == loadIdle {
-		o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
-	}
-	o.addChain(chainBursts(m.Packets, r.stage.Lab, relays))
-	return o, nil
 }
 
 // chainBursts matches the frames that entered a chain with the frames that each of its relays has sent.

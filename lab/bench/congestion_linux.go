@@ -154,7 +154,7 @@ func (r *runner) runCongestion(
 	m, err := r.try(ctx, trial.Setup{
 		System: spec, Mock: c.mock, Audio: true, Ladders: ladders, Sessions: sessions, Record: true, Duration: period,
 		CutByHosts: true, // a link must not lose a burst as one packet
-		During:     func(ctx context.Context, _ *trial.Trial) error { return c.follow(ctx) },
+		During:     c.follow,
 	})
 	if err != nil {
 		return nil, err

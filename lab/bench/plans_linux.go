@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/lab/bench/load"
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/system"
 	"sluice/lab/bench/trial"
@@ -74,46 +75,68 @@ func (r *runner) fanoutPlans(kinds ...string) (plans []plan) {
 	return plans
 }
 
+// oneTrial returns a plan whose runs are one trial each.
+func (r *runner) oneTrial(
+	kinds []string, name, title string, setup trial.Setup, add func(*outcome, *trial.Measurement),
+) plan {
+	p := plan{
+		kinds: r.wanted(kinds...), name: name, title: title, params: r.mockParams(setup.Sessions[0]),
+		repetitions: r.Repetitions, setup: setup, add: add,
+	}
+	p.length = r.Warmup + cmp.Or(setup.Duration, r.Duration) + time.Duration(max(setup.Relays, 1))*runOverhead
+	if setup.Idle {
+		p.length += trial.IdlePeriod
+	}
+	return p
+}
+
 // fanoutPlan is a relay with a number of subscribers. With a hog, only delays have a meaning.
 func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
 	if load == loadHog {
 		kinds = kinds[:1]
 	}
-	p := plan{
-		kinds: r.wanted(kinds...), name: fmt.Sprintf("%d/%s", subscribers, load),
-		title: fmt.Sprintf("%s, %s", subscriberCount(subscribers), load), params: r.mockParams(subscribers),
-		repetitions: r.Repetitions, length: r.Warmup + r.Duration + runOverhead,
-	}
 	setup := trial.Setup{Sessions: []int{subscribers}, Idle: load == loadIdle, Hog: load == loadHog}
-	if setup.Idle {
-		p.length += trial.IdlePeriod
+	title := fmt.Sprintf("%s, %s", subscriberCount(subscribers), load)
+	if setup.RTSP = kinds[0] == result.KindRTSP; setup.RTSP {
+		title = "RTSP, " + title
 	}
-	if kinds[0] == result.KindRTSP {
-		setup.RTSP, p.title, p.params.Cipher = true, "RTSP, "+p.title, "" // RTP is in the clear
+	p := r.oneTrial(kinds, fmt.Sprintf("%d/%s", subscribers, load), title, setup,
+		func(o *outcome, m *trial.Measurement) {
+			if setup.Idle {
+				o.addCPU(&m.Usage)
+				o.addTimeline(m)
+			}
+			o.addDelays(measureDelays(m, subscribers))
+		})
+	if p.params.Load = load; setup.RTSP {
+		p.params.Cipher = "" // RTP is in the clear
 	}
-	p.params.Load, p.run = load, r.fanout(setup)
 	return p
 }
 
-// fanout returns the runs of a load with sessions at one host: delays and memory, and CPU if the machine is measured
-// without media, too.
-func (r *runner) fanout(setup trial.Setup) func(context.Context, system.Spec) (*outcome, error) {
-	return func(ctx context.Context, spec system.Spec) (*outcome, error) {
-		cfg := setup
-		cfg.System = spec
-		m, err := r.try(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		o := outcomeOf(m)
-		if cfg.Idle {
-			o.addCPU(&m.Usage)
-			o.addTimeline(m)
-			o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
-		}
-		o.addDelays(measureDelays(m, cfg.Sessions[0]))
-		return o, nil
+// syscallPeriod is how long system calls are counted.
+const syscallPeriod = 30 * time.Second
+
+// syscallPlan counts the system calls of a relay by name.
+func (r *runner) syscallPlan(subscribers int) plan {
+	period := syscallPeriod
+	if r.Brief {
+		period = r.Duration
 	}
+	p := r.oneTrial([]string{result.KindSyscalls}, fmt.Sprint(subscribers),
+		"system calls, "+subscriberCount(subscribers),
+		trial.Setup{Sessions: []int{subscribers}, Duration: period, Syscalls: true},
+		func(o *outcome, m *trial.Measurement) { o.addSyscalls(m.Syscalls, &m.Usage) })
+	p.params.Duration = period.Seconds()
+	return p
+}
+
+// bystanderPlan measures how long others wait for the processor that handles the publisher's packets.
+func (r *runner) bystanderPlan(subscribers int) plan {
+	return r.oneTrial([]string{result.KindBystander}, fmt.Sprint(subscribers),
+		"a bystander's ping, "+subscriberCount(subscribers),
+		trial.Setup{Sessions: []int{subscribers}, Idle: true, Bystander: true},
+		func(o *outcome, m *trial.Measurement) { o.addPings(m.Pinged, m.IdlePinged) })
 }
 
 // try runs a trial. A setting that cfg lacks is the same as in all runs.
@@ -152,4 +175,24 @@ func (o *outcome) addObjects(m *trial.Measurement) {
 	if m.Published.Failed > 0 {
 		o.Notes = append(o.Notes, fmt.Sprintf("%d objects could not be sent to the relay", m.Published.Failed))
 	}
+}
+
+// addSyscalls adds the system calls that the relay made in a period.
+func (o *outcome) addSyscalls(total map[string]uint64, u *trial.Usage) {
+	per30 := syscallPeriod.Seconds() / u.Period.Seconds() // so that brief runs can be compared, too
+	calls := make(map[string]float64)
+	for name, n := range total {
+		calls[name] = float64(n) * per30
+		o.Metrics["syscalls.total"] += float64(n) * per30
+		o.Metrics["syscalls.frame"] += float64(n) / float64(max(u.Delivered, 1))
+		o.Metrics["syscalls.packet"] += float64(n) / float64(max(u.Packets, 1))
+	}
+	o.Breakdowns["syscalls"] = calls
+}
+
+// addPings adds the pings of a bystander, and those before media flowed.
+func (o *outcome) addPings(busy, idle load.Pinged) {
+	o.addValues("ping", busy.Delays)
+	o.addValues("ping.idle", idle.Delays)
+	o.Metrics["ping.lost"] = float64(busy.Lost + idle.Lost)
 }

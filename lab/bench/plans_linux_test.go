@@ -162,9 +162,9 @@ func TestOutcomeOf(t *testing.T) {
 
 func TestPeriods(t *testing.T) {
 	r := runnerOf(nil, RunConfig{})
-	require.Equal(t, 30*time.Second, r.syscallPeriod())
+	require.Equal(t, 30*time.Second, r.syscallPlan(1).setup.Duration)
 	r.Brief = true
-	require.Equal(t, 6*time.Second, r.syscallPeriod())
+	require.Equal(t, 6*time.Second, r.syscallPlan(1).setup.Duration)
 }
 
 func TestAddPings(t *testing.T) {
@@ -294,7 +294,7 @@ func TestNoChain(t *testing.T) {
 		"it is not known how to make one relay subscribe at another": {},
 		"it never dials": {Alone: "it never dials"},
 	} {
-		o, err := r.runChain(t.Context(), spec, 2, loadIdle)
+		o, err := r.runOnce(t.Context(), r.chainPlan(2, loadIdle), spec)
 		require.NoError(t, err)
 		require.Equal(t, want, o.Unusable)
 	}

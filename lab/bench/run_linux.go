@@ -36,7 +36,11 @@ type plan struct {
 	repetitions int
 	without     []string      // systems that do not take part
 	length      time.Duration // of a run, about
-	run         func(context.Context, system.Spec) (*outcome, error)
+
+	// A run is one trial, from whose measurement add takes what the scenarios are about, or else it is run.
+	setup trial.Setup
+	add   func(*outcome, *trial.Measurement)
+	run   func(context.Context, system.Spec) (*outcome, error)
 }
 
 // view is a scenario of a plan, without the kind.
@@ -136,7 +140,7 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 	for repetition := range p.repetitions {
 		r.pathSeed = r.Seed + uint64(repetition)
 		for _, spec := range specs {
-			o, err := p.run(ctx, spec)
+			o, err := r.runOnce(ctx, p, spec)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -160,6 +164,30 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 		}
 	}
 	return nil
+}
+
+// runOnce runs a plan with a system.
+func (r *runner) runOnce(ctx context.Context, p plan, spec system.Spec) (*outcome, error) {
+	if p.run != nil {
+		return p.run(ctx, spec)
+	}
+	if p.setup.Relays > 1 && spec.Further == "" {
+		o := newOutcome()
+		o.Unusable = cmp.Or(spec.Alone, "it is not known how to make one relay subscribe at another")
+		return o, nil
+	}
+	setup := p.setup
+	setup.System = spec
+	m, err := r.try(ctx, setup)
+	if err != nil {
+		return nil, err
+	}
+	o := outcomeOf(m)
+	if p.setup.Idle || p.params.Load == loadIdle {
+		o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
+	}
+	p.add(o, m)
+	return o, nil
 }
 
 // note reports a run that is unusable.

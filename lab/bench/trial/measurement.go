@@ -14,6 +14,7 @@ type Measurement struct {
 	Begin     time.Duration    // of the measured period, on the clock of Packets
 	Packets   []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
 	Timeline  Timeline         // of the measured period
+	Syscalls  map[string]uint64
 	Published load.Published
 	Received  [][]load.Received // by host
 	Memory    procfs.Memory     // of the relay

@@ -17,6 +17,7 @@ import (
 	"sluice/lab/bench/load"
 	"sluice/lab/bench/procfs"
 	"sluice/lab/bench/softirq"
+	"sluice/lab/bench/syscalls"
 	"sluice/lab/bench/system"
 	"sluice/lab/bench/video"
 )
@@ -40,10 +41,9 @@ type Setup struct {
 	Bystander bool
 	Warmup    time.Duration // before the measured period
 	Duration  time.Duration // of the measured period
-	// During is called at the start of the measured period and may take as long as this. After is called at its end.
-	// Both may be nil.
-	During func(context.Context, *Trial) error
-	After  func() error
+	Syscalls  bool          // count those of the relay
+	// During is called at the start of the measured period and may take as long as this. It may be nil.
+	During func(context.Context) error
 }
 
 // mediaPort returns the UDP port at which relays have media.
@@ -78,9 +78,6 @@ const (
 	// reportLimit is how long to wait for the report of a load generator.
 	reportLimit = load.Stragglers + 15*time.Second
 )
-
-// RelayPID returns the process id of the relay.
-func (t *Trial) RelayPID() int { return t.relay.pid() }
 
 // relays returns the relays in the order of the media's way.
 func (t *Trial) relays() []*process { return append([]*process{t.relay}, t.further...) }
@@ -294,10 +291,17 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 	if err != nil {
 		return 0, 0, err
 	}
+	var counter *syscalls.Counter
+	if t.Syscalls {
+		if counter, err = syscalls.Count(t.relay.pid()); err != nil {
+			return 0, 0, err
+		}
+		defer counter.Close()
+	}
 	stop := t.startTimeline()
 	m.Pinged, err = t.pinging(ctx, func() error {
 		if t.During != nil {
-			if err := t.During(ctx, t); err != nil {
+			if err := t.During(ctx); err != nil {
 				return err
 			}
 		}
@@ -308,8 +312,8 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 		return 0, 0, err
 	}
 	end = now()
-	if t.After != nil {
-		if err := t.After(); err != nil {
+	if counter != nil {
+		if m.Syscalls, err = counter.Stop(); err != nil {
 			return 0, 0, err
 		}
 	}
