@@ -173,7 +173,6 @@ func (r *runner) runCongestion(
 		if b.path.Bulk {
 			v.Metrics["bulk"] = float64(c.bulk.received) * 8 / 1e6 / time.Since(b.begin).Seconds()
 		}
-		v.Series["link"] = series(b.points, b.media, period)
 		b.made[0].At = 0
 		o.views = append(o.views, v)
 		var fitting func(time.Duration) int
@@ -183,19 +182,6 @@ func (r *runner) runCongestion(
 		v.addPlayback(play(i, fitting), neighbour)
 	}
 	return o, nil
-}
-
-// series returns the rate of the link over a run, Mbit/s.
-func series(points []pathprofile.Point, mediaRate float64, period time.Duration) (s result.Series) {
-	for i, p := range points {
-		end := period
-		if i+1 < len(points) {
-			end = points[i+1].At
-		}
-		s.Add(p.At.Seconds(), p.Rate*mediaRate/1e6)
-		s.Add(end.Seconds(), p.Rate*mediaRate/1e6)
-	}
-	return s
 }
 
 // addPlayback adds the scores of playback of the subscriber behind the bottleneck and of its neighbour.

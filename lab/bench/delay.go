@@ -13,16 +13,15 @@ import (
 
 // delays are the delays that a relay added to frames, milliseconds, sorted.
 type delays struct {
-	first, last             []float64 // of all subscribers
-	fanoutFirst, fanoutLast []float64 // of the first and of the last subscriber that each frame reached
-	jitter                  []float64
-	unmatched               float64 // share of all frames
+	first, last []float64 // of all subscribers
+	jitter      []float64
+	unmatched   float64 // share of all frames
 	// firstOverTime and lastOverTime are the median over the subscribers, by when frames entered the relay.
 	firstOverTime, lastOverTime result.Series
 }
 
 // measureDelays matches the packets that entered a relay with the packets that left it for each subscriber.
-func measureDelays(m *trial.Measurement, subscribers int) (d delays) {
+func measureDelays(m *trial.Measurement) (d delays) {
 	bursts := measure.MatchBursts(m.Packets, trial.IntoRelay, trial.OutOfRelay,
 		measure.BurstConfig{MinLength: trial.MinPacket})
 	frames := make(map[time.Duration][]measure.BurstDelay) // by when they entered
@@ -42,17 +41,11 @@ func measureDelays(m *trial.Measurement, subscribers int) (d delays) {
 		at := (in - m.Begin).Round(time.Millisecond).Seconds()
 		d.firstOverTime.Add(at, median(targets, measure.BurstDelay.First))
 		d.lastOverTime.Add(at, median(targets, measure.BurstDelay.Last))
-		if len(targets) == subscribers {
-			first, last := slices.MinFunc(targets, by(measure.BurstDelay.First)),
-				slices.MaxFunc(targets, by(measure.BurstDelay.Last))
-			d.fanoutFirst = append(d.fanoutFirst, milliseconds(first.First()))
-			d.fanoutLast = append(d.fanoutLast, milliseconds(last.Last()))
-		}
 	}
 	if all := len(bursts.Matched) + bursts.Unmatched; all > 0 {
 		d.unmatched = float64(bursts.Unmatched) / float64(all)
 	}
-	for _, values := range [][]float64{d.first, d.last, d.fanoutFirst, d.fanoutLast, d.jitter} {
+	for _, values := range [][]float64{d.first, d.last, d.jitter} {
 		slices.Sort(values)
 	}
 	return d
@@ -67,18 +60,12 @@ func median(targets []measure.BurstDelay, of func(measure.BurstDelay) time.Durat
 	return result.NewStatistic(values).Median
 }
 
-func by(of func(measure.BurstDelay) time.Duration) func(a, b measure.BurstDelay) int {
-	return func(a, b measure.BurstDelay) int { return int(of(a) - of(b)) }
-}
-
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
 // addDelays adds the distributions of delays.
 func (o *outcome) addDelays(d delays) {
 	o.addValues("first", d.first)
 	o.addValues("last", d.last)
-	o.addValues("fanout.first", d.fanoutFirst)
-	o.addValues("fanout.last", d.fanoutLast)
 	o.addValues("jitter", d.jitter)
 	o.Metrics["unmatched"] = 100 * d.unmatched
 	o.Series["first"], o.Series["last"] = d.firstOverTime, d.lastOverTime

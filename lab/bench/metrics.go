@@ -55,12 +55,10 @@ var (
 // quantities are all metrics, distributions, breakdowns and series by name.
 var quantities = map[string]quantity{
 	// Delays that the relay adds to frames, at its devices.
-	"first":        distribution("delay, first packet in to first packet out", "ms", less, delayAndChain),
-	"last":         distribution("delay, last packet in to last packet out", "ms", less, delayAndChain),
-	"fanout.first": distribution("delay of the first subscriber's first packet", "ms", less, delayOf),
-	"fanout.last":  distribution("delay of the last subscriber's last packet", "ms", less, delayOf),
-	"jitter":       distribution("difference between the delays of consecutive frames", "ms", less, delayOf),
-	"unmatched":    metric("frames whose delay is unknown", "%", 0, delayAndChain),
+	"first":     distribution("delay, first packet in to first packet out", "ms", less, delayAndChain),
+	"last":      distribution("delay, last packet in to last packet out", "ms", less, delayAndChain),
+	"jitter":    distribution("difference between the delays of consecutive frames", "ms", less, delayOf),
+	"unmatched": metric("frames whose delay is unknown", "%", 0, delayAndChain),
 
 	// From when a relay of a chain has sent a frame until the next one has, links included.
 	"hop":      distribution("delay that a further relay adds, first packet", "ms", less, onlyChain),
@@ -115,7 +113,6 @@ var quantities = map[string]quantity{
 	"neighbour.goodput":  metric("media that arrived in time without a bottleneck", "Mbit/s", more, onlyCongestion),
 	"neighbour.playable": metric("frames that could be shown without a bottleneck", "%", more, onlyCongestion),
 	"bulk":               metric("rate of the bulk flow", "Mbit/s", 0, onlyCongestion),
-	"link":               metric("rate of the bottleneck", "Mbit/s", 0, onlyCongestion),
 
 	"ping":      distribution("ping of a bystander, from when it was due until the reply", "ms", less, onlyBystander),
 	"ping.idle": distribution("ping of a bystander before media flowed", "ms", 0, onlyBystander),

@@ -106,7 +106,7 @@ func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
 				o.addCPU(&m.Usage)
 				o.addTimeline(m)
 			}
-			o.addDelays(measureDelays(m, subscribers))
+			o.addDelays(measureDelays(m))
 		})
 	if p.params.Load = load; setup.RTSP {
 		p.params.Cipher = "" // RTP is in the clear

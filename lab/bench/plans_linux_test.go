@@ -186,12 +186,6 @@ func TestAddSyscalls(t *testing.T) {
 	require.Equal(t, 3.75, o.Metrics["syscalls.frame"])
 }
 
-func TestBottleneckSeries(t *testing.T) {
-	points := []pathprofile.Point{{At: 0, Rate: 1.5}, {At: 3 * time.Second, Rate: .5}, {At: 6 * time.Second, Rate: 1.5}}
-	require.Equal(t, result.Series{Time: []float64{0, 3, 3, 6, 6, 9}, Value: []float64{3, 3, 1, 1, 3, 3}},
-		series(points, 2e6, 9*time.Second))
-}
-
 // All paths are those that a replay has. One run shows all of them, and if it fails, each is unusable for its reason.
 func TestCongestionPlan(t *testing.T) {
 	r := runnerOf([]system.Spec{{Name: "a"}, {Name: "b"}}, RunConfig{Repetitions: 1})

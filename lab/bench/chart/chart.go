@@ -48,15 +48,12 @@ type Axis struct {
 // Trace is one line, or the bars of one colour.
 type Trace struct {
 	Name   string
-	System int // index in Report.Systems, which chooses the colour, or NoSystem
+	System int // index in Report.Systems, which chooses the colour
 	X      []result.Number
 	Y      []result.Number
 	Low    []result.Number // range over the runs
 	High   []result.Number
 }
-
-// NoSystem is Trace.System of a trace that belongs to no system.
-const NoSystem = -1
 
 // Add appends a point with its range over the runs.
 func (t *Trace) Add(x float64, s result.Statistic) {
@@ -99,19 +96,9 @@ func (t Trace) points(c Chart) plotter.XYs {
 	return out
 }
 
-func (t Trace) colour(i int) color.NRGBA {
-	if t.System == NoSystem {
-		return colours[len(colours)-2]
-	}
-	return colours[t.System%len(colours)]
-}
+func (t Trace) colour() color.NRGBA { return colours[t.System%len(colours)] }
 
-func (t Trace) dashes() []vg.Length {
-	if t.System == NoSystem {
-		return dashes[1]
-	}
-	return dashes[t.System%len(dashes)]
-}
+func (t Trace) dashes() []vg.Length { return dashes[t.System%len(dashes)] }
 
 // values returns the heights of bars. A height of zero draws no bar.
 func (t Trace) values(categories int) plotter.Values {

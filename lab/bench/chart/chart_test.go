@@ -44,7 +44,6 @@ func samples() []Chart {
 		{Name: "one", X: x, Y: []result.Number{0.5, 1, nan, 4}},
 		{Name: "two & <more>", System: 1, X: x, Y: []result.Number{1, 2, 3, 9}, Low: []result.Number{1, 1, nan, 8},
 			High: []result.Number{1, 3, 4, 9}},
-		{Name: "the link", System: NoSystem, X: x, Y: []result.Number{1, 1, 1, 1}},
 	}
 	at := []result.Number{0, 1}
 	columns := []Trace{

@@ -155,7 +155,7 @@ func logTicks(low, high float64) []plot.Tick {
 }
 
 func drawLines(p *plot.Plot, key *legend, c Chart) error {
-	for i, t := range c.Traces {
+	for _, t := range c.Traces {
 		xys := t.points(c)
 		if len(xys) == 0 {
 			continue
@@ -164,7 +164,7 @@ func drawLines(p *plot.Plot, key *legend, c Chart) error {
 		if err != nil {
 			return err
 		}
-		line.LineStyle = draw.LineStyle{Color: t.colour(i), Width: vg.Points(1.6), Dashes: t.dashes()}
+		line.LineStyle = draw.LineStyle{Color: t.colour(), Width: vg.Points(1.6), Dashes: t.dashes()}
 		if c.Form == CDF {
 			line.StepStyle = plotter.PostStep
 		}
@@ -188,7 +188,7 @@ func drawBars(p *plot.Plot, key *legend, c Chart) error {
 			return err
 		}
 		b.LineStyle.Width = 0
-		b.Color = t.colour(i)
+		b.Color = t.colour()
 		b.Offset = width * (vg.Length(i) - (side-1)/2)
 		p.Add(b)
 		key.add(t.Name, b)

@@ -42,7 +42,6 @@ func Compare(ctx context.Context, cases []Case, subjects []Subject) (*result.Rep
 func metrics() map[string]result.Metric {
 	m := maps.Clone(playback.Metrics)
 	m["packets"] = result.Metric{Title: "packets that the relay sent"}
-	m["link"] = result.Metric{Title: "rate of the bottleneck", Unit: "Mbit/s"}
 	for _, t := range result.Tails() {
 		age := m[playback.Age]
 		age.Title += ", " + t.Name
@@ -78,7 +77,7 @@ func (c Case) compare(ctx context.Context, subjects []Subject) (s result.Scenari
 	}
 	for j := range c.Traces {
 		for i, subject := range subjects {
-			s.Runs = append(s.Runs, outcomes[i][j].run(subject.Name(), j+1, c.Traces[j].link()))
+			s.Runs = append(s.Runs, outcomes[i][j].run(subject.Name(), j+1))
 		}
 	}
 	for i, subject := range subjects {
@@ -96,18 +95,5 @@ func summarize(subject string, outcomes []Outcome, runs []result.Run) result.Sum
 		ages = append(ages, o.Ages...)
 	}
 	s.Distributions = map[string]result.Distribution{playback.Age: result.NewDistribution(ages)}
-	return s
-}
-
-// link returns the rate of the bottleneck over time, Mbit/s.
-func (t *Trace) link() (s result.Series) {
-	for i, c := range t.Path {
-		end := t.Length()
-		if i+1 < len(t.Path) {
-			end = t.Path[i+1].At
-		}
-		s.Add(c.At.Seconds(), float64(c.Rate)/1e6)
-		s.Add(end.Seconds(), float64(c.Rate)/1e6)
-	}
 	return s
 }

@@ -141,10 +141,10 @@ func (s *simulation) frames() (frames []playback.Frame) {
 }
 
 // run returns the outcome as a run of the report.
-func (o *Outcome) run(subject string, repetition int, link result.Series) result.Run {
+func (o *Outcome) run(subject string, repetition int) result.Run {
 	r := result.Run{
 		System: subject, Repetition: repetition,
-		Metrics: make(map[string]float64), Series: map[string]result.Series{"link": link},
+		Metrics: make(map[string]float64), Series: make(map[string]result.Series),
 		Distributions: map[string]result.Distribution{playback.Age: result.NewDistribution(slices.Clone(o.Ages))},
 	}
 	o.AddTo(&r)

@@ -150,16 +150,6 @@ func TestCompare(t *testing.T) {
 	}
 	require.Equal(t, 2, s.Summary("none/cubic").Runs)
 	require.Contains(t, s.Summary("priority/cubic").Metrics, "age.p90")
-	link := result.Series{Time: []float64{0, 4}, Value: []float64{1.2, 1.2}}
-	require.Equal(t, link, roundLink(s.Runs[0].Series["link"]))
-}
-
-// roundLink rounds to 100 kbit/s, and times to 0.1 s.
-func roundLink(s result.Series) (r result.Series) {
-	for i := range s.Time {
-		r.Add(float64(int(10*s.Time[i]+.5))/10, float64(int(10*s.Value[i]))/10)
-	}
-	return r
 }
 
 // A packet that was changed on its way is no packet.

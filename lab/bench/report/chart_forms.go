@@ -122,18 +122,13 @@ func (v view) metricBars(kind, name string, g group) chart.Chart {
 	return c
 }
 
-// overTime returns a chart of each series, with the first usable run of each system. A series that is the same for all
-// systems, such as the rate of a link, is a trace in all charts of its unit.
+// overTime returns a chart of each series, with the first usable run of each system.
 func (v view) overTime(kind string, scenarios []result.Scenario) []chart.Chart {
 	var out []chart.Chart
 	for _, s := range scenarios {
 		runs := firstRuns(s, v.Systems)
-		common := commonSeries(runs)
 		for _, name := range seriesNames(runs) {
 			m := v.Metric(name)
-			if slices.Contains(common, name) {
-				continue
-			}
 			c := chart.Chart{ID: "series " + s.Name + " " + name, Kind: kind, Figure: "over time", Form: chart.Lines,
 				Title: joinTitle(m.Title, s.Title),
 				X:     chart.Axis{Title: "time", Unit: "s"}, Y: chart.Axis{Unit: m.Unit}}
@@ -141,21 +136,16 @@ func (v view) overTime(kind string, scenarios []result.Scenario) []chart.Chart {
 				c.X = chart.Axis{Title: "subscribers"} // they take the place of time
 			}
 			for _, run := range runs {
-				c.Traces = append(c.Traces, seriesTrace(run.System, v.systemIndex(run.System), run.Series[name]))
-			}
-			for _, other := range common {
-				if o := v.Metric(other); o.Unit == m.Unit {
-					c.Traces = append(c.Traces, seriesTrace(o.Title, chart.NoSystem, runs[0].Series[other]))
-				}
+				s := run.Series[name]
+				c.Traces = append(c.Traces, chart.Trace{
+					Name: run.System, System: v.systemIndex(run.System), X: result.Numbers(s.Time),
+					Y: result.Numbers(s.Value),
+				})
 			}
 			out = append(out, c)
 		}
 	}
 	return out
-}
-
-func seriesTrace(name string, system int, s result.Series) chart.Trace {
-	return chart.Trace{Name: name, System: system, X: result.Numbers(s.Time), Y: result.Numbers(s.Value)}
 }
 
 // firstRuns returns the first usable run of each system that has one, in the order of the systems.
@@ -179,20 +169,4 @@ func seriesNames(runs []result.Run) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// commonSeries returns the names of the series that have the same values for all of several systems.
-func commonSeries(runs []result.Run) []string {
-	if len(runs) < 2 {
-		return nil
-	}
-	var out []string
-	for name, s := range runs[0].Series {
-		differs := func(r result.Run) bool { return !slices.Equal(r.Series[name].Value, s.Value) }
-		if !slices.ContainsFunc(runs, differs) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
 }

@@ -75,9 +75,8 @@ func TestCharts(t *testing.T) {
 	require.Equal(t, []result.Number{1, 10}, c.Traces[0].X)
 
 	c = byID["series-congestion-step-goodput"]
-	require.Len(t, c.Traces, 3)
-	require.Equal(t, "rate of the link", c.Traces[2].Name, "what is common to all systems is shown for comparison")
-	require.NotContains(t, byID, "series-congestion-step-link")
+	require.Len(t, c.Traces, 2)
+	require.Equal(t, "time", c.X.Title)
 }
 
 func TestLargestPartsComeFirst(t *testing.T) {

@@ -32,7 +32,6 @@ func Sample() result.Report {
 			"cpu.all":   {Title: "CPU", Unit: "%", Better: -1},
 			"capacity":  {Title: "subscribers served", Better: 1},
 			"goodput":   {Title: "goodput", Unit: "Mbit/s", Better: 1},
-			"link":      {Title: "rate of the link", Unit: "Mbit/s"},
 		},
 	}
 	for _, n := range []int{1, 10} {
@@ -64,7 +63,6 @@ func Sample() result.Report {
 		congestion.Runs = append(congestion.Runs, result.Run{System: system.Name, Repetition: 1,
 			Series: map[string]result.Series{
 				"goodput": {Time: []float64{0, 1, 2}, Value: []float64{1, float64(i), 2}},
-				"link":    {Time: []float64{0, 1, 2}, Value: []float64{3, 1, 3}},
 			}})
 		congestion.Summaries = append(congestion.Summaries,
 			result.Summary{System: system.Name, Runs: 1, Metrics: map[string]result.Statistic{"goodput": same(1)}})
