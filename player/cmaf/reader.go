@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strings"
 )
 
 // ErrNotFragmented is the error of an MP4 file whose media is not in moof boxes, or of input that is not MP4.
@@ -19,21 +17,16 @@ var ErrNotFragmented = errors.New("not fragmented MP4; make it with\n" +
 
 // Reader reads a file or a live stream box by box, and holds at most the chunks of one moof box.
 type Reader struct {
-	r       *bufio.Reader
-	at      uint64 // position in the stream
-	init    *Init
-	queue   []Chunk
-	skipped map[string]int
+	r     *bufio.Reader
+	at    uint64 // position in the stream
+	init  *Init
+	queue []Chunk
 }
 
 // NewReader returns a Reader that takes its input from r.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), skipped: map[string]int{}}
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10)}
 }
-
-// Skipped counts the boxes that were left out because they have no place in a chunk, such as styp, sidx or emsg, by
-// type.
-func (r *Reader) Skipped() map[string]int { return maps.Clone(r.skipped) }
 
 // Init returns the init segment. The first call reads it.
 func (r *Reader) Init() (*Init, error) {
@@ -201,19 +194,9 @@ func (r *Reader) read(h header, limit uint64) ([]byte, error) {
 }
 
 func (r *Reader) skip(h header) error {
-	r.skipped[h.typ]++
 	if err := h.skip(r.r); err != nil {
 		return fmt.Errorf("at byte %d: box %q: %w", r.at, h.typ, err)
 	}
 	r.at += h.size - uint64(len(h.raw))
 	return nil
-}
-
-// SkippedText lists the boxes that Skipped counts, such as "2 emsg, 1 sidx", or "" if nothing was skipped.
-func (r *Reader) SkippedText() string {
-	var parts []string
-	for _, typ := range slices.Sorted(maps.Keys(r.skipped)) {
-		parts = append(parts, fmt.Sprintf("%d %s", r.skipped[typ], typ))
-	}
-	return strings.Join(parts, ", ")
 }

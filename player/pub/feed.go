@@ -61,7 +61,6 @@ func (f *feed) round(ctx context.Context, s *source) error {
 			f.log.Warn("the input ends within a chunk; all chunks before it were published", "error", err)
 			fallthrough
 		case err == io.EOF:
-			f.logSkipped(s)
 			return nil
 		case err != nil:
 			return &InputError{err}
@@ -69,12 +68,6 @@ func (f *feed) round(ctx context.Context, s *source) error {
 		if err := f.publish(ctx, c); err != nil {
 			return err
 		}
-	}
-}
-
-func (f *feed) logSkipped(s *source) {
-	if boxes := s.SkippedText(); boxes != "" && f.shift == 0 {
-		f.log.Info("boxes other than media were left out", "boxes", boxes)
 	}
 }
 

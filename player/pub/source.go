@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"sluice/player/cmaf"
@@ -127,17 +126,6 @@ func (s *source) Next() (cmaf.Chunk, error) {
 	c := *best.next
 	best.next = nil
 	return c, nil
-}
-
-// SkippedText lists what all inputs have skipped.
-func (s *source) SkippedText() string {
-	var parts []string
-	for _, in := range s.inputs {
-		if text := in.Reader.SkippedText(); text != "" {
-			parts = append(parts, text)
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // Close closes all inputs.
