@@ -61,11 +61,8 @@ func relayPoints(l *lab.Lab) []lab.Point {
 		{Device: l.Relay.Device("down"), Direction: lab.FromHost}}
 }
 
-// frameDistance is more than any pause of a busy machine.
-const frameDistance = time.Hour
-
-// spread moves the frames away from each other, and leaves the times within a frame as they are: bursts then begin
-// and end with frames, however long the machine paused.
+// spread lets a thousandth of the time pass, and moves the frames 50 ms away from each other: bursts then begin and end
+// with frames, however long the machine paused.
 func spread(packets []measure.Packet) {
 	type stream struct {
 		point  int
@@ -74,7 +71,7 @@ func spread(packets []measure.Packet) {
 	seen := make(map[stream]int)
 	for i, p := range packets {
 		s := stream{p.Point, p.Flow.Target}
-		packets[i].Time += time.Duration(seen[s]/framePackets) * frameDistance
+		packets[i].Time = p.Time/1000 + time.Duration(seen[s]/framePackets)*50*time.Millisecond
 		seen[s]++
 	}
 	measure.SortByTime(packets)
@@ -108,7 +105,7 @@ func TestBurstsAgreeWithPackets(t *testing.T) {
 	}
 
 	spread(packets)
-	bursts := measure.MatchBursts(packets, 0, 1, measure.BurstConfig{Idle: frameDistance / 2, Limit: frameDistance})
+	bursts := measure.MatchBursts(packets, 0, 1)
 	require.Zero(t, bursts.Unmatched)
 	require.Len(t, bursts.Matched, 2*(count-2))
 	for _, b := range bursts.Matched {

@@ -74,7 +74,7 @@ func (s *labStage) delays(host string) measure.Delays {
 		return nil
 	}
 	packets := s.chain.Until(s.capture.Packets(), h)
-	return measure.MatchBursts(packets, lab.IntoChain, lab.OutOfChain, measure.BurstConfig{}).First()
+	return measure.MatchBursts(packets, lab.IntoChain, lab.OutOfChain).First()
 }
 
 func (s *labStage) close() error {

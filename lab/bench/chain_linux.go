@@ -47,8 +47,7 @@ func chainBursts(packets []measure.Packet, l *lab.Lab, relays int) (sent []measu
 		if i+1 < relays {
 			to = l.Relays[i+1]
 		}
-		sent = append(sent, measure.MatchBursts(chain.Until(packets, to), lab.IntoChain, lab.OutOfChain,
-			measure.BurstConfig{MinLength: trial.MinPacket}))
+		sent = append(sent, measure.MatchBursts(chain.Until(packets, to), lab.IntoChain, lab.OutOfChain))
 	}
 	return sent
 }

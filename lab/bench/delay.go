@@ -22,8 +22,7 @@ type delays struct {
 
 // measureDelays matches the packets that entered a relay with the packets that left it for each subscriber.
 func measureDelays(m *trial.Measurement) (d delays) {
-	bursts := measure.MatchBursts(m.Packets, trial.IntoRelay, trial.OutOfRelay,
-		measure.BurstConfig{MinLength: trial.MinPacket})
+	bursts := measure.MatchBursts(m.Packets, trial.IntoRelay, trial.OutOfRelay)
 	frames := make(map[time.Duration][]measure.BurstDelay) // by when they entered
 	previous := make(map[netip.AddrPort]float64)
 	for _, b := range bursts.Matched {

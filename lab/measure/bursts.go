@@ -5,44 +5,20 @@ import (
 	"time"
 )
 
-// BurstConfig defines bursts. The zero value fits video of up to 60 frames a second on a path of some Mbit/s.
-type BurstConfig struct {
-	// Idle is the silence that ends a burst: longer than any pause inside a media frame, shorter than the time between
-	// two frames. 0 is 5 ms.
-	Idle time.Duration
-	// MinLength is the smallest UDP payload of a packet that counts. Acknowledgements are smaller. 0 is 100 bytes.
-	MinLength int
-	// Limit is the longest delay of a frame. A burst that leaves later, in a pause of the stream, is another frame.
-	// 0 is 200 ms.
-	Limit time.Duration
-	// Tolerance is the fraction by which the bytes of a frame, without packet headers, may differ between both sides.
-	// Lost and retransmitted packets make a larger difference. 0 is 0.1.
-	Tolerance float64
-}
-
 const (
-	defaultBurstIdle      = 5 * time.Millisecond
-	defaultBurstMinLength = 100
-	defaultBurstLimit     = 200 * time.Millisecond
-	defaultBurstTolerance = 0.1
-	headerSlack           = 32 // bytes by which the headers of a packet may differ: connection IDs, STREAM frames, MoQT
+	// idle is the silence that ends a burst: longer than any pause inside a media frame, shorter than the time between
+	// two frames of video of up to 60 frames a second, on a path of some Mbit/s.
+	idle = 5 * time.Millisecond
+	// MinLength is the smallest UDP payload of a packet that counts. Acknowledgements are smaller.
+	MinLength = 100
+	// limit is the longest delay of a frame. A burst that leaves later, in a pause of the stream, is another frame.
+	limit = 200 * time.Millisecond
+	// tolerance is the fraction by which the bytes of a frame, without packet headers, may differ between both sides.
+	// Lost and retransmitted packets make a larger difference.
+	tolerance = 0.1
+	// headerSlack is by how many bytes the headers of a packet may differ: connection IDs, STREAM frames, MoQT.
+	headerSlack = 32
 )
-
-func (c BurstConfig) withDefaults() BurstConfig {
-	if c.Idle == 0 {
-		c.Idle = defaultBurstIdle
-	}
-	if c.MinLength == 0 {
-		c.MinLength = defaultBurstMinLength
-	}
-	if c.Limit == 0 {
-		c.Limit = defaultBurstLimit
-	}
-	if c.Tolerance == 0 {
-		c.Tolerance = defaultBurstTolerance
-	}
-	return c
-}
 
 // Burst is a run of packets: a media frame on its way.
 type Burst struct {
@@ -97,11 +73,10 @@ func (b BurstDelays) delays(of func(BurstDelay) time.Duration) Delays {
 //
 // The relay must delay a frame by less than the time between two frames. The first and the last burst of a recording
 // do not count, because they may be cut off.
-func MatchBursts(packets []Packet, in, out int, config BurstConfig) BurstDelays {
-	config = config.withDefaults()
-	incoming := bursts(packets, in, config)
+func MatchBursts(packets []Packet, in, out int) BurstDelays {
+	incoming := bursts(packets, in)
 	var result BurstDelays
-	for _, outgoing := range byTarget(packets, out, config.MinLength) {
+	for _, outgoing := range byTarget(packets, out) {
 		for i := 1; i+1 < len(incoming); i++ {
 			window := between(&outgoing, incoming[i].First, incoming[i+1].First)
 			d := BurstDelay{In: incoming[i]}
@@ -109,7 +84,7 @@ func MatchBursts(packets []Packet, in, out int, config BurstConfig) BurstDelays 
 				d.Target = p.Flow.Target
 				d.Out.add(p)
 			}
-			if d.same(config.Tolerance) && d.First() <= config.Limit {
+			if d.same() && d.First() <= limit {
 				result.Matched = append(result.Matched, d)
 			} else {
 				result.Unmatched++
@@ -120,7 +95,7 @@ func MatchBursts(packets []Packet, in, out int, config BurstConfig) BurstDelays 
 }
 
 // same reports whether about as many bytes left the relay as entered it.
-func (d BurstDelay) same(tolerance float64) bool {
+func (d BurstDelay) same() bool {
 	difference := d.Out.Bytes - d.In.Bytes
 	if difference < 0 {
 		difference = -difference
@@ -129,13 +104,13 @@ func (d BurstDelay) same(tolerance float64) bool {
 	return d.Out.Packets > 0 && float64(difference) <= slack
 }
 
-func bursts(packets []Packet, point int, config BurstConfig) []Burst {
+func bursts(packets []Packet, point int) []Burst {
 	var all []Burst
 	for _, p := range packets {
-		if p.Point != point || p.Length < config.MinLength {
+		if p.Point != point || p.Length < MinLength {
 			continue
 		}
-		if last := len(all) - 1; last < 0 || p.Time-all[last].Last >= config.Idle {
+		if last := len(all) - 1; last < 0 || p.Time-all[last].Last >= idle {
 			all = append(all, Burst{})
 		}
 		all[len(all)-1].add(p)
@@ -144,11 +119,11 @@ func bursts(packets []Packet, point int, config BurstConfig) []Burst {
 }
 
 // byTarget groups the packets of a point by target, in the order of the first packets.
-func byTarget(packets []Packet, point, minLength int) [][]Packet {
+func byTarget(packets []Packet, point int) [][]Packet {
 	index := make(map[netip.AddrPort]int)
 	var groups [][]Packet
 	for _, p := range packets {
-		if p.Point != point || p.Length < minLength {
+		if p.Point != point || p.Length < MinLength {
 			continue
 		}
 		i, ok := index[p.Flow.Target]

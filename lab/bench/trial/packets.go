@@ -1,8 +1,6 @@
 package trial
 
-import (
-	"sluice/lab/measure"
-)
+import "sluice/lab/measure"
 
 // Points of Measurement.Packets with one relay. With a chain, [lab.Chain] has the points.
 const (
@@ -17,9 +15,6 @@ const (
 	rtpPort   = 8000 // RTCP has the next one
 )
 
-// MinPacket is the smallest UDP payload that counts as media. Acknowledgements are smaller.
-const MinPacket = 100
-
 // isMedia reports whether a packet came to a relay's port for media, or from it. A machine of its own has other
 // traffic, too.
 func isMedia(p measure.Packet, port uint16) bool {
@@ -32,7 +27,7 @@ func isMedia(p measure.Packet, port uint16) bool {
 // countPackets returns how many packets with media left the last of the relays.
 func countPackets(packets []measure.Packet, relays int) (n int) {
 	for _, p := range packets {
-		if p.Point == relays && p.Length >= MinPacket {
+		if p.Point == relays && p.Length >= measure.MinLength {
 			n++
 		}
 	}

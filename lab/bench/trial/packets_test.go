@@ -12,8 +12,8 @@ func TestCountPackets(t *testing.T) {
 	require.Equal(t, 2, countPackets([]measure.Packet{
 		{Point: IntoRelay, Length: 1200},
 		{Point: OutOfRelay, Length: 1200},
-		{Point: OutOfRelay, Length: MinPacket - 1}, // an acknowledgement
-		{Point: OutOfRelay, Length: MinPacket},
+		{Point: OutOfRelay, Length: measure.MinLength - 1}, // an acknowledgement
+		{Point: OutOfRelay, Length: measure.MinLength},
 	}, 1))
 	require.Equal(t, 1, countPackets([]measure.Packet{
 		{Point: OutOfRelay, Length: 1200}, // to the next relay
