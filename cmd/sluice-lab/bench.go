@@ -85,7 +85,7 @@ of a run, the tables have this reason instead of numbers.`,
 		f.cfg.Rate, err = lab.ParseRate(value)
 		return err
 	})
-	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay")
+	flags.StringArrayVar(&f.commands, "relay-cmd", nil, "`command` of another relay; spaces divide its words")
 	flags.StringSliceVar(&f.peers, "peer", nil,
 		"`names` of relays that 'make bench-peers' installs: "+strings.Join(system.PeerNames(), ", "))
 	flags.BoolVar(&f.unprotected, "unprotected", false,

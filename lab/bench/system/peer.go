@@ -26,7 +26,7 @@ var peers = []Spec{
 		}},
 	// Its best setting is a QUIC worker pinned to each core, with a socket of its own. By default all share a runtime.
 	{Name: "moq-relay", Command: "moq-relay --listen {addr} --listen-tls-cert {cert} --listen-tls-key {key}" +
-		" --auth-public '**' --runtime-workers {cores}", OneSubgroup: true,
+		" --auth-public ** --runtime-workers {cores}", OneSubgroup: true,
 		Further: "--cluster-connect {upstream} --connect-tls-insecure"},
 	// It serves RTSP only, with the defaults of its configuration.
 	{Name: "mediamtx", Command: "mediamtx", Kinds: []string{result.KindRTSP}, RTSP: "{dir}/mediamtx.yml",
@@ -66,17 +66,13 @@ func Peer(name, dir string) (Spec, error) {
 			name, strings.Join(PeerNames(), ", "))
 	}
 	spec := peers[i]
-	program, arguments, _ := strings.Cut(spec.Command, " ")
-	path := filepath.Join(dir, program)
+	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
-		if path, err = exec.LookPath(program); err != nil {
-			return Spec{}, fmt.Errorf("%s is neither in %s nor in PATH: install it with make bench-peers", program, dir)
+		if path, err = exec.LookPath(name); err != nil {
+			return Spec{}, fmt.Errorf("%s is neither in %s nor in PATH: install it with make bench-peers", name, dir)
 		}
 	}
-	if strings.ContainsAny(path, `'"{}`) {
-		return Spec{}, fmt.Errorf("%s: a path with quotes or braces cannot be part of a command", path)
-	}
-	spec.Command, spec.Version = "'"+path+"' "+arguments, programVersion(path)
+	spec.Program, spec.Version = path, programVersion(path)
 	return spec, nil
 }
 

@@ -21,8 +21,10 @@ type Spec struct {
 	Name string
 	// Command starts it, with these placeholders: {addr}, where it must listen, and its parts {host} and {port}; {cert}
 	// and {key}, PEM files for TLS; {dir}, a directory of its own for this run; {cores}, the number of its processors;
-	// {sluice}, the program sluice. Words may be quoted with ' or ".
+	// {sluice}, the program sluice. Spaces divide its words.
 	Command string
+	// Program is the path of the program. Default: the first word of Command.
+	Program string
 	// Further are words that follow Command for each relay of a chain but the first. They make it subscribe at its
 	// predecessor, whose URL is {upstream}. "" for a relay that cannot do it; Alone then says why.
 	Further string
@@ -179,11 +181,11 @@ func (s Spec) Words(p Place) ([]string, error) {
 	if p.RTSP != nil {
 		command += " " + s.RTSP
 	}
-	words, err := splitCommand(command)
-	if err != nil {
-		return nil, err
+	words, err := expand(strings.Fields(command), p.values())
+	if s.Program != "" {
+		words[0] = s.Program
 	}
-	return expand(words, p.values())
+	return words, err
 }
 
 // WriteFiles writes the files that the relay needs in a place.
@@ -201,41 +203,6 @@ func (s Spec) WriteFiles(p Place) error {
 		}
 	}
 	return nil
-}
-
-// splitCommand splits at spaces that are not quoted.
-func splitCommand(s string) ([]string, error) {
-	var words []string
-	var word strings.Builder
-	var quote rune
-	within := false
-	for _, r := range s {
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote, within = r, true
-		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
-			if within {
-				words = append(words, word.String())
-				word.Reset()
-			}
-			within = false
-		default:
-			word.WriteRune(r)
-			within = true
-		}
-	}
-	if quote != 0 {
-		return nil, fmt.Errorf("the command %q ends within %c", s, quote)
-	}
-	if within {
-		words = append(words, word.String())
-	}
-	if len(words) == 0 {
-		return nil, errors.New("the command is empty")
-	}
-	return words, nil
 }
 
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
