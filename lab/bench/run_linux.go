@@ -173,7 +173,7 @@ func (r *runner) runOnce(ctx context.Context, p plan, spec system.Spec) (*outcom
 	}
 	if p.setup.Relays > 1 && spec.Further == "" {
 		o := newOutcome()
-		o.Unusable = cmp.Or(spec.Alone, "it is not known how to make one relay subscribe at another")
+		o.Unusable = "it is not known how to make one relay subscribe at another"
 		return o, nil
 	}
 	setup := p.setup

@@ -23,7 +23,7 @@ func TestPeer(t *testing.T) {
 		spec, err := Peer(name, dir)
 		require.NoError(t, err)
 		require.NoError(t, spec.Validate())
-		words, err := spec.Words(Place{RTSP: new(RTSPPorts)})
+		words, err := spec.Words(Place{RTSP: true})
 		require.NoError(t, err)
 		require.Equal(t, path, words[0])
 		require.Equal(t, name, spec.Name)

@@ -26,9 +26,8 @@ type Spec struct {
 	// Program is the path of the program. Default: the first word of Command.
 	Program string
 	// Further are words that follow Command for each relay of a chain but the first. They make it subscribe at its
-	// predecessor, whose URL is {upstream}. "" for a relay that cannot do it; Alone then says why.
+	// predecessor, whose URL is {upstream}. "" for a relay that cannot do it.
 	Further string
-	Alone   string
 	// RTSP are words that follow Command where clients use RTSP. They make it serve RTSP at {rtsp}, RTP by UDP at {rtp}
 	// and RTCP at {rtcp}. "" for a relay that does not.
 	RTSP string
@@ -116,7 +115,7 @@ func (s Spec) Validate() error {
 	if s.Name == "" || s.Command == "" {
 		return errors.New("a relay needs a name and a command")
 	}
-	for _, p := range []Place{{}, {Upstream: "moqt://relay"}, {RTSP: &RTSPPorts{}}} {
+	for _, p := range []Place{{}, {Upstream: "moqt://relay"}, {RTSP: true}} {
 		if _, err := s.Words(p); err != nil {
 			return fmt.Errorf("relay %s: %w", s.Name, err)
 		}
@@ -140,33 +139,35 @@ func (s Spec) TakesPart(kinds []string) bool {
 
 // Place holds the values of the placeholders of a command.
 type Place struct {
-	Host      string // to listen at
-	Port      int
 	Cert, Key string // files
 	Dir       string
-	Sluice    string     // the program
-	Upstream  string     // URL of the relay before it in a chain; "" for the first relay
-	RTSP      *RTSPPorts // nil: clients do not use RTSP
+	Sluice    string // the program
+	Upstream  string // URL of the relay before it in a chain; "" for the first relay
+	RTSP      bool   // clients use RTSP
 }
 
-// RTSPPorts are where a relay serves RTSP.
-type RTSPPorts struct {
-	Control   int // TCP
-	RTP, RTCP int // UDP
-}
+// host is where relays listen.
+const host = "::"
+
+// Ports of relays.
+const (
+	Port     = 4443 // of MoQT
+	RTSPPort = 8554 // TCP
+	RTPPort  = 8000 // UDP; RTCP has the next one
+)
 
 func (p Place) values() map[string]string {
-	port := strconv.Itoa(p.Port)
+	port := strconv.Itoa(Port)
 	values := map[string]string{
-		"addr": net.JoinHostPort(p.Host, port), "host": p.Host, "port": port,
+		"addr": net.JoinHostPort(host, port), "host": host, "port": port,
 		"cert": p.Cert, "key": p.Key, "dir": p.Dir, "sluice": p.Sluice, "cores": strconv.Itoa(runtime.NumCPU()),
 	}
 	if p.Upstream != "" {
 		values["upstream"] = p.Upstream
 	}
-	if p.RTSP != nil {
-		for name, port := range map[string]int{"rtsp": p.RTSP.Control, "rtp": p.RTSP.RTP, "rtcp": p.RTSP.RTCP} {
-			values[name] = net.JoinHostPort(p.Host, strconv.Itoa(port))
+	if p.RTSP {
+		for name, port := range map[string]int{"rtsp": RTSPPort, "rtp": RTPPort, "rtcp": RTPPort + 1} {
+			values[name] = net.JoinHostPort(host, strconv.Itoa(port))
 		}
 	}
 	return values
@@ -178,7 +179,7 @@ func (s Spec) Words(p Place) ([]string, error) {
 	if p.Upstream != "" {
 		command += " " + s.Further
 	}
-	if p.RTSP != nil {
+	if p.RTSP {
 		command += " " + s.RTSP
 	}
 	words, err := expand(strings.Fields(command), p.values())

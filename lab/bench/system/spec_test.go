@@ -41,7 +41,7 @@ func TestSpecs(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	place := Place{Host: "::", Port: 4443, Cert: "c.pem", Key: "k.pem", Dir: "/run", Sluice: "bin/sluice"}
+	place := Place{Cert: "c.pem", Key: "k.pem", Dir: "/run", Sluice: "bin/sluice"}
 	words, err := Sluice("1")[0].Words(place)
 	require.NoError(t, err)
 	require.Equal(t, []string{
@@ -63,17 +63,17 @@ func TestFurther(t *testing.T) {
 		Files: map[string]string{"table": "{upstream} {x y}"},
 	}
 	require.NoError(t, s.Validate())
-	first := Place{Dir: t.TempDir(), Port: 1}
+	first := Place{Dir: t.TempDir()}
 	words, err := s.Words(first)
 	require.NoError(t, err)
-	require.Equal(t, []string{"relay", ":1"}, words)
+	require.Equal(t, []string{"relay", "[::]:4443"}, words)
 	require.NoError(t, s.WriteFiles(first))
 	require.NoFileExists(t, filepath.Join(first.Dir, "table"))
 
-	next := Place{Dir: t.TempDir(), Port: 1, Upstream: "moqt://a"}
+	next := Place{Dir: t.TempDir(), Upstream: "moqt://a"}
 	words, err = s.Words(next)
 	require.NoError(t, err)
-	require.Equal(t, []string{"relay", ":1", "--ask", filepath.Join(next.Dir, "table")}, words)
+	require.Equal(t, []string{"relay", "[::]:4443", "--ask", filepath.Join(next.Dir, "table")}, words)
 	require.NoError(t, s.WriteFiles(next))
 	text, err := os.ReadFile(filepath.Join(next.Dir, "table"))
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestFurther(t *testing.T) {
 
 // TestRTSP gives relays whose clients use RTSP the words and the files for that, and others nothing of it.
 func TestRTSP(t *testing.T) {
-	place := Place{Host: "::", Dir: t.TempDir(), RTSP: &RTSPPorts{Control: 8554, RTP: 8000, RTCP: 8001}}
+	place := Place{Dir: t.TempDir(), RTSP: true}
 	words, err := Sluice("1")[1].Words(place)
 	require.NoError(t, err)
 	require.Equal(t, []string{"--fastpath", "off", "--rtsp", "[::]:8554", "--rtsp-rtp", "[::]:8000"},

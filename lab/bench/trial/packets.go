@@ -8,13 +8,6 @@ const (
 	OutOfRelay
 )
 
-// Ports of relays.
-const (
-	relayPort = 4443 // of MoQT
-	rtspPort  = 8554
-	rtpPort   = 8000 // RTCP has the next one
-)
-
 // isMedia reports whether a packet came to a relay's port for media, or from it. A machine of its own has other
 // traffic, too.
 func isMedia(p measure.Packet, port uint16) bool {

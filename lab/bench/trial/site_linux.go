@@ -12,6 +12,7 @@ import (
 	"sluice/lab/bench/broker"
 	"sluice/lab/bench/load"
 	"sluice/lab/bench/softirq"
+	"sluice/lab/bench/system"
 	"sluice/lab/netns"
 )
 
@@ -51,7 +52,7 @@ type generatorHost struct {
 }
 
 func relayURL(address string) string {
-	return "moqt://" + net.JoinHostPort(address, strconv.Itoa(relayPort))
+	return "moqt://" + net.JoinHostPort(address, strconv.Itoa(system.Port))
 }
 
 // labSite is a lab.

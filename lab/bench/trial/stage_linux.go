@@ -146,9 +146,7 @@ func (s *Stage) Offloads() (map[string]string, error) { return s.site.offloads()
 
 // place returns the values of the placeholders of a relay's command. dir is the relay's own directory.
 func (s *Stage) place(spec system.Spec, relay int, dir string) system.Place {
-	p := system.Place{
-		Host: "::", Port: relayPort, Cert: s.certificate(), Key: s.key(), Dir: dir, Sluice: s.programsFor(spec).Sluice,
-	}
+	p := system.Place{Cert: s.certificate(), Key: s.key(), Dir: dir, Sluice: s.programsFor(spec).Sluice}
 	if relay > 0 {
 		p.Upstream = relayURL(s.site.upstream(relay))
 	}

@@ -49,9 +49,9 @@ type Setup struct {
 // mediaPort returns the UDP port at which relays have media.
 func (s *Setup) mediaPort() uint16 {
 	if s.RTSP {
-		return rtpPort
+		return system.RTPPort
 	}
-	return relayPort
+	return system.Port
 }
 
 // Trial is a relay under load.
@@ -119,9 +119,7 @@ func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) 
 		return nil, err
 	}
 	place := t.stage.place(t.System, number, dir)
-	if t.RTSP {
-		place.RTSP = &system.RTSPPorts{Control: rtspPort, RTP: rtpPort, RTCP: rtpPort + 1}
-	}
+	place.RTSP = t.RTSP
 	command, err := t.System.Words(place)
 	if err != nil {
 		return nil, err
@@ -175,7 +173,7 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 // url returns where clients reach the relay at an address.
 func (t *Trial) url(address string) string {
 	if t.RTSP {
-		return "rtsp://" + net.JoinHostPort(address, strconv.Itoa(rtspPort))
+		return "rtsp://" + net.JoinHostPort(address, strconv.Itoa(system.RTSPPort))
 	}
 	return relayURL(address)
 }
