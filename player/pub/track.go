@@ -132,7 +132,7 @@ func (t *track) add(o object) {
 	})
 }
 
-// republish starts a group with the content of the track, for subscribers that did not get the one before.
+// republish starts a group with the content of the track, for subscribers that did not get the last one.
 func (t *track) republish(first uint64) {
 	if l := t.largest(); l != nil {
 		first = l.Group + 1

@@ -41,7 +41,7 @@ type Setup struct {
 	Bystander bool
 	Warmup    time.Duration // before the measured period
 	Duration  time.Duration // of the measured period
-	Syscalls  bool          // count those of the relay
+	Syscalls  bool          // count the relay's
 	// During is called at the start of the measured period and may take as long as this. It may be nil.
 	During func(context.Context) error
 }

@@ -383,7 +383,7 @@ func (l *life) checkCredit(w *viewer) {
 // arrives is how long what a publisher has sent may take to arrive at its relay.
 const arrives = 2 * time.Second
 
-// publish publishes all groups. Between two of them, another publisher may take the place of the one before.
+// publish publishes all groups. Between two of them, another publisher may take over.
 func (l *life) publish(p *publisher) {
 	for group := range l.Media.Groups {
 		l.begin(moqt.Location{Group: group})

@@ -73,7 +73,7 @@ type Media struct {
 	Timeouts        Timeouts      `json:",omitzero"` // which the publisher declares
 	Publisher       Client
 	Successor       Client
-	Successions     []uint64 // groups before which another publisher takes the place of the one before
+	Successions     []uint64 // groups before which another publisher takes over
 	// Restarts are groups before which the publisher is killed without a word, and starts again with group 0: their id
 	// is 0, too.
 	Restarts  []uint64            `json:",omitempty"`
@@ -363,7 +363,7 @@ func (c *Client) speak(rng *rand.Rand) {
 	c.Scheme, c.Version = []string{"moqt", "https"}[rng.IntN(2)], moqt.Versions()[rng.IntN(len(moqt.Versions()))]
 }
 
-// successions chooses the pace of the media, and when another publisher takes the place of the one before.
+// successions chooses the pace of the media, and when another publisher takes over.
 func (g *generator) successions(rng *rand.Rand) {
 	m := &g.Media
 	m.Pause = time.Duration(10+rng.IntN(40)) * time.Millisecond
