@@ -18,6 +18,7 @@ import (
 type FastPath struct {
 	kernel     *kernel
 	log        *logs.Sparse
+	debug      *slog.Logger // gets all
 	registry   *registry
 	room       *room
 	reclaimer  *reclaimer
@@ -47,7 +48,7 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 
 func newFastPath(k *kernel, s Settings, logger *slog.Logger) *FastPath {
 	f := &FastPath{
-		kernel: k, log: logs.NewSparse(logger), registry: new(registry),
+		kernel: k, log: logs.NewSparse(logger), debug: logger, registry: new(registry),
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams),
 		maxSubscribers: cmp.Or(s.MaxCopies, DefaultMaxCopies),
 	}

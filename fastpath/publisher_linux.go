@@ -112,7 +112,7 @@ func (p *publishing) isRead(stream uint64) bool {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
 	_, ok := p.read[stream]
-	return ok || p.conn.closed
+	return ok
 }
 
 // awaitFirst waits until user space has read the stream that brought a subgroup first, if that is another one: the

@@ -240,27 +240,20 @@ func (r *reclaimer) sweep(conns []*conn) {
 	if len(conns) == 0 {
 		return
 	}
-	gone := make(map[uint32]bool, len(conns))
+	gone := make(map[uint32]*conn, len(conns))
 	for _, c := range conns {
 		c.leave()
-		gone[c.index] = true
+		gone[c.index] = c
 	}
 	f, maps := r.fast, &r.fast.kernel.tables
-	of := func(k *bpf.StreamKey, _ *bpf.Subgroup) bool { return gone[k.Publisher] }
-	for _, key := range keysOf(maps.Subgroups, of) {
-		f.report("forget a subgroup", f.kernel.removeSubgroup(key))
+	between := func(k *bpf.DownstreamKey, _ *uint32) bool {
+		return gone[k.Publisher] != nil || gone[k.Subscriber] != nil
 	}
-	endOf := func(k *bpf.StreamKey, _ *uint32) bool { return gone[k.Publisher] }
-	for _, key := range keysOf(maps.Ended, endOf) {
-		r.forgetEnd(key)
-	}
-	firstOf := func(k *bpf.SubgroupKey, _ *uint64) bool { return gone[k.Publisher] }
-	for _, key := range keysOf(maps.FirstStreams, firstOf) {
-		f.report("forget the first stream of a subgroup", maps.FirstStreams.Delete(key))
-	}
-	between := func(k *bpf.DownstreamKey, _ *uint32) bool { return gone[k.Publisher] || gone[k.Subscriber] }
 	for _, key := range keysOf(maps.Downstreams, between) {
-		if !gone[key.Subscriber] {
+		if gone[key.Subscriber] == nil {
+			if !gone[key.Publisher].isRead(key.StreamId) {
+				r.noteUnread(key)
+			}
 			f.abandonUnadopted(key)
 			if c := f.registry.conn(key.Subscriber); c != nil {
 				c.orphan(key)
@@ -274,6 +267,39 @@ func (r *reclaimer) sweep(conns []*conn) {
 			f.freeSlot(slot)
 		}
 	}
+	of := func(k *bpf.StreamKey, _ *bpf.Subgroup) bool { return gone[k.Publisher] != nil }
+	for _, key := range keysOf(maps.Subgroups, of) {
+		f.report("forget a subgroup", f.kernel.removeSubgroup(key))
+	}
+	endOf := func(k *bpf.StreamKey, _ *uint32) bool { return gone[k.Publisher] != nil }
+	for _, key := range keysOf(maps.Ended, endOf) {
+		r.forgetEnd(key)
+	}
+	firstOf := func(k *bpf.SubgroupKey, _ *uint64) bool { return gone[k.Publisher] != nil }
+	for _, key := range keysOf(maps.FirstStreams, firstOf) {
+		f.report("forget the first stream of a subgroup", maps.FirstStreams.Delete(key))
+	}
+}
+
+// noteUnread logs that a stream is abandoned which user space has not read.
+func (r *reclaimer) noteUnread(key bpf.DownstreamKey) {
+	f, from := r.fast, bpf.StreamKey{StreamId: key.StreamId, Publisher: key.Publisher}
+	var slot uint32
+	var g bpf.Subgroup
+	c := f.registry.conn(key.Subscriber)
+	if c == nil || f.kernel.tables.Downstreams.Lookup(key, &slot) != nil || slot == noSlot ||
+		f.kernel.tables.Subgroups.Lookup(from, &g) != nil {
+		return
+	}
+	u := Unread{Group: g.Group, Subgroup: g.Subgroup}
+	next, _ := f.streams[slot].Cursor()
+	u.Sent = next - int64(g.HeaderLen)
+	c.mu.Lock()
+	if c.path != nil {
+		u.Peer = c.path.Remote
+	}
+	c.mu.Unlock()
+	f.debug.Debug("objects may come twice", "peer", u.Peer, "why", "nobody has read them", "objects", u)
 }
 
 // keysOf returns the keys of the elements of a hash map that match.
@@ -323,6 +349,7 @@ func (r *reclaimer) endUnread(now time.Time) {
 		_, ok := ended[bpf.StreamKey{StreamId: k.StreamId, Publisher: k.Publisher}]
 		return ok
 	}) {
+		r.noteUnread(key)
 		f.abandonUnadopted(key)
 	}
 }

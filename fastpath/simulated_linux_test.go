@@ -39,6 +39,7 @@ type replayed struct {
 	run                   func(packet []byte) (sealed []byte) // runs server_ingress
 	last                  map[string]uint64                   // counts
 	abandoned             atomic.Int32                        // streams
+	log                   bytes.Buffer
 }
 
 // serve connects both.
@@ -165,7 +166,8 @@ func TestSimulatedPrograms(t *testing.T) {
 }
 
 // TestLostBehindTheKernel loses the packet with the beginning of a stream when the kernel has forwarded it, and user
-// space gets it later: then it goes on with the kernel's stream. If it does not come, the stream is abandoned.
+// space gets it later: then it goes on with the kernel's stream. If it does not come, the stream is abandoned, and the
+// log says so.
 func TestLostBehindTheKernel(t *testing.T) {
 	for after, adopts := range map[time.Duration]bool{9 * time.Second: true, 15 * time.Second: false} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -177,20 +179,34 @@ func TestLostBehindTheKernel(t *testing.T) {
 				_, adopted := r.subscriber.OpenStream(&claim.PublisherStream{Conn: r.publisher, StreamID: 3})
 				require.Equal(t, adopts, adopted)
 				require.Equal(t, adopts, r.abandoned.Load() == 0)
+				require.Equal(t, adopts, !strings.Contains(r.log.String(), unread))
 			})
 		})
 	}
+	t.Run("the publisher ends", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r, _, _ := lose(t, 3)
+			r.publisher.Close()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Contains(t, r.log.String(), unread)
+		})
+	})
 }
+
+// unread is how the log tells of the stream that lose loses: its object is six bytes long.
+const unread = "Group:5 Subgroup:0 Sent:6}"
 
 // lose has the kernel forward the packet with the beginning of a stream, and loses it then. The header of the stream
 // has that length.
 func lose(t *testing.T, stream uint64) (r *replayed, h moqt.SubgroupHeader, length int64) {
 	k := programs.New(1, programs.Habits{Budget: 8, Slots: 480}, func(netip.AddrPort, []byte) {})
 	k.Sent(replaySubscriber)
-	fast, err := k.Open(nil, slog.Default())
+	r = new(replayed)
+	fast, err := k.Open(nil, slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	require.NoError(t, err)
 	tr := newTrace()
-	r = &replayed{FastPath: fast}
+	r.FastPath = fast
 	r.serve(t, &tr.open, &tr.seal)
 	unlimit(r.state)
 	h = moqt.SubgroupHeader{TrackAlias: 77, GroupID: 5}
@@ -202,7 +218,8 @@ func lose(t *testing.T, stream uint64) (r *replayed, h moqt.SubgroupHeader, leng
 }
 
 // TestFirstStreamIsLate loses the packet with the beginning of a stream when the kernel has forwarded it. Another
-// stream of the subgroup waits until user space has read the first one, or that does not come any more.
+// stream of the subgroup, and another publisher, wait until user space reads the first one, or that does not come any
+// more.
 func TestFirstStreamIsLate(t *testing.T) {
 	for name, wait := range map[string]func(r *replayed, read func(stream int64) (end func())){
 		"comes": func(r *replayed, read func(int64) func()) {

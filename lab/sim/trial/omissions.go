@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/fastpath"
 	"sluice/lab/sim"
 	"sluice/media"
 	"sluice/moqt"
@@ -112,6 +113,9 @@ func (h logged) Handle(ctx context.Context, r slog.Record) error {
 		case relay.Unasked:
 			x := omission{to: sim.Host(h.relay), at: time.Now(), unasked: &o.Range}
 			h.omissions.all = append(h.omissions.all, x)
+		case fastpath.Unread:
+			x := relay.Omission{Group: o.Group, Subgroup: o.Subgroup, Sent: o.Sent, Why: media.Severed}
+			h.omissions.all = append(h.omissions.all, omission{to: o.Peer.Addr(), at: time.Now(), Omission: x})
 		case relay.Omission:
 			if to, err := netip.ParseAddrPort(o.Peer); err == nil {
 				h.omissions.all = append(h.omissions.all, omission{to: to.Addr(), at: time.Now(), Omission: o})
