@@ -146,6 +146,7 @@ func (c *conn) Close() {
 	}
 	k := c.fast.kernel
 	c.closed, c.copies = true, k.Copies(c.index)
+	c.signalLocked()
 	k.RemovePath(c.index)
 	c.sealing.erase()
 	c.opening.erase()

@@ -3,6 +3,7 @@
 package fastpath
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -77,6 +78,9 @@ func (*ForwardedTrack) Forward(claim.ForwarderConn, uint64, uint8, []Subscriber)
 func (*ForwardedTrack) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint8, int64) (end func()) {
 	return func() {}
 }
+
+// AwaitRead does nothing.
+func (*ForwardedTrack) AwaitRead(context.Context, claim.ForwarderConn) {}
 
 // Identify does nothing.
 func (*ForwardedTrack) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {

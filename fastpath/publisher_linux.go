@@ -2,6 +2,7 @@ package fastpath
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -35,6 +36,7 @@ type publishing struct {
 	tracks    int    // on the fast path
 	largest   uint64
 	read      map[uint64]struct{}      // streams that user space has begun to read, until they are forgotten
+	begun     chan struct{}            // closed when it begins to read another one; nil: nobody waits
 	ended     []endedStream            // in the order of time
 	awaited   map[uint64]chan struct{} // each is closed when a stream ends that another one waits for
 }
@@ -105,6 +107,51 @@ func (p *publishing) beginReading(stream uint64) {
 	defer p.conn.mu.Unlock()
 	p.largest = max(p.largest, stream)
 	p.read[stream] = struct{}{}
+	p.signalLocked()
+}
+
+// signalLocked makes awaitRead look again.
+func (p *publishing) signalLocked() {
+	if p.begun != nil {
+		close(p.begun)
+		p.begun = nil
+	}
+}
+
+// awaitRead waits until user space reads all streams that the kernel has found, or the connection has ended.
+func (p *publishing) awaitRead(ctx context.Context) {
+	for {
+		begun := p.nextBegun()
+		if !p.hasUnread() {
+			return
+		}
+		select {
+		case <-begun:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *publishing) nextBegun() <-chan struct{} {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.begun == nil {
+		p.begun = make(chan struct{})
+	}
+	return p.begun
+}
+
+// hasUnread reports whether the kernel has found streams that user space has not begun to read.
+func (p *publishing) hasUnread() bool {
+	f := p.conn.fast
+	if !p.conn.isServed() || !f.enter() {
+		return false
+	}
+	defer f.exit()
+	return len(keysOf(f.kernel.tables.Subgroups, func(k *bpf.StreamKey, _ *bpf.Subgroup) bool {
+		return k.Publisher == p.conn.index && !p.isRead(k.StreamId)
+	})) > 0
 }
 
 // isRead reports whether user space has learned of a publisher's stream.

@@ -2,6 +2,7 @@ package fastpath_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -234,16 +235,22 @@ func TestFirstStreamIsLate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, h, length := lose(t, 3)
 				read := func(stream int64) (end func()) { return r.track.Receive(r.publisher, stream, h, 100, length) }
-				var goesOn atomic.Bool
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+				defer cancel()
+				var goOn atomic.Int32
+				go func() {
+					r.track.AwaitRead(ctx, r.publisher)
+					goOn.Add(1)
+				}()
 				go func() {
 					defer read(7)()
-					goesOn.Store(true)
+					goOn.Add(1)
 				}()
 				synctest.Wait()
-				require.False(t, goesOn.Load())
+				require.Zero(t, goOn.Load())
 				wait(r, read)
 				synctest.Wait()
-				require.True(t, goesOn.Load())
+				require.EqualValues(t, 2, goOn.Load())
 			})
 		})
 	}

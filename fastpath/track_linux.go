@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -207,6 +208,14 @@ func (t *ForwardedTrack) Receive(
 		})
 	}
 	return func() { t.end(publisher, stream) }
+}
+
+// AwaitRead returns when user space reads all streams of a publisher that the kernel has found: the packets with their
+// beginnings may have been lost behind the kernel.
+func (t *ForwardedTrack) AwaitRead(ctx context.Context, from claim.ForwarderConn) {
+	if publisher, _ := from.(*conn); t != nil && publisher != nil {
+		publisher.awaitRead(ctx)
+	}
 }
 
 // Identify announces a stream whose subgroup is known only now, from its first object.

@@ -221,14 +221,14 @@ func (u *upstream) startRefill(missed moqt.Range) {
 	u.hub.relay.tasks.Go(r.run)
 }
 
-// awaitForwarded returns when the relay has what the kernel has forwarded of an upstream, as long as that answers. The
-// kernel does not forward the track any more. Otherwise an object that another upstream brings could come first, and
-// subscribers would get it on a second stream.
+// awaitForwarded returns when the relay reads all streams that the kernel has forwarded of an upstream. The kernel does
+// not forward the track any more. Otherwise an object that another upstream brings could come first, and subscribers
+// would get it on a second stream.
 func (u *upstream) awaitForwarded(ctx context.Context) {
 	u.hub.relay.cfg.FastPath.AwaitRuns()
 	ctx, cancel := context.WithTimeout(ctx, forwardedTimeout)
 	defer cancel()
-	_ = u.peer.conn.Probe(ctx) // what its socket has got before the answer is read before it
+	u.hub.fast.track.AwaitRead(ctx, u.peer.forwarder)
 }
 
 // replace cancels earlier upstreams, and forgets their objects, if their publishers are gone although their sessions
