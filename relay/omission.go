@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"sluice/media"
 	"sluice/moqt"
@@ -21,6 +22,7 @@ type Omission struct {
 	From            uint64 // object
 	Sent            int64  // bytes from the beginning of this object on
 	Why             media.Outcome
+	Received        time.Time // when the first object of the stream was, which tells lives of a publisher apart
 }
 
 // Unasked is what a relay does not fetch although it has missed it, because it would come too late. It is logged as an
@@ -61,6 +63,7 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix in
 	o := Omission{
 		Peer: v.sub.peer.remote().String(), Track: v.sub.hub.name, Group: seg.Group, Subgroup: seg.Subgroup,
 		From: first.ID, Sent: max(0, sent), Why: res.Outcome,
+		Received: first.Received,
 	}
 	if arrived > 0 {
 		var start int64

@@ -62,7 +62,7 @@ func (e excuses) some(at moqt.Location, f func(omission) bool) bool {
 	e.omitted.mu.Lock()
 	defer e.omitted.mu.Unlock()
 	return slices.ContainsFunc(e.omitted.all, func(x omission) bool {
-		return x.has(wire, subgroup) && e.groupAt(x.at, wire.Group) == at.Group && f(x)
+		return x.has(wire, subgroup) && e.groupAt(x.Received, wire.Group) == at.Group && f(x)
 	})
 }
 
@@ -112,9 +112,11 @@ func (h logged) Handle(ctx context.Context, r slog.Record) error {
 		switch o := a.Value.Any().(type) {
 		case relay.Unasked:
 			x := omission{to: sim.Host(h.relay), at: time.Now(), unasked: &o.Range}
+			x.Received = x.at
 			h.omissions.all = append(h.omissions.all, x)
 		case fastpath.Unread:
-			x := relay.Omission{Group: o.Group, Subgroup: o.Subgroup, Sent: o.Sent, Why: media.Severed}
+			x := relay.Omission{Group: o.Group, Subgroup: o.Subgroup, Sent: o.Sent, Why: media.Severed,
+				Received: time.Now()}
 			h.omissions.all = append(h.omissions.all, omission{to: o.Peer.Addr(), at: time.Now(), Omission: x})
 		case relay.Omission:
 			if to, err := netip.ParseAddrPort(o.Peer); err == nil {
