@@ -22,6 +22,9 @@ const (
 	probeTimeout = 2 * time.Second
 	// forwardedTimeout is how long another publisher's objects wait for those that the kernel has forwarded.
 	forwardedTimeout = 500 * time.Millisecond
+	// onTheWay is how long before the end of a session a group may have got its latest object and still lack streams
+	// of which nothing has come: it takes two seconds to notice that an upstream relay is silent (server.watchSilence).
+	onTheWay = 3 * time.Second
 )
 
 // publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
@@ -278,10 +281,10 @@ func (s *publishers) exclude(u *upstream) {
 	u.cancelLocked(moqt.ResetMalformedTrack)
 }
 
-// missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come
-// as far as largest: from the start of the first group that was interrupted, or is missing, to the end of the group
-// before the current one, or to largest if it does not send the current group from its start. The range is empty
-// if they have missed nothing, or would get it too late. hub.mu is held.
+// missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come as far
+// as largest: from the start of the first group that was interrupted, is missing, or may have been on its way, to the
+// end of the group before the current one, or to largest if it does not send the current group from its start. The range
+// is empty if they have missed nothing, or would get it too late. hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	another := func(o *upstream) bool { return o != u && o.established }
@@ -293,7 +296,11 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
 	}
-	first := s.hub.data.Interrupted(largest.Group-min(largest.Group, maxRefill), known.Group)
+	lowest := largest.Group - min(largest.Group, maxRefill)
+	first := s.hub.data.Interrupted(lowest, known.Group)
+	if began := s.hub.outage.began; !began.IsZero() {
+		first = s.hub.data.Since(began.Add(-onTheWay), lowest, first)
+	}
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing
 	}

@@ -155,3 +155,21 @@ func TestRefillInAnotherSession(t *testing.T) {
 		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 3.0, 4.0, 4 fin", ", "))
 	})
 }
+
+// A session is lost while a stream is on its way, and a later group has come. Nothing says that the stream's group lacks
+// one, but it has got objects just before.
+func TestRefillOfWhatWasOnItsWay(t *testing.T) {
+	onChain(t, 2, func(bs []*bench) {
+		first := bs[0].next(nil)
+		us, sessions := bs[1].follow(bs[0])
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		first.group(1, 1)
+		first.group(2, 1)
+		sessions[0].cut()
+		h := moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1, FirstObject: true}
+		first.open(h).object(1).fin()
+		first.group(3, 1)
+		bs[1].dial(us[0], bs[0])
+		require.Contains(t, strings.Split(k.take(), ", "), "1/1.1")
+	})
+}

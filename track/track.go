@@ -136,6 +136,19 @@ func (t *Track) Interrupted(first, last uint64) uint64 {
 	return t.index.interrupted(first, last)
 }
 
+// Since returns the first group from first to last that has got an object since a time. If there is none, it returns
+// last.
+func (t *Track) Since(at time.Time, first, last uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.index.groups {
+		if g.id >= first && g.id < last && !g.touched.Before(at) {
+			return g.id
+		}
+	}
+	return last
+}
+
 // MayArrive reports whether an object may still come: a stream that is arriving is of the object's group, and has not
 // come as far; or, if the group comes from its start on, all streams of it have begun with later objects.
 func (t *Track) MayArrive(l moqt.Location, whole bool) bool {
