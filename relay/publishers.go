@@ -245,6 +245,9 @@ func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 			h.choice.subscribe(others...)
 		}
 	}
+	if left := s.only(); u.established && left != nil && !left.refilling { // it has left to u what came before it
+		left.startRefill(s.missed(left, left.largest, time.Now()))
+	}
 	h.configureLocked()
 	h.choice.ask()
 	h.subscribers.endRelayed()
@@ -284,8 +287,9 @@ func (s *publishers) exclude(u *upstream) {
 // missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come as far
 // as largest: from the start of the first group that was interrupted, is missing, or may have been on its way, to the
 // end of the group before the current one, or to largest if it does not send the current group from its start. The range
-// is empty if they have missed nothing, or would get it too late. hub.mu is held.
-func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
+// is empty if they have missed nothing, or would get it too late. began is when the upstream that brought the track
+// before has ended, 0 if there was none. hub.mu is held.
+func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	another := func(o *upstream) bool { return o != u && o.established }
 	if known == nil {
@@ -298,7 +302,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	}
 	lowest := largest.Group - min(largest.Group, maxRefill)
 	first := s.hub.data.Interrupted(lowest, known.Group)
-	if began := s.hub.outage.began; !began.IsZero() {
+	if !began.IsZero() {
 		first = s.hub.data.Since(began.Add(-onTheWay), lowest, first)
 	}
 	if first >= known.Group && !known.Less(*largest) {
@@ -312,7 +316,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
 	}
 	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
-	if s.hub.description.haveTimedOut(s.hub.outage.began) {
+	if s.hub.description.haveTimedOut(began) {
 		s.hub.relay.log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
 			Unasked{s.hub.name, r})
 		return nothing

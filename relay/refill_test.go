@@ -173,3 +173,22 @@ func TestRefillOfWhatWasOnItsWay(t *testing.T) {
 		require.Contains(t, strings.Split(k.take(), ", "), "1/1.1")
 	})
 }
+
+// A relay moves to another session while the one before, which lags behind, still brings the track. When that is not
+// needed any more, the relay fetches what it has not brought.
+func TestRefillAfterAMove(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		old, next, edge := bs[0], bs[1], bs[2]
+		us, _ := edge.follow(old)
+		slow, fast := publishing["PUBLISH"](old), publishing["PUBLISH"](next)
+		k, _ := edge.connect().mustSubscribe(moqt.Parameters{})
+		next.connect().mustSubscribe(moqt.Parameters{})
+		slow.group(1, 1)
+		for group := range uint64(3) {
+			fast.group(1+group, 1)
+		}
+		edge.dial(us[0], next)
+		time.Sleep(time.Minute)
+		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 3.0, 3 fin", ", "))
+	})
+}

@@ -183,7 +183,7 @@ func (u *upstream) unrepeated(r moqt.Range) moqt.Range {
 func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
-	missed := h.publishers.missed(u, largest)
+	missed := h.publishers.missed(u, largest, h.outage.began)
 	forwarded := h.fast.source()
 	earlier := h.publishers.establish(u, largest)
 	u.startRefill(missed)
