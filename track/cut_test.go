@@ -224,3 +224,20 @@ func TestInterrupted(t *testing.T) {
 	require.EqualValues(t, 9, interrupted())
 	k.track.Close()
 }
+
+// Groups above one that is in use are not forgotten when the cache is full: they would count as missing.
+func TestEvictedGroupsAreNotMissing(t *testing.T) {
+	k := newSink(CacheConfig{Size: 1})
+	defer k.track.Close()
+	h := moqt.SubgroupHeader{GroupID: 1}
+	s := k.source(h)
+	require.NoError(t, feed(s, encode(h, object(0))))
+	for group := range uint64(3) {
+		k.object(t, 2+group)
+	}
+	k.cache.Sweep()
+	require.EqualValues(t, 5, k.track.Interrupted(1, 5))
+	require.NoError(t, fin(s))
+	k.cache.Sweep()
+	require.Zero(t, k.cache.Groups())
+}

@@ -72,7 +72,8 @@
 //	──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 //	bytes and index of objects              CacheConfig.Duration  evicted                evicted: whole groups, then
 //	                                                                                     unread bytes of others
-//	groups of a track                       maxGroups             the lowest go          forgotten, if evicted
+//	groups of a track                       maxGroups             the lowest go          forgotten, if evicted: the
+//	                                                                                     lowest, more than keptGroups
 //	segments of a group                     maxSegments           the lowest go          as their bytes
 //	datagrams of a group                    maxDatagrams          the lowest go          as their bytes
 //	subgroups of a group                    maxSubgroups          the lowest forgotten   forgotten with their group

@@ -263,9 +263,11 @@ func (g *group) settleMost() {
 	g.track.index.keep(keptRuns)
 }
 
-// forgetEvicted drops an evicted group. Its duplicates are not recognized any more.
+// forgetEvicted drops an evicted group, if it is the lowest or there are many: a group between others would count as
+// missing (see Track.Interrupted), and come again. Its duplicates are not recognized any more.
 func (g *group) forgetEvicted() {
-	if g.evicted && !g.isPinned() {
+	all := g.track.index.groups
+	if g.evicted && !g.isPinned() && (g == all[0] || len(all) > keptGroups) {
 		g.track.index.drop(g)
 	}
 }

@@ -29,6 +29,9 @@ const (
 	// a group moves the larger ids.
 	maxGroups = 32768
 
+	// keptGroups is how many groups a track remembers while the cache has no room, and the lowest one is in use.
+	keptGroups = 64
+
 	// maxFetched is how many subgroups of a FETCH response are in arrival at the same time. More are taken in, in more
 	// segments.
 	maxFetched = 64
