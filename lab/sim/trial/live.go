@@ -165,7 +165,7 @@ func (l *life) move(w *viewer, uri string) error {
 	if lost := l.lacking(w, largest.Group+1); len(lost) > 0 {
 		l.note("viewer %d has moved, and fetches objects from %v to %v", w.number, lost[0], largest)
 		m.JoiningStart = lost[0].Group
-		err = w.fetch(l.t.Context(), m, *largest)
+		err = w.movedBy(w.fetch(l.t.Context(), m, *largest))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
