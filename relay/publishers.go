@@ -219,7 +219,7 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 		return largest.Less(known)
 	}
 	data, group := s.hub.data, largest.Group
-	return group < known.Group && len(data.Segments(group)) == 0 && data.Interrupted(group, group+1) > group
+	return group < known.Group && len(data.Segments(group)) == 0 && data.Interrupted(group, group+1, time.Time{}) > group
 }
 
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
@@ -286,9 +286,9 @@ func (s *publishers) exclude(u *upstream) {
 
 // missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come as far
 // as largest: from the start of the first group that was interrupted, is missing, or may have been on its way, to the
-// end of the group before the current one, or to largest if it does not send the current group from its start. The range
-// is empty if they have missed nothing, or would get it too late. began is when the upstream that brought the track
-// before has ended, 0 if there was none. hub.mu is held.
+// end of the group before the current one, or to largest if it does not send the current group from its start. It is
+// empty if they have missed nothing, or would get it too late. began is when the upstream that brought the track before
+// has ended; 0: there was none. hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	another := func(o *upstream) bool { return o != u && o.established }
@@ -300,11 +300,11 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time
 		u.peer.session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
 	}
-	lowest := largest.Group - min(largest.Group, maxRefill)
-	first := s.hub.data.Interrupted(lowest, known.Group)
+	var since time.Time
 	if !began.IsZero() {
-		first = s.hub.data.Since(began.Add(-onTheWay), lowest, first)
+		since = began.Add(-onTheWay)
 	}
+	first := s.hub.data.Interrupted(largest.Group-min(largest.Group, maxRefill), known.Group, since)
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing
 	}

@@ -156,8 +156,8 @@ func TestRefillInAnotherSession(t *testing.T) {
 	})
 }
 
-// A session is lost while a stream is on its way, and a later group has come. Nothing says that the stream's group lacks
-// one, but it has got objects just before.
+// A session is lost while a stream is on its way, and a later group has come. Nothing says that the group lacks the
+// stream, but it has got objects just before.
 func TestRefillOfWhatWasOnItsWay(t *testing.T) {
 	onChain(t, 2, func(bs []*bench) {
 		first := bs[0].next(nil)

@@ -198,17 +198,17 @@ func TestDerivedIsCut(t *testing.T) {
 // A relay that has lost its source asks the next source for objects that it may have missed.
 func TestInterrupted(t *testing.T) {
 	k := newSink(CacheConfig{Grace: time.Minute})
-	interrupted := func() uint64 { return k.track.Interrupted(2, 9) }
+	interrupted := func() uint64 { return k.track.Interrupted(2, 9, time.Time{}) }
 	for _, group := range []uint64{3, 4, 8, 9} {
 		k.object(t, group)
 	}
 	require.EqualValues(t, 5, interrupted(), "the first between others")
 	k.track.AddAbsent(moqt.Range{Start: loc(5, 0), End: loc(5, math.MaxUint64)})
 	require.EqualValues(t, 6, interrupted())
-	require.EqualValues(t, 7, k.track.Interrupted(7, 9))
+	require.EqualValues(t, 7, k.track.Interrupted(7, 9, time.Time{}))
 	k.track.AddAbsent(moqt.Range{Start: loc(6, 0), End: loc(7, math.MaxUint64)})
 	require.EqualValues(t, 9, interrupted())
-	require.EqualValues(t, 10, k.track.Interrupted(10, 9), "the source's current group is far away")
+	require.EqualValues(t, 10, k.track.Interrupted(10, 9, time.Time{}), "the source's current group is far away")
 
 	h := moqt.SubgroupHeader{GroupID: 4, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}
 	s := k.source(h)
@@ -220,6 +220,8 @@ func TestInterrupted(t *testing.T) {
 	require.NoError(t, feed(again, encode(h, objects(1, 2)...)))
 	require.NoError(t, fin(again))
 	require.EqualValues(t, 9, interrupted(), "another stream has brought the rest")
+	require.EqualValues(t, 3, k.track.Interrupted(2, 9, k.clock.now()), "it has just got an object")
+	require.EqualValues(t, 9, k.track.Interrupted(2, 9, k.clock.now().Add(1)))
 	k.evictAll()
 	require.EqualValues(t, 9, interrupted())
 	k.track.Close()
@@ -236,7 +238,7 @@ func TestEvictedGroupsAreNotMissing(t *testing.T) {
 		k.object(t, 2+group)
 	}
 	k.cache.Sweep()
-	require.EqualValues(t, 5, k.track.Interrupted(1, 5))
+	require.EqualValues(t, 5, k.track.Interrupted(1, 5, time.Time{}))
 	require.NoError(t, fin(s))
 	k.cache.Sweep()
 	require.Zero(t, k.cache.Groups())

@@ -91,14 +91,14 @@ func (x *index) ensureGroup(id uint64) *group {
 }
 
 // interrupted is Track.Interrupted.
-func (x *index) interrupted(first, last uint64) uint64 {
+func (x *index) interrupted(first, last uint64, since time.Time) uint64 {
 	from, _ := x.search(first)
 	for i := max(from-1, 0); i < len(x.groups) && x.groups[i].id < last; i++ {
 		g, next := x.groups[i], last
 		if i+1 < len(x.groups) {
 			next = min(x.groups[i+1].id, last)
 		}
-		if i >= from && g.endedEarly() {
+		if i >= from && (g.endedEarly() || !since.IsZero() && !g.touched.Before(since)) {
 			return g.id
 		}
 		if !g.evicted && !x.absent.containsAll(span{g.id + 1, next - 1}) {

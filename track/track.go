@@ -126,27 +126,14 @@ func (t *Track) Misses(group uint64) bool {
 	return i > 0 && !found
 }
 
-// Interrupted returns the first group from first to last that may lack objects: a stream of it ended early, or it is
-// missing although the cache has a lower one, and nothing says that it does not exist. If there is none, it returns
-// last, or first if that is higher. A relay that gets back what it has missed brings old groups behind new ones, so a
-// group may be missing between others.
-func (t *Track) Interrupted(first, last uint64) uint64 {
+// Interrupted returns the first group from first to last that may lack objects: a stream of it ended early, it got an
+// object since a time (0: that does not count), or it is missing although the cache has a lower one, and nothing says
+// that it does not exist. If there is none, it returns last, or first if that is higher. A relay that gets back what it
+// has missed brings old groups behind new ones, so a group may be missing between others.
+func (t *Track) Interrupted(first, last uint64, since time.Time) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.index.interrupted(first, last)
-}
-
-// Since returns the first group from first to last that has got an object since a time. If there is none, it returns
-// last.
-func (t *Track) Since(at time.Time, first, last uint64) uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, g := range t.index.groups {
-		if g.id >= first && g.id < last && !g.touched.Before(at) {
-			return g.id
-		}
-	}
-	return last
+	return t.index.interrupted(first, last, since)
 }
 
 // MayArrive reports whether an object may still come: a stream that is arriving is of the object's group, and has not
