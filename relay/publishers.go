@@ -17,11 +17,10 @@ import (
 )
 
 const (
-	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone. It
-	// allows for a few lost packets on a slow path, and a restarted publisher waits no longer than that.
+	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone, and how
+	// long another publisher's objects wait for those that the kernel has forwarded. It allows for a few lost packets on
+	// a slow path, and a restarted publisher waits no longer than that.
 	probeTimeout = 2 * time.Second
-	// forwardedTimeout is how long another publisher's objects wait for those that the kernel has forwarded.
-	forwardedTimeout = 500 * time.Millisecond
 	// onTheWay is how long before the end of a session a group may have got its latest object and still lack streams
 	// of which nothing has come: it takes two seconds to notice that an upstream relay is silent (server.watchSilence).
 	onTheWay = 3 * time.Second
@@ -219,7 +218,8 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 		return largest.Less(known)
 	}
 	data, group := s.hub.data, largest.Group
-	return group < known.Group && len(data.Segments(group)) == 0 && data.Interrupted(group, group+1, time.Time{}) > group
+	interrupted := data.Interrupted(group, group+1, time.Time{}) == group
+	return group < known.Group && len(data.Segments(group)) == 0 && !interrupted
 }
 
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the

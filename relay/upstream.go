@@ -226,7 +226,7 @@ func (u *upstream) startRefill(missed moqt.Range) {
 // would get it on a second stream.
 func (u *upstream) awaitForwarded(ctx context.Context) {
 	u.hub.relay.cfg.FastPath.AwaitRuns()
-	ctx, cancel := context.WithTimeout(ctx, forwardedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	u.hub.fast.track.AwaitRead(ctx, u.peer.forwarder)
 }
