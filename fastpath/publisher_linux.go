@@ -36,7 +36,7 @@ type publishing struct {
 	tracks    int    // on the fast path
 	largest   uint64
 	read      map[uint64]struct{}      // streams that user space has begun to read, until they are forgotten
-	begun     chan struct{}            // closed when it begins to read another one; nil: nobody waits
+	begun     chan struct{}            // closed when the media sender may have one more; nil: nobody waits
 	ended     []endedStream            // in the order of time
 	awaited   map[uint64]chan struct{} // each is closed when a stream ends that another one waits for
 }
@@ -107,10 +107,15 @@ func (p *publishing) beginReading(stream uint64) {
 	defer p.conn.mu.Unlock()
 	p.largest = max(p.largest, stream)
 	p.read[stream] = struct{}{}
+}
+
+// signal makes awaitRead look again.
+func (p *publishing) signal() {
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
 	p.signalLocked()
 }
 
-// signalLocked makes awaitRead look again.
 func (p *publishing) signalLocked() {
 	if p.begun != nil {
 		close(p.begun)
@@ -118,7 +123,7 @@ func (p *publishing) signalLocked() {
 	}
 }
 
-// awaitRead waits until user space reads all streams that the kernel has found, or the connection has ended.
+// awaitRead waits until the media sender has all streams that the kernel has opened, or the connection has ended.
 func (p *publishing) awaitRead(ctx context.Context) {
 	for {
 		begun := p.nextBegun()
@@ -142,15 +147,23 @@ func (p *publishing) nextBegun() <-chan struct{} {
 	return p.begun
 }
 
-// hasUnread reports whether the kernel has found streams that user space has not begun to read.
+// hasUnread reports whether the kernel has opened streams that the media sender does not have yet.
 func (p *publishing) hasUnread() bool {
 	f := p.conn.fast
 	if !p.conn.isServed() || !f.enter() {
 		return false
 	}
 	defer f.exit()
-	return len(keysOf(f.kernel.tables.Subgroups, func(k *bpf.StreamKey, _ *bpf.Subgroup) bool {
-		return k.Publisher == p.conn.index && !p.isRead(k.StreamId)
+	return len(keysOf(f.kernel.tables.Downstreams, func(k *bpf.DownstreamKey, _ *uint32) bool {
+		c := f.registry.conn(k.Subscriber)
+		from, end := bpf.StreamKey{StreamId: k.StreamId, Publisher: k.Publisher}, uint32(0)
+		if k.Publisher != p.conn.index || c == nil || f.kernel.tables.Ended.Lookup(from, &end) == nil {
+			return false
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, has := c.slots[*k]
+		return !has
 	})) > 0
 }
 
@@ -230,6 +243,7 @@ func (p *publishing) end(stream uint64, forwarded bool) {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
 	p.releaseLocked(stream)
+	p.signalLocked()
 	if p.conn.closed {
 		return
 	}

@@ -100,6 +100,7 @@ func (s *subscribing) OpenStream(from *claim.PublisherStream) (state *claim.Stre
 		return nil, false
 	}
 	defer s.conn.fast.exit()
+	defer publisher.signal()
 	key := bpf.DownstreamKey{StreamId: uint64(from.StreamID), Publisher: publisher.index, Subscriber: s.conn.index}
 	for range maxAttempts {
 		slot, found, err := s.takeStream(key)

@@ -210,8 +210,8 @@ func (t *ForwardedTrack) Receive(
 	return func() { t.end(publisher, stream) }
 }
 
-// AwaitRead returns when user space reads all streams of a publisher that the kernel has found: the packets with their
-// beginnings may have been lost behind the kernel.
+// AwaitRead returns when the media sender has all streams of a publisher that the kernel has opened: the packets with
+// their beginnings may have been lost behind the kernel.
 func (t *ForwardedTrack) AwaitRead(ctx context.Context, from claim.ForwarderConn) {
 	if publisher, _ := from.(*conn); t != nil && publisher != nil {
 		publisher.awaitRead(ctx)

@@ -221,9 +221,9 @@ func (u *upstream) startRefill(missed moqt.Range) {
 	u.hub.relay.tasks.Go(r.run)
 }
 
-// awaitForwarded returns when the relay reads all streams that the kernel has forwarded of an upstream. The kernel does
-// not forward the track any more. Otherwise an object that another upstream brings could come first, and subscribers
-// would get it on a second stream.
+// awaitForwarded returns when the media sender has all streams that the kernel has opened for an upstream. The kernel
+// does not forward the track any more. Otherwise an object that another upstream brings could come first, and
+// subscribers would get it on a second stream.
 func (u *upstream) awaitForwarded(ctx context.Context) {
 	u.hub.relay.cfg.FastPath.AwaitRuns()
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
