@@ -18,11 +18,11 @@ import (
 
 const (
 	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone, and how
-	// long another publisher's objects wait for those that the kernel has forwarded. It allows for a few lost packets on
-	// a slow path, and a restarted publisher waits no longer than that.
+	// long another publisher's objects wait for those that the kernel has forwarded. It allows for a few lost packets
+	// on a slow path, and a restarted publisher waits no longer than that.
 	probeTimeout = 2 * time.Second
-	// onTheWay is how long before the end of a session a group may have got its latest object and still lack streams
-	// of which nothing has come: it takes two seconds to notice that an upstream relay is silent (server.watchSilence).
+	// onTheWay is how long before the end of a session a group may have got its latest object while other streams were
+	// on their way: it takes two seconds to notice that an upstream relay is silent (server.watchSilence).
 	onTheWay = 3 * time.Second
 )
 
