@@ -154,15 +154,15 @@ func (c *content) next() *track.Origin {
 	return o
 }
 
-// attach moves the cursor to a state that the forwarder shares, and returns the one before. It reports false if the
-// origin has broken off since next has returned it.
-func (c *content) attach(shared *claim.StreamState) (before *claim.StreamState, ok bool) {
+// attach moves the cursor to a state that the forwarder shares for an origin, and returns the one before. It reports
+// false if the origin has broken off since next has returned it.
+func (c *content) attach(o *track.Origin, shared *claim.StreamState) (before *claim.StreamState, ok bool) {
 	_, closed := c.state.Cursor()
-	if _, severed := c.origin.Severed(); severed || closed || c.reader == nil {
+	if _, severed := o.Severed(); severed || closed || c.reader == nil {
 		return nil, false
 	}
 	before = c.state
-	before.MoveTo(shared, c.origin.Delta)
+	before.MoveTo(shared, o.Delta)
 	c.state, c.shared = shared, true
 	return before, true
 }

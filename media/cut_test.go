@@ -304,6 +304,35 @@ func TestForwarderGoesOn(t *testing.T) {
 	}
 }
 
+// The other stream breaks off, too, and a third one goes on, while the forwarder is asked about it.
+func TestForwarderIsAskedTooLate(t *testing.T) {
+	w, f := withForwarder(t)
+	b := newBreaking(t, 500, 500, 500)
+	b.publish(b.ends[0])
+	f.opened, f.adopted = nil, false
+	late := new(claim.StreamState)
+	w.stream(w.subscribe(), b.log, func(c *StreamConfig) {
+		c.GoesOn = func(o *track.Origin) *claim.PublisherStream {
+			f.opened = nil
+			if o.Owner == "second" {
+				b.cut()
+				b.publishAs("third", 7, b.ends[2])
+				f.opened = late
+			}
+			return &claim.PublisherStream{}
+		}
+	})
+	w.run()
+	b.cut()
+	b.publishAs("second", 70, b.ends[1])
+	for range 3 {
+		w.run()
+	}
+	require.Equal(t, []*claim.StreamState{late}, f.freed)
+	require.Zero(t, late.Next.Load())
+	require.Equal(t, b.all, w.peer.stream(3).data[len("prefix"):])
+}
+
 // numbers returns the packets that have arrived at the peer.
 func (w *world) numbers() (all []int64) {
 	for _, r := range w.peer.received {

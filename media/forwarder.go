@@ -175,7 +175,7 @@ func (l *forwarderLink) resume(st *Stream, o *track.Origin) {
 	s := l.sender
 	s.mu.Lock()
 	defer s.mu.release()
-	if before, ok := st.attach(state); ok {
+	if before, ok := st.attach(o, state); ok {
 		s.loop.memory.FreeStream(before)
 	} else if l.conn != nil {
 		l.conn.CloseStream(state)
