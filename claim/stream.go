@@ -1,8 +1,8 @@
 package claim
 
 // StreamState is the state that both senders of one downstream stream share. It has the layout of struct stream_state
-// in the kernel's programs: one cache line. Its offsets are those of the publisher's stream, which are log offsets
-// unless the log goes on with another stream than it began with.
+// in the kernel's programs: one cache line. It has offsets of the publisher's stream, which are log offsets while the
+// log has the stream that it began with.
 type StreamState struct {
 	Next  Word   // the cursor: publisher's offset of the first byte that is not claimed, with ClosedBit
 	Delta Word   // stream offset minus publisher's offset, two's complement
@@ -41,7 +41,7 @@ func (st *StreamState) close() (cursor int64, closed bool) {
 }
 
 // MoveTo ends claiming, and copies the state to where it goes on: out of the memory of a forwarder, which claims no
-// more, or into it. There, offsets are smaller by a number: those of another stream that the log goes on with. MoveTo
+// more, or into it. The copy has smaller offsets, by a number: it may belong to another publisher's stream. MoveTo
 // returns the cursor, as it was, and whether claiming had ended before, with FIN.
 func (st *StreamState) MoveTo(to *StreamState, by int64) (cursor int64, closed bool) {
 	cursor, closed = st.close()

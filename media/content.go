@@ -17,7 +17,7 @@ import (
 type content struct {
 	state      *claim.StreamState
 	shared     bool          // state is the forwarder's
-	origin     *track.Origin // the publisher's stream for which it is, or was last
+	origin     *track.Origin // the publisher's stream whose offsets state has, or had when it was shared last
 	prefix     []byte
 	prefixSent int
 	log        *track.Log

@@ -191,7 +191,7 @@ func (d *downstream) fillLocked(u *session.Update, largest *moqt.Location) bool 
 	d.delivery.streams.beginFill(req)
 	d.fills.Go(func() {
 		defer d.delivery.streams.endFill(req)
-		d.hub.serveFetch(d.peer, req, &req.Parameters, req.Range, &permission{}) // that of the subscription
+		d.hub.serveFetch(d.peer, req, &req.Parameters, req.Range, &permission{}) // the subscription has one
 	})
 	return true
 }

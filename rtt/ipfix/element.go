@@ -64,7 +64,7 @@ var elementFields = []field{
 	{id: 340, length: variable}, // informationElementDescription
 }
 
-// values are those of elements whose numbers follow each other.
+// values belong to elements whose numbers follow each other.
 type values struct {
 	first, count uint16
 	of           func(*record) []uint64

@@ -34,7 +34,7 @@ const (
 type field struct {
 	id, length uint16
 	enterprise uint32 // 0: IANA's
-	// add writes its value, and those of the fields that follow it and have none.
+	// add writes its value, and the values of the fields that follow it and have no add of their own.
 	add func([]byte, *record) []byte
 }
 

@@ -13,7 +13,8 @@ import (
 )
 
 var (
-	// A marker has a template, and what it makes of data: <!--= v "capacity/400" "capacity" -->60<!--/-->.
+	// A marker has a template, and is followed by the text that the template makes of data:
+	// <!--= v "capacity/400" "capacity" -->60<!--/-->.
 	// Without braces, a template is one action. One that begins with a line break stands on lines of its own.
 	marker = regexp.MustCompile(`(?s)<!--=(.*?)-->(.*?)<!--/-->`)
 	// byHand marks numbers of which no results file is committed.

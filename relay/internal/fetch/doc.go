@@ -1,7 +1,7 @@
 // Package fetch answers FETCH (draft §10.12, §11.4.4) from the cache and, where that has nothing, from publishers.
 //
 //	Fetch      a request. It walks the range through the cache, and writes the objects that it finds
-//	response   the stream to the peer that asks, and what is between its objects
+//	response   the stream to the peer that asks, with markers for the objects that it lacks
 //	pull       a FETCH at a publisher, for a range that the cache does not have: sent on, and stored, as it comes
 //	Budget     how long all of that may wait
 //	Turns      the order of the responses to one peer
