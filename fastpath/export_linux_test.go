@@ -27,6 +27,12 @@ func (f *FastPath) ForgetNumbers() {
 	}
 }
 
+// Knows reports whether the kernel knows the subgroup of a publisher's stream.
+func (f *FastPath) Knows(publisher claim.ForwarderConn, stream uint64) bool {
+	key := bpf.StreamKey{StreamId: stream, Publisher: publisher.(*conn).index}
+	return f.kernel.tables.Subgroups.Lookup(key, new(bpf.Subgroup)) == nil
+}
+
 // Streams counts the streams that the kernel knows of.
 func (f *FastPath) Streams() int {
 	return len(keysOf(f.kernel.ingress.Downstreams, func(*bpf.DownstreamKey, *uint32) bool { return true }))

@@ -218,6 +218,30 @@ func lose(t *testing.T, stream uint64) (r *replayed, h moqt.SubgroupHeader, leng
 	return r, h, int64(len(header))
 }
 
+// TestGoesOnWhileRead has the kernel go on with a stream that it has not seen the beginning of: while user space reads
+// the stream, and at no other time, as nobody would have the kernel forget it.
+func TestGoesOnWhileRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, h, length := lose(t, 3)
+		another := r.NewTrack() // the kernel does not forward it: only GoOn makes its streams known
+		const stream = 11
+		goOn := func() (knows bool) {
+			another.GoOn(r.publisher, stream, h, 0, 100, length)
+			return r.Knows(r.publisher, stream)
+		}
+		require.False(t, goOn())
+		end := another.Receive(r.publisher, stream, h, 100, length)
+		require.False(t, r.Knows(r.publisher, stream))
+		require.True(t, goOn())
+		end()
+		time.Sleep(time.Second) // the reclaimer waits for runs
+		require.False(t, r.Knows(r.publisher, stream))
+		require.False(t, goOn())
+		r.publisher.Close()
+		require.False(t, goOn())
+	})
+}
+
 // TestFirstStreamIsLate loses the packet with the beginning of a stream when the kernel has forwarded it. Another
 // stream of the subgroup, and another publisher, wait until user space reads the first one, or that does not come any
 // more.
