@@ -38,29 +38,6 @@ type Admission struct {
 	Age   time.Duration // in which the object could have been sent: since it was received, or its stream was opened
 }
 
-// Admit decides whether a packet may go now. It changes nothing. The media sender asks it about objects, with Size 0,
-// when they begin, and asks [ConnState.Fits] and [ConnState.Paced] for packets, because packets with lost bytes go at
-// any level. Only the forwarder asks Admit about packets: the media sender's data goes first, see PaceWaits. For the
-// media sender sleeps until pacing has tokens for a whole packet, and a forwarder, which comes with each of the
-// publisher's packets and needs one token, would always be faster.
-func (s *ConnState) Admit(a Admission) Verdict {
-	switch {
-	case a.Level > s.Threshold.Load():
-		return BeyondThreshold
-	case !s.Affords(a.Level, a.Now):
-		return BucketLow
-	case a.Size == 0:
-		return Admitted
-	case a.Size > int(s.MTU.Load()):
-		return TooLarge
-	case !s.Fits(a.Size):
-		return WindowFull
-	case s.PaceWaits.Load() != 0 || s.Paced(a.Now):
-		return Paced
-	}
-	return Admitted
-}
-
 // The bucket has as many bytes as the path is to carry, and every packet takes its own from it. How full it has to be
 // depends on the packet's class. There are five, from the most important one on: class 0 goes although the bucket is
 // empty, class 1 if it is not empty, and the others if it is filled by more than a quarter, a half, and three quarters.
@@ -78,62 +55,8 @@ type Bucket struct {
 	Bounds [4]uint16
 }
 
-// SetBucket changes the bucket. Bytes that were taken from it stay taken.
-func (s *ConnState) SetBucket(b Bucket) {
-	if b.Rate <= 0 {
-		s.BucketCost.Store(0)
-		return
-	}
-	var bounds uint64
-	for i, level := range b.Bounds {
-		bounds |= uint64(level) << (16 * i)
-	}
-	s.Bounds.Store(bounds)
-	s.BucketBurst.Store(uint32(min(b.Burst*1e6/b.Rate, maxBucket)))
-	s.BucketCost.Store(uint32(min(max(1024*1e9/b.Rate, 1), maxBucket)))
-}
-
 // maxBucket is the largest value of BucketCost and BucketBurst: a KiB in 4 s, and a bucket that fills in 4,000 s.
 const maxBucket = 1<<32 - 1
-
-// FillBucket makes the bucket filled by so many parts of 256.
-func (s *ConnState) FillBucket(now clock.Time, parts int) {
-	burst := uint64(s.BucketBurst.Load()) * 1000
-	s.BucketAt.Store(uint64(now) + burst*uint64(256-parts)/256)
-}
-
-// Class returns the class of a level.
-func (s *ConnState) Class(level uint32) (class int) {
-	for bounds := s.Bounds.Load(); class < 4 && level > uint32(bounds&0xffff); class++ {
-		bounds >>= 16
-	}
-	return class
-}
-
-// BucketLevel returns how full the bucket is, and when it is full, in nanoseconds of its rate.
-func (s *ConnState) BucketLevel(now clock.Time) (level, burst int64) {
-	burst = int64(s.BucketBurst.Load()) * 1000
-	return int64(now) + burst - int64(s.BucketAt.Load()), burst
-}
-
-// Affords reports whether the bucket has bytes for a level. One byte is enough, so that a packet goes whole.
-func (s *ConnState) Affords(level uint32, now clock.Time) bool {
-	if s.BucketCost.Load() == 0 {
-		return true
-	}
-	class := s.Class(level)
-	if class == 0 {
-		return true
-	}
-	filled, burst := s.BucketLevel(now)
-	return filled > burst*int64(class-1)/4
-}
-
-// Charge takes the bytes of a packet from the bucket, and from the pacer's.
-func (s *ConnState) Charge(n int, now clock.Time) {
-	s.Pacer().Spend(&s.PacedAt, now, n)
-	Take(&s.BucketAt, s.BucketCost.Load(), s.BucketBurst.Load(), n, now)
-}
 
 // Take takes the bytes of a packet from a bucket that is full at some time, takes cost nanoseconds to fill by 1024
 // bytes, and burst microseconds to get full. If cost is 0, there is none. The debt of class 0 is at most as much as the

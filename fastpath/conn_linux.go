@@ -167,3 +167,5 @@ func (c *conn) Close() {
 	c.fast.registry.disconnect(c)
 	c.fast.reclaimer.freeConn(c)
 }
+
+func (c *conn) rings() [2]ring { return [...]ring{{c, &c.sealing}, {c, &c.opening}} }

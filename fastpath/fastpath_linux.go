@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
+
 	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/internal/delay"
 	"sluice/internal/logs"
 )
 
@@ -209,5 +213,144 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 func (f *FastPath) report(operation string, err error) {
 	if err != nil {
 		f.log.Log(slog.LevelError, operation, "fast path", "operation", operation, "error", err)
+	}
+}
+
+// Counts returns how often the programs counted each reason, by name.
+func (f *FastPath) Counts() (map[string]uint64, error) {
+	if !f.enter() {
+		return nil, errClosed
+	}
+	defer f.exit()
+	return f.kernel.Counts()
+}
+
+// Copies returns the number of copies for a subscriber, by reason: "sent", "window" and so on, the names of Counts that
+// begin with copy_. It is nil if the fast path does not serve the connection.
+func (f *FastPath) Copies(to claim.ForwarderConn) map[string]uint64 {
+	c, _ := to.(*conn)
+	if c == nil || !f.enter() {
+		return nil
+	}
+	defer f.exit()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.copies
+	}
+	return f.kernel.Copies(c.index)
+}
+
+// Measure has the programs measure how long packets stay in the relay until their copies leave, or ends that.
+func (f *FastPath) Measure(on bool) {
+	if !f.enter() {
+		return
+	}
+	defer f.exit()
+	f.kernel.Measure(on)
+}
+
+// Delays returns the delays that were measured: from when a publisher's packet came to the program at the device until
+// a copy was handed to the subscriber's device.
+func (f *FastPath) Delays() (h delay.Histogram, err error) {
+	if !f.enter() {
+		return h, errClosed
+	}
+	defer f.exit()
+	return f.kernel.Delays()
+}
+
+// NewRTPMedia has the kernel look for the packets of a media. It waits some 10 ms.
+func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
+	if !f.enter() {
+		return nil, errClosed
+	}
+	defer f.exit()
+	r := f.kernel.rtp
+	if r == nil {
+		return nil, errNoRTP
+	}
+	if err := checkFamilies(s.Local, s.Remote); err != nil {
+		return nil, err
+	}
+	index, share, err := r.take(sourceOf(s.Remote.Addr()))
+	if err != nil {
+		return nil, err
+	}
+	m := &RTPMedia{fast: f, source: s, index: index, owners: make(map[int]netip.Prefix)}
+	if err := r.medias.lend(index); err != nil {
+		r.give(sourceOf(s.Remote.Addr()), index)
+		return nil, err
+	}
+	m.shared = &r.medias.of(index)[0]
+	m.shared.Index, m.shared.Share = index, uint16(share)
+	m.shared.Udp = bpf.RTPUdpPath(udpPath(s.Local, s.Remote))
+	m.shared.PayloadType = uint32(s.PayloadType)
+	m.shared.Codec = uint32(s.Codec)
+	if err := r.objects.RtpSources.Update(m.key(), index, ebpf.UpdateNoExist); err != nil {
+		m.shared = nil
+		err = fmt.Errorf("fast path: two medias come from %v: %w", s.Remote, err)
+		return nil, errors.Join(err, m.giveBack())
+	}
+	return m, nil
+}
+
+// NewTrack returns a track that is not on the fast path yet, or nil if there is no room for another one. It must be
+// closed.
+func (f *FastPath) NewTrack() *ForwardedTrack {
+	if f == nil || !f.enter() {
+		return nil
+	}
+	defer f.exit()
+	t := &ForwardedTrack{fast: f, listed: make(map[uint32]struct{})}
+	for {
+		enough, ok := f.registry.newTrack(t)
+		if !enough {
+			f.reclaimer.provide()
+		}
+		if ok {
+			return t
+		}
+		if !f.room.tracks(1) {
+			return nil
+		}
+	}
+}
+
+// newStream takes a free slot for a stream and publishes it. The error is [ebpf.ErrKeyExist] if the kernel was faster.
+func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
+	maps := &f.kernel.tables
+	if err := maps.FreeStreams.LookupAndDelete(nil, &slot); err != nil {
+		return 0, err
+	}
+	f.streams[slot].Phase.Store(opening)
+	if err := maps.Downstreams.Update(key, slot, ebpf.UpdateNoExist); err != nil {
+		f.report("free a stream", maps.FreeStreams.Put(nil, slot)) // it was never published
+		return 0, err
+	}
+	return slot, nil
+}
+
+// freeSlot frees a slot that is in no map any more.
+func (f *FastPath) freeSlot(slot uint32) {
+	f.reclaimer.afterRuns(func() { f.report("free a stream", f.kernel.tables.FreeStreams.Put(nil, slot)) })
+}
+
+// abandonUnadopted resets a stream that the kernel has opened, unless the media sender has it.
+func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
+	c := f.registry.conn(key.Subscriber)
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	slot, err := c.takeOpenedLocked(key)
+	c.mu.Unlock()
+	if err != nil {
+		return
+	}
+	if state := &f.streams[slot]; c.awaitOpened(state) {
+		c.discard(state)
+	} else {
+		c.abandonLate(slot)
 	}
 }

@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/internal/delay"
 )
 
 // kernel is the loaded programs and the memory that they share with this process. Both end when it is closed, or with
@@ -311,4 +314,115 @@ func (k *kernel) Close() error {
 	}
 	k.mapped, k.links, k.byConn, k.byStream, k.byTrack, k.byMedia = nil, nil, nil, nil, nil, nil
 	return errors.Join(append(errs, k.rtp.close(), k.ingress.Close(), k.egress.Close())...)
+}
+
+// SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the last one that the
+// stack used.
+func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
+	if err := p.validate(); err != nil {
+		return err
+	}
+	v := bpf.Path{
+		Udp:     udpPath(p.Local, p.Remote),
+		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)),
+		DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
+		StreamLimit:       p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
+	}
+	copy(v.Dcid[:], p.ConnectionID)
+	copy(v.StreamPrefix[len(v.StreamPrefix)-len(p.StreamPrefix):], p.StreamPrefix)
+	copy(v.DatagramPrefix[len(v.DatagramPrefix)-len(p.DatagramPrefix):], p.DatagramPrefix)
+	return k.paths.put(subscriber, v)
+}
+
+// RemovePath stops copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
+func (k *kernel) RemovePath(subscriber uint32) { k.paths.remove(subscriber) }
+
+// AddConnectionID assigns packets with a destination connection ID to a publisher.
+func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {
+	return k.tables.ConnectionIds.Put(connectionID(cid), publisher)
+}
+
+// RemoveConnectionID undoes AddConnectionID.
+func (k *kernel) RemoveConnectionID(cid []byte) error {
+	return k.tables.ConnectionIds.Delete(connectionID(cid))
+}
+
+// ForgetPublisher stops the programs from opening a publisher's packets. A program may be opening one: the keys are
+// erased after a grace period.
+func (k *kernel) ForgetPublisher(publisher uint32) {
+	atomic.StoreUint32(&k.publishers[publisher].KeysSet, 0)
+	k.publishers[publisher].Active = 0
+}
+
+// SetAlias assigns a publisher's alias to a track.
+func (k *kernel) SetAlias(publisher uint32, alias uint64, track uint32) error {
+	return k.tables.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: publisher}, track)
+}
+
+// RemoveAlias undoes SetAlias.
+func (k *kernel) RemoveAlias(publisher uint32, alias uint64) error {
+	return k.tables.Aliases.Delete(bpf.AliasKey{Alias: alias, Publisher: publisher})
+}
+
+// Counts returns how often each reason was counted, by name.
+func (k *kernel) Counts() (map[string]uint64, error) {
+	counts := make(map[string]uint64, len(k.reasons))
+	var perCPU []uint64
+	for reason, name := range k.reasons {
+		if err := k.tables.Reasons.Lookup(uint32(reason), &perCPU); err != nil {
+			return nil, fmt.Errorf("fast path: read the counter of %s: %w", name, err)
+		}
+		for _, n := range perCPU {
+			counts[name] += n
+		}
+	}
+	return counts, nil
+}
+
+// Copies returns the number of copies for a subscriber, by reason, see [FastPath.Copies].
+func (k *kernel) Copies(index uint32) map[string]uint64 {
+	counts := make(map[string]uint64)
+	for i := range k.copies[index].ByReason {
+		if n := atomic.LoadUint64(&k.copies[index].ByReason[i]); n > 0 {
+			counts[strings.TrimPrefix(k.reasons[int(bpf.IngressReasonCOPY_SENT)+i], "copy_")] = n
+		}
+	}
+	return counts
+}
+
+// Measure begins or ends to measure delays.
+func (k *kernel) Measure(on bool) {
+	var word uint64
+	if on {
+		word = 1
+	}
+	atomic.StoreUint64(&k.measuring[0], word)
+}
+
+// Delays returns the delays that were measured on all CPUs.
+func (k *kernel) Delays() (h delay.Histogram, err error) {
+	var perCPU []bpf.DelayCounts
+	if err := k.ingress.Delays.Lookup(uint32(0), &perCPU); err != nil {
+		return h, fmt.Errorf("fast path: read the delays: %w", err)
+	}
+	for _, d := range perCPU {
+		h.Add(&delay.Histogram{Sum: time.Duration(d.Sum), Bins: d.Bins})
+	}
+	return h, nil
+}
+
+// reasonNames returns the labels of the programs' counters: the names of enum reason (bpf/shared/reason.h) in lower
+// case.
+func reasonNames(types *btf.Spec) ([]string, error) {
+	var reasons *btf.Enum
+	if err := types.TypeByName("reason", &reasons); err != nil {
+		return nil, fmt.Errorf("fast path: the names of reasons: %w", err)
+	}
+	var names []string
+	for _, v := range reasons.Values {
+		if bpf.Reason(v.Value) != bpf.IngressReasonREASON_COUNT {
+			names = append(names, strings.ToLower(v.Name))
+		}
+	}
+	return names, nil
 }

@@ -2,7 +2,7 @@ package fastpath
 
 import "testing"
 
-// A model of the claim of object datagrams (bpf/application/object.h, object_linux.go): one object, one subscriber,
+// A model of the claim of object datagrams (bpf/application/object.h, track_linux.go): one object, one subscriber,
 // packets that bring the object to the kernel, user space, which handles it once, and the reclaimer. All orders of
 // their steps are tried, and the kernel may decline.
 

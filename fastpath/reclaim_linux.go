@@ -430,3 +430,57 @@ func (r *reclaimer) freeTracks() {
 		}
 	}
 }
+
+// tendRings gives rings to the connections that the kernel sends to, or whose packets it opens, and takes away rings
+// that have not been used for long. It reports whether any are in use.
+func (r *reclaimer) tendRings() (used bool) {
+	var wanted []ring
+	for _, c := range r.fast.registry.all() {
+		for _, ring := range c.rings() {
+			switch ring.state() {
+			case ringIdle:
+				r.takeRing(ring)
+			case ringWanted:
+				wanted = append(wanted, ring)
+				used = true
+			case ringUsed:
+				used = true
+			}
+		}
+	}
+	since := time.Now()
+	for batch := range slices.Chunk(wanted, ringBatch) {
+		r.fast.report("provide memory for key streams", r.giveRings(batch))
+		if time.Since(since) > reclaimInterval {
+			break // others wait for the reclaimer, too
+		}
+	}
+	return used
+}
+
+// giveRings gives connections rings. If one of them is closed meanwhile, reclaim takes its rings.
+func (r *reclaimer) giveRings(rings []ring) error {
+	memory := r.fast.kernel.keyStreams
+	var indices []uint32
+	for _, ring := range rings {
+		indices = append(indices, ring.lookahead.index)
+	}
+	err := memory.lend(indices...)
+	for _, ring := range rings {
+		ring.mu.Lock()
+		ring.ring, ring.wanted, ring.refused = memory.of(ring.lookahead.index), false, err != nil
+		ring.mu.Unlock()
+	}
+	return err
+}
+
+// takeRing takes a ring away.
+func (r *reclaimer) takeRing(ring ring) {
+	ring.mu.Lock()
+	has := ring.ring != nil
+	ring.ring, ring.made = nil, 0
+	ring.mu.Unlock()
+	if has {
+		r.fast.report("free memory of key streams", r.fast.kernel.keyStreams.takeBack(ring.lookahead.index))
+	}
+}

@@ -162,41 +162,6 @@ type RTPMedia struct {
 	leaving    []int                // positions that programs may still use
 }
 
-// NewRTPMedia has the kernel look for the packets of a media. It waits some 10 ms.
-func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
-	if !f.enter() {
-		return nil, errClosed
-	}
-	defer f.exit()
-	r := f.kernel.rtp
-	if r == nil {
-		return nil, errNoRTP
-	}
-	if err := checkFamilies(s.Local, s.Remote); err != nil {
-		return nil, err
-	}
-	index, share, err := r.take(sourceOf(s.Remote.Addr()))
-	if err != nil {
-		return nil, err
-	}
-	m := &RTPMedia{fast: f, source: s, index: index, owners: make(map[int]netip.Prefix)}
-	if err := r.medias.lend(index); err != nil {
-		r.give(sourceOf(s.Remote.Addr()), index)
-		return nil, err
-	}
-	m.shared = &r.medias.of(index)[0]
-	m.shared.Index, m.shared.Share = index, uint16(share)
-	m.shared.Udp = bpf.RTPUdpPath(udpPath(s.Local, s.Remote))
-	m.shared.PayloadType = uint32(s.PayloadType)
-	m.shared.Codec = uint32(s.Codec)
-	if err := r.objects.RtpSources.Update(m.key(), index, ebpf.UpdateNoExist); err != nil {
-		m.shared = nil
-		err = fmt.Errorf("fast path: two medias come from %v: %w", s.Remote, err)
-		return nil, errors.Join(err, m.giveBack())
-	}
-	return m, nil
-}
-
 func checkFamilies(local, remote netip.AddrPort) error {
 	if local.Addr().IsUnspecified() || local.Addr().Is4() != remote.Addr().Is4() {
 		return fmt.Errorf("fast path: %v and %v: must be two addresses of one family", local, remote)

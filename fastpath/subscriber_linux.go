@@ -177,20 +177,6 @@ func (s *subscribing) takeOpenedLocked(key bpf.DownstreamKey) (slot uint32, err 
 	return slot, err
 }
 
-// newStream takes a free slot for a stream and publishes it. The error is [ebpf.ErrKeyExist] if the kernel was faster.
-func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
-	maps := &f.kernel.tables
-	if err := maps.FreeStreams.LookupAndDelete(nil, &slot); err != nil {
-		return 0, err
-	}
-	f.streams[slot].Phase.Store(opening)
-	if err := maps.Downstreams.Update(key, slot, ebpf.UpdateNoExist); err != nil {
-		f.report("free a stream", maps.FreeStreams.Put(nil, slot)) // it was never published
-		return 0, err
-	}
-	return slot, nil
-}
-
 // awaitOpened waits some microseconds, until the kernel, on another CPU, has opened a stream.
 func (s *subscribing) awaitOpened(state *claim.StreamState) bool {
 	return s.conn.fast.kernel.spin(func() bool { return state.Phase.Load() != opening })
@@ -271,30 +257,6 @@ func (s *subscribing) orphan(key bpf.DownstreamKey) {
 	if slot != noSlot {
 		lone := bpf.DownstreamKey{StreamId: uint64(slot), Publisher: nobody, Subscriber: s.conn.index}
 		s.slots[lone], s.keys[slot] = slot, lone
-	}
-}
-
-// freeSlot frees a slot that is in no map any more.
-func (f *FastPath) freeSlot(slot uint32) {
-	f.reclaimer.afterRuns(func() { f.report("free a stream", f.kernel.tables.FreeStreams.Put(nil, slot)) })
-}
-
-// abandonUnadopted resets a stream that the kernel has opened, unless the media sender has it.
-func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
-	c := f.registry.conn(key.Subscriber)
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	slot, err := c.takeOpenedLocked(key)
-	c.mu.Unlock()
-	if err != nil {
-		return
-	}
-	if state := &f.streams[slot]; c.awaitOpened(state) {
-		c.discard(state)
-	} else {
-		c.abandonLate(slot)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"sync/atomic"
 	"unsafe"
 
 	"sluice/claim"
@@ -51,24 +50,6 @@ func (p *subscriberPath) validate() error {
 	return nil
 }
 
-// SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the last one that the
-// stack used.
-func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
-	if err := p.validate(); err != nil {
-		return err
-	}
-	v := bpf.Path{
-		Udp:     udpPath(p.Local, p.Remote),
-		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)),
-		DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
-		StreamLimit:       p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
-	}
-	copy(v.Dcid[:], p.ConnectionID)
-	copy(v.StreamPrefix[len(v.StreamPrefix)-len(p.StreamPrefix):], p.StreamPrefix)
-	copy(v.DatagramPrefix[len(v.DatagramPrefix)-len(p.DatagramPrefix):], p.DatagramPrefix)
-	return k.paths.put(subscriber, v)
-}
-
 // udpPath returns the addresses of datagrams to a peer, which are of one family.
 func udpPath(local, remote netip.AddrPort) bpf.UDPPath {
 	v := bpf.UDPPath{Sport: bigEndian16(local.Port()), Dport: bigEndian16(remote.Port())}
@@ -80,40 +61,10 @@ func udpPath(local, remote netip.AddrPort) bpf.UDPPath {
 	return v
 }
 
-// RemovePath stops copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
-func (k *kernel) RemovePath(subscriber uint32) { k.paths.remove(subscriber) }
-
-// AddConnectionID assigns packets with a destination connection ID to a publisher.
-func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {
-	return k.tables.ConnectionIds.Put(connectionID(cid), publisher)
-}
-
-// RemoveConnectionID undoes AddConnectionID.
-func (k *kernel) RemoveConnectionID(cid []byte) error {
-	return k.tables.ConnectionIds.Delete(connectionID(cid))
-}
-
 func connectionID(cid []byte) (id bpf.ConnectionID) {
 	copy(id.Bytes[:], cid)
 	id.Len = uint32(len(cid))
 	return id
-}
-
-// ForgetPublisher stops the programs from opening a publisher's packets. A program may be opening one: the keys are
-// erased after a grace period.
-func (k *kernel) ForgetPublisher(publisher uint32) {
-	atomic.StoreUint32(&k.publishers[publisher].KeysSet, 0)
-	k.publishers[publisher].Active = 0
-}
-
-// SetAlias assigns a publisher's alias to a track.
-func (k *kernel) SetAlias(publisher uint32, alias uint64, track uint32) error {
-	return k.tables.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: publisher}, track)
-}
-
-// RemoveAlias undoes SetAlias.
-func (k *kernel) RemoveAlias(publisher uint32, alias uint64) error {
-	return k.tables.Aliases.Delete(bpf.AliasKey{Alias: alias, Publisher: publisher})
 }
 
 // subscription is a downstream subscription in the kernel's terms.

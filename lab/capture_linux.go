@@ -63,19 +63,6 @@ type hook interface {
 // captureInterval is how often the ring is emptied: the programs do not wake the reader.
 const captureInterval = 10 * time.Millisecond
 
-// StartCapture begins to record at points, until Stop.
-func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
-	var hooks []placedHook
-	for i, p := range points {
-		h := p.hook()
-		if err := h.Namespace.AddHooks(h.Device); err != nil {
-			return nil, fmt.Errorf("lab: capture: %w", err)
-		}
-		hooks = append(hooks, placedHook{h, i, p.Direction == FromHost})
-	}
-	return startCapture(hooks)
-}
-
 // placedHook is a hook, the index of its point, and whether its program runs in the time of the host whose packets it
 // records: a port's runs in the link's time.
 type placedHook struct {

@@ -19,9 +19,6 @@ const (
 	OutOfChain
 )
 
-// Chain returns the chain of the first relays.
-func (l *Lab) Chain(length int) Chain { return Chain{l, length} }
-
 // Points returns where to capture packets: where the first relay gets them, and where each relay sends them on.
 func (c Chain) Points() []Point {
 	points := []Point{{Device: c.lab.Relay.Device("up"), Direction: ToHost}}

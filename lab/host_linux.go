@@ -32,28 +32,6 @@ type attachment struct {
 	peers        []*Device // the relays' that it faces
 }
 
-func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
-	ns, err := netns.New()
-	if err != nil {
-		return nil, err
-	}
-	h := &Host{Name: name, lab: l, ns: ns}
-	err = ns.Sysctl(hostSysctls)
-	if err == nil {
-		err = ns.Up("lo")
-	}
-	for _, a := range attachments {
-		if err == nil {
-			err = h.attach(a)
-		}
-	}
-	if err != nil {
-		ns.Close()
-		return nil, fmt.Errorf("host %s: %w", name, err)
-	}
-	return h, nil
-}
-
 func (h *Host) attach(a attachment) error {
 	network := h.lab.network.ns
 	attrs := netlink.NewLinkAttrs()
@@ -90,24 +68,6 @@ func (h *Host) offload(a attachment) error {
 		features = append(features, netns.Checksum...)
 	}
 	return errors.Join(h.ns.Disable(a.device, features), h.lab.network.ns.Disable(a.port, netns.Segmentation))
-}
-
-// SetSegmentation sets whether the devices of all hosts take the bursts of senders that use UDP GSO whole, as network
-// cards do that cut them. A burst then crosses the sender's link as one packet, and the port of the receiver cuts it: a
-// link that loses packets would lose all of it. Hosts of a new lab cut bursts themselves.
-func (l *Lab) SetSegmentation(byDevices bool) error {
-	for _, h := range l.Hosts() {
-		for _, d := range h.Devices {
-			set := h.ns.Disable
-			if byDevices {
-				set = h.ns.Enable
-			}
-			if err := set(d.Name, netns.UDPSegmentation); err != nil {
-				return fmt.Errorf("host %s: %w", h.Name, err)
-			}
-		}
-	}
-	return nil
 }
 
 // Namespace returns the inode of the host's network namespace, by which the kernel's programs know it.

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"sluice/lab/bpf"
 	"sluice/lab/netns"
@@ -178,6 +182,206 @@ func (l *Lab) release() error {
 	return l.bpf.Close()
 }
 
+// EndProcesses ends the processes that run in the lab's hosts, as a shutdown of the hosts would: it asks them to end,
+// and kills the ones that remain after a grace period. It returns their number when none is left.
+func (l *Lab) EndProcesses(grace time.Duration) (count int, err error) {
+	processes, err := l.processes()
+	count = len(processes)
+	for _, p := range processes {
+		p.Signal(unix.SIGTERM)
+	}
+	for start := time.Now(); len(processes) > 0 && err == nil; processes, err = l.processes() {
+		switch waited := time.Since(start); {
+		case waited > grace+killTimeout:
+			return count, fmt.Errorf("%d processes in the lab do not end", len(processes))
+		case waited > grace:
+			for _, p := range processes {
+				p.Kill()
+			}
+		}
+		time.Sleep(endPoll)
+	}
+	return count, err
+}
+
+// processes returns the other processes with a thread in one of the hosts. The main thread of a process that
+// Client.Exec is about to replace may be elsewhere.
+func (l *Lab) processes() ([]*os.Process, error) {
+	inside := make(map[string]bool)
+	for _, h := range l.Hosts() {
+		link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", h.ns.File.Fd()))
+		if err != nil {
+			return nil, err
+		}
+		inside[link] = true
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []*os.Process
+	for _, e := range entries {
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		p, err := os.FindProcess(pid) // holds a pidfd, so the signal reaches this process only
+		if err != nil {
+			continue
+		}
+		if hasThreadIn(pid, inside) {
+			found = append(found, p)
+		} else {
+			p.Release()
+		}
+	}
+	return found, nil
+}
+
+// Status describes the lab, which this process holds.
+func (l *Lab) Status() (Status, error) {
+	status := Status{PID: os.Getpid()}
+	for _, h := range l.Hosts() {
+		host := HostStatus{Name: h.Name, Namespace: fmt.Sprintf("/proc/%d/fd/%d", status.PID, h.ns.File.Fd())}
+		for _, d := range h.Devices {
+			device, err := d.status()
+			if err != nil {
+				return Status{}, err
+			}
+			host.Devices = append(host.Devices, device)
+		}
+		status.Hosts = append(status.Hosts, host)
+	}
+	return status, nil
+}
+
+// Apply makes a change.
+func (l *Lab) Apply(c Change) error {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	h, err := l.Host(c.Host)
+	if err != nil {
+		return err
+	}
+	d, err := h.pick(c.Device)
+	if err != nil {
+		return err
+	}
+	steps := []struct {
+		wanted bool
+		do     func() error
+	}{
+		{c.ToHost != nil, func() error { return d.Link.Set(ToHost, *c.ToHost) }},
+		{c.FromHost != nil, func() error { return d.Link.Set(FromHost, *c.FromHost) }},
+		{c.Up != nil, func() error { return d.Link.SetUp(*c.Up) }},
+		{c.Rebind, d.Link.Rebind},
+		{c.ChangeAddress, d.ChangeAddress},
+	}
+	for _, s := range steps {
+		if s.wanted {
+			if err := s.do(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Chain returns the chain of the first relays.
+func (l *Lab) Chain(length int) Chain { return Chain{l, length} }
+
+func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{Name: name, lab: l, ns: ns}
+	err = ns.Sysctl(hostSysctls)
+	if err == nil {
+		err = ns.Up("lo")
+	}
+	for _, a := range attachments {
+		if err == nil {
+			err = h.attach(a)
+		}
+	}
+	if err != nil {
+		ns.Close()
+		return nil, fmt.Errorf("host %s: %w", name, err)
+	}
+	return h, nil
+}
+
+// SetSegmentation sets whether the devices of all hosts take the bursts of senders that use UDP GSO whole, as network
+// cards do that cut them. A burst then crosses the sender's link as one packet, and the port of the receiver cuts it: a
+// link that loses packets would lose all of it. Hosts of a new lab cut bursts themselves.
+func (l *Lab) SetSegmentation(byDevices bool) error {
+	for _, h := range l.Hosts() {
+		for _, d := range h.Devices {
+			set := h.ns.Disable
+			if byDevices {
+				set = h.ns.Enable
+			}
+			if err := set(d.Name, netns.UDPSegmentation); err != nil {
+				return fmt.Errorf("host %s: %w", h.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, error) {
+	k := &Link{lab: l, device: d, port: port}
+	if port.Attrs().Index > maxPortIndex {
+		return nil, fmt.Errorf("device index %d does not fit a VLAN ID", port.Attrs().Index)
+	}
+	if err := l.network.ns.AddHooks(port); err != nil {
+		return nil, err
+	}
+	in := netns.Hook{
+		Namespace: l.network.ns, Device: port, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
+	}
+	out := in
+	out.Parent = netlink.HANDLE_MIN_EGRESS
+	err := errors.Join(in.Attach(l.bpf.FromHost), out.Attach(l.bpf.ToHost))
+	if err != nil {
+		return nil, err
+	}
+	return k, errors.Join(k.Set(ToHost, config.ToHost), k.Set(FromHost, config.FromHost))
+}
+
+func (l *Lab) startWire() (*wire.Wire, error) {
+	w, err := wire.New(l.network.ns)
+	if err != nil {
+		return nil, err
+	}
+	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.Index}}
+	if err = l.network.ns.AddHooks(tap); err == nil {
+		hook := netns.Hook{
+			Namespace: l.network.ns, Device: tap, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
+		}
+		err = hook.Attach(l.bpf.OffWire)
+	}
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("attach to the wire: %w", err)
+	}
+	return w, nil
+}
+
+// StartCapture begins to record at points, until Stop.
+func (l *Lab) StartCapture(points ...Point) (*Capture, error) {
+	var hooks []placedHook
+	for i, p := range points {
+		h := p.hook()
+		if err := h.Namespace.AddHooks(h.Device); err != nil {
+			return nil, fmt.Errorf("lab: capture: %w", err)
+		}
+		hooks = append(hooks, placedHook{h, i, p.Direction == FromHost})
+	}
+	return startCapture(hooks)
+}
+
 func loadError(err error) error {
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) {
@@ -197,3 +401,17 @@ var (
 		"ipv6/conf/default/router_solicitations": "0",
 	}
 )
+
+const (
+	killTimeout = 10 * time.Second // for the kernel to end killed processes
+	endPoll     = 10 * time.Millisecond
+)
+
+// hasThreadIn reports whether a thread of a process is in one of the network namespaces.
+func hasThreadIn(pid int, namespaces map[string]bool) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/net", pid))
+	return slices.ContainsFunc(threads, func(path string) bool {
+		link, err := os.Readlink(path)
+		return err == nil && namespaces[link]
+	})
+}

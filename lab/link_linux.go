@@ -2,14 +2,11 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink"
 
 	"sluice/lab/bpf"
-	"sluice/lab/netns"
-	"sluice/lab/wire"
 )
 
 // Direction is a way through a link.
@@ -40,26 +37,6 @@ type Link struct {
 }
 
 const maxPortIndex = int(bpf.LinkLaneLANES)/2 - 1
-
-func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, error) {
-	k := &Link{lab: l, device: d, port: port}
-	if port.Attrs().Index > maxPortIndex {
-		return nil, fmt.Errorf("device index %d does not fit a VLAN ID", port.Attrs().Index)
-	}
-	if err := l.network.ns.AddHooks(port); err != nil {
-		return nil, err
-	}
-	in := netns.Hook{
-		Namespace: l.network.ns, Device: port, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
-	}
-	out := in
-	out.Parent = netlink.HANDLE_MIN_EGRESS
-	err := errors.Join(in.Attach(l.bpf.FromHost), out.Attach(l.bpf.ToHost))
-	if err != nil {
-		return nil, err
-	}
-	return k, errors.Join(k.Set(ToHost, config.ToHost), k.Set(FromHost, config.FromHost))
-}
 
 // Conditions returns the conditions of one direction.
 func (k *Link) Conditions(d Direction) Conditions {
@@ -117,25 +94,6 @@ func (k *Link) updateLocked(d Direction, wire int) error {
 		Loss: c.Loss.scaled(), Mark: c.Mark.scaled(), Duplicate: c.Duplicate.scaled(), Reorder: c.Reorder.scaled(),
 		Wire: uint32(wire), PortMask: k.portMask,
 	})
-}
-
-func (l *Lab) startWire() (*wire.Wire, error) {
-	w, err := wire.New(l.network.ns)
-	if err != nil {
-		return nil, err
-	}
-	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.Index}}
-	if err = l.network.ns.AddHooks(tap); err == nil {
-		hook := netns.Hook{
-			Namespace: l.network.ns, Device: tap, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
-		}
-		err = hook.Attach(l.bpf.OffWire)
-	}
-	if err != nil {
-		w.Close()
-		return nil, fmt.Errorf("attach to the wire: %w", err)
-	}
-	return w, nil
 }
 
 func (k *Link) lane(d Direction) uint32 { return uint32(k.port.Attrs().Index)<<1 | uint32(d) }

@@ -1,8 +1,6 @@
 package media
 
 import (
-	"iter"
-	"slices"
 	"time"
 
 	"sluice/claim"
@@ -31,31 +29,6 @@ type queued struct {
 	unit
 	Datagram
 	since clock.Time
-}
-
-// SendDatagram queues a datagram. Datagrams that are too large for the path, too late or too many are dropped and
-// counted, as the draft wants (§11.3). The only error is [ErrClosed].
-func (sub *Subscription) SendDatagram(d Datagram) error {
-	s := sub.sender
-	s.mu.Lock()
-	defer s.mu.release()
-	if sub.closed || s.closed {
-		return ErrClosed
-	}
-	q := &queued{Datagram: d, since: s.loop.clock.Now()}
-	q.unit = unit{sub: sub, priority: d.Priority, group: d.Group, minor: d.Object}
-	q.datagram = q
-	if s.admit(q.admission()) != claim.Admitted {
-		s.counters.count(DatagramDropped)
-		return nil
-	}
-	if sub.datagrams == maxDatagrams {
-		sub.dropOldestDatagramLocked()
-	}
-	sub.datagrams++
-	s.ready.add(&q.unit)
-	s.shard.enqueue(s)
-	return nil
 }
 
 func (q *queued) admission() claim.Admission {
@@ -117,34 +90,4 @@ func (q *queued) drop(r Reason) Reason {
 	q.remove()
 	q.sub.sender.counters.count(r)
 	return none
-}
-
-func (sub *Subscription) dropOldestDatagramLocked() {
-	var oldest *queued
-	for q := range sub.datagramsLocked() {
-		if oldest == nil || q.since < oldest.since {
-			oldest = q
-		}
-	}
-	oldest.drop(DatagramQueueFull)
-}
-
-// dropDatagramsLocked drops the datagrams of a subscription that ends.
-func (sub *Subscription) dropDatagramsLocked() {
-	for _, q := range slices.Collect(sub.datagramsLocked()) {
-		q.drop(DatagramClosed)
-	}
-}
-
-// datagramsLocked yields the datagrams that wait, in no order.
-func (sub *Subscription) datagramsLocked() iter.Seq[*queued] {
-	return func(yield func(*queued) bool) {
-		for _, l := range sub.lanes {
-			for _, u := range l.units {
-				if u.datagram != nil && !yield(u.datagram) {
-					return
-				}
-			}
-		}
-	}
 }

@@ -4,29 +4,7 @@ import (
 	"sync"
 
 	"sluice/clock"
-	"sluice/internal/delay"
 )
-
-// Measure has the loop measure how long what publishers send stays in the process: from when a packet was read until
-// the system has taken the packet with its bytes. Bytes that are older than the subscription do not count. What is
-// sent again does not count either.
-func (l *Loop) Measure(on bool) { l.measuring.Store(on) }
-
-// Delays returns the measured delays.
-func (l *Loop) Delays() (h delay.Histogram) {
-	for _, sh := range l.shards {
-		sh.delays.AddTo(&h)
-	}
-	return h
-}
-
-// LastReceived returns when the last packet came on the connection, or 0 if delays are not measured.
-func (s *Sender) LastReceived() clock.Time {
-	if !s.loop.measuring.Load() {
-		return 0
-	}
-	return clock.Time(s.lastReceived.Load())
-}
 
 // arrivals are when the bytes of a log came.
 type arrivals struct {
@@ -78,32 +56,4 @@ func (a *arrivals) of(offset int64) clock.Time {
 		return a.marks[0].at
 	}
 	return 0
-}
-
-// noteDelay notes that the next packet in the batch has bytes of a stream, from an offset on, that are sent for the
-// first time.
-func (sh *shard) noteDelay(st *Stream, offset int64) {
-	if !sh.loop.measuring.Load() {
-		return
-	}
-	a := st.arrivals.Load()
-	if a == nil {
-		return
-	}
-	if at := a.of(st.logOffset(offset)); at >= st.sub.since {
-		sh.leaving = append(sh.leaving, at)
-	}
-}
-
-// flush sends the batch, and notes the delays of the packets in it.
-func (sh *shard) flush() {
-	sh.batch.Flush()
-	if len(sh.leaving) == 0 {
-		return
-	}
-	now := sh.loop.clock.Now()
-	for _, at := range sh.leaving {
-		sh.delays.Note(now.Sub(at))
-	}
-	sh.leaving = sh.leaving[:0]
 }

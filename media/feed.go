@@ -37,34 +37,6 @@ func (f *feed) Wake() {
 	sh.notify()
 }
 
-// follow makes the shard serve a stream when its log grows; the caller serves what the log has by now. A log that has
-// ended needs no following.
-func (sh *shard) follow(st *Stream) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	f := sh.feeds[st.log]
-	if f == nil && !sh.closed {
-		f = &feed{shard: sh, log: st.log}
-		if !f.beginLocked() {
-			return
-		}
-		sh.feeds[st.log] = f
-	}
-	if f != nil {
-		f.mu.Lock()
-		f.streams = append(f.streams, st)
-		st.arrivals.Store(&f.arrivals)
-		f.mu.Unlock()
-	}
-}
-
-// followed returns the number of logs that streams follow.
-func (sh *shard) followed() int {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return len(sh.feeds)
-}
-
 // beginLocked reads the log from its end on; shard.mu is held. It reports false if the log has ended.
 func (f *feed) beginLocked() bool {
 	var err error

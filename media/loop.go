@@ -14,6 +14,7 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/internal/bounds"
+	"sluice/internal/delay"
 	"sluice/internal/udp"
 )
 
@@ -195,4 +196,17 @@ func (l *Loop) newStreamState() *claim.StreamState {
 		return s
 	}
 	return new(claim.StreamState)
+}
+
+// Measure has the loop measure how long what publishers send stays in the process: from when a packet was read until
+// the system has taken the packet with its bytes. Bytes that are older than the subscription do not count. What is
+// sent again does not count either.
+func (l *Loop) Measure(on bool) { l.measuring.Store(on) }
+
+// Delays returns the measured delays.
+func (l *Loop) Delays() (h delay.Histogram) {
+	for _, sh := range l.shards {
+		sh.delays.AddTo(&h)
+	}
+	return h
 }

@@ -3,6 +3,8 @@ package media
 import (
 	"encoding/binary"
 
+	"github.com/quic-go/quic-go"
+	events "github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/quic-go/qlogwriter"
 
 	"sluice/claim"
@@ -88,4 +90,15 @@ func (o *packets) send(
 	o.ledger.commit(now, number, offset, claim.NewInfo(stream, 0, len(p)+packet.TagLength, kind))
 	o.finish(now, b, p, header, number, generation)
 	return none
+}
+
+// record writes a packet of some length, with the frames that it has before it is sealed, to the qlog.
+func (o *packets) record(number uint64, frames []byte, length int) {
+	o.qlog.RecordEvent(events.PacketSent{
+		Header: events.PacketHeader{
+			PacketType: events.PacketType1RTT, PacketNumber: events.PacketNumber(number),
+			DestConnectionID: quic.ConnectionIDFromBytes(o.path.route.destConnID),
+		},
+		Raw: events.RawInfo{Length: length, PayloadLength: len(frames)}, Frames: framesOf(frames),
+	})
 }

@@ -20,17 +20,6 @@ func (s *Sender) SetQlog(t qlogwriter.Trace) {
 	s.out.qlog = t.AddProducer()
 }
 
-// record writes a packet of some length, with the frames that it has before it is sealed, to the qlog.
-func (o *packets) record(number uint64, frames []byte, length int) {
-	o.qlog.RecordEvent(events.PacketSent{
-		Header: events.PacketHeader{
-			PacketType: events.PacketType1RTT, PacketNumber: events.PacketNumber(number),
-			DestConnectionID: quic.ConnectionIDFromBytes(o.path.route.destConnID),
-		},
-		Raw: events.RawInfo{Length: length, PayloadLength: len(frames)}, Frames: framesOf(frames),
-	})
-}
-
 // framesOf returns the frames of a packet of the sender: a last one, perhaps after IMMEDIATE_ACK.
 func framesOf(b []byte) (all []events.Frame) {
 	next := func() (v uint64) {

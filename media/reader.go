@@ -1,7 +1,6 @@
 package media
 
 import (
-	"bytes"
 	"sync/atomic"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 
 	"sluice/clock"
 	"sluice/internal/packet"
-	"sluice/internal/unlucky"
 )
 
 // readPackets is the packets that the socket's reader has opened, see [Sender.Take], and that quic-go has not been told
@@ -33,61 +31,6 @@ type readPackets struct {
 
 // maxReadSpans is how many ranges of packet numbers quic-go keeps, too.
 const maxReadSpans = 32
-
-func (s *Sender) readLocked(p *quic.OfferedPacket) bool {
-	r := &s.read
-	if unlucky.Happens() || s.closed || s.leavesAcks() || len(s.ledger.records) == 0 || !s.onPath(p) {
-		return false
-	}
-	number, frames, ok := r.opener.Open(p.Data, p.Header, r.expected())
-	if !ok || !r.isNew(int64(number)) || !s.onlyAck(frames) {
-		return false
-	}
-	received := s.loop.clock.At(p.Received)
-	rtt, err := s.ackedLocked(received, &r.ack)
-	if err != nil {
-		r.err = err
-		r.news.Store(true)
-		return false // so that quic-go hears of it at once
-	}
-	if rtt > 0 {
-		r.rtt, r.delay = rtt, r.ack.Delay
-	}
-	s.counters.ReadAcks++
-	r.numbers.add(int64(number), int64(number)+1)
-	r.marks[p.ECN&3]++
-	r.last = max(r.last, received)
-	r.news.Store(true)
-	return true
-}
-
-// leavesAcks reports whether quic-go has to see the next ACK.
-func (s *Sender) leavesAcks() bool {
-	due := s.keys.due.Load() // with the next packet quic-go updates the keys
-	return due || s.read.own || s.read.unseen || s.read.err != nil
-}
-
-// onPath reports whether a packet came on the path in use. quic-go validates other paths.
-func (s *Sender) onPath(p *quic.OfferedPacket) bool {
-	r := s.path.route
-	if r == nil || addrPort(p.Remote) != r.Remote() {
-		return false
-	}
-	return !s.cfg.Client || !p.Local.IsValid() || p.Local.Unmap() == r.local.Addr()
-}
-
-// onlyAck reports whether frames are one ACK frame, of packets that were sent, and PADDING. It parses the ACK.
-func (s *Sender) onlyAck(frames []byte) bool {
-	b := bytes.TrimLeft(frames, "\x00")
-	if len(b) == 0 || b[0] != packet.FrameAck && b[0] != packet.FrameAckECN {
-		return false
-	}
-	rest, err := packet.ParseAck(b, s.params.AckDelayExponent, &s.read.ack)
-	if err != nil || len(bytes.TrimLeft(rest, "\x00")) > 0 {
-		return false
-	}
-	return s.read.ack.Ranges[0].Largest < int64(s.ledger.next())
-}
 
 // expected returns one more than the largest packet number received.
 func (r *readPackets) expected() uint64 {

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"sluice/claim"
 	"sluice/clock"
 	"sluice/congestion"
+	"sluice/internal/packet"
+	"sluice/internal/unlucky"
 )
 
 // ErrClosed reports that the subscription, its connection or the loop has ended.
@@ -259,4 +262,102 @@ func (s *Sender) ackedLocked(now clock.Time, a *quic.AckInfo) (time.Duration, er
 		s.shard.enqueue(s)
 	}
 	return rtt, err
+}
+
+func (s *Sender) readLocked(p *quic.OfferedPacket) bool {
+	r := &s.read
+	if unlucky.Happens() || s.closed || s.leavesAcks() || len(s.ledger.records) == 0 || !s.onPath(p) {
+		return false
+	}
+	number, frames, ok := r.opener.Open(p.Data, p.Header, r.expected())
+	if !ok || !r.isNew(int64(number)) || !s.onlyAck(frames) {
+		return false
+	}
+	received := s.loop.clock.At(p.Received)
+	rtt, err := s.ackedLocked(received, &r.ack)
+	if err != nil {
+		r.err = err
+		r.news.Store(true)
+		return false // so that quic-go hears of it at once
+	}
+	if rtt > 0 {
+		r.rtt, r.delay = rtt, r.ack.Delay
+	}
+	s.counters.ReadAcks++
+	r.numbers.add(int64(number), int64(number)+1)
+	r.marks[p.ECN&3]++
+	r.last = max(r.last, received)
+	r.news.Store(true)
+	return true
+}
+
+// leavesAcks reports whether quic-go has to see the next ACK.
+func (s *Sender) leavesAcks() bool {
+	due := s.keys.due.Load() // with the next packet quic-go updates the keys
+	return due || s.read.own || s.read.unseen || s.read.err != nil
+}
+
+// onPath reports whether a packet came on the path in use. quic-go validates other paths.
+func (s *Sender) onPath(p *quic.OfferedPacket) bool {
+	r := s.path.route
+	if r == nil || addrPort(p.Remote) != r.Remote() {
+		return false
+	}
+	return !s.cfg.Client || !p.Local.IsValid() || p.Local.Unmap() == r.local.Addr()
+}
+
+// onlyAck reports whether frames are one ACK frame, of packets that were sent, and PADDING. It parses the ACK.
+func (s *Sender) onlyAck(frames []byte) bool {
+	b := bytes.TrimLeft(frames, "\x00")
+	if len(b) == 0 || b[0] != packet.FrameAck && b[0] != packet.FrameAckECN {
+		return false
+	}
+	rest, err := packet.ParseAck(b, s.params.AckDelayExponent, &s.read.ack)
+	if err != nil || len(bytes.TrimLeft(rest, "\x00")) > 0 {
+		return false
+	}
+	return s.read.ack.Ranges[0].Largest < int64(s.ledger.next())
+}
+
+// LimitSession sets how many unidirectional streams the peer of a WebTransport session allows, and how many bytes on
+// all streams without their headers, which are that long. It is called before anything is sent in the session, and
+// again with higher limits. blocked is called when one of them is in the way, on a goroutine of the loop.
+func (s *Sender) LimitSession(streams, data uint64, header int, blocked func(streams bool, limit uint64)) {
+	s.mu.Lock()
+	defer s.mu.release()
+	l := s.credit.session
+	if l == nil {
+		l = &sessionLimits{
+			header: header, dataBlockedAt: -1, others: s.state.NextUni.Load() / 4,
+			blocked: func(streams bool, limit uint64) { s.mu.later(func() { blocked(streams, limit) }) },
+		}
+		s.credit.session = l
+		l.taken.before.Store(int64(s.state.DataSent.Load()))
+		s.allocator.quic.Store(&l.taken)
+		s.credit.restrict()
+	}
+	l.data, l.streams = int64(data), l.others+streams
+	moreData, moreStreams := s.credit.raiseData(), s.credit.setStreams(0)
+	if moreData || moreStreams {
+		s.shard.enqueue(s)
+	}
+}
+
+// TakeSessionData takes up to n bytes of the session's limit for a stream of quic-go's, which has taken n of the
+// connection's, and returns how many.
+func (s *Sender) TakeSessionData(n int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.credit.session
+	n -= min(max(int64(s.state.DataSent.Load())-l.dataLimit(), 0), n)
+	l.quic += n
+	return n
+}
+
+// LastReceived returns when the last packet came on the connection, or 0 if delays are not measured.
+func (s *Sender) LastReceived() clock.Time {
+	if !s.loop.measuring.Load() {
+		return 0
+	}
+	return clock.Time(s.lastReceived.Load())
 }

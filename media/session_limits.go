@@ -58,38 +58,3 @@ func (l *sessionLimits) tellStreams() {
 		l.blocked(true, l.streams-l.others)
 	}
 }
-
-// LimitSession sets how many unidirectional streams the peer of a WebTransport session allows, and how many bytes on
-// all streams without their headers, which are that long. It is called before anything is sent in the session, and
-// again with higher limits. blocked is called when one of them is in the way, on a goroutine of the loop.
-func (s *Sender) LimitSession(streams, data uint64, header int, blocked func(streams bool, limit uint64)) {
-	s.mu.Lock()
-	defer s.mu.release()
-	l := s.credit.session
-	if l == nil {
-		l = &sessionLimits{
-			header: header, dataBlockedAt: -1, others: s.state.NextUni.Load() / 4,
-			blocked: func(streams bool, limit uint64) { s.mu.later(func() { blocked(streams, limit) }) },
-		}
-		s.credit.session = l
-		l.taken.before.Store(int64(s.state.DataSent.Load()))
-		s.allocator.quic.Store(&l.taken)
-		s.credit.restrict()
-	}
-	l.data, l.streams = int64(data), l.others+streams
-	moreData, moreStreams := s.credit.raiseData(), s.credit.setStreams(0)
-	if moreData || moreStreams {
-		s.shard.enqueue(s)
-	}
-}
-
-// TakeSessionData takes up to n bytes of the session's limit for a stream of quic-go's, which has taken n of the
-// connection's, and returns how many.
-func (s *Sender) TakeSessionData(n int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.credit.session
-	n -= min(max(int64(s.state.DataSent.Load())-l.dataLimit(), 0), n)
-	l.quic += n
-	return n
-}

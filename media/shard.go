@@ -198,3 +198,59 @@ func (sh *shard) untilAlarm() time.Duration {
 	}
 	return max(next.Sub(sh.loop.clock.Now()), 0)
 }
+
+// noteDelay notes that the next packet in the batch has bytes of a stream, from an offset on, that are sent for the
+// first time.
+func (sh *shard) noteDelay(st *Stream, offset int64) {
+	if !sh.loop.measuring.Load() {
+		return
+	}
+	a := st.arrivals.Load()
+	if a == nil {
+		return
+	}
+	if at := a.of(st.logOffset(offset)); at >= st.sub.since {
+		sh.leaving = append(sh.leaving, at)
+	}
+}
+
+// flush sends the batch, and notes the delays of the packets in it.
+func (sh *shard) flush() {
+	sh.batch.Flush()
+	if len(sh.leaving) == 0 {
+		return
+	}
+	now := sh.loop.clock.Now()
+	for _, at := range sh.leaving {
+		sh.delays.Note(now.Sub(at))
+	}
+	sh.leaving = sh.leaving[:0]
+}
+
+// follow makes the shard serve a stream when its log grows; the caller serves what the log has by now. A log that has
+// ended needs no following.
+func (sh *shard) follow(st *Stream) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	f := sh.feeds[st.log]
+	if f == nil && !sh.closed {
+		f = &feed{shard: sh, log: st.log}
+		if !f.beginLocked() {
+			return
+		}
+		sh.feeds[st.log] = f
+	}
+	if f != nil {
+		f.mu.Lock()
+		f.streams = append(f.streams, st)
+		st.arrivals.Store(&f.arrivals)
+		f.mu.Unlock()
+	}
+}
+
+// followed returns the number of logs that streams follow.
+func (sh *shard) followed() int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return len(sh.feeds)
+}

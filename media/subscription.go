@@ -1,10 +1,13 @@
 package media
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/track"
 )
 
@@ -223,4 +226,88 @@ func (sub *Subscription) timeouts(own *Timeouts) Timeouts {
 		return *own
 	}
 	return Timeouts{Object: sub.objectTimeout, Subgroup: sub.subgroupTimeout}
+}
+
+// SendDatagram queues a datagram. Datagrams that are too large for the path, too late or too many are dropped and
+// counted, as the draft wants (§11.3). The only error is [ErrClosed].
+func (sub *Subscription) SendDatagram(d Datagram) error {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.mu.release()
+	if sub.closed || s.closed {
+		return ErrClosed
+	}
+	q := &queued{Datagram: d, since: s.loop.clock.Now()}
+	q.unit = unit{sub: sub, priority: d.Priority, group: d.Group, minor: d.Object}
+	q.datagram = q
+	if s.admit(q.admission()) != claim.Admitted {
+		s.counters.count(DatagramDropped)
+		return nil
+	}
+	if sub.datagrams == maxDatagrams {
+		sub.dropOldestDatagramLocked()
+	}
+	sub.datagrams++
+	s.ready.add(&q.unit)
+	s.shard.enqueue(s)
+	return nil
+}
+
+func (sub *Subscription) dropOldestDatagramLocked() {
+	var oldest *queued
+	for q := range sub.datagramsLocked() {
+		if oldest == nil || q.since < oldest.since {
+			oldest = q
+		}
+	}
+	oldest.drop(DatagramQueueFull)
+}
+
+// dropDatagramsLocked drops the datagrams of a subscription that ends.
+func (sub *Subscription) dropDatagramsLocked() {
+	for _, q := range slices.Collect(sub.datagramsLocked()) {
+		q.drop(DatagramClosed)
+	}
+}
+
+// datagramsLocked yields the datagrams that wait, in no order.
+func (sub *Subscription) datagramsLocked() iter.Seq[*queued] {
+	return func(yield func(*queued) bool) {
+		for _, l := range sub.lanes {
+			for _, u := range l.units {
+				if u.datagram != nil && !yield(u.datagram) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// State returns how fast the data of the subscription gets to the subscriber now.
+func (sub *Subscription) State() SubscriptionState {
+	s := sub.sender
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := SubscriptionState{
+		State: s.control.path(), Sent: s.state.Bytes.Load(), Dropping: s.dropping(),
+	}
+	now := s.loop.clock.Now()
+	for _, st := range s.streams.all {
+		if st.sub == sub && st.reader != nil {
+			state.Lag = max(state.Lag, st.waited(now))
+		}
+	}
+	return state
+}
+
+// SubscriptionState is how fast the data of a subscription gets to the subscriber.
+type SubscriptionState struct {
+	congestion.State
+	// Lag is the age of the oldest byte of the subscription that could be sent if the path allowed it.
+	Lag time.Duration
+	// Sent counts the bytes of all packets of the connection.
+	Sent uint64
+	// Dropping is whether something of the connection is held back: by the threshold of the drop policy, by its bucket,
+	// or by an operator's rule, which has declined something a moment ago.
+	Dropping bool
 }

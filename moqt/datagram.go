@@ -45,13 +45,6 @@ func ParseDatagramKind(v Version, b []byte) (DatagramKind, error) {
 	return DatagramObject, v.DataLayout().types().checkDatagram(typ)
 }
 
-func (t *headerTypes) checkDatagram(typ uint64) error {
-	if !t.datagram.contains(typ) || typ&datagramStatus != 0 && typ&datagramEndOfGroup != 0 {
-		return violation("invalid datagram type %#x", typ)
-	}
-	return nil
-}
-
 // ParseObjectDatagram decodes an OBJECT_DATAGRAM, which is all of b. Properties and Payload share the memory of b. It
 // returns a ProtocolError, a MalformedTrackError or ErrPropertiesTooLong. TrackAlias and Location are valid unless it
 // is a ProtocolError.

@@ -22,6 +22,27 @@ type ObjectHeader struct {
 	PayloadLength uint64 // bytes
 }
 
+// check validates status and properties of an object in group.
+func (h *ObjectHeader) check(group uint64) error {
+	if err := h.Status.validate(h.Properties); err != nil {
+		return breach(err)
+	}
+	return h.Properties.CheckObject(Location{group, h.ObjectID})
+}
+
+// validate returns an error if a receiver would refuse h.
+func (h *ObjectHeader) validate(hasProperties bool) error {
+	switch {
+	case !hasProperties && len(h.Properties) > 0:
+		return errNoProperties
+	case len(h.Properties) > MaxObjectPropertiesLen:
+		return ErrPropertiesTooLong
+	case h.Status != StatusNormal && h.PayloadLength > 0:
+		return errStatusPayload
+	}
+	return h.Status.validate(h.Properties)
+}
+
 // objectEnd returns the stream offset after a payload. QUIC streams are shorter than 2^62 bytes, so a length that does
 // not fit into an int64 is a violation.
 func objectEnd(payloadStart int64, payloadLength uint64) (int64, error) {

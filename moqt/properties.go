@@ -1,10 +1,8 @@
 package moqt
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"slices"
 )
 
 // MaxValueLen is the longest value of a Key-Value-Pair, in bytes (draft §1.4.3).
@@ -17,69 +15,8 @@ type KeyValuePair struct {
 	Bytes []byte // if Type is odd, at most MaxValueLen bytes
 }
 
-// appendPair appends p, which follows a pair of type prev (0 if p is the first). Types must not descend.
-func (f varintFormat) appendPair(b []byte, prev uint64, p KeyValuePair) ([]byte, error) {
-	switch {
-	case len(p.Bytes) > MaxValueLen:
-		return b, errValueTooLong(p.Type, uint64(len(p.Bytes)))
-	case max(p.Type-prev, p.Value) > f.max():
-		return b, fmt.Errorf("key-value-pair %#x: a number exceeds %d, the largest in this version", p.Type, f.max())
-	}
-	b = f.append(b, p.Type-prev)
-	if p.Type%2 == 0 {
-		return f.append(b, p.Value), nil
-	}
-	b = f.append(b, uint64(len(p.Bytes)))
-	return append(b, p.Bytes...), nil
-}
-
-// parsePair decodes the pair at the start of b, which follows one of type prev (0 if it is the first), and
-// returns its encoded length. Bytes shares the memory of b. It returns ErrIncomplete if b ends within the pair, and a
-// ProtocolError if the type or the length is out of range.
-func (f varintFormat) parsePair(b []byte, prev uint64) (p KeyValuePair, n int, err error) {
-	delta, n, err := f.parse(b)
-	if err != nil {
-		return p, 0, err
-	}
-	if p.Type = prev + delta; p.Type < prev {
-		return p, 0, violation("key-value-pair type exceeds 2^64-1")
-	}
-	value, m, err := f.parse(b[n:])
-	if err != nil {
-		return p, 0, err
-	}
-	n += m
-	if p.Type%2 == 0 {
-		p.Value = value
-		return p, n, nil
-	}
-	if value > MaxValueLen {
-		return p, 0, breach(errValueTooLong(p.Type, value))
-	}
-	end := n + int(value)
-	if end > len(b) {
-		return p, 0, ErrIncomplete
-	}
-	p.Bytes = b[n:end:end]
-	return p, end, nil
-}
-
 func errValueTooLong(typ, size uint64) error {
 	return fmt.Errorf("key-value-pair %#x of %d bytes, at most %d are allowed", typ, size, MaxValueLen)
-}
-
-// appendPairs appends pairs in ascending order of type, keeping the order of equal types.
-func (f varintFormat) appendPairs(b []byte, pairs []KeyValuePair) (_ []byte, err error) {
-	pairs = slices.Clone(pairs)
-	slices.SortStableFunc(pairs, func(p, q KeyValuePair) int { return cmp.Compare(p.Type, q.Type) })
-	prev := uint64(0)
-	for _, p := range pairs {
-		if b, err = f.appendPair(b, prev, p); err != nil {
-			return b, err
-		}
-		prev = p.Type
-	}
-	return b, nil
 }
 
 // Property types (draft §15.7).

@@ -77,13 +77,6 @@ func (h SubgroupHeader) flags() uint64 {
 	return flags
 }
 
-func (t *headerTypes) checkSubgroup(typ uint64) error {
-	if !t.subgroup.contains(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
-		return violation("invalid subgroup header type %#x", typ)
-	}
-	return nil
-}
-
 // ParseSubgroupHeader decodes the header at the start of b, type included, and returns its encoded length. It returns
 // ErrIncomplete if b ends within the header.
 func ParseSubgroupHeader(v Version, b []byte) (h SubgroupHeader, n int, err error) {
@@ -211,14 +204,6 @@ func (p *SubgroupParser) objectID(delta uint64) (uint64, error) {
 	return 0, violation("object id exceeds 2^64-1")
 }
 
-// check validates status and properties of an object in group.
-func (h *ObjectHeader) check(group uint64) error {
-	if err := h.Status.validate(h.Properties); err != nil {
-		return breach(err)
-	}
-	return h.Properties.CheckObject(Location{group, h.ObjectID})
-}
-
 // SubgroupEncoder encodes the object headers of one subgroup stream.
 type SubgroupEncoder struct {
 	varints       varintFormat
@@ -268,37 +253,3 @@ var (
 	errNoProperties  = errors.New("properties on a stream whose header says that there are none")
 	errStatusPayload = errors.New("a payload together with a status")
 )
-
-// validate returns an error if a receiver would refuse h.
-func (h *ObjectHeader) validate(hasProperties bool) error {
-	switch {
-	case !hasProperties && len(h.Properties) > 0:
-		return errNoProperties
-	case len(h.Properties) > MaxObjectPropertiesLen:
-		return ErrPropertiesTooLong
-	case h.Status != StatusNormal && h.PayloadLength > 0:
-		return errStatusPayload
-	}
-	return h.Status.validate(h.Properties)
-}
-
-// properties returns p with the numbers of f.
-func (f varintFormat) properties(p Properties) (Properties, error) {
-	if f == vi64 {
-		return p, nil
-	}
-	converted, err := convertProperties(p, vi64, f)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("properties: %v", err) // without its type: the peer did nothing wrong
-	case len(converted) > MaxObjectPropertiesLen:
-		return nil, ErrPropertiesTooLong
-	}
-	return converted, nil
-}
-
-// appendProperties appends Properties Length and Properties (draft §11.2.1.2) of format f.
-func (f varintFormat) appendProperties(b []byte, p Properties) []byte {
-	b = f.append(b, uint64(len(p)))
-	return append(b, p...)
-}

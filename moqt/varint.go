@@ -1,10 +1,12 @@
 package moqt
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // MaxVarintLen is the longest encoding of a vi64, in bytes.
@@ -124,4 +126,86 @@ func (f varintFormat) lenOf(first byte) int {
 		return varintLenOf(first)
 	}
 	return 1 << (first >> 6)
+}
+
+// appendPair appends p, which follows a pair of type prev (0 if p is the first). Types must not descend.
+func (f varintFormat) appendPair(b []byte, prev uint64, p KeyValuePair) ([]byte, error) {
+	switch {
+	case len(p.Bytes) > MaxValueLen:
+		return b, errValueTooLong(p.Type, uint64(len(p.Bytes)))
+	case max(p.Type-prev, p.Value) > f.max():
+		return b, fmt.Errorf("key-value-pair %#x: a number exceeds %d, the largest in this version", p.Type, f.max())
+	}
+	b = f.append(b, p.Type-prev)
+	if p.Type%2 == 0 {
+		return f.append(b, p.Value), nil
+	}
+	b = f.append(b, uint64(len(p.Bytes)))
+	return append(b, p.Bytes...), nil
+}
+
+// parsePair decodes the pair at the start of b, which follows one of type prev (0 if it is the first), and
+// returns its encoded length. Bytes shares the memory of b. It returns ErrIncomplete if b ends within the pair, and a
+// ProtocolError if the type or the length is out of range.
+func (f varintFormat) parsePair(b []byte, prev uint64) (p KeyValuePair, n int, err error) {
+	delta, n, err := f.parse(b)
+	if err != nil {
+		return p, 0, err
+	}
+	if p.Type = prev + delta; p.Type < prev {
+		return p, 0, violation("key-value-pair type exceeds 2^64-1")
+	}
+	value, m, err := f.parse(b[n:])
+	if err != nil {
+		return p, 0, err
+	}
+	n += m
+	if p.Type%2 == 0 {
+		p.Value = value
+		return p, n, nil
+	}
+	if value > MaxValueLen {
+		return p, 0, breach(errValueTooLong(p.Type, value))
+	}
+	end := n + int(value)
+	if end > len(b) {
+		return p, 0, ErrIncomplete
+	}
+	p.Bytes = b[n:end:end]
+	return p, end, nil
+}
+
+// appendPairs appends pairs in ascending order of type, keeping the order of equal types.
+func (f varintFormat) appendPairs(b []byte, pairs []KeyValuePair) (_ []byte, err error) {
+	pairs = slices.Clone(pairs)
+	slices.SortStableFunc(pairs, func(p, q KeyValuePair) int { return cmp.Compare(p.Type, q.Type) })
+	prev := uint64(0)
+	for _, p := range pairs {
+		if b, err = f.appendPair(b, prev, p); err != nil {
+			return b, err
+		}
+		prev = p.Type
+	}
+	return b, nil
+}
+
+// properties returns p with the numbers of f.
+func (f varintFormat) properties(p Properties) (Properties, error) {
+	if f == vi64 {
+		return p, nil
+	}
+	converted, err := convertProperties(p, vi64, f)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("properties: %v", err) // without its type: the peer did nothing wrong
+	case len(converted) > MaxObjectPropertiesLen:
+		return nil, ErrPropertiesTooLong
+	}
+	return converted, nil
+}
+
+// appendProperties appends Properties Length and Properties (draft §11.2.1.2) of format f.
+func (f varintFormat) appendProperties(b []byte, p Properties) []byte {
+	b = f.append(b, uint64(len(p)))
+	return append(b, p...)
 }

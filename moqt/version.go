@@ -169,6 +169,20 @@ type headerTypes struct {
 	subgroup, datagram typeFamily
 }
 
+func (t *headerTypes) checkSubgroup(typ uint64) error {
+	if !t.subgroup.contains(typ) || typ&subgroupIDModeMask == subgroupIDModeMask {
+		return violation("invalid subgroup header type %#x", typ)
+	}
+	return nil
+}
+
+func (t *headerTypes) checkDatagram(typ uint64) error {
+	if !t.datagram.contains(typ) || typ&datagramStatus != 0 && typ&datagramEndOfGroup != 0 {
+		return violation("invalid datagram type %#x", typ)
+	}
+	return nil
+}
+
 // typeFamily is a set of types whose bits say what fields follow.
 type typeFamily struct {
 	fixed uint64 // bits that are always set

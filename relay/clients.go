@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"net/netip"
 	"time"
 
@@ -20,24 +19,6 @@ type Client struct {
 	Implementation string
 
 	peer *peer
-}
-
-// Clients returns the sessions of clients. A peer with a Hop ID, or with an address that is exempt from quotas, may be
-// a relay.
-func (r *Relay) Clients() (list []Client) {
-	for _, p := range r.sessions.direct() {
-		source := transport.SourceOf(p.remote())
-		name, ready := p.implementation()
-		if !ready || p.reach < elsewhere || p.hopID() != 0 || r.accounts.IsExempt(source) {
-			continue
-		}
-		c := Client{
-			Source: source, Kind: p.conn.Kind(), Path: cmp.Or(p.conn.Path(), p.setup.Path), Began: p.since,
-			MinRTT: p.minRTT(), Implementation: name, peer: p,
-		}
-		list = append(list, c)
-	}
-	return list
 }
 
 // Redirect asks the client to go on at a URI (GOAWAY). Its session stays open, and refuses new requests. It fails if

@@ -50,26 +50,6 @@ type Guest struct {
 // ErrWithdrawn is the cause of a Guest's context when its permission has ended, or an operator has ended it.
 var ErrWithdrawn = errors.New("the permission has ended")
 
-// Admit makes a client a guest, until Leave. To refuse, it returns a *moqt.RequestError.
-func (r *Relay) Admit(ctx context.Context, cfg GuestConfig) (*Guest, error) {
-	address, refused := r.accounts.OpenAddress(transport.SourceOf(cfg.Remote), false)
-	if refused != nil {
-		return nil, refused
-	}
-	g := &Guest{relay: r, payers: charge.Payers{address}, began: time.Now(), ask: AuthRequest{
-		Action: cfg.Action, Namespace: cfg.Track.Namespace, Name: cfg.Track.Name, Tokens: cfg.Tokens,
-		Authority: cfg.Authority, Path: cfg.Path, Remote: cfg.Remote,
-		Kind: cfg.Kind,
-	}}
-	g.ctx, g.end = context.WithCancelCause(context.Background())
-	if refused := g.enter(ctx); refused != nil {
-		g.Leave()
-		r.metrics.refused(refused.Code)
-		return nil, refused
-	}
-	return g, nil
-}
-
 // enter charges the accounts and asks for the permission. The address is charged before the Authorizer is asked, which
 // may cost more than the guest itself.
 func (g *Guest) enter(ctx context.Context) *moqt.RequestError {

@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -283,4 +286,26 @@ func (h *hub) malformed(u *upstream, err error) {
 		u.cancelLocked(reset)
 	}
 	h.startOverLocked() // the objects or gaps in the index may be the wrong ones
+}
+
+// statusLocked describes the track; mu is held.
+func (h *hub) statusLocked() TrackStatus {
+	return TrackStatus{
+		ID: h.id, Scope: h.place[0], Name: h.name.String(), Subscribers: len(h.subscribers.all),
+		Bytes: h.received.Load(), Publishers: count(h.publishers.where(isEstablished)),
+		OnFastPath: count(h.subscribers.where(h.fast.serves)),
+	}
+}
+
+// listSubscribers returns the subscribers, the oldest sessions first, and what the hub knows of them.
+func (h *hub) listSubscribers() (all []*downstream, list []SubscriberStatus) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all = slices.SortedFunc(maps.Keys(h.subscribers.all), func(a, b *downstream) int {
+		return cmp.Compare(a.peer.id, b.peer.id)
+	})
+	for _, d := range all {
+		list = append(list, SubscriberStatus{OnFastPath: h.fast.serves(d), Forward: d.delivery.forward})
+	}
+	return all, list
 }

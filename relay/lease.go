@@ -2,9 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -214,29 +211,4 @@ func (l *lease) endLocked() bool {
 	}
 	l.relay.leases.remove(l)
 	return l.lost != nil
-}
-
-// authorize asks the Authorizer. It logs an error that is not for peers. A panic is such an error: an Authorizer parses
-// what strangers have made up, with libraries.
-func (r *Relay) authorize(ctx context.Context, ask AuthRequest) (Grant, *moqt.RequestError) {
-	grant, err := func() (_ Grant, err error) {
-		defer func() {
-			if cause := recover(); cause != nil {
-				err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-			}
-		}()
-		return r.cfg.Authorizer.Authorize(ctx, ask)
-	}()
-	switch {
-	case err == nil && r.tokens.Has(grant.Subject):
-		return Grant{}, errWithdrawn
-	case err == nil:
-		return grant, nil
-	}
-	refused, ok := errors.AsType[*moqt.RequestError](err)
-	if !ok {
-		r.log.Error("cannot authorize", "remote", ask.Remote, "namespace", ask.Namespace, "err", err)
-		refused = &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "authorization failed"}
-	}
-	return Grant{}, refused
 }

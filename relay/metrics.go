@@ -110,23 +110,3 @@ func (m *metrics) refused(code moqt.RequestErrorCode) {
 }
 
 func (m *metrics) switched(why rendition.Reason) { m.switches.WithLabelValues(why.String()).Inc() }
-
-// Describe implements prometheus.Collector.
-func (r *Relay) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range r.metrics.all {
-		c.Describe(ch)
-	}
-	for _, g := range r.metrics.gauges {
-		ch <- g.desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (r *Relay) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range r.metrics.all {
-		c.Collect(ch)
-	}
-	for _, g := range r.metrics.gauges {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.read()))
-	}
-}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"sluice/moqt"
 	"sluice/moqt/qlog"
 	"sluice/moqt/session"
@@ -55,23 +53,6 @@ type Neighbor struct {
 	announcer  announcer
 	sharing    context.Context // done when the session shares no names any more
 	endSharing context.CancelFunc
-}
-
-// NewSession makes a session of a connection to the relay, or to one that it has named in GOAWAY. The caller has dialed
-// it, and has to call [Neighbor.Run].
-func (u *UpstreamRelay) NewSession(conn transport.Conn) (*Neighbor, error) {
-	r, p := u.relay, u.newPeer()
-	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
-	n, err := newNeighbor(p, conn, session.Config{
-		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
-		HopID: r.cfg.Session.HopID, Strict: r.cfg.Session.Strict, Refused: r.metrics.refused,
-		Limits: relayLimits, Logger: r.log.With("upstream", u.name),
-	}, u.names, nil)
-	if err != nil {
-		return nil, err
-	}
-	p.forwarder = forwarderOf(conn, p.session.Version())
-	return n, r.sessions.addNeighbor(n)
 }
 
 // newNeighbor makes a session. The other end has to know the secret, if there is one.

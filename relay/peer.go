@@ -285,3 +285,20 @@ func (p *peer) admitMatches(n int) *moqt.RequestError {
 func (p *peer) awaitMatches(ctx context.Context, n int) error {
 	return p.matches.WaitN(ctx, min(n, p.matches.Burst()))
 }
+
+// authorize asks whether the peer may do what a request is about, and charges the request to its quotas.
+func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
+	m := &permission{peer: p, request: r, action: a, track: track}
+	m.lease = &lease{relay: p.relay, ctx: p.session.Context(), ask: m.question}
+	if p.mayAsk != nil {
+		return m, p.mayAsk(r.Context(), a, track)
+	}
+	refused := m.charge(r)
+	if refused == nil {
+		refused = m.extend(nil)
+	}
+	if refused == nil {
+		refused = m.chargeToken(r)
+	}
+	return m, refused
+}

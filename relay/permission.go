@@ -25,23 +25,6 @@ type permission struct {
 	latest []moqt.Token // of an update that was allowed; nil: the request's
 }
 
-// authorize asks whether the peer may do what a request is about, and charges the request to its quotas.
-func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
-	m := &permission{peer: p, request: r, action: a, track: track}
-	m.lease = &lease{relay: p.relay, ctx: p.session.Context(), ask: m.question}
-	if p.mayAsk != nil {
-		return m, p.mayAsk(r.Context(), a, track)
-	}
-	refused := m.charge(r)
-	if refused == nil {
-		refused = m.extend(nil)
-	}
-	if refused == nil {
-		refused = m.chargeToken(r)
-	}
-	return m, refused
-}
-
 // extend asks the Authorizer again, because of an update of the peer if it has tokens.
 func (m *permission) extend(update []moqt.Token) *moqt.RequestError {
 	if m.peer.mayAsk != nil {

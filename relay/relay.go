@@ -3,11 +3,16 @@ package relay
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/media"
 	"sluice/moqt"
@@ -212,6 +217,183 @@ func (r *Relay) Guests() (list []GuestStatus) {
 // Events returns the Events to configure each media sender with: through them the relay learns which subscribers are
 // too far behind.
 func (r *Relay) Events() media.Events { return events{} }
+
+// Clients returns the sessions of clients. A peer with a Hop ID, or with an address that is exempt from quotas, may be
+// a relay.
+func (r *Relay) Clients() (list []Client) {
+	for _, p := range r.sessions.direct() {
+		source := transport.SourceOf(p.remote())
+		name, ready := p.implementation()
+		if !ready || p.reach < elsewhere || p.hopID() != 0 || r.accounts.IsExempt(source) {
+			continue
+		}
+		c := Client{
+			Source: source, Kind: p.conn.Kind(), Path: cmp.Or(p.conn.Path(), p.setup.Path), Began: p.since,
+			MinRTT: p.minRTT(), Implementation: name, peer: p,
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// Drain takes the relay out of service (draft §3.6): it sends GOAWAY to all peers, with the URI of another relay if
+// there is one, and waits until they have left. Peers that come meanwhile are sent away as well. Sessions that last
+// longer than the timeout are closed with GOAWAY_TIMEOUT; when ctx is done, the rest are closed with NO_ERROR.
+func (r *Relay) Drain(ctx context.Context, uri string, timeout time.Duration) {
+	r.DrainSome(ctx, uri, timeout, func(string) bool { return true })
+}
+
+// DrainSome is Drain that sends GOAWAY only to those peers for whose MOQT_IMPLEMENTATION asks returns true. The others
+// go on as before, until they leave or ctx is done.
+func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration, asks func(string) bool) {
+	empty := r.sessions.drain(&farewell{uri, timeout, asks})
+	asking, stop := context.WithCancel(context.Background())
+	defer stop()
+	go r.sessions.askAgain(asking)
+	select {
+	case <-empty:
+	case <-ctx.Done():
+		r.sessions.closeAll("the relay is going away")
+		<-empty
+	}
+	r.end()
+	r.sessions.closeNeighbors()
+	r.tasks.Wait()
+}
+
+// Admit makes a client a guest, until Leave. To refuse, it returns a *moqt.RequestError.
+func (r *Relay) Admit(ctx context.Context, cfg GuestConfig) (*Guest, error) {
+	address, refused := r.accounts.OpenAddress(transport.SourceOf(cfg.Remote), false)
+	if refused != nil {
+		return nil, refused
+	}
+	g := &Guest{relay: r, payers: charge.Payers{address}, began: time.Now(), ask: AuthRequest{
+		Action: cfg.Action, Namespace: cfg.Track.Namespace, Name: cfg.Track.Name, Tokens: cfg.Tokens,
+		Authority: cfg.Authority, Path: cfg.Path, Remote: cfg.Remote,
+		Kind: cfg.Kind,
+	}}
+	g.ctx, g.end = context.WithCancelCause(context.Background())
+	if refused := g.enter(ctx); refused != nil {
+		g.Leave()
+		r.metrics.refused(refused.Code)
+		return nil, refused
+	}
+	return g, nil
+}
+
+// authorize asks the Authorizer. It logs an error that is not for peers. A panic is such an error: an Authorizer parses
+// what strangers have made up, with libraries.
+func (r *Relay) authorize(ctx context.Context, ask AuthRequest) (Grant, *moqt.RequestError) {
+	grant, err := func() (_ Grant, err error) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+			}
+		}()
+		return r.cfg.Authorizer.Authorize(ctx, ask)
+	}()
+	switch {
+	case err == nil && r.tokens.Has(grant.Subject):
+		return Grant{}, errWithdrawn
+	case err == nil:
+		return grant, nil
+	}
+	refused, ok := errors.AsType[*moqt.RequestError](err)
+	if !ok {
+		r.log.Error("cannot authorize", "remote", ask.Remote, "namespace", ask.Namespace, "err", err)
+		refused = &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "authorization failed"}
+	}
+	return Grant{}, refused
+}
+
+// Describe implements prometheus.Collector.
+func (r *Relay) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range r.metrics.all {
+		c.Describe(ch)
+	}
+	for _, g := range r.metrics.gauges {
+		ch <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (r *Relay) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range r.metrics.all {
+		c.Collect(ch)
+	}
+	for _, g := range r.metrics.gauges {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.read()))
+	}
+}
+
+// Overview describes the tracks. It takes the lock of each of them.
+func (r *Relay) Overview() Overview {
+	o := Overview{Received: r.metrics.received.Load()}
+	publish, view := make(map[*peer]struct{}), make(map[*peer]struct{})
+	r.directory.eachHub(func(h *hub) {
+		o.Tracks = append(o.Tracks, h.statusLocked())
+		for u := range h.publishers.where(broughtFrom(here)) {
+			publish[u.peer] = struct{}{}
+		}
+		for d := range h.subscribers.where(func(d *downstream) bool { return d.peer.from == here }) {
+			view[d.peer] = struct{}{}
+		}
+	})
+	o.Publishers, o.Viewers = len(publish), len(view)
+	slices.SortFunc(o.Tracks, func(a, b TrackStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return o
+}
+
+// Subscribers describes up to limit subscribers of the track with an id, the oldest sessions first, and tells how many
+// there are. It returns false if there is no such track.
+func (r *Relay) Subscribers(id uint64, limit int) (list []SubscriberStatus, all int, ok bool) {
+	h := r.directory.byID(id)
+	if h == nil {
+		return nil, 0, false
+	}
+	subscribers, list := h.listSubscribers()
+	all = len(subscribers)
+	for i, d := range subscribers[:min(limit, all)] {
+		list[i].Session, list[i].Rendition = statusOf(d.peer), d.renditionStatus()
+	}
+	return list[:min(limit, all)], all, true
+}
+
+// Sessions describes the present sessions and the ones that ended during the last minute (256 at most), in the order in
+// which they began.
+func (r *Relay) Sessions() []SessionStatus {
+	peers, list := r.sessions.list()
+	counts := r.countTracks()
+	for _, p := range peers {
+		s := statusOf(p)
+		t := counts[p]
+		s.Publications, s.Subscriptions, s.OnFastPath = t.published, t.subscribed, t.fast
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b SessionStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// countTracks counts the tracks that each peer publishes and is subscribed to.
+func (r *Relay) countTracks() map[*peer]trackCounts {
+	counts := make(map[*peer]trackCounts)
+	r.directory.eachHub(func(h *hub) {
+		for p := range h.publishers.of {
+			c := counts[p]
+			c.published++
+			counts[p] = c
+		}
+		for d := range h.subscribers.all {
+			c := counts[d.peer]
+			c.subscribed++
+			if h.fast.serves(d) {
+				c.fast++
+			}
+			counts[d.peer] = c
+		}
+	})
+	return counts
+}
 
 type events struct{ media.NoEvents }
 

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"iter"
 	"maps"
@@ -220,5 +221,25 @@ func (s *sessions) closeAll(reason string) {
 	s.mu.Unlock()
 	for _, p := range s.direct() {
 		p.session.Close(moqt.SessionNoError, reason)
+	}
+}
+
+// askAgain asks silent peers for a sign of life, again and again. One that has closed its session, and whose last
+// packet got lost, answers that it has: without that, the relay would wait for it until the session times out. A
+// subscriber whose acknowledgements the fast path takes is asked as well.
+func (s *sessions) askAgain(ctx context.Context) {
+	tick := time.NewTicker(askInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for _, p := range s.direct() {
+				if now.Sub(p.conn.LastReceived()) >= askInterval {
+					p.conn.Ping()
+				}
+			}
+		}
 	}
 }

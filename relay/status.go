@@ -1,9 +1,7 @@
 package relay
 
 import (
-	"cmp"
 	"crypto/tls"
-	"slices"
 	"time"
 
 	"sluice/media"
@@ -61,43 +59,7 @@ type SentPackets struct {
 	AckRequests uint64 `json:"ack_requests"`
 }
 
-// Sessions describes the present sessions and the ones that ended during the last minute (256 at most), in the order in
-// which they began.
-func (r *Relay) Sessions() []SessionStatus {
-	peers, list := r.sessions.list()
-	counts := r.countTracks()
-	for _, p := range peers {
-		s := statusOf(p)
-		t := counts[p]
-		s.Publications, s.Subscriptions, s.OnFastPath = t.published, t.subscribed, t.fast
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b SessionStatus) int { return cmp.Compare(a.ID, b.ID) })
-	return list
-}
-
 type trackCounts struct{ published, subscribed, fast int }
-
-// countTracks counts the tracks that each peer publishes and is subscribed to.
-func (r *Relay) countTracks() map[*peer]trackCounts {
-	counts := make(map[*peer]trackCounts)
-	r.directory.eachHub(func(h *hub) {
-		for p := range h.publishers.of {
-			c := counts[p]
-			c.published++
-			counts[p] = c
-		}
-		for d := range h.subscribers.all {
-			c := counts[d.peer]
-			c.subscribed++
-			if h.fast.serves(d) {
-				c.fast++
-			}
-			counts[d.peer] = c
-		}
-	})
-	return counts
-}
 
 // statusOf describes a session, except for its tracks.
 func statusOf(p *peer) SessionStatus {

@@ -6,9 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"sluice/internal/logs"
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/relay/internal/names"
+	"sluice/transport"
 )
 
 // UpstreamRelay is another relay, of any kind, at which this one subscribes to what no publisher of its own has. Its
@@ -137,4 +141,21 @@ func (u *UpstreamRelay) isRouteFor(at place) bool {
 // announces reports whether the upstream relay is told of a namespace of this process.
 func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
 	return slices.ContainsFunc(u.cfg.Announce, ns.HasPrefix)
+}
+
+// NewSession makes a session of a connection to the relay, or to one that it has named in GOAWAY. The caller has dialed
+// it, and has to call [Neighbor.Run].
+func (u *UpstreamRelay) NewSession(conn transport.Conn) (*Neighbor, error) {
+	r, p := u.relay, u.newPeer()
+	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
+	n, err := newNeighbor(p, conn, session.Config{
+		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
+		HopID: r.cfg.Session.HopID, Strict: r.cfg.Session.Strict, Refused: r.metrics.refused,
+		Limits: relayLimits, Logger: r.log.With("upstream", u.name),
+	}, u.names, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.forwarder = forwarderOf(conn, p.session.Version())
+	return n, r.sessions.addNeighbor(n)
 }

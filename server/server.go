@@ -250,3 +250,52 @@ func (s *Server) drain(ctx context.Context, timeout time.Duration, replaced bool
 	s.tasks.Wait()
 	return errors.Join(err, s.fastPath.close())
 }
+
+// Activity describes what the server does. It has delays measured, see [Server.Delays].
+func (s *Server) Activity() (a Activity, err error) {
+	a = Activity{
+		Sessions: s.relay.OpenSessions(), Overview: s.relay.Overview(), Media: s.loop.Stats(),
+		Guests: s.relay.Guests(), Upstreams: s.upstreams.status(),
+	}
+	if a.Delays, err = s.Delays(); err != nil {
+		return a, err
+	}
+	if a.FastPath, err = s.fastPath.counts(); err != nil {
+		return a, err
+	}
+	if s.mesh != nil {
+		status := s.mesh.node.Status()
+		a.Cluster = &status
+	}
+	return a, nil
+}
+
+// Status describes the server's sessions and its fast path.
+func (s *Server) Status() (st Status, err error) {
+	st.Sessions, st.Guests, st.Upstreams = s.relay.Sessions(), s.relay.Guests(), s.upstreams.status()
+	if s.cfg.Rule != nil {
+		st.Policy = s.cfg.Rule.String()
+	}
+	if st.FastPath, err = s.fastPath.counts(); err != nil {
+		return st, err
+	}
+	if s.cfg.Draining != nil {
+		if st.Draining, err = s.cfg.Draining(); err != nil {
+			return st, err
+		}
+	}
+	if s.cfg.Arrivals != nil {
+		st.Sockets, err = s.cfg.Arrivals()
+	}
+	return st, err
+}
+
+// ServeStatus answers a request with the server's status.
+func (s *Server) ServeStatus(w http.ResponseWriter, _ *http.Request) {
+	st, err := s.Status()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, st)
+}

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"sluice/media"
 	"sluice/relay"
+	"sluice/server/cluster"
 )
 
 // Status describes a running relay. It is what [Server.ServeStatus] answers, as JSON.
@@ -38,36 +40,6 @@ type SocketArrivals struct {
 type DrainingProcess struct {
 	PID      int `json:"pid"`
 	Sessions int `json:"sessions"`
-}
-
-// Status describes the server's sessions and its fast path.
-func (s *Server) Status() (st Status, err error) {
-	st.Sessions, st.Guests, st.Upstreams = s.relay.Sessions(), s.relay.Guests(), s.upstreams.status()
-	if s.cfg.Rule != nil {
-		st.Policy = s.cfg.Rule.String()
-	}
-	if st.FastPath, err = s.fastPath.counts(); err != nil {
-		return st, err
-	}
-	if s.cfg.Draining != nil {
-		if st.Draining, err = s.cfg.Draining(); err != nil {
-			return st, err
-		}
-	}
-	if s.cfg.Arrivals != nil {
-		st.Sockets, err = s.cfg.Arrivals()
-	}
-	return st, err
-}
-
-// ServeStatus answers a request with the server's status.
-func (s *Server) ServeStatus(w http.ResponseWriter, _ *http.Request) {
-	st, err := s.Status()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	writeJSON(w, st)
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -100,4 +72,16 @@ func GetStatus(ctx context.Context, client *http.Client, addr string) (st Status
 		return st, nil, fmt.Errorf("%s: not the status of a relay: %w", req.URL, err)
 	}
 	return st, text, nil
+}
+
+// Activity is what a server does now, and has done since its start, without its single sessions.
+type Activity struct {
+	Sessions  int
+	Overview  relay.Overview
+	Media     media.LoopStats
+	Delays    Delays
+	FastPath  map[string]uint64 // what the kernel has done, by reason; nil without the fast path
+	Guests    []relay.GuestStatus
+	Upstreams []UpstreamStatus
+	Cluster   *cluster.Status // nil: not in a cluster
 }

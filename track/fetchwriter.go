@@ -26,9 +26,6 @@ type FetchWriter struct {
 	offset   int64   // in held
 }
 
-// NewFetchWriter returns a FetchWriter, which must be closed.
-func (t *Track) NewFetchWriter() *FetchWriter { return &FetchWriter{track: t} }
-
 // Begin takes in an object; its payload follows in calls of Write. The error is a *moqt.MalformedTrackError, or
 // ErrClosed.
 func (f *FetchWriter) Begin(o *moqt.FetchObject) error { return f.begin(o, false) }

@@ -293,3 +293,27 @@ func (g *group) recount() {
 }
 
 func (g *group) addCount(n int64) { g.track.cache.mem.add(n) }
+
+// stopUnread forgets the segments derived from s that nobody reads; Track.mu is held.
+func (g *group) stopUnread(s *Segment) {
+	before := len(s.derived)
+	s.derived = slices.DeleteFunc(s.derived, func(d *derived) bool {
+		if d.segment.Log.isRead() {
+			return false
+		}
+		d.stop()
+		return true
+	})
+	g.derived -= before - len(s.derived)
+}
+
+// stopAllUnread forgets the derived segments of the group that nobody reads; Track.mu is held.
+func (g *group) stopAllUnread() {
+	if g.derived == 0 {
+		return
+	}
+	for _, s := range g.segments {
+		g.stopUnread(s)
+	}
+	g.recount()
+}

@@ -255,3 +255,34 @@ func (l *Log) Pinned() bool {
 	defer l.mu.Unlock()
 	return len(l.readers) > 0
 }
+
+// NewReader returns a reader that may read from offset off on, or ErrDiscarded if those bytes are gone. waker may be
+// nil; it is called from now on, so look at End and State after NewReader, not before.
+func (l *Log) NewReader(off int64, waker Waker) (*Reader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.chunks.holds(off) {
+		return nil, ErrDiscarded
+	}
+	return l.newReaderLocked(off, waker), nil
+}
+
+// newReaderOfAll is NewReader from the first byte on that is held.
+func (l *Log) newReaderOfAll(waker Waker) (*Reader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.chunks.head == nil {
+		return nil, ErrDiscarded
+	}
+	return l.newReaderLocked(l.chunks.head.off, waker), nil
+}
+
+func (l *Log) newReaderLocked(off int64, waker Waker) *Reader {
+	r := &Reader{log: l, waker: waker}
+	r.low = l.chunks.seek(off)
+	r.cur = r.low
+	r.low.readers++
+	r.slot = len(l.readers)
+	l.readers = append(l.readers, r)
+	return r
+}

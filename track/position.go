@@ -20,25 +20,6 @@ type OpenSegment struct {
 	reader *Reader // keeps what follows
 }
 
-// Position returns where the track stands. It must be closed.
-func (t *Track) Position() Position {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := Position{Largest: t.index.largest.location()}
-	for _, g := range t.index.groups {
-		for _, s := range g.segments {
-			if state, _ := s.Log.State(); state.Ended() || s.fetched {
-				continue
-			}
-			end := s.Log.End()
-			if r, err := s.Log.NewReader(end, nil); err == nil { // else it has just ended
-				p.Open = append(p.Open, OpenSegment{s, end, r})
-			}
-		}
-	}
-	return p
-}
-
 // Close ends the use of the open segments.
 func (p Position) Close() {
 	for _, s := range p.Open {

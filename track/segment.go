@@ -139,6 +139,94 @@ func (s *Segment) appendSame(o Object, from *Log) {
 	s.Log.Append(head)
 }
 
+// Derive returns s in a form. That is s itself if it is in that form, or nil if no object can be, or there is no room,
+// or the bytes are gone. Subscribers share what they get in the same form. It is kept for as long as it is read, so the
+// caller opens its readers before it calls release. copied is how many bytes of s were looked at to make the segment.
+func (s *Segment) Derive(form Form) (seg *Segment, copied int64, release func()) {
+	form, some := form.of(s)
+	switch {
+	case !some:
+		return nil, 0, nil
+	case form.isPlain():
+		return s, 0, func() {}
+	}
+	s.track.deriving.Lock()
+	defer s.track.deriving.Unlock()
+	if seg, guard := s.findDerived(form); guard != nil {
+		return seg, 0, guard.Close
+	}
+	d, guard, err := newDerived(s, form)
+	if err != nil {
+		return nil, 0, nil
+	}
+	start := d.off
+	d.Wake()
+	if !s.addDerived(d) {
+		d.stop()
+		guard.Close()
+		return nil, 0, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.segment, d.off - start, guard.Close
+}
+
+// IsIn reports whether Derive returns the segment, for itself or for the segment that it is derived from.
+func (s *Segment) IsIn(form Form) bool {
+	form, some := form.of(s)
+	return some && form.equal(s.form)
+}
+
+// findDerived returns a segment that was derived before, and a Reader that keeps it.
+func (s *Segment) findDerived(form Form) (*Segment, *Reader) {
+	s.track.mu.Lock()
+	defer s.track.mu.Unlock()
+	for _, d := range s.derived {
+		if d.segment.form.equal(form) {
+			if guard, err := d.segment.Log.newReaderOfAll(nil); err == nil {
+				return d.segment, guard
+			}
+		}
+	}
+	return nil, nil
+}
+
+// addDerived keeps a derived segment with s, if there is room.
+func (s *Segment) addDerived(d *derived) bool {
+	t := s.track
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.index.group(s.Group)
+	if s.gone || g == nil || t.closed || t.retentionLocked() <= 0 {
+		d.segment.Log.Discard(math.MaxInt64) // only those have it who read it now
+	}
+	if s.gone || g == nil {
+		return true
+	}
+	if s.isFull(d.segment.form) {
+		g.stopUnread(s)
+	}
+	if s.isFull(d.segment.form) {
+		t.cache.trims.Add(1)
+		return false
+	}
+	s.derived = append(s.derived, d)
+	g.derived++
+	g.recount()
+	return true
+}
+
+// isFull reports whether there is no room for a segment that is derived from s; Track.mu is held.
+func (s *Segment) isFull(form Form) bool {
+	n := 0
+	for _, d := range s.derived {
+		if (len(d.segment.form.Filters) > 0) == (len(form.Filters) > 0) {
+			n++
+		}
+	}
+	return n >= maxDerived
+}
+
 // Datagram is an object with forwarding preference Datagram.
 type Datagram struct {
 	Group, ID  uint64

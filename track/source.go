@@ -43,15 +43,6 @@ type Source struct {
 	in     *input
 }
 
-// NewSource returns a Source for a stream whose SUBGROUP_HEADER has been read. It must be closed or cut.
-func (t *Track) NewSource(cfg SourceConfig) *Source {
-	if cfg.Overtaken == nil {
-		cfg.Overtaken = cfg.Cancel
-	}
-	parser := moqt.NewSubgroupParser(moqt.DataLayout1, cfg.Header, cfg.Start)
-	return &Source{track: t, parser: parser, in: newInput(t, cfg)}
-}
-
 // Read does one Read of r, the stream, and takes in what it returned. The error is io.EOF after FIN; a
 // *moqt.ProtocolError if the session must be closed; a *moqt.MalformedTrackError; moqt.ErrPropertiesTooLong,
 // ErrHeaderTooLarge, ErrTooFarAhead or ErrTooManyStreams; or what r returned.

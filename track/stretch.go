@@ -1,9 +1,6 @@
 package track
 
 import (
-	"math"
-	"time"
-
 	"sluice/moqt"
 )
 
@@ -26,14 +23,6 @@ type Stretch struct {
 	Object    Object
 	Reader    *Reader // must be closed
 	Datagram  *Datagram
-}
-
-// At returns the longest stretch that starts at r.Start and does not go beyond r.End. Objects received before notBefore
-// count as Unknown: see Fresh. The Reader of a Present stretch wakes w, which may be nil.
-func (t *Track) At(r moqt.Range, notBefore time.Time, w Waker) Stretch {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.index.at(r, notBefore, w)
 }
 
 // open makes p the stretch's object. It reports false if the object's bytes are gone.
@@ -63,29 +52,4 @@ func (s *Stretch) close() {
 type GroupRun struct {
 	First, Last uint64
 	Existence   Existence
-}
-
-// Groups divides the groups from first to last into runs, in ascending order.
-func (t *Track) Groups(first, last uint64) []GroupRun {
-	var runs []GroupRun
-	for {
-		run := t.groupRun(first, last)
-		runs = append(runs, run)
-		if run.Last >= last {
-			return runs
-		}
-		first = run.Last + 1
-	}
-}
-
-func (t *Track) groupRun(first, last uint64) GroupRun {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.index.group(first) != nil && !t.index.absent.contains(first) {
-		return GroupRun{first, first, Present}
-	}
-	s := t.index.at(moqt.Range{
-		Start: moqt.Location{Group: first}, End: moqt.Location{Group: last, Object: math.MaxUint64},
-	}, time.Time{}, nil)
-	return GroupRun{first, s.Range.End.Group, s.Existence}
 }

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -225,4 +226,68 @@ func (t *Track) sweep(g *group, now time.Time) []*subgroup {
 		return nil
 	}
 	return slices.Clone(g.subgroups)
+}
+
+// Position returns where the track stands. It must be closed.
+func (t *Track) Position() Position {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := Position{Largest: t.index.largest.location()}
+	for _, g := range t.index.groups {
+		for _, s := range g.segments {
+			if state, _ := s.Log.State(); state.Ended() || s.fetched {
+				continue
+			}
+			end := s.Log.End()
+			if r, err := s.Log.NewReader(end, nil); err == nil { // else it has just ended
+				p.Open = append(p.Open, OpenSegment{s, end, r})
+			}
+		}
+	}
+	return p
+}
+
+// At returns the longest stretch that starts at r.Start and does not go beyond r.End. Objects received before notBefore
+// count as Unknown: see Fresh. The Reader of a Present stretch wakes w, which may be nil.
+func (t *Track) At(r moqt.Range, notBefore time.Time, w Waker) Stretch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.index.at(r, notBefore, w)
+}
+
+// Groups divides the groups from first to last into runs, in ascending order.
+func (t *Track) Groups(first, last uint64) []GroupRun {
+	var runs []GroupRun
+	for {
+		run := t.groupRun(first, last)
+		runs = append(runs, run)
+		if run.Last >= last {
+			return runs
+		}
+		first = run.Last + 1
+	}
+}
+
+func (t *Track) groupRun(first, last uint64) GroupRun {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.index.group(first) != nil && !t.index.absent.contains(first) {
+		return GroupRun{first, first, Present}
+	}
+	s := t.index.at(moqt.Range{
+		Start: moqt.Location{Group: first}, End: moqt.Location{Group: last, Object: math.MaxUint64},
+	}, time.Time{}, nil)
+	return GroupRun{first, s.Range.End.Group, s.Existence}
+}
+
+// NewFetchWriter returns a FetchWriter, which must be closed.
+func (t *Track) NewFetchWriter() *FetchWriter { return &FetchWriter{track: t} }
+
+// NewSource returns a Source for a stream whose SUBGROUP_HEADER has been read. It must be closed or cut.
+func (t *Track) NewSource(cfg SourceConfig) *Source {
+	if cfg.Overtaken == nil {
+		cfg.Overtaken = cfg.Cancel
+	}
+	parser := moqt.NewSubgroupParser(moqt.DataLayout1, cfg.Header, cfg.Start)
+	return &Source{track: t, parser: parser, in: newInput(t, cfg)}
 }

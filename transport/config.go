@@ -2,6 +2,7 @@ package transport
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -177,6 +178,34 @@ func (c *ListenConfig) validate() error {
 		c.Limits.validate())
 }
 
+// openSockets opens the sockets of a listener.
+func (c *ListenConfig) openSockets(local *net.UDPAddr) ([]Socket, error) {
+	if c.Sockets != nil {
+		return c.Sockets(local)
+	}
+	udp, err := ListenUDP("udp", local)
+	return []Socket{{Conn: udp}}, err
+}
+
+// packetConn returns the socket as quic-go reads it. index is its own. If that fails, the socket is closed.
+func (c *ListenConfig) packetConn(index int, s *Socket) (UDPConn, error) {
+	if err := s.validate(); err != nil {
+		return nil, errors.Join(err, s.Conn.Close())
+	}
+	system, ok := s.Conn.(*net.UDPConn)
+	if c.Coalesce == nil || !ok {
+		return s.Conn, nil
+	}
+	delay := c.Coalesce(index)
+	if s.Woken == nil {
+		return coalesce(system, delay)
+	}
+	return coalesce(system, func() time.Duration {
+		s.Woken()
+		return delay()
+	})
+}
+
 func (c *ClientConfig) validate() error {
 	trust := 0
 	for _, set := range []bool{c.CAFile != "", c.CertificateSHA256 != nil, c.Insecure, c.Mutual != nil} {
@@ -199,6 +228,60 @@ func (c *ClientConfig) validate() error {
 		return errors.New("a client certificate needs both a certificate file and a key file")
 	}
 	return cmp.Or(validateProtocols(c.Protocols), c.Limits.validate())
+}
+
+// dialOnOwnSocket opens a QUIC connection on a UDP socket of its own.
+func (c *ClientConfig) dialOnOwnSocket(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config) (
+	*quic.Conn, error,
+) {
+	listen := c.ListenUDP
+	if listen == nil {
+		listen = ListenUDP
+	}
+	udp, err := listen("udp", &net.UDPAddr{IP: unspecified(addr.IP)})
+	if err != nil {
+		return nil, err
+	}
+	tr := &quic.Transport{Conn: udp, ConnectionIDLength: ConnectionIDLength, ClosingPeriod: c.ClosingPeriod}
+	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
+	qc, err := c.dialOn(ctx, tr, addr, tlsConf)
+	if err != nil {
+		closeSocket()
+		return nil, err
+	}
+	context.AfterFunc(qc.Context(), func() {
+		end, ok := errors.AsType[*quic.ApplicationError](context.Cause(qc.Context()))
+		if ok && !end.Remote && c.ClosingPeriod > 0 {
+			time.AfterFunc(c.ClosingPeriod, closeSocket)
+			return
+		}
+		closeSocket()
+	})
+	return qc, nil
+}
+
+// dialOn opens a QUIC connection on the socket of a transport.
+func (c *ClientConfig) dialOn(ctx context.Context, tr *quic.Transport, addr *net.UDPAddr, tlsConf *tls.Config) (
+	*quic.Conn, error,
+) {
+	if c.NewHooks != nil {
+		ctx = quic.WithHooks(ctx, c.NewHooks(tr.Conn))
+	}
+	conf := c.quicConfig()
+	conf.Tracer = c.Inspection.Trace
+	conf.HandshakeIdleTimeout = 2 * c.handshakeTimeout() // the context's deadline has the better message
+	// A client has chosen its server. With whole windows from the start it seldom has to raise one, which wakes the
+	// server and has it acknowledge that.
+	conf.InitialStreamReceiveWindow = conf.MaxStreamReceiveWindow
+	conf.InitialConnectionReceiveWindow = conf.MaxConnectionReceiveWindow
+	qc, err := tr.Dial(c.Inspection.withRemote(ctx, addr), addr, tlsConf, conf)
+	if err != nil {
+		return nil, err
+	}
+	if interval := cmp.Or(c.ProbeAfter, defaultProbeAfter); interval > 0 {
+		go watch(qc, interval)
+	}
+	return qc, nil
 }
 
 func validateProtocols(p []string) error {

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
@@ -80,60 +78,6 @@ func dial(ctx context.Context, u *URL, cfg *ClientConfig, open openFunc) (dialed
 		return nil, errors.New("the server does not support DATAGRAM frames (RFC 9221), which MoQ requires")
 	}
 	return newQUICSession(newSession(qc, qc.ConnectionState().TLS.NegotiatedProtocol, u.Authority, u.Path)), nil
-}
-
-// dialOnOwnSocket opens a QUIC connection on a UDP socket of its own.
-func (c *ClientConfig) dialOnOwnSocket(ctx context.Context, addr *net.UDPAddr, tlsConf *tls.Config) (
-	*quic.Conn, error,
-) {
-	listen := c.ListenUDP
-	if listen == nil {
-		listen = ListenUDP
-	}
-	udp, err := listen("udp", &net.UDPAddr{IP: unspecified(addr.IP)})
-	if err != nil {
-		return nil, err
-	}
-	tr := &quic.Transport{Conn: udp, ConnectionIDLength: ConnectionIDLength, ClosingPeriod: c.ClosingPeriod}
-	closeSocket := func() { _ = errors.Join(tr.Close(), udp.Close()) }
-	qc, err := c.dialOn(ctx, tr, addr, tlsConf)
-	if err != nil {
-		closeSocket()
-		return nil, err
-	}
-	context.AfterFunc(qc.Context(), func() {
-		end, ok := errors.AsType[*quic.ApplicationError](context.Cause(qc.Context()))
-		if ok && !end.Remote && c.ClosingPeriod > 0 {
-			time.AfterFunc(c.ClosingPeriod, closeSocket)
-			return
-		}
-		closeSocket()
-	})
-	return qc, nil
-}
-
-// dialOn opens a QUIC connection on the socket of a transport.
-func (c *ClientConfig) dialOn(ctx context.Context, tr *quic.Transport, addr *net.UDPAddr, tlsConf *tls.Config) (
-	*quic.Conn, error,
-) {
-	if c.NewHooks != nil {
-		ctx = quic.WithHooks(ctx, c.NewHooks(tr.Conn))
-	}
-	conf := c.quicConfig()
-	conf.Tracer = c.Inspection.Trace
-	conf.HandshakeIdleTimeout = 2 * c.handshakeTimeout() // the context's deadline has the better message
-	// A client has chosen its server. With whole windows from the start it seldom has to raise one, which wakes the
-	// server and has it acknowledge that.
-	conf.InitialStreamReceiveWindow = conf.MaxStreamReceiveWindow
-	conf.InitialConnectionReceiveWindow = conf.MaxConnectionReceiveWindow
-	qc, err := tr.Dial(c.Inspection.withRemote(ctx, addr), addr, tlsConf, conf)
-	if err != nil {
-		return nil, err
-	}
-	if interval := cmp.Or(c.ProbeAfter, defaultProbeAfter); interval > 0 {
-		go watch(qc, interval)
-	}
-	return qc, nil
 }
 
 func unspecified(ip net.IP) net.IP {

@@ -1,11 +1,9 @@
 package transport
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/quic-go/quic-go"
 )
@@ -42,37 +40,9 @@ type endpoint struct {
 	quic *quic.EarlyListener
 }
 
-// openSockets opens the sockets of a listener.
-func (c *ListenConfig) openSockets(local *net.UDPAddr) ([]Socket, error) {
-	if c.Sockets != nil {
-		return c.Sockets(local)
-	}
-	udp, err := ListenUDP("udp", local)
-	return []Socket{{Conn: udp}}, err
-}
-
 func (s *Socket) validate() error {
 	if s.ConnectionIDs == nil || s.ConnectionIDs.ConnectionIDLen() == ConnectionIDLength {
 		return nil
 	}
 	return fmt.Errorf("ConnectionIDs: %d bytes: must be %d", s.ConnectionIDs.ConnectionIDLen(), ConnectionIDLength)
-}
-
-// packetConn returns the socket as quic-go reads it. index is its own. If that fails, the socket is closed.
-func (c *ListenConfig) packetConn(index int, s *Socket) (UDPConn, error) {
-	if err := s.validate(); err != nil {
-		return nil, errors.Join(err, s.Conn.Close())
-	}
-	system, ok := s.Conn.(*net.UDPConn)
-	if c.Coalesce == nil || !ok {
-		return s.Conn, nil
-	}
-	delay := c.Coalesce(index)
-	if s.Woken == nil {
-		return coalesce(system, delay)
-	}
-	return coalesce(system, func() time.Duration {
-		s.Woken()
-		return delay()
-	})
 }

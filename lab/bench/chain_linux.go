@@ -1,10 +1,7 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"time"
 
 	"sluice/lab"
 	"sluice/lab/bench/result"
@@ -50,43 +47,4 @@ func chainBursts(packets []measure.Packet, l *lab.Lab, relays int) (sent []measu
 		sent = append(sent, measure.MatchBursts(chain.Until(packets, to), lab.IntoChain, lab.OutOfChain))
 	}
 	return sent
-}
-
-// addChain adds the delays of a chain, where each relay has sent some frames.
-func (o *outcome) addChain(sent []measure.BurstDelays) {
-	whole := sent[len(sent)-1]
-	o.addValues("first", sorted(whole.First()))
-	o.addValues("last", sorted(whole.Last()))
-	if all := len(whole.Matched) + whole.Unmatched; all > 0 {
-		o.Metrics["unmatched"] = 100 * float64(whole.Unmatched) / float64(all)
-	}
-	if len(whole.Matched) == 0 {
-		o.Unusable = cmp.Or(o.Unusable, "no frame has come through the chain")
-	}
-	var first, last measure.Delays
-	for i := range sent[1:] {
-		before := make(map[time.Duration]measure.BurstDelay) // by when the frame entered the chain
-		for _, b := range sent[i].Matched {
-			before[b.In.First] = b
-		}
-		for _, b := range sent[i+1].Matched {
-			if earlier, ok := before[b.In.First]; ok {
-				first, last = append(first, b.First()-earlier.First()), append(last, b.Last()-earlier.Last())
-			}
-		}
-	}
-	if len(sent) > 1 {
-		o.addValues("hop", sorted(first))
-		o.addValues("hop.last", sorted(last))
-	}
-}
-
-// sorted returns delays in milliseconds, the smallest first.
-func sorted(d measure.Delays) []float64 {
-	values := make([]float64, len(d))
-	for i := range d {
-		values[i] = milliseconds(d[i])
-	}
-	slices.Sort(values)
-	return values
 }

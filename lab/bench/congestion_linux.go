@@ -184,14 +184,6 @@ func (r *runner) runCongestion(
 	return o, nil
 }
 
-// addPlayback adds the scores of playback of the subscriber behind the bottleneck and of its neighbour.
-func (o *outcome) addPlayback(narrow, neighbour playback.Score) {
-	narrow.AddTo(&o.Run)
-	o.addValues(playback.Age, narrow.Ages)
-	o.Metrics["neighbour.goodput"], o.Metrics["neighbour.playable"] = neighbour.Goodput, 100*neighbour.Playable
-	o.Series["neighbour.goodput"] = neighbour.GoodputOverTime
-}
-
 // fitting returns the rank of the best rendition that fits the path, by the time since the beginning.
 func (b *bottleneck) fitting(best video.Mock, period time.Duration) func(time.Duration) int {
 	t := replay.LadderOf(best, period)

@@ -60,12 +60,3 @@ func median(targets []measure.BurstDelay, of func(measure.BurstDelay) time.Durat
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }
-
-// addDelays adds the distributions of delays.
-func (o *outcome) addDelays(d delays) {
-	o.addValues("first", d.first)
-	o.addValues("last", d.last)
-	o.addValues("jitter", d.jitter)
-	o.Metrics["unmatched"] = 100 * d.unmatched
-	o.Series["first"], o.Series["last"] = d.firstOverTime, d.lastOverTime
-}

@@ -165,18 +165,6 @@ func describe() map[string]result.Metric {
 	return all
 }
 
-// of returns the part of an outcome that belongs to a kind of scenarios.
-func (o outcome) of(kind string) outcome {
-	if slices.Contains(cpuOf, kind) {
-		o.Notes = slices.Concat(o.Notes, o.cpuNotes)
-	}
-	o.Metrics = ofKind(kind, o.Metrics)
-	o.Breakdowns = ofKind(kind, o.Breakdowns)
-	o.Series = ofKind(kind, o.Series)
-	o.values = ofKind(kind, o.values)
-	return o
-}
-
 // ofKind returns the values that belong to a kind of scenarios.
 func ofKind[V any](kind string, all map[string]V) map[string]V {
 	kept := maps.Clone(all)

@@ -1,12 +1,21 @@
 package bench
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"slices"
 	"time"
 
+	"sluice/lab/bench/load"
+	"sluice/lab/bench/playback"
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/trial"
+	"sluice/lab/measure"
 )
+
+// syscallPeriod is how long system calls are counted.
+const syscallPeriod = 30 * time.Second
 
 // outcome is the result of a run: a result.Run before its distributions are reduced to quantiles.
 type outcome struct {
@@ -142,6 +151,104 @@ func (o *outcome) addPrograms(programs []trial.ProgramUse, u *trial.Usage) {
 	o.Breakdowns["cpu.ebpf"] = used
 }
 
+// addChain adds the delays of a chain, where each relay has sent some frames.
+func (o *outcome) addChain(sent []measure.BurstDelays) {
+	whole := sent[len(sent)-1]
+	o.addValues("first", sorted(whole.First()))
+	o.addValues("last", sorted(whole.Last()))
+	if all := len(whole.Matched) + whole.Unmatched; all > 0 {
+		o.Metrics["unmatched"] = 100 * float64(whole.Unmatched) / float64(all)
+	}
+	if len(whole.Matched) == 0 {
+		o.Unusable = cmp.Or(o.Unusable, "no frame has come through the chain")
+	}
+	var first, last measure.Delays
+	for i := range sent[1:] {
+		before := make(map[time.Duration]measure.BurstDelay) // by when the frame entered the chain
+		for _, b := range sent[i].Matched {
+			before[b.In.First] = b
+		}
+		for _, b := range sent[i+1].Matched {
+			if earlier, ok := before[b.In.First]; ok {
+				first, last = append(first, b.First()-earlier.First()), append(last, b.Last()-earlier.Last())
+			}
+		}
+	}
+	if len(sent) > 1 {
+		o.addValues("hop", sorted(first))
+		o.addValues("hop.last", sorted(last))
+	}
+}
+
+// addPlayback adds the scores of playback of the subscriber behind the bottleneck and of its neighbour.
+func (o *outcome) addPlayback(narrow, neighbour playback.Score) {
+	narrow.AddTo(&o.Run)
+	o.addValues(playback.Age, narrow.Ages)
+	o.Metrics["neighbour.goodput"], o.Metrics["neighbour.playable"] = neighbour.Goodput, 100*neighbour.Playable
+	o.Series["neighbour.goodput"] = neighbour.GoodputOverTime
+}
+
+// addDelays adds the distributions of delays.
+func (o *outcome) addDelays(d delays) {
+	o.addValues("first", d.first)
+	o.addValues("last", d.last)
+	o.addValues("jitter", d.jitter)
+	o.Metrics["unmatched"] = 100 * d.unmatched
+	o.Series["first"], o.Series["last"] = d.firstOverTime, d.lastOverTime
+}
+
+// addObjects adds the objects that the load generators report.
+func (o *outcome) addObjects(m *trial.Measurement) {
+	var received, corrupt, packets, disordered uint64
+	for _, host := range m.Received {
+		for _, r := range host {
+			received += r.Objects
+			corrupt += r.Corrupt
+			packets += r.Packets
+			disordered += r.Disordered
+		}
+	}
+	o.Metrics["rtp.disordered"] = float64(disordered)
+	o.Metrics["rtp.lost"] = float64(m.Published.Packets)*float64(m.Sessions) - float64(packets)
+	o.Metrics["lost"] = float64(m.Published.Objects)*float64(m.Sessions) - float64(received)
+	o.Metrics["corrupt"] = float64(corrupt)
+	if m.Published.Failed > 0 {
+		o.Notes = append(o.Notes, fmt.Sprintf("%d objects could not be sent to the relay", m.Published.Failed))
+	}
+}
+
+// addSyscalls adds the system calls that the relay made in a period.
+func (o *outcome) addSyscalls(total map[string]uint64, u *trial.Usage) {
+	per30 := syscallPeriod.Seconds() / u.Period.Seconds() // so that brief runs can be compared, too
+	calls := make(map[string]float64)
+	for name, n := range total {
+		calls[name] = float64(n) * per30
+		o.Metrics["syscalls.total"] += float64(n) * per30
+		o.Metrics["syscalls.frame"] += float64(n) / float64(max(u.Delivered, 1))
+		o.Metrics["syscalls.packet"] += float64(n) / float64(max(u.Packets, 1))
+	}
+	o.Breakdowns["syscalls"] = calls
+}
+
+// addPings adds the pings of a bystander, and those before media flowed.
+func (o *outcome) addPings(busy, idle load.Pinged) {
+	o.addValues("ping", busy.Delays)
+	o.addValues("ping.idle", idle.Delays)
+	o.Metrics["ping.lost"] = float64(busy.Lost + idle.Lost)
+}
+
+// of returns the part of an outcome that belongs to a kind of scenarios.
+func (o outcome) of(kind string) outcome {
+	if slices.Contains(cpuOf, kind) {
+		o.Notes = slices.Concat(o.Notes, o.cpuNotes)
+	}
+	o.Metrics = ofKind(kind, o.Metrics)
+	o.Breakdowns = ofKind(kind, o.Breakdowns)
+	o.Series = ofKind(kind, o.Series)
+	o.values = ofKind(kind, o.values)
+	return o
+}
+
 // summarize returns the summary of the runs of one system. Quantiles that need more values than a run has are of all
 // runs together, if these have enough. They have no range.
 func summarize(system string, outcomes []outcome) result.Summary {
@@ -170,4 +277,14 @@ func summarize(system string, outcomes []outcome) result.Summary {
 		}
 	}
 	return s
+}
+
+// sorted returns delays in milliseconds, the smallest first.
+func sorted(d measure.Delays) []float64 {
+	values := make([]float64, len(d))
+	for i := range d {
+		values[i] = milliseconds(d[i])
+	}
+	slices.Sort(values)
+	return values
 }

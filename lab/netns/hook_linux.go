@@ -1,7 +1,6 @@
 package netns
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -23,16 +22,6 @@ const (
 	PriorityLink = 1 + iota
 	PriorityCapture
 )
-
-// AddHooks prepares a device for hooks. It may be called again.
-func (n *Namespace) AddHooks(device netlink.Link) error {
-	err := n.Netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return Missing("the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", err)
-	}
-	return nil
-}
 
 // Attach attaches a program.
 func (h Hook) Attach(program *ebpf.Program) error {

@@ -3,11 +3,14 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	handle "github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -145,3 +148,112 @@ func (n *Namespace) skipNetfilter() error {
 		return err
 	})
 }
+
+// AddHooks prepares a device for hooks. It may be called again.
+func (n *Namespace) AddHooks(device netlink.Link) error {
+	err := n.Netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return Missing("the clsact queue (CONFIG_NET_SCH_INGRESS, module sch_ingress)", err)
+	}
+	return nil
+}
+
+// Disable turns features of a device off. An unknown feature counts as off.
+func (n *Namespace) Disable(device string, features []string) error {
+	return n.setFeatures(device, features, false)
+}
+
+// Enable turns features of a device on.
+func (n *Namespace) Enable(device string, features []string) error {
+	return n.setFeatures(device, features, true)
+}
+
+func (n *Namespace) setFeatures(device string, features []string, on bool) error {
+	return n.Do(func() error {
+		e, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		known, err := e.FeatureNames(device)
+		if err != nil {
+			return fmt.Errorf("read the features of %s: %w", device, err)
+		}
+		change := make(map[string]bool)
+		for _, f := range features {
+			if _, ok := known[f]; ok || on {
+				change[f] = on
+			}
+		}
+		if err := e.Change(device, change); err != nil {
+			return fmt.Errorf("change features of %s: %w", device, err)
+		}
+		return nil
+	})
+}
+
+// SetRate installs, changes or removes the token bucket in front of a device. rate is in bits a second, 0 for no limit;
+// queue is how long a packet may wait before it is dropped.
+func (n *Namespace) SetRate(device netlink.Link, rate uint64, queue time.Duration) error {
+	root := netlink.QdiscAttrs{LinkIndex: device.Attrs().Index, Handle: netlink.MakeHandle(1, 0),
+		Parent: netlink.HANDLE_ROOT}
+	if rate == 0 {
+		err := n.Netlink.QdiscDel(&netlink.Tbf{QdiscAttrs: root})
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("remove the rate limit: %w", err)
+		}
+		return nil
+	}
+	burst, limit := bucket(rate, queue)
+	rate /= 8 // bytes
+	tbf := &netlink.Tbf{QdiscAttrs: root, Rate: rate, Limit: limit, Buffer: netlink.Xmittime(rate, burst)}
+	if err := n.Netlink.QdiscReplace(tbf); err != nil {
+		return Missing("the token bucket filter (CONFIG_NET_SCH_TBF, module sch_tbf)", err)
+	}
+	return nil
+}
+
+// RateDrops returns how many packets did not fit the queue in front of a device.
+func (n *Namespace) RateDrops(device netlink.Link) (uint64, error) {
+	qdiscs, err := n.Netlink.QdiscList(device)
+	if err != nil {
+		return 0, fmt.Errorf("list queues: %w", err)
+	}
+	for _, q := range qdiscs {
+		if s := q.Attrs().Statistics; q.Type() == "tbf" && s != nil && s.Queue != nil {
+			return uint64(s.Queue.Drops), nil
+		}
+	}
+	return 0, nil
+}
+
+const (
+	// MTU is the MTU of all devices of hosts.
+	MTU         = 1500
+	frameLength = MTU + 14
+)
+
+// bucket returns the sizes in bytes of the burst that may pass at once and of the queue behind it. With a burst of 1 ms
+// the rate is kept although the kernel's timer may be late. A token bucket needs two frames to keep its rate.
+func bucket(rate uint64, queue time.Duration) (burst, limit uint32) {
+	bytes := func(d time.Duration) uint32 {
+		return uint32(min(float64(rate)/8*d.Seconds(), math.MaxInt32))
+	}
+	return max(bytes(time.Millisecond), 2*frameLength), max(bytes(queue), 2*frameLength)
+}
+
+// Segmentation are the device features that make packets on a veth differ from packets on a cable: with them a burst
+// of a sender that uses UDP GSO or TCP crosses the lab as one packet of up to 64 KB.
+var Segmentation = []string{
+	"tx-generic-segmentation", "tx-udp-segmentation", "tx-gso-list",
+	"tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
+	"rx-gro", "rx-gro-list", "rx-udp-gro-forwarding",
+}
+
+// UDPSegmentation is the device feature with which a burst of a sender that uses UDP GSO reaches the device as one
+// packet.
+var UDPSegmentation = []string{"tx-udp-segmentation"}
+
+// Checksum is the device feature that computes checksums on transmission.
+var Checksum = []string{"tx-checksum-ip-generic"}

@@ -4,6 +4,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"sluice/moqt"
+
 	"github.com/quic-go/quic-go/qlogwriter/jsontext"
 )
 
@@ -37,6 +39,19 @@ func (o object) priority(absent bool, p uint8) object {
 		return o
 	}
 	return append(o, field{"publisher_priority", uint64(p)})
+}
+
+// request appends the Request ID. Version 17 alone has had the second field; 0 is of a request that needs no other.
+func (o object) request(id uint64) object {
+	return append(o, field{"request_id", id}, field{"required_request_id_delta", uint64(0)})
+}
+
+func (o object) track(t moqt.FullTrackName) object {
+	return append(o, field{"track_namespace", namespace(t.Namespace)}, field{"track_name", byteString(t.Name)})
+}
+
+func (o object) prefix(ns moqt.Namespace, options string) object {
+	return append(o, field{"track_namespace_prefix", namespace(ns)}, field{"subscribe_options", options})
 }
 
 // length is the RawInfo of bytes that are not shown.

@@ -138,19 +138,6 @@ func token(t moqt.Token, aliasType any) (o object) {
 
 func printable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// request appends the Request ID. Version 17 alone has had the second field; 0 is of a request that needs no other.
-func (o object) request(id uint64) object {
-	return append(o, field{"request_id", id}, field{"required_request_id_delta", uint64(0)})
-}
-
-func (o object) track(t moqt.FullTrackName) object {
-	return append(o, field{"track_namespace", namespace(t.Namespace)}, field{"track_name", byteString(t.Name)})
-}
-
-func (o object) prefix(ns moqt.Namespace, options string) object {
-	return append(o, field{"track_namespace_prefix", namespace(ns)}, field{"subscribe_options", options})
-}
-
 func namespace(ns moqt.Namespace) []object {
 	all := []object{}
 	for _, s := range ns {

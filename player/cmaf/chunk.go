@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // Chunk is a CMAF chunk of one track: a moof box and its mdat box.
@@ -55,6 +56,25 @@ func (c *Chunk) add(f *fragment) error {
 	c.Duration += f.duration
 	c.Samples += f.samples
 	return nil
+}
+
+// WithTrack returns a Reader's chunk as one of another track.
+func (c Chunk) WithTrack(id uint32) Chunk {
+	ids := map[uint32]uint32{c.Track: id}
+	first, _ := firstBox(c.Data)
+	head := makeBox("moof", rewrite(first.body, func(x box) []byte {
+		if x.typ != "traf" {
+			return x.raw
+		}
+		return makeBox("traf", rewrite(x.body, func(y box) []byte {
+			if y.typ == "tfhd" {
+				return renumber(y, 4, ids)
+			}
+			return y.raw
+		}))
+	}))
+	c.Track, c.Data = id, slices.Concat(head, c.Data[len(first.raw):])
+	return c
 }
 
 // fragment is the content of a traf box (ISO/IEC 14496-12 §8.8.6).
@@ -293,4 +313,15 @@ func sampleLayout(flags uint32) (l layout) {
 		}
 	}
 	return l
+}
+
+// renumber replaces the track ID at a place of a box.
+func renumber(b box, at int, ids map[uint32]uint32) []byte {
+	body := slices.Clone(b.body)
+	if at+4 <= len(body) {
+		if id, ok := ids[binary.BigEndian.Uint32(body[at:])]; ok {
+			binary.BigEndian.PutUint32(body[at:], id)
+		}
+	}
+	return makeBox(b.typ, body)
 }

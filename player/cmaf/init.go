@@ -100,6 +100,58 @@ func (in *Init) readDefaults(mvex []byte) {
 	}
 }
 
+// Renumber returns the init segment with other track IDs. Tracks that ids does not have keep theirs.
+func (in *Init) Renumber(ids map[uint32]uint32) (*Init, error) {
+	return ParseInit(rewrite(in.Data, func(x box) []byte {
+		if x.typ != "moov" {
+			return x.raw
+		}
+		return makeBox("moov", rewrite(x.body, func(y box) []byte {
+			switch y.typ {
+			case "trak":
+				return makeBox("trak", rewrite(y.body, func(z box) []byte {
+					if z.typ == "tkhd" {
+						return renumber(z, len(z.body)-len(afterTimes(z.body)), ids)
+					}
+					return z.raw
+				}))
+			case "mvex":
+				return makeBox("mvex", rewrite(y.body, func(z box) []byte {
+					if z.typ == "trex" {
+						return renumber(z, 4, ids)
+					}
+					return z.raw
+				}))
+			}
+			return y.raw
+		}))
+	}))
+}
+
+// Samples returns the frames of an object with chunks of a single track, as ParseChunk takes it.
+func (in *Init) Samples(object []byte) (samples []Sample, err error) {
+	left := uint64(len(object))
+	for rest := object; len(rest) > 0; {
+		x, err := firstBox(rest)
+		if err != nil {
+			return nil, err
+		}
+		if x.typ == "moof" {
+			frags, err := in.parseMoof(x.body)
+			if err != nil {
+				return nil, err
+			}
+			for i := range frags {
+				if samples, err = frags[i].appendSamples(samples, rest, &left); err != nil {
+					return nil, fmt.Errorf("track %d: %w", frags[i].track, err)
+				}
+			}
+		}
+		rest = rest[len(x.raw):]
+	}
+	return samples, nil
+}
+
 func parseTrak(trak []byte) (TrackInfo, error) {
 	var t TrackInfo
 	tkhd, mdhd, hdlr := find(trak, "tkhd"), find(trak, "mdia", "mdhd"), find(trak, "mdia", "hdlr")

@@ -16,30 +16,6 @@ type Sample struct {
 	Data       []byte
 }
 
-// Samples returns the frames of an object with chunks of a single track, as ParseChunk takes it.
-func (in *Init) Samples(object []byte) (samples []Sample, err error) {
-	left := uint64(len(object))
-	for rest := object; len(rest) > 0; {
-		x, err := firstBox(rest)
-		if err != nil {
-			return nil, err
-		}
-		if x.typ == "moof" {
-			frags, err := in.parseMoof(x.body)
-			if err != nil {
-				return nil, err
-			}
-			for i := range frags {
-				if samples, err = frags[i].appendSamples(samples, rest, &left); err != nil {
-					return nil, fmt.Errorf("track %d: %w", frags[i].track, err)
-				}
-			}
-		}
-		rest = rest[len(x.raw):]
-	}
-	return samples, nil
-}
-
 // appendSamples appends the frames of a fragment whose moof box is at the start of whole. left is as for gather.
 func (f *fragment) appendSamples(samples []Sample, whole []byte, left *uint64) ([]Sample, error) {
 	switch {

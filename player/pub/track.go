@@ -22,6 +22,19 @@ type object struct {
 	frame    *loc.Frame // what the properties say about a frame without a container; nil: nothing
 }
 
+// wireProperties returns the properties of the object on sessions of a version. It fails only for a configuration that
+// is longer than a property, which no decoder has.
+func (o *object) wireProperties(v moqt.Version) moqt.Properties {
+	if o.frame == nil {
+		return nil
+	}
+	p, err := o.frame.Properties(v)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
 // group is a group that has been published, or is being published. Its track's mutex guards it.
 type group struct {
 	id        uint64

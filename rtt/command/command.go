@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -25,6 +28,7 @@ import (
 	"sluice/internal/cli"
 	"sluice/internal/service"
 	"sluice/rtt"
+	"sluice/rtt/history"
 	"sluice/rtt/ipfix"
 	"sluice/rtt/metrics"
 	"sluice/rtt/networks"
@@ -284,6 +288,26 @@ func (f *rttFlags) output(env *cli.Environment) func() (io.WriteCloser, error) {
 	}
 }
 
+// distances returns the handler that tells how far networks are. Aggregates may not tell that: then it says so, because
+// an empty answer would mean that nothing was measured yet.
+func (f *rttFlags) distances(t *networks.Table) http.Handler {
+	switch {
+	case f.aggregate > 0 && f.groups != "":
+		return refused("--aggregate-groups: groups are no networks: leave it out to learn how far networks are")
+	case f.aggregate > 0 && f.cfg.AggregateReverse:
+		return refused("--aggregate-reverse: a prefix has the RTTs of those that it talks to: " +
+			"leave it out to learn how far networks are")
+	}
+	return t
+}
+
+// historyLimits reads the flags about --history.
+func (f *rttFlags) historyLimits() (l history.Limits, err error) {
+	l.Size = int64(min(f.historySize, math.MaxInt64))
+	l.Age, err = parseKeep("--history-age", f.historyAge)
+	return l, err
+}
+
 // hangups are the SIGHUPs that the process gets.
 type hangups chan os.Signal
 
@@ -308,3 +332,32 @@ func (h hangups) call(fn func()) (stop func()) {
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// refused answers each request with an error.
+func refused(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, text, http.StatusNotImplemented)
+	})
+}
+
+// parseKeep reads how long something is kept. 0, or nothing, is no limit.
+func parseKeep(flag, text string) (time.Duration, error) {
+	if text == "" || text == "0" {
+		return 0, nil
+	}
+	return parseAgo(flag, text)
+}
+
+// parseAgo reads a duration, also in days.
+func parseAgo(flag, text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n float64
+		n, err = strconv.ParseFloat(days, 64)
+		d = time.Duration(n * float64(24*time.Hour))
+	}
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s: %q: must be a time such as 90m, 12h or 7d", flag, text)
+	}
+	return d, nil
+}

@@ -91,26 +91,6 @@ func decodeNetworks(b []byte) (m networksMessage, err error) {
 	return m, nil
 }
 
-// near takes a node's list of networks.
-func (t *table) near(id string, n *networksMessage, now time.Time) {
-	m := t.members[id]
-	if m == nil || m.gone || n.Epoch != m.Epoch {
-		return
-	}
-	t.forgetNetworks(m)
-	if t.networks+len(n.Micros) > maxAllNetworks {
-		t.refused++
-		return
-	}
-	m.heard, m.near, m.nearAt = now, n.Micros, now
-	t.networks += len(m.near)
-}
-
-func (t *table) forgetNetworks(m *member) {
-	t.networks -= len(m.near)
-	m.near = nil
-}
-
 // ClientAt is where to send a client.
 type ClientAt struct {
 	Node string

@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/logs"
 	"sluice/moqt"
@@ -351,4 +355,68 @@ func (n *Node) handleOwnLocked(k kind, data []byte) error {
 			"url", b.Card.URL)
 	}
 	return err
+}
+
+// Describe implements prometheus.Collector.
+func (n *Node) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{nodesDesc, routesDesc, engineDesc, messagesDesc, feedRTTDesc, feedTracksDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (n *Node) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	n.mu.Lock()
+	alive, own, others := n.table.alive(), len(n.own.routes), 0
+	for _, m := range alive {
+		others += len(m.routes)
+	}
+	present, feeds := 0., n.cfg.Card().Feeds
+	if n.engine.Present() {
+		present = 1
+	}
+	n.mu.Unlock()
+	gauge(nodesDesc, float64(1+len(alive)))
+	gauge(routesDesc, float64(own), "this node")
+	gauge(routesDesc, float64(others), "other nodes")
+	gauge(engineDesc, present)
+	for _, f := range feeds {
+		gauge(feedRTTDesc, f.RTT.Seconds(), f.From)
+		gauge(feedTracksDesc, float64(f.Tracks), f.From)
+	}
+	s := n.Counts()
+	for what, v := range map[string]uint64{
+		"sent": s.Messages, "received": s.Received, "invalid": s.Invalid, "refused": s.Refused,
+		"dropped": s.Dropped, "asks": s.Asks, "snapshots": s.Snapshots,
+	} {
+		ch <- prometheus.MustNewConstMetric(messagesDesc, prometheus.CounterValue, float64(v), what)
+	}
+}
+
+// Status describes the cluster. The nodes are in the order of their names.
+func (n *Node) Status() Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	s := Status{Cluster: n.cfg.Cluster, Node: n.cfg.ID, Engine: n.engine.Present()}
+	s.Nodes = append(s.Nodes, nodeStatus(n.cfg.ID, n.own.Epoch, n.cfg.Card(), n.own.routes))
+	for _, m := range n.table.alive() {
+		ns := nodeStatus(m.id, m.Epoch, m.card, m.routes)
+		ns.Silent, ns.Pending = now.Sub(m.heard), m.isBehind()
+		s.Nodes = append(s.Nodes, ns)
+	}
+	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.ID, b.ID) })
+	return s
+}
+
+// Counts returns the counters of messages.
+func (n *Node) Counts() Counts {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.counts
+	s.Refused = n.table.refused
+	return s
 }

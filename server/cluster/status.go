@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -28,22 +27,6 @@ type NodeStatus struct {
 // maxListed is how many routes of a node a status lists.
 const maxListed = 1000
 
-// Status describes the cluster. The nodes are in the order of their names.
-func (n *Node) Status() Status {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	now := time.Now()
-	s := Status{Cluster: n.cfg.Cluster, Node: n.cfg.ID, Engine: n.engine.Present()}
-	s.Nodes = append(s.Nodes, nodeStatus(n.cfg.ID, n.own.Epoch, n.cfg.Card(), n.own.routes))
-	for _, m := range n.table.alive() {
-		ns := nodeStatus(m.id, m.Epoch, m.card, m.routes)
-		ns.Silent, ns.Pending = now.Sub(m.heard), m.isBehind()
-		s.Nodes = append(s.Nodes, ns)
-	}
-	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.ID, b.ID) })
-	return s
-}
-
 func nodeStatus[T any](id string, epoch uint64, c Card, routes map[string]T) NodeStatus {
 	names := make([]string, 0, len(routes))
 	for text := range routes {
@@ -54,13 +37,4 @@ func nodeStatus[T any](id string, epoch uint64, c Card, routes map[string]T) Nod
 	return NodeStatus{
 		ID: id, Card: c, Joined: time.Unix(0, int64(epoch)), Routes: names[:len(names)-more], More: more,
 	}
-}
-
-// Counts returns the counters of messages.
-func (n *Node) Counts() Counts {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	s := n.counts
-	s.Refused = n.table.refused
-	return s
 }

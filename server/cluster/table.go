@@ -288,3 +288,23 @@ func (t *table) alive() (list []*member) {
 	slices.SortFunc(list, func(a, b *member) int { return strings.Compare(a.id, b.id) })
 	return list
 }
+
+// near takes a node's list of networks.
+func (t *table) near(id string, n *networksMessage, now time.Time) {
+	m := t.members[id]
+	if m == nil || m.gone || n.Epoch != m.Epoch {
+		return
+	}
+	t.forgetNetworks(m)
+	if t.networks+len(n.Micros) > maxAllNetworks {
+		t.refused++
+		return
+	}
+	m.heard, m.near, m.nearAt = now, n.Micros, now
+	t.networks += len(m.near)
+}
+
+func (t *table) forgetNetworks(m *member) {
+	t.networks -= len(m.near)
+	m.near = nil
+}

@@ -47,7 +47,7 @@ func (m model) turnRules() []check.Rule[state] {
 			},
 			func(s *state) { begin(s, true) }),
 		rule("the turn looks for lost packets, and probes", "media/recovery.go: expire", at(judges), m.judge),
-		rule("the turn sends", "media/stream_send.go: send", at(sends), m.send),
+		rule("the turn sends", "media/stream.go: send", at(sends), m.send),
 	}
 }
 

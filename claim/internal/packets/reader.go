@@ -23,7 +23,7 @@ func (m model) readerRules() []check.Rule[state] {
 	ordered := m.keeps("the reader opens nothing while quic-go has a packet")
 	onlyNew := m.keeps("the reader opens no packet that has come before")
 	return []check.Rule[state]{
-		rule("the reader opens an ACK", "media/reader.go: readLocked",
+		rule("the reader opens an ACK", "media/sender.go: readLocked",
 			func(s *state) bool {
 				return s.reader.of != 0 && (s.quic.ack.of == 0 || !ordered) &&
 					(!s.reader.twice || s.twin == nobody || !onlyNew)
@@ -33,7 +33,7 @@ func (m model) readerRules() []check.Rule[state] {
 				s.reader = ack{}
 				m.handle(s, a, theReader)
 			}),
-		rule("the reader leaves an ACK to quic-go", "media/reader.go: leavesAcks",
+		rule("the reader leaves an ACK to quic-go", "media/sender.go: leavesAcks",
 			func(s *state) bool { return s.reader.of != 0 && s.quic.ack.of == 0 },
 			func(s *state) { s.quic.ack, s.reader = s.reader, ack{} }),
 	}

@@ -84,7 +84,7 @@ func (m model) sendRules() []check.Rule[state] {
 		mediaRule("the media sender looks where the log was severed", "media/content.go: bound",
 			func(_ *state, d *media) bool { return d.at == knowsEnd },
 			func(s *state, d *media) { d.at = knowsAll; second(s) }),
-		mediaRule("the media sender claims", "media/stream_send.go: sendNew",
+		mediaRule("the media sender claims", "media/stream.go: sendNew",
 			func(_ *state, d *media) bool { return d.at == knowsAll },
 			func(s *state, _ *media) {
 				if !s.sendNew() {

@@ -91,7 +91,7 @@ func (m model) relay() []check.Rule[state] {
 					noted(s)
 				}
 			}),
-		rule("user space looks for a stream that nobody has adopted", "fastpath/subscriber_linux.go: abandonUnadopted",
+		rule("user space looks for a stream that nobody has adopted", "fastpath/fastpath_linux.go: abandonUnadopted",
 			func(s state) bool { return s.relay.at == abandons && (s.removed == 0 || !awaitRuns) },
 			func(s *state) {
 				if s.relay.at = gone; s.downstream != none && !s.media.took && !s.left && abandon {

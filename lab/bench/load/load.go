@@ -13,6 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bluenviron/gortsplib/v5"
+	"golang.org/x/sync/errgroup"
+
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/video"
 	"sluice/moqt"
@@ -244,4 +247,92 @@ func (g *generator) audioName() moqt.FullTrackName {
 	name := g.name()
 	name.Name += audioSuffix
 	return name
+}
+
+// climb subscribes to all renditions of the video, among which the relay chooses. It begins with the best one.
+func (g *generator) climb(ctx context.Context, c *connection, r *receiver) error {
+	peer, err := c.Peer(ctx)
+	if err != nil {
+		return err
+	}
+	if !peer.Renditions || c.Version() < moqt.Draft18 {
+		return errCannotChoose
+	}
+	of := g.Mock.Ladder()
+	best := len(of) - 1
+	for rank := best; rank >= 0; rank-- {
+		p := moqt.Parameters{Rendition: &moqt.Rendition{Bitrate: uint64(of[rank].Rate)}}
+		from := moqt.FilterLargestObject
+		if rank != best {
+			p.Forward, from = new(false), moqt.FilterRelativeStart
+		}
+		if _, _, err := c.subscribe(ctx, g.renditionName(rank, best), from, p, rung{r, rank}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record publishes the video by RTSP between the commands Go and Stop.
+func (g *generator) record(ctx context.Context) error {
+	var r *recorder
+	err := g.retry(ctx, func(context.Context) (err error) {
+		r, err = newRecorder(g.rtspURL())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer r.client.Close()
+	if err := g.out.Encode(Event{Ready: true}); err != nil {
+		return err
+	}
+	rest := r.stayAlive(ctx)
+	_, err = g.await(ctx, Go)
+	rest()
+	if err != nil {
+		return err
+	}
+	done, err := g.feed(ctx, time.Now(), r.send)
+	if err != nil {
+		return err
+	}
+	done.Packets = r.packets
+	return g.published(ctx, done)
+}
+
+// rtspURL returns the URL of the broadcast.
+func (g *generator) rtspURL() string { return g.URL + "/" + g.Namespace }
+
+// play plays the broadcast in all sessions, and reports when each has received as many frames as the command Stop
+// names.
+func (g *generator) play(ctx context.Context) error {
+	receivers := make([]*receiver, g.Sessions)
+	clients := make([]*gortsplib.Client, g.Sessions)
+	defer func() {
+		for _, c := range clients {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	var group errgroup.Group
+	group.SetLimit(parallelSessions)
+	for i := range receivers {
+		receivers[i] = newReceiver(g.Mock, false)
+		group.Go(func() error {
+			return g.retry(ctx, func(context.Context) (err error) {
+				clients[i], err = playInto(newFrameReader(receivers[i]), g.rtspURL())
+				return err
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	g.receivers.Store(&receivers)
+	if err := g.out.Encode(Event{Ready: true}); err != nil {
+		return err
+	}
+	return g.report(ctx, receivers)
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -12,43 +11,9 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/pion/rtp"
 	"golang.org/x/net/ipv6"
-	"golang.org/x/sync/errgroup"
 
 	"sluice/lab/bench/video"
 )
-
-// play plays the broadcast in all sessions, and reports when each has received as many frames as the command Stop
-// names.
-func (g *generator) play(ctx context.Context) error {
-	receivers := make([]*receiver, g.Sessions)
-	clients := make([]*gortsplib.Client, g.Sessions)
-	defer func() {
-		for _, c := range clients {
-			if c != nil {
-				c.Close()
-			}
-		}
-	}()
-	var group errgroup.Group
-	group.SetLimit(parallelSessions)
-	for i := range receivers {
-		receivers[i] = newReceiver(g.Mock, false)
-		group.Go(func() error {
-			return g.retry(ctx, func(context.Context) (err error) {
-				clients[i], err = playInto(newFrameReader(receivers[i]), g.rtspURL())
-				return err
-			})
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	g.receivers.Store(&receivers)
-	if err := g.out.Encode(Event{Ready: true}); err != nil {
-		return err
-	}
-	return g.report(ctx, receivers)
-}
 
 // patience is how long a client waits for an answer. It is also how long it has a session without packets, as the
 // library sees none.

@@ -42,37 +42,6 @@ type recorder struct {
 	packets uint64
 }
 
-// record publishes the video by RTSP between the commands Go and Stop.
-func (g *generator) record(ctx context.Context) error {
-	var r *recorder
-	err := g.retry(ctx, func(context.Context) (err error) {
-		r, err = newRecorder(g.rtspURL())
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	defer r.client.Close()
-	if err := g.out.Encode(Event{Ready: true}); err != nil {
-		return err
-	}
-	rest := r.stayAlive(ctx)
-	_, err = g.await(ctx, Go)
-	rest()
-	if err != nil {
-		return err
-	}
-	done, err := g.feed(ctx, time.Now(), r.send)
-	if err != nil {
-		return err
-	}
-	done.Packets = r.packets
-	return g.published(ctx, done)
-}
-
-// rtspURL returns the URL of the broadcast.
-func (g *generator) rtspURL() string { return g.URL + "/" + g.Namespace }
-
 // newRecorder starts a session that records.
 func newRecorder(address string) (*recorder, error) {
 	u, err := url.Parse(address)

@@ -42,25 +42,3 @@ func Parse(data []byte) (Report, error) {
 	}
 	return r, r.Validate()
 }
-
-// Validate returns an error if the parts of the report contradict each other.
-func (r Report) Validate() error {
-	names := map[string]bool{}
-	for _, s := range r.Systems {
-		if s.Name == "" || names[s.Name] {
-			return fmt.Errorf("system %q: a name must be unique and not empty", s.Name)
-		}
-		names[s.Name] = true
-	}
-	seen := map[string]bool{}
-	for _, s := range r.Scenarios {
-		if s.Name == "" || seen[s.Name] {
-			return fmt.Errorf("scenario %q: a name must be unique and not empty", s.Name)
-		}
-		seen[s.Name] = true
-		if err := s.validate(names); err != nil {
-			return fmt.Errorf("scenario %q: %w", s.Name, err)
-		}
-	}
-	return nil
-}

@@ -1,8 +1,11 @@
 package result
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -211,6 +214,38 @@ func (r Report) Subject() string {
 	return r.Systems[0].Name
 }
 
+// WriteFile writes the report as a results file, with one line for each run.
+func (r Report) WriteFile(path string) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	b = within.ReplaceAll(b, []byte("$1"))
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// Validate returns an error if the parts of the report contradict each other.
+func (r Report) Validate() error {
+	names := map[string]bool{}
+	for _, s := range r.Systems {
+		if s.Name == "" || names[s.Name] {
+			return fmt.Errorf("system %q: a name must be unique and not empty", s.Name)
+		}
+		names[s.Name] = true
+	}
+	seen := map[string]bool{}
+	for _, s := range r.Scenarios {
+		if s.Name == "" || seen[s.Name] {
+			return fmt.Errorf("scenario %q: a name must be unique and not empty", s.Name)
+		}
+		seen[s.Name] = true
+		if err := s.validate(names); err != nil {
+			return fmt.Errorf("scenario %q: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
 // NotRun is Summary.Unusable of a system in a scenario that it takes no part in.
 const NotRun = "not run"
 
@@ -278,3 +313,6 @@ func (s Scenario) validate(systems map[string]bool) error {
 	}
 	return nil
 }
+
+// within matches line breaks inside of a run, which is four levels deep. Strings have none.
+var within = regexp.MustCompile(`\n(?: {5,}| {4}([\]}]))`)
