@@ -18,7 +18,6 @@ type lateRig struct {
 	*rig
 	subscriber, publisher *conn
 	track                 *ForwardedTrack
-	abandoned             []*claim.StreamState
 }
 
 // The stream of the publisher, and where its log begins.
@@ -27,12 +26,7 @@ const lateStream, lateStart = 3, 4
 func newLateRig(t *testing.T) *lateRig {
 	r := &lateRig{rig: newRig(t, lab.Topology{Subscribers: 1}, false)}
 	stopReclaimer(t, r.fast)
-	connect := func() *conn {
-		c := r.fast.Connect(r.fast.NewConn(), func(st *claim.StreamState) { r.abandoned = append(r.abandoned, st) })
-		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
-		return c.(*conn)
-	}
-	r.subscriber, r.publisher, r.track = connect(), connect(), r.fast.NewTrack()
+	r.subscriber, r.publisher, r.track = r.connect(), r.connect(), r.fast.NewTrack()
 	t.Cleanup(r.track.Close)
 	r.track.Forward(r.publisher, 7, 128, []Subscriber{{Conn: r.subscriber, Alias: 1}})
 	return r

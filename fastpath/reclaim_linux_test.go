@@ -39,12 +39,7 @@ func TestReclaimerRests(t *testing.T) {
 func TestEndedConnectionsLeaveTracks(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	k := r.kernel
-	connect := func() *conn {
-		c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}).(*conn)
-		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
-		return c
-	}
-	publisher, leaves, stays := connect(), connect(), connect()
+	publisher, leaves, stays := r.connect(), r.connect(), r.connect()
 	track := r.fast.NewTrack()
 	forward := func() {
 		track.Forward(publisher, 7, 128, []Subscriber{{Conn: leaves, Alias: 1}, {Conn: stays, Alias: 2}})
@@ -80,14 +75,8 @@ func TestEndedConnectionsLeaveTracks(t *testing.T) {
 // That does not touch the other one's stream with the same id.
 func TestEndedConnectionsLeaveStreams(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
-	abandoned := 0
-	connect := func() *conn {
-		c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) { abandoned++ }).(*conn)
-		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
-		return c
-	}
 	const stream = 3
-	subscriber, first := connect(), connect()
+	subscriber, first := r.connect(), r.connect()
 	track := r.fast.NewTrack()
 	defer track.Close()
 	forward := func(from *conn) { track.Forward(from, 7, 128, []Subscriber{{Conn: subscriber, Alias: 1}}) }
@@ -95,9 +84,9 @@ func TestEndedConnectionsLeaveStreams(t *testing.T) {
 	end := track.Receive(first, stream, moqt.SubgroupHeader{}, 128, 4)
 	first.Close()
 	<-awaitReady(t, r.fast, first.index)
-	second := connect()
+	second := r.connect()
 	for second.index != first.index {
-		second = connect()
+		second = r.connect()
 	}
 	forward(second)
 	key := bpf.DownstreamKey{StreamId: stream, Publisher: second.index, Subscriber: subscriber.index}
@@ -105,7 +94,7 @@ func TestEndedConnectionsLeaveStreams(t *testing.T) {
 	require.NoError(t, err)
 	r.fast.streams[slot].Phase.Store(claim.StreamOpen)
 	end()
-	require.Zero(t, abandoned)
+	require.Empty(t, r.abandoned)
 	state, adopted := subscriber.OpenStream(&claim.PublisherStream{Conn: first, StreamID: stream})
 	require.Nil(t, state)
 	require.False(t, adopted)
@@ -117,13 +106,8 @@ func TestEndedConnectionsLeaveStreams(t *testing.T) {
 // stream with the same id. The kernel claims bytes of the other one's stream only for that.
 func TestStreamsOutliveTheirPublisher(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
-	connect := func() *conn {
-		c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}).(*conn)
-		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
-		return c
-	}
 	const stream = 3
-	subscriber, first := connect(), connect()
+	subscriber, first := r.connect(), r.connect()
 	key := bpf.DownstreamKey{StreamId: stream, Publisher: first.index, Subscriber: subscriber.index}
 	open := func(publisher *conn) *claim.StreamState { // as the kernel does
 		slot, err := r.fast.newStream(key)
@@ -136,9 +120,9 @@ func TestStreamsOutliveTheirPublisher(t *testing.T) {
 	former := open(first)
 	first.Close()
 	<-awaitReady(t, r.fast, first.index)
-	second := connect()
+	second := r.connect()
 	for second.index != first.index {
-		second = connect()
+		second = r.connect()
 	}
 	latter := open(second)
 	require.NotSame(t, former, latter)
@@ -146,6 +130,32 @@ func TestStreamsOutliveTheirPublisher(t *testing.T) {
 	var slot uint32
 	require.NoError(t, r.fast.kernel.tables.Downstreams.Lookup(key, &slot))
 	require.Same(t, latter, &r.fast.streams[slot])
+	subscriber.Close()
+	<-awaitReady(t, r.fast, subscriber.index)
+}
+
+// TestOpenedBehindTheSweep has the media sender open a stream of a publisher whose index is free already: it had asked
+// whether the publisher is there before. A publisher that gets the index does not find the stream, and keeps its own.
+func TestOpenedBehindTheSweep(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	subscriber, publisher := r.connect(), r.connect()
+	publisher.Close()
+	<-awaitReady(t, r.fast, publisher.index)
+	key := bpf.DownstreamKey{StreamId: 3, Publisher: publisher.index, Subscriber: subscriber.index}
+	state, adopted := subscriber.openStream(publisher, key, 0)
+	require.NotNil(t, state)
+	require.False(t, adopted)
+	slot, err := r.fast.newStream(key) // as the kernel does for the other publisher
+	require.NoError(t, err)
+	another := &r.fast.streams[slot]
+	require.NotSame(t, state, another)
+	another.Phase.Store(claim.StreamOpen)
+	refused, _ := subscriber.openStream(publisher, key, 0)
+	require.Nil(t, refused)
+	slot, found, err := subscriber.takeStream(key)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Same(t, another, &r.fast.streams[slot])
 	subscriber.Close()
 	<-awaitReady(t, r.fast, subscriber.index)
 }

@@ -24,6 +24,7 @@ import (
 	"sluice/fastpath/bpf/bpftest"
 	"sluice/lab"
 	"sluice/lab/labtest"
+	"sluice/moqt"
 )
 
 const relayPort = 4443
@@ -145,11 +146,19 @@ type rig struct {
 	relay       *net.UDPConn
 	subscribers []*subscriber
 	nextPN      uint64
+	abandoned   []*claim.StreamState
 }
 
 func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
 	t.Helper()
 	return newRigFor(t, topology, v6, Settings{})
+}
+
+// connect returns a connection with a session.
+func (r *rig) connect() *conn {
+	c := r.fast.Connect(r.fast.NewConn(), func(st *claim.StreamState) { r.abandoned = append(r.abandoned, st) })
+	c.SetSession(claim.Session{Layout: moqt.DataLayout1})
+	return c.(*conn)
 }
 
 func newRigFor(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rig {

@@ -102,12 +102,19 @@ func (s *subscribing) OpenStream(from *claim.PublisherStream) (state *claim.Stre
 	defer s.conn.fast.exit()
 	defer publisher.signal()
 	key := bpf.DownstreamKey{StreamId: uint64(from.StreamID), Publisher: publisher.index, Subscriber: s.conn.index}
+	return s.openStream(publisher, key, from.Start)
+}
+
+// openStream is OpenStream for a publisher that was there just now.
+func (s *subscribing) openStream(
+	publisher *conn, key bpf.DownstreamKey, start int64,
+) (state *claim.StreamState, adopted bool) {
 	for range maxAttempts {
 		slot, found, err := s.takeStream(key)
 		if errors.Is(err, ebpf.ErrKeyExist) {
 			continue // the kernel was faster
 		}
-		if err != nil {
+		if err != nil || !publisher.wasServed() && !s.hide(key, found) {
 			return nil, false
 		}
 		state := &s.conn.fast.streams[slot]
@@ -115,7 +122,7 @@ func (s *subscribing) OpenStream(from *claim.PublisherStream) (state *claim.Stre
 			return state, false
 		}
 		if !s.awaitOpened(state) {
-			return s.refuse(slot, from.Start)
+			return s.refuse(slot, start)
 		}
 		if state.ID.Load() == claim.NoStream {
 			state.Phase.Store(opening)
@@ -258,6 +265,23 @@ func (s *subscribing) orphan(key bpf.DownstreamKey) {
 		lone := bpf.DownstreamKey{StreamId: uint64(slot), Publisher: nobody, Subscriber: s.conn.index}
 		s.slots[lone], s.keys[slot] = slot, lone
 	}
+}
+
+// hide hides a stream that was taken when the publisher had ended: the sweep has not seen it, and another publisher may
+// have the index. It reports false if the stream is one that the kernel has opened for the other publisher.
+func (s *subscribing) hide(key bpf.DownstreamKey, found bool) bool {
+	if !found {
+		s.orphan(key)
+		return true
+	}
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	slot, held := s.slots[key]
+	if held { // else the sweep has hidden it
+		delete(s.slots, key)
+		delete(s.keys, slot)
+	}
+	return !held
 }
 
 // abandonLate abandons a stream when the kernel has opened it. The slots of an ended connection are free.
