@@ -11,27 +11,33 @@ import (
 	"sluice/claim/claimtest"
 )
 
+// A sender that loses a race has another try.
 func TestInterleavedClaims(t *testing.T) {
-	for name, limit := range map[string]uint64{"ample credit": 1000, "credit for a part": 7, "no credit": 0} {
+	for name, c := range map[string]struct {
+		credit uint64
+		fin    bool
+	}{
+		"ample credit": {1000, false}, "credit for a part": {7, false}, "no credit": {0, false}, "FIN": {1000, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			explored := claimtest.Explore(t, func() *claimtest.Scenario {
 				sc := claimtest.NewScenario(8)
-				sc.Conn.DataLimit.Store(limit)
+				sc.Conn.DataLimit.Store(c.credit)
 				for range 2 {
 					sc.Actors = append(sc.Actors, func() {
-						sc.Send(10, 5, false)
+						sc.Send(10, 5, c.fin)
 						claimtest.Forget("second")
-						sc.Send(10, 5, false)
+						sc.Send(10, 5, c.fin)
 					})
 				}
 				sc.Check = func() {
 					next, closed := sc.Stream.Cursor()
-					require.False(t, closed)
-					require.LessOrEqual(t, uint64(next), limit)
-					if limit >= 10 {
-						require.Equal(t, int64(10), next) // a sender that loses a race has another try
+					require.Equal(t, c.fin, closed)
+					require.LessOrEqual(t, uint64(next), c.credit)
+					if c.credit >= 10 {
+						require.Equal(t, int64(10), next)
 					}
-					sc.Claimed(t, next)
+					require.Equal(t, c.fin, sc.Claimed(t, next) == 1, "FIN")
 				}
 				return sc
 			})
@@ -39,27 +45,6 @@ func TestInterleavedClaims(t *testing.T) {
 			require.Greater(t, explored.States, 50)
 		})
 	}
-}
-
-func TestInterleavedFIN(t *testing.T) {
-	explored := claimtest.Explore(t, func() *claimtest.Scenario {
-		sc := claimtest.NewScenario(8)
-		for range 2 {
-			sc.Actors = append(sc.Actors, func() {
-				sc.Send(6, 3, true)
-				claimtest.Forget("second")
-				sc.Send(6, 3, true)
-			})
-		}
-		sc.Check = func() {
-			next, closed := sc.Stream.Cursor()
-			require.True(t, closed)
-			require.Equal(t, int64(6), next)
-			require.Equal(t, 1, sc.Claimed(t, 6), "FINs")
-		}
-		return sc
-	})
-	t.Logf("%+v", explored)
 }
 
 func TestInterleavedReset(t *testing.T) {

@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -20,6 +22,17 @@ type Rule[S comparable] struct {
 	Code string      // where the code does it, as "file: name"; "": the world around the code does it
 	Fair bool        // if the step stays possible, it is made at last
 	Next func(S) []S // the states that may follow; none: the step is not possible
+}
+
+// Step is a rule that leads to one state. With code "" it is a step of the world, which may not come.
+func Step[S comparable](name, code string, possible func(s *S) bool, change func(s *S)) Rule[S] {
+	return Rule[S]{Name: name, Code: code, Fair: code != "", Next: func(s S) []S {
+		if !possible(&s) {
+			return nil
+		}
+		change(&s)
+		return []S{s}
+	}}
 }
 
 // Result is the findings of a check.
@@ -79,6 +92,21 @@ func (m Model[S]) Check() Result {
 		r.Wrong, r.Trace = g.findStuck()
 	}
 	return r
+}
+
+// Missing returns the codes of rules whose files, below a directory, do not have the name.
+func (m Model[S]) Missing(dir string) (codes []string) {
+	for _, r := range m.Rules {
+		if r.Code == "" {
+			continue
+		}
+		file, name, _ := strings.Cut(r.Code, ": ")
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || !strings.Contains(string(text), name+"(") {
+			codes = append(codes, r.Code)
+		}
+	}
+	return codes
 }
 
 // mayRest reports whether no fair rule leads on from a state.

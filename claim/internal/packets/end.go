@@ -19,11 +19,11 @@ const (
 
 func (m model) end() []check.Rule[state] {
 	return []check.Rule[state]{
-		rule("the connection ends", "", func(s *state) bool { return s.end.at == lives }, m.leave),
-		rule("runs have ended", "fastpath/workers_linux.go: awaitUnused",
+		check.Step("the connection ends", "", func(s *state) bool { return s.end.at == lives }, m.leave),
+		check.Step("runs have ended", "fastpath/workers_linux.go: awaitUnused",
 			func(s *state) bool { return s.end.at == ended && !s.end.awaitsKernel },
 			func(s *state) { s.end.at = unused }),
-		rule("the reclaimer gives the index to another connection", "fastpath/reclaim_linux.go: reclaim",
+		check.Step("the reclaimer gives the index to another connection", "fastpath/reclaim_linux.go: reclaim",
 			func(s *state) bool { return s.end.at == unused },
 			func(s *state) { s.end.at = given }),
 	}

@@ -45,7 +45,7 @@ func (m model) sendRules() []check.Rule[state] {
 				return []state{claimed, aborted}
 			},
 		},
-		rule("the forwarder seals and sends", "fastpath/bpf/fanout/stream.h: build_copy",
+		check.Step("the forwarder seals and sends", "fastpath/bpf/fanout/stream.h: build_copy",
 			func(s *state) bool { return s.kernel.at == recorded },
 			func(s *state) { s.kernel.send(s); m.goesUp(s) }),
 	}
@@ -53,7 +53,7 @@ func (m model) sendRules() []check.Rule[state] {
 
 // takeNumber is how a run takes a number, with the key generation.
 func (m model) takeNumber() []check.Rule[state] {
-	begin := rule("the forwarder gets a publisher's packet", "",
+	begin := check.Step("the forwarder gets a publisher's packet", "",
 		func(s *state) bool { return s.kernel.at == idle && s.kernel.up < chunks && s.end.at == lives },
 		func(s *state) {
 			s.kernel.at = begun
@@ -69,7 +69,7 @@ func (m model) takeNumber() []check.Rule[state] {
 				s.media.wake = true
 			}
 		})
-	take := rule("the forwarder takes a number", "fastpath/bpf/shared/claim.h: begin_packet",
+	take := check.Step("the forwarder takes a number", "fastpath/bpf/shared/claim.h: begin_packet",
 		func(s *state) bool { return s.kernel.at == begun && s.next < numbers },
 		func(s *state) {
 			if s.end.at == given {

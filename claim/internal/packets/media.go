@@ -39,15 +39,15 @@ func (m model) turnRules() []check.Rule[state] {
 	}
 	sleeping := at(sleeps)
 	return []check.Rule[state]{
-		rule("a turn begins", "media/shard.go: take",
+		check.Step("a turn begins", "media/shard.go: take",
 			func(s *state) bool { return sleeping(s) && s.media.wake }, func(s *state) { begin(s, false) }),
-		rule("the alarm goes", "media/recovery.go: expire",
+		check.Step("the alarm goes", "media/recovery.go: expire",
 			func(s *state) bool {
 				return sleeping(s) && s.media.alarm && !s.media.wake && s.isQuiet() && s.kernel.at == idle
 			},
 			func(s *state) { begin(s, true) }),
-		rule("the turn looks for lost packets, and probes", "media/recovery.go: expire", at(judges), m.judge),
-		rule("the turn sends", "media/stream.go: send", at(sends), m.send),
+		check.Step("the turn looks for lost packets, and probes", "media/recovery.go: expire", at(judges), m.judge),
+		check.Step("the turn sends", "media/stream.go: send", at(sends), m.send),
 	}
 }
 
@@ -58,10 +58,10 @@ func (m model) keyRules() []check.Rule[state] {
 		first, second = second, first
 	}
 	return []check.Rule[state]{
-		rule("the forwarder gets new keys", "",
+		check.Step("the forwarder gets new keys", "",
 			func(s *state) bool { return s.media.updating == 0 && s.cursor > 0 && s.end.at == lives },
 			func(s *state) { s.media.updating = 1; first(s) }),
-		rule("numbers ask for the new keys", "media/keys.go: install",
+		check.Step("numbers ask for the new keys", "media/keys.go: install",
 			func(s *state) bool { return s.media.updating == 1 },
 			func(s *state) { s.media.updating = 2; second(s) }),
 	}

@@ -19,7 +19,7 @@ func (m model) network() []check.Rule[state] {
 
 // happens is a step of the network that comes at last, or with fair false may come.
 func happens(name string, fair bool, possible func(s *state) bool, change func(s *state)) check.Rule[state] {
-	r := rule(name, "", func(s *state) bool { return s.end.at == lives && possible(s) }, change)
+	r := check.Step(name, "", func(s *state) bool { return s.end.at == lives && possible(s) }, change)
 	r.Fair = fair
 	return r
 }

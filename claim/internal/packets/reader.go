@@ -23,7 +23,7 @@ func (m model) readerRules() []check.Rule[state] {
 	ordered := m.keeps("the reader opens nothing while quic-go has a packet")
 	onlyNew := m.keeps("the reader opens no packet that has come before")
 	return []check.Rule[state]{
-		rule("the reader opens an ACK", "media/sender.go: readLocked",
+		check.Step("the reader opens an ACK", "media/sender.go: readLocked",
 			func(s *state) bool {
 				return s.reader.of != 0 && (s.quic.ack.of == 0 || !ordered) &&
 					(!s.reader.twice || s.twin == nobody || !onlyNew)
@@ -33,7 +33,7 @@ func (m model) readerRules() []check.Rule[state] {
 				s.reader = ack{}
 				m.handle(s, a, theReader)
 			}),
-		rule("the reader leaves an ACK to quic-go", "media/sender.go: leavesAcks",
+		check.Step("the reader leaves an ACK to quic-go", "media/sender.go: leavesAcks",
 			func(s *state) bool { return s.reader.of != 0 && s.quic.ack.of == 0 },
 			func(s *state) { s.quic.ack, s.reader = s.reader, ack{} }),
 	}
@@ -48,14 +48,14 @@ type quic struct {
 func (m model) quicRules() []check.Rule[state] {
 	tells := m.keeps("quic-go is told what the reader has opened before it opens a packet")
 	return []check.Rule[state]{
-		rule("quic-go is told what the reader has opened", "media/hooks.go: ReceivedElsewhere",
+		check.Step("quic-go is told what the reader has opened", "media/hooks.go: ReceivedElsewhere",
 			func(s *state) bool { return s.quic.ack.of != 0 && !s.quic.told },
 			func(s *state) {
 				if s.quic.told = true; tells && s.twin == theReader {
 					s.twin = quicGo
 				}
 			}),
-		rule("quic-go handles the ACK, or drops it", "media/hooks.go: Acked",
+		check.Step("quic-go handles the ACK, or drops it", "media/hooks.go: Acked",
 			func(s *state) bool { return s.quic.told },
 			func(s *state) {
 				a := s.quic.ack

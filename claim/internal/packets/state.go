@@ -116,14 +116,3 @@ func owes(s state) string {
 type model struct{ without string }
 
 func (m model) keeps(rule string) bool { return m.without != rule }
-
-// rule is a step of the code, or with code "" of the world around it.
-func rule(name, code string, possible func(s *state) bool, change func(s *state)) check.Rule[state] {
-	return check.Rule[state]{Name: name, Code: code, Fair: code != "", Next: func(s state) []state {
-		if !possible(&s) {
-			return nil
-		}
-		change(&s)
-		return []state{s}
-	}}
-}
