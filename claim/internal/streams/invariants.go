@@ -8,8 +8,11 @@ func wrong(s state) string {
 	if s.broken != kept {
 		return invariants[s.broken]
 	}
+	if at := s.feeds[b].downstream; s.feeds[b].conn == swept && at != none && s.slots[at].phase == open {
+		return "I10: a publisher with the index of B finds B's stream"
+	}
 	for offset := range int8(size) {
-		held, sent := s.holds(offset), s.sent[offset]
+		held, sent := s.relay.held[offset], s.sent[offset]
 		if held != nobody && sent != nobody && sent != held && !s.stopsBefore(offset) {
 			return "I7: a byte was claimed that the log does not have"
 		}
@@ -25,16 +28,17 @@ func wrong(s state) string {
 func (s *state) stopsBefore(offset int8) bool {
 	d := &s.media
 	told := d.at >= serves && !d.shared()
-	return offset >= s.relay.severed && (!told || d.until <= offset || d.reset)
+	at := s.severed()
+	return at != none && offset >= at && (!told || d.until <= offset || d.reset)
 }
 
-// owes returns what must not stay so when A's stream has ended.
+// owes returns what must not stay so when the publishers' streams have ended, or B's has not come.
 func owes(s state) string {
-	if s.relay.at != gone {
+	if s.feeds[a].at != gone || s.feeds[b].at != gone && s.feeds[b].at != waits {
 		return ""
 	}
 	for _, st := range s.slots {
-		if st.hasID && !s.left {
+		if st.hasID && s.conn == there {
 			return "I12: a stream stays open"
 		}
 	}

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"slices"
 
 	"sluice/claim/internal/check"
 )
@@ -10,19 +11,18 @@ import (
 type place uint8
 
 const (
-	idle   place = iota
-	looks        // whether the stream has ended
-	finds        // its subgroup, and the list of subscribers
-	begins       // first is known
-	asks         // the map downstreams
-	opens        // publishes a slot
+	idle  place = iota
+	finds       // its subgroup, and the list of subscribers
+	asks        // the map downstreams
+	opens       // publishes a slot
 	claims
 	settles // the phase, after it has opened the stream
 )
 
-// run is one run of the program, for a frame of A's stream.
+// run is one run of the program, for a frame of a publisher's stream.
 type run struct {
 	at     place
+	of     int8 // publisher
 	frame  int8
 	first  bool // the stream may be opened
 	stale  bool // the list named another source
@@ -31,7 +31,10 @@ type run struct {
 	slot   int8
 }
 
-func (m model) kernel() (rules []check.Rule[state]) {
+// forwarder has the rules of the runs.
+type forwarder struct{ model }
+
+func (m forwarder) rules() (rules []check.Rule[state]) {
 	for i := range cpus {
 		rules = append(rules, m.lookRules(i)...)
 		rules = append(rules, m.claimRules(i)...)
@@ -61,32 +64,35 @@ func stepOf(i int, name, code string, from place, change func(s *state, r *run))
 }
 
 // lookRules lead up to the place where a run knows whether it has to open the stream.
-func (m model) lookRules(i int) []check.Rule[state] {
-	const subgroup, stream = "fastpath/bpf/application/subgroup.h: ", "fastpath/bpf/fanout/stream.h: "
-	anySource := !m.keeps("only the source that the list names is forwarded")
+func (m forwarder) lookRules(i int) []check.Rule[state] {
+	anyStream := !m.keeps("a run finds streams of its own publisher")
 	return []check.Rule[state]{
 		ruleOf(i, "begins with a frame", "", idle, func(s state, _ run) (next []state) {
 			for f := range int8(size) {
-				if n := s; s.arrives(i, f) {
-					n.runs[i] = run{at: looks, frame: f}
+				of, ok := m.arrives(&s, i, f)
+				if !ok {
+					continue
+				}
+				n := s
+				n.runs[i] = run{at: finds, of: of, frame: f}
+				if m.world == Opening {
 					next = append(next, n)
+				} else {
+					next = append(next, m.find(n, i)...)
 				}
 			}
 			return next
 		}),
-		stepOf(i, "looks whether the stream has ended", subgroup+"find_subgroup", looks,
-			func(s *state, r *run) { r.goOn(s, finds, !s.ended) }),
-		stepOf(i, "finds or registers the subgroup", subgroup+"find_subgroup", finds, func(s *state, r *run) {
-			if !s.subgroup && r.frame == 0 {
-				s.subgroup, s.begun = true, false
+		ruleOf(i, "finds or registers the subgroup", "fastpath/bpf/application/subgroup.h: find_subgroup", finds,
+			func(s state, _ run) []state { return m.find(s, i) }),
+		stepOf(i, "asks for the stream", "fastpath/bpf/fanout/stream.h: find_stream", asks, func(s *state, r *run) {
+			f := &s.feeds[r.of]
+			f.begun = f.begun || r.first
+			if r.slot = f.downstream; r.slot == none && anyStream {
+				r.slot = s.feeds[1-r.of].downstream
 			}
-			r.first, r.stale = r.frame == 0 && !s.begun, !s.listed
-			r.goOn(s, asks, s.subgroup && (s.listed || anySource))
-		}),
-		stepOf(i, "asks for the stream", stream+"find_stream", asks, func(s *state, r *run) {
-			s.begun = s.begun || r.first
-			switch r.slot = s.downstream; {
-			case s.left: // there is no path
+			switch {
+			case s.conn != there: // there is no path
 				r.goOn(s, idle, false)
 			case r.slot == none:
 				r.goOn(s, opens, r.first)
@@ -97,17 +103,41 @@ func (m model) lookRules(i int) []check.Rule[state] {
 	}
 }
 
+// find finds or registers the subgroup of a run's frame. Then the run sees whether the list names its publisher: in the
+// world of [Switching] it may or may not. The forwarder does not open B's stream, as another publisher has brought the
+// group.
+func (m forwarder) find(s state, cpu int) (next []state) {
+	r := &s.runs[cpu]
+	f := &s.feeds[r.of]
+	if !f.subgroup && r.frame == 0 {
+		f.subgroup = true
+		f.begun = r.of == b && m.keeps("what another publisher has brought is not opened")
+	}
+	r.first = r.frame == 0 && !f.begun
+	anySource := !m.keeps("only the source that the list names is forwarded")
+	for _, stale := range []bool{false, true} {
+		if m.world == Switching || stale != s.listed {
+			n := s
+			n.runs[cpu].stale = stale
+			n.runs[cpu].goOn(&n, asks, f.subgroup && (!stale || anySource))
+			next = append(next, n)
+		}
+	}
+	return next
+}
+
 // claimRules open the stream if that is due, and claim.
-func (m model) claimRules(i int) []check.Rule[state] {
+func (m forwarder) claimRules(i int) []check.Rule[state] {
 	const stream = "fastpath/bpf/fanout/stream.h: "
 	firstWins := m.keeps("whoever publishes the slot first opens the stream")
 	return []check.Rule[state]{
 		stepOf(i, "publishes a slot", stream+"open_stream", opens, func(s *state, r *run) {
 			at := s.freeSlot()
-			r.goOn(s, claims, at != none && (s.downstream == none || !firstWins))
+			f := &s.feeds[r.of]
+			r.goOn(s, claims, at != none && (f.downstream == none || !firstWins))
 			if r.at == claims {
-				s.slots[at] = slot{phase: opening}
-				s.downstream, r.slot, r.opened = at, at, true
+				s.slots[at] = slot{phase: opening, next: s.offset(r), delta: -s.offset(r)}
+				f.downstream, r.slot, r.opened = at, at, true
 			}
 		}),
 		ruleOf(i, "claims", "fastpath/bpf/shared/claim.h: claim_bytes", claims, func(s state, r run) []state {
@@ -132,25 +162,35 @@ func (m model) claimRules(i int) []check.Rule[state] {
 	}
 }
 
-// arrives reports whether a frame may come to a processor. The first one gets the frames in order, and the second one
-// gets the first frame again.
-func (s *state) arrives(cpu int, frame int8) bool {
-	switch {
-	case s.relay.at == gone:
-		return false
-	case cpu == 0:
-		return frame == s.relay.came
+// arrives reports whether a frame may come to a processor, and whose it is. In the world of [Opening], one processor
+// gets A's frames in order, and the other one gets the first frame again. In the world of [Switching], each has a
+// publisher, and each of B's frames may come again.
+func (m forwarder) arrives(s *state, cpu int, frame int8) (of int8, ok bool) {
+	if m.world == Switching {
+		of = int8(cpu)
 	}
-	return frame == 0 && (s.relay.came > 0 || s.runs[0].at != idle)
+	f := &s.feeds[of]
+	switch {
+	case f.at == gone, f.conn != there, f.ended && m.keeps("a stream that has ended is not forwarded"):
+		return of, false
+	case of == b:
+		return of, frame == f.came || frame == f.came-1
+	case cpu == 0:
+		return of, frame == f.came
+	}
+	return of, frame == 0 && (f.came > 0 || s.runs[0].at != idle)
 }
+
+// offset returns where a run's frame begins in the publisher's stream.
+func (s *state) offset(r *run) int8 { return r.frame + r.of*s.shift }
 
 // goOn goes on, or ends the run: then the packet goes up to user space.
 func (r *run) goOn(s *state, to place, on bool) {
-	frame := r.frame
+	frame, f := r.frame, &s.feeds[r.of]
 	if r.at = to; !on {
 		*r = run{}
-		if !s.left {
-			s.relay.came = max(s.relay.came, frame+1)
+		if f.at < opened {
+			f.came = max(f.came, frame+1)
 		}
 		s.ranToEnd()
 	}
@@ -162,41 +202,46 @@ func (s *state) ranToEnd() {
 	for i := range s.awaited {
 		s.awaited[i] &= running
 	}
-	s.removed &= running
+	for i := range s.feeds {
+		s.feeds[i].removed &= running
+		s.feeds[i].leaving &= running
+	}
 	s.leaving &= running
 }
 
 // claim claims the run's byte, if it comes next. When the connection has ended, there are no packet numbers; but the
 // run may have taken one before, and go on to the cursor.
-func (m model) claim(s *state, r *run) {
+func (m forwarder) claim(s *state, r *run) {
 	st := &s.slots[r.slot]
 	if st.phase == free {
 		s.broken = reused
 		return
 	}
-	if s.left || st.ended || st.next != r.frame && m.keeps("a claim is a compare-and-swap") {
+	if s.conn != there || st.ended || st.next != s.offset(r) && m.keeps("a claim is a compare-and-swap") {
 		r.claimed(s, false)
 		return
 	}
-	st.next = r.frame
-	if r.stale || s.usedB() {
+	st.next = s.offset(r)
+	switch {
+	case st.cursor() != r.frame:
+		s.broken = misplaced
+		return
+	case r.stale || s.goesOnAfter(ofPublisher(r.of)):
 		s.broken = ofAnother
+	case r.of == b && (s.relay.from == none || r.frame < s.relay.from):
+		s.broken = early
 	}
 	if r.opened {
 		s.headers++
 	}
-	s.take(r.slot, fromA)
+	s.take(r.slot, ofPublisher(r.of))
 	st.ended = r.frame == size-1 // FIN
 	r.claimed(s, true)
 }
 
-func (s *state) usedB() bool {
-	for _, o := range s.sent {
-		if o == fromB {
-			return true
-		}
-	}
-	return false
+// goesOnAfter reports whether bytes were claimed that come after those of an origin.
+func (s *state) goesOnAfter(o origin) bool {
+	return slices.ContainsFunc(s.sent[:], func(sent origin) bool { return sent > o })
 }
 
 // claimed goes on after a claim.
