@@ -274,18 +274,16 @@ func (s *renditionSet) look(now time.Time) {
 	}
 }
 
-// change ends the present rendition before a group and begins the next one with it, as soon as that is flowing.
+// change ends the present rendition before a group and begins the next one with it, as soon as that is flowing. What has
+// come of the next one may be a part of an object, which does not tell its group: so there is time to come to the
+// present one's.
 func (s *renditionSet) change(now time.Time) {
 	group, any := s.next.position()
 	flows := any && s.next.isFlowing(s.received)
 	present := s.playing.largestGroup()
 	aligned := group <= present+groupsApart && present <= group+groupsApart
 	switch {
-	case flows && !aligned || !flows && now.Sub(s.asked) > flowTimeout:
-		s.chooser.Refused(now, flows)
-		s.next.setResumes(false)
-		s.next = nil
-	case flows:
+	case flows && aligned:
 		first := max(group, present) + 1
 		if s.boundary.isNear(now) {
 			first++
@@ -295,6 +293,10 @@ func (s *renditionSet) change(now time.Time) {
 		s.playing, s.next = s.next, nil
 		s.due = s.chooser.Reason()
 		s.begin(first)
+	case now.Sub(s.asked) > flowTimeout:
+		s.chooser.Refused(now, flows)
+		s.next.setResumes(false)
+		s.next = nil
 	}
 }
 

@@ -24,7 +24,8 @@ type ladder struct {
 	of map[string]*session.Publication
 	at moqt.Location
 
-	unfinished string // the streams of this rendition do not end
+	unfinished string        // the streams of this rendition do not end
+	torn       time.Duration // for so long nothing comes behind the first byte of a stream
 }
 
 func (c *client) serveLadder() *ladder {
@@ -56,12 +57,14 @@ func (l *ladder) run(groups int) {
 	for range groups {
 		streams := map[string]*subgroupStream{}
 		for object := range uint64(10) {
+			opened := map[string]bool{}
 			l.mu.Lock()
 			l.at.Object = object
 			for name, p := range l.of {
 				if p.Forward() && streams[name] == nil && p.Context().Err() == nil {
 					h := moqt.SubgroupHeader{GroupID: l.at.Group, FirstObject: object == 0}
 					if str, err := p.OpenSubgroup(l.c.b.ctx, h); err == nil {
+						opened[name] = true
 						streams[name] = &subgroupStream{l.c.b.t, str, moqt.NewSubgroupEncoder(moqt.DataLayout1, h)}
 					}
 				}
@@ -71,7 +74,13 @@ func (l *ladder) run(groups int) {
 				header := moqt.ObjectHeader{ObjectID: object, PayloadLength: uint64(len(name))}
 				o, err := s.encoder.AppendObject(nil, header)
 				require.NoError(l.c.b.t, err)
-				_, _ = s.stream.Write(append(o, name...)) // fails if the relay does not want the group
+				o = append(o, name...)
+				if opened[name] && l.torn > 0 {
+					_, _ = s.stream.Write(o[:1])
+					time.Sleep(l.torn)
+					o = o[1:]
+				}
+				_, _ = s.stream.Write(o) // fails if the relay does not want the group
 			}
 			time.Sleep(ladderStep)
 		}
@@ -155,6 +164,29 @@ func TestRenditions(t *testing.T) {
 		low.Cancel(moqt.ResetCancelled)
 		synctest.Wait()
 		require.Equal(t, map[string]float64{"late": 1, "better": 1}, b.switches(), "to leave is no switch")
+	})
+}
+
+// The relay looks at a rendition that it returns to when a part of an object has come, and not the whole: that says
+// nothing about how far it is.
+func TestRenditionBeginsWithinAnObject(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		publisher := b.connect()
+		l := publisher.serveLadder()
+		l.torn = 2 * renditionTick
+		publisher.announce("live")
+		subscriber := b.connect()
+		k := &sink{}
+		b.subscribed(
+			subscriber.rendition(k, "high", 1, 5_000_000, true), subscriber.rendition(k, "low", 1, 1_000_000, false))
+		go l.run(30)
+		narrow := widePath
+		narrow.Lag = 2 * time.Second
+		subscriber.setState(narrow)
+		time.Sleep(9 * time.Second)
+		subscriber.setState(widePath)
+		time.Sleep(40 * time.Second)
+		require.Equal(t, []string{"high", "low", "high"}, k.checkGroups(t))
 	})
 }
 
