@@ -29,9 +29,10 @@ type downstream struct {
 	// Guarded by hub.mu.
 	accepted bool // Established, or offered by the relay
 	over     bool
-	resumes  bool // it wants objects as soon as publishers forward them
-	fast     bool // in hub.fast.chosen
-	counted  bool // in hub.subscribers.established
+	resumes  bool   // it wants objects as soon as publishers forward them
+	since    uint64 // the group in which it began
+	fast     bool   // in hub.fast.chosen
+	counted  bool   // in hub.subscribers.established
 	delivery delivery
 }
 
@@ -82,6 +83,9 @@ func (d *downstream) offeredLocked(params *moqt.Parameters, now track.Position) 
 func (d *downstream) admitLocked(params *moqt.Parameters, largest *moqt.Location) {
 	d.accepted = true
 	close(d.ready)
+	if largest != nil {
+		d.since = largest.Group
+	}
 	d.delivery.selection.setFilter(d.delivery.selection.filter, largest)
 	d.delivery.setRangeFilters(params.RangeFilters)
 	d.delivery.open(params)

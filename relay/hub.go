@@ -230,6 +230,9 @@ func (h *hub) startOverLocked() {
 	h.data.Close()
 	h.data = h.relay.cache.NewTrack(h.opened)
 	h.description.extent, h.origin, h.mixed = nil, nil, false
+	for d := range h.subscribers.all {
+		d.since = 0
+	}
 	for u := range h.publishers.where(func(u *upstream) bool { return u.established && !u.over }) {
 		h.bringsLocked(u.peer)
 	}

@@ -304,7 +304,8 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time
 	if !began.IsZero() {
 		since = began.Add(-onTheWay)
 	}
-	first := s.hub.data.Interrupted(largest.Group-min(largest.Group, maxRefill), known.Group, since)
+	first := max(largest.Group-min(largest.Group, maxRefill), min(s.hub.subscribers.since(u.peer.from), known.Group))
+	first = s.hub.data.Interrupted(first, known.Group, since)
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing
 	}

@@ -174,6 +174,31 @@ func TestRefillOfWhatWasOnItsWay(t *testing.T) {
 	})
 }
 
+// Nobody was subscribed while groups came. They are not missed by those who subscribe later: to fetch them would delay
+// what is.
+func TestRefillBeginsWithItsSubscribers(t *testing.T) {
+	onChain(t, 2, func(bs []*bench) {
+		first := bs[0].next(nil)
+		us, sessions := bs[1].follow(bs[0])
+		bs[0].connect().mustSubscribe(moqt.Parameters{})
+		_, sub := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		first.group(1, 1)
+		sub.Cancel(moqt.ResetCancelled)
+		time.Sleep(5 * time.Second) // the relay has ended its subscription, and has the group
+		first.group(2, 1)
+		first.group(3, 1)
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		first.group(4, 1)
+		sessions[0].cut()
+		first.group(5, 1)
+		first.group(6, 1)
+		bs[1].dial(us[0], bs[0])
+		got := k.take()
+		require.Contains(t, got, "5.0")
+		require.NotContains(t, got, "2.0")
+	})
+}
+
 // A relay moves to another session while the one before, which lags behind, still brings the track. When that is not
 // needed any more, the relay fetches what it has not brought.
 func TestRefillAfterAMove(t *testing.T) {

@@ -274,9 +274,8 @@ func (s *renditionSet) look(now time.Time) {
 	}
 }
 
-// change ends the present rendition before a group and begins the next one with it, as soon as that is flowing. What has
-// come of the next one may be a part of an object, which does not tell its group: so there is time to come to the
-// present one's.
+// change ends the present rendition before a group and begins the next one with it, as soon as that is flowing. If only
+// a part of an object has come, the group is one of before: so the next one has time to come to the group of now.
 func (s *renditionSet) change(now time.Time) {
 	group, any := s.next.position()
 	flows := any && s.next.isFlowing(s.received)

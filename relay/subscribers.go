@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -74,6 +75,16 @@ func (s *subscribers) wait() bool {
 // awaitMore reports whether a subscriber gets the track already that may get it from a distance.
 func (s *subscribers) awaitMore(from distance) bool {
 	return s.have(func(d *downstream) bool { return d.accepted && d.peer.reach >= from })
+}
+
+// since returns the first group that one of them may have missed, who may get the track from a distance. Earlier groups
+// are of the time before they subscribed.
+func (s *subscribers) since(from distance) uint64 {
+	first := uint64(math.MaxUint64)
+	for d := range s.where(func(d *downstream) bool { return d.accepted && d.peer.reach >= from }) {
+		first = min(first, d.since)
+	}
+	return first
 }
 
 // patience is how long the subscribers of this process's own wait for a publisher.

@@ -203,7 +203,8 @@ func TestUpstreamIsLostBeforeTheTrackBegins(t *testing.T) {
 		src.group(1, 1)
 		time.Sleep(time.Second)
 		bs[1].dial(us[0], bs[0])
-		require.Equal(t, "0.0, 0.1, 1 fin, 1.0", k.sorted())
+		// If SUBSCRIBE_OK comes before SETUP, group 1 is fetched, too, and so it is known that group 0 is over.
+		require.Equal(t, "0.0, 0.1, 1 fin, 1.0", strings.TrimPrefix(k.sorted(), "0 fin, "))
 	})
 }
 
