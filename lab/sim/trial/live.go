@@ -246,12 +246,14 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 			}
 	case Cut:
 		return func() {
+			l.joining.Go(func() { // for no longer, whatever other mishaps wait for
 				l.note("the link of relays %d and %d is cut", m.Upstream, m.Relay)
 				l.connect(m.Relay, m.Upstream, func(link *sim.Link) { link.Down = true })
-			}, func() {
+				time.Sleep(m.Lasts)
 				l.note("the link of relays %d and %d is whole again", m.Upstream, m.Relay)
 				l.connect(m.Relay, m.Upstream, func(link *sim.Link) { link.Down = false })
-			}
+			})
+		}, nil
 	case Part:
 		return func() {
 				l.note("messages of node %d reach nobody", m.Relay)
