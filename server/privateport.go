@@ -18,10 +18,11 @@ import (
 // privateValidity is longer than a process lives.
 const privateValidity = 10 * 365 * 24 * time.Hour
 
-// privateLimits are the transport's limits of a session that carries the tracks of many others.
+// privateLimits are the transport's limits of a session that carries the tracks of many others. They end it before a
+// FETCH gives up that waits for a process that has crashed, and not while a machine pauses for a moment.
 var privateLimits = transport.Limits{
 	MaxIncomingStreams: 1 << 16, MaxIncomingUniStreams: 1 << 16, MaxConnWindow: 64 << 20,
-	HandshakeTimeout: 5 * time.Second,
+	HandshakeTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second,
 }
 
 // privatePort is a port on the loopback interface, for sessions of the relay with itself. It is opened when needed.
