@@ -234,6 +234,34 @@ func TestGapIsNoRestart(t *testing.T) {
 	})
 }
 
+// A publisher moves to a process that has its track by a link, from a group on that began while the publisher's PUBLISH
+// was on its way. It was not restarted, unless it comes long after the link's track.
+func TestMoveIsNoRestart(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		time.Millisecond: "1 fin, 1.0, 3 fin, 3.0",
+		onTheWay:         "1 fin, 1.0, 2 fin, 2.0, 3 fin, 3.0",
+	} {
+		t.Run(after.String(), func(t *testing.T) {
+			onTwo(t, func(here, there *bench) {
+				src := &source{}
+				_, err := src.offer(there.connect(), moqt.Parameters{})
+				require.NoError(t, err)
+				src.group(2, 1)
+				k, _ := here.connect().mustSubscribe(moqt.Parameters{})
+				require.Equal(t, "2.0, 2 fin", k.take())
+				require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
+				time.Sleep(after)
+				_, err = src.offer(here.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
+				require.NoError(t, err)
+				for group := uint64(1); group <= 3; group++ {
+					src.group(group, 1)
+				}
+				require.Equal(t, want, k.sorted())
+			})
+		})
+	}
+}
+
 // Each of three processes has a subscriber, and the publisher moves from one to the other. Objects cross one link at
 // most.
 func TestLinksDoNotFeedLinks(t *testing.T) {

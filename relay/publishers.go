@@ -32,6 +32,7 @@ type publishers struct {
 	hub      *hub
 	of       map[*peer]*upstream // Pending and Established
 	sequence int                 // the number of the upstream established last
+	moved    time.Time           // when a neighbour has begun or ended to bring the track
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 }
 
@@ -145,6 +146,9 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 	s.sequence++
 	u.established, u.sequence = true, s.sequence
 	u.since, u.largest = time.Now(), largest
+	if u.peer.from > here {
+		s.moved = u.since
+	}
 	s.hub.bringsLocked(u.peer)
 	s.hub.outage.end()
 	s.hub.choice.found(u)
@@ -211,8 +215,12 @@ func (s *publishers) limitEnding() {
 // §2.4.3), and may publish other objects under the same ids now. What a neighbour says may be older
 // than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
 // group counts. If the relay still holds that group, or lacks it while it has an earlier one, the other end may be
-// behind: its objects are compared.
+// behind: its objects are compared. So are those of a publisher that comes when a neighbour has just begun or ended: it
+// may have moved, and its PUBLISH was on its way.
 func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
+	if u.peer.from == here && time.Since(s.moved) < onTheWay {
+		return false
+	}
 	distant := func(o *upstream) bool { return o.established && o.peer.from > here }
 	if u.peer.from == here && !s.have(distant) {
 		return largest.Less(known)
@@ -227,6 +235,9 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 func (s *publishers) remove(u *upstream, cause error, others []*peer) {
 	h := s.hub
 	delete(s.of, u.peer)
+	if u.established && u.peer.from > here {
+		s.moved = time.Now()
+	}
 	h.fast.update()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
 		h.outage.failure = passOn(refused)
