@@ -185,7 +185,7 @@ func (m *merge) checkStalled(now time.Time) {
 		return
 	}
 	// One that broke off may go no further than the active one will.
-	if slices.ContainsFunc(m.waiting, func(w *input) bool { return w.state != Cut && w.log.End() > w.done }) {
+	if slices.ContainsFunc(m.waiting, func(w *input) bool { return w.state != Cut && w.isAhead() }) {
 		m.active.cfg.Overtaken()
 	}
 }
