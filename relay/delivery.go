@@ -256,6 +256,12 @@ func (v *delivery) await(seg *track.Segment, from uint64) {
 
 // openStream opens a stream that begins with object o.
 func (v *delivery) openStream(seg *track.Segment, o track.Object) {
+	if at := v.streams.sentTo(seg); at > o.Start {
+		Omission{
+			Group: seg.Group, Subgroup: seg.Subgroup, From: o.ID, Sent: at - o.Start, Why: media.Severed,
+			Received: o.Received,
+		}.log("objects may come twice", v.sub)
+	}
 	v.streams.open(seg, func(ended func(media.Result)) (mediaStream, error) {
 		return v.media.OpenStream(v.streamOf(seg, o, ended))
 	})

@@ -43,6 +43,12 @@ func (o Omission) LogValue() slog.Value {
 		slog.Uint64("subgroup", o.Subgroup), slog.Uint64("from", o.From), slog.Int64("sent", o.Sent))
 }
 
+// log completes an omission with its subscriber and the track, and logs it.
+func (o Omission) log(what string, d *downstream) {
+	o.Peer, o.Track = d.peer.remote().String(), d.hub.name
+	d.hub.relay.log.Debug(what, "peer", o.Peer, "why", o.Why, "objects", o)
+}
+
 // logOmission logs how a stream has ended, if it was by the drop policy or a timeout, or if it was severed. The stream
 // began with a prefix of some bytes and the first object.
 func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix int, res media.Result) {
@@ -56,13 +62,11 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix in
 	default:
 		return
 	}
-	log := v.sub.hub.relay.log
-	if !log.Enabled(context.Background(), slog.LevelDebug) {
+	if !v.sub.hub.relay.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
 	o := Omission{
-		Peer: v.sub.peer.remote().String(), Track: v.sub.hub.name, Group: seg.Group, Subgroup: seg.Subgroup,
-		From: first.ID, Sent: max(0, sent), Why: res.Outcome,
+		Group: seg.Group, Subgroup: seg.Subgroup, From: first.ID, Sent: max(0, sent), Why: res.Outcome,
 		Received: first.Received,
 	}
 	if arrived > 0 {
@@ -70,7 +74,7 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix in
 		o.From, start = firstAt(seg.Log, first, first.IDEnd+arrived)
 		o.Sent = max(0, first.IDEnd+sent-start)
 	}
-	log.Debug(what, "peer", o.Peer, "why", o.Why, "objects", o)
+	o.log(what, v.sub)
 }
 
 // firstAt returns the object that the byte at a log offset belongs to, and where it starts. It may be still to come, or

@@ -169,6 +169,13 @@ func (s *streams) noteSent(seg *track.Segment, at int64) {
 	}
 }
 
+// sentTo returns up to which log offset a stopped stream of a segment was sent, or 0 if the log has all of that.
+func (s *streams) sentTo(seg *track.Segment) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent[seg].offset
+}
+
 // seek returns the first object of a segment that has an id of at least from, and was not sent whole on a stream that
 // was stopped. What follows a cut was not sent.
 func (s *streams) seek(seg *track.Segment, from uint64) (o track.Object, ok bool) {

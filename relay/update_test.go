@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,7 +109,9 @@ func TestWantedAgainBehindTheFastPath(t *testing.T) {
 		"what is cut and sent": {2 * size, "1.2, 1.3, 1.4, 1 fin"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBench(t, Config{}, func(b *bench) {
+			var log strings.Builder
+			text := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			onBench(t, Config{Logger: text}, func(b *bench) {
 				src := publishing["PUBLISH"](b)
 				c := b.connect()
 				c.sender().extra.Store(int64(tt.extra))
@@ -125,6 +130,9 @@ func TestWantedAgainBehindTheFastPath(t *testing.T) {
 				}
 				g.object(2).object(3).object(4).fin()
 				require.Equal(t, tt.want, k.take())
+				if tt.extra == 2*size {
+					require.Contains(t, log.String(), fmt.Sprintf("objects.from=2 objects.sent=%d", tt.extra))
+				}
 			})
 		})
 	}
