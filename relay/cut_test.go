@@ -113,3 +113,22 @@ func TestFinishAheadOfACut(t *testing.T) {
 		b.done(s, moqt.DoneTrackEnded)
 	})
 }
+
+// The fast path has sent the end of a subgroup, which the relay does not have when it loses the publisher. Another
+// publisher brings that again, and the subscriber has it.
+func TestDeliveredAheadOfTheLog(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src, c := b.next(nil), b.connect()
+		c.sender().whole.Store(true)
+		k, _ := c.mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+		src.group(2, 1)
+		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
+		src.c.Session.Close(moqt.SessionInternalError, "")
+		time.Sleep(time.Second) // nobody goes on with the log
+		next := b.next(ptr(at(2, 0)))
+		next.open(moqt.SubgroupHeader{GroupID: 1}).object(1).fin()
+		next.group(3, 1)
+		require.Equal(t, "3.0, 3 fin", k.take())
+	})
+}

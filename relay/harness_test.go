@@ -33,6 +33,7 @@ type plainSender struct {
 
 	state media.SubscriptionState // of each subscription
 	ahead atomic.Bool             // streams have sent more of a log that is cut than it has
+	whole atomic.Bool             // streams have sent the ends of subgroups that their logs do not have
 	extra atomic.Int64            // bytes that streams have sent, when they are reset, beyond the ends of their logs
 	late  time.Duration           // how much later than a stream's end its Result comes
 }
@@ -208,7 +209,7 @@ func (st *plainStream) send() media.Result {
 			str.CancelWrite(*finish)
 			res.Outcome = media.Canceled
 			return res
-		case state == track.Finished:
+		case state == track.Finished || st.sub.sender.whole.Load():
 			str.Close()
 			return res
 		case state == track.Reset:
