@@ -23,9 +23,9 @@
 //
 // # How to write a controller
 //
-// Implement [Controller], and set media.SenderConfig.NewController to a function that makes one for each connection.
-// A controller needs no lock, because it is called by one goroutine at a time, with the lock of its sender held. For
-// the same reason it must not block and must not call the sender.
+// Implement [Controller], and set media.SenderConfig.NewController to a function that makes one for each connection, or
+// name it in [Controllers], for the flag --congestion. A controller needs no lock: it is called by one goroutine at a
+// time, with the lock of its sender held. For the same reason it must not block and must not call the sender.
 //
 // Loss detection (RFC 9002 §6) is the sender's. A controller hears of the result: one [AckEvent] for each ACK frame
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for
