@@ -20,6 +20,7 @@ type Limits struct {
 	Sessions, Tracks, Subscriptions, Requests int   // of an address
 	Cache                                     int64 // bytes of all tracks
 	Upload, Download                          int   `json:",omitempty"` // bits a second of an address
+	RequestRate                               int   `json:",omitempty"` // of an address
 }
 
 // restrict has relays allow little, and somebody wants as much as there is.
@@ -45,31 +46,74 @@ func ration(g *generator) {
 
 // apply limits what a relay allows. Other relays have no quotas.
 func (n Limits) apply(c *relay.Config) {
-	c.PerAddress = relay.Quota{
-		Sessions: n.Sessions, Tracks: n.Tracks, Subscriptions: n.Subscriptions, Requests: n.Requests,
-		Upload: n.Upload, Download: n.Download,
-	}
+	c.PerAddress, c.PerToken, c.Authorizer = n.quota(false), n.quota(true), subjects{}
 	c.Cache.Size = n.Cache
 	if prefix, err := sim.Host(0).Prefix(26); err == nil {
 		c.Exempt = append(c.Exempt, prefix)
 	}
 }
 
+// quota returns what an address may use. A token may be used for as much, but for fewer bytes and requests a second.
+func (n Limits) quota(token bool) relay.Quota {
+	q := relay.Quota{
+		Sessions: n.Sessions, Tracks: n.Tracks, Subscriptions: n.Subscriptions, Requests: n.Requests,
+		RequestRate: n.RequestRate, Upload: n.Upload, Download: n.Download,
+	}
+	if token {
+		q.RequestRate, q.Upload, q.Download = q.RequestRate/2, q.Upload*3/4, q.Download*3/4
+	}
+	return q
+}
+
+// subjects allows everything. It tells tokens apart.
+type subjects struct{}
+
+// Authorize implements [relay.Authorizer].
+func (subjects) Authorize(_ context.Context, r relay.AuthRequest) (g relay.Grant, err error) {
+	if len(r.Tokens) > 0 {
+		g.Subject = string(r.Tokens[0].Value)
+	}
+	return g, nil
+}
+
 // greedy is somebody who opens all sessions and subscriptions that a relay allows, and wants more.
 var greedy = Client{Scheme: "moqt", Version: moqt.Draft22, Link: sim.Link{Delay: 5 * time.Millisecond}, Stays: true}
 
-// greed has somebody take all that a relay allows, for a moment, and again when the relay has forgotten that: then all
-// of it has to be there.
-func (l *life) greed(number int) {
-	host, want := l.host(number, greedy), taken{
-		l.Limits.Sessions, min(l.Limits.Tracks, l.Limits.Subscriptions, l.Limits.Requests),
+// account is somebody who may exceed quotas: an address, or a token that two addresses use.
+type account struct {
+	*life
+	mishap Mishap
+	client Client
+	hosts  []int
+}
+
+func newAccount(l *life, m Mishap) *account {
+	a := &account{life: l, mishap: m, client: greedy, hosts: []int{l.host(m.Relay, greedy)}}
+	if m.Token {
+		a.client.Token = fmt.Sprintf("%s %v", m.What, m.At)
+		a.hosts = append(a.hosts, l.host(m.Relay, greedy))
+		l.omitted.allow(a.client.Token)
 	}
+	for _, h := range a.hosts {
+		l.omitted.allow(addressOf(h))
+	}
+	return a
+}
+
+// addressOf returns the name of the account of a host.
+func addressOf(host int) string { return sim.Host(host).String() + "/32" }
+
+// takeTwice takes all that a relay allows, for a moment, and again when the relay has forgotten that: then all of it
+// has to be there.
+func (a *account) takeTwice() {
+	l, number := a.life, a.mishap.Relay
+	want := taken{l.Limits.Sessions, min(l.Limits.Tracks, l.Limits.Subscriptions, l.Limits.Requests)}
 	for try := range 2 {
 		begun := l.process(number)
 		if begun == nil {
 			return // it was killed, or has ended
 		}
-		got := l.takeAll(number, host, try, want)
+		got := a.takeAll(try, want)
 		l.note("somebody wanted all of relay %d, and had %+v", number, got)
 		l.mu.Lock()
 		if l.relays[number] == begun && got != want {
@@ -89,11 +133,11 @@ type taken struct{ sessions, subscriptions int }
 // takeAll wants more of a relay than there is, and gives all back. A copy of a client's first packet that comes more
 // than 3 PTO after the handshake begins another connection. It counts until its handshake times out: somebody who lacks
 // sessions tries again then.
-func (l *life) takeAll(number, host, try int, most taken) (got taken) {
+func (a *account) takeAll(try int, most taken) (got taken) {
 	var open []*client
 	for tries := 3; tries > 0 && len(open) < most.sessions; tries-- {
-		for range most.sessions + 2 - len(open) {
-			if c, err := l.join(host, number, greedy); err == nil {
+		for i := range most.sessions + 2 - len(open) {
+			if c, err := a.join(a.hosts[i%len(a.hosts)], a.mishap.Relay, a.client); err == nil {
 				open = append(open, c)
 				defer c.leave()
 			}
@@ -101,32 +145,49 @@ func (l *life) takeAll(number, host, try int, most taken) (got taken) {
 		time.Sleep(answered)
 		open = slices.DeleteFunc(open, func(c *client) bool { return c.Context().Err() != nil })
 	}
+	if a.mishap.Token { // a session counts for a token from its first request on
+		open = slices.DeleteFunc(open, func(c *client) bool { return !c.mayAsk(a.t.Context()) })
+	}
 	if got.sessions = len(open); len(open) > 0 {
-		got.subscriptions = l.subscribeMore(open[0], fmt.Sprintf("%d, try %d", host, try), most.subscriptions+2)
+		got.subscriptions = a.subscribeMore(open[:min(len(a.hosts), len(open))], try, most.subscriptions+2)
 	}
 	return got
 }
 
+// mayAsk makes a request, and reports whether no quota refused it.
+func (c *client) mayAsk(ctx context.Context) bool {
+	_, err := c.TrackStatus(ctx, moqt.TrackStatus{Track: new(Media).track()})
+	return !isExcessive(err)
+}
+
+// isExcessive reports whether a quota has refused a request.
+func isExcessive(err error) bool {
+	e, ok := errors.AsType[*moqt.RequestError](err)
+	return ok && e.Code.Effective() == moqt.RequestExcessiveLoad
+}
+
 // subscribeMore subscribes to tracks that nobody publishes, and returns how many of the subscriptions wait. The tracks
 // are named for who asks and for the try: another process of the relay may still have tracks of an earlier try.
-func (l *life) subscribeMore(c *client, who string, n int) int {
-	ctx, cancel := context.WithTimeout(l.t.Context(), answered)
+func (a *account) subscribeMore(all []*client, try, n int) int {
+	ctx, cancel := context.WithTimeout(a.t.Context(), answered)
 	defer cancel()
 	var refused atomic.Int64
-	var all sync.WaitGroup
+	var asking sync.WaitGroup
 	for i := range n {
-		all.Go(func() {
-			m := moqt.Subscribe{Track: track, Parameters: moqt.Parameters{RendezvousTimeout: new(uint64(20_000))}}
-			m.Track.Name = fmt.Sprintf("%d of %s", i, who)
-			sub, err := c.Subscribe(ctx, m, &oracle{})
+		asking.Go(func() {
+			media := Media{name: fmt.Sprintf("%d of %d, try %d", i, a.hosts[0], try)}
+			m := moqt.Subscribe{
+				Track: media.track(), Parameters: moqt.Parameters{RendezvousTimeout: new(uint64(20_000))},
+			}
+			sub, err := all[i%len(all)].Subscribe(ctx, m, &oracle{})
 			if err == nil {
 				_, err = sub.Wait(ctx)
 			}
-			if e, ok := errors.AsType[*moqt.RequestError](err); ok && e.Code.Effective() == moqt.RequestExcessiveLoad {
+			if isExcessive(err) {
 				refused.Add(1)
 			}
 		})
 	}
-	all.Wait()
+	asking.Wait()
 	return n - int(refused.Load())
 }

@@ -58,7 +58,7 @@ type life struct {
 	begun     moqt.Location               // the object that is being published, or comes next; guarded by service.mu
 	published map[moqt.Location]time.Time // when each object was; guarded by service.mu
 	viewers   []*viewer
-	faults    []string       // of greed and storms; guarded by service.mu
+	faults    []string       // of greed, excess and storms; guarded by service.mu
 	joining   sync.WaitGroup // of viewers, and their pauses
 }
 
@@ -281,7 +281,9 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 			l.drain(m.Relay, l.url(m.Upstream, "moqt"))
 		}, nil
 	case Greed:
-		return func() { l.joining.Go(func() { l.greed(m.Relay) }) }, nil
+		return func() { l.joining.Go(func() { newAccount(l, m).takeTwice() }) }, nil
+	case Excess:
+		return func() { l.joining.Go(func() { newAccount(l, m).exceedTwice() }) }, nil
 	case Storm:
 		return func() { l.joining.Go(func() { l.foreign[m.Relay].storm(l, m) }) }, nil
 	case Upgrade:
@@ -443,7 +445,7 @@ func (l *life) verdict() (faults []string) {
 			faults = append(faults, fmt.Sprintf("viewer %d: %s", w.number, f))
 		}
 	}
-	return append(faults, l.tooEarly()...)
+	return slices.Concat(faults, l.tooEarly(), l.omitted.unexpected())
 }
 
 // faultsOf returns the faults of what a viewer has got, when no move is under way.

@@ -17,8 +17,36 @@ import (
 
 // omissions keep what relays have decided to leave out. They are read from the relays' logs.
 type omissions struct {
-	mu  sync.Mutex
-	all []omission
+	mu       sync.Mutex
+	all      []omission
+	exceeded []string        // addresses and tokens that have used up a quota
+	allowed  map[string]bool // addresses and tokens that may
+}
+
+// allow notes that an account may use up a quota.
+func (o *omissions) allow(account string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.allowed[account] = true
+}
+
+// exceed notes that an account has used up a quota.
+func (o *omissions) exceed(account string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.exceeded = append(o.exceeded, account)
+}
+
+// unexpected returns the accounts that have used up a quota, and should not have.
+func (o *omissions) unexpected() (faults []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, account := range o.exceeded {
+		if !o.allowed[account] {
+			faults = append(faults, "a quota is used up of "+account)
+		}
+	}
+	return faults
 }
 
 // omission is a relay's, for a viewer or for another relay.
@@ -26,15 +54,16 @@ type omission struct {
 	to netip.Addr // who lacks the objects
 	at time.Time
 	relay.Omission
-	unasked *moqt.Range // by the relay that lacks them; nil: they were not sent
+	unasked *relay.Unasked // by the relay that lacks them; nil: they were not sent
 }
 
-// has reports whether an object is among those that the omission is about.
-func (o *omission) has(at moqt.Location, subgroup uint64) bool {
+// has reports whether an object of a track is among those that the omission is about. Kernels do not know tracks.
+func (o *omission) has(track string, at moqt.Location, subgroup uint64) bool {
 	if o.unasked != nil {
-		return o.unasked.Contains(at)
+		return o.unasked.Track.Name == track && o.unasked.Contains(at)
 	}
-	return o.Group == at.Group && o.Subgroup == subgroup && o.From <= at.Object
+	of := o.Track.Name == track || o.Track.Name == ""
+	return of && o.Group == at.Group && o.Subgroup == subgroup && o.From <= at.Object
 }
 
 // excuses tell what a viewer may lack or get twice, by what relays have logged.
@@ -52,17 +81,19 @@ func (e excuses) lacks(at moqt.Location) bool {
 // repeats reports whether an object may come twice to the viewer: a kernel may have sent what its relay never received.
 func (e excuses) repeats(at moqt.Location) bool {
 	return e.some(at, func(x omission) bool {
-		return x.Why == media.Severed && x.to == sim.Host(e.viewer.host) && e.Media.bytes(x.From, at) <= x.Sent
+		return x.Why == media.Severed && x.to == sim.Host(e.viewer.host) && e.viewer.media.bytes(x.From, at) <= x.Sent
 	})
 }
 
 // some reports whether an omission is about an object, and f is true of it.
 func (e excuses) some(at moqt.Location, f func(omission) bool) bool {
-	wire, subgroup := e.Media.wire(at), e.Media.subgroup(at)
+	m := e.viewer.media
+	track, wire, subgroup := m.track().Name, m.wire(at), m.subgroup(at)
 	e.omitted.mu.Lock()
 	defer e.omitted.mu.Unlock()
 	return slices.ContainsFunc(e.omitted.all, func(x omission) bool {
-		return x.has(wire, subgroup) && e.groupAt(x.Received, wire.Group) == at.Group && f(x)
+		return x.has(track, wire, subgroup) && f(x) &&
+			(len(m.Restarts) == 0 || e.groupAt(x.Received, wire.Group) == at.Group)
 	})
 }
 
@@ -107,11 +138,14 @@ func (h logged) Enabled(context.Context, slog.Level) bool { return true }
 // Handle implements [slog.Handler].
 func (h logged) Handle(ctx context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
+		if r.Message == "a quota is used up" && (a.Key == "address" || a.Key == "token") {
+			h.omissions.exceed(a.Value.String())
+		}
 		h.omissions.mu.Lock()
 		defer h.omissions.mu.Unlock()
 		switch o := a.Value.Any().(type) {
 		case relay.Unasked:
-			x := omission{to: sim.Host(h.relay), at: time.Now(), unasked: &o.Range}
+			x := omission{to: sim.Host(h.relay), at: time.Now(), unasked: &o}
 			x.Received = x.at
 			h.omissions.all = append(h.omissions.all, x)
 		case fastpath.Unread:

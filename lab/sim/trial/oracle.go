@@ -17,9 +17,14 @@ import (
 // maxDatagram is the largest payload of a datagram: it fits into the smallest packets.
 const maxDatagram = 1000
 
+// size returns how many bytes an object has.
+func (m *Media) size(at moqt.Location) int {
+	return 16 + int((at.Group*131+at.Object*977)%m.mostBytes(at))
+}
+
 // payload returns what an object has: its location, and bytes that follow from it.
 func (m *Media) payload(at moqt.Location) []byte {
-	b := make([]byte, 16+(at.Group*131+at.Object*977)%m.mostBytes(at))
+	b := make([]byte, m.size(at))
 	binary.BigEndian.PutUint64(b, at.Group)
 	binary.BigEndian.PutUint64(b[8:], at.Object)
 	for i := range b[16:] {

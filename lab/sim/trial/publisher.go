@@ -54,7 +54,7 @@ func (p *publisher) open(largest *moqt.Location) (o *publication, err error) {
 		properties, err := p.media.Timeouts.properties()
 		s.check(err)
 		pub, err := c.Publish(s.t.Context(), moqt.Publish{
-			Track: track, Parameters: moqt.Parameters{LargestObject: largest}, Properties: properties,
+			Track: p.media.track(), Parameters: moqt.Parameters{LargestObject: largest}, Properties: properties,
 		})
 		if err == nil {
 			err = pub.Wait(s.t.Context())

@@ -58,13 +58,15 @@ type Client struct {
 	Scheme  string // moqt or https
 	Version moqt.Version
 	Link    sim.Link
-	Streams int64 `json:",omitempty"` // that the relay may have open at a time; 0: more than there are
-	Hasty   bool  `json:",omitempty"` // a publisher that ends leaves as soon as the relay has acknowledged all
-	Stays   bool  `json:",omitempty"` // at a process that was replaced; else the client follows its GOAWAY
+	Streams int64  `json:",omitempty"` // that the relay may have open at a time; 0: more than there are
+	Hasty   bool   `json:",omitempty"` // a publisher that ends leaves as soon as the relay has acknowledged all
+	Stays   bool   `json:",omitempty"` // at a process that was replaced; else the client follows its GOAWAY
+	Token   string `json:",omitempty"` // whose quota counts, too
 }
 
 // Media is the published media, a group after the other.
 type Media struct {
+	name            string        // of the track; "": the one of the schedule
 	Groups, Objects uint64        // Objects counts the objects of a group
 	Subgroups       uint64        `json:",omitempty"` // of a group, which take objects in turn; 0: one
 	Datagrams       uint64        `json:",omitempty"` // each object of this number is sent as a datagram; 0: none is
@@ -112,8 +114,9 @@ const (
 	Pause  = "pause"  // a viewer wants no objects for a time
 	Stall  = "stall"  // a viewer reads nothing for a time
 
-	Greed = "greed" // somebody takes all that a relay allows, for a moment
-	Storm = "storm" // a relay and a foreign one, both without a publisher, ask each other for a track
+	Greed  = "greed"  // somebody takes all that a relay allows, for a moment
+	Excess = "excess" // somebody sends, and gets at a relay, more bytes than it allows, for a time
+	Storm  = "storm"  // a relay and a foreign one, both without a publisher, ask each other for a track
 
 	Upgrade = "upgrade" // another process takes over a relay's port
 	Drain   = "drain"   // a relay sends its clients to another one, and ends
@@ -123,10 +126,12 @@ const (
 type Mishap struct {
 	At              time.Duration
 	What            string
-	Relay, Upstream int           `json:",omitempty"` // of the relay; of Cut, the upstream; of Drain, where to
-	Viewer          int           `json:",omitempty"` // of Rebind, Leave, Pause and Stall
-	Lasts           time.Duration `json:",omitempty"` // of Kill, Part, Cut, Pause and Stall; Upgrade: until it is ready
-	Crashes         bool          `json:",omitempty"` // of Upgrade: the new process does when it is ready
+	Relay, Upstream int `json:",omitempty"` // of the relay; of Cut, the upstream; of Drain, where to
+	Viewer          int `json:",omitempty"` // of Rebind, Leave, Pause and Stall
+	// Lasts is of Kill, Part, Cut, Pause, Stall and Excess; of Upgrade, until the process is ready.
+	Lasts   time.Duration `json:",omitempty"`
+	Crashes bool          `json:",omitempty"` // of Upgrade: the new process does when it is ready
+	Token   bool          `json:",omitempty"` // of Greed and Excess: from several addresses, with a token
 }
 
 // dropPolicies are the values of Drop.
@@ -296,6 +301,7 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	if g.Limits.Sessions > 0 && g.RTSP == nil {
 		ration(g)
+		exceed(g, rand.New(rand.NewPCG(seed, 331)))
 	}
 	calm(g)
 	if rng := rand.New(rand.NewPCG(seed, 283)); rng.IntN(12) == 0 {

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,10 @@ import (
 // The hosts of a service: relays have numbers from 1 on, and all others from firstClient on.
 const firstClient = 100
 
-var track = moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"}
+// track returns the name of the track that has the media.
+func (m *Media) track() moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: cmp.Or(m.name, "video")}
+}
 
 // kernel is what the tests ask of a simulated kernel.
 type kernel interface {
@@ -56,6 +60,7 @@ type service struct {
 func newService(t *testing.T, seed uint64, o Options) *service {
 	s := &service{t: t, seed: seed, options: o, links: make(map[[2]netip.Addr]sim.Link), relays: make(map[int]*process),
 		foreign: make(map[int]*foreign)}
+	s.omitted.allowed = make(map[string]bool)
 	s.net = sim.New(seed, s.between)
 	if r := o.Record; r != nil {
 		s.net.Watch(func(p sim.Packet) { r.Packets = append(r.Packets, p) })
@@ -215,6 +220,9 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 	}
 	if c.Stays {
 		cfg.Implementation = "-"
+	}
+	if c.Token != "" {
+		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(c.Token)}}
 	}
 	joined.Session, err = session.New(conn, cfg)
 	s.check(err)

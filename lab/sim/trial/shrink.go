@@ -81,6 +81,8 @@ func (s *Schedule) has(m Mishap) bool {
 		return m.Relay >= 1 && m.Relay <= s.last() && slices.Contains(s.Upstream[m.Relay-1], m.Upstream)
 	case Drain:
 		return m.Relay > 1 && m.Relay <= s.last() && m.Upstream >= 1 && m.Upstream < m.Relay
+	case Excess:
+		return s.Limits.RequestRate > 0 && m.Relay >= 1 && m.Relay <= s.last()
 	case Greed:
 		return s.Limits.Sessions > 0 && m.Relay >= 1 && m.Relay <= s.last()
 	case Upgrade, Storm:

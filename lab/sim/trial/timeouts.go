@@ -119,7 +119,7 @@ func (l *life) firstPublished(id, object uint64) (first time.Time, ok bool) {
 func (m *Media) bytes(first uint64, last moqt.Location) (n int64) {
 	for at := (moqt.Location{Group: last.Group, Object: first}); !last.Less(at); at.Object++ {
 		if !m.isDatagram(at) && m.subgroup(at) == m.subgroup(last) {
-			n += int64(len(m.payload(at)))
+			n += int64(m.size(at))
 		}
 	}
 	return n

@@ -148,7 +148,7 @@ func (w *viewer) subscribe(
 	wait := uint64(rendezvous.Milliseconds())
 	p := moqt.Parameters{RendezvousTimeout: &wait, Filter: f}
 	w.spec.Timeouts.parameters(&p)
-	sub, err := c.Subscribe(ctx, moqt.Subscribe{Track: track, Parameters: p}, o)
+	sub, err := c.Subscribe(ctx, moqt.Subscribe{Track: o.media.track(), Parameters: p}, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -178,7 +178,7 @@ func (w *viewer) fetch(ctx context.Context, m moqt.Fetch, largest moqt.Location)
 	m.JoiningRequestID = w.sub.ID()
 	r := m.JoiningRange(largest)
 	if m.FetchType == moqt.FetchStandalone || !w.Version().HasJoiningFetch() {
-		m = moqt.Fetch{FetchType: moqt.FetchStandalone, Track: track, Start: r.Start, End: r.FetchEnd()}
+		m = moqt.Fetch{FetchType: moqt.FetchStandalone, Track: w.media.track(), Start: r.Start, End: r.FetchEnd()}
 	}
 	f, err := w.Fetch(ctx, m)
 	if err != nil {
