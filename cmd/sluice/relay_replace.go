@@ -139,7 +139,8 @@ func (t *takeover) begin(path string, s *server.Server, admin net.Listener) (err
 	}
 	l, _ := admin.(*net.TCPListener)
 	t.control, err = handover.Listen(path, handover.Config{
-		Port: t.port, Admin: l, Certificate: t.certificate, Links: s.LinkTargets, Logger: slog.Default(),
+		Port: t.port, Replaces: t.from != nil, Admin: l, Certificate: t.certificate, Links: s.LinkTargets,
+		Logger:   slog.Default(),
 		Replaced: func(pid int) { service.NotifySystemd(fmt.Sprintf("MAINPID=%d", pid)) },
 	})
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
 
 	"sluice/server"
+	"sluice/server/steer"
 )
 
 const (
@@ -26,12 +28,12 @@ const (
 // inherited are the variables that tell the relay how to reach the service manager (sd_notify(3)).
 var inherited = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC"}
 
-// Control is the Unix socket of a running relay, through which another process replaces it.
+// Control answers processes that are to replace a running relay, as a rule at a Unix socket.
 type Control struct {
 	cfg      Config
 	path     string
-	temp     string // where the socket is before Publish; then ""
-	listener *net.UnixListener
+	temp     string            // where the socket is before Publish; then ""
+	listener *net.UnixListener // nil: there is no socket
 	replaced chan int
 	ctx      context.Context // done when closed
 	cancel   context.CancelFunc
@@ -42,7 +44,9 @@ type Control struct {
 
 // Config says what a process hands over. Port and Logger are required.
 type Config struct {
-	Port        *Port
+	Port SharedPort
+	// Replaces is set if this process replaces the one that has the control socket.
+	Replaces    bool
 	Admin       *net.TCPListener // of the admin address
 	Certificate *tls.Certificate // that the process has made itself
 	// Links returns the processes that the new one makes links with: see [server.Server.LinkTargets].
@@ -52,9 +56,26 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
+// SharedPort is a port that another process may join, and then have. A [Port] is one.
+type SharedPort interface {
+	// Offer returns the number of another process, the address, and the files of the group's maps.
+	Offer() (steer.Number, netip.AddrPort, steer.Maps, error)
+	// Promote gives new connections to the process with a number.
+	Promote(steer.Number) error
+	// Number returns the number of this process.
+	Number() steer.Number
+}
+
+// NewControl returns a Control without a socket.
+func NewControl(cfg Config) *Control {
+	c := &Control{cfg: cfg, replaced: make(chan int, 1)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
 // Listen makes the control socket of this process, at first beside path, where nobody finds it.
 func Listen(path string, cfg Config) (*Control, error) {
-	if cfg.Port.from == nil && isServed(path) {
+	if !cfg.Replaces && isServed(path) {
 		return nil, fmt.Errorf("control socket: another relay has %s: choose another path", path)
 	}
 	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
@@ -62,8 +83,8 @@ func Listen(path string, cfg Config) (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	c := &Control{cfg: cfg, path: path, temp: temp, listener: l, replaced: make(chan int, 1)}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c := NewControl(cfg)
+	c.path, c.temp, c.listener = path, temp, l
 	return c, nil
 }
 
@@ -110,18 +131,23 @@ func (c *Control) accept() {
 		if err != nil {
 			return // closed
 		}
-		c.tasks.Go(func() {
-			stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-			defer stop()
-			defer conn.Close()
-			c.serve(conn)
-		})
+		c.Answer(unixConn{conn})
 	}
 }
 
+// Answer answers a process. It does not wait for the end of the conversation.
+func (c *Control) Answer(conn Conn) {
+	c.tasks.Go(func() {
+		stop := context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+		defer stop()
+		defer conn.Close()
+		c.serve(conn)
+	})
+}
+
 // serve answers one process.
-func (c *Control) serve(conn *net.UnixConn) {
-	pid, err := peerOf(conn)
+func (c *Control) serve(conn Conn) {
+	pid, err := conn.Peer()
 	if err == nil {
 		err = c.handOver(conn, pid)
 	}
@@ -136,7 +162,7 @@ func (c *Control) serve(conn *net.UnixConn) {
 }
 
 // handOver hands the port over to the process at the other end.
-func (c *Control) handOver(conn *net.UnixConn, pid int) error {
+func (c *Control) handOver(conn Conn, pid int) error {
 	if err := receiveRequest(conn); err != nil {
 		return err
 	}
@@ -158,23 +184,23 @@ func (c *Control) handOver(conn *net.UnixConn, pid int) error {
 	if _, err := receive(conn, new(ready)); err != nil {
 		return fmt.Errorf("it did not get ready: %w", err)
 	}
-	if err := c.cfg.Port.promote(o.Number); err != nil {
+	if err := c.cfg.Port.Promote(o.Number); err != nil {
 		return errors.Join(err, send(conn, done{Error: err.Error()}))
 	}
 	if err := send(conn, done{}); err != nil { // it has ended
-		return errors.Join(err, c.cfg.Port.promote(c.cfg.Port.number))
+		return errors.Join(err, c.cfg.Port.Promote(c.cfg.Port.Number()))
 	}
 	c.over = true
 	return nil
 }
 
 // refuse tells the process why it cannot take over.
-func refuse(conn *net.UnixConn, why error) error {
+func refuse(conn Conn, why error) error {
 	return errors.Join(why, conn.SetDeadline(time.Now().Add(messageTimeout)), send(conn, offer{Error: why.Error()}))
 }
 
 // receiveRequest receives the request.
-func receiveRequest(conn *net.UnixConn) error {
+func receiveRequest(conn Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(messageTimeout)); err != nil {
 		return err
 	}
@@ -191,9 +217,9 @@ func receiveRequest(conn *net.UnixConn) error {
 }
 
 // offer answers the request.
-func (c *Control) offer(conn *net.UnixConn) (offer, error) {
-	o, maps, err := c.cfg.Port.offer()
-	if err != nil {
+func (c *Control) offer(conn Conn) (o offer, err error) {
+	var maps steer.Maps
+	if o.Number, o.Address, maps, err = c.cfg.Port.Offer(); err != nil {
 		return o, refuse(conn, err)
 	}
 	if o.Certificate, err = newCertificate(c.cfg.Certificate); err != nil {
@@ -234,9 +260,12 @@ func (c *Control) links() []server.LinkTarget {
 // take over learns that there is nothing to take over any more.
 func (c *Control) Close() error {
 	c.cancel()
-	err := c.listener.Close()
+	var err error
+	if c.listener != nil {
+		err = c.listener.Close()
+	}
 	c.tasks.Wait()
-	if c.over {
+	if c.over || c.listener == nil {
 		return err
 	}
 	return errors.Join(err, os.Remove(cmp.Or(c.temp, c.path)))

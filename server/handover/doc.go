@@ -16,7 +16,8 @@
 //	     │ serves, and has the control socket        │ drains
 //
 // If the connection ends before the commit point, for whatever reason, nothing has happened: the socket of the new
-// process gets no datagram before.
+// process gets no datagram before. A new process that is late to receive done lets the other one send nothing more, and
+// looks whether it has come.
 //
 // A [Port] is the UDP port of a process on either side. It configures a transport listener.
 package handover

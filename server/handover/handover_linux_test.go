@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -102,8 +103,8 @@ func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
 	t.Helper()
 	var err error
 	p.control, err = Listen(path, Config{
-		Port: p.port, Admin: admin, Certificate: p.cert, Links: p.links, Replaced: p.replaced,
-		Logger: slog.New(slog.DiscardHandler),
+		Port: p.port, Replaces: p.port.from != nil, Admin: admin, Certificate: p.cert, Links: p.links,
+		Replaced: p.replaced, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.control.Close() })
@@ -474,6 +475,26 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, bare.control.Publish())
 	_, err = Request(path)
 	require.EqualError(t, err, "the running relay cannot share its port: it does not listen yet")
+}
+
+// TestCloseRead receives what was sent before, and nothing more: the other process learns that it cannot send.
+func TestCloseRead(t *testing.T) {
+	l, err := listenPrivate(filepath.Join(t.TempDir(), "control"))
+	require.NoError(t, err)
+	defer l.Close()
+	ours, err := dialControl(l.Addr().String())
+	require.NoError(t, err)
+	defer ours.Close()
+	theirs, err := l.AcceptUnix()
+	require.NoError(t, err)
+	defer theirs.Close()
+	require.NoError(t, unixConn{theirs}.Send([]byte("{}")))
+	require.NoError(t, ours.CloseRead())
+	require.ErrorIs(t, unixConn{theirs}.Send([]byte("{}")), syscall.EPIPE)
+	_, err = receive(unixConn{ours}, new(done))
+	require.NoError(t, err)
+	_, err = receive(unixConn{ours}, new(done))
+	require.ErrorIs(t, err, io.EOF)
 }
 
 // TestControlSocketIsPrivate checks who may connect, and that a socket which a killed process has left is replaced.

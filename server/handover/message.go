@@ -4,11 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"syscall"
 
 	"sluice/server"
 	"sluice/server/steer"
@@ -73,56 +70,23 @@ type done struct {
 }
 
 // send sends a message with files.
-func send(c *net.UnixConn, m any, files ...int) error {
+func send(c Conn, m any, files ...int) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	var rights []byte
-	if len(files) > 0 {
-		rights = syscall.UnixRights(files...)
-	}
-	_, _, err = c.WriteMsgUnix(b, rights, nil)
-	return err
+	return c.Send(b, files...)
 }
 
 // receive receives a message. The caller closes the files.
-func receive(c *net.UnixConn, m any) (files []int, err error) {
-	b, rights := make([]byte, maxMessage), make([]byte, syscall.CmsgSpace(4*maxFiles))
-	n, rn, flags, _, err := c.ReadMsgUnix(b, rights)
+func receive(c Conn, m any) (files []int, err error) {
+	b, files, err := c.Receive()
 	if err != nil {
 		return nil, err
 	}
-	if files, err = parseRights(rights[:rn]); err != nil {
-		return nil, err
-	}
-	if flags&(syscall.MSG_TRUNC|syscall.MSG_CTRUNC) != 0 {
-		err = errors.New("the message is too long")
-	} else if err = json.Unmarshal(b[:n], m); err != nil {
-		err = fmt.Errorf("not a message of a relay: %w", err)
-	}
-	if err != nil {
+	if err := json.Unmarshal(b, m); err != nil {
 		closeFiles(files)
-		return nil, err
+		return nil, fmt.Errorf("not a message of a relay: %w", err)
 	}
 	return files, nil
-}
-
-func parseRights(b []byte) (files []int, err error) {
-	messages, err := syscall.ParseSocketControlMessage(b)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range messages {
-		if fds, err := syscall.ParseUnixRights(&m); err == nil {
-			files = append(files, fds...)
-		}
-	}
-	return files, nil
-}
-
-func closeFiles(files []int) {
-	for _, fd := range files {
-		_ = syscall.Close(fd)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"sync"
@@ -118,22 +119,22 @@ func sameAddress(a, b *net.UDPAddr) bool {
 	return a.Port == b.Port && (a.IP.Equal(b.IP) || isAny(a.IP) && isAny(b.IP))
 }
 
-// offer returns the number and the maps for another process.
-func (p *Port) offer() (o offer, maps steer.Maps, err error) {
+// Offer implements SharedPort.
+func (p *Port) Offer() (n steer.Number, at netip.AddrPort, maps steer.Maps, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.group == nil {
-		return o, maps, fmt.Errorf("the running relay cannot share its port: %w", p.reason)
+		return n, at, maps, fmt.Errorf("the running relay cannot share its port: %w", p.reason)
 	}
-	if o.Number, err = p.group.Next(); err != nil {
-		return o, maps, err
-	}
-	o.Address = p.address.AddrPort()
-	return o, p.group.Maps(), nil
+	n, err = p.group.Next()
+	return n, p.address.AddrPort(), p.group.Maps(), err
 }
 
-// promote makes the process with a number the newest.
-func (p *Port) promote(n steer.Number) error {
+// Number implements SharedPort.
+func (p *Port) Number() steer.Number { return p.number }
+
+// Promote implements SharedPort.
+func (p *Port) Promote(n steer.Number) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.group.Promote(n)

@@ -15,7 +15,7 @@ import (
 
 // Takeover is a process that replaces a running relay.
 type Takeover struct {
-	conn  *net.UnixConn
+	conn  Conn
 	offer offer
 	files []int // the maps, until takeMaps
 	admin *net.TCPListener
@@ -30,6 +30,11 @@ func Request(path string) (*Takeover, error) {
 		}
 		return nil, err
 	}
+	return Ask(unixConn{conn})
+}
+
+// Ask asks the relay at the other end of a conversation to be replaced by this process.
+func Ask(conn Conn) (*Takeover, error) {
 	t := &Takeover{conn: conn}
 	if err := t.request(); err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -88,9 +93,12 @@ func (t *Takeover) takeMaps() (maps steer.Maps) {
 // Port returns the port that this process shares with the running relay.
 func (t *Takeover) Port(cfg PortConfig) *Port {
 	p := NewPort(cfg)
-	p.number, p.from = t.offer.Number, t
+	p.number, p.from = t.Number(), t
 	return p
 }
+
+// Number returns the number of this process among those that share the port.
+func (t *Takeover) Number() steer.Number { return t.offer.Number }
 
 // Certificate returns the certificate that the running relay, or one before it, has made itself, or nil.
 func (t *Takeover) Certificate() (*tls.Certificate, error) { return t.offer.Certificate.parse() }
@@ -121,8 +129,8 @@ func (t *Takeover) Commit() error {
 	if err := send(t.conn, ready{}); err != nil {
 		return fmt.Errorf("the running relay has ended: %w", err)
 	}
-	var d done
-	if _, err := receive(t.conn, &d); err != nil {
+	d, err := t.receiveDone()
+	if err != nil {
 		return fmt.Errorf("no answer from the running relay: %w", err)
 	}
 	if d.Error != "" {
@@ -139,10 +147,24 @@ func (t *Takeover) Commit() error {
 	return nil
 }
 
+// receiveDone receives the last message. If this process was not awake in time, the message may have come: then the
+// other process drains already. Otherwise that process must not be able to send it any more.
+func (t *Takeover) receiveDone() (d done, err error) {
+	_, err = receive(t.conn, &d)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return d, err
+	}
+	err = errors.Join(t.conn.CloseRead(), t.conn.SetDeadline(time.Now().Add(messageTimeout)))
+	if err == nil {
+		_, err = receive(t.conn, &d)
+	}
+	return d, err
+}
+
 // awaitEnd waits until the other process has closed the connection. Before that it tells the service manager which
 // process serves now (MAINPID of sd_notify(3)), which else would not listen to this one.
 func (t *Takeover) awaitEnd() {
-	_, _ = t.conn.Read(make([]byte, 1)) // it fails: with EOF, or after the deadline if the other process is stuck
+	_, _, _ = t.conn.Receive() // it ends: at once, or after the deadline if the other process is stuck
 }
 
 // Close ends the conversation. Without Commit, nothing has happened.

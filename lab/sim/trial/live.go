@@ -287,23 +287,10 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 	case Storm:
 		return func() { l.joining.Go(func() { l.foreign[m.Relay].storm(l, m) }) }, nil
 	case Upgrade:
-		var p *process
-		ready := func() {
-			if p != nil {
-				l.note("a process of relay %d is ready; crashes: %v", m.Relay, m.Crashes)
-				p.takeOver(m.Crashes)
-			}
-		}
-		begin := func() {
-			l.note("another process takes over relay %d", m.Relay)
-			if p = l.upgrade(m.Relay); m.Lasts == 0 {
-				ready()
-			}
-		}
-		if m.Lasts == 0 {
-			return begin, nil
-		}
-		return begin, ready
+		return func() {
+			l.note("another process wants to take over relay %d", m.Relay)
+			l.joining.Go(func() { l.upgrade(m) })
+		}, nil
 	}
 	l.t.Fatalf("no such mishap: %q", m.What)
 	return nil, nil

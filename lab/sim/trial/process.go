@@ -18,6 +18,7 @@ import (
 	"sluice/lab/sim"
 	"sluice/rtsp"
 	"sluice/server"
+	"sluice/server/handover"
 	"sluice/server/steer"
 	"sluice/transport"
 )
@@ -43,9 +44,11 @@ type process struct {
 	kernel   kernel       // nil: it has none
 	rtsp     *rtsp.Server // nil: it serves no RTSP
 	replaced *process     // nil: none
-	heir     *process     // gets ready to take over; nil: none does
-	links    []*sim.Conn  // of links with other processes; guarded by service.mu
-	drainURI string       // where its clients are sent when it stops; "": nowhere
+	heir     *process     // got ready last to take over; nil: none did
+	control  *handover.Control
+	began    bool        // serve was called; guarded by service.mu
+	links    []*sim.Conn // of links with other processes; guarded by service.mu
+	drainURI string      // where its clients are sent when it stops; "": nowhere
 
 	serving context.Context
 	retire  context.CancelCauseFunc // ends serving
@@ -55,24 +58,30 @@ type process struct {
 }
 
 // launch opens the port of a relay that subscribes at others, beside another process that has it, if there is one.
-func (s *service) launch(n int, upstream []int, replaced *process) *process {
+func (s *service) launch(n int, upstream []int, from *handover.Takeover, replaced *process) *process {
 	p := &process{service: s, relay: n, upstream: upstream, replaced: replaced, ended: make(chan struct{})}
 	p.serving, p.retire = context.WithCancelCause(context.Background())
 	p.living, p.kill = context.WithCancel(context.Background())
+	var err error
 	if replaced != nil {
-		p.number, p.cert = replaced.number+1, replaced.cert
+		replaced.heir, p.number = p, from.Number()
+		p.cert, err = from.Certificate()
 	} else {
-		cert, _, err := transport.DevCertificate()
-		s.check(err)
+		var cert tls.Certificate
+		cert, _, err = transport.DevCertificate()
 		p.cert = &cert
 	}
-	var err error
+	s.check(err)
 	p.conn, err = s.net.Share(netip.AddrPortFrom(sim.Host(n), 4443), p.isNamed)
 	s.check(err)
 	cfg := p.config()
 	p.kernel = s.forward(&cfg, p.conn, n)
 	p.server, err = server.Listen(cfg)
 	s.check(err)
+	p.control = handover.NewControl(handover.Config{
+		Port: p, Certificate: p.cert, Links: p.server.LinkTargets, Logger: cfg.Logger,
+		Replaced: func(int) { p.retire(errReplaced) },
+	})
 	return p
 }
 
@@ -120,16 +129,19 @@ func (p *process) config() server.Config {
 	return cfg
 }
 
-// serve has clients of the relay come to the process, makes it a node of the cluster, and serves them.
+// serves reports whether the process has begun to serve clients.
+func (p *process) serves() bool {
+	p.service.mu.Lock()
+	defer p.service.mu.Unlock()
+	return p.began
+}
+
+// serve makes the process a node of the cluster, and serves clients.
 func (p *process) serve() {
 	s := p.service
-	p.conn.Promote()
 	s.mu.Lock()
-	s.relays[p.relay] = p
+	p.began = true
 	s.mu.Unlock()
-	if p.replaced != nil {
-		p.replaced.retire(errReplaced)
-	}
 	if s.bus != nil {
 		node := s.nodes[p.relay-1]
 		s.check(p.server.JoinCluster(server.ClusterConfig{
@@ -162,6 +174,7 @@ func (p *process) stop() {
 	if p.replaced != nil {
 		p.replaced.stop()
 	}
+	p.service.check(p.control.Close())
 	p.retire(nil)
 	p.kill()
 	p.service.check(p.rtsp.Close())
@@ -179,44 +192,88 @@ func (p *process) lives() bool {
 }
 
 // start starts a relay that subscribes at others, or is a node of the cluster.
-func (s *service) start(n int, upstream ...int) { s.launch(n, upstream, nil).serve() }
-
-// upgrade has another process get ready to take over the port of a relay, as cmd/sluice does with --replace. The two
-// make links. It returns nil if the relay was killed, or has another process that gets ready.
-func (s *service) upgrade(n int) *process {
-	old := s.process(n)
-	if old == nil || old.heir != nil {
-		return nil
-	}
-	targets, err := old.server.LinkTargets()
-	s.check(err)
-	p := s.launch(n, old.upstream, old)
-	old.heir = p
-	p.server.LinkTo(s.t.Context(), targets)
-	return p
+func (s *service) start(n int, upstream ...int) {
+	p := s.launch(n, upstream, nil, nil)
+	p.conn.Promote()
+	s.mu.Lock()
+	s.relays[n] = p
+	s.mu.Unlock()
+	p.serve()
 }
 
-// takeOver gives the process the place of the old one, which serves its clients until they have moved. If that one has
-// ended meanwhile, or the process crashes, nothing has happened.
-func (p *process) takeOver(crashes bool) {
-	s := p.service
-	if !crashes && s.process(p.relay) == p.replaced {
-		if s.bus != nil {
-			s.bus.replace(p.relay)
-		}
-		p.serve()
+// upgrade has another process take over the port of a relay, as cmd/sluice does with --replace. The two make links.
+func (s *service) upgrade(m Mishap) {
+	old := s.process(m.Relay)
+	if old != nil && !old.serves() {
+		old = old.replaced // which still has the control socket
+	}
+	if old == nil {
+		return // the relay was killed
+	}
+	conn, answers := newTalk(m.Talk)
+	old.control.Answer(answers)
+	from, err := handover.Ask(conn)
+	if err != nil {
+		s.note("relay %d cannot be replaced: %v", m.Relay, err)
 		return
 	}
-	p.replaced.heir, p.replaced = nil, nil
-	if crashes {
-		s.mu.Lock()
-		for _, c := range append(p.links, p.conn) {
-			c.Kill()
-		}
-		s.mu.Unlock()
+	p, begun := s.launch(m.Relay, old.upstream, from, old), time.Now()
+	p.server.LinkTo(s.t.Context(), from.Links())
+	time.Sleep(m.Lasts - time.Since(begun))
+	if m.Crashes {
+		p.crash()
+	} else {
+		err = from.Commit()
 	}
-	p.retire(nil)
-	go p.run()
+	s.note("a process of relay %d is ready; crashes: %v, %v", m.Relay, m.Crashes, err)
+	if s.check(from.Close()); m.Crashes || err != nil || s.process(m.Relay) != p {
+		p.replaced = nil
+		p.retire(nil)
+		go p.run()
+		return
+	}
+	if s.bus != nil {
+		s.bus.replace(m.Relay)
+	}
+	p.serve()
+}
+
+// crash has the sockets of the process vanish.
+func (p *process) crash() {
+	p.service.mu.Lock()
+	defer p.service.mu.Unlock()
+	for _, c := range append(p.links, p.conn) {
+		c.Kill()
+	}
+}
+
+// Offer implements [handover.SharedPort].
+func (p *process) Offer() (n steer.Number, at netip.AddrPort, none steer.Maps, err error) {
+	for i := range none {
+		none[i] = -1
+	}
+	return p.number + 1, p.conn.LocalAddr().(*net.UDPAddr).AddrPort(), none, nil
+}
+
+// Number implements [handover.SharedPort].
+func (p *process) Number() steer.Number { return p.number }
+
+// Promote implements [handover.SharedPort]: new clients come to the process that replaces this one, or to this one
+// again.
+func (p *process) Promote(n steer.Number) error {
+	from, to := p, p.heir
+	if n == p.number {
+		from, to = to, from
+	}
+	s := p.service
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.relays[p.relay] != from {
+		return errors.New("the relay was killed")
+	}
+	s.relays[p.relay] = to
+	to.conn.Promote()
+	return nil
 }
 
 // drain has a relay send its clients to another one, and end.

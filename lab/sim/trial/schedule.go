@@ -131,6 +131,7 @@ type Mishap struct {
 	// Lasts is of Kill, Part, Cut, Pause, Stall and Excess; of Upgrade, until the process is ready.
 	Lasts   time.Duration `json:",omitempty"`
 	Crashes bool          `json:",omitempty"` // of Upgrade: the new process does when it is ready
+	Talk    Talk          `json:",omitzero"`  // of Upgrade
 	Token   bool          `json:",omitempty"` // of Greed and Excess: from several addresses, with a token
 }
 
@@ -284,6 +285,7 @@ func NewSchedule(seed uint64) *Schedule {
 	if rng := rand.New(rand.NewPCG(seed, 6)); rng.IntN(3) == 0 {
 		g.upgrades(rng)
 		handovers(g, rand.New(rand.NewPCG(seed, 71)))
+		talks(g, rand.New(rand.NewPCG(seed, 337)))
 	} else {
 		g.rare(rand.New(rand.NewPCG(seed, 7)))
 	}
