@@ -17,7 +17,10 @@ const (
 	given         // another connection has its index
 )
 
-func (m model) end() []check.Rule[state] {
+// closing has the rules of the end of the connection, and of its index.
+type closing struct{ model }
+
+func (m closing) rules() []check.Rule[state] {
 	return []check.Rule[state]{
 		check.Step("the connection ends", "", func(s *state) bool { return s.end.at == lives }, m.leave),
 		check.Step("runs have ended", "fastpath/workers_linux.go: awaitUnused",
@@ -30,7 +33,7 @@ func (m model) end() []check.Rule[state] {
 }
 
 // leave ends the connection. Its past no longer matters, but for the run.
-func (m model) leave(s *state) {
+func (m closing) leave(s *state) {
 	*s = state{kernel: s.kernel, next: min(s.next, numbers-1), writers: s.writers}
 	s.end.at = ended
 	s.end.awaitsKernel = s.kernel.at != idle && m.keeps("runs are awaited before an index is given to another")

@@ -22,12 +22,15 @@ type sender struct {
 	stored     uint8 // the number that a broken addition stores
 }
 
-func (m model) kernel() []check.Rule[state] {
+// forwarder has the rules of a run.
+type forwarder struct{ model }
+
+func (m forwarder) rules() []check.Rule[state] {
 	return append(m.takeNumber(), m.sendRules()...)
 }
 
 // sendRules follow when a run has a number.
-func (m model) sendRules() []check.Rule[state] {
+func (m forwarder) sendRules() []check.Rule[state] {
 	sendFirst := !m.keeps("the record is written before the packet leaves")
 	return []check.Rule[state]{
 		{
@@ -52,7 +55,7 @@ func (m model) sendRules() []check.Rule[state] {
 }
 
 // takeNumber is how a run takes a number, with the key generation.
-func (m model) takeNumber() []check.Rule[state] {
+func (m forwarder) takeNumber() []check.Rule[state] {
 	begin := check.Step("the forwarder gets a publisher's packet", "",
 		func(s *state) bool { return s.kernel.at == idle && s.kernel.up < chunks && s.end.at == lives },
 		func(s *state) {
@@ -110,7 +113,7 @@ func (s *state) number(generation uint8) {
 }
 
 // commit claims the next byte and writes the record. Broken, it does so after the packet has left.
-func (m model) commit(s *state) {
+func (m forwarder) commit(s *state) {
 	k := &s.kernel
 	sendFirst := !m.keeps("the record is written before the packet leaves")
 	switch {
@@ -146,7 +149,7 @@ func (k *sender) send(s *state) {
 }
 
 // goesUp ends a run: the publisher's packet goes up to user space, which wakes the media sender.
-func (m model) goesUp(s *state) {
+func (m forwarder) goesUp(s *state) {
 	up := s.kernel.up
 	if s.kernel = (sender{up: up}); s.end.at == lives && m.keeps("a packet goes up when its copies are recorded") {
 		s.kernel.up = min(up+1, chunks)

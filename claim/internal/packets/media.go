@@ -25,12 +25,15 @@ const (
 	sends
 )
 
-func (m model) media() []check.Rule[state] {
+// mediaSender has the rules of the media sender.
+type mediaSender struct{ model }
+
+func (m mediaSender) rules() []check.Rule[state] {
 	return append(m.turnRules(), m.keyRules()...)
 }
 
 // turnRules are a turn of the media sender, which was woken or whose alarm has gone.
-func (m model) turnRules() []check.Rule[state] {
+func (m mediaSender) turnRules() []check.Rule[state] {
 	at := func(p turn) func(*state) bool {
 		return func(s *state) bool { return s.media.at == p && s.end.at == lives }
 	}
@@ -52,7 +55,7 @@ func (m model) turnRules() []check.Rule[state] {
 }
 
 // keyRules are a key update, in two steps.
-func (m model) keyRules() []check.Rule[state] {
+func (m mediaSender) keyRules() []check.Rule[state] {
 	first, second := func(s *state) { s.keys.add(1) }, func(s *state) { s.generation = 1 }
 	if !m.keeps("the forwarder gets keys before numbers ask for them") {
 		first, second = second, first
@@ -69,7 +72,7 @@ func (m model) keyRules() []check.Rule[state] {
 
 // judge considers packets lost if a later packet was acknowledged. When the alarm expires, it sends the outstanding
 // chunks again.
-func (m model) judge(s *state) {
+func (m mediaSender) judge(s *state) {
 	s.detectLost()
 	for n := range s.next {
 		if r := s.ledger[n]; s.media.expired && r.is == live && m.keeps("a probe sends again what is outstanding") {
@@ -82,7 +85,7 @@ func (m model) judge(s *state) {
 }
 
 // send sends a packet, or ends the turn: the alarm is set while something is outstanding.
-func (m model) send(s *state) {
+func (m mediaSender) send(s *state) {
 	d := &s.media
 	switch {
 	case s.next == numbers:
@@ -118,7 +121,7 @@ func (s *state) sendChunk(chunk uint8) {
 }
 
 // acknowledge handles the packets that an ACK acknowledges.
-func (m model) acknowledge(s *state, of set) {
+func (m mediaSender) acknowledge(s *state, of set) {
 	for n := range s.next {
 		r := &s.ledger[n]
 		switch {

@@ -13,7 +13,10 @@ type network struct {
 	faults      uint8 // of the network: losses, delays and repetitions, still to come
 }
 
-func (m model) network() []check.Rule[state] {
+// wire has the rules of packets and ACKs on their way.
+type wire struct{ model }
+
+func (m wire) rules() []check.Rule[state] {
 	return append(m.packetRules(), m.ackRules()...)
 }
 
@@ -25,7 +28,7 @@ func happens(name string, fair bool, possible func(s *state) bool, change func(s
 }
 
 // packetRules are about packets on their way to the peer. Any of them may come first.
-func (m model) packetRules() []check.Rule[state] {
+func (m wire) packetRules() []check.Rule[state] {
 	each := func(name string, fair bool, possible func(*network) bool, change func(*network, uint8)) check.Rule[state] {
 		return check.Rule[state]{Name: name, Fair: fair, Next: func(s state) (next []state) {
 			for number := range uint8(numbers) {
@@ -48,7 +51,7 @@ func (m model) packetRules() []check.Rule[state] {
 }
 
 // ackRules are about ACKs on their way to us. They come once and in order, but for one that is overtaken or repeated.
-func (m model) ackRules() []check.Rule[state] {
+func (m wire) ackRules() []check.Rule[state] {
 	arrives := func(s *state, a *ack) { s.reader, *a = *a, ack{} }
 	mayFail := func(s *state) bool { return s.network.ack.of != 0 && s.network.faults > 0 }
 	return []check.Rule[state]{

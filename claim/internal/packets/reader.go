@@ -17,9 +17,14 @@ const (
 	quicGo // and the reader
 )
 
+// reader has the rules of those that read packets: the socket's reader, and quic-go.
+type reader struct{ model }
+
+func (m reader) rules() []check.Rule[state] { return append(m.readerRules(), m.quicRules()...) }
+
 // readerRules are the goroutine that reads the socket: it has one packet after the other. Whether quic-go has to see an
 // ACK is up to the world.
-func (m model) readerRules() []check.Rule[state] {
+func (m reader) readerRules() []check.Rule[state] {
 	ordered := m.keeps("the reader opens nothing while quic-go has a packet")
 	onlyNew := m.keeps("the reader opens no packet that has come before")
 	return []check.Rule[state]{
@@ -45,7 +50,7 @@ type quic struct {
 	told bool // of what the reader has opened before
 }
 
-func (m model) quicRules() []check.Rule[state] {
+func (m reader) quicRules() []check.Rule[state] {
 	tells := m.keeps("quic-go is told what the reader has opened before it opens a packet")
 	return []check.Rule[state]{
 		check.Step("quic-go is told what the reader has opened", "media/hooks.go: ReceivedElsewhere",
@@ -67,12 +72,12 @@ func (m model) quicRules() []check.Rule[state] {
 }
 
 // handle handles an ACK, which by has opened.
-func (m model) handle(s *state, a ack, by knower) {
+func (m reader) handle(s *state, a ack, by knower) {
 	if a.twice {
 		if s.twin != nobody {
 			s.broken = handledTwice
 		}
 		s.twin = by
 	}
-	m.acknowledge(s, a.of)
+	mediaSender(m).acknowledge(s, a.of)
 }

@@ -98,7 +98,9 @@ func New(without string) check.Model[state] {
 	start := state{keys: 1, network: network{faults: 1}}
 	return check.Model[state]{
 		Start: start,
-		Rules: slices.Concat(m.kernel(), m.network(), m.readerRules(), m.quicRules(), m.media(), m.end()),
+		Rules: slices.Concat(
+			forwarder{m}.rules(), wire{m}.rules(), reader{m}.rules(), mediaSender{m}.rules(), closing{m}.rules(),
+		),
 		Wrong: func(s state) string { return invariants[s.broken] },
 		Owes:  owes,
 	}
