@@ -2,12 +2,10 @@ package sim
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -60,38 +58,6 @@ type deadline struct {
 }
 
 func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
-
-func (n *Network) newStreamLocked(local, remote netip.AddrPort, peer *Stream) *Stream {
-	s := &Stream{network: n, local: local, remote: remote, peer: peer, changed: make(chan struct{})}
-	n.streams = append(n.streams, s)
-	return s
-}
-
-// DialTCP connects a host with a TCP port.
-func (n *Network) DialTCP(ctx context.Context, from netip.Addr, to netip.AddrPort) (*Stream, error) {
-	n.mu.Lock()
-	s := n.newStreamLocked(netip.AddrPortFrom(from, n.freePortLocked()), to, nil)
-	s.waits = []segment{{open: true}}
-	s.pumpLocked()
-	n.mu.Unlock()
-	for {
-		n.mu.Lock()
-		connected, err, changed := s.connected, s.err, s.changed
-		n.mu.Unlock()
-		switch {
-		case err != nil:
-			return nil, s.wrap("dial", err)
-		case connected:
-			return s, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			_ = s.Close() // nobody has it
-			return nil, s.wrap("dial", context.Cause(ctx))
-		}
-	}
-}
 
 func (s *Stream) wrap(what string, err error) error {
 	return &net.OpError{Op: what, Net: "tcp", Source: s.LocalAddr(), Addr: s.RemoteAddr(), Err: err}
@@ -343,53 +309,6 @@ type Listener struct {
 	in      chan *Stream
 	end     sync.Once
 	closed  chan struct{}
-}
-
-// ListenTCP opens a TCP port.
-func (n *Network) ListenTCP(at netip.AddrPort) (*Listener, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	l := &Listener{network: n, at: at, in: make(chan *Stream, backlog), closed: make(chan struct{})}
-	if n.tcp[at] != nil {
-		return nil, &net.OpError{Op: "listen", Net: "tcp", Addr: l.Addr(), Err: errInUse}
-	}
-	n.tcp[at] = l
-	return l, nil
-}
-
-// acceptLocked returns the other end of a new connection, or nil.
-func (n *Network) acceptLocked(s *Stream) *Stream {
-	l := n.tcp[s.remote]
-	if l == nil || len(l.in) == cap(l.in) {
-		return nil
-	}
-	to := n.newStreamLocked(s.remote, s.local, s)
-	s.peer = to
-	l.in <- to
-	return to
-}
-
-// livesLocked reports whether a host has a port.
-func (n *Network) livesLocked(host netip.Addr) bool {
-	for at := range n.ports {
-		if at.Addr() == host {
-			return true
-		}
-	}
-	return false
-}
-
-// killStreamsLocked makes all connections and TCP ports of a host vanish.
-func (n *Network) killStreamsLocked(host netip.Addr) {
-	for at := range n.tcp {
-		if at.Addr() == host {
-			delete(n.tcp, at)
-		}
-	}
-	for _, s := range n.streams {
-		s.dead = s.dead || s.local.Addr() == host
-	}
-	n.streams = slices.DeleteFunc(n.streams, func(s *Stream) bool { return s.dead })
 }
 
 // Accept implements [net.Listener].
