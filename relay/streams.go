@@ -94,24 +94,20 @@ func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
 	if res.ID >= 0 {
 		s.opened++
 	}
-	switch state, _ := seg.Log.State(); res.Outcome {
+	state, _ := seg.Log.State()
+	over := res.Outcome == media.Delivered && !state.Ended() // the fast path is ahead: the end may come again
+	switch res.Outcome {
 	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged, media.Dropped:
-		s.closeLocked(idOf(seg))
-	case media.Delivered: // at once by the fast path: what the log lacks, another publisher may bring again
-		if !state.Ended() {
-			s.closeLocked(idOf(seg))
+		over = true
+	}
+	if over {
+		if len(s.closed) == maxClosed {
+			s.closed = slices.Delete(s.closed, 0, 1)
 		}
+		s.closed = append(s.closed, idOf(seg))
 	}
 	s.mu.Unlock()
 	s.sendDone()
-}
-
-// closeLocked lets no further stream be opened for a subgroup; mu is held.
-func (s *streams) closeLocked(id subgroupID) {
-	if len(s.closed) == maxClosed {
-		s.closed = slices.Delete(s.closed, 0, 1)
-	}
-	s.closed = append(s.closed, id)
 }
 
 // beginRest delays PUBLISH_DONE until endRest, although the stream ends whose rest another one is to bring.

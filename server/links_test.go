@@ -136,30 +136,6 @@ func TestLinkIsMadeAnew(t *testing.T) {
 	})
 }
 
-// TestSilentLink has a process vanish without a word. The link ends before a FETCH gives up that waits for the process.
-func TestSilentLink(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		first, second := start(t, Config{}), start(t, Config{})
-		var conn transport.Conn
-		second.links.dial = func(ctx context.Context, url string, cfg transport.ClientConfig) (transport.Conn, error) {
-			var err error
-			conn, err = transport.Dial(ctx, url, cfg)
-			return conn, err
-		}
-		targets, err := first.LinkTargets()
-		require.NoError(t, err)
-		w := newWire(t, net.UDPAddrFromAddrPort(targets[0].Address))
-		targets[0].Address = w.near.LocalAddr().(*net.UDPAddr).AddrPort()
-		second.LinkTo(t.Context(), targets)
-		time.Sleep(time.Minute)
-		require.NoError(t, conn.Context().Err())
-		w.cut.Store(true)
-		linked := conn.Context()
-		time.Sleep(9 * time.Second) // less than relay.Config.FillTimeout
-		require.Error(t, linked.Err())
-	})
-}
-
 // TestLinkTargets are useless without the secret, or with a wrong certificate.
 func TestLinkTargets(t *testing.T) {
 	var log lockedBuilder

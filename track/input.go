@@ -100,11 +100,6 @@ func (in *input) drain(own bool) error {
 	return nil
 }
 
-// isAhead reports whether a waiting stream has brought more than the active one, which has gone on meanwhile.
-func (in *input) isAhead() bool {
-	return in.drain(false) == nil && in.ahead > 0 // its own goroutine meets the same error
-}
-
 // setAhead counts the bytes that wait.
 func (in *input) setAhead(n int64) {
 	in.track.ahead.Add(n - in.ahead)

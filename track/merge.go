@@ -184,8 +184,9 @@ func (m *merge) checkStalled(now time.Time) {
 	if m.active == nil || now.Sub(m.active.received) < stallTimeout {
 		return
 	}
-	// One that broke off may go no further than the active one will.
-	if slices.ContainsFunc(m.waiting, func(w *input) bool { return w.state != Cut && w.isAhead() }) {
+	// One that broke off may go no further than the active one will, which may have caught up with the others.
+	ahead := func(w *input) bool { return w.state != Cut && w.drain(false) == nil && w.ahead > 0 }
+	if slices.ContainsFunc(m.waiting, ahead) {
 		m.active.cfg.Overtaken()
 	}
 }
