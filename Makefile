@@ -86,7 +86,7 @@ web/node_modules: web/package-lock.json
 generate: deps third_party web/node_modules ## make what is generated: BPF objects, their Go types (clang-19), the web page (npm)
 	go generate ./...
 
-GENERATED := '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go internal/delay/constants.go web/dist
+GENERATED := '*_bpfel*.go' '*_bpfel*.o' claim/constants.go fastpath/constants.go internal/delay/constants.go web/src/inside/snapshot.ts web/dist
 check-generated: generate ## fail if the committed generated files are out of date
 	git diff --exit-code -- $(GENERATED)
 	@test -z "$$(git ls-files --others --exclude-standard -- $(GENERATED))" || { echo 'not committed:'; git status --short -- $(GENERATED); exit 1; }

@@ -23,6 +23,7 @@ import (
 	"sluice/transport"
 )
 
+//go:generate sh -c "go run sluice/server/inside/types >src/inside/snapshot.ts"
 //go:generate npm run --silent generate
 
 //go:embed dist
