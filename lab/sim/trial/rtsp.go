@@ -73,7 +73,7 @@ func (g *generator) guests(rng *rand.Rand) {
 			}
 		} else { // the broadcast has no timeouts: on a poor link the backlog would grow, until the player skips it
 			one.Link.Rate, one.Link.Queue, one.Link.Burst = 0, 0, sim.Burst{}
-			one.Link.Loss, one.Link.Corrupt = min(one.Link.Loss, 0.01), 0
+			one.Link.Loss, one.Link.Corrupt = min(one.Link.Loss, carries(one.Link.Delay)), 0
 		}
 		if rng.IntN(3) == 0 {
 			one.Leaves, one.Dies = one.Joins+time.Duration(rng.Int64N(int64(10*time.Second))), rng.IntN(2) == 0
@@ -85,6 +85,13 @@ func (g *generator) guests(rng *rand.Rand) {
 		r.Rude = append(r.Rude, time.Duration(rng.Int64N(int64(g.length()))))
 	}
 	g.RTSP = r
+}
+
+// carries returns how much loss a guest by MoQ may have. What congestion control sends on a link falls with its delay
+// and the root of its loss: at 95 ms and 1 % it was as much as the broadcast takes.
+func carries(delay time.Duration) float64 {
+	short := float64(30*time.Millisecond) / float64(max(delay, 30*time.Millisecond))
+	return 0.01 * short * short
 }
 
 // rtspPort is the TCP port of relays for RTSP.
