@@ -411,6 +411,30 @@ func (k *kernel) Delays() (h delay.Histogram, err error) {
 	return h, nil
 }
 
+// growStreams makes slots until there are n, and puts them on the stack of free ones.
+func (k *kernel) growStreams(n uint32) error {
+	made := min(madeOfAll(k.byStream), k.maxStreams)
+	if err := growAll(k.byStream, min(n, k.maxStreams)); err != nil {
+		return err
+	}
+	for slot := made; slot < min(madeOfAll(k.byStream), k.maxStreams); slot++ {
+		if err := k.tables.FreeStreams.Put(nil, slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// continueJob runs the program that a job is for.
+func (k *kernel) continueJob(job []byte) (goOn uint32, err error) {
+	j := jobOf(job)
+	var c runContext
+	c.control[bpf.RTPRtpJobWordJOB_POSITION] = j.Position
+	c.control[bpf.RTPRtpJobWordJOB_SINCE_LOW] = uint32(j.Since)
+	c.control[bpf.RTPRtpJobWordJOB_SINCE_HIGH] = uint32(j.Since >> 32)
+	return runProgram(k.rtp.objects.ContinueRtp, job[unsafe.Sizeof(*j):], &c)
+}
+
 // reasonNames returns the labels of the programs' counters: the names of enum reason (bpf/shared/reason.h) in lower
 // case.
 func reasonNames(types *btf.Spec) ([]string, error) {

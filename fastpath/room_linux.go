@@ -62,17 +62,3 @@ func (r *room) streams() {
 	defer r.mu.Unlock()
 	r.fast.report("provide memory for streams", r.fast.kernel.growStreams(2*used+1))
 }
-
-// growStreams makes slots until there are n, and puts them on the stack of free ones.
-func (k *kernel) growStreams(n uint32) error {
-	made := min(madeOfAll(k.byStream), k.maxStreams)
-	if err := growAll(k.byStream, min(n, k.maxStreams)); err != nil {
-		return err
-	}
-	for slot := made; slot < min(madeOfAll(k.byStream), k.maxStreams); slot++ {
-		if err := k.tables.FreeStreams.Put(nil, slot); err != nil {
-			return err
-		}
-	}
-	return nil
-}

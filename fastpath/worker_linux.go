@@ -153,16 +153,6 @@ func (w *worker) continueJob(job []byte) (more bool) {
 	return j.Position < j.Count
 }
 
-// continueJob runs the program that a job is for.
-func (k *kernel) continueJob(job []byte) (goOn uint32, err error) {
-	j := jobOf(job)
-	var c runContext
-	c.control[bpf.RTPRtpJobWordJOB_POSITION] = j.Position
-	c.control[bpf.RTPRtpJobWordJOB_SINCE_LOW] = uint32(j.Since)
-	c.control[bpf.RTPRtpJobWordJOB_SINCE_HIGH] = uint32(j.Since >> 32)
-	return runProgram(k.rtp.objects.ContinueRtp, job[unsafe.Sizeof(*j):], &c)
-}
-
 // finish counts a job as done.
 func (w *worker) finish(j *bpf.Job) {
 	w.all.kernel.rtp.shares.releaseJob(j)

@@ -135,3 +135,21 @@ func (sc *Scenario) Claimed(t *testing.T, end int64) (fins int) {
 	require.Zero(t, sc.Conn.Writers.Load())
 	return fins
 }
+
+// placeOf returns where a word lies in the scenario's memory.
+func (sc *Scenario) placeOf(word any) (at uintptr, ok bool) {
+	var p unsafe.Pointer
+	switch w := word.(type) {
+	case *claim.Word:
+		p = unsafe.Pointer(w)
+	case *claim.Word32:
+		p = unsafe.Pointer(w)
+	}
+	for i, part := range sc.parts() {
+		from := uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+		if at := uintptr(p) - from; uintptr(p) >= from && at < uintptr(len(part)) {
+			return uintptr(i)<<32 | at, true
+		}
+	}
+	return 0, false
+}

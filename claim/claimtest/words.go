@@ -1,11 +1,5 @@
 package claimtest
 
-import (
-	"unsafe"
-
-	"sluice/claim"
-)
-
 // words is which actors access the words of a scenario, by their places in its memory. It grows while a scenario is
 // explored. The exploration begins anew when a word turns out to make a difference that was not known to.
 type words map[uintptr]users
@@ -36,22 +30,4 @@ func (w words) note(sc *Scenario, actor int, a access) bool {
 	}
 	w[at] = after
 	return after.matter() && !before.matter()
-}
-
-// placeOf returns where a word lies in the scenario's memory.
-func (sc *Scenario) placeOf(word any) (at uintptr, ok bool) {
-	var p unsafe.Pointer
-	switch w := word.(type) {
-	case *claim.Word:
-		p = unsafe.Pointer(w)
-	case *claim.Word32:
-		p = unsafe.Pointer(w)
-	}
-	for i, part := range sc.parts() {
-		from := uintptr(unsafe.Pointer(unsafe.SliceData(part)))
-		if at := uintptr(p) - from; uintptr(p) >= from && at < uintptr(len(part)) {
-			return uintptr(i)<<32 | at, true
-		}
-	}
-	return 0, false
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"sluice/internal/cli"
 	"sluice/lab"
+	"sluice/relay"
 )
 
 // demo is a run of the demo.
@@ -31,6 +34,22 @@ type demoSubscriber struct {
 	*process
 	over string // transport
 	got  *checker
+}
+
+// state returns the state of a subscriber whose checker has returned an error or nil.
+func (s *demoSubscriber) state(difference error) string {
+	select {
+	case <-s.done:
+	default:
+		return "playing"
+	}
+	switch {
+	case s.err != nil:
+		return "failed"
+	case difference != nil:
+		return "differs"
+	}
+	return identical
 }
 
 func newDemoRun(s stage, clip string, want *source, fastPath string) *demo {
@@ -136,4 +155,64 @@ func (d *demo) waitAll() {
 		<-s.done
 		<-s.got.done
 	}
+}
+
+// startRelays starts the relays. When one of them has ended although it was not asked to, it calls ended.
+func (d *demo) startRelays(ctx context.Context, count int, ended func(error)) error {
+	for i := 1; i <= count; i++ {
+		if err := d.startRelay(ctx, lab.RelayHostName(i)); err != nil {
+			return err
+		}
+		r := d.last()
+		go func() {
+			<-r.done
+			if !d.ending.Load() {
+				ended(r.ended())
+			}
+		}()
+	}
+	return nil
+}
+
+// startRelay starts one more relay in a host.
+func (d *demo) startRelay(ctx context.Context, host string) error {
+	r := &demoRelay{stage: d.stage, host: host, sessions: make(map[string]relay.SessionStatus)}
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
+		return r.stage.dial(ctx, host, address)
+	}
+	r.admin = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	args := []string{"relay", "--listen", ":0", "--dev", "--admin", "127.0.0.1:0", "--drain", "3s",
+		"--fastpath", d.fastPath, "--log-level", "warn"}
+	if len(d.relays) > 0 {
+		args = append(args, "--upstream", d.last().url(host, "moqt"), "--upstream-tls-disable-verify")
+	}
+	var err error
+	if r.process, err = d.stage.command(ctx, host, nil, args...); err != nil {
+		return err
+	}
+	d.relays = append(d.relays, r)
+	for _, said := range []struct {
+		text, pattern string
+		value         *string
+	}{
+		{"raw QUIC", `:(\d+)$`, &r.port},
+		{"certificate", `[0-9a-f]{64}`, &r.certificate},
+		{"metrics", `http://([^/]+)/`, &r.adminAddress},
+	} {
+		if *said.value, err = r.says(ctx, said.text, said.pattern); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hops returns the ways between relays, and then those to subscribers.
+func (d *demo) hops() (all []hop) {
+	for i, r := range d.relays[1:] {
+		all = append(all, hop{d.relays[i], r.host, nil})
+	}
+	for _, s := range d.subscribers {
+		all = append(all, hop{d.last(), s.name, s})
+	}
+	return all
 }

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"sync"
 
-	"sluice/lab"
 	"sluice/relay"
 	"sluice/server"
 )
@@ -27,55 +26,6 @@ type demoRelay struct {
 	mu       sync.Mutex
 	sessions map[string]relay.SessionStatus // as the relay described them last, by path
 	kernel   bool                           // the relay has a fast path
-}
-
-// startRelays starts the relays. When one of them has ended although it was not asked to, it calls ended.
-func (d *demo) startRelays(ctx context.Context, count int, ended func(error)) error {
-	for i := 1; i <= count; i++ {
-		if err := d.startRelay(ctx, lab.RelayHostName(i)); err != nil {
-			return err
-		}
-		r := d.last()
-		go func() {
-			<-r.done
-			if !d.ending.Load() {
-				ended(r.ended())
-			}
-		}()
-	}
-	return nil
-}
-
-// startRelay starts one more relay in a host.
-func (d *demo) startRelay(ctx context.Context, host string) error {
-	r := &demoRelay{stage: d.stage, host: host, sessions: make(map[string]relay.SessionStatus)}
-	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
-		return r.stage.dial(ctx, host, address)
-	}
-	r.admin = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	args := []string{"relay", "--listen", ":0", "--dev", "--admin", "127.0.0.1:0", "--drain", "3s",
-		"--fastpath", d.fastPath, "--log-level", "warn"}
-	if len(d.relays) > 0 {
-		args = append(args, "--upstream", d.last().url(host, "moqt"), "--upstream-tls-disable-verify")
-	}
-	var err error
-	if r.process, err = d.stage.command(ctx, host, nil, args...); err != nil {
-		return err
-	}
-	d.relays = append(d.relays, r)
-	for _, said := range []struct {
-		text, pattern string
-		value         *string
-	}{
-		{"raw QUIC", `:(\d+)$`, &r.port},
-		{"certificate", `[0-9a-f]{64}`, &r.certificate},
-		{"metrics", `http://([^/]+)/`, &r.adminAddress},
-	} {
-		if *said.value, err = r.says(ctx, said.text, said.pattern); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // says waits for the line of the relay that contains a text. It returns the part that a pattern, or its group,

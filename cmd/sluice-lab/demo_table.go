@@ -70,17 +70,6 @@ type hop struct {
 	subscriber *demoSubscriber // nil if to is a relay
 }
 
-// hops returns the ways between relays, and then those to subscribers.
-func (d *demo) hops() (all []hop) {
-	for i, r := range d.relays[1:] {
-		all = append(all, hop{d.relays[i], r.host, nil})
-	}
-	for _, s := range d.subscribers {
-		all = append(all, hop{d.last(), s.name, s})
-	}
-	return all
-}
-
 // sent returns the relay's counters of the hop.
 func (h hop) sent() relay.SessionStatus { return h.from.session(h.to) }
 
@@ -111,22 +100,6 @@ func (t *demoTable) explain(w io.Writer) {
 
 // identical is the state of a subscriber that received everything.
 const identical = "identical"
-
-// state returns the state of a subscriber whose checker has returned an error or nil.
-func (s *demoSubscriber) state(difference error) string {
-	select {
-	case <-s.done:
-	default:
-		return "playing"
-	}
-	switch {
-	case s.err != nil:
-		return "failed"
-	case difference != nil:
-		return "differs"
-	}
-	return identical
-}
 
 // delayText returns two cells: the median and the 99th percentile.
 func delayText(d measure.Delays) string {

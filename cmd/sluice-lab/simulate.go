@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -194,6 +196,63 @@ func (f *simulateFlags) shrink(ctx context.Context, env *cli.Environment, s *tri
 	fmt.Fprintf(env.Stdout, "the smallest schedule found that fails, for simulate --schedule %s:\n%s\n%s\n",
 		f.smallest, b, said)
 	return os.WriteFile(f.smallest, append(b, '\n'), 0o644)
+}
+
+// liveTwice lives through a schedule. In an exact build it does so again, and compares.
+func (f *simulateFlags) liveTwice(ctx context.Context, s *trial.Schedule) (said string, err error) {
+	said, first, err := f.liveOnce(ctx, s)
+	if err != nil || exact == "" || f.once {
+		return said, err
+	}
+	again := simulateFlags{keepQlog: f.qlog != ""} // qlogs change the order
+	_, second, err := again.liveOnce(ctx, s)
+	if err == nil && first != second {
+		err = fmt.Errorf("%w: %+v, %+v", errDiffer, first, second)
+	}
+	return said, err
+}
+
+// liveOnce lives through a schedule in a process of its own, which begins like each other one.
+func (f *simulateFlags) liveOnce(ctx context.Context, s *trial.Schedule) (said string, r simulateResult, err error) {
+	dir, err := os.MkdirTemp("", "sluice-simulate-")
+	if err != nil {
+		return "", r, err
+	}
+	defer os.RemoveAll(dir)
+	o := simulateOrder{Schedule: s, Log: f.log, KeepQlog: f.keepQlog || f.qlog != ""}
+	for to, name := range map[*string]string{&o.Pcap: f.pcap, &o.Keys: f.keys, &o.Qlog: f.qlog} {
+		if name == "" {
+			continue
+		}
+		if *to, err = filepath.Abs(name); err != nil {
+			return "", r, err
+		}
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		return "", r, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, orderFile), b, 0o600); err != nil {
+		return "", r, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return "", r, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, mostTime, errEndless)
+	defer cancel()
+	c := exec.CommandContext(ctx, program, "simulate", "--live", ".")
+	c.Args[0], c.Dir = programName, dir // the tests of this program look at its name
+	// The order of goroutines depends on these. Nothing else is in the environment: even its size matters to the heap.
+	c.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0"}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return string(out), r, cmp.Or(context.Cause(ctx), err)
+	}
+	if err := readJSON(filepath.Join(dir, resultFile), &r); err != nil {
+		return string(out), r, err
+	}
+	return fmt.Sprintf("seed %d: %d packets, hash %s\n", s.Seed, r.Packets, r.Hash), r, nil
 }
 
 func readJSON(name string, into any) error {

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -44,63 +41,6 @@ const mostTime = time.Minute
 
 // errEndless says that a schedule took longer.
 var errEndless = fmt.Errorf("it has not ended within %v: something goes on for ever in virtual time", mostTime)
-
-// liveTwice lives through a schedule. In an exact build it does so again, and compares.
-func (f *simulateFlags) liveTwice(ctx context.Context, s *trial.Schedule) (said string, err error) {
-	said, first, err := f.liveOnce(ctx, s)
-	if err != nil || exact == "" || f.once {
-		return said, err
-	}
-	again := simulateFlags{keepQlog: f.qlog != ""} // qlogs change the order
-	_, second, err := again.liveOnce(ctx, s)
-	if err == nil && first != second {
-		err = fmt.Errorf("%w: %+v, %+v", errDiffer, first, second)
-	}
-	return said, err
-}
-
-// liveOnce lives through a schedule in a process of its own, which begins like each other one.
-func (f *simulateFlags) liveOnce(ctx context.Context, s *trial.Schedule) (said string, r simulateResult, err error) {
-	dir, err := os.MkdirTemp("", "sluice-simulate-")
-	if err != nil {
-		return "", r, err
-	}
-	defer os.RemoveAll(dir)
-	o := simulateOrder{Schedule: s, Log: f.log, KeepQlog: f.keepQlog || f.qlog != ""}
-	for to, name := range map[*string]string{&o.Pcap: f.pcap, &o.Keys: f.keys, &o.Qlog: f.qlog} {
-		if name == "" {
-			continue
-		}
-		if *to, err = filepath.Abs(name); err != nil {
-			return "", r, err
-		}
-	}
-	b, err := json.Marshal(o)
-	if err != nil {
-		return "", r, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, orderFile), b, 0o600); err != nil {
-		return "", r, err
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return "", r, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, mostTime, errEndless)
-	defer cancel()
-	c := exec.CommandContext(ctx, program, "simulate", "--live", ".")
-	c.Args[0], c.Dir = programName, dir // the tests of this program look at its name
-	// The order of goroutines depends on these. Nothing else is in the environment: even its size matters to the heap.
-	c.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0"}
-	out, err := c.CombinedOutput()
-	if err != nil {
-		return string(out), r, cmp.Or(context.Cause(ctx), err)
-	}
-	if err := readJSON(filepath.Join(dir, resultFile), &r); err != nil {
-		return string(out), r, err
-	}
-	return fmt.Sprintf("seed %d: %d packets, hash %s\n", s.Seed, r.Packets, r.Hash), r, nil
-}
 
 // simulateHere carries out the order in a directory, as the only test of this process: only tests have virtual time. It
 // does not return.

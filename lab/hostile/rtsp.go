@@ -7,7 +7,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"time"
+
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
 
 	"sluice/rtsp/rtspwire"
 )
@@ -115,4 +118,69 @@ func (c *RTSPClient) sleep(d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
+}
+
+// playByUDP plays the victim by UDP.
+func (c *RTSPClient) playByUDP() (*byUDP, error) {
+	conn, err := c.dial(c.Victim)
+	if err != nil {
+		return nil, err
+	}
+	p := &byUDP{Conn: conn}
+	if p.rtp, p.rtcp, err = rtspwire.Ports(conn.LocalAddr().(*net.TCPAddr).IP); err != nil {
+		cut(conn)
+		return nil, err
+	}
+	context.AfterFunc(c.ctx, func() { _ = errors.Join(p.rtp.Close(), p.rtcp.Close()) })
+	port, err := conn.Play(p.rtp.LocalAddr().(*net.UDPAddr).Port)
+	if err != nil {
+		p.end()
+		return nil, err
+	}
+	ip := conn.RemoteAddr().(*net.TCPAddr).IP
+	p.toRTP, p.toRTCP = &net.UDPAddr{IP: ip, Port: port}, &net.UDPAddr{IP: ip, Port: port + 1}
+	return p, nil
+}
+
+// without sends the beginning of a request and then the same again and again, until the server ends the connection.
+func (c *RTSPClient) without(begin, more string) error {
+	conn, err := c.dial(c.Victim)
+	if err != nil {
+		return err
+	}
+	defer cut(conn)
+	_, err = conn.Write([]byte(begin))
+	block := []byte(strings.Repeat(more, 1<<14/len(more)))
+	for n := 0; err == nil; n += len(block) {
+		if n >= endless {
+			return errUnlimited
+		}
+		_, err = conn.Write(block)
+	}
+	return slow(err)
+}
+
+func (c *RTSPClient) publishThere(from net.IP) error {
+	there := *c
+	there.From = from
+	for range 50 {
+		conn, err := there.dial(c.Victim)
+		if err != nil {
+			return err
+		}
+		res, err := conn.Ask("ANNOUNCE", conn.URL(), rtspwire.H264, "Content-Type: application/sdp")
+		cut(conn)
+		if err != nil {
+			return slow(err)
+		}
+		if res.StatusCode == base.StatusOK {
+			return undefended("it publishes in another client's place")
+		}
+	}
+	return nil
+}
+
+// ownBroadcast connects for a broadcast that nobody has.
+func (c *RTSPClient) ownBroadcast(i int) (*rtspwire.Conn, error) {
+	return c.dial(fmt.Sprintf("%s/%d", c.own, i))
 }

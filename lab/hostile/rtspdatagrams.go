@@ -1,7 +1,6 @@
 package hostile
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -19,28 +18,6 @@ type byUDP struct {
 	*rtspwire.Conn
 	rtp, rtcp     *net.UDPConn
 	toRTP, toRTCP *net.UDPAddr // the server's ports
-}
-
-// playByUDP plays the victim by UDP.
-func (c *RTSPClient) playByUDP() (*byUDP, error) {
-	conn, err := c.dial(c.Victim)
-	if err != nil {
-		return nil, err
-	}
-	p := &byUDP{Conn: conn}
-	if p.rtp, p.rtcp, err = rtspwire.Ports(conn.LocalAddr().(*net.TCPAddr).IP); err != nil {
-		cut(conn)
-		return nil, err
-	}
-	context.AfterFunc(c.ctx, func() { _ = errors.Join(p.rtp.Close(), p.rtcp.Close()) })
-	port, err := conn.Play(p.rtp.LocalAddr().(*net.UDPAddr).Port)
-	if err != nil {
-		p.end()
-		return nil, err
-	}
-	ip := conn.RemoteAddr().(*net.TCPAddr).IP
-	p.toRTP, p.toRTCP = &net.UDPAddr{IP: ip, Port: port}, &net.UDPAddr{IP: ip, Port: port + 1}
-	return p, nil
 }
 
 func (p *byUDP) end() {

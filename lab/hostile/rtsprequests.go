@@ -57,24 +57,6 @@ func malformedRequests(c *RTSPClient) error {
 // endless is more than the server and the buffers of both hosts take.
 const endless = 64 << 20
 
-// without sends the beginning of a request and then the same again and again, until the server ends the connection.
-func (c *RTSPClient) without(begin, more string) error {
-	conn, err := c.dial(c.Victim)
-	if err != nil {
-		return err
-	}
-	defer cut(conn)
-	_, err = conn.Write([]byte(begin))
-	block := []byte(strings.Repeat(more, 1<<14/len(more)))
-	for n := 0; err == nil; n += len(block) {
-		if n >= endless {
-			return errUnlimited
-		}
-		_, err = conn.Write(block)
-	}
-	return slow(err)
-}
-
 func endlessHeaders(c *RTSPClient) error {
 	return c.without("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "X: y\r\n")
 }
@@ -165,26 +147,6 @@ func neighbours(c *RTSPClient) error {
 		return nil
 	}
 	return c.publishThere(c.Beside)
-}
-
-func (c *RTSPClient) publishThere(from net.IP) error {
-	there := *c
-	there.From = from
-	for range 50 {
-		conn, err := there.dial(c.Victim)
-		if err != nil {
-			return err
-		}
-		res, err := conn.Ask("ANNOUNCE", conn.URL(), rtspwire.H264, "Content-Type: application/sdp")
-		cut(conn)
-		if err != nil {
-			return slow(err)
-		}
-		if res.StatusCode == base.StatusOK {
-			return undefended("it publishes in another client's place")
-		}
-	}
-	return nil
 }
 
 // wrongTokens asks for everything with tokens that nobody has, in all places where a token may be.

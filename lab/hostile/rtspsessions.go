@@ -14,11 +14,6 @@ import (
 	"sluice/rtsp/rtspwire"
 )
 
-// ownBroadcast connects for a broadcast that nobody has.
-func (c *RTSPClient) ownBroadcast(i int) (*rtspwire.Conn, error) {
-	return c.dial(fmt.Sprintf("%s/%d", c.own, i))
-}
-
 // sessions begins and ends sessions of players and publishers, with and without TEARDOWN. The ports are the same each
 // time that it runs, so that the sessions that are left limit how many more there are.
 func sessions(c *RTSPClient) error {

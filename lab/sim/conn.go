@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,3 +186,13 @@ func (c *Conn) SetReadBuffer(int) error { return nil }
 
 // SetWriteBuffer does nothing: there is no such buffer.
 func (c *Conn) SetWriteBuffer(int) error { return nil }
+
+// Promote makes the socket the newest of its port.
+func (c *Conn) Promote() {
+	n := c.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i := slices.Index(n.ports[c.at], c); i >= 0 {
+		n.ports[c.at] = append(slices.Delete(n.ports[c.at], i, i+1), c)
+	}
+}

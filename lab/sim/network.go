@@ -106,16 +106,6 @@ func (n *Network) open(at netip.AddrPort, names func(packet []byte) bool) (*Conn
 	return c, nil
 }
 
-// Promote makes the socket the newest of its port.
-func (c *Conn) Promote() {
-	n := c.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if i := slices.Index(n.ports[c.at], c); i >= 0 {
-		n.ports[c.at] = append(slices.Delete(n.ports[c.at], i, i+1), c)
-	}
-}
-
 // removeLocked removes a socket from its port, and frees the port if it was the last.
 func (n *Network) removeLocked(c *Conn) {
 	n.ports[c.at] = slices.DeleteFunc(n.ports[c.at], func(o *Conn) bool { return o == c })

@@ -205,6 +205,10 @@ func (l Limits) validate() error {
 	)
 }
 
+func (l Limits) of(class loadClass) int {
+	return [loadClasses]int{l.MaxSubscriptions, l.MaxFetches, l.MaxNamespaces}[class]
+}
+
 func (t Timeouts) validate() error {
 	return errors.Join(
 		bounds.AtLeast("Setup", t.Setup, 0),

@@ -250,3 +250,46 @@ func (p *Publication) endedLocked() {
 	}
 	p.s.table.notify()
 }
+
+// Fill returns the fill that the SUBSCRIBE or, if u is not nil, its update asks for. largest is the Largest Object that
+// the answer told. It returns nil if there is nothing to send. The fill ends with the publication, and counts as an
+// open FETCH: if the peer has too many, it is refused. A peer that also has no streams for the refusals loses the
+// subscription.
+func (p *Publication) Fill(u *Update, largest *moqt.Location) *FillRequest {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	f := &FillRequest{pub: p, id: p.id}
+	asked := p.asked.Fill
+	if u != nil {
+		f.id, asked = u.ID, u.Parameters.Fill
+	}
+	if asked == nil || !p.forward || p.over || largest == nil {
+		return nil
+	}
+	whole := p.parameters
+	whole.Fill = asked
+	f.Parameters = whole.Filling()
+	f.Range = f.Parameters.Filter.FillRange(*largest)
+	if f.Range.Empty() {
+		return nil
+	}
+	load := &p.s.responder.load[loadFetches]
+	*load++
+	f.ctx, f.cancel = context.WithCancel(p.ctx)
+	context.AfterFunc(f.ctx, func() {
+		p.s.mu.Lock()
+		defer p.s.mu.Unlock()
+		*load--
+	})
+	if *load > p.s.cfg.MaxFetches {
+		p.s.cfg.Refused(moqt.RequestExcessiveLoad)
+		if *load > p.s.cfg.MaxFetches+maxRefusedFills {
+			f.cancel()
+			p.s.spawn(func() { p.abort(moqt.ResetExcessiveLoad, errTooManyFills) })
+			return nil
+		}
+		f.rejectLocked(moqt.ResetExcessiveLoad)
+		return nil
+	}
+	return f
+}

@@ -34,10 +34,6 @@ func classOf(kind moqt.MessageType) loadClass {
 	return loadNamespaces
 }
 
-func (l Limits) of(class loadClass) int {
-	return [loadClasses]int{l.MaxSubscriptions, l.MaxFetches, l.MaxNamespaces}[class]
-}
-
 // responder serves the requests of the peer.
 type responder struct {
 	s      *Session

@@ -292,3 +292,31 @@ func (s *Session) after(d time.Duration, f func()) {
 	timer := time.AfterFunc(d, f)
 	context.AfterFunc(s.ctx, func() { timer.Stop() })
 }
+
+// Tolerates reports whether the peer is known to make a mistake that the session tolerates. It logs its first true
+// answer, so the caller must be about to act on it. It is false before the peer's SETUP.
+func (s *Session) Tolerates(m Mistake) bool {
+	if s.cfg.Strict || !isClosed(s.control.known) {
+		return false
+	}
+	peer := s.control.peer.Implementation
+	for _, t := range mistakes {
+		if t.mistake != m || !strings.HasPrefix(peer, t.peer) || s.version < t.from || s.version > t.to {
+			continue
+		}
+		s.tolerated.Do(func() {
+			s.log.Info("tolerating a mistake of the peer", "implementation", peer, "version", s.version,
+				"mistake", t.text, "issue", t.issue)
+		})
+		return true
+	}
+	return false
+}
+
+// source returns the messages that arrive on a stream.
+func (s *Session) source(stream requestStream) messageSource {
+	if shared, ok := stream.(*sharedStream); ok {
+		return shared
+	}
+	return newInbox(s, stream.(transport.Stream))
+}

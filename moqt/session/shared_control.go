@@ -45,14 +45,6 @@ func newSharedControl(s *Session) *sharedControl {
 	}
 }
 
-// source returns the messages that arrive on a stream.
-func (s *Session) source(stream requestStream) messageSource {
-	if shared, ok := stream.(*sharedStream); ok {
-		return shared
-	}
-	return newInbox(s, stream.(transport.Stream))
-}
-
 // setup adds the fields of draft-16 to our SETUP, and removes options that draft-16 does not know.
 func (c *sharedControl) setup(m *moqt.Setup) {
 	m.Server, m.MaxRequestID, m.Unknown = c.s.cfg.Role == Server, c.announced, nil
@@ -391,4 +383,10 @@ func (c *sharedControl) forgetLocked(t *sharedStream) {
 	}
 	t.updates = nil
 	t.cancel()
+}
+
+func (c *sharedControl) newStream(kind moqt.MessageType, remote bool) *sharedStream {
+	t := &sharedStream{c: c, kind: kind, remote: remote, read: make(chan struct{}), changed: make(chan struct{})}
+	t.ctx, t.cancel = context.WithCancel(c.s.ctx)
+	return t
 }

@@ -40,12 +40,6 @@ type sharedMessage struct {
 	err error
 }
 
-func (c *sharedControl) newStream(kind moqt.MessageType, remote bool) *sharedStream {
-	t := &sharedStream{c: c, kind: kind, remote: remote, read: make(chan struct{}), changed: make(chan struct{})}
-	t.ctx, t.cancel = context.WithCancel(c.s.ctx)
-	return t
-}
-
 // ID implements requestStream.
 func (t *sharedStream) ID() int64 { return -1 }
 

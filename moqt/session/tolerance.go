@@ -1,8 +1,6 @@
 package session
 
 import (
-	"strings"
-
 	"sluice/moqt"
 )
 
@@ -54,24 +52,4 @@ var mistakes = []struct {
 		"https://github.com/shaka-project/shaka-player/pull/10508"},
 	{"moq-lite-", 17, 22, FetchesWithoutPriority, "answers FETCH with priority 0",
 		"none is known; seen in crate moq-net 0.3.18, src/ietf/publisher.rs"},
-}
-
-// Tolerates reports whether the peer is known to make a mistake that the session tolerates. It logs its first true
-// answer, so the caller must be about to act on it. It is false before the peer's SETUP.
-func (s *Session) Tolerates(m Mistake) bool {
-	if s.cfg.Strict || !isClosed(s.control.known) {
-		return false
-	}
-	peer := s.control.peer.Implementation
-	for _, t := range mistakes {
-		if t.mistake != m || !strings.HasPrefix(peer, t.peer) || s.version < t.from || s.version > t.to {
-			continue
-		}
-		s.tolerated.Do(func() {
-			s.log.Info("tolerating a mistake of the peer", "implementation", peer, "version", s.version,
-				"mistake", t.text, "issue", t.issue)
-		})
-		return true
-	}
-	return false
 }

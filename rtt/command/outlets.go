@@ -38,26 +38,6 @@ type outlets struct {
 	closers []func() error
 }
 
-// open opens the outlets that the flags name, apart from --metrics. They have to be closed, also after an error.
-func (f *rttFlags) open(ctx context.Context, env *cli.Environment) (*outlets, error) {
-	o := new(outlets)
-	if f.pcap != "" {
-		o.wait = ctx
-	}
-	for _, open := range []func() error{
-		func() error { return o.openOutput(f, env) },
-		func() error { return o.openHistory(f) },
-		func() error { return o.openAlerts(f) },
-		func() error { return o.openOTLP(f, env) },
-		func() error { return o.openIPFIX(f) },
-	} {
-		if err := open(); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
-}
-
 // close closes the outlets, the last one first.
 func (o *outlets) close() error {
 	var errs []error

@@ -2,13 +2,10 @@ package main
 
 import (
 	"archive/tar"
-	"bytes"
-	"cmp"
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -18,26 +15,6 @@ import (
 
 // capabilityBits are from linux/capability.h.
 var capabilityBits = map[string]int{"NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "PERFMON": 38, "BPF": 39}
-
-// rootFiles returns the files of an image, as a tar archive.
-func (d *description) rootFiles(program string, t time.Time) ([]byte, error) {
-	var b bytes.Buffer
-	a := archive{w: tar.NewWriter(&b), t: t}
-	a.add(tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644}, authorities())
-	h := tar.Header{Name: cmp.Or(d.Program, "sluice"), Mode: 0o755}
-	if len(d.Capabilities) > 0 {
-		permitted, err := fileCapabilities(d.Capabilities)
-		if err != nil {
-			return nil, err
-		}
-		h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": permitted}
-	}
-	a.addFile(h, program)
-	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
-		a.addFile(tar.Header{Name: name, Mode: 0o755}, d.Files[name])
-	}
-	return b.Bytes(), errors.Join(a.err, a.w.Close())
-}
 
 // archive writes files, with the folders above them.
 type archive struct {

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,4 +95,24 @@ func (d *description) image(architecture, binary string, t time.Time) (v1.Image,
 	return mutate.Append(img, mutate.Addendum{
 		Layer: layer, History: v1.History{Created: v1.Time{Time: t}, CreatedBy: "scripts/image"},
 	})
+}
+
+// rootFiles returns the files of an image, as a tar archive.
+func (d *description) rootFiles(program string, t time.Time) ([]byte, error) {
+	var b bytes.Buffer
+	a := archive{w: tar.NewWriter(&b), t: t}
+	a.add(tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644}, authorities())
+	h := tar.Header{Name: cmp.Or(d.Program, "sluice"), Mode: 0o755}
+	if len(d.Capabilities) > 0 {
+		permitted, err := fileCapabilities(d.Capabilities)
+		if err != nil {
+			return nil, err
+		}
+		h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": permitted}
+	}
+	a.addFile(h, program)
+	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
+		a.addFile(tar.Header{Name: name, Mode: 0o755}, d.Files[name])
+	}
+	return b.Bytes(), errors.Join(a.err, a.w.Close())
 }

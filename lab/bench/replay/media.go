@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"sluice/lab/bench/pathprofile"
 	"sluice/lab/bench/video"
 )
 
@@ -58,17 +57,4 @@ func objects(track int, m video.Mock, length time.Duration) (all []Object) {
 		all = append(all, o)
 	}
 	return all
-}
-
-// On returns the trace with the path of a profile. Rates are parts of the rate of its media.
-func (t *Trace) On(p pathprofile.Profile, seed uint64) *Trace {
-	on, rate := *t, t.Rate()
-	on.Path = nil
-	for _, point := range p.Rates(t.Length(), seed) {
-		on.Path = append(on.Path, Change{
-			At: point.At.Truncate(time.Microsecond), Rate: int64(point.Rate * rate),
-			Queue: max(int(rate/8*p.Queue.Seconds()), minQueue), RTT: p.RTT, Loss: p.Loss, Bulk: p.Bulk,
-		})
-	}
-	return &on
 }

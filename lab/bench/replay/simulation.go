@@ -308,3 +308,39 @@ func (s *simulation) transmit(n int, arrived func()) bool {
 
 // back plans the effect of the peer's packets on the sender. They are neither lost nor queued.
 func (s *simulation) back(do func()) { s.plan(s.clock.now.Add(s.path.delay(s.clock.now)), do) }
+
+// frames returns the objects with their fates. Of several renditions, the ones that the player takes count.
+func (s *simulation) frames() (frames []playback.Frame) {
+	index := make(map[place]int)
+	var fitting []int
+	if s.ladder != nil {
+		fitting = s.trace.Fitting()
+	}
+	for i, o := range s.trace.Objects {
+		f := playback.Frame{Due: o.At, Published: o.At, Needs: -1, Bytes: o.Size}
+		if s.ladder != nil {
+			rendition, takes := s.ladder.rendition(&s.trace.Objects[i])
+			if !takes {
+				continue
+			}
+			if rendition >= 0 {
+				f.Rendition, f.Fitting = rendition, fitting[int(f.Due/FittingStep)]
+			}
+		}
+		switch {
+		case s.trace.Tracks[o.Track].Audio:
+			f.Kind = playback.Audio
+		case o.Key:
+			f.Kind = playback.Key
+		}
+		if o.Needs != nil {
+			f.Needs = index[place{o.Track, o.Group, *o.Needs}]
+		}
+		if at := s.receiver.arrivedAt[i]; at != 0 {
+			f.Arrived, f.At = true, at.Sub(begin)
+		}
+		index[place{o.Track, o.Group, o.ID}] = len(frames)
+		frames = append(frames, f)
+	}
+	return frames
+}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/lab/bench/pathprofile"
 	"sluice/lab/bench/playback"
 )
 
@@ -156,6 +157,19 @@ func (t *Trace) meanRate(from, to time.Duration) float64 {
 		}
 	}
 	return sum / (to - from).Seconds()
+}
+
+// On returns the trace with the path of a profile. Rates are parts of the rate of its media.
+func (t *Trace) On(p pathprofile.Profile, seed uint64) *Trace {
+	on, rate := *t, t.Rate()
+	on.Path = nil
+	for _, point := range p.Rates(t.Length(), seed) {
+		on.Path = append(on.Path, Change{
+			At: point.At.Truncate(time.Microsecond), Rate: int64(point.Rate * rate),
+			Queue: max(int(rate/8*p.Queue.Seconds()), minQueue), RTT: p.RTT, Loss: p.Loss, Bulk: p.Bulk,
+		})
+	}
+	return &on
 }
 
 const (

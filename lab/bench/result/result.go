@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -244,6 +245,21 @@ func (r Report) Validate() error {
 		}
 	}
 	return nil
+}
+
+// Standing compares the subject with the other systems.
+func (r Report) Standing() Standing {
+	var st Standing
+	for _, s := range r.Scenarios {
+		metrics := s.Summary(r.Subject()).Metrics
+		for _, name := range slices.Sorted(maps.Keys(metrics)) {
+			if m := r.Metric(name); m.Better != 0 && !m.Beside {
+				st.compare(r, s, name, m)
+			}
+		}
+	}
+	slices.SortStableFunc(st.Behind, func(a, b Behind) int { return cmp.Compare(b.Factor, a.Factor) })
+	return st
 }
 
 // NotRun is Summary.Unusable of a system in a scenario that it takes no part in.

@@ -1,10 +1,7 @@
 package result
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -23,21 +20,6 @@ type Behind struct {
 	Subject          string // its value
 	Others           string // each system that is better, with its value
 	Factor           Number // to the best of them; Unknown if a value is zero
-}
-
-// Standing compares the subject with the other systems.
-func (r Report) Standing() Standing {
-	var st Standing
-	for _, s := range r.Scenarios {
-		metrics := s.Summary(r.Subject()).Metrics
-		for _, name := range slices.Sorted(maps.Keys(metrics)) {
-			if m := r.Metric(name); m.Better != 0 && !m.Beside {
-				st.compare(r, s, name, m)
-			}
-		}
-	}
-	slices.SortStableFunc(st.Behind, func(a, b Behind) int { return cmp.Compare(b.Factor, a.Factor) })
-	return st
 }
 
 // compare compares one metric of one scenario.
