@@ -3,7 +3,6 @@ package rtsp
 import (
 	"cmp"
 	"errors"
-	"net/netip"
 	"net/url"
 	"strconv"
 
@@ -59,26 +58,6 @@ func readChoice(query string) (c choice, err error) {
 // apply has a player of package sub play the choice.
 func (c choice) apply(cfg *sub.PlayerConfig) {
 	cfg.Rendition, cfg.MaxBitrate = cmp.Or(c.rendition, sub.RenditionBest), c.maxBitrate*1000
-}
-
-// roomLocked returns an error if there is no room for another downlink, which a source wants; Server.mu is held.
-func (s *Server) roomLocked(c choice, source netip.Prefix) error {
-	if len(s.downlinks) >= s.cfg.MaxBroadcasts {
-		return errTooManyBroadcasts
-	}
-	if c == (choice{}) {
-		return nil
-	}
-	begun := 0
-	for key, d := range s.downlinks {
-		if key.choice != (choice{}) && d.source == source {
-			begun++
-		}
-	}
-	if begun >= maxChoices {
-		return errTooManyChoices
-	}
-	return nil
 }
 
 // keyOf returns the key of a choice of a broadcast.

@@ -2,6 +2,7 @@ package rtsp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/bluenviron/gortsplib/v5/pkg/liberrors"
 
+	"sluice/internal/limited"
+	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/player/sub"
 	"sluice/relay"
@@ -39,6 +42,17 @@ var (
 	errNoStream = errors.New("nobody publishes that")
 	errPlays    = errors.New("this session is for playing: publish with another one")
 )
+
+// endpoint is a TCP address, and the handler of its requests.
+type endpoint struct {
+	*Server
+	lib      *gortsplib.Server
+	tls      *tls.Config // nil: none
+	listener *limited.Listener
+	ports    *ports
+
+	refusedKeys logs.Line
+}
 
 // OnDescribe makes a player, which waits for its session at the connection.
 func (e *endpoint) OnDescribe(c *gortsplib.ServerHandlerOnDescribeCtx) (
@@ -301,6 +315,40 @@ func (e *endpoint) refuse(err error) (*base.Response, error) {
 	}
 	e.metrics.refusals.WithLabelValues(strconv.Itoa(int(res.StatusCode))).Inc()
 	return res, err
+}
+
+// listenTLS is listen for the library, when it knows of TLS.
+func (e *endpoint) listenTLS(network, address string, _ *tls.Config) (net.Listener, error) {
+	return e.listen(network, address)
+}
+
+// listen opens the TCP port. The library does not wrap it for TLS: untunneled has to see the plain text.
+func (e *endpoint) listen(network, address string) (net.Listener, error) {
+	l, err := e.cfg.Listen.Listen(context.Background(), network, address)
+	if err != nil {
+		return nil, err
+	}
+	e.listener = limited.NewListener(l, e.cfg.MaxConnections, e.cfg.MaxConnectionsPerSource)
+	l = e.listener
+	if e.tls != nil {
+		l = tls.NewListener(l, e.tls)
+	}
+	return untunneled{l, e.cfg.IdleTimeout}, nil
+}
+
+func (e *endpoint) listenPacket(network, address string) (net.PacketConn, error) {
+	c, err := e.cfg.Listen.ListenPacket(context.Background(), network, address)
+	if udp, ok := c.(*net.UDPConn); ok {
+		_ = udp.SetReadBuffer(udpReadBuffer) // less is enough for a few publishers
+	}
+	return c, err
+}
+
+func (e *endpoint) addr() net.Addr {
+	if e == nil {
+		return nil
+	}
+	return e.listener.Addr()
 }
 
 // maxStatus is how many bytes a response says about an error.

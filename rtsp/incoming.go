@@ -66,15 +66,3 @@ func (i *incoming) of(f format.Format) *lastTaken {
 // errUndecryptable is why a publisher by SRTP ends.
 var errUndecryptable = errors.New("its SRTP packets cannot be decrypted: they have another key than SETUP has told, " +
 	"or another SSRC than the first packet from its address and port")
-
-// undecryptable ends the session if nothing but such packets came for as long as a publisher may be silent. The library
-// takes each for a sign of life.
-func (p *publisher) undecryptable() {
-	silent := p.stream.clock.Now().Sub(shared.Time(p.incoming.latest.Load()))
-	if silent < p.server.cfg.ReadTimeout || !p.incoming.failed.CompareAndSwap(false, true) {
-		return
-	}
-	p.server.log.Warn("a publisher by RTSP has to leave", "namespace", p.namespace, "remote", p.address,
-		"err", errUndecryptable)
-	p.session.Close()
-}

@@ -1,9 +1,6 @@
 package rtsp
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -128,83 +125,6 @@ var (
 			"there were too many from one source address.", []string{"limit"}, nil)
 )
 
-// Describe implements [prometheus.Collector].
-func (s *Server) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range s.metrics.all {
-		c.Describe(ch)
-	}
-	for _, d := range []*prometheus.Desc{
-		publishersDesc, uplinksDesc, broadcastsDesc, playersDesc, limitedDesc, cacheDesc, memoryDesc, connectionDesc,
-	} {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (s *Server) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range s.metrics.all {
-		c.Collect(ch)
-	}
-	n := s.count()
-	gauge := func(d *prometheus.Desc, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
-	}
-	gauge(publishersDesc, float64(n.publishers))
-	gauge(uplinksDesc, float64(n.uplinks))
-	gauge(broadcastsDesc, float64(n.broadcasts))
-	gauge(playersDesc, float64(n.players))
-	gauge(limitedDesc, float64(n.limited))
-	gauge(cacheDesc, float64(s.cached.used.Load()))
-	gauge(memoryDesc, float64(s.pool.inUse()))
-	var total, address uint64
-	for _, e := range []*endpoint{s.plain, s.secure} {
-		if e != nil {
-			t, a := e.listener.Refused()
-			total, address = total+t, address+a
-		}
-	}
-	for limit, n := range map[string]uint64{"total": total, "address": address} {
-		ch <- prometheus.MustNewConstMetric(connectionDesc, prometheus.CounterValue, float64(n), limit)
-	}
-}
-
 // counts are how many clients publish, for how many of them an uplink works, how many MoQ broadcasts are played, how
 // many clients play, and how many of these have a limit.
 type counts struct{ publishers, uplinks, broadcasts, players, limited int }
-
-func (s *Server) count() (n counts) {
-	s.mu.Lock()
-	n.publishers, n.broadcasts = len(s.streams), len(s.downlinks)
-	s.mu.Unlock()
-	for _, st := range s.all() {
-		st.mu.Lock()
-		n.players += len(st.players)
-		for p := range st.players {
-			if p.isLimited() {
-				n.limited++
-			}
-		}
-		st.mu.Unlock()
-		if st.publisher != nil && st.publisher.lift.works() {
-			n.uplinks++
-		}
-	}
-	return n
-}
-
-// all returns the streams, of publishers and of MoQ broadcasts.
-func (s *Server) all() []*stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := slices.Collect(maps.Values(s.streams))
-	for _, d := range s.downlinks {
-		select {
-		case <-d.ready:
-			if d.stream != nil {
-				list = append(list, d.stream)
-			}
-		default:
-		}
-	}
-	return list
-}

@@ -2,12 +2,14 @@ package rtsp
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5/pkg/ntp"
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 
+	"sluice/fastpath"
 	"sluice/internal/rtpframe"
 )
 
@@ -223,4 +225,44 @@ func (o *outlet) repeat(sequence uint16) string {
 	p.guest.CountPacket(false)
 	o.tell(next, false)
 	return nackSent
+}
+
+// handOver has the kernel send the next packets of the media to a player that is live, if it can.
+func (o *outlet) handOver(now time.Time) {
+	if p := o.player; o.media.kernel == nil || !p.live || now.Sub(p.since) < handOverAfter {
+		return
+	}
+	if !o.tried { // once: it does not help to try again
+		o.kernel, o.tried = o.lend(), true
+	}
+	if k := o.kernel; k != nil && !k.on {
+		k.on = true
+		k.Forward(true)
+	}
+}
+
+// lend tells the kernel of the player. It returns nil if the kernel cannot serve it.
+func (o *outlet) lend() *kernelPlayer {
+	p, m := o.player, o.media
+	to, ok := p.reach.medias[m.Media]
+	if !ok || o.shift == nil {
+		return nil
+	}
+	from, mtu, err := p.stream.publisher.server.route(p.reach.from.Addr(), to)
+	if err != nil {
+		return nil
+	}
+	k := m.kernel.Join(fastpath.RTPPath{
+		Local: netip.AddrPortFrom(from, p.reach.from.Port()), Remote: to, MTU: mtu,
+		SSRC: o.report().ssrc, Sequence: o.shift.sequence, Timestamp: o.shift.timestamp,
+	}, &o.own)
+	if k == nil {
+		return nil
+	}
+	return &kernelPlayer{RTPPlayer: k}
+}
+
+// has reports whether the kernel has sent a packet to the player.
+func (o *outlet) has(next *packet) bool {
+	return o.kernel != nil && next.served.Has(o.kernel.RTPPlayer)
 }

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/pion/rtp"
 
+	shared "sluice/clock"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"
@@ -55,24 +55,6 @@ func checkDescription(d *description.Session) error {
 	return nil
 }
 
-// add makes a publisher's stream known. A publisher that comes back takes the place of its earlier session, whose
-// connection may be lost.
-func (s *Server) add(p *publisher) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.streams[p.namespace.String()]
-	if before != nil {
-		if !before.publisher.yieldsTo(p) {
-			return errPublished
-		}
-		before.publisher.session.Close()
-	} else if len(s.streams) >= s.cfg.MaxPublishers {
-		return errTooManyPublishers
-	}
-	s.streams[p.namespace.String()] = p.stream
-	return nil
-}
-
 // yieldsTo reports whether another publisher may take the place of p: from the same address, and with the same token,
 // or if p is lost. Many who are strangers share an address, and anybody may know a path.
 func (p *publisher) yieldsTo(other *publisher) bool {
@@ -84,22 +66,6 @@ func (p *publisher) yieldsTo(other *publisher) bool {
 
 func addressOf(conn *gortsplib.ServerConn) net.IP {
 	return conn.NetConn().RemoteAddr().(*net.TCPAddr).IP // the library needs a TCP address, too
-}
-
-// lookup returns the stream that a player asks for: an RTSP publisher's, which has no renditions, or else a MoQ
-// broadcast's, which the caller has to leave.
-func (s *Server) lookup(q *request, source netip.Prefix, guest *relay.Guest) (*stream, error) {
-	s.mu.Lock()
-	published := s.streams[q.namespace.String()]
-	s.mu.Unlock()
-	if published != nil {
-		return published, nil
-	}
-	d, err := s.want(q.namespace, q.choice, source, guest)
-	if err != nil {
-		return nil, err
-	}
-	return d.stream, nil
 }
 
 // record takes the packets of the session.
@@ -235,6 +201,18 @@ func (p *publisher) close() {
 	p.stream.takeBack()
 	p.lift.close()
 	p.guest.Leave()
+}
+
+// undecryptable ends the session if nothing but such packets came for as long as a publisher may be silent. The library
+// takes each for a sign of life.
+func (p *publisher) undecryptable() {
+	silent := p.stream.clock.Now().Sub(shared.Time(p.incoming.latest.Load()))
+	if silent < p.server.cfg.ReadTimeout || !p.incoming.failed.CompareAndSwap(false, true) {
+		return
+	}
+	p.server.log.Warn("a publisher by RTSP has to leave", "namespace", p.namespace, "remote", p.address,
+		"err", errUndecryptable)
+	p.session.Close()
 }
 
 // clock tells when the timestamps of a format were sampled: by the publisher's sender reports, and until one has come

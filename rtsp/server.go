@@ -7,20 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/auth"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/claim"
 	"sluice/fastpath"
 	"sluice/internal/bounds"
-	"sluice/internal/limited"
-	"sluice/internal/logs"
 	"sluice/relay"
 	"sluice/transport"
 )
@@ -182,17 +183,6 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// endpoint is a TCP address, and the handler of its requests.
-type endpoint struct {
-	*Server
-	lib      *gortsplib.Server
-	tls      *tls.Config // nil: none
-	listener *limited.Listener
-	ports    *ports
-
-	refusedKeys logs.Line
-}
-
 // open opens a TCP port and, if there is an address for RTP, the UDP ports.
 func (s *Server) open(address, rtp string, conf *tls.Config) (*endpoint, error) {
 	e := &endpoint{Server: s, tls: conf, ports: newPorts()}
@@ -228,46 +218,12 @@ func udpAddresses(rtp string) (string, string, error) {
 	return rtp, net.JoinHostPort(host, strconv.FormatUint(port+1, 10)), nil
 }
 
-// listenTLS is listen for the library, when it knows of TLS.
-func (e *endpoint) listenTLS(network, address string, _ *tls.Config) (net.Listener, error) {
-	return e.listen(network, address)
-}
-
-// listen opens the TCP port. The library does not wrap it for TLS: untunneled has to see the plain text.
-func (e *endpoint) listen(network, address string) (net.Listener, error) {
-	l, err := e.cfg.Listen.Listen(context.Background(), network, address)
-	if err != nil {
-		return nil, err
-	}
-	e.listener = limited.NewListener(l, e.cfg.MaxConnections, e.cfg.MaxConnectionsPerSource)
-	l = e.listener
-	if e.tls != nil {
-		l = tls.NewListener(l, e.tls)
-	}
-	return untunneled{l, e.cfg.IdleTimeout}, nil
-}
-
 // udpReadBuffer is for bursts of many publishers. The kernel may allow less.
 const udpReadBuffer = 4 << 20
-
-func (e *endpoint) listenPacket(network, address string) (net.PacketConn, error) {
-	c, err := e.cfg.Listen.ListenPacket(context.Background(), network, address)
-	if udp, ok := c.(*net.UDPConn); ok {
-		_ = udp.SetReadBuffer(udpReadBuffer) // less is enough for a few publishers
-	}
-	return c, err
-}
 
 // Addr and TLSAddr return the TCP addresses, or nil.
 func (s *Server) Addr() net.Addr    { return s.plain.addr() }
 func (s *Server) TLSAddr() net.Addr { return s.secure.addr() }
-
-func (e *endpoint) addr() net.Addr {
-	if e == nil {
-		return nil
-	}
-	return e.listener.Addr()
-}
 
 // closeWait is how long Close waits for MoQ subscribers to get all published objects.
 const closeWait = 3 * time.Second
@@ -286,5 +242,136 @@ func (s *Server) Close() error {
 	time.AfterFunc(closeWait, s.cancel)
 	s.links.Wait()
 	s.cancel()
+	return nil
+}
+
+// Describe implements [prometheus.Collector].
+func (s *Server) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range s.metrics.all {
+		c.Describe(ch)
+	}
+	for _, d := range []*prometheus.Desc{
+		publishersDesc, uplinksDesc, broadcastsDesc, playersDesc, limitedDesc, cacheDesc, memoryDesc, connectionDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (s *Server) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range s.metrics.all {
+		c.Collect(ch)
+	}
+	n := s.count()
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	gauge(publishersDesc, float64(n.publishers))
+	gauge(uplinksDesc, float64(n.uplinks))
+	gauge(broadcastsDesc, float64(n.broadcasts))
+	gauge(playersDesc, float64(n.players))
+	gauge(limitedDesc, float64(n.limited))
+	gauge(cacheDesc, float64(s.cached.used.Load()))
+	gauge(memoryDesc, float64(s.pool.inUse()))
+	var total, address uint64
+	for _, e := range []*endpoint{s.plain, s.secure} {
+		if e != nil {
+			t, a := e.listener.Refused()
+			total, address = total+t, address+a
+		}
+	}
+	for limit, n := range map[string]uint64{"total": total, "address": address} {
+		ch <- prometheus.MustNewConstMetric(connectionDesc, prometheus.CounterValue, float64(n), limit)
+	}
+}
+
+func (s *Server) count() (n counts) {
+	s.mu.Lock()
+	n.publishers, n.broadcasts = len(s.streams), len(s.downlinks)
+	s.mu.Unlock()
+	for _, st := range s.all() {
+		st.mu.Lock()
+		n.players += len(st.players)
+		for p := range st.players {
+			if p.isLimited() {
+				n.limited++
+			}
+		}
+		st.mu.Unlock()
+		if st.publisher != nil && st.publisher.lift.works() {
+			n.uplinks++
+		}
+	}
+	return n
+}
+
+// all returns the streams, of publishers and of MoQ broadcasts.
+func (s *Server) all() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.Collect(maps.Values(s.streams))
+	for _, d := range s.downlinks {
+		select {
+		case <-d.ready:
+			if d.stream != nil {
+				list = append(list, d.stream)
+			}
+		default:
+		}
+	}
+	return list
+}
+
+// add makes a publisher's stream known. A publisher that comes back takes the place of its earlier session, whose
+// connection may be lost.
+func (s *Server) add(p *publisher) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.streams[p.namespace.String()]
+	if before != nil {
+		if !before.publisher.yieldsTo(p) {
+			return errPublished
+		}
+		before.publisher.session.Close()
+	} else if len(s.streams) >= s.cfg.MaxPublishers {
+		return errTooManyPublishers
+	}
+	s.streams[p.namespace.String()] = p.stream
+	return nil
+}
+
+// lookup returns the stream that a player asks for: an RTSP publisher's, which has no renditions, or else a MoQ
+// broadcast's, which the caller has to leave.
+func (s *Server) lookup(q *request, source netip.Prefix, guest *relay.Guest) (*stream, error) {
+	s.mu.Lock()
+	published := s.streams[q.namespace.String()]
+	s.mu.Unlock()
+	if published != nil {
+		return published, nil
+	}
+	d, err := s.want(q.namespace, q.choice, source, guest)
+	if err != nil {
+		return nil, err
+	}
+	return d.stream, nil
+}
+
+// roomLocked returns an error if there is no room for another downlink, which a source wants; Server.mu is held.
+func (s *Server) roomLocked(c choice, source netip.Prefix) error {
+	if len(s.downlinks) >= s.cfg.MaxBroadcasts {
+		return errTooManyBroadcasts
+	}
+	if c == (choice{}) {
+		return nil
+	}
+	begun := 0
+	for key, d := range s.downlinks {
+		if key.choice != (choice{}) && d.source == source {
+			begun++
+		}
+	}
+	if begun >= maxChoices {
+		return errTooManyChoices
+	}
 	return nil
 }

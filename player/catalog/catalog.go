@@ -115,6 +115,35 @@ func (c Catalog) check() error {
 	return nil
 }
 
+// Common encodes the catalog in the common format. All tracks must have the same packaging and render group. Players
+// require a namespace.
+func (c Catalog) Common(namespace string) ([]byte, error) {
+	out := common{
+		Version:                commonVersion,
+		StreamingFormat:        streamingFormat,
+		StreamingFormatVersion: streamingFormatText,
+		CommonTrackFields:      commonFields{Namespace: namespace},
+		Tracks:                 []commonTrack{},
+	}
+	for _, t := range c.Tracks {
+		out.CommonTrackFields.Packaging, out.CommonTrackFields.RenderGroup = t.Packaging, t.RenderGroup
+		track := newMSFTrack(t)
+		if t.InitTrack != "" {
+			track.InitData = nil
+		}
+		out.Tracks = append(out.Tracks, commonTrack{
+			msfTrack:  track,
+			InitTrack: t.InitTrack,
+			SelectionParams: selectionParams{
+				Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Bitrate: t.Bitrate, Width: t.Width,
+				Height:     t.Height,
+				SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
+			},
+		})
+	}
+	return json.MarshalIndent(out, "", "  ")
+}
+
 // role guesses the role of a track from its codec: the common format has no roles.
 func role(t TrackEntry) string {
 	switch {

@@ -50,35 +50,6 @@ type selectionParams struct {
 	Language      string  `json:"lang,omitempty"`
 }
 
-// Common encodes the catalog in the common format. All tracks must have the same packaging and render group. Players
-// require a namespace.
-func (c Catalog) Common(namespace string) ([]byte, error) {
-	out := common{
-		Version:                commonVersion,
-		StreamingFormat:        streamingFormat,
-		StreamingFormatVersion: streamingFormatText,
-		CommonTrackFields:      commonFields{Namespace: namespace},
-		Tracks:                 []commonTrack{},
-	}
-	for _, t := range c.Tracks {
-		out.CommonTrackFields.Packaging, out.CommonTrackFields.RenderGroup = t.Packaging, t.RenderGroup
-		track := newMSFTrack(t)
-		if t.InitTrack != "" {
-			track.InitData = nil
-		}
-		out.Tracks = append(out.Tracks, commonTrack{
-			msfTrack:  track,
-			InitTrack: t.InitTrack,
-			SelectionParams: selectionParams{
-				Codec: t.Codec, MIMEType: t.MIMEType, Framerate: t.Framerate, Bitrate: t.Bitrate, Width: t.Width,
-				Height:     t.Height,
-				SampleRate: t.SampleRate, ChannelConfig: t.Channels, Language: t.Language,
-			},
-		})
-	}
-	return json.MarshalIndent(out, "", "  ")
-}
-
 func parseCommon(b []byte) (Catalog, error) {
 	var in common
 	if err := json.Unmarshal(b, &in); err != nil {

@@ -110,6 +110,26 @@ type run struct {
 	first  uint32 // flags of the first sample
 }
 
+// sample returns the i-th sample of a run, without its time and media, and the size of its media.
+func (r *run) sample(i int) (s Sample, size uint32) {
+	row := r.table[i*r.layout.end:]
+	field := func(flag uint32, at int, def uint32) uint32 {
+		if r.fields&flag == 0 {
+			return def
+		}
+		return binary.BigEndian.Uint32(row[at:])
+	}
+	flags := r.def.flags
+	if i == 0 {
+		flags = r.first
+	}
+	return Sample{
+		Duration: field(trunDuration, r.layout.duration, r.def.duration),
+		Offset:   int32(field(trunComposite, r.layout.composite, 0)),
+		Sync:     isSync(field(trunFlags, r.layout.flags, flags)),
+	}, field(trunSize, r.layout.size, r.def.size)
+}
+
 // parseMoof returns the fragments of the tracks in a moof box, at least one.
 func (in *Init) parseMoof(body []byte) ([]fragment, error) {
 	var frags []fragment
@@ -286,6 +306,32 @@ func (f *fragment) addRun(b []byte, def defaults) error {
 	r.count, r.table, r.layout, r.fields, r.def, r.first = count, b, at, flags, def, first
 	f.runs = append(f.runs, r)
 	return nil
+}
+
+// appendSamples appends the frames of a fragment whose moof box is at the start of whole. left is as for gather.
+func (f *fragment) appendSamples(samples []Sample, whole []byte, left *uint64) ([]Sample, error) {
+	switch {
+	case f.encrypted:
+		return nil, errors.New("encrypted media has no frames that can be taken out")
+	case f.base.absolute:
+		return nil, errors.New("media is addressed by its position in the file")
+	case f.samples > maxSamples-len(samples):
+		return nil, fmt.Errorf("more than %d samples in an object", maxSamples)
+	}
+	media, _, err := f.gather(whole, 0, left)
+	if err != nil {
+		return nil, err
+	}
+	at := f.decodeTime
+	samples = slices.Grow(samples, f.samples)
+	for _, r := range f.runs {
+		for i := range r.count {
+			s, size := r.sample(i)
+			s.DecodeTime, s.Data = at, media[:size:size]
+			samples, media, at = append(samples, s), media[size:], at+uint64(s.Duration)
+		}
+	}
+	return samples, nil
 }
 
 // total adds up one field of count samples of stride bytes each, or its default if the samples do not have it.

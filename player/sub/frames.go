@@ -1,12 +1,7 @@
 package sub
 
 import (
-	"errors"
-	"slices"
-	"time"
-
 	"sluice/moqt"
-	"sluice/player/cmaf"
 	"sluice/player/loc"
 )
 
@@ -32,59 +27,4 @@ func (f *frames) prepare(i item) bool {
 	f.at = i.location
 	f.sample, f.prepared = f.mux.Add(frame)
 	return f.prepared
-}
-
-// headerLocked returns the init segment of all lanes. Lanes that have ended without a frame have none.
-func (p *player) headerLocked() ([]byte, error) {
-	var inits []*cmaf.Init
-	original := !slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.switched })
-	if p.init != nil && original {
-		inits = append(inits, p.init)
-	}
-	for _, l := range p.lanes {
-		if l.frames == nil && original || l.waitsLocked() {
-			continue
-		}
-		in, err := l.initAs(l.id)
-		if err != nil {
-			return nil, err
-		}
-		inits = append(inits, in)
-	}
-	if len(inits) == 0 {
-		return nil, errors.New("no track has a frame that can be decoded")
-	}
-	in, err := cmaf.Join(inits...)
-	if err != nil {
-		return nil, err
-	}
-	return in.Data, nil
-}
-
-// outputLocked returns the output for a released candidate: after the init segment, if that has to wait for
-// frames, its chunk. Times start with the first frame if no track has times of its own.
-func (p *player) outputLocked(c *candidate) (out []byte, err error) {
-	if !p.headed {
-		p.headed = true
-		if out, err = p.headerLocked(); err != nil {
-			return nil, err
-		}
-	}
-	f := c.lane.frames
-	switch {
-	case f == nil && c.lane.switched:
-		chunk, err := c.lane.rewrite(c.item.payload)
-		return append(out, chunk...), err
-	case f == nil && out == nil:
-		return c.item.payload, nil
-	case f == nil:
-		return append(out, c.item.payload...), nil
-	}
-	start := time.Duration(0)
-	if p.init == nil {
-		start = p.first
-	}
-	chunk, err := f.mux.Chunk(f.sample, start)
-	f.prepared = false
-	return append(out, chunk...), err
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/player/catalog"
 	"sluice/player/client"
 	"sluice/player/cmaf"
 )
@@ -223,3 +224,47 @@ func (p *playback) result() (r Result) {
 	}
 	return r
 }
+
+// withdraw ends the tracks that a new catalog does not have any more, with their subscriptions.
+func (p *playback) withdraw(c catalog.Catalog) {
+	has := make(map[string]bool)
+	for _, t := range c.Tracks {
+		has[p.cfg.fullName(t).Key()] = true
+	}
+	p.player.mu.Lock()
+	defer p.player.mu.Unlock()
+	for _, l := range p.player.lanes {
+		listed := func(s *source) bool { return has[p.cfg.fullName(s.entry).Key()] }
+		if gone := !slices.ContainsFunc(l.sourcesLocked(), listed); gone && l.listed.Err() == nil {
+			p.log.Info("the catalog does not have the track any more", "track", l.name)
+			l.withdraw()
+		}
+	}
+}
+
+// laneOf returns the lane that plays one of the tracks, or nil.
+func (p *playback) laneOf(group []catalog.TrackEntry) *lane {
+	p.player.mu.Lock()
+	defer p.player.mu.Unlock()
+	for _, l := range p.player.lanes {
+		for _, t := range group {
+			if p.sourceLocked(l, t) != nil {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// sourceLocked returns the source of a lane with the name of a track, or nil.
+func (p *playback) sourceLocked(l *lane, t catalog.TrackEntry) *source {
+	name := p.cfg.fullName(t)
+	i := slices.IndexFunc(l.sourcesLocked(), func(s *source) bool { return p.cfg.fullName(s.entry).Equal(name) })
+	if i < 0 {
+		return nil
+	}
+	return l.sourcesLocked()[i]
+}
+
+// ranOut ends playback because there is no memory for an object that is on its way.
+func (p *playback) ranOut() { p.cancel(&MediaError{errMemory}) }

@@ -3,6 +3,7 @@ package sub
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -324,6 +325,89 @@ func (p *player) releaseLocked(c *candidate) (done bool) {
 	p.limited = p.stop.objects > 0 && p.released >= p.stop.objects ||
 		p.stop.duration > 0 && c.time-p.first >= p.stop.duration
 	return p.limited
+}
+
+// headerLocked returns the init segment of all lanes. Lanes that have ended without a frame have none.
+func (p *player) headerLocked() ([]byte, error) {
+	var inits []*cmaf.Init
+	original := !slices.ContainsFunc(p.lanes, func(l *lane) bool { return l.switched })
+	if p.init != nil && original {
+		inits = append(inits, p.init)
+	}
+	for _, l := range p.lanes {
+		if l.frames == nil && original || l.waitsLocked() {
+			continue
+		}
+		in, err := l.initAs(l.id)
+		if err != nil {
+			return nil, err
+		}
+		inits = append(inits, in)
+	}
+	if len(inits) == 0 {
+		return nil, errors.New("no track has a frame that can be decoded")
+	}
+	in, err := cmaf.Join(inits...)
+	if err != nil {
+		return nil, err
+	}
+	return in.Data, nil
+}
+
+// outputLocked returns the output for a released candidate: after the init segment, if that has to wait for
+// frames, its chunk. Times start with the first frame if no track has times of its own.
+func (p *player) outputLocked(c *candidate) (out []byte, err error) {
+	if !p.headed {
+		p.headed = true
+		if out, err = p.headerLocked(); err != nil {
+			return nil, err
+		}
+	}
+	f := c.lane.frames
+	switch {
+	case f == nil && c.lane.switched:
+		chunk, err := c.lane.rewrite(c.item.payload)
+		return append(out, chunk...), err
+	case f == nil && out == nil:
+		return c.item.payload, nil
+	case f == nil:
+		return append(out, c.item.payload...), nil
+	}
+	start := time.Duration(0)
+	if p.init == nil {
+		start = p.first
+	}
+	chunk, err := f.mux.Chunk(f.sample, start)
+	f.prepared = false
+	return append(out, chunk...), err
+}
+
+// countLocked takes memory for what is buffered, or being written. Without enough of it, playback ends.
+func (p *player) countLocked() {
+	n := p.bufferedLocked() + p.writing
+	switch more := n - p.counted; {
+	case more < 0:
+		p.memory.Give(-more)
+	case more > 0 && !p.memory.Take(more):
+		p.failLocked(errMemory)
+		return
+	}
+	p.counted = n
+}
+
+// failLocked ends the player with an error.
+func (p *player) failLocked(err error) {
+	if p.err == nil {
+		p.err = &MediaError{err}
+	}
+}
+
+// written is called when a batch has been written.
+func (p *player) written() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing = 0
+	p.countLocked()
 }
 
 // earliest returns the earlier of two times, or the other one if one is zero.

@@ -3,12 +3,15 @@ package sub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/player/catalog"
 	"sluice/player/client"
+	"sluice/player/cmaf"
 )
 
 // playing uses one session for playback.
@@ -254,4 +257,192 @@ func (e *playing) catchUp(
 	} else if !known {
 		r.update(func(s *sequencer) { s.fetchedTo(largest.Group + 1) })
 	}
+}
+
+// followCatalog takes notice of new catalogs while the session plays. It begins with a subscription, unless that is
+// nil, and always has one: some publishers end a session in which nobody subscribes to their catalog.
+func (e *playing) followCatalog(ctx context.Context, c *contents) {
+	for {
+		var err error
+		if c == nil {
+			c, err = subscribeContents(ctx, e.p.cfg, e.link, e.p.catalog, e.p.cfg.publisherTimeout())
+		}
+		if err == nil {
+			err = e.readCatalogs(ctx, c)
+			c.end()
+		}
+		if ctx.Err() != nil || e.next(err) != trackInterrupted {
+			return
+		}
+		c = nil
+		select {
+		case <-time.After(resubscribe):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// readCatalogs takes notice of the catalogs that a subscription brings, until it ends.
+func (e *playing) readCatalogs(ctx context.Context, c *contents) error {
+	for {
+		content, err := c.next(ctx)
+		if err != nil {
+			return err
+		}
+		e.p.log.Debug("new catalog", "content", string(content))
+		if now, err := catalog.Parse(content); err != nil {
+			e.p.log.Warn("cannot read the new catalog, going on by the one before", "error", err)
+		} else {
+			e.p.withdraw(now)
+			e.renew(ctx, now)
+		}
+	}
+}
+
+// renew takes the renditions of each lane from a new catalog, if the relay may choose.
+func (e *playing) renew(ctx context.Context, c catalog.Catalog) {
+	if !e.p.cfg.automatic() || e.p.cfg.Verify != nil {
+		return
+	}
+	tracks, err := selectTracks(c, e.p.cfg)
+	if err != nil {
+		return // the selected track is not there any more
+	}
+	loader := &loader{cfg: e.p.cfg, link: e.link, inits: map[string]*cmaf.Init{}}
+	for _, t := range tracks {
+		group := append([]catalog.TrackEntry{t.TrackEntry}, t.others...)
+		if l := e.p.laneOf(group); l != nil {
+			e.renewLane(ctx, loader, c, l, group)
+		}
+	}
+}
+
+// renewLane gives a lane the renditions of a group. Those that it does not have yet are loaded.
+func (e *playing) renewLane(
+	ctx context.Context, load *loader, c catalog.Catalog, l *lane, group []catalog.TrackEntry,
+) {
+	var sources []*source
+	for _, t := range group {
+		e.p.player.mu.Lock()
+		s, playing := e.p.sourceLocked(l, t), l.source
+		e.p.player.mu.Unlock()
+		if s == nil {
+			choice, err := load.choice(ctx, c, t)
+			if err == nil {
+				s, err = newSource(choice, l.id)
+			}
+			if err != nil || !s.continues(playing) {
+				e.p.log.Warn("cannot play a new rendition", "track", t.Name, "error", err)
+				continue
+			}
+			e.p.log.Info("new rendition", "track", t.Name)
+		}
+		sources = append(sources, s)
+	}
+	e.p.player.mu.Lock()
+	defer e.p.player.mu.Unlock()
+	if len(sources) > 0 {
+		l.renditions = sources
+	}
+}
+
+// relayChooses reports whether the relay is to choose among the renditions of a lane, and can.
+func (e *playing) relayChooses(ctx context.Context, l *lane) (bool, error) {
+	if !e.p.cfg.automatic() || len(e.p.player.sourcesOf(l)) < 2 {
+		return false, nil
+	}
+	peer, err := e.link.Peer(ctx)
+	can := peer.Renditions && e.link.Version() >= moqt.Draft18
+	if err == nil && !can {
+		e.p.log.Info("this relay does not choose renditions, so the first one goes on", "relay", e.link.Name())
+	}
+	return can, err
+}
+
+// tellDisplay tells the relay the size of the display, if it is known. What waits to be shown is not: that is with the
+// program that reads the output.
+func (e *playing) tellDisplay(ctx context.Context, s *session.Subscription) {
+	display := moqt.Playback{Width: uint64(e.p.cfg.Width), Height: uint64(e.p.cfg.Height)}
+	if display == (moqt.Playback{}) {
+		return
+	}
+	if _, err := s.Update(ctx, moqt.Parameters{Playback: &display}); err != nil {
+		e.p.log.Debug("cannot tell the relay the size of the display", "error", err)
+	}
+}
+
+// offerOthers subscribes to the other renditions, of which the relay sends nothing until it changes to one. A rendition
+// that cannot be had is left out. The function that it returns ends the subscriptions.
+func (e *playing) offerOthers(ctx context.Context, playing *laneReceiver) (end func()) {
+	var subs []*session.Subscription
+	for _, source := range e.p.player.sourcesOf(playing.lane) {
+		if source == playing.source {
+			continue
+		}
+		r := &laneReceiver{e: e, lane: playing.lane, source: source, first: playing.first}
+		p := moqt.Parameters{Rendition: r.rendition(), Forward: new(bool)}
+		s, _, err := e.subscribe(ctx, r, fromNextGroup, p, 0)
+		if err != nil {
+			e.p.log.Warn("the relay cannot change to a rendition", "track", e.name(source).Name, "error", err)
+			continue
+		}
+		r.setTimescale(s)
+		subs = append(subs, s)
+	}
+	return func() {
+		for _, s := range subs {
+			s.Cancel(moqt.ResetCancelled)
+		}
+	}
+}
+
+// name returns the track to subscribe to for a source: the one in layers, unless they cannot be had.
+func (e *playing) name(s *source) moqt.FullTrackName {
+	if e.p.whole.Load() {
+		return e.p.cfg.fullName(s.entry)
+	}
+	return s.choice.name
+}
+
+// subscribe subscribes to the track of r, from where a filter says. If the track in layers is refused, it takes the one
+// with whole groups.
+func (e *playing) subscribe(
+	ctx context.Context, r *laneReceiver, from moqt.Filter, p moqt.Parameters, wait time.Duration,
+) (*session.Subscription, *moqt.Location, error) {
+	m := request(e.name(r.source), from)
+	p.Filter = m.Parameters.Filter
+	m.Parameters = p
+	r.update(func(*sequencer) {
+		r.layers, r.replaced = nil, false
+		if m.Track.Name != r.source.entry.Name {
+			r.layers = &layers{missing: make(chan struct{})}
+		}
+	})
+	s, largest, err := subscribe(ctx, e.p.cfg, e.link, m, wait, r)
+	if r.layers != nil && lacksLayers(err) {
+		_ = e.takeWhole(r, err)
+		return e.subscribe(ctx, r, from, p, 0) // the publisher was waited for
+	}
+	return s, largest, err
+}
+
+// ended returns why a subscription of r ended.
+func (e *playing) ended(r *laneReceiver, cause error) error {
+	if lacksLayers(cause) && r.unproven() {
+		return e.takeWhole(r, cause)
+	}
+	return cause
+}
+
+// takeWhole makes playback subscribe to tracks with whole groups from now on.
+func (e *playing) takeWhole(r *laneReceiver, cause error) error {
+	e.p.whole.Store(true)
+	r.update(func(s *sequencer) {
+		r.replaced = true
+		s.forgetStreams()
+	})
+	e.p.log.Warn("the layers of video do not come, going on without", "track", r.source.choice.name.Name,
+		"instead", r.source.entry.Name, "error", cause)
+	return fmt.Errorf("%w: %w", errLayers, cause)
 }

@@ -3,10 +3,12 @@ package sub
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/player/loc"
 )
 
 // laneReceiver passes the objects of a subscription on to the player.
@@ -87,4 +89,52 @@ func (r *laneReceiver) takeDatagram(o *moqt.ObjectDatagram) {
 			s.endGroup(o.Location.Group, o.Location.Object+1, true)
 		}
 	})
+}
+
+// streamEndedLocked is called when a whole subgroup has come.
+func (r *laneReceiver) streamEndedLocked() {
+	l := r.layers
+	if l == nil || l.arrive || l.timer != nil {
+		return
+	}
+	l.timer = time.AfterFunc(layersTimeout, func() {
+		r.e.p.try(func() {
+			r.update(func(*sequencer) {
+				if !l.arrive {
+					close(l.missing)
+				}
+			})
+		})
+	})
+}
+
+// unproven reports whether the track has layers of which none has come but the key frames'.
+func (r *laneReceiver) unproven() bool {
+	p := r.e.p.player
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.layers != nil && !r.layers.arrive
+}
+
+// rendition says which set a subscription belongs to: each lane is one.
+func (r *laneReceiver) rendition() *moqt.Rendition {
+	set := slices.Index(r.e.p.player.lanes, r.lane)
+	t := r.source.entry
+	return &moqt.Rendition{
+		Set: uint64(set), Bitrate: uint64(t.Bitrate), Width: uint64(max(t.Width, 0)), Height: uint64(max(t.Height, 0)),
+	}
+}
+
+// HandleState implements [session.StateReceiver].
+func (r *laneReceiver) HandleState(p moqt.Parameters) {
+	if p.Forward != nil && *p.Forward {
+		r.e.p.log.Info("the relay changes to another rendition", "to", r.e.name(r.source).Name)
+	}
+}
+
+// setTimescale takes the timescale from the properties of the track.
+func (r *laneReceiver) setTimescale(s *session.Subscription) {
+	if f := r.source.frames; f != nil {
+		r.update(func(*sequencer) { f.mux.SetTimescale(loc.Timescale(s.Properties())) })
+	}
 }

@@ -192,11 +192,11 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 130_711, 92_000},
+	{"lines of Go without tests", 130_680, 92_000},
 	{"lines of tests", 97_807, 75_000},
 	{"lines of C", 11_341, 11_000},
 	{"types above 25 methods", 0, 0},
-	{"methods outside of their type's file, per cent", 7.6, 5},
+	{"methods outside of their type's file, per cent", 5, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},
 	{`"of which, for which" in 10,000 words`, 1.5, 4},
 	{`"what is, what it, what was" in 10,000 words`, 4, 4},

@@ -1,8 +1,6 @@
 package trial
 
 import (
-	"fmt"
-	"slices"
 	"time"
 )
 
@@ -22,56 +20,4 @@ var transient = []string{
 var transientRTSP = []string{
 	"sluice_rtsp_publishers", "sluice_rtsp_broadcasts", "sluice_rtsp_players", "sluice_rtsp_cache_bytes",
 	"sluice_rtsp_memory_bytes",
-}
-
-// leaks has all clients leave, and returns what relays and kernels still hold after a while.
-func (s *service) leaks() (faults []string) {
-	s.mu.Lock()
-	leaves := slices.Clone(s.leaves)
-	s.mu.Unlock()
-	for _, leave := range leaves {
-		leave()
-	}
-	for begin := time.Now(); time.Since(begin) < leakTime; time.Sleep(time.Second) {
-		if faults = s.held(); len(faults) == 0 {
-			return nil
-		}
-	}
-	return faults
-}
-
-// held returns what relays and kernels hold.
-func (s *service) held() (faults []string) {
-	for _, p := range s.running() {
-		for _, f := range p.held() {
-			faults = append(faults, fmt.Sprintf("relay %d: %s when all have left", p.relay, f))
-		}
-	}
-	return faults
-}
-
-// held returns what the process holds, and the processes that it has replaced and that have not ended.
-func (p *process) held() (faults []string) {
-	gauges, names := p.gauges(), transient
-	if p.rtsp != nil {
-		names = slices.Concat(transient, transientRTSP)
-	}
-	if p.service.limits != (Limits{}) { // else there are quotas for other relays, too
-		names = append(slices.Clone(names), "sluice_relay_accounts")
-	}
-	for _, name := range names {
-		if value, known := gauges[name]; !known || value != 0 {
-			faults = append(faults, fmt.Sprintf("%s is %v (known: %v)", name, value, known))
-		}
-	}
-	if p.kernel != nil && p.kernel.Used() > 0 {
-		faults = append(faults, fmt.Sprintf("%d streams of the kernel are not free", p.kernel.Used()))
-	}
-	for old := p.replaced; old != nil; old = old.replaced {
-		if old.lives() {
-			faults = append(faults, fmt.Sprintf("process %d has %d sessions", old.number,
-				old.server.Relay().OpenSessions()))
-		}
-	}
-	return faults
 }

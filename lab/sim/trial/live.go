@@ -17,7 +17,6 @@ import (
 	"sluice/internal/unlucky"
 	"sluice/lab/sim"
 	"sluice/moqt"
-	"sluice/transport"
 )
 
 // Options say what else to do while a schedule is lived through.
@@ -453,17 +452,4 @@ func (l *life) faultsOf(w *viewer) []string {
 		faults = append(faults, fmt.Sprintf("streams of groups %v do not end", groups))
 	}
 	return faults
-}
-
-// inspection keeps what relays and clients encrypt, if that is wanted.
-func (s *service) inspection() (i transport.Inspection) {
-	r := s.options.Record
-	if r == nil {
-		return i
-	}
-	i.KeyLog = &r.Keys
-	if s.options.Qlog {
-		i.Trace = r.trace
-	}
-	return i
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -55,34 +54,6 @@ type process struct {
 	living  context.Context
 	kill    context.CancelFunc // ends living: the sessions of a process that was replaced
 	ended   chan struct{}
-}
-
-// launch opens the port of a relay that subscribes at others, beside another process that has it, if there is one.
-func (s *service) launch(n int, upstream []int, from *handover.Takeover, replaced *process) *process {
-	p := &process{service: s, relay: n, upstream: upstream, replaced: replaced, ended: make(chan struct{})}
-	p.serving, p.retire = context.WithCancelCause(context.Background())
-	p.living, p.kill = context.WithCancel(context.Background())
-	var err error
-	if replaced != nil {
-		replaced.heir, p.number = p, from.Number()
-		p.cert, err = from.Certificate()
-	} else {
-		var cert tls.Certificate
-		cert, _, err = transport.DevCertificate()
-		p.cert = &cert
-	}
-	s.check(err)
-	p.conn, err = s.net.Share(netip.AddrPortFrom(sim.Host(n), 4443), p.isNamed)
-	s.check(err)
-	cfg := p.config()
-	p.kernel = s.forward(&cfg, p.conn, n)
-	p.server, err = server.Listen(cfg)
-	s.check(err)
-	p.control = handover.NewControl(handover.Config{
-		Port: p, Certificate: p.cert, Links: p.server.LinkTargets, Logger: cfg.Logger,
-		Replaced: func(int) { p.retire(errReplaced) },
-	})
-	return p
 }
 
 // isNamed reports whether a packet is of a connection of the process.
@@ -191,53 +162,6 @@ func (p *process) lives() bool {
 	}
 }
 
-// start starts a relay that subscribes at others, or is a node of the cluster.
-func (s *service) start(n int, upstream ...int) {
-	p := s.launch(n, upstream, nil, nil)
-	p.conn.Promote()
-	s.mu.Lock()
-	s.relays[n] = p
-	s.mu.Unlock()
-	p.serve()
-}
-
-// upgrade has another process take over the port of a relay, as cmd/sluice does with --replace. The two make links.
-func (s *service) upgrade(m Mishap) {
-	old := s.process(m.Relay)
-	if old != nil && !old.serves() {
-		old = old.replaced // which still has the control socket
-	}
-	if old == nil {
-		return // the relay was killed
-	}
-	conn, answers := newTalk(m.Talk)
-	old.control.Answer(answers)
-	from, err := handover.Ask(conn)
-	if err != nil {
-		s.note("relay %d cannot be replaced: %v", m.Relay, err)
-		return
-	}
-	p, begun := s.launch(m.Relay, old.upstream, from, old), time.Now()
-	p.server.LinkTo(s.t.Context(), from.Links())
-	time.Sleep(m.Lasts - time.Since(begun))
-	if m.Crashes {
-		p.crash()
-	} else {
-		err = from.Commit()
-	}
-	s.note("a process of relay %d is ready; crashes: %v, %v", m.Relay, m.Crashes, err)
-	if s.check(from.Close()); m.Crashes || err != nil || s.process(m.Relay) != p {
-		p.replaced = nil
-		p.retire(nil)
-		go p.run()
-		return
-	}
-	if s.bus != nil {
-		s.bus.replace(m.Relay)
-	}
-	p.serve()
-}
-
 // crash has the sockets of the process vanish.
 func (p *process) crash() {
 	p.service.mu.Lock()
@@ -276,49 +200,6 @@ func (p *process) Promote(n steer.Number) error {
 	return nil
 }
 
-// drain has a relay send its clients to another one, and end.
-func (s *service) drain(n int, uri string) {
-	if p := s.remove(n); p != nil {
-		p.drainURI = uri
-		p.retire(nil)
-	}
-}
-
-// remove returns the newest process of a relay, which does not count as one that runs any more.
-func (s *service) remove(n int) *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.relays[n]
-	delete(s.relays, n)
-	return p
-}
-
-// kill makes a relay vanish without a word. The rest of its processes ends by itself.
-func (s *service) kill(n int) {
-	s.net.Kill(sim.Host(n))
-	if s.bus != nil {
-		s.bus.kill(n)
-	}
-	go s.remove(n).stop()
-}
-
-// process returns the newest process of a relay, or nil if it was killed.
-func (s *service) process(n int) *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.relays[n]
-}
-
-// running returns the newest processes of the relays that run.
-func (s *service) running() (all []*process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(s.relays)) {
-		all = append(all, s.relays[n])
-	}
-	return all
-}
-
 // gauges returns the process's gauges without labels.
 func (p *process) gauges() map[string]float64 {
 	values := make(map[string]float64)
@@ -341,4 +222,49 @@ func (p *process) metrics() map[string][]*dto.Metric {
 		values[f.GetName()] = f.GetMetric()
 	}
 	return values
+}
+
+// held returns what the process holds, and the processes that it has replaced and that have not ended.
+func (p *process) held() (faults []string) {
+	gauges, names := p.gauges(), transient
+	if p.rtsp != nil {
+		names = slices.Concat(transient, transientRTSP)
+	}
+	if p.service.limits != (Limits{}) { // else there are quotas for other relays, too
+		names = append(slices.Clone(names), "sluice_relay_accounts")
+	}
+	for _, name := range names {
+		if value, known := gauges[name]; !known || value != 0 {
+			faults = append(faults, fmt.Sprintf("%s is %v (known: %v)", name, value, known))
+		}
+	}
+	if p.kernel != nil && p.kernel.Used() > 0 {
+		faults = append(faults, fmt.Sprintf("%d streams of the kernel are not free", p.kernel.Used()))
+	}
+	for old := p.replaced; old != nil; old = old.replaced {
+		if old.lives() {
+			faults = append(faults, fmt.Sprintf("process %d has %d sessions", old.number,
+				old.server.Relay().OpenSessions()))
+		}
+	}
+	return faults
+}
+
+// dropped returns how often the relay has left out the rest of a group for a player by RTSP.
+func (p *process) dropped() (n int) {
+	for _, m := range p.metrics()["sluice_rtsp_dropped_packets_total"] {
+		n += int(m.GetCounter().GetValue())
+	}
+	return n
+}
+
+// serveRTSP has the relay of the process serve guests.
+func (p *process) serveRTSP() {
+	var err error
+	p.rtsp, err = rtsp.Start(rtsp.Config{
+		Relay: p.server.Relay(), Dial: p.server.DialFor, DialOwn: p.server.DialOwn,
+		Address: netip.AddrPortFrom(sim.Host(p.relay), rtspPort).String(), Listen: ports{p.service.net},
+		Hold: held, Logger: p.config().Logger,
+	})
+	p.service.check(err)
 }

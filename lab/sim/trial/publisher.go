@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"sluice/lab/sim"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
@@ -173,6 +175,32 @@ func (p *publisher) end() {
 			o.sent.await()
 			o.leave()
 		}
+	}
+}
+
+// tear sends the beginning of an object. The relay's kernel sees the packet, but its socket has no room for it.
+func (p *publisher) tear(at moqt.Location) {
+	s, o := p.service, p.current[0]
+	stream := o.subgroups[p.media.subgroup(at)]
+	if stream == nil || p.media.isDatagram(at) {
+		return
+	}
+	b, err := stream.encode(at.Object, p.media.payload(at), o.properties())
+	s.check(err)
+	relay := s.process(p.relay)
+	relay.conn.Overflow(sim.Host(p.host))
+	_, err = stream.stream.Write(b[:len(b)/2])
+	s.check(err)
+	time.Sleep(p.spec.Link.Delay + time.Millisecond)
+	relay.conn.Overflow(netip.Addr{})
+}
+
+// arrive waits until the relay has all objects that the publisher has sent.
+func (p *publisher) arrive() {
+	if p.spec.Hasty {
+		p.current[0].sent.await()
+	} else {
+		time.Sleep(arrives)
 	}
 }
 

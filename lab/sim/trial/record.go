@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -9,13 +10,19 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/qlogwriter"
 
 	"sluice/lab/sim"
 	"sluice/rtt/pcap"
+	"sluice/server/qlogs"
 )
 
 // Record is what a service has sent and said.
@@ -55,6 +62,33 @@ func (r *Record) WritePcap(file io.Writer) error {
 			err = w.Write(pcap.Packet{At: p.At, Frame: frame, Length: len(frame)})
 		}
 		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trace begins the qlog of a connection.
+func (r *Record) trace(_ context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
+	end := "server"
+	if isClient {
+		end = "client"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := &qlog{name: fmt.Sprintf("%02d-%v-%s.sqlog", len(r.qlogs)+1, id, end), lines: qlogs.NewLines(isClient, id)}
+	r.qlogs = append(r.qlogs, q)
+	return q
+}
+
+// WriteQlogs writes a file for each end of each connection.
+func (r *Record) WriteQlogs(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, q := range r.qlogs {
+		text := slices.Concat(q.lines.Header, q.lines.Text.Bytes())
+		if err := os.WriteFile(filepath.Join(dir, q.name), text, 0o644); err != nil {
 			return err
 		}
 	}

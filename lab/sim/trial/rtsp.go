@@ -18,7 +18,6 @@ import (
 	"github.com/pion/rtp"
 
 	"sluice/lab/sim"
-	"sluice/rtsp"
 )
 
 // RTSP is a broadcast that somebody publishes at relay 1 by RTSP, beside the media.
@@ -111,25 +110,6 @@ func (p ports) Listen(_ context.Context, _, address string) (net.Listener, error
 
 func (ports) ListenPacket(context.Context, string, string) (net.PacketConn, error) {
 	return nil, errors.New("RTP by UDP is not simulated")
-}
-
-// dropped returns how often the relay has left out the rest of a group for a player by RTSP.
-func (p *process) dropped() (n int) {
-	for _, m := range p.metrics()["sluice_rtsp_dropped_packets_total"] {
-		n += int(m.GetCounter().GetValue())
-	}
-	return n
-}
-
-// serveRTSP has the relay of the process serve guests.
-func (p *process) serveRTSP() {
-	var err error
-	p.rtsp, err = rtsp.Start(rtsp.Config{
-		Relay: p.server.Relay(), Dial: p.server.DialFor, DialOwn: p.server.DialOwn,
-		Address: netip.AddrPortFrom(sim.Host(p.relay), rtspPort).String(), Listen: ports{p.service.net},
-		Hold: held, Logger: p.config().Logger,
-	})
-	p.service.check(err)
 }
 
 // rtspClient returns a client at a host, whose media is on its TCP connection.

@@ -3,12 +3,14 @@ package trial
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +18,8 @@ import (
 	"sluice/lab/sim"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/server"
+	"sluice/server/handover"
 	"sluice/transport"
 )
 
@@ -239,6 +243,163 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 	defer s.mu.Unlock()
 	s.leaves = append(s.leaves, joined.leave)
 	return joined, nil
+}
+
+// leaks has all clients leave, and returns what relays and kernels still hold after a while.
+func (s *service) leaks() (faults []string) {
+	s.mu.Lock()
+	leaves := slices.Clone(s.leaves)
+	s.mu.Unlock()
+	for _, leave := range leaves {
+		leave()
+	}
+	for begin := time.Now(); time.Since(begin) < leakTime; time.Sleep(time.Second) {
+		if faults = s.held(); len(faults) == 0 {
+			return nil
+		}
+	}
+	return faults
+}
+
+// held returns what relays and kernels hold.
+func (s *service) held() (faults []string) {
+	for _, p := range s.running() {
+		for _, f := range p.held() {
+			faults = append(faults, fmt.Sprintf("relay %d: %s when all have left", p.relay, f))
+		}
+	}
+	return faults
+}
+
+// launch opens the port of a relay that subscribes at others, beside another process that has it, if there is one.
+func (s *service) launch(n int, upstream []int, from *handover.Takeover, replaced *process) *process {
+	p := &process{service: s, relay: n, upstream: upstream, replaced: replaced, ended: make(chan struct{})}
+	p.serving, p.retire = context.WithCancelCause(context.Background())
+	p.living, p.kill = context.WithCancel(context.Background())
+	var err error
+	if replaced != nil {
+		replaced.heir, p.number = p, from.Number()
+		p.cert, err = from.Certificate()
+	} else {
+		var cert tls.Certificate
+		cert, _, err = transport.DevCertificate()
+		p.cert = &cert
+	}
+	s.check(err)
+	p.conn, err = s.net.Share(netip.AddrPortFrom(sim.Host(n), 4443), p.isNamed)
+	s.check(err)
+	cfg := p.config()
+	p.kernel = s.forward(&cfg, p.conn, n)
+	p.server, err = server.Listen(cfg)
+	s.check(err)
+	p.control = handover.NewControl(handover.Config{
+		Port: p, Certificate: p.cert, Links: p.server.LinkTargets, Logger: cfg.Logger,
+		Replaced: func(int) { p.retire(errReplaced) },
+	})
+	return p
+}
+
+// start starts a relay that subscribes at others, or is a node of the cluster.
+func (s *service) start(n int, upstream ...int) {
+	p := s.launch(n, upstream, nil, nil)
+	p.conn.Promote()
+	s.mu.Lock()
+	s.relays[n] = p
+	s.mu.Unlock()
+	p.serve()
+}
+
+// upgrade has another process take over the port of a relay, as cmd/sluice does with --replace. The two make links.
+func (s *service) upgrade(m Mishap) {
+	old := s.process(m.Relay)
+	if old != nil && !old.serves() {
+		old = old.replaced // which still has the control socket
+	}
+	if old == nil {
+		return // the relay was killed
+	}
+	conn, answers := newTalk(m.Talk)
+	old.control.Answer(answers)
+	from, err := handover.Ask(conn)
+	if err != nil {
+		s.note("relay %d cannot be replaced: %v", m.Relay, err)
+		return
+	}
+	p, begun := s.launch(m.Relay, old.upstream, from, old), time.Now()
+	p.server.LinkTo(s.t.Context(), from.Links())
+	time.Sleep(m.Lasts - time.Since(begun))
+	if m.Crashes {
+		p.crash()
+	} else {
+		err = from.Commit()
+	}
+	s.note("a process of relay %d is ready; crashes: %v, %v", m.Relay, m.Crashes, err)
+	if s.check(from.Close()); m.Crashes || err != nil || s.process(m.Relay) != p {
+		p.replaced = nil
+		p.retire(nil)
+		go p.run()
+		return
+	}
+	if s.bus != nil {
+		s.bus.replace(m.Relay)
+	}
+	p.serve()
+}
+
+// drain has a relay send its clients to another one, and end.
+func (s *service) drain(n int, uri string) {
+	if p := s.remove(n); p != nil {
+		p.drainURI = uri
+		p.retire(nil)
+	}
+}
+
+// remove returns the newest process of a relay, which does not count as one that runs any more.
+func (s *service) remove(n int) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.relays[n]
+	delete(s.relays, n)
+	return p
+}
+
+// kill makes a relay vanish without a word. The rest of its processes ends by itself.
+func (s *service) kill(n int) {
+	s.net.Kill(sim.Host(n))
+	if s.bus != nil {
+		s.bus.kill(n)
+	}
+	go s.remove(n).stop()
+}
+
+// process returns the newest process of a relay, or nil if it was killed.
+func (s *service) process(n int) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.relays[n]
+}
+
+// running returns the newest processes of the relays that run.
+func (s *service) running() (all []*process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range slices.Sorted(maps.Keys(s.relays)) {
+		all = append(all, s.relays[n])
+	}
+	return all
+}
+
+// inspection keeps what relays and clients encrypt, if that is wanted.
+func (s *service) inspection() (i transport.Inspection) {
+	r := s.options.Record
+	if r == nil {
+		return i
+	}
+	i.KeyLog = &r.Keys
+	if s.options.Qlog {
+		i.Trace = r.trace
+	}
+	return i
 }
 
 // whileAsked calls f, and again if that has failed because the relay has asked the client to move meanwhile.

@@ -2,11 +2,9 @@ package trial
 
 import (
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"time"
 
-	"sluice/lab/sim"
 	"sluice/moqt"
 )
 
@@ -54,23 +52,6 @@ func (m *Media) mayLack(at moqt.Location) bool {
 	return t.Has <= at.Object && at.Object < t.Next
 }
 
-// tear sends the beginning of an object. The relay's kernel sees the packet, but its socket has no room for it.
-func (p *publisher) tear(at moqt.Location) {
-	s, o := p.service, p.current[0]
-	stream := o.subgroups[p.media.subgroup(at)]
-	if stream == nil || p.media.isDatagram(at) {
-		return
-	}
-	b, err := stream.encode(at.Object, p.media.payload(at), o.properties())
-	s.check(err)
-	relay := s.process(p.relay)
-	relay.conn.Overflow(sim.Host(p.host))
-	_, err = stream.stream.Write(b[:len(b)/2])
-	s.check(err)
-	time.Sleep(p.spec.Link.Delay + time.Millisecond)
-	relay.conn.Overflow(netip.Addr{})
-}
-
 // areTorn reports whether a publisher breaks off within an object.
 func (m *Media) areTorn() bool {
 	for _, t := range m.Takeovers {
@@ -79,15 +60,6 @@ func (m *Media) areTorn() bool {
 		}
 	}
 	return false
-}
-
-// arrive waits until the relay has all objects that the publisher has sent.
-func (p *publisher) arrive() {
-	if p.spec.Hasty {
-		p.current[0].sent.await()
-	} else {
-		time.Sleep(arrives)
-	}
 }
 
 // takeOver publishes a group in two sessions, and returns the publisher that has gone on.
