@@ -134,13 +134,6 @@ func (p *player) ctx() <-chan struct{} {
 
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// A player whose stream has ended keeps its session while packets of its queue go out by TCP, which is not silent for
-// longer than lull then, and for farewell at most.
-const (
-	lull     = time.Second
-	farewell = 10 * time.Second
-)
-
 // end ends the session when the queue is empty.
 func (p *player) end() {
 	p.mu.Lock()
@@ -150,17 +143,8 @@ func (p *player) end() {
 		return
 	}
 	defer session.Close()
-	for sent, begin := uint64(0), time.Now(); time.Since(begin) < farewell; {
-		now := conn.Stats().OutboundBytes
-		if now == sent {
-			return
-		}
-		sent = now
-		select {
-		case <-time.After(lull):
-		case <-p.guest.Context().Done():
-			return
-		}
+	if c, ok := conn.NetConn().(*rtspConn); ok { // always: untunneled has made it
+		c.awaitSent(p.guest.Context().Done())
 	}
 }
 

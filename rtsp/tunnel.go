@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,8 @@ type rtspConn struct {
 	net.Conn
 	begin []byte // bytes read, until they tell
 	known bool   // that it is RTSP
+
+	writes, written atomic.Uint64 // calls of Write that have begun, and that have returned
 }
 
 var errTunnel = errors.New("RTSP within HTTP is not served")
@@ -52,4 +55,33 @@ func (c *rtspConn) Read(b []byte) (int, error) {
 		c.known = c.known && !bytes.HasPrefix(m, c.begin)
 	}
 	return n, err
+}
+
+// Write implements [net.Conn].
+func (c *rtspConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	defer c.written.Add(1)
+	return c.Conn.Write(b)
+}
+
+// A player whose stream has ended keeps its session while packets of its queue go out by TCP: its queue is empty when
+// nothing has been written for lull. It has farewell for that at most.
+const (
+	lull     = time.Second
+	farewell = 10 * time.Second
+)
+
+// awaitSent waits until nobody writes any more, or done. A peer that does not read for a time blocks a call of Write.
+func (c *rtspConn) awaitSent(done <-chan struct{}) {
+	for begin := time.Now(); time.Since(begin) < farewell; {
+		before := c.written.Load()
+		select {
+		case <-time.After(lull):
+		case <-done:
+			return
+		}
+		if c.writes.Load() == before {
+			return
+		}
+	}
 }
