@@ -147,6 +147,7 @@ func (a *account) takeAll(try int, most taken) (got taken) {
 	}
 	if a.mishap.Token { // a session counts for a token from its first request on
 		open = slices.DeleteFunc(open, func(c *client) bool { return !c.mayAsk(a.t.Context()) })
+		time.Sleep(answered) // the track of these requests counts, too, if the media is over
 	}
 	if got.sessions = len(open); len(open) > 0 {
 		got.subscriptions = a.subscribeMore(open[:min(len(a.hosts), len(open))], try, most.subscriptions+2)
