@@ -123,7 +123,8 @@ func (x *overuse) view(host int, c Client) *hog {
 	return h
 }
 
-// longest returns how long all that is sent may take to come.
+// longest returns how long all that is sent may take to come: far longer than by the quota, as a socket that loses a fifth
+// of the packets slows the publisher down, too.
 func (x *overuse) longest() time.Duration {
 	sum := 0
 	for group := range x.media.Groups {
@@ -131,7 +132,7 @@ func (x *overuse) longest() time.Duration {
 			sum += x.media.size(moqt.Location{Group: group, Object: object})
 		}
 	}
-	return time.Duration(float64(sum)*8/float64(x.quota.Upload)*float64(time.Second)) + 2*burst
+	return 10*time.Duration(float64(sum)*8/float64(x.quota.Upload)*float64(time.Second)) + 2*burst
 }
 
 // await waits until all has come that has to, or long enough.
