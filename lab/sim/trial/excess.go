@@ -38,9 +38,11 @@ func exceed(g *generator, rng *rand.Rand) {
 	m := Mishap{At: time.Duration(rng.Int64N(int64(g.length()))), What: Excess, Relay: 1, Token: rng.IntN(2) == 0}
 	m.Lasts = time.Duration(3+rng.IntN(6)) * time.Second
 	n.Cache += int64(rate/8*excessive) * int64(m.Lasts/time.Second) // so that groups of others stay
-	// Relays that move from a process behind such a publisher lose what it has not sent yet (docs/simulation.md).
+	// Relays that lose or leave a process behind such a publisher lose what it has not sent yet (docs/simulation.md).
 	relay := g.relayOf(&g.Viewers[rng.IntN(len(g.Viewers))])
-	moves := func(m Mishap) bool { return m.What == Drain || m.What == Upgrade && m.Relay != relay }
+	moves := func(m Mishap) bool {
+		return slices.Contains([]string{Drain, Kill, Cut, Part}, m.What) || m.What == Upgrade && m.Relay != relay
+	}
 	if !slices.ContainsFunc(g.Mishaps, moves) {
 		m.Relay = relay
 	}
