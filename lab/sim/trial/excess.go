@@ -125,8 +125,8 @@ func (x *overuse) view(host int, c Client) *hog {
 	return h
 }
 
-// longest returns how long all that is sent may take to come: far longer than by the quota, as a socket that loses a fifth
-// of the packets slows the publisher down, too.
+// longest returns how long all that is sent may take to come: far longer than by the quota, as a socket that loses a
+// fifth of the packets slows the publisher down, too.
 func (x *overuse) longest() time.Duration {
 	sum := 0
 	for group := range x.media.Groups {
