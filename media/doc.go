@@ -33,7 +33,7 @@
 // # One packet
 //
 // A publisher's bytes are appended to a log. Its feed wakes the shard, which gives each sender a turn (shard.go,
-// feed.go, turn.go). The turn asks the scheduler for what is first, and the stream sends (stream.go): it takes a
+// feed.go, turn.go). The scheduler names the first stream of the turn, and that stream sends (stream.go): it takes a
 // packet number (ledger.go), takes credit, claims the bytes (content.go), and commits the record. Then the packet is
 // built and sealed (packets.go, keys.go) and goes into the batch, which the shard flushes when it has served
 // everybody.

@@ -198,9 +198,9 @@ func (l *Loop) newStreamState() *claim.StreamState {
 	return new(claim.StreamState)
 }
 
-// Measure has the loop measure how long what publishers send stays in the process: from when a packet was read until
-// the system has taken the packet with its bytes. Bytes that are older than the subscription do not count. What is
-// sent again does not count either.
+// Measure turns the measurement of delays on or off: the time from when the process reads a publisher's packet until
+// the system has taken a packet with its bytes. Bytes from before the subscription do not count, nor do those that are
+// sent again.
 func (l *Loop) Measure(on bool) { l.measuring.Store(on) }
 
 // Delays returns the measured delays.

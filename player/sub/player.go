@@ -382,7 +382,7 @@ func (p *player) outputLocked(c *candidate) (out []byte, err error) {
 	return append(out, chunk...), err
 }
 
-// countLocked takes memory for what is buffered, or being written. Without enough of it, playback ends.
+// countLocked takes memory for media that is buffered, or being written. Playback ends if there is too little memory.
 func (p *player) countLocked() {
 	n := p.bufferedLocked() + p.writing
 	switch more := n - p.counted; {

@@ -239,7 +239,7 @@ func (m forwarder) claim(s *state, r *run) {
 	r.claimed(s, true)
 }
 
-// goesOnAfter reports whether bytes were claimed that come after those of an origin.
+// goesOnAfter reports whether bytes of an origin behind o were claimed.
 func (s *state) goesOnAfter(o origin) bool {
 	return slices.ContainsFunc(s.sent[:], func(sent origin) bool { return sent > o })
 }

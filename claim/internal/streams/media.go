@@ -305,7 +305,7 @@ func (m sender) detach(s *state) {
 	}
 }
 
-// moveTo goes on with the stream in another slot, whose offsets are smaller than those of the log by a number.
+// moveTo goes on with the stream in another slot. An offset of the log is an offset of the slot plus delta.
 func (s *state) moveTo(to, delta int8) {
 	d := &s.media
 	st := s.slots[d.slot]

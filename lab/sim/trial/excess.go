@@ -38,7 +38,7 @@ func exceed(g *generator, rng *rand.Rand) {
 	m := Mishap{At: time.Duration(rng.Int64N(int64(g.length()))), What: Excess, Relay: 1, Token: rng.IntN(2) == 0}
 	m.Lasts = time.Duration(3+rng.IntN(6)) * time.Second
 	n.Cache += int64(rate/8*excessive) * int64(m.Lasts/time.Second) // so that groups of others stay
-	// Relays that lose or leave a process behind such a publisher lose what it has not sent yet (docs/simulation.md).
+	// A relay whose way to the publisher changes lacks what the publisher has not sent yet (docs/simulation.md).
 	relay := g.relayOf(&g.Viewers[rng.IntN(len(g.Viewers))])
 	moves := func(m Mishap) bool {
 		return slices.Contains([]string{Drain, Kill, Cut, Part}, m.What) || m.What == Upgrade && m.Relay != relay
@@ -159,7 +159,7 @@ func (x *overuse) verdict() (faults []string) {
 		faults = append(faults, "the viewer with an account of its own has lost the subscription")
 	}
 	faults = append(faults, x.tooMuch("upload", x.quota.Upload, x.alone)...)
-	if x.process(x.mishap.Relay) != x.at { // hogs may be at two processes, each of which has accounts
+	if x.process(x.mishap.Relay) != x.at { // each process has accounts of its own
 		return faults
 	}
 	return slices.Concat(faults, x.tooMuch("download", x.quota.Download, x.hogs...), x.cutTooEarly())

@@ -87,7 +87,7 @@ func (g *generator) guests(rng *rand.Rand) {
 }
 
 // carries returns how much loss a guest by MoQ may have. What congestion control sends on a link falls with its delay
-// and the root of its loss: at 95 ms and 1 % it was as much as the broadcast takes.
+// and the root of its loss: with a delay of 92 ms and 1 % players gave up objects, with 30 ms or 0.3 % they did not.
 func carries(delay time.Duration) float64 {
 	short := float64(30*time.Millisecond) / float64(max(delay, 30*time.Millisecond))
 	return 0.01 * short * short

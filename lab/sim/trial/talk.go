@@ -11,8 +11,8 @@ import (
 	"sluice/server/handover"
 )
 
-// Talk is how the conversation of two processes goes, of which one is to replace the other (package handover). Its
-// messages are request, offer, ready and done.
+// Talk is what happens to the conversation by which one process replaces another (package handover). Its messages are
+// request, offer, ready and done.
 type Talk struct {
 	Late [4]time.Duration // how late the receiver of each is awake
 	Cut  int              `json:",omitempty"` // the conversation ends instead of this message; 0: of none
