@@ -328,14 +328,7 @@ func (g *generator) play(ctx context.Context) error {
 			})
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	g.receivers.Store(&receivers)
-	if err := g.out.Encode(Event{Ready: true}); err != nil {
-		return err
-	}
-	return g.report(ctx, receivers)
+	return g.receive(ctx, &group, receivers)
 }
 
 // subscribe runs the sessions, and reports when each has received as many objects as the command Stop names.
@@ -363,7 +356,12 @@ func (g *generator) subscribe(ctx context.Context) error {
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	return g.receive(ctx, &group, receivers)
+}
+
+// receive waits until the group has opened all sessions, and reports what their receivers get.
+func (g *generator) receive(ctx context.Context, opening *errgroup.Group, receivers []*receiver) error {
+	if err := opening.Wait(); err != nil {
 		return err
 	}
 	g.receivers.Store(&receivers)
