@@ -13,7 +13,7 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/internal/relayflags"
+	"sluice/cmd/internal/relayflags"
 	"sluice/lab/conform"
 	"sluice/moqt"
 	"sluice/transport"

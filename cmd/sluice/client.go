@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
-	"sluice/internal/relayflags"
+	"sluice/cmd/internal/relayflags"
 	"sluice/moqt"
 	"sluice/player/client"
 	"sluice/transport"
