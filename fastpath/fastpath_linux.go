@@ -56,7 +56,7 @@ func newFastPath(k *kernel, s Settings, logger *slog.Logger) *FastPath {
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams),
 		maxSubscribers: cmp.Or(s.MaxCopies, DefaultMaxCopies),
 	}
-	k.workers.report = f.report
+	k.report = f.report
 	f.room = &room{fast: f}
 	f.registry.addConns(min(madeOfAll(k.byConn), k.maxConns))
 	f.registry.addTracks(min(madeOfAll(k.byTrack), k.maxTracks))
@@ -89,10 +89,12 @@ func (f *FastPath) Forwards() bool { return f.forwarding.Load() > 0 }
 // MaxSubscribers is how many subscribers of a track the kernel serves at most.
 func (f *FastPath) MaxSubscribers() int { return f.maxSubscribers }
 
-// WorkersCopies is how many copies the workers have made of RTP packets, at most.
-func (f *FastPath) WorkersCopies() uint64 {
-	w := f.kernel.workers
-	return w.runs.Load() * uint64(w.chunk)
+// ThreadsCopies is how many copies threads of this process have made, at most: the workers of RTP.
+func (f *FastPath) ThreadsCopies() (n uint64) {
+	for _, p := range f.kernel.protocols {
+		n += p.copies()
+	}
+	return n
 }
 
 var errClosed = errors.New("fast path: closed")
@@ -266,8 +268,8 @@ func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
 		return nil, errClosed
 	}
 	defer f.exit()
-	r := f.kernel.rtp
-	if r == nil {
+	r, ok := protocolOf[*rtp](f.kernel)
+	if !ok {
 		return nil, errNoRTP
 	}
 	if err := checkFamilies(s.Local, s.Remote); err != nil {
@@ -277,7 +279,7 @@ func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &RTPMedia{fast: f, source: s, index: index, owners: make(map[int]netip.Prefix)}
+	m := &RTPMedia{fast: f, rtp: r, source: s, index: index, owners: make(map[int]netip.Prefix)}
 	if err := r.medias.lend(index); err != nil {
 		r.give(sourceOf(s.Remote.Addr()), index)
 		return nil, err

@@ -44,8 +44,8 @@ func (*FastPath) Forwards() bool { return false }
 // MaxSubscribers returns 0.
 func (*FastPath) MaxSubscribers() int { return 0 }
 
-// WorkersCopies returns 0.
-func (*FastPath) WorkersCopies() uint64 { return 0 }
+// ThreadsCopies returns 0.
+func (*FastPath) ThreadsCopies() uint64 { return 0 }
 
 // Counts returns nothing.
 func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }

@@ -141,8 +141,8 @@ func madeOfAll(arrays []*growing) uint32 {
 	return n
 }
 
-// keepGrowing keeps an array until k is closed, in a list of arrays whose elements have one index.
-func keepGrowing[T any](k *kernel, m *ebpf.Map, list *[]*growing, elements *[]T) error {
+// keepGrowing adds an array to a list of arrays whose elements have one index.
+func keepGrowing[T any](m *ebpf.Map, list *[]*growing, elements *[]T) error {
 	g, all, err := newGrowing[T](m)
 	if err != nil {
 		return err

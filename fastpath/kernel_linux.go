@@ -27,14 +27,13 @@ type kernel struct {
 	ingress bpf.IngressObjects
 	tables  Tables // of ingress
 	egress  bpf.EgressObjects
-	rtp     *rtp // nil: there is no port for RTP
 	links   []link.Link
 	mapped  [][]byte
 	reasons []string // names, by number
 
-	// The arrays below and in rtp that grow; their elements have one index.
-	byConn, byStream, byTrack, byMedia []*growing
-	maxConns, maxStreams, maxTracks    uint32
+	// The arrays below that grow; their elements have one index.
+	byConn, byStream, byTrack       []*growing
+	maxConns, maxStreams, maxTracks uint32
 
 	conns      []bpf.ConnState
 	streams    []bpf.StreamState
@@ -46,8 +45,9 @@ type kernel struct {
 	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
-	workers    *workers
+	protocols  []protocol
 	measuring  []uint64 // one: whether delays are measured
+	report     func(operation string, err error)
 	machine    *Machine // in simulations: instead of programs
 }
 
@@ -66,16 +66,16 @@ func load(s Settings) (_ *kernel, err error) {
 		return nil, fmt.Errorf("fast path: load the programs: %w", err)
 	}
 	for _, f := range []func() error{
-		func() error { return keepGrowing(k, k.ingress.Connections, &k.byConn, &k.conns) },
-		func() error { return keepGrowing(k, k.ingress.Keys, &k.byConn, &k.keys) },
-		func() error { return keepGrowing(k, k.ingress.Copies, &k.byConn, &k.copies) },
-		func() error { return keepGrowing(k, k.ingress.Publishers, &k.byConn, &k.publishers) },
-		func() error { return keepGrowing(k, k.ingress.HeldByEach, &k.byConn, &k.shares.own) },
-		func() error { return keepGrowing(k, k.ingress.PathVersions, &k.byConn, &k.paths.current) },
-		func() error { return keepGrowing(k, k.ingress.Streams, &k.byStream, &k.streams) },
-		func() error { return keepGrowing(k, k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
+		func() error { return keepGrowing(k.ingress.Connections, &k.byConn, &k.conns) },
+		func() error { return keepGrowing(k.ingress.Keys, &k.byConn, &k.keys) },
+		func() error { return keepGrowing(k.ingress.Copies, &k.byConn, &k.copies) },
+		func() error { return keepGrowing(k.ingress.Publishers, &k.byConn, &k.publishers) },
+		func() error { return keepGrowing(k.ingress.HeldByEach, &k.byConn, &k.shares.own) },
+		func() error { return keepGrowing(k.ingress.PathVersions, &k.byConn, &k.paths.current) },
+		func() error { return keepGrowing(k.ingress.Streams, &k.byStream, &k.streams) },
+		func() error { return keepGrowing(k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
-		k.shareRTP,
+		func() error { return k.loadProtocols(&s) },
 		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
 		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
 		func() error { return k.growStreams(firstStreams) },
@@ -128,9 +128,7 @@ func (k *kernel) load(s Settings) error {
 	spec.Maps[bpf.IngressMapEnded].MaxEntries = subgroups
 	spec.Maps[bpf.IngressMapFirstStreams].MaxEntries = 2 * subgroups
 	spec.Maps[bpf.IngressMapObjects].MaxEntries = objects
-	k.shares.sizes = [...]uint32{shareSubgroups: subgroups, shareObjects: objects,
-		shareJobs: jobsPerRing * uint32(s.Workers)}
-	k.workers = newWorkers(k, &s)
+	k.shares.sizes = [bpf.IngressShareKindSHARE_KINDS]uint32{shareSubgroups: subgroups, shareObjects: objects}
 	k.shares.since = make([]atomic.Uint64, k.maxConns)
 	if err := s.prepare(spec, map[string]any{
 		bpf.IngressVarExtentShift:      extentShift,
@@ -150,11 +148,6 @@ func (k *kernel) load(s Settings) error {
 	k.tracks = newVersioned[bpf.Track](k.ingress.Tracks, k.awaitUnused)
 	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[bpf.IngressMapLedgers].InnerMap)
 	k.keyStreams = newLent[bpf.KeyStream](k.ingress.Lookaheads, spec.Maps[bpf.IngressMapLookaheads].InnerMap)
-	if s.RTPPort != 0 {
-		if err := k.loadRTP(s); err != nil {
-			return err
-		}
-	}
 	return k.loadEgress(s)
 }
 
@@ -232,8 +225,10 @@ func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
 // Attach attaches the programs to a device, for the publishers and subscribers behind it.
 func (k *kernel) Attach(ifindex int) error {
 	if len(k.links) == 0 {
-		if err := k.workers.start(); err != nil {
-			return fmt.Errorf("fast path: %w", err)
+		for _, p := range k.protocols {
+			if err := p.start(); err != nil {
+				return fmt.Errorf("fast path: %w", err)
+			}
 		}
 	}
 	type hook struct {
@@ -242,8 +237,8 @@ func (k *kernel) Attach(ifindex int) error {
 	}
 	// Egress first: without it, a clone would leave as the publisher's packet.
 	hooks := []hook{{k.egress.ClientEgress, ebpf.AttachTCXEgress}, {k.ingress.ServerIngress, ebpf.AttachTCXIngress}}
-	if k.rtp != nil {
-		hooks = append(hooks, hook{k.rtp.objects.RtpIngress, ebpf.AttachTCXIngress})
+	for _, p := range k.protocols {
+		hooks = append(hooks, hook{p.program(), ebpf.AttachTCXIngress})
 	}
 	for _, a := range hooks {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: a.program, Attach: a.at})
@@ -255,15 +250,16 @@ func (k *kernel) Attach(ifindex int) error {
 	return nil
 }
 
-// awaitUnused returns when all program runs that have begun before have ended, and all jobs that they have given to the
-// workers of RTP.
+// awaitUnused returns when all program runs that have begun before have ended, and what they have left to protocols.
 func (k *kernel) awaitUnused() {
 	if k.machine != nil {
 		k.machine.AwaitUnused()
 		return
 	}
 	awaitGracePeriod()
-	k.workers.awaitUnused()
+	for _, p := range k.protocols {
+		p.awaitUnused()
+	}
 }
 
 // openingTimeout allows for virtual machines whose CPUs do not run for a while.
@@ -293,8 +289,8 @@ func (k *kernel) Close() error {
 	for i := len(k.links) - 1; i >= 0; i-- {
 		errs = append(errs, k.links[i].Close())
 	}
-	if k.workers != nil {
-		errs = append(errs, k.workers.close())
+	for _, p := range k.protocols {
+		errs = append(errs, p.close())
 	}
 	if len(k.byConn) > 0 {
 		made := madeOfAll(k.byConn)
@@ -306,14 +302,14 @@ func (k *kernel) Close() error {
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
-	for _, g := range slices.Concat(k.byConn, k.byStream, k.byTrack, k.byMedia) {
+	for _, g := range slices.Concat(k.byConn, k.byStream, k.byTrack) {
 		errs = append(errs, g.close())
 	}
 	if k.ledgers != nil { // so the programs were loaded
 		errs = append(errs, k.ledgers.close(), k.keyStreams.close())
 	}
-	k.mapped, k.links, k.byConn, k.byStream, k.byTrack, k.byMedia = nil, nil, nil, nil, nil, nil
-	return errors.Join(append(errs, k.rtp.close(), k.ingress.Close(), k.egress.Close())...)
+	k.mapped, k.links, k.protocols, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil, nil
+	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)
 }
 
 // SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the last one that the
@@ -423,16 +419,6 @@ func (k *kernel) growStreams(n uint32) error {
 		}
 	}
 	return nil
-}
-
-// continueJob runs the program that a job is for.
-func (k *kernel) continueJob(job []byte) (goOn uint32, err error) {
-	j := jobOf(job)
-	var c runContext
-	c.control[bpf.RTPRtpJobWordJOB_POSITION] = j.Position
-	c.control[bpf.RTPRtpJobWordJOB_SINCE_LOW] = uint32(j.Since)
-	c.control[bpf.RTPRtpJobWordJOB_SINCE_HIGH] = uint32(j.Since >> 32)
-	return runProgram(k.rtp.objects.ContinueRtp, job[unsafe.Sizeof(*j):], &c)
 }
 
 // reasonNames returns the labels of the programs' counters: the names of enum reason (bpf/shared/reason.h) in lower

@@ -58,7 +58,7 @@ func benchmarkRTP(b *testing.B, n int) {
 }
 
 func (r *rtpRig) rtpStats() *ebpf.ProgramStats {
-	s, err := r.kernel.rtp.objects.RtpIngress.Stats()
+	s, err := r.media.rtp.objects.RtpIngress.Stats()
 	require.NoError(r.t, err)
 	return s
 }

@@ -3,25 +3,24 @@ package fastpath
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
 
 	"sluice/fastpath/bpf"
-	"sluice/internal/rtpframe"
 )
 
-// rtp is the program for RTP and its table of medias.
+// rtp is RTP as a protocol: its program, the table of medias, and workers.
 type rtp struct {
+	kernel  *kernel
 	objects bpf.RTPObjects
 	medias  *lent[bpf.RTPMedia]
+	byMedia []*growing
 	shares  shares // by source: of jobs only
+	workers *workers
 
 	mu         sync.Mutex
 	free       []uint32 // indices of medias
@@ -41,67 +40,94 @@ func sourceOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// loadRTP loads the program. It shares everything that a copy needs with the QUIC programs.
-func (k *kernel) loadRTP(s Settings) error {
+// newRTP loads the program. It shares everything that a copy needs with the QUIC programs. If it fails, close frees
+// what it has made.
+func newRTP(k *kernel, s *Settings) (*rtp, error) {
+	r := &rtp{kernel: k, of: make(map[netip.Prefix]*rtpSource)}
+	r.workers = newWorkers(r, s)
+	r.shares = shares{all: k.shares.all, sizes: k.shares.sizes, since: make([]atomic.Uint64, MaxRTPMedias)}
+	r.shares.sizes[shareJobs] = jobsPerRing * uint32(s.Workers)
+	for i := range uint32(MaxRTPMedias) {
+		r.free, r.freeShares = append(r.free, i), append(r.freeShares, i)
+	}
+	spec, err := r.load(s)
+	if err != nil {
+		return r, err
+	}
+	r.medias = newLent[bpf.RTPMedia](r.objects.RtpMedias, spec.Maps[bpf.RTPMapRtpMedias].InnerMap)
+	if err := keepGrowing(r.objects.HeldByEach, &r.byMedia, &r.shares.own); err != nil {
+		return r, err
+	}
+	return r, errors.Join(
+		growAll(r.byMedia, MaxRTPMedias),
+		keepMapped(k, r.objects.Promises, &r.workers.given),
+		keepMapped(k, r.objects.BusyUntil, &r.workers.busyUntil),
+		r.workers.hire(s.Workers, spec.Maps[bpf.RTPMapJobRings].InnerMap))
+}
+
+func (r *rtp) load(s *Settings) (*ebpf.CollectionSpec, error) {
 	spec, err := bpf.LoadRTP()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.prepare(spec, map[string]any{
 		bpf.RTPVarRtpPort:     bigEndian16(s.RTPPort),
 		bpf.RTPVarMaxCopies:   uint32(min(cmp.Or(s.MaxCopies, DefaultMaxCopies), MaxRTPRun/rtpCopies)),
 		bpf.RTPVarExtentShift: extentShift,
-		bpf.RTPVarShareSizes:  k.shares.sizes,
+		bpf.RTPVarShareSizes:  r.shares.sizes,
 		bpf.RTPVarWorkers:     uint32(s.Workers),
-		bpf.RTPVarChunkCopies: k.workers.chunk,
-		bpf.RTPVarJobLifetime: uint64(k.workers.lifetime),
+		bpf.RTPVarChunkCopies: r.workers.chunk,
+		bpf.RTPVarJobLifetime: uint64(r.workers.lifetime),
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	spec.Maps[bpf.RTPMapRtpMedias].MaxEntries = MaxRTPMedias
 	spec.Maps[bpf.RTPMapRtpSources].MaxEntries = MaxRTPMedias
 	setGrowing(spec.Maps[bpf.RTPMapHeldByEach], MaxRTPMedias)
-	spec.Maps[bpf.RTPMapPromises].MaxEntries = uint32(max(len(k.workers.kept), 1))
-	r := &rtp{of: make(map[netip.Prefix]*rtpSource)}
-	if err := spec.LoadAndAssign(&r.objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
-		bpf.RTPMapScratches: k.ingress.Scratches,
-		bpf.RTPMapNeighbors: k.ingress.Neighbors,
-		bpf.RTPMapReasons:   k.ingress.Reasons,
-		bpf.RTPMapDelays:    k.ingress.Delays,
-		bpf.RTPMapMeasuring: k.ingress.Measuring,
-		bpf.RTPMapHeldByAll: k.ingress.HeldByAll,
-	}}); err != nil {
-		return err
-	}
-	r.medias = newLent[bpf.RTPMedia](r.objects.RtpMedias, spec.Maps[bpf.RTPMapRtpMedias].InnerMap)
-	for i := range uint32(MaxRTPMedias) {
-		r.free, r.freeShares = append(r.free, i), append(r.freeShares, i)
-	}
-	k.rtp = r
-	return k.workers.hire(s.Workers, spec.Maps[bpf.RTPMapJobRings].InnerMap)
+	spec.Maps[bpf.RTPMapPromises].MaxEntries = uint32(max(len(r.workers.kept), 1))
+	common := &r.kernel.ingress
+	return spec, spec.LoadAndAssign(&r.objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
+		bpf.RTPMapScratches: common.Scratches,
+		bpf.RTPMapNeighbors: common.Neighbors,
+		bpf.RTPMapReasons:   common.Reasons,
+		bpf.RTPMapDelays:    common.Delays,
+		bpf.RTPMapMeasuring: common.Measuring,
+		bpf.RTPMapHeldByAll: common.HeldByAll,
+	}})
 }
 
-// shareRTP makes the memory that counts the jobs of sources and of workers.
-func (k *kernel) shareRTP() error {
-	if k.rtp == nil {
-		return nil
-	}
-	s := &k.rtp.shares
-	s.all, s.sizes, s.since = k.shares.all, k.shares.sizes, make([]atomic.Uint64, MaxRTPMedias)
-	if err := keepGrowing(k, k.rtp.objects.HeldByEach, &k.byMedia, &s.own); err != nil {
-		return err
-	}
-	return errors.Join(
-		growAll(k.byMedia, MaxRTPMedias),
-		keepMapped(k, k.rtp.objects.Promises, &k.workers.given),
-		keepMapped(k, k.rtp.objects.BusyUntil, &k.workers.busyUntil))
-}
+// start implements protocol.
+func (r *rtp) start() error { return r.workers.start() }
 
+// program implements protocol.
+func (r *rtp) program() *ebpf.Program { return r.objects.RtpIngress }
+
+// awaitUnused implements protocol.
+func (r *rtp) awaitUnused() { r.workers.awaitUnused() }
+
+// copies implements protocol.
+func (r *rtp) copies() uint64 { return r.workers.runs.Load() * uint64(r.workers.chunk) }
+
+// close implements protocol.
 func (r *rtp) close() error {
-	if r == nil {
-		return nil
+	errs := []error{r.workers.close()}
+	for _, g := range r.byMedia {
+		errs = append(errs, g.close())
 	}
-	return errors.Join(r.medias.close(), r.objects.Close())
+	if r.medias != nil {
+		errs = append(errs, r.medias.close())
+	}
+	return errors.Join(append(errs, r.objects.Close())...)
+}
+
+// continueJob runs the program that a job is for.
+func (r *rtp) continueJob(job []byte) (goOn uint32, err error) {
+	j := jobOf(job)
+	var c runContext
+	c.control[bpf.RTPRtpJobWordJOB_POSITION] = j.Position
+	c.control[bpf.RTPRtpJobWordJOB_SINCE_LOW] = uint32(j.Since)
+	c.control[bpf.RTPRtpJobWordJOB_SINCE_HIGH] = uint32(j.Since >> 32)
+	return runProgram(r.objects.ContinueRtp, job[unsafe.Sizeof(*j):], &c)
 }
 
 var (
@@ -144,348 +170,4 @@ func pop(list *[]uint32) uint32 {
 	one := (*list)[last]
 	*list = (*list)[:last]
 	return one
-}
-
-// RTPMedia is a media of an RTSP publisher, whose packets the kernel sends to players. All packets go up to user space
-// as well, which sends them to the players that the kernel has not served: bpf/shared/rtp.h.
-type RTPMedia struct {
-	fast   *FastPath
-	source RTPSource
-	index  uint32
-
-	mu         sync.Mutex
-	closed     bool
-	shared     *bpf.RTPMedia
-	ssrc       uint32
-	generation uint16               // of the SSRC; 0: it is not known
-	owners     map[int]netip.Prefix // of the positions that are not free
-	leaving    []int                // positions that programs may still use
-}
-
-func checkFamilies(local, remote netip.AddrPort) error {
-	if local.Addr().IsUnspecified() || local.Addr().Is4() != remote.Addr().Is4() {
-		return fmt.Errorf("fast path: %v and %v: must be two addresses of one family", local, remote)
-	}
-	return nil
-}
-
-// key is the key that rtp_ingress looks for.
-func (m *RTPMedia) key() bpf.RTPEndpoint {
-	p := udpPath(m.source.Local, m.source.Remote)
-	return bpf.RTPEndpoint{Addr: p.Daddr, Port: p.Dport, V6: p.V6}
-}
-
-func (m *RTPMedia) giveBack() error {
-	r := m.fast.kernel.rtp
-	err := r.medias.takeBack(m.index)
-	r.give(sourceOf(m.source.Remote.Addr()), m.index)
-	return err
-}
-
-// enter keeps the shared memory until exit. It returns false if that has been given back.
-func (m *RTPMedia) enter() bool {
-	if !m.fast.enter() {
-		return false
-	}
-	m.mu.Lock()
-	if m.closed {
-		m.exit()
-		return false
-	}
-	return true
-}
-
-func (m *RTPMedia) exit() {
-	m.mu.Unlock()
-	m.fast.exit()
-}
-
-// Close has the kernel forget the media. It waits some 10 ms.
-func (m *RTPMedia) Close() {
-	if !m.enter() {
-		return
-	}
-	m.closed, m.shared = true, nil
-	m.mu.Unlock()
-	defer m.fast.exit()
-	m.fast.report("forget a source of RTP", m.fast.kernel.rtp.objects.RtpSources.Delete(m.key()))
-	m.fast.kernel.awaitUnused()
-	m.fast.report("forget a media of RTP", m.giveBack())
-}
-
-// Await waits for the workers' copies of the packets that have come, for a limited time. Only then is it time for Take.
-// It holds no lock of the media meanwhile, and the caller should hold none.
-func (m *RTPMedia) Await() {
-	if !m.fast.enter() {
-		return
-	}
-	defer m.fast.exit()
-	w := m.fast.kernel.workers
-	w.awaitCopies(m.index%promises, time.Now().Add(w.lifetime))
-}
-
-// Take tells the kernel that user space handles a packet now, and returns which players have it. The others get it from
-// user space: the kernel sends it to nobody any more. The SSRC of the packet is the media's from now on.
-func (m *RTPMedia) Take(p RTPPacket) (served RTPServed) {
-	if !m.enter() {
-		return served
-	}
-	defer m.exit()
-	number := after(atomic.LoadUint32(&m.shared.Handled), p.Sequence)
-	atomic.StoreUint32(&m.shared.Handled, number)
-	if m.generation == 0 || p.SSRC != m.ssrc {
-		if m.ssrc, m.generation = p.SSRC, m.generation+1; m.generation == 0 {
-			m.generation = 1
-		}
-		atomic.StoreUint64(&m.shared.Source, uint64(m.generation)<<32|uint64(p.SSRC))
-	}
-	return takeSlot(&m.shared.Slots[p.Sequence%uint16(len(m.shared.Slots))],
-		uint64(number)<<16|uint64(m.generation), p.Timestamp)
-}
-
-// Frames calls f with the state that numbers the frames of the media for both senders. It returns false if the kernel
-// does not serve the media any more.
-func (m *RTPMedia) Frames(f func(*rtpframe.Frames)) bool {
-	if !m.enter() {
-		return false
-	}
-	defer m.exit()
-	f(m.framesLocked())
-	return true
-}
-
-func (m *RTPMedia) framesLocked() *rtpframe.Frames {
-	return (*rtpframe.Frames)(unsafe.Pointer(&m.shared.Frames))
-}
-
-// after returns the number of a packet with a sequence number: the next such number after the previous packet's, also
-// if the publisher has begun to count anew. So no other packet has it.
-func after(number uint32, sequence uint16) uint32 {
-	next := number + 1
-	return next + uint32(sequence-uint16(next))
-}
-
-// takeSlot sets the bits of all players in the slot of a packet, and returns the bits that the kernel had set and has
-// not given back. The kernel may have given the packet another number, see bpf/shared/rtp.h: the key's other bits are
-// the same. The slot stays as it is if it is about another packet with these bits.
-func takeSlot(s *bpf.RTPSlot, key uint64, timestamp uint32) (before RTPServed) {
-	now := lockSlot(s)
-	same := uint32(now) == uint32(key) && atomic.LoadUint32(&s.Taken) == 0
-	if same && atomic.LoadUint32(&s.Timestamp) != timestamp {
-		atomic.StoreUint64(&s.Key, now)
-		return before
-	}
-	had := setAll(s)
-	awaitLeft(s)
-	kept := setAll(s)
-	for i := range before {
-		if same {
-			before[i] = had[i] & kept[i]
-		}
-	}
-	atomic.StoreUint32(&s.Taken, 1)
-	atomic.StoreUint64(&s.Key, key)
-	return before
-}
-
-// setAll sets the bits of all players, and returns the bits that were set before.
-func setAll(s *bpf.RTPSlot) (before RTPServed) {
-	for i := range before {
-		before[i] = atomic.SwapUint64(&s.Players[i], ^uint64(0))
-	}
-	return before
-}
-
-// awaitLeft waits some microseconds, until no program uses a slot.
-func awaitLeft(s *bpf.RTPSlot) {
-	for deadline := time.Now().Add(openingTimeout); atomic.LoadUint32(&s.Users) > 0; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			return
-		}
-	}
-}
-
-// lockSlot keeps programs from a slot until its key is stored, and returns the key before.
-func lockSlot(s *bpf.RTPSlot) (before uint64) {
-	for {
-		before = atomic.LoadUint64(&s.Key)
-		if before == uint64(bpf.RTPRtpMarkRTP_TAKING) {
-			runtime.Gosched() // a program is about to write the key
-		} else if atomic.CompareAndSwapUint64(&s.Key, before, uint64(bpf.RTPRtpMarkRTP_TAKING)) {
-			return before
-		}
-	}
-}
-
-// Pause has the kernel leave packets to user space, or not any more.
-func (m *RTPMedia) Pause(paused bool) {
-	if !m.enter() {
-		return
-	}
-	defer m.exit()
-	var v uint32
-	if paused {
-		v = 1
-	}
-	atomic.StoreUint32(&m.shared.Paused, v)
-}
-
-// RTPPlayer is a player of a media that the kernel can serve.
-type RTPPlayer struct {
-	media    *RTPMedia
-	position int
-	flow     *rtpframe.Flow // while the kernel does not serve the player
-
-	// Guarded by media.mu.
-	left            bool
-	packets, octets uint64 // when it has left, see Sent
-}
-
-// Join adds a player with a flow, which gets nothing before Forward. It returns nil if the kernel cannot serve it.
-func (m *RTPMedia) Join(p RTPPath, flow *rtpframe.Flow) *RTPPlayer {
-	if checkFamilies(p.Local, p.Remote) != nil || !m.enter() {
-		return nil
-	}
-	defer m.exit()
-	source := sourceOf(p.Remote.Addr())
-	at, ok := m.freeLocked(source)
-	if !ok {
-		return nil
-	}
-	m.owners[at] = source
-	for i := range m.shared.Slots { // their bits are about another player
-		atomic.AndUint64(&m.shared.Slots[i].Players[at/64], ^(uint64(1) << (at % 64)))
-	}
-	m.shared.Players[at] = bpf.RTPPlayer{
-		Udp: bpf.RTPUdpPath(udpPath(p.Local, p.Remote)), Sequence: p.Sequence, Timestamp: p.Timestamp,
-		Ssrc: bigEndian32(p.SSRC), Mtu: uint32(p.MTU),
-	}
-	m.flowOf(at).Copy(flow)
-	m.framesLocked().Limit(flow)
-	m.countLocked()
-	return &RTPPlayer{media: m, position: at, flow: flow}
-}
-
-// flowOf returns the flow of the player at a position, which both senders use.
-func (m *RTPMedia) flowOf(at int) *rtpframe.Flow {
-	return (*rtpframe.Flow)(unsafe.Pointer(&m.shared.Players[at].Flow))
-}
-
-// freeLocked returns a position that is free for a source. A source may have as many as are free, so one alone has half
-// of them at most.
-func (m *RTPMedia) freeLocked(source netip.Prefix) (at int, ok bool) {
-	own := 0
-	for _, owner := range m.owners {
-		if owner == source {
-			own++
-		}
-	}
-	if own >= MaxPlayers-len(m.owners) {
-		return 0, false
-	}
-	for m.owners[at].IsValid() {
-		at++
-	}
-	return at, true
-}
-
-// countLocked tells the kernel where the last player is.
-func (m *RTPMedia) countLocked() {
-	n := 0
-	for at := range m.owners {
-		n = max(n, at+1)
-	}
-	atomic.StoreUint32(&m.shared.Count, uint32(n))
-}
-
-// Has reports whether the kernel has sent a packet to the player.
-func (s *RTPServed) Has(p *RTPPlayer) bool { return s[p.position/64]>>(p.position%64)&1 != 0 }
-
-// enter keeps the shared memory of the player until media.exit. It returns false if the player has none any more.
-func (p *RTPPlayer) enter() bool {
-	if !p.media.enter() {
-		return false
-	}
-	if p.left {
-		p.media.exit()
-	}
-	return !p.left
-}
-
-// Forward has the kernel send packets to the player, or not any more. A packet that the kernel is sending at that
-// moment goes on, and Take tells of it.
-func (p *RTPPlayer) Forward(on bool) {
-	if !p.enter() {
-		return
-	}
-	defer p.media.exit()
-	var v uint32
-	if on {
-		v = 1
-	}
-	atomic.StoreUint32(&p.media.shared.Players[p.position].Active, v)
-}
-
-// Sent returns how many packets the kernel has sent to the player, and how many bytes their payloads had.
-func (p *RTPPlayer) Sent() (packets, octets uint64) {
-	if p.enter() {
-		defer p.media.exit()
-		p.readLocked()
-	}
-	return p.packets, p.octets
-}
-
-// Flow calls f with the player's flow.
-func (p *RTPPlayer) Flow(f func(*rtpframe.Flow)) {
-	if !p.enter() {
-		f(p.flow)
-		return
-	}
-	defer p.media.exit()
-	f(p.media.flowOf(p.position))
-	p.media.framesLocked().Limit(p.media.flowOf(p.position))
-}
-
-func (p *RTPPlayer) readLocked() {
-	s := &p.media.shared.Players[p.position]
-	p.packets, p.octets = atomic.LoadUint64(&s.Packets), atomic.LoadUint64(&s.Octets)
-}
-
-// Leave removes the player. Its position is free for another player when no program can be using it.
-func (p *RTPPlayer) Leave() {
-	if !p.enter() {
-		return
-	}
-	m := p.media
-	defer m.exit()
-	atomic.StoreUint32(&m.shared.Players[p.position].Active, 0)
-	p.readLocked()
-	p.flow.Copy(m.flowOf(p.position))
-	p.left = true
-	if m.leaving = append(m.leaving, p.position); len(m.leaving) == 1 {
-		go m.free()
-	}
-}
-
-// free makes the positions of players that have left free.
-func (m *RTPMedia) free() {
-	for {
-		m.mu.Lock()
-		n := len(m.leaving)
-		m.mu.Unlock()
-		if !m.fast.AwaitRuns() || m.freed(n) {
-			return
-		}
-	}
-}
-
-// freed makes the positions of the first n players that have left free. It returns true if there are no others.
-func (m *RTPMedia) freed(n int) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, at := range m.leaving[:n] {
-		delete(m.owners, at)
-	}
-	m.leaving = m.leaving[n:]
-	return len(m.leaving) == 0
 }

@@ -155,7 +155,7 @@ func TestRTPShares(t *testing.T) {
 		awaitGracePeriod() // the position is free when no program can be using it
 	}
 
-	k := r.kernel.rtp
+	k := r.media.rtp
 	medias := 0
 	for {
 		if _, _, err := k.take(sourceOf(netip.MustParseAddr("192.0.2.1"))); err != nil {
@@ -268,7 +268,7 @@ func FuzzRTP(f *testing.F) {
 		r.media.shared.Slots = [len(r.media.shared.Slots)]bpf.RTPSlot{}
 		got := r.counted(func() {
 			r.run(p)
-			require.Empty(t, r.kernel.workers.awaitAll(time.Minute))
+			require.Empty(t, r.media.rtp.workers.awaitAll(time.Minute))
 		})
 		require.Equal(t, want, got)
 		for _, player := range served {

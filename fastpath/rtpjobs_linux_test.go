@@ -46,7 +46,7 @@ func TestRTPWorkers(t *testing.T) {
 				"job_given": 2 * packets, "job_continued": runs,
 			}, r.counts())
 			require.Zero(t, r.kernel.shares.all[0].Entries[shareJobs])
-			require.Zero(t, r.kernel.rtp.shares.own[r.media.shared.Share].Entries[shareJobs])
+			require.Zero(t, r.media.rtp.shares.own[r.media.shared.Share].Entries[shareJobs])
 		})
 	}
 }
@@ -77,8 +77,8 @@ func TestRTPWorkerRaces(t *testing.T) {
 		Settings{MaxCopies: 1, Workers: 2, chunk: 4, jobLifetime: time.Minute})
 	r.forwardAll(48)
 	wait := func(on bool) {
-		for i := range r.kernel.workers.list {
-			r.kernel.workers.dead[i].Store(!on)
+		for i := range r.media.rtp.workers.list {
+			r.media.rtp.workers.dead[i].Store(!on)
 		}
 	}
 	sent := func() (n uint64) {
@@ -99,7 +99,7 @@ func TestRTPWorkerRaces(t *testing.T) {
 		served := r.take(p)
 		wait(true)
 		running.Wait()
-		require.Empty(t, r.kernel.workers.awaitAll(time.Minute))
+		require.Empty(t, r.media.rtp.workers.awaitAll(time.Minute))
 		want := 0
 		for _, p := range r.players {
 			if served.Has(p.RTPPlayer) {
@@ -122,7 +122,7 @@ func newRTPDriven(t *testing.T, players int) *rtpDriven {
 	r := newRTPRig(t, lab.Topology{Subscribers: 1}, false,
 		Settings{MaxCopies: 1, Workers: 1, chunk: 2, jobLifetime: time.Minute})
 	r.forwardAll(players)
-	return &rtpDriven{r, stopWorker(t, r.kernel)}
+	return &rtpDriven{r, stopWorker(t, r.media.rtp.workers)}
 }
 
 // drive does the worker's jobs, after they have been changed.
@@ -141,7 +141,7 @@ func unchanged([][]byte) {}
 // TestRTPJobs follows jobs from the packet to their end.
 func TestRTPJobs(t *testing.T) {
 	d := newRTPDriven(t, 8)
-	w, shares := d.kernel.workers, &d.kernel.rtp.shares
+	w, shares := d.media.rtp.workers, &d.media.rtp.shares
 	own := func() uint32 { return shares.own[d.media.shared.Share].Entries[shareJobs] }
 	await := func() []int { return w.await(d.media.index%promises, time.Time{}, waitsForAll) }
 	d.run(rtpPacket(1, "payload"))
@@ -201,7 +201,7 @@ func TestRTPJobs(t *testing.T) {
 // TestRTPJobShares checks that one publisher has half of the rings, and that user space knows which jobs are not given.
 func TestRTPJobShares(t *testing.T) {
 	d := newRTPDriven(t, 5)
-	d.kernel.workers.dead[0].Store(true) // nobody waits for it
+	d.media.rtp.workers.dead[0].Store(true) // nobody waits for it
 	packet := func(i int) []byte { return rtpPacket(i, make([]byte, 1400)) }
 	n := 1
 	for ; d.counts()["job_share"] == 0; n++ {
@@ -212,11 +212,11 @@ func TestRTPJobShares(t *testing.T) {
 	require.True(t, served.Has(d.players[3].RTPPlayer))
 	require.False(t, served.Has(d.players[4].RTPPlayer))
 	for ; d.counts()["job_full"] == 0; n++ {
-		d.kernel.rtp.shares.release(uint32(d.media.shared.Share), shareJobs, false)
+		d.media.rtp.shares.release(uint32(d.media.shared.Share), shareJobs, false)
 		d.run(packet(n))
 	}
 	before := d.counts()["job_given"]
-	d.kernel.workers.relieve()
+	d.media.rtp.workers.relieve()
 	got := d.counted(func() { d.run(packet(n)) })
 	require.Equal(t, map[string]uint64{"rtp_forwarded": 1, "copy_sent": 4, "job_busy": 1}, got)
 	require.Equal(t, before, d.counts()["job_given"])
@@ -232,7 +232,7 @@ func TestRTPAwait(t *testing.T) {
 		d.media.Await()
 		close(waited)
 	}()
-	workers := d.kernel.workers
+	workers := d.media.rtp.workers
 	require.Eventually(t, func() bool {
 		workers.mu.Lock()
 		defer workers.mu.Unlock()
@@ -261,7 +261,7 @@ func TestRTPAwait(t *testing.T) {
 // own.
 func TestRTPJobsOfSource(t *testing.T) {
 	d := newRTPDriven(t, 5)
-	d.kernel.workers.dead[0].Store(true) // nobody waits for it
+	d.media.rtp.workers.dead[0].Store(true) // nobody waits for it
 	source := d.media.source
 	source.Remote = netip.AddrPortFrom(source.Remote.Addr(), 5002)
 	other, err := d.NewRTPMedia(source)
@@ -274,7 +274,7 @@ func TestRTPJobsOfSource(t *testing.T) {
 	for i := 1; d.counts()["job_share"] == 0; i++ {
 		d.run(rtpPacket(i, make([]byte, 1400)))
 	}
-	shares := &d.kernel.rtp.shares
+	shares := &d.media.rtp.shares
 	require.False(t, shares.mayHold(uint32(other.shared.Share), shareJobs))
 	require.True(t, shares.mayHold(uint32(stranger.shared.Share), shareJobs))
 	given := stranger.shared.Share

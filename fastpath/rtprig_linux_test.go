@@ -143,7 +143,7 @@ func (r *rtpRig) run(p []byte) {
 // runFrame runs rtp_ingress on an Ethernet frame.
 func (r *rtpRig) runFrame(frame []byte) {
 	if err := r.lab.Relay.Do(func() error {
-		_, err := r.kernel.rtp.objects.RtpIngress.Run(&ebpf.RunOptions{Data: frame})
+		_, err := r.media.rtp.objects.RtpIngress.Run(&ebpf.RunOptions{Data: frame})
 		return err
 	}); err != nil {
 		panic(err)

@@ -71,8 +71,8 @@ func Simulate(m *Machine, s Settings, logger *slog.Logger) (*FastPath, error) {
 		conns: cast[bpf.ConnState](m.Conns), streams: cast[bpf.StreamState](m.Streams), keys: m.Keys,
 		copies: m.Copies, publishers: m.Publishers,
 		shares: shares{
-			own: m.HeldByEach, all: m.HeldByAll, sizes: [...]uint32{
-				shareSubgroups: m.MaxSubgroups, shareObjects: m.MaxObjects, shareJobs: 0,
+			own: m.HeldByEach, all: m.HeldByAll, sizes: [bpf.IngressShareKindSHARE_KINDS]uint32{
+				shareSubgroups: m.MaxSubgroups, shareObjects: m.MaxObjects,
 			},
 			since: make([]atomic.Uint64, len(m.Conns)),
 		},
@@ -80,7 +80,6 @@ func Simulate(m *Machine, s Settings, logger *slog.Logger) (*FastPath, error) {
 		keyStreams: lentByHeap(m.KeyStreams,
 			len(m.Conns)*int(bpf.IngressLookaheadRingRINGS)),
 	}
-	k.workers = newWorkers(k, &s)
 	k.paths, k.tracks = newVersioned[bpf.Path](m.Paths, k.awaitUnused), newVersioned[bpf.Track](m.Tracks, k.awaitUnused)
 	k.paths.current, k.tracks.current = m.PathVersions, m.TrackVersions
 	return newFastPath(k, s, logger), nil

@@ -36,7 +36,7 @@ func newWorker(all *workers, index int, spec *ebpf.MapSpec) (*worker, error) {
 	}
 	w := &worker{all: all, index: index, ring: ring}
 	if err = w.openFile(); err == nil {
-		err = all.kernel.rtp.objects.JobRings.Put(uint32(index), ring.ring)
+		err = all.rtp.objects.JobRings.Put(uint32(index), ring.ring)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.close(), ring.close())
@@ -143,9 +143,9 @@ func (w *worker) continueJob(job []byte) (more bool) {
 		return false
 	}
 	w.all.runs.Add(1)
-	goOn, err := w.all.kernel.continueJob(job)
+	goOn, err := w.all.rtp.continueJob(job)
 	if err != nil || goOn == 0 {
-		w.all.report("continue a fan-out", err)
+		w.all.rtp.kernel.report("continue a fan-out", err)
 		j.Position = j.Count
 		return false
 	}
@@ -155,7 +155,7 @@ func (w *worker) continueJob(job []byte) (more bool) {
 
 // finish counts a job as done.
 func (w *worker) finish(j *bpf.Job) {
-	w.all.kernel.rtp.shares.releaseJob(j)
+	w.all.rtp.shares.releaseJob(j)
 	w.all.kept[w.all.counter(j.Media%promises, w.index)].Add(1)
 	w.all.kept[w.all.counter(allPromises, w.index)].Add(1)
 }

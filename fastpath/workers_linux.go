@@ -29,7 +29,7 @@ const (
 
 // workers make the copies of RTP packets that are beyond the budget of one packet, see bpf/fanout/job.h.
 type workers struct {
-	kernel    *kernel
+	rtp       *rtp
 	chunk     uint32 // copies that a run makes
 	lifetime  time.Duration
 	list      []*worker
@@ -40,18 +40,16 @@ type workers struct {
 	dead      []atomic.Bool   // by worker: takes no more jobs
 	stuck     []atomic.Bool   // by worker: was too late, and has done nothing since
 	runs      atomic.Uint64   // each makes a chunk of copies at most
-	report    func(operation string, err error)
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when more jobs are done; nil if nobody waits
 }
 
-func newWorkers(k *kernel, s *Settings) *workers {
+func newWorkers(r *rtp, s *Settings) *workers {
 	return &workers{
-		kernel: k, chunk: uint32(cmp.Or(s.chunk, defaultChunk)), lifetime: cmp.Or(s.jobLifetime, jobLifetime),
-		report: func(string, error) {},
-		kept:   make([]atomic.Uint64, int(promises+1)*s.Workers),
-		dead:   make([]atomic.Bool, s.Workers), stuck: make([]atomic.Bool, s.Workers),
+		rtp: r, chunk: uint32(cmp.Or(s.chunk, defaultChunk)), lifetime: cmp.Or(s.jobLifetime, jobLifetime),
+		kept: make([]atomic.Uint64, int(promises+1)*s.Workers),
+		dead: make([]atomic.Bool, s.Workers), stuck: make([]atomic.Bool, s.Workers),
 	}
 }
 

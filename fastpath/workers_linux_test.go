@@ -8,13 +8,13 @@ import (
 )
 
 // stopWorker ends the thread of the only worker. Others wait for its jobs as if it worked.
-func stopWorker(t *testing.T, k *kernel) *worker {
-	w := k.workers.list[0]
+func stopWorker(t *testing.T, all *workers) *worker {
+	w := all.list[0]
 	require.NoError(t, w.close())
 	w.file = nil
-	k.workers.done.Wait()
-	require.True(t, k.workers.dead[0].Swap(false))
-	t.Cleanup(func() { k.workers.dead[0].Store(true) })
+	all.done.Wait()
+	require.True(t, all.dead[0].Swap(false))
+	t.Cleanup(func() { all.dead[0].Store(true) })
 	return w
 }
 
@@ -29,7 +29,7 @@ func (w *workers) awaitAll(limit time.Duration) []int {
 // gives a media's memory back when its jobs are too old to be done.
 func TestStuckWorker(t *testing.T) {
 	d := newRTPDriven(t, 6)
-	w, element, inADay := d.kernel.workers, d.media.index%promises, time.Now().Add(24*time.Hour)
+	w, element, inADay := d.media.rtp.workers, d.media.index%promises, time.Now().Add(24*time.Hour)
 	w.lifetime = 30 * time.Millisecond
 	d.run(rtpPacket(1, "payload"))
 	require.Equal(t, []int{0}, w.await(element, time.Time{}, waitsForAll))
@@ -44,7 +44,7 @@ func TestStuckWorker(t *testing.T) {
 	w.awaitCopies(element, inADay)
 	share := uint32(d.media.shared.Share)
 	d.media.Close()
-	shares := &d.kernel.rtp.shares
+	shares := &d.media.rtp.shares
 	require.EqualValues(t, 2, shares.own[share].Entries[shareJobs])
 	shares.reset(share) // as if another publisher had it
 

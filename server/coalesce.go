@@ -51,7 +51,7 @@ func (w *sendWatch) look() time.Duration {
 func (w *sendWatch) sentByAll() uint64 {
 	sent := w.server.loop.Sent()
 	if f := w.server.fastPath.FastPath; f != nil {
-		sent += f.WorkersCopies()
+		sent += f.ThreadsCopies()
 	}
 	return sent
 }
