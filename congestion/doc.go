@@ -27,6 +27,11 @@
 // name it in [Controllers], for the flag --congestion. A controller needs no lock: it is called by one goroutine at a
 // time, with the lock of its sender held. For the same reason it must not block and must not call the sender.
 //
+// Give it the method String, which names it in metrics. What ranges over [Controllers] then tries it: TestVideo,
+// FuzzControllers, and sluice-lab replay. TestPaths and TestCompetingFlows list controllers by hand. A name in
+// [Controllers] also goes into the help of the flag (cmd/sluice/relay_flags.go), into its errors (testdata/usage.txtar
+// there), and into docs/media.md; docs/config.md and dist/relay.yaml are made of the flags (CONTRIBUTING.md).
+//
 // Loss detection (RFC 9002 §6) is the sender's. A controller hears of the result: one [AckEvent] for each ACK frame
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for
 // each packet that was reported lost and arrives after all. Packets of both senders of the connection are reported to
