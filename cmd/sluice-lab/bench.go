@@ -45,8 +45,9 @@ func newBench(env *cli.Environment) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure the relay in a lab, and other relays beside it",
 		Long: `Measure what a relay costs: the delay and jitter that it adds, the CPU, memory and system calls that
-it takes, how many subscribers it serves, what happens at a bottleneck, how long others wait for its processor, and what
-further relays of a chain add. It builds a lab for that, as 'sluice-lab lab up' does, and needs root.
+it takes, how many subscribers it serves, what happens at a bottleneck, how long others wait for its processor, what
+further relays of a chain add, and how old video is when the others in a conference have it. It builds a lab for that,
+as 'sluice-lab lab up' does, and needs root.
 
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
 QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
@@ -56,8 +57,8 @@ empty directory. The scenario rtsp, whose publisher and players use RTSP, runs o
 what hardware that protects packets could save.
 
 With --hosts, publisher, relay and subscribers have machines of their own, on which ssh logs in without asking, on the
-relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander, chain and
-RTSP need a lab.
+relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander, chain,
+conference and RTSP need a lab.
 
 Results go to --out: results.json for programs, tables.md and plots for people. If the load generator was the bottleneck
 of a run, the tables have this reason instead of numbers.`,
@@ -215,6 +216,7 @@ var shown = map[string][]string{
 	result.KindBystander: {"ping.p50", "ping.p99", "ping.idle.p50", "ping.idle.p99", "ping.lost"},
 	result.KindChain: {"first.p50", "first.p99", "last.p50", "last.p99", "hop.p50", "hop.p99", "hop.last.p50",
 		"hop.last.p99", "kernel"},
+	result.KindConference: {"glass.p50", "glass.p90", "glass.p99", "lost", "cpu.relay", "kernel"},
 	result.KindRTSP: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "cpu.frame.relay", "cpu.relay",
 		"rtp.lost", "kernel", "capacity", "capacity.atleast"},
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/cmd/internal/relayflags"
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/cmd/internal/relayflags"
 	"sluice/lab/conform"
 	"sluice/moqt"
 	"sluice/transport"

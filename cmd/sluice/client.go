@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sluice/internal/cli"
 	"sluice/cmd/internal/relayflags"
+	"sluice/internal/cli"
 	"sluice/moqt"
 	"sluice/player/client"
 	"sluice/transport"

@@ -73,7 +73,8 @@ func (c RunConfig) withDefaults() RunConfig {
 
 // needLab are the kinds of scenarios that only a lab has: a bottleneck is a link of the lab, only there it is known
 // which processor handles what, only there are several relays, and only there all ports are free for RTSP.
-var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain, result.KindRTSP}
+var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain, result.KindConference,
+	result.KindRTSP}
 
 // possibleKinds returns the kinds of scenarios that can be measured.
 func (c RunConfig) possibleKinds() []string {

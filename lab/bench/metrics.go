@@ -37,15 +37,16 @@ func beside(title, unit string, kinds []string) quantity {
 
 var (
 	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls,
-		result.KindBystander, result.KindChain, result.KindRTSP}
+		result.KindBystander, result.KindChain, result.KindConference, result.KindRTSP}
 	withCongestion = append([]string{result.KindCongestion}, everyLoad...)
 	exceptCPU      = []string{result.KindDelay, result.KindMemory, result.KindSyscalls}
 	delayOf        = []string{result.KindDelay, result.KindRTSP}
 	delayAndChain  = append([]string{result.KindChain}, delayOf...)
-	cpuOf          = []string{result.KindCPU, result.KindRTSP}
+	cpuOf          = []string{result.KindCPU, result.KindConference, result.KindRTSP}
 	memoryOf       = []string{result.KindMemory, result.KindRTSP}
 	capacityOf     = []string{result.KindCapacity, result.KindRTSP}
 	onlyChain      = []string{result.KindChain}
+	onlyConference = []string{result.KindConference}
 	onlySyscalls   = []string{result.KindSyscalls}
 	onlyBystander  = []string{result.KindBystander}
 	onlyCongestion = []string{result.KindCongestion}
@@ -117,6 +118,8 @@ var quantities = map[string]quantity{
 	"ping":      distribution("ping of a bystander, from when it was due until the reply", "ms", less, onlyBystander),
 	"ping.idle": distribution("ping of a bystander before media flowed", "ms", 0, onlyBystander),
 	"ping.lost": metric("pings without a reply", "", less, onlyBystander),
+
+	"glass": distribution("age of frames when another participant has them", "ms", less, onlyConference),
 
 	// Metrics that show how reliable the others are.
 	"packets":        metric("packets delivered", "", 0, everyLoad),

@@ -210,7 +210,8 @@ func (o *outcome) addObjects(m *trial.Measurement) {
 	}
 	o.Metrics["rtp.disordered"] = float64(disordered)
 	o.Metrics["rtp.lost"] = float64(m.Published.Packets)*float64(m.Sessions) - float64(packets)
-	o.Metrics["lost"] = float64(m.Published.Objects)*float64(m.Sessions) - float64(received)
+	sessions := float64(m.Sessions) / float64(max(m.Publishers, 1)) // of each publisher
+	o.Metrics["lost"] = float64(m.Published.Objects)*sessions - float64(received)
 	o.Metrics["corrupt"] = float64(corrupt)
 	if m.Published.Failed > 0 {
 		o.Notes = append(o.Notes, fmt.Sprintf("%d objects could not be sent to the relay", m.Published.Failed))

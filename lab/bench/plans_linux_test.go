@@ -31,9 +31,9 @@ func TestEstimate(t *testing.T) {
 	ours := system.Sluice("1")
 	runs, alone := estimate(ours, RunConfig{})
 	// 1 to 200 subscribers, up to 50 with a hog, system calls for 1 to 200, capacity, a bystander, chains of 1
-	// to 4 relays with and without a hog; the bottlenecks, in which two more variants take part; and those with a
-	// ladder, in which two do.
-	require.Equal(t, 3*(2*(4+3+4+1+1+8)+4+2), runs)
+	// to 4 relays with and without a hog, a conference; the bottlenecks, in which two more variants take part; and
+	// those with a ladder, in which two do.
+	require.Equal(t, 3*(2*(4+3+4+1+1+8+1)+4+2), runs)
 	require.Less(t, alone, 50*time.Minute, alone)
 	beside := append(ours, system.Spec{Name: "moq-relay-ietf"}, system.Spec{Name: "moq-relay"})
 	_, withPeers := estimate(beside, RunConfig{})
@@ -70,7 +70,7 @@ func TestPlans(t *testing.T) {
 		"congestion/ladder/constant", "congestion/ladder/step", "congestion/ladder/sawtooth",
 		"bystander/100",
 		"chain/1/idle", "chain/2/idle", "chain/3/idle", "chain/4/idle",
-		"chain/1/hog", "chain/2/hog", "chain/3/hog", "chain/4/hog",
+		"chain/1/hog", "chain/2/hog", "chain/3/hog", "chain/4/hog", "conference/4",
 	}, names(RunConfig{Subscribers: []int{1, 100}}))
 	require.Equal(t, []string{"chain/1/idle", "chain/3/idle"},
 		names(RunConfig{Kinds: []string{result.KindChain}, Brief: true}))

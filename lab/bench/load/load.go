@@ -36,6 +36,10 @@ type GeneratorConfig struct {
 	// default have the best one only.
 	Ladder bool `json:"ladder,omitempty"`
 
+	// Others are the namespaces of the other participants in a conference. The generator then publishes, and receives
+	// the video of all others in the same session, with every arrival.
+	Others []string `json:"others,omitempty"`
+
 	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
 	// made for the lab.
 	Sessions int `json:"sessions"`
@@ -63,6 +67,7 @@ const (
 // Commands to a load generator, one a line.
 const (
 	Go   = "go"   // the publisher or the bystander starts
+	Join = "join" // a participant in a conference subscribes to all others, whose namespaces are announced
 	Used = "used" // reports the CPU time so far
 	// Count reports the frames that have arrived at subscribers so far.
 	Count = "count"
@@ -97,6 +102,14 @@ type Published struct {
 	// Late is how much later than due each frame was handed to the transport, milliseconds. The time while the
 	// transport did not take the frame before it does not count: it depends on the relay.
 	Late result.Distribution `json:"late"`
+}
+
+// Add adds what another publisher has published. Late stays as it is.
+func (p *Published) Add(o *Published) {
+	p.Objects += o.Objects
+	p.Bytes += o.Bytes
+	p.Failed += o.Failed
+	p.Packets += o.Packets
 }
 
 // Received is the report of one session.
@@ -137,6 +150,8 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 		return g.record(ctx)
 	case isRTSP:
 		return g.play(ctx)
+	case len(g.Others) > 0:
+		return g.confer(ctx)
 	case cfg.Publish:
 		return g.publish(ctx)
 	}
@@ -229,8 +244,10 @@ func (g *generator) await(ctx context.Context, name string) (string, error) {
 	}
 }
 
-func (g *generator) name() moqt.FullTrackName {
-	return moqt.FullTrackName{Namespace: strings.Split(g.Namespace, "/"), Name: g.Track}
+func (g *generator) name() moqt.FullTrackName { return g.nameIn(g.Namespace) }
+
+func (g *generator) nameIn(namespace string) moqt.FullTrackName {
+	return moqt.FullTrackName{Namespace: strings.Split(namespace, "/"), Name: g.Track}
 }
 
 // renditionName returns the name of the track with a rendition, by its rank. The best one is the track that subscribers
@@ -364,11 +381,16 @@ func (g *generator) receive(ctx context.Context, opening *errgroup.Group, receiv
 	if err := opening.Wait(); err != nil {
 		return err
 	}
-	g.receivers.Store(&receivers)
-	if err := g.out.Encode(Event{Ready: true}); err != nil {
+	if err := g.ready(receivers); err != nil {
 		return err
 	}
 	return g.report(ctx, receivers)
+}
+
+// ready tells that these receivers get what is published.
+func (g *generator) ready(receivers []*receiver) error {
+	g.receivers.Store(&receivers)
+	return g.out.Encode(Event{Ready: true})
 }
 
 // join opens a session and subscribes.

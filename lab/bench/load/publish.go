@@ -18,33 +18,46 @@ import (
 // publish offers the video, and publishes it between the commands Go and Stop.
 func (g *generator) publish(ctx context.Context) error {
 	h := g.newPublisher()
-	c, err := g.connect(ctx, h)
+	c, err := g.offer(ctx, h)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+	done, err := g.perform(ctx, h)
+	if err != nil {
+		return err
+	}
+	return g.published(ctx, done)
+}
+
+// offer opens a session, and announces the video in it.
+func (g *generator) offer(ctx context.Context, h *publisher) (*connection, error) {
+	c, err := g.connect(ctx, h)
+	if err != nil {
+		return nil, err
+	}
 	offer, err := c.PublishNamespace(ctx, moqt.PublishNamespace{Namespace: h.track.Namespace})
 	if err == nil {
 		err = offer.Wait(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("publish the namespace: %w", err)
+		c.close()
+		return nil, fmt.Errorf("publish the namespace: %w", err)
 	}
-	if err := g.out.Encode(Event{Ready: true, Peer: c.peer}); err != nil {
-		return err
-	}
+	return c, g.out.Encode(Event{Ready: true, Peer: c.peer})
+}
+
+// perform publishes the video between the commands Go and Stop.
+func (g *generator) perform(ctx context.Context, h *publisher) (*Published, error) {
 	if _, err := g.await(ctx, Go); err != nil {
-		return err
+		return nil, err
 	}
 	begin := time.Now()
 	stop := h.playBeside(ctx, begin)
 	done, err := g.feed(ctx, begin, func(f video.Frame, payload []byte) error { return h.send(ctx, f, payload) })
 	stop()
-	if err != nil {
-		return err
-	}
 	h.finish()
-	return g.published(ctx, done)
+	return done, err
 }
 
 // published reports the published objects, and waits until the subscribers have reported.

@@ -89,6 +89,7 @@ const (
 	KindCongestion = "congestion"
 	KindBystander  = "bystander"
 	KindChain      = "chain"
+	KindConference = "conference"
 	KindRTSP       = "rtsp"
 	KindForwarding = "forwarding" // of sluice-lab forwarding: its systems are monitors
 )
@@ -96,7 +97,8 @@ const (
 // Kinds returns the kinds of scenarios of sluice-lab bench in display order.
 func Kinds() []string {
 	return []string{
-		KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander, KindChain, KindRTSP,
+		KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander, KindChain,
+		KindConference, KindRTSP,
 	}
 }
 

@@ -11,14 +11,16 @@ import (
 // Measurement is the result of a trial.
 type Measurement struct {
 	Usage
-	Begin     time.Duration    // of the measured period, on the clock of Packets
-	Packets   []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
-	Timeline  Timeline         // of the measured period
-	Syscalls  map[string]uint64
-	Published load.Published
-	Received  [][]load.Received // by host
-	Memory    procfs.Memory     // of the relay
-	Before    procfs.Memory     // the same, before there were subscribers
+	Begin    time.Duration    // of the measured period, on the clock of Packets
+	Packets  []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
+	Timeline Timeline         // of the measured period
+	Syscalls map[string]uint64
+	// Published is what all Publishers have published together. Each session is for the video of one of them.
+	Published  load.Published
+	Publishers int
+	Received   [][]load.Received // by host
+	Memory     procfs.Memory     // of the relay
+	Before     procfs.Memory     // the same, before there were subscribers
 	// Pinged has the bystander's pings in the measured period, IdlePinged those before media flowed.
 	Pinged, IdlePinged load.Pinged
 	Peer               string // the implementation that the relay names

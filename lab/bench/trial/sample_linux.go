@@ -49,7 +49,7 @@ func (t *Trial) sample() (s sample, err error) {
 	if s.activity, err = procfs.ReadActivity(t.relay.pid()); err != nil {
 		return s, t.relay.failure(err)
 	}
-	if s.publisher, err = t.publisher.times(); err != nil {
+	if s.publisher, err = sumTimes(t.publisher); err != nil {
 		return s, err
 	}
 	if s.subscribers, err = sumTimes(t.subscribers...); err != nil {

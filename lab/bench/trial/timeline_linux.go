@@ -52,6 +52,9 @@ func (t *Trial) moment() (m Moment, err error) {
 	errs := []error{err}
 	read := func(r softirq.Role, processes ...*process) (used time.Duration) {
 		for _, p := range processes {
+			if p == nil {
+				continue
+			}
 			clock, err := p.clock()
 			errs, used = append(errs, err), used+clock
 		}

@@ -32,9 +32,11 @@ type Setup struct {
 	// Ladders is for how many hosts with subscribers, from the first, the relay chooses among several renditions.
 	Ladders  int
 	Sessions []int // at each host for subscribers, from the first
-	Record   bool  // all arrivals at the first session of each host
-	Idle     bool  // measure the machine before media flows, too
-	Hog      bool  // keep all processors busy
+	// Participants is how many of these hosts publish the video, and watch all others, instead: a conference.
+	Participants int
+	Record       bool // all arrivals at the first session of each host
+	Idle         bool // measure the machine before media flows, too
+	Hog          bool // keep all processors busy
 	// CutByHosts is whether the hosts of a lab cut the bursts of senders that use UDP GSO, and not their devices.
 	CutByHosts bool
 	// Bystander pings the relay's host through the processor that handles the publisher's packets.
@@ -144,6 +146,9 @@ func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) 
 
 // setUp starts the publisher, then the further relays of a chain, then the subscribers, and waits until all are ready.
 func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
+	if t.Participants > 0 {
+		return t.confer(ctx)
+	}
 	s, at := t.stage.site, generatorHost{role: broker.Publisher, prefix: niceness(publisherNice)}
 	if t.Bystander {
 		at.prefix = slices.Concat(pinned, at.prefix)
@@ -188,9 +193,9 @@ func (t *Trial) startGenerator(
 		return p, err
 	}
 	switch {
-	case cfg.Publish:
+	case cfg.Publish && len(cfg.Others) == 0:
 		err = t.softirq.AddProcess(p.pid(), softirq.Publisher)
-	case cfg.Sessions > 0:
+	case cfg.Sessions > 0 || cfg.Publish:
 		err = t.softirq.AddProcess(p.pid(), softirq.Subscribers)
 	}
 	return p, err
@@ -258,7 +263,7 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 // flow starts the publisher, and measures a period of the flow of media. It returns when that began and ended, on the
 // clock of captured packets.
 func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
-	if err := t.publisher.tell(load.Go); err != nil {
+	if err := tellAll(t.publishers(), load.Go); err != nil {
 		return 0, 0, err
 	}
 	if err := Sleep(ctx, t.Warmup); err != nil {
@@ -325,22 +330,25 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 
 // collect waits for the reports of the load generators.
 func (t *Trial) collect(ctx context.Context, m *Measurement) error {
-	if err := t.publisher.tell(load.Stop); err != nil {
+	if err := tellAll(t.publishers(), load.Stop); err != nil {
 		return err
 	}
-	e, err := t.publisher.await(ctx, reportLimit)
-	if err != nil {
-		return err
-	}
-	if e.Published == nil {
-		return t.publisher.failure(errors.New("it did not report what it published"))
-	}
-	m.Published = *e.Published
-	m.LateP99 = time.Duration(m.Published.Late.Quantile(.99) * float64(time.Millisecond))
-	for _, p := range t.subscribers {
-		if err := p.tell(fmt.Sprintf("%s %d", load.Stop, m.Published.Objects)); err != nil {
+	most := uint64(0) // objects of one publisher
+	m.Publishers = len(t.publishers())
+	for _, p := range t.publishers() {
+		e, err := p.await(ctx, reportLimit)
+		if err != nil {
 			return err
 		}
+		if e.Published == nil {
+			return p.failure(errors.New("it did not report what it published"))
+		}
+		m.Published.Add(e.Published)
+		m.LateP99 = max(m.LateP99, time.Duration(e.Published.Late.Quantile(.99)*float64(time.Millisecond)))
+		most = max(most, e.Published.Objects)
+	}
+	if err := tellAll(t.subscribers, fmt.Sprintf("%s %d", load.Stop, most)); err != nil {
+		return err
 	}
 	for _, p := range t.subscribers {
 		e, err := p.await(ctx, reportLimit)
@@ -350,7 +358,7 @@ func (t *Trial) collect(ctx context.Context, m *Measurement) error {
 		m.Received = append(m.Received, e.Received)
 		m.Sessions += len(e.Received)
 	}
-	return t.publisher.tell(load.Stop)
+	return tellAll(t.publishers(), load.Stop)
 }
 
 // measureIdle returns how many cores are busy before media flows.
