@@ -32,9 +32,10 @@ func agesOf(hosts [][]load.Received, warmup time.Duration) (ages []float64) {
 		if len(r.Arrivals) == 0 {
 			continue
 		}
-		first := slices.MinFunc(r.Arrivals, func(a, b video.Arrival) int { return cmp.Compare(a.Published, b.Published) })
+		earlier := func(a, b video.Arrival) int { return cmp.Compare(a.Published, b.Published) }
+		begin := slices.MinFunc(r.Arrivals, earlier).Published
 		for _, a := range r.Arrivals {
-			if time.Duration(a.Published-first.Published) >= warmup {
+			if time.Duration(a.Published-begin) >= warmup {
 				ages = append(ages, milliseconds(time.Duration(a.Arrived-a.Published)))
 			}
 		}

@@ -13,8 +13,8 @@
 //	stop N →                                           wait for N objects each → received
 //	stop →      end
 //
-// A participant in a conference is publisher and subscriber in one session: it is ready when its namespace is announced,
-// and after the command join again, when it has subscribed to all others.
+// A participant in a conference is publisher and subscriber in one session: it is ready when its namespace is
+// announced, and after the command join again, when it has subscribed to all others.
 //
 // With RTSP, the publisher sends ANNOUNCE and RECORD, and each session DESCRIBE, SETUP and PLAY. A frame is a NAL unit
 // of H.264, which RTP packets carry by UDP.
