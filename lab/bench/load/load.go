@@ -244,15 +244,15 @@ func (g *generator) await(ctx context.Context, name string) (string, error) {
 	}
 }
 
-func (g *generator) name() moqt.FullTrackName { return g.nameIn(g.Namespace) }
+func (g *GeneratorConfig) name() moqt.FullTrackName { return g.nameIn(g.Namespace) }
 
-func (g *generator) nameIn(namespace string) moqt.FullTrackName {
+func (g *GeneratorConfig) nameIn(namespace string) moqt.FullTrackName {
 	return moqt.FullTrackName{Namespace: strings.Split(namespace, "/"), Name: g.Track}
 }
 
 // renditionName returns the name of the track with a rendition, by its rank. The best one is the track that subscribers
 // without a ladder have.
-func (g *generator) renditionName(rank, best int) moqt.FullTrackName {
+func (g *GeneratorConfig) renditionName(rank, best int) moqt.FullTrackName {
 	name := g.name()
 	if rank != best {
 		name.Name += fmt.Sprintf("-%d", rank)
@@ -261,7 +261,7 @@ func (g *generator) renditionName(rank, best int) moqt.FullTrackName {
 }
 
 // audioName returns the name of the track with audio.
-func (g *generator) audioName() moqt.FullTrackName {
+func (g *GeneratorConfig) audioName() moqt.FullTrackName {
 	name := g.name()
 	name.Name += audioSuffix
 	return name
@@ -320,7 +320,7 @@ func (g *generator) record(ctx context.Context) error {
 }
 
 // rtspURL returns the URL of the broadcast.
-func (g *generator) rtspURL() string { return g.URL + "/" + g.Namespace }
+func (g *GeneratorConfig) rtspURL() string { return g.URL + "/" + g.Namespace }
 
 // play plays the broadcast in all sessions, and reports when each has received as many frames as the command Stop
 // names.

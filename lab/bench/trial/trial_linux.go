@@ -176,8 +176,8 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 }
 
 // url returns where clients reach the relay at an address.
-func (t *Trial) url(address string) string {
-	if t.RTSP {
+func (s *Setup) url(address string) string {
+	if s.RTSP {
 		return "rtsp://" + net.JoinHostPort(address, strconv.Itoa(system.RTSPPort))
 	}
 	return relayURL(address)
