@@ -97,6 +97,9 @@ func (g *guest) take(kind int, frame []byte) {
 		g.faults = append(g.faults, fmt.Sprintf("frame %d came behind frame %d", number, list[len(list)-1]))
 	}
 	g.got[kind] = append(g.got[kind], number)
+	if kind == 0 && g.spec.Scheme == rtspScheme && !g.joined {
+		g.joined, g.due = true, number+g.Group
+	}
 }
 
 // next returns the first key frame that is published from now on.
@@ -130,6 +133,24 @@ func (g *guest) leaves() time.Duration {
 	return max(0, time.Duration(g.Frames)*g.Pause-g.spec.Joins) + g.life.rest()
 }
 
+// expect demands all frames from the next key frame on: at once of the relay that has the publisher's packets, else when
+// a subscription had time to begin, or behind the first group that came by RTSP.
+func (g *guest) expect() {
+	wait := inTime
+	if g.spec.Scheme == rtspScheme && g.spec.Relay == 1 {
+		wait = 0
+	}
+	time.AfterFunc(wait, func() { g.expectFrom(g.next()) })
+}
+
+func (g *guest) expectFrom(number uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.joined {
+		g.joined, g.due = true, number
+	}
+}
+
 // die has the guest vanish, if it is one that does.
 func (g *guest) die() {
 	if g.spec.Dies && g.spec.Leaves > 0 {
@@ -154,9 +175,7 @@ func (g *guest) playRTSP() {
 		}
 		return
 	}
-	g.mu.Lock()
-	g.joined, g.due = true, g.next()
-	g.mu.Unlock()
+	g.expect()
 	time.Sleep(g.leaves())
 	g.die()
 	c.Close()
@@ -263,11 +282,7 @@ func (g *guest) playMoQ() {
 			},
 		},
 	}
-	time.AfterFunc(inTime, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.joined, g.due = true, g.next()
-	})
+	g.expect()
 	if g.spec.Leaves > 0 {
 		time.AfterFunc(g.leaves(), g.die)
 	}
@@ -358,9 +373,12 @@ func (g *guest) verdict() []string {
 }
 
 // excused reports whether the relay may have decided that a guest by RTSP goes on with a frame, the first of a group:
-// its guests lack no more than it has counted as dropped.
+// its guests lack no more than it has counted as dropped. Behind other relays, the first sound of a group is the one
+// that follows the key frame by its time: the clocks of picture and sound begin when their first packets come, and TCP
+// may have lost one.
 func (g *guest) excused(number uint64, kind int) bool {
-	if g.spec.Scheme != rtspScheme || number%(per[kind]*g.Group) != 0 {
+	exact := kind == 0 || g.spec.Relay == 1
+	if g.spec.Scheme != rtspScheme || exact && number%(per[kind]*g.Group) != 0 {
 		return false
 	}
 	g.excuses[kind][g.spec.Relay]++

@@ -21,8 +21,8 @@ func (s *service) forward(cfg *server.Config, c *sim.Conn, relay int) kernel {
 	s.mu.Unlock()
 	habits := programs.NewHabits(rand.New(rand.NewPCG(s.seed, 4+starts)))
 	habits.Early = s.early
-	if s.guests { // a path that loses more, or is late more often, carries less than they wait for
-		habits.Lose, habits.Late = habits.Lose/10, min(habits.Late, 0.01)
+	if s.mayLose > 0 { // a path that loses more, or is late more often, carries less than guests wait for
+		habits.Lose, habits.Late = min(habits.Lose/10, s.mayLose), min(habits.Late, 0.01)
 	}
 	s.loses = s.loses || habits.Lose > 0
 	k := programs.New(s.seed<<8|starts, habits, c.Transmit)

@@ -45,7 +45,7 @@ func Live(t *testing.T, s *Schedule, o Options) {
 			rand.Uint64() // the order of goroutines depends on how many came before
 		}
 		l := &life{Schedule: s, service: newService(t, s.Seed, o), published: make(map[moqt.Location]time.Time)}
-		l.drop, l.limits, l.early, l.guests = s.Drop, s.Limits, s.Early, s.RTSP != nil
+		l.drop, l.limits, l.early, l.mayLose = s.Drop, s.Limits, s.Early, s.carried()
 		l.live()
 	})
 }

@@ -93,6 +93,19 @@ func carries(delay time.Duration) float64 {
 	return 0.01 * short * short
 }
 
+// carried returns how much a socket behind a kernel may lose, if there are guests: no more than their links, were these
+// as long as the longest between relays.
+func (s *Schedule) carried() float64 {
+	if s.RTSP == nil {
+		return 0
+	}
+	var longest time.Duration
+	for _, p := range s.Paths {
+		longest = max(longest, p.Link.Delay)
+	}
+	return carries(longest)
+}
+
 // rtspPort is the TCP port of relays for RTSP.
 const rtspPort = 554
 
@@ -112,11 +125,12 @@ func (ports) ListenPacket(context.Context, string, string) (net.PacketConn, erro
 	return nil, errors.New("RTP by UDP is not simulated")
 }
 
-// rtspClient returns a client at a host, whose media is on its TCP connection.
+// rtspClient returns a client at a host, whose media is on its TCP connection. It stays while nothing comes for longer
+// than package sub holds what follows a missing object, and the guest reads nothing.
 func (s *service) rtspClient(host int) *gortsplib.Client {
 	tcp := gortsplib.ProtocolTCP
 	return &gortsplib.Client{
-		Protocol: &tcp, WriteQueueSize: 1024,
+		Protocol: &tcp, WriteQueueSize: 1024, ReadTimeout: 2 * inTime,
 		DialContext: func(ctx context.Context, _, to string) (net.Conn, error) {
 			return s.dialRTSP(ctx, host, to)
 		},

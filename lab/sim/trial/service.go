@@ -45,8 +45,8 @@ type service struct {
 	drop    string // the relays' drop policy
 	limits  Limits // of each relay
 	early   float64
-	guests  bool // somebody plays by RTSP
-	loses   bool // a socket behind a kernel may have no room
+	mayLose float64 // how much sockets behind kernels may lose for guests; 0: there are none
+	loses   bool    // a socket behind a kernel may have no room
 	omitted omissions
 	nodes   []Node           // the relays, if they are a cluster
 	bus     *bus             // of the cluster
