@@ -11,31 +11,40 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/player/client"
+	"sluice/transport"
 	"sluice/transport/transporttest"
 )
 
-// newProcess is a relay's process that has just got a publisher, and does not know how far the track is.
-type newProcess struct {
+// process is a relay's process that has a publisher. Without a Largest Object it has just got that.
+type process struct {
 	session.Unsupported
 	subscriptions chan *session.Publication
 	fetches       chan *session.IncomingFetch
+	largest       *moqt.Location
+}
+
+func newProcess(largest *moqt.Location) *process {
+	return &process{
+		subscriptions: make(chan *session.Publication, 1), fetches: make(chan *session.IncomingFetch, 1),
+		largest: largest,
+	}
 }
 
 // HandleSubscribe implements [session.Handler].
-func (p *newProcess) HandleSubscribe(s *session.Publication) {
-	if s.Accept(moqt.Parameters{}, nil) == nil {
+func (p *process) HandleSubscribe(s *session.Publication) {
+	if s.Accept(moqt.Parameters{LargestObject: p.largest}, nil) == nil {
 		p.subscriptions <- s
 		<-s.Context().Done()
 	}
 }
 
 // HandleFetch implements [session.Handler].
-func (p *newProcess) HandleFetch(f *session.IncomingFetch) { p.fetches <- f }
+func (p *process) HandleFetch(f *session.IncomingFetch) { p.fetches <- f }
 
 // connect returns a client's session with the process.
-func (p *newProcess) connect(t *testing.T) *session.Session {
+func (p *process) connect(t *testing.T, protocol string) *session.Session {
 	t.Helper()
-	client, server := transporttest.Pipe(transporttest.PipeConfig{})
+	client, server := transporttest.Pipe(transporttest.PipeConfig{Protocol: protocol})
 	var ends []*session.Session
 	for _, cfg := range []session.Config{{Role: session.Server, Handler: p}, {Handler: session.Unsupported{}}} {
 		conn := client
@@ -83,10 +92,8 @@ func TestMoveWithoutLargestObject(t *testing.T) {
 		take(0, 1)
 		take(1, 0)
 
-		relay := &newProcess{
-			subscriptions: make(chan *session.Publication, 1), fetches: make(chan *session.IncomingFetch, 1),
-		}
-		e := &playing{p: p, link: &client.Link{Session: relay.connect(t)}}
+		relay := newProcess(nil)
+		e := &playing{p: p, link: &client.Link{Session: relay.connect(t, "moqt-18")}}
 		answered := false
 		go func() { _ = e.play(t.Context(), lane, func() { answered = true }) }()
 		synctest.Wait()
@@ -107,8 +114,44 @@ func TestMoveWithoutLargestObject(t *testing.T) {
 	})
 }
 
+// TestFetchBreaksOff has a relay reset the response to a FETCH behind the first object of two. Drafts before 20 have
+// joining ones.
+func TestFetchBreaksOff(t *testing.T) {
+	for _, protocol := range []string{"moqt-18", "moqt-22"} {
+		t.Run(protocol, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { breakOff(t, protocol) }) })
+	}
+}
+
+func breakOff(t *testing.T, protocol string) {
+	t.Helper()
+	var out bytes.Buffer
+	cfg := PlayerConfig{Namespace: namespace, Out: &out}.withDefaults()
+	p := &playback{cfg: &cfg, ctx: t.Context(), log: cfg.Client.Logger, player: newPlayer(&out, nil, hold, limits{})}
+	lane := p.player.addLane("2.m4s", nil, nil)
+	go func() { _ = p.player.run(t.Context()) }()
+	largest := at(3, 1)
+	relay := newProcess(&largest)
+	e := &playing{p: p, link: &client.Link{Session: relay.connect(t, protocol)}}
+	go func() { _ = e.play(t.Context(), lane, func() {}) }()
+	first := &moqt.ObjectDatagram{Location: at(3, 0), Payload: []byte("first")}
+	second := &moqt.ObjectDatagram{Location: at(3, 1), Payload: []byte("second")}
+	begin(t, <-relay.fetches, first).CancelWrite(uint64(moqt.ResetUnknownObjectStatus))
+	synctest.Wait()
+	require.Len(t, relay.fetches, 1, "the player does not ask again")
+	respond(t, <-relay.fetches, first, second)
+	synctest.Wait()
+	require.Equal(t, "firstsecond", out.String())
+}
+
 // respond sends objects as the response to a FETCH.
 func respond(t *testing.T, f *session.IncomingFetch, objects ...*moqt.ObjectDatagram) {
+	t.Helper()
+	require.NoError(t, begin(t, f, objects...).Close())
+	require.NoError(t, f.Done())
+}
+
+// begin sends objects as the beginning of a response.
+func begin(t *testing.T, f *session.IncomingFetch, objects ...*moqt.ObjectDatagram) transport.SendStream {
 	t.Helper()
 	require.NoError(t, f.OK(moqt.FetchOK{End: f.Range.FetchEnd()}))
 	stream, err := f.OpenStream(t.Context())
@@ -121,6 +164,5 @@ func respond(t *testing.T, f *session.IncomingFetch, objects ...*moqt.ObjectData
 		_, err = stream.Write(append(b, o.Payload...))
 		require.NoError(t, err)
 	}
-	require.NoError(t, stream.Close())
-	require.NoError(t, f.Done())
+	return stream
 }
