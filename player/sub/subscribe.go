@@ -73,25 +73,25 @@ func untilPublished(ctx context.Context, l *client.Link, wait time.Duration, ask
 
 // fetch fetches objects from before the start of a subscription, up to largest. If m is not to be joining, or the
 // version has no joining fetch, it tries a standalone fetch, and also if a joining fetch is refused, as it is when the
-// subscription has ended meanwhile. A response that breaks off is asked for again: the relay has lost its upstream relay
-// within an object.
+// subscription has ended meanwhile. A response that breaks off is asked for again: the relay has lost its upstream
+// relay within an object.
 func fetch(
 	ctx context.Context, cfg *PlayerConfig, s *session.Subscription,
 	m moqt.Fetch, largest moqt.Location, object func(item),
 ) error {
 	r := m.JoiningRange(largest)
-	first := moqt.Fetch{FetchType: moqt.FetchStandalone, Track: s.Track(), Start: r.Start, End: r.FetchEnd()}
-	again := first
+	standalone := moqt.Fetch{FetchType: moqt.FetchStandalone, Track: s.Track(), Start: r.Start, End: r.FetchEnd()}
 	if m.FetchType != moqt.FetchStandalone && s.Session().Version().HasJoiningFetch() {
-		first = m
-		first.JoiningRequestID = s.ID()
+		m.JoiningRequestID = s.ID()
+	} else {
+		m = standalone
 	}
-	err := readFetched(ctx, cfg, s.Session(), first, object)
+	err := readFetched(ctx, cfg, s.Session(), m, object)
 	_, refused := errors.AsType[*moqt.RequestError](err)
-	if err == nil || errors.Is(err, errMemory) || refused && first.FetchType == moqt.FetchStandalone {
+	if err == nil || errors.Is(err, errMemory) || refused && m.FetchType == moqt.FetchStandalone {
 		return err
 	}
-	return readFetched(ctx, cfg, s.Session(), again, object)
+	return readFetched(ctx, cfg, s.Session(), standalone, object)
 }
 
 func readFetched(ctx context.Context, cfg *PlayerConfig, s *session.Session, m moqt.Fetch, object func(item)) error {

@@ -97,8 +97,8 @@ func (g *guest) take(kind int, frame []byte) {
 		g.faults = append(g.faults, fmt.Sprintf("frame %d came behind frame %d", number, list[len(list)-1]))
 	}
 	g.got[kind] = append(g.got[kind], number)
-	if kind == 0 && g.spec.Scheme == rtspScheme && !g.joined {
-		g.joined, g.due = true, number+g.Group
+	if kind == 0 && g.spec.Scheme == rtspScheme {
+		g.expectLocked(number + g.Group)
 	}
 }
 
@@ -133,19 +133,21 @@ func (g *guest) leaves() time.Duration {
 	return max(0, time.Duration(g.Frames)*g.Pause-g.spec.Joins) + g.life.rest()
 }
 
-// expect demands all frames from the next key frame on: at once of the relay that has the publisher's packets, else when
-// a subscription had time to begin, or behind the first group that came by RTSP.
+// expect demands all frames from the next key frame on: at once from the relay that has the publisher's packets, else
+// when a subscription had time to begin, or behind the first group that came by RTSP.
 func (g *guest) expect() {
 	wait := inTime
 	if g.spec.Scheme == rtspScheme && g.spec.Relay == 1 {
 		wait = 0
 	}
-	time.AfterFunc(wait, func() { g.expectFrom(g.next()) })
+	time.AfterFunc(wait, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.expectLocked(g.next())
+	})
 }
 
-func (g *guest) expectFrom(number uint64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (g *guest) expectLocked(number uint64) {
 	if !g.joined {
 		g.joined, g.due = true, number
 	}

@@ -93,19 +93,6 @@ func carries(delay time.Duration) float64 {
 	return 0.01 * short * short
 }
 
-// carried returns how much a socket behind a kernel may lose, if there are guests: no more than their links, were these
-// as long as the longest between relays.
-func (s *Schedule) carried() float64 {
-	if s.RTSP == nil {
-		return 0
-	}
-	var longest time.Duration
-	for _, p := range s.Paths {
-		longest = max(longest, p.Link.Delay)
-	}
-	return carries(longest)
-}
-
 // rtspPort is the TCP port of relays for RTSP.
 const rtspPort = 554
 

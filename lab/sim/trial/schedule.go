@@ -176,6 +176,19 @@ func (s *Schedule) rest() time.Duration {
 	return rest
 }
 
+// carried returns how much a socket behind a kernel may lose, if there are guests: no more than their links, were these
+// as long as the longest between relays.
+func (s *Schedule) carried() float64 {
+	if s.RTSP == nil {
+		return 0
+	}
+	var longest time.Duration
+	for _, p := range s.Paths {
+		longest = max(longest, p.Link.Delay)
+	}
+	return carries(longest)
+}
+
 // spare returns the relays that may be killed: they have no clients, and of each relay that subscribes at one of them,
 // another upstream can take its place.
 func (s *Schedule) spare() (relays []int) {
