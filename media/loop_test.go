@@ -57,6 +57,17 @@ func TestSenderMakesTrains(t *testing.T) {
 	require.Equal(t, []int{5}, w.sock.counts)
 }
 
+// A full batch leaves before the next sender adds to it.
+func TestFullBatch(t *testing.T) {
+	w := newWorld(t)
+	for !w.shard.batch.Full() {
+		w.shard.batch.Add(w.s.path.route.Route, testMTU)
+	}
+	w.shard.after(w.s.Sender, false, clock.Never)
+	require.False(t, w.shard.batch.Full())
+	require.NotEmpty(t, w.sock.packets)
+}
+
 // A sender with much to send lets others send in between.
 func TestQuantum(t *testing.T) {
 	w := newWorld(t, withController(&fixedController{window: 8 << 20}))

@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"crypto/tls"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,8 +13,11 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/lab/sim"
 	"sluice/track"
 )
+
+var ownHost, peerHost = sim.Host(1), sim.Host(2)
 
 // idleReading is the idle timeout of a liveReading.
 const idleReading = 4 * time.Second
@@ -21,11 +25,12 @@ const idleReading = 4 * time.Second
 // liveReading is a connection with a stock peer, in memory and virtual time, on which a stream trickles.
 type liveReading struct {
 	*testing.T
-	own, peer       *quic.Conn
-	ownEnd, peerEnd *memoryConn
-	sender          *Sender
-	hooks           *readerHooks
-	log             *track.Log
+	own, peer *quic.Conn
+	duplicate atomic.Bool  // each packet arrives twice
+	answers   atomic.Int64 // packets of the peer
+	sender    *Sender
+	hooks     *readerHooks
+	log       *track.Log
 }
 
 // readerHooks observe what the reader takes.
@@ -54,15 +59,27 @@ func testReading(t *testing.T, suite uint16, client bool, f func(r *liveReading)
 	useSuite(t, suite)
 	synctest.Test(t, func(t *testing.T) {
 		r := &liveReading{T: t, log: track.NewLog(0, nil)}
-		r.ownEnd, r.peerEnd = newMemoryPath(10 * time.Millisecond)
-		loop, err := NewLoop(LoopConfig{Shards: 1}, r.ownEnd)
+		network := sim.New(1, func(from, _ netip.Addr) sim.Link {
+			if from == peerHost {
+				r.answers.Add(1)
+			}
+			if r.duplicate.Load() {
+				return sim.Link{Delay: time10, Duplicate: 1}
+			}
+			return sim.Link{Delay: time10}
+		})
+		ownEnd, err := network.Listen(netip.AddrPortFrom(ownHost, 0))
+		require.NoError(t, err)
+		peerEnd, err := network.Listen(netip.AddrPortFrom(peerHost, 0))
+		require.NoError(t, err)
+		loop, err := NewLoop(LoopConfig{Shards: 1}, ownEnd)
 		require.NoError(t, err)
 		hooks := loop.NewSender(SenderConfig{Client: client}).Hooks()
 		r.hooks = &readerHooks{Hooks: hooks, generations: map[uint64]int64{}}
 		r.sender = r.hooks.Sender
 		ctx, cancel := context.WithCancel(t.Context())
-		own := &quic.Transport{Conn: r.ownEnd, ConnectionIDLength: 8}
-		peer := &quic.Transport{Conn: r.peerEnd, ConnectionIDLength: 4}
+		own := &quic.Transport{Conn: ownEnd, ConnectionIDLength: 8}
+		peer := &quic.Transport{Conn: peerEnd, ConnectionIDLength: 4}
 		r.connect(ctx, own, peer, client)
 
 		_, err = r.sender.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: r.log})
@@ -77,8 +94,9 @@ func testReading(t *testing.T, suite uint16, client bool, f func(r *liveReading)
 		require.NoError(t, peer.Close())
 		require.NoError(t, own.Close())
 		require.NoError(t, loop.Close())
-		r.ownEnd.Close()
-		r.peerEnd.Close()
+		require.NoError(t, ownEnd.Close())
+		require.NoError(t, peerEnd.Close())
+		network.Close()
 	})
 }
 
@@ -159,9 +177,9 @@ func TestReaderThroughKeyUpdates(t *testing.T) {
 // No ACK is processed twice if the network duplicates each packet.
 func TestReaderOfDuplicates(t *testing.T) {
 	bothEnds(t, func(r *liveReading) {
-		r.peerEnd.duplicate.Store(true)
-		acks, sent := r.sender.Stats().Acks, r.peerEnd.sent.Load()
+		r.duplicate.Store(true)
+		acks, sent := r.sender.Stats().Acks, r.answers.Load()
 		require.NotZero(r, r.read5s())
-		require.LessOrEqual(r, int64(r.sender.Stats().Acks-acks), r.peerEnd.sent.Load()-sent+1)
+		require.LessOrEqual(r, int64(r.sender.Stats().Acks-acks), r.answers.Load()-sent+1)
 	})
 }
