@@ -137,8 +137,3 @@ func ping(t testing.TB, from *lab.Host, to netip.Addr, count int) (rtts []time.D
 	}
 	return rtts
 }
-
-func median(list []time.Duration) time.Duration {
-	list = slices.Sorted(slices.Values(list))
-	return list[len(list)/2]
-}

@@ -84,10 +84,10 @@ func vlanOfPings(t *testing.T, m *Monitor) report.VLAN {
 }
 
 // A mirror port brings both directions of other hosts' flows, and taps one each: here with jumbo frames, two VLAN tags,
-// and a fragment.
+// and a fragment. Taps together measure what each of them cannot.
 func TestMirrorPort(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	ports := make(map[string]func([]byte))
+	ports, taps := make(map[string]func([]byte)), []string{"tap0", "tap1"}
 	for _, name := range []string{"mirror", "tap0", "tap1"} {
 		ports[name] = addMirror(t, l.Publisher, name)
 	}
@@ -110,12 +110,20 @@ func TestMirrorPort(t *testing.T) {
 		}.Packet(make([]byte, 1480)))},
 	}
 	// The device takes the outer tag off before TC.
-	vlans := map[string]report.VLAN{"tc": {ID: 100, Inner: 7}}
+	both := report.VLAN{ID: 100, Inner: 7}
+	vlans := map[string]report.VLAN{"tc": both, "each tap by itself": both}
 	for name, cfg := range map[string]MonitorConfig{
 		"tc":          {},
 		"native XDP":  {Hook: attach.HookXDP, XDPMode: attach.XDPNative},
 		"generic XDP": {Hook: attach.HookXDP, XDPMode: attach.XDPGeneric},
-		"taps":        {Interfaces: []string{"tap0", "tap1"}, MergeInterfaces: true},
+		"taps":        {Interfaces: taps, MergeInterfaces: true},
+		"taps, native XDP": {
+			Interfaces: taps, MergeInterfaces: true, Hook: attach.HookXDP, XDPMode: attach.XDPNative,
+		},
+		"taps, generic XDP": {
+			Interfaces: taps, MergeInterfaces: true, Hook: attach.HookXDP, XDPMode: attach.XDPGeneric,
+		},
+		"each tap by itself": {Interfaces: taps},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if cfg.Interfaces == nil {
@@ -135,12 +143,17 @@ func TestMirrorPort(t *testing.T) {
 			want := make(map[string]uint64)
 			for _, f := range frames {
 				ports[[]string{first, last}[f.back]](f.frame)
-				want[f.outcome]++
+				outcome, rtt := f.outcome, f.back
+				if first != last && !cfg.MergeInterfaces && f.back == 1 {
+					outcome, rtt = outcome+"-no-flow", 0
+				}
+				want[outcome]++
+				want["rtts"] += uint64(rtt)
 				// One after the other: the next may be sent on another CPU.
-				arrived := func() bool { return counts(t, m)[f.outcome] == want[f.outcome] }
-				require.Eventually(t, arrived, time.Minute, time.Millisecond, f.outcome)
+				arrived := func() bool { return counts(t, m)[outcome] == want[outcome] }
+				require.Eventually(t, arrived, time.Minute, time.Millisecond, outcome)
 			}
-			require.EqualValues(t, 2, counts(t, m)["rtts"])
+			require.Equal(t, want["rtts"], counts(t, m)["rtts"])
 			require.Equal(t, vlans[name], vlanOfPings(t, m))
 			require.NoError(t, closed())
 			require.Zero(t, promiscuity(t, l.Publisher, last))
