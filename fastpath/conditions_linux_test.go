@@ -2,7 +2,6 @@ package fastpath_test
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -25,9 +24,6 @@ import (
 // scenario is a broadcast under adverse conditions.
 type scenario struct {
 	topology lab.Topology
-	limits   transport.Limits // of subscribers
-	tracks   int
-	late     bool // one more subscriber comes in the middle
 	publish  func(b *broadcast, r *rand.Rand, group uint64)
 	groups   int
 	during   func(w *world, r *rand.Rand) // is called again and again
@@ -72,10 +68,6 @@ func anyHeader(r *rand.Rand, group uint64) moqt.SubgroupHeader {
 	return h
 }
 
-func both(c lab.Conditions) lab.Topology {
-	return lab.Topology{Subscribers: 2, Uplink: lab.Symmetric(c), Downlink: lab.Symmetric(c)}
-}
-
 // toggle switches the fast path off and on.
 func toggle(w *world, r *rand.Rand) {
 	w.relay.SetFastPathPolicy(relay.FastPathBudget(r.IntN(3) - 1))
@@ -107,19 +99,6 @@ var scenarios = map[string]scenario{
 
 func large(b *broadcast, r *rand.Rand, group uint64) {
 	b.send(anyHeader(r, group), 0, 0, 1_200_000+r.IntN(1_000_000), 100)
-}
-
-// small publishes objects that come many to a packet.
-func small(b *broadcast, r *rand.Rand, group uint64) {
-	var sizes []int
-	for range 500 {
-		sizes = append(sizes, r.IntN(40))
-	}
-	b.send(anyHeader(r, group), 0, 0, sizes...)
-}
-
-func single(b *broadcast, r *rand.Rand, group uint64) {
-	b.send(anyHeader(r, group), 0, 0, r.IntN(1000))
 }
 
 // datagrams publishes objects in datagrams, a few of them twice, and between them a subgroup.
@@ -170,8 +149,7 @@ func (s scenario) mayBeParallel(t *testing.T) {
 	}
 }
 
-// run returns the programs' counters.
-func (s scenario) run(t *testing.T, seed uint64) map[string]uint64 {
+func (s scenario) run(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s.topology.Seed = seed
 	if s.updates > 0 {
@@ -180,53 +158,25 @@ func (s scenario) run(t *testing.T, seed uint64) map[string]uint64 {
 	w := newWorld(t, worldConfig{topology: s.topology, v6: r.IntN(2) == 0, dialed: s.dialed})
 	schemes := []string{"moqt", "https"}
 	p := w.publisher(schemes[r.IntN(2)])
-	tracks := max(s.tracks, 1)
-	viewers := make([][]*viewer, tracks)
-	join := func(host *lab.Host) {
-		session := w.connect(host, schemes[r.IntN(2)], nil, s.limits)
-		for i := range viewers {
-			viewers[i] = append(viewers[i], w.subscribe(session, trackName(i)))
-		}
-	}
+	var viewers []*viewer
 	for _, h := range w.lab.Subscribers {
-		join(h)
+		session := w.connect(h, schemes[r.IntN(2)], nil, transport.Limits{})
+		viewers = append(viewers, w.subscribe(session, trackName(0)))
 	}
-	broadcasts := make([]*broadcast, tracks)
-	for range tracks {
-		pub := <-p.subscribed
-		for i := range broadcasts {
-			if pub.Track().Key() == trackName(i).Key() {
-				broadcasts[i] = w.broadcast(pub)
-			}
-		}
-	}
+	b := w.broadcast(<-p.subscribed)
 	stop := s.start(w, r.Uint64())
 	defer stop()
-	from := uint64(0)
 	for g := range uint64(s.groups) {
-		if s.late && int(g) == s.groups/2 {
-			join(w.lab.Subscribers[0])
-			from = g
-		}
-		for _, b := range broadcasts {
-			s.publish(b, r, g)
-		}
+		s.publish(b, r, g)
 	}
 	stop()
-	for i, vs := range viewers {
-		for j, v := range vs {
-			if j < len(w.lab.Subscribers) {
-				w.expect(v, broadcasts[i], 0)
-			} else {
-				w.expect(v, broadcasts[i], from)
-			}
-		}
+	for _, v := range viewers {
+		w.expect(v, b, 0)
 	}
 	counts := w.report()
 	if s.updates > 0 { // packets under a new key, before user space has seen one
 		require.Greater(t, counts["packet_no_key"]+counts["packet_forged"], uint64(10))
 	}
-	return counts
 }
 
 // start calls during until the returned function is called.
@@ -251,54 +201,4 @@ func (s scenario) start(w *world, seed uint64) (stop func()) {
 		close(done)
 		wg.Wait()
 	})
-}
-
-var (
-	stressFor  = flag.Duration("stress", 5*time.Second, "how long TestStress runs")
-	stressSeed = flag.Uint64("stress.seed", 1, "first seed of TestStress")
-)
-
-// maxStressRuns is how many runs TestStress may take until the kernel has sent something: on a busy machine its time is
-// enough for one.
-const maxStressRuns = 20
-
-// TestStress mixes all conditions, differently in each run.
-func TestStress(t *testing.T) {
-	copies := uint64(0)
-	goesOn := func(runs uint64, since time.Duration) bool {
-		return since < *stressFor || copies == 0 && runs < maxStressRuns
-	}
-	for seed, begin := *stressSeed, time.Now(); goesOn(seed-*stressSeed, time.Since(begin)); seed++ {
-		r := rand.New(rand.NewPCG(seed, 1))
-		some := func(p lab.Probability) lab.Probability { return p * lab.Probability(r.IntN(2)) }
-		s := scenario{
-			topology: both(lab.Conditions{Loss: some(0.02), Reorder: some(0.03), Duplicate: some(0.05),
-				Delay: time.Duration(r.IntN(3)) * time.Millisecond}),
-			tracks: 1 + r.IntN(3), late: r.IntN(2) == 0, groups: 5 + r.IntN(30),
-			publish: []func(*broadcast, *rand.Rand, uint64){video, small, single, datagrams}[r.IntN(4)],
-		}
-		s.topology.OneDevice = r.IntN(4) == 0
-		if r.IntN(3) == 0 {
-			s.limits = transport.Limits{MaxStreamWindow: uint64(1200 + r.IntN(20000)),
-				MaxConnWindow: uint64(3000 + r.IntN(60000))}
-		}
-		switch r.IntN(3) {
-		case 0:
-			s.during = toggle
-		case 1:
-			s.during, s.every = rebind, rebindEvery
-			s.late = false // a handshake does not survive a change of address (RFC 9000 §9)
-		}
-		if s.dialed = dialed(r.IntN(4)); s.topology.OneDevice && s.dialed == dialSubscribers && s.every > 0 {
-			s.dialed = 0 // a server cannot change its address, and the relay would be the publisher's
-		}
-		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { // which ends with all that it has made
-			t.Logf("%+v %v", s.topology, s.dialed)
-			copies += s.run(t, seed)["copy_sent"]
-		}) {
-			return
-		}
-	}
-	require.NotZero(t, copies)
-	t.Logf("%d copies", copies)
 }

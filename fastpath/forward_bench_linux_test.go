@@ -34,32 +34,13 @@ func BenchmarkForward(b *testing.B) {
 	})
 }
 
-// BenchmarkMeasuring measures runs while delays are not measured, and while they are.
-func BenchmarkMeasuring(b *testing.B) {
-	for _, n := range []int{1, 10} {
-		for _, on := range []bool{false, true} {
-			b.Run(fmt.Sprintf("subscribers=%d/on=%v", n, on), func(b *testing.B) {
-				benchmarkForward(b, n, 1, "ahead", Settings{MaxCopies: n}, func(r *rig) { r.kernel.Measure(on) })
-			})
-		}
-	}
-}
-
-// BenchmarkCrowd measures runs that make 200 copies.
-func BenchmarkCrowd(b *testing.B) {
-	benchmarkForward(b, 200, 1, "ahead", Settings{MaxCopies: MaxSubscriptions})
-}
-
 // benchmarkForward publishes bursts of packets to n subscribers.
-func benchmarkForward(b *testing.B, n, burst int, sealing string, s Settings, change ...func(*rig)) {
+func benchmarkForward(b *testing.B, n, burst int, sealing string, s Settings) {
 	if sealing == "ahead" && packets.Unprotected {
 		b.Skip("there is nothing to seal")
 	}
 	r := newRigFor(b, lab.Topology{Subscribers: min(max(n, 1), 24)}, false, s)
 	r.crowd(n)
-	for _, f := range change {
-		f(r)
-	}
 	if n > 0 {
 		r.subscribeAll()
 	} else {

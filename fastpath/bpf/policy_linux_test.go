@@ -9,7 +9,6 @@ import (
 
 	"sluice/claim"
 	"sluice/clock"
-	"sluice/congestion"
 	"sluice/fastpath/bpf/bpftest"
 )
 
@@ -74,25 +73,6 @@ func TestSameBucket(t *testing.T) {
 			require.Equal(t, s.BucketAt.Load(), bucket, "%+v at %d", b, at)
 			require.Equal(t, s.PacedAt.Load(), pacer, "%+v at %d", b, at)
 		}
-	}
-}
-
-// BenchmarkMayGo asks about a packet that may go.
-func BenchmarkMayGo(b *testing.B) {
-	for name, limit := range map[string]func(*claim.ConnState){
-		"threshold": func(*claim.ConnState) {},
-		"bucket":    func(s *claim.ConnState) { s.SetBucket(claim.Bucket{Rate: 100_000, Burst: 100_000}) },
-		"pacing":    func(s *claim.ConnState) { s.SetPacer(congestion.NewPacer(100_000, 10_000, 1200), monotonic()) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			k := bpftest.NewPolicy(b)
-			var s claim.ConnState
-			s.Window.Store(10_000)
-			s.MTU.Store(1200)
-			limit(&s)
-			require.Equal(b, bpftest.PolicyReasonCOPY_SENT, k.MayGo(b, &s, 0, 1200))
-			bpftest.Benchmark(b, k.TestMayGo)
-		})
 	}
 }
 

@@ -103,20 +103,3 @@ func TestWalkAnything(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkWalk(b *testing.B) {
-	k := bpftest.NewWalk(b)
-	header := concat(0x34, vi64(1), vi64(100), vi64(0))
-	for name, payload := range map[string][]byte{
-		"stream": stream(3, 5000, 0, make([]byte, 1200)),
-		"header": stream(3, 0, 0, append(header, make([]byte, 1200)...)),
-		"ack+stream": concat(2, uint64(1000), uint64(3), uint64(2), uint64(5), uint64(1), uint64(2), uint64(7),
-			uint64(9), stream(3, 5000, 0, make([]byte, 1200))),
-		"padding 1200": make([]byte, 1200),
-	} {
-		b.Run(name, func(b *testing.B) {
-			k.Frames(b, payload)
-			bpftest.Benchmark(b, k.TestWalk)
-		})
-	}
-}
