@@ -160,13 +160,6 @@ func TestOutcomeOf(t *testing.T) {
 	require.Contains(t, outcomeOf(m).Unusable, "the publisher was the bottleneck")
 }
 
-func TestPeriods(t *testing.T) {
-	r := runnerOf(nil, RunConfig{})
-	require.Equal(t, 30*time.Second, r.syscallPlan(1).setup.Duration)
-	r.Brief = true
-	require.Equal(t, 6*time.Second, r.syscallPlan(1).setup.Duration)
-}
-
 func TestAddPings(t *testing.T) {
 	o := newOutcome()
 	o.addPings(load.Pinged{Delays: upTo(200), Lost: 1}, load.Pinged{Delays: upTo(10), Lost: 2})

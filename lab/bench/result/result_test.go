@@ -33,8 +33,3 @@ func TestNoise(t *testing.T) {
 	require.Empty(t, with(19.9).Noise())
 	require.Equal(t, "unrelated processes used up to 40% of a core", with(40).Noise())
 }
-
-func TestStatisticAsText(t *testing.T) {
-	require.Equal(t, "2 (1–3)", result.Statistic{Median: 2, Min: 1, Max: 3}.String())
-	require.Equal(t, "2", result.Statistic{Median: 2, Min: 2, Max: 2}.String())
-}
