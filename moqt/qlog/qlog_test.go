@@ -233,10 +233,3 @@ func TestNone(t *testing.T) {
 		q.Control(qlog.Parsed, 2)
 	}))
 }
-
-func BenchmarkNone(b *testing.B) {
-	q, m := qlog.New(nil), &moqt.Goaway{}
-	for b.Loop() {
-		q.Message(qlog.Parsed, 4, 2, m)
-	}
-}
