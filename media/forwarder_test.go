@@ -130,6 +130,21 @@ func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
 // asClient makes the sender's end of the connection the QUIC client.
 func asClient(c *worldConfig) { c.sender.Client = true }
 
+// TestForwarderIsFaster has the forwarder send all bytes between the sender's choice of a stream and its claim.
+func TestForwarderIsFaster(t *testing.T) {
+	w, f := withForwarder(t)
+	prefix := int64(len(testPrefix))
+	shared := f.open(prefix, 0)
+	st, _ := w.adopt(newTestLog(0, 200))
+	f.send(shared, prefix, 200, false)
+	w.s.mu.Lock()
+	reason := st.sendNew(w.clock.t, w.shard.batch)
+	w.s.mu.release()
+	w.shard.batch.Flush()
+	require.Equal(t, none, reason)
+	require.Empty(t, w.sock.packets)
+}
+
 func TestForwarderIsTold(t *testing.T) {
 	for role, configure := range map[string]func(*worldConfig){"server": func(*worldConfig) {}, "client": asClient} {
 		t.Run(role, func(t *testing.T) {
