@@ -230,7 +230,7 @@ func TestForwarderLeavesAtCuts(t *testing.T) {
 				return
 			}
 			require.Equal(t, Severed, results()[0].Outcome)
-			require.Equal(t, results()[0].Size, got.final)
+			require.Equal(t, prefix+results()[0].Sent, got.final)
 			require.Equal(t, prefix+at+tt.ahead, got.final)
 			require.LessOrEqual(t, len(got.data), int(prefix+at), "what the log has there are another stream's bytes")
 			if tt.lost {

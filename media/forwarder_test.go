@@ -224,8 +224,7 @@ func TestAdopt(t *testing.T) {
 	w.s.StopSending(999, 1) // no such stream
 	w.run()
 	w.ack(time10)
-	size := int64(len(testPrefix)) + 700
-	want := Result{Outcome: Delivered, ID: int64(st.ID.Load()), Size: size, Arrived: size}
+	want := Result{Outcome: Delivered, ID: int64(st.ID.Load()), Sent: 710, Arrived: 710}
 	require.Equal(t, []Result{want}, results())
 	require.Equal(t, []*claim.StreamState{st}, f.freed)
 }

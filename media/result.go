@@ -38,7 +38,7 @@ type Result struct {
 	Outcome Outcome
 	Code    uint64 // of the reset: the application's, but on the wire for Stopped
 	ID      int64  // QUIC stream id; -1: the stream was never opened
-	Size    int64  // bytes sent, prefix included: the final size
-	Arrived int64  // bytes acknowledged from the first one on, prefix included
+	Sent    int64  // log offset: the bytes before it were sent, from the stream's first one on
+	Arrived int64  // log offset: the bytes before it were acknowledged
 	Severed int64  // log offset from which another stream has to bring the rest, if Outcome is Severed
 }

@@ -222,14 +222,14 @@ func (st *Stream) end(r Result, code uint64) {
 func (st *Stream) finish(r Result) {
 	s := st.sender
 	s.ready.remove(&st.unit)
-	r.Arrived = st.released()
+	r.Arrived = st.logOffset(st.released())
 	st.final = st.content.close()
 	st.acked, st.lost, st.deadline = nil, nil, clock.Never
 	s.credit.releaseStream(st)
 	st.gone.Store(true)
 	s.counters.Outcomes[r.Outcome]++
 	r.Severed = st.severed
-	if r.Size, r.ID = st.final, -1; st.opened {
+	if r.Sent, r.ID = st.logOffset(st.final), -1; st.opened {
 		r.ID = st.id()
 	}
 	if st.onDone != nil {

@@ -33,7 +33,7 @@ func TestReset(t *testing.T) {
 	st.Reset(2)
 	log.Finish()
 	sent := w.run()
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 1, ID: 3, Size: 3006}}, results(),
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 1, ID: 3, Sent: 3000}}, results(),
 		"once, and before it is acknowledged")
 	require.False(t, log.Pinned())
 	require.Len(t, sent, 1)
@@ -76,7 +76,7 @@ func TestSubscriptionClose(t *testing.T) {
 	sub.Close(4)
 	sub.Close(5)
 	w.run()
-	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: 3, Size: a()[0].Size}}, a())
+	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: 3, Sent: a()[0].Sent}}, a())
 	require.Equal(t, []Result{{Outcome: Canceled, Code: 4, ID: -1}}, b())
 	_, err := sub.OpenStream(StreamConfig{Log: log})
 	require.ErrorIs(t, err, ErrClosed)
@@ -99,7 +99,7 @@ func TestConnectionClose(t *testing.T) {
 	require.NotEmpty(t, w.shard.senders)
 	w.s.Closed(nil)
 	w.s.Closed(nil)
-	require.Equal(t, []Result{{Outcome: ConnectionClosed, ID: 3, Size: 106}}, results())
+	require.Equal(t, []Result{{Outcome: ConnectionClosed, ID: 3, Sent: 100}}, results())
 	log.Append([]byte("more"))
 	require.Empty(t, w.run())
 	require.Empty(t, w.shard.senders)
@@ -223,7 +223,7 @@ func TestSubgroupTimeout(t *testing.T) {
 			w.sleep(time.Second)
 		}
 		require.Equal(t, 300*ms, w.clock.t.Sub(at))
-		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: 3, Size: 106}, results()[0])
+		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: 3, Sent: 100}, results()[0])
 		require.Equal(t, []uint64{3, codeDeliveryTimeout, 106}, w.peer.lastReset)
 	})
 	t.Run("of a log that was reset", func(t *testing.T) {

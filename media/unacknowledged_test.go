@@ -19,7 +19,7 @@ func TestSelectiveAcknowledgments(t *testing.T) {
 		arrived  int64
 	}{
 		"first packet": {func(p *wirePacket) bool { return p.frame&^0x07 == packet.FrameStream && p.offset == 0 }, 0},
-		"FIN":          {func(p *wirePacket) bool { return p.fin }, 5006},
+		"FIN":          {func(p *wirePacket) bool { return p.fin }, 5000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, withController(&fixedController{window: 1 << 20}))
@@ -39,7 +39,7 @@ func TestSelectiveAcknowledgments(t *testing.T) {
 				packets = w.sleep(time.Second)
 			}
 			want := Result{
-				Outcome: Unacknowledged, Code: codeDeliveryTimeout, ID: 3, Size: 5006, Arrived: c.arrived,
+				Outcome: Unacknowledged, Code: codeDeliveryTimeout, ID: 3, Sent: 5000, Arrived: c.arrived,
 			}
 			require.Equal(t, []Result{want}, results())
 			require.Equal(t, []uint64{3, codeDeliveryTimeout, 5006}, w.peer.lastReset)

@@ -269,14 +269,13 @@ func (v *delivery) openStream(seg *track.Segment, o track.Object) {
 
 // streamOf describes a stream that begins with object o.
 func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
-	prefix := v.prefix(seg, o)
 	source, _ := seg.Log.First.Owner.(*arriving)
 	var onOpen func(id int64)
 	if q := v.sub.peer.qlog; q != nil {
 		onOpen = func(id int64) { q.Subgroup(qlog.Created, id, headerOf(seg, o, v.sub.pub.Alias())) }
 	}
 	return media.StreamConfig{
-		Prefix:          prefix,
+		Prefix:          v.prefix(seg, o),
 		Log:             seg.Log,
 		Start:           o.IDEnd,
 		Group:           seg.Group,
@@ -291,7 +290,7 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 		OnOpen:   onOpen,
 		OnDone: func(res media.Result) {
 			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
-			v.logOmission(seg, o, len(prefix), res)
+			v.logOmission(seg, o, res)
 			severed := res.Outcome == media.Severed
 			if severed {
 				v.streams.beginRest()

@@ -50,14 +50,13 @@ func (o Omission) log(what string, d *downstream) {
 }
 
 // logOmission logs how a stream has ended, if it was by the drop policy or a timeout, or if it was severed. The stream
-// began with a prefix of some bytes and the first object.
-func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix int, res media.Result) {
-	what := "objects are left out"
-	arrived, sent := res.Arrived-int64(prefix), res.Size-int64(prefix) // of the log, from the first object on
+// was to begin with the first object. If the fast path had opened it, it began with the segment's.
+func (v *delivery) logOmission(seg *track.Segment, first track.Object, res media.Result) {
+	what, arrived := "objects are left out", res.Arrived
 	switch res.Outcome {
 	case media.Severed:
 		what = "objects may come twice"
-		arrived = min(arrived, res.Severed-first.IDEnd)
+		arrived = min(arrived, res.Severed)
 	case media.Dropped, media.Late, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged:
 	default:
 		return
@@ -65,15 +64,12 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, prefix in
 	if !v.sub.hub.relay.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	o := Omission{
-		Group: seg.Group, Subgroup: seg.Subgroup, From: first.ID, Sent: max(0, sent), Why: res.Outcome,
-		Received: first.Received,
+	o := Omission{Group: seg.Group, Subgroup: seg.Subgroup, Why: res.Outcome, Received: first.Received}
+	if arrived < first.Start {
+		first = track.Object{ID: seg.First, Start: seg.Start}
 	}
-	if arrived > 0 {
-		var start int64
-		o.From, start = firstAt(seg.Log, first, first.IDEnd+arrived)
-		o.Sent = max(0, first.IDEnd+sent-start)
-	}
+	from, start := firstAt(seg.Log, first, arrived)
+	o.From, o.Sent = from, max(0, res.Sent-start)
 	o.log(what, v.sub)
 }
 
@@ -86,7 +82,7 @@ func firstAt(log *track.Log, earlier track.Object, at int64) (id uint64, start i
 	case ok:
 		return o.ID, o.Start
 	case at < last.End:
-		return earlier.ID, earlier.IDEnd
+		return earlier.ID, earlier.Start
 	}
 	return last.ID + 1, at
 }

@@ -10,6 +10,7 @@ import (
 
 	"sluice/media"
 	"sluice/moqt"
+	"sluice/track"
 )
 
 // TestOmission logs from which object on a stream has ended early, by what the subscriber has acknowledged.
@@ -31,29 +32,23 @@ func TestOmission(t *testing.T) {
 		seg := d.hub.data.Segments(7)[0]
 		first, _ := seg.Log.Seek(0)
 		second, _ := seg.Log.Seek(1)
-		from := func(arrived int64, why media.Outcome) string {
+		end := seg.Log.End()
+		from := func(o track.Object, arrived int64, why media.Outcome) string {
 			out.Reset()
-			d.delivery.logOmission(seg, first, 9, media.Result{
-				Arrived: arrived + 9, Size: seg.Log.End() - first.IDEnd + 9, Outcome: why,
-			})
+			d.delivery.logOmission(seg, o, media.Result{Arrived: arrived, Sent: end, Severed: end, Outcome: why})
 			return out.String()
 		}
-		for arrived, object := range map[int64]int{
-			-3: 0, 0: 0, second.Start - first.IDEnd - 1: 0, second.Start - first.IDEnd: 1,
-			seg.Log.End() - first.IDEnd: 3,
-		} {
-			start := []int64{first.IDEnd, second.Start, 0, seg.Log.End()}[object]
-			if object == 0 && arrived > 0 {
-				start = first.Start
-			}
-			sent := seg.Log.End() - start
+		for arrived, object := range map[int64]int{first.IDEnd: 0, second.Start - 1: 0, second.Start: 1, end: 3} {
+			sent := end - []int64{first.Start, second.Start, 0, end}[object]
 			want := fmt.Sprintf("objects.group=7 objects.subgroup=0 objects.from=%d objects.sent=%d\n", object, sent)
-			require.Contains(t, from(arrived, media.Dropped), want)
+			require.Contains(t, from(first, arrived, media.Dropped), want)
+			require.Contains(t, from(second, arrived, media.Dropped), want, "the fast path had opened the stream")
 		}
-		require.Contains(t, from(0, media.Late), "why=late")
-		require.Contains(t, from(0, media.Severed), "may come twice")
-		require.Empty(t, from(0, media.Delivered))
-		seg.Log.Discard(seg.Log.End())
-		require.Contains(t, from(second.Start-first.IDEnd, media.Dropped), "objects.from=0 ", "which one is forgotten")
+		require.Contains(t, from(first, first.IDEnd, media.Late), "why=late")
+		require.Contains(t, from(first, first.IDEnd, media.Severed), "may come twice")
+		require.Empty(t, from(first, first.IDEnd, media.Delivered))
+		seg.Log.Discard(end)
+		require.Contains(t, from(first, second.Start, media.Dropped), "objects.from=0 ", "which one is forgotten")
+		require.Contains(t, from(second, first.IDEnd, media.Dropped), "objects.from=0 ", "the segment's first one")
 	})
 }
