@@ -9,12 +9,18 @@ import (
 
 // TestRareSchedules checks that what few schedules have is valid, and that some have it.
 func TestRareSchedules(t *testing.T) {
-	var restarts, hasty, tight, drained, hurried, limited, taken, storms int
+	var restarts, hasty, tight, drained, hurried, limited, taken, storms, slow int
 	for seed := range uint64(300) {
 		s := NewSchedule(seed)
 		require.NoError(t, s.Validate(), seed)
 		if len(s.Media.Restarts) > 0 {
 			restarts++
+		}
+		for _, m := range s.Mishaps {
+			if late := m.Talk.Late[3]; len(s.Media.Successions) > 0 && late > 0 {
+				require.LessOrEqual(t, late, latest, "%d: a publisher may have to wait for the process", seed)
+				slow++
+			}
 		}
 		if s.Media.Successor.Hasty && len(s.Media.Successions) > 0 {
 			hasty++
@@ -39,6 +45,7 @@ func TestRareSchedules(t *testing.T) {
 		}
 	}
 	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited, taken, storms), 5)
+	require.NotZero(t, slow)
 }
 
 // TestGroupIDs restarts a publisher twice: each time, it begins with group 0.

@@ -18,6 +18,10 @@ type Talk struct {
 	Cut  int              `json:",omitempty"` // the conversation ends instead of this message; 0: of none
 }
 
+// latest is how late a process that has taken over is awake if another publisher may come then: nobody else serves it,
+// and subscribers wait for 5 s (relay.Config.Grace).
+const latest = 3 * time.Second
+
 // talks has some conversations be slow or end early, and another process ask while one gets ready.
 func talks(g *generator, rng *rand.Rand) {
 	for i := range g.Mishaps {
@@ -28,6 +32,9 @@ func talks(g *generator, rng *rand.Rand) {
 		switch rng.IntN(6) {
 		case 0:
 			m.Talk.Late[rng.IntN(4)] = time.Duration(rng.Int64N(int64(8 * time.Second)))
+			if len(g.Media.Successions) > 0 {
+				m.Talk.Late[3] = min(m.Talk.Late[3], latest)
+			}
 		case 1:
 			m.Talk.Cut = 1 + rng.IntN(4)
 		case 2:
