@@ -209,7 +209,8 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 
 // sendDerived sends the objects of a segment that is in the subscriber's form, from object from on.
 func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
-	if v.streams.knows(seg) {
+	if why, known := v.streams.knows(seg); known {
+		v.logRefusal(seg, from, why)
 		return
 	}
 	state, _ := seg.Log.State()

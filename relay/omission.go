@@ -49,16 +49,33 @@ func (o Omission) log(what string, d *downstream) {
 	d.hub.relay.log.Debug(what, "peer", o.Peer, "why", o.Why, "objects", o)
 }
 
+// leavesOut reports whether the drop policy or a timeout has ended a stream.
+func leavesOut(why media.Outcome) bool {
+	switch why {
+	case media.Dropped, media.Late, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged:
+		return true
+	}
+	return false
+}
+
+// logRefusal logs that a segment is not sent from an object on, if the drop policy or a timeout has ended the stream of
+// its subgroup, which may have begun with a later object.
+func (v *delivery) logRefusal(seg *track.Segment, from uint64, why media.Outcome) {
+	if leavesOut(why) {
+		Omission{Group: seg.Group, Subgroup: seg.Subgroup, From: from, Why: why, Received: time.Now()}.
+			log("objects are left out", v.sub)
+	}
+}
+
 // logOmission logs how a stream has ended, if it was by the drop policy or a timeout, or if it was severed. The stream
 // was to begin with the first object. If the fast path had opened it, it began with the segment's.
 func (v *delivery) logOmission(seg *track.Segment, first track.Object, res media.Result) {
 	what, arrived := "objects are left out", res.Arrived
-	switch res.Outcome {
-	case media.Severed:
+	switch {
+	case res.Outcome == media.Severed:
 		what = "objects may come twice"
 		arrived = min(arrived, res.Severed)
-	case media.Dropped, media.Late, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged:
-	default:
+	case !leavesOut(res.Outcome):
 		return
 	}
 	if !v.sub.hub.relay.log.Enabled(context.Background(), slog.LevelDebug) {

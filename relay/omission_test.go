@@ -47,6 +47,15 @@ func TestOmission(t *testing.T) {
 		require.Contains(t, from(first, first.IDEnd, media.Late), "why=late")
 		require.Contains(t, from(first, first.IDEnd, media.Severed), "may come twice")
 		require.Empty(t, from(first, first.IDEnd, media.Delivered))
+		refused := func(why media.Outcome) string {
+			out.Reset()
+			d.delivery.streams.ended(seg, nil, media.Result{ID: -1, Outcome: why})
+			d.delivery.send(seg, 1)
+			d.delivery.streams.forget()
+			return out.String()
+		}
+		require.Contains(t, refused(media.Dropped), "objects.from=1 ", "another stream of the subgroup was dropped")
+		require.Empty(t, refused(media.Stopped), "the subscriber's decision")
 		seg.Log.Discard(end)
 		require.Contains(t, from(first, second.Start, media.Dropped), "objects.from=0 ", "which one is forgotten")
 		require.Contains(t, from(second, first.IDEnd, media.Dropped), "objects.from=0 ", "the segment's first one")

@@ -26,7 +26,7 @@ type streams struct {
 	mu     sync.Mutex
 	of     map[*track.Segment]*outgoing
 	ending int                               // streams that were stopped, which the media sender still has, and rests
-	closed []subgroupID                      // no further stream may be opened for them (draft §8, §11.4.3)
+	closed []closedSubgroup                  // no further stream may be opened for them (draft §8, §11.4.3)
 	sent   map[*track.Segment]sentTo         // how far streams that were stopped were sent, beyond their logs
 	opened uint64                            // how many streams were
 	fills  map[*session.FillRequest]struct{} // those whose streams are open
@@ -41,6 +41,12 @@ type subgroupID struct {
 
 func idOf(seg *track.Segment) subgroupID { return subgroupID{seg.Track(), seg.Group, seg.Subgroup} }
 
+// closedSubgroup is one whose stream has ended for a reason for which none is opened again.
+type closedSubgroup struct {
+	subgroupID
+	why media.Outcome
+}
+
 // outgoing is a segment that is being sent, or that will be when an object of it comes.
 type outgoing struct {
 	stream mediaStream // nil while it is being opened, or while
@@ -53,11 +59,15 @@ type sentTo struct {
 	origin *track.Origin
 }
 
-// knows reports whether a segment is being sent, or must not be.
-func (s *streams) knows(seg *track.Segment) bool {
+// knows reports whether a segment is being sent, or must not be. Then why is how the stream of its subgroup has ended.
+func (s *streams) knows(seg *track.Segment) (why media.Outcome, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.of[seg] != nil || slices.Contains(s.closed, idOf(seg))
+	i := slices.IndexFunc(s.closed, func(c closedSubgroup) bool { return c.subgroupID == idOf(seg) })
+	if i >= 0 {
+		return s.closed[i].why, true
+	}
+	return media.Delivered, s.of[seg] != nil
 }
 
 // open opens a stream for a segment. open has to give ended to the media sender.
@@ -104,7 +114,7 @@ func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
 		if len(s.closed) == maxClosed {
 			s.closed = slices.Delete(s.closed, 0, 1)
 		}
-		s.closed = append(s.closed, idOf(seg))
+		s.closed = append(s.closed, closedSubgroup{idOf(seg), res.Outcome})
 	}
 	s.mu.Unlock()
 	s.sendDone()
