@@ -33,11 +33,14 @@ type publishers struct {
 	of       map[*peer]*upstream // Pending and Established
 	sequence int                 // the number of the upstream established last
 	moved    time.Time           // when a neighbour has begun or ended to bring the track
+	lacking  uint64              // the first group that a refill was to bring and has not; MaxUint64: none
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 }
 
 func newPublishers(h *hub) publishers {
-	return publishers{hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{})}
+	return publishers{
+		hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{}), lacking: math.MaxUint64,
+	}
 }
 
 // where yields the upstreams that satisfy is.
@@ -296,10 +299,10 @@ func (s *publishers) exclude(u *upstream) {
 }
 
 // missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come as far
-// as largest: from the start of the first group that was interrupted, is missing, or may have been on its way, to the
-// end of the group before the current one, or to largest if it does not send the current group from its start. It is
-// empty if they have missed nothing, or would get it too late. began is when the upstream that brought the track before
-// has ended; 0: there was none. hub.mu is held.
+// as largest: from the start of the first group that was interrupted, is missing, may have been on its way, or that the
+// refill before has not brought, to the end of the group before the current one, or to largest if it does not send the
+// current group from its start. It is empty if they have missed nothing, or would get it too late. began is when the
+// upstream that brought the track before has ended; 0: there was none. hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	another := func(o *upstream) bool { return o != u && o.established }
@@ -316,7 +319,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time
 		since = began.Add(-onTheWay)
 	}
 	first := max(largest.Group-min(largest.Group, maxRefill), min(s.hub.subscribers.since(u.peer.from), known.Group))
-	first = s.hub.data.Interrupted(first, known.Group, since)
+	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing
 	}

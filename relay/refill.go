@@ -60,16 +60,20 @@ func (r *refill) run() {
 	defer cancel()
 	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.relay.cfg.FillTimeout, cancel)
 	defer r.stalled.Stop()
-	r.fetch(ctx)
+	answered := r.fetch(ctx)
 	u.hub.mu.Lock()
 	defer u.hub.mu.Unlock()
+	if !answered {
+		u.hub.publishers.lacking = r.wanted.Start.Group
+	}
 	u.refilling = false
 	u.hub.choice.settle()
 }
 
 // fetch asks the upstream relay. If groups are still missing, it asks the next source for them. An upstream relay that
-// is going away takes no requests. A publisher that has moved has left groups with another process of the relay.
-func (r *refill) fetch(ctx context.Context) {
+// is going away takes no requests. A publisher that has moved has left groups with another process of the relay. If no
+// response was complete, fetch returns false: the next upstream is asked for the rest.
+func (r *refill) fetch(ctx context.Context) (answered bool) {
 	h, end := r.upstream.hub, r.wanted.End
 	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
 	budget := fetch.NewBudget(h.relay.cfg.FillTimeout, &moqt.Parameters{})
@@ -80,14 +84,18 @@ func (r *refill) fetch(ctx context.Context) {
 			err = r.receive(ctx, stream)
 		}
 		r.end(err)
-		if errors.Is(err, io.EOF) && r.lacking == nil {
-			return
+		if errors.Is(err, io.EOF) {
+			answered = true
+			if r.lacking == nil {
+				break
+			}
 		}
 		r.wanted = moqt.Range{Start: moqt.Location{Group: r.group}, End: end}
 		if r.lacking != nil {
 			r.wanted.Start.Group = *r.lacking
 		}
 	}
+	return answered
 }
 
 // begin resets the state of the response, before another source is asked.

@@ -217,7 +217,7 @@ func (u *upstream) startRefill(missed moqt.Range) {
 		upstream: u, data: u.hub.data, wanted: missed, passed: u.hub.fast.track.Passed(),
 		open: make(map[uint64]*refilled),
 	}
-	u.refilling = true
+	u.refilling, u.hub.publishers.lacking = true, math.MaxUint64
 	u.hub.relay.tasks.Go(r.run)
 }
 

@@ -367,6 +367,39 @@ func TestRefillMeetsGoaway(t *testing.T) {
 	})
 }
 
+// The session is lost before it has brought what was missed. It is fetched in the next session, although nothing but
+// the first FETCH says that the group lacks objects: it has ended, and is older than what may have been on its way.
+func TestRefillIsLost(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		u := b.upstreamTo("moqt://other")
+		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+		first, other := b.dialForeign(u)
+		src := other.serve(&source{})
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		for group := range uint64(3) {
+			src.open(moqt.SubgroupHeader{GroupID: group, FirstObject: true}).object(0).fin()
+		}
+		first.cut()
+		a := &archive{size: 4, largest: at(3, 0), skip: func(l moqt.Location) bool { return l.Object%3 > 0 }}
+		var asked []moqt.Range
+		dial := func(serve func(*session.IncomingFetch)) *pipedUpstream {
+			s, other := b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = serve })
+			other.serve(&source{largest: &a.largest})
+			return s
+		}
+		second := dial(func(f *session.IncomingFetch) {
+			asked = append(asked, f.Range)
+			<-f.Context().Done()
+		})
+		time.Sleep(5 * time.Second)
+		second.cut()
+		dial(a.serve)
+		time.Sleep(time.Second)
+		require.Contains(t, strings.Split(k.take(), ", "), "1/1.3")
+		require.Equal(t, asked, a.requests)
+	})
+}
+
 // While another upstream relay answers what was missed, the one that is preferred comes back. The other one goes on
 // until it has answered.
 func TestRefillIsNeeded(t *testing.T) {
