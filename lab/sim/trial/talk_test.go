@@ -24,6 +24,8 @@ func TestTalk(t *testing.T) {
 	slow.Talk.Late[3] = 4 * time.Second
 	another.At = slow.At + slow.Lasts + slow.Talk.Late[3]/2
 	tests["asked when another one has taken over"] = []Mishap{slow, another}
+	rebind := Mishap{At: slow.At + slow.Lasts + 3*time.Second, What: Rebind, Viewer: 1}
+	tests["a viewer that moves gets no SETUP"] = []Mishap{slow, rebind}
 	for i := range 4 {
 		late, cut := upgrade, upgrade
 		late.Talk.Late[i], cut.Talk.Cut = 6*time.Second, i+1

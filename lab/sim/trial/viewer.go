@@ -109,10 +109,13 @@ const rendezvous = 20 * time.Second
 // reconnectTime is for how long package client tries to open a session in place of another one.
 const reconnectTime = 30 * time.Second
 
-// rejoin is join in place of another session. A NAT that takes another port, for one, ends a handshake.
+// rejoin is join in place of another session. A NAT that takes another port, for one, ends a handshake. If it does so
+// while the relay is not awake, the relay's SETUP does not arrive.
 func (w *viewer) rejoin(ctx context.Context, m *Media) (largest *moqt.Location, err error) {
 	for begin := time.Now(); time.Since(begin) < reconnectTime; time.Sleep(100 * time.Millisecond) {
-		if largest, err = w.join(ctx, m, fromNow); !errors.Is(err, errNoSession) {
+		largest, err = w.join(ctx, m, fromNow)
+		failed, ok := errors.AsType[*moqt.ProtocolError](err)
+		if !errors.Is(err, errNoSession) && !(ok && failed.Code == moqt.SessionControlMessageTimeout) {
 			break
 		}
 	}
