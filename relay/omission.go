@@ -58,13 +58,10 @@ func leavesOut(why media.Outcome) bool {
 	return false
 }
 
-// logRefusal logs that a segment is not sent from an object on, if the drop policy or a timeout has ended the stream of
-// its subgroup, which may have begun with a later object.
-func (v *delivery) logRefusal(seg *track.Segment, from uint64, why media.Outcome) {
-	if leavesOut(why) {
-		Omission{Group: seg.Group, Subgroup: seg.Subgroup, From: from, Why: why, Received: time.Now()}.
-			log("objects are left out", v.sub)
-	}
+// refused is the omission of a segment that is not sent from an object on, as the drop policy or a timeout has ended
+// the stream of its subgroup, which may have begun with a later object. The object itself has not timed out.
+func refused(seg *track.Segment, from uint64) Omission {
+	return Omission{Group: seg.Group, Subgroup: seg.Subgroup, From: from, Why: media.Dropped, Received: time.Now()}
 }
 
 // logOmission logs how a stream has ended, if it was by the drop policy or a timeout, or if it was severed. The stream
