@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -16,9 +19,6 @@ type FlagGroups struct {
 	cmd    *cobra.Command
 	groups []flagGroup
 }
-
-// groupedFlags is the annotation of a command with its flags in groups, and the function of templates that reads it.
-const groupedFlags = "groupedFlags"
 
 type flagGroup struct {
 	heading string
@@ -57,18 +57,23 @@ func (g *FlagGroups) Show(heading string, first ...string) {
 	}
 	g.groups = slices.DeleteFunc(g.groups, func(g flagGroup) bool { return len(g.flags) == 0 })
 	g.groups = slices.Insert(g.groups, 0, most)
-	if g.cmd.Annotations == nil {
-		g.cmd.Annotations = make(map[string]string)
+	g.cmd.SetUsageFunc(g.show)
+}
+
+// show prints the help text of a command, or of a subcommand, which has no groups. A template would do the same, but a
+// program with templates keeps all methods of all types: the linker cannot know which ones a template calls.
+func (g *FlagGroups) show(c *cobra.Command) error {
+	var b bytes.Buffer
+	out := c.OutOrStderr()
+	c.SetOut(&b)
+	err := new(cobra.Command).UsageFunc()(c)
+	c.SetOut(out)
+	text := b.String()
+	if c == g.cmd {
+		text = strings.Replace(text, strings.TrimRight(c.LocalFlags().FlagUsages(), "\n"), g.usages(), 1)
 	}
-	g.cmd.Annotations[groupedFlags] = g.usages()
-	cobra.AddTemplateFunc(groupedFlags, func(c *cobra.Command) string { // also of subcommands, which have no groups
-		if text, ok := c.Annotations[groupedFlags]; ok {
-			return text
-		}
-		return strings.TrimRight(c.LocalFlags().FlagUsages(), "\n")
-	})
-	const all = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
-	g.cmd.SetUsageTemplate(strings.Replace(g.cmd.UsageTemplate(), all, "{{"+groupedFlags+" .}}", 1))
+	_, werr := io.WriteString(out, text)
+	return errors.Join(err, werr)
 }
 
 // Each yields the groups: their headings and flags.

@@ -111,7 +111,7 @@ func (p Program) root(env *Environment) *cobra.Command {
 		root = p.Command(env)
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: p.Name} // which may have a space
 	}
-	root.Version = VersionText(p.Name)
+	root.Version = versionText()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := applySettings(cmd, env.Getenv); err != nil {
@@ -123,7 +123,6 @@ func (p Program) root(env *Environment) *cobra.Command {
 		}
 		return err
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
 	log.register(root)
 	for _, command := range p.Commands {
 		root.AddCommand(command(env))

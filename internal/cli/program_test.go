@@ -93,5 +93,5 @@ func TestHelpAndVersion(t *testing.T) {
 	require.Contains(t, help, "Fails as it is told to.\n\nExit codes: 0 success, 1 failure")
 	code, text, _ := run(t, tool(nil), "--version")
 	require.Equal(t, ExitOK, code)
-	require.Regexp(t, `^tool \S+ \(moqt-16, 18 to 22, go1\.\S+, \w+/\w+\)\n$`, text)
+	require.Regexp(t, `^tool version \S+ \(moqt-16, 18 to 22, go1\.\S+, \w+/\w+\)\n$`, text)
 }

@@ -13,8 +13,10 @@ var version string
 func Version() string { return version }
 
 // VersionText returns a program's name and version, the drafts of MoQT that it speaks, its Go version and its platform.
-// Without the Makefile, the version is the commit.
-func VersionText(name string) string {
+func VersionText(name string) string { return name + " " + versionText() }
+
+// versionText returns the same without the name. Without the Makefile, the version is the commit.
+func versionText() string {
 	v := version
 	if info, ok := debug.ReadBuildInfo(); ok && v == "" {
 		v = info.Main.Version
@@ -27,5 +29,5 @@ func VersionText(name string) string {
 	if v == "" {
 		v = "unknown"
 	}
-	return fmt.Sprintf("%s %s (moqt-16, 18 to 22, %s, %s/%s)", name, v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s (moqt-16, 18 to 22, %s, %s/%s)", v, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
