@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,16 +30,14 @@ func (f *qlogFlags) register(cmd *cobra.Command) {
 		"`directory` for qlogs, for qvis: the QUIC, HTTP/3 and MoQ events of connections, without tokens, keys and "+
 			"payload")
 	flags.StringSliceVar(&f.match, "qlog-match", nil,
-		"`addresses` and networks whose connections have a qlog, such as 192.0.2.7 or 10.0.0.0/8 (default: all)")
+		"`addresses`, networks and paths whose connections have a qlog, such as 192.0.2.7, 10.0.0.0/8 or /live, with "+
+			"the paths below it (default: all)")
 	flags.IntVar(&f.sizeMiB, "qlog-size", 256, "keep at most this many `MiB` of qlogs; the oldest files go")
 	flags.IntVar(&f.Sessions, "qlog-sessions", 16, "largest `number` of connections that have a qlog at a time")
 }
 
 func (f *qlogFlags) check() error {
-	_, err := parsePrefixes(f.match)
-	if err != nil {
-		err = fmt.Errorf("--qlog-match: %w", err)
-	}
+	_, err := parseMatch(f.match)
 	return cmp.Or(err,
 		bounds.Check("--qlog-sessions", f.Sessions, 1, 1024),
 		bounds.Check("--qlog-size", f.sizeMiB, f.Sessions, 1<<20))
@@ -49,7 +49,7 @@ func (f *qlogFlags) open(c *server.Config) (err error) {
 		return nil
 	}
 	f.Size = int64(f.sizeMiB) << 20
-	if f.Match, err = parsePrefixes(f.match); err == nil {
+	if f.Match, err = parseMatch(f.match); err == nil {
 		f.directory, err = qlogs.Open(f.Config)
 	}
 	if err != nil {
@@ -61,9 +61,24 @@ func (f *qlogFlags) open(c *server.Config) (err error) {
 
 // setMatch puts another --qlog-match in force, for new connections.
 func (f *qlogFlags) setMatch(flag *pflag.Flag) error {
-	networks, err := parsePrefixes(flag.Value.(pflag.SliceValue).GetSlice())
+	match, err := parseMatch(flag.Value.(pflag.SliceValue).GetSlice())
 	if err == nil && f.directory != nil {
-		f.directory.SetMatch(networks)
+		f.directory.SetMatch(match)
 	}
 	return err
+}
+
+// parseMatch parses the values of --qlog-match.
+func parseMatch(values []string) (m qlogs.Match, err error) {
+	isPath := func(v string) bool { return strings.HasPrefix(v, "/") }
+	for _, v := range values {
+		if isPath(v) {
+			m.Paths = append(m.Paths, v)
+		}
+	}
+	m.Networks, err = parsePrefixes(slices.DeleteFunc(slices.Clone(values), isPath))
+	if err != nil {
+		err = fmt.Errorf("--qlog-match: %w, or a path such as /live", err)
+	}
+	return m, err
 }

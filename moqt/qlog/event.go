@@ -1,18 +1,56 @@
 package qlog
 
 import (
+	"strings"
 	"time"
 	"unicode/utf8"
 
-	"sluice/moqt"
-
+	http3 "github.com/quic-go/quic-go/http3/qlog"
+	"github.com/quic-go/quic-go/qlogwriter"
 	"github.com/quic-go/quic-go/qlogwriter/jsontext"
+
+	"sluice/moqt"
+	"sluice/transport"
 )
 
 // event implements [qlogwriter.Event].
 type event struct {
-	name string
-	data object
+	name  string
+	data  object
+	setup *moqt.Setup // if it is this message
+}
+
+// PathOf returns the path of the URL that the client of a connection has dialed, without the query, and whether an event
+// tells it: its SETUP, or its request for a session over WebTransport. isClient says whether this end is the client.
+func PathOf(e qlogwriter.Event, isClient bool) (path string, told bool) {
+	switch e := e.(type) {
+	case event:
+		if e.setup == nil || strings.HasSuffix(e.name, "_created") != isClient {
+			return "", false
+		}
+		if e.setup.Path != nil {
+			path = *e.setup.Path
+		}
+		return transport.WithoutQuery(path), true
+	case http3.FrameParsed:
+		return pathOfHeaders(e.Frame, !isClient)
+	case http3.FrameCreated:
+		return pathOfHeaders(e.Frame, isClient)
+	}
+	return "", false
+}
+
+func pathOfHeaders(f http3.Frame, ofClient bool) (path string, told bool) {
+	headers, ok := f.Frame.(http3.HeadersFrame)
+	if !ok || !ofClient {
+		return "", false
+	}
+	for _, h := range headers.HeaderFields {
+		if h.Name == ":path" {
+			return transport.WithoutQuery(h.Value), true
+		}
+	}
+	return "", false
 }
 
 // Name implements [qlogwriter.Event].

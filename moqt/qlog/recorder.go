@@ -36,7 +36,9 @@ const (
 // message only.
 func (r *Recorder) Message(d Direction, stream int64, request uint64, m moqt.Message) {
 	if r != nil {
-		r.record(d, "control_message", object{{"stream_id", uint64(stream)}, {"message", message(request, m)}})
+		setup, _ := m.(*moqt.Setup)
+		data := object{{"stream_id", uint64(stream)}, {"message", message(request, m)}}
+		r.to.RecordEvent(event{nameOf("control_message", d), data, setup})
 	}
 }
 
@@ -52,7 +54,7 @@ func (r *Recorder) streamType(d Direction, stream int64, name string) {
 	if d == Parsed {
 		owner = "remote"
 	}
-	r.to.RecordEvent(event{"moqt:stream_type_set", object{
+	r.to.RecordEvent(event{name: "moqt:stream_type_set", data: object{
 		{"owner", owner}, {"stream_id", uint64(stream)}, {"stream_type", name},
 	}})
 }
@@ -102,9 +104,12 @@ func (r *Recorder) Datagram(d Direction, h *moqt.ObjectDatagram) {
 }
 
 func (r *Recorder) record(d Direction, what string, data object) {
-	suffix := "_created"
+	r.to.RecordEvent(event{name: nameOf(what, d), data: data})
+}
+
+func nameOf(what string, d Direction) string {
 	if d == Parsed {
-		suffix = "_parsed"
+		return "moqt:" + what + "_parsed"
 	}
-	r.to.RecordEvent(event{"moqt:" + what + suffix, data})
+	return "moqt:" + what + "_created"
 }

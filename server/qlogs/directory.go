@@ -36,9 +36,8 @@ const (
 
 // Config is the configuration of a Directory. Path is required.
 type Config struct {
-	Path string
-	// Match are networks: connections with addresses in them get a qlog. Default: all do.
-	Match []netip.Prefix
+	Path  string
+	Match Match
 	// Size is how many bytes all files may take. Half of it is for files that are written, in equal parts, so that
 	// there is always a file that can go. Default: 256 MiB.
 	Size int64
@@ -47,10 +46,28 @@ type Config struct {
 	Logger   *slog.Logger // default: slog.Default()
 }
 
+// Match chooses the connections that get a qlog: those from some networks, and with some paths, or paths below them. The
+// zero value chooses all.
+type Match struct {
+	Networks []netip.Prefix // none: all
+	Paths    []string       // of the URLs that clients have dialed; none: all
+}
+
+func (m *Match) network(remote netip.Addr) bool {
+	return len(m.Networks) == 0 ||
+		slices.ContainsFunc(m.Networks, func(p netip.Prefix) bool { return p.Contains(remote) })
+}
+
+func (m *Match) path(path string) bool {
+	return slices.ContainsFunc(m.Paths, func(p string) bool {
+		return path == p || strings.HasPrefix(path, strings.TrimSuffix(p, "/")+"/")
+	})
+}
+
 // Directory writes qlogs.
 type Directory struct {
 	cfg   Config
-	match atomic.Pointer[[]netip.Prefix]
+	match atomic.Pointer[Match]
 	log   *logs.Sparse
 
 	mu   sync.Mutex        // guards what follows, and changes of the directory by this process
@@ -81,11 +98,12 @@ func Open(cfg Config) (*Directory, error) {
 }
 
 // SetMatch replaces Config.Match, for new connections.
-func (d *Directory) SetMatch(networks []netip.Prefix) { d.match.Store(&networks) }
+func (d *Directory) SetMatch(m Match) { d.match.Store(&m) }
 
 // Trace begins the qlog of a connection, or returns nil. It is for [transport.Inspection].
 func (d *Directory) Trace(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
-	if !d.matches(transport.RemoteOf(ctx)) {
+	match := d.match.Load()
+	if !match.network(transport.RemoteOf(ctx)) {
 		return nil
 	}
 	d.mu.Lock()
@@ -94,15 +112,12 @@ func (d *Directory) Trace(ctx context.Context, isClient bool, id quic.Connection
 		return nil
 	}
 	t := newTrace(d, isClient, id)
+	if len(match.Paths) > 0 {
+		t.wants = match.path
+	}
 	d.open[t] = ""
 	go t.run()
 	return t
-}
-
-func (d *Directory) matches(remote netip.Addr) bool {
-	networks := *d.match.Load()
-	return len(networks) == 0 ||
-		slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(remote) })
 }
 
 // partSize is how large a file gets before another begins.

@@ -17,6 +17,9 @@ import (
 	"github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/quic-go/qlogwriter"
 	"github.com/stretchr/testify/require"
+
+	"sluice/moqt"
+	moqtqlog "sluice/moqt/qlog"
 )
 
 // filler is an event of about a kilobyte.
@@ -127,6 +130,65 @@ func TestSessionsAreLimited(t *testing.T) {
 		synctest.Wait()
 		names, _ := d.total(t)
 		require.Len(t, names, 1) // the first has had no events
+	})
+}
+
+// TestPaths gives connections a qlog, with all that was before, as soon as their path is known and wanted. Others, and
+// those whose path is never known, leave their place.
+func TestPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		setup := func(path *string) moqt.Message { return &moqt.Setup{Path: path} }
+		request := func(path string) qlogwriter.Event {
+			return http3.FrameParsed{Frame: http3.Frame{Frame: http3.HeadersFrame{
+				HeaderFields: []http3.HeaderField{{Name: ":path", Value: path}},
+			}}}
+		}
+		for _, c := range []struct {
+			tell func(qlogwriter.Recorder, *moqtqlog.Recorder)
+			kept bool
+		}{
+			{func(r qlogwriter.Recorder, _ *moqtqlog.Recorder) { r.RecordEvent(request("/live?token=a")) }, true},
+			{func(r qlogwriter.Recorder, _ *moqtqlog.Recorder) { r.RecordEvent(request("/live/1")) }, true},
+			{func(r qlogwriter.Recorder, _ *moqtqlog.Recorder) { r.RecordEvent(request("/lively")) }, false},
+			{func(_ qlogwriter.Recorder, m *moqtqlog.Recorder) {
+				m.Message(moqtqlog.Parsed, 2, 0, setup(new("/live")))
+			},
+				true},
+			{func(_ qlogwriter.Recorder, m *moqtqlog.Recorder) { // its own is no client's
+				m.Message(moqtqlog.Created, 3, 0, setup(nil))
+				m.Message(moqtqlog.Parsed, 2, 0, setup(new("/live?a")))
+			}, true},
+			{func(_ qlogwriter.Recorder, m *moqtqlog.Recorder) { m.Message(moqtqlog.Parsed, 2, 0, setup(nil)) }, false},
+			{func(qlogwriter.Recorder, *moqtqlog.Recorder) {}, false},
+		} {
+			d := open(t, Config{Match: Match{Paths: []string{"/live"}}})
+			trace, r := begin(d, 1)
+			r.RecordEvent(qlog.DebugEvent{EventName: "first"})
+			synctest.Wait()
+			names, _ := d.total(t)
+			require.Empty(t, names)
+			c.tell(r, moqtqlog.New(trace))
+			synctest.Wait()
+			r.RecordEvent(qlog.DebugEvent{EventName: "last"})
+			require.NoError(t, r.Close())
+			synctest.Wait()
+			require.Empty(t, d.open)
+			names, _ = d.total(t)
+			require.Equal(t, c.kept, len(names) == 1)
+			if c.kept {
+				text, err := os.ReadFile(filepath.Join(d.cfg.Path, names[0]))
+				require.NoError(t, err)
+				require.Regexp(t, "(?s)first.*last", string(text))
+			}
+		}
+		// Without a path, no more waits than may wait.
+		d := open(t, Config{Match: Match{Paths: []string{"/live"}}})
+		_, r := begin(d, 1)
+		for range 2 * maxWaiting / 1000 {
+			r.RecordEvent(filler)
+		}
+		synctest.Wait()
+		require.Empty(t, d.open)
 	})
 }
 

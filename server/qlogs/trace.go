@@ -7,19 +7,24 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/qlogwriter"
+
+	moqtqlog "sluice/moqt/qlog"
 )
 
 // trace is the qlog of a connection. It implements [qlogwriter.Trace] and [qlogwriter.Recorder].
 type trace struct {
 	directory *Directory
 	name      string
+	isClient  bool
 
 	mu      sync.Mutex // guards what follows
 	changed sync.Cond  // lines, over
 	lines   *Lines
 	over    bool
-	begun   bool  // the connection has its recorder
-	err     error // why the qlog has ended early
+	begun   bool // the connection has its recorder
+	// wants reports whether a connection with a path gets a qlog. nil: it does. Events wait until the path is known.
+	wants func(path string) bool
+	err   error // why the qlog has ended early
 
 	// Of run.
 	file    *os.File
@@ -31,7 +36,9 @@ func newTrace(d *Directory, isClient bool, id quic.ConnectionID) *trace {
 	if isClient {
 		end = "client"
 	}
-	t := &trace{directory: d, name: fmt.Sprintf("%v_%s", id, end), lines: NewLines(isClient, id)}
+	t := &trace{
+		directory: d, name: fmt.Sprintf("%v_%s", id, end), isClient: isClient, lines: NewLines(isClient, id),
+	}
 	t.changed.L = &t.mu
 	return t
 }
@@ -63,8 +70,13 @@ func (t *trace) RecordEvent(e qlogwriter.Event) {
 		return
 	}
 	t.lines.Add(e)
-	if t.lines.Text.Len() > maxWaiting {
+	switch path, told := moqtqlog.PathOf(e, t.isClient); {
+	case t.wants == nil && t.lines.Text.Len() > maxWaiting:
 		t.endLocked(errSlow)
+	case t.wants != nil && (told && !t.wants(path) || t.lines.Text.Len() > maxWaiting):
+		t.endLocked(nil)
+	case told:
+		t.wants = nil
 	}
 	t.changed.Signal()
 }
@@ -115,8 +127,11 @@ func (t *trace) run() {
 func (t *trace) take(b []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.lines.Text.Len() == 0 && !t.over {
+	for (t.lines.Text.Len() == 0 || t.wants != nil) && !t.over {
 		t.changed.Wait()
+	}
+	if t.wants != nil {
+		t.lines.Text.Reset() // of another path, or of none
 	}
 	b = append(b[:0], t.lines.Text.Bytes()...)
 	t.lines.Text.Reset()
