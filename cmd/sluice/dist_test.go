@@ -49,6 +49,7 @@ func TestManifests(t *testing.T) {
 			require.ElementsMatch(t, granted, m.capabilities)
 			require.True(t, m.hostNetwork)
 			requireRelayArgs(t, m.args)
+			require.Contains(t, string(text), "/var/lib/sluice-relay/withdrawn")
 		})
 	}
 }

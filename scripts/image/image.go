@@ -30,6 +30,7 @@ type description struct {
 	Program      string            // name of the binary's file; default: sluice
 	Capabilities []string          // of the binary's file, permitted
 	Files        map[string]string // more files, by their paths in the image: here, or beside the description
+	State        string            // a folder that user 65532 may write
 	Config       v1.Config         // how the image runs
 }
 
@@ -113,6 +114,9 @@ func (d *description) rootFiles(program string, t time.Time) ([]byte, error) {
 	a.addFile(h, program)
 	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
 		a.addFile(tar.Header{Name: name, Mode: 0o755}, d.Files[name])
+	}
+	if d.State != "" {
+		a.add(tar.Header{Typeflag: tar.TypeDir, Name: d.State, Mode: 0o700, Uid: 65532, Gid: 65532}, nil)
 	}
 	return b.Bytes(), errors.Join(a.err, a.w.Close())
 }
