@@ -168,7 +168,7 @@ func (f *relayFlags) start(
 	if l == nil {
 		return nil, beside, nil
 	}
-	a, err := f.serveAdmin(l, s, metrics, drain)
+	a, err := f.serveAdmin(l, s, t, metrics, drain)
 	if err != nil {
 		return nil, companions{}, errors.Join(err, beside.close())
 	}
@@ -213,6 +213,7 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *service.Ad
 	}
 	draining, stop := context.WithCancel(ctx)
 	defer stop()
+	defer obeySuccessors(f.control, s)()
 	go t.tellSessions(draining, s.Relay().OpenSessions)
 	err := s.Retire(ctx, f.replaceDrain, goawayTo[f.replaceGoaway])
 	slog.Info("ended")
@@ -222,7 +223,7 @@ func (f *relayFlags) retire(ctx context.Context, s *server.Server, a *service.Ad
 // serveAdmin serves the admin address. The metrics of sessions have a path of their own, because they come and go with
 // sessions: only a scraper that asks for them has to store them.
 func (f *relayFlags) serveAdmin(
-	l net.Listener, s *server.Server, metrics []prometheus.Collector, drain func(),
+	l net.Listener, s *server.Server, t *takeover, metrics []prometheus.Collector, drain func(),
 ) (*service.Admin, error) {
 	cfg := service.AdminConfig{
 		Flag: "--admin", Addr: f.admin, Hosts: f.adminHosts, Profiles: f.pprof, Alive: s.Alive,
@@ -233,7 +234,8 @@ func (f *relayFlags) serveAdmin(
 	a.Mux.Handle("GET /metrics/sessions", promhttp.HandlerFor(sessions, promhttp.HandlerOpts{}))
 	a.Mux.HandleFunc("GET /status", s.ServeStatus)
 	a.Mux.HandleFunc("GET /cluster", s.ServeCluster)
-	operate := api.New(relay.OperatorOf(s.Relay()), drain, slog.Default())
+	elders := func() []api.Elder { return t.elders(f.control) }
+	operate := api.New(relay.OperatorOf(s.Relay()), elders, drain, slog.Default())
 	if f.inside.tokenFile == "" {
 		operate = api.SameUser(operate)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -19,7 +20,9 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/internal/service"
+	"sluice/relay"
 	"sluice/server"
+	"sluice/server/api"
 	"sluice/server/handover"
 )
 
@@ -97,6 +100,45 @@ func (t *takeover) arrivals() (all []server.SocketArrivals, err error) {
 		all = append(all, server.SocketArrivals(a))
 	}
 	return all, err
+}
+
+// elders returns how this process reaches those that it has replaced, and that still have sessions.
+func (t *takeover) elders(control string) (all []api.Elder) {
+	processes, err := t.port.Draining()
+	if err != nil {
+		slog.Warn("sessions of processes that were replaced cannot be ended", "err", err)
+	}
+	for _, p := range processes {
+		all = append(all, api.Elder{PID: p.PID, Socket: elderSocket(control, p.PID)})
+	}
+	return all
+}
+
+// elderSocket returns where a process that was replaced has its API.
+func elderSocket(control string, pid int) string { return fmt.Sprintf("%s.%d.api", control, pid) }
+
+// obeySuccessors lets the processes that have replaced this one, which have the same user, list and end its sessions. It
+// ends with the function that it returns.
+func obeySuccessors(control string, s *server.Server) (end func()) {
+	path := elderSocket(control, os.Getpid())
+	_ = os.Remove(path) // of a process that had the id before, and has crashed
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		slog.Warn("no operator can end sessions of this process", "err", err)
+	}
+	if l == nil {
+		return func() {}
+	}
+	none := func() []api.Elder { return nil }
+	h := &http.Server{
+		Handler:     api.New(relay.OperatorOf(s.Relay()), none, func() {}, slog.Default()),
+		ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+	}
+	go func() { _ = h.Serve(l) }()
+	return func() { _ = h.Close() }
 }
 
 // tellInterval is how often a process that drains tells how many sessions it still has.

@@ -51,7 +51,10 @@ func newRelaySessions(env *cli.Environment) *cobra.Command {
 		Short: "List who is connected to a running relay",
 		Long: `List the sessions of a relay on this machine: their ids and addresses, what they do, and the subjects of
 the tokens that have allowed it. Several filters choose the sessions to which all of them apply. How their packets fare
-is shown by sluice relay status.`,
+is shown by sluice relay status.
+
+While one process of the relay replaces another, sessions that are left at the older ones follow. Their ids are
+PROCESS/ID.`,
 		Example: `  sluice relay sessions
   sluice relay sessions --role publisher
   sluice relay sessions --prefix 192.0.2.0/24 --json | jq '.sessions[].id'`,
@@ -61,7 +64,7 @@ is shown by sluice relay status.`,
 			if err != nil {
 				return err
 			}
-			text := sessionsText(all.Sessions, time.Now())
+			text := sessionsText(all, time.Now())
 			if f.asJSON {
 				if text, err = json.MarshalIndent(all, "", "  "); err != nil {
 					return err
@@ -77,40 +80,78 @@ is shown by sluice relay status.`,
 	return cmd
 }
 
-// listSessions asks for all pages.
-func listSessions(ctx context.Context, f *operatorFlags, q url.Values) (api.Sessions, error) {
-	all := api.Sessions{Sessions: []relay.SessionSummary{}}
+// allSessions are the sessions of a relay, and of its processes that were replaced.
+type allSessions struct {
+	Sessions []relay.SessionSummary `json:"sessions"`
+	Draining []processSessions      `json:"draining,omitempty"`
+}
+
+// processSessions are the sessions of a process that was replaced.
+type processSessions struct {
+	Process  int                    `json:"process"`
+	Sessions []relay.SessionSummary `json:"sessions"`
+}
+
+// listSessions asks all processes.
+func listSessions(ctx context.Context, f *operatorFlags, q url.Values) (all allSessions, err error) {
+	var draining []int
+	if all.Sessions, draining, err = pagesOf(ctx, f, q); err != nil {
+		return all, err
+	}
+	for _, pid := range draining {
+		q.Set("process", strconv.Itoa(pid))
+		list, _, err := pagesOf(ctx, f, q)
+		if err != nil {
+			return all, err
+		}
+		all.Draining = append(all.Draining, processSessions{pid, list})
+	}
+	return all, nil
+}
+
+// pagesOf asks a process for all pages, and for the processes that drain.
+func pagesOf(
+	ctx context.Context, f *operatorFlags, q url.Values,
+) (all []relay.SessionSummary, draining []int, err error) {
+	all = []relay.SessionSummary{}
 	q.Set("limit", "1000")
 	for after := uint64(0); ; {
 		var page api.Sessions
 		q.Set("after", strconv.FormatUint(after, 10))
 		if _, err := f.ask(ctx, http.MethodGet, "/api/sessions", q, &page); err != nil {
-			return all, err
+			return all, nil, err
 		}
-		all.Sessions = append(all.Sessions, page.Sessions...)
+		all = append(all, page.Sessions...)
 		if page.Next <= after { // 0: the last one
-			return all, nil
+			return all, page.Draining, nil
 		}
 		after = page.Next
 	}
 }
 
 // sessionsText writes sessions for people.
-func sessionsText(list []relay.SessionSummary, now time.Time) []byte {
+func sessionsText(all allSessions, now time.Time) []byte {
 	var b bytes.Buffer
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tPEER\tOVER\tTRACKS\tFOR\tPATH\tSUBJECTS")
+	writeSessions(table, "", all.Sessions, now)
+	for _, p := range all.Draining {
+		writeSessions(table, fmt.Sprintf("%d/", p.Process), p.Sessions, now)
+	}
+	table.Flush()
+	return b.Bytes()
+}
+
+func writeSessions(table io.Writer, process string, list []relay.SessionSummary, now time.Time) {
 	for _, s := range list {
 		tracks := tracksText(&relay.SessionStatus{Publications: s.Publications, Subscriptions: s.Subscriptions})
 		remote := s.Remote
 		if s.Upstream != "" {
 			remote += " (upstream)"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, remote, s.Transport, tracks,
+		fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\n", process, s.ID, remote, s.Transport, tracks,
 			now.Sub(s.Began).Round(time.Second), dash(s.Path), dash(strings.Join(s.Subjects, ", ")))
 	}
-	table.Flush()
-	return b.Bytes()
 }
 
 func newRelayKick(env *cli.Environment) *cobra.Command {
@@ -139,8 +180,15 @@ Sessions with upstream relays are ended only by their id or --role upstream: the
 				return kick(cmd.Context(), &f.operatorFlags, "end", q, env.Stdout)
 			}
 			for _, id := range ids {
+				process, of, found := strings.Cut(id, "/")
+				if found {
+					id = of
+					q.Set("process", process)
+				} else {
+					q.Del("process")
+				}
 				which := url.PathEscape(id) + "/end"
-				if err := kick(cmd.Context(), &f.operatorFlags, which, nil, env.Stdout); err != nil {
+				if err := kick(cmd.Context(), &f.operatorFlags, which, q, env.Stdout); err != nil {
 					return err
 				}
 			}
@@ -160,13 +208,27 @@ func kick(ctx context.Context, f *operatorFlags, which string, q url.Values, w i
 		return err
 	}
 	if !f.asJSON {
-		text = []byte("no session is chosen by that\n")
-		if len(ended.Ended) > 0 {
-			text = fmt.Appendln(nil, "ended:", strings.Trim(fmt.Sprint(ended.Ended), "[]"))
-		}
+		text = endedText(q.Get("process"), &ended)
 	}
 	_, err = w.Write(text)
 	return err
+}
+
+// endedText names the sessions that a process, or the newest one and others, have ended.
+func endedText(process string, ended *api.Ended) []byte {
+	var ids []string
+	for _, id := range ended.Ended {
+		ids = append(ids, strings.TrimPrefix(fmt.Sprintf("%s/%d", process, id), "/"))
+	}
+	for _, other := range ended.Elsewhere {
+		for _, id := range other.Ended {
+			ids = append(ids, fmt.Sprintf("%d/%d", other.Process, id))
+		}
+	}
+	if len(ids) == 0 {
+		return []byte("no session is chosen by that\n")
+	}
+	return fmt.Appendln(nil, "ended:", strings.Join(ids, " "))
 }
 
 func newRelayDrain(env *cli.Environment) *cobra.Command {

@@ -13,6 +13,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"sluice/relay"
 	"sluice/relay/withdrawn"
@@ -24,17 +25,24 @@ var document []byte
 // API answers requests of an operator.
 type API struct {
 	operator relay.Operator
+	elders   func() []Elder
 	drain    func()
 	log      *slog.Logger
 }
 
-// New returns the handler of all paths below /api. drain takes the relay out of service; it returns at once, and may be
-// called again. Pages of other sites must not make browsers send requests that change something; who else may ask is
-// for the caller to decide.
-func New(o relay.Operator, drain func(), log *slog.Logger) http.Handler {
-	a, mux := &API{o, drain, log}, http.NewServeMux()
+// New returns the handler of all paths below /api. elders returns the processes whose sessions are listed and ended, too.
+// drain takes the relay out of service; it returns at once, and may be called again. Pages of other sites must not make
+// browsers send requests that change something; who else may ask is for the caller to decide.
+func New(o relay.Operator, elders func() []Elder, drain func(), log *slog.Logger) http.Handler {
+	a, mux := &API{o, elders, drain, log}, http.NewServeMux()
 	for _, r := range routes {
-		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { r.serve(a, w, req) })
+		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
+			if strings.HasPrefix(r.path, "/api/sessions") && req.URL.Query().Get("process") != "" {
+				a.forward(w, req)
+			} else {
+				r.serve(a, w, req)
+			}
+		})
 	}
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -65,7 +73,7 @@ func (a *API) describe(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *API) list(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r, "after", "limit", "subject", "prefix", "role")
+	q := queryOf(r, "after", "limit", "subject", "prefix", "role", "process")
 	after, limit := q.number("after", 0, math.MaxUint64), q.number("limit", 1, maxPage)
 	by := q.selector()
 	if limit == 0 {
@@ -74,22 +82,31 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) {
 	if refuse(w, q.err, http.StatusBadRequest) {
 		return
 	}
-	answer(w, http.StatusOK, page(a.operator.Sessions(by), after, int(limit)))
+	p := page(a.operator.Sessions(by), after, int(limit))
+	for _, e := range a.elders() {
+		p.Draining = append(p.Draining, e.PID)
+	}
+	answer(w, http.StatusOK, p)
 }
 
 func (a *API) endSome(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r, "subject", "prefix", "role")
+	q := queryOf(r, "subject", "prefix", "role", "process")
 	by := q.selector()
 	if by == (relay.Selector{}) {
 		q.fail(errors.New("say which sessions: subject, prefix or role; prefix=0.0.0.0/0 is all of IPv4, ::/0 of IPv6"))
 	}
-	if !refuse(w, q.err, http.StatusBadRequest) {
-		answer(w, http.StatusOK, a.end(by, r))
+	if refuse(w, q.err, http.StatusBadRequest) {
+		return
+	}
+	ended := a.end(by, r)
+	var err error
+	if ended.Elsewhere, err = a.endElsewhere(r); !refuse(w, err, http.StatusBadGateway) {
+		answer(w, http.StatusOK, ended)
 	}
 }
 
 func (a *API) endOne(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r)
+	q := queryOf(r, "process")
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil || id == 0 {
 		q.fail(fmt.Errorf("id: %q: must be a number, as GET /api/sessions lists it", r.PathValue("id")))
@@ -108,10 +125,10 @@ func (a *API) endOne(w http.ResponseWriter, r *http.Request) {
 func (a *API) end(by relay.Selector, r *http.Request) Ended {
 	ids := a.operator.Kick(by)
 	if len(ids) == 0 {
-		return Ended{[]uint64{}}
+		return Ended{Ended: []uint64{}}
 	}
 	a.log.Info("an operator has ended sessions", "which", by.String(), "sessions", len(ids), "from", r.RemoteAddr)
-	return Ended{ids}
+	return Ended{Ended: ids}
 }
 
 func (a *API) listWithdrawn(w http.ResponseWriter, r *http.Request) {

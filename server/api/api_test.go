@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,13 +31,14 @@ type fixture struct {
 	relay.Operator
 	api     http.Handler
 	drained int
+	elders  []Elder
 }
 
 func newFixture(t *testing.T) *fixture {
 	r, err := relay.New(relay.Config{Authorizer: bySubject{}, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	f := &fixture{t: t, relay: r, Operator: relay.OperatorOf(r)}
-	f.api = New(f.Operator, func() { f.drained++ }, slog.New(slog.DiscardHandler))
+	f.api = New(f.Operator, func() []Elder { return f.elders }, func() { f.drained++ }, slog.New(slog.DiscardHandler))
 	return f
 }
 
@@ -117,6 +119,43 @@ func TestSessions(t *testing.T) {
 	require.Equal(t, []uint64{1, 3}, ended.Ended)
 	require.NoError(t, guests[4].Context().Err())
 	require.Contains(t, f.do("POST", "/api/sessions/end?subject=carol", http.StatusOK, nil), `"ended": []`)
+}
+
+// TestElders lists and ends sessions of a process that was replaced, and that has the same ids.
+func TestElders(t *testing.T) {
+	f, old := newFixture(t), newFixture(t)
+	socket := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	server := &http.Server{Handler: old.api}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	f.elders = []Elder{{PID: 7, Socket: socket}}
+	here := f.admit("192.0.2.1", "alice", relay.ActionSubscribe)
+	var there []*relay.Guest
+	for range 3 {
+		there = append(there, old.admit("192.0.2.1", "alice", relay.ActionSubscribe))
+	}
+	var s Sessions
+	f.do("GET", "/api/sessions", http.StatusOK, &s)
+	require.Len(t, s.Sessions, 1)
+	require.Equal(t, []int{7}, s.Draining)
+	require.Equal(t, [][]uint64{{1, 2}, {3}}, f.ids("&process=7", 2))
+	require.Contains(t, f.do("GET", "/api/sessions?process=7&limit=0", http.StatusBadRequest, nil), "limit")
+	require.Contains(t, f.do("GET", "/api/sessions?process=8", http.StatusNotFound, nil), `process: "8": must be one`)
+
+	var ended Ended
+	f.do("POST", "/api/sessions/1/end?process=7", http.StatusOK, &ended)
+	require.Equal(t, Ended{Ended: []uint64{1}}, ended)
+	require.NoError(t, here.Context().Err())
+	require.Error(t, there[0].Context().Err())
+	there[0].Leave()
+	f.do("POST", "/api/sessions/end?subject=alice", http.StatusOK, &ended)
+	require.Equal(t, Ended{[]uint64{1}, []EndedElsewhere{{7, []uint64{2, 3}}}}, ended)
+
+	require.NoError(t, server.Close())
+	require.Contains(t, f.do("POST", "/api/sessions/end?subject=bob", http.StatusBadGateway, nil),
+		"process 7, which was replaced, does not answer")
 }
 
 // TestWithdrawals withdraws tokens and restores them.
@@ -272,7 +311,8 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 func TestDocumentHasAllFields(t *testing.T) {
 	s := readSpec(t, newFixture(t))
 	types := map[string]any{
-		"Sessions": Sessions{}, "Session": relay.SessionSummary{}, "Ended": Ended{}, "Withdrawals": Withdrawals{},
+		"Sessions": Sessions{}, "Session": relay.SessionSummary{}, "Ended": Ended{},
+		"EndedElsewhere": EndedElsewhere{}, "Withdrawals": Withdrawals{},
 		"Withdrawal": withdrawn.Entry{}, "Draining": Draining{},
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(types)), slices.Collect(maps.Keys(s.Components.Schemas)))

@@ -19,11 +19,20 @@ type Sessions struct {
 	Sessions []relay.SessionSummary `json:"sessions"`
 	// Next is the value of after that asks for the next page. 0: this is the last one.
 	Next uint64 `json:"next,omitempty"`
+	// Draining are the ids of processes that this one has replaced, and that still have sessions.
+	Draining []int `json:"draining,omitempty"`
 }
 
 // Ended says which sessions were ended.
 type Ended struct {
-	Ended []uint64 `json:"ended"`
+	Ended     []uint64         `json:"ended"`
+	Elsewhere []EndedElsewhere `json:"elsewhere,omitempty"`
+}
+
+// EndedElsewhere says which sessions of another process of the relay were ended.
+type EndedElsewhere struct {
+	Process int      `json:"process"`
+	Ended   []uint64 `json:"ended"`
 }
 
 // Withdrawals are the subjects whose tokens have no force, and those that were restored before their time.
@@ -118,5 +127,5 @@ func page(all []relay.SessionSummary, after uint64, limit int) Sessions {
 	if len(all) <= limit {
 		return Sessions{Sessions: all}
 	}
-	return Sessions{all[:limit], all[limit-1].ID}
+	return Sessions{Sessions: all[:limit], Next: all[limit-1].ID}
 }
