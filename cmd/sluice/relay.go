@@ -73,8 +73,11 @@ the first process starts. If the new process cannot start, the old one goes on a
 			if err := f.check(); err != nil {
 				return cli.AsUsage(cli.ExplainOrigin(cmd.Flags(), err))
 			}
+			for _, err := range openSecrets(cmd.Flags()) {
+				slog.Warn("every user of this machine can read a secret", "err", err)
+			}
 			go followConfig(cmd.Context(), cmd.Flags(), newReloadable(&f.qlog))
-			return f.run(cmd.Context(), env)
+			return cli.ExplainOrigin(cmd.Flags(), f.run(cmd.Context(), env))
 		},
 	}
 	f.register(cmd)
@@ -114,7 +117,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	}
 	s, err := server.Listen(cfg)
 	if err != nil {
-		return errors.Join(explainListen(err), t.close())
+		return errors.Join(explainListen(f.explainCertificate(err)), t.close())
 	}
 	node, err := f.cluster.prepare(env, f.replace)
 	if err == nil {

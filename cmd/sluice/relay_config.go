@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -44,7 +46,11 @@ func newConfigCheck(env *cli.Environment) *cobra.Command {
 		Short: "Say what is wrong in a file with settings, with line and column",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if _, err := readConfig(args[0]); err != nil {
+			flags, err := readConfig(args[0])
+			if err == nil {
+				err = errors.Join(openSecrets(flags)...)
+			}
+			if err != nil {
 				return cli.AsUsage(err)
 			}
 			fmt.Fprintf(env.Stdout, "%s: nothing is wrong\n", args[0])
@@ -74,7 +80,7 @@ func readConfig(path string) (*pflag.FlagSet, error) {
 	if err := cmd.ValidateFlagGroups(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return flags, cli.ExplainOrigin(flags, f.check())
+	return flags, cli.ExplainOrigin(flags, cmp.Or(f.check(), cli.CheckLogFlags(flags)))
 }
 
 func newConfigExample(env *cli.Environment) *cobra.Command {

@@ -213,7 +213,12 @@ func (f *relayFlags) check() error {
 	if f.background && !f.replace {
 		return errors.New("--background needs --replace")
 	}
+	var admin error
+	if f.admin != "" {
+		admin = checkAddress("--admin", f.admin)
+	}
 	return cmp.Or(
+		checkAddress("--listen", f.cfg.Listen), admin, checkOrigins(f.cfg.Transport.Origins),
 		f.web.check(),
 		f.acme.check(given, &f.web),
 		f.rtsp.check(f.scope),

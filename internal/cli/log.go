@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"sluice/internal/bounds"
 )
@@ -35,8 +36,21 @@ func (f *logFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.format, "log-format", "text", "`format` of log messages: text or json")
 }
 
+// CheckLogFlags returns the first mistake in the flags of AddLogFlags.
+func CheckLogFlags(flags *pflag.FlagSet) error {
+	f := logFlags{flags.Lookup("log-level").Value.String(), flags.Lookup("log-format").Value.String()}
+	return f.check()
+}
+
+func (f *logFlags) check() error {
+	if new(slog.Level).UnmarshalText([]byte(f.level)) != nil {
+		return bounds.OneOf("--log-level", f.level, "debug", "info", "warn", "error")
+	}
+	return bounds.OneOf("--log-format", f.format, "text", "json")
+}
+
 func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
-	if err := bounds.OneOf("--log-format", f.format, "text", "json"); err != nil {
+	if err := f.check(); err != nil {
 		return nil, err
 	}
 	if err := SetLogLevel(f.level); err != nil {

@@ -121,7 +121,7 @@ func (p Program) root(env *Environment) *cobra.Command {
 		if err == nil {
 			slog.SetDefault(logger)
 		}
-		return err
+		return ExplainOrigin(cmd.Flags(), err)
 	}
 	log.register(root)
 	for _, command := range p.Commands {

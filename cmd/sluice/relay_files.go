@@ -1,0 +1,78 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"sluice/internal/cli"
+)
+
+// secretFiles are the settings that name files with secrets. Package auth looks at its own, which may have digests only.
+var secretFiles = []string{
+	"tls-key", "admin-token-file", "event-secret-file", "upstream-token-file", "upstream-key", "cluster-token-file",
+	"cluster-key",
+}
+
+// openSecrets returns an error for each file with a secret that every user of this machine can read.
+func openSecrets(flags *pflag.FlagSet) (errs []error) {
+	for _, name := range secretFiles {
+		file := flags.Lookup(name).Value.String()
+		info, err := os.Stat(file)
+		if err != nil || info.Mode().Perm()&0o007 == 0 {
+			continue
+		}
+		errs = append(errs, cli.ExplainOrigin(flags, fmt.Errorf(
+			"--%s: %s: mode %04o: must be one by which other users cannot read a secret: chmod o= %s", name, file,
+			info.Mode().Perm(), file)))
+	}
+	return errs
+}
+
+// explainCertificate names the flag of a file with a certificate or key that cannot be used, if that is why a relay
+// cannot listen.
+func (f *relayFlags) explainCertificate(err error) error {
+	cert, key := f.cfg.Transport.CertFile, f.cfg.Transport.KeyFile
+	if cert == "" {
+		return err
+	}
+	_, mistake := tls.LoadX509KeyPair(cert, key)
+	if mistake == nil {
+		return err
+	}
+	if at, ok := errors.AsType[*fs.PathError](mistake); ok && at.Path == key {
+		return fmt.Errorf("--tls-key: %w", mistake)
+	} else if ok {
+		return fmt.Errorf("--tls-cert: %w", mistake)
+	}
+	return fmt.Errorf("--tls-cert: %s: must fit the key in %s: %w", cert, key, mistake)
+}
+
+// checkAddress returns an error unless an address has a port.
+func checkAddress(flag, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("udp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %q: must be an address such as :4443 or 127.0.0.1:4480", flag, address)
+	}
+	return nil
+}
+
+// checkOrigins returns the first mistake in web origins.
+func checkOrigins(origins []string) error {
+	for _, o := range origins {
+		if u, err := url.Parse(o); err != nil || u.Scheme == "" || u.Host == "" || o != u.Scheme+"://"+u.Host {
+			return fmt.Errorf("--origin: %q: must be a scheme and a host, as browsers send them: https://player.example",
+				o)
+		}
+	}
+	return nil
+}
