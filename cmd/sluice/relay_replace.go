@@ -117,8 +117,8 @@ func (t *takeover) elders(control string) (all []api.Elder) {
 // elderSocket returns where a process that was replaced has its API.
 func elderSocket(control string, pid int) string { return fmt.Sprintf("%s.%d.api", control, pid) }
 
-// obeySuccessors lets the processes that have replaced this one, which have the same user, list and end its sessions. It
-// ends with the function that it returns.
+// obeySuccessors lets the processes that have replaced this one, which have the same user, list and end its sessions.
+// It ends with the function that it returns.
 func obeySuccessors(control string, s *server.Server) (end func()) {
 	path := elderSocket(control, os.Getpid())
 	_ = os.Remove(path) // of a process that had the id before, and has crashed

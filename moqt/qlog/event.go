@@ -20,8 +20,9 @@ type event struct {
 	setup *moqt.Setup // if it is this message
 }
 
-// PathOf returns the path of the URL that the client of a connection has dialed, without the query, and whether an event
-// tells it: its SETUP, or its request for a session over WebTransport. isClient says whether this end is the client.
+// PathOf returns the path of the URL that the client of a connection has dialed, without the query, and whether an
+// event tells it: its SETUP, or its request for a session over WebTransport. isClient says whether this end is the
+// client.
 func PathOf(e qlogwriter.Event, isClient bool) (path string, told bool) {
 	switch e := e.(type) {
 	case event:

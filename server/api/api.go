@@ -30,9 +30,9 @@ type API struct {
 	log      *slog.Logger
 }
 
-// New returns the handler of all paths below /api. elders returns the processes whose sessions are listed and ended, too.
-// drain takes the relay out of service; it returns at once, and may be called again. Pages of other sites must not make
-// browsers send requests that change something; who else may ask is for the caller to decide.
+// New returns the handler of all paths below /api. elders returns the processes whose sessions are listed and ended,
+// too. drain takes the relay out of service; it returns at once, and may be called again. Pages of other sites must not
+// make browsers send requests that change something; who else may ask is for the caller to decide.
 func New(o relay.Operator, elders func() []Elder, drain func(), log *slog.Logger) http.Handler {
 	a, mux := &API{o, elders, drain, log}, http.NewServeMux()
 	for _, r := range routes {

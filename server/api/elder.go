@@ -49,8 +49,8 @@ func (a *API) forward(w http.ResponseWriter, r *http.Request) {
 	all := a.elders()
 	i := slices.IndexFunc(all, func(e Elder) bool { return e.PID == pid })
 	if i < 0 {
-		http.Error(w, fmt.Sprintf("process: %q: must be one of the processes that drain, which GET /api/sessions lists; "+
-			"it may have ended", q.Get("process")), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("process: %q: must be one of the processes that drain, which GET /api/sessions "+
+			"lists; it may have ended", q.Get("process")), http.StatusNotFound)
 		return
 	}
 	q.Del("process")

@@ -46,8 +46,8 @@ type Config struct {
 	Logger   *slog.Logger // default: slog.Default()
 }
 
-// Match chooses the connections that get a qlog: those from some networks, and with some paths, or paths below them. The
-// zero value chooses all.
+// Match chooses the connections that get a qlog: those from some networks, and with some paths, or paths below them.
+// The zero value chooses all.
 type Match struct {
 	Networks []netip.Prefix // none: all
 	Paths    []string       // of the URLs that clients have dialed; none: all
