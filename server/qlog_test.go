@@ -183,7 +183,8 @@ func TestQlogMatch(t *testing.T) {
 	for match, files := range map[string]int{"127.0.0.0/8": 2, "192.0.2.0/24": 0} {
 		dir := t.TempDir()
 		virtual(t, func(t *testing.T) {
-			d, err := qlogs.Open(qlogs.Config{Path: dir, Match: []netip.Prefix{netip.MustParsePrefix(match)}})
+			of := qlogs.Match{Networks: []netip.Prefix{netip.MustParsePrefix(match)}}
+			d, err := qlogs.Open(qlogs.Config{Path: dir, Match: of})
 			require.NoError(t, err)
 			qlogsOf(t, d)
 		})

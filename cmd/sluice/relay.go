@@ -117,7 +117,9 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	}
 	s, err := server.Listen(cfg)
 	if err != nil {
-		return errors.Join(explainListen(f.explainCertificate(err)), t.close())
+		files := f.cfg.Transport
+		err = explainCertificate(files.CertFile, files.KeyFile, err)
+		return errors.Join(explainListen(err), t.close())
 	}
 	node, err := f.cluster.prepare(env, f.replace)
 	if err == nil {

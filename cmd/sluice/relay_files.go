@@ -14,7 +14,8 @@ import (
 	"sluice/internal/cli"
 )
 
-// secretFiles are the settings that name files with secrets. Package auth looks at its own, which may have digests only.
+// secretFiles are the settings that name files with secrets. Package auth looks at its own, which may have digests
+// only.
 var secretFiles = []string{
 	"tls-key", "admin-token-file", "event-secret-file", "upstream-token-file", "upstream-key", "cluster-token-file",
 	"cluster-key",
@@ -37,8 +38,7 @@ func openSecrets(flags *pflag.FlagSet) (errs []error) {
 
 // explainCertificate names the flag of a file with a certificate or key that cannot be used, if that is why a relay
 // cannot listen.
-func (f *relayFlags) explainCertificate(err error) error {
-	cert, key := f.cfg.Transport.CertFile, f.cfg.Transport.KeyFile
+func explainCertificate(cert, key string, err error) error {
 	if cert == "" {
 		return err
 	}
@@ -70,8 +70,8 @@ func checkAddress(flag, address string) error {
 func checkOrigins(origins []string) error {
 	for _, o := range origins {
 		if u, err := url.Parse(o); err != nil || u.Scheme == "" || u.Host == "" || o != u.Scheme+"://"+u.Host {
-			return fmt.Errorf("--origin: %q: must be a scheme and a host, as browsers send them: https://player.example",
-				o)
+			const want = "a scheme and a host, as browsers send them: https://player.example"
+			return fmt.Errorf("--origin: %q: must be %s", o, want)
 		}
 	}
 	return nil

@@ -218,3 +218,13 @@ func (p *process) clock() (time.Duration, error) {
 	}
 	return procfs.ReadClock(p.pid())
 }
+
+// tellAll gives a command to several processes.
+func tellAll(processes []*process, command string) error {
+	for _, p := range processes {
+		if err := p.tell(command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
