@@ -13,9 +13,10 @@ import (
 // Budget is a [DropPolicy] that gives out the bytes that the path carries. When data waits too long, the path carries
 // less than what comes. Budget then fills a [claim.Bucket] at the rate that the path has carried meanwhile, and makes a
 // class of each level: so levels lose objects from the least important one on, each only as many as it has to, and the
-// most important one none. If data is late again, the bucket gets less; after Recovery without, it gets more, by steps
-// that grow. When nothing had to be declined for two such times, everything may pass again. If more turns out to be too
-// much, the next attempt waits twice as long, up to 16 times Recovery.
+// most important one none. If data is late again, the bucket gets less. A frame that waits for a moment shows what the
+// path carries: the bucket gets that at once. After Recovery without late data it gets more, by steps that grow. When
+// nothing had to be declined for two such times, everything may pass again. If more turns out to be too much, the next
+// attempt waits twice as long, up to 16 times Recovery.
 //
 // A path that carries nothing for a while is away, and not slow. What has waited for it meanwhile, or has come as a
 // burst, is sent if it will be gone within CatchUp.
@@ -70,6 +71,9 @@ func (p *Budget) Decide(now clock.Time, l Load) Limits {
 	}
 	recovery := cmp.Or(p.Recovery, time.Second)
 	carried := p.carried(l)
+	if !late {
+		p.rate = max(p.rate, p.load.shown(l.MinRTT)*budgetShare)
+	}
 	switch {
 	case late && !p.active:
 		p.active, p.held = true, now

@@ -271,11 +271,12 @@ func TestBudget(t *testing.T) {
 	const audio, key, delta, extra = Level(0x0100), Level(0x8000), Level(0x8010), Level(0xff00)
 	var p Budget
 	now, left := clock.Time(time.Hour), uint64(0)
+	rtt := 20 * ms
 	ask := func(d time.Duration, age time.Duration, declined uint64) (l Limits) {
 		for range d / policyInterval {
 			now, left = now.Add(policyInterval), left+1000
 			l = p.Decide(now, Load{
-				State: congestion.State{Arrived: left, SRTT: 20 * ms}, Declined: declined,
+				State: congestion.State{Arrived: left, SRTT: 20 * ms, MinRTT: rtt}, Declined: declined,
 				Levels: []Backlog{
 					{Level: 1}, // of which nothing comes any more
 					{Level: audio, Bytes: 1}, {Level: key, Age: age, Bytes: 10}, {Level: delta, Bytes: 1},
@@ -295,6 +296,10 @@ func TestBudget(t *testing.T) {
 	shrunk := ask(time.Second, time.Second, 0)
 	require.Less(t, shrunk.Bucket.Rate, cut.Bucket.Rate)
 	require.GreaterOrEqual(t, ask(time.Minute, time.Second, 0).Bucket.Rate, int64(77_000), "not without an end")
+	rtt = time.Hour
+	require.Less(t, ask(policyInterval, 0, 0).Bucket.Rate, int64(90_000), "what arrives was sent before data waited")
+	rtt = 20 * ms
+	require.InDelta(t, 97_000, ask(policyInterval, 0, 0).Bucket.Rate, 10, "what waits shows what the path carries")
 	var rates []int64
 	for i := range uint64(3) {
 		rates = append(rates, ask(1100*ms, 0, i+1).Bucket.Rate)

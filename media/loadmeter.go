@@ -15,6 +15,9 @@ const (
 	meterGap = 5 * policyInterval
 	// minLooks is at how many looks data has to wait: for 200 ms, if none is late.
 	minLooks = 20
+	// leastShown is for how long data has to wait until what arrives says what the path carries; on paths with a longer
+	// RTT, for as long as that: what arrives before was sent before.
+	leastShown = 50 * time.Millisecond
 	// settleRTTs is how long a window takes to grow again after the path was away, by doubling each round trip.
 	settleRTTs = 8
 	// ackDelay is more than most peers delay an ACK.
@@ -119,6 +122,14 @@ func (m *loadMeter) level(i int) Level {
 // waited because they were not is no reason to drop anything.
 func (m *loadMeter) pressed() bool {
 	return m.looks >= minLooks && !m.quiet && m.at >= m.settled.Add(meterPeriod)
+}
+
+// shown returns the rate of what arrives while data waits, or 0 if that is not known yet.
+func (m *loadMeter) shown(rtt time.Duration) float64 {
+	if time.Duration(m.looks)*policyInterval < max(leastShown, rtt) {
+		return 0
+	}
+	return m.carried.value()
 }
 
 // drains reports whether what waits becomes less, so that it will be gone within a time. At first it is enough that it

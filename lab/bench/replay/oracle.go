@@ -10,7 +10,8 @@ import (
 )
 
 // oracle chooses objects for a path that it knows from the begin to the end, and sends nothing else. No policy can do
-// much better: it has no window, finds no queue, loses no packet and shares packets between objects.
+// much better: it has no window, finds no queue, loses no packet and shares packets between objects. Like a relay, it
+// leaves no hole in a subgroup.
 //
 // Times are the bits that the path can have carried by then: so each bit takes as long as any other.
 type oracle struct {
@@ -19,7 +20,9 @@ type oracle struct {
 	release, latest []float64 // when the relay has an object, and when the object must have left the bottleneck
 	cost            []float64 // bits
 	chosen          []bool
-	done            []float64 // when all chosen objects up to this one have left
+	done            []float64 // when all chosen objects up to this one have left; if ordered, when this one has
+	ordered         bool      // more important objects overtake others
+	busy            intervals // if ordered: times at which chosen objects leave
 }
 
 const (
@@ -30,7 +33,7 @@ const (
 )
 
 // runOracle returns the outcome if the relay had known the path, and no object were older than a limit on arrival.
-func runOracle(t *Trace, limit time.Duration) Outcome {
+func runOracle(t *Trace, limit time.Duration, ordered bool) Outcome {
 	alone := *t
 	alone.Path = slices.Clone(t.Path)
 	for i := range alone.Path {
@@ -40,6 +43,7 @@ func runOracle(t *Trace, limit time.Duration) Outcome {
 	}
 	t = &alone
 	o := newOracle(t, limit)
+	o.ordered = ordered
 	o.choose()
 	p := path{changes: t.Path, begin: begin}
 	arrived, packets := make([]clock.Time, len(t.Objects)), 0.
@@ -90,23 +94,23 @@ func (o *oracle) bits(at time.Duration) float64 {
 }
 
 // choose chooses audio first, then key frames, and then pictures from the most important level on, as far as they fit
-// beside the chosen ones and can be shown.
+// beside the chosen ones and can be shown. A subgroup ends with the first object that does not.
 func (o *oracle) choose() {
 	order := make([]int, len(o.trace.Objects))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(o.rank(a), o.rank(b)) })
-	chosen := make(map[place]bool)
+	chosen, ended := make(map[place]bool), make(map[place]bool)
 	for _, i := range order {
 		b := &o.trace.Objects[i]
-		if b.Needs != nil && !chosen[place{b.Track, b.Group, *b.Needs}] {
+		subgroup := place{b.Track, b.Group, b.Subgroup}
+		needs := b.Needs == nil || chosen[place{b.Track, b.Group, *b.Needs}]
+		if ended[subgroup] || !needs || !o.take(i) {
+			ended[subgroup] = true
 			continue
 		}
-		if o.fits(i) {
-			o.add(i)
-			chosen[place{b.Track, b.Group, b.ID}] = true
-		}
+		o.chosen[i], chosen[place{b.Track, b.Group, b.ID}] = true, true
 	}
 }
 
@@ -121,17 +125,36 @@ func (o *oracle) rank(i int) int {
 	return int(o.trace.Tracks[b.Track].Priority)<<8 | int(b.Priority)
 }
 
-// fits reports whether one more object leaves all that are chosen in time.
-func (o *oracle) fits(i int) bool {
+// take sends one more object, if it and all that are chosen are in time then. It reports whether they are.
+func (o *oracle) take(i int) bool {
+	if o.ordered {
+		return o.takeGaps(i)
+	}
 	ok := true
 	o.shift(i, func(k int, done float64) { ok = ok && (k != i && !o.chosen[k] || done <= o.latest[k]) })
+	if ok {
+		o.shift(i, func(k int, done float64) { o.done[k] = done })
+	}
 	return ok
 }
 
-// add chooses an object.
-func (o *oracle) add(i int) {
-	o.shift(i, func(k int, done float64) { o.done[k] = done })
-	o.chosen[i] = true
+// takeGaps sends an object while nothing more important leaves.
+func (o *oracle) takeGaps(i int) bool {
+	done, left := o.release[i], o.cost[i]
+	for _, b := range o.busy {
+		from, to := float64(b.from), float64(b.to)
+		if from-done >= left {
+			break
+		}
+		if to > done {
+			left, done = left-max(from-done, 0), to
+		}
+	}
+	if o.done[i] = done + left; o.done[i] > o.latest[i] {
+		return false
+	}
+	o.busy.add(int64(o.release[i]), int64(o.done[i]))
+	return true
 }
 
 // shift calls moved for each object that would leave later, or have nothing before it leave later, if one more were

@@ -19,7 +19,8 @@ type Policy struct {
 	Admit claim.Rule // an operator's; nil: the built-in one
 	// Oracle, if it is not 0, stands for a policy that knows the path from the begin to the end, and sends only objects
 	// that are not older than this on arrival. It has no congestion controller.
-	Oracle time.Duration
+	Oracle  time.Duration
+	Ordered bool // the oracle sends more important objects first, as MoQT has it
 }
 
 // Controller is a congestion controller by its name.
@@ -48,16 +49,18 @@ func Policies() []Policy {
 	}
 }
 
-// Oracles returns the subjects that policies are compared with. For the first, an object is in time if it arrives
-// within [playback.Playout].
+// Oracles returns the subjects that policies are compared with. For the first and the last, an object is in time if it
+// arrives within [playback.Playout].
 func Oracles() []Policy {
 	return []Policy{
 		{Name: "oracle", Oracle: playback.Playout},
 		{Name: "oracle-400ms", Oracle: 400 * time.Millisecond},
+		{Name: "oracle-ordered", Oracle: playback.Playout, Ordered: true},
 	}
 }
 
-// Controllers returns the congestion controllers that are built in, the relay's default first.
+// Controllers returns the congestion controllers that are built in, the relay's default first, and then those that only
+// the laboratory has.
 func Controllers() []Controller {
 	all := []Controller{{"cubic", congestion.NewCubic}}
 	for _, name := range slices.Sorted(maps.Keys(congestion.Controllers)) {
@@ -65,7 +68,7 @@ func Controllers() []Controller {
 			all = append(all, Controller{name, congestion.Controllers[name]})
 		}
 	}
-	return all
+	return append(all, Controller{"copa", newCopa}, Controller{"gcc", newGCC})
 }
 
 // Subject is a policy and a controller to try.
@@ -92,7 +95,7 @@ type Outcome struct {
 // Run replays a trace. The outcome is the same whenever it is called with the same arguments.
 func Run(t *Trace, subject Subject, seed uint64) (Outcome, error) {
 	if limit := subject.Policy.Oracle; limit != 0 {
-		return runOracle(t, limit), nil
+		return runOracle(t, limit, subject.Policy.Ordered), nil
 	}
 	s, err := newSimulation(t, subject, seed)
 	if err == nil {
