@@ -54,8 +54,8 @@ With --ladder, the video has three renditions (2, 1 and 0.4 Mbit/s), among which
 says for how much of the time pictures moved at the best rendition that fits the path.
 
 Three policies are oracles, to compare others with: they know the path from the begin to the end, and send only what
-arrives in time, within 1 s or 400 ms. One of them sends important objects first, as MoQT has it, the others in the order
-of publication. They do not choose among renditions.
+arrives in time, within 1 s or 400 ms. One of them sends important objects first, as MoQT has it, the others in the
+order of publication. They do not choose among renditions.
 
 The controllers copa (Copa) and gcc (like Google Congestion Control) are for comparison; no relay has them.`,
 		Example: `  sluice-lab replay

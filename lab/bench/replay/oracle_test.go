@@ -49,8 +49,9 @@ func TestOracleLimit(t *testing.T) {
 func TestOrderedOracle(t *testing.T) {
 	t.Parallel()
 	tr := Mock(10*time.Second).On(profile(t, "constant"), 1)
-	best, ordered := replayed(t, tr, Subject{Policy: Oracles()[0]}, 1), replayed(t, tr, Subject{Policy: Oracles()[2]}, 1)
+	best := replayed(t, tr, Subject{Policy: Oracles()[0]}, 1)
 	young := replayed(t, tr, Subject{Policy: Oracles()[1]}, 1)
+	ordered := replayed(t, tr, Subject{Policy: Oracles()[2]}, 1)
 	require.Less(t, ordered.Playable, best.Playable)
 	require.Greater(t, result.Quantile(ordered.Ages, .9), result.Quantile(young.Ages, .9))
 	require.Less(t, result.Quantile(ordered.Ages, .5), result.Quantile(young.Ages, .5))
