@@ -91,6 +91,21 @@ func TestOnePublisherOfTwoRefuses(t *testing.T) {
 	})
 }
 
+func TestMandatoryTrackPropertiesAreNotForwarded(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		pub := b.connect()
+		props, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4001, Bytes: []byte("x")})
+		require.NoError(t, err)
+		pub.serve(&source{properties: props})
+		pub.announce("live")
+		_, _, err = b.connect().subscribe(moqt.Parameters{})
+		b.refused(err, moqt.RequestUnsupportedExtension)
+
+		_, err = (&source{properties: props}).offer(b.connect(), moqt.Parameters{})
+		b.refused(err, moqt.RequestUnsupportedExtension)
+	})
+}
+
 func TestFilters(t *testing.T) {
 	// The publisher has sent group 5 with objects 0 to 2, and group 6, still open, with object 0. It goes on with 6.1
 	// and 6.2, a late 5/1.3, and 7.0.

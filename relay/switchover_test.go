@@ -12,6 +12,23 @@ import (
 	"sluice/moqt"
 )
 
+func TestTwoPublishers(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		one, two := b.connect(), b.connect()
+		first, second := one.serve(&source{}), two.serve(&source{})
+		one.announce("live")
+		two.announce("live", "room")
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		require.Len(t, first.requests, 1)
+		require.Len(t, second.requests, 1, "SUBSCRIBE goes to all matching publishers")
+		for g := range uint64(3) {
+			first.group(g, 2)
+			second.group(g, 2)
+		}
+		require.Equal(t, "0.0, 0.1, 0 fin, 1.0, 1.1, 1 fin, 2.0, 2.1, 2 fin", k.take())
+	})
+}
+
 // A publisher moves to another session in the middle of a group (draft §9.5.1): subscribers see one stream.
 func TestPublisherSwitchesSessions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
