@@ -122,14 +122,9 @@ func elderSocket(control string, pid int) string { return fmt.Sprintf("%s.%d.api
 func obeySuccessors(control string, s *server.Server) (end func()) {
 	path := elderSocket(control, os.Getpid())
 	_ = os.Remove(path) // of a process that had the id before, and has crashed
-	l, err := net.Listen("unix", path)
-	if err == nil {
-		err = os.Chmod(path, 0o600)
-	}
+	l, err := handover.ListenPrivate("unix", path)
 	if err != nil {
 		slog.Warn("no operator can end sessions of this process", "err", err)
-	}
-	if l == nil {
 		return func() {}
 	}
 	none := func() []api.Elder { return nil }

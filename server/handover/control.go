@@ -79,10 +79,11 @@ func Listen(path string, cfg Config) (*Control, error) {
 		return nil, fmt.Errorf("control socket: another relay has %s: choose another path", path)
 	}
 	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
-	l, err := listenPrivate(temp)
+	l, err := ListenPrivate("unixpacket", temp)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
+	l.SetUnlinkOnClose(false) // after Publish another process may own the name
 	c := NewControl(cfg)
 	c.path, c.temp, c.listener = path, temp, l
 	return c, nil
@@ -98,15 +99,14 @@ func isServed(path string) bool {
 	return true
 }
 
-// listenPrivate makes a socket that only this user can connect to.
-func listenPrivate(path string) (*net.UnixListener, error) {
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+// ListenPrivate makes a socket that only this user can connect to. network is unix or unixpacket.
+func ListenPrivate(network, path string) (*net.UnixListener, error) {
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // after Publish another process may own the name
 	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close(), os.Remove(path))
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }

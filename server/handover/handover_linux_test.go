@@ -479,7 +479,7 @@ func TestRefusals(t *testing.T) {
 
 // TestCloseRead receives what was sent before, and nothing more: the other process learns that it cannot send.
 func TestCloseRead(t *testing.T) {
-	l, err := listenPrivate(filepath.Join(t.TempDir(), "control"))
+	l, err := ListenPrivate("unixpacket", filepath.Join(t.TempDir(), "control"))
 	require.NoError(t, err)
 	defer l.Close()
 	ours, err := dialControl(l.Addr().String())
@@ -500,7 +500,7 @@ func TestCloseRead(t *testing.T) {
 // TestControlSocketIsPrivate checks who may connect, and that a socket which a killed process has left is replaced.
 func TestControlSocketIsPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
-	stale, err := listenPrivate(path)
+	stale, err := ListenPrivate("unixpacket", path)
 	require.NoError(t, err)
 	require.NoError(t, stale.Close())
 	p := &process{port: NewPort(quiet(1))}
