@@ -26,7 +26,8 @@ func (r *runner) conferencePlan() plan {
 		})
 }
 
-// agesOf returns how old frames were when all of them had arrived, milliseconds, without those of the warm-up.
+// agesOf returns the ages of frames when their last byte arrived, in milliseconds, sorted. Frames of the warm-up do not
+// count.
 func agesOf(hosts [][]load.Received, warmup time.Duration) (ages []float64) {
 	for _, r := range slices.Concat(hosts...) {
 		if len(r.Arrivals) == 0 {

@@ -387,7 +387,7 @@ func (g *generator) receive(ctx context.Context, opening *errgroup.Group, receiv
 	return g.report(ctx, receivers)
 }
 
-// ready tells that these receivers get what is published.
+// ready reports that the generator has subscribed. Objects come to the receivers.
 func (g *generator) ready(receivers []*receiver) error {
 	g.receivers.Store(&receivers)
 	return g.out.Encode(Event{Ready: true})

@@ -40,11 +40,14 @@ func (g *generator) offer(ctx context.Context, h *publisher) (*connection, error
 	if err == nil {
 		err = offer.Wait(ctx)
 	}
+	if err == nil {
+		err = g.out.Encode(Event{Ready: true, Peer: c.peer})
+	}
 	if err != nil {
 		c.close()
 		return nil, fmt.Errorf("publish the namespace: %w", err)
 	}
-	return c, g.out.Encode(Event{Ready: true, Peer: c.peer})
+	return c, nil
 }
 
 // perform publishes the video between the commands Go and Stop.

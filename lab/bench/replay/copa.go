@@ -16,16 +16,16 @@ const (
 	copaMemory = 10 * time.Second
 
 	// Round trips.
-	copaRecent  = 4 // of which the largest queueing delay counts
-	copaBusy    = 5 // after which others fill the queue, if it was never nearly empty
-	copaHurries = 3 // in one direction, after which the velocity doubles
+	copaRecent  = 4 // the largest queueing delay within them counts
+	copaBusy    = 5 // if the queue was never nearly empty within them, others fill it
+	copaHurries = 3 // after so many in one direction, the velocity doubles
 
 	copaPaced = 2 // windows that leave in a round trip
 )
 
 // copa aims at a rate of 1/(δ·d), where d is the queueing delay: the more packets wait, the less it sends. It changes
-// its window by velocity/δ packets in a round trip. Where others fill the queue, 1/δ grows by 1 in each round trip, and
-// a loss halves it.
+// its window by velocity/δ packets in a round trip. Where others fill the queue, 1/δ grows by 1 in each round
+// trip, and a loss halves it.
 type copa struct {
 	mtu, window float64
 	started     bool        // slow start is over
@@ -48,7 +48,8 @@ type rttSample struct {
 	rtt time.Duration
 }
 
-// noteRTT adds a sample to those of a time, and removes those that are not better than a later one. The best is first.
+// noteRTT adds a sample to a list. It removes the samples that are older than a time, and each sample that is no better
+// than the new one. So the best sample is first.
 func noteRTT(all []rttSample, s rttSample, within time.Duration, better func(a, b time.Duration) bool) []rttSample {
 	i := slices.IndexFunc(all, func(o rttSample) bool { return !better(o.rtt, s.rtt) })
 	if i >= 0 {
@@ -112,7 +113,7 @@ func (c *copa) Acked(e congestion.AckEvent) {
 	case c.window/c.standing[0].rtt.Seconds() > target:
 		c.started = true
 		c.window -= step
-	case e.AppLimited && 2*e.InFlight < int(c.window): // what was not used says nothing about more
+	case e.AppLimited && 2*e.InFlight < int(c.window): // a window that was not used may be large enough
 	case !c.started:
 		c.window += float64(e.Bytes)
 	default:

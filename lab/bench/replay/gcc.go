@@ -11,7 +11,7 @@ import (
 // Constants of draft-ietf-rmcat-gcc-02, and of its successor in WebRTC: the trend and how its threshold adapts.
 const (
 	gccBurst     = 5 * time.Millisecond // packets that were sent within that are one group
-	gccTrend     = 20                   // groups of which the trend counts
+	gccTrend     = 20                   // groups whose trend counts
 	gccSmoothing = .9
 	gccGain      = 4
 	gccGroups    = 60 // after so many, the gain does not grow any more
