@@ -250,7 +250,8 @@ func (k *kernel) Attach(ifindex int) error {
 	return nil
 }
 
-// awaitUnused returns when all program runs that have begun before have ended, and what they have left to protocols.
+// awaitUnused returns when all program runs that have begun before have ended, and all work that they have given to
+// threads of protocols.
 func (k *kernel) awaitUnused() {
 	if k.machine != nil {
 		k.machine.AwaitUnused()

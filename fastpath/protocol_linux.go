@@ -17,7 +17,7 @@ type protocol interface {
 	awaitUnused()
 	// copies returns how many copies were made in threads of this process, at most.
 	copies() uint64
-	// close ends these, and frees the memory. The programs are not attached any more.
+	// close ends these threads, and frees the memory. The programs are not attached any more.
 	close() error
 }
 

@@ -40,8 +40,8 @@ func sourceOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// newRTP loads the program. It shares everything that a copy needs with the QUIC programs. If it fails, close frees
-// what it has made.
+// newRTP loads the program. It shares everything that a copy needs with the QUIC programs. If newRTP fails, the caller
+// closes the protocol that it returns.
 func newRTP(k *kernel, s *Settings) (*rtp, error) {
 	r := &rtp{kernel: k, of: make(map[netip.Prefix]*rtpSource)}
 	r.workers = newWorkers(r, s)

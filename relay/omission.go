@@ -58,8 +58,8 @@ func leavesOut(why media.Outcome) bool {
 	return false
 }
 
-// refused is the omission of a segment that is not sent from an object on, as the drop policy or a timeout has ended
-// the stream of its subgroup, which may have begun with a later object. The object itself has not timed out.
+// refused is the omission of the objects of a segment from one on. The drop policy or a timeout has ended the stream of
+// the subgroup, which may have begun with a later object, so these objects themselves have not timed out.
 func refused(seg *track.Segment, from uint64) Omission {
 	return Omission{Group: seg.Group, Subgroup: seg.Subgroup, From: from, Why: media.Dropped, Received: time.Now()}
 }

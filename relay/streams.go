@@ -41,7 +41,7 @@ type subgroupID struct {
 
 func idOf(seg *track.Segment) subgroupID { return subgroupID{seg.Track(), seg.Group, seg.Subgroup} }
 
-// closedSubgroup is one whose stream has ended for a reason for which none is opened again.
+// closedSubgroup is a subgroup for which no stream may be opened again, and how its stream has ended.
 type closedSubgroup struct {
 	subgroupID
 	why media.Outcome

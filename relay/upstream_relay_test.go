@@ -322,18 +322,25 @@ func TestUpstreamBeginsWithinAGroup(t *testing.T) {
 	}
 }
 
+// watchForeign has a peer subscribe to a track of an upstream relay that is not Sluice. It returns that relay, the
+// session with it, the track there, and what the peer gets.
+func (b *bench) watchForeign() (u *UpstreamRelay, s *pipedUpstream, src *source, k *sink) {
+	u = b.upstreamTo("moqt://other")
+	b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
+	s, other := b.dialForeign(u)
+	src = other.serve(&source{})
+	k, _ = b.connect().mustSubscribe(moqt.Parameters{})
+	return u, s, src, k
+}
+
 // Missed objects take longer than a FETCH waits for a publisher, as each object comes some seconds behind the other.
 func TestRefillTakesLong(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		u := b.upstreamTo("moqt://other")
-		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-		first, other := b.dialForeign(u)
-		src := other.serve(&source{})
-		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		u, first, src, k := b.watchForeign()
 		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
 		first.cut()
 		a := &archive{size: 2, largest: at(4, 0), flat: true, pause: 2 * time.Second}
-		_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+		_, other := b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
 		other.serve(&source{largest: &a.largest})
 		time.Sleep(time.Minute)
 		require.Subset(t, strings.Split(k.take(), ", "), []string{"1.1", "2.0", "2.1", "3.0", "3.1", "4.0"})
@@ -343,11 +350,7 @@ func TestRefillTakesLong(t *testing.T) {
 // The upstream relay goes away while what was missed is asked for, and refuses that. It is fetched in the next session.
 func TestRefillMeetsGoaway(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		u := b.upstreamTo("moqt://other")
-		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-		first, other := b.dialForeign(u)
-		src := other.serve(&source{})
-		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		u, first, src, k := b.watchForeign()
 		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
 		first.cut()
 		a := &archive{size: 2, largest: at(3, 0), flat: true}
@@ -361,7 +364,7 @@ func TestRefillMeetsGoaway(t *testing.T) {
 		})
 		leaving.serve(&source{largest: &a.largest})
 		time.Sleep(5 * time.Second)
-		_, other = b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+		_, other := b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
 		other.serve(&source{largest: &a.largest})
 		require.Subset(t, strings.Split(k.take(), ", "), []string{"1.1", "2.0", "2.1"})
 	})
@@ -371,11 +374,7 @@ func TestRefillMeetsGoaway(t *testing.T) {
 // the first FETCH says that the group lacks objects: it has ended, and is older than what may have been on its way.
 func TestRefillIsLost(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		u := b.upstreamTo("moqt://other")
-		b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-		first, other := b.dialForeign(u)
-		src := other.serve(&source{})
-		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		u, first, src, k := b.watchForeign()
 		for group := range uint64(3) {
 			src.open(moqt.SubgroupHeader{GroupID: group, FirstObject: true}).object(0).fin()
 		}
