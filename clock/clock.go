@@ -19,6 +19,14 @@ func (t Time) Add(d time.Duration) Time { return t + Time(d) }
 // Sub returns t-u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
+// Ceil returns the first multiple of d at or after t, or [Never].
+func (t Time) Ceil(d time.Duration) Time {
+	if t > Never-Time(d) {
+		return Never
+	}
+	return t + (Time(d)-t%Time(d))%Time(d)
+}
+
 // Clock tells the time. Tests have their own.
 type Clock interface {
 	// Now returns the time.

@@ -17,6 +17,9 @@ const (
 	maxPTOCount        = 6  // the backoff's exponent; quic-go closes idle connections
 	probePackets       = 2  // RFC 9002 §6.2.4
 	maxLostRecently    = 256
+	// tick is the granularity of probe timeouts. Most of them find that everything was acknowledged; senders with the
+	// same one wake their shard once. Linux's timers of TCP are as coarse (4 ms with HZ=250).
+	tick = 4 * time.Millisecond
 )
 
 // recovery finds out which packets were lost (RFC 9002), of both senders. It reads the ledger, and tells the streams
@@ -261,7 +264,7 @@ func (r *recovery) deadline() clock.Time {
 	case r.lossTime != clock.Never:
 		return r.lossTime
 	case r.ledger.outstanding():
-		return r.lastSent.Add(r.pto() << min(r.ptoCount, maxPTOCount))
+		return r.lastSent.Add(r.pto() << min(r.ptoCount, maxPTOCount)).Ceil(tick)
 	}
 	return clock.Never
 }

@@ -77,7 +77,7 @@ func TestProbeTimeout(t *testing.T) {
 		for len(probes) == 0 {
 			probes = w.sleep(time.Hour)
 		}
-		require.Equal(t, pto<<i, w.clock.t.Sub(sent), "backoff")
+		require.Equal(t, sent.Add(pto<<i).Ceil(tick), w.clock.t, "backoff")
 		sent = w.clock.t
 		require.GreaterOrEqual(t, len(probes), 2)
 		require.Equal(t, int64(16), probes[0].offset, "the oldest data, once more")
