@@ -48,7 +48,7 @@ func write(t *testing.T, path, text string) {
 func repository(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, exec.Command("sh", "-c", `mkdir -p relay docs/results && seq 100 >relay/relay.go &&
-		git init -q && git add . && git -c user.name=x -c user.email=x commit -qm x`).Run())
+		git init -q && git config user.name x && git config user.email x && git add . && git commit -qm x`).Run())
 	commit, err := git("rev-parse", "HEAD")
 	require.NoError(t, err)
 	r := resulttest.Sample()
@@ -92,14 +92,21 @@ func TestFindings(t *testing.T) {
 	for wants, script := range map[string]string{
 		`README.md:5: the page has "| 1 | **0.21 / 3**`:  `sed -i 's/\*\*0.20/**0.21/' README.md`,
 		"(docs/results/plots/delay-delay-p99.svg) leads": "rm docs/results/plots/delay-delay-p99.svg",
+		"plots/delay-delay-p99.svg: differs from":        "echo >docs/results/plots/delay-delay-p99.svg",
+		"](docs/lost.md) leads nowhere":                  "echo '[tables](docs/lost.md)' >>README.md",
+		"](#lost) leads nowhere":                         "echo '[tables](#lost)' >>README.md",
 		`commit "0123456" is not in the history`:         `sed -i '/commit/s/: .*/: "0123456",/' docs/results/*.json`,
 		`commit "1234567" is not in the history`:         "sed -i 's/by hand: [^,]*/by hand: 1234567/' README.md",
 		"must be COMMIT, YYYY-MM-DD, COMMAND":            "sed -i 's/2026-01-02, //' README.md",
 		`"4 µs" is outside of markers`:                   "sed -i '/by hand/d' README.md",
 		"begins with a marker":                           "sed -i 's/^It serves //' README.md",
+		"several results files have it":                  "cp docs/results/results.json docs/results/other.json",
+		`x.tap: commit "0123456"`:                        "echo '# conform, 0123456' >docs/results/x.tap",
 		"no results file has it":                         "sed -i 's/v .capacity./v \"city\"/' README.md",
 		"tables.md: differs from docs/results/results":   "echo >docs/results/tables.md",
 		"33 % of the lines that it measures are newer":   "seq 50 >>relay/relay.go",
+		"results.json: commit": `lost=$(git commit-tree -m lost HEAD^{tree}) &&
+			sed -i "/commit/s/: .*/: \"$lost\",/" docs/results/*.json`,
 	} {
 		t.Run(wants, func(t *testing.T) {
 			repository(t)
