@@ -36,13 +36,15 @@ reports and misses; and at a rate that leaves the CPU idle, the CPU time of the 
 load is run without a monitor, too. It needs root.
 
 The kernel makes the packets and forwards them between two devices of a network namespace, on the last CPU. Neither
-interrupts nor another CPU take part. The monitor has the other CPUs.
+interrupts nor another CPU take part. The monitor has the other CPUs. With --one-cpu it has only the CPU that forwards,
+so what its process takes of that CPU is a part of its cost.
 
 --epping and --pping add other monitors, with the same options; docs/rtt.md says how to build them. Results go to --out:
 results.json for programs, tables.md and plots for people.`,
 		Example: `  sudo sluice-lab forwarding
   sudo sluice-lab forwarding --epping bpf-examples/pping/pping --pping pping/pping
-  sudo sluice-lab forwarding --flows 1000 --mode aggregated --rate 0 --repetitions 5`,
+  sudo sluice-lab forwarding --flows 1000 --mode aggregated --rate 0 --repetitions 5
+  sudo sluice-lab forwarding --one-cpu --epping bpf-examples/pping/pping --rate 0`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
@@ -52,6 +54,7 @@ results.json for programs, tables.md and plots for people.`,
 		"(default all)")
 	flags.StringVar(&f.rate, "rate", "200mbit",
 		"forward at this `rate`, too, and not only as fast as the CPU can; 0: only that")
+	flags.BoolVar(&f.cfg.OneCPU, "one-cpu", false, "the monitor shares the CPU that forwards")
 	flags.StringVar(&f.epping, "epping", "", "also measure ePPing, the `program` pping of xdp-project/bpf-examples")
 	flags.StringVar(&f.pping, "pping", "", "also measure PPing, the `program` pping of Pollere")
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each monitor under each load (default 3)")

@@ -15,6 +15,7 @@ type Config struct {
 	Flows       []int         // default: 1, 10, 100, 1,000
 	Modes       []Mode        // default: all
 	Rate        uint64        // bit/s of the runs that do not forward as fast as they can; 0: there are none
+	OneCPU      bool          // monitors have the CPU that forwards; otherwise all others
 	Repetitions int           // default: 3
 	Duration    time.Duration // of a run; default: 2 s
 	// Settle is how long a monitor has for its last reports before it is stopped. Default: 1.2 s, more than a second.

@@ -2,6 +2,7 @@ package forwarding
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/thorough"
 	"sluice/lab/bench/result"
@@ -77,6 +79,26 @@ func TestFailingMonitor(t *testing.T) {
 	require.ErrorContains(t, err, "broken: no run was usable")
 	require.ErrorContains(t, err, "the monitor has ended: exit status 3; it writes: no such option")
 	require.Empty(t, r.Scenarios[0].Summary(None).Unusable)
+}
+
+// TestOneCPU has a monitor that names its CPUs: the one that forwards.
+func TestOneCPU(t *testing.T) {
+	requireRoot(t)
+	var all unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &all))
+	_, last := split(all)
+	cpu := 0
+	for !last.IsSet(cpu) {
+		cpu++
+	}
+	r, err := Measure(t.Context(), Config{
+		Monitors: []Monitor{{Name: "broken", Program: "sh", Arguments: map[Mode][]string{
+			Every: {"-c", "grep Cpus_allowed_list /proc/self/status >&2; exit 3"},
+		}}},
+		Flows: []int{1}, Modes: []Mode{Every}, OneCPU: true, Repetitions: 1, Duration: 10 * time.Millisecond,
+	})
+	require.ErrorContains(t, err, fmt.Sprintf("Cpus_allowed_list:\t%d", cpu))
+	require.Equal(t, "forwarding/1/every RTT, one CPU", r.Scenarios[0].Name)
 }
 
 // TestSummaries has a monitor that ends with an error in some runs, one that does so in all, and one that does not

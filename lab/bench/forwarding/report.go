@@ -50,6 +50,9 @@ func (c Config) scenario(l load) result.Scenario {
 	if l.rate != 0 {
 		reported += fmt.Sprintf(", %g Mbit/s", float64(l.rate)/1e6)
 	}
+	if c.OneCPU {
+		reported += ", one CPU"
+	}
 	if l.flows == 1 {
 		flows = "1 flow"
 	}

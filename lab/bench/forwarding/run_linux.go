@@ -47,13 +47,16 @@ func (c Config) onThread(ctx context.Context, l load, m *Monitor, values map[str
 		return err
 	}
 	defer router.Close()
-	// The monitor inherits the CPUs of this thread, which then takes the last one for itself. No packet needs another
-	// CPU: the thread's system calls make and forward them.
+	// The monitor inherits the CPUs of this thread, which then takes the last one. No packet needs another CPU: the
+	// thread's system calls make and forward them.
 	var all unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return err
 	}
 	others, last := split(all)
+	if c.OneCPU {
+		others = last
+	}
 	if err := unix.SchedSetaffinity(0, &others); err != nil {
 		return err
 	}
@@ -67,7 +70,7 @@ func (c Config) onThread(ctx context.Context, l load, m *Monitor, values map[str
 	if err := unix.SchedSetaffinity(0, &last); err != nil {
 		return err
 	}
-	f := forwarder{router: router, load: l, duration: c.Duration}
+	f := forwarder{router: router, load: l, duration: c.Duration, shared: c.OneCPU}
 	if err := f.measure(ctx, p); err != nil {
 		return err
 	}
@@ -97,6 +100,7 @@ type forwarder struct {
 	router   *flood.Router
 	load     load
 	duration time.Duration
+	shared   bool // the monitor has the same CPU
 
 	warmup, segments int           // before, and while it measured
 	spent, elapsed   time.Duration // CPU time of the thread that forwards, and real time
@@ -159,6 +163,18 @@ func (f *forwarder) forward(ctx context.Context) error {
 // length returns the bits of segments and their ACKs.
 func length(segments int) int { return 8 * segments * (flood.DataFrame + flood.ACKFrame) }
 
+// period returns the time that one CPU took: real time if a rate sets the pace, otherwise CPU time. That has no part of
+// what other programs do on this CPU meanwhile.
+func (f *forwarder) period() time.Duration {
+	switch {
+	case f.load.rate != 0:
+		return f.elapsed
+	case f.shared:
+		return f.spent + f.monitor
+	}
+	return f.spent
+}
+
 // addTo adds the cost of forwarding. At a given rate, packets a second say nothing.
 func (f *forwarder) addTo(values map[string]float64) {
 	values["others"] = percent(f.others, f.elapsed)
@@ -166,10 +182,10 @@ func (f *forwarder) addTo(values map[string]float64) {
 		values["forwarder"] = percent(f.spent, f.elapsed)
 		return
 	}
-	packets := float64(2 * f.segments)
-	values["rate"] = packets / f.spent.Seconds() / 1e6
-	values["bits"] = float64(length(f.segments)) / f.spent.Seconds() / 1e9
-	values["packet"] = float64(f.spent.Nanoseconds()) / packets
+	packets, period := float64(2*f.segments), f.period()
+	values["rate"] = packets / period.Seconds() / 1e6
+	values["bits"] = float64(length(f.segments)) / period.Seconds() / 1e9
+	values["packet"] = float64(period.Nanoseconds()) / packets
 }
 
 func percent(part, whole time.Duration) float64 { return 100 * part.Seconds() / whole.Seconds() }
@@ -190,11 +206,7 @@ func (c Config) addMonitor(p *process, f *forwarder, values map[string]float64) 
 	values["anonymous"] = float64(memory.Anonymous) / mebibyte
 	values["resident"] = float64(memory.Resident) / mebibyte
 	all := f.warmup + f.segments
-	period := f.spent
-	if f.load.rate != 0 {
-		period = f.elapsed
-	}
-	values["rtts"] = float64(rtts) * float64(f.segments) / float64(all) / period.Seconds()
+	values["rtts"] = float64(rtts) * float64(f.segments) / float64(all) / f.period().Seconds()
 	if f.load.mode != Sampled {
 		values["missed"] = 100 * (1 - float64(rtts)/float64(expectedRTTs(f.load.flows, all)))
 	}

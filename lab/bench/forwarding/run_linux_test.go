@@ -2,6 +2,7 @@ package forwarding
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -25,5 +26,17 @@ func TestSplit(t *testing.T) {
 		others, last := split(test.all)
 		require.Equal(t, test.others, others)
 		require.Equal(t, test.last, last)
+	}
+}
+
+// TestShared has a monitor that takes as much CPU time as forwarding. On the CPU that forwards, it halves the rate.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	for shared, rate := range map[bool]float64{false: 2, true: 1} {
+		values := make(map[string]float64)
+		f := forwarder{shared: shared, segments: 1_000_000, spent: time.Second, monitor: time.Second, elapsed: time.Hour}
+		f.addTo(values)
+		require.Equal(t, rate, values["rate"])
+		require.Equal(t, 1000/rate, values["packet"])
 	}
 }
