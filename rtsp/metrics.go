@@ -27,6 +27,7 @@ const (
 	dropQuota     = "quota"
 	dropQueueFull = "queue_full"
 	dropNextGroup = "next_group" // the next group has begun, and the player still caught up with the last
+	dropEnded     = "ended"      // the stream has ended, and the player has not taken the last packets in time
 )
 
 // Reasons why a packet of a publisher is not taken.
@@ -75,7 +76,7 @@ func newMetrics(s *Server) *metrics {
 		nacks:    vec("nacked_packets_total", "RTP packets that players asked for again, by result.", "result"),
 		refusals: vec("refused_requests_total", "Requests that were refused, by status.", "status"),
 	}
-	for _, reason := range []string{dropTooLarge, dropQuota, dropQueueFull, dropNextGroup} {
+	for _, reason := range []string{dropTooLarge, dropQuota, dropQueueFull, dropNextGroup, dropEnded} {
 		m.drops.WithLabelValues(reason)
 	}
 	results := []string{nackSent, nackUnknown, nackOften, nackLimit, nackSlowPath, nackSRTP, dropQuota, dropQueueFull}

@@ -134,7 +134,7 @@ func (p *player) ctx() <-chan struct{} {
 
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// end ends the session when the queue is empty.
+// end ends the session when the player has got what is in its queue. What it lacks after a while counts as dropped.
 func (p *player) end() {
 	p.mu.Lock()
 	session, conn := p.session, p.conn
@@ -143,8 +143,9 @@ func (p *player) end() {
 		return
 	}
 	defer session.Close()
-	if c, ok := conn.NetConn().(*rtspConn); ok { // always: untunneled has made it
-		c.awaitSent(p.guest.Context().Done())
+	c, ok := conn.NetConn().(*rtspConn) // always: untunneled has made it
+	if ok && !c.bidFarewell(p.guest.Context().Done()) && session.Transport().Protocol == gortsplib.ProtocolTCP {
+		p.miss(dropEnded)
 	}
 }
 

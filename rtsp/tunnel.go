@@ -3,6 +3,7 @@ package rtsp
 import (
 	"bytes"
 	"errors"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ type rtspConn struct {
 	known bool   // that it is RTSP
 
 	writes, written atomic.Uint64 // calls of Write that have begun, and that have returned
+	shut            atomic.Bool   // nothing more is sent
 }
 
 var errTunnel = errors.New("RTSP within HTTP is not served")
@@ -57,31 +59,48 @@ func (c *rtspConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements [net.Conn].
+// Write implements [net.Conn]. What the library answers after the farewell is for nobody: an error would end the
+// connection too early.
 func (c *rtspConn) Write(b []byte) (int, error) {
+	if c.shut.Load() {
+		return len(b), nil
+	}
 	c.writes.Add(1)
 	defer c.written.Add(1)
 	return c.Conn.Write(b)
 }
 
 // A player whose stream has ended keeps its session while packets of its queue go out by TCP: its queue is empty when
-// nothing has been written for lull. It has farewell for that at most.
+// nothing has been written for lull. Then the connection ends in one direction, until the player has read all and
+// leaves. A connection that is closed is reset, and loses what is on its way, as soon as the player reports something.
+// All of that takes farewell at most.
 const (
 	lull     = time.Second
 	farewell = 10 * time.Second
 )
 
-// awaitSent waits until nobody writes any more, or done. A peer that does not read for a time blocks a call of Write.
-func (c *rtspConn) awaitSent(done <-chan struct{}) {
-	for begin := time.Now(); time.Since(begin) < farewell; {
-		before := c.written.Load()
+// bidFarewell waits until the player has left, or done. It reports false if that takes too long.
+func (c *rtspConn) bidFarewell(done <-chan struct{}) bool {
+	over := time.NewTimer(farewell)
+	defer over.Stop()
+	for before := uint64(math.MaxUint64); c.writes.Load() != before; {
+		before = c.written.Load() // a peer that does not read for a time blocks a call of Write
 		select {
 		case <-time.After(lull):
+		case <-over.C:
+			return false
 		case <-done:
-			return
+			return true
 		}
-		if c.writes.Load() == before {
-			return
-		}
+	}
+	c.shut.Store(true)
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); !ok || w.CloseWrite() != nil {
+		return true // it cannot be waited for
+	}
+	select {
+	case <-over.C:
+		return false
+	case <-done:
+		return true
 	}
 }

@@ -1,6 +1,7 @@
 package limited
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -76,6 +77,14 @@ func (l *Listener) Refused() (total, source uint64) {
 type conn struct {
 	net.Conn
 	leave func()
+}
+
+// CloseWrite ends what is written, as that of [net.TCPConn] does, if the listener's connections can.
+func (c *conn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // Close implements [net.Conn].

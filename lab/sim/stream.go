@@ -32,6 +32,7 @@ type Stream struct {
 	connected   bool    // who dials has an answer
 	dead        bool    // the host was killed
 	closed      bool
+	shut        bool          // nothing more is written
 	err         error         // why the connection has failed
 	changed     chan struct{} // closed at the next change of anything here
 	waits       []segment     // that are not on their way
@@ -123,6 +124,8 @@ func (s *Stream) Write(b []byte) (n int, err error) {
 		switch {
 		case s.closed:
 			return n, s.wrap("write", net.ErrClosed)
+		case s.shut:
+			return n, s.wrap("write", syscall.EPIPE)
 		case s.write.passed():
 			return n, s.wrap("write", os.ErrDeadlineExceeded)
 		case s.err != nil:
@@ -259,11 +262,34 @@ func (s *Stream) Close() error {
 		s.waits = nil
 		s.peer.resetLocked()
 	default:
-		s.waits = append(s.waits, segment{})
-		s.pumpLocked()
+		s.shutLocked()
 	}
 	s.wakeLocked()
 	return nil
+}
+
+// CloseWrite ends what is written, as that of [net.TCPConn] does.
+func (s *Stream) CloseWrite() error {
+	s.network.mu.Lock()
+	defer s.network.mu.Unlock()
+	switch {
+	case s.closed:
+		return s.wrap("close", net.ErrClosed)
+	case s.err != nil:
+		return s.wrap("close", s.err)
+	}
+	s.shutLocked()
+	s.wakeLocked()
+	return nil
+}
+
+// shutLocked has the peer read to the end, once.
+func (s *Stream) shutLocked() {
+	if !s.shut {
+		s.shut = true
+		s.waits = append(s.waits, segment{})
+		s.pumpLocked()
+	}
 }
 
 // LocalAddr and RemoteAddr implement [net.Conn].

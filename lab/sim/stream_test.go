@@ -46,6 +46,29 @@ func TestStream(t *testing.T) {
 	})
 }
 
+// TestStreamEndsOnce ends a connection in one direction. Then a report does not reset it.
+func TestStreamEndsOnce(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		p.link = Link{Rate: 1 << 10}
+		a, b := p.connected(t)
+		_, err := a.Write(make([]byte, 3000))
+		require.NoError(t, err)
+		require.NoError(t, a.(*Stream).CloseWrite())
+		_, err = a.Write([]byte("more"))
+		require.ErrorIs(t, err, syscall.EPIPE)
+		_, err = b.Write([]byte("report"))
+		require.NoError(t, err)
+		got, err := io.ReadAll(b)
+		require.NoError(t, err)
+		require.Len(t, got, 3000)
+		require.NoError(t, b.Close())
+		got, err = io.ReadAll(a)
+		require.NoError(t, err)
+		require.Equal(t, "report", string(got))
+		require.NoError(t, a.Close())
+	})
+}
+
 // TestStreamEnds resets connections of who reads no more, and of a port that is not there, and gives up a dead host.
 func TestStreamEnds(t *testing.T) {
 	onPair(t, func(t *testing.T, p *pair) {

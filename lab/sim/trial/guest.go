@@ -364,7 +364,7 @@ func (g *guest) verdict() []string {
 			continue
 		}
 		if len(list) > 0 && list[0] <= due && list[len(list)-1] < end-1 && g.excused(0, kind) {
-			continue // it waits for a group
+			continue // it waits for a group, or has not taken the last packets in time
 		}
 		if len(list) == 0 || list[0] > due || list[len(list)-1] < end-1 {
 			g.faults = append(g.faults, fmt.Sprintf("frames of %s from %d to %d are missing: %d came, from %v on",
