@@ -37,6 +37,7 @@ type refill struct {
 	stalled  *time.Timer // calls cancel if nothing comes
 
 	group    uint64               // the current one
+	last     uint64               // its last object so far
 	open     map[uint64]*refilled // its subgroups
 	streams  int                  // that were made of it
 	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
@@ -51,6 +52,8 @@ type refill struct {
 type refilled struct {
 	source  *track.Source
 	encoder moqt.SubgroupEncoder
+	last    uint64 // object
+	marked  bool   // its header says that it has the last object of the group
 }
 
 // run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap.
@@ -165,7 +168,7 @@ func (r *refill) TakeItem(o *moqt.FetchObject) error {
 		r.group, r.streams, r.complete = o.Location.Group, 0, false
 		r.behind = r.unknown != nil && r.unknown.Group == r.group
 	}
-	r.unknown = nil
+	r.unknown, r.last = nil, o.Location.Object
 	if o.Datagram {
 		return r.takeDatagram(o)
 	}
@@ -179,7 +182,7 @@ func (r *refill) TakeItem(o *moqt.FetchObject) error {
 	if err != nil {
 		return fetch.SourceError{Err: err}
 	}
-	r.current = s
+	r.current, s.last = s, r.last
 	return s.feed(b)
 }
 
@@ -190,6 +193,9 @@ func (r *refill) isWhole() bool {
 	return r.unknown == nil || *r.unknown == moqt.Location{Group: r.group, Object: math.MaxUint64} ||
 		r.complete && r.group < r.unknown.Group
 }
+
+// isEnded reports whether the response says that the group has no more objects.
+func (r *refill) isEnded() bool { return r.unknown == nil || r.complete }
 
 // subgroup returns the subgroup of an object. Groups are fetched from their start, so the first object in the response
 // is that of the subgroup, unless it is behind unknown ones.
@@ -204,7 +210,11 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
 		Priority: o.Priority, HasProperties: true, FirstObject: !r.behind,
 	}
+	if m := track.EndMarkOf(r.data); m != nil {
+		h.EndOfGroup = m.Subgroup == o.SubgroupID && !m.Status
+	}
 	s := &refilled{
+		marked:  h.EndOfGroup,
 		source:  r.data.NewSource(track.SourceConfig{Header: h, Priority: o.Priority, Cancel: r.cancel}),
 		encoder: moqt.NewSubgroupEncoder(moqt.DataLayout1, h),
 	}
@@ -269,15 +279,33 @@ func (r *refill) sendDatagram() error {
 }
 
 // endGroup ends the subgroups of the current group: with FIN if the response has it whole. Otherwise they are cut:
-// streams of the subscription may go on with them.
+// streams of the subscription may go on with them. The end is marked as the publisher has marked that of other groups:
+// players would wait for it.
 func (r *refill) endGroup(whole bool) {
+	ended := whole && r.isEnded()
+	if ended {
+		r.markEnd()
+	}
 	for _, s := range r.open {
-		if whole {
+		if whole && (!s.marked || ended && s.last == r.last) {
 			_ = s.source.Read(bytes.NewReader(nil)) // unless that contradicts what others say, it is a FIN
 		}
 		r.upstream.receiver.reportMalformed(s.source.Cut())
 	}
 	clear(r.open)
+}
+
+// markEnd adds an object that marks the end of the current group, if the publisher uses such objects.
+func (r *refill) markEnd() {
+	m := track.EndMarkOf(r.data)
+	if m == nil || !m.Status || r.open[m.Subgroup] == nil || r.last == math.MaxUint64 {
+		return
+	}
+	s := r.open[m.Subgroup]
+	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: r.last + 1, Status: moqt.StatusEndOfGroup})
+	if err == nil {
+		_ = s.feed(b) // fails if others say that the group ends elsewhere
+	}
 }
 
 // end ends the response. An object that contradicts others ends only the response, because what comes on the

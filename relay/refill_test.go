@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -100,6 +101,87 @@ func TestRefillWithHoles(t *testing.T) {
 			{7, 0, track.Finished}, {9, 0, track.Cut}, {10, 0, track.Cut},
 		}, got)
 	})
+}
+
+// A publisher marks where groups end, by the header of a subgroup or by an object. Groups that were missed are marked as
+// well, as far as the response says where they end.
+func TestRefillMarksEnds(t *testing.T) {
+	type ended struct {
+		group, subgroup uint64
+		marked          bool
+		last            uint64
+		status          moqt.ObjectStatus
+		state           track.State
+	}
+	const normal, mark = moqt.StatusNormal, moqt.StatusEndOfGroup
+	for name, c := range map[string]struct {
+		header  bool
+		objects []moqt.ObjectHeader
+		want    []ended
+	}{
+		"header": {true, []moqt.ObjectHeader{{}}, []ended{
+			{2, 0, true, 2, normal, track.Finished}, {2, 1, false, 1, normal, track.Finished},
+			{3, 0, true, 0, normal, track.Cut}, {3, 1, false, 1, normal, track.Finished}, // the other one has the last
+			{4, 0, true, 0, normal, track.Cut}, // where that ends is not known
+			{5, 0, true, 0, normal, track.Finished},
+		}},
+		"object": {false, []moqt.ObjectHeader{{}, {ObjectID: 1, Status: mark}}, []ended{
+			{2, 0, false, 3, mark, track.Finished}, {2, 1, false, 1, normal, track.Finished},
+			{3, 0, false, 2, mark, track.Finished}, {3, 1, false, 1, normal, track.Finished},
+			{4, 0, false, 0, normal, track.Finished},
+			{5, 0, false, 1, mark, track.Finished},
+		}},
+		"none": {false, []moqt.ObjectHeader{{}}, []ended{
+			{2, 0, false, 2, normal, track.Finished}, {2, 1, false, 1, normal, track.Finished},
+			{3, 0, false, 0, normal, track.Finished}, {3, 1, false, 1, normal, track.Finished},
+			{4, 0, false, 0, normal, track.Finished},
+			{5, 0, false, 0, normal, track.Finished},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				r, opened := b.newRefill()
+				defer r.data.Close()
+				r.publish(t, moqt.SubgroupHeader{GroupID: 1, EndOfGroup: c.header, FirstObject: true}, c.objects)
+				for _, o := range []moqt.FetchObject{
+					{Location: at(2, 0)}, {Location: at(2, 1), SubgroupID: 1}, {Location: at(2, 2)},
+					{Location: at(3, 0)}, {Location: at(3, 1), SubgroupID: 1},
+					{Location: at(4, 0)}, {Kind: moqt.FetchKindUnknown, Location: at(4, moqt.MaxLocation.Object)},
+					{Location: at(5, 0)},
+				} {
+					if o.Kind == moqt.FetchKindObject {
+						r.object(t, o)
+					} else {
+						require.NoError(t, r.TakeItem(&o))
+					}
+				}
+				r.end(io.EOF)
+				var got []ended
+				for _, s := range (*opened)[1:] {
+					state, _ := s.Log.State()
+					last, _ := s.Log.Last()
+					got = append(got, ended{s.Group, s.Subgroup, s.EndOfGroup, last.ID, last.Status, state})
+				}
+				require.Equal(t, c.want, got)
+			})
+		})
+	}
+}
+
+// publish has a publisher publish a subgroup.
+func (r *refill) publish(t *testing.T, h moqt.SubgroupHeader, objects []moqt.ObjectHeader) {
+	t.Helper()
+	src := r.data.NewSource(track.SourceConfig{Header: h, Cancel: func() {}})
+	e, stream := moqt.NewSubgroupEncoder(moqt.DataLayout1, h), []byte(nil)
+	for _, o := range objects {
+		var err error
+		stream, err = e.AppendObject(stream, o)
+		require.NoError(t, err)
+	}
+	err := error(nil)
+	for in := bytes.NewReader(stream); err == nil; err = src.Read(in) {
+	}
+	require.ErrorIs(t, err, io.EOF)
 }
 
 // A response that ends with no word about the rest of its last group has all of that: gaps are objects that do not

@@ -185,6 +185,9 @@ func (g *group) finishSubgroup(sub *subgroup, last Object, endOfGroup bool) erro
 		return err
 	}
 	g.end(limit)
+	if last.Status == moqt.StatusNormal {
+		g.track.index.endMark = &EndMark{Subgroup: sub.id}
+	}
 	return nil
 }
 

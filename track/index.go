@@ -17,6 +17,7 @@ type index struct {
 	largest  mark           // Largest Object: received, or told by publishers
 	received mark           // the largest object that came on a subscription
 	limit    *moqt.Location // no object at this location or after it exists
+	endMark  *EndMark       // see EndMarkOf
 	gaps     ranges         // group ids that Prior Group ID Gap says do not exist
 	absent   ranges         // all group ids known not to exist
 	counted  int64          // bytes of gaps and absent in the cache's Memory
@@ -212,8 +213,11 @@ func (x *index) record(g *group, a *arrival) {
 	case a.endOfGroup && id < math.MaxUint64:
 		g.end(id + 1)
 	}
-	if a.status == moqt.StatusEndOfTrack {
+	switch {
+	case a.status == moqt.StatusEndOfTrack:
 		x.end(a.at)
+	case a.status == moqt.StatusEndOfGroup && !a.datagram:
+		x.endMark = &EndMark{a.subgroup, true}
 	}
 	x.largest.raise(a.at)
 	x.received.raise(a.at)
