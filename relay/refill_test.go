@@ -103,8 +103,8 @@ func TestRefillWithHoles(t *testing.T) {
 	})
 }
 
-// A publisher marks where groups end, by the header of a subgroup or by an object. Groups that were missed are marked as
-// well, as far as the response says where they end.
+// A publisher marks where groups end, by the header of a subgroup or by an object. Groups that were missed are marked
+// as well, as far as the response says where they end.
 func TestRefillMarksEnds(t *testing.T) {
 	type ended struct {
 		group, subgroup uint64

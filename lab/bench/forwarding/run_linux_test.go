@@ -34,7 +34,9 @@ func TestShared(t *testing.T) {
 	t.Parallel()
 	for shared, rate := range map[bool]float64{false: 2, true: 1} {
 		values := make(map[string]float64)
-		f := forwarder{shared: shared, segments: 1_000_000, spent: time.Second, monitor: time.Second, elapsed: time.Hour}
+		f := forwarder{
+			shared: shared, segments: 1_000_000, spent: time.Second, monitor: time.Second, elapsed: time.Hour,
+		}
 		f.addTo(values)
 		require.Equal(t, rate, values["rate"])
 		require.Equal(t, 1000/rate, values["packet"])
