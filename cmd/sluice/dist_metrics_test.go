@@ -127,20 +127,29 @@ func reasonsOfKernel(t *testing.T) (names []string) {
 	return names[:len(names)-1] // the last one is their number
 }
 
-// exportedByMonitor returns the metrics that a monitor serves at /metrics. Values of labels come from an interval with
-// all parts of RTTs.
+// exportedByMonitor returns the metrics that a monitor serves at /metrics.
 func exportedByMonitor(t *testing.T) exports {
-	m := metrics.New(report.Keys{})
-	m.Follow(func() (c report.Counters, _ error) {
+	return newExports(t, append(service.ProcessMetrics(), monitorMetrics(t)...)...)
+}
+
+// monitorMetrics returns the metrics of a monitor that has seen some of everything.
+func monitorMetrics(t *testing.T) []prometheus.Collector {
+	interval := reporttest.Parts()
+	m, p, h := metrics.New(report.Keys{}), &interval.Prefixes[0], reporttest.Logarithmic().Prefixes[0].RTT
+	p.RTT, p.PeerRTT, p.OneDirection, p.Queries, p.LossReceived = h, h, h, h, p.LossSent
+	p.ByLoad, p.PeerByLoad = report.Load{Idle: h, Loaded: h}, report.Load{Idle: h, Loaded: h}
+	m.Follow(func() (report.Counters, error) {
+		c := report.Counters{Transports: interval.Transports, ECN: interval.ECN}
+		for _, outcome := range bpf.Outcomes {
+			c.Outcomes = append(c.Outcomes, report.NamedCount{Name: outcome.Label})
+		}
 		for _, tally := range bpf.Tallies {
 			c.Events = append(c.Events, report.NamedCount{Name: tally.Label})
 		}
 		return c, nil
 	})
-	interval := reporttest.Parts()
-	interval.Prefixes[0].LossReceived = interval.Prefixes[0].LossSent
-	interval.Prefixes[0].Queries = interval.Prefixes[0].PeerRTT
-	require.NoError(t, m.Interval(interval))
+	require.NoError(t, errors.Join(m.Interval(interval), m.Sample(reporttest.TCP()), m.Sample(reporttest.DNS()),
+		m.Flow(reporttest.Opening())))
 	q, events := queue.New(queue.Config{}), queue.NewEvents(queue.EventsConfig{Sink: new(reporttest.Sink)})
 	t.Cleanup(func() { require.NoError(t, errors.Join(q.Close(), events.Close())) })
 	const nobody = "http://127.0.0.1:1"
@@ -158,7 +167,7 @@ func exportedByMonitor(t *testing.T) exports {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, records.Close()) })
 	detector := alert.New(alert.Config{})
-	return newExports(t, append(service.ProcessMetrics(), m, q, events, messages, records, alerts, detector)...)
+	return []prometheus.Collector{m, q, events, messages, records, alerts, detector}
 }
 
 // A query is an expression of PromQL, as a file of dist has it.
