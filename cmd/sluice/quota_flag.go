@@ -74,15 +74,15 @@ func parseBitRate(name, value string) (int, error) {
 		"(units: kbit, mbit, gbit)")
 }
 
-// parsePrefixes reads addresses and networks.
-func parsePrefixes(texts []string) (list []netip.Prefix, err error) {
+// parsePrefixes reads addresses and networks of a flag.
+func parsePrefixes(flag string, texts []string) (list []netip.Prefix, err error) {
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
 		if a, aerr := netip.ParseAddr(text); aerr == nil {
 			p, err = a.Prefix(a.BitLen())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%q: must be an address or a network such as 192.0.2.0/24", text)
+			return nil, fmt.Errorf("%s: %q: must be an address or a network such as 192.0.2.0/24", flag, text)
 		}
 		list = append(list, p)
 	}

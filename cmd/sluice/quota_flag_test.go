@@ -39,12 +39,12 @@ func TestQuotaFlag(t *testing.T) {
 }
 
 func TestExemptAddresses(t *testing.T) {
-	list, err := parsePrefixes([]string{"192.0.2.7", "2001:db8::/32"})
+	list, err := parsePrefixes("--a", []string{"192.0.2.7", "2001:db8::/32"})
 	require.NoError(t, err)
 	require.Equal(t, "192.0.2.7/32", list[0].String())
 	require.Equal(t, "2001:db8::/32", list[1].String())
 	for _, text := range []string{"", "host", "192.0.2.7/33"} {
-		_, err := parsePrefixes([]string{text})
+		_, err := parsePrefixes("--a", []string{text})
 		require.ErrorContains(t, err, "must be an address or a network")
 	}
 }

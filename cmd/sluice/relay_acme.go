@@ -45,27 +45,28 @@ func (f *acmeFlags) register(cmd *cobra.Command) {
 func (f *acmeFlags) isOn() bool { return len(f.Names) > 0 }
 
 // check returns the first mistake in the flags. others reports whether the relay gets its certificate otherwise.
-func (f *acmeFlags) check(others bool, page *webFlag) (err error) {
+func (f *acmeFlags) check(others bool, page *webFlag) error {
 	if !f.isOn() {
 		return nil
 	}
 	for i, name := range f.Names {
-		if f.Names[i], err = acme.CheckName(name); err != nil {
+		ascii, err := acme.CheckName(name)
+		if err != nil {
 			return fmt.Errorf("--acme: %w", err)
 		}
+		f.Names[i] = ascii
 	}
 	u, err := url.Parse(f.Directory)
-	_, _, httpErr := net.SplitHostPort(f.http)
 	switch {
 	case others:
 		return fmt.Errorf("--acme: %q: must not be set together with --tls-cert or --dev", f.Names)
 	case err != nil || u.Scheme != "https" || u.Host == "":
 		return fmt.Errorf("--acme-ca: %q: must be the https URL of a directory", f.Directory)
-	case f.http != "" && httpErr != nil:
-		return fmt.Errorf("--acme-http: %q: must be an address such as :80", f.http)
 	case page.isOff() && f.http == "":
 		return errors.New("--web: off: must be on with --acme, unless there is --acme-http: the authority looks at " +
 			"one of their TCP ports")
+	case f.http != "":
+		return checkAddress("--acme-http", f.http, "an address such as :80")
 	}
 	return nil
 }

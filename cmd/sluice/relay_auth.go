@@ -17,6 +17,7 @@ import (
 	"sluice/auth/jwt"
 	"sluice/auth/signed"
 	"sluice/internal/bounds"
+	"sluice/internal/webclient"
 	"sluice/relay"
 	"sluice/relay/withdrawn"
 )
@@ -75,7 +76,7 @@ func (f *authFlags) check() error {
 		return errors.New("--auth-issuer and --auth-audience are about signed tokens; " +
 			"add --auth-jwks or --auth-cat-keys")
 	}
-	return cmp.Or(
+	return cmp.Or(checkURL("--auth-url", f.hook.URL, webclient.CheckURL),
 		bounds.Check("--auth-url-timeout", f.hook.Timeout, 100*time.Millisecond, time.Minute),
 		bounds.Check("--auth-url-queries", f.hook.MaxQueries, 1, hook.MaxQueries))
 }

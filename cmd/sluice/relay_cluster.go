@@ -96,12 +96,17 @@ func (f *clusterFlags) check(scope string) error {
 			return err
 		}
 	}
+	for _, join := range f.join {
+		if err := checkAddress("--cluster-join", join, "an address such as west1.example:6222"); err != nil {
+			return err
+		}
+	}
 	if scope != "one" {
 		return fmt.Errorf("--scope: %q: must be one with --cluster", scope)
 	}
 	if f.advertise == "" {
-		return errors.New("--cluster-advertise URL is required: other nodes have to know where this relay is, " +
-			"for example moqt://west1.example")
+		return errors.New("--cluster-advertise URL is required with --cluster and --cluster-url: other nodes have to " +
+			"know where this relay is, for example moqt://west1.example")
 	}
 	if err := cluster.CheckURL("--cluster-advertise", f.advertise); err != nil {
 		return err
@@ -117,6 +122,7 @@ func (f *clusterFlags) check(scope string) error {
 	_, err := f.linkCapacity()
 	return cmp.Or(
 		err,
+		checkAddress("--cluster-listen", f.listen, "an address such as 127.0.0.1:6222"),
 		bounds.Check("--cluster-price", f.price, 0, cluster.MaxPrice),
 		cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -77,10 +78,23 @@ func readConfig(path string) (*pflag.FlagSet, error) {
 	if err := cli.ReadFlags(flags, path); err != nil {
 		return nil, err
 	}
-	if err := cmd.ValidateFlagGroups(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	err := cli.ExplainOrigin(flags, cmp.Or(withDashes(cmd.ValidateFlagGroups()), f.check(), cli.CheckLogFlags(flags)))
+	if err != nil && !strings.HasPrefix(err.Error(), path+":") {
+		err = fmt.Errorf("%s: %w", path, err) // about what the file does not have
 	}
-	return flags, cli.ExplainOrigin(flags, cmp.Or(f.check(), cli.CheckLogFlags(flags)))
+	return flags, err
+}
+
+var flagGroup = regexp.MustCompile(`\[[^]]+\]`)
+
+// withDashes adds dashes to the names of flags in an error of cobra about a group of flags, as other errors have them.
+func withDashes(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(flagGroup.ReplaceAllStringFunc(err.Error(), func(group string) string {
+		return "[--" + strings.ReplaceAll(group[1:], " ", " --")
+	}))
 }
 
 func newConfigExample(env *cli.Environment) *cobra.Command {

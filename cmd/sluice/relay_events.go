@@ -40,7 +40,7 @@ func (f *eventFlags) check() error {
 	if f.secrets != "" && f.url == "" {
 		return errors.New("--event-secret-file signs what --event-url gets: name the service, too")
 	}
-	return nil
+	return checkURL("--event-url", f.url, webclient.CheckURL)
 }
 
 // newSender returns the sender of events to the service.

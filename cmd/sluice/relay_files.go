@@ -54,16 +54,24 @@ func explainCertificate(cert, key string, err error) error {
 	return fmt.Errorf("--tls-cert: %s: must fit the key in %s: %w", cert, key, mistake)
 }
 
-// checkAddress returns an error unless an address has a port.
-func checkAddress(flag, address string) error {
+// checkAddress returns an error unless an address has a port. allowed says what it must be.
+func checkAddress(flag, address, allowed string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {
-		_, err = net.LookupPort("udp", port)
+		_, err = net.LookupPort("ip", port)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %q: must be an address such as :4443 or 127.0.0.1:4480", flag, address)
+		return fmt.Errorf("%s: %q: must be %s, with a port up to 65535", flag, address, allowed)
 	}
 	return nil
+}
+
+// checkURL returns the mistake in the URL of a service, which may be missing.
+func checkURL(flag, text string, check func(string) error) error {
+	if text == "" || check(text) == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", flag, check(text))
 }
 
 // checkOrigins returns the first mistake in web origins.

@@ -20,6 +20,7 @@ import (
 	"sluice/relay"
 	"sluice/server"
 	"sluice/server/handover"
+	"sluice/server/otlp"
 	"sluice/transport"
 )
 
@@ -195,6 +196,9 @@ var scopes = map[string]relay.Scoping{"one": relay.OneScope, "path": relay.Scope
 // minBehind is the smallest --max-behind: a player that connects again would be as late.
 const minBehind = 100 * time.Millisecond
 
+// maxMiB is the largest size of memory and of a disk: 1 TiB.
+const maxMiB = 1 << 20
+
 // check returns the first mistake in the flags.
 func (f *relayFlags) check() error {
 	given := f.dev || f.cfg.Transport.CertFile != ""
@@ -213,22 +217,26 @@ func (f *relayFlags) check() error {
 	if f.background && !f.replace {
 		return errors.New("--background needs --replace")
 	}
+	const allowed = "an address such as :4443 or 127.0.0.1:4480"
 	var admin error
 	if f.admin != "" {
-		admin = checkAddress("--admin", f.admin)
+		admin = checkAddress("--admin", f.admin, allowed)
 	}
+	_, exempt := parsePrefixes("--quota-exempt", f.exempt)
 	return cmp.Or(
-		checkAddress("--listen", f.cfg.Listen), admin, checkOrigins(f.cfg.Transport.Origins),
+		checkAddress("--listen", f.cfg.Listen, allowed), admin, checkOrigins(f.cfg.Transport.Origins), exempt,
 		f.web.check(),
 		f.acme.check(given, &f.web),
 		f.rtsp.check(f.scope),
 		f.auth.check(),
 		f.events.check(),
 		f.qlog.check(),
+		checkURL("--otlp-url", f.otlp.url, otlp.CheckURL),
 		f.upstream.check(f.scope, &f.cluster),
 		f.cluster.check(f.scope),
 		bounds.Check("--sockets", f.sockets, 0, handover.MaxSockets),
-		bounds.AtLeast("--cache-size", f.cacheMiB, 0),
+		bounds.AtLeast("--idle-timeout", f.cfg.Transport.IdleTimeout, 0),
+		bounds.Check("--cache-size", f.cacheMiB, 0, maxMiB),
 		bounds.AtLeast("--cache-duration", f.cfg.Relay.Cache.Duration, 0),
 		bounds.AtLeast("--drain", f.drain, 0),
 		bounds.AtLeast("--replace-drain", f.replaceDrain, 0),
@@ -243,7 +251,7 @@ func (f *relayFlags) check() error {
 		bounds.Check("--fastpath-subgroups", f.cfg.FastPath.MaxSubgroups, fastpath.MinSubgroups, fastpath.MaxSubgroups),
 		bounds.Check("--fastpath-objects", f.cfg.FastPath.MaxObjects, fastpath.MinObjects, fastpath.MaxObjects),
 		bounds.AtLeast("--max-behind", f.cfg.MaxBehind, minBehind),
-		bounds.AtLeast("--max-behind-size", f.maxBehindMiB, 1),
+		bounds.Check("--max-behind-size", f.maxBehindMiB, 1, maxMiB),
 		bounds.AtLeast("--max-matches", f.cfg.Relay.MaxMatches, 1),
 		bounds.AtLeast("--ack-timeout", f.cfg.AckTimeout, server.MinAckTimeout),
 		bounds.OneOf("--scope", f.scope, "one", "path", "url"),
@@ -266,8 +274,8 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 		cfg.FastPath.Workers = fastpath.DefaultWorkers()
 	}
 	cfg.FastPath.RTPPort = f.rtsp.rtpPort()
-	if cfg.Relay.Exempt, err = parsePrefixes(f.exempt); err != nil {
-		return cfg, cli.AsUsage(fmt.Errorf("--quota-exempt: %w", err))
+	if cfg.Relay.Exempt, err = parsePrefixes("--quota-exempt", f.exempt); err != nil {
+		return cfg, cli.AsUsage(err)
 	}
 	cfg.NewController = congestion.Controllers[f.congestion]
 	cfg.NewDropPolicy = dropPolicies[f.drop]

@@ -40,7 +40,7 @@ func (f *qlogFlags) check() error {
 	_, err := parseMatch(f.match)
 	return cmp.Or(err,
 		bounds.Check("--qlog-sessions", f.Sessions, 1, 1024),
-		bounds.Check("--qlog-size", f.sizeMiB, f.Sessions, 1<<20))
+		bounds.Check("--qlog-size", f.sizeMiB, f.Sessions, maxMiB))
 }
 
 // open has a server write qlogs.
@@ -76,9 +76,9 @@ func parseMatch(values []string) (m qlogs.Match, err error) {
 			m.Paths = append(m.Paths, v)
 		}
 	}
-	m.Networks, err = parsePrefixes(slices.DeleteFunc(slices.Clone(values), isPath))
+	m.Networks, err = parsePrefixes("--qlog-match", slices.DeleteFunc(slices.Clone(values), isPath))
 	if err != nil {
-		err = fmt.Errorf("--qlog-match: %w, or a path such as /live", err)
+		err = fmt.Errorf("%w, or a path such as /live", err)
 	}
 	return m, err
 }

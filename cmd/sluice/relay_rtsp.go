@@ -66,12 +66,12 @@ func (f *rtspFlags) check(scope string) error {
 		if a.address == "" {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(a.address); err != nil {
-			return fmt.Errorf("%s: %q: must be an address such as :8554", a.flag, a.address)
+		if err := checkAddress(a.flag, a.address, "an address such as :8554"); err != nil {
+			return err
 		}
 	}
 	err := errors.Join(f.checkPorts(), bounds.AtLeast("--rtsp-idle-timeout", f.idle, 10*time.Second),
-		bounds.AtLeast("--rtsp-memory", f.memoryMiB, rtsp.MinMemory>>20))
+		bounds.Check("--rtsp-memory", f.memoryMiB, rtsp.MinMemory>>20, maxMiB))
 	if err != nil {
 		return err
 	}

@@ -58,15 +58,16 @@ func (f *upstreamFlags) register(cmd *cobra.Command) {
 
 // check returns the first mistake in the flags.
 func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
-	routes, err := f.table()
+	cfg, err := f.settings()
+	routes := cfg.Routes
 	switch {
 	case err != nil:
 		return err
 	case len(routes) == 0 && c.tls.CA != "" && f.trust() != "":
 		return fmt.Errorf("--%s: is for --upstream: nodes trust each other by --cluster-ca", f.trust())
-	case len(routes) == 0 && !c.isOn() && f.areSet():
-		return errors.New("--upstream-… flags need the URL of an upstream relay: --upstream or --upstream-namespace; " +
-			"or --cluster")
+	case len(routes) == 0 && !c.isOn() && f.needsURL() != "":
+		return fmt.Errorf("--%s: needs the URL of an upstream relay: --upstream or --upstream-namespace; or --cluster",
+			f.needsURL())
 	case len(routes) > 0 && scope == "url":
 		return errors.New("--scope url: must be one or path with --upstream, because the URL of an upstream relay is " +
 			"not this one's")
@@ -74,9 +75,17 @@ func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
 	return nil
 }
 
-// areSet reports whether there are flags that make no sense without an upstream relay.
-func (f *upstreamFlags) areSet() bool {
-	return len(f.announce)+len(f.hosts) > 0 || f.tokenFile+f.trust() != ""
+// needsURL returns the name of a flag that makes no sense without an upstream relay, if there is one.
+func (f *upstreamFlags) needsURL() string {
+	switch {
+	case len(f.announce) > 0:
+		return "upstream-announce"
+	case len(f.hosts) > 0:
+		return "upstream-goaway-host"
+	case f.tokenFile != "":
+		return "upstream-token-file"
+	}
+	return f.trust()
 }
 
 // trust returns the name of a flag about trust in upstream relays, or credentials for them, if there is one.
@@ -94,8 +103,8 @@ func (f *upstreamFlags) trust() string {
 	return ""
 }
 
-// config returns the configuration that the flags describe.
-func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamConfig, err error) {
+// settings returns the configuration that the flags describe, but for the token.
+func (f *upstreamFlags) settings() (cfg server.UpstreamConfig, err error) {
 	if cfg.Routes, err = f.table(); err != nil {
 		return cfg, cli.AsUsage(err)
 	}
@@ -111,6 +120,14 @@ func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamC
 			return cfg, cli.Usage("--upstream-announce: %q: %w", a, err)
 		}
 		cfg.Announce = append(cfg.Announce, prefix)
+	}
+	return cfg, nil
+}
+
+// config returns the configuration that the flags describe.
+func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamConfig, err error) {
+	if cfg, err = f.settings(); err != nil {
+		return cfg, err
 	}
 	token := getenv("SLUICE_UPSTREAM_TOKEN")
 	if f.tokenFile != "" {

@@ -42,10 +42,7 @@ func (f *webFlag) check() error {
 	if f.value == "on" || f.isOff() {
 		return nil
 	}
-	if _, _, err := net.SplitHostPort(f.value); err != nil {
-		return fmt.Errorf("--web: %q: must be on, off or an address such as :8443", f.value)
-	}
-	return nil
+	return checkAddress("--web", f.value, "on, off or an address such as :8443")
 }
 
 // address returns the TCP address of the page of a relay at a UDP address.

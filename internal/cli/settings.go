@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +22,8 @@ const (
 	maxSettings = 1 << 20
 	// maxMistakes is how many mistakes are told at once.
 	maxMistakes = 20
-	// settingFrom is the annotation of a flag with the place that its value comes from.
+	// settingFrom is the annotation of a flag with the place that its value comes from, and behind it the places of the
+	// elements of a list.
 	settingFrom = "from"
 )
 
@@ -38,7 +41,7 @@ func AddConfigFlag(cmd *cobra.Command) {
 		"command line override it, and variables such as SLUICE_LISTEN override both")
 }
 
-// Origin returns where the value of a flag comes from: a line of a file, a variable, the command line, or "".
+// Origin returns where the value of a flag comes from: line and column of a file, a variable, the command line, or "".
 func Origin(f *pflag.Flag) string {
 	switch from := f.Annotations[settingFrom]; {
 	case len(from) > 0:
@@ -55,15 +58,32 @@ func IsFrom(f *pflag.Flag, path string) bool {
 	return len(from) > 0 && strings.HasPrefix(from[0], path+":")
 }
 
-// ExplainOrigin adds to an error that begins with the name of a flag where the value of the flag comes from, if that is
-// not the command line.
+var flagName = regexp.MustCompile(`--([a-z0-9-]+)`)
+
+// ExplainOrigin adds to an error where the value that it is about comes from, if not from the command line: the value
+// of the first flag in its text that somebody has set, or the element of a list that it quotes.
 func ExplainOrigin(flags *pflag.FlagSet, err error) error {
 	if err == nil {
 		return nil
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "--"), ":")
-	if f := flags.Lookup(name); f != nil && len(f.Annotations[settingFrom]) > 0 {
-		return fmt.Errorf("%s: %w", Origin(f), err)
+	for _, name := range flagName.FindAllStringSubmatch(err.Error(), -1) {
+		f := flags.Lookup(name[1])
+		if f == nil || !f.Changed {
+			continue
+		}
+		from := f.Annotations[settingFrom]
+		if len(from) == 0 {
+			return err
+		}
+		at := from[0]
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			for i, v := range list.GetSlice() {
+				if i+1 < len(from) && strings.Contains(err.Error(), strconv.Quote(v)) {
+					at = from[i+1]
+				}
+			}
+		}
+		return fmt.Errorf("%s: %w", at, err)
 	}
 	return err
 }
@@ -85,7 +105,9 @@ func applySettings(cmd *cobra.Command, getenv func(string) string) error {
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := "SLUICE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		if value := getenv(name); value != "" && IsSetting(f) {
-			errs = append(errs, set(flags, f, []string{value}, name))
+			if err := set(flags, f, []string{value}, name); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			}
 		}
 	})
 	return AsUsage(errors.Join(errs...))
@@ -120,14 +142,17 @@ func setFlags(flags *pflag.FlagSet, path string, text []byte) error {
 	if err := d.Decode(&document); err == io.EOF {
 		return nil // nothing but comments
 	} else if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return explainYAML(path, err)
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
 		return mistake(path, root, "must have lines such as listen: \":443\"")
 	}
-	if err := d.Decode(new(yaml.Node)); err != io.EOF {
-		return fmt.Errorf("%s: must be one document, without ---", path)
+	var next yaml.Node
+	if err := d.Decode(&next); err == nil {
+		return mistake(path, &next, "must be one document, without ---")
+	} else if err != io.EOF {
+		return explainYAML(path, err)
 	}
 	var errs []error
 	lines := make(map[string]int)
@@ -145,6 +170,14 @@ func setFlags(flags *pflag.FlagSet, path string, text []byte) error {
 	return errors.Join(errs...)
 }
 
+// explainYAML returns an error of the parser, which knows no column, in the form of others.
+func explainYAML(path string, err error) error {
+	if text, ok := strings.CutPrefix(err.Error(), "yaml: line "); ok {
+		return fmt.Errorf("%s:%s", path, text)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
 // setKey sets the flag that a key names.
 func setKey(flags *pflag.FlagSet, path string, key, value *yaml.Node) error {
 	f := flags.Lookup(key.Value)
@@ -155,52 +188,51 @@ func setKey(flags *pflag.FlagSet, path string, key, value *yaml.Node) error {
 		}
 		return mistake(path, key, "%s", text)
 	}
-	values, err := valuesOf(f, value)
-	if err != nil {
-		return mistake(path, value, "%s: %w", f.Name, err)
+	list := []*yaml.Node{value}
+	if value.Kind == yaml.SequenceNode {
+		list = value.Content
+		if _, ok := f.Value.(pflag.SliceValue); !ok {
+			return mistake(path, value, "%s: must be one value, and not a list", f.Name)
+		}
+	}
+	values, from := []string(nil), []string{place(path, value)}
+	for _, n := range list {
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			return mistake(path, n, "%s: must have a value, such as text or a number", f.Name)
+		}
+		values, from = append(values, n.Value), append(from, place(path, n))
 	}
 	if f.Changed {
 		return nil // by the command line
 	}
-	if err := set(flags, f, values, fmt.Sprintf("%s:%d", path, key.Line)); err != nil {
+	if err := set(flags, f, values, from...); err != nil {
 		return mistake(path, value, "%w", err)
 	}
 	return nil
 }
 
-// valuesOf returns the values in a node: one, or several of a flag that takes a list.
-func valuesOf(f *pflag.Flag, n *yaml.Node) (values []string, err error) {
-	list := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		list = n.Content
-		if _, ok := f.Value.(pflag.SliceValue); !ok {
-			return nil, errors.New("must be one value, and not a list")
-		}
-	}
-	for _, n := range list {
-		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-			return nil, errors.New("must have a value, such as text or a number")
-		}
-		values = append(values, n.Value)
-	}
-	return values, nil
-}
-
-// set sets a flag, and notes where its value comes from.
-func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, from string) (err error) {
+// set sets a flag, and notes where its value comes from, and the elements of a list.
+func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, from ...string) (err error) {
 	if list, ok := f.Value.(pflag.SliceValue); ok && len(values) != 1 {
 		err = list.Replace(values)
 		f.Changed = true
 	} else {
 		err = flags.Set(f.Name, values[0])
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %q: must be %s", f.Name, strings.Join(values, ", "), kindOf(f))
+	switch kind := kindOf(f); {
+	case err == nil:
+		return flags.SetAnnotation(f.Name, settingFrom, from)
+	case kind == "":
+		err = errors.Unwrap(err) // what pflag adds is in the text
+	case errors.Is(err, strconv.ErrRange):
+		err = fmt.Errorf("must be %s of at most 64 bits", kind)
+	default:
+		err = errors.New("must be " + kind)
 	}
-	return flags.SetAnnotation(f.Name, settingFrom, []string{from})
+	return fmt.Errorf("%s: %q: %w", f.Name, strings.Join(values, ", "), err)
 }
 
-// kindOf says what values a flag takes.
+// kindOf says what values a flag takes. "": its own type says so.
 func kindOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "bool":
@@ -212,12 +244,16 @@ func kindOf(f *pflag.Flag) string {
 	case "float64":
 		return "a number"
 	}
-	name, usage := pflag.UnquoteUsage(f)
-	return strings.TrimSpace("a " + name + ": " + usage)
+	if _, ok := f.Value.(pflag.SliceValue); ok {
+		return "a list such as [a, b]"
+	}
+	return ""
 }
 
+func place(path string, n *yaml.Node) string { return fmt.Sprintf("%s:%d:%d", path, n.Line, n.Column) }
+
 func mistake(path string, n *yaml.Node, format string, args ...any) error {
-	return fmt.Errorf("%s:%d:%d: %w", path, n.Line, n.Column, fmt.Errorf(format, args...))
+	return fmt.Errorf("%s: %w", place(path, n), fmt.Errorf(format, args...))
 }
 
 // nearest returns the setting whose name differs least from a wrong one, or "" if all differ much.

@@ -46,19 +46,23 @@ func TestSettings(t *testing.T) {
 		"origin": `[a,"b,c"]`, "replace": "false",
 	}, got)
 	require.Equal(t, map[string]string{
-		"config": "--config", "dev": path + ":2", "listen": "--listen", "sockets": "SLUICE_SOCKETS", "price": "",
-		"drain": path + ":6", "origin": path + ":5", "replace": "",
+		"config": "--config", "dev": path + ":2:6", "listen": "--listen", "sockets": "SLUICE_SOCKETS", "price": "",
+		"drain": path + ":6:8", "origin": path + ":5:9", "replace": "",
 	}, from)
 	require.True(t, IsFrom(cmd.Flags().Lookup("drain"), path))
 	require.False(t, IsFrom(cmd.Flags().Lookup("sockets"), path))
 	err := ExplainOrigin(cmd.Flags(), Usage("--drain: 5s: is too long"))
-	require.EqualError(t, err, path+":6: --drain: 5s: is too long")
+	require.EqualError(t, err, path+":6:8: --drain: 5s: is too long")
+	err = ExplainOrigin(cmd.Flags(), Usage(`--origin: "b,c": is no origin`))
+	require.EqualError(t, err, path+`:5:13: --origin: "b,c": is no origin`)
+	err = ExplainOrigin(cmd.Flags(), Usage("--price is required with --origin"))
+	require.EqualError(t, err, path+":5:9: --price is required with --origin")
 	require.EqualError(t, ExplainOrigin(cmd.Flags(), Usage("--listen: in use")), "--listen: in use")
 
 	require.NoError(t, applySettings(new(cobra.Command), getenv), "a command without files")
 	bad := settable()
 	err = applySettings(bad, func(name string) string { return map[string]string{"SLUICE_DRAIN": "soon"}[name] })
-	require.EqualError(t, err, `drain: "soon": must be a duration such as 30s or 1h`)
+	require.EqualError(t, err, `SLUICE_DRAIN: drain: "soon": must be a duration such as 30s or 1h`)
 }
 
 // TestSettingMistakes expects each mistake to be named, with its line and column.
@@ -71,6 +75,8 @@ func TestSettingMistakes(t *testing.T) {
 		"replace: true":        "f:1:1: replace: no such setting",
 		"config: x":            "f:1:1: config: no such setting",
 		"dev: maybe":           `f:1:6: dev: "maybe": must be true or false`,
+		"origin: [a, [b]]":     "f:1:13: origin: must have a value, such as text or a number",
+		"origin: '\"a'":        `f:1:9: origin: "\"a": must be a list such as [a, b]`,
 		"sockets: many":        `f:1:10: sockets: "many": must be a whole number`,
 		"price: low":           `f:1:8: price: "low": must be a number`,
 		"drain: 5":             `f:1:8: drain: "5": must be a duration such as 30s or 1h`,
@@ -80,9 +86,11 @@ func TestSettingMistakes(t *testing.T) {
 		"dev: true\ndev: true": "f:2:1: dev: is in line 1, too",
 		"dev: maybe\nprice: x": "f:1:6: dev: \"maybe\": must be true or false\n" +
 			"f:2:8: price: \"x\": must be a number",
+		"sockets: 9999999999999999999": `f:1:10: sockets: "9999999999999999999": must be a whole number of at most ` +
+			"64 bits",
 		"- dev":                     `f:1:1: must have lines such as listen: ":443"`,
-		"dev: true\n---\ndev: true": "f: must be one document, without ---",
-		"dev: [":                    "f: yaml: line 1: did not find expected node content",
+		"dev: true\n---\ndev: true": "f:2:1: must be one document, without ---",
+		"dev: [":                    "f:1: did not find expected node content",
 	} {
 		err := setFlags(settable().Flags(), "f", []byte(text))
 		if want == "" {

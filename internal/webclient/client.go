@@ -99,9 +99,12 @@ func parseURL(s string) (*url.URL, error) {
 }
 
 // IsURL reports whether a setting that names a file or a URL names a URL.
-func IsURL(s string) bool {
+func IsURL(s string) bool { return CheckURL(s) == nil }
+
+// CheckURL returns the mistake in a URL.
+func CheckURL(s string) error {
 	_, err := parseURL(s)
-	return err == nil
+	return err
 }
 
 // Name returns the URL for messages, without its user, password and query.
