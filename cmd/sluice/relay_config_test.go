@@ -48,6 +48,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"idle-timeout: -1s", "f:2:15: --idle-timeout: -1s: must be at least 0s"},
 		{"quota-per-token: tracks=0", `f:2:18: quota-per-token: "tracks=0": tracks: 0: must be between 1 and `},
 		{"quota-exempt:\n  - ::1\n  - host", `f:4:5: --quota-exempt: "host": must be an address or a network such as `},
+		{"qlog-match: [/live, 0%]", `f:2:21: --qlog-match: "0%": must be more than 0% and at most 100%`},
 		{"rtsp: ':99999'", `f:2:7: --rtsp: ":99999": must be an address such as :8554, with a port up to 65535`},
 		{"web: ':99999'", `f:2:6: --web: ":99999": must be on, off or an address such as :8443, with a port `},
 		{"upstream: moqt://a\nupstream-sha256: 12", `f:3:18: --upstream-sha256: "12": must be a SHA-256 in 64 `},

@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +31,7 @@ func (f *qlogFlags) register(cmd *cobra.Command) {
 			"payload")
 	flags.StringSliceVar(&f.match, "qlog-match", nil,
 		"`addresses`, networks and paths whose connections have a qlog, such as 192.0.2.7, 10.0.0.0/8 or /live, with "+
-			"the paths below it (default: all)")
+			"the paths below it, and a share of these connections, such as 1% (default: all)")
 	flags.IntVar(&f.sizeMiB, "qlog-size", 256, "keep at most this many `MiB` of qlogs; the oldest files go")
 	flags.IntVar(&f.Sessions, "qlog-sessions", 16, "largest `number` of connections that have a qlog at a time")
 }
@@ -70,15 +70,25 @@ func (f *qlogFlags) setMatch(flag *pflag.Flag) error {
 
 // parseMatch parses the values of --qlog-match.
 func parseMatch(values []string) (m qlogs.Match, err error) {
-	isPath := func(v string) bool { return strings.HasPrefix(v, "/") }
+	var networks []string
 	for _, v := range values {
-		if isPath(v) {
+		percent, isShare := strings.CutSuffix(v, "%")
+		switch {
+		case strings.HasPrefix(v, "/"):
 			m.Paths = append(m.Paths, v)
+		case !isShare:
+			networks = append(networks, v)
+		case m.Share > 0:
+			return m, fmt.Errorf("--qlog-match: %q: must be the only share", v)
+		default:
+			if m.Share, err = strconv.ParseFloat(percent, 64); err != nil || !(m.Share > 0 && m.Share <= 100) {
+				return m, fmt.Errorf("--qlog-match: %q: must be more than 0%% and at most 100%%", v)
+			}
+			m.Share /= 100
 		}
 	}
-	m.Networks, err = parsePrefixes("--qlog-match", slices.DeleteFunc(slices.Clone(values), isPath))
-	if err != nil {
-		err = fmt.Errorf("%w, or a path such as /live", err)
+	if m.Networks, err = parsePrefixes("--qlog-match", networks); err != nil {
+		err = fmt.Errorf("%w, a path such as /live or a share such as 1%%", err)
 	}
 	return m, err
 }

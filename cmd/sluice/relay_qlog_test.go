@@ -51,6 +51,13 @@ func TestQlogMatchIsReloaded(t *testing.T) {
 	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
 	require.NoError(t, err)
 	require.False(t, has())
+	write("qlog-match: [100%]\n")
+	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	require.NoError(t, err)
+	require.True(t, has())
+	write("qlog-match: [192.0.2.0/24]\n")
+	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	require.NoError(t, err)
 	write("qlog-match: [192.0.2.0/33]\n")
 	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
 	require.ErrorContains(t, err, `--qlog-match: "192.0.2.0/33": must be an address or a network`)
@@ -60,6 +67,8 @@ func TestQlogMatchIsReloaded(t *testing.T) {
 func TestQlogFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--qlog-match=host":   `--qlog-match: "host": must be an address or a network`,
+		"--qlog-match=0%":     `--qlog-match: "0%": must be more than 0% and at most 100%`,
+		"--qlog-match=1%,2%":  `--qlog-match: "2%": must be the only share`,
 		"--qlog-sessions=0":   "--qlog-sessions: 0: must be",
 		"--qlog-size=15":      "--qlog-size: 15: must be",
 		"--qlog=/dev/null/no": "--qlog: mkdir /dev/null: not a directory",

@@ -3,6 +3,8 @@ package qlogs
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,11 +48,19 @@ type Config struct {
 	Logger   *slog.Logger // default: slog.Default()
 }
 
-// Match chooses the connections that get a qlog: those from some networks, and with some paths, or paths below them.
-// The zero value chooses all.
+// Match chooses the connections that get a qlog: a share of those from some networks, and with some paths, or paths
+// below them. The zero value chooses all.
 type Match struct {
 	Networks []netip.Prefix // none: all
 	Paths    []string       // of the URLs that clients have dialed; none: all
+	Share    float64        // more than 0, at most 1; 0: all
+}
+
+// share reports whether a connection is in the share. A hash of its id says so, so that of two relays with the same
+// share either both or neither have the qlog of a connection between them.
+func (m *Match) share(id quic.ConnectionID) bool {
+	hash := sha256.Sum256(id.Bytes())
+	return m.Share == 0 || float64(binary.BigEndian.Uint32(hash[:])) < m.Share*(1<<32)
 }
 
 func (m *Match) network(remote netip.Addr) bool {
@@ -103,7 +113,7 @@ func (d *Directory) SetMatch(m Match) { d.match.Store(&m) }
 // Trace begins the qlog of a connection, or returns nil. It is for [transport.Inspection].
 func (d *Directory) Trace(ctx context.Context, isClient bool, id quic.ConnectionID) qlogwriter.Trace {
 	match := d.match.Load()
-	if !match.network(transport.RemoteOf(ctx)) {
+	if !match.share(id) || !match.network(transport.RemoteOf(ctx)) {
 		return nil
 	}
 	d.mu.Lock()

@@ -133,6 +133,27 @@ func TestSessionsAreLimited(t *testing.T) {
 	})
 }
 
+// TestShare gives the same share of connections a qlog, whichever relay looks at them.
+func TestShare(t *testing.T) {
+	for share, want := range map[float64]int{0: 1000, 1e-9: 0, 0.01: 10, 0.1: 116, 1: 1000} {
+		m, n := Match{Share: share}, 0
+		for i := range 1000 {
+			if m.share(quic.ConnectionIDFromBytes([]byte{byte(i >> 8), byte(i), 3, 4, 5, 6, 7, 8})) {
+				n++
+			}
+		}
+		require.Equal(t, want, n, share)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, Config{Match: Match{Share: 1e-9}})
+		_, none := begin(d, 1)
+		require.Nil(t, none)
+		d.SetMatch(Match{Share: 1})
+		_, r := begin(d, 1)
+		require.NoError(t, r.Close())
+	})
+}
+
 // TestPaths gives connections a qlog, with all that was before, as soon as their path is known and wanted. Others, and
 // those whose path is never known, leave their place.
 func TestPaths(t *testing.T) {
