@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -52,6 +55,21 @@ func (f *clientFlags) config(env *cli.Environment) (cfg client.SessionConfig, ns
 	}
 	ns, err = parseNamespace(f.namespace)
 	return cfg, ns, err
+}
+
+// advise adds to an error what to do about it with the flags of a client.
+func advise(err error) error {
+	refused, isRefused := errors.AsType[*moqt.RequestError](err)
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case untrusted:
+		return fmt.Errorf("%w: use --tls-ca, --tls-sha256 or, for tests only, --tls-disable-verify", err)
+	case isRefused && refused.Code == moqt.RequestDoesNotExist:
+		return fmt.Errorf("%w: start the publisher, or wait for it with --wait 1m", err)
+	case isRefused && refused.Code == moqt.RequestUnauthorized:
+		return fmt.Errorf("%w: a token that allows it belongs in SLUICE_AUTH_TOKEN", err)
+	}
+	return err
 }
 
 // parseNamespace splits a namespace at its slashes.

@@ -56,7 +56,7 @@ or of standard input.`,
     -movflags +cmaf+separate_moof -frag_duration 1 360p.mp4
   sluice pub --relay https://relay.example/moq --namespace live/clip --loop 720p.mp4 360p.mp4`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, env, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return advise(f.run(cmd, env, args)) },
 	}
 	f.register(cmd)
 	return cmd

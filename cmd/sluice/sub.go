@@ -36,7 +36,7 @@ each time a new init segment precedes, with the same track IDs.`,
   # see the objects of a track, whatever they are
   sluice sub --relay https://relay.example/moq --namespace clock --raw --tracks now`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, env) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return advise(f.run(cmd, env)) },
 	}
 	f.register(cmd)
 	return cmd
