@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/logs/logstest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
@@ -507,7 +507,7 @@ func TestAccountsAreForgotten(t *testing.T) {
 
 // A warning names the account and the flag, and comes once a minute.
 func TestWarningsAboutQuotas(t *testing.T) {
-	var out syncBuffer
+	var out logstest.Buffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	onBench(t, Config{PerAddress: Quota{Sessions: 1}, Logger: log, Authorizer: AllowAll{}}, func(b *bench) {
 		b.from("192.0.2.1")
@@ -544,24 +544,6 @@ func TestSubjectsOfTokens(t *testing.T) {
 		AuthRequest{Action: ActionSubscribe, Namespace: moqt.Namespace{"live"}, Tokens: []moqt.Token{token("secret")}})
 	require.NoError(t, err)
 	require.Empty(t, g.Subject)
-}
-
-// syncBuffer is a buffer that goroutines share.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // An exempt address may be that of a relay: its sessions have more requests open than those of others.

@@ -16,6 +16,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/logs/logstest"
 	"sluice/moqt"
 	"sluice/relay"
 )
@@ -64,7 +65,7 @@ func TestPanicsOfTheLibrary(t *testing.T) {
 				t.Skip("the test replaces a callback of the library while that reads packets: a data race")
 			}
 			t.Parallel()
-			log := new(lockedBuffer)
+			log := new(logstest.Buffer)
 			s := newServer(t, func(c *Config) {
 				c.Relay = newRelay(t, relay.Config{Authorizer: trapdoor{}})
 				c.Logger = slog.New(slog.NewTextHandler(log, nil))

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
-	"sync"
 	"testing"
 
 	"github.com/bluenviron/gortsplib/v5"
@@ -14,6 +13,8 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/logs/logstest"
 )
 
 // secureServer has both addresses, and UDP ports for both.
@@ -21,30 +22,12 @@ type secureServer struct {
 	*Server
 	t    *testing.T
 	conf *tls.Config // of clients
-	log  *lockedBuffer
-}
-
-// lockedBuffer may be written to by several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	log  *logstest.Buffer
 }
 
 func newSecureServer(t *testing.T, options ...func(*Config)) *secureServer {
 	t.Helper()
-	w := &secureServer{t: t, log: new(lockedBuffer)}
+	w := &secureServer{t: t, log: new(logstest.Buffer)}
 	w.Server, w.conf = newTLSServer(t, append(options, func(c *Config) {
 		c.SRTPAddress = "any"
 		c.Logger = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
+	"sluice/internal/logs/logstest"
 )
 
 const (
@@ -34,20 +34,7 @@ func TestMain(m *testing.M) {
 // program is a command that runs until the test ends.
 type program struct {
 	*exec.Cmd
-	mu     sync.Mutex
-	output bytes.Buffer
-}
-
-func (p *program) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.output.Write(b)
-}
-
-func (p *program) said() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.output.String()
+	output logstest.Buffer
 }
 
 func start(t *testing.T, args ...string) *program {
@@ -58,7 +45,7 @@ func start(t *testing.T, args ...string) *program {
 func startProgram(t *testing.T, path string, args ...string) *program {
 	t.Helper()
 	p := &program{Cmd: exec.Command(path, args...)}
-	p.Stdout, p.Stderr = p, p
+	p.Stdout, p.Stderr = &p.output, &p.output
 	require.NoError(t, p.Start())
 	t.Cleanup(p.stop)
 	return p
@@ -90,13 +77,13 @@ func startRelay(t *testing.T, args ...string) *relay {
 	}
 	r := &relay{program: start(t, args...)}
 	if !assert.Eventually(t, func() bool {
-		m := urls.FindStringSubmatch(r.said())
+		m := urls.FindStringSubmatch(r.output.String())
 		if m != nil {
 			r.moqt, r.page = m[1], m[2]
 		}
 		return m != nil
 	}, patience, 10*time.Millisecond) {
-		t.Fatalf("the relay does not say where its page is: %s", r.said())
+		t.Fatalf("the relay does not say where its page is: %s", r.output.String())
 	}
 	return r
 }

@@ -19,7 +19,7 @@ var (
 func (r *relay) awaitReports(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		found := metricsURL.FindStringSubmatch(r.said())
+		found := metricsURL.FindStringSubmatch(r.output.String())
 		if found == nil {
 			return false
 		}

@@ -74,7 +74,7 @@ var rtspURL = regexp.MustCompile(`RTSP +(rtsp://\S+)`)
 func (r *relay) rtsp(t *testing.T) (url string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		if m := rtspURL.FindStringSubmatch(r.said()); m != nil {
+		if m := rtspURL.FindStringSubmatch(r.output.String()); m != nil {
 			url = m[1]
 		}
 		return url != ""
