@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"net"
 	"sync/atomic"
@@ -172,7 +171,7 @@ func TestAllInterfaces(t *testing.T) {
 	l, err := Listen(":0", ListenConfig{Certificate: &cert, Protocols: []string{testProtocol}})
 	require.NoError(t, err)
 	defer l.Close()
-	s := &testServer{l, hash[:]}
+	s := &testServer{Listener: l, hash: hash[:]}
 	for _, host := range []string{"127.0.0.1", "[::1]"} {
 		c, err := Dial(testContext(t), "moqt://"+host+":"+s.port(),
 			ClientConfig{Protocols: []string{testProtocol}, CertificateSHA256: s.hash})
@@ -206,29 +205,18 @@ func TestRetry(t *testing.T) {
 
 // A client that opens connections and never completes them is forgotten.
 func TestIncompleteHandshake(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, func(c *ListenConfig) { c.HandshakeTimeout = endsSoon })
-	relay, err := net.ListenPacket("udp", "127.0.0.1:0") // passes the client's first packets only
-	require.NoError(t, err)
-	defer relay.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	dialed := make(chan error)
-	go func() {
-		_, err := quic.DialAddr(ctx, relay.LocalAddr().String(), &tls.Config{InsecureSkipVerify: true,
-			NextProtos: []string{testProtocol}}, nil)
-		dialed <- err
-	}()
-	b := make([]byte, 1500)
-	for s.conns.Load() == 0 {
-		n, _, err := relay.ReadFrom(b)
-		require.NoError(t, err)
-		_, err = relay.WriteTo(b[:n], s.Addr())
-		require.NoError(t, err)
-	}
-	cancel()
-	require.Error(t, <-dialed)
-	require.Eventually(t, func() bool { return s.conns.Load() == 0 }, time.Minute, time.Millisecond)
-	s.connect(t, RawQUIC)
+	inMemory(t, func(*ListenConfig) {}, func(t *testing.T, s *testServer) {
+		s.mute.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), endsSoon/2)
+		defer cancel()
+		_, err := Dial(ctx, s.url(RawQUIC), ClientConfig{Protocols: []string{testProtocol}, ListenUDP: s.listenUDP})
+		require.Error(t, err)
+		require.EqualValues(t, 1, s.conns.Load())
+		time.Sleep(endsSoon)
+		require.Zero(t, s.conns.Load())
+		s.mute.Store(false)
+		s.connect(t, RawQUIC)
+	})
 }
 
 // Sessions that nobody accepts must not keep others from being accepted when they have ended.

@@ -13,6 +13,8 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	"github.com/quic-go/quic-go/quicvarint"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/logs/logstest"
 )
 
 // rawClient is a client that sees the streams below WebTransport.
@@ -109,7 +111,7 @@ func TestAnnouncedLimits(t *testing.T) {
 
 // TestRefusalsAreLogged offers protocols that the server does not speak. A browser shows its user no reason.
 func TestRefusalsAreLogged(t *testing.T) {
-	var log syncBuffer
+	var log logstest.Buffer
 	s := newServer(t, func(c *ListenConfig) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for range 2 {
 		_, err := s.dial(t, WebTransport, func(c *ClientConfig) { c.Protocols = []string{"moq-lite-99", "moq-00"} })

@@ -1,14 +1,13 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,16 +15,29 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	"github.com/quic-go/webtransport-go"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/logs/logstest"
 )
 
 // dialQUIC makes a connection whose ALPN is alpn.
 func (s *testServer) dialQUIC(t *testing.T, alpn string) *quic.Conn {
 	t.Helper()
-	qc, err := quic.DialAddr(testContext(t), s.Addr().String(),
+	listen := s.listenUDP
+	if s.network == nil {
+		listen = ListenUDP
+	}
+	conn, err := listen("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	tr := &quic.Transport{Conn: conn}
+	qc, err := tr.Dial(testContext(t), s.Addr(),
 		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpn}},
 		&quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true})
 	require.NoError(t, err)
-	t.Cleanup(func() { qc.CloseWithError(0, "") })
+	t.Cleanup(func() {
+		qc.CloseWithError(0, "")
+		tr.Close()
+		conn.Close()
+	})
 	return qc
 }
 
@@ -59,7 +71,7 @@ func TestOtherRequests(t *testing.T) {
 // TestQueriesAreNotLogged checks that neither end shows the query of a URL, which may hold a token: not even while it
 // logs messages for debugging, or in the errors of connections that fail.
 func TestQueriesAreNotLogged(t *testing.T) {
-	var log syncBuffer
+	var log logstest.Buffer
 	s := newServer(t, func(c *ListenConfig) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -81,24 +93,6 @@ func TestQueriesAreNotLogged(t *testing.T) {
 	below.Error("shown", "b", 2)
 	require.NotContains(t, log.String(), "hidden")
 	require.Contains(t, log.String(), "msg=shown a=1 g.b=2")
-}
-
-// syncBuffer is a buffer for several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func TestOneSessionPerConnection(t *testing.T) {
@@ -278,32 +272,32 @@ func TestCancelWhileTheSessionEnds(t *testing.T) {
 
 // Connections on which no session is established in time end, whatever the client does meanwhile.
 func TestUnusedHTTP3Connections(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, func(c *ListenConfig) { c.HandshakeTimeout = endsSoon })
-	used, _ := s.connect(t, WebTransport)
-	idle := s.dialQUIC(t, http3.NextProtoH3)
+	inMemory(t, func(*ListenConfig) {}, func(t *testing.T, s *testServer) {
+		used, _ := s.connect(t, WebTransport)
+		idle := s.dialQUIC(t, http3.NextProtoH3)
 
-	halfRequest := s.dialQUIC(t, http3.NextProtoH3)
-	str, err := halfRequest.OpenStream()
-	require.NoError(t, err)
-	write(t, str, "\x01\x40") // a HEADERS frame, cut in its length
+		halfRequest := s.dialQUIC(t, http3.NextProtoH3)
+		str, err := halfRequest.OpenStream()
+		require.NoError(t, err)
+		write(t, str, "\x01\x40") // a HEADERS frame, cut in its length
 
-	tr := &webtransport.Transport{}
-	defer tr.Close()
-	requests := s.dialQUIC(t, http3.NextProtoH3)
-	cc, err := tr.NewClientConn(requests)
-	require.NoError(t, err)
-	req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
-	require.NoError(t, err)
-	rsp, err := cc.RoundTrip(req)
-	require.NoError(t, err)
-	require.NoError(t, rsp.Body.Close())
+		tr := &webtransport.Transport{}
+		defer tr.Close()
+		requests := s.dialQUIC(t, http3.NextProtoH3)
+		cc, err := tr.NewClientConn(requests)
+		require.NoError(t, err)
+		req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
+		require.NoError(t, err)
+		rsp, err := cc.RoundTrip(req)
+		require.NoError(t, err)
+		require.NoError(t, rsp.Body.Close())
 
-	for _, qc := range []*quic.Conn{idle, halfRequest, requests} {
-		<-qc.Context().Done()
-		require.ErrorContains(t, context.Cause(qc.Context()), "no WebTransport session")
-	}
-	require.NoError(t, used.Context().Err(), "older, but used")
+		for _, qc := range []*quic.Conn{idle, halfRequest, requests} {
+			<-qc.Context().Done()
+			require.ErrorContains(t, context.Cause(qc.Context()), "no WebTransport session")
+		}
+		require.NoError(t, used.Context().Err(), "older, but used")
+	})
 }
 
 // pages answers requests that open no session.
@@ -328,34 +322,34 @@ func TestHandler(t *testing.T) {
 
 // While a connection is used for pages, it need not have a session.
 func TestConnectionsForPages(t *testing.T) {
-	t.Parallel()
-	release := make(chan struct{})
-	s := newServer(t, func(c *ListenConfig) {
-		c.HandshakeTimeout = endsSoon
+	var release chan struct{}
+	inMemory(t, func(c *ListenConfig) {
 		c.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release })
+	}, func(t *testing.T, s *testServer) {
+		release = make(chan struct{}) // in the test's bubble
+		qc := s.dialQUIC(t, http3.NextProtoH3)
+		tr := &webtransport.Transport{}
+		defer tr.Close()
+		cc, err := tr.NewClientConn(qc)
+		require.NoError(t, err)
+		req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
+		require.NoError(t, err)
+		answered := make(chan error, 1)
+		go func() {
+			rsp, err := cc.RoundTrip(req)
+			if err == nil {
+				err = rsp.Body.Close()
+			}
+			answered <- err
+		}()
+		unused := s.dialQUIC(t, http3.NextProtoH3)
+		<-unused.Context().Done() // opened later, and closed
+		require.NoError(t, qc.Context().Err())
+		close(release)
+		require.NoError(t, <-answered)
+		<-qc.Context().Done()
+		require.ErrorContains(t, context.Cause(qc.Context()), "no WebTransport session")
 	})
-	qc := s.dialQUIC(t, http3.NextProtoH3)
-	tr := &webtransport.Transport{}
-	defer tr.Close()
-	cc, err := tr.NewClientConn(qc)
-	require.NoError(t, err)
-	req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
-	require.NoError(t, err)
-	answered := make(chan error, 1)
-	go func() {
-		rsp, err := cc.RoundTrip(req)
-		if err == nil {
-			err = rsp.Body.Close()
-		}
-		answered <- err
-	}()
-	unused := s.dialQUIC(t, http3.NextProtoH3)
-	<-unused.Context().Done() // opened later, and closed
-	require.NoError(t, qc.Context().Err())
-	close(release)
-	require.NoError(t, <-answered)
-	<-qc.Context().Done()
-	require.ErrorContains(t, context.Cause(qc.Context()), "no WebTransport session")
 }
 
 // Pages of the server itself may connect, whatever the list says.

@@ -265,7 +265,7 @@ func (l *link) setDeadline(d *deadline, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	d.passed, d.timer = false, nil
+	d.passed, d.timer = !t.IsZero() && !t.After(time.Now()), nil
 	if t.IsZero() {
 		return
 	}
