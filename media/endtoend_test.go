@@ -4,27 +4,27 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math/big"
+	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	_ "unsafe" // for linkname
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 
+	"sluice/lab/sim"
 	"sluice/track"
+	"sluice/transport"
 )
 
 // One suite for both ends (see transport/suites.go), and when quic-go updates keys.
@@ -55,22 +55,16 @@ func useKeyUpdates(t testing.TB, packets uint64) {
 }
 
 var testCertificate = sync.OnceValue(func() tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	cert, _, err := transport.DevCertificate()
 	if err != nil {
 		panic(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		panic(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return cert
 })
 
 // site is a server with a loop, as in a relay. It can dial, too.
 type site struct {
 	t     testing.TB
-	udp   *net.UDPConn
 	loop  *Loop
 	tr    *quic.Transport
 	ln    *quic.Listener
@@ -83,20 +77,17 @@ type hooksOf func(*site, SenderConfig) (quic.Hooks, *Sender)
 
 type senderKey struct{}
 
-func newSite(t testing.TB, loop LoopConfig) *site {
-	return newSiteWith(t, loop, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
+func newSite(t testing.TB, conn net.PacketConn, loop LoopConfig) *site {
+	return newSiteWith(t, conn, loop, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
 		sender := s.loop.NewSender(cfg)
 		return sender.Hooks(), sender
 	})
 }
 
-func newSiteWith(t testing.TB, loop LoopConfig, hooks hooksOf) *site {
-	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	udp.SetReadBuffer(4 << 20)
-	udp.SetWriteBuffer(4 << 20)
-	s := &site{t: t, udp: udp, tr: &quic.Transport{Conn: udp, ConnectionIDLength: 8}, hooks: hooks}
-	s.loop, err = NewLoop(loop, udp)
+func newSiteWith(t testing.TB, conn net.PacketConn, loop LoopConfig, hooks hooksOf) *site {
+	s := &site{t: t, tr: &quic.Transport{Conn: conn, ConnectionIDLength: 8}, hooks: hooks}
+	var err error
+	s.loop, err = NewLoop(loop, conn)
 	require.NoError(t, err)
 	s.tr.ConnContext = func(ctx context.Context, _ *quic.ClientInfo) (context.Context, error) {
 		h, sender := hooks(s, SenderConfig{})
@@ -110,9 +101,31 @@ func newSiteWith(t testing.TB, loop LoopConfig, hooks hooksOf) *site {
 	t.Cleanup(func() {
 		s.tr.Close()
 		require.NoError(t, s.loop.Close())
-		udp.Close()
+		conn.Close()
 	})
 	return s
+}
+
+// loopback returns a socket on the loopback device.
+func loopback(t testing.TB) *net.UDPConn {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	conn.SetReadBuffer(4 << 20)
+	conn.SetWriteBuffer(4 << 20)
+	return conn
+}
+
+var ownHost, peerHost = sim.Host(1), sim.Host(2)
+
+// simulated returns a network and the sockets of both hosts. It is for a bubble of synctest.
+func simulated(t testing.TB, link func(from, to netip.Addr) sim.Link) (n *sim.Network, own, peer *sim.Conn) {
+	n = sim.New(1, link)
+	t.Cleanup(n.Close)
+	own, err := n.Listen(netip.AddrPortFrom(ownHost, 0))
+	require.NoError(t, err)
+	peer, err = n.Listen(netip.AddrPortFrom(peerHost, 0))
+	require.NoError(t, err)
+	return n, own, peer
 }
 
 func serverTLS() *tls.Config {
@@ -123,62 +136,52 @@ func clientTLS() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"test"}}
 }
 
-// connection is one of a site, with a stock peer, through a proxy.
+// connection is one of a site, with a stock peer.
 type connection struct {
-	proxy     *proxy
 	peer, own *quic.Conn
 	sender    *Sender
 }
 
 // connect makes a connection with a peer whose connection IDs have that length. The peer dials, or the site does.
-func (s *site) connect(ctx context.Context, dialed bool, path proxyConfig, conf *quic.Config, idLength int) (
+func (s *site) connect(ctx context.Context, dialed bool, conn net.PacketConn, conf *quic.Config, idLength int) (
 	c connection,
 ) {
 	conf = conf.Clone()
 	conf.MaxIdleTimeout, conf.EnableDatagrams = cmp.Or(conf.MaxIdleTimeout, 20*time.Second), true
-	udp, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(s.t, err)
-	tr := &quic.Transport{Conn: udp, ConnectionIDLength: idLength}
-	s.t.Cleanup(func() { tr.Close(); udp.Close() })
+	tr := &quic.Transport{Conn: conn, ConnectionIDLength: idLength}
+	s.t.Cleanup(func() { tr.Close(); conn.Close() })
 	if dialed {
 		ln, err := tr.Listen(serverTLS(), conf)
 		require.NoError(s.t, err)
-		c.proxy = newProxy(s.t, udp.LocalAddr(), path)
 		own := s.conf.Clone()
 		own.Versions = conf.Versions
 		var h quic.Hooks
 		h, c.sender = s.hooks(s, SenderConfig{Client: true})
-		c.own, c.peer = meet(s.t, ctx, quic.WithHooks(ctx, h), s.tr, own, c.proxy, ln)
+		c.own, c.peer = meet(s.t, ctx, quic.WithHooks(ctx, h), s.tr, own, ln)
 		return c
 	}
-	c.proxy = newProxy(s.t, s.udp.LocalAddr(), path)
-	c.peer, c.own = meet(s.t, ctx, ctx, tr, conf, c.proxy, s.ln)
+	c.peer, c.own = meet(s.t, ctx, ctx, tr, conf, s.ln)
 	c.sender = c.own.Context().Value(senderKey{}).(*Sender)
 	return c
 }
 
-// meet dials, through a proxy, and returns both ends. dial is the context of the client's end.
-func meet(t testing.TB, ctx, dial context.Context, tr *quic.Transport, conf *quic.Config, p *proxy,
-	ln *quic.Listener) (client, server *quic.Conn) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		server, _ = ln.Accept(ctx)
-	}()
-	client, err := tr.Dial(dial, p.down.LocalAddr(), clientTLS(), conf)
+// meet dials, and returns both ends. dial is the context of the client's end.
+func meet(t testing.TB, ctx, dial context.Context, tr *quic.Transport, conf *quic.Config, ln *quic.Listener) (
+	client, server *quic.Conn,
+) {
+	client, err := tr.Dial(dial, ln.Addr(), clientTLS(), conf)
 	require.NoError(t, err)
-	<-done
-	require.NotNil(t, server)
+	server, err = ln.Accept(ctx)
+	require.NoError(t, err)
 	return client, server
 }
 
 // transfer is what a test sends over a connection, and checks.
 type transfer struct {
 	suite      uint16
-	dialed     bool // by the sender's end
-	proxy      proxyConfig
+	dialed     bool    // by the sender's end
+	loss       float64 // the share of packets that are lost, and of those that come late. A third comes twice
 	peer       quic.Config
-	loop       LoopConfig
 	streams    int    // sent by the sender
 	size       int    // bytes of each
 	own        int    // streams that quic-go sends
@@ -186,7 +189,19 @@ type transfer struct {
 	idLength   int    // of the peer's connection IDs, which then have to change on the way
 	keyUpdates uint64 // of quic-go, each so many packets
 	due        bool   // the sender asks for key updates
-	rebind     []string
+	rebind     int    // how often the client gets another port
+}
+
+// network returns a network and the sockets of both ends.
+func (x transfer) network(t *testing.T) (n *sim.Network, own, peer *sim.Conn) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	return simulated(t, func(netip.Addr, netip.Addr) sim.Link {
+		l := sim.Link{Delay: 5 * time.Millisecond, Loss: x.loss, Duplicate: x.loss / 3}
+		if rng.Float64() < x.loss {
+			l.Jitter = 3 * time.Millisecond
+		}
+		return l
+	})
 }
 
 // indexed is content that begins with its own index.
@@ -200,17 +215,15 @@ func indexed(i uint64, n int) []byte {
 const ownIndex = 1000
 
 func (x transfer) run(t *testing.T) Stats {
-	if x.suite == 0 {
-		x.suite = tls.TLS_AES_128_GCM_SHA256
-	}
+	x.suite = cmp.Or(x.suite, tls.TLS_AES_128_GCM_SHA256)
 	useSuite(t, x.suite)
 	if x.keyUpdates > 0 {
 		useKeyUpdates(t, x.keyUpdates)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	site := newSite(t, x.loop)
-	c := site.connect(ctx, x.dialed, x.proxy, &x.peer, x.idLength)
+	network, ownEnd, peerEnd := x.network(t)
+	c := newSite(t, ownEnd, LoopConfig{}).connect(ctx, x.dialed, peerEnd, &x.peer, x.idLength)
 	sender := c.sender
 	require.Equal(t, x.suite, c.peer.ConnectionState().TLS.CipherSuite)
 
@@ -228,7 +241,7 @@ func (x transfer) run(t *testing.T) Stats {
 	}
 	var watching sync.WaitGroup
 	watch, stopWatch := context.WithCancel(ctx)
-	watching.Go(func() { x.disturb(t, watch, sender, c.proxy) })
+	watching.Go(func() { x.disturb(t, watch, sender, network) })
 
 	x.receive(t, ctx, c.peer, x.streams+x.own)
 	for range x.streams {
@@ -348,10 +361,14 @@ func echoClient(t *testing.T, ctx context.Context, c *quic.Conn, stop <-chan str
 	}
 }
 
-// disturb asks for key updates, and moves the client to other addresses, as the transfer goes on.
-func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy) {
+// disturb asks for key updates, and moves the client to other ports, as the transfer goes on.
+func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, n *sim.Network) {
 	total := uint64(x.streams * x.size)
 	connIDs := make(map[string]bool)
+	client := peerHost
+	if x.dialed {
+		client = ownHost
+	}
 	for i := 0; ctx.Err() == nil; {
 		sent := s.Stats().Bytes
 		s.mu.Lock()
@@ -362,8 +379,8 @@ func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy
 		if x.due && sent > total/8 {
 			s.keys.due.Store(true)
 		}
-		if i < len(x.rebind) && sent > total*uint64(i+1)/uint64(len(x.rebind)+1) {
-			p.rebind(t, net.ParseIP(x.rebind[i]))
+		if i < x.rebind && sent > total*uint64(i+1)/uint64(x.rebind+1) {
+			n.Rebind(client)
 			i++
 		}
 		select {
@@ -371,24 +388,20 @@ func (x transfer) disturb(t *testing.T, ctx context.Context, s *Sender, p *proxy
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	unaware := x.dialed && len(x.rebind) > 0 // a client behind a NAT goes on as before
+	unaware := x.dialed && x.rebind > 0 // a client behind a NAT goes on as before
 	if x.idLength > 0 && !unaware && len(connIDs) < 2 {
 		t.Error("the connection ID did not change")
 	}
 }
 
-// TestEndToEnd sends what the simulation of relays does not: other suites, key updates, new addresses and QUIC v2.
+// TestEndToEnd sends what the simulation of relays does not: other suites, key updates, new ports and QUIC v2.
 func TestEndToEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	big := quic.Config{
 		InitialConnectionReceiveWindow: 16 << 20, InitialStreamReceiveWindow: 16 << 20,
 		MaxConnectionReceiveWindow: 16 << 20, MaxStreamReceiveWindow: 16 << 20,
 	}
-	lossy := proxyConfig{loss: 0.03, reorder: 0.03, duplicate: 0.01, bothWays: true}
 	const chacha = tls.TLS_CHACHA20_POLY1305_SHA256
-	echoed := transfer{streams: 20, size: 200_000, proxy: lossy, echo: true, peer: big}
+	echoed := transfer{streams: 20, size: 200_000, loss: 0.03, echo: true, peer: big}
 	with := func(x transfer, change func(*transfer)) transfer {
 		change(&x)
 		return x
@@ -402,25 +415,21 @@ func TestEndToEnd(t *testing.T) {
 		"ChaCha20-Poly1305":  with(echoed, func(x *transfer) { x.suite = chacha }),
 		"peer's key updates": with(echoed, func(x *transfer) { x.keyUpdates = 50 }),
 		"our key updates":    with(echoed, func(x *transfer) { x.due, x.suite = true, chacha }),
-		"new addresses": {
-			streams: 20, size: 200_000, rebind: []string{"127.0.0.2", "127.0.0.3"}, idLength: 8, echo: true,
-			proxy: proxyConfig{loss: 0.02, bothWays: true}, peer: moving,
+		"new ports": {
+			streams: 20, size: 200_000, rebind: 2, idLength: 8, echo: true, loss: 0.02, peer: moving,
 		},
 		"connection IDs": {streams: 20, size: 400_000, own: 60, idLength: 8, peer: big},
-		"QUIC v2":        {streams: 20, size: 50_000, proxy: lossy, keyUpdates: 50, echo: true, peer: v2},
-		"without GSO":    {streams: 20, size: 200_000, loop: LoopConfig{NoGSO: true}, peer: big},
+		"QUIC v2":        {streams: 20, size: 50_000, loss: 0.03, keyUpdates: 50, echo: true, peer: v2},
 	} {
 		for _, x.dialed = range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dialed=%v", name, x.dialed), func(t *testing.T) {
-				begin := time.Now()
-				st := x.run(t)
-				t.Logf("%v: %d packets, %d lost, %d spuriously, %d PTOs, srtt %v",
-					time.Since(begin).Round(time.Millisecond), st.Packets, st.LostPackets, st.SpuriousPackets, st.PTOs,
-					st.SRTT.Round(10*time.Microsecond))
-				require.Zero(t, st.Open)
-				if x.proxy.loss > 0 {
-					require.NotZero(t, st.LostPackets)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					st := x.run(t)
+					require.Zero(t, st.Open)
+					if x.loss > 0 {
+						require.NotZero(t, st.LostPackets)
+					}
+				})
 			})
 		}
 	}

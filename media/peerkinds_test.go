@@ -30,11 +30,11 @@ func TestPeersOfEachKind(t *testing.T) {
 			ctx, d := t.Context(), demanding{negotiated: make(chan bool, 1)}
 			demands := kind == "announces and demands"
 			if demands {
-				d.Hooks = newSite(t, LoopConfig{}).loop.NewSender(SenderConfig{Client: true}).Hooks()
+				d.Hooks = newSite(t, loopback(t), LoopConfig{}).loop.NewSender(SenderConfig{Client: true}).Hooks()
 				ctx = quic.WithHooks(ctx, d)
 			}
 			announces := kind != "does not announce"
-			c := newSite(t, LoopConfig{Shards: 1}).connect(ctx, false, proxyConfig{}, &quic.Config{
+			c := newSite(t, loopback(t), LoopConfig{Shards: 1}).connect(ctx, false, loopback(t), &quic.Config{
 				EnableAckFrequency: announces, InitialStreamReceiveWindow: 1 << 20,
 			}, 4)
 			if demands {

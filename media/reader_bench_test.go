@@ -93,11 +93,12 @@ func BenchmarkTake(b *testing.B) {
 func benchmarkAckPacket(b *testing.B, suite uint16, way string, burst int) {
 	useSuite(b, suite)
 	h := &benchHooks{reader: way == "reader"}
-	site := newSiteWith(b, LoopConfig{Shards: 1}, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
+	site := newSiteWith(b, loopback(b), LoopConfig{Shards: 1}, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
 		h.Hooks = s.loop.NewSender(cfg).Hooks()
 		return h, h.Sender
 	})
-	c := site.connect(context.Background(), false, proxyConfig{}, new(quic.Config), 4)
+	peer := loopback(b)
+	site.connect(context.Background(), false, peer, new(quic.Config), 4)
 	log := track.NewLog(0, nil)
 	_, err := h.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: log})
 	require.NoError(b, err)
@@ -118,7 +119,7 @@ func benchmarkAckPacket(b *testing.B, suite uint16, way string, burst int) {
 			p[0] = 0 // not QUIC
 		}
 		number++
-		_, err := c.proxy.up.Load().WriteTo(p, site.udp.LocalAddr())
+		_, err := peer.WriteTo(p, site.ln.Addr())
 		require.NoError(b, err)
 		if i%burst == burst-1 {
 			time.Sleep(time.Duration(burst) * 500 * time.Microsecond)

@@ -17,18 +17,15 @@ import (
 	"sluice/track"
 )
 
-var ownHost, peerHost = sim.Host(1), sim.Host(2)
-
 // idleReading is the idle timeout of a liveReading.
 const idleReading = 4 * time.Second
 
 // liveReading is a connection with a stock peer, in memory and virtual time, on which a stream trickles.
 type liveReading struct {
 	*testing.T
-	own, peer *quic.Conn
+	connection
 	duplicate atomic.Bool  // each packet arrives twice
 	answers   atomic.Int64 // packets of the peer
-	sender    *Sender
 	hooks     *readerHooks
 	log       *track.Log
 }
@@ -59,7 +56,7 @@ func testReading(t *testing.T, suite uint16, client bool, f func(r *liveReading)
 	useSuite(t, suite)
 	synctest.Test(t, func(t *testing.T) {
 		r := &liveReading{T: t, log: track.NewLog(0, nil)}
-		network := sim.New(1, func(from, _ netip.Addr) sim.Link {
+		_, ownEnd, peerEnd := simulated(t, func(from, _ netip.Addr) sim.Link {
 			if from == peerHost {
 				r.answers.Add(1)
 			}
@@ -68,21 +65,16 @@ func testReading(t *testing.T, suite uint16, client bool, f func(r *liveReading)
 			}
 			return sim.Link{Delay: time10}
 		})
-		ownEnd, err := network.Listen(netip.AddrPortFrom(ownHost, 0))
-		require.NoError(t, err)
-		peerEnd, err := network.Listen(netip.AddrPortFrom(peerHost, 0))
-		require.NoError(t, err)
-		loop, err := NewLoop(LoopConfig{Shards: 1}, ownEnd)
-		require.NoError(t, err)
-		hooks := loop.NewSender(SenderConfig{Client: client}).Hooks()
-		r.hooks = &readerHooks{Hooks: hooks, generations: map[uint64]int64{}}
-		r.sender = r.hooks.Sender
+		s := newSiteWith(t, ownEnd, LoopConfig{Shards: 1}, func(s *site, cfg SenderConfig) (quic.Hooks, *Sender) {
+			r.hooks = &readerHooks{Hooks: s.loop.NewSender(cfg).Hooks(), generations: map[uint64]int64{}}
+			return r.hooks, r.hooks.Sender
+		})
 		ctx, cancel := context.WithCancel(t.Context())
-		own := &quic.Transport{Conn: ownEnd, ConnectionIDLength: 8}
-		peer := &quic.Transport{Conn: peerEnd, ConnectionIDLength: 4}
-		r.connect(ctx, own, peer, client)
+		r.connection = s.connect(ctx, client, peerEnd, &quic.Config{
+			MaxIdleTimeout: idleReading, InitialStreamReceiveWindow: 8 << 20, InitialConnectionReceiveWindow: 8 << 20,
+		}, 4)
 
-		_, err = r.sender.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: r.log})
+		_, err := r.sender.NewSubscription(SubscriptionConfig{}).OpenStream(StreamConfig{Log: r.log})
 		require.NoError(t, err)
 		var work sync.WaitGroup
 		work.Go(func() { r.trickle(ctx) })
@@ -91,38 +83,7 @@ func testReading(t *testing.T, suite uint16, client bool, f func(r *liveReading)
 
 		cancel()
 		work.Wait()
-		require.NoError(t, peer.Close())
-		require.NoError(t, own.Close())
-		require.NoError(t, loop.Close())
-		require.NoError(t, ownEnd.Close())
-		require.NoError(t, peerEnd.Close())
-		network.Close()
 	})
-}
-
-// connect makes the connection. Either end dials.
-func (r *liveReading) connect(ctx context.Context, own, peer *quic.Transport, client bool) {
-	conf := &quic.Config{
-		MaxIdleTimeout: idleReading, EnableDatagrams: true, InitialStreamReceiveWindow: 8 << 20,
-		InitialConnectionReceiveWindow: 8 << 20,
-	}
-	hooked := quic.WithHooks(ctx, r.hooks)
-	dialer, listener, dial := peer, own, ctx
-	if client {
-		dialer, listener, dial = own, peer, hooked
-	} else {
-		own.ConnContext = func(context.Context, *quic.ClientInfo) (context.Context, error) { return hooked, nil }
-	}
-	ln, err := listener.Listen(serverTLS(), conf)
-	require.NoError(r, err)
-	c, err := dialer.Dial(dial, listener.Conn.LocalAddr(), clientTLS(), conf)
-	require.NoError(r, err)
-	s, err := ln.Accept(ctx)
-	require.NoError(r, err)
-	r.own, r.peer = s, c
-	if client {
-		r.own, r.peer = c, s
-	}
 }
 
 func (r *liveReading) trickle(ctx context.Context) {
