@@ -34,7 +34,6 @@ func TestDataThatEndsTheSession(t *testing.T) {
 		want moqt.SessionErrorCode
 	}{
 		{"unknown stream type", func(p *script) { p.uni([]byte{0x06}) }, moqt.SessionProtocolViolation},
-		{"reserved subgroup id mode", func(p *script) { p.uni([]byte{0x16}) }, moqt.SessionProtocolViolation},
 		{"empty stream", func(p *script) { require.NoError(p, p.uni(nil).Close()) }, moqt.SessionProtocolViolation},
 		{"FIN within SUBGROUP_HEADER", func(p *script) {
 			require.NoError(p, p.uni(subgroupHeader(1)[:2]).Close())
@@ -57,9 +56,6 @@ func TestDataThatEndsTheSession(t *testing.T) {
 		}, moqt.SessionProtocolViolation},
 		{"unknown datagram type", func(p *script) { require.NoError(p, p.conn.SendDatagram([]byte{0x10})) },
 			moqt.SessionProtocolViolation},
-		{"status and end of group", func(p *script) {
-			require.NoError(p, p.conn.SendDatagram([]byte{0x22, 0, 0, 0, 0, 3}))
-		}, moqt.SessionProtocolViolation},
 		{"empty datagram", func(p *script) { require.NoError(p, p.conn.SendDatagram(nil)) },
 			moqt.SessionProtocolViolation},
 		{"datagram that ends within its header", func(p *script) {

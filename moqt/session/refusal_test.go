@@ -104,21 +104,12 @@ func TestRefusals(t *testing.T) {
 			}}}, moqt.RequestMalformedAuthToken,
 		},
 		{
-			"longer prefix", &moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a"}},
-			&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a", "b"}}, moqt.RequestPrefixOverlap,
-		},
-		{
-			"shorter prefix", &moqt.SubscribeTracks{Prefix: moqt.Namespace{"a", "b"}}, &moqt.SubscribeTracks{},
-			moqt.RequestPrefixOverlap,
-		},
-		{
 			"fetch that ends before its start", nil,
 			&moqt.Fetch{
 				FetchType: moqt.FetchStandalone, Track: testTrack,
 				Start: moqt.Location{Group: 2, Object: 5}, End: moqt.Location{Group: 2, Object: 5},
 			}, moqt.RequestInvalidRange,
 		},
-		{"joining an unknown request", nil, fetch(moqt.FetchRelativeJoining, 98), moqt.RequestInvalidJoiningRequestID},
 		{"joining a request of the publisher", nil, fetch(moqt.FetchAbsoluteJoining, 1),
 			moqt.RequestInvalidJoiningRequestID},
 		{

@@ -15,46 +15,26 @@ import (
 var webTransport = transporttest.PipeConfig{Kind: transport.WebTransport, Authority: "relay.example", Path: "/live"}
 
 func TestSetupThatEndsTheSession(t *testing.T) {
-	token := func(typ moqt.AliasType) []moqt.Token {
-		return []moqt.Token{{AliasType: typ, Alias: 1, Value: []byte("x")}}
-	}
 	register := moqt.Token{AliasType: moqt.AliasRegister, Alias: 1, Value: []byte("x")}
 	for _, tc := range []struct {
 		name  string
 		role  Role
-		pipe  transporttest.PipeConfig
 		setup *moqt.Setup
 		want  moqt.SessionErrorCode
 	}{
-		{"path of a server", Client, transporttest.PipeConfig{}, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
-		{"path on WebTransport", Server, webTransport, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
-		{"no path", Server, transporttest.PipeConfig{}, &moqt.Setup{Path: new("live")}, moqt.SessionMalformedPath},
-		{"bad percent encoding", Server, transporttest.PipeConfig{}, &moqt.Setup{Path: new("/%zz")},
-			moqt.SessionMalformedPath},
-		{"authority of a server", Client, transporttest.PipeConfig{}, &moqt.Setup{Authority: new("a")},
-			moqt.SessionInvalidAuthority},
-		{"authority on WebTransport", Server, webTransport, &moqt.Setup{Authority: new("a")},
-			moqt.SessionInvalidAuthority},
-		{"no authority", Server, transporttest.PipeConfig{}, &moqt.Setup{Authority: new("a b")},
-			moqt.SessionMalformedAuthority},
+		{"path of a server", Client, &moqt.Setup{Path: new("/")}, moqt.SessionInvalidPath},
+		{"authority of a server", Client, &moqt.Setup{Authority: new("a")}, moqt.SessionInvalidAuthority},
 		{
-			"alias used", Server, transporttest.PipeConfig{},
-			&moqt.Setup{AuthorizationTokens: token(moqt.AliasUse)}, moqt.SessionProtocolViolation,
+			"unknown alias of a server", Client,
+			&moqt.Setup{AuthorizationTokens: []moqt.Token{{AliasType: moqt.AliasUse, Alias: 1}}},
+			moqt.SessionUnknownAuthTokenAlias,
 		},
 		{
-			"alias deleted", Server, transporttest.PipeConfig{},
-			&moqt.Setup{AuthorizationTokens: token(moqt.AliasDelete)}, moqt.SessionProtocolViolation,
-		},
-		{
-			"unknown alias of a server", Client, transporttest.PipeConfig{},
-			&moqt.Setup{AuthorizationTokens: token(moqt.AliasUse)}, moqt.SessionUnknownAuthTokenAlias,
-		},
-		{
-			"alias registered twice", Server, transporttest.PipeConfig{},
+			"alias registered twice", Server,
 			&moqt.Setup{AuthorizationTokens: []moqt.Token{register, register}}, moqt.SessionDuplicateAuthTokenAlias,
 		},
 		{
-			"token twice", Server, transporttest.PipeConfig{},
+			"token twice", Server,
 			&moqt.Setup{AuthorizationTokens: []moqt.Token{
 				{AliasType: moqt.AliasUseValue, Value: []byte("x")},
 				{AliasType: moqt.AliasUseValue, Value: []byte("x")},
@@ -62,7 +42,7 @@ func TestSetupThatEndsTheSession(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			play(t, setting{cfg: Config{Role: tc.role}, pipe: tc.pipe, silent: true}, func(p *script) {
+			play(t, setting{cfg: Config{Role: tc.role}, silent: true}, func(p *script) {
 				p.setup(tc.setup)
 				p.requireClosed(tc.want)
 			})
@@ -137,8 +117,6 @@ func TestControlStreamViolations(t *testing.T) {
 		{"FIN within SETUP", true, func(p *script) {
 			require.NoError(p, p.uni(p.encode(&moqt.Setup{Implementation: "short"})[:8]).Close())
 		}, moqt.SessionProtocolViolation},
-		{"FIN", false, func(p *script) { require.NoError(p, p.control.Close()) }, moqt.SessionProtocolViolation},
-		{"reset", false, func(p *script) { p.control.CancelWrite(0) }, moqt.SessionProtocolViolation},
 		{"STOP_SENDING", false, func(p *script) { p.ours.CancelRead(0) }, moqt.SessionProtocolViolation},
 		{"second control stream", false, func(p *script) { p.setup(&moqt.Setup{}) }, moqt.SessionProtocolViolation},
 		{"second SETUP", false, func(p *script) {
@@ -152,10 +130,6 @@ func TestControlStreamViolations(t *testing.T) {
 		{"message that is never completed", false, func(p *script) {
 			p.write(p.control, []byte{byte(moqt.MessageGoaway), 0})
 		}, moqt.SessionControlMessageTimeout},
-		{"token that cannot be decoded", true, func(p *script) {
-			// SETUP, 4 bytes: option 3 of 2 bytes, alias type 7.
-			p.uni([]byte{0xaf, 0x00, 0, 4, 3, 2, 7, 0})
-		}, moqt.SessionKeyValueFormattingError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			play(t, setting{cfg: Config{Role: Server}, silent: tc.silent}, func(p *script) {
