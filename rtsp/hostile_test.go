@@ -2,16 +2,21 @@ package rtsp
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
@@ -20,6 +25,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/lab/sim"
 	"sluice/relay"
 )
 
@@ -278,8 +284,7 @@ func TestOtherDestination(t *testing.T) {
 	res := c.ask("SETUP", url+"/trackID=0",
 		fmt.Sprintf("Transport: RTP/AVP;unicast;destination=127.0.0.2;client_port=%d-%d", port, port+1))
 	require.Equal(t, base.StatusOK, res.StatusCode)
-	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
-	require.Equal(t, base.StatusOK, c.ask("PLAY", url, "Session: "+id).StatusCode)
+	require.Equal(t, base.StatusOK, c.ask("PLAY", url, "Session: "+sessionOf(res)).StatusCode)
 	pub.frames(10)
 	buf := make([]byte, 2000)
 	require.NoError(t, own.SetReadDeadline(time.Now().Add(patient)))
@@ -361,15 +366,15 @@ func TestForeignPorts(t *testing.T) {
 	pub := dialRaw(t, s)
 	res := record(pub, "cam")
 	require.Equal(t, base.StatusOK, res.StatusCode)
-	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	id := sessionOf(res)
 	require.Equal(t, base.StatusOK, pub.ask("RECORD", url+"cam", "Session: "+id).StatusCode)
 
 	sub := dialRaw(t, s)
 	res = sub.ask("SETUP", url+"cam/trackID=0", transport)
 	require.Equal(t, base.StatusUnsupportedTransport, res.StatusCode)
 	tcp := "Transport: RTP/AVP/TCP;unicast;interleaved=0-1"
-	subID, _, _ := strings.Cut(res.Header["Session"][0], ";")
-	require.Equal(t, base.StatusOK, sub.ask("SETUP", url+"cam/trackID=0", tcp, "Session: "+subID).StatusCode)
+	session := "Session: " + sessionOf(res)
+	require.Equal(t, base.StatusOK, sub.ask("SETUP", url+"cam/trackID=0", tcp, session).StatusCode)
 	other := dialRaw(t, s)
 	require.Equal(t, base.StatusUnsupportedTransport, record(other, "other").StatusCode)
 	for _, c := range []*raw{sub, other} {
@@ -401,7 +406,7 @@ func TestPortsOfASession(t *testing.T) {
 	publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
 	url := "rtsp://" + s.Addr().String() + "/live/cam"
 	res := dialRaw(t, s).ask("SETUP", url+"/trackID=0", "Transport: RTP/AVP;multicast")
-	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	id := sessionOf(res)
 	setUp := func(port int) base.StatusCode {
 		transport := fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", port, port+1)
 		return dialRaw(t, s).ask("SETUP", url+"/trackID=9", transport, "Session: "+id).StatusCode
@@ -416,41 +421,96 @@ func TestPortsOfASession(t *testing.T) {
 // idleSoon is how long clients may be silent: long enough for those that are not, also on a busy machine.
 const idleSoon = 3 * time.Second
 
+// memoryPorts opens ports of a network in memory. It implements [Listener].
+type memoryPorts struct{ *sim.Network }
+
+func (p memoryPorts) Listen(_ context.Context, _, address string) (net.Listener, error) {
+	return p.ListenTCP(netip.MustParseAddrPort(address))
+}
+
+func (p memoryPorts) ListenPacket(_ context.Context, _, address string) (net.PacketConn, error) {
+	c, err := p.Network.Listen(netip.MustParseAddrPort(address))
+	return memoryConn{c}, err
+}
+
+// memoryConn has all methods that the library wants of sockets.
+type memoryConn struct{ *sim.Conn }
+
+func (memoryConn) SyscallConn() (syscall.RawConn, error) { return nil, errors.ErrUnsupported }
+
+func (p memoryPorts) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return p.DialTCP(ctx, sim.Host(2), netip.MustParseAddrPort(address))
+}
+
+func (p memoryPorts) raw(t *testing.T, to net.Addr) *raw {
+	t.Helper()
+	c, err := p.dial(t.Context(), "tcp", to.String())
+	require.NoError(t, err)
+	return newRaw(t, c)
+}
+
+// inMemory runs a test with a server in virtual time.
+func inMemory(t *testing.T, f func(t *testing.T, s *Server, ports memoryPorts)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ports := memoryPorts{sim.New(1, func(netip.Addr, netip.Addr) sim.Link { return sim.Link{} })}
+		t.Cleanup(ports.Close)
+		f(t, newServer(t, withTLS(t, "10.0.0.1:322"), func(c *Config) {
+			c.Address, c.Listen, c.ReadTimeout, c.IdleTimeout = "10.0.0.1:554", ports, idleSoon, idleSoon
+		}), ports)
+	})
+}
+
 // TestSilentClients checks that sessions by UDP end when nothing comes.
 func TestSilentClients(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = idleSoon, idleSoon })
-	publishTo(t, s, "/live/cam", gortsplib.ProtocolUDP)
-	eventually(t, "the publisher ends", func() bool { return counted(t, s, "publishers") == 0 })
+	inMemory(t, func(t *testing.T, s *Server, ports memoryPorts) {
+		const udp = "Transport: RTP/AVP;unicast;client_port=9000-9001"
+		c := ports.raw(t, s.Addr())
+		url := "rtsp://" + s.Addr().String() + "/live/"
+		require.Equal(t, base.StatusOK, c.announce(url+"cam").StatusCode)
+		id := sessionOf(c.ask("SETUP", url+"cam/trackID=0", udp+";mode=record"))
+		require.Equal(t, base.StatusOK, c.ask("RECORD", url+"cam", "Session: "+id).StatusCode)
+		require.EqualValues(t, 1, counted(t, s, "publishers"))
+		time.Sleep(2 * idleSoon)
+		require.Zero(t, counted(t, s, "publishers"))
 
-	pub := publishTo(t, s, "/live/other", gortsplib.ProtocolTCP)
-	c := dialRaw(t, s)
-	url := "rtsp://" + s.Addr().String() + "/live/other"
-	res := c.ask("SETUP", url+"/trackID=0", "Transport: RTP/AVP;unicast;client_port=9000-9001")
-	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
-	require.Equal(t, base.StatusOK, c.ask("PLAY", url, "Session: "+id).StatusCode)
-	require.EqualValues(t, 1, counted(t, s, "players"))
-	require.NoError(t, c.Close())
-	eventually(t, "the player ends", func() bool {
-		pub.frames(1)
-		time.Sleep(20 * time.Millisecond)
-		return counted(t, s, "players") == 0
+		pub := &sender{t: t, desc: broadcast(), client: &gortsplib.Client{
+			Protocol: protocol(gortsplib.ProtocolTCP), DialContext: ports.dial,
+		}}
+		require.NoError(t, pub.client.StartRecording(url+"other", pub.desc))
+		t.Cleanup(pub.client.Close)
+		c = ports.raw(t, s.Addr())
+		id = sessionOf(c.ask("SETUP", url+"other/trackID=0", udp))
+		require.Equal(t, base.StatusOK, c.ask("PLAY", url+"other", "Session: "+id).StatusCode)
+		require.EqualValues(t, 1, counted(t, s, "players"))
+		require.NoError(t, c.Close())
+		for range 10 {
+			pub.frames(1)
+			time.Sleep(idleSoon / 4)
+		}
+		require.Zero(t, counted(t, s, "players"))
+		require.EqualValues(t, 1, counted(t, s, "publishers"))
 	})
-	require.EqualValues(t, 1, counted(t, s, "publishers"))
+}
+
+// sessionOf returns the session that a response names.
+func sessionOf(res base.Response) string {
+	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	return id
 }
 
 // TestSilentConnections checks that silent connections end, before and after the handshake of TLS.
 func TestSilentConnections(t *testing.T) {
-	t.Parallel()
-	s, conf := newTLSServer(t, func(c *Config) { c.IdleTimeout = idleSoon })
-	before, err := net.Dial("tcp", s.TLSAddr().String())
-	require.NoError(t, err)
-	for name, c := range map[string]*raw{
-		"plain": dialRaw(t, s), "before the handshake": newRaw(t, before), "after the handshake": dialTLS(t, s, conf),
-	} {
-		_, err := io.ReadAll(c)
-		require.NoError(t, err, name)
-	}
+	inMemory(t, func(t *testing.T, s *Server, ports memoryPorts) {
+		after := tls.Client(ports.raw(t, s.TLSAddr()), &tls.Config{InsecureSkipVerify: true})
+		require.NoError(t, after.Handshake())
+		for name, c := range map[string]io.Reader{
+			"plain": ports.raw(t, s.Addr()), "before the handshake": ports.raw(t, s.TLSAddr()), "after it": after,
+		} {
+			_, err := io.ReadAll(c)
+			require.NoError(t, err, name)
+		}
+	})
 }
 
 // TestHostileRequests sends requests that no client should, beside a publisher and a player who do not notice.
@@ -542,7 +602,7 @@ func TestPlayerThatPublishes(t *testing.T) {
 	url := "rtsp://" + s.Addr().String() + "/live/"
 	a, b := dialRaw(t, s), dialRaw(t, s)
 	res := a.ask("SETUP", url+"cam/trackID=0", "Transport: RTP/AVP;multicast")
-	id, _, _ := strings.Cut(res.Header["Session"][0], ";")
+	id := sessionOf(res)
 	tcp := "Transport: RTP/AVP/TCP;unicast;interleaved=0-1"
 	require.Equal(t, base.StatusBadRequest, b.ask("SETUP", url+"cam/trackID=9", tcp, "Session: "+id).StatusCode)
 	require.EqualValues(t, 2, counted(t, r, "sluice_relay_guests"))
