@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
-	"net"
+	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/lab/sim"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
@@ -27,10 +29,14 @@ func testLostClose(t *testing.T, scheme string) {
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	cfg := withoutIdleTimeout()
-	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
+	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = apart+":0", &cert, FastPathOff
 	s := serve(t, cfg)
-	w := newWire(t, s.Addr())
-	conn, socket := dialThrough(t, w, scheme)
+	dial := transport.ClientConfig{
+		Insecure: true, Protocols: moqt.ALPNs(), ClosingPeriod: 2 * time.Minute, ListenUDP: listenUDP(t),
+	}
+	dial.IdleTimeout = time.Hour
+	conn, err := transport.Dial(t.Context(), scheme+"://"+s.Addr().String()+"/", dial)
+	require.NoError(t, err)
 	h := goaways{got: make(chan moqt.Goaway, 1)}
 	runSession(t, conn, h)
 	require.Eventually(t, func() bool { return s.Relay().OpenSessions() == 1 }, time.Minute, time.Millisecond)
@@ -45,13 +51,12 @@ func testLostClose(t *testing.T, scheme string) {
 	for range 2 { // the server knows that the client has got all packets: it repeats none
 		require.NoError(t, conn.Probe(t.Context()))
 	}
-	w.mute.Store(true)
+	links := &networkOf(t).links
+	links.Store(netip.MustParseAddr(apart), sim.Link{Down: true})
 	require.NoError(t, conn.CloseWithError(uint64(moqt.SessionNoError), ""))
-	_, err = socket.WriteTo([]byte(mark), w.near.LocalAddr())
-	require.NoError(t, err)
-	<-w.marks // all that the client had to say is lost
+	synctest.Wait() // all that the client had to say is lost
 	require.Equal(t, 1, s.Relay().OpenSessions())
-	w.mute.Store(false)
+	links.Clear()
 	select {
 	case err := <-drained:
 		require.NoError(t, err)
@@ -89,19 +94,4 @@ func testRetireDuringAHandshake(t *testing.T, after time.Duration, connections i
 	}
 	c.Close(moqt.SessionNoError, "")
 	require.NoError(t, <-drained)
-}
-
-// dialThrough dials a server by a wire. The socket belongs to the session.
-func dialThrough(t *testing.T, w *wire, scheme string) (conn transport.Conn, socket transport.UDPConn) {
-	t.Helper()
-	cfg := transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ClosingPeriod: 2 * time.Minute}
-	cfg.IdleTimeout = time.Hour
-	cfg.ListenUDP = func(string, *net.UDPAddr) (_ transport.UDPConn, err error) {
-		socket, err = networkOf(t).Listen(loopback)
-		return socket, err
-	}
-	conn, err := transport.Dial(t.Context(), scheme+"://"+w.near.LocalAddr().String()+"/", cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() { socket.Close() })
-	return conn, socket
 }

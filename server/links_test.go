@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/logs/logstest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport"
@@ -37,9 +37,15 @@ func joinURL(t *testing.T, url string, h session.Handler,
 // runSession runs a session on a connection.
 func runSession(t *testing.T, conn transport.Conn, h session.Handler) *session.Session {
 	t.Helper()
-	cfg := session.Config{Handler: h, Logger: slog.New(slog.DiscardHandler)}
-	if conn.Kind() == transport.RawQUIC {
-		cfg.Authority, cfg.Path = "relay", "/"
+	return runSessionAs(t, conn, session.Config{Handler: h, Authority: "relay", Path: "/"})
+}
+
+// runSessionAs is runSession with more of the configuration. Authority and Path are for raw QUIC.
+func runSessionAs(t *testing.T, conn transport.Conn, cfg session.Config) *session.Session {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	if conn.Kind() != transport.RawQUIC {
+		cfg.Authority, cfg.Path = "", ""
 	}
 	s, err := session.New(conn, cfg)
 	require.NoError(t, err)
@@ -138,7 +144,7 @@ func TestLinkIsMadeAnew(t *testing.T) {
 
 // TestLinkTargets are useless without the secret, or with a wrong certificate.
 func TestLinkTargets(t *testing.T) {
-	var log lockedBuilder
+	var log logstest.Buffer
 	first := start(t, Config{})
 	second := start(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	targets, err := first.LinkTargets()
@@ -163,22 +169,4 @@ func TestLinkTargets(t *testing.T) {
 		targets, err = second.LinkTargets()
 		return err == nil && len(targets) == 1
 	})
-}
-
-// lockedBuilder is a strings.Builder for several goroutines.
-type lockedBuilder struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedBuilder) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuilder) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -70,14 +69,8 @@ func TestNodeTellsItsLoad(t *testing.T) {
 	require.NoError(t, s.JoinCluster(ClusterConfig{
 		Engine: bus.Engine("a"), Node: "a", URL: fmt.Sprint("moqt://", s.Addr()),
 	}))
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-served)
-		require.NoError(t, s.Drain("", time.Second))
-	})
+	r := run(s)
+	t.Cleanup(func() { r.end(t) })
 	send := publish(t, s, "video")
 	got := receive(t, s, "video")
 	send(0, []byte("media"))

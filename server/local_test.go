@@ -23,11 +23,7 @@ func TestDialFor(t *testing.T) {
 	client := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 554}
 	conn, err := s.DialFor(t.Context(), client)
 	require.NoError(t, err)
-	own, err := session.New(conn, session.Config{Handler: session.Unsupported{}, Authority: "relay.example", Path: "/"})
-	require.NoError(t, err)
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = own.Run(t.Context()) }()
-	<-own.Ready()
+	<-runSession(t, conn, session.Unsupported{}).Ready()
 	require.Eventually(t, func() bool {
 		list := s.Relay().Sessions()
 		return len(list) == 1 && list[0].Remote == client.String()
@@ -36,8 +32,6 @@ func TestDialFor(t *testing.T) {
 	if err == nil { // it may be refused as soon as it is there
 		<-second.Context().Done()
 	}
-	own.Close(moqt.SessionNoError, "")
-	<-ended
 }
 
 // tenants allows what a token is the first field of, and everybody .catalog.
@@ -65,12 +59,8 @@ func TestDialOwn(t *testing.T) {
 		require.NoError(t, audience.Join(t.Context(), guest))
 		conn, err := s.DialOwn(t.Context(), audience)
 		require.NoError(t, err)
-		own, err := session.New(conn, session.Config{Handler: session.Unsupported{}, Authority: "localhost", Path: "/"})
-		require.NoError(t, err)
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = own.Run(t.Context()) }()
+		own := runSession(t, conn, session.Unsupported{})
 		<-own.Ready()
-		defer func() { own.Close(moqt.SessionNoError, ""); <-ended }()
 		name := moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"}
 		refusal := func(err error) moqt.RequestErrorCode {
 			refused, ok := errors.AsType[*moqt.RequestError](err)

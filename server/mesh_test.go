@@ -1,10 +1,11 @@
 package server
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/certtest"
+	"sluice/internal/logs/logstest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay"
@@ -23,14 +25,9 @@ import (
 )
 
 // meshNode is a server in a cluster on a bus in memory.
-type meshNode struct {
-	*Server
-	engine cluster.Engine
-	stop   func()
-	uri    string // where its peers should go when it stops
-}
+type meshNode struct{ *Server }
 
-// startNode starts a node. It ends with the test, or when stop is called.
+// startNode starts a node. It ends with the test.
 func startNode(t *testing.T, bus *clustertest.Bus, region, name string) *meshNode {
 	t.Helper()
 	return startNodeAs(t, bus, Config{}, ClusterConfig{Region: region, Node: name})
@@ -48,7 +45,7 @@ func listenNode(t *testing.T, cfg Config, name string) *Server {
 	t.Helper()
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
-	cfg.Listen, cfg.Transport.Certificate = "127.0.0.1:0", &cert
+	cfg.Listen, cfg.Transport.Certificate = cmp.Or(cfg.Listen, "127.0.0.1:0"), &cert
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)).With("server", name)
 	}
@@ -64,24 +61,11 @@ func joinNode(t *testing.T, bus *clustertest.Bus, s *Server, c ClusterConfig) *m
 	if c.Load == nil {
 		c.Load = func(time.Time) float64 { return 0 } // whatever else the machine does
 	}
-	n := &meshNode{Server: s, engine: bus.Engine(c.Node)}
-	c.Engine = n.engine
+	c.Engine = bus.Engine(c.Node)
 	require.NoError(t, s.JoinCluster(c))
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error)
-	go func() { served <- s.Serve(ctx) }()
-	stopped := false
-	n.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		stop()
-		require.NoError(t, <-served)
-		require.NoError(t, s.Drain(n.uri, time.Second))
-	}
-	t.Cleanup(n.stop)
-	return n
+	r := run(s)
+	t.Cleanup(func() { r.end(t) })
+	return &meshNode{s}
 }
 
 // await waits until a condition holds.
@@ -228,7 +212,7 @@ func TestNamespacesOfOtherNodes(t *testing.T) {
 func TestMeshLimits(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		var bus clustertest.Bus
-		var log lockedBuilder
+		var log logstest.Buffer
 		n := startNodeAs(t, &bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{Node: "a"})
 		const others = maxDialedNodes + 10
 		from := bus.Engine("others")
@@ -350,10 +334,9 @@ func TestMeshProof(t *testing.T) {
 	})
 }
 
-// silentParent has a track that a parent feeds to an edge, over a wire that can be cut, while the origin stands by.
+// silentParent has a track that a parent feeds to an edge, until its host vanishes, while the origin stands by.
 type silentParent struct {
 	edge      *meshNode
-	wire      *wire
 	clock     atomic.Int64 // added to the time of the edge
 	send      func(uint64, []byte)
 	got       streams
@@ -369,9 +352,10 @@ func newSilentParent(t *testing.T) *silentParent {
 		Region: "east", Node: "edge", now: func() time.Time { return time.Now().Add(time.Duration(p.clock.Load())) },
 	})
 	name := outranking("edge")
-	s := listenNode(t, withoutIdleTimeout(), name)
-	p.wire = newWire(t, s.Addr())
-	p.up = meshTarget{name, "moqt://" + p.wire.near.LocalAddr().String()}
+	cfg := withoutIdleTimeout()
+	cfg.Listen = apart + ":0"
+	s := listenNode(t, cfg, name)
+	p.up = meshTarget{name, fmt.Sprint("moqt://", s.Addr())}
 	p.spare = meshTarget{"a", originURL(fmt.Sprint("moqt://", a.Addr()))}
 	parent := joinNode(t, &bus, s, ClusterConfig{Region: "east", Node: name, URL: p.up.url})
 	p.send = publish(t, a.Server, "video")
@@ -415,13 +399,13 @@ func TestStandByLasts(t *testing.T) {
 			p.ticks(t)
 			require.True(t, p.status(p.spare).Connected)
 		}
-		p.wire.cut.Store(true)
+		networkOf(t).Kill(netip.MustParseAddr(apart))
 		p.send(1, []byte("group 1"))
 		require.Contains(t, string(p.got.await(t)), "group 1")
 	})
 }
 
-// TestParentFallsSilent cuts the wire to a parent while nobody stands by. The edge turns to the origin at once: it does
+// TestParentFallsSilent has a parent vanish while nobody stands by. The edge turns to the origin at once: it does
 // not wait until it is known that no new session with the parent can be established.
 func TestParentFallsSilent(t *testing.T) {
 	t.Parallel()
@@ -435,7 +419,7 @@ func TestParentFallsSilent(t *testing.T) {
 		m.mu.Lock()
 		m.dialed[p.spare].end()
 		delete(m.dialed, p.spare)
-		p.wire.cut.Store(true)
+		networkOf(t).Kill(netip.MustParseAddr(apart))
 		m.mu.Unlock()
 		await(t, "the loss", func() bool { return p.status(p.up).Lost })
 		await(t, "the origin", func() bool { return p.status(p.spare).Connected || p.status(p.up).Down })
@@ -454,7 +438,7 @@ func TestNodeWithASessionIsAlive(t *testing.T) {
 		await(t, "the parent is alive", func() bool { return m.isAlive(p.up.node) })
 		require.True(t, m.isAlive("a"), "it stands by")
 		require.False(t, m.isAlive("edge"))
-		p.wire.cut.Store(true)
+		networkOf(t).Kill(netip.MustParseAddr(apart))
 		await(t, "the parent is not known to be alive", func() bool { return !m.isAlive(p.up.node) })
 		require.True(t, m.isAlive("a"))
 	})

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
+	"sluice/internal/logs/logstest"
+	"sluice/lab/sim"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/player/client"
@@ -32,24 +34,20 @@ import (
 type world struct {
 	bus   clustertest.Bus
 	clock atomic.Int64 // added to the time of all nodes
+	hosts byte
 }
 
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
 
-// node starts a node.
-func (w *world) node(t *testing.T, name string) *meshNode {
+// node starts a node. Packets of clients take so long to it.
+func (w *world) node(t *testing.T, name string, delay time.Duration) *meshNode {
 	t.Helper()
-	s := listenNode(t, Config{}, name)
+	w.hosts++
+	at := netip.AddrFrom4([4]byte{127, 0, 0, 100 + w.hosts})
+	networkOf(t).links.Store(at, sim.Link{Delay: delay})
+	s := listenNode(t, Config{Listen: netip.AddrPortFrom(at, 0).String()}, name)
 	url := "moqt://" + s.Addr().String()
 	return joinNode(t, &w.bus, s, ClusterConfig{Node: name, URL: url, ClientURL: url, now: w.now})
-}
-
-// way returns the URL of a node for one client, which takes so long to get there. All have addresses of one network.
-func way(t *testing.T, n *meshNode, delay time.Duration) (url string) {
-	t.Helper()
-	wire := newWire(t, n.Addr())
-	wire.delay.Store(int64(delay))
-	return "moqt://" + wire.near.LocalAddr().String()
 }
 
 // wait lets time pass for the nodes until a condition holds.
@@ -79,8 +77,9 @@ func TestClientsGoToANearerNode(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T) {
 		w := new(world)
-		far, middle, near := w.node(t, "far"), w.node(t, "middle"), w.node(t, "near")
-		middleURL, farURL := way(t, middle, 60*time.Millisecond), way(t, far, 100*time.Millisecond)
+		far, middle := w.node(t, "far", 100*time.Millisecond), w.node(t, "middle", 60*time.Millisecond)
+		near := w.node(t, "near", time.Millisecond)
+		middleURL, farURL := middle.mesh.cfg.ClientURL, far.mesh.cfg.ClientURL
 		parts, err := clitest.CutClip(time.Minute)
 		require.NoError(t, err)
 		clip := bytes.Join(parts, nil)
@@ -143,15 +142,8 @@ func come(t *testing.T, url string, cfg session.Config) (c *session.Session, got
 	require.NoError(t, err)
 	target, err := transport.ParseURL(url)
 	require.NoError(t, err)
-	cfg.Handler, cfg.Logger = goaways{got: got}, slog.New(slog.DiscardHandler)
-	if conn.Kind() == transport.RawQUIC {
-		cfg.Authority, cfg.Path = target.Authority, target.Path
-	}
-	c, err = session.New(conn, cfg)
-	require.NoError(t, err)
-	go func() { _ = c.Run(context.Background()) }()
-	t.Cleanup(func() { c.Close(moqt.SessionNoError, "") })
-	return c, got
+	cfg.Handler, cfg.Authority, cfg.Path = goaways{got: got}, target.Authority, target.Path
+	return runSessionAs(t, conn, cfg), got
 }
 
 // TestClientsThatStay has clients far from a node: one that another node has sent, one that does not name its
@@ -160,8 +152,8 @@ func TestClientsThatStay(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T) {
 		w := new(world)
-		far, near := w.node(t, "far"), w.node(t, "near")
-		farURL := func() string { return way(t, far, 100*time.Millisecond) }
+		far, near := w.node(t, "far", 100*time.Millisecond), w.node(t, "near", time.Millisecond)
+		farURL := far.mesh.cfg.ClientURL
 		join(t, near.Server, nil)
 		w.knows(t, far, "near")
 		var stay []chan moqt.Goaway
@@ -174,11 +166,11 @@ func TestClientsThatStay(t *testing.T) {
 			{"/app", session.Config{HopID: 7}},
 			{relay.OriginPath, session.Config{}},
 		} {
-			_, got := come(t, farURL()+c.path, c.cfg)
+			_, got := come(t, farURL+c.path, c.cfg)
 			stay = append(stay, got)
 		}
 		var move []chan moqt.Goaway
-		urls := []string{farURL() + "/app?token=x", farURL(), "https" + farURL()[len("moqt"):] + "/app"}
+		urls := []string{farURL + "/app?token=x", farURL, "https" + farURL[len("moqt"):] + "/app"}
 		for _, url := range urls {
 			_, got := come(t, url, session.Config{})
 			move = append(move, got)
@@ -191,7 +183,7 @@ func TestClientsThatStay(t *testing.T) {
 		} {
 			require.Equal(t, moqt.Goaway{NewSessionURI: want}, <-move[i])
 		}
-		_, back := come(t, farURL(), session.Config{})
+		_, back := come(t, farURL, session.Config{})
 		far.looksAgain(t, w)
 		for _, got := range append(stay, back) {
 			require.Empty(t, got)
@@ -218,7 +210,7 @@ func TestSentClientsAreLimited(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *testing.T) {
 		w := new(world)
-		far, near := w.node(t, "far"), w.node(t, "near")
+		far, near := w.node(t, "far", time.Millisecond), w.node(t, "near", time.Millisecond)
 		join(t, near.Server, nil)
 		w.knows(t, far, "near")
 		for range maxSent + 2 {
@@ -242,7 +234,7 @@ func TestSentClientsAreLimited(t *testing.T) {
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	var bus clustertest.Bus
-	var log lockedBuilder
+	var log logstest.Buffer
 	broken := new(atomic.Bool)
 	monitor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		require.Equal(t, "/rtt", r.URL.Path)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -28,19 +27,10 @@ func start(t *testing.T, cfg Config) *Server {
 	cert, _, err := transport.DevCertificate()
 	require.NoError(t, err)
 	cfg.Listen, cfg.Transport.Certificate, cfg.FastPath.Mode = "127.0.0.1:0", &cert, FastPathOff
-	onNetwork(t, &cfg.Transport)
 	cfg.ListenLink = listenUDP(t)
-	s, err := Listen(cfg)
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error)
-	go func() { served <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-served)
-		require.NoError(t, s.Drain("", time.Second))
-	})
-	return s
+	s := serve(t, cfg)
+	t.Cleanup(func() { s.end(t) })
+	return s.Server
 }
 
 // connect connects a client that leaves when the test ends.

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,82 +12,6 @@ import (
 	"sluice/transport"
 	"sluice/transport/transporttest"
 )
-
-// wire forwards the packets of clients to a server, until it is cut. It delays those to the server, and loses them
-// while it is mute.
-type wire struct {
-	near      net.PacketConn
-	cut, mute atomic.Bool
-	delay     atomic.Int64  // a time.Duration
-	marks     chan struct{} // gets one for each mark that a client has sent
-}
-
-// mark is a packet that is none of QUIC.
-const mark = "mark"
-
-// delayed is a packet on its way.
-type delayed struct {
-	b   []byte
-	at  time.Time // when it arrives
-	far net.PacketConn
-}
-
-func newWire(t *testing.T, to net.Addr) *wire {
-	t.Helper()
-	network := networkOf(t)
-	near, err := network.Listen(loopback)
-	require.NoError(t, err)
-	t.Cleanup(func() { near.Close() })
-	w := &wire{near: near, marks: make(chan struct{}, 1)}
-	onTheWay := make(chan delayed, 1<<10) // packets beyond it get lost
-	go func() {
-		defer close(onTheWay)
-		clients := make(map[string]net.PacketConn)
-		for b := make([]byte, 1<<16); ; {
-			n, from, err := near.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			far := clients[from.String()]
-			if far == nil {
-				if far, err = network.Listen(loopback); err != nil {
-					return
-				}
-				defer far.Close()
-				clients[from.String()] = far
-				go w.back(far, from)
-			}
-			select {
-			case onTheWay <- delayed{bytes.Clone(b[:n]), time.Now().Add(time.Duration(w.delay.Load())), far}:
-			default:
-			}
-		}
-	}()
-	go func() {
-		for d := range onTheWay {
-			time.Sleep(time.Until(d.at))
-			if string(d.b) == mark {
-				w.marks <- struct{}{}
-			} else if !w.cut.Load() && !w.mute.Load() {
-				_, _ = d.far.WriteTo(d.b, to)
-			}
-		}
-	}()
-	return w
-}
-
-// back forwards what the server sends to a client.
-func (w *wire) back(far net.PacketConn, client net.Addr) {
-	for b := make([]byte, 1<<16); ; {
-		n, _, err := far.ReadFrom(b)
-		if err != nil {
-			return
-		}
-		if !w.cut.Load() {
-			_, _ = w.near.WriteTo(b[:n], client)
-		}
-	}
-}
 
 // withoutIdleTimeout returns the configuration of a server whose sessions do not time out while a test runs.
 func withoutIdleTimeout() (cfg Config) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/logs/logstest"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"
@@ -70,6 +71,10 @@ func serve(t *testing.T, cfg Config) *running {
 	onNetwork(t, &cfg.Transport)
 	s, err := Listen(cfg)
 	require.NoError(t, err)
+	return run(s)
+}
+
+func run(s *Server) *running {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &running{s, stop, make(chan error, 1)}
 	go func() { r.served <- s.Serve(ctx) }()
@@ -80,7 +85,7 @@ func (r *running) end(t *testing.T) {
 	t.Helper()
 	r.stop()
 	require.NoError(t, <-r.served)
-	require.NoError(t, r.Drain("", 100*time.Millisecond))
+	require.NoError(t, r.Drain("", time.Second))
 }
 
 // TestHostsOfGoaway checks where an upstream relay may send this one.
@@ -116,7 +121,7 @@ func TestHostsOfGoaway(t *testing.T) {
 // TestUpstreamWithAWrongCertificate expects one line that says what to do, however often the server tries.
 func TestUpstreamWithAWrongCertificate(t *testing.T) {
 	virtual(t, func(t *testing.T) {
-		var log lockedBuilder
+		var log logstest.Buffer
 		origin := start(t, Config{})
 		edge := behind(t, Config{
 			Logger:   slog.New(slog.NewTextHandler(&log, nil)),

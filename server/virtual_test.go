@@ -12,15 +12,30 @@ import (
 	"sluice/transport"
 )
 
-// simulated has the network of each test in virtual time: a *sim.Network by a *testing.T.
+// simulated has the network of each test in virtual time: a *network by a *testing.T.
 var simulated sync.Map
 
-// virtual runs a test in virtual time. Servers and clients that it starts use a network of its own, on which packets
-// take a millisecond. Whatever does not end makes it fail.
+// network is the network of a test in virtual time. Packets take a millisecond, but for those of clients to the hosts
+// of links.
+type network struct {
+	*sim.Network
+	links sync.Map // a sim.Link by the host that packets go to
+}
+
+func (n *network) link(from, to netip.Addr) sim.Link {
+	if l, ok := n.links.Load(to); ok && from == loopback.Addr() {
+		return l.(sim.Link)
+	}
+	return sim.Link{Delay: time.Millisecond}
+}
+
+// virtual runs a test in virtual time. Servers and clients that it starts use a network of its own. Whatever does not
+// end makes it fail.
 func virtual(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := sim.New(1, func(netip.Addr, netip.Addr) sim.Link { return sim.Link{Delay: time.Millisecond} })
+		n := new(network)
+		n.Network = sim.New(1, n.link)
 		simulated.Store(t, n)
 		t.Cleanup(func() {
 			time.Sleep(5 * time.Minute) // for what those who were cut off have left
@@ -32,9 +47,9 @@ func virtual(t *testing.T, f func(*testing.T)) {
 }
 
 // networkOf returns the network of a test in virtual time, or nil.
-func networkOf(t *testing.T) *sim.Network {
+func networkOf(t *testing.T) *network {
 	n, _ := simulated.Load(t)
-	v, _ := n.(*sim.Network)
+	v, _ := n.(*network)
 	return v
 }
 
@@ -45,7 +60,7 @@ func onNetwork(t *testing.T, cfg *transport.ListenConfig) {
 		return
 	}
 	cfg.Sockets = func(at *net.UDPAddr) ([]transport.Socket, error) {
-		c, err := n.Listen(netip.AddrPortFrom(loopback.Addr(), uint16(at.Port)))
+		c, err := n.Listen(netip.AddrPortFrom(at.AddrPort().Addr().Unmap(), uint16(at.Port)))
 		return []transport.Socket{{Conn: c}}, err
 	}
 }
@@ -58,5 +73,8 @@ func listenUDP(t *testing.T) func(string, *net.UDPAddr) (transport.UDPConn, erro
 	}
 	return func(string, *net.UDPAddr) (transport.UDPConn, error) { return n.Listen(loopback) }
 }
+
+// apart is the address of a server that packets have another way to than to the rest of a test.
+const apart = "127.0.0.2"
 
 var loopback = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
