@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,9 +89,13 @@ type Kernel struct {
 	rng       *rand.Rand
 	neighbors map[netip.AddrPort]bool // to which the stack has sent
 	runs      map[*run]struct{}
+	waits     []wait
 	hurry     chan struct{} // closed while late runs have to go on
 	hurried   int           // who wants that
 }
+
+// wait is when a run was late.
+type wait struct{ from, to time.Time }
 
 // arrival is a packet that has come to a device, and how the socket gets it.
 type arrival struct {
@@ -279,12 +284,35 @@ func (r *run) wait() {
 	d := time.Duration(math.Pow(10, 5*r.rng.Float64()) * float64(10*time.Microsecond))
 	hurry := r.hurry
 	r.mu.Unlock()
-	timer := time.NewTimer(d)
+	begin, timer := time.Now(), time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-hurry:
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits = append(r.waits, wait{begin, time.Now()})
+}
+
+// Late returns for how long between two times runs were late. What came then may have waited for a processor.
+func (k *Kernel) Late(from, to time.Time) (sum time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	slices.SortFunc(k.waits, func(a, b wait) int { return a.from.Compare(b.from) })
+	for _, w := range k.waits {
+		if w.from.After(from) {
+			from = w.from
+		}
+		if w.to.After(to) {
+			w.to = to
+		}
+		if w.to.After(from) {
+			sum += w.to.Sub(from)
+			from = w.to
+		}
+	}
+	return sum
 }
 
 // rush has late runs go on, and waits until all have ended.

@@ -34,6 +34,8 @@ func (m *Media) track() moqt.FullTrackName {
 // kernel is what the tests ask of a simulated kernel.
 type kernel interface {
 	Used() int // streams that are not free
+	// Late returns for how long between two times it had no processor for what came.
+	Late(from, to time.Time) time.Duration
 }
 
 // service is relays on a network, and the publishers and viewers there.

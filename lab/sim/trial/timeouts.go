@@ -136,7 +136,8 @@ func (m *Media) lastOf(subgroup uint64) (last uint64) {
 }
 
 // tooLate returns which objects came to a viewer long after their delivery timeout, if no mishap has delayed them. A
-// relay sends them in time; they arrive some time after they are published, and may wait in the queue of a link.
+// relay sends them in time; they arrive some time after they are published, and may wait in the queue of a link, or for
+// a processor before the relay has them.
 func (l *life) tooLate(w *viewer) (late []moqt.Location) {
 	limit := l.Media.Timeouts.with(w.spec.Timeouts).Object
 	delays := func(m Mishap) bool { return m.Viewer == 0 || m.Viewer == w.number }
@@ -147,10 +148,21 @@ func (l *life) tooLate(w *viewer) (late []moqt.Location) {
 	longest := time.Duration(l.last())*limit + w.spec.Link.Queue + arrives
 	for o := w.oracle; o != nil; o = o.before {
 		for at, came := range o.got {
-			if !came.IsZero() && came.Sub(l.published[at]) > longest {
+			since := l.published[at]
+			if took := came.Sub(since); !came.IsZero() && took > longest && took > longest+l.kernelsLate(since, came) {
 				late = append(late, at)
 			}
 		}
 	}
 	return late
+}
+
+// kernelsLate returns for how long the kernels of relays were late between two times, in all.
+func (l *life) kernelsLate(from, to time.Time) (sum time.Duration) {
+	for _, p := range l.running() {
+		if p.kernel != nil {
+			sum += p.kernel.Late(from, to)
+		}
+	}
+	return sum
 }
