@@ -291,7 +291,7 @@ func TestBudgetLosesNothing(t *testing.T) {
 		for name, l := range layers {
 			t.Run(fmt.Sprint(tt.name, ", ", name), func(t *testing.T) {
 				t.Parallel()
-				const seeds = 6
+				const seeds = 3
 				came := 0
 				for seed := range uint64(seeds) {
 					path := tt.path
