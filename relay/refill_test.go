@@ -104,7 +104,8 @@ func TestRefillWithHoles(t *testing.T) {
 }
 
 // A publisher marks where groups end, by the header of a subgroup or by an object. Groups that were missed are marked
-// as well, as far as the response says where they end.
+// as well, as far as the response says where they end: so the publisher's streams, if they come later, do not
+// contradict.
 func TestRefillMarksEnds(t *testing.T) {
 	type ended struct {
 		group, subgroup uint64
@@ -163,6 +164,7 @@ func TestRefillMarksEnds(t *testing.T) {
 					got = append(got, ended{s.Group, s.Subgroup, s.EndOfGroup, last.ID, last.Status, state})
 				}
 				require.Equal(t, c.want, got)
+				r.publish(t, moqt.SubgroupHeader{GroupID: 5, EndOfGroup: c.header, FirstObject: true}, c.objects)
 			})
 		})
 	}
@@ -174,12 +176,18 @@ func (r *refill) publish(t *testing.T, h moqt.SubgroupHeader, objects []moqt.Obj
 	src := r.data.NewSource(track.SourceConfig{Header: h, Cancel: func() {}})
 	e, stream := moqt.NewSubgroupEncoder(moqt.DataLayout1, h), []byte(nil)
 	for _, o := range objects {
-		var err error
-		stream, err = e.AppendObject(stream, o)
+		var payload string
+		if o.Status == moqt.StatusNormal {
+			o.PayloadLength, payload = 1, "x"
+		}
+		b, err := e.AppendObject(stream, o)
 		require.NoError(t, err)
+		stream = append(b, payload...)
 	}
-	err := error(nil)
-	for in := bytes.NewReader(stream); err == nil; err = src.Read(in) {
+	in := bytes.NewReader(stream)
+	err := src.Read(in)
+	for err == nil {
+		err = src.Read(in)
 	}
 	require.ErrorIs(t, err, io.EOF)
 }
