@@ -119,14 +119,6 @@ func (t *Track) Segments(group uint64) []*Segment {
 	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
-// Misses reports whether no object of a group has come, although earlier groups are known: it may be on its way.
-func (t *Track) Misses(group uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	i, found := t.index.search(group)
-	return i > 0 && !found
-}
-
 // Interrupted returns the first group from first to last that may lack objects: a stream of it ended early, it got an
 // object since a time (0: that does not count), or it is missing although the cache has a lower one, and nothing says
 // that it does not exist. If there is none, it returns last, or first if that is higher. A relay that gets back what it

@@ -4,11 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -88,15 +85,8 @@ func (r *relayReceiver) take(path string, body []byte) error {
 // Collector.
 func TestCollectorOfRelay(t *testing.T) {
 	program := client(t, "otelcol")
-	r, port := newRelayReceiver(t), freePort(t, "tcp")
-	config := filepath.Join(t.TempDir(), "collector.yaml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, forwardingConfig, port, r.URL), 0o600))
-	collector := start(t, nil, nil, program, "--config", config)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", address)
-		return err == nil && c.Close() == nil
-	}, time.Minute, 50*time.Millisecond, "the collector does not start")
+	r := newRelayReceiver(t)
+	collector, address := startCollector(t, program, forwardingConfig, r.URL)
 	relay := startRelay(t, "--fastpath", "off", "--otlp-url", "http://"+address)
 	pub := start(t, nil, nil, "sluice", "pub", "--relay", fmt.Sprintf("moqt://127.0.0.1:%d", relay.port),
 		"--tls-disable-verify", "--namespace", "live", "../../testdata/clip.mp4")

@@ -169,16 +169,8 @@ func buckets(from, to, offset int32, counts []uint64) map[int32]uint64 {
 func TestCollector(t *testing.T) {
 	program := client(t, "otelcol")
 	needsKernel(t)
-	r, port := newReceiver(t), freePort(t, "tcp")
-	config := filepath.Join(t.TempDir(), "collector.yaml")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, collectorConfig, port, r.URL), 0o600))
-	collector := start(t, nil, nil, program, "--config", config)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", address)
-		return err == nil && c.Close() == nil
-	}, time.Minute, 50*time.Millisecond, "the collector does not start")
-
+	r := newReceiver(t)
+	collector, address := startCollector(t, program, collectorConfig, r.URL)
 	var out bytes.Buffer
 	monitor := start(t, nil, &out, "sluice-rtt", "--pcap", writeTraffic(t), "--all", "--rate-limit", "0",
 		"--aggregate", "5", "--aggregate-parts", "--aggregate-subnets-v4", "16", "--format", "jsonl",
@@ -203,6 +195,19 @@ func TestCollector(t *testing.T) {
 	for key, intervals := range want {
 		requireSum(t, intervals, sums[key])
 	}
+}
+
+// startCollector starts the OpenTelemetry Collector, which sends on what comes to its address to a service.
+func startCollector(t *testing.T, program, config, service string) (collector *process, address string) {
+	t.Helper()
+	port, file := freePort(t, "tcp"), filepath.Join(t.TempDir(), "collector.yaml")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, config, port, service), 0o600))
+	collector, address = start(t, nil, nil, program, "--config", file), fmt.Sprintf("127.0.0.1:%d", port)
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", address)
+		return err == nil && c.Close() == nil
+	}, time.Minute, 50*time.Millisecond, "the collector does not start")
+	return collector, address
 }
 
 // needsKernel skips a test of sluice rtt that cannot load programs.

@@ -80,9 +80,6 @@ func NewChooser(path Path, renditions []Rendition, current int) *Chooser {
 // Report takes a player's report.
 func (c *Chooser) Report(now time.Time, p Playback) { c.player.report(now, p) }
 
-// Current returns the rendition that has been chosen.
-func (c *Chooser) Current() int { return c.current }
-
 // Reason returns why the current rendition was chosen, or 0 if it is the first one.
 func (c *Chooser) Reason() Reason { return c.reason }
 

@@ -26,7 +26,7 @@ func (p *known) play(c *Chooser, from time.Duration, d time.Duration) (current i
 	for at := from; at < from+d; at += Interval {
 		c.Began(start.Add(at), c.Choose(start.Add(at), pathRTT))
 	}
-	return c.Current()
+	return c.current
 }
 
 // A relay that drops is like a path that is full, but for a while after a lower rendition was chosen. A better one that

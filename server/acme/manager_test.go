@@ -168,75 +168,67 @@ func TestAuthorityIsDown(t *testing.T) {
 	a.shown(t, where, names[1])
 }
 
-// TestTooManyRequests has an authority that wants to be left alone.
-func TestTooManyRequests(t *testing.T) {
+// TestRefused has authorities that issue nothing, or cannot. The log says what to do.
+func TestRefused(t *testing.T) {
 	t.Parallel()
-	var n *node
-	where, names := page(t, later(&n)), unique(t, 1)
-	a := newAuthority(t, where, nil, long, false)
-	a.refuseAll(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.Header().Set("Retry-After", "7200")
-		w.WriteHeader(http.StatusTooManyRequests)
-		_, _ = w.Write([]byte(`{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many orders"}`))
-	})
-	n = open(t, a.config(t.TempDir(), names...))
-	n.requireLine(t, "there is no certificate yet")
-	n.Start(where, nil)
-	require.Equal(t, limitedPause, <-n.paused)
-	n.requireLine(t, "ERROR", "too many orders", "more tries do not help", "next try")
-}
-
-// TestAccountIsRefused has an authority that serves only its customers, and another one that does not like an address.
-func TestAccountIsRefused(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		customers   bool
-		email, want string
+	for name, c := range map[string]struct {
+		customers bool // the authority serves only its customers
+		astray    bool // it looks where nothing listens
+		refuses   http.HandlerFunc
+		change    func(*Config)
+		pause     time.Duration
+		want      []string
 	}{
-		{true, "", "the authority serves only its customers: choose another one by --acme-ca"},
-		{false, "nobody", "change --acme-email"},
+		"too-many-requests": {
+			refuses: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.Header().Set("Retry-After", "7200")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = w.Write([]byte(`{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many orders"}`))
+			},
+			pause: limitedPause, want: []string{"too many orders", "more tries do not help", "next try"},
+		},
+		"account": {
+			customers: true, pause: firstPause, want: []string{
+				"registering account", "the authority serves only its customers: choose another one by --acme-ca",
+			},
+		},
+		"address": {
+			change: func(c *Config) { c.Email = "nobody" },
+			pause:  firstPause, want: []string{"registering account", "change --acme-email"},
+		},
+		"not-reachable": {
+			astray: true, pause: firstPause,
+			want: []string{"Failed to connect", "the authority must reach this relay by the name"},
+		},
+		"unknown-authority": {
+			change: func(c *Config) { c.RootFile = certtest.New(t).Issue(t).CA },
+			pause:  firstPause, want: []string{"--acme-ca-root says whom to trust"},
+		},
 	} {
-		var n *node
-		where, names := page(t, later(&n)), unique(t, 1)
-		a := newAuthority(t, where, nil, long, c.customers)
-		cfg := a.config(t.TempDir(), names...)
-		cfg.Email = c.email
-		n = open(t, cfg)
-		n.requireLine(t, "there is no certificate yet")
-		n.Start(where, nil)
-		require.Equal(t, firstPause, <-n.paused)
-		n.requireLine(t, "ERROR", "registering account", c.want)
-		require.Zero(t, a.orders.Load())
+		t.Run(name, func(t *testing.T) {
+			var n *node
+			where, name := page(t, later(&n)), fmt.Sprintf("refused-%s.example", name)
+			seen := where
+			if c.astray {
+				seen = nil
+			}
+			a := newAuthority(t, seen, nil, long, c.customers)
+			if c.refuses != nil {
+				a.refuseAll(c.refuses)
+			}
+			cfg := a.config(t.TempDir(), name)
+			if c.change != nil {
+				c.change(&cfg)
+			}
+			n = open(t, cfg)
+			n.requireLine(t, "there is no certificate yet")
+			n.Start(where, nil)
+			require.Equal(t, c.pause, <-n.paused)
+			n.requireLine(t, append(c.want, "ERROR")...)
+			require.Equal(t, c.astray, a.orders.Load() > 0)
+		})
 	}
-}
-
-// TestNotReachable has an authority that looks elsewhere, where nothing listens.
-func TestNotReachable(t *testing.T) {
-	t.Parallel()
-	var n *node
-	where, names := page(t, later(&n)), unique(t, 1)
-	a := newAuthority(t, nil, nil, long, false)
-	n = open(t, a.config(t.TempDir(), names...))
-	n.requireLine(t, "there is no certificate yet")
-	n.Start(where, nil)
-	require.Equal(t, firstPause, <-n.paused)
-	n.requireLine(t, "ERROR", "Failed to connect", "the authority must reach this relay by the name")
-}
-
-// TestUnknownAuthority does not trust the authority.
-func TestUnknownAuthority(t *testing.T) {
-	t.Parallel()
-	var n *node
-	where, names := page(t, later(&n)), unique(t, 1)
-	a := newAuthority(t, where, nil, long, false)
-	cfg := a.config(t.TempDir(), names...)
-	cfg.RootFile = certtest.New(t).Issue(t).CA
-	n = open(t, cfg)
-	n.requireLine(t, "there is no certificate yet")
-	n.Start(where, nil)
-	<-n.paused
-	n.requireLine(t, "ERROR", "--acme-ca-root says whom to trust")
 }
 
 // TestWrongClock has a clock that is far behind. The certificate is served: clients have clocks of their own.
