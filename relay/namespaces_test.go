@@ -79,21 +79,6 @@ func TestNamespaceDiscovery(t *testing.T) {
 	})
 }
 
-func TestPrefixesMustNotOverlap(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		_, err := c.watch("a")
-		require.NoError(t, err)
-		_, err = c.watch("a", "b")
-		b.refused(err, moqt.RequestPrefixOverlap)
-		_, err = c.subscribeTracks(moqt.Parameters{}, "a", "b")
-		require.NoError(t, err, "the types have spaces of their own")
-		n, err := c.watch("x")
-		require.NoError(t, err)
-		b.refused(n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"a"}}), moqt.RequestPrefixOverlap)
-	})
-}
-
 // publishBelow announces three namespaces below a prefix, and offers a track in each.
 func (c *client) publishBelow(prefix string) {
 	for _, field := range []string{"a", "b", "c"} {
@@ -172,20 +157,5 @@ func TestAnnouncementsOfManyTracks(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, p.Wait(ctx), context.DeadlineExceeded)
 		require.NoError(t, p.Wait(b.ctx))
-	})
-}
-
-func TestReservedNamespaces(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		c := b.connect()
-		for _, first := range []string{".session"} {
-			s, err := c.Subscribe(b.ctx,
-				moqt.Subscribe{Track: moqt.FullTrackName{Namespace: moqt.Namespace{first}, Name: "x"}}, &sink{})
-			require.NoError(t, err)
-			_, err = s.Wait(b.ctx)
-			b.refused(err, moqt.RequestDoesNotExist)
-		}
-		require.Empty(t, b.relay.directory.hubs, "session-level requests go no further")
-		c.announce(".custom") // other reserved namespaces are for the application to know
 	})
 }
