@@ -2,7 +2,9 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -157,33 +159,15 @@ func newFrames() *frames {
 }
 
 func (f *frames) HandleSubgroup(g *session.Subgroup) {
+	b, _ := io.ReadAll(g) // what has come before a reset counts
 	p := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
-	buf := make([]byte, 4096)
-	var at moqt.Location
-	var left int
-	var body []byte
-	for {
-		n, err := g.Read(buf)
-		for b := buf[:n]; len(b) > 0; {
-			if left > 0 {
-				m := min(left, len(b))
-				p.Next(b[:m])
-				body, b, left = append(body, b[:m]...), b[m:], left-m
-				if left == 0 {
-					f.add(at, string(body))
-				}
-				continue
-			}
-			o, m, perr := p.Next(b)
-			if perr != nil {
-				break
-			}
-			at = moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}
-			left, body, b = int(o.PayloadLength), nil, b[m:]
-		}
-		if err != nil {
+	for rest := b; ; {
+		o, n, err := p.Next(rest)
+		if err != nil || o.End > int64(len(b)) {
 			return
 		}
+		rest = rest[n:]
+		f.add(moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}, string(b[o.PayloadStart:o.End]))
 	}
 }
 
@@ -266,32 +250,18 @@ func checkFetch(t *testing.T, s *session.Session, want map[moqt.Location]string,
 	require.NoError(t, err)
 	stream, err := f.Stream(t.Context())
 	require.NoError(t, err)
+	b, err := io.ReadAll(stream)
+	require.NoError(t, err)
 	p := moqt.NewFetchParser(s.Version(), moqt.Ascending, 0)
 	got := make(map[moqt.Location]string)
-	var body []byte
-	var item moqt.FetchItem
-	left := 0
-	buf := make([]byte, 4096)
-	for {
-		n, err := stream.Read(buf)
-		for b := buf[:n]; len(b) > 0; {
-			if left > 0 {
-				m := min(left, len(b))
-				p.Next(b[:m])
-				body, b, left = append(body, b[:m]...), b[m:], left-m
-				if left == 0 {
-					got[item.Location] = string(body)
-				}
-				continue
-			}
-			i, m, perr := p.Next(b)
-			if perr != nil {
-				break
-			}
-			item, left, body, b = *i, int(i.PayloadLength), nil, b[m:]
-		}
-		if err != nil {
+	for rest := b; ; {
+		o, n, err := p.Next(rest)
+		if rest = rest[n:]; errors.Is(err, moqt.ErrIncomplete) {
 			break
+		}
+		require.NoError(t, err)
+		if o.Kind == moqt.FetchKindObject {
+			got[o.Location] = string(b[o.PayloadStart:o.End])
 		}
 	}
 	for l, body := range want {

@@ -2,10 +2,7 @@ package rtsp
 
 import (
 	"context"
-	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -45,10 +42,7 @@ func TestAttacks(t *testing.T) {
 }
 
 func testAttack(t *testing.T, a hostile.RTSPAttack) {
-	file := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(file, []byte("honest all *\nhostile all *\n"), 0o600))
-	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	tokens, _ := tokenFile(t, "honest all *\nhostile all *\n")
 	s := newServer(t, func(c *Config) {
 		c.Relay, c.IdleTimeout = newRelay(t, relay.Config{Authorizer: tokens}), 2*idleSoon
 	})

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -301,15 +300,12 @@ func TestBroadcastsToRefuse(t *testing.T) {
 // share needs none.
 func TestPlayersOfMoQNeedPermission(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(file, []byte("cam publish live\na subscribe live\nb subscribe live\n"), 0o600))
-	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	tokens, file := tokenFile(t, "cam publish live\na subscribe live\nb subscribe live\n")
 	r, s := newMoQ(t, tokens)
 	cam := moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte("cam")}
 	out, _ := publish(t, r, moqt.Namespace{"live", "room"}, catalog.CMAF, cam)
 	f := newFilm(t, "avc.mp4")
-	_, err = out.Write(f.init)
+	_, err := out.Write(f.init)
 	require.NoError(t, err)
 	a := view(t, s, "/live/room?token=a")
 	require.ErrorContains(t, describe(t, s, "/live/room"), "401")

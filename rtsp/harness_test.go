@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -38,6 +40,16 @@ func newRelay(t testing.TB, cfg relay.Config) *relay.Relay {
 	running.Go(func() { r.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return r
+}
+
+// tokenFile returns an authorizer with a file of tokens, and the file.
+func tokenFile(t *testing.T, text string) (tokens *relay.TokenFile, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return tokens, file
 }
 
 // newServer returns a server on the loopback interface.
@@ -221,24 +233,36 @@ type receiver struct {
 // play starts to play.
 func play(t *testing.T, s *Server, path string, p gortsplib.Protocol) *receiver {
 	t.Helper()
-	u := s.url(t, path)
-	c := &receiver{
-		t: t, client: &gortsplib.Client{Protocol: protocol(p), Scheme: u.Scheme, Host: u.Host},
-		packets: make(map[description.MediaType][]*rtp.Packet),
-	}
-	require.NoError(t, c.client.Start())
-	t.Cleanup(c.client.Close)
+	return (&receiver{t: t, client: &gortsplib.Client{Protocol: protocol(p)}}).play(s.url(t, path), true)
+}
+
+// play starts to play at a URL. It may keep the packets that the library reads.
+func (c *receiver) play(u *base.URL, keep bool) *receiver {
+	c.t.Helper()
+	c.packets = make(map[description.MediaType][]*rtp.Packet)
+	c.client.Scheme, c.client.Host = u.Scheme, u.Host
+	require.NoError(c.t, c.client.Start())
+	c.t.Cleanup(c.client.Close)
 	desc, _, err := c.client.Describe(u)
-	require.NoError(t, err)
-	require.NoError(t, c.client.SetupAll(desc.BaseURL, desc.Medias))
+	require.NoError(c.t, err)
+	require.NoError(c.t, c.client.SetupAll(desc.BaseURL, desc.Medias))
 	c.desc = desc
-	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.packets[m.Type] = append(c.packets[m.Type], p)
-	})
+	if keep {
+		c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.packets[m.Type] = append(c.packets[m.Type], p)
+		})
+		c.client.OnPacketRTCPAny(func(_ *description.Media, p rtcp.Packet) {
+			if r, ok := p.(*rtcp.SenderReport); ok {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.reports = append(c.reports, r)
+			}
+		})
+	}
 	_, err = c.client.Play(nil)
-	require.NoError(t, err)
+	require.NoError(c.t, err)
 	return c
 }
 

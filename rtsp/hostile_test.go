@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,10 +74,7 @@ func rewrite(t *testing.T, file, content string) {
 // TestPermissions checks that clients need a token that allows what they do, and have to go when it does not any more.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(file, []byte("cam publish live\nviewer subscribe live\n"), 0o600))
-	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	tokens, file := tokenFile(t, "cam publish live\nviewer subscribe live\n")
 	s := newServer(t, func(c *Config) { c.Relay = newRelay(t, relay.Config{Authorizer: tokens}) })
 	for _, path := range []string{"/live/cam", "/live/cam?token=viewer", "/other/cam?token=cam"} {
 		c := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP)}
@@ -103,7 +98,7 @@ func TestPermissions(t *testing.T) {
 	idle := gortsplib.Client{Scheme: u.Scheme, Host: u.Host}
 	require.NoError(t, idle.Start())
 	defer idle.Close()
-	_, _, err = idle.Describe(u)
+	_, _, err := idle.Describe(u)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- idle.Wait() }()
@@ -127,10 +122,7 @@ func (p *ports) sessions() int {
 // TestPasswords logs in as ffmpeg does: the server asks for credentials, and the password is the token.
 func TestPasswords(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(file, []byte("secret publish live\n"), 0o600))
-	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	tokens, _ := tokenFile(t, "secret publish live\n")
 	s := newServer(t, func(c *Config) { c.Relay = newRelay(t, relay.Config{Authorizer: tokens}) })
 	c := gortsplib.Client{Protocol: protocol(gortsplib.ProtocolTCP)}
 	t.Cleanup(c.Close)
@@ -170,10 +162,7 @@ func TestPublishers(t *testing.T) {
 // when it is lost.
 func TestReplacedPublisher(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(file, []byte("cam publish live\nother publish live\n* publish open\n"), 0o600))
-	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	tokens, _ := tokenFile(t, "cam publish live\nother publish live\n* publish open\n")
 	const here, elsewhere = "127.0.0.1", "127.0.0.2"
 	silent := func(p *publisher) { p.incoming.latest.Store(int64(p.stream.clock.Now().Add(-silence))) }
 	paused := func(p *publisher) { p.incoming.sends.Store(false); silent(p) }

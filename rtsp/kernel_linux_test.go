@@ -11,10 +11,6 @@ import (
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
-	"github.com/bluenviron/gortsplib/v5/pkg/description"
-	"github.com/bluenviron/gortsplib/v5/pkg/format"
-	"github.com/pion/rtcp"
-	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
 	"sluice/fastpath"
@@ -111,29 +107,7 @@ func (w *kernelWorld) publish(v6 bool) *sender {
 
 func (w *kernelWorld) play(h *lab.Host, v6 bool) *receiver {
 	w.t.Helper()
-	u := w.url(h, v6)
-	c := &receiver{t: w.t, client: w.client(h), packets: make(map[description.MediaType][]*rtp.Packet)}
-	c.client.Scheme, c.client.Host = u.Scheme, u.Host
-	require.NoError(w.t, c.client.Start())
-	w.t.Cleanup(c.client.Close)
-	desc, _, err := c.client.Describe(u)
-	require.NoError(w.t, err)
-	require.NoError(w.t, c.client.SetupAll(desc.BaseURL, desc.Medias))
-	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.packets[m.Type] = append(c.packets[m.Type], p)
-	})
-	c.client.OnPacketRTCPAny(func(m *description.Media, p rtcp.Packet) {
-		if r, ok := p.(*rtcp.SenderReport); ok {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.reports = append(c.reports, r)
-		}
-	})
-	_, err = c.client.Play(nil)
-	require.NoError(w.t, err)
-	return c
+	return (&receiver{t: w.t, client: w.client(h)}).play(w.url(h, v6), true)
 }
 
 // byKernel returns how many packets the kernel has sent to players, as far as user space knows.

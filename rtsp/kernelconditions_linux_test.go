@@ -30,8 +30,7 @@ func (c *receiver) keep(datagram []byte) []byte {
 // playRaw returns a player that keeps all that arrives.
 func (w *kernelWorld) playRaw(h *lab.Host) *receiver {
 	w.t.Helper()
-	u := w.url(h, false)
-	c := &receiver{t: w.t, client: w.client(h), packets: make(map[description.MediaType][]*rtp.Packet)}
+	c := &receiver{t: w.t, client: w.client(h)}
 	listen := c.client.ListenPacket
 	c.client.ListenPacket = func(network, address string) (net.PacketConn, error) {
 		p, err := listen(network, address)
@@ -40,15 +39,7 @@ func (w *kernelWorld) playRaw(h *lab.Host) *receiver {
 		}
 		return &tap{p.(*net.UDPConn), nil, c.keep}, nil
 	}
-	c.client.Scheme, c.client.Host = u.Scheme, u.Host
-	require.NoError(w.t, c.client.Start())
-	w.t.Cleanup(c.client.Close)
-	desc, _, err := c.client.Describe(u)
-	require.NoError(w.t, err)
-	require.NoError(w.t, c.client.SetupAll(desc.BaseURL, desc.Medias))
-	_, err = c.client.Play(nil)
-	require.NoError(w.t, err)
-	return c
+	return c.play(w.url(h, false), false)
 }
 
 // TestKernelConditions has the publisher's link lose, reorder and duplicate packets. Each player gets each packet once

@@ -7,9 +7,6 @@ import (
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
-	"github.com/bluenviron/gortsplib/v5/pkg/description"
-	"github.com/bluenviron/gortsplib/v5/pkg/format"
-	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
 	"sluice/lab"
@@ -41,12 +38,12 @@ func TestKernelBesideSRTP(t *testing.T) {
 	u := w.urlAt(from, "rtsps", 8322, "/live/srtp")
 	require.NoError(t, encrypted.client.StartRecording(u.String(), encrypted.desc))
 	t.Cleanup(encrypted.client.Close)
-	decrypted := w.playURL(w.client(a), w.urlAt(a, "rtsp", 8554, "/live/srtp"))
+	decrypted := (&receiver{t: w.t, client: w.client(a)}).play(w.urlAt(a, "rtsp", 8554, "/live/srtp"), true)
 	encrypted.frames(1)
 	decrypted.expects(1, 1)
 
 	pub := w.publish(false)
-	secure := w.playURL(w.secureClient(b), w.urlAt(b, "rtsps", 8322, "/live/cam"))
+	secure := (&receiver{t: w.t, client: w.secureClient(b)}).play(w.urlAt(b, "rtsps", 8322, "/live/cam"), true)
 	pub.frames(1)
 	secure.expects(1, 1)
 	plain := w.play(a, false) // last: the others could be the kernel's before it
@@ -69,24 +66,4 @@ func TestKernelBesideSRTP(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, served)
-}
-
-// playURL plays the stream at a URL.
-func (w *kernelWorld) playURL(client *gortsplib.Client, u *base.URL) *receiver {
-	w.t.Helper()
-	c := &receiver{t: w.t, client: client, packets: make(map[description.MediaType][]*rtp.Packet)}
-	c.client.Scheme, c.client.Host = u.Scheme, u.Host
-	require.NoError(w.t, c.client.Start())
-	w.t.Cleanup(c.client.Close)
-	desc, _, err := c.client.Describe(u)
-	require.NoError(w.t, err)
-	require.NoError(w.t, c.client.SetupAll(desc.BaseURL, desc.Medias))
-	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.packets[m.Type] = append(c.packets[m.Type], p)
-	})
-	_, err = c.client.Play(nil)
-	require.NoError(w.t, err)
-	return c
 }

@@ -2,8 +2,6 @@ package rtsp
 
 import (
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -26,11 +24,7 @@ import (
 // tenantFile has two tenants, who may do everything in their own namespaces, and nothing elsewhere.
 func tenantFile(t *testing.T) *relay.TokenFile {
 	t.Helper()
-	const tenants = "alice all alice\nmallory all mallory\neve subscribe *\nrelay subscribe *\n"
-	file := filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(file, []byte(tenants), 0o600))
-	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	tokens, _ := tokenFile(t, "alice all alice\nmallory all mallory\neve subscribe *\nrelay subscribe *\n")
 	return tokens
 }
 

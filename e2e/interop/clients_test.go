@@ -107,26 +107,39 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// transfer publishes the clip with one program and plays it with another one. The file that arrives must decode to all
-// its frames.
-func transfer(t *testing.T, want counts, scheme, pub, sub string) *relay {
+// clipInto is liveClip for a player that writes to a file.
+func clipInto(t *testing.T) (out *os.File, clip io.Reader, ended chan struct{}) {
 	t.Helper()
-	r := startRelay(t, "--idle-timeout", "3s")
 	out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
 	require.NoError(t, err)
-	defer out.Close()
-	source, ended := liveClip(t, func() bool {
+	t.Cleanup(func() { out.Close() })
+	clip, ended = liveClip(t, func() bool {
 		info, err := out.Stat()
 		return err == nil && info.Size() > 0
 	})
-	publisher := publish(t, (*exec.Cmd).Start, pub, r.url(scheme), source)
-	player := play(t, (*exec.Cmd).Start, sub, r.url(scheme), out)
-	<-ended
+	return out, clip, ended
+}
+
+// awaitEnd waits until the player has ended. Only our publisher ends with its input.
+func awaitEnd(t *testing.T, pub string, publisher, player *process) {
+	t.Helper()
 	if pub == "sluice" {
 		player.wait(t, 30*time.Second)
 	} else {
 		endBoth(t, publisher, player)
 	}
+}
+
+// transfer publishes the clip with one program and plays it with another one. The file that arrives must decode to all
+// its frames.
+func transfer(t *testing.T, want counts, scheme, pub, sub string) *relay {
+	t.Helper()
+	r := startRelay(t, "--idle-timeout", "3s")
+	out, source, ended := clipInto(t)
+	publisher := publish(t, (*exec.Cmd).Start, pub, r.url(scheme), source)
+	player := play(t, (*exec.Cmd).Start, sub, r.url(scheme), out)
+	<-ended
+	awaitEnd(t, pub, publisher, player)
 	require.Equal(t, want, frames(t, out.Name()))
 	return r
 }

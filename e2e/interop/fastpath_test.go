@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -129,21 +127,11 @@ func TestFastPath(t *testing.T) {
 			pub, sub := pair[0], pair[1]
 			t.Run(fmt.Sprintf("%s %s to %s", scheme, pub, sub), func(t *testing.T) {
 				r := startLabRelay(t)
-				out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
-				require.NoError(t, err)
-				defer out.Close()
-				source, ended := liveClip(t, func() bool {
-					info, err := out.Stat()
-					return err == nil && info.Size() > 0
-				})
+				out, source, ended := clipInto(t)
 				publisher := publish(t, r.lab.Publisher.Start, pub, r.from(r.lab.Publisher, scheme), source)
 				player := play(t, r.lab.Subscribers[0].Start, sub, r.from(r.lab.Subscribers[0], scheme), out)
 				<-ended
-				if pub == "sluice" {
-					player.wait(t, 30*time.Second)
-				} else {
-					endBoth(t, publisher, player)
-				}
+				awaitEnd(t, pub, publisher, player)
 				require.Equal(t, want, frames(t, out.Name()))
 				r.requireKernel(t, 500)
 				r.requireFewAcks(t)

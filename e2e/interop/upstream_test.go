@@ -78,13 +78,7 @@ func TestUpstream(t *testing.T) {
 			t.Parallel()
 			o := startOrigin(t, peer.name, peer.flags)
 			edge := startRelay(t, "--upstream", o.url(), "--upstream-tls-disable-verify")
-			out, err := os.Create(filepath.Join(t.TempDir(), "out.mp4"))
-			require.NoError(t, err)
-			defer out.Close()
-			source, ended := liveClip(t, func() bool {
-				info, err := out.Stat()
-				return err == nil && info.Size() > 0
-			})
+			out, source, ended := clipInto(t)
 			publish(t, (*exec.Cmd).Start, "sluice", o.url(), source)
 			player := start(t, nil, nil, "sluice", "sub", "--relay", edge.url("moqt"), "--tls-disable-verify",
 				"--namespace", namespace, "--wait", "15s", "--out", out.Name())

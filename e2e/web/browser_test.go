@@ -222,3 +222,13 @@ func (b *tab) pixels() (colours int, sum float64) {
 	})()`)
 	return int(got[0]), got[1]
 }
+
+// moves expects a picture with more colours than so many, and another one some pictures later.
+func (b *tab) moves(colours, pictures int) {
+	b.t.Helper()
+	n, first := b.pixels()
+	require.Greater(b.t, n, colours, "the picture is empty")
+	b.awaitPictures(b.statistics().Shown + pictures)
+	_, second := b.pixels()
+	require.NotEqual(b.t, first, second, "the picture does not move")
+}

@@ -29,11 +29,7 @@ func TestWatch(t *testing.T) {
 	b.looks("list")
 	b.click("#live a")
 	b.awaitPictures(25)
-	colours, first := b.pixels()
-	require.Greater(t, colours, 16, "the picture is empty")
-	b.awaitPictures(b.statistics().Shown + 75)
-	_, second := b.pixels()
-	require.NotEqual(t, first, second, "the picture does not move")
+	b.moves(16, 75)
 	if thorough.Set() {
 		b.losesNothing(func() { b.awaitPictures(b.statistics().Shown + 250) })
 	}
@@ -59,11 +55,7 @@ func TestCamera(t *testing.T) {
 	require.Contains(t, eval[string](b, `document.querySelector('#live a').textContent`), "live/camera")
 	b.click("#live a")
 	b.awaitPictures(25)
-	colours, first := b.pixels()
-	require.Greater(t, colours, 16, "the picture is empty")
-	b.awaitPictures(b.statistics().Shown + 75)
-	_, second := b.pixels()
-	require.NotEqual(t, first, second, "the picture does not move")
+	b.moves(16, 75)
 	b.screenshot("camera")
 	require.Empty(t, b.console)
 }

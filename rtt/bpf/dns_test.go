@@ -35,11 +35,7 @@ func TestDNSOverUDP(t *testing.T) {
 	}
 	long := strings.Repeat(strings.Repeat("x", 63)+".", 3) + strings.Repeat("y", 61)
 	require.Len(t, wire.DNS{Name: long}.Message(), 12+255+4)
-	for name, test := range map[string]struct {
-		packets  []moment
-		want     []string
-		outcomes map[string]uint64
-	}{
+	for name, test := range map[string]queryCase{
 		"query and response": {
 			packets:  []moment{asked(0, example), told(12, example), told(13, example)},
 			want:     []string{"12ms +12ms " + pair + " type 28 rcode 0"},
@@ -130,14 +126,7 @@ func TestDNSOverUDP(t *testing.T) {
 			outcomes: map[string]uint64{"dns-malformed": 5},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := watching(t, MonitorSettings{Dns: 1})
-			for _, p := range test.packets {
-				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-			}
-			require.Equal(t, test.want, w.got())
-			require.Equal(t, test.outcomes, w.outcomes())
-		})
+		t.Run(name, func(t *testing.T) { test.check(t, MonitorSettings{Dns: 1}, MonitorProgEgress) })
 	}
 }
 

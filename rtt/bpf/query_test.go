@@ -20,18 +20,24 @@ type queryCase struct {
 	outcomes map[string]uint64
 }
 
+// check shows the packets to a program.
+func (c queryCase) check(t *testing.T, s MonitorSettings, program string) {
+	t.Helper()
+	w := watching(t, s, program)
+	for _, p := range c.packets {
+		w.show(program, p.at, wire.Frame(p.packet))
+	}
+	require.Equal(t, c.want, w.got())
+	require.Equal(t, c.outcomes, w.outcomes())
+}
+
 func testQueries(t *testing.T, s MonitorSettings, cases map[string]queryCase) {
 	for name, test := range cases {
 		for _, program := range []string{MonitorProgEgress, MonitorProgXdpIngress} {
 			t.Run(name+", "+program, func(t *testing.T) {
 				s := s
 				s.Local = 1
-				w := watching(t, s, program)
-				for _, p := range test.packets {
-					w.show(program, p.at, wire.Frame(p.packet))
-				}
-				require.Equal(t, test.want, w.got())
-				require.Equal(t, test.outcomes, w.outcomes())
+				test.check(t, s, program)
 			})
 		}
 	}

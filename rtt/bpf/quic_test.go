@@ -34,11 +34,7 @@ func TestQUICHandshake(t *testing.T) {
 	initial := clientToInit.Datagram()
 	answer := wire.Long{Destination: clientID, Source: serverID}
 	reply := wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID, Length: 80}
-	for name, test := range map[string]struct {
-		packets  []moment
-		want     []string
-		outcomes map[string]uint64
-	}{
+	for name, test := range map[string]queryCase{
 		"both components": {
 			packets: []moment{
 				up(0, initial), down(20, answer.Datagram()), up(25, reply.Datagram()), up(26, reply.Datagram()),
@@ -141,14 +137,7 @@ func TestQUICHandshake(t *testing.T) {
 			outcomes: map[string]uint64{"quic-malformed": 6},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := watching(t, MonitorSettings{Quic: 1})
-			for _, p := range test.packets {
-				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-			}
-			require.Equal(t, test.want, w.got())
-			require.Equal(t, test.outcomes, w.outcomes())
-		})
+		t.Run(name, func(t *testing.T) { test.check(t, MonitorSettings{Quic: 1}, MonitorProgEgress) })
 	}
 }
 
