@@ -22,6 +22,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/thorough"
 	"sluice/rtt/internal/wire"
 	"sluice/rtt/output"
 	"sluice/rtt/pcap"
@@ -491,16 +492,8 @@ func TestCorpusIsComplete(t *testing.T) {
 	require.Equal(t, want, names)
 }
 
-func requireKernel(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
-		t.Fatal("needs root, which SLUICE_REQUIRE_KERNEL demands")
-	}
-	t.Skip("needs root")
-}
+// requireKernel skips a test that needs to load BPF programs and may not.
+var requireKernel = thorough.Root
 
 type nopCloser struct{ io.Writer }
 

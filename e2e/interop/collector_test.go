@@ -21,6 +21,8 @@ import (
 	service "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
 	otlp "go.opentelemetry.io/proto/slim/otlp/metrics/v1"
 	"google.golang.org/protobuf/proto"
+
+	"sluice/internal/thorough"
 )
 
 // collectorConfig has the collector send on what it gets, as it is, and summed up. Retries are off: the test fails
@@ -211,12 +213,7 @@ func startCollector(t *testing.T, program, config, service string) (collector *p
 }
 
 // needsKernel skips a test of sluice rtt that cannot load programs.
-func needsKernel(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: the kernel measures the capture")
-	}
-}
+var needsKernel = thorough.Root
 
 // writeTraffic writes a capture of half a minute.
 func writeTraffic(t *testing.T) (file string) {

@@ -1,6 +1,8 @@
 // Package thorough tells tests of make check from tests of make test. Tests of make test are certain on a busy machine
 // and take little time. What measures, needs media at its own speed, or tries a variant of what another test shows, is
 // for make check, which sets SLUICE_CHECK.
+//
+// What a machine lacks skips a test, too, unless SLUICE_REQUIRE_KERNEL says that the machine must have it.
 package thorough
 
 import (
@@ -17,4 +19,16 @@ func Only(t testing.TB) {
 	if !Set() {
 		t.Skip("make check runs it, or SLUICE_CHECK=1")
 	}
+}
+
+// Root skips a test that needs root, to load BPF programs for one, or fails it where there must be root.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
+		t.Fatal("needs root, which SLUICE_REQUIRE_KERNEL demands")
+	}
+	t.Skip("needs root")
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"sluice/internal/thorough"
 )
 
 var testLimits = Limits{Flows: 1024, Queries: 64, Stamps: 4096, LocalAddresses: 16, RingBytes: 1 << 18}
@@ -30,16 +32,7 @@ var allPrograms = []string{
 }
 
 // requireKernel skips a test that needs to load BPF programs and may not.
-func requireKernel(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
-		t.Fatal("needs root, which SLUICE_REQUIRE_KERNEL demands")
-	}
-	t.Skip("needs root")
-}
+var requireKernel = thorough.Root
 
 // epoch is the time of the packets that a test shows "at 0".
 const epoch = 1000 * time.Second

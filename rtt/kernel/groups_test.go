@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,22 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/thorough"
 	"sluice/rtt/bpf"
 	"sluice/rtt/groups"
 	"sluice/rtt/internal/wire"
 	"sluice/rtt/report"
 )
 
-// requireKernel skips a test that may not load BPF programs.
-func requireKernel(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
-			t.Fatal("needs root, which SLUICE_REQUIRE_KERNEL demands")
-		}
-		t.Skip("needs root")
-	}
-}
+// requireKernel skips a test that needs to load BPF programs and may not.
+var requireKernel = thorough.Root
 
 // newTestGroups returns an empty table in the kernel.
 func newTestGroups(t *testing.T, limit int) *groupTable {

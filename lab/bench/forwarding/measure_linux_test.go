@@ -3,7 +3,6 @@ package forwarding
 import (
 	"bufio"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,20 +25,10 @@ func buildMonitor(t *testing.T) string {
 	return path
 }
 
-func requireRoot(t *testing.T) {
-	if os.Geteuid() == 0 {
-		return
-	}
-	if os.Getenv("SLUICE_REQUIRE_KERNEL") != "" {
-		t.Fatal("needs root, which SLUICE_REQUIRE_KERNEL demands")
-	}
-	t.Skip("needs root")
-}
-
 // TestMeasure runs Sluice in two modes, as fast as the CPU can and at a rate. It reports each RTT once.
 func TestMeasure(t *testing.T) {
 	thorough.Only(t)
-	requireRoot(t)
+	thorough.Root(t)
 	const rate = 1_000_000_000
 	r, err := Measure(t.Context(), Config{
 		Monitors: []Monitor{Sluice(buildMonitor(t), "test"), {Name: "no modes", Program: "false"}},
@@ -69,7 +58,7 @@ func TestMeasure(t *testing.T) {
 
 // TestFailingMonitor has a monitor that ends with an error before it watches.
 func TestFailingMonitor(t *testing.T) {
-	requireRoot(t)
+	thorough.Root(t)
 	r, err := Measure(t.Context(), Config{
 		Monitors: []Monitor{{Name: "broken", Program: "sh", Arguments: map[Mode][]string{
 			Every: {"-c", "echo no such option >&2; exit 3"},
