@@ -115,7 +115,8 @@ type Timeouts struct {
 	Setup time.Duration
 	// Message is for a whole control message once its first byte has arrived. Default: 10 s.
 	Message time.Duration
-	// Header is for the header of a data stream. It is long because streams compete for bandwidth. Default: 30 s.
+	// Header is for the header of a data stream, once its first byte has arrived, and for that byte while there is no
+	// subscription. It is long because streams compete for bandwidth. Default: 30 s.
 	Header time.Duration
 	// Response is for the response to a request, and to an update. If a request asks the peer to wait, that time is
 	// added. Default: 60 s.

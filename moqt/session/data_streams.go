@@ -72,7 +72,34 @@ func (d *dataStreams) take(h *headerReader) {
 	}
 }
 
+// begin waits for the first byte of a stream. QUIC opens a stream with any later one: a publisher that is behind may not
+// have come to it, or sends it again behind others. So it may take its time while there is a subscription.
+func (d *dataStreams) begin(h *headerReader) error {
+	for {
+		if err := h.setDeadline(); err != nil {
+			return err
+		}
+		err := h.readByte()
+		switch {
+		case err == nil:
+			return h.setDeadline()
+		case !errors.Is(err, os.ErrDeadlineExceeded) || !d.areExpected():
+			return err
+		}
+	}
+}
+
+// areExpected reports whether streams of a subscription may come.
+func (d *dataStreams) areExpected() bool {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	return len(d.s.table.aliases.live) > 0
+}
+
 func (d *dataStreams) dispatch(h *headerReader) error {
+	if err := d.begin(h); err != nil {
+		return err
+	}
 	kind, err := parseHeader(h, func(b []byte) (moqt.StreamKind, int, error) {
 		kind, err := moqt.ParseStreamKind(d.s.version, b)
 		return kind, 0, err
@@ -276,7 +303,7 @@ func (d *dataStreams) takeFill(h *headerReader, id uint64, sub *Subscription) {
 // headerReader reads the start of a stream, byte by byte, so that it reads nothing beyond the header.
 type headerReader struct {
 	stream  transport.ReceiveStream
-	timeout time.Duration // for the whole header
+	timeout time.Duration // for the first byte, and for the rest of the header
 	b       []byte
 	arrived func() // is called when a receiver has the stream, or nobody wants it
 }
@@ -294,15 +321,14 @@ func (h *headerReader) readByte() error {
 	return nil
 }
 
+func (h *headerReader) setDeadline() error {
+	return h.stream.SetReadDeadline(time.Now().Add(h.timeout))
+}
+
 func (h *headerReader) clearDeadline() error { return h.stream.SetReadDeadline(time.Time{}) }
 
 // parseHeader reads until parse returns something other than ErrIncomplete.
 func parseHeader[T any](h *headerReader, parse func([]byte) (T, int, error)) (T, error) {
-	if len(h.b) == 0 {
-		if err := h.stream.SetReadDeadline(time.Now().Add(h.timeout)); err != nil {
-			return *new(T), err
-		}
-	}
 	for {
 		v, _, err := parse(h.b)
 		if !errors.Is(err, moqt.ErrIncomplete) {

@@ -71,6 +71,27 @@ func TestDataThatEndsTheSession(t *testing.T) {
 	}
 }
 
+// QUIC opens a stream with any later one. While there is a subscription, its publisher may be behind; after that, nobody
+// waits for the stream.
+func TestStreamsWithoutBytes(t *testing.T) {
+	play(t, setting{}, func(p *script) {
+		c := newCollector()
+		sub, _ := p.subscribed(testTrack, 7, c)
+		never, late := p.uni(nil), p.uni(nil)
+		require.NoError(p, p.uni(append(subgroupHeader(7), "later"...)).Close())
+		require.Equal(p, "later", string((<-c.subgroups).body))
+		time.Sleep(10 * time.Minute)
+		p.write(late, subgroupHeader(7)[:1])
+		time.Sleep(29 * time.Second) // from the first byte on
+		p.write(late, append(subgroupHeader(7)[1:], "late"...))
+		require.NoError(p, late.Close())
+		require.Equal(p, "late", string((<-c.subgroups).body))
+		sub.Cancel(moqt.ResetCancelled)
+		p.requireStopped(never, moqt.ResetCancelled)
+		p.requireOpen()
+	})
+}
+
 func TestDataAheadOfItsAlias(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		c := newCollector()
