@@ -72,6 +72,7 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, res media
 	case res.Outcome == media.Severed:
 		what = "objects may come twice"
 		arrived = min(arrived, res.Severed)
+	case res.Outcome == media.Canceled && res.Code == uint64(moqt.ResetCancelled) && v.streams.isFinishing():
 	case !leavesOut(res.Outcome):
 		return
 	}

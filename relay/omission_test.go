@@ -35,7 +35,9 @@ func TestOmission(t *testing.T) {
 		end := seg.Log.End()
 		from := func(o track.Object, arrived int64, why media.Outcome) string {
 			out.Reset()
-			d.delivery.logOmission(seg, o, media.Result{Arrived: arrived, Sent: end, Severed: end, Outcome: why})
+			d.delivery.logOmission(seg, o, media.Result{
+				Arrived: arrived, Sent: end, Severed: end, Outcome: why, Code: uint64(moqt.ResetCancelled),
+			})
 			return out.String()
 		}
 		for arrived, object := range map[int64]int{first.IDEnd: 0, second.Start - 1: 0, second.Start: 1, end: 3} {
@@ -47,6 +49,10 @@ func TestOmission(t *testing.T) {
 		require.Contains(t, from(first, first.IDEnd, media.Late), "why=late")
 		require.Contains(t, from(first, first.IDEnd, media.Severed), "may come twice")
 		require.Empty(t, from(first, first.IDEnd, media.Delivered))
+		require.Empty(t, from(first, first.IDEnd, media.Canceled), "the subscription goes on")
+		d.delivery.streams.finish(&moqt.PublishDone{})
+		require.Contains(t, from(first, first.IDEnd, media.Canceled), "why=canceled")
+		d.delivery.streams.finish(nil)
 		refused := func(why media.Outcome) string {
 			out.Reset()
 			d.delivery.streams.ended(seg, nil, media.Result{ID: -1, Outcome: why})

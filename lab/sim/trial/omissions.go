@@ -66,6 +66,21 @@ func (o *omission) has(track string, at moqt.Location, subgroup uint64) bool {
 	return of && o.Group == at.Group && o.Subgroup == subgroup && o.From <= at.Object
 }
 
+// given is how long a relay has for the streams of a subscription that has ended.
+const given = 30 * time.Second
+
+// isFinal reports whether the objects do not come at all. Those of a cancelled stream have to, unless the relay has had
+// the first one for so long.
+func (o *omission) isFinal() bool {
+	switch o.Why {
+	case media.Severed:
+		return false
+	case media.Canceled:
+		return o.at.Sub(o.Received) >= given
+	}
+	return true
+}
+
 // excuses tell what a viewer may lack or get twice, by what relays have logged.
 type excuses struct {
 	*life
@@ -75,7 +90,7 @@ type excuses struct {
 // lacks reports whether a relay has decided that an object does not go to the viewer, or to a relay on the way there.
 func (e excuses) lacks(at moqt.Location) bool {
 	way := e.way()
-	return e.some(at, func(x omission) bool { return x.Why != media.Severed && slices.Contains(way, x.to) })
+	return e.some(at, func(x omission) bool { return x.isFinal() && slices.Contains(way, x.to) })
 }
 
 // repeats reports whether an object may come twice to the viewer: a kernel may have sent what its relay never received.
