@@ -155,25 +155,30 @@ func (o *oracle) HandleDatagram(d *moqt.ObjectDatagram) {
 	o.take(d.Location, d.Payload, time.Now())
 }
 
-// takeFetched judges the objects of a response to FETCH from a location on. It may end within an object.
-func (o *oracle) takeFetched(p *moqt.FetchParser, from moqt.Location, response []byte) {
-	for rest := response; len(rest) > 0; {
-		object, n, err := p.Next(rest)
+// takeFetched judges the objects of a response to FETCH from a location on, and returns the first one that has not come.
+// The response may end within that.
+func (o *oracle) takeFetched(p *moqt.FetchParser, from moqt.Location, response []byte) (rest moqt.Location) {
+	for left := response; len(left) > 0; {
+		object, n, err := p.Next(left)
 		if err != nil {
 			if !errors.Is(err, moqt.ErrIncomplete) {
 				o.fault("a fetch: %v", err)
 			}
-			return
+			return from
 		}
-		rest = rest[n:]
+		left = left[n:]
 		if object.Kind == moqt.FetchKindUnknown {
 			o.unknown = append(o.unknown, moqt.Range{Start: from, End: object.Location})
 		}
+		if object.Kind == moqt.FetchKindObject && object.End > int64(len(response)) {
+			return object.Location
+		}
 		from = moqt.Location{Group: object.Location.Group, Object: object.Location.Object + 1}
-		if object.Kind == moqt.FetchKindObject && object.End <= int64(len(response)) {
+		if object.Kind == moqt.FetchKindObject {
 			o.take(object.Location, response[object.PayloadStart:object.End], time.Time{})
 		}
 	}
+	return from
 }
 
 // take judges a whole object. Its payload says which group of all it is of.

@@ -9,6 +9,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
 )
 
 // viewer plays a track from its join on. It moves to another session when the relay asks it to.
@@ -176,27 +177,42 @@ func (w *viewer) predecessor() *moqt.Location {
 }
 
 // fetch fetches objects before the subscription's first. Not all drafts have a joining fetch, and a relay may refuse
-// one.
+// one. The viewer asks for the rest of a response that breaks off, once, as package sub does: the relay has lost its
+// upstream relay within an object.
 func (w *viewer) fetch(ctx context.Context, m moqt.Fetch, largest moqt.Location) error {
 	m.JoiningRequestID = w.sub.ID()
 	r := m.JoiningRange(largest)
 	if m.FetchType == moqt.FetchStandalone || !w.Version().HasJoiningFetch() {
-		m = moqt.Fetch{FetchType: moqt.FetchStandalone, Track: w.media.track(), Start: r.Start, End: r.FetchEnd()}
+		m = w.standalone(r)
 	}
+	rest, err := w.fetchOnce(ctx, m, r.Start)
+	if _, broken := errors.AsType[*transport.StreamError](err); broken {
+		_, err = w.fetchOnce(ctx, w.standalone(moqt.Range{Start: rest, End: r.End}), rest)
+	}
+	return err
+}
+
+// standalone returns a FETCH of a range that does not refer to a subscription.
+func (w *viewer) standalone(r moqt.Range) moqt.Fetch {
+	return moqt.Fetch{FetchType: moqt.FetchStandalone, Track: w.media.track(), Start: r.Start, End: r.FetchEnd()}
+}
+
+// fetchOnce fetches objects from a location on, and returns the first one that has not come.
+func (w *viewer) fetchOnce(ctx context.Context, m moqt.Fetch, from moqt.Location) (rest moqt.Location, err error) {
 	f, err := w.Fetch(ctx, m)
 	if err != nil {
-		return err
+		return from, err
 	}
 	stream, err := f.Stream(ctx)
 	if err != nil {
-		return err
+		return from, err
 	}
 	all, err := io.ReadAll(stream)
-	w.takeFetched(moqt.NewFetchParser(w.Version(), moqt.Ascending, 0), r.Start, all)
+	rest = w.takeFetched(moqt.NewFetchParser(w.Version(), moqt.Ascending, 0), from, all)
 	if err == nil {
 		_, err = f.Wait(ctx)
 	}
-	return err
+	return rest, err
 }
 
 // mustMove reports whether a request has failed because the relay asks the client to move.
