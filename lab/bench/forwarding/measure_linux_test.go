@@ -72,7 +72,7 @@ func TestFailingMonitor(t *testing.T) {
 
 // TestOneCPU has a monitor that names its CPUs: the one that forwards.
 func TestOneCPU(t *testing.T) {
-	requireRoot(t)
+	thorough.Root(t)
 	var all unix.CPUSet
 	require.NoError(t, unix.SchedGetaffinity(0, &all))
 	_, last := split(all)
