@@ -5,9 +5,12 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/lab/sim"
 )
 
 func TestSession(t *testing.T) {
@@ -48,25 +51,27 @@ func TestIdleTimeout(t *testing.T) {
 	}
 }
 
-// TestProbe probes a peer whose process is gone.
+// TestProbe probes a peer whose process is gone, while its last packet is on its way.
 func TestProbe(t *testing.T) {
 	for _, k := range []Kind{RawQUIC, WebTransport} {
 		t.Run(k.String(), func(t *testing.T) {
-			var socket *net.UDPConn
-			_, server := newServer(t).connect(t, k, func(c *ClientConfig) {
-				c.ListenUDP = func(network string, local *net.UDPAddr) (_ UDPConn, err error) {
-					socket, err = net.ListenUDP(network, local)
-					return socket, err
-				}
+			inMemory(t, func(*ListenConfig) {}, func(t *testing.T, s *testServer) {
+				var socket *sim.Conn
+				client, server := s.connect(t, k, func(c *ClientConfig) {
+					c.ListenUDP = func(network string, local *net.UDPAddr) (UDPConn, error) {
+						conn, err := s.listenUDP(network, local)
+						socket, _ = conn.(*sim.Conn)
+						return conn, err
+					}
+				})
+				time.Sleep(time.Second)
+				client.Ping()
+				synctest.Wait()
+				socket.Kill()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				require.ErrorIs(t, server.Probe(ctx), context.DeadlineExceeded)
 			})
-			require.NoError(t, socket.Close())
-			var err error
-			for err == nil { // the last packets of the client may still be on their way
-				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				err = server.Probe(ctx)
-				cancel()
-			}
-			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	}
 }

@@ -60,18 +60,18 @@ func (s *session) RTT() time.Duration { return s.qc.ConnectionStats().SmoothedRT
 // LastReceived implements Conn.
 func (s *session) LastReceived() time.Time { return s.qc.LastReceived() }
 
-// probeInterval is how often Probe looks for a packet of the peer: often enough to notice it in a round trip of most
+// probeInterval is how often Probe looks for the answer of the peer: often enough to notice it in a round trip of most
 // networks.
 const probeInterval = 10 * time.Millisecond
 
-// Probe implements Conn. It waits for any packet that only the peer can have sent: quic-go counts packets after it has
-// opened them.
+// Probe implements Conn. It waits until the peer has acknowledged a packet of now. Others may have been on their way
+// for long, although the peer is gone.
 func (s *session) Probe(ctx context.Context) error {
-	before := s.qc.ConnectionStats().PacketsReceived
+	begun := time.Now()
 	s.Ping()
 	look := time.NewTicker(probeInterval)
 	defer look.Stop()
-	for s.qc.ConnectionStats().PacketsReceived == before {
+	for s.qc.LastAnswered().Before(begun) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
