@@ -23,10 +23,10 @@
 // lost message costs one snapshot, and an engine that comes back costs nothing when no route has changed meanwhile.
 //
 // A node that is silent for [Lease] is dead, and its routes are gone, unless there are other signs of its life
-// (Config.IsAlive), or the engine is away: then all would be silent, and each node goes on with the routes it knows. A
-// relay that cannot reach a node finds that out by QUIC. An engine that works, and has found no other one for
-// [AloneFor], is not away: the others are dead. An engine may be away for seconds before it notices. So nodes that fall
-// silent together count as dead only after [AloneFor], too.
+// (Config.IsAlive), each of which counts as long as a message. Nor is it dead if the engine is away: then all would be
+// silent, and each node goes on with the routes it knows. A relay that cannot reach a node finds that out by QUIC. An
+// engine that works, and has found no other one for [AloneFor], is not away: the others are dead. An engine may be away
+// for seconds before it notices. So nodes that fall silent together count as dead only after [AloneFor], too.
 //
 // # Subjects
 //

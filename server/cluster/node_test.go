@@ -295,7 +295,9 @@ func TestSignsOfLife(t *testing.T) {
 		require.Len(t, b.Choices(liveA, ""), 1)
 		b.Withdraw(liveA) // the lock makes the change of alive safe
 		alive = false
-		time.Sleep(time.Second)
+		time.Sleep(cluster.Lease - time.Second)
+		require.Len(t, b.Choices(liveA, ""), 1, "a session that was lost may come back")
+		time.Sleep(2 * time.Second)
 		require.Empty(t, b.Choices(liveA, ""))
 		require.NoError(t, b.Leave())
 		leave(a)

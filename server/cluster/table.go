@@ -49,6 +49,7 @@ type member struct {
 	latest uint64 // the version that the node has
 	card   Card
 	heard  time.Time // when it sent something last
+	seen   time.Time // when there was another sign of its life
 	gone   bool      // silent for too long, or left
 	left   bool      // said so
 
@@ -152,11 +153,14 @@ func (t *table) leave(id string, s state) bool {
 }
 
 // expire forgets the routes of nodes that were silent for the time of a lease, and after some time the nodes. It
-// returns those that have died now. isAlive knows of other signs of life.
+// returns those that have died now. isAlive knows of other signs of life, which count for the time of a lease, too.
 func (t *table) expire(now time.Time, isAlive func(id string) bool) (died []string) {
 	for id, m := range t.members {
+		if isAlive(id) {
+			m.seen = now
+		}
 		switch silent := now.Sub(m.heard); {
-		case !m.gone && silent > Lease && !isAlive(id):
+		case !m.gone && silent > Lease && now.Sub(m.seen) > Lease:
 			t.clear(m)
 			m.gone = true
 			died = append(died, id)
