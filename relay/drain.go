@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"time"
 
 	"sluice/moqt"
@@ -38,3 +39,28 @@ func (f *farewell) say(p *peer, newcomer bool) {
 
 // askInterval is how often a relay that drains asks each of its peers whether it is still there.
 const askInterval = time.Second
+
+// lingerTime is how long a process is kept for the other ones when its last peer has left, and when the last FETCH has
+// ended. The FETCH of a client may be lost, and come again.
+const lingerTime = 5 * time.Second
+
+// linger waits while other processes of a relay may fetch from this one. A client that moves to one of them leaves this
+// one, and fetches there what it has not got.
+func linger(ctx context.Context, r *Relay) {
+	look := time.NewTicker(askInterval)
+	defer look.Stop()
+	fetches := r.directory.sum(func(h *hub) int { return len(h.fetches) })
+	for used := time.Now(); time.Since(used) < lingerTime; {
+		if len(r.sessions.at(beside)) == 0 || r.directory.count() == 0 {
+			return
+		}
+		if fetches() > 0 {
+			used = time.Now()
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

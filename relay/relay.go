@@ -244,7 +244,8 @@ func (r *Relay) Drain(ctx context.Context, uri string, timeout time.Duration) {
 }
 
 // DrainSome is Drain that sends GOAWAY only to those peers for whose MOQT_IMPLEMENTATION asks returns true. The others
-// go on as before, until they leave or ctx is done.
+// go on as before, until they leave or ctx is done. Other processes of the relay get what this one has for some time
+// longer.
 func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration, asks func(string) bool) {
 	empty := r.sessions.drain(&farewell{uri, timeout, asks})
 	asking, stop := context.WithCancel(context.Background())
@@ -256,6 +257,7 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 		r.sessions.closeAll("the relay is going away")
 		<-empty
 	}
+	linger(ctx, r)
 	r.end()
 	r.sessions.closeNeighbors()
 	r.tasks.Wait()
