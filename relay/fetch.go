@@ -66,6 +66,14 @@ func (t fetchedTrack) MayArrive(data *track.Track, l moqt.Location) bool {
 	return data.MayArrive(l, s.bringWhole(l.Group)) || s.beginWith(l.Group) && len(data.Segments(l.Group)) == 0
 }
 
+// MayGrow implements fetch.Hub. A publisher of this process may have moved to the process that asks, where a later
+// object has come before those of this session.
+func (t fetchedTrack) MayGrow() bool {
+	t.hub.mu.Lock()
+	defer t.hub.mu.Unlock()
+	return t.by.peer.from == beside && t.hub.publishers.have(broughtFrom(here))
+}
+
 // Learn implements fetch.Hub.
 func (t fetchedTrack) Learn(ctx context.Context) *moqt.RequestError { return inquiry(t).learn(ctx) }
 

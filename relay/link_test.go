@@ -205,6 +205,74 @@ func TestMissedAtAnotherProcess(t *testing.T) {
 	})
 }
 
+// whole sends a group with one object, which says that it is the last one.
+func (s *source) whole(group uint64) {
+	s.open(moqt.SubgroupHeader{GroupID: group, FirstObject: true, EndOfGroup: true}).object(0).fin()
+}
+
+// A publisher has moved, and has left groups with two other processes. A FETCH asks both for what it lacks, whichever
+// it asks first.
+func TestFetchFromSeveralProcesses(t *testing.T) {
+	for name, first := range map[string]int{"the one with the ends": 1, "the one with the middle": 2} {
+		t.Run(name, func(t *testing.T) {
+			onBenches(t, Config{}, 3, func(bs []*bench) {
+				link(bs[0], bs[1])
+				link(bs[0], bs[2])
+				ends, middle := publishing["PUBLISH"](bs[first]), publishing["PUBLISH"](bs[3-first])
+				ends.whole(1)
+				middle.whole(2)
+				middle.whole(3)
+				ends.whole(4)
+				publishing["PUBLISH"](bs[0]).whole(5)
+				got := bs[0].connect().fetch(standalone(at(1, 0), at(4, 0))).objects
+				require.Equal(t, "1.0, 2.0, 3.0, unknown to 3.max, 4.0, unknown to 4.max, fin", got)
+			})
+		})
+	}
+}
+
+// A publisher has moved to this process. A group that it has sent to the other one before arrives there late, where
+// nobody may be subscribed any more.
+func TestFetchOfWhatArrivesAtAnotherProcess(t *testing.T) {
+	for _, forward := range []bool{true, false} {
+		onTwo(t, func(here, there *bench) {
+			before := &source{}
+			_, err := before.offer(there.connect(), moqt.Parameters{Forward: &forward})
+			require.NoError(t, err)
+			before.whole(1)
+			publishing["PUBLISH"](here).whole(3)
+			c := here.connect()
+			f, err := c.Fetch(here.ctx, standalone(at(1, 0), at(2, 0)))
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			before.whole(2)
+			require.Equal(t, "1.0, 2.0, unknown to 2.max, fin", c.collect(f, moqt.Ascending).objects)
+		})
+	}
+}
+
+// All clients have left a process that was replaced. One of them fetches what it lacks from the next process, which
+// asks the old one.
+func TestReplacedProcessIsFetchedFrom(t *testing.T) {
+	onBenches(t, Config{}, 2, func(bs []*bench) {
+		old, next := bs[0], bs[1]
+		link(old, next)
+		src := publishing["PUBLISH"](old)
+		src.whole(1)
+		drained := make(chan struct{})
+		go func() {
+			old.relay.DrainSome(old.ctx, "", time.Minute, func(string) bool { return true })
+			close(drained)
+		}()
+		src.c.Session.Close(moqt.SessionNoError, "")
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "1.0, fin", next.connect().fetch(standalone(at(1, 0), at(1, 0))).objects)
+		start := time.Now()
+		<-drained
+		require.Greater(t, time.Since(start), lingerTime/2)
+	})
+}
+
 // A publisher moves to another process. What the first process has brought has a gap: a group is on its way still. The
 // other one says that it is as far as that group, and was not restarted.
 func TestGapIsNoRestart(t *testing.T) {

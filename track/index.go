@@ -109,6 +109,24 @@ func (x *index) interrupted(first, last uint64, since time.Time) uint64 {
 	return max(first, last)
 }
 
+// overtaken is how long an object, whose packets were lost, may come behind a later one.
+const overtaken = 2 * time.Second
+
+// isOvertaken reports whether an object is missing before one that came a moment ago, in its group or, if nothing has
+// come there, in the next one. In a group with datagrams, most that are missing are lost ones.
+func (x *index) isOvertaken(l moqt.Location) bool {
+	i, found := x.search(l.Group)
+	if i == len(x.groups) || !found && i == 0 || found && len(x.groups[i].datagrams) > 0 {
+		return false
+	}
+	var behind uint64
+	if found {
+		behind = l.Object
+	}
+	p, ok := x.groups[i].next(behind, place.wasSent)
+	return ok && x.track.cache.now().Sub(p.received()) < overtaken
+}
+
 // drop forgets a group. That costs little for the lowest one, which is mostly the oldest.
 func (x *index) drop(g *group) {
 	switch i, ok := x.search(g.id); {

@@ -314,10 +314,19 @@ func (p place) rank() int {
 	return topRank
 }
 
+// received returns when the first bytes of the object came.
+func (p place) received() time.Time {
+	if p.datagram != nil {
+		return p.datagram.Received
+	}
+	return p.object.Received
+}
+
 // isServable reports whether the object is recent enough and will be complete.
 func (p place) isServable(notBefore time.Time) bool {
+	status := p.object.Status
 	if p.datagram != nil {
-		return p.datagram.Status == moqt.StatusNormal && !p.datagram.Received.Before(notBefore)
+		status = p.datagram.Status
 	}
-	return p.object.Status == moqt.StatusNormal && !p.object.Received.Before(notBefore) && !p.isTruncated()
+	return status == moqt.StatusNormal && !p.received().Before(notBefore) && !p.isTruncated()
 }

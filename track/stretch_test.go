@@ -80,6 +80,29 @@ func TestMayArrive(t *testing.T) {
 	k.track.Close()
 }
 
+// An object may be on its way for a moment when a later one has come, although no stream of its group is left. Most
+// holes in groups with datagrams are lost ones.
+func TestOvertaken(t *testing.T) {
+	k := newSink(CacheConfig{})
+	may := func(whole bool) (at []moqt.Location) {
+		for _, l := range []moqt.Location{loc(0, 0), loc(1, 1), loc(2, 5), loc(3, 0), loc(3, 2), loc(4, 0)} {
+			if k.track.MayArrive(l, whole) {
+				at = append(at, l)
+			}
+		}
+		return at
+	}
+	require.NoError(t, came{group: 1, objects: objects(0), fin: true}.arrive(k))
+	require.NoError(t, came{group: 3, subgroup: 1, objects: objects(1), fin: true}.arrive(k))
+	require.Equal(t, []moqt.Location{loc(2, 5), loc(3, 0)}, may(true))
+	require.Empty(t, may(false), "earlier objects were published before this publisher came")
+	k.clock.t = k.clock.t.Add(overtaken)
+	require.Empty(t, may(true), "it is too late")
+	require.NoError(t, came{group: 3, objects: objects(7), datagram: true}.arrive(k))
+	require.NoError(t, came{group: 3, subgroup: 2, objects: objects(5), fin: true}.arrive(k))
+	require.Empty(t, may(true))
+}
+
 func TestAt(t *testing.T) {
 	end := testObject{id: 4, status: moqt.StatusEndOfGroup}
 	endOfTrack := testObject{id: 1, status: moqt.StatusEndOfTrack}

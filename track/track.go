@@ -130,12 +130,13 @@ func (t *Track) Interrupted(first, last uint64, since time.Time) uint64 {
 }
 
 // MayArrive reports whether an object may still come: a stream that is arriving is of the object's group, and has not
-// come as far; or, if the group comes from its start on, all streams of it have begun with later objects.
+// come as far; or, if the group comes from its start on, all streams of it have begun with later objects, or the next
+// one that is known came a moment ago.
 func (t *Track) MayArrive(l moqt.Location, whole bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.index.group(l.Group)
-	return g != nil && g.mayArrive(l.Object, whole)
+	return g != nil && g.mayArrive(l.Object, whole) || whole && t.index.isOvertaken(l)
 }
 
 // AddDatagram takes in an object that came in a datagram. It reports whether the object is to be forwarded; the error

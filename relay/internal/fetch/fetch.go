@@ -160,15 +160,23 @@ func (f *Fetch) learnExtent() (*pull, error) {
 	if f.hub.Covers(f.wanted.End) {
 		return nil, nil
 	}
-	u, err := newPull(f, f.wanted)
-	if errors.Is(err, errArrived) || errors.Is(err, ErrNoSource) && f.data.Largest() != nil {
+	u, err := newPull(f, f.wanted, asked{})
+	if errors.Is(err, errArrived) || isUnserved(err) && f.data.Largest() != nil {
 		return nil, nil // the cached objects are better than nothing
 	}
 	return u, err
 }
 
+// isUnserved reports whether there is no publisher that serves FETCH.
+func isUnserved(err error) bool {
+	refused, ok := errors.AsType[*moqt.RequestError](err)
+	return ok && (refused == ErrNoSource || refused.Code == moqt.RequestNotSupported)
+}
+
 // accept sends FETCH_OK, and opens the stream.
 func (f *Fetch) accept() error {
+	// The end of the range may be on its way: a peer may know how far the track is.
+	f.awaitWhile(func() bool { return f.hub.MayGrow() && !f.reaches(f.wanted.End) })
 	if refused := f.clamp(); refused != nil {
 		return refused
 	}
@@ -209,7 +217,7 @@ func (f *Fetch) sendAll(whole *pull) error {
 	if whole != nil {
 		err = f.sendWhole(whole)
 	} else {
-		err = f.send(f.wanted, false)
+		err = f.send(f.wanted, asked{})
 	}
 	if err != nil {
 		return err
@@ -227,25 +235,31 @@ func (f *Fetch) sendWhole(whole *pull) error {
 	if f.out.order == moqt.Descending {
 		return f.out.skip(track.Unknown, f.out.last(whole.rest))
 	}
-	return f.send(whole.rest, false)
+	return f.send(whole.rest, asked{})
 }
 
-// send sends r from the cache. It asks publishers for the objects that the cache does not have. If they were asked
-// before, it waits for what may come by subscription, and marks the rest as unknown.
-func (f *Fetch) send(r moqt.Range, asked bool) error {
+// asked are the publishers that were asked for a range.
+type asked struct {
+	sessions []*session.Session
+	all      bool // there are no others
+}
+
+// send sends r from the cache. It asks publishers for the objects that the cache does not have, one after the other. If
+// all were asked before, it waits for what may come by subscription, and marks the rest as unknown.
+func (f *Fetch) send(r moqt.Range, before asked) error {
 	if f.out.order == moqt.Ascending {
-		return f.sendAscending(r, asked)
+		return f.sendAscending(r, before)
 	}
-	return f.sendDescending(r, asked)
+	return f.sendDescending(r, before)
 }
 
-func (f *Fetch) sendAscending(r moqt.Range, asked bool) error {
+func (f *Fetch) sendAscending(r moqt.Range, before asked) error {
 	for !r.Empty() {
-		if asked {
+		if before.all {
 			f.awaitArrival(r.Start)
 		}
 		s := f.data.At(r, f.fresh, f)
-		if err := f.sendStretch(s, asked); err != nil {
+		if err := f.sendStretch(s, before); err != nil {
 			return err
 		}
 		if s.Range.End == moqt.MaxLocation {
@@ -256,7 +270,7 @@ func (f *Fetch) sendAscending(r moqt.Range, asked bool) error {
 	return nil
 }
 
-func (f *Fetch) sendDescending(r moqt.Range, asked bool) error {
+func (f *Fetch) sendDescending(r moqt.Range, before asked) error {
 	for _, run := range slices.Backward(f.data.Groups(r.Start.Group, r.End.Group)) {
 		part := r.Intersect(moqt.Range{
 			Start: moqt.Location{Group: run.First},
@@ -265,11 +279,11 @@ func (f *Fetch) sendDescending(r moqt.Range, asked bool) error {
 		var err error
 		switch run.Existence {
 		case track.Present:
-			err = f.sendAscending(part, asked)
+			err = f.sendAscending(part, before)
 		case track.Absent:
 			err = f.out.skip(track.Absent, f.out.last(part))
 		default:
-			err = f.sendMissing(part, asked)
+			err = f.sendMissing(part, before)
 		}
 		if err != nil {
 			return err
@@ -278,12 +292,12 @@ func (f *Fetch) sendDescending(r moqt.Range, asked bool) error {
 	return nil
 }
 
-func (f *Fetch) sendStretch(s track.Stretch, asked bool) error {
+func (f *Fetch) sendStretch(s track.Stretch, before asked) error {
 	switch {
 	case s.Existence == track.Absent:
 		return f.out.skip(track.Absent, s.Range.End)
 	case s.Existence == track.Unknown:
-		return f.sendMissing(s.Range, asked)
+		return f.sendMissing(s.Range, before)
 	case s.Datagram != nil:
 		return f.sendDatagram(s.Datagram)
 	}
@@ -292,11 +306,11 @@ func (f *Fetch) sendStretch(s track.Stretch, asked bool) error {
 }
 
 // sendMissing sends r, which the cache does not have.
-func (f *Fetch) sendMissing(r moqt.Range, asked bool) error {
-	if asked {
+func (f *Fetch) sendMissing(r moqt.Range, before asked) error {
+	if before.all {
 		return f.out.skip(track.Unknown, f.out.last(r))
 	}
-	return f.fill(r)
+	return f.fill(r, before)
 }
 
 func (f *Fetch) sendDatagram(d *track.Datagram) error {
@@ -364,15 +378,17 @@ func (f *Fetch) await(log *track.Log, o track.Object) error {
 	}
 }
 
-// fill sends r, about which the cache knows nothing, from publishers. Objects that they do not bring may come by
-// subscription, or are marked as unknown.
-func (f *Fetch) fill(r moqt.Range) error {
+// fill sends r, about which the cache knows nothing, from publishers. Objects that one does not bring come from the
+// next: a publisher that has moved has left groups with several processes of a relay. Objects that none brings may come
+// by subscription, or are marked as unknown.
+func (f *Fetch) fill(r moqt.Range, before asked) error {
 	if f.fills++; f.fills > maxFills {
-		return f.send(r, true)
+		return f.send(r, asked{all: true})
 	}
-	u, err := newPull(f, r)
+	u, err := newPull(f, r, before)
 	if err != nil {
-		return f.send(r, !errors.Is(err, errArrived))
+		before.all = !errors.Is(err, errArrived)
+		return f.send(r, before)
 	}
 	defer u.close()
 	done, err := u.copy()
@@ -382,12 +398,30 @@ func (f *Fetch) fill(r moqt.Range) error {
 	case f.out.order == moqt.Descending: // it is not known what of it was sent
 		return f.out.skip(track.Unknown, f.out.last(u.rest))
 	}
-	return f.send(u.rest, true)
+	return f.send(u.rest, u.asked)
 }
 
-// awaitArrival waits for an object as long as it may come by subscription, and something comes.
+// awaitArrival waits for an object as long as it may come by subscription.
 func (f *Fetch) awaitArrival(l moqt.Location) {
-	if !f.hub.MayArrive(f.data, l) || f.knows(l) {
+	f.awaitWhile(func() bool { return f.hub.MayArrive(f.data, l) && !f.knows(l) })
+}
+
+// reaches reports whether the track is as far as a location, or nothing exists from the Largest Object to there.
+func (f *Fetch) reaches(end moqt.Location) bool {
+	largest := f.data.Largest()
+	if largest == nil || !largest.Less(end) {
+		return largest != nil
+	}
+	s := f.data.At(moqt.Range{Start: largest.Next(), End: end}, f.fresh, nil)
+	if s.Reader != nil {
+		s.Reader.Close()
+	}
+	return s.Existence == track.Absent && s.Range.End == end
+}
+
+// awaitWhile waits as long as that may help, at most for ArrivalPause.
+func (f *Fetch) awaitWhile(may func() bool) {
+	if !may() {
 		return
 	}
 	f.out.pause()
@@ -396,7 +430,7 @@ func (f *Fetch) awaitArrival(l moqt.Location) {
 	defer limit.Stop()
 	tick := time.NewTicker(arrivalInterval)
 	defer tick.Stop()
-	for f.hub.MayArrive(f.data, l) && !f.knows(l) {
+	for may() {
 		select {
 		case <-tick.C:
 		case <-limit.C:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"sluice/internal/unlucky"
@@ -35,6 +36,7 @@ var (
 type pull struct {
 	fetch   *Fetch
 	source  Source
+	asked   asked // source, too
 	request *session.Fetch
 	done    func() // takes request back from source
 	stream  transport.ReceiveStream
@@ -44,15 +46,22 @@ type pull struct {
 	covered moqt.Location // how far the response reaches, by FETCH_OK
 }
 
-// newPull asks one publisher after another for r until one accepts. The error is a *moqt.RequestError, or
-// errArrived.
-func newPull(f *Fetch, r moqt.Range) (*pull, error) {
+// newPull asks one publisher after another for r until one accepts, except those that were asked before. The error is a
+// *moqt.RequestError, or errArrived.
+func newPull(f *Fetch, r moqt.Range, before asked) (*pull, error) {
 	failure := ErrNoSource
 	for source := range f.hub.Sources(f.req.Context(), &f.budget) {
 		if f.budget.next() <= 0 {
 			break
 		}
-		u := &pull{fetch: f, source: source, rest: r, Reader: NewReader(source.Session().Version(), f.out.order)}
+		if slices.Contains(before.sessions, source.Session()) {
+			continue
+		}
+		before.sessions = append(slices.Clip(before.sessions), source.Session())
+		u := &pull{
+			fetch: f, source: source, asked: before, rest: r,
+			Reader: NewReader(source.Session().Version(), f.out.order),
+		}
 		err := u.open()
 		if err == nil {
 			return u, nil
@@ -197,7 +206,7 @@ func (u *pull) TakeItem(o *moqt.FetchObject) error {
 	switch o.Kind {
 	case moqt.FetchKindUnknown, moqt.FetchKindTimedOut:
 		if f.out.order == moqt.Ascending {
-			return f.send(moqt.Range{Start: before.Start, End: o.Location}, true)
+			return f.send(moqt.Range{Start: before.Start, End: o.Location}, u.asked)
 		}
 		return f.out.skip(track.Unknown, o.Location)
 	case moqt.FetchKindNonExistent:
@@ -253,7 +262,7 @@ func (u *pull) complete() error {
 		}
 	}
 	if u.covered.Less(u.rest.End) {
-		return f.send(u.rest.Intersect(moqt.Range{Start: u.covered.Next(), End: u.rest.End}), true)
+		return f.send(u.rest.Intersect(moqt.Range{Start: u.covered.Next(), End: u.rest.End}), u.asked)
 	}
 	return nil
 }

@@ -22,6 +22,8 @@ type Hub interface {
 	Covers(moqt.Location) bool
 	// MayArrive reports whether an object may still come by subscription.
 	MayArrive(*track.Track, moqt.Location) bool
+	// MayGrow reports whether larger objects may be on their way, as the peer that asks may know.
+	MayGrow() bool
 	// Learn asks publishers for the Largest Object, unless that is known.
 	Learn(context.Context) *moqt.RequestError
 	// Sources yields the publishers to ask, each once. It waits for those that may come soon.
