@@ -156,6 +156,7 @@ func (l *life) move(w *viewer, uri string) error {
 	m := moqt.Fetch{FetchType: moqt.FetchAbsoluteJoining}
 	if largest == nil {
 		m.FetchType, largest = moqt.FetchStandalone, w.predecessor()
+		w.fetchUpTo(largest)
 	}
 	old.leave()
 	if largest == nil {

@@ -75,6 +75,7 @@ type oracle struct {
 	begins chan uint64 // gets the first object's group
 
 	mu      sync.Mutex
+	guess   *moqt.Location              // the end of what is fetched, if the relay has not told it; nil: it has
 	got     map[moqt.Location]time.Time // when it came; 0 if it was fetched
 	last    time.Time                   // when the latest object came that was not fetched
 	unknown []moqt.Range                // to the relay, when it was asked for them
@@ -199,13 +200,24 @@ func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, twice := o.got[at]; twice {
+	if before, twice := o.got[at]; twice && !(o.isGuessed(at) && before.IsZero() != came.IsZero()) {
 		o.twice = append(o.twice, at)
 	}
 	o.got[at] = came
 	if !came.IsZero() {
 		o.last = came
 	}
+}
+
+// isGuessed reports whether an object may come by FETCH and on the subscription: the viewer has taken the first object
+// for that with which the subscription begins, and the relay then gets what it has missed before. mu is held.
+func (o *oracle) isGuessed(at moqt.Location) bool { return o.guess != nil && !o.guess.Less(at) }
+
+// fetchUpTo notes what is fetched when the relay has not told how far the track is.
+func (o *oracle) fetchUpTo(end *moqt.Location) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.guess = end
 }
 
 // latest returns when an object came last.
