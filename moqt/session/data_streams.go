@@ -72,8 +72,8 @@ func (d *dataStreams) take(h *headerReader) {
 	}
 }
 
-// begin waits for the first byte of a stream. QUIC opens a stream with any later one: a publisher that is behind may not
-// have come to it, or sends it again behind others. So it may take its time while there is a subscription.
+// begin waits for the first byte of a stream. QUIC opens a stream with any later one: a publisher that is behind may
+// not have come to it, or sends it again behind others. So it may take its time while there is a subscription.
 func (d *dataStreams) begin(h *headerReader) error {
 	for {
 		if err := h.setDeadline(); err != nil {

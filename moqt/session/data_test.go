@@ -71,8 +71,8 @@ func TestDataThatEndsTheSession(t *testing.T) {
 	}
 }
 
-// QUIC opens a stream with any later one. While there is a subscription, its publisher may be behind; after that, nobody
-// waits for the stream.
+// QUIC opens a stream with any later one. While there is a subscription, its publisher may be behind; after that,
+// nobody waits for the stream.
 func TestStreamsWithoutBytes(t *testing.T) {
 	play(t, setting{}, func(p *script) {
 		c := newCollector()

@@ -156,8 +156,8 @@ func (o *oracle) HandleDatagram(d *moqt.ObjectDatagram) {
 	o.take(d.Location, d.Payload, time.Now())
 }
 
-// takeFetched judges the objects of a response to FETCH from a location on, and returns the first one that has not come.
-// The response may end within that.
+// takeFetched judges the objects of a response to FETCH from a location on, and returns the first one that has not
+// come. The response may end within that.
 func (o *oracle) takeFetched(p *moqt.FetchParser, from moqt.Location, response []byte) (rest moqt.Location) {
 	for left := response; len(left) > 0; {
 		object, n, err := p.Next(left)
