@@ -37,7 +37,9 @@ func exceed(g *generator, rng *rand.Rand) {
 	}
 	m := Mishap{At: time.Duration(rng.Int64N(int64(g.length()))), What: Excess, Relay: 1, Token: rng.IntN(2) == 0}
 	m.Lasts = time.Duration(3+rng.IntN(6)) * time.Second
-	n.Cache += int64(rate/8*excessive) * int64(m.Lasts/time.Second) // so that groups of others stay
+	// So that groups of others stay, and those that a relay has not got when its session is lost: logs and indexes take
+	// up to twice as much as the objects.
+	n.Cache += 2 * int64(rate/8*excessive) * int64(m.Lasts/time.Second)
 	// A relay whose way to the publisher changes lacks what the publisher has not sent yet (docs/simulation.md).
 	relay := g.relayOf(&g.Viewers[rng.IntN(len(g.Viewers))])
 	moves := func(m Mishap) bool {
