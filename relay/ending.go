@@ -20,6 +20,14 @@ func hasLeft(cause error) bool {
 	return ok && ended.Remote && ended.Code == uint64(moqt.SessionNoError)
 }
 
+// isFinal reports whether a publisher has sent PUBLISH_DONE because nothing follows, or its own publisher is gone: the
+// relay has nothing to subscribe to again.
+func isFinal(cause error) bool {
+	done, ok := errors.AsType[*session.DoneError](cause)
+	return ok && (done.Status == moqt.DoneTrackEnded || done.Status == moqt.DoneSubscriptionEnded ||
+		done.Status == moqt.DoneInternalError)
+}
+
 // doneFor returns the PUBLISH_DONE for subscriptions whose upstream subscription ended.
 func doneFor(cause error) (moqt.PublishDoneCode, string) {
 	if hasLeft(cause) {

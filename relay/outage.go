@@ -19,7 +19,7 @@ func (o *outage) begin(cause error) {
 	o.began = time.Now()
 	code, reason := doneFor(cause)
 	switch {
-	case code == moqt.DoneTrackEnded && !hasLeft(cause):
+	case code == moqt.DoneTrackEnded && !hasLeft(cause) && o.hub.publishers.refills == 0:
 		o.giveUp(code, reason, nil)
 	case code == moqt.DoneMalformedTrack:
 		reset := moqt.ResetMalformedTrack
@@ -30,12 +30,12 @@ func (o *outage) begin(cause error) {
 	}
 }
 
-// await ends the subscriptions after Config.Grace, if there is no publisher by then.
+// await ends the subscriptions after Config.Grace, if there is no publisher by then, and nothing that was missed comes.
 func (o *outage) await(code moqt.PublishDoneCode, reason string) {
 	o.grace = o.hub.after(o.hub.relay.cfg.Grace, func() {
 		switch s := &o.hub.publishers; {
 		case s.areEstablished():
-		case s.arePending() && len(o.hub.subscribers.all) > 0:
+		case s.arePending() && len(o.hub.subscribers.all) > 0, s.refills > 0:
 			o.await(code, reason)
 		default:
 			o.giveUp(code, reason, nil)

@@ -34,6 +34,7 @@ type publishers struct {
 	sequence int                 // the number of the upstream established last
 	moved    time.Time           // when a neighbour has begun or ended to bring the track
 	lacking  uint64              // the first group that a refill was to bring and has not; MaxUint64: none
+	refills  int                 // that are under way
 	changed  chan struct{}       // closed, and replaced, when upstreams change
 }
 

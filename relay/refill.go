@@ -56,11 +56,17 @@ type refilled struct {
 	marked  bool   // its header says that it has the last object of the group
 }
 
-// run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap.
+// run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap. It goes on when the publisher
+// has ended the subscription: that may have brought all that is new long before.
 func (r *refill) run() {
 	u := r.upstream
-	ctx, cancel := context.WithCancel(u.sub.Context())
+	ctx, cancel := context.WithCancel(u.peer.session.Context())
 	defer cancel()
+	defer context.AfterFunc(u.sub.Context(), func() {
+		if !isFinal(context.Cause(u.sub.Context())) {
+			cancel()
+		}
+	})()
 	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.relay.cfg.FillTimeout, cancel)
 	defer r.stalled.Stop()
 	answered := r.fetch(ctx)
@@ -70,6 +76,7 @@ func (r *refill) run() {
 		u.hub.publishers.lacking = r.wanted.Start.Group
 	}
 	u.refilling = false
+	u.hub.publishers.refills--
 	u.hub.choice.settle()
 }
 

@@ -218,6 +218,7 @@ func (u *upstream) startRefill(missed moqt.Range) {
 		open: make(map[uint64]*refilled),
 	}
 	u.refilling, u.hub.publishers.lacking = true, math.MaxUint64
+	u.hub.publishers.refills++
 	u.hub.relay.tasks.Go(r.run)
 }
 

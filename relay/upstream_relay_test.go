@@ -347,6 +347,26 @@ func TestRefillTakesLong(t *testing.T) {
 	})
 }
 
+// The publisher ends the track, or is gone, while missed objects are fetched. Subscribers get them before they are told.
+func TestRefillOutlivesItsSubscription(t *testing.T) {
+	for _, code := range []moqt.PublishDoneCode{moqt.DoneTrackEnded, moqt.DoneInternalError} {
+		t.Run(code.String(), func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				u, first, src, k := b.watchForeign()
+				src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
+				first.cut()
+				a := &archive{size: 2, largest: at(4, 0), flat: true, pause: 2 * time.Second}
+				_, other := b.dialForeign(u, func(cfg *session.Config) { cfg.Handler.(*clientHandler).fetch = a.serve })
+				src = other.serve(&source{largest: &a.largest})
+				time.Sleep(time.Second)
+				require.NoError(t, src.publication().Done(code, ""))
+				time.Sleep(time.Minute)
+				require.Subset(t, strings.Split(k.take(), ", "), []string{"1.1", "2.0", "2.1", "3.0", "3.1", "4.0"})
+			})
+		})
+	}
+}
+
 // The upstream relay goes away while what was missed is asked for, and refuses that. It is fetched in the next session.
 func TestRefillMeetsGoaway(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
