@@ -56,8 +56,8 @@ type refilled struct {
 	marked  bool   // its header says that it has the last object of the group
 }
 
-// run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap. It goes on when the publisher
-// has ended the subscription: that may have brought all that is new long before.
+// run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap. It goes on when the
+// publisher has ended the subscription: that may have brought all that is new long before.
 func (r *refill) run() {
 	u := r.upstream
 	ctx, cancel := context.WithCancel(u.peer.session.Context())

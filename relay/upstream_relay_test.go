@@ -347,7 +347,8 @@ func TestRefillTakesLong(t *testing.T) {
 	})
 }
 
-// The publisher ends the track, or is gone, while missed objects are fetched. Subscribers get them before they are told.
+// The publisher ends the track, or is gone, while missed objects are fetched. Subscribers get them before they are
+// told.
 func TestRefillOutlivesItsSubscription(t *testing.T) {
 	for _, code := range []moqt.PublishDoneCode{moqt.DoneTrackEnded, moqt.DoneInternalError} {
 		t.Run(code.String(), func(t *testing.T) {
