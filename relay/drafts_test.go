@@ -147,9 +147,7 @@ func TestFillsAreLimited(t *testing.T) {
 // TestSeveralSubscriptions lets a subscriber have two subscriptions to a track.
 func TestSeveralSubscriptions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		c := b.speaks(moqt.Draft19)
 		k1, s1 := c.mustSubscribe(moqt.Parameters{})
 		k2, s2 := c.mustSubscribe(moqt.Parameters{

@@ -402,9 +402,8 @@ func TestMaxCacheDuration(t *testing.T) {
 	props, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 3000})
 	require.NoError(t, err)
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{properties: props})
-		pub.announce("live")
+		src := b.origin(&source{properties: props})
+		pub := src.c
 		b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		time.Sleep(2 * time.Second)

@@ -83,8 +83,7 @@ func TestRangeFilters(t *testing.T) {
 		for _, v := range []moqt.Version{moqt.Draft19, moqt.Draft22} {
 			t.Run(fmt.Sprint(name, " ", v), func(t *testing.T) {
 				onBench(t, Config{}, func(b *bench) {
-					src := b.connect().serve(&source{})
-					src.c.announce("live")
+					src := b.origin(&source{})
 					plain, _ := b.connect().mustSubscribe(moqt.Parameters{})
 					c := b.speaks(v)
 					k, s := c.mustSubscribe(moqt.Parameters{RangeFilters: tt.filters})
@@ -136,8 +135,7 @@ func sprint(format string, group uint64) string {
 // address, and that filters that a subscription has already can be used by others.
 func TestTooManyRangeFilters(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		src := b.connect().serve(&source{})
-		src.c.announce("live")
+		b.origin(&source{})
 		with := func(n uint64) moqt.Parameters {
 			return moqt.Parameters{RangeFilters: filter(moqt.ParameterObjectIDFilter, n, n)}
 		}
@@ -175,8 +173,7 @@ func upTo(group, object uint64) moqt.Parameters {
 // subscribers with many of them leave room for others.
 func TestTooManyEndsWithinGroups(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		src := b.connect().serve(&source{})
-		src.c.announce("live")
+		b.origin(&source{})
 		c := b.speaks(moqt.Draft22)
 		_, updated := c.mustSubscribe(moqt.Parameters{})
 		var last *session.Subscription
@@ -199,8 +196,7 @@ func TestTooManyEndsWithinGroups(t *testing.T) {
 // TestRangesOfUpdatesAreAdded checks that MAX_FILTER_RANGES limits what a subscription has after an update.
 func TestRangesOfUpdatesAreAdded(t *testing.T) {
 	onBench(t, Config{Session: session.Config{Limits: session.Limits{MaxFilterRanges: 1}}}, func(b *bench) {
-		src := b.connect().serve(&source{})
-		src.c.announce("live")
+		b.origin(&source{})
 		c := b.speaks(moqt.Draft22)
 		relay, err := c.Peer(b.ctx)
 		require.NoError(t, err)
@@ -265,8 +261,7 @@ func TestEndWithinAGroup(t *testing.T) {
 	}
 	for _, v := range []moqt.Version{moqt.Draft20, moqt.Draft22} {
 		onBench(t, Config{}, func(b *bench) {
-			src := b.connect().serve(&source{})
-			src.c.announce("live")
+			src := b.origin(&source{})
 			c := b.speaks(v)
 			k, s := c.mustSubscribe(upTo(2, 5))
 			both := upTo(2, 5)

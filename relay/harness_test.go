@@ -445,6 +445,12 @@ type source struct {
 	requests []moqt.Parameters
 }
 
+// origin has a client announce the namespace of the tests, and serve a source there.
+func (b *bench) origin(s *source) *source {
+	b.connect().serve(s).c.announce("live")
+	return s
+}
+
 func (c *client) serve(s *source) *source {
 	s.c = c
 	c.handler.subscribe = func(p *session.Publication) {

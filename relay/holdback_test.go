@@ -56,9 +56,7 @@ func (b *bench) slowClient() (c *client, open chan struct{}) {
 
 func TestDataWaitsForTheResponse(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 2)
 		require.Equal(t, "1.0, 1.1, 1 fin", first.take())
@@ -97,9 +95,7 @@ func ofGroup(taken, group string) string {
 
 func TestTrackThatEndsBeforeTheResponse(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 2)
 		late, open := b.slowClient()
@@ -118,9 +114,7 @@ func TestTrackThatEndsBeforeTheResponse(t *testing.T) {
 // What ends while it waits is still sent, also if nothing is cached.
 func TestDataThatEndsBeforeTheResponse(t *testing.T) {
 	onBench(t, Config{Cache: track.CacheConfig{Duration: -1}}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
 
@@ -152,9 +146,7 @@ func TestDataThatEndsBeforeTheResponse(t *testing.T) {
 
 func TestDataWaitsForTheResponseForALimitedTime(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		late, open := b.slowClient()
 		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})

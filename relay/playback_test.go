@@ -35,8 +35,7 @@ func TestPlayback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				l := b.connect().serveLadder()
-				l.c.announce("live")
+				l := b.ladder()
 				subscriber := b.connect()
 				subscriber.setState(widePath)
 				k := &sink{}
@@ -83,9 +82,7 @@ func (c *client) sizedRendition(
 // A player with a full buffer may wait: the drop policy knows, for a set and for a single track.
 func TestPatience(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		publisher.serveLadder()
-		publisher.announce("live")
+		b.ladder()
 		subscriber := b.connect()
 		k := &sink{}
 		one := subscriber.sizedRendition(k, "high", 2, 0, 0, true)
@@ -119,9 +116,7 @@ func TestPatience(t *testing.T) {
 // What a player has reported counts for a media sender in another group order, too, and for those before it.
 func TestPatienceOfOtherGroupOrder(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		publisher.serveLadder()
-		publisher.announce("live")
+		b.ladder()
 		subscriber := b.connect()
 		sub, err := subscriber.subscribeTo("other")
 		require.NoError(t, err)
@@ -150,9 +145,7 @@ func TestReportsAreCheap(t *testing.T) {
 	}))
 	require.False(t, isReport(moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(1))}))
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		publisher.serveLadder()
-		publisher.announce("live")
+		b.ladder()
 		sub, err := b.connect().subscribeTo("high")
 		require.NoError(t, err)
 		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(7))})

@@ -251,9 +251,7 @@ func TestStreamsAreDeliveredBeforePublishDone(t *testing.T) {
 
 func TestPublisherThatEndsItsSubscriptionIsAskedAgain(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		require.NoError(t, src.publication().Done(moqt.DoneExpired, ""))
 		time.Sleep(3 * time.Second) // the old subscription has to drain
@@ -267,9 +265,7 @@ func TestPublisherThatEndsItsSubscriptionIsAskedAgain(t *testing.T) {
 
 func TestSubscriptionsAreExtended(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{expires: ptr(uint64(8000))})
-		pub.announce("live")
+		src := b.origin(&source{expires: ptr(uint64(8000))})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		time.Sleep(25 * time.Second)
 		synctest.Wait()

@@ -28,6 +28,13 @@ type ladder struct {
 	torn       time.Duration // for so long nothing comes behind the first byte of a stream
 }
 
+// ladder has a client announce the namespace of the tests, and serve renditions there.
+func (b *bench) ladder() *ladder {
+	l := b.connect().serveLadder()
+	l.c.announce("live")
+	return l
+}
+
 func (c *client) serveLadder() *ladder {
 	l := &ladder{c: c, of: make(map[string]*session.Publication)}
 	c.handler.subscribe = func(p *session.Publication) {
@@ -126,9 +133,7 @@ func (b *bench) subscribed(subs ...*session.Subscription) {
 // The relay leaves a rendition that comes late, and returns to it: the subscriber gets each group once and whole.
 func TestRenditions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		l := publisher.serveLadder()
-		publisher.announce("live")
+		l := b.ladder()
 		subscriber := b.connect()
 		peer, err := subscriber.Peer(b.ctx)
 		require.NoError(t, err)
@@ -203,9 +208,7 @@ func (k stateSink) HandleState(p moqt.Parameters) {
 // The relay tells which Forward States it changes.
 func TestRenditionsTellTheirState(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		l := publisher.serveLadder()
-		publisher.announce("live")
+		l := b.ladder()
 		subscriber := b.speaks(moqt.Draft22)
 		k := &sink{}
 		high := subscriber.rendition(stateSink{k, "high"}, "high", 1, 5_000_000, true)
@@ -272,9 +275,7 @@ func (k *sink) checkGroups(t *testing.T) (tracks []string) {
 // Sets are bounded, and ends of subscriptions free their places.
 func TestRenditionLimits(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		publisher.serveLadder()
-		publisher.announce("live")
+		b.ladder()
 		subscriber := b.connect()
 		k := &sink{}
 		var subs []*session.Subscription
@@ -326,9 +327,7 @@ func (s *renditionSet) awaitChange(t *testing.T) {
 // If the served rendition ends just after a change, the one before goes on, and stays.
 func TestFormerRenditionGoesOn(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		l := publisher.serveLadder()
-		publisher.announce("live")
+		l := b.ladder()
 		subscriber := b.connect()
 		k := &sink{}
 		high := subscriber.rendition(k, "high", 1, 5_000_000, false)
@@ -347,9 +346,8 @@ func TestRenditionGoesOnWhenAccepted(t *testing.T) {
 	for name, third := range map[string]string{"no other": "low", "another": "middle"} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				publisher := b.connect()
-				l := publisher.serveLadder()
-				publisher.announce("live")
+				l := b.ladder()
+				publisher := l.c
 				serve, accept := publisher.handler.subscribe, make(chan struct{})
 				publisher.handler.subscribe = func(p *session.Publication) {
 					if p.Track().Name == "low" {
@@ -383,9 +381,7 @@ func TestRenditionGoesOnWhenAccepted(t *testing.T) {
 // The Forward State of renditions is the relay's.
 func TestForwardOfRenditions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		publisher := b.connect()
-		publisher.serveLadder()
-		publisher.announce("live")
+		b.ladder()
 		sub := b.connect().rendition(&sink{}, "low", 1, 1, false)
 		b.subscribed(sub)
 		forward := true
@@ -404,9 +400,7 @@ func TestRenditionsThatDoNotFollow(t *testing.T) {
 	for name, flows := range map[string]bool{"not aligned": true, "silent": false} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				publisher := b.connect()
-				l := publisher.serveLadder()
-				publisher.announce("live")
+				l := b.ladder()
 				subscriber := b.connect()
 				k := &sink{}
 				b.subscribed(subscriber.rendition(k, "high", 1, 5_000_000, true))

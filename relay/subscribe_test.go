@@ -132,9 +132,7 @@ func TestFilters(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				pub := b.connect()
-				src := pub.serve(&source{})
-				pub.announce("live")
+				src := b.origin(&source{})
 				b.connect().mustSubscribe(moqt.Parameters{})
 				src.group(5, 3)
 				g := src.open(moqt.SubgroupHeader{GroupID: 6}).object(0)
@@ -158,9 +156,7 @@ func TestFilters(t *testing.T) {
 // A catalog is published once. Each subscriber gets it, however late, even if the publisher serves no FETCH.
 func TestLateSubscribersGetTheCurrentGroup(t *testing.T) {
 	onBench(t, Config{Linger: time.Second}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		first, s := b.connect().mustSubscribe(moqt.Parameters{})
 		src.group(0, 1)
 		require.Equal(t, "0.0, 0 fin", first.take())
@@ -214,9 +210,7 @@ func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 
 func TestLateJoinersGetWholeObjects(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		h := moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDFirstObject, FirstObject: true,
 			EndOfGroup: true, HasProperties: true, Priority: 9}
@@ -243,9 +237,7 @@ func TestLateJoinersGetWholeObjects(t *testing.T) {
 
 func TestDatagrams(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		later, _ := b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart,
 			Start: moqt.Location{Group: 1, Object: 1}}})

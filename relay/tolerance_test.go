@@ -34,9 +34,7 @@ func TestCurrentGroupForThoseThatMissIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{Session: session.Config{Strict: tt.strict}}, func(b *bench) {
-				pub := b.connect()
-				src := pub.serve(&source{})
-				pub.announce("live")
+				src := b.origin(&source{})
 				b.connect().mustSubscribe(moqt.Parameters{})
 				src.group(5, 3)
 				g := src.open(moqt.SubgroupHeader{GroupID: 6, FirstObject: true}).object(0).object(1)
@@ -54,9 +52,7 @@ func TestCurrentGroupForThoseThatMissIt(t *testing.T) {
 // A joining FETCH would bring the objects a second time. It brings older groups.
 func TestCurrentGroupIsNotFetchedToo(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 3)
 		src.open(moqt.SubgroupHeader{GroupID: 2}).object(0).object(1)

@@ -38,9 +38,7 @@ func (c *client) fetchLarge(group uint64, priority uint8) (*session.Fetch, trans
 // onLargeBench has two groups of 30 large objects in the cache, and a client.
 func onLargeBench(t *testing.T, pipe transporttest.PipeConfig, f func(b *bench, c *client)) {
 	onBench(t, Config{StallTimeout: time.Hour}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		for group := range uint64(2) {
 			g := src.open(moqt.SubgroupHeader{GroupID: group, FirstObject: true})

@@ -17,9 +17,7 @@ import (
 
 func TestForwardIsUpdated(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
@@ -41,9 +39,7 @@ func TestFilterIsUpdated(t *testing.T) {
 		return &moqt.Filter{Type: moqt.FilterAbsoluteRange, Start: moqt.Location{Group: group}}
 	}
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		k, s := b.connect().mustSubscribe(moqt.Parameters{Filter: at(1)})
 		one := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		two := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0)
@@ -140,9 +136,7 @@ func TestWantedAgainBehindTheFastPath(t *testing.T) {
 
 func TestUpdateThatFailsEndsTheSubscription(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 9}).object(0)
 		_, err := s.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange,
@@ -155,9 +149,7 @@ func TestUpdateThatFailsEndsTheSubscription(t *testing.T) {
 
 func TestStoppedSubgroupsAreNotSentAgain(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		other, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		c := b.connect()
 		k := &stopper{}
@@ -207,9 +199,7 @@ func TestNewGroupRequest(t *testing.T) {
 	dynamic, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
 	require.NoError(t, err)
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{properties: dynamic})
-		pub.announce("live")
+		src := b.origin(&source{properties: dynamic})
 		requests := func() (values []uint64) {
 			synctest.Wait()
 			for _, u := range src.updates {
@@ -245,9 +235,7 @@ func TestNewGroupRequest(t *testing.T) {
 
 func TestNewGroupRequestForStaticTracks(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		pub := b.connect()
-		src := pub.serve(&source{})
-		pub.announce("live")
+		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
 		require.Empty(t, src.updates)

@@ -112,8 +112,7 @@ var publishing = map[string]func(*bench) *source{
 		return src
 	},
 	"PUBLISH_NAMESPACE": func(b *bench) *source {
-		src := b.connect().serve(&source{})
-		src.c.announce("live")
+		src := b.origin(&source{})
 		synctest.Wait()
 		return src
 	},
