@@ -31,10 +31,6 @@ type observer struct {
 	unasked int        // streams, the first ones of all, that an operator's rule is still to be asked about
 }
 
-func newObserver(s *Sender) observer {
-	return observer{sender: s, limits: UpTo(LowestPriority), due: clock.Never, ackDue: clock.Never}
-}
-
 // waits reports whether there is data that cannot be sent now.
 func (o *observer) waits() bool { return !o.sender.ready.empty() || o.sender.credit.parked > 0 }
 

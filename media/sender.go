@@ -126,7 +126,7 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.acks = ackFrequency{recovery: &s.recovery, control: &s.control, ledger: &s.ledger, counters: &s.counters}
 	s.control.counters = &s.counters
 	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters, nil}
-	s.observer = newObserver(s)
+	s.observer = observer{sender: s, limits: UpTo(LowestPriority), due: clock.Never, ackDue: clock.Never}
 	s.link = forwarderLink{sender: s}
 	s.read.own = true // until quic-go says otherwise
 	s.turn = newTurn(s)

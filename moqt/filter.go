@@ -40,7 +40,7 @@ func (f *Filter) Range(largest *Location) Range {
 	case FilterAbsoluteStart:
 		return Range{f.Start, MaxLocation}
 	case FilterAbsoluteRange:
-		return wholeGroups(f.Start, f.Start.Group+f.EndGroupDelta)
+		return Range{f.Start, Location{f.Start.Group + f.EndGroupDelta, math.MaxUint64}}
 	case FilterObjectRange:
 		return Range{f.Start, Location{f.Start.Group + f.EndGroupDelta, f.EndObject}}
 	}

@@ -72,8 +72,3 @@ func FetchRange(start, end Location) Range {
 
 // FetchEnd returns the End Location field that stands for r.End in FETCH and FETCH_OK.
 func (r Range) FetchEnd() Location { return Location{r.End.Group, r.End.Object + 1} }
-
-// wholeGroups returns the range from start to the end of the group last.
-func wholeGroups(start Location, last uint64) Range {
-	return Range{start, Location{last, math.MaxUint64}}
-}

@@ -20,10 +20,6 @@ type repeats struct {
 	first uint64         // that is kept, when times was cleared of older ones
 }
 
-func newRepeats() repeats {
-	return repeats{asked: rate.NewLimiter(repeatRate, repeatBurst), times: make(map[uint64]int)}
-}
-
 // forget forgets packets that are not kept any more, if these are others than before.
 func (r *repeats) forget(first uint64) {
 	if first == r.first {

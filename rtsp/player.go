@@ -11,6 +11,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/headers"
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
+	"golang.org/x/time/rate"
 
 	"sluice/relay"
 )
@@ -72,7 +73,8 @@ func (e *endpoint) newPlayer(s *stream, guest *relay.Guest, path string) (*playe
 }
 
 func newPlayer(s *stream, guest *relay.Guest) *player {
-	p := &player{guest: guest, stream: s, again: newRepeats(), outlets: make(map[*media]*outlet)}
+	p := &player{guest: guest, stream: s, outlets: make(map[*media]*outlet)}
+	p.again = repeats{asked: rate.NewLimiter(repeatRate, repeatBurst), times: make(map[uint64]int)}
 	for _, m := range s.medias {
 		p.outlets[m] = &outlet{
 			player: p, media: m, reports: make(map[uint8]*report), numbers: make(map[uint8]*numbering),

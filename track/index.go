@@ -151,11 +151,6 @@ func (x *index) dropLowest(n int) {
 	})
 }
 
-// dropEvicted forgets all evicted groups that nobody writes.
-func (x *index) dropEvicted() {
-	x.dropIf(func(g *group) bool { return g.evicted && !g.isPinned() })
-}
-
 func (x *index) dropIf(drop func(*group) bool) {
 	x.groups = slices.DeleteFunc(x.groups, func(g *group) bool {
 		if !drop(g) {

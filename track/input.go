@@ -38,10 +38,6 @@ type input struct {
 	failed      error
 }
 
-func newInput(t *Track, cfg SourceConfig) *input {
-	return &input{track: t, cfg: cfg, log: NewLog(cfg.Start, &t.cache.mem), parsed: cfg.Start, done: cfg.Start}
-}
-
 // arrival describes an object for the rules of the track.
 func (in *input) arrival(o Object, subgroup uint64, p moqt.Properties) arrival {
 	a := arrival{

@@ -103,7 +103,7 @@ func (t *Track) SetLive(live bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if live && !t.live {
-		t.index.dropEvicted()
+		t.index.dropIf(func(g *group) bool { return g.evicted && !g.isPinned() })
 	}
 	t.live = live
 }
@@ -282,5 +282,6 @@ func (t *Track) NewSource(cfg SourceConfig) *Source {
 		cfg.Overtaken = cfg.Cancel
 	}
 	parser := moqt.NewSubgroupParser(moqt.DataLayout1, cfg.Header, cfg.Start)
-	return &Source{track: t, parser: parser, in: newInput(t, cfg)}
+	in := &input{track: t, cfg: cfg, log: NewLog(cfg.Start, &t.cache.mem), parsed: cfg.Start, done: cfg.Start}
+	return &Source{track: t, parser: parser, in: in}
 }

@@ -82,7 +82,7 @@ func NewAdmin(l net.Listener, cfg AdminConfig, metrics ...prometheus.Collector) 
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	a.server = &http.Server{
-		Handler:        newAdminGuard(cfg, mux),
+		Handler:        &adminGuard{cfg.Flag + "-host", append([]string{"localhost"}, cfg.Hosts...), mux},
 		ReadTimeout:    adminReadTimeout,
 		WriteTimeout:   adminWriteTimeout,
 		IdleTimeout:    adminIdleTimeout,

@@ -21,10 +21,6 @@ type adminGuard struct {
 	next  http.Handler
 }
 
-func newAdminGuard(cfg AdminConfig, next http.Handler) *adminGuard {
-	return &adminGuard{flag: cfg.Flag + "-host", hosts: append([]string{"localhost"}, cfg.Hosts...), next: next}
-}
-
 func (g *adminGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !g.accepts(r.Host):

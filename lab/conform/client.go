@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (c *client) response(r moqt.Range, order moqt.GroupOrder) (b []byte) {
 	encoder := moqt.NewFetchEncoder(c.Version(), order)
 	objects := slices.Clone(c.past)
 	if order == moqt.Descending {
-		slices.SortStableFunc(objects, func(a, b object) int { return -cmpGroup(a, b) })
+		slices.SortStableFunc(objects, func(a, b object) int { return cmp.Compare(b.Group, a.Group) })
 	}
 	for _, o := range objects {
 		if r.Contains(o.Location) {
@@ -120,10 +121,6 @@ func (c *client) response(r moqt.Range, order moqt.GroupOrder) (b []byte) {
 		}
 	}
 	return b
-}
-
-func cmpGroup(a, b object) int {
-	return moqt.Location{Group: a.Group}.Compare(moqt.Location{Group: b.Group})
 }
 
 func (c *client) largest() *moqt.Location {

@@ -79,7 +79,8 @@ func (s *Session) Run(ctx context.Context) error {
 	started := time.Now()
 	s.log.Info("session started", "transport", s.conn.Kind(), "version", s.version)
 	defer context.AfterFunc(ctx, func() { s.Close(moqt.SessionNoError, "") })()
-	defer context.AfterFunc(s.conn.Context(), s.endAfterArrived)()
+	// Messages and data that arrived before the transport session ended are delivered first.
+	defer context.AfterFunc(s.conn.Context(), func() { s.after(s.cfg.Timeouts.Drain, s.failWithTransport) })()
 
 	setupTimer := time.AfterFunc(s.cfg.Timeouts.Setup, s.control.checkSetup)
 	defer setupTimer.Stop()
@@ -266,12 +267,6 @@ func (s *Session) fail(err error) {
 	reason = strings.ToValidUTF8(reason[:min(len(reason), moqt.MaxReasonLen)], "")
 	_ = s.conn.CloseWithError(uint64(code), reason) // fails only if the transport session has ended
 	s.cancel(err)
-}
-
-// endAfterArrived is called when the transport session has ended. Arrived messages and data are delivered first, for at
-// most Timeouts.Drain.
-func (s *Session) endAfterArrived() {
-	s.after(s.cfg.Timeouts.Drain, s.failWithTransport)
 }
 
 // failWithTransport ends the session because the transport session has ended.

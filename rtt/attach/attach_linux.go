@@ -48,7 +48,8 @@ func New(programs map[string]*ebpf.Program, hook Hook, mode XDPMode, devices []D
 	}
 	for _, d := range devices {
 		for _, name := range d.programs(hook) {
-			c, err := attachOne(programs[name], hook, mode, isEgress(name), d)
+			egress := name == bpf.MonitorProgEgress || name == bpf.MonitorProgEgressIp
+			c, err := attachOne(programs[name], hook, mode, egress, d)
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("attach to %s: %w", d.Name, err), a.Close())
 			}
@@ -56,10 +57,6 @@ func New(programs map[string]*ebpf.Program, hook Hook, mode XDPMode, devices []D
 		}
 	}
 	return a, nil
-}
-
-func isEgress(program string) bool {
-	return program == bpf.MonitorProgEgress || program == bpf.MonitorProgEgressIp
 }
 
 func attachOne(p *ebpf.Program, hook Hook, mode XDPMode, egress bool, d Device) (io.Closer, error) {

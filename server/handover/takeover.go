@@ -136,7 +136,9 @@ func (t *Takeover) Commit() error {
 	if d.Error != "" {
 		return errors.New(d.Error)
 	}
-	t.awaitEnd()
+	// Before the other process closes the connection it tells the service manager which process serves now (MAINPID of
+	// sd_notify(3)), which else would not listen to this one.
+	_, _, _ = t.conn.Receive() // it ends: at once, or after the deadline if the other process is stuck
 	for _, name := range inherited {
 		if v := t.offer.Environment[name]; v != "" && os.Getenv(name) == "" {
 			if err := os.Setenv(name, v); err != nil {
@@ -159,12 +161,6 @@ func (t *Takeover) receiveDone() (d done, err error) {
 		_, err = receive(t.conn, &d)
 	}
 	return d, err
-}
-
-// awaitEnd waits until the other process has closed the connection. Before that it tells the service manager which
-// process serves now (MAINPID of sd_notify(3)), which else would not listen to this one.
-func (t *Takeover) awaitEnd() {
-	_, _, _ = t.conn.Receive() // it ends: at once, or after the deadline if the other process is stuck
 }
 
 // Close ends the conversation. Without Commit, nothing has happened.

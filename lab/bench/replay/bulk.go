@@ -32,10 +32,6 @@ type bulkSent struct {
 	at     clock.Time
 }
 
-func newBulkFlow(s *simulation) *bulkFlow {
-	return &bulkFlow{simulation: s, controller: congestion.NewCubic(bulkPacket)}
-}
-
 // set starts or stops the flow.
 func (f *bulkFlow) set(on bool) {
 	if on && !f.on {

@@ -18,6 +18,7 @@ import (
 
 	"sluice/claim"
 	"sluice/clock"
+	"sluice/congestion"
 	"sluice/internal/packet"
 	"sluice/internal/udp"
 	"sluice/lab/bench/playback"
@@ -149,7 +150,7 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 			until:        everyGroup, open: make(map[uint64]*subgroup),
 		})
 	}
-	s.bulk = newBulkFlow(s)
+	s.bulk = &bulkFlow{simulation: s, controller: congestion.NewCubic(bulkPacket)}
 	s.planTrace()
 	s.ladder = newLadder(s)
 	return s, nil
