@@ -72,7 +72,7 @@ func (c *rtspConn) Write(b []byte) (int, error) {
 
 // A player whose stream has ended keeps its session while packets of its queue go out by TCP: its queue is empty when
 // nothing has been written for lull. Then the connection ends in one direction, until the player has read all and
-// leaves. A connection that is closed is reset, and loses what is on its way, as soon as the player reports something.
+// leaves. A connection that is closed is reset, and loses bytes on their way, as soon as the player reports something.
 // All of that takes farewell at most.
 const (
 	lull     = time.Second

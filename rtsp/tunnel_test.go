@@ -57,7 +57,7 @@ func TestFarewellEnds(t *testing.T) {
 	})
 }
 
-// TestLastPacketsOnTheWay checks that a player on a slow link gets what was written before the end of its stream,
+// TestLastPacketsOnTheWay checks that a player on a slow link gets all packets from before the end of its stream,
 // although it reports something meanwhile, and the library answers.
 func TestLastPacketsOnTheWay(t *testing.T) {
 	files := certtest.New(t).Issue(t)

@@ -37,7 +37,7 @@ func settingsTable() string {
 	return b.String()
 }
 
-// TestConfigMistakes expects a mistake in a file to be told with line and column, the value and what is allowed.
+// TestConfigMistakes expects a mistake in a file to be told with line and column, the value and the allowed values.
 func TestConfigMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range [][2]string{

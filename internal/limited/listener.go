@@ -79,7 +79,7 @@ type conn struct {
 	leave func()
 }
 
-// CloseWrite ends what is written, as that of [net.TCPConn] does, if the listener's connections can.
+// CloseWrite ends the direction of writes, as [net.TCPConn.CloseWrite] does, if the listener's connections can.
 func (c *conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

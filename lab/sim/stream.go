@@ -268,7 +268,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// CloseWrite ends what is written, as that of [net.TCPConn] does.
+// CloseWrite ends the direction of writes, as [net.TCPConn.CloseWrite] does.
 func (s *Stream) CloseWrite() error {
 	s.network.mu.Lock()
 	defer s.network.mu.Unlock()

@@ -70,7 +70,7 @@ func TestFailingMonitor(t *testing.T) {
 	require.Empty(t, r.Scenarios[0].Summary(None).Unusable)
 }
 
-// TestOneCPU has a monitor that names its CPUs: the one that forwards.
+// TestOneCPU has a monitor that names its CPUs: it has the CPU that forwards.
 func TestOneCPU(t *testing.T) {
 	thorough.Root(t)
 	var all unix.CPUSet

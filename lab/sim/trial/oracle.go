@@ -75,7 +75,7 @@ type oracle struct {
 	begins chan uint64 // gets the first object's group
 
 	mu      sync.Mutex
-	guess   *moqt.Location              // the end of what is fetched, if the relay has not told it; nil: it has
+	guess   *moqt.Location              // the end of the fetched range, if the relay has not told it; nil: it has
 	got     map[moqt.Location]time.Time // when it came; 0 if it was fetched
 	last    time.Time                   // when the latest object came that was not fetched
 	unknown []moqt.Range                // to the relay, when it was asked for them
@@ -213,7 +213,7 @@ func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 // for that with which the subscription begins, and the relay then gets what it has missed before. mu is held.
 func (o *oracle) isGuessed(at moqt.Location) bool { return o.guess != nil && !o.guess.Less(at) }
 
-// fetchUpTo notes what is fetched when the relay has not told how far the track is.
+// fetchUpTo notes the end of a FETCH when the relay has not told how far the track is.
 func (o *oracle) fetchUpTo(end *moqt.Location) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
