@@ -44,8 +44,8 @@ const askInterval = time.Second
 // ended. The FETCH of a client may be lost, and come again.
 const lingerTime = 5 * time.Second
 
-// linger waits while other processes of a relay may fetch from this one. A client that moves to one of them leaves this
-// one, and fetches there what it has not got.
+// linger waits while other processes of a relay may fetch from this one. A client that moves to another process leaves
+// this one, and then asks the other process for the objects that it lacks.
 func linger(ctx context.Context, r *Relay) {
 	look := time.NewTicker(askInterval)
 	defer look.Stop()

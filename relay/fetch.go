@@ -66,8 +66,8 @@ func (t fetchedTrack) MayArrive(data *track.Track, l moqt.Location) bool {
 	return data.MayArrive(l, s.bringWhole(l.Group)) || s.beginWith(l.Group) && len(data.Segments(l.Group)) == 0
 }
 
-// MayGrow implements fetch.Hub. A publisher of this process may have moved to the process that asks, where a later
-// object has come before those of this session.
+// MayGrow implements fetch.Hub. A publisher of this process may have moved to the process that asks. A later object may
+// have come there already, while earlier ones are still on their way to this process.
 func (t fetchedTrack) MayGrow() bool {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()

@@ -217,7 +217,7 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
 		Priority: o.Priority, HasProperties: true, FirstObject: !r.behind,
 	}
-	if m := track.EndMarkOf(r.data); m != nil {
+	if m := r.data.EndMark(); m != nil {
 		h.EndOfGroup = m.Subgroup == o.SubgroupID && !m.Status
 	}
 	s := &refilled{
@@ -286,8 +286,8 @@ func (r *refill) sendDatagram() error {
 }
 
 // endGroup ends the subgroups of the current group: with FIN if the response has it whole. Otherwise they are cut:
-// streams of the subscription may go on with them. The end is marked as the publisher has marked that of other groups:
-// players would wait for it.
+// streams of the subscription may go on with them. The end is marked as the publisher has marked other groups: players
+// wait for such a mark.
 func (r *refill) endGroup(whole bool) {
 	ended := whole && r.isEnded()
 	if ended {
@@ -304,7 +304,7 @@ func (r *refill) endGroup(whole bool) {
 
 // markEnd adds an object that marks the end of the current group, if the publisher uses such objects.
 func (r *refill) markEnd() {
-	m := track.EndMarkOf(r.data)
+	m := r.data.EndMark()
 	if m == nil || !m.Status || r.open[m.Subgroup] == nil || r.last == math.MaxUint64 {
 		return
 	}

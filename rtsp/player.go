@@ -136,7 +136,8 @@ func (p *player) ctx() <-chan struct{} {
 
 var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// end ends the session when the player has got what is in its queue. What it lacks after a while counts as dropped.
+// end ends the session when the player has got all packets of its queue. Packets that it lacks after farewell count as
+// one drop.
 func (p *player) end() {
 	p.mu.Lock()
 	session, conn := p.session, p.conn

@@ -17,7 +17,7 @@ type index struct {
 	largest  mark           // Largest Object: received, or told by publishers
 	received mark           // the largest object that came on a subscription
 	limit    *moqt.Location // no object at this location or after it exists
-	endMark  *EndMark       // see EndMarkOf
+	endMark  *EndMark       // see Track.EndMark
 	gaps     ranges         // group ids that Prior Group ID Gap says do not exist
 	absent   ranges         // all group ids known not to exist
 	counted  int64          // bytes of gaps and absent in the cache's Memory

@@ -119,6 +119,13 @@ func (t *Track) Segments(group uint64) []*Segment {
 	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
+// EndMark returns how the publisher has marked the end of a group in a subgroup last, or nil if it has not.
+func (t *Track) EndMark() *EndMark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.index.endMark
+}
+
 // Interrupted returns the first group from first to last that may lack objects: a stream of it ended early, it got an
 // object since a time (0: that does not count), or it is missing although the cache has a lower one, and nothing says
 // that it does not exist. If there is none, it returns last, or first if that is higher. A relay that gets back what it

@@ -54,7 +54,7 @@ func explainCertificate(cert, key string, err error) error {
 	return fmt.Errorf("--tls-cert: %s: must fit the key in %s: %w", cert, key, mistake)
 }
 
-// checkAddress returns an error unless an address has a port. allowed says what it must be.
+// checkAddress returns an error unless an address has a port. The error names the allowed values.
 func checkAddress(flag, address, allowed string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err == nil {

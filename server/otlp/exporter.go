@@ -50,20 +50,22 @@ type Exporter struct {
 
 // CheckURL returns the mistake in the URL of a service.
 func CheckURL(text string) error {
+	_, err := parseURL(text)
+	return err
+}
+
+func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("must be a URL such as https://collector.example:4318, without a user and a query")
+		return nil, errors.New("must be a URL such as https://collector.example:4318, without a user and a query")
 	}
-	return nil
+	return u, nil
 }
 
 // New returns an Exporter of spans. It has to be closed.
 func New(cfg Config) (*Exporter, error) {
 	log := cmp.Or(cfg.Logger, slog.Default())
-	if err := CheckURL(cfg.URL); err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(cfg.URL)
+	u, err := parseURL(cfg.URL)
 	if err != nil {
 		return nil, err
 	}

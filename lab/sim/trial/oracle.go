@@ -210,7 +210,8 @@ func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 }
 
 // isGuessed reports whether an object may come by FETCH and on the subscription: the viewer has taken the first object
-// for that with which the subscription begins, and the relay then gets what it has missed before. mu is held.
+// for the object with which the subscription begins, and the relay then gets the objects that it has missed before. mu
+// is held.
 func (o *oracle) isGuessed(at moqt.Location) bool { return o.guess != nil && !o.guess.Less(at) }
 
 // fetchUpTo notes the end of a FETCH when the relay has not told how far the track is.
