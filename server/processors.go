@@ -3,7 +3,6 @@ package server
 import (
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sluice/internal/memory"
@@ -16,12 +15,8 @@ const (
 	// burst is how many packets with media the process may send in an interval before it is worthwhile to share them:
 	// some 1,000 for each frame of a track, which one processor makes in a millisecond.
 	burst = 6000
-	// trickle is how many it may send while the kernel forwards the media.
-	trickle = 250
 	// calmAfter is for how long there must have been little to do before one processor is used.
 	calmAfter = 2 * time.Second
-	// freeInterval is the shortest time between two times when memory is given back: that takes a garbage collection.
-	freeInterval = 10 * time.Second
 )
 
 // processors lets Go's scheduler use one processor until that is busy for three quarters of the time, or the process
@@ -37,14 +32,6 @@ type processors struct {
 	cpu  time.Duration // that the process had used by then
 	sent uint64        // packets that the process had sent by then
 	busy time.Time     // when there was last much to do
-
-	sending time.Time // when the process last sent much
-
-	free  func()    // gives all memory back that is not needed
-	freed time.Time // when it was called last
-	drop  func()    // gives the program's pages back
-
-	collected atomic.Bool // garbage was collected since drop was called
 }
 
 // newProcessors is called when everything is ready. There is nothing to do yet; what comes first is the work for new
@@ -52,27 +39,23 @@ type processors struct {
 func newProcessors(now time.Time) *processors {
 	p := &processors{
 		all: runtime.GOMAXPROCS(0), set: func(n int) { runtime.GOMAXPROCS(n) }, at: now, cpu: cpuTime(), busy: now,
-		one: true, free: memory.GiveBack, drop: memory.DropProgram,
+		one: true,
 	}
-	memory.AfterCollections(func() { p.collected.Store(true) })
 	p.set(1)
-	go p.free()
+	go memory.GiveBack()
 	return p
 }
 
-// useLocked uses one processor, or all. When much has been done, memory is given back.
-func (p *processors) useLocked(one bool, now time.Time) {
+// useLocked uses one processor, or all.
+func (p *processors) useLocked(one bool) {
 	if one == p.one {
 		return
 	}
-	if p.one = one; !one {
+	p.one = one
+	if one {
+		p.set(1)
+	} else {
 		p.set(p.all)
-		return
-	}
-	p.set(1)
-	if now.Sub(p.freed) >= freeInterval {
-		p.freed = now
-		go p.free()
 	}
 }
 
@@ -88,16 +71,9 @@ func (p *processors) look(now time.Time, packets func() uint64, used func() time
 		return
 	}
 	cpu, sent := used(), packets()
-	if sent-p.sent > trickle {
-		p.sending = now
-	}
 	if sent-p.sent > burst || cpu-p.cpu > elapsed/4*3 {
 		p.busy = now
 	}
 	p.at, p.cpu, p.sent = now, cpu, sent
-	p.useLocked(now.Sub(p.busy) >= calmAfter, now)
-	// Whose media the kernel forwards does not wait for pages that come back.
-	if p.busy != now && now.Sub(p.sending) >= calmAfter && p.collected.Swap(false) {
-		go p.drop()
-	}
+	p.useLocked(now.Sub(p.busy) >= calmAfter)
 }
