@@ -69,6 +69,7 @@ type State struct {
 	SRTT     time.Duration // smoothed RTT; 0 before the first sample
 	MinRTT   time.Duration
 	RTTVar   time.Duration // mean deviation of the RTT
+	Longest  time.Duration // RTT of the last two to four seconds, without ACK delay
 	Arrived  uint64        // bytes that were acknowledged, about
 }
 

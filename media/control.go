@@ -62,7 +62,7 @@ func (c *congestionControl) mark() byte {
 func (c *congestionControl) path() congestion.State {
 	return congestion.State{
 		Window: int(c.state.Window.Load()), InFlight: int(c.state.InFlight.Load()),
-		SRTT: c.rtt.Smoothed, MinRTT: c.rtt.Min, RTTVar: c.rtt.Variance,
+		SRTT: c.rtt.Smoothed, MinRTT: c.rtt.Min, RTTVar: c.rtt.Variance, Longest: c.rtt.Longest(),
 		Arrived: uint64(max(int64(c.state.Bytes.Load()-c.state.InFlight.Load()-c.counters.LostBytes), 0)),
 	}
 }

@@ -258,8 +258,8 @@ func (s *renditionSet) look(now time.Time) {
 		return // it has ended, and is removed soon; or it is not accepted yet
 	}
 	s.path.Look(now, rendition.Sent{
-		Bytes: state.Sent, Window: state.Window, SRTT: state.SRTT, MinRTT: state.MinRTT, Lag: state.Lag,
-		Dropping: state.Dropping, Flows: any,
+		Bytes: state.Sent, Window: state.Window, SRTT: state.SRTT, MinRTT: state.MinRTT, Longest: state.Longest,
+		Lag: state.Lag, Dropping: state.Dropping, Flows: any,
 	})
 	switch {
 	case s.next != nil:

@@ -23,6 +23,7 @@ import (
 	"sluice/lab/bench/report"
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/system"
+	"sluice/player/cmaf"
 	"sluice/transport"
 )
 
@@ -52,13 +53,14 @@ as 'sluice-lab lab up' does, and needs root.
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
 QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
 In the command, {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files, {dir} for an
-empty directory. The scenario rtsp, whose publisher and players use RTSP, runs only if --scenario names it.
+empty directory. Two scenarios run only if --scenario names them: clients, whose publisher and player are programs, our
+own ones and those that 'make bench-peers' installs, and rtsp, whose publisher and players use RTSP.
 --unprotected adds Sluice without packet protection, with a publisher and subscribers of the same build: the bound of
 what hardware that protects packets could save.
 
 With --hosts, publisher, relay and subscribers have machines of their own, on which ssh logs in without asking, on the
 relay's as root or with sudo. The programs are copied there, and removed at the end. Bottleneck, bystander, chain,
-conference and RTSP need a lab.
+conference, clients and RTSP need a lab.
 
 Results go to --out: results.json for programs, tables.md and plots for people. If the load generator was the bottleneck
 of a run, the tables have this reason instead of numbers.`,
@@ -77,7 +79,7 @@ of a run, the tables have this reason instead of numbers.`,
 		"take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers by default")
 	flags.StringVar(&f.out, "out", "bench-results", "`directory` for the results")
 	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil,
-		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", ")+" (default all but rtsp)")
+		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", ")+" (default all but clients and rtsp)")
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
 	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
@@ -155,6 +157,11 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 		}
 		f.cfg.Systems = append(f.cfg.Systems, peer)
 	}
+	if slices.Contains(f.cfg.Kinds, result.KindClients) {
+		if err := f.configureClients(env); err != nil {
+			return err
+		}
+	}
 	for i, command := range f.commands {
 		name, _, _ := strings.Cut(command, " ")
 		if name = filepath.Base(name); i < len(f.names) {
@@ -170,6 +177,31 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	if err := f.cfg.Validate(); err != nil {
 		return cli.AsUsage(err)
 	}
+	return nil
+}
+
+// configureClients finds the programs that publish and play, and takes the init segment of the sample clip for them.
+func (f *benchFlags) configureClients(env *cli.Environment) error {
+	stock, err := system.StockClients(peersDir(env))
+	if err != nil {
+		return cli.AsUsage(err)
+	}
+	path, err := findSample()
+	if err != nil {
+		return err
+	}
+	clip, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer clip.Close()
+	init, err := cmaf.NewReader(clip).Init()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	isVideo := func(t cmaf.TrackInfo) bool { return t.Kind == cmaf.Video }
+	f.cfg.Clients = []system.Clients{system.OwnClients, stock}
+	f.cfg.Init = init.Only(init.Tracks[slices.IndexFunc(init.Tracks, isVideo)].ID)
 	return nil
 }
 
@@ -217,6 +249,7 @@ var shown = map[string][]string{
 	result.KindChain: {"first.p50", "first.p99", "last.p50", "last.p99", "hop.p50", "hop.p99", "hop.last.p50",
 		"hop.last.p99", "kernel"},
 	result.KindConference: {"glass.p50", "glass.p90", "glass.p99", "lost", "cpu.relay", "kernel"},
+	result.KindClients:    {"first.p50", "first.p99", "last.p50", "last.p99", "lost", "kernel"},
 	result.KindRTSP: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "cpu.frame.relay", "cpu.relay",
 		"rtp.lost", "kernel", "capacity", "capacity.atleast"},
 }

@@ -158,6 +158,11 @@ func (f *demoFlags) findClip() (string, error) {
 	if f.clip != "" {
 		return filepath.Abs(f.clip)
 	}
+	return findSample()
+}
+
+// findSample returns the path of the sample clip.
+func findSample() (string, error) {
 	const sample = "testdata/clip.mp4"
 	self, err := os.Executable()
 	if err != nil {
@@ -168,6 +173,5 @@ func (f *demoFlags) findClip() (string, error) {
 			return filepath.Abs(clip)
 		}
 	}
-	return "", fmt.Errorf("the sample clip %s is not here: run the demo in Sluice's source directory, or name a --clip",
-		sample)
+	return "", fmt.Errorf("the sample clip %s is not here: run this in Sluice's source directory", sample)
 }

@@ -13,6 +13,7 @@ type Sent struct {
 	Bytes        uint64 // of all packets, ever
 	Window       int    // congestion window, bytes
 	SRTT, MinRTT time.Duration
+	Longest      time.Duration // RTT of the last two to four seconds
 	Lag          time.Duration // age of the oldest byte of the rendition that could be sent if the path allowed it
 	Dropping     bool          // a drop policy, or an operator's rule, holds something back
 	Flows        bool          // there is something of the rendition to send
@@ -28,7 +29,6 @@ type Sender struct {
 type sentSample struct {
 	at    time.Time
 	bytes uint64
-	rtt   time.Duration
 }
 
 // rateSamples is how many samples two seconds have.
@@ -41,7 +41,7 @@ func (p *Sender) Look(now time.Time, s Sent) {
 	}
 	p.state = s
 	copy(p.sent[:], p.sent[1:])
-	p.sent[rateSamples-1] = sentSample{now, s.Bytes, s.SRTT}
+	p.sent[rateSamples-1] = sentSample{now, s.Bytes}
 }
 
 // Delay implements [Path]: by the age of media that waits here, and the time that packets wait on the path.
@@ -62,17 +62,20 @@ func (p *Sender) Rate(time.Time) float64 {
 	return float64((latest.bytes-p.sent[i].bytes)*8) / latest.at.Sub(p.sent[i].at).Seconds()
 }
 
-// Burst implements [Path]: a window may be sent in each RTT. The longest RTT of the last two seconds counts: a key
-// frame's.
+// Burst implements [Path]: a window may be sent in each RTT, of which the longest counts. And a key frame is sent at
+// once, so its last packet waits on the path for all others: that makes it late by the longest RTT over the shortest.
 func (p *Sender) Burst() float64 {
-	longest := time.Duration(0)
-	for _, s := range p.sent {
-		longest = max(longest, s.rtt)
-	}
-	if longest == 0 {
+	if p.state.Longest == 0 {
 		return 0
 	}
-	return float64(p.state.Window*8) / longest.Seconds()
+	most := uint64(0) // bytes of a tick
+	for i, s := range p.sent[1:] {
+		if before := p.sent[i]; !before.at.IsZero() {
+			most = max(most, s.bytes-before.bytes)
+		}
+	}
+	wait := max(p.state.Longest-p.state.MinRTT, time.Millisecond)
+	return min(float64(p.state.Window*8)/p.state.Longest.Seconds(), float64(most*8)/wait.Seconds())
 }
 
 // Last implements [Path].

@@ -21,7 +21,7 @@ type RunConfig struct {
 	Programs trial.Programs
 	Systems  []system.Spec
 
-	Kinds       []string      // of scenarios; default: all that use MoQT
+	Kinds       []string      // of scenarios; default: all that use MoQT with the load generators' clients
 	Subscribers []int         // of delay, CPU, memory; default: 1, 10, 50, 200
 	Repetitions int           // default: 3
 	Duration    time.Duration // of a run, without Warmup; default: 6 s
@@ -30,6 +30,9 @@ type RunConfig struct {
 	MaxCapacity int
 	// Rate is the rate of the mock video; default: 2 Mbit/s.
 	Rate lab.Rate
+	// Clients are for the scenarios with programs as clients: Init is the init segment of their video.
+	Clients []system.Clients
+	Init    []byte
 	// Brief leaves out slow details: a bottleneck that changes, a ladder, and a precise capacity.
 	Brief bool
 	Seed  uint64 // of the lab; default: 1
@@ -53,8 +56,8 @@ const (
 
 func (c RunConfig) withDefaults() RunConfig {
 	if len(c.Kinds) == 0 {
-		isRTSP := func(kind string) bool { return kind == result.KindRTSP }
-		c.Kinds = slices.DeleteFunc(c.possibleKinds(), isRTSP)
+		others := []string{result.KindClients, result.KindRTSP}
+		c.Kinds = slices.DeleteFunc(c.possibleKinds(), func(k string) bool { return slices.Contains(others, k) })
 	}
 	if len(c.Subscribers) == 0 {
 		c.Subscribers = []int{1, 10, 50, 200}
@@ -72,9 +75,9 @@ func (c RunConfig) withDefaults() RunConfig {
 }
 
 // needLab are the kinds of scenarios that only a lab has: a bottleneck is a link of the lab, only there it is known
-// which processor handles what, only there are several relays, and only there all ports are free for RTSP.
+// which processor handles what, only there are several relays, other clients, and all ports for RTSP.
 var needLab = []string{result.KindCongestion, result.KindBystander, result.KindChain, result.KindConference,
-	result.KindRTSP}
+	result.KindClients, result.KindRTSP}
 
 // possibleKinds returns the kinds of scenarios that can be measured.
 func (c RunConfig) possibleKinds() []string {

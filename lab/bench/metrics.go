@@ -37,10 +37,10 @@ func beside(title, unit string, kinds []string) quantity {
 
 var (
 	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls,
-		result.KindBystander, result.KindChain, result.KindConference, result.KindRTSP}
+		result.KindBystander, result.KindChain, result.KindConference, result.KindClients, result.KindRTSP}
 	withCongestion = append([]string{result.KindCongestion}, everyLoad...)
 	exceptCPU      = []string{result.KindDelay, result.KindMemory, result.KindSyscalls}
-	delayOf        = []string{result.KindDelay, result.KindRTSP}
+	delayOf        = []string{result.KindDelay, result.KindClients, result.KindRTSP}
 	delayAndChain  = append([]string{result.KindChain}, delayOf...)
 	cpuOf          = []string{result.KindCPU, result.KindConference, result.KindRTSP}
 	memoryOf       = []string{result.KindMemory, result.KindRTSP}

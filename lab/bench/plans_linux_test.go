@@ -76,6 +76,9 @@ func TestPlans(t *testing.T) {
 		names(RunConfig{Kinds: []string{result.KindChain}, Brief: true}))
 	require.Equal(t, []string{"rtsp/1/idle", "rtsp/60/idle", "rtsp/1/hog", "rtsp/capacity/400"},
 		names(RunConfig{Kinds: []string{result.KindRTSP}, Subscribers: []int{1, 60}}))
+	clients := RunConfig{Kinds: []string{result.KindClients}}
+	clients.Clients = []system.Clients{system.OwnClients, {Name: "moq-pub"}}
+	require.Equal(t, []string{"clients/sluice", "clients/moq-pub"}, names(clients))
 	require.Equal(t, []string{"memory/1/idle"},
 		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
 }

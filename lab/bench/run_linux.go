@@ -224,7 +224,8 @@ func (r *runner) plans() []plan {
 	}
 	plans = append(plans, r.capacityPlan(result.KindCapacity), r.congestionPlan(), r.ladderPlan(),
 		r.bystanderPlan(slices.Max(r.Subscribers)))
-	plans = slices.Concat(plans, r.chainPlans(), []plan{r.conferencePlan()}, r.fanoutPlans(result.KindRTSP))
+	plans = slices.Concat(plans, r.chainPlans(), []plan{r.conferencePlan()}, r.clientPlans(),
+		r.fanoutPlans(result.KindRTSP))
 	plans = append(plans, r.capacityPlan(result.KindRTSP))
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }

@@ -19,6 +19,9 @@
 // With RTSP, the publisher sends ANNOUNCE and RECORD, and each session DESCRIBE, SETUP and PLAY. A frame is a NAL unit
 // of H.264, which RTP packets carry by UDP.
 //
+// Instead of publishing or subscribing itself, a generator can run programs that do, such as other makers' clients.
+// They take and give the same video as fragmented MP4.
+//
 // The command used is answered with the CPU time so far, at any time.
 //
 // A bystander is ready at once, pings from go to stop, and reports after each stop.

@@ -40,6 +40,12 @@ type GeneratorConfig struct {
 	// the video of all others in the same session, with every arrival.
 	Others []string `json:"others,omitempty"`
 
+	// Program are the words of a publisher or a player that the generator runs, one for each session, in place of its
+	// own clients. It reads the video from its standard input, or writes it to its standard output, as fragmented MP4,
+	// which Init describes.
+	Program []string `json:"program,omitempty"`
+	Init    []byte   `json:"init,omitempty"`
+
 	// Sessions is the number of sessions, each with one subscription. The relay's certificate is not verified: it was
 	// made for the lab.
 	Sessions int `json:"sessions"`
@@ -53,9 +59,10 @@ type GeneratorConfig struct {
 }
 
 const (
-	defaultNamespace = "bench/media"
-	defaultTrack     = "video"
-	audioSuffix      = "-audio" // of its track
+	// Namespace is the default one.
+	Namespace    = "bench/media"
+	defaultTrack = "video"
+	audioSuffix  = "-audio" // of its track
 
 	// SetUpTime is how long a load generator tries to reach the relay and the broadcast. All processes share the
 	// machine.
@@ -128,7 +135,7 @@ type Received struct {
 // Run runs a load generator until it has had its last command, or the context is done. It reads commands from in and
 // writes events to out.
 func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) error {
-	cfg.Namespace, cfg.Track = cmp.Or(cfg.Namespace, defaultNamespace), cmp.Or(cfg.Track, defaultTrack)
+	cfg.Namespace, cfg.Track = cmp.Or(cfg.Namespace, Namespace), cmp.Or(cfg.Track, defaultTrack)
 	if cfg.Hog > 0 {
 		hog(ctx, cfg.Hog)
 		return nil
@@ -146,6 +153,10 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 	switch isRTSP := strings.HasPrefix(cfg.URL, "rtsp:"); {
 	case cfg.Ping != "":
 		return g.ping(ctx)
+	case len(g.Program) > 0 && cfg.Publish:
+		return program{g}.publish(ctx)
+	case len(g.Program) > 0:
+		return program{g}.play(ctx)
 	case isRTSP && cfg.Publish:
 		return g.record(ctx)
 	case isRTSP:

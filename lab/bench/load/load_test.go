@@ -87,7 +87,7 @@ func TestGenerators(t *testing.T) {
 	subscribers.tell(t, Count)
 	require.Zero(t, *subscribers.event(t).Delivered)
 	first := newReceiver(mock.WithDefaults(), false)
-	g := &generator{GeneratorConfig: GeneratorConfig{URL: url, Namespace: defaultNamespace, Track: defaultTrack}}
+	g := &generator{GeneratorConfig: GeneratorConfig{URL: url, Namespace: Namespace, Track: defaultTrack}}
 	c, err := g.join(t.Context(), first)
 	require.NoError(t, err)
 	defer c.close()

@@ -49,7 +49,7 @@ func TestRTSPGenerators(t *testing.T) {
 	players := startGenerator(t, GeneratorConfig{URL: url, Mock: mock, Sessions: sessions})
 	require.Equal(t, Event{Ready: true}, players.event(t))
 	first := newReceiver(mock.WithDefaults(), false)
-	client, err := playInto(newFrameReader(first), url+"/"+defaultNamespace)
+	client, err := playInto(newFrameReader(first), url+"/"+Namespace)
 	require.NoError(t, err)
 	defer client.Close()
 

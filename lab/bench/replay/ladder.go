@@ -88,8 +88,8 @@ func (l *ladder) look() {
 	}
 	s := l.of(l.playing).State()
 	l.state.Look(now, rendition.Sent{
-		Bytes: s.Sent, Window: s.Window, SRTT: s.SRTT, MinRTT: s.MinRTT, Lag: s.Lag,
-		Dropping: s.Dropping, Flows: true,
+		Bytes: s.Sent, Window: s.Window, SRTT: s.SRTT, MinRTT: s.MinRTT, Longest: s.Longest,
+		Lag: s.Lag, Dropping: s.Dropping, Flows: true,
 	})
 	switch {
 	case l.next >= 0:

@@ -90,6 +90,7 @@ const (
 	KindBystander  = "bystander"
 	KindChain      = "chain"
 	KindConference = "conference"
+	KindClients    = "clients"
 	KindRTSP       = "rtsp"
 	KindForwarding = "forwarding" // of sluice-lab forwarding: its systems are monitors
 )
@@ -98,7 +99,7 @@ const (
 func Kinds() []string {
 	return []string{
 		KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander, KindChain,
-		KindConference, KindRTSP,
+		KindConference, KindClients, KindRTSP,
 	}
 }
 

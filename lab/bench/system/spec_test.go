@@ -3,6 +3,7 @@ package system
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,4 +116,24 @@ func TestUnprotected(t *testing.T) {
 		require.True(t, s.TakesPart([]string{result.KindCapacity}))
 		require.False(t, s.TakesPart([]string{result.KindSyscalls}))
 	}
+}
+
+// TestClients takes the words of clients that are installed, and says how to install others.
+func TestClients(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", "")
+	_, err := StockClients(dir)
+	require.ErrorContains(t, err, "make bench-peers")
+	for _, name := range []string{"moq-pub", "moq-sub"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o755))
+	}
+	stock, err := StockClients(dir)
+	require.NoError(t, err)
+	words, err := stock.Words(stock.Player, "moqt://relay", "bench/media", "sluice")
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		filepath.Join(dir, "moq-sub"), "--tls-disable-verify", "--name", "bench/media", "moqt://relay"}, words)
+	words, err = OwnClients.Words(OwnClients.Publisher, "moqt://relay", "bench/media", "/bin/sluice")
+	require.NoError(t, err)
+	require.Equal(t, "/bin/sluice pub --relay moqt://relay", strings.Join(words[:4], " "))
 }

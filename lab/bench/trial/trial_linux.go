@@ -34,9 +34,13 @@ type Setup struct {
 	Sessions []int // at each host for subscribers, from the first
 	// Participants is how many of these hosts publish the video, and watch all others, instead: a conference.
 	Participants int
-	Record       bool // all arrivals at the first session of each host
-	Idle         bool // measure the machine before media flows, too
-	Hog          bool // keep all processors busy
+	// Clients publish and play in place of the load generators' own ones, and get the video from them as MP4 with
+	// this init segment. They have no Audio, Ladders or Record.
+	Clients *system.Clients
+	Init    []byte
+	Record  bool // all arrivals at the first session of each host
+	Idle    bool // measure the machine before media flows, too
+	Hog     bool // keep all processors busy
 	// CutByHosts is whether the hosts of a lab cut the bursts of senders that use UDP GSO, and not their devices.
 	CutByHosts bool
 	// Bystander pings the relay's host through the processor that handles the publisher's packets.
@@ -187,7 +191,19 @@ func (s *Setup) url(address string) string {
 func (t *Trial) startGenerator(
 	ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig,
 ) (*process, error) {
-	at.program = t.stage.programsFor(t.System).Generator
+	programs := t.stage.programsFor(t.System)
+	at.program = programs.Generator
+	if c := t.Clients; c != nil {
+		command := c.Player
+		if cfg.Publish {
+			command = c.Publisher
+		}
+		var err error
+		if cfg.Program, err = c.Words(command, cfg.URL, load.Namespace, programs.Sluice); err != nil {
+			return nil, err
+		}
+		cfg.Init = t.Init
+	}
 	p, err := t.stage.site.startGenerator(ctx, at, name, cfg)
 	if err != nil || p.cmd == nil {
 		return p, err

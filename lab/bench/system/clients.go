@@ -1,0 +1,46 @@
+package system
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Clients are a program that publishes fragmented MP4 from its standard input, and one that plays it to its standard
+// output.
+type Clients struct {
+	Name string
+	// Publisher and Player are the commands, with the placeholders {url} of the relay, {namespace} of the broadcast,
+	// and {sluice}, the program sluice. Spaces divide their words.
+	Publisher, Player string
+}
+
+// OwnClients are Sluice's.
+var OwnClients = Clients{
+	Name:      "sluice",
+	Publisher: "{sluice} pub --relay {url} --tls-disable-verify --namespace {namespace} -",
+	Player:    "{sluice} sub --relay {url} --tls-disable-verify --namespace {namespace} --out -",
+}
+
+// StockClients returns the clients of others that lab/bench/install-peers has installed in a directory, or else those
+// in PATH.
+func StockClients(dir string) (Clients, error) {
+	c := Clients{Name: "moq-pub"}
+	for name, command := range map[string]*string{"moq-pub": &c.Publisher, "moq-sub": &c.Player} {
+		path, err := exec.LookPath(filepath.Join(dir, name))
+		if err != nil {
+			path, err = exec.LookPath(name)
+		}
+		if err != nil {
+			return Clients{}, fmt.Errorf("%s is neither in %s nor in PATH: install it with make bench-peers", name, dir)
+		}
+		*command = path + " --tls-disable-verify --name {namespace} {url}"
+	}
+	return c, nil
+}
+
+// Words returns the words of the command of one of the clients, for a relay and a broadcast there.
+func (c Clients) Words(command, url, namespace, sluice string) ([]string, error) {
+	return expand(strings.Fields(command), map[string]string{"url": url, "namespace": namespace, "sluice": sluice})
+}
