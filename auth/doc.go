@@ -1,7 +1,7 @@
 // Package auth combines the authorization schemes of a relay, and has their common parts. Each scheme is a
 // [relay.Authorizer]:
 //
-//   - [relay.TokenFile]: static tokens,
+//   - [TokenFile]: static tokens,
 //   - packages [sluice/auth/jwt] and [sluice/auth/cat]: signed tokens in JSON and in CBOR; package [sluice/auth/signed]
 //     has their common parts,
 //   - package [sluice/auth/hook]: an HTTP service decides.

@@ -62,7 +62,7 @@ func TestRevocation(t *testing.T) {
 					tokens, keys := filepath.Join(t.TempDir(), "tokens"), filepath.Join(t.TempDir(), "keys.json")
 					require.NoError(t, os.WriteFile(tokens, []byte("other all *\n"), 0o600))
 					writeKeys(t, keys, "a", "b")
-					file, err := relay.OpenTokenFile(tokens, quiet)
+					file, err := auth.OpenTokenFile(tokens, quiet)
 					require.NoError(t, err)
 					set, err := signed.OpenKeys(keys, quiet)
 					require.NoError(t, err)
@@ -100,11 +100,11 @@ func TestRevocation(t *testing.T) {
 
 func admit(t *testing.T, r *relay.Relay, token string) *relay.Guest {
 	t.Helper()
-	g, err := r.Admit(t.Context(), relay.GuestConfig{
+	g, err := r.Admit(t.Context(), relay.AuthRequest{
 		Kind: transport.RTSP, Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 554},
-		Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}},
-		Action: relay.ActionSubscribe,
-		Track:  moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+		Tokens:    []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(token)}},
+		Action:    relay.ActionSubscribe,
+		Namespace: moqt.Namespace{"live"}, Name: "video",
 	})
 	require.NoError(t, err)
 	return g

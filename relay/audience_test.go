@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -23,7 +22,8 @@ func guestsOf(b *bench) (guestOf func(tenant, token string) *Guest, leave func()
 	var all []*Guest
 	return func(tenant, token string) *Guest {
 			cfg := guestFrom("192.0.2.1", ActionSubscribe, token)
-			cfg.Track = trackOf(tenant, ".catalog")
+			track := trackOf(tenant, ".catalog")
+			cfg.Namespace, cfg.Name = track.Namespace, track.Name
 			all = append(all, b.admit(cfg))
 			return all[len(all)-1]
 		}, func() {
@@ -35,7 +35,7 @@ func guestsOf(b *bench) (guestOf func(tenant, token string) *Guest, leave func()
 
 // TestAudience checks that the relay's own session gets no more than each of its guests may have.
 func TestAudience(t *testing.T) {
-	onBench(t, Config{Authorizer: tokenFile(t, "a subscribe a", "b subscribe b", "both subscribe *")}, func(b *bench) {
+	onBench(t, Config{Authorizer: allowing("a subscribe a", "b subscribe b", "both subscribe *")}, func(b *bench) {
 		guestOf, leave := guestsOf(b)
 		defer leave()
 		ask := func(a *Audience, action Action, track moqt.FullTrackName) error {
@@ -120,8 +120,8 @@ func TestAudienceIsReviewed(t *testing.T) {
 	for name, next := range map[string]string{"withdrawn": "x subscribe a", "expired": ""} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				file := tokenFile(t, "x subscribe a", "x subscribe b expires=2000-01-01T00:01:00Z")
-				b.authorize(file)
+				allowed := allowing("x subscribe a", "x subscribe b expires=2000-01-01T00:01:00Z")
+				b.authorize(allowed)
 				guestOf, leave := guestsOf(b)
 				defer leave()
 				a := NewAudience()
@@ -131,7 +131,7 @@ func TestAudienceIsReviewed(t *testing.T) {
 				synctest.Wait()
 				require.NoError(t, g.Context().Err())
 				if next != "" {
-					require.NoError(t, os.WriteFile(file.name, []byte(next+"\n"), 0o600))
+					allowed.set(next)
 					time.Sleep(5 * time.Second)
 				} else {
 					time.Sleep(2 * time.Minute)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"time"
 
 	"sluice/moqt"
+	"sluice/relay/internal/lease"
 	"sluice/transport"
 )
 
@@ -48,20 +48,11 @@ type AuthRequest struct {
 	Kind      transport.Kind
 }
 
-// Grant is a permission.
-type Grant struct {
-	Expires time.Time // zero: as long as the session
-	// Review is when the relay calls Authorize again, with the same request, to learn whether the permission still
-	// stands. Zero: only when a Reviewer says so.
-	Review time.Time
-	// Subject identifies the token, or the user or customer whose token it is. All that is granted to a subject counts
-	// for its quota: see Config.PerToken. It appears in logs, so it must not be the token itself. Empty: only the quota
-	// of the peer's address counts.
-	Subject string
-}
+// Grant is a permission: when it expires, when to review it, and whose quota it counts for.
+type Grant = lease.Grant
 
 // Authorizer decides what peers may do (draft §9.4, §9.5). The draft leaves the schemes open: implement this to use a
-// scheme other than [TokenFile]. Methods are called on many goroutines.
+// scheme that package [sluice/auth] does not have. Methods are called on many goroutines.
 type Authorizer interface {
 	// Authorize returns how long the permission lasts. To refuse, it returns a *moqt.RequestError, for example with
 	// UNAUTHORIZED or EXPIRED_AUTH_TOKEN; other errors become INTERNAL_ERROR and are logged. INTERNAL_ERROR and

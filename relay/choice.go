@@ -24,18 +24,18 @@ const (
 // neighbours if there are none. All methods but sources and presentSources expect hub.mu to be held.
 type choice struct {
 	hub        *hub
-	retry      map[*peer]time.Time // when to subscribe again at peers whose subscription ended
-	refused    map[*peer]struct{}  // neighbours that had no publisher when they were asked last
-	latest     time.Time           // when the latest of them refused
-	connecting bool                // one of them may be connected soon, and none is
-	asking     *time.Timer         // runs before they are asked to wait
-	asked      int                 // how often they were, since a publisher was there
-	surplus    *time.Timer         // runs while subscriptions are kept that are not needed any more
+	retry      map[*party]time.Time // when to subscribe again at peers whose subscription ended
+	refused    map[*party]struct{}  // neighbours that had no publisher when they were asked last
+	latest     time.Time            // when the latest of them refused
+	connecting bool                 // one of them may be connected soon, and none is
+	asking     *time.Timer          // runs before they are asked to wait
+	asked      int                  // how often they were, since a publisher was there
+	surplus    *time.Timer          // runs while subscriptions are kept that are not needed any more
 }
 
 // subscribe subscribes at publishers of this process, unless there are subscriptions already, and then at neighbours,
 // if subscribers need them.
-func (c *choice) subscribe(peers ...*peer) {
+func (c *choice) subscribe(peers ...*party) {
 	s := &c.hub.publishers
 	again := !s.areEstablished()
 	for _, p := range peers {
@@ -54,17 +54,17 @@ func (c *choice) start(u *upstream) {
 	u.group = h.demand.group
 	u.asked, _ = h.subscribers.pathTo(u.peer)
 	h.publishers.of[u.peer] = u
-	h.relay.tasks.Go(u.subscribe)
+	h.directory.tasks.Go(u.subscribe)
 }
 
 // mayUse reports whether a subscriber may use a peer.
-func (c *choice) mayUse(p *peer) bool {
+func (c *choice) mayUse(p *party) bool {
 	_, ok := c.hub.subscribers.pathTo(p)
 	return ok
 }
 
 // rest notes that a subscription at a peer has ended.
-func (c *choice) rest(p *peer) {
+func (c *choice) rest(p *party) {
 	now := time.Now()
 	for p, at := range c.retry {
 		if now.After(at) {
@@ -72,18 +72,18 @@ func (c *choice) rest(p *peer) {
 		}
 	}
 	if c.retry == nil {
-		c.retry = make(map[*peer]time.Time)
+		c.retry = make(map[*party]time.Time)
 	}
 	c.retry[p] = now.Add(retryDelay)
 }
 
 // isResting reports whether a subscription at a peer has just ended.
-func (c *choice) isResting(p *peer) bool { return time.Now().Before(c.retry[p]) }
+func (c *choice) isResting(p *party) bool { return time.Now().Before(c.retry[p]) }
 
 // refuse notes that a neighbour has no publisher.
-func (c *choice) refuse(p *peer) {
+func (c *choice) refuse(p *party) {
 	if c.refused == nil {
-		c.refused = make(map[*peer]struct{})
+		c.refused = make(map[*party]struct{})
 	}
 	c.refused[p] = struct{}{}
 	c.latest = time.Now()
@@ -105,7 +105,7 @@ func (c *choice) beginLater() bool {
 // ask subscribes at neighbours, if subscribers need them: at all other processes of this relay, and at the first
 // upstream relay that is connected and has not refused.
 func (c *choice) ask() {
-	peers, connecting := c.hub.relay.neighbors.of(c.hub.place)
+	peers, connecting := c.hub.directory.neighbors(c.hub.place)
 	for _, p := range peers {
 		if !c.need(p.from) {
 			break
@@ -143,7 +143,7 @@ func (c *choice) askAgain() {
 			return
 		}
 		c.asked++
-		peers, _ := c.hub.relay.neighbors.of(c.hub.place)
+		peers, _ := c.hub.directory.neighbors(c.hub.place)
 		for _, p := range peers {
 			if c.hub.publishers.of[p] == nil && c.mayUse(p) {
 				u := newUpstream(c.hub, p)
@@ -156,8 +156,8 @@ func (c *choice) askAgain() {
 
 // patience is how long a neighbour is asked to wait for a publisher. An upstream relay waits no longer than the
 // subscribers: otherwise relays that ask each other would wait for ever.
-func (c *choice) patience(p *peer) time.Duration {
-	return min(max(p.patience, c.hub.subscribers.patience()), c.hub.relay.cfg.MaxRendezvous)
+func (c *choice) patience(p *party) time.Duration {
+	return min(max(p.patience, c.hub.subscribers.patience()), c.hub.directory.maxRendezvous)
 }
 
 // isAwaited reports whether subscribers of this process, or requests for the tracks that are offered, wait for a
@@ -165,11 +165,11 @@ func (c *choice) patience(p *peer) time.Duration {
 // elsewhere, too.
 func (c *choice) isAwaited() bool {
 	s := &c.hub.subscribers
-	stays := func(u *upstream) bool { return u.established && u.peer.takesRequests() }
+	stays := func(u *upstream) bool { return u.established && u.peer.owner.TakesRequests() }
 	if !s.wait() && len(s.waiting) == 0 || c.hub.publishers.have(stays) {
 		return false
 	}
-	peers, _ := c.hub.relay.neighbors.of(c.hub.place)
+	peers, _ := c.hub.directory.neighbors(c.hub.place)
 	return len(peers) > 0
 }
 
@@ -189,7 +189,7 @@ func (c *choice) settle() {
 	if c.surplus != nil || len(c.notNeeded()) == 0 {
 		return
 	}
-	c.surplus = c.hub.after(c.hub.relay.cfg.Linger, func() {
+	c.surplus = c.hub.after(c.hub.directory.linger, func() {
 		c.surplus = nil
 		for _, u := range c.notNeeded() {
 			u.cancelLocked(moqt.ResetCancelled)
@@ -217,7 +217,7 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 	if c.hub.publishers.have(broughtFrom(here)) {
 		return nil, true
 	}
-	peers, _ := c.hub.relay.neighbors.of(c.hub.place)
+	peers, _ := c.hub.directory.neighbors(c.hub.place)
 	for _, p := range peers {
 		u, wanted := c.hub.publishers.of[p], s.reach(p.from) || len(s.waiting) > 0
 		if known && p.from == elsewhere {
@@ -235,9 +235,9 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 // subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them
 // it looks again, and waits for an upstream relay that may be connected soon: one of them may have gone away meanwhile.
 // It takes hub.mu.
-func (c *choice) sources(ctx context.Context, budget *fetch.Budget, a asker) iter.Seq[*peer] {
-	return func(yield func(*peer) bool) {
-		asked := make(map[*peer]struct{})
+func (c *choice) sources(ctx context.Context, budget *fetch.Budget, a asker) iter.Seq[*party] {
+	return func(yield func(*party) bool) {
+		asked := make(map[*party]struct{})
 		for {
 			c.hub.mu.Lock()
 			changed := c.hub.publishers.changed
@@ -261,9 +261,9 @@ func (c *choice) sources(ctx context.Context, budget *fetch.Budget, a asker) ite
 }
 
 // presentSources returns the sources of now, and reports whether there may be an upstream relay soon. It takes hub.mu.
-func (c *choice) presentSources(a asker) (peers []*peer, connecting bool) {
-	others := c.hub.relay.directory.publishersOf(c.hub.place)
-	neighbors, connecting := c.hub.relay.neighbors.of(c.hub.place)
+func (c *choice) presentSources(a asker) (peers []*party, connecting bool) {
+	others := c.hub.directory.publishersOf(c.hub.place)
+	neighbors, connecting := c.hub.directory.neighbors(c.hub.place)
 	others = append(others, neighbors...)
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()

@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -76,12 +77,16 @@ type Config struct {
 	Logger *slog.Logger // default: slog.Default()
 }
 
+// DefaultMaxFilterRanges is how many ranges the Range Filters of a request may have by default. Each costs time for
+// each object.
+const DefaultMaxFilterRanges = 64
+
 // DefaultMaxMatches is far more than a client shows, and few enough to be walked in a request.
 const DefaultMaxMatches = 10_000
 
 func (c Config) withDefaults() Config {
 	c.Session.Renditions = true
-	c.Session.HopID = cmp.Or(c.Session.HopID, randomHopID())
+	c.Session.HopID = cmp.Or(c.Session.HopID, 1+rand.Uint64N(1<<62-1)) // some relays take 62 bits
 	c.MaxSessions = cmp.Or(c.MaxSessions, 16384)
 	c.MaxTracks = cmp.Or(c.MaxTracks, 65536)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 131_072)

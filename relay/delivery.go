@@ -76,7 +76,7 @@ func (v *delivery) deadlines() *deadlines {
 // setRangeFilters sets the Range Filters, and counts the subscription if the fast path does not serve it therefore.
 func (v *delivery) setRangeFilters(filters moqt.RangeFilters) {
 	if len(v.selection.filters) == 0 && len(filters) > 0 {
-		v.sub.hub.relay.metrics.unforwarded.WithLabelValues("range filters").Inc()
+		v.sub.hub.directory.counters.unforwarded.WithLabelValues("range filters").Inc()
 	}
 	v.selection.filters = filters
 }
@@ -202,7 +202,7 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 	defer release()
 	if len(form.Filters) > 0 {
 		// What had to be copied counts as received: else a peer could make the relay copy more than it may receive.
-		v.sub.peer.payers().Download(int(copied))
+		v.sub.peer.Payers().Download(int(copied))
 	}
 	v.sendDerived(seg, from)
 }
@@ -292,7 +292,7 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 		Timeouts: v.deadlines().of(seg),
 		OnOpen:   onOpen,
 		OnDone: func(res media.Result) {
-			v.sub.hub.relay.metrics.streams.WithLabelValues(res.Outcome.String()).Inc()
+			v.sub.hub.directory.counters.streams.WithLabelValues(res.Outcome.String()).Inc()
 			v.logOmission(seg, o, res)
 			severed := res.Outcome == media.Severed
 			if severed {
@@ -300,7 +300,7 @@ func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media
 			}
 			ended(res)
 			if severed {
-				v.sub.hub.relay.tasks.Go(func() {
+				v.sub.hub.directory.tasks.Go(func() {
 					v.sendRest(seg, res.Severed, o.ID)
 					v.streams.endRest()
 				})

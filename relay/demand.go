@@ -30,7 +30,7 @@ func (d *demand) update() {
 		d.objects = true
 		stopTimer(&d.linger)
 	case d.linger == nil && (d.objects || h.subscribers.areNone() && len(h.publishers.of) > 0):
-		d.linger = h.after(h.relay.cfg.Linger, d.lingered)
+		d.linger = h.after(h.directory.linger, d.lingered)
 	}
 	h.choice.settle()
 	h.publishers.wake()

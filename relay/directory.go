@@ -1,34 +1,68 @@
 package relay
 
 import (
-	"maps"
+	"cmp"
+	"log/slog"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/names"
+	"sluice/track"
 )
 
-// maxViewedTracks bounds the tracks of a namespace in which viewers are counted. A catalog has no more of them.
-const maxViewedTracks = 256
-
 // announcement is an accepted PUBLISH_NAMESPACE, or one that a mirror shows.
-type announcement = names.Announcement[*peer]
+type announcement = names.Announcement[*party]
 
 // prefix is a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS of a peer, or of this relay.
-type prefix = names.Prefix[*peer]
+type prefix = names.Prefix[*party]
+
+// config is what the hubs of a relay have in common.
+type config struct {
+	cache    *track.Cache
+	fastPath *fastpath.FastPath // nil: none
+	log      *slog.Logger
+	tasks    *sync.WaitGroup // goroutines that outlive the handler that started them
+	counters *counters
+	fetch    fetch.Config
+	// neighbors returns the neighbours that may have a track at a place, in the order in which they are asked, and
+	// reports whether there may be another one soon.
+	neighbors func(at place) (peers []*party, connecting bool)
+
+	hopID                        uint64 // of this relay
+	maxTracks, maxMatches        int
+	linger, grace, maxRendezvous time.Duration // as in Config
+}
 
 // directory finds the hubs of tracks by name, and the tracks and namespaces below a prefix. It implements names.Shower.
 type directory struct {
-	relay *Relay
+	config
+	policy        atomic.Pointer[func(moqt.FullTrackName, int) int] // see setPolicy
+	subscriptions atomic.Uint64                                     // that peers have had, ever
 
 	mu      sync.Mutex
 	hubs    map[string]*hub          // by scope and name
 	lastID  uint64                   // of a hub
 	tracks  names.Tree[*hub]         // all hubs
 	watches names.Tree[*tracksWatch] // SUBSCRIBE_TRACKS
-	names   names.Space[*peer]       // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
+	names   names.Space[*party]      // PUBLISH_NAMESPACE; SUBSCRIBE_NAMESPACE
+}
+
+var errTooManyTracks = &moqt.RequestError{
+	Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another track",
+}
+
+// newDirectory returns a directory without tracks. policy is that of setPolicy.
+func newDirectory(cfg config, policy func(track moqt.FullTrackName, subscribers int) int) *directory {
+	d := &directory{config: cfg, hubs: make(map[string]*hub)}
+	d.policy.Store(&policy)
+	return d
 }
 
 // acquire returns the hub of the track with a name at a place, unless there are too many. The hub exists at least until
@@ -39,13 +73,13 @@ func (d *directory) acquire(at place, name string, ps charge.Payers) (*hub, *moq
 	key := moqt.FullTrackName{Namespace: at, Name: name}.Key()
 	h := d.hubs[key]
 	if h == nil {
-		if len(d.hubs) >= d.relay.cfg.MaxTracks {
+		if len(d.hubs) >= d.maxTracks {
 			return nil, errTooManyTracks
 		}
 		if refused := ps.Take(charge.TracksHeld); refused != nil {
 			return nil, refused
 		}
-		h = newHub(d.relay, at, name)
+		h = newHub(d, at, name)
 		d.lastID++
 		h.id, h.payers = d.lastID, ps
 		d.hubs[key] = h
@@ -93,31 +127,6 @@ func (d *directory) count() int {
 	return len(d.hubs)
 }
 
-// byID returns the hub of the track with an id, or nil.
-func (d *directory) byID(id uint64) *hub {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for h := range where(maps.Values(d.hubs), func(h *hub) bool { return h.id == id }) {
-		return h
-	}
-	return nil
-}
-
-func (d *directory) viewers(at place) (most int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	left := maxViewedTracks
-	for h := range d.tracks.At(at) {
-		h.mu.Lock()
-		most = max(most, len(h.subscribers.all))
-		h.mu.Unlock()
-		if left--; left == 0 {
-			break
-		}
-	}
-	return most
-}
-
 // countBelow returns the number of tracks at and below a place.
 func (d *directory) countBelow(at place) int {
 	d.mu.Lock()
@@ -125,16 +134,42 @@ func (d *directory) countBelow(at place) int {
 	return d.tracks.Count(at)
 }
 
-// sum returns a function that adds up n of all hubs.
-func (d *directory) sum(n func(*hub) int) func() int {
-	return func() (total int) {
-		d.eachHub(func(h *hub) { total += n(h) })
-		return total
+// setPolicy replaces the function that chooses how many of a track's subscribers the fast path serves.
+func (d *directory) setPolicy(choose func(track moqt.FullTrackName, subscribers int) int) {
+	d.policy.Store(&choose)
+	d.eachHub(func(h *hub) { h.fast.update() })
+}
+
+// reroute makes all tracks look again where to subscribe.
+func (d *directory) reroute() { d.eachHub((*hub).rerouteLocked) }
+
+// dropOffers ends the subscriptions that a neighbour has offered below a prefix, unless they have subscribers.
+func (d *directory) dropOffers(by *party, prefix moqt.Namespace) {
+	d.eachHub(func(h *hub) {
+		u := h.publishers.of[by]
+		if u != nil && u.offered && h.name.Namespace.HasPrefix(prefix) && h.subscribers.areNone() {
+			u.cancelLocked(moqt.ResetCancelled)
+		}
+	})
+}
+
+// endPart ends a part of the subscriptions of an account, which exceed its quota, the newest first: so a viewer who
+// comes too late does not disturb those before him.
+func (d *directory) endPart(a *charge.Account, part float64) {
+	var list []*downstream
+	d.eachHub(func(h *hub) {
+		pays := func(d *downstream) bool { return slices.Contains(d.permit.Payers(), a) }
+		list = slices.AppendSeq(list, h.subscribers.where(pays))
+	})
+	slices.SortFunc(list, func(a, b *downstream) int { return cmp.Compare(b.number, a.number) })
+	for _, d := range list[:int(math.Ceil(part*float64(len(list))))] {
+		a.Refuse(charge.DownloadRate)
+		d.End(moqt.DoneExcessiveLoad, moqt.ResetExcessiveLoad)
 	}
 }
 
 // offer says that a peer of this relay offers a track, or does so no longer.
-func (d *directory) offer(h *hub, p *peer, on bool) {
+func (d *directory) offer(h *hub, p *party, on bool) {
 	d.names.Offer(&h.offer, p, on)
 	d.tell(h)
 }
@@ -191,10 +226,10 @@ func (d *directory) Hide(a *announcement, last bool) {
 }
 
 // ShowOffer implements names.Shower. The hub exists in this process, too, so that SUBSCRIBE_TRACKS finds it.
-func (d *directory) ShowOffer(link *peer, at place, track string) (hide func()) {
+func (d *directory) ShowOffer(link *party, at place, track string) (hide func()) {
 	h, refused := d.acquire(at, track, nil)
 	if refused != nil {
-		d.relay.log.Warn("subscribers will not find a track of another process of the relay", "err", refused)
+		d.log.Warn("subscribers will not find a track of another process of the relay", "err", refused)
 		return nil
 	}
 	d.offer(h, link, true)
@@ -214,19 +249,19 @@ func (d *directory) revoke(a *announcement) {
 
 // unpublished ends what the relay gets of a track from a peer that has lost a permission to publish it, unless the peer
 // has another one.
-func (d *directory) unpublished(h *hub, p *peer) {
+func (d *directory) unpublished(h *hub, p *party) {
 	if !d.isAnnounced(h.place, p) {
 		h.revoked(p)
 	}
 }
 
 // isAnnounced reports whether a peer has announced a place, or a place above it.
-func (d *directory) isAnnounced(at place, p *peer) bool {
+func (d *directory) isAnnounced(at place, p *party) bool {
 	return slices.Contains(d.names.Announced(at), p)
 }
 
 // publishersOf returns the peers of this process that may publish a track at a place: they have announced its namespace
 // or a prefix of it.
-func (d *directory) publishersOf(at place) []*peer {
-	return slices.DeleteFunc(d.names.Announced(at), func(p *peer) bool { return p.from > here })
+func (d *directory) publishersOf(at place) []*party {
+	return slices.DeleteFunc(d.names.Announced(at), func(p *party) bool { return p.from > here })
 }

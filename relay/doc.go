@@ -62,7 +62,7 @@
 //	refill           fetches the objects that were missed before a neighbour began to bring the track
 //
 // While a session lasts, it asks the neighbour for the namespaces and tracks that subscribers watch here (watches), and
-// announces the namespaces of direct peers (announcer). Another process is asked for everything, and also tells which
+// announces the namespaces of direct peers (package neighbor). Another process is asked for everything, and also tells which
 // tracks are offered.
 //
 // Relays may have each other as upstream relays, in circles of any length: for each, the one that has dialed it is a
@@ -88,16 +88,16 @@
 // # Permissions
 //
 // What an [Authorizer] allows is a lease: a Grant that ends when it expires, or when a review refuses it. A permission
-// has one for a request, and a [Guest] has one. A timer and the relay's leases watch it; when it ends, they call what
-// ends the request. So a request cannot keep its permission by waiting for something. The standing of a peer closes a
-// session whose SETUP had tokens, when these allow nothing any more.
+// has one for a request, and a [Guest] has one. Package lease watches them; when one ends, it calls what ends the
+// request. So a request cannot keep its permission by waiting for something. The standing of a peer closes a session
+// whose SETUP had tokens, when these allow nothing any more.
 //
 // # Quotas
 //
 // A request is charged before it is served: to the account of the peer's source address, and to the account of the
 // token that allowed it (package charge). An account takes what the request uses from its [Quota], and gets it back
 // when the request ends; tracks are given back when the directory drops them. Bytes are measured against rates:
-// publishers that exceed theirs are read more slowly, and subscriptions that exceed theirs end (downloads).
+// publishers that exceed theirs are read more slowly, and subscriptions that exceed theirs end.
 //
 // # Locks
 //
@@ -109,8 +109,8 @@
 //	hub.mu          everything about one track, parts of the hub included
 //	streams.mu      what the media sender's callbacks change
 //
-// Locks of sessions, of upstream relays, of package fetch and of single types (peer.mu, tracksWatch.mu, and
-// standing.mu, lease.mu and leases.mu in this order) are taken last; only the lock of accounts comes after them. Types
+// Locks of sessions, of upstream relays, of package fetch and of single types (peer.mu, tracksWatch.mu, and standing.mu
+// before permission.mu and the locks of package lease) are taken last; only the lock of accounts comes after them. Types
 // that change the directory say so, and their locks are taken first. A hub's lock is taken while the track's sources
 // hold their own. Sessions and media senders are called with locks held, as they do not block. The lock of accounts is
 // also taken while a session holds its own.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/fastpath"
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/fetch"
@@ -17,10 +18,10 @@ import (
 // the relay. Its delivery sends the data.
 type downstream struct {
 	hub    *hub
-	peer   *peer
+	peer   *party
 	number uint64 // in the order in which subscriptions began
 	pub    *session.Publication
-	permit *permission
+	permit permit
 	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
 	path   moqt.HopPath  // what its request has come through
 	ready  chan struct{} // closed when accepted
@@ -37,17 +38,17 @@ type downstream struct {
 }
 
 func newDownstream(
-	h *hub, p *peer, pub *session.Publication, params *moqt.Parameters, permit *permission,
+	h *hub, p *party, pub *session.Publication, params *moqt.Parameters, permit permit,
 ) *downstream {
 	d := &downstream{
-		hub: h, peer: p, number: h.relay.subscriptions.Add(1), pub: pub, permit: permit, ready: make(chan struct{}),
+		hub: h, peer: p, number: h.directory.subscriptions.Add(1), pub: pub, permit: permit, ready: make(chan struct{}),
 	}
 	d.delivery = newDelivery(d, params)
 	return d
 }
 
 // newSubscribed returns a downstream for a SUBSCRIBE.
-func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission) *downstream {
+func newSubscribed(h *hub, p *party, pub *session.Publication, permit permit) *downstream {
 	params := pub.Parameters()
 	if p.hidden {
 		params.Filter = nil // a process of an older version says from where on it has missed something
@@ -55,7 +56,7 @@ func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission
 	d := newDownstream(h, p, pub, &params, permit)
 	d.path = params.HopPath
 	if ms := params.RendezvousTimeout; ms != nil && *ms > 0 { // draft §10.2.6
-		d.until = time.Now().Add(min(moqt.Milliseconds(*ms), p.relay.cfg.MaxRendezvous))
+		d.until = time.Now().Add(min(moqt.Milliseconds(*ms), p.directory.maxRendezvous))
 	}
 	return d
 }
@@ -63,7 +64,7 @@ func newSubscribed(h *hub, p *peer, pub *session.Publication, permit *permission
 // serve answers a SUBSCRIBE, and serves the subscription until it ends.
 func (d *downstream) serve() {
 	d.hub.enter(d, d.pub.Parameters().NewGroupRequest)
-	d.permit.hold(d.withdrawn)
+	d.permit.Hold(d.withdrawn)
 	d.run()
 	d.fills.Wait() // they use the hub, and have ended with the request
 }
@@ -94,8 +95,8 @@ func (d *downstream) admitLocked(params *moqt.Parameters, largest *moqt.Location
 // serveOffer serves a subscription that began with a PUBLISH of the relay, until it ends.
 func (d *downstream) serveOffer() {
 	h := d.hub
-	defer h.relay.directory.release(h)
-	d.permit.hold(d.withdrawn)
+	defer h.directory.release(h)
+	d.permit.Hold(d.withdrawn)
 	d.begin()
 	defer d.fills.Wait()
 	if d.pub.Wait(context.Background()) != nil {
@@ -171,7 +172,7 @@ func (d *downstream) acceptLocked() {
 	d.admitLocked(&params, largest)
 	d.delivery.startLate(largest)
 	answer := moqt.Parameters{
-		LargestObject: largest, Expires: d.permit.expires(), HopPath: d.hub.publishers.pathFor(d.asker()),
+		LargestObject: largest, Expires: d.permit.Expires(), HopPath: d.hub.publishers.pathFor(d.asker()),
 	}
 	if d.pub.Accept(answer, d.hub.description.properties) != nil {
 		return // the peer has cancelled it
@@ -195,7 +196,7 @@ func (d *downstream) fillLocked(u *session.Update, largest *moqt.Location) bool 
 	d.delivery.streams.beginFill(req)
 	d.fills.Go(func() {
 		defer d.delivery.streams.endFill(req)
-		d.hub.serveFetch(d.peer, req, &req.Parameters, req.Range, &permission{}) // the subscription has one
+		d.hub.serveFetch(d.peer, req, &req.Parameters, req.Range, nil) // the subscription has a permission
 	})
 	return true
 }
@@ -310,8 +311,8 @@ func (d *downstream) applyLocked(p *moqt.Parameters, now track.Position) {
 	d.delivery.join(now)
 }
 
-// end ends the subscription at once.
-func (d *downstream) end(code moqt.PublishDoneCode, reset moqt.StreamResetCode) {
+// End ends the subscription at once.
+func (d *downstream) End(code moqt.PublishDoneCode, reset moqt.StreamResetCode) {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
 	if d.accepted {
@@ -355,4 +356,14 @@ func (d *downstream) isAmong(subscribers []fastpath.Subscriber) bool {
 	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool {
 		return s.Conn == d.peer.forwarder && s.Alias == d.pub.Alias()
 	})
+}
+
+// events learns from media senders which subscribers are too far behind.
+type events struct{ media.NoEvents }
+
+// TooFarBehind implements media.Events (draft §8).
+func (events) TooFarBehind(sub *media.Subscription, _ int64, _ time.Duration) {
+	if d, ok := sub.Owner().(*downstream); ok {
+		d.End(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
+	}
 }

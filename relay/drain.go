@@ -49,7 +49,7 @@ const lingerTime = 5 * time.Second
 func linger(ctx context.Context, r *Relay) {
 	look := time.NewTicker(askInterval)
 	defer look.Stop()
-	fetches := r.directory.sum(func(h *hub) int { return len(h.fetches) })
+	fetches := report{r.directory}.fetches
 	for used := time.Now(); time.Since(used) < lingerTime; {
 		if len(r.sessions.at(beside)) == 0 || r.directory.count() == 0 {
 			return

@@ -11,20 +11,20 @@ import (
 	"sluice/track"
 )
 
-// serveFetch answers a FETCH of a peer, or a fill, until it ends.
-func (h *hub) serveFetch(
-	p *peer, req fetch.Request, params *moqt.Parameters, wanted moqt.Range, permit *permission,
-) {
-	r := p.relay
-	by := fetch.Client{Version: p.session.Version(), Payers: p.payers(), Turns: &p.turns}
-	f := fetch.New(&r.fetch, fetchedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
-	permit.hold(func(why *moqt.RequestError) { f.Abort(why, moqt.ResetExpiredAuthToken) })
-	r.tasks.Go(f.Keep)
+// serveFetch answers a FETCH of a peer, or a fill, until it ends. A fill has no permission of its own.
+func (h *hub) serveFetch(p *party, req fetch.Request, params *moqt.Parameters, wanted moqt.Range, permit permit) {
+	d := h.directory
+	by := fetch.Client{Version: p.session.Version(), Payers: p.Payers(), Turns: &p.turns}
+	f := fetch.New(&d.fetch, fetchedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
+	if permit != nil {
+		permit.Hold(func(why *moqt.RequestError) { f.Abort(why, moqt.ResetExpiredAuthToken) })
+	}
+	d.tasks.Go(f.Keep)
 	outcome := "failed"
 	if f.Serve() {
 		outcome = "complete"
 	}
-	r.metrics.fetches.WithLabelValues(outcome).Inc()
+	d.counters.fetches.WithLabelValues(outcome).Inc()
 }
 
 // fetchedTrack is a hub as far as a peer may fetch from it. It implements fetch.Hub.
@@ -95,7 +95,7 @@ func (t fetchedTrack) Begin(f *fetch.Fetch) (end func()) {
 
 // fetchSource is a publisher that is asked for objects. It implements fetch.Source.
 type fetchSource struct {
-	peer *peer
+	peer *party
 	hub  *hub
 }
 
@@ -103,7 +103,7 @@ type fetchSource struct {
 func (s fetchSource) Session() *session.Session { return s.peer.session }
 
 // Payers implements fetch.Source.
-func (s fetchSource) Payers() charge.Payers { return s.peer.payers() }
+func (s fetchSource) Payers() charge.Payers { return s.peer.Payers() }
 
 // Fetch implements fetch.Source.
 func (s fetchSource) Fetch(ctx context.Context, r moqt.Range, p moqt.Parameters) (*session.Fetch, error) {

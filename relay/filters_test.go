@@ -13,6 +13,9 @@ import (
 	"sluice/transport/transporttest"
 )
 
+// How many different Range Filters there may be for a track, and of one address.
+const filtersOfTrack, filtersOfAddress = 32, 8
+
 // filter returns a Range Filter with one range.
 func filter(typ moqt.ParameterType, first, last uint64) moqt.RangeFilters {
 	f := moqt.RangeFilter{Type: typ, Ranges: []moqt.ValueRange{{First: first, Last: last}}}
@@ -144,20 +147,20 @@ func TestTooManyRangeFilters(t *testing.T) {
 		}
 		c := b.speaks(moqt.Draft22)
 		var subs []*session.Subscription
-		for n := range uint64(maxFiltersOfAddress) {
+		for n := range uint64(filtersOfAddress) {
 			_, s := c.mustSubscribe(with(n))
 			subs = append(subs, s)
 		}
-		_, _, err := b.speaks(moqt.Draft22).subscribe(with(maxFiltersOfAddress))
+		_, _, err := b.speaks(moqt.Draft22).subscribe(with(filtersOfAddress))
 		b.refused(err, moqt.RequestExcessiveLoad)
 		c.mustSubscribe(with(1))
 		c.mustSubscribe(moqt.Parameters{})
-		_, err = subs[0].Update(b.ctx, with(maxFiltersOfAddress))
+		_, err = subs[0].Update(b.ctx, with(filtersOfAddress))
 		require.NoError(t, err)
 		_, err = subs[1].Update(b.ctx, with(0)) // another one has those of 1
 		b.refused(err, moqt.RequestExcessiveLoad)
-		for n := range uint64(maxFilters - maxFiltersOfAddress) {
-			elsewhere(fmt.Sprintf("192.0.2.%d", 1+n/maxFiltersOfAddress)).mustSubscribe(with(100 + n))
+		for n := range uint64(filtersOfTrack - filtersOfAddress) {
+			elsewhere(fmt.Sprintf("192.0.2.%d", 1+n/filtersOfAddress)).mustSubscribe(with(100 + n))
 		}
 		_, _, err = elsewhere("198.51.100.1").subscribe(with(99))
 		b.refused(err, moqt.RequestExcessiveLoad)
@@ -177,7 +180,7 @@ func TestTooManyEndsWithinGroups(t *testing.T) {
 		c := b.speaks(moqt.Draft22)
 		_, updated := c.mustSubscribe(moqt.Parameters{})
 		var last *session.Subscription
-		for n := range uint64(maxFiltersOfAddress) {
+		for n := range uint64(filtersOfAddress) {
 			_, last = c.mustSubscribe(upTo(3, 1000+n))
 		}
 		c.mustSubscribe(upTo(3, 1000))
@@ -286,31 +289,5 @@ func TestEndWithinAGroup(t *testing.T) {
 			g.object(2).object(3).object(4).fin()
 			require.Equal(t, "4.2, 4.3, 4 fin", k.take())
 		})
-	}
-}
-
-// TestForwardable checks what the fast path is told of a subscription, as it looks at neither Range Filters nor ends
-// within groups.
-func TestForwardable(t *testing.T) {
-	last := uint64(math.MaxUint64)
-	for name, tt := range map[string]struct {
-		wanted  moqt.Range
-		filters moqt.RangeFilters
-		end     moqt.Location
-		want    bool
-	}{
-		"all":               {moqt.Everything, nil, moqt.MaxLocation, true},
-		"filtered":          {moqt.Everything, filter(moqt.ParameterObjectIDFilter, 1, 1), moqt.MaxLocation, false},
-		"groups":            {moqt.Range{Start: at(1, 3), End: at(5, last)}, nil, at(5, last), true},
-		"end in a group":    {moqt.Range{Start: at(1, 3), End: at(5, 0)}, nil, at(4, last), true},
-		"a part of a group": {moqt.Range{Start: at(5, 3), End: at(5, 7)}, nil, at(5, 7), false},
-	} {
-		v := selection{wanted: tt.wanted, filters: tt.filters, layout: moqt.DataLayout1}
-		r, ok := v.forwardable()
-		require.Equal(t, tt.want, ok, name)
-		require.Equal(t, moqt.Range{Start: tt.wanted.Start, End: tt.end}, r, name)
-		v.layout = moqt.DataLayout2
-		_, ok = v.forwardable()
-		require.False(t, ok, name)
 	}
 }

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,21 +10,8 @@ import (
 
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
-	"sluice/transport"
+	"sluice/relay/internal/lease"
 )
-
-// GuestConfig describes a [Guest].
-type GuestConfig struct {
-	Kind      transport.Kind
-	Remote    net.Addr     // of the client
-	Tokens    []moqt.Token // that it has shown
-	Authority string       // that it has connected to, as for AuthRequest
-	Path      string
-
-	// Action is what the guest asks permission for, as a peer does by the message of the action.
-	Action Action
-	Track  moqt.FullTrackName
-}
 
 // Guest is a client of another protocol than MoQT, which a server beside the relay serves. It needs the permission of a
 // peer, and what it uses is charged to the same accounts: it is a session of its address and its token.
@@ -65,10 +51,10 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 		return refused
 	}
 	l := g.newLease(g.ask)
-	if refused := l.obtain(ctx, nil); refused != nil {
+	if refused := l.Obtain(ctx, nil); refused != nil {
 		return refused
 	}
-	if subject := l.current().Subject; subject != "" {
+	if subject := l.Current().Subject; subject != "" {
 		token, refused := r.accounts.OpenToken(subject)
 		if refused != nil {
 			return refused
@@ -104,7 +90,7 @@ func (g *Guest) allow(ctx context.Context, track moqt.FullTrackName) *moqt.Reque
 	ask := g.ask
 	ask.Action, ask.Namespace, ask.Name = ActionSubscribe, track.Namespace, track.Name
 	l := g.newLease(ask)
-	if refused := l.obtain(ctx, nil); refused != nil {
+	if refused := l.Obtain(ctx, nil); refused != nil {
 		return refused
 	}
 	g.mu.Lock()
@@ -118,14 +104,16 @@ func (g *Guest) track() moqt.FullTrackName {
 	return moqt.FullTrackName{Namespace: g.ask.Namespace, Name: g.ask.Name}
 }
 
-func (g *Guest) newLease(ask AuthRequest) *lease {
-	return &lease{relay: g.relay, ctx: g.ctx, ask: func([]moqt.Token) AuthRequest { return ask }}
+func (g *Guest) newLease(ask AuthRequest) *lease.Lease {
+	return g.relay.leases.New(g.ctx, func(ctx context.Context, _ []moqt.Token) (Grant, *moqt.RequestError) {
+		return g.relay.authorize(ctx, ask)
+	})
 }
 
 // hold ends the guest when a lease ends.
-func (g *Guest) hold(l *lease) {
-	context.AfterFunc(g.ctx, l.release)
-	l.begin(func(*moqt.RequestError) { g.end(ErrWithdrawn) })
+func (g *Guest) hold(l *lease.Lease) {
+	context.AfterFunc(g.ctx, l.Release)
+	l.Begin(func(*moqt.RequestError) { g.end(ErrWithdrawn) })
 }
 
 // subjects returns who the guest's token is for.

@@ -12,10 +12,10 @@ import (
 	"sluice/transport"
 )
 
-func guestFrom(ip string, a Action, tokens ...string) GuestConfig {
-	cfg := GuestConfig{
+func guestFrom(ip string, a Action, tokens ...string) AuthRequest {
+	cfg := AuthRequest{
 		Kind: transport.RTSP, Remote: addressOf(ip), Authority: "relay.example", Path: "/", Action: a,
-		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live", "room"}, Name: "video"},
+		Namespace: moqt.Namespace{"live", "room"}, Name: "video",
 	}
 	for _, t := range tokens {
 		cfg.Tokens = append(cfg.Tokens, token(t))
@@ -23,7 +23,7 @@ func guestFrom(ip string, a Action, tokens ...string) GuestConfig {
 	return cfg
 }
 
-func (b *bench) admit(cfg GuestConfig) *Guest {
+func (b *bench) admit(cfg AuthRequest) *Guest {
 	b.t.Helper()
 	g, err := b.relay.Admit(b.ctx, cfg)
 	require.NoError(b.t, err)

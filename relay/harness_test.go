@@ -317,10 +317,10 @@ func newBench(t *testing.T, ctx context.Context, cfg Config) *bench {
 // checkEmpty checks that nothing remains.
 func (b *bench) checkEmpty() {
 	t, r := b.t, b.relay
-	d := &r.directory
-	require.Empty(t, d.hubs, "tracks")
-	require.Zero(t, d.tracks.Count(nil))
-	require.Zero(t, d.watches.Count(nil))
+	d := r.directory
+	require.Zero(t, d.count(), "tracks")
+	require.Zero(t, d.countBelow(nil))
+	require.Empty(t, d.watched(""))
 	require.True(t, d.names.IsEmpty())
 	require.Zero(t, r.cache.Bytes(), "cache")
 	require.Zero(t, r.accounts.Count(), "accounts")

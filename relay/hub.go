@@ -1,9 +1,6 @@
 package relay
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,12 +15,12 @@ import (
 
 // hub is where the publishers and subscribers of one track meet.
 type hub struct {
-	relay *Relay
-	id    uint64 // counted from 1
-	name  moqt.FullTrackName
-	place place
-	refs  int                // requests that use it; guarded by directory.mu
-	offer names.Offer[*peer] // by publishers of this relay
+	directory *directory
+	id        uint64 // counted from 1
+	name      moqt.FullTrackName
+	place     place
+	refs      int                 // requests that use it; guarded by directory.mu
+	offer     names.Offer[*party] // by publishers of this relay
 
 	payers charge.Payers // whose requests created it
 
@@ -31,7 +28,7 @@ type hub struct {
 
 	mu          sync.Mutex
 	data        *track.Track // the objects; replaced when all have to be forgotten
-	origin      *peer        // whose objects data has; the first, if mixed
+	origin      *party       // whose objects data has; the first, if mixed
 	mixed       bool         // data may have objects of several sessions, which may be gone
 	description description
 	publishers  publishers
@@ -41,15 +38,15 @@ type hub struct {
 	subscribers subscribers
 	fast        acceleration
 	fetches     map[*fetch.Fetch]struct{}
-	fetching    map[*session.Fetch]*peer // requests at publishers
+	fetching    map[*session.Fetch]*party // requests at publishers
 }
 
-func newHub(r *Relay, at place, name string) *hub {
+func newHub(d *directory, at place, name string) *hub {
 	h := &hub{
-		relay: r, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at,
-		fetches: make(map[*fetch.Fetch]struct{}), fetching: make(map[*session.Fetch]*peer),
+		directory: d, name: moqt.FullTrackName{Namespace: at[1:], Name: name}, place: at,
+		fetches: make(map[*fetch.Fetch]struct{}), fetching: make(map[*session.Fetch]*party),
 	}
-	h.offer = names.Offer[*peer]{Place: at, Track: name}
+	h.offer = names.Offer[*party]{Place: at, Track: name}
 	h.description = description{hub: h}
 	h.publishers = newPublishers(h)
 	h.choice, h.outage = choice{hub: h}, outage{hub: h}
@@ -57,9 +54,54 @@ func newHub(r *Relay, at place, name string) *hub {
 	h.subscribers = subscribers{
 		hub: h, all: make(map[*downstream]struct{}), waiting: make(map[*tracksWatch]struct{}),
 	}
-	h.fast = acceleration{hub: h, track: r.cfg.FastPath.NewTrack()}
-	h.data = r.cache.NewTrack(h.opened)
+	h.fast = acceleration{hub: h, track: d.fastPath.NewTrack()}
+	h.data = d.cache.NewTrack(h.opened)
 	return h
+}
+
+// errWholeGroup refuses a joining FETCH whose objects would come twice: see delivery.startLate.
+var errWholeGroup = &moqt.RequestError{
+	Code: moqt.RequestInvalidRange, Reason: "the subscription has begun with the start of the current group",
+}
+
+// subscribe serves a SUBSCRIBE of a peer until it ends.
+func (h *hub) subscribe(p *party, pub *session.Publication, permit permit) {
+	d := newSubscribed(h, p, pub, permit)
+	if m := pub.Parameters().Rendition; m != nil {
+		if refused := p.sets.join(d, *m); refused != nil {
+			p.reject(pub.Request, refused)
+			return
+		}
+		defer p.sets.leave(d, *m)
+	}
+	d.serve()
+}
+
+// publish serves a PUBLISH of a peer until it ends.
+func (h *hub) publish(p *party, sub *session.Subscription, permit permit) {
+	newOffered(h, p, sub).serve(permit)
+}
+
+// fetch serves a FETCH of a peer until it ends.
+func (h *hub) fetch(p *party, req *session.IncomingFetch, permit permit) {
+	if h.gotWhole(req) {
+		p.reject(req.Request, errWholeGroup)
+		return
+	}
+	h.serveFetch(p, req, &req.Message.Parameters, req.Range, permit)
+}
+
+// tellStatus answers a TRACK_STATUS of a peer.
+func (h *hub) tellStatus(p *party, req *session.IncomingTrackStatus) {
+	asks := inquiry{h, asker{p, req.Message.Parameters.HopPath}}
+	if refused := asks.learn(req.Context()); refused != nil {
+		p.reject(req.Request, refused)
+		return
+	}
+	h.mu.Lock()
+	largest, properties := h.data.Largest(), h.description.properties
+	h.mu.Unlock()
+	_ = req.OK(moqt.Parameters{LargestObject: largest}, properties) // fails only if the request is over
 }
 
 // isIdle reports whether the hub may be dropped, if no request uses it.
@@ -112,7 +154,7 @@ func (h *hub) enter(d *downstream, group *uint64) {
 	h.demand.requestGroup(group)
 	h.mu.Unlock()
 	// After d is in the hub, so that a publisher that comes now is not missed.
-	peers := h.relay.directory.publishersOf(h.place)
+	peers := h.directory.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d.over {
@@ -145,7 +187,7 @@ func (h *hub) publishersChangedLocked() {
 
 // announced subscribes at a peer that has announced the track's namespace or a prefix of it, or at a neighbour that has
 // told of the track, if there are subscribers.
-func (h *hub) announced(p *peer) {
+func (h *hub) announced(p *party) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p.from > here {
@@ -178,7 +220,7 @@ func (h *hub) rerouteLocked() {
 
 // awaitOfferLocked subscribes at peers that offer the track, and remembers a request to offer it to: what it is told of
 // the track comes from the publisher. mu is held.
-func (h *hub) awaitOfferLocked(w *tracksWatch, by []*peer) {
+func (h *hub) awaitOfferLocked(w *tracksWatch, by []*party) {
 	h.subscribers.waiting[w] = struct{}{}
 	for _, p := range by {
 		if h.publishers.of[p] == nil {
@@ -200,7 +242,7 @@ func (h *hub) limit(u *upstream) {
 
 // revoked ends the subscription and the fetches at a peer that has lost a permission to publish, unless its PUBLISH of
 // this track stands.
-func (h *hub) revoked(p *peer) {
+func (h *hub) revoked(p *party) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := h.publishers.of[p]
@@ -228,7 +270,7 @@ func (h *hub) configureLocked() {
 // startOverLocked forgets all objects; mu is held.
 func (h *hub) startOverLocked() {
 	h.data.Close()
-	h.data = h.relay.cache.NewTrack(h.opened)
+	h.data = h.directory.cache.NewTrack(h.opened)
 	h.description.extent, h.origin, h.mixed = nil, nil, false
 	for d := range h.subscribers.all {
 		d.since = 0
@@ -240,7 +282,7 @@ func (h *hub) startOverLocked() {
 }
 
 // bringsLocked records that a peer may bring objects; mu is held.
-func (h *hub) bringsLocked(p *peer) {
+func (h *hub) bringsLocked(p *party) {
 	if h.origin == nil {
 		h.origin = p
 	}
@@ -273,8 +315,8 @@ func (h *hub) malformed(u *upstream, err error) {
 	if h.publishers.of[u.peer] != u {
 		return
 	}
-	h.relay.metrics.malformed.Inc()
-	h.relay.log.Warn("malformed track", "track", h.name, "publisher", u.peer.remote(), "err", err)
+	h.directory.counters.malformed.Inc()
+	h.directory.log.Warn("malformed track", "track", h.name, "publisher", u.peer.remote(), "err", err)
 	if h.publishers.hasEarlier(u) {
 		h.publishers.exclude(u)
 		return
@@ -289,26 +331,4 @@ func (h *hub) malformed(u *upstream, err error) {
 		u.cancelLocked(reset)
 	}
 	h.startOverLocked() // the objects or gaps in the index may be the wrong ones
-}
-
-// statusLocked describes the track; mu is held.
-func (h *hub) statusLocked() TrackStatus {
-	return TrackStatus{
-		ID: h.id, Scope: h.place[0], Name: h.name.String(), Subscribers: len(h.subscribers.all),
-		Bytes: h.received.Load(), Publishers: count(h.publishers.where(isEstablished)),
-		OnFastPath: count(h.subscribers.where(h.fast.serves)),
-	}
-}
-
-// listSubscribers returns the subscribers, the oldest sessions first, and what the hub knows of them.
-func (h *hub) listSubscribers() (all []*downstream, list []SubscriberStatus) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all = slices.SortedFunc(maps.Keys(h.subscribers.all), func(a, b *downstream) int {
-		return cmp.Compare(a.peer.id, b.peer.id)
-	})
-	for _, d := range all {
-		list = append(list, SubscriberStatus{OnFastPath: h.fast.serves(d), Forward: d.delivery.forward})
-	}
-	return all, list
 }

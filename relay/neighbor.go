@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"sluice/moqt"
-	"sluice/moqt/qlog"
 	"sluice/moqt/session"
 	"sluice/relay/internal/names"
+	"sluice/relay/internal/neighbor"
 	"sluice/transport"
 )
 
@@ -47,32 +47,27 @@ var linkLimits = session.Limits{
 // until the neighbour's subscription ends.
 type Neighbor struct {
 	peer       *peer
-	names      *names.Mirror[*peer] // of its publishers
+	names      *names.Mirror[*party] // of its publishers
 	goaway     chan moqt.Goaway
-	watches    *watches
-	announcer  announcer
+	watches    *neighbor.Watches
+	announcer  *neighbor.Announcer
 	sharing    context.Context // done when the session shares no names any more
 	endSharing context.CancelFunc
 }
 
 // newNeighbor makes a session. The other end has to know the secret, if there is one.
 func newNeighbor(
-	p *peer, conn transport.Conn, cfg session.Config, tells *names.Mirror[*peer], secret []byte,
+	p *peer, conn transport.Conn, cfg session.Config, tells *names.Mirror[*party], secret []byte,
 ) (*Neighbor, error) {
-	sender, err := p.relay.senderOf(conn)
-	if err != nil {
-		return nil, err
-	}
 	n := &Neighbor{peer: p, names: tells, goaway: make(chan moqt.Goaway, 1)}
 	cfg.Handler = &neighborRequests{serve: requests{p}, neighbor: n, secret: secret}
 	cfg.Timeouts.Response = neighborResponse
-	p.conn, p.sender, p.qlog = conn, sender, qlog.New(conn.Qlog())
-	if p.session, err = session.New(conn, cfg); err != nil {
+	if err := p.connect(conn, cfg); err != nil {
 		return nil, err
 	}
 	n.sharing, n.endSharing = context.WithCancel(p.session.Context())
-	n.watches = newWatches(n)
-	n.announcer = announcer{peer: p, ctx: n.sharing, of: make(map[string]*announced)}
+	talk := n.talk()
+	n.watches, n.announcer = neighbor.NewWatches(talk), neighbor.NewAnnouncer(talk)
 	return n, nil
 }
 
@@ -97,9 +92,9 @@ func (n *Neighbor) share() {
 		return
 	}
 	if u := n.peer.upstream; u != nil && len(u.cfg.Announce) > 0 {
-		defer n.peer.relay.directory.names.Follow(n.peer, n.announcer.changed)()
+		defer n.peer.relay.directory.names.Follow(&n.peer.party, n.announcer.Changed)()
 	}
-	n.watches.run()
+	n.watches.Run()
 }
 
 // Ready returns a channel that is closed when the other end has answered.
@@ -134,10 +129,40 @@ func (n *Neighbor) Retire(timeout time.Duration) {
 	}
 }
 
-// mayTell reports whether the neighbour may be asked for the tracks of a namespace that it tells.
-func (n *Neighbor) mayTell(ns moqt.Namespace) bool {
+// talk describes what the session tells and asks about names.
+func (n *Neighbor) talk() neighbor.Config {
+	p := n.peer
+	cfg := neighbor.Config{
+		Session: p.session, Sharing: n.sharing, Tasks: &p.relay.tasks, Log: p.relay.log, URL: p.url, All: p.scoped,
+		Watched: n.watched, Told: n.told, Ended: n.names.End,
+		Dropped: func(prefix moqt.Namespace) { p.relay.directory.dropOffers(&p.party, prefix) },
+	}
+	if u := p.upstream; u != nil {
+		cfg.Announce, cfg.Ask = u.cfg.Announce, u.cfg.Namespaces
+	}
+	return cfg
+}
+
+// watched returns the prefixes that subscribers of this process watch, and that the other end may be asked about.
+func (n *Neighbor) watched() (namespaces, tracks []neighbor.Prefix) {
+	p, d := n.peer, n.peer.relay.directory
+	asks := func(watched []prefix) (list []neighbor.Prefix) {
+		for _, w := range watched {
+			if w.Peer.from == here && p.Takes(w.Path) {
+				list = append(list, neighbor.Prefix{Namespace: w.Namespace, Path: w.Path})
+			}
+		}
+		return list
+	}
+	return asks(d.names.Watched(p.scope)), asks(d.watched(p.scope))
+}
+
+// told shows what the neighbour tells, unless it may not be asked for the tracks of the namespace.
+func (n *Neighbor) told(teller any, ns moqt.Namespace, on bool, way moqt.Parameters) {
 	u := n.peer.upstream
-	return u == nil || len(ns) > 0 && u.isRouteFor(n.peer.place(ns))
+	if !on || u == nil || len(ns) > 0 && u.isRouteFor(n.peer.Naming().Place(ns)) {
+		n.names.Changed(teller, ns, on, way)
+	}
 }
 
 // neighborRequests serves what a neighbour asks for. It implements session.Handler.
@@ -180,7 +205,7 @@ func (q *neighborRequests) HandleGoaway(_ *session.Session, g moqt.Goaway) {
 
 // HandlePublish implements session.Handler.
 func (q *neighborRequests) HandlePublish(sub *session.Subscription) {
-	if !q.neighbor.watches.hasAskedFor(sub.Track().Namespace) {
+	if !q.neighbor.watches.HasAskedFor(sub.Track().Namespace) {
 		_ = sub.Reject(&moqt.RequestError{ // fails only if the request is over
 			Code: moqt.RequestUninterested, Reason: "the track is not wanted here",
 		})
@@ -206,7 +231,7 @@ func (q *neighborRequests) HandleSubscribeNamespace(req *session.IncomingSubscri
 	if !p.scoped {
 		q.Unsupported.HandleSubscribeNamespace(req)
 	} else if req.OK() == nil {
-		defer p.relay.directory.names.Follow(p, tell(req))()
+		defer p.relay.directory.names.Follow(&p.party, tell(req))()
 		<-req.Context().Done()
 	}
 }

@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
+
+// maxUpstreamNamespaces bounds the namespaces of an upstream relay that subscribers are told of.
+const maxUpstreamNamespaces = 1 << 14
 
 // Neighbors are the other processes of a relay, and its upstream relays, with the [Routes] to them.
 type Neighbors struct {
@@ -23,14 +27,16 @@ type Neighbors struct {
 // the scope in front.
 func (ns *Neighbors) NewLink(conn transport.Conn, role session.Role, secret []byte) (*Neighbor, error) {
 	r := ns.relay
-	p := &peer{terms: termsOfLinks(r), relay: r}
+	p := newPeer(r, terms{
+		from: beside, patience: r.cfg.MaxRendezvous, refills: true, scoped: true, hidden: true,
+	}, permitAll)
 	cfg := session.Config{Role: role, Limits: linkLimits, Logger: r.log.With("link", true)}
 	if role == session.Client {
 		cfg.Path = "/"
 		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Type: linkTokenType, Value: secret}}
 		secret = nil
 	}
-	return newNeighbor(p, conn, cfg, names.NewMirror(p, &r.directory), secret)
+	return newNeighbor(p, conn, cfg, names.NewMirror(&p.party, r.directory), secret)
 }
 
 // NewUpstreamRelay returns an upstream relay, which is not connected yet.
@@ -43,10 +49,10 @@ func (ns *Neighbors) NewUpstreamRelay(cfg UpstreamRelayConfig) (*UpstreamRelay, 
 	u := &UpstreamRelay{
 		relay: r, cfg: cfg, name: transport.WithoutQuery(cfg.URL), scope: r.cfg.Scope(target.Authority, target.Path),
 	}
-	u.names = names.NewMirror(u.newPeer(), &r.directory)
+	u.names = names.NewMirror(&u.newPeer().party, r.directory)
 	u.names.Limit, u.names.Linger = maxUpstreamNamespaces, r.cfg.Linger
 	u.names.Full = func() {
-		u.warn.Log(r.log, warnInterval, slog.LevelWarn, "an upstream relay has too many namespaces",
+		u.warn.Log(r.log, time.Minute, slog.LevelWarn, "an upstream relay has too many namespaces",
 			"upstream", u.name, "limit", maxUpstreamNamespaces)
 	}
 	return u, nil
@@ -61,25 +67,27 @@ func (ns *Neighbors) SetRoutes(routes Routes) {
 // Reroute makes the relay look again where to subscribe. It has to be called when the answers of the Routes have
 // changed. A track moves to the upstream relay that is preferred now without a gap: both bring it for a moment.
 func (ns *Neighbors) Reroute() {
-	ns.relay.directory.eachHub((*hub).rerouteLocked)
+	ns.relay.directory.reroute()
 }
 
 // Routes returns what SetRoutes has set last.
 func (ns *Neighbors) Routes() Routes { return *ns.routes.Load() }
 
 // upstreamsOf returns the upstream relays that may have a track at a place.
-func (ns *Neighbors) upstreamsOf(at place) []*UpstreamRelay {
+func (ns *Neighbors) upstreamsOf(at names.Place) []*UpstreamRelay {
 	return ns.Routes().Upstreams(at[0], at[1:])
 }
 
 // of returns the neighbours that may have a track at a place, in the order in which they are asked: the other
 // processes, and the upstream relays that the routes name. It reports whether there may be another one soon.
-func (ns *Neighbors) of(at place) (peers []*peer, connecting bool) {
-	peers = ns.relay.sessions.at(beside)
+func (ns *Neighbors) of(at names.Place) (peers []*party, connecting bool) {
+	for _, p := range ns.relay.sessions.at(beside) {
+		peers = append(peers, &p.party)
+	}
 	for _, u := range ns.upstreamsOf(at) {
 		p, soon := u.current()
 		if p != nil {
-			peers = append(peers, p)
+			peers = append(peers, &p.party)
 		}
 		connecting = connecting || soon
 	}
@@ -90,7 +98,7 @@ func (ns *Neighbors) of(at place) (peers []*peer, connecting bool) {
 // [Routes] lead, or has none any more. Those that watch the namespace are told, and tracks in it that have subscribers.
 func (ns *Neighbors) MirrorRemote(scope string) (changed func(relay string, ns moqt.Namespace, published bool)) {
 	p := (&UpstreamRelay{relay: ns.relay, scope: scope}).newPeer() // it has no session
-	m := names.NewMirror(p, &ns.relay.directory)
+	m := names.NewMirror(&p.party, ns.relay.directory)
 	return func(relay string, ns moqt.Namespace, published bool) {
 		m.Changed(relay, ns, published, moqt.Parameters{})
 	}
@@ -102,17 +110,15 @@ func (ns *Neighbors) MirrorRemote(scope string) (changed func(relay string, ns m
 // relays does not count. f may be told again what it knows. It is called with locks held: it must return at
 // once and must not call the relay. stop ends the calls.
 func (ns *Neighbors) FollowNamespaces(scope string, f func(ns moqt.Namespace, published bool)) (stop func()) {
-	p := &peer{terms: terms{reach: beside}, relay: ns.relay, scope: scope}
+	p := &party{terms: terms{reach: beside}, directory: ns.relay.directory, scope: scope}
 	return ns.relay.directory.names.Follow(p, func(ns moqt.Namespace, on bool, _ moqt.Parameters) { f(ns, on) })
 }
 
 // CountFed returns how many tracks each upstream relay feeds.
 func (ns *Neighbors) CountFed() map[*UpstreamRelay]int {
 	counts := make(map[*UpstreamRelay]int)
-	ns.relay.directory.eachHub(func(h *hub) {
-		for u := range h.publishers.where(broughtFrom(elsewhere)) {
-			counts[u.peer.upstream]++
-		}
-	})
+	for p, n := range (report{ns.relay.directory}).fed() {
+		counts[p.owner.(*peer).upstream] += n
+	}
 	return counts
 }

@@ -17,10 +17,10 @@ import (
 // tracksWatch is an accepted SUBSCRIBE_TRACKS: the relay offers the peer the tracks that publishers offer, also those
 // of other processes of the relay, and those that come from an upstream relay.
 type tracksWatch struct {
-	names.Prefix[*peer]
+	names.Prefix[*party]
 	request *session.IncomingSubscribeTracks
 	payers  charge.Payers // of the request, and of what it leads to
-	permit  *permission   // of the request
+	permit  permit        // of the request
 
 	mu      sync.Mutex
 	blocked map[nameDigest]struct{} // tracks that PUBLISH_BLOCKED was sent for
@@ -31,19 +31,19 @@ type nameDigest [sha256.Size]byte
 
 func digestOf(name moqt.FullTrackName) nameDigest { return sha256.Sum256([]byte(name.Key())) }
 
-func newTracksWatch(p *peer, req *session.IncomingSubscribeTracks, permit *permission) *tracksWatch {
+func newTracksWatch(p *party, req *session.IncomingSubscribeTracks, permit permit) *tracksWatch {
 	return &tracksWatch{
-		Prefix: names.Prefix[*peer]{Peer: p, Path: req.Message.Parameters.HopPath}, request: req,
-		payers: permit.payers, permit: permit, blocked: make(map[nameDigest]struct{}),
+		Prefix: names.Prefix[*party]{Peer: p, Path: req.Message.Parameters.HopPath}, request: req,
+		payers: permit.Payers(), permit: permit, blocked: make(map[nameDigest]struct{}),
 	}
 }
 
 // Enter implements watch.
 func (w *tracksWatch) Enter(prefix moqt.Namespace, admit func(n int) bool) (tell func(context.Context)) {
-	d := &w.Peer.relay.directory
+	d := w.Peer.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !admit(d.tracks.Count(w.Peer.place(prefix))) {
+	if !admit(d.tracks.Count(w.Peer.Naming().Place(prefix))) {
 		return nil
 	}
 	d.watches.Remove(w.Place(), w)
@@ -55,7 +55,7 @@ func (w *tracksWatch) Enter(prefix moqt.Namespace, admit func(n int) bool) (tell
 
 // Leave implements watch.
 func (w *tracksWatch) Leave() {
-	d := &w.Peer.relay.directory
+	d := w.Peer.directory
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.watches.Remove(w.Place(), w)
@@ -64,7 +64,7 @@ func (w *tracksWatch) Leave() {
 // foundLocked sends PUBLISH for a track that a publisher has offered, unless the peer has the track already;
 // directory.mu is held.
 func (w *tracksWatch) foundLocked(h *hub) {
-	by := w.Peer.relay.directory.names.OfferedBy(&h.offer)
+	by := w.Peer.directory.names.OfferedBy(&h.offer)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.subscribers.waiting, w)
@@ -75,7 +75,7 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	if !h.publishers.areEstablished() {
-		h.awaitOfferLocked(w, slices.DeleteFunc(by, func(p *peer) bool { return p.from == here }))
+		h.awaitOfferLocked(w, slices.DeleteFunc(by, func(p *party) bool { return p.from == here }))
 		return
 	}
 	if !h.publishers.supply(asker{peer: w.Peer}).established {
@@ -109,21 +109,10 @@ func (w *tracksWatch) foundLocked(h *hub) {
 		return
 	}
 	context.AfterFunc(pub.Context(), func() { w.payers.Give(charge.SubscriptionsOpen) })
-	d := newDownstream(h, w.Peer, pub, &params, w.permitLocked(pub.Request))
+	d := newDownstream(h, w.Peer, pub, &params, w.permit.ForOffer(pub.Request, w.Namespace))
 	d.offeredLocked(&params, now)
 	h.refs++ // directory.mu is held
-	h.relay.tasks.Go(d.serveOffer)
-}
-
-// permitLocked returns the permission for an offered track: it lasts for as long as the peer may have the tracks of the
-// prefix; directory.mu is held.
-func (w *tracksWatch) permitLocked(offer *session.Request) *permission {
-	m := &permission{
-		peer: w.Peer, request: offer, watch: w.request.Request, action: ActionSubscribeTracks,
-		track: moqt.FullTrackName{Namespace: w.Namespace}, payers: w.payers,
-	}
-	m.lease = w.permit.derive(m.question)
-	return m
+	h.directory.tasks.Go(d.serveOffer)
 }
 
 func (w *tracksWatch) isBlocked(name moqt.FullTrackName) bool {
@@ -138,7 +127,7 @@ func (w *tracksWatch) isBlocked(name moqt.FullTrackName) bool {
 // have to remember more and more of them.
 func (w *tracksWatch) block(name moqt.FullTrackName) {
 	w.mu.Lock()
-	full := len(w.blocked) >= w.Peer.relay.cfg.MaxMatches
+	full := len(w.blocked) >= w.Peer.directory.maxMatches
 	if !full {
 		w.blocked[digestOf(name)] = struct{}{}
 	}

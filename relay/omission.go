@@ -46,7 +46,7 @@ func (o Omission) LogValue() slog.Value {
 // log completes an omission with its subscriber and the track, and logs it.
 func (o Omission) log(what string, d *downstream) {
 	o.Peer, o.Track = d.peer.remote().String(), d.hub.name
-	d.hub.relay.log.Debug(what, "peer", o.Peer, "why", o.Why, "objects", o)
+	d.hub.directory.log.Debug(what, "peer", o.Peer, "why", o.Why, "objects", o)
 }
 
 // leavesOut reports whether the drop policy or a timeout has ended a stream.
@@ -76,7 +76,7 @@ func (v *delivery) logOmission(seg *track.Segment, first track.Object, res media
 	case !leavesOut(res.Outcome):
 		return
 	}
-	if !v.sub.hub.relay.log.Enabled(context.Background(), slog.LevelDebug) {
+	if !v.sub.hub.directory.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
 	o := Omission{Group: seg.Group, Subgroup: seg.Subgroup, Why: res.Outcome, Received: first.Received}

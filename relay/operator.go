@@ -21,16 +21,16 @@ type Operator struct{ relay *Relay }
 func OperatorOf(r *Relay) Operator { return Operator{r} }
 
 // Withdrawn returns the tokens that have lost their force. What they allowed ends at once when they come to the list.
-func (o Operator) Withdrawn() *withdrawn.List { return o.relay.tokens }
+func (o Operator) Withdrawn() *withdrawn.List { return o.relay.leases.Withdrawn }
 
 // Sessions returns the open sessions that a selector chooses, the oldest first. It leaves out the relay's sessions with
 // itself, and lists the guests that they serve.
 func (o Operator) Sessions(by Selector) []SessionSummary {
 	var list []SessionSummary
 	peers, _ := o.relay.sessions.list()
-	counts := o.relay.countTracks()
+	counts := report{o.relay.directory}.ofPeers()
 	for _, p := range peers {
-		if s := summaryOf(p, counts[p]); (p.mayAsk == nil || p.upstream != nil) && by.matches(&s) {
+		if s := summaryOf(p, counts[&p.party]); (p.mayAsk == nil || p.upstream != nil) && by.matches(&s) {
 			list = append(list, s)
 		}
 	}
@@ -149,7 +149,7 @@ const kickReason = "the operator of the relay has ended the session"
 func summaryOf(p *peer, n trackCounts) SessionSummary {
 	s := SessionSummary{
 		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(), Upstream: p.url, Path: p.path(),
-		Began: p.since, Subjects: subjectsOf(p.payers()), Publications: n.published, Subscriptions: n.subscribed,
+		Began: p.since, Subjects: subjectsOf(p.Payers()), Publications: n.published, Subscriptions: n.subscribed,
 		address: addrOf(p.remote()), end: func() { p.session.Close(moqt.SessionNoError, kickReason) },
 	}
 	s.Roles = rolesOf(&s)

@@ -21,7 +21,7 @@ type crowd struct {
 }
 
 func newCrowd(b *bench) *crowd {
-	b.authorize(tokenFile(b.t, "pub publish live", "alice subscribe live", "cam publish room", "bob subscribe live"))
+	b.authorize(allowing("pub publish live", "alice subscribe live", "cam publish room", "bob subscribe live"))
 	c := &crowd{bench: b, publisher: b.from("203.0.113.1", withToken("pub"))}
 	c.publisher.serve(new(source))
 	c.publisher.announce("live")
@@ -30,7 +30,7 @@ func newCrowd(b *bench) *crowd {
 	c.member.mustSubscribe(moqt.Parameters{})
 	c.stranger.mustSubscribe(moqt.Parameters{})
 	camera := guestFrom("192.0.2.1", ActionPublishNamespace, "cam")
-	camera.Track.Namespace = moqt.Namespace{"room"}
+	camera.Namespace = moqt.Namespace{"room"}
 	c.camera, c.player = b.admit(camera), b.admit(guestFrom("2001:db8::1", ActionSubscribe, "alice"))
 	synctest.Wait()
 	return c
@@ -107,7 +107,7 @@ func TestKick(t *testing.T) {
 // Authorizer without an answer changes nothing about that.
 func TestWithdrawnTokenIsRefused(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		b.authorize(tokenFile(t, "tok all live"))
+		b.authorize(allowing("tok all live"))
 		list := OperatorOf(b.relay).Withdrawn()
 		_, err := list.Withdraw(subjectOf("tok"), time.Hour)
 		require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestWithdrawnTokenIsRefused(t *testing.T) {
 		b.authorize(&rules{allow: func(AuthRequest) (Grant, error) {
 			return refuse(moqt.RequestInternalError, "down")
 		}})
-		b.relay.leases.changed()
+		b.relay.leases.Changed()
 		synctest.Wait()
 		require.NoError(t, g.Context().Err())
 		_, err = list.Withdraw(subjectOf("tok"), time.Hour)
@@ -127,24 +127,6 @@ func TestWithdrawnTokenIsRefused(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, context.Cause(g.Context()), ErrWithdrawn)
 		g.Leave()
-	})
-}
-
-// TestWithdrawnBeforeLeaseBegins withdraws a token between the answer of the Authorizer and its use.
-func TestWithdrawnBeforeLeaseBegins(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		b.authorize(tokenFile(t, "tok all live"))
-		cfg := guestFrom("192.0.2.1", ActionSubscribe, "tok")
-		l := &lease{relay: b.relay, ctx: b.ctx, ask: func([]moqt.Token) AuthRequest {
-			return AuthRequest{Action: cfg.Action, Namespace: cfg.Track.Namespace, Tokens: cfg.Tokens}
-		}}
-		require.Nil(t, l.obtain(b.ctx, nil))
-		_, err := OperatorOf(b.relay).Withdrawn().Withdraw(subjectOf("tok"), time.Hour)
-		require.NoError(t, err)
-		var lost *moqt.RequestError
-		l.begin(func(why *moqt.RequestError) { lost = why })
-		synctest.Wait()
-		require.Equal(t, errWithdrawn, lost)
 	})
 }
 

@@ -32,7 +32,7 @@ func (o *outage) begin(cause error) {
 
 // await ends the subscriptions after Config.Grace, if there is no publisher by then, and nothing that was missed comes.
 func (o *outage) await(code moqt.PublishDoneCode, reason string) {
-	o.grace = o.hub.after(o.hub.relay.cfg.Grace, func() {
+	o.grace = o.hub.after(o.hub.directory.grace, func() {
 		switch s := &o.hub.publishers; {
 		case s.areEstablished():
 		case s.arePending() && len(o.hub.subscribers.all) > 0, s.refills > 0:

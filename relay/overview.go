@@ -8,17 +8,6 @@ type Overview struct {
 	Received   uint64        // bytes that publishers and upstream relays have sent, ever
 }
 
-// TrackStatus describes a track that is published, wanted or cached.
-type TrackStatus struct {
-	ID          uint64 // counted from 1
-	Scope       string
-	Name        string // as moqt.FullTrackName.String writes it
-	Publishers  int
-	Subscribers int
-	OnFastPath  int    // subscribers to whom the kernel forwards the track
-	Bytes       uint64 // that publishers have sent
-}
-
 // SubscriberStatus describes a subscription to a track, and the session that it belongs to.
 type SubscriberStatus struct {
 	Session    SessionStatus // without the numbers of its tracks

@@ -3,16 +3,18 @@ package relay
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/lease"
 )
 
 // permission allows a peer what its request asks for, for as long as the Authorizer says.
 type permission struct {
-	*lease
+	*lease.Lease
 	peer    *peer
 	request *session.Request // whose tokens count
 	watch   *session.Request // the SUBSCRIBE_TRACKS whose tokens count too, if the request is an offer for it
@@ -20,51 +22,45 @@ type permission struct {
 	payers  charge.Payers // for what the request uses
 	updated func()        // called after an update was accepted; may be nil
 
-	// Guarded by lease.mu.
+	mu     sync.Mutex // guards what follows
 	track  moqt.FullTrackName
 	latest []moqt.Token // of an update that was allowed; nil: the request's
 }
 
-// extend asks the Authorizer again, because of an update of the peer if it has tokens.
-func (m *permission) extend(update []moqt.Token) *moqt.RequestError {
+// Extend implements permit.
+func (m *permission) Extend(update []moqt.Token) *moqt.RequestError {
 	if m.peer.mayAsk != nil {
 		return nil
 	}
-	refused := m.obtain(m.request.Context(), update)
+	refused := m.Obtain(m.request.Context(), update)
 	if refused == nil && len(update) > 0 {
-		m.lease.mu.Lock()
-		defer m.lease.mu.Unlock()
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		m.latest = update
 	}
 	return refused
 }
 
-// question returns what the Authorizer is asked.
-func (m *permission) question(update []moqt.Token) AuthRequest {
+// ask asks the Authorizer.
+func (m *permission) ask(ctx context.Context, update []moqt.Token) (Grant, *moqt.RequestError) {
 	p := m.peer
-	m.lease.mu.Lock()
+	m.mu.Lock()
 	track, latest := m.track, m.latest
-	m.lease.mu.Unlock()
+	m.mu.Unlock()
 	if len(update) == 0 {
 		update = latest
 	}
-	return AuthRequest{
-		Action:    m.action,
-		Namespace: track.Namespace,
-		Name:      track.Name,
-		Tokens:    m.tokens(update),
-		Authority: p.setup.Authority,
-		Path:      p.setup.Path,
-		Remote:    p.remote(),
-		Kind:      p.conn.Kind(),
-	}
+	return p.relay.authorize(ctx, AuthRequest{
+		Action: m.action, Namespace: track.Namespace, Name: track.Name, Tokens: m.tokens(update),
+		Authority: p.setup.Authority, Path: p.setup.Path, Remote: p.remote(), Kind: p.conn.Kind(),
+	})
 }
 
 // charge charges a request to the account of the peer's address, and to the relay. It is called before the Authorizer
 // is asked, which may cost more than the request itself.
 func (m *permission) charge(r *session.Request) *moqt.RequestError {
-	m.payers = charge.Payers{m.peer.address}
-	if refused := m.chargeTo(m.peer.address, r); refused != nil {
+	m.payers = charge.Payers{m.peer.Address}
+	if refused := m.chargeTo(m.peer.Address, r); refused != nil {
 		return refused
 	}
 	return m.peer.relay.accounts.ChargeRelay(r.Context())
@@ -72,11 +68,11 @@ func (m *permission) charge(r *session.Request) *moqt.RequestError {
 
 // chargeToken charges a request to the account of the token that allowed it.
 func (m *permission) chargeToken(r *session.Request) *moqt.RequestError {
-	subject := m.current().Subject
+	subject := m.Current().Subject
 	if subject == "" {
 		return nil
 	}
-	a, refused := m.peer.token(subject)
+	a, refused := m.peer.Token(m.peer.relay.accounts, subject)
 	if refused != nil {
 		return refused
 	}
@@ -103,14 +99,14 @@ func (m *permission) tokens(update []moqt.Token) []moqt.Token {
 	return slices.Concat(own, m.peer.setup.Tokens)
 }
 
-// hold watches the permission until the request ends. lost is called if the permission ends before.
-func (m *permission) hold(lost func(why *moqt.RequestError)) {
-	if m.peer == nil || m.peer.mayAsk != nil {
+// Hold implements permit.
+func (m *permission) Hold(lost func(why *moqt.RequestError)) {
+	if m.peer.mayAsk != nil {
 		return
 	}
 	m.peer.standing.add(m)
 	context.AfterFunc(m.request.Context(), func() { m.peer.standing.done(m) })
-	m.begin(func(why *moqt.RequestError) {
+	m.Begin(func(why *moqt.RequestError) {
 		lost(why)
 		m.peer.standing.lose(m, why)
 	})
@@ -123,14 +119,27 @@ func (m *permission) cancel(why *moqt.RequestError) {
 	}
 }
 
-// expires returns the EXPIRES parameter: nil if the permission lasts as long as the session.
-func (m *permission) expires() *uint64 {
-	expires := m.current().Expires
+// Expires implements permit.
+func (m *permission) Expires() *uint64 {
+	expires := m.Current().Expires
 	if expires.IsZero() {
 		return nil
 	}
 	ms := uint64(max(1, time.Until(expires).Milliseconds()))
 	return &ms
+}
+
+// Payers implements permit.
+func (m *permission) Payers() charge.Payers { return m.payers }
+
+// ForOffer implements permit. The permission lasts for as long as the peer may have the tracks of the prefix.
+func (m *permission) ForOffer(offer *session.Request, prefix moqt.Namespace) permit {
+	o := &permission{
+		peer: m.peer, request: offer, watch: m.request, action: ActionSubscribeTracks,
+		track: moqt.FullTrackName{Namespace: prefix}, payers: m.payers,
+	}
+	o.Lease = m.Derive(o.ask)
+	return o
 }
 
 // startFunc makes a prefix of an update effective: it calls accept, unless it returns why the update is refused.
@@ -156,7 +165,7 @@ func (m *permission) update(u *session.Update, start startFunc) {
 	if prefix != nil {
 		m.setNamespace(*prefix)
 	}
-	refused := m.extend(u.Tokens)
+	refused := m.Extend(u.Tokens)
 	switch {
 	case refused != nil:
 	case prefix != nil:
@@ -172,8 +181,8 @@ func (m *permission) update(u *session.Update, start startFunc) {
 }
 
 func (m *permission) setNamespace(ns moqt.Namespace) {
-	m.lease.mu.Lock()
-	defer m.lease.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.track.Namespace = ns
 }
 

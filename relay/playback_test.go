@@ -52,8 +52,7 @@ func TestPlayback(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				require.Equal(t, tt.want, k.checkGroups(t))
-				s := b.set(1)
-				require.Equal(t, tt.why, s.status(1).Reason)
+				require.Equal(t, tt.why, b.set().Reason)
 			})
 		})
 	}
@@ -96,7 +95,7 @@ func TestPatience(t *testing.T) {
 		for _, tt := range []struct {
 			buffered uint64
 			want     time.Duration
-		}{{4001, 2 * time.Second}, {1, 0}, {math.MaxUint64, maxBuffered / 2}, {0, 0}} {
+		}{{4001, 2 * time.Second}, {1, 0}, {math.MaxUint64, 5 * time.Second}, {0, 0}} {
 			_, err := one.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: tt.buffered}})
 			require.NoError(t, err)
 			require.Equal(t, []time.Duration{tt.want, tt.want}, patience())
@@ -116,45 +115,29 @@ func TestPatience(t *testing.T) {
 // What a player has reported counts for a media sender in another group order, too, and for those before it.
 func TestPatienceOfOtherGroupOrder(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		b.ladder()
 		subscriber := b.connect()
-		sub, err := subscriber.subscribeTo("other")
+		o := subscriber.acceptOffers(&offered{params: moqt.Parameters{GroupOrder: new(moqt.Descending)}})
+		_, err := subscriber.subscribeTracks(moqt.Parameters{}, "live")
 		require.NoError(t, err)
-		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 1001}})
+		_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
-		b.relay.directory.eachHub(func(h *hub) {
-			for d := range h.subscribers.all {
-				d.delivery.reopen(&moqt.Parameters{GroupOrder: new(moqt.Descending)})
-			}
-		})
+		_, err = (<-o.subs).Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 2001}})
+		require.NoError(t, err)
 		subs := subscriber.sender().subs
 		require.Len(t, subs, 2)
-		require.Equal(t, 500*time.Millisecond, subs[1].patience)
-		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 2001}})
-		require.NoError(t, err)
 		require.Equal(t, []time.Duration{time.Second, time.Second}, []time.Duration{subs[0].patience, subs[1].patience})
 	})
 }
 
 // A report does not touch the subscription, and comes with other parameters, too.
 func TestReportsAreCheap(t *testing.T) {
-	require.False(t, isReport(moqt.Parameters{}))
-	require.True(t, isReport(moqt.Parameters{Playback: &moqt.Playback{}}))
-	require.True(t, isReport(moqt.Parameters{
-		Playback: &moqt.Playback{}, AuthorizationTokens: []moqt.Token{{Value: []byte("t")}},
-	}))
-	require.False(t, isReport(moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(1))}))
 	onBench(t, Config{}, func(b *bench) {
 		b.ladder()
-		sub, err := b.connect().subscribeTo("high")
+		subscriber := b.connect()
+		sub, err := subscriber.subscribeTo("high")
 		require.NoError(t, err)
 		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(7))})
 		require.NoError(t, err)
-		b.relay.directory.eachHub(func(h *hub) {
-			for d := range h.subscribers.all {
-				p := d.pub.Parameters()
-				require.EqualValues(t, 7, p.Priority())
-			}
-		})
+		require.EqualValues(t, 7, subscriber.sender().subs[0].cfg.Priority)
 	})
 }

@@ -30,17 +30,17 @@ const (
 // earliest one count: see hub.malformed. All methods expect hub.mu to be held.
 type publishers struct {
 	hub      *hub
-	of       map[*peer]*upstream // Pending and Established
-	sequence int                 // the number of the upstream established last
-	moved    time.Time           // when a neighbour has begun or ended to bring the track
-	lacking  uint64              // the first group that a refill was to bring and has not; MaxUint64: none
-	refills  int                 // that are under way
-	changed  chan struct{}       // closed, and replaced, when upstreams change
+	of       map[*party]*upstream // Pending and Established
+	sequence int                  // the number of the upstream established last
+	moved    time.Time            // when a neighbour has begun or ended to bring the track
+	lacking  uint64               // the first group that a refill was to bring and has not; MaxUint64: none
+	refills  int                  // that are under way
+	changed  chan struct{}        // closed, and replaced, when upstreams change
 }
 
 func newPublishers(h *hub) publishers {
 	return publishers{
-		hub: h, of: make(map[*peer]*upstream), changed: make(chan struct{}), lacking: math.MaxUint64,
+		hub: h, of: make(map[*party]*upstream), changed: make(chan struct{}), lacking: math.MaxUint64,
 	}
 }
 
@@ -236,7 +236,7 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
 // subscriptions that depended on the upstream.
-func (s *publishers) remove(u *upstream, cause error, others []*peer) {
+func (s *publishers) remove(u *upstream, cause error, others []*party) {
 	h := s.hub
 	delete(s.of, u.peer)
 	if u.established && u.peer.from > here {
@@ -333,7 +333,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time
 	}
 	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
 	if s.hub.description.haveTimedOut(began) {
-		s.hub.relay.log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
+		s.hub.directory.log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
 			Unasked{s.hub.name, r})
 		return nothing
 	}

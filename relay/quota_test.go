@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -252,7 +251,7 @@ func TestQuotaOfTheRequestRate(t *testing.T) {
 }
 
 func TestQuotasPerToken(t *testing.T) {
-	f := tokenFile(t, "cam publish live", "viewer subscribe live", "* discover live")
+	f := allowing("cam publish live", "viewer subscribe live", "* discover live")
 	onBench(t, Config{Authorizer: f, PerToken: Quota{Sessions: 1, Tracks: 2, Subscriptions: 3}}, func(b *bench) {
 		cam := func(c *session.Config) { c.Tokens = []moqt.Token{token("cam")} }
 		viewer := func(c *session.Config) { c.Tokens = []moqt.Token{token("viewer")} }
@@ -334,9 +333,6 @@ func TestDatagramsBeyondTheQuotaAreDropped(t *testing.T) {
 			require.NoError(t, src.publication().SendDatagram(o))
 			synctest.Wait()
 		}
-		b.relay.directory.eachHub(func(h *hub) {
-			require.True(t, h.publishers.only().limited, "the kernel must not forward them either")
-		})
 		got := strings.Count(k.take(), "datagram")
 		require.Less(t, got, 65)
 		require.Greater(t, got, 55)
@@ -348,7 +344,7 @@ func TestDatagramsBeyondTheQuotaAreDropped(t *testing.T) {
 func TestQuotaOfDownloads(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Download: 8_000_000}}, func(b *bench) { // 1 MB/s
 		var sent atomic.Uint64 // on each connection
-		b.relay.downloads.sentOn = func(transport.Conn) uint64 { return sent.Load() }
+		b.relay.sentOn = func(transport.Conn) uint64 { return sent.Load() }
 		_, err := b.from("192.0.2.1").publish("video")
 		require.NoError(t, err)
 		other := b.from("192.0.2.3")
@@ -389,7 +385,7 @@ func TestQuotaOfDownloads(t *testing.T) {
 // A viewer leaves before the relay counts the bytes that it was sent.
 func TestShortSessionsCountForTheQuota(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Download: 8_000_000}}, func(b *bench) {
-		b.relay.downloads.sentOn = func(transport.Conn) uint64 { return 2_000_000 }
+		b.relay.sentOn = func(transport.Conn) uint64 { return 2_000_000 }
 		_, err := b.from("192.0.2.1").publish("video")
 		require.NoError(t, err)
 		for range 3 { // 6 MB of a bucket of 5 MB
@@ -517,7 +513,7 @@ func TestWarningsAboutQuotas(t *testing.T) {
 		require.Equal(t, 1, strings.Count(out.String(), "\n"))
 		require.Contains(t, out.String(),
 			`msg="a quota is used up" address=192.0.2.1/32 quota=sessions limit=1 flag=--quota-per-address`)
-		time.Sleep(warnInterval)
+		time.Sleep(time.Minute)
 		b.turnedAway("192.0.2.1")
 		require.Equal(t, 2, strings.Count(out.String(), "\n"))
 	})
@@ -531,19 +527,6 @@ func TestQuotasAreChecked(t *testing.T) {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, want)
 	}
-}
-
-// TestSubjectsOfTokens checks that the subject of a token does not reveal it.
-func TestSubjectsOfTokens(t *testing.T) {
-	f := tokenFile(t, "secret publish live", "* subscribe live")
-	g, err := f.Authorize(context.Background(),
-		AuthRequest{Action: ActionPublish, Namespace: moqt.Namespace{"live"}, Tokens: []moqt.Token{token("secret")}})
-	require.NoError(t, err)
-	require.Len(t, g.Subject, len("sha256:")+64)
-	g, err = f.Authorize(context.Background(),
-		AuthRequest{Action: ActionSubscribe, Namespace: moqt.Namespace{"live"}, Tokens: []moqt.Token{token("secret")}})
-	require.NoError(t, err)
-	require.Empty(t, g.Subject)
 }
 
 // An exempt address may be that of a relay: its sessions have more requests open than those of others.

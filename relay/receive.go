@@ -63,7 +63,7 @@ func (r *receiver) subgroupEnded(g *session.Subgroup, src *track.Source, err err
 	case errors.Is(err, moqt.ErrPropertiesTooLong), errors.Is(err, track.ErrHeaderTooLarge),
 		errors.Is(err, track.ErrTooFarAhead), errors.Is(err, track.ErrTooManyStreams):
 		g.CancelRead(uint64(moqt.ResetExcessiveLoad))
-		r.upstream.hub.relay.metrics.excessive.Inc()
+		r.upstream.hub.directory.counters.excessive.Inc()
 	case isMalformed:
 		r.reportMalformed(err)
 	default:
@@ -88,10 +88,10 @@ func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
 	<-u.ready
 	u.newcomer.decide(o.Location)
 	if !u.peer.hidden {
-		u.hub.relay.metrics.datagrams.Inc()
+		u.hub.directory.counters.datagrams.Inc()
 	}
 	r.count(len(o.Payload))
-	if u.peer.payers().RefuseUpload() {
+	if u.peer.Payers().RefuseUpload() {
 		u.hub.limit(u)
 		return
 	}
@@ -124,14 +124,14 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 
 // count counts received bytes.
 func (r *receiver) count(bytes int) {
-	metrics := r.upstream.hub.relay.metrics
+	metrics := r.upstream.hub.directory.counters
 	r.upstream.hub.received.Add(uint64(bytes))
 	if r.upstream.peer.hidden {
 		metrics.linkBytes.Add(float64(bytes))
 		return
 	}
 	metrics.received.Add(uint64(bytes))
-	r.upstream.peer.payers().Upload(bytes)
+	r.upstream.peer.Payers().Upload(bytes)
 }
 
 // overtaken cancels a stream that pauses while another publisher's stream brings more of the same subgroup, if its
@@ -149,7 +149,7 @@ func (o *overtaken) check() {
 		return
 	}
 	u := o.upstream
-	u.hub.relay.tasks.Go(func() {
+	u.hub.directory.tasks.Go(func() {
 		defer o.probing.Store(false)
 		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 		defer cancel()
@@ -168,7 +168,7 @@ type countingReader struct {
 
 func (c countingReader) Read(p []byte) (int, error) {
 	publisher := c.receiver.upstream.peer
-	publisher.payers().AwaitUpload(publisher.session.Context())
+	publisher.Payers().AwaitUpload(publisher.session.Context())
 	n, err := c.Reader.Read(p)
 	c.receiver.count(n)
 	return n, err

@@ -29,7 +29,7 @@ var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH respon
 type refill struct {
 	fetch.Reader
 	upstream *upstream
-	from     *peer // that answers
+	from     *party // that answers
 	data     *track.Track
 	wanted   moqt.Range
 	passed   moqt.Location // datagrams before it are not sent: the kernel may have done that, or they were lost
@@ -67,7 +67,7 @@ func (r *refill) run() {
 			cancel()
 		}
 	})()
-	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.relay.cfg.FillTimeout, cancel)
+	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.directory.fetch.Fill, cancel)
 	defer r.stalled.Stop()
 	answered := r.fetch(ctx)
 	u.hub.mu.Lock()
@@ -85,8 +85,8 @@ func (r *refill) run() {
 // response was complete, fetch returns false: the next upstream is asked for the rest.
 func (r *refill) fetch(ctx context.Context) (answered bool) {
 	h, end := r.upstream.hub, r.wanted.End
-	subscribers := asker{&peer{terms: terms{reach: elsewhere}}, r.upstream.asked}
-	budget := fetch.NewBudget(h.relay.cfg.FillTimeout, &moqt.Parameters{})
+	subscribers := asker{&party{terms: terms{reach: elsewhere}}, r.upstream.asked}
+	budget := fetch.NewBudget(h.directory.fetch.Fill, &moqt.Parameters{})
 	for p := range h.choice.sources(ctx, &budget, subscribers) {
 		r.begin()
 		stream, err := r.ask(ctx, p)
@@ -115,7 +115,7 @@ func (r *refill) begin() {
 }
 
 // ask sends FETCH, and waits for the response.
-func (r *refill) ask(ctx context.Context, p *peer) (transport.ReceiveStream, error) {
+func (r *refill) ask(ctx context.Context, p *party) (transport.ReceiveStream, error) {
 	u, order := r.upstream, moqt.Ascending
 	from := fetchSource{p, u.hub}
 	request, err := from.Fetch(ctx, r.wanted, moqt.Parameters{GroupOrder: &order, HopPath: u.asked})
@@ -138,7 +138,7 @@ func (r *refill) receive(ctx context.Context, stream transport.ReceiveStream) er
 	buf, in := make([]byte, fetch.BufferSize), unlucky.Reader(stream)
 	for {
 		n, err := in.Read(buf)
-		r.stalled.Reset(r.upstream.hub.relay.cfg.FillTimeout)
+		r.stalled.Reset(r.upstream.hub.directory.fetch.Fill)
 		r.upstream.receiver.count(n)
 		if wrong := r.Read(buf[:n], r); wrong != nil {
 			return wrong
@@ -325,7 +325,7 @@ func (r *refill) end(err error) {
 		r.from.session.Close(violation.Code, violation.Reason)
 	}
 	if !errors.Is(err, io.EOF) {
-		u.hub.relay.log.Debug("what was missed cannot be fetched", "track", u.hub.name,
+		u.hub.directory.log.Debug("what was missed cannot be fetched", "track", u.hub.name,
 			"upstream", u.peer.url, "err", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,8 +17,8 @@ import (
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
 	"sluice/relay/internal/fetch"
+	"sluice/relay/internal/lease"
 	"sluice/relay/internal/names"
-	"sluice/relay/withdrawn"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -39,23 +38,20 @@ type Relay struct {
 	log     *slog.Logger
 	cache   *track.Cache
 	metrics *metrics
-	fetch   fetch.Config
-	policy  atomic.Pointer[FastPathPolicy]
-	leases  leases
-	tokens  *withdrawn.List // that have lost their force
-	tasks   sync.WaitGroup  // goroutines that outlive the handler that started them
+	leases  *lease.Leases
+	tasks   sync.WaitGroup // goroutines that outlive the handler that started them
 	drained context.Context
 	end     context.CancelFunc // of drained
 
-	subscriptions atomic.Uint64 // that peers have had, ever
-	sessions      sessions
-	neighbors     Neighbors
-	accounts      *charge.Accounts
-	downloads     downloads
-	directory     directory
+	sessions  sessions
+	neighbors Neighbors
+	accounts  *charge.Accounts
+	directory *directory
 
 	// senderOf returns the media sender of a connection. Tests replace it: their connections have no media sender.
 	senderOf func(transport.Conn) (mediaSender, error)
+	// sentOn returns how many bytes of media were sent on a connection. Tests replace it.
+	sentOn func(transport.Conn) uint64
 }
 
 // New returns a relay without peers.
@@ -70,26 +66,34 @@ func New(cfg Config) (*Relay, error) {
 			"set an authorization token file to change that")
 	}
 	r := &Relay{
-		cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), leases: newLeases(), senderOf: mediaSenderOf,
+		cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), leases: lease.NewLeases(),
+		senderOf: mediaSenderOf, sentOn: sentBytes,
 	}
-	r.tokens = withdrawn.New(func() { r.leases.endOf(r.tokens) })
 	r.sessions = sessions{
 		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), neighbors: make(map[*peer]*Neighbor),
 		guests: make(map[*Guest]struct{}),
 	}
-	r.directory = directory{relay: r, hubs: make(map[string]*hub)}
-	r.neighbors.relay = r
-	r.neighbors.SetRoutes(noRoutes{})
-	r.policy.Store(&r.cfg.FastPathPolicy)
 	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)
-	r.fetch = fetch.Config{Fill: cfg.FillTimeout, Stall: cfg.StallTimeout, Refused: r.metrics.refused}
+	r.directory = newDirectory(configOf(r), cfg.FastPathPolicy.Subscribers)
+	r.neighbors.relay = r
+	r.neighbors.SetRoutes(RouteTable(nil))
 	r.accounts = charge.NewAccounts(charge.Config{
 		Logger: r.log, MaxRequests: cfg.MaxRequests, PerAddress: cfg.PerAddress, PerToken: cfg.PerToken,
 		Exempt: cfg.Exempt, Refusals: r.metrics.quotas,
 	})
-	r.downloads = downloads{relay: r, settled: time.Now(), sentOn: sentBytes}
 	return r, nil
+}
+
+// configOf returns what hubs need to know of a relay.
+func configOf(r *Relay) config {
+	return config{
+		cache: r.cache, fastPath: r.cfg.FastPath, log: r.log, tasks: &r.tasks, counters: &r.metrics.counters,
+		neighbors: r.neighbors.of,
+		fetch:     fetch.Config{Fill: r.cfg.FillTimeout, Stall: r.cfg.StallTimeout, Refused: r.metrics.refused},
+		hopID:     r.cfg.Session.HopID, maxTracks: r.cfg.MaxTracks, maxMatches: r.cfg.MaxMatches,
+		linger: r.cfg.Linger, grace: r.cfg.Grace, maxRendezvous: r.cfg.MaxRendezvous,
+	}
 }
 
 // Run applies the limits of the cache and the quotas of bytes, and has permissions reviewed, until ctx is done. It has
@@ -104,9 +108,9 @@ func (r *Relay) Run(ctx context.Context) {
 		case now := <-timer.C:
 			r.cache.Sweep()
 			r.directory.sweep()
-			if now.Sub(reviewed) >= reviewInterval {
+			if elapsed := now.Sub(reviewed); elapsed >= reviewInterval {
 				reviewed = now
-				r.downloads.settle()
+				r.settle(elapsed)
 				r.accounts.Sweep()
 			}
 		}
@@ -117,11 +121,32 @@ func (r *Relay) Run(ctx context.Context) {
 		if a, ok := r.cfg.Authorizer.(Reviewer); ok {
 			next = min(next, changeInterval)
 			if a.Changed() {
-				r.leases.changed()
+				r.leases.Changed()
 			}
 		}
 		timer.Reset(next)
 	}
+}
+
+// settle charges the bytes sent since the last call, by user space and by the kernel: that could not wait for a quota.
+// Accounts that have received too much lose as many of their newest subscriptions as that is.
+func (r *Relay) settle(elapsed time.Duration) {
+	peers, _ := r.sessions.list()
+	for _, p := range peers {
+		p.Sent(r.sentOn(p.conn))
+	}
+	for _, a := range r.accounts.List() {
+		if part := a.Excess(elapsed); part > 0 {
+			r.directory.endPart(a, part)
+		}
+	}
+}
+
+func sentBytes(c transport.Conn) uint64 {
+	if s, ok := c.Hooks().(media.Hooks); ok {
+		return s.Stats().Bytes
+	}
+	return 0
 }
 
 // Serve runs the session of a peer that has connected, until it ends or ctx is done. It returns nil if the session
@@ -156,7 +181,8 @@ func (r *Relay) admit(conn transport.Conn, mayAsk permissionFunc) (*peer, error)
 	if refused != nil {
 		return nil, refused
 	}
-	p, err := newPeer(r, conn, address, mayAsk)
+	p := newPeer(r, terms{reach: elsewhere}, mayAsk)
+	err := p.accept(conn, address)
 	if err == nil {
 		err = r.sessions.add(p)
 	}
@@ -189,8 +215,7 @@ func (r *Relay) Established() (n int) {
 
 // SetFastPathPolicy replaces the policy, for all tracks.
 func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
-	r.policy.Store(&p)
-	r.directory.eachHub(func(h *hub) { h.fast.update() })
+	r.directory.setPolicy(p.Subscribers)
 }
 
 // Neighbors returns the neighbours of the relay.
@@ -200,7 +225,7 @@ func (r *Relay) Neighbors() *Neighbors { return &r.neighbors }
 // its tracks has. A player subscribes to one of several renditions, but to the only audio track, or to the catalog. The
 // authority and path come from the URL by which the asker would connect.
 func (r *Relay) Viewers(ns moqt.Namespace, authority, path string) int {
-	return r.directory.viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
+	return report{r.directory}.viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
 }
 
 // Guests describes the present guests, in the order in which they came.
@@ -263,17 +288,14 @@ func (r *Relay) DrainSome(ctx context.Context, uri string, timeout time.Duration
 	r.tasks.Wait()
 }
 
-// Admit makes a client a guest, until Leave. To refuse, it returns a *moqt.RequestError.
-func (r *Relay) Admit(ctx context.Context, cfg GuestConfig) (*Guest, error) {
-	address, refused := r.accounts.OpenAddress(transport.SourceOf(cfg.Remote), false)
+// Admit makes a client a guest, until Leave. What the client asks permission for has the action of the message by which
+// a peer would ask. To refuse, Admit returns a *moqt.RequestError.
+func (r *Relay) Admit(ctx context.Context, ask AuthRequest) (*Guest, error) {
+	address, refused := r.accounts.OpenAddress(transport.SourceOf(ask.Remote), false)
 	if refused != nil {
 		return nil, refused
 	}
-	g := &Guest{relay: r, payers: charge.Payers{address}, began: time.Now(), ask: AuthRequest{
-		Action: cfg.Action, Namespace: cfg.Track.Namespace, Name: cfg.Track.Name, Tokens: cfg.Tokens,
-		Authority: cfg.Authority, Path: cfg.Path, Remote: cfg.Remote,
-		Kind: cfg.Kind,
-	}}
+	g := &Guest{relay: r, payers: charge.Payers{address}, began: time.Now(), ask: ask}
 	g.ctx, g.end = context.WithCancelCause(context.Background())
 	if refused := g.enter(ctx); refused != nil {
 		g.Leave()
@@ -294,10 +316,7 @@ func (r *Relay) authorize(ctx context.Context, ask AuthRequest) (Grant, *moqt.Re
 		}()
 		return r.cfg.Authorizer.Authorize(ctx, ask)
 	}()
-	switch {
-	case err == nil && r.tokens.Has(grant.Subject):
-		return Grant{}, errWithdrawn
-	case err == nil:
+	if err == nil {
 		return grant, nil
 	}
 	refused, ok := errors.AsType[*moqt.RequestError](err)
@@ -313,9 +332,6 @@ func (r *Relay) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range r.metrics.all {
 		c.Describe(ch)
 	}
-	for _, g := range r.metrics.gauges {
-		ch <- g.desc
-	}
 }
 
 // Collect implements prometheus.Collector.
@@ -323,85 +339,36 @@ func (r *Relay) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range r.metrics.all {
 		c.Collect(ch)
 	}
-	for _, g := range r.metrics.gauges {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.read()))
-	}
 }
 
 // Overview describes the tracks. It takes the lock of each of them.
-func (r *Relay) Overview() Overview {
-	o := Overview{Received: r.metrics.received.Load()}
-	publish, view := make(map[*peer]struct{}), make(map[*peer]struct{})
-	r.directory.eachHub(func(h *hub) {
-		o.Tracks = append(o.Tracks, h.statusLocked())
-		for u := range h.publishers.where(broughtFrom(here)) {
-			publish[u.peer] = struct{}{}
-		}
-		for d := range h.subscribers.where(func(d *downstream) bool { return d.peer.from == here }) {
-			view[d.peer] = struct{}{}
-		}
-	})
-	o.Publishers, o.Viewers = len(publish), len(view)
-	slices.SortFunc(o.Tracks, func(a, b TrackStatus) int { return cmp.Compare(a.ID, b.ID) })
+func (r *Relay) Overview() (o Overview) {
+	o.Received = r.metrics.counters.received.Load()
+	o.Tracks, o.Publishers, o.Viewers = report{r.directory}.tracks()
 	return o
 }
 
 // Subscribers describes up to limit subscribers of the track with an id, the oldest sessions first, and tells how many
 // there are. It returns false if there is no such track.
 func (r *Relay) Subscribers(id uint64, limit int) (list []SubscriberStatus, all int, ok bool) {
-	h := r.directory.byID(id)
-	if h == nil {
-		return nil, 0, false
+	subscribers, all, ok := report{r.directory}.subscribers(id, limit)
+	for _, s := range subscribers {
+		list = append(list, SubscriberStatus{statusOf(s.peer.owner.(*peer)), s.onFastPath, s.forward, s.rendition})
 	}
-	subscribers, list := h.listSubscribers()
-	all = len(subscribers)
-	for i, d := range subscribers[:min(limit, all)] {
-		list[i].Session, list[i].Rendition = statusOf(d.peer), d.renditionStatus()
-	}
-	return list[:min(limit, all)], all, true
+	return list, all, ok
 }
 
 // Sessions describes the present sessions and the ones that ended during the last minute (256 at most), in the order in
 // which they began.
 func (r *Relay) Sessions() []SessionStatus {
 	peers, list := r.sessions.list()
-	counts := r.countTracks()
+	counts := report{r.directory}.ofPeers()
 	for _, p := range peers {
 		s := statusOf(p)
-		t := counts[p]
+		t := counts[&p.party]
 		s.Publications, s.Subscriptions, s.OnFastPath = t.published, t.subscribed, t.fast
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b SessionStatus) int { return cmp.Compare(a.ID, b.ID) })
 	return list
-}
-
-// countTracks counts the tracks that each peer publishes and is subscribed to.
-func (r *Relay) countTracks() map[*peer]trackCounts {
-	counts := make(map[*peer]trackCounts)
-	r.directory.eachHub(func(h *hub) {
-		for p := range h.publishers.of {
-			c := counts[p]
-			c.published++
-			counts[p] = c
-		}
-		for d := range h.subscribers.all {
-			c := counts[d.peer]
-			c.subscribed++
-			if h.fast.serves(d) {
-				c.fast++
-			}
-			counts[d.peer] = c
-		}
-	})
-	return counts
-}
-
-type events struct{ media.NoEvents }
-
-// TooFarBehind implements media.Events (draft §8).
-func (events) TooFarBehind(sub *media.Subscription, _ int64, _ time.Duration) {
-	if d, ok := sub.Owner().(*downstream); ok {
-		d.end(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
-	}
 }

@@ -101,8 +101,10 @@ func TestTooFarBehind(t *testing.T) {
 		k, s := c.mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		require.Equal(t, "1.0", k.take())
-		d := c.sender().subs[0].cfg.Owner.(*downstream)
-		d.end(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
+		d := c.sender().subs[0].cfg.Owner.(interface {
+			End(moqt.PublishDoneCode, moqt.StreamResetCode)
+		})
+		d.End(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
 		b.done(s, moqt.DoneTooFarBehind)
 		require.Equal(t, "1 reset 5", k.take())
 	})
@@ -112,7 +114,7 @@ func TestMediaSenderIsRequired(t *testing.T) {
 	r, err := New(Config{Authorizer: AllowAll{}})
 	require.NoError(t, err)
 	client, conn := transporttest.Pipe(transporttest.PipeConfig{})
-	require.ErrorIs(t, r.Serve(t.Context(), conn), errNoSender)
+	require.ErrorContains(t, r.Serve(t.Context(), conn), "no media sender has the connection")
 	require.Error(t, client.Context().Err())
 	var _ media.Events = r.Events()
 }

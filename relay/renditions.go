@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sluice/internal/rendition"
 	"sluice/moqt"
 )
@@ -54,7 +56,7 @@ func (r *renditionSets) join(d *downstream, m moqt.Rendition) *moqt.RequestError
 	case s == nil && len(r.of) >= maxRenditionSets || s != nil && len(s.members) >= maxRenditions:
 		return errTooManyRenditions
 	case s == nil:
-		s = &renditionSet{switched: d.hub.relay.metrics.switched}
+		s = &renditionSet{counted: d.hub.directory.counters.switches}
 		if r.of == nil {
 			r.of = make(map[uint64]*renditionSet)
 		}
@@ -116,7 +118,7 @@ type renditionSet struct {
 	due      rendition.Reason // why playing was chosen, until its first group comes
 	switches uint64
 	reason   rendition.Reason       // of the last switch
-	switched func(rendition.Reason) // counts one
+	counted  *prometheus.CounterVec // the switches of all sets
 }
 
 // RenditionStatus describes a set of renditions that a subscriber leaves the choice from to the relay.
@@ -331,7 +333,7 @@ func (s *renditionSet) countSwitch() {
 		return
 	}
 	s.switches, s.reason, s.due = s.switches+1, s.due, 0
-	s.switched(s.reason)
+	s.counted.WithLabelValues(s.reason.String()).Inc()
 }
 
 func (s *renditionSet) status(number uint64) RenditionStatus {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/congestion"
+	"sluice/internal/rendition"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -178,7 +179,7 @@ func TestRenditionBeginsWithinAnObject(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		publisher := b.connect()
 		l := publisher.serveLadder()
-		l.torn = 2 * renditionTick
+		l.torn = 2 * rendition.Tick
 		publisher.announce("live")
 		subscriber := b.connect()
 		k := &sink{}
@@ -279,13 +280,13 @@ func TestRenditionLimits(t *testing.T) {
 		subscriber := b.connect()
 		k := &sink{}
 		var subs []*session.Subscription
-		for i := range maxRenditions {
+		for i := range 16 {
 			subs = append(subs, subscriber.rendition(k, fmt.Sprint("v", i), 0, uint64(i), i == 0))
 		}
 		b.subscribed(subs...)
 		_, err := subscriber.rendition(k, "one more", 0, 1, false).Wait(b.ctx)
 		b.refused(err, moqt.RequestExcessiveLoad)
-		for set := range uint64(maxRenditionSets - 1) {
+		for set := range uint64(7) {
 			b.subscribed(subscriber.rendition(k, fmt.Sprint("set", set), set+1, 1<<63, true))
 		}
 		_, err = subscriber.rendition(k, "another set", 100, 1, false).Wait(b.ctx)
@@ -298,30 +299,22 @@ func TestRenditionLimits(t *testing.T) {
 	})
 }
 
-// set returns a set of the only client that has one.
-func (b *bench) set(number uint64) *renditionSet {
-	b.relay.sessions.mu.Lock()
-	defer b.relay.sessions.mu.Unlock()
-	for p := range b.relay.sessions.peers {
-		p.sets.mu.Lock()
-		s := p.sets.of[number]
-		p.sets.mu.Unlock()
-		if s != nil {
-			return s
+// set describes the set of the only client that has one.
+func (b *bench) set() RenditionStatus {
+	for _, s := range b.relay.Sessions() {
+		if len(s.Renditions) > 0 {
+			return s.Renditions[0]
 		}
 	}
-	b.t.Fatal("no set ", number)
-	return nil
+	b.t.Fatal("no set")
+	return RenditionStatus{}
 }
 
 // awaitChange waits until another rendition is served, while the one before still is.
-func (s *renditionSet) awaitChange(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.leaving) > 0
-	}, time.Minute, ladderStep/2)
+func (b *bench) awaitChange() {
+	b.t.Helper()
+	before := b.set().Track
+	require.Eventually(b.t, func() bool { return b.set().Track != before }, time.Minute, ladderStep/2)
 }
 
 // If the served rendition ends just after a change, the one before goes on, and stays.
@@ -334,7 +327,7 @@ func TestFormerRenditionGoesOn(t *testing.T) {
 		b.subscribed(high, subscriber.rendition(k, "low", 1, 1_000_000, true))
 		go l.run(25)
 		subscriber.setState(widePath)
-		b.set(1).awaitChange(t)
+		b.awaitChange()
 		high.Cancel(moqt.ResetCancelled)
 		time.Sleep(26 * time.Second)
 		require.Equal(t, []string{"low"}, k.checkGroups(t))

@@ -23,15 +23,6 @@ var _ session.Handler = (*requests)(nil)
 // that ask each other come to an end.
 const OriginPath = "/.origin"
 
-var errTooManyTracks = &moqt.RequestError{
-	Code: moqt.RequestExcessiveLoad, Reason: "the relay has no room for another track",
-}
-
-// errWholeGroup refuses a joining FETCH whose objects would come twice: see delivery.startLate.
-var errWholeGroup = &moqt.RequestError{
-	Code: moqt.RequestInvalidRange, Reason: "the subscription has begun with the start of the current group",
-}
-
 // errNoProof closes the session: it has the code UNAUTHORIZED.
 var errNoProof = errors.New("path " + OriginPath + " is for relays that prove by a certificate who they are")
 
@@ -63,12 +54,12 @@ func (q *requests) withHub(
 		q.peer.reject(r, refused)
 		return
 	}
-	at := q.peer.place(name.Namespace)
-	if len(at) == 0 {
+	at := q.peer.Naming().Place(name.Namespace)
+	if len(at) == 0 { // it has to name a scope, and does not
 		q.peer.reject(r, fetch.ErrNoSource)
 		return
 	}
-	directory := &q.peer.relay.directory
+	directory := q.peer.relay.directory
 	h, refused := directory.acquire(at, name.Name, permit.payers)
 	if refused != nil {
 		q.peer.reject(r, refused)
@@ -80,43 +71,30 @@ func (q *requests) withHub(
 
 // HandleSubscribe implements session.Handler (draft §9.4).
 func (q *requests) HandleSubscribe(pub *session.Publication) {
-	q.withHub(pub.Request, ActionSubscribe, pub.Track(), func(h *hub, permit *permission) {
-		d := newSubscribed(h, q.peer, pub, permit)
-		if m := pub.Parameters().Rendition; m != nil {
-			if refused := q.peer.sets.join(d, *m); refused != nil {
-				q.peer.reject(pub.Request, refused)
-				return
-			}
-			defer q.peer.sets.leave(d, *m)
-		}
-		d.serve()
+	q.withHub(pub.Request, ActionSubscribe, pub.Track(), func(h *hub, m *permission) {
+		h.subscribe(&q.peer.party, pub, m)
 	})
 }
 
 // HandlePublish implements session.Handler (draft §10.10).
 func (q *requests) HandlePublish(sub *session.Subscription) {
-	q.withHub(sub.Request, ActionPublish, sub.Track(), func(h *hub, permit *permission) {
-		newOffered(h, q.peer, sub).serve(permit)
+	q.withHub(sub.Request, ActionPublish, sub.Track(), func(h *hub, m *permission) {
+		h.publish(&q.peer.party, sub, m)
 	})
 }
 
 // HandleFetch implements session.Handler (draft §10.12.3).
 func (q *requests) HandleFetch(req *session.IncomingFetch) {
-	q.withHub(req.Request, ActionFetch, req.Track, func(h *hub, permit *permission) {
-		if h.gotWhole(req) {
-			q.peer.reject(req.Request, errWholeGroup)
-			return
-		}
-		h.serveFetch(q.peer, req, &req.Message.Parameters, req.Range, permit)
+	q.withHub(req.Request, ActionFetch, req.Track, func(h *hub, m *permission) {
+		h.fetch(&q.peer.party, req, m)
 	})
 }
 
 // HandleTrackStatus implements session.Handler (draft §10.14).
 func (q *requests) HandleTrackStatus(req *session.IncomingTrackStatus) {
-	q.withHub(req.Request, ActionTrackStatus, req.Message.Track, func(h *hub, permit *permission) {
-		permit.hold(permit.cancel)
-		t := trackStatus{hub: h, peer: q.peer, req: req}
-		t.serve()
+	q.withHub(req.Request, ActionTrackStatus, req.Message.Track, func(h *hub, m *permission) {
+		m.Hold(m.cancel)
+		h.tellStatus(&q.peer.party, req)
 	})
 }
 
@@ -128,13 +106,13 @@ func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace)
 		q.peer.reject(req.Request, refused)
 		return
 	}
-	q.serveAnnouncement(&announcement{Peer: q.peer, Place: q.peer.place(ns)}, req, permit)
+	q.serveAnnouncement(&announcement{Peer: &q.peer.party, Place: q.peer.Naming().Place(ns)}, req, permit)
 }
 
 // serveAnnouncement accepts a PUBLISH_NAMESPACE, and keeps the namespace known until the request ends.
 func (q *requests) serveAnnouncement(a *announcement, req *session.IncomingPublishNamespace, permit *permission) {
-	directory := &q.peer.relay.directory
-	permit.hold(func(why *moqt.RequestError) {
+	directory := q.peer.relay.directory
+	permit.Hold(func(why *moqt.RequestError) {
 		directory.revoke(a)
 		permit.cancel(why)
 	})
@@ -154,8 +132,8 @@ func (q *requests) serveAnnouncement(a *announcement, req *session.IncomingPubli
 func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	m := &req.Message
 	serveWatch(q.peer, req.Request, ActionSubscribeNamespace, m.Prefix, req.OK, func(*permission) watch {
-		prefix := names.Prefix[*peer]{Peer: q.peer, Path: m.Parameters.HopPath}
-		return &names.Watch[*peer]{Prefix: prefix, Space: &q.peer.relay.directory.names, Told: tell(req)}
+		prefix := names.Prefix[*party]{Peer: &q.peer.party, Path: m.Parameters.HopPath}
+		return &names.Watch[*party]{Prefix: prefix, Space: &q.peer.relay.directory.names, Told: tell(req)}
 	})
 }
 
@@ -173,6 +151,6 @@ func tell(req *session.IncomingSubscribeNamespace) names.Notify {
 // HandleSubscribeTracks implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
 	serveWatch(q.peer, req.Request, ActionSubscribeTracks, req.Message.Prefix, req.OK, func(m *permission) watch {
-		return newTracksWatch(q.peer, req, m)
+		return newTracksWatch(&q.peer.party, req, m)
 	})
 }

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/transport"
 )
 
 // forwarded returns the renditions whose objects the publisher is to send.
@@ -58,7 +56,7 @@ func TestRenditionsInReserve(t *testing.T) {
 				narrow := widePath
 				narrow.Lag = 2 * time.Second
 				subscriber.setState(narrow)
-				last.set(1).awaitChange(t)
+				last.awaitChange()
 				require.Equal(t, both, l.forwarded(), "before the change")
 				time.Sleep(7 * time.Second) // a group, and Config.Linger at each relay
 				require.Equal(t, onlyLow, l.forwarded())
@@ -155,22 +153,5 @@ func TestPausablePublisher(t *testing.T) {
 				require.Equal(t, tt.want, asked[len(asked)-1])
 			})
 		})
-	}
-}
-
-func TestEndsByUpdate(t *testing.T) {
-	done := func(status moqt.PublishDoneCode) error {
-		return &session.DoneError{PublishDone: moqt.PublishDone{Status: status}}
-	}
-	for err, want := range map[error]bool{
-		&moqt.RequestError{Code: moqt.RequestNotSupported}: true,
-		done(moqt.DoneUpdateFailed):                        true,
-		done(moqt.DoneGoingAway):                           false,
-		&transport.StreamError{Remote: true}:               true,
-		&transport.StreamError{}:                           false, // the relay cancelled it
-		session.ErrTimeout:                                 true,
-		session.ErrSuperseded:                              false,
-	} {
-		require.Equal(t, want, endsByUpdate(fmt.Errorf("update live: %w", err)), "%v", err)
 	}
 }

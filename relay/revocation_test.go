@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +22,7 @@ const revocationBound = time.Second
 
 // revocation is a way in which the token "tok" loses its force, after a minute.
 type revocation struct {
-	authorizer func(*testing.T) Authorizer
+	authorizer func() Authorizer
 	happens    func(*bench)
 	expired    bool // which codes say
 }
@@ -32,28 +31,25 @@ const others = "keep all *\n* subscribe open\n"
 
 var revocations = map[string]revocation{
 	"expires": {
-		authorizer: func(t *testing.T) Authorizer {
-			return tokenFile(t, others+"tok all live expires=2000-01-01T00:01:00Z")
+		authorizer: func() Authorizer {
+			return allowing(others + "tok all live expires=2000-01-01T00:01:00Z")
 		},
 		happens: func(*bench) {},
 		expired: true,
 	},
-	"leaves the file": {
-		authorizer: func(t *testing.T) Authorizer { return tokenFile(t, others+"tok all live") },
-		happens: func(b *bench) {
-			f := b.authorizer().(*TokenFile)
-			require.NoError(b.t, os.WriteFile(f.name, []byte(others), 0o600))
-		},
+	"leaves the list": {
+		authorizer: func() Authorizer { return allowing(others + "tok all live") },
+		happens:    func(b *bench) { b.authorizer().(*tokenLines).set(others) },
 	},
 	"is withdrawn": {
-		authorizer: func(t *testing.T) Authorizer { return tokenFile(t, others+"tok all live") },
+		authorizer: func() Authorizer { return allowing(others + "tok all live") },
 		happens: func(b *bench) {
 			_, err := OperatorOf(b.relay).Withdrawn().Withdraw(subjectOf("tok"), time.Hour)
 			require.NoError(b.t, err)
 		},
 	},
 	"is refused at a review": {
-		authorizer: func(*testing.T) Authorizer {
+		authorizer: func() Authorizer {
 			return &rules{allow: func(r AuthRequest) (Grant, error) {
 				otherwise := !bears(r, "tok") || bears(r, "keep") || r.Namespace[0] == "open"
 				if otherwise || time.Now().Before(time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC)) {
@@ -83,8 +79,9 @@ func onRevocations(t *testing.T, f func(*bench, moqt.Version, revocation)) {
 	for _, v := range moqt.Versions() {
 		for name, r := range revocations {
 			t.Run(fmt.Sprintf("draft-%d/%s", v, name), func(t *testing.T) {
-				onBench(t, Config{Grace: time.Millisecond, MaxRendezvous: time.Hour}, func(b *bench) {
-					b.authorize(r.authorizer(t))
+				cfg := Config{Grace: time.Millisecond, MaxRendezvous: time.Hour, FillTimeout: time.Hour}
+				onBench(t, cfg, func(b *bench) {
+					b.authorize(r.authorizer())
 					f(b, v, r)
 				})
 			})
@@ -300,7 +297,6 @@ func TestRevocationOfNamespaces(t *testing.T) {
 		k, _ := viewer.mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 4, FirstObject: true}).object(0)
 		require.Equal(b.t, "4.0", k.take())
-		b.relay.cfg.FillTimeout = time.Hour
 		_, err := viewer.Fetch(b.ctx, standalone(at(1, 0), at(2, 0)))
 		require.NoError(b.t, err)
 		f := <-fetched
@@ -335,7 +331,7 @@ func TestOffersFollowTheirRequest(t *testing.T) {
 	f := []string{"keep all *", "tok discover live expires=2000-01-01T00:01:00Z",
 		"next discover live expires=2000-01-01T00:02:00Z"}
 	onBench(t, Config{}, func(b *bench) {
-		b.authorize(tokenFile(t, f...))
+		b.authorize(allowing(f...))
 		_, err := (&source{}).offer(b.with("keep"), moqt.Parameters{})
 		require.NoError(t, err)
 		c := b.connect()
@@ -373,8 +369,8 @@ func TestRevocationBetweenRelays(t *testing.T) {
 				onBenches(t, Config{Grace: time.Millisecond}, 2, func(bs []*bench) {
 					here, there := bs[0], bs[1]
 					join(here, there)
-					here.authorize(r.authorizer(t))
-					there.authorize(r.authorizer(t))
+					here.authorize(r.authorizer())
+					there.authorize(r.authorizer())
 					src := &source{}
 					_, err := src.offer(there.bearing(moqt.Draft22, "tok"), moqt.Parameters{})
 					require.NoError(t, err)

@@ -99,7 +99,9 @@ func TestRingFeeds(t *testing.T) {
 
 // established counts the publishers of the track.
 func (b *bench) established() (n int) {
-	b.relay.directory.eachHub(func(h *hub) { n += count(h.publishers.where(isEstablished)) })
+	for _, t := range b.relay.Overview().Tracks {
+		n += t.Publishers
+	}
 	return n
 }
 

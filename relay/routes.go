@@ -15,12 +15,6 @@ type Routes interface {
 	Upstreams(scope string, ns moqt.Namespace) []*UpstreamRelay
 }
 
-// noRoutes are the Routes of a relay that has dialed no other.
-type noRoutes struct{}
-
-// Upstreams implements Routes.
-func (noRoutes) Upstreams(string, moqt.Namespace) []*UpstreamRelay { return nil }
-
 // Route names the upstream relays for the namespaces with a prefix, the preferred one first.
 type Route struct {
 	Prefix    moqt.Namespace
@@ -37,8 +31,8 @@ func (t RouteTable) Upstreams(scope string, ns moqt.Namespace) (best []*Upstream
 		if len(r.Prefix) <= length || !ns.HasPrefix(r.Prefix) {
 			continue
 		}
-		inScope := func(u *UpstreamRelay) bool { return u.scope == scope }
-		if in := slices.Collect(where(slices.Values(r.Upstreams), inScope)); len(in) > 0 {
+		otherScope := func(u *UpstreamRelay) bool { return u.scope != scope }
+		if in := slices.DeleteFunc(slices.Clone(r.Upstreams), otherScope); len(in) > 0 {
 			best, length = in, len(r.Prefix)
 		}
 	}

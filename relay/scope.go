@@ -3,8 +3,6 @@ package relay
 import (
 	"cmp"
 	"strings"
-
-	"sluice/relay/internal/names"
 )
 
 // Scoping returns the scope of a session (draft §2.4.3), given the authority and path that the client connected to.
@@ -22,5 +20,3 @@ func ScopeByPath(_, path string) string { return cmp.Or(path, "/") }
 func ScopeByURL(authority, path string) string {
 	return strings.TrimSuffix(strings.ToLower(authority), ":443") + ScopeByPath(authority, path)
 }
-
-type place = names.Place

@@ -124,7 +124,7 @@ func (s *sessions) at(d distance) []*peer {
 }
 
 func (s *sessions) atLocked(d distance) []*peer {
-	return inOrder(where(maps.Keys(s.neighbors), func(p *peer) bool { return p.from == d }))
+	return slices.DeleteFunc(inOrder(maps.Keys(s.neighbors)), func(p *peer) bool { return p.from != d })
 }
 
 // watched makes the sessions with neighbours look at what subscribers watch.
@@ -132,10 +132,7 @@ func (s *sessions) watched() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range inOrder(maps.Keys(s.neighbors)) {
-		select {
-		case s.neighbors[p].watches.wake <- struct{}{}:
-		default:
-		}
+		s.neighbors[p].watches.Wake()
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *standing) done(m *permission) {
 		return
 	}
 	delete(s.all, m)
-	m.release()
+	m.Release()
 }
 
 // lose removes a permission that was lost, and ends the session if nothing else stands for it.
@@ -72,6 +72,6 @@ func (s *standing) close() {
 	defer s.mu.Unlock()
 	for m := range s.all {
 		delete(s.all, m)
-		m.release()
+		m.Release()
 	}
 }

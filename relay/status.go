@@ -59,8 +59,6 @@ type SentPackets struct {
 	AckRequests uint64 `json:"ack_requests"`
 }
 
-type trackCounts struct{ published, subscribed, fast int }
-
 // statusOf describes a session, except for its tracks.
 func statusOf(p *peer) SessionStatus {
 	s := SessionStatus{

@@ -28,14 +28,14 @@ type subscribers struct {
 // count counts a subscription that is Established now, and reports the first one.
 func (s *subscribers) count(d *downstream) {
 	if s.established++; s.established == 1 {
-		d.peer.emit(EventFirstSubscriber, &s.hub.name, nil)
+		d.peer.owner.Subscribes(&s.hub.name, true)
 	}
 }
 
 // uncount is the reverse of count. It reports when the last one has left.
 func (s *subscribers) uncount(d *downstream) {
 	if s.established--; s.established == 0 {
-		d.peer.emit(EventLastSubscriber, &s.hub.name, nil)
+		d.peer.owner.Subscribes(&s.hub.name, false)
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *subscribers) patience() (longest time.Duration) {
 	for d := range s.where(func(d *downstream) bool { return d.peer.from == here }) {
 		wait := time.Until(d.until)
 		if d.accepted {
-			wait = s.hub.relay.cfg.Grace
+			wait = s.hub.directory.grace
 		}
 		longest = max(longest, wait)
 	}
@@ -101,7 +101,7 @@ func (s *subscribers) patience() (longest time.Duration) {
 
 // pathTo returns what a request to a peer has come through: of those subscribers that may use the peer, the one that is
 // nearest. It returns false if there is none. hub.mu is held.
-func (s *subscribers) pathTo(p *peer) (path moqt.HopPath, ok bool) {
+func (s *subscribers) pathTo(p *party) (path moqt.HopPath, ok bool) {
 	if len(s.waiting) > 0 {
 		return nil, true
 	}
@@ -174,7 +174,7 @@ func (s *subscribers) endAll(code moqt.PublishDoneCode, reason string, reset *mo
 // checkRangeFilters refuses the Range Filters and the range of a peer's subscription, which is d or a new one, if the
 // subscriptions to the track have too many different filters.
 func (s *subscribers) checkRangeFilters(
-	p *peer, d *downstream, filters moqt.RangeFilters, wanted moqt.Range,
+	p *party, d *downstream, filters moqt.RangeFilters, wanted moqt.Range,
 ) *moqt.RequestError {
 	all := addFilters(nil, filters, wanted)
 	if len(all) == 0 {
@@ -183,7 +183,7 @@ func (s *subscribers) checkRangeFilters(
 	own := slices.Clone(all)
 	for o := range s.where(func(o *downstream) bool { return o != d && o.accepted }) {
 		all = addFilters(all, o.delivery.selection.filters, o.delivery.selection.passing)
-		if o.peer.address == p.address {
+		if o.peer.Address == p.Address {
 			own = addFilters(own, o.delivery.selection.filters, o.delivery.selection.passing)
 		}
 	}
@@ -198,10 +198,6 @@ func (s *subscribers) checkRangeFilters(
 	refused.SetRetry(charge.Burst)
 	return refused
 }
-
-// DefaultMaxFilterRanges is how many ranges the Range Filters of a request may have by default. Each costs time for
-// each object.
-const DefaultMaxFilterRanges = 64
 
 // Limits of the different Range Filters that the subscriptions to a track have at a time: see addFilters. Each may cost
 // a copy of the objects that pass.

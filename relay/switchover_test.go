@@ -254,35 +254,3 @@ func TestProtocolViolationClosesThePublishersSessionOnly(t *testing.T) {
 		require.NoError(t, s.Context().Err())
 	})
 }
-
-// The kernel does not compare objects, so the groups that a publisher may send again, in another one's place, are not
-// left to it.
-func TestRepeatedGroupsAreNotForwarded(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		wanted := moqt.Range{Start: moqt.Location{Group: 1, Object: 1}, End: moqt.Location{Group: 9}}
-		forwarded := func() (r moqt.Range) {
-			b.relay.directory.eachHub(func(h *hub) { r = h.publishers.only().unrepeated(wanted) })
-			return r
-		}
-		one, two := b.connect(), b.connect()
-		first := one.serve(&source{})
-		one.announce("live")
-		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
-		require.Equal(t, wanted, forwarded(), "nothing came before")
-		first.group(4, 2)
-		require.Equal(t, "4.0, 4.1, 4 fin", k.take())
-		require.Equal(t, wanted, forwarded())
-
-		second := two.serve(&source{})
-		two.announce("live")
-		synctest.Wait()
-		first.group(5, 1) // and the second one is late
-		require.Equal(t, "5.0, 5 fin", k.take())
-		one.Session.Close(moqt.SessionNoError, "")
-		synctest.Wait()
-		require.Equal(t, moqt.Range{Start: moqt.Location{Group: 6}, End: wanted.End}, forwarded())
-		second.group(5, 1)
-		second.group(6, 1)
-		require.Equal(t, "6.0, 6 fin", k.take())
-	})
-}

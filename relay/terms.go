@@ -1,11 +1,13 @@
 package relay
 
 import (
-	"context"
 	"time"
 
-	"sluice/moqt"
+	"sluice/relay/internal/names"
 )
+
+// place is where a namespace is: its scope comes first.
+type place = names.Place
 
 // distance is how far from this process a track is published.
 type distance uint8
@@ -37,34 +39,7 @@ type terms struct {
 	hidden   bool          // it is in no limit, quota, status, event or metric of peers
 	url      string        // of the upstream relay
 	hops     bool          // it is a relay whose messages carry the Hop IDs of those that they have come through
-	cost     uint64        // of a subscription at it
-	// mayAsk returns why the peer must not do something, or nil. If there is none, the Authorizer decides.
-	mayAsk permissionFunc
 }
 
 // IsRelay implements names.Peer.
 func (t *terms) IsRelay() bool { return t.hops }
-
-// Cost implements names.Peer.
-func (t *terms) Cost() uint64 { return t.cost }
-
-type permissionFunc func(context.Context, Action, moqt.FullTrackName) *moqt.RequestError
-
-// permitAll is for another process, which has authorized those for whom it asks.
-func permitAll(context.Context, Action, moqt.FullTrackName) *moqt.RequestError { return nil }
-
-// termsOfPeers are for peers that connect to this process. Their SETUP completes them: see peer.begin.
-func termsOfPeers(mayAsk permissionFunc) terms {
-	return terms{reach: elsewhere, cost: 1, mayAsk: mayAsk}
-}
-
-func termsOfLinks(r *Relay) terms {
-	return terms{
-		from: beside, patience: r.cfg.MaxRendezvous, refills: true, scoped: true, hidden: true, cost: 1,
-		mayAsk: permitAll,
-	}
-}
-
-func termsOfUpstreams(u *UpstreamRelay) terms {
-	return terms{from: elsewhere, refills: true, url: u.name, cost: 1, mayAsk: u.mayAsk}
-}

@@ -6,30 +6,8 @@ import (
 	"slices"
 
 	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/relay/internal/fetch"
 )
-
-// trackStatus is a TRACK_STATUS of a peer.
-type trackStatus struct {
-	hub  *hub
-	peer *peer
-	req  *session.IncomingTrackStatus
-}
-
-// serve answers the request.
-func (t *trackStatus) serve() {
-	asks := inquiry{t.hub, asker{t.peer, t.req.Message.Parameters.HopPath}}
-	if refused := asks.learn(t.req.Context()); refused != nil {
-		t.peer.reject(t.req.Request, refused)
-		return
-	}
-	h := t.hub
-	h.mu.Lock()
-	largest, properties := h.data.Largest(), h.description.properties
-	h.mu.Unlock()
-	_ = t.req.OK(moqt.Parameters{LargestObject: largest}, properties) // fails only if the request is over
-}
 
 // inquiry asks publishers for the status of a track, on behalf of a peer.
 type inquiry struct {
@@ -50,9 +28,9 @@ func (q inquiry) learn(ctx context.Context) *moqt.RequestError {
 		return nil
 	}
 	failure := fetch.ErrNoSource
-	ctx, cancel := context.WithTimeout(ctx, h.relay.cfg.FillTimeout)
+	ctx, cancel := context.WithTimeout(ctx, h.directory.fetch.Fill)
 	defer cancel()
-	budget := fetch.NewBudget(h.relay.cfg.FillTimeout, &moqt.Parameters{})
+	budget := fetch.NewBudget(h.directory.fetch.Fill, &moqt.Parameters{})
 	for p := range h.choice.sources(ctx, &budget, a) {
 		ok, err := p.session.TrackStatus(ctx, moqt.TrackStatus{
 			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: a.path},

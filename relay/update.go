@@ -16,7 +16,7 @@ type update struct {
 // apply answers the update, and makes it effective. One that is refused ends the subscription.
 func (u update) apply() {
 	d, h, p := u.of, u.of.hub, &u.Parameters
-	refused := d.permit.extend(u.Tokens)
+	refused := d.permit.Extend(u.Tokens)
 	if refused == nil && p.Playback != nil {
 		u.report()
 	}
@@ -33,7 +33,7 @@ func (u update) apply() {
 		return
 	}
 	if isReport(*p) {
-		_ = u.OK(moqt.Parameters{LargestObject: h.data.Largest(), Expires: d.permit.expires()})
+		_ = u.OK(moqt.Parameters{LargestObject: h.data.Largest(), Expires: d.permit.Expires()})
 		return
 	}
 	if !d.delivery.forward && p.Forward != nil && *p.Forward {
@@ -48,7 +48,7 @@ func (u update) apply() {
 	}
 	now := h.data.Position()
 	defer now.Close()
-	err := u.OK(moqt.Parameters{LargestObject: now.Largest, Expires: d.permit.expires()})
+	err := u.OK(moqt.Parameters{LargestObject: now.Largest, Expires: d.permit.Expires()})
 	if refused, ok := errors.AsType[*moqt.RequestError](err); ok { // by the session
 		u.failedLocked(refused)
 	}
@@ -62,7 +62,7 @@ func (u update) apply() {
 // report takes what a player has told: it counts for all renditions of a set, and else for this track.
 func (u update) report() {
 	d, v := u.of, playbackOf(u.Parameters.Playback)
-	d.peer.relay.metrics.reports.Inc()
+	d.peer.directory.counters.reports.Inc()
 	if m := d.pub.Parameters().Rendition; m != nil {
 		d.peer.sets.report(m.Set, v)
 		return
@@ -85,7 +85,7 @@ func (u update) checkLocked() *moqt.RequestError {
 
 // denyLocked refuses the update; hub.mu is held.
 func (u update) denyLocked(e *moqt.RequestError) {
-	u.of.peer.relay.metrics.refused(e.Code)
+	u.of.hub.directory.fetch.Refused(e.Code)
 	_ = u.Reject(e) // fails only if the request is over
 	u.failedLocked(e)
 }

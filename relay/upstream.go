@@ -27,7 +27,7 @@ var errExcluded = &moqt.RequestError{
 // of the relay.
 type upstream struct {
 	hub      *hub
-	peer     *peer
+	peer     *party
 	receiver *receiver
 	newcomer newcomer
 	offered  bool          // by PUBLISH
@@ -54,14 +54,14 @@ type upstream struct {
 	path        moqt.HopPath // what its objects have come through, the peer last
 }
 
-func newUpstream(h *hub, p *peer) *upstream {
+func newUpstream(h *hub, p *party) *upstream {
 	u := &upstream{hub: h, peer: p, ready: make(chan struct{}), changed: make(chan struct{}, 1)}
 	u.receiver, u.newcomer.upstream = &receiver{upstream: u}, u
 	return u
 }
 
 // newOffered returns an upstream for a PUBLISH.
-func newOffered(h *hub, p *peer, sub *session.Subscription) *upstream {
+func newOffered(h *hub, p *party, sub *session.Subscription) *upstream {
 	u := newUpstream(h, p)
 	u.sub, u.offered, u.pauses = sub, true, !sub.Offer().Parameters.ForwardState()
 	u.path = sub.Offer().Parameters.HopPath
@@ -69,21 +69,21 @@ func newOffered(h *hub, p *peer, sub *session.Subscription) *upstream {
 }
 
 // serve accepts a PUBLISH, and serves the subscription until it ends.
-func (u *upstream) serve(permit *permission) {
+func (u *upstream) serve(permit permit) {
 	if !u.accept(permit) {
 		return
 	}
-	permit.hold(func(*moqt.RequestError) { u.withdrawn() })
+	permit.Hold(func(*moqt.RequestError) { u.withdrawn() })
 	offer := u.sub.Offer()
 	u.establish(offer.Parameters.LargestObject, offer.Properties)
-	u.hub.relay.directory.offer(u.hub, u.peer, true)
+	u.hub.directory.offer(u.hub, u.peer, true)
 	u.run(offer.Parameters.Expires, permit)
-	u.hub.relay.directory.offer(u.hub, u.peer, false)
+	u.hub.directory.offer(u.hub, u.peer, false)
 }
 
 // accept answers a PUBLISH. A publisher that offers the track with Forward 0 is asked for objects only while a
 // subscriber wants them (draft §9.5).
-func (u *upstream) accept(permit *permission) bool {
+func (u *upstream) accept(permit permit) bool {
 	h := u.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,7 @@ func (u *upstream) accept(permit *permission) bool {
 	own := h.publishers.of[u.peer]
 	h.publishers.of[u.peer] = u
 	// The relay's own subscription to the same track ends here (draft §5.1).
-	if u.sub.Accept(moqt.Parameters{Forward: &forward, Expires: permit.expires()}, u.receiver) != nil {
+	if u.sub.Accept(moqt.Parameters{Forward: &forward, Expires: permit.Expires()}, u.receiver) != nil {
 		delete(h.publishers.of, u.peer)
 		return false
 	}
@@ -120,7 +120,7 @@ func (u *upstream) subscribe() {
 	u.sub = sub
 	over := u.over
 	h.mu.Unlock()
-	if over || u.peer.from == here && !h.relay.directory.isAnnounced(h.place, u.peer) { // revoked meanwhile
+	if over || u.peer.from == here && !h.directory.isAnnounced(h.place, u.peer) { // revoked meanwhile
 		sub.Cancel(moqt.ResetCancelled)
 	}
 	ok, err := sub.Wait(context.Background()) // bounded by the session
@@ -140,9 +140,9 @@ func (u *upstream) subscribe() {
 	awaited := len(h.subscribers.waiting) > 0
 	h.mu.Unlock()
 	if appears || awaited {
-		h.relay.directory.tell(h)
+		h.directory.tell(h)
 	}
-	u.run(ok.Parameters.Expires, &permission{})
+	u.run(ok.Parameters.Expires, nil)
 }
 
 // request returns the SUBSCRIBE. It has no filter, so that publishers send the current group from its start, as many
@@ -190,13 +190,13 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h.description.learn(largest, p)
 	h.publishersChangedLocked()
 	h.subscribersChangedLocked()
-	u.peer.emit(EventPublishStart, &h.name, nil)
+	u.peer.owner.Publishes(&h.name, true, nil)
 	h.mu.Unlock()
 	if len(earlier) == 0 && forwarded == nil {
 		close(u.ready)
 		return
 	}
-	h.relay.tasks.Go(func() {
+	h.directory.tasks.Go(func() {
 		defer close(u.ready)
 		if forwarded != nil {
 			forwarded.awaitForwarded(u.sub.Context())
@@ -209,24 +209,27 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 
 // startRefill begins to fetch missed objects, if there are any; hub.mu is held.
 func (u *upstream) startRefill(missed moqt.Range) {
-	if missed.Empty() {
-		return
+	if !missed.Empty() {
+		u.hub.directory.tasks.Go(u.newRefill(missed).run)
 	}
+}
+
+// newRefill enters a refill, which has to run; hub.mu is held.
+func (u *upstream) newRefill(missed moqt.Range) *refill {
 	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
-	r := &refill{
+	u.refilling, u.hub.publishers.lacking = true, math.MaxUint64
+	u.hub.publishers.refills++
+	return &refill{
 		upstream: u, data: u.hub.data, wanted: missed, passed: u.hub.fast.track.Passed(),
 		open: make(map[uint64]*refilled),
 	}
-	u.refilling, u.hub.publishers.lacking = true, math.MaxUint64
-	u.hub.publishers.refills++
-	u.hub.relay.tasks.Go(r.run)
 }
 
 // awaitForwarded returns when the media sender has all streams that the kernel has opened for an upstream. The kernel
 // does not forward the track any more. Otherwise an object that another upstream brings could come first, and
 // subscribers would get it on a second stream.
 func (u *upstream) awaitForwarded(ctx context.Context) {
-	u.hub.relay.cfg.FastPath.AwaitRuns()
+	u.hub.directory.fastPath.AwaitRuns()
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	u.hub.fast.track.AwaitRead(ctx, u.peer.forwarder)
@@ -249,7 +252,7 @@ func (u *upstream) replace(earlier []*upstream) {
 		o.cancelLocked(moqt.ResetCancelled)
 	}
 	h.publishers.forget(u)
-	h.relay.log.Info("a publisher was replaced, as it does not answer any more", "track", h.name,
+	h.directory.log.Info("a publisher was replaced, as it does not answer any more", "track", h.name,
 		"publisher", u.peer.remote())
 }
 
@@ -259,7 +262,7 @@ func anyIsThere(ctx context.Context, us []*upstream) bool {
 	defer cancel()
 	found := make(chan bool, len(us))
 	for _, u := range us {
-		u.hub.relay.tasks.Go(func() { found <- u.isThere(ctx) })
+		u.hub.directory.tasks.Go(func() { found <- u.isThere(ctx) })
 	}
 	for range us {
 		if <-found {
@@ -328,8 +331,8 @@ func (u *upstream) cancelLocked(code moqt.StreamResetCode) {
 }
 
 // run updates the established subscription until it ends. It extends it before it expires (draft §10.2.10). permit is
-// that of the PUBLISH, and empty if the relay subscribed.
-func (u *upstream) run(expires *uint64, permit *permission) {
+// that of the PUBLISH, and nil if the relay subscribed.
+func (u *upstream) run(expires *uint64, permit permit) {
 	ending := u.sub.Ending()
 	extend := time.NewTimer(untilExtension(expires))
 	defer extend.Stop()
@@ -367,7 +370,7 @@ func (u *upstream) limitEnding() {
 // withdrawn ends the subscription, because its publisher no longer has the permission for its PUBLISH.
 func (u *upstream) withdrawn() {
 	u.sub.Cancel(moqt.ResetExpiredAuthToken)
-	u.hub.relay.directory.unpublished(u.hub, u.peer)
+	u.hub.directory.unpublished(u.hub, u.peer)
 }
 
 // untilExtension returns when to extend a subscription that expires: early enough for the answer, but not all the time.
@@ -440,19 +443,19 @@ func endsByUpdate(err error) bool {
 
 // answerUpdate answers a REQUEST_UPDATE of a publisher that offered the track, with which it can only renew its
 // permission.
-func (u *upstream) answerUpdate(m *session.Update, permit *permission) {
-	if refused := permit.extend(m.Tokens); refused != nil {
+func (u *upstream) answerUpdate(m *session.Update, permit permit) {
+	if refused := permit.Extend(m.Tokens); refused != nil {
 		_ = m.Reject(refused) // fails only if the request is over
 		u.withdrawn()
 		return
 	}
-	_ = m.OK(moqt.Parameters{Expires: permit.expires()})
+	_ = m.OK(moqt.Parameters{Expires: permit.Expires()})
 }
 
 // ended takes the subscription out of the hub.
 func (u *upstream) ended(cause error) {
 	h := u.hub
-	others := h.relay.directory.publishersOf(h.place)
+	others := h.directory.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !u.established {
@@ -461,7 +464,7 @@ func (u *upstream) ended(cause error) {
 	u.over = true
 	stopTimer(&u.limit)
 	if u.established {
-		u.peer.emit(EventPublishStop, &h.name, cause)
+		u.peer.owner.Publishes(&h.name, false, cause)
 	}
 	if h.publishers.of[u.peer] == u { // else replaced by a PUBLISH of the same peer
 		h.publishers.remove(u, cause, others)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -35,7 +33,7 @@ type UpstreamRelay struct {
 	warn  logs.Line
 
 	// names are shown until some time after a session, so that subscribers do not see them go and come back.
-	names *names.Mirror[*peer]
+	names *names.Mirror[*party]
 
 	mu      sync.Mutex
 	session *Neighbor // for new requests; nil if there is none
@@ -59,7 +57,9 @@ type UpstreamRelayConfig struct {
 
 // newPeer returns a peer that stands for the relay, also without a session.
 func (u *UpstreamRelay) newPeer() *peer {
-	return &peer{terms: termsOfUpstreams(u), relay: u.relay, upstream: u, scope: u.scope}
+	p := newPeer(u.relay, terms{from: elsewhere, refills: true, url: u.name}, u.mayAsk)
+	p.upstream, p.scope = u, u.scope
+	return p
 }
 
 // Name returns the URL of the relay as logs and the status show it.
@@ -134,7 +134,7 @@ func (u *UpstreamRelay) mayAsk(_ context.Context, a Action, track moqt.FullTrack
 }
 
 // isRouteFor reports whether the routes lead to the relay for a place.
-func (u *UpstreamRelay) isRouteFor(at place) bool {
+func (u *UpstreamRelay) isRouteFor(at names.Place) bool {
 	return slices.Contains(u.relay.neighbors.upstreamsOf(at), u)
 }
 
@@ -147,7 +147,6 @@ func (u *UpstreamRelay) announces(ns moqt.Namespace) bool {
 // it, and has to call [Neighbor.Run].
 func (u *UpstreamRelay) NewSession(conn transport.Conn) (*Neighbor, error) {
 	r, p := u.relay, u.newPeer()
-	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	n, err := newNeighbor(p, conn, session.Config{
 		Role: session.Client, Authority: conn.Authority(), Path: conn.Path(), Tokens: u.cfg.Tokens,
 		HopID: r.cfg.Session.HopID, Strict: r.cfg.Session.Strict, Refused: r.metrics.refused,

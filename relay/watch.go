@@ -56,7 +56,7 @@ func serveWatch(
 		}
 		return refused
 	}
-	permit.hold(permit.cancel)
+	permit.Hold(permit.cancel)
 	if refused := start(prefix, accept); refused != nil {
 		p.reject(r, refused)
 		return

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"sluice/auth"
 	"sluice/internal/certtest"
 	"sluice/relay"
 )
@@ -43,11 +44,11 @@ func newRelay(t testing.TB, cfg relay.Config) *relay.Relay {
 }
 
 // tokenFile returns an authorizer with a file of tokens, and the file.
-func tokenFile(t *testing.T, text string) (tokens *relay.TokenFile, file string) {
+func tokenFile(t *testing.T, text string) (tokens *auth.TokenFile, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	tokens, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
+	tokens, err := auth.OpenTokenFile(file, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	return tokens, file
 }

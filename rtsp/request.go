@@ -68,16 +68,15 @@ func tokenOf(query string, header base.HeaderValue) string {
 
 // guest returns the relay's guest that asks for the request's namespace. Who may play it is who may subscribe to its
 // catalog.
-func (q *request) guest(conn *gortsplib.ServerConn, a relay.Action) relay.GuestConfig {
-	cfg := relay.GuestConfig{
+func (q *request) guest(conn *gortsplib.ServerConn, a relay.Action) relay.AuthRequest {
+	ask := relay.AuthRequest{
 		Kind: transport.RTSP, Remote: conn.NetConn().RemoteAddr(), Authority: q.authority, Path: "/", Action: a,
-		Track: moqt.FullTrackName{Namespace: q.namespace},
+		Namespace: q.namespace, Tokens: q.tokens(),
 	}
 	if a == relay.ActionSubscribe {
-		cfg.Track.Name = catalog.CommonName
+		ask.Name = catalog.CommonName
 	}
-	cfg.Tokens = q.tokens()
-	return cfg
+	return ask
 }
 
 // url returns the URL that the session names, for relays with several scopes.

@@ -66,9 +66,9 @@ func livePlayer(t *testing.T, r *relay.Relay) (*player, *sinkOf) {
 	desc := broadcast()
 	s := newStream(desc, &budget{max: 1 << 20}, newMetrics(&Server{}))
 	t.Cleanup(s.close)
-	g, err := r.Admit(t.Context(), relay.GuestConfig{
+	g, err := r.Admit(t.Context(), relay.AuthRequest{
 		Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, Action: relay.ActionSubscribe,
-		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}},
+		Namespace: moqt.Namespace{"live"},
 	})
 	require.NoError(t, err)
 	t.Cleanup(g.Leave)

@@ -141,9 +141,9 @@ func TestEndWhileCatchingUp(t *testing.T) {
 
 // join adds a player, after it was prepared.
 func (s *streamTest) join(prepare ...func(*player)) (*player, *sinkOf) {
-	g, err := s.relay.Admit(s.t.Context(), relay.GuestConfig{
+	g, err := s.relay.Admit(s.t.Context(), relay.AuthRequest{
 		Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, Action: relay.ActionSubscribe,
-		Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}},
+		Namespace: moqt.Namespace{"live"},
 	})
 	require.NoError(s.t, err)
 	s.t.Cleanup(g.Leave)

@@ -12,6 +12,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/auth"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/player/catalog"
@@ -22,7 +23,7 @@ import (
 )
 
 // tenantFile has two tenants, who may do everything in their own namespaces, and nothing elsewhere.
-func tenantFile(t *testing.T) *relay.TokenFile {
+func tenantFile(t *testing.T) *auth.TokenFile {
 	t.Helper()
 	tokens, _ := tokenFile(t, "alice all alice\nmallory all mallory\neve subscribe *\nrelay subscribe *\n")
 	return tokens

@@ -47,9 +47,9 @@ func (tenants) Authorize(_ context.Context, r relay.AuthRequest) (relay.Grant, e
 // TestDialOwn opens sessions of the relay itself: they have no quota, and only subscribe, to what their guests may.
 func TestDialOwn(t *testing.T) {
 	s := start(t, Config{Relay: relay.Config{PerAddress: relay.Quota{Sessions: 1}, Authorizer: tenants{}}})
-	guest, err := s.Relay().Admit(t.Context(), relay.GuestConfig{
+	guest, err := s.Relay().Admit(t.Context(), relay.AuthRequest{
 		Kind: transport.RTSP, Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)}, Action: relay.ActionSubscribe,
-		Track:  moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: ".catalog"},
+		Namespace: moqt.Namespace{"live"}, Name: ".catalog",
 		Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte("live")}},
 	})
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/auth"
 	"sluice/internal/logs/logstest"
 	"sluice/moqt"
 	"sluice/relay"
@@ -154,9 +155,9 @@ func TestUpstreamToken(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "tokens")
 		require.NoError(t, os.WriteFile(file, []byte("secret subscribe live\n* publish live\n"), 0o600))
-		auth, err := relay.OpenTokenFile(file, slog.New(slog.DiscardHandler))
+		tokens, err := auth.OpenTokenFile(file, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
-		origin := start(t, Config{Relay: relay.Config{Authorizer: auth}})
+		origin := start(t, Config{Relay: relay.Config{Authorizer: tokens}})
 		publish(t, origin, "video")
 		for token, want := range map[string]string{"secret": "", "wrong": "UNAUTHORIZED"} {
 			edge := behind(t, Config{Upstream: UpstreamConfig{

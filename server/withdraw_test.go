@@ -37,11 +37,11 @@ func TestWithdrawInCluster(t *testing.T) {
 			nodes = append(nodes, startNodeAs(t, &bus, cfg, ClusterConfig{Node: name}))
 		}
 		admit := func(n *meshNode, subject string) (*relay.Guest, error) {
-			return n.Relay().Admit(t.Context(), relay.GuestConfig{
+			return n.Relay().Admit(t.Context(), relay.AuthRequest{
 				Kind: transport.RTSP, Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 554},
-				Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(subject)}},
-				Action: relay.ActionSubscribe,
-				Track:  moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
+				Tokens:    []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(subject)}},
+				Action:    relay.ActionSubscribe,
+				Namespace: moqt.Namespace{"live"}, Name: "video",
 			})
 		}
 		var gone, stay []*relay.Guest

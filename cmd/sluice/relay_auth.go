@@ -113,7 +113,7 @@ func (f *authFlags) authorizer() (relay.Authorizer, error) {
 }
 
 func (f *authFlags) openTokenFile() (relay.Authorizer, error) {
-	return relay.OpenTokenFile(f.tokenFile, slog.Default())
+	return auth.OpenTokenFile(f.tokenFile, slog.Default())
 }
 
 func (f *authFlags) openJWT() (relay.Authorizer, error) { return f.openSigned(jwt.Format{}, f.jwks) }

@@ -50,10 +50,10 @@ func (bySubject) Authorize(_ context.Context, r relay.AuthRequest) (relay.Grant,
 
 func (f *fixture) admit(ip, subject string, a relay.Action) *relay.Guest {
 	f.t.Helper()
-	g, err := f.relay.Admit(f.t.Context(), relay.GuestConfig{
+	g, err := f.relay.Admit(f.t.Context(), relay.AuthRequest{
 		Kind: transport.RTSP, Remote: &net.TCPAddr{IP: net.ParseIP(ip), Port: 554}, Path: "/", Action: a,
-		Tokens: []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(subject)}},
-		Track:  moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: subject},
+		Tokens:    []moqt.Token{{AliasType: moqt.AliasUseValue, Value: []byte(subject)}},
+		Namespace: moqt.Namespace{"live"}, Name: subject,
 	})
 	require.NoError(f.t, err)
 	f.t.Cleanup(g.Leave)

@@ -67,7 +67,7 @@ type Account struct {
 	requests *rate.Limiter // nil: no limit
 	upload   *meter
 	download *meter
-	sent     atomic.Uint64 // bytes of media since the last settlement: see downloads
+	sent     atomic.Uint64 // bytes of media since the last settlement
 
 	warning logs.Line
 

@@ -1,4 +1,7 @@
-package relay
+// Package lease watches what an Authorizer has granted, for as long as it is in force. A [Lease] is one [Grant]: it
+// ends when the Grant expires, when a review refuses it, or when its token is withdrawn. [Leases] are all that a relay
+// has given.
+package lease
 
 import (
 	"context"
@@ -26,18 +29,31 @@ var (
 	}
 )
 
-// lease is a Grant while it is in force: for a request of a peer (permission), or for a guest. It ends when the Grant
-// expires, or when the Authorizer refuses it at a review. A timer and the relay's leases see to that, and not the
-// goroutine that serves the request: that one may be waiting for a peer.
-type lease struct {
-	relay *Relay
+// Grant is a permission.
+type Grant struct {
+	Expires time.Time // zero: as long as the session
+	// Review is when the relay calls Authorize again, with the same request, to learn whether the permission still
+	// stands. Zero: only when a Reviewer says so.
+	Review time.Time
+	// Subject identifies the token, or the user or customer whose token it is. All that is granted to a subject counts
+	// for its quota: see Config.PerToken. It appears in logs, so it must not be the token itself. Empty: only the quota
+	// of the peer's address counts.
+	Subject string
+}
+
+// Ask asks the Authorizer, with the tokens of an update, if it has any, instead of older ones.
+type Ask func(ctx context.Context, update []moqt.Token) (Grant, *moqt.RequestError)
+
+// Lease is a Grant while it is in force: for a request of a peer, or for a guest. A timer and the Leases see to its
+// end, and not the goroutine that serves the request: that one may be waiting for a peer.
+type Lease struct {
+	among *Leases
 	ctx   context.Context // of the session: reviews end with it
-	// ask returns the question for the Authorizer, with the tokens of an update, if it has any, instead of older ones.
-	ask  func(update []moqt.Token) AuthRequest
-	from *lease // what this one was derived from, which may be extended; nil: nothing
+	ask   Ask
+	from  *Lease // what this one was derived from, which may be extended; nil: nothing
 
 	mu      sync.Mutex
-	lost    func(why *moqt.RequestError) // nil before begin
+	lost    func(why *moqt.RequestError) // nil before Begin
 	over    bool
 	grant   Grant
 	review  time.Time // when to ask again; zero: when the Authorizer has changed
@@ -45,13 +61,13 @@ type lease struct {
 	changes uint64    // of the Authorizer, before the last answer
 	timer   *time.Timer
 
-	queued bool // guarded by leases.mu
+	queued bool // guarded by Leases.mu
 }
 
-// obtain asks the Authorizer, with the tokens of an update if it has any.
-func (l *lease) obtain(ctx context.Context, update []moqt.Token) *moqt.RequestError {
-	changes := l.relay.leases.countChanges() // before the answer, which may be out of date by then
-	grant, refused := l.relay.authorize(ctx, l.ask(update))
+// Obtain asks the Authorizer, with the tokens of an update if it has any.
+func (l *Lease) Obtain(ctx context.Context, update []moqt.Token) *moqt.RequestError {
+	changes := l.among.countChanges() // before the answer, which may be out of date by then
+	grant, refused := l.answer(ctx, update)
 	if refused != nil {
 		return refused
 	}
@@ -61,43 +77,52 @@ func (l *lease) obtain(ctx context.Context, update []moqt.Token) *moqt.RequestEr
 	return nil
 }
 
-// derive makes a lease that has the Grant of this one, as it is now and as it will be extended.
-func (l *lease) derive(ask func([]moqt.Token) AuthRequest) *lease {
+// answer returns what the Authorizer says. A token that is withdrawn allows nothing.
+func (l *Lease) answer(ctx context.Context, update []moqt.Token) (Grant, *moqt.RequestError) {
+	grant, refused := l.ask(ctx, update)
+	if refused == nil && l.among.Withdrawn.Has(grant.Subject) {
+		return Grant{}, errWithdrawn
+	}
+	return grant, refused
+}
+
+// Derive makes a lease that has the Grant of this one, as it is now and as it will be extended.
+func (l *Lease) Derive(ask Ask) *Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &lease{
-		relay: l.relay, ctx: l.ctx, ask: ask, from: l, grant: l.grant, review: l.review, changes: l.changes,
+	return &Lease{
+		among: l.among, ctx: l.ctx, ask: ask, from: l, grant: l.grant, review: l.review, changes: l.changes,
 	}
 }
 
-// begin watches the lease until release is called. lost is called, on a goroutine of its own, if it ends before.
-func (l *lease) begin(lost func(why *moqt.RequestError)) {
+// Begin watches the lease until Release is called. lost is called, on a goroutine of its own, if it ends before.
+func (l *Lease) Begin(lost func(why *moqt.RequestError)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return
 	}
 	l.lost = lost
-	l.relay.leases.add(l)
+	l.among.add(l)
 	l.watchLocked()
 }
 
-// release ends the lease, because nobody needs it any more.
-func (l *lease) release() {
+// Release ends the lease, because nobody needs it any more.
+func (l *Lease) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endLocked()
 }
 
-// current returns the Grant.
-func (l *lease) current() Grant {
+// Current returns the Grant.
+func (l *Lease) Current() Grant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.grant
 }
 
 // useLocked takes an answer of the Authorizer; mu is held.
-func (l *lease) useLocked(g Grant, changes uint64) {
+func (l *Lease) useLocked(g Grant, changes uint64) {
 	l.answers++
 	l.grant, l.review, l.changes = g, g.Review, changes
 	if earliest := time.Now().Add(minReview); !g.Review.IsZero() && g.Review.Before(earliest) {
@@ -107,16 +132,16 @@ func (l *lease) useLocked(g Grant, changes uint64) {
 }
 
 // watchLocked sees to it that the lease is looked at when something is due; mu is held.
-func (l *lease) watchLocked() {
+func (l *Lease) watchLocked() {
 	if l.lost == nil || l.over {
 		return
 	}
-	if l.relay.tokens.Has(l.grant.Subject) {
+	if l.among.Withdrawn.Has(l.grant.Subject) {
 		go l.lose(errWithdrawn)
 		return
 	}
-	if l.changes != l.relay.leases.countChanges() {
-		l.relay.leases.queue(l)
+	if l.changes != l.among.countChanges() {
+		l.among.queue(l)
 	}
 	if l.timer != nil {
 		l.timer.Stop()
@@ -131,11 +156,11 @@ func (l *lease) watchLocked() {
 }
 
 // due looks what the timer was set for.
-func (l *lease) due() {
+func (l *Lease) due() {
 	l.mu.Lock()
 	now, expires := time.Now(), l.grant.Expires
 	if l.from != nil && isPast(expires, now) {
-		if longer := l.from.current(); !isPast(longer.Expires, now) {
+		if longer := l.from.Current(); !isPast(longer.Expires, now) {
 			l.useLocked(longer, l.changes)
 			expires = longer.Expires
 		}
@@ -156,15 +181,15 @@ func (l *lease) due() {
 func isPast(t, now time.Time) bool { return !t.IsZero() && !now.Before(t) }
 
 // check reviews the lease: it ends if the Authorizer refuses it now, and goes on if the Authorizer has no answer.
-func (l *lease) check() {
+func (l *Lease) check() {
 	l.mu.Lock()
 	answers, over := l.answers, l.over
 	l.mu.Unlock()
 	if over {
 		return
 	}
-	changes := l.relay.leases.countChanges()
-	grant, refused := l.relay.authorize(l.ctx, l.ask(nil))
+	changes := l.among.countChanges()
+	grant, refused := l.answer(l.ctx, nil)
 	l.mu.Lock()
 	void := l.answers != answers
 	switch {
@@ -191,7 +216,7 @@ func isNoAnswer(e *moqt.RequestError) bool {
 }
 
 // lose ends the lease, and tells that to its holder.
-func (l *lease) lose(why *moqt.RequestError) {
+func (l *Lease) lose(why *moqt.RequestError) {
 	l.mu.Lock()
 	ended := l.endLocked()
 	l.mu.Unlock()
@@ -201,7 +226,7 @@ func (l *lease) lose(why *moqt.RequestError) {
 }
 
 // endLocked ends the lease, and reports whether it was in force; mu is held.
-func (l *lease) endLocked() bool {
+func (l *Lease) endLocked() bool {
 	if l.over {
 		return false
 	}
@@ -209,6 +234,6 @@ func (l *lease) endLocked() bool {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.relay.leases.remove(l)
+	l.among.remove(l)
 	return l.lost != nil
 }

@@ -1,9 +1,10 @@
-package relay
+package neighbor
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,11 +26,10 @@ const (
 	warnInterval = time.Minute
 )
 
-// announcer tells an upstream relay in which namespaces peers of this process publish, as far as the configuration
-// wants: one PUBLISH_NAMESPACE each. It lives as long as a session.
-type announcer struct {
-	peer *peer
-	ctx  context.Context // of Neighbor.share
+// Announcer tells an upstream relay in which namespaces peers of this process publish, as far as the configuration
+// wants: one PUBLISH_NAMESPACE each.
+type Announcer struct {
+	Config
 	warn logs.Line
 
 	mu sync.Mutex
@@ -42,10 +42,14 @@ type announced struct {
 	cancel context.CancelFunc
 }
 
-// changed is called for each namespace that appears, disappears, or comes another way.
-func (a *announcer) changed(ns moqt.Namespace, published bool, way moqt.Parameters) {
-	u, relay := a.peer.upstream, a.peer.relay
-	if len(ns) == 0 || !u.announces(ns) {
+// NewAnnouncer returns an announcer that has told nothing.
+func NewAnnouncer(cfg Config) *Announcer {
+	return &Announcer{Config: cfg, of: make(map[string]*announced)}
+}
+
+// Changed is called for each namespace that appears, disappears, or comes another way.
+func (a *Announcer) Changed(ns moqt.Namespace, published bool, way moqt.Parameters) {
+	if len(ns) == 0 || !slices.ContainsFunc(a.Announce, ns.HasPrefix) {
 		return
 	}
 	a.mu.Lock()
@@ -55,14 +59,13 @@ func (a *announcer) changed(ns moqt.Namespace, published bool, way moqt.Paramete
 	case published && n != nil:
 		n.way = way
 	case published && len(a.of) >= maxAnnounced:
-		a.warn.Log(relay.log, warnInterval, slog.LevelWarn, "an upstream relay is not told of all namespaces",
-			"upstream", u.name, "limit", maxAnnounced)
+		a.warn.Log(a.Log, warnInterval, slog.LevelWarn, "an upstream relay is not told of all namespaces",
+			"upstream", a.URL, "limit", maxAnnounced)
 	case published:
-		n = &announced{way: way}
-		ctx, cancel := context.WithCancel(a.ctx)
+		ctx, cancel := context.WithCancel(a.Sharing)
 		n = &announced{way, cancel}
 		a.of[key] = n
-		relay.tasks.Go(func() {
+		a.Tasks.Go(func() {
 			keepAsking(ctx, func() error { return a.announce(ctx, ns, n) })
 		})
 	case n != nil:
@@ -72,18 +75,18 @@ func (a *announcer) changed(ns moqt.Namespace, published bool, way moqt.Paramete
 }
 
 // announce announces a namespace until the context is done. It returns why the upstream relay ends that earlier.
-func (a *announcer) announce(ctx context.Context, ns moqt.Namespace, n *announced) error {
+func (a *Announcer) announce(ctx context.Context, ns moqt.Namespace, n *announced) error {
 	a.mu.Lock()
 	m := moqt.PublishNamespace{Namespace: ns, Parameters: n.way}
 	a.mu.Unlock()
-	p, err := a.peer.session.PublishNamespace(ctx, m)
+	p, err := a.Session.PublishNamespace(ctx, m)
 	if err != nil {
 		return err
 	}
 	err = awaitEnd(ctx, p.Request, p.Wait)
 	if err != nil && ctx.Err() == nil {
-		a.warn.Log(a.peer.relay.log, warnInterval, slog.LevelWarn, "an upstream relay refuses a namespace",
-			"upstream", a.peer.url, "namespace", ns, "err", err)
+		a.warn.Log(a.Log, warnInterval, slog.LevelWarn, "an upstream relay refuses a namespace",
+			"upstream", a.URL, "namespace", ns, "err", err)
 	}
 	return err
 }

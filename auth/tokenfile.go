@@ -1,4 +1,4 @@
-package relay
+package auth
 
 import (
 	"bufio"
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -17,15 +16,16 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/relay"
 )
 
 // Limits of token files.
 const (
 	maxTokenFile       = 16 << 20
-	tokenCheckInterval = changeInterval // the file is looked at no more often
+	tokenCheckInterval = 250 * time.Millisecond // the file is looked at no more often
 )
 
-// TokenFile is an Authorizer with static tokens from a file, which is read again when it has changed. The file has a
+// TokenFile is a scheme with static tokens from a file, which is read again when it has changed. The file has a
 // line for each token, with the actions that it allows and the namespace prefixes for which it allows them; see
 // docs/auth.md.
 type TokenFile struct {
@@ -50,7 +50,7 @@ type tokenTable struct {
 // tokenEntry is what one line of the file allows.
 type tokenEntry struct {
 	subject  string // the digest of the token; empty if the line is for everybody
-	actions  map[Action]bool
+	words    []string
 	prefixes []moqt.Namespace
 	expires  time.Time
 }
@@ -62,7 +62,7 @@ func OpenTokenFile(name string, log *slog.Logger) (*TokenFile, error) {
 }
 
 // Authorize implements Authorizer.
-func (f *TokenFile) Authorize(_ context.Context, r AuthRequest) (Grant, error) {
+func (f *TokenFile) Authorize(_ context.Context, r relay.AuthRequest) (relay.Grant, error) {
 	expired := false
 	var best *tokenEntry
 	for _, e := range f.current().matching(r.Tokens) {
@@ -76,17 +76,13 @@ func (f *TokenFile) Authorize(_ context.Context, r AuthRequest) (Grant, error) {
 	}
 	switch {
 	case best != nil:
-		return Grant{Expires: best.expires, Subject: best.subject}, nil
+		return relay.Grant{Expires: best.expires, Subject: best.subject}, nil
 	case expired:
-		return refuse(moqt.RequestExpiredAuthToken, "the authorization token has expired")
+		return relay.Grant{}, Refuse(moqt.RequestExpiredAuthToken, "the authorization token has expired")
 	case len(r.Tokens) == 0:
-		return refuse(moqt.RequestUnauthorized, "an authorization token is required")
+		return relay.Grant{}, Refuse(moqt.RequestUnauthorized, "an authorization token is required")
 	}
-	return refuse(moqt.RequestUnauthorized, "no authorization token allows this")
-}
-
-func refuse(code moqt.RequestErrorCode, reason string) (Grant, error) {
-	return Grant{}, &moqt.RequestError{Code: code, Reason: reason}
+	return relay.Grant{}, Refuse(moqt.RequestUnauthorized, "no authorization token allows this")
 }
 
 // Changed implements Reviewer.
@@ -171,16 +167,9 @@ func (t *tokenTable) len() int {
 	return n
 }
 
-func (e *tokenEntry) allows(r *AuthRequest) bool {
-	if !e.actions[r.Action] {
-		return false
-	}
-	for _, prefix := range e.prefixes {
-		if r.Namespace.HasPrefix(prefix) {
-			return true
-		}
-	}
-	return false
+func (e *tokenEntry) allows(r *relay.AuthRequest) bool {
+	return (slices.Contains(e.words, All) || slices.Contains(e.words, Word(r.Action))) &&
+		slices.ContainsFunc(e.prefixes, r.Namespace.HasPrefix)
 }
 
 func (e *tokenEntry) outlasts(o *tokenEntry) bool {
@@ -250,10 +239,20 @@ func (t *tokenTable) add(fields []string) error {
 
 // parseEntry parses what follows the token in a line.
 func parseEntry(fields []string) (e tokenEntry, err error) {
-	if e.actions, err = parseActions(fields[0]); err == nil {
-		e.prefixes, err = parsePrefixes(fields[1])
+	e.words = strings.Split(fields[0], ",")
+	for _, word := range e.words {
+		if !slices.Contains([]string{Publish, Subscribe, Discover, All}, word) {
+			return e, fmt.Errorf("action %q is none of publish, subscribe, discover, all", word)
+		}
 	}
-	if err == nil && len(fields) == 3 {
+	for text := range strings.SplitSeq(fields[1], ",") {
+		prefix, err := ParsePrefix(text)
+		if err != nil {
+			return e, err
+		}
+		e.prefixes = append(e.prefixes, prefix)
+	}
+	if len(fields) == 3 {
 		e.expires, err = parseExpires(fields[2])
 	}
 	return e, err
@@ -270,59 +269,6 @@ func parseDigest(s string) (d [sha256.Size]byte, hashed bool, err error) {
 		return d, true, errors.New("sha256: wants 64 hexadecimal digits")
 	}
 	return [sha256.Size]byte(b), true, nil
-}
-
-// actionNames are the words of token files.
-var actionNames = map[string][]Action{
-	"publish":   {ActionPublish, ActionPublishNamespace},
-	"subscribe": {ActionSubscribe, ActionFetch, ActionTrackStatus},
-	"discover":  {ActionSubscribeNamespace, ActionSubscribeTracks},
-}
-
-func parseActions(s string) (map[Action]bool, error) {
-	actions := make(map[Action]bool)
-	for word := range strings.SplitSeq(s, ",") {
-		listed, ok := actionNames[word]
-		if word == "all" {
-			ok = true
-			for _, as := range actionNames {
-				listed = append(listed, as...)
-			}
-		}
-		if !ok {
-			return nil, fmt.Errorf("action %q is none of publish, subscribe, discover, all", word)
-		}
-		for _, a := range listed {
-			actions[a] = true
-		}
-	}
-	return actions, nil
-}
-
-// parsePrefixes parses namespaces as on the command line: "a/b", with %xx for other bytes; "*" is the prefix of all.
-func parsePrefixes(s string) (prefixes []moqt.Namespace, err error) {
-	for text := range strings.SplitSeq(s, ",") {
-		ns, err := parsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("namespace prefix %q: %w", text, err)
-		}
-		prefixes = append(prefixes, ns)
-	}
-	return prefixes, nil
-}
-
-func parsePrefix(s string) (ns moqt.Namespace, err error) {
-	if s == "*" {
-		return ns, nil
-	}
-	for field := range strings.SplitSeq(strings.Trim(s, "/"), "/") {
-		field, err := url.PathUnescape(field)
-		if err != nil {
-			return nil, err
-		}
-		ns = append(ns, field)
-	}
-	return ns, ns.Validate()
 }
 
 func parseExpires(s string) (time.Time, error) {

@@ -1,30 +1,23 @@
-package relay
+package neighbor
 
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
 	"sluice/moqt"
-	"sluice/relay/internal/names"
 )
 
-const (
-	// maxAsked bounds the prefixes that an upstream relay is asked about in a session. If subscribers watch more, it is
-	// asked about all that it may have.
-	maxAsked = 64
-	// maxUpstreamNamespaces bounds the namespaces of an upstream relay that subscribers are told of.
-	maxUpstreamNamespaces = 1 << 14
-)
+// maxAsked bounds the prefixes that an upstream relay is asked about in a session. If subscribers watch more, it is
+// asked about all that it may have.
+const maxAsked = 64
 
-// watches asks a neighbour for namespaces and tracks: another process for all, and an upstream relay for those below
+// Watches asks a neighbour for namespaces and tracks: another process for all, and an upstream relay for those below
 // the prefixes that subscribers of this process watch, once for all of them. It lives as long as a session.
-type watches struct {
-	neighbor *Neighbor
-	peer     *peer
-	wake     chan struct{} // looks at the prefixes again
+type Watches struct {
+	Config
+	wake chan struct{} // looks at the prefixes again
 
 	mu         sync.Mutex // guards what follows
 	namespaces askedPrefixes
@@ -36,22 +29,30 @@ type watches struct {
 type askedPrefixes map[string]*askedPrefix
 
 type askedPrefix struct {
-	names.Prefix[*peer]
+	Prefix
 	cancel context.CancelFunc
 }
 
-func newWatches(n *Neighbor) *watches {
-	return &watches{
-		neighbor: n, peer: n.peer, wake: make(chan struct{}, 1),
-		namespaces: make(askedPrefixes), tracks: make(askedPrefixes),
+// NewWatches returns watches that have asked for nothing.
+func NewWatches(cfg Config) *Watches {
+	return &Watches{
+		Config: cfg, wake: make(chan struct{}, 1), namespaces: make(askedPrefixes), tracks: make(askedPrefixes),
 	}
 }
 
-// run adapts the requests to what subscribers watch, until the session shares no names any more.
-func (w *watches) run() {
-	ctx := w.neighbor.sharing
-	if w.peer.scoped {
-		keepAsking(ctx, func() error { return w.askNamespaces(ctx, prefix{}) })
+// Wake makes Run look at what subscribers watch.
+func (w *Watches) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run adapts the requests to what subscribers watch, until the session shares no names any more.
+func (w *Watches) Run() {
+	ctx := w.Sharing
+	if w.All {
+		keepAsking(ctx, func() error { return w.askNamespaces(ctx, Prefix{}) })
 		return
 	}
 	for {
@@ -64,25 +65,17 @@ func (w *watches) run() {
 	}
 }
 
-func (w *watches) update() {
-	d := &w.peer.relay.directory
-	namespaces := watchedFor(d.names.Watched(w.peer.scope), w.peer)
-	tracks := watchedFor(d.watched(w.peer.scope), w.peer)
+func (w *Watches) update() {
+	namespaces, tracks := w.Watched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ask(w.namespaces, namespaces, w.askNamespaces)
 	w.ask(w.tracks, tracks, w.askTracks)
 }
 
-// watchedFor returns the prefixes that subscribers of this process watch, and that the relay at the other end of a
-// session may be asked about.
-func watchedFor(watched []prefix, p *peer) []prefix {
-	return slices.DeleteFunc(watched, func(w prefix) bool { return w.Peer.from > here || !p.Takes(w.Path) })
-}
-
 // pathOf returns what a request for a prefix has come through: of the watched ones that it covers, the one that is
 // nearest.
-func pathOf(ns moqt.Namespace, watched []prefix) (path moqt.HopPath) {
+func pathOf(ns moqt.Namespace, watched []Prefix) (path moqt.HopPath) {
 	found := false
 	for _, w := range watched {
 		if w.Namespace.Overlaps(ns) && (!found || len(w.Path) < len(path)) {
@@ -94,8 +87,8 @@ func pathOf(ns moqt.Namespace, watched []prefix) (path moqt.HopPath) {
 
 // ask makes the requests of one kind cover the prefixes that subscribers watch, as far as the upstream relay may have
 // them.
-func (w *watches) ask(asked askedPrefixes, watched []prefix, request func(context.Context, prefix) error) {
-	mine := w.peer.upstream.cfg.Namespaces
+func (w *Watches) ask(asked askedPrefixes, watched []Prefix, request func(context.Context, Prefix) error) {
+	mine := w.Ask
 	var wanted, present []moqt.Namespace
 	for _, w := range watched {
 		for _, m := range mine {
@@ -123,10 +116,10 @@ func (w *watches) ask(asked askedPrefixes, watched []prefix, request func(contex
 	}
 	for _, ns := range cover {
 		if asked[ns.Key()] == nil {
-			ctx, cancel := context.WithCancel(w.neighbor.sharing)
-			a := prefix{Namespace: ns, Path: pathOf(ns, watched)}
+			ctx, cancel := context.WithCancel(w.Sharing)
+			a := Prefix{Namespace: ns, Path: pathOf(ns, watched)}
 			asked[ns.Key()] = &askedPrefix{a, cancel}
-			w.peer.relay.tasks.Go(func() {
+			w.Tasks.Go(func() {
 				keepAsking(ctx, func() error { return request(ctx, a) })
 			})
 		}
@@ -153,50 +146,44 @@ func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
 
 // askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the
 // neighbour ends that earlier.
-func (w *watches) askNamespaces(ctx context.Context, a prefix) error {
+func (w *Watches) askNamespaces(ctx context.Context, a Prefix) error {
 	teller := new(byte)
 	m := moqt.SubscribeNamespace{Prefix: a.Namespace, Parameters: moqt.Parameters{HopPath: a.Path}}
-	sub, err := w.peer.session.SubscribeNamespace(ctx, m, func(ns moqt.Namespace, on bool, way moqt.Parameters) {
+	sub, err := w.Session.SubscribeNamespace(ctx, m, func(ns moqt.Namespace, on bool, way moqt.Parameters) {
 		// When the request ends, all disappear: that means something only if the neighbour has ended it.
-		if ctx.Err() == nil && (!on || w.neighbor.mayTell(ns)) {
-			w.neighbor.names.Changed(teller, ns, on, way)
+		if ctx.Err() == nil {
+			w.Told(teller, ns, on, way)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	defer w.neighbor.names.End(teller)
+	defer w.Ended(teller)
 	return awaitEnd(ctx, sub.Request, sub.Wait)
 }
 
 // askTracks has the upstream relay offer the tracks below a prefix, until the context is done. It returns why the
 // upstream relay ends that earlier. The tracks pause until a subscriber wants their objects. Those for which the
 // upstream relay has no stream are not offered here.
-func (w *watches) askTracks(ctx context.Context, a prefix) error {
+func (w *Watches) askTracks(ctx context.Context, a Prefix) error {
 	pause := false
 	m := moqt.SubscribeTracks{Prefix: a.Namespace, Parameters: moqt.Parameters{Forward: &pause, HopPath: a.Path}}
-	sub, err := w.peer.session.SubscribeTracks(ctx, m, func(moqt.FullTrackName) {})
+	sub, err := w.Session.SubscribeTracks(ctx, m, func(moqt.FullTrackName) {})
 	if err != nil {
 		return err
 	}
-	defer w.dropTracks(a.Namespace)
+	defer w.Dropped(a.Namespace)
 	return awaitEnd(ctx, sub.Request, sub.Wait)
 }
 
-// dropTracks ends the subscriptions that the upstream relay has offered, when nobody watches them any more, unless they
-// have subscribers.
-func (w *watches) dropTracks(prefix moqt.Namespace) {
-	w.peer.relay.directory.eachHub(func(h *hub) {
-		u := h.publishers.of[w.peer]
-		if u != nil && u.offered && h.name.Namespace.HasPrefix(prefix) && h.subscribers.areNone() {
-			u.cancelLocked(moqt.ResetCancelled)
-		}
-	})
-}
-
-// hasAskedFor reports whether the upstream relay was asked to offer the tracks of a namespace.
-func (w *watches) hasAskedFor(ns moqt.Namespace) bool {
+// HasAskedFor reports whether the upstream relay was asked to offer the tracks of a namespace.
+func (w *Watches) HasAskedFor(ns moqt.Namespace) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return some(maps.Values(w.tracks), func(a *askedPrefix) bool { return ns.HasPrefix(a.Namespace) })
+	for _, a := range w.tracks {
+		if ns.HasPrefix(a.Namespace) {
+			return true
+		}
+	}
+	return false
 }
