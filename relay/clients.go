@@ -23,4 +23,4 @@ type Client struct {
 
 // Redirect asks the client to go on at a URI (GOAWAY). Its session stays open, and refuses new requests. It fails if
 // the client was asked before.
-func (c *Client) Redirect(uri string) error { return c.peer.session.Goaway(uri, 0) }
+func (c *Client) Redirect(uri string) error { return c.peer.Session.Goaway(uri, 0) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/relay/internal/hub"
 )
 
 // setupGrace is how long a farewell waits for the SETUP of a peer. One that has connected by several ways at once, and
@@ -23,17 +24,17 @@ func (f *farewell) say(p *peer, newcomer bool) {
 	if !newcomer {
 		defer time.AfterFunc(setupGrace, func() {
 			if _, ok := p.implementation(); !ok {
-				p.session.Close(moqt.SessionNoError, "the relay is going away")
+				p.Session.Close(moqt.SessionNoError, "the relay is going away")
 			}
 		}).Stop()
 	}
 	select {
-	case <-p.session.Ready():
-	case <-p.session.Context().Done():
+	case <-p.Session.Ready():
+	case <-p.Session.Context().Done():
 		return
 	}
 	if name, _ := p.implementation(); f.asks(name) {
-		_ = p.session.Goaway(f.uri, f.timeout) // fails only if the session has ended
+		_ = p.Session.Goaway(f.uri, f.timeout) // fails only if the session has ended
 	}
 }
 
@@ -49,9 +50,9 @@ const lingerTime = 5 * time.Second
 func linger(ctx context.Context, r *Relay) {
 	look := time.NewTicker(askInterval)
 	defer look.Stop()
-	fetches := report{r.directory}.fetches
+	fetches := r.directory.Report().Fetches
 	for used := time.Now(); time.Since(used) < lingerTime; {
-		if len(r.sessions.at(beside)) == 0 || r.directory.count() == 0 {
+		if len(r.sessions.at(hub.Beside)) == 0 || r.directory.Count() == 0 {
 			return
 		}
 		if fetches() > 0 {

@@ -20,6 +20,7 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/hub"
 	"sluice/track"
 	"sluice/transport"
 	"sluice/transport/transporttest"
@@ -59,7 +60,7 @@ type plainStream struct {
 	reset  chan uint64
 }
 
-func (p *plainSender) newSubscription(cfg media.SubscriptionConfig) mediaSubscription {
+func (p *plainSender) newSubscription(cfg media.SubscriptionConfig) hub.MediaSubscription {
 	s := &plainSubscription{sender: p, cfg: cfg, streams: make(map[*plainStream]struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +68,7 @@ func (p *plainSender) newSubscription(cfg media.SubscriptionConfig) mediaSubscri
 	return s
 }
 
-func (s *plainSubscription) OpenStream(cfg media.StreamConfig) (mediaStream, error) {
+func (s *plainSubscription) OpenStream(cfg media.StreamConfig) (hub.MediaStream, error) {
 	st := &plainStream{sub: s, cfg: cfg, grown: make(chan struct{}, 1), reset: make(chan uint64, 1)}
 	r, err := cfg.Log.NewReader(cfg.Start, st)
 	if err != nil {
@@ -318,17 +319,17 @@ func newBench(t *testing.T, ctx context.Context, cfg Config) *bench {
 func (b *bench) checkEmpty() {
 	t, r := b.t, b.relay
 	d := r.directory
-	require.Zero(t, d.count(), "tracks")
-	require.Zero(t, d.countBelow(nil))
-	require.Empty(t, d.watched(""))
-	require.True(t, d.names.IsEmpty())
+	require.Zero(t, d.Count(), "tracks")
+	require.Zero(t, d.CountBelow(nil))
+	require.Empty(t, d.Watched(""))
+	require.True(t, d.Names.IsEmpty())
 	require.Zero(t, r.cache.Bytes(), "cache")
 	require.Zero(t, r.accounts.Count(), "accounts")
 	require.Zero(t, r.accounts.OpenRequests(), "requests")
 	require.Empty(t, r.sessions.neighbors)
 }
 
-func (b *bench) senderOf(conn transport.Conn) (mediaSender, error) {
+func (b *bench) senderOf(conn transport.Conn) (hub.MediaSender, error) {
 	p := &plainSender{conn: conn}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -339,7 +340,7 @@ func (b *bench) senderOf(conn transport.Conn) (mediaSender, error) {
 func (b *bench) closeAll() {
 	peers, _ := b.relay.sessions.list()
 	for _, p := range peers {
-		p.session.Close(moqt.SessionNoError, "")
+		p.Session.Close(moqt.SessionNoError, "")
 	}
 	b.relay.sessions.closeNeighbors()
 	synctest.Wait()

@@ -15,6 +15,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/hub"
 	"sluice/transport"
 	"sluice/transport/transporttest"
 )
@@ -44,8 +45,8 @@ func link(old, next *bench) *pipedLink {
 func (l *pipedLink) cut() {
 	l.here.Vanish()
 	l.there.Vanish()
-	l.client.peer.session.Close(moqt.SessionInternalError, "")
-	l.server.peer.session.Close(moqt.SessionInternalError, "")
+	l.client.peer.Session.Close(moqt.SessionInternalError, "")
+	l.server.peer.Session.Close(moqt.SessionInternalError, "")
 	synctest.Wait()
 }
 
@@ -114,11 +115,11 @@ func (k *sink) sorted() string {
 // upstreams counts the upstream subscriptions of all tracks.
 func (b *bench) upstreams() string {
 	own, links := 0, 0
-	for p, n := range (report{b.relay.directory}).ofPeers() {
-		if p.from == beside {
-			links += n.published
+	for p, n := range b.relay.directory.Report().OfPeers() {
+		if p.From == hub.Beside {
+			links += n.Published
 		} else {
-			own += n.published
+			own += n.Published
 		}
 	}
 	return fmt.Sprintf("%d publishers, %d links", own, links)
@@ -166,7 +167,7 @@ func TestProcessesWithPublishersAreKept(t *testing.T) {
 		k, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
 		time.Sleep(time.Minute) // more than Config.Linger
 		for _, b := range bs[1:] {
-			require.Equal(t, uint64(1), b.relay.directory.subscriptions.Load(), "it is not ended and begun again")
+			require.Equal(t, uint64(1), b.relay.directory.Subscriptions.Load(), "it is not ended and begun again")
 		}
 		sources[0].group(1, 1)
 		sources[1].group(2, 1)
@@ -369,7 +370,7 @@ func TestLinksDoNotFeedLinks(t *testing.T) {
 		for _, b := range bs {
 			_, _, err := b.connect().subscribe(moqt.Parameters{})
 			b.refused(err, moqt.RequestDoesNotExist)
-			require.Less(t, b.relay.directory.subscriptions.Load(), uint64(50), "they do not ask without end")
+			require.Less(t, b.relay.directory.Subscriptions.Load(), uint64(50), "they do not ask without end")
 		}
 	})
 }
@@ -419,7 +420,7 @@ func TestLinkNeedsTheSecret(t *testing.T) {
 				var closed *transport.SessionError
 				require.ErrorAs(t, context.Cause(s.Context()), &closed)
 				require.Equal(t, uint64(moqt.SessionUnauthorized), closed.Code)
-				require.Empty(t, b.relay.sessions.at(beside))
+				require.Empty(t, b.relay.sessions.at(hub.Beside))
 				require.Equal(t, 1.0, metricOf(t, b.relay, "sluice_relay_link_intruders_total"))
 			})
 		})

@@ -4,11 +4,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/moqt"
+	"sluice/relay/internal/hub"
 )
 
 // metrics are the values that Collect reports.
 type metrics struct {
-	counters  counters
+	counters  hub.Counters
 	intruders prometheus.Counter
 	refusals  *prometheus.CounterVec
 	quotas    *prometheus.CounterVec
@@ -32,22 +33,22 @@ func newMetrics(r *Relay) *metrics {
 				"because of a quota.", "account", "quota"),
 	}
 	h := &m.counters
-	h.datagrams = counter("received_datagrams_total", "Objects in datagrams, from publishers.")
-	h.linkBytes = counter("link_received_bytes_total",
+	h.Datagrams = counter("received_datagrams_total", "Objects in datagrams, from publishers.")
+	h.LinkBytes = counter("link_received_bytes_total",
 		"Bytes of subgroups and of object payloads in datagrams, from other processes of the relay.")
-	h.malformed = counter("malformed_tracks_total", "Times that a publisher's objects broke the rules of tracks.")
-	h.excessive = counter("excessive_subgroups_total",
+	h.Malformed = counter("malformed_tracks_total", "Times that a publisher's objects broke the rules of tracks.")
+	h.Excessive = counter("excessive_subgroups_total",
 		"Subgroup streams of publishers that the relay stopped with EXCESSIVE_LOAD.")
-	h.reports = counter("playback_reports_total", "Reports of players about themselves.")
-	h.streams = vec("sent_subgroups_total", "Subgroup streams to subscribers that have ended, by how.", "outcome")
-	h.unforwarded = vec("unforwarded_subscriptions_total",
+	h.Reports = counter("playback_reports_total", "Reports of players about themselves.")
+	h.Streams = vec("sent_subgroups_total", "Subgroup streams to subscribers that have ended, by how.", "outcome")
+	h.Unforwarded = vec("unforwarded_subscriptions_total",
 		"Subscriptions, or updates of one, that the fast path does not serve, by why.", "reason")
-	h.fetches = vec("fetches_total", "FETCH requests that have ended, by how.", "outcome")
-	h.switches = vec("rendition_switches_total",
+	h.Fetches = vec("fetches_total", "FETCH requests that have ended, by how.", "outcome")
+	h.Switches = vec("rendition_switches_total",
 		"Times that the relay went on with another rendition for a subscriber, by why.", "reason")
 	m.all = []prometheus.Collector{
-		m.intruders, m.refusals, m.quotas, h.datagrams, h.linkBytes, h.malformed, h.excessive, h.reports, h.streams,
-		h.unforwarded, h.fetches, h.switches,
+		m.intruders, m.refusals, m.quotas, h.Datagrams, h.LinkBytes, h.Malformed, h.Excessive, h.Reports, h.Streams,
+		h.Unforwarded, h.Fetches, h.Switches,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "sluice_relay_cache_trims_total",
 			Help: "Times that a track had too many groups, subgroups, segments, datagrams or " +
@@ -56,7 +57,7 @@ func newMetrics(r *Relay) *metrics {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "sluice_relay_received_bytes_total",
 			Help: "Bytes of subgroups and of object payloads in datagrams, from publishers.",
-		}, func() float64 { return float64(h.received.Load()) }),
+		}, func() float64 { return float64(h.Received.Load()) }),
 	}
 	gauge := func(name, help string, read func() int) {
 		m.all = append(m.all, prometheus.NewGaugeFunc(
@@ -64,17 +65,17 @@ func newMetrics(r *Relay) *metrics {
 	}
 	gauge("sessions", "Sessions.", r.sessions.count)
 	gauge("guests", "Clients of other protocols.", r.sessions.countGuests)
-	gauge("links", "Sessions with other processes of the relay.", func() int { return len(r.sessions.at(beside)) })
+	gauge("links", "Sessions with other processes of the relay.", func() int { return len(r.sessions.at(hub.Beside)) })
 	gauge("upstream_relays", "Sessions with upstream relays, which this relay has dialed.",
-		func() int { return len(r.sessions.at(elsewhere)) })
+		func() int { return len(r.sessions.at(hub.Elsewhere)) })
 	gauge("open_requests", "Requests of peers that are open.", func() int { return r.accounts.OpenRequests() })
 	gauge("accounts", "Source addresses and tokens with quotas that are in use.",
 		func() int { return r.accounts.Count() })
-	gauge("tracks", "Tracks that are published, wanted or cached.", func() int { return r.directory.count() })
+	gauge("tracks", "Tracks that are published, wanted or cached.", func() int { return r.directory.Count() })
 	gauge("upstream_subscriptions", "Subscriptions at publishers.",
-		func() int { return report{r.directory}.upstreams() })
+		func() int { return r.directory.Report().Upstreams() })
 	gauge("downstream_subscriptions", "Subscriptions of peers.",
-		func() int { return report{r.directory}.downstreams() })
+		func() int { return r.directory.Report().Downstreams() })
 	gauge("cache_bytes", "Memory of the objects and their index.", func() int { return int(r.cache.Bytes()) })
 	gauge("cache_groups", "Groups that are indexed.", r.cache.Groups)
 	return m

@@ -8,6 +8,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/hub"
 	"sluice/relay/internal/names"
 	"sluice/relay/internal/neighbor"
 	"sluice/transport"
@@ -47,7 +48,7 @@ var linkLimits = session.Limits{
 // until the neighbour's subscription ends.
 type Neighbor struct {
 	peer       *peer
-	names      *names.Mirror[*party] // of its publishers
+	names      *names.Mirror[*hub.Peer] // of its publishers
 	goaway     chan moqt.Goaway
 	watches    *neighbor.Watches
 	announcer  *neighbor.Announcer
@@ -57,7 +58,7 @@ type Neighbor struct {
 
 // newNeighbor makes a session. The other end has to know the secret, if there is one.
 func newNeighbor(
-	p *peer, conn transport.Conn, cfg session.Config, tells *names.Mirror[*party], secret []byte,
+	p *peer, conn transport.Conn, cfg session.Config, tells *names.Mirror[*hub.Peer], secret []byte,
 ) (*Neighbor, error) {
 	n := &Neighbor{peer: p, names: tells, goaway: make(chan moqt.Goaway, 1)}
 	cfg.Handler = &neighborRequests{serve: requests{p}, neighbor: n, secret: secret}
@@ -65,7 +66,7 @@ func newNeighbor(
 	if err := p.connect(conn, cfg); err != nil {
 		return nil, err
 	}
-	n.sharing, n.endSharing = context.WithCancel(p.session.Context())
+	n.sharing, n.endSharing = context.WithCancel(p.Session.Context())
 	talk := n.talk()
 	n.watches, n.announcer = neighbor.NewWatches(talk), neighbor.NewAnnouncer(talk)
 	return n, nil
@@ -74,7 +75,7 @@ func newNeighbor(
 // Run runs the session until it ends or ctx is done. It returns nil if the session ended without an error.
 func (n *Neighbor) Run(ctx context.Context) error {
 	p := n.peer
-	err := p.session.Run(ctx)
+	err := p.Session.Run(ctx)
 	if p.upstream != nil {
 		p.upstream.end(n)
 	}
@@ -92,13 +93,13 @@ func (n *Neighbor) share() {
 		return
 	}
 	if u := n.peer.upstream; u != nil && len(u.cfg.Announce) > 0 {
-		defer n.peer.relay.directory.names.Follow(&n.peer.party, n.announcer.Changed)()
+		defer n.peer.relay.directory.Names.Follow(&n.peer.Peer, n.announcer.Changed)()
 	}
 	n.watches.Run()
 }
 
 // Ready returns a channel that is closed when the other end has answered.
-func (n *Neighbor) Ready() <-chan struct{} { return n.peer.session.Ready() }
+func (n *Neighbor) Ready() <-chan struct{} { return n.peer.Session.Ready() }
 
 // Goaway returns a channel that gets the relay's GOAWAY. From then on, the session takes no new requests.
 func (n *Neighbor) Goaway() <-chan moqt.Goaway { return n.goaway }
@@ -107,7 +108,7 @@ func (n *Neighbor) Goaway() <-chan moqt.Goaway { return n.goaway }
 // more, or when that was so long ago. Tracks move to the other session, and stay here until Config.Linger after they
 // have come there. Without another session, the relay ends this one.
 func (n *Neighbor) Retire(timeout time.Duration) {
-	defer n.peer.session.Close(moqt.SessionNoError, "")
+	defer n.peer.Session.Close(moqt.SessionNoError, "")
 	look := time.NewTicker(retireInterval)
 	defer look.Stop()
 	var replaced time.Time
@@ -118,12 +119,12 @@ func (n *Neighbor) Retire(timeout time.Duration) {
 		case replaced.IsZero():
 			replaced = time.Now()
 			n.endSharing()
-		case n.peer.session.OpenRequests() == 0, time.Since(replaced) >= timeout:
+		case n.peer.Session.OpenRequests() == 0, time.Since(replaced) >= timeout:
 			return
 		}
 		select {
 		case <-look.C:
-		case <-n.peer.session.Context().Done():
+		case <-n.peer.Session.Context().Done():
 			return
 		}
 	}
@@ -133,9 +134,9 @@ func (n *Neighbor) Retire(timeout time.Duration) {
 func (n *Neighbor) talk() neighbor.Config {
 	p := n.peer
 	cfg := neighbor.Config{
-		Session: p.session, Sharing: n.sharing, Tasks: &p.relay.tasks, Log: p.relay.log, URL: p.url, All: p.scoped,
+		Session: p.Session, Sharing: n.sharing, Tasks: &p.relay.tasks, Log: p.relay.log, URL: p.URL, All: p.Scoped,
 		Watched: n.watched, Told: n.told, Ended: n.names.End,
-		Dropped: func(prefix moqt.Namespace) { p.relay.directory.dropOffers(&p.party, prefix) },
+		Dropped: func(prefix moqt.Namespace) { p.relay.directory.DropOffers(&p.Peer, prefix) },
 	}
 	if u := p.upstream; u != nil {
 		cfg.Announce, cfg.Ask = u.cfg.Announce, u.cfg.Namespaces
@@ -146,15 +147,15 @@ func (n *Neighbor) talk() neighbor.Config {
 // watched returns the prefixes that subscribers of this process watch, and that the other end may be asked about.
 func (n *Neighbor) watched() (namespaces, tracks []neighbor.Prefix) {
 	p, d := n.peer, n.peer.relay.directory
-	asks := func(watched []prefix) (list []neighbor.Prefix) {
+	asks := func(watched []hub.Prefix) (list []neighbor.Prefix) {
 		for _, w := range watched {
-			if w.Peer.from == here && p.Takes(w.Path) {
+			if w.Peer.From == hub.Here && p.Takes(w.Path) {
 				list = append(list, neighbor.Prefix{Namespace: w.Namespace, Path: w.Path})
 			}
 		}
 		return list
 	}
-	return asks(d.names.Watched(p.scope)), asks(d.watched(p.scope))
+	return asks(d.Names.Watched(p.Scope)), asks(d.Watched(p.Scope))
 }
 
 // told shows what the neighbour tells, unless it may not be asked for the tracks of the namespace.
@@ -180,7 +181,7 @@ func (q *neighborRequests) HandleSetup(_ *session.Session, setup session.Peer) e
 		p.relay.metrics.intruders.Inc()
 		return errIntruder
 	}
-	p.begin(setup, p.scope, p.reach)
+	p.begin(setup, p.Scope, p.Reach)
 	if p.upstream != nil {
 		p.upstream.begin(q.neighbor)
 	} else if err := p.relay.sessions.addNeighbor(q.neighbor); err != nil {
@@ -228,10 +229,10 @@ func (q *neighborRequests) HandleTrackStatus(req *session.IncomingTrackStatus) {
 // HandleSubscribeNamespace implements session.Handler. Only another process asks, for the namespaces of all scopes.
 func (q *neighborRequests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	p := q.serve.peer
-	if !p.scoped {
+	if !p.Scoped {
 		q.Unsupported.HandleSubscribeNamespace(req)
 	} else if req.OK() == nil {
-		defer p.relay.directory.names.Follow(&p.party, tell(req))()
+		defer p.relay.directory.Names.Follow(&p.Peer, tell(req))()
 		<-req.Context().Done()
 	}
 }

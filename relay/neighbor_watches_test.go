@@ -25,7 +25,7 @@ func (b *bench) open(to *bench, announce ...moqt.Namespace) (*UpstreamRelay, *pi
 // watches counts the requests for namespaces and tracks that the peers of a bench have open.
 func (b *bench) watches() (n int) {
 	d := b.relay.directory
-	return len(d.names.Watched("")) + len(d.watched(""))
+	return len(d.Names.Watched("")) + len(d.Watched(""))
 }
 
 // However many prefixes are watched, few are asked for.
@@ -87,7 +87,7 @@ func TestUpstreamGetsOnlyWhatWasAnnounced(t *testing.T) {
 			"private": moqt.RequestUnauthorized, "live": moqt.RequestDoesNotExist,
 		} {
 			track := moqt.FullTrackName{Namespace: moqt.Namespace{name, "room"}, Name: "video"}
-			_, err := peers[0].session.TrackStatus(bs[0].ctx, moqt.TrackStatus{Track: track})
+			_, err := peers[0].Session.TrackStatus(bs[0].ctx, moqt.TrackStatus{Track: track})
 			bs[0].refused(err, code)
 		}
 	})
@@ -131,7 +131,7 @@ func TestNamespacesOfAnUpstreamAreLimited(t *testing.T) {
 		}
 		tell(true, "more")
 		tell(true, "live", "0")
-		space := &bs[1].relay.directory.names
+		space := &bs[1].relay.directory.Names
 		require.Len(t, space.Announced(names.PlaceOf("", moqt.Namespace{"live", "0"})), 1)
 		require.Empty(t, space.Announced(names.PlaceOf("", moqt.Namespace{"more"})))
 		for i := range maxUpstreamNamespaces {

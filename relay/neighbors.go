@@ -8,6 +8,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/hub"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -27,8 +28,8 @@ type Neighbors struct {
 // the scope in front.
 func (ns *Neighbors) NewLink(conn transport.Conn, role session.Role, secret []byte) (*Neighbor, error) {
 	r := ns.relay
-	p := newPeer(r, terms{
-		from: beside, patience: r.cfg.MaxRendezvous, refills: true, scoped: true, hidden: true,
+	p := newPeer(r, hub.Terms{
+		From: hub.Beside, Patience: r.cfg.MaxRendezvous, Refills: true, Scoped: true, Hidden: true,
 	}, permitAll)
 	cfg := session.Config{Role: role, Limits: linkLimits, Logger: r.log.With("link", true)}
 	if role == session.Client {
@@ -36,7 +37,7 @@ func (ns *Neighbors) NewLink(conn transport.Conn, role session.Role, secret []by
 		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Type: linkTokenType, Value: secret}}
 		secret = nil
 	}
-	return newNeighbor(p, conn, cfg, names.NewMirror(&p.party, r.directory), secret)
+	return newNeighbor(p, conn, cfg, names.NewMirror(&p.Peer, r.directory), secret)
 }
 
 // NewUpstreamRelay returns an upstream relay, which is not connected yet.
@@ -49,7 +50,7 @@ func (ns *Neighbors) NewUpstreamRelay(cfg UpstreamRelayConfig) (*UpstreamRelay, 
 	u := &UpstreamRelay{
 		relay: r, cfg: cfg, name: transport.WithoutQuery(cfg.URL), scope: r.cfg.Scope(target.Authority, target.Path),
 	}
-	u.names = names.NewMirror(&u.newPeer().party, r.directory)
+	u.names = names.NewMirror(&u.newPeer().Peer, r.directory)
 	u.names.Limit, u.names.Linger = maxUpstreamNamespaces, r.cfg.Linger
 	u.names.Full = func() {
 		u.warn.Log(r.log, time.Minute, slog.LevelWarn, "an upstream relay has too many namespaces",
@@ -67,7 +68,7 @@ func (ns *Neighbors) SetRoutes(routes Routes) {
 // Reroute makes the relay look again where to subscribe. It has to be called when the answers of the Routes have
 // changed. A track moves to the upstream relay that is preferred now without a gap: both bring it for a moment.
 func (ns *Neighbors) Reroute() {
-	ns.relay.directory.reroute()
+	ns.relay.directory.Reroute()
 }
 
 // Routes returns what SetRoutes has set last.
@@ -80,14 +81,14 @@ func (ns *Neighbors) upstreamsOf(at names.Place) []*UpstreamRelay {
 
 // of returns the neighbours that may have a track at a place, in the order in which they are asked: the other
 // processes, and the upstream relays that the routes name. It reports whether there may be another one soon.
-func (ns *Neighbors) of(at names.Place) (peers []*party, connecting bool) {
-	for _, p := range ns.relay.sessions.at(beside) {
-		peers = append(peers, &p.party)
+func (ns *Neighbors) of(at names.Place) (peers []*hub.Peer, connecting bool) {
+	for _, p := range ns.relay.sessions.at(hub.Beside) {
+		peers = append(peers, &p.Peer)
 	}
 	for _, u := range ns.upstreamsOf(at) {
 		p, soon := u.current()
 		if p != nil {
-			peers = append(peers, &p.party)
+			peers = append(peers, &p.Peer)
 		}
 		connecting = connecting || soon
 	}
@@ -98,7 +99,7 @@ func (ns *Neighbors) of(at names.Place) (peers []*party, connecting bool) {
 // [Routes] lead, or has none any more. Those that watch the namespace are told, and tracks in it that have subscribers.
 func (ns *Neighbors) MirrorRemote(scope string) (changed func(relay string, ns moqt.Namespace, published bool)) {
 	p := (&UpstreamRelay{relay: ns.relay, scope: scope}).newPeer() // it has no session
-	m := names.NewMirror(&p.party, ns.relay.directory)
+	m := names.NewMirror(&p.Peer, ns.relay.directory)
 	return func(relay string, ns moqt.Namespace, published bool) {
 		m.Changed(relay, ns, published, moqt.Parameters{})
 	}
@@ -110,15 +111,15 @@ func (ns *Neighbors) MirrorRemote(scope string) (changed func(relay string, ns m
 // relays does not count. f may be told again what it knows. It is called with locks held: it must return at
 // once and must not call the relay. stop ends the calls.
 func (ns *Neighbors) FollowNamespaces(scope string, f func(ns moqt.Namespace, published bool)) (stop func()) {
-	p := &party{terms: terms{reach: beside}, directory: ns.relay.directory, scope: scope}
-	return ns.relay.directory.names.Follow(p, func(ns moqt.Namespace, on bool, _ moqt.Parameters) { f(ns, on) })
+	p := &hub.Peer{Terms: hub.Terms{Reach: hub.Beside}, Directory: ns.relay.directory, Scope: scope}
+	return ns.relay.directory.Names.Follow(p, func(ns moqt.Namespace, on bool, _ moqt.Parameters) { f(ns, on) })
 }
 
 // CountFed returns how many tracks each upstream relay feeds.
 func (ns *Neighbors) CountFed() map[*UpstreamRelay]int {
 	counts := make(map[*UpstreamRelay]int)
-	for p, n := range (report{ns.relay.directory}).fed() {
-		counts[p.owner.(*peer).upstream] += n
+	for p, n := range ns.relay.directory.Report().Fed() {
+		counts[p.Owner.(*peer).upstream] += n
 	}
 	return counts
 }

@@ -11,6 +11,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/hub"
 	"sluice/relay/withdrawn"
 )
 
@@ -28,9 +29,9 @@ func (o Operator) Withdrawn() *withdrawn.List { return o.relay.leases.Withdrawn 
 func (o Operator) Sessions(by Selector) []SessionSummary {
 	var list []SessionSummary
 	peers, _ := o.relay.sessions.list()
-	counts := report{o.relay.directory}.ofPeers()
+	counts := o.relay.directory.Report().OfPeers()
 	for _, p := range peers {
-		if s := summaryOf(p, counts[&p.party]); (p.mayAsk == nil || p.upstream != nil) && by.matches(&s) {
+		if s := summaryOf(p, counts[&p.Peer]); (p.mayAsk == nil || p.upstream != nil) && by.matches(&s) {
 			list = append(list, s)
 		}
 	}
@@ -146,11 +147,11 @@ type SessionSummary struct {
 const kickReason = "the operator of the relay has ended the session"
 
 // summaryOf describes the session of a peer.
-func summaryOf(p *peer, n trackCounts) SessionSummary {
+func summaryOf(p *peer, n hub.TrackCounts) SessionSummary {
 	s := SessionSummary{
-		ID: p.id, Remote: p.remote().String(), Transport: p.conn.Kind().String(), Upstream: p.url, Path: p.path(),
-		Began: p.since, Subjects: subjectsOf(p.Payers()), Publications: n.published, Subscriptions: n.subscribed,
-		address: addrOf(p.remote()), end: func() { p.session.Close(moqt.SessionNoError, kickReason) },
+		ID: p.ID, Remote: p.Remote().String(), Transport: p.Conn.Kind().String(), Upstream: p.URL, Path: p.path(),
+		Began: p.since, Subjects: subjectsOf(p.Payers()), Publications: n.Published, Subscriptions: n.Subscribed,
+		address: addrOf(p.Remote()), end: func() { p.Session.Close(moqt.SessionNoError, kickReason) },
 	}
 	s.Roles = rolesOf(&s)
 	return s

@@ -12,16 +12,17 @@ import (
 	"sluice/moqt/qlog"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/hub"
 	"sluice/transport"
 )
 
-// peer is a session with a publisher, a subscriber, or both; or with a neighbour: see terms. Its requests arrive at the
-// type requests.
+// peer is a session with a publisher, a subscriber, or both; or with a neighbour: see hub.Terms. Its requests arrive at
+// the type requests.
 type peer struct {
-	party    // as hubs know it
+	hub.Peer // as hubs know it
 	relay    *Relay
 	upstream *UpstreamRelay // that this relay has dialed; nil for all others
-	matches  *rate.Limiter  // of namespaces and tracks, by prefixes: see mayMatch
+	matches  *rate.Limiter  // of namespaces and tracks, by prefixes: see admitMatches
 	standing standing
 	since    time.Time // set by sessions.add
 	// mayAsk returns why the peer must not do something, or nil. If there is none, the Authorizer decides.
@@ -37,9 +38,9 @@ type permissionFunc func(context.Context, Action, moqt.FullTrackName) *moqt.Requ
 func permitAll(context.Context, Action, moqt.FullTrackName) *moqt.RequestError { return nil }
 
 // newPeer returns a peer without a session.
-func newPeer(r *Relay, t terms, mayAsk permissionFunc) *peer {
-	p := &peer{party: party{terms: t, directory: r.directory}, relay: r, mayAsk: mayAsk}
-	p.owner, p.standing.peer = p, p
+func newPeer(r *Relay, t hub.Terms, mayAsk permissionFunc) *peer {
+	p := &peer{Peer: hub.Peer{Terms: t, Directory: r.directory}, relay: r, mayAsk: mayAsk}
+	p.Owner, p.standing.peer = p, p
 	p.matches = rate.NewLimiter(rate.Limit(r.cfg.MatchRate), r.cfg.MaxMatches)
 	return p
 }
@@ -58,24 +59,24 @@ func (p *peer) accept(conn transport.Conn, address *charge.Account) error {
 	if err := p.connect(conn, cfg); err != nil {
 		return err
 	}
-	p.forwarder = forwarderOf(conn, p.session.Version())
+	p.Forwarder = forwarderOf(conn, p.Session.Version())
 	return nil
 }
 
 // connect makes a session of a connection.
 func (p *peer) connect(conn transport.Conn, cfg session.Config) (err error) {
-	if p.sender, err = p.relay.senderOf(conn); err != nil {
+	if p.Sender, err = p.relay.senderOf(conn); err != nil {
 		return err
 	}
-	p.conn, p.qlog = conn, qlog.New(conn.Qlog())
-	p.session, err = session.New(conn, cfg)
+	p.Conn, p.QLog = conn, qlog.New(conn.Qlog())
+	p.Session, err = session.New(conn, cfg)
 	return err
 }
 
 // begin records the SETUP of a peer, which completes its terms.
-func (p *peer) begin(setup session.Peer, scope string, reach distance) {
+func (p *peer) begin(setup session.Peer, scope string, reach hub.Distance) {
 	p.mu.Lock()
-	p.setup, p.begun, p.scope, p.reach, p.hops = setup, true, scope, reach, setup.Hops != moqt.NoHops
+	p.Setup, p.begun, p.Scope, p.Reach, p.Hops = setup, true, scope, reach, setup.Hops != moqt.NoHops
 	p.mu.Unlock()
 	p.emit(EventSessionStart, nil, nil)
 }
@@ -83,15 +84,15 @@ func (p *peer) begin(setup session.Peer, scope string, reach distance) {
 // emit reports an event of a peer. It may be called with locks held, but not with p.mu.
 func (p *peer) emit(t EventType, track *moqt.FullTrackName, cause error) {
 	report := p.relay.cfg.OnEvent
-	if report == nil || p.hidden {
+	if report == nil || p.Hidden {
 		return
 	}
 	p.mu.Lock()
-	authority := p.setup.Authority
+	authority := p.Setup.Authority
 	p.mu.Unlock()
 	e := Event{
-		Type: t, Time: time.Now(), Session: p.id, Remote: p.remote().String(), Upstream: p.url,
-		Transport: p.conn.Kind().String(), Authority: authority, Path: p.path(), Track: track,
+		Type: t, Time: time.Now(), Session: p.ID, Remote: p.Remote().String(), Upstream: p.URL,
+		Transport: p.Conn.Kind().String(), Authority: authority, Path: p.path(), Track: track,
 	}
 	if cause != nil {
 		e.Reason = cause.Error()
@@ -99,7 +100,7 @@ func (p *peer) emit(t EventType, track *moqt.FullTrackName, cause error) {
 	report(e)
 }
 
-// Publishes implements owner.
+// Publishes implements hub.Owner.
 func (p *peer) Publishes(track *moqt.FullTrackName, on bool, cause error) {
 	if on {
 		p.emit(EventPublishStart, track, nil)
@@ -108,7 +109,7 @@ func (p *peer) Publishes(track *moqt.FullTrackName, on bool, cause error) {
 	}
 }
 
-// Subscribes implements owner.
+// Subscribes implements hub.Owner.
 func (p *peer) Subscribes(track *moqt.FullTrackName, on bool) {
 	if on {
 		p.emit(EventFirstSubscriber, track, nil)
@@ -130,38 +131,38 @@ func (p *peer) emitEnd(cause error) {
 // implementation returns the peer's MOQT_IMPLEMENTATION, if its SETUP has arrived.
 func (p *peer) implementation() (name string, ok bool) {
 	select {
-	case <-p.session.Ready():
+	case <-p.Session.Ready():
 	default:
 		return "", false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.setup.Implementation, true
+	return p.Setup.Implementation, true
 }
 
 // minRTT returns the shortest round-trip time of packets with media. Without media it is the smoothed one of others:
 // QUIC has measured the handshake at least.
 func (p *peer) minRTT() time.Duration {
-	if m, ok := p.conn.Hooks().(media.Hooks); ok {
+	if m, ok := p.Conn.Hooks().(media.Hooks); ok {
 		if rtt := m.Stats().MinRTT; rtt > 0 {
 			return rtt
 		}
 	}
-	return p.conn.RTT()
+	return p.Conn.RTT()
 }
 
 // path returns the URL's path, without the query: WebTransport sends it in the CONNECT request, raw QUIC in SETUP.
 func (p *peer) path() string {
-	path := p.conn.Path()
+	path := p.Conn.Path()
 	if path == "" {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		path = p.setup.Path
+		path = p.Setup.Path
 	}
 	return transport.WithoutQuery(path)
 }
 
-// TakesRequests implements owner.
+// TakesRequests implements hub.Owner.
 func (p *peer) TakesRequests() bool {
 	if p.upstream == nil {
 		return true
@@ -173,7 +174,7 @@ func (p *peer) TakesRequests() bool {
 // leave gives back the peer's session. The last bytes that it was sent count, too: otherwise short sessions were free.
 func (p *peer) leave() {
 	p.standing.close()
-	p.Sent(p.relay.sentOn(p.conn))
+	p.Sent(p.relay.sentOn(p.Conn))
 	p.Payers().Give(charge.SessionsOpen)
 }
 
@@ -181,7 +182,7 @@ func (p *peer) leave() {
 // requests to the relay wait while it looks at these values.
 func (p *peer) admitMatches(n int) *moqt.RequestError {
 	switch {
-	case p.hidden:
+	case p.Hidden:
 		return nil
 	case n > p.relay.cfg.MaxMatches:
 		return errTooManyMatches
@@ -200,7 +201,7 @@ func (p *peer) awaitMatches(ctx context.Context, n int) error {
 // authorize asks whether the peer may do what a request is about, and charges the request to its quotas.
 func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
 	m := &permission{peer: p, request: r, action: a, track: track}
-	m.Lease = p.relay.leases.New(p.session.Context(), m.ask)
+	m.Lease = p.relay.leases.New(p.Session.Context(), m.ask)
 	if p.mayAsk != nil {
 		return m, p.mayAsk(r.Context(), a, track)
 	}

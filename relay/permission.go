@@ -9,6 +9,7 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
+	"sluice/relay/internal/hub"
 	"sluice/relay/internal/lease"
 )
 
@@ -27,7 +28,7 @@ type permission struct {
 	latest []moqt.Token // of an update that was allowed; nil: the request's
 }
 
-// Extend implements permit.
+// Extend implements hub.Permit.
 func (m *permission) Extend(update []moqt.Token) *moqt.RequestError {
 	if m.peer.mayAsk != nil {
 		return nil
@@ -52,7 +53,7 @@ func (m *permission) ask(ctx context.Context, update []moqt.Token) (Grant, *moqt
 	}
 	return p.relay.authorize(ctx, AuthRequest{
 		Action: m.action, Namespace: track.Namespace, Name: track.Name, Tokens: m.tokens(update),
-		Authority: p.setup.Authority, Path: p.setup.Path, Remote: p.remote(), Kind: p.conn.Kind(),
+		Authority: p.Setup.Authority, Path: p.Setup.Path, Remote: p.Remote(), Kind: p.Conn.Kind(),
 	})
 }
 
@@ -96,10 +97,10 @@ func (m *permission) tokens(update []moqt.Token) []moqt.Token {
 	if m.watch != nil {
 		own = slices.Concat(own, m.watch.Tokens())
 	}
-	return slices.Concat(own, m.peer.setup.Tokens)
+	return slices.Concat(own, m.peer.Setup.Tokens)
 }
 
-// Hold implements permit.
+// Hold implements hub.Permit.
 func (m *permission) Hold(lost func(why *moqt.RequestError)) {
 	if m.peer.mayAsk != nil {
 		return
@@ -119,7 +120,7 @@ func (m *permission) cancel(why *moqt.RequestError) {
 	}
 }
 
-// Expires implements permit.
+// Expires implements hub.Permit.
 func (m *permission) Expires() *uint64 {
 	expires := m.Current().Expires
 	if expires.IsZero() {
@@ -129,11 +130,11 @@ func (m *permission) Expires() *uint64 {
 	return &ms
 }
 
-// Payers implements permit.
+// Payers implements hub.Permit.
 func (m *permission) Payers() charge.Payers { return m.payers }
 
-// ForOffer implements permit. The permission lasts for as long as the peer may have the tracks of the prefix.
-func (m *permission) ForOffer(offer *session.Request, prefix moqt.Namespace) permit {
+// ForOffer implements hub.Permit. The permission lasts for as long as the peer may have the tracks of the prefix.
+func (m *permission) ForOffer(offer *session.Request, prefix moqt.Namespace) hub.Permit {
 	o := &permission{
 		peer: m.peer, request: offer, watch: m.request, action: ActionSubscribeTracks,
 		track: moqt.FullTrackName{Namespace: prefix}, payers: m.payers,

@@ -123,6 +123,7 @@ func TestPatienceOfOtherGroupOrder(t *testing.T) {
 		require.NoError(t, err)
 		_, err = (<-o.subs).Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 2001}})
 		require.NoError(t, err)
+		synctest.Wait()
 		subs := subscriber.sender().subs
 		require.Len(t, subs, 2)
 		require.Equal(t, []time.Duration{time.Second, time.Second}, []time.Duration{subs[0].patience, subs[1].patience})
@@ -138,6 +139,7 @@ func TestReportsAreCheap(t *testing.T) {
 		require.NoError(t, err)
 		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(7))})
 		require.NoError(t, err)
+		synctest.Wait()
 		require.EqualValues(t, 7, subscriber.sender().subs[0].cfg.Priority)
 	})
 }

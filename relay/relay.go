@@ -17,6 +17,7 @@ import (
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
 	"sluice/relay/internal/fetch"
+	"sluice/relay/internal/hub"
 	"sluice/relay/internal/lease"
 	"sluice/relay/internal/names"
 	"sluice/track"
@@ -46,10 +47,10 @@ type Relay struct {
 	sessions  sessions
 	neighbors Neighbors
 	accounts  *charge.Accounts
-	directory *directory
+	directory *hub.Directory
 
 	// senderOf returns the media sender of a connection. Tests replace it: their connections have no media sender.
-	senderOf func(transport.Conn) (mediaSender, error)
+	senderOf func(transport.Conn) (hub.MediaSender, error)
 	// sentOn returns how many bytes of media were sent on a connection. Tests replace it.
 	sentOn func(transport.Conn) uint64
 }
@@ -67,7 +68,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{
 		cfg: cfg, log: cfg.Logger, cache: track.NewCache(cfg.Cache), leases: lease.NewLeases(),
-		senderOf: mediaSenderOf, sentOn: sentBytes,
+		senderOf: hub.MediaSenderOf, sentOn: sentBytes,
 	}
 	r.sessions = sessions{
 		limit: cfg.MaxSessions, peers: make(map[*peer]struct{}), neighbors: make(map[*peer]*Neighbor),
@@ -75,7 +76,7 @@ func New(cfg Config) (*Relay, error) {
 	}
 	r.drained, r.end = context.WithCancel(context.Background())
 	r.metrics = newMetrics(r)
-	r.directory = newDirectory(configOf(r), cfg.FastPathPolicy.Subscribers)
+	r.directory = hub.NewDirectory(configOf(r), cfg.FastPathPolicy.Subscribers)
 	r.neighbors.relay = r
 	r.neighbors.SetRoutes(RouteTable(nil))
 	r.accounts = charge.NewAccounts(charge.Config{
@@ -86,13 +87,13 @@ func New(cfg Config) (*Relay, error) {
 }
 
 // configOf returns what hubs need to know of a relay.
-func configOf(r *Relay) config {
-	return config{
-		cache: r.cache, fastPath: r.cfg.FastPath, log: r.log, tasks: &r.tasks, counters: &r.metrics.counters,
-		neighbors: r.neighbors.of,
-		fetch:     fetch.Config{Fill: r.cfg.FillTimeout, Stall: r.cfg.StallTimeout, Refused: r.metrics.refused},
-		hopID:     r.cfg.Session.HopID, maxTracks: r.cfg.MaxTracks, maxMatches: r.cfg.MaxMatches,
-		linger: r.cfg.Linger, grace: r.cfg.Grace, maxRendezvous: r.cfg.MaxRendezvous,
+func configOf(r *Relay) hub.Config {
+	return hub.Config{
+		Cache: r.cache, FastPath: r.cfg.FastPath, Log: r.log, Tasks: &r.tasks, Counters: &r.metrics.counters,
+		Neighbors: r.neighbors.of,
+		Fetch:     fetch.Config{Fill: r.cfg.FillTimeout, Stall: r.cfg.StallTimeout, Refused: r.metrics.refused},
+		HopID:     r.cfg.Session.HopID, MaxTracks: r.cfg.MaxTracks, MaxMatches: r.cfg.MaxMatches,
+		Linger: r.cfg.Linger, Grace: r.cfg.Grace, MaxRendezvous: r.cfg.MaxRendezvous,
 	}
 }
 
@@ -107,7 +108,7 @@ func (r *Relay) Run(ctx context.Context) {
 			return
 		case now := <-timer.C:
 			r.cache.Sweep()
-			r.directory.sweep()
+			r.directory.Sweep()
 			if elapsed := now.Sub(reviewed); elapsed >= reviewInterval {
 				reviewed = now
 				r.settle(elapsed)
@@ -133,11 +134,11 @@ func (r *Relay) Run(ctx context.Context) {
 func (r *Relay) settle(elapsed time.Duration) {
 	peers, _ := r.sessions.list()
 	for _, p := range peers {
-		p.Sent(r.sentOn(p.conn))
+		p.Sent(r.sentOn(p.Conn))
 	}
 	for _, a := range r.accounts.List() {
 		if part := a.Excess(elapsed); part > 0 {
-			r.directory.endPart(a, part)
+			r.directory.EndPart(a, part)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func (r *Relay) serve(ctx context.Context, conn transport.Conn, mayAsk permissio
 		_ = conn.CloseWithError(uint64(moqt.SessionInternalError), err.Error()) // fails only if it has ended already
 		return err
 	}
-	err = p.session.Run(ctx)
+	err = p.Session.Run(ctx)
 	p.emitEnd(err)
 	r.sessions.remove(p)
 	p.leave()
@@ -181,7 +182,7 @@ func (r *Relay) admit(conn transport.Conn, mayAsk permissionFunc) (*peer, error)
 	if refused != nil {
 		return nil, refused
 	}
-	p := newPeer(r, terms{reach: elsewhere}, mayAsk)
+	p := newPeer(r, hub.Terms{Reach: hub.Elsewhere}, mayAsk)
 	err := p.accept(conn, address)
 	if err == nil {
 		err = r.sessions.add(p)
@@ -215,7 +216,7 @@ func (r *Relay) Established() (n int) {
 
 // SetFastPathPolicy replaces the policy, for all tracks.
 func (r *Relay) SetFastPathPolicy(p FastPathPolicy) {
-	r.directory.setPolicy(p.Subscribers)
+	r.directory.SetPolicy(p.Subscribers)
 }
 
 // Neighbors returns the neighbours of the relay.
@@ -225,7 +226,7 @@ func (r *Relay) Neighbors() *Neighbors { return &r.neighbors }
 // its tracks has. A player subscribes to one of several renditions, but to the only audio track, or to the catalog. The
 // authority and path come from the URL by which the asker would connect.
 func (r *Relay) Viewers(ns moqt.Namespace, authority, path string) int {
-	return report{r.directory}.viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
+	return r.directory.Report().Viewers(names.PlaceOf(r.cfg.Scope(authority, path), ns))
 }
 
 // Guests describes the present guests, in the order in which they came.
@@ -241,19 +242,19 @@ func (r *Relay) Guests() (list []GuestStatus) {
 
 // Events returns the Events to configure each media sender with: through them the relay learns which subscribers are
 // too far behind.
-func (r *Relay) Events() media.Events { return events{} }
+func (r *Relay) Events() media.Events { return hub.Events{} }
 
 // Clients returns the sessions of clients. A peer with a Hop ID, or with an address that is exempt from quotas, may be
 // a relay.
 func (r *Relay) Clients() (list []Client) {
 	for _, p := range r.sessions.direct() {
-		source := transport.SourceOf(p.remote())
+		source := transport.SourceOf(p.Remote())
 		name, ready := p.implementation()
-		if !ready || p.reach < elsewhere || p.hopID() != 0 || r.accounts.IsExempt(source) {
+		if !ready || p.Reach < hub.Elsewhere || p.HopID() != 0 || r.accounts.IsExempt(source) {
 			continue
 		}
 		c := Client{
-			Source: source, Kind: p.conn.Kind(), Path: cmp.Or(p.conn.Path(), p.setup.Path), Began: p.since,
+			Source: source, Kind: p.Conn.Kind(), Path: cmp.Or(p.Conn.Path(), p.Setup.Path), Began: p.since,
 			MinRTT: p.minRTT(), Implementation: name, peer: p,
 		}
 		list = append(list, c)
@@ -343,17 +344,17 @@ func (r *Relay) Collect(ch chan<- prometheus.Metric) {
 
 // Overview describes the tracks. It takes the lock of each of them.
 func (r *Relay) Overview() (o Overview) {
-	o.Received = r.metrics.counters.received.Load()
-	o.Tracks, o.Publishers, o.Viewers = report{r.directory}.tracks()
+	o.Received = r.metrics.counters.Received.Load()
+	o.Tracks, o.Publishers, o.Viewers = r.directory.Report().Tracks()
 	return o
 }
 
 // Subscribers describes up to limit subscribers of the track with an id, the oldest sessions first, and tells how many
 // there are. It returns false if there is no such track.
 func (r *Relay) Subscribers(id uint64, limit int) (list []SubscriberStatus, all int, ok bool) {
-	subscribers, all, ok := report{r.directory}.subscribers(id, limit)
+	subscribers, all, ok := r.directory.Report().Subscribers(id, limit)
 	for _, s := range subscribers {
-		list = append(list, SubscriberStatus{statusOf(s.peer.owner.(*peer)), s.onFastPath, s.forward, s.rendition})
+		list = append(list, SubscriberStatus{statusOf(s.Peer.Owner.(*peer)), s.OnFastPath, s.Forward, s.Rendition})
 	}
 	return list, all, ok
 }
@@ -362,11 +363,11 @@ func (r *Relay) Subscribers(id uint64, limit int) (list []SubscriberStatus, all 
 // which they began.
 func (r *Relay) Sessions() []SessionStatus {
 	peers, list := r.sessions.list()
-	counts := report{r.directory}.ofPeers()
+	counts := r.directory.Report().OfPeers()
 	for _, p := range peers {
 		s := statusOf(p)
-		t := counts[&p.party]
-		s.Publications, s.Subscriptions, s.OnFastPath = t.published, t.subscribed, t.fast
+		t := counts[&p.Peer]
+		s.Publications, s.Subscriptions, s.OnFastPath = t.Published, t.Subscribed, t.Fast
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b SessionStatus) int { return cmp.Compare(a.ID, b.ID) })

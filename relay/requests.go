@@ -8,6 +8,7 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/fetch"
+	"sluice/relay/internal/hub"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -29,12 +30,12 @@ var errNoProof = errors.New("path " + OriginPath + " is for relays that prove by
 // HandleSetup implements session.Handler.
 func (q *requests) HandleSetup(_ *session.Session, setup session.Peer) error {
 	p := q.peer
-	reach := p.reach
-	if transport.WithoutQuery(cmp.Or(p.conn.Path(), setup.Path)) == OriginPath {
-		if p.relay.cfg.OriginNeedsProof && !p.conn.PeerIsVerified() {
+	reach := p.Reach
+	if transport.WithoutQuery(cmp.Or(p.Conn.Path(), setup.Path)) == OriginPath {
+		if p.relay.cfg.OriginNeedsProof && !p.Conn.PeerIsVerified() {
 			return errNoProof
 		}
-		reach = beside
+		reach = hub.Beside
 	}
 	p.begin(setup, p.relay.cfg.Scope(setup.Authority, setup.Path), reach)
 	return nil
@@ -46,55 +47,55 @@ func (q *requests) HandleGoaway(*session.Session, moqt.Goaway) {}
 
 // withHub authorizes a request about a track, and calls serve with the track's hub, which exists until serve returns.
 func (q *requests) withHub(
-	r *session.Request, a Action, name moqt.FullTrackName, serve func(*hub, *permission),
+	r *session.Request, a Action, name moqt.FullTrackName, serve func(*hub.Hub, *permission),
 ) {
 	unlucky.Late()
 	permit, refused := q.peer.authorize(r, a, name)
 	if refused != nil {
-		q.peer.reject(r, refused)
+		q.peer.Reject(r, refused)
 		return
 	}
 	at := q.peer.Naming().Place(name.Namespace)
 	if len(at) == 0 { // it has to name a scope, and does not
-		q.peer.reject(r, fetch.ErrNoSource)
+		q.peer.Reject(r, fetch.ErrNoSource)
 		return
 	}
 	directory := q.peer.relay.directory
-	h, refused := directory.acquire(at, name.Name, permit.payers)
+	h, refused := directory.Acquire(at, name.Name, permit.payers)
 	if refused != nil {
-		q.peer.reject(r, refused)
+		q.peer.Reject(r, refused)
 		return
 	}
-	defer directory.release(h)
+	defer directory.Release(h)
 	serve(h, permit)
 }
 
 // HandleSubscribe implements session.Handler (draft §9.4).
 func (q *requests) HandleSubscribe(pub *session.Publication) {
-	q.withHub(pub.Request, ActionSubscribe, pub.Track(), func(h *hub, m *permission) {
-		h.subscribe(&q.peer.party, pub, m)
+	q.withHub(pub.Request, ActionSubscribe, pub.Track(), func(h *hub.Hub, m *permission) {
+		h.Subscribe(&q.peer.Peer, pub, m)
 	})
 }
 
 // HandlePublish implements session.Handler (draft §10.10).
 func (q *requests) HandlePublish(sub *session.Subscription) {
-	q.withHub(sub.Request, ActionPublish, sub.Track(), func(h *hub, m *permission) {
-		h.publish(&q.peer.party, sub, m)
+	q.withHub(sub.Request, ActionPublish, sub.Track(), func(h *hub.Hub, m *permission) {
+		h.Publish(&q.peer.Peer, sub, m)
 	})
 }
 
 // HandleFetch implements session.Handler (draft §10.12.3).
 func (q *requests) HandleFetch(req *session.IncomingFetch) {
-	q.withHub(req.Request, ActionFetch, req.Track, func(h *hub, m *permission) {
-		h.fetch(&q.peer.party, req, m)
+	q.withHub(req.Request, ActionFetch, req.Track, func(h *hub.Hub, m *permission) {
+		h.Fetch(&q.peer.Peer, req, m)
 	})
 }
 
 // HandleTrackStatus implements session.Handler (draft §10.14).
 func (q *requests) HandleTrackStatus(req *session.IncomingTrackStatus) {
-	q.withHub(req.Request, ActionTrackStatus, req.Message.Track, func(h *hub, m *permission) {
+	q.withHub(req.Request, ActionTrackStatus, req.Message.Track, func(h *hub.Hub, m *permission) {
 		m.Hold(m.cancel)
-		h.tellStatus(&q.peer.party, req)
+		h.TellStatus(&q.peer.Peer, req)
 	})
 }
 
@@ -103,25 +104,25 @@ func (q *requests) HandlePublishNamespace(req *session.IncomingPublishNamespace)
 	ns := req.Message.Namespace
 	permit, refused := q.peer.authorize(req.Request, ActionPublishNamespace, moqt.FullTrackName{Namespace: ns})
 	if refused != nil {
-		q.peer.reject(req.Request, refused)
+		q.peer.Reject(req.Request, refused)
 		return
 	}
-	q.serveAnnouncement(&announcement{Peer: &q.peer.party, Place: q.peer.Naming().Place(ns)}, req, permit)
+	q.serveAnnouncement(&hub.Announcement{Peer: &q.peer.Peer, Place: q.peer.Naming().Place(ns)}, req, permit)
 }
 
 // serveAnnouncement accepts a PUBLISH_NAMESPACE, and keeps the namespace known until the request ends.
-func (q *requests) serveAnnouncement(a *announcement, req *session.IncomingPublishNamespace, permit *permission) {
+func (q *requests) serveAnnouncement(a *hub.Announcement, req *session.IncomingPublishNamespace, permit *permission) {
 	directory := q.peer.relay.directory
 	permit.Hold(func(why *moqt.RequestError) {
-		directory.revoke(a)
+		directory.Revoke(a)
 		permit.cancel(why)
 	})
-	if q.peer.awaitMatches(req.Context(), directory.countBelow(a.Place)) != nil {
+	if q.peer.awaitMatches(req.Context(), directory.CountBelow(a.Place)) != nil {
 		return // the request is over
 	}
 	permit.updated = func() { directory.Show(a, req.Parameters()) }
 	permit.updated() // before the answer: after it, the publisher may rely on being found
-	defer directory.names.Withdraw(a)
+	defer directory.Names.Withdraw(a)
 	if req.OK() != nil {
 		return
 	}
@@ -132,8 +133,8 @@ func (q *requests) serveAnnouncement(a *announcement, req *session.IncomingPubli
 func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamespace) {
 	m := &req.Message
 	serveWatch(q.peer, req.Request, ActionSubscribeNamespace, m.Prefix, req.OK, func(*permission) watch {
-		prefix := names.Prefix[*party]{Peer: &q.peer.party, Path: m.Parameters.HopPath}
-		return &names.Watch[*party]{Prefix: prefix, Space: &q.peer.relay.directory.names, Told: tell(req)}
+		prefix := names.Prefix[*hub.Peer]{Peer: &q.peer.Peer, Path: m.Parameters.HopPath}
+		return &names.Watch[*hub.Peer]{Prefix: prefix, Space: &q.peer.relay.directory.Names, Told: tell(req)}
 	})
 }
 
@@ -151,6 +152,6 @@ func tell(req *session.IncomingSubscribeNamespace) names.Notify {
 // HandleSubscribeTracks implements session.Handler (draft §6.1).
 func (q *requests) HandleSubscribeTracks(req *session.IncomingSubscribeTracks) {
 	serveWatch(q.peer, req.Request, ActionSubscribeTracks, req.Message.Prefix, req.OK, func(m *permission) watch {
-		return newTracksWatch(&q.peer.party, req, m)
+		return hub.NewTracksWatch(&q.peer.Peer, req, m)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/moqt"
+	"sluice/relay/internal/hub"
 )
 
 var (
@@ -50,7 +51,7 @@ func (s *sessions) add(p *peer) error {
 		return errTooManySessions
 	}
 	s.lastID++
-	p.id, p.since = s.lastID, time.Now()
+	p.ID, p.since = s.lastID, time.Now()
 	s.peers[p] = struct{}{}
 	if s.farewell != nil {
 		go s.farewell.say(p, true)
@@ -99,7 +100,7 @@ func (s *sessions) addNeighbor(n *Neighbor) error {
 		return errDraining
 	}
 	s.lastID++
-	p.id, p.since = s.lastID, time.Now()
+	p.ID, p.since = s.lastID, time.Now()
 	s.neighbors[p] = n
 	p.relay.tasks.Go(n.share)
 	return nil
@@ -112,19 +113,19 @@ func (s *sessions) closeNeighbors() {
 	s.neighbors = nil
 	s.mu.Unlock()
 	for _, p := range inOrder(maps.Keys(peers)) {
-		p.session.Close(moqt.SessionNoError, "")
+		p.Session.Close(moqt.SessionNoError, "")
 	}
 }
 
 // at returns the neighbours at a distance.
-func (s *sessions) at(d distance) []*peer {
+func (s *sessions) at(d hub.Distance) []*peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.atLocked(d)
 }
 
-func (s *sessions) atLocked(d distance) []*peer {
-	return slices.DeleteFunc(inOrder(maps.Keys(s.neighbors)), func(p *peer) bool { return p.from != d })
+func (s *sessions) atLocked(d hub.Distance) []*peer {
+	return slices.DeleteFunc(inOrder(maps.Keys(s.neighbors)), func(p *peer) bool { return p.From != d })
 }
 
 // watched makes the sessions with neighbours look at what subscribers watch.
@@ -145,7 +146,7 @@ func (s *sessions) remove(p *peer) {
 	defer s.mu.Unlock()
 	delete(s.peers, p)
 	delete(s.neighbors, p)
-	if p.hidden {
+	if p.Hidden {
 		return
 	}
 	s.ended = append(s.ended, last)
@@ -177,12 +178,12 @@ func (s *sessions) list() ([]*peer, []SessionStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetEndedLocked()
-	return append(inOrder(maps.Keys(s.peers)), s.atLocked(elsewhere)...), slices.Clone(s.ended)
+	return append(inOrder(maps.Keys(s.peers)), s.atLocked(hub.Elsewhere)...), slices.Clone(s.ended)
 }
 
 // inOrder returns peers by the age of their sessions.
 func inOrder(peers iter.Seq[*peer]) []*peer {
-	return slices.SortedFunc(peers, func(a, b *peer) int { return cmp.Compare(a.id, b.id) })
+	return slices.SortedFunc(peers, func(a, b *peer) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 func (s *sessions) count() int {
@@ -217,7 +218,7 @@ func (s *sessions) closeAll(reason string) {
 	s.over = true
 	s.mu.Unlock()
 	for _, p := range s.direct() {
-		p.session.Close(moqt.SessionNoError, reason)
+		p.Session.Close(moqt.SessionNoError, reason)
 	}
 }
 
@@ -233,8 +234,8 @@ func (s *sessions) askAgain(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			for _, p := range s.direct() {
-				if now.Sub(p.conn.LastReceived()) >= askInterval {
-					p.conn.Ping()
+				if now.Sub(p.Conn.LastReceived()) >= askInterval {
+					p.Conn.Ping()
 				}
 			}
 		}

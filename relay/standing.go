@@ -26,7 +26,7 @@ func (s *standing) add(m *permission) {
 		s.all = make(map[*permission]struct{})
 	}
 	s.all[m] = struct{}{}
-	setup := len(s.peer.setup.Tokens)
+	setup := len(s.peer.Setup.Tokens)
 	if s.bearer == nil && setup > 0 && len(m.tokens(nil)) == setup {
 		s.bearer = m
 	}
@@ -36,7 +36,7 @@ func (s *standing) add(m *permission) {
 func (s *standing) done(m *permission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m == s.bearer && s.peer.session.Context().Err() == nil {
+	if m == s.bearer && s.peer.Session.Context().Err() == nil {
 		return
 	}
 	delete(s.all, m)
@@ -63,7 +63,7 @@ func (s *standing) lose(m *permission, why *moqt.RequestError) {
 	if why.Code == moqt.RequestExpiredAuthToken {
 		code = moqt.SessionExpiredAuthToken
 	}
-	s.peer.session.Close(code, why.Reason)
+	s.peer.Session.Close(code, why.Reason)
 }
 
 // close releases the rest when the session has ended.

@@ -62,11 +62,11 @@ type SentPackets struct {
 // statusOf describes a session, except for its tracks.
 func statusOf(p *peer) SessionStatus {
 	s := SessionStatus{
-		ID: p.id, Remote: p.remote().String(), Upstream: p.url, Transport: p.conn.Kind().String(),
-		Path: p.path(), Began: p.since, FastPath: p.forwarder != nil, Threshold: media.LowestPriority,
+		ID: p.ID, Remote: p.Remote().String(), Upstream: p.URL, Transport: p.Conn.Kind().String(),
+		Path: p.path(), Began: p.since, FastPath: p.Forwarder != nil, Threshold: media.LowestPriority,
 	}
-	s.Renditions = p.sets.status()
-	m, ok := p.conn.Hooks().(media.Hooks)
+	s.Renditions = p.Sets.Status()
+	m, ok := p.Conn.Hooks().(media.Hooks)
 	if !ok {
 		return s
 	}
@@ -80,8 +80,8 @@ func statusOf(p *peer) SessionStatus {
 	s.Bytes, s.Window, s.InFlight, s.Threshold = stats.Bytes, stats.Window, stats.InFlight, stats.Threshold
 	s.ECN, s.SRTT, s.MinRTT, s.BucketRate = stats.ECN, stats.SRTT, stats.MinRTT, stats.BucketRate
 	s.Held, s.Streams = stats.Held(), outcomes(stats.Outcomes[:])
-	if p.forwarder != nil {
-		s.Declined = p.relay.cfg.FastPath.Copies(p.forwarder)
+	if p.Forwarder != nil {
+		s.Declined = p.relay.cfg.FastPath.Copies(p.Forwarder)
 		delete(s.Declined, "sent")
 	}
 	return s

@@ -9,6 +9,7 @@ import (
 	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/hub"
 	"sluice/relay/internal/names"
 	"sluice/transport"
 )
@@ -33,7 +34,7 @@ type UpstreamRelay struct {
 	warn  logs.Line
 
 	// names are shown until some time after a session, so that subscribers do not see them go and come back.
-	names *names.Mirror[*party]
+	names *names.Mirror[*hub.Peer]
 
 	mu      sync.Mutex
 	session *Neighbor // for new requests; nil if there is none
@@ -57,8 +58,8 @@ type UpstreamRelayConfig struct {
 
 // newPeer returns a peer that stands for the relay, also without a session.
 func (u *UpstreamRelay) newPeer() *peer {
-	p := newPeer(u.relay, terms{from: elsewhere, refills: true, url: u.name}, u.mayAsk)
-	p.upstream, p.scope = u, u.scope
+	p := newPeer(u.relay, hub.Terms{From: hub.Elsewhere, Refills: true, URL: u.name}, u.mayAsk)
+	p.upstream, p.Scope = u, u.scope
 	return p
 }
 
@@ -81,7 +82,7 @@ func (u *UpstreamRelay) SetDown() {
 func (u *UpstreamRelay) current() (p *peer, connecting bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if s := u.session; s != nil && s.peer.session.Context().Err() == nil {
+	if s := u.session; s != nil && s.peer.Session.Context().Err() == nil {
 		return s.peer, false
 	}
 	return nil, !u.down
@@ -111,7 +112,7 @@ func (u *UpstreamRelay) Status() UpstreamStatus {
 		defer u.mu.Unlock()
 		return UpstreamStatus{Down: !connecting, Lost: u.begun}
 	}
-	return UpstreamStatus{Connected: true, RTT: p.conn.RTT(), Requests: p.session.OpenRequests()}
+	return UpstreamStatus{Connected: true, RTT: p.Conn.RTT(), Requests: p.Session.OpenRequests()}
 }
 
 // UpstreamStatus describes an upstream relay.
@@ -155,6 +156,6 @@ func (u *UpstreamRelay) NewSession(conn transport.Conn) (*Neighbor, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.forwarder = forwarderOf(conn, p.session.Version())
+	p.Forwarder = forwarderOf(conn, p.Session.Version())
 	return n, r.sessions.addNeighbor(n)
 }

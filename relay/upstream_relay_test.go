@@ -12,6 +12,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/hub"
 	"sluice/track"
 	"sluice/transport/transporttest"
 )
@@ -65,7 +66,7 @@ func (b *bench) dialForeign(u *UpstreamRelay, options ...func(*session.Config)) 
 // cut ends the session as a crash of the upstream relay would.
 func (p *pipedUpstream) cut() {
 	p.there.Vanish()
-	p.peer.session.Close(moqt.SessionInternalError, "")
+	p.peer.Session.Close(moqt.SessionInternalError, "")
 	p.there.CloseWithError(uint64(moqt.SessionInternalError), "")
 	synctest.Wait()
 }
@@ -95,9 +96,9 @@ func onChain(t *testing.T, n int, f func([]*bench)) {
 // atUpstream counts the subscriptions at upstream relays.
 func (b *bench) atUpstream() (n int) {
 	synctest.Wait()
-	for p, c := range (report{b.relay.directory}).ofPeers() {
-		if p.from == elsewhere {
-			n += c.published
+	for p, c := range b.relay.directory.Report().OfPeers() {
+		if p.From == hub.Elsewhere {
+			n += c.Published
 		}
 	}
 	return n
@@ -460,8 +461,8 @@ func TestUpstreamStaysAway(t *testing.T) {
 func (p *pipedUpstream) goaway(to *bench) {
 	peers, _ := to.relay.sessions.list()
 	for _, o := range peers {
-		if o.conn == p.there {
-			require.NoError(to.t, o.session.Goaway("", 0))
+		if o.Conn == p.there {
+			require.NoError(to.t, o.Session.Goaway("", 0))
 		}
 	}
 	<-p.Goaway()
@@ -478,7 +479,7 @@ func TestMalformedUpstream(t *testing.T) {
 		_, err = str.Write([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Error(t, sessions[0].peer.session.Context().Err())
+		require.Error(t, sessions[0].peer.Session.Context().Err())
 		src.group(0, 1)
 		require.Equal(t, "0.0, 0 fin", k.take())
 		require.NoError(t, s.Context().Err())

@@ -39,7 +39,7 @@ func serveWatch(
 ) {
 	permit, refused := p.authorize(r, a, moqt.FullTrackName{Namespace: prefix})
 	if refused != nil {
-		p.reject(r, refused)
+		p.Reject(r, refused)
 		return
 	}
 	w := begin(permit)
@@ -58,7 +58,7 @@ func serveWatch(
 	}
 	permit.Hold(permit.cancel)
 	if refused := start(prefix, accept); refused != nil {
-		p.reject(r, refused)
+		p.Reject(r, refused)
 		return
 	}
 	permit.keep(start)

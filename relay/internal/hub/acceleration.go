@@ -1,0 +1,133 @@
+package hub
+
+import (
+	"slices"
+
+	"sluice/fastpath"
+	"sluice/moqt"
+	"sluice/track"
+)
+
+// acceleration is the part of a track's forwarding that the fast path does. All methods but identify and announce
+// expect Hub.mu to be held.
+type acceleration struct {
+	hub    *Hub
+	track  *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
+	active bool                     // the kernel forwards the track,
+	from   *upstream                // of this publisher, to
+	chosen []*downstream            // these
+	mixed  bool                     // several publishers have brought the track since it was last active
+}
+
+// update adapts the fast path to the present publishers and subscribers.
+func (a *acceleration) update() {
+	h := a.hub
+	// The objects of several publishers are compared, which the kernel does not do.
+	u := h.publishers.only()
+	a.unmix(u)
+	if a.track == nil {
+		return
+	}
+	limit := (*h.directory.policy.Load())(h.name, len(h.subscribers.all))
+	limit = min(limit, h.directory.FastPath.MaxSubscribers())
+	a.active = u != nil && u.peer.Forwarder != nil && !u.limited && limit > 0
+	if !a.active {
+		a.from = nil
+		a.track.Forward(nil, 0, 0, nil)
+		return
+	}
+	alias, known := u.sub.Alias()
+	if !known {
+		return // it has ended, which will be noticed
+	}
+	a.choose(limit)
+	a.track.Forward(u.peer.Forwarder, alias, h.description.properties.DefaultPublisherPriority(), a.subscribers(u))
+	if a.from != u {
+		a.from = u
+		a.goOn()
+	}
+}
+
+// goOn has the kernel forward the rest of the streams that the publisher began before the kernel forwarded the track.
+func (a *acceleration) goOn() {
+	now := a.hub.data.Position()
+	defer now.Close()
+	for _, s := range now.Open {
+		if source, ok := s.Log.Origin().Owner.(*arriving); ok && source.conn == a.from.peer.Forwarder {
+			a.announce(s.Segment, source)
+		}
+	}
+}
+
+// announce tells the fast path of a stream of a publisher, whose beginning the kernel has not seen.
+func (a *acceleration) announce(seg *track.Segment, source *arriving) {
+	a.track.GoOn(source.conn, source.id, source.header, seg.Subgroup, seg.Priority, source.start)
+}
+
+// source returns the upstream whose objects the kernel forwards, or nil.
+func (a *acceleration) source() *upstream {
+	if !a.active {
+		return nil
+	}
+	return a.hub.publishers.only()
+}
+
+// unmix notes what the only publisher, if there is one, may send again: others have brought it meanwhile.
+func (a *acceleration) unmix(only *upstream) {
+	switch {
+	case only == nil:
+		a.mixed = a.mixed || a.hub.publishers.areEstablished()
+	case a.mixed:
+		a.mixed = false
+		only.mayRepeat(a.hub.data.Largest())
+	}
+}
+
+// choose selects the subscribers that the fast path serves, up to limit.
+func (a *acceleration) choose(limit int) {
+	a.chosen = slices.DeleteFunc(a.chosen, func(d *downstream) bool {
+		_, ok := d.delivery.selection.forwardable()
+		d.fast = ok && !d.over
+		return !d.fast
+	})
+	for d := range a.hub.subscribers.all {
+		if len(a.chosen) >= limit {
+			break
+		}
+		_, ok := d.delivery.selection.forwardable()
+		if ok && d.accepted && !d.delivery.held.active && !d.fast && d.peer.Forwarder != nil {
+			d.fast = true
+			a.chosen = append(a.chosen, d)
+		}
+	}
+	for len(a.chosen) > limit {
+		last := len(a.chosen) - 1
+		a.chosen[last].fast = false
+		a.chosen = a.chosen[:last]
+	}
+}
+
+// subscribers describes the chosen subscribers to the fast path, for the objects of an upstream.
+func (a *acceleration) subscribers(u *upstream) []fastpath.Subscriber {
+	list := make([]fastpath.Subscriber, len(a.chosen))
+	for i, d := range a.chosen {
+		params := d.pub.Parameters()
+		wanted, _ := d.delivery.selection.forwardable()
+		list[i] = fastpath.Subscriber{
+			Conn: d.peer.Forwarder, Alias: d.pub.Alias(), Range: u.unrepeated(wanted),
+			Forward: d.delivery.forward, Priority: params.Priority(),
+		}
+	}
+	return list
+}
+
+// serves reports whether the kernel forwards the track to a subscriber.
+func (a *acceleration) serves(d *downstream) bool { return a.active && d.fast }
+
+// identify tells the fast path which subgroup a stream carries, if its header does not.
+func (a *acceleration) identify(seg *track.Segment) {
+	from, ok := seg.Log.First.Owner.(*arriving)
+	if ok && from.header.SubgroupIDMode == moqt.SubgroupIDFirstObject {
+		a.track.Identify(from.conn, from.id, from.header, seg.Subgroup, seg.Priority, from.start)
+	}
+}

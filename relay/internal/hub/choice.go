@@ -1,0 +1,279 @@
+package hub
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"sluice/moqt"
+	"sluice/relay/internal/fetch"
+)
+
+const (
+	// retryDelay is how long the relay waits before it subscribes again at a publisher that refused or ended a
+	// subscription, while there are others.
+	retryDelay = time.Second
+	// Neighbours that had no publisher for a track are asked again after firstAsk, and each time after twice as long,
+	// at most lastAsk.
+	firstAsk = 250 * time.Millisecond
+	lastAsk  = 8 * time.Second
+)
+
+// choice chooses where the relay subscribes to a track: at all publishers of this process, and at the nearest
+// neighbours if there are none. All methods but sources and presentSources expect Hub.mu to be held.
+type choice struct {
+	hub        *Hub
+	retry      map[*Peer]time.Time // when to subscribe again at peers whose subscription ended
+	refused    map[*Peer]struct{}  // neighbours that had no publisher when they were asked last
+	latest     time.Time           // when the latest of them refused
+	connecting bool                // one of them may be connected soon, and none is
+	asking     *time.Timer         // runs before they are asked to wait
+	asked      int                 // how often they were, since a publisher was there
+	surplus    *time.Timer         // runs while subscriptions are kept that are not needed any more
+}
+
+// subscribe subscribes at publishers of this process, unless there are subscriptions already, and then at neighbours,
+// if subscribers need them.
+func (c *choice) subscribe(peers ...*Peer) {
+	s := &c.hub.publishers
+	again := !s.areEstablished()
+	for _, p := range peers {
+		if s.of[p] == nil && !p.isExcluded(c.hub) && (again || !c.isResting(p)) && c.mayUse(p) {
+			c.start(newUpstream(c.hub, p))
+		}
+	}
+	c.ask()
+}
+
+// start begins a subscription.
+func (c *choice) start(u *upstream) {
+	h := c.hub
+	u.forward = true // whatever the subscribers say (draft §9.2), unless they are in reserve
+	u.forward = h.demand.forward(u)
+	u.group = h.demand.group
+	u.asked, _ = h.subscribers.pathTo(u.peer)
+	h.publishers.of[u.peer] = u
+	h.directory.Tasks.Go(u.subscribe)
+}
+
+// mayUse reports whether a subscriber may use a peer.
+func (c *choice) mayUse(p *Peer) bool {
+	_, ok := c.hub.subscribers.pathTo(p)
+	return ok
+}
+
+// rest notes that a subscription at a peer has ended.
+func (c *choice) rest(p *Peer) {
+	now := time.Now()
+	for p, at := range c.retry {
+		if now.After(at) {
+			delete(c.retry, p)
+		}
+	}
+	if c.retry == nil {
+		c.retry = make(map[*Peer]time.Time)
+	}
+	c.retry[p] = now.Add(retryDelay)
+}
+
+// isResting reports whether a subscription at a peer has just ended.
+func (c *choice) isResting(p *Peer) bool { return time.Now().Before(c.retry[p]) }
+
+// refuse notes that a neighbour has no publisher.
+func (c *choice) refuse(p *Peer) {
+	if c.refused == nil {
+		c.refused = make(map[*Peer]struct{})
+	}
+	c.refused[p] = struct{}{}
+	c.latest = time.Now()
+}
+
+// begin lets the neighbours be asked that have refused before.
+func (c *choice) begin() { clear(c.refused) }
+
+// beginLater is begin for a new subscriber, and reports whether no refusal counts any more. A refusal counts for
+// firstAsk: the subscriber may be the relay that has just refused, and two relays that refuse each other would
+// otherwise ask each other without end.
+func (c *choice) beginLater() bool {
+	if time.Since(c.latest) >= firstAsk {
+		c.begin()
+	}
+	return len(c.refused) == 0
+}
+
+// ask subscribes at neighbours, if subscribers need them: at all other processes of this relay, and at the first
+// upstream relay that is connected and has not refused.
+func (c *choice) ask() {
+	peers, connecting := c.hub.directory.Neighbors(c.hub.place)
+	for _, p := range peers {
+		if !c.need(p.From) {
+			break
+		}
+		_, refused := c.refused[p]
+		if c.hub.publishers.of[p] == nil && !refused && !c.isResting(p) && c.mayUse(p) {
+			c.start(newUpstream(c.hub, p))
+		}
+		if u := c.hub.publishers.of[p]; u != nil && p.From == Elsewhere && (u.established || !u.standing) {
+			connecting = false
+			break
+		}
+	}
+	c.connecting = connecting && c.need(Elsewhere)
+	c.settle()
+}
+
+// need reports whether subscribers need neighbours at a distance, as no peer that is nearer has accepted. Before
+// upstream relays are asked, all others have refused.
+func (c *choice) need(from Distance) bool {
+	return c.hub.subscribers.reach(from) && !c.hub.publishers.have(func(u *upstream) bool {
+		return u.peer.From < from && (u.established || from == Elsewhere && !u.standing)
+	})
+}
+
+// askAgain asks the neighbours to wait for a publisher, after a moment, while subscribers do. They accept when they
+// have one. Those that do not wait for one are asked more and more rarely.
+func (c *choice) askAgain() {
+	if c.asking != nil || !c.isAwaited() {
+		return
+	}
+	c.asking = c.hub.after(min(firstAsk<<min(c.asked, 8), lastAsk), func() {
+		c.asking = nil
+		if !c.isAwaited() {
+			return
+		}
+		c.asked++
+		peers, _ := c.hub.directory.Neighbors(c.hub.place)
+		for _, p := range peers {
+			if c.hub.publishers.of[p] == nil && c.mayUse(p) {
+				u := newUpstream(c.hub, p)
+				u.standing, u.patience = true, c.patience(p)
+				c.start(u)
+			}
+		}
+	})
+}
+
+// patience is how long a neighbour is asked to wait for a publisher. An upstream relay waits no longer than the
+// subscribers: otherwise relays that ask each other would wait for ever.
+func (c *choice) patience(p *Peer) time.Duration {
+	return min(max(p.Patience, c.hub.subscribers.patience()), c.hub.directory.MaxRendezvous)
+}
+
+// isAwaited reports whether subscribers of this process, or requests for the tracks that are offered, wait for a
+// publisher, and there are neighbours. A session that takes no requests any more does not count: its publishers go
+// elsewhere, too.
+func (c *choice) isAwaited() bool {
+	s := &c.hub.subscribers
+	stays := func(u *upstream) bool { return u.established && u.peer.Owner.TakesRequests() }
+	if !s.wait() && len(s.waiting) == 0 || c.hub.publishers.have(stays) {
+		return false
+	}
+	peers, _ := c.hub.directory.Neighbors(c.hub.place)
+	return len(peers) > 0
+}
+
+// found ends the search for a publisher: u has accepted.
+func (c *choice) found(u *upstream) {
+	for o := range c.hub.publishers.where(func(o *upstream) bool { return o != u && o.standing && !o.established }) {
+		o.cancelLocked(moqt.ResetCancelled)
+	}
+	c.asked = 0
+	c.begin()
+	c.settle()
+}
+
+// settle ends the subscriptions at neighbours that are not needed any more, after Config.Linger, and when they have
+// brought the groups that were missed: until then they bring the end of the group that they have begun.
+func (c *choice) settle() {
+	if c.surplus != nil || len(c.notNeeded()) == 0 {
+		return
+	}
+	c.surplus = c.hub.after(c.hub.directory.Linger, func() {
+		c.surplus = nil
+		for _, u := range c.notNeeded() {
+			u.cancelLocked(moqt.ResetCancelled)
+		}
+	})
+}
+
+// notNeeded returns the subscriptions at neighbours that are not needed, because a publisher is near, because a
+// preferred neighbour has the track, or because no subscriber of this process is left.
+func (c *choice) notNeeded() []*upstream {
+	list := slices.Collect(c.hub.publishers.where(func(u *upstream) bool {
+		return u.peer.From > Here && !u.over && !u.refilling
+	}))
+	if len(list) == 0 {
+		return nil
+	}
+	needed, known := c.needed()
+	return slices.DeleteFunc(list, func(u *upstream) bool { return !known || slices.Contains(needed, u) })
+}
+
+// needed returns the subscriptions at neighbours to keep, and whether it is known yet: as long as none of those that
+// are connected has the track, all are. Processes that have it have publishers of their own, and all are kept.
+func (c *choice) needed() (needed []*upstream, known bool) {
+	s := &c.hub.subscribers
+	if c.hub.publishers.have(broughtFrom(Here)) {
+		return nil, true
+	}
+	peers, _ := c.hub.directory.Neighbors(c.hub.place)
+	for _, p := range peers {
+		u, wanted := c.hub.publishers.of[p], s.reach(p.From) || len(s.waiting) > 0
+		if known && p.From == Elsewhere {
+			break
+		}
+		if u != nil && (wanted || u.offered) {
+			needed = append(needed, u)
+		}
+		known = known || u != nil && u.established && wanted
+	}
+	return needed, known || !s.reach(Elsewhere) && len(s.waiting) == 0
+}
+
+// sources yields the peers to ask about the track on behalf of another, each once: first the publishers that the relay
+// subscribes at, then the peers that announced the namespace, then the neighbours, unless one of these asks. After them
+// it looks again, and waits for an upstream relay that may be connected soon: one of them may have gone away meanwhile.
+// It takes Hub.mu.
+func (c *choice) sources(ctx context.Context, budget *fetch.Budget, a asker) iter.Seq[*Peer] {
+	return func(yield func(*Peer) bool) {
+		asked := make(map[*Peer]struct{})
+		for {
+			c.hub.mu.Lock()
+			changed := c.hub.publishers.changed
+			c.hub.mu.Unlock()
+			peers, connecting := c.presentSources(a)
+			known := len(asked)
+			for _, p := range peers {
+				if _, again := asked[p]; again {
+					continue
+				}
+				asked[p] = struct{}{}
+				if !yield(p) {
+					return
+				}
+			}
+			if len(asked) == known && !(connecting && budget.Await(ctx, changed)) {
+				return
+			}
+		}
+	}
+}
+
+// presentSources returns the sources of now, and reports whether there may be an upstream relay soon. It takes Hub.mu.
+func (c *choice) presentSources(a asker) (peers []*Peer, connecting bool) {
+	others := c.hub.directory.publishersOf(c.hub.place)
+	neighbors, connecting := c.hub.directory.Neighbors(c.hub.place)
+	others = append(others, neighbors...)
+	c.hub.mu.Lock()
+	defer c.hub.mu.Unlock()
+	for u := range c.hub.publishers.feeding(a) {
+		peers = append(peers, u.peer)
+	}
+	for _, p := range others {
+		if u := c.hub.publishers.of[p]; !p.isExcluded(c.hub) && (u == nil || !u.established) && a.mayUse(p) {
+			peers = append(peers, p)
+		}
+	}
+	return peers, connecting && a.peer.Reach >= Elsewhere
+}

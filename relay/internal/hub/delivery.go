@@ -1,0 +1,400 @@
+package hub
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"sluice/claim"
+	"sluice/media"
+	"sluice/moqt"
+	"sluice/moqt/qlog"
+	"sluice/moqt/session"
+	"sluice/track"
+)
+
+// finishTimeout is how long the streams of a subscription that has ended may take to be delivered.
+const finishTimeout = 30 * time.Second
+
+// maxCurrent is how many objects of a group are looked at before it is sent from its start: see delivery.startLate.
+const maxCurrent = 4096
+
+// delivery sends the objects of a track that a subscriber wants. All methods expect Hub.mu to be held.
+type delivery struct {
+	sub       *downstream
+	forward   bool // Forward State
+	selection selection
+	held      holdBack
+	media     MediaSubscription   // nil before open
+	order     moqt.GroupOrder     // of media
+	former    []MediaSubscription // in another group order: their streams keep the order in which they were opened
+	streams   streams
+
+	patience time.Duration // for how long data may wait, whatever the drop policy says
+}
+
+func newDelivery(d *downstream, params *moqt.Parameters) delivery {
+	return delivery{
+		sub:       d,
+		held:      holdBack{active: true},
+		forward:   params.ForwardState(),
+		selection: newSelection(params.Filter, d.peer.Session.Version().DataLayout()),
+		streams: streams{
+			pub: d.pub, of: make(map[*track.Segment]*outgoing), sent: make(map[*track.Segment]sentTo),
+		},
+	}
+}
+
+// open prepares the media sender according to the parameters.
+func (v *delivery) open(p *moqt.Parameters) {
+	timeouts := v.deadlines().ofTrack()
+	v.order = p.Order(v.sub.hub.description.properties.DefaultPublisherGroupOrder())
+	v.media = v.sub.peer.Sender(media.SubscriptionConfig{
+		Priority:        p.Priority(),
+		Descending:      v.order == moqt.Descending,
+		ObjectTimeout:   timeouts.Object,
+		SubgroupTimeout: timeouts.Subgroup,
+		ErrorCode:       v.sub.peer.Conn.StreamErrorCode,
+		Owner:           v.sub,
+	})
+	v.media.SetPatience(v.patience)
+}
+
+// reopen applies the parameters in the answer to a PUBLISH, after data may have been sent already.
+func (v *delivery) reopen(p *moqt.Parameters) {
+	if p.Order(v.order) != v.order {
+		v.former = append(v.former, v.media)
+		v.open(p)
+	}
+}
+
+// deadlines are the delivery timeouts.
+func (v *delivery) deadlines() *deadlines {
+	return &deadlines{v.sub.pub.Parameters(), v.sub.hub.description.properties}
+}
+
+// setRangeFilters sets the Range Filters, and counts the subscription if the fast path does not serve it therefore.
+func (v *delivery) setRangeFilters(filters moqt.RangeFilters) {
+	if len(v.selection.filters) == 0 && len(filters) > 0 {
+		v.sub.hub.directory.Counters.Unforwarded.WithLabelValues("range filters").Inc()
+	}
+	v.selection.filters = filters
+}
+
+// startLate lets the subscription begin with the current group if the filter begins after the Largest Object, and the
+// subscriber is known to miss that group: with what the cache has of it, and with what is on its way from a publisher
+// that was asked just now.
+func (v *delivery) startLate(largest *moqt.Location) {
+	s := &v.selection
+	if s.filter == nil || s.filter.Type != moqt.FilterLargestObject || largest == nil ||
+		!v.sub.peer.Session.Tolerates(session.MissesCurrentGroup) {
+		return
+	}
+	s.whole = v.isHeld(*largest)
+	if s.whole || len(v.sub.hub.data.Segments(largest.Group)) == 0 {
+		s.pass(moqt.Range{Start: moqt.Location{Group: largest.Group}, End: s.passing.End})
+	}
+}
+
+// isHeld reports whether the group that ends with largest can be sent from its start without a hole, in subgroups. If
+// not, a FETCH brings it.
+func (v *delivery) isHeld(largest moqt.Location) bool {
+	data := v.sub.hub.data
+	fresh := data.Fresh()
+	next := moqt.Location{Group: largest.Group}
+	for range maxCurrent {
+		s := data.At(moqt.Range{Start: next, End: largest}, fresh, nil)
+		if s.Reader != nil {
+			s.Reader.Close()
+		}
+		if s.Existence == track.Unknown || s.Datagram != nil {
+			return false
+		}
+		if s.Range.End == largest {
+			return true
+		}
+		next = s.Range.End.Next()
+	}
+	return false
+}
+
+// apply makes new parameters effective.
+func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
+	if p.Filter != nil {
+		v.selection.setFilter(p.Filter, largest)
+	}
+	if len(p.RangeFilters) > 0 {
+		v.setRangeFilters(v.selection.updatedFilters(p))
+	}
+	if p.Filter != nil || len(p.RangeFilters) > 0 {
+		v.sub.hub.fast.update() // before the streams are stopped that it shares
+		v.streams.stop(func(s *track.Segment) bool {
+			return !v.selection.hasGroup(s.Group) || !s.IsIn(v.selection.formIn(s.Group))
+		})
+	}
+	if p.Forward != nil && *p.Forward != v.forward {
+		v.setForward(*p.Forward)
+	}
+	all := v.sub.pub.Parameters()
+	if p.SubscriberPriority != nil {
+		for _, m := range v.allMedia() {
+			m.SetPriority(all.Priority())
+		}
+	}
+	if p.ObjectDeliveryTimeout != nil || p.SubgroupDeliveryTimeout != nil {
+		deadlines := v.deadlines()
+		timeouts := deadlines.ofTrack()
+		for _, m := range v.allMedia() {
+			m.SetTimeouts(timeouts.Object, timeouts.Subgroup)
+		}
+		v.streams.setTimeouts(deadlines.of)
+	}
+}
+
+func (v *delivery) allMedia() []MediaSubscription { return append(v.former, v.media) }
+
+// setForward stops the streams that must not be sent any more. When forward becomes true, subgroups that the subscriber
+// did not want before may be sent again (draft §11.4.3).
+func (v *delivery) setForward(forward bool) {
+	v.forward = forward
+	if !forward {
+		v.streams.stop(func(*track.Segment) bool { return true })
+		return
+	}
+	v.streams.forget()
+}
+
+// join sends the objects that come after a position of the track.
+func (v *delivery) join(now track.Position) {
+	for _, s := range now.Open {
+		if from, ok := s.Next(); ok {
+			v.send(s.Segment, from)
+		}
+	}
+}
+
+// sendCurrentGroup sends the objects of the current group that are held, from its start, if the subscriber wants them.
+func (v *delivery) sendCurrentGroup(group uint64) {
+	if v.selection.hasBacklog() {
+		for _, seg := range v.sub.hub.data.Segments(group) {
+			v.send(seg, seg.First)
+		}
+	}
+}
+
+// send sends the objects of a segment that the subscriber wants, from object from on.
+func (v *delivery) send(seg *track.Segment, from uint64) {
+	v.held.do(func() { v.sendNow(seg, from) }, seg, from)
+}
+
+func (v *delivery) sendNow(seg *track.Segment, from uint64) {
+	if !v.forward || !v.selection.hasGroup(seg.Group) {
+		return
+	}
+	if first := v.selection.wanted.Start; seg.Group == first.Group {
+		from = max(from, first.Object)
+	}
+	form := v.selection.formIn(seg.Group)
+	seg, copied, release := seg.Derive(form)
+	if seg == nil {
+		return
+	}
+	defer release()
+	if len(form.Filters) > 0 {
+		// What had to be copied counts as received: else a peer could make the relay copy more than it may receive.
+		v.sub.peer.Payers().Download(int(copied))
+	}
+	v.sendDerived(seg, from)
+}
+
+// sendDerived sends the objects of a segment that is in the subscriber's form, from object from on.
+func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
+	if why, known := v.streams.knows(seg); known {
+		if leavesOut(why) {
+			refused(seg, from).log("objects are left out", v.sub)
+		}
+		return
+	}
+	state, _ := seg.Log.State()
+	switch o, ok := v.streams.seek(seg, from); {
+	case ok && state == track.Reset && seg.Log.End() < o.End: // its end will not come
+	case ok:
+		v.openStream(seg, o)
+	case !state.Ended():
+		v.await(seg, from)
+	}
+}
+
+// sendRest sends, on another stream, the objects of a segment from the log offset on where the publisher's stream has
+// broken off. first is the object that the stream began with, which may come after that.
+func (v *delivery) sendRest(seg *track.Segment, at int64, first uint64) {
+	h := v.sub.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v.sub.over && !v.streams.isFinishing() {
+		return
+	}
+	last, _ := seg.Log.Last() // before Covering: an object that is added now is found by one of them
+	if o, ok := seg.Log.Covering(at); ok {
+		v.send(seg, max(o.ID, first))
+	} else if last.ID < math.MaxUint64 {
+		v.send(seg, max(last.ID+1, first))
+	}
+	if v.sub.over { // only what the log holds
+		v.streams.stopJoiners()
+	}
+}
+
+// await sends a segment from object from on, once that object has come.
+func (v *delivery) await(seg *track.Segment, from uint64) {
+	j := &joiner{delivery: v, segment: seg, from: from}
+	r, err := seg.Log.NewReader(seg.Log.End(), j)
+	if err != nil {
+		return
+	}
+	j.reader = r
+	v.streams.await(j)
+	j.lookLocked() // the object may have come before the reader existed
+}
+
+// openStream opens a stream that begins with object o.
+func (v *delivery) openStream(seg *track.Segment, o track.Object) {
+	if at := v.streams.sentTo(seg); at > o.Start {
+		Omission{
+			Group: seg.Group, Subgroup: seg.Subgroup, From: o.ID, Sent: at - o.Start, Why: media.Severed,
+			Received: o.Received,
+		}.log("objects may come twice", v.sub)
+	}
+	v.streams.open(seg, func(ended func(media.Result)) (MediaStream, error) {
+		return v.media.OpenStream(v.streamOf(seg, o, ended))
+	})
+}
+
+// streamOf describes a stream that begins with object o.
+func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
+	source, _ := seg.Log.First.Owner.(*arriving)
+	var onOpen func(id int64)
+	if q := v.sub.peer.QLog; q != nil {
+		onOpen = func(id int64) { q.Subgroup(qlog.Created, id, headerOf(seg, o, v.sub.pub.Alias())) }
+	}
+	return media.StreamConfig{
+		Prefix:          v.prefix(seg, o),
+		Log:             seg.Log,
+		Start:           o.IDEnd,
+		Group:           seg.Group,
+		Subgroup:        seg.Subgroup,
+		Priority:        seg.Priority,
+		PublisherStream: source.publisherStream(seg, v.sub),
+		GoesOn: func(o *track.Origin) *claim.PublisherStream {
+			source, _ := o.Owner.(*arriving)
+			return source.goOn(seg, v.sub)
+		},
+		Timeouts: v.deadlines().of(seg),
+		OnOpen:   onOpen,
+		OnDone: func(res media.Result) {
+			v.sub.hub.directory.Counters.Streams.WithLabelValues(res.Outcome.String()).Inc()
+			v.logOmission(seg, o, res)
+			severed := res.Outcome == media.Severed
+			if severed {
+				v.streams.beginRest()
+			}
+			ended(res)
+			if severed {
+				v.sub.hub.directory.Tasks.Go(func() {
+					v.sendRest(seg, res.Severed, o.ID)
+					v.streams.endRest()
+				})
+			}
+		},
+	}
+}
+
+// prefix returns the bytes that precede the log's on the subscriber's stream. It holds all that differs between
+// subscribers.
+func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
+	p := v.sub.peer
+	b := slices.Clone(p.Conn.StreamPrefix())
+	b = moqt.AppendSubgroupHeader(b, p.Session.Version(), headerOf(seg, o, v.sub.pub.Alias()))
+	return v.selection.layout.AppendNumber(b, o.ID)
+}
+
+func headerOf(seg *track.Segment, o track.Object, alias uint64) moqt.SubgroupHeader {
+	return moqt.SubgroupHeader{
+		TrackAlias:     alias,
+		GroupID:        seg.Group,
+		SubgroupIDMode: subgroupIDMode(seg.Subgroup),
+		SubgroupID:     seg.Subgroup,
+		Priority:       seg.Priority,
+		HasProperties:  seg.HasProperties,
+		EndOfGroup:     seg.EndOfGroup,
+		FirstObject:    seg.FirstObject && o.ID == seg.First,
+	}
+}
+
+func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
+	if id == 0 {
+		return moqt.SubgroupIDZero
+	}
+	return moqt.SubgroupIDPresent
+}
+
+// sendDatagram sends an object, if the subscriber wants it.
+func (v *delivery) sendDatagram(o *track.Datagram) {
+	if v.forward && v.selection.hasDatagram(o) {
+		v.held.do(func() { v.sendDatagramNow(o) }, nil, 0)
+	}
+}
+
+func (v *delivery) sendDatagramNow(o *track.Datagram) {
+	p := v.sub.peer
+	prefix := slices.Clone(p.Conn.DatagramPrefix())
+	object := &moqt.ObjectDatagram{
+		TrackAlias: v.sub.pub.Alias(),
+		Location:   moqt.Location{Group: o.Group, Object: o.ID},
+		Priority:   o.Priority,
+		EndOfGroup: o.EndOfGroup,
+		Status:     o.Status,
+		Properties: o.Properties,
+		Payload:    o.Payload, // determines the type, and is not appended
+	}
+	header, err := moqt.AppendDatagramHeader(prefix, p.Session.Version(), object)
+	if err != nil {
+		return // its numbers are too large for the subscriber's version
+	}
+	p.QLog.Datagram(qlog.Created, object)
+	_ = v.media.SendDatagram(media.Datagram{ // fails only if the session has ended
+		Header: header, Payload: o.Payload, Group: o.Group, Object: o.ID, Priority: o.Priority, Received: o.Received,
+	})
+}
+
+// finish sends PUBLISH_DONE after the streams were delivered or, if there is a code, reset.
+func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
+	v.held.release()
+	v.streams.stopJoiners()
+	v.streams.finish(done)
+	if reset != nil {
+		v.closeMedia(*reset)
+	} else {
+		for _, m := range v.allMedia() {
+			m.Finish(uint64(moqt.ResetCancelled))
+		}
+		v.sub.hub.after(finishTimeout, func() { v.closeMedia(moqt.ResetCancelled) })
+	}
+	v.streams.sendDone()
+}
+
+// close ends all sending.
+func (v *delivery) close() {
+	v.held.discard()
+	v.streams.stopJoiners()
+	if v.media != nil {
+		v.closeMedia(moqt.ResetCancelled)
+	}
+}
+
+func (v *delivery) closeMedia(code moqt.StreamResetCode) {
+	v.streams.stopFills()
+	for _, m := range v.allMedia() {
+		m.Close(uint64(code))
+	}
+}

@@ -1,0 +1,54 @@
+package hub
+
+import (
+	"time"
+
+	"sluice/moqt"
+	"sluice/track"
+)
+
+// description is what publishers have told about a track. All methods expect Hub.mu to be held.
+type description struct {
+	hub        *Hub
+	known      bool            // the properties are
+	properties moqt.Properties // as received last
+	extent     *moqt.Location  // the last location that FETCH responses covered
+}
+
+// learn records the Largest Object and the properties of the track that a publisher sent. The latest set of properties
+// replaces older ones (draft §2.5).
+func (d *description) learn(largest *moqt.Location, p moqt.Properties) {
+	d.properties, d.known = p, true
+	d.hub.configureLocked()
+	if largest != nil {
+		d.hub.data.RaiseLargest(*largest)
+	}
+}
+
+// learnFetched records a FETCH_OK: no object exists after end, if it is the end of the track.
+func (d *description) learnFetched(data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
+	d.learn(nil, ok.Properties)
+	if d.extent == nil || d.extent.Less(end) {
+		d.extent = &end
+	}
+	if ok.EndOfTrack {
+		data.AddEnd(end.Next())
+	}
+}
+
+// covers reports whether it is known if objects up to end have been published.
+func (d *description) covers(end moqt.Location) bool {
+	largest := d.hub.data.Largest()
+	return d.known && (d.hub.publishers.forward() ||
+		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end))
+}
+
+// haveTimedOut reports whether the delivery timeouts of the publisher (draft §8) are over for objects of a time.
+func (d *description) haveTimedOut(since time.Time) bool {
+	for _, ms := range []uint64{d.properties.ObjectDeliveryTimeout(), d.properties.SubgroupDeliveryTimeout()} {
+		if ms > 0 && time.Since(since) > moqt.Milliseconds(ms) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,341 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"sluice/moqt"
+	"sluice/moqt/session"
+	"sluice/relay/internal/fetch"
+	"sluice/track"
+	"sluice/transport"
+)
+
+const (
+	// probeTimeout is how long a publisher's transport may take to answer before the publisher counts as gone, and how
+	// long another publisher's objects wait for those that the kernel has forwarded. It allows for a few lost packets
+	// on a slow path, and a restarted publisher waits no longer than that.
+	probeTimeout = 2 * time.Second
+	// onTheWay is how long before the end of a session a group may have got its latest object while other streams were
+	// on their way: it takes two seconds to notice that an upstream relay is silent (server.watchSilence).
+	onTheWay = 3 * time.Second
+)
+
+// publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
+// earliest one count: see Hub.malformed. All methods expect Hub.mu to be held.
+type publishers struct {
+	hub      *Hub
+	of       map[*Peer]*upstream // Pending and Established
+	sequence int                 // the number of the upstream established last
+	moved    time.Time           // when a neighbour has begun or ended to bring the track
+	lacking  uint64              // the first group that a refill was to bring and has not; MaxUint64: none
+	refills  int                 // that are under way
+	changed  chan struct{}       // closed, and replaced, when upstreams change
+}
+
+func newPublishers(h *Hub) publishers {
+	return publishers{
+		hub: h, of: make(map[*Peer]*upstream), changed: make(chan struct{}), lacking: math.MaxUint64,
+	}
+}
+
+// where yields the upstreams that satisfy is.
+func (s *publishers) where(is func(*upstream) bool) iter.Seq[*upstream] {
+	return where(maps.Values(s.of), is)
+}
+
+// have reports whether an upstream satisfies is.
+func (s *publishers) have(is func(*upstream) bool) bool { return some(maps.Values(s.of), is) }
+
+// areEstablished reports whether an upstream is Established.
+func (s *publishers) areEstablished() bool { return s.have(isEstablished) }
+
+// arePending reports whether a publisher may accept soon.
+func (s *publishers) arePending() bool {
+	return s.hub.choice.connecting || s.have((*upstream).isPending)
+}
+
+// forward reports whether an upstream is Established and forwards objects.
+func (s *publishers) forward() bool {
+	return s.have(func(u *upstream) bool { return u.established && u.forward })
+}
+
+// feeding yields the upstreams that are Established, and whose objects may go to who asks.
+func (s *publishers) feeding(a asker) iter.Seq[*upstream] {
+	return s.where(func(u *upstream) bool { return u.established && u.feeds(a) })
+}
+
+// supply is what a subscriber can expect of the publishers.
+type supply struct {
+	pending     bool // one may accept soon
+	established bool // one has accepted
+	forward     bool // and forwards objects
+}
+
+// supply returns what the publishers have for a subscriber.
+func (s *publishers) supply(a asker) (v supply) {
+	v.pending = s.hub.choice.connecting && a.peer.Reach >= Elsewhere
+	for u := range s.where(func(u *upstream) bool { return u.feeds(a) }) {
+		v.pending = v.pending || u.isPending()
+		v.established, v.forward = v.established || u.established, v.forward || u.established && u.forward
+	}
+	return v
+}
+
+// pathFor returns what the objects have come through that a subscriber gets. Hub.mu is held.
+func (s *publishers) pathFor(a asker) (path moqt.HopPath) {
+	first := math.MaxInt
+	for u := range s.feeding(a) {
+		if u.sequence < first {
+			first, path = u.sequence, u.path
+		}
+	}
+	return path
+}
+
+// only returns the upstream that is Established, if there is exactly one.
+func (s *publishers) only() *upstream {
+	if list := slices.Collect(s.where(isEstablished)); len(list) == 1 {
+		return list[0]
+	}
+	return nil
+}
+
+// wake makes all upstreams compare the demand with what their publishers were told.
+func (s *publishers) wake() {
+	for _, u := range s.of {
+		u.wake()
+	}
+}
+
+// signal ends the waits of awaitForward.
+func (s *publishers) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// awaitForward waits until a publisher forwards objects, so that the Largest Object is a current one; or until there is
+// no publisher, or the time is up. It releases Hub.mu while it waits.
+func (s *publishers) awaitForward(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	for ctx.Err() == nil && s.areEstablished() && !s.forward() {
+		changed := s.changed
+		s.hub.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		s.hub.mu.Lock()
+	}
+}
+
+// establish enters an upstream that its publisher has accepted, and the Largest Object that the publisher knows. If
+// that publisher seems to be an earlier one that was restarted, establish returns the earlier ones: u replaces them if
+// they are gone. See upstream.replace.
+func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*upstream) {
+	switch known := track.LargestWhole(s.hub.data); {
+	case known == nil:
+	case largest == nil:
+		u.newcomer.known = known
+	case s.isRestart(u, *largest, *known):
+		earlier = s.startOver(u)
+	}
+	u.mayRepeat(s.hub.data.Largest())
+	s.sequence++
+	u.established, u.sequence = true, s.sequence
+	u.since, u.largest = time.Now(), largest
+	if u.peer.From > Here {
+		s.moved = u.since
+	}
+	s.hub.bringsLocked(u.peer)
+	s.hub.outage.end()
+	s.hub.choice.found(u)
+	s.limitEnding()
+	return earlier
+}
+
+// startOver forgets what came before u, a publisher that was restarted. If others still bring the track, it returns
+// them instead.
+func (s *publishers) startOver(u *upstream) (live []*upstream) {
+	if live = s.live(u); len(live) == 0 {
+		s.forget(u)
+	}
+	return live
+}
+
+// forget forgets the objects before u, and those still to come of publishers that have sent PUBLISH_DONE.
+func (s *publishers) forget(u *upstream) {
+	for o := range s.where(func(o *upstream) bool { return o != u && o.established && o.isEnding() }) {
+		o.cancelLocked(moqt.ResetCancelled)
+	}
+	s.hub.startOverLocked()
+	u.repeats = 0
+	s.hub.fast.update()
+}
+
+// live returns the upstreams other than u that are Established, and whose publishers have not sent PUBLISH_DONE.
+func (s *publishers) live(u *upstream) []*upstream {
+	return slices.Collect(s.where(func(o *upstream) bool {
+		return o != u && o.established && !o.over && !o.isEnding()
+	}))
+}
+
+// beginWith reports whether a publisher that has just accepted may send a group as its current one. It was asked for
+// all of that, see upstream.request.
+func (s *publishers) beginWith(group uint64) bool {
+	return s.have(func(u *upstream) bool {
+		return u.established && u.largest != nil && u.largest.Group == group && time.Since(u.since) < fetch.ArrivalPause
+	})
+}
+
+// bringWhole reports whether a publisher had accepted before it began a group, and so sends it from its start.
+func (s *publishers) bringWhole(group uint64) bool {
+	return s.have(func(u *upstream) bool {
+		return u.established && (u.largest == nil || u.largest.Group < group)
+	})
+}
+
+// limitEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, when their last streams had time to come
+// and another publisher is there.
+func (s *publishers) limitEnding() {
+	ends := func(u *upstream) bool { return u.limit == nil && u.established && u.isEnding() && len(s.live(u)) > 0 }
+	for u := range s.where(ends) {
+		u.limit = s.hub.after(finishTimeout, func() {
+			u.limit = nil
+			if len(s.live(u)) > 0 {
+				u.cancelLocked(moqt.ResetCancelled)
+			}
+		})
+	}
+}
+
+// isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
+// §2.4.3), and may publish other objects under the same ids now. What a neighbour says may be older
+// than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
+// group counts. If the relay still holds that group, or lacks it while it has an earlier one, the other end may be
+// behind: its objects are compared. So are those of a publisher that comes when a neighbour has just begun or ended: it
+// may have moved, and its PUBLISH was on its way.
+func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
+	if u.peer.From == Here && time.Since(s.moved) < onTheWay {
+		return false
+	}
+	distant := func(o *upstream) bool { return o.established && o.peer.From > Here }
+	if u.peer.From == Here && !s.have(distant) {
+		return largest.Less(known)
+	}
+	data, group := s.hub.data, largest.Group
+	interrupted := data.Interrupted(group, group+1, time.Time{}) == group
+	return group < known.Group && len(data.Segments(group)) == 0 && !interrupted
+}
+
+// remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
+// subscriptions that depended on the upstream.
+func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
+	h := s.hub
+	delete(s.of, u.peer)
+	if u.established && u.peer.From > Here {
+		s.moved = time.Now()
+	}
+	h.fast.update()
+	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
+		h.outage.failure = passOn(refused)
+	}
+	again := h.choice.isResting(u.peer)
+	switch {
+	case isReleased(cause): // nobody needed it; somebody may at once
+	case u.established || u.peer.From == Here: // a neighbour that has refused may have a publisher soon
+		h.choice.rest(u.peer)
+	default:
+		h.choice.refuse(u.peer)
+	}
+	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
+		h.outage.begin(cause)
+		if !again && len(h.subscribers.all) > 0 {
+			h.choice.subscribe(others...)
+		}
+	}
+	if left := s.only(); u.established && left != nil && !left.refilling { // it has left to u what came before it
+		left.startRefill(s.missed(left, left.largest, time.Now()))
+	}
+	h.configureLocked()
+	h.choice.ask()
+	h.subscribers.endRelayed()
+	h.publishersChangedLocked()
+	h.choice.askAgain()
+}
+
+// isReleased reports whether the relay itself has ended a subscription, and not because of wrong objects.
+func isReleased(cause error) bool {
+	e, ok := errors.AsType[*transport.StreamError](cause)
+	return ok && !e.Remote && e.Code == uint64(moqt.ResetCancelled)
+}
+
+// hasEarlier reports whether the objects of another publisher stand against those of u.
+func (s *publishers) hasEarlier(u *upstream) bool {
+	return s.have(func(o *upstream) bool { return o != u && o.established && o.precedes(u) })
+}
+
+// excludeLater excludes the publishers against which the objects of u stand, and reports whether there were any.
+func (s *publishers) excludeLater(u *upstream) (found bool) {
+	for o := range s.where(func(o *upstream) bool { return o != u && o.established && u.precedes(o) }) {
+		s.exclude(o)
+		found = true
+	}
+	return found
+}
+
+// exclude stops a publisher from publishing the track for the rest of its session. A neighbour is not
+// to blame: it may bring the track of another publisher later. Nor is a publisher that has sent PUBLISH_DONE.
+func (s *publishers) exclude(u *upstream) {
+	if u.peer.From == Here && !u.isEnding() {
+		u.peer.exclude(s.hub)
+	}
+	u.cancelLocked(moqt.ResetMalformedTrack)
+}
+
+// missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come as far
+// as largest: from the start of the first group that was interrupted, is missing, may have been on its way, or that the
+// refill before has not brought, to the end of the group before the current one, or to largest if it does not send the
+// current group from its start. It is empty if they have missed nothing, or would get it too late. began is when the
+// upstream that brought the track before has ended; 0: there was none. Hub.mu is held.
+func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time) moqt.Range {
+	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
+	another := func(o *upstream) bool { return o != u && o.established }
+	if known == nil {
+		known = new(moqt.Location) // those who are subscribed lack all that there is
+	}
+	if !u.peer.Refills || largest == nil ||
+		s.have(another) || !s.hub.subscribers.awaitMore(u.peer.From) ||
+		u.peer.Session.Tolerates(session.FetchesWithoutPriority) {
+		return nothing
+	}
+	var since time.Time
+	if !began.IsZero() {
+		since = began.Add(-onTheWay)
+	}
+	first := max(largest.Group-min(largest.Group, maxRefill), min(s.hub.subscribers.since(u.peer.From), known.Group))
+	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
+	if first >= known.Group && !known.Less(*largest) {
+		return nothing
+	}
+	end := *largest
+	if u.peer.isSluice() {
+		if largest.Group <= first {
+			return nothing
+		}
+		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
+	}
+	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
+	if s.hub.description.haveTimedOut(began) {
+		s.hub.directory.Log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
+			Unasked{s.hub.name, r})
+		return nothing
+	}
+	return r
+}

@@ -1,0 +1,331 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"sluice/internal/unlucky"
+	"sluice/moqt"
+	"sluice/relay/internal/fetch"
+	"sluice/track"
+	"sluice/transport"
+)
+
+const (
+	// maxRefill is how many groups are fetched that came while nobody brought the track: the latest ones.
+	maxRefill = 256
+	// maxRefilled bounds the streams that are made of a group in such a response.
+	maxRefilled = 64
+)
+
+var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH response")
+
+// refill fetches missed objects (see publishers.missed), and gives it to the track as if it came on a subscription:
+// so subscribers get what they have not got yet, and objects that came before are compared.
+type refill struct {
+	fetch.Reader
+	upstream *upstream
+	from     *Peer // that answers
+	data     *track.Track
+	wanted   moqt.Range
+	passed   moqt.Location // datagrams before it are not sent: the kernel may have done that, or they were lost
+	cancel   context.CancelFunc
+	stalled  *time.Timer // calls cancel if nothing comes
+
+	group    uint64               // the current one
+	last     uint64               // its last object so far
+	open     map[uint64]*refilled // its subgroups
+	streams  int                  // that were made of it
+	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
+	behind   bool                 // what comes is behind objects of the group that are not known
+	complete bool                 // the group has no more objects
+	lacking  *uint64              // the first group with a hole, or without any object; nil: none
+	current  *refilled            // the subgroup, or
+	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
+}
+
+// refilled is a subgroup in a response.
+type refilled struct {
+	source  *track.Source
+	encoder moqt.SubgroupEncoder
+	last    uint64 // object
+	marked  bool   // its header says that it has the last object of the group
+}
+
+// run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap. It goes on when the
+// publisher has ended the subscription: that may have brought all that is new long before.
+func (r *refill) run() {
+	u := r.upstream
+	ctx, cancel := context.WithCancel(u.peer.Session.Context())
+	defer cancel()
+	defer context.AfterFunc(u.sub.Context(), func() {
+		if !isFinal(context.Cause(u.sub.Context())) {
+			cancel()
+		}
+	})()
+	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.directory.Fetch.Fill, cancel)
+	defer r.stalled.Stop()
+	answered := r.fetch(ctx)
+	u.hub.mu.Lock()
+	defer u.hub.mu.Unlock()
+	if !answered {
+		u.hub.publishers.lacking = r.wanted.Start.Group
+	}
+	u.refilling = false
+	u.hub.publishers.refills--
+	u.hub.choice.settle()
+}
+
+// fetch asks the upstream relay. If groups are still missing, it asks the next source for them. An upstream relay that
+// is going away takes no requests. A publisher that has moved has left groups with another process of the relay. If no
+// response was complete, fetch returns false: the next upstream is asked for the rest.
+func (r *refill) fetch(ctx context.Context) (answered bool) {
+	h, end := r.upstream.hub, r.wanted.End
+	subscribers := asker{&Peer{Terms: Terms{Reach: Elsewhere}}, r.upstream.asked}
+	budget := fetch.NewBudget(h.directory.Fetch.Fill, &moqt.Parameters{})
+	for p := range h.choice.sources(ctx, &budget, subscribers) {
+		r.begin()
+		stream, err := r.ask(ctx, p)
+		if err == nil {
+			err = r.receive(ctx, stream)
+		}
+		r.end(err)
+		if errors.Is(err, io.EOF) {
+			answered = true
+			if r.lacking == nil {
+				break
+			}
+		}
+		r.wanted = moqt.Range{Start: moqt.Location{Group: r.group}, End: end}
+		if r.lacking != nil {
+			r.wanted.Start.Group = *r.lacking
+		}
+	}
+	return answered
+}
+
+// begin resets the state of the response, before another source is asked.
+func (r *refill) begin() {
+	r.group, r.streams, r.behind, r.complete = r.wanted.Start.Group, 0, false, false
+	r.unknown, r.lacking = nil, nil
+}
+
+// ask sends FETCH, and waits for the response.
+func (r *refill) ask(ctx context.Context, p *Peer) (transport.ReceiveStream, error) {
+	u, order := r.upstream, moqt.Ascending
+	from := fetchSource{p, u.hub}
+	request, err := from.Fetch(ctx, r.wanted, moqt.Parameters{GroupOrder: &order, HopPath: u.asked})
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { request.Cancel(moqt.ResetCancelled) })
+	ok, err := request.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.from, r.Reader = p, fetch.NewReader(p.Session.Version(), order)
+	r.wanted = r.wanted.Intersect(moqt.FetchRange(r.wanted.Start, ok.End))
+	return request.Stream(ctx)
+}
+
+// receive takes in the response. It returns io.EOF when that was complete.
+func (r *refill) receive(ctx context.Context, stream transport.ReceiveStream) error {
+	defer context.AfterFunc(ctx, func() { stream.CancelRead(uint64(moqt.ResetCancelled)) })()
+	buf, in := make([]byte, fetch.BufferSize), unlucky.Reader(stream)
+	for {
+		n, err := in.Read(buf)
+		r.stalled.Reset(r.upstream.hub.directory.Fetch.Fill)
+		r.upstream.receiver.count(n)
+		if wrong := r.Read(buf[:n], r); wrong != nil {
+			return wrong
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// TakeItem implements fetch.Taker.
+func (r *refill) TakeItem(o *moqt.FetchObject) error {
+	r.current, r.datagram = nil, nil
+	switch {
+	case o.Kind == moqt.FetchKindNonExistent:
+		end := moqt.Location{Group: r.group, Object: math.MaxUint64}
+		r.complete = r.complete || o.Location == end && r.unknown == nil
+		return nil
+	case o.Kind != moqt.FetchKindObject: // it is not known whether objects exist
+		at := o.Location
+		r.unknown = &at
+		if group := r.group; r.lacking == nil && (at.Group > group || at.Object < math.MaxUint64) {
+			r.lacking = &group
+		}
+		return nil
+	case !r.wanted.Contains(o.Location):
+		return fetch.SourceError{Err: errors.New("an object is not in the range of the FETCH")}
+	case o.Location.Group == r.group:
+		if r.unknown != nil {
+			r.split()
+		}
+	default:
+		r.endGroup(r.isWhole())
+		r.group, r.streams, r.complete = o.Location.Group, 0, false
+		r.behind = r.unknown != nil && r.unknown.Group == r.group
+	}
+	r.unknown, r.last = nil, o.Location.Object
+	if o.Datagram {
+		return r.takeDatagram(o)
+	}
+	s, err := r.subgroup(o)
+	if err != nil {
+		return err
+	}
+	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{
+		ObjectID: o.Location.Object, Properties: o.Properties, PayloadLength: o.PayloadLength,
+	})
+	if err != nil {
+		return fetch.SourceError{Err: err}
+	}
+	r.current, s.last = s, r.last
+	return s.feed(b)
+}
+
+// isWhole reports whether the current group has all objects before the next one. That a relay does not know whether a
+// group has more objects than it has got is usual, as few publishers say where groups end. It is then marked up to its
+// end, and no further.
+func (r *refill) isWhole() bool {
+	return r.unknown == nil || *r.unknown == moqt.Location{Group: r.group, Object: math.MaxUint64} ||
+		r.complete && r.group < r.unknown.Group
+}
+
+// isEnded reports whether the response says that the group has no more objects.
+func (r *refill) isEnded() bool { return r.unknown == nil || r.complete }
+
+// subgroup returns the subgroup of an object. Groups are fetched from their start, so the first object in the response
+// is that of the subgroup, unless it is behind unknown ones.
+func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
+	if s := r.open[o.SubgroupID]; s != nil {
+		return s, nil
+	}
+	if r.streams++; r.streams > maxRefilled {
+		return nil, fetch.SourceError{Err: errTooManyStreams}
+	}
+	h := moqt.SubgroupHeader{
+		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
+		Priority: o.Priority, HasProperties: true, FirstObject: !r.behind,
+	}
+	if m := r.data.EndMark(); m != nil {
+		h.EndOfGroup = m.Subgroup == o.SubgroupID && !m.Status
+	}
+	s := &refilled{
+		marked:  h.EndOfGroup,
+		source:  r.data.NewSource(track.SourceConfig{Header: h, Priority: o.Priority, Cancel: r.cancel}),
+		encoder: moqt.NewSubgroupEncoder(moqt.DataLayout1, h),
+	}
+	r.open[o.SubgroupID] = s
+	return s, nil
+}
+
+// TakePayload implements fetch.Taker.
+func (r *refill) TakePayload(p []byte) error {
+	switch {
+	case r.current != nil:
+		return r.current.feed(p)
+	case r.datagram != nil:
+		r.datagram.Payload = append(r.datagram.Payload, p...)
+		return r.sendDatagram()
+	}
+	return nil
+}
+
+// feed gives bytes of the subgroup's stream to the track.
+func (s *refilled) feed(b []byte) error {
+	for in := bytes.NewReader(b); in.Len() > 0; {
+		if err := s.source.Read(in); err != nil {
+			return fetch.SourceError{Err: err}
+		}
+	}
+	return nil
+}
+
+// split cuts the subgroups before objects that are not known. Those may be of these subgroups, or datagrams that were
+// lost: so objects behind them come on other streams, which do not say that there is nothing in between.
+func (r *refill) split() {
+	r.endGroup(false)
+	r.behind = true
+}
+
+func (r *refill) takeDatagram(o *moqt.FetchObject) error {
+	if o.PayloadLength > math.MaxUint16 {
+		return fetch.SourceError{Err: errors.New("an object is too large for a datagram")}
+	}
+	r.datagram = &track.Datagram{
+		Group: o.Location.Group, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties),
+		Payload: make([]byte, 0, o.PayloadLength), Received: time.Now(),
+	}
+	return r.sendDatagram()
+}
+
+// sendDatagram sends the current datagram when it is complete.
+func (r *refill) sendDatagram() error {
+	d := r.datagram
+	if len(d.Payload) < cap(d.Payload) {
+		return nil
+	}
+	forward, err := r.data.AddDatagram(d)
+	if err != nil {
+		return fetch.SourceError{Err: err}
+	}
+	if forward && !(moqt.Location{Group: d.Group, Object: d.ID}).Less(r.passed) {
+		r.upstream.hub.sendDatagram(d)
+	}
+	return nil
+}
+
+// endGroup ends the subgroups of the current group: with FIN if the response has it whole. Otherwise they are cut:
+// streams of the subscription may go on with them. The end is marked as the publisher has marked other groups: players
+// wait for such a mark.
+func (r *refill) endGroup(whole bool) {
+	ended := whole && r.isEnded()
+	if ended {
+		r.markEnd()
+	}
+	for _, s := range r.open {
+		if whole && (!s.marked || ended && s.last == r.last) {
+			_ = s.source.Read(bytes.NewReader(nil)) // unless that contradicts what others say, it is a FIN
+		}
+		r.upstream.receiver.reportMalformed(s.source.Cut())
+	}
+	clear(r.open)
+}
+
+// markEnd adds an object that marks the end of the current group, if the publisher uses such objects.
+func (r *refill) markEnd() {
+	m := r.data.EndMark()
+	if m == nil || !m.Status || r.open[m.Subgroup] == nil || r.last == math.MaxUint64 {
+		return
+	}
+	s := r.open[m.Subgroup]
+	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: r.last + 1, Status: moqt.StatusEndOfGroup})
+	if err == nil {
+		_ = s.feed(b) // fails if others say that the group ends elsewhere
+	}
+}
+
+// end ends the response. An object that contradicts others ends only the response, because what comes on the
+// subscription is not in doubt.
+func (r *refill) end(err error) {
+	r.endGroup(errors.Is(err, io.EOF) && !r.IsWithin() && r.wanted.End.Object == math.MaxUint64 && r.unknown == nil)
+	u := r.upstream
+	source, wrong := errors.AsType[fetch.SourceError](err)
+	if violation, ok := errors.AsType[*moqt.ProtocolError](source.Err); wrong && ok {
+		r.from.Session.Close(violation.Code, violation.Reason)
+	}
+	if !errors.Is(err, io.EOF) {
+		u.hub.directory.Log.Debug("what was missed cannot be fetched", "track", u.hub.name,
+			"upstream", u.peer.URL, "err", err)
+	}
+}

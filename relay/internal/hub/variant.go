@@ -1,0 +1,144 @@
+package hub
+
+import (
+	"math"
+	"time"
+
+	"sluice/media"
+	"sluice/moqt"
+)
+
+// variant is a subscription as the set of renditions sees it that it belongs to.
+type variant downstream
+
+// position returns the largest group of the track. any is false if there is none, or the subscription has not begun.
+func (d *variant) position() (group uint64, any bool) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if l := d.hub.data.Largest(); l != nil && d.accepted {
+		return l.Group, true
+	}
+	return 0, false
+}
+
+// isFlowing reports whether a publisher sends objects, and some have come since before bytes had been received. Then
+// groups that begin from now on come whole.
+func (d *variant) isFlowing(before uint64) bool {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	return d.hub.publishers.forward() && d.hub.received.Load() > before
+}
+
+func (d *variant) largestGroup() uint64 {
+	group, _ := d.position()
+	return group
+}
+
+// isServable reports whether the subscription is accepted and goes on.
+func (d *variant) isServable() bool {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	return d.accepted && !d.over
+}
+
+// pathState returns how fast data gets to the subscriber. open is false if the subscription is not open.
+func (d *variant) pathState() (state media.SubscriptionState, open bool) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if d.over || d.delivery.media == nil {
+		return media.SubscriptionState{}, false
+	}
+	return d.delivery.media.State(), true
+}
+
+// setResumes sets whether publishers are asked for objects that the subscription does not want yet.
+func (d *variant) setResumes(yes bool) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if d.resumes = yes; !d.over {
+		d.hub.subscribersChangedLocked()
+	}
+}
+
+// serveUntil ends the delivery before a group.
+func (d *variant) serveUntil(group uint64) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if !d.over && group > 0 {
+		end := moqt.Location{Group: group - 1, Object: math.MaxUint64}
+		d.delivery.selection.serve(moqt.Range{Start: d.delivery.selection.served.Start, End: end})
+		d.hub.fast.update()
+	}
+}
+
+// serveFrom begins the delivery with a group or, if the subscription is not accepted yet, where its filter says.
+func (d *variant) serveFrom(group uint64) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	d.resumes = false
+	if d.over {
+		return
+	}
+	if d.isServedUntil(group) {
+		d.delivery.selection.serve(moqt.Range{Start: d.delivery.selection.served.Start, End: moqt.Everything.End})
+		d.hub.subscribersChangedLocked()
+		return
+	}
+	d.delivery.setForward(true)
+	d.tellForward(true)
+	if d.accepted {
+		d.delivery.selection.serve(moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End})
+	}
+	d.hub.subscribersChangedLocked()
+	if d.accepted {
+		now := d.hub.data.Position()
+		defer now.Close()
+		d.delivery.join(now)
+	}
+}
+
+// isServedUntil reports whether the groups just before one are served, or that one, too; Hub.mu is held.
+func (d *variant) isServedUntil(group uint64) bool {
+	v := &d.delivery
+	return d.accepted && v.forward && group > 0 && v.selection.served.Contains(moqt.Location{Group: group - 1})
+}
+
+// pause ends the delivery until serveFrom is called.
+func (d *variant) pause() {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if !d.over {
+		d.delivery.setForward(false)
+		d.tellForward(false)
+		d.hub.subscribersChangedLocked()
+	}
+}
+
+// tellForward tells the subscriber that the relay has changed the Forward State; Hub.mu is held.
+func (d *variant) tellForward(forward bool) {
+	if d.accepted { // before that, nothing is served, and the response does not say what will be
+		// It fails only if the subscription has ended.
+		_ = d.pub.Notify(moqt.Parameters{Forward: &forward, LargestObject: d.hub.data.Largest()})
+	}
+}
+
+// isSending reports whether streams of the subscription are open.
+func (d *variant) isSending() bool {
+	s := &d.delivery.streams
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.areOpenLocked()
+}
+
+// setPatience sets for how long the data of the subscription may wait, whatever the drop policy says.
+func (d *variant) setPatience(patience time.Duration) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	d.delivery.patience = patience
+	if d.delivery.media == nil || d.over {
+		return
+	}
+	for _, m := range d.delivery.allMedia() {
+		m.SetPatience(patience)
+	}
+}
