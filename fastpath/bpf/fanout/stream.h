@@ -4,25 +4,40 @@
 
 #include "copy.h"
 
-// open_stream gives the subscriber a stream for the subgroup. The slot is published in downstreams before the stream id
-// is taken, so that user space cannot open a second stream: the side that publishes first opens it. The check of the
-// share is not atomic: programs on other CPUs can exceed it by one stream each.
-GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub, const struct downstream_key *key,
-		       struct claim *cl)
+// may_open describes the first packet of a stream, and reports whether it may go: whether policy, window, credit and
+// ledger have room for it. The stream gets its id only then: the peer allows few, and streams that wait in user space
+// get theirs by priority.
+INLINE enum reason may_open(const struct subgroup *g, const struct subscription *sub, const struct path *path,
+			    struct claim *cl)
 {
-	if (!g || !sub || !key || !cl)
-		return COPY_NOT_OPEN;
-	struct conn_state *s = connections_at(sub->subscriber);
-	struct path *path = find_path(sub->subscriber);
-	if (!s || !path)
+	const struct conn_state *s = connections_at(cl->subscriber);
+	if (!s)
 		return COPY_NO_PATH;
 	cl->level = level_of(sub, g->priority);
 	cl->prefix_len = prefix_len(g, path, sub->alias);
 	cl->data_len += cl->prefix_len;
 	cl->packet_len = packet_len(path, stream_header_len(SHARED(s->next_uni), 0) + cl->data_len);
-	enum reason why = ask_policy(s, cl);
+	enum reason why = admit_claim(cl);
 	if (why != COPY_SENT)
 		return why;
+	if (cl->data_len > path->stream_limit)
+		return COPY_STREAM_CREDIT;
+	if (SHARED(s->data_sent) + cl->data_len > SHARED(s->data_limit))
+		return COPY_CONNECTION_CREDIT;
+	return has_room(s) ? COPY_SENT : COPY_LEDGER_FULL;
+}
+
+// open_stream gives the subscriber a stream for the subgroup. The slot is published in downstreams before the stream id
+// is taken, so that user space cannot open a second stream: the side that publishes first opens it. The check of the
+// share is not atomic: programs on other CPUs can exceed it by one stream each.
+GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub, const struct path *path,
+		       const struct downstream_key *key, struct claim *cl)
+{
+	if (!g || !sub || !path || !key || !cl)
+		return COPY_NOT_OPEN;
+	struct conn_state *s = connections_at(sub->subscriber);
+	if (!s)
+		return COPY_NO_PATH;
 	if (SHARED(s->slots) >= STREAM_SHARE)
 		return COPY_STREAM_SHARE;
 	u32 slot;
@@ -53,7 +68,8 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 
 // find_stream sets the claim's slot to the subscriber's stream, which it opens if this is the first frame. When that
 // frame comes again, user space may have opened the stream without a slot.
-INLINE enum reason find_stream(const struct fan_out *f, const struct subscription *sub, struct claim *cl, u64 stream_id)
+INLINE enum reason find_stream(const struct fan_out *f, const struct subscription *sub, const struct path *path,
+			       struct claim *cl, u64 stream_id)
 {
 	struct downstream_key *key = (struct downstream_key *)f->c->stream_key;
 	key->stream_id = stream_id;
@@ -73,7 +89,8 @@ INLINE enum reason find_stream(const struct fan_out *f, const struct subscriptio
 	if (!subgroup_wanted(sub, f->subgroup))
 		return COPY_FILTERED;
 	cl->opened = 1;
-	return open_stream(f->subgroup, sub, key, cl);
+	enum reason why = may_open(f->subgroup, sub, path, cl);
+	return why == COPY_SENT ? open_stream(f->subgroup, sub, path, key, cl) : why;
 }
 
 // prepare fills the claim for the body of a frame: all but the header that each hop writes anew.
@@ -113,13 +130,13 @@ INLINE int build_copy(struct fan_out *f, const struct subscription *sub, const s
 	return seal_packet(c, path, cl, src, frame_len) || write_headers(c, path, n, frame_len + TAG_LEN);
 }
 
-// claim_copy claims the bytes, if they come next and may go. A copy without bytes and FIN would claim nothing, so it
-// could be made again and again.
+// claim_copy claims the bytes, if they come next and may go: may_open has asked about the first ones. A copy without
+// bytes and FIN would claim nothing, so it could be made again and again.
 INLINE enum reason claim_copy(struct claim *cl, const struct stream_state *st)
 {
 	enum reason why = cl->data_len || cl->fin ? look_at_stream(st, cl) : COPY_EMPTY;
 
-	if (why == COPY_SENT)
+	if (why == COPY_SENT && !cl->opened)
 		why = admit_claim(cl);
 	return why == COPY_SENT ? claim_bytes(cl) : why;
 }
@@ -142,7 +159,7 @@ INLINE enum reason copy_stream(struct fan_out *f, const struct subscription *sub
 	if (!affordable(c, fr->len))
 		return COPY_BUDGET;
 	cl->data_len = fr->len - c->header.len;
-	why = find_stream(f, sub, cl, fr->stream_id);
+	why = find_stream(f, sub, path, cl, fr->stream_id);
 	if (why != COPY_SENT)
 		return why;
 	struct stream_state *st = streams_at(cl->slot);

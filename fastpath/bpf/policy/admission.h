@@ -7,8 +7,8 @@
 #include <sluice/types.h>
 
 // A copy for one subscriber that is about to be claimed; or an object that the media sender is about to begin, with its
-// first packet; or an RTP frame, with the first of its packets that shows the frame's kind. admit is also called before
-// a copy opens a stream. It may be called again for the same copy, and an admitted copy may stay here for another
+// first packet; or an RTP frame, with the first of its packets that shows the frame's kind. A copy that opens a stream
+// is asked about before. admit may be called again for the same copy, and an admitted copy may stay here for another
 // reason: an answer must not depend on how often admit was called.
 struct admission {
 	u64 now; // CLOCK_MONOTONIC, nanoseconds; 0 if there is no bucket and admit is the built-in one

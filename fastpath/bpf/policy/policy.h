@@ -28,7 +28,7 @@ INLINE void describe(struct admission *a, const struct conn_state *s, const stru
 	a->packet_len = cl->packet_len;
 }
 
-// ask_policy asks about a copy. Of a stream that is about to be opened it is the first one.
+// ask_policy asks about a copy.
 static __noinline int ask_policy(const struct conn_state *s, const struct claim *cl)
 {
 	struct admission *a = new_question();

@@ -66,12 +66,18 @@ INLINE enum reason look_at_stream(const struct stream_state *st, const struct cl
 	return COPY_SENT;
 }
 
+// has_room reports whether the ledger has room for one more packet. A quarter of it is kept for numbers that user space
+// takes.
+INLINE bool has_room(const struct conn_state *s)
+{
+	return (SHARED(s->next_pn) & NUMBER_MASK) - s->ledger_low < LEDGER_LEN - LEDGER_LEN / 4;
+}
+
 // begin_packet announces a packet, takes its number and returns its record. It returns 0, and announces nothing, if the
-// connection has ended, or if the ledger is full: a quarter of it is kept for numbers that user space takes.
+// connection has ended, or if the ledger is full.
 INLINE struct record *begin_packet(struct conn_state *s, struct claim *cl)
 {
-	u64 used = (SHARED(s->next_pn) & NUMBER_MASK) - s->ledger_low;
-	if (used >= LEDGER_LEN - LEDGER_LEN / 4)
+	if (!has_room(s))
 		return 0;
 	__sync_fetch_and_add(&s->writers, 1);
 	u64 word = __sync_fetch_and_add(&s->next_pn, 1);

@@ -67,12 +67,15 @@ func (o *outgoing) commit(ledger claim.Ledger, offset int64, info claim.Info) {
 
 // prepare fills the claim for the body of the frame.
 func (c *streamCopy) prepare() {
-	body := len(c.frame.data) - c.header
 	c.from, c.to = int64(c.frame.offset)+int64(c.header), int64(c.frame.end())
-	c.dataLen = len(c.prefix) + body
-	c.offset = c.to + c.state.Shift() - int64(c.dataLen)
-	head := 1 + int(c.path.DcidLen) + numberLen + streamHeaderLen(c.state.ID.Load(), c.offset)
-	c.packetLen = head + c.dataLen + tagLen
+	c.measure(c.state.ID.Load(), c.from+c.state.Shift()-int64(len(c.prefix)))
+}
+
+// measure sets how long the packet is, on a stream with an id and from an offset on.
+func (c *streamCopy) measure(id uint64, offset int64) {
+	c.offset = offset
+	c.dataLen = len(c.prefix) + len(c.frame.data) - c.header
+	c.packetLen = 1 + int(c.path.DcidLen) + numberLen + streamHeaderLen(id, offset) + c.dataLen + tagLen
 }
 
 // claim looks, admits and takes, see claim_copy and shared/claim.h.
@@ -87,8 +90,10 @@ func (c *streamCopy) claim() bpf.Reason {
 		return bpf.IngressReasonCOPY_STREAM_CREDIT
 	}
 	c.step()
-	if why := c.admit(st.Level.Load()); why != bpf.IngressReasonCOPY_SENT {
-		return why
+	if !c.opened {
+		if why := c.admit(st.Level.Load()); why != bpf.IngressReasonCOPY_SENT {
+			return why
+		}
 	}
 	c.step()
 	ledger, why := c.beginPacket()

@@ -210,6 +210,9 @@ func (c *streamCopy) findStream() bpf.Reason {
 		return bpf.IngressReasonCOPY_FILTERED
 	}
 	c.opened = true
+	if why := c.mayOpen(); why != bpf.IngressReasonCOPY_SENT {
+		return why
+	}
 	return c.openStream()
 }
 
@@ -221,13 +224,30 @@ func wantsSubgroup(s *bpf.Subscription, g *bpf.Subgroup) bool {
 	return g.Group > s.StartGroup || g.Group == s.StartGroup && s.StartObject == 0
 }
 
+// mayOpen reports whether the first packet of the stream may go, see may_open.
+func (c *streamCopy) mayOpen() bpf.Reason {
+	c.prefix = c.makePrefix()
+	c.measure(c.conn.NextUni.Load(), 0)
+	if why := c.admit(c.level()); why != bpf.IngressReasonCOPY_SENT {
+		return why
+	}
+	c.step()
+	switch {
+	case uint64(c.dataLen) > c.path.StreamLimit:
+		return bpf.IngressReasonCOPY_STREAM_CREDIT
+	case c.conn.DataAvailable() < int64(c.dataLen):
+		return bpf.IngressReasonCOPY_CONNECTION_CREDIT
+	case !c.conn.Room(c.ledgerOf(c.subscriber)):
+		return bpf.IngressReasonCOPY_LEDGER_FULL
+	}
+	return bpf.IngressReasonCOPY_SENT
+}
+
+// level is Subscriber Priority and Publisher Priority.
+func (c *streamCopy) level() uint32 { return uint32(c.sub.Priority)<<8 | uint32(c.group.Priority) }
+
 // openStream opens the stream: the slot is published before the id is taken, see open_stream.
 func (c *streamCopy) openStream() bpf.Reason {
-	level := uint32(c.sub.Priority)<<8 | uint32(c.group.Priority)
-	c.prefix = c.makePrefix()
-	if v := c.conn.Admit(claim.Admission{Level: level, Now: c.clock.Now()}); v != claim.Admitted {
-		return reasonOf(v)
-	}
 	if c.conn.Slots.Load() >= streamShare {
 		return bpf.IngressReasonCOPY_STREAM_SHARE
 	}
@@ -240,7 +260,7 @@ func (c *streamCopy) openStream() bpf.Reason {
 	st.Next.Store(uint64(c.group.HeaderLen))
 	st.Delta.Store(uint64(len(c.prefix)) - uint64(c.group.HeaderLen))
 	st.Limit.Store(c.path.StreamLimit)
-	st.Level.Store(level)
+	st.Level.Store(c.level())
 	st.Alias.Store(c.sub.Alias)
 	c.step()
 	if c.chance(c.habits.Early) {
