@@ -80,7 +80,7 @@ func (*ForwardedTrack) Receive(claim.ForwarderConn, int64, moqt.SubgroupHeader, 
 }
 
 // AwaitRead does nothing.
-func (*ForwardedTrack) AwaitRead(context.Context, claim.ForwarderConn) {}
+func (*ForwardedTrack) AwaitRead(context.Context, claim.ForwarderConn, []claim.ForwarderConn) {}
 
 // Identify does nothing.
 func (*ForwardedTrack) Identify(claim.ForwarderConn, int64, moqt.SubgroupHeader, uint64, uint8, int64) {

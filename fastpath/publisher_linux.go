@@ -123,11 +123,12 @@ func (p *publishing) signalLocked() {
 	}
 }
 
-// awaitRead waits until the media sender has all streams that the kernel has opened, or the connection has ended.
-func (p *publishing) awaitRead(ctx context.Context) {
+// awaitRead waits until the media sender has all streams of a track that the kernel has opened for some subscribers, or
+// the connection has ended.
+func (p *publishing) awaitRead(ctx context.Context, track uint32, to []claim.ForwarderConn) {
 	for {
 		begun := p.nextBegun()
-		if !p.hasUnread() {
+		if !p.hasUnread(track, to) {
 			return
 		}
 		select {
@@ -147,8 +148,9 @@ func (p *publishing) nextBegun() <-chan struct{} {
 	return p.begun
 }
 
-// hasUnread reports whether the kernel has opened streams that the media sender does not have yet.
-func (p *publishing) hasUnread() bool {
+// hasUnread reports whether the kernel has opened streams of a track, for some subscribers, that the media sender does
+// not have yet.
+func (p *publishing) hasUnread(track uint32, to []claim.ForwarderConn) bool {
 	f := p.conn.fast
 	if !p.conn.isServed() || !f.enter() {
 		return false
@@ -156,8 +158,12 @@ func (p *publishing) hasUnread() bool {
 	defer f.exit()
 	return len(keysOf(f.kernel.tables.Downstreams, func(k *bpf.DownstreamKey, _ *uint32) bool {
 		c := f.registry.conn(k.Subscriber)
-		from, end := bpf.StreamKey{StreamId: k.StreamId, Publisher: k.Publisher}, uint32(0)
-		if k.Publisher != p.conn.index || c == nil || f.kernel.tables.Ended.Lookup(from, &end) == nil {
+		if k.Publisher != p.conn.index || c == nil || !slices.Contains(to, claim.ForwarderConn(c)) {
+			return false
+		}
+		from, end, g := bpf.StreamKey{StreamId: k.StreamId, Publisher: k.Publisher}, uint32(0), bpf.Subgroup{}
+		ended := f.kernel.tables.Ended.Lookup(from, &end) == nil
+		if ended || f.kernel.tables.Subgroups.Lookup(from, &g) != nil || g.Track != track {
 			return false
 		}
 		c.mu.Lock()

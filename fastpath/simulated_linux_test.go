@@ -106,7 +106,8 @@ func (r *replayed) words() [7]uint64 {
 }
 
 // TestSimulatedPrograms compares the programs of simulations with the kernel's. A trace of packets, with faults of
-// packets, frames, streams and credit, leads to the same verdicts, and to the same bytes of copies.
+// packets, frames, streams and credit, leads to the same verdicts, and to the same bytes of copies. No stream takes an
+// id before its first packet may go.
 func TestSimulatedPrograms(t *testing.T) {
 	kernel, err := fastpath.New(fastpath.Settings{
 		Port: replayRelay.Port(), ConnectionIDLen: transport.ConnectionIDLength, MaxCopies: 8, MaxSubgroups: 500,
@@ -144,8 +145,10 @@ func TestSimulatedPrograms(t *testing.T) {
 		for _, r := range []*replayed{real, simulated} {
 			change(r.state)
 		}
+		ids := real.state.NextUni.Load()
 		copied, same := real.run(p), simulated.run(p)
 		counts := real.counted(t)
+		require.LessOrEqual(t, (real.state.NextUni.Load()-ids)/4, counts["copy_sent"], "packet %d: an id for nothing", i)
 		require.Equal(t, counts, simulated.counted(t), "packet %d", i)
 		require.Equal(t, copied, same, "packet %d", i)
 		require.Equal(t, real.words(), simulated.words(), "packet %d", i)
@@ -263,7 +266,7 @@ func TestFirstStreamIsLate(t *testing.T) {
 				defer cancel()
 				var goOn atomic.Int32
 				go func() {
-					r.track.AwaitRead(ctx, r.publisher)
+					r.track.AwaitRead(ctx, r.publisher, []claim.ForwarderConn{r.subscriber})
 					goOn.Add(1)
 				}()
 				go func() {
@@ -278,6 +281,20 @@ func TestFirstStreamIsLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNobodyWantsTheFirstStream loses the packet with the beginning of a stream when the kernel has forwarded it.
+// Nobody waits for a stream of another track, or of a subscriber that has left.
+func TestNobodyWantsTheFirstStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _, _ := lose(t, 3)
+		another := r.NewTrack()
+		defer another.Close()
+		begin := time.Now()
+		r.track.AwaitRead(t.Context(), r.publisher, nil)
+		another.AwaitRead(t.Context(), r.publisher, []claim.ForwarderConn{r.subscriber})
+		require.Equal(t, begin, time.Now())
+	})
 }
 
 // trace makes packets of a publisher.

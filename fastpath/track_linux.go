@@ -190,11 +190,11 @@ func (t *ForwardedTrack) Receive(
 	return func() { t.end(publisher, stream) }
 }
 
-// AwaitRead returns when the media sender has all streams of a publisher that the kernel has opened: the packets with
-// their beginnings may have been lost behind the kernel.
-func (t *ForwardedTrack) AwaitRead(ctx context.Context, from claim.ForwarderConn) {
+// AwaitRead returns when the media sender has all streams of the track that the kernel has opened for these subscribers
+// of a publisher: the packets with their beginnings may have been lost behind the kernel. Nobody wants other ones.
+func (t *ForwardedTrack) AwaitRead(ctx context.Context, from claim.ForwarderConn, to []claim.ForwarderConn) {
 	if publisher, _ := from.(*conn); t != nil && publisher != nil {
-		publisher.awaitRead(ctx)
+		publisher.awaitRead(ctx, t.index, to)
 	}
 }
 

@@ -112,3 +112,20 @@ func TestRefillAfterAMove(t *testing.T) {
 		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 3.0, 3 fin", ", "))
 	})
 }
+
+// A relay moves to a session whose publisher does not say how far the track is, while the one before still brings it.
+// The first object says what that one has not brought.
+func TestRefillAfterAMoveWithoutLargestObject(t *testing.T) {
+	onBenches(t, Config{}, 3, func(bs []*bench) {
+		old, next, edge := bs[0], bs[1], bs[2]
+		us, _ := edge.follow(old)
+		slow, fast := publishing["PUBLISH"](old), publishing["PUBLISH_NAMESPACE"](next)
+		fast.c.handler.fetch = (&archive{size: 1, largest: at(3, 0), flat: true}).serve
+		k, _ := edge.connect().mustSubscribe(moqt.Parameters{})
+		slow.group(1, 1)
+		edge.dial(us[0], next)
+		fast.group(4, 1)
+		time.Sleep(time.Minute)
+		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 3.0, 4.0, 4 fin", ", "))
+	})
+}

@@ -414,6 +414,39 @@ func TestRefillIsLost(t *testing.T) {
 	})
 }
 
+// The session is lost before it has brought what was missed, and then the publisher is restarted. What its former life
+// has left is not asked of the new one.
+func TestRefillIsLostBeforeARestart(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		u, first, src, _ := b.watchForeign()
+		var asked []moqt.Location
+		dial := func(largest uint64) (*pipedUpstream, *source) {
+			s, other := b.dialForeign(u, func(cfg *session.Config) {
+				cfg.Handler.(*clientHandler).fetch = func(f *session.IncomingFetch) {
+					asked = append(asked, f.Range.Start)
+					<-f.Context().Done()
+				}
+			})
+			src := other.serve(&source{largest: ptr(at(largest, 0))})
+			time.Sleep(time.Second)
+			return s, src
+		}
+		src.group(5, 1)
+		src.group(6, 1)
+		first.cut()
+		lost, _ := dial(8)
+		lost.cut()
+		second, restarted := dial(1)
+		for group := uint64(2); group < 10; group++ {
+			restarted.group(group, 1)
+		}
+		time.Sleep(2 * onTheWay)
+		second.cut()
+		dial(10)
+		require.Equal(t, []moqt.Location{at(5, 0), at(9, 0)}, asked)
+	})
+}
+
 // While another upstream relay answers what was missed, the one that is preferred comes back. The other one goes on
 // until it has answered.
 func TestRefillIsNeeded(t *testing.T) {

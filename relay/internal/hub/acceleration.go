@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"context"
 	"slices"
 
+	"sluice/claim"
 	"sluice/fastpath"
 	"sluice/moqt"
 	"sluice/track"
@@ -13,25 +15,20 @@ import (
 type acceleration struct {
 	hub    *Hub
 	track  *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
-	active bool                     // the kernel forwards the track,
-	from   *upstream                // of this publisher, to
-	chosen []*downstream            // these
-	mixed  bool                     // several publishers have brought the track since it was last active
+	from   *upstream                // the publisher whose objects the kernel forwards, or nil
+	chosen []*downstream            // to these subscribers
 }
 
 // update adapts the fast path to the present publishers and subscribers.
 func (a *acceleration) update() {
 	h := a.hub
-	// The objects of several publishers are compared, which the kernel does not do.
-	u := h.publishers.only()
-	a.unmix(u)
+	u := h.publishers.only() // the objects of several are compared, which the kernel does not do
 	if a.track == nil {
 		return
 	}
 	limit := (*h.directory.policy.Load())(h.name, len(h.subscribers.all))
 	limit = min(limit, h.directory.FastPath.MaxSubscribers())
-	a.active = u != nil && u.peer.Forwarder != nil && !u.limited && limit > 0
-	if !a.active {
+	if u == nil || u.peer.Forwarder == nil || u.limited || limit <= 0 {
 		a.from = nil
 		a.track.Forward(nil, 0, 0, nil)
 		return
@@ -64,22 +61,22 @@ func (a *acceleration) announce(seg *track.Segment, source *arriving) {
 	a.track.GoOn(source.conn, source.id, source.header, seg.Subgroup, seg.Priority, source.start)
 }
 
-// source returns the upstream whose objects the kernel forwards, or nil.
-func (a *acceleration) source() *upstream {
-	if !a.active {
+// forwarded returns what waits until the media sender has all streams that the kernel has opened for the publisher and
+// the present subscribers, or nil if the kernel does not forward the track. Otherwise objects that come in another way
+// could come first, and subscribers would get them on a second stream. The kernel must not forward them any more.
+func (a *acceleration) forwarded() (await func(context.Context)) {
+	if a.from == nil {
 		return nil
 	}
-	return a.hub.publishers.only()
-}
-
-// unmix notes what the only publisher, if there is one, may send again: others have brought it meanwhile.
-func (a *acceleration) unmix(only *upstream) {
-	switch {
-	case only == nil:
-		a.mixed = a.mixed || a.hub.publishers.areEstablished()
-	case a.mixed:
-		a.mixed = false
-		only.mayRepeat(a.hub.data.Largest())
+	from, to := a.from.peer.Forwarder, []claim.ForwarderConn(nil)
+	for d := range a.hub.subscribers.all {
+		to = append(to, d.peer.Forwarder)
+	}
+	return func(ctx context.Context) {
+		a.hub.directory.FastPath.AwaitRuns()
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		a.track.AwaitRead(ctx, from, to)
 	}
 }
 
@@ -122,7 +119,7 @@ func (a *acceleration) subscribers(u *upstream) []fastpath.Subscriber {
 }
 
 // serves reports whether the kernel forwards the track to a subscriber.
-func (a *acceleration) serves(d *downstream) bool { return a.active && d.fast }
+func (a *acceleration) serves(d *downstream) bool { return a.from != nil && d.fast }
 
 // identify tells the fast path which subgroup a stream carries, if its header does not.
 func (a *acceleration) identify(seg *track.Segment) {

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -271,7 +272,7 @@ func (h *Hub) configureLocked() {
 func (h *Hub) startOverLocked() {
 	h.data.Close()
 	h.data = h.directory.Cache.NewTrack(h.opened)
-	h.description.extent, h.origin, h.mixed = nil, nil, false
+	h.description.extent, h.origin, h.mixed, h.publishers.lacking = nil, nil, false, math.MaxUint64
 	for d := range h.subscribers.all {
 		d.since = 0
 	}

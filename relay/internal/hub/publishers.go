@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -234,11 +235,22 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 	return group < known.Group && len(data.Segments(group)) == 0 && !interrupted
 }
 
+// leave notes that an upstream has left. It returns the other one if only one is left: that may send again what the
+// others have brought.
+func (s *publishers) leave(u *upstream) (left *upstream) {
+	if left = s.only(); left == nil || !u.established {
+		return nil
+	}
+	left.mayRepeat(s.hub.data.Largest())
+	return left
+}
+
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
 // subscriptions that depended on the upstream.
 func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 	h := s.hub
 	delete(s.of, u.peer)
+	left := s.leave(u)
 	if u.established && u.peer.From > Here {
 		s.moved = time.Now()
 	}
@@ -260,8 +272,8 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 			h.choice.subscribe(others...)
 		}
 	}
-	if left := s.only(); u.established && left != nil && !left.refilling { // it has left to u what came before it
-		left.startRefill(s.missed(left, left.largest, time.Now()))
+	if left != nil && !left.refilling { // it has left to u what came before it
+		left.startRefill(s.missed(left, cmp.Or(left.largest, left.begins), time.Now()))
 	}
 	h.configureLocked()
 	h.choice.ask()

@@ -32,7 +32,8 @@ type refill struct {
 	from     *Peer // that answers
 	data     *track.Track
 	wanted   moqt.Range
-	passed   moqt.Location // datagrams before it are not sent: the kernel may have done that, or they were lost
+	passed   moqt.Location         // datagrams before it are not sent: the kernel may have done that, or they were lost
+	await    func(context.Context) // until user space has what the kernel has forwarded of it; nil: nothing
 	cancel   context.CancelFunc
 	stalled  *time.Timer // calls cancel if nothing comes
 
@@ -67,12 +68,15 @@ func (r *refill) run() {
 			cancel()
 		}
 	})()
+	if r.await != nil {
+		r.await(ctx)
+	}
 	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.directory.Fetch.Fill, cancel)
 	defer r.stalled.Stop()
 	answered := r.fetch(ctx)
 	u.hub.mu.Lock()
 	defer u.hub.mu.Unlock()
-	if !answered {
+	if !answered && u.hub.data == r.data {
 		u.hub.publishers.lacking = r.wanted.Start.Group
 	}
 	u.refilling = false

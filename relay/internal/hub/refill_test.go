@@ -111,8 +111,8 @@ func TestRefillWithHoles(t *testing.T) {
 }
 
 // A publisher marks where groups end, by the header of a subgroup or by an object. Groups that were missed are marked
-// as well, as far as the response says where they end: so the publisher's streams, if they come later, do not
-// contradict.
+// as well, as far as the response says where they end. The publisher's streams, if they come later, do not contradict,
+// and bring nothing, also if no group was marked before.
 func TestRefillMarksEnds(t *testing.T) {
 	type ended struct {
 		group, subgroup uint64
@@ -122,24 +122,27 @@ func TestRefillMarksEnds(t *testing.T) {
 		state           track.State
 	}
 	const normal, mark = moqt.StatusNormal, moqt.StatusEndOfGroup
+	plain := []moqt.ObjectHeader{{}}
+	marked := []moqt.ObjectHeader{{}, {ObjectID: 1, Status: mark}}
 	for name, c := range map[string]struct {
 		header  bool
-		objects []moqt.ObjectHeader
+		objects []moqt.ObjectHeader // of group 1
+		later   []moqt.ObjectHeader // of group 5
 		want    []ended
 	}{
-		"header": {true, []moqt.ObjectHeader{{}}, []ended{
+		"header": {true, plain, plain, []ended{
 			{2, 0, true, 2, normal, track.Finished}, {2, 1, false, 1, normal, track.Finished},
 			{3, 0, true, 0, normal, track.Cut}, {3, 1, false, 1, normal, track.Finished}, // the other one has the last
 			{4, 0, true, 0, normal, track.Cut}, // where that ends is not known
 			{5, 0, true, 0, normal, track.Finished},
 		}},
-		"object": {false, []moqt.ObjectHeader{{}, {ObjectID: 1, Status: mark}}, []ended{
+		"object": {false, marked, marked, []ended{
 			{2, 0, false, 3, mark, track.Finished}, {2, 1, false, 1, normal, track.Finished},
 			{3, 0, false, 2, mark, track.Finished}, {3, 1, false, 1, normal, track.Finished},
 			{4, 0, false, 0, normal, track.Finished},
 			{5, 0, false, 1, mark, track.Finished},
 		}},
-		"none": {false, []moqt.ObjectHeader{{}}, []ended{
+		"none": {false, plain, marked, []ended{
 			{2, 0, false, 2, normal, track.Finished}, {2, 1, false, 1, normal, track.Finished},
 			{3, 0, false, 0, normal, track.Finished}, {3, 1, false, 1, normal, track.Finished},
 			{4, 0, false, 0, normal, track.Finished},
@@ -170,7 +173,8 @@ func TestRefillMarksEnds(t *testing.T) {
 				got = append(got, ended{s.Group, s.Subgroup, s.EndOfGroup, last.ID, last.Status, state})
 			}
 			require.Equal(t, c.want, got)
-			publishInto(t, r.data, moqt.SubgroupHeader{GroupID: 5, EndOfGroup: c.header, FirstObject: true}, c.objects)
+			publishInto(t, r.data, moqt.SubgroupHeader{GroupID: 5, EndOfGroup: c.header, FirstObject: true}, c.later)
+			require.Len(t, *opened, 1+len(c.want))
 		})
 	}
 }

@@ -44,6 +44,7 @@ type upstream struct {
 	sequence    int            // in the order of establishment
 	since       time.Time      // it is established
 	largest     *moqt.Location // what its publisher knew then
+	begins      *moqt.Location // if that was nothing, the first object that came
 	forward     bool           // Forward State
 	group       *groupRequest  // sent last
 	over        bool
@@ -102,6 +103,7 @@ func (u *upstream) accept(permit Permit) bool {
 	}
 	if own != nil {
 		own.over = true
+		h.publishers.leave(own)
 	}
 	return true
 }
@@ -184,7 +186,7 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h := u.hub
 	h.mu.Lock()
 	missed := h.publishers.missed(u, largest, h.outage.began)
-	forwarded := h.fast.source()
+	await := h.fast.forwarded()
 	earlier := h.publishers.establish(u, largest)
 	u.startRefill(missed)
 	h.description.learn(largest, p)
@@ -192,14 +194,14 @@ func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
 	h.subscribersChangedLocked()
 	u.peer.Owner.Publishes(&h.name, true, nil)
 	h.mu.Unlock()
-	if len(earlier) == 0 && forwarded == nil {
+	if len(earlier) == 0 && await == nil {
 		close(u.ready)
 		return
 	}
 	h.directory.Tasks.Go(func() {
 		defer close(u.ready)
-		if forwarded != nil {
-			forwarded.awaitForwarded(u.sub.Context())
+		if await != nil {
+			await(u.sub.Context())
 		}
 		if len(earlier) > 0 {
 			u.replace(earlier)
@@ -217,22 +219,16 @@ func (u *upstream) startRefill(missed moqt.Range) {
 // newRefill enters a refill, which has to run; Hub.mu is held.
 func (u *upstream) newRefill(missed moqt.Range) *refill {
 	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
-	u.refilling, u.hub.publishers.lacking = true, math.MaxUint64
-	u.hub.publishers.refills++
-	return &refill{
+	r := &refill{
 		upstream: u, data: u.hub.data, wanted: missed, passed: u.hub.fast.track.Passed(),
 		open: make(map[uint64]*refilled),
 	}
-}
-
-// awaitForwarded returns when the media sender has all streams that the kernel has opened for an upstream. The kernel
-// does not forward the track any more. Otherwise an object that another upstream brings could come first, and
-// subscribers would get it on a second stream.
-func (u *upstream) awaitForwarded(ctx context.Context) {
-	u.hub.directory.FastPath.AwaitRuns()
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	u.hub.fast.track.AwaitRead(ctx, u.peer.Forwarder)
+	if r.await = u.hub.fast.forwarded(); r.await != nil {
+		u.hub.fast.update() // so that the kernel forwards none of these groups
+	}
+	u.refilling, u.hub.publishers.lacking = true, math.MaxUint64
+	u.hub.publishers.refills++
+	return r
 }
 
 // replace cancels earlier upstreams, and forgets their objects, if their publishers are gone although their sessions
