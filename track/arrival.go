@@ -122,7 +122,7 @@ func (a *arrival) checkSubgroup(s *subgroup) error {
 	if s.priority != a.priority && !a.unranked {
 		return malformed("object %s has publisher priority %d, its subgroup has %d", a.at, a.priority, s.priority)
 	}
-	if s.finished && a.at.Object > s.last {
+	if s.finished && a.at.Object > s.last && a.status == moqt.StatusNormal { // see group.isMark
 		return malformed("object %s follows the end of its subgroup at %d", a.at, s.last)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (a *arrival) checkDuplicate(p place) error {
 		return malformed("object %s came with both forwarding preferences", a.at)
 	case a.datagram && (a.priority != p.datagram.Priority && !unranked || a.status != p.datagram.Status):
 		return malformed("object %s came with different priorities or statuses", a.at)
-	case !a.datagram && a.subgroup != p.segment.Subgroup:
+	case !a.datagram && a.subgroup != p.segment.Subgroup && a.status == moqt.StatusNormal: // see group.isMark
 		return malformed("object %s came in subgroups %d and %d", a.at, p.segment.Subgroup, a.subgroup)
 	case !a.datagram && (a.priority != p.segment.Priority && !unranked || a.status != p.object.Status):
 		return malformed("object %s came with different priorities or statuses", a.at)

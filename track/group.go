@@ -159,9 +159,14 @@ func (g *group) checkLimit(limit uint64) error {
 	return nil
 }
 
+// isMark reports whether an object that came only marks the end of the group, or of the track. FETCH brings no marks. A
+// subgroup that a relay has fetched ends before its mark, or the relay has guessed in which subgroup that is: see
+// EndMark. Neither contradicts the publisher.
+func (g *group) isMark(id uint64) bool { return g.ended && id == g.limit }
+
 // finishSubgroup records that last is the last object of the subgroup and, with END_OF_GROUP, of the group.
 func (g *group) finishSubgroup(sub *subgroup, last Object, endOfGroup bool) error {
-	if sub.finished && sub.last != last.ID {
+	if sub.finished && sub.last != last.ID && !g.isMark(sub.last) && !g.isMark(last.ID) {
 		return malformed("subgroup %d of group %d ended after objects %d and %d", sub.id, g.id, sub.last, last.ID)
 	}
 	for _, s := range g.segments {
@@ -169,11 +174,13 @@ func (g *group) finishSubgroup(sub *subgroup, last Object, endOfGroup bool) erro
 			continue
 		}
 		if o, ok := s.Log.Last(); ok && o.ID > last.ID {
-			return malformed("subgroup %d of group %d ended after object %d, but object %d came",
-				sub.id, g.id, last.ID, o.ID)
+			if next, _ := s.Log.Seek(last.ID + 1); !g.isMark(next.ID) {
+				return malformed("subgroup %d of group %d ended after object %d, but object %d came",
+					sub.id, g.id, last.ID, o.ID)
+			}
 		}
 	}
-	sub.finished, sub.last = true, last.ID
+	sub.finished, sub.last = true, max(sub.last, last.ID)
 	if !endOfGroup || last.ID == math.MaxUint64 {
 		return nil
 	}

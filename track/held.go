@@ -105,10 +105,13 @@ func (h *held) hasPassed(subgroup, id uint64) bool {
 	})
 }
 
-// endedEarly reports whether objects may follow those that came of a subgroup, and no stream brings them.
+// endedEarly reports whether objects may follow those that came of a subgroup, and no stream brings them. Nobody brings
+// those whose delivery timeout is over.
 func (h *held) endedEarly() bool {
 	for i, s := range h.segments {
-		if state, _ := s.Log.State(); s.fetched || state != Cut && state != Reset {
+		state, code := s.Log.State()
+		isOver := state == Reset && code == uint64(moqt.ResetDeliveryTimeout)
+		if s.fetched || isOver || state != Cut && state != Reset {
 			continue
 		}
 		goesOn := func(later *Segment) bool { return !later.fetched && later.Subgroup == s.Subgroup }

@@ -174,11 +174,18 @@ func (in *input) unfollow() {
 	}
 }
 
+// admit asks the track about an object. A mark of a subgroup that has ended with FIN is not forwarded.
 func (in *input) admit(o Object) (verdict, error) {
 	a := in.arrival(o, in.sub.id, in.log.properties(o))
 	in.track.mu.Lock()
 	defer in.track.mu.Unlock()
 	_, v, err := in.track.admitLocked(&a)
+	if v == newObject && o.Status != moqt.StatusNormal && in.sub.finished {
+		in.sub.last = max(in.sub.last, o.ID)
+		if in.sub.merge.out == nil {
+			v = nonexistent
+		}
+	}
 	return v, err
 }
 
