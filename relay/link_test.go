@@ -230,6 +230,22 @@ func TestFetchFromSeveralProcesses(t *testing.T) {
 	}
 }
 
+// A process has crashed a moment ago, which takes seconds to be noticed. A FETCH asks the others meanwhile.
+func TestFetchBesideACrash(t *testing.T) {
+	for _, crashed := range []int{1, 2} {
+		t.Run(fmt.Sprint("link ", crashed), func(t *testing.T) {
+			onBenches(t, Config{}, 3, func(bs []*bench) {
+				links := []*pipedLink{nil, link(bs[0], bs[1]), link(bs[0], bs[2])}
+				publishing["PUBLISH"](bs[3-crashed]).whole(1)
+				links[crashed].here.Vanish()
+				start := time.Now()
+				require.Equal(t, "1.0, fin", bs[0].connect().fetch(standalone(at(1, 0), at(1, 0))).objects)
+				require.LessOrEqual(t, time.Since(start), awakeTimeout)
+			})
+		})
+	}
+}
+
 // A publisher has moved to this process. A group that it has sent to the other one before arrives there late, where
 // nobody may be subscribed any more.
 func TestFetchOfWhatArrivesAtAnotherProcess(t *testing.T) {

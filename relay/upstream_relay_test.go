@@ -440,7 +440,7 @@ func TestRefillIsLostBeforeARestart(t *testing.T) {
 		for group := uint64(2); group < 10; group++ {
 			restarted.group(group, 1)
 		}
-		time.Sleep(2 * onTheWay)
+		time.Sleep(6 * time.Second)
 		second.cut()
 		dial(10)
 		require.Equal(t, []moqt.Location{at(5, 0), at(9, 0)}, asked)

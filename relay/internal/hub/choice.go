@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"sluice/moqt"
@@ -18,6 +19,8 @@ const (
 	// at most lastAsk.
 	firstAsk = 250 * time.Millisecond
 	lastAsk  = 8 * time.Second
+	// awakeTimeout is how long other processes may take to answer a probe before an object is asked of others first.
+	awakeTimeout = 250 * time.Millisecond
 )
 
 // choice chooses where the relay subscribes to a track: at all publishers of this process, and at the nearest
@@ -243,21 +246,55 @@ func (c *choice) sources(ctx context.Context, budget *fetch.Budget, a asker) ite
 			changed := c.hub.publishers.changed
 			c.hub.mu.Unlock()
 			peers, connecting := c.presentSources(a)
-			known := len(asked)
-			for _, p := range peers {
-				if _, again := asked[p]; again {
-					continue
-				}
+			peers = slices.DeleteFunc(peers, func(p *Peer) bool {
+				_, again := asked[p]
 				asked[p] = struct{}{}
+				return again
+			})
+			for _, p := range awakeFirst(ctx, budget, peers) {
 				if !yield(p) {
 					return
 				}
 			}
-			if len(asked) == known && !(connecting && budget.Await(ctx, changed)) {
+			if len(peers) == 0 && !(connecting && budget.Await(ctx, changed)) {
 				return
 			}
 		}
 	}
+}
+
+// awakeFirst returns peers with those processes last that do not answer a probe: one that has crashed takes seconds to
+// be noticed.
+func awakeFirst(ctx context.Context, budget *fetch.Budget, peers []*Peer) []*Peer {
+	isProcess := func(p *Peer) bool { return p.From == Beside }
+	if len(peers) < 2 || !slices.ContainsFunc(peers, isProcess) {
+		return peers
+	}
+	ctx, cancel := context.WithTimeout(ctx, awakeTimeout)
+	defer cancel()
+	var probes sync.WaitGroup
+	silent, done := make([]bool, len(peers)), make(chan struct{})
+	for i, p := range peers {
+		if isProcess(p) {
+			probes.Go(func() { silent[i] = p.Conn.Probe(ctx) != nil })
+		}
+	}
+	go func() {
+		probes.Wait()
+		close(done)
+	}()
+	budget.Await(ctx, done)
+	cancel()
+	<-done
+	var awake, others []*Peer
+	for i, p := range peers {
+		if silent[i] {
+			others = append(others, p)
+		} else {
+			awake = append(awake, p)
+		}
+	}
+	return append(awake, others...)
 }
 
 // presentSources returns the sources of now, and reports whether there may be an upstream relay soon. It takes Hub.mu.
