@@ -20,8 +20,8 @@ func hasLeft(cause error) bool {
 	return ok && ended.Remote && ended.Code == uint64(moqt.SessionNoError)
 }
 
-// isFinal reports whether a publisher has sent PUBLISH_DONE because nothing follows, or its own publisher is gone: the
-// relay has nothing to subscribe to again.
+// isFinal reports whether a publisher has sent PUBLISH_DONE because nothing more comes: the track or the subscription
+// has ended, or the publisher is a relay that has lost its own. Then no next subscription fetches what this one missed.
 func isFinal(cause error) bool {
 	done, ok := errors.AsType[*session.DoneError](cause)
 	return ok && (done.Status == moqt.DoneTrackEnded || done.Status == moqt.DoneSubscriptionEnded ||

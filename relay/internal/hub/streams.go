@@ -26,7 +26,7 @@ type streams struct {
 	mu     sync.Mutex
 	of     map[*track.Segment]*outgoing
 	ending int                               // streams that were stopped, which the media sender still has, and rests
-	closed []closedSubgroup                  // no further stream may be opened for them (draft §8, §11.4.3)
+	closed []closedSubgroup                  // the latest ones (draft §8, §11.4.3)
 	sent   map[*track.Segment]sentTo         // how far streams that were stopped were sent, beyond their logs
 	opened uint64                            // how many streams were
 	fills  map[*session.FillRequest]struct{} // those whose streams are open
@@ -41,7 +41,7 @@ type subgroupID struct {
 
 func idOf(seg *track.Segment) subgroupID { return subgroupID{seg.Track(), seg.Group, seg.Subgroup} }
 
-// closedSubgroup is a subgroup for which no stream may be opened again, and how its stream has ended.
+// closedSubgroup is a subgroup that the subscriber gets no other stream for. why says how the last one has ended.
 type closedSubgroup struct {
 	subgroupID
 	why media.Outcome
