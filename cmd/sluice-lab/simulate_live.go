@@ -67,7 +67,7 @@ func simulateHere(dir string) error {
 func (o *simulateOrder) live(t *testing.T, dir string) error {
 	log := slog.New(slog.DiscardHandler)
 	if o.Log {
-		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	record := new(trial.Record)
 	defer func() {
