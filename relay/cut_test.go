@@ -132,3 +132,18 @@ func TestDeliveredAheadOfTheLog(t *testing.T) {
 		require.Equal(t, "3.0, 3 fin", k.take())
 	})
 }
+
+// The fast path has sent the end of a subgroup before user space has it. What precedes that comes on another stream.
+func TestDeliveredAheadOfTheBeginning(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src, c := b.next(nil), b.connect()
+		c.sender().whole.Store(true)
+		k, _ := c.mustSubscribe(moqt.Parameters{})
+		end := src.open(moqt.SubgroupHeader{GroupID: 1}).object(2)
+		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
+		require.Equal(t, "1.2, 1 fin", k.take())
+		c.sender().whole.Store(false)
+		end.fin()
+		require.Equal(t, "1.0, 1.1", k.take())
+	})
+}

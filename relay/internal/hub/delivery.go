@@ -209,7 +209,7 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 
 // sendDerived sends the objects of a segment that is in the subscriber's form, from object from on.
 func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
-	if why, known := v.streams.knows(seg); known {
+	if why, known := v.streams.knows(seg, from); known {
 		if leavesOut(why) {
 			refused(seg, from).log("objects are left out", v.sub)
 		}

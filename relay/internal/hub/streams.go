@@ -41,10 +41,11 @@ type subgroupID struct {
 
 func idOf(seg *track.Segment) subgroupID { return subgroupID{seg.Track(), seg.Group, seg.Subgroup} }
 
-// closedSubgroup is a subgroup that the subscriber gets no other stream for. why says how the last one has ended.
+// closedSubgroup is a subgroup of which the subscriber gets no object from first on. why says how its stream has ended.
 type closedSubgroup struct {
 	subgroupID
-	why media.Outcome
+	first uint64
+	why   media.Outcome
 }
 
 // outgoing is a segment that is being sent, or that will be when an object of it comes.
@@ -59,11 +60,12 @@ type sentTo struct {
 	origin *track.Origin
 }
 
-// knows reports whether a segment is being sent, or must not be. Then why is how the stream of its subgroup has ended.
-func (s *streams) knows(seg *track.Segment) (why media.Outcome, known bool) {
+// knows reports whether a segment is being sent, or must not be from an object on. Then why is how the stream of its
+// subgroup has ended.
+func (s *streams) knows(seg *track.Segment, from uint64) (why media.Outcome, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.closed, func(c closedSubgroup) bool { return c.subgroupID == idOf(seg) })
+	i := slices.IndexFunc(s.closed, func(c closedSubgroup) bool { return c.subgroupID == idOf(seg) && from >= c.first })
 	if i >= 0 {
 		return s.closed[i].why, true
 	}
@@ -105,7 +107,11 @@ func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
 		s.opened++
 	}
 	state, _ := seg.Log.State()
+	closed := closedSubgroup{subgroupID: idOf(seg), why: res.Outcome}
 	over := res.Outcome == media.Delivered && !state.Ended() // the fast path is ahead: the end may come again
+	if over {
+		closed.first = seg.First // what precedes it is on another stream
+	}
 	switch res.Outcome {
 	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged, media.Dropped:
 		over = true
@@ -114,7 +120,7 @@ func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
 		if len(s.closed) == maxClosed {
 			s.closed = slices.Delete(s.closed, 0, 1)
 		}
-		s.closed = append(s.closed, closedSubgroup{idOf(seg), res.Outcome})
+		s.closed = append(s.closed, closed)
 	}
 	s.mu.Unlock()
 	s.sendDone()
