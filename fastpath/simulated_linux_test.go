@@ -148,7 +148,8 @@ func TestSimulatedPrograms(t *testing.T) {
 		ids := real.state.NextUni.Load()
 		copied, same := real.run(p), simulated.run(p)
 		counts := real.counted(t)
-		require.LessOrEqual(t, (real.state.NextUni.Load()-ids)/4, counts["copy_sent"], "packet %d: an id for nothing", i)
+		taken := (real.state.NextUni.Load() - ids) / 4
+		require.LessOrEqual(t, taken, counts["copy_sent"], "packet %d takes an id for nothing", i)
 		require.Equal(t, counts, simulated.counted(t), "packet %d", i)
 		require.Equal(t, copied, same, "packet %d", i)
 		require.Equal(t, real.words(), simulated.words(), "packet %d", i)

@@ -235,22 +235,12 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 	return group < known.Group && len(data.Segments(group)) == 0 && !interrupted
 }
 
-// leave notes that an upstream has left. It returns the other one if only one is left: that may send again what the
-// others have brought.
-func (s *publishers) leave(u *upstream) (left *upstream) {
-	if left = s.only(); left == nil || !u.established {
-		return nil
-	}
-	left.mayRepeat(s.hub.data.Largest())
-	return left
-}
-
 // remove removes an upstream that has ended. It subscribes at others, which announced the namespace, or ends the
 // subscriptions that depended on the upstream.
 func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 	h := s.hub
 	delete(s.of, u.peer)
-	left := s.leave(u)
+	left := u.leave()
 	if u.established && u.peer.From > Here {
 		s.moved = time.Now()
 	}

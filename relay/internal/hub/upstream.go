@@ -103,7 +103,7 @@ func (u *upstream) accept(permit Permit) bool {
 	}
 	if own != nil {
 		own.over = true
-		h.publishers.leave(own)
+		own.leave()
 	}
 	return true
 }
@@ -446,6 +446,16 @@ func (u *upstream) answerUpdate(m *session.Update, permit Permit) {
 		return
 	}
 	_ = m.OK(moqt.Parameters{Expires: permit.Expires()})
+}
+
+// leave notes that the publisher has left. It returns the other one if only one is left: that may send again what the
+// others have brought. Hub.mu is held.
+func (u *upstream) leave() (left *upstream) {
+	if left = u.hub.publishers.only(); left == nil || !u.established {
+		return nil
+	}
+	left.mayRepeat(u.hub.data.Largest())
+	return left
 }
 
 // ended takes the subscription out of the hub.
