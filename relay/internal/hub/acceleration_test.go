@@ -34,6 +34,7 @@ func TestRepeatedGroupsAreNotForwarded(t *testing.T) {
 	second := h.publisher(new(Peer))
 	h.data.RaiseLargest(moqt.Location{Group: 5})
 	delete(h.publishers.of, first.peer)
+	first.leave()
 	h.fast.update()
 	require.Equal(t, moqt.Range{Start: moqt.Location{Group: 6}, End: wanted.End}, second.unrepeated(wanted))
 }
