@@ -1,6 +1,7 @@
 package sub
 
 import (
+	"context"
 	"math"
 	"sync"
 
@@ -28,14 +29,15 @@ func (a *arrival) comes(group uint64) (first bool) {
 }
 
 // predecessor waits until something has come, and returns the end of the group before. It is nil if there is none, or
-// the subscription has ended.
-func (a *arrival) predecessor(s *session.Subscription) *moqt.Location {
+// the subscription or the context has ended.
+func (a *arrival) predecessor(ctx context.Context, s *session.Subscription) *moqt.Location {
 	select {
 	case <-a.came:
 		if a.group > 0 {
 			return &moqt.Location{Group: a.group - 1, Object: math.MaxUint64}
 		}
 	case <-s.Context().Done():
+	case <-ctx.Done():
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package sub
 import (
 	"bytes"
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,12 +43,12 @@ func (p *process) HandleSubscribe(s *session.Publication) {
 // HandleFetch implements [session.Handler].
 func (p *process) HandleFetch(f *session.IncomingFetch) { p.fetches <- f }
 
-// connect returns a client's session with the process.
-func (p *process) connect(t *testing.T, protocol string) *session.Session {
+// connect returns a client's session with a server.
+func connect(t *testing.T, h session.Handler, protocol string) *session.Session {
 	t.Helper()
 	client, server := transporttest.Pipe(transporttest.PipeConfig{Protocol: protocol})
 	var ends []*session.Session
-	for _, cfg := range []session.Config{{Role: session.Server, Handler: p}, {Handler: session.Unsupported{}}} {
+	for _, cfg := range []session.Config{{Role: session.Server, Handler: h}, {Handler: session.Unsupported{}}} {
 		conn := client
 		if cfg.Role == session.Server {
 			conn = server
@@ -93,7 +95,7 @@ func TestMoveWithoutLargestObject(t *testing.T) {
 		take(1, 0)
 
 		relay := newProcess(nil)
-		e := &playing{p: p, link: &client.Link{Session: relay.connect(t, "moqt-18")}}
+		e := &playing{p: p, link: &client.Link{Session: connect(t, relay, "moqt-18")}}
 		answered := false
 		go func() { _ = e.play(t.Context(), lane, func() { answered = true }) }()
 		synctest.Wait()
@@ -131,7 +133,7 @@ func breakOff(t *testing.T, protocol string) {
 	go func() { _ = p.player.run(t.Context()) }()
 	largest := at(3, 1)
 	relay := newProcess(&largest)
-	e := &playing{p: p, link: &client.Link{Session: relay.connect(t, protocol)}}
+	e := &playing{p: p, link: &client.Link{Session: connect(t, relay, protocol)}}
 	go func() { _ = e.play(t.Context(), lane, func() {}) }()
 	first := &moqt.ObjectDatagram{Location: at(3, 0), Payload: []byte("first")}
 	second := &moqt.ObjectDatagram{Location: at(3, 1), Payload: []byte("second")}
@@ -165,4 +167,67 @@ func begin(t *testing.T, f *session.IncomingFetch, objects ...*moqt.ObjectDatagr
 		require.NoError(t, err)
 	}
 	return stream
+}
+
+// TestMoveOn has a player leave a session, for the next one, in which nothing has told how far the track is.
+func TestMoveOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := PlayerConfig{Namespace: namespace}.withDefaults()
+		p := &playback{cfg: &cfg, ctx: t.Context(), log: cfg.Client.Logger}
+		p.player = newPlayer(io.Discard, nil, hold, limits{})
+		lane := p.player.addLane("2.m4s", nil, nil)
+		lane.seq.start(at(0, 0))
+		relay := newProcess(nil)
+		e := &playing{p: p, link: &client.Link{Session: connect(t, relay, "moqt-18")}}
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() { left <- e.play(ctx, lane, func() {}) }()
+		<-relay.subscriptions
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		require.Len(t, left, 1)
+	})
+}
+
+// TestNextSessionBegins has a relay send no catalog. The session that replaces this one does not wait for it.
+func TestNextSessionBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := PlayerConfig{Namespace: namespace, Catalogs: []string{"catalog"}}.withDefaults()
+		p := &playback{cfg: &cfg, ctx: t.Context(), log: cfg.Client.Logger}
+		thinks := newProcess(nil)
+		link, first := &client.Link{Session: connect(t, thinks, "moqt-18")}, make(chan error, 1)
+		go func() {
+			_, err := p.begin(t.Context(), link)
+			first <- err
+		}()
+		<-thinks.subscriptions
+		_, err := p.begin(t.Context(), &client.Link{Session: connect(t, session.Unsupported{}, "moqt-18")})
+		require.ErrorContains(t, err, "not supported")
+		require.Empty(t, first)
+		require.ErrorContains(t, <-first, "no catalog")
+	})
+}
+
+// TestSessionThatEndsEarly has a session end before the relay has answered. What other sessions bring is not held up.
+func TestSessionThatEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		cfg := PlayerConfig{Namespace: namespace}.withDefaults()
+		p := &playback{cfg: &cfg, ctx: t.Context(), log: cfg.Client.Logger}
+		p.player = newPlayer(&out, nil, hold, limits{})
+		go func() { _ = p.player.run(t.Context()) }()
+		lane := p.player.addLane("2.m4s", nil, nil)
+		lane.seq.start(at(0, 0))
+		other := &laneReceiver{e: &playing{p: p}, lane: lane, first: newArrival()}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		e := &playing{p: p, link: &client.Link{Session: connect(t, newProcess(nil), "moqt-18")}}
+		require.ErrorIs(t, e.play(ended, lane, func() {}), context.Canceled)
+		for _, object := range []uint64{0, 2} {
+			other.HandleDatagram(&moqt.ObjectDatagram{Location: at(0, object), Payload: []byte("x")})
+		}
+		time.Sleep(2 * hold)
+		require.Equal(t, "xx", out.String())
+	})
 }

@@ -21,6 +21,5 @@
 // With Config.Raw, a lister writes a line for each object instead.
 //
 // Locks: player.mu guards the player and its lanes and sequencers; functions that end in Locked, and all methods of
-// sequencer, are called with it held. playback.mu is held while playback begins; player.mu may be taken under it, not
-// the other way round.
+// sequencer, are called with it held. player.mu may be taken while playback.mu is held, not the other way round.
 package sub

@@ -84,25 +84,37 @@ type playback struct {
 	whole    atomic.Bool   // no tracks in layers are subscribed to any more
 }
 
-// begin reads the catalog on the first session and starts to play. It returns the subscription to the catalog.
-func (p *playback) begin(ctx context.Context, l *client.Link) (catalog *contents, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.player != nil {
+// begin reads the catalog, unless that was done on a session before, and starts to play. It returns the subscription to
+// the catalog. A session that replaces one on which the relay thinks does not wait for it: it reads the catalog, too, and
+// playback begins with the one that comes first.
+func (p *playback) begin(ctx context.Context, l *client.Link) (*contents, error) {
+	if p.hasBegun() {
 		return nil, nil
 	}
 	loader := &loader{cfg: p.cfg, link: l, inits: map[string]*cmaf.Init{}}
 	in, choices, err := loader.load(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.player != nil {
+		return loader.catalog, nil
+	}
 	if err == nil {
 		err = p.start(in, choices)
 	}
-	if catalog = loader.catalog; err != nil && catalog != nil {
-		catalog.end()
+	if err != nil {
+		if loader.catalog != nil {
+			loader.catalog.end()
+		}
+		return nil, err
 	}
-	if err == nil {
-		p.catalog = catalog.sub.Track().Name
-	}
-	return catalog, err
+	p.catalog = loader.catalog.sub.Track().Name
+	return loader.catalog, nil
+}
+
+func (p *playback) hasBegun() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.player != nil
 }
 
 // start starts the player.
@@ -193,10 +205,7 @@ func (p *playback) over() bool {
 
 // wait waits for the player, if it was started.
 func (p *playback) wait() {
-	p.mu.Lock()
-	started := p.player != nil
-	p.mu.Unlock()
-	if started {
+	if p.hasBegun() {
 		<-p.finished
 	}
 }

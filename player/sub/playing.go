@@ -172,6 +172,7 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	defer stop(nil)
 	s, largest, err := e.subscribe(asking, r, fromNow, p, wait)
 	if err != nil {
+		r.update(func(s *sequencer) { s.fetch(false) })
 		return err
 	}
 	known := largest != nil
@@ -185,7 +186,7 @@ func (e *playing) play(ctx context.Context, l *lane, answered func()) error {
 	}
 	if !known && begun {
 		r.update(func(s *sequencer) { s.fetch(false) })
-		largest = r.first.predecessor(s)
+		largest = r.first.predecessor(ctx, s)
 		r.update(func(s *sequencer) { s.fetch(true) })
 	}
 	e.catchUp(ctx, s, r, largest, known)

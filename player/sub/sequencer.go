@@ -1,6 +1,7 @@
 package sub
 
 import (
+	"container/heap"
 	"math"
 	"time"
 
@@ -33,7 +34,7 @@ type sequencer struct {
 	bytes   int  // of objects that have not been released
 	counted Counters
 
-	fetching    bool
+	fetching    int // joining fetches that are under way, on several sessions
 	lastFetched *moqt.Location
 }
 
@@ -52,6 +53,7 @@ type Counters struct {
 // incoming is the part of a group that has arrived.
 type incoming struct {
 	objects  map[uint64]item
+	ids      ids    // of objects
 	end      uint64 // number of objects, math.MaxUint64 if unknown
 	open     int    // streams that have not ended
 	finished int    // streams that ended with FIN
@@ -105,6 +107,7 @@ func (s *sequencer) add(i item) bool {
 		return false
 	}
 	g.objects[i.location.Object] = i
+	heap.Push(&g.ids, i.location.Object)
 	s.bytes += i.size()
 	return true
 }
@@ -178,8 +181,15 @@ func (s *sequencer) endGroup(group, n uint64, marked bool) {
 	}
 }
 
-// fetch sets whether a joining fetch is under way. head then waits for its objects.
-func (s *sequencer) fetch(pending bool) { s.fetching, s.lastFetched = pending, nil }
+// fetch says that a joining fetch is under way, for whose objects head waits, or that it has ended.
+func (s *sequencer) fetch(pending bool) {
+	s.lastFetched = nil
+	if pending {
+		s.fetching++
+	} else {
+		s.fetching--
+	}
+}
 
 // end records that nothing more will arrive.
 func (s *sequencer) end() { s.ended = true }
@@ -197,8 +207,8 @@ const (
 // head returns the next object, or if that is missing the first later one.
 func (s *sequencer) head() (item, state) {
 	if !s.begun {
-		first, ok := s.firstAfter(moqt.Location{})
-		if !ok || s.fetching && !s.ended {
+		first, ok := s.first()
+		if !ok || s.fetching > 0 && !s.ended {
 			return item{}, s.idle()
 		}
 		s.start(moqt.Location{Group: first.Group})
@@ -216,7 +226,7 @@ func (s *sequencer) head() (item, state) {
 				return item{}, s.idle()
 			}
 		}
-		if l, more := s.firstAfter(s.next); more && (!s.fetching || s.ended) {
+		if l, more := s.first(); more && (s.fetching == 0 || s.ended) {
 			return s.groups[l.Group].objects[l.Object], blocked
 		}
 		return item{}, s.idle()
@@ -235,20 +245,10 @@ func (s *sequencer) idle() state {
 // is a first object which may have a stream of its own, the other streams may still come, also after the next group has
 // begun: key frames are the most urgent.
 func (s *sequencer) unmarkedEnd(g *incoming) bool {
-	if s.marks || s.fetching || s.apart && s.next.Object == 1 {
+	if s.marks || s.fetching > 0 || s.apart && s.next.Object == 1 {
 		return false
 	}
-	return g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && !g.has(s.next.Object)
-}
-
-// has reports whether there is an object with an id of at least n.
-func (g *incoming) has(n uint64) bool {
-	for id := range g.objects {
-		if id >= n {
-			return true
-		}
-	}
-	return false
+	return g.open == 0 && g.finished > 0 && !g.broken && s.next.Object > 0 && len(g.ids) == 0
 }
 
 // nextGroup moves to the following group. It returns false if that group has not arrived.
@@ -260,24 +260,30 @@ func (s *sequencer) nextGroup() bool {
 	return true
 }
 
-// moveTo makes l the next location and forgets the groups before it.
+// moveTo makes l the next location and forgets the groups and objects before it.
 func (s *sequencer) moveTo(l moqt.Location) {
 	for id, g := range s.groups {
+		for len(g.ids) > 0 && (moqt.Location{Group: id, Object: g.ids[0]}).Less(l) {
+			s.removeFirst(g)
+		}
 		if id < l.Group {
-			for _, i := range g.objects {
-				s.bytes -= i.size()
-			}
 			delete(s.groups, id)
 		}
 	}
 	s.next = l
 }
 
+// removeFirst removes the object with the least id of a group.
+func (s *sequencer) removeFirst(g *incoming) {
+	id := heap.Pop(&g.ids).(uint64)
+	s.bytes -= g.objects[id].size()
+	delete(g.objects, id)
+}
+
 // drop removes the object that head returned.
 func (s *sequencer) drop(i item) {
 	s.next = i.location.Next()
-	delete(s.groups[i.location.Group].objects, i.location.Object)
-	s.bytes -= i.size()
+	s.removeFirst(s.groups[i.location.Group])
 }
 
 // pop removes the object that head returned, and counts it.
@@ -289,7 +295,7 @@ func (s *sequencer) pop(i item) {
 
 // skip moves to the first object that has arrived.
 func (s *sequencer) skip() {
-	l, ok := s.firstAfter(s.next)
+	l, ok := s.first()
 	if !ok {
 		return
 	}
@@ -312,18 +318,27 @@ func (s *sequencer) skip() {
 	s.moveTo(l)
 }
 
-// firstAfter returns the location of the first object that has arrived, at or after l.
-func (s *sequencer) firstAfter(l moqt.Location) (first moqt.Location, found bool) {
+// first returns the location of the first object that has arrived.
+func (s *sequencer) first() (first moqt.Location, found bool) {
 	for id, g := range s.groups {
-		if id < l.Group || found && id > first.Group {
-			continue
-		}
-		for object := range g.objects {
-			at := moqt.Location{Group: id, Object: object}
-			if !at.Less(l) && (!found || at.Less(first)) {
-				first, found = at, true
-			}
+		if len(g.ids) > 0 && (!found || id < first.Group) {
+			first, found = moqt.Location{Group: id, Object: g.ids[0]}, true
 		}
 	}
 	return first, found
+}
+
+// ids is a heap: its first id is the least. A publisher may send objects in any order, with gaps between them.
+type ids []uint64
+
+func (s ids) Len() int           { return len(s) }
+func (s ids) Less(i, j int) bool { return s[i] < s[j] }
+func (s ids) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *ids) Push(id any)       { *s = append(*s, id.(uint64)) }
+
+func (s *ids) Pop() any {
+	last := len(*s) - 1
+	id := (*s)[last]
+	*s = (*s)[:last]
+	return id
 }

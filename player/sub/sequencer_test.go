@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 )
 
@@ -176,4 +177,23 @@ func TestSequencerFollowsFewGroups(t *testing.T) {
 	}
 	require.Len(t, s.groups, maxGroups)
 	require.Equal(t, maxGroups*(1+itemOverhead), s.bytes)
+}
+
+// Each object costs little, although there is a gap before it and the last one comes first.
+func TestSequencerSkipsManyGaps(t *testing.T) {
+	const objects = 1 << 17
+	testlimit.Run(t, objects, 1000, func() {
+		s := newSequencer()
+		s.start(at(3, 0))
+		for i := range uint64(objects) {
+			put(s, at(3, 2*(objects-i)))
+		}
+		for range objects {
+			s.skip()
+			i, st := s.head()
+			require.Equal(t, ready, st)
+			s.pop(i)
+		}
+		require.Equal(t, Counters{Objects: objects, Bytes: objects, Gaps: objects, Lost: objects + 1}, s.counted)
+	})
 }
