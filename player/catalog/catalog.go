@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 const (
 	MaxSize   = 1 << 20 // bytes of JSON
 	maxTracks = 256
+	maxValues = 32 * maxTracks // of JSON: one of two bytes may become a track, of hundreds
 )
 
 // ErrDelta is the error of an update relative to an earlier catalog where a whole catalog is expected.
@@ -68,6 +70,9 @@ type TrackEntry struct {
 func Parse(b []byte) (Catalog, error) {
 	if len(b) > MaxSize {
 		return Catalog{}, fmt.Errorf("catalog of %d bytes, the limit is %d", len(b), MaxSize)
+	}
+	if n := bytes.Count(b, []byte{','}); n > maxValues {
+		return Catalog{}, fmt.Errorf("catalog with %d values, the limit is %d", n, maxValues)
 	}
 	var head struct {
 		Version         json.RawMessage `json:"version"`

@@ -198,9 +198,15 @@ func TestParse(t *testing.T) {
 			wantErr: "more than 256 tracks",
 		},
 		"too large": {in: strings.Repeat(" ", MaxSize) + `{}`, wantErr: "the limit is"},
+		"too many values": {
+			in:      `{"version":1,"tracks":[` + strings.Repeat("0,", MaxSize/2-20) + `0]}`,
+			wantErr: "values, the limit is",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Parse([]byte(tt.in))
+			var got Catalog
+			var err error
+			testlimit.Run(t, len(tt.in), 100, func() { got, err = Parse([]byte(tt.in)) })
 			if tt.wantErr != "" {
 				require.ErrorContains(t, err, tt.wantErr)
 				return
