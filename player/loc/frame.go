@@ -87,8 +87,11 @@ func Parse(packaging string, properties moqt.Properties, payload []byte) (Frame,
 	switch packaging {
 	case catalog.LOC:
 		f := Frame{Payload: payload}
-		for p := range properties.All() {
-			f.take(p)
+		// A property may be in either list (draft-ietf-moq-transport-18 §12.7).
+		for _, list := range []moqt.Properties{properties.Immutable(), properties} {
+			for p := range list.All() {
+				f.take(p)
+			}
 		}
 		return f, nil
 	case catalog.HangLegacy:

@@ -35,6 +35,11 @@ func TestProperties(t *testing.T) {
 				Timestamp: tt.frame.Timestamp, Timed: true, Timescale: tt.frame.Timescale, Config: tt.frame.Config,
 				Payload: []byte("payload"),
 			}, got)
+			immutable, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyImmutable, Bytes: p})
+			require.NoError(t, err)
+			again, err := Parse(catalog.LOC, immutable, []byte("payload"))
+			require.NoError(t, err)
+			require.Equal(t, got, again)
 		})
 	}
 }
