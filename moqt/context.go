@@ -38,7 +38,7 @@ func (c Context) Check(v Version, m Message) error {
 	case *RequestOK:
 		return c.checkRequestOK(w, m)
 	case *RequestError:
-		return c.checkRedirect(m.Redirect)
+		return c.checkRedirect(w, m.Redirect)
 	}
 	return nil
 }
@@ -147,14 +147,15 @@ func (c Context) checkGoaway(m *Goaway) error {
 }
 
 // checkRedirect checks draft §10.6.1.
-func (c Context) checkRedirect(r *Redirect) error {
+func (c Context) checkRedirect(w *wire, r *Redirect) error {
 	if r == nil {
 		return nil
 	}
 	if c.Server && r.URI != "" {
 		return violation("redirect from a client has a connect URI")
 	}
-	forNamespace := c.Stream == MessageSubscribeNamespace || c.Stream == MessagePublishNamespace
+	forNamespace := c.Stream == MessageSubscribeNamespace || c.Stream == MessagePublishNamespace ||
+		c.Stream == MessageSubscribeTracks && w.limitOptions // draft-18 does not name it
 	if forNamespace && r.Track.Name != "" {
 		return violation("redirect for a %s has a track name", c.Stream)
 	}

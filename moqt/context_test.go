@@ -114,6 +114,9 @@ func TestContextViolations(t *testing.T) {
 			requireCode(t, tc.want, tc.context.Check(Draft18, tc.message))
 		})
 	}
+	tracks := on(MessageSubscribeTracks)
+	require.NoError(t, tracks.Check(Draft18, redirect("", "x")))
+	requireCode(t, violation, tracks.Check(Draft19, redirect("", "x")))
 }
 
 func TestContextAccepts(t *testing.T) {

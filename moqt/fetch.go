@@ -143,9 +143,10 @@ func (*FetchOK) Type() MessageType { return MessageFetchOK }
 
 // CheckStart returns a ProtocolError if the response ends before start, the first location of the FETCH
 // (draft §10.13).
-func (m *FetchOK) CheckStart(start Location) error {
-	// An End that equals start stands for an empty response, which is allowed.
-	if wholeGroup := m.End.Object == 0; m.End.Group < start.Group || !wholeGroup && m.End.Less(start) {
+func (m *FetchOK) CheckStart(v Version, start Location) error {
+	// Until draft-19, an End that equals start stands for an empty response, which is allowed.
+	empty := m.End == start && v.wire().fetchTypes
+	if wholeGroup := m.End.Object == 0; m.End.Group < start.Group || !wholeGroup && !empty && !start.Less(m.End) {
 		return violation("FETCH_OK ends at %s, the FETCH starts at %s", m.End, start)
 	}
 	return nil

@@ -64,7 +64,7 @@ func (f *Fetch) accepted(m moqt.Message) error {
 		return nil
 	}
 	if start, known := f.start(); known {
-		if err := ok.CheckStart(start); err != nil {
+		if err := ok.CheckStart(f.s.version, start); err != nil {
 			return err
 		}
 	}
