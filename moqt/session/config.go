@@ -95,7 +95,7 @@ type Limits struct {
 	// MaxHeldStreams is the number of data streams that may wait for the message that assigns their Track Alias.
 	// Default: 64.
 	MaxHeldStreams int
-	// MaxHeldDatagrams is the size in bytes of all datagrams that may wait for that message. Default: 64 KiB.
+	// MaxHeldDatagrams is how many bytes of memory all datagrams may take that wait for that message. Default: 64 KiB.
 	MaxHeldDatagrams int
 	// MaxSendQueue is the size in bytes of the messages that may wait until the peer reads a stream. Default: 1 MiB.
 	MaxSendQueue int

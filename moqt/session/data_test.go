@@ -118,7 +118,7 @@ func TestDataAheadOfItsAlias(t *testing.T) {
 }
 
 func TestDataOfAnUnknownAliasIsStopped(t *testing.T) {
-	cfg := Config{Limits: Limits{MaxHeldStreams: 2, MaxHeldDatagrams: 20}}
+	cfg := Config{Limits: Limits{MaxHeldStreams: 2, MaxHeldDatagrams: 2*heldOverhead + 20}}
 	play(t, setting{cfg: cfg}, func(p *script) {
 		first, second := p.uni(subgroupHeader(9)), p.uni(subgroupHeader(9))
 		time.Sleep(time.Millisecond)

@@ -21,6 +21,9 @@ type datagrams struct {
 	size int // of all held datagrams, in bytes
 }
 
+// heldOverhead is the memory of a held datagram beside its bytes, which may be few.
+const heldOverhead = 192
+
 type heldDatagram struct {
 	object    moqt.ObjectDatagram
 	malformed *moqt.MalformedTrackError // ends the subscription; nil: the object is good
@@ -62,7 +65,7 @@ func (d *datagrams) take(b []byte) error {
 		return nil // the properties are too long
 	}
 	d.s.qlog.Datagram(qlog.Parsed, &o)
-	h := heldDatagram{object: o, malformed: malformed, size: len(b), arrived: time.Now()}
+	h := heldDatagram{object: o, malformed: malformed, size: len(b) + heldOverhead, arrived: time.Now()}
 	if sub := d.findOrHold(h); sub != nil {
 		d.receiving <- struct{}{}
 		defer func() { <-d.receiving }()

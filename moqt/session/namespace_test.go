@@ -3,9 +3,12 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/stretchr/testify/require"
 
@@ -283,4 +286,21 @@ func TestServeASubscribeTracks(t *testing.T) {
 		e.CancelWrite(0)
 		<-n.Context().Done()
 	})
+}
+
+// TestNamesAreShared reports a namespace to two peers, as to thousands: the relay keeps its name once.
+func TestNamesAreShared(t *testing.T) {
+	var keys []unique.Handle[string]
+	for range 2 {
+		h := newHandler()
+		play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+			p.request(&moqt.SubscribeNamespace{})
+			n := <-h.discovers
+			require.NoError(p, n.OK())
+			require.NoError(p, n.Add(moqt.Namespace{strings.Repeat("a", 4000)}, moqt.Parameters{}))
+			keys = append(keys, slices.Collect(maps.Keys(n.active))...)
+		})
+	}
+	require.Len(t, keys, 2)
+	require.True(t, keys[0] == keys[1])
 }

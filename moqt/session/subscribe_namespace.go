@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"unique"
 
 	"sluice/moqt"
 )
@@ -166,7 +167,8 @@ func (n *NamespaceSubscription) endedLocked() {
 type IncomingSubscribeNamespace struct {
 	prefixSubscription
 	Message moqt.SubscribeNamespace
-	active  map[string]reportedNamespace // to the peer; guarded by s.mu
+	// By the keys of namespaces, which all sessions share: a crowd may ask for the same thousands. Guarded by s.mu.
+	active map[unique.Handle[string]]reportedNamespace
 }
 
 // Add reports a namespace that has the prefix to the peer, with the HopPath and the RouteCost of the parameters. A
@@ -182,7 +184,7 @@ func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace, p moqt.Parameters) e
 	if err := n.s.control.addHop(moqt.MessageNamespace, &p); err != nil {
 		return err
 	}
-	key, now := ns.Key(), reportedNamespace{name: ns, path: p.HopPath, cost: p.Cost()}
+	key, now := unique.Make(ns.Key()), reportedNamespace{name: ns, path: p.HopPath, cost: p.Cost()}
 	if before, known := n.active[key]; known && before.sameWay(&now) {
 		return nil
 	}
@@ -198,20 +200,21 @@ func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace, p moqt.Parameters) e
 func (n *IncomingSubscribeNamespace) Remove(ns moqt.Namespace) error {
 	n.s.mu.Lock()
 	defer n.s.mu.Unlock()
-	if _, known := n.active[ns.Key()]; !known {
+	key := unique.Make(ns.Key())
+	if _, known := n.active[key]; !known {
 		return nil
 	}
 	suffix, err := n.suffixLocked(ns)
 	if err != nil {
 		return err
 	}
-	delete(n.active, ns.Key())
+	delete(n.active, key)
 	return n.send(&moqt.NamespaceDone{Suffix: suffix}, false)
 }
 
 // admitLocked implements role.
 func (n *IncomingSubscribeNamespace) admitLocked() error {
-	n.active = make(map[string]reportedNamespace)
+	n.active = make(map[unique.Handle[string]]reportedNamespace)
 	if n.Message.WithTracks {
 		return refuse(moqt.RequestNotSupported, "ask for namespaces and for tracks in requests of their own")
 	}
@@ -226,7 +229,7 @@ func (n *IncomingSubscribeNamespace) serve(h Handler) { h.HandleSubscribeNamespa
 func (n *IncomingSubscribeNamespace) updateLocked(u *Update, response *moqt.Parameters) *moqt.RequestError {
 	refused := n.prefixSubscription.updateLocked(u, response)
 	if refused == nil && u.Parameters.NamespacePrefix != nil {
-		maps.DeleteFunc(n.active, func(_ string, reported reportedNamespace) bool {
+		maps.DeleteFunc(n.active, func(_ unique.Handle[string], reported reportedNamespace) bool {
 			return !reported.name.HasPrefix(*u.Parameters.NamespacePrefix)
 		})
 	}
