@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/moqt"
@@ -47,9 +48,11 @@ func (o Operator) Sessions(by Selector) []SessionSummary {
 // Kick ends the sessions that a selector chooses, and returns their ids. Sessions with upstream relays only end if the
 // selector has their id or role. A client may come back, unless its token is withdrawn.
 func (o Operator) Kick(by Selector) (ids []uint64) {
+	var ended sync.WaitGroup
+	defer ended.Wait()
 	for _, s := range o.Sessions(by) {
 		if by.kicks(&s) {
-			s.end()
+			ended.Go(s.end) // which may wait for the peer
 			ids = append(ids, s.ID)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/transport"
+	"sluice/transport/transporttest"
 )
 
 // crowd is what TestKick chooses from: a publisher, viewers and guests.
@@ -159,5 +161,37 @@ func TestParsePrefix(t *testing.T) {
 	} {
 		_, err := ParsePrefix(text)
 		require.ErrorContains(t, err, "must be an IP address or a prefix", text)
+	}
+}
+
+// silentPeer is the end of a WebTransport session whose peer does not answer that it closes.
+type silentPeer struct{ transport.Conn }
+
+func (c silentPeer) CloseWithError(code uint64, reason string) error {
+	time.Sleep(time.Second)
+	return c.Conn.CloseWithError(code, reason)
+}
+
+// TestSilentPeers ends the sessions of many peers that do not answer. It waits for all of them together.
+func TestSilentPeers(t *testing.T) {
+	for name, end := range map[string]func(*bench){
+		"kicked": func(b *bench) { require.Len(b.t, OperatorOf(b.relay).Kick(Selector{}), 5) },
+		"drained": func(b *bench) {
+			over, cancel := context.WithCancel(b.ctx)
+			cancel()
+			b.relay.Drain(over, "", time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{}, func(b *bench) {
+				for range 5 {
+					conn, server := transporttest.Pipe(transporttest.PipeConfig{})
+					b.attach(conn, silentPeer{server})
+				}
+				began := time.Now()
+				end(b)
+				require.Less(t, time.Since(began), 2*time.Second)
+			})
+		})
 	}
 }

@@ -112,9 +112,7 @@ func (s *sessions) closeNeighbors() {
 	peers := s.neighbors
 	s.neighbors = nil
 	s.mu.Unlock()
-	for _, p := range inOrder(maps.Keys(peers)) {
-		p.Session.Close(moqt.SessionNoError, "")
-	}
+	closeSessions(inOrder(maps.Keys(peers)), "")
 }
 
 // at returns the neighbours at a distance.
@@ -217,9 +215,16 @@ func (s *sessions) closeAll(reason string) {
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()
-	for _, p := range s.direct() {
-		p.Session.Close(moqt.SessionNoError, reason)
+	closeSessions(s.direct(), reason)
+}
+
+// closeSessions closes the sessions of peers at once: each may wait for its peer.
+func closeSessions(peers []*peer, reason string) {
+	var closed sync.WaitGroup
+	for _, p := range peers {
+		closed.Go(func() { p.Session.Close(moqt.SessionNoError, reason) })
 	}
+	closed.Wait()
 }
 
 // askAgain asks silent peers for a sign of life, again and again. One that has closed its session, and whose last
