@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -128,5 +129,33 @@ func TestValidate(t *testing.T) {
 	} {
 		_, err := Dial(testContext(t), "moqt://127.0.0.1:1", c)
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestDialIsGivenUp ends the context while two addresses are tried, when one attempt cannot be stopped any more.
+func TestDialIsGivenUp(t *testing.T) {
+	s := newServer(t)
+	ctx, giveUp := context.WithCancel(testContext(t))
+	defer giveUp()
+	late, gone := make(chan *quic.Conn, 1), make(chan struct{})
+	silent, fast := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
+	dial := func(ctx context.Context, addr *net.UDPAddr) (*quic.Conn, error) {
+		if addr.AddrPort().Addr() == silent {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		qc := s.dialQUIC(t, testProtocol)
+		late <- qc
+		giveUp()
+		<-gone
+		return qc, nil
+	}
+	_, err := dialFirst(ctx, []netip.Addr{silent, fast}, 1, dial)
+	require.ErrorIs(t, err, context.Canceled)
+	close(gone)
+	select {
+	case <-(<-late).Context().Done():
+	case <-testContext(t).Done():
+		require.FailNow(t, "the connection goes on")
 	}
 }

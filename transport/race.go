@@ -23,12 +23,17 @@ func dialHost(ctx context.Context, u *URL, dial dialFunc) (*quic.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return dialFirst(ctx, ips, u.Port, dial)
+}
+
+// dialFirst tries addresses and returns the first connection that is established. It closes the others.
+func dialFirst(ctx context.Context, ips []netip.Addr, port uint16, dial dialFunc) (*quic.Conn, error) {
 	raceCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan dialed, len(ips))
 	started := 0
 	start := func() {
-		addr := netip.AddrPortFrom(ips[started].Unmap(), u.Port)
+		addr := netip.AddrPortFrom(ips[started].Unmap(), port)
 		started++
 		go func() {
 			qc, err := dial(raceCtx, net.UDPAddrFromAddrPort(addr))
@@ -54,6 +59,7 @@ func dialHost(ctx context.Context, u *URL, dial dialFunc) (*quic.Conn, error) {
 		}
 		switch {
 		case ctx.Err() != nil:
+			go closeOthers(results, started-len(errs))
 			return nil, context.Cause(ctx)
 		case len(errs) == len(ips):
 			return nil, errors.Join(errs...)
