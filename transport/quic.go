@@ -129,7 +129,7 @@ func quicStream(str *quic.Stream, err error) (Stream, error) {
 	if err != nil {
 		return nil, quicError(err)
 	}
-	return newStream[quic.StreamErrorCode](str, 0, quicError), nil
+	return newStream[quic.StreamErrorCode](str, 0, quicError, nil), nil
 }
 
 func quicSendStream(str *quic.SendStream, err error) (SendStream, error) {

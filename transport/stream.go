@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"io"
+	"net"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -33,11 +34,15 @@ type recvStream[C errorCode] struct {
 	str    receiver[C]
 	off    int64
 	mapErr func(error) error
+	closed func() bool // this end has closed the session, which streams may outlive; nil: they do not
 }
 
 func (s *recvStream[C]) Read(b []byte) (int, error) {
 	n, err := s.str.Read(b)
 	s.off += int64(n)
+	if s.closed != nil && s.closed() {
+		return 0, s.mapErr(net.ErrClosed)
+	}
 	return n, s.mapErr(err)
 }
 
@@ -73,9 +78,9 @@ type stream[C errorCode] struct {
 func newStream[C errorCode](str interface {
 	receiver[C]
 	sender[C]
-}, off int64, mapErr func(error) error,
+}, off int64, mapErr func(error) error, closed func() bool,
 ) *stream[C] {
-	return &stream[C]{recvStream[C]{str, off, mapErr}, sendStream[C]{str, mapErr}}
+	return &stream[C]{recvStream[C]{str, off, mapErr, closed}, sendStream[C]{str, mapErr}}
 }
 
 func (s *stream[C]) ID() int64 { return s.recvStream.ID() }

@@ -107,7 +107,7 @@ func (s *wtSession) AcceptUniStream(ctx context.Context) (ReceiveStream, error) 
 	if err != nil {
 		return nil, s.sessionErr(ctx, err)
 	}
-	return &recvStream[webtransport.StreamErrorCode]{str, str.HeaderLen(), s.streamErr}, nil
+	return &recvStream[webtransport.StreamErrorCode]{str, str.HeaderLen(), s.streamErr, s.hasClosed}, nil
 }
 
 func (s *wtSession) OpenStream() (Stream, error) {
@@ -134,7 +134,7 @@ func (s *wtSession) stream(ctx context.Context, str *webtransport.Stream, err er
 	if err != nil {
 		return nil, s.sessionErr(ctx, err)
 	}
-	return newStream[webtransport.StreamErrorCode](str, str.HeaderLen(), s.streamErr), nil
+	return newStream[webtransport.StreamErrorCode](str, str.HeaderLen(), s.streamErr, s.hasClosed), nil
 }
 
 func (s *wtSession) sendStream(ctx context.Context, str *webtransport.SendStream, err error) (SendStream, error) {
@@ -150,6 +150,9 @@ func (s *wtSession) SendDatagram(b []byte) error {
 
 func (s *wtSession) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	b, err := s.wt.ReceiveDatagram(ctx)
+	if s.hasClosed() {
+		return nil, s.end()
+	}
 	return b, s.sessionErr(ctx, err)
 }
 
@@ -198,6 +201,13 @@ func (s *wtSession) sessionErr(ctx context.Context, err error) error {
 		return err
 	}
 	return s.end()
+}
+
+// hasClosed reports whether this end has closed the session. Then nothing that comes is read, although webtransport-go
+// lets streams go on until the peer has answered.
+func (s *wtSession) hasClosed() bool {
+	e, ok := errors.AsType[*SessionError](context.Cause(s.ctx))
+	return ok && !e.Remote && e.Cause == nil
 }
 
 // end waits for finish to find out how the session ended.

@@ -19,6 +19,7 @@ import (
 
 // rawClient is a client that sees the streams below WebTransport.
 type rawClient struct {
+	qc      *quic.Conn
 	conn    *http3.RawClientConn
 	connect *http3.RequestStream
 	streams chan *quic.ReceiveStream // the session's, after their headers
@@ -29,7 +30,7 @@ func (s *testServer) dialRaw(t *testing.T) *rawClient {
 	t.Helper()
 	qc := s.dialQUIC(t, http3.NextProtoH3)
 	tr := &http3.Transport{EnableDatagrams: true, AdditionalSettings: map[uint64]uint64{0x2c7cf000: 1}}
-	c := &rawClient{conn: tr.NewRawClientConn(qc), streams: make(chan *quic.ReceiveStream, 10)}
+	c := &rawClient{qc: qc, conn: tr.NewRawClientConn(qc), streams: make(chan *quic.ReceiveStream, 10)}
 	go func() {
 		for {
 			str, err := qc.AcceptUniStream(t.Context())
@@ -119,4 +120,32 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 	require.Regexp(t, `level=INFO msg="WebTransport session refused" remote=127.0.0.1:\d+ `+
 		`reason="this server speaks .*" offered=".*moq-lite-99.*moq-00.*" origin=""\n$`, log.String())
+}
+
+// TestNothingIsReadAfterClose closes a session whose client does not answer, and goes on to send.
+func TestNothingIsReadAfterClose(t *testing.T) {
+	s := newServer(t)
+	c := s.dialRaw(t)
+	server, err := s.Accept(testContext(t))
+	require.NoError(t, err)
+	out, err := c.qc.OpenUniStream()
+	require.NoError(t, err)
+	_, err = out.Write(append(quicvarint.Append(quicvarint.Append(nil, uniStreamType), 0), 'x'))
+	require.NoError(t, err)
+	in, err := server.AcceptUniStream(testContext(t))
+	require.NoError(t, err)
+	_, err = io.ReadFull(in, make([]byte, 1))
+	require.NoError(t, err)
+
+	go server.CloseWithError(7, "because")
+	<-server.Context().Done()
+	_, err = out.Write([]byte("y"))
+	require.NoError(t, err)
+	n, err := in.Read(make([]byte, 1))
+	require.Zero(t, n)
+	require.Equal(t, &SessionError{Code: 7, Reason: "because"}, err)
+
+	require.NoError(t, c.qc.SendDatagram([]byte{0, 'z'}))
+	_, err = server.ReceiveDatagram(testContext(t))
+	require.Equal(t, &SessionError{Code: 7, Reason: "because"}, err)
 }
