@@ -78,7 +78,8 @@ type ListenConfig struct {
 // Limits bound the resources of a connection. The zero value is the default.
 type Limits struct {
 	// MaxIncomingStreams and MaxIncomingUniStreams are how many streams the peer may have open at a time.
-	// Defaults: 256 bidirectional and 1,024 unidirectional ones. Negative: none.
+	// Defaults: 256 bidirectional and 1,024 unidirectional ones. Negative: none. A listener allows 128 unidirectional
+	// ones, at most, on connections beyond 16 of one source, unless MaxConnectionsPerSource is negative.
 	MaxIncomingStreams, MaxIncomingUniStreams int64
 	// MaxStreamWindow and MaxConnWindow are the sizes that flow control windows grow to, in bytes, while the
 	// application reads fast enough. They start at 256 and 512 KiB on a listener, and at these sizes on a client.
@@ -149,6 +150,7 @@ const (
 	defaultIdleTimeout      = 30 * time.Second
 	defaultMaxConnections   = 16384
 	exemptStreams           = 1 << 14
+	crowdUniStreams         = 128
 	exemptConnWindow        = 64 << 20
 	// A sixteenth of all, so that a few addresses cannot keep others out; many clients may be behind one NAT.
 	defaultMaxConnectionsPerSource = 1024

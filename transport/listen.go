@@ -110,7 +110,7 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificat
 }
 
 // quicConfig returns the configuration of connections. Connections from exempt sources may be relays, whose sessions
-// carry data for many others.
+// carry data for many others. Those from a source that has many get fewer streams, each of which takes memory.
 func (l *Listener) quicConfig() *quic.Config {
 	conf := l.cfg.quicConfig()
 	conf.Tracer = l.cfg.Inspection.Trace
@@ -119,12 +119,15 @@ func (l *Listener) quicConfig() *quic.Config {
 	exempt.MaxIncomingUniStreams = max(exempt.MaxIncomingUniStreams, exemptStreams)
 	exempt.MaxConnWindow = max(exempt.MaxConnWindow, exemptConnWindow)
 	conf.GetConfigForClient = func(client *quic.ClientInfo) (*quic.Config, error) {
-		if l.sources.isExempt(SourceOf(client.RemoteAddr)) {
-			c := exempt.quicConfig()
+		c := conf.Clone()
+		switch {
+		case l.sources.isExempt(SourceOf(client.RemoteAddr)):
+			c = exempt.quicConfig()
 			c.Tracer = conf.Tracer
-			return c, nil
+		case l.sources.limit >= 0 && l.sources.isSuspect(client.RemoteAddr):
+			c.MaxIncomingUniStreams = min(c.MaxIncomingUniStreams, crowdUniStreams)
 		}
-		return conf, nil
+		return c, nil
 	}
 	return conf
 }

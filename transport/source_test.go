@@ -97,3 +97,22 @@ func TestStreamsOfExemptSources(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamsOfACrowd opens as many streams as a client may, alone and beside others of its source.
+func TestStreamsOfACrowd(t *testing.T) {
+	s := newServer(t)
+	streams := func() (n int) {
+		client, _ := s.connect(t, RawQUIC)
+		for ; ; n++ {
+			if _, err := client.OpenUniStream(); err != nil {
+				require.Equal(t, ErrStreamLimit, err)
+				return n
+			}
+		}
+	}
+	require.Equal(t, defaultMaxIncomingUniStreams, streams())
+	for range maxUnvalidatedPerSource - 1 {
+		s.connect(t, RawQUIC)
+	}
+	require.Equal(t, crowdUniStreams, streams())
+}
