@@ -32,7 +32,8 @@ type downlink struct {
 	source    netip.Prefix // of the player that wanted it first
 	start     func()       // when it has a guest
 	cancel    context.CancelFunc
-	wanted    int // by players; guarded by Server.mu
+	wanted    int             // by players; guarded by Server.mu
+	over      <-chan struct{} // closed when nobody wants it any more
 	audience  *relay.Audience
 	share     *share
 
@@ -118,6 +119,7 @@ func (s *Server) downlink(ns moqt.Namespace, c choice, source netip.Prefix) (*do
 		}
 		var ctx context.Context
 		ctx, d.cancel = context.WithCancel(s.playing)
+		d.over = ctx.Done()
 		d.start = sync.OnceFunc(func() { s.links.Go(func() { d.run(ctx) }) })
 		s.downlinks[key] = d
 	}
@@ -314,12 +316,15 @@ func (d *downlink) ntp(at time.Duration) time.Time {
 }
 
 // pace waits so that packets do not come faster than a player that catches up gets them: an object may have many
-// frames.
+// frames. It does not wait at the end: Server.Close would.
 func (d *downlink) pace() {
 	if d.burst++; d.burst < burst {
 		return
 	}
-	time.Sleep(time.Until(d.mark.Add(burstInterval)))
+	select {
+	case <-time.After(time.Until(d.mark.Add(burstInterval))):
+	case <-d.over:
+	}
 	d.burst, d.mark = 0, time.Now()
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
@@ -388,5 +390,23 @@ func FuzzPacker(f *testing.F) {
 				require.Equal(t, list[0].Timestamp, one.Timestamp)
 			}
 		})
+	})
+}
+
+// TestPace sends many frames at once, as long as somebody wants them.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		d := &downlink{over: over}
+		pass := func() time.Duration {
+			began := time.Now()
+			for range 100 * burst {
+				d.pace()
+			}
+			return time.Since(began)
+		}
+		require.Equal(t, 99*burstInterval, pass(), "the first ones go at once")
+		close(over)
+		require.Zero(t, pass())
 	})
 }
