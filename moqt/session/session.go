@@ -102,8 +102,8 @@ func (s *Session) Run(ctx context.Context) error {
 	return err
 }
 
-// Close ends the session. Calls after the first have no effect. On WebTransport it waits until the peer has answered, or
-// for a second.
+// Close ends the session. Calls after the first have no effect. On WebTransport it waits for the peer's answer, a
+// second at most.
 func (s *Session) Close(code moqt.SessionErrorCode, reason string) {
 	s.fail(&moqt.ProtocolError{Code: code, Reason: reason})
 }

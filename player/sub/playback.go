@@ -85,8 +85,8 @@ type playback struct {
 }
 
 // begin reads the catalog, unless that was done on a session before, and starts to play. It returns the subscription to
-// the catalog. A session that replaces one on which the relay thinks does not wait for it: it reads the catalog, too, and
-// playback begins with the one that comes first.
+// the catalog. A session that replaces one on which the relay thinks does not wait for it: it reads the catalog, too,
+// and playback begins with the one that comes first.
 func (p *playback) begin(ctx context.Context, l *client.Link) (*contents, error) {
 	if p.hasBegun() {
 		return nil, nil
