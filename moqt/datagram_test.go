@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 var datagramGoldens = []struct {
@@ -174,6 +176,7 @@ func FuzzDatagram(f *testing.F) {
 	}
 	f.Add(AppendPaddingDatagram(nil, Draft18, 10))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
 		for _, v := range []Version{Draft16, Draft18} {
 			kind, kindErr := ParseDatagramKind(v, b)
 			o, err := ParseObjectDatagram(v, b)

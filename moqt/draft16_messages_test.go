@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"sluice/internal/testlimit"
 )
 
 // goldens16 are the messages of draft-16 §9, and their encodings, computed by hand. Messages that belong to a request
@@ -321,6 +323,7 @@ func FuzzMessageOfDraft16(f *testing.F) {
 		f.Add(unhex(tc.wire))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
 		if m, ref, err := parse16(b); err == nil {
 			again16(t, m, ref)
 		}

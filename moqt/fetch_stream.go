@@ -5,9 +5,6 @@ import (
 	"math"
 )
 
-// MaxFetchHeaderLen is the longest FETCH_HEADER, in bytes.
-const MaxFetchHeaderLen = 2 * MaxVarintLen
-
 // FetchHeader starts the stream that carries the objects of a FETCH (draft §11.4.4).
 type FetchHeader struct {
 	RequestID uint64 // of the FETCH

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"sluice/internal/testlimit"
 )
 
 func TestFetchHeader(t *testing.T) {
@@ -24,7 +26,7 @@ func TestFetchHeader(t *testing.T) {
 	requireCode(t, SessionProtocolViolation, err)
 	_, n, err = ParseFetchHeader(Draft18, unhex("ff0000000000000005 ff0000000000000001"))
 	require.NoError(t, err)
-	require.Equal(t, MaxFetchHeaderLen, n)
+	require.Equal(t, 2*MaxVarintLen, n)
 }
 
 // fetchStreams are FETCH responses after their headers, in the shortest encoding.
@@ -332,6 +334,7 @@ func FuzzFetchParser(f *testing.F) {
 		f.Add(unhex(tc.wire), tc.order == Descending, uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, descending bool, size uint8) {
+		defer testlimit.Start(t, len(stream), 1000)()
 		order := Ascending
 		if descending {
 			order = Descending

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"sluice/internal/testlimit"
 )
 
 // messageGoldens are messages and their encodings since draft-18, computed by hand from the formats in draft §10.
@@ -412,6 +414,7 @@ func FuzzParseMessage(f *testing.F) {
 		f.Add(uint16(tc.since), uint64(tc.typ), unhex(tc.payload))
 	}
 	f.Fuzz(func(t *testing.T, number uint16, typ uint64, payload []byte) {
+		defer testlimit.Start(t, len(payload), 1000)()
 		v := laterVersions()[int(number)%len(laterVersions())]
 		m, err := ParseMessage(v, MessageType(typ), payload)
 		if err != nil || MessageType(typ) == MessageUnsubscribe || hasInvalidFilter(m) {

@@ -203,27 +203,6 @@ func ParseNamespace(s string) (Namespace, error) {
 	return ns, nil
 }
 
-// ParseFullTrackName parses the text form "namespace--name". It accepts String's output only (draft §1.5.1).
-func ParseFullTrackName(s string) (FullTrackName, error) {
-	left, right, ok := strings.Cut(s, "--")
-	if !ok {
-		return FullTrackName{}, fmt.Errorf("track name %q: write it as field-field--name", s)
-	}
-	ns, err := ParseNamespace(left)
-	if err != nil {
-		return FullTrackName{}, err
-	}
-	name, err := unescape(right)
-	if err != nil {
-		return FullTrackName{}, fmt.Errorf("track name %q: %w", s, err)
-	}
-	t := FullTrackName{ns, name}
-	if err := t.Validate(); err != nil {
-		return FullTrackName{}, fmt.Errorf("track name %q: %w", s, err)
-	}
-	return t, nil
-}
-
 func unescape(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 func TestNewProperties(t *testing.T) {
@@ -180,6 +182,7 @@ func FuzzProperties(f *testing.F) {
 	both := withImmutable(f, []KeyValuePair{{Type: 0x3c, Value: 1}}, KeyValuePair{Type: 0x4d, Bytes: []byte("x")})
 	f.Add([]byte(both), uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, b []byte, group, object uint64) {
+		defer testlimit.Start(t, len(b), 1000)()
 		p := Properties(b)
 		track, single := p.CheckTrack(), p.CheckObject(Location{group, object})
 		again, err := NewProperties(slices.Collect(p.All())...)

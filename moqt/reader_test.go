@@ -9,6 +9,8 @@ import (
 	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 // goldenStream is all messages of messageGoldens, one after the other.
@@ -96,6 +98,7 @@ func FuzzReader(f *testing.F) {
 		f.Add(unhex(tc.wire))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
+		defer testlimit.Start(t, len(stream), 1000)()
 		whole := NewReader(bytes.NewReader(stream), Draft18)
 		slow := NewReader(iotest.OneByteReader(bytes.NewReader(stream)), Draft18)
 		for {

@@ -26,9 +26,6 @@ const (
 	subgroupFirstObject     = 0x40
 )
 
-// MaxSubgroupHeaderLen is the longest SUBGROUP_HEADER, in bytes, whatever lengths the sender chose for its varints.
-const MaxSubgroupHeaderLen = 4*MaxVarintLen + 1
-
 // SubgroupHeader starts a stream that carries objects of one subgroup (draft §11.4.2).
 type SubgroupHeader struct {
 	TrackAlias      uint64

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 func TestSubgroupHeader(t *testing.T) {
@@ -66,12 +68,12 @@ func TestSubgroupHeaderTypes(t *testing.T) {
 	}
 }
 
-func TestMaxSubgroupHeaderLen(t *testing.T) {
+func TestLongSubgroupHeader(t *testing.T) {
 	long := func(x byte) string { return fmt.Sprintf("ff00000000000000%02x", x) }
 	b := unhex(long(0x14) + long(1) + long(2) + long(3) + "04")
 	h, n, err := ParseSubgroupHeader(Draft18, b)
 	require.NoError(t, err)
-	require.Equal(t, MaxSubgroupHeaderLen, n)
+	require.Equal(t, len(b), n)
 	require.Equal(t, SubgroupHeader{
 		TrackAlias: 1, GroupID: 2, SubgroupIDMode: SubgroupIDPresent, SubgroupID: 3, Priority: 4,
 	}, h)
@@ -81,6 +83,7 @@ func FuzzSubgroupHeader(f *testing.F) {
 	f.Add(unhex("5d 812c c04e20 07 ff"))
 	f.Add(unhex("30 01 02"))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
 		for _, v := range []Version{Draft16, Draft18} {
 			h, n, err := ParseSubgroupHeader(v, b)
 			if err != nil {
@@ -369,6 +372,7 @@ func FuzzSubgroupParser(f *testing.F) {
 		f.Add(unhex(tc.wire), tc.properties, uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, properties bool, size uint8) {
+		defer testlimit.Start(t, len(stream), 1000)()
 		header := SubgroupHeader{HasProperties: properties, GroupID: 1}
 		for _, l := range layouts {
 			whole, err1 := parseSubgroup(NewSubgroupParser(l, header, 0), [][]byte{stream})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"sluice/internal/testlimit"
 )
 
 // TestTranslateSubgroup translates streams there and back, whatever pieces they come in.
@@ -109,3 +111,35 @@ func TestIdleTranslation(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// FuzzTranslateSubgroup checks that pieces of any size are translated to the same bytes, and that nothing changes if
+// these are translated back and again.
+func FuzzTranslateSubgroup(f *testing.F) {
+	for _, tc := range subgroupStreams {
+		f.Add(unhex(tc.wire), tc.header.HasProperties)
+	}
+	for _, tc := range subgroupViolations {
+		f.Add(unhex(tc.wire), tc.properties)
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, properties bool) {
+		defer testlimit.Start(t, len(stream), 1000)()
+		for i, from := range layouts {
+			translate := func(r io.Reader, from, to DataLayout) ([]byte, error) {
+				return io.ReadAll(TranslateSubgroup(r, from, to, SubgroupHeader{HasProperties: properties, GroupID: 1}))
+			}
+			to := layouts[1-i]
+			whole, err1 := translate(bytes.NewReader(stream), from, to)
+			pieces, err2 := translate(iotest.OneByteReader(bytes.NewReader(stream)), from, to)
+			require.Equal(t, whole, pieces)
+			require.Equal(t, err1, err2)
+			if err1 != nil {
+				continue
+			}
+			back, err := translate(bytes.NewReader(whole), to, from)
+			require.NoError(t, err)
+			again, err := translate(bytes.NewReader(back), from, to)
+			require.NoError(t, err)
+			require.Equal(t, whole, again)
+		}
+	})
+}

@@ -22,11 +22,19 @@ const base = 8 << 20
 // detector, which make race runs so, makes pools forget what they have.
 func Run(t testing.TB, input, factor int, f func()) {
 	t.Helper()
-	defer watch()()
-	before := allocated()
+	defer Start(t, input, factor)()
 	f()
-	if got, allowed := allocated()-before, uint64(base+factor*input); got > allowed && !testing.Short() {
-		t.Fatalf("%d bytes of input took %d bytes of memory: must be at most %d", input, got, allowed)
+}
+
+// Start is Run for what follows, until the function is called that it returns.
+func Start(t testing.TB, input, factor int) (end func()) {
+	stop, before := watch(), allocated()
+	return func() {
+		t.Helper()
+		stop()
+		if got, allowed := allocated()-before, uint64(base+factor*input); got > allowed && !testing.Short() {
+			t.Errorf("%d bytes of input took %d bytes of memory: must be at most %d", input, got, allowed)
+		}
 	}
 }
 
