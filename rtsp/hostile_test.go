@@ -23,6 +23,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/lab/sim"
 	"sluice/relay"
 )
@@ -52,6 +53,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("//.session/\x00", "token=%zz", "Bearer")
 	f.Add("/live/cam", "rendition=720p&max-bitrate=2000", "")
 	f.Fuzz(func(t *testing.T, path, query, header string) {
+		defer testlimit.Start(t, len(path)+len(query)+len(header), 1000)()
 		q, err := readRequest(path, query, &base.Request{Header: base.Header{"Authorization": {header}}})
 		require.LessOrEqual(t, len(q.token), maxToken)
 		if err == nil {
@@ -623,6 +625,7 @@ func FuzzPackets(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
 		var p rtp.Packet
 		if p.Unmarshal(b) != nil {
 			return

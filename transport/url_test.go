@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 func TestParseURL(t *testing.T) {
@@ -91,6 +93,7 @@ func FuzzParseURL(f *testing.F) {
 	f.Add("https://[::1%25lo]:1?x#a:")
 	f.Add("moqt://h:/%2f?#-:#")
 	f.Fuzz(func(t *testing.T, s string) {
+		defer testlimit.Start(t, len(s), 1000)()
 		u, err := ParseURL(s)
 		if err != nil {
 			return

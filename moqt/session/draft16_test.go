@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/transport"
 	"sluice/transport/transporttest"
@@ -573,6 +574,7 @@ func FuzzClientOfDraft16(f *testing.F) {
 		&moqt.Unsubscribe{}), encode(&moqt.SubscribeTracks{RequestID: 2}))
 	f.Add([]byte{byte(moqt.MessageUnsubscribe), 0, 1, 0, byte(moqt.MessageFetchCancel), 0, 1, 0}, encode(&moqt.Setup{}))
 	f.Fuzz(func(t *testing.T, control, stream []byte) {
+		defer testlimit.Start(t, len(control)+len(stream), 1000)()
 		client16(t, &moqt.Setup{MaxRequestID: 100}, Limits{}, func(r *raw16) {
 			_, err := r.s.Subscribe(r.Context(), moqt.Subscribe{Track: testTrack}, nil)
 			require.NoError(r, err)

@@ -408,6 +408,8 @@ func fuzzReader(t *testing.T, b []byte) {
 	for _, track := range in.Tracks {
 		_ = in.Only(track.ID)
 	}
+	_, _ = Join(in)
+	_, _ = in.Renumber(map[uint32]uint32{1: 9})
 	for {
 		c, err := r.Next()
 		if err != nil {
@@ -420,6 +422,7 @@ func fuzzReader(t *testing.T, b []byte) {
 		if again.DecodeTime != c.DecodeTime || again.Samples != c.Samples || again.Duration != c.Duration {
 			t.Fatalf("%+v became %+v", c, again)
 		}
+		_ = c.WithTrack(9)
 		later := c.Later(1<<40, 9)
 		if again, err = in.ParseChunk(later.Data); err != nil || again.DecodeTime != later.DecodeTime {
 			t.Fatalf("moved chunk: %v", errors.Join(err, errors.New("or a wrong decode time")))

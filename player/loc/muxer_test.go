@@ -233,6 +233,8 @@ func FuzzMuxer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, codec, packaging byte, properties, payload, config []byte) {
 		testlimit.Run(t, len(properties)+len(payload)+len(config), 1000, func() {
 			packagings := []string{catalog.LOC, catalog.HangLegacy, catalog.HangLOC}
+			NewDependency(codecs[int(codec)%len(codecs)]).Disposable(payload)
+			CountOBUs(payload)
 			m, err := NewMuxer(1, catalog.TrackEntry{
 				Codec: codecs[int(codec)%len(codecs)], InitData: config, SampleRate: 48000,
 			})
