@@ -228,6 +228,7 @@ func TestSessionThatEndsEarly(t *testing.T) {
 			other.HandleDatagram(&moqt.ObjectDatagram{Location: at(0, object), Payload: []byte("x")})
 		}
 		time.Sleep(2 * hold)
+		synctest.Wait()
 		require.Equal(t, "xx", out.String())
 	})
 }
