@@ -67,13 +67,17 @@ const probeInterval = 10 * time.Millisecond
 // Probe implements Conn. It waits until the peer has acknowledged a packet of now. Others may have been on their way
 // for long, although the peer is gone.
 func (s *session) Probe(ctx context.Context) error {
-	begun := time.Now()
+	begun, again := time.Now(), probeInterval
 	s.Ping()
 	look := time.NewTicker(probeInterval)
 	defer look.Stop()
 	for s.qc.LastAnswered().Before(begun) {
 		select {
-		case <-look.C:
+		case now := <-look.C:
+			if now.Sub(begun) >= again { // the PING may be in a packet that quic-go had begun before
+				again *= 2
+				s.Ping()
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.ctx.Done():
