@@ -37,8 +37,6 @@ whatever happens. It needs root. docs/lab.md has the details.`,
   sluice-lab lab exec sub1 -- ping relay
   sluice-lab lab link sub1 rate=3mbit,loss=5%
   sluice-lab lab down`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	name := cmd.PersistentFlags().String("name", lab.DefaultName, "`name` of the lab; several can be up at a time")
 	cmd.AddCommand(newLabUp(env, name), newLabDown(env, name), newLabExec(env, name), newLabStatus(env, name),

@@ -20,7 +20,6 @@ func newCluster(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Show the cluster of a running relay",
-		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(newClusterStatus(env))
 	return cmd

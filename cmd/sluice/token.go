@@ -20,8 +20,6 @@ Common Access Tokens (CAT). docs/auth.md describes them.`,
   sluice token new --key signer.jwk --publish live/camera --expires 24h > camera.token
   sluice token show --keys keys.json < camera.token
   SLUICE_AUTH_TOKEN=$(cat camera.token) sluice pub --relay moqt://localhost:4443 --namespace live/camera clip.mp4`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTokenKeygen(env), newTokenNew(env), newTokenShow(env))
 	return cmd

@@ -84,7 +84,7 @@ func (p Program) Execute(ctx context.Context, env *Environment) int {
 		return ExitOK
 	}
 	if !running {
-		err = UsageError{err}
+		err = UsageError{explainMistake(cmd, err)}
 	}
 	code := p.exitCode(err)
 	text := strings.TrimSpace(err.Error())
@@ -104,8 +104,6 @@ func (p Program) root(env *Environment) *cobra.Command {
 		Use:   p.Name,
 		Short: p.Short,
 		Long:  p.Long + "\n\n" + exitCodes,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if p.Command != nil {
 		root = p.Command(env)
@@ -130,13 +128,16 @@ func (p Program) root(env *Environment) *cobra.Command {
 	return root
 }
 
-// markStart sets running when a command starts. Errors before that are mistakes in the command line.
+// markStart sets running when a command starts. Errors before that are mistakes in the command line. A command that only
+// has others shows its help text.
 func markStart(cmd *cobra.Command, running *bool) {
-	if run := cmd.RunE; run != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			*running = true
-			return run(cmd, args)
-		}
+	run := cmd.RunE
+	if run == nil {
+		cmd.Args, run = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		*running = true
+		return run(cmd, args)
 	}
 	for _, sub := range cmd.Commands() {
 		markStart(sub, running)

@@ -21,10 +21,12 @@ func tool(err error) Program {
 	return Program{
 		Name: "tool", Short: "Fail", Long: "Fails as it is told to.",
 		Commands: []func(*Environment) *cobra.Command{func(env *Environment) *cobra.Command {
-			return &cobra.Command{Use: "fail", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+			cmd := &cobra.Command{Use: "fail", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 				slog.Info("running", "as", env.Getenv("AS"))
 				return err
 			}}
+			cmd.Flags().Uint8("times", 1, "")
+			return cmd
 		}},
 		ExitCode: func(err error) (int, bool) { return ExitDiffers, errors.Is(err, errKnown) },
 	}
@@ -69,7 +71,17 @@ func TestExitCodes(t *testing.T) {
 func TestMistakesInTheCommandLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"fly", "tool: unknown command \"fly\" for \"tool\"\nRun 'tool --help' for usage.\n"},
+		{"fal", "tool: unknown command \"fal\" for \"tool\"; did you mean fail?\nRun 'tool --help' for usage.\n"},
+		{"fail now", "tool: \"now\": tool fail takes flags only\nRun 'tool fail --help' for usage.\n"},
 		{"fail --fast", "tool: unknown flag: --fast\nRun 'tool fail --help' for usage.\n"},
+		{"fail --log-levl warn", "tool: unknown flag: --log-levl; did you mean --log-level?\n" +
+			"Run 'tool fail --help' for usage.\n"},
+		{"fail -log-level warn", "tool: unknown shorthand flag: 'l' in -log-level; did you mean --log-level?\n" +
+			"Run 'tool fail --help' for usage.\n"},
+		{"fail --times -1", "tool: --times: \"-1\": must be a whole number from 0 to 255\n" +
+			"Run 'tool fail --help' for usage.\n"},
+		{"fail --times 256", "tool: --times: \"256\": must be a whole number from 0 to 255\n" +
+			"Run 'tool fail --help' for usage.\n"},
 		{"fail --log-level loud", "tool: --log-level: \"loud\": must be debug, info, warn or error\n" +
 			"Run 'tool fail --help' for usage.\n"},
 		{"fail --log-format xml", "tool: --log-format: \"xml\": must be text or json\n" +

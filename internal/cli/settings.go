@@ -98,6 +98,9 @@ func applySettings(cmd *cobra.Command, getenv func(string) string) error {
 	}
 	if path := config.Value.String(); path != "" {
 		if err := ReadFlags(flags, path); err != nil {
+			if _, ok := errors.AsType[*os.PathError](err); ok {
+				err = fmt.Errorf("--%s: %w", ConfigFlag, err)
+			}
 			return UsageError{err}
 		}
 	}
@@ -182,11 +185,8 @@ func explainYAML(path string, err error) error {
 func setKey(flags *pflag.FlagSet, path string, key, value *yaml.Node) error {
 	f := flags.Lookup(key.Value)
 	if f == nil || !IsSetting(f) {
-		text := fmt.Sprintf("%s: no such setting", key.Value)
-		if name := nearest(flags, key.Value); name != "" {
-			text += "; did you mean " + name + "?"
-		}
-		return mistake(path, key, "%s", text)
+		return mistake(path, key, "%s: no such setting%s", key.Value,
+			didYouMean("", key.Value, namesOf(flags, IsSetting)))
 	}
 	list := []*yaml.Node{value}
 	if value.Kind == yaml.SequenceNode {
@@ -219,74 +219,14 @@ func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, from ...string) (
 	} else {
 		err = flags.Set(f.Name, values[0])
 	}
-	switch kind := kindOf(f); {
-	case err == nil:
-		return flags.SetAnnotation(f.Name, settingFrom, from)
-	case kind == "":
-		err = errors.Unwrap(err) // what pflag adds is in the text
-	case errors.Is(err, strconv.ErrRange):
-		err = fmt.Errorf("must be %s of at most 64 bits", kind)
-	default:
-		err = errors.New("must be " + kind)
+	if err != nil {
+		return explainValue(f, f.Name, strings.Join(values, ", "), err)
 	}
-	return fmt.Errorf("%s: %q: %w", f.Name, strings.Join(values, ", "), err)
-}
-
-// kindOf says what values a flag takes. "": its own type says so.
-func kindOf(f *pflag.Flag) string {
-	switch f.Value.Type() {
-	case "bool":
-		return "true or false"
-	case "int", "uint", "int64", "uint64":
-		return "a whole number"
-	case "duration":
-		return "a duration such as 30s or 1h"
-	case "float64":
-		return "a number"
-	}
-	if _, ok := f.Value.(pflag.SliceValue); ok {
-		return "a list such as [a, b]"
-	}
-	return ""
+	return flags.SetAnnotation(f.Name, settingFrom, from)
 }
 
 func place(path string, n *yaml.Node) string { return fmt.Sprintf("%s:%d:%d", path, n.Line, n.Column) }
 
 func mistake(path string, n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", place(path, n), fmt.Errorf(format, args...))
-}
-
-// nearest returns the setting whose name differs least from a wrong one, or "" if all differ much.
-func nearest(flags *pflag.FlagSet, wrong string) (name string) {
-	const longest = 64
-	if len(wrong) > longest {
-		return ""
-	}
-	least := max(len(wrong)/3, 1) + 1
-	flags.VisitAll(func(f *pflag.Flag) {
-		if d := distance(f.Name, wrong); IsSetting(f) && d < least {
-			name, least = f.Name, d
-		}
-	})
-	return name
-}
-
-// distance returns how many letters have to be added, removed or replaced to make one word of another (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
