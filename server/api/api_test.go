@@ -11,7 +11,9 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,7 @@ type fixture struct {
 	api     http.Handler
 	drained int
 	elders  []Elder
+	spec    spec
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -39,6 +42,7 @@ func newFixture(t *testing.T) *fixture {
 	require.NoError(t, err)
 	f := &fixture{t: t, relay: r, Operator: relay.OperatorOf(r)}
 	f.api = New(f.Operator, func() []Elder { return f.elders }, func() { f.drained++ }, slog.New(slog.DiscardHandler))
+	require.NoError(t, json.Unmarshal(document, &f.spec))
 	return f
 }
 
@@ -60,12 +64,15 @@ func (f *fixture) admit(ip, subject string, a relay.Action) *relay.Guest {
 	return g
 }
 
-// do sends a request, and returns its answer: the error, or JSON in v.
+// do sends a request, and returns its answer: the error, or JSON in v. The document has to have the status.
 func (f *fixture) do(method, path string, code int, v any) (text string) {
 	f.t.Helper()
 	w := httptest.NewRecorder()
 	f.api.ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	require.Equal(f.t, code, w.Code, "%s %s: %s", method, path, w.Body)
+	if op, ok := f.spec.find(method, path); ok {
+		require.Contains(f.t, op.Responses, strconv.Itoa(code), "%s %s", method, path)
+	}
 	if v != nil {
 		require.NoError(f.t, json.Unmarshal(w.Body.Bytes(), v))
 	}
@@ -210,8 +217,8 @@ func TestMistakes(t *testing.T) {
 		"GET /api/sessions?after=x":                        `after: "x": must be a number`,
 		"POST /api/withdrawals?subject=alice":              `for: "": must be a duration such as 24h`,
 		"POST /api/withdrawals?subject=alice&for=1":        `for: "1": must be a duration such as 24h`,
-		"POST /api/withdrawals?subject=alice&for=0s":       "time",
-		"POST /api/withdrawals?subject=alice&for=9000h":    "time",
+		"POST /api/withdrawals?subject=alice&for=0s":       "for: 0s: must be between 1s and",
+		"POST /api/withdrawals?subject=alice&for=9000h":    "for: 9000h0m0s: must be",
 		"POST /api/withdrawals?for=24h":                    "length of subject",
 		"POST /api/drain?timeout=1s":                       "timeout: is no parameter here",
 		"DELETE /api/withdrawals?subject=alice&for=24h":    "for: is no parameter here",
@@ -253,13 +260,17 @@ func TestOtherSites(t *testing.T) {
 type spec struct {
 	OpenAPI    string
 	Paths      map[string]map[string]operation
-	Components struct{ Schemas map[string]schema }
+	Components struct {
+		Schemas   map[string]schema
+		Responses map[string]any
+	}
 }
 
 type operation struct {
 	OperationID string
 	Parameters  []struct{ Name, In string }
 	Responses   map[string]struct {
+		Ref     string `json:"$ref"`
 		Content map[string]struct {
 			Schema struct {
 				Ref string `json:"$ref"`
@@ -273,21 +284,36 @@ type schema struct {
 	Required   []string
 }
 
-func readSpec(t *testing.T, f *fixture) (s spec) {
-	f.do("GET", "/api/openapi.json", http.StatusOK, &s)
-	require.Equal(t, "3.1.0", s.OpenAPI)
-	return s
+// find returns how the document describes a request.
+func (s *spec) find(method, path string) (operation, bool) {
+	path, _, _ = strings.Cut(path, "?")
+	path = regexp.MustCompile(`sessions/[^/]+/end$`).ReplaceAllString(path, "sessions/{id}/end")
+	op, ok := s.Paths[path][strings.ToLower(method)]
+	return op, ok
 }
+
+// everywhere are the statuses of what is before the API at the admin address: inside.Guard and service.Admin.
+var everywhere = []string{"401", "403", "413", "421", "429", "500"}
 
 // TestDocumentHasAllRoutes compares the document with the routes, and its parameters with what each route says about
 // one that there is not.
 func TestDocumentHasAllRoutes(t *testing.T) {
 	f := newFixture(t)
-	s := readSpec(t, f)
+	require.JSONEq(t, string(document), f.do("GET", "/api/openapi.json", http.StatusOK, nil))
+	require.Equal(t, "3.1.0", f.spec.OpenAPI)
+	s := f.spec
 	var documented, served []string
 	for path, operations := range s.Paths {
-		for method := range operations {
+		for method, op := range operations {
 			documented = append(documented, strings.ToUpper(method)+" "+path)
+			for _, code := range everywhere {
+				require.Contains(t, op.Responses, code, path)
+			}
+			for _, r := range op.Responses {
+				if name, ok := strings.CutPrefix(r.Ref, "#/components/responses/"); ok {
+					require.Contains(t, s.Components.Responses, name)
+				}
+			}
 		}
 	}
 	for _, r := range routes {
@@ -309,7 +335,7 @@ func TestDocumentHasAllRoutes(t *testing.T) {
 
 // TestDocumentHasAllFields compares the fields of each answer with its schema, and which of them are always there.
 func TestDocumentHasAllFields(t *testing.T) {
-	s := readSpec(t, newFixture(t))
+	s := newFixture(t).spec
 	types := map[string]any{
 		"Sessions": Sessions{}, "Session": relay.SessionSummary{}, "Ended": Ended{},
 		"EndedElsewhere": EndedElsewhere{}, "Withdrawals": Withdrawals{},
@@ -335,7 +361,6 @@ func TestDocumentHasAllFields(t *testing.T) {
 // TestDocumentHasAllAnswers asks each route, and looks up the schema of its answer.
 func TestDocumentHasAllAnswers(t *testing.T) {
 	f := newFixture(t)
-	s := readSpec(t, f)
 	for request, code := range map[string]int{
 		"GET /api/sessions": 200, "POST /api/sessions/end?subject=a": 200, "POST /api/sessions/{id}/end": 200,
 		"GET /api/withdrawals": 200, "POST /api/withdrawals?subject=a&for=1h": 200,
@@ -349,10 +374,9 @@ func TestDocumentHasAllAnswers(t *testing.T) {
 		method, path, _ := strings.Cut(request, " ")
 		var got map[string]any
 		f.do(method, strings.Replace(path, "{id}", id, 1), code, &got)
-		path, _, _ = strings.Cut(path, "?")
-		op := s.Paths[path][strings.ToLower(method)]
+		op, _ := f.spec.find(method, path)
 		ref := op.Responses[fmt.Sprint(code)].Content["application/json"].Schema.Ref
-		properties := s.Components.Schemas[ref[strings.LastIndexByte(ref, '/')+1:]].Properties
+		properties := f.spec.Components.Schemas[ref[strings.LastIndexByte(ref, '/')+1:]].Properties
 		for name := range got {
 			require.Contains(t, properties, name, request)
 		}
