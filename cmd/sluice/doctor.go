@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,27 +115,19 @@ func wrongOf(found []doctor.Finding) (texts []string) {
 
 // patient describes the relay to the doctor.
 func (f *relayFlags) patient(getenv func(string) string) (c doctor.Config, err error) {
-	addr, err := net.ResolveUDPAddr("udp", f.cfg.Listen)
+	ports, err := f.ports()
 	if err != nil {
-		return c, fmt.Errorf("--listen: %w", err)
+		return c, err
 	}
 	upstream, err := f.upstream.config(getenv)
 	if err != nil {
 		return c, err
 	}
 	c = doctor.Config{
-		Ports:    []doctor.Port{{Network: "udp", AddrPort: addrPort(addr.IP, addr.Port)}},
-		FastPath: string(f.cfg.FastPath.Mode),
+		Ports: ports, FastPath: string(f.cfg.FastPath.Mode),
 		CertFile: f.cfg.Transport.CertFile, KeyFile: f.cfg.Transport.KeyFile, ACME: f.acme.Names,
 		CacheBytes: uint64(f.cacheMiB) << 20, MaxSessions: uint64(f.cfg.Relay.MaxSessions),
 		Cluster: f.cluster.peers(),
-	}
-	if !f.web.isOff() {
-		page, err := net.ResolveTCPAddr("tcp", f.web.address(addr))
-		if err != nil {
-			return c, fmt.Errorf("--web: %w", err)
-		}
-		c.Ports = append(c.Ports, doctor.Port{Network: "tcp", AddrPort: addrPort(page.IP, page.Port)})
 	}
 	for _, r := range upstream.Routes {
 		c.Upstreams = append(c.Upstreams, r.URLs...)
@@ -149,6 +142,45 @@ func (f *relayFlags) patient(getenv func(string) string) (c doctor.Config, err e
 	c.LoadFastPath = func() error { return server.TryFastPath(fast, net.UDPAddrFromAddrPort(c.Ports[0].AddrPort)) }
 	c.Devices, _ = server.FastPathDevices(fast, c.Ports[0].Addr()) // the check of the fast path says why
 	return c, nil
+}
+
+// ports returns where others connect to the relay. The first is --listen.
+func (f *relayFlags) ports() (all []doctor.Port, err error) {
+	add := func(flag, network, address, effect string) {
+		if address == "" {
+			return
+		}
+		a, mistake := net.ResolveTCPAddr("tcp", address) // UDP ports have the same form
+		if mistake != nil {
+			err = cmp.Or(err, fmt.Errorf("%s: %w", flag, mistake))
+			return
+		}
+		all = append(all, doctor.Port{Network: network, AddrPort: addrPort(a.IP, a.Port), Effect: effect})
+	}
+	add("--listen", "udp", f.cfg.Listen, "no client connects")
+	const noPage = "the web page is not reached"
+	if f.web.value == "on" {
+		add("--listen", "tcp", f.cfg.Listen, noPage)
+	} else if !f.web.isOff() {
+		add("--web", "tcp", f.web.value, noPage)
+	}
+	if f.acme.isOn() {
+		add("--acme-http", "tcp", f.acme.http, "the authority does not look here")
+	}
+	const noRTSP, noRTP = "no RTSP client connects", "no RTSP client sends media over UDP"
+	if f.rtsp.address != "" {
+		add("--rtsp", "tcp", f.rtsp.address, noRTSP)
+		add("--rtsp-rtp", "udp", f.rtsp.rtpAddress, noRTP)
+	}
+	if f.rtsp.tlsAddress != "" {
+		add("--rtsps", "tcp", f.rtsp.tlsAddress, noRTSP)
+		add("--rtsps-rtp", "udp", f.rtsp.srtpAddress, noRTP)
+	}
+	if f.cluster.embed {
+		add("--cluster-listen", "tcp", f.cluster.listen, "other nodes do not find this one")
+	}
+	add("--admin", "tcp", f.admin, "no operator gets an answer")
+	return all, err
 }
 
 func addrPort(ip net.IP, port int) netip.AddrPort {

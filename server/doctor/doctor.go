@@ -48,10 +48,11 @@ type Config struct {
 	Dial               func(ctx context.Context, url string) (transport.Conn, error)
 }
 
-// Port is where clients connect.
+// Port is where others connect.
 type Port struct {
-	Network string // udp; tcp: for the page
+	Network string // udp or tcp
 	netip.AddrPort
+	Effect string // of a firewall that drops what comes
 }
 
 // check reports what it finds. If that is nothing, it returns what is fine. It returns an error for what it cannot see.

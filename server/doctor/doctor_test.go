@@ -39,7 +39,7 @@ func fit() *Machine {
 	}
 	return &Machine{
 		Config: Config{
-			Ports:    []Port{{"udp", everywhere}, {"tcp", everywhere}},
+			Ports:    []Port{{"udp", everywhere, "no client connects"}, {"tcp", everywhere, "no page"}},
 			FastPath: "auto", Devices: []string{"eth0"}, CacheBytes: 256 << 20, MaxSessions: 16384,
 			LoadFastPath: func() error { return nil },
 			Dial:         func(_ context.Context, url string) (transport.Conn, error) { return nil, errors.New(url) },
@@ -140,6 +140,9 @@ func TestFaults(t *testing.T) {
 			"files", Fine, "unlimited"},
 		"no memory": {set("/proc/meminfo", "MemAvailable: 100000 kB\n"),
 			"memory", Wrong, "97 MiB are free: the cache and the relay need 320"},
+		"small group": {set("/sys/fs/cgroup/memory.max", "268435456\n"),
+			"memory", Wrong, "256 MiB are free: the cache and the relay need 320"},
+		"large group":    {set("/sys/fs/cgroup/memory.max", "max\n"), "memory", Fine, "1024 MiB are free"},
 		"port in use":    {port(syscall.EADDRINUSE), "ports", Better, "sport = :443"},
 		"port forbidden": {port(syscall.EACCES), "ports", Wrong, "CAP_NET_BIND_SERVICE"},
 		"no address":     {port(syscall.EADDRNOTAVAIL), "ports", Wrong, "cannot assign"},
@@ -210,7 +213,7 @@ func TestFamilies(t *testing.T) {
 		"[::]:443": {"IPv4", "IPv6"}, "0.0.0.0:443": {"IPv4"}, "192.0.2.1:443": {"IPv4"}, "[2001:db8::1]:443": {"IPv6"},
 	} {
 		m, asked := fit(), []string(nil)
-		m.Ports = []Port{{"udp", netip.MustParseAddrPort(listen)}}
+		m.Ports = []Port{{"udp", netip.MustParseAddrPort(listen), ""}}
 		m.firewall = func(p packet) (verdict, error) {
 			asked = append(asked, p.family)
 			return verdict{}, nil

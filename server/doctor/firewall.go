@@ -46,18 +46,15 @@ func checkFirewall(_ context.Context, m *Machine, r *report) (string, error) {
 				return "", err
 			}
 			if v.drops {
-				v.explain(p, r)
+				v.explain(p, port.Effect, r)
 			}
 		}
 	}
 	return "no rule of nftables keeps clients out", nil
 }
 
-func (v *verdict) explain(p packet, r *report) {
-	kind, effect, sure := Wrong, "no client connects by "+p.family, ""
-	if p.protocol == "tcp" {
-		effect = "the web page is not reached by " + p.family
-	}
+func (v *verdict) explain(p packet, effect string, r *report) {
+	kind, effect, sure := Wrong, effect+" by "+p.family, ""
 	if v.unsure {
 		kind, effect, sure = Better, "perhaps "+effect, ", unless a rule that sluice cannot judge accepts it"
 	}

@@ -50,7 +50,7 @@ func checkBuffers(_ context.Context, m *Machine, r *report) (string, error) {
 			return "", err
 		}
 		if size < leastBuffer {
-			r.add(Better, "the kernel drops packets of bursts",
+			r.add(Better, "without CAP_NET_ADMIN, the kernel drops packets of bursts",
 				fmt.Sprintf("sysctl -w net.core.%s=%d", name, goodBuffer),
 				"net.core.%s is %d bytes: bursts of video need %d", name, size, leastBuffer)
 		}
@@ -137,6 +137,9 @@ func checkMemory(_ context.Context, m *Machine, r *report) (string, error) {
 		return "", err
 	}
 	kib, err := strconv.ParseUint(text, 10, 64)
+	if limit, errGroup := m.number("/sys/fs/cgroup/memory.max"); errGroup == nil { // of a container
+		kib = min(kib, limit>>10)
+	}
 	if need := m.CacheBytes + beside; kib<<10 < need && err == nil {
 		r.add(Wrong, "the kernel ends the relay when its cache is full", "--cache-size, with fewer MiB",
 			"%d MiB are free: the cache and the relay need %d", kib>>10, need>>20)
