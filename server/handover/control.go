@@ -78,6 +78,9 @@ func Listen(path string, cfg Config) (*Control, error) {
 	if !cfg.Replaces && isServed(path) {
 		return nil, fmt.Errorf("control socket: another relay has %s: choose another path", path)
 	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket == 0 { // Publish would replace it
+		return nil, fmt.Errorf("control socket: %s is no socket: choose another path", path)
+	}
 	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
 	l, err := ListenPrivate("unixpacket", temp)
 	if err != nil {

@@ -497,7 +497,8 @@ func TestCloseRead(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// TestControlSocketIsPrivate checks who may connect, and that a socket which a killed process has left is replaced.
+// TestControlSocketIsPrivate checks who may connect, and that a socket which a killed process has left is replaced, and
+// no other file.
 func TestControlSocketIsPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
 	stale, err := ListenPrivate("unixpacket", path)
@@ -512,6 +513,9 @@ func TestControlSocketIsPrivate(t *testing.T) {
 	require.NoError(t, p.control.Close())
 	require.NoFileExists(t, path)
 
+	require.NoError(t, os.WriteFile(path, []byte("settings"), 0o600))
+	_, err = Listen(path, Config{Port: p.port, Logger: slog.Default()})
+	require.ErrorContains(t, err, path+" is no socket: choose another path")
 	_, err = Listen(filepath.Join(path, strings.Repeat("x", 200)), Config{Port: p.port, Logger: slog.Default()})
 	require.ErrorContains(t, err, "control socket: ")
 }
