@@ -1,6 +1,7 @@
 package withdrawn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,8 +39,9 @@ type File struct {
 // Keep reads a file, which need not be there, and writes each change of the list to it from now on.
 func Keep(list *List, name string, log *slog.Logger) (*File, error) {
 	f := &File{list: list, name: name, log: logs.NewSparse(log)}
-	if err := f.sync(); err != nil {
-		return nil, err
+	next := f.next()
+	if err := cmp.Or(f.sync(), os.WriteFile(next, nil, 0o600), os.Remove(next)); err != nil {
+		return nil, err // later it would be too late to say that nothing can be kept
 	}
 	list.OnChange(f.look)
 	return f, nil
@@ -119,13 +121,16 @@ func readFile(name string) (entries []Entry, err error) {
 	return entries, nil
 }
 
+// next returns where the next list is written.
+func (f *File) next() string { return fmt.Sprintf("%s.%d", f.name, os.Getpid()) }
+
 // writeLocked writes the list. The name always has a whole one.
 func (f *File) writeLocked(hash uint64) error {
 	text, err := json.MarshalIndent(f.list.All(), "", "  ")
 	if err != nil {
 		return err
 	}
-	next := fmt.Sprintf("%s.%d", f.name, os.Getpid())
+	next := f.next()
 	if err := os.WriteFile(next, append(text, '\n'), 0o600); err != nil {
 		return err
 	}

@@ -59,6 +59,8 @@ func TestFile(t *testing.T) {
 // TestFileIsWrong starts with files that no relay has written.
 func TestFileIsWrong(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "withdrawn")
+	_, err := Keep(New(func() {}), filepath.Join(name, "none"), quiet)
+	require.ErrorIs(t, err, os.ErrNotExist, "nothing can be written there")
 	for text, want := range map[string]string{
 		"alice\n": "not a list of withdrawn tokens",
 		"":        "not a list of withdrawn tokens",

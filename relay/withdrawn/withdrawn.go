@@ -89,7 +89,7 @@ func (l *List) Has(subject string) bool {
 
 // Withdraw takes the force from all tokens of a subject, for a while.
 func (l *List) Withdraw(subject string, life time.Duration) (Entry, error) {
-	if err := errors.Join(CheckSubject(subject), bounds.Check("time", life, time.Second, MaxFor)); err != nil {
+	if err := errors.Join(CheckSubject(subject), bounds.Check("for", life, time.Second, MaxFor)); err != nil {
 		return Entry{}, err
 	}
 	e, err := l.set(subject, func(e *Entry) { e.Until = e.Set.Add(life) })

@@ -49,7 +49,7 @@ func TestListRefuses(t *testing.T) {
 	}
 	for _, life := range []time.Duration{0, -time.Hour, MaxFor + 1} {
 		_, err := l.Withdraw("alice", life)
-		require.ErrorContains(t, err, "time")
+		require.ErrorContains(t, err, "for: ")
 	}
 	for i := range MaxEntries {
 		_, err := l.Withdraw(fmt.Sprint(i), time.Hour)
