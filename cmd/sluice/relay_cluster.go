@@ -123,8 +123,18 @@ func (f *clusterFlags) check(scope string) error {
 	return cmp.Or(
 		err,
 		checkAddress("--cluster-listen", f.listen, "an address such as 127.0.0.1:6222"),
+		f.checkEngine(),
 		bounds.Check("--cluster-price", f.price, 0, cluster.MaxPrice),
 		cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))
+}
+
+// checkEngine checks the addresses of NATS servers.
+func (f *clusterFlags) checkEngine() error {
+	common := natsengine.Config{TLS: f.tls}
+	if f.embed {
+		return (&natsengine.EmbedConfig{Config: common, Listen: f.listen, Join: f.join}).Check()
+	}
+	return (&natsengine.DialConfig{Config: common, URLs: f.urls}).Check()
 }
 
 // checkClients checks the flags about clients that go to a nearer node.

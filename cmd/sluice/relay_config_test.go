@@ -46,7 +46,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"max-behind-size: 1048577", "f:2:18: --max-behind-size: 1048577: must be between 1 and 1048576"},
 		{"sockets: 17", "f:2:10: --sockets: 17: must be between 0 and 16"},
 		{"idle-timeout: -1s", "f:2:15: --idle-timeout: -1s: must be at least 0s"},
-		{"quota-per-token: tracks=0", `f:2:18: quota-per-token: "tracks=0": tracks: 0: must be between 1 and `},
+		{"quota-per-token: tracks=0", "f:2:18: quota-per-token: tracks: 0: must be between 1 and "},
 		{"quota-exempt:\n  - ::1\n  - host", `f:4:5: --quota-exempt: "host": must be an address or a network such as `},
 		{"qlog-match: [/live, 0%]", `f:2:21: --qlog-match: "0%": must be more than 0% and at most 100%`},
 		{"rtsp: ':99999'", `f:2:7: --rtsp: ":99999": must be an address such as :8554, with a port up to 65535`},
@@ -63,6 +63,12 @@ func TestConfigMistakes(t *testing.T) {
 		{"otlp-url: a", "f:2:11: --otlp-url: must be a URL such as https://collector.example:4318"},
 		{"cluster: true", "f:2:10: --cluster-advertise URL is required with --cluster"},
 		{"cluster: true\ncluster-join: [a]", `f:3:16: --cluster-join: "a": must be an address such as west1.example:6`},
+		{"cluster: true\ncluster-advertise: moqt://a\ncluster-listen: 127.0.0.1:0",
+			"f:4:17: --cluster-listen: 127.0.0.1:0: must have a port between 1 and 65535"},
+		{"cluster-advertise: moqt://a\ncluster-url: [nats://127.0.0.1, http://b]",
+			`f:3:33: --cluster-url: "http://b": must be nats://host:port or tls://host:port`},
+		{"cluster-advertise: moqt://a\ncluster-url: nats://192.0.2.1",
+			"f:3:14: --cluster-url: 192.0.2.1:4222: nodes on other machines must prove who they are"},
 		{"tls-cert: a\ntls-key: b", "f:1:6: if any flags in the group [--dev --tls-cert] are set none of the others"},
 	} {
 		text := "dev: true\n" + c[0]

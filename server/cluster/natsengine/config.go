@@ -29,6 +29,12 @@ type TLS struct {
 	Key  string
 }
 
+// Check returns the first mistake in the files.
+func (t TLS) Check() error {
+	_, err := t.config()
+	return err
+}
+
 func (t TLS) isSet() bool { return t != TLS{} }
 
 // config returns the configuration for both sides of a connection, or nil if there is no TLS.

@@ -17,6 +17,9 @@ type DialConfig struct {
 
 // Dial connects to NATS servers. It does not fail if none answers now: it goes on trying.
 func Dial(cfg DialConfig) (*Engine, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
 	e := newEngine(cfg.Logger)
 	opts := append(e.options(cfg.Node), nats.RetryOnFailedConnect(true), nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(maxPings))
@@ -27,11 +30,6 @@ func Dial(cfg DialConfig) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, text := range cfg.URLs {
-		if err := cfg.checkURL(text); err != nil {
-			return nil, err
-		}
-	}
 	if tlsConfig != nil {
 		opts = append(opts, nats.Secure(tlsConfig), nats.RootCAs(cfg.TLS.CA)) // reads the file for each connection
 	}
@@ -41,19 +39,25 @@ func Dial(cfg DialConfig) (*Engine, error) {
 	}
 	if !conn.IsConnected() {
 		cfg.Logger.Warn("no NATS server answers; the relay goes on without the cluster, and keeps trying",
-			"err", conn.LastError())
+			"urls", cfg.URLs)
 	}
 	return e, e.attach(conn, nil)
 }
 
-func (c *DialConfig) checkURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Hostname() == "" || u.Scheme != "nats" && u.Scheme != "tls":
-		return errors.New("--cluster-url: must be nats://host:port or tls://host:port")
-	case u.User != nil:
-		return errors.New("--cluster-url: must have no password, which others on this machine could read; " +
-			"use --cluster-token-file")
+// Check returns the first mistake in the URLs.
+func (c *DialConfig) Check() error {
+	for _, text := range c.URLs {
+		u, err := url.Parse(text)
+		switch {
+		case strings.Contains(text, "@"):
+			return errors.New("--cluster-url: must have no password, which others on this machine could read; " +
+				"use --cluster-token-file")
+		case err != nil || u.Hostname() == "" || u.Scheme != "nats" && u.Scheme != "tls":
+			return fmt.Errorf("--cluster-url: %q: must be nats://host:port or tls://host:port", text)
+		}
+		if err := c.TLS.needed("--cluster-url", hostPortOf(u)); err != nil {
+			return err
+		}
 	}
-	return c.TLS.needed("--cluster-url", hostPortOf(u))
+	return nil
 }

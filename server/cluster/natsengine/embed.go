@@ -71,16 +71,30 @@ func Embed(cfg EmbedConfig) (*Engine, error) {
 	return e, nil
 }
 
+// Check returns the first mistake in the addresses.
+func (c *EmbedConfig) Check() error {
+	if err := c.TLS.needed("--cluster-listen", c.Listen); err != nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(c.Listen)
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("--cluster-listen: %s: must have a port between 1 and 65535", c.Listen)
+	}
+	for _, address := range c.Join {
+		if err := c.TLS.needed("--cluster-join", address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // options returns the configuration of the server.
 func (c *EmbedConfig) options() (*server.Options, error) {
-	if err := c.TLS.needed("--cluster-listen", c.Listen); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	host, portText, _ := net.SplitHostPort(c.Listen)
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil || port == 0 {
-		return nil, fmt.Errorf("--cluster-listen: %s: must have a port between 1 and 65535", c.Listen)
-	}
+	port, _ := strconv.Atoi(portText)
 	tlsConfig, err := c.TLS.config()
 	if err != nil {
 		return nil, err
@@ -93,7 +107,7 @@ func (c *EmbedConfig) options() (*server.Options, error) {
 		// only who knows a secret that this process has made.
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, CustomClientAuthentication: onlyOwn{c.secret},
 		Cluster: server.ClusterOpts{
-			Name: c.Cluster, Host: host, Port: int(port), Advertise: c.advertised(host), NoAdvertise: true,
+			Name: c.Cluster, Host: host, Port: port, Advertise: c.advertised(host), NoAdvertise: true,
 			PoolSize: -1,
 			// Servers that were found by others are tried again as long as those that Join names.
 			ConnectRetries: math.MaxInt32,
@@ -105,9 +119,6 @@ func (c *EmbedConfig) options() (*server.Options, error) {
 		opts.Cluster.Username = ""
 	}
 	for _, address := range c.Join {
-		if err := c.TLS.needed("--cluster-join", address); err != nil {
-			return nil, err
-		}
 		u := &url.URL{Scheme: "nats-route", Host: address}
 		if c.Token != "" {
 			u.User = url.UserPassword(user, c.Token)
