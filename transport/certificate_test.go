@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,21 @@ func TestCertificateFiles(t *testing.T) {
 	require.ErrorContains(t, err, "not trusted")
 	_, err = s.dial(t, RawQUIC, func(c *ClientConfig) { c.CertificateSHA256, c.CAFile = nil, keyFile })
 	require.ErrorContains(t, err, "no PEM certificate")
+}
+
+// TestNotTrusted expects advice about whom to trust only where trust is the reason.
+func TestNotTrusted(t *testing.T) {
+	for advice, reason := range map[bool][]error{
+		true:  {x509.UnknownAuthorityError{}},
+		false: {x509.HostnameError{Certificate: new(x509.Certificate)}, x509.CertificateInvalidError{Reason: x509.Expired}},
+	} {
+		for _, r := range reason {
+			err := explain(&tls.CertificateVerificationError{Err: r}, nil)
+			require.ErrorIs(t, err, r)
+			require.ErrorContains(t, err, "the server's certificate is not trusted: ")
+			require.Equal(t, advice, strings.Contains(err.Error(), "name its authority"), err)
+		}
+	}
 }
 
 func TestDevCertificate(t *testing.T) {

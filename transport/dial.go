@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -133,8 +134,11 @@ func explain(err error, protocols []string) error {
 			"or serves the other of moqt:// and https://: %w",
 			strings.Join(protocols, ", "), err)
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("the server's certificate is not trusted: name its authority, or its SHA-256: %w", err)
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok { // it is of another host, or out of date
+		return fmt.Errorf("the server's certificate is not trusted: %w", err)
 	}
 	return err
 }
