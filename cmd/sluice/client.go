@@ -1,7 +1,7 @@
 package main
 
 import (
-	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,7 +60,7 @@ func (f *clientFlags) config(env *cli.Environment) (cfg client.SessionConfig, ns
 // advise adds to an error what to do about it with the flags of a client.
 func advise(err error) error {
 	refused, isRefused := errors.AsType[*moqt.RequestError](err)
-	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	switch {
 	case untrusted:
 		return fmt.Errorf("%w: use --tls-ca, --tls-sha256 or, for tests only, --tls-disable-verify", err)

@@ -1,16 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"runtime"
 	"slices"
-	"strings"
+	"syscall"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,7 +90,7 @@ the first process starts. If the new process cannot start, the old one goes on a
 
 func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err := service.RaisePrivileges(); err != nil {
-		slog.Warn("permitted capabilities are not used", "error", err)
+		slog.Warn("permitted capabilities are not used", "err", err)
 	}
 	coarsenTimers()
 	service.CollectEarly()
@@ -118,7 +120,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	s, err := server.Listen(cfg)
 	if err != nil {
 		files := f.cfg.Transport
-		err = explainCertificate(files.CertFile, files.KeyFile, err)
+		err = cmp.Or(f.cluster.tls.Check(), explainCertificate("--tls", files.CertFile, files.KeyFile, err))
 		return errors.Join(explainListen(err), t.close())
 	}
 	node, err := f.cluster.prepare(env, f.replace)
@@ -136,7 +138,7 @@ func (f *relayFlags) run(ctx context.Context, env *cli.Environment) error {
 	}
 	f.warnUnfit(ctx, env.Getenv)
 	if err := dropPrivileges(s.FastPath() != nil); err != nil {
-		slog.Warn("privileges are kept that the relay does not need", "error", err)
+		slog.Warn("privileges are kept that the relay does not need", "err", err)
 	}
 	greet(env.Stdout, s, a, beside, t.certificate)
 	return errors.Join(f.serve(ctx, s, a, beside, t), a.Close(), beside.close(), t.close())
@@ -280,12 +282,17 @@ func explainListen(err error) error {
 	if fastPath, ok := errors.AsType[*server.FastPathError](err); ok {
 		return fmt.Errorf("--fastpath on: %w", fastPath.Err)
 	}
-	switch text := err.Error(); {
-	case strings.Contains(text, "address already in use"):
-		return fmt.Errorf("%w: is another relay running? choose another port with --listen", err)
-	case strings.Contains(text, "permission denied") && !strings.Contains(text, ".pem"):
-		return fmt.Errorf("%w: ports below 1024 need the capability CAP_NET_BIND_SERVICE, "+
-			"which dist/sluice-relay.service grants", err)
+	_, isPort := errors.AsType[*net.OpError](err)
+	_, isName := errors.AsType[*net.DNSError](err)
+	switch {
+	case isPort && errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("--listen: %w: is another relay running? choose another port", err)
+	case isPort && errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("--listen: %w: must be an address of this machine", err)
+	case isPort && errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("--listen: %w: ports below 1024 need CAP_NET_BIND_SERVICE, as the unit sluice-relay.service has it", err)
+	case isPort || isName:
+		return fmt.Errorf("--listen: %w", err)
 	}
 	return err
 }

@@ -36,9 +36,9 @@ func openSecrets(flags *pflag.FlagSet) (errs []error) {
 	return errs
 }
 
-// explainCertificate names the flag of a file with a certificate or key that cannot be used, if that is why a relay
-// cannot listen.
-func explainCertificate(cert, key string, err error) error {
+// explainCertificate names the flag, which begins with which, of a file with a certificate or key that cannot be used, if
+// there is one. Otherwise it returns err.
+func explainCertificate(which, cert, key string, err error) error {
 	if cert == "" {
 		return err
 	}
@@ -47,11 +47,11 @@ func explainCertificate(cert, key string, err error) error {
 		return err
 	}
 	if at, ok := errors.AsType[*fs.PathError](mistake); ok && at.Path == key {
-		return fmt.Errorf("--tls-key: %w", mistake)
+		return fmt.Errorf("%s-key: %w", which, mistake)
 	} else if ok {
-		return fmt.Errorf("--tls-cert: %w", mistake)
+		return fmt.Errorf("%s-cert: %w", which, mistake)
 	}
-	return fmt.Errorf("--tls-cert: %s: must fit the key in %s: %w", cert, key, mistake)
+	return fmt.Errorf("%s-cert: %s: must fit the key in %s: %w", which, cert, key, mistake)
 }
 
 // checkAddress returns an error unless an address has a port. The error names the allowed values.

@@ -297,7 +297,9 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 		return cfg, err
 	}
 	if f.policy != "" {
-		cfg.Rule, err = fastpath.LoadRule(f.policy, cfg.Logger)
+		if cfg.Rule, err = fastpath.LoadRule(f.policy, cfg.Logger); err != nil {
+			err = fmt.Errorf("--policy: %w", err)
+		}
 	}
 	return cfg, err
 }

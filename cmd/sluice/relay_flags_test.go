@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -52,4 +55,24 @@ func TestNodesDial(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(args) > 0, cfg.FastPath.Dials, args)
 	}
+}
+
+// TestExplainListen expects advice about the port only where the port is the reason.
+func TestExplainListen(t *testing.T) {
+	bind := func(errno syscall.Errno) error {
+		return fmt.Errorf("listen on :443: %w", &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", errno)})
+	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{bind(syscall.EADDRINUSE), ": is another relay running? choose another port"},
+		{bind(syscall.EADDRNOTAVAIL), ": must be an address of this machine"},
+		{bind(syscall.EACCES), ": ports below 1024 need CAP_NET_BIND_SERVICE, as the unit sluice-relay.service has it"},
+		{&net.DNSError{Err: "no such host", Name: "relay.example"}, ""},
+	} {
+		require.EqualError(t, explainListen(c.err), "--listen: "+c.err.Error()+c.want)
+	}
+	other := &os.PathError{Op: "open", Path: "/etc/ssl/relay.key", Err: syscall.EACCES}
+	require.Equal(t, other, explainListen(other))
 }

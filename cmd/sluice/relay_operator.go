@@ -31,8 +31,14 @@ func (f *operatorFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 }
 
+// maxAnswer is the size of the longest answer that is read, in bytes: the status of 16,384 sessions has a quarter of it.
+const maxAnswer = 128 << 20
+
 // ask sends a request, and reads the answer into v. It returns the answer, too.
 func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Values, v any) ([]byte, error) {
+	if err := checkAddress("--admin", f.admin, "an address such as 127.0.0.1:4480"); err != nil {
+		return nil, cli.AsUsage(err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	at := "http://" + f.admin + path
@@ -41,7 +47,7 @@ func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Valu
 	}
 	req, err := http.NewRequestWithContext(ctx, method, at, nil)
 	if err != nil {
-		return nil, cli.AsUsage(fmt.Errorf("--admin: %q: must be an address such as 127.0.0.1:4480", f.admin))
+		return nil, cli.AsUsage(fmt.Errorf("--admin: %w", err))
 	}
 	if f.tokenFile != "" {
 		token, err := os.ReadFile(f.tokenFile)
@@ -55,12 +61,14 @@ func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Valu
 		return nil, fmt.Errorf("%w; is a relay running with --admin %s?", err, f.admin)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", at, err)
-	case resp.StatusCode >= http.StatusBadRequest:
+	case resp.StatusCode >= http.StatusBadRequest && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain"):
 		return nil, f.explain(resp.StatusCode, strings.TrimSpace(string(text)))
+	case resp.StatusCode >= http.StatusBadRequest:
+		return nil, fmt.Errorf("%s: not the answer of a relay: %s", at, resp.Status)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		return nil, fmt.Errorf("%s: not the answer of a relay: %w", at, err)

@@ -53,9 +53,10 @@ still have sessions.`,
 }
 
 func (f *statusFlags) run(ctx context.Context, w io.Writer) error {
-	st, text, err := server.GetStatus(ctx, http.DefaultClient, f.admin)
+	var st server.Status
+	text, err := (&operatorFlags{admin: f.admin}).ask(ctx, http.MethodGet, "/status", nil, &st)
 	if err != nil {
-		return fmt.Errorf("%w; is a relay running with --admin %s?", err, f.admin)
+		return err
 	}
 	if !f.asJSON {
 		text = (&statusReport{st, f.verbose}).text()

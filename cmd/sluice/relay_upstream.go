@@ -129,6 +129,14 @@ func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamC
 	if cfg, err = f.settings(); err != nil {
 		return cfg, err
 	}
+	if f.transport.CAFile != "" {
+		if _, err := transport.ReadAuthorities(f.transport.CAFile); err != nil {
+			return cfg, fmt.Errorf("--upstream-ca: %w", err)
+		}
+	}
+	if err = explainCertificate("--upstream", f.transport.CertFile, f.transport.KeyFile, nil); err != nil {
+		return cfg, err
+	}
 	token := getenv("SLUICE_UPSTREAM_TOKEN")
 	if f.tokenFile != "" {
 		text, err := os.ReadFile(f.tokenFile)

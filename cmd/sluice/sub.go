@@ -89,7 +89,7 @@ func (f *subFlags) run(cmd *cobra.Command, env *cli.Environment) (err error) {
 	if f.verify != "" {
 		file, err := os.Open(f.verify)
 		if err != nil {
-			return &sub.MediaError{Err: err}
+			return &sub.MediaError{Err: fmt.Errorf("--verify: %w", err)}
 		}
 		defer file.Close()
 		f.cfg.Verify = file

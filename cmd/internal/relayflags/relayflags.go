@@ -38,6 +38,11 @@ func (f *Flags) Register(cmd *cobra.Command) {
 // Transport checks the flags and returns how to reach the relay. Without --draft it has no Protocols.
 func (f *Flags) Transport() (cfg transport.ClientConfig, err error) {
 	cfg = transport.ClientConfig{CAFile: f.caFile, Insecure: f.insecure, ClosingPeriod: transport.ClosingPeriod}
+	if f.caFile != "" {
+		if _, err = transport.ReadAuthorities(f.caFile); err != nil {
+			return cfg, cli.Usage("--tls-ca: %w", err)
+		}
+	}
 	if f.sha256 != "" {
 		if cfg.CertificateSHA256, err = transport.ParseFingerprint(f.sha256); err != nil {
 			return cfg, cli.Usage("--tls-sha256: %w", err)
