@@ -214,7 +214,7 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 // bounds.
 func (f *FastPath) report(operation string, err error) {
 	if err != nil {
-		f.log.Log(slog.LevelError, operation, "fast path", "operation", operation, "error", err)
+		f.log.Log(slog.LevelError, operation, "fast path", "operation", operation, "err", err)
 	}
 }
 

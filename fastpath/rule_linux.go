@@ -214,7 +214,7 @@ func (r *Rule) Admit(s *claim.ConnState, a claim.Admission) claim.Verdict {
 	answer, err := runProgram(r.ask.Ask, packet[:], nil)
 	if err != nil {
 		r.log.Log(slog.LevelError, "policy", "the policy does not answer: the built-in one decides", "policy", r.name,
-			"error", err)
+			"err", err)
 		a.Size = 0 // it is asked about objects only
 		return s.Admit(a)
 	}

@@ -53,7 +53,7 @@ func (s Hooks) Keys(generation uint64, suite uint16, version uint32, read, write
 		}
 	}
 	if err != nil {
-		s.loop.log.Error("media cannot be sent on a connection", "error", err)
+		s.loop.log.Error("media cannot be sent on a connection", "err", err)
 		return
 	}
 	if s.closed {

@@ -59,6 +59,6 @@ func (l *localAddresses) set(ip net.IP, there bool) {
 		return
 	}
 	if err := l.table.Put(key, uint8(1)); err != nil {
-		l.logger.Warn("packets to an address of this host are measured like others", "address", addr, "error", err)
+		l.logger.Warn("packets to an address of this host are measured like others", "address", addr, "err", err)
 	}
 }

@@ -78,7 +78,7 @@ func (l *links) accept(conn transport.Conn) {
 			err = link.Run(context.Background())
 		}
 		if err != nil {
-			s.log.Debug("link failed", "peer", conn.RemoteAddr(), "error", err) // the other process warns
+			s.log.Debug("link failed", "peer", conn.RemoteAddr(), "err", err) // the other process warns
 		}
 	})
 }

@@ -195,7 +195,7 @@ func (s *Server) serveConn(conn transport.Conn) {
 
 func (s *Server) logEnd(conn transport.Conn, err error) {
 	if err != nil {
-		s.log.Debug("session failed", "peer", conn.RemoteAddr(), "error", err)
+		s.log.Debug("session failed", "peer", conn.RemoteAddr(), "err", err)
 	}
 }
 

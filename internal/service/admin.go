@@ -90,7 +90,7 @@ func NewAdmin(l net.Listener, cfg AdminConfig, metrics ...prometheus.Collector) 
 	}
 	go func() {
 		if err := a.server.Serve(netutil.LimitListener(l, adminConnections)); !errors.Is(err, http.ErrServerClosed) {
-			slog.Error("admin address failed", "error", err)
+			slog.Error("admin address failed", "err", err)
 		}
 	}()
 	return a

@@ -11,7 +11,7 @@ import (
 // NotifySystemd tells systemd the state of the service. Without systemd it does nothing.
 func NotifySystemd(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		slog.Warn("cannot notify systemd", "error", err)
+		slog.Warn("cannot notify systemd", "err", err)
 	}
 }
 

@@ -184,10 +184,10 @@ func (r *runner) note(e keep.Event, url string, err error) {
 		if lost, ok := errors.AsType[*ConnectError](err); ok {
 			err = errors.Unwrap(lost.Err) // without the URL
 		}
-		log.Warn("session lost, connecting again", "relay", relay, "error", err)
+		log.Warn("session lost, connecting again", "relay", relay, "err", err)
 	case e == keep.Moving && err == nil:
 		log.Info("the relay is going away, moving", "to", relay)
 	case e == keep.Moving:
-		log.Warn("the relay that was named cannot be used, connecting again to the one before", "error", err)
+		log.Warn("the relay that was named cannot be used, connecting again to the one before", "err", err)
 	}
 }

@@ -60,7 +60,7 @@ func (f *feed) round(ctx context.Context, s *source) error {
 		c, err := s.Next()
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			f.log.Warn("the input ends within a chunk; all chunks before it were published", "error", err)
+			f.log.Warn("the input ends within a chunk; all chunks before it were published", "err", err)
 			fallthrough
 		case err == io.EOF:
 			return nil

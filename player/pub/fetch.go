@@ -31,7 +31,7 @@ func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	}
 	order := f.Message.Parameters.Order(moqt.Ascending)
 	if err := sendFetch(f, f.Session().Version(), order, objects, lost); err != nil {
-		h.log.Debug("fetch cancelled", "track", t.name, "error", err)
+		h.log.Debug("fetch cancelled", "track", t.name, "err", err)
 		f.Cancel(moqt.ResetCancelled)
 		return
 	}

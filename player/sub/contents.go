@@ -118,7 +118,7 @@ func (c *contents) fetch(largest moqt.Location) {
 		// The relay may not have the object yet, if its publisher does not answer FETCH.
 		err := fetch(ctx, c.cfg, c.sub, moqt.Fetch{FetchType: moqt.FetchRelativeJoining}, largest, c.take)
 		if err != nil && ctx.Err() == nil {
-			c.cfg.Client.Logger.Debug("cannot fetch, trying again", "track", c.sub.Track().Name, "error", err)
+			c.cfg.Client.Logger.Debug("cannot fetch, trying again", "track", c.sub.Track().Name, "err", err)
 		}
 		select {
 		case <-time.After(fetchAgain): // also if the response has a marker instead of the object

@@ -79,7 +79,7 @@ func (e *listing) list(ctx context.Context, name string, answered func()) error 
 	if largest != nil {
 		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.before(name)}
 		if err := fetch(ctx, e.cfg, s, m, *largest, func(i item) { e.write(name, i) }); err != nil {
-			e.cfg.Client.Logger.Warn("cannot fetch the current group", "track", name, "error", err)
+			e.cfg.Client.Logger.Warn("cannot fetch the current group", "track", name, "err", err)
 		}
 	}
 	select {

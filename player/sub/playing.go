@@ -85,14 +85,14 @@ func (e *playing) follow(ctx context.Context, l *lane, answered func()) {
 			e.end(l, nil)
 			return
 		case trackLost:
-			e.p.log.Warn("track lost", "track", l.name, "error", err)
+			e.p.log.Warn("track lost", "track", l.name, "err", err)
 			e.end(l, err)
 			return
 		case trackMoves:
 			<-ctx.Done() // another session replaces this one
 			return
 		}
-		e.p.log.Warn("track interrupted, subscribing again", "track", l.name, "error", err)
+		e.p.log.Warn("track interrupted, subscribing again", "track", l.name, "err", err)
 		select {
 		case <-time.After(resubscribe):
 		case <-l.listed.Done():
@@ -253,7 +253,7 @@ func (e *playing) catchUp(
 	}
 	if err != nil && ctx.Err() == nil {
 		e.p.log.Warn("cannot fetch the start of the current group, starting with the next one", "track", r.lane.name,
-			"error", err)
+			"err", err)
 		r.update(func(s *sequencer) { s.start(moqt.Location{Group: largest.Group + 1}) })
 	} else if !known {
 		r.update(func(s *sequencer) { s.fetchedTo(largest.Group + 1) })
@@ -293,7 +293,7 @@ func (e *playing) readCatalogs(ctx context.Context, c *contents) error {
 		}
 		e.p.log.Debug("new catalog", "content", string(content))
 		if now, err := catalog.Parse(content); err != nil {
-			e.p.log.Warn("cannot read the new catalog, going on by the one before", "error", err)
+			e.p.log.Warn("cannot read the new catalog, going on by the one before", "err", err)
 		} else {
 			e.p.withdraw(now)
 			e.renew(ctx, now)
@@ -334,7 +334,7 @@ func (e *playing) renewLane(
 				s, err = newSource(choice, l.id)
 			}
 			if err != nil || !s.continues(playing) {
-				e.p.log.Warn("cannot play a new rendition", "track", t.Name, "error", err)
+				e.p.log.Warn("cannot play a new rendition", "track", t.Name, "err", err)
 				continue
 			}
 			e.p.log.Info("new rendition", "track", t.Name)
@@ -369,7 +369,7 @@ func (e *playing) tellDisplay(ctx context.Context, s *session.Subscription) {
 		return
 	}
 	if _, err := s.Update(ctx, moqt.Parameters{Playback: &display}); err != nil {
-		e.p.log.Debug("cannot tell the relay the size of the display", "error", err)
+		e.p.log.Debug("cannot tell the relay the size of the display", "err", err)
 	}
 }
 
@@ -385,7 +385,7 @@ func (e *playing) offerOthers(ctx context.Context, playing *laneReceiver) (end f
 		p := moqt.Parameters{Rendition: r.rendition(), Forward: new(bool)}
 		s, _, err := e.subscribe(ctx, r, fromNextGroup, p, 0)
 		if err != nil {
-			e.p.log.Warn("the relay cannot change to a rendition", "track", e.name(source).Name, "error", err)
+			e.p.log.Warn("the relay cannot change to a rendition", "track", e.name(source).Name, "err", err)
 			continue
 		}
 		r.setTimescale(s)
@@ -444,6 +444,6 @@ func (e *playing) takeWhole(r *laneReceiver, cause error) error {
 		s.forgetStreams()
 	})
 	e.p.log.Warn("the layers of video do not come, going on without", "track", r.source.choice.name.Name,
-		"instead", r.source.entry.Name, "error", cause)
+		"instead", r.source.entry.Name, "err", cause)
 	return fmt.Errorf("%w: %w", errLayers, cause)
 }

@@ -68,7 +68,7 @@ func (r *laneReceiver) readSubgroup(g *session.Subgroup) {
 	}
 	closeOnViolation(g.Subscription.Session(), err)
 	if _, malformed := errors.AsType[*moqt.MalformedTrackError](err); malformed || errors.Is(err, errObjectTooLarge) {
-		r.e.p.log.Warn("malformed track", "track", r.lane.name, "error", err)
+		r.e.p.log.Warn("malformed track", "track", r.lane.name, "err", err)
 		g.Subscription.Cancel(moqt.ResetMalformedTrack)
 	}
 }

@@ -255,7 +255,7 @@ func (f *rttFlags) watch(ctx context.Context, cfg rtt.MonitorConfig, out *outlet
 		admin.SetReady(true)
 	}
 	if err := dropPrivileges(m.HasFilters()); err != nil {
-		slog.Warn("privileges are kept that measuring does not need", "error", err)
+		slog.Warn("privileges are kept that measuring does not need", "err", err)
 	}
 	service.NotifySystemd(daemon.SdNotifyReady)
 	defer service.NotifySystemd(daemon.SdNotifyStopping)

@@ -192,7 +192,7 @@ func (f *measureFlags) regroupOnHangup(m *rtt.Monitor) (stop func()) {
 			err = m.Regroup(t)
 		}
 		if err != nil {
-			slog.Error("the groups stay as they are", "error", err)
+			slog.Error("the groups stay as they are", "err", err)
 			return
 		}
 		slog.Info("read the groups again", "prefixes", len(t), "groups", len(t.Names()))

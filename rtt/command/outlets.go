@@ -127,7 +127,7 @@ func (o *outlets) openAlerts(f *rttFlags) error {
 	d := alert.New(cfg)
 	if f.history != "" && f.pcap == "" {
 		if err := d.Learn(f.history, time.Now()); err != nil {
-			slog.Warn("alerts begin without usual values of the history", "error", err)
+			slog.Warn("alerts begin without usual values of the history", "err", err)
 		}
 	}
 	o.Tee = append(o.Tee, d)

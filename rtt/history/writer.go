@@ -63,7 +63,7 @@ func lockFolder(dir string, logger *slog.Logger) (*os.File, error) {
 		return nil, fmt.Errorf("%s: another process writes to this history: give each one a folder of its own", dir)
 	}
 	if err != nil { // some network file systems have no locks of folders
-		logger.Warn("the history cannot be locked: let only one process write to it", "folder", dir, "error", err)
+		logger.Warn("the history cannot be locked: let only one process write to it", "folder", dir, "err", err)
 	}
 	return f, nil
 }
@@ -103,7 +103,7 @@ func (w *Writer) write() {
 		err = w.keeper.keep(w.rows[len(w.rows)-1].End)
 	}
 	if err != nil {
-		w.logger.Error("the history is not complete", "error", err, "rows", len(w.rows))
+		w.logger.Error("the history is not complete", "err", err, "rows", len(w.rows))
 	}
 	w.rows = w.rows[:0]
 }

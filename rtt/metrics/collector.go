@@ -143,7 +143,7 @@ func (m *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	c, err := m.counters()
 	if err != nil {
-		slog.Warn("metrics without the kernel's counters", "error", err)
+		slog.Warn("metrics without the kernel's counters", "err", err)
 		return
 	}
 	collectCounters(&c, ch)
