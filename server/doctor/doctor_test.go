@@ -119,6 +119,7 @@ func TestFaults(t *testing.T) {
 		"one queue": {set("/sys/class/net/eth0/queues/rx-0/rps_cpus", "0,00000000"), "queues", Better, "echo 3 >"},
 		"two queues": {with(set("/sys/class/net/eth0/queues/rx-0/rps_cpus", "0"),
 			set("/sys/class/net/eth0/queues/rx-1/rps_cpus", "0")), "queues", Fine, "several"},
+		"enough": {set("/proc/sys/net/core/rmem_max", "4194304"), "buffers", Fine, "7340032 bytes or more"},
 		"buffers": {set("/proc/sys/net/core/rmem_max", "212992"),
 			"buffers", Better, "sysctl -w net.core.rmem_max=8388608"},
 		"dropped": {firewall(verdict{drops: true, by: "inet filter input"}, nil), "firewall", Wrong,
