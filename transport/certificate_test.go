@@ -115,8 +115,10 @@ func TestCertificateFiles(t *testing.T) {
 // TestNotTrusted expects advice about whom to trust only where trust is the reason.
 func TestNotTrusted(t *testing.T) {
 	for advice, reason := range map[bool][]error{
-		true:  {x509.UnknownAuthorityError{}},
-		false: {x509.HostnameError{Certificate: new(x509.Certificate)}, x509.CertificateInvalidError{Reason: x509.Expired}},
+		true: {x509.UnknownAuthorityError{}},
+		false: {
+			x509.HostnameError{Certificate: new(x509.Certificate)}, x509.CertificateInvalidError{Reason: x509.Expired},
+		},
 	} {
 		for _, r := range reason {
 			err := explain(&tls.CertificateVerificationError{Err: r}, nil)

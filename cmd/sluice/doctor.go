@@ -115,7 +115,7 @@ func wrongOf(found []doctor.Finding) (texts []string) {
 
 // patient describes the relay to the doctor.
 func (f *relayFlags) patient(getenv func(string) string) (c doctor.Config, err error) {
-	ports, err := f.ports()
+	ports, err := portsOf(f)
 	if err != nil {
 		return c, err
 	}
@@ -144,8 +144,8 @@ func (f *relayFlags) patient(getenv func(string) string) (c doctor.Config, err e
 	return c, nil
 }
 
-// ports returns where others connect to the relay. The first is --listen.
-func (f *relayFlags) ports() (all []doctor.Port, err error) {
+// portsOf returns where others connect to a relay. The first is --listen.
+func portsOf(f *relayFlags) (all []doctor.Port, err error) {
 	add := func(flag, network, address, effect string) {
 		if address == "" {
 			return

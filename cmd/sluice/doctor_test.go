@@ -22,7 +22,7 @@ func TestDoctorPorts(t *testing.T) {
 		cmd := new(cobra.Command)
 		f.register(cmd)
 		require.NoError(t, cmd.ParseFlags(strings.Fields(args)))
-		ports, err := f.ports()
+		ports, err := portsOf(&f)
 		require.NoError(t, err)
 		var got []string
 		for _, p := range ports {

@@ -290,7 +290,7 @@ func explainListen(err error) error {
 	case isPort && errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("--listen: %w: must be an address of this machine", err)
 	case isPort && errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("--listen: %w: ports below 1024 need CAP_NET_BIND_SERVICE, as the unit sluice-relay.service has it", err)
+		return fmt.Errorf("--listen: %w: ports below 1024 need CAP_NET_BIND_SERVICE: see sluice-relay.service", err)
 	case isPort || isName:
 		return fmt.Errorf("--listen: %w", err)
 	}

@@ -36,8 +36,8 @@ func openSecrets(flags *pflag.FlagSet) (errs []error) {
 	return errs
 }
 
-// explainCertificate names the flag, which begins with which, of a file with a certificate or key that cannot be used, if
-// there is one. Otherwise it returns err.
+// explainCertificate names the flag of a file with a certificate or key that cannot be used, if there is one: it begins
+// with which. Otherwise it returns err.
 func explainCertificate(which, cert, key string, err error) error {
 	if cert == "" {
 		return err

@@ -68,7 +68,7 @@ func TestExplainListen(t *testing.T) {
 	}{
 		{bind(syscall.EADDRINUSE), ": is another relay running? choose another port"},
 		{bind(syscall.EADDRNOTAVAIL), ": must be an address of this machine"},
-		{bind(syscall.EACCES), ": ports below 1024 need CAP_NET_BIND_SERVICE, as the unit sluice-relay.service has it"},
+		{bind(syscall.EACCES), ": ports below 1024 need CAP_NET_BIND_SERVICE: see sluice-relay.service"},
 		{&net.DNSError{Err: "no such host", Name: "relay.example"}, ""},
 	} {
 		require.EqualError(t, explainListen(c.err), "--listen: "+c.err.Error()+c.want)

@@ -31,7 +31,7 @@ func (f *operatorFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 }
 
-// maxAnswer is the size of the longest answer that is read, in bytes: the status of 16,384 sessions has a quarter of it.
+// maxAnswer is the size of the longest answer in bytes: the status of 16,384 sessions has a quarter of it.
 const maxAnswer = 128 << 20
 
 // ask sends a request, and reads the answer into v. It returns the answer, too.

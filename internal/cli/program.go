@@ -128,8 +128,8 @@ func (p Program) root(env *Environment) *cobra.Command {
 	return root
 }
 
-// markStart sets running when a command starts. Errors before that are mistakes in the command line. A command that only
-// has others shows its help text.
+// markStart sets running when a command starts. Errors before that are mistakes in the command line. A command that
+// only has others shows its help text.
 func markStart(cmd *cobra.Command, running *bool) {
 	run := cmd.RunE
 	if run == nil {
