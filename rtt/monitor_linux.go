@@ -181,7 +181,7 @@ func (m *Monitor) read() error {
 func (m *Monitor) duties(losses *lossReport, expired chan<- uint64) duties {
 	d := duties{{every: time.Second, do: func() error {
 		m.clock.sync()
-		return errors.Join(losses.report(), m.ring.Trim())
+		return losses.report()
 	}}}
 	if m.cfg.events() {
 		d = append(d, duty{every: flushInterval, do: m.kernel.Flush})

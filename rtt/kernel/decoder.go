@@ -21,6 +21,8 @@ type Decoder struct {
 	Wall       func(kernel uint64) time.Time // converts the programs' clock
 	Interfaces map[uint32]string             // names by index; nil: flows do not name the interface
 	Sink       report.Sink                   // takes the events
+
+	last report.Sample // is lent to the Sink: a new one for each RTT would be most of the garbage
 }
 
 // Decode passes the events of one record of the ring buffer to the Sink.
@@ -68,7 +70,8 @@ func (d *Decoder) sample(e *bpf.MonitorEvent) error {
 	if int(e.Method) >= len(methods) {
 		return fmt.Errorf("RTT by unknown method %d", e.Method)
 	}
-	s := &report.Sample{
+	s := &d.last
+	*s = report.Sample{
 		Ends:            d.ends(e),
 		Time:            d.Wall(e.Time),
 		Method:          methods[e.Method],

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"io"
 	"net/netip"
 	"testing"
@@ -111,6 +112,20 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	require.EqualError(t, decoderTo(&reporttest.Sink{}).Decode(make([]byte, 129)),
 		"129 bytes of events: not a multiple of 128")
+}
+
+// TestRTTsAreNoGarbage decodes and writes an RTT as the kernel reports it, hundreds of thousands of times a second.
+func TestRTTsAreNoGarbage(t *testing.T) {
+	e := exampleEvent
+	e.Vlan, e.InnerVlan, e.Vni = 0, 0, 0
+	raw := bytesOf(e)
+	for _, format := range []output.Format{output.Standard, output.PPViz} {
+		w, err := output.New(format, func() (io.WriteCloser, error) { return nopCloser{io.Discard}, nil })
+		require.NoError(t, err)
+		d := decoderTo(report.Tee{w})
+		require.Zero(t, testing.AllocsPerRun(100, func() { err = errors.Join(err, d.Decode(raw)) }), format)
+		require.NoError(t, err)
+	}
 }
 
 func TestProtocolNames(t *testing.T) {

@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -30,12 +29,11 @@ type Ring struct {
 	producer []byte // the page with the number of bytes that were written
 	window   []byte // a part of the buffer
 	first    uint64 // where in the buffer the window begins
-	most     uint64 // bytes that waited at a time since the last Trim
 }
 
 const (
-	// minWindow has room for some hundred events.
-	minWindow = 64 << 10
+	// windowSize has room for a thousand events. With a longer window, no less time is spent.
+	windowSize = 128 << 10
 	// ringHeader is the length of the header of a record (struct bpf_ringbuf_hdr). The bits are of its first word.
 	ringHeader    = 8
 	ringBusy      = 1 << 31
@@ -117,7 +115,6 @@ func load(page []byte) uint64 { return atomic.LoadUint64((*uint64)(unsafe.Pointe
 
 // Read calls fn with each record that is in the ring. The record is fn's until it returns.
 func (r *Ring) Read(fn func(record []byte) error) error {
-	r.most = max(r.most, r.waiting())
 	at, end := load(r.consumer), load(r.producer)
 	for at < end {
 		record, next, err := r.record(at)
@@ -180,25 +177,10 @@ func (r *Ring) bytes(at, n uint64) ([]byte, error) {
 	return r.window[from-r.first:][:n:n], nil
 }
 
-// Trim gives memory back if much less has waited in the ring since the last Trim than the window has room for.
-func (r *Ring) Trim() error {
-	most := r.most
-	r.most = 0
-	if uint64(len(r.window)) < 16*windowFor(most, r.size) {
-		return nil
-	}
-	return unmap(&r.window)
-}
-
-// windowFor returns how much of a buffer a window shows: twice the waiting bytes, and more than a little.
-func windowFor(waiting, size uint64) uint64 {
-	return min(max(uint64(1)<<bits.Len64(2*waiting), minWindow), size)
-}
-
 // move maps the buffer from a position on. A page more has the rest of a record at the end: the buffer's first page
-// follows its last one. At high rates all of the buffer is in the window, which then never moves.
+// follows its last one. A small buffer is all in the window, which then never moves.
 func (r *Ring) move(at uint64) error {
-	page, n := uint64(r.page), windowFor(r.waiting(), r.size)
+	page, n := uint64(r.page), min(windowSize, r.size)
 	first := at & (r.size - 1) &^ (page - 1)
 	if n == r.size {
 		first = 0

@@ -108,30 +108,8 @@ func TestRing(t *testing.T) {
 			}
 			read += len(got) * (recordLength + 8)
 		}
-		require.NoError(t, r.Trim())
+		require.Len(t, r.window, windowSize+os.Getpagesize())
 	}
-}
-
-// TestRingTrims reads all of a large buffer at once, and then little.
-func TestRingTrims(t *testing.T) {
-	requireKernel(t)
-	const size = 4 << 20
-	w := newRingWriter(t, size, false)
-	r, err := NewRing(w.Map)
-	require.NoError(t, err)
-	defer r.Close()
-	for n := uint64(0); w.add(t, n); {
-		n++
-	}
-	numbers(t, r)
-	require.Len(t, r.window, size+os.Getpagesize(), "all of it, and the first page again")
-	require.NoError(t, r.Trim())
-	require.NotEmpty(t, r.window, "it was needed")
-	require.NoError(t, r.Trim())
-	require.Empty(t, r.window)
-	w.add(t, 1)
-	require.Equal(t, []uint64{1}, numbers(t, r))
-	require.Len(t, r.window, minWindow+os.Getpagesize())
 }
 
 // TestRingWaits waits for a deadline, for an interrupt, and for a ring that fills up.

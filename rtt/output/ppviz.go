@@ -1,7 +1,7 @@
 package output
 
 import (
-	"fmt"
+	"strconv"
 	"time"
 
 	"sluice/rtt/report"
@@ -11,8 +11,11 @@ import (
 type ppviz struct{}
 
 func (ppviz) sample(b []byte, s *report.Sample) []byte {
-	b = fmt.Appendf(b, "%d.%09d ", s.Time.Unix(), s.Time.Nanosecond())
-	b = append(appendUnit(b, s.RTT, time.Second), ' ')
+	b = strconv.AppendInt(b, s.Time.Unix(), 10)
+	point := len(b)
+	b = strconv.AppendInt(b, int64(time.Second)+int64(s.Time.Nanosecond()), 10) // its leading 1 keeps the zeros
+	b[point] = '.'
+	b = append(appendUnit(append(b, ' '), s.RTT, time.Second), ' ')
 	b = append(appendUnit(b, s.MinRTT, time.Second), ' ')
 	return appendPair(b, &s.Ends)
 }

@@ -146,7 +146,8 @@ func appendUnit(b []byte, d, unit time.Duration) []byte {
 	if rest == 0 {
 		return b
 	}
-	digits := strconv.AppendInt(nil, int64(rest+unit), 10) // unit is a power of ten: its leading 1 keeps the zeros
+	var room [20]byte
+	digits := strconv.AppendInt(room[:0], int64(rest+unit), 10) // unit is a power of ten: its leading 1 keeps the zeros
 	digits[0] = '.'
 	for digits[len(digits)-1] == '0' {
 		digits = digits[:len(digits)-1]

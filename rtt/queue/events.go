@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"log/slog"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,7 +14,8 @@ import (
 const (
 	// maxEvents is how many events wait. Each takes about 250 bytes, and as many may be on their way.
 	maxEvents = 1 << 16
-	// keepEvents is how large a list is kept for later events.
+	// keepEvents is how many events wait until they are passed on, if the sink is fast enough. A list with room for
+	// twice as many is kept for later events.
 	keepEvents = 1 << 10
 )
 
@@ -82,7 +84,7 @@ func (q *Events) run() {
 // swap takes the waiting events, and gives room for the next.
 func (q *Events) swap(room []event) (list []event, closed bool) {
 	clear(room) // of pointers
-	if cap(room) > keepEvents {
+	if cap(room) > 2*keepEvents {
 		room = nil
 	}
 	q.mu.Lock()
@@ -132,20 +134,27 @@ func (q *Events) Flow(f *report.FlowEvent) error {
 }
 
 func (q *Events) add(e event) error {
+	many, err := q.enqueue(e)
+	if many {
+		q.Wake()
+		runtime.Gosched() // else all that the ring of the kernel has would wait here, where it takes twice the memory
+	}
+	return err
+}
+
+// enqueue reports whether so many events wait that they should be passed on now.
+func (q *Events) enqueue(e event) (many bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.tellLocked(); err != nil {
-		return err
+		return false, err
 	}
 	if len(q.waiting) == maxEvents {
 		q.lost++
-		return nil
+		return false, nil
 	}
 	q.waiting = append(q.waiting, e)
-	if len(q.waiting) == keepEvents {
-		q.Wake()
-	}
-	return nil
+	return len(q.waiting)%keepEvents == 0, nil
 }
 
 // Interval does nothing: intervals have a Queue.

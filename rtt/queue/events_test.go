@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"testing"
 	"testing/synctest"
 
@@ -88,6 +89,21 @@ func TestEventsHaveALimit(t *testing.T) {
 		require.Len(t, g.order, 1+maxEvents+1)
 		require.Equal(t, 7, lostEvents(t, q))
 	})
+}
+
+// TestEventsOfABurst passes on more events than may wait, on one processor: they give way to who takes them.
+func TestEventsOfABurst(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	g, q := newEvents(true)
+	s := reporttest.TCP()
+	for range 2 * maxEvents {
+		if err := q.Sample(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	require.NoError(t, q.Close())
+	require.Zero(t, lostEvents(t, q))
+	require.Len(t, g.order, 2*maxEvents)
 }
 
 // TestEventsTellErrors has a Sink that fails: the next event or flush tells it, or else the end.

@@ -2,7 +2,8 @@ package report
 
 import "errors"
 
-// A Sink takes samples, flow events and intervals. Its methods are called one at a time. An error ends the measurement.
+// A Sink takes samples, flow events and intervals. Its methods are called one at a time. A sample or a flow
+// event is the Sink's only until its method returns. An error ends the measurement.
 type Sink interface {
 	Sample(*Sample) error
 	Flow(*FlowEvent) error
@@ -27,9 +28,9 @@ func (t Tee) Interval(i *Interval) error { return t.each(func(k Sink) error { re
 func (t Tee) Flush() error { return t.each(Sink.Flush) }
 
 func (t Tee) each(do func(Sink) error) error {
-	var errs []error
+	var err error
 	for _, sink := range t {
-		errs = append(errs, do(sink))
+		err = errors.Join(err, do(sink))
 	}
-	return errors.Join(errs...)
+	return err
 }
