@@ -23,7 +23,7 @@ var program = cli.Program{
 the players are processes of the program sluice, which 'make build' puts beside this one.`,
 	Warning: packet.Warning,
 	Commands: []func(*cli.Environment) *cobra.Command{
-		newLab, newDemo, newBench, newConform, newReplay, newSimulate, newForwarding,
+		newLab, newDemo, newBench, newConform, newReplay, newSimulate, newEstimate, newForwarding,
 		newBenchLoad, newBenchRelay, newBenchDescribe,
 	},
 	ExitCode: exitCode,

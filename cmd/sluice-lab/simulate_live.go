@@ -42,19 +42,23 @@ const mostTime = time.Minute
 // errEndless says that a schedule took longer.
 var errEndless = fmt.Errorf("it has not ended within %v: something goes on for ever in virtual time", mostTime)
 
-// simulateHere carries out the order in a directory, as the only test of this process: only tests have virtual time. It
-// does not return.
+// simulateHere carries out the order in a directory. It does not return.
 func simulateHere(dir string) error {
 	var o simulateOrder
 	if err := readJSON(filepath.Join(dir, orderFile), &o); err != nil {
 		return err
 	}
+	return inVirtualTime("Schedule", func(t *testing.T) error { return o.live(t, dir) })
+}
+
+// inVirtualTime calls f in the only test of this process: only tests have virtual time. It does not return.
+func inVirtualTime(name string, f func(*testing.T) error) error {
 	testing.Init()
 	if err := flag.CommandLine.Parse(nil); err != nil {
 		return err
 	}
-	test := testing.InternalTest{Name: "Schedule", F: func(t *testing.T) {
-		if err := o.live(t, dir); err != nil {
+	test := testing.InternalTest{Name: name, F: func(t *testing.T) {
+		if err := f(t); err != nil {
 			t.Fatal(err)
 		}
 	}}

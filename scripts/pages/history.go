@@ -24,6 +24,8 @@ func measures(key string) []string {
 	switch kind, _, _ := strings.Cut(key, "/"); kind {
 	case "forwarding":
 		return []string{"rtt"}
+	case "estimate":
+		return []string{"lab"}
 	case "replay":
 		return []string{"congestion", "media"}
 	case "rtsp":
