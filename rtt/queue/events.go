@@ -15,7 +15,7 @@ const (
 	// maxEvents is how many events wait. Each takes about 250 bytes, and as many may be on their way.
 	maxEvents = 1 << 16
 	// keepEvents is how many events wait until they are passed on, if the sink is fast enough. A list with room for
-	// twice as many is kept for later events.
+	// four times as many is kept for later events.
 	keepEvents = 1 << 10
 )
 
@@ -84,7 +84,7 @@ func (q *Events) run() {
 // swap takes the waiting events, and gives room for the next.
 func (q *Events) swap(room []event) (list []event, closed bool) {
 	clear(room) // of pointers
-	if cap(room) > 2*keepEvents {
+	if cap(room) > 4*keepEvents {
 		room = nil
 	}
 	q.mu.Lock()
