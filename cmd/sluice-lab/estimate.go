@@ -27,8 +27,8 @@ func newEstimate(env *cli.Environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "estimate",
 		Short: "Say how well RTTs of QUIC can be told from when packets pass and how long they are",
-		Long: `Have QUIC connections on simulated paths, estimate their RTTs from the times, the directions and the sizes
-of their packets, and compare with the paths. A table says how far the estimates are from the truth, and in how many
+		Long: `Have QUIC connections on simulated paths, estimate their RTTs from the times, directions and sizes of
+their packets, and compare with the paths. A table says how far the estimates are from the truth, and in how many
 periods of 20 s there is one; docs/epping.md explains it. Time is simulated: it takes some minutes.`,
 		Example: `  sluice-lab estimate
   sluice-lab estimate --seeds 1 --out estimated`,
@@ -47,7 +47,7 @@ func (f *estimateFlags) run(env *cli.Environment) error {
 		return cli.AsUsage(err)
 	}
 	return inVirtualTime("Estimate", func(t *testing.T) error {
-		found := estimate.Compare(t, f.seeds)
+		found := estimate.Compare(t, estimate.Cases(), f.seeds)
 		found.Commit, found.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
 		printReport(env.Stdout, found, map[string][]string{"estimate": {"error.p50", "error.p90", "found"}})
 		if f.out == "" {

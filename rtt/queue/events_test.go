@@ -97,8 +97,8 @@ type ignoring struct{ report.Sink }
 func (ignoring) Sample(*report.Sample) error { return nil }
 func (ignoring) Flush() error                { return nil }
 
-// TestEventsOfABurst has many events at once, on one processor. They give way to who takes them, so the same short lists
-// serve all: a list of all of them would take 256 bytes for each.
+// TestEventsOfABurst has many events at once, on one processor. They give way to who takes them, so the same short
+// lists serve all: a list of all of them would take 256 bytes for each.
 func TestEventsOfABurst(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	q := NewEvents(EventsConfig{To: "write", Sink: ignoring{}})

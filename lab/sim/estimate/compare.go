@@ -47,8 +47,8 @@ func betweenEnds(seen []Packet) (time.Duration, bool) {
 	return toClient + toServer, ok
 }
 
-// Compare has the connections of all cases, each with some seeds, and reports how far estimates are from the truth.
-func Compare(t *testing.T, seeds int) *result.Report {
+// Compare has connections, each with some seeds, and reports how far estimates are from the truth.
+func Compare(t *testing.T, cases []Case, seeds int) *result.Report {
 	r := &result.Report{
 		Format: result.Format, Seed: 1, Machine: result.Machine{CPU: "a simulation"},
 		Metrics: map[string]result.Metric{
@@ -61,45 +61,46 @@ func Compare(t *testing.T, seeds int) *result.Report {
 		r.Systems = append(r.Systems, result.System{Name: o.name})
 	}
 	var mu sync.Mutex
-	seen := make(map[Case][]Window)
+	errors := make(map[string][]float64) // percent, by case and observer
 	t.Run("cases", func(t *testing.T) {
-		for _, c := range Cases() {
+		for _, c := range cases {
 			for seed := range seeds {
 				t.Run(fmt.Sprint(c.Name(), " ", seed), func(t *testing.T) {
 					t.Parallel()
-					found := Run(t, c, uint64(seed+1))
-					mu.Lock()
-					defer mu.Unlock()
-					seen[c] = append(seen[c], found...)
+					for _, w := range Run(t, c, uint64(seed+1)) {
+						for _, o := range observers() {
+							if rtt, ok := o.rtt(&w); ok {
+								mu.Lock()
+								of := c.Name() + o.name
+								errors[of] = append(errors[of], 100*float64((rtt-w.RTT).Abs())/float64(w.RTT))
+								mu.Unlock()
+							}
+						}
+					}
 				})
 			}
 		}
 	})
-	for _, c := range Cases() {
-		r.Scenarios = append(r.Scenarios, scenario(c, seen[c]))
+	for _, c := range cases {
+		s := result.Scenario{
+			Kind: "estimate", Name: "estimate/" + c.Name(),
+			Title:  fmt.Sprintf("%s, RTT %v, %g %% loss, jitter %v", c.Workload, c.RTT, 100*c.Loss, c.Jitter),
+			Params: result.Params{Media: string(c.Workload), Duration: windowed.Seconds(), Warmup: warmUp.Seconds()},
+		}
+		for _, o := range observers() {
+			s.Runs = append(s.Runs, run(o.name, errors[c.Name()+o.name], seeds*windows))
+			s.Summaries = append(s.Summaries, result.Summarize(o.name, s.Runs[len(s.Runs)-1:]))
+		}
+		r.Scenarios = append(r.Scenarios, s)
 	}
 	return r
 }
 
-func scenario(c Case, seen []Window) result.Scenario {
-	s := result.Scenario{
-		Kind: "estimate", Name: "estimate/" + c.Name(),
-		Title:  fmt.Sprintf("%s, RTT %v, %g %% loss, jitter %v", c.Workload, c.RTT, 100*c.Loss, c.Jitter),
-		Params: result.Params{Media: string(c.Workload), Duration: windowed.Seconds(), Warmup: warmUp.Seconds()},
+// run returns the errors of an observer as a run of a report.
+func run(observer string, errors []float64, periods int) result.Run {
+	m := map[string]float64{"found": 100 * float64(len(errors)) / float64(periods)}
+	if slices.Sort(errors); len(errors) > 0 {
+		m["error.p50"], m["error.p90"] = result.Quantile(errors, .5), result.Quantile(errors, .9)
 	}
-	for _, o := range observers() {
-		var errors []float64
-		for i, w := range seen {
-			if rtt, ok := o.rtt(&seen[i]); ok {
-				errors = append(errors, 100*(rtt-w.RTT).Abs().Seconds()/w.RTT.Seconds())
-			}
-		}
-		m := map[string]float64{"found": 100 * float64(len(errors)) / float64(max(len(seen), 1))}
-		if slices.Sort(errors); len(errors) > 0 {
-			m["error.p50"], m["error.p90"] = result.Quantile(errors, .5), result.Quantile(errors, .9)
-		}
-		s.Runs = append(s.Runs, result.Run{System: o.name, Repetition: 1, Metrics: m})
-		s.Summaries = append(s.Summaries, result.Summarize(o.name, s.Runs[len(s.Runs)-1:]))
-	}
-	return s
+	return result.Run{System: observer, Repetition: 1, Metrics: m}
 }

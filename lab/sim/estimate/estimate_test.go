@@ -44,6 +44,18 @@ func TestTruth(t *testing.T) {
 	}
 }
 
+// TestCompare compares one case, of which everybody knows the RTT but the server: it adds the client's delay.
+func TestCompare(t *testing.T) {
+	r := Compare(t, []Case{{Sparse, 20 * ms, 0, 0}}, 1)
+	require.NoError(t, r.Validate())
+	require.Len(t, r.Scenarios, 1)
+	require.Equal(t, "estimate/sparse/20/0/0", r.Scenarios[0].Name)
+	for _, s := range r.Scenarios[0].Summaries {
+		require.Equal(t, float64(100), s.Metrics["found"].Median, s.System)
+		require.Equal(t, s.System != "server itself", s.Metrics["error.p90"].Median < 1, s.System)
+	}
+}
+
 // TestAmbiguous has messages at exactly the same distance: their ACKs may be those of any message before.
 func TestAmbiguous(t *testing.T) {
 	ask := func(period time.Duration) (time.Duration, bool) {
