@@ -110,7 +110,7 @@ func (l *Listener) listen(addr string, tlsConf *tls.Config, cert *tls.Certificat
 }
 
 // quicConfig returns the configuration of connections. Connections from exempt sources may be relays, whose sessions
-// carry data for many others. Those from a source that has many get fewer streams, each of which takes memory.
+// carry data for many others. Those from a source that has many get fewer streams: each takes memory.
 func (l *Listener) quicConfig() *quic.Config {
 	conf := l.cfg.quicConfig()
 	conf.Tracer = l.cfg.Inspection.Trace

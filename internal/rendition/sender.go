@@ -62,7 +62,7 @@ func (p *Sender) Rate(time.Time) float64 {
 	return float64((latest.bytes-p.sent[i].bytes)*8) / latest.at.Sub(p.sent[i].at).Seconds()
 }
 
-// Burst implements [Path]: a window may be sent in each RTT, of which the longest counts. And a key frame is sent at
+// Burst implements [Path]: a window may be sent in each RTT; the longest one counts. And a key frame is sent at
 // once, so its last packet waits on the path for all others: that makes it late by the longest RTT over the shortest.
 func (p *Sender) Burst() float64 {
 	if p.state.Longest == 0 {

@@ -192,9 +192,9 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 132_682, 92_000},
-	{"lines of tests", 97_365, 75_000},
-	{"lines of C", 11_341, 11_000},
+	{"lines of Go without tests", 133_884, 92_000},
+	{"lines of tests", 98_195, 75_000},
+	{"lines of C", 11_364, 11_000},
 	{"types above 25 methods", 0, 0},
 	{"methods outside of their type's file, per cent", 5, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},

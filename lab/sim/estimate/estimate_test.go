@@ -44,7 +44,7 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// TestCompare compares one case, of which everybody knows the RTT but the server: it adds the client's delay.
+// TestCompare compares one case. Everybody knows its RTT but the server, which adds the client's delay.
 func TestCompare(t *testing.T) {
 	r := Compare(t, []Case{{Sparse, 20 * ms, 0, 0}}, 1)
 	require.NoError(t, r.Validate())

@@ -41,7 +41,7 @@ type subgroupID struct {
 
 func idOf(seg *track.Segment) subgroupID { return subgroupID{seg.Track(), seg.Group, seg.Subgroup} }
 
-// closedSubgroup is a subgroup of which the subscriber gets no object from first on. why says how its stream has ended.
+// closedSubgroup is a subgroup whose objects from first on the subscriber does not get. why says how its stream ended.
 type closedSubgroup struct {
 	subgroupID
 	first uint64
