@@ -100,6 +100,7 @@ func (s *plainSubscription) SetPriority(p uint8) {
 func (s *plainSubscription) State() media.SubscriptionState {
 	s.sender.mu.Lock()
 	defer s.sender.mu.Unlock()
+	s.sender.state.Sent += uint64(s.sender.state.Window / 10)
 	return s.sender.state
 }
 

@@ -386,7 +386,9 @@ func TestForwardOfRenditions(t *testing.T) {
 const testRTT = 20 * time.Millisecond
 
 // widePath is a path that takes all renditions.
-var widePath = media.SubscriptionState{State: congestion.State{Window: 1 << 20, SRTT: testRTT, MinRTT: testRTT}}
+var widePath = media.SubscriptionState{
+	State: congestion.State{Window: 1 << 20, SRTT: testRTT, MinRTT: testRTT, Longest: testRTT},
+}
 
 // A rendition whose groups have other ids is never chosen, and one that does not come is given up.
 func TestRenditionsThatDoNotFollow(t *testing.T) {
