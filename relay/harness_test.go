@@ -197,6 +197,7 @@ func (st *plainStream) send() media.Result {
 			continue
 		}
 		finish := st.sub.finishing.Load()
+		whole := st.sub.sender.whole.Load() && off > st.cfg.Start && st.cfg.Log.Boundary(off) == off // objects
 		at, severed := st.cfg.Log.First.Severed()
 		severed = severed && st.sub.sender.ahead.Swap(false)
 		if atOnce && state == track.Reset {
@@ -211,7 +212,7 @@ func (st *plainStream) send() media.Result {
 			str.CancelWrite(*finish)
 			res.Outcome = media.Canceled
 			return res
-		case state == track.Finished || st.sub.sender.whole.Load():
+		case state == track.Finished || whole:
 			str.Close()
 			return res
 		case state == track.Reset:

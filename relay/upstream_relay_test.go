@@ -443,6 +443,7 @@ func TestRefillIsLostBeforeARestart(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		second.cut()
 		dial(10)
+		synctest.Wait()
 		require.Equal(t, []moqt.Location{at(5, 0), at(9, 0)}, asked)
 	})
 }
