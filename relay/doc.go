@@ -53,7 +53,7 @@
 //
 // # Locks
 //
-// Package hub has the order of its locks. Those of this package (peer.mu, and standing.mu before permission.mu and the
-// locks of package lease) are taken after them; only the lock of accounts comes last. It is also taken while a session
-// holds its own.
+// Package hub says in which order its locks are taken. The locks of this package follow: peer.mu, and standing.mu
+// before permission.mu and the locks of package lease. The lock of accounts comes last, also while a session holds its
+// own.
 package relay

@@ -40,8 +40,8 @@ func explainMistake(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w%s", err, didYouMean("", wrong, names))
 }
 
-// explainValue returns the error about a value that a flag does not take. name is that of the flag where the user has
-// set it.
+// explainValue returns the error about a value that a flag does not take. name is how the user has written the flag:
+// with dashes in a command line, without in a file.
 func explainValue(f *pflag.Flag, name, value string, err error) error {
 	switch kind := kindOf(f); {
 	case kind == "":

@@ -114,7 +114,7 @@ func (g program) startPlayer(ctx context.Context, r *receiver) error {
 	}
 }
 
-// readMP4 takes the frames of a stream of fragmented MP4. What it cannot read will be missing.
+// readMP4 takes the frames of a stream of fragmented MP4, up to the first chunk that is malformed.
 func (r *receiver) readMP4(from io.Reader) {
 	chunks := cmaf.NewReader(from)
 	init, err := chunks.Init()

@@ -54,9 +54,9 @@ const (
 	lasting    = warmUp + windows*windowed
 )
 
-// Window is what observers have seen in a period, and what is true.
+// Window is a period of a connection: the packets that two observers have seen, and the true RTT.
 type Window struct {
-	// Client and Middle are what was seen at the client, and half way before the link's queue.
+	// Client has the packets that passed the client, Middle those that passed half way, before the link's queue.
 	Client, Middle []Packet
 	RTT            time.Duration // of the path between the ends with its queues: the median over packets
 	Smoothed       time.Duration // what the server's congestion control has for it, at the end
@@ -151,7 +151,7 @@ func (p *path) pass(packet sim.Packet) {
 	}
 }
 
-// windows divides what was seen into periods.
+// windows divides the packets of the connection into periods.
 func (p *path) windows(smoothed []time.Duration) (all []Window) {
 	for i, s := range smoothed {
 		from := warmUp + time.Duration(i)*windowed

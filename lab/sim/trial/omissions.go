@@ -69,8 +69,8 @@ func (o *omission) has(track string, at moqt.Location, subgroup uint64) bool {
 // given is how long a relay has for the streams of a subscription that has ended.
 const given = 30 * time.Second
 
-// isFinal reports whether the objects may be missing for good. Those of a cancelled stream come on another one, unless
-// the relay has had the first of them for as long as it is given.
+// isFinal reports whether the objects may be missing for good. The objects of a cancelled stream come on another
+// stream, unless the relay has had the first of them for as long as it is given.
 func (o *omission) isFinal() bool {
 	switch o.Why {
 	case media.Severed:

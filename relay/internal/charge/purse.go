@@ -6,8 +6,8 @@ import (
 	"sluice/moqt"
 )
 
-// Purse has the accounts of a session: that of its source address first, and those of the tokens that were accepted
-// from it. The zero value has none.
+// Purse has the accounts that pay for a session: its source address first, and each token that was accepted from it.
+// The zero value has none.
 type Purse struct {
 	Address *Account // of the source address; nil: none
 
