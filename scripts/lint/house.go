@@ -192,7 +192,7 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 133_884, 92_000},
+	{"lines of Go without tests", 133_894, 92_000},
 	{"lines of tests", 98_207, 75_000},
 	{"lines of C", 11_364, 11_000},
 	{"types above 25 methods", 0, 0},
