@@ -82,21 +82,24 @@ func accept(from, commit, to string) error {
 		return fmt.Errorf("disturbed: the hypervisor gave %.1f %% of the CPU time to others", 100*r.Machine.Steal)
 	}
 	for _, s := range r.Scenarios {
-		disturbed := ""
+		var disturbed []string
 		for i := range s.Runs {
 			if run := &s.Runs[i]; strings.Contains(run.Unusable, "bottleneck") {
-				disturbed = run.Unusable
+				disturbed = append(disturbed, run.Unusable)
 			} else if r.Machine.Cores == 0 {
 				run.Distributions, run.Series = nil, nil
 			}
 		}
 		for i := range s.Summaries {
-			if disturbed += s.Summaries[i].Noise(); r.Machine.Cores == 0 {
+			if noise := s.Summaries[i].Noise(); noise != "" {
+				disturbed = append(disturbed, noise)
+			}
+			if r.Machine.Cores == 0 {
 				s.Summaries[i].Distributions = nil
 			}
 		}
-		if disturbed != "" {
-			return fmt.Errorf("disturbed: %s: %s", s.Name, disturbed)
+		if len(disturbed) > 0 {
+			return fmt.Errorf("disturbed: %s: %s", s.Name, strings.Join(disturbed, "; "))
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
