@@ -73,7 +73,7 @@ enum tally {
 	TALLY_STAMPS_AMBIGUOUS, // withdrawn, because their packet was sent twice
 	TALLY_RTTS,
 	TALLY_RTTS_TIGHTENED, // a later packet that the same ACK covers bounds the RTT better
-	TALLY_RTTS_LATE, // not reported: longer than the lifetime of a stamp
+	TALLY_RTTS_LATE, // not reported: negative, or longer than the lifetime of a stamp
 	TALLY_RTTS_ONE_DIRECTION, // of the whole path, because only one direction is seen
 	TALLY_RTTS_AMBIGUOUS, // not reported: the reply may answer either of two packets
 	TALLY_ECHOES_OTHER_CLOCK, // of one direction, and not used: no clock of a millisecond explains the timestamps

@@ -73,7 +73,7 @@ var Tallies = [...]Counter{
 	{"stamps-ambiguous", "stamps withdrawn because their packet was sent twice"},
 	{"rtts", "RTTs"},
 	{"rtts-tightened", "RTTs with a later packet as a better start than the stamped one"},
-	{"rtts-late", "RTTs not reported because they exceed a stamp's lifetime"},
+	{"rtts-late", "RTTs not reported because they are negative, or exceed a stamp's lifetime"},
 	{"rtts-one-direction", "RTTs of the whole path, of flows with only one direction seen"},
 	{"rtts-ambiguous", "RTTs not reported because the reply may answer either of two packets"},
 	{"echoes-other-clock", "ACKs of one direction of TCP not used: their timestamps do not tick each millisecond"},

@@ -139,9 +139,7 @@ INLINE enum outcome query_answer(struct packet *p, const struct query_key *key, 
 	query = *q;
 	if (!query_delete(key))
 		return m->unmatched;
-	if (packet_time(p) - query.time > QUERY_TIMEOUT)
-		tally(TALLY_RTTS_LATE);
-	else
+	if (!rtt_is_late(packet_time(p) - query.time))
 		query_report(p, key, &query, m);
 	return m->measured;
 }

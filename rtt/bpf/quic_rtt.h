@@ -23,18 +23,25 @@ INLINE void quic_heard(struct quic *q, struct packet *p, u8 side)
 	q->heard[side & 1] = packet_time(p);
 }
 
-// quic_report reports the RTT of a side's first long header, unless it may be of a later one.
+// quic_rtt returns the time since the first long header of a side, or 0 if it may be since a later one, or is too long.
+INLINE u64 quic_rtt(struct packet *p, const struct quic *q, u8 side, u64 since)
+{
+	u64 rtt = packet_time(p) - since;
+
+	if (!(q->repeated & 1 << (side & 1)))
+		return rtt_is_late(rtt) ? 0 : rtt;
+	tally(TALLY_RTTS_AMBIGUOUS);
+	return 0;
+}
+
+// quic_report reports the RTT of a side's first long header.
 INLINE void quic_report(struct packet *p, struct flow *f, u8 side, u64 since)
 {
-	struct quic *q = &f->quic;
+	u64 rtt = quic_rtt(p, &f->quic, side, since);
 
-	if (q->repeated & 1 << (side & 1)) {
-		tally(TALLY_RTTS_AMBIGUOUS);
-		return;
-	}
-	q->base += packet_time(p) - since;
-	if (!flow_side(f, side)->to_local)
-		rtt_report(p, f, side, METHOD_HANDSHAKE, packet_time(p) - since);
+	f->quic.base += rtt;
+	if (rtt && !flow_side(f, side)->to_local)
+		rtt_report(p, f, side, METHOD_HANDSHAKE, rtt);
 }
 
 INLINE void quic_open(struct packet *p, struct flow *f, const struct quic_long *l)
@@ -59,12 +66,9 @@ INLINE void quic_handshake_alone(struct packet *p, struct flow *f, const struct 
 	if (q->phase != QUIC_OPENED || l->destination_id == q->id[other(p->side)])
 		return;
 	q->phase = QUIC_REPLIED;
-	if (q->repeated & 1 << (p->side & 1)) {
-		tally(TALLY_RTTS_AMBIGUOUS);
-		return;
-	}
-	q->base = packet_time(p) - q->initial;
-	rtt_one_direction(p, f, METHOD_HANDSHAKE, q->base);
+	q->base = quic_rtt(p, q, p->side, q->initial);
+	if (q->base)
+		rtt_one_direction(p, f, METHOD_HANDSHAKE, q->base);
 }
 
 // quic_handshake follows a connection from its first Initial to the opener's first reply.

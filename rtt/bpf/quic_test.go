@@ -105,6 +105,11 @@ func TestQUICHandshake(t *testing.T) {
 			want:     []string{opens, "1.024s +5ms " + near},
 			outcomes: map[string]uint64{"quic": 4},
 		},
+		"an answer before its question, as in a capture whose times are out of order": {
+			packets:  []moment{up(20, initial), down(19, answer.Datagram()), up(25, reply.Datagram())},
+			want:     []string{"20ms" + opens[2:], "25ms +6ms " + near},
+			outcomes: map[string]uint64{"quic": 3},
+		},
 		"another connection between the same ports": {
 			packets: []moment{
 				up(0, initial), down(20, answer.Datagram()), up(25, reply.Datagram()),

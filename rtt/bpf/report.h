@@ -6,6 +6,16 @@
 #include "prefix.h"
 #include "stamp.h"
 
+// rtt_is_late reports whether an RTT is beyond the lifetime of a stamp. A negative one is as well, because the number
+// is unsigned: the times of a capture may be out of order.
+INLINE bool rtt_is_late(u64 rtt)
+{
+	if (rtt <= STAMP_LIFETIME)
+		return false;
+	tally(TALLY_RTTS_LATE);
+	return true;
+}
+
 // rtt_update keeps a side's minimum and its smoothed RTT, with the weights of RFC 6298 §2.
 INLINE void rtt_update(struct side *s, u64 rtt)
 {
@@ -51,6 +61,8 @@ INLINE void rtt_report(struct packet *p, struct flow *f, u8 side, enum method me
 {
 	struct event *e;
 
+	if (rtt_is_late(rtt))
+		return;
 	rtt_update(flow_side(f, side), rtt);
 	rtt_count(p, side, rtt);
 	e = rtt_event(p, f, side, method, rtt);
@@ -72,10 +84,8 @@ INLINE void rtt_one_direction(struct packet *p, struct flow *f, enum method meth
 {
 	struct event *e;
 
-	if (rtt > STAMP_LIFETIME) {
-		tally(TALLY_RTTS_LATE);
+	if (rtt_is_late(rtt))
 		return;
-	}
 	tally(TALLY_RTTS_ONE_DIRECTION);
 	rtt_update(flow_side(f, p->side), rtt);
 	if (config.aggregate)

@@ -142,11 +142,7 @@ INLINE u64 stamp_answer(struct packet *p, struct flow *f, u8 side, enum stamp_ki
 	time = stamp_take(stamp_tag(f, side, kind, id));
 	if (time)
 		s->settled++;
-	else if ((s64)(clock_coarse() - s->stamped) > (s64)STAMP_LIFETIME)
+	else if (s->stamped && (s64)(clock_coarse() - s->stamped) > (s64)STAMP_LIFETIME)
 		s->settled = s->stamps; // the others were replaced, or are not answered
-	if (time && packet_time(p) - time > STAMP_LIFETIME) {
-		tally(TALLY_RTTS_LATE);
-		return 0;
-	}
 	return time;
 }

@@ -77,6 +77,16 @@ func TestTCPSequence(t *testing.T) {
 			packets:  []moment{plain(0, 0), plain(10, 100), plain(11, 200), plainACK(20, 300)},
 			want:     []string{"20ms +9ms " + pair},
 		},
+		"a reply after the lifetime of a stamp": {
+			packets: []moment{plain(0, 0), plain(10, 100), plainACK(10011, 200)},
+			want:    nil,
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RTTS_LATE: 1},
+		},
+		"a reply before its segment, as in a capture whose times are out of order": {
+			packets: []moment{plain(0, 0), plain(10, 100), plainACK(9, 200)},
+			want:    nil,
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RTTS_LATE: 1},
+		},
 		"sequence numbers wrap": {
 			packets: []moment{
 				plain(0, 0xffffff38), plain(10, 0xffffff9c), plain(20, 0), plainACK(30, 0), plainACK(31, 100),

@@ -137,6 +137,19 @@ func TestTCPTimestamps(t *testing.T) {
 			want:    nil,
 			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RTTS_LATE: 1},
 		},
+		"a reply before the newest packet, as in a capture whose times are out of order": {
+			packets: []moment{data(0, 0, 100), data(10, 100, 101), data(10.2, 200, 101), ack(10.1, 300, 101)},
+			want:    nil,
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_RTTS_LATE: 1},
+		},
+		"a withdrawn stamp leaves the others, also if a reply answers neither": {
+			packets: []moment{
+				data(0, 0, 100), data(10, 100, 101), data(11, 200, 102), data(11.5, 200, 102), ack(12, 100, 100),
+				ack(30, 200, 101),
+			},
+			want:    []string{"30ms +20ms " + pair},
+			tallies: map[MonitorTally]uint64{MonitorTallyTALLY_STAMPS_AMBIGUOUS: 1},
+		},
 		"other options before the timestamps": {
 			packets: []moment{
 				data(0, 0, 100),
