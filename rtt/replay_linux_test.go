@@ -63,6 +63,25 @@ func TestReplayOfCutPackets(t *testing.T) {
 	}
 }
 
+// TestReplayOfCutMessages shows that a message of DNS is measured if its question was captured, also as the last packet
+// of a batch.
+func TestReplayOfCutMessages(t *testing.T) {
+	t.Parallel()
+	requireKernel(t)
+	question := wire.DNS{ID: 1, Name: "example.org", Type: 1}
+	answer := question
+	answer.Response, answer.Answers = true, 2
+	for cut, want := range map[int][]string{0: {"8"}, 1: nil} {
+		var s script
+		s.ip(0, wire.UDP(alice, resolver4, question.Message()))
+		s.ip(8, wire.UDP(resolver4, alice, answer.Message()))
+		p := &s.packets[1]
+		p.Frame = p.Frame[:14+20+8+len(question.Message())-cut]
+		got := rttsOf(t, MonitorConfig{DNS: true}, captureFile(t, s.packets...))
+		require.Equal(t, want, got, "%d bytes of the question are missing", cut)
+	}
+}
+
 // TestReplayOfCutHeaders has packets captured up to an inner header, behind extension headers or in a tunnel. In a
 // batch the next packet's time follows, which must not be taken for it: here it looks like an extension header of eight
 // bytes before a protocol for experiments.

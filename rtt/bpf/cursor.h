@@ -53,6 +53,14 @@ INLINE bool cursor_holds(const struct cursor *c, u32 at, u32 n)
 	return !c->batched || at + n <= replay.captured;
 }
 
+// cursor_left returns how many of n bytes from offset at on are the packet's.
+INLINE u32 cursor_left(const struct cursor *c, u32 at, u32 n)
+{
+	if (cursor_holds(c, at, n))
+		return n;
+	return at < replay.captured ? replay.captured - at : 0;
+}
+
 // cursor_copy copies n bytes. n need not be constant, but the verifier must know its bounds.
 INLINE bool cursor_copy(const struct cursor *c, u32 at, void *to, u32 n)
 {

@@ -115,7 +115,8 @@ INLINE bool is_dns(const struct cursor *c, const struct packet *p)
 	return is_port(p, DNS_PORT);
 }
 
-// dns_read_header reads the header, and the question into questions.
+// dns_read_header reads the header, and the question into questions. Of a message that a capture has cut, the question
+// may be complete.
 INLINE enum outcome dns_read_header(const struct cursor *c, u32 at, struct message *m)
 {
 	struct dns_question *q = dns_question_get();
@@ -134,6 +135,7 @@ INLINE enum outcome dns_read_header(const struct cursor *c, u32 at, struct messa
 	m->response = flags & DNS_RESPONSE;
 	m->truncated = flags & DNS_TRUNCATED;
 	m->rcode = flags & DNS_RCODE;
+	n = cursor_left(c, at + sizeof(h), n);
 	if (n > DNS_QUESTION_MAX)
 		n = DNS_QUESTION_MAX;
 	q->length = n;

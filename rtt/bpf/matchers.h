@@ -32,7 +32,7 @@ INLINE enum outcome message_read(const struct cursor *c, const struct packet *p,
 // message_measure handles one message.
 INLINE enum outcome message_measure(void *ctx, bool xdp, struct packet *p, u32 at, u32 length, enum method method)
 {
-	struct cursor c = { .ctx = ctx, .xdp = xdp };
+	struct cursor c = { .ctx = ctx, .xdp = xdp, .batched = in_batch() };
 	struct message m = { .length = length, .method = method };
 	enum outcome outcome;
 
