@@ -74,9 +74,9 @@ func TestHandshakesOfOneDirection(t *testing.T) {
 func spinningAlone(t *testing.T, path wire.SpinPath, client bool) *watch {
 	w := watching(t, MonitorSettings{Quic: 1})
 	rtt := 2 * (path.ToServer + path.ToClient)
-	first, id := up(0, clientToInit.Datagram()), serverID
+	first := up(0, clientToInit.Datagram())
 	if !client {
-		first, id = down(0, wire.Long{Destination: clientID, Source: serverID}.Datagram()), clientID
+		first = down(0, wire.Long{Destination: clientID, Source: serverID}.Datagram())
 	}
 	w.show(MonitorProgEgress, 0, wire.Frame(first.packet))
 	if client {
@@ -84,6 +84,16 @@ func spinningAlone(t *testing.T, path wire.SpinPath, client bool) *watch {
 		w.show(MonitorProgEgress, rtt, wire.Frame(up(0, reply.Datagram()).packet))
 	}
 	w.got()
+	w.showSpinsAlone(rtt, path, client)
+	return w
+}
+
+// showSpinsAlone shows the 1-RTT packets of one side of a connection, from a time on.
+func (w *watch) showSpinsAlone(from time.Duration, path wire.SpinPath, client bool) {
+	id := clientID
+	if client {
+		id = serverID
+	}
 	for i, p := range path.Packets() {
 		if p.FromClient != client {
 			continue
@@ -93,9 +103,8 @@ func spinningAlone(t *testing.T, path wire.SpinPath, client bool) *watch {
 		if client {
 			packet = up(0, short).packet
 		}
-		w.show(MonitorProgEgress, rtt+p.At, wire.Frame(packet))
+		w.show(MonitorProgEgress, from+p.At, wire.Frame(packet))
 	}
-	return w
 }
 
 // The period of one direction's spin bit is the RTT of the whole path, also where packets overtake others.
@@ -122,6 +131,18 @@ func TestSpinBitOfOneDirection(t *testing.T) {
 		w := spinningAlone(t, path, true)
 		require.Empty(t, w.spins())
 		require.NotEqual(t, MonitorSpinClassSPIN_SPINNING, w.class())
+	}
+}
+
+// An end that pauses delays an edge. The RTTs after that are as before.
+func TestSpinBitOfOneDirectionAfterPause(t *testing.T) {
+	w := spinningAlone(t, steady, false)
+	before := w.spins()
+	w.showSpinsAlone(time.Minute, steady, false)
+	after := w.spins()
+	require.Greater(t, len(after), len(before))
+	for _, s := range after {
+		require.Less(t, time.Duration(s.Rtt), 58*time.Millisecond)
 	}
 }
 

@@ -146,7 +146,12 @@ INLINE void spin_edge_alone(struct packet *p, struct flow *f)
 	s->edges[0] = packet_time(p);
 	if (!last)
 		return;
-	q->base = q->base ? (q->base * 7 + rtt) / 8 : rtt; // of a server, no handshake is measured
+	if (!q->base)
+		q->base = rtt; // of a server, no handshake is measured
+	else if (rtt < q->base)
+		q->base = (q->base * 7 + rtt) / 8;
+	else
+		q->base += q->base / 64; // slowly: an end that pauses delays its edge
 	if (q->class == SPIN_SPINNING && stamp_due(p, flow_side(f, p->side)))
 		rtt_one_direction(p, f, METHOD_SPIN, rtt);
 }
