@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -60,6 +63,30 @@ func TestHooks(t *testing.T) {
 			require.Empty(t, leftovers(t, l.Relay, "up"), "detached")
 		})
 	}
+}
+
+// TestBesideOthers has a program of others, which ends the chain for each arriving packet.
+func TestBesideOthers(t *testing.T) {
+	l := labtest.New(t, lab.Topology{})
+	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0 /* TCX_PASS */), asm.Return()},
+	})
+	require.NoError(t, err)
+	defer other.Close()
+	var attached link.Link
+	require.NoError(t, l.Publisher.Do(func() error {
+		device, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		attached, err = link.AttachTCX(link.TCXOptions{
+			Interface: device.Attrs().Index, Program: other, Attach: ebpf.AttachTCXIngress,
+		})
+		return err
+	}))
+	defer attached.Close()
+	require.Len(t, echoes(t, l.Publisher, l.Publisher, l.Relay, MonitorConfig{Interfaces: []string{"eth0"}}), 5)
 }
 
 // leftovers are the filters of the clsact qdisc of a device.

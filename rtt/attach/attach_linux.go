@@ -66,11 +66,12 @@ func attachOne(p *ebpf.Program, hook Hook, mode XDPMode, egress bool, d Device) 
 	if hook == HookClsact {
 		return attachClsact(p, d, egress)
 	}
-	at := ebpf.AttachTCXIngress
+	// A program before ours may end the chain. Packets leave as they are after the last program.
+	o := link.TCXOptions{Interface: d.Index, Program: p, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()}
 	if egress {
-		at = ebpf.AttachTCXEgress
+		o.Attach, o.Anchor = ebpf.AttachTCXEgress, link.Tail()
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: d.Index, Program: p, Attach: at})
+	l, err := link.AttachTCX(o)
 	if errors.Is(err, ebpf.ErrNotSupported) && hook != HookTCX {
 		return attachClsact(p, d, egress)
 	}
