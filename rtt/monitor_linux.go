@@ -113,18 +113,26 @@ func (m *Monitor) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run reports until the context ends, and then the rest. It returns an error if the Sink does, or if no interface is
-// left.
+// Run reports until the context ends or no interface is left, and then the rest. It returns an error if the Sink does,
+// or if no interface is left.
 func (m *Monitor) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	expired := make(chan uint64, 1)
 	g.Go(func() error { return m.work(ctx, expired) })
 	g.Go(func() error { return m.cleanUp(expired) })
-	g.Go(func() error { return m.attached.Watch(ctx, m.cfg.Logger) })
-	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
-		return err
+	var watching error
+	g.Go(func() error {
+		watching = m.attached.Watch(ctx, m.cfg.Logger)
+		return watching
+	})
+	err := g.Wait()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return m.finish()
+	case errors.Is(err, watching): // the Sink has returned no error
+		return errors.Join(err, m.finish())
 	}
-	return m.finish()
+	return err
 }
 
 // finish detaches the programs and reports the rest.

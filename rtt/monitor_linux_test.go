@@ -273,10 +273,11 @@ func TestInterfaceDisappears(t *testing.T) {
 		return nil
 	}))
 	var log bytes.Buffer
+	var got reporttest.Sink
 	var m *Monitor
 	require.NoError(t, l.Publisher.Do(func() (err error) {
 		m, err = New(MonitorConfig{
-			Interfaces: []string{"one", "two"}, Sink: new(reporttest.Sink), Hook: attach.HookClsact,
+			Interfaces: []string{"one", "two"}, Sink: &got, Hook: attach.HookClsact, Aggregate: time.Hour,
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 		})
 		return err
@@ -294,6 +295,7 @@ func TestInterfaceDisappears(t *testing.T) {
 	}
 	require.EqualError(t, <-ended, "interface two disappeared: nothing is left to watch")
 	require.NoError(t, m.Close())
+	require.Len(t, got.Intervals, 1, "the last one")
 	const warning = "level=WARN msg=\"interface disappeared; the others are still watched\" interface=one\n"
 	require.Equal(t, warning, log.String())
 }
