@@ -76,7 +76,8 @@ func (r *replay) load() (err error) {
 			return err
 		}
 	}
-	r.decode = &kernel.Decoder{Wall: func(ns uint64) time.Time { return time.Unix(0, int64(ns)) }, Sink: r.cfg.Sink}
+	wall := func(ns uint64) time.Time { return time.Unix(0, int64(ns)).UTC() }
+	r.decode = &kernel.Decoder{Wall: wall, Sink: r.cfg.Sink}
 	r.ring, err = kernel.NewRing(r.kernel.Maps[bpf.MonitorMapEvents])
 	return err
 }
@@ -143,12 +144,20 @@ func (r *replay) show() error {
 	return r.drain()
 }
 
+// maxEmpty is how many empty intervals follow each other: a gap in a capture may be longer, or a time of it wrong.
+const maxEmpty = 1000
+
 // due ends intervals and cleans up tables, if it is time.
 func (r *replay) due(now time.Time) error {
 	if r.cleanup.IsZero() {
 		r.begin(now)
 	}
-	for r.totals != nil && !now.Before(r.turn) {
+	for n := 0; r.totals != nil && !now.Before(r.turn); n++ {
+		if n > maxEmpty {
+			r.totals.Begin(now)
+			r.turn = now.Add(r.cfg.Aggregate)
+			break
+		}
 		if err := r.endInterval(r.turn); err != nil {
 			return err
 		}

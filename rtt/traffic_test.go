@@ -61,7 +61,7 @@ func TestProviderTraffic(t *testing.T) {
 	for _, s := range got.Samples {
 		if s.Protocol == "TCP" && s.Source.Addr().Is4() {
 			key := connection(s.Ends)
-			measured[key] = append(measured[key], refSample{s.Time.UTC(), s.Source.Addr(), s.RTT})
+			measured[key] = append(measured[key], refSample{s.Time, s.Source.Addr(), s.RTT})
 		}
 		if s.Protocol == "ICMP" {
 			echoes++
