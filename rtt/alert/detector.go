@@ -41,6 +41,7 @@ type Config struct {
 
 // Detector finds rises. It implements report.Sink and prometheus.Collector.
 type Detector struct {
+	report.IntervalsOnly
 	cfg      Config
 	rule     rule
 	instance string // begins the ids of this process
@@ -80,13 +81,6 @@ func New(cfg Config) *Detector {
 	d.of, _ = lru.NewWithEvict(maxAggregates, d.evictedLocked) // fails only if the number is not positive
 	return d
 }
-
-// Sample and Flow do nothing.
-func (d *Detector) Sample(*report.Sample) error  { return nil }
-func (d *Detector) Flow(*report.FlowEvent) error { return nil }
-
-// Flush does nothing.
-func (d *Detector) Flush() error { return nil }
 
 // Interval takes an interval, and raises and ends alerts.
 func (d *Detector) Interval(i *report.Interval) error {

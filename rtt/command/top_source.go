@@ -7,6 +7,7 @@ import (
 
 // liveTop is the Sink of a Monitor that updates the tables of a view.
 type liveTop struct {
+	report.IntervalsOnly
 	*topView
 	monitor *rtt.Monitor
 }
@@ -24,8 +25,3 @@ func (l *liveTop) Interval(i *report.Interval) error {
 	})
 	return nil
 }
-
-// Sample, Flow and Flush are not called: nothing is reported.
-func (*liveTop) Sample(*report.Sample) error  { return nil }
-func (*liveTop) Flow(*report.FlowEvent) error { return nil }
-func (*liveTop) Flush() error                 { return nil }

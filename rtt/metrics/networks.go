@@ -6,7 +6,10 @@ import (
 )
 
 // Networks is a Sink that fills a table of how far networks are.
-type Networks struct{ *networks.Table }
+type Networks struct {
+	report.IntervalsOnly
+	*networks.Table
+}
 
 // Sample adds an RTT to the network of who has replied, unless it is ambiguous. What a DNS server takes is not only the
 // way to it.
@@ -16,9 +19,6 @@ func (n Networks) Sample(s *report.Sample) error {
 	}
 	return nil
 }
-
-// Flow does nothing.
-func (Networks) Flow(*report.FlowEvent) error { return nil }
 
 // Interval takes the medians of aggregates, without queries. Groups of prefixes are no networks. Prefixes are sorted,
 // so aggregates that differ only in other keys follow each other, and are one network.
@@ -34,6 +34,3 @@ func (n Networks) Interval(i *report.Interval) error {
 	}
 	return nil
 }
-
-// Flush does nothing.
-func (Networks) Flush() error { return nil }

@@ -34,6 +34,7 @@ type Config struct {
 // Queue passes intervals on. It is a report.Sink, used on one goroutine at a time, and a prometheus.Collector of its
 // losses.
 type Queue struct {
+	report.IntervalsOnly
 	prometheus.Counter
 	cfg     Config
 	loss    logs.Line
@@ -71,13 +72,6 @@ func (q *Queue) run() {
 func roomFor(i *report.Interval) int64 {
 	return int64(min(max(len(i.Prefixes), maxPrefixes/maxIntervals), maxPrefixes))
 }
-
-// Sample and Flow do nothing.
-func (q *Queue) Sample(*report.Sample) error  { return nil }
-func (q *Queue) Flow(*report.FlowEvent) error { return nil }
-
-// Flush does nothing.
-func (q *Queue) Flush() error { return nil }
 
 // Interval passes an interval on, which must not change any more.
 func (q *Queue) Interval(i *report.Interval) error {
