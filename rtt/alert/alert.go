@@ -27,6 +27,7 @@ const (
 const (
 	ReasonUsual       = "as usual"
 	ReasonNotMeasured = "not measured any more"
+	ReasonMonitorEnds = "the monitor ends"
 )
 
 // Alert tells that a quantile of the RTTs of an aggregate has risen, or is as usual again.

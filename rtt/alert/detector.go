@@ -52,7 +52,8 @@ type Detector struct {
 	raised  map[key]*aggregate // aggregates with alerts
 	number  uint64             // of the last alert
 	counts  map[countKey]uint64
-	pending []Alert // of the interval that is taken
+	pending []Alert   // of the interval that is taken
+	last    time.Time // end of the last interval
 }
 
 type key struct{ label, part string }
@@ -96,10 +97,18 @@ func (d *Detector) Interval(i *report.Interval) error {
 			d.endLocked(k, a, i.End, ReasonNotMeasured)
 		}
 	}
-	alerts := d.pending
-	d.pending = nil
-	d.mu.Unlock()
-	d.tell(alerts)
+	d.last = i.End
+	d.tell()
+	return nil
+}
+
+// Close ends all alerts: nobody would later, because the next process does not know them.
+func (d *Detector) Close() error {
+	d.mu.Lock()
+	for k, a := range d.raised {
+		d.endLocked(k, a, d.last, ReasonMonitorEnds)
+	}
+	d.tell()
 	return nil
 }
 
@@ -181,8 +190,11 @@ func (d *Detector) addLocked(a Alert, quantile int) {
 	d.pending = append(d.pending, a)
 }
 
-// tell writes alerts to the log, and passes them on.
-func (d *Detector) tell(alerts []Alert) {
+// tell unlocks, writes new alerts to the log, and passes them on.
+func (d *Detector) tell() {
+	alerts := d.pending
+	d.pending = nil
+	d.mu.Unlock()
 	for n := range alerts {
 		if n < maxLines {
 			alerts[n].log(d.cfg.Logger)

@@ -156,6 +156,20 @@ func TestQuietAggregates(t *testing.T) {
 	require.NotContains(t, b.exposed(), "ratio")
 }
 
+// TestAlertsEndWithTheMonitor: the next one cannot end them, since it does not know them.
+func TestAlertsEndWithTheMonitor(t *testing.T) {
+	b := newBench(t)
+	b.minutes(60, prefix("192.0.2.0/24", rtts(10*ms, 100), report.Histogram{}))
+	b.minutes(7, prefix("192.0.2.0/24", rtts(90*ms, 100), report.Histogram{}))
+	require.Len(t, b.alerts, 2)
+	require.NoError(t, b.Close())
+	require.Len(t, b.alerts, 4)
+	require.Equal(t, ReasonMonitorEnds, b.alerts[3].Reason)
+	require.Equal(t, b.now, b.alerts[3].Time)
+	require.NoError(t, b.Close())
+	require.Len(t, b.alerts, 4)
+}
+
 // TestLearn lets a second monitor go on where the first one has ended.
 func TestLearn(t *testing.T) {
 	dir := t.TempDir()

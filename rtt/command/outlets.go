@@ -132,6 +132,7 @@ func (o *outlets) openAlerts(f *rttFlags) error {
 	}
 	o.Tee = append(o.Tee, d)
 	o.metrics = append(o.metrics, d)
+	o.closers = append(o.closers, d.Close) // before the sender is closed
 	return nil
 }
 
