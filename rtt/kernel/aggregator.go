@@ -325,15 +325,15 @@ func (a *Aggregator) interfaceName(index uint32) string {
 // newHistogram returns a histogram of the kernel's counts.
 func newHistogram(p *bpf.MonitorRttPeriod, width time.Duration) report.Histogram {
 	h := report.Histogram{Width: width}
-	if p.Count == 0 {
-		return h
-	}
-	h.Count, h.Sum = uint64(p.Count), time.Duration(p.Sum)
-	h.Min, h.Max = time.Duration(p.Min), time.Duration(p.Max)
 	used := report.MaxBins(width)
 	for used > 0 && p.Bins[used-1] == 0 {
 		used--
 	}
+	if used == 0 { // also while a program, whose CPU has paused, is adding the first RTT
+		return h
+	}
+	h.Count, h.Sum = uint64(p.Count), time.Duration(p.Sum)
+	h.Min, h.Max = time.Duration(p.Min), time.Duration(p.Max)
 	for _, n := range p.Bins[:used] {
 		h.Bins = append(h.Bins, uint64(n))
 	}

@@ -17,5 +17,5 @@ func TestHistogram(t *testing.T) {
 		Count: 3, Min: time.Millisecond, Max: 9 * time.Millisecond, Sum: 15 * time.Millisecond,
 		Width: 4 * time.Millisecond, Bins: []uint64{1, 0, 2},
 	}, newHistogram(&p, 4*time.Millisecond))
-	require.Equal(t, report.Histogram{Width: 1}, newHistogram(new(bpf.MonitorRttPeriod), 1))
+	require.Equal(t, report.Histogram{Width: 1}, newHistogram(&bpf.MonitorRttPeriod{Count: 1}, 1))
 }
