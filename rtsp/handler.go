@@ -35,7 +35,6 @@ var _ interface {
 	gortsplib.ServerHandlerOnPause
 	gortsplib.ServerHandlerOnPacketsLost
 	gortsplib.ServerHandlerOnDecodeError
-	gortsplib.ServerHandlerOnStreamWriteError
 } = (*endpoint)(nil)
 
 var (
@@ -300,9 +299,6 @@ func (e *endpoint) OnDecodeError(c *gortsplib.ServerHandlerOnDecodeErrorCtx) {
 		p.undecryptable()
 	}
 }
-
-// OnStreamWriteError is called for streams of the library with several readers, which there are none of.
-func (e *endpoint) OnStreamWriteError(*gortsplib.ServerHandlerOnStreamWriteErrorCtx) {}
 
 func ok() *base.Response { return &base.Response{StatusCode: base.StatusOK} }
 

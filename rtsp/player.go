@@ -330,9 +330,6 @@ func (p *player) repeat(o *outlet, n *rtcp.TransportLayerNack) {
 func (p *player) describeNACK() ([]byte, error) {
 	desc := &description.Session{Title: p.stream.desc.Title, FECGroups: p.stream.desc.FECGroups}
 	for i, m := range p.stream.desc.Medias {
-		if m.IsBackChannel {
-			continue
-		}
 		desc.Medias = append(desc.Medias, &description.Media{
 			Type: m.Type, ID: m.ID, Control: fmt.Sprintf("trackID=%d", i), Profile: headers.TransportProfileAVP,
 			Formats: m.Formats,
