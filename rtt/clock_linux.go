@@ -27,14 +27,10 @@ func monotonic() uint64 {
 
 // sync measures the difference again: the wall clock can be set.
 func (c *wallClock) sync() {
-	var mono unix.Timespec
 	before := time.Now()
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {
-		return
-	}
-	after := time.Now()
-	wall := before.UnixNano() + int64(after.Sub(before))/2
-	c.offset.Store(wall - mono.Nano())
+	mono := monotonic()
+	wall := before.Add(time.Since(before) / 2)
+	c.offset.Store(wall.UnixNano() - int64(mono))
 }
 
 func (c *wallClock) time(kernel uint64) time.Time { return time.Unix(0, int64(kernel)+c.offset.Load()) }
