@@ -27,24 +27,16 @@ INLINE bool in_batch(void)
 
 INLINE void cursor_of_skb(struct cursor *c, struct __sk_buff *skb)
 {
-	c->ctx = skb;
-	c->data = (void *)(long)skb->data;
-	c->end = (void *)(long)skb->data_end;
-	c->at = 0;
+	*c = (struct cursor){ .ctx = skb, .data = (void *)(long)skb->data, .end = (void *)(long)skb->data_end };
 	c->length = config.replay ? replay.length : skb->len;
-	c->xdp = false;
-	c->batched = false;
 }
 
 INLINE void cursor_of_xdp(struct cursor *c, struct xdp_md *xdp)
 {
-	c->ctx = xdp;
-	c->data = (void *)(long)xdp->data;
-	c->end = (void *)(long)xdp->data_end;
-	c->at = 0;
+	*c = (struct cursor){ .ctx = xdp, .data = (void *)(long)xdp->data, .end = (void *)(long)xdp->data_end };
 	c->length = config.replay ? replay.length : bpf_xdp_get_buff_len(xdp);
 	c->xdp = true;
-	c->batched = false;
+	c->batched = in_batch();
 }
 
 // cursor_holds reports whether n bytes from offset at are the packet's.

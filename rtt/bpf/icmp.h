@@ -47,7 +47,7 @@ INLINE void icmp_request(struct packet *p, struct flow *f, u16 sequence)
 		return;
 	s->identified = true;
 	s->id = sequence;
-	if (stamp_due(p, s))
+	if (rate_due(p, s, &s->stamped))
 		stamp_sender(p, f, STAMP_TIMESTAMP, sequence);
 }
 

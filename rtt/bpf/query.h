@@ -109,12 +109,9 @@ INLINE void query_report(struct packet *p, const struct query_key *key, const st
 		if (config.aggregate)
 			prefix_query(p, key->side, rtt);
 	}
-	e = config.events ? event_new(false) : NULL;
+	e = flow_event(false, &p->key, key->side, EVENT_RTT, packet_time(p));
 	if (!e)
 		return;
-	event_ends(e, &p->key, key->side);
-	e->type = EVENT_RTT;
-	e->time = packet_time(p);
 	e->method = m->method;
 	e->egress = p->egress;
 	e->rtt = rtt;

@@ -32,17 +32,27 @@ INLINE void rtt_count(struct packet *p, u8 side, u64 rtt)
 		prefix_rtt(p, side, rtt);
 }
 
+// flow_event builds an event about a side of a flow, if events are switched on.
+INLINE struct event *flow_event(bool iterator, const struct flow_key *key, u8 side, enum event_type type, u64 time)
+{
+	struct event *e = config.events ? event_new(iterator) : NULL;
+
+	if (!e)
+		return NULL;
+	event_ends(e, key, side);
+	e->type = type;
+	e->time = time;
+	return e;
+}
+
 // rtt_event builds the event of an RTT, if events are switched on.
 INLINE struct event *rtt_event(struct packet *p, struct flow *f, u8 side, enum method method, u64 rtt)
 {
 	struct side *s = flow_side(f, side), *peer = flow_side(f, other(side));
-	struct event *e = config.events ? event_new(false) : NULL;
+	struct event *e = flow_event(false, &p->key, side, EVENT_RTT, packet_time(p));
 
 	if (!e)
 		return NULL;
-	event_ends(e, &p->key, side);
-	e->type = EVENT_RTT;
-	e->time = packet_time(p);
 	e->method = method;
 	e->egress = p->egress;
 	e->rtt = rtt;
@@ -95,19 +105,6 @@ INLINE void rtt_one_direction(struct packet *p, struct flow *f, enum method meth
 		return;
 	e->flags = EVENT_ONE_DIRECTION;
 	event_send(e, packet_time(p));
-}
-
-// flow_event builds an event about a side of a flow, if events are switched on.
-INLINE struct event *flow_event(bool iterator, const struct flow_key *key, u8 side, enum event_type type, u64 time)
-{
-	struct event *e = config.events ? event_new(iterator) : NULL;
-
-	if (!e)
-		return NULL;
-	event_ends(e, key, side);
-	e->type = type;
-	e->time = time;
-	return e;
 }
 
 // flow_answered opens the side that the packet was sent to, if this is the first reply to it.

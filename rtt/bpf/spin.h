@@ -100,7 +100,7 @@ INLINE void spin_report(struct packet *p, struct flow *f, u8 side, u64 near, u64
 	struct side *s = flow_side(f, side);
 	struct event *e;
 
-	if (!stamp_due(p, s))
+	if (!rate_due(p, s, &s->stamped))
 		return;
 	if (!(f->quic.spun & 1 << (side & 1)))
 		s->min_rtt = s->smoothed_rtt = 0;
@@ -146,13 +146,11 @@ INLINE void spin_edge_alone(struct packet *p, struct flow *f)
 	s->edges[0] = packet_time(p);
 	if (!last)
 		return;
-	if (!q->base)
-		q->base = rtt; // of a server, no handshake is measured
-	else if (rtt < q->base)
-		q->base = (q->base * 7 + rtt) / 8;
+	if (!q->base || rtt < q->base)
+		q->base = q->base ? (q->base * 7 + rtt) / 8 : rtt; // of a server, no handshake is measured
 	else
 		q->base += q->base / 64; // slowly: an end that pauses delays its edge
-	if (q->class == SPIN_SPINNING && stamp_due(p, flow_side(f, p->side)))
+	if (q->class == SPIN_SPINNING && rate_due(p, flow_side(f, p->side), &flow_side(f, p->side)->stamped))
 		rtt_one_direction(p, f, METHOD_SPIN, rtt);
 }
 

@@ -109,12 +109,6 @@ INLINE bool rate_due(struct packet *p, const struct side *s, u64 *clock)
 	return true;
 }
 
-// stamp_due advances the clock of a side's rate limit and returns whether the packet may be stamped.
-INLINE bool stamp_due(struct packet *p, struct side *s)
-{
-	return rate_due(p, s, &s->stamped);
-}
-
 // stamp_sender stamps an identifier of the packet's sender.
 INLINE void stamp_sender(struct packet *p, struct flow *f, enum stamp_kind kind, u32 id)
 {

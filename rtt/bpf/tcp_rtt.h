@@ -186,7 +186,7 @@ GLOBAL int tcp_stamp(struct packet *p, struct flow *f, const struct segment *t)
 	if ((!p->payload && !syn) || !stampable(p, s))
 		return 0;
 	flow_await(p, s, !syn ? OPEN_FIRST_PACKET : t->flags & TCP_ACK ? OPEN_SYN_ACK : OPEN_SYN);
-	if (!tcp_identify(p, f, t, fresh, &id) || !tcp_is_answerable(p, f) || !stamp_due(p, s))
+	if (!tcp_identify(p, f, t, fresh, &id) || !tcp_is_answerable(p, f) || !rate_due(p, s, &s->stamped))
 		return 0;
 	tcp->kind = t->timestamps ? STAMP_TIMESTAMP : STAMP_SEQUENCE;
 	if (t->end == tcp->sequence_end)

@@ -332,7 +332,6 @@ GLOBAL enum outcome tunnel_walk_xdp(struct xdp_md *xdp, struct packet *p)
 	if (!p)
 		return OUTCOME_CONTINUE;
 	cursor_of_xdp(&c, xdp);
-	c.batched = in_batch();
 	return tunnel_walk(&c, p);
 }
 
