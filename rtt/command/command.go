@@ -360,16 +360,11 @@ func refused(text string) http.Handler {
 	})
 }
 
-// parseKeep reads how long something is kept. 0, or nothing, is no limit.
+// parseKeep reads how long something is kept, also in days. 0, or nothing, is no limit.
 func parseKeep(flag, text string) (time.Duration, error) {
 	if text == "" || text == "0" {
 		return 0, nil
 	}
-	return parseAgo(flag, text)
-}
-
-// parseAgo reads a duration, also in days.
-func parseAgo(flag, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		var n float64

@@ -30,10 +30,8 @@ type Collector struct {
 var rttBuckets = prometheus.ExponentialBuckets(100e-6, 2, 18)
 
 var (
-	packetsDesc = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by outcome.", []string{
-		"outcome",
-	}, nil)
-	eventsDesc = prometheus.NewDesc("sluice_rtt_events_total", "Events of packets, flows and RTTs. "+
+	packetsDesc = prometheus.NewDesc("sluice_rtt_packets_total", "Packets seen, by outcome.", []string{"outcome"}, nil)
+	eventsDesc  = prometheus.NewDesc("sluice_rtt_events_total", "Events of packets, flows and RTTs. "+
 		"Its events-lost are RTTs and flow events that the kernel could not hand to the process.",
 		[]string{"event"}, nil)
 	tableDesc    = prometheus.NewDesc("sluice_rtt_flow_table_entries", "Flows that are followed now.", nil, nil)
@@ -42,12 +40,9 @@ var (
 		[]string{"protocol"}, nil)
 	followedDesc = prometheus.NewDesc("sluice_rtt_prefixes",
 		"Prefixes, groups or pairs that the kernel follows, at the end of the last interval.", nil, nil)
-	ecnDesc = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.", []string{
-		"codepoint",
-	}, nil)
-	allDescs = []*prometheus.Desc{
-		packetsDesc, eventsDesc, tableDesc, limitDesc, protocolDesc, ecnDesc, followedDesc,
-	}
+	ecnDesc = prometheus.NewDesc("sluice_rtt_ecn_packets_total", "Packets seen, by ECN codepoint.",
+		[]string{"codepoint"}, nil)
+	allDescs = []*prometheus.Desc{packetsDesc, eventsDesc, tableDesc, limitDesc, protocolDesc, ecnDesc, followedDesc}
 )
 
 // New returns a Collector without counters. The metrics of prefixes have the keys of aggregates as labels.
