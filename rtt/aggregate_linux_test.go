@@ -146,18 +146,22 @@ func TestAggregate(t *testing.T) {
 	}
 }
 
-// TestAggregateAfterGap has a capture with a gap in which nobody could read all empty intervals.
-func TestAggregateAfterGap(t *testing.T) {
+// TestAggregateOfJumpingTimes has captures whose times jump, so far that the packets after that are of another capture.
+func TestAggregateOfJumpingTimes(t *testing.T) {
 	requireKernel(t)
-	var s script
-	s.echo(0, 1, "198.51.100.1", 10)
-	s.echo(3_600_000, 2, "198.51.100.1", 10)
-	var got reporttest.Sink
-	mustReplay(t, MonitorConfig{ICMP: true, Aggregate: time.Second, Sink: &got}, captureFile(t, s.packets...))
-	require.Len(t, got.Intervals, 1+maxEmpty+1)
-	last := got.Intervals[1+maxEmpty]
-	require.Equal(t, s.packets[2].At, last.Start.UTC())
-	require.Len(t, last.Prefixes, 2)
+	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
+		var s script
+		s.echo(0, 1, "198.51.100.1", 10)
+		s.echo(jump.Seconds()*1000, 2, "198.51.100.1", 10)
+		var got reporttest.Sink
+		mustReplay(t, MonitorConfig{ICMP: true, Aggregate: time.Second, Sink: &got}, captureFile(t, s.packets...))
+		require.Len(t, got.Intervals, 2, jump)
+		for n, i := range got.Intervals {
+			require.Equal(t, s.packets[2*n].At, i.Start.UTC())
+			require.Equal(t, s.packets[2*n+1].At, i.End.UTC())
+			require.Len(t, i.Prefixes, 2)
+		}
+	}
 }
 
 func TestAggregateSignsOfCongestion(t *testing.T) {

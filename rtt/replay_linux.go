@@ -144,20 +144,21 @@ func (r *replay) show() error {
 	return r.drain()
 }
 
-// maxEmpty is how many empty intervals follow each other: a gap in a capture may be longer, or a time of it wrong.
-const maxEmpty = 1000
+// A capture whose times jump is taken for two: by more intervals than this, or so far back.
+const (
+	maxEmpty = 1000
+	maxBack  = time.Minute
+)
 
 // due ends intervals and cleans up tables, if it is time.
 func (r *replay) due(now time.Time) error {
-	if r.cleanup.IsZero() {
-		r.begin(now)
-	}
-	for n := 0; r.totals != nil && !now.Before(r.turn); n++ {
-		if n > maxEmpty {
-			r.totals.Begin(now)
-			r.turn = now.Add(r.cfg.Aggregate)
-			break
+	gap := now.Sub(r.last)
+	if r.last.IsZero() || gap < -maxBack || r.totals != nil && gap > maxEmpty*r.cfg.Aggregate {
+		if err := r.begin(now); err != nil {
+			return err
 		}
+	}
+	for r.totals != nil && !now.Before(r.turn) {
 		if err := r.endInterval(r.turn); err != nil {
 			return err
 		}
@@ -177,12 +178,25 @@ func (r *replay) due(now time.Time) error {
 	return nil
 }
 
-func (r *replay) begin(now time.Time) {
-	r.cleanup = now.Add(r.cfg.CleanupInterval)
+// begin begins with a capture, or with the next one.
+func (r *replay) begin(now time.Time) error {
+	if err := r.endLast(); err != nil {
+		return err
+	}
+	r.cleanup = now
 	if r.totals != nil {
 		r.totals.Begin(now)
 		r.turn = now.Add(r.cfg.Aggregate)
 	}
+	return nil
+}
+
+// endLast ends the last interval of a capture, which is shorter than the others.
+func (r *replay) endLast() error {
+	if r.totals == nil || r.last.IsZero() {
+		return nil
+	}
+	return r.endInterval(r.last)
 }
 
 func (r *replay) endInterval(at time.Time) error {
@@ -201,15 +215,13 @@ func (r *replay) endInterval(at time.Time) error {
 
 func (r *replay) drain() error { return r.ring.Read(r.decode.Decode) }
 
-// finish reports the rest, and the last interval, which is shorter than the others.
+// finish reports the rest.
 func (r *replay) finish() error {
 	if err := r.drain(); err != nil {
 		return err
 	}
-	if r.totals != nil && !r.last.IsZero() {
-		if err := r.endInterval(r.last); err != nil {
-			return err
-		}
+	if err := r.endLast(); err != nil {
+		return err
 	}
 	if err := newLossReport(r.cfg.Logger, r.kernel.Counters).report(); err != nil {
 		return err

@@ -62,6 +62,10 @@ func TestCleanUpLooksWhenItMust(t *testing.T) {
 			ask(2, 4*time.Second)
 		}
 	}
+	back := uint64(begin - 10*time.Minute)
+	require.NoError(t, k.SetClock(back, 0))
+	require.NoError(t, k.CleanUp(back))
+	require.Equal(t, back+uint64(9*time.Second), expiry(t, k), "a look, because the clock was set back")
 }
 
 // expiry returns when a query can time out next, as the program says.

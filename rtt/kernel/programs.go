@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -72,6 +73,9 @@ func (k *Programs) Due(now uint64) (bool, error) {
 	return now > slices.Min(next[:]), err
 }
 
+// longestTimeout is that of a flow of TCP (bpf/expire.h). If an entry can time out later only, the clock was set back.
+const longestTimeout = 5 * time.Minute
+
 // CleanUp removes entries from the tables that have timed out by now, a time of the programs' clock. A look at all
 // entries takes milliseconds, so a table is left alone until one of its entries can have timed out.
 func (k *Programs) CleanUp(now uint64) error {
@@ -81,7 +85,7 @@ func (k *Programs) CleanUp(now uint64) error {
 		if err := due.Get(&next); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}
-		if now <= next[table] {
+		if next[table]-now <= uint64(longestTimeout) {
 			continue
 		}
 		next[table] = 0
