@@ -643,7 +643,7 @@ func FuzzPackets(f *testing.F) {
 // testStreamOnce writes a packet to a stream, between two of its own.
 func testStreamOnce(t *testing.T, p *rtp.Packet) {
 	desc := broadcast()
-	s := newStream(desc, &budget{max: 1 << 20}, newMetrics(&Server{}))
+	s := newStream(desc, &budget{max: 1 << 20}, newMetrics())
 	defer s.close()
 	first := &rtp.Packet{Header: rtp.Header{SSRC: p.SSRC}, Payload: framePayload(1)}
 	require.True(t, s.write(desc.Medias[0], first, time.Now(), time.Now()))

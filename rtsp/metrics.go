@@ -6,7 +6,6 @@ import (
 
 // metrics are the metrics of a Server.
 type metrics struct {
-	server   *Server
 	received prometheus.Counter
 	copies   prometheus.Counter
 	bytes    prometheus.Counter
@@ -51,16 +50,19 @@ const (
 	nackSRTP     = "srtp"      // it gets nothing again
 )
 
-func newMetrics(s *Server) *metrics {
+func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_rtsp_" + name, Help: help})
 	}
-	vec := func(name, help, label string) *prometheus.CounterVec {
+	vec := func(name, help, label string, values ...string) *prometheus.CounterVec {
 		opts := prometheus.CounterOpts{Name: "sluice_rtsp_" + name, Help: help}
-		return prometheus.NewCounterVec(opts, []string{label})
+		v := prometheus.NewCounterVec(opts, []string{label})
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		return v
 	}
 	m := &metrics{
-		server:   s,
 		received: counter("received_packets_total", "RTP packets of publishers."),
 		copies:   counter("sent_packets_total", "RTP packets to players."),
 		kernel:   counter("kernel_packets_total", "Of the packets to players, those that the kernel has sent."),
@@ -69,24 +71,15 @@ func newMetrics(s *Server) *metrics {
 		memory:   counter("refused_memory_total", "How often there was no memory for a part of a broadcast."),
 		drops: vec("dropped_packets_total",
 			"RTP packets that could not be sent to a player in time or exceeded its quota, one for each group: its "+
-				"rest is left out as well, and not counted.", "reason"),
+				"rest is left out as well, and not counted.", "reason",
+			dropTooLarge, dropQuota, dropQueueFull, dropNextGroup, dropEnded),
 		declined: counter("declined_packets_total", "RTP packets that the policy left out for a player."),
 		ignored: vec("ignored_packets_total", "RTP and RTCP packets of clients that were not taken; "+
-			"uplink_full, uplink_failed: only for the MoQ broadcast.", "reason"),
-		nacks:    vec("nacked_packets_total", "RTP packets that players asked for again, by result.", "result"),
+			"uplink_full, uplink_failed: only for the MoQ broadcast.", "reason",
+			ignoredMalformed, ignoredSSRC, ignoredSRTP, ignoredReplay, ignoredQuota, ignoredUplink, ignoredFailed),
+		nacks: vec("nacked_packets_total", "RTP packets that players asked for again, by result.", "result",
+			nackSent, nackUnknown, nackOften, nackLimit, nackSlowPath, nackSRTP, dropQuota, dropQueueFull),
 		refusals: vec("refused_requests_total", "Requests that were refused, by status.", "status"),
-	}
-	for _, reason := range []string{dropTooLarge, dropQuota, dropQueueFull, dropNextGroup, dropEnded} {
-		m.drops.WithLabelValues(reason)
-	}
-	results := []string{nackSent, nackUnknown, nackOften, nackLimit, nackSlowPath, nackSRTP, dropQuota, dropQueueFull}
-	for _, result := range results {
-		m.nacks.WithLabelValues(result)
-	}
-	for _, reason := range []string{
-		ignoredMalformed, ignoredSSRC, ignoredSRTP, ignoredReplay, ignoredQuota, ignoredUplink, ignoredFailed,
-	} {
-		m.ignored.WithLabelValues(reason)
 	}
 	m.all = []prometheus.Collector{
 		m.received, m.copies, m.bytes, m.kernel, m.lost, m.drops, m.declined, m.ignored, m.refusals, m.nacks, m.memory,

@@ -28,7 +28,7 @@ type player struct {
 	mu      sync.Mutex
 	session *gortsplib.ServerSession // nil before SETUP
 	conn    *gortsplib.ServerConn    // of the session
-	playing context.Context          // done when it pauses or ends; nil: it does not play
+	playing context.Context          // done when it pauses or ends; nil: it has never played
 	pause   context.CancelFunc
 
 	// Guarded by stream.mu.
@@ -94,7 +94,7 @@ func (p *player) take(session *gortsplib.ServerSession, conn *gortsplib.ServerCo
 // play begins to send. It returns false if there is nothing to play any more.
 func (p *player) play(medias []*description.Media, to sink) bool {
 	p.mu.Lock()
-	if p.playing != nil {
+	if p.playing != nil && p.playing.Err() == nil {
 		p.mu.Unlock()
 		return true // PLAY again: a sign of life
 	}
@@ -116,9 +116,8 @@ func (p *player) play(medias []*description.Media, to sink) bool {
 // rest stops sending, until play is called again.
 func (p *player) rest() {
 	p.mu.Lock()
-	if p.playing != nil {
+	if p.pause != nil {
 		p.pause()
-		p.playing = nil
 	}
 	p.mu.Unlock()
 	p.stream.leave(p)
@@ -128,13 +127,8 @@ func (p *player) rest() {
 func (p *player) ctx() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.playing == nil {
-		return closedChannel
-	}
 	return p.playing.Done()
 }
-
-var closedChannel = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // end ends the session when the player has got all packets of its queue. Packets that it lacks after farewell count as
 // one drop.

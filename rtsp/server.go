@@ -166,7 +166,7 @@ func Start(cfg Config) (*Server, error) {
 	s.cached.max = cfg.CacheSize
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.playing, s.stop = context.WithCancel(s.ctx)
-	s.metrics = newMetrics(s)
+	s.metrics = newMetrics()
 	s.pool = newPool(cfg.Memory, s.metrics.memory.Inc)
 	var err error
 	if cfg.Address != "" {

@@ -62,7 +62,7 @@ func testStream(t *testing.T, cacheSize int64, f func(*streamTest)) {
 		desc := broadcast()
 		desc.Medias = desc.Medias[:1]
 		s := &streamTest{t: t, relay: r}
-		s.stream = newStream(desc, &budget{max: cacheSize}, newMetrics(&Server{}))
+		s.stream = newStream(desc, &budget{max: cacheSize}, newMetrics())
 		f(s)
 		s.close()
 		require.Zero(t, s.cached.used.Load(), "the cache gives back what it has taken")

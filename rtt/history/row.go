@@ -120,11 +120,9 @@ func widthOf(i *report.Interval, p *report.Prefix) time.Duration {
 
 // setRTTs sets the columns of the RTTs.
 func (r *Row) setRTTs(h *report.Histogram) {
-	r.RTTs, r.Min, r.Max, r.Sum = h.Count, int64(h.Min), int64(h.Max), int64(h.Sum)
-	if h.Count > 0 {
-		r.Median, r.P95 = int64(h.Quantile(0.5)), int64(h.Quantile(0.95))
-	}
-	r.First, r.Counts = firstBin(h.Bins)
+	p := newPart("", h)
+	r.RTTs, r.Min, r.Median, r.P95, r.Max, r.Sum = p.RTTs, p.Min, p.Median, p.P95, p.Max, p.Sum
+	r.First, r.Counts = p.First, p.Counts
 }
 
 func newPart(name string, h *report.Histogram) Part {
