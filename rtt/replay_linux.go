@@ -191,10 +191,10 @@ func (r *replay) begin(now time.Time) error {
 	return nil
 }
 
-// endLast ends the last interval of a capture, which is shorter than the others.
+// endLast takes the last events of a capture, and ends its last interval, which is shorter than the others.
 func (r *replay) endLast() error {
 	if r.totals == nil || r.last.IsZero() {
-		return nil
+		return r.drain()
 	}
 	return r.endInterval(r.last)
 }
@@ -217,9 +217,6 @@ func (r *replay) drain() error { return r.ring.Read(r.decode.Decode) }
 
 // finish reports the rest.
 func (r *replay) finish() error {
-	if err := r.drain(); err != nil {
-		return err
-	}
 	if err := r.endLast(); err != nil {
 		return err
 	}
