@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
+	"sluice/rtt/attach"
 	"sluice/rtt/bpf"
 )
 
@@ -24,7 +25,8 @@ func followLocalAddresses(table *ebpf.Map, logger *slog.Logger) (io.Closer, erro
 	l := &localAddresses{table: table, logger: logger, done: make(chan struct{})}
 	updates := make(chan netlink.AddrUpdate)
 	// Subscribed before the list is read: an address that is added in between is seen twice, not missed.
-	if err := netlink.AddrSubscribe(updates, l.done); err != nil {
+	options := netlink.AddrSubscribeOptions{ReceiveBufferSize: attach.NewsBuffer, ReceiveBufferForceSize: true}
+	if err := netlink.AddrSubscribeWithOptions(updates, l.done, options); err != nil {
 		return nil, fmt.Errorf("watch addresses: %w", err)
 	}
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)

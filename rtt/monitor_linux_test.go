@@ -300,6 +300,35 @@ func TestInterfaceDisappears(t *testing.T) {
 	require.Equal(t, warning, log.String())
 }
 
+// TestManyChangesOfInterfaces has more of them, before the monitor looks, than a socket has room for by default.
+func TestManyChangesOfInterfaces(t *testing.T) {
+	l := labtest.New(t, lab.Topology{})
+	var got reporttest.Sink
+	var m *Monitor
+	require.NoError(t, l.Publisher.Do(func() (err error) {
+		m, err = New(MonitorConfig{Interfaces: []string{"eth0"}, ICMP: true, Sink: &got})
+		return err
+	}))
+	require.NoError(t, l.Publisher.Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "one"
+		other := &netlink.Veth{LinkAttrs: attrs, PeerName: "one-peer"}
+		err := netlink.LinkAdd(other)
+		for range 500 {
+			err = errors.Join(err, netlink.LinkSetUp(other), netlink.LinkSetDown(other))
+		}
+		return err
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx) }()
+	require.Len(t, ping(t, l.Publisher, l.Relay.Facing(l.Publisher).IPv4.Addr(), 1), 1)
+	cancel()
+	require.NoError(t, <-ended)
+	require.NoError(t, m.Close())
+	require.Len(t, got.Samples, 1)
+}
+
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.Attr{}

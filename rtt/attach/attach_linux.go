@@ -24,6 +24,10 @@ type Links struct {
 	done    chan struct{}
 }
 
+// NewsBuffer is how many bytes of news wait for a subscriber. The kernel ends the subscription when there are more: by
+// default, after a hundred changes of interfaces at once.
+const NewsBuffer = 8 << 20
+
 // ProgramNames returns the names of the programs that the devices need.
 func ProgramNames(hook Hook, devices []Device) []string {
 	names := make(map[string]bool)
@@ -43,7 +47,8 @@ func ProgramNames(hook Hook, devices []Device) []string {
 func New(programs map[string]*ebpf.Program, hook Hook, mode XDPMode, devices []Device) (*Links, error) {
 	a := &Links{devices: devices, done: make(chan struct{}), updates: make(chan netlink.LinkUpdate)}
 	// Subscribed before programs are attached: no interface disappears unnoticed.
-	if err := netlink.LinkSubscribe(a.updates, a.done); err != nil {
+	options := netlink.LinkSubscribeOptions{ReceiveBufferSize: NewsBuffer, ReceiveBufferForceSize: true}
+	if err := netlink.LinkSubscribeWithOptions(a.updates, a.done, options); err != nil {
 		return nil, fmt.Errorf("watch interfaces: %w", err)
 	}
 	for _, d := range devices {
