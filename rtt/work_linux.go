@@ -1,6 +1,7 @@
 package rtt
 
 import (
+	"slices"
 	"time"
 )
 
@@ -24,13 +25,7 @@ func (d duties) begin(now time.Time) {
 
 // next returns when the next one is due.
 func (d duties) next() time.Time {
-	next := d[0].next
-	for _, one := range d[1:] {
-		if one.next.Before(next) {
-			next = one.next
-		}
-	}
-	return next
+	return slices.MinFunc(d, func(a, b duty) int { return a.next.Compare(b.next) }).next
 }
 
 // do runs the duties that are due. Of intervals that have passed meanwhile one is left.
