@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,7 +41,18 @@ func (Format) Parse(value []byte) (signed.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the token is not a JSON Web Token signed with one of %v", algorithms)
 	}
-	return &token{t, value[:bytes.LastIndexByte(value, '.')]}, nil
+	return &token{t, canonical(value[:bytes.LastIndexByte(value, '.')])}, nil
+}
+
+// canonical returns the signed text as its issuer has written it, whose signature is the same in other forms: with line
+// breaks, or with other bits behind the last byte of a part.
+func canonical(text []byte) []byte {
+	parts := bytes.Split(text, []byte("."))
+	for i, p := range parts {
+		decoded, _ := base64.RawURLEncoding.AppendDecode(nil, p) // ParseSigned has decoded it
+		parts[i] = base64.RawURLEncoding.AppendEncode(nil, decoded)
+	}
+	return bytes.Join(parts, []byte("."))
 }
 
 // KeyID implements signed.Token.

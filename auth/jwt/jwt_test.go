@@ -9,8 +9,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,6 +219,30 @@ func TestSeveralTokens(t *testing.T) {
 		refusal(t, s, request(relay.ActionSubscribe, "live", elsewhere, expired, elsewhere)))
 	require.Equal(t, moqt.RequestUnauthorized, refusal(t, s, request(relay.ActionSubscribe, "live", "plain", "d8.3.x")))
 	require.Equal(t, moqt.RequestUnauthorized, refusal(t, s, request(relay.ActionSubscribe, "live")))
+}
+
+// TestRewrittenTokens has a bearer write a token in other ways that the library takes. It stays the same token for
+// quotas and withdrawals.
+func TestRewrittenTokens(t *testing.T) {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	key := newKey(t, jose.EdDSA)
+	s := newScheme(t, signed.Rules{}, key)
+	subjects := make(map[string]int)
+	for pad := range 3 { // some text does not end with whole bytes
+		text := sign(t, key, object{"exp": int64(9e9), "scope": "all:*", "x": strings.Repeat("x", pad)})
+		parts := strings.Split(text, ".")
+		forms := []string{text, text + "\n", parts[0][:9] + "\r\n" + parts[0][9:] + "." + parts[1] + "." + parts[2]}
+		for _, last := range alphabet {
+			forms = append(forms, parts[0]+"."+parts[1][:len(parts[1])-1]+string(last)+"."+parts[2])
+		}
+		for _, form := range forms {
+			if grant, err := s.Authorize(t.Context(), request(relay.ActionPublish, "live", form)); err == nil {
+				subjects[grant.Subject]++
+			}
+		}
+	}
+	require.Len(t, subjects, 3, "one for each token")
+	require.Greater(t, slices.Max(slices.Collect(maps.Values(subjects))), 4, "other forms have the same signature")
 }
 
 func TestSign(t *testing.T) {
