@@ -20,6 +20,8 @@ const (
 	MaxToken = 8 << 10
 	// maxTried is how many keys are tried for a token that does not name its key.
 	maxTried = 8
+	// maxTries is how many keys are tried for the tokens of a request: a peer may send many that are forged.
+	maxTries = 2 * maxTried
 	// maxStored is how many verified tokens are stored. An entry takes about 1 KiB.
 	maxStored = 4096
 )
@@ -74,12 +76,12 @@ func (s *Scheme) Changed() bool { return s.keys.Changed() }
 func (s *Scheme) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Grant, error) {
 	var refusals auth.Refusals
 	var best *Claims
-	now := time.Now()
+	now, tries := time.Now(), maxTries
 	for _, t := range r.Tokens {
 		if !s.format.Recognizes(t) {
 			continue
 		}
-		c, err := s.check(ctx, t.Value, &r, now)
+		c, err := s.check(ctx, t.Value, &r, now, &tries)
 		switch {
 		case err != nil:
 			refusals.Add(err)
@@ -98,8 +100,10 @@ func outlasts(a, b *Claims) bool {
 }
 
 // check returns the claims of a token that allows the request.
-func (s *Scheme) check(ctx context.Context, value []byte, r *relay.AuthRequest, now time.Time) (*Claims, error) {
-	c, err := s.claims(ctx, value)
+func (s *Scheme) check(
+	ctx context.Context, value []byte, r *relay.AuthRequest, now time.Time, tries *int,
+) (*Claims, error) {
+	c, err := s.claims(ctx, value, tries)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +116,8 @@ func (s *Scheme) check(ctx context.Context, value []byte, r *relay.AuthRequest, 
 	return c, nil
 }
 
-// claims returns the claims of a token that is signed with one of the keys.
-func (s *Scheme) claims(ctx context.Context, value []byte) (*Claims, error) {
+// claims returns the claims of a token that is signed with one of the keys. It takes those that it tries from tries.
+func (s *Scheme) claims(ctx context.Context, value []byte, tries *int) (*Claims, error) {
 	if len(value) > MaxToken {
 		return nil, auth.Refuse(moqt.RequestMalformedAuthToken, "the token is too long")
 	}
@@ -121,11 +125,16 @@ func (s *Scheme) claims(ctx context.Context, value []byte) (*Claims, error) {
 	if v, ok := s.stored.Get(d); ok && v.version == s.keys.Version() {
 		return v.claims, nil
 	}
+	if *tries == 0 {
+		return nil, auth.Refuse(moqt.RequestUnauthorized, "there are too many tokens before this one")
+	}
 	token, err := s.format.Parse(value)
 	if err != nil {
 		return nil, auth.Refuse(moqt.RequestMalformedAuthToken, err.Error())
 	}
 	keys, version := s.keys.Find(ctx, token.KeyID())
+	keys = keys[:min(len(keys), maxTried, *tries)]
+	*tries -= len(keys)
 	if err := Verify(token, keys); err != nil {
 		return nil, auth.Refuse(moqt.RequestUnauthorized, err.Error())
 	}
