@@ -125,7 +125,14 @@ type LoopStats struct {
 
 // Stats returns counters.
 func (l *Loop) Stats() LoopStats {
-	st := LoopStats{Errors: make(map[string]uint64)}
+	st, senders := l.look()
+	st.Counters = l.total(senders)
+	return st
+}
+
+// look returns all but LoopStats.Counters, and the open senders with their counters.
+func (l *Loop) look() (st LoopStats, senders map[*Sender]Counters) {
+	st.Errors, senders = make(map[string]uint64), make(map[*Sender]Counters)
 	for _, sh := range l.shards {
 		w := sh.writes.Counts()
 		st.Packets += w.Packets
@@ -138,9 +145,8 @@ func (l *Loop) Stats() LoopStats {
 		st.Followed += sh.followed()
 		for _, s := range sh.registered() {
 			s.mu.Lock()
-			if c := s.countersLocked(); !s.closed {
-				st.Counters.add(&c)
-				st.Senders++
+			if !s.closed {
+				senders[s] = s.countersLocked()
 				st.Open += len(s.streams.all)
 				st.Waiting += s.credit.parked
 				st.Queued += len(s.credit.waiting[parkedConn]) + len(s.credit.waiting[parkedID])
@@ -148,10 +154,22 @@ func (l *Loop) Stats() LoopStats {
 			s.mu.Unlock()
 		}
 	}
+	st.Senders = len(senders)
+	return st, senders
+}
+
+// total sums up the counters of senders, and of all that have closed. One that has closed meanwhile counts once: the
+// sum never goes back.
+func (l *Loop) total(senders map[*Sender]Counters) Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st.Counters.add(&l.retired)
-	return st
+	all := l.retired
+	for s, c := range senders {
+		if !s.retired {
+			all.add(&c)
+		}
+	}
+	return all
 }
 
 // Sent returns how many packets were handed to the system. It costs an atomic load for each shard.
@@ -172,10 +190,11 @@ func (l *Loop) SentOn(socket int) (packets uint64) {
 	return packets
 }
 
-// retire keeps the counters of a sender that has closed.
-func (l *Loop) retire(c Counters) {
+// retire keeps the counters of a sender that closes.
+func (l *Loop) retire(s *Sender, c Counters) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	s.retired = true
 	l.retired.add(&c)
 }
 

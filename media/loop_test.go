@@ -212,6 +212,26 @@ func TestLoopClose(t *testing.T) {
 	require.False(t, func() bool { log.Finish(); return log.Pinned() }())
 }
 
+// TestSenderClosesDuringStats has a sender close after it was looked at. It counts once: counters must not go back.
+func TestSenderClosesDuringStats(t *testing.T) {
+	pc, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer pc.Close()
+	l, err := NewLoop(LoopConfig{}, pc)
+	require.NoError(t, err)
+	s := l.NewSender(SenderConfig{}).Hooks()
+	s.Path(quic.PathInfo{Remote: pc.LocalAddr(), MTU: testMTU})
+	s.mu.Lock()
+	s.counters.Acks = 3
+	s.mu.release()
+	_, senders := l.look()
+	require.Len(t, senders, 1)
+	s.Closed(nil)
+	require.EqualValues(t, 3, l.total(senders).Acks)
+	require.EqualValues(t, 3, l.Stats().Counters.Acks)
+	require.NoError(t, l.Close())
+}
+
 // TestLoopSockets has a loop with two sockets. A sender belongs to a shard of the socket that its connection has, and
 // its packets leave there.
 func TestLoopSockets(t *testing.T) {

@@ -83,6 +83,7 @@ type Sender struct {
 	task      task // the shard's
 
 	lastReceived atomic.Int64 // a clock.Time: when the last packet came, if delays are measured; no lock
+	retired      bool         // its counters are in Loop.retired; guarded by Loop.mu
 
 	mu senderLock
 
@@ -226,7 +227,7 @@ func (s *Sender) closeLocked() {
 	for _, q := range s.ready.beyond(-1) {
 		q.drop(DatagramClosed)
 	}
-	s.loop.retire(s.countersLocked())
+	s.loop.retire(s, s.countersLocked())
 	if s.link.conn == nil {
 		s.loop.memory.FreeConn(s.state)
 	}
