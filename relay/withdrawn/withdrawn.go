@@ -24,6 +24,8 @@ const (
 	MaxSubject = 256
 	// MaxFor is for how long tokens can be withdrawn, at most.
 	MaxFor = 366 * 24 * time.Hour
+	// maxYear is one that entries can have: JSON and the hash have none for all times.
+	maxYear = 2200
 )
 
 // ErrFull is the error of a list that has no room.
@@ -46,7 +48,8 @@ type Entry struct {
 func (e *Entry) Validate() error {
 	return errors.Join(
 		CheckSubject(e.Subject),
-		bounds.Check("time of withdrawal", e.Until.Sub(e.Set), 0, MaxFor+time.Hour))
+		bounds.Check("time of withdrawal", e.Until.Sub(e.Set), 0, MaxFor+time.Hour),
+		bounds.Check("year of its end", e.Until.UTC().Year(), 0, maxYear))
 }
 
 // CheckSubject returns an error unless a token can have the subject.
@@ -145,6 +148,9 @@ func (l *List) set(subject string, change func(*Entry)) (Entry, error) {
 		e.Set = last.Set.Add(1)
 	}
 	change(&e)
+	if err := e.Validate(); err != nil { // the last one has been made by a clock that is wrong, or by somebody else
+		return Entry{}, err
+	}
 	l.putLocked(e)
 	return e, nil
 }

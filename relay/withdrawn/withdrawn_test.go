@@ -120,3 +120,18 @@ func TestListsConverge(t *testing.T) {
 		}
 	})
 }
+
+// TestEndOfTime has another relay tell of a time so late that no later one can be told.
+func TestEndOfTime(t *testing.T) {
+	last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
+	e := Entry{Subject: "alice", Set: last, Until: last}
+	require.ErrorContains(t, e.Validate(), "year")
+	last = last.AddDate(maxYear-9999, 0, 0)
+	e.Set, e.Until = last, last
+	require.NoError(t, e.Validate())
+	l := New(func() {})
+	require.NoError(t, l.Merge([]Entry{e}))
+	_, err := l.Withdraw("alice", time.Hour)
+	require.ErrorContains(t, err, "year")
+	require.Equal(t, []Entry{e}, l.All())
+}

@@ -123,12 +123,13 @@ func TestWithdrawnMessagesAreChecked(t *testing.T) {
 			`{"entries":[{"subject":"","set":"2000-01-01T00:00:00Z","until":"2000-01-02T00:00:00Z"}]}`,
 			`{"entries":[{"subject":"alice","set":"2000-01-01T00:00:00Z","until":"2100-01-01T00:00:00Z"}]}`,
 			`{"entries":[{"subject":"alice","set":"2000-01-02T00:00:00Z","until":"2000-01-01T00:00:00Z"}]}`,
+			`{"entries":[{"subject":"alice","set":"9999-12-31T23:59:59Z","until":"9999-12-31T23:59:59Z"}]}`,
 			`{"entries":7}`,
 		} {
 			require.NoError(t, liar.Publish("sluice.sluice.taken.liar", []byte(text)))
 		}
 		synctest.Wait()
-		require.Equal(t, uint64(4), n.Counts().Invalid)
+		require.Equal(t, uint64(5), n.Counts().Invalid)
 		require.Empty(t, list.All())
 		leaveAll(n)
 		require.NoError(t, liar.Close())
