@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// maxQueue is how many messages wait for the node. Those beyond it get lost, which costs a snapshot.
+	// maxQueue is how many messages NATS may hand over before they are queued. Those beyond it get lost, which costs a
+	// snapshot.
 	maxQueue = 1 << 14
 	// writeTimeout is how long a connection may take no data, and closeTimeout how long Close waits for the last ones.
 	writeTimeout = 5 * time.Second
@@ -31,6 +32,7 @@ type Engine struct {
 	messages chan *nats.Msg
 	end      chan struct{}
 	running  sync.WaitGroup
+	incoming *queue // of messages, for the node
 	outgoing *queue
 	// connected is kept here: the methods of a connection wait while it writes.
 	connected atomic.Bool
@@ -46,7 +48,7 @@ type Engine struct {
 func newEngine(log *slog.Logger) *Engine {
 	return &Engine{
 		log: logs.NewSparse(log), logger: log, messages: make(chan *nats.Msg, maxQueue), end: make(chan struct{}),
-		outgoing: newQueue(),
+		incoming: newQueue(maxIncoming), outgoing: newQueue(maxOutgoing),
 	}
 }
 
@@ -112,7 +114,7 @@ func (e *Engine) send(conn *nats.Conn, done chan<- struct{}) {
 	}
 }
 
-// Subscribe implements cluster.Engine. All subscriptions share a channel, which keeps the order of a node's messages.
+// Subscribe implements cluster.Engine. All subscriptions share a queue, which keeps the order of a node's messages.
 func (e *Engine) Subscribe(f func(subject string, data []byte), patterns ...string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -120,17 +122,33 @@ func (e *Engine) Subscribe(f func(subject string, data []byte), patterns ...stri
 	if err := e.subscribeLocked(patterns); err != nil {
 		return err
 	}
+	e.running.Go(e.receive)
 	e.running.Go(func() {
 		for {
+			m, _ := e.incoming.pop() // there is none at the end only
 			select {
-			case m := <-e.messages:
-				f(m.Subject, m.Data)
 			case <-e.end:
 				return
+			default:
+				f(m.subject, m.data)
 			}
 		}
 	})
 	return nil
+}
+
+// receive queues what NATS hands over. The channel between them bounds messages, but not their bytes.
+func (e *Engine) receive() {
+	for {
+		select {
+		case m := <-e.messages:
+			if e.incoming.push(message{m.Subject, m.Data}) != nil {
+				e.log.Log(slog.LevelWarn, "receive", "messages of the cluster come too fast; some are lost")
+			}
+		case <-e.end:
+			return
+		}
+	}
 }
 
 func (e *Engine) subscribeLocked(patterns []string) error {
@@ -175,6 +193,7 @@ func (e *Engine) Close() error {
 		}
 	}
 	close(e.end)
+	e.incoming.close()
 	e.running.Wait()
 	if e.conn != nil {
 		e.conn.Close()

@@ -13,9 +13,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -386,6 +388,28 @@ func greet(t *testing.T, l net.Listener, end <-chan struct{}) {
 	_, err = fmt.Fprint(c, "PONG\r\n")
 	assert.NoError(t, err)
 	<-end
+}
+
+// TestSlowNode has messages come faster than the node reads them: those beyond a number of bytes get lost.
+func TestSlowNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(slog.New(slog.DiscardHandler))
+		goOn, got := make(chan struct{}), 0
+		require.NoError(t, e.Subscribe(func(string, []byte) {
+			<-goOn
+			got++
+		}))
+		data := make([]byte, 1<<20)
+		for range 2 * maxIncoming / len(data) {
+			e.messages <- &nats.Msg{Subject: "x", Data: data}
+		}
+		synctest.Wait()
+		close(goOn)
+		synctest.Wait()
+		require.LessOrEqual(t, got*len(data), maxIncoming)
+		require.NotZero(t, got)
+		require.NoError(t, e.Close())
+	})
 }
 
 // TestAlone lets one of two nodes die.

@@ -8,13 +8,15 @@ import (
 const (
 	// maxOutgoing is how many bytes wait for a connection that is slow. The longest snapshot has 16 MiB.
 	maxOutgoing = 32 << 20
+	// maxIncoming is how many bytes wait for the node: all the routes that its table holds.
+	maxIncoming = 128 << 20
 	// messageCost is how many bytes a message takes besides its subject and data.
 	messageCost = 64
 )
 
 var errSlow = fmt.Errorf("the connection with NATS is slow: %d MiB wait for it", maxOutgoing>>20)
 
-// message is a message that was not sent yet.
+// message is a message that waits.
 type message struct {
 	subject string
 	data    []byte
@@ -22,8 +24,9 @@ type message struct {
 
 func (m *message) size() int { return messageCost + len(m.subject) + len(m.data) }
 
-// queue holds messages, so that whoever publishes them does not wait for the connection.
+// queue holds messages, so that nobody waits for whoever is to have them.
 type queue struct {
+	limit    int // of bytes
 	mu       sync.Mutex
 	changed  sync.Cond
 	messages []message
@@ -31,8 +34,8 @@ type queue struct {
 	closed   bool
 }
 
-func newQueue() *queue {
-	q := new(queue)
+func newQueue(limit int) *queue {
+	q := &queue{limit: limit}
 	q.changed.L = &q.mu
 	return q
 }
@@ -44,7 +47,7 @@ func (q *queue) push(m message) error {
 	switch {
 	case q.closed:
 		return nil
-	case q.bytes+m.size() > maxOutgoing:
+	case q.bytes+m.size() > q.limit:
 		return errSlow
 	}
 	q.messages = append(q.messages, m)
