@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -83,7 +84,8 @@ type Directory struct {
 	match atomic.Pointer[Match]
 	log   *logs.Sparse
 
-	mu   sync.Mutex        // guards what follows, and changes of the directory by this process
+	disk sync.Mutex        // held while this process changes the directory, which may take long
+	mu   sync.Mutex        // guards what follows; new connections wait for it
 	open map[*trace]string // name of the file that is written, or ""
 }
 
@@ -138,14 +140,16 @@ func (d *Directory) partSize() int64 { return d.cfg.Size / 2 / int64(d.cfg.Sessi
 
 // create makes the next file of a connection. Names are in the order of their time.
 func (d *Directory) create(t *trace) (*os.File, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.disk.Lock()
+	defer d.disk.Unlock()
 	if err := d.makeRoom(); err != nil {
 		return nil, err
 	}
 	name := time.Now().UTC().Format("20060102-150405.000000") + "_" + t.name + suffix
 	f, err := os.OpenFile(filepath.Join(d.cfg.Path, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		d.open[t] = name
 	}
 	return f, err
@@ -166,16 +170,15 @@ func (d *Directory) makeRoom() error {
 			total += info.Size()
 		}
 	}
-	written := make(map[string]bool)
-	for _, name := range d.open {
-		written[name] = true
-	}
+	d.mu.Lock()
+	written := slices.Collect(maps.Values(d.open))
+	d.mu.Unlock()
 	for _, e := range entries {
 		size, ours := sizes[e.Name()]
 		if total <= d.cfg.Size/2 && len(sizes) < maxFiles {
 			return nil
 		}
-		if !ours || written[e.Name()] {
+		if !ours || slices.Contains(written, e.Name()) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(d.cfg.Path, e.Name())); err != nil {

@@ -233,6 +233,23 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
+// TestDiskHangs has connections come while the disk does not answer. They wait for nothing.
+func TestDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, Config{})
+		d.disk.Lock() // as while a file is made
+		_, a := begin(d, 1)
+		a.RecordEvent(filler)
+		_, b := begin(d, 2)
+		require.NoError(t, b.Close())
+		require.NoError(t, a.Close())
+		d.disk.Unlock()
+		synctest.Wait()
+		names, _ := d.total(t)
+		require.Len(t, names, 1)
+	})
+}
+
 func TestOpenFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
