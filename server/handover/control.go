@@ -23,6 +23,8 @@ const (
 	// readyTimeout is how long a new process may take to get ready: it loads programs, which the kernel verifies for a
 	// second or two, and may wait for a busy CPU.
 	readyTimeout = time.Minute
+	// acceptPause is how long a process that has come waits for an open file more.
+	acceptPause = 100 * time.Millisecond
 )
 
 // inherited are the variables that tell the relay how to reach the service manager (sd_notify(3)).
@@ -131,10 +133,17 @@ func (c *Control) Replaced() <-chan int { return c.replaced }
 func (c *Control) accept() {
 	for {
 		conn, err := c.listener.AcceptUnix()
-		if err != nil {
-			return // closed
+		switch {
+		case err == nil:
+			c.Answer(unixConn{conn})
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // there are too many open files: the other process waits
+			select {
+			case <-time.After(acceptPause):
+			case <-c.ctx.Done():
+			}
 		}
-		c.Answer(unixConn{conn})
 	}
 }
 

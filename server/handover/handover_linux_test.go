@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -518,6 +519,22 @@ func TestControlSocketIsPrivate(t *testing.T) {
 	require.ErrorContains(t, err, path+" is no socket: choose another path")
 	_, err = Listen(filepath.Join(path, strings.Repeat("x", 200)), Config{Port: p.port, Logger: slog.Default()})
 	require.ErrorContains(t, err, "control socket: ")
+}
+
+// TestAcceptFails has the control socket fail for a while, as when there are too many open files. It goes on then.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "control")
+		p := &process{port: NewPort(quiet(1))}
+		p.open(t, path, nil)
+		require.NoError(t, p.control.listener.SetDeadline(time.Now()))
+		require.NoError(t, p.control.Publish())
+		synctest.Wait()
+		require.NoError(t, p.control.listener.SetDeadline(time.Time{}))
+		time.Sleep(acceptPause)
+		_, err := Request(path)
+		require.ErrorContains(t, err, "does not listen yet")
+	})
 }
 
 // TestOtherUsersAreRefused connects as another user to a control socket that lets everybody in.
