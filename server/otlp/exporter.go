@@ -3,6 +3,7 @@ package otlp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -86,6 +87,7 @@ func New(cfg Config) (*Exporter, error) {
 	ctx := context.Background()
 	if e.about, err = resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "sluice"), attribute.String("service.version", cfg.Version),
+		attribute.String("service.instance.id", rand.Text()), // while a process replaces another, both send
 	), resource.WithHost(), resource.WithFromEnv()); err != nil {
 		return nil, err
 	}

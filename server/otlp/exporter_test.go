@@ -113,6 +113,7 @@ func TestExporter(t *testing.T) {
 	about := texts(resource.Resource.Attributes)
 	require.Equal(t, "sluice", about["service.name"])
 	require.Equal(t, "v1", about["service.version"])
+	require.NotEmpty(t, about["service.instance.id"])
 	require.Equal(t, "test", about["deployment.environment"])
 	spans := resource.ScopeSpans[0].Spans
 	require.Len(t, spans, 3)
