@@ -109,7 +109,8 @@ func Join(addr *net.UDPAddr, number Number, sockets int, maps Maps) (*Group, err
 	return g, nil
 }
 
-// open opens the sockets that are missing, and enters all. Another process may have had the number before.
+// open opens the sockets that are missing, and enters all. It fails if another process has the number, because this one
+// has come too late.
 func (g *Group) open(addr *net.UDPAddr, sockets int) error {
 	for len(g.sockets) < sockets {
 		c, err := bind(addr)
@@ -122,11 +123,16 @@ func (g *Group) open(addr *net.UDPAddr, sockets int) error {
 	if g.readers, err = g.newReaders(); err != nil {
 		return err
 	}
-	errs := []error{g.Tell(0)}
+	var errs []error
 	for i, c := range g.sockets {
-		errs = append(errs, control(c, func(fd int) error { return g.maps.Sockets.Put(g.at(i), uint64(fd)) }))
+		errs = append(errs, control(c, func(fd int) error {
+			return g.maps.Sockets.Update(g.at(i), uint64(fd), ebpf.UpdateNoExist)
+		}))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return g.Tell(0)
 }
 
 // at returns where the maps have a socket of this process.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -49,16 +50,22 @@ func nextOf(t *testing.T, g *Group, addr net.Addr, sockets int) *Group {
 	t.Helper()
 	n, err := g.Next()
 	require.NoError(t, err)
-	var maps Maps
-	for i, fd := range g.Maps() {
-		maps[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-		require.NoError(t, err)
-	}
-	joined, err := Join(addr.(*net.UDPAddr), n, sockets, maps)
+	joined, err := Join(addr.(*net.UDPAddr), n, sockets, duplicates(t, g))
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = joined.Close(), closeAll(joined.Sockets()) })
 	require.Len(t, joined.Sockets(), sockets)
 	return joined
+}
+
+// duplicates returns the maps of a group as another process gets them.
+func duplicates(t *testing.T, g *Group) (maps Maps) {
+	t.Helper()
+	for i, fd := range g.Maps() {
+		var err error
+		maps[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		require.NoError(t, err)
+	}
+	return maps
 }
 
 // client sends datagrams from a port of its own, to an address of loopback in place of the unspecified one.
@@ -261,6 +268,18 @@ func TestNumbersOfTheLiving(t *testing.T) {
 	n, err = one.Next()
 	require.NoError(t, err)
 	require.Equal(t, Number(2), n)
+}
+
+// TestNumberIsTaken has a process join that was late: another one has its number by now, and keeps it.
+func TestNumberIsTaken(t *testing.T) {
+	one, socket := first(t, "127.0.0.1:0")
+	two, twoSocket := next(t, one, socket.LocalAddr())
+	_, err := Join(socket.LocalAddr().(*net.UDPAddr), two.Number(), 2, duplicates(t, one))
+	require.ErrorIs(t, err, ebpf.ErrKeyExist)
+	require.NoError(t, one.Promote(two.Number()))
+	_, err = client(t, socket.LocalAddr()).Write([]byte("hello"))
+	require.NoError(t, err)
+	require.Len(t, received(t, twoSocket), 1)
 }
 
 // TestDraining has two processes tell how many sessions they have. A process that has ended is forgotten, also when
