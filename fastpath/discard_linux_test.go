@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -21,7 +22,7 @@ func TestDiscarded(t *testing.T) {
 	const ether, ip4, ip6 = 14, 20, 40
 	type cased struct {
 		rig  *rig
-		send func(frame []byte)
+		send func(offload, frame []byte)
 		next uint64 // group
 	}
 	cases := make(map[bool]*cased) // by whether they are of IPv6
@@ -33,8 +34,9 @@ func TestDiscarded(t *testing.T) {
 	for _, tt := range []struct {
 		name, reason string
 		v6           bool
-		accepted     bool // the stack hands it to the socket all the same
-		stopped      bool // a bridge may discard it, too: only the program sees it
+		accepted     bool   // the stack hands it to the socket all the same
+		stopped      bool   // a bridge may discard it, too: only the program sees it
+		offload      []byte // a struct virtio_net_hdr, as of a virtual machine; nil: nothing is left to a device
 		damage       func(r *rig, f []byte) []byte
 	}{
 		{name: "IPv4 checksum", reason: "packet_bad_header", stopped: true, damage: func(_ *rig, f []byte) []byte {
@@ -58,6 +60,12 @@ func TestDiscarded(t *testing.T) {
 		}},
 		{name: "a multicast link-layer address", reason: "packet_other_host", accepted: true,
 			damage: func(_ *rig, f []byte) []byte { return append([]byte{1, 0, 0x5e, 1, 2, 3}, f[6:]...) }},
+		{name: "the tag of a VLAN without a device", reason: "packet_other_host", damage: func(_ *rig, f []byte) []byte {
+			return concat(f[:12], 0x81, 0, 0, 7, f[12:])
+		}},
+		{name: "a checksum that a device writes into the payload", reason: "packet_checksum", accepted: true,
+			offload: concat(1, 0, 0, 0, 0, 0, ether+ip4, 0, 10, 0), // flags: NEEDS_CSUM; csum_start; csum_offset
+			damage:  func(_ *rig, f []byte) []byte { return f }},
 		{name: "more than the UDP header says", reason: "packet_bad_header", accepted: true,
 			damage: func(_ *rig, f []byte) []byte {
 				f = append(f, 0, 0, 0, 0)
@@ -95,13 +103,13 @@ func TestDiscarded(t *testing.T) {
 			if frame = tt.damage(r, frame); tt.stopped {
 				r.runFrame(concat(make([]byte, 6), frame[6:]))
 			} else {
-				send(frame)
+				send(tt.offload, frame)
 			}
 			if tt.accepted {
 				r.expectPacket(bad)
 			}
 			good, frame := version(2, "good version")
-			send(frame)
+			send(nil, frame)
 			r.expectPacket(good)
 			require.Equal(t, append(subgroupHeader(1000, group, 5, 9), "good version"...),
 				r.receive(r.subscribers[0]).data)
@@ -116,8 +124,9 @@ func TestDiscarded(t *testing.T) {
 	}
 }
 
-// rawSender returns a function that sends Ethernet frames from the publisher's device, as they are.
-func (r *rig) rawSender() func(frame []byte) {
+// rawSender returns a function that sends Ethernet frames from the publisher's device, as they are, with what they leave
+// to a device.
+func (r *rig) rawSender() func(offload, frame []byte) {
 	var fd int
 	var to unix.SockaddrLinklayer
 	require.NoError(r.t, r.lab.Publisher.Do(func() (err error) {
@@ -126,7 +135,26 @@ func (r *rig) rawSender() func(frame []byte) {
 		return err
 	}))
 	r.t.Cleanup(func() { unix.Close(fd) })
-	return func(frame []byte) { require.NoError(r.t, unix.Sendto(fd, frame, 0, &to)) }
+	require.NoError(r.t, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1))
+	return func(offload, frame []byte) {
+		if offload == nil {
+			offload = make([]byte, 10)
+		}
+		require.NoError(r.t, unix.Sendto(fd, concat(offload, frame), 0, &to))
+	}
+}
+
+// TestMerged runs the program on a packet that consists of several, whose number nobody has computed: from a virtual
+// machine that uses UDP GSO.
+func TestMerged(t *testing.T) {
+	r := newRig(t, lab.Topology{}, false)
+	context := make([]byte, 192)                      // struct __sk_buff
+	binary.LittleEndian.PutUint32(context[176:], 600) // gso_size
+	frame := concat(make([]byte, 12), udpFrame(r.publisherAddr(), r.relayAddr(),
+		packet(r.keys, publisherCID, 0, 4, 0, make([]byte, 1000))))
+	_, err := r.ingress.ServerIngress.Run(&ebpf.RunOptions{Data: frame, Context: context})
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint64{"packet_gso": 1}, r.counts())
 }
 
 // TestChecksums sends packets of every length with checksums of their own, as from a device that verifies none.

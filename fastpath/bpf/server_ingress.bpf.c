@@ -26,7 +26,7 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 	if (d.first & LONG_HEADER)
 		return PACKET_LONG_HEADER;
 	note_arrival();
-	if (skb->gso_segs > 1)
+	if (skb->gso_size)
 		return PACKET_GSO;
 	enum reason why = accept_headers(skb, &d);
 	if (why != PACKET_OPENED)

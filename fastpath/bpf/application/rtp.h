@@ -133,7 +133,7 @@ INLINE enum reason read_rtp(struct __sk_buff *skb, struct rtp_packet *p, struct 
 	if (!m)
 		return RTP_UNKNOWN;
 	p->arrived = time_if_measuring();
-	if (skb->gso_segs > 1)
+	if (skb->gso_size)
 		return PACKET_GSO;
 	enum reason why = accept_headers(skb, d);
 	if (why != PACKET_OPENED)

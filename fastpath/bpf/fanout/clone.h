@@ -37,20 +37,8 @@ INLINE int send_clone(struct __sk_buff *skb, struct scratch *c, const struct nei
 	return -1;
 }
 
-// remove_tags removes the VLAN tags of the publisher's network, from beside the packet and from its header.
-INLINE int remove_tags(struct __sk_buff *skb)
-{
-	for (u32 i = 0; i <= MAX_VLAN_TAGS; i++) {
-		if (!skb->vlan_present && skb->protocol != ETH_P_8021Q_BE && skb->protocol != ETH_P_8021AD_BE)
-			return 0;
-		if (bpf_skb_vlan_pop(skb))
-			return -1;
-	}
-	return 0;
-}
-
-// fit_headers makes room for the copy's Ethernet and IP headers. The packet's are longer if they have VLAN tags, and
-// shorter or longer with another version of IP.
+// fit_headers makes room for the copy's Ethernet and IP headers. The packet's IP header may be of another version.
+// Beside the packet there may be a tag of the publisher's network, which has a priority only (transport/accept.h).
 //
 // If a device is to complete the checksum of the clone, it sums everything from csum_start on (transport/offload.h).
 // Both helpers move the headers in front of that, and csum_start stays with the UDP header. Nothing else could move it.
@@ -59,7 +47,7 @@ INLINE int fit_headers(struct __sk_buff *skb, const struct scratch *c)
 {
 	__be16 proto = *(const __be16 *)(c->buf + OUT + ETH_PROTO_AT);
 
-	if (remove_tags(skb))
+	if (skb->vlan_present && bpf_skb_vlan_pop(skb))
 		return -1;
 	if (skb->protocol != proto && bpf_skb_change_proto(skb, proto, 0))
 		return -1;

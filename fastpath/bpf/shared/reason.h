@@ -11,7 +11,7 @@ enum reason {
 	PACKET_NOT_MEDIA, // not UDP, another port, or an unknown connection
 	PACKET_LONG_HEADER, // a handshake packet
 	PACKET_GSO, // several datagrams in one buffer
-	PACKET_OTHER_HOST, // the link-layer address is another host's, or that of several hosts
+	PACKET_OTHER_HOST, // the link-layer address is another host's or of several hosts, or there is a VLAN's tag
 	PACKET_BAD_HEADER, // the IP header's checksum is wrong, or IP and UDP disagree about the length
 	PACKET_TOO_SHORT, // too short for header protection or a tag
 	PACKET_TOO_LONG, // too long for the scratch

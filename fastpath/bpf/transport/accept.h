@@ -5,8 +5,8 @@
 // publisher could send subscribers bytes that user space never sees, and then others for the same place of a stream.
 // The AEAD tag does not help: the publisher makes it. So a packet is declined unless it passes the stack's checks:
 //
-//	link layer     ip_rcv and ipv6_rcv discard frames for another host. Broadcasts and multicasts bear no
-//	               media
+//	link layer     ip_rcv and ipv6_rcv discard frames for another host, and those of a VLAN that has no device here. A
+//	               device for one sees them without their tag. Broadcasts and multicasts bear no media
 //	IP header      version, options and fragments: udp.h. Here the checksum of IPv4, and that IP and UDP name the same
 //	               length: the stack would cut the packet, or discard it
 //	addresses      routing discards packets to other hosts' addresses, and from impossible ones. The path's addresses
@@ -23,11 +23,12 @@
 #include "udp.h"
 
 #define PACKET_HOST 0 // linux/if_packet.h: addressed to this host
+#define VLAN_ID_MASK 0xfff // of the TCI; a tag without an ID has a priority only
 
 // accept_headers looks at the link layer and the IP header. It returns PACKET_OPENED if the stack accepts them.
 INLINE enum reason accept_headers(const struct __sk_buff *skb, const struct datagram *d)
 {
-	if (skb->pkt_type != PACKET_HOST)
+	if (skb->pkt_type != PACKET_HOST || skb->vlan_tci & VLAN_ID_MASK || d->ip_at != ETH_HLEN)
 		return PACKET_OTHER_HOST;
 	if (d->ip_sum != 0xffff || d->ip_payload_len != d->payload_len + sizeof(struct udphdr))
 		return PACKET_BAD_HEADER;
@@ -75,9 +76,9 @@ INLINE bool accept_checksum(struct __sk_buff *skb, const struct datagram *d, u32
 {
 	enum checksum_state state = checksum_state(skb, start);
 
-	if (!d->checksum)
-		return !d->v6;
+	if (!d->checksum && d->v6)
+		return false;
 	if (state == CHECKSUM_PARTIAL)
 		return *start == d->payload_at - sizeof(struct udphdr);
-	return state == CHECKSUM_UNNECESSARY || sum_holds(skb, d);
+	return !d->checksum || state == CHECKSUM_UNNECESSARY || sum_holds(skb, d);
 }

@@ -10,6 +10,8 @@
 #include <sluice/types.h>
 #include <bpf/bpf_core_read.h>
 
+#define UDP_CHECKSUM_AT 6 // in its header
+
 // Values of ip_summed (linux/skbuff.h).
 enum checksum_state {
 	CHECKSUM_NONE, // nobody has looked at it
@@ -25,13 +27,14 @@ struct sk_buff {
 
 void *bpf_cast_to_kern_ctx(void *obj) __ksym;
 
-// checksum_state returns the state of a packet's checksum. If the device is to complete it, *start becomes where it
+// checksum_state returns the state of a packet's checksum. If the device is to complete UDP's, *start becomes where it
 // begins to sum, an offset in the frame; else 0.
 INLINE enum checksum_state checksum_state(struct __sk_buff *ctx, u32 *start)
 {
 	struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	enum checksum_state state = BPF_CORE_READ_BITFIELD(skb, ip_summed);
+	bool of_udp = state == CHECKSUM_PARTIAL && skb->csum_offset == UDP_CHECKSUM_AT;
 
-	*start = state == CHECKSUM_PARTIAL ? skb->csum_start - skb->mac_header : 0;
+	*start = of_udp ? skb->csum_start - skb->mac_header : 0;
 	return state;
 }
