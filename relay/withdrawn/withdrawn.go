@@ -47,14 +47,9 @@ type Entry struct {
 // Validate returns an error if another relay cannot have made the entry.
 func (e *Entry) Validate() error {
 	return errors.Join(
-		CheckSubject(e.Subject),
+		bounds.Check("length of subject", len(e.Subject), 1, MaxSubject),
 		bounds.Check("time of withdrawal", e.Until.Sub(e.Set), 0, MaxFor+time.Hour),
 		bounds.Check("year of its end", e.Until.UTC().Year(), 0, maxYear))
-}
-
-// CheckSubject returns an error unless a token can have the subject.
-func CheckSubject(subject string) error {
-	return bounds.Check("length of subject", len(subject), 1, MaxSubject)
 }
 
 func (e *Entry) compare(o *Entry) int {
@@ -92,7 +87,7 @@ func (l *List) Has(subject string) bool {
 
 // Withdraw takes the force from all tokens of a subject, for a while.
 func (l *List) Withdraw(subject string, life time.Duration) (Entry, error) {
-	if err := errors.Join(CheckSubject(subject), bounds.Check("for", life, time.Second, MaxFor)); err != nil {
+	if err := bounds.Check("for", life, time.Second, MaxFor); err != nil {
 		return Entry{}, err
 	}
 	e, err := l.set(subject, func(e *Entry) { e.Until = e.Set.Add(life) })
@@ -148,7 +143,7 @@ func (l *List) set(subject string, change func(*Entry)) (Entry, error) {
 		e.Set = last.Set.Add(1)
 	}
 	change(&e)
-	if err := e.Validate(); err != nil { // the last one has been made by a clock that is wrong, or by somebody else
+	if err := e.Validate(); err != nil { // it is later than the last one, which somebody else has made
 		return Entry{}, err
 	}
 	l.putLocked(e)

@@ -149,9 +149,6 @@ func closeAll(sockets []*net.UDPConn) error {
 // Sockets returns the sockets of this process, by number.
 func (g *Group) Sockets() []*net.UDPConn { return g.sockets }
 
-// Number returns the number of this process.
-func (g *Group) Number() Number { return g.number }
-
 // Next returns a number that no process has. The numbers of processes that have ended come last.
 func (g *Group) Next() (Number, error) {
 	for n := g.number + 1; n != g.number; n++ {

@@ -141,14 +141,14 @@ func testSteer(t *testing.T, address string) {
 	old, oldSocket := first(t, address)
 	addr := oldSocket.LocalAddr()
 	young, youngSocket := next(t, old, addr)
-	require.Equal(t, Number(1), young.Number())
+	require.Equal(t, Number(1), young.number)
 	random := "\x12\x34\x56\x78\x9a\xbc\xde\xf0"
 	packets := map[string]string{
-		"short header of the old process":   short(id(t, old.Number())),
-		"handshake packet of the old one":   long(handshake, id(t, old.Number())),
-		"Initial packet of the old one":     long(initial, id(t, old.Number())),
-		"short header of the young process": short(id(t, young.Number())),
-		"handshake packet of the young one": long(handshake, id(t, young.Number())),
+		"short header of the old process":   short(id(t, old.number)),
+		"handshake packet of the old one":   long(handshake, id(t, old.number)),
+		"Initial packet of the old one":     long(initial, id(t, old.number)),
+		"short header of the young process": short(id(t, young.number)),
+		"handshake packet of the young one": long(handshake, id(t, young.number)),
 		"Initial of a new client":           long(initial, random),
 		"Initial with a longer id":          long(initial, random+"\x00"),
 		"short header that names nobody":    short(random),
@@ -179,7 +179,7 @@ func testSteer(t *testing.T, address string) {
 	}
 	// Before the young process is promoted, it gets only packets that name it.
 	check(func(name string) bool { return !forYoung[name] }, oldSocket, youngSocket)
-	require.NoError(t, old.Promote(young.Number()))
+	require.NoError(t, old.Promote(young.number))
 	check(func(name string) bool { return !named[name] }, youngSocket, oldSocket)
 	counts, err := young.Counts()
 	require.NoError(t, err)
@@ -188,9 +188,9 @@ func testSteer(t *testing.T, address string) {
 		socket, ok := Named([]byte(packet))
 		switch {
 		case named[name]:
-			require.Equal(t, IDs{Process: old.Number()}, socket, name)
+			require.Equal(t, IDs{Process: old.number}, socket, name)
 		case forYoung[name]:
-			require.Equal(t, IDs{Process: young.Number()}, socket, name)
+			require.Equal(t, IDs{Process: young.number}, socket, name)
 		}
 		require.Equal(t, named[name] || forYoung[name] || name == "short header of an ended process", ok, name)
 	}
@@ -202,11 +202,11 @@ func TestSteerAfterAnEnd(t *testing.T) {
 	addr := oneSocket.LocalAddr()
 	two, twoSocket := next(t, one, addr)
 	_, threeSocket := next(t, two, addr)
-	require.NoError(t, one.Promote(two.Number()))
+	require.NoError(t, one.Promote(two.number))
 
 	// The newest gets packets that name an ended process, and tells the client.
 	require.NoError(t, oneSocket.Close())
-	_, err := client(t, addr).Write([]byte(short(id(t, one.Number()))))
+	_, err := client(t, addr).Write([]byte(short(id(t, one.number))))
 	require.NoError(t, err)
 	require.Len(t, received(t, twoSocket), 1)
 
@@ -239,7 +239,7 @@ func TestNothingIsLost(t *testing.T) {
 			sent <- nil
 		}()
 		young, youngSocket := next(t, g, addr)
-		require.NoError(t, g.Promote(young.Number()))
+		require.NoError(t, g.Promote(young.number))
 		require.NoError(t, <-sent)
 		got += len(received(t, socket)) + len(received(t, youngSocket))
 		require.NoError(t, socket.Close())
@@ -260,7 +260,7 @@ func TestNumbersOfTheLiving(t *testing.T) {
 	one, socket := first(t, "127.0.0.1:0")
 	two, _ := next(t, one, socket.LocalAddr())
 	three, threeSocket := next(t, one, socket.LocalAddr())
-	require.Equal(t, []Number{0, 1, 2}, []Number{one.Number(), two.Number(), three.Number()})
+	require.Equal(t, []Number{0, 1, 2}, []Number{one.number, two.number, three.number})
 	n, err := one.Next()
 	require.NoError(t, err)
 	require.Equal(t, Number(3), n)
@@ -274,9 +274,9 @@ func TestNumbersOfTheLiving(t *testing.T) {
 func TestNumberIsTaken(t *testing.T) {
 	one, socket := first(t, "127.0.0.1:0")
 	two, twoSocket := next(t, one, socket.LocalAddr())
-	_, err := Join(socket.LocalAddr().(*net.UDPAddr), two.Number(), 2, duplicates(t, one))
+	_, err := Join(socket.LocalAddr().(*net.UDPAddr), two.number, 2, duplicates(t, one))
 	require.ErrorIs(t, err, ebpf.ErrKeyExist)
-	require.NoError(t, one.Promote(two.Number()))
+	require.NoError(t, one.Promote(two.number))
 	_, err = client(t, socket.LocalAddr()).Write([]byte("hello"))
 	require.NoError(t, err)
 	require.Len(t, received(t, twoSocket), 1)
@@ -305,7 +305,7 @@ func TestDraining(t *testing.T) {
 	require.Empty(t, draining(three))
 	n, err := one.Next()
 	require.NoError(t, err)
-	require.Equal(t, two.Number(), n)
+	require.Equal(t, two.number, n)
 	next(t, one, addr)
 	require.Empty(t, draining(three))
 }

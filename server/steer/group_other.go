@@ -30,9 +30,6 @@ func (*Group) Woken(int) {}
 // Arrivals returns nothing.
 func (*Group) Arrivals() ([]Arrivals, error) { return nil, nil }
 
-// Number returns 0.
-func (*Group) Number() Number { return 0 }
-
 // Maps returns nothing.
 func (*Group) Maps() Maps { return Maps{} }
 

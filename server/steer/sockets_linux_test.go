@@ -42,7 +42,7 @@ func testSockets(t *testing.T, address string) {
 	for range 2 {
 		for _, g := range []*Group{old, young} {
 			for i, c := range g.Sockets() {
-				id := idOf(t, g.Number(), i)
+				id := idOf(t, g.number, i)
 				for _, packet := range []string{short(id), long(handshake, id), long(initial, id)} {
 					for range 8 {
 						_, err := client(t, addr).Write([]byte(packet))
@@ -61,8 +61,8 @@ func testSockets(t *testing.T, address string) {
 			for _, packet := range []string{
 				long(initial, "\x12\x34\x56\x78\x9a\xbc\xde\xf0"), long(initial, "12345678901"), short("87654321"),
 				"hello",
-				short(idOf(t, old.Number(), 4)), short(idOf(t, old.Number(), MaxSockets-1)), // the process has fewer
-				long(handshake, idOf(t, young.Number(), 3)), short(idOf(t, 99, 0)), // there is no such process
+				short(idOf(t, old.number, 4)), short(idOf(t, old.number, MaxSockets-1)), // the process has fewer
+				long(handshake, idOf(t, young.number, 3)), short(idOf(t, 99, 0)), // there is no such process
 			} {
 				_, err := c.Write([]byte(packet))
 				require.NoError(t, err)
@@ -77,7 +77,7 @@ func testSockets(t *testing.T, address string) {
 		}
 		require.NotContains(t, reached, false)
 
-		require.NoError(t, old.Promote(young.Number()))
+		require.NoError(t, old.Promote(young.number))
 		newest, other = young, old
 	}
 	counts, err := young.Counts()
@@ -87,7 +87,7 @@ func testSockets(t *testing.T, address string) {
 	// At the end of a process all its sockets are gone.
 	require.NoError(t, closeAll(old.Sockets()))
 	for i := range 4 {
-		_, err := client(t, addr).Write([]byte(short(idOf(t, old.Number(), i))))
+		_, err := client(t, addr).Write([]byte(short(idOf(t, old.number, i))))
 		require.NoError(t, err)
 	}
 	require.Equal(t, 4, sum(counted(t, young)))
@@ -134,7 +134,7 @@ func TestArrivals(t *testing.T) {
 	addr := g.Sockets()[0].LocalAddr()
 	send := func(g *Group, socket, datagrams int) {
 		for range datagrams {
-			_, err := client(t, addr).Write([]byte(short(idOf(t, g.Number(), socket))))
+			_, err := client(t, addr).Write([]byte(short(idOf(t, g.number, socket))))
 			require.NoError(t, err)
 		}
 	}
@@ -169,12 +169,12 @@ func TestArrivals(t *testing.T) {
 	// Another process that gets the number has told nothing yet.
 	joined := nextOf(t, g, addr, 2)
 	joined.Woken(0)
-	n := joined.Number()
+	n := joined.number
 	require.NoError(t, closeAll(joined.Sockets()))
 	require.NoError(t, joined.Close())
 	joined.Woken(1) // too late, and no harm
 	again := nextOf(t, g, addr, 2)
-	require.Equal(t, n, again.Number())
+	require.Equal(t, n, again.number)
 	before, err := g.Arrivals()
 	require.NoError(t, err)
 	send(again, 0, 5)
