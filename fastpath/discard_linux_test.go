@@ -60,7 +60,7 @@ func TestDiscarded(t *testing.T) {
 		}},
 		{name: "a multicast link-layer address", reason: "packet_other_host", accepted: true,
 			damage: func(_ *rig, f []byte) []byte { return append([]byte{1, 0, 0x5e, 1, 2, 3}, f[6:]...) }},
-		{name: "the tag of a VLAN without a device", reason: "packet_other_host", damage: func(_ *rig, f []byte) []byte {
+		{name: "a tag of a VLAN without a device", reason: "packet_other_host", damage: func(_ *rig, f []byte) []byte {
 			return concat(f[:12], 0x81, 0, 0, 7, f[12:])
 		}},
 		{name: "a checksum that a device writes into the payload", reason: "packet_checksum", accepted: true,
@@ -124,8 +124,8 @@ func TestDiscarded(t *testing.T) {
 	}
 }
 
-// rawSender returns a function that sends Ethernet frames from the publisher's device, as they are, with what they leave
-// to a device.
+// rawSender returns a function that sends Ethernet frames from the publisher's device, as they are, and with what they
+// leave to a device.
 func (r *rig) rawSender() func(offload, frame []byte) {
 	var fd int
 	var to unix.SockaddrLinklayer

@@ -14,15 +14,16 @@ import (
 	"sluice/lab"
 )
 
-// TestTags gives the programs frames with VLAN tags: they step over one that has a priority only, and send to a subscriber
-// without tags, or with the tag that the stack uses.
+// TestTags gives the programs frames with VLAN tags: they step over one that has a priority only, and send to a
+// subscriber without tags, or with the tag that the stack uses.
 func TestTags(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1, SoftwareChecksums: true}, false)
 	sub := r.subscription(r.subscribers[0])
 	r.subscribeAll()
 	p := packet(r.keys, publisherCID, 0, 4, 0, subgroupBegins(7))
 	r.rawSender()(nil, concat([]byte(r.lab.Relay.Facing(r.lab.Publisher).HardwareAddr()),
-		[]byte(r.lab.Publisher.Devices[0].HardwareAddr()), 0x81, 0, 0xe0, 0, udpFrame(r.publisherAddr(), r.relayAddr(), p)))
+		[]byte(r.lab.Publisher.Devices[0].HardwareAddr()), 0x81, 0, 0xe0, 0,
+		udpFrame(r.publisherAddr(), r.relayAddr(), p)))
 	r.expectPacket(p)
 	require.Contains(t, string(r.receive(r.subscribers[0]).data), "object")
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -19,19 +20,20 @@ const acceptPause = 100 * time.Millisecond
 // a relay with a certificate of its own making needs no exception in the browser.
 type sorter struct {
 	from       net.Listener
+	open       context.Context // done when the listener is closed
 	tls, plain *sorted
 }
 
 func newSorter(from net.Listener) *sorter {
-	done := make(chan struct{})
+	open, end := context.WithCancel(context.Background())
 	closeFrom := sync.OnceValue(func() error {
-		close(done)
+		end()
 		return from.Close()
 	})
 	list := func() *sorted {
-		return &sorted{addr: from.Addr(), conns: make(chan net.Conn), done: done, close: closeFrom}
+		return &sorted{addr: from.Addr(), conns: make(chan net.Conn), done: open.Done(), close: closeFrom}
 	}
-	return &sorter{from: from, tls: list(), plain: list()}
+	return &sorter{from: from, open: open, tls: list(), plain: list()}
 }
 
 // run sorts until the listener is closed.
@@ -74,15 +76,7 @@ func (s *sorter) pause() {
 func (s *sorter) sort(c net.Conn) {
 	first := make([]byte, 1)
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // the server sets its own later
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-s.tls.done:
-			_ = c.SetReadDeadline(time.Now())
-		case <-stop:
-		}
-	}()
+	defer context.AfterFunc(s.open, func() { _ = c.SetReadDeadline(time.Now()) })()
 	if _, err := c.Read(first); err != nil {
 		_ = c.Close()
 		return
@@ -99,7 +93,7 @@ func (s *sorter) sort(c net.Conn) {
 type sorted struct {
 	addr  net.Addr
 	conns chan net.Conn
-	done  chan struct{} // closed when the listener is
+	done  <-chan struct{} // closed when the listener is
 	close func() error
 }
 
