@@ -238,6 +238,9 @@ func TestTakeover(t *testing.T) {
 	require.Equal(t, "third", ask(t, dial(t, addr)))
 	require.Equal(t, "second", ask(t, middle))
 	require.Equal(t, "first", ask(t, old))
+	require.NoError(t, errors.Join(admin.Close(), taken.Close()))
+	_, err = net.Dial("tcp", admin.Addr().String())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the third process has no admin address")
 
 	require.NoError(t, one.port.Tell(2))
 	require.NoError(t, two.port.Tell(1))

@@ -139,6 +139,7 @@ func (t *Takeover) Commit() error {
 	// Before the other process closes the connection it tells the service manager which process serves now (MAINPID of
 	// sd_notify(3)), which else would not listen to this one.
 	_, _, _ = t.conn.Receive() // it ends: at once, or after the deadline if the other process is stuck
+	_ = t.closeAdmin()         // this process has another address, and nobody would answer at the old one
 	for _, name := range inherited {
 		if v := t.offer.Environment[name]; v != "" && os.Getenv(name) == "" {
 			if err := os.Setenv(name, v); err != nil {
@@ -167,9 +168,13 @@ func (t *Takeover) receiveDone() (d done, err error) {
 func (t *Takeover) Close() error {
 	closeFiles(t.files)
 	t.files = nil
-	err := t.conn.Close()
-	if t.admin != nil {
-		err = errors.Join(err, t.admin.Close())
+	return errors.Join(t.conn.Close(), t.closeAdmin())
+}
+
+func (t *Takeover) closeAdmin() error {
+	l := t.admin
+	if t.admin = nil; l == nil {
+		return nil
 	}
-	return err
+	return l.Close()
 }
