@@ -82,14 +82,23 @@ type mesh struct {
 
 	mu      sync.Mutex
 	dialed  map[meshTarget]*dialedNode
-	changes []cluster.Change // that the relay was not told yet
-	changed chan struct{}    // has a value when there are some
+	changes map[meshRoute]meshChange // that the relay was not told yet
+	changed chan struct{}            // has a value when there are some
 
 	again time.Time // when to look again whom to ask; used by run only
 }
 
 // meshTarget is how another node is dialed.
 type meshTarget struct{ node, url string }
+
+// meshRoute says that a node has a publisher for a namespace.
+type meshRoute struct{ node, namespace string }
+
+// meshChange is the last change of a route.
+type meshChange struct {
+	cluster.Change
+	known bool // the relay knows the route
+}
 
 // dialedNode is another node that this one has dialed.
 type dialedNode struct {
@@ -123,8 +132,8 @@ func (s *Server) JoinCluster(cfg ClusterConfig) error {
 	}
 	m := &mesh{
 		server: s, cfg: cfg, log: logs.NewSparse(s.log), asked: asked, rtts: rtts,
-		dialed: make(map[meshTarget]*dialedNode), changed: make(chan struct{}, 1),
-		remote: s.relay.Neighbors().MirrorRemote(""),
+		dialed: make(map[meshTarget]*dialedNode), remote: s.relay.Neighbors().MirrorRemote(""),
+		changes: make(map[meshRoute]meshChange), changed: make(chan struct{}, 1),
 	}
 	m.static.Store(new(relay.RouteTable))
 	if m.far, err = newDistances(m); err != nil {
@@ -162,11 +171,18 @@ func (m *mesh) follow(ns moqt.Namespace, published bool) {
 	}
 }
 
-// watch notes a change for run: the cluster must not be called back, and so not the relay either.
+// watch notes a change for run: the cluster must not be called back, and so not the relay either. A node may change
+// routes faster than the relay takes that.
 func (m *mesh) watch(c cluster.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.changes = append(m.changes, c)
+	route := meshRoute{c.Node, c.Namespace.Key()}
+	before, waits := m.changes[route]
+	if known := c.Gone && !waits || before.known; known || !c.Gone {
+		m.changes[route] = meshChange{c, known}
+	} else {
+		delete(m.changes, route)
+	}
 	select {
 	case m.changed <- struct{}{}:
 	default:
@@ -205,7 +221,7 @@ func (m *mesh) rebalance(now time.Time) {
 func (m *mesh) tellRelay() {
 	m.mu.Lock()
 	changes := m.changes
-	m.changes = nil
+	m.changes = make(map[meshRoute]meshChange)
 	m.mu.Unlock()
 	for _, c := range changes {
 		m.remote(c.Node, c.Namespace, !c.Gone)

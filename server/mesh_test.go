@@ -88,6 +88,32 @@ func (n *meshNode) knowsRoute(t *testing.T, origins int) {
 	})
 }
 
+// TestRoutesChangeFast has a node change routes faster than the relay takes that. No more waits than the relay has to
+// know.
+func TestRoutesChangeFast(t *testing.T) {
+	knows := make(map[string]bool)
+	m := &mesh{
+		changes: make(map[meshRoute]meshChange), changed: make(chan struct{}, 1),
+		remote: func(_ string, ns moqt.Namespace, published bool) { knows[ns[0]] = published },
+	}
+	change := func(field string, gone bool) {
+		m.watch(cluster.Change{Node: "a", Namespace: moqt.Namespace{field}, Gone: gone})
+	}
+	change("stays", false)
+	change("goes", false)
+	m.tellRelay()
+	for i := range 1000 {
+		change(fmt.Sprint(i), false)
+		change(fmt.Sprint(i), true)
+		change("stays", true)
+		change("stays", false)
+	}
+	change("goes", true)
+	require.Len(t, m.changes, 2)
+	m.tellRelay()
+	require.Equal(t, map[string]bool{"stays": true, "goes": false}, knows)
+}
+
 // TestParentComes starts the node that should be the parent when the edge already gets the track from the origin.
 func TestParentComes(t *testing.T) {
 	t.Parallel()
