@@ -41,6 +41,13 @@ func TestTags(t *testing.T) {
 	require.Equal(t, bigEndian16(0x8100), n.VlanProto)
 	require.EqualValues(t, 5, n.VlanTci)
 
+	// One that has two was another device's before.
+	other := netip.MustParseAddrPort("198.51.100.8:700")
+	frame = concat(make([]byte, 12), 0x88, 0xa8, 0, 6, tag, udpFrame(local, other, []byte("handshake")))
+	_, err = r.egress.ClientEgress.Run(&ebpf.RunOptions{Data: frame})
+	require.NoError(t, err)
+	require.ErrorIs(t, r.ingress.Neighbors.Lookup(udpPath(local, other), new(bpf.Neighbor)), ebpf.ErrKeyNotExist)
+
 	require.NoError(t, r.lab.Relay.Do(func() error {
 		n.Ifindex = uint32(r.index(r.lab.Relay.Facing(r.lab.Subscribers[0])))
 		return nil

@@ -35,8 +35,11 @@ INLINE int same_neighbor(const struct neighbor *a, const struct neighbor *b)
 	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
 }
 
+INLINE bool is_tag(__be16 proto) { return proto == ETH_P_8021Q_BE || proto == ETH_P_8021AD_BE; }
+
 // read_neighbor takes the Ethernet header of a packet that leaves, and the VLAN tag. A tag is beside the packet
-// (vlan_present) if a device down the stack is still to insert it, else it is in the header.
+// (vlan_present) if a device down the stack is still to insert it, else it is in the header. Copies have one
+// tag at most: where there are two, a device above this one has seen the packet before, and so the neighbour is known.
 INLINE int read_neighbor(struct __sk_buff *skb, struct neighbor *n)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -49,10 +52,13 @@ INLINE int read_neighbor(struct __sk_buff *skb, struct neighbor *n)
 	__builtin_memcpy(n->dmac, eth->h_dest, 6);
 	__builtin_memcpy(n->smac, eth->h_source, 6);
 	n->vlan_proto = n->vlan_tci = 0;
+	bool tagged = is_tag(eth->h_proto);
+	if (tagged && (skb->vlan_present || is_tag(tag->proto)))
+		return -1;
 	if (skb->vlan_present) {
 		n->vlan_proto = skb->vlan_proto;
 		n->vlan_tci = skb->vlan_tci;
-	} else if (eth->h_proto == ETH_P_8021Q_BE || eth->h_proto == ETH_P_8021AD_BE) {
+	} else if (tagged) {
 		n->vlan_proto = eth->h_proto;
 		n->vlan_tci = bpf_ntohs(tag->tci);
 	}
