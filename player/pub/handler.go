@@ -114,7 +114,7 @@ func (h *handler) HandleTrackStatus(r *session.IncomingTrackStatus) {
 
 // Serve implements [client.Endpoint].
 func (h *handler) Serve(ctx context.Context) error {
-	if err := h.p.begin(h.link); err != nil {
+	if err := h.p.begin(ctx, h.link); err != nil {
 		return err
 	}
 	withdraw, err := h.announce(ctx)

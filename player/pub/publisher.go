@@ -72,16 +72,22 @@ func (p *publisher) endpoint(l *client.Link) client.Endpoint {
 
 func (p *publisher) wanted() { p.wantOnce.Do(func() { close(p.demand) }) }
 
-// begin makes the broadcast and starts to feed it, on the first session on which that succeeds.
-func (p *publisher) begin(l *client.Link) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.broadcast != nil {
+// begin makes the broadcast and starts to feed it, on the first session on which that succeeds. Nobody waits while it
+// asks the relay.
+func (p *publisher) begin(ctx context.Context, l *client.Link) error {
+	if p.hasBegun() {
 		return nil
 	}
-	first, err := p.firstGroup(l)
-	if err != nil {
+	first, err := p.firstGroup(ctx, l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.broadcast != nil: // of another session
+		return nil
+	case err != nil:
 		return err
+	case p.ctx.Err() != nil: // the input may be closed
+		return context.Cause(p.ctx)
 	}
 	if p.broadcast, err = newBroadcast(p.cfg, p.source, first); err != nil {
 		return err
@@ -92,6 +98,12 @@ func (p *publisher) begin(l *client.Link) error {
 		groups: newGrouper(p.source.init, p.source.alternatives(), first), stats: p.stats, log: p.log,
 	})
 	return nil
+}
+
+func (p *publisher) hasBegun() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broadcast != nil
 }
 
 func (p *publisher) feed(f *feed) {
@@ -166,23 +178,24 @@ func (p *publisher) discard() {
 }
 
 // firstGroup returns an id for the first group that the relay has not seen: objects must not change (draft §2.1). It
-// returns an error if the session ends.
-func (p *publisher) firstGroup(l *client.Link) (first uint64, err error) {
+// returns an error if the context ends.
+func (p *publisher) firstGroup(ctx context.Context, l *client.Link) (first uint64, err error) {
 	if p.cfg.FirstGroup != nil {
 		return *p.cfg.FirstGroup, nil
 	}
-	ctx, cancel := context.WithTimeout(l.Context(), statusTimeout)
+	asked, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
 	var asking sync.WaitGroup
 	names := trackNames(p.source.init, p.cfg)
 	next := make([]uint64, len(names)) // 0: not known
 	for i, name := range names {
 		// All at once: the relay may ask a publisher that has crashed for those that nobody watches.
-		asking.Go(func() { next[i] = p.nextGroup(ctx, l, name) })
+		asking.Go(func() { next[i] = p.nextGroup(asked, l, name) })
 	}
 	asking.Wait()
-	if l.Context().Err() != nil {
-		return 0, context.Cause(l.Context())
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
 	}
 	first = slices.Max(next)
 	if first > 0 {

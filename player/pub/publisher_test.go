@@ -269,6 +269,32 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 	}
 }
 
+// The end, and another session, do not wait for an answer of the relay.
+func TestPublisherIsNotHeldUp(t *testing.T) {
+	for name, tt := range map[string]func(*testing.T, *peer){
+		"by the end": func(t *testing.T, p *peer) {
+			p.stop()
+			require.NoError(t, <-p.done)
+		},
+		"by another session": func(t *testing.T, p *peer) {
+			p.silent = ""
+			require.NoError(t, p.session.Goaway("", 0))
+			synctest.Wait()
+			_, _, err := p.subscribe(catalog.CommonName, moqt.Parameters{})
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := (&peer{silent: catalog.CommonName}).start(t, PublisherConfig{})
+				began := time.Now()
+				tt(t, p)
+				require.Less(t, time.Since(began), statusTimeout)
+			})
+		})
+	}
+}
+
 // A paused subscription gets nothing, its open stream is reset, and it continues with the next object.
 func TestPublisherForwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
