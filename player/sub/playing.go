@@ -241,11 +241,12 @@ func (e *playing) catchUp(
 	if !known {
 		m.FetchType = moqt.FetchStandalone
 	}
+	var brought fetched
 	err := fetch(ctx, e.p.cfg, s, m, *largest, func(i item) {
 		r.update(func(s *sequencer) {
 			i.source = r.source
 			s.start(i.location)
-			s.fetched(i)
+			brought.add(s, i)
 		})
 	})
 	if errors.Is(err, errMemory) {
@@ -256,7 +257,7 @@ func (e *playing) catchUp(
 			"err", err)
 		r.update(func(s *sequencer) { s.start(moqt.Location{Group: largest.Group + 1}) })
 	} else if !known {
-		r.update(func(s *sequencer) { s.fetchedTo(largest.Group + 1) })
+		r.update(func(s *sequencer) { brought.reach(s, largest.Group+1) })
 	}
 }
 

@@ -34,8 +34,7 @@ type sequencer struct {
 	bytes   int  // of objects that have not been released
 	counted Counters
 
-	fetching    int // joining fetches that are under way, on several sessions
-	lastFetched *moqt.Location
+	fetching int // joining fetches that are under way, on several sessions
 }
 
 // maxGroups is the largest number of groups of a track at a time. Media needs far fewer.
@@ -112,17 +111,19 @@ func (s *sequencer) add(i item) bool {
 	return true
 }
 
-// fetched adds an object of a joining fetch. A fetch returns all objects that exist in ascending order: the first
-// object of a group shows that the group before is complete.
-func (s *sequencer) fetched(i item) {
-	s.fetchedTo(i.location.Group)
-	s.lastFetched = &i.location
+// fetched is what a joining fetch has brought to a sequencer, in ascending order: all objects that exist.
+type fetched struct{ last *moqt.Location }
+
+// add adds an object. The first object of a group shows that the group before is complete.
+func (f *fetched) add(s *sequencer, i item) {
+	f.reach(s, i.location.Group)
+	f.last = &i.location
 	s.add(i)
 }
 
-// fetchedTo records that a joining fetch has brought all groups before one.
-func (s *sequencer) fetchedTo(group uint64) {
-	if l := s.lastFetched; l != nil && l.Group < group {
+// reach records that the fetch has brought all groups before one.
+func (f *fetched) reach(s *sequencer, group uint64) {
+	if l := f.last; l != nil && l.Group < group {
 		s.endGroup(l.Group, l.Object+1, false)
 	}
 }
@@ -183,7 +184,6 @@ func (s *sequencer) endGroup(group, n uint64, marked bool) {
 
 // fetch says that a joining fetch is under way, for whose objects head waits, or that it has ended.
 func (s *sequencer) fetch(pending bool) {
-	s.lastFetched = nil
 	if pending {
 		s.fetching++
 	} else {

@@ -65,6 +65,17 @@ func TestSequencer(t *testing.T) {
 			put(s, at(3, 2), at(3, 0), at(3, 1))
 			s.fetch(false)
 		}, want{[]moqt.Location{at(3, 0), at(3, 1), at(3, 2)}, waiting}, Counters{Objects: 3, Bytes: 3}},
+		"two fetches at a time": {func(s *sequencer) {
+			var before, after fetched // of the session before and of that which replaces it
+			s.fetch(true)
+			s.fetch(true)
+			s.start(at(3, 0))
+			before.add(s, item{location: at(3, 0), payload: []byte{1}})
+			after.add(s, item{location: at(4, 0), payload: []byte{1}})
+			take(s)
+			before.add(s, item{location: at(3, 1), payload: []byte{1}})
+			before.reach(s, 4)
+		}, want{[]moqt.Location{at(3, 1), at(4, 0)}, waiting}, Counters{Objects: 3, Bytes: 3}},
 		"before the start": {func(s *sequencer) {
 			s.start(at(3, 0))
 			put(s, at(2, 9), at(3, 0))
