@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,19 +21,26 @@ const startTime = time.Second
 // program is a load generator that runs programs in place of its own clients.
 type program struct{ *generator }
 
-// start starts the program, whose log is the generator's. The program is killed when the context is done. ended is
-// called when it has ended.
+// start starts the program, whose log is the generator's. The program is killed when the context is done, and, on
+// Linux, when the generator ends. ended is called when it has ended.
 func (g program) start(ctx context.Context, out io.Writer, ended func(error)) (in io.WriteCloser, err error) {
 	cmd := exec.CommandContext(ctx, g.Program[0], g.Program[1:]...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	if in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { ended(cmd.Wait()) }()
-	return in, nil
+	endWithThread(cmd)
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // until the program ends: see endWithThread
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended(cmd.Wait())
+		}
+	}()
+	return in, <-started
 }
 
 // publish has the program publish the video between the commands Go and Stop. The program does not tell when it is
