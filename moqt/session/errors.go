@@ -31,7 +31,7 @@ var (
 )
 
 // errOneControlStream refuses calls that draft-16 cannot express.
-var errOneControlStream = errors.New("draft-16 cannot move or change this request")
+var errOneControlStream = errors.New("draft-16 cannot change this request")
 
 // DoneError ends a subscription: its publisher sent PUBLISH_DONE.
 type DoneError struct{ moqt.PublishDone }

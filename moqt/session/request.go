@@ -32,7 +32,6 @@ type Request struct {
 	cancel    context.CancelCauseFunc
 	responded chan struct{} // closed when a request of this end was accepted
 	updates   chan *Update  // of the peer
-	goaways   chan moqt.Goaway
 
 	// Guarded by s.mu.
 	awaited     awaitedAnswer
@@ -45,8 +44,7 @@ type Request struct {
 	peerUpdates []*Update    // without a response, oldest first
 	ownTokens   []*ownToken  // in messages of this end without a response
 	goawayTaken bool         // it arrived on the stream
-	goawaySent  bool
-	linger      *time.Timer // stops reading from the stream some time after the end of the request
+	linger      *time.Timer  // stops reading from the stream some time after the end of the request
 }
 
 // role is the part of a request that depends on its type, and on the end.
@@ -91,7 +89,6 @@ func newRequest(s *Session, stream requestStream, kind moqt.MessageType, remote 
 		stream:    stream,
 		responded: make(chan struct{}),
 		updates:   make(chan *Update, maxUnansweredUpdates),
-		goaways:   make(chan moqt.Goaway, 1),
 	}
 	r.sent.r = r
 	switch stream := stream.(type) {
@@ -127,9 +124,6 @@ func (r *Request) Tokens() []moqt.Token {
 //   - another error of this package, or the cause of the session's end
 func (r *Request) Context() context.Context { return r.ctx }
 
-// Goaways delivers the GOAWAY with which the peer asks to move this request to another session (draft §10.4).
-func (r *Request) Goaways() <-chan moqt.Goaway { return r.goaways }
-
 // Updates delivers the updates of the peer. They have to be answered in their order.
 func (r *Request) Updates() <-chan *Update { return r.updates }
 
@@ -151,35 +145,6 @@ func (r *Request) Reject(e *moqt.RequestError) error {
 		return err
 	}
 	r.endLocked(e)
-	return nil
-}
-
-// Goaway asks the peer to move this request to a session at the URI, or to repeat it on this one if the URI is empty
-// (draft §10.4). Clients must leave it empty. The request is reset after the timeout; 0 leaves it open. GOAWAY can be
-// sent once, and not before the response to a request of the peer.
-func (r *Request) Goaway(uri string, timeout time.Duration) error {
-	if uri != "" && r.s.cfg.Role == Client {
-		return errURIOfClient
-	}
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	switch {
-	case r.s.shared != nil:
-		return errOneControlStream
-	case r.over:
-		return context.Cause(r.ctx)
-	case r.goawaySent:
-		return errGoawayTwice
-	case r.remote && !r.answered:
-		return ErrUnanswered
-	}
-	if err := r.send(&moqt.Goaway{NewSessionURI: uri, Timeout: milliseconds(timeout)}, false); err != nil {
-		return err
-	}
-	r.goawaySent = true
-	if timeout > 0 {
-		r.s.after(timeout, func() { r.Cancel(moqt.ResetGoingAway) })
-	}
 	return nil
 }
 

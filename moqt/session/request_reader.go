@@ -91,7 +91,7 @@ func (r requestReader) receive(m moqt.Message) error {
 	case *moqt.RequestOK, *moqt.RequestError:
 		return r.sent.receiveResponse(m)
 	case *moqt.Goaway:
-		return r.receiveGoaway(m)
+		return r.receiveGoaway()
 	case *moqt.SubscribeOK, *moqt.FetchOK:
 		return violation("second response to a %s", r.kind)
 	}
@@ -230,8 +230,8 @@ func (r requestReader) enter(u *Update) bool {
 	return true
 }
 
-// receiveGoaway takes a GOAWAY for this request (draft §10.4).
-func (r requestReader) receiveGoaway(m *moqt.Goaway) error {
+// receiveGoaway takes a GOAWAY for this request (draft §10.4). The request goes on until the peer ends it.
+func (r requestReader) receiveGoaway() error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if r.goawayTaken {
@@ -241,6 +241,5 @@ func (r requestReader) receiveGoaway(m *moqt.Goaway) error {
 		return violation("GOAWAY after a TRACK_STATUS")
 	}
 	r.goawayTaken = true
-	r.goaways <- *m
 	return nil
 }
