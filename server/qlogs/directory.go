@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -80,9 +81,10 @@ func (m *Match) path(path string) bool {
 
 // Directory writes qlogs.
 type Directory struct {
-	cfg   Config
-	match atomic.Pointer[Match]
-	log   *logs.Sparse
+	cfg     Config
+	match   atomic.Pointer[Match]
+	log     *logs.Sparse
+	newFile func(name string) (file, error)
 
 	disk sync.Mutex        // held while this process changes the directory, which may take long
 	mu   sync.Mutex        // guards what follows; new connections wait for it
@@ -106,7 +108,7 @@ func Open(cfg Config) (*Directory, error) {
 	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
 		return nil, err
 	}
-	d := &Directory{cfg: cfg, open: make(map[*trace]string)}
+	d := &Directory{cfg: cfg, newFile: newFile, open: make(map[*trace]string)}
 	d.log = logs.NewSparse(cmp.Or(cfg.Logger, slog.Default()))
 	d.SetMatch(cfg.Match)
 	return d, nil
@@ -138,21 +140,41 @@ func (d *Directory) Trace(ctx context.Context, isClient bool, id quic.Connection
 // partSize is how large a file gets before another begins.
 func (d *Directory) partSize() int64 { return d.cfg.Size / 2 / int64(d.cfg.Sessions) }
 
+// file is an os.File.
+type file interface {
+	io.WriteCloser
+	Truncate(size int64) error
+}
+
+func newFile(name string) (file, error) {
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
 // create makes the next file of a connection. Names are in the order of their time.
-func (d *Directory) create(t *trace) (*os.File, error) {
+func (d *Directory) create(t *trace) (file, error) {
 	d.disk.Lock()
 	defer d.disk.Unlock()
 	if err := d.makeRoom(); err != nil {
 		return nil, err
 	}
 	name := time.Now().UTC().Format("20060102-150405.000000") + "_" + t.name + suffix
-	f, err := os.OpenFile(filepath.Join(d.cfg.Path, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := d.newFile(filepath.Join(d.cfg.Path, name))
 	if err == nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.open[t] = name
 	}
 	return f, err
+}
+
+// remove removes the file of a connection that is written.
+func (d *Directory) remove(t *trace) error {
+	d.disk.Lock()
+	defer d.disk.Unlock()
+	d.mu.Lock()
+	name := d.open[t]
+	d.mu.Unlock()
+	return os.Remove(filepath.Join(d.cfg.Path, name))
 }
 
 // makeRoom removes the oldest files that nobody writes until half of the directory is free. Files of another process,

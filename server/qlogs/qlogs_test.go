@@ -3,11 +3,13 @@ package qlogs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +249,61 @@ func TestDiskHangs(t *testing.T) {
 		synctest.Wait()
 		names, _ := d.total(t)
 		require.Len(t, names, 1)
+	})
+}
+
+// fullDisk takes a number of bytes, whatever files they are for.
+type fullDisk struct{ left int }
+
+func (d *fullDisk) newFile(name string) (file, error) {
+	f, err := newFile(name)
+	return fileOnFullDisk{f, d}, err
+}
+
+type fileOnFullDisk struct {
+	file
+	disk *fullDisk
+}
+
+func (f fileOnFullDisk) Write(b []byte) (int, error) {
+	n, err := f.file.Write(b[:min(len(b), f.disk.left)])
+	f.disk.left -= n
+	if err == nil && n < len(b) {
+		err = syscall.ENOSPC
+	}
+	return n, err
+}
+
+// TestFullDisk keeps the events that the disk has taken, whole, and no file without events. The log says it once.
+func TestFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := open(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		d.newFile = (&fullDisk{left: 20_000}).newFile
+		_, r := begin(d, 1)
+		for range 50 {
+			r.RecordEvent(filler)
+		}
+		synctest.Wait()
+		require.Empty(t, d.open)
+		r.RecordEvent(filler)
+		require.NoError(t, r.Close())
+		_, another := begin(d, 2)
+		another.RecordEvent(filler)
+		synctest.Wait()
+		require.Empty(t, d.open)
+
+		names, _ := d.total(t)
+		require.Len(t, names, 1)
+		text, err := os.ReadFile(filepath.Join(d.cfg.Path, names[0]))
+		require.NoError(t, err)
+		records := strings.Split(string(text), "\x1e")[1:]
+		require.InDelta(t, 19, len(records), 2)
+		for _, r := range records {
+			require.True(t, json.Valid([]byte(r)), r)
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		require.Contains(t, log.String(), "no space left on device")
 	})
 }
 

@@ -1,8 +1,9 @@
 package qlogs
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/quic-go/quic-go"
@@ -27,7 +28,7 @@ type trace struct {
 	err   error // why the qlog has ended early
 
 	// Of run.
-	file    *os.File
+	file    file
 	written int64 // to the file
 }
 
@@ -146,8 +147,12 @@ func (t *trace) write(b []byte) error {
 		}
 	}
 	n, err := t.file.Write(b)
+	if err != nil { // as on a full disk: the file keeps whole events
+		whole := max(bytes.LastIndexByte(b[:n], qlogwriter.RecordSeparator), 0)
+		return errors.Join(err, t.file.Truncate(t.written+int64(whole)))
+	}
 	t.written += int64(n)
-	return err
+	return nil
 }
 
 func (t *trace) next() error {
@@ -164,5 +169,8 @@ func (t *trace) next() error {
 	t.file = f
 	n, err := f.Write(t.lines.Header)
 	t.written = int64(n)
-	return err
+	if err != nil {
+		return errors.Join(err, t.directory.remove(t))
+	}
+	return nil
 }
