@@ -31,13 +31,26 @@ func explainMistake(cmd *cobra.Command, err error) error {
 	case !cmd.HasSubCommands():
 		return fmt.Errorf("%q: %s takes flags only", wrong, cmd.CommandPath())
 	}
+	return unknownCommand(cmd, wrong)
+}
+
+// unknownCommand returns the error about a command that cmd does not have. It names the one that the user may have
+// meant, or all that there are.
+func unknownCommand(cmd *cobra.Command, wrong string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
 		if !c.Hidden {
 			names = append(names, c.Name())
 		}
 	}
-	return fmt.Errorf("%w%s", err, didYouMean("", wrong, names))
+	advice := didYouMean("", wrong, names)
+	switch {
+	case len(names) == 0:
+		advice = ": it has no commands"
+	case advice == "":
+		advice = "; there are " + strings.Join(names, ", ")
+	}
+	return fmt.Errorf("unknown command %q for %q%s", wrong, cmd.CommandPath(), advice)
 }
 
 // explainValue returns the error about a value that a flag does not take. name is how the user has written the flag:

@@ -73,7 +73,7 @@ func (p Program) Execute(ctx context.Context, env *Environment) int {
 		fmt.Fprintf(env.Stderr, "%s: %s\n", p.Name, p.Warning)
 	}
 	root := p.root(env)
-	root.SetArgs(env.Args)
+	root.SetArgs(helpFirst(root, env.Args))
 	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
@@ -93,7 +93,7 @@ func (p Program) Execute(ctx context.Context, env *Environment) int {
 	}
 	fmt.Fprintf(env.Stderr, "%s: %s\n", p.Name, text)
 	if code == ExitUsage {
-		fmt.Fprintf(env.Stderr, "Run '%s --help' for usage.\n", cmd.CommandPath())
+		fmt.Fprintf(env.Stderr, "Run '%s --help' for usage.\n", strings.TrimSuffix(cmd.CommandPath(), " help"))
 	}
 	return code
 }
@@ -124,6 +124,10 @@ func (p Program) root(env *Environment) *cobra.Command {
 	log.register(root)
 	for _, command := range p.Commands {
 		root.AddCommand(command(env))
+	}
+	if root.HasSubCommands() {
+		refuseTopics(root)
+		root.InitDefaultCompletionCmd()
 	}
 	return root
 }

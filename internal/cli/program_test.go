@@ -70,7 +70,18 @@ func TestExitCodes(t *testing.T) {
 
 func TestMistakesInTheCommandLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"fly", "tool: unknown command \"fly\" for \"tool\"\nRun 'tool --help' for usage.\n"},
+		{"fly", "tool: unknown command \"fly\" for \"tool\"; there are completion, fail, help\n" +
+			"Run 'tool --help' for usage.\n"},
+		{"help fly", "tool: unknown command \"fly\" for \"tool\"; there are completion, fail, help\n" +
+			"Run 'tool --help' for usage.\n"},
+		{"help fail now", "tool: unknown command \"now\" for \"tool fail\": it has no commands\n" +
+			"Run 'tool --help' for usage.\n"},
+		{"help completion zssh", "tool: unknown command \"zssh\" for \"tool completion\"; did you mean zsh?\n" +
+			"Run 'tool --help' for usage.\n"},
+		{"completion help fly", "tool: unknown command \"fly\" for \"tool completion\"; there are bash, fish, " +
+			"powershell, zsh\nRun 'tool --help' for usage.\n"},
+		{"completion zssh", "tool: unknown command \"zssh\" for \"tool completion\"; did you mean zsh?\n" +
+			"Run 'tool completion --help' for usage.\n"},
 		{"fal", "tool: unknown command \"fal\" for \"tool\"; did you mean fail?\nRun 'tool --help' for usage.\n"},
 		{"fail now", "tool: \"now\": tool fail takes flags only\nRun 'tool fail --help' for usage.\n"},
 		{"fail --fast", "tool: unknown flag: --fast\nRun 'tool fail --help' for usage.\n"},
@@ -90,6 +101,28 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 		code, _, stderr := run(t, tool(nil), strings.Fields(c.args)...)
 		require.Equal(t, ExitUsage, code)
 		require.Equal(t, c.want, stderr)
+	}
+}
+
+func TestHelpOfCommands(t *testing.T) {
+	p := tool(nil)
+	p.Commands = append(p.Commands, func(env *Environment) *cobra.Command {
+		return &cobra.Command{Use: "other", DisableFlagParsing: true, RunE: func(_ *cobra.Command, args []string) error {
+			_, err := fmt.Fprintln(env.Stdout, "other", args)
+			return err
+		}}
+	})
+	for args, want := range map[string]string{
+		"help":                "Fails as it is told to.",
+		"help fail":           "tool fail [flags]",
+		"help completion zsh": "tool completion zsh [flags]",
+		"completion help zsh": "tool completion zsh [flags]",
+		"help other":          "other [--help]",
+		"help other top":      "other [top --help]",
+	} {
+		code, stdout, stderr := run(t, p, strings.Fields(args)...)
+		require.Equal(t, ExitOK, code, stderr)
+		require.Contains(t, stdout, want)
 	}
 }
 
