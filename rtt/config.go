@@ -124,7 +124,15 @@ func def[T comparable](v *T, value T) {
 	}
 }
 
-// validate checks a configuration that has its defaults. Errors name the flags of sluice rtt.
+// Check returns the first mistake in a configuration whose Sink comes later. Errors name the flags of sluice rtt.
+func (c *MonitorConfig) Check() error {
+	checked := *c
+	checked.Sink = report.Tee{}
+	checked.setDefaults()
+	return checked.validate()
+}
+
+// validate checks a configuration that has its defaults.
 func (c *MonitorConfig) validate() error {
 	if c.Sink == nil {
 		return errors.New("field Sink: must not be nil")

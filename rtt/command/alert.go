@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/internal/bounds"
+	"sluice/internal/cli"
 	"sluice/internal/webclient"
 	"sluice/rtt/alert"
 )
@@ -42,7 +43,7 @@ func (f *alertFlags) sender(wait context.Context) (*alert.Sender, error) {
 	}
 	s, err := alert.NewSender(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("--alert-url: %w", err)
+		return nil, cli.Usage("--alert-url: %w", err)
 	}
 	return s, nil
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -124,6 +125,9 @@ func (f *rttFlags) check() error {
 	if err := bounds.AtLeast("--aggregate", f.aggregate, 0); err != nil {
 		return err
 	}
+	if err := output.Format(f.format).Check(); err != nil {
+		return err
+	}
 	if f.aggregate > 0 && f.format == string(output.PPViz) {
 		return errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")
 	}
@@ -155,6 +159,9 @@ func (f *rttFlags) check() error {
 	if f.pcap != "" && f.dryRun {
 		return errors.New("--dry-run is for interfaces, not for --pcap")
 	}
+	if f.pcap != "" && slices.Contains(f.by, "interface") {
+		return errors.New("--aggregate-by interface: must be without --pcap, which has one observer")
+	}
 	if f.pcap != "" && f.metrics != "" {
 		return errors.New("--metrics is for interfaces, not for --pcap")
 	}
@@ -173,6 +180,9 @@ func (f *rttFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 		return err
 	}
 	cfg.Aggregate = seconds(f.aggregate)
+	if err := cfg.Check(); err != nil {
+		return cli.AsUsage(err)
+	}
 	if f.dryRun {
 		return writeMemory(env.Stdout, cfg)
 	}

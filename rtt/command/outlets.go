@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"time"
@@ -149,7 +150,7 @@ func (o *outlets) openOTLP(f *rttFlags, env *cli.Environment) error {
 		Host: host, Interfaces: f.cfg.Interfaces, Wait: o.wait,
 	})
 	if err != nil {
-		return fmt.Errorf("--otlp-url: %w", err)
+		return cli.Usage("--otlp-url: %w", err)
 	}
 	o.metrics = append(o.metrics, e)
 	o.closers = append(o.closers, o.closing(e))
@@ -162,6 +163,9 @@ func (o *outlets) openIPFIX(f *rttFlags) error {
 		return nil
 	}
 	e, err := ipfix.New(ipfix.Config{Address: f.ipfix, Enterprise: f.ipfixEnterprise, Replay: o.wait != nil})
+	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
+		return cli.Usage("--ipfix: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("--ipfix: %w", err)
 	}

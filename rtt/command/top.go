@@ -70,6 +70,14 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	if err := f.check(); err != nil {
 		return cli.AsUsage(err)
 	}
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
+	cfg.Quiet, cfg.Aggregate = true, seconds(f.refresh)
+	if err := cfg.Check(); err != nil {
+		return cli.AsUsage(err)
+	}
 	v := &topView{
 		out: env.Stdout, prefixes: f.by == "prefix", left: f.updates,
 		flows: top.Table{Sort: top.SortKey(f.sort)}, networks: top.Table{Sort: top.SortKey(f.sort), Prefixes: true},
@@ -81,12 +89,6 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 		}
 		defer v.terminal.close()
 	}
-	cfg, err := f.config()
-	if err != nil {
-		return err
-	}
-	cfg.Quiet = true
-	cfg.Aggregate = seconds(f.refresh)
 	v.title = strings.Join(f.cfg.Interfaces, " ")
 	live := &liveTop{topView: v}
 	cfg.Sink = live

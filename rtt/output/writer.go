@@ -23,6 +23,11 @@ const (
 	PPViz    Format = "ppviz"    // for the plots of ppviz: RTTs only
 )
 
+// Check returns an error unless there is such a format.
+func (f Format) Check() error {
+	return bounds.OneOf("--format", string(f), "standard", "json", "jsonl", "ppviz")
+}
+
 // encoder appends the text of values to a buffer.
 type encoder interface {
 	sample([]byte, *report.Sample) []byte
@@ -52,11 +57,10 @@ type Writer struct {
 
 // New returns a Writer to the file that open returns. Each Reopen calls open again.
 func New(format Format, open func() (io.WriteCloser, error)) (*Writer, error) {
-	enc, ok := encoders[format]
-	if !ok {
-		return nil, bounds.OneOf("--format", string(format), "standard", "json", "jsonl", "ppviz")
+	if err := format.Check(); err != nil {
+		return nil, err
 	}
-	w := &Writer{open: open, format: format, enc: enc}
+	w := &Writer{open: open, format: format, enc: encoders[format]}
 	return w, w.start()
 }
 
