@@ -225,6 +225,7 @@ func (f *relayFlags) check() error {
 	_, exempt := parsePrefixes("--quota-exempt", f.exempt)
 	return cmp.Or(
 		checkAddress("--listen", f.cfg.Listen, allowed), admin, checkOrigins(f.cfg.Transport.Origins), exempt,
+		checkControl(f.control),
 		f.web.check(),
 		f.acme.check(given, &f.web),
 		f.rtsp.check(f.scope),

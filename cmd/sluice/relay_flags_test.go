@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"sluice/server/handover"
 	"sluice/transport"
 )
 
@@ -75,4 +77,28 @@ func TestExplainListen(t *testing.T) {
 	}
 	other := &os.PathError{Op: "open", Path: "/etc/ssl/relay.key", Err: syscall.EACCES}
 	require.Equal(t, other, explainListen(other))
+}
+
+// TestControlPathsAreBounded opens the socket with the longest name beside the longest --control.
+func TestControlPathsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	longest := filepath.Join(dir, strings.Repeat("x", maxControl-len(dir)-1))
+	for path, want := range map[string]string{
+		longest:       "",
+		longest + "x": fmt.Sprintf(`--control: "%sx": must be at most %d bytes long`, longest, maxControl),
+	} {
+		var f relayFlags
+		cmd := new(cobra.Command)
+		f.register(cmd)
+		require.NoError(t, cmd.ParseFlags([]string{"--dev", "--control", path}))
+		l, err := handover.ListenPrivate("unix", elderSocket(path, 4194304))
+		if want != "" {
+			require.ErrorContains(t, f.check(), want)
+			require.Error(t, err)
+			continue
+		}
+		require.NoError(t, f.check())
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	}
 }

@@ -46,6 +46,19 @@ func (f *relayFlags) registerReplacement(cmd *cobra.Command) {
 			"their implementation), all or none")
 }
 
+// maxControl is the length of the longest --control in bytes: the system bounds the paths of sockets, and a process has
+// sockets beside its control socket, with its id and a suffix (elderSocket).
+const maxControl = len(syscall.RawSockaddrUnix{}.Path) - len(".4194304.api\x00")
+
+// checkControl returns an error if a path is too long for a control socket.
+func checkControl(path string) error {
+	if len(path) <= maxControl {
+		return nil
+	}
+	const what = "at most %d bytes long: the system has no sockets with longer paths"
+	return fmt.Errorf("--control: %q: must be "+what, path, maxControl)
+}
+
 // goawayTo says who gets GOAWAY, by the peer's MOQT_IMPLEMENTATION. Some clients end with an error when they get it.
 // Those that are known for that do not name their implementation, as the draft wants (§10.3.1.5).
 var goawayTo = map[string]func(implementation string) bool{
