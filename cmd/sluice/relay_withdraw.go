@@ -33,7 +33,7 @@ ends at once, and nothing is allowed any more, at a relay on this machine and at
 subject, list the subjects that are withdrawn.
 
 This is for the time until the token ends by itself, or until its line, key or user is gone where it comes from. A relay
-that is not in a cluster forgets it when its process ends.`,
+that is not in a cluster forgets it when its process ends, unless it has --auth-withdrawn-file.`,
 		Example: `  sluice relay withdraw '"alice" of "https://login.example"' --for 24h
   sluice relay withdraw sha256:$(printf %s "$TOKEN" | sha256sum | cut -c-64) --for 1h   # a token of a file
   sluice relay withdraw
