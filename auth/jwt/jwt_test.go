@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -243,6 +245,23 @@ func TestRewrittenTokens(t *testing.T) {
 	}
 	require.Len(t, subjects, 3, "one for each token")
 	require.Greater(t, slices.Max(slices.Collect(maps.Values(subjects))), 4, "other forms have the same signature")
+}
+
+// TestNoKeysYet refuses a token that may be right in a way that tells the peer to try again.
+func TestNoKeysYet(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	keys, err := signed.AwaitKeys(server.URL, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	s, err := signed.New(Format{}, keys, signed.Rules{})
+	require.NoError(t, err)
+	token := sign(t, newKey(t, jose.EdDSA), object{"exp": in(time.Hour), "scope": "all:*"})
+	_, err = s.Authorize(t.Context(), request(relay.ActionSubscribe, "live", token))
+	var refused *moqt.RequestError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, moqt.RequestInternalError, refused.Code)
+	require.NotZero(t, refused.RetryInterval)
+	require.Equal(t, moqt.RequestUnauthorized, refusal(t, s, request(relay.ActionSubscribe, "live")))
 }
 
 func TestSign(t *testing.T) {

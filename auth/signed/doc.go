@@ -8,6 +8,6 @@
 //
 // Keys come from a file or URL with a JSON Web Key Set (RFC 7517), and are read again: a file when it has changed, a
 // URL from time to time, and when a token names a key that is not in the set. If that fails, the last keys stay in
-// force.
+// force, and if there were none yet, requests are refused with INTERNAL_ERROR.
 // When keys have changed, the relay reviews all open requests; so a key that is removed ends what its tokens allowed.
 package signed

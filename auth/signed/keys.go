@@ -28,6 +28,8 @@ const (
 	urlRetry = 30 * time.Second
 	// keyTimeout bounds an attempt. A peer may wait for it.
 	keyTimeout = 5 * time.Second
+	// firstRetry is the shortest time after the first attempt, if there are no keys yet. It doubles up to urlRetry.
+	firstRetry = time.Second
 )
 
 // Keys are the keys of issuers, from a file or a URL. Its methods may be called on any goroutine.
@@ -43,15 +45,44 @@ type Keys struct {
 	version  uint64 // of set
 	reported uint64 // the version that Changed has reported
 	tried    time.Time
-	read     time.Time   // the last success
-	file     os.FileInfo // of the set
+	gap      time.Duration // the least time between two attempts
+	read     time.Time     // the last success
+	file     os.FileInfo   // of the set
 }
 
 // OpenKeys reads the keys from a file or an http or https URL.
 func OpenKeys(source string, log *slog.Logger) (*Keys, error) {
-	k := &Keys{name: source, log: log}
+	k, err := newKeys(source, log)
+	if err == nil {
+		err = k.load()
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.reported = k.version
+	return k, nil
+}
+
+// AwaitKeys is OpenKeys, but a URL need not answer yet: then there are no keys until it does. Changed and Find ask it
+// again.
+func AwaitKeys(source string, log *slog.Logger) (*Keys, error) {
+	if !webclient.IsURL(source) {
+		return OpenKeys(source, log)
+	}
+	k, err := newKeys(source, log)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = k.reload()
+	k.reported = k.version
+	return k, nil
+}
+
+func newKeys(source string, log *slog.Logger) (*Keys, error) {
+	k := &Keys{name: source, log: log, gap: fileInterval}
 	if webclient.IsURL(source) {
 		var err error
+		k.gap = 0
 		k.client, err = webclient.New(webclient.Config{URL: source, Timeout: keyTimeout, MaxBody: maxKeySet})
 		if err != nil {
 			return nil, err
@@ -62,14 +93,13 @@ func OpenKeys(source string, log *slog.Logger) (*Keys, error) {
 				"url", k.name)
 		}
 	}
-	if err := k.load(); err != nil {
-		return nil, err
-	}
-	k.reported = k.version
 	return k, nil
 }
 
-// Version changes when the keys change.
+// Known reports whether there are keys.
+func (k *Keys) Known() bool { return k.Version() > 0 }
+
+// Version changes when the keys change. It is 0 if there are none yet.
 func (k *Keys) Version() uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +110,7 @@ func (k *Keys) Version() uint64 {
 // URL are read again, if that was not done lately.
 func (k *Keys) Find(ctx context.Context, id string) ([]jose.JSONWebKey, uint64) {
 	found, version := k.find(id)
-	if len(found) > 0 || k.client == nil || !k.isDue(urlRetry) {
+	if len(found) > 0 || k.client == nil || !k.isDue() {
 		return found, version
 	}
 	select {
@@ -108,9 +138,9 @@ func (k *Keys) find(id string) (found []jose.JSONWebKey, version uint64) {
 // on a goroutine of its own.
 func (k *Keys) Changed() bool {
 	switch {
-	case k.client == nil && k.isDue(fileInterval) && k.fileChanged():
+	case k.client == nil && k.isDue() && k.fileChanged():
 		_, _ = k.reload()
-	case k.client != nil && k.isDue(urlRetry) && k.isOld():
+	case k.client != nil && k.isDue() && k.isOld():
 		k.flights.DoChan("", k.reload)
 	}
 	k.mu.Lock()
@@ -120,11 +150,11 @@ func (k *Keys) Changed() bool {
 	return changed
 }
 
-// isDue reports whether the last attempt was made at least d ago.
-func (k *Keys) isDue(d time.Duration) bool {
+// isDue reports whether the keys may be looked for again.
+func (k *Keys) isDue() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return time.Since(k.tried) >= d
+	return time.Since(k.tried) >= k.gap
 }
 
 // isOld reports whether the keys of a URL have to be read again.
@@ -147,10 +177,14 @@ func (k *Keys) fileChanged() bool {
 // reload reads the keys again, and logs an error. It has the form that singleflight calls.
 func (k *Keys) reload() (any, error) {
 	err := k.load()
-	if err != nil {
-		k.failure.Log(k.log, urlInterval, slog.LevelError,
-			"cannot read the keys of authorization tokens again; the old ones stay in force", "err", err)
+	if err == nil {
+		return nil, nil
 	}
+	text := "cannot read the keys of authorization tokens again; the old ones stay in force"
+	if !k.Known() {
+		text = "there are no keys of authorization tokens yet, so all tokens are refused; trying again"
+	}
+	k.failure.Log(k.log, urlInterval, slog.LevelError, text, "err", err)
 	return nil, err
 }
 
@@ -158,6 +192,9 @@ func (k *Keys) reload() (any, error) {
 func (k *Keys) load() error {
 	k.mu.Lock()
 	k.tried = time.Now()
+	if k.client != nil {
+		k.gap = min(max(2*k.gap, firstRetry), urlRetry)
+	}
 	k.mu.Unlock()
 	b, info, err := k.fetch()
 	if err != nil {
@@ -174,6 +211,9 @@ func (k *Keys) load() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.read, k.file = time.Now(), info
+	if k.client != nil {
+		k.gap = urlRetry
+	}
 	if !equalKeys(set, k.set) {
 		k.set = set
 		k.version++

@@ -152,6 +152,36 @@ func TestKeysOfAURL(t *testing.T) {
 	}
 }
 
+// TestKeysThatAreAwaited looks for the first keys of a URL less and less often, and then as for any.
+func TestKeysThatAreAwaited(t *testing.T) {
+	s := &keyServer{status: http.StatusServiceUnavailable}
+	server := httptest.NewServer(s)
+	defer server.Close()
+	var log strings.Builder
+	k, err := AwaitKeys(server.URL, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	for asked, gap := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		require.Equal(t, gap*time.Second, k.gap)
+		require.Equal(t, asked+1, s.count())
+		require.False(t, k.Known())
+		k.age(k.gap)
+		found, version := k.Find(t.Context(), "a")
+		require.Empty(t, found)
+		require.Zero(t, version)
+	}
+	require.False(t, k.Changed())
+	require.Equal(t, 1, strings.Count(log.String(), "there are no keys of authorization tokens yet"))
+
+	s.set(http.StatusOK, setOf(t, "a"))
+	require.True(t, k.refresh())
+	require.True(t, k.Known())
+	require.Equal(t, []string{"a"}, k.ids(t, "a"))
+	require.Equal(t, urlRetry, k.gap)
+
+	_, err = AwaitKeys(filepath.Join(t.TempDir(), "none"), quiet)
+	require.ErrorIs(t, err, os.ErrNotExist, "nobody puts a file there later")
+}
+
 func TestUnknownKeysAreLookedFor(t *testing.T) {
 	s, k := serveKeys(t, setOf(t, "a"))
 	s.set(http.StatusOK, setOf(t, "a", "new"))

@@ -133,6 +133,9 @@ func (s *Scheme) claims(ctx context.Context, value []byte, tries *int) (*Claims,
 		return nil, auth.Refuse(moqt.RequestMalformedAuthToken, err.Error())
 	}
 	keys, version := s.keys.Find(ctx, token.KeyID())
+	if version == 0 {
+		return nil, refuseUntilKnown()
+	}
 	keys = keys[:min(len(keys), maxTried, *tries)]
 	*tries -= len(keys)
 	if err := Verify(token, keys); err != nil {
@@ -151,6 +154,16 @@ var (
 	errNoKey     = errors.New("the relay has no key for the token")
 	errSignature = errors.New("the signature of the token is wrong")
 )
+
+// retryAfter is when a peer should repeat a request for which there were no keys yet.
+const retryAfter = 5 * time.Second
+
+// refuseUntilKnown refuses a request as long as there are no keys: the token may be right.
+func refuseUntilKnown() error {
+	refused := auth.Refuse(moqt.RequestInternalError, "the relay cannot check tokens yet")
+	refused.RetryInterval = uint64(retryAfter.Milliseconds()) + 1
+	return refused
+}
 
 // Verify verifies a token with the first few of some keys.
 func Verify(t Token, keys []jose.JSONWebKey) error {

@@ -34,8 +34,8 @@ func newDoctor(env *cli.Environment) *cobra.Command {
 		Short: "Say whether this machine is fit for a relay",
 		Long: `Say whether this machine is fit for a relay with the same flags: the kernel and the fast path, whose
 programs it loads and takes off, devices, socket buffers, ports, the firewall, the clock, limits, memory, the
-certificate, and the relays and nodes that it is to reach. Each is fine, could be better, or is wrong, with the command
-that mends it, and with what fails because of it. What it may not see, it says; root sees all.
+certificate, the keys of tokens, and the relays and nodes that it is to reach. Each is fine, could be better, or is
+wrong, with the command that mends it, and with what fails because of it. What it may not see, it says; root sees all.
 
 Without flags, it takes the settings of the package, ` + packagedConfig + `, or if there are none, --dev.
 
@@ -128,6 +128,9 @@ func (f *relayFlags) patient(getenv func(string) string) (c doctor.Config, err e
 		CertFile: f.cfg.Transport.CertFile, KeyFile: f.cfg.Transport.KeyFile, ACME: f.acme.Names,
 		CacheBytes: uint64(f.cacheMiB) << 20, MaxSessions: uint64(f.cfg.Relay.MaxSessions),
 		Cluster: f.cluster.peers(),
+	}
+	if f.auth.jwks+f.auth.catKeys != "" {
+		c.ReadKeys = f.auth.readKeys
 	}
 	for _, r := range upstream.Routes {
 		c.Upstreams = append(c.Upstreams, r.URLs...)

@@ -234,6 +234,7 @@ func (f *relayFlags) serveAdmin(
 ) (*service.Admin, error) {
 	cfg := service.AdminConfig{
 		Flag: "--admin", Addr: f.admin, Hosts: f.adminHosts, Profiles: f.pprof, Alive: s.Alive,
+		Awaits: f.auth.awaits,
 	}
 	a := service.NewAdmin(l, cfg, metrics...)
 	sessions := prometheus.NewRegistry()

@@ -32,7 +32,9 @@ type authFlags struct {
 	hook      hook.Config
 	withdrawn string
 
-	metrics []prometheus.Collector // of the schemes, set by authorizer
+	// Set by authorizer.
+	metrics []prometheus.Collector // of the schemes
+	keys    []*signed.Keys
 }
 
 func (f *authFlags) register(cmd *cobra.Command) {
@@ -82,16 +84,16 @@ func (f *authFlags) check() error {
 }
 
 // authorizer returns the Authorizer that the flags describe, or nil if there are none. The HTTP service is asked last,
-// and only about what the other schemes do not allow.
-func (f *authFlags) authorizer() (relay.Authorizer, error) {
+// and only about what the other schemes do not allow. strict makes it an error if a URL with keys does not answer.
+func (f *authFlags) authorizer(strict bool) (relay.Authorizer, error) {
 	var all auth.Any
 	for _, s := range []struct {
 		flag, value string
 		open        func() (relay.Authorizer, error)
 	}{
 		{"--auth-token-file", f.tokenFile, f.openTokenFile},
-		{"--auth-jwks", f.jwks, f.openJWT},
-		{"--auth-cat-keys", f.catKeys, f.openCAT},
+		{"--auth-jwks", f.jwks, f.openSigned(jwt.Format{}, f.jwks, strict)},
+		{"--auth-cat-keys", f.catKeys, f.openSigned(cat.Format{}, f.catKeys, strict)},
 		{"--auth-url", f.hook.URL, f.openHook},
 	} {
 		if s.value == "" {
@@ -116,17 +118,43 @@ func (f *authFlags) openTokenFile() (relay.Authorizer, error) {
 	return auth.OpenTokenFile(f.tokenFile, slog.Default())
 }
 
-func (f *authFlags) openJWT() (relay.Authorizer, error) { return f.openSigned(jwt.Format{}, f.jwks) }
-
-func (f *authFlags) openCAT() (relay.Authorizer, error) { return f.openSigned(cat.Format{}, f.catKeys) }
-
-// openSigned returns a scheme of signed tokens, with the keys of a file or URL.
-func (f *authFlags) openSigned(format signed.Format, source string) (relay.Authorizer, error) {
-	keys, err := signed.OpenKeys(source, slog.Default())
-	if err != nil {
-		return nil, err
+// openSigned returns a function that opens a scheme of signed tokens, with the keys of a file or URL.
+func (f *authFlags) openSigned(format signed.Format, source string, strict bool) func() (relay.Authorizer, error) {
+	open := signed.AwaitKeys
+	if strict {
+		open = signed.OpenKeys
 	}
-	return signed.New(format, keys, f.rules)
+	return func() (relay.Authorizer, error) {
+		keys, err := open(source, slog.Default())
+		if err != nil {
+			return nil, err
+		}
+		f.keys = append(f.keys, keys)
+		return signed.New(format, keys, f.rules)
+	}
+}
+
+// awaits returns what the relay waits for before it can check tokens, or "".
+func (f *authFlags) awaits() string {
+	for _, k := range f.keys {
+		if !k.Known() {
+			return "waiting for the keys of authorization tokens"
+		}
+	}
+	return ""
+}
+
+// readKeys reads the keys once, for the doctor.
+func (f *authFlags) readKeys() error {
+	for _, s := range []struct{ flag, source string }{{"--auth-jwks", f.jwks}, {"--auth-cat-keys", f.catKeys}} {
+		if s.source == "" {
+			continue
+		}
+		if _, err := signed.OpenKeys(s.source, slog.New(slog.DiscardHandler)); err != nil {
+			return fmt.Errorf("%s: %w", s.flag, err)
+		}
+	}
+	return nil
 }
 
 func (f *authFlags) openHook() (relay.Authorizer, error) { return hook.New(f.hook) }

@@ -280,7 +280,7 @@ func (f *relayFlags) config(getenv func(string) string) (cfg server.Config, err 
 	}
 	cfg.NewController = congestion.Controllers[f.congestion]
 	cfg.NewDropPolicy = dropPolicies[f.drop]
-	if cfg.Relay.Authorizer, err = f.auth.authorizer(); err != nil {
+	if cfg.Relay.Authorizer, err = f.auth.authorizer(f.replace); err != nil {
 		return cfg, err
 	}
 	if err = f.inside.open(); err != nil {

@@ -34,6 +34,7 @@ type Admin struct {
 	Mux      *http.ServeMux // for more pages
 	server   *http.Server
 	alive    func() bool
+	awaits   func() string
 	ready    atomic.Bool
 }
 
@@ -45,6 +46,8 @@ type AdminConfig struct {
 	Profiles bool     // serve Go profiles
 
 	Alive func() bool // whether /healthz says that all is well; nil if it always is
+	// Awaits returns what a process that serves still waits for before /readyz says that it is ready. nil: nothing.
+	Awaits func() string
 }
 
 // ListenAdmin opens the admin address and starts to serve it. It has no access control, so it belongs on the loopback
@@ -71,7 +74,7 @@ func NewAdmin(l net.Listener, cfg AdminConfig, metrics ...prometheus.Collector) 
 	registry.MustRegister(append(metrics, ProcessMetrics()...)...)
 
 	mux := http.NewServeMux()
-	a := &Admin{listener: l, Mux: mux, alive: cfg.Alive}
+	a := &Admin{listener: l, Mux: mux, alive: cfg.Alive, awaits: cfg.Awaits}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", a.serveHealth)
 	mux.HandleFunc("GET /readyz", a.serveReady)
@@ -110,8 +113,14 @@ func (a *Admin) SetReady(ready bool) {
 }
 
 func (a *Admin) serveReady(w http.ResponseWriter, _ *http.Request) {
+	missing := ""
 	if !a.ready.Load() {
-		http.Error(w, "draining", http.StatusServiceUnavailable)
+		missing = "draining"
+	} else if a.awaits != nil {
+		missing = a.awaits()
+	}
+	if missing != "" {
+		http.Error(w, missing, http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ready")

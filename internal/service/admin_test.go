@@ -70,6 +70,24 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestReadiness has a process that serves wait for something else.
+func TestReadiness(t *testing.T) {
+	awaited := "waiting for keys"
+	l := make(pipeListener)
+	a := NewAdmin(l, AdminConfig{Flag: "--admin", Awaits: func() string { return awaited }})
+	defer func() { require.NoError(t, a.Close()) }()
+	for _, want := range []string{"draining", awaited, "ready"} {
+		w := httptest.NewRecorder()
+		a.Mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		require.Equal(t, want+"\n", w.Body.String())
+		require.Equal(t, want == "ready", w.Code == http.StatusOK)
+		if want == awaited {
+			awaited = ""
+		}
+		a.SetReady(true)
+	}
+}
+
 // pipeListener accepts connections in memory, whose timeouts follow the clock of a test.
 type pipeListener chan net.Conn
 

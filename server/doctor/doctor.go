@@ -46,6 +46,7 @@ type Config struct {
 	MaxSessions        uint64
 	Upstreams, Cluster []string // URLs; addresses of NATS servers
 	Dial               func(ctx context.Context, url string) (transport.Conn, error)
+	ReadKeys           func() error // reads the keys of authorization tokens once; nil: there are none
 }
 
 // Port is where others connect.
@@ -77,6 +78,7 @@ var checks = []struct {
 	{"memory", true, checkMemory},
 	{"certificate", true, checkCertificate},
 	{"names", false, checkNames},
+	{"keys", false, checkKeys},
 	{"upstream", false, checkUpstreams},
 	{"cluster", false, checkCluster},
 }

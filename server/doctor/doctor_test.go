@@ -41,7 +41,7 @@ func fit() *Machine {
 		Config: Config{
 			Ports:    []Port{{"udp", everywhere, "no client connects"}, {"tcp", everywhere, "no page"}},
 			FastPath: "auto", Devices: []string{"eth0"}, CacheBytes: 256 << 20, MaxSessions: 16384,
-			LoadFastPath: func() error { return nil },
+			LoadFastPath: func() error { return nil }, ReadKeys: func() error { return nil },
 			Dial:         func(_ context.Context, url string) (transport.Conn, error) { return nil, errors.New(url) },
 		},
 		now: time.Now(), processors: 2,
@@ -147,6 +147,8 @@ func TestFaults(t *testing.T) {
 		"port in use":    {port(syscall.EADDRINUSE), "ports", Better, "sport = :443"},
 		"port forbidden": {port(syscall.EACCES), "ports", Wrong, "CAP_NET_BIND_SERVICE"},
 		"no address":     {port(syscall.EADDRNOTAVAIL), "ports", Wrong, "cannot assign"},
+		"no keys": {func(m *Machine) { m.ReadKeys = func() error { return errors.New("status 503") } },
+			"keys", Wrong, "status 503"},
 		"unreached": {func(m *Machine) { m.Upstreams = []string{"moqt://192.0.2.1"} },
 			"upstream", Wrong, "192.0.2.1"},
 	} {

@@ -37,6 +37,18 @@ func checkUpstreams(ctx context.Context, m *Machine, r *report) (string, error) 
 
 const noBroadcasts = "this relay does not get its broadcasts"
 
+// checkKeys reads the keys of authorization tokens, as a rule from a URL.
+func checkKeys(_ context.Context, m *Machine, r *report) (string, error) {
+	if m.ReadKeys == nil {
+		return "", nil
+	}
+	if err := m.ReadKeys(); err != nil {
+		r.add(Wrong, "all tokens are refused until there are keys", "", "%v", err)
+		return "", nil
+	}
+	return "those of authorization tokens can be read", nil
+}
+
 // checkCluster reads how the NATS servers of other nodes introduce themselves.
 func checkCluster(ctx context.Context, m *Machine, r *report) (string, error) {
 	for _, addr := range m.Cluster {
