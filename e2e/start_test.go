@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,7 +16,21 @@ import (
 	"sluice/internal/cli/clitest"
 )
 
-func init() { scriptCommands["page"] = page }
+func init() {
+	scriptCommands["page"] = page
+	scriptCommands["gocaches"] = goCaches
+}
+
+// goCaches gives the go commands of a script the caches of those outside: otherwise they compile all libraries.
+func goCaches(ts *testscript.TestScript, _ bool, _ []string) {
+	out, err := exec.Command("go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOFLAGS", "CGO_ENABLED").Output()
+	ts.Check(err)
+	var settings map[string]string
+	ts.Check(json.Unmarshal(out, &settings))
+	for name, value := range settings {
+		ts.Setenv(name, value)
+	}
+}
 
 // page is "page NAME COMMAND [OLD NEW]...": it sets a variable to a command of docs/start.md, with replacements for
 // what cannot be here.
