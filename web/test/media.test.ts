@@ -5,6 +5,7 @@ import { Clock } from "../src/media/clock.js";
 import { newDemuxer } from "../src/media/demux.js";
 import { endOfGroup, Sequencer } from "../src/media/sequencer.js";
 import type { MediaObject } from "../src/moqt/session.js";
+import { writeProperties } from "../src/moqt/wire.js";
 import { chunk, initSegment } from "../src/publish/mux.js";
 
 const object = (group: number, n: number, status = 0): MediaObject => ({
@@ -131,6 +132,17 @@ test("a sequencer leaves a group with a gap after a while", (t) => {
   s.close();
 });
 
+test("a sequencer keeps the newest groups", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  for (let group = 1; group <= 2000; group++) s.push(object(group, 1));
+  s.push(object(5, 0));
+  assert.deepEqual(out, [], "it is too old");
+  s.push(object(2000 - 1023, 0));
+  assert.deepEqual(out, ["977.0", "977.1"]);
+  s.close();
+});
+
 test("a clock stays its target behind the fastest arrivals", () => {
   const c = new Clock(200);
   for (let wall = 1000; wall < 3000; wall += 40) c.arrived((wall - 950) * 1000, wall + (wall % 3) * 20);
@@ -181,6 +193,12 @@ test("LOC", () => {
   assert.deepEqual(demuxer.frames(first).map((f) => [f.time, f.key]), [[5_000_000, true]]);
   const second = { ...object(1, 1), properties: new Map([[0x06, 90_000], [0x08, 90_000]]) };
   assert.deepEqual(demuxer.frames(second).map((f) => [f.time, f.key]), [[1_000_000, false]]);
+  // In Immutable Properties, which other ones override.
+  const inside = writeProperties(new Map([[0x06, 180_000], [0x08, 90_000]]));
+  const list = { ...object(1, 2), properties: new Map([[0x0b, inside]]) };
+  assert.deepEqual(demuxer.frames(list).map((f) => f.time), [2_000_000]);
+  const both = { ...object(1, 3), properties: new Map<number, number | Uint8Array>([[0x0b, inside], [0x08, 60_000]]) };
+  assert.deepEqual(demuxer.frames(both).map((f) => f.time), [3_000_000]);
 });
 
 // The same bytes as in /player/loc.

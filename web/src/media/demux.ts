@@ -1,6 +1,6 @@
 import { createFile, DataStream, Endianness, type ISOFile, MP4BoxBuffer, type Sample } from "mp4box";
 import type { MediaObject } from "../moqt/session.js";
-import type { Properties } from "../moqt/wire.js";
+import { type Properties, readProperties } from "../moqt/wire.js";
 import type { Track } from "./catalog.js";
 
 /** Frame is an encoded frame of video, or a piece of audio. Times are in microseconds. */
@@ -106,6 +106,8 @@ function descriptionOf(file: ISOFile): Uint8Array<ArrayBuffer> | undefined {
 // Properties of LOC (draft-ietf-moq-loc): the time has another number before draft 20 of MoQT than since.
 const timestamps = [0x10, 0x06];
 const timescales = [0x08];
+/** A list of properties inside the list, which relays do not change (draft-ietf-moq-transport-18 §12.7). */
+const immutable = 0x0b;
 
 /** LocDemuxer takes frames as they are. */
 class LocDemuxer implements Demuxer {
@@ -117,8 +119,10 @@ class LocDemuxer implements Demuxer {
   }
 
   frames(o: MediaObject): Frame[] {
+    const inside = o.properties?.get(immutable);
+    const lists = [o.properties, inside instanceof Uint8Array ? readProperties(inside) : undefined];
     const number = (types: number[]) =>
-      types.map((t) => o.properties?.get(t)).find((v): v is number => typeof v === "number");
+      lists.flatMap((list) => types.map((t) => list?.get(t))).find((v): v is number => typeof v === "number");
     const duration = Math.round(1e6 / (this.track.framerate ?? (this.track.role === "audio" ? 50 : 30)));
     const at = number(timestamps);
     const scale = number(timescales) ?? this.track.timescale ?? 1e6;

@@ -9,6 +9,8 @@ const patience = 150;
 const shortPatience = 100;
 /** A publisher with more subgroups than this has no layers. */
 const maxLayers = 16;
+/** The largest number of groups at a time, as in player/sub. Media needs far fewer. */
+const maxGroups = 1024;
 
 /** Group is what is known of a group that has not been left. */
 class Group {
@@ -56,6 +58,7 @@ export class Sequencer {
     if (this.isOver(o) || (o.status !== 0 && o.status !== endOfGroup)) return;
     const group = this.groups.get(o.group) ?? new Group();
     this.groups.set(o.group, group);
+    if (this.groups.size > maxGroups) this.groups.delete(Math.min(...this.groups.keys()));
     const before = group.latest.get(o.subgroup);
     if (before !== undefined && before !== o.object && o.status === 0) this.learn(o.subgroup);
     group.add(o);
