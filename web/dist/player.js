@@ -1,1 +1,1 @@
-import"./chunk-H7PYOJJL.js";import"./chunk-ONUODUKW.js";import"./chunk-KVZGKNO3.js";
+import"./chunk-56AQIU6R.js";import"./chunk-RWCWJCE2.js";import"./chunk-KVZGKNO3.js";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { StreamReader } from "../src/moqt/reader.js";
 import { Parser, ProtocolError, readParameters, readProperties, writeParameters, writeProperties, Writer } from "../src/moqt/wire.js";
 
 const hex = (b: Uint8Array) => Buffer.from(b).toString("hex");
@@ -99,4 +100,24 @@ test("random bytes", () => {
     }
   }
   assert.ok(counts.parsed > 1000 && counts.refused > 1000, JSON.stringify(counts));
+});
+
+test("a reader has memory for bytes that have come, not for those that are claimed", async () => {
+  const streaming = (parts: Uint8Array[], open = false) =>
+    new ReadableStream<Uint8Array>({
+      start(c) {
+        for (const part of parts) c.enqueue(part);
+        if (!open) c.close();
+      },
+    });
+  for (const sizes of [[0], [5], [1, 2, 3], [70_000, 1, 200_000], [64 << 10, 1]]) {
+    const parts = sizes.map((size, i) => new Uint8Array(size).fill(i + 1));
+    const all = Buffer.concat(parts);
+    assert.deepEqual(Buffer.from(await new StreamReader(streaming(parts)).bytes(all.length)), all);
+    await assert.rejects(new StreamReader(streaming(parts)).bytes(all.length + 1), ProtocolError);
+  }
+  const before = process.memoryUsage().arrayBuffers;
+  void new StreamReader(streaming([Uint8Array.of(1)], true)).bytes(32 << 20);
+  await new Promise(setImmediate);
+  assert.ok(process.memoryUsage().arrayBuffers - before < 1 << 20);
 });

@@ -1,5 +1,8 @@
 import { decodeInt, lengthAfter, ProtocolError } from "./wire.js";
 
+/** How many bytes of a field there is memory for before any has come: anybody can claim a length. */
+const firstPart = 64 << 10;
+
 /** StreamReader reads integers and bytes from a stream. */
 export class StreamReader {
   private readonly reader: ReadableStreamDefaultReader<Uint8Array>;
@@ -20,10 +23,15 @@ export class StreamReader {
   }
 
   async bytes(n: number): Promise<Uint8Array<ArrayBuffer>> {
-    const out = new Uint8Array(n);
+    let out = new Uint8Array(Math.min(n, firstPart));
     for (let at = 0; at < n; ) {
       if (!(await this.more())) throw new ProtocolError("a stream ends within a field");
       const part = this.chunk.subarray(0, n - at);
+      if (at + part.length > out.length) {
+        const grown = new Uint8Array(Math.min(n, Math.max(2 * out.length, at + part.length)));
+        grown.set(out);
+        out = grown;
+      }
       out.set(part, at);
       at += part.length;
       this.chunk = this.chunk.subarray(part.length);
