@@ -32,6 +32,7 @@ type player struct {
 	err      error
 	begun    bool
 	first    time.Duration // media time of the first chunk
+	joined   time.Duration // media time at which each track has begun that was there at the start
 	last     time.Duration // media time at which the latest one ends
 	released uint64
 	limited  bool // a limit was reached
@@ -44,7 +45,7 @@ type player struct {
 
 // limits end playback early. Zero values are no limits.
 type limits struct {
-	duration time.Duration // of media
+	duration time.Duration // of media of all tracks
 	objects  uint64
 }
 
@@ -222,6 +223,9 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 		c, st, again := p.headLocked(l, now)
 		switch st {
 		case ready:
+			if !p.begun {
+				p.joined = max(p.joined, c.time)
+			}
 			if best == nil || c.time < best.time {
 				best = c
 			}
@@ -323,7 +327,7 @@ func (p *player) releaseLocked(c *candidate) (done bool) {
 	p.last = max(p.last, l.expected)
 	p.released++
 	p.limited = p.stop.objects > 0 && p.released >= p.stop.objects ||
-		p.stop.duration > 0 && c.time-p.first >= p.stop.duration
+		p.stop.duration > 0 && c.time-p.joined >= p.stop.duration
 	return p.limited
 }
 

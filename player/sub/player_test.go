@@ -121,6 +121,22 @@ func TestPlayerLimits(t *testing.T) {
 	}
 }
 
+// TestPlayerLimitWhenATrackBeginsLate counts the duration from where there is media of all tracks: a recording of a
+// second must not be all sound, because the current group of the sound began before that of the video.
+func TestPlayerLimitWhenATrackBeginsLate(t *testing.T) {
+	_, in, chunks := clip(t)
+	p := newPlayer(io.Discard, in, hold, limits{duration: 40 * time.Millisecond})
+	b := newBroadcast(t, p, in)
+	video := &in.Tracks[0]
+	for _, c := range chunks[:40] {
+		if c.Track != video.ID || video.Time(c.DecodeTime) >= 200*time.Millisecond {
+			b.send(c)
+		}
+	}
+	require.NoError(t, p.run(t.Context()))
+	require.Equal(t, uint64(2), b.lanes[video.ID].seq.counted.Objects)
+}
+
 // A player that cannot write fast enough stops reading, and goes on when there is room.
 func TestPlayerSlowsDownItsSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,8 @@ type PlayerConfig struct {
 	Raw bool
 	// Join is how many groups before the current one playback starts.
 	Join uint64
-	// Duration and Objects are limits after which playback ends. Default: none.
+	// Duration and Objects are limits after which playback ends. Default: none. Duration counts from where all tracks
+	// have begun that are there at the start: their groups need not begin together.
 	Duration time.Duration
 	Objects  uint64
 	// Hold is how long to wait for a missing object when later ones have arrived. Default: 2 s.
