@@ -57,6 +57,9 @@ func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Valu
 		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
 	resp, err := http.DefaultClient.Do(req)
+	if mistake, ok := errors.AsType[*url.Error](err); ok {
+		err = mistake.Err // without the URL
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; is a relay running with --admin %s?", err, f.admin)
 	}
@@ -80,7 +83,8 @@ func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Valu
 func (f *operatorFlags) explain(code int, text string) error {
 	switch {
 	case code == http.StatusNotFound && strings.HasPrefix(text, "404 page"):
-		return fmt.Errorf("the relay at %s is of a version without this; start a newer one", f.admin)
+		const want = "the --admin address of a relay that is not older than this program"
+		return fmt.Errorf("--admin: %s: must be %s", f.admin, want)
 	case code == http.StatusBadRequest:
 		return cli.AsUsage(errors.New(text))
 	}
