@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"sluice/internal/bounds"
 	"sluice/internal/limited"
 	"sluice/server"
 	"sluice/server/acme"
@@ -66,7 +67,7 @@ func (f *acmeFlags) check(others bool, page *webFlag) error {
 		return errors.New("--web: off: must be on with --acme, unless there is --acme-http: the authority looks at " +
 			"one of their TCP ports")
 	case f.http != "":
-		return checkAddress("--acme-http", f.http, "an address such as :80")
+		return bounds.Address("--acme-http", f.http, "an address such as :80")
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (f *clusterFlags) check(scope string) error {
 		}
 	}
 	for _, join := range f.join {
-		if err := checkAddress("--cluster-join", join, "an address such as west1.example:6222"); err != nil {
+		if err := bounds.Address("--cluster-join", join, "an address such as west1.example:6222"); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (f *clusterFlags) check(scope string) error {
 	_, err := f.linkCapacity()
 	return cmp.Or(
 		err,
-		checkAddress("--cluster-listen", f.listen, "an address such as 127.0.0.1:6222"),
+		bounds.Address("--cluster-listen", f.listen, "an address such as 127.0.0.1:6222"),
 		f.checkEngine(),
 		bounds.Check("--cluster-price", f.price, 0, cluster.MaxPrice),
 		cluster.CheckName("--cluster-name", f.name), cluster.CheckName("--node", f.nodeName()))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
 
@@ -52,18 +51,6 @@ func explainCertificate(which, cert, key string, err error) error {
 		return fmt.Errorf("%s-cert: %w", which, mistake)
 	}
 	return fmt.Errorf("%s-cert: %s: must fit the key in %s: %w", which, cert, key, mistake)
-}
-
-// checkAddress returns an error unless an address has a port. The error names the allowed values.
-func checkAddress(flag, address, allowed string) error {
-	_, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = net.LookupPort("ip", port)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %q: must be %s, with a port up to 65535", flag, address, allowed)
-	}
-	return nil
 }
 
 // checkURL returns the mistake in the URL of a service, which may be missing.

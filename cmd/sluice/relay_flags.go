@@ -220,11 +220,11 @@ func (f *relayFlags) check() error {
 	const allowed = "an address such as :4443 or 127.0.0.1:4480"
 	var admin error
 	if f.admin != "" {
-		admin = checkAddress("--admin", f.admin, allowed)
+		admin = bounds.Address("--admin", f.admin, allowed)
 	}
 	_, exempt := parsePrefixes("--quota-exempt", f.exempt)
 	return cmp.Or(
-		checkAddress("--listen", f.cfg.Listen, allowed), admin, checkOrigins(f.cfg.Transport.Origins), exempt,
+		bounds.Address("--listen", f.cfg.Listen, allowed), admin, checkOrigins(f.cfg.Transport.Origins), exempt,
 		checkControl(f.control),
 		f.web.check(),
 		f.acme.check(given, &f.web),

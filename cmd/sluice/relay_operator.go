@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 )
 
@@ -36,7 +37,7 @@ const maxAnswer = 128 << 20
 
 // ask sends a request, and reads the answer into v. It returns the answer, too.
 func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Values, v any) ([]byte, error) {
-	if err := checkAddress("--admin", f.admin, "an address such as 127.0.0.1:4480"); err != nil {
+	if err := bounds.Address("--admin", f.admin, "an address such as 127.0.0.1:4480"); err != nil {
 		return nil, cli.AsUsage(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -66,7 +66,7 @@ func (f *rtspFlags) check(scope string) error {
 		if a.address == "" {
 			continue
 		}
-		if err := checkAddress(a.flag, a.address, "an address such as :8554"); err != nil {
+		if err := bounds.Address(a.flag, a.address, "an address such as :8554"); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/moqt"
 	"sluice/server"
@@ -42,7 +43,7 @@ func (f *webFlag) check() error {
 	if f.value == "on" || f.isOff() {
 		return nil
 	}
-	return checkAddress("--web", f.value, "on, off or an address such as :8443")
+	return bounds.Address("--web", f.value, "on, off or an address such as :8443")
 }
 
 // address returns the TCP address of the page of a relay at a UDP address.

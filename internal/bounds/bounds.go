@@ -8,6 +8,7 @@ package bounds
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,4 +39,16 @@ func OneOf(name, v string, allowed ...string) error {
 	last := len(allowed) - 1
 	first := strings.Join(allowed[:last], ", ")
 	return fmt.Errorf("%s: %s: must be %s or %s", name, strconv.Quote(v), first, allowed[last])
+}
+
+// Address returns an error unless v is an address with a port, by number or name. allowed has examples.
+func Address(name, v, allowed string) error {
+	_, port, err := net.SplitHostPort(v)
+	if err == nil {
+		_, err = net.LookupPort("ip", port)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %q: must be %s, with a port up to 65535", name, v, allowed)
+	}
+	return nil
 }

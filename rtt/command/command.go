@@ -150,6 +150,16 @@ func (f *rttFlags) check() error {
 	if f.ipfix != "" && f.aggregate == 0 {
 		return errors.New("--ipfix sends what --aggregate reports: say how often to report, such as -a 60")
 	}
+	if f.ipfix != "" {
+		if err := bounds.Address("--ipfix", f.ipfix, "an address such as collector.example:4739"); err != nil {
+			return err
+		}
+	}
+	if f.metrics != "" {
+		if err := bounds.Address("--metrics", f.metrics, "an address such as :9100"); err != nil {
+			return err
+		}
+	}
 	if f.otlpURL != "" && f.binWidth != 0 {
 		return errors.New("--otlp-url sends histograms with logarithmic bins: leave out --bin-width")
 	}

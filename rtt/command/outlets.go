@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"time"
@@ -163,9 +162,6 @@ func (o *outlets) openIPFIX(f *rttFlags) error {
 		return nil
 	}
 	e, err := ipfix.New(ipfix.Config{Address: f.ipfix, Enterprise: f.ipfixEnterprise, Replay: o.wait != nil})
-	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
-		return cli.Usage("--ipfix: %w", err)
-	}
 	if err != nil {
 		return fmt.Errorf("--ipfix: %w", err)
 	}
