@@ -176,7 +176,7 @@ func setFlags(flags *pflag.FlagSet, path string, text []byte) error {
 // explainYAML returns an error of the parser, which knows no column, in the form of others.
 func explainYAML(path string, err error) error {
 	if text, ok := strings.CutPrefix(err.Error(), "yaml: line "); ok {
-		return fmt.Errorf("%s:%s", path, text)
+		return fmt.Errorf("%s:%s: is a line indented, or a quote or bracket missing?", path, text)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }

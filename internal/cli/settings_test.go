@@ -89,7 +89,8 @@ func TestSettingMistakes(t *testing.T) {
 		"sockets: 9999999999999999999": `f:1:10: sockets: "9999999999999999999": must be a whole number, nearer to 0`,
 		"- dev":                        `f:1:1: must have lines such as listen: ":443"`,
 		"dev: true\n---\ndev: true":    "f:2:1: must be one document, without ---",
-		"dev: [":                       "f:1: did not find expected node content",
+		"dev: [": "f:1: did not find expected node content: " +
+			"is a line indented, or a quote or bracket missing?",
 	} {
 		err := setFlags(settable().Flags(), "f", []byte(text))
 		if want == "" {
