@@ -107,10 +107,12 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 func TestHelpOfCommands(t *testing.T) {
 	p := tool(nil)
 	p.Commands = append(p.Commands, func(env *Environment) *cobra.Command {
-		return &cobra.Command{Use: "other", DisableFlagParsing: true, RunE: func(_ *cobra.Command, args []string) error {
+		cmd := &cobra.Command{Use: "other", DisableFlagParsing: true}
+		cmd.RunE = func(_ *cobra.Command, args []string) error {
 			_, err := fmt.Fprintln(env.Stdout, "other", args)
 			return err
-		}}
+		}
+		return cmd
 	})
 	for args, want := range map[string]string{
 		"help":                "Fails as it is told to.",
