@@ -22,7 +22,7 @@ func refuseTopics(root *cobra.Command) {
 			cmd, args = subs[i], args[1:]
 		}
 		if cmd.DisableFlagParsing { // another program has the help text
-			return cmd.RunE(cmd, append(args, "--help"))
+			return cmd.RunE(cmd, append([]string{"help"}, args...))
 		}
 		cmd.InitDefaultHelpFlag()
 		cmd.InitDefaultVersionFlag()

@@ -119,8 +119,8 @@ func TestHelpOfCommands(t *testing.T) {
 		"help fail":           "tool fail [flags]",
 		"help completion zsh": "tool completion zsh [flags]",
 		"completion help zsh": "tool completion zsh [flags]",
-		"help other":          "other [--help]",
-		"help other top":      "other [top --help]",
+		"help other":          "other [help]",
+		"help other top":      "other [help top]",
 	} {
 		code, stdout, stderr := run(t, p, strings.Fields(args)...)
 		require.Equal(t, ExitOK, code, stderr)
