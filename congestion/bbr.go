@@ -31,7 +31,7 @@ const (
 //
 // Video leaves the path empty most of the time. So the draft's exceptions for applications that limit the rate are the
 // rule here: their samples count only if they raise maxBW, startup may last as long as the connection, and a pause
-// makes ProbeRTT unnecessary, see bbrRTT.
+// or a low RTT makes ProbeRTT unnecessary, see bbrRTT.
 type bbr struct {
 	bbrModel
 	prior  float64    // window before ProbeRTT or persistent congestion
@@ -160,7 +160,8 @@ func (b *bbr) updateState(e AckEvent) {
 		b.startProbeDown(e.Now)
 	}
 	b.updateProbe(e)
-	expired := b.rtt.update(e, b.sample.resumed || b.sample.inFlight() <= b.probeRTTWindow())
+	drained := b.sample.resumed || b.sample.inFlight() <= b.probeRTTWindow()
+	expired := b.rtt.update(e, drained, b.sample.appLimited)
 	b.updateProbeRTT(e, expired)
 }
 

@@ -12,11 +12,14 @@ const (
 	bbrProbeRTTInterval = 5 * time.Second
 	bbrProbeRTTDuration = 200 * time.Millisecond
 	bbrProbeRTTGain     = 0.5
+	bbrMinRTTDivisor    = 8 // an RTT that is higher by less than this part shows no queue (RFC 9406 §4.3)
 )
 
 // bbrRTT is the RTT of the path without a queue. A flow that has had so little in flight as ProbeRTT allows, since it
 // measured the RTT last, has measured it without a queue of its own. It need not drain the path. The draft asks only
-// whether the path was empty just now, which the first of the ACKs of a video frame finds.
+// whether the path was empty just now, which the first of the ACKs of a video frame finds. Where frames overlap, since
+// the RTT is longer than the time between them, the path is never empty. But while the application limits the flow, an
+// RTT as low as the lowest has met no queue either: it counts as measured again, and the lowest stays.
 type bbrRTT struct {
 	min     time.Duration // in the last 10 s; 0: not known
 	minAt   clock.Time
@@ -28,12 +31,15 @@ type bbrRTT struct {
 	round bool       // a round trip has passed since it is
 }
 
-// update takes the RTT of an ACK, which may be of packets that were sent with little in flight. It reports whether the
-// path should be drained to measure the RTT.
-func (r *bbrRTT) update(e AckEvent, drained bool) (expired bool) {
+// update takes the RTT of an ACK, which may be of packets that were sent with little in flight, or while the application
+// limited the flow. It reports whether the path should be drained to measure the RTT.
+func (r *bbrRTT) update(e AckEvent, drained, appLimited bool) (expired bool) {
+	rtt := e.LatestRTT
+	if appLimited && rtt <= r.min+r.min/bbrMinRTTDivisor {
+		r.minAt, r.shortAt = e.Now, e.Now
+	}
 	r.drained = r.drained || drained
 	expired = e.Now > r.shortAt.Add(bbrProbeRTTInterval)
-	rtt := e.LatestRTT
 	if r.short == 0 || rtt < r.short || expired {
 		expired = expired && r.short != 0 && !r.drained
 		r.short, r.shortAt, r.drained = rtt, e.Now, false

@@ -66,15 +66,19 @@ func TestBBRProbeRTT(t *testing.T) {
 	require.Greater(t, w.Window(), mbs/25, "the window is what it was")
 }
 
-// An application that leaves the path half empty need not drain it. It ends startup only if a frame takes several round
-// trips.
+// An application that leaves the path half empty, or empties its queue before each frame, need not drain it. It ends
+// startup only if a frame takes several round trips.
 func TestBBRAppLimited(t *testing.T) {
-	for delay, startup := range map[time.Duration]bool{5 * ms: false, 40 * ms: true} {
-		n := newNetwork(networkConfig{rate: mbs, delay: delay, queue: 200 * kB})
+	for _, tt := range []struct {
+		delay   time.Duration
+		rate    float64
+		startup bool
+	}{{5 * ms, 0.3 * mbs, false}, {40 * ms, 0.3 * mbs, true}, {18 * ms, 0.85 * mbs, false}} {
+		n := newNetwork(networkConfig{rate: mbs, delay: tt.delay, queue: 200 * kB})
 		w := watch()
-		n.flow(w).video(0.3*mbs, 30)
+		n.flow(w).video(tt.rate, 30)
 		n.run(20 * time.Second)
-		require.Equal(t, startup, len(w.states) == 1, "%v", w.states)
+		require.Equal(t, tt.startup, len(w.states) == 1, "%v", w.states)
 		require.NotContains(t, w.states, bbrProbeRTT)
 		require.LessOrEqual(t, w.maxBW.value(), 1.05*mbs)
 	}
