@@ -23,4 +23,5 @@ var Metrics = map[string]result.Metric{
 		Better: more},
 	"switches": {Title: "changes of the rendition, once it is known which one fits", Better: less},
 	Age:        {Title: "age of frames on arrival", Unit: "ms", Better: less},
+	"usable":   {Title: "age of frames when all that they need has arrived, p90", Unit: "ms", Better: less},
 }

@@ -5,6 +5,7 @@
 package playback
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -29,6 +30,9 @@ const (
 	Key                 // a key frame
 	Audio
 )
+
+// never is when something arrives that does not.
+const never = time.Duration(math.MaxInt64)
 
 // Frame is a frame of a broadcast, and its fate. Times are since the first one was due.
 type Frame struct {
@@ -62,6 +66,7 @@ type Score struct {
 	Stalls   int
 	Stalled  time.Duration
 	Ages     []float64 // of pictures, from publication to arrival, milliseconds, sorted
+	Usable   []float64 // the same until all that they need had arrived, too, of those for which it has
 
 	// Of several renditions, once it is known which one fits: the share of pictures that were shown in that one or a
 	// better one, and how often the rendition changed.
@@ -78,15 +83,25 @@ func Play(frames []Frame, period time.Duration) (s Score) {
 		return s
 	}
 	shown := make([]bool, len(frames))
+	usable := make([]time.Duration, len(frames)) // when each had arrived with all that it needs
 	bins := make([]float64, (period+goodputBin-1)/goodputBin)
 	var total, good [Audio + 1]int
 	for i := range frames {
 		f := &frames[i]
 		total[f.Kind]++
+		if usable[i] = f.At; !f.Arrived {
+			usable[i] = never
+		}
+		if f.Needs >= 0 {
+			usable[i] = max(usable[i], usable[f.Needs])
+		}
 		if f.Arrived && f.Kind != Audio {
 			age := (f.At - f.Published).Seconds() * 1e3
 			s.Ages = append(s.Ages, age)
 			s.AgeOverTime.Add(f.Due.Seconds(), age)
+		}
+		if usable[i] != never && f.Kind != Audio {
+			s.Usable = append(s.Usable, (usable[i]-f.Published).Seconds()*1e3)
 		}
 		if !f.inTime() {
 			continue
@@ -97,6 +112,7 @@ func Play(frames []Frame, period time.Duration) (s Score) {
 		}
 	}
 	slices.Sort(s.Ages)
+	slices.Sort(s.Usable)
 	s.Playable = share(good[Picture]+good[Key], total[Picture]+total[Key])
 	s.Keys, s.Audio = share(good[Key], total[Key]), share(good[Audio], total[Audio])
 	s.HasAudio = total[Audio] > 0
@@ -174,5 +190,8 @@ func (s *Score) AddTo(r *result.Run) {
 	}
 	m["stalls"], m["stalled"] = float64(s.Stalls), s.Stalled.Seconds()
 	result.AddQuantiles(m, Age, s.Ages)
+	if len(s.Usable) > 0 {
+		m["usable"] = result.Quantile(s.Usable, .9)
+	}
 	r.Series["goodput"], r.Series[Age] = s.GoodputOverTime, s.AgeOverTime
 }

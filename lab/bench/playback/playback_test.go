@@ -45,6 +45,17 @@ func TestAudioIsNoPicture(t *testing.T) {
 	require.Len(t, s.Ages, 9)
 }
 
+// A picture is of no use before what it needs has arrived, however early it comes itself.
+func TestUsable(t *testing.T) {
+	frames := broadcast(4)
+	frames[2].At = frames[2].Due + 150*time.Millisecond // of 100 ms
+	s := Play(frames, time.Second)
+	require.Equal(t, []float64{30, 30, 30, 150}, s.Ages)
+	require.Equal(t, []float64{30, 30, 50, 150}, s.Usable)
+	frames[2].Arrived = false
+	require.Equal(t, []float64{30}, Play(frames, time.Second).Usable, "the others need it")
+}
+
 // Pictures count if they are shown at the rendition that fits, or a better one, while it is known which one fits.
 func TestRenditions(t *testing.T) {
 	s := Play(broadcast(10), time.Second)
