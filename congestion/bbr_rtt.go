@@ -31,8 +31,8 @@ type bbrRTT struct {
 	round bool       // a round trip has passed since it is
 }
 
-// update takes the RTT of an ACK, which may be of packets that were sent with little in flight, or while the application
-// limited the flow. It reports whether the path should be drained to measure the RTT.
+// update takes the RTT of an ACK, which may be of packets that were sent with little in flight, or while the
+// application limited the flow. It reports whether the path should be drained to measure the RTT.
 func (r *bbrRTT) update(e AckEvent, drained, appLimited bool) (expired bool) {
 	rtt := e.LatestRTT
 	if appLimited && rtt <= r.min+r.min/bbrMinRTTDivisor {
