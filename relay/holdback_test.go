@@ -144,6 +144,33 @@ func TestDataThatEndsBeforeTheResponse(t *testing.T) {
 	})
 }
 
+// What waits is limited: with one piece of data more, all is sent.
+func TestLittleDataWaitsForTheResponse(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		src := b.origin(&source{})
+		b.connect().mustSubscribe(moqt.Parameters{})
+		late, open := b.slowClient()
+		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
+		require.NoError(t, err)
+		synctest.Wait()
+		opened := func() int {
+			synctest.Wait()
+			s := late.sender().subs[0]
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.opened)
+		}
+		const most = 256
+		for group := range uint64(most) {
+			src.group(group, 1)
+		}
+		require.Zero(t, opened())
+		src.group(most, 1)
+		require.Equal(t, most+1, opened())
+		close(open)
+	})
+}
+
 func TestDataWaitsForTheResponseForALimitedTime(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		src := b.origin(&source{})

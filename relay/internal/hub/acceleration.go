@@ -92,7 +92,7 @@ func (a *acceleration) choose(limit int) {
 			break
 		}
 		_, ok := d.delivery.selection.forwardable()
-		if ok && d.accepted && !d.delivery.held.active && !d.fast && d.peer.Forwarder != nil {
+		if ok && d.accepted && !d.delivery.held && !d.fast && d.peer.Forwarder != nil {
 			d.fast = true
 			a.chosen = append(a.chosen, d)
 		}

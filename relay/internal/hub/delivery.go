@@ -1,11 +1,9 @@
 package hub
 
 import (
-	"math"
 	"slices"
 	"time"
 
-	"sluice/claim"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/qlog"
@@ -24,7 +22,8 @@ type delivery struct {
 	sub       *downstream
 	forward   bool // Forward State
 	selection selection
-	held      holdBack
+	held      bool                // data waits: see holdsBack
+	datagrams []*track.Datagram   // that wait for that
 	media     MediaSubscription   // nil before open
 	order     moqt.GroupOrder     // of media
 	former    []MediaSubscription // in another group order: their streams keep the order in which they were opened
@@ -36,12 +35,10 @@ type delivery struct {
 func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 	return delivery{
 		sub:       d,
-		held:      holdBack{active: true},
+		held:      true,
 		forward:   params.ForwardState(),
 		selection: newSelection(params.Filter, d.peer.Session.Version().DataLayout()),
-		streams: streams{
-			pub: d.pub, of: make(map[*track.Segment]*outgoing), sent: make(map[*track.Segment]sentTo),
-		},
+		streams:   newStreams(d.pub),
 	}
 }
 
@@ -182,12 +179,38 @@ func (v *delivery) sendCurrentGroup(group uint64) {
 	}
 }
 
-// send sends the objects of a segment that the subscriber wants, from object from on.
-func (v *delivery) send(seg *track.Segment, from uint64) {
-	v.held.do(func() { v.sendNow(seg, from) }, seg, from)
+// Limits of the data that waits for a response. It waits for a moment only; if it takes longer, because a peer does not
+// allow the relay to send, the data overtakes the response.
+const (
+	maxHeld     = 256         // segments and datagrams
+	maxHoldTime = time.Second // the logs of the segments stay in memory for so long
+)
+
+// holdsBack reports whether data waits until the message with the subscription's alias has been handed to the
+// transport: a peer has to keep, or drop, data that overtakes that message (draft §11.4.2).
+func (v *delivery) holdsBack() bool {
+	if v.held && len(v.datagrams)+len(v.streams.cursors()) >= maxHeld {
+		v.release()
+	}
+	return v.held
 }
 
-func (v *delivery) sendNow(seg *track.Segment, from uint64) {
+// release sends the data that was held back.
+func (v *delivery) release() {
+	v.held = false
+	for _, c := range v.streams.cursors() {
+		if c.reader != nil {
+			c.look()
+		}
+	}
+	for _, o := range v.datagrams {
+		v.sendDatagramNow(o)
+	}
+	v.datagrams = nil
+}
+
+// send sends the objects of a segment that the subscriber wants, from object from on.
+func (v *delivery) send(seg *track.Segment, from uint64) {
 	if !v.forward || !v.selection.hasGroup(seg.Group) {
 		return
 	}
@@ -204,108 +227,9 @@ func (v *delivery) sendNow(seg *track.Segment, from uint64) {
 		// What had to be copied counts as received: else a peer could make the relay copy more than it may receive.
 		v.sub.peer.Payers().Download(int(copied))
 	}
-	v.sendDerived(seg, from)
-}
-
-// sendDerived sends the objects of a segment that is in the subscriber's form, from object from on.
-func (v *delivery) sendDerived(seg *track.Segment, from uint64) {
-	if why, known := v.streams.knows(seg, from); known {
-		if leavesOut(why) {
-			refused(seg, from).log("objects are left out", v.sub)
-		}
-		return
-	}
-	state, _ := seg.Log.State()
-	switch o, ok := v.streams.seek(seg, from); {
-	case ok && state == track.Reset && seg.Log.End() < o.End: // its end will not come
-	case ok:
-		v.openStream(seg, o)
-	case !state.Ended():
-		v.await(seg, from)
-	}
-}
-
-// sendRest sends, on another stream, the objects of a segment from the log offset on where the publisher's stream has
-// broken off. first is the object that the stream began with, which may come after that.
-func (v *delivery) sendRest(seg *track.Segment, at int64, first uint64) {
-	h := v.sub.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if v.sub.over && !v.streams.isFinishing() {
-		return
-	}
-	last, _ := seg.Log.Last() // before Covering: an object that is added now is found by one of them
-	if o, ok := seg.Log.Covering(at); ok {
-		v.send(seg, max(o.ID, first))
-	} else if last.ID < math.MaxUint64 {
-		v.send(seg, max(last.ID+1, first))
-	}
-	if v.sub.over { // only what the log holds
-		v.streams.stopJoiners()
-	}
-}
-
-// await sends a segment from object from on, once that object has come.
-func (v *delivery) await(seg *track.Segment, from uint64) {
-	j := &joiner{delivery: v, segment: seg, from: from}
-	r, err := seg.Log.NewReader(seg.Log.End(), j)
-	if err != nil {
-		return
-	}
-	j.reader = r
-	v.streams.await(j)
-	j.lookLocked() // the object may have come before the reader existed
-}
-
-// openStream opens a stream that begins with object o.
-func (v *delivery) openStream(seg *track.Segment, o track.Object) {
-	if at := v.streams.sentTo(seg); at > o.Start {
-		Omission{
-			Group: seg.Group, Subgroup: seg.Subgroup, From: o.ID, Sent: at - o.Start, Why: media.Severed,
-			Received: o.Received,
-		}.log("objects may come twice", v.sub)
-	}
-	v.streams.open(seg, func(ended func(media.Result)) (MediaStream, error) {
-		return v.media.OpenStream(v.streamOf(seg, o, ended))
-	})
-}
-
-// streamOf describes a stream that begins with object o.
-func (v *delivery) streamOf(seg *track.Segment, o track.Object, ended func(media.Result)) media.StreamConfig {
-	source, _ := seg.Log.First.Owner.(*arriving)
-	var onOpen func(id int64)
-	if q := v.sub.peer.QLog; q != nil {
-		onOpen = func(id int64) { q.Subgroup(qlog.Created, id, headerOf(seg, o, v.sub.pub.Alias())) }
-	}
-	return media.StreamConfig{
-		Prefix:          v.prefix(seg, o),
-		Log:             seg.Log,
-		Start:           o.IDEnd,
-		Group:           seg.Group,
-		Subgroup:        seg.Subgroup,
-		Priority:        seg.Priority,
-		PublisherStream: source.publisherStream(seg, v.sub),
-		GoesOn: func(o *track.Origin) *claim.PublisherStream {
-			source, _ := o.Owner.(*arriving)
-			return source.goOn(seg, v.sub)
-		},
-		Timeouts: v.deadlines().of(seg),
-		OnOpen:   onOpen,
-		OnDone: func(res media.Result) {
-			v.sub.hub.directory.Counters.Streams.WithLabelValues(res.Outcome.String()).Inc()
-			v.logOmission(seg, o, res)
-			severed := res.Outcome == media.Severed
-			if severed {
-				v.streams.beginRest()
-			}
-			ended(res)
-			if severed {
-				v.sub.hub.directory.Tasks.Go(func() {
-					v.sendRest(seg, res.Severed, o.ID)
-					v.streams.endRest()
-				})
-			}
-		},
+	held := v.holdsBack()
+	if c := (&cursor{delivery: v, segment: seg, next: from}); v.streams.add(c) && (held || !c.look()) {
+		c.await()
 	}
 }
 
@@ -340,8 +264,12 @@ func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
 
 // sendDatagram sends an object, if the subscriber wants it.
 func (v *delivery) sendDatagram(o *track.Datagram) {
-	if v.forward && v.selection.hasDatagram(o) {
-		v.held.do(func() { v.sendDatagramNow(o) }, nil, 0)
+	switch {
+	case !v.forward || !v.selection.hasDatagram(o):
+	case v.holdsBack():
+		v.datagrams = append(v.datagrams, o)
+	default:
+		v.sendDatagramNow(o)
 	}
 }
 
@@ -369,8 +297,8 @@ func (v *delivery) sendDatagramNow(o *track.Datagram) {
 
 // finish sends PUBLISH_DONE after the streams were delivered or, if there is a code, reset.
 func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
-	v.held.release()
-	v.streams.stopJoiners()
+	v.release()
+	v.streams.stopWaiting()
 	v.streams.finish(done)
 	if reset != nil {
 		v.closeMedia(*reset)
@@ -385,8 +313,7 @@ func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
 
 // close ends all sending.
 func (v *delivery) close() {
-	v.held.discard()
-	v.streams.stopJoiners()
+	v.streams.stopWaiting()
 	if v.media != nil {
 		v.closeMedia(moqt.ResetCancelled)
 	}

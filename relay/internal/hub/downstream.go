@@ -288,7 +288,7 @@ func (d *downstream) begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !d.over {
-		d.delivery.held.release()
+		d.delivery.release()
 		h.fast.update()
 	}
 }

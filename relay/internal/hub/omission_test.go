@@ -21,7 +21,7 @@ func TestOmission(t *testing.T) {
 	conn, _ := transporttest.Pipe(transporttest.PipeConfig{})
 	d := &downstream{hub: h, peer: &Peer{Conn: conn}}
 	d.delivery = delivery{sub: d, forward: true, selection: newSelection(nil, moqt.DataLayout1)}
-	d.delivery.streams.of = make(map[*track.Segment]*outgoing)
+	d.delivery.streams = newStreams(nil)
 	objects := []moqt.ObjectHeader{{}, {ObjectID: 1}, {ObjectID: 2}}
 	publishInto(t, h.data, moqt.SubgroupHeader{GroupID: 7, FirstObject: true}, objects)
 	seg := h.data.Segments(7)[0]
@@ -50,7 +50,7 @@ func TestOmission(t *testing.T) {
 	d.delivery.streams.finish(nil)
 	refused := func(why media.Outcome) string {
 		out.Reset()
-		d.delivery.streams.ended(seg, nil, media.Result{ID: -1, Outcome: why})
+		d.delivery.streams.ended(&cursor{segment: seg}, media.Result{ID: -1, Outcome: why})
 		d.delivery.send(seg, 1)
 		d.delivery.streams.forget()
 		return out.String()

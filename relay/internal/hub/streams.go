@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -24,8 +23,8 @@ type streams struct {
 	pub *session.Publication
 
 	mu     sync.Mutex
-	of     map[*track.Segment]*outgoing
-	ending int                               // streams that were stopped, which the media sender still has, and rests
+	of     map[*track.Segment]*cursor        // without those whose stream was stopped
+	open   int                               // cursors, also those whose stream the media sender still stops
 	closed []closedSubgroup                  // the latest ones (draft §8, §11.4.3)
 	sent   map[*track.Segment]sentTo         // how far streams that were stopped were sent, beyond their logs
 	opened uint64                            // how many streams were
@@ -48,69 +47,74 @@ type closedSubgroup struct {
 	why   media.Outcome
 }
 
-// outgoing is a segment that is being sent, or that will be when an object of it comes.
-type outgoing struct {
-	stream MediaStream // nil while it is being opened, or while
-	joiner *joiner     // waits
-}
-
 // sentTo is a log offset, and the publisher's stream whose bytes were sent up to there.
 type sentTo struct {
 	offset int64
 	origin *track.Origin
 }
 
-// knows reports whether a segment is being sent, or must not be from an object on. Then why is how the stream of its
+func newStreams(pub *session.Publication) streams {
+	return streams{
+		pub: pub, of: make(map[*track.Segment]*cursor), sent: make(map[*track.Segment]sentTo),
+		fills: make(map[*session.FillRequest]struct{}),
+	}
+}
+
+// add adds a cursor, unless its segment has one.
+func (s *streams) add(c *cursor) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[c.segment] != nil {
+		return false
+	}
+	s.of[c.segment] = c
+	s.open++
+	return true
+}
+
+// remove removes a cursor for which nothing more is sent.
+func (s *streams) remove(c *cursor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeLocked(c)
+}
+
+func (s *streams) removeLocked(c *cursor) {
+	if s.of[c.segment] == c {
+		delete(s.of, c.segment)
+	}
+	s.open--
+}
+
+// isClosed reports whether the objects of a segment from one on must not be sent, because of how the stream of its
 // subgroup has ended.
-func (s *streams) knows(seg *track.Segment, from uint64) (why media.Outcome, known bool) {
+func (s *streams) isClosed(seg *track.Segment, from uint64) (why media.Outcome, yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(s.closed, func(c closedSubgroup) bool { return c.subgroupID == idOf(seg) && from >= c.first })
-	if i >= 0 {
-		return s.closed[i].why, true
+	if i < 0 {
+		return 0, false
 	}
-	return media.Delivered, s.of[seg] != nil
+	return s.closed[i].why, true
 }
 
-// open opens a stream for a segment. open has to give ended to the media sender.
-func (s *streams) open(seg *track.Segment, open func(ended func(media.Result)) (MediaStream, error)) {
-	out := &outgoing{}
-	s.mu.Lock()
-	s.of[seg] = out
-	s.mu.Unlock()
-	stream, err := open(func(res media.Result) { s.ended(seg, out, res) })
+// ended is called when the stream of a cursor sends nothing more. It reports whether another one has to go on.
+func (s *streams) ended(c *cursor, res media.Result) (goesOn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		delete(s.of, seg)
-		return
-	}
-	out.stream = stream
-}
-
-// await enters a segment whose first wanted object has not come yet.
-func (s *streams) await(j *joiner) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of[j.segment] = &outgoing{joiner: j}
-}
-
-// ended is called when a stream of a segment sends nothing more.
-func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
-	s.mu.Lock()
-	if s.of[seg] == out {
-		delete(s.of, seg)
-	} else {
-		s.ending--
-	}
 	if res.ID >= 0 {
 		s.opened++
 	}
-	state, _ := seg.Log.State()
-	closed := closedSubgroup{subgroupID: idOf(seg), why: res.Outcome}
+	if res.Outcome == media.Severed && s.of[c.segment] == c {
+		c.severed = true
+		return true
+	}
+	s.removeLocked(c)
+	state, _ := c.segment.Log.State()
+	closed := closedSubgroup{subgroupID: idOf(c.segment), why: res.Outcome}
 	over := res.Outcome == media.Delivered && !state.Ended() // the fast path is ahead: the end may come again
 	if over {
-		closed.first = seg.First // what precedes it is on another stream
+		closed.first = c.segment.First // what precedes it is on another stream
 	}
 	switch res.Outcome {
 	case media.Stopped, media.ObjectTimedOut, media.SubgroupTimedOut, media.Unacknowledged, media.Dropped:
@@ -122,23 +126,7 @@ func (s *streams) ended(seg *track.Segment, out *outgoing, res media.Result) {
 		}
 		s.closed = append(s.closed, closed)
 	}
-	s.mu.Unlock()
-	s.sendDone()
-}
-
-// beginRest delays PUBLISH_DONE until endRest, although the stream ends whose rest another one is to bring.
-func (s *streams) beginRest() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ending++
-}
-
-// endRest is called when that stream was opened, or none is needed.
-func (s *streams) endRest() {
-	s.mu.Lock()
-	s.ending--
-	s.mu.Unlock()
-	s.sendDone()
+	return false
 }
 
 // isFinishing reports whether PUBLISH_DONE is due once the streams have ended.
@@ -148,8 +136,12 @@ func (s *streams) isFinishing() bool {
 	return s.done != nil
 }
 
-// areOpenLocked reports whether a segment is being sent, or will be, or a stream has not ended yet; mu is held.
-func (s *streams) areOpenLocked() bool { return len(s.of)+s.ending > 0 }
+// areOpen reports whether a segment is being sent, or will be, or a stream has not ended yet.
+func (s *streams) areOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open > 0
+}
 
 // forget allows all subgroups to be sent again.
 func (s *streams) forget() {
@@ -158,54 +150,58 @@ func (s *streams) forget() {
 	s.closed = nil
 }
 
-// stop resets the streams of unwanted segments. The segments may be sent again at once, although the
-// media sender reports later that the streams have ended.
+// stop resets the streams of unwanted segments, and removes cursors that wait; Hub.mu is held.
 func (s *streams) stop(unwanted func(*track.Segment) bool) {
-	var resets []func()
-	s.mu.Lock()
-	for seg, out := range s.eachLocked() {
-		if out.stream != nil && unwanted(seg) {
-			resets = append(resets, func() { s.noteSent(seg, out.stream.Reset(uint64(moqt.ResetCancelled))) })
-			delete(s.of, seg)
-			s.ending++
+	for _, c := range s.cursors() {
+		switch {
+		case !unwanted(c.segment):
+		case c.reader != nil:
+			c.remove()
+		default:
+			s.stopped(c, c.stream.Reset(uint64(moqt.ResetCancelled)))
 		}
-	}
-	s.stopJoinersLocked(unwanted)
-	s.mu.Unlock()
-	for _, reset := range resets {
-		reset()
 	}
 }
 
-// noteSent notes up to which log offset a stream was sent that was stopped, if the fast path was ahead of the log.
-func (s *streams) noteSent(seg *track.Segment, at int64) {
+// stopped notes that a stream was stopped, and up to which log offset it was sent, if the fast path was ahead of the
+// log. The segment may be sent again at once, although the media sender reports later that the stream has ended.
+func (s *streams) stopped(c *cursor, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.severed { // it had ended: see cursor.goOn
+		return
+	}
+	if s.of[c.segment] == c {
+		delete(s.of, c.segment)
+	}
 	maps.DeleteFunc(s.sent, func(seg *track.Segment, _ sentTo) bool {
 		state, _ := seg.Log.State()
 		return state.Ended()
 	})
-	if at > seg.Log.End() {
-		s.sent[seg] = sentTo{at, seg.Log.Origin()}
+	if at > c.segment.Log.End() {
+		s.sent[c.segment] = sentTo{at, c.segment.Log.Origin()}
 	}
 }
 
-// sentTo returns up to which log offset a stopped stream of a segment was sent, or 0 if the log has all of that.
-func (s *streams) sentTo(seg *track.Segment) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sent[seg].offset
+// stopWaiting removes the cursors that wait; Hub.mu is held.
+func (s *streams) stopWaiting() {
+	for _, c := range s.cursors() {
+		if c.reader != nil {
+			c.remove()
+		}
+	}
 }
 
 // seek returns the first object of a segment that has an id of at least from, and was not sent whole on a stream that
-// was stopped. What follows a cut was not sent.
-func (s *streams) seek(seg *track.Segment, from uint64) (o track.Object, ok bool) {
+// was stopped. What follows a cut was not sent. sent is up to which log offset such a stream was sent, or 0 if the log
+// has all of that.
+func (s *streams) seek(seg *track.Segment, from uint64) (o track.Object, sent int64, ok bool) {
 	s.mu.Lock()
-	sent := s.sent[seg]
+	stopped := s.sent[seg]
 	s.mu.Unlock()
-	at := sent.offset
-	if sent.origin != nil {
-		if cut, severed := sent.origin.Severed(); severed {
+	at := stopped.offset
+	if stopped.origin != nil {
+		if cut, severed := stopped.origin.Severed(); severed {
 			at = min(at, cut)
 		}
 	}
@@ -213,50 +209,23 @@ func (s *streams) seek(seg *track.Segment, from uint64) (o track.Object, ok bool
 	for ok && o.End <= at && o.ID < math.MaxUint64 {
 		o, ok = seg.Log.Seek(o.ID + 1)
 	}
-	return o, ok
+	return o, stopped.offset, ok
 }
 
-// eachLocked yields the segments that are being sent, the oldest ones first; mu is held. They may be removed meanwhile.
-func (s *streams) eachLocked() iter.Seq2[*track.Segment, *outgoing] {
-	return func(yield func(*track.Segment, *outgoing) bool) {
-		for _, seg := range slices.SortedFunc(maps.Keys(s.of), func(a, b *track.Segment) int {
-			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Subgroup, b.Subgroup))
-		}) {
-			if !yield(seg, s.of[seg]) {
-				return
-			}
-		}
-	}
-}
-
-// setTimeouts changes the delivery timeouts of streams whose segments have some of their own.
-func (s *streams) setTimeouts(own func(*track.Segment) *media.Timeouts) {
-	var changes []func()
-	s.mu.Lock()
-	for seg, out := range s.eachLocked() {
-		if t := own(seg); out.stream != nil && t != nil {
-			changes = append(changes, func() { out.stream.SetTimeouts(*t) })
-		}
-	}
-	s.mu.Unlock()
-	for _, change := range changes {
-		change()
-	}
-}
-
-// stopJoiners ends the wait for objects of all segments.
-func (s *streams) stopJoiners() {
+// cursors returns the cursors, those of the oldest segments first.
+func (s *streams) cursors() []*cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopJoinersLocked(func(*track.Segment) bool { return true })
+	return slices.SortedFunc(maps.Values(s.of), func(a, b *cursor) int {
+		return cmp.Or(cmp.Compare(a.segment.Group, b.segment.Group), cmp.Compare(a.segment.Subgroup, b.segment.Subgroup))
+	})
 }
 
-// stopJoinersLocked ends the wait for objects of unwanted segments; mu is held.
-func (s *streams) stopJoinersLocked(unwanted func(*track.Segment) bool) {
-	for seg, out := range s.eachLocked() {
-		if out.joiner != nil && out.stream == nil && unwanted(seg) {
-			out.joiner.closeLocked()
-			delete(s.of, seg)
+// setTimeouts changes the delivery timeouts of streams whose segments have some of their own; Hub.mu is held.
+func (s *streams) setTimeouts(own func(*track.Segment) *media.Timeouts) {
+	for _, c := range s.cursors() {
+		if t := own(c.segment); c.stream != nil && t != nil {
+			c.stream.SetTimeouts(*t)
 		}
 	}
 }
@@ -265,9 +234,6 @@ func (s *streams) stopJoinersLocked(unwanted func(*track.Segment) bool) {
 func (s *streams) beginFill(f *session.FillRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fills == nil {
-		s.fills = make(map[*session.FillRequest]struct{})
-	}
 	s.fills[f] = struct{}{}
 }
 
@@ -299,7 +265,7 @@ func (s *streams) finish(done *moqt.PublishDone) {
 func (s *streams) sendDone() {
 	s.mu.Lock()
 	done := s.done
-	if done == nil || s.areOpenLocked() || len(s.fills) > 0 {
+	if done == nil || s.open+len(s.fills) > 0 {
 		s.mu.Unlock()
 		return
 	}

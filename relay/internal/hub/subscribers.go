@@ -207,7 +207,7 @@ const (
 )
 
 // addFilters adds to list the Range Filters for which the relay may have to copy objects of a subscription, unless they
-// are there. The end of the wanted range within a group counts among them: see delivery.filtersIn.
+// are there. The end of the wanted range within a group counts among them: see selection.formIn.
 func addFilters(list []moqt.RangeFilters, filters moqt.RangeFilters, wanted moqt.Range) []moqt.RangeFilters {
 	for _, f := range []moqt.RangeFilters{filters, filters.UpTo(wanted.End.Object)} {
 		if len(f) > 0 && !slices.ContainsFunc(list, f.Equal) {

@@ -124,10 +124,7 @@ func (d *variant) tellForward(forward bool) {
 
 // isSending reports whether streams of the subscription are open.
 func (d *variant) isSending() bool {
-	s := &d.delivery.streams
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.areOpenLocked()
+	return d.delivery.streams.areOpen()
 }
 
 // setPatience sets for how long the data of the subscription may wait, whatever the drop policy says.
