@@ -18,6 +18,8 @@ type Datagram struct {
 	Priority      uint8
 	// Received is when the first byte was received; delivery timeouts run from it.
 	Received time.Time
+	// Timeouts are the delivery timeouts that the publisher wants.
+	Timeouts Timeouts
 }
 
 // maxDatagrams is how many datagrams of a subscription wait. More than a path carries in a few round trips would be
@@ -73,10 +75,8 @@ func (q *queued) send(now clock.Time, b *udp.Batch) Reason {
 
 // late reports whether the smaller of both delivery timeouts (draft §8) has expired.
 func (q *queued) late() bool {
-	timeout := q.sub.objectTimeout
-	if t := q.sub.subgroupTimeout; t > 0 && (timeout == 0 || t < timeout) {
-		timeout = t
-	}
+	t := q.Timeouts.Shorter(q.sub.timeouts)
+	timeout := shorter(t.Object, t.Subgroup)
 	return timeout > 0 && q.sub.sender.loop.clock.Wall().Sub(q.Received) > timeout
 }
 

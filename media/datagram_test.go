@@ -65,7 +65,7 @@ func TestDatagramTimeout(t *testing.T) {
 		{50 * ms, 100 * ms, 60 * ms, false},
 	} {
 		w := newWorld(t)
-		sub := w.subscribe(func(c *SubscriptionConfig) { c.ObjectTimeout, c.SubgroupTimeout = v.object, v.subgroup })
+		sub := w.subscribe(func(c *SubscriptionConfig) { c.Timeouts = Timeouts{v.object, v.subgroup} })
 		require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Received: w.clock.Wall().Add(-v.age)}))
 		require.Equal(t, v.sent, len(w.run()) == 1, "%+v", v)
 		require.Equal(t, !v.sent, w.s.Stats().Reasons[DatagramLate] == 1)

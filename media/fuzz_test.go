@@ -133,7 +133,7 @@ func (z *fuzzed) subscription() *Subscription {
 	if len(z.subs) == 0 || z.next(4) == 0 {
 		z.subs = append(z.subs, z.subscribe(func(c *SubscriptionConfig) {
 			c.Priority, c.Descending = uint8(z.next(3)), z.next(2) == 0
-			c.SubgroupTimeout = time.Duration(z.next(3)) * 200 * ms
+			c.Timeouts.Subgroup = time.Duration(z.next(3)) * 200 * ms
 		}))
 	}
 	return z.subs[z.next(len(z.subs))]
@@ -163,9 +163,9 @@ func (z *fuzzed) useSubscription() {
 			Payload: make([]byte, 6*z.next(256)), Object: uint64(z.next(10)), Received: z.clock.Wall(),
 		})
 	case 1:
-		sub.SetPriority(uint8(z.next(3)))
+		sub.SetOrder(uint8(z.next(3)), false)
 	case 2:
-		sub.SetTimeouts(0, time.Duration(z.next(256))*ms)
+		sub.SetTimeouts(Timeouts{Subgroup: time.Duration(z.next(256)) * ms})
 	case 3:
 		sub.Close(3)
 	case 4:

@@ -110,6 +110,8 @@ func TestSendingOrder(t *testing.T) {
 	open(mid, 2, 5, 0)
 	open(high, 255, 0, 0)
 	datagram(high, 9, 9, 9, "high")
+	mid.SetOrder(100, false)
+	mid.SetOrder(100, true)
 
 	var got []string
 	for range 20 {
@@ -141,8 +143,8 @@ func TestSendingOrder(t *testing.T) {
 	require.Len(t, w.peer.streams, 6)
 }
 
-// A new Subscriber Priority applies to streams and datagrams that wait.
-func TestSetPriority(t *testing.T) {
+// A new Subscriber Priority, and a new Group Order, apply to streams and datagrams that wait.
+func TestSetOrder(t *testing.T) {
 	f := &fixedController{window: 2 * testMTU}
 	w := newWorld(t, withController(f))
 	a, b := w.subscribe(), w.subscribe()
@@ -152,8 +154,8 @@ func TestSetPriority(t *testing.T) {
 	require.NoError(t, a.SendDatagram(Datagram{Payload: []byte("x"), Priority: 255, Received: w.clock.Wall()}))
 	w.run()
 	w.ack(10 * ms)
-	b.SetPriority(7)
-	a.SetPriority(128)
+	b.SetOrder(7, false)
+	a.SetOrder(128, false)
 	first := w.run()
 	require.Len(t, first, 2)
 	require.Equal(t, first[0].id, first[1].id)

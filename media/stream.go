@@ -23,7 +23,7 @@ type Stream struct {
 	onOpen func(id int64)
 	onDone func(Result)
 	goesOn func(*track.Origin) *claim.PublisherStream
-	own    *Timeouts   // nil: the subscription's
+	wanted Timeouts    // by the publisher
 	gone   atomic.Bool // the feed need not serve the stream any more; needs no lock
 
 	arrivals atomic.Pointer[arrivals] // of the log; nil before there is a feed; needs no lock
@@ -58,7 +58,7 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start, until: unlimited,
 			origin: &cfg.Log.First},
 		sender: sub.sender, onOpen: cfg.OnOpen, onDone: cfg.OnDone, goesOn: cfg.GoesOn,
-		own: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
+		wanted: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
 	}
 	st.stream = st
 	return st
@@ -247,21 +247,11 @@ func (st *Stream) overdue(now clock.Time, timeout time.Duration) bool {
 	return now.Sub(st.since) > timeout
 }
 
-// SetTimeouts changes the delivery timeouts of a stream that has some of its own.
-func (st *Stream) SetTimeouts(t Timeouts) {
-	s := st.sender
-	s.mu.Lock()
-	defer s.mu.release()
-	st.own = &t
-	st.setDeadline()
-	s.shard.enqueue(s)
-}
-
 // setDeadline starts, changes or stops the timer of SUBGROUP_DELIVERY_TIMEOUT. It runs from when all objects are
 // known to be published until everything is acknowledged (draft §8).
 func (st *Stream) setDeadline() {
 	st.deadline = clock.Never
-	if timeout := st.sub.timeouts(st.own).Subgroup; st.finished != 0 && st.reader != nil && timeout > 0 {
+	if timeout := st.wanted.Shorter(st.sub.timeouts).Subgroup; st.finished != 0 && st.reader != nil && timeout > 0 {
 		st.deadline = st.finished.Add(timeout)
 	}
 	st.sender.streams.deadline = min(st.sender.streams.deadline, st.deadline)
@@ -339,7 +329,7 @@ func (st *Stream) decisionAt() int64 {
 // endIfLate ends the stream if the object at a stream offset has exceeded OBJECT_DELIVERY_TIMEOUT (draft §8), and
 // reports that.
 func (st *Stream) endIfLate(offset int64) bool {
-	timeout := st.sub.timeouts(st.own).Object
+	timeout := st.wanted.Shorter(st.sub.timeouts).Object
 	if timeout == 0 || st.age(st.sender.loop.clock.Wall(), st.logOffset(offset)) <= timeout {
 		return false
 	}

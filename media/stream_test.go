@@ -129,7 +129,7 @@ func TestObjectTimeout(t *testing.T) {
 		}
 		return log
 	}
-	withTimeout := func(c *SubscriptionConfig) { c.ObjectTimeout = 250 * ms }
+	withTimeout := func(c *SubscriptionConfig) { c.Timeouts.Object = 250 * ms }
 	reset := []uint64{3, codeDeliveryTimeout, 1006}
 
 	t.Run("before it is sent", func(t *testing.T) {
@@ -176,22 +176,19 @@ func TestObjectTimeout(t *testing.T) {
 		sub := w.subscribe()
 		_, results := w.stream(sub, newLog(w))
 		require.Len(t, w.run(), 2)
-		sub.SetTimeouts(10*ms, 0)
+		sub.SetTimeouts(Timeouts{Object: 10 * ms})
 		w.ack(100 * ms)
 		require.Equal(t, byte(packet.FrameResetStream), w.run()[0].frame)
 		require.Equal(t, ObjectTimedOut, results()[0].Outcome)
 	})
-	t.Run("of a stream's own", func(t *testing.T) {
-		for _, own := range []time.Duration{0, 10 * ms} {
+	t.Run("the publisher's", func(t *testing.T) {
+		for _, wanted := range []time.Duration{0, 10 * ms, time.Second} {
 			w := newWorld(t, withController(&fixedController{window: 2 * testMTU}))
-			st, results := w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) {
-				c.Timeouts = &Timeouts{}
+			_, results := w.stream(w.subscribe(withTimeout), newLog(w), func(c *StreamConfig) {
+				c.Start, c.Timeouts.Object = 1000, wanted
 			})
-			require.Len(t, w.run(), 2)
-			st.SetTimeouts(Timeouts{Object: own})
-			w.ack(100 * ms)
 			w.run()
-			require.Equal(t, own > 0, len(results()) > 0)
+			require.Equal(t, wanted == 10*ms, len(results()) > 0, "the shorter one counts")
 		}
 	})
 	t.Run("object without complete fields", func(t *testing.T) {
@@ -205,7 +202,7 @@ func TestObjectTimeout(t *testing.T) {
 
 // SUBGROUP_DELIVERY_TIMEOUT (draft §8): a timer from FIN until all is acknowledged.
 func TestSubgroupTimeout(t *testing.T) {
-	withTimeout := func(c *SubscriptionConfig) { c.SubgroupTimeout = 300 * ms }
+	withTimeout := func(c *SubscriptionConfig) { c.Timeouts.Subgroup = 300 * ms }
 	t.Run("expires", func(t *testing.T) {
 		w := newWorld(t)
 		log := newTestLog(0, 100)
@@ -257,12 +254,12 @@ func TestSubgroupTimeout(t *testing.T) {
 		}
 		require.Equal(t, Result{Outcome: SubgroupTimedOut, Code: codeDeliveryTimeout, ID: -1}, results()[0])
 	})
-	t.Run("of a stream's own", func(t *testing.T) {
+	t.Run("the publisher's", func(t *testing.T) {
 		w := newWorld(t)
 		log := newTestLog(0, 100)
 		log.Finish()
 		_, results := w.stream(w.subscribe(), log, func(c *StreamConfig) {
-			c.Timeouts = &Timeouts{Subgroup: 50 * ms}
+			c.Timeouts.Subgroup = 50 * ms
 		})
 		w.run()
 		w.sleep(50 * ms)
@@ -275,7 +272,7 @@ func TestSubgroupTimeout(t *testing.T) {
 		sub := w.subscribe()
 		_, results := w.stream(sub, log)
 		w.run()
-		sub.SetTimeouts(0, 50*ms)
+		sub.SetTimeouts(Timeouts{Subgroup: 50 * ms})
 		w.run()
 		w.sleep(50 * ms)
 		require.Equal(t, SubgroupTimedOut, results()[0].Outcome)

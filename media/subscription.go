@@ -25,8 +25,8 @@ type SubscriptionConfig struct {
 	Priority uint8
 	// Descending is the Group Order: higher group ids are sent first.
 	Descending bool
-	// ObjectTimeout and SubgroupTimeout are the delivery timeouts in force (draft §8). 0: none.
-	ObjectTimeout, SubgroupTimeout time.Duration
+	// Timeouts are the delivery timeouts that the subscriber wants.
+	Timeouts Timeouts
 	// ErrorCode maps an application's stream reset code to its code on the wire. Default: the same.
 	ErrorCode func(uint64) uint64
 	// Owner is not used by this package: it leads from events to what the subscription belongs to.
@@ -35,26 +35,25 @@ type SubscriptionConfig struct {
 
 // Subscription sends the subgroups and datagrams of one subscription. Its methods may be called on any goroutine.
 type Subscription struct {
-	sender     *Sender
-	descending bool
-	errorCode  func(uint64) uint64
-	owner      any
-	since      clock.Time
+	sender    *Sender
+	errorCode func(uint64) uint64
+	owner     any
+	since     clock.Time
 
 	// Guarded by sender.mu.
-	priority        uint8
-	objectTimeout   time.Duration
-	subgroupTimeout time.Duration
-	patience        time.Duration // see SetPatience
-	lanes           []*lane       // also empty ones, for reuse
-	datagrams       int           // queued
-	behind          int64         // bytes that are not sent or not acknowledged, at the last look
-	lag             time.Duration // age of the oldest byte that is not sent
-	newest          uint64        // group that has bytes that are not sent, at the last look
-	reported        bool          // as too far behind
-	finishing       bool          // see Finish
-	finishCode      uint64        // for streams whose logs are cut
-	closed          bool
+	priority   uint8
+	descending bool
+	timeouts   Timeouts
+	patience   time.Duration // see SetPatience
+	lanes      []*lane       // also empty ones, for reuse
+	datagrams  int           // queued
+	behind     int64         // bytes that are not sent or not acknowledged, at the last look
+	lag        time.Duration // age of the oldest byte that is not sent
+	newest     uint64        // group that has bytes that are not sent, at the last look
+	reported   bool          // as too far behind
+	finishing  bool          // see Finish
+	finishCode uint64        // for streams whose logs are cut
+	closed     bool
 }
 
 func sameCode(code uint64) uint64 { return code }
@@ -64,16 +63,29 @@ func newSubscription(s *Sender, cfg SubscriptionConfig) *Subscription {
 		cfg.ErrorCode = sameCode
 	}
 	return &Subscription{
-		sender: s, descending: cfg.Descending, errorCode: cfg.ErrorCode, owner: cfg.Owner, since: s.loop.clock.Now(),
-		priority: cfg.Priority, objectTimeout: cfg.ObjectTimeout, subgroupTimeout: cfg.SubgroupTimeout,
+		sender: s, errorCode: cfg.ErrorCode, owner: cfg.Owner, since: s.loop.clock.Now(),
+		priority: cfg.Priority, descending: cfg.Descending, timeouts: cfg.Timeouts,
 	}
 }
 
 // Owner returns SubscriptionConfig.Owner.
 func (sub *Subscription) Owner() any { return sub.owner }
 
-// Timeouts are delivery timeouts (draft §8). 0: none.
+// Timeouts are delivery timeouts. 0: none. The shorter one counts of what the subscriber and the publisher want (draft
+// §8).
 type Timeouts struct{ Object, Subgroup time.Duration }
+
+// Shorter returns the shorter timeouts.
+func (t Timeouts) Shorter(other Timeouts) Timeouts {
+	return Timeouts{shorter(t.Object, other.Object), shorter(t.Subgroup, other.Subgroup)}
+}
+
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
 
 // StreamConfig describes a downstream stream: Prefix and then the bytes of Log from Start on.
 type StreamConfig struct {
@@ -87,8 +99,8 @@ type StreamConfig struct {
 	// GoesOn returns the stream that the log goes on with, for the forwarder, or nil if it takes no part. It is called
 	// as OnDone is. Default: it never takes part.
 	GoesOn func(*track.Origin) *claim.PublisherStream
-	// Timeouts are the delivery timeouts in force, if the stream has some of its own. nil: the subscription's.
-	Timeouts *Timeouts
+	// Timeouts are the delivery timeouts that the publisher wants.
+	Timeouts Timeouts
 	// Group, Subgroup and Priority (the Publisher Priority) order the streams of a subscription.
 	Group, Subgroup uint64
 	Priority        uint8
@@ -124,12 +136,12 @@ func (sub *Subscription) OpenStream(cfg StreamConfig) (*Stream, error) {
 	return st, nil
 }
 
-// SetPriority changes the Subscriber Priority, also of streams and datagrams that wait.
-func (sub *Subscription) SetPriority(p uint8) {
+// SetOrder changes the Subscriber Priority and the Group Order, also of streams and datagrams that wait.
+func (sub *Subscription) SetOrder(priority uint8, descending bool) {
 	s := sub.sender
 	s.mu.Lock()
 	defer s.mu.release()
-	if p == sub.priority {
+	if priority == sub.priority && descending == sub.descending {
 		return
 	}
 	var units []*unit
@@ -139,7 +151,7 @@ func (sub *Subscription) SetPriority(p uint8) {
 	for _, u := range units {
 		s.ready.remove(u)
 	}
-	sub.priority, sub.lanes = p, nil
+	sub.priority, sub.descending, sub.lanes = priority, descending, nil
 	for _, u := range units {
 		s.ready.add(u)
 	}
@@ -152,12 +164,12 @@ func (sub *Subscription) SetPriority(p uint8) {
 	s.shard.enqueue(s)
 }
 
-// SetTimeouts changes the delivery timeouts, also of streams and datagrams that wait. 0: none.
-func (sub *Subscription) SetTimeouts(object, subgroup time.Duration) {
+// SetTimeouts changes the delivery timeouts that the subscriber wants, also of streams and datagrams that wait.
+func (sub *Subscription) SetTimeouts(t Timeouts) {
 	s := sub.sender
 	s.mu.Lock()
 	defer s.mu.release()
-	sub.objectTimeout, sub.subgroupTimeout = object, subgroup
+	sub.timeouts = t
 	for _, st := range s.streams.all {
 		if st.sub == sub {
 			st.setDeadline()
@@ -218,14 +230,6 @@ func (sub *Subscription) lane(level Level) *lane {
 	l := &lane{level: level}
 	sub.lanes = append(sub.lanes, l)
 	return l
-}
-
-// timeouts returns the delivery timeouts of a stream, which may have its own.
-func (sub *Subscription) timeouts(own *Timeouts) Timeouts {
-	if own != nil {
-		return *own
-	}
-	return Timeouts{Object: sub.objectTimeout, Subgroup: sub.subgroupTimeout}
 }
 
 // SendDatagram queues a datagram. Datagrams that are too large for the path, too late or too many are dropped and

@@ -235,12 +235,12 @@ func TestTimeoutsOfSubgroups(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	own := func(object, subgroup time.Duration) *media.Timeouts {
-		return &media.Timeouts{Object: object * time.Millisecond, Subgroup: subgroup * time.Millisecond}
+	in := func(object, subgroup time.Duration) media.Timeouts {
+		return media.Timeouts{Object: object * time.Millisecond, Subgroup: subgroup * time.Millisecond}
 	}
-	for v, want := range map[moqt.Version][]*media.Timeouts{
-		moqt.Draft19: {nil, nil, nil},
-		moqt.Draft22: {own(50, 500), nil, own(60, 0)},
+	for v, want := range map[moqt.Version][]media.Timeouts{
+		moqt.Draft19: {in(60, 600), in(60, 600), in(60, 600)},
+		moqt.Draft22: {in(50, 500), in(60, 600), in(60, 0)},
 	} {
 		onBench(t, Config{}, func(b *bench) {
 			src := b.speaks(v).serve(&source{properties: timeouts(70, 600)})
@@ -256,20 +256,15 @@ func TestTimeoutsOfSubgroups(t *testing.T) {
 			header(3, true).write(moqt.ObjectHeader{Properties: timeouts(0, 0)}, "c")
 			open.write(moqt.ObjectHeader{ObjectID: 1, Properties: timeouts(1, 1)}, "d")
 			out := subscriber.sender().subs[0]
-			require.Equal(t, 60*time.Millisecond, out.cfg.ObjectTimeout)
-			for i, own := range want {
-				require.Equal(t, own, out.opened[i].Timeouts, "%s, group %d", v, i+1)
+			for i, timeouts := range want {
+				require.Equal(t, timeouts, out.timeouts(i), "%s, group %d", v, i+1)
 			}
 
 			_, err := s.Update(b.ctx, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(40))})
 			require.NoError(t, err)
 			synctest.Wait()
-			out.mu.Lock()
-			defer out.mu.Unlock()
-			for st := range out.streams {
-				if st.cfg.Timeouts != nil {
-					require.Equal(t, 40*time.Millisecond, st.cfg.Timeouts.Object)
-				}
+			for i := range want {
+				require.Equal(t, 40*time.Millisecond, out.timeouts(i).Object)
 			}
 		})
 	}

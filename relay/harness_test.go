@@ -91,10 +91,10 @@ func (s *plainSubscription) SendDatagram(d media.Datagram) error {
 	return s.sender.conn.SendDatagram(slices.Concat(d.Header, d.Payload))
 }
 
-func (s *plainSubscription) SetPriority(p uint8) {
+func (s *plainSubscription) SetOrder(priority uint8, descending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cfg.Priority = p
+	s.cfg.Priority, s.cfg.Descending = priority, descending
 }
 
 func (s *plainSubscription) State() media.SubscriptionState {
@@ -104,10 +104,17 @@ func (s *plainSubscription) State() media.SubscriptionState {
 	return s.sender.state
 }
 
-func (s *plainSubscription) SetTimeouts(object, subgroup time.Duration) {
+func (s *plainSubscription) SetTimeouts(t media.Timeouts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cfg.ObjectTimeout, s.cfg.SubgroupTimeout = object, subgroup
+	s.cfg.Timeouts = t
+}
+
+// timeouts returns those that count for the stream that was opened i-th.
+func (s *plainSubscription) timeouts(i int) media.Timeouts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opened[i].Timeouts.Shorter(s.cfg.Timeouts)
 }
 
 func (s *plainSubscription) SetPatience(d time.Duration) {
@@ -140,12 +147,6 @@ func (st *plainStream) Reset(code uint64) (sent int64) {
 	default:
 	}
 	return st.cfg.Log.End() + st.sub.sender.extra.Load()
-}
-
-func (st *plainStream) SetTimeouts(t media.Timeouts) {
-	st.sub.mu.Lock()
-	defer st.sub.mu.Unlock()
-	st.cfg.Timeouts = &t
 }
 
 func (st *plainStream) Wake() {

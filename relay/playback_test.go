@@ -112,24 +112,6 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// What a player has reported counts for a media sender in another group order, too, and for those before it.
-func TestPatienceOfOtherGroupOrder(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		subscriber := b.connect()
-		o := subscriber.acceptOffers(&offered{params: moqt.Parameters{GroupOrder: new(moqt.Descending)}})
-		_, err := subscriber.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		_, err = (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
-		_, err = (<-o.subs).Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 2001}})
-		require.NoError(t, err)
-		synctest.Wait()
-		subs := subscriber.sender().subs
-		require.Len(t, subs, 2)
-		require.Equal(t, []time.Duration{time.Second, time.Second}, []time.Duration{subs[0].patience, subs[1].patience})
-	})
-}
-
 // A report does not touch the subscription, and comes with other parameters, too.
 func TestReportsAreCheap(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {

@@ -142,7 +142,7 @@ func TestParametersOfPublishOK(t *testing.T) {
 		require.Equal(t, "2.0, 2 fin", o.take())
 		out := c.sender().subs[len(c.sender().subs)-1].cfg
 		require.Equal(t, []any{uint8(5), true, 80 * time.Millisecond},
-			[]any{out.Priority, out.Descending, out.ObjectTimeout})
+			[]any{out.Priority, out.Descending, out.Timeouts.Object})
 	})
 }
 

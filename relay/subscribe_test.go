@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 )
@@ -306,19 +307,21 @@ func TestPrioritiesAndTimeouts(t *testing.T) {
 				require.Nil(t, src.requests[0].GroupOrder)
 				require.Nil(t, src.requests[0].ObjectDeliveryTimeout)
 				out := sub.sender().subs[0]
-				require.Equal(t, []any{tt.priority, tt.descending, tt.object, tt.subgroup},
-					[]any{out.cfg.Priority, out.cfg.Descending, out.cfg.ObjectTimeout, out.cfg.SubgroupTimeout})
+				require.Equal(t, []any{tt.priority, tt.descending}, []any{out.cfg.Priority, out.cfg.Descending})
 				src.open(moqt.SubgroupHeader{GroupID: 1, DefaultPriority: true}).object(0).fin()
 				src.open(moqt.SubgroupHeader{GroupID: 2, Priority: 4}).object(0).fin()
 				require.Equal(t, tt.properties.DefaultPublisherPriority(), out.opened[0].Priority)
 				require.Equal(t, uint8(4), out.opened[1].Priority)
+				for i := range 2 {
+					require.Equal(t, media.Timeouts{Object: tt.object, Subgroup: tt.subgroup}, out.timeouts(i))
+				}
 
 				_, err := s.Update(b.ctx,
 					moqt.Parameters{SubscriberPriority: ptr(uint8(200)), ObjectDeliveryTimeout: ptr(uint64(10))})
 				require.NoError(t, err)
 				synctest.Wait()
 				require.Equal(t, uint8(200), out.cfg.Priority)
-				require.Equal(t, 10*time.Millisecond, out.cfg.ObjectTimeout)
+				require.Equal(t, 10*time.Millisecond, out.timeouts(0).Object)
 			})
 		})
 	}

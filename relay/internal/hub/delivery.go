@@ -22,11 +22,10 @@ type delivery struct {
 	sub       *downstream
 	forward   bool // Forward State
 	selection selection
-	held      bool                // data waits: see holdsBack
-	datagrams []*track.Datagram   // that wait for that
-	media     MediaSubscription   // nil before open
-	order     moqt.GroupOrder     // of media
-	former    []MediaSubscription // in another group order: their streams keep the order in which they were opened
+	held      bool              // data waits: see holdsBack
+	datagrams []*track.Datagram // that wait
+	media     MediaSubscription // nil before open
+	order     moqt.GroupOrder
 	streams   streams
 
 	patience time.Duration // for how long data may wait, whatever the drop policy says
@@ -44,30 +43,26 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 
 // open prepares the media sender according to the parameters.
 func (v *delivery) open(p *moqt.Parameters) {
-	timeouts := v.deadlines().ofTrack()
 	v.order = p.Order(v.sub.hub.description.properties.DefaultPublisherGroupOrder())
 	v.media = v.sub.peer.Sender(media.SubscriptionConfig{
-		Priority:        p.Priority(),
-		Descending:      v.order == moqt.Descending,
-		ObjectTimeout:   timeouts.Object,
-		SubgroupTimeout: timeouts.Subgroup,
-		ErrorCode:       v.sub.peer.Conn.StreamErrorCode,
-		Owner:           v.sub,
+		Priority:   p.Priority(),
+		Descending: v.order == moqt.Descending,
+		Timeouts:   timeoutsOf(v.sub.pub.Parameters()),
+		ErrorCode:  v.sub.peer.Conn.StreamErrorCode,
+		Owner:      v.sub,
 	})
 	v.media.SetPatience(v.patience)
 }
 
-// reopen applies the parameters in the answer to a PUBLISH, after data may have been sent already.
-func (v *delivery) reopen(p *moqt.Parameters) {
-	if p.Order(v.order) != v.order {
-		v.former = append(v.former, v.media)
-		v.open(p)
+// timeoutsOf returns the delivery timeouts that the subscriber wants.
+func timeoutsOf(p moqt.Parameters) (t media.Timeouts) {
+	if ms := p.ObjectDeliveryTimeout; ms != nil {
+		t.Object = moqt.Milliseconds(*ms)
 	}
-}
-
-// deadlines are the delivery timeouts.
-func (v *delivery) deadlines() *deadlines {
-	return &deadlines{v.sub.pub.Parameters(), v.sub.hub.description.properties}
+	if ms := p.SubgroupDeliveryTimeout; ms != nil {
+		t.Subgroup = moqt.Milliseconds(*ms)
+	}
+	return t
 }
 
 // setRangeFilters sets the Range Filters, and counts the subscription if the fast path does not serve it therefore.
@@ -133,22 +128,14 @@ func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 		v.setForward(*p.Forward)
 	}
 	all := v.sub.pub.Parameters()
-	if p.SubscriberPriority != nil {
-		for _, m := range v.allMedia() {
-			m.SetPriority(all.Priority())
-		}
+	if p.SubscriberPriority != nil || p.GroupOrder != nil {
+		v.order = p.Order(v.order)
+		v.media.SetOrder(all.Priority(), v.order == moqt.Descending)
 	}
 	if p.ObjectDeliveryTimeout != nil || p.SubgroupDeliveryTimeout != nil {
-		deadlines := v.deadlines()
-		timeouts := deadlines.ofTrack()
-		for _, m := range v.allMedia() {
-			m.SetTimeouts(timeouts.Object, timeouts.Subgroup)
-		}
-		v.streams.setTimeouts(deadlines.of)
+		v.media.SetTimeouts(timeoutsOf(all))
 	}
 }
-
-func (v *delivery) allMedia() []MediaSubscription { return append(v.former, v.media) }
 
 // setForward stops the streams that must not be sent any more. When forward becomes true, subgroups that the subscriber
 // did not want before may be sent again (draft §11.4.3).
@@ -292,6 +279,7 @@ func (v *delivery) sendDatagramNow(o *track.Datagram) {
 	p.QLog.Datagram(qlog.Created, object)
 	_ = v.media.SendDatagram(media.Datagram{ // fails only if the session has ended
 		Header: header, Payload: o.Payload, Group: o.Group, Object: o.ID, Priority: o.Priority, Received: o.Received,
+		Timeouts: v.sub.hub.description.timeouts(nil, nil),
 	})
 }
 
@@ -303,9 +291,7 @@ func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
 	if reset != nil {
 		v.closeMedia(*reset)
 	} else {
-		for _, m := range v.allMedia() {
-			m.Finish(uint64(moqt.ResetCancelled))
-		}
+		v.media.Finish(uint64(moqt.ResetCancelled))
 		v.sub.hub.after(finishTimeout, func() { v.closeMedia(moqt.ResetCancelled) })
 	}
 	v.streams.sendDone()
@@ -321,7 +307,5 @@ func (v *delivery) close() {
 
 func (v *delivery) closeMedia(code moqt.StreamResetCode) {
 	v.streams.stopFills()
-	for _, m := range v.allMedia() {
-		m.Close(uint64(code))
-	}
+	v.media.Close(uint64(code))
 }

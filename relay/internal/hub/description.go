@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"cmp"
 	"time"
 
+	"sluice/media"
 	"sluice/moqt"
 	"sluice/track"
 )
@@ -41,6 +43,19 @@ func (d *description) covers(end moqt.Location) bool {
 	largest := d.hub.data.Largest()
 	return d.known && (d.hub.publishers.forward() ||
 		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end))
+}
+
+// timeouts returns the delivery timeouts that the publisher wants (draft §8), of a subgroup that may have some of its own.
+// An object that must not be served any more because of MAX_CACHE_DURATION (draft §12.3) has timed out, too.
+func (d *description) timeouts(object, subgroup *uint64) media.Timeouts {
+	t := media.Timeouts{
+		Object:   moqt.Milliseconds(*cmp.Or(object, new(d.properties.ObjectDeliveryTimeout()))),
+		Subgroup: moqt.Milliseconds(*cmp.Or(subgroup, new(d.properties.SubgroupDeliveryTimeout()))),
+	}
+	if ms, ok := d.properties.MaxCacheDuration(); ok {
+		t = t.Shorter(media.Timeouts{Object: moqt.Milliseconds(ms)})
+	}
+	return t
 }
 
 // haveTimedOut reports whether the delivery timeouts of the publisher (draft §8) are over for objects of a time.

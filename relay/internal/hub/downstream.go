@@ -106,7 +106,6 @@ func (d *downstream) serveOffer() {
 	h.mu.Lock()
 	p, forward := d.pub.Parameters(), d.pub.Forward()
 	p.Forward = &forward // absent means 1
-	d.delivery.reopen(&p)
 	now := h.data.Position()
 	d.applyLocked(&p, now)
 	now.Close()

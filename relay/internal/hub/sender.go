@@ -17,8 +17,8 @@ type MediaSender func(media.SubscriptionConfig) MediaSubscription
 type MediaSubscription interface {
 	OpenStream(media.StreamConfig) (MediaStream, error)
 	SendDatagram(media.Datagram) error
-	SetPriority(uint8)
-	SetTimeouts(object, subgroup time.Duration)
+	SetOrder(priority uint8, descending bool)
+	SetTimeouts(media.Timeouts)
 	SetPatience(time.Duration)
 	State() media.SubscriptionState
 	Finish(code uint64)
@@ -28,7 +28,6 @@ type MediaSubscription interface {
 // MediaStream is a downstream subgroup stream: a *media.Stream.
 type MediaStream interface {
 	Reset(code uint64) (sent int64)
-	SetTimeouts(media.Timeouts)
 }
 
 // senderSubscription is a *media.Subscription as a mediaSubscription.

@@ -221,15 +221,6 @@ func (s *streams) cursors() []*cursor {
 	})
 }
 
-// setTimeouts changes the delivery timeouts of streams whose segments have some of their own; Hub.mu is held.
-func (s *streams) setTimeouts(own func(*track.Segment) *media.Timeouts) {
-	for _, c := range s.cursors() {
-		if t := own(c.segment); c.stream != nil && t != nil {
-			c.stream.SetTimeouts(*t)
-		}
-	}
-}
-
 // beginFill enters a fill.
 func (s *streams) beginFill(f *session.FillRequest) {
 	s.mu.Lock()

@@ -131,11 +131,7 @@ func (d *variant) isSending() bool {
 func (d *variant) setPatience(patience time.Duration) {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
-	d.delivery.patience = patience
-	if d.delivery.media == nil || d.over {
-		return
-	}
-	for _, m := range d.delivery.allMedia() {
-		m.SetPatience(patience)
+	if d.delivery.patience = patience; d.delivery.media != nil {
+		d.delivery.media.SetPatience(patience)
 	}
 }
