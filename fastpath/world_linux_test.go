@@ -125,7 +125,6 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 	w.relay, err = relay.New(relay.Config{Authorizer: relay.AllowAll{}, Logger: log, FastPath: w.fast,
 		FastPathPolicy: cfg.budget})
 	require.NoError(t, err)
-	cfg.sender.Events = w.relay.Events()
 	w.sender = cfg.sender
 	w.loop, err = media.NewLoop(loop, w.listener.PacketConns()...)
 	require.NoError(t, err)

@@ -59,11 +59,11 @@
 //  3. feed.mu guards a feed's streams, Loop.mu the counters of closed senders. The locks of package track come last.
 //
 // A congestion controller, a drop policy and most methods of the forwarder are called with Sender.mu held. The
-// forwarder must call abandon without a lock that these methods take. Events and OnDone are called without locks, on
+// forwarder must call abandon without a lock that these methods take. OnDone and OnBehind are called without locks, on
 // a goroutine of the loop, and never from within a call of this package: a caller may hold locks that the callback
 // needs.
 //
 // # What to replace
 //
-// [SenderConfig] takes a congestion controller (package congestion), a [DropPolicy] and [Events].
+// [SenderConfig] takes a congestion controller (package congestion), and a [DropPolicy].
 package media

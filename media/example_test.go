@@ -2,7 +2,6 @@ package media_test
 
 import (
 	"fmt"
-	"log/slog"
 	"net"
 	"time"
 
@@ -76,24 +75,8 @@ func ExampleDropPolicy() {
 	// 0x800f
 }
 
-// logEvents logs congestion and ends subscriptions that are too far behind.
-type logEvents struct {
-	media.NoEvents
-	log *slog.Logger
-}
-
-func (e logEvents) CongestionEvent(_ *media.Sender, c congestion.State, persistent bool) {
-	e.log.Debug("packets were lost", "window", c.Window, "srtt", c.SRTT, "persistent", persistent)
-}
-
-func (e logEvents) TooFarBehind(sub *media.Subscription, bytes int64, lag time.Duration) {
-	const tooFarBehind = 0x5 // draft §3.3.3
-	e.log.Info("a subscriber is too slow", "bytes", bytes, "lag", lag)
-	sub.Close(tooFarBehind)
-}
-
-// Events, and where a sender comes from: NewSender makes the hooks of each connection that the listener gets.
-func ExampleEvents() {
+// Where a sender comes from: NewSender makes the hooks of each connection that the listener gets.
+func ExampleLoop() {
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
@@ -106,10 +89,7 @@ func ExampleEvents() {
 		return
 	}
 	defer loop.Close()
-	sender := loop.NewSender(media.SenderConfig{
-		Events:     logEvents{log: slog.Default()},
-		DropPolicy: new(media.PriorityDrop), // one for each connection
-	})
+	sender := loop.NewSender(media.SenderConfig{DropPolicy: new(media.PriorityDrop)}) // one for each connection
 	fmt.Println(sender.Stats().Window)
 	// Output: 0
 }

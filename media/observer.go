@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"sluice/clock"
-	"sluice/congestion"
 )
 
 // How often a sender looks at data that waits, and at data that it has sent and that is not acknowledged.
@@ -126,7 +125,7 @@ func (o *observer) reportBehind(sub *Subscription) {
 	}
 	sub.reported = true
 	bytes, lag = sub.behind, sub.lag
-	s.mu.later(func() { s.cfg.Events.TooFarBehind(sub, bytes, lag) })
+	s.mu.later(func() { sub.onBehind(bytes, lag) })
 }
 
 // setLimits stores what the drop policy has decided, and reports whether it may concern what waits.
@@ -135,7 +134,6 @@ func (o *observer) setLimits(now clock.Time, l Limits) (apply bool) {
 		return false
 	}
 	s := o.sender
-	changed := l.Threshold != o.limits.Threshold
 	begun := l.Bucket.Rate != 0 && o.limits.Bucket.Rate == 0
 	o.limits = l
 	s.state.SetBucket(l.Bucket)
@@ -143,9 +141,6 @@ func (o *observer) setLimits(now clock.Time, l Limits) (apply bool) {
 		s.state.FillBucket(now, bucketBegin)
 	}
 	s.state.Threshold.Store(uint32(l.Threshold))
-	if changed {
-		s.mu.later(func() { s.cfg.Events.ThresholdChanged(s, l.Threshold) })
-	}
 	return true
 }
 
@@ -186,14 +181,4 @@ func (o *observer) ask() {
 		}
 		st.update()
 	}
-}
-
-// reportLoss reports lost packets, if there are any.
-func (o *observer) reportLoss(e congestion.LossEvent) {
-	if e.Packets == 0 {
-		return
-	}
-	s := o.sender
-	c := s.control.path()
-	s.mu.later(func() { s.cfg.Events.CongestionEvent(s, c, e.Persistent) })
 }

@@ -66,8 +66,8 @@ func newRecovery(s *Sender) recovery {
 }
 
 // receive processes an ACK frame. The work is proportional to what the frame newly acknowledges. It returns a sample
-// of the RTT, if there is one, and the losses found.
-func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, congestion.LossEvent, error) {
+// of the RTT, if there is one.
+func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, error) {
 	next := r.ledger.next()
 	largest := min(uint64(a.Ranges[0].Largest), next-1)
 	ev := congestion.AckEvent{Now: now, InFlight: int(r.ledger.state.InFlight.Load())}
@@ -77,7 +77,7 @@ func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, cong
 		err = r.findSpurious(now, a, largest)
 	}
 	if err != nil {
-		return 0, congestion.LossEvent{}, err
+		return 0, err
 	}
 	if largest > r.largestAcked {
 		ev.CE = r.ecn.receive(a, next)
@@ -92,10 +92,10 @@ func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, cong
 		r.ptoCount = 0
 	}
 	r.control.acked(ev, newest.Number)
-	lost := r.detectLost(now, a.Ranges)
+	r.detectLost(now, a.Ranges)
 	r.control.publish()
 	r.control.pace(now, r.ledger.mtu)
-	return sample, lost, nil
+	return sample, nil
 }
 
 // acknowledge takes the packets in the ranges of an ACK frame out of flight. It returns the newest of them.
@@ -181,7 +181,7 @@ func covered(ranges []quic.AckRange, from, to uint64) bool {
 }
 
 // detectLost finds lost packets (RFC 9002 §6.1). ranges come from the ACK frame just received, if any.
-func (r *recovery) detectLost(now clock.Time, ranges []quic.AckRange) congestion.LossEvent {
+func (r *recovery) detectLost(now clock.Time, ranges []quic.AckRange) {
 	r.lossTime = clock.Never
 	delay := r.control.rtt.LossDelay()
 	ev := congestion.LossEvent{Now: now, InFlight: int(r.ledger.state.InFlight.Load())}
@@ -209,7 +209,6 @@ func (r *recovery) detectLost(now clock.Time, ranges []quic.AckRange) congestion
 		r.control.controller.Lost(ev)
 		r.control.publish()
 	}
-	return ev
 }
 
 // lossRun finds the longest time between two lost packets with none acknowledged between them (RFC 9002 §7.6.2).
@@ -270,28 +269,28 @@ func (r *recovery) deadline() clock.Time {
 }
 
 // expire does what is due when the loss detection timer expires (RFC 9002 §A.9).
-func (r *recovery) expire(now clock.Time) (lost congestion.LossEvent) {
+func (r *recovery) expire(now clock.Time) {
 	next := r.ledger.next()
 	r.ledger.advance(next)
 	if r.lossTime <= now {
-		return r.detectLost(now, nil)
+		r.detectLost(now, nil)
+		return
 	}
 	if !r.ledger.outstanding() {
-		return lost
+		return
 	}
 	r.lastSent = max(r.lastSent, r.ledger.newestSent(next))
 	if !r.ledger.sent() {
 		r.lastSent = now // what is just being sent may be lost from now on
 	}
 	if now < r.deadline() {
-		return lost
+		return
 	}
 	r.ptoCount++
 	r.counters.PTOs++
 	r.ecn.timeout()
 	r.probes = probePackets
 	r.probe(next)
-	return lost
 }
 
 // probe schedules the content of the oldest outstanding packets once more, which repairs the loss of the end of a

@@ -330,32 +330,3 @@ func TestWindowIsBounded(t *testing.T) {
 		require.Equal(t, want, w.s.state.Window.Load())
 	}
 }
-
-func TestCongestionEvents(t *testing.T) {
-	e := new(recordedEvents)
-	w, f, n := burstOf(t, 10, func(c *worldConfig) { c.sender.Events = e })
-	f.window = 50_000
-	w.clock.advance(100 * ms)
-	w.ackNumbers(n[9])
-	require.Empty(t, e.congestion, "not on quic-go's goroutine")
-	w.s.mu.tell()
-	require.Len(t, e.congestion, 1)
-	require.Equal(t, 50_000, e.congestion[0].Window)
-}
-
-// recordedEvents keeps the events.
-type recordedEvents struct {
-	congestion []congestion.State
-	behind     []*Subscription
-	bytes      []int64
-	lag        []time.Duration
-	thresholds []Level
-}
-
-func (e *recordedEvents) TooFarBehind(sub *Subscription, bytes int64, lag time.Duration) {
-	e.behind, e.bytes, e.lag = append(e.behind, sub), append(e.bytes, bytes), append(e.lag, lag)
-}
-func (e *recordedEvents) CongestionEvent(_ *Sender, c congestion.State, _ bool) {
-	e.congestion = append(e.congestion, c)
-}
-func (e *recordedEvents) ThresholdChanged(_ *Sender, t Level) { e.thresholds = append(e.thresholds, t) }

@@ -26,10 +26,8 @@ type SenderConfig struct {
 	NewController func(mtu int) congestion.Controller
 	// DropPolicy decides which data is not sent under congestion. It must not be shared. Default: everything is sent.
 	DropPolicy DropPolicy
-	// Events is told what happens. Default: NoEvents.
-	Events Events
 	// MaxBehindBytes is how many bytes of a subscription may be not sent or not acknowledged, and MaxBehind how long
-	// bytes may be not sent, before Events.TooFarBehind is called. Defaults: DefaultMaxBehindBytes, DefaultMaxBehind.
+	// bytes may be not sent, before SubscriptionConfig.OnBehind is called. Defaults: DefaultMaxBehindBytes, DefaultMaxBehind.
 	// Negative: no limit.
 	MaxBehindBytes int64
 	MaxBehind      time.Duration
@@ -60,9 +58,6 @@ const (
 func (c SenderConfig) withDefaults() SenderConfig {
 	if c.NewController == nil {
 		c.NewController = congestion.NewCubic
-	}
-	if c.Events == nil {
-		c.Events = NoEvents{}
 	}
 	c.MaxBehindBytes = cmp.Or(c.MaxBehindBytes, DefaultMaxBehindBytes)
 	c.MaxBehind = cmp.Or(c.MaxBehind, DefaultMaxBehind)
@@ -257,8 +252,7 @@ func (s *Sender) ackedLocked(now clock.Time, a *quic.AckInfo) (time.Duration, er
 		return 0, nil
 	}
 	s.counters.Acks++
-	rtt, lost, err := s.recovery.receive(now, a)
-	s.observer.reportLoss(lost)
+	rtt, err := s.recovery.receive(now, a)
 	if err == nil && s.turn.wanted() {
 		s.shard.enqueue(s)
 	}

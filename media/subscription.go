@@ -29,15 +29,17 @@ type SubscriptionConfig struct {
 	Timeouts Timeouts
 	// ErrorCode maps an application's stream reset code to its code on the wire. Default: the same.
 	ErrorCode func(uint64) uint64
-	// Owner is not used by this package: it leads from events to what the subscription belongs to.
-	Owner any
+	// OnBehind is called once, as OnDone of a stream is, when the subscription lags more than the limits of the sender:
+	// bytes are not sent or not acknowledged, and the oldest that is not sent has the age lag. It should end the
+	// subscription with TOO_FAR_BEHIND (draft §8). Default: nothing happens.
+	OnBehind func(bytes int64, lag time.Duration)
 }
 
 // Subscription sends the subgroups and datagrams of one subscription. Its methods may be called on any goroutine.
 type Subscription struct {
 	sender    *Sender
 	errorCode func(uint64) uint64
-	owner     any
+	onBehind  func(bytes int64, lag time.Duration)
 	since     clock.Time
 
 	// Guarded by sender.mu.
@@ -62,14 +64,14 @@ func newSubscription(s *Sender, cfg SubscriptionConfig) *Subscription {
 	if cfg.ErrorCode == nil {
 		cfg.ErrorCode = sameCode
 	}
+	if cfg.OnBehind == nil {
+		cfg.OnBehind = func(int64, time.Duration) {}
+	}
 	return &Subscription{
-		sender: s, errorCode: cfg.ErrorCode, owner: cfg.Owner, since: s.loop.clock.Now(),
+		sender: s, errorCode: cfg.ErrorCode, onBehind: cfg.OnBehind, since: s.loop.clock.Now(),
 		priority: cfg.Priority, descending: cfg.Descending, timeouts: cfg.Timeouts,
 	}
 }
-
-// Owner returns SubscriptionConfig.Owner.
-func (sub *Subscription) Owner() any { return sub.owner }
 
 // Timeouts are delivery timeouts. 0: none. The shorter one counts of what the subscriber and the publisher want (draft
 // §8).

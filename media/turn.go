@@ -37,7 +37,7 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 		return false, clock.Never
 	}
 	if s.recovery.deadline() <= now {
-		s.observer.reportLoss(s.recovery.expire(now))
+		s.recovery.expire(now)
 	}
 	s.streams.expire(now)
 	s.credit.releaseReturned()

@@ -91,11 +91,11 @@ func TestSelectiveAcknowledgmentsOfForwarder(t *testing.T) {
 
 // Bytes that were sent and are not acknowledged count for MaxBehindBytes: their logs are kept for the subscriber.
 func TestTooFarBehindUnacknowledged(t *testing.T) {
-	e := new(recordedEvents)
+	var e lagging
 	w := newWorld(t, withController(&fixedController{window: 1 << 20}), func(c *worldConfig) {
-		c.sender.Events, c.sender.MaxBehindBytes = e, 100_000
+		c.sender.MaxBehindBytes = 100_000
 	})
-	sub := w.subscribe()
+	sub := w.subscribe(func(c *SubscriptionConfig) { c.OnBehind = e.note })
 	logs := []*track.Log{newTestLog(0, 10), newTestLog(0, 10)}
 	var withheld []int64
 	for _, log := range logs {
@@ -105,7 +105,7 @@ func TestTooFarBehindUnacknowledged(t *testing.T) {
 		}
 	}
 	for range 12 {
-		require.Empty(t, e.behind)
+		require.Empty(t, e.bytes)
 		for _, log := range logs {
 			log.Append(testBytes(log.End(), 4500))
 		}
@@ -122,7 +122,7 @@ func TestTooFarBehindUnacknowledged(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, []*Subscription{sub}, e.behind)
+	require.Len(t, e.bytes, 1)
 	require.Greater(t, e.bytes[0], int64(100_000))
 	require.Zero(t, e.lag[0])
 }

@@ -67,7 +67,7 @@ func networkOn(t *testing.T, on *sim.Network) *network {
 		Limits: transport.Limits{IdleTimeout: time.Hour}, // longer than any wait
 		NewHooks: func(pc net.PacketConn) quic.Hooks {
 			once.Do(func() { loop, loopErr = media.NewLoop(media.LoopConfig{Logger: quiet}, pc) })
-			return loop.NewSender(media.SenderConfig{Events: r.Events()}).Hooks()
+			return loop.NewSender(media.SenderConfig{}).Hooks()
 		},
 	}
 	if on != nil {

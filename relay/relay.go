@@ -240,10 +240,6 @@ func (r *Relay) Guests() (list []GuestStatus) {
 	return list
 }
 
-// Events returns the Events to configure each media sender with: through them the relay learns which subscribers are
-// too far behind.
-func (r *Relay) Events() media.Events { return hub.Events{} }
-
 // Clients returns the sessions of clients. A peer with a Hop ID, or with an address that is exempt from quotas, may be
 // a relay.
 func (r *Relay) Clients() (list []Client) {

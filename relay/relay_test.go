@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"sluice/media"
 	"sluice/moqt"
 	"sluice/transport"
 	"sluice/transport/transporttest"
@@ -101,10 +100,7 @@ func TestTooFarBehind(t *testing.T) {
 		k, s := c.mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		require.Equal(t, "1.0", k.take())
-		d := c.sender().subs[0].cfg.Owner.(interface {
-			End(moqt.PublishDoneCode, moqt.StreamResetCode)
-		})
-		d.End(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
+		c.sender().subs[0].cfg.OnBehind(0, 0)
 		b.done(s, moqt.DoneTooFarBehind)
 		require.Equal(t, "1 reset 5", k.take())
 	})
@@ -116,7 +112,6 @@ func TestMediaSenderIsRequired(t *testing.T) {
 	client, conn := transporttest.Pipe(transporttest.PipeConfig{})
 	require.ErrorContains(t, r.Serve(t.Context(), conn), "no media sender has the connection")
 	require.Error(t, client.Context().Err())
-	var _ media.Events = r.Events()
 }
 
 func TestMetrics(t *testing.T) {

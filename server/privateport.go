@@ -115,8 +115,7 @@ func (f *privateSenders) newHooks(pc net.PacketConn) quic.Hooks {
 		return nil
 	}
 	return f.loop.NewSender(media.SenderConfig{
-		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
-		Client: f.client,
+		NewController: s.cfg.NewController, AckTimeout: s.cfg.AckTimeout, Client: f.client,
 	}).Hooks()
 }
 

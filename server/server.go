@@ -125,7 +125,7 @@ func (s *Server) newHooks(socket net.PacketConn) quic.Hooks {
 func (s *Server) senderConfig(socket net.PacketConn, dialed bool) media.SenderConfig {
 	sender := media.SenderConfig{
 		Socket: socket, Client: dialed,
-		NewController: s.cfg.NewController, Events: s.relay.Events(), AckTimeout: s.cfg.AckTimeout,
+		NewController: s.cfg.NewController, AckTimeout: s.cfg.AckTimeout,
 		MaxBehind: s.cfg.MaxBehind, MaxBehindBytes: s.cfg.MaxBehindBytes,
 	}
 	if s.FastPath() != nil {

@@ -141,13 +141,12 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 	cfg := media.LoopConfig{Rule: subject.Policy.Admit, Logger: slog.New(slog.DiscardHandler)}
 	s.loop = media.NewStepped(cfg, s.clock, s)
 	s.sender = s.loop.NewSender(media.SenderConfig{
-		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(), Events: tooFarBehind{},
+		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(),
 	}).Hooks()
 	s.connect()
 	for _, tr := range t.Tracks {
 		s.tracks = append(s.tracks, subscription{
-			Subscription: s.sender.NewSubscription(media.SubscriptionConfig{Priority: tr.Priority}),
-			until:        everyGroup, open: make(map[uint64]*subgroup),
+			Subscription: s.subscribe(tr.Priority), until: everyGroup, open: make(map[uint64]*subgroup),
 		})
 	}
 	s.bulk = &bulkFlow{simulation: s, controller: congestion.NewCubic(bulkPacket)}
@@ -181,12 +180,12 @@ func (s *simulation) planTrace() {
 	}
 }
 
-// tooFarBehind ends subscriptions as the relay does (draft §8).
-type tooFarBehind struct{ media.NoEvents }
-
-// TooFarBehind implements [media.Events].
-func (tooFarBehind) TooFarBehind(sub *media.Subscription, _ int64, _ time.Duration) {
-	sub.Close(uint64(moqt.ResetTooFarBehind))
+// subscribe adds a subscription. As at the relay, it ends when it is too far behind (draft §8).
+func (s *simulation) subscribe(priority uint8) (sub *media.Subscription) {
+	sub = s.sender.NewSubscription(media.SubscriptionConfig{Priority: priority, OnBehind: func(int64, time.Duration) {
+		sub.Close(uint64(moqt.ResetTooFarBehind))
+	}})
+	return sub
 }
 
 // run runs the simulation until nothing that arrives matters any more.

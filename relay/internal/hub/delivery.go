@@ -49,7 +49,9 @@ func (v *delivery) open(p *moqt.Parameters) {
 		Descending: v.order == moqt.Descending,
 		Timeouts:   timeoutsOf(v.sub.pub.Parameters()),
 		ErrorCode:  v.sub.peer.Conn.StreamErrorCode,
-		Owner:      v.sub,
+		OnBehind: func(int64, time.Duration) {
+			v.sub.End(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
+		},
 	})
 	v.media.SetPatience(v.patience)
 }

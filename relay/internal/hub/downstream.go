@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sluice/fastpath"
-	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/fetch"
@@ -355,14 +354,4 @@ func (d *downstream) isAmong(subscribers []fastpath.Subscriber) bool {
 	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool {
 		return s.Conn == d.peer.Forwarder && s.Alias == d.pub.Alias()
 	})
-}
-
-// Events learns from media senders which subscribers are too far behind.
-type Events struct{ media.NoEvents }
-
-// TooFarBehind implements media.Events (draft §8).
-func (Events) TooFarBehind(sub *media.Subscription, _ int64, _ time.Duration) {
-	if d, ok := sub.Owner().(*downstream); ok {
-		d.End(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
-	}
 }
