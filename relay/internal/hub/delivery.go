@@ -86,7 +86,7 @@ func (v *delivery) startLate(largest *moqt.Location) {
 	}
 	s.whole = v.isHeld(*largest)
 	if s.whole || len(v.sub.hub.data.Segments(largest.Group)) == 0 {
-		s.pass(moqt.Range{Start: moqt.Location{Group: largest.Group}, End: s.passing.End})
+		s.passing.Start = moqt.Location{Group: largest.Group}
 	}
 }
 
@@ -203,7 +203,7 @@ func (v *delivery) send(seg *track.Segment, from uint64) {
 	if !v.forward || !v.selection.hasGroup(seg.Group) {
 		return
 	}
-	if first := v.selection.wanted.Start; seg.Group == first.Group {
+	if first := v.selection.wanted().Start; seg.Group == first.Group {
 		from = max(from, first.Object)
 	}
 	form := v.selection.formIn(seg.Group)

@@ -128,7 +128,7 @@ func (h *Hub) gotWhole(f *session.IncomingFetch) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d := h.subscribers.of(f.Joining)
-	return d != nil && d.delivery.selection.whole && !f.Range.Start.Less(d.delivery.selection.wanted.Start)
+	return d != nil && d.delivery.selection.whole && !f.Range.Start.Less(d.delivery.selection.wanted().Start)
 }
 
 // after calls f, with mu held, when d has passed.

@@ -10,34 +10,25 @@ type selection struct {
 	filter  *moqt.Filter
 	passing moqt.Range // the objects that pass the filter
 	served  moqt.Range // the objects for which the relay has chosen this rendition
-	wanted  moqt.Range // the objects that are in passing and in served
 	filters moqt.RangeFilters
 	layout  moqt.DataLayout
 	whole   bool // the current group is sent from its start, though the filter excludes it
 }
 
 func newSelection(filter *moqt.Filter, layout moqt.DataLayout) selection {
-	all := moqt.Everything
-	return selection{filter: filter, passing: all, served: all, wanted: all, layout: layout}
+	return selection{filter: filter, passing: moqt.Everything, served: moqt.Everything, layout: layout}
 }
 
 func (s *selection) setFilter(f *moqt.Filter, largest *moqt.Location) {
-	s.filter, s.whole = f, false
-	s.pass(f.Range(largest))
+	s.filter, s.passing, s.whole = f, f.Range(largest), false
 }
 
-// pass sets the range of objects that pass the filter.
-func (s *selection) pass(r moqt.Range) {
-	s.passing, s.wanted = r, r.Intersect(s.served)
-}
-
-// serve sets the range of objects that the relay has chosen a rendition for.
-func (s *selection) serve(r moqt.Range) {
-	s.served, s.wanted = r, s.passing.Intersect(r)
-}
+// wanted is the objects that are sent, as far as Range Filters let them pass.
+func (s *selection) wanted() moqt.Range { return s.passing.Intersect(s.served) }
 
 func (s *selection) hasGroup(group uint64) bool {
-	return group >= s.wanted.Start.Group && group <= s.wanted.End.Group
+	wanted := s.wanted()
+	return group >= wanted.Start.Group && group <= wanted.End.Group
 }
 
 // hasBacklog reports whether the current group is sent from its start. Subscriptions without a filter pass all objects
@@ -50,7 +41,7 @@ func (s *selection) hasBacklog() bool {
 
 // hasDatagram reports whether an object passes.
 func (s *selection) hasDatagram(o *track.Datagram) bool {
-	return s.wanted.Contains(moqt.Location{Group: o.Group, Object: o.ID}) && s.filters.Pass(&moqt.FilteredObject{
+	return s.wanted().Contains(moqt.Location{Group: o.Group, Object: o.ID}) && s.filters.Pass(&moqt.FilteredObject{
 		Datagram: true, ID: o.ID, Priority: o.Priority, Properties: o.Properties,
 	})
 }
@@ -66,8 +57,8 @@ func (s *selection) updatedFilters(p *moqt.Parameters) moqt.RangeFilters {
 // among the Range Filters: a stream that is being sent cannot end before its log.
 func (s *selection) formIn(group uint64) track.Form {
 	filters := s.filters
-	if group == s.wanted.End.Group {
-		filters = filters.UpTo(s.wanted.End.Object)
+	if end := s.wanted().End; group == end.Group {
+		filters = filters.UpTo(end.Object)
 	}
 	return track.Form{Filters: filters, Layout: s.layout}
 }
@@ -75,7 +66,7 @@ func (s *selection) formIn(group uint64) track.Form {
 // forwardable returns the part of the wanted objects that the fast path may forward: it makes no derived logs, for
 // Range Filters, the end of a range within a group, or another data layout. It reports false if there is none.
 func (s *selection) forwardable() (moqt.Range, bool) {
-	r := s.wanted
+	r := s.wanted()
 	if r.End.Object < moqt.MaxLocation.Object {
 		if r.End.Group == r.Start.Group {
 			return r, false

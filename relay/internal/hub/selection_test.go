@@ -26,7 +26,7 @@ func TestForwardable(t *testing.T) {
 		"end in a group":    {moqt.Range{Start: at(1, 3), End: at(5, 0)}, nil, at(4, last), true},
 		"a part of a group": {moqt.Range{Start: at(5, 3), End: at(5, 7)}, nil, at(5, 7), false},
 	} {
-		v := selection{wanted: tt.wanted, filters: tt.filters, layout: moqt.DataLayout1}
+		v := selection{passing: tt.wanted, served: moqt.Everything, filters: tt.filters, layout: moqt.DataLayout1}
 		r, ok := v.forwardable()
 		require.Equal(t, tt.want, ok, name)
 		require.Equal(t, moqt.Range{Start: tt.wanted.Start, End: tt.end}, r, name)

@@ -65,8 +65,7 @@ func (d *variant) serveUntil(group uint64) {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
 	if !d.over && group > 0 {
-		end := moqt.Location{Group: group - 1, Object: math.MaxUint64}
-		d.delivery.selection.serve(moqt.Range{Start: d.delivery.selection.served.Start, End: end})
+		d.delivery.selection.served.End = moqt.Location{Group: group - 1, Object: math.MaxUint64}
 		d.hub.fast.update()
 	}
 }
@@ -80,14 +79,14 @@ func (d *variant) serveFrom(group uint64) {
 		return
 	}
 	if d.isServedUntil(group) {
-		d.delivery.selection.serve(moqt.Range{Start: d.delivery.selection.served.Start, End: moqt.Everything.End})
+		d.delivery.selection.served.End = moqt.Everything.End
 		d.hub.subscribersChangedLocked()
 		return
 	}
 	d.delivery.setForward(true)
 	d.tellForward(true)
 	if d.accepted {
-		d.delivery.selection.serve(moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End})
+		d.delivery.selection.served = moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End}
 	}
 	d.hub.subscribersChangedLocked()
 	if d.accepted {
