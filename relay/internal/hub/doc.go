@@ -55,11 +55,11 @@
 //
 // Locks are taken in this order. A lock may be taken while any of those before it are held:
 //
-//	renditionSet.mu which rendition of a set is served
-//	Directory.mu    the hubs, and the requests for tracks below prefixes
-//	names.Space     its own
-//	Hub.mu          everything about one track, parts of the hub included
-//	streams.mu      what the media sender's callbacks change
+//	renditionSets.mu which rendition of a set is served
+//	Directory.mu     the hubs, and the requests for tracks below prefixes
+//	names.Space      its own
+//	Hub.mu           everything about one track, parts of the hub included
+//	streams.mu       what the media sender's callbacks change
 //
 // Locks of sessions, of upstream relays, of package fetch and of single types (Peer.mu, TracksWatch.mu) are taken last;
 // only the lock of accounts comes after them. Types that change the directory say so, and their locks are taken first.

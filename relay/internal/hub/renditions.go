@@ -33,7 +33,8 @@ const (
 	groupsApart = 2
 )
 
-// renditionSets are the sets of a peer whose renditions the relay chooses from (see [moqt.Rendition]).
+// renditionSets are the sets of a peer whose renditions the relay chooses from (see [moqt.Rendition]). Their lock is
+// taken before the locks of hubs.
 type renditionSets struct {
 	mu sync.Mutex
 	of map[uint64]*renditionSet
@@ -61,7 +62,7 @@ func (r *renditionSets) join(d *downstream, m moqt.Rendition) *moqt.RequestError
 			r.of = make(map[uint64]*renditionSet)
 		}
 		r.of[m.Set] = s
-		s.schedule()
+		r.schedule(s)
 	}
 	s.add((*variant)(d), m)
 	return nil
@@ -78,11 +79,22 @@ func (r *renditionSets) leave(d *downstream, m moqt.Rendition) {
 
 func (r *renditionSets) report(set uint64, p rendition.Playback) {
 	r.mu.Lock()
-	s := r.of[set]
-	r.mu.Unlock()
-	if s != nil {
+	defer r.mu.Unlock()
+	if s := r.of[set]; s != nil {
 		s.report(time.Now(), p)
 	}
+}
+
+// schedule looks at a set again and again, until it is empty; mu is held.
+func (r *renditionSets) schedule(s *renditionSet) {
+	s.timer = time.AfterFunc(renditionTick, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(s.members) > 0 {
+			s.look(time.Now())
+			s.timer.Reset(renditionTick)
+		}
+	})
 }
 
 // Status describes the sets, in the order of their numbers.
@@ -95,10 +107,9 @@ func (r *renditionSets) Status() (list []RenditionStatus) {
 	return list
 }
 
-// renditionSet has the subscriptions of a peer to the renditions of one content. One of them is served. Its lock is
-// taken before the locks of hubs.
+// renditionSet has the subscriptions of a peer to the renditions of one content. One of them is served. All its
+// methods expect renditionSets.mu to be held.
 type renditionSet struct {
-	mu      sync.Mutex // join and leave also hold that of renditionSets
 	members []renditionMember
 	timer   *time.Timer
 	path    rendition.Sender
@@ -147,8 +158,6 @@ type renditionMember struct {
 
 // add adds a subscription. The first one with Forward State 1 is served.
 func (s *renditionSet) add(d *variant, r moqt.Rendition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.members = append(s.members, renditionMember{d, r.Bitrate, pixels(r.Width, r.Height)})
 	slices.SortStableFunc(s.members, func(a, b renditionMember) int { return cmp.Compare(a.bitrate, b.bitrate) })
 	if s.playing == nil && d.delivery.forward {
@@ -164,8 +173,6 @@ func (s *renditionSet) add(d *variant, r moqt.Rendition) {
 
 // remove removes a subscription, and reports whether it was the last one. If it was served, the least rendition is.
 func (s *renditionSet) remove(d *variant) (empty bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.members = slices.DeleteFunc(s.members, func(m renditionMember) bool { return m.variant == d })
 	if len(s.members) == 0 {
 		s.timer.Stop()
@@ -184,10 +191,10 @@ func (s *renditionSet) remove(d *variant) (empty bool) {
 
 // goOn serves the least rendition that can be served now; or, if none can, the least one, when it is accepted.
 func (s *renditionSet) goOn() {
-	i := slices.IndexFunc(s.members, func(m renditionMember) bool { return m.isServable() })
+	i := slices.IndexFunc(s.members, func(m renditionMember) bool { return m.state().open })
 	s.playing = s.members[max(i, 0)].variant
 	s.due = rendition.Ended
-	s.begin(s.playing.largestGroup() + 1)
+	s.begin(s.playing.state().group + 1)
 }
 
 // begin serves the rendition that was chosen, from a group on. Those that are leaving end before that group, too.
@@ -231,37 +238,25 @@ func (s *renditionSet) index(d *variant) int {
 	return slices.IndexFunc(s.members, func(m renditionMember) bool { return m.variant == d })
 }
 
-// schedule looks at the set again and again, until it is empty.
-func (s *renditionSet) schedule() {
-	s.timer = time.AfterFunc(renditionTick, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.members) > 0 {
-			s.look(time.Now())
-			s.timer.Reset(renditionTick)
-		}
-	})
-}
-
 // look takes the next step of a change, or chooses.
 func (s *renditionSet) look(now time.Time) {
 	if s.chooser == nil {
 		return
 	}
-	group, any := s.playing.position()
-	s.boundary.look(now, group)
-	if any && group >= s.first {
+	playing := s.playing.state()
+	s.boundary.look(now, playing.group)
+	if playing.any && playing.group >= s.first {
 		s.chooser.Began(now, s.index(s.playing))
 		s.countSwitch()
 	}
-	s.retire(now, group)
-	state, open := s.playing.pathState()
-	if !open {
+	s.retire(now, playing.group)
+	if !playing.open {
 		return // it has ended, and is removed soon; or it is not accepted yet
 	}
+	state := s.playing.sending()
 	s.path.Look(now, rendition.Sent{
 		Bytes: state.Sent, Window: state.Window, SRTT: state.SRTT, MinRTT: state.MinRTT, Longest: state.Longest,
-		Lag: state.Lag, Dropping: state.Dropping, Flows: any,
+		Lag: state.Lag, Dropping: state.Dropping, Flows: playing.any,
 	})
 	switch {
 	case s.next != nil:
@@ -279,13 +274,13 @@ func (s *renditionSet) look(now time.Time) {
 // change ends the present rendition before a group and begins the next one with it, as soon as that is flowing. If only
 // a part of an object has come, the group is one of before: so the next one has time to come to the group of now.
 func (s *renditionSet) change(now time.Time) {
-	group, any := s.next.position()
-	flows := any && s.next.isFlowing(s.received)
-	present := s.playing.largestGroup()
-	aligned := group <= present+groupsApart && present <= group+groupsApart
+	next, present := s.next.state(), s.playing.state().group
+	// Some objects have come since it was asked for, so groups that begin from now on come whole.
+	flows := next.any && next.flows && s.next.hub.received.Load() > s.received
+	aligned := next.group <= present+groupsApart && present <= next.group+groupsApart
 	switch {
 	case flows && aligned:
-		first := max(group, present) + 1
+		first := max(next.group, present) + 1
 		if s.boundary.isNear(now) {
 			first++
 		}
@@ -316,8 +311,6 @@ func (s *renditionSet) retire(now time.Time, group uint64) {
 
 // report lets the choice of a rendition, and the drop policy, know what the player has told.
 func (s *renditionSet) report(now time.Time, p rendition.Playback) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.playback = &p
 	if s.chooser != nil {
 		s.chooser.Report(now, p)
@@ -337,8 +330,6 @@ func (s *renditionSet) countSwitch() {
 }
 
 func (s *renditionSet) status(number uint64) RenditionStatus {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	v := RenditionStatus{Set: number, Renditions: len(s.members), Switches: s.switches}
 	if i := s.index(s.playing); i >= 0 {
 		v.Track, v.Bitrate = s.playing.hub.name.String(), s.members[i].bitrate

@@ -11,44 +11,29 @@ import (
 // variant is a subscription as the set of renditions sees it that it belongs to.
 type variant downstream
 
-// position returns the largest group of the track. any is false if there is none, or the subscription has not begun.
-func (d *variant) position() (group uint64, any bool) {
+// variantState is what the set chooses by.
+type variantState struct {
+	open  bool   // the subscription is accepted, and goes on
+	group uint64 // the largest of the track
+	any   bool   // there is one, and the subscription has begun
+	flows bool   // a publisher sends objects
+}
+
+func (d *variant) state() variantState {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
+	v := variantState{open: d.accepted && !d.over, flows: d.hub.publishers.forward()}
 	if l := d.hub.data.Largest(); l != nil && d.accepted {
-		return l.Group, true
+		v.group, v.any = l.Group, true
 	}
-	return 0, false
+	return v
 }
 
-// isFlowing reports whether a publisher sends objects, and some have come since before bytes had been received. Then
-// groups that begin from now on come whole.
-func (d *variant) isFlowing(before uint64) bool {
+// sending returns how fast data gets to the subscriber. The subscription must have been open.
+func (d *variant) sending() media.SubscriptionState {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
-	return d.hub.publishers.forward() && d.hub.received.Load() > before
-}
-
-func (d *variant) largestGroup() uint64 {
-	group, _ := d.position()
-	return group
-}
-
-// isServable reports whether the subscription is accepted and goes on.
-func (d *variant) isServable() bool {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	return d.accepted && !d.over
-}
-
-// pathState returns how fast data gets to the subscriber. open is false if the subscription is not open.
-func (d *variant) pathState() (state media.SubscriptionState, open bool) {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	if d.over || d.delivery.media == nil {
-		return media.SubscriptionState{}, false
-	}
-	return d.delivery.media.State(), true
+	return d.delivery.media.State()
 }
 
 // setResumes sets whether publishers are asked for objects that the subscription does not want yet.
