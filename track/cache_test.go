@@ -22,7 +22,7 @@ func (k *sink) held(groups ...uint64) (held []uint64) {
 	for _, g := range groups {
 		st := k.track.At(moqt.Range{Start: loc(g, 0), End: loc(g, 0)}, time.Time{}, nil)
 		if st.Existence == Present {
-			st.close()
+			st.Close()
 			held = append(held, g)
 		}
 	}
@@ -159,7 +159,7 @@ func TestEndlessSubgroupExpiresFromTheFront(t *testing.T) {
 	}
 	at := func(id uint64) Existence {
 		st := k.track.At(moqt.Range{Start: loc(7, id), End: loc(7, id)}, time.Time{}, nil)
-		st.close()
+		st.Close()
 		return st.Existence
 	}
 	require.Equal(t, []Existence{Unknown, Present, Present}, []Existence{at(0), at(2960), at(2999)})

@@ -131,7 +131,7 @@ func (g *group) at(r moqt.Range, notBefore time.Time, w Waker) Stretch {
 	case ok && p.id() == start:
 		s.Existence, end = Present, start
 	case ok:
-		s.close()
+		s.Close()
 		end = min(end, p.id()-1)
 	}
 	s.Range.End = moqt.Location{Group: g.id, Object: end}

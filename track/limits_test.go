@@ -228,7 +228,7 @@ func TestSubgroupsAndSegmentsAreLimited(t *testing.T) {
 	require.NotNil(t, g.subgroups.find(n))
 	at := func(id uint64) Existence {
 		st := k.track.At(moqt.Range{Start: loc(7, id), End: loc(7, id)}, time.Time{}, nil)
-		st.close()
+		st.Close()
 		return st.Existence
 	}
 	require.Equal(t, []Existence{Present, Unknown, Present}, []Existence{at(0), at(1), at(n)})

@@ -14,9 +14,6 @@ type Reader struct {
 	cur   *chunk // of the last access
 }
 
-// Log returns the log that is read.
-func (r *Reader) Log() *Log { return r.log }
-
 // View returns up to limit visible bytes at offset off as a piece of log memory: fewer where a chunk ends, none at End.
 // The bytes stay valid until the reader releases them. off must not lie before the low-water mark.
 func (r *Reader) View(off int64, limit int) []byte {

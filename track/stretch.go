@@ -15,20 +15,20 @@ const (
 )
 
 // Stretch is a run of locations in one state. A Present one is a single object: in a datagram, or in a log, where
-// Reader holds the object's bytes from Object.Start on. It may still be arriving.
+// Reader holds the object's bytes from Object.Start on. It may still be arriving. A Stretch must be closed.
 type Stretch struct {
 	Existence Existence
 	Range     moqt.Range
 	Segment   *Segment
 	Object    Object
-	Reader    *Reader // must be closed
+	Reader    *Reader
 	Datagram  *Datagram
 }
 
 // open makes p the stretch's object. It reports false if the object's bytes are gone.
 func (s *Stretch) open(p place, w Waker) bool {
 	if p.datagram != nil {
-		s.close()
+		s.Close()
 		s.Datagram = p.datagram
 		return true
 	}
@@ -36,12 +36,13 @@ func (s *Stretch) open(p place, w Waker) bool {
 	if err != nil {
 		return false
 	}
-	s.close()
+	s.Close()
 	s.Segment, s.Object, s.Reader = p.segment, p.object, r
 	return true
 }
 
-func (s *Stretch) close() {
+// Close ends the use of the object.
+func (s *Stretch) Close() {
 	if s.Reader != nil {
 		s.Reader.Close()
 	}

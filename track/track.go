@@ -119,6 +119,12 @@ func (t *Track) Segments(group uint64) []*Segment {
 	return slices.DeleteFunc(slices.Clone(g.segments), func(s *Segment) bool { return s.fetched })
 }
 
+// EndMark is how a publisher says which object is the last of a group.
+type EndMark struct {
+	Subgroup uint64 // that has the last object
+	Status   bool   // an object with status END_OF_GROUP follows that; else the header of the subgroup says so
+}
+
 // EndMark returns how the publisher has marked the end of a group in a subgroup last, or nil if it has not.
 func (t *Track) EndMark() *EndMark {
 	t.mu.Lock()

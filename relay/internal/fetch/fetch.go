@@ -413,9 +413,7 @@ func (f *Fetch) reaches(end moqt.Location) bool {
 		return largest != nil
 	}
 	s := f.data.At(moqt.Range{Start: largest.Next(), End: end}, f.fresh, nil)
-	if s.Reader != nil {
-		s.Reader.Close()
-	}
+	s.Close()
 	return s.Existence == track.Absent && s.Range.End == end
 }
 
@@ -444,9 +442,7 @@ func (f *Fetch) awaitWhile(may func() bool) {
 // knows reports whether the cache holds an object, or knows that it does not exist.
 func (f *Fetch) knows(l moqt.Location) bool {
 	s := f.data.At(moqt.Range{Start: l, End: l}, f.fresh, nil)
-	if s.Reader != nil {
-		s.Reader.Close()
-	}
+	s.Close()
 	return s.Existence != track.Unknown
 }
 

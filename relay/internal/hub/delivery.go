@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/fastpath"
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/qlog"
@@ -98,10 +99,9 @@ func (v *delivery) isHeld(largest moqt.Location) bool {
 	next := moqt.Location{Group: largest.Group}
 	for range maxCurrent {
 		s := data.At(moqt.Range{Start: next, End: largest}, fresh, nil)
-		if s.Reader != nil {
-			s.Reader.Close()
-		}
-		if s.Existence == track.Unknown || s.Datagram != nil {
+		inDatagram := s.Datagram != nil
+		s.Close()
+		if s.Existence == track.Unknown || inDatagram {
 			return false
 		}
 		if s.Range.End == largest {
@@ -232,23 +232,10 @@ func (v *delivery) prefix(seg *track.Segment, o track.Object) []byte {
 }
 
 func headerOf(seg *track.Segment, o track.Object, alias uint64) moqt.SubgroupHeader {
-	return moqt.SubgroupHeader{
-		TrackAlias:     alias,
-		GroupID:        seg.Group,
-		SubgroupIDMode: subgroupIDMode(seg.Subgroup),
-		SubgroupID:     seg.Subgroup,
-		Priority:       seg.Priority,
-		HasProperties:  seg.HasProperties,
-		EndOfGroup:     seg.EndOfGroup,
-		FirstObject:    seg.FirstObject && o.ID == seg.First,
-	}
-}
-
-func subgroupIDMode(id uint64) moqt.SubgroupIDMode {
-	if id == 0 {
-		return moqt.SubgroupIDZero
-	}
-	return moqt.SubgroupIDPresent
+	return fastpath.Forwarded(moqt.SubgroupHeader{
+		TrackAlias: alias, GroupID: seg.Group, HasProperties: seg.HasProperties, EndOfGroup: seg.EndOfGroup,
+		FirstObject: seg.FirstObject && o.ID == seg.First,
+	}, seg.Subgroup, seg.Priority)
 }
 
 // sendDatagram sends an object, if the subscriber wants it.

@@ -32,7 +32,7 @@ type downstream struct {
 	resumes  bool   // it wants objects as soon as publishers forward them
 	since    uint64 // the group in which it began
 	fast     bool   // in hub.fast.chosen
-	counted  bool   // in hub.subscribers.established
+	counted  bool   // Established at both ends, and not hidden
 	delivery delivery
 }
 
@@ -291,13 +291,17 @@ func (d *downstream) begin() {
 	}
 }
 
-// establish counts the subscription, which is Established now at both ends.
+func isCounted(d *downstream) bool { return d.counted }
+
+// establish counts the subscription, which is Established now at both ends. The first one's owner is told.
 func (d *downstream) establish() {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
 	if !d.over && !d.peer.Hidden {
+		if !d.hub.subscribers.have(isCounted) {
+			d.peer.Owner.Subscribes(&d.hub.name, true)
+		}
 		d.counted = true
-		d.hub.subscribers.count(d)
 	}
 }
 
@@ -335,15 +339,16 @@ func (d *downstream) ended() {
 	d.delivery.close()
 }
 
-// leaveLocked removes the subscription from the hub, and reports whether it was there; Hub.mu is held.
+// leaveLocked removes the subscription from the hub, and reports whether it was there; Hub.mu is held. The last one's
+// owner is told.
 func (d *downstream) leaveLocked() bool {
 	if d.over {
 		return false
 	}
 	d.over = true
 	delete(d.hub.subscribers.all, d)
-	if d.counted {
-		d.hub.subscribers.uncount(d)
+	if d.counted && !d.hub.subscribers.have(isCounted) {
+		d.peer.Owner.Subscribes(&d.hub.name, false)
 	}
 	d.hub.subscribersChangedLocked()
 	return true

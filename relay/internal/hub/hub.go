@@ -122,13 +122,12 @@ func (h *Hub) track() *track.Track {
 // gotWhole reports whether a joining FETCH asks for nothing but what its subscription has begun with: see
 // delivery.startLate.
 func (h *Hub) gotWhole(f *session.IncomingFetch) bool {
-	if f.Joining == nil {
-		return false
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	d := h.subscribers.of(f.Joining)
-	return d != nil && d.delivery.selection.whole && !f.Range.Start.Less(d.delivery.selection.wanted().Start)
+	return h.subscribers.have(func(d *downstream) bool {
+		s := &d.delivery.selection
+		return d.pub == f.Joining && s.whole && !f.Range.Start.Less(s.wanted().Start)
+	})
 }
 
 // after calls f, with mu held, when d has passed.

@@ -27,7 +27,6 @@ type streams struct {
 	open   int                               // cursors, also those whose stream the media sender still stops
 	closed []closedSubgroup                  // the latest ones (draft §8, §11.4.3)
 	sent   map[*track.Segment]sentTo         // how far streams that were stopped were sent, beyond their logs
-	opened uint64                            // how many streams were
 	fills  map[*session.FillRequest]struct{} // those whose streams are open
 	done   *moqt.PublishDone
 }
@@ -103,7 +102,7 @@ func (s *streams) ended(c *cursor, res media.Result) (goesOn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if res.ID >= 0 {
-		s.opened++
+		s.pub.AddStreams(1)
 	}
 	if res.Outcome == media.Severed && s.of[c.segment] == c {
 		c.severed = true
@@ -261,8 +260,6 @@ func (s *streams) sendDone() {
 		return
 	}
 	s.done = nil
-	opened := s.opened
 	s.mu.Unlock()
-	s.pub.AddStreams(opened)
 	_ = s.pub.Done(done.Status, done.Reason) // fails only if the peer has ended it
 }

@@ -10,7 +10,6 @@ import (
 
 	"sluice/fastpath"
 	"sluice/moqt"
-	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
 	"sluice/track"
 )
@@ -21,22 +20,6 @@ type subscribers struct {
 	all map[*downstream]struct{} // the ones that have not ended
 	// waiting are requests to which the track is offered as soon as a link brings it.
 	waiting map[*TracksWatch]struct{}
-
-	established int // how many of them are Established
-}
-
-// count counts a subscription that is Established now, and reports the first one.
-func (s *subscribers) count(d *downstream) {
-	if s.established++; s.established == 1 {
-		d.peer.Owner.Subscribes(&s.hub.name, true)
-	}
-}
-
-// uncount is the reverse of count. It reports when the last one has left.
-func (s *subscribers) uncount(d *downstream) {
-	if s.established--; s.established == 0 {
-		d.peer.Owner.Subscribes(&s.hub.name, false)
-	}
 }
 
 // where yields the subscribers that satisfy is.
@@ -125,14 +108,6 @@ func (s *subscribers) answer() {
 			d.refuseLocked(d.unavailableLocked())
 		}
 	}
-}
-
-// of returns the subscriber with a publication, or nil.
-func (s *subscribers) of(pub *session.Publication) *downstream {
-	for d := range s.where(func(d *downstream) bool { return d.pub == pub }) {
-		return d
-	}
-	return nil
 }
 
 // sendSegment sends a new segment to the subscribers that want it.
