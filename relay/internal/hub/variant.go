@@ -2,7 +2,6 @@ package hub
 
 import (
 	"math"
-	"time"
 
 	"sluice/media"
 	"sluice/moqt"
@@ -103,19 +102,5 @@ func (d *variant) tellForward(forward bool) {
 	if d.accepted { // before that, nothing is served, and the response does not say what will be
 		// It fails only if the subscription has ended.
 		_ = d.pub.Notify(moqt.Parameters{Forward: &forward, LargestObject: d.hub.data.Largest()})
-	}
-}
-
-// isSending reports whether streams of the subscription are open.
-func (d *variant) isSending() bool {
-	return d.delivery.streams.areOpen()
-}
-
-// setPatience sets for how long the data of the subscription may wait, whatever the drop policy says.
-func (d *variant) setPatience(patience time.Duration) {
-	d.hub.mu.Lock()
-	defer d.hub.mu.Unlock()
-	if d.delivery.patience = patience; d.delivery.media != nil {
-		d.delivery.media.SetPatience(patience)
 	}
 }
