@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"sluice/fastpath"
@@ -24,7 +23,6 @@ type downstream struct {
 	until  time.Time     // when the peer no longer waits for a publisher; zero if it never did
 	path   moqt.HopPath  // what its request has come through
 	ready  chan struct{} // closed when accepted
-	fills  sync.WaitGroup
 
 	// Guarded by Hub.mu.
 	accepted bool // Established, or offered by the relay
@@ -65,7 +63,7 @@ func (d *downstream) serve() {
 	d.hub.enter(d, d.pub.Parameters().NewGroupRequest)
 	d.permit.Hold(d.withdrawn)
 	d.run()
-	d.fills.Wait() // they use the hub, and have ended with the request
+	d.delivery.streams.filling.Wait() // fills use the hub, and have ended with the request
 }
 
 // offeredLocked enters a subscription that begins with PUBLISH of the relay, which told the Largest Object of now.
@@ -97,7 +95,7 @@ func (d *downstream) serveOffer() {
 	defer h.directory.Release(h)
 	d.permit.Hold(d.withdrawn)
 	d.begin()
-	defer d.fills.Wait()
+	defer d.delivery.streams.filling.Wait()
 	if d.pub.Wait(context.Background()) != nil {
 		d.ended()
 		return
@@ -191,9 +189,7 @@ func (d *downstream) fillLocked(u *session.Update, largest *moqt.Location) bool 
 	if req == nil {
 		return false
 	}
-	d.delivery.streams.beginFill(req)
-	d.fills.Go(func() {
-		defer d.delivery.streams.endFill(req)
+	d.delivery.streams.fill(req, func() {
 		d.hub.serveFetch(d.peer, req, &req.Parameters, req.Range, nil) // the subscription has a permission
 	})
 	return true

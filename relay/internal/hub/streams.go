@@ -20,7 +20,8 @@ const maxClosed = 64
 // streams are the subgroup streams of a downstream subscription. The media sender calls back with Hub.mu held or not,
 // so the fields that callbacks change have a lock of their own.
 type streams struct {
-	pub *session.Publication
+	pub     *session.Publication
+	filling sync.WaitGroup // fills that are being served
 
 	mu     sync.Mutex
 	of     map[*track.Segment]*cursor        // without those whose stream was stopped
@@ -220,19 +221,18 @@ func (s *streams) cursors() []*cursor {
 	})
 }
 
-// beginFill enters a fill.
-func (s *streams) beginFill(f *session.FillRequest) {
+// fill enters a fill until it has been served.
+func (s *streams) fill(f *session.FillRequest, serve func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fills[f] = struct{}{}
-}
-
-// endFill removes a fill whose stream has ended.
-func (s *streams) endFill(f *session.FillRequest) {
-	s.mu.Lock()
-	delete(s.fills, f)
-	s.mu.Unlock()
-	s.sendDone()
+	s.filling.Go(func() {
+		serve()
+		s.mu.Lock()
+		delete(s.fills, f)
+		s.mu.Unlock()
+		s.sendDone()
+	})
 }
 
 // stopFills resets the streams of fills.

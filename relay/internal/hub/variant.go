@@ -67,12 +67,10 @@ func (d *variant) serveFrom(group uint64) {
 		d.hub.subscribersChangedLocked()
 		return
 	}
-	d.delivery.setForward(true)
-	d.tellForward(true)
 	if d.accepted {
 		d.delivery.selection.served = moqt.Range{Start: moqt.Location{Group: group}, End: moqt.Everything.End}
 	}
-	d.hub.subscribersChangedLocked()
+	d.setForward(true)
 	if d.accepted {
 		now := d.hub.data.Position()
 		defer now.Close()
@@ -91,16 +89,16 @@ func (d *variant) pause() {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
 	if !d.over {
-		d.delivery.setForward(false)
-		d.tellForward(false)
-		d.hub.subscribersChangedLocked()
+		d.setForward(false)
 	}
 }
 
-// tellForward tells the subscriber that the relay has changed the Forward State; Hub.mu is held.
-func (d *variant) tellForward(forward bool) {
+// setForward changes the Forward State, and tells the subscriber so; Hub.mu is held.
+func (d *variant) setForward(forward bool) {
+	d.delivery.setForward(forward)
 	if d.accepted { // before that, nothing is served, and the response does not say what will be
 		// It fails only if the subscription has ended.
 		_ = d.pub.Notify(moqt.Parameters{Forward: &forward, LargestObject: d.hub.data.Largest()})
 	}
+	d.hub.subscribersChangedLocked()
 }
