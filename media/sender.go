@@ -27,8 +27,8 @@ type SenderConfig struct {
 	// DropPolicy decides which data is not sent under congestion. It must not be shared. Default: everything is sent.
 	DropPolicy DropPolicy
 	// MaxBehindBytes is how many bytes of a subscription may be not sent or not acknowledged, and MaxBehind how long
-	// bytes may be not sent, before SubscriptionConfig.OnBehind is called. Defaults: DefaultMaxBehindBytes, DefaultMaxBehind.
-	// Negative: no limit.
+	// bytes may be not sent, before SubscriptionConfig.OnBehind is called. Defaults: DefaultMaxBehindBytes,
+	// DefaultMaxBehind. Negative: no limit.
 	MaxBehindBytes int64
 	MaxBehind      time.Duration
 	// AckTimeout is how long a byte of a stream that was sent may be not acknowledged. Then the stream is reset with

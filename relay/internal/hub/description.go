@@ -45,8 +45,8 @@ func (d *description) covers(end moqt.Location) bool {
 		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end))
 }
 
-// timeouts returns the delivery timeouts that the publisher wants (draft §8), of a subgroup that may have some of its own.
-// An object that must not be served any more because of MAX_CACHE_DURATION (draft §12.3) has timed out, too.
+// timeouts returns the delivery timeouts that the publisher wants (draft §8), of a subgroup that may have some of its
+// own. An object that must not be served any more because of MAX_CACHE_DURATION (draft §12.3) has timed out, too.
 func (d *description) timeouts(object, subgroup *uint64) media.Timeouts {
 	t := media.Timeouts{
 		Object:   moqt.Milliseconds(*cmp.Or(object, new(d.properties.ObjectDeliveryTimeout()))),

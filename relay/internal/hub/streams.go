@@ -217,7 +217,8 @@ func (s *streams) cursors() []*cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.SortedFunc(maps.Values(s.of), func(a, b *cursor) int {
-		return cmp.Or(cmp.Compare(a.segment.Group, b.segment.Group), cmp.Compare(a.segment.Subgroup, b.segment.Subgroup))
+		x, y := a.segment, b.segment
+		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Subgroup, y.Subgroup))
 	})
 }
 
