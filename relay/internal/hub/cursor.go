@@ -132,7 +132,7 @@ func (c *cursor) config(o track.Object) media.StreamConfig {
 			source, _ := o.Owner.(*arriving)
 			return source.goOn(seg, v.sub)
 		},
-		Timeouts: v.sub.hub.description.timeouts(seg.ObjectTimeout, seg.SubgroupTimeout),
+		Timeouts: v.sub.hub.description.timeoutsOf(seg),
 		OnOpen:   onOpen,
 		OnDone:   func(res media.Result) { c.ended(o, res) },
 	}

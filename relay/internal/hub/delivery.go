@@ -262,7 +262,7 @@ func (v *delivery) sendDatagramNow(o *track.Datagram) {
 	p.QLog.Datagram(qlog.Created, object)
 	_ = v.media.SendDatagram(media.Datagram{ // fails only if the session has ended
 		Header: header, Payload: o.Payload, Group: o.Group, Object: o.ID, Priority: o.Priority, Received: o.Received,
-		Timeouts: v.sub.hub.description.timeouts(nil, nil),
+		Timeouts: v.sub.hub.description.timeouts,
 	})
 }
 

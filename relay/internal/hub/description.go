@@ -14,6 +14,7 @@ type description struct {
 	hub        *Hub
 	known      bool            // the properties are
 	properties moqt.Properties // as received last
+	timeouts   media.Timeouts  // delivery timeouts that the publisher wants, by these
 	extent     *moqt.Location  // the last location that FETCH responses covered
 }
 
@@ -21,6 +22,7 @@ type description struct {
 // replaces older ones (draft §2.5).
 func (d *description) learn(largest *moqt.Location, p moqt.Properties) {
 	d.properties, d.known = p, true
+	d.timeouts = d.limited(p.ObjectDeliveryTimeout(), p.SubgroupDeliveryTimeout())
 	d.hub.configureLocked()
 	if largest != nil {
 		d.hub.data.RaiseLargest(*largest)
@@ -45,13 +47,20 @@ func (d *description) covers(end moqt.Location) bool {
 		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end))
 }
 
-// timeouts returns the delivery timeouts that the publisher wants (draft §8), of a subgroup that may have some of its
-// own. An object that must not be served any more because of MAX_CACHE_DURATION (draft §12.3) has timed out, too.
-func (d *description) timeouts(object, subgroup *uint64) media.Timeouts {
-	t := media.Timeouts{
-		Object:   moqt.Milliseconds(*cmp.Or(object, new(d.properties.ObjectDeliveryTimeout()))),
-		Subgroup: moqt.Milliseconds(*cmp.Or(subgroup, new(d.properties.SubgroupDeliveryTimeout()))),
+// timeoutsOf returns the delivery timeouts that the publisher wants for a segment, whose subgroup may have some of its
+// own (draft §8).
+func (d *description) timeoutsOf(seg *track.Segment) media.Timeouts {
+	if seg.ObjectTimeout == nil && seg.SubgroupTimeout == nil {
+		return d.timeouts
 	}
+	object, subgroup := d.properties.ObjectDeliveryTimeout(), d.properties.SubgroupDeliveryTimeout()
+	return d.limited(*cmp.Or(seg.ObjectTimeout, &object), *cmp.Or(seg.SubgroupTimeout, &subgroup))
+}
+
+// limited converts delivery timeouts. An object that must not be served any more because of MAX_CACHE_DURATION (draft
+// §12.3) has timed out, too.
+func (d *description) limited(object, subgroup uint64) media.Timeouts {
+	t := media.Timeouts{Object: moqt.Milliseconds(object), Subgroup: moqt.Milliseconds(subgroup)}
 	if ms, ok := d.properties.MaxCacheDuration(); ok {
 		t = t.Shorter(media.Timeouts{Object: moqt.Milliseconds(ms)})
 	}
