@@ -124,8 +124,8 @@ func (v *delivery) apply(p *moqt.Parameters, largest *moqt.Location) {
 		v.setForward(*p.Forward)
 	}
 	all := v.sub.pub.Parameters()
-	if p.SubscriberPriority != nil || p.GroupOrder != nil {
-		v.order = p.Order(v.order)
+	if order := p.Order(v.order); p.SubscriberPriority != nil || order != v.order {
+		v.order = order
 		v.media.SetOrder(all.Priority(), v.order == moqt.Descending)
 	}
 	if p.ObjectDeliveryTimeout != nil || p.SubgroupDeliveryTimeout != nil {
