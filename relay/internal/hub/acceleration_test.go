@@ -15,7 +15,8 @@ import (
 // publisher adds a publisher that has accepted.
 func (h *Hub) publisher(p *Peer) *upstream {
 	u := newUpstream(h, p)
-	u.established = true
+	h.publishers.sequence++
+	u.sequence = h.publishers.sequence
 	close(u.ready)
 	h.publishers.of[p] = u
 	h.fast.update()

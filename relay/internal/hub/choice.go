@@ -117,7 +117,7 @@ func (c *choice) ask() {
 		if c.hub.publishers.of[p] == nil && !refused && !c.isResting(p) && c.mayUse(p) {
 			c.start(newUpstream(c.hub, p))
 		}
-		if u := c.hub.publishers.of[p]; u != nil && p.From == Elsewhere && (u.established || !u.standing) {
+		if u := c.hub.publishers.of[p]; u != nil && p.From == Elsewhere && (u.isEstablished() || !u.standing) {
 			connecting = false
 			break
 		}
@@ -129,8 +129,8 @@ func (c *choice) ask() {
 // need reports whether subscribers need neighbours at a distance, as no peer that is nearer has accepted. Before
 // upstream relays are asked, all others have refused.
 func (c *choice) need(from Distance) bool {
-	return c.hub.subscribers.reach(from) && !c.hub.publishers.have(func(u *upstream) bool {
-		return u.peer.From < from && (u.established || from == Elsewhere && !u.standing)
+	return c.hub.subscribers.reach(from) && !some(c.hub.publishers.all(), func(u *upstream) bool {
+		return u.peer.From < from && (u.isEstablished() || from == Elsewhere && !u.standing)
 	})
 }
 
@@ -168,7 +168,7 @@ func (c *choice) patience(p *Peer) time.Duration {
 // elsewhere, too.
 func (c *choice) isAwaited() bool {
 	s := &c.hub.subscribers
-	stays := func(u *upstream) bool { return u.established && u.peer.Owner.TakesRequests() }
+	stays := func(u *upstream) bool { return u.peer.Owner.TakesRequests() }
 	if !s.wait() && len(s.waiting) == 0 || c.hub.publishers.have(stays) {
 		return false
 	}
@@ -176,9 +176,9 @@ func (c *choice) isAwaited() bool {
 	return len(peers) > 0
 }
 
-// found ends the search for a publisher: u has accepted.
-func (c *choice) found(u *upstream) {
-	for o := range c.hub.publishers.where(func(o *upstream) bool { return o != u && o.standing && !o.established }) {
+// found ends the search for a publisher: one has accepted.
+func (c *choice) found() {
+	for o := range where(c.hub.publishers.all(), func(o *upstream) bool { return o.standing && !o.isEstablished() }) {
 		o.cancelLocked(moqt.ResetCancelled)
 	}
 	c.asked = 0
@@ -203,7 +203,7 @@ func (c *choice) settle() {
 // notNeeded returns the subscriptions at neighbours that are not needed, because a publisher is near, because a
 // preferred neighbour has the track, or because no subscriber of this process is left.
 func (c *choice) notNeeded() []*upstream {
-	list := slices.Collect(c.hub.publishers.where(func(u *upstream) bool {
+	list := slices.Collect(where(c.hub.publishers.all(), func(u *upstream) bool {
 		return u.peer.From > Here && !u.over && !u.refilling
 	}))
 	if len(list) == 0 {
@@ -229,7 +229,7 @@ func (c *choice) needed() (needed []*upstream, known bool) {
 		if u != nil && (wanted || u.offered) {
 			needed = append(needed, u)
 		}
-		known = known || u != nil && u.established && wanted
+		known = known || u != nil && u.isEstablished() && wanted
 	}
 	return needed, known || !s.reach(Elsewhere) && len(s.waiting) == 0
 }
@@ -308,7 +308,7 @@ func (c *choice) presentSources(a asker) (peers []*Peer, connecting bool) {
 		peers = append(peers, u.peer)
 	}
 	for _, p := range others {
-		if u := c.hub.publishers.of[p]; !p.isExcluded(c.hub) && (u == nil || !u.established) && a.mayUse(p) {
+		if u := c.hub.publishers.of[p]; !p.isExcluded(c.hub) && (u == nil || !u.isEstablished()) && a.mayUse(p) {
 			peers = append(peers, p)
 		}
 	}

@@ -275,7 +275,7 @@ func (h *Hub) startOverLocked() {
 	for d := range h.subscribers.all {
 		d.since = 0
 	}
-	for u := range h.publishers.where(func(u *upstream) bool { return u.established && !u.over }) {
+	for u := range h.publishers.where(func(u *upstream) bool { return !u.over }) {
 		h.bringsLocked(u.peer)
 	}
 	h.configureLocked()

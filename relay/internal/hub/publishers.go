@@ -45,30 +45,41 @@ func newPublishers(h *Hub) publishers {
 	}
 }
 
-// where yields the upstreams that satisfy is.
-func (s *publishers) where(is func(*upstream) bool) iter.Seq[*upstream] {
-	return where(maps.Values(s.of), is)
+// all yields all upstreams.
+func (s *publishers) all() iter.Seq[*upstream] { return maps.Values(s.of) }
+
+// established yields the upstreams that are Established.
+func (s *publishers) established() iter.Seq[*upstream] {
+	return where(s.all(), (*upstream).isEstablished)
 }
 
-// have reports whether an upstream satisfies is.
-func (s *publishers) have(is func(*upstream) bool) bool { return some(maps.Values(s.of), is) }
+// where yields the Established upstreams that satisfy is.
+func (s *publishers) where(is func(*upstream) bool) iter.Seq[*upstream] {
+	return where(s.established(), is)
+}
+
+// have reports whether an Established upstream satisfies is.
+func (s *publishers) have(is func(*upstream) bool) bool { return some(s.established(), is) }
+
+// others yields the Established upstreams but u.
+func (s *publishers) others(u *upstream) iter.Seq[*upstream] {
+	return s.where(func(o *upstream) bool { return o != u })
+}
 
 // areEstablished reports whether an upstream is Established.
-func (s *publishers) areEstablished() bool { return s.have(isEstablished) }
+func (s *publishers) areEstablished() bool { return some(s.all(), (*upstream).isEstablished) }
 
 // arePending reports whether a publisher may accept soon.
 func (s *publishers) arePending() bool {
-	return s.hub.choice.connecting || s.have((*upstream).isPending)
+	return s.hub.choice.connecting || some(s.all(), (*upstream).isPending)
 }
 
 // forward reports whether an upstream is Established and forwards objects.
-func (s *publishers) forward() bool {
-	return s.have(func(u *upstream) bool { return u.established && u.forward })
-}
+func (s *publishers) forward() bool { return s.have(func(u *upstream) bool { return u.forward }) }
 
 // feeding yields the upstreams that are Established, and whose objects may go to who asks.
 func (s *publishers) feeding(a asker) iter.Seq[*upstream] {
-	return s.where(func(u *upstream) bool { return u.established && u.feeds(a) })
+	return s.where(func(u *upstream) bool { return u.feeds(a) })
 }
 
 // supply is what a subscriber can expect of the publishers.
@@ -81,9 +92,9 @@ type supply struct {
 // supply returns what the publishers have for a subscriber.
 func (s *publishers) supply(a asker) (v supply) {
 	v.pending = s.hub.choice.connecting && a.peer.Reach >= Elsewhere
-	for u := range s.where(func(u *upstream) bool { return u.feeds(a) }) {
+	for u := range where(s.all(), func(u *upstream) bool { return u.feeds(a) }) {
 		v.pending = v.pending || u.isPending()
-		v.established, v.forward = v.established || u.established, v.forward || u.established && u.forward
+		v.established, v.forward = v.established || u.isEstablished(), v.forward || u.isEstablished() && u.forward
 	}
 	return v
 }
@@ -101,7 +112,7 @@ func (s *publishers) pathFor(a asker) (path moqt.HopPath) {
 
 // only returns the upstream that is Established, if there is exactly one.
 func (s *publishers) only() *upstream {
-	if list := slices.Collect(s.where(isEstablished)); len(list) == 1 {
+	if list := slices.Collect(s.established()); len(list) == 1 {
 		return list[0]
 	}
 	return nil
@@ -149,14 +160,14 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 	}
 	u.mayRepeat(s.hub.data.Largest())
 	s.sequence++
-	u.established, u.sequence = true, s.sequence
+	u.sequence = s.sequence
 	u.since, u.largest = time.Now(), largest
 	if u.peer.From > Here {
 		s.moved = u.since
 	}
 	s.hub.bringsLocked(u.peer)
 	s.hub.outage.end()
-	s.hub.choice.found(u)
+	s.hub.choice.found()
 	s.limitEnding()
 	return earlier
 }
@@ -172,7 +183,7 @@ func (s *publishers) startOver(u *upstream) (live []*upstream) {
 
 // forget forgets the objects before u, and those still to come of publishers that have sent PUBLISH_DONE.
 func (s *publishers) forget(u *upstream) {
-	for o := range s.where(func(o *upstream) bool { return o != u && o.established && o.isEnding() }) {
+	for o := range where(s.others(u), (*upstream).isEnding) {
 		o.cancelLocked(moqt.ResetCancelled)
 	}
 	s.hub.startOverLocked()
@@ -182,30 +193,26 @@ func (s *publishers) forget(u *upstream) {
 
 // live returns the upstreams other than u that are Established, and whose publishers have not sent PUBLISH_DONE.
 func (s *publishers) live(u *upstream) []*upstream {
-	return slices.Collect(s.where(func(o *upstream) bool {
-		return o != u && o.established && !o.over && !o.isEnding()
-	}))
+	return slices.Collect(where(s.others(u), func(o *upstream) bool { return !o.over && !o.isEnding() }))
 }
 
 // beginWith reports whether a publisher that has just accepted may send a group as its current one. It was asked for
 // all of that, see upstream.request.
 func (s *publishers) beginWith(group uint64) bool {
 	return s.have(func(u *upstream) bool {
-		return u.established && u.largest != nil && u.largest.Group == group && time.Since(u.since) < fetch.ArrivalPause
+		return u.largest != nil && u.largest.Group == group && time.Since(u.since) < fetch.ArrivalPause
 	})
 }
 
 // bringWhole reports whether a publisher had accepted before it began a group, and so sends it from its start.
 func (s *publishers) bringWhole(group uint64) bool {
-	return s.have(func(u *upstream) bool {
-		return u.established && (u.largest == nil || u.largest.Group < group)
-	})
+	return s.have(func(u *upstream) bool { return u.largest == nil || u.largest.Group < group })
 }
 
 // limitEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, when their last streams had time to come
 // and another publisher is there.
 func (s *publishers) limitEnding() {
-	ends := func(u *upstream) bool { return u.limit == nil && u.established && u.isEnding() && len(s.live(u)) > 0 }
+	ends := func(u *upstream) bool { return u.limit == nil && u.isEnding() && len(s.live(u)) > 0 }
 	for u := range s.where(ends) {
 		u.limit = s.hub.after(finishTimeout, func() {
 			u.limit = nil
@@ -226,7 +233,7 @@ func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
 	if u.peer.From == Here && time.Since(s.moved) < onTheWay {
 		return false
 	}
-	distant := func(o *upstream) bool { return o.established && o.peer.From > Here }
+	distant := func(o *upstream) bool { return o.peer.From > Here }
 	if u.peer.From == Here && !s.have(distant) {
 		return largest.Less(known)
 	}
@@ -241,7 +248,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 	h := s.hub
 	delete(s.of, u.peer)
 	left := u.leave()
-	if u.established && u.peer.From > Here {
+	if u.isEstablished() && u.peer.From > Here {
 		s.moved = time.Now()
 	}
 	h.fast.update()
@@ -251,12 +258,12 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 	again := h.choice.isResting(u.peer)
 	switch {
 	case isReleased(cause): // nobody needed it; somebody may at once
-	case u.established || u.peer.From == Here: // a neighbour that has refused may have a publisher soon
+	case u.isEstablished() || u.peer.From == Here: // a neighbour that has refused may have a publisher soon
 		h.choice.rest(u.peer)
 	default:
 		h.choice.refuse(u.peer)
 	}
-	if u.established && !s.areEstablished() && len(h.subscribers.all) > 0 {
+	if u.isEstablished() && !s.areEstablished() && len(h.subscribers.all) > 0 {
 		h.outage.begin(cause)
 		if !again && len(h.subscribers.all) > 0 {
 			h.choice.subscribe(others...)
@@ -280,12 +287,12 @@ func isReleased(cause error) bool {
 
 // hasEarlier reports whether the objects of another publisher stand against those of u.
 func (s *publishers) hasEarlier(u *upstream) bool {
-	return s.have(func(o *upstream) bool { return o != u && o.established && o.precedes(u) })
+	return some(s.others(u), func(o *upstream) bool { return o.precedes(u) })
 }
 
 // excludeLater excludes the publishers against which the objects of u stand, and reports whether there were any.
 func (s *publishers) excludeLater(u *upstream) (found bool) {
-	for o := range s.where(func(o *upstream) bool { return o != u && o.established && u.precedes(o) }) {
+	for o := range where(s.others(u), u.precedes) {
 		s.exclude(o)
 		found = true
 	}
@@ -308,12 +315,11 @@ func (s *publishers) exclude(u *upstream) {
 // upstream that brought the track before has ended; 0: there was none. Hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
-	another := func(o *upstream) bool { return o != u && o.established }
 	if known == nil {
 		known = new(moqt.Location) // those who are subscribed lack all that there is
 	}
 	if !u.peer.Refills || largest == nil ||
-		s.have(another) || !s.hub.subscribers.awaitMore(u.peer.From) ||
+		s.have(func(o *upstream) bool { return o != u }) || !s.hub.subscribers.awaitMore(u.peer.From) ||
 		u.peer.Session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
 	}

@@ -42,7 +42,7 @@ func (r Report) Tracks() (list []TrackStatus, publishers, viewers int) {
 	r.eachHub(func(h *Hub) {
 		list = append(list, TrackStatus{
 			ID: h.id, Scope: h.place[0], Name: h.name.String(), Subscribers: len(h.subscribers.all),
-			Bytes: h.received.Load(), Publishers: count(h.publishers.where(isEstablished)),
+			Bytes: h.received.Load(), Publishers: count(h.publishers.established()),
 			OnFastPath: count(h.subscribers.where(h.fast.serves)),
 		})
 		for u := range h.publishers.where(broughtFrom(Here)) {
@@ -140,7 +140,7 @@ func (r Report) Viewers(at names.Place) (most int) {
 // Upstreams counts the subscriptions at publishers.
 func (r Report) Upstreams() int {
 	return r.sum(func(h *Hub) int {
-		return count(h.publishers.where(func(u *upstream) bool { return !u.peer.Hidden }))
+		return count(where(h.publishers.all(), func(u *upstream) bool { return !u.peer.Hidden }))
 	})
 }
 

@@ -39,20 +39,19 @@ type upstream struct {
 	changed  chan struct{} // wakes run
 
 	// Guarded by Hub.mu.
-	sub         *session.Subscription // nil while SUBSCRIBE is being sent
-	established bool
-	sequence    int            // in the order of establishment
-	since       time.Time      // it is established
-	largest     *moqt.Location // what its publisher knew then
-	begins      *moqt.Location // if that was nothing, the first object that came
-	forward     bool           // Forward State
-	group       *groupRequest  // sent last
-	over        bool
-	refilling   bool         // it brings groups that were missed: see refill
-	limit       *time.Timer  // for its last streams: see publishers.limitEnding
-	limited     bool         // not for the fast path: see Hub.limit
-	asked       moqt.HopPath // what its request has come through
-	path        moqt.HopPath // what its objects have come through, the peer last
+	sub       *session.Subscription // nil while SUBSCRIBE is being sent
+	sequence  int                   // in the order of establishment, from 1; 0: it is not Established
+	since     time.Time             // it is established
+	largest   *moqt.Location        // what its publisher knew then
+	begins    *moqt.Location        // if that was nothing, the first object that came
+	forward   bool                  // Forward State
+	group     *groupRequest         // sent last
+	over      bool
+	refilling bool         // it brings groups that were missed: see refill
+	limit     *time.Timer  // for its last streams: see publishers.limitEnding
+	limited   bool         // not for the fast path: see Hub.limit
+	asked     moqt.HopPath // what its request has come through
+	path      moqt.HopPath // what its objects have come through, the peer last
 }
 
 func newUpstream(h *Hub, p *Peer) *upstream {
@@ -282,13 +281,14 @@ func (u *upstream) isThere(ctx context.Context) bool {
 func (u *upstream) feeds(a asker) bool { return a.mayUse(u.peer) && a.peer.Takes(u.path) }
 
 // isPending reports whether the publisher was asked and has not answered yet, although it will soon.
-func (u *upstream) isPending() bool { return !u.established && !u.standing }
+func (u *upstream) isPending() bool { return !u.isEstablished() && !u.standing }
 
-func isEstablished(u *upstream) bool { return u.established }
+// isEstablished reports whether the publisher has accepted.
+func (u *upstream) isEstablished() bool { return u.sequence > 0 }
 
-// broughtFrom returns a predicate for upstreams that are Established and bring tracks from a distance.
+// broughtFrom returns a predicate for upstreams that bring tracks from a distance.
 func broughtFrom(d Distance) func(*upstream) bool {
-	return func(u *upstream) bool { return u.established && u.peer.From == d }
+	return func(u *upstream) bool { return u.peer.From == d }
 }
 
 // isEnding reports whether the publisher has sent PUBLISH_DONE. Its last streams may be on their way.
@@ -451,7 +451,7 @@ func (u *upstream) answerUpdate(m *session.Update, permit Permit) {
 // leave notes that the publisher has left. It returns the other one if only one is left: that may send again what the
 // others have brought. Hub.mu is held.
 func (u *upstream) leave() (left *upstream) {
-	if left = u.hub.publishers.only(); left == nil || !u.established {
+	if left = u.hub.publishers.only(); left == nil || !u.isEstablished() {
 		return nil
 	}
 	left.mayRepeat(u.hub.data.Largest())
@@ -464,12 +464,12 @@ func (u *upstream) ended(cause error) {
 	others := h.directory.publishersOf(h.place)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !u.established {
+	if !u.isEstablished() {
 		close(u.ready)
 	}
 	u.over = true
 	stopTimer(&u.limit)
-	if u.established {
+	if u.isEstablished() {
 		u.peer.Owner.Publishes(&h.name, false, cause)
 	}
 	if h.publishers.of[u.peer] == u { // else replaced by a PUBLISH of the same peer
