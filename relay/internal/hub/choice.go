@@ -39,31 +39,33 @@ type choice struct {
 // subscribe subscribes at publishers of this process, unless there are subscriptions already, and then at neighbours,
 // if subscribers need them.
 func (c *choice) subscribe(peers ...*Peer) {
-	s := &c.hub.publishers
-	again := !s.areEstablished()
+	again := !c.hub.publishers.areEstablished()
 	for _, p := range peers {
-		if s.of[p] == nil && !p.isExcluded(c.hub) && (again || !c.isResting(p)) && c.mayUse(p) {
-			c.start(newUpstream(c.hub, p))
+		if again || !c.isResting(p) {
+			c.start(p, nil)
 		}
 	}
 	c.ask()
 }
 
-// start begins a subscription.
-func (c *choice) start(u *upstream) {
+// start begins a subscription at a peer, unless there is one, or no subscriber may use the peer. rendezvous is the
+// RENDEZVOUS_TIMEOUT, or nil.
+func (c *choice) start(p *Peer, rendezvous *uint64) {
 	h := c.hub
+	if h.publishers.of[p] != nil || p.isExcluded(h) {
+		return
+	}
+	path, ok := h.subscribers.pathTo(p)
+	if !ok {
+		return
+	}
+	u := newUpstream(h, p)
+	u.rendezvous, u.asked = rendezvous, path
 	u.forward = true // whatever the subscribers say (draft §9.2), unless they are in reserve
 	u.forward = h.demand.forward(u)
 	u.group = h.demand.group
-	u.asked, _ = h.subscribers.pathTo(u.peer)
-	h.publishers.of[u.peer] = u
+	h.publishers.of[p] = u
 	h.directory.Tasks.Go(u.subscribe)
-}
-
-// mayUse reports whether a subscriber may use a peer.
-func (c *choice) mayUse(p *Peer) bool {
-	_, ok := c.hub.subscribers.pathTo(p)
-	return ok
 }
 
 // rest notes that a subscription at a peer has ended.
@@ -114,10 +116,10 @@ func (c *choice) ask() {
 			break
 		}
 		_, refused := c.refused[p]
-		if c.hub.publishers.of[p] == nil && !refused && !c.isResting(p) && c.mayUse(p) {
-			c.start(newUpstream(c.hub, p))
+		if !refused && !c.isResting(p) {
+			c.start(p, nil)
 		}
-		if u := c.hub.publishers.of[p]; u != nil && p.From == Elsewhere && (u.isEstablished() || !u.standing) {
+		if u := c.hub.publishers.of[p]; u != nil && p.From == Elsewhere && (u.isEstablished() || u.isPending()) {
 			connecting = false
 			break
 		}
@@ -130,7 +132,7 @@ func (c *choice) ask() {
 // upstream relays are asked, all others have refused.
 func (c *choice) need(from Distance) bool {
 	return c.hub.subscribers.reach(from) && !some(c.hub.publishers.all(), func(u *upstream) bool {
-		return u.peer.From < from && (u.isEstablished() || from == Elsewhere && !u.standing)
+		return u.peer.From < from && (u.isEstablished() || from == Elsewhere && u.isPending())
 	})
 }
 
@@ -148,11 +150,8 @@ func (c *choice) askAgain() {
 		c.asked++
 		peers, _ := c.hub.directory.Neighbors(c.hub.place)
 		for _, p := range peers {
-			if c.hub.publishers.of[p] == nil && c.mayUse(p) {
-				u := newUpstream(c.hub, p)
-				u.standing, u.patience = true, c.patience(p)
-				c.start(u)
-			}
+			ms := uint64(c.patience(p).Milliseconds())
+			c.start(p, &ms)
 		}
 	})
 }
@@ -178,7 +177,7 @@ func (c *choice) isAwaited() bool {
 
 // found ends the search for a publisher: one has accepted.
 func (c *choice) found() {
-	for o := range where(c.hub.publishers.all(), func(o *upstream) bool { return o.standing && !o.isEstablished() }) {
+	for o := range where(c.hub.publishers.all(), func(o *upstream) bool { return !o.isEstablished() && !o.isPending() }) {
 		o.cancelLocked(moqt.ResetCancelled)
 	}
 	c.asked = 0

@@ -223,9 +223,7 @@ func (h *Hub) rerouteLocked() {
 func (h *Hub) awaitOfferLocked(w *TracksWatch, by []*Peer) {
 	h.subscribers.waiting[w] = struct{}{}
 	for _, p := range by {
-		if h.publishers.of[p] == nil {
-			h.choice.start(newUpstream(h, p))
-		}
+		h.choice.start(p, nil)
 	}
 }
 

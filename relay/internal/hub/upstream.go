@@ -26,17 +26,16 @@ var errExcluded = &moqt.RequestError{
 // upstream is a subscription of the relay at a publisher (draft §5.1), which began with its PUBLISH or with a SUBSCRIBE
 // of the relay.
 type upstream struct {
-	hub      *Hub
-	peer     *Peer
-	receiver *receiver
-	newcomer newcomer
-	offered  bool          // by PUBLISH
-	repeats  uint64        // lower groups may have come from another publisher before
-	standing bool          // a neighbour was asked to wait for a publisher,
-	patience time.Duration // for so long
-	pauses   bool          // offered with Forward 0: the publisher sends objects only while it is asked to
-	ready    chan struct{} // closed when objects may come: see establish
-	changed  chan struct{} // wakes run
+	hub        *Hub
+	peer       *Peer
+	receiver   *receiver
+	newcomer   newcomer
+	offered    bool          // by PUBLISH
+	repeats    uint64        // lower groups may have come from another publisher before
+	rendezvous *uint64       // a neighbour was asked to wait for a publisher, for so many milliseconds; nil: it was not
+	pauses     bool          // offered with Forward 0: the publisher sends objects only while it is asked to
+	ready      chan struct{} // closed when objects may come: see establish
+	changed    chan struct{} // wakes run
 
 	// Guarded by Hub.mu.
 	sub       *session.Subscription // nil while SUBSCRIBE is being sent
@@ -149,16 +148,14 @@ func (u *upstream) subscribe() {
 // request returns the SUBSCRIBE. It has no filter, so that publishers send the current group from its start, as many
 // do: a publisher that serves no FETCH has no other way to give its catalog to late subscribers.
 func (u *upstream) request() moqt.Subscribe {
-	m := moqt.Subscribe{Track: u.peer.nameOf(u.hub), Parameters: moqt.Parameters{HopPath: u.asked}}
+	m := moqt.Subscribe{Track: u.peer.nameOf(u.hub), Parameters: moqt.Parameters{
+		HopPath: u.asked, RendezvousTimeout: u.rendezvous,
+	}}
 	if !u.forward {
 		m.Parameters.Forward = new(bool)
 	}
 	if u.group != nil {
 		m.Parameters.NewGroupRequest = &u.group.value
-	}
-	if u.standing {
-		ms := uint64(u.patience.Milliseconds())
-		m.Parameters.RendezvousTimeout = &ms
 	}
 	return m
 }
@@ -281,7 +278,7 @@ func (u *upstream) isThere(ctx context.Context) bool {
 func (u *upstream) feeds(a asker) bool { return a.mayUse(u.peer) && a.peer.Takes(u.path) }
 
 // isPending reports whether the publisher was asked and has not answered yet, although it will soon.
-func (u *upstream) isPending() bool { return !u.isEstablished() && !u.standing }
+func (u *upstream) isPending() bool { return !u.isEstablished() && u.rendezvous == nil }
 
 // isEstablished reports whether the publisher has accepted.
 func (u *upstream) isEstablished() bool { return u.sequence > 0 }
