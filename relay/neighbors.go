@@ -28,9 +28,8 @@ type Neighbors struct {
 // the scope in front.
 func (ns *Neighbors) NewLink(conn transport.Conn, role session.Role, secret []byte) (*Neighbor, error) {
 	r := ns.relay
-	p := newPeer(r, hub.Terms{
-		From: hub.Beside, Patience: r.cfg.MaxRendezvous, Refills: true, Scoped: true, Hidden: true,
-	}, permitAll)
+	t := hub.Terms{From: hub.Beside, Patience: r.cfg.MaxRendezvous, Scoped: true, Hidden: true}
+	p := newPeer(r, t, permitAll)
 	cfg := session.Config{Role: role, Limits: linkLimits, Logger: r.log.With("link", true)}
 	if role == session.Client {
 		cfg.Path = "/"

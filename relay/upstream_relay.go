@@ -58,7 +58,7 @@ type UpstreamRelayConfig struct {
 
 // newPeer returns a peer that stands for the relay, also without a session.
 func (u *UpstreamRelay) newPeer() *peer {
-	p := newPeer(u.relay, hub.Terms{From: hub.Elsewhere, Refills: true, URL: u.name}, u.mayAsk)
+	p := newPeer(u.relay, hub.Terms{From: hub.Elsewhere, URL: u.name}, u.mayAsk)
 	p.upstream, p.Scope = u, u.scope
 	return p
 }

@@ -318,7 +318,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time
 	if known == nil {
 		known = new(moqt.Location) // those who are subscribed lack all that there is
 	}
-	if !u.peer.Refills || largest == nil ||
+	if u.peer.From == Here || largest == nil ||
 		s.have(func(o *upstream) bool { return o != u }) || !s.hub.subscribers.awaitMore(u.peer.From) ||
 		u.peer.Session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing

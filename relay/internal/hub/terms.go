@@ -34,7 +34,6 @@ type Terms struct {
 	From     Distance      // of the tracks that it brings; the nearest peer is asked first
 	Reach    Distance      // of the tracks that it may get, at most
 	Patience time.Duration // for how long it is asked to wait for a publisher, at least
-	Refills  bool          // groups that were missed are fetched from it
 	Scoped   bool          // it names tracks and namespaces of all scopes
 	Hidden   bool          // it is in no limit, quota, status, event or metric of peers
 	URL      string        // of the upstream relay
