@@ -185,10 +185,14 @@ func (c *choice) found() {
 	c.settle()
 }
 
-// settle ends the subscriptions at neighbours that are not needed any more, after Config.Linger, and when they have
-// brought the groups that were missed: until then they bring the end of the group that they have begun.
+// settle ends the subscriptions that are not needed any more, after Config.Linger, and when they have brought the
+// groups that were missed: until then they bring the end of the group that they have begun.
 func (c *choice) settle() {
-	if c.surplus != nil || len(c.notNeeded()) == 0 {
+	if len(c.notNeeded()) == 0 {
+		stopTimer(&c.surplus)
+		return
+	}
+	if c.surplus != nil {
 		return
 	}
 	c.surplus = c.hub.after(c.hub.directory.Linger, func() {
@@ -199,17 +203,20 @@ func (c *choice) settle() {
 	})
 }
 
-// notNeeded returns the subscriptions at neighbours that are not needed, because a publisher is near, because a
-// preferred neighbour has the track, or because no subscriber of this process is left.
+// notNeeded returns the subscriptions that are not needed: those at publishers of this process if nobody is subscribed,
+// and those at neighbours if a publisher is near, a preferred neighbour has the track, or no subscriber of this process
+// is left.
 func (c *choice) notNeeded() []*upstream {
-	list := slices.Collect(where(c.hub.publishers.all(), func(u *upstream) bool {
-		return u.peer.From > Here && !u.over && !u.refilling
-	}))
-	if len(list) == 0 {
-		return nil
-	}
 	needed, known := c.needed()
-	return slices.DeleteFunc(list, func(u *upstream) bool { return !known || slices.Contains(needed, u) })
+	return slices.Collect(where(c.hub.publishers.all(), func(u *upstream) bool {
+		switch {
+		case u.over || u.refilling:
+			return false
+		case u.peer.From == Here:
+			return !u.offered && c.hub.subscribers.areNone()
+		}
+		return known && !slices.Contains(needed, u)
+	}))
 }
 
 // needed returns the subscriptions at neighbours to keep, and whether it is known yet: as long as none of those that

@@ -2,8 +2,6 @@ package hub
 
 import (
 	"time"
-
-	"sluice/moqt"
 )
 
 // demand is what the subscribers of a track ask of its publishers. The upstreams compare it with what they have
@@ -12,7 +10,7 @@ type demand struct {
 	hub     *Hub
 	objects bool          // the Forward State that upstream subscriptions should have
 	group   *groupRequest // passed on last, of all subscribers' requests
-	linger  *time.Timer   // runs while unneeded upstream subscriptions are kept
+	linger  *time.Timer   // runs while unneeded objects are asked for
 }
 
 // groupRequest is a NEW_GROUP_REQUEST that is sent upstream (draft §10.2.13).
@@ -21,32 +19,21 @@ type groupRequest struct {
 	largest uint64 // the Largest Group then, plus 1; 0 if there was none
 }
 
-// update adapts to the present subscribers. When none wants objects any more, publishers are told
-// after Config.Linger.
+// update adapts to the present subscribers. When none wants objects any more, publishers are told after Config.Linger.
 func (d *demand) update() {
-	h := d.hub
+	s := &d.hub.subscribers
 	switch {
-	case h.subscribers.wantObjects():
+	case s.wantObjects():
 		d.objects = true
 		stopTimer(&d.linger)
-	case d.linger == nil && (d.objects || h.subscribers.areNone() && len(h.publishers.of) > 0):
-		d.linger = h.after(h.directory.Linger, d.lingered)
+	case d.linger == nil && d.objects:
+		d.linger = d.hub.after(d.hub.directory.Linger, func() {
+			d.linger, d.objects = nil, s.wantObjects()
+			d.hub.publishers.wake()
+		})
 	}
-	h.choice.settle()
-	h.publishers.wake()
-}
-
-// lingered stops publishers that offered the track, and ends the subscriptions at others, if no subscriber wants them.
-func (d *demand) lingered() {
-	h := d.hub
-	d.linger = nil
-	d.objects = h.subscribers.wantObjects()
-	for _, u := range h.publishers.of {
-		if h.subscribers.areNone() && !u.offered {
-			u.cancelLocked(moqt.ResetCancelled)
-		}
-		u.wake()
-	}
+	d.hub.choice.settle()
+	d.hub.publishers.wake()
 }
 
 // forward is the Forward State that an upstream should have. Publishers that offered the track with Forward 1 are not
