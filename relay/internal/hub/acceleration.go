@@ -62,11 +62,11 @@ func (a *acceleration) announce(seg *track.Segment, source *arriving) {
 }
 
 // forwarded returns what waits until the media sender has all streams that the kernel has opened for the publisher and
-// the present subscribers, or nil if the kernel does not forward the track. Otherwise objects that come in another way
-// could come first, and subscribers would get them on a second stream. The kernel must not forward them any more.
+// the present subscribers, if the kernel forwards the track. Otherwise objects that come in another way could come
+// first, and subscribers would get them on a second stream. The kernel must not forward them any more.
 func (a *acceleration) forwarded() (await func(context.Context)) {
 	if a.from == nil {
-		return nil
+		return func(context.Context) {}
 	}
 	from, to := a.from.peer.Forwarder, []claim.ForwarderConn(nil)
 	for d := range a.hub.subscribers.all {

@@ -210,7 +210,7 @@ func (c *choice) notNeeded() []*upstream {
 	needed, known := c.needed()
 	return slices.Collect(where(c.hub.publishers.all(), func(u *upstream) bool {
 		switch {
-		case u.over || u.refilling:
+		case u.over || u.isRefilling():
 			return false
 		case u.peer.From == Here:
 			return !u.offered && c.hub.subscribers.areNone()

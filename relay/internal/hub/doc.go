@@ -37,7 +37,7 @@
 //
 //	choice.ask       subscribes at all processes, or at the first upstream relay that has not refused
 //	choice.askAgain  asks them to wait for a publisher, while subscribers do
-//	choice.settle    ends what another one has made superfluous
+//	choice.settle    ends what nobody needs, or another one has made superfluous
 //	choice.sources   whom to ask for objects that are missing, or the status of the track
 //	refill           fetches the objects that were missed before a neighbour began to bring the track
 //

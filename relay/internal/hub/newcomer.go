@@ -118,10 +118,8 @@ func (n *newcomer) compare(first, known moqt.Location) {
 		earlier = h.publishers.startOver(u)
 	case u.peer.isSluice(): // one of another make that tells no Largest Object may not know FETCH
 		u.begins = &first
-		u.startRefill(h.publishers.missed(u, &first, h.outage.began))
+		u.startRefill(h.publishers.missed(u, &first))
 	}
 	h.mu.Unlock()
-	if len(earlier) > 0 {
-		u.replace(earlier)
-	}
+	u.replace(earlier)
 }

@@ -9,17 +9,15 @@ import (
 // outage is the time in which no publisher brings a track that has subscribers. All methods expect Hub.mu to be held.
 type outage struct {
 	hub     *Hub
-	began   time.Time          // the latest
 	failure *moqt.RequestError // the last refusal of a publisher, if none has accepted since
 	grace   *time.Timer        // runs while subscribers wait for a publisher to come back
 }
 
 // begin ends the subscriptions, or gives the publisher time to come back, whose subscription has ended.
 func (o *outage) begin(cause error) {
-	o.began = time.Now()
 	code, reason := doneFor(cause)
 	switch {
-	case code == moqt.DoneTrackEnded && !hasLeft(cause) && o.hub.publishers.refills == 0:
+	case code == moqt.DoneTrackEnded && !hasLeft(cause) && len(o.hub.publishers.refilling) == 0:
 		o.giveUp(code, reason, nil)
 	case code == moqt.DoneMalformedTrack:
 		reset := moqt.ResetMalformedTrack
@@ -35,7 +33,7 @@ func (o *outage) await(code moqt.PublishDoneCode, reason string) {
 	o.grace = o.hub.after(o.hub.directory.Grace, func() {
 		switch s := &o.hub.publishers; {
 		case s.areEstablished():
-		case s.arePending() && len(o.hub.subscribers.all) > 0, s.refills > 0:
+		case s.arePending() && len(o.hub.subscribers.all) > 0, len(s.refilling) > 0:
 			o.await(code, reason)
 		default:
 			o.giveUp(code, reason, nil)

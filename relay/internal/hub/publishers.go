@@ -30,18 +30,20 @@ const (
 // publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
 // earliest one count: see Hub.malformed. All methods expect Hub.mu to be held.
 type publishers struct {
-	hub      *Hub
-	of       map[*Peer]*upstream // Pending and Established
-	sequence int                 // the number of the upstream established last
-	moved    time.Time           // when a neighbour has begun or ended to bring the track
-	lacking  uint64              // the first group that a refill was to bring and has not; MaxUint64: none
-	refills  int                 // that are under way
-	changed  chan struct{}       // closed, and replaced, when upstreams change
+	hub       *Hub
+	of        map[*Peer]*upstream    // Pending and Established
+	sequence  int                    // the number of the upstream established last
+	moved     time.Time              // when a neighbour has begun or ended to bring the track
+	lacking   uint64                 // the first group that a refill was to bring and has not; MaxUint64: none
+	ended     time.Time              // when one that was Established has ended last; 0: none has
+	refilling map[*upstream]struct{} // for which missed groups are being fetched: see refill. Also after they have ended
+	changed   chan struct{}          // closed, and replaced, when upstreams change
 }
 
 func newPublishers(h *Hub) publishers {
 	return publishers{
-		hub: h, of: make(map[*Peer]*upstream), changed: make(chan struct{}), lacking: math.MaxUint64,
+		hub: h, of: make(map[*Peer]*upstream), refilling: make(map[*upstream]struct{}), changed: make(chan struct{}),
+		lacking: math.MaxUint64,
 	}
 }
 
@@ -248,8 +250,11 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 	h := s.hub
 	delete(s.of, u.peer)
 	left := u.leave()
+	if u.isEstablished() {
+		s.ended = time.Now()
+	}
 	if u.isEstablished() && u.peer.From > Here {
-		s.moved = time.Now()
+		s.moved = s.ended
 	}
 	h.fast.update()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
@@ -269,8 +274,8 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 			h.choice.subscribe(others...)
 		}
 	}
-	if left != nil && !left.refilling { // it has left to u what came before it
-		left.startRefill(s.missed(left, cmp.Or(left.largest, left.begins), time.Now()))
+	if left != nil && !left.isRefilling() { // it has left to u what came before it
+		left.startRefill(s.missed(left, cmp.Or(left.largest, left.begins)))
 	}
 	h.configureLocked()
 	h.choice.ask()
@@ -311,9 +316,8 @@ func (s *publishers) exclude(u *upstream) {
 // missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come as far
 // as largest: from the start of the first group that was interrupted, is missing, may have been on its way, or that the
 // refill before has not brought, to the end of the group before the current one, or to largest if it does not send the
-// current group from its start. It is empty if they have missed nothing, or would get it too late. began is when the
-// upstream that brought the track before has ended; 0: there was none. Hub.mu is held.
-func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time) moqt.Range {
+// current group from its start. It is empty if they have missed nothing, or would get it too late. Hub.mu is held.
+func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	if known == nil {
 		known = new(moqt.Location) // those who are subscribed lack all that there is
@@ -324,8 +328,8 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time
 		return nothing
 	}
 	var since time.Time
-	if !began.IsZero() {
-		since = began.Add(-onTheWay)
+	if !s.ended.IsZero() {
+		since = s.ended.Add(-onTheWay)
 	}
 	first := max(largest.Group-min(largest.Group, maxRefill), min(s.hub.subscribers.since(u.peer.From), known.Group))
 	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
@@ -340,7 +344,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location, began time.Time
 		end = moqt.Location{Group: largest.Group - 1, Object: math.MaxUint64}
 	}
 	r := moqt.Range{Start: moqt.Location{Group: first}, End: end}
-	if s.hub.description.haveTimedOut(began) {
+	if s.hub.description.haveTimedOut(s.ended) {
 		s.hub.directory.Log.Debug("objects are not asked for again", "why", "their delivery timeouts", "objects",
 			Unasked{s.hub.name, r})
 		return nothing

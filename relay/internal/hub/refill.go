@@ -33,7 +33,7 @@ type refill struct {
 	data     *track.Track
 	wanted   moqt.Range
 	passed   moqt.Location         // datagrams before it are not sent: the kernel may have done that, or they were lost
-	await    func(context.Context) // until user space has what the kernel has forwarded of it; nil: nothing
+	await    func(context.Context) // until user space has what the kernel has forwarded of it
 	cancel   context.CancelFunc
 	stalled  *time.Timer // calls cancel if nothing comes
 
@@ -68,9 +68,7 @@ func (r *refill) run() {
 			cancel()
 		}
 	})()
-	if r.await != nil {
-		r.await(ctx)
-	}
+	r.await(ctx)
 	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.directory.Fetch.Fill, cancel)
 	defer r.stalled.Stop()
 	answered := r.fetch(ctx)
@@ -79,8 +77,7 @@ func (r *refill) run() {
 	if !answered && u.hub.data == r.data {
 		u.hub.publishers.lacking = r.wanted.Start.Group
 	}
-	u.refilling = false
-	u.hub.publishers.refills--
+	delete(u.hub.publishers.refilling, u)
 	u.hub.choice.settle()
 }
 

@@ -38,19 +38,18 @@ type upstream struct {
 	changed    chan struct{} // wakes run
 
 	// Guarded by Hub.mu.
-	sub       *session.Subscription // nil while SUBSCRIBE is being sent
-	sequence  int                   // in the order of establishment, from 1; 0: it is not Established
-	since     time.Time             // it is established
-	largest   *moqt.Location        // what its publisher knew then
-	begins    *moqt.Location        // if that was nothing, the first object that came
-	forward   bool                  // Forward State
-	group     *groupRequest         // sent last
-	over      bool
-	refilling bool         // it brings groups that were missed: see refill
-	limit     *time.Timer  // for its last streams: see publishers.limitEnding
-	limited   bool         // not for the fast path: see Hub.limit
-	asked     moqt.HopPath // what its request has come through
-	path      moqt.HopPath // what its objects have come through, the peer last
+	sub      *session.Subscription // nil while SUBSCRIBE is being sent
+	sequence int                   // in the order of establishment, from 1; 0: it is not Established
+	since    time.Time             // it is established
+	largest  *moqt.Location        // what its publisher knew then
+	begins   *moqt.Location        // if that was nothing, the first object that came
+	forward  bool                  // Forward State
+	group    *groupRequest         // sent last
+	over     bool
+	limit    *time.Timer  // for its last streams: see publishers.limitEnding
+	limited  bool         // not for the fast path: see Hub.limit
+	asked    moqt.HopPath // what its request has come through
+	path     moqt.HopPath // what its objects have come through, the peer last
 }
 
 func newUpstream(h *Hub, p *Peer) *upstream {
@@ -63,7 +62,6 @@ func newUpstream(h *Hub, p *Peer) *upstream {
 func newOffered(h *Hub, p *Peer, sub *session.Subscription) *upstream {
 	u := newUpstream(h, p)
 	u.sub, u.offered, u.pauses = sub, true, !sub.Offer().Parameters.ForwardState()
-	u.path = sub.Offer().Parameters.HopPath
 	return u
 }
 
@@ -74,7 +72,7 @@ func (u *upstream) serve(permit Permit) {
 	}
 	permit.Hold(func(*moqt.RequestError) { u.withdrawn() })
 	offer := u.sub.Offer()
-	u.establish(offer.Parameters.LargestObject, offer.Properties)
+	u.establish(&offer.Parameters, offer.Properties)
 	u.hub.directory.offer(u.hub, u.peer, true)
 	u.run(offer.Parameters.Expires, permit)
 	u.hub.directory.offer(u.hub, u.peer, false)
@@ -131,15 +129,7 @@ func (u *upstream) subscribe() {
 		u.ended(err)
 		return
 	}
-	h.mu.Lock()
-	u.path = ok.Parameters.HopPath
-	appears := u.peer.From == Elsewhere && !h.publishers.areEstablished()
-	h.mu.Unlock()
-	u.establish(ok.Parameters.LargestObject, ok.Properties)
-	h.mu.Lock()
-	awaited := len(h.subscribers.waiting) > 0
-	h.mu.Unlock()
-	if appears || awaited {
+	if u.establish(&ok.Parameters, ok.Properties) {
 		h.directory.tell(h)
 	}
 	u.run(ok.Parameters.Expires, nil)
@@ -177,32 +167,28 @@ func (u *upstream) unrepeated(r moqt.Range) moqt.Range {
 }
 
 // establish accepts the waiting subscribers, before any object is received. If the publisher may be an earlier one that
-// was restarted, that is decided before, too: its objects may contradict those of its former life.
-func (u *upstream) establish(largest *moqt.Location, p moqt.Properties) {
-	h := u.hub
+// was restarted, that is decided before, too: its objects may contradict those of its former life. It reports whether
+// the track is to be offered, because its first publisher brings it, or requests wait for it.
+func (u *upstream) establish(p *moqt.Parameters, properties moqt.Properties) (offers bool) {
+	h, largest := u.hub, p.LargestObject
 	h.mu.Lock()
-	missed := h.publishers.missed(u, largest, h.outage.began)
+	defer h.mu.Unlock()
+	u.path = p.HopPath
+	offers = u.peer.From == Elsewhere && !h.publishers.areEstablished() || len(h.subscribers.waiting) > 0
+	missed := h.publishers.missed(u, largest)
 	await := h.fast.forwarded()
 	earlier := h.publishers.establish(u, largest)
 	u.startRefill(missed)
-	h.description.learn(largest, p)
+	h.description.learn(largest, properties)
 	h.publishersChangedLocked()
 	h.subscribersChangedLocked()
 	u.peer.Owner.Publishes(&h.name, true, nil)
-	h.mu.Unlock()
-	if len(earlier) == 0 && await == nil {
-		close(u.ready)
-		return
-	}
 	h.directory.Tasks.Go(func() {
 		defer close(u.ready)
-		if await != nil {
-			await(u.sub.Context())
-		}
-		if len(earlier) > 0 {
-			u.replace(earlier)
-		}
+		await(u.sub.Context())
+		u.replace(earlier)
 	})
+	return offers
 }
 
 // startRefill begins to fetch missed objects, if there are any; Hub.mu is held.
@@ -214,24 +200,31 @@ func (u *upstream) startRefill(missed moqt.Range) {
 
 // newRefill enters a refill, which has to run; Hub.mu is held.
 func (u *upstream) newRefill(missed moqt.Range) *refill {
+	h := u.hub
 	u.repeats = max(u.repeats, missed.End.Group+1) // streams of these groups may come on the subscription, too
 	r := &refill{
-		upstream: u, data: u.hub.data, wanted: missed, passed: u.hub.fast.track.Passed(),
+		upstream: u, data: h.data, wanted: missed, passed: h.fast.track.Passed(), await: h.fast.forwarded(),
 		open: make(map[uint64]*refilled),
 	}
-	if r.await = u.hub.fast.forwarded(); r.await != nil {
-		u.hub.fast.update() // so that the kernel forwards none of these groups
+	if h.fast.from != nil {
+		h.fast.update() // so that the kernel forwards none of these groups
 	}
-	u.refilling, u.hub.publishers.lacking = true, math.MaxUint64
-	u.hub.publishers.refills++
+	h.publishers.refilling[u] = struct{}{}
+	h.publishers.lacking = math.MaxUint64
 	return r
 }
 
-// replace cancels earlier upstreams, and forgets their objects, if their publishers are gone although their sessions
-// have not timed out yet. A publisher that is only silent stands: otherwise another one could take over a track that
-// pauses.
+// isRefilling reports whether groups that were missed are being fetched. Hub.mu is held.
+func (u *upstream) isRefilling() bool {
+	_, refilling := u.hub.publishers.refilling[u]
+	return refilling
+}
+
+// replace cancels earlier upstreams, if there are any, and forgets their objects, if their publishers are gone although
+// their sessions have not timed out yet. A publisher that is only silent stands: otherwise another one could take over
+// a track that pauses.
 func (u *upstream) replace(earlier []*upstream) {
-	if anyIsThere(u.sub.Context(), earlier) {
+	if len(earlier) == 0 || anyIsThere(u.sub.Context(), earlier) {
 		return
 	}
 	h := u.hub
