@@ -39,7 +39,7 @@ func (r *receiver) HandleSubgroup(g *session.Subgroup) {
 		Start:     from.start,
 		Timeouts:  u.peer.Session.Version().HasObjectTimeouts(),
 		Cancel:    func() { g.CancelRead(uint64(moqt.ResetCancelled)) },
-		Overtaken: (&overtaken{stream: g, upstream: u}).check,
+		Overtaken: r.overtaken(g),
 		Received:  u.peer.lastReceived,
 		Owner:     from,
 	})
@@ -134,29 +134,24 @@ func (r *receiver) count(bytes int) {
 	r.upstream.peer.Payers().Upload(bytes)
 }
 
-// overtaken cancels a stream that pauses while another publisher's stream brings more of the same subgroup, if its
-// publisher is gone. If the publisher is there, its objects stand, however slowly they come: otherwise another one
-// could take over a subgroup that pauses.
-type overtaken struct {
-	stream   *session.Subgroup
-	upstream *upstream
-	probing  atomic.Bool
-}
-
-// check implements SourceConfig.Overtaken.
-func (o *overtaken) check() {
-	if o.probing.Swap(true) {
-		return
-	}
-	u := o.upstream
-	u.hub.directory.Tasks.Go(func() {
-		defer o.probing.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
-		defer cancel()
-		if !u.isThere(ctx) {
-			o.stream.CancelRead(uint64(moqt.ResetCancelled))
+// overtaken returns what SourceConfig.Overtaken is for a stream: it cancels the stream, which pauses while another
+// publisher's stream brings more of the same subgroup, if its publisher is gone. If the publisher is there, its objects
+// stand, however slowly they come: otherwise another one could take over a subgroup that pauses.
+func (r *receiver) overtaken(stream *session.Subgroup) func() {
+	u, probing := r.upstream, new(atomic.Bool)
+	return func() {
+		if probing.Swap(true) {
+			return
 		}
-	})
+		u.hub.directory.Tasks.Go(func() {
+			defer probing.Store(false)
+			ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+			defer cancel()
+			if !u.isThere(ctx) {
+				stream.CancelRead(uint64(moqt.ResetCancelled))
+			}
+		})
+	}
 }
 
 // countingReader counts the bytes that are read. If the publisher has exceeded its quota, it waits before it reads on,

@@ -331,7 +331,9 @@ func (u *upstream) run(expires *uint64, permit Permit) {
 			return
 		case <-ending:
 			ending = nil
-			u.limitEnding()
+			u.hub.mu.Lock()
+			u.hub.publishers.limitEnding()
+			u.hub.mu.Unlock()
 			continue
 		case m := <-u.sub.Updates():
 			u.answerUpdate(m, permit)
@@ -344,13 +346,6 @@ func (u *upstream) run(expires *uint64, permit Permit) {
 			extend.Reset(untilExtension(ok.Parameters.Expires))
 		}
 	}
-}
-
-// limitEnding limits the time for the last streams, if there is another publisher.
-func (u *upstream) limitEnding() {
-	u.hub.mu.Lock()
-	defer u.hub.mu.Unlock()
-	u.hub.publishers.limitEnding()
 }
 
 // withdrawn ends the subscription, because its publisher no longer has the permission for its PUBLISH.
