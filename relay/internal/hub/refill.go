@@ -44,7 +44,7 @@ type refill struct {
 	unknown  *moqt.Location       // the upstream relay knows nothing of what precedes it
 	behind   bool                 // what comes is behind objects of the group that are not known
 	complete bool                 // the group has no more objects
-	lacking  *uint64              // the first group with a hole, or without any object; nil: none
+	lacking  uint64               // the first group with a hole, or without any object; MaxUint64: none
 	current  *refilled            // the subgroup, or
 	datagram *track.Datagram      // the datagram whose payload comes; neither if the object is not taken
 }
@@ -97,14 +97,11 @@ func (r *refill) fetch(ctx context.Context) (answered bool) {
 		r.end(err)
 		if errors.Is(err, io.EOF) {
 			answered = true
-			if r.lacking == nil {
+			if r.lacking == math.MaxUint64 {
 				break
 			}
 		}
-		r.wanted = moqt.Range{Start: moqt.Location{Group: r.group}, End: end}
-		if r.lacking != nil {
-			r.wanted.Start.Group = *r.lacking
-		}
+		r.wanted = moqt.Range{Start: moqt.Location{Group: min(r.group, r.lacking)}, End: end}
 	}
 	return answered
 }
@@ -112,7 +109,7 @@ func (r *refill) fetch(ctx context.Context) (answered bool) {
 // begin resets the state of the response, before another source is asked.
 func (r *refill) begin() {
 	r.group, r.streams, r.behind, r.complete = r.wanted.Start.Group, 0, false, false
-	r.unknown, r.lacking = nil, nil
+	r.unknown, r.lacking = nil, math.MaxUint64
 }
 
 // ask sends FETCH, and waits for the response.
@@ -161,8 +158,8 @@ func (r *refill) TakeItem(o *moqt.FetchObject) error {
 	case o.Kind != moqt.FetchKindObject: // it is not known whether objects exist
 		at := o.Location
 		r.unknown = &at
-		if group := r.group; r.lacking == nil && (at.Group > group || at.Object < math.MaxUint64) {
-			r.lacking = &group
+		if at.Group > r.group || at.Object < math.MaxUint64 {
+			r.lacking = min(r.lacking, r.group)
 		}
 		return nil
 	case !r.wanted.Contains(o.Location):
