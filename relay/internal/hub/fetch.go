@@ -2,7 +2,9 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"slices"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -15,7 +17,7 @@ import (
 func (h *Hub) serveFetch(p *Peer, req fetch.Request, params *moqt.Parameters, wanted moqt.Range, permit Permit) {
 	d := h.directory
 	by := fetch.Client{Version: p.Session.Version(), Payers: p.Payers(), Turns: &p.turns}
-	f := fetch.New(&d.Fetch, fetchedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
+	f := fetch.New(&d.Fetch, askedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
 	if permit != nil {
 		permit.Hold(func(why *moqt.RequestError) { f.Abort(why, moqt.ResetExpiredAuthToken) })
 	}
@@ -27,31 +29,31 @@ func (h *Hub) serveFetch(p *Peer, req fetch.Request, params *moqt.Parameters, wa
 	d.Counters.Fetches.WithLabelValues(outcome).Inc()
 }
 
-// fetchedTrack is a hub as far as a peer may fetch from it. It implements fetch.Hub.
-type fetchedTrack struct {
+// askedTrack is a hub for a peer that asks for objects, or for the status of the track. It implements fetch.Hub.
+type askedTrack struct {
 	hub *Hub
 	by  asker
 }
 
 // Data implements fetch.Hub.
-func (t fetchedTrack) Data() *track.Track { return t.hub.track() }
+func (t askedTrack) Data() *track.Track { return t.hub.track() }
 
 // Properties implements fetch.Hub.
-func (t fetchedTrack) Properties() moqt.Properties {
+func (t askedTrack) Properties() moqt.Properties {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	return t.hub.description.properties
 }
 
 // Extent implements fetch.Hub.
-func (t fetchedTrack) Extent() *moqt.Location {
+func (t askedTrack) Extent() *moqt.Location {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	return t.hub.description.extent
 }
 
 // Covers implements fetch.Hub.
-func (t fetchedTrack) Covers(end moqt.Location) bool {
+func (t askedTrack) Covers(end moqt.Location) bool {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	return t.hub.description.covers(end)
@@ -59,7 +61,7 @@ func (t fetchedTrack) Covers(end moqt.Location) bool {
 
 // MayArrive implements fetch.Hub. An object may come on a stream that is arriving, as the first one of its group, or
 // because it is of the group with which a publisher begins.
-func (t fetchedTrack) MayArrive(data *track.Track, l moqt.Location) bool {
+func (t askedTrack) MayArrive(data *track.Track, l moqt.Location) bool {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	s := &t.hub.publishers
@@ -68,17 +70,61 @@ func (t fetchedTrack) MayArrive(data *track.Track, l moqt.Location) bool {
 
 // MayGrow implements fetch.Hub. A publisher of this process may have moved to the process that asks. A later object may
 // have come there already, while earlier ones are still on their way to this process.
-func (t fetchedTrack) MayGrow() bool {
+func (t askedTrack) MayGrow() bool {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	return t.by.peer.From == Beside && t.hub.publishers.have(broughtFrom(Here))
 }
 
-// Learn implements fetch.Hub.
-func (t fetchedTrack) Learn(ctx context.Context) *moqt.RequestError { return inquiry(t).learn(ctx) }
+// Learn implements fetch.Hub. It asks publishers for the status of the track, unless a subscription provides that
+// already, or the one known before is all that they tell.
+func (t askedTrack) Learn(ctx context.Context) *moqt.RequestError {
+	h, a := t.hub, t.by
+	if a.peer.From != Here && !t.hasPublisher(ctx) {
+		return fetch.ErrNoSource
+	}
+	h.mu.Lock()
+	known := h.publishers.supply(a).forward
+	h.mu.Unlock()
+	if known {
+		return nil
+	}
+	failure := fetch.ErrNoSource
+	ctx, cancel := context.WithTimeout(ctx, h.directory.Fetch.Fill)
+	defer cancel()
+	budget := fetch.NewBudget(h.directory.Fetch.Fill, &moqt.Parameters{})
+	for p := range h.choice.sources(ctx, &budget, a) {
+		ok, err := p.Session.TrackStatus(ctx, moqt.TrackStatus{
+			Track: p.nameOf(h), Parameters: moqt.Parameters{HopPath: a.path},
+		})
+		if err == nil {
+			h.mu.Lock()
+			h.description.learn(ok.Parameters.LargestObject, ok.Properties)
+			h.mu.Unlock()
+			return nil
+		}
+		if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
+			failure = passOn(refused)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.publishers.supply(a).established && h.description.known {
+		return nil
+	}
+	return failure
+}
+
+// hasPublisher reports whether a publisher of this process answers, or can be asked.
+func (t askedTrack) hasPublisher(ctx context.Context) bool {
+	t.hub.mu.Lock()
+	own := slices.Collect(t.hub.publishers.where(broughtFrom(Here)))
+	t.hub.mu.Unlock()
+	return len(own) == 0 || anyIsThere(ctx, own)
+}
 
 // Sources implements fetch.Hub.
-func (t fetchedTrack) Sources(ctx context.Context, budget *fetch.Budget) iter.Seq[fetch.Source] {
+func (t askedTrack) Sources(ctx context.Context, budget *fetch.Budget) iter.Seq[fetch.Source] {
 	return func(yield func(fetch.Source) bool) {
 		for p := range t.hub.choice.sources(ctx, budget, t.by) {
 			if !yield(fetchSource{p, t.hub}) {
@@ -89,7 +135,7 @@ func (t fetchedTrack) Sources(ctx context.Context, budget *fetch.Budget) iter.Se
 }
 
 // Begin implements fetch.Hub.
-func (t fetchedTrack) Begin(f *fetch.Fetch) (end func()) {
+func (t askedTrack) Begin(f *fetch.Fetch) (end func()) {
 	return enter(t.hub, t.hub.fetches, f, struct{}{})
 }
 

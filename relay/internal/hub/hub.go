@@ -94,8 +94,8 @@ func (h *Hub) Fetch(p *Peer, req *session.IncomingFetch, permit Permit) {
 
 // TellStatus answers a TRACK_STATUS of a peer.
 func (h *Hub) TellStatus(p *Peer, req *session.IncomingTrackStatus) {
-	asks := inquiry{h, asker{p, req.Message.Parameters.HopPath}}
-	if refused := asks.learn(req.Context()); refused != nil {
+	asks := askedTrack{h, asker{p, req.Message.Parameters.HopPath}}
+	if refused := asks.Learn(req.Context()); refused != nil {
 		p.Reject(req.Request, refused)
 		return
 	}
