@@ -70,12 +70,9 @@ func (ns *Neighbors) Reroute() {
 	ns.relay.directory.Reroute()
 }
 
-// Routes returns what SetRoutes has set last.
-func (ns *Neighbors) Routes() Routes { return *ns.routes.Load() }
-
 // upstreamsOf returns the upstream relays that may have a track at a place.
 func (ns *Neighbors) upstreamsOf(at names.Place) []*UpstreamRelay {
-	return ns.Routes().Upstreams(at[0], at[1:])
+	return (*ns.routes.Load()).Upstreams(at[0], at[1:])
 }
 
 // of returns the neighbours that may have a track at a place, in the order in which they are asked: the other

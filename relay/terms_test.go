@@ -27,7 +27,7 @@ var kinds = []struct {
 	{"relay9", func(b, _ *bench) *client { return b.connect(asRelay(9)) }},
 	{"link", func(b, other *bench) *client { link(b, other); return other.connect() }},
 	{"upstream", func(b, other *bench) *client {
-		before, _ := b.relay.neighbors.Routes().(RouteTable)
+		before, _ := (*b.relay.neighbors.routes.Load()).(RouteTable)
 		u, _ := b.open(other, moqt.Namespace{})
 		for _, r := range before {
 			b.relay.neighbors.SetRoutes(RouteTable{{Upstreams: append(r.Upstreams, u)}})

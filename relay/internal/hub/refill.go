@@ -89,7 +89,6 @@ func (r *refill) fetch(ctx context.Context) (answered bool) {
 	subscribers := asker{&Peer{Terms: Terms{Reach: Elsewhere}}, r.upstream.asked}
 	budget := fetch.NewBudget(h.directory.Fetch.Fill, &moqt.Parameters{})
 	for p := range h.choice.sources(ctx, &budget, subscribers) {
-		r.begin()
 		stream, err := r.ask(ctx, p)
 		if err == nil {
 			err = r.receive(ctx, stream)
@@ -106,14 +105,10 @@ func (r *refill) fetch(ctx context.Context) (answered bool) {
 	return answered
 }
 
-// begin resets the state of the response, before another source is asked.
-func (r *refill) begin() {
-	r.group, r.streams, r.behind, r.complete = r.wanted.Start.Group, 0, false, false
-	r.unknown, r.lacking = nil, math.MaxUint64
-}
-
 // ask sends FETCH, and waits for the response.
 func (r *refill) ask(ctx context.Context, p *Peer) (transport.ReceiveStream, error) {
+	r.group, r.streams, r.behind, r.complete = r.wanted.Start.Group, 0, false, false
+	r.unknown, r.lacking = nil, math.MaxUint64
 	u, order := r.upstream, moqt.Ascending
 	from := fetchSource{p, u.hub}
 	request, err := from.Fetch(ctx, r.wanted, moqt.Parameters{GroupOrder: &order, HopPath: u.asked})
@@ -166,7 +161,10 @@ func (r *refill) TakeItem(o *moqt.FetchObject) error {
 		return fetch.SourceError{Err: errors.New("an object is not in the range of the FETCH")}
 	case o.Location.Group == r.group:
 		if r.unknown != nil {
-			r.split()
+			// The unknown ones may be of these subgroups, or datagrams that were lost: so objects behind them come on
+			// other streams, which do not say that there is nothing in between.
+			r.endGroup(false)
+			r.behind = true
 		}
 	default:
 		r.endGroup(r.isWhole())
@@ -247,13 +245,6 @@ func (s *refilled) feed(b []byte) error {
 		}
 	}
 	return nil
-}
-
-// split cuts the subgroups before objects that are not known. Those may be of these subgroups, or datagrams that were
-// lost: so objects behind them come on other streams, which do not say that there is nothing in between.
-func (r *refill) split() {
-	r.endGroup(false)
-	r.behind = true
 }
 
 func (r *refill) takeDatagram(o *moqt.FetchObject) error {
