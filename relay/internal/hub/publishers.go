@@ -322,16 +322,16 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	if known == nil {
 		known = new(moqt.Location) // those who are subscribed lack all that there is
 	}
-	if u.peer.From == Here || largest == nil ||
-		s.have(func(o *upstream) bool { return o != u }) || !s.hub.subscribers.awaitMore(u.peer.From) ||
-		u.peer.Session.Tolerates(session.FetchesWithoutPriority) {
+	began := s.hub.subscribers.since(u.peer.From)
+	if u.peer.From == Here || largest == nil || began == math.MaxUint64 ||
+		s.have(func(o *upstream) bool { return o != u }) || u.peer.Session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
 	}
 	var since time.Time
 	if !s.ended.IsZero() {
 		since = s.ended.Add(-onTheWay)
 	}
-	first := max(largest.Group-min(largest.Group, maxRefill), min(s.hub.subscribers.since(u.peer.From), known.Group))
+	first := max(largest.Group-min(largest.Group, maxRefill), min(began, known.Group))
 	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing

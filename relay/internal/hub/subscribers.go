@@ -55,13 +55,8 @@ func (s *subscribers) wait() bool {
 	return s.have(func(d *downstream) bool { return d.peer.From == Here && (d.accepted || d.waits()) })
 }
 
-// awaitMore reports whether a subscriber gets the track already that may get it from a distance.
-func (s *subscribers) awaitMore(from Distance) bool {
-	return s.have(func(d *downstream) bool { return d.accepted && d.peer.Reach >= from })
-}
-
-// since returns the first group that one of them may have missed, who may get the track from a distance. Earlier groups
-// are of the time before they subscribed.
+// since returns the first group that one of those may have missed who get the track already, and may get it from a
+// distance; MaxUint64 if there is none. Earlier groups are of the time before they subscribed.
 func (s *subscribers) since(from Distance) uint64 {
 	first := uint64(math.MaxUint64)
 	for d := range s.where(func(d *downstream) bool { return d.accepted && d.peer.Reach >= from }) {
