@@ -70,7 +70,7 @@ func newPull(f *Fetch, r moqt.Range, before asked) (*pull, error) {
 			return nil, err
 		}
 		if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
-			failure = source.PassOn(refused)
+			failure = PassOn(refused)
 		}
 	}
 	return nil, failure

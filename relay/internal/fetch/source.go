@@ -46,6 +46,15 @@ type Source interface {
 	Accepted(data *track.Track, ok *moqt.FetchOK, end moqt.Location)
 	// Malformed is called when objects break the rules of tracks.
 	Malformed(error)
-	// PassOn returns the error that the peer gets if the publisher refuses.
-	PassOn(*moqt.RequestError) *moqt.RequestError
+}
+
+// PassOn returns the error that peers get if a publisher has refused a request. They decide about retries, and a
+// redirect names tracks, not hosts, as publishers are clients (draft §10.6.1).
+func PassOn(e *moqt.RequestError) *moqt.RequestError {
+	switch e.Code {
+	case moqt.RequestDoesNotExist, moqt.RequestTimeout, moqt.RequestInvalidRange, moqt.RequestExcessiveLoad,
+		moqt.RequestUnsupportedExtension, moqt.RequestMalformedTrack, moqt.RequestRedirect, moqt.RequestNotSupported:
+		return e
+	}
+	return &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "the publisher refused: " + e.Error()}
 }

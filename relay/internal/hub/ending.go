@@ -56,14 +56,3 @@ func refusalOf(code moqt.PublishDoneCode) moqt.RequestErrorCode {
 	}
 	return moqt.RequestInternalError
 }
-
-// passOn returns the error that subscribers get if a publisher refused. Subscribers decide about retries, and a
-// redirect names tracks, not hosts, as publishers are clients (draft §10.6.1).
-func passOn(e *moqt.RequestError) *moqt.RequestError {
-	switch e.Code {
-	case moqt.RequestDoesNotExist, moqt.RequestTimeout, moqt.RequestInvalidRange, moqt.RequestExcessiveLoad,
-		moqt.RequestUnsupportedExtension, moqt.RequestMalformedTrack, moqt.RequestRedirect, moqt.RequestNotSupported:
-		return e
-	}
-	return &moqt.RequestError{Code: moqt.RequestInternalError, Reason: "the publisher refused: " + e.Error()}
-}

@@ -104,7 +104,7 @@ func (t askedTrack) Learn(ctx context.Context) *moqt.RequestError {
 			return nil
 		}
 		if refused, ok := errors.AsType[*moqt.RequestError](err); ok {
-			failure = passOn(refused)
+			failure = fetch.PassOn(refused)
 		}
 	}
 	h.mu.Lock()
@@ -180,9 +180,6 @@ func (s fetchSource) Malformed(err error) {
 		s.hub.malformed(u, err)
 	}
 }
-
-// PassOn implements fetch.Source.
-func (s fetchSource) PassOn(e *moqt.RequestError) *moqt.RequestError { return passOn(e) }
 
 // enter puts a value into a map of a hub, and returns what takes it out.
 func enter[K comparable, V any](h *Hub, m map[K]V, key K, v V) (leave func()) {

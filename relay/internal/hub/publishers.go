@@ -258,7 +258,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 	}
 	h.fast.update()
 	if refused, ok := errors.AsType[*moqt.RequestError](cause); ok {
-		h.outage.failure = passOn(refused)
+		h.outage.failure = fetch.PassOn(refused)
 	}
 	again := h.choice.isResting(u.peer)
 	switch {
