@@ -168,7 +168,8 @@ func (s fetchSource) Accepted(data *track.Track, ok *moqt.FetchOK, end moqt.Loca
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.hub.description.learnFetched(data, ok, end)
-	s.hub.bringsLocked(s.peer)
+	only := s.hub.publishers.only()
+	s.hub.fetched = s.hub.fetched || only == nil || only.peer != s.peer
 }
 
 // Malformed implements fetch.Source. The publisher may have no subscription.

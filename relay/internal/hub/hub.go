@@ -29,8 +29,7 @@ type Hub struct {
 
 	mu          sync.Mutex
 	data        *track.Track // the objects; replaced when all have to be forgotten
-	origin      *Peer        // whose objects data has; the first, if mixed
-	mixed       bool         // data may have objects of several sessions, which may be gone
+	fetched     bool         // data may have objects of a publisher without a subscription, from FETCH responses
 	description description
 	publishers  publishers
 	choice      choice
@@ -269,22 +268,14 @@ func (h *Hub) configureLocked() {
 func (h *Hub) startOverLocked() {
 	h.data.Close()
 	h.data = h.directory.Cache.NewTrack(h.opened)
-	h.description.extent, h.origin, h.mixed, h.publishers.lacking = nil, nil, false, math.MaxUint64
+	h.description.extent, h.fetched, h.publishers.lacking = nil, false, math.MaxUint64
 	for d := range h.subscribers.all {
 		d.since = 0
 	}
-	for u := range h.publishers.where(func(u *upstream) bool { return !u.over }) {
-		h.bringsLocked(u.peer)
+	for u := range h.publishers.established() {
+		u.repeats = 0
 	}
 	h.configureLocked()
-}
-
-// bringsLocked records that a peer may bring objects; mu is held.
-func (h *Hub) bringsLocked(p *Peer) {
-	if h.origin == nil {
-		h.origin = p
-	}
-	h.mixed = h.mixed || h.origin != p
 }
 
 // opened is called when the first object of a segment has come.
@@ -319,7 +310,7 @@ func (h *Hub) malformed(u *upstream, err error) {
 		h.publishers.exclude(u)
 		return
 	}
-	if !h.publishers.excludeLater(u) && !h.mixed {
+	if !h.publishers.excludeLater(u) && u.repeats == 0 && !h.fetched {
 		reset := moqt.ResetMalformedTrack
 		// Before the streams are reset because the publisher ends.
 		h.outage.giveUp(moqt.DoneMalformedTrack, err.Error(), &reset)

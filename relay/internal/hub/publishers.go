@@ -167,7 +167,6 @@ func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*
 	if u.peer.From > Here {
 		s.moved = u.since
 	}
-	s.hub.bringsLocked(u.peer)
 	s.hub.outage.end()
 	s.hub.choice.found()
 	s.limitEnding()
@@ -189,7 +188,6 @@ func (s *publishers) forget(u *upstream) {
 		o.cancelLocked(moqt.ResetCancelled)
 	}
 	s.hub.startOverLocked()
-	u.repeats = 0
 	s.hub.fast.update()
 }
 
