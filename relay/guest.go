@@ -142,10 +142,10 @@ func (g *Guest) Leave() {
 // Upload counts bytes of media that the guest has sent, and reports whether they may be used: not if an account has
 // sent more than its quota allows.
 func (g *Guest) Upload(n int) bool {
-	if g.payers.RefuseUpload() {
+	if g.payers.Refuse(charge.UploadRate) {
 		return false
 	}
-	g.payers.Upload(n)
+	g.payers.Count(charge.UploadRate, n)
 	g.received.Add(uint64(n))
 	return true
 }
@@ -153,7 +153,7 @@ func (g *Guest) Upload(n int) bool {
 // Download counts bytes of media for the guest, and reports whether they may be sent: not if an account has received
 // more than its quota allows.
 func (g *Guest) Download(n int) bool {
-	if g.payers.RefuseDownload() {
+	if g.payers.Refuse(charge.DownloadRate) {
 		return false
 	}
 	for _, a := range g.payers {

@@ -64,10 +64,9 @@ type Account struct {
 	Key
 	all      *Accounts
 	quota    Quota
-	requests *rate.Limiter // nil: no limit
-	upload   *meter
-	download *meter
-	sent     atomic.Uint64 // bytes of media since the last settlement
+	requests *rate.Limiter     // nil: no limit
+	meters   [resources]*meter // of UploadRate and DownloadRate
+	sent     atomic.Uint64     // bytes of media since the last settlement
 
 	warning logs.Line
 
@@ -106,7 +105,9 @@ func (s *Accounts) enter(key Key, quota Quota) (*Account, *moqt.RequestError) {
 	if a == nil {
 		a = &Account{
 			Key: key, all: s, quota: quota,
-			upload: newMeter(quota.Upload), download: newMeter(quota.Download),
+			meters: [resources]*meter{
+				UploadRate: newMeter(quota.Upload), DownloadRate: newMeter(quota.Download),
+			},
 		}
 		if n := quota.RequestRate; n >= 0 {
 			a.requests = rate.NewLimiter(rate.Limit(n), n*int(Burst/time.Second))
@@ -125,7 +126,7 @@ func (s *Accounts) Sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, a := range s.of {
-		if a.used == [counted]int{} && a.upload.isFull() && a.download.isFull() && a.hasFullRate() {
+		if a.used == [counted]int{} && a.meters[UploadRate].isFull() && a.meters[DownloadRate].isFull() && a.hasFullRate() {
 			delete(s.of, key)
 		}
 	}
@@ -188,7 +189,7 @@ func (a *Account) Give(rs ...Resource) {
 // Received counts bytes of media that the account was sent.
 func (a *Account) Received(bytes uint64) {
 	a.sent.Add(bytes)
-	a.download.add(int(bytes))
+	a.meters[DownloadRate].add(int(bytes))
 }
 
 // Excess returns which part of what the account was sent in the past interval was too much: 0 if there was no debt
@@ -196,7 +197,7 @@ func (a *Account) Received(bytes uint64) {
 func (a *Account) Excess(elapsed time.Duration) float64 {
 	sent := float64(a.sent.Swap(0))
 	allowed := float64(a.quota.Download) / 8 * elapsed.Seconds()
-	if !a.download.inDebt() || sent <= allowed {
+	if !a.meters[DownloadRate].inDebt() || sent <= allowed {
 		return 0
 	}
 	return 1 - allowed/sent
@@ -233,7 +234,7 @@ func (s *Accounts) OpenRequests() int {
 
 // Charge takes what a request uses until it ends, unless the account has too much already of what the request receives.
 func (a *Account) Charge(ctx context.Context, receives bool, rs []Resource) *moqt.RequestError {
-	if receives && a.download.inDebt() {
+	if receives && a.meters[DownloadRate].inDebt() {
 		return a.Refuse(DownloadRate)
 	}
 	if refused := a.Take(rs...); refused != nil {

@@ -28,52 +28,29 @@ func (ps Payers) Give(rs ...Resource) {
 	}
 }
 
-// Upload counts bytes that a publisher has sent.
-func (ps Payers) Upload(n int) {
+// Count counts bytes that a publisher has sent (UploadRate), or those of a FETCH response (DownloadRate).
+func (ps Payers) Count(r Resource, n int) {
 	for _, a := range ps {
-		a.upload.add(n)
+		a.meters[r].add(n)
 	}
 }
 
-// AwaitUpload waits until the publisher may send more. Meanwhile nothing is read, and flow control stops it.
-func (ps Payers) AwaitUpload(ctx context.Context) {
+// Await waits until a publisher may send more, or more of a FETCH response may be sent. While nothing is read, flow
+// control stops a publisher.
+func (ps Payers) Await(ctx context.Context, r Resource) {
 	for _, a := range ps {
-		a.upload.wait(ctx)
+		a.meters[r].wait(ctx)
 	}
 }
 
-// RefuseUpload reports whether a datagram, for which there is no flow control, has to be dropped.
-func (ps Payers) RefuseUpload() bool {
+// Refuse reports whether an account has exceeded a rate. Datagrams, for which there is no flow control, are dropped
+// then.
+func (ps Payers) Refuse(r Resource) bool {
 	for _, a := range ps {
-		if a.upload.inDebt() {
-			a.Refuse(UploadRate)
+		if a.meters[r].inDebt() {
+			a.Refuse(r)
 			return true
 		}
 	}
 	return false
-}
-
-// RefuseDownload reports whether an account has received more than its quota allows.
-func (ps Payers) RefuseDownload() bool {
-	for _, a := range ps {
-		if a.download.inDebt() {
-			a.Refuse(DownloadRate)
-			return true
-		}
-	}
-	return false
-}
-
-// Download counts bytes of a FETCH response.
-func (ps Payers) Download(n int) {
-	for _, a := range ps {
-		a.download.add(n)
-	}
-}
-
-// AwaitDownload waits until more of a FETCH response may be sent.
-func (ps Payers) AwaitDownload(ctx context.Context) {
-	for _, a := range ps {
-		a.download.wait(ctx)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -159,12 +160,12 @@ func (u *pull) copy() (done bool, err error) {
 func (u *pull) receive(buf []byte) (int, error) {
 	u.fetch.out.pause()
 	defer u.fetch.budget.spend(time.Now())
-	u.source.Payers().AwaitUpload(u.fetch.req.Context())
+	u.source.Payers().Await(u.fetch.req.Context(), charge.UploadRate)
 	if err := u.stream.SetReadDeadline(time.Now().Add(u.fetch.budget.next())); err != nil {
 		return 0, err
 	}
 	n, err := unlucky.Reader(u.stream).Read(buf)
-	u.source.Payers().Upload(n)
+	u.source.Payers().Count(charge.UploadRate, n)
 	return n, err
 }
 

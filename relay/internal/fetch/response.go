@@ -127,8 +127,8 @@ func (r *response) passOver(n int) error {
 
 // await waits until the response may send n bytes, for which the subscriber pays, and for its turn.
 func (r *response) await(n int) {
-	r.payers.AwaitDownload(r.req.Context())
-	r.payers.Download(n)
+	r.payers.Await(r.req.Context(), charge.DownloadRate)
+	r.payers.Count(charge.DownloadRate, n)
 	r.turns.take(r)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/qlog"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/track"
 )
 
@@ -208,7 +209,7 @@ func (v *delivery) send(seg *track.Segment, from uint64) {
 	defer release()
 	if len(form.Filters) > 0 {
 		// What had to be copied counts as received: else a peer could make the relay copy more than it may receive.
-		v.sub.peer.Payers().Download(int(copied))
+		v.sub.peer.Payers().Count(charge.DownloadRate, int(copied))
 	}
 	held := v.holdsBack()
 	if c := (&cursor{delivery: v, segment: seg, next: from}); v.streams.add(c) && (held || !c.look()) {

@@ -1,8 +1,6 @@
 package hub
 
-import (
-	"time"
-)
+import "time"
 
 // demand is what the subscribers of a track ask of its publishers. The upstreams compare it with what they have
 // told their publishers. All methods expect Hub.mu to be held.

@@ -13,6 +13,7 @@ import (
 	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/track"
 	"sluice/transport"
 )
@@ -91,7 +92,7 @@ func (r *receiver) HandleDatagram(o *moqt.ObjectDatagram) {
 		u.hub.directory.Counters.Datagrams.Inc()
 	}
 	r.count(len(o.Payload))
-	if u.peer.Payers().RefuseUpload() {
+	if u.peer.Payers().Refuse(charge.UploadRate) {
 		u.hub.limit(u)
 		return
 	}
@@ -131,7 +132,7 @@ func (r *receiver) count(bytes int) {
 		return
 	}
 	metrics.Received.Add(uint64(bytes))
-	r.upstream.peer.Payers().Upload(bytes)
+	r.upstream.peer.Payers().Count(charge.UploadRate, bytes)
 }
 
 // overtaken returns what SourceConfig.Overtaken is for a stream: it cancels the stream, which pauses while another
@@ -163,7 +164,7 @@ type countingReader struct {
 
 func (c countingReader) Read(p []byte) (int, error) {
 	publisher := c.receiver.upstream.peer
-	publisher.Payers().AwaitUpload(publisher.Session.Context())
+	publisher.Payers().Await(publisher.Session.Context(), charge.UploadRate)
 	n, err := c.Reader.Read(p)
 	c.receiver.count(n)
 	return n, err
