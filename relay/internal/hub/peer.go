@@ -139,3 +139,12 @@ func (p *Peer) isExcluded(h *Hub) bool {
 	_, excluded := p.excluded[h.name.Key()]
 	return excluded
 }
+
+// asker is who asks for a track: a peer, with the relays that its request has come through.
+type asker struct {
+	peer *Peer
+	path moqt.HopPath
+}
+
+// mayUse reports whether another peer may be asked for the track: none that waits for the asker.
+func (a asker) mayUse(p *Peer) bool { return p.Serves(a.peer) && !a.path.Has(p.HopID()) }
