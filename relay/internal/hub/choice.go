@@ -310,7 +310,7 @@ func (c *choice) presentSources(a asker) (peers []*Peer, connecting bool) {
 	others = append(others, neighbors...)
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
-	for u := range c.hub.publishers.feeding(a) {
+	for u := range c.hub.publishers.where(func(u *upstream) bool { return u.feeds(a) }) {
 		peers = append(peers, u.peer)
 	}
 	for _, p := range others {

@@ -168,7 +168,7 @@ func (d *downstream) acceptLocked() {
 	d.admitLocked(&params, largest)
 	d.delivery.startLate(largest)
 	answer := moqt.Parameters{
-		LargestObject: largest, Expires: d.permit.Expires(), HopPath: d.hub.publishers.pathFor(d.asker()),
+		LargestObject: largest, Expires: d.permit.Expires(), HopPath: d.hub.publishers.supply(d.asker()).path,
 	}
 	if d.pub.Accept(answer, d.hub.description.properties) != nil {
 		return // the peer has cancelled it

@@ -78,7 +78,8 @@ func (w *TracksWatch) foundLocked(h *Hub) {
 		h.awaitOfferLocked(w, slices.DeleteFunc(by, func(p *Peer) bool { return p.From == Here }))
 		return
 	}
-	if !h.publishers.supply(asker{peer: w.Peer}).established {
+	supplied := h.publishers.supply(asker{peer: w.Peer})
+	if !supplied.established {
 		return // the peer is a relay that the track comes from
 	}
 	params := w.request.Parameters()
@@ -96,7 +97,7 @@ func (w *TracksWatch) foundLocked(h *Hub) {
 	params.RangeFilters = filters
 	offer := moqt.Publish{Track: h.name, Parameters: params, Properties: h.description.properties}
 	offer.Parameters.LargestObject = now.Largest
-	offer.Parameters.HopPath = h.publishers.pathFor(asker{peer: w.Peer})
+	offer.Parameters.HopPath = supplied.path
 	if !params.WantsProperties() {
 		offer.Properties = nil
 	}

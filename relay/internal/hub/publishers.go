@@ -79,37 +79,26 @@ func (s *publishers) arePending() bool {
 // forward reports whether an upstream is Established and forwards objects.
 func (s *publishers) forward() bool { return s.have(func(u *upstream) bool { return u.forward }) }
 
-// feeding yields the upstreams that are Established, and whose objects may go to who asks.
-func (s *publishers) feeding(a asker) iter.Seq[*upstream] {
-	return s.where(func(u *upstream) bool { return u.feeds(a) })
-}
-
 // supply is what a subscriber can expect of the publishers.
 type supply struct {
-	pending     bool // one may accept soon
-	established bool // one has accepted
-	forward     bool // and forwards objects
+	pending     bool         // one may accept soon
+	established bool         // one has accepted
+	forward     bool         // and forwards objects
+	path        moqt.HopPath // what the objects of the earliest one have come through
 }
 
 // supply returns what the publishers have for a subscriber.
 func (s *publishers) supply(a asker) (v supply) {
 	v.pending = s.hub.choice.connecting && a.peer.Reach >= Elsewhere
+	first := math.MaxInt
 	for u := range where(s.all(), func(u *upstream) bool { return u.feeds(a) }) {
 		v.pending = v.pending || u.isPending()
 		v.established, v.forward = v.established || u.isEstablished(), v.forward || u.isEstablished() && u.forward
-	}
-	return v
-}
-
-// pathFor returns what the objects have come through that a subscriber gets. Hub.mu is held.
-func (s *publishers) pathFor(a asker) (path moqt.HopPath) {
-	first := math.MaxInt
-	for u := range s.feeding(a) {
-		if u.sequence < first {
-			first, path = u.sequence, u.path
+		if u.isEstablished() && u.sequence < first {
+			first, v.path = u.sequence, u.path
 		}
 	}
-	return path
+	return v
 }
 
 // only returns the upstream that is Established, if there is exactly one.
