@@ -64,7 +64,7 @@ func newMetrics(r *Relay) *metrics {
 			prometheus.GaugeOpts{Name: "sluice_relay_" + name, Help: help}, func() float64 { return float64(read()) }))
 	}
 	gauge("sessions", "Sessions.", r.sessions.count)
-	gauge("guests", "Clients of other protocols.", r.sessions.countGuests)
+	gauge("guests", "Clients of other protocols.", func() int { return len(r.sessions.listGuests()) })
 	gauge("links", "Sessions with other processes of the relay.", func() int { return len(r.sessions.at(hub.Beside)) })
 	gauge("upstream_relays", "Sessions with upstream relays, which this relay has dialed.",
 		func() int { return len(r.sessions.at(hub.Elsewhere)) })

@@ -78,12 +78,6 @@ func (s *sessions) removeGuest(g *Guest) {
 	delete(s.guests, g)
 }
 
-func (s *sessions) countGuests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.guests)
-}
-
 func (s *sessions) listGuests() []*Guest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
