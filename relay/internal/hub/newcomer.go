@@ -1,7 +1,7 @@
 package hub
 
 import (
-	"bytes"
+	"bufio"
 	"io"
 	"sync"
 	"time"
@@ -54,34 +54,31 @@ func (n *newcomer) await(group uint64) {
 	}
 }
 
-// look decides, if need be, by the first object of a stream. It returns the stream, which it may have begun to read.
+// look decides, if need be, by the first object of a stream. It returns the stream, as it may hold bytes of it.
 func (n *newcomer) look(group uint64, stream io.Reader) io.Reader {
 	first := moqt.Location{Group: group}
 	if end, needs := n.begin(group); needs {
 		defer end()
-		var head []byte
-		var err error
-		first.Object, head, err = firstObject(stream)
-		stream = io.MultiReader(bytes.NewReader(head), stream)
+		buffered := bufio.NewReaderSize(stream, 16)
+		id, err := firstObject(buffered)
 		if err != nil {
-			return stream
+			return buffered
 		}
+		first.Object, stream = id, buffered
 	}
 	n.decide(first)
 	return stream
 }
 
-// firstObject reads the id of the first object of a stream, and returns the bytes that it has read.
-func firstObject(stream io.Reader) (id uint64, head []byte, err error) {
-	head = make([]byte, 0, 16)
-	for {
-		n, err := stream.Read(head[len(head):cap(head)])
-		head = head[:len(head)+n]
+// firstObject returns the id of the first object of a stream, and leaves it there.
+func firstObject(stream *bufio.Reader) (id uint64, err error) {
+	for n := 1; ; n++ {
+		head, err := stream.Peek(n)
 		if id, _, incomplete := moqt.ParseVarint(head); incomplete == nil {
-			return id, head, nil // the next Read returns err again
+			return id, nil // the next Read returns err again
 		}
 		if err != nil {
-			return 0, head, err
+			return 0, err
 		}
 	}
 }
