@@ -126,7 +126,8 @@ func (s *Accounts) Sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, a := range s.of {
-		if a.used == [counted]int{} && a.meters[UploadRate].isFull() && a.meters[DownloadRate].isFull() && a.hasFullRate() {
+		full := a.meters[UploadRate].isFull() && a.meters[DownloadRate].isFull() && a.hasFullRate()
+		if full && a.used == [counted]int{} {
 			delete(s.of, key)
 		}
 	}

@@ -15,8 +15,7 @@ import (
 // publisher adds a publisher that has accepted.
 func (h *Hub) publisher(p *Peer) *upstream {
 	u := newUpstream(h, p)
-	h.publishers.sequence++
-	u.sequence = h.publishers.sequence
+	u.sequence = 1 + len(h.publishers.of)
 	close(u.ready)
 	h.publishers.of[p] = u
 	h.fast.update()

@@ -177,8 +177,10 @@ func (c *choice) isAwaited() bool {
 
 // found ends the search for a publisher: one has accepted.
 func (c *choice) found() {
-	for o := range where(c.hub.publishers.all(), func(o *upstream) bool { return !o.isEstablished() && !o.isPending() }) {
-		o.cancelLocked(moqt.ResetCancelled)
+	for o := range c.hub.publishers.all() {
+		if !o.isEstablished() && !o.isPending() { // it was asked to wait
+			o.cancelLocked(moqt.ResetCancelled)
+		}
 	}
 	c.asked = 0
 	c.begin()

@@ -54,7 +54,7 @@ func (n *newcomer) await(group uint64) {
 	}
 }
 
-// look decides, if need be, by the first object of a stream. It returns the stream, as it may hold bytes of it.
+// look decides, if need be, by the first object of a stream. It returns what to read the stream from.
 func (n *newcomer) look(group uint64, stream io.Reader) io.Reader {
 	first := moqt.Location{Group: group}
 	if end, needs := n.begin(group); needs {

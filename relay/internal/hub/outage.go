@@ -28,12 +28,15 @@ func (o *outage) begin(cause error) {
 	}
 }
 
-// await ends the subscriptions after Config.Grace, if there is no publisher by then, and nothing that was missed comes.
+// await ends the subscriptions after Config.Grace, if there is no publisher by then, none may accept soon, and nothing
+// that was missed comes.
 func (o *outage) await(code moqt.PublishDoneCode, reason string) {
 	o.grace = o.hub.after(o.hub.directory.Grace, func() {
-		switch s := &o.hub.publishers; {
+		s := &o.hub.publishers
+		pending := o.hub.choice.connecting || some(s.all(), (*upstream).isPending)
+		switch {
 		case s.areEstablished():
-		case s.arePending() && len(o.hub.subscribers.all) > 0, len(s.refilling) > 0:
+		case pending && len(o.hub.subscribers.all) > 0, len(s.refilling) > 0:
 			o.await(code, reason)
 		default:
 			o.giveUp(code, reason, nil)

@@ -36,7 +36,7 @@ type publishers struct {
 	moved     time.Time              // when a neighbour has begun or ended to bring the track
 	lacking   uint64                 // the first group that a refill was to bring and has not; MaxUint64: none
 	ended     time.Time              // when one that was Established has ended last; 0: none has
-	refilling map[*upstream]struct{} // for which missed groups are being fetched: see refill. Also after they have ended
+	refilling map[*upstream]struct{} // for which missed groups are fetched, also after they have ended: see refill
 	changed   chan struct{}          // closed, and replaced, when upstreams change
 }
 
@@ -70,11 +70,6 @@ func (s *publishers) others(u *upstream) iter.Seq[*upstream] {
 
 // areEstablished reports whether an upstream is Established.
 func (s *publishers) areEstablished() bool { return some(s.all(), (*upstream).isEstablished) }
-
-// arePending reports whether a publisher may accept soon.
-func (s *publishers) arePending() bool {
-	return s.hub.choice.connecting || some(s.all(), (*upstream).isPending)
-}
 
 // forward reports whether an upstream is Established and forwards objects.
 func (s *publishers) forward() bool { return s.have(func(u *upstream) bool { return u.forward }) }

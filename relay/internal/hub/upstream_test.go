@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"testing"
 	"testing/iotest"
 
@@ -22,9 +21,7 @@ func TestFirstObjectOfShortStream(t *testing.T) {
 	id, err := firstObject(stream)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, id)
-	read, err := io.ReadAll(stream)
-	require.NoError(t, err)
-	require.Equal(t, written, read)
+	require.NoError(t, iotest.TestReader(stream, written))
 }
 
 func TestEndsByUpdate(t *testing.T) {
