@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -71,14 +72,7 @@ func (c *choice) start(p *Peer, rendezvous *uint64) {
 // rest notes that a subscription at a peer has ended.
 func (c *choice) rest(p *Peer) {
 	now := time.Now()
-	for p, at := range c.retry {
-		if now.After(at) {
-			delete(c.retry, p)
-		}
-	}
-	if c.retry == nil {
-		c.retry = make(map[*Peer]time.Time)
-	}
+	maps.DeleteFunc(c.retry, func(_ *Peer, at time.Time) bool { return now.After(at) })
 	c.retry[p] = now.Add(retryDelay)
 }
 
@@ -87,9 +81,6 @@ func (c *choice) isResting(p *Peer) bool { return time.Now().Before(c.retry[p]) 
 
 // refuse notes that a neighbour has no publisher.
 func (c *choice) refuse(p *Peer) {
-	if c.refused == nil {
-		c.refused = make(map[*Peer]struct{})
-	}
 	c.refused[p] = struct{}{}
 	c.latest = time.Now()
 }
@@ -139,16 +130,16 @@ func (c *choice) need(from Distance) bool {
 // askAgain asks the neighbours to wait for a publisher, after a moment, while subscribers do. They accept when they
 // have one. Those that do not wait for one are asked more and more rarely.
 func (c *choice) askAgain() {
-	if c.asking != nil || !c.isAwaited() {
+	if c.asking != nil || len(c.awaited()) == 0 {
 		return
 	}
 	c.asking = c.hub.after(min(firstAsk<<min(c.asked, 8), lastAsk), func() {
 		c.asking = nil
-		if !c.isAwaited() {
+		peers := c.awaited()
+		if len(peers) == 0 {
 			return
 		}
 		c.asked++
-		peers, _ := c.hub.directory.Neighbors(c.hub.place)
 		for _, p := range peers {
 			ms := uint64(c.patience(p).Milliseconds())
 			c.start(p, &ms)
@@ -162,17 +153,16 @@ func (c *choice) patience(p *Peer) time.Duration {
 	return min(max(p.Patience, c.hub.subscribers.patience()), c.hub.directory.MaxRendezvous)
 }
 
-// isAwaited reports whether subscribers of this process, or requests for the tracks that are offered, wait for a
-// publisher, and there are neighbours. A session that takes no requests any more does not count: its publishers go
-// elsewhere, too.
-func (c *choice) isAwaited() bool {
+// awaited returns the neighbours, if subscribers of this process, or requests for the tracks that are offered, wait
+// for a publisher. A session that takes no requests any more does not count: its publishers go elsewhere, too.
+func (c *choice) awaited() []*Peer {
 	s := &c.hub.subscribers
 	stays := func(u *upstream) bool { return u.peer.Owner.TakesRequests() }
 	if !s.wait() && len(s.waiting) == 0 || c.hub.publishers.have(stays) {
-		return false
+		return nil
 	}
 	peers, _ := c.hub.directory.Neighbors(c.hub.place)
-	return len(peers) > 0
+	return peers
 }
 
 // found ends the search for a publisher: one has accepted.
@@ -184,7 +174,6 @@ func (c *choice) found() {
 	}
 	c.asked = 0
 	c.begin()
-	c.settle()
 }
 
 // settle ends the subscriptions that are not needed any more, after Config.Linger, and when they have brought the

@@ -49,7 +49,8 @@ func newHub(d *Directory, at place, name string) *Hub {
 	h.offer = names.Offer[*Peer]{Place: at, Track: name}
 	h.description = description{hub: h}
 	h.publishers = newPublishers(h)
-	h.choice, h.outage = choice{hub: h}, outage{hub: h}
+	h.choice = choice{hub: h, retry: make(map[*Peer]time.Time), refused: make(map[*Peer]struct{})}
+	h.outage = outage{hub: h}
 	h.demand = demand{hub: h}
 	h.subscribers = subscribers{
 		hub: h, all: make(map[*downstream]struct{}), waiting: make(map[*TracksWatch]struct{}),
@@ -179,7 +180,8 @@ func (h *Hub) subscribersChangedLocked() {
 // publishersChangedLocked answers the waiting subscribers, as far as the publishers allow, and adapts the fast path; mu
 // is held.
 func (h *Hub) publishersChangedLocked() {
-	h.publishers.signal()
+	close(h.publishers.changed)
+	h.publishers.changed = make(chan struct{})
 	h.subscribers.answer()
 	h.fast.update()
 }
@@ -306,11 +308,16 @@ func (h *Hub) malformed(u *upstream, err error) {
 	}
 	h.directory.Counters.Malformed.Inc()
 	h.directory.Log.Warn("malformed track", "track", h.name, "publisher", u.peer.Remote(), "err", err)
-	if h.publishers.hasEarlier(u) {
+	if some(h.publishers.others(u), func(o *upstream) bool { return o.precedes(u) }) {
 		h.publishers.exclude(u)
 		return
 	}
-	if !h.publishers.excludeLater(u) && u.repeats == 0 && !h.fetched {
+	alone := u.repeats == 0 && !h.fetched
+	for later := range h.publishers.others(u) {
+		h.publishers.exclude(later)
+		alone = false
+	}
+	if alone {
 		reset := moqt.ResetMalformedTrack
 		// Before the streams are reset because the publisher ends.
 		h.outage.giveUp(moqt.DoneMalformedTrack, err.Error(), &reset)

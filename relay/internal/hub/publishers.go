@@ -37,7 +37,7 @@ type publishers struct {
 	lacking   uint64                 // the first group that a refill was to bring and has not; MaxUint64: none
 	ended     time.Time              // when one that was Established has ended last; 0: none has
 	refilling map[*upstream]struct{} // for which missed groups are fetched, also after they have ended: see refill
-	changed   chan struct{}          // closed, and replaced, when upstreams change
+	changed   chan struct{}          // closed, and replaced, when upstreams change: see Hub.publishersChangedLocked
 }
 
 func newPublishers(h *Hub) publishers {
@@ -109,12 +109,6 @@ func (s *publishers) wake() {
 	for _, u := range s.of {
 		u.wake()
 	}
-}
-
-// signal ends the waits of awaitForward.
-func (s *publishers) signal() {
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
 // awaitForward waits until a publisher forwards objects, so that the Largest Object is a current one; or until there is
@@ -270,20 +264,6 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 func isReleased(cause error) bool {
 	e, ok := errors.AsType[*transport.StreamError](cause)
 	return ok && !e.Remote && e.Code == uint64(moqt.ResetCancelled)
-}
-
-// hasEarlier reports whether the objects of another publisher stand against those of u.
-func (s *publishers) hasEarlier(u *upstream) bool {
-	return some(s.others(u), func(o *upstream) bool { return o.precedes(u) })
-}
-
-// excludeLater excludes the publishers against which the objects of u stand, and reports whether there were any.
-func (s *publishers) excludeLater(u *upstream) (found bool) {
-	for o := range where(s.others(u), u.precedes) {
-		s.exclude(o)
-		found = true
-	}
-	return found
 }
 
 // exclude stops a publisher from publishing the track for the rest of its session. A neighbour is not
