@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"slices"
 	"time"
 
 	"sluice/moqt"
@@ -134,8 +135,8 @@ func (n *Neighbor) Retire(timeout time.Duration) {
 func (n *Neighbor) talk() neighbor.Config {
 	p := n.peer
 	cfg := neighbor.Config{
-		Session: p.Session, Sharing: n.sharing, Tasks: &p.relay.tasks, Log: p.relay.log, URL: p.URL, All: p.Scoped,
-		Watched: n.watched, Told: n.told, Ended: n.names.End,
+		Session: p.Session, Sharing: n.sharing, Tasks: &p.relay.tasks, Log: p.relay.log, URL: p.URL,
+		Ask: []moqt.Namespace{{}}, Watched: n.watched, Told: n.told, Ended: n.names.End,
 		Dropped: func(prefix moqt.Namespace) { p.relay.directory.DropOffers(&p.Peer, prefix) },
 	}
 	if u := p.upstream; u != nil {
@@ -145,15 +146,16 @@ func (n *Neighbor) talk() neighbor.Config {
 }
 
 // watched returns the prefixes that subscribers of this process watch, and that the other end may be asked about.
-func (n *Neighbor) watched() (namespaces, tracks []neighbor.Prefix) {
+// Another process is asked for all namespaces.
+func (n *Neighbor) watched() (namespaces, tracks []hub.Prefix) {
 	p, d := n.peer, n.peer.relay.directory
-	asks := func(watched []hub.Prefix) (list []neighbor.Prefix) {
-		for _, w := range watched {
-			if w.Peer.From == hub.Here && p.Takes(w.Path) {
-				list = append(list, neighbor.Prefix{Namespace: w.Namespace, Path: w.Path})
-			}
-		}
-		return list
+	if p.Scoped {
+		return []hub.Prefix{{}}, nil
+	}
+	asks := func(watched []hub.Prefix) []hub.Prefix {
+		return slices.DeleteFunc(watched, func(w hub.Prefix) bool {
+			return w.Peer.From != hub.Here || !p.Takes(w.Path)
+		})
 	}
 	return asks(d.Names.Watched(p.Scope)), asks(d.Watched(p.Scope))
 }

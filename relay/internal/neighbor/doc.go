@@ -10,6 +10,7 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/hub"
 )
 
 // Config describes a session.
@@ -22,11 +23,10 @@ type Config struct {
 
 	// Announce are the prefixes of namespaces that are announced.
 	Announce []moqt.Namespace
-	// Ask are the prefixes below which an upstream relay is asked; another process is asked for everything (All).
+	// Ask are the prefixes below which the other end is asked.
 	Ask []moqt.Namespace
-	All bool
 	// Watched returns the prefixes that subscribers watch, as far as the other end may be asked about them.
-	Watched func() (namespaces, tracks []Prefix)
+	Watched func() (namespaces, tracks []hub.Prefix)
 
 	// Told is called for each namespace that the other end tells in answer to a request, which is the teller, and
 	// Ended when the request has ended.
@@ -34,10 +34,4 @@ type Config struct {
 	Ended func(teller any)
 	// Dropped is called when nobody watches the tracks below a prefix any more.
 	Dropped func(prefix moqt.Namespace)
-}
-
-// Prefix is a prefix that is watched.
-type Prefix struct {
-	Namespace moqt.Namespace
-	Path      moqt.HopPath // what the request has come through
 }

@@ -7,14 +7,15 @@ import (
 	"sync"
 
 	"sluice/moqt"
+	"sluice/relay/internal/hub"
 )
 
 // maxAsked bounds the prefixes that an upstream relay is asked about in a session. If subscribers watch more, it is
 // asked about all that it may have.
 const maxAsked = 64
 
-// Watches asks a neighbour for namespaces and tracks: another process for all, and an upstream relay for those below
-// the prefixes that subscribers of this process watch, once for all of them. It lives as long as a session.
+// Watches asks a neighbour for the namespaces and tracks that subscribers of this process watch, once for all of them.
+// It lives as long as a session.
 type Watches struct {
 	Config
 	wake chan struct{} // looks at the prefixes again
@@ -29,7 +30,7 @@ type Watches struct {
 type askedPrefixes map[string]*askedPrefix
 
 type askedPrefix struct {
-	Prefix
+	hub.Prefix
 	cancel context.CancelFunc
 }
 
@@ -50,15 +51,10 @@ func (w *Watches) Wake() {
 
 // Run adapts the requests to what subscribers watch, until the session shares no names any more.
 func (w *Watches) Run() {
-	ctx := w.Sharing
-	if w.All {
-		keepAsking(ctx, func() error { return w.askNamespaces(ctx, Prefix{}) })
-		return
-	}
 	for {
 		w.update()
 		select {
-		case <-ctx.Done():
+		case <-w.Sharing.Done():
 			return
 		case <-w.wake:
 		}
@@ -75,7 +71,7 @@ func (w *Watches) update() {
 
 // pathOf returns what a request for a prefix has come through: of the watched ones that it covers, the one that is
 // nearest.
-func pathOf(ns moqt.Namespace, watched []Prefix) (path moqt.HopPath) {
+func pathOf(ns moqt.Namespace, watched []hub.Prefix) (path moqt.HopPath) {
 	found := false
 	for _, w := range watched {
 		if w.Namespace.Overlaps(ns) && (!found || len(w.Path) < len(path)) {
@@ -87,7 +83,7 @@ func pathOf(ns moqt.Namespace, watched []Prefix) (path moqt.HopPath) {
 
 // ask makes the requests of one kind cover the prefixes that subscribers watch, as far as the upstream relay may have
 // them.
-func (w *Watches) ask(asked askedPrefixes, watched []Prefix, request func(context.Context, Prefix) error) {
+func (w *Watches) ask(asked askedPrefixes, watched []hub.Prefix, request func(context.Context, hub.Prefix) error) {
 	mine := w.Ask
 	var wanted, present []moqt.Namespace
 	for _, w := range watched {
@@ -117,7 +113,7 @@ func (w *Watches) ask(asked askedPrefixes, watched []Prefix, request func(contex
 	for _, ns := range cover {
 		if asked[ns.Key()] == nil {
 			ctx, cancel := context.WithCancel(w.Sharing)
-			a := Prefix{Namespace: ns, Path: pathOf(ns, watched)}
+			a := hub.Prefix{Namespace: ns, Path: pathOf(ns, watched)}
 			asked[ns.Key()] = &askedPrefix{a, cancel}
 			w.Tasks.Go(func() {
 				keepAsking(ctx, func() error { return request(ctx, a) })
@@ -146,7 +142,7 @@ func coverOf(wanted, asked []moqt.Namespace) (cover []moqt.Namespace) {
 
 // askNamespaces shows subscribers the namespaces below a prefix, until the context is done. It returns why the
 // neighbour ends that earlier.
-func (w *Watches) askNamespaces(ctx context.Context, a Prefix) error {
+func (w *Watches) askNamespaces(ctx context.Context, a hub.Prefix) error {
 	teller := new(byte)
 	m := moqt.SubscribeNamespace{Prefix: a.Namespace, Parameters: moqt.Parameters{HopPath: a.Path}}
 	sub, err := w.Session.SubscribeNamespace(ctx, m, func(ns moqt.Namespace, on bool, way moqt.Parameters) {
@@ -165,7 +161,7 @@ func (w *Watches) askNamespaces(ctx context.Context, a Prefix) error {
 // askTracks has the upstream relay offer the tracks below a prefix, until the context is done. It returns why the
 // upstream relay ends that earlier. The tracks pause until a subscriber wants their objects. Those for which the
 // upstream relay has no stream are not offered here.
-func (w *Watches) askTracks(ctx context.Context, a Prefix) error {
+func (w *Watches) askTracks(ctx context.Context, a hub.Prefix) error {
 	pause := false
 	m := moqt.SubscribeTracks{Prefix: a.Namespace, Parameters: moqt.Parameters{Forward: &pause, HopPath: a.Path}}
 	sub, err := w.Session.SubscribeTracks(ctx, m, func(moqt.FullTrackName) {})
