@@ -40,13 +40,6 @@ func (d *description) learnFetched(data *track.Track, ok *moqt.FetchOK, end moqt
 	}
 }
 
-// covers reports whether it is known if objects up to end have been published.
-func (d *description) covers(end moqt.Location) bool {
-	largest := d.hub.data.Largest()
-	return d.known && (d.hub.publishers.forward() ||
-		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end))
-}
-
 // timeoutsOf returns the delivery timeouts that the publisher wants for a segment, whose subgroup may have some of its
 // own (draft §8).
 func (d *description) timeoutsOf(seg *track.Segment) media.Timeouts {

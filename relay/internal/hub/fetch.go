@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"sluice/moqt"
 	"sluice/moqt/session"
@@ -56,16 +57,23 @@ func (t askedTrack) Extent() *moqt.Location {
 func (t askedTrack) Covers(end moqt.Location) bool {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
-	return t.hub.description.covers(end)
+	d, largest := &t.hub.description, t.hub.data.Largest()
+	return d.known && (t.hub.publishers.forward() ||
+		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end))
 }
 
 // MayArrive implements fetch.Hub. An object may come on a stream that is arriving, as the first one of its group, or
-// because it is of the group with which a publisher begins.
+// because it is of the group with which a publisher begins: that was asked for all of its current group, see
+// upstream.request. Groups after that come from their start.
 func (t askedTrack) MayArrive(data *track.Track, l moqt.Location) bool {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	s := &t.hub.publishers
-	return data.MayArrive(l, s.bringWhole(l.Group)) || s.beginWith(l.Group) && len(data.Segments(l.Group)) == 0
+	whole := s.have(func(u *upstream) bool { return u.largest == nil || u.largest.Group < l.Group })
+	begins := s.have(func(u *upstream) bool {
+		return u.largest != nil && u.largest.Group == l.Group && time.Since(u.since) < fetch.ArrivalPause
+	})
+	return data.MayArrive(l, whole) || begins && len(data.Segments(l.Group)) == 0
 }
 
 // MayGrow implements fetch.Hub. A publisher of this process may have moved to the process that asks. A later object may

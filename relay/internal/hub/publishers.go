@@ -174,19 +174,6 @@ func (s *publishers) live(u *upstream) []*upstream {
 	return slices.Collect(where(s.others(u), func(o *upstream) bool { return !o.over && !o.isEnding() }))
 }
 
-// beginWith reports whether a publisher that has just accepted may send a group as its current one. It was asked for
-// all of that, see upstream.request.
-func (s *publishers) beginWith(group uint64) bool {
-	return s.have(func(u *upstream) bool {
-		return u.largest != nil && u.largest.Group == group && time.Since(u.since) < fetch.ArrivalPause
-	})
-}
-
-// bringWhole reports whether a publisher had accepted before it began a group, and so sends it from its start.
-func (s *publishers) bringWhole(group uint64) bool {
-	return s.have(func(u *upstream) bool { return u.largest == nil || u.largest.Group < group })
-}
-
 // limitEnding cancels the upstreams whose publishers have sent PUBLISH_DONE, when their last streams had time to come
 // and another publisher is there.
 func (s *publishers) limitEnding() {
