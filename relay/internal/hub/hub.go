@@ -219,15 +219,6 @@ func (h *Hub) rerouteLocked() {
 	h.publishersChangedLocked()
 }
 
-// awaitOfferLocked subscribes at peers that offer the track, and remembers a request to offer it to: what it is told of
-// the track comes from the publisher. mu is held.
-func (h *Hub) awaitOfferLocked(w *TracksWatch, by []*Peer) {
-	h.subscribers.waiting[w] = struct{}{}
-	for _, p := range by {
-		h.choice.start(p, nil)
-	}
-}
-
 // limit takes a publisher off the fast path, because it exceeds its quota with datagrams. The kernel would forward them
 // all.
 func (h *Hub) limit(u *upstream) {

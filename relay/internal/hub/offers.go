@@ -75,7 +75,12 @@ func (w *TracksWatch) foundLocked(h *Hub) {
 		return
 	}
 	if !h.publishers.areEstablished() {
-		h.awaitOfferLocked(w, slices.DeleteFunc(by, func(p *Peer) bool { return p.From == Here }))
+		h.subscribers.waiting[w] = struct{}{} // what it is told of the track comes from the publisher
+		for _, p := range by {
+			if p.From > Here {
+				h.choice.start(p, nil)
+			}
+		}
 		return
 	}
 	supplied := h.publishers.supply(asker{peer: w.Peer})
