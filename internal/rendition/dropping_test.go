@@ -51,3 +51,66 @@ func TestChooserLeavesWhatIsDropped(t *testing.T) {
 	p.burst = 4e6
 	require.Equal(t, 2, p.play(c, 42*time.Second, time.Second))
 }
+
+// TestBounds has paths at the bounds of the rule, and begins in the middle of three renditions.
+func TestBounds(t *testing.T) {
+	const never = time.Minute
+	for name, tt := range map[string]struct {
+		path known
+		rtt  time.Duration
+		at   time.Duration // of the first change
+		to   int
+	}{
+		"late":                    {known{delay: lateDelay + 1}, pathRTT, settling, 0},
+		"not late":                {known{delay: lateDelay}, pathRTT, never, 1},
+		"late, over a long path":  {known{delay: 2*time.Second + 1}, time.Second, 2 * time.Second, 0},
+		"not late for a long one": {known{delay: 2 * time.Second}, time.Second, never, 1},
+		"in time":                 {known{delay: lateDelay / 2}, pathRTT, calmTime, 2},
+		"not in time":             {known{delay: lateDelay/2 + 1}, pathRTT, never, 1},
+		"dropping":                {known{delay: lateDelay/2 + 1, dropping: true}, pathRTT, dropRecovery + Interval, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewChooser(&tt.path, []Rendition{{Bitrate: 400_000}, {Bitrate: 1_000_000}, {Bitrate: 2_000_000}}, 1)
+			c.Began(start, 1)
+			at := time.Duration(0)
+			for at < never && c.Choose(start.Add(at), tt.rtt) == 1 {
+				at += Interval
+			}
+			require.Equal(t, tt.at, at)
+			require.Equal(t, tt.to, c.current)
+		})
+	}
+}
+
+// A rendition of which nothing comes is left for the one before.
+func TestChooserGoesBack(t *testing.T) {
+	p := new(known)
+	c := NewChooser(p, []Rendition{{Bitrate: 400_000}, {Bitrate: 1_000_000}}, 0)
+	c.Began(start, 0)
+	begin := start.Add(calmTime)
+	require.Equal(t, 0, c.Choose(start, pathRTT))
+	require.Equal(t, 1, c.Choose(begin, pathRTT))
+	require.Equal(t, 1, c.Choose(begin.Add(stuckTime), pathRTT))
+	require.Equal(t, 0, c.Choose(begin.Add(stuckTime+1), pathRTT))
+	require.Equal(t, Stuck, c.Reason())
+}
+
+// A rendition that came late is tried again if the path has shown that it fits, or after a while.
+func TestChooserTriesAgain(t *testing.T) {
+	for p, want := range map[known]time.Duration{
+		{rate: 1.2e6}: calmTime, {rate: 1.1e6}: leastHold, {rate: 1.1e6, burst: sureBurst * 1e6}: calmTime,
+	} {
+		p.delay = time.Second
+		c := NewChooser(&p, []Rendition{{Bitrate: 400_000}, {Bitrate: 1_000_000}}, 1)
+		c.Began(start, 1)
+		left := start.Add(settling)
+		require.Equal(t, 0, c.Choose(left, pathRTT))
+		c.Began(left, 0)
+		p.delay = 0
+		at := time.Duration(0)
+		for c.Choose(left.Add(at), pathRTT) == 0 {
+			at += Interval
+		}
+		require.Equal(t, want, at, "%+v", p)
+	}
+}

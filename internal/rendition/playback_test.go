@@ -76,14 +76,14 @@ func TestPlayback(t *testing.T) {
 			},
 			silent: []int{2}, reports: []int{2, 1, 2, 1}, why: Decoder,
 		},
-		"a decoder that is far too slow for the best": {
+		"a decoder that is far too slow for all but the least": {
 			rate: wide, report: func(_ time.Duration, playing int) Playback {
-				if playing == 2 {
+				if playing > 0 {
 					dropped += 20
 				}
 				return Playback{Dropped: dropped}
 			},
-			silent: []int{2}, reports: []int{2, 1, 2, 1}, why: Decoder,
+			silent: []int{2}, reports: []int{2, 1, 0, 1, 0}, why: Decoder,
 		},
 		"a decoder that is far too slow, and shows with a delay": {
 			rate: wide, report: func(at time.Duration, playing int) Playback {
@@ -137,6 +137,16 @@ func TestDropped(t *testing.T) {
 			require.Equal(t, want, slow > 0, "%v a second, reported each %v", perSecond, interval)
 		}
 	}
+}
+
+// Players drop as many frames as are too many, or one less.
+func TestDropLimit(t *testing.T) {
+	var p player
+	p.report(start, Playback{})
+	p.report(start.Add(dropWindow), Playback{Dropped: dropLimit - 1})
+	require.False(t, p.slow)
+	p.report(start.Add(dropWindow), Playback{Dropped: dropLimit})
+	require.True(t, p.slow)
 }
 
 // inOrder returns the renditions in the order in which they were played.
