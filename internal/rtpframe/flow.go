@@ -2,7 +2,6 @@ package rtpframe
 
 import (
 	"sync/atomic"
-	"time"
 
 	"sluice/claim"
 	"sluice/clock"
@@ -173,16 +172,12 @@ func (f *Flow) asks(number uint32, q Question, isBroken bool) bool {
 // decide returns the word after a decision about a frame that is newer than those before.
 func decide(before uint64, number uint32, k Kind, goes bool) uint64 {
 	bits := before & (1<<history - 1) << min(number-uint32(before>>32), history) & (1<<history - 1)
-	isBroken := before & broken
-	switch {
-	case k == Key || k == Delta:
-		isBroken = 0
-	}
 	if !goes {
 		bits |= 1
-		if k == Key || k == Delta {
-			isBroken = broken
-		}
+	}
+	isBroken := before & broken
+	if k == Key || k == Delta {
+		isBroken = (bits & 1) * broken
 	}
 	return uint64(number)<<32 | isBroken | bits
 }
@@ -211,13 +206,10 @@ func (f *Flow) SetBucket(b claim.Bucket, full clock.Time) {
 	f.cost.Store(s.BucketCost.Load())
 }
 
-// burstTime is how long the bucket takes to get full. A key frame, and some frames that depend on it, have to fit in.
-const burstTime = time.Second
-
-// SetRate changes the rate of the bucket, in bytes a second; 0: there is none. Bytes taken from it stay taken.
+// SetRate changes the rate of the bucket, in bytes a second; 0: there is none. Bytes taken from it stay taken. The
+// bucket takes a second to get full: a key frame, and some frames that depend on it, have to fit in.
 func (f *Flow) SetRate(rate int64) {
-	f.SetBucket(claim.Bucket{Rate: rate, Burst: rate * int64(burstTime/time.Second)},
-		clock.Time(f.full.Load()))
+	f.SetBucket(claim.Bucket{Rate: rate, Burst: rate}, clock.Time(f.full.Load()))
 }
 
 // Charge takes a packet from the bucket.

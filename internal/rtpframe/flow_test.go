@@ -39,6 +39,9 @@ func TestFlow(t *testing.T) {
 		"late packets": {100 * time.Millisecond, []step{
 			{1, Delta, false}, {16, Key, true}, {1, Delta, false}, {17, Key, true}, {1, Delta, true},
 		}},
+		"packets that come later still": {100 * time.Millisecond, []step{
+			{1, Delta, false}, {2, Key, true}, {3, Key, true}, {1, Delta, false}, {2, Delta, true},
+		}},
 		"forgotten packets": {100 * time.Millisecond, []step{
 			{9, Key, true}, {10, Delta, false}, {25, Key, true}, {9, Key, false}, {1, Delta, false}, {26, Key, true},
 			{10, Delta, true},
@@ -125,4 +128,35 @@ func TestFollow(t *testing.T) {
 	require.EqualValues(t, 1, b.Number(3000, 7))
 	require.EqualValues(t, 2, b.Number(6000, 8))
 	require.EqualValues(t, 3, b.Number(3000, 9))
+}
+
+// TestNumber has packets come in another order, again, late, and too late.
+func TestNumber(t *testing.T) {
+	var f Frames
+	const tick, first = 100, 100_000
+	for i := range uint32(20) {
+		require.EqualValues(t, i+1, f.Number(first+i*tick, uint16(2*i)))
+	}
+	require.EqualValues(t, 1, new(Frames).Number(0, 7))
+	const remembered = first + 4*tick
+	for i, p := range []struct {
+		timestamp uint32
+		sequence  uint16
+		want      uint32
+	}{
+		{first + 19*tick, 39, 20},
+		{first + 15*tick, 31, 16},
+		{first + 15*tick, 38, 16}, // it does not come behind all others
+		{remembered, 9, 5},
+		{first, 1, 5}, // its frame is forgotten
+		{remembered - lateHistories*15*tick, 1, 5},
+		{first + 15*tick, 40, 21}, // a clip that begins again
+		{first + 20*tick, 42, 22},
+		{first + 15*tick, 31, 21}, // the newest of two
+		{first + 19*tick, 39, 20},
+		{first + 10*tick, 1, 11},
+		{first - 100*tick, 1, 23}, // a publisher that counts anew
+	} {
+		require.Equal(t, p.want, f.Number(p.timestamp, p.sequence), "packet %d", i)
+	}
 }

@@ -129,6 +129,51 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestHeed has reports about packets of 1,000 bytes, at the bounds of each rule.
+func TestHeed(t *testing.T) {
+	type step struct {
+		after                 time.Duration
+		sent, lost, left, out int // packets since the step before: sent, reported as lost, left out; the limit
+	}
+	const s = time.Second
+	for name, steps := range map[string][]step{
+		"cuts and growth": {
+			{s, 100, 10, 0, 0}, {s, 100, 11, 0, 80100},
+			{s, 80, 1, 0, 88111}, {s, 100, 2, 0, 89874}, {s, 100, 3, 0, 78460},
+		},
+		"enough": {{s, 100, 11, 0, 80100}, {s, 64, 0, 0, 0}},
+		"losses of others": {
+			{s, 100, 12, 0, 79200}, {s, 100, 6, 0, 67003}, {s, 100, 7, 0, 56081}, {s, 100, 24, 0, 38359}, {s, 100, 13, 0, 0},
+		},
+		"all is lost, in vain": {
+			{s, 100, 100, 0, 20000}, {s, 100, 100, 0, 20000}, {s, 100, 100, 0, 20000}, {s, 100, 100, 0, 0},
+			{vainTime - 1, 5900, 5900, 0, 0}, {s, 100, 100, 0, 20000},
+		},
+		"often":                {{s - 1, 100, 50, 0, 0}, {1, 0, 0, 0, 45000}},
+		"few packets":          {{s, 31, 31, 0, 0}, {s, 1, 1, 0, 3200}},
+		"few that were sent":   {{s, 20, 12, 12, 0}, {s, 12, 12, 0, 9000}},
+		"some are left out":    {{2 * s, 100, 150, 50, 15000}},
+		"missed a little late": {{s, 100, 0, 50, 0}, {s, 100, 50, 0, 0}, {s, 100, 50, 0, 45000}},
+		"no packets":           {{s, 0, 50, 0, 0}, {s, 100, 0, 0, 22500}},
+		"anew":                 {{s, -50, 0, 0, 0}, {s, 100, 50, 0, 45000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l Limit
+			r := Report{At: time.Unix(1e9, 0), Highest: 100}
+			l.Heed(r)
+			for i, step := range steps {
+				r.At = r.At.Add(step.after)
+				r.Highest += uint32(step.sent + step.left)
+				r.Lost += int32(step.lost)
+				r.Bytes += uint64(1000 * max(step.sent, 0))
+				r.Declined += uint64(step.left)
+				r.DeclinedSize += uint64(1000 * step.left)
+				require.EqualValues(t, step.out, l.Heed(r), "step %d", i)
+			}
+		})
+	}
+}
+
 // FuzzLimit has a player report any numbers. The limit is not below a fifth of the publisher's rate when it is cut, and
 // never far above that.
 func FuzzLimit(f *testing.F) {
