@@ -107,19 +107,21 @@ func TestReaderSplitsTracksOfOneMoof(t *testing.T) {
 	in, chunks := readAll(t, data)
 	video, audio, audio2 := chunks[0], chunks[1], chunks[2]
 	require.Equal(t, []uint32{1, 2, 2}, []uint32{video.Track, audio.Track, audio2.Track})
+	other := makeBox("free", make([]byte, 9))
+	position := uint64(len(in.Data) + len(other))
 	for name, base := range map[string]func(tfhd []byte, i int) []byte{
 		"relative to moof":     func(b []byte, _ int) []byte { return b },
 		"relative to previous": func(b []byte, _ int) []byte { return clearFlag(b, tfhdBaseIsMoof) },
 		"absolute": func(b []byte, _ int) []byte {
 			b = clearFlag(b, tfhdBaseIsMoof)
 			b[11] |= tfhdBaseDataOffset
-			b = append(b[:16:16], append(binary.BigEndian.AppendUint64(nil, uint64(len(in.Data))), b[16:]...)...)
+			b = append(b[:16:16], append(binary.BigEndian.AppendUint64(nil, position), b[16:]...)...)
 			return makeBox("tfhd", b[8:])
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			joined := joinTracks(t, base, name == "relative to previous", video, audio)
-			_, got := readAll(t, bytes.Join([][]byte{in.Data, joined, audio2.Data}, nil))
+			_, got := readAll(t, bytes.Join([][]byte{in.Data, other, joined, audio2.Data}, nil))
 			require.Len(t, got, 3)
 			for i, want := range []Chunk{video, audio, audio2} {
 				require.Equal(t, media(t, want), media(t, got[i]))
@@ -269,6 +271,7 @@ func TestJoin(t *testing.T) {
 	both, err := Join(video, audio)
 	require.NoError(t, err)
 	require.Equal(t, in.Tracks, both.Tracks)
+	require.Len(t, both.Data, len(in.Data))
 	for _, c := range chunks[:2] {
 		require.Equal(t, frames(t, in, c), frames(t, both, c))
 	}
@@ -351,8 +354,56 @@ func TestTimeAndTicks(t *testing.T) {
 	require.Equal(t, 40*time.Millisecond, v.Time(512))
 	require.Equal(t, uint64(512), v.Ticks(40*time.Millisecond))
 	require.Equal(t, uint64(1), v.Ticks(1))
-	require.Equal(t, time.Duration(1<<63-1), v.Time(1<<64-1))
+	for _, ticks := range []uint64{120e12, 1<<64 - 1} {
+		require.Equal(t, time.Duration(1<<63-1), v.Time(ticks))
+	}
 	require.Zero(t, v.Ticks(-time.Second))
+}
+
+// A box states its size in 32 or 64 bits.
+func TestBoxSizes(t *testing.T) {
+	const none = "none"
+	for in, want := range map[string]string{
+		"\x00\x00\x00\x08free":                                    "",
+		"\x00\x00\x00\x0bfreexyz":                                 "xyz",
+		"\x00\x00\x00\x01free\x00\x00\x00\x00\x00\x00\x00\x10":    "",
+		"\x00\x00\x00\x01free\x00\x00\x00\x00\x00\x00\x00\x13xyz": "xyz",
+		"\x00\x00\x00\x01free\x00\x00\x00\x00\x00\x00\x00\x0f":    none,
+		"\x00\x00\x00\x01free\x00\x00\x00\x00\x00\x00\x00":        none,
+		"\x00\x00\x00\x07free":                                    none,
+		"\x00\x00\x00\x09free":                                    none,
+		"\x00\x00\x00\x08fre":                                     none,
+	} {
+		x, err := firstBox([]byte(in))
+		r := bytes.NewReader([]byte(in))
+		h, streamErr := readHeader(r)
+		var raw []byte
+		if streamErr == nil {
+			raw, streamErr = h.readRest(r, uint64(len(in)))
+		}
+		if want == none {
+			require.Error(t, err, "%q", in)
+			require.Error(t, streamErr, "%q", in)
+			continue
+		}
+		require.NoError(t, err, "%q", in)
+		require.NoError(t, streamErr, "%q", in)
+		require.Equal(t, want, string(x.body), "%q", in)
+		require.Equal(t, in, string(raw))
+	}
+}
+
+// Version 1 of a box has 64-bit times.
+func TestLanguage(t *testing.T) {
+	for version, rest := range []int{12, 4} {
+		require.Len(t, afterTimes(append([]byte{byte(version)}, make([]byte, 23)...)), rest)
+	}
+	for code, want := range map[uint16]string{0x15c7: "eng", 0x55c4: "", 0: "", 0x95c7: ""} {
+		fields := binary.BigEndian.AppendUint16(make([]byte, 8), code)
+		require.Equal(t, want, language(fields, 0))
+		require.Equal(t, want, language(append(make([]byte, 4), fields...), 1))
+		require.Empty(t, language(fields, 1), "they are short")
+	}
 }
 
 func TestCodecNames(t *testing.T) {
@@ -376,6 +427,11 @@ func TestCodecNames(t *testing.T) {
 			Audio,
 			entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 0x80, 0x80, 18, 0, 1, 0, 4, 13, 0x6b, 0x15, 0, 0, 0, 0, 0, 0, 0, 0,
 				0, 0, 0),
+		},
+		"mp4a.69": { // with all fields that an ES descriptor may have
+			Audio,
+			entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 25, 0, 1, 0xe0, 9, 9, 2, 9, 9, 9, 9, 4, 13, 0x69, 0x15, 0, 0, 0, 0, 0, 0,
+				0, 0, 0, 0, 0),
 		},
 		"xyzw": {Video, box{typ: "xyzw"}},
 		"mp4a": {Audio, entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 200)},

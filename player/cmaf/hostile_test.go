@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,9 @@ func TestHostileChunks(t *testing.T) {
 	mfhd, mdat := makeBox("mfhd", words(0, 1)), makeBox("mdat", make([]byte, 1<<20))
 	empty := fragmentOf(track, 0, words(0, maxSamples)) // samples without any byte of their own
 	shared := bytes.Repeat(makeBox("trun", words(trunDataOffset, 1, 0)), maxRuns)
+	protected := func(typ string) []byte {
+		return makeBox("traf", makeBox("tfhd", words(0, track)), makeBox("tfdt", words(0, 0)), makeBox(typ))
+	}
 	for name, c := range map[string]struct{ object, want string }{
 		"samples without bytes": {
 			string(makeBox("moof", mfhd, bytes.Repeat(empty, 2))), "more than 65536 samples in an object"},
@@ -42,8 +46,19 @@ func TestHostileChunks(t *testing.T) {
 		"samples of the same bytes": {
 			string(makeBox("moof", mfhd, makeBox("traf", makeBox("tfhd", words(tfhdBaseIsMoof|tfhdSize, track, 1<<20)),
 				makeBox("tfdt", words(0, 0)), shared))) + string(mdat), "samples share their media"},
-		"runs without samples": {
-			string(makeBox("moof", mfhd, fragmentOf(track, 0, make([][]byte, maxRuns+1)...))), "trun"},
+		"more runs than there may be": {
+			string(makeBox("moof", mfhd, fragmentOf(track, 0, slices.Repeat([][]byte{words(0, 0)}, maxRuns+1)...))),
+			"more than 4096 trun boxes"},
+		"more samples than there may be": {
+			string(makeBox("moof", mfhd, fragmentOf(track, 0, words(trunFlags, 0), words(0, maxSamples), words(0, 1)))),
+			"trun: 1 samples claimed"},
+		"as many tracks as there may be": {
+			string(makeBox("moof", mfhd, bytes.Repeat(fragmentOf(track, 1<<20, words(0, 1)), maxTracks))),
+			"media outside of the mdat box"},
+		"more tracks than there may be": {
+			string(makeBox("moof", mfhd, bytes.Repeat(empty, maxTracks+1))), "more than 64 tracks"},
+		"encryption":  {string(makeBox("moof", mfhd, protected("senc"))), "encrypted media"},
+		"its address": {string(makeBox("moof", mfhd, protected("saio"))), "encrypted media"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testlimit.Run(t, len(c.object), 20, func() {
@@ -60,6 +75,8 @@ func TestHostileChunks(t *testing.T) {
 			})
 		})
 	}
+	_, err := in.Samples(makeBox("moof", mfhd, empty))
+	require.NoError(t, err, "as many samples as there may be")
 }
 
 // A fragment of several tracks becomes chunks that are not larger in all.

@@ -27,7 +27,7 @@ func TestMakeChunk(t *testing.T) {
 			require.NoError(t, err)
 			want, err := in.Samples(c.Data)
 			require.NoError(t, err)
-			got, err := other.Samples(MakeChunk(9, 5, want))
+			got, err := other.Samples(Chunk{Track: 8, Data: MakeChunk(8, 5, want)}.WithTrack(9).Data)
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}

@@ -2,6 +2,7 @@ package cmaf
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ func TestRenumber(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []uint32{3, 4}, []uint32{other.Tracks[0].ID, other.Tracks[1].ID})
 	require.Equal(t, len(in.Data), len(other.Data))
+	require.EqualValues(t, 3, binary.BigEndian.Uint32(find(other.Data, "moov", "mvex", "trex")[4:]))
 	back, err := other.Renumber(map[uint32]uint32{3: 1, 4: 2})
 	require.NoError(t, err)
 	require.Equal(t, in.Data, back.Data)

@@ -59,10 +59,18 @@ func several(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-func TestSamplesErrors(t *testing.T) {
-	in, chunks := readAll(t, sample(t))
-	moof, err := firstBox(chunks[0].Data)
+// Samples have the values of the init segment if their chunk states none.
+func TestDefaults(t *testing.T) {
+	in, _ := readAll(t, sample(t))
+	data := bytes.Clone(in.Data)
+	copy(find(data, "moov", "mvex", "trex")[12:], words(7, 3, sampleNonSync))
+	in, err := ParseInit(data)
 	require.NoError(t, err)
-	_, err = in.Samples(moof.raw)
-	require.ErrorContains(t, err, "media outside of the mdat box")
+	moof := makeBox("moof", makeBox("mfhd", words(0, 1)), makeBox("free"),
+		makeBox("traf", makeBox("tfhd", words(tfhdBaseIsMoof, in.Tracks[0].ID)), makeBox("tfdt", words(0, 5)),
+			makeBox("trun", words(trunDataOffset, 2, 0))))
+	got, err := in.Samples(moof)
+	require.NoError(t, err)
+	want := []Sample{{DecodeTime: 5, Duration: 7, Data: moof[:3]}, {DecodeTime: 12, Duration: 7, Data: moof[3:6]}}
+	require.Equal(t, want, got)
 }
