@@ -137,26 +137,27 @@ func TestNumber(t *testing.T) {
 	for i := range uint32(20) {
 		require.EqualValues(t, i+1, f.Number(first+i*tick, uint16(2*i)))
 	}
-	require.EqualValues(t, 1, new(Frames).Number(0, 7))
-	const remembered = first + 4*tick
 	for i, p := range []struct {
 		timestamp uint32
 		sequence  uint16
 		want      uint32
 	}{
+		{first + 21*tick, 42, 21},
+		{first + 20*tick, 40, 22}, // a frame that comes after the next one
+		{first + 21*tick, 43, 21},
+		{first + 20*tick, 41, 22},
 		{first + 19*tick, 39, 20},
-		{first + 15*tick, 31, 16},
-		{first + 15*tick, 38, 16}, // it does not come behind all others
-		{remembered, 9, 5},
-		{first, 1, 5}, // its frame is forgotten
-		{remembered - lateHistories*15*tick, 1, 5},
-		{first + 15*tick, 40, 21}, // a clip that begins again
-		{first + 20*tick, 42, 22},
-		{first + 15*tick, 31, 21}, // the newest of two
-		{first + 19*tick, 39, 20},
+		{first + 15*tick, 42, 16}, // it does not come behind all others
+		{first + 6*tick, 13, 7},
+		{first, 1, 7}, // its frame is forgotten
+		{first + 6*tick - lateHistories*14*tick, 1, 7},
+		{first + 15*tick, 44, 23}, // a clip that begins again
+		{first + 22*tick, 46, 24},
+		{first + 15*tick, 31, 23}, // the newest of two
 		{first + 10*tick, 1, 11},
-		{first - 100*tick, 1, 23}, // a publisher that counts anew
+		{first - 100*tick, 1, 25}, // a publisher that counts anew
 	} {
 		require.Equal(t, p.want, f.Number(p.timestamp, p.sequence), "packet %d", i)
 	}
+	require.EqualValues(t, 1, new(Frames).Number(0, 7))
 }
