@@ -250,19 +250,6 @@ func oldTfdt(t *testing.T, in *Init, c Chunk) Chunk {
 	return old
 }
 
-func TestOnly(t *testing.T) {
-	in, _ := readAll(t, sample(t))
-	for _, want := range in.Tracks {
-		data := in.Only(want.ID)
-		got, err := ParseInit(data)
-		require.NoError(t, err)
-		require.Equal(t, []TrackInfo{want}, got.Tracks)
-		f, err := mp4.DecodeFile(bytes.NewReader(data))
-		require.NoError(t, err)
-		require.Len(t, f.Init.Moov.Mvex.Trexs, 1)
-	}
-}
-
 func TestJoin(t *testing.T) {
 	in, chunks := readAll(t, sample(t))
 	video, err := ParseInit(in.Only(1))
