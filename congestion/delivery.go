@@ -98,7 +98,7 @@ func (d *deliveryRate) lose(e LossEvent) (s deliverySample) {
 		return deliverySample{lost: d.lost}
 	}
 	p, last := *d.at(0), d.at(d.n-1)
-	if d.n > 1 && last.from >= e.Now { // found with the ACK that has left the checkpoint
+	if last.from >= e.Now { // found with the ACK that has left the checkpoint
 		last.lost = d.lost
 	}
 	return deliverySample{

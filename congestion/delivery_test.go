@@ -49,7 +49,7 @@ func TestDeliveryRateUnreliable(t *testing.T) {
 func TestDeliveryRateLosses(t *testing.T) {
 	var d deliveryRate
 	d.acked(ackOf(40, 0, 0, 10), 40*ms)
-	d.acked(ackOf(80, 40, 40, 10), 40*ms)
+	require.False(t, d.acked(ackOf(80, 40, 40, 10), 40*ms).resumed)
 	s := d.lose(LossEvent{Now: clock.Time(time.Hour).Add(80 * ms), Bytes: 3000})
 	require.Equal(t, 3000.0, s.lost)
 	require.Equal(t, 13_000.0, s.inFlight())
@@ -72,6 +72,8 @@ func TestDeliveryRateAppLimited(t *testing.T) {
 	require.True(t, d.acked(e2, 40*ms).appLimited)
 	d.limit(1000)
 	require.True(t, d.acked(ackOf(200, 160, 160, 10), 40*ms).appLimited)
+	d.limit(0)
+	require.False(t, d.acked(ackOf(240, 200, 200, 10), 40*ms).appLimited)
 }
 
 // However many ACKs come in a round trip, and however long it becomes, samples span little more than a round trip.
@@ -101,4 +103,6 @@ func TestDeliveryRateMarked(t *testing.T) {
 	s := d.acked(e, 0)
 	require.EqualValues(t, e.Bytes, s.lost)
 	require.EqualValues(t, e.Bytes, s.inFlight())
+	require.Zero(t, d.acked(ackOf(300, 201, 201, 10), 0).marked)
+	require.Zero(t, d.lose(LossEvent{}).marked)
 }

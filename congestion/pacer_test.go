@@ -42,6 +42,7 @@ func TestPacer(t *testing.T) {
 	p.Spend(&at, now, 1<<30)
 	p.Spend(&at, now, 1200)
 	full := clock.Time(at.Load()).Sub(now)
+	require.Equal(t, 2*time.Duration(p.Burst)*time.Microsecond+time.Duration(1200*uint64(p.Cost)>>10), full)
 	p.Spend(&at, now, 1200)
 	require.Equal(t, full, clock.Time(at.Load()).Sub(now), "the debt has a limit")
 
@@ -56,4 +57,12 @@ func TestBurst(t *testing.T) {
 	require.Equal(t, 50_000.0, burst(100_000, 1200, 0), "half a window")
 	require.Equal(t, float64(maxBurst), burst(10<<20, 1200, 0))
 	require.Equal(t, 2_000_000.0, burst(10<<20, 1200, 1_000_000_000), "2 ms at a gigabyte a second")
+}
+
+// Packets that are to leave one by one come in bursts of two, or of 2 ms on fast paths.
+func TestSmoothBurst(t *testing.T) {
+	for packets, want := range map[int]time.Duration{10: 160 * ms, 10_000: pacerTick} {
+		p := PacerOf(pragueWith(packets, 0), time.Second, 1000)
+		require.InEpsilon(t, want, time.Duration(p.Burst)*time.Microsecond, 1e-3)
+	}
 }

@@ -76,7 +76,7 @@ func (p *prague) measure(e AckEvent, marked int) {
 	if !p.over(p.began, e) {
 		return
 	}
-	if p.reduced != 0 && p.packets > 0 {
+	if p.reduced != 0 {
 		p.share += pragueGain * (float64(p.congested)/float64(p.packets) - p.share)
 	}
 	p.classic.endRound(e, p.congested > 0, p.window, p.mtu)

@@ -29,20 +29,20 @@ type classic struct {
 
 // acked takes the RTT of a packet.
 func (c *classic) acked(e AckEvent) {
-	if e.LatestRTT > 0 && (c.least == 0 || e.LatestRTT < c.least) {
+	if c.least == 0 || e.LatestRTT < c.least {
 		c.least = e.LatestRTT
 	}
 }
 
 // endRound ends a round trip: whether it had marks, and the window and packet size in bytes.
 func (c *classic) endRound(e AckEvent, marks bool, window, mtu float64) {
-	least := c.least
+	queue := c.least - e.MinRTT
 	c.least = 0
-	if !marks || least == 0 {
+	if !marks {
 		return
 	}
 	packets := time.Duration(shallowPackets * mtu / window * float64(e.SRTT))
-	if least-e.MinRTT > shallowQueue+packets {
+	if queue > shallowQueue+packets {
 		c.rounds = min(c.rounds+1, classicRounds)
 	} else {
 		c.rounds = max(c.rounds-1, 0)

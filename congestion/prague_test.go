@@ -95,20 +95,6 @@ func TestPragueSpurious(t *testing.T) {
 	}
 }
 
-// A path without marks has CUBIC, to the byte.
-func TestPragueWithoutMarks(t *testing.T) {
-	run := func(make func(int) Controller) *flow {
-		n := newNetwork(networkConfig{rate: mbs, delay: 20 * ms, queue: 50 * kB, loss: 0.001})
-		f := n.flow(make(packetSize)).bulkFrom(0)
-		n.run(8 * time.Second)
-		return f
-	}
-	cubic, prague := run(NewCubic), run(NewPrague)
-	require.NotZero(t, prague.lost)
-	require.Equal(t, cubic.delivered, prague.delivered)
-	require.Equal(t, cubic.queueSum, prague.queueSum)
-}
-
 // l4s is a path that marks packets as soon as others wait: at 10 Mbit/s, two packets take 2 ms.
 var l4s = networkConfig{rate: mbs, delay: 20 * ms, queue: 1250 * kB, mark: 2 * packetSize}
 
