@@ -246,14 +246,10 @@ func TestBBRWindowAndRate(t *testing.T) {
 		full                            bool
 		bw, delivered, short, was, want float64
 	}{
-		{bbrProbeUp, true, 1e6, 0, 1e6, 75_000, 92_000},
-		{bbrProbeCruise, true, 1e6, 0, 1e6, 75_000, 80_000},
-		{bbrProbeCruise, true, 1e6, 0, 1e3, 75_000, 4000},
-		{bbrProbeRTT, true, 1e6, 0, 1e6, 75_000, 20_000},
-		{bbrProbeRTT, true, 1e3, 0, 1e6, 75_000, 4000},
-		{bbrStartup, false, 1e6, 10_000, 1e6, 79_999, 99_999},
-		{bbrStartup, false, 1e6, 10_000, 1e6, 80_000, 80_000},
-		{bbrStartup, false, 1e6, 9999, 1e6, 80_000, 100_000},
+		{bbrProbeUp, true, 1e6, 0, 1e6, 75_000, 92_000}, {bbrProbeCruise, true, 1e6, 0, 1e6, 75_000, 80_000},
+		{bbrProbeCruise, true, 1e6, 0, 1e3, 75_000, 4000}, {bbrProbeRTT, true, 1e6, 0, 1e6, 75_000, 20_000},
+		{bbrProbeRTT, true, 1e3, 0, 1e6, 75_000, 4000}, {bbrStartup, false, 1e6, 10_000, 1e6, 79_999, 99_999},
+		{bbrStartup, false, 1e6, 10_000, 1e6, 80_000, 80_000}, {bbrStartup, false, 1e6, 9999, 1e6, 80_000, 100_000},
 	} {
 		m.state, m.full.reached, m.bw, m.delivery.delivered = c.state, c.full, c.bw, c.delivered
 		m.inflightShort, m.window = c.short, c.was
@@ -268,7 +264,7 @@ func TestBBRWindowAndRate(t *testing.T) {
 	}
 }
 
-// The path is probed again after a while, or after as many round trips as the path holds packets. A probe ends where the
+// The path is probed again after a while, or after as many round trips as it holds packets. A probe ends where the
 // last one caused losses.
 func TestBBRProbe(t *testing.T) {
 	probe := func() *bbr {

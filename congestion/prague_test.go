@@ -37,6 +37,11 @@ func TestPragueReduction(t *testing.T) {
 	ackMarked(p, now.Add(41*ms), 40*ms, 10)
 	require.InDelta(t, share+(1-share)/16, p.share, 1e-9)
 	require.InDelta(t, 90_000*(1-p.share/2), p.window, 1)
+	require.True(t, p.over(now, AckEvent{Now: now.Add(pragueVirtualRTT), Sent: now + 1}))
+	require.False(t, p.over(now, AckEvent{Now: now.Add(pragueVirtualRTT), Sent: now}))
+	p = pragueWith(2, 1)
+	ackMarked(p, now, 40*ms, 10)
+	require.Equal(t, 2000.0, p.window)
 }
 
 // The first marks end slow start, and halve the window. Until then, the share is not measured.

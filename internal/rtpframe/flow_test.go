@@ -142,20 +142,13 @@ func TestNumber(t *testing.T) {
 		sequence  uint16
 		want      uint32
 	}{
-		{first + 21*tick, 42, 21},
-		{first + 20*tick, 40, 22}, // a frame that comes after the next one
-		{first + 21*tick, 43, 21},
-		{first + 20*tick, 41, 22},
-		{first + 19*tick, 39, 20},
-		{first + 15*tick, 42, 16}, // it does not come behind all others
-		{first + 6*tick, 13, 7},
-		{first, 1, 7}, // its frame is forgotten
-		{first + 6*tick - lateHistories*14*tick, 1, 7},
-		{first + 15*tick, 44, 23}, // a clip that begins again
-		{first + 22*tick, 46, 24},
-		{first + 15*tick, 31, 23}, // the newest of two
-		{first + 10*tick, 1, 11},
-		{first - 100*tick, 1, 25}, // a publisher that counts anew
+		{first + 21*tick, 42, 21}, {first + 20*tick, 40, 22}, // a frame that comes after the next one
+		{first + 21*tick, 43, 21}, {first + 20*tick, 41, 22},
+		{first + 19*tick, 39, 20}, {first + 15*tick, 42, 16}, // it does not come behind all others
+		{first + 6*tick, 13, 7}, {first, 1, 7}, // its frame is forgotten
+		{first + 6*tick - lateHistories*14*tick, 1, 7}, {first + 15*tick, 44, 23}, // a clip that begins again
+		{first + 22*tick, 46, 24}, {first + 15*tick, 31, 23}, // the newest of two
+		{first + 10*tick, 1, 11}, {first - 100*tick, 1, 25}, // a publisher that counts anew
 	} {
 		require.Equal(t, p.want, f.Number(p.timestamp, p.sequence), "packet %d", i)
 	}

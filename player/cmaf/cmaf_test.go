@@ -405,8 +405,8 @@ func TestCodecNames(t *testing.T) {
 		},
 		"mp4a.69": { // with all fields that an ES descriptor may have
 			Audio,
-			entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 25, 0, 1, 0xe0, 9, 9, 2, 9, 9, 9, 9, 4, 13, 0x69, 0x15, 0, 0, 0, 0, 0, 0,
-				0, 0, 0, 0, 0),
+			entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 25, 0, 1, 0xe0, 9, 9, 2, 9, 9, 9, 9, 4, 13, 0x69, 0x15, 0, 0, 0, 0,
+				0, 0, 0, 0, 0, 0, 0),
 		},
 		"xyzw": {Video, box{typ: "xyzw"}},
 		"mp4a": {Audio, entry(28, "mp4a", "esds", 0, 0, 0, 0, 3, 200)},
