@@ -114,6 +114,8 @@ func TestMalformedTracks(t *testing.T) {
 				{objects: []testObject{object(0), end(1, moqt.StatusEndOfGroup)}}}},
 		{"datagram after END_OF_GROUP", true,
 			[]came{{objects: objects(1), datagram: true, endOfGroup: true}, {objects: objects(2), datagram: true}}},
+		{"datagram before END_OF_GROUP", false,
+			[]came{{objects: objects(1), datagram: true, endOfGroup: true}, {objects: objects(0), datagram: true}}},
 		{"object after the end of the track", true,
 			[]came{{group: 5, objects: []testObject{end(1, moqt.StatusEndOfTrack)}}, {group: 6, objects: objects(0)}}},
 		{"object at the end of the track", true,
@@ -121,6 +123,9 @@ func TestMalformedTracks(t *testing.T) {
 				{group: 5, subgroup: 1, objects: objects(1)}}},
 		{"object before the end of the track", false,
 			[]came{{group: 5, objects: []testObject{end(1, moqt.StatusEndOfTrack)}}, {group: 4, objects: objects(9)}}},
+		{"the same end of the track twice", false,
+			[]came{{group: 5, objects: []testObject{end(1, moqt.StatusEndOfTrack)}},
+				{group: 5, objects: []testObject{end(1, moqt.StatusEndOfTrack)}}}},
 		{"end of the track before an object", true,
 			[]came{{group: 6, objects: objects(0)}, {group: 5, objects: []testObject{end(1, moqt.StatusEndOfTrack)}}}},
 		{"different payloads", true, []came{{objects: objects(1)}, {objects: []testObject{other}}}},
@@ -150,13 +155,18 @@ func TestMalformedTracks(t *testing.T) {
 		{"prior object id gap over an object", true,
 			[]came{{objects: objects(4)}, {objects: []testObject{gap(5, 0, 2)}, subgroup: 1}}},
 		{"prior object id gap beside objects", false,
-			[]came{{objects: objects(2)}, {objects: []testObject{gap(5, 0, 2)}, subgroup: 1}}},
+			[]came{{objects: objects(2, 6)}, {objects: []testObject{gap(5, 0, 2)}, subgroup: 1}}},
 		{"group in a prior group id gap", true,
 			[]came{{group: 5, objects: []testObject{gap(0, 2, 0)}}, {group: 3, objects: objects(0)}}},
 		{"prior group id gap over an object", true,
 			[]came{{group: 3, objects: objects(0)}, {group: 5, objects: []testObject{gap(0, 2, 0)}}}},
 		{"prior group id gap beside groups", false,
 			[]came{{group: 2, objects: objects(0)}, {group: 5, objects: []testObject{gap(0, 2, 0)}}}},
+		{"prior gaps of all that is before", false,
+			[]came{{group: 2, objects: []testObject{gap(2, 2, 2)}}, {group: 2, objects: []testObject{gap(3, 2, 0)}}}},
+		{"prior group id gap of more", true, []came{{group: 2, objects: []testObject{gap(2, 3, 0)}}}},
+		{"prior object id gap of more", true,
+			[]came{{objects: objects(9)}, {objects: []testObject{gap(2, 0, 3)}, subgroup: 1}}},
 		{"two prior group id gaps in a group", true,
 			[]came{{group: 5, objects: []testObject{gap(0, 2, 0)}},
 				{group: 5, subgroup: 1, objects: []testObject{gap(1, 1, 0)}}}},
@@ -202,4 +212,8 @@ func TestLargest(t *testing.T) {
 	require.NoError(t, came{group: 4, objects: objects(3)}.arrive(k))
 	k.track.RaiseLargest(moqt.Location{Group: 4, Object: 1})
 	require.Equal(t, moqt.Location{Group: 4, Object: 3}, *k.track.Largest())
+	require.NoError(t, came{group: 5, subgroup: 2, objects: objects(0), endOfGroup: true, fin: true}.arrive(k))
+	require.Equal(t, EndMark{Subgroup: 2}, *k.track.EndMark())
+	require.NoError(t, came{group: 6, objects: []testObject{{id: 1, status: moqt.StatusEndOfGroup}}}.arrive(k))
+	require.Equal(t, EndMark{Status: true}, *k.track.EndMark())
 }

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,8 +64,11 @@ func NewCache(cfg CacheConfig) *Cache {
 	if c.duration == 0 {
 		c.duration = DefaultCacheDuration
 	}
-	if c.size == 0 {
+	switch {
+	case c.size == 0:
 		c.size = DefaultCacheSize
+	case c.size < 0:
+		c.size = math.MaxInt64
 	}
 	if c.now == nil {
 		c.now = time.Now
@@ -98,9 +102,6 @@ func (c *Cache) Trims() int64 { return c.trims.Load() }
 
 // Over returns by how many bytes the cache exceeds its size, because readers and writers keep them from being evicted.
 func (c *Cache) Over() int64 {
-	if c.size < 0 {
-		return 0
-	}
 	return max(0, c.Bytes()-c.size)
 }
 
@@ -140,7 +141,7 @@ func (c *Cache) giveUpCuts(now time.Time) {
 
 // enforce evicts if the cache has become too large.
 func (c *Cache) enforce() {
-	if c.size >= 0 && c.Bytes() > c.trigger.Load() && c.sweeping.TryLock() {
+	if c.Bytes() > c.trigger.Load() && c.sweeping.TryLock() {
 		c.evictLocked()
 		c.sweeping.Unlock()
 	}
@@ -206,7 +207,7 @@ func (c *Cache) snapshotLocked() []*group {
 func (c *Cache) remember(g *group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.groups) > 64 && len(c.groups) > 2*c.count {
+	if len(c.groups) > 2*c.count {
 		c.groups = slices.DeleteFunc(c.groups, func(g *group) bool { return g == nil })
 		for i, g := range c.groups {
 			g.slot = i
@@ -219,13 +220,13 @@ func (c *Cache) remember(g *group) {
 
 // forget removes a group; its track's mu is held.
 func (c *Cache) forget(g *group) {
+	if g.forgotten {
+		return
+	}
 	g.forgotten = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if g.slot < len(c.groups) && c.groups[g.slot] == g {
-		c.groups[g.slot] = nil
-		c.count--
-		c.mem.add(-g.counted)
-		g.counted = 0
-	}
+	c.groups[g.slot] = nil
+	c.count--
+	c.mem.add(-g.counted)
 }

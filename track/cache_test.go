@@ -90,6 +90,7 @@ func TestFloodOfGroups(t *testing.T) {
 	for g := range uint64(2000) {
 		require.NoError(t, came{group: g, objects: objects(0), fin: true}.arrive(k))
 		require.LessOrEqual(t, k.cache.Bytes(), int64(202_000), "what is known of groups that are gone counts too")
+		require.LessOrEqual(t, len(k.cache.groups), 3*k.cache.count)
 	}
 }
 

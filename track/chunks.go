@@ -40,12 +40,10 @@ func (c *chunk) seek(off int64) *chunk {
 	return c
 }
 
-var chunkPools [16]sync.Pool // by class: minChunk<<class bytes
-
-func chunkClass(size int) int { return bits.Len(uint(size/minChunk)) - 1 }
+var chunkPools [32]sync.Pool // by the bits of a size
 
 func newChunk(off int64, size int, mem *Memory) *chunk {
-	c, _ := chunkPools[chunkClass(size)].Get().(*chunk)
+	c, _ := chunkPools[bits.Len(uint(size))].Get().(*chunk)
 	if c == nil {
 		c = &chunk{buf: make([]byte, size)}
 	}
@@ -150,7 +148,7 @@ func (l *chunkList) free(c *chunk) {
 	}
 	l.mem.add(-int64(len(c.buf)) - chunkOverhead)
 	c.next.Store(nil)
-	chunkPools[chunkClass(len(c.buf))].Put(c)
+	chunkPools[bits.Len(uint(len(c.buf)))].Put(c)
 }
 
 // Memory counts the bytes that logs and indexes hold. A nil *Memory counts nothing.

@@ -145,11 +145,8 @@ func (d *derived) begin(end int64) (bool, error) {
 	if !ok || end < o.PayloadStart {
 		return false, nil
 	}
-	var properties moqt.Properties
-	if o.PropertiesLen > 0 {
-		properties = make(moqt.Properties, o.PropertiesLen)
-		d.in.ReadAt(properties, o.PropertiesStart)
-	}
+	properties := make(moqt.Properties, o.PropertiesLen)
+	d.in.ReadAt(properties, o.PropertiesStart)
 	d.object, d.begun, d.off = o, true, o.PayloadStart
 	d.passes = d.segment.form.Filters.Pass(&moqt.FilteredObject{
 		Subgroup: d.from.Subgroup, ID: o.ID, Priority: d.from.Priority, Properties: properties,

@@ -227,6 +227,8 @@ func TestDerivedIsKeptWhileItIsRead(t *testing.T) {
 	require.NotZero(t, copied)
 	require.Equal(t, objects(0), content(t, seg))
 	release()
+	k.cache.Sweep()
+	require.Zero(t, k.track.index.group(7).derived)
 	k.track.Close()
 	require.Zero(t, k.cache.Bytes())
 }

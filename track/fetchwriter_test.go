@@ -29,6 +29,7 @@ func TestFetchWriter(t *testing.T) {
 		}
 	}
 	require.NoError(t, f.Begin(&moqt.FetchObject{Location: loc(2, 1), PayloadLength: 5}))
+	require.Len(t, f.segments, 1)
 	require.NoError(t, f.Write([]byte("cut")))
 	f.Close()
 	require.Equal(t, "object 1.0/0, object 1.1/0, object 1.2/4, object 1.3/0, datagram 1.4, unknown 1.5-1.max, "+
@@ -39,6 +40,8 @@ func TestFetchWriter(t *testing.T) {
 	require.NoError(t, came{group: 1, objects: objects(0, 1, 3)}.arrive(k))
 	require.Equal(t, objects(0), received(t, k.segments[0]), "fetched objects are new to subscribers")
 	require.Equal(t, objects(3), received(t, k.segments[1]))
+	p, _ := k.track.index.group(1).find(0)
+	require.True(t, p.wasSent())
 	k.track.Close()
 	require.Zero(t, k.cache.Bytes())
 }

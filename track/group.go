@@ -17,7 +17,6 @@ const (
 	derivedSize  = segmentSize + int64(unsafe.Sizeof(derived{}))
 	datagramSize = int64(unsafe.Sizeof(Datagram{}))
 	spanSize     = int64(unsafe.Sizeof(span{}))
-	pointerSize  = int64(unsafe.Sizeof(uintptr(0)))
 )
 
 // group holds the objects of one group and the facts about it. All methods but dropAhead expect Track.mu to be
@@ -294,9 +293,8 @@ func (g *group) recount() {
 	if g.forgotten {
 		return
 	}
-	n := groupSize + 2*pointerSize // in index.groups and Cache.groups
-	n += int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize + int64(g.derived)*derivedSize
-	n += int64(cap(g.subgroups)+cap(g.segments)+cap(g.datagrams)) * pointerSize
+	n := groupSize + int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize
+	n += int64(g.derived) * derivedSize
 	n += int64(cap(g.seen)+cap(g.gaps)+cap(g.absent)) * spanSize
 	g.addCount(n - g.counted)
 	g.counted = n

@@ -3,7 +3,6 @@ package track
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -136,30 +135,6 @@ func TestIDsThatNeverMerge(t *testing.T) {
 	require.Zero(t, k.cache.Bytes())
 }
 
-// Which ids count as seen when there are too many runs: all that came, none above the lowest run that remains, and all
-// below it.
-func TestSettle(t *testing.T) {
-	k := newSink(CacheConfig{})
-	g := k.track.index.ensureGroup(1)
-	came := map[uint64]bool{}
-	for range 10 * maxRuns {
-		id := rand.Uint64N(100 * maxRuns)
-		came[id] = true
-		g.seen = g.seen.add(span{id, id})
-		g.settle(maxRuns)
-		require.LessOrEqual(t, len(g.seen), maxRuns)
-	}
-	require.Positive(t, g.settled)
-	for id := range uint64(100 * maxRuns) {
-		require.Equal(t, came[id] || id < g.settled, g.hasSeen(id), id)
-	}
-	g.settleMost()
-	require.LessOrEqual(t, len(g.seen), keptRuns)
-	for id := range uint64(100 * maxRuns) {
-		require.Equal(t, came[id] || id < g.settled, g.hasSeen(id), id)
-	}
-}
-
 func TestGapsAreLimited(t *testing.T) {
 	k := newSink(CacheConfig{Size: -1})
 	const n = 3 * maxRuns
@@ -175,6 +150,7 @@ func TestGapsAreLimited(t *testing.T) {
 	g := k.track.index.group(0)
 	require.LessOrEqual(t, len(g.gaps), maxRuns)
 	require.LessOrEqual(t, len(g.absent), maxRuns)
+	require.GreaterOrEqual(t, g.counted, int64(len(g.seen)+len(g.gaps)+len(g.absent))*spanSize)
 	at := func(id uint64) Existence {
 		return k.track.At(moqt.Range{Start: loc(0, id), End: loc(0, id)}, time.Time{}, nil).Existence
 	}
@@ -224,6 +200,7 @@ func TestSubgroupsAndSegmentsAreLimited(t *testing.T) {
 	g := k.track.index.group(7)
 	require.LessOrEqual(t, len(g.segments), maxSegments)
 	require.LessOrEqual(t, len(g.subgroups), maxSubgroups)
+	require.GreaterOrEqual(t, min(len(g.segments), len(g.subgroups)), maxSegments/2)
 	require.NotNil(t, g.subgroups.find(0), "a stream brings it")
 	require.NotNil(t, g.subgroups.find(n))
 	at := func(id uint64) Existence {
@@ -256,6 +233,9 @@ func TestGroupsThatAreWrittenMakeRoom(t *testing.T) {
 
 func TestDatagramsAreLimited(t *testing.T) {
 	k := newSink(CacheConfig{Size: -1})
+	_, err := k.track.AddDatagram(&Datagram{Properties: make([]byte, 100), Payload: make([]byte, 1000)})
+	require.NoError(t, err)
+	require.Greater(t, k.cache.Bytes(), int64(1100))
 	const n = 2*maxDatagrams + 1
 	for id := range uint64(n) {
 		forward, err := k.track.AddDatagram(&Datagram{Group: 1, ID: id, Payload: []byte("x")})
@@ -263,6 +243,7 @@ func TestDatagramsAreLimited(t *testing.T) {
 		require.True(t, forward)
 	}
 	require.LessOrEqual(t, len(k.track.index.group(1).datagrams), maxDatagrams)
+	require.GreaterOrEqual(t, len(k.track.index.group(1).datagrams), maxDatagrams/2)
 	require.Equal(t, fmt.Sprintf("datagram 1.%d", n-1),
 		walk(t, k.track, moqt.Range{Start: loc(1, n-1), End: loc(1, n-1)}, time.Time{}))
 	k.track.Close()
@@ -284,6 +265,7 @@ func TestGroupsAreLimited(t *testing.T) {
 			require.NotNil(t, k.track.index.group(group))
 		}
 		require.LessOrEqual(t, k.cache.Groups(), maxGroups)
+		require.GreaterOrEqual(t, k.cache.Groups(), maxGroups*7/8)
 	}
 	require.Equal(t, []uint64{3}, k.held(3), "a stream brings it")
 	require.NoError(t, s.Close(0))

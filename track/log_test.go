@@ -99,3 +99,17 @@ func (c wakeChan) Wake() {
 	default:
 	}
 }
+
+func TestBytesOfSeveralChunks(t *testing.T) {
+	l := NewLog(0, nil)
+	l.Append(pattern(0, 1000))
+	require.Equal(t, pattern(50, 700), l.chunks.read(50, 700))
+	r, err := l.NewReader(0, nil)
+	require.NoError(t, err)
+	l.Discard(1000)
+	for _, off := range []int64{900, 10} { // it goes back
+		require.Equal(t, pattern(off, 5), r.View(off, 5))
+	}
+	r.Release(900) // and where it was is gone
+	require.Equal(t, pattern(950, 5), r.View(950, 5))
+}

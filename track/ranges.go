@@ -58,10 +58,6 @@ func (r ranges) add(s span) ranges {
 		s.lo, s.hi = min(s.lo, r[j].lo), max(s.hi, r[j].hi)
 		j++
 	}
-	if j == i+1 {
-		r[i] = s
-		return r
-	}
 	return slices.Replace(r, i, j, s)
 }
 

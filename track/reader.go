@@ -34,7 +34,7 @@ func (r *Reader) View(off int64, limit int) []byte {
 func (r *Reader) ReadAt(p []byte, off int64) int {
 	n := 0
 	for n < len(p) {
-		v := r.View(off+int64(n), len(p)-n)
+		v := r.View(off+int64(n), len(p))
 		if len(v) == 0 {
 			break
 		}

@@ -124,7 +124,7 @@ func (k *sink) source(h moqt.SubgroupHeader) *Source {
 
 func TestSourceIsVerbatim(t *testing.T) {
 	k := newSink(CacheConfig{})
-	want := append(objects(0, 1, 5), testObject{id: 6, status: moqt.StatusEndOfGroup})
+	want := append(objects(300, 301, 305), testObject{id: 306, status: moqt.StatusEndOfGroup})
 	b := encode(plain, want...)
 	for cut := 1; cut < len(b); cut++ {
 		k := newSink(CacheConfig{})
@@ -137,13 +137,13 @@ func TestSourceIsVerbatim(t *testing.T) {
 		require.Equal(t, b, readAll(t, seg.Log, 5))
 		require.Equal(t, want, received(t, seg))
 		verbatim := Segment{
-			Log: seg.Log, Group: 7, Priority: 128, Start: 5, FirstObject: true, track: k.track,
+			Log: seg.Log, Group: 7, Priority: 128, First: 300, Start: 5, FirstObject: true, track: k.track,
 		}
 		require.Equal(t, verbatim, *seg)
 		require.Equal(t, k, seg.Log.Origin().Owner)
 		st, _ := seg.Log.State()
 		require.Equal(t, Finished, st)
-		require.Equal(t, moqt.Location{Group: 7, Object: 6}, *k.track.Largest())
+		require.Equal(t, moqt.Location{Group: 7, Object: 306}, *k.track.Largest())
 	}
 	require.Nil(t, k.track.Largest())
 }
@@ -296,6 +296,10 @@ func TestMerge(t *testing.T) {
 			{who: 0, objects: objects(0, 1), bytes: all, end: "cut"},
 			{who: 1, objects: objects(4, 5), bytes: all, end: "cut"},
 		}, []want{{objects(0, 1), Reset}, {objects(4, 5), Cut}}},
+		"a mark behind the end is not forwarded": {[]mergeStep{
+			{who: 0, objects: objects(0, 1), bytes: all, end: "fin"},
+			{who: 1, objects: []testObject{object(1), {2, "", "", moqt.StatusEndOfGroup}}, bytes: all, end: "fin"},
+		}, []want{{objects(0, 1), Finished}}},
 		"objects before and after those that came": {[]mergeStep{
 			{who: 0, objects: objects(2, 3), bytes: all, end: "reset"},
 			{who: 1, objects: objects(1, 2, 3, 4), bytes: all, end: "fin"},
@@ -424,19 +428,6 @@ func TestStreamsOfAClosedTrack(t *testing.T) {
 	}
 	require.Zero(t, k.cache.Bytes())
 	require.Zero(t, k.cache.Groups())
-}
-
-func TestStreamsMustNotRunAway(t *testing.T) {
-	k := newSink(CacheConfig{Size: -1})
-	a, b := k.source(plain), k.source(plain)
-	require.NoError(t, feed(a, encode(plain, object(0))))
-	require.NoError(t, feed(b, encode(plain, object(0))))
-	ahead := encode(plain, testObject{payload: string(make([]byte, maxAhead))}) // its delta of 0 makes it object 1
-	require.NoError(t, feed(b, ahead[:maxAhead]))
-	require.ErrorIs(t, feed(b, ahead[maxAhead:]), ErrTooFarAhead)
-	require.NoError(t, b.Close(0))
-	require.Less(t, k.cache.Bytes(), int64(10_000))
-	require.NoError(t, a.Close(0))
 }
 
 func TestStalledStreamIsCancelled(t *testing.T) {

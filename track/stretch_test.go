@@ -63,6 +63,8 @@ func TestMayArrive(t *testing.T) {
 	require.NoError(t, feed(s, b))
 	require.Equal(t, []uint64{5, 6, 7}, may())
 	require.False(t, k.track.MayArrive(loc(2, 9), true))
+	k.clock.t = k.clock.t.Add(overtaken)
+	require.True(t, k.track.MayArrive(loc(1, 0), true))
 
 	h.SubgroupID = 1
 	other := k.track.NewSource(SourceConfig{Header: h, Cancel: func() {}})
@@ -169,13 +171,15 @@ func TestAtServesWhatIsStillArriving(t *testing.T) {
 func TestAtIgnoresObjectsThatAreTooOld(t *testing.T) {
 	k := newSink(CacheConfig{})
 	k.track.SetMaxCacheDuration(10 * time.Second)
-	require.NoError(t, came{group: 1, objects: objects(0)}.arrive(k))
+	h := moqt.SubgroupHeader{GroupID: 1}
+	s, b := k.source(h), encode(h, objects(0, 1)...)
+	require.NoError(t, feed(s, b[:size(h, object(0))]))
 	k.clock.t = k.clock.t.Add(6 * time.Second)
-	require.NoError(t, came{group: 1, objects: objects(1), subgroup: 1}.arrive(k))
+	require.NoError(t, feed(s, b[size(h, object(0)):]))
 	r := moqt.Range{Start: loc(1, 0), End: loc(1, 1)}
-	require.Equal(t, "object 1.0/0, object 1.1/1", walk(t, k.track, r, k.track.Fresh()))
+	require.Equal(t, "object 1.0/0, object 1.1/0", walk(t, k.track, r, k.track.Fresh()))
 	k.clock.t = k.clock.t.Add(5 * time.Second)
-	require.Equal(t, "unknown 1.0-1.0, object 1.1/1", walk(t, k.track, r, k.track.Fresh()))
+	require.Equal(t, "unknown 1.0-1.0, object 1.1/0", walk(t, k.track, r, k.track.Fresh()))
 }
 
 func TestGroups(t *testing.T) {
