@@ -147,3 +147,10 @@ func TestChooser(t *testing.T) {
 		})
 	}
 }
+
+// TestFailedTrials checks that each trial that fails makes the next one come later, from the first on.
+func TestFailedTrials(t *testing.T) {
+	p := newTestPath(constant(1.2e6), []Rendition{{Bitrate: 700_000}, {Bitrate: 2_800_000}}, 0)
+	p.run(2 * time.Minute)
+	require.LessOrEqual(t, len(p.switches), 6, "%v", p.played)
+}

@@ -154,7 +154,6 @@ func TestHeed(t *testing.T) {
 		"few packets":          {{s, 31, 31, 0, 0}, {s, 1, 1, 0, 3200}},
 		"some are left out":    {{2 * s, 100, 150, 50, 15000}},
 		"missed a little late": {{s, 100, 0, 50, 0}, {s, 100, 50, 0, 0}, {s, 100, 50, 0, 45000}},
-		"anew":                 {{s, -50, 0, 0, 0}, {s, 100, 50, 0, 45000}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var l Limit
