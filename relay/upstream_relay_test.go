@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/hub"
@@ -44,9 +45,17 @@ func (b *bench) dial(u *UpstreamRelay, to *bench) *pipedUpstream {
 
 // dialForeign connects a bench to an upstream relay that the test plays.
 func (b *bench) dialForeign(u *UpstreamRelay, options ...func(*session.Config)) (*pipedUpstream, *client) {
+	return b.dialForwarded(u, nil, options...)
+}
+
+// dialForwarded does that, and the fast path serves the connection.
+func (b *bench) dialForwarded(
+	u *UpstreamRelay, by claim.ForwarderConn, options ...func(*session.Config),
+) (*pipedUpstream, *client) {
 	here, there := transporttest.Pipe(transporttest.PipeConfig{})
 	s, err := u.NewSession(here)
 	require.NoError(b.t, err)
+	s.peer.Forwarder = by
 	c := &client{b: b, conn: there, handler: &clientHandler{}}
 	cfg := session.Config{
 		Role: session.Server, Implementation: "foreign", Handler: c.handler, Logger: slog.New(slog.DiscardHandler),
