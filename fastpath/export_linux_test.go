@@ -46,6 +46,11 @@ func (v *versioned[T]) get(index uint32) (value T, err error) {
 	return value, err
 }
 
+// Raise stops the kernel from opening streams for a publisher's subgroups up to and including one.
+func (t *ForwardedTrack) Raise(publisher claim.ForwarderConn, group, subgroup uint64) {
+	t.raiseSubgroup(publisher.(*conn), subgroupAt(group, subgroup))
+}
+
 // AskedWithoutLength returns how often the rule of bpftest was asked without the length of a packet.
 func (r *Rule) AskedWithoutLength(t testing.TB) (times uint64) {
 	require.NoError(t, r.maps.Maps["asked"].Lookup(uint32(1), &times))

@@ -320,8 +320,12 @@ func TestClosedTrack(t *testing.T) {
 	r.publish(stream(3, 0, 0, append(subgroupHeader(77, 1, 1, 9), "object"...)))
 	r.publish(object(1, 1))
 	require.Equal(t, before, r.counts()["copy_sent"])
-	track.end(r.connection(publisherIndex), 3)
+	publisher := r.connection(publisherIndex)
+	track.end(publisher, 3)
+	r.fast.reclaimer.freeTracks()
+	require.NotContains(t, r.fast.registry.freeTracks, index, "the kernel knows which stream brought the subgroup")
 	require.Eventually(t, func() bool {
+		publisher.forgetEnded(time.Now())
 		r.fast.reclaimer.freeTracks()
 		r.fast.registry.mu.Lock()
 		defer r.fast.registry.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/moqt"
 )
 
 // endedStream is a publisher's stream that has ended.
@@ -245,13 +246,16 @@ func (p *publishing) raiseFirstStreamLocked(stream uint64) {
 
 // end stops the kernel from forwarding a stream, for good. forwarded says that the kernel may learn of the stream from
 // its first packet, which can come again.
-func (p *publishing) end(stream uint64, forwarded bool) {
+func (p *publishing) end(stream uint64, forwarded bool) { p.forget(p.noteEnd(stream, forwarded)) }
+
+// noteEnd returns the stream if the publisher has its share of ended ones.
+func (p *publishing) noteEnd(stream uint64, forwarded bool) []endedStream {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
 	p.releaseLocked(stream)
 	p.signalLocked()
 	if p.conn.closed {
-		return
+		return nil
 	}
 	maps, key := &p.conn.fast.kernel.tables, bpf.StreamKey{StreamId: stream, Publisher: p.conn.index}
 	var g bpf.Subgroup
@@ -264,10 +268,13 @@ func (p *publishing) end(stream uint64, forwarded bool) {
 		})
 	}
 	forwarded = forwarded && stream >= p.conn.fast.kernel.publishers[p.conn.index].FirstStream
-	if first := firstKey(key, &g); !known && !forwarded || !p.rememberEndLocked(key, first) {
+	switch first := firstKey(key, &g); {
+	case !known && !forwarded:
 		delete(p.read, stream)
-		p.conn.fast.kernel.forgetFirst(stream, first)
+	case !p.rememberEndLocked(key, first):
+		return []endedStream{{id: stream, first: first}}
 	}
+	return nil
 }
 
 // rememberEndLocked puts an ended stream into the map of these, where the programs look. If the publisher has its share
@@ -286,20 +293,45 @@ func (p *publishing) rememberEndLocked(key bpf.StreamKey, first bpf.SubgroupKey)
 }
 
 // forgetEnded removes the streams that ended before a time from the map of ended ones.
-func (p *publishing) forgetEnded(before time.Time) {
+func (p *publishing) forgetEnded(before time.Time) { p.forget(p.takeEnded(before)) }
+
+func (p *publishing) takeEnded(before time.Time) (old []endedStream) {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
 	n, _ := slices.BinarySearchFunc(p.ended, before, func(e endedStream, t time.Time) int {
 		return cmp.Compare(e.at.UnixNano(), t.UnixNano())
 	})
-	if n == 0 || p.conn.closed {
+	old = slices.Clone(p.ended[:n])
+	p.ended = slices.Delete(p.ended, 0, n)
+	return old
+}
+
+// forget lets the kernel forget ended streams. Their tracks learn of that before: the kernel must not open other
+// streams for the same subgroups.
+func (p *publishing) forget(old []endedStream) {
+	if len(old) == 0 {
 		return
 	}
-	for _, e := range p.ended[:n] {
+	f, last := p.conn.fast, make(map[uint32]moqt.Location)
+	for _, e := range old {
+		if at := subgroupAt(e.first.Group, e.first.Subgroup); !at.Less(last[e.first.Track]) {
+			last[e.first.Track] = at
+		}
+	}
+	for index, at := range last {
+		if t := f.registry.track(index); t != nil {
+			t.raiseSubgroup(p.conn, at)
+		}
+	}
+	p.conn.mu.Lock()
+	defer p.conn.mu.Unlock()
+	if p.conn.closed {
+		return
+	}
+	for _, e := range old {
 		p.raiseFirstStreamLocked(e.id)
 		delete(p.read, e.id)
-		p.conn.fast.kernel.forgetFirst(e.id, e.first)
-		p.conn.fast.reclaimer.forgetEnd(bpf.StreamKey{StreamId: e.id, Publisher: p.conn.index})
+		f.kernel.forgetFirst(e.id, e.first)
+		f.reclaimer.forgetEnd(bpf.StreamKey{StreamId: e.id, Publisher: p.conn.index})
 	}
-	p.ended = slices.Delete(p.ended, 0, n)
 }

@@ -1,6 +1,7 @@
 package fastpath
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,13 +19,14 @@ const (
 	reserve = 4
 
 	reclaimInterval = 100 * time.Millisecond
-	// unreadInterval is how often to look for old objects, closed tracks, and streams that the kernel forwards but user
-	// space does not read.
+	// unreadInterval is how often to look for old objects and ended streams, closed tracks, and streams that the kernel
+	// forwards but user space does not read.
 	unreadInterval = 2 * time.Second
 	// endedFor is how long the kernel remembers that a publisher's stream has ended: longer than its last packet is
 	// retransmitted, and than a log that was cut waits for its rest (relay.Config.Grace, by default). After that,
-	// first_stream keeps this stream, and all streams with lower ids, from being opened again. A stream that user space
-	// has not read for as long is ended: its first packet may have been lost behind the kernel, but not for so long.
+	// first_stream keeps this stream, and all streams with lower ids, from being opened again; fresh_group and
+	// fresh_subgroup keep other streams of its subgroup from it. A stream that user space has not read for as long is
+	// ended: its first packet may have been lost behind the kernel, but not for so long.
 	endedFor = 10 * time.Second
 
 	membarrierGlobal = 1 // MEMBARRIER_CMD_GLOBAL, membarrier(2)
@@ -102,12 +104,12 @@ func (r *reclaimer) run() {
 			r.reclaim()
 			r.try() // streams of subgroups that were just forgotten are released
 			r.shrink()
-			for _, c := range r.fast.registry.all() {
-				c.forgetEnded(now.Add(-endedFor))
-			}
 			if now.Sub(looked) >= unreadInterval {
 				looked = now
 				r.endUnread(now)
+				for _, c := range r.fast.registry.all() {
+					c.forgetEnded(now.Add(-endedFor))
+				}
 				r.forgetObjects(monotonic() - uint64(objectFor))
 				r.freeTracks()
 			}
@@ -359,8 +361,9 @@ func (r *reclaimer) forgetEnd(key bpf.StreamKey) {
 	err := r.fast.kernel.tables.Ended.Delete(key)
 	if err == nil {
 		r.fast.ended.Add(^uint32(0))
+	} else if !errors.Is(err, ebpf.ErrKeyNotExist) { // there was no room for it, or it ended twice
+		r.fast.report("forget the end of a subgroup", err)
 	}
-	r.fast.report("forget the end of a subgroup", err)
 }
 
 // forgetObjects removes the claims made before a time. First it raises the tracks' first locations beyond them.
@@ -420,6 +423,10 @@ func (r *reclaimer) freeTracks() {
 	busy := make(map[uint32]bool)
 	keysOf(maps.Subgroups, func(_ *bpf.StreamKey, g *bpf.Subgroup) bool {
 		busy[g.Track] = true
+		return false
+	})
+	keysOf(maps.FirstStreams, func(k *bpf.SubgroupKey, _ *uint64) bool {
+		busy[k.Track] = true
 		return false
 	})
 	for _, index := range closed {

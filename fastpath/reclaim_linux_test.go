@@ -160,6 +160,48 @@ func TestOpenedBehindTheSweep(t *testing.T) {
 	<-awaitReady(t, r.fast, subscriber.index)
 }
 
+// TestForgottenStreams has a subgroup come again on another stream when the kernel has forgotten the first one, or
+// never knew it: user space decides, and the kernel opens no stream. It opens streams for subgroups that follow, also
+// in the same group, and for groups that come behind newer ones.
+func TestForgottenStreams(t *testing.T) {
+	r := newShareRig(t)
+	c := r.connection(publisherIndex)
+	next, alias := uint64(3), uint64(77)
+	opens := func(group, subgroup uint64) bool {
+		before := r.counts()
+		r.run(stream(next, 0, 0, append(subgroupHeader(alias, group, subgroup, 9), "object"...)))
+		next += 4
+		after := r.counts()
+		opened := after["copy_sent"] > before["copy_sent"]
+		require.NotEqual(t, opened, after["copy_not_open"] > before["copy_not_open"], "%v, then %v", before, after)
+		return opened
+	}
+	require.True(t, opens(5, 1))
+	require.True(t, opens(7, 0))
+	c.end(3, true)
+	c.forgetEnded(time.Now())
+	require.Equal(t, 1, r.firstStreams(), "of group 7")
+	require.False(t, opens(5, 1), "it comes again")
+	require.False(t, opens(4, 0), "it may have come")
+	require.True(t, opens(5, 2))
+	require.True(t, opens(6, 0), "its stream is late")
+
+	r.track.Forward(nil, 0, 0, nil)
+	h := moqt.SubgroupHeader{GroupID: 9, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: 1}
+	r.track.Receive(c, int64(next), h, 9, 5)()
+	next += 4
+	r.offer(r.track, true)
+	require.False(t, opens(9, 1), "user space has read it meanwhile")
+	require.True(t, opens(9, 2))
+
+	alias = 79
+	r.track.Forward(c, alias, 128, []Subscriber{{
+		Conn: r.connection(0), Alias: 1000, Range: moqt.Range{End: moqt.Location{Group: 1<<64 - 1}}, Forward: true,
+		Priority: 128,
+	}})
+	require.True(t, opens(1, 0), "another subscription of the relay")
+}
+
 // awaitReady returns a channel that is closed when another connection can have an index.
 func awaitReady(t testing.TB, f *FastPath, i uint32) <-chan struct{} {
 	ready := make(chan struct{})

@@ -22,15 +22,17 @@ type ForwardedTrack struct {
 	fast  *FastPath
 	index uint32
 
-	mu      sync.Mutex // guards all below
-	from    *conn      // the publisher; nil: not on the fast path
-	alias   uint64
+	mu      sync.Mutex          // guards all below
+	from    *conn               // the publisher; nil: not on the fast path
+	last    *conn               // the latest publisher
+	alias   uint64              // of the track, there
 	wanted  forwarding          // the arguments of the last Forward
 	applied []bpf.Track         // the parts of the list in the map; nil: none
 	listed  map[uint32]struct{} // connections that have been in the list while from is the publisher
 	version uint32              // of the list
 	offered []offered
 	first   moqt.Location // claims of objects before it may be forgotten
+	fresh   moqt.Location // streams of subgroups before it may be unknown to the kernel: see subgroupAt
 }
 
 // forwarding is for whom the kernel forwards a track.
@@ -81,7 +83,10 @@ func (t *ForwardedTrack) forget(c *conn) {
 
 // enterLocked puts the track on the fast path. The alias comes last: the programs look up the track behind it.
 func (t *ForwardedTrack) enterLocked(publisher *conn, alias uint64, f forwarding) bool {
-	t.from, t.alias, t.applied = publisher, alias, nil
+	if publisher != t.last || alias != t.alias {
+		t.fresh = moqt.Location{}
+	}
+	t.from, t.last, t.alias, t.applied = publisher, publisher, alias, nil
 	t.applyLocked(f)
 	if !publisher.addTrack() {
 		t.from = nil
@@ -117,6 +122,7 @@ func (t *ForwardedTrack) applyLocked(f forwarding) {
 	v := bpf.Track{
 		DefaultPriority: uint32(f.defaultPriority), Version: t.version, Publisher: t.from.index, Alias: t.alias,
 		FirstGroup: t.first.Group, FirstObject: t.first.Object,
+		FreshGroup: t.fresh.Group, FreshSubgroup: t.fresh.Object,
 	}
 	if slices.Equal(trackValue(v, list), t.applied) {
 		return
@@ -230,7 +236,9 @@ func (t *ForwardedTrack) register(publisher *conn, stream uint64, h moqt.Subgrou
 	defer t.fast.exit()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	at := subgroupAt(h.GroupID, h.SubgroupID)
 	if t.from != publisher || stream < t.fast.kernel.publishers[publisher.index].FirstStream {
+		t.raiseSubgroupLocked(publisher, at)
 		return
 	}
 	key := bpf.StreamKey{StreamId: stream, Publisher: publisher.index}
@@ -239,6 +247,7 @@ func (t *ForwardedTrack) register(publisher *conn, stream uint64, h moqt.Subgrou
 		return
 	}
 	publisher.raiseFirstStream(stream) // the kernel must not find room for it later, when the stream is user space's
+	t.raiseSubgroupLocked(publisher, at)
 	if !errors.Is(err, errShare) {
 		t.fast.report("register a subgroup", err)
 	}
@@ -400,19 +409,43 @@ func (t *ForwardedTrack) Passed() (passed moqt.Location) {
 func (t *ForwardedTrack) raise(at moqt.Location) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := at.Next()
-	if at == lastLocation || !t.first.Less(next) {
+	t.raiseLocked(&t.first, at)
+}
+
+// raiseSubgroup stops the kernel from opening streams for a publisher's subgroups up to and including at, see
+// subgroupAt.
+func (t *ForwardedTrack) raiseSubgroup(publisher *conn, at moqt.Location) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.raiseSubgroupLocked(publisher, at)
+}
+
+func (t *ForwardedTrack) raiseSubgroupLocked(publisher *conn, at moqt.Location) {
+	if publisher == t.last {
+		t.raiseLocked(&t.fresh, at)
+	}
+}
+
+// raiseLocked raises a limit beyond at.
+func (t *ForwardedTrack) raiseLocked(limit *moqt.Location, at moqt.Location) {
+	if at == lastLocation || !limit.Less(at.Next()) {
 		return
 	}
-	t.first = next
+	*limit = at.Next()
 	if t.applied == nil {
 		return
 	}
 	parts := slices.Clone(t.applied)
 	for i := range parts {
-		parts[i].FirstGroup, parts[i].FirstObject = next.Group, next.Object
+		parts[i].FirstGroup, parts[i].FirstObject = t.first.Group, t.first.Object
+		parts[i].FreshGroup, parts[i].FreshSubgroup = t.fresh.Group, t.fresh.Object
 	}
 	t.putLocked(parts)
+}
+
+// subgroupAt returns the place of a subgroup among those of a track. Its Object is the id of the subgroup.
+func subgroupAt(group, subgroup uint64) moqt.Location {
+	return moqt.Location{Group: group, Object: subgroup}
 }
 
 const (

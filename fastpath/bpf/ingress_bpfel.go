@@ -446,6 +446,8 @@ type IngressTrack struct {
 	Alias           uint64
 	FirstGroup      uint64
 	FirstObject     uint64
+	FreshGroup      uint64
+	FreshSubgroup   uint64
 	Subscriptions   [16]IngressSubscription
 }
 

@@ -8,8 +8,10 @@
 #include "../shared/state.h"
 #include "moqt.h"
 
-// has_earlier reports whether another stream of the publisher brought the subgroup of a stream first. User space may
-// put both into one log, and send the rest on the stream that carries the beginning: so it opens another one itself.
+// has_earlier reports whether another stream of the publisher brought the subgroup of a stream first, or may have. User
+// space may put both into one log, and send the rest on the stream that carries the beginning: so it opens another one
+// itself. The track is looked up behind the first stream: user space raises fresh_group and fresh_subgroup, and then
+// removes that.
 INLINE bool has_earlier(const struct subgroup *g, const struct stream_key *stream)
 {
 	struct subgroup_key key = {
@@ -18,7 +20,11 @@ INLINE bool has_earlier(const struct subgroup *g, const struct stream_key *strea
 
 	bpf_map_update_elem(&first_streams, &key, &stream->stream_id, BPF_NOEXIST);
 	u64 *first = bpf_map_lookup_elem(&first_streams, &key);
-	return first && *first != stream->stream_id;
+	if (first && *first != stream->stream_id)
+		return true;
+	struct track *t = find_track(g->track);
+	return !t || g->group < t->fresh_group ||
+	       (g->group == t->fresh_group && g->subgroup < t->fresh_subgroup);
 }
 
 // find_subgroup returns the subgroup of the frame's stream, which it registers if the frame carries its header. If

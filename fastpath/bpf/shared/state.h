@@ -196,6 +196,7 @@ struct track {
 	u32 publisher; // index of the connection that the track comes from
 	u64 alias; // of the track, on that connection
 	u64 first_group, first_object; // claims of objects before this location may be forgotten
+	u64 fresh_group, fresh_subgroup; // streams of subgroups before this one may have come, and be forgotten
 	struct subscription subscriptions[PART_LEN];
 };
 

@@ -5,6 +5,7 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/moqt"
 )
 
 const (
@@ -125,12 +126,19 @@ func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup
 	return g, bpf.IngressReasonFRAME_FORWARDED
 }
 
-// hasEarlier reports whether another stream of the publisher brought the subgroup of a stream first, see has_earlier.
+// hasEarlier reports whether another stream of the publisher brought the subgroup of a stream first, or may have, see
+// has_earlier.
 func (r *run) hasEarlier(g *bpf.Subgroup, stream bpf.StreamKey) bool {
 	key := bpf.SubgroupKey{Group: g.Group, Subgroup: g.Subgroup, Track: g.Track, Publisher: stream.Publisher}
 	_ = r.first.insert(key, stream.StreamId) // fails if there is one
 	first, ok := r.first.get(key)
-	return ok && first != stream.StreamId
+	if ok && first != stream.StreamId {
+		return true
+	}
+	r.step()
+	t, ok := r.findPart(g.Track, atomic.LoadUint64(&r.machine.TrackVersions[g.Track]), 0)
+	fresh := moqt.Location{Group: t.FreshGroup, Object: t.FreshSubgroup}
+	return !ok || moqt.Location{Group: g.Group, Object: g.Subgroup}.Less(fresh)
 }
 
 // held returns how many entries of a kind were made for a publisher, and for all.

@@ -93,18 +93,11 @@ func (e excuses) lacks(at moqt.Location) bool {
 	return e.some(at, func(x omission) bool { return x.isFinal() && slices.Contains(way, x.to) })
 }
 
-// forgotten is how long a kernel knows a stream that has ended. Then it passes on another one with the same objects.
-const forgotten = 10 * time.Second
-
 // repeats reports whether an object may come twice to the viewer: a kernel may have sent what its relay never received.
-// The next relay compares that with what comes again, unless its kernel has forgotten it.
-func (e excuses) repeats(r repeat) bool {
-	way := e.way()
-	if r.after < forgotten {
-		way = way[:1] // the viewer
-	}
-	return e.some(r.at, func(x omission) bool {
-		return x.Why == media.Severed && slices.Contains(way, x.to) && e.viewer.media.bytes(x.From, r.at) <= x.Sent
+func (e excuses) repeats(at moqt.Location) bool {
+	host := sim.Host(e.viewer.host)
+	return e.some(at, func(x omission) bool {
+		return x.Why == media.Severed && x.to == host && e.viewer.media.bytes(x.From, at) <= x.Sent
 	})
 }
 

@@ -66,12 +66,6 @@ func (m *Media) subgroup(at moqt.Location) uint64 { return at.Object % max(m.Sub
 // isLast reports whether an object is the last of its group.
 func (m *Media) isLast(at moqt.Location) bool { return at.Object == m.Objects-1 }
 
-// repeat is an object that came a second time, so long after the first one.
-type repeat struct {
-	at    moqt.Location
-	after time.Duration
-}
-
 // oracle judges what a viewer receives in a session. It implements [session.Receiver].
 type oracle struct {
 	layout moqt.DataLayout
@@ -86,9 +80,9 @@ type oracle struct {
 	last    time.Time                   // when the latest object came that was not fetched
 	unknown []moqt.Range                // to the relay, when it was asked for them
 	faults  []string
-	twice   []repeat       // objects that came twice
-	open    map[uint64]int // streams that have not ended, by group
-	stalled chan struct{}  // nil: streams are read
+	twice   []moqt.Location // objects that came twice
+	open    map[uint64]int  // streams that have not ended, by group
+	stalled chan struct{}   // nil: streams are read
 }
 
 func newOracle(v *Viewer, m *Media, before *oracle) *oracle {
@@ -207,7 +201,7 @@ func (o *oracle) take(at moqt.Location, object []byte, came time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if before, twice := o.got[at]; twice && !(o.isGuessed(at) && before.IsZero() != came.IsZero()) {
-		o.twice = append(o.twice, repeat{at, came.Sub(before)})
+		o.twice = append(o.twice, at)
 	}
 	o.got[at] = came
 	if !came.IsZero() {
@@ -243,12 +237,12 @@ func (o *oracle) countOpen(group uint64, n int) {
 }
 
 // allFaults returns the faults of all sessions. Some objects may have come twice.
-func (o *oracle) allFaults(mayRepeat func(repeat) bool) (all []string) {
+func (o *oracle) allFaults(mayRepeat func(moqt.Location) bool) (all []string) {
 	for ; o != nil; o = o.before {
 		all = append(all, o.faults...)
-		for _, r := range o.twice {
-			if !mayRepeat(r) {
-				all = append(all, fmt.Sprintf("object %v came twice", r.at))
+		for _, at := range o.twice {
+			if !mayRepeat(at) {
+				all = append(all, fmt.Sprintf("object %v came twice", at))
 			}
 		}
 	}
