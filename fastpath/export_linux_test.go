@@ -48,7 +48,9 @@ func (v *versioned[T]) get(index uint32) (value T, err error) {
 
 // Raise stops the kernel from opening streams for a publisher's subgroups up to and including one.
 func (t *ForwardedTrack) Raise(publisher claim.ForwarderConn, group, subgroup uint64) {
-	t.raiseSubgroup(publisher.(*conn), subgroupAt(group, subgroup))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.raiseSubgroupLocked(publisher.(*conn), subgroupAt(group, subgroup))
 }
 
 // AskedWithoutLength returns how often the rule of bpftest was asked without the length of a packet.

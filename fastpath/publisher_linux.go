@@ -320,7 +320,9 @@ func (p *publishing) forget(old []endedStream) {
 	}
 	for index, at := range last {
 		if t := f.registry.track(index); t != nil {
-			t.raiseSubgroup(p.conn, at)
+			t.mu.Lock()
+			t.raiseSubgroupLocked(p.conn, at)
+			t.mu.Unlock()
 		}
 	}
 	p.conn.mu.Lock()

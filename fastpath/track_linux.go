@@ -412,14 +412,8 @@ func (t *ForwardedTrack) raise(at moqt.Location) {
 	t.raiseLocked(&t.first, at)
 }
 
-// raiseSubgroup stops the kernel from opening streams for a publisher's subgroups up to and including at, see
+// raiseSubgroupLocked stops the kernel from opening streams for a publisher's subgroups up to and including at, see
 // subgroupAt.
-func (t *ForwardedTrack) raiseSubgroup(publisher *conn, at moqt.Location) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.raiseSubgroupLocked(publisher, at)
-}
-
 func (t *ForwardedTrack) raiseSubgroupLocked(publisher *conn, at moqt.Location) {
 	if publisher == t.last {
 		t.raiseLocked(&t.fresh, at)

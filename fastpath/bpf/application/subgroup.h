@@ -10,8 +10,7 @@
 
 // has_earlier reports whether another stream of the publisher brought the subgroup of a stream first, or may have. User
 // space may put both into one log, and send the rest on the stream that carries the beginning: so it opens another one
-// itself. The track is looked up behind the first stream: user space raises fresh_group and fresh_subgroup, and then
-// removes that.
+// itself. The track is looked up last: user space raises fresh_group and fresh_subgroup, and then forgets the first.
 INLINE bool has_earlier(const struct subgroup *g, const struct stream_key *stream)
 {
 	struct subgroup_key key = {
@@ -20,11 +19,16 @@ INLINE bool has_earlier(const struct subgroup *g, const struct stream_key *strea
 
 	bpf_map_update_elem(&first_streams, &key, &stream->stream_id, BPF_NOEXIST);
 	u64 *first = bpf_map_lookup_elem(&first_streams, &key);
-	if (first && *first != stream->stream_id)
-		return true;
 	struct track *t = find_track(g->track);
-	return !t || g->group < t->fresh_group ||
+	return !t || (first && *first != stream->stream_id) || g->group < t->fresh_group ||
 	       (g->group == t->fresh_group && g->subgroup < t->fresh_subgroup);
+}
+
+// declined counts why a frame is not forwarded.
+INLINE struct subgroup *declined(enum reason why)
+{
+	count(why);
+	return 0;
 }
 
 // find_subgroup returns the subgroup of the frame's stream, which it registers if the frame carries its header. If
@@ -39,43 +43,31 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 	const struct media_header *h = &c->header;
 
 	parse_subgroup_header(c);
-	if (bpf_map_lookup_elem(&ended, &key)) {
-		count(FRAME_ENDED);
-		return 0;
-	}
+	if (bpf_map_lookup_elem(&ended, &key))
+		return declined(FRAME_ENDED);
 	if (g)
 		return g;
-	if (!h->len) {
-		count(FRAME_NOT_MEDIA);
-		return 0;
-	}
+	if (!h->len)
+		return declined(FRAME_NOT_MEDIA);
 	struct alias_key alias = { .alias = h->alias, .publisher = c->publisher };
 	u32 *found = bpf_map_lookup_elem(&aliases, &alias);
 	u32 index = found ? SHARED(*found) : 0;
 	struct track *track = found ? find_track(index) : 0;
 	struct publisher *p = publishers_at(c->publisher);
-	if (!track || !has_alias(track, &alias) || !p) {
-		count(FRAME_NO_TRACK);
-		return 0;
-	}
-	if (f->stream_id < p->first_stream) {
-		count(FRAME_ENDED);
-		return 0;
-	}
+	if (!track || !has_alias(track, &alias) || !p)
+		return declined(FRAME_NO_TRACK);
+	if (f->stream_id < p->first_stream)
+		return declined(FRAME_ENDED);
 	struct subgroup new = {
 		.group = h->group, .subgroup = h->subgroup, .track = index, .header_len = h->len,
 		.header_type = (h->type & SUBGROUP_FLAGS) | (h->subgroup ? SUBGROUP_ID_PRESENT : 0),
 		.priority = h->type & DEFAULT_PRIORITY_SUBGROUP ? track->default_priority : h->priority,
 	};
-	if (!may_hold(c->publisher, SHARE_SUBGROUPS)) {
-		count(FRAME_SHARE);
-		return 0;
-	}
+	if (!may_hold(c->publisher, SHARE_SUBGROUPS))
+		return declined(FRAME_SHARE);
 	new.begun = has_earlier(&new, &key);
-	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST)) {
-		count(FRAME_NO_SLOT);
-		return 0;
-	}
+	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST))
+		return declined(FRAME_NO_SLOT);
 	hold(c->publisher, SHARE_SUBGROUPS);
 	return bpf_map_lookup_elem(&subgroups, &key);
 }
