@@ -110,6 +110,25 @@ func TestOpenedAtTheEnd(t *testing.T) {
 	require.Equal(t, []*claim.StreamState{kernels}, r.abandoned)
 }
 
+// TestReadBehindTheEnd has a publisher end while user space reads its stream, which the kernel has opened and the media
+// sender does not have yet. The media sender adopts it: on another stream, subscribers would get the objects again.
+func TestReadBehindTheEnd(t *testing.T) {
+	r := newLateRig(t)
+	end := r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)
+	kernels := r.open()
+	kernels.Phase.Store(claim.StreamOpen)
+	r.publisher.Close()
+	r.fast.reclaimer.reclaim()
+	require.Empty(t, r.abandoned)
+	state, adopted := r.openStream()
+	require.True(t, adopted)
+	require.Same(t, kernels, state)
+	end()
+	r.fast.reclaimer.reclaim()
+	require.False(t, r.publisher.wasServed(), "another connection may have the index")
+	require.Empty(t, r.abandoned)
+}
+
 // TestSlotOutlivesRuns keeps the slot of a closed stream until no run is left that may open the stream once more (I8).
 func TestSlotOutlivesRuns(t *testing.T) {
 	r := newLateRig(t)

@@ -29,6 +29,7 @@ type publishing struct {
 	conn *conn
 
 	received  atomic.Int64 // largest packet number; -1: none
+	reading   atomic.Int64 // streams that user space reads now
 	prepareAt atomic.Int64 // at this packet number, make key streams for later ones
 
 	// Guarded by conn.mu.
@@ -102,8 +103,10 @@ func (p *publishing) Received(largest int64) {
 	}
 }
 
-// beginReading notes that user space reads a stream of the publisher.
+// beginReading notes that user space reads a stream of the publisher. While it reads any, the reclaimer keeps what the
+// kernel has opened, also if the publisher has ended: the media sender may adopt it.
 func (p *publishing) beginReading(stream uint64) {
+	p.reading.Add(1)
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
 	p.largest = max(p.largest, stream)

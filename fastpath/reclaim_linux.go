@@ -152,8 +152,16 @@ func (r *reclaimer) try() {
 func (r *reclaimer) reclaim() {
 	f, k := r.fast, r.fast.kernel
 	r.mu.Lock()
-	later, conns := r.later, r.conns
-	r.later, r.conns = nil, nil
+	var conns []*conn
+	r.conns = slices.DeleteFunc(r.conns, func(c *conn) bool {
+		read := c.reading.Load() == 0
+		if read {
+			conns = append(conns, c)
+		}
+		return read
+	})
+	later := r.later
+	r.later = nil
 	r.mu.Unlock()
 	for _, t := range f.registry.allTracks() {
 		for _, c := range conns {

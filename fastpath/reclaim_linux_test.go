@@ -71,8 +71,8 @@ func TestEndedConnectionsLeaveTracks(t *testing.T) {
 	track.Close()
 }
 
-// TestEndedConnectionsLeaveStreams has user space read a stream to its end when the publisher's index is another one's.
-// That does not touch the other one's stream with the same id.
+// TestEndedConnectionsLeaveStreams has user space read a stream when the publisher's index is another one's. That does
+// not touch the other one's stream with the same id.
 func TestEndedConnectionsLeaveStreams(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	const stream = 3
@@ -81,7 +81,6 @@ func TestEndedConnectionsLeaveStreams(t *testing.T) {
 	defer track.Close()
 	forward := func(from *conn) { track.Forward(from, 7, 128, []Subscriber{{Conn: subscriber, Alias: 1}}) }
 	forward(first)
-	end := track.Receive(first, stream, moqt.SubgroupHeader{}, 128, 4)
 	first.Close()
 	<-awaitReady(t, r.fast, first.index)
 	second := r.connect()
@@ -89,6 +88,7 @@ func TestEndedConnectionsLeaveStreams(t *testing.T) {
 		second = r.connect()
 	}
 	forward(second)
+	end := track.Receive(first, stream, moqt.SubgroupHeader{}, 128, 4)
 	key := bpf.DownstreamKey{StreamId: stream, Publisher: second.index, Subscriber: subscriber.index}
 	slot, err := r.fast.newStream(key) // as the kernel does
 	require.NoError(t, err)

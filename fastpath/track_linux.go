@@ -193,7 +193,10 @@ func (t *ForwardedTrack) Receive(
 			Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, Publisher: publisher.index,
 		})
 	}
-	return func() { t.end(publisher, stream) }
+	return func() {
+		t.end(publisher, stream)
+		publisher.reading.Add(-1)
+	}
 }
 
 // AwaitRead returns when the media sender has all streams of the track that the kernel has opened for these subscribers
