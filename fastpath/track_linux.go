@@ -440,7 +440,7 @@ func (t *ForwardedTrack) raiseLocked(limit *moqt.Location, at moqt.Location) {
 	t.putLocked(parts)
 }
 
-// subgroupAt returns the place of a subgroup among those of a track. Its Object is the id of the subgroup.
+// subgroupAt returns the place of a subgroup in its track. Its Object is the id of the subgroup.
 func subgroupAt(group, subgroup uint64) moqt.Location {
 	return moqt.Location{Group: group, Object: subgroup}
 }

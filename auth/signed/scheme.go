@@ -155,7 +155,7 @@ var (
 	errSignature = errors.New("the signature of the token is wrong")
 )
 
-// retryAfter is when a peer should repeat a request for which there were no keys yet.
+// retryAfter is when a peer should repeat a request that came before the keys.
 const retryAfter = 5 * time.Second
 
 // refuseUntilKnown refuses a request as long as there are no keys: the token may be right.

@@ -34,8 +34,8 @@ func explainMistake(cmd *cobra.Command, err error) error {
 	return unknownCommand(cmd, wrong)
 }
 
-// unknownCommand returns the error about a command that cmd does not have. It names the one that the user may have
-// meant, or all that there are.
+// unknownCommand returns the error about a command that cmd does not have. It names what the user may have meant,
+// or all that there are.
 func unknownCommand(cmd *cobra.Command, wrong string) error {
 	var names []string
 	for _, c := range cmd.Commands() {

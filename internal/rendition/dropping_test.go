@@ -82,7 +82,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A rendition of which nothing comes is left for the one before.
+// A rendition that brings nothing is left for the one before.
 func TestChooserGoesBack(t *testing.T) {
 	p := new(known)
 	c := NewChooser(p, []Rendition{{Bitrate: 400_000}, {Bitrate: 1_000_000}}, 0)

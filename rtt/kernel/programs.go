@@ -73,7 +73,7 @@ func (k *Programs) Due(now uint64) (bool, error) {
 	return now > slices.Min(next[:]), err
 }
 
-// longestTimeout is that of a flow of TCP (bpf/expire.h). If an entry can time out later only, the clock was set back.
+// longestTimeout is a TCP flow's (bpf/expire.h). If an entry can time out later only, the clock was set back.
 const longestTimeout = 5 * time.Minute
 
 // CleanUp removes entries from the tables that have timed out by now, a time of the programs' clock. A look at all

@@ -66,7 +66,7 @@ type Score struct {
 	Stalls   int
 	Stalled  time.Duration
 	Ages     []float64 // of pictures, from publication to arrival, milliseconds, sorted
-	Usable   []float64 // the same until all that they need had arrived, too, of those for which it has
+	Usable   []float64 // the same until all that they need had arrived, too; without pictures that lack some of it
 
 	// Of several renditions, once it is known which one fits: the share of pictures that were shown in that one or a
 	// better one, and how often the rendition changed.

@@ -12,7 +12,7 @@ import (
 
 // TestLosses plays on the path of the benchmark that loses 1 % of the packets. What makes pictures old there are key
 // frames, which fill the path for as long as three pictures last, and not the losses. A relay that sends key frames
-// last has younger pictures, of which nothing can be shown yet.
+// last has younger pictures, which cannot be shown yet.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	m := Mock(60 * time.Second)

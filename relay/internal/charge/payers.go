@@ -28,7 +28,7 @@ func (ps Payers) Give(rs ...Resource) {
 	}
 }
 
-// Count counts bytes that a publisher has sent (UploadRate), or those of a FETCH response (DownloadRate).
+// Count counts bytes that a publisher has sent (UploadRate), or a FETCH response has brought (DownloadRate).
 func (ps Payers) Count(r Resource, n int) {
 	for _, a := range ps {
 		a.meters[r].add(n)
@@ -43,8 +43,7 @@ func (ps Payers) Await(ctx context.Context, r Resource) {
 	}
 }
 
-// Refuse reports whether an account has exceeded a rate. Datagrams, for which there is no flow control, are dropped
-// then.
+// Refuse reports whether an account has exceeded a rate. Datagrams have no flow control, and are dropped then.
 func (ps Payers) Refuse(r Resource) bool {
 	for _, a := range ps {
 		if a.meters[r].inDebt() {

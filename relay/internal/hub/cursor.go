@@ -31,7 +31,7 @@ func (c *cursor) attach(r *track.Reader, stream MediaStream) {
 	c.reader, c.stream = r, stream
 }
 
-// remove removes a cursor for which nothing more is sent; Hub.mu is held.
+// remove removes a cursor that has nothing more to send; Hub.mu is held.
 func (c *cursor) remove() {
 	c.attach(nil, nil)
 	c.delivery.streams.remove(c)

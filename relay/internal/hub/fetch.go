@@ -85,7 +85,7 @@ func (t askedTrack) MayGrow() bool {
 }
 
 // Learn implements fetch.Hub. It asks publishers for the status of the track, unless a subscription provides that
-// already, or the one known before is all that they tell.
+// already, or they tell nothing that is not known.
 func (t askedTrack) Learn(ctx context.Context) *moqt.RequestError {
 	h, a := t.hub, t.by
 	if a.peer.From != Here && !t.hasPublisher(ctx) {

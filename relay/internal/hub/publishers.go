@@ -36,7 +36,7 @@ type publishers struct {
 	moved     time.Time              // when a neighbour has begun or ended to bring the track
 	lacking   uint64                 // the first group that a refill was to bring and has not; MaxUint64: none
 	ended     time.Time              // when one that was Established has ended last; 0: none has
-	refilling map[*upstream]struct{} // for which missed groups are fetched, also after they have ended: see refill
+	refilling map[*upstream]struct{} // whose missed groups are fetched, also after they have ended: see refill
 	changed   chan struct{}          // closed, and replaced, when upstreams change: see Hub.publishersChangedLocked
 }
 

@@ -72,7 +72,7 @@ func (s *streams) add(c *cursor) bool {
 	return true
 }
 
-// remove removes a cursor for which nothing more is sent.
+// remove removes a cursor that has nothing more to send.
 func (s *streams) remove(c *cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +212,7 @@ func (s *streams) seek(seg *track.Segment, from uint64) (o track.Object, sent in
 	return o, stopped.offset, ok
 }
 
-// cursors returns the cursors, those of the oldest segments first.
+// cursors returns the cursors by the age of their segments, the oldest first.
 func (s *streams) cursors() []*cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
