@@ -26,9 +26,11 @@ type delivery struct {
 	selection selection
 	held      bool              // data waits: see holdsBack
 	datagrams []*track.Datagram // that wait
-	media     MediaSubscription
+	media     MediaSubscription // nil before open
 	order     moqt.GroupOrder
 	streams   streams
+
+	patience time.Duration // for how long data may wait, whatever the drop policy says
 }
 
 func newDelivery(d *downstream, params *moqt.Parameters) delivery {
@@ -38,18 +40,22 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 		forward:   params.ForwardState(),
 		selection: newSelection(params.Filter, d.peer.Session.Version().DataLayout()),
 		streams:   newStreams(d.pub),
-		media: d.peer.Sender(media.SubscriptionConfig{
-			ErrorCode: d.peer.Conn.StreamErrorCode,
-			OnBehind:  func(int64, time.Duration) { d.End(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind) },
-		}),
 	}
 }
 
 // open prepares the media sender according to the parameters.
 func (v *delivery) open(p *moqt.Parameters) {
 	v.order = p.Order(v.sub.hub.description.properties.DefaultPublisherGroupOrder())
-	v.media.SetOrder(p.Priority(), v.order == moqt.Descending)
-	v.media.SetTimeouts(timeoutsOf(v.sub.pub.Parameters()))
+	v.media = v.sub.peer.Sender(media.SubscriptionConfig{
+		Priority:   p.Priority(),
+		Descending: v.order == moqt.Descending,
+		Timeouts:   timeoutsOf(v.sub.pub.Parameters()),
+		ErrorCode:  v.sub.peer.Conn.StreamErrorCode,
+		OnBehind: func(int64, time.Duration) {
+			v.sub.End(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
+		},
+	})
+	v.media.SetPatience(v.patience)
 }
 
 // timeoutsOf returns the delivery timeouts that the subscriber wants.
@@ -284,7 +290,9 @@ func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
 // close ends all sending.
 func (v *delivery) close() {
 	v.streams.stopWaiting()
-	v.closeMedia(moqt.ResetCancelled)
+	if v.media != nil {
+		v.closeMedia(moqt.ResetCancelled)
+	}
 }
 
 func (v *delivery) closeMedia(code moqt.StreamResetCode) {

@@ -166,7 +166,7 @@ func (s *renditionSet) add(d *variant, r moqt.Rendition) {
 		d.delivery.forward = false // nobody else uses it yet
 	}
 	if s.playback != nil {
-		d.delivery.media.SetPatience(s.playback.Patience())
+		d.delivery.patience = s.playback.Patience()
 	}
 	s.renew()
 }
@@ -301,7 +301,7 @@ func (s *renditionSet) change(now time.Time) {
 func (s *renditionSet) retire(now time.Time, group uint64) {
 	s.leaving = slices.DeleteFunc(s.leaving, func(l leavingRendition) bool {
 		late := now.Sub(l.since) > retireTimeout
-		if !late && (group < l.until || l.delivery.streams.areOpen()) {
+		if !late && (group < l.until || l.isSending()) {
 			return false
 		}
 		l.pause()
@@ -316,7 +316,7 @@ func (s *renditionSet) report(now time.Time, p rendition.Playback) {
 		s.chooser.Report(now, p)
 	}
 	for _, m := range s.members {
-		m.delivery.media.SetPatience(p.Patience())
+		m.setPatience(p.Patience())
 	}
 }
 

@@ -67,7 +67,7 @@ func (u update) report() {
 		d.peer.Sets.report(m.Set, v)
 		return
 	}
-	d.delivery.media.SetPatience(v.Patience())
+	(*variant)(d).setPatience(v.Patience())
 }
 
 // checkLocked checks the Range Filters and the range that the update results in; Hub.mu is held.

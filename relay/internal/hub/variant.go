@@ -2,6 +2,7 @@ package hub
 
 import (
 	"math"
+	"time"
 
 	"sluice/media"
 	"sluice/moqt"
@@ -101,4 +102,18 @@ func (d *variant) setForward(forward bool) {
 		_ = d.pub.Notify(moqt.Parameters{Forward: &forward, LargestObject: d.hub.data.Largest()})
 	}
 	d.hub.subscribersChangedLocked()
+}
+
+// isSending reports whether streams of the subscription are open.
+func (d *variant) isSending() bool {
+	return d.delivery.streams.areOpen()
+}
+
+// setPatience sets for how long the data of the subscription may wait, whatever the drop policy says.
+func (d *variant) setPatience(patience time.Duration) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	if d.delivery.patience = patience; d.delivery.media != nil {
+		d.delivery.media.SetPatience(patience)
+	}
 }
