@@ -78,10 +78,12 @@ func (s *sessions) removeGuest(g *Guest) {
 	delete(s.guests, g)
 }
 
+// listGuests returns the guests that have not ended. Those that have are removed by other goroutines.
 func (s *sessions) listGuests() []*Guest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.guests))
+	all := slices.Collect(maps.Keys(s.guests))
+	return slices.DeleteFunc(all, func(g *Guest) bool { return g.ctx.Err() != nil })
 }
 
 // addNeighbor enters a session with a neighbour, and shares namespaces with it, unless this relay has ended. They are
