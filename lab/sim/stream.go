@@ -33,6 +33,7 @@ type Stream struct {
 	dead        bool    // the host was killed
 	closed      bool
 	shut        bool          // nothing more is written
+	writing     bool          // a Write has not ended: others wait, so that bytes of one call are together
 	err         error         // why the connection has failed
 	changed     chan struct{} // closed at the next change of anything here
 	waits       []segment     // that are not on their way
@@ -120,6 +121,14 @@ func (s *Stream) creditLocked(n int) {
 func (s *Stream) Write(b []byte) (n int, err error) {
 	s.network.mu.Lock()
 	defer s.network.mu.Unlock()
+	for s.writing {
+		s.await()
+	}
+	s.writing = true
+	defer func() {
+		s.writing = false
+		s.wakeLocked()
+	}()
 	for n < len(b) {
 		switch {
 		case s.closed:

@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +46,28 @@ func TestStream(t *testing.T) {
 		got, err := io.ReadAll(b)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(sent, got))
+	})
+}
+
+// TestStreamWritesWhole has a goroutine write when there is room again, but another one has not finished. The bytes of
+// each call stay together, as with a socket.
+func TestStreamWritesWhole(t *testing.T) {
+	onPair(t, func(t *testing.T, p *pair) {
+		a, b := p.connected(t)
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = a.Write(bytes.Repeat([]byte("a"), window+1)) })
+		synctest.Wait()
+		p.mu.Lock()
+		a.(*Stream).unread-- // the first writer has not seen it yet
+		p.mu.Unlock()
+		all.Go(func() { _, _ = a.Write([]byte("b")) })
+		go func() {
+			all.Wait()
+			_ = a.Close()
+		}()
+		got, err := io.ReadAll(b)
+		require.NoError(t, err)
+		require.Equal(t, "ab", string(slices.Compact(got)))
 	})
 }
 
