@@ -15,10 +15,14 @@ type Sink interface {
 // IntervalsOnly is a part of sinks that take nothing else.
 type IntervalsOnly struct{}
 
-// Sample, Flow and Flush do nothing.
-func (IntervalsOnly) Sample(*Sample) error  { return nil }
+// Sample does nothing.
+func (IntervalsOnly) Sample(*Sample) error { return nil }
+
+// Flow does nothing.
 func (IntervalsOnly) Flow(*FlowEvent) error { return nil }
-func (IntervalsOnly) Flush() error          { return nil }
+
+// Flush does nothing.
+func (IntervalsOnly) Flush() error { return nil }
 
 // Tee is a Sink that passes everything to several others, even if one of them fails.
 type Tee []Sink
