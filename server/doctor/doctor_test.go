@@ -42,7 +42,7 @@ func fit() *Machine {
 			Ports:    []Port{{"udp", everywhere, "no client connects"}, {"tcp", everywhere, "no page"}},
 			FastPath: "auto", Devices: []string{"eth0"}, CacheBytes: 256 << 20, MaxSessions: 16384,
 			LoadFastPath: func() error { return nil }, ReadKeys: func() error { return nil },
-			Dial:         func(_ context.Context, url string) (transport.Conn, error) { return nil, errors.New(url) },
+			Dial: func(_ context.Context, url string) (transport.Conn, error) { return nil, errors.New(url) },
 		},
 		now: time.Now(), processors: 2,
 		read: func(path string) ([]byte, error) {
