@@ -36,7 +36,7 @@ func (l *forwarderLink) connect() {
 		return
 	}
 	l.move(shared)
-	s.streams.adoption.state = shared
+	s.ledger.memory, s.streams.adoption.state = s.loop.memory, shared
 	l.abandoned = &Subscription{sender: s, errorCode: sameCode}
 	l.conn = fw.Connect(shared, l.abandon)
 	for _, id := range l.connIDs {

@@ -181,21 +181,28 @@ func (f *noRoom) NewConn() *claim.ConnState {
 	return f.fakeForwarder.NewConn()
 }
 
-// A forwarder that had no room when the first keys came gets none of the connection's keys.
+func (f *noRoom) Ledger(*claim.ConnState, int) []claim.Record { return nil }
+
+// A forwarder that had no room when the first keys came gets none of the connection's keys, and has no ledger for it.
+// The media sender sends.
 func TestForwarderIsAskedOnce(t *testing.T) {
 	f := &noRoom{fakeForwarder: &fakeForwarder{t: t}}
-	newWorld(t, asClient, func(c *worldConfig) {
+	w := newWorld(t, asClient, func(c *worldConfig) {
 		c.loop.Memory, c.suite = f, tls.TLS_CHACHA20_POLY1305_SHA256
 	})
 	require.Equal(t, 1, f.asked)
 	require.Empty(t, f.keys)
+	w.stream(w.subscribe(), newTestLog(0, 100))
+	require.Len(t, w.run(), 1)
 }
 
 func TestOtherSuitesAreNotForwarded(t *testing.T) {
-	f := &fakeForwarder{t: t}
+	f := &noRoom{fakeForwarder: &fakeForwarder{t: t}}
 	w := newWorld(t, func(c *worldConfig) { c.loop.Memory = f })
 	require.Nil(t, w.s.Forwarder())
-	require.Nil(t, f.state)
+	require.Zero(t, f.asked)
+	w.stream(w.subscribe(), newTestLog(0, 100))
+	require.Len(t, w.run(), 1)
 }
 
 // A stream that is adopted keeps its acknowledgments, losses and credit.

@@ -114,6 +114,9 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s := &Sender{loop: l, shard: sh, cfg: cfg.withDefaults(), task: task{index: -1}}
 	s.mu.sender = s
 	s.ledger = ledger{memory: l.memory, random: l.random}
+	if l.forwarder != nil {
+		s.ledger.memory = claim.Heap{} // until the forwarder takes part
+	}
 	s.path = path{ledger: &s.ledger}
 	s.ecn = ecn{path: &s.path, counters: &s.counters}
 	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
