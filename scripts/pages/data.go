@@ -68,6 +68,21 @@ func list(d data) {
 // mostStolen is the share of CPU time that a hypervisor may give to others during a run.
 const mostStolen = 0.02
 
+// checkArrived refuses results of Sluice that lack objects, but where a bottleneck cannot carry all, or where programs
+// of others, which lack one with any relay, are the clients.
+func checkArrived(s *result.Scenario) error {
+	if strings.HasPrefix(s.Name, "congestion/") || strings.HasPrefix(s.Name, "clients/") {
+		return nil
+	}
+	for _, run := range s.Runs {
+		lost := run.Metrics["lost"]
+		if lost > 0 && strings.HasPrefix(run.System, "sluice") {
+			return fmt.Errorf("%s: %.0f objects did not arrive with %s", s.Name, lost, run.System)
+		}
+	}
+	return nil
+}
+
 // accept keeps the results of a run, unless they are not of a commit or something else used the machine meanwhile. Of a
 // simulation, which anybody can make again, it leaves out the values of each frame.
 func accept(from, commit, to string) error {
@@ -83,6 +98,9 @@ func accept(from, commit, to string) error {
 	}
 	for _, s := range r.Scenarios {
 		var disturbed []string
+		if err := checkArrived(&s); err != nil {
+			return err
+		}
 		for i := range s.Runs {
 			if run := &s.Runs[i]; strings.Contains(run.Unusable, "bottleneck") {
 				disturbed = append(disturbed, run.Unusable)

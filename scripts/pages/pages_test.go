@@ -142,6 +142,8 @@ func TestAccept(t *testing.T) {
 	r.Machine.Steal = 0
 	r.Scenarios[0].Summaries[0].Metrics["others"] = result.Statistic{Max: 25}
 	require.ErrorContains(t, try(), "disturbed: delay/1: unrelated processes used up to 25%")
+	r.Scenarios[0].Runs[0].Metrics = map[string]float64{"lost": 489}
+	require.ErrorContains(t, try(), "delay/1: 489 objects did not arrive with sluice")
 	r.Commit = "abc1234-dirty"
 	require.ErrorContains(t, try(), "must be abc1234")
 }
