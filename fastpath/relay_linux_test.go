@@ -46,6 +46,25 @@ func TestRelayForwards(t *testing.T) {
 	}
 }
 
+// TestNoRoomForConnections has more connections than the kernel takes. The media sender serves the others.
+func TestNoRoomForConnections(t *testing.T) {
+	w := newWorld(t, worldConfig{topology: lab.Topology{Subscribers: 1}, room: 2})
+	p := w.publisher("moqt")
+	var viewers []*viewer
+	for range 3 {
+		viewers = append(viewers, w.subscribe(w.connect(w.lab.Subscribers[0], "moqt", nil, transport.Limits{}),
+			trackName(0)))
+	}
+	b := w.broadcast(<-p.subscribed)
+	for group := uint64(0); w.look().Reasons["copy_sent"] == 0; group++ {
+		require.Less(t, group, uint64(20), "the kernel serves nobody")
+		b.send(present(group, 0), 0, 2*time.Millisecond, 1000, 100, 500)
+		for _, v := range viewers {
+			w.expect(v, b, group)
+		}
+	}
+}
+
 // forwardsGroups publishes groups of objects small and large, which the kernel is to send.
 func (w *world) forwardsGroups(b *broadcast, viewers []*viewer, counters ...string) {
 	w.Helper()

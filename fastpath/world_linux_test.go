@@ -49,6 +49,7 @@ type world struct {
 type worldConfig struct {
 	topology lab.Topology
 	off      bool // the fast path
+	room     int  // for connections in the kernel; 0: the default
 	v6       bool
 	budget   relay.FastPathBudget
 	sender   media.SenderConfig
@@ -103,7 +104,9 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		if err != nil || cfg.off {
 			return err
 		}
-		settings := fastpath.Settings{Port: 4443, ConnectionIDLen: transport.ConnectionIDLength, Rule: cfg.rule}
+		settings := fastpath.Settings{
+			Port: 4443, ConnectionIDLen: transport.ConnectionIDLength, Rule: cfg.rule, MaxConnections: cfg.room,
+		}
 		w.fast, err = fastpath.New(settings, log)
 		if err != nil {
 			return err
