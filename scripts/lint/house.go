@@ -193,7 +193,7 @@ var limits = []struct {
 	most, goal float64
 }{
 	{"lines of Go without tests", 133_905, 92_000},
-	{"lines of tests", 99_469, 75_000},
+	{"lines of tests", 99_541, 75_000},
 	{"lines of C", 11_364, 11_000},
 	{"types above 25 methods", 0, 0},
 	{"methods outside of their type's file, per cent", 5, 5},
