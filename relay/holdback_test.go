@@ -144,6 +144,15 @@ func TestDataThatEndsBeforeTheResponse(t *testing.T) {
 	})
 }
 
+// opened returns how many streams of a client's subscription were opened.
+func opened(c *client) int {
+	synctest.Wait()
+	s := c.sender().subs[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.opened)
+}
+
 // What waits is limited: with one piece of data more, all is sent.
 func TestLittleDataWaitsForTheResponse(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
@@ -153,20 +162,13 @@ func TestLittleDataWaitsForTheResponse(t *testing.T) {
 		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
 		require.NoError(t, err)
 		synctest.Wait()
-		opened := func() int {
-			synctest.Wait()
-			s := late.sender().subs[0]
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.opened)
-		}
 		const most = 256
 		for group := range uint64(most) {
 			src.group(group, 1)
 		}
-		require.Zero(t, opened())
+		require.Zero(t, opened(late))
 		src.group(most, 1)
-		require.Equal(t, most+1, opened())
+		require.Equal(t, most+1, opened(late))
 		close(open)
 	})
 }
@@ -179,17 +181,10 @@ func TestDataWaitsForTheResponseForALimitedTime(t *testing.T) {
 		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
 		require.NoError(t, err)
 		synctest.Wait()
-		opened := func() int {
-			synctest.Wait()
-			s := late.sender().subs[0]
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.opened)
-		}
 		src.group(1, 1)
-		require.Zero(t, opened())
+		require.Zero(t, opened(late))
 		time.Sleep(time.Second)
-		require.Equal(t, 1, opened())
+		require.Equal(t, 1, opened(late))
 		close(open)
 	})
 }

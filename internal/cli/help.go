@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// refuseTopics makes cobra's command help refuse what is no command.
+// refuseTopics has the command help refuse an argument that names no command. Cobra's own ends with 0.
 func refuseTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})

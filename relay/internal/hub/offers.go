@@ -75,7 +75,7 @@ func (w *TracksWatch) foundLocked(h *Hub) {
 		return
 	}
 	if !h.publishers.areEstablished() {
-		h.subscribers.waiting[w] = struct{}{} // what it is told of the track comes from the publisher
+		h.subscribers.waiting[w] = struct{}{} // until a publisher has described the track
 		for _, p := range by {
 			if p.From > Here {
 				h.choice.start(p, nil)
