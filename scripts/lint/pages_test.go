@@ -49,7 +49,7 @@ func TestPagesNameTests(t *testing.T) {
 			if m[2] == "*" {
 				end = ""
 			}
-			assert.True(t, strings.Contains(all, "\n"+m[1]+end), "%s names the test %s, which does not exist", page, m[1])
+			assert.True(t, strings.Contains(all, "\n"+m[1]+end), "%s names the test %s: there is none", page, m[1])
 		}
 	}
 }

@@ -5,8 +5,8 @@
 // publisher could send subscribers bytes that user space never sees, and then others for the same place of a stream.
 // The AEAD tag does not help: the publisher makes it. So a packet is declined unless it passes the stack's checks:
 //
-//	link layer     ip_rcv and ipv6_rcv discard frames for another host, and frames of a VLAN without a device here. Where
-//	               there is one, its programs see these without the tag. Broadcasts and multicasts bear no media
+//	link layer     ip_rcv and ipv6_rcv discard frames for another host, and frames of a VLAN without a device here. If
+//	               it has one, its programs see these without the tag. Broadcasts and multicasts bear no media
 //	IP header      version, options and fragments: udp.h. Here the checksum of IPv4, and that IP and UDP name the same
 //	               length: the stack would cut the packet, or discard it
 //	addresses      routing discards packets to other hosts' addresses, and from impossible ones. The path's addresses

@@ -166,8 +166,8 @@ func (u *upstream) unrepeated(r moqt.Range) moqt.Range {
 	return r
 }
 
-// establish accepts the waiting subscribers, before any object is received. The publisher may be an earlier one that was
-// restarted, whose objects may contradict what it published before. That is decided before any object, too. establish
+// establish accepts the waiting subscribers, before any object is received. The publisher may be an earlier one that
+// was restarted, whose objects may contradict what it published before. That is decided before any object, too. It
 // reports whether the track is to be offered, because its first publisher brings it, or requests wait for it.
 func (u *upstream) establish(p *moqt.Parameters, properties moqt.Properties) (offers bool) {
 	h, largest := u.hub, p.LargestObject
