@@ -27,6 +27,7 @@ var evidence = map[string][2]string{
 	"other people's paths":                     {"refused_requests_total", "403"},
 	"other people's paths, from their address": {"refused_requests_total", "403"},
 	"wrong tokens":                             {"refused_requests_total", "401"},
+	"packets changed on their way":             {"ignored_packets_total", ignoredSRTP},
 }
 
 // TestAttacks attacks a server in all ways, each beside a publisher and a player who do not notice. At the end the
@@ -43,8 +44,9 @@ func TestAttacks(t *testing.T) {
 
 func testAttack(t *testing.T, a hostile.RTSPAttack) {
 	tokens, _ := tokenFile(t, "honest all *\nhostile all *\n")
-	s := newServer(t, func(c *Config) {
+	s, _ := newTLSServer(t, func(c *Config) {
 		c.Relay, c.IdleTimeout = newRelay(t, relay.Config{Authorizer: tokens}), 2*idleSoon
+		c.SRTPAddress = "any"
 	})
 	pub := publishTo(t, s, "/live/cam?token=honest", gortsplib.ProtocolTCP)
 	sub := play(t, s, "/live/cam?token=honest", gortsplib.ProtocolTCP)
@@ -54,7 +56,10 @@ func testAttack(t *testing.T, a hostile.RTSPAttack) {
 	defer cancel()
 	client := hostile.RTSPClient{
 		Address: s.Addr().String(), From: net.IPv4(127, 0, 0, 2), Token: "hostile", Victim: "live/cam",
-		Beside: net.IPv4(127, 0, 0, 1),
+		Beside: net.IPv4(127, 0, 0, 1), Secure: a.SRTP,
+	}
+	if a.SRTP {
+		client.Address = s.TLSAddr().String()
 	}
 	go func() { ended <- a.Run(ctx, client) }()
 	began, frames := time.Now(), 0

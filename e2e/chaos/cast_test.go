@@ -5,8 +5,15 @@ import (
 	"sluice/moqt"
 )
 
-// relayNames are the relays, by who sends media.
-var relayNames = []string{"fastpath", "userspace"}
+// relayNames are the relays: by who sends media, and one that is replaced by another process again and again, with the
+// fast path. RTSP does not outlive that, so the last one does not serve it.
+var relayNames = []string{"fastpath", "userspace", "replaced"}
+
+// Indices in relayNames.
+const (
+	replaceable = 2
+	rtspRelays  = 2 // those before it serve RTSP
+)
 
 // Hosts of the lab; the first is the victims'. No hostile peer shares an address with an honest one, and so no
 // quota.

@@ -1,11 +1,12 @@
 // Package chaos tests that honest peers do not notice anything, whatever else happens at a relay.
 //
-// TestChaos builds a lab with two relays, one with the fast path and one without, and lets honest publishers and
-// subscribers use both over both transports: sluice pub and sluice sub, as processes. Meanwhile it does to them what a
-// seeded schedule says: attacks of package hostile, forged and replayed packets, links that lose, reorder, duplicate
-// and delay, ports and addresses that change, kill -9, programs that are detached from their devices behind the
-// relay's back, new certificates and tokens. Clients of RTSP publish and play, too, and others attack: each kind has a
-// host with the links that it survives.
+// TestChaos builds a lab with three relays: one with the fast path, one without, and one with it that other processes
+// replace (--replace) again and again. Honest publishers and subscribers use all of them over both transports: sluice
+// pub and sluice sub, as processes. Meanwhile it does to them what a seeded schedule says: attacks of package hostile,
+// forged and replayed packets, links that lose, reorder, duplicate and delay, ports and addresses that change, kill -9,
+// programs that are detached from their devices behind the relay's back, new certificates and tokens. Clients of RTSP
+// publish and play, too, and others attack, with TLS and SRTP and without: each kind has a host with the links that it
+// survives.
 //
 // Each subscriber's objects, and each player's packets, are compared as they arrive. At the end all of them must be
 // there, the relays must hold no more than after a first short act, and neither their logs nor the kernel's may have

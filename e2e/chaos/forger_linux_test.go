@@ -35,6 +35,9 @@ type forger struct {
 // and copy that.
 const lag = 50 * time.Millisecond
 
+// burst is how often the forger sends some packets, as fast as it can. A relay's socket has room for far more.
+const burst = 50
+
 func newForger(l *lab.Lab, host *lab.Host, port string, seed uint64) (*forger, error) {
 	network, err := l.Host(lab.NetworkName)
 	if err != nil {
@@ -91,6 +94,10 @@ func (f *forger) run(ctx context.Context) {
 				defer f.behind.Done()
 				f.send(frame)
 			})
+		case f.random.IntN(10) == 0:
+			for range burst {
+				f.send(frame)
+			}
 		default:
 			f.send(frame)
 		}

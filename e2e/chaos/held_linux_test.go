@@ -100,6 +100,9 @@ var empty = held{
 
 // settle waits until a relay holds no more than at the start, and returns what it holds then.
 func (r *relay) settle(start held) (held, error) {
+	if err := r.awaitReplaced(); err != nil {
+		return nil, err
+	}
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(500 * time.Millisecond) {
 		now, err := r.holds()
 		if err != nil {
@@ -163,6 +166,15 @@ func objectsOf(pid int) (kernelObjects, error) {
 		}
 	}
 	return o, nil
+}
+
+// without returns the objects that others has not.
+func (o kernelObjects) without(others kernelObjects) kernelObjects {
+	rest := make(kernelObjects)
+	for kind, ids := range o {
+		rest[kind] = slices.DeleteFunc(slices.Clone(ids), func(id int) bool { return slices.Contains(others[kind], id) })
+	}
+	return rest
 }
 
 // addEntries adds the number of entries of each hash map, by its name. It leaves out maps that the kernel keeps within

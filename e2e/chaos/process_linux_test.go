@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -82,6 +83,13 @@ func (p *process) keep(line string) {
 	p.lost = p.lost || strings.Contains(line, "session lost")
 	p.log = append(p.log, line)
 	p.log = p.log[max(0, len(p.log)-keptLines):]
+}
+
+// said reports whether one of its latest messages has a text.
+func (p *process) said(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.log, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // failure describes an error of the process by its last messages.

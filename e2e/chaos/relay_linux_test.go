@@ -30,6 +30,13 @@ type relay struct {
 	client *http.Client
 	number int           // of certificates so far
 	bpf    kernelObjects // when holds was called last
+	before []replaced    // that still drained when settle was called last
+}
+
+// replaced is a process that another one has replaced.
+type replaced struct {
+	*process
+	bpf kernelObjects
 }
 
 // relayConfig says how a relay differs from others.
@@ -38,10 +45,20 @@ type relayConfig struct {
 	host    *lab.Host
 	port    int
 	rtsp    int // TCP port; 0: none
+	rtsps   int
+	control string // the socket by which another process can replace it, or ""
 	admin   string
 	dir     string       // with its certificates and tokens; relays that share one have the same
 	args    []string     // besides those that all relays have
 	message func(string) // gets its messages, once each
+}
+
+// serveRTSP has the i-th relay serve RTSP, at ports of its own.
+func (c *relayConfig) serveRTSP(i int) {
+	c.rtsp, c.rtsps = 8554+i, 8322+i
+	c.args = append(c.args, "--rtsp", fmt.Sprintf(":%d", c.rtsp), "--rtsp-rtp", fmt.Sprintf(":%d", 8000+2*i),
+		"--rtsps", fmt.Sprintf(":%d", c.rtsps), "--rtsps-rtp", fmt.Sprintf(":%d", 8100+2*i),
+		"--rtsp-idle-timeout", "10s")
 }
 
 // startRelay starts a relay.
@@ -58,14 +75,17 @@ func startRelay(cfg relayConfig) (*relay, error) {
 }
 
 // begin starts the relay's process, and waits until it is ready.
-func (r *relay) begin() (err error) {
+func (r *relay) begin(more ...string) (err error) {
+	if r.control != "" {
+		more = append(more, "--control", r.control)
+	}
 	cmd := exec.Command("sluice", append([]string{
 		"relay", "--listen", fmt.Sprintf(":%d", r.port), "--admin", r.admin, "--admin-pprof", "--log-format", "json",
 		"--tls-cert", filepath.Join(r.dir, "current", "cert.pem"),
 		"--tls-key", filepath.Join(r.dir, "current", "key.pem"), "--auth-token-file", filepath.Join(r.dir, "tokens"),
 		// What is kept for peers that have gone is given back sooner than by default, so that the test can wait for it.
 		"--cache-duration", "5s", "--cache-size", "64", "--idle-timeout", "10s", "--drain", "5s",
-	}, r.args...)...)
+	}, append(more, r.args...)...)...)
 	cmd.Env = append(os.Environ(), "SLUICE_UPSTREAM_TOKEN="+honestToken)
 	if r.process, err = start(r.host, r.title, cmd, func(string) {}, r.message); err != nil {
 		return err
@@ -88,6 +108,9 @@ func dialIn(h *lab.Host) func(context.Context, string, string) (net.Conn, error)
 func (r *relay) await() error {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		_, err := r.get("/readyz")
+		if n := len(r.before); err == nil && n > 0 && !r.before[n-1].said("another process has taken over") {
+			err = errors.New("it has not taken over") // so the other one is ready
+		}
 		if err == nil {
 			return nil
 		}
@@ -100,6 +123,41 @@ func (r *relay) await() error {
 			return r.failure(err)
 		}
 	}
+}
+
+// replace has another process take over from the relay's. That one goes on until all its peers have moved or left.
+func (r *relay) replace() error {
+	bpf, err := objectsOf(r.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	r.before = append(r.before, replaced{r.process, bpf})
+	return r.begin("--replace")
+}
+
+// awaitReplaced waits until the processes that were replaced have ended, and the kernel has nothing of them that they
+// have not handed over.
+func (r *relay) awaitReplaced() error {
+	if len(r.before) == 0 {
+		return nil
+	}
+	bpf, err := objectsOf(r.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	deadline := time.After(90 * time.Second)
+	for _, p := range r.before {
+		select {
+		case <-p.done:
+		case <-deadline:
+			return p.failure("still drains")
+		}
+		if err := errors.Join(p.result(), p.bpf.without(bpf).awaitGone()); err != nil {
+			return err
+		}
+	}
+	r.before = nil
+	return nil
 }
 
 // get reads a page of the admin address.
@@ -172,7 +230,9 @@ var knownMessages = []string{
 	"session started", "session ended", "the fast path is on", "the fast path is off",
 	"reloaded the authorization tokens", "reloaded the TLS certificate", "a quota is used up", "malformed track",
 	"a publisher was replaced, as it does not answer any more", "no process can replace this one while it runs",
-	"draining", "ended",
+	"draining", "ended", "another process is getting ready to take over",
+	"another process has taken over; draining", "linked with another process of the relay",
+	"programs of another relay are attached to the device; each handles its own connections",
 	"published by RTSP", "the publisher by RTSP has left", "an RTSP broadcast has no codec that MoQ broadcasts have",
 	"an RTSP broadcast is not a MoQ broadcast any more", "RTSP clients do not get a MoQ broadcast",
 	"user space sends the packets of an RTSP publisher",

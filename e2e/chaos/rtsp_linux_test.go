@@ -54,9 +54,12 @@ func rtspPath(relay int, broadcast string) string {
 }
 
 // rtspAddress is the address of a relay for clients of RTSP.
-func (r *run) rtspAddress(relay int, host string) string {
+func (r *run) rtspAddress(relay int, host string) string { return r.atPort(r.relays[relay].rtsp, host) }
+
+// atPort is the address of the relays' host for a host.
+func (r *run) atPort(port int, host string) string {
 	device := r.lab.Relay.Facing(r.host(host))
-	return netip.AddrPortFrom(device.IPv4.Addr(), uint16(r.relays[relay].rtsp)).String()
+	return netip.AddrPortFrom(device.IPv4.Addr(), uint16(port)).String()
 }
 
 // openRTSP starts the clients of RTSP, and waits until their media flows.
@@ -74,7 +77,7 @@ func (r *run) openRTSP() (err error) {
 // describe asks each relay by RTSP for a broadcast of MoQ. In the first act, too, the relay then opens a session with
 // itself, and what that leaves.
 func (r *run) describe() error {
-	for relay := range relayNames {
+	for relay := range rtspRelays {
 		for deadline := time.Now().Add(time.Minute); ; r.sleep(50 * time.Millisecond) {
 			err := r.host(playerHost).Do(func() error { return r.describeAt(relay, deadline) })
 			if err == nil {
@@ -93,7 +96,7 @@ func (r *run) describe() error {
 // describeAt asks a relay once.
 func (r *run) describeAt(relay int, deadline time.Time) error {
 	path := rtspPath(relay, "quic")
-	c, err := rtspwire.Dial(r.ctx, nil, r.rtspAddress(relay, playerHost), path, honestToken)
+	c, err := rtspwire.Dial(r.ctx, nil, r.rtspAddress(relay, playerHost), path, honestToken, false)
 	if err != nil {
 		return err
 	}
@@ -108,7 +111,7 @@ func (r *run) describeAt(relay int, deadline time.Time) error {
 
 func (r *run) startRTSP(roles []rtspRole, publishes bool) (all []*process, err error) {
 	var flowing sync.WaitGroup
-	for relay := range relayNames {
+	for relay := range rtspRelays {
 		for _, role := range roles {
 			flowing.Add(1)
 			p, err := r.startRTSPClient(relay, role, publishes, sync.OnceFunc(flowing.Done))
@@ -127,6 +130,7 @@ func (r *run) startRTSP(roles []rtspRole, publishes bool) (all []*process, err e
 	case <-flows:
 		return all, nil
 	case <-r.ctx.Done():
+		return nil, context.Cause(r.ctx)
 	case <-time.After(time.Minute):
 	}
 	var names []string
@@ -201,8 +205,12 @@ func (r *run) awaitRTSP(all []*process) error {
 
 // attackRTSP attacks a relay by RTSP from a process.
 func (r *run) attackRTSP(e event) error {
-	return r.attackBy(e, task{Attack: e.attack, RTSP: &hostile.RTSPClient{
+	c := &hostile.RTSPClient{
 		Address: r.rtspAddress(e.relay, e.host), Token: hostileToken, Victim: rtspPath(e.relay, tcpBroadcast),
 		MoQ: rtspPath(e.relay, "quic"),
-	}})
+	}
+	if e.scheme == "rtsps" {
+		c.Secure, c.Address = true, r.atPort(r.relays[e.relay].rtsps, e.host)
+	}
+	return r.attackBy(e, task{Attack: e.attack, RTSP: c})
 }

@@ -53,26 +53,32 @@ func newRun(t *testing.T, l *lab.Lab) *run {
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
 	t.Cleanup(func() { r.stop(nil) })
 	for i, name := range relayNames {
-		relay, err := startRelay(relayConfig{
+		cfg := relayConfig{
 			title: "relay " + name, host: l.Relay, port: 4443 + i, admin: fmt.Sprintf("127.0.0.1:%d", 4480+i),
-			rtsp: 8554 + i, dir: t.TempDir(),
+			dir: t.TempDir(),
 			args: []string{
-				"--fastpath", []string{"on", "off"}[i], "--sockets", []string{"4", "1"}[i],
-				"--rtsp", fmt.Sprintf(":%d", 8554+i), "--rtsp-rtp", fmt.Sprintf(":%d", 8000+2*i),
-				"--rtsp-idle-timeout", "10s",
+				"--fastpath", []string{"on", "off", "on"}[i], "--sockets", []string{"4", "1", "2"}[i],
 			},
 			message: func(line string) {
 				if err := checkMessage(line, knownMessages); err != nil {
 					r.fail(fmt.Errorf("relay %s: %w", name, err))
 				}
 			},
-		})
+		}
+		if i < rtspRelays {
+			cfg.serveRTSP(i)
+		}
+		if i == replaceable {
+			cfg.control = filepath.Join(cfg.dir, "control")
+		}
+		relay, err := startRelay(cfg)
 		require.NoError(t, err)
 		r.relays = append(r.relays, relay)
+		if i == 0 { // before another relay attaches programs with the same names
+			r.points, err = newAttachments(l.Relay)
+			require.NoError(t, err)
+		}
 	}
-	var err error
-	r.points, err = newAttachments(l.Relay)
-	require.NoError(t, err)
 	return r
 }
 
@@ -281,6 +287,8 @@ func (r *run) do(e event) error {
 		return relay.renew()
 	case tokens:
 		return relay.allow(e.seed%2 == 0, e.seed)
+	case replace:
+		return r.relays[replaceable].replace()
 	}
 	return nil
 }

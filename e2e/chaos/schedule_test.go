@@ -30,13 +30,14 @@ const (
 	attach        kind = "attach"         // it again
 	certificate   kind = "certificate"    // there is a new one
 	tokens        kind = "tokens"         // the token file changes
+	replace       kind = "replace"        // another process takes over from a relay
 )
 
 // deck has the events of a round: each kind at least once.
 var deck = []kind{
 	attack, attack, attack, attack, attack, attack, attack, attack, rtspAttack, rtspAttack, rtspAttack, rtspAttack,
 	forge, forge, conditions, conditions, conditions, tunnel, rebind, readdress, killViewer, killViewer, killPublisher,
-	detach, detach, attach, attach, certificate, tokens,
+	detach, detach, attach, attach, certificate, tokens, replace,
 }
 
 // event is an event of the schedule. Which fields have a meaning depends on its kind.
@@ -152,8 +153,12 @@ func (s *scheduler) attack(k kind) event {
 
 func attacksOf(k kind) (all []event) {
 	names, schemes := attackNames(k)
+	relays := len(relayNames)
+	if k == rtspAttack {
+		relays = rtspRelays
+	}
 	for _, name := range names {
-		for relay := range relayNames {
+		for relay := range relays {
 			for _, scheme := range schemes {
 				all = append(all, event{kind: k, attack: name, relay: relay, scheme: scheme})
 			}
@@ -167,7 +172,7 @@ func attackNames(k kind) (names, schemes []string) {
 		for _, a := range hostile.RTSPAttacks {
 			names = append(names, a.Name)
 		}
-		return names, []string{"rtsp"}
+		return names, []string{"rtsp", "rtsps"}
 	}
 	for _, a := range hostile.Attacks {
 		names = append(names, a.Name)

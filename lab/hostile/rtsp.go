@@ -19,6 +19,8 @@ import (
 type RTSPClient struct {
 	// Address is the server's, "host:port".
 	Address string
+	// Secure is whether the server speaks RTSP over TLS (rtsps) there. Its certificate may be any.
+	Secure bool
 	// From is the client's address. Default: the system chooses.
 	From net.IP
 	// Token may publish and play everything, or is empty.
@@ -37,6 +39,8 @@ type RTSPClient struct {
 type RTSPAttack struct {
 	Name string
 	run  func(*RTSPClient) error
+	// SRTP is whether it attacks SRTP, if the client is secure.
+	SRTP bool
 }
 
 // Run attacks the server once, until the context is done at the latest. The context then ends the connections.
@@ -49,38 +53,48 @@ func (a RTSPAttack) Run(ctx context.Context, c RTSPClient) error {
 
 // RTSPAttacks are all attacks of clients of RTSP.
 var RTSPAttacks = []RTSPAttack{
-	{"malformed requests", malformedRequests},
-	{"headers without end", endlessHeaders},
-	{"a line without end", endlessLine},
-	{"a body without end", endlessBody},
-	{"requests whose answers are not read", unreadAnswers},
-	{"a byte a second", slowRequests},
-	{"connections without end", connections},
-	{"sessions that begin and end", sessions},
-	{"sessions that are left", abandonedSessions},
-	{"TEARDOWN amid packets", teardowns},
-	{"absurd descriptions", descriptions},
-	{"garbage in packets", garbagePackets},
-	{"packets from elsewhere", foreignPackets},
-	{"NACK without end", nacks},
-	{"players that do not read", unreadPackets},
-	{"players of nobody's broadcasts", nobodys},
-	{"other people's paths", otherPaths},
-	{"other people's paths, from their address", neighbours},
-	{"absurd parameter sets", parameterSets},
-	{"wrong tokens", wrongTokens},
+	{Name: "malformed requests", run: malformedRequests},
+	{Name: "headers without end", run: endlessHeaders},
+	{Name: "a line without end", run: endlessLine},
+	{Name: "a body without end", run: endlessBody},
+	{Name: "requests whose answers are not read", run: unreadAnswers},
+	{Name: "a byte a second", run: slowRequests},
+	{Name: "connections without end", run: connections},
+	{Name: "sessions that begin and end", run: sessions},
+	{Name: "sessions that are left", run: abandonedSessions},
+	{Name: "TEARDOWN amid packets", run: teardowns},
+	{Name: "absurd descriptions", run: descriptions},
+	{Name: "garbage in packets", run: garbagePackets},
+	{Name: "packets from elsewhere", run: foreignPackets},
+	{Name: "NACK without end", run: nacks},
+	{Name: "players that do not read", run: unreadPackets},
+	{Name: "players of nobody's broadcasts", run: nobodys},
+	{Name: "other people's paths", run: otherPaths},
+	{Name: "other people's paths, from their address", run: neighbours},
+	{Name: "absurd parameter sets", run: parameterSets},
+	{Name: "wrong tokens", run: wrongTokens},
+	{Name: "keys that are none", run: absurdKeys, SRTP: true},
+	{Name: "packets changed on their way", run: changedPackets, SRTP: true},
 }
 
 // dial connects, for a broadcast. The connection ends with the attack, and fails when the server takes too long.
 func (c *RTSPClient) dial(path string) (*rtspwire.Conn, error) { return c.dialWith(path, c.Token) }
 
 func (c *RTSPClient) dialWith(path, token string) (*rtspwire.Conn, error) {
-	conn, err := rtspwire.Dial(c.ctx, c.From, c.Address, path, token)
+	conn, err := rtspwire.Dial(c.ctx, c.From, c.Address, path, token, c.Secure)
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(c.ctx, func() { _ = conn.Close() })
 	return conn, conn.SetDeadline(time.Now().Add(patience))
+}
+
+// url is the URL of a broadcast.
+func (c *RTSPClient) url(path string) string {
+	if c.Secure {
+		return "rtsps://" + c.Address + "/" + path
+	}
+	return "rtsp://" + c.Address + "/" + path
 }
 
 // answer waits until the server answers on a connection.
@@ -94,8 +108,8 @@ func answer(conn *rtspwire.Conn) error {
 
 // cut ends a connection without saying so: the server gets RST.
 func cut(conn *rtspwire.Conn) {
-	_ = conn.Conn.(*net.TCPConn).SetLinger(0)
-	_ = conn.Close()
+	_ = conn.TCP().SetLinger(0)
+	_ = conn.TCP().Close()
 }
 
 // slow returns an ErrUndefended for a connection on which the server was silent for too long, and the refusal of what

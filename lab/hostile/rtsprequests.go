@@ -3,7 +3,6 @@ package hostile
 import (
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 
 // malformedRequests sends requests that no server may grant.
 func malformedRequests(c *RTSPClient) error {
-	url := "rtsp://" + c.Address + "/" + c.Victim
+	url := c.url(c.Victim)
 	for _, text := range []string{
 		"\x00\x01\x02\xff\r\n\r\n",
 		"DESCRIBE\r\n\r\n",
@@ -41,7 +40,7 @@ func malformedRequests(c *RTSPClient) error {
 		}
 		text = strings.Replace(text, "CSeq: 1\r\n", "CSeq: 1\r\nAuthorization: Bearer "+c.Token+"\r\n", 1)
 		_, _ = conn.Write([]byte(text)) // the server may have closed it
-		_ = conn.Conn.(*net.TCPConn).CloseWrite()
+		_ = conn.Conn.(interface{ CloseWrite() error }).CloseWrite()
 		answer, err := io.ReadAll(io.LimitReader(conn, 1<<20))
 		_ = conn.Close()
 		if strings.HasPrefix(string(answer), "RTSP/1.0 200") {

@@ -292,7 +292,7 @@ func unreadPackets(c *RTSPClient) error {
 			return err
 		}
 		defer cut(conn)
-		_ = conn.Conn.(interface{ SetReadBuffer(int) error }).SetReadBuffer(4 << 10) // it is then full sooner
+		_ = conn.TCP().SetReadBuffer(4 << 10) // it is then full sooner
 		if _, err := conn.Play(0); err != nil {
 			return slow(err)
 		}

@@ -3,6 +3,7 @@ package rtspwire
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,6 +18,7 @@ import (
 // Conn is the connection of a client. One goroutine may read while others write.
 type Conn struct {
 	net.Conn
+	tcp   *net.TCPConn
 	url   string // of the broadcast
 	token string
 
@@ -28,17 +30,23 @@ type Conn struct {
 }
 
 // Dial connects to a server, for a broadcast with a path such as "live/camera". The token may be "", and the address of
-// the client nil.
-func Dial(ctx context.Context, from net.IP, address, path, token string) (*Conn, error) {
+// the client nil. With TLS (rtsps) the server may show any certificate.
+func Dial(ctx context.Context, from net.IP, address, path, token string, secure bool) (*Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
-	c, err := d.DialContext(ctx, "tcp", address)
+	tcp, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{
-		Conn: c, url: "rtsp://" + address + "/" + path, token: token, reader: conn.NewConn(bufio.NewReader(c), c),
-	}, nil
+	c := &Conn{Conn: tcp, tcp: tcp.(*net.TCPConn), url: "rtsp://" + address + "/" + path, token: token}
+	if secure {
+		c.Conn, c.url = tls.Client(tcp, &tls.Config{InsecureSkipVerify: true}), "rtsps://"+address+"/"+path
+	}
+	c.reader = conn.NewConn(bufio.NewReader(c.Conn), c.Conn)
+	return c, nil
 }
+
+// TCP returns the connection below TLS, or the connection itself.
+func (c *Conn) TCP() *net.TCPConn { return c.tcp }
 
 // URL returns the URL of the broadcast.
 func (c *Conn) URL() string { return c.url }

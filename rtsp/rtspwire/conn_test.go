@@ -29,7 +29,7 @@ func TestReadWhileWriting(t *testing.T) {
 			}
 		}
 	}()
-	c, err := Dial(t.Context(), nil, l.Addr().String(), "live/cam", "")
+	c, err := Dial(t.Context(), nil, l.Addr().String(), "live/cam", "", false)
 	require.NoError(t, err)
 	defer c.Close()
 	sent := make(chan error)
