@@ -46,6 +46,9 @@ func TestChaos(t *testing.T) {
 			t.Logf("act %d, relay %s holds %v", i, relayNames[k], now)
 			starts = append(starts, now)
 		}
+		if dir := os.Getenv("PLOTS"); dir != "" {
+			require.NoError(t, r.plots.draw(dir)) // of the long act in the end
+		}
 		t.Logf("act %d: %d events, %d objects compared", i, len(schedule), r.received.Swap(0))
 	}
 	counts, err := r.relays[0].counts()

@@ -172,7 +172,11 @@ func objectsOf(pid int) (kernelObjects, error) {
 func (o kernelObjects) without(others kernelObjects) kernelObjects {
 	rest := make(kernelObjects)
 	for kind, ids := range o {
-		rest[kind] = slices.DeleteFunc(slices.Clone(ids), func(id int) bool { return slices.Contains(others[kind], id) })
+		for _, id := range ids {
+			if !slices.Contains(others[kind], id) {
+				rest[kind] = append(rest[kind], id)
+			}
+		}
 	}
 	return rest
 }

@@ -235,7 +235,7 @@ var knownMessages = []string{
 	"programs of another relay are attached to the device; each handles its own connections",
 	"published by RTSP", "the publisher by RTSP has left", "an RTSP broadcast has no codec that MoQ broadcasts have",
 	"an RTSP broadcast is not a MoQ broadcast any more", "RTSP clients do not get a MoQ broadcast",
-	"user space sends the packets of an RTSP publisher",
+	"user space sends the packets of an RTSP publisher", "an RTSP client had to leave",
 }
 
 // checkMessage returns an error for a message that a relay must not log.

@@ -56,7 +56,8 @@ type rtspClient struct {
 
 func (t *rtspTask) connect() (c *rtspClient, err error) {
 	c = &rtspClient{ended: make(chan error, 1)}
-	if c.Conn, err = rtspwire.Dial(context.Background(), nil, t.Address, t.Path, honestToken, false); err != nil || !t.UDP {
+	c.Conn, err = rtspwire.Dial(context.Background(), nil, t.Address, t.Path, honestToken, false)
+	if err != nil || !t.UDP {
 		return c, err
 	}
 	if c.rtp, c.rtcp, err = rtspwire.Ports(c.LocalAddr().(*net.TCPAddr).IP); err != nil {

@@ -42,6 +42,7 @@ type run struct {
 
 	began  time.Time // of the schedule
 	played []event
+	plots  *plots
 
 	mu    sync.Mutex
 	links map[string]string // conditions, by host
@@ -109,6 +110,7 @@ const tail = 8 * time.Second
 // act publishes, and views, while the schedule happens. It returns when all peers have gone.
 func (r *run) act(schedule []event, duration time.Duration) (err error) {
 	r.began, r.played, r.clients, r.living = time.Now(), nil, nil, new(errgroup.Group)
+	r.plots = newPlots(r.relays)
 	defer func() {
 		if err != nil {
 			r.explain()
@@ -222,6 +224,9 @@ func (r *run) play(schedule []event) error {
 		r.played = schedule[:i+1]
 		if err := r.do(e); err != nil {
 			return fmt.Errorf("%v: %w", e, err)
+		}
+		if err := r.plots.note(); err != nil {
+			return err
 		}
 	}
 	return nil
