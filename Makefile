@@ -111,7 +111,7 @@ cross: third_party ## cross-compile what must run elsewhere: the relay, pub and 
 	GOOS=darwin GOARCH=arm64 go build ./cmd/sluice ./cmd/sluice-rtt
 	GOOS=linux GOARCH=arm64 $(GOBUILD) -o bin/cross/ ./cmd/sluice ./cmd/sluice-rtt
 	test $$(stat --format %s bin/cross/sluice) -lt 36000000 -a $$(stat --format %s bin/cross/sluice-rtt) -lt 18500000
-	GOOS=darwin GOARCH=arm64 go vet ./cmd/sluice-lab ./rtt # with tests, of which most need Linux
+	GOOS=darwin GOARCH=arm64 go vet ./cmd/sluice-lab ./rtt/... # with tests, of which most need Linux
 
 deb: build ## build the packages for Debian: bin/sluice-relay_VERSION_ARCHITECTURE.deb, sluice-rtt, and sluice (empty)
 	rm -f bin/*.deb
