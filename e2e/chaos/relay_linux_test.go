@@ -236,6 +236,7 @@ var knownMessages = []string{
 	"published by RTSP", "the publisher by RTSP has left", "an RTSP broadcast has no codec that MoQ broadcasts have",
 	"an RTSP broadcast is not a MoQ broadcast any more", "RTSP clients do not get a MoQ broadcast",
 	"user space sends the packets of an RTSP publisher", "an RTSP client had to leave",
+	"WebTransport session refused", // to an attacker that is killed meanwhile
 }
 
 // checkMessage returns an error for a message that a relay must not log.
