@@ -76,93 +76,82 @@ func (p *Peer) HandleSubscribe(s *session.Publication) {
 	}
 }
 
-// patience is how long a relay may take to repel an attack.
-const patience = 20 * time.Second
-
-// ErrUndefended is the error of an attack that the relay did not repel.
-var ErrUndefended = errors.New("the relay does not defend itself")
-
-// undefended returns an ErrUndefended.
-func undefended(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrUndefended, fmt.Sprintf(format, args...))
-}
-
-var errUnlimited = undefended("there is no limit")
-
 // expelled waits until the relay has ended the session.
-func (p *Peer) expelled() error {
+func (p *Peer) expelled() {
 	select {
 	case <-p.Context().Done():
-		return nil
 	case <-time.After(patience):
-		return undefended("the session goes on")
+		undefended("the session goes on")
 	}
 }
 
 // publish offers the peer's own track, or the victim. An upstream relay waits until it is asked for its own.
-func (p *Peer) publish(track moqt.FullTrackName) (*session.Publication, error) {
+func (p *Peer) publish(track moqt.FullTrackName) *session.Publication {
 	if p.upstream {
 		select {
 		case s := <-p.asked:
-			return s, nil
+			return s
 		case <-p.Context().Done():
-			return nil, p.Context().Err()
+			must(p.Context().Err())
 		}
 	}
-	s, err := p.Publish(p.Context(), moqt.Publish{Track: track})
-	if err != nil {
-		return nil, err
-	}
-	return s, s.Wait(p.Context())
+	s := got(p.Publish(p.Context(), moqt.Publish{Track: track}))
+	must(s.Wait(p.Context()))
+	return s
 }
 
 // subgroup opens a stream of the first group of the peer's own track.
-func (p *Peer) subgroup() (transport.SendStream, moqt.SubgroupEncoder, error) {
-	s, err := p.publish(p.own)
-	if err != nil {
-		return nil, moqt.SubgroupEncoder{}, err
-	}
+func (p *Peer) subgroup() (transport.SendStream, moqt.SubgroupEncoder) {
 	h := moqt.SubgroupHeader{FirstObject: true}
-	stream, err := s.OpenSubgroup(p.Context(), h)
-	return stream, moqt.NewSubgroupEncoder(p.Version().DataLayout(), h), err
+	stream := got(p.publish(p.own).OpenSubgroup(p.Context(), h))
+	return stream, moqt.NewSubgroupEncoder(p.Version().DataLayout(), h)
 }
 
-// checkCache returns an error if the relay holds more than it may.
-func (p *Peer) checkCache() error {
-	if p.Cache == nil {
-		return nil
-	}
-	if over := p.Cache.Over(); over > 0 {
-		return undefended("the cache has %d bytes too many", over)
+// manyObjects sends objects of one byte on one stream, with ids that are a step apart, until the relay stops it.
+func (p *Peer) manyObjects(count, step uint64) error {
+	stream, encoder := p.subgroup()
+	var b []byte
+	for i := range count {
+		b, _ = encoder.AppendObject(b, moqt.ObjectHeader{ObjectID: step * i, PayloadLength: 1})
+		if b = append(b, 'x'); len(b) > 16<<10 {
+			if _, err := stream.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
 	}
 	return nil
 }
 
+// checkCache ends the attack if the relay holds more than it may.
+func (p *Peer) checkCache() {
+	if p.Cache == nil {
+		return
+	}
+	if over := p.Cache.Over(); over > 0 {
+		undefended("the cache has %d bytes too many", over)
+	}
+}
+
 // knownGroup returns a group of the victim that subscribers already have: the last before the current one.
-func (p *Peer) knownGroup() (uint64, error) {
-	s, err := p.Subscribe(p.Context(), moqt.Subscribe{Track: p.victim}, unread{p.Context()})
-	if err != nil {
-		return 0, err
-	}
+func (p *Peer) knownGroup() uint64 {
+	s := got(p.Subscribe(p.Context(), moqt.Subscribe{Track: p.victim}, unread{p.Context()}))
 	defer s.Cancel(moqt.ResetCancelled)
-	ok, err := s.Wait(p.Context())
-	if err != nil {
-		return 0, err
-	}
+	ok := got(s.Wait(p.Context()))
 	if ok.Parameters.LargestObject == nil {
-		return 0, errors.New("the victim has no object yet")
+		must(errors.New("the victim has no object yet"))
 	}
-	return max(ok.Parameters.LargestObject.Group, 1) - 1, nil
+	return max(ok.Parameters.LargestObject.Group, 1) - 1
 }
 
 // impersonate publishes an object that differs from the object that subscribers already have, until the relay refuses
 // it: at first the relay takes it for a publisher that was restarted.
-func (p *Peer) impersonate(s *session.Publication, group uint64) error {
+func (p *Peer) impersonate(s *session.Publication, group uint64) {
 	for range 200 {
 		h := moqt.SubgroupHeader{GroupID: group, FirstObject: true}
 		stream, err := s.OpenSubgroup(s.Context(), h)
 		if err != nil {
-			return nil // the relay has ended it
+			return // the relay has ended it
 		}
 		const forged = 100 // bytes
 		encoder := moqt.NewSubgroupEncoder(moqt.DataLayout1, h)
@@ -170,45 +159,30 @@ func (p *Peer) impersonate(s *session.Publication, group uint64) error {
 		_, _ = stream.Write(append(b, bytes.Repeat([]byte("!"), forged)...))
 		select {
 		case <-s.Context().Done():
-			return nil
+			return
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return undefended("the relay takes objects of an impostor")
+	undefended("the relay takes objects of an impostor")
 }
 
 // contradicts announces the victim's namespace, and sends other objects under the same ids.
-func contradicts(p *Peer) error {
-	group, err := p.knownGroup()
-	if err != nil {
-		return err
-	}
-	n, err := p.PublishNamespace(p.Context(), moqt.PublishNamespace{Namespace: p.victim.Namespace})
-	if err != nil {
-		return err
-	}
-	if err := n.Wait(p.Context()); err != nil {
-		return err
-	}
+func contradicts(p *Peer) {
+	group := p.knownGroup()
+	n := got(p.PublishNamespace(p.Context(), moqt.PublishNamespace{Namespace: p.victim.Namespace}))
+	must(n.Wait(p.Context()))
 	select {
 	case s := <-p.asked:
-		return p.impersonate(s, group)
+		p.impersonate(s, group)
 	case <-p.Context().Done():
-		return p.Context().Err()
+		must(p.Context().Err())
 	case <-time.After(patience):
-		return errors.New("the relay does not subscribe")
+		must(errors.New("the relay does not subscribe"))
 	}
 }
 
 // offers offers the victim by PUBLISH.
-func offers(p *Peer) error {
-	group, err := p.knownGroup()
-	if err != nil {
-		return err
-	}
-	s, err := p.publish(p.victim)
-	if err != nil {
-		return err
-	}
-	return p.impersonate(s, group)
+func offers(p *Peer) {
+	group := p.knownGroup()
+	p.impersonate(p.publish(p.victim), group)
 }

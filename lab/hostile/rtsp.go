@@ -38,7 +38,7 @@ type RTSPClient struct {
 // RTSPAttack is an attack by a client of RTSP.
 type RTSPAttack struct {
 	Name string
-	run  func(*RTSPClient) error
+	run  func(*RTSPClient)
 	// SRTP is whether it attacks SRTP, if the client is secure.
 	SRTP bool
 }
@@ -48,16 +48,20 @@ func (a RTSPAttack) Run(ctx context.Context, c RTSPClient) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.ctx, c.own = ctx, fmt.Sprintf("flood/%d", rand.Uint64())
-	return a.run(&c)
+	return attempt(func() { a.run(&c) })
 }
 
 // RTSPAttacks are all attacks of clients of RTSP.
 var RTSPAttacks = []RTSPAttack{
 	{Name: "malformed requests", run: malformedRequests},
-	{Name: "headers without end", run: endlessHeaders},
-	{Name: "a line without end", run: endlessLine},
-	{Name: "a body without end", run: endlessBody},
-	{Name: "requests whose answers are not read", run: unreadAnswers},
+	{Name: "headers without end", run: func(c *RTSPClient) { c.without("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "X: y\r\n") }},
+	{Name: "a line without end", run: func(c *RTSPClient) { c.without("DESCRIBE rtsp://x/", "x") }},
+	{Name: "a body without end", run: func(c *RTSPClient) {
+		c.without("ANNOUNCE rtsp://x/y RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 99999999999\r\n\r\n", "x")
+	}},
+	{Name: "requests whose answers are not read", run: func(c *RTSPClient) {
+		c.without("", "OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n")
+	}},
 	{Name: "a byte a second", run: slowRequests},
 	{Name: "connections without end", run: connections},
 	{Name: "sessions that begin and end", run: sessions},
@@ -69,7 +73,7 @@ var RTSPAttacks = []RTSPAttack{
 	{Name: "NACK without end", run: nacks},
 	{Name: "players that do not read", run: unreadPackets},
 	{Name: "players of nobody's broadcasts", run: nobodys},
-	{Name: "other people's paths", run: otherPaths},
+	{Name: "other people's paths", run: func(c *RTSPClient) { c.publishThere(c.From) }},
 	{Name: "other people's paths, from their address", run: neighbours},
 	{Name: "absurd parameter sets", run: parameterSets},
 	{Name: "wrong tokens", run: wrongTokens},
@@ -78,15 +82,18 @@ var RTSPAttacks = []RTSPAttack{
 }
 
 // dial connects, for a broadcast. The connection ends with the attack, and fails when the server takes too long.
-func (c *RTSPClient) dial(path string) (*rtspwire.Conn, error) { return c.dialWith(path, c.Token) }
+func (c *RTSPClient) dial(path string) *rtspwire.Conn { return c.dialWith(path, c.Token) }
 
-func (c *RTSPClient) dialWith(path, token string) (*rtspwire.Conn, error) {
-	conn, err := rtspwire.Dial(c.ctx, c.From, c.Address, path, token, c.Secure)
-	if err != nil {
-		return nil, err
-	}
+func (c *RTSPClient) dialWith(path, token string) *rtspwire.Conn {
+	conn := got(rtspwire.Dial(c.ctx, c.From, c.Address, path, token, c.Secure))
 	context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-	return conn, conn.SetDeadline(time.Now().Add(patience))
+	must(conn.SetDeadline(time.Now().Add(patience)))
+	return conn
+}
+
+// ownBroadcast connects for a broadcast that nobody has.
+func (c *RTSPClient) ownBroadcast(i int) *rtspwire.Conn {
+	return c.dial(fmt.Sprintf("%s/%d", c.own, i))
 }
 
 // url is the URL of a broadcast.
@@ -112,89 +119,78 @@ func cut(conn *rtspwire.Conn) {
 	_ = conn.TCP().Close()
 }
 
-// slow returns an ErrUndefended for a connection on which the server was silent for too long, and the refusal of what
-// has to be granted: the attack ends before it has done harm.
-func slow(err error) error {
+// slow ends the attack if a connection has failed because the server was silent for too long, or has refused what has
+// to be granted: then the attack has done no harm yet. Else the server has ended the connection.
+func slow(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return undefended("the server does not answer")
+		undefended("the server does not answer")
 	}
 	if refused, ok := errors.AsType[*rtspwire.StatusError](err); ok {
-		return refused
+		must(refused)
 	}
-	return nil // it has ended the connection
 }
 
-// sleep returns an error when the attack ends.
-func (c *RTSPClient) sleep(d time.Duration) error {
+// granted ends the attack if there is an error. That is right if the server has ended the connection.
+func granted(err error) {
+	if err != nil {
+		slow(err)
+		panic(over{})
+	}
+}
+
+// sleep sleeps. The attack ends with its context.
+func (c *RTSPClient) sleep(d time.Duration) {
 	select {
 	case <-c.ctx.Done():
-		return c.ctx.Err()
+		must(c.ctx.Err())
 	case <-time.After(d):
-		return nil
 	}
 }
 
 // playByUDP plays the victim by UDP.
-func (c *RTSPClient) playByUDP() (*byUDP, error) {
-	conn, err := c.dial(c.Victim)
-	if err != nil {
-		return nil, err
-	}
-	p := &byUDP{Conn: conn}
-	if p.rtp, p.rtcp, err = rtspwire.Ports(conn.LocalAddr().(*net.TCPAddr).IP); err != nil {
-		cut(conn)
-		return nil, err
+func (c *RTSPClient) playByUDP() *byUDP {
+	p := &byUDP{Conn: c.dial(c.Victim)}
+	var err error
+	if p.rtp, p.rtcp, err = rtspwire.Ports(p.LocalAddr().(*net.TCPAddr).IP); err != nil {
+		cut(p.Conn)
+		granted(err)
 	}
 	context.AfterFunc(c.ctx, func() { _ = errors.Join(p.rtp.Close(), p.rtcp.Close()) })
-	port, err := conn.Play(p.rtp.LocalAddr().(*net.UDPAddr).Port)
+	port, err := p.Play(p.rtp.LocalAddr().(*net.UDPAddr).Port)
 	if err != nil {
 		p.end()
-		return nil, err
+		granted(err)
 	}
-	ip := conn.RemoteAddr().(*net.TCPAddr).IP
+	ip := p.RemoteAddr().(*net.TCPAddr).IP
 	p.toRTP, p.toRTCP = &net.UDPAddr{IP: ip, Port: port}, &net.UDPAddr{IP: ip, Port: port + 1}
-	return p, nil
+	return p
 }
 
 // without sends the beginning of a request and then the same again and again, until the server ends the connection.
-func (c *RTSPClient) without(begin, more string) error {
-	conn, err := c.dial(c.Victim)
-	if err != nil {
-		return err
-	}
+func (c *RTSPClient) without(begin, more string) {
+	conn := c.dial(c.Victim)
 	defer cut(conn)
-	_, err = conn.Write([]byte(begin))
+	_, err := conn.Write([]byte(begin))
 	block := []byte(strings.Repeat(more, 1<<14/len(more)))
 	for n := 0; err == nil; n += len(block) {
 		if n >= endless {
-			return errUnlimited
+			unlimited()
 		}
 		_, err = conn.Write(block)
 	}
-	return slow(err)
+	slow(err) // it ends connections whose client reads nothing
 }
 
-func (c *RTSPClient) publishThere(from net.IP) error {
+func (c *RTSPClient) publishThere(from net.IP) {
 	there := *c
 	there.From = from
 	for range 50 {
-		conn, err := there.dial(c.Victim)
-		if err != nil {
-			return err
-		}
+		conn := there.dial(c.Victim)
 		res, err := conn.Ask("ANNOUNCE", conn.URL(), rtspwire.H264, "Content-Type: application/sdp")
 		cut(conn)
-		if err != nil {
-			return slow(err)
-		}
+		granted(err)
 		if res.StatusCode == base.StatusOK {
-			return undefended("it publishes in another client's place")
+			undefended("it publishes in another client's place")
 		}
 	}
-	return nil
-}
-
-// ownBroadcast connects for a broadcast that nobody has.
-func (c *RTSPClient) ownBroadcast(i int) (*rtspwire.Conn, error) {
-	return c.dial(fmt.Sprintf("%s/%d", c.own, i))
 }

@@ -32,17 +32,11 @@ const flood = 20
 
 // foreignPackets sends RTP and RTCP to the server's ports, from many ports that no session has named, and from a
 // player's, which publishes nothing. It waits for an answer before the next flood: a server without time gets less.
-func foreignPackets(c *RTSPClient) error {
-	p, err := c.playByUDP()
-	if err != nil {
-		return slow(err)
-	}
+func foreignPackets(c *RTSPClient) {
+	p := c.playByUDP()
 	defer p.end()
 	for range 50 {
-		other, err := net.ListenUDP("udp4", &net.UDPAddr{IP: p.rtp.LocalAddr().(*net.UDPAddr).IP})
-		if err != nil {
-			return err
-		}
+		other := got(net.ListenUDP("udp4", &net.UDPAddr{IP: p.rtp.LocalAddr().(*net.UDPAddr).IP}))
 		for range flood {
 			media, report := packet(uint16(rand.Uint32()), 0x65), noise(rand.IntN(1400))
 			if rand.IntN(2) == 0 {
@@ -57,14 +51,9 @@ func foreignPackets(c *RTSPClient) error {
 			}
 		}
 		_ = other.Close()
-		if err := answer(p.Conn); err != nil {
-			return slow(err)
-		}
-		if err := c.sleep(5 * time.Millisecond); err != nil {
-			return err
-		}
+		granted(answer(p.Conn))
+		c.sleep(5 * time.Millisecond)
 	}
-	return nil
 }
 
 // Limits of packets that a server may send again to a player.
@@ -75,57 +64,46 @@ const (
 )
 
 // nacks asks for the latest packets of the victim again and again, and counts the packets that come.
-func nacks(c *RTSPClient) error {
-	p, err := c.playByUDP()
-	if err != nil {
-		return slow(err)
-	}
+func nacks(c *RTSPClient) {
+	p := c.playByUDP()
 	defer p.end()
 	times, repeated, began := make(map[uint16]int), 0, time.Now()
 	latest := uint16(0)
 	for range 200 {
-		if err := p.rtp.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
-			return err
-		}
+		must(p.rtp.SetReadDeadline(time.Now().Add(10 * time.Millisecond)))
 		for b := make([]byte, 2048); ; {
 			n, err := p.rtp.Read(b)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				break
 			}
+			must(err)
 			var received rtp.Packet
-			if err != nil || received.Unmarshal(b[:n]) != nil {
-				return err
+			if received.Unmarshal(b[:n]) != nil {
+				return
 			}
 			latest = received.SequenceNumber
 			if times[latest]++; times[latest] > 1 {
 				repeated++
 			}
 			if times[latest] > 1+maxRepeats {
-				return undefended("the server sends a packet %d times", times[latest])
+				undefended("the server sends a packet %d times", times[latest])
 			}
 		}
 		if most := repeatBurst + repeatRate*time.Since(began).Seconds(); float64(repeated) > most {
-			return undefended("the server sends %d packets again", repeated)
+			undefended("the server sends %d packets again", repeated)
 		}
-		if err := p.complain(latest); err != nil {
-			return err
-		}
+		p.complain(latest)
 	}
-	return nil
 }
 
 // complain sends NACKs for the packets before one.
-func (p *byUDP) complain(latest uint16) error {
+func (p *byUDP) complain(latest uint16) {
 	lost := &rtcp.TransportLayerNack{SenderSSRC: rand.Uint32(), MediaSSRC: rand.Uint32()}
 	for i := range uint16(10) {
 		lost.Nacks = append(lost.Nacks, rtcp.NackPair{PacketID: latest - 17*i, LostPackets: 0xffff})
 	}
-	b, err := lost.Marshal()
-	if err != nil {
-		return err
-	}
+	b := got(lost.Marshal())
 	for range flood {
 		_, _ = p.rtcp.WriteTo(b, p.toRTCP)
 	}
-	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // malformedRequests sends requests that no server may grant.
-func malformedRequests(c *RTSPClient) error {
+func malformedRequests(c *RTSPClient) {
 	url := c.url(c.Victim)
 	for _, text := range []string{
 		"\x00\x01\x02\xff\r\n\r\n",
@@ -34,122 +34,73 @@ func malformedRequests(c *RTSPClient) error {
 		"RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n",
 		"$\x00\xff\xff" + strings.Repeat("x", 1000),
 	} {
-		conn, err := c.dial(c.Victim)
-		if err != nil {
-			return err
-		}
+		conn := c.dial(c.Victim)
 		text = strings.Replace(text, "CSeq: 1\r\n", "CSeq: 1\r\nAuthorization: Bearer "+c.Token+"\r\n", 1)
 		_, _ = conn.Write([]byte(text)) // the server may have closed it
 		_ = conn.Conn.(interface{ CloseWrite() error }).CloseWrite()
 		answer, err := io.ReadAll(io.LimitReader(conn, 1<<20))
 		_ = conn.Close()
 		if strings.HasPrefix(string(answer), "RTSP/1.0 200") {
-			return undefended("the server grants %q", text)
+			undefended("the server grants %q", text)
 		}
-		if err := slow(err); err != nil {
-			return err
-		}
+		slow(err)
 	}
-	return nil
 }
 
 // endless is more than the server and the buffers of both hosts take.
 const endless = 64 << 20
 
-func endlessHeaders(c *RTSPClient) error {
-	return c.without("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "X: y\r\n")
-}
-func endlessLine(c *RTSPClient) error { return c.without("DESCRIBE rtsp://x/", "x") }
-
-func endlessBody(c *RTSPClient) error {
-	return c.without("ANNOUNCE rtsp://x/y RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 99999999999\r\n\r\n", "x")
-}
-
-// unreadAnswers sends requests as long as the server takes them, and reads no answer.
-func unreadAnswers(c *RTSPClient) error {
-	conn, err := c.dial(c.Victim)
-	if err != nil {
-		return err
-	}
-	defer cut(conn)
-	block := []byte(strings.Repeat("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n", 500))
-	for n := 0; ; n += len(block) {
-		if _, err := conn.Write(block); err != nil {
-			return slow(err) // it ends connections whose client reads nothing
-		}
-		if n >= endless {
-			return errUnlimited
-		}
-	}
-}
-
 // slowRequests sends a byte a second of many requests.
-func slowRequests(c *RTSPClient) error {
+func slowRequests(c *RTSPClient) {
 	const many = 30
 	var conns []*rtspwire.Conn
 	for range many {
-		conn, err := c.dial(c.Victim)
-		if err != nil {
-			return err
-		}
+		conn := c.dial(c.Victim)
 		defer cut(conn)
 		conns = append(conns, conn)
 	}
 	for _, b := range []byte("DESCRIBE rtsp://x/y RTSP/1.0") {
 		for _, conn := range conns {
 			if _, err := conn.Write([]byte{b}); err != nil {
-				return nil // the server ends requests that take too long
+				return // the server ends requests that take too long
 			}
 		}
-		if err := c.sleep(time.Second); err != nil {
-			return err
-		}
+		c.sleep(time.Second)
 	}
-	return nil
 }
 
 // maxConnections is how many connections a server may serve of a source address.
 const maxConnections = 256
 
 // connections opens more connections than one address may have, and asks on each.
-func connections(c *RTSPClient) error {
+func connections(c *RTSPClient) {
 	var conns []*rtspwire.Conn
 	for range maxConnections + 50 {
-		conn, err := c.dial(c.Victim)
-		if err != nil {
-			return err
-		}
+		conn := c.dial(c.Victim)
 		defer cut(conn)
 		conns = append(conns, conn)
 	}
 	served := 0
 	for _, conn := range conns {
 		err := answer(conn)
-		if err == nil {
+		if slow(err); err == nil {
 			served++
-		} else if err := slow(err); err != nil {
-			return err
 		}
 	}
 	if served > maxConnections {
-		return undefended("the server serves %d connections", served)
+		undefended("the server serves %d connections", served)
 	}
-	return nil
 }
 
-// otherPaths publishes where somebody else does.
-func otherPaths(c *RTSPClient) error { return c.publishThere(c.From) }
-
-// neighbours does so from the address of the victim.
-func neighbours(c *RTSPClient) error {
-	if c.Beside == nil {
-		return nil
+// neighbours publishes where somebody else does, from the same address.
+func neighbours(c *RTSPClient) {
+	if c.Beside != nil {
+		c.publishThere(c.Beside)
 	}
-	return c.publishThere(c.Beside)
 }
 
 // wrongTokens asks for everything with tokens that nobody has, in all places where a token may be.
-func wrongTokens(c *RTSPClient) error {
+func wrongTokens(c *RTSPClient) {
 	for i := range 30 {
 		wrong := strings.Repeat("wrong", i*i)
 		for _, ask := range []func(*rtspwire.Conn) (*base.Response, error){
@@ -165,48 +116,32 @@ func wrongTokens(c *RTSPClient) error {
 				return conn.Ask("ANNOUNCE", conn.URL(), rtspwire.H264, "Content-Type: application/sdp")
 			},
 		} {
-			conn, err := c.dialWith(c.Victim, "x"+wrong)
-			if err != nil {
-				return err
-			}
+			conn := c.dialWith(c.Victim, "x"+wrong)
 			res, err := ask(conn)
 			cut(conn)
-			if err := slow(err); err != nil {
-				return err
-			}
-			if err == nil && res.StatusCode == base.StatusOK {
-				return undefended("the server takes the token %q", "x"+wrong)
+			if slow(err); err == nil && res.StatusCode == base.StatusOK {
+				undefended("the server takes the token %q", "x"+wrong)
 			}
 		}
 	}
-	return nil
 }
 
 // nobodys asks for broadcasts that do not exist, in many ways, and leaves before the server has found that out.
-func nobodys(c *RTSPClient) error {
+func nobodys(c *RTSPClient) {
 	for i := range 50 {
-		conn, err := c.dial(fmt.Sprintf("%s/%d", c.own, i))
-		if err != nil {
-			return err
-		}
+		conn := c.ownBroadcast(i)
 		query := fmt.Sprintf("?nack=1&rendition=%d&max-bitrate=%d", i, i)
-		if err := conn.Send("DESCRIBE", conn.URL()+query, ""); err != nil {
-			return slow(err)
-		}
+		granted(conn.Send("DESCRIBE", conn.URL()+query, ""))
 		if i%2 == 0 {
 			cut(conn)
 			continue
 		}
 		defer cut(conn)
 	}
-	conn, err := c.dial(c.own)
-	if err != nil {
-		return err
-	}
+	conn := c.dial(c.own)
 	defer cut(conn)
 	res, err := conn.Ask("DESCRIBE", conn.URL(), "")
-	if err == nil && res.StatusCode == base.StatusOK {
-		return undefended("the server describes what nobody publishes")
+	if slow(err); err == nil && res.StatusCode == base.StatusOK {
+		undefended("the server describes what nobody publishes")
 	}
-	return slow(err)
 }

@@ -9,29 +9,19 @@ import (
 	"sluice/transport"
 )
 
-func garbageRequest(p *Peer) error {
-	stream, err := p.Conn.OpenStream()
-	if err != nil {
-		return err
-	}
-	_, _ = stream.Write(noise(64 << 10)) // the relay may have stopped it
-	return p.expelled()
+func garbageRequest(p *Peer) {
+	_, _ = got(p.Conn.OpenStream()).Write(noise(64 << 10)) // the relay may have stopped it
+	p.expelled()
 }
 
-func garbageStream(p *Peer) error {
-	stream, err := p.Conn.OpenUniStream()
-	if err != nil {
-		return err
-	}
-	_, _ = stream.Write(noise(64 << 10))
-	return p.expelled()
+func garbageStream(p *Peer) {
+	_, _ = got(p.Conn.OpenUniStream()).Write(noise(64 << 10))
+	p.expelled()
 }
 
-func garbageDatagram(p *Peer) error {
-	if err := p.Conn.SendDatagram(noise(500)); err != nil {
-		return err
-	}
-	return p.expelled()
+func garbageDatagram(p *Peer) {
+	must(p.Conn.SendDatagram(noise(500)))
+	p.expelled()
 }
 
 // noise returns random bytes that begin with a type that no message, stream or datagram has.
@@ -43,35 +33,33 @@ func noise(n int) []byte {
 }
 
 // streams opens as many streams as it can, and sends half a varint on each.
-func streams(p *Peer) error {
-	return openAll(func() (transport.SendStream, error) { return p.Conn.OpenUniStream() })
+func streams(p *Peer) {
+	openAll(func() (transport.SendStream, error) { return p.Conn.OpenUniStream() })
 }
 
-func requestStreams(p *Peer) error {
-	return openAll(func() (transport.SendStream, error) { return p.Conn.OpenStream() })
+func requestStreams(p *Peer) {
+	openAll(func() (transport.SendStream, error) { return p.Conn.OpenStream() })
 }
 
-func openAll(open func() (transport.SendStream, error)) error {
+func openAll(open func() (transport.SendStream, error)) {
 	for range 20_000 { // a relay that has dialed this one takes 16,384
 		stream, err := open()
 		if errors.Is(err, transport.ErrStreamLimit) {
-			return nil
+			return
 		}
-		if err != nil {
-			return err
-		}
+		must(err)
 		_, _ = stream.Write([]byte{0x80}) // the first byte of two
 	}
-	return errUnlimited
+	unlimited()
 }
 
 // unknownAliases opens streams of tracks that no message has named. They wait, and are stopped.
-func unknownAliases(p *Peer) error {
+func unknownAliases(p *Peer) {
 	var first transport.SendStream
 	for alias := range uint64(6_000) {
 		stream, err := p.Conn.OpenUniStream()
 		if err != nil {
-			return nil // the relay has ended the session, or takes no more streams
+			return // the relay has ended the session, or takes no more streams
 		}
 		h := moqt.SubgroupHeader{TrackAlias: 1<<40 + alias, FirstObject: true}
 		_, _ = stream.Write(append(moqt.AppendSubgroupHeader(nil, p.Version(), h), noise(1<<10)...))
@@ -81,8 +69,7 @@ func unknownAliases(p *Peer) error {
 	}
 	select {
 	case <-first.Context().Done():
-		return nil
 	case <-time.After(patience):
-		return undefended("streams of unknown tracks wait for ever")
+		undefended("streams of unknown tracks wait for ever")
 	}
 }
