@@ -140,7 +140,7 @@ func TestLostData(t *testing.T) {
 			conn, err := dial(ctx, protocols)
 			return deaf{conn}, err
 		}
-		for _, c := range s.Applicable(trackCases()) {
+		for _, c := range s.Applicable(trackCases) {
 			f := s.Try(t.Context(), c)
 			require.Equal(t, !slices.Contains(about, c.Name), f != nil, "%s: %v", c, f)
 		}

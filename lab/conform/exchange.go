@@ -124,8 +124,9 @@ func properties(typ uint64) moqt.Properties {
 }
 
 func exchangeCases() (cases []Case) {
-	add := func(section, name string, run func(*trial)) {
+	add := func(section, name string, run func(*trial)) *Case {
 		cases = append(cases, Case{Section: section, Name: name, from: moqt.Draft18, run: run})
+		return &cases[len(cases)-1]
 	}
 	for _, r := range streamRows {
 		add(r.section, r.name, func(t *trial) {
@@ -135,8 +136,7 @@ func exchangeCases() (cases []Case) {
 		})
 	}
 	for _, r := range refusedRows {
-		add(r.section, r.name, func(t *trial) { isRefused(join(t), r.requests(t), r.code) })
-		cases[len(cases)-1].to = r.to
+		add(r.section, r.name, func(t *trial) { isRefused(join(t), r.requests(t), r.code) }).to = r.to
 	}
 	for _, r := range uriRows {
 		add(r.section, r.name, func(t *trial) {
@@ -145,19 +145,24 @@ func exchangeCases() (cases []Case) {
 			r.change(m)
 			p.uni(p.encode(m))
 			p.closes(p.conn, r.code)
-		})
-		cases[len(cases)-1].transport = r.transport
+		}).transport = r.transport
 	}
 	for _, r := range controlRows {
 		add(r.section, r.name, func(t *trial) {
 			p := join(t)
 			r.do(p)
 			p.closes(p.conn, r.code)
-		})
-		cases[len(cases)-1].to = r.to
+		}).to = r.to
 	}
-	for _, r := range rightRows {
-		add(r.section, r.name, r.run)
+	for _, r := range answerRows {
+		add(r.section, r.name, func(t *trial) {
+			e := r.ask(t)
+			e.send(r.messages...)
+			e.closes(e.conn, r.want...)
+		})
+	}
+	for _, r := range slices.Concat(rightRows, publisherRows) {
+		add(r.section, r.name, r.run).to = r.to
 	}
 	return cases
 }
@@ -243,12 +248,16 @@ func goaway(p *peer, all ...moqt.Goaway) {
 	}
 }
 
-// rightRows are what a relay has to take.
-var rightRows = []struct {
+// ruleRow is a case by its steps.
+type ruleRow struct {
 	section, name string
+	to            moqt.Version
 	run           func(*trial)
-}{
-	{"10.1", "Request IDs that arrive in another order", func(t *trial) {
+}
+
+// rightRows are what a relay has to take.
+var rightRows = []ruleRow{
+	{"10.1", "Request IDs that arrive in another order", 0, func(t *trial) {
 		p := join(t)
 		for _, id := range []uint64{6, 2} {
 			expect[*moqt.RequestOK](p.raw(p.encode(&moqt.PublishNamespace{
@@ -256,7 +265,7 @@ var rightRows = []struct {
 			})))
 		}
 	}},
-	{"10.3", "unknown Setup Options, repeated, are ignored", func(t *trial) {
+	{"10.3", "unknown Setup Options, repeated, are ignored", 0, func(t *trial) {
 		p, m := &peer{trial: t, conn: t.dial()}, t.setup()
 		for range 2 {
 			m.Unknown = append(m.Unknown, moqt.KeyValuePair{Type: moqt.Grease(0), Bytes: []byte{0xff}})
@@ -264,7 +273,7 @@ var rightRows = []struct {
 		p.uni(p.encode(m))
 		p.alive()
 	}},
-	{"10.4", "requests that are open go on after GOAWAY", func(t *trial) {
+	{"10.4", "requests that are open go on after GOAWAY", 0, func(t *trial) {
 		p := join(t)
 		e := p.raw(p.encode(&moqt.PublishNamespace{Namespace: t.namespace}))
 		expect[*moqt.RequestOK](e)
@@ -272,12 +281,12 @@ var rightRows = []struct {
 		e.send(&moqt.RequestUpdate{RequestID: 2})
 		expect[*moqt.RequestOK](e)
 	}},
-	{"11.5.1", "padding stream is discarded", func(t *trial) {
+	{"11.5.1", "padding stream is discarded", 0, func(t *trial) {
 		p := join(t)
 		_ = p.uni(append(moqt.AppendPaddingStreamType(nil, t.suite.version), make([]byte, 1000)...)).Close()
 		p.alive()
 	}},
-	{"11.5.2", "padding datagram is discarded", func(t *trial) {
+	{"11.5.2", "padding datagram is discarded", 0, func(t *trial) {
 		p := join(t)
 		t.must(p.conn.SendDatagram(moqt.AppendPaddingDatagram(nil, t.suite.version, 100)), "a datagram can be sent")
 		p.alive()

@@ -31,25 +31,43 @@ var answerRows = []answerRow{
 		[]moqt.Message{&moqt.FetchOK{End: moqt.Location{Group: 4, Object: 1}}}, violation},
 }
 
-func publisherCases() (cases []Case) {
-	for _, r := range answerRows {
-		cases = append(cases, Case{Section: r.section, Name: r.name, from: moqt.Draft18, run: func(t *trial) {
-			e := r.ask(t)
-			e.send(r.messages...)
-			e.closes(e.conn, r.want...)
-		}})
-	}
-	return append(cases,
-		Case{Section: "2.5.1", Name: "unknown Mandatory Track Property in SUBSCRIBE_OK", from: moqt.Draft18,
-			run: mandatoryProperty},
-		Case{Section: "5.1", Name: "second SUBSCRIBE to a track is refused", from: moqt.Draft18, to: moqt.Draft18,
-			run: subscribeTwice},
-		Case{Section: "9.5", Name: "violation of a publisher ends no other session", from: moqt.Draft18,
-			run: violationOfAPublisher},
-		Case{Section: "11.1", Name: "SUBSCRIBE_OK with the Track Alias of another track", from: moqt.Draft18,
-			run: aliasOfTwoTracks},
-		Case{Section: "14", Name: "unknown code of REQUEST_ERROR", from: moqt.Draft18, run: unknownCode},
-	)
+// publisherRows are the other cases with a client that publishes.
+var publisherRows = []ruleRow{
+	{"2.5.1", "unknown Mandatory Track Property in SUBSCRIBE_OK", 0, func(t *trial) {
+		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
+		at.send(&moqt.SubscribeOK{TrackAlias: 7, Properties: properties(0x4000)})
+		by.refused(moqt.RequestUnsupportedExtension)
+		at.alive()
+	}},
+	{"5.1", "second SUBSCRIBE to a track is refused", moqt.Draft18, func(t *trial) {
+		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
+		at.send(&moqt.SubscribeOK{TrackAlias: 7})
+		expect[*moqt.SubscribeOK](by)
+		by.raw(by.encode(&moqt.Subscribe{RequestID: 2, Track: t.track("x")})).refused(moqt.RequestDuplicateSubscription)
+	}},
+	{"9.5", "violation of a publisher ends no other session", 0, func(t *trial) {
+		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
+		at.send(&moqt.FetchOK{})
+		at.closes(at.conn)
+		by.alive()
+	}},
+	{"11.1", "SUBSCRIBE_OK with the Track Alias of another track", 0, func(t *trial) {
+		p := announced(t)
+		for _, name := range []string{"a", "b"} {
+			at, by := ask[*moqt.Subscribe](p, &moqt.Subscribe{Track: t.track(name)})
+			at.send(&moqt.SubscribeOK{TrackAlias: 7})
+			if name == "a" {
+				expect[*moqt.SubscribeOK](by)
+			}
+		}
+		p.closes(p.conn, moqt.SessionDuplicateTrackAlias)
+	}},
+	{"14", "unknown code of REQUEST_ERROR", 0, func(t *trial) {
+		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
+		at.send(&moqt.RequestError{Code: moqt.RequestErrorCode(moqt.Grease(3))})
+		expect[*moqt.RequestError](by)
+		at.alive()
+	}},
 }
 
 // announced returns a client that has announced the trial's namespace.
@@ -106,44 +124,4 @@ func published(t *trial) *peer {
 		}
 	})
 	return at.peer
-}
-
-func mandatoryProperty(t *trial) {
-	at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
-	at.send(&moqt.SubscribeOK{TrackAlias: 7, Properties: properties(0x4000)})
-	by.refused(moqt.RequestUnsupportedExtension)
-	at.alive()
-}
-
-func subscribeTwice(t *trial) {
-	at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
-	at.send(&moqt.SubscribeOK{TrackAlias: 7})
-	expect[*moqt.SubscribeOK](by)
-	by.raw(by.encode(&moqt.Subscribe{RequestID: 2, Track: t.track("x")})).refused(moqt.RequestDuplicateSubscription)
-}
-
-func unknownCode(t *trial) {
-	at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
-	at.send(&moqt.RequestError{Code: moqt.RequestErrorCode(moqt.Grease(3))})
-	expect[*moqt.RequestError](by)
-	at.alive()
-}
-
-func violationOfAPublisher(t *trial) {
-	at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
-	at.send(&moqt.FetchOK{})
-	at.closes(at.conn)
-	by.alive()
-}
-
-func aliasOfTwoTracks(t *trial) {
-	p := announced(t)
-	for _, name := range []string{"a", "b"} {
-		at, by := ask[*moqt.Subscribe](p, &moqt.Subscribe{Track: t.track(name)})
-		at.send(&moqt.SubscribeOK{TrackAlias: 7})
-		if name == "a" {
-			expect[*moqt.SubscribeOK](by)
-		}
-	}
-	p.closes(p.conn, moqt.SessionDuplicateTrackAlias)
 }
