@@ -202,7 +202,6 @@ pages: third_party ## write the numbers of docs/results into README.md and docs,
 unprotected: third_party ## build programs without packet protection, for sluice-lab bench --unprotected
 	$(GOBUILD) -tags unprotected -o bin/unprotected/ ./cmd/sluice ./cmd/sluice-lab
 
-# What the tables of sluice rtt take where there may be 64 CPUs: make kernels KERNELS='--cpus 64'
 kernels: deps build ## test clocks, load all programs and run the demo on other kernels, in new virtual machines (root)
 	scripts/kernels $(KERNELS)
 
