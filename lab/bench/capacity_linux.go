@@ -36,7 +36,7 @@ func (r *runner) capacityPlan(kind string) plan {
 	}
 	isRTSP := kind == result.KindRTSP
 	if isRTSP {
-		p.name, p.title, p.params.Cipher = "capacity/"+p.name, "RTSP, "+p.title, ""
+		p.name, p.title = "capacity/"+p.name, "RTSP, "+p.title
 	}
 	period := r.capacityPeriod()
 	p.params.Duration, p.length = period.Seconds(), capacityProbes*(capacityWarmup+period+runOverhead)

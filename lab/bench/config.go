@@ -141,14 +141,7 @@ func (c RunConfig) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.
 
 func (c RunConfig) mockParams(subscribers int) result.Params {
 	m := c.mock()
-	p := result.Params{
-		Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate,
-		Cipher: result.CipherAES, Segmentation: result.ByDevices,
-	}
-	if c.Machines != nil {
-		p.Segmentation = "" // devices are used as they are set up
-	}
-	return p
+	return result.Params{Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate}
 }
 
 // scenario returns a scenario without runs.

@@ -42,7 +42,7 @@ func (r *runner) congestionPlan() plan {
 		path.RTT, path.Queue = 0, 0 // the lab has these
 		paths = append(paths, path)
 		v := view{path.Name, "a bottleneck: " + path.Title, r.mockParams(len(bottlenecks) + 1)}
-		v.params.Link, v.params.Segmentation, v.params.Duration = path.Name, result.ByHosts, period.Seconds()
+		v.params.Link, v.params.Duration = path.Name, period.Seconds()
 		p.views = append(p.views, v)
 	}
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {

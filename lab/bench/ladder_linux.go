@@ -31,7 +31,7 @@ func (r *runner) ladderPlan() plan {
 	}
 	var paths []pathprofile.Profile
 	params := r.mockParams(len(ladderPaths) + 1)
-	params.Duration, params.Segmentation = period.Seconds(), result.ByHosts
+	params.Duration = period.Seconds()
 	for _, name := range ladderPaths {
 		path, _ := pathprofile.Find(name)
 		paths = append(paths, path)

@@ -292,9 +292,7 @@ func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
 			}
 			o.addDelays(measureDelays(m))
 		})
-	if p.params.Load = load; setup.RTSP {
-		p.params.Cipher = "" // RTP is in the clear
-	}
+	p.params.Load = load
 	return p
 }
 

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,61 +67,40 @@ func (v view) overSubscribers(kind string, scenarios []result.Scenario) []chart.
 		}
 		if _, _, ok := quantileOf(name, distributions); ok && !byLink(scenarios) {
 			for _, g := range all {
-				out = append(out, v.metricBars(kind, name, g))
+				out = append(out, v.overGroup(kind, name, g, chart.Bars))
 			}
 			continue
 		}
 		if !slices.ContainsFunc(all, func(g group) bool { return len(g.scenarios) > 1 }) {
-			out = append(out, v.metricBars(kind, name, group{scenarios: scenarios}))
+			out = append(out, v.overGroup(kind, name, group{scenarios: scenarios}, chart.Bars))
 			continue
 		}
 		for _, g := range all {
-			out = append(out, v.metricLines(kind, name, g))
+			out = append(out, v.overGroup(kind, name, g, chart.Lines))
 		}
 	}
 	return out
 }
 
-func (v view) metricLines(kind, name string, g group) chart.Chart {
+// overGroup returns a chart of a metric over the scenarios of a group: bars, or lines over the number that they differ
+// in.
+func (v view) overGroup(kind, name string, g group, form chart.Form) chart.Chart {
 	m := v.Metric(name)
-	id := fmt.Sprint(kind, " ", name, " ", g.title)
 	title, number := g.axis()
-	c := chart.Chart{ID: id, Kind: kind, Figure: "by " + title, Form: chart.Lines,
-		Title: joinTitle(m.Title, g.title), X: chart.Axis{Title: title, Log: true}, Y: chart.Axis{Unit: m.Unit}}
-	for i, system := range v.Systems {
-		t := chart.Trace{Name: system.Name, System: i}
-		for _, s := range g.scenarios {
-			if stat, ok := s.Summary(system.Name).Metrics[name]; ok {
-				t.Add(float64(number(s)), stat)
-			}
-		}
-		if len(t.Y) > 0 {
-			c.Traces = append(c.Traces, t)
-		}
-	}
-	return c
-}
-
-func (v view) metricBars(kind, name string, g group) chart.Chart {
-	m := v.Metric(name)
-	id := fmt.Sprint(kind, " ", name, " ", g.title)
-	c := chart.Chart{ID: id, Kind: kind, Figure: "by scenario", Form: chart.Bars,
+	c := chart.Chart{ID: fmt.Sprint(kind, " ", name, " ", g.title), Kind: kind, Figure: "by scenario", Form: form,
 		Title: joinTitle(m.Title, g.title), Y: chart.Axis{Unit: m.Unit}}
-	label := func(s result.Scenario) string { return s.Title }
-	title, number := g.axis()
-	if len(g.scenarios) > 1 && number(g.scenarios[0]) != 0 && len(groups(g.scenarios)) == 1 {
-		c.X.Title, label = title, func(s result.Scenario) string { return strconv.Itoa(number(s)) }
-	} else if byLink(g.scenarios) {
-		label = func(s result.Scenario) string { return s.Params.Link }
-	}
-	for _, s := range g.scenarios {
-		c.X.Categories = append(c.X.Categories, label(s))
+	at := func(i int) float64 { return float64(i) }
+	if form == chart.Lines {
+		c.Figure, c.X = "by "+title, chart.Axis{Title: title, Log: true}
+		at = func(i int) float64 { return float64(number(g.scenarios[i])) }
+	} else {
+		c.X = g.categories()
 	}
 	for i, system := range v.Systems {
 		t := chart.Trace{Name: system.Name, System: i}
 		for x, s := range g.scenarios {
 			if stat, ok := s.Summary(system.Name).Metrics[name]; ok {
-				t.Add(float64(x), stat)
+				t.Add(at(x), stat)
 			}
 		}
 		if len(t.Y) > 0 {
@@ -159,18 +139,15 @@ func (v view) overTime(kind string, scenarios []result.Scenario) []chart.Chart {
 // names returns the keys of the maps that get returns for the summaries of the scenarios, each once. The name of a part
 // has more dots than the name of the whole, and follows it.
 func names[V any](scenarios []result.Scenario, get func(result.Summary) map[string]V) []string {
-	var out []string
+	all := make(map[string]V)
 	for _, s := range scenarios {
 		for _, sum := range s.Summaries {
-			for name := range get(sum) {
-				out = append(out, name)
-			}
+			maps.Copy(all, get(sum))
 		}
 	}
-	slices.SortFunc(out, func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(strings.Count(a, "."), strings.Count(b, ".")), cmp.Compare(a, b))
 	})
-	return slices.Compact(out)
 }
 
 func metricsOf(s result.Summary) map[string]result.Statistic               { return s.Metrics }
@@ -192,6 +169,21 @@ func (g group) axis() (title string, number func(result.Scenario) int) {
 		return "flows", func(s result.Scenario) int { return s.Params.Flows }
 	}
 	return "subscribers", func(s result.Scenario) int { return s.Params.Subscribers }
+}
+
+// categories returns the axis of bars, one for each scenario: its number, its link or its title.
+func (g group) categories() (x chart.Axis) {
+	label := func(s result.Scenario) string { return s.Title }
+	title, number := g.axis()
+	if len(g.scenarios) > 1 && number(g.scenarios[0]) != 0 && len(groups(g.scenarios)) == 1 {
+		x.Title, label = title, func(s result.Scenario) string { return strconv.Itoa(number(s)) }
+	} else if byLink(g.scenarios) {
+		label = func(s result.Scenario) string { return s.Params.Link }
+	}
+	for _, s := range g.scenarios {
+		x.Categories = append(x.Categories, label(s))
+	}
+	return x
 }
 
 // groups returns the groups in the order of their first scenarios, each sorted by these numbers.
@@ -224,8 +216,6 @@ func difference(all []result.Params, p result.Params) string {
 	for _, value := range []func(result.Params) string{
 		func(p result.Params) string { return p.Load },
 		func(p result.Params) string { return p.Link },
-		func(p result.Params) string { return withTitle(p.Cipher, " first") },
-		func(p result.Params) string { return withTitle(p.Segmentation, " cut bursts") },
 		func(p result.Params) string { return p.Media },
 		func(p result.Params) string { return withValue(p.Rate, " Mbit/s") },
 		func(p result.Params) string { return withValue(p.FrameRate, " frames/s") },
@@ -237,14 +227,6 @@ func difference(all []result.Params, p result.Params) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// withTitle returns a value and its title, unless it is empty.
-func withTitle(value, title string) string {
-	if value == "" {
-		return ""
-	}
-	return value + title
 }
 
 func withValue(v float64, unit string) string {
@@ -287,12 +269,9 @@ func firstRuns(s result.Scenario, systems []result.System) []result.Run {
 }
 
 func seriesNames(runs []result.Run) []string {
-	var out []string
+	all := make(map[string]result.Series)
 	for _, r := range runs {
-		for name := range r.Series {
-			out = append(out, name)
-		}
+		maps.Copy(all, r.Series)
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Sorted(maps.Keys(all))
 }

@@ -219,9 +219,9 @@ func TestAxis(t *testing.T) {
 		}},
 	} {
 		require.Len(t, groups(g.scenarios), 1)
-		c := view{}.metricBars("k", "m", g)
+		c := view{}.overGroup("k", "m", g, chart.Bars)
 		require.Equal(t, title, c.X.Title)
 		require.Equal(t, []string{"2", "3"}, c.X.Categories)
-		require.Equal(t, title, view{}.metricLines("k", "m", g).X.Title)
+		require.Equal(t, title, view{}.overGroup("k", "m", g, chart.Lines).X.Title)
 	}
 }

@@ -48,10 +48,6 @@ func (v view) ranked(scenarios []result.Scenario) []string {
 // metricTable returns a table with a row for each scenario and system. The notes say why a system has no numbers.
 func (v view) metricTable(scenarios []result.Scenario, metrics []string) table {
 	t := table{Title: "Medians (lowest–highest of the runs)", Columns: []string{"scenario", "system", "runs"}}
-	variants := variantColumns(scenarios)
-	for _, c := range variants {
-		t.Columns = append(t.Columns, c.title)
-	}
 	for _, name := range metrics {
 		m := v.Metric(name)
 		t.Columns = append(t.Columns, result.WithUnit(m.Title, m.Unit))
@@ -59,9 +55,6 @@ func (v view) metricTable(scenarios []result.Scenario, metrics []string) table {
 	for _, s := range scenarios {
 		for i, sum := range s.Summaries {
 			row := []string{firstOnly(s.Title, i), sum.System, strconv.Itoa(sum.Runs)}
-			for _, c := range variants {
-				row = append(row, firstOnly(cmp.Or(c.value(s.Params), result.Unknown.String()), i))
-			}
 			for _, name := range metrics {
 				row = append(row, statistic(sum.Metrics, name))
 			}
@@ -70,22 +63,6 @@ func (v view) metricTable(scenarios []result.Scenario, metrics []string) table {
 		t.Notes = append(t.Notes, notes(s)...)
 	}
 	return t
-}
-
-// variantColumn is a column that says which variant of a load was measured.
-type variantColumn struct {
-	title string
-	value func(result.Params) string
-}
-
-// variantColumns returns the columns that have a value in some scenario.
-func variantColumns(scenarios []result.Scenario) []variantColumn {
-	return slices.DeleteFunc([]variantColumn{
-		{"first cipher offered", func(p result.Params) string { return p.Cipher }},
-		{"segmentation by", func(p result.Params) string { return p.Segmentation }},
-	}, func(c variantColumn) bool {
-		return !slices.ContainsFunc(scenarios, func(s result.Scenario) bool { return c.value(s.Params) != "" })
-	})
 }
 
 // notes returns the facts that a reader of the numbers needs, and why numbers are missing.

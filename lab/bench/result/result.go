@@ -103,14 +103,6 @@ func Kinds() []string {
 	}
 }
 
-// Ciphers that clients offer first, and who cuts the bursts of senders that use UDP GSO: devices, or hosts before a
-// device gets them.
-const (
-	CipherAES = "aes"
-	ByDevices = "devices"
-	ByHosts   = "hosts"
-)
-
 // Scenario is a load under which every system was run.
 type Scenario struct {
 	Kind   string `json:"kind"` // one of Kinds
@@ -125,19 +117,16 @@ type Scenario struct {
 
 // Params are the parameters of a scenario. Parameters without a meaning for it are zero.
 type Params struct {
-	Subscribers int    `json:"subscribers,omitempty"`
-	Relays      int    `json:"relays,omitempty"` // one behind the other, in a chain
-	Flows       int    `json:"flows,omitempty"`  // that are forwarded
-	Load        string `json:"load,omitempty"`   // what competes for the CPU: idle or hog; a monitor's reports
-	Link        string `json:"link,omitempty"`   // of the subscriber with a bottleneck: constant or step
-	// Cipher is offered first by clients. Segmentation is who cuts bursts.
-	Cipher       string  `json:"cipher,omitempty"`
-	Segmentation string  `json:"segmentation,omitempty"`
-	Media        string  `json:"media,omitempty"`     // mock
-	Rate         float64 `json:"rate,omitempty"`      // of the media or the traffic, Mbit/s
-	FrameRate    float64 `json:"frameRate,omitempty"` // frames a second
-	Duration     float64 `json:"duration,omitempty"`  // of one run, seconds, without the warm-up
-	Warmup       float64 `json:"warmup,omitempty"`    // seconds at the start of a run that do not count
+	Subscribers int     `json:"subscribers,omitempty"`
+	Relays      int     `json:"relays,omitempty"`    // one behind the other, in a chain
+	Flows       int     `json:"flows,omitempty"`     // that are forwarded
+	Load        string  `json:"load,omitempty"`      // what competes for the CPU: idle or hog; a monitor's reports
+	Link        string  `json:"link,omitempty"`      // of the subscriber with a bottleneck: constant or step
+	Media       string  `json:"media,omitempty"`     // mock
+	Rate        float64 `json:"rate,omitempty"`      // of the media or the traffic, Mbit/s
+	FrameRate   float64 `json:"frameRate,omitempty"` // frames a second
+	Duration    float64 `json:"duration,omitempty"`  // of one run, seconds, without the warm-up
+	Warmup      float64 `json:"warmup,omitempty"`    // seconds at the start of a run that do not count
 }
 
 // Run is one repetition with one system.
