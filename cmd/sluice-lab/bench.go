@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +18,6 @@ import (
 	"sluice/lab/bench"
 	"sluice/lab/bench/hosts"
 	"sluice/lab/bench/load"
-	"sluice/lab/bench/report"
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/system"
 	"sluice/player/cmaf"
@@ -120,9 +117,8 @@ func (f *benchFlags) run(ctx context.Context, env *cli.Environment) (err error) 
 		return err // nothing was measured: do not overwrite the results of an earlier run
 	}
 	printReport(env.Stdout, found, shown)
-	written := errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
-	if written != nil {
-		return errors.Join(err, written)
+	if failed := writeReport(f.out, found); failed != nil {
+		return errors.Join(err, failed)
 	}
 	fmt.Fprintf(env.Stdout, "\nwritten to %s: results.json, tables.md, plots\n", f.out)
 	return err
@@ -172,7 +168,7 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 	if f.quick {
 		f.beQuick()
 	}
-	f.cfg.Commit, f.cfg.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
+	f.cfg.Commit, f.cfg.Command = origin(env)
 	f.cfg.Progress = func(line string) { fmt.Fprintln(env.Stdout, line) }
 	if err := f.cfg.Validate(); err != nil {
 		return cli.AsUsage(err)
@@ -252,63 +248,6 @@ var shown = map[string][]string{
 	result.KindClients:    {"first.p50", "first.p99", "last.p50", "last.p99", "lost", "kernel"},
 	result.KindRTSP: {"first.p50", "first.p99", "last.p50", "last.p99", "jitter.p99", "cpu.frame.relay", "cpu.relay",
 		"rtp.lost", "kernel", "capacity", "capacity.atleast"},
-}
-
-// printReport writes a table for each kind of scenario, with the metrics that shown lists.
-func printReport(w io.Writer, r *result.Report, shown map[string][]string) {
-	for _, kind := range r.Kinds() {
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		system := "RELAY"
-		if kind == result.KindForwarding {
-			system = "MONITOR"
-		}
-		header := "\n" + strings.ToUpper(kind) + "\t" + system + "\tRUNS\t" +
-			strings.Join(units(r, shown[kind]), "\t") + "\n"
-		for _, s := range r.Scenarios {
-			if s.Kind != kind {
-				continue
-			}
-			fmt.Fprint(table, header)
-			header = ""
-			for _, sum := range s.Summaries {
-				fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", s.Title, sum.System, sum.Runs,
-					strings.Join(cells(sum, shown[kind]), "\t"))
-			}
-		}
-		table.Flush()
-	}
-}
-
-func units(r *result.Report, names []string) []string {
-	var titles []string
-	for _, n := range names {
-		title := strings.ToUpper(n)
-		if unit := r.Metrics[n].Unit; unit != "" {
-			title += " [" + unit + "]"
-		}
-		titles = append(titles, title)
-	}
-	return titles
-}
-
-// cells returns the medians of metrics, or why there are none.
-func cells(s result.Summary, names []string) []string {
-	if s.Unusable != "" {
-		reason, _, _ := strings.Cut(s.Unusable, "\n")
-		return []string{reason}
-	}
-	var cells []string
-	for _, n := range names {
-		cell := "-"
-		if v, ok := s.Metrics[n]; ok {
-			cell = fmt.Sprintf("%.3g", v.Median)
-			if v.Median >= 1000 {
-				cell = fmt.Sprintf("%.0f", v.Median)
-			}
-		}
-		cells = append(cells, cell)
-	}
-	return cells
 }
 
 // newBenchLoad returns the hidden command by which a bench starts load generators in the hosts of its lab.

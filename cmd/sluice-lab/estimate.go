@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"os"
-	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -12,8 +9,6 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
-	"sluice/lab/bench/report"
-	"sluice/lab/bench/result"
 	"sluice/lab/sim/estimate"
 )
 
@@ -49,24 +44,15 @@ func (f *estimateFlags) run(env *cli.Environment) error {
 	}
 	return inVirtualTime("Estimate", func(t *testing.T) error {
 		found := estimate.Compare(t, estimate.Cases(), f.seeds)
-		found.Commit, found.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
+		found.Commit, found.Command = origin(env)
 		printReport(env.Stdout, found, map[string][]string{"estimate": {"error.p50", "error.p90", "found"}})
-		if err := f.write(found); err != nil {
-			return err
+		if f.out != "" {
+			found.Date = time.Now().UTC().Truncate(time.Second)
+			if err := writeReport(f.out, found); err != nil {
+				return err
+			}
 		}
 		os.Exit(cli.ExitOK) // a test that passes would say so
 		return nil
 	})
-}
-
-// write writes the results into the directory of --out.
-func (f *estimateFlags) write(found *result.Report) error {
-	if f.out == "" {
-		return nil
-	}
-	found.Date = time.Now().UTC().Truncate(time.Second)
-	if err := os.MkdirAll(f.out, 0o755); err != nil {
-		return err
-	}
-	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
 }

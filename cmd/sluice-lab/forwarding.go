@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
 	"sluice/lab"
 	"sluice/lab/bench/forwarding"
-	"sluice/lab/bench/report"
 	"sluice/lab/bench/result"
 )
 
@@ -75,11 +72,11 @@ func (f *forwardingFlags) run(ctx context.Context, env *cli.Environment) error {
 	if found == nil || len(found.Scenarios) == 0 {
 		return err
 	}
-	found.Commit, found.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
+	found.Commit, found.Command = origin(env)
 	printReport(env.Stdout, found, map[string][]string{result.KindForwarding: {
 		"rate", "bits", "packet", "forwarder", "rtts", "missed", "user", "anonymous", "resident",
 	}})
-	return errors.Join(err, found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
+	return errors.Join(err, writeReport(f.out, found))
 }
 
 func (f *forwardingFlags) configure() error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"sluice/internal/cli"
 	"sluice/lab/bench/pathprofile"
 	"sluice/lab/bench/replay"
-	"sluice/lab/bench/report"
 	"sluice/lab/bench/result"
 	"sluice/media"
 )
@@ -122,7 +120,7 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return err
 	}
-	found.Commit, found.Command = cli.Version(), slices.Concat([]string{programName}, env.Args)
+	found.Commit, found.Command = origin(env)
 	if f.json {
 		e := json.NewEncoder(env.Stdout)
 		e.SetIndent("", " ")
@@ -134,10 +132,7 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment) error {
 		return err
 	}
 	found.Date = time.Now().UTC().Truncate(time.Second)
-	if err := os.MkdirAll(f.out, 0o755); err != nil {
-		return err
-	}
-	return errors.Join(found.WriteFile(filepath.Join(f.out, "results.json")), report.Write(f.out, *found))
+	return writeReport(f.out, found)
 }
 
 // subjects returns each policy with each controller, and then the oracles, which have none.
