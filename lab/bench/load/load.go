@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bluenviron/gortsplib/v5"
 	"golang.org/x/sync/errgroup"
 
 	"sluice/lab/bench/result"
@@ -333,41 +332,43 @@ func (g *generator) record(ctx context.Context) error {
 // rtspURL returns the URL of the broadcast.
 func (g *GeneratorConfig) rtspURL() string { return g.URL + "/" + g.Namespace }
 
-// play plays the broadcast in all sessions, and reports when each has received as many frames as the command Stop
-// names.
+// play plays the broadcast in all sessions.
 func (g *generator) play(ctx context.Context) error {
-	receivers := make([]*receiver, g.Sessions)
-	clients := make([]*gortsplib.Client, g.Sessions)
-	defer func() {
-		for _, c := range clients {
-			if c != nil {
-				c.Close()
+	return g.receive(ctx, func(r *receiver) (end func(), err error) {
+		err = g.retry(ctx, func(context.Context) error {
+			c, err := playInto(newFrameReader(r), g.rtspURL())
+			if err == nil {
+				end = c.Close
 			}
-		}
-	}()
-	var group errgroup.Group
-	group.SetLimit(parallelSessions)
-	for i := range receivers {
-		receivers[i] = newReceiver(g.Mock, false)
-		group.Go(func() error {
-			return g.retry(ctx, func(context.Context) (err error) {
-				clients[i], err = playInto(newFrameReader(receivers[i]), g.rtspURL())
-				return err
-			})
+			return err
 		})
-	}
-	return g.receive(ctx, &group, receivers)
+		return end, err
+	})
 }
 
-// subscribe runs the sessions, and reports when each has received as many objects as the command Stop names.
+// subscribe subscribes in all sessions.
 func (g *generator) subscribe(ctx context.Context) error {
-	receivers := make([]*receiver, g.Sessions)
-	connections := make([]*connection, g.Sessions)
+	return g.receive(ctx, func(r *receiver) (end func(), err error) {
+		c, err := g.join(ctx, r)
+		if err == nil {
+			end = c.close
+		}
+		return end, err
+	})
+}
+
+// parallelSessions is how many sessions are set up at a time.
+const parallelSessions = 8
+
+// receive opens all sessions, and reports when each has received as many objects as the command Stop names. open
+// returns how to end its session, or nil.
+func (g *generator) receive(ctx context.Context, open func(*receiver) (end func(), err error)) error {
+	receivers, ends := make([]*receiver, g.Sessions), make([]func(), g.Sessions)
 	defer func() {
 		var all sync.WaitGroup
-		for _, c := range connections {
-			if c != nil {
-				all.Go(c.close)
+		for _, end := range ends {
+			if end != nil {
+				all.Go(end)
 			}
 		}
 		all.Wait()
@@ -380,16 +381,11 @@ func (g *generator) subscribe(ctx context.Context) error {
 			receivers[i].audio = newReceiver(video.Audio, g.Record && i == 0)
 		}
 		group.Go(func() (err error) {
-			connections[i], err = g.join(ctx, receivers[i])
+			ends[i], err = open(receivers[i])
 			return err
 		})
 	}
-	return g.receive(ctx, &group, receivers)
-}
-
-// receive waits until the group has opened all sessions, and reports what their receivers get.
-func (g *generator) receive(ctx context.Context, opening *errgroup.Group, receivers []*receiver) error {
-	if err := opening.Wait(); err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	if err := g.ready(receivers); err != nil {

@@ -9,8 +9,6 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"sluice/lab/bench/video"
 	"sluice/player/cmaf"
 )
@@ -86,15 +84,9 @@ func (g program) publish(ctx context.Context) error {
 
 // play has the program play the broadcast in all sessions, and reports as a generator with RTSP does.
 func (g program) play(ctx context.Context) error {
-	receivers := make([]*receiver, g.Sessions)
-	var group errgroup.Group
-	for i := range receivers {
-		receivers[i] = newReceiver(g.Mock, false)
-		group.Go(func() error {
-			return g.retry(ctx, func(context.Context) error { return g.startPlayer(ctx, receivers[i]) })
-		})
-	}
-	return g.receive(ctx, &group, receivers)
+	return g.receive(ctx, func(r *receiver) (end func(), err error) {
+		return nil, g.retry(ctx, func(context.Context) error { return g.startPlayer(ctx, r) })
+	})
 }
 
 // startPlayer starts the program, whose video goes to a receiver.
