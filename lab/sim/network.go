@@ -2,7 +2,7 @@ package sim
 
 import (
 	"bytes"
-	"container/heap"
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"net"
@@ -39,7 +39,7 @@ type Network struct {
 	moved   map[netip.AddrPort]netip.AddrPort // by the address behind a NAT: the address that others see
 	tcp     map[netip.AddrPort]*Listener
 	streams []*Stream
-	queue   packets
+	queue   []packet // the next one to arrive is the first
 	order   uint64
 	port    uint16 // the last one that was chosen
 	stats   Stats
@@ -226,7 +226,8 @@ func (n *Network) pathLocked(from, to netip.Addr) *path {
 func (n *Network) pushLocked(p packet) {
 	n.order++
 	p.order = n.order
-	heap.Push(&n.queue, p)
+	at, _ := slices.BinarySearchFunc(n.queue, p, next)
+	n.queue = slices.Insert(n.queue, at, p)
 	select {
 	case n.changed <- struct{}{}:
 	default: // it will look
@@ -255,10 +256,11 @@ func (n *Network) deliver() (wait time.Duration, any bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for len(n.queue) > 0 {
-		if wait = time.Until(n.queue[0].at); wait > 0 {
+		p := n.queue[0]
+		if wait = time.Until(p.at); wait > 0 {
 			return wait, true
 		}
-		p := heap.Pop(&n.queue).(packet)
+		n.queue = n.queue[1:]
 		if p.do != nil {
 			p.do()
 			continue
@@ -358,20 +360,5 @@ type packet struct {
 	do       func() // in place of a delivery; the network is locked
 }
 
-// packets is a heap: the next one to arrive is the first.
-type packets []packet
-
-func (q packets) Len() int      { return len(q) }
-func (q packets) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *packets) Push(x any)   { *q = append(*q, x.(packet)) }
-
-func (q packets) Less(i, j int) bool {
-	return q[i].at.Before(q[j].at) || q[i].at.Equal(q[j].at) && q[i].order < q[j].order
-}
-
-func (q *packets) Pop() any {
-	last := len(*q) - 1
-	p := (*q)[last]
-	*q = (*q)[:last]
-	return p
-}
+// next orders packets by when they arrive.
+func next(a, b packet) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.order, b.order)) }

@@ -1,14 +1,14 @@
 package wire
 
 import (
-	"container/heap"
+	"cmp"
 	"slices"
 	"time"
 )
 
 // delayLine orders frames by the times at which they leave. It has no clock: times are ns since a common start.
 type delayLine struct {
-	waiting frameHeap
+	waiting []*frame // in the order in which they leave
 	lanes   map[uint16]*laneQueue
 	order   uint64
 }
@@ -26,7 +26,7 @@ type laneQueue struct {
 type frame struct {
 	leave  int64
 	order  uint64 // of frames that leave at the same time
-	index  int    // in the heap
+	left   bool   // the delay line
 	behind int    // how many frames are still to overtake it
 	start  int    // of the frame in data
 	end    int
@@ -72,14 +72,16 @@ func (d *delayLine) arrive(f *frame, lane uint16, at int64, reordered bool) bool
 // enough frames have overtaken.
 func (d *delayLine) overtake(q *laneQueue, leave int64) {
 	q.held = slices.DeleteFunc(q.held, func(h *frame) bool {
-		if h.index < 0 { // it has left after its hold
+		if h.left { // after its hold
 			return true
 		}
 		if h.behind--; h.behind > 0 {
 			return false
 		}
-		h.leave, h.order = min(leave, h.leave), d.nextOrder()
-		heap.Fix(&d.waiting, h.index)
+		i := d.place(h)
+		d.waiting = slices.Delete(d.waiting, i, i+1)
+		h.leave = min(leave, h.leave)
+		d.push(h)
 		return true
 	})
 }
@@ -97,43 +99,22 @@ func (d *delayLine) due(now int64) *frame {
 	if leave, ok := d.next(); !ok || leave > now {
 		return nil
 	}
-	return heap.Pop(&d.waiting).(*frame)
-}
-
-func (d *delayLine) push(f *frame) {
-	f.order = d.nextOrder()
-	heap.Push(&d.waiting, f)
-}
-
-func (d *delayLine) nextOrder() uint64 {
-	d.order++
-	return d.order
-}
-
-type frameHeap []*frame
-
-func (h frameHeap) Len() int { return len(h) }
-
-func (h frameHeap) Less(i, j int) bool {
-	return h[i].leave < h[j].leave || h[i].leave == h[j].leave && h[i].order < h[j].order
-}
-
-func (h frameHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *frameHeap) Push(x any) {
-	f := x.(*frame)
-	f.index = len(*h)
-	*h = append(*h, f)
-}
-
-func (h *frameHeap) Pop() any {
-	old := *h
-	f := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	f.index = -1
+	f := d.waiting[0]
+	d.waiting, f.left = d.waiting[1:], true
 	return f
+}
+
+// push puts a frame behind those that leave at the same time.
+func (d *delayLine) push(f *frame) {
+	d.order++
+	f.order, f.left = d.order, false
+	d.waiting = slices.Insert(d.waiting, d.place(f), f)
+}
+
+// place returns where a frame waits, or is to wait.
+func (d *delayLine) place(f *frame) int {
+	i, _ := slices.BinarySearchFunc(d.waiting, f, func(a, b *frame) int {
+		return cmp.Or(cmp.Compare(a.leave, b.leave), cmp.Compare(a.order, b.order))
+	})
+	return i
 }

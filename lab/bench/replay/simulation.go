@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"container/heap"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -31,7 +31,7 @@ import (
 type simulation struct {
 	trace    *Trace
 	clock    *virtualClock
-	events   queue
+	events   []event // in the order in which they happen
 	path     path
 	loop     media.Stepped
 	sender   media.Hooks
@@ -87,35 +87,14 @@ func (c *virtualClock) Wall() time.Time             { return c.When(c.now) }
 
 // event is something that happens at a time.
 type event struct {
-	at       clock.Time
-	sequence int // events of one time happen in the order in which they were planned
-	do       func()
+	at clock.Time
+	do func()
 }
 
-// queue is a heap of events.
-type queue struct {
-	events   []event
-	sequence int
-}
-
-func (q *queue) Len() int { return len(q.events) }
-func (q *queue) Less(i, j int) bool {
-	a, b := q.events[i], q.events[j]
-	return a.at < b.at || a.at == b.at && a.sequence < b.sequence
-}
-func (q *queue) Swap(i, j int) { q.events[i], q.events[j] = q.events[j], q.events[i] }
-func (q *queue) Push(x any)    { q.events = append(q.events, x.(event)) }
-func (q *queue) Pop() any {
-	last := len(q.events) - 1
-	x := q.events[last]
-	q.events = q.events[:last]
-	return x
-}
-
-// plan makes something happen at a time.
+// plan makes something happen at a time, behind what is planned for then.
 func (s *simulation) plan(at clock.Time, do func()) {
-	s.events.sequence++
-	heap.Push(&s.events, event{at, s.events.sequence, do})
+	later := sort.Search(len(s.events), func(i int) bool { return s.events[i].at > at })
+	s.events = slices.Insert(s.events, later, event{at, do})
 }
 
 const (
@@ -193,15 +172,17 @@ func (s *simulation) run() error {
 	end := begin.Add(s.trace.Length() + 2*playback.Playout)
 	for s.failure == nil {
 		next := s.loop.Step()
-		if len(s.events.events) > 0 {
-			next = min(next, s.events.events[0].at)
+		if len(s.events) > 0 {
+			next = min(next, s.events[0].at)
 		}
 		if next > end {
 			break
 		}
 		s.clock.now = max(s.clock.now, next)
-		for len(s.events.events) > 0 && s.events.events[0].at <= s.clock.now {
-			heap.Pop(&s.events).(event).do()
+		for len(s.events) > 0 && s.events[0].at <= s.clock.now {
+			first := s.events[0]
+			s.events = s.events[1:]
+			first.do()
 		}
 	}
 	return errors.Join(s.failure, s.loop.Close())
