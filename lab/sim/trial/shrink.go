@@ -13,14 +13,14 @@ import (
 // Shrink returns the smallest schedule that it finds which fails as one does. It tries no more than a number of
 // schedules.
 func Shrink(s *Schedule, tries int, fails func(*Schedule) bool) *Schedule {
-	for smaller := true; smaller; {
-		smaller = false
-		for c := range s.smaller() {
+	for found := true; found; {
+		found = false
+		for c := range smaller(s) {
 			if tries--; tries < 0 {
 				return s
 			}
 			if fails(c) {
-				s, smaller = c, true
+				s, found = c, true
 				break
 			}
 		}
@@ -29,10 +29,10 @@ func Shrink(s *Schedule, tries int, fails func(*Schedule) bool) *Schedule {
 }
 
 // smaller yields schedules that are smaller by one thing each, those first that leave out most.
-func (s *Schedule) smaller() iter.Seq[*Schedule] {
+func smaller(s *Schedule) iter.Seq[*Schedule] {
 	return func(yield func(*Schedule) bool) {
-		for _, change := range slices.Concat(s.fewerRelays(), s.fewerNodes(), s.fewerGuests(), s.fewerMishaps(),
-			s.fewerViewers(), s.lessMedia(), s.betterLinks()) {
+		for _, change := range slices.Concat(fewerRelays(s), fewerNodes(s), fewerGuests(s), fewerMishaps(s),
+			fewerViewers(s), lessMedia(s), betterLinks(s)) {
 			c := s.with(change)
 			if c.Validate() == nil && !reflect.DeepEqual(c, s) && !yield(c) {
 				return
@@ -100,7 +100,7 @@ func (s *Schedule) has(m Mishap) bool {
 
 // fewerRelays returns changes to each shape that has fewer relays, or no cluster. All links between relays are those of
 // the first path, and all viewers are at the last relay.
-func (s *Schedule) fewerRelays() (all []func(*Schedule)) {
+func fewerRelays(s *Schedule) (all []func(*Schedule)) {
 	for _, shape := range [][][]int{{nil}, {nil, {1}}, {nil, {1}, {2}}} {
 		if len(shape) >= len(s.Upstream) && s.Cluster == nil {
 			break
@@ -120,12 +120,12 @@ func (s *Schedule) fewerRelays() (all []func(*Schedule)) {
 
 // fewerNodes leaves out each node of a cluster but the first, has all of them in one region and without load, and has
 // each message arrive.
-func (s *Schedule) fewerNodes() (all []func(*Schedule)) {
+func fewerNodes(s *Schedule) (all []func(*Schedule)) {
 	if s.Cluster == nil {
 		return nil
 	}
 	for node := 2; node <= s.last() && s.last() > 2; node++ {
-		all = append(all, func(c *Schedule) { c.removeNode(node) })
+		all = append(all, func(c *Schedule) { removeNode(c, node) })
 	}
 	return append(all, func(c *Schedule) {
 		for i := range c.Cluster.Nodes {
@@ -138,7 +138,7 @@ func (s *Schedule) fewerNodes() (all []func(*Schedule)) {
 }
 
 // removeNode removes a node of the cluster, with its viewers and its links. Later ones take the numbers before theirs.
-func (s *Schedule) removeNode(node int) {
+func removeNode(s *Schedule, node int) {
 	less := func(number *int) {
 		if *number > node {
 			*number--
@@ -163,7 +163,7 @@ func (s *Schedule) removeNode(node int) {
 }
 
 // fewerMishaps leaves out all mishaps, each half of them, and each.
-func (s *Schedule) fewerMishaps() (all []func(*Schedule)) {
+func fewerMishaps(s *Schedule) (all []func(*Schedule)) {
 	n := len(s.Mishaps)
 	for _, size := range slices.Compact([]int{n, (n + 1) / 2, 1}) {
 		for at := 0; at < n; at += size {
@@ -174,7 +174,7 @@ func (s *Schedule) fewerMishaps() (all []func(*Schedule)) {
 }
 
 // fewerGuests leaves out all guests by RTSP, each of them, those who are rude, and each stall.
-func (s *Schedule) fewerGuests() (all []func(*Schedule)) {
+func fewerGuests(s *Schedule) (all []func(*Schedule)) {
 	if s.RTSP == nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (s *Schedule) fewerGuests() (all []func(*Schedule)) {
 }
 
 // fewerViewers leaves out each viewer, each fetch, each choice of groups, and each timeout.
-func (s *Schedule) fewerViewers() (all []func(*Schedule)) {
+func fewerViewers(s *Schedule) (all []func(*Schedule)) {
 	for i := range s.Viewers {
 		all = append(all, func(c *Schedule) { c.Viewers = slices.Delete(c.Viewers, i, i+1) })
 	}
@@ -203,7 +203,7 @@ func (s *Schedule) fewerViewers() (all []func(*Schedule)) {
 }
 
 // lessMedia has fewer groups, smaller groups, and fewer publishers.
-func (s *Schedule) lessMedia() (all []func(*Schedule)) {
+func lessMedia(s *Schedule) (all []func(*Schedule)) {
 	changes := []func(*Media){
 		func(m *Media) { m.Groups /= 2 },
 		func(m *Media) { m.Groups -= m.Groups / 4 },
@@ -230,10 +230,10 @@ func (s *Schedule) lessMedia() (all []func(*Schedule)) {
 }
 
 // betterLinks makes each link perfect but for its delay.
-func (s *Schedule) betterLinks() (all []func(*Schedule)) {
-	for i := range s.links() {
+func betterLinks(s *Schedule) (all []func(*Schedule)) {
+	for i := range links(s) {
 		all = append(all, func(c *Schedule) {
-			l := c.links()[i]
+			l := links(c)[i]
 			*l = sim.Link{Delay: l.Delay}
 		})
 	}
@@ -241,7 +241,7 @@ func (s *Schedule) betterLinks() (all []func(*Schedule)) {
 }
 
 // links returns all links but that between the processes of a relay.
-func (s *Schedule) links() (all []*sim.Link) {
+func links(s *Schedule) (all []*sim.Link) {
 	all = append(all, &s.Media.Publisher.Link, &s.Media.Successor.Link)
 	for i := range s.Paths {
 		all = append(all, &s.Paths[i].Link)
