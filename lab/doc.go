@@ -16,7 +16,8 @@
 //	up of relay
 //
 // Packages below: netns configures one namespace, wire delays frames, bpf has the programs. Packages above: measure
-// turns recorded packets into delays, control lets other processes use a lab, labtest builds labs for tests.
+// turns recorded packets into delays, process starts programs, control lets other processes use a lab, labtest builds
+// labs for tests.
 //
 // Locks: Lab.changing is held for a whole [Lab.Apply]; Lab.mu guards conditions, addresses, the state of links and
 // the wire, and is taken after it. No lock is held while a test or a program inside a host runs.

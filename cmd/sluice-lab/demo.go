@@ -16,6 +16,7 @@ import (
 	"sluice/internal/cli"
 	"sluice/lab"
 	"sluice/lab/measure"
+	"sluice/lab/process"
 	"sluice/player/pub"
 )
 
@@ -72,7 +73,7 @@ const (
 // stage is where the processes of the demo run.
 type stage interface {
 	// command starts sluice with arguments as a process of a host; see startProcess.
-	command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error)
+	command(ctx context.Context, host string, out io.Writer, args ...string) (*process.Process, error)
 	// relayAddress returns the address by which a host reaches a relay.
 	relayAddress(relay, host string) string
 	// dial connects a host to a TCP address.

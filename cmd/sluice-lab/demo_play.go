@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/cli"
 	"sluice/lab"
+	"sluice/lab/process"
 	"sluice/relay"
 )
 
@@ -24,14 +25,14 @@ type demo struct {
 	fastPath string // of the relays
 
 	relays      []*demoRelay // in the order of the media's way; the publisher is at the first, subscribers at the last
-	publisher   *process
+	publisher   *process.Process
 	subscribers []*demoSubscriber
 	ending      atomic.Bool // the relays are asked to end
 }
 
 // demoSubscriber is a subscriber and the objects it has received.
 type demoSubscriber struct {
-	*process
+	*process.Process
 	over string // transport
 	got  *checker
 }
@@ -39,12 +40,12 @@ type demoSubscriber struct {
 // state returns the state of a subscriber whose checker has returned an error or nil.
 func (s *demoSubscriber) state(difference error) string {
 	select {
-	case <-s.done:
+	case <-s.Done():
 	default:
 		return "playing"
 	}
 	switch {
-	case s.err != nil:
+	case s.Err() != nil:
 		return "failed"
 	case difference != nil:
 		return "differs"
@@ -75,7 +76,7 @@ func (d *demo) play(ctx context.Context, relays, subscribers int, show func()) (
 		}
 	}
 	for _, s := range d.subscribers { // all sessions exist before the media starts
-		if _, err := s.await(ctx, "session started"); err != nil {
+		if _, err := s.Await(ctx, "session started", demoSetUp); err != nil {
 			return err
 		}
 	}
@@ -100,12 +101,12 @@ func (d *demo) startSubscriber(ctx context.Context, i int) (err error) {
 	s.got = newChecker(d.want)
 	args := []string{"sub", "--out", "-", "--wait", demoSetUp.String(), "--hold", demoSetUp.String()}
 	args = append(args, d.last().reach(name, scheme)...)
-	if s.process, err = d.stage.command(ctx, name, s.got.in, args...); err != nil {
+	if s.Process, err = d.stage.command(ctx, name, s.got.in, args...); err != nil {
 		s.got.in.Close()
 		return err
 	}
 	go func() {
-		<-s.done
+		<-s.Done()
 		s.got.in.Close()
 	}()
 	d.subscribers = append(d.subscribers, s)
@@ -114,24 +115,24 @@ func (d *demo) startSubscriber(ctx context.Context, i int) (err error) {
 
 // finish waits for the publisher and the subscribers, which end after the clip, and then ends the relay.
 func (d *demo) finish(ctx context.Context) error {
-	if err := d.publisher.wait(ctx); err != nil {
+	if err := d.publisher.Wait(ctx); err != nil {
 		return err
 	}
 	var errs []error
 	for _, s := range d.subscribers {
-		errs = append(errs, s.wait(ctx))
+		errs = append(errs, s.Wait(ctx))
 		<-s.got.done
 		if err := s.got.status().err; err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w: %w", s.name, errDiffers, err))
+			errs = append(errs, fmt.Errorf("%s: %w: %w", s.Name, errDiffers, err))
 		}
 	}
 	d.observe(ctx)
 	d.ending.Store(true)
 	for _, r := range slices.Backward(d.relays) {
-		if err := r.end(); err != nil {
-			errs = append(errs, r.failure(err))
+		if err := r.End(); err != nil {
+			errs = append(errs, r.Failure(err))
 		}
-		errs = append(errs, r.wait(ctx))
+		errs = append(errs, r.Wait(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -146,13 +147,13 @@ func (d *demo) observe(ctx context.Context) {
 // waitAll waits for every process that was started.
 func (d *demo) waitAll() {
 	for _, r := range d.relays {
-		<-r.done
+		<-r.Done()
 	}
 	if d.publisher != nil {
-		<-d.publisher.done
+		<-d.publisher.Done()
 	}
 	for _, s := range d.subscribers {
-		<-s.done
+		<-s.Done()
 		<-s.got.done
 	}
 }
@@ -165,9 +166,9 @@ func (d *demo) startRelays(ctx context.Context, count int, ended func(error)) er
 		}
 		r := d.last()
 		go func() {
-			<-r.done
+			<-r.Done()
 			if !d.ending.Load() {
-				ended(r.ended())
+				ended(r.Ended())
 			}
 		}()
 	}
@@ -187,7 +188,7 @@ func (d *demo) startRelay(ctx context.Context, host string) error {
 		args = append(args, "--upstream", d.last().url(host, "moqt"), "--upstream-tls-disable-verify")
 	}
 	var err error
-	if r.process, err = d.stage.command(ctx, host, nil, args...); err != nil {
+	if r.Process, err = d.stage.command(ctx, host, nil, args...); err != nil {
 		return err
 	}
 	d.relays = append(d.relays, r)
@@ -212,7 +213,7 @@ func (d *demo) hops() (all []hop) {
 		all = append(all, hop{d.relays[i], r.host, nil})
 	}
 	for _, s := range d.subscribers {
-		all = append(all, hop{d.last(), s.name, s})
+		all = append(all, hop{d.last(), s.Name, s})
 	}
 	return all
 }

@@ -2,20 +2,20 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"regexp"
 	"sync"
 
+	"sluice/lab/process"
 	"sluice/relay"
 	"sluice/server"
 )
 
 // demoRelay is a relay of the demo. Each but the first subscribes at its predecessor.
 type demoRelay struct {
-	*process
+	*process.Process
 	stage stage
 	host  string
 
@@ -31,23 +31,15 @@ type demoRelay struct {
 // says waits for the line of the relay that contains a text. It returns the part that a pattern, or its group,
 // matches.
 func (r *demoRelay) says(ctx context.Context, text, pattern string) (string, error) {
-	line, err := r.await(ctx, text)
+	line, err := r.Await(ctx, text, demoSetUp)
 	if err != nil {
 		return "", err
 	}
 	match := regexp.MustCompile(pattern).FindStringSubmatch(line)
 	if match == nil {
-		return "", r.failure(fmt.Errorf("no %s in %q", pattern, line))
+		return "", r.Failure(fmt.Errorf("no %s in %q", pattern, line))
 	}
 	return match[len(match)-1], nil
-}
-
-// ended says that the relay has ended, and why.
-func (r *demoRelay) ended() error {
-	if r.err != nil {
-		return r.err
-	}
-	return r.failure(errors.New("has ended"))
 }
 
 // url returns the URL by which a host reaches the relay. Its path tells the host's session from others.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/lab/process"
 )
 
 // noStage starts no process. It notes the arguments of the last one.
@@ -17,7 +19,7 @@ type noStage struct {
 
 var errNoProcess = errors.New("no process is started")
 
-func (s *noStage) command(_ context.Context, _ string, _ io.Writer, args ...string) (*process, error) {
+func (s *noStage) command(_ context.Context, _ string, _ io.Writer, args ...string) (*process.Process, error) {
 	s.args = args
 	return nil, errNoProcess
 }

@@ -10,6 +10,7 @@ import (
 
 	"sluice/lab"
 	"sluice/lab/measure"
+	"sluice/lab/process"
 )
 
 // labStage runs each process in a host of a lab, and times packets at the relays' devices.
@@ -35,7 +36,7 @@ func openLabStage(ctx context.Context, relays, subscribers int, c lab.Conditions
 	return &labStage{l, chain, capture}, nil
 }
 
-func (s *labStage) command(ctx context.Context, host string, out io.Writer, args ...string) (*process, error) {
+func (s *labStage) command(ctx context.Context, host string, out io.Writer, args ...string) (*process.Process, error) {
 	h, err := s.lab.Host(host)
 	if err != nil {
 		return nil, err

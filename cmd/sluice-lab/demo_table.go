@@ -115,7 +115,7 @@ func (t *demoTable) summary() {
 	var all measure.Delays
 	whole := 0
 	for _, s := range t.demo.subscribers {
-		all = append(all, t.demo.stage.delays(s.name)...)
+		all = append(all, t.demo.stage.delays(s.Name)...)
 		if s.state(s.got.status().err) == identical {
 			whole++
 		}

@@ -12,6 +12,7 @@ import (
 
 	"sluice/lab"
 	"sluice/lab/measure"
+	"sluice/lab/process"
 	"sluice/relay"
 )
 
@@ -25,10 +26,15 @@ func (s measuredStage) delays(subscriber string) measure.Delays { return s.measu
 
 // subscriber returns one that has received something. It has ended unless it is playing.
 func subscriber(name, over string, got received, playing bool, err error) *demoSubscriber {
-	s := &demoSubscriber{process: &process{name: name, done: make(chan struct{}), err: err}, over: over,
-		got: &checker{received: got}}
+	s := &demoSubscriber{over: over, got: &checker{received: got}}
+	s.Process = process.Elsewhere(name, func(io.Writer) error {
+		if playing {
+			select {}
+		}
+		return err
+	})
 	if !playing {
-		close(s.done)
+		<-s.Done()
 	}
 	return s
 }

@@ -2,11 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -68,60 +64,4 @@ func TestCheckerFindsEveryDifference(t *testing.T) {
 			require.Equal(t, want.bytes, got.bytes)
 		})
 	}
-}
-
-func TestLineLog(t *testing.T) {
-	l := newLineLog()
-	line, changed := l.find("two")
-	require.Empty(t, line)
-	io.WriteString(l, "one\ntw")
-	<-changed
-	_, changed = l.find("two")
-	io.WriteString(l, "o\nthree\n")
-	<-changed
-	line, _ = l.find("two")
-	require.Equal(t, "two", line)
-	require.Equal(t, "  one\n  two\n  three", l.tail())
-	for range 2 * keptLines {
-		io.WriteString(l, "more\n")
-	}
-	line, _ = l.find("two")
-	require.Empty(t, line)
-	require.Len(t, l.lines, keptLines)
-}
-
-func TestProcessErrors(t *testing.T) {
-	start := func(script string) func(*exec.Cmd) error {
-		return func(cmd *exec.Cmd) error {
-			cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", script}
-			return cmd.Start()
-		}
-	}
-	ctx := t.Context()
-	p, err := startProcess(ctx, "relay", nil, start("echo ready >&2; sleep 0.2; echo no luck; exit 3"))
-	require.NoError(t, err)
-	line, err := p.await(ctx, "ready")
-	require.NoError(t, err)
-	require.Equal(t, "ready", line)
-	require.EqualError(t, p.wait(ctx), "relay: exit status 3\n  ready\n  no luck")
-	_, err = p.await(ctx, "never")
-	require.Equal(t, p.err, err)
-	p, err = startProcess(ctx, "relay", nil, start("echo done"))
-	require.NoError(t, err)
-	require.NoError(t, p.wait(ctx))
-	_, err = p.await(ctx, "never")
-	require.EqualError(t, err, "relay: ended before it printed \"never\"\n  done")
-
-	_, err = startProcess(ctx, "relay", nil, func(*exec.Cmd) error { return errors.New("no such host") })
-	require.EqualError(t, err, "start relay: no such host")
-
-	ended, end := context.WithCancel(ctx)
-	p, err = startProcess(ended, "sub1", nil, start("echo ready; while :; do sleep 0.01; done"))
-	require.NoError(t, err)
-	_, err = p.await(ctx, "ready")
-	require.NoError(t, err)
-	end()
-	require.ErrorIs(t, p.wait(ended), context.Canceled)
-	<-p.done
-	require.ErrorContains(t, p.err, "signal: terminated")
 }

@@ -2,7 +2,7 @@ package forwarding
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,36 +12,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"sluice/lab/bench/procfs"
+	"sluice/lab/process"
 	"sluice/rtt/flood"
 )
 
 // startLimit is how long a monitor may take until it watches the device.
 const startLimit = 2 * time.Minute
 
-// process is a monitor that runs. A nil process is no monitor.
-type process struct {
-	cmd    *exec.Cmd
-	out    *os.File
-	errors bytes.Buffer  // complete when it has ended
-	ended  chan struct{} // closed when it has ended
+// monitor is a Monitor that runs. A nil monitor is none.
+type monitor struct {
+	*process.Process
+	out *os.File
 }
 
 // start starts a monitor in the network namespace of this thread, and waits until it watches.
-func start(ctx context.Context, m *Monitor, mode Mode) (_ *process, err error) {
-	p := &process{ended: make(chan struct{})}
+func start(ctx context.Context, m *Monitor, mode Mode) (_ *monitor, err error) {
+	p := new(monitor)
 	if p.out, err = os.CreateTemp("", "sluice-forwarding-"); err != nil {
 		return nil, err
 	}
-	p.cmd = exec.Command(m.Program, append(m.Arguments[mode][:len(m.Arguments[mode]):len(m.Arguments[mode])],
-		flood.Inside)...)
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = filepath.Dir(m.Program), p.out, &p.errors // ePPing reads a file there
-	if err := p.cmd.Start(); err != nil {
+	cmd := exec.Command(m.Program, slices.Concat(m.Arguments[mode], []string{flood.Inside})...)
+	cmd.Dir, cmd.Stdout = filepath.Dir(m.Program), p.out // ePPing reads a file there
+	if p.Process, err = process.Start(m.Name, cmd, (*exec.Cmd).Start); err != nil {
 		p.removeOutput()
 		return nil, err
 	}
@@ -50,57 +48,45 @@ func start(ctx context.Context, m *Monitor, mode Mode) (_ *process, err error) {
 	waiting, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
 	go func() {
-		_ = p.cmd.Wait() // its ProcessState says more
-		close(p.ended)
-		cancel(p.failure())
+		<-p.Done()
+		cancel(p.Ended())
 	}()
 	if err := flood.AwaitMonitor(waiting, flood.Inside); err != nil {
+		ended := p.Ended()
 		p.kill()
-		return nil, p.withErrors(err)
+		return nil, cmp.Or(ended, p.Failure(err))
 	}
 	return p, nil
 }
 
-// failure says how the process has ended.
-func (p *process) failure() error { return fmt.Errorf("the monitor has ended: %v", p.cmd.ProcessState) }
-
-// withErrors adds the error output of a process that has ended.
-func (p *process) withErrors(err error) error {
-	return fmt.Errorf("%w; it writes: %s", err, strings.TrimSpace(p.errors.String()))
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// cpuTime returns the CPU time that the process has used.
-func (p *process) cpuTime() (time.Duration, error) {
+// cpuTime returns the CPU time that the monitor has used.
+func (p *monitor) cpuTime() (time.Duration, error) {
 	if p == nil {
 		return 0, nil
 	}
-	select {
-	case <-p.ended:
-		return 0, p.withErrors(p.failure())
-	default:
-		return procfs.ReadClock(p.pid())
+	if err := p.Ended(); err != nil {
+		return 0, err
 	}
+	return procfs.ReadClock(p.PID())
 }
 
 // without returns processes other than this program and the monitor.
-func (p *process) without(all map[int]procfs.ProcessState) map[int]procfs.ProcessState {
+func (p *monitor) without(all map[int]procfs.ProcessState) map[int]procfs.ProcessState {
 	maps.DeleteFunc(all, func(pid int, _ procfs.ProcessState) bool {
-		return pid == os.Getpid() || p != nil && pid == p.pid()
+		return pid == os.Getpid() || p != nil && pid == p.PID()
 	})
 	return all
 }
 
-// end stops the process, and returns how many RTTs it has reported.
-func (p *process) end() (rtts int, err error) {
-	if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+// end stops the monitor, and returns how many RTTs it has reported.
+func (p *monitor) end() (rtts int, err error) {
+	if err := p.Cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return 0, err
 	}
-	<-p.ended
-	state := p.cmd.ProcessState
+	<-p.Done()
+	state := p.Cmd.ProcessState
 	if status := state.Sys().(syscall.WaitStatus); !state.Success() && status.Signal() != syscall.SIGINT {
-		return 0, p.withErrors(p.failure())
+		return 0, p.Ended()
 	}
 	// The process has moved the offset that both share.
 	if _, err := p.out.Seek(0, io.SeekStart); err != nil {
@@ -109,14 +95,14 @@ func (p *process) end() (rtts int, err error) {
 	return countRTTs(p.out)
 }
 
-// kill ends the process if it runs, and removes its output.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.ended
+// kill ends the monitor if it runs, and removes its output.
+func (p *monitor) kill() {
+	_ = p.Cmd.Process.Kill() // it may have ended
+	<-p.Done()
 	p.removeOutput()
 }
 
-func (p *process) removeOutput() {
+func (p *monitor) removeOutput() {
 	p.out.Close()
 	os.Remove(p.out.Name())
 }

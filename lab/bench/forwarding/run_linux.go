@@ -60,7 +60,7 @@ func (c Config) onThread(ctx context.Context, l load, m *Monitor, values map[str
 	if err := unix.SchedSetaffinity(0, &others); err != nil {
 		return err
 	}
-	var p *process
+	var p *monitor
 	if m != nil {
 		if p, err = start(ctx, m, l.mode); err != nil {
 			return err
@@ -108,7 +108,7 @@ type forwarder struct {
 }
 
 // measure forwards until the duration is over. The flows are known before.
-func (f *forwarder) measure(ctx context.Context, p *process) error {
+func (f *forwarder) measure(ctx context.Context, p *monitor) error {
 	for f.warmup < max(f.load.flows, fastStep) {
 		if _, err := f.router.Forward(fastStep); err != nil {
 			return err
@@ -191,9 +191,9 @@ func (f *forwarder) addTo(values map[string]float64) {
 func percent(part, whole time.Duration) float64 { return 100 * part.Seconds() / whole.Seconds() }
 
 // addMonitor ends the monitor, and adds its results.
-func (c Config) addMonitor(p *process, f *forwarder, values map[string]float64) error {
+func (c Config) addMonitor(p *monitor, f *forwarder, values map[string]float64) error {
 	time.Sleep(c.Settle)
-	memory, err := procfs.ReadMemory(p.pid())
+	memory, err := procfs.ReadMemory(p.PID())
 	if err != nil {
 		return err
 	}

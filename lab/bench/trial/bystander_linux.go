@@ -48,7 +48,7 @@ func (t *Trial) pinging(ctx context.Context, wait func() error) (load.Pinged, er
 	}
 	e, err := t.bystander.await(ctx, reportLimit)
 	if err == nil && e.Pinged == nil {
-		err = t.bystander.failure(errors.New("it did not report its pings"))
+		err = t.bystander.Failure(errors.New("it did not report its pings"))
 	}
 	if err != nil {
 		return load.Pinged{}, err

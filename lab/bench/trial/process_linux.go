@@ -8,25 +8,19 @@ import (
 	"io"
 	"net"
 	"os/exec"
-	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"sluice/lab/bench/load"
 	"sluice/lab/bench/procfs"
+	proc "sluice/lab/process"
 )
 
 // process is a relay or a load generator.
 type process struct {
-	name   string
-	cmd    *exec.Cmd // nil if it runs on another machine
+	*proc.Process
 	in     io.WriteCloser
 	events chan load.Event // of a load generator; closed at the end of its output
-	log    tail
-	done   chan struct{}
-	err    error // set when done is closed
 }
 
 // stopGrace is how long a process may take to end on request.
@@ -37,53 +31,44 @@ const stopGrace = 5 * time.Second
 func start(
 	ctx context.Context, launch func(*exec.Cmd) error, name string, generator bool, argv []string,
 ) (*process, error) {
-	p := &process{name: name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), done: make(chan struct{})}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	p.cmd.WaitDelay = time.Second
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second
+	p := new(process)
 	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
+	if p.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	var out io.WriteCloser
+	read, write := io.Pipe()
 	if generator {
-		p.events = make(chan load.Event, 1)
-		out = p.readEvents()
-		p.cmd.Stdout = out
+		cmd.Stdout, p.events = write, make(chan load.Event, 1)
 	}
-	if err := launch(p.cmd); err != nil {
-		return nil, fmt.Errorf("start %s (%s): %w", name, filepath.Base(argv[0]), err)
+	if p.Process, err = proc.Start(name, cmd, launch); err != nil || !generator {
+		return p, err
 	}
 	go func() {
-		defer close(p.done)
-		p.err = p.cmd.Wait()
-		if out != nil {
-			out.Close()
-		}
+		<-p.Done()
+		write.Close()
+	}()
+	go func() {
+		defer io.Copy(io.Discard, read)
+		p.decodeEvents(read, io.Discard)
 	}()
 	return p, nil
 }
 
 // connect makes a process of a connection to a load generator on another machine.
 func connect(name string, conn net.Conn) *process {
-	p := &process{name: name, in: conn, events: make(chan load.Event, 1), done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		p.decodeEvents(conn)
-	}()
+	p := &process{in: conn, events: make(chan load.Event, 1)}
+	p.Process = proc.Elsewhere(name, func(log io.Writer) error {
+		p.decodeEvents(conn, log)
+		return nil
+	})
 	return p
 }
 
-func (p *process) readEvents() io.WriteCloser {
-	read, write := io.Pipe()
-	go func() {
-		defer io.Copy(io.Discard, read)
-		p.decodeEvents(read)
-	}()
-	return write
-}
-
-func (p *process) decodeEvents(from io.Reader) {
+// decodeEvents takes events. Why a load generator on another machine has failed goes to its log.
+func (p *process) decodeEvents(from io.Reader, log io.Writer) {
 	defer close(p.events)
 	for decoder := json.NewDecoder(from); ; {
 		var e load.Event
@@ -91,7 +76,7 @@ func (p *process) decodeEvents(from io.Reader) {
 			return
 		}
 		if e.Failed != "" {
-			fmt.Fprintln(&p.log, e.Failed)
+			fmt.Fprintln(log, e.Failed)
 			continue
 		}
 		p.events <- e
@@ -107,85 +92,36 @@ func (p *process) await(ctx context.Context, within time.Duration) (load.Event, 
 		if ok {
 			return e, nil
 		}
-		<-p.done
-		return e, p.failure(errors.Join(errors.New("has ended"), p.err))
+		<-p.Done()
+		return e, p.Ended()
 	case <-ctx.Done():
-		return load.Event{}, p.failure(context.Cause(ctx))
+		return load.Event{}, p.Failure(context.Cause(ctx))
 	}
 }
 
 // tell sends a command to a load generator.
 func (p *process) tell(command string) error {
 	if _, err := io.WriteString(p.in, command+"\n"); err != nil {
-		return p.failure(err)
+		return p.Failure(err)
 	}
 	return nil
 }
 
-// stop asks the process to end, and kills it if it does not.
+// stop asks the process to end, and kills it if it does not. The broker ends one on another machine.
 func (p *process) stop() {
 	p.in.Close()
-	if p.cmd == nil {
-		return // the broker ends it
+	if p.Cmd != nil {
+		p.Stop(stopGrace)
 	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
-	select {
-	case <-p.done:
-	case <-time.After(stopGrace):
-		_ = p.cmd.Process.Kill()
-		<-p.done
-	}
-}
-
-// ended returns an error if the process has ended.
-func (p *process) ended() error {
-	select {
-	case <-p.done:
-		return p.failure(errors.Join(errors.New("has ended"), p.err))
-	default:
-		return nil
-	}
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// failure adds the name and the end of the log of the process to an error.
-func (p *process) failure(err error) error {
-	if log := p.log.String(); log != "" {
-		return fmt.Errorf("%s: %w\n%s", p.name, err, log)
-	}
-	return fmt.Errorf("%s: %w", p.name, err)
-}
-
-// tail keeps the end of the text that is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailSize = 2 << 10
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-tailSize):]
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }
 
 func (p *process) times() (procfs.ProcessTimes, error) {
-	if p.cmd == nil {
+	if p.Cmd == nil {
 		return p.askTimes()
 	}
-	times, err := procfs.ReadTimes(p.pid())
+	times, err := procfs.ReadTimes(p.PID())
 	if err != nil {
-		return times, p.failure(err)
+		return times, p.Failure(err)
 	}
 	return times, nil
 }
@@ -202,7 +138,7 @@ func (p *process) ask(command string) (load.Event, error) {
 func (p *process) askTimes() (procfs.ProcessTimes, error) {
 	e, err := p.ask(load.Used)
 	if err == nil && e.Used == nil {
-		err = p.failure(errors.New("it did not report what it has used"))
+		err = p.Failure(errors.New("it did not report what it has used"))
 	}
 	if err != nil {
 		return procfs.ProcessTimes{}, err
@@ -212,11 +148,11 @@ func (p *process) askTimes() (procfs.ProcessTimes, error) {
 
 // clock returns the CPU time of the process, exactly.
 func (p *process) clock() (time.Duration, error) {
-	if p.cmd == nil {
+	if p.Cmd == nil {
 		times, err := p.askTimes()
 		return times.Total(), err
 	}
-	return procfs.ReadClock(p.pid())
+	return procfs.ReadClock(p.PID())
 }
 
 // tellAll gives a command to several processes.

@@ -46,8 +46,8 @@ func (t *Trial) sample() (s sample, err error) {
 	if s.softirq, err = t.softirq.Read(); err != nil {
 		return s, err
 	}
-	if s.activity, err = procfs.ReadActivity(t.relay.pid()); err != nil {
-		return s, t.relay.failure(err)
+	if s.activity, err = procfs.ReadActivity(t.relay.PID()); err != nil {
+		return s, t.relay.Failure(err)
 	}
 	if s.publisher, err = sumTimes(t.publisher); err != nil {
 		return s, err
@@ -76,7 +76,7 @@ func (t *Trial) delivered() (sum uint64, err error) {
 	for _, p := range t.subscribers {
 		e, err := p.ask(load.Count)
 		if err == nil && e.Delivered == nil {
-			err = p.failure(errors.New("it did not report what it has got"))
+			err = p.Failure(errors.New("it did not report what it has got"))
 		}
 		if err != nil {
 			return sum, err
@@ -133,7 +133,7 @@ func (t *Trial) usage(a, b sample) Usage {
 func (t *Trial) relayPrograms() (map[ebpf.ProgramID]bool, error) {
 	programs := make(map[ebpf.ProgramID]bool)
 	for _, r := range t.relays() {
-		held, err := procfs.ReadPrograms(r.pid())
+		held, err := procfs.ReadPrograms(r.PID())
 		if err != nil {
 			return nil, err
 		}

@@ -238,7 +238,7 @@ func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) 
 		m, err = t.measure(ctx)
 	}
 	for _, r := range t.relays() {
-		if ended := r.ended(); ended != nil {
+		if ended := r.Ended(); ended != nil {
 			return nil, ended // it is the cause of any other error
 		}
 	}

@@ -142,10 +142,10 @@ func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) 
 		return nil, err
 	}
 	go func() {
-		<-r.done
-		cancel(r.ended())
+		<-r.Done()
+		cancel(r.Ended())
 	}()
-	return r, t.softirq.AddProcess(r.pid(), softirq.Relay)
+	return r, t.softirq.AddProcess(r.PID(), softirq.Relay)
 }
 
 // setUp starts the publisher, then the further relays of a chain, then the subscribers, and waits until all are ready.
@@ -167,8 +167,8 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 		return err
 	}
 	t.peer = ready.Peer
-	if t.before, err = procfs.ReadMemory(t.relay.pid()); err != nil {
-		return t.relay.failure(err)
+	if t.before, err = procfs.ReadMemory(t.relay.PID()); err != nil {
+		return t.relay.Failure(err)
 	}
 	if err := t.startFurther(ctx, cancel); err != nil {
 		return err
@@ -205,14 +205,14 @@ func (t *Trial) startGenerator(
 		cfg.Init = t.Init
 	}
 	p, err := t.stage.site.startGenerator(ctx, at, name, cfg)
-	if err != nil || p.cmd == nil {
+	if err != nil || p.Cmd == nil {
 		return p, err
 	}
 	switch {
 	case cfg.Publish && len(cfg.Others) == 0:
-		err = t.softirq.AddProcess(p.pid(), softirq.Publisher)
+		err = t.softirq.AddProcess(p.PID(), softirq.Publisher)
 	case cfg.Sessions > 0 || cfg.Publish:
-		err = t.softirq.AddProcess(p.pid(), softirq.Subscribers)
+		err = t.softirq.AddProcess(p.PID(), softirq.Subscribers)
 	}
 	return p, err
 }
@@ -297,8 +297,8 @@ func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Durat
 		return 0, 0, err
 	}
 	m.KernelPackets, m.UserPackets = after.kernel-before.kernel, after.user-before.user
-	if m.Memory, err = procfs.ReadMemory(t.relay.pid()); err != nil {
-		return 0, 0, t.relay.failure(err)
+	if m.Memory, err = procfs.ReadMemory(t.relay.PID()); err != nil {
+		return 0, 0, t.relay.Failure(err)
 	}
 	return begin, end, nil
 }
@@ -312,7 +312,7 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 	}
 	var counter *syscalls.Counter
 	if t.Syscalls {
-		if counter, err = syscalls.Count(t.relay.pid()); err != nil {
+		if counter, err = syscalls.Count(t.relay.PID()); err != nil {
 			return 0, 0, err
 		}
 		defer counter.Close()
@@ -357,7 +357,7 @@ func (t *Trial) collect(ctx context.Context, m *Measurement) error {
 			return err
 		}
 		if e.Published == nil {
-			return p.failure(errors.New("it did not report what it published"))
+			return p.Failure(errors.New("it did not report what it published"))
 		}
 		m.Published.Add(e.Published)
 		m.LateP99 = max(m.LateP99, time.Duration(e.Published.Late.Quantile(.99)*float64(time.Millisecond)))
@@ -446,8 +446,8 @@ func (t *Trial) confer(ctx context.Context) (err error) {
 		}
 		t.peer = ready.Peer
 	}
-	if t.before, err = procfs.ReadMemory(t.relay.pid()); err != nil {
-		return t.relay.failure(err)
+	if t.before, err = procfs.ReadMemory(t.relay.PID()); err != nil {
+		return t.relay.Failure(err)
 	}
 	if err := tellAll(t.subscribers, load.Join); err != nil {
 		return err
