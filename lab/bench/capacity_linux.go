@@ -95,7 +95,7 @@ func (c *capacitySearch) try(ctx context.Context, n int) (good, decided bool, er
 	}
 	o := outcomeOf(m)
 	o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
-	o.addDelays(measureDelays(m))
+	o.addDelays(m)
 	c.runner.Progress(fmt.Sprintf("    %s, %d subscribers: p99 %.2f ms, %.0f lost, %.1f %% unknown %s", c.spec.Name, n,
 		o.Metrics["last.p99"], o.Metrics["lost"], o.Metrics["unmatched"], o.Unusable))
 	c.peer = m.Peer

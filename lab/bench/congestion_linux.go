@@ -21,32 +21,58 @@ import (
 )
 
 // bottlenecks are the paths behind which a subscriber each is measured. They share a trial, and the trial has one more
-// subscriber, their neighbour, without a bottleneck. In each repetition, the paths change at other times.
-var bottlenecks = []string{"constant", "step", "sawtooth", "lte", "loss", "bulk"}
+// subscriber, their neighbour, without a bottleneck. In each repetition, the paths change at other times. Behind those of
+// ladderPaths, subscribers have several renditions, among which the relay chooses.
+var (
+	bottlenecks = []string{"constant", "step", "sawtooth", "lte", "loss", "bulk"}
+	ladderPaths = []string{"constant", "step", "sawtooth"}
+)
 
-// congestionPeriods is how many times as long as other runs one with bottlenecks is: a profile needs time to change.
-const congestionPeriods = 4
+// How many times as long as other runs one with bottlenecks is: a profile needs time to change, and a rendition that
+// was too good is tried again half a minute later.
+const (
+	congestionPeriods = 4
+	ladderPeriods     = 10
+)
 
-func (r *runner) congestionPlan() plan {
-	period := congestionPeriods * max(r.Duration, 6*time.Second)
+// congestionPlans are bottlenecks without and with a ladder. The variants without the fast path and without a policy
+// have no ladder: they choose by the same rule. A brief run of one would show nothing.
+func (r *runner) congestionPlans() []plan {
+	plans := []plan{r.congestionPlan(bottlenecks, congestionPeriods, false)}
+	if !r.Brief {
+		plans = append(plans, r.congestionPlan(ladderPaths, ladderPeriods, true))
+		plans[1].without = []string{system.SlowPath, system.NoDrop}
+	}
+	return plans
+}
+
+func (r *runner) congestionPlan(names []string, periods time.Duration, ladder bool) plan {
+	period := periods * max(r.Duration, 6*time.Second)
 	if r.Brief {
 		period = 6 * time.Second
 	}
 	p := plan{
-		kinds: r.wanted(result.KindCongestion), title: fmt.Sprintf("%d bottlenecks", len(bottlenecks)),
+		kinds: r.wanted(result.KindCongestion), title: fmt.Sprintf("%d bottlenecks", len(names)),
 		repetitions: r.Repetitions, length: r.Warmup + period + load.Stragglers + runOverhead,
 	}
+	params, prefix, title := r.mockParams(len(names)+1), "", "a bottleneck: "
+	params.Duration = period.Seconds()
+	if ladder {
+		params.Media, prefix, title = "mock ladder", "ladder/", "a ladder: "
+		p.title += " with a ladder"
+	}
 	var paths []pathprofile.Profile
-	for _, name := range bottlenecks {
+	for _, name := range names {
 		path, _ := pathprofile.Find(name)
-		path.RTT, path.Queue = 0, 0 // the lab has these
+		if !ladder {
+			path.RTT, path.Queue = 0, 0 // the lab has these
+		}
 		paths = append(paths, path)
-		v := view{path.Name, "a bottleneck: " + path.Title, r.mockParams(len(bottlenecks) + 1)}
-		v.params.Link, v.params.Duration = path.Name, period.Seconds()
-		p.views = append(p.views, v)
+		params.Link = path.Name
+		p.views = append(p.views, view{prefix + path.Name, title + path.Title, params})
 	}
 	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
-		return r.runCongestion(ctx, spec, paths, false, period)
+		return r.runCongestion(ctx, spec, paths, ladder, period)
 	}
 	return p
 }

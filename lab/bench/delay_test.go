@@ -13,7 +13,7 @@ import (
 )
 
 // Frames go to two subscribers: to the first 1 and 2 ms after they came in, to the second later.
-func TestMeasureDelays(t *testing.T) {
+func TestDelays(t *testing.T) {
 	var packets []measure.Packet
 	subscribers := []netip.AddrPort{netip.MustParseAddrPort("198.19.1.1:1"), netip.MustParseAddrPort("198.19.1.1:2")}
 	pass := func(at time.Duration, point int, to netip.AddrPort, length int) {
@@ -32,18 +32,19 @@ func TestMeasureDelays(t *testing.T) {
 		pass(at+3100*time.Microsecond+time.Duration(n%2)*time.Millisecond, trial.OutOfRelay, subscribers[1], 900)
 	}
 	m := &trial.Measurement{Begin: 40 * time.Millisecond, Packets: packets}
-	d := measureDelays(m)
-	require.Zero(t, d.unmatched)
-	require.Len(t, d.first, 20, "all frames but the first and the last, twice")
-	require.Equal(t, 1., d.first[0])
-	require.Equal(t, 1.5, d.first[19])
-	require.Equal(t, 2., d.last[0])
-	require.Equal(t, 4., d.last[19])
-	require.Len(t, d.jitter, 18)
-	require.Zero(t, d.jitter[17])
+	o := newOutcome()
+	o.addDelays(m)
+	require.Zero(t, o.Metrics["unmatched"])
+	require.Len(t, o.values["first"], 20, "all frames but the first and the last, twice")
+	require.Equal(t, 1., o.values["first"][0])
+	require.Equal(t, 1.5, o.values["first"][19])
+	require.Equal(t, 2., o.values["last"][0])
+	require.Equal(t, 4., o.values["last"][19])
+	require.Len(t, o.values["jitter"], 18)
+	require.Zero(t, o.values["jitter"][17])
 	require.Equal(t, result.Series{
 		Time:  []float64{0, .04, .08, .12, .16, .2, .24, .28, .32, .36},
 		Value: []float64{1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25, 1.25},
-	}, d.firstOverTime, "the median of 1 and 1.5 ms")
-	require.Equal(t, []float64{3, 2.5, 3}, d.lastOverTime.Value[:3])
+	}, o.Series["first"], "the median of 1 and 1.5 ms")
+	require.Equal(t, []float64{3, 2.5, 3}, o.Series["last"].Value[:3])
 }

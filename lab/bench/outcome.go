@@ -3,7 +3,9 @@ package bench
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -151,14 +153,17 @@ func (o *outcome) addPrograms(programs []trial.ProgramUse, u *trial.Usage) {
 	o.Breakdowns["cpu.ebpf"] = used
 }
 
+// addBursts adds the delays of frames.
+func (o *outcome) addBursts(b measure.BurstDelays) {
+	o.addValues("first", sorted(b.First()))
+	o.addValues("last", sorted(b.Last()))
+	o.Metrics["unmatched"] = 100 * float64(b.Unmatched) / float64(max(len(b.Matched)+b.Unmatched, 1))
+}
+
 // addChain adds the delays of a chain, where each relay has sent some frames.
 func (o *outcome) addChain(sent []measure.BurstDelays) {
 	whole := sent[len(sent)-1]
-	o.addValues("first", sorted(whole.First()))
-	o.addValues("last", sorted(whole.Last()))
-	if all := len(whole.Matched) + whole.Unmatched; all > 0 {
-		o.Metrics["unmatched"] = 100 * float64(whole.Unmatched) / float64(all)
-	}
+	o.addBursts(whole)
 	if len(whole.Matched) == 0 {
 		o.Unusable = cmp.Or(o.Unusable, "no frame has come through the chain")
 	}
@@ -188,13 +193,40 @@ func (o *outcome) addPlayback(narrow, neighbour playback.Score) {
 	o.Series["neighbour.goodput"] = neighbour.GoodputOverTime
 }
 
-// addDelays adds the distributions of delays.
-func (o *outcome) addDelays(d delays) {
-	o.addValues("first", d.first)
-	o.addValues("last", d.last)
-	o.addValues("jitter", d.jitter)
-	o.Metrics["unmatched"] = 100 * d.unmatched
-	o.Series["first"], o.Series["last"] = d.firstOverTime, d.lastOverTime
+// addDelays adds the delays that a relay added to frames, by subscriber, and their medians over all subscribers by when
+// the frames entered the relay.
+func (o *outcome) addDelays(m *trial.Measurement) {
+	bursts := measure.MatchBursts(m.Packets, trial.IntoRelay, trial.OutOfRelay)
+	o.addBursts(bursts)
+	var jitter []float64
+	frames := make(map[time.Duration][]measure.BurstDelay) // by when they entered
+	previous := make(map[netip.AddrPort]float64)
+	for _, b := range bursts.Matched {
+		first := milliseconds(b.First())
+		if before, ok := previous[b.Target]; ok {
+			jitter = append(jitter, math.Abs(first-before))
+		}
+		previous[b.Target] = first
+		frames[b.In.First] = append(frames[b.In.First], b)
+	}
+	slices.Sort(jitter)
+	o.addValues("jitter", jitter)
+	var first, last result.Series
+	for _, in := range slices.Sorted(maps.Keys(frames)) {
+		at := (in - m.Begin).Round(time.Millisecond).Seconds()
+		first.Add(at, median(frames[in], measure.BurstDelay.First))
+		last.Add(at, median(frames[in], measure.BurstDelay.Last))
+	}
+	o.Series["first"], o.Series["last"] = first, last
+}
+
+// median returns the median delay over the subscribers that a frame reached, rounded for storage.
+func median(targets []measure.BurstDelay, of func(measure.BurstDelay) time.Duration) float64 {
+	values := make([]float64, len(targets))
+	for i, b := range targets {
+		values[i] = milliseconds(of(b).Round(100 * time.Nanosecond))
+	}
+	return result.NewStatistic(values).Median
 }
 
 // addObjects adds the objects that the load generators report.
@@ -289,3 +321,5 @@ func sorted(d measure.Delays) []float64 {
 	slices.Sort(values)
 	return values
 }
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }

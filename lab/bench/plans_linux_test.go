@@ -185,7 +185,7 @@ func TestAddSyscalls(t *testing.T) {
 // All paths are those that a replay has. One run shows all of them, and if it fails, each is unusable for its reason.
 func TestCongestionPlan(t *testing.T) {
 	r := runnerOf([]system.Spec{{Name: "a"}, {Name: "b"}}, RunConfig{Repetitions: 1})
-	p := r.congestionPlan()
+	p := r.congestionPlans()[0]
 	require.Len(t, p.views, len(bottlenecks))
 	require.Less(t, p.length, 40*time.Second)
 	p.run = func(_ context.Context, spec system.Spec) (*outcome, error) {
@@ -214,7 +214,7 @@ func TestCongestionPlan(t *testing.T) {
 // The paths are others in each repetition, and the same for all systems: one path is one sample.
 func TestCongestionPaths(t *testing.T) {
 	r := runnerOf([]system.Spec{{Name: "a"}, {Name: "b"}}, RunConfig{Repetitions: 3, Seed: 5})
-	p := r.congestionPlan()
+	p := r.congestionPlans()[0]
 	seeds := make(map[string][]uint64)
 	p.run = func(_ context.Context, spec system.Spec) (*outcome, error) {
 		seeds[spec.Name] = append(seeds[spec.Name], r.pathSeed)

@@ -222,11 +222,9 @@ func (r *runner) plans() []plan {
 	for _, n := range r.Subscribers {
 		plans = append(plans, r.syscallPlan(n))
 	}
-	plans = append(plans, r.capacityPlan(result.KindCapacity), r.congestionPlan(), r.ladderPlan(),
-		r.bystanderPlan(slices.Max(r.Subscribers)))
-	plans = slices.Concat(plans, r.chainPlans(), []plan{r.conferencePlan()}, r.clientPlans(),
-		r.fanoutPlans(result.KindRTSP))
-	plans = append(plans, r.capacityPlan(result.KindRTSP))
+	plans = slices.Concat(plans, []plan{r.capacityPlan(result.KindCapacity)}, r.congestionPlans(),
+		[]plan{r.bystanderPlan(slices.Max(r.Subscribers))}, r.chainPlans(), []plan{r.conferencePlan()}, r.clientPlans(),
+		r.fanoutPlans(result.KindRTSP), []plan{r.capacityPlan(result.KindRTSP)})
 	return slices.DeleteFunc(plans, func(p plan) bool { return len(p.kinds) == 0 })
 }
 
@@ -290,7 +288,7 @@ func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
 				o.addCPU(&m.Usage)
 				o.addTimeline(m)
 			}
-			o.addDelays(measureDelays(m))
+			o.addDelays(m)
 		})
 	p.params.Load = load
 	return p
@@ -316,6 +314,16 @@ func (r *runner) bystanderPlan(subscribers int) plan {
 		"a bystander's ping, "+subscriberCount(subscribers),
 		trial.Setup{Sessions: []int{subscribers}, Idle: true, Bystander: true},
 		func(o *outcome, m *trial.Measurement) { o.addPings(m.Pinged, m.IdlePinged) })
+}
+
+// clientPlans measure the delay of frames from and to programs that people use, with one player.
+func (r *runner) clientPlans() (plans []plan) {
+	for _, c := range r.Clients {
+		plans = append(plans, r.oneTrial([]string{result.KindClients}, c.Name, "the clients of "+c.Name,
+			trial.Setup{Clients: &c, Init: r.Init, Sessions: []int{1}},
+			(*outcome).addDelays))
+	}
+	return plans
 }
 
 // try runs a trial. A setting that cfg lacks is the same as in all runs.
