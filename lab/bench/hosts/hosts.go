@@ -2,10 +2,12 @@ package hosts
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"sluice/lab/bench"
 	"sluice/lab/bench/broker"
 )
 
@@ -50,4 +52,14 @@ func ParseAddresses(text string) (up, down string, err error) {
 		}
 	}
 	return up, down, nil
+}
+
+// Config describes a bench on machines of their own.
+type Config struct {
+	Bench bench.RunConfig
+	Hosts Hosts
+	// Up and Down are the addresses at which publisher and subscribers reach the relay; "": as SSH does.
+	Up, Down string
+	SSH      string    // a configuration file for ssh; "" is the user's
+	Output   io.Writer // gets the progress
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/video"
@@ -480,4 +481,21 @@ func (g *generator) confer(ctx context.Context) error {
 	}
 	_, err = g.await(ctx, Stop) // others may still lack objects
 	return err
+}
+
+// Pinged is the report of a bystander on the pings between two commands.
+type Pinged struct {
+	// Delays are the times from when a ping was due until its reply arrived, milliseconds, sorted. They count from when
+	// a ping was due, because a processor that is taken keeps a bystander from sending, too.
+	Delays []float64 `json:"delays"`
+	Lost   int       `json:"lost"` // pings without a reply
+}
+
+// cpuTime returns the CPU time that this process has used.
+func cpuTime() (CPUTime, error) {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		return CPUTime{}, err
+	}
+	return CPUTime{User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano())}, nil
 }

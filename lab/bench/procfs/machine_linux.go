@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"runtime"
 	"slices"
@@ -26,16 +27,10 @@ func ReadMachine() (m result.Machine, err error) {
 	if err != nil {
 		return m, err
 	}
-	cpus, err := fs.CPUInfo()
-	if err != nil {
-		return m, err
-	}
-	memory, err := fs.Meminfo()
-	if err != nil {
-		return m, err
-	}
-	load, err := fs.LoadAvg()
-	if err != nil {
+	cpus, err1 := fs.CPUInfo()
+	memory, err2 := fs.Meminfo()
+	load, err3 := fs.LoadAvg()
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return m, err
 	}
 	return result.Machine{

@@ -36,38 +36,21 @@ type sample struct {
 
 // sample reads the counters.
 func (t *Trial) sample() (s sample, err error) {
+	var errs [10]error
 	s.at = time.Now()
-	if s.machine, err = procfs.ReadCPU(); err != nil {
-		return s, err
+	s.machine, errs[0] = procfs.ReadCPU()
+	s.relay, errs[1] = sumTimes(t.relays()...)
+	s.softirq, errs[2] = t.softirq.Read()
+	s.activity, errs[3] = procfs.ReadActivity(t.relay.PID())
+	s.publisher, errs[4] = sumTimes(t.publisher)
+	s.subscribers, errs[5] = sumTimes(t.subscribers...)
+	s.own, errs[6] = sumTimes(t.hog, t.bystander)
+	s.processes, errs[7] = procfs.ReadProcesses()
+	s.programs, errs[8] = t.stage.programUses()
+	s.held, errs[9] = t.relayPrograms()
+	if err = errors.Join(errs[:]...); err == nil {
+		s.delivered, err = t.delivered()
 	}
-	if s.relay, err = sumTimes(t.relays()...); err != nil {
-		return s, err
-	}
-	if s.softirq, err = t.softirq.Read(); err != nil {
-		return s, err
-	}
-	if s.activity, err = procfs.ReadActivity(t.relay.PID()); err != nil {
-		return s, t.relay.Failure(err)
-	}
-	if s.publisher, err = sumTimes(t.publisher); err != nil {
-		return s, err
-	}
-	if s.subscribers, err = sumTimes(t.subscribers...); err != nil {
-		return s, err
-	}
-	if s.own, err = sumTimes(t.hog, t.bystander); err != nil {
-		return s, err
-	}
-	if s.processes, err = procfs.ReadProcesses(); err != nil {
-		return s, err
-	}
-	if s.programs, err = t.stage.programUses(); err != nil {
-		return s, err
-	}
-	if s.held, err = t.relayPrograms(); err != nil {
-		return s, err
-	}
-	s.delivered, err = t.delivered()
 	return s, err
 }
 
