@@ -5,6 +5,7 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/moqt"
 )
 
 // Bits of the type of OBJECT_DATAGRAM.
@@ -68,24 +69,15 @@ func (r *run) forwardDatagram(publisher uint32, f *frame) {
 	if why != bpf.IngressReasonFRAME_FORWARDED {
 		return
 	}
-	for i, ok := 0, true; i < min(int(part.Count), r.habits.Budget); i++ { // far below MAX_OBJECT_COPIES
-		if i%partLen == 0 && i > 0 {
-			if part, ok = r.findPart(key.Track, version, uint32(i/partLen)); !ok {
-				break
-			}
-		}
-		sub := &part.Subscriptions[i%partLen]
+	offer := func(i int, sub *bpf.Subscription) { // far below MAX_OBJECT_COPIES
 		c := datagramCopy{frame: f, header: &h, sub: sub, outgoing: outgoing{run: r, subscriber: sub.Subscriber}}
-		why := c.make()
-		r.countCopy(c.subscriber, why)
+		r.countCopy(c.subscriber, c.make())
 		if c.gone {
 			r.objects.change(key, func(o *bpf.ObjectClaim) { o.State |= 1 << i })
 		}
 		r.step()
 	}
-	if int(part.Count) > r.habits.Budget {
-		r.count(bpf.IngressReasonCOPY_BUDGET)
-	}
+	r.eachSubscription(part, key.Track, version, offer)
 	r.objects.change(key, func(o *bpf.ObjectClaim) { o.State |= objectDone })
 }
 
@@ -182,10 +174,10 @@ func (c *datagramCopy) write() []byte {
 		kind |= datagramZeroObjectID
 	}
 	b := append([]byte{frameDatagram}, c.path.DatagramPrefix[len(c.path.DatagramPrefix)-n:]...)
-	b = appendVI64(append(b, kind), c.sub.Alias)
-	b = appendVI64(b, h.group)
+	b = moqt.AppendVarint(append(b, kind), c.sub.Alias)
+	b = moqt.AppendVarint(b, h.group)
 	if h.object != 0 {
-		b = appendVI64(b, h.object)
+		b = moqt.AppendVarint(b, h.object)
 	}
 	return append(append(b, h.priority), c.frame.data[h.len:]...)
 }

@@ -50,26 +50,6 @@ func (r *reader) vi64() uint64 {
 	return r.word(pos) << (more + 1) >> (more + 1) >> (56 - 8*more)
 }
 
-func vi64Len(v uint64) int {
-	for n := 1; n < 9; n++ {
-		if v>>(7*n) == 0 {
-			return n
-		}
-	}
-	return 9
-}
-
-func appendVI64(b []byte, v uint64) []byte {
-	n := vi64Len(v)
-	if n == 9 {
-		return binary.BigEndian.AppendUint64(append(b, 0xff), v)
-	}
-	var w [8]byte
-	binary.BigEndian.PutUint64(w[:], v)
-	w[8-n] |= byte(uint16(0xff00) >> (n - 1))
-	return append(b, w[8-n:]...)
-}
-
 // Types of frames (RFC 9000 §19).
 const (
 	framePadding         = 0x00

@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"net/netip"
 
+	"github.com/quic-go/quic-go/quicvarint"
+
 	"sluice/fastpath/bpf"
+	"sluice/moqt"
 )
 
 const numberLen = 4
@@ -13,10 +16,10 @@ const numberLen = 4
 func (c *streamCopy) makePrefix() []byte {
 	g, n := c.group, int(c.path.StreamPrefixLen)
 	b := append([]byte{}, c.path.StreamPrefix[len(c.path.StreamPrefix)-n:]...)
-	b = appendVI64(append(b, g.HeaderType), c.sub.Alias)
-	b = appendVI64(b, g.Group)
+	b = moqt.AppendVarint(append(b, g.HeaderType), c.sub.Alias)
+	b = moqt.AppendVarint(b, g.Group)
 	if g.HeaderType&subgroupIDPresent != 0 {
-		b = appendVI64(b, g.Subgroup)
+		b = moqt.AppendVarint(b, g.Subgroup)
 	}
 	return append(b, g.Priority)
 }
@@ -37,13 +40,6 @@ func integerLen(v uint64) int {
 	return 8
 }
 
-func appendInteger(b []byte, v uint64) []byte {
-	if v < 1<<30 {
-		return binary.BigEndian.AppendUint32(b, 2<<30|uint32(v))
-	}
-	return binary.BigEndian.AppendUint64(b, 3<<62|v)
-}
-
 // write returns the frame of the copy, see build_copy.
 func (c *streamCopy) write() []byte {
 	kind := byte(frameStream)
@@ -53,9 +49,10 @@ func (c *streamCopy) write() []byte {
 	if c.frame.fin {
 		kind |= streamFIN
 	}
-	b := appendInteger([]byte{kind}, c.state.ID.Load())
+	id := c.state.ID.Load()
+	b := quicvarint.AppendWithLen([]byte{kind}, id, integerLen(id))
 	if c.offset != 0 {
-		b = appendInteger(b, uint64(c.offset))
+		b = quicvarint.AppendWithLen(b, uint64(c.offset), integerLen(uint64(c.offset)))
 	}
 	b = append(b, c.prefix...)
 	return append(b, c.frame.data[len(c.frame.data)-int(c.to-c.from):]...)

@@ -41,21 +41,29 @@ func (r *run) forwardStream(publisher uint32, f *frame) {
 		r.step()
 		r.subgroups.change(key, func(g *bpf.Subgroup) { g.Begun = 1 })
 	}
-	for i := range min(int(part.Count), r.habits.Budget) {
-		if i%partLen == 0 && i > 0 {
-			if part, ok = r.findPart(g.Track, version, uint32(i/partLen)); !ok {
-				return
-			}
-		}
-		sub := &part.Subscriptions[i%partLen]
+	r.eachSubscription(part, g.Track, version, func(_ int, sub *bpf.Subscription) {
 		c := streamCopy{
 			frame: f, header: h.len, group: &g, sub: sub, first: first,
 			key:      bpf.DownstreamKey{StreamId: f.stream, Publisher: publisher, Subscriber: sub.Subscriber},
 			outgoing: outgoing{run: r, subscriber: sub.Subscriber},
 		}
 		r.countCopy(c.subscriber, c.make())
+	})
+}
+
+// eachSubscription calls offer with the subscriptions of a track and their numbers, as far as the run may make copies.
+func (r *run) eachSubscription(part bpf.Track, track uint32, version uint64, offer func(int, *bpf.Subscription)) {
+	count := int(part.Count)
+	for i := range min(count, r.habits.Budget) {
+		if i%partLen == 0 && i > 0 {
+			var ok bool
+			if part, ok = r.findPart(track, version, uint32(i/partLen)); !ok {
+				return
+			}
+		}
+		offer(i, &part.Subscriptions[i%partLen])
 	}
-	if int(part.Count) > r.habits.Budget {
+	if count > r.habits.Budget {
 		r.count(bpf.IngressReasonCOPY_BUDGET)
 	}
 }
