@@ -39,17 +39,15 @@ func newWire16() *wire {
 	}
 	delete(w.messages, MessagePublishBlocked)
 	for typ, f := range map[MessageType]messageFormat{
-		MessageMaxRequestID: layout("MAX_REQUEST_ID", (*MaxRequestID).encode, (*MaxRequestID).decode).
-			requester(onControl),
-		MessageRequestsBlocked: layout("REQUESTS_BLOCKED", (*RequestsBlocked).encode, (*RequestsBlocked).decode).
-			requester(onControl),
-		MessageUnsubscribe: layout("UNSUBSCRIBE", (*Unsubscribe).encode, (*Unsubscribe).decode).
+		MessageMaxRequestID:    layout("MAX_REQUEST_ID", (*MaxRequestID).fields).requester(onControl),
+		MessageRequestsBlocked: layout("REQUESTS_BLOCKED", (*RequestsBlocked).fields).requester(onControl),
+		MessageUnsubscribe: layout("UNSUBSCRIBE", (*Unsubscribe).fields).
 			requester(onSubscribe).responder(onPublish),
-		MessageFetchCancel: layout("FETCH_CANCEL", (*FetchCancel).encode, (*FetchCancel).decode).requester(onFetch),
+		MessageFetchCancel: layout("FETCH_CANCEL", (*FetchCancel).fields).requester(onFetch),
 		MessageNamespaceWithdrawn: layout("PUBLISH_NAMESPACE_DONE",
-			(*NamespaceWithdrawn).encode, (*NamespaceWithdrawn).decode).requester(onPublishNamespace),
+			(*NamespaceWithdrawn).fields).requester(onPublishNamespace),
 		MessageNamespaceRevoked: layout("PUBLISH_NAMESPACE_CANCEL",
-			(*NamespaceRevoked).encode, (*NamespaceRevoked).decode).responder(onPublishNamespace),
+			(*NamespaceRevoked).fields).responder(onPublishNamespace),
 	} {
 		w.messages[typ] = f
 	}
@@ -84,9 +82,9 @@ func (w *wire) code(r Reference, m Message) MessageType {
 }
 
 func serverSetupFormat() messageFormat {
-	return messageFormat{name: "SERVER_SETUP", decode: func(d *decoder) Message {
+	return messageFormat{name: "SERVER_SETUP", read: func(c *coder) Message {
 		m := &Setup{Server: true}
-		m.decode(d)
+		m.fields(c)
 		return m
 	}}
 }
@@ -99,56 +97,60 @@ const (
 )
 
 // subscribeOptions writes Subscribe Options. Later drafts have different messages instead.
-func (e *encoder) subscribeOptions(option uint64) {
-	if e.wire.references {
-		e.varint(option)
+func subscribeOptions(c *coder, option uint64) {
+	if c.wire.references {
+		c.varint(&option)
 	}
 }
 
 func subscribeNamespaceFormat() messageFormat {
-	return messageFormat{name: "SUBSCRIBE_NAMESPACE", decode: func(d *decoder) Message {
-		id, prefix, options := d.newRequest(), d.namespace(), d.varint()
-		if options > optionBoth {
-			d.fail(violation("unknown subscribe options %d", options))
+	return messageFormat{name: "SUBSCRIBE_NAMESPACE", read: func(c *coder) Message {
+		var tracks SubscribeTracks
+		var options uint64
+		c.newRequest(&tracks.RequestID)
+		tracks.Prefix.fields(c)
+		if c.varint(&options); options > optionBoth {
+			c.fail(violation("unknown subscribe options %d", options))
 		}
 		if options == optionTracks {
-			return &SubscribeTracks{id, prefix, d.parameters(inSubscribeTracks)}
+			tracks.Parameters.fields(c, inSubscribeTracks)
+			return &tracks
 		}
-		return &SubscribeNamespace{
-			RequestID: id, Prefix: prefix, WithTracks: options == optionBoth,
-			Parameters: d.parameters(inSubscribeNamespace),
+		m := &SubscribeNamespace{
+			RequestID: tracks.RequestID, Prefix: tracks.Prefix, WithTracks: options == optionBoth,
 		}
+		m.Parameters.fields(c, inSubscribeNamespace)
+		return m
 	}}
 }
 
-// setupOf16 writes the number of Setup Parameters and the parameters (§9.3). The extensions that package moqt knows are
-// for later drafts.
-func (e *encoder) setupOf16(m *Setup, options []KeyValuePair) {
+// writeOptions16 writes the number of Setup Parameters and the parameters (§9.3). The extensions that package moqt
+// knows are for later drafts.
+func (m *Setup) writeOptions16(c *coder, options []KeyValuePair) {
 	if m.MaxRequestID > 0 {
 		options = append(options, KeyValuePair{Type: OptionMaxRequestID, Value: m.MaxRequestID})
 	}
-	e.varint(uint64(len(options)))
-	b, err := e.wire.varint().appendPairs(e.b, options)
-	e.b = b
-	e.fail(err)
+	c.varint(new(uint64(len(options))))
+	c.pairs(options)
 }
 
-// setupOf16 reads the same.
-func (d *decoder) setupOf16(m *Setup) {
-	want := d.varint()
-	if n := m.decodeOptions(d); n != want && d.err == nil {
-		d.fail(violation("%d setup parameters, the message says %d", n, want))
+// readOptions16 reads the same.
+func (m *Setup) readOptions16(c *coder) {
+	var want uint64
+	c.varint(&want)
+	if n := m.readOptions(c); n != want && c.err == nil {
+		c.fail(violation("%d setup parameters, the message says %d", n, want))
 	}
 }
 
-// optionOf16 stores one Setup Parameter and reports whether draft-16 has it.
-func (m *Setup) optionOf16(d *decoder, option KeyValuePair) (known bool) {
+// option16 stores one Setup Parameter and reports whether draft-16 has it.
+func (m *Setup) option16(c *coder, option KeyValuePair) (known bool) {
 	switch option.Type {
 	case OptionMaxRequestID:
 		m.MaxRequestID = option.Value
 		return true
 	case OptionPath, OptionAuthorizationToken, OptionMaxAuthTokenCacheSize, OptionAuthority, OptionImplementation:
-		return m.laterOption(d, option)
+		return m.laterOption(c, option)
 	}
 	m.keep(option)
 	return false
@@ -165,20 +167,20 @@ func parameterFormats16() []parameterFormat {
 	return []parameterFormat{
 		timeout16(),
 		in16(tokens(ParameterAuthorizationToken, scopes{}), authorized),
-		in16(single(ParameterExpires, scopes{}, func(p *Parameters) **uint64 { return &p.Expires }, varintValue),
+		in16(single(ParameterExpires, scopes{}, func(p *Parameters) **uint64 { return &p.Expires }, number),
 			inSubscribeOK|inPublish|inPublishOK|inUpdateOK|inTrackStatusOK|inNamespaceOK),
 		in16(single(ParameterLargestObject, scopes{}, func(p *Parameters) **Location { return &p.LargestObject },
-			prefixedValue("largest object", locationValue)), inSubscribeOK|inPublish|inUpdateOK|inTrackStatusOK),
-		in16(single(ParameterForward, scopes{}, func(p *Parameters) **bool { return &p.Forward }, boolValue16),
+			prefixedLocation), inSubscribeOK|inPublish|inUpdateOK|inTrackStatusOK),
+		in16(single(ParameterForward, scopes{}, func(p *Parameters) **bool { return &p.Forward }, bool16),
 			subscription|inPublish|inSubscribeTracks|inSubscribeNamespace),
 		in16(single(ParameterSubscriberPriority, scopes{},
 			func(p *Parameters) **uint8 { return &p.SubscriberPriority },
 			smallValue[uint8]("subscriber priority", 0, math.MaxUint8)), subscription|inFetch|inUpdateFetch),
 		in16(single(ParameterLocationFilter, scopes{}, func(p *Parameters) **Filter { return &p.Filter },
-			filterValue), subscription),
+			(*Filter).fields), subscription),
 		groupOrder16(),
 		in16(single(ParameterNewGroupRequest, scopes{}, func(p *Parameters) **uint64 { return &p.NewGroupRequest },
-			varintValue), subscription),
+			number), subscription),
 	}
 }
 
@@ -187,13 +189,13 @@ func groupOrder16() parameterFormat {
 	value := smallValue[GroupOrder]("group order", uint64(Ascending), uint64(Descending))
 	f := in16(single(ParameterGroupOrder, scopes{}, func(p *Parameters) **GroupOrder { return &p.GroupOrder }, value),
 		inSubscribe|inPublishOK|inFetch)
-	decode := f.decode
-	f.decode = func(d *decoder, p *Parameters) {
-		if d.oldParameters && len(d.b) > 0 && d.b[0] == 0 {
-			d.varint()
+	present := f.value
+	f.value = func(c *coder, p *Parameters, i int) {
+		if c.oldParameters && len(c.b) > 0 && c.b[0] == 0 {
+			c.varint(new(uint64))
 			return
 		}
-		decode(d, p)
+		present(c, p, i)
 	}
 	return f
 }
@@ -219,66 +221,44 @@ func timeout16() parameterFormat {
 }
 
 // smallValue is the encoding of a number that has to be in a range.
-func smallValue[T uint8 | uint64 | GroupOrder](what string, least, most uint64) valueFormat[T] {
-	check := func(x uint64) error {
-		if x < least || x > most {
-			return fmt.Errorf("%s %d: must be %d to %d", what, x, least, most)
+func smallValue[T uint8 | uint64 | GroupOrder](what string, least, most uint64) func(*T, *coder) {
+	return func(x *T, c *coder) {
+		n := uint64(*x)
+		if c.varint(&n); n < least || n > most {
+			c.check(fmt.Errorf("%s %d: must be %d to %d", what, n, least, most))
 		}
-		return nil
-	}
-	return valueFormat[T]{
-		func(e *encoder, x T) {
-			e.fail(check(uint64(x)))
-			e.varint(uint64(x))
-		},
-		func(d *decoder) T {
-			x := d.varint()
-			d.check(check(x))
-			return T(x)
-		},
+		*x = T(n)
 	}
 }
 
-// boolValue16 is the encoding of a number that is 0 or 1.
-var boolValue16 = valueFormat[bool]{
-	(*encoder).bool,
-	func(d *decoder) bool { return smallValue[uint64]("forward", 0, 1).decode(d) == 1 },
+// bool16 is a number that is 0 or 1.
+func bool16(v *bool, c *coder) {
+	n := bit(*v)
+	smallValue[uint8]("forward", 0, 1)(&n, c)
+	*v = n == 1
 }
 
-// prefixedValue is the encoding of a value with its length in front.
-func prefixedValue[T any](what string, f valueFormat[T]) valueFormat[T] {
-	return valueFormat[T]{
-		func(e *encoder, x T) { e.prefixed(func(e *encoder) { f.encode(e, x) }) },
-		func(d *decoder) (x T) {
-			d.prefixed(what, func(d *decoder) { x = f.decode(d) })
-			return x
-		},
-	}
+func prefixedLocation(l *Location, c *coder) {
+	c.prefixed(maxPayloadLen, "largest object", func(c *coder) { l.fields(c) })
 }
 
 // absoluteFilter is the format of SUBSCRIPTION_FILTER (§5.1.2): as in draft-18, but with an absolute End Group.
-var absoluteFilter = valueFormat[Filter]{(*encoder).absoluteFilter, (*decoder).absoluteFilter}
-
-func (e *encoder) absoluteFilter(f Filter) {
-	e.fail(f.validate())
-	if f.Type == FilterAbsoluteRange {
+func absoluteFilter(f *Filter, c *coder) {
+	c.check(f.validate())
+	if c.writes && f.Type == FilterAbsoluteRange {
 		f.EndGroupDelta += f.Start.Group
 		if f.EndGroupDelta > maxQUICVarint {
 			f.Type = FilterAbsoluteStart // no later group exists
 		}
 	}
-	e.writeTypedFilter(f)
-}
-
-func (d *decoder) absoluteFilter() Filter {
-	f := d.readTypedFilter()
-	if f.Type == FilterAbsoluteRange && f.EndGroupDelta < f.Start.Group {
-		d.fail(violation("a subscription filter ends in group %d, before its start %s", f.EndGroupDelta, f.Start))
+	f.typedFields(c)
+	if c.writes || f.Type != FilterAbsoluteRange {
+		return
 	}
-	if f.Type == FilterAbsoluteRange {
-		f.EndGroupDelta -= f.Start.Group
+	if f.EndGroupDelta < f.Start.Group {
+		c.fail(violation("a subscription filter ends in group %d, before its start %s", f.EndGroupDelta, f.Start))
 	}
-	return f
+	f.EndGroupDelta -= f.Start.Group
 }
 
 // formerCodes16 returns substitutes for codes of later drafts (§9.8, §9.15), and the PUBLISH_DONE codes that have
@@ -309,9 +289,7 @@ type MaxRequestID struct {
 // Type implements Message.
 func (*MaxRequestID) Type() MessageType { return MessageMaxRequestID }
 
-func (m *MaxRequestID) encode(e *encoder) { e.varint(m.Max) }
-
-func (m *MaxRequestID) decode(d *decoder) { m.Max = d.varint() }
+func (m *MaxRequestID) fields(c *coder) { c.varint(&m.Max) }
 
 // RequestsBlocked says that the sender would send a request if it could (§9.6).
 type RequestsBlocked struct {
@@ -321,9 +299,7 @@ type RequestsBlocked struct {
 // Type implements Message.
 func (*RequestsBlocked) Type() MessageType { return MessageRequestsBlocked }
 
-func (m *RequestsBlocked) encode(e *encoder) { e.varint(m.Max) }
-
-func (m *RequestsBlocked) decode(d *decoder) { m.Max = d.varint() }
+func (m *RequestsBlocked) fields(c *coder) { c.varint(&m.Max) }
 
 // FetchCancel ends a FETCH (§9.18).
 type FetchCancel struct{}
@@ -331,9 +307,7 @@ type FetchCancel struct{}
 // Type implements Message.
 func (*FetchCancel) Type() MessageType { return MessageFetchCancel }
 
-func (*FetchCancel) encode(e *encoder) { e.request() }
-
-func (*FetchCancel) decode(d *decoder) { d.request() }
+func (*FetchCancel) fields(c *coder) { c.request() }
 
 // NamespaceWithdrawn is PUBLISH_NAMESPACE_DONE: the publisher withdraws a PUBLISH_NAMESPACE (§9.22).
 type NamespaceWithdrawn struct{}
@@ -341,9 +315,7 @@ type NamespaceWithdrawn struct{}
 // Type implements Message.
 func (*NamespaceWithdrawn) Type() MessageType { return MessageNamespaceWithdrawn }
 
-func (*NamespaceWithdrawn) encode(e *encoder) { e.request() }
-
-func (*NamespaceWithdrawn) decode(d *decoder) { d.request() }
+func (*NamespaceWithdrawn) fields(c *coder) { c.request() }
 
 // NamespaceRevoked is PUBLISH_NAMESPACE_CANCEL: the subscriber no longer accepts a PUBLISH_NAMESPACE (§9.24).
 type NamespaceRevoked struct {
@@ -354,13 +326,11 @@ type NamespaceRevoked struct {
 // Type implements Message.
 func (*NamespaceRevoked) Type() MessageType { return MessageNamespaceRevoked }
 
-func (m *NamespaceRevoked) encode(e *encoder) {
-	e.request()
-	e.varint(uint64(e.wire.former.requestCode(m.Code)))
-	e.reason(m.Reason)
-}
-
-func (m *NamespaceRevoked) decode(d *decoder) {
-	d.request()
-	m.Code, m.Reason = RequestErrorCode(d.varint()), d.reason()
+func (m *NamespaceRevoked) fields(c *coder) {
+	if c.writes {
+		m.Code = substitute(c.wire.former.request, m.Code)
+	}
+	c.request()
+	c.varint((*uint64)(&m.Code))
+	c.reason(&m.Reason)
 }

@@ -274,9 +274,9 @@ func again16(t require.TestingT, m Message, ref Reference) {
 	require.NoError(t, err)
 	switch m := m.(type) { // codes that the version does not have are replaced
 	case *RequestError:
-		m.Code = Draft16.wire().former.requestCode(m.Code)
+		m.Code = substitute(Draft16.wire().former.request, m.Code)
 	case *NamespaceRevoked:
-		m.Code = Draft16.wire().former.requestCode(m.Code)
+		m.Code = substitute(Draft16.wire().former.request, m.Code)
 	case *PublishDone:
 		if m.Status == DoneExcessiveLoad {
 			m.Status = DoneTooFarBehind

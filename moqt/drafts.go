@@ -17,7 +17,7 @@ func newWire(v Version) *wire {
 			paddingDatagram: 0x132b3e29,
 		},
 		data:            DataLayout1,
-		filter:          typedFilter,
+		filter:          (*Filter).typed,
 		former:          formerCodes{},
 		unknownStreams:  1<<62 - 1,
 		goawayRequestID: v < Draft19,
@@ -29,12 +29,12 @@ func newWire(v Version) *wire {
 		w.former.request = map[RequestErrorCode]RequestErrorCode{RequestDuplicateSubscription: RequestUninterested}
 	}
 	if v >= Draft20 {
-		w.filter, w.unknownStreams = countedFilter, math.MaxUint64
+		w.filter, w.unknownStreams = (*Filter).counted, math.MaxUint64
 		w.former.request[RequestInvalidJoiningRequestID] = RequestInvalidRange
 		w.former.done = map[PublishDoneCode]PublishDoneCode{DoneSubscriptionEnded: DoneTrackEnded}
 	}
 	if v >= Draft22 {
-		w.filter = selfDelimitingFilter
+		w.filter = (*Filter).selfDelimiting
 	}
 	return w
 }
@@ -76,27 +76,27 @@ func parameterFormats(v Version) []parameterFormat {
 	timeouts := with(subscription, always(inUpdate))
 	all := []parameterFormat{
 		single(ParameterObjectDeliveryTimeout, timeouts,
-			func(p *Parameters) **uint64 { return &p.ObjectDeliveryTimeout }, varintValue),
+			func(p *Parameters) **uint64 { return &p.ObjectDeliveryTimeout }, number),
 		tokens(ParameterAuthorizationToken, always(authorized)),
 		single(ParameterRendezvousTimeout, always(inSubscribe),
-			func(p *Parameters) **uint64 { return &p.RendezvousTimeout }, varintValue),
+			func(p *Parameters) **uint64 { return &p.RendezvousTimeout }, number),
 		single(ParameterSubgroupDeliveryTimeout, timeouts,
-			func(p *Parameters) **uint64 { return &p.SubgroupDeliveryTimeout }, varintValue),
+			func(p *Parameters) **uint64 { return &p.SubgroupDeliveryTimeout }, number),
 		single(ParameterExpires, with(always(answers|inPublishOK), since19(inNamespaceOK)),
-			func(p *Parameters) **uint64 { return &p.Expires }, varintValue),
+			func(p *Parameters) **uint64 { return &p.Expires }, number),
 		single(ParameterLargestObject, with(always(answers), since20(inStateNotify)),
-			func(p *Parameters) **Location { return &p.LargestObject }, locationValue),
+			func(p *Parameters) **Location { return &p.LargestObject }, (*Location).fields),
 		single(ParameterFillTimeout, with(always(inFetch), since20(inFill)),
-			func(p *Parameters) **uint64 { return &p.FillTimeout }, varintValue),
+			func(p *Parameters) **uint64 { return &p.FillTimeout }, number),
 		single(ParameterForward, with(with(subscription, always(offer)), since20(inUpdateTracks|inStateNotify)),
-			func(p *Parameters) **bool { return &p.Forward }, boolValue("forward")),
+			func(p *Parameters) **bool { return &p.Forward }, boolean("forward")),
 		single(ParameterSubscriberPriority, with(with(subscription, always(inFetch|inUpdateFetch)), since20(inFill)),
-			func(p *Parameters) **uint8 { return &p.SubscriberPriority }, byteValue),
+			func(p *Parameters) **uint8 { return &p.SubscriberPriority }, octet),
 		single(ParameterLocationFilter, with(subscription, since20(inFetch|inFill|inStateNotify)),
-			func(p *Parameters) **Filter { return &p.Filter }, filterValue),
+			func(p *Parameters) **Filter { return &p.Filter }, (*Filter).fields),
 		single(ParameterGroupOrder, scopes{
 			inSubscribe | inPublishOK | inFetch, inSubscribe | inFetch | offer, inSubscribe | inFetch | offer | inFill,
-		}, func(p *Parameters) **GroupOrder { return &p.GroupOrder }, groupOrderValue),
+		}, func(p *Parameters) **GroupOrder { return &p.GroupOrder }, (*GroupOrder).fields),
 		fill(ParameterFillParameters, since20(request|inSubscribeTracks)),
 		rangeFilters(ParameterSubgroupFilter, since19(objectFilter)),
 		rangeFilters(ParameterObjectIDFilter, since19(objectFilter)),
@@ -104,19 +104,19 @@ func parameterFormats(v Version) []parameterFormat {
 		rangeFilters(ParameterObjectPropertyFilter, since19(objectFilter)),
 		rangeFilters(ParameterTrackPropertyFilter, since19(inSubscribeTracks|inUpdateTracks)),
 		single(ParameterNewGroupRequest, scopes{request | inPublishOK, request | inPublishOK, request},
-			func(p *Parameters) **uint64 { return &p.NewGroupRequest }, varintValue),
+			func(p *Parameters) **uint64 { return &p.NewGroupRequest }, number),
 		single(ParameterTrackNamespacePrefix, always(inUpdatePrefix|inUpdateTracks),
-			func(p *Parameters) **Namespace { return &p.NamespacePrefix }, namespaceValue),
+			func(p *Parameters) **Namespace { return &p.NamespacePrefix }, (*Namespace).fields),
 		single(ParameterIncludeProperties, since20(inSubscribe|inTrackStatus|inFetch|inSubscribeTracks),
-			func(p *Parameters) **bool { return &p.IncludeProperties }, boolValue("include properties")),
+			func(p *Parameters) **bool { return &p.IncludeProperties }, boolean("include properties")),
 		hopPath(ParameterHopPath, always(announcement|inSubscribe|inSubscribeOK|inPublish|inFetch|inTrackStatus|
 			inSubscribeNamespace|inSubscribeTracks)),
 		single(ParameterRouteCost, always(announcement),
-			func(p *Parameters) **uint64 { return &p.RouteCost }, varintValue),
+			func(p *Parameters) **uint64 { return &p.RouteCost }, number),
 		single(ParameterRendition, always(inSubscribe),
-			func(p *Parameters) **Rendition { return &p.Rendition }, renditionValue),
+			func(p *Parameters) **Rendition { return &p.Rendition }, (*Rendition).fields),
 		single(ParameterPlayback, always(inUpdateSubscription),
-			func(p *Parameters) **Playback { return &p.Playback }, playbackValue),
+			func(p *Parameters) **Playback { return &p.Playback }, (*Playback).fields),
 	}
 	var formats []parameterFormat
 	for _, f := range all {
@@ -129,47 +129,37 @@ func parameterFormats(v Version) []parameterFormat {
 
 // messageFormats lists the messages of draft §10, with the streams on which either end may send them.
 func messageFormats(v Version) map[MessageType]messageFormat {
-	requestOK := layout("REQUEST_OK", (*RequestOK).encode, (*RequestOK).decode).
+	requestOK := layout("REQUEST_OK", (*RequestOK).fields).
 		responder(onPublish | onTrackStatus | onNamespaces | onUpdatable).requester(onPublish)
 	messages := map[MessageType]messageFormat{
-		MessageSetup: layout("SETUP", (*Setup).encode, (*Setup).decode).requester(onControl),
-		MessageGoaway: layout("GOAWAY", (*Goaway).encode, (*Goaway).decode).
-			requester(onControl | onRequest).responder(onRequest),
-		MessageSubscribe: layout("SUBSCRIBE", (*Subscribe).encode, (*Subscribe).decode).opening(onSubscribe),
-		MessageSubscribeOK: layout("SUBSCRIBE_OK", (*SubscribeOK).encode, (*SubscribeOK).decode).
-			responder(onSubscribe),
-		MessagePublish: layout("PUBLISH", (*Publish).encode, (*Publish).decode).opening(onPublish),
-		MessagePublishDone: layout("PUBLISH_DONE", (*PublishDone).encode, (*PublishDone).decode).
-			requester(onPublish).responder(onSubscribe),
-		MessageFetch:   layout("FETCH", (*Fetch).encode, (*Fetch).decode).opening(onFetch),
-		MessageFetchOK: layout("FETCH_OK", (*FetchOK).encode, (*FetchOK).decode).responder(onFetch),
-		MessageTrackStatus: layout("TRACK_STATUS", (*TrackStatus).encode, (*TrackStatus).decode).
-			opening(onTrackStatus),
-		MessagePublishNamespace: layout("PUBLISH_NAMESPACE", (*PublishNamespace).encode, (*PublishNamespace).decode).
+		MessageSetup:       layout("SETUP", (*Setup).fields).requester(onControl),
+		MessageGoaway:      layout("GOAWAY", (*Goaway).fields).requester(onControl | onRequest).responder(onRequest),
+		MessageSubscribe:   layout("SUBSCRIBE", (*Subscribe).fields).opening(onSubscribe),
+		MessageSubscribeOK: layout("SUBSCRIBE_OK", (*SubscribeOK).fields).responder(onSubscribe),
+		MessagePublish:     layout("PUBLISH", (*Publish).fields).opening(onPublish),
+		MessagePublishDone: layout("PUBLISH_DONE", (*PublishDone).fields).requester(onPublish).responder(onSubscribe),
+		MessageFetch:       layout("FETCH", (*Fetch).fields).opening(onFetch),
+		MessageFetchOK:     layout("FETCH_OK", (*FetchOK).fields).responder(onFetch),
+		MessageTrackStatus: layout("TRACK_STATUS", (*TrackStatus).fields).opening(onTrackStatus),
+		MessagePublishNamespace: layout("PUBLISH_NAMESPACE", (*PublishNamespace).fields).
 			opening(onPublishNamespace).requester(onPublishNamespace), // again: see Context.checkHops
 		MessageSubscribeNamespace: layout("SUBSCRIBE_NAMESPACE",
-			(*SubscribeNamespace).encode, (*SubscribeNamespace).decode).opening(onSubscribeNamespace),
-		MessageSubscribeTracks: layout("SUBSCRIBE_TRACKS", (*SubscribeTracks).encode, (*SubscribeTracks).decode).
-			opening(onSubscribeTracks),
-		MessageNamespace: layout("NAMESPACE", (*NamespaceAdded).encode, (*NamespaceAdded).decode).
-			responder(onSubscribeNamespace),
-		MessageNamespaceDone: layout("NAMESPACE_DONE", (*NamespaceDone).encode, (*NamespaceDone).decode).
-			responder(onSubscribeNamespace),
-		MessagePublishBlocked: layout("PUBLISH_BLOCKED", (*PublishBlocked).encode, (*PublishBlocked).decode).
-			responder(onSubscribeTracks),
-		MessageRequestUpdate: layout("REQUEST_UPDATE", (*RequestUpdate).encode, (*RequestUpdate).decode).
+			(*SubscribeNamespace).fields).opening(onSubscribeNamespace),
+		MessageSubscribeTracks: layout("SUBSCRIBE_TRACKS", (*SubscribeTracks).fields).opening(onSubscribeTracks),
+		MessageNamespace:       layout("NAMESPACE", (*NamespaceAdded).fields).responder(onSubscribeNamespace),
+		MessageNamespaceDone:   layout("NAMESPACE_DONE", (*NamespaceDone).fields).responder(onSubscribeNamespace),
+		MessagePublishBlocked:  layout("PUBLISH_BLOCKED", (*PublishBlocked).fields).responder(onSubscribeTracks),
+		MessageRequestUpdate: layout("REQUEST_UPDATE", (*RequestUpdate).fields).
 			requester(onUpdatable).responder(onPublish),
-		MessageRequestOK: requestOK,
-		MessageRequestError: layout("REQUEST_ERROR", (*RequestError).encode, (*RequestError).decode).
-			requester(onPublish).responder(onRequest),
+		MessageRequestOK:    requestOK,
+		MessageRequestError: layout("REQUEST_ERROR", (*RequestError).fields).requester(onPublish).responder(onRequest),
 	}
 	if v == Draft18 { // tolerated: see Unsubscribe and RequestOK
-		messages[MessageUnsubscribe] = layout("UNSUBSCRIBE", (*Unsubscribe).encode, (*Unsubscribe).decode).
-			requester(onSubscribe)
+		messages[MessageUnsubscribe] = layout("UNSUBSCRIBE", (*Unsubscribe).fields).requester(onSubscribe)
 		messages[MessagePublishOK] = requestOK
 	}
 	if v >= Draft20 {
-		messages[MessageStateNotify] = layout("PUBLISH_STATE_NOTIFY", (*StateNotify).encode, (*StateNotify).decode).
+		messages[MessageStateNotify] = layout("PUBLISH_STATE_NOTIFY", (*StateNotify).fields).
 			requester(onPublish).responder(onSubscribe)
 	}
 	return messages

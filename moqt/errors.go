@@ -231,23 +231,10 @@ type formerCodes struct {
 	received map[PublishDoneCode]PublishDoneCode
 }
 
-func (f *formerCodes) requestCode(c RequestErrorCode) RequestErrorCode {
-	if other, ok := f.request[c]; ok {
+// substitute returns the code that stands for c: often c itself.
+func substitute[C comparable](codes map[C]C, c C) C {
+	if other, ok := codes[c]; ok {
 		return other
-	}
-	return c
-}
-
-func (f *formerCodes) doneCode(c PublishDoneCode) PublishDoneCode {
-	if other, ok := f.done[c]; ok {
-		return other
-	}
-	return c
-}
-
-func (f *formerCodes) knownDone(c PublishDoneCode) PublishDoneCode {
-	if known, ok := f.received[c]; ok {
-		return known
 	}
 	return c
 }

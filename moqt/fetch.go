@@ -57,69 +57,54 @@ func (m *Fetch) RelativeRange(largest Location) Range {
 	return (&Filter{Type: FilterRelativeStart, Groups: m.JoiningStart}).FillRange(largest)
 }
 
-func (m *Fetch) encode(e *encoder) {
-	e.varint(m.RequestID)
-	if !e.wire.fetchTypes {
-		m.encodeFilter(e)
+func (m *Fetch) fields(c *coder) {
+	c.newRequest(&m.RequestID)
+	if !c.wire.fetchTypes {
+		m.filtered(c)
 		return
 	}
-	e.fail(m.FetchType.validate())
-	e.varint(uint64(m.FetchType))
+	c.varint((*uint64)(&m.FetchType))
+	c.check(m.FetchType.validate())
 	if m.FetchType == FetchStandalone {
-		end := m.End
-		if last := e.wire.varint().max(); end.Group > last {
-			end = Location{Group: last} // no later group exists in this version
+		if last := c.wire.varint().max(); m.End.Group > last {
+			m.End = Location{Group: last} // no later group exists in this version
 		}
-		e.fullTrackName(m.Track)
-		e.location(m.Start)
-		e.location(end)
+		m.Track.fields(c)
+		m.Start.fields(c)
+		m.End.fields(c)
 	} else {
-		e.varint(m.JoiningRequestID)
-		e.varint(m.JoiningStart)
+		c.varints(&m.JoiningRequestID, &m.JoiningStart)
 	}
-	e.parameters(&m.Parameters, inFetch)
+	m.Parameters.fields(c, inFetch)
 }
 
-// encodeFilter writes the fields after the Request ID since draft-20: the range is in LOCATION_FILTER.
-func (m *Fetch) encodeFilter(e *encoder) {
-	p := m.Parameters
+// filtered is the fields after the Request ID since draft-20: the range is in LOCATION_FILTER.
+func (m *Fetch) filtered(c *coder) {
+	if c.writes {
+		m.setFilter(c)
+	}
+	m.Track.fields(c)
+	if m.Parameters.fields(c, inFetch); !c.writes {
+		m.takeFilter()
+	}
+}
+
+func (m *Fetch) setFilter(c *coder) {
+	p := &m.Parameters
 	switch m.FetchType {
 	case FetchStandalone:
 		p.Filter = filterOf(FetchRange(m.Start, m.End))
 		if m.End.Group < m.Start.Group {
-			e.fail(fmt.Errorf("the range ends in group %d, before its start %s", m.End.Group, m.Start))
+			c.fail(fmt.Errorf("the range ends in group %d, before its start %s", m.End.Group, m.Start))
 		}
 	case FetchRelative:
 		p.Filter = &Filter{Type: FilterRelativeStart, Groups: m.JoiningStart}
 	default:
-		e.fail(fmt.Errorf("fetch type %#x does not exist in this version", uint64(m.FetchType)))
+		c.fail(fmt.Errorf("fetch type %#x does not exist in this version", uint64(m.FetchType)))
 	}
-	e.fullTrackName(m.Track)
-	e.parameters(&p, inFetch)
 }
 
-func (m *Fetch) decode(d *decoder) {
-	m.RequestID = d.newRequest()
-	if !d.wire.fetchTypes {
-		m.decodeFilter(d)
-		return
-	}
-	m.FetchType = FetchType(d.varint())
-	d.check(m.FetchType.validate())
-	if m.FetchType == FetchStandalone {
-		m.Track = d.fullTrackName()
-		m.Start = d.location()
-		m.End = d.location()
-	} else {
-		m.JoiningRequestID = d.varint()
-		m.JoiningStart = d.varint()
-	}
-	m.Parameters = d.parameters(inFetch)
-}
-
-func (m *Fetch) decodeFilter(d *decoder) {
-	m.Track = d.fullTrackName()
-	m.Parameters = d.parameters(inFetch)
+func (m *Fetch) takeFilter() {
 	f := m.Parameters.Filter
 	m.Parameters.Filter = nil
 	if f != nil && (f.Type == FilterRelativeStart || f.Type == FilterLargestObject) {
@@ -152,24 +137,16 @@ func (m *FetchOK) CheckStart(v Version, start Location) error {
 	return nil
 }
 
-func (m *FetchOK) encode(e *encoder) {
-	end := m.End
-	if !e.wire.fetchTypes {
-		end.Object-- // wraps around: the whole group ends with the largest Object ID
+func (m *FetchOK) fields(c *coder) {
+	if c.writes && !c.wire.fetchTypes {
+		m.End.Object-- // wraps around: the whole group ends with the largest Object ID
 	}
-	e.request()
-	e.bool(m.EndOfTrack)
-	e.location(end)
-	e.parameters(&m.Parameters, inFetchOK)
-	e.properties(m.Properties)
-}
-
-func (m *FetchOK) decode(d *decoder) {
-	d.request()
-	m.EndOfTrack = d.bool("end of track")
-	if m.End = d.location(); !d.wire.fetchTypes && d.err == nil {
+	c.request()
+	c.bool(&m.EndOfTrack, "end of track")
+	m.End.fields(c)
+	if !c.writes && !c.wire.fetchTypes && c.err == nil {
 		m.End.Object++
 	}
-	m.Parameters = d.parameters(inFetchOK)
-	m.Properties = d.properties()
+	m.Parameters.fields(c, inFetchOK)
+	c.properties(&m.Properties)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // FilterType is a kind of Location Filter (draft §5.1.2).
@@ -97,8 +98,8 @@ func (f Filter) validate() error {
 	return nil
 }
 
-// fields returns the numbers that a filter consists of in the drafts since 20.
-func (f Filter) fields() []uint64 {
+// numbers returns the numbers that a filter consists of in the drafts since 20.
+func (f Filter) numbers() []uint64 {
 	all := []uint64{f.Start.Group, f.Start.Object, f.EndGroupDelta, f.EndObject}
 	switch f.Type {
 	case FilterRelativeStart:
@@ -123,134 +124,86 @@ func filterOfFields(typ FilterType, fields []uint64) Filter {
 	return Filter{Type: typ, Start: Location{all[0], all[1]}, EndGroupDelta: all[2], EndObject: all[3]}
 }
 
-// The formats of LOCATION_FILTER.
-var (
-	typedFilter          = valueFormat[Filter]{(*encoder).typedFilter, (*decoder).typedFilter}     // to draft-19
-	countedFilter        = valueFormat[Filter]{(*encoder).countedFilter, (*decoder).countedFilter} // draft-20, 21
-	selfDelimitingFilter = valueFormat[Filter]{(*encoder).selfDelimitingFilter, (*decoder).selfDelimitingFilter}
-)
+func (f *Filter) fields(c *coder) { c.wire.filter(f, c) }
 
-// typedFilter writes a length, the type and its fields. Everything is a range from the first location on.
-func (e *encoder) typedFilter(f Filter) {
-	e.fail(f.validate())
-	e.writeTypedFilter(f)
+// typed is the format of LOCATION_FILTER to draft-19: a length, the type and its fields. Everything is a range from
+// the first location on.
+func (f *Filter) typed(c *coder) {
+	c.check(f.validate())
+	f.typedFields(c)
+	c.check(f.validate())
 }
 
-// writeTypedFilter writes a filter, with EndGroupDelta as it is.
-func (e *encoder) writeTypedFilter(f Filter) {
-	if f.Type == FilterNone {
-		f.Type = FilterAbsoluteStart
-	}
+// typedFields does not look at the sum of Start and EndGroupDelta.
+func (f *Filter) typedFields(c *coder) {
 	switch {
+	case f.Type == FilterNone && c.writes:
+		f.Type = FilterAbsoluteStart
 	case f.Type == FilterObjectRange:
-		e.fail(errors.New("a location filter cannot end within a group in this version"))
+		c.fail(errors.New("a location filter cannot end within a group in this version"))
 	case f.Type == FilterRelativeStart && f.Groups > 0:
-		e.fail(errors.New("a location filter cannot start before the next group in this version"))
+		c.fail(errors.New("a location filter cannot start before the next group in this version"))
 	}
-	e.prefixed(func(e *encoder) {
-		e.varint(uint64(f.Type))
+	c.prefixed(maxPayloadLen, "location filter", func(c *coder) {
+		c.varint((*uint64)(&f.Type))
 		if f.Type == FilterAbsoluteStart || f.Type == FilterAbsoluteRange {
-			e.location(f.Start)
+			f.Start.fields(c)
 		}
 		if f.Type == FilterAbsoluteRange {
-			e.varint(f.EndGroupDelta)
+			c.varint(&f.EndGroupDelta)
+		}
+		if f.Type == FilterNone || f.Type >= FilterObjectRange {
+			c.check(fmt.Errorf("unknown location filter type %#x", uint64(f.Type)))
 		}
 	})
 }
 
-func (d *decoder) typedFilter() Filter {
-	f := d.readTypedFilter()
-	d.check(f.validate())
-	return f
-}
-
-// readTypedFilter reads a filter, and its last field into EndGroupDelta.
-func (d *decoder) readTypedFilter() (f Filter) {
-	d.prefixed("location filter", func(d *decoder) {
-		f.Type = FilterType(d.varint())
-		if f.Type == FilterAbsoluteStart || f.Type == FilterAbsoluteRange {
-			f.Start = d.location()
-		}
-		if f.Type == FilterAbsoluteRange {
-			f.EndGroupDelta = d.varint()
-		}
-		if f.Type == FilterNone || f.Type == FilterObjectRange {
-			d.fail(violation("unknown location filter type %#x", uint64(f.Type)))
-		}
-		d.check(Filter{Type: f.Type}.validate())
-	})
-	return f
-}
-
-// countedFilter writes a length and the fields, whose number tells what they mean. Two zeros mean the Next Object.
-func (e *encoder) countedFilter(f Filter) {
-	e.fail(f.validate())
-	fields := f.fields()
+// counted is the format of draft-20 and 21: a length and the fields, whose number tells what they mean. Two zeros
+// mean the Next Object.
+func (f *Filter) counted(c *coder) {
+	c.check(f.validate())
+	fields := f.numbers()
 	switch {
 	case f.Type == FilterLargestObject:
 		fields = []uint64{0, 0}
 	case f.Everywhere():
 		fields = nil
 	}
-	e.prefixed(func(e *encoder) {
-		for _, x := range fields {
-			e.varint(x)
-		}
-	})
+	c.prefixed(maxPayloadLen, "location filter", func(c *coder) { c.numbers(&fields, 4) })
+	if c.writes {
+		return
+	}
+	if *f = filterOfFields(filterTypes[len(fields)], fields); f.Type == FilterAbsoluteStart && f.Start == (Location{}) {
+		f.Type = FilterLargestObject
+	}
+	c.check(f.validate())
 }
 
-func (d *decoder) countedFilter() (f Filter) {
-	d.prefixed("location filter", func(d *decoder) {
-		var fields []uint64
-		for len(d.b) > 0 && len(fields) < 4 {
-			fields = append(fields, d.varint())
-		}
-		typ := []FilterType{
-			FilterNone, FilterRelativeStart, FilterAbsoluteStart, FilterAbsoluteRange, FilterObjectRange,
-		}[len(fields)]
-		if typ == FilterAbsoluteStart && fields[0] == 0 && fields[1] == 0 {
-			f.Type = FilterLargestObject
-			return
-		}
-		f = filterOfFields(typ, fields)
-		d.check(f.validate())
-	})
-	return f
-}
-
-// filterTypes are the Location Filter Types since draft-22, and filterLens how many fields follow.
+// filterTypes are the Location Filter Types since draft-22, and filterLens how many fields follow. Of counted, the
+// number of fields is the type.
 var (
-	filterTypes = [...]FilterType{
+	filterTypes = []FilterType{
 		FilterNone, FilterRelativeStart, FilterAbsoluteStart, FilterAbsoluteRange, FilterObjectRange,
 		FilterLargestObject,
 	}
 	filterLens = [...]int{0, 1, 2, 3, 4, 0}
 )
 
-// selfDelimitingFilter writes a type and its fields, without a length.
-func (e *encoder) selfDelimitingFilter(f Filter) {
-	e.fail(f.validate())
-	for code, typ := range filterTypes {
-		if typ == f.Type {
-			e.varint(uint64(code))
-		}
+// selfDelimiting is the format since draft-22: a type and its fields, without a length.
+func (f *Filter) selfDelimiting(c *coder) {
+	c.check(f.validate())
+	code := uint64(slices.Index(filterTypes, f.Type))
+	if c.varint(&code); code >= uint64(len(filterTypes)) {
+		c.check(fmt.Errorf("unknown location filter type %#x", code))
+		return
 	}
-	for _, x := range f.fields() {
-		e.varint(x)
+	fields := f.numbers()
+	if !c.writes {
+		fields = make([]uint64, filterLens[code])
 	}
-}
-
-func (d *decoder) selfDelimitingFilter() Filter {
-	code := d.varint()
-	if code >= uint64(len(filterTypes)) {
-		d.fail(violation("unknown location filter type %#x", code))
-		return Filter{}
+	c.numbers(&fields, len(fields))
+	if !c.writes {
+		*f = filterOfFields(filterTypes[code], fields)
+		c.check(f.validate())
 	}
-	fields := make([]uint64, filterLens[code])
-	for i := range fields {
-		fields[i] = d.varint()
-	}
-	f := filterOfFields(filterTypes[code], fields)
-	d.check(f.validate())
-	return f
 }

@@ -230,7 +230,7 @@ func anyMessage(v Version) *rapid.Generator[Message] {
 			}
 		case 5:
 			return &PublishDone{
-				v.wire().former.doneCode(PublishDoneCode(id.Draw(t, "code"))),
+				substitute(v.wire().former.done, PublishDoneCode(id.Draw(t, "code"))),
 				rapid.OneOf(rapid.Uint64Max(1<<62-2), rapid.Just(uint64(UnknownStreamCount))).Draw(t, "streams"),
 				anyBytes(t, 0, 50),
 			}
@@ -321,7 +321,7 @@ func anyAnswer(t *rapid.T, v Version) Message {
 		return &RequestOK{anyParameters(t, v, inRequestOK), anyTrackProperties(t)}
 	}
 	m := &RequestError{
-		Code:          v.wire().former.requestCode(RequestErrorCode(anyUint64().Draw(t, "code"))),
+		Code:          substitute(v.wire().former.request, RequestErrorCode(anyUint64().Draw(t, "code"))),
 		RetryInterval: anyUint64().Draw(t, "retry"),
 		Reason:        anyBytes(t, 0, 50),
 	}

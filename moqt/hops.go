@@ -52,23 +52,10 @@ func (p HopPath) validate() error {
 	return nil
 }
 
-func (e *encoder) hopPath(p HopPath) {
-	e.fail(p.validate())
-	e.prefixed(func(e *encoder) {
-		for _, id := range p {
-			e.varint(id)
-		}
-	})
-}
-
-func (d *decoder) hopPath() (p HopPath) {
-	d.within(d.lengthPrefixed(MaxHops*MaxVarintLen, "hop path"), "hop path", func(d *decoder) {
-		for len(d.b) > 0 {
-			p = append(p, d.varint())
-		}
-	})
-	d.check(p.validate())
-	return p
+func (p *HopPath) fields(c *coder) {
+	const limit = MaxHops * MaxVarintLen
+	c.prefixed(limit, "hop path", func(c *coder) { c.numbers((*[]uint64)(p), limit) })
+	c.check(p.validate())
 }
 
 // hopPath describes HOP_PATH.
@@ -77,8 +64,7 @@ func hopPath(typ ParameterType, s scopes) parameterFormat {
 		typ:    typ,
 		scopes: s,
 		count:  func(p *Parameters) int { return min(len(p.HopPath), 1) },
-		encode: func(e *encoder, p *Parameters, _ int) { e.hopPath(p.HopPath) },
-		decode: func(d *decoder, p *Parameters) { p.HopPath = d.hopPath() },
+		value:  func(c *coder, p *Parameters, _ int) { p.HopPath.fields(c) },
 		merge: func(p, update *Parameters) {
 			if update.HopPath != nil {
 				p.HopPath = update.HopPath
@@ -87,9 +73,9 @@ func hopPath(typ ParameterType, s scopes) parameterFormat {
 	}
 }
 
-// relayHops decodes the value of RELAY_HOPS.
-func (d *decoder) relayHops(value []byte) (id uint64) {
-	d.within(value, "hop id", func(d *decoder) { id = d.varint() })
+// relayHops reads the value of RELAY_HOPS.
+func relayHops(c *coder, value []byte) (id uint64) {
+	c.within(&coder{wire: c.wire, b: value}, "hop id", func(c *coder) { c.varint(&id) })
 	return id
 }
 

@@ -34,6 +34,8 @@ func (l Location) Next() Location {
 	}
 }
 
+func (l *Location) fields(c *coder) { c.varints(&l.Group, &l.Object) }
+
 // String returns "{group, object}", the notation of the draft.
 func (l Location) String() string { return fmt.Sprintf("{%d, %d}", l.Group, l.Object) }
 

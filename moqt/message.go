@@ -71,27 +71,31 @@ type Message interface {
 
 // messageFormat describes a message of one version: its layout, and where it may appear.
 type messageFormat struct {
-	name   string
-	decode func(*decoder) Message
-	encode func(*encoder, Message)
-	opens  streamSet // the kind of request stream that it opens, or 0
+	name  string
+	read  func(*coder) Message
+	write func(*coder, Message)
+	opens streamSet // the kind of request stream that it opens, or 0
 	// The streams on which their opener, and the other endpoint, may send it later.
 	fromRequester, fromResponder streamSet
 }
 
-// layout returns a messageFormat with the methods that write and read the payload of a message.
+// layout returns a messageFormat with the method that writes and reads the payload of a message. A copy of the message
+// is written, which the method may change.
 func layout[M any, P interface {
 	*M
 	Message
-}](name string, encode func(P, *encoder), decode func(P, *decoder)) messageFormat {
+}](name string, fields func(P, *coder)) messageFormat {
 	return messageFormat{
 		name: name,
-		decode: func(d *decoder) Message {
+		read: func(c *coder) Message {
 			m := P(new(M))
-			decode(m, d)
+			fields(m, c)
 			return m
 		},
-		encode: func(e *encoder, m Message) { encode(m.(P), e) },
+		write: func(c *coder, m Message) {
+			sent := *m.(P)
+			fields(&sent, c)
+		},
 	}
 }
 
@@ -111,15 +115,15 @@ func parseMessage(v Version, typ MessageType, payload []byte, old bool) (Message
 	if !ok {
 		return nil, Reference{}, violation("unknown message type %#x", uint64(typ))
 	}
-	d := decoder{fieldReader: fieldReader{wire: w, b: payload}, oldParameters: old}
-	m := f.decode(&d)
-	if len(d.b) > 0 {
-		d.fail(violation("%d bytes after the last field", len(d.b)))
+	c := coder{wire: w, b: payload, oldParameters: old}
+	m := f.read(&c)
+	if len(c.b) > 0 {
+		c.fail(violation("%d bytes after the last field", len(c.b)))
 	}
-	if d.err != nil {
-		return nil, d.ref, fmt.Errorf("%s: %w", f.name, d.err)
+	if c.err != nil {
+		return nil, c.ref, fmt.Errorf("%s: %w", f.name, c.err)
 	}
-	return m, d.ref, nil
+	return m, c.ref, nil
 }
 
 // AppendMessage appends m with its type and length. If the receiver would have to close the session over m, for example
@@ -135,20 +139,20 @@ func AppendMessageTo(b []byte, v Version, r Reference, m Message) ([]byte, error
 	if !ok {
 		return b, fmt.Errorf("%s does not exist in %s", m.Type(), v)
 	}
-	e := encoder{fieldWriter{wire: w, b: w.varint().append(b, uint64(w.code(r, m)))}, r}
-	start := len(e.b) + 2
-	e.b = append(e.b, 0, 0)
-	f.encode(&e, m)
-	n := len(e.b) - start
+	c := coder{wire: w, writes: true, b: w.varint().append(b, uint64(w.code(r, m))), ref: r}
+	start := len(c.b) + 2
+	c.b = append(c.b, 0, 0)
+	f.write(&c, m)
+	n := len(c.b) - start
 	if n > maxPayloadLen {
-		e.fail(fmt.Errorf("payload of %d bytes, at most %d are allowed", n, maxPayloadLen))
+		c.fail(fmt.Errorf("payload of %d bytes, at most %d are allowed", n, maxPayloadLen))
 	}
-	if e.err != nil {
+	if c.err != nil {
 		// The error is not wrapped: a ProtocolError in it would look like a violation by the peer.
-		return b, fmt.Errorf("encode %s: %v", f.name, e.err)
+		return b, fmt.Errorf("encode %s: %v", f.name, c.err)
 	}
-	binary.BigEndian.PutUint16(e.b[start-2:], uint16(n))
-	return e.b, nil
+	binary.BigEndian.PutUint16(c.b[start-2:], uint16(n))
+	return c.b, nil
 }
 
 // streamSet is a set of streams that carry control messages, each named after the message that opens it.

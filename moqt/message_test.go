@@ -428,9 +428,9 @@ func FuzzParseMessage(f *testing.F) {
 		require.NoError(t, err)
 		switch m := m.(type) { // codes that the version does not have are replaced
 		case *RequestError:
-			m.Code = v.wire().former.requestCode(m.Code)
+			m.Code = substitute(v.wire().former.request, m.Code)
 		case *PublishDone:
-			m.Status = v.wire().former.doneCode(m.Status)
+			m.Status = substitute(v.wire().former.done, m.Status)
 		}
 		require.Equal(t, m, again)
 	})

@@ -79,24 +79,23 @@ func appendNamespace(b []byte, ns Namespace) []byte {
 	return b
 }
 
-// namespace decodes a Track Namespace structure; each MUST of draft §2.4.1 is a PROTOCOL_VIOLATION.
-func (d *decoder) namespace() Namespace {
-	n := d.varint()
-	if n > MaxNamespaceFields {
-		d.fail(violation("track namespace of %d fields, at most %d are allowed", n, MaxNamespaceFields))
-		return nil
+// fields is a Track Namespace structure; each MUST of draft §2.4.1 is a PROTOCOL_VIOLATION.
+func (ns *Namespace) fields(c *coder) {
+	if c.writes {
+		c.fail(ns.Validate())
+		c.b = appendNamespace(c.b, *ns)
+		return
 	}
-	ns := make(Namespace, 0, n)
-	for range n {
-		ns = append(ns, string(d.lengthPrefixed(MaxFullTrackNameLen, "track namespace field")))
+	var n uint64
+	if c.varint(&n); n > MaxNamespaceFields {
+		c.fail(violation("track namespace of %d fields, at most %d are allowed", n, MaxNamespaceFields))
+		return
 	}
-	d.check(ns.Validate())
-	return ns
-}
-
-func (e *encoder) namespace(ns Namespace) {
-	e.fail(ns.Validate())
-	e.b = appendNamespace(e.b, ns)
+	*ns = make(Namespace, n)
+	for i := range *ns {
+		c.text(&(*ns)[i], MaxFullTrackNameLen, "track namespace field")
+	}
+	c.check(ns.Validate())
 }
 
 // FullTrackName identifies a track within a scope (draft §2.4.1).
@@ -128,18 +127,11 @@ func (t FullTrackName) Key() string {
 	return string(append(appendNamespace(b, t.Namespace), t.Name...))
 }
 
-// fullTrackName decodes the fields Track Namespace, Track Name Length and Track Name.
-func (d *decoder) fullTrackName() FullTrackName {
-	t := FullTrackName{Namespace: d.namespace()}
-	t.Name = string(d.lengthPrefixed(MaxFullTrackNameLen, "track name"))
-	d.check(t.Validate())
-	return t
-}
-
-func (e *encoder) fullTrackName(t FullTrackName) {
-	e.fail(t.Validate())
-	e.b = appendNamespace(e.b, t.Namespace)
-	e.lengthPrefixed(t.Name, MaxFullTrackNameLen, "track name")
+// fields are the fields Track Namespace, Track Name Length and Track Name.
+func (t *FullTrackName) fields(c *coder) {
+	t.Namespace.fields(c)
+	c.text(&t.Name, MaxFullTrackNameLen, "track name")
+	c.check(t.Validate())
 }
 
 const hexDigits = "0123456789abcdef"

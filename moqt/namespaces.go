@@ -10,16 +10,10 @@ type PublishNamespace struct {
 // Type implements Message.
 func (*PublishNamespace) Type() MessageType { return MessagePublishNamespace }
 
-func (m *PublishNamespace) encode(e *encoder) {
-	e.varint(m.RequestID)
-	e.namespace(m.Namespace)
-	e.parameters(&m.Parameters, inPublishNamespace)
-}
-
-func (m *PublishNamespace) decode(d *decoder) {
-	m.RequestID = d.newRequest()
-	m.Namespace = d.namespace()
-	m.Parameters = d.parameters(inPublishNamespace)
+func (m *PublishNamespace) fields(c *coder) {
+	c.newRequest(&m.RequestID)
+	m.Namespace.fields(c)
+	m.Parameters.fields(c, inPublishNamespace)
 }
 
 // SubscribeNamespace asks for the namespaces below a prefix (draft §10.18).
@@ -33,17 +27,11 @@ type SubscribeNamespace struct {
 // Type implements Message.
 func (*SubscribeNamespace) Type() MessageType { return MessageSubscribeNamespace }
 
-func (m *SubscribeNamespace) encode(e *encoder) {
-	e.varint(m.RequestID)
-	e.namespace(m.Prefix)
-	e.subscribeOptions(optionNamespaces)
-	e.parameters(&m.Parameters, inSubscribeNamespace)
-}
-
-func (m *SubscribeNamespace) decode(d *decoder) {
-	m.RequestID = d.newRequest()
-	m.Prefix = d.namespace()
-	m.Parameters = d.parameters(inSubscribeNamespace)
+func (m *SubscribeNamespace) fields(c *coder) {
+	c.newRequest(&m.RequestID)
+	m.Prefix.fields(c)
+	subscribeOptions(c, optionNamespaces)
+	m.Parameters.fields(c, inSubscribeNamespace)
 }
 
 // NamespaceAdded is NAMESPACE: a namespace that matches a SUBSCRIBE_NAMESPACE (draft §10.16).
@@ -55,17 +43,13 @@ type NamespaceAdded struct {
 // Type implements Message.
 func (*NamespaceAdded) Type() MessageType { return MessageNamespace }
 
-func (m *NamespaceAdded) encode(e *encoder) {
-	e.namespace(m.Suffix)
-	if m.Parameters != nil {
-		e.parameters(m.Parameters, inNamespace)
+func (m *NamespaceAdded) fields(c *coder) {
+	m.Suffix.fields(c)
+	if !c.writes && len(c.b) > 0 {
+		m.Parameters = new(Parameters)
 	}
-}
-
-func (m *NamespaceAdded) decode(d *decoder) {
-	m.Suffix = d.namespace()
-	if len(d.b) > 0 {
-		m.Parameters = new(d.parameters(inNamespace))
+	if m.Parameters != nil {
+		m.Parameters.fields(c, inNamespace)
 	}
 }
 
@@ -77,9 +61,7 @@ type NamespaceDone struct {
 // Type implements Message.
 func (*NamespaceDone) Type() MessageType { return MessageNamespaceDone }
 
-func (m *NamespaceDone) encode(e *encoder) { e.namespace(m.Suffix) }
-
-func (m *NamespaceDone) decode(d *decoder) { m.Suffix = d.namespace() }
+func (m *NamespaceDone) fields(c *coder) { m.Suffix.fields(c) }
 
 // SubscribeTracks asks for a PUBLISH for each track below a prefix (draft §10.19).
 type SubscribeTracks struct {
@@ -91,17 +73,11 @@ type SubscribeTracks struct {
 // Type implements Message.
 func (*SubscribeTracks) Type() MessageType { return MessageSubscribeTracks }
 
-func (m *SubscribeTracks) encode(e *encoder) {
-	e.varint(m.RequestID)
-	e.namespace(m.Prefix)
-	e.subscribeOptions(optionTracks)
-	e.parameters(&m.Parameters, inSubscribeTracks)
-}
-
-func (m *SubscribeTracks) decode(d *decoder) {
-	m.RequestID = d.newRequest()
-	m.Prefix = d.namespace()
-	m.Parameters = d.parameters(inSubscribeTracks)
+func (m *SubscribeTracks) fields(c *coder) {
+	c.newRequest(&m.RequestID)
+	m.Prefix.fields(c)
+	subscribeOptions(c, optionTracks)
+	m.Parameters.fields(c, inSubscribeTracks)
 }
 
 // PublishBlocked names a track that the sender cannot PUBLISH because it has no stream left (draft §10.20).
@@ -113,9 +89,8 @@ type PublishBlocked struct {
 // Type implements Message.
 func (*PublishBlocked) Type() MessageType { return MessagePublishBlocked }
 
-func (m *PublishBlocked) encode(e *encoder) { e.fullTrackName(FullTrackName{m.Suffix, m.TrackName}) }
-
-func (m *PublishBlocked) decode(d *decoder) {
-	t := d.fullTrackName()
+func (m *PublishBlocked) fields(c *coder) {
+	t := FullTrackName{m.Suffix, m.TrackName}
+	t.fields(c)
 	m.Suffix, m.TrackName = t.Namespace, t.Name
 }

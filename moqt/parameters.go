@@ -108,6 +108,62 @@ func (p *Parameters) ForPublish(v Version) (allowed Parameters) {
 	return allowed
 }
 
+// fields are Number of Parameters and the Parameters. All must be in scope.
+func (p *Parameters) fields(c *coder, allowed scope) {
+	if c.writes {
+		p.write(c, allowed)
+	} else {
+		p.read(c, allowed)
+	}
+}
+
+func (p *Parameters) read(c *coder, allowed scope) {
+	var n, delta uint64
+	var last ParameterType
+	for c.varint(&n); n > 0 && c.err == nil; n-- {
+		c.varint(&delta)
+		typ := last + ParameterType(delta)
+		if typ < last {
+			c.fail(violation("parameter type exceeds 2^64-1"))
+			return
+		}
+		last = typ
+		f, ok := c.wire.parameter(typ)
+		switch {
+		case ok && c.oldParameters && typ == ParameterGroupOrder && allowed == inSubscribeOK:
+			new(GroupOrder).fields(c)
+		case ok && f.scope&allowed == 0 && c.wire.references:
+			f.value(c, new(Parameters), 0) // draft-16 §9.2.2: to be ignored
+		case !ok || f.scope&allowed == 0:
+			c.fail(violation("parameter %#x is unknown in this message", uint64(typ)))
+		case !f.repeatable && f.count(p) > 0:
+			c.fail(violation("parameter %#x appears twice", uint64(typ)))
+		default:
+			f.value(c, p, 0)
+		}
+	}
+}
+
+func (p *Parameters) write(c *coder, allowed scope) {
+	n := 0
+	for _, f := range c.wire.parameters {
+		n += f.count(p)
+	}
+	c.fail(checkTokens(p.AuthorizationTokens))
+	c.varint(new(uint64(n)))
+	last := ParameterType(0)
+	for _, f := range c.wire.parameters {
+		for i := range f.count(p) {
+			if f.scope&allowed == 0 {
+				c.fail(fmt.Errorf("parameter %#x is not allowed in this message", uint64(f.typ)))
+			}
+			c.varint(new(uint64(f.typ - last)))
+			f.value(c, p, i)
+			last = f.typ
+		}
+	}
+}
+
 // scope is a set of messages in which a parameter may appear (draft §10.2.1). A message whose parameters depend on the
 // message that it answers or changes has one member for each case.
 type scope uint32
@@ -164,6 +220,11 @@ func (o GroupOrder) validate() error {
 		return fmt.Errorf("group order is %d, neither 1 nor 2", uint8(o))
 	}
 	return nil
+}
+
+func (o *GroupOrder) fields(c *coder) {
+	c.byte((*byte)(o))
+	c.check(o.validate())
 }
 
 // Milliseconds converts a time of the wire format, 0 to 2^64-1 milliseconds, to a Duration. Longer times become the

@@ -36,11 +36,11 @@ func TestMergeParameters(t *testing.T) {
 }
 
 func encodedParameter(f parameterFormat, p *Parameters) []byte {
-	e := encoder{fieldWriter: fieldWriter{wire: newest.wire()}}
+	c := coder{wire: newest.wire(), writes: true}
 	for i := range f.count(p) {
-		f.encode(&e, p, i)
+		f.value(&c, p, i)
 	}
-	return e.b
+	return c.b
 }
 
 // TestParameterOrder checks that the table is in ascending order, in which parameters are encoded.

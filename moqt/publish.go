@@ -14,20 +14,12 @@ type Publish struct {
 // Type implements Message.
 func (*Publish) Type() MessageType { return MessagePublish }
 
-func (m *Publish) encode(e *encoder) {
-	e.varint(m.RequestID)
-	e.fullTrackName(m.Track)
-	e.varint(m.TrackAlias)
-	e.parameters(&m.Parameters, inPublish)
-	e.properties(m.Properties)
-}
-
-func (m *Publish) decode(d *decoder) {
-	m.RequestID = d.newRequest()
-	m.Track = d.fullTrackName()
-	m.TrackAlias = d.varint()
-	m.Parameters = d.parameters(inPublish)
-	m.Properties = d.properties()
+func (m *Publish) fields(c *coder) {
+	c.newRequest(&m.RequestID)
+	m.Track.fields(c)
+	c.varint(&m.TrackAlias)
+	m.Parameters.fields(c, inPublish)
+	c.properties(&m.Properties)
 }
 
 // UnknownStreamCount is the Stream Count of a publisher that does not know how many streams it opened (draft §10.11).
@@ -44,24 +36,23 @@ type PublishDone struct {
 // Type implements Message.
 func (*PublishDone) Type() MessageType { return MessagePublishDone }
 
-func (m *PublishDone) encode(e *encoder) {
-	e.request()
-	e.varint(uint64(e.wire.former.doneCode(m.Status)))
-	if m.StreamCount == UnknownStreamCount {
-		e.varint(e.wire.unknownStreams)
-	} else {
-		e.varint(m.StreamCount)
+func (m *PublishDone) fields(c *coder) {
+	if c.writes {
+		m.Status = substitute(c.wire.former.done, m.Status)
+		if m.StreamCount == UnknownStreamCount {
+			m.StreamCount = c.wire.unknownStreams
+		}
 	}
-	e.reason(m.Reason)
-}
-
-func (m *PublishDone) decode(d *decoder) {
-	d.request()
-	m.Status = d.wire.former.knownDone(PublishDoneCode(d.varint()))
-	if m.StreamCount = d.varint(); m.StreamCount == d.wire.unknownStreams {
+	c.request()
+	c.varints((*uint64)(&m.Status), &m.StreamCount)
+	c.reason(&m.Reason)
+	if c.writes {
+		return
+	}
+	m.Status = substitute(c.wire.former.received, m.Status)
+	if m.StreamCount == c.wire.unknownStreams {
 		m.StreamCount = UnknownStreamCount
 	}
-	m.Reason = d.reason()
 }
 
 // StateNotify is PUBLISH_STATE_NOTIFY: the publisher tells what has changed about a subscription without an update of
@@ -73,6 +64,4 @@ type StateNotify struct {
 // Type implements Message.
 func (*StateNotify) Type() MessageType { return MessageStateNotify }
 
-func (m *StateNotify) encode(e *encoder) { e.parameters(&m.Parameters, inStateNotify) }
-
-func (m *StateNotify) decode(d *decoder) { m.Parameters = d.parameters(inStateNotify) }
+func (m *StateNotify) fields(c *coder) { m.Parameters.fields(c, inStateNotify) }

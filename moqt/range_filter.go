@@ -251,12 +251,13 @@ func rangeFilters(typ ParameterType, s scopes) parameterFormat {
 			_, n := find(p, -1)
 			return n
 		},
-		encode: func(e *encoder, p *Parameters, i int) {
-			f, _ := find(p, i)
-			e.rangeFilter(f)
-		},
-		decode: func(d *decoder, p *Parameters) {
-			f := d.rangeFilter(typ)
+		value: func(c *coder, p *Parameters, i int) {
+			if c.writes {
+				f, _ := find(p, i)
+				f.write(c)
+				return
+			}
+			f := readRangeFilter(c, typ)
 			if n := len(p.RangeFilters); n < maxRangeFilters {
 				p.RangeFilters = append(p.RangeFilters, f)
 			} else {
@@ -269,54 +270,53 @@ func rangeFilters(typ ParameterType, s scopes) parameterFormat {
 	}
 }
 
-// rangeFilter writes Length, SetID, Property Type if there is one, and the ranges, whose last end may be left out.
-func (e *encoder) rangeFilter(f *RangeFilter) {
-	e.fail(f.validate())
-	e.prefixed(func(e *encoder) {
-		if len(f.Ranges) == 0 {
+// framed is Length, SetID, Property Type if there is one, and the ranges, whose last end may be left out.
+func (f *RangeFilter) framed(c *coder, ranges func(*coder)) {
+	c.prefixed(maxPayloadLen, "range filter", func(c *coder) {
+		if c.writes && len(f.Ranges) == 0 || !c.writes && len(c.b) == 0 {
 			return
 		}
-		e.byte(f.Set)
+		c.byte(&f.Set)
 		if f.hasProperty() {
-			e.varint(f.Property)
+			c.varint(&f.Property)
 		}
+		ranges(c)
+	})
+}
+
+func (f *RangeFilter) write(c *coder) {
+	c.fail(f.validate())
+	f.framed(c, func(c *coder) {
 		prior := uint64(0)
 		for i, r := range f.Ranges {
-			e.varint(r.First - prior)
+			c.varint(new(r.First - prior))
 			if i < len(f.Ranges)-1 || r.Last != math.MaxUint64 {
-				e.varint(r.Last - r.First)
+				c.varint(new(r.Last - r.First))
 			}
 			prior = r.Last
 		}
 	})
 }
 
-// rangeFilter reads a filter. A filter that has to be refused with INVALID_FILTER is read nevertheless.
-func (d *decoder) rangeFilter(typ ParameterType) RangeFilter {
+// readRangeFilter reads a filter also if it has to be refused with INVALID_FILTER.
+func readRangeFilter(c *coder, typ ParameterType) RangeFilter {
 	f := RangeFilter{Type: typ}
-	d.prefixed("range filter", func(d *decoder) {
-		if len(d.b) == 0 {
-			return
-		}
-		f.Set = d.byte()
-		if f.hasProperty() {
-			f.Property = d.varint()
-		}
-		if len(d.b) == 0 && d.err == nil {
+	f.framed(c, func(c *coder) {
+		if len(c.b) == 0 && c.err == nil {
 			f.invalid = "a range filter has no range"
 		}
 		at := uint64(0)
 		add := func() uint64 {
-			delta := d.varint()
-			if delta > math.MaxUint64-at {
+			var delta uint64
+			if c.varint(&delta); delta > math.MaxUint64-at {
 				f.invalid = "a range of a filter exceeds 2^64-1"
 			}
 			at += delta
 			return at
 		}
-		for len(d.b) > 0 {
+		for len(c.b) > 0 {
 			r := ValueRange{First: add(), Last: math.MaxUint64}
-			if len(d.b) > 0 {
+			if len(c.b) > 0 {
 				r.Last = add()
 			}
 			if len(f.Ranges) == maxValueRanges {

@@ -17,16 +17,7 @@ type Rendition struct {
 	Width, Height uint64 // of its pictures; 0: not known
 }
 
-func (e *encoder) rendition(r Rendition) {
-	e.varint(r.Set)
-	e.varint(r.Bitrate)
-	e.varint(r.Width)
-	e.varint(r.Height)
-}
-
-func (d *decoder) rendition() Rendition {
-	return Rendition{Set: d.varint(), Bitrate: d.varint(), Width: d.varint(), Height: d.varint()}
-}
+func (r *Rendition) fields(c *coder) { c.varints(&r.Set, &r.Bitrate, &r.Width, &r.Height) }
 
 // Playback is what a player tells the relay about itself: in an update of the subscription to any rendition of a set,
 // for all of them.
@@ -36,13 +27,4 @@ type Playback struct {
 	Width, Height uint64 // of the display, in pixels; 0: not known
 }
 
-func (e *encoder) playback(p Playback) {
-	e.varint(p.Buffered)
-	e.varint(p.Dropped)
-	e.varint(p.Width)
-	e.varint(p.Height)
-}
-
-func (d *decoder) playback() Playback {
-	return Playback{Buffered: d.varint(), Dropped: d.varint(), Width: d.varint(), Height: d.varint()}
-}
+func (p *Playback) fields(c *coder) { c.varints(&p.Buffered, &p.Dropped, &p.Width, &p.Height) }

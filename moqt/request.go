@@ -3,7 +3,6 @@ package moqt
 import (
 	"fmt"
 	"time"
-	"unicode/utf8"
 )
 
 // RequestUpdate changes the parameters of a request. Absent parameters stay as they are (draft §10.9).
@@ -15,16 +14,10 @@ type RequestUpdate struct {
 // Type implements Message.
 func (*RequestUpdate) Type() MessageType { return MessageRequestUpdate }
 
-func (m *RequestUpdate) encode(e *encoder) {
-	e.varint(m.RequestID)
-	e.request()
-	e.parameters(&m.Parameters, inUpdate)
-}
-
-func (m *RequestUpdate) decode(d *decoder) {
-	m.RequestID = d.varint()
-	d.request()
-	m.Parameters = d.parameters(inUpdate)
+func (m *RequestUpdate) fields(c *coder) {
+	c.varint(&m.RequestID)
+	c.request()
+	m.Parameters.fields(c, inUpdate)
 }
 
 // RequestOK accepts a PUBLISH, REQUEST_UPDATE, TRACK_STATUS, SUBSCRIBE_NAMESPACE, SUBSCRIBE_TRACKS or PUBLISH_NAMESPACE
@@ -40,19 +33,11 @@ type RequestOK struct {
 // Type implements Message.
 func (*RequestOK) Type() MessageType { return MessageRequestOK }
 
-func (m *RequestOK) encode(e *encoder) {
-	e.request()
-	e.parameters(&m.Parameters, inRequestOK)
-	if !e.wire.references { // draft-16 has none here
-		e.properties(m.Properties)
-	}
-}
-
-func (m *RequestOK) decode(d *decoder) {
-	d.request()
-	m.Parameters = d.parameters(inRequestOK)
-	if !d.wire.references {
-		m.Properties = d.properties()
+func (m *RequestOK) fields(c *coder) {
+	c.request()
+	m.Parameters.fields(c, inRequestOK)
+	if !c.wire.references { // draft-16 has none here
+		c.properties(&m.Properties)
 	}
 }
 
@@ -96,51 +81,27 @@ func (m *RequestError) SetRetry(after time.Duration) {
 	m.RetryInterval = (uint64(max(after, 0))+ms-1)/ms + 1
 }
 
-func (m *RequestError) encode(e *encoder) {
-	code := e.wire.former.requestCode(m.Code)
-	e.request()
-	e.varint(uint64(code))
-	e.varint(m.RetryInterval)
-	e.reason(m.Reason)
-	if code != m.Code && m.Code == RequestRedirect { // draft-16 has none
-		return
+func (m *RequestError) fields(c *coder) {
+	if c.writes {
+		if m.Code == RequestRedirect && c.wire.references { // draft-16 has none
+			m.Redirect = nil
+		}
+		m.Code = substitute(c.wire.former.request, m.Code)
+		if (m.Redirect != nil) != (m.Code == RequestRedirect) {
+			c.fail(fmt.Errorf("a redirect belongs to the code REDIRECT, not to %s", m.Code))
+		}
 	}
-	if (m.Redirect != nil) != (m.Code == RequestRedirect) {
-		e.fail(fmt.Errorf("a redirect belongs to the code REDIRECT, not to %s", m.Code))
-	} else if m.Redirect != nil {
-		e.uri(m.Redirect.URI)
-		e.fullTrackName(m.Redirect.Track)
+	c.request()
+	c.varints((*uint64)(&m.Code), &m.RetryInterval)
+	c.reason(&m.Reason)
+	if !c.writes && m.Code == RequestRedirect && !c.wire.references {
+		m.Redirect = new(Redirect)
 	}
-}
-
-func (m *RequestError) decode(d *decoder) {
-	d.request()
-	m.Code = RequestErrorCode(d.varint())
-	m.RetryInterval = d.varint()
-	m.Reason = d.reason()
-	if m.Code == RequestRedirect && !d.wire.references {
-		m.Redirect = &Redirect{URI: d.uri(), Track: d.fullTrackName()}
+	if m.Redirect != nil {
+		c.text(&m.Redirect.URI, MaxURILen, "URI")
+		m.Redirect.Track.fields(c)
 	}
 }
 
 // MaxReasonLen is the largest Reason Phrase, in bytes (draft §1.4.4).
 const MaxReasonLen = 1024
-
-func (d *decoder) reason() string {
-	return string(d.lengthPrefixed(MaxReasonLen, "reason phrase"))
-}
-
-// reason writes a Reason Phrase. It truncates a longer text between two characters: an incomplete reason is better than
-// no message.
-func (e *encoder) reason(s string) {
-	if len(s) > MaxReasonLen {
-		s = s[:MaxReasonLen]
-		for len(s) > 0 {
-			if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n > 1 {
-				break
-			}
-			s = s[:len(s)-1]
-		}
-	}
-	e.lengthPrefixed(s, MaxReasonLen, "reason phrase")
-}

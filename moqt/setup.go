@@ -49,8 +49,20 @@ type Setup struct {
 // Type implements Message.
 func (*Setup) Type() MessageType { return MessageSetup }
 
-func (m *Setup) encode(e *encoder) {
-	e.fail(checkTokens(m.AuthorizationTokens))
+func (m *Setup) fields(c *coder) {
+	if c.writes {
+		m.writeOptions(c)
+		return
+	}
+	if !c.wire.references {
+		m.readOptions(c)
+		return
+	}
+	m.readOptions16(c)
+}
+
+func (m *Setup) writeOptions(c *coder) {
+	c.fail(checkTokens(m.AuthorizationTokens))
 	options := slices.Clone(m.Unknown)
 	add := func(typ uint64, value []byte) {
 		options = append(options, KeyValuePair{Type: typ, Bytes: value})
@@ -59,7 +71,7 @@ func (m *Setup) encode(e *encoder) {
 		add(OptionPath, []byte(*m.Path))
 	}
 	for _, t := range m.AuthorizationTokens {
-		add(OptionAuthorizationToken, e.encodedToken(t))
+		add(OptionAuthorizationToken, t.encoded(c))
 	}
 	if m.MaxAuthTokenCacheSize > 0 {
 		options = append(options, KeyValuePair{Type: OptionMaxAuthTokenCacheSize, Value: m.MaxAuthTokenCacheSize})
@@ -70,13 +82,13 @@ func (m *Setup) encode(e *encoder) {
 	if m.Implementation != "" {
 		add(OptionImplementation, []byte(m.Implementation))
 	}
-	if m.RelayHops != nil && !e.wire.references {
+	if m.RelayHops != nil && !c.wire.references {
 		add(OptionRelayHops, AppendVarint(nil, *m.RelayHops))
 	}
-	if e.wire.limitOptions && m.MaxFilterRanges > 0 {
+	if c.wire.limitOptions && m.MaxFilterRanges > 0 {
 		options = append(options, KeyValuePair{Type: OptionMaxFilterRanges, Value: m.MaxFilterRanges})
 	}
-	if e.wire.limitOptions && m.MaxRequestUpdates > 0 {
+	if c.wire.limitOptions && m.MaxRequestUpdates > 0 {
 		options = append(options, KeyValuePair{Type: OptionMaxRequestUpdates, Value: m.MaxRequestUpdates})
 	}
 	number := func(typ uint64, value *uint64) {
@@ -84,8 +96,8 @@ func (m *Setup) encode(e *encoder) {
 			options = append(options, KeyValuePair{Type: typ, Value: *value})
 		}
 	}
-	if e.wire.references {
-		e.setupOf16(m, options)
+	if c.wire.references {
+		m.writeOptions16(c, options)
 		return
 	}
 	number(OptionHopID, m.HopID)
@@ -96,34 +108,24 @@ func (m *Setup) encode(e *encoder) {
 	if m.Renditions {
 		number(OptionRenditions, new(renditionsVersion))
 	}
-	b, err := e.wire.varint().appendPairs(e.b, options)
-	e.b = b
-	e.fail(err)
+	c.pairs(options)
 }
 
-func (m *Setup) decode(d *decoder) {
-	if d.wire.references {
-		d.setupOf16(m)
-		return
-	}
-	m.decodeOptions(d)
-}
-
-// decodeOptions decodes the options, which are the rest of the message, and returns how many there are.
-func (m *Setup) decodeOptions(d *decoder) (count uint64) {
-	for prev := uint64(0); len(d.b) > 0; count++ {
-		option, n, err := d.wire.varint().parsePair(d.b, prev)
+// readOptions reads the options, which are the rest of the message, and returns how many there are.
+func (m *Setup) readOptions(c *coder) (count uint64) {
+	for prev := uint64(0); len(c.b) > 0; count++ {
+		option, n, err := c.wire.varint().parsePair(c.b, prev)
 		if err != nil {
 			if err == ErrIncomplete {
 				err = violation("payload ends within a setup option")
 			}
-			d.fail(err)
+			c.fail(err)
 			return count
 		}
-		d.b = d.b[n:]
-		known := m.option(d, option)
+		c.b = c.b[n:]
+		known := m.option(c, option)
 		if known && option.Type == prev && option.Type != OptionAuthorizationToken {
-			d.fail(violation("setup option %#x appears twice", option.Type))
+			c.fail(violation("setup option %#x appears twice", option.Type))
 		}
 		prev = option.Type
 	}
@@ -131,16 +133,16 @@ func (m *Setup) decodeOptions(d *decoder) (count uint64) {
 }
 
 // option stores one option and reports whether it is known.
-func (m *Setup) option(d *decoder, option KeyValuePair) (known bool) {
-	if d.wire.references {
-		return m.optionOf16(d, option)
+func (m *Setup) option(c *coder, option KeyValuePair) (known bool) {
+	if c.wire.references {
+		return m.option16(c, option)
 	}
-	return m.laterOption(d, option)
+	return m.laterOption(c, option)
 }
 
 // laterOption does the same for drafts since 18, and for the options of draft-16 that they have too.
-func (m *Setup) laterOption(d *decoder, option KeyValuePair) (known bool) {
-	if !d.wire.limitOptions && (option.Type == OptionMaxFilterRanges || option.Type == OptionMaxRequestUpdates) {
+func (m *Setup) laterOption(c *coder, option KeyValuePair) (known bool) {
+	if !c.wire.limitOptions && (option.Type == OptionMaxFilterRanges || option.Type == OptionMaxRequestUpdates) {
 		m.keep(option)
 		return false
 	}
@@ -152,9 +154,7 @@ func (m *Setup) laterOption(d *decoder, option KeyValuePair) (known bool) {
 	case OptionPath:
 		m.Path = new(string(option.Bytes))
 	case OptionAuthorizationToken:
-		tokens, err := d.wire.appendParsed(m.AuthorizationTokens, option.Bytes)
-		d.fail(err)
-		m.AuthorizationTokens = tokens
+		appendToken(c, &m.AuthorizationTokens, option.Bytes)
 	case OptionMaxAuthTokenCacheSize:
 		m.MaxAuthTokenCacheSize = option.Value
 	case OptionAuthority:
@@ -164,7 +164,7 @@ func (m *Setup) laterOption(d *decoder, option KeyValuePair) (known bool) {
 	case OptionHopID:
 		m.HopID = &option.Value
 	case OptionRelayHops:
-		m.RelayHops = new(d.relayHops(option.Bytes))
+		m.RelayHops = new(relayHops(c, option.Bytes))
 	case OptionRelayCost:
 		m.RelayCost = &option.Value
 	case OptionRequestHops:
@@ -247,29 +247,16 @@ type Goaway struct {
 // Type implements Message.
 func (*Goaway) Type() MessageType { return MessageGoaway }
 
-func (m *Goaway) encode(e *encoder) {
-	e.uri(m.NewSessionURI)
-	if e.wire.references { // draft-16 has no more
+func (m *Goaway) fields(c *coder) {
+	c.text(&m.NewSessionURI, MaxURILen, "URI")
+	if c.wire.references { // draft-16 has no more
 		return
 	}
-	e.varint(m.Timeout)
-	if m.RequestID != nil && e.wire.goawayRequestID {
-		e.varint(*m.RequestID)
+	c.varint(&m.Timeout)
+	if !c.writes && len(c.b) > 0 && c.wire.goawayRequestID {
+		m.RequestID = new(uint64)
+	}
+	if m.RequestID != nil && c.wire.goawayRequestID {
+		c.varint(m.RequestID)
 	}
 }
-
-func (m *Goaway) decode(d *decoder) {
-	m.NewSessionURI = d.uri()
-	if d.wire.references {
-		return
-	}
-	m.Timeout = d.varint()
-	if len(d.b) > 0 && d.wire.goawayRequestID {
-		id := d.varint()
-		m.RequestID = &id
-	}
-}
-
-func (e *encoder) uri(s string) { e.lengthPrefixed(s, MaxURILen, "URI") }
-
-func (d *decoder) uri() string { return string(d.lengthPrefixed(MaxURILen, "URI")) }

@@ -12,16 +12,10 @@ type Subscribe struct {
 // Type implements Message.
 func (*Subscribe) Type() MessageType { return MessageSubscribe }
 
-func (m *Subscribe) encode(e *encoder) {
-	e.varint(m.RequestID)
-	e.fullTrackName(m.Track)
-	e.parameters(&m.Parameters, inSubscribe)
-}
-
-func (m *Subscribe) decode(d *decoder) {
-	m.RequestID = d.newRequest()
-	m.Track = d.fullTrackName()
-	m.Parameters = d.parameters(inSubscribe)
+func (m *Subscribe) fields(c *coder) {
+	c.newRequest(&m.RequestID)
+	m.Track.fields(c)
+	m.Parameters.fields(c, inSubscribe)
 }
 
 // SubscribeOK accepts a SUBSCRIBE (draft §10.8).
@@ -34,18 +28,11 @@ type SubscribeOK struct {
 // Type implements Message.
 func (*SubscribeOK) Type() MessageType { return MessageSubscribeOK }
 
-func (m *SubscribeOK) encode(e *encoder) {
-	e.request()
-	e.varint(m.TrackAlias)
-	e.parameters(&m.Parameters, inSubscribeOK)
-	e.properties(m.Properties)
-}
-
-func (m *SubscribeOK) decode(d *decoder) {
-	d.request()
-	m.TrackAlias = d.varint()
-	m.Parameters = d.parameters(inSubscribeOK)
-	m.Properties = d.properties()
+func (m *SubscribeOK) fields(c *coder) {
+	c.request()
+	c.varint(&m.TrackAlias)
+	m.Parameters.fields(c, inSubscribeOK)
+	c.properties(&m.Properties)
 }
 
 // Unsubscribe ends a subscription in draft-16; draft-18 uses STOP_SENDING instead. Subscribers built on the Rust crate
@@ -56,14 +43,12 @@ type Unsubscribe struct{}
 // Type implements Message.
 func (*Unsubscribe) Type() MessageType { return MessageUnsubscribe }
 
-func (*Unsubscribe) encode(e *encoder) {
-	if !e.wire.references {
-		e.fail(errors.New("send STOP_SENDING on the request stream instead"))
+func (*Unsubscribe) fields(c *coder) {
+	if c.writes && !c.wire.references {
+		c.fail(errors.New("send STOP_SENDING on the request stream instead"))
 	}
-	e.request()
+	c.request()
 }
-
-func (*Unsubscribe) decode(d *decoder) { d.request() }
 
 // TrackStatus asks what the answer to a SUBSCRIBE would be, without subscribing (draft §10.14).
 type TrackStatus struct {
@@ -75,14 +60,8 @@ type TrackStatus struct {
 // Type implements Message.
 func (*TrackStatus) Type() MessageType { return MessageTrackStatus }
 
-func (m *TrackStatus) encode(e *encoder) {
-	e.varint(m.RequestID)
-	e.fullTrackName(m.Track)
-	e.parameters(&m.Parameters, inTrackStatus)
-}
-
-func (m *TrackStatus) decode(d *decoder) {
-	m.RequestID = d.newRequest()
-	m.Track = d.fullTrackName()
-	m.Parameters = d.parameters(inTrackStatus)
+func (m *TrackStatus) fields(c *coder) {
+	c.newRequest(&m.RequestID)
+	m.Track.fields(c)
+	m.Parameters.fields(c, inTrackStatus)
 }

@@ -3,7 +3,6 @@ package moqt
 import (
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // AliasType determines what a Token holds and what the receiver does with it (draft §10.2.2).
@@ -56,58 +55,55 @@ func checkTokens(tokens []Token) error {
 	return nil
 }
 
-// appendParsed decodes the token that fills b and appends it to those that precede it in the message. Too many tokens
+// appendToken reads the token that fills b and appends it to those that precede it in the message. Too many tokens
 // close the session with MALFORMED_AUTH_TOKEN.
-func (w *wire) appendParsed(tokens []Token, b []byte) ([]Token, error) {
-	t, err := w.parseToken(b)
-	if err != nil {
-		return nil, err
+func appendToken(c *coder, tokens *[]Token, b []byte) {
+	t, err := c.wire.parseToken(b)
+	c.fail(err)
+	*tokens = append(*tokens, t)
+	if err := checkTokens(*tokens); err != nil {
+		c.fail(&ProtocolError{SessionMalformedAuthToken, err.Error()})
 	}
-	tokens = append(tokens, t)
-	if err := checkTokens(tokens); err != nil {
-		return nil, &ProtocolError{SessionMalformedAuthToken, err.Error()}
-	}
-	return tokens, nil
 }
 
 // hasAlias and hasValue report which fields follow an alias type.
 func (a AliasType) hasAlias() bool { return a == AliasDelete || a == AliasRegister || a == AliasUse }
 func (a AliasType) hasValue() bool { return a == AliasRegister || a == AliasUseValue }
 
-// encodedToken returns the Token structure, without a length in front.
-func (e *encoder) encodedToken(t Token) []byte {
-	inner := encoder{fieldWriter: fieldWriter{wire: e.wire}}
-	inner.varint(uint64(t.AliasType))
+// fields is the Token structure, without a length in front. Value is a copy.
+func (t *Token) fields(c *coder) {
+	c.varint((*uint64)(&t.AliasType))
+	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
+		c.fail(errAliasType)
+	}
 	if t.AliasType.hasAlias() {
-		inner.varint(t.Alias)
+		c.varint(&t.Alias)
 	}
 	if t.AliasType.hasValue() {
-		inner.varint(t.Type)
-		inner.b = append(inner.b, t.Value...)
+		c.varint(&t.Type)
+		c.rest(&t.Value)
 	}
-	e.fail(inner.err)
+}
+
+// encoded returns the Token structure.
+func (t Token) encoded(c *coder) []byte {
+	inner := coder{wire: c.wire, writes: true}
+	t.fields(&inner)
+	c.fail(inner.err)
 	return inner.b
 }
 
-// parseToken decodes the Token structure that fills b. Value is a copy. A malformed structure closes the session with
+// parseToken reads the Token structure that fills b. A malformed structure closes the session with
 // KEY_VALUE_FORMATTING_ERROR (draft §10.2.2).
 func (w *wire) parseToken(b []byte) (t Token, err error) {
-	d := decoder{fieldReader: fieldReader{wire: w, b: b}}
-	t.AliasType = AliasType(d.varint())
-	if !t.AliasType.hasAlias() && !t.AliasType.hasValue() {
-		return Token{}, tokenError(errAliasType.Error())
-	}
-	if t.AliasType.hasAlias() {
-		t.Alias = d.varint()
-	}
-	if t.AliasType.hasValue() {
-		t.Type = d.varint()
-		t.Value = slices.Clone(d.rest())
-	}
-	if d.err != nil {
+	c := coder{wire: w, b: b}
+	t.fields(&c)
+	switch {
+	case c.err == errAliasType:
+		return Token{}, tokenError(c.err.Error())
+	case c.err != nil:
 		return Token{}, tokenError("it ends too early")
-	}
-	if len(d.b) > 0 {
+	case len(c.b) > 0:
 		return Token{}, tokenError("bytes after its end")
 	}
 	return t, nil

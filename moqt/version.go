@@ -103,8 +103,8 @@ type wire struct {
 	codes      map[MessageType]messageFormat // types that stand for messages with another type
 	parameters []parameterFormat             // in ascending order of type
 	streams    streamTypes
-	data       DataLayout          // of SUBGROUP_HEADER and OBJECT_DATAGRAM
-	filter     valueFormat[Filter] // of a Location Filter
+	data       DataLayout            // of SUBGROUP_HEADER and OBJECT_DATAGRAM
+	filter     func(*Filter, *coder) // a Location Filter
 	former     formerCodes
 
 	unknownStreams uint64 // the Stream Count that stands for UnknownStreamCount
@@ -123,7 +123,7 @@ type wire struct {
 // format returns the format of messages that start with typ.
 func (w *wire) format(typ MessageType) (messageFormat, bool) {
 	if f, ok := w.codes[typ]; ok {
-		return f, f.decode != nil
+		return f, f.read != nil
 	}
 	f, ok := w.messages[typ]
 	return f, ok
