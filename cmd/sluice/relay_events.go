@@ -45,14 +45,11 @@ func (f *eventFlags) check() error {
 
 // newSender returns the sender of events to the service.
 func (f *eventFlags) newSender() (*events.Sender, error) {
-	cfg := events.Config{URL: f.url}
-	if f.secrets != "" {
-		var err error
-		if cfg.Secrets, err = webclient.ReadSecrets(f.secrets); err != nil {
-			return nil, fmt.Errorf("--event-secret-file: %w", err)
-		}
+	secrets, err := webclient.ReadSecrets(f.secrets)
+	if err != nil {
+		return nil, fmt.Errorf("--event-secret-file: %w", err)
 	}
-	s, err := events.NewSender(cfg)
+	s, err := events.NewSender(events.Config{URL: f.url, Secrets: secrets})
 	if err != nil {
 		return nil, fmt.Errorf("--event-url: %w", err)
 	}

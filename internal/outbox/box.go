@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -23,11 +24,13 @@ const (
 	maxPause = time.Minute
 	// maxAge is how long a batch is tried. A service that is restarted or replaced is back by then.
 	maxAge = 10 * time.Minute
+	// sendTimeout bounds an attempt.
+	sendTimeout = 10 * time.Second
 	// logInterval is how often failures are logged.
 	logInterval = time.Minute
 )
 
-// Config is the configuration of a Box. All but MaxBytes, Bytes, Wait, Permanent and Logger are required.
+// Config is the configuration of a Box. What, Flag, Metric, Size and Batch are required.
 type Config[T any] struct {
 	What   string // the values, in log lines and in the help of metrics
 	Flag   string // the flag that has named the service
@@ -42,15 +45,17 @@ type Config[T any] struct {
 	// than time passes, as of a capture.
 	Wait context.Context
 
-	Encode    func([]T) ([]byte, error)
-	Post      func(context.Context, []byte) error // one attempt, which takes a bounded time
-	Permanent func(error) bool                    // whether another attempt would fail, too. Default: [IsPermanent]
-	Logger    *slog.Logger                        // default: slog.Default()
+	Encode    func([]T) ([]byte, error) // default: a JSON object, whose field What is the values
+	Answered  func(answer []byte) error // the mistake in an answer with a status of 2xx. Default: there is none
+	Permanent func(error) bool          // whether another attempt would fail, too. Default: [IsPermanent]
+	Logger    *slog.Logger              // default: slog.Default()
 }
 
 // Box sends values to a service. Its methods may be called on any goroutine.
 type Box[T any] struct {
 	cfg     Config[T]
+	post    func(context.Context, []byte) error // makes an attempt
+	client  *webclient.Client                   // that post uses, if Open has made it
 	metrics metrics
 	failure logs.Line
 	stop    context.Context // done when nothing must be sent any more
@@ -65,14 +70,39 @@ type Box[T any] struct {
 	closed  bool
 }
 
-// New returns a Box. It has to be closed.
-func New[T any](cfg Config[T]) *Box[T] {
+// Open returns a Box for a service: service names it, and how its requests look. The Box has to be closed.
+func Open[T any](service webclient.Config, cfg Config[T]) (*Box[T], error) {
+	service.Timeout, service.MaxConns = sendTimeout, 1
+	client, err := webclient.New(service)
+	if err != nil {
+		return nil, err
+	}
+	if client.Plaintext() {
+		log := cmp.Or(cfg.Logger, slog.Default())
+		log.Warn(cfg.What+" are sent without encryption; use https", "url", client.Name())
+	}
+	b := New(cfg, func(ctx context.Context, body []byte) error {
+		answer, err := client.Post(ctx, body)
+		if err != nil || cfg.Answered == nil {
+			return err
+		}
+		return cfg.Answered(answer)
+	})
+	b.client = client
+	return b, nil
+}
+
+// New returns a Box that sends by post, which takes a bounded time. It has to be closed.
+func New[T any](cfg Config[T], post func(context.Context, []byte) error) *Box[T] {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Permanent == nil {
 		cfg.Permanent = IsPermanent
 	}
+	if cfg.Encode == nil {
+		cfg.Encode = func(batch []T) ([]byte, error) { return json.Marshal(map[string][]T{cfg.What: batch}) }
+	}
 	b := &Box[T]{
-		cfg: cfg, metrics: newMetrics(cfg.Metric, cfg.What, cfg.Flag),
+		cfg: cfg, post: post, metrics: newMetrics(cfg.Metric, cfg.What, cfg.Flag),
 		ended: make(chan struct{}),
 	}
 	b.changed = sync.NewCond(&b.mu)
@@ -136,6 +166,9 @@ func (b *Box[T]) Close(ctx context.Context) {
 	}
 	b.cancel()
 	<-b.ended
+	if b.client != nil {
+		b.client.Close()
+	}
 }
 
 func (b *Box[T]) run() {
@@ -185,7 +218,7 @@ func (b *Box[T]) send(batch []T) (lost string) {
 	}
 	pause := minPause
 	for began := time.Now(); ; pause = min(2*pause, maxPause) {
-		err := b.cfg.Post(b.stop, body)
+		err := b.post(b.stop, body)
 		switch {
 		case err == nil || isConfirmed(err):
 			return ""

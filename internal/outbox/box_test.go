@@ -55,9 +55,9 @@ func (v *service) post(ctx context.Context, b []byte) error {
 		v.errors = v.errors[1:]
 		return err
 	}
-	var batch []int
-	require.NoError(v.t, json.Unmarshal(b, &batch))
-	v.got = append(v.got, batch...)
+	var body struct{ Numbers []int }
+	require.NoError(v.t, json.Unmarshal(b, &body))
+	v.got = append(v.got, body.Numbers...)
 	return nil
 }
 
@@ -68,9 +68,8 @@ func inBubble(t *testing.T, test func(*testing.T, *service, *Box[int])) {
 		v := &service{t: t, began: time.Now()}
 		b := New(Config[int]{
 			What: "numbers", Flag: "--url", Metric: "numbers", Size: size, Batch: 10,
-			Encode: func(batch []int) ([]byte, error) { return json.Marshal(batch) },
-			Post:   v.post, Logger: slog.New(slog.DiscardHandler),
-		})
+			Logger: slog.New(slog.DiscardHandler),
+		}, v.post)
 		defer b.Close(t.Context())
 		test(t, v, b)
 	})
@@ -181,7 +180,7 @@ func TestBytesAreBounded(t *testing.T) {
 func waiting(ctx context.Context, like *Box[int]) *Box[int] {
 	cfg := like.cfg
 	cfg.Wait = ctx
-	return New(cfg)
+	return New(cfg, like.post)
 }
 
 // TestAddWaits adds more than there is room for: all of it arrives, until nobody wants to wait any more.

@@ -32,8 +32,11 @@ const makeOne = "make one with: echo whsec_$(openssl rand -base64 32)"
 // an id, the time and the body. There may be several, so that a service can change from one to the next.
 type Secrets [][]byte
 
-// ReadSecrets reads the secrets in a file, one a line. Errors do not repeat them.
+// ReadSecrets reads the secrets in a file, one a line. Without a name there are none. Errors do not repeat them.
 func ReadSecrets(name string) (Secrets, error) {
+	if name == "" {
+		return nil, nil
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

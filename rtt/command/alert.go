@@ -34,14 +34,11 @@ func (f *alertFlags) register(flags *pflag.FlagSet) {
 
 // sender returns the sender of alerts to the service. wait is as in alert.SenderConfig.
 func (f *alertFlags) sender(wait context.Context) (*alert.Sender, error) {
-	cfg := alert.SenderConfig{URL: f.url, Wait: wait}
-	if f.secrets != "" {
-		var err error
-		if cfg.Secrets, err = webclient.ReadSecrets(f.secrets); err != nil {
-			return nil, fmt.Errorf("--alert-secret-file: %w", err)
-		}
+	secrets, err := webclient.ReadSecrets(f.secrets)
+	if err != nil {
+		return nil, fmt.Errorf("--alert-secret-file: %w", err)
 	}
-	s, err := alert.NewSender(cfg)
+	s, err := alert.NewSender(alert.SenderConfig{URL: f.url, Secrets: secrets, Wait: wait})
 	if err != nil {
 		return nil, cli.Usage("--alert-url: %w", err)
 	}

@@ -2,7 +2,6 @@ package otlp
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	service "go.opentelemetry.io/proto/slim/otlp/collector/metrics/v1"
 	resource "go.opentelemetry.io/proto/slim/otlp/resource/v1"
@@ -30,8 +28,6 @@ const (
 	// queueSize and queueBytes are how much waits for the service. A full message takes about 200 kB, as it is
 	// compressed, and one with parts and load takes a megabyte.
 	queueSize, queueBytes = 256, 32 << 20
-	// sendTimeout bounds an attempt.
-	sendTimeout = 10 * time.Second
 	// maxHeaders is how many headers a request may have besides ours.
 	maxHeaders = 16
 )
@@ -51,8 +47,7 @@ type Config struct {
 // time.
 type Exporter struct {
 	*outbox.Box[[]byte]
-	about  *resource.Resource
-	client *webclient.Client
+	about *resource.Resource
 }
 
 // New returns an Exporter. It has to be closed.
@@ -64,24 +59,16 @@ func New(cfg Config) (*Exporter, error) {
 	headers.Set("Content-Type", "application/x-protobuf")
 	headers.Set("Content-Encoding", "gzip")
 	headers.Set("Accept", "application/x-protobuf")
-	client, err := webclient.New(webclient.Config{
-		URL: withPath(cfg.URL), Timeout: sendTimeout, MaxConns: 1, Header: headers,
+	box, err := outbox.Open(webclient.Config{URL: withPath(cfg.URL), Header: headers}, outbox.Config[[]byte]{
+		What: "metrics", Flag: "--otlp-url", Metric: "sluice_rtt_otlp", Size: queueSize, Batch: 1,
+		MaxBytes: queueBytes, Bytes: func(b []byte) int { return len(b) }, Wait: cfg.Wait,
+		Encode:   func(batch [][]byte) ([]byte, error) { return batch[0], nil },
+		Answered: checkAnswer, Permanent: isPermanent, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	log := cmp.Or(cfg.Logger, slog.Default())
-	if client.Plaintext() {
-		log.Warn("metrics are sent without encryption; use https", "url", client.Name())
-	}
-	e := &Exporter{client: client, about: resourceOf(cfg.Version, cfg.Host, strings.Join(cfg.Interfaces, ","))}
-	e.Box = outbox.New(outbox.Config[[]byte]{
-		What: "metrics", Flag: "--otlp-url", Metric: "sluice_rtt_otlp", Size: queueSize, Batch: 1,
-		MaxBytes: queueBytes, Bytes: func(b []byte) int { return len(b) }, Wait: cfg.Wait,
-		Encode: func(batch [][]byte) ([]byte, error) { return batch[0], nil },
-		Post:   e.post, Permanent: isPermanent, Logger: log,
-	})
-	return e, nil
+	return &Exporter{Box: box, about: resourceOf(cfg.Version, cfg.Host, strings.Join(cfg.Interfaces, ","))}, nil
 }
 
 // withPath adds the path that services have by default to a URL without one.
@@ -154,12 +141,8 @@ func (e *rejectedError) Error() string {
 	return fmt.Sprintf("the service rejects %d data points: %.200q", e.points, e.reason)
 }
 
-// post sends a message, and looks at the answer.
-func (e *Exporter) post(ctx context.Context, body []byte) error {
-	b, err := e.client.Post(ctx, body)
-	if err != nil {
-		return err
-	}
+// checkAnswer looks for data points that the service does not take.
+func checkAnswer(b []byte) error {
 	var answer service.ExportMetricsServiceResponse
 	if err := proto.Unmarshal(b, &answer); err != nil {
 		return nil // a status of 2xx counts
@@ -180,10 +163,4 @@ func isPermanent(err error) bool {
 	return ok && !slices.Contains([]int{
 		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 	}, status.Status)
-}
-
-// Close sends the messages that wait, until ctx is done.
-func (e *Exporter) Close(ctx context.Context) {
-	e.Box.Close(ctx)
-	e.client.Close()
 }

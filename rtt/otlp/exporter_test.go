@@ -209,15 +209,16 @@ func TestManyPrefixes(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	c := newCollector(t)
 	c.answer.PartialSuccess = &service.ExportMetricsPartialSuccess{RejectedDataPoints: 7, ErrorMessage: "delta"}
-	e := newExporter(t, c)
-	err := e.post(t.Context(), nil)
-	require.ErrorContains(t, err, "400")
-	require.True(t, isPermanent(err))
-	body, err := e.encode(newMessage(reporttest.Logarithmic()))
+	body, err := newExporter(t, c).encode(newMessage(reporttest.Logarithmic()))
 	require.NoError(t, err)
-	err = e.post(t.Context(), body)
-	require.EqualError(t, err, `the service rejects 7 data points: "delta"`)
-	require.True(t, isPermanent(err))
+	for want, sent := range map[string][]byte{"status 400": nil, "the service rejects 7 data points": body} {
+		var log strings.Builder
+		e, err := New(Config{URL: c.URL, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		e.Add(sent)
+		e.Close(t.Context())
+		require.Regexp(t, "metrics are lost: the service refuses them.*"+want, log.String())
+	}
 	for status, want := range map[int]bool{
 		400: true, 401: true, 404: true, 413: true, 500: true, 501: true,
 		429: false, 502: false, 503: false, 504: false,

@@ -74,13 +74,13 @@ func TestNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		var got []record
-		s := newSender(quiet, func(_ context.Context, b []byte) error {
+		s := &Sender{Box: outbox.New(boxConfig(quiet), func(_ context.Context, b []byte) error {
 			<-hold
 			var body struct{ Events []record }
 			require.NoError(t, json.Unmarshal(b, &body))
 			got = append(got, body.Events...)
 			return nil
-		})
+		})}
 		defer s.Close(t.Context())
 		s.Add(published)
 		synctest.Wait() // the first one is on its way

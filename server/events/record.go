@@ -1,7 +1,6 @@
 package events
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -37,10 +36,4 @@ func newRecord(e *relay.Event, instance string, number uint64) record {
 		r.Namespace, r.Track = &namespace, &name
 	}
 	return r
-}
-
-func encode(batch []record) ([]byte, error) {
-	return json.Marshal(struct {
-		Events []record `json:"events"`
-	}{batch})
 }

@@ -1,14 +1,9 @@
 package events
 
 import (
-	"cmp"
-	"context"
 	"crypto/rand"
 	"log/slog"
 	"sync"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/outbox"
 	"sluice/internal/webclient"
@@ -21,8 +16,6 @@ const (
 	queueSize = 4096
 	// maxBatch is how many events are sent together.
 	maxBatch = 100
-	// sendTimeout bounds an attempt.
-	sendTimeout = 10 * time.Second
 )
 
 // Config is the configuration of a Sender. URL is required.
@@ -32,12 +25,10 @@ type Config struct {
 	Logger  *slog.Logger      // default: slog.Default()
 }
 
-// Sender sends events to an HTTP service. It is a prometheus.Collector of its counters.
+// Sender sends events to an HTTP service. It is a prometheus.Collector of its counters. Close sends those that wait.
 type Sender struct {
-	prometheus.Collector
-	client   *webclient.Client
+	*outbox.Box[record]
 	instance string // begins the ids of this process
-	box      *outbox.Box[record]
 
 	mu     sync.Mutex // keeps events in the order of their numbers
 	number uint64     // of the last event
@@ -45,30 +36,17 @@ type Sender struct {
 
 // NewSender returns a Sender. It has to be closed.
 func NewSender(cfg Config) (*Sender, error) {
-	client, err := webclient.New(webclient.Config{
-		URL: cfg.URL, Timeout: sendTimeout, MaxConns: 1, Secrets: cfg.Secrets,
-	})
+	box, err := outbox.Open(webclient.Config{URL: cfg.URL, Secrets: cfg.Secrets}, boxConfig(cfg.Logger))
 	if err != nil {
 		return nil, err
 	}
-	log := cmp.Or(cfg.Logger, slog.Default())
-	if client.Plaintext() {
-		log.Warn("events are sent without encryption; use https", "url", client.Name())
-	}
-	s := newSender(log, func(ctx context.Context, b []byte) error {
-		_, err := client.Post(ctx, b)
-		return err
-	})
-	s.client = client
-	return s, nil
+	return &Sender{Box: box, instance: rand.Text()}, nil
 }
 
-func newSender(log *slog.Logger, post func(context.Context, []byte) error) *Sender {
-	box := outbox.New(outbox.Config[record]{
-		What: "events", Flag: "--event-url", Metric: "sluice_events", Size: queueSize, Batch: maxBatch,
-		Encode: encode, Post: post, Logger: log,
-	})
-	return &Sender{Collector: box, instance: rand.Text(), box: box}
+func boxConfig(log *slog.Logger) outbox.Config[record] {
+	return outbox.Config[record]{
+		What: "events", Flag: "--event-url", Metric: "sluice_events", Size: queueSize, Batch: maxBatch, Logger: log,
+	}
 }
 
 // Add takes an event. It does not wait: if the queue is full, the event is lost, and the service sees the gap.
@@ -76,13 +54,5 @@ func (s *Sender) Add(e relay.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.number++
-	s.box.Add(newRecord(&e, s.instance, s.number))
-}
-
-// Close sends the events that wait, until ctx is done. The ones that are left are lost.
-func (s *Sender) Close(ctx context.Context) {
-	s.box.Close(ctx)
-	if s.client != nil {
-		s.client.Close()
-	}
+	s.Box.Add(newRecord(&e, s.instance, s.number))
 }
