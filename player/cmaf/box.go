@@ -135,11 +135,3 @@ func noEOF(err error) error {
 	}
 	return err
 }
-
-// extends returns the track that a trex box is for.
-func (b box) extends() (id uint32, ok bool) {
-	if b.typ != "trex" || len(b.body) < 8 {
-		return 0, false
-	}
-	return binary.BigEndian.Uint32(b.body[4:]), true
-}

@@ -62,17 +62,7 @@ func (c *Chunk) add(f *fragment) error {
 func (c Chunk) WithTrack(id uint32) Chunk {
 	ids := map[uint32]uint32{c.Track: id}
 	first, _ := firstBox(c.Data)
-	head := makeBox("moof", rewrite(first.body, func(x box) []byte {
-		if x.typ != "traf" {
-			return x.raw
-		}
-		return makeBox("traf", rewrite(x.body, func(y box) []byte {
-			if y.typ == "tfhd" {
-				return renumber(y, 4, ids)
-			}
-			return y.raw
-		}))
-	}))
+	head := edit(first.raw, func(tfhd box) []byte { return renumber(tfhd, 4, ids) }, "moof", "traf", "tfhd")
 	c.Track, c.Data = id, slices.Concat(head, c.Data[len(first.raw):])
 	return c
 }

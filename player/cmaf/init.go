@@ -102,30 +102,10 @@ func (in *Init) readDefaults(mvex []byte) {
 
 // Renumber returns the init segment with other track IDs. Tracks that ids does not have keep theirs.
 func (in *Init) Renumber(ids map[uint32]uint32) (*Init, error) {
-	return ParseInit(rewrite(in.Data, func(x box) []byte {
-		if x.typ != "moov" {
-			return x.raw
-		}
-		return makeBox("moov", rewrite(x.body, func(y box) []byte {
-			switch y.typ {
-			case "trak":
-				return makeBox("trak", rewrite(y.body, func(z box) []byte {
-					if z.typ == "tkhd" {
-						return renumber(z, len(z.body)-len(afterTimes(z.body)), ids)
-					}
-					return z.raw
-				}))
-			case "mvex":
-				return makeBox("mvex", rewrite(y.body, func(z box) []byte {
-					if z.typ == "trex" {
-						return renumber(z, 4, ids)
-					}
-					return z.raw
-				}))
-			}
-			return y.raw
-		}))
-	}))
+	data := edit(in.Data, func(tkhd box) []byte {
+		return renumber(tkhd, len(tkhd.body)-len(afterTimes(tkhd.body)), ids)
+	}, "moov", "trak", "tkhd")
+	return ParseInit(edit(data, func(trex box) []byte { return renumber(trex, 4, ids) }, "moov", "mvex", "trex"))
 }
 
 // Samples returns the frames of an object with chunks of a single track, as ParseChunk takes it.

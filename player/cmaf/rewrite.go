@@ -19,6 +19,19 @@ func rewrite(b []byte, edit func(box) []byte) []byte {
 	return out
 }
 
+// edit copies the boxes of b. It replaces each at the path of types by change's result.
+func edit(b []byte, change func(box) []byte, path ...string) []byte {
+	return rewrite(b, func(x box) []byte {
+		switch {
+		case x.typ != path[0]:
+			return x.raw
+		case len(path) == 1:
+			return change(x)
+		}
+		return makeBox(x.typ, edit(x.body, change, path[1:]...))
+	})
+}
+
 func makeBox(typ string, body ...[]byte) []byte {
 	b := slices.Concat(append([][]byte{make([]byte, 8)}, body...)...)
 	binary.BigEndian.PutUint32(b, uint32(len(b)))
@@ -88,29 +101,25 @@ func (f *fragment) gather(whole []byte, from uint64, left *uint64) (media []byte
 
 // moof returns a copy of a moof box with one of its track fragments. The media starts at offset from the box.
 func (f *fragment) moof(old []byte, index, offset int) []byte {
-	first, _ := firstBox(old)
 	n := -1
-	return makeBox("moof", rewrite(first.body, func(x box) []byte {
-		if x.typ != "traf" {
-			return x.raw
-		}
+	runs := f.runs
+	return edit(old, func(traf box) []byte {
 		if n++; n != index {
 			return nil
 		}
-		runs := f.runs
-		return makeBox("traf", rewrite(x.body, func(y box) []byte {
-			switch y.typ {
+		return makeBox("traf", rewrite(traf.body, func(x box) []byte {
+			switch x.typ {
 			case "tfhd":
-				return relativeToMoof(y)
+				return relativeToMoof(x)
 			case "trun":
-				b := withOffset(y, int32(offset))
+				b := withOffset(x, int32(offset))
 				offset += int(runs[0].bytes)
 				runs = runs[1:]
 				return b
 			}
-			return y.raw
+			return x.raw
 		}))
-	}))
+	}, "moof", "traf")
 }
 
 // relativeToMoof returns a tfhd box without a base data offset.
@@ -141,67 +150,46 @@ func withOffset(trun box, offset int32) []byte {
 func (c Chunk) Later(ticks uint64, sequence uint32) Chunk {
 	first, _ := firstBox(c.Data)
 	c.DecodeTime += ticks
-	head := c.moof(first, sequence, 0)
+	head := edit(first.raw, func(mfhd box) []byte {
+		return makeBox("mfhd", mfhd.body[:4], binary.BigEndian.AppendUint32(nil, sequence))
+	}, "moof", "mfhd")
+	head = edit(head, c.withTime, "moof", "traf", "tfdt")
 	if grown := len(head) - len(first.raw); grown != 0 {
-		head = c.moof(first, sequence, grown)
+		head = edit(head, func(trun box) []byte {
+			if stated := binary.BigEndian.Uint32(trun.body)&trunDataOffset != 0; !stated {
+				return trun.raw
+			}
+			return withOffset(trun, int32(binary.BigEndian.Uint32(trun.body[8:]))+int32(grown))
+		}, "moof", "traf", "trun")
 	}
 	c.Data = append(head, c.Data[len(first.raw):]...)
 	return c
 }
 
-// moof returns the moof box with the chunk's decode time and that sequence number; its size changed by grown bytes.
-func (c Chunk) moof(old box, sequence uint32, grown int) []byte {
-	return makeBox("moof", rewrite(old.body, func(x box) []byte {
-		switch x.typ {
-		case "mfhd":
-			return makeBox("mfhd", x.body[:4], binary.BigEndian.AppendUint32(nil, sequence))
-		case "traf":
-			return makeBox("traf", rewrite(x.body, func(y box) []byte { return c.retime(y, grown) }))
-		}
-		return x.raw
-	}))
-}
-
-func (c Chunk) retime(x box, grown int) []byte {
-	switch x.typ {
-	case "tfdt":
-		b := slices.Clone(x.body[:4])
-		if b[0] == 0 && c.DecodeTime <= math.MaxUint32 {
-			return makeBox("tfdt", binary.BigEndian.AppendUint32(b, uint32(c.DecodeTime)))
-		}
-		b[0] = 1 // 64-bit time
-		return makeBox("tfdt", binary.BigEndian.AppendUint64(b, c.DecodeTime))
-	case "trun":
-		if stated := binary.BigEndian.Uint32(x.body)&trunDataOffset != 0; stated {
-			return withOffset(x, int32(binary.BigEndian.Uint32(x.body[8:]))+int32(grown))
-		}
+// withTime returns a tfdt box with the chunk's decode time.
+func (c Chunk) withTime(tfdt box) []byte {
+	b := slices.Clone(tfdt.body[:4])
+	if b[0] == 0 && c.DecodeTime <= math.MaxUint32 {
+		return makeBox("tfdt", binary.BigEndian.AppendUint32(b, uint32(c.DecodeTime)))
 	}
-	return x.raw
+	b[0] = 1 // 64-bit time
+	return makeBox("tfdt", binary.BigEndian.AppendUint64(b, c.DecodeTime))
 }
 
 // Only returns an init segment with these tracks. Players that decode tracks separately need one for each.
 func (in *Init) Only(tracks ...uint32) []byte {
-	return rewrite(in.Data, func(x box) []byte {
-		if x.typ != "moov" {
-			return x.raw
+	data := edit(in.Data, func(trak box) []byte {
+		if t, err := parseTrak(trak.body); err != nil || !slices.Contains(tracks, t.ID) {
+			return nil
 		}
-		return makeBox("moov", rewrite(x.body, func(y box) []byte {
-			switch y.typ {
-			case "trak":
-				if t, err := parseTrak(y.body); err != nil || !slices.Contains(tracks, t.ID) {
-					return nil
-				}
-			case "mvex":
-				return makeBox("mvex", rewrite(y.body, func(z box) []byte {
-					if id, ok := z.extends(); ok && !slices.Contains(tracks, id) {
-						return nil
-					}
-					return z.raw
-				}))
-			}
-			return y.raw
-		}))
-	})
+		return trak.raw
+	}, "moov", "trak")
+	return edit(data, func(trex box) []byte {
+		if len(trex.body) >= 8 && !slices.Contains(tracks, binary.BigEndian.Uint32(trex.body[4:])) {
+			return nil
+		}
+		return trex.raw
+	}, "moov", "mvex", "trex")
 }
 
 // Join returns one init segment with the tracks of several. Their ids must differ.
@@ -219,18 +207,15 @@ func Join(inits ...*Init) (*Init, error) {
 		traks = append(traks, only(moov, "trak")...)
 		extends = append(extends, only(find(moov, "mvex"), "trex")...)
 	}
-	return ParseInit(rewrite(inits[0].Data, func(x box) []byte {
-		if x.typ != "moov" {
-			return x.raw
-		}
-		rest := rewrite(x.body, func(y box) []byte {
-			if y.typ == "trak" || y.typ == "mvex" {
+	return ParseInit(edit(inits[0].Data, func(moov box) []byte {
+		rest := rewrite(moov.body, func(x box) []byte {
+			if x.typ == "trak" || x.typ == "mvex" {
 				return nil
 			}
-			return y.raw
+			return x.raw
 		})
 		return makeBox("moov", rest, traks, makeBox("mvex", extends))
-	}))
+	}, "moov"))
 }
 
 // only copies the boxes of one type.
