@@ -49,6 +49,8 @@ type Request struct {
 
 // role is the part of a request that depends on its type, and on the end.
 type role interface {
+	// base returns the request.
+	base() *Request
 	// admitLocked adds a request, of either end, to the tables of its type. It returns a *moqt.RequestError to refuse
 	// the request and a *moqt.ProtocolError to end the session. s.mu is held.
 	admitLocked() error
@@ -81,15 +83,11 @@ func (baseRole) endedLocked()                                              {}
 
 func (baseRole) message(m moqt.Message) error { return violation("unexpected %s", m.Type()) }
 
-func newRequest(s *Session, stream requestStream, kind moqt.MessageType, remote bool) *Request {
-	r := &Request{
-		s:         s,
-		kind:      kind,
-		remote:    remote,
-		stream:    stream,
-		responded: make(chan struct{}),
-		updates:   make(chan *Update, maxUnansweredUpdates),
-	}
+// init sets up a request that has a stream.
+func (r *Request) init(s *Session, stream requestStream, kind moqt.MessageType, remote bool) {
+	r.s, r.kind, r.remote, r.stream = s, kind, remote, stream
+	r.responded = make(chan struct{})
+	r.updates = make(chan *Update, maxUnansweredUpdates)
 	r.sent.r = r
 	switch stream := stream.(type) {
 	case *sharedStream:
@@ -98,8 +96,9 @@ func newRequest(s *Session, stream requestStream, kind moqt.MessageType, remote 
 		r.out = &outbox{s: s, failed: r.sendFailed, stream: stream}
 	}
 	r.ctx, r.cancel = context.WithCancelCause(s.ctx)
-	return r
 }
+
+func (r *Request) base() *Request { return r }
 
 // ID returns the Request ID.
 func (r *Request) ID() uint64 { return r.id }

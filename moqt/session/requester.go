@@ -48,8 +48,8 @@ func (q *requester) tryStream(ctx context.Context, kind moqt.MessageType) (reque
 	return q.s.conn.OpenStream()
 }
 
-// request sends a request. bind returns its role, once the request has a stream.
-func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, bind func(*Request) role) error {
+// request sends a request. Its role has a new Request.
+func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, as role) error {
 	if err := q.addHop(ctx, m); err != nil {
 		return err
 	}
@@ -60,8 +60,9 @@ func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, 
 	if err != nil {
 		return err
 	}
-	r := newRequest(q.s, stream, m.Type(), false)
-	r.role = bind(r)
+	r := as.base()
+	r.init(q.s, stream, m.Type(), false)
+	r.role = as
 	if err := q.enter(r, m); err != nil {
 		if q.s.shared != nil {
 			q.s.shared.release()
@@ -83,6 +84,7 @@ func (q *requester) request(ctx context.Context, open openFunc, m moqt.Message, 
 func (q *requester) publish(ctx context.Context, open openFunc, m moqt.Publish) (*Publication, error) {
 	m.TrackAlias = q.newAlias()
 	p := &Publication{
+		Request:    new(Request),
 		track:      m.Track,
 		alias:      m.TrackAlias,
 		properties: m.Properties,
@@ -94,10 +96,7 @@ func (q *requester) publish(ctx context.Context, open openFunc, m moqt.Publish) 
 	p.parameters.Fill, p.parameters.LargestObject, p.parameters.HopPath = nil, nil, nil
 	p.parameters.AuthorizationTokens, p.parameters.Expires = nil, nil
 	m.Parameters = m.Parameters.ForPublish(q.s.version)
-	err := q.request(ctx, open, &m, func(r *Request) role {
-		p.Request = r
-		return p
-	})
+	err := q.request(ctx, open, &m, p)
 	if err != nil {
 		return nil, fmt.Errorf("publish %s: %w", m.Track, err)
 	}

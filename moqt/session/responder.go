@@ -100,7 +100,8 @@ func (p *responder) serve(stream transport.Stream) {
 // run runs a request of the peer that starts with m.
 func (p *responder) run(stream requestStream, in messageSource, m moqt.Message) {
 	p.awaitCancel(m)
-	r := newRequest(p.s, stream, m.Type(), true)
+	r := new(Request)
+	r.init(p.s, stream, m.Type(), true)
 	refused, err := p.enter(r, m)
 	if err != nil {
 		p.s.fail(err)

@@ -150,13 +150,10 @@ func (s *Session) Goaway(uri string, timeout time.Duration) error {
 // Subscribe asks for the objects of a track that are published from now on (draft §10.7). The Request ID of the message
 // is filled in. Joining fetches may be sent at once. Subscribe waits only while the peer's stream limit is reached.
 func (s *Session) Subscribe(ctx context.Context, m moqt.Subscribe, receiver Receiver) (*Subscription, error) {
-	sub := newSubscription(m.Track)
+	sub := newSubscription(new(Request), m.Track)
 	sub.receiver, sub.parameters = receiver, m.Parameters
 	close(sub.accept)
-	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
-		sub.Request = r
-		return sub
-	})
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, sub)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", m.Track, err)
 	}
@@ -178,11 +175,8 @@ func (s *Session) TryPublish(m moqt.Publish) (*Publication, error) {
 // Fetch asks for objects that were published already. The Request ID of the message is filled in; a joining fetch names
 // its subscription by [Request.ID]. Fetch waits only while the peer's stream limit is reached.
 func (s *Session) Fetch(ctx context.Context, m moqt.Fetch) (*Fetch, error) {
-	f := &Fetch{request: m, arrived: make(chan struct{})}
-	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
-		f.Request = r
-		return f
-	})
+	f := &Fetch{Request: new(Request), request: m, arrived: make(chan struct{})}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, f)
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
@@ -192,11 +186,8 @@ func (s *Session) Fetch(ctx context.Context, m moqt.Fetch) (*Fetch, error) {
 // TrackStatus asks for the largest object and the properties of a track (draft §10.14), and waits for the response.
 // The Request ID of the message is filled in.
 func (s *Session) TrackStatus(ctx context.Context, m moqt.TrackStatus) (*moqt.RequestOK, error) {
-	t := &trackStatus{}
-	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
-		t.Request = r
-		return t
-	})
+	t := &trackStatus{Request: new(Request)}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, t)
 	var ok *moqt.RequestOK
 	if err == nil {
 		ok, err = t.result(ctx)
@@ -210,11 +201,8 @@ func (s *Session) TrackStatus(ctx context.Context, m moqt.TrackStatus) (*moqt.Re
 // PublishNamespace offers the tracks of a namespace (draft §10.15). The Request ID of the message is filled in.
 // PublishNamespace waits only while the peer's stream limit is reached.
 func (s *Session) PublishNamespace(ctx context.Context, m moqt.PublishNamespace) (*PublishedNamespace, error) {
-	p := &PublishedNamespace{}
-	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
-		p.Request = r
-		return p
-	})
+	p := &PublishedNamespace{Request: new(Request)}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, p)
 	if err != nil {
 		return nil, fmt.Errorf("publish namespace %s: %w", m.Namespace, err)
 	}
@@ -228,11 +216,10 @@ func (s *Session) PublishNamespace(ctx context.Context, m moqt.PublishNamespace)
 func (s *Session) SubscribeNamespace(
 	ctx context.Context, m moqt.SubscribeNamespace, notify NotifyNamespace,
 ) (*NamespaceSubscription, error) {
-	n := &NamespaceSubscription{notify: notify, prefix: m.Prefix, active: make(map[string]reportedNamespace)}
-	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
-		n.Request = r
-		return n
-	})
+	n := &NamespaceSubscription{
+		Request: new(Request), notify: notify, prefix: m.Prefix, active: make(map[string]reportedNamespace),
+	}
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, n)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to namespaces under %s: %w", m.Prefix, err)
 	}
@@ -247,12 +234,9 @@ func (s *Session) SubscribeTracks(
 	ctx context.Context, m moqt.SubscribeTracks, blocked func(moqt.FullTrackName),
 ) (*TracksSubscription, error) {
 	fills := m.Parameters.Fill != nil && !s.version.HasJoiningFetch()
-	t := &TracksSubscription{blocked: blocked, prefix: m.Prefix, filled: fills}
+	t := &TracksSubscription{Request: new(Request), blocked: blocked, prefix: m.Prefix, filled: fills}
 	t.awaitFills(s, m.Prefix)
-	err := s.requester.request(ctx, s.requester.waitForStream, &m, func(r *Request) role {
-		t.Request = r
-		return t
-	})
+	err := s.requester.request(ctx, s.requester.waitForStream, &m, t)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to tracks under %s: %w", m.Prefix, err)
 	}

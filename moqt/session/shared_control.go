@@ -261,7 +261,8 @@ func (c *sharedControl) receiveRequest(id uint64, m moqt.Message) error {
 	}
 	t := c.newStream(m.Type(), true)
 	c.enter(id, t)
-	r := newRequest(c.s, t, m.Type(), true)
+	r := new(Request)
+	r.init(c.s, t, m.Type(), true)
 	refused, err := p.enter(r, m)
 	if err != nil {
 		return err

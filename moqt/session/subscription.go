@@ -64,17 +64,16 @@ type Subscription struct {
 	drain      drain
 }
 
-func newSubscription(track moqt.FullTrackName) *Subscription {
-	sub := &Subscription{track: track, accept: make(chan struct{}), ending: make(chan struct{})}
+func newSubscription(r *Request, track moqt.FullTrackName) *Subscription {
+	sub := &Subscription{Request: r, track: track, accept: make(chan struct{}), ending: make(chan struct{})}
 	sub.drain.sub = sub
 	return sub
 }
 
 // newPublished returns the subscription that a PUBLISH of the peer offers.
 func newPublished(r *Request, m *moqt.Publish) *Subscription {
-	sub := newSubscription(m.Track)
-	sub.Request, sub.offer = r, m
-	sub.properties = m.Properties
+	sub := newSubscription(r, m.Track)
+	sub.offer, sub.properties = m, m.Properties
 	return sub
 }
 
