@@ -27,30 +27,9 @@ func keyFuncOf(f format.Format) keyFunc {
 
 // keyVP8 looks for the start of a key frame (RFC 7741 §4.2, §4.3).
 func keyVP8(b []byte) bool {
-	if len(b) == 0 || b[0]&0x10 == 0 || b[0]&7 != 0 { // S, PID
-		return false
-	}
-	at := 1
-	if b[0]&0x80 != 0 { // X
-		if len(b) < 2 {
-			return false
-		}
-		extension := b[1]
-		at++
-		if extension&0x80 != 0 { // I
-			if at < len(b) && b[at]&0x80 != 0 { // M
-				at++
-			}
-			at++
-		}
-		if extension&0x40 != 0 { // L
-			at++
-		}
-		if extension&0x30 != 0 { // T, K
-			at++
-		}
-	}
-	return at < len(b) && b[at]&1 == 0
+	var descriptor codecs.VP8Packet
+	frame, err := descriptor.Unmarshal(b)
+	return err == nil && len(frame) > 0 && descriptor.S == 1 && descriptor.PID == 0 && frame[0]&1 == 0
 }
 
 // keyVP9 looks for the start of a key frame in the lowest spatial layer (RFC 9628 §4.2): B set and P not. Some senders

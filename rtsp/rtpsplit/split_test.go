@@ -206,8 +206,8 @@ func TestPicturesOfJPEG(t *testing.T) {
 // TestStructureOfVP9 checks that only the first piece has the scalability structure, and begins and ends are told.
 func TestStructureOfVP9(t *testing.T) {
 	head := []byte{
-		vp9Picture | vp9Begins | vp9Ends | vp9Structure | vp9Layers, 0x81, 2, 3, 4, // with a long picture ID
-		1<<5 | vp9Sizes | vp9Group, 1, 2, 3, 4, 5, 6, 7, 8, 2, 1 << 2, 9, 0, // two sizes; two pictures, one difference
+		0xa0 | vp9Begins | vp9Ends | vp9Structure, 0x81, 2, 3, 4, // with a long picture ID, and layers
+		1<<5 | 0x18, 1, 2, 3, 4, 5, 6, 7, 8, 2, 1 << 2, 9, 0, // two sizes; two pictures, one difference
 	}
 	payload := pattern(head, full-12)
 	size, structure := descriptorOfVP9(payload)
@@ -215,9 +215,9 @@ func TestStructureOfVP9(t *testing.T) {
 	require.Equal(t, 5, structure)
 	pieces := splitVP9(payload, room)
 	require.Len(t, pieces, 2)
-	require.Equal(t, byte(vp9Picture|vp9Begins|vp9Structure|vp9Layers), pieces[0].payload[0])
+	require.Equal(t, byte(0xa0|vp9Begins|vp9Structure), pieces[0].payload[0])
 	require.Equal(t, payload[1:room], pieces[0].payload[1:])
-	require.Equal(t, []byte{vp9Picture | vp9Ends | vp9Layers, 0x81, 2, 3, 4}, pieces[1].payload[:5])
+	require.Equal(t, []byte{0xa0 | vp9Ends, 0x81, 2, 3, 4}, pieces[1].payload[:5])
 	require.Equal(t, payload[room:], pieces[1].payload[5:])
 }
 
