@@ -7,9 +7,14 @@ import (
 )
 
 // Forwarder is a sender that sees publishers' packets before the media sender does, and sends them on by the claim
-// protocol. The media sender sends what the forwarder declines. The forwarder provides the memory that both share.
+// protocol. The media sender sends what the forwarder declines. The forwarder provides the memory that both share. Its
+// methods may be called on any goroutine.
 type Forwarder interface {
-	Memory
+	// NewConn returns the zeroed state of a connection, or nil if there is no room: then only the media sender sends.
+	NewConn() *ConnState
+	// Ledger returns the ring of records of a connection, whose length is a power of two, or nil if there is none. The
+	// contents are undefined. It is valid until the connection is closed.
+	Ledger(*ConnState) []Record
 	// Connect makes a connection known whose state NewConn has returned. The forwarder calls abandon with a stream that
 	// it has opened and that OpenStream will not be called for; the media sender then resets it.
 	Connect(s *ConnState, abandon func(*StreamState)) ForwarderConn

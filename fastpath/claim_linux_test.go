@@ -70,7 +70,7 @@ func newKernelRig(t *testing.T) *kernelRig {
 	r.publisher.SetPath(claim.Path{Local: relayAddr, Remote: publisherAddr})
 	r.publisher.ConnectionID(kernelCID, true)
 	r.sub = r.fast.NewConn()
-	r.records = r.fast.Ledger(r.sub, claim.LedgerLen)
+	r.records = r.fast.Ledger(r.sub)
 	r.down = r.fast.Connect(r.sub, func(*claim.StreamState) {})
 	r.down.WriteKeys(0, &r.packets.keys)
 	r.down.SetSession(claim.Session{Layout: moqt.DataLayout1})

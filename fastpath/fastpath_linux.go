@@ -136,7 +136,7 @@ func (f *FastPath) AwaitRuns() bool {
 	return true
 }
 
-// NewConn implements [claim.Memory]. If many connections come at once it waits some 10 ms for memory.
+// NewConn implements [claim.Forwarder]. If many connections come at once it waits some 10 ms for memory.
 func (f *FastPath) NewConn() *claim.ConnState {
 	if !f.enter() {
 		return nil
@@ -165,23 +165,14 @@ func (f *FastPath) lendLedger(index uint32) *claim.ConnState {
 	return &f.states[index]
 }
 
-// FreeConn implements [claim.Memory]. The state of a connection is freed when the connection is closed.
-func (f *FastPath) FreeConn(*claim.ConnState) {}
-
-// Ledger implements [claim.Memory].
-func (f *FastPath) Ledger(s *claim.ConnState, n int) []claim.Record {
+// Ledger implements [claim.Forwarder].
+func (f *FastPath) Ledger(s *claim.ConnState) []claim.Record {
 	i, ok := indexOf(f.states, s)
-	if !ok || n > claim.LedgerLen {
+	if !ok {
 		return nil
 	}
 	return f.kernel.ledgers.of(uint32(i))
 }
-
-// NewStream implements [claim.Memory]: only the media sender sends streams that have no publisher's stream.
-func (f *FastPath) NewStream() *claim.StreamState { return nil }
-
-// FreeStream implements [claim.Memory].
-func (f *FastPath) FreeStream(*claim.StreamState) {}
 
 // indexOf returns the index of the element that p points to, if it points to one.
 func indexOf[T any](elements []T, p *T) (int, bool) {

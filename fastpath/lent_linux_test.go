@@ -35,12 +35,12 @@ func TestMemoryFollowsConnections(t *testing.T) {
 		awaitLent(connections + reserve)
 		for i, s := range states {
 			require.NotNil(t, s)
-			ring := f.Ledger(s, claim.LedgerLen)
+			ring := f.Ledger(s)
 			require.Len(t, ring, claim.LedgerLen)
 			ring[claim.LedgerLen-1].PN.Store(uint64(i))
 		}
 		for i, s := range states {
-			require.EqualValues(t, i, f.Ledger(s, claim.LedgerLen)[claim.LedgerLen-1].PN.Load(), "a ledger of its own")
+			require.EqualValues(t, i, f.Ledger(s)[claim.LedgerLen-1].PN.Load(), "a ledger of its own")
 			f.Connect(s, func(*claim.StreamState) {}).Close()
 		}
 		awaitLent(2 * reserve)

@@ -53,7 +53,7 @@ func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
 	publisher.SetPath(claim.Path{Local: replayRelay, Remote: replayPublisher, DestConnID: []byte("p")})
 
 	r.state = r.NewConn()
-	claim.Ledger(r.Ledger(r.state, claim.LedgerLen)).Clear()
+	claim.Ledger(r.Ledger(r.state)).Clear()
 	r.state.NextUni.Store(3)
 	subscriber := r.Connect(r.state, abandon)
 	subscriber.WriteKeys(0, seal)

@@ -122,7 +122,7 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		loop.Rule = cfg.rule
 	}
 	if w.fast != nil {
-		loop.Memory = w.fast
+		loop.Forwarder = w.fast
 		cfg.sender.MaxUDPPayloadSize = fastpath.MaxUDPPayloadSize
 	}
 	w.relay, err = relay.New(relay.Config{Authorizer: relay.AllowAll{}, Logger: log, FastPath: w.fast,

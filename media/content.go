@@ -131,7 +131,8 @@ func (c *content) close() (size int64) {
 
 // detach moves the cursor to a state that the forwarder does not share, and returns the state that it shared. The log
 // was severed at an offset.
-func (c *content) detach(state *claim.StreamState, at int64) (shared *claim.StreamState) {
+func (c *content) detach(at int64) (shared *claim.StreamState) {
+	state := new(claim.StreamState)
 	shared = c.state
 	next, fin := shared.MoveTo(state, -c.base())
 	if next += c.base(); next > max(at, c.start) || fin {
@@ -154,17 +155,16 @@ func (c *content) next() *track.Origin {
 	return o
 }
 
-// attach moves the cursor to a state that the forwarder shares for an origin, and returns the one before. It reports
-// false if the origin has broken off since next has returned it.
-func (c *content) attach(o *track.Origin, shared *claim.StreamState) (before *claim.StreamState, ok bool) {
+// attach moves the cursor to a state that the forwarder shares for an origin. It reports false if the origin has broken
+// off since next has returned it.
+func (c *content) attach(o *track.Origin, shared *claim.StreamState) (ok bool) {
 	_, closed := c.state.Cursor()
 	if _, severed := o.Severed(); severed || closed || c.reader == nil {
-		return nil, false
+		return false
 	}
-	before = c.state
-	before.MoveTo(shared, o.Delta)
+	c.state.MoveTo(shared, o.Delta)
 	c.state, c.shared = shared, true
-	return before, true
+	return true
 }
 
 // overrun reports whether the forwarder has sent more than the log will have: the publisher has broken QUIC's rules.

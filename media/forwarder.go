@@ -22,8 +22,8 @@ type forwarderLink struct {
 	connIDs   []quic.ConnectionID // usable, until there is a conn
 }
 
-// connect moves the state to where the forwarder sees it. It is called before any goroutine but that of the
-// connection knows the sender.
+// connect moves the state to where the forwarder sees it, when the handshake has keys: most Initial packets may come
+// from peers that do not go on. It is called before any goroutine but that of the connection knows the sender.
 func (l *forwarderLink) connect() {
 	s := l.sender
 	fw := s.loop.forwarder
@@ -36,7 +36,7 @@ func (l *forwarderLink) connect() {
 		return
 	}
 	l.move(shared)
-	s.ledger.memory, s.streams.adoption.state = s.loop.memory, shared
+	s.ledger.shared, s.streams.adoption.state = fw, shared
 	l.abandoned = &Subscription{sender: s, errorCode: sameCode}
 	l.conn = fw.Connect(shared, l.abandon)
 	for _, id := range l.connIDs {
@@ -175,9 +175,7 @@ func (l *forwarderLink) resume(st *Stream, o *track.Origin) {
 	s := l.sender
 	s.mu.Lock()
 	defer s.mu.release()
-	if before, ok := st.attach(o, state); ok {
-		s.loop.memory.FreeStream(before)
-	} else if l.conn != nil {
+	if !st.attach(o, state) && l.conn != nil {
 		l.conn.CloseStream(state)
 	}
 }

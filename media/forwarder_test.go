@@ -16,8 +16,7 @@ import (
 // fakeForwarder is a forwarder with one connection. Like the kernel it opens streams, and sends on them before user
 // space knows of it.
 type fakeForwarder struct {
-	flags uint8 // of records of datagrams
-	claim.Heap
+	flags   uint8 // of records of datagrams
 	t       testing.TB
 	clock   clock.Clock
 	state   *claim.ConnState
@@ -40,10 +39,9 @@ func (f *fakeForwarder) Connect(s *claim.ConnState, abandon func(*claim.StreamSt
 	return f
 }
 
-func (f *fakeForwarder) Ledger(_ *claim.ConnState, n int) []claim.Record {
-	if f.ring != nil {
-		return nil
-	}
+func (f *fakeForwarder) NewConn() *claim.ConnState { return new(claim.ConnState) }
+
+func (f *fakeForwarder) Ledger(*claim.ConnState) []claim.Record {
 	f.ring = make(claim.Ledger, 256)
 	return f.ring
 }
@@ -110,7 +108,7 @@ func (f *fakeForwarder) datagram() int64 {
 func withForwarder(t *testing.T, configure ...func(*worldConfig)) (*world, *fakeForwarder) {
 	f := &fakeForwarder{t: t}
 	w := newWorld(t, append(configure, func(c *worldConfig) {
-		c.loop.Memory = f
+		c.loop.Forwarder = f
 		c.suite = tls.TLS_CHACHA20_POLY1305_SHA256
 	})...)
 	f.clock = w.clock
@@ -181,14 +179,14 @@ func (f *noRoom) NewConn() *claim.ConnState {
 	return f.fakeForwarder.NewConn()
 }
 
-func (f *noRoom) Ledger(*claim.ConnState, int) []claim.Record { return nil }
+func (f *noRoom) Ledger(*claim.ConnState) []claim.Record { return nil }
 
 // A forwarder that had no room when the first keys came gets none of the connection's keys, and has no ledger for it.
 // The media sender sends.
 func TestForwarderIsAskedOnce(t *testing.T) {
 	f := &noRoom{fakeForwarder: &fakeForwarder{t: t}}
 	w := newWorld(t, asClient, func(c *worldConfig) {
-		c.loop.Memory, c.suite = f, tls.TLS_CHACHA20_POLY1305_SHA256
+		c.loop.Forwarder, c.suite = f, tls.TLS_CHACHA20_POLY1305_SHA256
 	})
 	require.Equal(t, 1, f.asked)
 	require.Empty(t, f.keys)
@@ -198,7 +196,7 @@ func TestForwarderIsAskedOnce(t *testing.T) {
 
 func TestOtherSuitesAreNotForwarded(t *testing.T) {
 	f := &noRoom{fakeForwarder: &fakeForwarder{t: t}}
-	w := newWorld(t, func(c *worldConfig) { c.loop.Memory = f })
+	w := newWorld(t, func(c *worldConfig) { c.loop.Forwarder = f })
 	require.Nil(t, w.s.Forwarder())
 	require.Zero(t, f.asked)
 	w.stream(w.subscribe(), newTestLog(0, 100))

@@ -9,7 +9,7 @@ import (
 // guarded by the sender's lock.
 type ledger struct {
 	state   *claim.ConnState
-	memory  claim.Memory
+	shared  claim.Forwarder       // provides the records; nil: the heap
 	random  func(n uint64) uint64 // a number below n
 	records claim.Ledger          // nil until something is to be sent
 	low     uint64                // packets below it are neither outstanding nor to come
@@ -87,13 +87,15 @@ func (l *ledger) makeRoom() bool {
 	return l.state.Room(l.records) || l.grow()
 }
 
-// grow doubles the ledger.
+// grow doubles the ledger, unless the forwarder shares it: that ledger has one size.
 func (l *ledger) grow() bool {
-	n := max(2*len(l.records), firstLedger)
-	if n > maxLedger {
-		return false
+	var ring claim.Ledger
+	switch n := max(2*len(l.records), firstLedger); {
+	case l.shared == nil && n <= maxLedger:
+		ring = make(claim.Ledger, n)
+	case l.shared != nil && len(l.records) == 0:
+		ring = l.shared.Ledger(l.state)
 	}
-	ring := l.memory.Ledger(l.state, n)
 	if ring == nil {
 		return false
 	}
@@ -118,7 +120,7 @@ func (l *ledger) setMTU(mtu int) {
 
 // shrink gives a large ledger back that has nothing outstanding: bursts are rare, subscribers many.
 func (l *ledger) shrink() {
-	if len(l.records) > idleLedger && l.memory == (claim.Heap{}) {
+	if len(l.records) > idleLedger && l.shared == nil {
 		l.records = nil
 	}
 }

@@ -22,9 +22,8 @@ import (
 type LoopConfig struct {
 	// Shards is how many goroutines send, at least one on each socket, at most 64. Default: GOMAXPROCS.
 	Shards int
-	// Memory provides the state that the forwarder may share. If it is a claim.Forwarder, that takes part. Default:
-	// the heap.
-	Memory claim.Memory
+	// Forwarder sends on the same connections. Default: there is none.
+	Forwarder claim.Forwarder
 	// Rule decides what may go instead of [claim.ConnState.Admit]. The forwarder must have the same one. Default: none.
 	Rule claim.Rule
 	// NoGSO sends every packet as a datagram of its own, even where the kernel could segment.
@@ -38,8 +37,7 @@ const maxShards = 64
 // Loop sends the packets of many senders on the UDP sockets of one port, in batches, with few goroutines. Each sender
 // belongs to one of its shards, and each shard to one of the sockets.
 type Loop struct {
-	memory    claim.Memory
-	forwarder claim.Forwarder // memory, if it is one
+	forwarder claim.Forwarder // nil: none
 	rule      claim.Rule      // nil: the built-in one
 	clock     clock.Clock
 	log       *slog.Logger
@@ -79,11 +77,7 @@ func NewLoop(cfg LoopConfig, sockets ...net.PacketConn) (*Loop, error) {
 }
 
 func newLoop(cfg LoopConfig, c clock.Clock) *Loop {
-	l := &Loop{memory: cfg.Memory, rule: cfg.Rule, clock: c, log: cfg.Logger, random: rand.Uint64N}
-	if l.memory == nil {
-		l.memory = claim.Heap{}
-	}
-	l.forwarder, _ = l.memory.(claim.Forwarder)
+	l := &Loop{forwarder: cfg.Forwarder, rule: cfg.Rule, clock: c, log: cfg.Logger, random: rand.Uint64N}
 	if l.log == nil {
 		l.log = slog.Default()
 	}
@@ -196,25 +190,6 @@ func (l *Loop) retire(s *Sender, c Counters) {
 	defer l.mu.Unlock()
 	s.retired = true
 	l.retired.add(&c)
-}
-
-// newConnState returns the state of a new connection. Memory that the forwarder shares is taken when the handshake
-// has keys: most Initial packets may come from peers that do not go on.
-func (l *Loop) newConnState() *claim.ConnState {
-	if l.forwarder != nil {
-		return new(claim.ConnState)
-	}
-	if s := l.memory.NewConn(); s != nil {
-		return s
-	}
-	return new(claim.ConnState)
-}
-
-func (l *Loop) newStreamState() *claim.StreamState {
-	if s := l.memory.NewStream(); s != nil {
-		return s
-	}
-	return new(claim.StreamState)
 }
 
 // Measure turns the measurement of delays on or off: the time from when the process reads a publisher's packet until

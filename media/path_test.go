@@ -12,7 +12,7 @@ import (
 )
 
 func newTestPath(mtu int) (*path, *ledger) {
-	l := &ledger{state: new(claim.ConnState), memory: claim.Heap{}, random: rand.Uint64N}
+	l := &ledger{state: new(claim.ConnState), random: rand.Uint64N}
 	l.grow()
 	l.setMTU(mtu)
 	return &path{ledger: l}, l
@@ -58,7 +58,7 @@ func repeat(size, n int) (all []int) {
 
 // The forwarder sees no packet size before there is a ledger for its records.
 func TestMTUNeedsLedger(t *testing.T) {
-	l := &ledger{state: new(claim.ConnState), memory: claim.Heap{}, random: rand.Uint64N}
+	l := &ledger{state: new(claim.ConnState), random: rand.Uint64N}
 	l.setMTU(1300)
 	require.Zero(t, l.state.MTU.Load())
 	require.True(t, l.makeRoom())

@@ -113,10 +113,7 @@ func (s *Sender) Hooks() Hooks { return Hooks{s} }
 func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s := &Sender{loop: l, shard: sh, cfg: cfg.withDefaults(), task: task{index: -1}}
 	s.mu.sender = s
-	s.ledger = ledger{memory: l.memory, random: l.random}
-	if l.forwarder != nil {
-		s.ledger.memory = claim.Heap{} // until the forwarder takes part
-	}
+	s.ledger = ledger{random: l.random}
 	s.path = path{ledger: &s.ledger}
 	s.ecn = ecn{path: &s.path, counters: &s.counters}
 	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
@@ -129,8 +126,8 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.link = forwarderLink{sender: s}
 	s.read.own = true // until quic-go says otherwise
 	s.turn = newTurn(s)
-	s.useState(l.newConnState())
-	s.state.NextUni.Store(3) // RFC 9000 §2.1
+	s.useState(new(claim.ConnState)) // until the forwarder takes part
+	s.state.NextUni.Store(3)         // RFC 9000 §2.1
 	if cfg.Client {
 		s.state.NextUni.Store(2)
 	}
@@ -226,9 +223,6 @@ func (s *Sender) closeLocked() {
 		q.drop(DatagramClosed)
 	}
 	s.loop.retire(s, s.countersLocked())
-	if s.link.conn == nil {
-		s.loop.memory.FreeConn(s.state)
-	}
 	s.link.disconnect()
 }
 

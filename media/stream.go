@@ -68,7 +68,7 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 func (st *Stream) begin(adopted bool) {
 	s := st.sender
 	if st.state == nil {
-		st.state = s.loop.newStreamState()
+		st.state = new(claim.StreamState)
 	}
 	if !adopted {
 		st.state.Next.Store(uint64(st.start))
@@ -115,7 +115,7 @@ func (st *Stream) update() {
 	s := st.sender
 	state, code := st.log.State()
 	if at, severed := st.origin.Severed(); severed && st.shared {
-		s.link.conn.CloseStream(st.detach(s.loop.newStreamState(), at))
+		s.link.conn.CloseStream(st.detach(at))
 	}
 	if o := st.next(); o != nil && st.opened && st.goesOn != nil {
 		st.origin = o

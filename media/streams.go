@@ -9,7 +9,6 @@ import (
 
 // streamSet is the streams of a connection, by number and by what is due. It is guarded by the sender's lock.
 type streamSet struct {
-	loop     *Loop
 	link     *forwarderLink
 	credit   *credit
 	acks     *ackFrequency
@@ -24,8 +23,7 @@ type streamSet struct {
 
 func newStreamSet(s *Sender) streamSet {
 	return streamSet{
-		loop: s.loop, link: &s.link, credit: &s.credit, acks: &s.acks, counters: &s.counters,
-		deadline: clock.Never,
+		link: &s.link, credit: &s.credit, acks: &s.acks, counters: &s.counters, deadline: clock.Never,
 	}
 }
 
@@ -87,8 +85,6 @@ func (m *streamSet) forget(st *Stream) {
 	st.resetting = false
 	if st.shared {
 		m.link.conn.CloseStream(st.state)
-	} else {
-		m.loop.memory.FreeStream(st.state)
 	}
 }
 

@@ -86,7 +86,7 @@ func (s *Server) prepare() (err error) {
 	}
 	relayConfig.OriginNeedsProof = relayConfig.OriginNeedsProof || s.cfg.Transport.Mutual != nil
 	if f := s.FastPath(); f != nil {
-		relayConfig.FastPath, loopConfig.Memory = f, f
+		relayConfig.FastPath, loopConfig.Forwarder = f, f
 	}
 	if s.relay, err = relay.New(relayConfig); err != nil {
 		return err
