@@ -51,7 +51,7 @@ func (o *Opener) Open(p []byte, at int, expected uint64) (number uint64, payload
 	if b[0]&^3 != 0x40|byte(o.generation&1)<<2 { // RFC 9000 §17.3.1; reserved bits are 0
 		return 0, nil, false
 	}
-	number = decodeNumber(b[at:at+n], expected)
+	number = DecodeNumber(b[at:at+n], expected)
 	nonce := &o.opening.nonce
 	*nonce = o.key.iv
 	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
@@ -73,8 +73,8 @@ func (o *Opener) unmask(b []byte, at int) (n int) {
 	return n
 }
 
-// decodeNumber returns the packet number that is closest to the expected one (RFC 9000 §A.3).
-func decodeNumber(b []byte, expected uint64) uint64 {
+// DecodeNumber returns the packet number that is closest to the expected one (RFC 9000 §A.3).
+func DecodeNumber(b []byte, expected uint64) uint64 {
 	const limit = 1 << 62
 	var low uint64
 	for _, x := range b {

@@ -28,7 +28,7 @@ type objectHeader struct {
 }
 
 func parseObjectHeader(f *frame, webtransport bool) (h objectHeader) {
-	r := reader{b: f.data}
+	r := reader{rest: f.data}
 	if webtransport {
 		r.varint()
 	}
@@ -43,15 +43,15 @@ func parseObjectHeader(f *frame, webtransport bool) (h objectHeader) {
 	if kind&datagramDefaultPriority == 0 {
 		parsed.priority = r.byte()
 	}
-	parsed.len = r.pos
-	if kind&datagramProperties != 0 && r.pos <= len(f.data) {
+	parsed.len = len(f.data) - len(r.rest)
+	if kind&datagramProperties != 0 {
 		n := r.vi64()
-		if n == 0 || r.pos > len(f.data) || n > uint64(len(f.data)-r.pos) {
+		if n == 0 || n > uint64(len(r.rest)) {
 			return h
 		}
-		r.pos += int(n)
+		r.skip(int(n))
 	}
-	if r.pos >= len(f.data) {
+	if r.short || len(r.rest) == 0 {
 		return h
 	}
 	return parsed

@@ -1,53 +1,45 @@
 package programs
 
 import (
-	"encoding/binary"
-	"math/bits"
+	"bytes"
+
+	"github.com/quic-go/quic-go/quicvarint"
+
+	"sluice/moqt"
 )
 
-// reader reads integers and moves on. It checks nothing: beyond the end it reads zeros, and callers compare the
-// position with the end once.
+// reader reads what follows. Once that has ended it reads zeros, and callers look at short once.
 type reader struct {
-	b   []byte
-	pos int
+	rest  []byte
+	short bool // there was too little
 }
 
-func (r *reader) byte() byte {
-	r.pos++
-	return r.at(r.pos - 1)
+// skip skips bytes.
+func (r *reader) skip(n int) {
+	r.short = r.short || n > len(r.rest)
+	r.rest = r.rest[min(n, len(r.rest)):]
 }
 
-func (r *reader) at(pos int) byte {
-	if pos < len(r.b) {
-		return r.b[pos]
+func (r *reader) byte() (b byte) {
+	if len(r.rest) > 0 {
+		b = r.rest[0]
 	}
-	return 0
-}
-
-// word returns eight bytes from a position on.
-func (r *reader) word(pos int) uint64 {
-	var w [8]byte
-	copy(w[:], r.b[min(pos, len(r.b)):])
-	return binary.BigEndian.Uint64(w[:])
+	r.skip(1)
+	return b
 }
 
 // varint reads an integer of QUIC (RFC 9000 §16).
-func (r *reader) varint() uint64 {
-	v := r.word(r.pos)
-	n := 1 << (v >> 62)
-	r.pos += n
-	return v << 2 >> 2 >> (64 - 8*n)
-}
+func (r *reader) varint() uint64 { return r.integer(quicvarint.Parse(r.rest)) }
 
 // vi64 reads an integer of MoQT (draft-18 §1.4.1).
-func (r *reader) vi64() uint64 {
-	more := bits.LeadingZeros8(^r.at(r.pos)) // bytes after the first
-	pos := r.pos
-	r.pos += more + 1
-	if more == 8 {
-		return r.word(pos + 1)
+func (r *reader) vi64() uint64 { return r.integer(moqt.ParseVarint(r.rest)) }
+
+func (r *reader) integer(v uint64, n int, err error) uint64 {
+	if err != nil {
+		n = len(r.rest) + 1
 	}
-	return r.word(pos) << (more + 1) >> (more + 1) >> (56 - 8*more)
+	r.skip(n)
+	return v
 }
 
 // Types of frames (RFC 9000 §19).
@@ -68,7 +60,7 @@ const (
 )
 
 // varintFrames are the frames that consist of varints only, by type: the number of varints plus one.
-var varintFrames = [64]int{
+var varintFrames = [256]int{
 	0x01: 1, 0x04: 4, 0x05: 3, 0x10: 2, 0x11: 3, 0x12: 2, 0x13: 2, 0x14: 2, 0x15: 3, 0x16: 2, 0x17: 2, 0x19: 2,
 	0x1e: 1, 0x1f: 1, 0x24: 5,
 }
@@ -98,11 +90,11 @@ type walk struct {
 
 // walkFrames walks the frames of a plaintext.
 func walkFrames(payload []byte) (w walk, result walkResult) {
-	w.b = payload
-	for w.pos < len(payload) && result == walkDone {
+	w.rest = payload
+	for len(w.rest) > 0 && result == walkDone {
 		result = w.next()
 	}
-	if result == walkDone && w.pos != len(payload) {
+	if result == walkDone && w.short {
 		result = walkMalformed
 	}
 	return w, result
@@ -113,34 +105,33 @@ func (w *walk) next() walkResult {
 	t := w.byte()
 	switch {
 	case t == framePadding:
-		return walkDone
 	case t&^1 == frameAck:
 		return w.ack(t)
 	case t&^7 == frameStream, t&^1 == frameDatagram:
 		return w.media(t)
 	case t == frameNewConnectionID:
-		w.varint()
-		w.varint()
-		w.pos += int(w.byte()) + 16
-		return walkDone
+		w.varints(2)
+		w.skip(int(w.byte()) + 16)
 	case t&^1 == framePathChallenge:
-		w.pos += 8
-		return walkDone
+		w.skip(8)
+	case t == 0x40 && bytes.HasPrefix(w.rest, []byte{frameAckFrequency}):
+		w.skip(1)
+		w.varints(4)
+	case varintFrames[t] == 0:
+		return walkStopped
+	default:
+		w.varints(varintFrames[t] - 1)
 	}
-	return w.varints(t)
+	return walkDone
 }
 
 func (w *walk) ack(t byte) walkResult {
-	w.varint() // Largest Acknowledged
-	w.varint() // ACK Delay
+	w.varints(2) // Largest Acknowledged, ACK Delay
 	ranges := w.varint()
-	w.varint() // First ACK Range
 	if ranges > maxAckRanges {
 		return walkStopped
 	}
-	for range 2*int(ranges) + 3*int(t&1) {
-		w.varint()
-	}
+	w.varints(1 + 2*int(ranges) + 3*int(t&1)) // from First ACK Range on
 	return walkDone
 }
 
@@ -155,79 +146,56 @@ func (w *walk) media(t byte) walkResult {
 			f.offset = w.varint()
 		}
 	}
-	n := uint64(len(w.b) - w.pos)
+	n := uint64(len(w.rest))
 	if f.datagram && t&datagramLen != 0 || !f.datagram && t&streamLen != 0 {
 		n = w.varint()
 	}
-	if w.pos > len(w.b) || n > uint64(len(w.b)-w.pos) {
+	if w.short || n > uint64(len(w.rest)) {
 		return walkMalformed
 	}
-	f.data = w.b[w.pos : w.pos+int(n)]
+	f.data = w.rest[:n]
 	w.frames = append(w.frames, f)
-	w.pos += int(n)
+	w.skip(int(n))
 	return walkDone
 }
 
-func (w *walk) varints(t byte) walkResult {
-	n := 0
-	if t < 0x40 {
-		n = varintFrames[t]
-	} else if t == 0x40 && w.at(w.pos) == frameAckFrequency {
-		n, w.pos = 5, w.pos+1
-	}
-	if n == 0 {
-		return walkStopped
-	}
-	for range n - 1 {
+// varints skips integers.
+func (w *walk) varints(n int) {
+	for range n {
 		w.varint()
 	}
-	return walkDone
 }
 
-// Bits of the type of SUBGROUP_HEADER.
 const (
-	subgroupIDMode          = 0x06
-	subgroupIDFirst         = 0x02 // it is the first object's id
-	subgroupIDPresent       = 0x04
-	subgroupIDReserved      = 0x06
-	defaultPrioritySubgroup = 0x20
-	subgroupFlags           = 0x59 // the same on all hops
-	unidirectional          = 2    // of a stream id (RFC 9000 §2.1)
+	unidirectional = 2 // of a stream id (RFC 9000 §2.1)
+	draft          = moqt.Draft18
+	layout         = moqt.DataLayout1
 )
 
 // subgroupHeader is SUBGROUP_HEADER at the beginning of a stream, behind the stream header of WebTransport.
 type subgroupHeader struct {
-	alias, group, subgroup uint64
-	kind, priority         byte
-	len                    int // of all that each hop writes anew; 0: there is none
+	moqt.SubgroupHeader     // with the id of the subgroup in all modes
+	len                 int // of all that each hop writes anew; 0: there is none
 }
 
 func parseSubgroupHeader(f *frame) (h subgroupHeader) {
-	if f.offset > 0 || f.stream&unidirectional == 0 {
-		return h
-	}
-	r := reader{b: f.data}
-	if r.at(0) == 0x40 && r.at(1) == 0x54 {
-		r.pos = 2
+	r := reader{rest: f.data}
+	if bytes.HasPrefix(r.rest, []byte{0x40, 0x54}) {
+		r.skip(2)
 		r.varint()
 	}
-	kind := r.byte()
-	if kind&0x90 != 0x10 || kind&subgroupIDMode == subgroupIDReserved {
+	long := len(r.rest) > 0 && r.rest[0] >= 0x80 // a type of several bytes
+	parsed, n, err := moqt.ParseSubgroupHeader(draft, r.rest)
+	if f.offset > 0 || f.stream&unidirectional == 0 || long || err != nil {
 		return h
 	}
-	parsed := subgroupHeader{kind: kind, alias: r.vi64(), group: r.vi64()}
-	if kind&subgroupIDMode == subgroupIDPresent {
-		parsed.subgroup = r.vi64()
+	r.skip(n)
+	n = len(f.data) - len(r.rest)
+	if parsed.SubgroupIDMode == moqt.SubgroupIDFirstObject {
+		parsed.SubgroupID = r.vi64()
 	}
-	if kind&defaultPrioritySubgroup == 0 {
-		parsed.priority = r.byte()
-	}
-	parsed.len = r.pos
-	if kind&subgroupIDMode == subgroupIDFirst {
-		parsed.subgroup = r.vi64()
-	}
-	if r.pos > len(f.data) {
+	if r.short {
 		return h
 	}
-	return parsed
+	return subgroupHeader{parsed, n}
 }

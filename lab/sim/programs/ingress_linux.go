@@ -1,15 +1,19 @@
 package programs
 
 import (
+	"crypto/cipher"
 	"encoding/binary"
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"unsafe"
 
-	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/chacha20poly1305"
 
+	"sluice/claim"
 	"sluice/fastpath/bpf"
+	"sluice/internal/keystream"
+	"sluice/internal/packet"
 	"sluice/transport"
 )
 
@@ -110,12 +114,10 @@ func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
 	b := slices.Clone(data)
 	b[0] ^= mask[0] & 0x1f
 	n := int(b[0]&3) + 1
-	var truncated uint64
 	for i := range n {
 		b[pnAt+i] ^= mask[1+i]
-		truncated = truncated<<8 | uint64(b[pnAt+i])
 	}
-	o.number = decodeNumber(atomic.LoadUint64(&p.ExpectedPn), truncated, n)
+	o.number = packet.DecodeNumber(b[pnAt:pnAt+n], atomic.LoadUint64(&p.ExpectedPn))
 	phase := b[0] >> 2 & 1
 	if len(b)-pnAt-n <= tagLen {
 		return o, bpf.IngressReasonPACKET_TOO_SHORT
@@ -140,55 +142,26 @@ func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
 func isActive(p *bpf.Publisher) bool { return p.Active != 0 }
 
 // keys are the keys of one direction in one phase.
-type keys struct {
-	key, header [32]byte
-	iv          [12]byte
-}
+type keys claim.PacketKeys
 
 // peekKeys copies keys, which user space may be replacing: then packets are forged.
 //
 //go:norace
-func peekKeys(from *bpf.PacketKeys) (k keys) {
-	for i := range from.Key {
-		binary.LittleEndian.PutUint32(k.key[4*i:], from.Key[i])
-		binary.LittleEndian.PutUint32(k.header[4*i:], from.Hp[i])
-	}
-	for i := range from.Iv {
-		binary.NativeEndian.PutUint32(k.iv[4*i:], from.Iv[i])
-	}
-	return k
-}
+func peekKeys(from *bpf.PacketKeys) keys { return *(*keys)(unsafe.Pointer(from)) }
 
 // aead returns what seals and opens the packet with a number, and its nonce (RFC 9001 §5.3).
-func (k *keys) aead(number uint64) (a interface {
-	Seal(to, nonce, plain, additional []byte) []byte
-	Open(to, nonce, sealed, additional []byte) ([]byte, error)
-}, nonce [12]byte) {
-	nonce = k.iv
+func (k *keys) aead(number uint64) (a cipher.AEAD, nonce [12]byte) {
+	nonce = k.IV
 	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
-	a, _ = chacha20poly1305.New(k.key[:]) // fails for keys of other lengths only
+	a, _ = chacha20poly1305.New(k.Key[:]) // fails for keys of other lengths only
 	return a, nonce
 }
 
 // headerMask returns the mask of header protection (RFC 9001 §5.4.4).
-func headerMask(k *keys, sample []byte) (mask [5]byte) {
-	c, _ := chacha20.NewUnauthenticatedCipher(k.header[:], sample[4:16]) // fails for other lengths only
-	c.SetCounter(binary.LittleEndian.Uint32(sample))
-	c.XORKeyStream(mask[:], mask[:])
-	return mask
-}
-
-// decodeNumber expands a truncated packet number (RFC 9000 A.3).
-func decodeNumber(expected, truncated uint64, n int) uint64 {
-	window := uint64(1) << (8 * n)
-	number := expected&^(window-1) | truncated
-	switch {
-	case number+window/2 <= expected && number < 1<<62-window:
-		return number + window
-	case number > expected+window/2 && number >= window:
-		return number - window
-	}
-	return number
+func headerMask(k *keys, sample []byte) [keystream.SampleLen]byte {
+	masks := [1][keystream.SampleLen]byte{[keystream.SampleLen]byte(sample)}
+	keystream.Masks(masks[:], &k.HeaderProtection)
+	return masks[0]
 }
 
 func expectAfter(p *bpf.Publisher, number uint64) {

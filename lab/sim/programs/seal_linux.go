@@ -18,7 +18,7 @@ func (c *streamCopy) makePrefix() []byte {
 	b := append([]byte{}, c.path.StreamPrefix[len(c.path.StreamPrefix)-n:]...)
 	b = moqt.AppendVarint(append(b, g.HeaderType), c.sub.Alias)
 	b = moqt.AppendVarint(b, g.Group)
-	if g.HeaderType&subgroupIDPresent != 0 {
+	if g.Subgroup != 0 {
 		b = moqt.AppendVarint(b, g.Subgroup)
 	}
 	return append(b, g.Priority)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"sluice/claim"
+	"sluice/fastpath"
 	"sluice/fastpath/bpf"
 	"sluice/moqt"
 )
@@ -94,26 +95,24 @@ func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup
 		return g, bpf.IngressReasonFRAME_NOT_MEDIA
 	}
 	r.step()
-	index, ok := r.aliases.get(bpf.AliasKey{Alias: h.alias, Publisher: key.Publisher})
+	index, ok := r.aliases.get(bpf.AliasKey{Alias: h.TrackAlias, Publisher: key.Publisher})
 	if !ok {
 		return g, bpf.IngressReasonFRAME_NO_TRACK
 	}
 	t, ok := r.findPart(index, atomic.LoadUint64(&r.machine.TrackVersions[index]), 0)
-	if !ok || t.Publisher != key.Publisher || t.Alias != h.alias {
+	if !ok || t.Publisher != key.Publisher || t.Alias != h.TrackAlias {
 		return g, bpf.IngressReasonFRAME_NO_TRACK
 	}
 	if key.StreamId < atomic.LoadUint64(&r.machine.Publishers[key.Publisher].FirstStream) {
 		return g, bpf.IngressReasonFRAME_ENDED
 	}
+	if h.DefaultPriority {
+		h.Priority = uint8(t.DefaultPriority)
+	}
+	forwarded := fastpath.Forwarded(h.SubgroupHeader, h.SubgroupID, h.Priority)
 	g = bpf.Subgroup{
-		Group: h.group, Subgroup: h.subgroup, Track: index, HeaderLen: uint32(h.len),
-		HeaderType: h.kind & subgroupFlags, Priority: h.priority,
-	}
-	if h.subgroup != 0 {
-		g.HeaderType |= subgroupIDPresent
-	}
-	if h.kind&defaultPrioritySubgroup != 0 {
-		g.Priority = uint8(t.DefaultPriority)
+		Group: h.GroupID, Subgroup: h.SubgroupID, Track: index, HeaderLen: uint32(h.len),
+		HeaderType: uint8(layout.SubgroupType(forwarded)), Priority: h.Priority,
 	}
 	own, all := r.held(key.Publisher, bpf.IngressShareKindSHARE_SUBGROUPS)
 	if !mayHold(own, all) {
