@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/stretchr/testify/require"
 
+	"sluice/fastpath/bpf"
 	"sluice/lab"
 )
 
@@ -37,7 +38,7 @@ func TestCopiesAreFlows(t *testing.T) {
 	r.observe(r.lab.Relay.Facing(r.lab.Subscribers[0]), ebpf.AttachTCXEgress, noteFlow(seen))
 	computed := map[uint32]bool{hash: true}
 	for i, s := range r.subscribers {
-		require.NoError(t, r.SetTrack(5, 128, []subscription{r.subscription(s)}))
+		require.NoError(t, r.SetTrack(5, 128, []bpf.Subscription{r.subscription(s)}))
 		r.publish(stream(3+4*uint64(i), 0, 1, append(subgroupHeader(77, 1, uint64(i), 9), make([]byte, 1000)...)))
 		r.receive(s)
 		var flow struct{ Hash, Queue, Computed uint32 }

@@ -51,7 +51,7 @@ func (c *conn) ConnectionID(id []byte, usable bool) {
 }
 
 func (c *conn) removeID(id string) {
-	if err := c.fast.kernel.RemoveConnectionID([]byte(id)); !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := c.fast.kernel.tables.ConnectionIds.Delete(connectionID([]byte(id))); !errors.Is(err, ebpf.ErrKeyNotExist) {
 		c.fast.report("remove a connection id", err)
 	}
 }
@@ -65,7 +65,7 @@ func (c *conn) ReadKeys(phase uint64, k *claim.PacketKeys) {
 	}
 	p := &c.fast.kernel.publishers[c.index]
 	bit := uint32(1) << (phase & 1)
-	words := (*packetKeys)(k).words()
+	words := wordsOf(k)
 	if phase > 0 {
 		words.Hp = p.Keys[0].Hp // key updates do not change it (RFC 9001 §6.1)
 	}
@@ -87,7 +87,7 @@ func (c *conn) WriteKeys(phase uint64, k *claim.PacketKeys) {
 		return
 	}
 	keys := &c.fast.kernel.keys[c.index]
-	words := (*packetKeys)(k).words()
+	words := wordsOf(k)
 	if phase > 0 {
 		words.Hp = keys.Generation[(phase-1)&3].Hp
 	}
@@ -110,7 +110,7 @@ func (c *conn) SetSession(s claim.Session) {
 		return
 	}
 	c.session = &s
-	c.fast.kernel.publishers[c.index].Webtransport = uint8(min(1, len(s.DatagramPrefix)))
+	c.fast.kernel.publishers[c.index].Webtransport = flag[uint8](len(s.DatagramPrefix) > 0)
 	c.publishPathLocked()
 }
 
@@ -137,7 +137,8 @@ func (c *conn) leave() {
 	c.gone = true
 }
 
-// Close implements [claim.ForwarderConn]. The reclaimer frees memory that the programs may still be using.
+// Close implements [claim.ForwarderConn]. Programs may be opening a packet of the connection, or sealing one for it: the
+// reclaimer erases the keys, and frees the memory, after a grace period.
 func (c *conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,13 +148,14 @@ func (c *conn) Close() {
 	k := c.fast.kernel
 	c.closed, c.copies = true, k.Copies(c.index)
 	c.signalLocked()
-	k.RemovePath(c.index)
+	k.paths.remove(c.index)
 	c.sealing.erase()
 	c.opening.erase()
 	for id := range c.ids {
 		c.removeID(id)
 	}
-	k.ForgetPublisher(c.index)
+	atomic.StoreUint32(&k.publishers[c.index].KeysSet, 0)
+	k.publishers[c.index].Active = 0
 	for stream := range c.awaited {
 		if _, read := c.read[stream]; !read { // it never will be
 			c.releaseLocked(stream)

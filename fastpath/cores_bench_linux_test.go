@@ -11,6 +11,7 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 	"github.com/stretchr/testify/require"
 
+	"sluice/claim"
 	"sluice/fastpath/bpf"
 	packets "sluice/internal/packet"
 	"sluice/lab"
@@ -90,7 +91,7 @@ type lane struct {
 	*rig
 	index  uint32
 	cid    []byte
-	keys   *packetKeys
+	keys   *claim.PacketKeys
 	conn   *conn
 	tracks []laneTrack
 	next   uint64 // packet number
@@ -107,7 +108,7 @@ type laneTrack struct {
 // addTrack adds a track, and opens its stream.
 func (l *lane) addTrack(index uint32, subscribers []*subscriber) {
 	alias := uint64(len(l.tracks))
-	var all []subscription
+	var all []bpf.Subscription
 	for _, s := range subscribers {
 		v := l.subscription(s)
 		v.Alias = alias

@@ -84,5 +84,5 @@ func (f *FastPath) Replay(t testing.TB, frame []byte, local, remote netip.AddrPo
 
 // Packet is a short header packet.
 func Packet(k *claim.PacketKeys, cid []byte, pn uint64, payload []byte) []byte {
-	return packet((*packetKeys)(k), cid, pn, 4, 0, payload)
+	return packet(k, cid, pn, 4, 0, payload)
 }

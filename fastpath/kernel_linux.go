@@ -45,8 +45,8 @@ type kernel struct {
 	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
-	protocols  []protocol
-	measuring  []uint64 // one: whether delays are measured
+	rtp        *rtp                 // nil: there is no port for it
+	measuring  []uint64             // one: whether delays are measured
 	report     func(operation string, err error)
 	machine    *Machine // in simulations: instead of programs
 }
@@ -75,7 +75,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepGrowing(k.ingress.Streams, &k.byStream, &k.streams) },
 		func() error { return keepGrowing(k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
-		func() error { return k.loadProtocols(&s) },
+		func() error { return k.loadRTP(&s) },
 		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
 		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
 		func() error { return k.growStreams(firstStreams) },
@@ -224,11 +224,9 @@ func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
 
 // Attach attaches the programs to a device, for the publishers and subscribers behind it.
 func (k *kernel) Attach(ifindex int) error {
-	if len(k.links) == 0 {
-		for _, p := range k.protocols {
-			if err := p.start(); err != nil {
-				return fmt.Errorf("fast path: %w", err)
-			}
+	if len(k.links) == 0 && k.rtp != nil {
+		if err := k.rtp.workers.start(); err != nil {
+			return fmt.Errorf("fast path: %w", err)
 		}
 	}
 	type hook struct {
@@ -237,8 +235,8 @@ func (k *kernel) Attach(ifindex int) error {
 	}
 	// Egress first: without it, a clone would leave as the publisher's packet.
 	hooks := []hook{{k.egress.ClientEgress, ebpf.AttachTCXEgress}, {k.ingress.ServerIngress, ebpf.AttachTCXIngress}}
-	for _, p := range k.protocols {
-		hooks = append(hooks, hook{p.program(), ebpf.AttachTCXIngress})
+	if k.rtp != nil {
+		hooks = append(hooks, hook{k.rtp.objects.RtpIngress, ebpf.AttachTCXIngress})
 	}
 	for _, a := range hooks {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: a.program, Attach: a.at})
@@ -250,16 +248,16 @@ func (k *kernel) Attach(ifindex int) error {
 	return nil
 }
 
-// awaitUnused returns when all program runs that have begun before have ended, and all work that they have given to
-// threads of protocols.
+// awaitUnused returns when all program runs that have begun before have ended, and all jobs that they have given to
+// workers.
 func (k *kernel) awaitUnused() {
 	if k.machine != nil {
 		k.machine.AwaitUnused()
 		return
 	}
 	awaitGracePeriod()
-	for _, p := range k.protocols {
-		p.awaitUnused()
+	if k.rtp != nil {
+		k.rtp.workers.awaitUnused()
 	}
 }
 
@@ -290,8 +288,8 @@ func (k *kernel) Close() error {
 	for i := len(k.links) - 1; i >= 0; i-- {
 		errs = append(errs, k.links[i].Close())
 	}
-	for _, p := range k.protocols {
-		errs = append(errs, p.close())
+	if k.rtp != nil {
+		errs = append(errs, k.rtp.close())
 	}
 	if len(k.byConn) > 0 {
 		made := madeOfAll(k.byConn)
@@ -309,46 +307,23 @@ func (k *kernel) Close() error {
 	if k.ledgers != nil { // so the programs were loaded
 		errs = append(errs, k.ledgers.close(), k.keyStreams.close())
 	}
-	k.mapped, k.links, k.protocols, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil, nil
+	k.mapped, k.links, k.rtp, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil, nil
 	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)
 }
 
 // SetPath sets how a subscriber is reached, from the next packet on. Its link-layer address is the last one that the
 // stack used.
-func (k *kernel) SetPath(subscriber uint32, p subscriberPath) error {
-	if err := p.validate(); err != nil {
+func (k *kernel) SetPath(subscriber uint32, p claim.Path, s claim.Session) error {
+	v, err := pathOf(&p, &s)
+	if err != nil {
 		return err
 	}
-	v := bpf.Path{
-		Udp:     udpPath(p.Local, p.Remote),
-		DcidLen: uint8(len(p.ConnectionID)), StreamPrefixLen: uint8(len(p.StreamPrefix)),
-		DatagramPrefixLen: uint8(len(p.DatagramPrefix)),
-		StreamLimit:       p.InitialMaxStream, DatagramLimit: p.MaxDatagram,
-	}
-	copy(v.Dcid[:], p.ConnectionID)
-	copy(v.StreamPrefix[len(v.StreamPrefix)-len(p.StreamPrefix):], p.StreamPrefix)
-	copy(v.DatagramPrefix[len(v.DatagramPrefix)-len(p.DatagramPrefix):], p.DatagramPrefix)
 	return k.paths.put(subscriber, v)
 }
-
-// RemovePath stops copies for a subscriber. A program may be sealing one: the keys are erased after a grace period.
-func (k *kernel) RemovePath(subscriber uint32) { k.paths.remove(subscriber) }
 
 // AddConnectionID assigns packets with a destination connection ID to a publisher.
 func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {
 	return k.tables.ConnectionIds.Put(connectionID(cid), publisher)
-}
-
-// RemoveConnectionID undoes AddConnectionID.
-func (k *kernel) RemoveConnectionID(cid []byte) error {
-	return k.tables.ConnectionIds.Delete(connectionID(cid))
-}
-
-// ForgetPublisher stops the programs from opening a publisher's packets. A program may be opening one: the keys are
-// erased after a grace period.
-func (k *kernel) ForgetPublisher(publisher uint32) {
-	atomic.StoreUint32(&k.publishers[publisher].KeysSet, 0)
-	k.publishers[publisher].Active = 0
 }
 
 // SetAlias assigns a publisher's alias to a track.
@@ -389,11 +364,7 @@ func (k *kernel) Copies(index uint32) map[string]uint64 {
 
 // Measure begins or ends to measure delays.
 func (k *kernel) Measure(on bool) {
-	var word uint64
-	if on {
-		word = 1
-	}
-	atomic.StoreUint64(&k.measuring[0], word)
+	atomic.StoreUint64(&k.measuring[0], flag[uint64](on))
 }
 
 // Delays returns the delays that were measured on all CPUs.

@@ -149,7 +149,7 @@ func TestDeclines(t *testing.T) {
 	object := func() []byte { return append(subgroupHeader(77, 10, id, 9), "object"...) }
 	tests := []struct {
 		reason string
-		set    func(*subscription)
+		set    func(*bpf.Subscription)
 		send   func()
 	}{
 		{reason: "frame_no_track", send: func() {
@@ -159,38 +159,38 @@ func TestDeclines(t *testing.T) {
 		{reason: "frame_empty", send: func() { r.publish(stream(id, 0, 0, nil)) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 0, 0, []byte{5, 1})) }},
 		{reason: "frame_not_media", send: func() { r.publish(stream(id, 100, 0, []byte("no beginning"))) }},
-		{reason: "copy_filtered", set: func(s *subscription) { s.Forward = false }},
-		{reason: "copy_filtered", set: func(s *subscription) { s.StartGroup = 11 }},
-		{reason: "copy_filtered", set: func(s *subscription) { s.StartGroup, s.StartObject = 10, 1 }},
-		{reason: "copy_filtered", set: func(s *subscription) { s.EndGroup = 9 }},
-		{reason: "copy_no_path", set: func(s *subscription) { s.Subscriber = 999 }},
-		{reason: "copy_no_neighbor", set: func(*subscription) {
-			require.NoError(t, r.SetPath(1, subscriberPath{Local: netip.MustParseAddrPort("192.0.2.1:1"),
-				Remote: netip.MustParseAddrPort("192.0.2.2:2")}))
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.Forward = 0 }},
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup = 11 }},
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup, s.StartObject = 10, 1 }},
+		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.EndGroup = 9 }},
+		{reason: "copy_no_path", set: func(s *bpf.Subscription) { s.Subscriber = 999 }},
+		{reason: "copy_no_neighbor", set: func(*bpf.Subscription) {
+			require.NoError(t, r.SetPath(1, claim.Path{Local: netip.MustParseAddrPort("192.0.2.1:1"),
+				Remote: netip.MustParseAddrPort("192.0.2.2:2")}, claim.Session{}))
 		}, send: func() {
 			elsewhere := r.subscription(s)
 			elsewhere.Subscriber = 1
-			require.NoError(t, r.SetTrack(5, 128, []subscription{elsewhere}))
+			require.NoError(t, r.SetTrack(5, 128, []bpf.Subscription{elsewhere}))
 			r.publish(stream(id, 0, 0, object()))
 		}},
-		{reason: "copy_not_open", set: func(s *subscription) { s.Forward = false }, send: func() {
+		{reason: "copy_not_open", set: func(s *bpf.Subscription) { s.Forward = 0 }, send: func() {
 			subgroup := object()
 			r.publish(stream(id, 0, 0, subgroup))
-			require.NoError(t, r.SetTrack(5, 128, []subscription{r.subscription(s)}))
+			require.NoError(t, r.SetTrack(5, 128, []bpf.Subscription{r.subscription(s)}))
 			id += 4
 			r.publish(stream(id, 0, 0, subgroup)) // which another stream brought first
 		}},
-		{reason: "copy_priority", set: func(*subscription) { state.Threshold = 128<<8 | 8 }},
-		{reason: "copy_no_path", set: func(*subscription) { state.NextPn |= claim.NumbersClosed }},
-		{reason: "copy_stream_share", set: func(*subscription) { state.Slots = streamShare }},
-		{reason: "copy_stream_limit", set: func(*subscription) { state.MaxUni = 0 }},
-		{reason: "copy_connection_credit", set: func(*subscription) { state.DataLimit = 5 }},
-		{reason: "copy_window", set: func(*subscription) { state.Window = 20 }},
-		{reason: "copy_paced", set: func(*subscription) { state.PaceCost, state.PacedAt = 1, 1<<62 }},
-		{reason: "copy_paced", set: func(*subscription) { state.PaceWaits = 1 }},
-		{reason: "copy_bucket", set: func(*subscription) { state.BucketCost, state.BucketAt = 1, 1<<62 }},
-		{reason: "copy_too_large", set: func(*subscription) { state.Mtu = 20 }},
-		{reason: "copy_ledger_full", set: func(*subscription) { state.NextPn += claim.LedgerLen }},
+		{reason: "copy_priority", set: func(*bpf.Subscription) { state.Threshold = 128<<8 | 8 }},
+		{reason: "copy_no_path", set: func(*bpf.Subscription) { state.NextPn |= claim.NumbersClosed }},
+		{reason: "copy_stream_share", set: func(*bpf.Subscription) { state.Slots = streamShare }},
+		{reason: "copy_stream_limit", set: func(*bpf.Subscription) { state.MaxUni = 0 }},
+		{reason: "copy_connection_credit", set: func(*bpf.Subscription) { state.DataLimit = 5 }},
+		{reason: "copy_window", set: func(*bpf.Subscription) { state.Window = 20 }},
+		{reason: "copy_paced", set: func(*bpf.Subscription) { state.PaceCost, state.PacedAt = 1, 1<<62 }},
+		{reason: "copy_paced", set: func(*bpf.Subscription) { state.PaceWaits = 1 }},
+		{reason: "copy_bucket", set: func(*bpf.Subscription) { state.BucketCost, state.BucketAt = 1, 1<<62 }},
+		{reason: "copy_too_large", set: func(*bpf.Subscription) { state.Mtu = 20 }},
+		{reason: "copy_ledger_full", set: func(*bpf.Subscription) { state.NextPn += claim.LedgerLen }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestDeclines(t *testing.T) {
 			if tt.set != nil {
 				tt.set(&sub)
 			}
-			require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
+			require.NoError(t, r.SetTrack(5, 128, []bpf.Subscription{sub}))
 			before, taken := r.counts(), *state
 			if tt.send == nil {
 				r.publish(stream(id, 0, 0, object()))
@@ -326,13 +326,13 @@ func TestBudget(t *testing.T) {
 	sub := r.subscription(r.subscribers[0])
 	absent := sub
 	absent.Subscriber = 900
-	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]subscription{absent}, copies), sub)))
+	require.NoError(t, r.SetTrack(5, 128, append(slices.Repeat([]bpf.Subscription{absent}, copies), sub)))
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), "object"...)))
 	require.Equal(t, map[string]uint64{"packet_opened": 1, "frame_forwarded": 1, "copy_no_path": copies,
 		"copy_budget": 1}, r.counts())
 
 	// The work for one packet is bounded also when it has many frames.
-	require.NoError(t, r.SetTrack(5, 128, slices.Repeat([]subscription{sub}, copies)))
+	require.NoError(t, r.SetTrack(5, 128, slices.Repeat([]bpf.Subscription{sub}, copies)))
 	require.NoError(t, r.clearReasons())
 	var frames [][]byte
 	for i := range 8 {
@@ -344,7 +344,7 @@ func TestBudget(t *testing.T) {
 	const all, size = 8 * copies, 500 + 110
 	require.InDelta(t, copies*2000/size, counts["copy_sent"], 1)
 	require.EqualValues(t, all, counts["copy_sent"]+counts["copy_budget"])
-	require.Error(t, r.SetTrack(5, 128, make([]subscription, MaxSubscriptions+1)))
+	require.Error(t, r.SetTrack(5, 128, make([]bpf.Subscription, MaxSubscriptions+1)))
 }
 
 const longList = 2*int(partLen) + 8 // more than parts hold, and more than get objects in datagrams

@@ -89,7 +89,7 @@ func TestPrefix(t *testing.T) {
 		sub := r.subscription(s)
 		sub.Alias = v(3)
 		want.TrackAlias = sub.Alias
-		require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
+		require.NoError(t, r.SetTrack(5, 128, []bpf.Subscription{sub}))
 		objects := concat(vi64(first), 3, "abc")
 		r.publish(stream(id, 0, 1, append(moqt.AppendSubgroupHeader(nil, moqt.Versions()[0], h), objects...)))
 		got := r.receive(s)

@@ -44,7 +44,7 @@ func (r *rig) lookAhead(s *subscriber) *conn {
 func (r *rig) openAhead() *conn { return r.openAheadOf(publisherIndex, r.keys, r.nextPN) }
 
 // openAheadOf does so for the publisher with an index.
-func (r *rig) openAheadOf(index uint32, keys *packetKeys, next uint64) *conn {
+func (r *rig) openAheadOf(index uint32, keys *claim.PacketKeys, next uint64) *conn {
 	c := r.connection(index)
 	c.ReadKeys(0, (*claim.PacketKeys)(keys))
 	require.True(r.t, c.addTrack())
@@ -361,7 +361,7 @@ func TestRingsFollowUse(t *testing.T) {
 func TestPublisherKeyStreams(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	r.subscribeAll()
-	s, keys := r.subscribers[0], [2]*packetKeys{r.keys, randomPacketKeys()}
+	s, keys := r.subscribers[0], [2]*claim.PacketKeys{r.keys, randomPacketKeys()}
 	keys[1].HeaderProtection = keys[0].HeaderProtection // RFC 9001 §6.1
 	header := subgroupHeader(77, 1, 1, 9)
 	r.publish(stream(3, 0, 0, header))

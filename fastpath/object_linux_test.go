@@ -40,7 +40,7 @@ func TestForwardObjects(t *testing.T) {
 				r.SetPublisher(publisherIndex, webtransport, 0)
 				r.SetOpenKeys(publisherIndex, 0, r.keys)
 				prefixes := [][]byte{nil, concat(uint64(5)), concat(uint64(1 << 40))}
-				var list []subscription
+				var list []bpf.Subscription
 				for i, s := range r.subscribers {
 					r.setDatagramPath(s, prefixes[i], 1<<16)
 					sub := r.subscription(s)
@@ -91,10 +91,10 @@ func TestForwardObjects(t *testing.T) {
 // setDatagramPath makes a subscriber's session one whose datagrams have a prefix and a limit.
 func (r *rig) setDatagramPath(s *subscriber, prefix []byte, limit uint64) {
 	at := r.lab.Relay.Facing(r.lab.Subscribers[s.index])
-	require.NoError(r.t, r.SetPath(s.index, subscriberPath{
+	require.NoError(r.t, r.SetPath(s.index, claim.Path{
 		Local: netip.AddrPortFrom(r.address(at), relayPort), Remote: s.conn.LocalAddr().(*net.UDPAddr).AddrPort(),
-		ConnectionID: s.cid, DatagramPrefix: prefix, InitialMaxStream: 1 << 40, MaxDatagram: limit,
-	}))
+		DestConnID: s.cid, MaxStreamData: 1 << 40, MaxDatagramFrame: limit,
+	}, claim.Session{DatagramPrefix: prefix}))
 }
 
 // objectRig is a rig whose track is one of the fast path's, so that objects are claimed from both sides.

@@ -32,7 +32,7 @@ const relayPort = 4443
 var concat, stream, vi64 = bpftest.Concat, bpftest.Stream, bpftest.VI64
 
 // aead returns the cipher and the nonce of the packet with a number (RFC 9001 §5.3).
-func aead(k *packetKeys, pn uint64) (a cipher.AEAD, nonce []byte) {
+func aead(k *claim.PacketKeys, pn uint64) (a cipher.AEAD, nonce []byte) {
 	nonce = slices.Clone(k.IV[:])
 	for i := range 8 {
 		nonce[11-i] ^= byte(pn >> (8 * i))
@@ -41,7 +41,7 @@ func aead(k *packetKeys, pn uint64) (a cipher.AEAD, nonce []byte) {
 }
 
 // packet is a short header packet.
-func packet(k *packetKeys, cid []byte, pn uint64, pnLen, phase int, payload []byte) []byte {
+func packet(k *claim.PacketKeys, cid []byte, pn uint64, pnLen, phase int, payload []byte) []byte {
 	p := append([]byte{0x40 | byte(phase<<2) | byte(pnLen-1)}, cid...)
 	p = append(p, binary.BigEndian.AppendUint64(nil, pn)[8-pnLen:]...)
 	a, nonce := aead(k, pn)
@@ -66,7 +66,7 @@ type received struct {
 }
 
 // openPacket opens a packet with a four-byte number.
-func openPacket(t testing.TB, k *packetKeys, cid, p []byte) (r received, payload []byte) {
+func openPacket(t testing.TB, k *claim.PacketKeys, cid, p []byte) (r received, payload []byte) {
 	t.Helper()
 	p = slices.Clone(p)
 	at := 1 + len(cid)
@@ -86,7 +86,7 @@ func openPacket(t testing.TB, k *packetKeys, cid, p []byte) (r received, payload
 }
 
 // open opens a packet with one STREAM frame that extends to its end.
-func open(t testing.TB, k *packetKeys, cid, p []byte) received {
+func open(t testing.TB, k *claim.PacketKeys, cid, p []byte) received {
 	t.Helper()
 	r, payload := openPacket(t, k, cid, p)
 	require.EqualValues(t, 0x08, payload[0]&^5, "a STREAM frame without a length")
@@ -106,8 +106,8 @@ func open(t testing.TB, k *packetKeys, cid, p []byte) received {
 	return r
 }
 
-func randomPacketKeys() *packetKeys {
-	k := new(packetKeys)
+func randomPacketKeys() *claim.PacketKeys {
+	k := new(claim.PacketKeys)
 	copy(k.Key[:], bpftest.RandomBytes(32))
 	copy(k.HeaderProtection[:], bpftest.RandomBytes(32))
 	copy(k.IV[:], bpftest.RandomBytes(12))
@@ -124,7 +124,7 @@ const publisherIndex = 100
 type subscriber struct {
 	index uint32
 	conn  *net.UDPConn
-	keys  *packetKeys
+	keys  *claim.PacketKeys
 	cid   []byte
 }
 
@@ -141,7 +141,7 @@ type rig struct {
 	t           testing.TB
 	lab         *lab.Lab
 	v6          bool
-	keys        *packetKeys // of the publisher's packets
+	keys        *claim.PacketKeys // of the publisher's packets
 	publisher   *net.UDPConn
 	relay       *net.UDPConn
 	subscribers []*subscriber
@@ -207,10 +207,10 @@ func (r *rig) address(d *lab.Device) netip.Addr {
 }
 
 // addPublisher adds a publisher's connection. All have the same addresses.
-func (r *rig) addPublisher(index uint32, cid []byte, keys *packetKeys) {
+func (r *rig) addPublisher(index uint32, cid []byte, keys *claim.PacketKeys) {
 	r.SetPublisher(index, false, 0)
 	r.SetOpenKeys(index, 0, keys)
-	require.NoError(r.t, r.SetPath(index, subscriberPath{Local: r.relayAddr(), Remote: r.publisherAddr()}))
+	require.NoError(r.t, r.SetPath(index, claim.Path{Local: r.relayAddr(), Remote: r.publisherAddr()}, claim.Session{}))
 	require.NoError(r.t, r.AddConnectionID(cid, index))
 }
 
@@ -245,10 +245,10 @@ func (r *rig) addSubscriber(index uint32, h *lab.Host) {
 	address := netip.AddrPortFrom(r.address(far), 9000+uint16(index))
 	s.conn, err = h.ListenUDP(address)
 	require.NoError(t, err)
-	require.NoError(t, r.SetPath(index, subscriberPath{
+	require.NoError(t, r.SetPath(index, claim.Path{
 		Local: netip.AddrPortFrom(r.address(near), relayPort), Remote: address,
-		ConnectionID: s.cid, InitialMaxStream: 1 << 40, MaxDatagram: 1 << 16,
-	}))
+		DestConnID: s.cid, MaxStreamData: 1 << 40, MaxDatagramFrame: 1 << 16,
+	}, claim.Session{}))
 	r.SetSendKeys(index, 0, s.keys)
 	state := &r.kernel.conns[index]
 	state.Window, state.DataLimit, state.MaxUni = 1<<20, 1<<20, 100
@@ -266,13 +266,13 @@ func (r *rig) greet(s *subscriber) {
 	require.NoError(r.t, err)
 }
 
-func (r *rig) subscription(s *subscriber) subscription {
-	return subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: true,
+func (r *rig) subscription(s *subscriber) bpf.Subscription {
+	return bpf.Subscription{Subscriber: s.index, Alias: 1000 + uint64(s.index), EndGroup: 1<<64 - 1, Forward: 1,
 		Priority: 128}
 }
 
 func (r *rig) subscribeAll() {
-	var all []subscription
+	var all []bpf.Subscription
 	for _, s := range r.subscribers {
 		all = append(all, r.subscription(s))
 	}
@@ -414,8 +414,8 @@ func (r *rig) record(s *subscriber, pn uint64) *claim.Record {
 
 // SetSendKeys sets the keys of a subscriber's key generation, before the first packet number of that generation is
 // taken.
-func (k *kernel) SetSendKeys(subscriber uint32, generation uint64, keys *packetKeys) {
-	k.keys[subscriber].Generation[generation&3] = keys.words()
+func (k *kernel) SetSendKeys(subscriber uint32, generation uint64, keys *claim.PacketKeys) {
+	k.keys[subscriber].Generation[generation&3] = wordsOf(keys)
 }
 
 // SetPublisher starts to open the packets of a publisher that bear one of the relay's connection IDs. expected is the
@@ -429,15 +429,15 @@ func (k *kernel) SetPublisher(publisher uint32, webtransport bool, expected uint
 }
 
 // SetOpenKeys sets the keys of a publisher's key phase, 0 or 1.
-func (k *kernel) SetOpenKeys(publisher uint32, phase int, keys *packetKeys) {
+func (k *kernel) SetOpenKeys(publisher uint32, phase int, keys *claim.PacketKeys) {
 	u := &k.publishers[publisher]
-	u.Keys[phase] = keys.words()
+	u.Keys[phase] = wordsOf(keys)
 	u.KeysSet |= 1 << phase
 }
 
 // SetTrack replaces the subscriptions of a track, at most 512, from the next packet on. defaultPriority is the
 // Publisher Priority of subgroups that do not say theirs.
-func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []subscription) error {
+func (k *kernel) SetTrack(track uint32, defaultPriority uint8, subscriptions []bpf.Subscription) error {
 	if len(subscriptions) > MaxSubscriptions {
 		return fmt.Errorf("fast path: %d subscriptions of one track, at most %d are possible", len(subscriptions),
 			MaxSubscriptions)

@@ -13,7 +13,8 @@ import (
 	"sluice/fastpath/bpf"
 )
 
-// rtp is RTP as a protocol: its program, the table of medias, and workers.
+// rtp is RTP: its program, the table of medias, and workers. The program sees all packets that come to a device, and
+// shares with the QUIC programs what a copy needs. docs/protocols.md says what another protocol takes.
 type rtp struct {
 	kernel  *kernel
 	objects bpf.RTPObjects
@@ -40,10 +41,13 @@ func sourceOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// newRTP loads the program. It shares everything that a copy needs with the QUIC programs. If newRTP fails, the caller
-// closes the protocol that it returns.
-func newRTP(k *kernel, s *Settings) (*rtp, error) {
+// loadRTP loads the program, if RTP has a port.
+func (k *kernel) loadRTP(s *Settings) error {
+	if s.RTPPort == 0 {
+		return nil
+	}
 	r := &rtp{kernel: k, of: make(map[netip.Prefix]*rtpSource)}
+	k.rtp = r
 	r.workers = newWorkers(r, s)
 	r.shares = shares{all: k.shares.all, sizes: k.shares.sizes, since: make([]atomic.Uint64, MaxRTPMedias)}
 	r.shares.sizes[shareJobs] = jobsPerRing * uint32(s.Workers)
@@ -52,13 +56,13 @@ func newRTP(k *kernel, s *Settings) (*rtp, error) {
 	}
 	spec, err := r.load(s)
 	if err != nil {
-		return r, err
+		return err
 	}
 	r.medias = newLent[bpf.RTPMedia](r.objects.RtpMedias, spec.Maps[bpf.RTPMapRtpMedias].InnerMap)
 	if err := keepGrowing(r.objects.HeldByEach, &r.byMedia, &r.shares.own); err != nil {
-		return r, err
+		return err
 	}
-	return r, errors.Join(
+	return errors.Join(
 		growAll(r.byMedia, MaxRTPMedias),
 		keepMapped(k, r.objects.Promises, &r.workers.given),
 		keepMapped(k, r.objects.BusyUntil, &r.workers.busyUntil),
@@ -96,19 +100,7 @@ func (r *rtp) load(s *Settings) (*ebpf.CollectionSpec, error) {
 	}})
 }
 
-// start implements protocol.
-func (r *rtp) start() error { return r.workers.start() }
-
-// program implements protocol.
-func (r *rtp) program() *ebpf.Program { return r.objects.RtpIngress }
-
-// awaitUnused implements protocol.
-func (r *rtp) awaitUnused() { r.workers.awaitUnused() }
-
-// copies implements protocol.
-func (r *rtp) copies() uint64 { return r.workers.runs.Load() * uint64(r.workers.chunk) }
-
-// close implements protocol.
+// close ends the workers, and frees the memory. The program is not attached any more.
 func (r *rtp) close() error {
 	errs := []error{r.workers.close()}
 	for _, g := range r.byMedia {

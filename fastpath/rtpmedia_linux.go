@@ -190,11 +190,7 @@ func (m *RTPMedia) Pause(paused bool) {
 		return
 	}
 	defer m.exit()
-	var v uint32
-	if paused {
-		v = 1
-	}
-	atomic.StoreUint32(&m.shared.Paused, v)
+	atomic.StoreUint32(&m.shared.Paused, flag[uint32](paused))
 }
 
 // RTPPlayer is a player of a media that the kernel can serve.
@@ -286,11 +282,7 @@ func (p *RTPPlayer) Forward(on bool) {
 		return
 	}
 	defer p.media.exit()
-	var v uint32
-	if on {
-		v = 1
-	}
-	atomic.StoreUint32(&p.media.shared.Players[p.position].Active, v)
+	atomic.StoreUint32(&p.media.shared.Players[p.position].Active, flag[uint32](on))
 }
 
 // Sent returns how many packets the kernel has sent to the player, and how many bytes their payloads had.

@@ -14,9 +14,9 @@ import (
 // shareRig is a rig with two publishers, each of a track, and small maps.
 type shareRig struct {
 	*rig
-	track *ForwardedTrack // of the greedy publisher
-	keys  *packetKeys     // of the other one
-	next  uint64          // the other one's packet number
+	track *ForwardedTrack   // of the greedy publisher
+	keys  *claim.PacketKeys // of the other one
+	next  uint64            // the other one's packet number
 }
 
 const (

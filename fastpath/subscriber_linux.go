@@ -55,17 +55,12 @@ func (s *subscribing) publishPathLocked() {
 	if s.conn.closed || s.conn.session == nil || s.path == nil {
 		return
 	}
-	local := s.path.Local
-	if a, ok := sourceAddress(s.path.OOB); ok {
-		local = netip.AddrPortFrom(a, local.Port())
+	p := *s.path
+	if a, ok := sourceAddress(p.OOB); ok {
+		p.Local = netip.AddrPortFrom(a, p.Local.Port())
 	}
-	err := s.conn.fast.kernel.SetPath(s.conn.index, subscriberPath{
-		Local: local, Remote: s.path.Remote, ConnectionID: s.path.DestConnID,
-		StreamPrefix: s.conn.session.StreamPrefix, DatagramPrefix: s.conn.session.DatagramPrefix,
-		InitialMaxStream: s.path.MaxStreamData, MaxDatagram: s.path.MaxDatagramFrame,
-	})
-	if err != nil {
-		s.conn.fast.kernel.RemovePath(s.conn.index) // an old one may lead elsewhere
+	if err := s.conn.fast.kernel.SetPath(s.conn.index, p, *s.conn.session); err != nil {
+		s.conn.fast.kernel.paths.remove(s.conn.index) // an old one may lead elsewhere
 		const message = "the fast path does not serve a subscriber"
 		s.conn.fast.log.Log(slog.LevelInfo, message, message, "address", s.path.Remote, "reason", err)
 	}

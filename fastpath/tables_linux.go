@@ -10,51 +10,39 @@ import (
 	"sluice/fastpath/bpf"
 )
 
-// packetKeys are the keys of one direction in one key phase.
-type packetKeys claim.PacketKeys
-
-// words returns the keys as the programs read them.
-func (p *packetKeys) words() (k bpf.PacketKeys) {
-	for i := range k.Key {
-		k.Key[i] = binary.LittleEndian.Uint32(p.Key[4*i:])
-		k.Hp[i] = binary.LittleEndian.Uint32(p.HeaderProtection[4*i:])
-	}
-	for i := range k.Iv {
-		// In memory order: the program combines the IV with a packet number in network byte order.
-		k.Iv[i] = binary.NativeEndian.Uint32(p.IV[4*i:])
-	}
-	return k
+// wordsOf returns keys as the programs read them: the same bytes.
+func wordsOf(k *claim.PacketKeys) (words bpf.PacketKeys) {
+	*(*claim.PacketKeys)(unsafe.Pointer(&words)) = *k
+	return words
 }
 
-// subscriberPath is how a subscriber is reached.
-type subscriberPath struct {
-	Local, Remote    netip.AddrPort // of one family
-	ConnectionID     []byte         // destination connection ID
-	StreamPrefix     []byte         // WebTransport's, in front of a stream
-	DatagramPrefix   []byte         // and of a datagram
-	InitialMaxStream uint64         // initial_max_stream_data_uni
-	MaxDatagram      uint64         // max_datagram_frame_size
-}
-
-func (p *subscriberPath) validate() error {
-	var v bpf.Path
+// pathOf returns how a subscriber is reached, as the programs read it.
+func pathOf(p *claim.Path, s *claim.Session) (v bpf.Path, err error) {
 	switch {
 	case p.Local.Addr().IsUnspecified():
-		return fmt.Errorf("fast path: the local address of packets to %v is not known", p.Remote)
+		return v, fmt.Errorf("fast path: the local address of packets to %v is not known", p.Remote)
 	case p.Local.Addr().Is4() != p.Remote.Addr().Is4():
-		return fmt.Errorf("fast path: %v and %v are of different families", p.Local, p.Remote)
-	case len(p.ConnectionID) > maxConnectionIDLen, len(p.StreamPrefix) > len(v.StreamPrefix),
-		len(p.DatagramPrefix) > len(v.DatagramPrefix):
-		return fmt.Errorf("fast path: a connection ID or prefix of %v is too long", p.Remote)
+		return v, fmt.Errorf("fast path: %v and %v are of different families", p.Local, p.Remote)
+	case len(p.DestConnID) > maxConnectionIDLen, len(s.StreamPrefix) > len(v.StreamPrefix),
+		len(s.DatagramPrefix) > len(v.DatagramPrefix):
+		return v, fmt.Errorf("fast path: a connection ID or prefix of %v is too long", p.Remote)
 	}
-	return nil
+	v = bpf.Path{
+		Udp:     udpPath(p.Local, p.Remote),
+		DcidLen: uint8(len(p.DestConnID)), StreamPrefixLen: uint8(len(s.StreamPrefix)),
+		DatagramPrefixLen: uint8(len(s.DatagramPrefix)),
+		StreamLimit:       p.MaxStreamData, DatagramLimit: p.MaxDatagramFrame,
+	}
+	copy(v.Dcid[:], p.DestConnID)
+	copy(v.StreamPrefix[len(v.StreamPrefix)-len(s.StreamPrefix):], s.StreamPrefix)
+	copy(v.DatagramPrefix[len(v.DatagramPrefix)-len(s.DatagramPrefix):], s.DatagramPrefix)
+	return v, nil
 }
 
 // udpPath returns the addresses of datagrams to a peer, which are of one family.
 func udpPath(local, remote netip.AddrPort) bpf.UDPPath {
-	v := bpf.UDPPath{Sport: bigEndian16(local.Port()), Dport: bigEndian16(remote.Port())}
-	if local.Addr().Is6() {
-		v.V6 = 1
+	v := bpf.UDPPath{
+		Sport: bigEndian16(local.Port()), Dport: bigEndian16(remote.Port()), V6: flag[uint8](local.Addr().Is6()),
 	}
 	copy(v.Saddr[:], local.Addr().AsSlice())
 	copy(v.Daddr[:], remote.Addr().AsSlice())
@@ -67,42 +55,28 @@ func connectionID(cid []byte) (id bpf.ConnectionID) {
 	return id
 }
 
-// subscription is a downstream subscription in the kernel's terms.
-type subscription struct {
-	Subscriber  uint32 // index of its connection
-	Alias       uint64 // on the subscriber's hop
-	StartGroup  uint64
-	StartObject uint64
-	EndGroup    uint64 // inclusive
-	Forward     bool
-	Priority    uint8 // Subscriber Priority
-}
-
 // partLen is how many subscriptions a part of a track's list has.
 const partLen = bpf.IngressCapacityPART_LEN
 
 // trackValue returns the parts of a track's list: at least one. They all repeat v.
-func trackValue(v bpf.Track, subscriptions []subscription) (parts []bpf.Track) {
+func trackValue(v bpf.Track, subscriptions []bpf.Subscription) (parts []bpf.Track) {
 	v.Count = uint32(len(subscriptions))
 	parts = append(parts, v)
 	for i, s := range subscriptions {
 		if i > 0 && i%int(partLen) == 0 {
 			parts = append(parts, v)
 		}
-		parts[len(parts)-1].Subscriptions[i%int(partLen)] = s.value()
+		parts[len(parts)-1].Subscriptions[i%int(partLen)] = s
 	}
 	return parts
 }
 
-func (s *subscription) value() bpf.Subscription {
-	v := bpf.Subscription{
-		Alias: s.Alias, StartGroup: s.StartGroup, StartObject: s.StartObject, EndGroup: s.EndGroup,
-		Subscriber: s.Subscriber, Priority: s.Priority,
+// flag returns a truth value as the programs read it.
+func flag[T uint8 | uint32 | uint64](set bool) (n T) {
+	if set {
+		n = 1
 	}
-	if s.Forward {
-		v.Forward = 1
-	}
-	return v
+	return n
 }
 
 // bigEndian32 returns a number as it lies in a packet.

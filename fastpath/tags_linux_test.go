@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/lab"
 )
@@ -53,10 +54,10 @@ func TestTags(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, r.ingress.Neighbors.Put(key, n))
-	require.NoError(t, r.SetPath(r.subscribers[0].index, subscriberPath{
-		Local: local, Remote: remote, InitialMaxStream: 1 << 20,
-	}))
-	require.NoError(t, r.SetTrack(5, 128, []subscription{sub}))
+	require.NoError(t, r.SetPath(r.subscribers[0].index, claim.Path{
+		Local: local, Remote: remote, MaxStreamData: 1 << 20,
+	}, claim.Session{}))
+	require.NoError(t, r.SetTrack(5, 128, []bpf.Subscription{sub}))
 	sniffer := r.sniff(r.lab.Subscribers[0])
 	r.nextPN = 100
 	r.publish(stream(3, 0, 1, append(subgroupHeader(77, 1, 5, 9), "object"...)))

@@ -144,7 +144,7 @@ func (t *ForwardedTrack) putLocked(parts []bpf.Track) {
 }
 
 // servable returns the subscribers that the kernel can serve, and their subscriptions: one for each connection.
-func servable(subscribers []Subscriber) (taken []Subscriber, list []subscription) {
+func servable(subscribers []Subscriber) (taken []Subscriber, list []bpf.Subscription) {
 	listed := make(map[uint32]bool, len(subscribers))
 	for _, s := range subscribers {
 		c, ok := s.Conn.(*conn)
@@ -153,10 +153,10 @@ func servable(subscribers []Subscriber) (taken []Subscriber, list []subscription
 		}
 		listed[c.index] = true
 		taken = append(taken, s)
-		list = append(list, subscription{
+		list = append(list, bpf.Subscription{
 			Subscriber: c.index, Alias: s.Alias,
 			StartGroup: s.Range.Start.Group, StartObject: s.Range.Start.Object, EndGroup: s.Range.End.Group,
-			Forward: s.Forward, Priority: s.Priority,
+			Forward: flag[uint8](s.Forward), Priority: s.Priority,
 		})
 	}
 	return taken, list

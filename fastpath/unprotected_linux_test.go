@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"crypto/cipher"
 	"errors"
+
+	"sluice/claim"
 )
 
-func headerMask(*packetKeys, []byte) (mask [5]byte) { return mask }
+func headerMask(*claim.PacketKeys, []byte) (mask [5]byte) { return mask }
 
-func newAEAD(*packetKeys) cipher.AEAD { return noAEAD{} }
+func newAEAD(*claim.PacketKeys) cipher.AEAD { return noAEAD{} }
 
 // noAEAD does the same as bpf/transport/unprotected.h.
 type noAEAD struct{ cipher.AEAD }
