@@ -51,7 +51,8 @@ func (c *conn) ConnectionID(id []byte, usable bool) {
 }
 
 func (c *conn) removeID(id string) {
-	if err := c.fast.kernel.tables.ConnectionIds.Delete(connectionID([]byte(id))); !errors.Is(err, ebpf.ErrKeyNotExist) {
+	err := c.fast.kernel.tables.ConnectionIds.Delete(connectionID([]byte(id)))
+	if !errors.Is(err, ebpf.ErrKeyNotExist) {
 		c.fast.report("remove a connection id", err)
 	}
 }
@@ -137,8 +138,8 @@ func (c *conn) leave() {
 	c.gone = true
 }
 
-// Close implements [claim.ForwarderConn]. Programs may be opening a packet of the connection, or sealing one for it: the
-// reclaimer erases the keys, and frees the memory, after a grace period.
+// Close implements [claim.ForwarderConn]. Programs may be opening a packet of the connection, or sealing one for it:
+// the reclaimer erases the keys, and frees the memory, after a grace period.
 func (c *conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
