@@ -75,7 +75,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepGrowing(k.ingress.Streams, &k.byStream, &k.streams) },
 		func() error { return keepGrowing(k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
-		func() error { return k.loadRTP(&s) },
+		func() (err error) { k.rtp, err = newRTP(k, &s); return err },
 		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
 		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
 		func() error { return k.growStreams(firstStreams) },
@@ -146,8 +146,12 @@ func (k *kernel) load(s Settings) error {
 	k.tables = tablesOf(&k.ingress)
 	k.paths = newVersioned[bpf.Path](k.ingress.Paths, k.awaitUnused)
 	k.tracks = newVersioned[bpf.Track](k.ingress.Tracks, k.awaitUnused)
-	k.ledgers = newLent[claim.Record](k.ingress.Ledgers, spec.Maps[bpf.IngressMapLedgers].InnerMap)
-	k.keyStreams = newLent[bpf.KeyStream](k.ingress.Lookaheads, spec.Maps[bpf.IngressMapLookaheads].InnerMap)
+	if k.ledgers, err = newLent[claim.Record](k.ingress.Ledgers, claim.LedgerLen); err != nil {
+		return err
+	}
+	if k.keyStreams, err = newLent[bpf.KeyStream](k.ingress.Lookaheads, uint32(ringLen)); err != nil {
+		return err
+	}
 	return k.loadEgress(s)
 }
 
@@ -195,30 +199,17 @@ func connectionIDMask(n int) (mask [3]uint64) {
 	return mask
 }
 
-// mapArray makes the elements of an array map accessible in memory, until mapped is unmapped.
-func mapArray[T any](m *ebpf.Map) (elements []T, mapped []byte, err error) {
-	if size := unsafe.Sizeof(*new(T)); uintptr(m.ValueSize()) != size {
-		return nil, nil, fmt.Errorf("fast path: elements of %s have %d bytes, not %d", m, m.ValueSize(), size)
-	} else if size%8 != 0 {
-		return nil, nil, fmt.Errorf("fast path: elements of %s have %d bytes: they lie at multiples of 8", m, size)
-	}
-	n := int(m.MaxEntries())
-	page := unix.Getpagesize()
-	length := (n*int(m.ValueSize()) + page - 1) / page * page
-	mapped, err = unix.Mmap(m.FD(), 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, nil, fmt.Errorf("fast path: map %s: %w", m, err)
-	}
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mapped))), n), mapped, nil
-}
-
-// keepMapped maps an array until k is closed.
+// keepMapped makes the elements of an array map accessible in memory, until k is closed.
 func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
-	all, mapped, err := mapArray[T](m)
-	if err != nil {
-		return err
+	n, size := m.MaxEntries(), unsafe.Sizeof(*new(T))
+	if uintptr(m.ValueSize()) != size {
+		return fmt.Errorf("fast path: elements of %s have %d bytes, not %d", m, m.ValueSize(), size)
 	}
-	*elements, k.mapped = all, append(k.mapped, mapped)
+	mapped, err := unix.Mmap(m.FD(), 0, int(n)*int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("fast path: map %s: %w", m, err)
+	}
+	*elements, k.mapped = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mapped))), n), append(k.mapped, mapped)
 	return nil
 }
 
@@ -291,21 +282,17 @@ func (k *kernel) Close() error {
 	if k.rtp != nil {
 		errs = append(errs, k.rtp.close())
 	}
-	if len(k.byConn) > 0 {
-		made := madeOfAll(k.byConn)
-		clear(k.keys[:made])
-		for i := range k.publishers[:made] {
-			k.publishers[i].Keys = [2]bpf.PacketKeys{}
-		}
-	}
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
 	}
 	for _, g := range slices.Concat(k.byConn, k.byStream, k.byTrack) {
 		errs = append(errs, g.close())
 	}
-	if k.ledgers != nil { // so the programs were loaded
-		errs = append(errs, k.ledgers.close(), k.keyStreams.close())
+	if k.ledgers != nil {
+		errs = append(errs, k.ledgers.close())
+	}
+	if k.keyStreams != nil {
+		errs = append(errs, k.keyStreams.close())
 	}
 	k.mapped, k.links, k.rtp, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil, nil
 	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)

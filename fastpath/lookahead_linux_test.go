@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
@@ -71,9 +72,8 @@ const aheadIndex = 1
 // newAheadRig returns one with the ring of that index.
 func newAheadRig(t testing.TB, index uint32) *aheadRig {
 	r := &aheadRig{Crypto: bpftest.NewCrypto(t), TB: t, keys: bpftest.RandomKeys(), counts: make(map[bpf.Reason]uint64)}
-	spec, err := bpftest.LoadCrypto()
+	rings, err := newLent[bpf.KeyStream](r.Lookaheads, uint32(ringLen))
 	require.NoError(t, err)
-	rings := newLent[bpf.KeyStream](r.Lookaheads, spec.Maps[bpftest.CryptoMapLookaheads].InnerMap)
 	require.NoError(t, rings.lend(index))
 	t.Cleanup(func() { require.NoError(t, rings.close()) })
 	r.ahead.ring = rings.of(index)
@@ -344,9 +344,11 @@ func TestRingsFollowUse(t *testing.T) {
 		require.NoError(t, r.ingress.Lookaheads.Lookup(c.sealing.index, &id))
 		m, err := ebpf.NewMapFromID(id)
 		require.NoError(t, err)
-		ring, mapped, err := mapArray[bpf.KeyStream](m)
+		size := int(m.MaxEntries() * m.ValueSize())
+		mapped, err := unix.Mmap(m.FD(), 0, size, unix.PROT_READ, unix.MAP_SHARED)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, unix.Munmap(mapped)); require.NoError(t, m.Close()) }()
+		ring := unsafe.Slice((*bpf.KeyStream)(unsafe.Pointer(&mapped[0])), m.MaxEntries())
 		require.Equal(t, r.kernel.conns[s.index].NextPn, ring[r.kernel.conns[s.index].NextPn%ringLen].Word)
 		end(c)
 		require.Eventually(t, func() bool { return rings() == 0 }, time.Minute, time.Millisecond)

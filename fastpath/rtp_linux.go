@@ -41,13 +41,12 @@ func sourceOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// loadRTP loads the program, if RTP has a port.
-func (k *kernel) loadRTP(s *Settings) error {
+// newRTP loads the program, if RTP has a port. If it fails, the caller closes what it returns.
+func newRTP(k *kernel, s *Settings) (*rtp, error) {
 	if s.RTPPort == 0 {
-		return nil
+		return nil, nil
 	}
 	r := &rtp{kernel: k, of: make(map[netip.Prefix]*rtpSource)}
-	k.rtp = r
 	r.workers = newWorkers(r, s)
 	r.shares = shares{all: k.shares.all, sizes: k.shares.sizes, since: make([]atomic.Uint64, MaxRTPMedias)}
 	r.shares.sizes[shareJobs] = jobsPerRing * uint32(s.Workers)
@@ -56,13 +55,15 @@ func (k *kernel) loadRTP(s *Settings) error {
 	}
 	spec, err := r.load(s)
 	if err != nil {
-		return err
+		return r, err
 	}
-	r.medias = newLent[bpf.RTPMedia](r.objects.RtpMedias, spec.Maps[bpf.RTPMapRtpMedias].InnerMap)
+	if r.medias, err = newLent[bpf.RTPMedia](r.objects.RtpMedias, 1); err != nil {
+		return r, err
+	}
 	if err := keepGrowing(r.objects.HeldByEach, &r.byMedia, &r.shares.own); err != nil {
-		return err
+		return r, err
 	}
-	return errors.Join(
+	return r, errors.Join(
 		growAll(r.byMedia, MaxRTPMedias),
 		keepMapped(k, r.objects.Promises, &r.workers.given),
 		keepMapped(k, r.objects.BusyUntil, &r.workers.busyUntil),

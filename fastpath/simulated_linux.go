@@ -76,17 +76,12 @@ func Simulate(m *Machine, s Settings, logger *slog.Logger) (*FastPath, error) {
 			},
 			since: make([]atomic.Uint64, len(m.Conns)),
 		},
-		ledgers: lentByHeap(m.Ledger, len(m.Conns)),
-		keyStreams: lentByHeap(m.KeyStreams,
-			len(m.Conns)*int(bpf.IngressLookaheadRingRINGS)),
+		ledgers:    &lent[claim.Record]{heap: m.Ledger},
+		keyStreams: &lent[bpf.KeyStream]{heap: m.KeyStreams},
 	}
 	k.paths, k.tracks = newVersioned[bpf.Path](m.Paths, k.awaitUnused), newVersioned[bpf.Track](m.Tracks, k.awaitUnused)
 	k.paths.current, k.tracks.current = m.PathVersions, m.TrackVersions
 	return newFastPath(k, s, logger), nil
-}
-
-func lentByHeap[T any](heap func(uint32) []T, n int) *lent[T] {
-	return &lent[T]{parts: make([]part[T], n), heap: heap}
 }
 
 var simulatedReasons = sync.OnceValues(func() ([]string, error) {
