@@ -167,7 +167,7 @@ func (c *conn) Close() {
 		c.fast.freeSlot(slot)
 	}
 	c.keys, c.slots = nil, nil
-	c.fast.registry.disconnect(c)
+	c.fast.conns.set(c.index, nil)
 	c.fast.reclaimer.freeConn(c)
 }
 

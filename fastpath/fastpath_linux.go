@@ -23,8 +23,8 @@ type FastPath struct {
 	kernel     *kernel
 	log        *logs.Sparse
 	debug      *slog.Logger // gets all
-	registry   *registry
-	room       *room
+	conns      *connections
+	tracks     *pool[ForwardedTrack]
 	reclaimer  *reclaimer
 	states     []claim.ConnState   // memory that the programs share, by the connection's index
 	streams    []claim.StreamState // by slot
@@ -52,14 +52,15 @@ func New(s Settings, logger *slog.Logger) (*FastPath, error) {
 
 func newFastPath(k *kernel, s Settings, logger *slog.Logger) *FastPath {
 	f := &FastPath{
-		kernel: k, log: logs.NewSparse(logger), debug: logger, registry: new(registry),
+		kernel: k, log: logs.NewSparse(logger), debug: logger,
 		states: cast[claim.ConnState](k.conns), streams: cast[claim.StreamState](k.streams),
 		maxSubscribers: cmp.Or(s.MaxCopies, DefaultMaxCopies),
 	}
 	k.report = f.report
-	f.room = &room{fast: f}
-	f.registry.addConns(min(madeOfAll(k.byConn), k.maxConns))
-	f.registry.addTracks(min(madeOfAll(k.byTrack), k.maxTracks))
+	f.conns = &connections{pool: pool[conn]{of: "connections", arrays: k.byConn, most: k.maxConns, report: f.report}}
+	f.tracks = &pool[ForwardedTrack]{of: "tracks", arrays: k.byTrack, most: k.maxTracks, report: f.report}
+	f.conns.add()
+	f.tracks.add()
 	f.reclaimer = newReclaimer(f)
 	return f
 }
@@ -102,7 +103,9 @@ var errClosed = errors.New("fast path: closed")
 
 // Close detaches the programs. The loop must be closed before.
 func (f *FastPath) Close() error {
-	for _, c := range f.registry.close() {
+	f.conns.close()
+	f.tracks.close()
+	for _, c := range f.conns.list() {
 		c.Close()
 	}
 	f.reclaimer.close()
@@ -145,13 +148,13 @@ func (f *FastPath) NewConn() *claim.ConnState {
 	defer f.exit()
 	defer f.reclaimer.provide()
 	for {
-		if i, ok := f.registry.take(&f.registry.ready); ok {
+		if i, ok := f.conns.take(&f.conns.ready); ok {
 			return &f.states[i]
 		}
-		if i, ok := f.registry.take(&f.registry.free); ok {
+		if i, ok := f.conns.take(&f.conns.free); ok {
 			return f.lendLedger(i)
 		}
-		if !f.room.conns(1) {
+		if !f.conns.provide(1) {
 			return nil
 		}
 	}
@@ -160,7 +163,7 @@ func (f *FastPath) NewConn() *claim.ConnState {
 func (f *FastPath) lendLedger(index uint32) *claim.ConnState {
 	if err := f.kernel.ledgers.lend(index); err != nil {
 		f.report("provide memory", err)
-		f.registry.put(&f.registry.free, index)
+		f.conns.put(&f.conns.free, index)
 		return nil
 	}
 	return &f.states[index]
@@ -198,7 +201,7 @@ func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState))
 	c.sealing.index, c.opening.index = ringsOf(c.index)
 	c.received.Store(-1)
 	c.prepareAt.Store(never)
-	f.registry.connect(c)
+	f.conns.set(c.index, c)
 	return c
 }
 
@@ -298,14 +301,17 @@ func (f *FastPath) NewTrack() *ForwardedTrack {
 	defer f.exit()
 	t := &ForwardedTrack{fast: f, listed: make(map[uint32]struct{})}
 	for {
-		enough, ok := f.registry.newTrack(t)
-		if !enough {
+		var ok bool
+		if t.index, ok = f.tracks.take(&f.tracks.free); ok {
+			f.tracks.set(t.index, t)
+		}
+		if free, _, _ := f.tracks.count(); free < spare {
 			f.reclaimer.provide()
 		}
 		if ok {
 			return t
 		}
-		if !f.room.tracks(1) {
+		if !f.tracks.provide(1) {
 			return nil
 		}
 	}
@@ -332,7 +338,7 @@ func (f *FastPath) freeSlot(slot uint32) {
 
 // abandonUnadopted resets a stream that the kernel has opened, unless the media sender has it.
 func (f *FastPath) abandonUnadopted(key bpf.DownstreamKey) {
-	c := f.registry.conn(key.Subscriber)
+	c := f.conns.get(key.Subscriber)
 	if c == nil {
 		return
 	}

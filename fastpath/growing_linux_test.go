@@ -73,10 +73,10 @@ func TestNoMemoryToGrow(t *testing.T) {
 	bpftest.RequireKernel(t, err)
 	defer f.Close()
 	versions := f.kernel.byTrack[0]
-	f.room.mu.Lock()
+	f.tracks.room.Lock()
 	flags := versions.inner.Flags
 	versions.inner.Flags |= unix.BPF_F_RDONLY_PROG // another type of map than the programs expect
-	f.room.mu.Unlock()
+	f.tracks.room.Unlock()
 	var tracks []*ForwardedTrack
 	for range extentLen(8) {
 		tracks = append(tracks, f.NewTrack())
@@ -85,11 +85,11 @@ func TestNoMemoryToGrow(t *testing.T) {
 	for range 10 {
 		require.Nil(t, f.NewTrack())
 	}
-	f.room.mu.Lock()
+	f.tracks.room.Lock()
 	require.Equal(t, 1, strings.Count(said.String(), "provide memory for tracks"), said)
 	require.Equal(t, extentLen(8), versions.made())
 	versions.inner.Flags = flags
-	f.room.mu.Unlock()
+	f.tracks.room.Unlock()
 	late := f.NewTrack()
 	require.NotNil(t, late)
 	require.GreaterOrEqual(t, late.index, extentLen(8))
@@ -117,15 +117,14 @@ func TestStreamsGrow(t *testing.T) {
 			require.Equal(t, slices.Concat(subgroupHeader(1000+uint64(s.index), uint64(i), 2, 9), body), p.data)
 		}
 	}
-	r.fast.room.mu.Lock() // no memory is made meanwhile
+	stopReclaimer(t, r.fast) // no memory is made meanwhile
 	full := firstStreams / n
 	for i := range full {
 		forward(i, n)
 	}
 	forward(full, firstStreams%n)
 	require.EqualValues(t, n-firstStreams%n, r.counts()["copy_no_slot"])
-	r.fast.room.mu.Unlock()
-	r.fast.room.streams()
+	r.fast.reclaimer.provideStreams()
 	for i := full + 1; i < full+30; i++ {
 		forward(i, n)
 	}
@@ -154,7 +153,8 @@ func TestNothingGrowsAfterTheEnd(t *testing.T) {
 	f, err := New(Settings{Port: relayPort}, slog.New(slog.DiscardHandler))
 	bpftest.RequireKernel(t, err)
 	defer f.Close()
-	f.registry.close()
+	f.conns.close()
+	f.tracks.close()
 	require.Nil(t, f.NewConn())
 	require.Nil(t, f.NewTrack())
 }

@@ -380,6 +380,56 @@ func (k *kernel) growStreams(n uint32) error {
 	return nil
 }
 
+// addSubgroup makes a subgroup known that the kernel has not seen the beginning of. The error is [ebpf.ErrKeyExist] if
+// the kernel was faster, and errShare if the publisher has its share.
+func (k *kernel) addSubgroup(key bpf.StreamKey, g bpf.Subgroup) error {
+	if !k.shares.mayHold(key.Publisher, shareSubgroups) {
+		return errShare
+	}
+	err := k.tables.Subgroups.Update(key, g, ebpf.UpdateNoExist)
+	if err == nil {
+		k.shares.hold(key.Publisher, shareSubgroups)
+		_ = k.tables.FirstStreams.Update(firstKey(key, &g), key.StreamId, ebpf.UpdateNoExist) // fails if there is one
+	}
+	return err
+}
+
+// firstKey returns the key of the subgroup that a stream brings.
+func firstKey(stream bpf.StreamKey, g *bpf.Subgroup) bpf.SubgroupKey {
+	return bpf.SubgroupKey{Group: g.Group, Subgroup: g.Subgroup, Track: g.Track, Publisher: stream.Publisher}
+}
+
+// forgetFirst forgets that a stream brought a subgroup first, if it did.
+func (k *kernel) forgetFirst(stream uint64, of bpf.SubgroupKey) {
+	var first uint64
+	if k.tables.FirstStreams.Lookup(of, &first) == nil && first == stream {
+		_ = k.tables.FirstStreams.Delete(of) // fails if the connection has just ended
+	}
+}
+
+// removeSubgroup undoes that. No program may be reading the subgroup.
+func (k *kernel) removeSubgroup(key bpf.StreamKey) error {
+	err := k.tables.Subgroups.Delete(key)
+	if err == nil {
+		k.shares.release(key.Publisher, shareSubgroups, false)
+	}
+	return err
+}
+
+// addObject claims an object. The error is [ebpf.ErrKeyExist] if it is claimed already, and errShare if the publisher
+// has its share.
+func (k *kernel) addObject(key bpf.ObjectKey, publisher uint32) error {
+	if !k.shares.mayHold(publisher, shareObjects) {
+		return errShare
+	}
+	claim := bpf.ObjectClaim{State: objectDone, Claimed: monotonic(), Publisher: publisher}
+	err := k.tables.Objects.Update(key, claim, ebpf.UpdateNoExist)
+	if err == nil {
+		k.shares.hold(publisher, shareObjects)
+	}
+	return err
+}
+
 // reasonNames returns the labels of the programs' counters: the names of enum reason (bpf/shared/reason.h) in lower
 // case.
 func reasonNames(types *btf.Spec) ([]string, error) {

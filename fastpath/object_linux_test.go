@@ -123,7 +123,7 @@ func (r *rig) offer(track *ForwardedTrack, forward bool) {
 
 // connection returns the connection with an index, as the media sender has it.
 func (r *rig) connection(index uint32) *conn {
-	if c := r.fast.registry.conn(index); c != nil {
+	if c := r.fast.conns.get(index); c != nil {
 		return c
 	}
 	c := r.fast.Connect(&r.fast.states[index], func(*claim.StreamState) {}).(*conn)
@@ -315,7 +315,7 @@ func TestClosedTrack(t *testing.T) {
 	track.Close()
 	require.Empty(t, track.ClaimObject(moqt.Location{Group: 1, Object: 1}))
 	r.fast.reclaimer.freeTracks()
-	require.NotContains(t, r.fast.registry.freeTracks, index, "the publisher still sends a subgroup")
+	require.NotContains(t, r.fast.tracks.free, index, "the publisher still sends a subgroup")
 	before := r.counts()["copy_sent"]
 	r.publish(stream(3, 0, 0, append(subgroupHeader(77, 1, 1, 9), "object"...)))
 	r.publish(object(1, 1))
@@ -323,13 +323,13 @@ func TestClosedTrack(t *testing.T) {
 	publisher := r.connection(publisherIndex)
 	track.end(publisher, 3)
 	r.fast.reclaimer.freeTracks()
-	require.NotContains(t, r.fast.registry.freeTracks, index, "the kernel knows which stream brought the subgroup")
+	require.NotContains(t, r.fast.tracks.free, index, "the kernel knows which stream brought the subgroup")
 	require.Eventually(t, func() bool {
 		publisher.forgetEnded(time.Now())
 		r.fast.reclaimer.freeTracks()
-		r.fast.registry.mu.Lock()
-		defer r.fast.registry.mu.Unlock()
-		return slices.Contains(r.fast.registry.freeTracks, index)
+		r.fast.tracks.mu.Lock()
+		defer r.fast.tracks.mu.Unlock()
+		return slices.Contains(r.fast.tracks.free, index)
 	}, time.Minute, time.Millisecond)
 	require.Empty(t, keysOf(r.ingress.Objects, func(*bpf.ObjectKey, *bpf.ObjectClaim) bool { return true }))
 }

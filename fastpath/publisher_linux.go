@@ -161,7 +161,7 @@ func (p *publishing) hasUnread(track uint32, to []claim.ForwarderConn) bool {
 	}
 	defer f.exit()
 	return len(keysOf(f.kernel.tables.Downstreams, func(k *bpf.DownstreamKey, _ *uint32) bool {
-		c := f.registry.conn(k.Subscriber)
+		c := f.conns.get(k.Subscriber)
 		if k.Publisher != p.conn.index || c == nil || !slices.Contains(to, claim.ForwarderConn(c)) {
 			return false
 		}
@@ -322,7 +322,7 @@ func (p *publishing) forget(old []endedStream) {
 		}
 	}
 	for index, at := range last {
-		if t := f.registry.track(index); t != nil {
+		if t := f.tracks.get(index); t != nil {
 			t.mu.Lock()
 			t.raiseSubgroupLocked(p.conn, at)
 			t.mu.Unlock()

@@ -100,20 +100,20 @@ func (r *reclaimer) run() {
 			}
 		case now := <-timer.C:
 			rings := r.tendRings()
-			r.fast.room.streams()
+			r.provideStreams()
 			r.reclaim()
 			r.try() // streams of subgroups that were just forgotten are released
-			r.shrink()
+			surplus := r.shrink()
 			if now.Sub(looked) >= unreadInterval {
 				looked = now
 				r.endUnread(now)
-				for _, c := range r.fast.registry.all() {
+				for _, c := range r.fast.conns.list() {
 					c.forgetEnded(now.Add(-endedFor))
 				}
 				r.forgetObjects(monotonic() - uint64(objectFor))
 				r.freeTracks()
 			}
-			if rings || r.waits() || r.fast.registry.hasSurplus(reserve) {
+			if rings || surplus || r.waits() {
 				timer.Reset(reclaimInterval)
 			} else {
 				r.rests.Store(true)
@@ -163,7 +163,7 @@ func (r *reclaimer) reclaim() {
 	later := r.later
 	r.later = nil
 	r.mu.Unlock()
-	for _, t := range f.registry.allTracks() {
+	for _, t := range f.tracks.list() {
 		for _, c := range conns {
 			t.forget(c)
 		}
@@ -191,7 +191,7 @@ func (r *reclaimer) reclaim() {
 		k.copies[i] = bpf.CopyCounts{}
 	}
 	for _, c := range conns {
-		f.registry.put(&f.registry.ready, c.index)
+		f.conns.put(&f.conns.ready, c.index)
 	}
 }
 
@@ -213,28 +213,41 @@ func (r *reclaimer) provide() {
 // refill gives memory to indices that connections are going to take.
 func (r *reclaimer) refill() {
 	f := r.fast
-	f.room.conns(spareConns)
-	f.room.tracks(spareTracks)
-	indices := f.registry.scarce(reserve)
+	f.conns.provide(spare)
+	f.tracks.provide(spare)
+	indices := f.conns.scarce(reserve)
 	if len(indices) == 0 {
 		return
 	}
 	if err := f.kernel.ledgers.lend(indices...); err != nil {
 		f.report("provide memory", err)
-		f.registry.put(&f.registry.free, indices...)
+		f.conns.put(&f.conns.free, indices...)
 		return
 	}
-	f.registry.put(&f.registry.ready, indices...)
+	f.conns.put(&f.conns.ready, indices...)
 }
 
 // shrink takes memory from indices that no connection has taken for long, a few at a time: the kernel waits for a grace
-// period for each.
-func (r *reclaimer) shrink() {
+// period for each. It reports whether more is to be taken.
+func (r *reclaimer) shrink() (more bool) {
 	f := r.fast
-	if indices := f.registry.surplus(reserve); len(indices) > 0 {
-		f.report("free memory", f.kernel.ledgers.takeBack(indices...))
-		f.registry.put(&f.registry.free, indices...)
+	indices, more := f.conns.surplus(reserve)
+	f.report("free memory", f.kernel.ledgers.takeBack(indices...))
+	f.conns.put(&f.conns.free, indices...)
+	return more
+}
+
+// firstStreams is how many streams there is memory for before there are connections: a crowd may come at once.
+const firstStreams = 512
+
+// provideStreams makes room for as many more streams as there are: the next group of a track may begin on all
+// connections at once, while they still have the streams of the group before.
+func (r *reclaimer) provideStreams() {
+	f, used := r.fast, uint32(0)
+	for _, c := range f.conns.list() {
+		used += f.states[c.index].Slots.Load()
 	}
+	f.report("provide memory for streams", f.kernel.growStreams(2*used+1))
 }
 
 // awaitGracePeriod returns when all program runs that have begun before have ended. Programs run in RCU read-side
@@ -265,7 +278,7 @@ func (r *reclaimer) sweep(conns []*conn) {
 				r.noteUnread(key)
 			}
 			f.abandonUnadopted(key)
-			if c := f.registry.conn(key.Subscriber); c != nil {
+			if c := f.conns.get(key.Subscriber); c != nil {
 				c.orphan(key)
 			}
 			continue
@@ -296,7 +309,7 @@ func (r *reclaimer) noteUnread(key bpf.DownstreamKey) {
 	f, from := r.fast, bpf.StreamKey{StreamId: key.StreamId, Publisher: key.Publisher}
 	var slot uint32
 	var g bpf.Subgroup
-	c := f.registry.conn(key.Subscriber)
+	c := f.conns.get(key.Subscriber)
 	if c == nil || f.kernel.tables.Downstreams.Lookup(key, &slot) != nil || slot == noSlot ||
 		f.kernel.tables.Subgroups.Lookup(from, &g) != nil {
 		return
@@ -337,7 +350,7 @@ func (r *reclaimer) endUnread(now time.Time) {
 	found := make(map[bpf.StreamKey]time.Time)
 	ended := make(map[bpf.StreamKey]struct{})
 	for _, key := range keysOf(maps.Subgroups, func(*bpf.StreamKey, *bpf.Subgroup) bool { return true }) {
-		c := f.registry.conn(key.Publisher)
+		c := f.conns.get(key.Publisher)
 		if c == nil || c.isRead(key.StreamId) {
 			continue
 		}
@@ -391,7 +404,7 @@ func (r *reclaimer) forgetObjects(before uint64) {
 		}
 	}
 	for index, at := range last {
-		if t := f.registry.track(index); t != nil {
+		if t := f.tracks.get(index); t != nil {
 			t.raise(at)
 		}
 	}
@@ -407,7 +420,7 @@ func (r *reclaimer) forgetObject(key bpf.ObjectKey, o bpf.ObjectClaim) {
 		f.report("forget an object", err)
 		return
 	}
-	c := f.registry.conn(o.Publisher)
+	c := f.conns.get(o.Publisher)
 	f.kernel.shares.release(o.Publisher, shareObjects, c == nil || precedes(o.Claimed, c.since))
 }
 
@@ -441,7 +454,7 @@ func (r *reclaimer) freeTracks() {
 		if busy[index] {
 			r.freeTrack(index)
 		} else {
-			f.registry.put(&f.registry.freeTracks, index)
+			f.tracks.put(&f.tracks.free, index)
 		}
 	}
 }
@@ -450,7 +463,7 @@ func (r *reclaimer) freeTracks() {
 // that have not been used for long. It reports whether any are in use.
 func (r *reclaimer) tendRings() (used bool) {
 	var wanted []ring
-	for _, c := range r.fast.registry.all() {
+	for _, c := range r.fast.conns.list() {
 		for _, ring := range c.rings() {
 			switch ring.state() {
 			case ringIdle:

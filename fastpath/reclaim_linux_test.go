@@ -208,9 +208,9 @@ func awaitReady(t testing.TB, f *FastPath, i uint32) <-chan struct{} {
 	go func() {
 		defer close(ready)
 		for t.Context().Err() == nil {
-			f.registry.mu.Lock()
-			found := slices.Contains(f.registry.ready, i)
-			f.registry.mu.Unlock()
+			f.conns.mu.Lock()
+			found := slices.Contains(f.conns.ready, i)
+			f.conns.mu.Unlock()
 			if found {
 				return
 			}

@@ -171,7 +171,7 @@ func newRigFor(t testing.TB, topology lab.Topology, v6 bool, s Settings) *rig {
 	r.kernel = r.fast.kernel
 	t.Cleanup(func() { require.NoError(t, r.fast.Close()) })
 	require.NoError(t, growAll(r.kernel.byConn, r.kernel.maxConns)) // a rig uses any indices
-	r.fast.registry.addConns(r.kernel.maxConns)
+	r.fast.conns.add()
 	require.NoError(t, r.lab.Relay.Do(func() error {
 		for _, d := range r.lab.Relay.Devices {
 			if err := r.Attach(r.index(d)); err != nil {

@@ -171,7 +171,7 @@ func (t *ForwardedTrack) Close() {
 	t.mu.Lock()
 	t.leaveLocked()
 	t.mu.Unlock()
-	t.fast.registry.removeTrack(t)
+	t.fast.tracks.set(t.index, nil)
 	t.fast.reclaimer.freeTrack(t.index)
 }
 
@@ -298,7 +298,7 @@ func (t *ForwardedTrack) connections() []uint32 {
 	defer t.mu.Unlock()
 	listed := slices.Collect(maps.Keys(t.listed))
 	for _, i := range listed {
-		if t.fast.registry.conn(i) == nil {
+		if t.fast.conns.get(i) == nil {
 			delete(t.listed, i)
 		}
 	}
@@ -312,7 +312,7 @@ func (t *ForwardedTrack) ClaimObject(at moqt.Location) (sent []Subscriber) {
 		return nil
 	}
 	defer t.fast.exit()
-	if t.fast.registry.track(t.index) != t {
+	if t.fast.tracks.get(t.index) != t {
 		return nil // closed
 	}
 	key := bpf.ObjectKey{Group: at.Group, Object: at.Object, Track: t.index}
