@@ -5,21 +5,15 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"slices"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 )
-
-// certCheckInterval is how often certificate files are checked for changes at most.
-const certCheckInterval = time.Second
 
 // serverKeys are secrets of a listener. They are derived from the certificate's key, so that another process with the
 // same certificate has the same ones: after a restart clients notice at once that their connections have ended (RFC
@@ -46,11 +40,11 @@ func serverTLS(cfg *ListenConfig, log *slog.Logger) (*tls.Config, *tls.Certifica
 		conf.GetCertificate = cfg.GetCertificate
 		cert, _ = cfg.GetCertificate(new(tls.ClientHelloInfo))
 	case cert == nil:
-		files := &certFiles{cert: cfg.CertFile, key: cfg.KeyFile, log: log, now: time.Now}
-		if err := files.reloadLocked(); err != nil {
+		files, err := certFiles(cfg.CertFile, cfg.KeyFile, log)
+		if err != nil {
 			return nil, nil, err
 		}
-		conf.GetCertificate = files.get
+		conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.get(), nil }
 		cert = files.current
 	default:
 		conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil }
@@ -86,71 +80,4 @@ func deriveKeys(cert *tls.Certificate, place string) (keys serverKeys) {
 func placeOf(addr *net.UDPAddr) string {
 	host, _ := os.Hostname()
 	return net.JoinHostPort(host, strconv.Itoa(addr.Port))
-}
-
-// certFiles is a certificate and its key in PEM files. They are read again when one of them has changed; until a
-// matching pair can be read, the last one stays in use.
-type certFiles struct {
-	cert, key string
-	log       *slog.Logger
-	now       func() time.Time
-
-	mu      sync.Mutex // guards the fields below
-	checked time.Time
-	seen    [2]os.FileInfo // of cert and key
-	current *tls.Certificate
-}
-
-func (f *certFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now := f.now(); now.Sub(f.checked) >= certCheckInterval {
-		f.checked = now
-		if changed, err := f.changedLocked(); changed {
-			if err == nil {
-				err = f.reloadLocked()
-			}
-			if err != nil {
-				f.log.Error("cannot reload the TLS certificate; the old one stays in use", "err", err)
-			} else {
-				f.log.Info("reloaded the TLS certificate", "file", f.cert)
-			}
-		}
-	}
-	return f.current, nil
-}
-
-// changedLocked reports whether the files have changed since the last call.
-func (f *certFiles) changedLocked() (changed bool, err error) {
-	for i, name := range []string{f.cert, f.key} {
-		info, statErr := os.Stat(name)
-		if statErr != nil {
-			info, err = nil, statErr
-		}
-		changed = changed || !sameFile(f.seen[i], info)
-		f.seen[i] = info
-	}
-	return changed, err
-}
-
-func sameFile(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-// reloadLocked reads the files. Before there is a certificate, no other goroutine has f, and no lock is needed.
-func (f *certFiles) reloadLocked() error {
-	if f.seen[0] == nil && f.current == nil { // before the files are read, so that no change is missed
-		if _, err := f.changedLocked(); err != nil {
-			return err
-		}
-	}
-	pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-	if err != nil {
-		return fmt.Errorf("certificate %s with key %s: %w", f.cert, f.key, err)
-	}
-	f.current = &pair
-	return nil
 }

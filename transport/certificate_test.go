@@ -46,21 +46,19 @@ func TestCertificateReload(t *testing.T) {
 	first := writePair(t, certFile, keyFile)
 	var log bytes.Buffer
 	now := time.Now()
-	f := &certFiles{cert: certFile, key: keyFile, log: slog.New(slog.NewTextHandler(&log, nil)),
-		now: func() time.Time { return now }}
-	require.NoError(t, f.reloadLocked())
+	f, err := certFiles(certFile, keyFile, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	f.now = func() time.Time { return now }
 	current := func() []byte {
-		now = now.Add(certCheckInterval)
-		cert, err := f.get(nil)
-		require.NoError(t, err)
-		hash := sha256.Sum256(cert.Certificate[0])
+		now = now.Add(checkInterval)
+		hash := sha256.Sum256(f.get().Certificate[0])
 		return hash[:]
 	}
 	require.Equal(t, first, current())
 	require.Empty(t, log.String())
 
 	second := writePair(t, certFile, keyFile)
-	now = now.Add(-certCheckInterval)
+	now = now.Add(-checkInterval)
 	require.Equal(t, first, current(), "checked too often")
 	require.Equal(t, second, current())
 	require.Contains(t, log.String(), "reloaded")

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
-	"time"
 )
 
 // MutualTLS is how servers that belong together prove to each other who they are. It names PEM files: their own
@@ -35,17 +33,18 @@ func (m *MutualTLS) validate() error {
 
 // addTo lets a listener accept connections with mutual TLS, besides its configuration's own.
 func (m *MutualTLS) addTo(conf *tls.Config, log *slog.Logger) error {
-	authority := &authorityFile{name: m.CAFile, log: log, now: time.Now}
-	if err := authority.read(); err != nil {
+	authority, err := authorityFile(m.CAFile, log)
+	if err != nil {
 		return err
 	}
-	files := &certFiles{cert: m.CertFile, key: m.KeyFile, log: log, now: time.Now}
-	if err := files.reloadLocked(); err != nil {
+	files, err := certFiles(m.CertFile, m.KeyFile, log)
+	if err != nil {
 		return err
 	}
 	mutual := &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: slices.Clone(conf.NextProtos), GetCertificate: files.get,
-		ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS13, NextProtos: slices.Clone(conf.NextProtos),
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.get(), nil },
+		ClientAuth:     tls.RequireAndVerifyClientCert,
 	}
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		if hello.ServerName != mutualName {
@@ -79,55 +78,6 @@ func (m *MutualTLS) trust(conf *tls.Config, host string) error {
 		return nil
 	}
 	return nil
-}
-
-// authorityFile is a file with authorities. It is read again when it has changed; until that works, the last ones stay
-// in use.
-type authorityFile struct {
-	name string
-	log  *slog.Logger
-	now  func() time.Time
-
-	mu      sync.Mutex // guards what follows, once others have the authorityFile
-	checked time.Time
-	seen    os.FileInfo
-	pool    *x509.CertPool
-}
-
-func (f *authorityFile) get() *x509.CertPool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := f.now()
-	if now.Sub(f.checked) < certCheckInterval {
-		return f.pool
-	}
-	f.checked = now
-	info, err := os.Stat(f.name)
-	if err != nil {
-		info = nil
-	}
-	if sameFile(f.seen, info) {
-		return f.pool
-	}
-	if err = f.read(); err != nil {
-		f.seen = info // so that it is logged once
-		f.log.Error("cannot read the authority again; the old one stays in use", "err", err)
-	} else {
-		f.log.Info("read the authority again", "file", f.name)
-	}
-	return f.pool
-}
-
-func (f *authorityFile) read() error {
-	info, err := os.Stat(f.name) // before the file is read, so that no change is missed
-	if err != nil {
-		return err
-	}
-	pool, err := ReadAuthorities(f.name)
-	if err == nil {
-		f.seen, f.pool = info, pool
-	}
-	return err
 }
 
 // ReadAuthorities returns the authorities in a PEM file.

@@ -77,18 +77,19 @@ func TestAuthorityIsReadAgain(t *testing.T) {
 	}
 	first, second := pool(files.CA), pool(other.CA)
 	now := time.Now()
-	a := &authorityFile{name: files.CA, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }}
-	require.NoError(t, a.read())
+	a, err := authorityFile(files.CA, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	a.now = func() time.Time { return now }
 	require.True(t, a.get().Equal(first))
 	replace := func(text []byte) {
 		require.NoError(t, os.Remove(files.CA))
 		require.NoError(t, os.WriteFile(files.CA, text, 0o600))
-		now = now.Add(certCheckInterval)
+		now = now.Add(checkInterval)
 	}
 	replace(nil)
 	require.True(t, a.get().Equal(first), "the last one that could be read")
 	require.NoError(t, os.Remove(files.CA))
-	now = now.Add(certCheckInterval)
+	now = now.Add(checkInterval)
 	require.True(t, a.get().Equal(first))
 	require.NoError(t, os.WriteFile(files.CA, nil, 0o600))
 	text, err := os.ReadFile(other.CA)
