@@ -14,61 +14,78 @@ import (
 	"sluice/moqt"
 )
 
-// FastPath exists on Linux only.
-type FastPath struct{ claim.Forwarder }
+var errLinux = errors.New("needs Linux")
 
 // New fails.
-func New(Settings, *slog.Logger) (*FastPath, error) { return nil, errors.New("needs Linux") }
-
-// Rule exists on Linux only.
-type Rule struct{ claim.Rule }
+func New(Settings, *slog.Logger) (*FastPath, error) { return nil, errLinux }
 
 // LoadRule fails.
-func LoadRule(string, *slog.Logger) (*Rule, error) { return nil, errors.New("needs Linux") }
-
-// String returns nothing.
-func (*Rule) String() string { return "" }
-
-// Close does nothing.
-func (*Rule) Close() error { return nil }
-
-// Attach does nothing.
-func (*FastPath) Attach(...int) error { return nil }
+func LoadRule(string, *slog.Logger) (*Rule, error) { return nil, errLinux }
 
 // Devices fails.
-func Devices(netip.Addr) ([]int, error) { return nil, errors.New("needs Linux") }
+func Devices(netip.Addr) ([]int, error) { return nil, errLinux }
 
-// Forwards returns false.
-func (*FastPath) Forwards() bool { return false }
+// Route fails.
+func Route(netip.Addr, netip.AddrPort) (netip.Addr, int, error) { return netip.Addr{}, 0, errLinux }
 
-// MaxSubscribers returns 0.
-func (*FastPath) MaxSubscribers() int { return 0 }
+// The types below have no values here, but nil pointers: their methods are those that the code for all systems names.
 
-// ThreadsCopies returns 0.
-func (*FastPath) ThreadsCopies() uint64 { return 0 }
+// FastPath exists on Linux only.
+type FastPath struct{ fastPath }
 
-// Counts returns nothing.
-func (*FastPath) Counts() (map[string]uint64, error) { return nil, nil }
+type fastPath interface {
+	claim.Forwarder
+	Attach(devices ...int) error
+	Forwards() bool
+	MaxSubscribers() int
+	ThreadsCopies() uint64
+	Counts() (map[string]uint64, error)
+	Copies(claim.ForwarderConn) map[string]uint64
+	AwaitRuns() bool
+	Measure(on bool)
+	Delays() (delay.Histogram, error)
+	NewRTPMedia(RTPSource) (*RTPMedia, error)
+	Close() error
+}
 
-// Copies returns nothing.
-func (*FastPath) Copies(claim.ForwarderConn) map[string]uint64 { return nil }
+// Rule exists on Linux only.
+type Rule struct{ rule }
 
-// AwaitRuns does nothing.
-func (*FastPath) AwaitRuns() bool { return false }
+type rule interface {
+	claim.Rule
+	String() string
+	Close() error
+}
 
-// Measure does nothing.
-func (*FastPath) Measure(bool) {}
+// RTPMedia exists on Linux only.
+type RTPMedia struct{ rtpMedia }
 
-// Delays returns nothing.
-func (*FastPath) Delays() (h delay.Histogram, err error) { return h, nil }
+type rtpMedia interface {
+	Take(RTPPacket) RTPServed
+	Await()
+	Pause(paused bool)
+	Join(RTPPath, *rtpframe.Flow) *RTPPlayer
+	Frames(func(*rtpframe.Frames)) bool
+	Close()
+}
 
-// Close does nothing.
-func (*FastPath) Close() error { return nil }
+// RTPPlayer exists on Linux only.
+type RTPPlayer struct{ rtpPlayer }
+
+type rtpPlayer interface {
+	Flow(func(*rtpframe.Flow))
+	Forward(on bool)
+	Sent() (packets, octets uint64)
+	Leave()
+}
+
+// Has returns false.
+func (*RTPServed) Has(*RTPPlayer) bool { return false }
 
 // NewTrack returns nil.
 func (*FastPath) NewTrack() *ForwardedTrack { return nil }
 
-// ForwardedTrack does nothing.
+// ForwardedTrack exists on Linux only. As there, the methods of nil do nothing.
 type ForwardedTrack struct{}
 
 // Forward does nothing.
@@ -97,50 +114,3 @@ func (*ForwardedTrack) ClaimObject(moqt.Location) []Subscriber { return nil }
 
 // Close does nothing.
 func (*ForwardedTrack) Close() {}
-
-// RTPMedia does nothing.
-type RTPMedia struct{}
-
-// NewRTPMedia fails.
-func (*FastPath) NewRTPMedia(RTPSource) (*RTPMedia, error) { return nil, errors.New("needs Linux") }
-
-// Take returns nothing.
-func (*RTPMedia) Take(RTPPacket) (served RTPServed) { return served }
-
-// Await does nothing.
-func (*RTPMedia) Await() {}
-
-// Pause does nothing.
-func (*RTPMedia) Pause(bool) {}
-
-// Join returns nil.
-func (*RTPMedia) Join(RTPPath, *rtpframe.Flow) *RTPPlayer { return nil }
-
-// Frames returns false.
-func (*RTPMedia) Frames(func(*rtpframe.Frames)) bool { return false }
-
-// Close does nothing.
-func (*RTPMedia) Close() {}
-
-// RTPPlayer does nothing.
-type RTPPlayer struct{}
-
-// Flow does nothing.
-func (*RTPPlayer) Flow(func(*rtpframe.Flow)) {}
-
-// Has returns false.
-func (*RTPServed) Has(*RTPPlayer) bool { return false }
-
-// Forward does nothing.
-func (*RTPPlayer) Forward(bool) {}
-
-// Sent returns nothing.
-func (*RTPPlayer) Sent() (packets, octets uint64) { return 0, 0 }
-
-// Leave does nothing.
-func (*RTPPlayer) Leave() {}
-
-// Route fails.
-func Route(netip.Addr, netip.AddrPort) (netip.Addr, int, error) {
-	return netip.Addr{}, 0, errors.New("needs Linux")
-}
