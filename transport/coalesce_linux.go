@@ -194,11 +194,6 @@ func (s *coalescingSocket) ReadFrom(b []byte) (int, net.Addr, error) {
 	return n, addr, err
 }
 
-func (s *coalescingSocket) Read(b []byte) (int, error) {
-	n, _, err := s.ReadFrom(b)
-	return n, err
-}
-
 func (s *coalescingSocket) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
 	return s.WriteMsgUDPAddrPort(b, oob, addr.AddrPort())
 }
@@ -227,8 +222,6 @@ func (s *coalescingSocket) WriteTo(b []byte, addr net.Addr) (int, error) {
 	return n, err
 }
 
-func (s *coalescingSocket) Write([]byte) (int, error) { return 0, unix.EDESTADDRREQ }
-
 // SetReadDeadline ends reads, waiting ones too.
 func (s *coalescingSocket) SetReadDeadline(t time.Time) error {
 	s.deadline.Store(&t)
@@ -254,7 +247,6 @@ func (s *coalescingSocket) setBuffer(option, bytes int) error {
 
 func (s *coalescingSocket) SyscallConn() (syscall.RawConn, error) { return s.raw, nil }
 func (s *coalescingSocket) LocalAddr() net.Addr                   { return s.local }
-func (s *coalescingSocket) RemoteAddr() net.Addr                  { return nil }
 
 // Close ends reads that wait.
 func (s *coalescingSocket) Close() error {
