@@ -23,8 +23,7 @@ type Crypto struct{ CryptoObjects }
 func NewCrypto(t testing.TB) *Crypto {
 	t.Helper()
 	k := new(Crypto)
-	RequireKernel(t, LoadCryptoObjects(&k.CryptoObjects, nil))
-	t.Cleanup(func() { k.Close() })
+	load(t, LoadCrypto, &k.CryptoObjects)
 	return k
 }
 

@@ -1,12 +1,13 @@
 package bpftest
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/quic-go/quic-go/quicvarint"
+
+	"sluice/moqt"
 )
 
 // Walk is the loaded programs that walk frames and parse media headers.
@@ -16,8 +17,7 @@ type Walk struct{ WalkObjects }
 func NewWalk(t testing.TB) *Walk {
 	t.Helper()
 	k := new(Walk)
-	RequireKernel(t, LoadWalkObjects(&k.WalkObjects, nil))
-	t.Cleanup(func() { k.Close() })
+	load(t, LoadWalk, &k.WalkObjects)
 	return k
 }
 
@@ -58,16 +58,7 @@ func (k *Walk) ObjectDatagram(t testing.TB, payload []byte, frame int, webtransp
 }
 
 // VI64 returns an integer of MoQT in its shortest encoding (draft-18 §1.4.1).
-func VI64(v uint64) []byte {
-	for n := 1; n < 9; n++ {
-		if v < 1<<(7*n) {
-			b := binary.BigEndian.AppendUint64(nil, v)[8-n:]
-			b[0] |= ^byte(0xff >> (n - 1))
-			return b
-		}
-	}
-	return binary.BigEndian.AppendUint64([]byte{0xff}, v)
-}
+func VI64(v uint64) []byte { return moqt.AppendVarint(nil, v) }
 
 // Concat joins bytes, single values (int) and QUIC's integers (uint64) into one payload.
 func Concat(parts ...any) []byte {

@@ -16,13 +16,7 @@ type Policy struct{ PolicyObjects }
 func NewPolicy(t testing.TB, changes ...func(*ebpf.CollectionSpec) error) *Policy {
 	t.Helper()
 	k := new(Policy)
-	spec, err := LoadPolicy()
-	require.NoError(t, err)
-	for _, change := range changes {
-		require.NoError(t, change(spec))
-	}
-	RequireKernel(t, spec.LoadAndAssign(&k.PolicyObjects, nil))
-	t.Cleanup(func() { k.Close() })
+	load(t, LoadPolicy, &k.PolicyObjects, changes...)
 	return k
 }
 

@@ -16,13 +16,7 @@ type RTP struct{ RTPObjects }
 func NewRTP(t testing.TB, changes ...func(*ebpf.CollectionSpec) error) *RTP {
 	t.Helper()
 	k := new(RTP)
-	spec, err := LoadRTP()
-	require.NoError(t, err)
-	for _, change := range changes {
-		require.NoError(t, change(spec))
-	}
-	RequireKernel(t, spec.LoadAndAssign(&k.RTPObjects, nil))
-	t.Cleanup(func() { k.Close() })
+	load(t, LoadRTP, &k.RTPObjects, changes...)
 	return k
 }
 

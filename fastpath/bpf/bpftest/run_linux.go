@@ -2,6 +2,7 @@ package bpftest
 
 import (
 	"encoding/binary"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -23,6 +24,21 @@ func RequireKernel(t testing.TB, err error) {
 		t.Fatalf("the kernel must load BPF programs here: %+v", err)
 	}
 	t.Skipf("needs CAP_BPF and CAP_NET_ADMIN: %v", err)
+}
+
+// load loads programs, after changes, until the test ends.
+func load(
+	t testing.TB, read func() (*ebpf.CollectionSpec, error), objects io.Closer,
+	changes ...func(*ebpf.CollectionSpec) error,
+) {
+	t.Helper()
+	spec, err := read()
+	require.NoError(t, err)
+	for _, change := range changes {
+		require.NoError(t, change(spec))
+	}
+	RequireKernel(t, spec.LoadAndAssign(objects, nil))
+	t.Cleanup(func() { objects.Close() })
 }
 
 // pinned runs f on one CPU and returns the CPU's number: a program that f runs finds what f wrote to a per-CPU map.

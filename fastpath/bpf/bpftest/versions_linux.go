@@ -14,8 +14,7 @@ type Versions struct{ VersionsObjects }
 func NewVersions(t testing.TB) *Versions {
 	t.Helper()
 	k := new(Versions)
-	RequireKernel(t, LoadVersionsObjects(&k.VersionsObjects, nil))
-	t.Cleanup(func() { k.Close() })
+	load(t, LoadVersions, &k.VersionsObjects)
 	return k
 }
 
