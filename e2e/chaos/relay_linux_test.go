@@ -232,6 +232,8 @@ var knownMessages = []string{
 	"a publisher was replaced, as it does not answer any more", "no process can replace this one while it runs",
 	"draining", "ended", "another process is getting ready to take over",
 	"another process has taken over; draining", "linked with another process of the relay",
+	// One that ended meanwhile, as it was replaced, too.
+	"no link with another process of the relay", "the link with another process of the relay was lost",
 	"programs of another relay are attached to the device; each handles its own connections",
 	"published by RTSP", "the publisher by RTSP has left", "an RTSP broadcast has no codec that MoQ broadcasts have",
 	"an RTSP broadcast is not a MoQ broadcast any more", "RTSP clients do not get a MoQ broadcast",
