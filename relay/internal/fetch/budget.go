@@ -16,6 +16,7 @@ type Budget struct {
 	left    time.Duration // the part of it that is left
 	arrival time.Duration // was spent on objects that may come by subscription
 	connect time.Time     // until when upstream relays may connect; zero before the first wait
+	idle    func()        // called before a wait; nil: nothing
 }
 
 // NewBudget returns a budget with the relay's limit, and with the FILL_TIMEOUT of a request if it has one.
@@ -38,22 +39,28 @@ func (b *Budget) next() time.Duration {
 // isUsedUp reports whether the peer limited the time, and nothing of it is left.
 func (b *Budget) isUsedUp() bool { return b.limited && b.left <= 0 }
 
-// spend subtracts the time since start from the budget.
-func (b *Budget) spend(start time.Time) { b.left -= time.Since(start) }
+// wait begins a wait, and returns what ends it.
+func (b *Budget) wait() (done func()) {
+	if b.idle != nil {
+		b.idle()
+	}
+	start := time.Now()
+	return func() { b.left -= time.Since(start) }
+}
 
 // nextForArrival returns how long the next wait for an object may take.
 func (b *Budget) nextForArrival() time.Duration { return min(b.next(), b.each-b.arrival) }
 
 // spendOnArrival subtracts the time since start, in which an object was awaited.
 func (b *Budget) spendOnArrival(start time.Time) {
-	b.spend(start)
+	b.left -= time.Since(start)
 	b.arrival += time.Since(start)
 }
 
 // Await waits for a change that an upstream relay may cause when it has connected. It returns false if the time is up,
 // or the context done.
 func (b *Budget) Await(ctx context.Context, change <-chan struct{}) bool {
-	defer b.spend(time.Now())
+	defer b.wait()()
 	if b.connect.IsZero() {
 		b.connect = time.Now().Add(b.each)
 	}

@@ -2,10 +2,10 @@
 //
 //	Fetch      a request. It walks the range through the cache, and writes the objects that it finds
 //	response   the stream to the peer that asks, with markers for the objects that it lacks
-//	pull       a FETCH at a publisher, for a range that the cache does not have: sent on, and stored, as it comes
+//	piece      a range that the cache does not have: sent on, and stored, as it comes from a publisher
+//	Pull       a FETCH at a publisher, for a piece, or for a Taker of package hub
 //	Budget     how long all of that may wait
 //	Turns      the order of the responses to one peer
-//	Reader     parses a publisher's response as it arrives
 //
 // The package knows a track by a [Hub], and its publishers by a [Source] each.
 //

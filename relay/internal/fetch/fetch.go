@@ -23,9 +23,6 @@ const (
 	ArrivalPause = 2 * time.Second
 )
 
-// errTruncated ends a response within an object whose rest will never come.
-var errTruncated = errors.New("the object was cut off upstream")
-
 // Request is what a Fetch answers: a FETCH, or a fill that a subscription asks for.
 type Request interface {
 	Context() context.Context
@@ -83,7 +80,7 @@ func New(cfg *Config, h Hub, by Client, req Request, params *moqt.Parameters, wa
 		budget: NewBudget(cfg.Fill, params),
 	}
 	f.fresh = f.data.Fresh()
-	f.out.late = f.budget.isUsedUp
+	f.out.late, f.budget.idle = f.budget.isUsedUp, f.out.pause
 	return f
 }
 
@@ -156,11 +153,11 @@ func (f *Fetch) resolve() error {
 }
 
 // learnExtent finds out how far the track reaches. If that takes a FETCH of the whole range, it returns that FETCH.
-func (f *Fetch) learnExtent() (*pull, error) {
+func (f *Fetch) learnExtent() (*piece, error) {
 	if f.hub.Covers(f.wanted.End) {
 		return nil, nil
 	}
-	u, err := newPull(f, f.wanted, asked{})
+	u, err := newPiece(f, f.wanted, asked{})
 	if errors.Is(err, errArrived) || isUnserved(err) && f.data.Largest() != nil {
 		return nil, nil // the cached objects are better than nothing
 	}
@@ -212,7 +209,7 @@ func (f *Fetch) clamp() *moqt.RequestError {
 }
 
 // sendAll sends the objects of the range. whole, unless nil, brings all of them.
-func (f *Fetch) sendAll(whole *pull) error {
+func (f *Fetch) sendAll(whole *piece) error {
 	var err error
 	if whole != nil {
 		err = f.sendWhole(whole)
@@ -227,7 +224,7 @@ func (f *Fetch) sendAll(whole *pull) error {
 
 // sendWhole sends the objects that a publisher brings of the whole range. Objects that are missing at its end come from
 // elsewhere, if the order allows that.
-func (f *Fetch) sendWhole(whole *pull) error {
+func (f *Fetch) sendWhole(whole *piece) error {
 	whole.rest = whole.rest.Intersect(f.wanted)
 	if done, err := whole.copy(); done || err != nil {
 		return err
@@ -385,7 +382,7 @@ func (f *Fetch) fill(r moqt.Range, before asked) error {
 	if f.fills++; f.fills > maxFills {
 		return f.send(r, asked{all: true})
 	}
-	u, err := newPull(f, r, before)
+	u, err := newPiece(f, r, before)
 	if err != nil {
 		before.all = !errors.Is(err, errArrived)
 		return f.send(r, before)

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
 	"time"
 
-	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/relay/internal/fetch"
 	"sluice/track"
-	"sluice/transport"
 )
 
 const (
@@ -27,15 +24,12 @@ var errTooManyStreams = errors.New("too many subgroups or gaps in a FETCH respon
 // refill fetches missed objects (see publishers.missed), and gives it to the track as if it came on a subscription:
 // so subscribers get what they have not got yet, and objects that came before are compared.
 type refill struct {
-	fetch.Reader
 	upstream *upstream
-	from     *Peer // that answers
 	data     *track.Track
 	wanted   moqt.Range
 	passed   moqt.Location         // datagrams before it are not sent: the kernel may have done that, or they were lost
 	await    func(context.Context) // until user space has what the kernel has forwarded of it
 	cancel   context.CancelFunc
-	stalled  *time.Timer // calls cancel if nothing comes
 
 	group    uint64               // the current one
 	last     uint64               // its last object so far
@@ -68,9 +62,8 @@ func (r *refill) run() {
 			cancel()
 		}
 	})()
+	r.cancel = cancel
 	r.await(ctx)
-	r.cancel, r.stalled = cancel, time.AfterFunc(u.hub.directory.Fetch.Fill, cancel)
-	defer r.stalled.Stop()
 	answered := r.fetch(ctx)
 	u.hub.mu.Lock()
 	defer u.hub.mu.Unlock()
@@ -89,12 +82,8 @@ func (r *refill) fetch(ctx context.Context) (answered bool) {
 	subscribers := asker{&Peer{Terms: Terms{Reach: Elsewhere}}, r.upstream.asked}
 	budget := fetch.NewBudget(h.directory.Fetch.Fill, &moqt.Parameters{})
 	for p := range h.choice.sources(ctx, &budget, subscribers) {
-		stream, err := r.ask(ctx, p)
-		if err == nil {
-			err = r.receive(ctx, stream)
-		}
-		r.end(err)
-		if errors.Is(err, io.EOF) {
+		err := r.ask(ctx, p, &budget)
+		if r.end(err); err == nil {
 			answered = true
 			if r.lacking == math.MaxUint64 {
 				break
@@ -105,41 +94,19 @@ func (r *refill) fetch(ctx context.Context) (answered bool) {
 	return answered
 }
 
-// ask sends FETCH, and waits for the response.
-func (r *refill) ask(ctx context.Context, p *Peer) (transport.ReceiveStream, error) {
+// ask asks a peer, and takes in the response. It returns an error unless that was complete.
+func (r *refill) ask(ctx context.Context, p *Peer, b *fetch.Budget) error {
 	r.group, r.streams, r.behind, r.complete = r.wanted.Start.Group, 0, false, false
 	r.unknown, r.lacking = nil, math.MaxUint64
 	u, order := r.upstream, moqt.Ascending
-	from := fetchSource{p, u.hub}
-	request, err := from.Fetch(ctx, r.wanted, moqt.Parameters{GroupOrder: &order, HopPath: u.asked})
+	params := moqt.Parameters{GroupOrder: &order, HopPath: u.asked}
+	pull, err := fetch.Ask(ctx, fetchSource{p, u.hub}, b, r.wanted, params)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	context.AfterFunc(ctx, func() { request.Cancel(moqt.ResetCancelled) })
-	ok, err := request.Wait(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.from, r.Reader = p, fetch.NewReader(p.Session.Version(), order)
-	r.wanted = r.wanted.Intersect(moqt.FetchRange(r.wanted.Start, ok.End))
-	return request.Stream(ctx)
-}
-
-// receive takes in the response. It returns io.EOF when that was complete.
-func (r *refill) receive(ctx context.Context, stream transport.ReceiveStream) error {
-	defer context.AfterFunc(ctx, func() { stream.CancelRead(uint64(moqt.ResetCancelled)) })()
-	buf, in := make([]byte, fetch.BufferSize), unlucky.Reader(stream)
-	for {
-		n, err := in.Read(buf)
-		r.stalled.Reset(r.upstream.hub.directory.Fetch.Fill)
-		r.upstream.receiver.count(n)
-		if wrong := r.Read(buf[:n], r); wrong != nil {
-			return wrong
-		}
-		if err != nil {
-			return err
-		}
-	}
+	defer pull.Close()
+	r.wanted = r.wanted.Intersect(moqt.Range{Start: r.wanted.Start, End: pull.Covered})
+	return pull.Copy(ctx, r)
 }
 
 // TakeItem implements fetch.Taker.
@@ -158,7 +125,7 @@ func (r *refill) TakeItem(o *moqt.FetchObject) error {
 		}
 		return nil
 	case !r.wanted.Contains(o.Location):
-		return fetch.SourceError{Err: errors.New("an object is not in the range of the FETCH")}
+		return errors.New("an object is not in the range of the FETCH")
 	case o.Location.Group == r.group:
 		if r.unknown != nil {
 			// The unknown ones may be of these subgroups, or datagrams that were lost: so objects behind them come on
@@ -179,14 +146,10 @@ func (r *refill) TakeItem(o *moqt.FetchObject) error {
 	if err != nil {
 		return err
 	}
-	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{
+	r.current, s.last = s, r.last
+	return s.add(moqt.ObjectHeader{
 		ObjectID: o.Location.Object, Properties: o.Properties, PayloadLength: o.PayloadLength,
 	})
-	if err != nil {
-		return fetch.SourceError{Err: err}
-	}
-	r.current, s.last = s, r.last
-	return s.feed(b)
 }
 
 // isWhole reports whether the current group has all objects before the next one. That a relay does not know whether a
@@ -207,7 +170,7 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 		return s, nil
 	}
 	if r.streams++; r.streams > maxRefilled {
-		return nil, fetch.SourceError{Err: errTooManyStreams}
+		return nil, errTooManyStreams
 	}
 	h := moqt.SubgroupHeader{
 		GroupID: o.Location.Group, SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: o.SubgroupID,
@@ -227,6 +190,7 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 
 // TakePayload implements fetch.Taker.
 func (r *refill) TakePayload(p []byte) error {
+	r.upstream.receiver.count(len(p))
 	switch {
 	case r.current != nil:
 		return r.current.feed(p)
@@ -237,11 +201,20 @@ func (r *refill) TakePayload(p []byte) error {
 	return nil
 }
 
+// add gives the fields of an object that precede its payload to the track.
+func (s *refilled) add(o moqt.ObjectHeader) error {
+	b, err := s.encoder.AppendObject(nil, o)
+	if err != nil {
+		return err
+	}
+	return s.feed(b)
+}
+
 // feed gives bytes of the subgroup's stream to the track.
 func (s *refilled) feed(b []byte) error {
 	for in := bytes.NewReader(b); in.Len() > 0; {
 		if err := s.source.Read(in); err != nil {
-			return fetch.SourceError{Err: err}
+			return err
 		}
 	}
 	return nil
@@ -249,7 +222,7 @@ func (s *refilled) feed(b []byte) error {
 
 func (r *refill) takeDatagram(o *moqt.FetchObject) error {
 	if o.PayloadLength > math.MaxUint16 {
-		return fetch.SourceError{Err: errors.New("an object is too large for a datagram")}
+		return errors.New("an object is too large for a datagram")
 	}
 	r.datagram = &track.Datagram{
 		Group: o.Location.Group, ID: o.Location.Object, Priority: o.Priority, Properties: bytes.Clone(o.Properties),
@@ -266,7 +239,7 @@ func (r *refill) sendDatagram() error {
 	}
 	forward, err := r.data.AddDatagram(d)
 	if err != nil {
-		return fetch.SourceError{Err: err}
+		return err
 	}
 	if forward && !(moqt.Location{Group: d.Group, Object: d.ID}).Less(r.passed) {
 		r.upstream.hub.sendDatagram(d)
@@ -297,23 +270,15 @@ func (r *refill) markEnd() {
 	if m == nil || !m.Status || r.open[m.Subgroup] == nil || r.last == math.MaxUint64 {
 		return
 	}
-	s := r.open[m.Subgroup]
-	b, err := s.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: r.last + 1, Status: moqt.StatusEndOfGroup})
-	if err == nil {
-		_ = s.feed(b) // fails if others say that the group ends elsewhere
-	}
+	// It fails if others say that the group ends elsewhere.
+	_ = r.open[m.Subgroup].add(moqt.ObjectHeader{ObjectID: r.last + 1, Status: moqt.StatusEndOfGroup})
 }
 
 // end ends the response. An object that contradicts others ends only the response, because what comes on the
 // subscription is not in doubt.
 func (r *refill) end(err error) {
-	r.endGroup(errors.Is(err, io.EOF) && !r.IsWithin() && r.wanted.End.Object == math.MaxUint64 && r.unknown == nil)
-	u := r.upstream
-	source, wrong := errors.AsType[fetch.SourceError](err)
-	if violation, ok := errors.AsType[*moqt.ProtocolError](source.Err); wrong && ok {
-		r.from.Session.Close(violation.Code, violation.Reason)
-	}
-	if !errors.Is(err, io.EOF) {
+	r.endGroup(err == nil && r.wanted.End.Object == math.MaxUint64 && r.unknown == nil)
+	if u := r.upstream; err != nil {
 		u.hub.directory.Log.Debug("what was missed cannot be fetched", "track", u.hub.name,
 			"upstream", u.peer.URL, "err", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
-	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/names"
 	"sluice/track"
 )
@@ -62,7 +61,7 @@ func TestRefillIsLimited(t *testing.T) {
 		r.object(t, moqt.FetchObject{Location: at(last, s), SubgroupID: s})
 	}
 	err := r.TakeItem(&moqt.FetchObject{Location: at(last, 100), SubgroupID: 100})
-	require.ErrorIs(t, err.(fetch.SourceError).Err, errTooManyStreams)
+	require.ErrorIs(t, err, errTooManyStreams)
 	r.end(errTooManyStreams)
 }
 
@@ -92,7 +91,7 @@ func TestRefillWithHoles(t *testing.T) {
 		}
 	}
 	r.wanted.End = at(10, end)
-	r.end(io.EOF)
+	r.end(nil)
 	type ended struct {
 		group, last uint64
 		state       track.State
@@ -165,7 +164,7 @@ func TestRefillMarksEnds(t *testing.T) {
 					require.NoError(t, r.TakeItem(&o))
 				}
 			}
-			r.end(io.EOF)
+			r.end(nil)
 			var got []ended
 			for _, s := range (*opened)[1:] {
 				state, _ := s.Log.State()
@@ -207,7 +206,7 @@ func TestRefillHasTheLastGroup(t *testing.T) {
 	r, opened := newRefill()
 	defer r.data.Close()
 	r.object(t, moqt.FetchObject{Location: at(1, 0)})
-	r.end(io.EOF)
+	r.end(nil)
 	state, _ := (*opened)[0].Log.State()
 	require.Equal(t, track.Finished, state)
 }
