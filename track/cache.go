@@ -1,6 +1,7 @@
 package track
 
 import (
+	"container/list"
 	"math"
 	"slices"
 	"sync"
@@ -48,9 +49,8 @@ type Cache struct {
 	trims    atomic.Int64 // see Trims
 
 	mu     sync.Mutex
-	groups []*group // in order of creation; nil where one was forgotten
-	count  int      // groups that are not nil
-	cuts   []*merge // whose segments may wait for a stream to go on
+	groups list.List // in order of creation
+	cuts   []*merge  // whose segments may wait for a stream to go on
 
 	sweeping sync.Mutex
 	// scratch is guarded by sweeping. It is empty between two uses: a group that it kept would keep the track, and with
@@ -94,7 +94,7 @@ func (c *Cache) Bytes() int64 { return c.mem.Bytes() }
 func (c *Cache) Groups() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.count
+	return c.groups.Len()
 }
 
 // Trims returns how many times a track forgot its lowest entries, because it had reached a limit on numbers.
@@ -195,10 +195,8 @@ func (c *Cache) snapshotLocked() []*group {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.scratch = c.scratch[:0]
-	for _, g := range c.groups {
-		if g != nil {
-			c.scratch = append(c.scratch, g)
-		}
+	for e := c.groups.Front(); e != nil; e = e.Next() {
+		c.scratch = append(c.scratch, e.Value.(*group))
 	}
 	return c.scratch
 }
@@ -207,26 +205,17 @@ func (c *Cache) snapshotLocked() []*group {
 func (c *Cache) remember(g *group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.groups) > 2*c.count {
-		c.groups = slices.DeleteFunc(c.groups, func(g *group) bool { return g == nil })
-		for i, g := range c.groups {
-			g.slot = i
-		}
-	}
-	g.slot = len(c.groups)
-	c.groups = append(c.groups, g)
-	c.count++
+	g.listed = c.groups.PushBack(g)
 }
 
 // forget removes a group; its track's mu is held.
 func (c *Cache) forget(g *group) {
-	if g.forgotten {
-		return
-	}
-	g.forgotten = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.groups[g.slot] = nil
-	c.count--
+	if g.listed == nil {
+		return
+	}
+	c.groups.Remove(g.listed)
+	g.listed = nil
 	c.mem.add(-g.counted)
 }

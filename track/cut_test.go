@@ -55,7 +55,8 @@ func (k *sink) object(t *testing.T, group uint64) {
 }
 
 func (k *sink) evictAll() {
-	for _, g := range k.cache.groups {
+	for e := k.cache.groups.Front(); e != nil; e = e.Next() {
+		g := e.Value.(*group)
 		locked((*group).evictUnpinned)(g)
 	}
 }

@@ -41,7 +41,6 @@ func (f Form) equal(other Form) bool {
 type derived struct {
 	from    *Segment
 	segment *Segment
-	encoder moqt.SubgroupEncoder
 	stopped atomic.Bool // nobody reads the segment, and nobody will
 
 	mu     sync.Mutex // one goroutine copies at a time
@@ -60,8 +59,7 @@ func newDerived(s *Segment, form Form) (*derived, *Reader, error) {
 		ObjectTimeout: s.ObjectTimeout, SubgroupTimeout: s.SubgroupTimeout,
 		track: s.track, form: form,
 	}
-	header := moqt.SubgroupHeader{GroupID: s.Group, HasProperties: s.HasProperties}
-	d := &derived{from: s, segment: seg, encoder: moqt.NewSubgroupEncoder(form.Layout, header)}
+	d := &derived{from: s, segment: seg}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	in, err := s.Log.newReaderOfAll(d)
@@ -154,28 +152,5 @@ func (d *derived) begin(end int64) (bool, error) {
 	if !d.passes {
 		return true, nil
 	}
-	return true, d.addHeader(o, properties)
-}
-
-// addHeader writes the fields of o that precede its payload.
-func (d *derived) addHeader(o Object, p moqt.Properties) error {
-	log := d.segment.Log
-	delta := o.ID
-	if last, ok := log.Last(); ok {
-		delta -= last.ID + 1
-	}
-	b, err := d.encoder.AppendObject(nil, moqt.ObjectHeader{
-		ObjectID: o.ID, Properties: p, PayloadLength: uint64(o.PayloadLen()), Status: o.Status,
-	})
-	if err != nil {
-		return err // the layout has no such numbers
-	}
-	start := log.Written()
-	k := Object{
-		ID: o.ID, Start: start, IDEnd: start + int64(len(d.segment.form.Layout.AppendNumber(nil, delta))),
-		PayloadStart: start + int64(len(b)), Status: o.Status, Received: o.Received,
-	}
-	k.End = k.PayloadStart + o.PayloadLen()
-	log.write(b)
-	return log.AddObject(k)
+	return true, d.segment.writeHeader(o, properties)
 }

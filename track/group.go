@@ -2,6 +2,7 @@ package track
 
 import (
 	"cmp"
+	"container/list"
 	"math"
 	"slices"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	groupSize    = int64(unsafe.Sizeof(group{}))
+	groupSize    = int64(unsafe.Sizeof(group{}) + unsafe.Sizeof(list.Element{}))
 	subgroupSize = int64(unsafe.Sizeof(subgroup{}))
 	segmentSize  = int64(unsafe.Sizeof(Segment{}) + unsafe.Sizeof(Log{}))
 	derivedSize  = segmentSize + int64(unsafe.Sizeof(derived{}))
@@ -37,13 +38,12 @@ type group struct {
 	groupGap    uint64 // Prior Group ID Gap of its objects
 	hasGroupGap bool
 
-	touched   time.Time // when the latest object came
-	sources   int       // streams in arrival
-	derived   int       // segments derived from the group's
-	evicted   bool      // its bytes are released; the rest remains, to recognize duplicates
-	counted   int64     // bytes of this group in the cache's Memory, without logs and datagrams
-	forgotten bool      // it is not in the cache any more; streams in arrival may still refer to it
-	slot      int       // in Cache.groups; guarded by Cache.mu
+	touched time.Time     // when the latest object came
+	sources int           // streams in arrival
+	derived int           // segments derived from the group's
+	evicted bool          // its bytes are released; the rest remains, to recognize duplicates
+	counted int64         // bytes of this group in the cache's Memory, without logs and datagrams
+	listed  *list.Element // in Cache.groups; nil when it is forgotten, but streams in arrival may still refer to it
 }
 
 func (g *group) ensureSubgroup(id uint64, priority uint8) *subgroup {
@@ -290,7 +290,7 @@ func (g *group) expire(before time.Time) {
 
 // recount brings the count of the memory that the group's own structures occupy up to date.
 func (g *group) recount() {
-	if g.forgotten {
+	if g.listed == nil {
 		return
 	}
 	n := groupSize + int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize

@@ -1,6 +1,7 @@
 package track
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -101,30 +102,34 @@ func (s *Segment) endsIn(o Object) bool {
 	return last.ID == o.ID && s.Log.End() < last.End
 }
 
-// appendHeader writes the fields of o that precede its payload.
+// appendHeader writes the fields of o that precede its payload, and makes them visible.
 func (s *Segment) appendHeader(o Object, p moqt.Properties) {
-	delta := o.ID
-	if last, ok := s.Log.Last(); ok {
+	_ = s.writeHeader(o, p) // the canonical layout has all numbers
+	s.Log.Commit(s.Log.Written())
+}
+
+// writeHeader writes the fields of o that precede its payload. It fails if the segment's layout has no such numbers.
+func (s *Segment) writeHeader(o Object, p moqt.Properties) error {
+	log, layout, delta := s.Log, cmp.Or(s.form.Layout, canonical), o.ID
+	if last, ok := log.Last(); ok {
 		delta -= last.ID + 1
 	}
-	k := Object{ID: o.ID, Start: s.Log.End(), Status: o.Status, Received: o.Received}
-	b := moqt.AppendVarint(nil, delta)
-	k.IDEnd = k.Start + int64(len(b))
-	if s.HasProperties {
-		b = moqt.AppendVarint(b, uint64(len(p)))
-		if len(p) > 0 {
-			k.PropertiesStart, k.PropertiesLen = k.Start+int64(len(b)), len(p)
-		}
-		b = append(b, p...)
+	encoder := moqt.NewSubgroupEncoder(layout, moqt.SubgroupHeader{HasProperties: s.HasProperties})
+	b, err := encoder.AppendObject(nil, moqt.ObjectHeader{ // as the first one, whose id is not relative
+		ObjectID: delta, Properties: p, PayloadLength: uint64(o.PayloadLen()), Status: o.Status,
+	})
+	if err != nil {
+		return err
 	}
-	b = moqt.AppendVarint(b, uint64(o.PayloadLen()))
-	if o.PayloadLen() == 0 {
-		b = moqt.AppendVarint(b, uint64(o.Status))
+	k := Object{ID: o.ID, Start: log.Written(), Status: o.Status, Received: o.Received}
+	k.IDEnd = k.Start + int64(len(layout.AppendNumber(nil, delta)))
+	if len(p) > 0 && layout == canonical {
+		k.PropertiesStart, k.PropertiesLen = k.IDEnd+int64(len(moqt.AppendVarint(nil, uint64(len(p))))), len(p)
 	}
 	k.PayloadStart = k.Start + int64(len(b))
 	k.End = k.PayloadStart + o.PayloadLen()
-	s.Log.AddObject(k)
-	s.Log.Append(b)
+	log.write(b)
+	return log.AddObject(k)
 }
 
 // appendSame appends the bytes of another log that precede the payload of o.

@@ -44,7 +44,7 @@ func newPiece(f *Fetch, r moqt.Range, before asked) (*piece, error) {
 			continue
 		}
 		before.sessions = append(slices.Clip(before.sessions), source.Session())
-		pull, err := f.ask(source, r)
+		pull, err := ask(f, source, r)
 		if err == nil {
 			source.Accepted(f.data, pull.ok, pull.Covered)
 			return &piece{Pull: pull, fetch: f, asked: before, rest: r, store: f.data.NewFetchWriter()}, nil
@@ -61,7 +61,7 @@ func newPiece(f *Fetch, r moqt.Range, before asked) (*piece, error) {
 
 // ask asks a publisher for a range, unless the first missing object comes by subscription meanwhile: the publisher may
 // have sent it already, and some publishers do not answer FETCH.
-func (f *Fetch) ask(source Source, r moqt.Range) (*Pull, error) {
+func ask(f *Fetch, source Source, r moqt.Range) (*Pull, error) {
 	ctx, arrived := context.WithCancelCause(f.req.Context())
 	defer arrived(nil)
 	go func() {
