@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -13,10 +14,9 @@ import (
 // acceleration is the part of a track's forwarding that the fast path does. All methods but identify and announce
 // expect Hub.mu to be held.
 type acceleration struct {
-	hub    *Hub
-	track  *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
-	from   *upstream                // the publisher whose objects the kernel forwards, or nil
-	chosen []*downstream            // to these subscribers
+	hub   *Hub
+	track *fastpath.ForwardedTrack // nil if there is no fast path: its methods do nothing
+	from  *upstream                // the publisher whose objects the kernel forwards, or nil
 }
 
 // update adapts the fast path to the present publishers and subscribers.
@@ -37,8 +37,8 @@ func (a *acceleration) update() {
 	if !known {
 		return // it has ended, which will be noticed
 	}
-	a.choose(limit)
-	a.track.Forward(u.peer.Forwarder, alias, h.description.properties.DefaultPublisherPriority(), a.subscribers(u))
+	priority := h.description.properties.DefaultPublisherPriority()
+	a.track.Forward(u.peer.Forwarder, alias, priority, a.choose(u, limit))
 	if a.from != u {
 		a.from = u
 		a.goOn()
@@ -80,40 +80,29 @@ func (a *acceleration) forwarded() (await func(context.Context)) {
 	}
 }
 
-// choose selects the subscribers that the fast path serves, up to limit.
-func (a *acceleration) choose(limit int) {
-	a.chosen = slices.DeleteFunc(a.chosen, func(d *downstream) bool {
-		_, ok := d.delivery.selection.forwardable()
-		d.fast = ok && !d.over
-		return !d.fast
-	})
+// choose chooses the subscribers that the fast path serves, up to limit, and describes them for the objects of an
+// upstream. Those that it serves already come first.
+func (a *acceleration) choose(u *upstream, limit int) (list []fastpath.Subscriber) {
+	var chosen []*downstream
+	for _, already := range []bool{true, false} {
+		for d := range a.hub.subscribers.where(func(d *downstream) bool { return d.fast == already }) {
+			if len(chosen) < limit && d.isForwardable() {
+				chosen = append(chosen, d)
+			}
+		}
+	}
 	for d := range a.hub.subscribers.all {
-		if len(a.chosen) >= limit {
-			break
-		}
-		_, ok := d.delivery.selection.forwardable()
-		if ok && d.accepted && !d.delivery.held && !d.fast && d.peer.Forwarder != nil {
-			d.fast = true
-			a.chosen = append(a.chosen, d)
-		}
+		d.fast = false
 	}
-	for len(a.chosen) > limit {
-		last := len(a.chosen) - 1
-		a.chosen[last].fast = false
-		a.chosen = a.chosen[:last]
-	}
-}
-
-// subscribers describes the chosen subscribers to the fast path, for the objects of an upstream.
-func (a *acceleration) subscribers(u *upstream) []fastpath.Subscriber {
-	list := make([]fastpath.Subscriber, len(a.chosen))
-	for i, d := range a.chosen {
+	slices.SortFunc(chosen, func(a, b *downstream) int { return cmp.Compare(a.number, b.number) })
+	for _, d := range chosen {
+		d.fast = true
 		params := d.pub.Parameters()
 		wanted, _ := d.delivery.selection.forwardable()
-		list[i] = fastpath.Subscriber{
+		list = append(list, fastpath.Subscriber{
 			Conn: d.peer.Forwarder, Alias: d.pub.Alias(), Range: u.unrepeated(wanted),
 			Forward: d.delivery.forward, Priority: params.Priority(),
-		}
+		})
 	}
 	return list
 }

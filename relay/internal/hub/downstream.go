@@ -29,7 +29,7 @@ type downstream struct {
 	over     bool
 	resumes  bool   // it wants objects as soon as publishers forward them
 	since    uint64 // the group in which it began
-	fast     bool   // in hub.fast.chosen
+	fast     bool   // the fast path serves it, if it serves the track
 	counted  bool   // Established at both ends, and not hidden
 	delivery delivery
 }
@@ -348,6 +348,12 @@ func (d *downstream) leaveLocked() bool {
 	}
 	d.hub.subscribersChangedLocked()
 	return true
+}
+
+// isForwardable reports whether the fast path may serve the subscription; Hub.mu is held.
+func (d *downstream) isForwardable() bool {
+	_, ok := d.delivery.selection.forwardable()
+	return ok && d.accepted && !d.delivery.held && d.peer.Forwarder != nil
 }
 
 // isAmong reports whether subscribers of the fast path include d.
