@@ -16,14 +16,14 @@ import (
 // Guest is a client of another protocol than MoQT, which a server beside the relay serves. It needs the permission of a
 // peer, and what it uses is charged to the same accounts: it is a session of its address and its token.
 type Guest struct {
-	relay  *Relay
-	id     uint64 // from the same counter as session ids; sessions.addGuest sets it
-	ask    AuthRequest
-	payers charge.Payers
-	ctx    context.Context
-	end    context.CancelCauseFunc
-	left   sync.Once
-	began  time.Time
+	relay *Relay
+	id    uint64 // from the same counter as session ids; sessions.addGuest sets it
+	ask   AuthRequest
+	purse charge.Purse
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	left  sync.Once
+	began time.Time
 
 	mu      sync.Mutex
 	allowed []moqt.FullTrackName // see allow
@@ -36,46 +36,23 @@ type Guest struct {
 // ErrWithdrawn is the cause of a Guest's context when its permission has ended, or an operator has ended it.
 var ErrWithdrawn = errors.New("the permission has ended")
 
-// enter charges the accounts and asks for the permission. The address is charged before the Authorizer is asked, which
-// may cost more than the guest itself.
+// enter charges the accounts and asks for the permission.
 func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 	r := g.relay
 	if !r.sessions.addGuest(g) {
 		return &moqt.RequestError{Code: moqt.RequestExcessiveLoad, Reason: errTooManySessions.Error()}
 	}
 	context.AfterFunc(g.ctx, func() { r.sessions.removeGuest(g) })
-	if refused := g.charge(g.payers[0]); refused != nil {
-		return refused
-	}
-	if refused := r.accounts.ChargeRelay(g.ctx); refused != nil {
-		return refused
+	if !g.purse.Address.Allow() {
+		return g.purse.Address.Refusal(charge.RequestRate)
 	}
 	l := g.newLease(g.ask)
-	if refused := l.Obtain(ctx, nil); refused != nil {
+	ask := func() *moqt.RequestError { return l.Obtain(ctx, nil) }
+	if _, refused := r.obtain(g.ctx, &g.purse, g.ask.Action, l, ask); refused != nil {
 		return refused
-	}
-	if subject := l.Current().Subject; subject != "" {
-		token, refused := r.accounts.OpenToken(subject)
-		if refused != nil {
-			return refused
-		}
-		g.mu.Lock() // for subjects
-		g.payers = append(g.payers, token)
-		g.mu.Unlock()
-		if refused := g.charge(token); refused != nil {
-			return refused
-		}
 	}
 	g.hold(l)
 	return nil
-}
-
-// charge takes what the guest's request uses from an account, until the guest leaves.
-func (g *Guest) charge(a *charge.Account) *moqt.RequestError {
-	if !a.Allow() {
-		return a.Refusal(charge.RequestRate)
-	}
-	return a.Charge(g.ctx, g.ask.Action == ActionSubscribe, usesOf(g.ask.Action))
 }
 
 // allow asks whether the guest may also subscribe to another track. Then its permission is about that, too: the guest
@@ -116,16 +93,10 @@ func (g *Guest) hold(l *lease.Lease) {
 	l.Begin(func(*moqt.RequestError) { g.end(ErrWithdrawn) })
 }
 
-// subjects returns who the guest's token is for.
-func (g *Guest) subjects() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return subjectsOf(g.payers)
-}
-
 // SharesToken reports whether the permissions of two guests belong to one subject (Grant.Subject).
 func (g *Guest) SharesToken(other *Guest) bool {
-	return len(g.payers) > 1 && len(other.payers) > 1 && g.payers[1] == other.payers[1]
+	mine, others := g.purse.Payers(), other.purse.Payers()
+	return len(mine) > 1 && len(others) > 1 && mine[1] == others[1]
 }
 
 // Context is done when the guest may not stay: its cause is then ErrWithdrawn. It is also done after Leave.
@@ -135,17 +106,17 @@ func (g *Guest) Context() context.Context { return g.ctx }
 func (g *Guest) Leave() {
 	g.left.Do(func() {
 		g.end(context.Canceled)
-		g.payers.Give(charge.SessionsOpen)
+		g.purse.Payers().Give(charge.SessionsOpen)
 	})
 }
 
 // Upload counts bytes of media that the guest has sent, and reports whether they may be used: not if an account has
 // sent more than its quota allows.
 func (g *Guest) Upload(n int) bool {
-	if g.payers.Refuse(charge.UploadRate) {
+	if g.purse.Payers().Refuse(charge.UploadRate) {
 		return false
 	}
-	g.payers.Count(charge.UploadRate, n)
+	g.purse.Payers().Count(charge.UploadRate, n)
 	g.received.Add(uint64(n))
 	return true
 }
@@ -153,10 +124,10 @@ func (g *Guest) Upload(n int) bool {
 // Download counts bytes of media for the guest, and reports whether they may be sent: not if an account has received
 // more than its quota allows.
 func (g *Guest) Download(n int) bool {
-	if g.payers.Refuse(charge.DownloadRate) {
+	if g.purse.Payers().Refuse(charge.DownloadRate) {
 		return false
 	}
-	for _, a := range g.payers {
+	for _, a := range g.purse.Payers() {
 		a.Received(uint64(n))
 	}
 	g.sent.Add(uint64(n))
@@ -198,7 +169,7 @@ func (g *Guest) status() GuestStatus {
 func (g *Guest) summary() SessionSummary {
 	s := SessionSummary{
 		ID: g.id, Remote: g.ask.Remote.String(), Transport: g.ask.Kind.String(), Path: g.ask.Path, Began: g.began,
-		Subjects: g.subjects(), Subscriptions: 1, address: addrOf(g.ask.Remote), end: func() { g.end(ErrWithdrawn) },
+		Subjects: subjectsOf(g.purse.Payers()), Subscriptions: 1, address: addrOf(g.ask.Remote), end: func() { g.end(ErrWithdrawn) },
 	}
 	if g.ask.Action == ActionPublishNamespace {
 		s.Publications, s.Subscriptions = 1, 0

@@ -199,18 +199,15 @@ func (p *peer) awaitMatches(ctx context.Context, n int) error {
 }
 
 // authorize asks whether the peer may do what a request is about, and charges the request to its quotas.
-func (p *peer) authorize(r *session.Request, a Action, track moqt.FullTrackName) (*permission, *moqt.RequestError) {
-	m := &permission{peer: p, request: r, action: a, track: track}
+func (p *peer) authorize(
+	r *session.Request, a Action, track moqt.FullTrackName,
+) (m *permission, refused *moqt.RequestError) {
+	m = &permission{peer: p, request: r, action: a, track: track}
 	m.Lease = p.relay.leases.New(p.Session.Context(), m.ask)
 	if p.mayAsk != nil {
 		return m, p.mayAsk(r.Context(), a, track)
 	}
-	refused := m.charge(r)
-	if refused == nil {
-		refused = m.Extend(nil)
-	}
-	if refused == nil {
-		refused = m.chargeToken(r)
-	}
+	ask := func() *moqt.RequestError { return m.Extend(nil) }
+	m.payers, refused = p.relay.obtain(r.Context(), &p.Purse, a, m.Lease, ask)
 	return m, refused
 }

@@ -57,35 +57,31 @@ func (m *permission) ask(ctx context.Context, update []moqt.Token) (Grant, *moqt
 	})
 }
 
-// charge charges a request to the account of the peer's address, and to the relay. It is called before the Authorizer
-// is asked, which may cost more than the request itself.
-func (m *permission) charge(r *session.Request) *moqt.RequestError {
-	m.payers = charge.Payers{m.peer.Address}
-	if refused := m.chargeTo(m.peer.Address, r); refused != nil {
-		return refused
+// obtain charges a request to the account of an address, asks the Authorizer, and charges the request to the account of
+// the token that allowed it. It returns these accounts. To ask the Authorizer may cost more than the request itself.
+func (r *Relay) obtain(
+	ctx context.Context, from *charge.Purse, a Action, l *lease.Lease, ask func() *moqt.RequestError,
+) (charge.Payers, *moqt.RequestError) {
+	payers, receives := charge.Payers{from.Address}, a == ActionSubscribe || a == ActionFetch
+	refused := from.Address.Charge(ctx, receives, usesOf(a))
+	if refused == nil {
+		refused = r.accounts.ChargeRelay(ctx)
 	}
-	return m.peer.relay.accounts.ChargeRelay(r.Context())
-}
-
-// chargeToken charges a request to the account of the token that allowed it.
-func (m *permission) chargeToken(r *session.Request) *moqt.RequestError {
-	subject := m.Current().Subject
-	if subject == "" {
-		return nil
+	if refused == nil {
+		refused = ask()
 	}
-	a, refused := m.peer.Token(m.peer.relay.accounts, subject)
+	subject := l.Current().Subject
+	if refused != nil || subject == "" {
+		return payers, refused
+	}
+	token, refused := from.Token(r.accounts, subject)
 	if refused != nil {
-		return refused
+		return payers, refused
 	}
-	m.payers = append(m.payers, a)
-	if !a.Allow() {
-		return a.Refusal(charge.RequestRate)
+	if !token.Allow() {
+		return payers, token.Refusal(charge.RequestRate)
 	}
-	return m.chargeTo(a, r)
-}
-
-func (m *permission) chargeTo(a *charge.Account, r *session.Request) *moqt.RequestError {
-	return a.Charge(r.Context(), m.action == ActionSubscribe || m.action == ActionFetch, usesOf(m.action))
+	return append(payers, token), token.Charge(ctx, receives, usesOf(a))
 }
 
 // tokens returns what authorizes the request: its tokens, or instead those of an update, and the tokens of SETUP.

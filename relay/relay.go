@@ -292,7 +292,8 @@ func (r *Relay) Admit(ctx context.Context, ask AuthRequest) (*Guest, error) {
 	if refused != nil {
 		return nil, refused
 	}
-	g := &Guest{relay: r, payers: charge.Payers{address}, began: time.Now(), ask: ask}
+	g := &Guest{relay: r, began: time.Now(), ask: ask}
+	g.purse.Open(address)
 	g.ctx, g.end = context.WithCancelCause(context.Background())
 	if refused := g.enter(ctx); refused != nil {
 		g.Leave()
