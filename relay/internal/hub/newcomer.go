@@ -16,11 +16,10 @@ import (
 type newcomer struct {
 	upstream *upstream
 
-	once sync.Once // decides
-
-	mu    sync.Mutex
-	known *moqt.Location  // the Largest Object when the publisher was accepted; nil: no more objects are needed
-	looks []chan struct{} // each is closed when the first object of a stream of known.Group has come
+	mu      sync.Mutex
+	known   *moqt.Location  // the Largest Object when the publisher was accepted; nil: no more objects are needed
+	decided chan struct{}   // closed when it is decided; nil before the first object
+	looks   []chan struct{} // each is closed when the first object of a stream of known.Group has come
 }
 
 // begin reports whether it needs the id of a first object of a group to decide, and returns what to call when that has
@@ -87,15 +86,19 @@ func firstObject(stream *bufio.Reader) (id uint64, err error) {
 // decide decides by the first object. Until it has, the publisher's other objects wait here.
 func (n *newcomer) decide(first moqt.Location) {
 	n.await(first.Group)
-	n.once.Do(func() {
-		n.mu.Lock()
-		known := n.known
-		n.known = nil
-		n.mu.Unlock()
-		if known != nil {
-			n.compare(first, *known)
-		}
-	})
+	n.mu.Lock()
+	known, decided := n.known, n.decided
+	if known != nil {
+		n.known, n.decided = nil, make(chan struct{})
+	}
+	n.mu.Unlock()
+	switch {
+	case known != nil:
+		defer close(n.decided)
+		n.compare(first, *known)
+	case decided != nil:
+		<-decided
+	}
 }
 
 // compare compares the first object with what had come, and replaces earlier publishers if this one was restarted. A
