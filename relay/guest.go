@@ -169,7 +169,8 @@ func (g *Guest) status() GuestStatus {
 func (g *Guest) summary() SessionSummary {
 	s := SessionSummary{
 		ID: g.id, Remote: g.ask.Remote.String(), Transport: g.ask.Kind.String(), Path: g.ask.Path, Began: g.began,
-		Subjects: subjectsOf(g.purse.Payers()), Subscriptions: 1, address: addrOf(g.ask.Remote), end: func() { g.end(ErrWithdrawn) },
+		Subjects: subjectsOf(g.purse.Payers()), Subscriptions: 1, address: addrOf(g.ask.Remote),
+		end: func() { g.end(ErrWithdrawn) },
 	}
 	if g.ask.Action == ActionPublishNamespace {
 		s.Publications, s.Subscriptions = 1, 0

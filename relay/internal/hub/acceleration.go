@@ -85,8 +85,10 @@ func (a *acceleration) forwarded() (await func(context.Context)) {
 func (a *acceleration) choose(u *upstream, limit int) (list []fastpath.Subscriber) {
 	var chosen []*downstream
 	for _, already := range []bool{true, false} {
-		for d := range a.hub.subscribers.where(func(d *downstream) bool { return d.fast == already }) {
-			if len(chosen) < limit && d.isForwardable() {
+		for d := range a.hub.subscribers.all {
+			_, ok := d.delivery.selection.forwardable()
+			may := ok && d.accepted && !d.delivery.held && d.peer.Forwarder != nil
+			if may && d.fast == already && len(chosen) < limit {
 				chosen = append(chosen, d)
 			}
 		}

@@ -350,12 +350,6 @@ func (d *downstream) leaveLocked() bool {
 	return true
 }
 
-// isForwardable reports whether the fast path may serve the subscription; Hub.mu is held.
-func (d *downstream) isForwardable() bool {
-	_, ok := d.delivery.selection.forwardable()
-	return ok && d.accepted && !d.delivery.held && d.peer.Forwarder != nil
-}
-
 // isAmong reports whether subscribers of the fast path include d.
 func (d *downstream) isAmong(subscribers []fastpath.Subscriber) bool {
 	return slices.ContainsFunc(subscribers, func(s fastpath.Subscriber) bool {
