@@ -48,7 +48,7 @@ func (g *Guest) enter(ctx context.Context) *moqt.RequestError {
 	}
 	l := g.newLease(g.ask)
 	ask := func() *moqt.RequestError { return l.Obtain(ctx, nil) }
-	if _, refused := r.obtain(g.ctx, &g.purse, g.ask.Action, l, ask); refused != nil {
+	if _, refused := obtain(g.ctx, r.accounts, &g.purse, g.ask.Action, l, ask); refused != nil {
 		return refused
 	}
 	g.hold(l)

@@ -208,6 +208,6 @@ func (p *peer) authorize(
 		return m, p.mayAsk(r.Context(), a, track)
 	}
 	ask := func() *moqt.RequestError { return m.Extend(nil) }
-	m.payers, refused = p.relay.obtain(r.Context(), &p.Purse, a, m.Lease, ask)
+	m.payers, refused = obtain(r.Context(), p.relay.accounts, &p.Purse, a, m.Lease, ask)
 	return m, refused
 }

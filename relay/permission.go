@@ -59,13 +59,14 @@ func (m *permission) ask(ctx context.Context, update []moqt.Token) (Grant, *moqt
 
 // obtain charges a request to the account of an address, asks the Authorizer, and charges the request to the account of
 // the token that allowed it. It returns these accounts. To ask the Authorizer may cost more than the request itself.
-func (r *Relay) obtain(
-	ctx context.Context, from *charge.Purse, a Action, l *lease.Lease, ask func() *moqt.RequestError,
+func obtain(
+	ctx context.Context, all *charge.Accounts, from *charge.Purse, a Action, l *lease.Lease,
+	ask func() *moqt.RequestError,
 ) (charge.Payers, *moqt.RequestError) {
 	payers, receives := charge.Payers{from.Address}, a == ActionSubscribe || a == ActionFetch
 	refused := from.Address.Charge(ctx, receives, usesOf(a))
 	if refused == nil {
-		refused = r.accounts.ChargeRelay(ctx)
+		refused = all.ChargeRelay(ctx)
 	}
 	if refused == nil {
 		refused = ask()
@@ -74,7 +75,7 @@ func (r *Relay) obtain(
 	if refused != nil || subject == "" {
 		return payers, refused
 	}
-	token, refused := from.Token(r.accounts, subject)
+	token, refused := from.Token(all, subject)
 	if refused != nil {
 		return payers, refused
 	}

@@ -14,22 +14,6 @@ import (
 	"sluice/track"
 )
 
-// serveFetch answers a FETCH of a peer, or a fill, until it ends. A fill has no permission of its own.
-func (h *Hub) serveFetch(p *Peer, req fetch.Request, params *moqt.Parameters, wanted moqt.Range, permit Permit) {
-	d := h.directory
-	by := fetch.Client{Version: p.Session.Version(), Payers: p.Payers(), Turns: &p.turns}
-	f := fetch.New(&d.Fetch, askedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
-	if permit != nil {
-		permit.Hold(func(why *moqt.RequestError) { f.Abort(why, moqt.ResetExpiredAuthToken) })
-	}
-	d.Tasks.Go(f.Keep)
-	outcome := "failed"
-	if f.Serve() {
-		outcome = "complete"
-	}
-	d.Counters.Fetches.WithLabelValues(outcome).Inc()
-}
-
 // askedTrack is a hub for a peer that asks for objects, or for the status of the track. It implements fetch.Hub.
 type askedTrack struct {
 	hub *Hub

@@ -92,6 +92,22 @@ func (h *Hub) Fetch(p *Peer, req *session.IncomingFetch, permit Permit) {
 	h.serveFetch(p, req, &req.Message.Parameters, req.Range, permit)
 }
 
+// serveFetch answers a FETCH of a peer, or a fill, until it ends. A fill has no permission of its own.
+func (h *Hub) serveFetch(p *Peer, req fetch.Request, params *moqt.Parameters, wanted moqt.Range, permit Permit) {
+	d := h.directory
+	by := fetch.Client{Version: p.Session.Version(), Payers: p.Payers(), Turns: &p.turns}
+	f := fetch.New(&d.Fetch, askedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
+	if permit != nil {
+		permit.Hold(func(why *moqt.RequestError) { f.Abort(why, moqt.ResetExpiredAuthToken) })
+	}
+	d.Tasks.Go(f.Keep)
+	outcome := "failed"
+	if f.Serve() {
+		outcome = "complete"
+	}
+	d.Counters.Fetches.WithLabelValues(outcome).Inc()
+}
+
 // TellStatus answers a TRACK_STATUS of a peer.
 func (h *Hub) TellStatus(p *Peer, req *session.IncomingTrackStatus) {
 	asks := askedTrack{h, asker{p, req.Message.Parameters.HopPath}}
