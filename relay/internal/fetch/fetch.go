@@ -66,14 +66,16 @@ type Client struct {
 	Turns   *Turns
 }
 
-// New returns what answers a request for a range, with its parameters.
-func New(cfg *Config, h Hub, by Client, req Request, params *moqt.Parameters, wanted moqt.Range) *Fetch {
+// New returns what answers a request for a range of data, with its parameters.
+func New(
+	cfg *Config, h Hub, data *track.Track, by Client, req Request, params *moqt.Parameters, wanted moqt.Range,
+) *Fetch {
 	f := &Fetch{
 		hub:    h,
 		cfg:    cfg,
 		req:    req,
 		params: params,
-		data:   h.Data(),
+		data:   data,
 		wanted: wanted,
 		grown:  make(chan struct{}, 1),
 		out:    newResponse(by, req, params, cfg.Stall),
@@ -174,14 +176,15 @@ func isUnserved(err error) bool {
 func (f *Fetch) accept() error {
 	// The end of the range may be on its way: a peer may know how far the track is.
 	f.awaitWhile(func() bool { return f.hub.MayGrow() && !f.reaches(f.wanted.End) })
-	if refused := f.clamp(); refused != nil {
+	properties, extent := f.hub.Description()
+	if refused := f.clamp(extent); refused != nil {
 		return refused
 	}
 	limit := f.data.Limit()
 	err := f.req.OK(moqt.FetchOK{
 		EndOfTrack: limit != nil && !f.wanted.End.Next().Less(*limit),
 		End:        f.wanted.FetchEnd(),
-		Properties: f.hub.Properties(),
+		Properties: properties,
 	})
 	if err != nil {
 		return err
@@ -193,11 +196,11 @@ func (f *Fetch) accept() error {
 	return err
 }
 
-// clamp ends the range at the Largest Object (draft §10.12.3, §10.13).
-func (f *Fetch) clamp() *moqt.RequestError {
+// clamp ends the range at the Largest Object (draft §10.12.3, §10.13), or where FETCH responses have reached.
+func (f *Fetch) clamp(extent *moqt.Location) *moqt.RequestError {
 	end := f.data.Largest()
-	if x := f.hub.Extent(); x != nil && (end == nil || end.Less(*x)) {
-		end = x
+	if extent != nil && (end == nil || end.Less(*extent)) {
+		end = extent
 	}
 	if end == nil || end.Less(f.wanted.Start) {
 		return &moqt.RequestError{Code: moqt.RequestInvalidRange, Reason: "the range starts after the largest object"}

@@ -150,7 +150,8 @@ func (u *piece) begin(o *moqt.FetchObject) error {
 	if o.Priority != 0 || !u.source.Session().Tolerates(session.FetchesWithoutPriority) {
 		return u.store.Begin(o)
 	}
-	return u.store.BeginUnranked(o, u.fetch.hub.Properties().DefaultPublisherPriority())
+	properties, _ := u.fetch.hub.Description()
+	return u.store.BeginUnranked(o, properties.DefaultPublisherPriority())
 }
 
 // advance records that the response has reached l. In descending order the missing objects are not one range, and rest

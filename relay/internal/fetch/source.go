@@ -12,12 +12,9 @@ import (
 
 // Hub is the track that a request is about, as far as the peer that asks may have it.
 type Hub interface {
-	// Data returns the objects.
-	Data() *track.Track
-	// Properties returns the track's properties, as a publisher has told them last.
-	Properties() moqt.Properties
-	// Extent returns the last location that FETCH responses covered, or nil.
-	Extent() *moqt.Location
+	// Description returns the track's properties, as a publisher has told them last, and the last location that FETCH
+	// responses covered, or nil.
+	Description() (moqt.Properties, *moqt.Location)
 	// Covers reports whether it is known if objects up to a location have been published.
 	Covers(moqt.Location) bool
 	// MayArrive reports whether an object may still come by subscription.

@@ -12,7 +12,6 @@ import (
 // description is what publishers have told about a track. All methods expect Hub.mu to be held.
 type description struct {
 	hub        *Hub
-	known      bool            // the properties are
 	properties moqt.Properties // as received last
 	timeouts   media.Timeouts  // delivery timeouts that the publisher wants, by these
 	extent     *moqt.Location  // the last location that FETCH responses covered
@@ -21,7 +20,7 @@ type description struct {
 // learn records the Largest Object and the properties of the track that a publisher sent. The latest set of properties
 // replaces older ones (draft §2.5).
 func (d *description) learn(largest *moqt.Location, p moqt.Properties) {
-	d.properties, d.known = p, true
+	d.properties = p
 	d.timeouts = d.limited(p.ObjectDeliveryTimeout(), p.SubgroupDeliveryTimeout())
 	d.hub.configureLocked()
 	if largest != nil {

@@ -20,21 +20,11 @@ type askedTrack struct {
 	by  asker
 }
 
-// Data implements fetch.Hub.
-func (t askedTrack) Data() *track.Track { return t.hub.track() }
-
-// Properties implements fetch.Hub.
-func (t askedTrack) Properties() moqt.Properties {
+// Description implements fetch.Hub.
+func (t askedTrack) Description() (moqt.Properties, *moqt.Location) {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
-	return t.hub.description.properties
-}
-
-// Extent implements fetch.Hub.
-func (t askedTrack) Extent() *moqt.Location {
-	t.hub.mu.Lock()
-	defer t.hub.mu.Unlock()
-	return t.hub.description.extent
+	return t.hub.description.properties, t.hub.description.extent
 }
 
 // Covers implements fetch.Hub.
@@ -42,8 +32,8 @@ func (t askedTrack) Covers(end moqt.Location) bool {
 	t.hub.mu.Lock()
 	defer t.hub.mu.Unlock()
 	d, largest := &t.hub.description, t.hub.data.Largest()
-	return d.known && (t.hub.publishers.forward() ||
-		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end))
+	return t.hub.publishers.forward() ||
+		largest != nil && !largest.Less(end) || d.extent != nil && !d.extent.Less(end)
 }
 
 // MayArrive implements fetch.Hub. An object may come on a stream that is arriving, as the first one of its group, or
@@ -101,7 +91,7 @@ func (t askedTrack) Learn(ctx context.Context) *moqt.RequestError {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.publishers.supply(a).established && h.description.known {
+	if h.publishers.supply(a).established {
 		return nil
 	}
 	return failure

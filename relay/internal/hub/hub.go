@@ -96,7 +96,7 @@ func (h *Hub) Fetch(p *Peer, req *session.IncomingFetch, permit Permit) {
 func (h *Hub) serveFetch(p *Peer, req fetch.Request, params *moqt.Parameters, wanted moqt.Range, permit Permit) {
 	d := h.directory
 	by := fetch.Client{Version: p.Session.Version(), Payers: p.Payers(), Turns: &p.turns}
-	f := fetch.New(&d.Fetch, askedTrack{h, asker{p, params.HopPath}}, by, req, params, wanted)
+	f := fetch.New(&d.Fetch, askedTrack{h, asker{p, params.HopPath}}, h.track(), by, req, params, wanted)
 	if permit != nil {
 		permit.Hold(func(why *moqt.RequestError) { f.Abort(why, moqt.ResetExpiredAuthToken) })
 	}

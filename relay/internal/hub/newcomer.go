@@ -114,7 +114,7 @@ func (n *newcomer) compare(first, known moqt.Location) {
 	case repeated || h.publishers.isRestart(u, first, known):
 		earlier = h.publishers.startOver(u)
 	case u.peer.isSluice(): // one of another make that tells no Largest Object may not know FETCH
-		u.begins = &first
+		u.largest = &first
 		u.startRefill(h.publishers.missed(u, &first))
 	}
 	h.mu.Unlock()

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -238,7 +237,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 		}
 	}
 	if left != nil && !left.isRefilling() { // it has left to u what came before it
-		left.startRefill(s.missed(left, cmp.Or(left.largest, left.begins)))
+		left.startRefill(s.missed(left, left.largest))
 	}
 	h.configureLocked()
 	h.choice.ask()

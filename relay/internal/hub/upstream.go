@@ -41,8 +41,7 @@ type upstream struct {
 	sub      *session.Subscription // nil while SUBSCRIBE is being sent
 	sequence int                   // in the order of establishment, from 1; 0: it is not Established
 	since    time.Time             // it is established
-	largest  *moqt.Location        // what its publisher knew then
-	begins   *moqt.Location        // if that was nothing, the first object that came
+	largest  *moqt.Location        // what its publisher knew then or, if that was nothing, the first object of a Sluice
 	forward  bool                  // Forward State
 	group    *groupRequest         // sent last
 	over     bool
