@@ -2,6 +2,7 @@ package relay
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"sluice/moqt"
 	"sluice/relay/internal/hub"
@@ -13,25 +14,31 @@ type metrics struct {
 	intruders prometheus.Counter
 	refusals  *prometheus.CounterVec
 	quotas    *prometheus.CounterVec
-	all       []prometheus.Collector
+	all       *prometheus.Registry
 }
 
 func newMetrics(r *Relay) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_relay_" + name, Help: help})
+	m := &metrics{all: prometheus.NewRegistry()}
+	add, name := promauto.With(m.all), func(short string) string { return "sluice_relay_" + short }
+	counter := func(short, help string) prometheus.Counter {
+		return add.NewCounter(prometheus.CounterOpts{Name: name(short), Help: help})
 	}
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		opts := prometheus.CounterOpts{Name: "sluice_relay_" + name, Help: help}
-		return prometheus.NewCounterVec(opts, labels)
+	vec := func(short, help string, labels ...string) *prometheus.CounterVec {
+		return add.NewCounterVec(prometheus.CounterOpts{Name: name(short), Help: help}, labels)
 	}
-	m := &metrics{
-		intruders: counter("link_intruders_total",
-			"Connections to the port for other processes of the relay that did not know the secret."),
-		refusals: vec("refused_requests_total", "Requests that the relay refused, by code of REQUEST_ERROR.", "code"),
-		quotas: vec("quota_refusals_total",
-			"Sessions and requests that were refused, datagrams that were dropped and subscriptions that were ended "+
-				"because of a quota.", "account", "quota"),
+	counted := func(short, help string, read func() float64) {
+		add.NewCounterFunc(prometheus.CounterOpts{Name: name(short), Help: help}, read)
 	}
+	gauge := func(short, help string, read func() int) {
+		opts := prometheus.GaugeOpts{Name: name(short), Help: help}
+		add.NewGaugeFunc(opts, func() float64 { return float64(read()) })
+	}
+	m.intruders = counter("link_intruders_total",
+		"Connections to the port for other processes of the relay that did not know the secret.")
+	m.refusals = vec("refused_requests_total", "Requests that the relay refused, by code of REQUEST_ERROR.", "code")
+	m.quotas = vec("quota_refusals_total",
+		"Sessions and requests that were refused, datagrams that were dropped and subscriptions that were ended "+
+			"because of a quota.", "account", "quota")
 	h := &m.counters
 	h.Datagrams = counter("received_datagrams_total", "Objects in datagrams, from publishers.")
 	h.LinkBytes = counter("link_received_bytes_total",
@@ -46,23 +53,11 @@ func newMetrics(r *Relay) *metrics {
 	h.Fetches = vec("fetches_total", "FETCH requests that have ended, by how.", "outcome")
 	h.Switches = vec("rendition_switches_total",
 		"Times that the relay went on with another rendition for a subscriber, by why.", "reason")
-	m.all = []prometheus.Collector{
-		m.intruders, m.refusals, m.quotas, h.Datagrams, h.LinkBytes, h.Malformed, h.Excessive, h.Reports, h.Streams,
-		h.Unforwarded, h.Fetches, h.Switches,
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sluice_relay_cache_trims_total",
-			Help: "Times that a track had too many groups, subgroups, segments, datagrams or " +
-				"gaps, and forgot the lowest.",
-		}, func() float64 { return float64(r.cache.Trims()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sluice_relay_received_bytes_total",
-			Help: "Bytes of subgroups and of object payloads in datagrams, from publishers.",
-		}, func() float64 { return float64(h.Received.Load()) }),
-	}
-	gauge := func(name, help string, read func() int) {
-		m.all = append(m.all, prometheus.NewGaugeFunc(
-			prometheus.GaugeOpts{Name: "sluice_relay_" + name, Help: help}, func() float64 { return float64(read()) }))
-	}
+	counted("cache_trims_total",
+		"Times that a track had too many groups, subgroups, segments, datagrams or gaps, and forgot the lowest.",
+		func() float64 { return float64(r.cache.Trims()) })
+	counted("received_bytes_total", "Bytes of subgroups and of object payloads in datagrams, from publishers.",
+		func() float64 { return float64(h.Received.Load()) })
 	gauge("sessions", "Sessions.", r.sessions.count)
 	gauge("guests", "Clients of other protocols.", func() int { return len(r.sessions.listGuests()) })
 	gauge("links", "Sessions with other processes of the relay.", func() int { return len(r.sessions.at(hub.Beside)) })

@@ -327,16 +327,12 @@ func (r *Relay) authorize(ctx context.Context, ask AuthRequest) (Grant, *moqt.Re
 
 // Describe implements prometheus.Collector.
 func (r *Relay) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range r.metrics.all {
-		c.Describe(ch)
-	}
+	r.metrics.all.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (r *Relay) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range r.metrics.all {
-		c.Collect(ch)
-	}
+	r.metrics.all.Collect(ch)
 }
 
 // Overview describes the tracks. It takes the lock of each of them.
