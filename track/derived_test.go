@@ -228,7 +228,7 @@ func TestDerivedIsKeptWhileItIsRead(t *testing.T) {
 	require.Equal(t, objects(0), content(t, seg))
 	release()
 	k.cache.Sweep()
-	require.Zero(t, k.track.index.group(7).derived)
+	require.Empty(t, k.segments[0].derived)
 	k.track.Close()
 	require.Zero(t, k.cache.Bytes())
 }

@@ -40,7 +40,6 @@ type group struct {
 
 	touched time.Time     // when the latest object came
 	sources int           // streams in arrival
-	derived int           // segments derived from the group's
 	evicted bool          // its bytes are released; the rest remains, to recognize duplicates
 	counted int64         // bytes of this group in the cache's Memory, without logs and datagrams
 	listed  *list.Element // in Cache.groups; nil when it is forgotten, but streams in arrival may still refer to it
@@ -79,7 +78,6 @@ func (g *group) dropSegments(n int) {
 			return false
 		}
 		n--
-		g.derived -= len(s.derived)
 		s.drop()
 		return true
 	})
@@ -217,7 +215,7 @@ func (g *group) evict() {
 	for _, s := range g.segments {
 		s.drop()
 	}
-	g.segments, g.derived = nil, 0
+	g.segments = nil
 	g.dropDatagrams(len(g.datagrams))
 	g.evicted = true
 }
@@ -294,34 +292,9 @@ func (g *group) recount() {
 		return
 	}
 	n := groupSize + int64(len(g.subgroups))*subgroupSize + int64(len(g.segments))*segmentSize
-	n += int64(g.derived) * derivedSize
 	n += int64(cap(g.seen)+cap(g.gaps)+cap(g.absent)) * spanSize
 	g.addCount(n - g.counted)
 	g.counted = n
 }
 
 func (g *group) addCount(n int64) { g.track.cache.mem.add(n) }
-
-// stopUnread forgets the segments derived from s that nobody reads; Track.mu is held.
-func (g *group) stopUnread(s *Segment) {
-	before := len(s.derived)
-	s.derived = slices.DeleteFunc(s.derived, func(d *derived) bool {
-		if d.segment.Log.isRead() {
-			return false
-		}
-		d.stop()
-		return true
-	})
-	g.derived -= before - len(s.derived)
-}
-
-// stopAllUnread forgets the derived segments of the group that nobody reads; Track.mu is held.
-func (g *group) stopAllUnread() {
-	if g.derived == 0 {
-		return
-	}
-	for _, s := range g.segments {
-		g.stopUnread(s)
-	}
-	g.recount()
-}

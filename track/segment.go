@@ -3,6 +3,7 @@ package track
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"sluice/moqt"
@@ -68,7 +69,20 @@ func (s *Segment) drop() {
 	for _, d := range s.derived {
 		d.segment.Log.Discard(math.MaxInt64)
 	}
+	s.track.cache.mem.add(-int64(len(s.derived)) * derivedSize)
 	s.derived = nil
+}
+
+// stopUnread forgets the segments derived from s that nobody reads; Track.mu is held.
+func (s *Segment) stopUnread() {
+	s.derived = slices.DeleteFunc(s.derived, func(d *derived) bool {
+		if d.segment.Log.isRead() {
+			return false
+		}
+		d.stop()
+		s.track.cache.mem.add(-derivedSize)
+		return true
+	})
 }
 
 // expire releases the objects that were received before the given time and that no reader needs; Track.mu is held.
@@ -209,15 +223,14 @@ func (s *Segment) addDerived(d *derived) bool {
 		return true
 	}
 	if s.isFull(d.segment.form) {
-		g.stopUnread(s)
+		s.stopUnread()
 	}
 	if s.isFull(d.segment.form) {
 		t.cache.trims.Add(1)
 		return false
 	}
 	s.derived = append(s.derived, d)
-	g.derived++
-	g.recount()
+	t.cache.mem.add(derivedSize)
 	return true
 }
 

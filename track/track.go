@@ -215,7 +215,9 @@ func (t *Track) isCurrentLocked(g *group) bool {
 func (t *Track) sweep(g *group, now time.Time) []*subgroup {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g.stopAllUnread()
+	for _, s := range g.segments {
+		s.stopUnread()
+	}
 	keep := t.retentionLocked()
 	age := now.Sub(g.touched)
 	switch {
