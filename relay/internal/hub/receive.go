@@ -123,16 +123,23 @@ func publisherPriority(sub *session.Subscription, isDefault bool, p uint8) uint8
 	return p
 }
 
-// count counts received bytes.
+// count counts received bytes, and charges the publisher for them.
 func (r *receiver) count(bytes int) {
+	r.measure(bytes)
+	if !r.upstream.peer.Hidden {
+		r.upstream.peer.Payers().Count(charge.UploadRate, bytes)
+	}
+}
+
+// measure counts received bytes.
+func (r *receiver) measure(bytes int) {
 	metrics := r.upstream.hub.directory.Counters
 	r.upstream.hub.received.Add(uint64(bytes))
 	if r.upstream.peer.Hidden {
 		metrics.LinkBytes.Add(float64(bytes))
-		return
+	} else {
+		metrics.Received.Add(uint64(bytes))
 	}
-	metrics.Received.Add(uint64(bytes))
-	r.upstream.peer.Payers().Count(charge.UploadRate, bytes)
 }
 
 // overtaken returns what SourceConfig.Overtaken is for a stream: it cancels the stream, which pauses while another

@@ -190,7 +190,7 @@ func (r *refill) subgroup(o *moqt.FetchObject) (*refilled, error) {
 
 // TakePayload implements fetch.Taker.
 func (r *refill) TakePayload(p []byte) error {
-	r.upstream.receiver.count(len(p))
+	r.upstream.receiver.measure(len(p)) // the fetch.Pull charges for it
 	switch {
 	case r.current != nil:
 		return r.current.feed(p)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/names"
 	"sluice/track"
 )
@@ -63,6 +64,25 @@ func TestRefillIsLimited(t *testing.T) {
 	err := r.TakeItem(&moqt.FetchObject{Location: at(last, 100), SubgroupID: 100})
 	require.ErrorIs(t, err, errTooManyStreams)
 	r.end(errTooManyStreams)
+}
+
+// The publisher is charged once for what it sends again: by the fetch.Pull, which reads it.
+func TestRefillIsChargedOnce(t *testing.T) {
+	const much = 1 << 20
+	accounts := charge.NewAccounts(charge.Config{
+		PerToken: charge.Quota{Sessions: 1, Upload: charge.MinBitRate}, Logger: slog.New(slog.DiscardHandler),
+		Refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "refusals"}, []string{"kind", "resource"}),
+	})
+	r, _ := newRefill()
+	defer r.data.Close()
+	p := r.upstream.peer
+	_, refused := p.Token(accounts, "publisher")
+	require.Nil(t, refused)
+	require.NoError(t, r.TakeItem(&moqt.FetchObject{Location: at(1, 0), PayloadLength: much}))
+	require.NoError(t, r.TakePayload(make([]byte, much)))
+	require.False(t, p.Payers().Refuse(charge.UploadRate))
+	r.upstream.receiver.count(much)
+	require.True(t, p.Payers().Refuse(charge.UploadRate))
 }
 
 // Streams end with FIN only if the response has all that is known of their groups. What comes behind a hole has a
