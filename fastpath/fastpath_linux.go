@@ -91,12 +91,11 @@ func (f *FastPath) Forwards() bool { return f.forwarding.Load() > 0 }
 func (f *FastPath) MaxSubscribers() int { return f.maxSubscribers }
 
 // ThreadsCopies is how many copies threads of this process have made, at most: the workers of RTP.
-func (f *FastPath) ThreadsCopies() uint64 {
-	r := f.kernel.rtp
-	if r == nil {
-		return 0
+func (f *FastPath) ThreadsCopies() (n uint64) {
+	for _, p := range f.kernel.protocols {
+		n += p.copies()
 	}
-	return r.workers.runs.Load() * uint64(r.workers.chunk)
+	return n
 }
 
 var errClosed = errors.New("fast path: closed")
@@ -263,8 +262,8 @@ func (f *FastPath) NewRTPMedia(s RTPSource) (*RTPMedia, error) {
 		return nil, errClosed
 	}
 	defer f.exit()
-	r := f.kernel.rtp
-	if r == nil {
+	r, ok := protocolOf[*rtp](f.kernel)
+	if !ok {
 		return nil, errNoRTP
 	}
 	if err := checkFamilies(s.Local, s.Remote); err != nil {

@@ -45,8 +45,8 @@ type kernel struct {
 	tracks     *versioned[bpf.Track] // by track; one part or more
 	ledgers    *lent[claim.Record]
 	keyStreams *lent[bpf.KeyStream] // for connections that the kernel sends to, or whose packets it opens
-	rtp        *rtp                 // nil: there is no port for it
-	measuring  []uint64             // one: whether delays are measured
+	protocols  []protocol
+	measuring  []uint64 // one: whether delays are measured
 	report     func(operation string, err error)
 	machine    *Machine // in simulations: instead of programs
 }
@@ -75,7 +75,7 @@ func load(s Settings) (_ *kernel, err error) {
 		func() error { return keepGrowing(k.ingress.Streams, &k.byStream, &k.streams) },
 		func() error { return keepGrowing(k.ingress.TrackVersions, &k.byTrack, &k.tracks.current) },
 		func() error { return keepMapped(k, k.ingress.HeldByAll, &k.shares.all) },
-		func() (err error) { k.rtp, err = newRTP(k, &s); return err },
+		func() error { return k.loadProtocols(&s) },
 		func() error { return keepMapped(k, k.ingress.Measuring, &k.measuring) },
 		func() error { return growAll(slices.Concat(k.byConn, k.byTrack), 1) },
 		func() error { return k.growStreams(firstStreams) },
@@ -215,9 +215,11 @@ func keepMapped[T any](k *kernel, m *ebpf.Map, elements *[]T) error {
 
 // Attach attaches the programs to a device, for the publishers and subscribers behind it.
 func (k *kernel) Attach(ifindex int) error {
-	if len(k.links) == 0 && k.rtp != nil {
-		if err := k.rtp.workers.start(); err != nil {
-			return fmt.Errorf("fast path: %w", err)
+	if len(k.links) == 0 {
+		for _, p := range k.protocols {
+			if err := p.start(); err != nil {
+				return fmt.Errorf("fast path: %w", err)
+			}
 		}
 	}
 	type hook struct {
@@ -226,8 +228,8 @@ func (k *kernel) Attach(ifindex int) error {
 	}
 	// Egress first: without it, a clone would leave as the publisher's packet.
 	hooks := []hook{{k.egress.ClientEgress, ebpf.AttachTCXEgress}, {k.ingress.ServerIngress, ebpf.AttachTCXIngress}}
-	if k.rtp != nil {
-		hooks = append(hooks, hook{k.rtp.objects.RtpIngress, ebpf.AttachTCXIngress})
+	for _, p := range k.protocols {
+		hooks = append(hooks, hook{p.program(), ebpf.AttachTCXIngress})
 	}
 	for _, a := range hooks {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: a.program, Attach: a.at})
@@ -239,16 +241,16 @@ func (k *kernel) Attach(ifindex int) error {
 	return nil
 }
 
-// awaitUnused returns when all program runs that have begun before have ended, and all jobs that they have given to
-// workers.
+// awaitUnused returns when all program runs that have begun before have ended, and all work that they have given to
+// threads of protocols.
 func (k *kernel) awaitUnused() {
 	if k.machine != nil {
 		k.machine.AwaitUnused()
 		return
 	}
 	awaitGracePeriod()
-	if k.rtp != nil {
-		k.rtp.workers.awaitUnused()
+	for _, p := range k.protocols {
+		p.awaitUnused()
 	}
 }
 
@@ -279,8 +281,8 @@ func (k *kernel) Close() error {
 	for i := len(k.links) - 1; i >= 0; i-- {
 		errs = append(errs, k.links[i].Close())
 	}
-	if k.rtp != nil {
-		errs = append(errs, k.rtp.close())
+	for _, p := range k.protocols {
+		errs = append(errs, p.close())
 	}
 	for _, b := range k.mapped {
 		errs = append(errs, unix.Munmap(b))
@@ -294,7 +296,7 @@ func (k *kernel) Close() error {
 	if k.keyStreams != nil {
 		errs = append(errs, k.keyStreams.close())
 	}
-	k.mapped, k.links, k.rtp, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil, nil
+	k.mapped, k.links, k.protocols, k.byConn, k.byStream, k.byTrack = nil, nil, nil, nil, nil, nil
 	return errors.Join(append(errs, k.ingress.Close(), k.egress.Close())...)
 }
 

@@ -13,8 +13,7 @@ import (
 	"sluice/fastpath/bpf"
 )
 
-// rtp is RTP: its program, the table of medias, and workers. The program sees all packets that come to a device, and
-// shares with the QUIC programs what a copy needs. docs/protocols.md says what another protocol takes.
+// rtp is RTP as a protocol: its program, the table of medias, and workers.
 type rtp struct {
 	kernel  *kernel
 	objects bpf.RTPObjects
@@ -41,11 +40,8 @@ func sourceOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// newRTP loads the program, if RTP has a port. If it fails, the caller closes what it returns.
+// newRTP loads the program. If it fails, the caller closes the protocol that it returns.
 func newRTP(k *kernel, s *Settings) (*rtp, error) {
-	if s.RTPPort == 0 {
-		return nil, nil
-	}
 	r := &rtp{kernel: k, of: make(map[netip.Prefix]*rtpSource)}
 	r.workers = newWorkers(r, s)
 	r.shares = shares{all: k.shares.all, sizes: k.shares.sizes, since: make([]atomic.Uint64, MaxRTPMedias)}
@@ -101,7 +97,19 @@ func (r *rtp) load(s *Settings) (*ebpf.CollectionSpec, error) {
 	}})
 }
 
-// close ends the workers, and frees the memory. The program is not attached any more.
+// start implements protocol.
+func (r *rtp) start() error { return r.workers.start() }
+
+// program implements protocol.
+func (r *rtp) program() *ebpf.Program { return r.objects.RtpIngress }
+
+// awaitUnused implements protocol.
+func (r *rtp) awaitUnused() { r.workers.awaitUnused() }
+
+// copies implements protocol.
+func (r *rtp) copies() uint64 { return r.workers.runs.Load() * uint64(r.workers.chunk) }
+
+// close implements protocol.
 func (r *rtp) close() error {
 	errs := []error{r.workers.close()}
 	for _, g := range r.byMedia {
