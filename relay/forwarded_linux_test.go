@@ -71,7 +71,7 @@ func (b *bench) forward() *forwarded {
 	var s *claim.ConnState
 	f.subscriber, s = connect(forwardedSubscriber)
 	f.subscriber.WriteKeys(0, keys)
-	claim.Ledger(f.fast.Ledger(s, claim.LedgerLen)).Clear()
+	claim.Ledger(f.fast.Ledger(s)).Clear()
 	s.NextUni.Store(3)
 	s.Window.Store(1 << 20)
 	s.DataLimit.Store(1 << 20)
