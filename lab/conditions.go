@@ -155,27 +155,6 @@ func (c Conditions) validate() error {
 // needsWire reports whether packets must wait in user space.
 func (c Conditions) needsWire() bool { return c.Delay > 0 || c.Reorder > 0 }
 
-func (c Conditions) queue() time.Duration {
-	if c.Queue == 0 {
-		return DefaultQueue
-	}
-	return c.Queue
-}
-
-func (c Conditions) hold() time.Duration {
-	if c.Hold == 0 {
-		return defaultHold
-	}
-	return c.Hold
-}
-
-func (c Conditions) reorderGap() int {
-	if c.ReorderGap == 0 {
-		return defaultReorderGap
-	}
-	return c.ReorderGap
-}
-
 var rateUnits = []struct {
 	suffix string
 	bits   Rate

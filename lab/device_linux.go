@@ -84,7 +84,9 @@ const alternateBit = 1 << 13
 
 // CompleteChecksums has packets that leave by the device get their checksums before, as if it could not compute them.
 // Their receivers verify these.
-func (d *Device) CompleteChecksums() error { return d.host.ns.Disable(d.Name, netns.Checksum) }
+func (d *Device) CompleteChecksums() error {
+	return d.host.ns.SetFeatures(d.Name, netns.Checksum, false)
+}
 
 // ChangeAddress replaces the addresses of the device, like a roaming host. Calls must not overlap.
 func (d *Device) ChangeAddress() error {

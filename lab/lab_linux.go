@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func New(ctx context.Context, t Topology) (*Lab, error) {
 	if err := Permitted(); err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
 	}
-	l := &Lab{seed: t.seed(), software: t.SoftwareChecksums}
+	l := &Lab{seed: cmp.Or(t.Seed, 1), software: t.SoftwareChecksums}
 	l.close = sync.OnceValue(l.release)
 	if err := l.build(ctx, t); err != nil {
 		return nil, fmt.Errorf("lab: %w", errors.Join(err, l.Close()))
@@ -318,11 +319,7 @@ func (l *Lab) addHost(name string, attachments ...attachment) (*Host, error) {
 func (l *Lab) SetSegmentation(byDevices bool) error {
 	for _, h := range l.Hosts() {
 		for _, d := range h.Devices {
-			set := h.ns.Disable
-			if byDevices {
-				set = h.ns.Enable
-			}
-			if err := set(d.Name, netns.UDPSegmentation); err != nil {
+			if err := h.ns.SetFeatures(d.Name, netns.UDPSegmentation, byDevices); err != nil {
 				return fmt.Errorf("host %s: %w", h.Name, err)
 			}
 		}
@@ -335,15 +332,8 @@ func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, e
 	if port.Attrs().Index > maxPortIndex {
 		return nil, fmt.Errorf("device index %d does not fit a VLAN ID", port.Attrs().Index)
 	}
-	if err := l.network.ns.AddHooks(port); err != nil {
-		return nil, err
-	}
-	in := netns.Hook{
-		Namespace: l.network.ns, Device: port, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
-	}
-	out := in
-	out.Parent = netlink.HANDLE_MIN_EGRESS
-	err := errors.Join(in.Attach(l.bpf.FromHost), out.Attach(l.bpf.ToHost))
+	err := errors.Join(l.attach(l.bpf.FromHost, port, netlink.HANDLE_MIN_INGRESS),
+		l.attach(l.bpf.ToHost, port, netlink.HANDLE_MIN_EGRESS))
 	if err != nil {
 		return nil, err
 	}
@@ -356,17 +346,20 @@ func (l *Lab) startWire() (*wire.Wire, error) {
 		return nil, err
 	}
 	tap := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: w.Index}}
-	if err = l.network.ns.AddHooks(tap); err == nil {
-		hook := netns.Hook{
-			Namespace: l.network.ns, Device: tap, Parent: netlink.HANDLE_MIN_INGRESS, Priority: netns.PriorityLink,
-		}
-		err = hook.Attach(l.bpf.OffWire)
-	}
-	if err != nil {
+	if err = l.attach(l.bpf.OffWire, tap, netlink.HANDLE_MIN_INGRESS); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("attach to the wire: %w", err)
 	}
 	return w, nil
+}
+
+// attach attaches a program of links to a device of the network.
+func (l *Lab) attach(program *ebpf.Program, device netlink.Link, parent uint32) error {
+	if err := l.network.ns.AddHooks(device); err != nil {
+		return err
+	}
+	hook := netns.Hook{Namespace: l.network.ns, Device: device, Parent: parent, Priority: netns.PriorityLink}
+	return hook.Attach(program)
 }
 
 // StartCapture begins to record at points, until Stop.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -70,7 +71,8 @@ func (k *Link) setLocked(d Direction, c Conditions) error {
 			}
 			k.lab.wire = w
 		}
-		k.lab.wire.Configure(uint16(k.lane(d)), c.Delay, c.reorderGap(), c.hold())
+		k.lab.wire.Configure(uint16(k.lane(d)), c.Delay, cmp.Or(c.ReorderGap, defaultReorderGap),
+			cmp.Or(c.Hold, defaultHold))
 		index = k.lab.wire.Index
 	}
 	// A queue holds packets where they leave a namespace: at the port for those to the host, at the host's device for
@@ -79,7 +81,7 @@ func (k *Link) setLocked(d Direction, c Conditions) error {
 	if d == FromHost {
 		ns, device = k.device.host.ns, k.device.device
 	}
-	if err := ns.SetRate(device, uint64(c.Rate), c.queue()); err != nil {
+	if err := ns.SetRate(device, uint64(c.Rate), cmp.Or(c.Queue, DefaultQueue)); err != nil {
 		return err
 	}
 	k.conditions[d] = c

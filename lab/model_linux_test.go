@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"slices"
 
 	"sluice/lab/bpf"
@@ -39,7 +40,7 @@ func (k *Link) Predict(d Direction, first, count int) Fate {
 		}
 		if draw(n, bpf.LinkEventREORDERED) < c.Reorder.scaled() {
 			f.Reordered++
-			held[n] = heldBack{copies, c.reorderGap()}
+			held[n] = heldBack{copies, cmp.Or(c.ReorderGap, defaultReorderGap)}
 			order = append(order, n)
 			continue
 		}

@@ -89,13 +89,6 @@ func (t Topology) validate() error {
 	return errors.Join(errs...)
 }
 
-func (t Topology) seed() uint64 {
-	if t.Seed == 0 {
-		return 1
-	}
-	return t.Seed
-}
-
 // Addresses: the ranges for benchmarks of RFC 2544 and RFC 5180. No two labs share a namespace, so all use the same.
 var (
 	uplinkNet    = subnet{netip.MustParsePrefix("198.18.0.0/16"), netip.MustParsePrefix("2001:2:0:1::/64")}

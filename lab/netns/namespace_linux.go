@@ -159,17 +159,8 @@ func (n *Namespace) AddHooks(device netlink.Link) error {
 	return nil
 }
 
-// Disable turns features of a device off. An unknown feature counts as off.
-func (n *Namespace) Disable(device string, features []string) error {
-	return n.setFeatures(device, features, false)
-}
-
-// Enable turns features of a device on.
-func (n *Namespace) Enable(device string, features []string) error {
-	return n.setFeatures(device, features, true)
-}
-
-func (n *Namespace) setFeatures(device string, features []string, on bool) error {
+// SetFeatures turns features of a device on or off. An unknown feature counts as off.
+func (n *Namespace) SetFeatures(device string, features []string, on bool) error {
 	return n.Do(func() error {
 		e, err := ethtool.NewEthtool()
 		if err != nil {

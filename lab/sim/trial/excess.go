@@ -244,22 +244,12 @@ func (h *hog) isCut() bool {
 	return ok && done.Status == moqt.DoneExcessiveLoad
 }
 
-// lost returns the objects that have not come and have to.
-func (h *hog) lost() (all []moqt.Location) {
-	if h.isCut() {
-		return nil
-	}
-	return slices.DeleteFunc(h.viewer.missing(0, h.viewer.media.Groups), h.lacks)
-}
-
 // faults returns the faults of what the viewer has got.
 func (h *hog) faults() []string {
 	faults := h.viewer.allFaults(h.repeats)
-	if lost := h.lost(); len(lost) > 0 {
-		faults = append(faults, fmt.Sprintf("%d objects are missing: %v", len(lost), lost[:min(len(lost), 5)]))
+	if h.isCut() {
+		return faults
 	}
-	if groups := h.viewer.unended(); !h.isCut() && len(groups) > 0 {
-		faults = append(faults, fmt.Sprintf("streams of groups %v do not end", groups))
-	}
-	return faults
+	lost := slices.DeleteFunc(h.viewer.missing(0, h.viewer.media.Groups), h.lacks)
+	return append(faults, h.viewer.incomplete(lost)...)
 }

@@ -443,14 +443,8 @@ func (l *life) faultsOf(w *viewer) []string {
 	if w.left || w.wasTooSlow() {
 		return faults
 	}
-	if lost := l.lacking(w, l.Media.Groups); len(lost) > 0 {
-		faults = append(faults, fmt.Sprintf("%d objects are missing: %v", len(lost), lost[:min(len(lost), 5)]))
-	}
 	if late := l.tooLate(w); len(late) > 0 {
 		faults = append(faults, fmt.Sprintf("objects came too late: %v", late))
 	}
-	if groups := w.unended(); len(groups) > 0 {
-		faults = append(faults, fmt.Sprintf("streams of groups %v do not end", groups))
-	}
-	return faults
+	return append(faults, w.incomplete(l.lacking(w, l.Media.Groups))...)
 }

@@ -267,11 +267,17 @@ func (o *oracle) isUnknown(at moqt.Location) (ok bool) {
 	return ok
 }
 
-// unended returns the groups that have streams which have not ended, when the media is over.
-func (o *oracle) unended() []uint64 {
+// incomplete returns the faults of what has not come, when the media is over.
+func (o *oracle) incomplete(lost []moqt.Location) (faults []string) {
+	if len(lost) > 0 {
+		faults = append(faults, fmt.Sprintf("%d objects are missing: %v", len(lost), lost[:min(len(lost), 5)]))
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Sorted(maps.Keys(o.open))
+	if groups := slices.Sorted(maps.Keys(o.open)); len(groups) > 0 {
+		faults = append(faults, fmt.Sprintf("streams of groups %v do not end", groups))
+	}
+	return faults
 }
 
 func (o *oracle) fault(format string, args ...any) {

@@ -258,14 +258,12 @@ type generator struct {
 // NewSchedule returns the schedule of a seed.
 func NewSchedule(seed uint64) *Schedule {
 	g := &generator{
-		Schedule: &Schedule{Seed: seed, Order: seed}, rng: rand.New(rand.NewPCG(seed, 1)),
-		nodes: rand.New(rand.NewPCG(seed, 1<<33)), gone: make(map[int]bool),
+		Schedule: &Schedule{Seed: seed, Order: seed}, rng: numbers(seed, 1), nodes: numbers(seed, 1<<33),
+		gone: make(map[int]bool),
 	}
 	g.Upstream = shapes[g.rng.IntN(len(shapes))]
 	g.Media.Objects, g.Media.Groups = 20+g.rng.Uint64N(30), 10+g.rng.Uint64N(10)
-	if rng := rand.New(rand.NewPCG(seed, 59)); rng.IntN(12) == 0 {
-		brief(g, rng)
-	}
+	g.seldom(59, 12, brief)
 	for i, upstream := range g.Upstream {
 		for _, u := range upstream {
 			delay := time.Duration(1+g.rng.IntN(20)) * time.Millisecond
@@ -279,7 +277,7 @@ func NewSchedule(seed uint64) *Schedule {
 	for range 1 + g.rng.IntN(3) {
 		g.view(0)
 	}
-	g.successions(rand.New(rand.NewPCG(g.rng.Uint64(), 2)))
+	g.successions(numbers(g.rng.Uint64(), 2))
 	if g.parts { // a node might hear that the publisher has left, and hear of the next one too late
 		g.Media.Successions = nil
 	}
@@ -287,42 +285,40 @@ func NewSchedule(seed uint64) *Schedule {
 	if g.parts { // a node that lacks its parent may not hear of another way in time
 		g.Mishaps = slices.DeleteFunc(g.Mishaps, func(m Mishap) bool { return m.What == Kill })
 	}
-	g.kinds(rand.New(rand.NewPCG(seed, 3)))
-	g.Media.Successor.speak(rand.New(rand.NewPCG(seed, 8)))
-	if rng := rand.New(rand.NewPCG(seed, 4)); rng.IntN(4) == 0 {
-		g.narrow(rng)
-	}
-	if rng := rand.New(rand.NewPCG(seed, 5)); rng.IntN(3) == 0 {
-		g.choosy(rng)
-	}
-	if rng := rand.New(rand.NewPCG(seed, 6)); rng.IntN(3) == 0 {
-		g.upgrades(rng)
-		handovers(g, rand.New(rand.NewPCG(seed, 71)))
-		talks(g, rand.New(rand.NewPCG(seed, 337)))
+	g.kinds(numbers(seed, 3))
+	g.Media.Successor.speak(numbers(seed, 8))
+	g.seldom(4, 4, (*generator).narrow)
+	g.seldom(5, 3, (*generator).choosy)
+	if g.seldom(6, 3, (*generator).upgrades) {
+		handovers(g, numbers(seed, 71))
+		talks(g, numbers(seed, 337))
 	} else {
-		g.rare(rand.New(rand.NewPCG(seed, 7)))
+		g.rare(numbers(seed, 7))
 	}
-	if rng := rand.New(rand.NewPCG(seed, 29)); rng.IntN(8) == 0 {
-		g.takeovers(rng)
-	}
-	if rng := rand.New(rand.NewPCG(seed, 47)); rng.IntN(8) == 0 {
-		g.hurry(rng)
-	}
-	if rng := rand.New(rand.NewPCG(seed, 137)); rng.IntN(8) == 0 {
-		g.restrict(rng)
-	}
-	if rng := rand.New(rand.NewPCG(seed, 223)); rng.IntN(3) == 0 {
-		g.guests(rng)
-	}
+	g.seldom(29, 8, (*generator).takeovers)
+	g.seldom(47, 8, (*generator).hurry)
+	g.seldom(137, 8, (*generator).restrict)
+	g.seldom(223, 3, (*generator).guests)
 	if g.Limits.Sessions > 0 && g.RTSP == nil {
 		ration(g)
-		exceed(g, rand.New(rand.NewPCG(seed, 331)))
+		exceed(g, numbers(seed, 331))
 	}
 	calm(g)
-	if rng := rand.New(rand.NewPCG(seed, 283)); rng.IntN(12) == 0 {
-		brew(g, rng)
-	}
+	g.seldom(283, 12, brew)
 	return g.Schedule
+}
+
+// numbers returns the random numbers of a seed for one purpose.
+func numbers(seed, purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, purpose)) }
+
+// seldom chooses something for one of n seeds, with random numbers of its own.
+func (g *generator) seldom(purpose uint64, n int, choose func(*generator, *rand.Rand)) bool {
+	rng := numbers(g.Seed, purpose)
+	if rng.IntN(n) > 0 {
+		return false
+	}
+	choose(g, rng)
+	return true
 }
 
 // cluster makes the relays a cluster of three to seven nodes in one to three regions, all of which have links.
