@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -231,10 +232,8 @@ func parse(b []byte) (packets []measure.Packet) {
 		Point: int(r.Point),
 		Flow:  measure.Flow{Source: endpoint(r.Source, r.SourcePort), Target: endpoint(r.Target, r.TargetPort)},
 	}
-	left, segment := int(r.Length), int(r.Segment)
-	if segment == 0 {
-		segment = left
-	}
+	left := int(r.Length)
+	segment := cmp.Or(int(r.Segment), left)
 	for left > segment {
 		p.Length = segment
 		packets = append(packets, p)

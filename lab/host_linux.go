@@ -67,7 +67,8 @@ func (h *Host) offload(a attachment) error {
 	if h.lab.software {
 		features = append(features, netns.Checksum...)
 	}
-	return errors.Join(h.ns.SetFeatures(a.device, features, false), h.lab.network.ns.SetFeatures(a.port, netns.Segmentation, false))
+	return errors.Join(h.ns.SetFeatures(a.device, features, false),
+		h.lab.network.ns.SetFeatures(a.port, netns.Segmentation, false))
 }
 
 // Namespace returns the inode of the host's network namespace, by which the kernel's programs know it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,10 +112,7 @@ func (f *labUpFlags) apply() error {
 		{"--uplink", f.uplink, &f.topology.Uplink}, {"--backbone", f.backbone, &f.topology.Backbone},
 		{"--downlink", f.downlink, &f.topology.Downlink},
 	} {
-		if side.text == "" {
-			side.text = f.every.String()
-		}
-		c, err := lab.ParseConditions(side.text)
+		c, err := lab.ParseConditions(cmp.Or(side.text, f.every.String()))
 		if err != nil {
 			return fmt.Errorf("%s: %w", side.flag, err)
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 // bottlenecks are the paths behind which a subscriber each is measured. They share a trial, and the trial has one more
-// subscriber, their neighbour, without a bottleneck. In each repetition, the paths change at other times. Behind those of
+// subscriber, their neighbour, without a bottleneck. In each repetition, the paths change at other times. Behind
 // ladderPaths, subscribers have several renditions, among which the relay chooses.
 var (
 	bottlenecks = []string{"constant", "step", "sawtooth", "lte", "loss", "bulk"}

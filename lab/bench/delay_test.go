@@ -17,8 +17,7 @@ func TestDelays(t *testing.T) {
 	var packets []measure.Packet
 	subscribers := []netip.AddrPort{netip.MustParseAddrPort("198.19.1.1:1"), netip.MustParseAddrPort("198.19.1.1:2")}
 	pass := func(at time.Duration, point int, to netip.AddrPort, length int) {
-		packets = append(packets, measure.Packet{Time: at, Point: point, Flow: measure.Flow{Target: to},
-			Length: length})
+		packets = append(packets, measure.Packet{Time: at, Point: point, Flow: measure.Flow{Target: to}, Length: length})
 	}
 	relay := netip.MustParseAddrPort("198.18.0.1:4443")
 	for n := range 12 {
@@ -31,9 +30,8 @@ func TestDelays(t *testing.T) {
 		pass(at+2100*time.Microsecond, trial.OutOfRelay, subscribers[0], 900)
 		pass(at+3100*time.Microsecond+time.Duration(n%2)*time.Millisecond, trial.OutOfRelay, subscribers[1], 900)
 	}
-	m := &trial.Measurement{Begin: 40 * time.Millisecond, Packets: packets}
 	o := newOutcome()
-	o.addDelays(m)
+	o.addDelays(&trial.Measurement{Begin: 40 * time.Millisecond, Packets: packets})
 	require.Zero(t, o.Metrics["unmatched"])
 	require.Len(t, o.values["first"], 20, "all frames but the first and the last, twice")
 	require.Equal(t, 1., o.values["first"][0])

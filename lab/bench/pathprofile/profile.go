@@ -5,6 +5,7 @@
 package pathprofile
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -70,12 +71,7 @@ func All() []Profile {
 	profiles := slices.Clone(all)
 	for i := range profiles {
 		p := &profiles[i]
-		if p.RTT == 0 {
-			p.RTT = commonRTT
-		}
-		if p.Queue == 0 {
-			p.Queue = commonQueue
-		}
+		p.RTT, p.Queue = cmp.Or(p.RTT, commonRTT), cmp.Or(p.Queue, commonQueue)
 	}
 	return profiles
 }

@@ -164,3 +164,13 @@ func tellAll(processes []*process, command string) error {
 	}
 	return nil
 }
+
+// awaitAll waits until load generators are set up.
+func awaitAll(ctx context.Context, processes []*process) error {
+	for _, p := range processes {
+		if _, err := p.await(ctx, setUpLimit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

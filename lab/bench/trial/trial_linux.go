@@ -234,17 +234,7 @@ func (t *Trial) subscribe(ctx context.Context) error {
 		}
 		t.subscribers = append(t.subscribers, p)
 	}
-	return t.awaitSubscribers(ctx)
-}
-
-// awaitSubscribers waits until all subscribers are ready.
-func (t *Trial) awaitSubscribers(ctx context.Context) error {
-	for _, p := range t.subscribers {
-		if _, err := p.await(ctx, setUpLimit); err != nil {
-			return err
-		}
-	}
-	return nil
+	return awaitAll(ctx, t.subscribers)
 }
 
 // measure publishes, measures, and collects the reports of the load generators.
@@ -457,7 +447,7 @@ func (t *Trial) confer(ctx context.Context) (err error) {
 	if err := tellAll(t.subscribers, load.Join); err != nil {
 		return err
 	}
-	return t.awaitSubscribers(ctx)
+	return awaitAll(ctx, t.subscribers)
 }
 
 // Sleep waits for a duration. It returns early, with the cause, when the context is done.

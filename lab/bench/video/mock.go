@@ -1,6 +1,7 @@
 package video
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -28,18 +29,8 @@ var Audio = Mock{Rate: 96e3, FrameRate: 48000. / 1024, Group: 47, Key: 1, Audio:
 
 // WithDefaults returns m with defaults in place of zero values.
 func (m Mock) WithDefaults() Mock {
-	if m.Rate == 0 {
-		m.Rate = 2e6
-	}
-	if m.FrameRate == 0 {
-		m.FrameRate = 25
-	}
-	if m.Group == 0 {
-		m.Group = 50
-	}
-	if m.Key == 0 {
-		m.Key = 5
-	}
+	m.Rate, m.FrameRate = cmp.Or(m.Rate, 2e6), cmp.Or(m.FrameRate, 25)
+	m.Group, m.Key = cmp.Or(m.Group, 50), cmp.Or(m.Key, 5)
 	return m
 }
 

@@ -263,7 +263,7 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	g.Upstream = shapes[g.rng.IntN(len(shapes))]
 	g.Media.Objects, g.Media.Groups = 20+g.rng.Uint64N(30), 10+g.rng.Uint64N(10)
-	g.seldom(59, 12, brief)
+	seldom(g, 59, 12, brief)
 	for i, upstream := range g.Upstream {
 		for _, u := range upstream {
 			delay := time.Duration(1+g.rng.IntN(20)) * time.Millisecond
@@ -287,24 +287,24 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	g.kinds(numbers(seed, 3))
 	g.Media.Successor.speak(numbers(seed, 8))
-	g.seldom(4, 4, (*generator).narrow)
-	g.seldom(5, 3, (*generator).choosy)
-	if g.seldom(6, 3, (*generator).upgrades) {
+	seldom(g, 4, 4, (*generator).narrow)
+	seldom(g, 5, 3, (*generator).choosy)
+	if seldom(g, 6, 3, (*generator).upgrades) {
 		handovers(g, numbers(seed, 71))
 		talks(g, numbers(seed, 337))
 	} else {
 		g.rare(numbers(seed, 7))
 	}
-	g.seldom(29, 8, (*generator).takeovers)
-	g.seldom(47, 8, (*generator).hurry)
-	g.seldom(137, 8, (*generator).restrict)
-	g.seldom(223, 3, (*generator).guests)
+	seldom(g, 29, 8, (*generator).takeovers)
+	seldom(g, 47, 8, (*generator).hurry)
+	seldom(g, 137, 8, (*generator).restrict)
+	seldom(g, 223, 3, (*generator).guests)
 	if g.Limits.Sessions > 0 && g.RTSP == nil {
 		ration(g)
 		exceed(g, numbers(seed, 331))
 	}
 	calm(g)
-	g.seldom(283, 12, brew)
+	seldom(g, 283, 12, brew)
 	return g.Schedule
 }
 
@@ -312,7 +312,7 @@ func NewSchedule(seed uint64) *Schedule {
 func numbers(seed, purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, purpose)) }
 
 // seldom chooses something for one of n seeds, with random numbers of its own.
-func (g *generator) seldom(purpose uint64, n int, choose func(*generator, *rand.Rand)) bool {
+func seldom(g *generator, purpose uint64, n int, choose func(*generator, *rand.Rand)) bool {
 	rng := numbers(g.Seed, purpose)
 	if rng.IntN(n) > 0 {
 		return false

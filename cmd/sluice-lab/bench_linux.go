@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -215,18 +216,10 @@ func peersDir(env *cli.Environment) string {
 
 // beQuick applies --quick to flags that the user has not set.
 func (f *benchFlags) beQuick() {
-	set := func(value *int, quick int) {
-		if *value == 0 {
-			*value = quick
-		}
-	}
-	set(&f.cfg.Repetitions, 1)
-	set(&f.cfg.MaxCapacity, 100)
+	f.cfg.Repetitions, f.cfg.MaxCapacity = cmp.Or(f.cfg.Repetitions, 1), cmp.Or(f.cfg.MaxCapacity, 100)
+	f.cfg.Duration = cmp.Or(f.cfg.Duration, 3*time.Second)
 	if len(f.cfg.Subscribers) == 0 {
 		f.cfg.Subscribers = []int{1, 10}
-	}
-	if f.cfg.Duration == 0 {
-		f.cfg.Duration = 3 * time.Second
 	}
 	f.cfg.Warmup, f.cfg.Brief = time.Second, true
 }

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package load
-
-import "os/exec"
-
-func endWithThread(*exec.Cmd) {}
