@@ -16,8 +16,8 @@ import (
 func TestDelays(t *testing.T) {
 	var packets []measure.Packet
 	subscribers := []netip.AddrPort{netip.MustParseAddrPort("198.19.1.1:1"), netip.MustParseAddrPort("198.19.1.1:2")}
-	pass := func(at time.Duration, point int, to netip.AddrPort, length int) {
-		packets = append(packets, measure.Packet{Time: at, Point: point, Flow: measure.Flow{Target: to}, Length: length})
+	pass := func(at time.Duration, point int, to netip.AddrPort, size int) {
+		packets = append(packets, measure.Packet{Time: at, Point: point, Flow: measure.Flow{Target: to}, Length: size})
 	}
 	relay := netip.MustParseAddrPort("198.18.0.1:4443")
 	for n := range 12 {
