@@ -3,7 +3,6 @@ package hosts
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,19 +32,11 @@ func deviceTowards(address string) (result.Device, error) {
 	}
 	defer conn.Close()
 	local := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
-	devices, err := net.Interfaces()
+	d, err := trial.DeviceOf(local.String())
 	if err != nil {
 		return result.Device{}, err
 	}
-	for _, d := range devices {
-		assigned, _ := d.Addrs() // a device that is gone has none
-		for _, a := range assigned {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().WithZone("") == local {
-				return readDevice(d), nil
-			}
-		}
-	}
-	return result.Device{}, fmt.Errorf("no device has the address %s", local)
+	return readDevice(d), nil
 }
 
 func readDevice(d net.Interface) result.Device {

@@ -58,7 +58,7 @@ func (g *generator) ping(ctx context.Context) error {
 // pings pings until the command Stop.
 func (g *generator) pings(ctx context.Context, p *pinger) (*Pinged, error) {
 	done := &Pinged{Delays: []float64{}}
-	for due := monotonic(); ; {
+	for due := Monotonic(); ; {
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -73,11 +73,11 @@ func (g *generator) pings(ctx context.Context, p *pinger) (*Pinged, error) {
 		sleepUntil(due)
 		switch err := p.ping(); {
 		case err == nil:
-			done.Delays = append(done.Delays, (monotonic()-due).Seconds()*1e3)
+			done.Delays = append(done.Delays, (Monotonic()-due).Seconds()*1e3)
 			due += pingInterval
 		case errors.Is(err, unix.EAGAIN):
 			done.Lost++
-			due = monotonic()
+			due = Monotonic()
 		default:
 			return nil, fmt.Errorf("ping %s: %w", g.Ping, err)
 		}
@@ -132,8 +132,8 @@ func (p *pinger) ping() error {
 	}
 }
 
-// monotonic returns the time since some moment in the past.
-func monotonic() time.Duration {
+// Monotonic returns the time on the clock of captured packets.
+func Monotonic() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
 		panic(fmt.Sprintf("no monotonic clock: %v", err))

@@ -11,6 +11,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/pion/rtp"
 	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
 
 	"sluice/lab/bench/video"
 )
@@ -58,6 +59,18 @@ func (r *frameReader) listen(network, address string) (net.PacketConn, error) {
 	}
 	growReadBuffer(udp, readBufferSize)
 	return &mediaConn{UDPConn: udp, to: r}, nil
+}
+
+// growReadBuffer gives a socket room for seconds of video, so that a load generator that has to wait for a processor
+// loses nothing. Only root may exceed the limit of the system.
+func growReadBuffer(c *net.UDPConn, bytes int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) // else it stays as it is
+	})
 }
 
 // mediaConn is the socket of a client for RTP. The client, which would handle each packet by itself, sees none.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"time"
 
 	"sluice/lab/bench/video"
@@ -19,18 +20,18 @@ const startTime = time.Second
 // program is a load generator that runs programs in place of its own clients.
 type program struct{ *generator }
 
-// start starts the program, whose log is the generator's. The program is killed when the context is done, and, on
-// Linux, when the generator ends. ended is called when it has ended.
+// start starts the program, whose log is the generator's. The program is killed when the context is done, and
+// when the generator ends. ended is called when it has ended.
 func (g program) start(ctx context.Context, out io.Writer, ended func(error)) (in io.WriteCloser, err error) {
 	cmd := exec.CommandContext(ctx, g.Program[0], g.Program[1:]...)
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	if in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	endWithThread(cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // until the program ends: see endWithThread
+		runtime.LockOSThread() // a program is killed when the thread ends that has started it
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err

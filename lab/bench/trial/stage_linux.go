@@ -82,28 +82,33 @@ func openStage(programs Programs, prepare func(*Stage) error) (_ *Stage, err err
 
 // devicesOf returns the devices of this machine that have some addresses.
 func devicesOf(addresses ...string) (names []string, err error) {
-	devices, err := net.Interfaces()
-	if err != nil {
-		return nil, err
-	}
 	for _, address := range addresses {
-		i := slices.IndexFunc(devices, func(d net.Interface) bool { return hasAddress(d, address) })
-		if i < 0 {
-			return nil, fmt.Errorf("no device of the relay's machine has the address %s", address)
+		d, err := DeviceOf(address)
+		if err != nil {
+			return nil, err
 		}
-		if name := devices[i].Name; !slices.Contains(names, name) {
-			names = append(names, name)
+		if !slices.Contains(names, d.Name) {
+			names = append(names, d.Name)
 		}
 	}
 	return names, nil
 }
 
-func hasAddress(d net.Interface, address string) bool {
-	assigned, _ := d.Addrs() // a device that is gone has none
-	return slices.ContainsFunc(assigned, func(a net.Addr) bool {
-		prefix, err := netip.ParsePrefix(a.String())
-		return err == nil && prefix.Addr().WithZone("").String() == address
-	})
+// DeviceOf returns the device of this machine that has an address.
+func DeviceOf(address string) (net.Interface, error) {
+	devices, err := net.Interfaces()
+	if err != nil {
+		return net.Interface{}, err
+	}
+	for _, d := range devices {
+		assigned, _ := d.Addrs() // a device that is gone has none
+		for _, a := range assigned {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().WithZone("").String() == address {
+				return d, nil
+			}
+		}
+	}
+	return net.Interface{}, fmt.Errorf("no device of this machine has the address %s", address)
 }
 
 // Close ends the lab.

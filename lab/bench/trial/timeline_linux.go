@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/lab/bench/load"
 	"sluice/lab/bench/softirq"
 )
 
@@ -15,7 +16,7 @@ const timelineInterval = 250 * time.Millisecond
 // has ended ends it too: the trial fails then anyway.
 func (t *Trial) startTimeline() (stop func() Timeline) {
 	var line Timeline
-	begin, end := now(), make(chan struct{})
+	begin, end := load.Monotonic(), make(chan struct{})
 	var recording sync.WaitGroup
 	recording.Go(func() {
 		tick := time.NewTicker(timelineInterval)
@@ -25,7 +26,7 @@ func (t *Trial) startTimeline() (stop func() Timeline) {
 			if err != nil {
 				return
 			}
-			m.At = now() - begin
+			m.At = load.Monotonic() - begin
 			if line = append(line, m); last {
 				return
 			}

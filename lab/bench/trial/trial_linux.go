@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"sluice/lab/bench/broker"
 	"sluice/lab/bench/load"
@@ -300,7 +299,7 @@ func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Durat
 
 // period is the measured period of flow.
 func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
-	begin = now()
+	begin = load.Monotonic()
 	first, err := t.sample()
 	if err != nil {
 		return 0, 0, err
@@ -319,13 +318,13 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 				return err
 			}
 		}
-		return Sleep(ctx, t.Duration-(now()-begin))
+		return Sleep(ctx, t.Duration-(load.Monotonic()-begin))
 	})
 	m.Timeline = stop()
 	if err != nil {
 		return 0, 0, err
 	}
-	end = now()
+	end = load.Monotonic()
 	if counter != nil {
 		if m.Syscalls, err = counter.Stop(); err != nil {
 			return 0, 0, err
@@ -458,13 +457,4 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// now returns the time on the clock of captured packets.
-func now() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(fmt.Sprintf("no monotonic clock: %v", err))
-	}
-	return time.Duration(t.Nano())
 }
