@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/clock"
 	"sluice/moqt"
 	"sluice/relay/internal/hub"
 )
@@ -227,17 +228,10 @@ func closeSessions(peers []*peer, reason string) {
 // packet got lost, answers that it has: without that, the relay would wait for it until the session times out. A
 // subscriber whose acknowledgements the fast path takes is asked as well.
 func (s *sessions) askAgain(ctx context.Context) {
-	tick := time.NewTicker(askInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			for _, p := range s.direct() {
-				if now.Sub(p.Conn.LastReceived()) >= askInterval {
-					p.Conn.Ping()
-				}
+	for now := range clock.Every(askInterval, ctx.Done()) {
+		for _, p := range s.direct() {
+			if now.Sub(p.Conn.LastReceived()) >= askInterval {
+				p.Conn.Ping()
 			}
 		}
 	}

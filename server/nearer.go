@@ -12,6 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/clock"
 	"sluice/internal/webclient"
 	"sluice/relay"
 	"sluice/rtt/networks"
@@ -91,18 +92,15 @@ func (d *distances) networks() cluster.Networks { return *d.told.Load() }
 
 // ask asks the monitor how far networks are, until the context is done.
 func (d *distances) ask(ctx context.Context) {
-	t := time.NewTicker(monitorInterval)
-	defer t.Stop()
-	for {
+	ask := func() {
 		if err := d.askOnce(ctx); err != nil && ctx.Err() == nil {
 			d.mesh.log.Log(slog.LevelWarn, "monitor", "the monitor does not tell how far networks are; is sluice rtt "+
 				"running with --metrics?", "url", d.monitor.Name(), "err", err)
 		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return
-		}
+	}
+	ask()
+	for range clock.Every(monitorInterval, ctx.Done()) {
+		ask()
 	}
 }
 

@@ -3,6 +3,8 @@ package transport
 import (
 	"time"
 
+	"sluice/clock"
+
 	"github.com/quic-go/quic-go"
 )
 
@@ -12,17 +14,10 @@ import (
 //
 // The keep-alive of quic-go is too rare for that, and cannot be as frequent: it would go on while nothing is sent.
 func watch(qc *quic.Conn, interval time.Duration) {
-	look := time.NewTicker(interval)
-	defer look.Stop()
 	var w watcher
-	for {
-		select {
-		case <-look.C:
-			if w.probes(qc.ConnectionStats().PacketsReceived) {
-				qc.Ping()
-			}
-		case <-qc.Context().Done():
-			return
+	for range clock.Every(interval, qc.Context().Done()) {
+		if w.probes(qc.ConnectionStats().PacketsReceived) {
+			qc.Ping()
 		}
 	}
 }

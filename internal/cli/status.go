@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"sluice/clock"
 )
 
 // StatusLine is standard error with a changing line at its bottom, which is shown only on a terminal. Output appears
@@ -61,17 +63,10 @@ func Every(interval time.Duration, f func()) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				f()
-			case <-done:
-				f()
-				return
-			}
+		for range clock.Every(interval, done) {
+			f()
 		}
+		f()
 	}()
 	return func() {
 		close(done)

@@ -3,7 +3,8 @@ package service
 import (
 	"context"
 	"log/slog"
-	"time"
+
+	"sluice/clock"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 )
@@ -22,16 +23,9 @@ func FeedWatchdog(ctx context.Context, alive func() bool) {
 	if err != nil || interval == 0 {
 		return
 	}
-	tick := time.NewTicker(interval / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if alive() {
-				NotifySystemd(daemon.SdNotifyWatchdog)
-			}
-		case <-ctx.Done():
-			return
+	for range clock.Every(interval/3, ctx.Done()) {
+		if alive() {
+			NotifySystemd(daemon.SdNotifyWatchdog)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/clock"
 	"sluice/moqt"
 	"sluice/player/client"
 )
@@ -128,15 +129,8 @@ const repeatInterval = 3 * time.Second
 // repeat publishes the tracks that have one object again and again. A relay subscribes once for all its subscribers, so
 // the publisher does not learn of one that comes later, and has no other way to serve one that asks for nothing past.
 func (p *publisher) repeat() {
-	tick := time.NewTicker(repeatInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			p.broadcast.repeat()
-		case <-p.fed:
-			return
-		}
+	for range clock.Every(repeatInterval, p.fed) {
+		p.broadcast.repeat()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/clock"
 	"sluice/player/catalog"
 	"sluice/player/client"
 	"sluice/player/cmaf"
@@ -181,15 +182,8 @@ func (p *playback) try(f func()) {
 
 // report calls progress until the player has ended.
 func (p *playback) report(pl *player) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			p.progress(pl.snapshot())
-		case <-p.finished:
-			return
-		}
+	for range clock.Every(500*time.Millisecond, p.finished) {
+		p.progress(pl.snapshot())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/clock"
 	"sluice/internal/bounds"
 	"sluice/internal/logs"
 )
@@ -49,15 +50,8 @@ func Keep(list *List, name string, log *slog.Logger) (*File, error) {
 
 // Run merges what others write, until the context is done.
 func (f *File) Run(ctx context.Context) {
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f.look()
-		}
+	for range clock.Every(lookInterval, ctx.Done()) {
+		f.look()
 	}
 }
 

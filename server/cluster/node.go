@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/clock"
 	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/relay/withdrawn"
@@ -193,17 +194,10 @@ func (n *Node) tellLocked(c Change) {
 
 // run works at intervals until the node leaves.
 func (n *Node) run() {
-	t := time.NewTicker(tick)
-	defer t.Stop()
-	for {
-		select {
-		case now := <-t.C:
-			n.mu.Lock()
-			n.tickLocked(now)
-			n.mu.Unlock()
-		case <-n.end:
-			return
-		}
+	for now := range clock.Every(tick, n.end) {
+		n.mu.Lock()
+		n.tickLocked(now)
+		n.mu.Unlock()
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
+	"sluice/clock"
 	"sluice/transport"
 )
 
@@ -104,14 +105,7 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 
 // watch cancels a request when its token is the right one no more.
 func (g *Guard) watch(ctx context.Context, cancel context.CancelFunc, shown string) {
-	ticker := time.NewTicker(checkInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for range clock.Every(checkInterval, ctx.Done()) {
 		if token, err := g.token(); err != nil || !equal(token, shown) {
 			cancel()
 			return

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"sluice/clock"
 )
 
 const (
@@ -130,15 +132,9 @@ func (s *Stream) Close() {
 
 // run takes snapshots until ctx is done.
 func (s *Stream) run(ctx context.Context) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
+	s.publish()
+	for range clock.Every(interval, ctx.Done()) {
 		s.publish()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
 	}
 }
 

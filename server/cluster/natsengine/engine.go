@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"sluice/clock"
 	"sluice/internal/logs"
 )
 
@@ -236,15 +237,8 @@ func (e *Engine) start(cfg *EmbedConfig, opts *server.Options) error {
 
 // followAuthority lets the server use another authority when the file has changed. Connections that there are stay.
 func (e *Engine) followAuthority(cfg *EmbedConfig, s *server.Server) {
-	t := time.NewTicker(cfg.reread)
-	defer t.Stop()
 	seen, _ := os.ReadFile(cfg.TLS.CA)
-	for {
-		select {
-		case <-t.C:
-		case <-e.end:
-			return
-		}
+	for range clock.Every(cfg.reread, e.end) {
 		text, err := os.ReadFile(cfg.TLS.CA)
 		if err == nil && bytes.Equal(text, seen) {
 			continue
@@ -265,18 +259,11 @@ func (e *Engine) followAuthority(cfg *EmbedConfig, s *server.Server) {
 
 // startLater tries to start the server until it has started, or the engine is closed.
 func (e *Engine) startLater(cfg *EmbedConfig, opts *server.Options) {
-	t := time.NewTicker(retryInterval)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			err := e.start(cfg, opts)
-			if err == nil {
-				return
-			}
-			e.log.Log(slog.LevelInfo, "start", "the relay is not in the cluster yet; trying again", "err", err)
-		case <-e.end:
+	for range clock.Every(retryInterval, e.end) {
+		err := e.start(cfg, opts)
+		if err == nil {
 			return
 		}
+		e.log.Log(slog.LevelInfo, "start", "the relay is not in the cluster yet; trying again", "err", err)
 	}
 }
