@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -62,12 +63,12 @@ func parseCommon(b []byte) (Catalog, error) {
 	for _, t := range in.Tracks {
 		out := t.entry()
 		out.InitTrack = t.InitTrack
-		out.Namespace = strings.TrimPrefix(first(out.Namespace, in.CommonTrackFields.Namespace), "/")
-		out.Packaging = first(out.Packaging, in.CommonTrackFields.Packaging)
-		out.RenderGroup = first(out.RenderGroup, in.CommonTrackFields.RenderGroup)
-		out.AltGroup = first(out.AltGroup, in.CommonTrackFields.AltGroup)
+		out.Namespace = strings.TrimPrefix(cmp.Or(out.Namespace, in.CommonTrackFields.Namespace), "/")
+		out.Packaging = cmp.Or(out.Packaging, in.CommonTrackFields.Packaging)
+		out.RenderGroup = cmp.Or(out.RenderGroup, in.CommonTrackFields.RenderGroup)
+		out.AltGroup = cmp.Or(out.AltGroup, in.CommonTrackFields.AltGroup)
 		t.SelectionParams.override(&out)
-		out.Role = first(out.Role, role(out))
+		out.Role = cmp.Or(out.Role, role(out))
 		c.Tracks = append(c.Tracks, out)
 	}
 	return c, nil
@@ -75,17 +76,9 @@ func parseCommon(b []byte) (Catalog, error) {
 
 // override sets the fields that p has.
 func (p selectionParams) override(t *TrackEntry) {
-	t.Codec, t.MIMEType = first(p.Codec, t.Codec), first(p.MIMEType, t.MIMEType)
-	t.Width, t.Height = first(p.Width, t.Width), first(p.Height, t.Height)
-	t.Framerate, t.Bitrate = first(p.Framerate, t.Framerate), first(p.Bitrate, t.Bitrate)
-	t.SampleRate, t.Channels = first(p.SampleRate, t.SampleRate), first(p.ChannelConfig, t.Channels)
-	t.Language = first(p.Language, t.Language)
-}
-
-func first[T comparable](a, b T) T {
-	var zero T
-	if a != zero {
-		return a
-	}
-	return b
+	t.Codec, t.MIMEType = cmp.Or(p.Codec, t.Codec), cmp.Or(p.MIMEType, t.MIMEType)
+	t.Width, t.Height = cmp.Or(p.Width, t.Width), cmp.Or(p.Height, t.Height)
+	t.Framerate, t.Bitrate = cmp.Or(p.Framerate, t.Framerate), cmp.Or(p.Bitrate, t.Bitrate)
+	t.SampleRate, t.Channels = cmp.Or(p.SampleRate, t.SampleRate), cmp.Or(p.ChannelConfig, t.Channels)
+	t.Language = cmp.Or(p.Language, t.Language)
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -111,9 +112,9 @@ func parseMSF(b []byte) (Catalog, error) {
 		if out.InitData == nil {
 			out.InitData = inline[t.InitRef]
 		}
-		out.Role = first(out.Role, role(out))
+		out.Role = cmp.Or(out.Role, role(out))
 		if clockRates {
-			out.Timescale = first(out.SampleRate, videoClockRate)
+			out.Timescale = cmp.Or(out.SampleRate, videoClockRate)
 		}
 		c.Tracks = append(c.Tracks, out)
 	}
