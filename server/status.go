@@ -11,6 +11,7 @@ import (
 	"sluice/media"
 	"sluice/relay"
 	"sluice/server/cluster"
+	"sluice/server/steer"
 )
 
 // Status describes a running relay. It is what [Server.ServeStatus] answers, as JSON.
@@ -31,16 +32,10 @@ type Status struct {
 }
 
 // SocketArrivals counts the datagrams that came to a socket, by the CPU on which the kernel received them.
-type SocketArrivals struct {
-	SameCPU  uint64 `json:"same_cpu"`  // on which the socket's reader had woken last
-	OtherCPU uint64 `json:"other_cpu"` // they had to go to another CPU
-}
+type SocketArrivals = steer.Arrivals
 
 // DrainingProcess is a process that another one has replaced.
-type DrainingProcess struct {
-	PID      int `json:"pid"`
-	Sessions int `json:"sessions"`
-}
+type DrainingProcess = steer.Process
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")

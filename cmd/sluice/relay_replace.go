@@ -89,30 +89,12 @@ func (f *relayFlags) takeOver(cfg *server.Config) (t *takeover, err error) {
 		t.port = handover.NewPort(port)
 	}
 	t.port.Configure(&cfg.Transport)
-	cfg.Draining, cfg.Arrivals = t.draining, t.arrivals
+	cfg.Draining, cfg.Arrivals = t.port.Draining, t.port.Arrivals
 	if t.certificate, err = f.devCertificate(t.from); err != nil {
 		return nil, errors.Join(fmt.Errorf("--dev: %w", err), t.close())
 	}
 	cfg.Transport.Certificate = t.certificate
 	return t, nil
-}
-
-// draining returns the processes that this one has replaced, and that still have sessions.
-func (t *takeover) draining() (all []server.DrainingProcess, err error) {
-	processes, err := t.port.Draining()
-	for _, p := range processes {
-		all = append(all, server.DrainingProcess(p))
-	}
-	return all, err
-}
-
-// arrivals counts the datagrams of each socket.
-func (t *takeover) arrivals() (all []server.SocketArrivals, err error) {
-	sockets, err := t.port.Arrivals()
-	for _, a := range sockets {
-		all = append(all, server.SocketArrivals(a))
-	}
-	return all, err
 }
 
 // elders returns how this process reaches those that it has replaced, and that still have sessions.

@@ -10,12 +10,15 @@ import (
 type Number uint8
 
 // Process is a process that shares the port, and still has sessions while it drains.
-type Process struct{ PID, Sessions int }
+type Process struct {
+	PID      int `json:"pid"`
+	Sessions int `json:"sessions"`
+}
 
 // Arrivals counts the datagrams of a socket, by the CPU that they came on.
 type Arrivals struct {
-	SameCPU  uint64 // on the CPU where the reader had woken last
-	OtherCPU uint64
+	SameCPU  uint64 `json:"same_cpu"` // on the CPU where the reader had woken last
+	OtherCPU uint64 `json:"other_cpu"`
 }
 
 // IDs makes the connection IDs of a socket: they name the process and the number of the socket.
