@@ -18,15 +18,10 @@ type jsonAggregation struct {
 	Load       uint64        `json:"load_bytes_per_second,omitempty"`
 }
 
-type jsonTraffic struct {
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-}
-
 type jsonPrefixTraffic struct {
-	TCPTimestamps *jsonTraffic `json:"TCP_TS,omitempty"`
-	TCPPlain      *jsonTraffic `json:"TCP_noTS,omitempty"`
-	Other         *jsonTraffic `json:"other,omitempty"`
+	TCPTimestamps report.Traffic `json:"TCP_TS,omitzero"`
+	TCPPlain      report.Traffic `json:"TCP_noTS,omitzero"`
+	Other         report.Traffic `json:"other,omitzero"`
 }
 
 type jsonPrefix struct {
@@ -45,7 +40,7 @@ type jsonPrefix struct {
 
 	Congestion map[string]jsonCongestion `json:"congestion,omitempty"` // by direction, as the prefix sees it
 
-	QUICLoss map[string]jsonLoss `json:"quic_loss,omitempty"` // by direction, as the prefix sees it
+	QUICLoss map[string]report.Loss `json:"quic_loss,omitempty"` // by direction, as the prefix sees it
 
 	Parts map[string]*jsonRTTs `json:"parts,omitempty"` // as in report.Prefix.Parts
 }
@@ -70,12 +65,6 @@ func congestionByDirection(p *report.Prefix) map[string]jsonCongestion {
 		}
 	}
 	return all
-}
-
-type jsonLoss struct {
-	All      uint64 `json:"all"`
-	Passed   uint64 `json:"passed"`
-	Reported uint64 `json:"reported"`
 }
 
 type jsonRTTs struct {
@@ -123,21 +112,14 @@ func newJSONRTTs(h *report.Histogram) *jsonRTTs {
 }
 
 type jsonTotals struct {
-	Timestamp int64                  `json:"timestamp"`
-	Protocols map[string]jsonTraffic `json:"protocol_counters"`
-	ECN       map[string]uint64      `json:"ecn_counters"` // packets
-	Errors    map[string]uint64      `json:"errors"`
+	Timestamp int64                     `json:"timestamp"`
+	Protocols map[string]report.Traffic `json:"protocol_counters"`
+	ECN       map[string]uint64         `json:"ecn_counters"` // packets
+	Errors    map[string]uint64         `json:"errors"`
 }
 
 func newJSONPrefixTraffic(t *report.PrefixTraffic) jsonPrefixTraffic {
-	return jsonPrefixTraffic{newJSONTraffic(t.TCPTimestamps), newJSONTraffic(t.TCPPlain), newJSONTraffic(t.Other)}
-}
-
-func newJSONTraffic(t report.Traffic) *jsonTraffic {
-	if t == (report.Traffic{}) {
-		return nil
-	}
-	return &jsonTraffic{t.Packets, t.Bytes}
+	return jsonPrefixTraffic{t.TCPTimestamps, t.TCPPlain, t.Other}
 }
 
 // jsonNames turns names of the standard format into JSON names: ePPing spells them differently.

@@ -151,9 +151,9 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 			continue
 		}
 		if j.QUICLoss == nil {
-			j.QUICLoss = make(map[string]jsonLoss)
+			j.QUICLoss = make(map[string]report.Loss)
 		}
-		j.QUICLoss[l.Direction] = jsonLoss(l.Loss)
+		j.QUICLoss[l.Direction] = l.Loss
 	}
 	for _, part := range p.Parts() {
 		if j.Parts == nil {
@@ -165,9 +165,9 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 }
 
 func (jsonLines) totals(b []byte, i *report.Interval) []byte {
-	j := jsonTotals{i.End.UnixNano(), make(map[string]jsonTraffic), make(map[string]uint64), make(map[string]uint64)}
+	j := jsonTotals{i.End.UnixNano(), make(map[string]report.Traffic), make(map[string]uint64), make(map[string]uint64)}
 	for _, t := range i.Transports {
-		j.Protocols[jsonNames.Replace(t.Name)] = jsonTraffic{t.Packets, t.Bytes}
+		j.Protocols[jsonNames.Replace(t.Name)] = t.Traffic
 	}
 	for _, e := range i.ECN {
 		j.ECN[jsonNames.Replace(e.Name)] = e.Packets

@@ -2,9 +2,9 @@ package report
 
 // Loss has the losses of packets in one direction, by the loss bits of QUIC (RFC 9506).
 type Loss struct {
-	All      uint64 // packets that were sent, in whole blocks of 64
-	Passed   uint64 // packets of All that passed the monitor; the others were lost before
-	Reported uint64 // losses that their senders have noticed, before the monitor or behind it
+	All      uint64 `json:"all"`      // packets that were sent, in whole blocks of 64
+	Passed   uint64 `json:"passed"`   // packets of All that passed the monitor; the others were lost before
+	Reported uint64 `json:"reported"` // losses that their senders have noticed, before the monitor or behind it
 }
 
 // Plus returns the sum.

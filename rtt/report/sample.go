@@ -37,7 +37,8 @@ func appendPlace(b []byte, device string, vlan VLAN) []byte {
 
 // Traffic is a number of packets and of bytes.
 type Traffic struct {
-	Packets, Bytes uint64
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
 }
 
 // Plus returns the sum.
