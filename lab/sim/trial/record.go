@@ -17,11 +17,11 @@ import (
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/qlogwriter"
 
 	"sluice/lab/sim"
-	"sluice/rtt/pcap"
 	"sluice/server/qlogs"
 )
 
@@ -52,14 +52,16 @@ func (r *Record) Hash() string {
 
 // WritePcap writes the packets as Ethernet frames, at the times at which they were sent. Lost ones are among them.
 func (r *Record) WritePcap(file io.Writer) error {
-	w, err := pcap.NewWriter(file)
-	if err != nil {
+	const longest = 1 << 18 // as libpcap writes
+	w := pcapgo.NewWriterNanos(file)
+	if err := w.WriteFileHeader(longest, layers.LinkTypeEthernet); err != nil {
 		return err
 	}
 	for _, p := range r.Packets {
 		frame, err := frame(&p)
 		if err == nil {
-			err = w.Write(pcap.Packet{At: p.At, Frame: frame, Length: len(frame)})
+			about := gopacket.CaptureInfo{Timestamp: p.At, CaptureLength: len(frame), Length: len(frame)}
+			err = w.WritePacket(about, frame)
 		}
 		if err != nil {
 			return err
