@@ -76,6 +76,35 @@ func newFrames(id uint32, f format.Format, room *budget) *frames {
 // decoder returns the frames that a packet completes.
 type decoder func(*rtp.Packet) [][]byte
 
+// decodeBy returns a function that makes decoders with a library, or nil if the library cannot. frames makes frames of
+// what a packet completes; there are none if it has an error.
+func decodeBy[D interface {
+	Decode(*rtp.Packet) ([][]byte, error)
+}](create func() (D, error), frames func([][]byte) [][]byte) func() decoder {
+	if _, err := create(); err != nil {
+		return nil
+	}
+	return func() decoder {
+		d, _ := create()
+		return func(p *rtp.Packet) [][]byte {
+			parts, err := d.Decode(p)
+			if err != nil || len(parts) == 0 {
+				return nil // the frame goes on, or is lost
+			}
+			return frames(parts)
+		}
+	}
+}
+
+// joined returns one frame, as marshal writes it.
+func joined(marshal func() ([]byte, error)) [][]byte {
+	b, err := marshal()
+	if err != nil {
+		return nil
+	}
+	return [][]byte{b}
+}
+
 // Limits of the packets from which a decoder makes one frame, and of those that all decoders of a publisher have.
 // Decoders have limits of frames, but they also keep fragments without any bytes, each with the buffer in which its
 // packet came.
@@ -122,14 +151,8 @@ func (t *frames) take(p *rtp.Packet) [][]byte {
 }
 
 func (t *frames) h264(f *format.H264) {
-	if _, err := f.CreateDecoder(); err != nil {
-		return
-	}
 	t.entry.Codec = "avc1"
-	t.decode = func() decoder {
-		d, _ := f.CreateDecoder()
-		return func(p *rtp.Packet) [][]byte { return units(d.Decode(p)) }
-	}
+	t.decode = decodeBy(f.CreateDecoder, units)
 	if len(f.SPS) == 0 || len(f.PPS) == 0 {
 		return
 	}
@@ -137,14 +160,8 @@ func (t *frames) h264(f *format.H264) {
 }
 
 func (t *frames) h265(f *format.H265) {
-	if _, err := f.CreateDecoder(); err != nil {
-		return
-	}
 	t.entry.Codec, t.loose = "hvc1", true
-	t.decode = func() decoder {
-		d, _ := f.CreateDecoder()
-		return func(p *rtp.Packet) [][]byte { return units(d.Decode(p)) }
-	}
+	t.decode = decodeBy(f.CreateDecoder, units)
 	if len(f.VPS) == 0 || len(f.SPS) == 0 || len(f.PPS) == 0 {
 		return
 	}
@@ -152,37 +169,11 @@ func (t *frames) h265(f *format.H265) {
 }
 
 // units returns the frame of NAL units, each with its length.
-func units(nals [][]byte, err error) [][]byte {
-	if err != nil || len(nals) == 0 {
-		return nil // the frame goes on, or is lost
-	}
-	b, err := h264.AVCC(nals).Marshal()
-	if err != nil {
-		return nil
-	}
-	return [][]byte{b}
-}
+func units(nals [][]byte) [][]byte { return joined(h264.AVCC(nals).Marshal) }
 
 func (t *frames) av1(f *format.AV1) {
-	if _, err := f.CreateDecoder(); err != nil {
-		return
-	}
 	t.loose, t.adapt = true, (*frames).takeSequence
-	t.decode = func() decoder {
-		d, _ := f.CreateDecoder()
-		return func(p *rtp.Packet) [][]byte { return temporalUnit(d.Decode(p)) }
-	}
-}
-
-func temporalUnit(obus [][]byte, err error) [][]byte {
-	if err != nil || len(obus) == 0 {
-		return nil
-	}
-	b, err := av1.Bitstream(obus).Marshal()
-	if err != nil {
-		return nil
-	}
-	return [][]byte{b}
+	t.decode = decodeBy(f.CreateDecoder, func(obus [][]byte) [][]byte { return joined(av1.Bitstream(obus).Marshal) })
 }
 
 // takeSequence reads the sequence header of a frame, which has the codec's name and configuration.
@@ -220,7 +211,7 @@ func (t *frames) describeAV1(h *av1.SequenceHeader) {
 const maxLengthBits = 16
 
 func (t *frames) aac(f *format.MPEG4Audio) {
-	if _, err := f.CreateDecoder(); err != nil || f.Config == nil || f.SizeLength < 1 ||
+	if f.Config == nil || f.SizeLength < 1 ||
 		max(f.SizeLength, f.IndexLength, f.IndexDeltaLength) > maxLengthBits {
 		return
 	}
@@ -231,13 +222,7 @@ func (t *frames) aac(f *format.MPEG4Audio) {
 	t.entry.Codec, t.entry.InitData, t.entry.SampleRate = "mp4a.40.2", config, f.Config.SampleRate
 	t.entry.Channels = fmt.Sprint(max(f.Config.ChannelConfig, 1))
 	t.step = mpeg4audio.SamplesPerAccessUnit
-	t.decode = func() decoder {
-		d, _ := f.CreateDecoder()
-		return func(p *rtp.Packet) [][]byte {
-			list, _ := d.Decode(p)
-			return list // nil if there was an error
-		}
-	}
+	t.decode = decodeBy(f.CreateDecoder, func(list [][]byte) [][]byte { return list })
 }
 
 func (t *frames) opus(f *format.Opus) {
