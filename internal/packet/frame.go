@@ -4,7 +4,6 @@ import "encoding/binary"
 
 // Frame types (RFC 9000 §19, RFC 9221 §4, draft-ietf-quic-ack-frequency-12 §4 and §5).
 const (
-	FramePadding           = 0x00
 	FramePing              = 0x01
 	FrameAck               = 0x02
 	FrameAckECN            = 0x03

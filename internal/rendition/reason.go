@@ -13,20 +13,8 @@ const (
 	Display                   // it has more pixels than the player shows
 )
 
-func (r Reason) String() string {
-	switch r {
-	case Late:
-		return "late"
-	case Better:
-		return "better"
-	case Stuck:
-		return "stuck"
-	case Ended:
-		return "ended"
-	case Decoder:
-		return "decoder"
-	case Display:
-		return "display"
-	}
-	return "none"
+var reasonNames = [...]string{
+	"none", Late: "late", Better: "better", Stuck: "stuck", Ended: "ended", Decoder: "decoder", Display: "display",
 }
+
+func (r Reason) String() string { return reasonNames[r] }

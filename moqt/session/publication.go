@@ -15,10 +15,9 @@ import (
 type Publication struct {
 	*Request
 	baseRole
-	track      moqt.FullTrackName
-	alias      uint64
-	properties moqt.Properties
-	asked      moqt.Parameters // of the SUBSCRIBE, or of the PUBLISH
+	track moqt.FullTrackName
+	alias uint64
+	asked moqt.Parameters // of the SUBSCRIBE, or of the PUBLISH
 
 	// Guarded by s.mu.
 	parameters   moqt.Parameters // of the subscriber, with updates, without a fill
@@ -77,7 +76,7 @@ func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Propert
 		return err
 	}
 	p.s.requester.nextAlias++
-	p.alias, p.properties = alias, properties
+	p.alias = alias
 	p.joining = parameters.LargestObject
 	p.established = true
 	p.s.table.notify()

@@ -87,7 +87,6 @@ func (q *requester) publish(ctx context.Context, open openFunc, m moqt.Publish) 
 		Request:    new(Request),
 		track:      m.Track,
 		alias:      m.TrackAlias,
-		properties: m.Properties,
 		asked:      m.Parameters,
 		parameters: m.Parameters,
 		forward:    m.Parameters.ForwardState(),

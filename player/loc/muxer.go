@@ -48,9 +48,6 @@ func (m *Muxer) SetTimescale(timescale uint64) {
 // with others.
 func (m *Muxer) InBand() { m.inBand = true }
 
-// ID returns the track ID in the output.
-func (m *Muxer) ID() uint32 { return m.id }
-
 // Ready reports whether there is an init segment: Add has returned a sample.
 func (m *Muxer) Ready() bool { return m.ready }
 

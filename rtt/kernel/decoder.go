@@ -177,7 +177,6 @@ func (d *Decoder) appendFlow(
 			MinRTT:       time.Duration(own.MinRtt),
 			Sent:         report.Traffic{Packets: own.Packets, Bytes: own.Bytes},
 			Received:     report.Traffic{Packets: peer.Packets, Bytes: peer.Bytes},
-			LastPacket:   d.Wall(own.Seen),
 			OneDirection: peer.Packets == 0,
 		}
 		if s.Protocol == "TCP" {

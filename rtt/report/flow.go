@@ -41,7 +41,6 @@ type FlowState struct {
 	Sent                Traffic       // by Destination
 	Received            Traffic       // from Source
 	Retransmissions     uint64        // TCP: segments that Destination sent again
-	LastPacket          time.Time     // of Destination
 	OneDirection        bool          // no packet of Source was seen: the RTTs are of the whole path
 }
 
