@@ -10,19 +10,18 @@ import (
 // protocol. The media sender sends what the forwarder declines. The forwarder provides the memory that both share. Its
 // methods may be called on any goroutine.
 type Forwarder interface {
-	// NewConn returns the zeroed state of a connection, or nil if there is no room: then only the media sender sends.
-	NewConn() *ConnState
-	// Ledger returns the ring of records of a connection, whose length is a power of two, or nil if there is none. The
-	// contents are undefined. It is valid until the connection is closed.
-	Ledger(*ConnState) []Record
-	// Connect makes a connection known whose state NewConn has returned. The forwarder calls abandon with a stream that
-	// it has opened and that OpenStream will not be called for; the media sender then resets it.
-	Connect(s *ConnState, abandon func(*StreamState)) ForwarderConn
+	// Connect returns a connection and its zeroed state, or nil if there is no room: then only the media sender sends.
+	// The forwarder calls abandon with a stream that it has opened and that OpenStream will not be called for; the
+	// media sender then resets it.
+	Connect(abandon func(*StreamState)) (ForwarderConn, *ConnState)
 }
 
 // ForwarderConn is a connection that a [Forwarder] sends on, or receives from. Its methods do not block, and may be
 // called on any goroutine.
 type ForwarderConn interface {
+	// Ledger returns the ring of records, whose length is a power of two. The contents are undefined. It is valid until
+	// Close.
+	Ledger() []Record
 	// ConnectionID reports that the peer may address packets to one of our connection IDs, or may no longer do so.
 	ConnectionID(id []byte, usable bool)
 	// Received reports the largest packet number received so far. It is called with each packet.

@@ -35,6 +35,9 @@ type conn struct {
 // knownLayout is the layout of the headers that bpf/application reads and writes.
 const knownLayout = moqt.DataLayout1
 
+// Ledger implements [claim.ForwarderConn].
+func (c *conn) Ledger() []claim.Record { return c.fast.kernel.ledgers.of(c.index) }
+
 // ConnectionID implements [claim.ForwarderConn].
 func (c *conn) ConnectionID(id []byte, usable bool) {
 	c.mu.Lock()
@@ -168,7 +171,7 @@ func (c *conn) Close() {
 	}
 	c.keys, c.slots = nil, nil
 	c.fast.conns.set(c.index, nil)
-	c.fast.reclaimer.freeConn(c)
+	leave(c.fast.reclaimer, &c.fast.reclaimer.conns, c)
 }
 
 func (c *conn) rings() [2]ring { return [...]ring{{c, &c.sealing}, {c, &c.opening}} }

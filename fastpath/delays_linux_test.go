@@ -24,7 +24,7 @@ func TestDelays(t *testing.T) {
 	require.EqualValues(t, 5, d.counts()["copy_sent"])
 	require.Zero(t, d.delays(t), "nobody wants to know")
 
-	d.kernel.Measure(true)
+	d.Measure(true)
 	for i, age := range []time.Duration{0, 1200, 5 * time.Microsecond, time.Millisecond, 777 * time.Millisecond,
 		5 * time.Second} {
 		d.run(rtpPacket(2+i, "payload"))
@@ -44,7 +44,7 @@ func TestDelays(t *testing.T) {
 	h := d.delays(t)
 	require.EqualValues(t, d.counts()["copy_sent"]-5, h.Count())
 
-	d.kernel.Measure(false)
+	d.Measure(false)
 	before := d.delays(t)
 	d.run(rtpPacket(20, "payload"))
 	d.drive(unchanged)
@@ -54,7 +54,7 @@ func TestDelays(t *testing.T) {
 // TestDelaysOfDatagrams measures copies of an object in a datagram.
 func TestDelaysOfDatagrams(t *testing.T) {
 	r, _ := objectRig(t, 3)
-	r.kernel.Measure(true)
+	r.fast.Measure(true)
 	r.publish(object(5, 1))
 	require.EqualValues(t, 3, r.counts()["copy_sent"], "%v", r.counts())
 	h := r.fast.delays(t)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -139,42 +140,25 @@ func (f *FastPath) AwaitRuns() bool {
 	return true
 }
 
-// NewConn implements [claim.Forwarder]. If many connections come at once it waits some 10 ms for memory.
-func (f *FastPath) NewConn() *claim.ConnState {
-	if !f.enter() {
-		return nil
-	}
-	defer f.exit()
-	defer f.reclaimer.provide()
+// takeConn takes an index of a connection, with a ledger.
+func (f *FastPath) takeConn() (index uint32, ok bool) {
 	for {
-		if i, ok := f.conns.take(&f.conns.ready); ok {
-			return &f.states[i]
+		if index, ok = f.conns.take(&f.conns.ready); ok {
+			return index, true
 		}
-		if i, ok := f.conns.take(&f.conns.free); ok {
-			return f.lendLedger(i)
+		if index, ok = f.conns.take(&f.conns.free); ok {
+			break
 		}
 		if !f.conns.provide(1) {
-			return nil
+			return 0, false
 		}
 	}
-}
-
-func (f *FastPath) lendLedger(index uint32) *claim.ConnState {
-	if err := f.kernel.ledgers.lend(index); err != nil {
+	err := f.kernel.ledgers.lend(index)
+	if err != nil {
 		f.report("provide memory", err)
 		f.conns.put(&f.conns.free, index)
-		return nil
 	}
-	return &f.states[index]
-}
-
-// Ledger implements [claim.Forwarder].
-func (f *FastPath) Ledger(s *claim.ConnState) []claim.Record {
-	i, ok := indexOf(f.states, s)
-	if !ok {
-		return nil
-	}
-	return f.kernel.ledgers.of(uint32(i))
+	return index, err == nil
 }
 
 // indexOf returns the index of the element that p points to, if it points to one.
@@ -183,16 +167,22 @@ func indexOf[T any](elements []T, p *T) (int, bool) {
 	return int(i), i < uintptr(len(elements))
 }
 
-// Connect implements [claim.Forwarder].
-func (f *FastPath) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
-	i, ok := indexOf(f.states, s)
+// Connect implements [claim.Forwarder]. If many connections come at once it waits some 10 ms for memory.
+func (f *FastPath) Connect(abandon func(*claim.StreamState)) (claim.ForwarderConn, *claim.ConnState) {
+	if !f.enter() {
+		return nil, nil
+	}
+	defer f.exit()
+	defer f.reclaimer.provide()
+	index, ok := f.takeConn()
 	if !ok {
-		panic("fastpath: Connect with a state that NewConn did not return")
+		return nil, nil
 	}
-	c := &conn{
-		fast: f, index: uint32(i), abandon: abandon, since: monotonic(),
-		ids: make(map[string]struct{}),
-	}
+	return f.connect(index, abandon), &f.states[index]
+}
+
+func (f *FastPath) connect(index uint32, abandon func(*claim.StreamState)) *conn {
+	c := &conn{fast: f, index: index, abandon: abandon, since: monotonic(), ids: make(map[string]struct{})}
 	c.subscribing = subscribing{
 		conn: c, slots: make(map[bpf.DownstreamKey]uint32), keys: make(map[uint32]bpf.DownstreamKey),
 	}
@@ -243,7 +233,7 @@ func (f *FastPath) Measure(on bool) {
 		return
 	}
 	defer f.exit()
-	f.kernel.Measure(on)
+	atomic.StoreUint64(&f.kernel.measuring[0], flag[uint64](on))
 }
 
 // Delays returns the delays that were measured: from when a publisher's packet came to the program at the device until
@@ -253,7 +243,14 @@ func (f *FastPath) Delays() (h delay.Histogram, err error) {
 		return h, errClosed
 	}
 	defer f.exit()
-	return f.kernel.Delays()
+	var perCPU []bpf.DelayCounts
+	if err := f.kernel.ingress.Delays.Lookup(uint32(0), &perCPU); err != nil {
+		return h, fmt.Errorf("fast path: read the delays: %w", err)
+	}
+	for _, d := range perCPU {
+		h.Add(&delay.Histogram{Sum: time.Duration(d.Sum), Bins: d.Bins})
+	}
+	return h, nil
 }
 
 // NewRTPMedia has the kernel look for the packets of a media. It waits some 10 ms.

@@ -32,16 +32,6 @@ func setGrowing(spec *ebpf.MapSpec, n uint32) {
 	spec.MaxEntries = (n + spec.InnerMap.MaxEntries - 1) / spec.InnerMap.MaxEntries
 }
 
-// newGrowing reserves addresses for the elements of type T. The slice has all elements that there may be.
-func newGrowing[T any](outer *ebpf.Map) (*growing, []T, error) {
-	x, err := newExtents[T](outer, extentLen(uint32(unsafe.Sizeof(*new(T)))))
-	if err != nil {
-		return nil, nil, err
-	}
-	elements := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x.memory))), len(x.arrays)*int(x.inner.MaxEntries))
-	return &growing{extents: x}, elements, nil
-}
-
 // made returns how many elements there are.
 func (g *growing) made() uint32 { return g.n * g.inner.MaxEntries }
 
@@ -81,12 +71,14 @@ func madeOfAll(arrays []*growing) uint32 {
 	return n
 }
 
-// keepGrowing adds an array to a list of arrays whose elements have one index.
-func keepGrowing[T any](m *ebpf.Map, list *[]*growing, elements *[]T) error {
-	g, all, err := newGrowing[T](m)
+// keepGrowing reserves addresses for the elements of type T, and adds the array to a list of arrays whose elements have
+// one index. elements become all elements that there may be.
+func keepGrowing[T any](outer *ebpf.Map, list *[]*growing, elements *[]T) error {
+	x, err := newExtents[T](outer, extentLen(uint32(unsafe.Sizeof(*new(T)))))
 	if err != nil {
 		return err
 	}
-	*elements, *list = all, append(*list, g)
+	*elements = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(x.memory))), len(x.arrays)*int(x.inner.MaxEntries))
+	*list = append(*list, &growing{extents: x})
 	return nil
 }

@@ -27,27 +27,35 @@ func TestGrowing(t *testing.T) {
 	defer f.Close()
 	require.Equal(t, extentLen(8), madeOfAll(f.kernel.byTrack))
 
-	states := make([]*claim.ConnState, connections)
+	type connection struct {
+		claim.ForwarderConn
+		*claim.ConnState
+	}
+	connect := func() (c connection) {
+		c.ForwarderConn, c.ConnState = f.Connect(func(*claim.StreamState) {})
+		return c
+	}
+	conns := make([]connection, connections)
 	var all sync.WaitGroup
-	for i := range states {
-		all.Go(func() { states[i] = f.NewConn() })
+	for i := range conns {
+		all.Go(func() { conns[i] = connect() })
 	}
 	all.Wait()
-	require.False(t, slices.Contains(states, nil))
+	require.False(t, slices.Contains(conns, connection{}))
 	require.Eventually(t, func() bool {
-		s := f.NewConn()
-		if s != nil {
-			states = append(states, s)
+		c := connect()
+		if c.ConnState != nil {
+			conns = append(conns, c)
 		}
-		return s == nil && len(states) == limit
+		return c.ConnState == nil && len(conns) == limit
 	}, time.Minute, time.Millisecond)
-	for i, s := range states {
-		s.Bytes.Store(uint64(i))
+	for i, c := range conns {
+		c.Bytes.Store(uint64(i))
 	}
 	seen := make(map[uint32]bool)
-	for i, s := range states {
+	for i, s := range conns {
 		require.EqualValues(t, i, s.Bytes.Load(), "a state of its own")
-		c := f.Connect(s, func(*claim.StreamState) {}).(*conn)
+		c := s.ForwarderConn.(*conn)
 		require.Equal(t, f.kernel.conns[c.index].Bytes, uint64(i))
 		for _, g := range f.kernel.byConn {
 			require.Less(t, c.index, g.made())
@@ -155,6 +163,7 @@ func TestNothingGrowsAfterTheEnd(t *testing.T) {
 	defer f.Close()
 	f.conns.close()
 	f.tracks.close()
-	require.Nil(t, f.NewConn())
+	c, _ := f.Connect(func(*claim.StreamState) {})
+	require.Nil(t, c)
 	require.Nil(t, f.NewTrack())
 }

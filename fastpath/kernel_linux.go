@@ -18,7 +18,6 @@ import (
 
 	"sluice/claim"
 	"sluice/fastpath/bpf"
-	"sluice/internal/delay"
 )
 
 // kernel is the loaded programs and the memory that they share with this process. Both end when it is closed, or with
@@ -349,23 +348,6 @@ func (k *kernel) Copies(index uint32) map[string]uint64 {
 		}
 	}
 	return counts
-}
-
-// Measure begins or ends to measure delays.
-func (k *kernel) Measure(on bool) {
-	atomic.StoreUint64(&k.measuring[0], flag[uint64](on))
-}
-
-// Delays returns the delays that were measured on all CPUs.
-func (k *kernel) Delays() (h delay.Histogram, err error) {
-	var perCPU []bpf.DelayCounts
-	if err := k.ingress.Delays.Lookup(uint32(0), &perCPU); err != nil {
-		return h, fmt.Errorf("fast path: read the delays: %w", err)
-	}
-	for _, d := range perCPU {
-		h.Add(&delay.Histogram{Sum: time.Duration(d.Sum), Bins: d.Bins})
-	}
-	return h, nil
 }
 
 // growStreams makes slots until there are n, and puts them on the stack of free ones.

@@ -26,22 +26,22 @@ func TestMemoryFollowsConnections(t *testing.T) {
 	}
 	awaitLent(reserve)
 	for range 2 {
-		states := make([]*claim.ConnState, connections)
+		conns := make([]claim.ForwarderConn, connections)
 		var all sync.WaitGroup
-		for i := range states {
-			all.Go(func() { states[i] = f.NewConn() })
+		for i := range conns {
+			all.Go(func() { conns[i], _ = f.Connect(func(*claim.StreamState) {}) })
 		}
 		all.Wait()
 		awaitLent(connections + reserve)
-		for i, s := range states {
-			require.NotNil(t, s)
-			ring := f.Ledger(s)
+		for i, c := range conns {
+			require.NotNil(t, c)
+			ring := c.Ledger()
 			require.Len(t, ring, claim.LedgerLen)
 			ring[claim.LedgerLen-1].PN.Store(uint64(i))
 		}
-		for i, s := range states {
-			require.EqualValues(t, i, f.Ledger(s)[claim.LedgerLen-1].PN.Load(), "a ledger of its own")
-			f.Connect(s, func(*claim.StreamState) {}).Close()
+		for i, c := range conns {
+			require.EqualValues(t, i, c.Ledger()[claim.LedgerLen-1].PN.Load(), "a ledger of its own")
+			c.Close()
 		}
 		awaitLent(2 * reserve)
 	}

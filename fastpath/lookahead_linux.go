@@ -5,8 +5,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"golang.org/x/crypto/chacha20"
-
 	"sluice/claim"
 	"sluice/fastpath/bpf"
 	"sluice/internal/keystream"
@@ -49,12 +47,7 @@ func ringsOf(connection uint32) (sealing, opening uint32) {
 }
 
 // streamKey makes key streams of one key generation.
-type streamKey struct {
-	key [chacha20.KeySize]byte
-	iv  [chacha20.NonceSize]byte
-}
-
-func newStreamKey(k *claim.PacketKeys) *streamKey { return &streamKey{key: k.Key, iv: k.IV} }
+type streamKey claim.PacketKeys
 
 func (k *streamKey) erase() {
 	if k != nil {
@@ -65,16 +58,16 @@ func (k *streamKey) erase() {
 // fill makes at least the first n bytes of a packet's key stream (RFC 9001 §5.3, RFC 8439 §2.8). Block 0 is Poly1305's
 // one-time key. The rest of its run belongs to the key stream.
 func (k *streamKey) fill(slot *bpf.KeyStream, number uint64, n int) {
-	nonce := k.iv
+	nonce := k.IV
 	binary.BigEndian.PutUint64(nonce[4:], binary.BigEndian.Uint64(nonce[4:])^number)
 	stream, made := bytesOf(&slot.Stream), firstRun
 	var run [keystream.RunLen]byte
-	keystream.Run(&run, &k.key, &nonce, 0)
+	keystream.Run(&run, &k.Key, &nonce, 0)
 	copy(bytesOf(&slot.OneTimeKey), run[:])
 	copy(stream, run[keystream.BlockLen:])
 	for ; made < n; made += keystream.RunLen {
 		counter := 1 + made/keystream.BlockLen
-		keystream.Run((*[keystream.RunLen]byte)(stream[made:]), &k.key, &nonce, uint32(counter))
+		keystream.Run((*[keystream.RunLen]byte)(stream[made:]), &k.Key, &nonce, uint32(counter))
 	}
 	slot.Len = uint32(made)
 }
@@ -86,7 +79,8 @@ func bytesOf[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)
 
 // setKeys is called before packets of a key generation are sent.
 func (a *lookahead) setKeys(generation uint64, k *claim.PacketKeys) {
-	a.keys[generation&3] = newStreamKey(k)
+	key := streamKey(*k)
+	a.keys[generation&3] = &key
 	a.keys[(generation+2)&3].erase()
 	a.keys[(generation+2)&3] = nil
 }

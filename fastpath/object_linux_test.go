@@ -126,7 +126,7 @@ func (r *rig) connection(index uint32) *conn {
 	if c := r.fast.conns.get(index); c != nil {
 		return c
 	}
-	c := r.fast.Connect(&r.fast.states[index], func(*claim.StreamState) {}).(*conn)
+	c := r.fast.connect(index, func(*claim.StreamState) {})
 	c.session = &claim.Session{Layout: knownLayout} // without SetSession, which would begin to serve it as raw QUIC
 	return c
 }

@@ -198,7 +198,8 @@ func TestSlotsAreFreedOnce(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	stopReclaimer(t, f) // this test does its work
 	for range 5 {
-		c := f.Connect(f.NewConn(), func(*claim.StreamState) {}).(*conn)
+		one, _ := f.Connect(func(*claim.StreamState) {})
+		c := one.(*conn)
 		c.SetSession(claim.Session{Layout: knownLayout})
 		swept := make(chan struct{})
 		var open sync.WaitGroup

@@ -57,28 +57,20 @@ func newReclaimer(f *FastPath) *reclaimer {
 }
 
 // afterRuns calls f when all runs of programs that have begun before have ended.
-func (r *reclaimer) afterRuns(f func()) {
-	defer r.rouse()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.later = append(r.later, f)
-}
+func (r *reclaimer) afterRuns(f func()) { leave(r, &r.later, f) }
 
 // until calls try again and again, until it returns true.
-func (r *reclaimer) until(try func() (done bool)) {
+func (r *reclaimer) until(try func() (done bool)) { leave(r, &r.tries, try) }
+
+// leave leaves work to the goroutine, in a list of r.
+func leave[T any](r *reclaimer, to *[]T, work T) {
 	defer r.rouse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tries = append(r.tries, try)
+	*to = append(*to, work)
 }
 
-func (r *reclaimer) freeConn(c *conn) {
-	defer r.rouse()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.conns = append(r.conns, c)
-}
-
+// freeTrack frees a closed track when no subgroup is left. It does not rouse the goroutine: that is not soon.
 func (r *reclaimer) freeTrack(index uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -465,15 +457,14 @@ func (r *reclaimer) tendRings() (used bool) {
 	var wanted []ring
 	for _, c := range r.fast.conns.list() {
 		for _, ring := range c.rings() {
-			switch ring.state() {
-			case ringIdle:
+			has, wants, unused := ring.look()
+			switch {
+			case unused:
 				r.takeRing(ring)
-			case ringWanted:
+			case wants:
 				wanted = append(wanted, ring)
-				used = true
-			case ringUsed:
-				used = true
 			}
+			used = used || wants || has && !unused
 		}
 	}
 	since := time.Now()

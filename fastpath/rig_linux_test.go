@@ -156,7 +156,7 @@ func newRig(t testing.TB, topology lab.Topology, v6 bool) *rig {
 
 // connect returns a connection with a session.
 func (r *rig) connect() *conn {
-	c := r.fast.Connect(r.fast.NewConn(), func(st *claim.StreamState) { r.abandoned = append(r.abandoned, st) })
+	c, _ := r.fast.Connect(func(st *claim.StreamState) { r.abandoned = append(r.abandoned, st) })
 	c.SetSession(claim.Session{Layout: moqt.DataLayout1})
 	return c.(*conn)
 }

@@ -14,28 +14,12 @@ type ring struct {
 	*lookahead
 }
 
-// ringState says whether a connection has a ring, or wants one.
-type ringState int
-
-const (
-	noRing ringState = iota
-	ringWanted
-	ringUsed
-	ringIdle
-)
-
-// state is called at each look.
-func (r ring) state() ringState {
+// look is called at each look of the reclaimer. It reports whether the connection has the ring, or wants one, and
+// whether it has not used the ring for long.
+func (r ring) look() (has, wants, unused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle++
-	switch {
-	case r.ring != nil && r.idle > idleRing:
-		return ringIdle
-	case r.ring != nil:
-		return ringUsed
-	case r.wanted && !r.closed:
-		return ringWanted
-	}
-	return noRing
+	has = r.ring != nil
+	return has, !has && r.wanted && !r.closed, has && r.idle > idleRing
 }

@@ -36,12 +36,12 @@ func TestUnknownLayout(t *testing.T) {
 			var log bytes.Buffer
 			r.fast.log = logs.NewSparse(slog.New(slog.NewTextHandler(&log, nil)))
 			connect := func(l moqt.DataLayout) claim.ForwarderConn {
-				c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {})
+				c, _ := r.fast.Connect(func(*claim.StreamState) {})
 				c.SetSession(claim.Session{Layout: l})
 				return c
 			}
 			publisher := connect(tt.publisher)
-			late := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}) // its session is not known yet
+			late, _ := r.fast.Connect(func(*claim.StreamState) {}) // its session is not known yet
 			subscribers := []Subscriber{{Conn: connect(tt.subscriber)}, {Conn: connect(knownLayout)}, {Conn: late}}
 			track := r.fast.NewTrack()
 			defer track.Close()
@@ -65,8 +65,7 @@ func TestUnknownLocalAddress(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, true)
 	var log bytes.Buffer
 	r.fast.log = logs.NewSparse(slog.New(slog.NewTextHandler(&log, nil)))
-	c := r.fast.Connect(r.fast.NewConn(), func(*claim.StreamState) {}).(*conn)
-	c.SetSession(claim.Session{Layout: knownLayout})
+	c := r.connect()
 	remote := netip.AddrPortFrom(r.subscribers[0].address(t), 9)
 	known := func(local netip.Addr) bool {
 		c.SetPath(claim.Path{Local: netip.AddrPortFrom(local, relayPort), Remote: remote})

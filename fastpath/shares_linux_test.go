@@ -173,7 +173,7 @@ func TestSharesEnd(t *testing.T) {
 	require.Equal(t, [...]uint32{0, 10, 0}, shares.all[0].Entries)
 	require.Zero(t, r.fast.ended.Load())
 	require.Zero(t, r.firstStreams())
-	next := r.fast.Connect(&r.fast.states[publisherIndex], func(*claim.StreamState) {})
+	next := r.fast.connect(publisherIndex, func(*claim.StreamState) {})
 	defer next.Close()
 	require.Zero(t, shares.own[publisherIndex].Entries)
 	r.fast.reclaimer.forgetObjects(monotonic())

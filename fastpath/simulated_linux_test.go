@@ -46,16 +46,16 @@ type replayed struct {
 // serve connects both.
 func (r *replayed) serve(t *testing.T, open, seal *claim.PacketKeys) {
 	abandon := func(*claim.StreamState) { r.abandoned.Add(1) }
-	publisher := r.Connect(r.NewConn(), abandon)
+	publisher, _ := r.Connect(abandon)
 	publisher.ReadKeys(0, open)
 	publisher.ConnectionID(replayID, true)
 	publisher.SetSession(claim.Session{Layout: moqt.DataLayout1, DatagramPrefix: []byte{1}})
 	publisher.SetPath(claim.Path{Local: replayRelay, Remote: replayPublisher, DestConnID: []byte("p")})
 
-	r.state = r.NewConn()
-	claim.Ledger(r.Ledger(r.state)).Clear()
+	subscriber, state := r.Connect(abandon)
+	r.state = state
+	claim.Ledger(subscriber.Ledger()).Clear()
 	r.state.NextUni.Store(3)
-	subscriber := r.Connect(r.state, abandon)
 	subscriber.WriteKeys(0, seal)
 	subscriber.SetSession(claim.Session{
 		Layout: moqt.DataLayout1, StreamPrefix: []byte{0x40, 0x54, 4}, DatagramPrefix: []byte{1},

@@ -14,11 +14,10 @@ import (
 // versionedTracks returns the map that the program reads.
 func versionedTracks(t *testing.T, k *bpftest.Versions) *versioned[bpf.Track] {
 	v := newVersioned[bpf.Track](k.Tracks, awaitGracePeriod)
-	g, current, err := newGrowing[uint64](k.TrackVersions)
-	require.NoError(t, err)
-	require.NoError(t, g.grow(1))
-	v.current = current
-	t.Cleanup(func() { require.NoError(t, g.close()) })
+	var arrays []*growing
+	require.NoError(t, keepGrowing(k.TrackVersions, &arrays, &v.current))
+	require.NoError(t, growAll(arrays, 1))
+	t.Cleanup(func() { require.NoError(t, arrays[0].close()) })
 	return v
 }
 

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -14,24 +13,17 @@ import (
 // less than what comes. Budget then fills a [claim.Bucket] at the rate that the path has carried meanwhile, and makes a
 // class of each level: so levels lose objects from the least important one on, each only as many as it has to, and the
 // most important one none. If data is late again, the bucket gets less. A frame that waits for a moment shows what the
-// path carries: the bucket gets that at once. After Recovery without late data it gets more, by steps that grow. When
+// path carries: the bucket gets that at once. After a second without late data it gets more, by steps that grow. When
 // nothing had to be declined for two such times, everything may pass again. If more turns out to be too much, the next
-// attempt waits twice as long, up to 16 times Recovery.
+// attempt waits twice as long, up to 16 s.
 //
 // A path that carries nothing for a while is away, and not slow. What has waited for it meanwhile, or has come as a
-// burst, is sent if it will be gone within CatchUp.
+// burst, is sent if it will be gone within 3 s.
 //
 // Delays of the most important level are no reason to drop others: it is sent before them anyway. Where all data has
-// one level, what remains is GroupDeadline: a late group ends when the next one has come. The zero value is ready to
-// use.
+// one level, what remains is [Limits.GroupDeadline]: a late group ends when the next one has come. The zero value is
+// ready to use.
 type Budget struct {
-	// MaxDelay is how long data may wait, besides the time that the path takes for the largest frame: the others have
-	// to wait for that. Default: 300 ms.
-	MaxDelay      time.Duration
-	Recovery      time.Duration // default: 1 s
-	GroupDeadline time.Duration // default: 400 ms
-	CatchUp       time.Duration // default: 3 s
-
 	load     loadMeter
 	active   bool
 	rate     float64       // of the bucket
@@ -44,6 +36,13 @@ type Budget struct {
 }
 
 const (
+	// budgetDelay is how long data may wait, besides the time that the path takes for the largest frame: the others
+	// have to wait for that.
+	budgetDelay    = 300 * time.Millisecond
+	budgetRecovery = time.Second
+	budgetDeadline = 400 * time.Millisecond // of groups
+	budgetCatchUp  = 3 * time.Second
+
 	budgetShare = 0.97 // of the bytes that the path has carried
 	budgetCut   = 0.95 // the part that remains of a rate with which data is late
 	budgetLeast = 0.8  // of the bytes that the path has carried
@@ -69,7 +68,6 @@ func (p *Budget) Decide(now clock.Time, l Load) Limits {
 	if late || p.load.away {
 		p.late = now
 	}
-	recovery := cmp.Or(p.Recovery, time.Second)
 	carried := p.carried(l)
 	if !late {
 		p.rate = max(p.rate, p.load.shown(l.MinRTT)*budgetShare)
@@ -77,11 +75,11 @@ func (p *Budget) Decide(now clock.Time, l Load) Limits {
 	switch {
 	case late && !p.active:
 		p.active, p.held = true, now
-		p.shrink(now, recovery, carried)
+		p.shrink(now, carried)
 	case late && now.Sub(p.changed) > p.delay():
-		p.shrink(now, recovery, max(min(p.rate, carried)*budgetCut, carried*budgetLeast))
-	case !p.active || now.Sub(p.late) <= p.wait || now.Sub(p.changed) <= recovery:
-	case now.Sub(p.held) > 2*recovery || p.rate > maxRate:
+		p.shrink(now, max(min(p.rate, carried)*budgetCut, carried*budgetLeast))
+	case !p.active || now.Sub(p.late) <= p.wait || now.Sub(p.changed) <= budgetRecovery:
+	case now.Sub(p.held) > 2*budgetRecovery || p.rate > maxRate:
 		p.active = false
 	default:
 		p.steps++
@@ -100,10 +98,10 @@ func (p *Budget) carried(l Load) float64 {
 	return max(p.load.carried.value()*budgetShare, least)
 }
 
-// delay returns how long data may wait: MaxDelay, and as long as the path takes for the largest frame, which is sent
+// delay returns how long data may wait: budgetDelay, and as long as the path takes for the largest frame, which is sent
 // before.
 func (p *Budget) delay() time.Duration {
-	d := cmp.Or(p.MaxDelay, 300*time.Millisecond)
+	d := budgetDelay
 	if rate := p.load.carried.value(); rate > 0 {
 		d += min(time.Duration(p.load.burst/rate*float64(time.Second)), maxBurst)
 	}
@@ -112,7 +110,7 @@ func (p *Budget) delay() time.Duration {
 
 // congested reports whether the path carries less than what comes: data waits for long, and will go on to.
 func (p *Budget) congested() bool {
-	return p.load.pressed() && !p.load.drains(cmp.Or(p.CatchUp, 3*time.Second))
+	return p.load.pressed() && !p.load.drains(budgetCatchUp)
 }
 
 // isLate reports whether data of any level but the most important one waits too long.
@@ -123,11 +121,11 @@ func (p *Budget) isLate(levels []Backlog) bool {
 }
 
 // shrink sets a lower rate. If the last one is not old, it was too early to grow.
-func (p *Budget) shrink(now clock.Time, recovery time.Duration, rate float64) {
-	if p.steps > 0 && now.Sub(p.changed) < 2*recovery {
-		p.wait = min(2*p.wait, maxWait*recovery)
+func (p *Budget) shrink(now clock.Time, rate float64) {
+	if p.steps > 0 && now.Sub(p.changed) < 2*budgetRecovery {
+		p.wait = min(2*p.wait, maxWait*budgetRecovery)
 	} else {
-		p.wait = recovery
+		p.wait = budgetRecovery
 	}
 	p.rate, p.changed, p.steps = rate, now, 0
 }
@@ -136,7 +134,7 @@ func (p *Budget) shrink(now clock.Time, recovery time.Duration, rate float64) {
 func (p *Budget) limits() Limits {
 	l := UpTo(LowestPriority)
 	if p.congested() {
-		l.GroupDeadline = cmp.Or(p.GroupDeadline, 400*time.Millisecond)
+		l.GroupDeadline = budgetDeadline
 	}
 	if !p.active {
 		return l

@@ -31,14 +31,13 @@ func (l *forwarderLink) connect() {
 		return
 	}
 	l.asked = true
-	shared := fw.NewConn()
-	if shared == nil {
+	conn, shared := fw.Connect(l.abandon)
+	if conn == nil {
 		return
 	}
 	l.move(shared)
-	s.ledger.shared, s.streams.adoption.state = fw, shared
+	l.conn, s.ledger.shared, s.streams.adoption.state = conn, conn, shared
 	l.abandoned = &Subscription{sender: s, errorCode: sameCode}
-	l.conn = fw.Connect(shared, l.abandon)
 	for _, id := range l.connIDs {
 		l.conn.ConnectionID(id.Bytes(), true)
 	}

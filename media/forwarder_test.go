@@ -34,14 +34,12 @@ type fakeForwarder struct {
 	closing func() // is called by Close
 }
 
-func (f *fakeForwarder) Connect(s *claim.ConnState, abandon func(*claim.StreamState)) claim.ForwarderConn {
-	f.state, f.abandon = s, abandon
-	return f
+func (f *fakeForwarder) Connect(abandon func(*claim.StreamState)) (claim.ForwarderConn, *claim.ConnState) {
+	f.state, f.abandon = new(claim.ConnState), abandon
+	return f, f.state
 }
 
-func (f *fakeForwarder) NewConn() *claim.ConnState { return new(claim.ConnState) }
-
-func (f *fakeForwarder) Ledger(*claim.ConnState) []claim.Record {
+func (f *fakeForwarder) Ledger() []claim.Record {
 	f.ring = make(claim.Ledger, 256)
 	return f.ring
 }
@@ -172,14 +170,14 @@ type noRoom struct {
 	asked int
 }
 
-func (f *noRoom) NewConn() *claim.ConnState {
+func (f *noRoom) Connect(abandon func(*claim.StreamState)) (claim.ForwarderConn, *claim.ConnState) {
 	if f.asked++; f.asked == 1 {
-		return nil
+		return nil, nil
 	}
-	return f.fakeForwarder.NewConn()
+	return f.fakeForwarder.Connect(abandon)
 }
 
-func (f *noRoom) Ledger(*claim.ConnState) []claim.Record { return nil }
+func (f *noRoom) Ledger() []claim.Record { return nil }
 
 // A forwarder that had no room when the first keys came gets none of the connection's keys, and has no ledger for it.
 // The media sender sends.

@@ -31,7 +31,7 @@ func (k *keys) install(generation uint64, suite uint16, key *packet.Key, state *
 // allow reports whether a packet with that number may be protected.
 func (k *keys) allow(number uint64) bool { return k.sealer.Ready() && number-k.first < k.limit }
 
-// seal encrypts a packet, and asks for a key update when half of the limit is reached. At the end of the turn, protect
+// seal encrypts a packet, and asks for a key update when half of the limit is reached. At the end of the turn, sealer
 // protects the headers of all.
 func (k *keys) seal(p []byte, header int, number, generation uint64) []byte {
 	if number-k.first >= k.limit/2 {
@@ -39,6 +39,3 @@ func (k *keys) seal(p []byte, header int, number, generation uint64) []byte {
 	}
 	return k.sealer.Seal(p, header, number, generation)
 }
-
-// protect protects the headers of the packets that were sealed.
-func (k *keys) protect() { k.sealer.Protect() }

@@ -9,7 +9,7 @@ import (
 // guarded by the sender's lock.
 type ledger struct {
 	state   *claim.ConnState
-	shared  claim.Forwarder       // provides the records; nil: the heap
+	shared  claim.ForwarderConn   // provides the records; nil: the heap
 	random  func(n uint64) uint64 // a number below n
 	records claim.Ledger          // nil until something is to be sent
 	low     uint64                // packets below it are neither outstanding nor to come
@@ -94,7 +94,7 @@ func (l *ledger) grow() bool {
 	case l.shared == nil && n <= maxLedger:
 		ring = make(claim.Ledger, n)
 	case l.shared != nil && len(l.records) == 0:
-		ring = l.shared.Ledger(l.state)
+		ring = l.shared.Ledger()
 	}
 	if ring == nil {
 		return false

@@ -34,7 +34,7 @@ func TestPriorityDrop(t *testing.T) {
 	}
 	require.Equal(t, LowestPriority, ask(0, all()))
 	require.Equal(t, delta, ask(10*ms, all(extra)), "the lowest goes first")
-	require.Equal(t, delta, ask(10*ms, all(delta)), "one level each MaxDelay")
+	require.Equal(t, delta, ask(10*ms, all(delta)), "one level each 400 ms")
 	require.Equal(t, key, ask(400*ms, all(delta)))
 	require.Equal(t, audio, ask(401*ms, all(key)))
 	require.Equal(t, audio, ask(401*ms, all(audio)), "the highest stays")

@@ -58,13 +58,6 @@ func errNotSent() error {
 	}
 }
 
-func newRecovery(s *Sender) recovery {
-	return recovery{
-		ledger: &s.ledger, control: &s.control, ecn: &s.ecn, path: &s.path, streams: &s.streams, counters: &s.counters,
-		reordering: packetThreshold, lossTime: clock.Never,
-	}
-}
-
 // receive processes an ACK frame. The work is proportional to what the frame newly acknowledges. It returns a sample
 // of the RTT, if there is one.
 func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, error) {

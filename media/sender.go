@@ -117,15 +117,20 @@ func newSender(l *Loop, sh *shard, cfg SenderConfig) *Sender {
 	s.path = path{ledger: &s.ledger}
 	s.ecn = ecn{path: &s.path, counters: &s.counters}
 	s.credit = credit{counters: &s.counters, dataBlockedAt: -1, streamsBlockedAt: -1}
-	s.streams = newStreamSet(s)
-	s.recovery = newRecovery(s)
+	s.streams = streamSet{
+		link: &s.link, credit: &s.credit, acks: &s.acks, counters: &s.counters, deadline: clock.Never,
+	}
+	s.recovery = recovery{
+		ledger: &s.ledger, control: &s.control, ecn: &s.ecn, path: &s.path, streams: &s.streams, counters: &s.counters,
+		reordering: packetThreshold, lossTime: clock.Never,
+	}
 	s.acks = ackFrequency{recovery: &s.recovery, control: &s.control, ledger: &s.ledger, counters: &s.counters}
 	s.control.counters = &s.counters
 	s.out = packets{&s.ledger, &s.keys, &s.path, &s.recovery, &s.acks, &s.control, &s.counters, nil}
 	s.observer = observer{sender: s, limits: UpTo(LowestPriority), due: clock.Never, ackDue: clock.Never}
 	s.link = forwarderLink{sender: s}
 	s.read.own = true // until quic-go says otherwise
-	s.turn = newTurn(s)
+	s.turn = turn{sender: s, deadline: clock.Never}
 	s.useState(new(claim.ConnState)) // until the forwarder takes part
 	s.state.NextUni.Store(3)         // RFC 9000 §2.1
 	if cfg.Client {
@@ -169,7 +174,16 @@ func (s *Sender) dropping() bool {
 
 // NewSubscription adds a subscription. Its Close releases it.
 func (s *Sender) NewSubscription(cfg SubscriptionConfig) *Subscription {
-	return newSubscription(s, cfg)
+	if cfg.ErrorCode == nil {
+		cfg.ErrorCode = sameCode
+	}
+	if cfg.OnBehind == nil {
+		cfg.OnBehind = func(int64, time.Duration) {}
+	}
+	return &Subscription{
+		sender: s, errorCode: cfg.ErrorCode, onBehind: cfg.OnBehind, since: s.loop.clock.Now(),
+		priority: cfg.Priority, descending: cfg.Descending, timeouts: cfg.Timeouts,
+	}
 }
 
 // Forwarder returns the connection as the forwarder knows it, or nil if the forwarder takes no part.

@@ -21,12 +21,6 @@ type streamSet struct {
 	adoption adoption           // of streams that the forwarder has opened
 }
 
-func newStreamSet(s *Sender) streamSet {
-	return streamSet{
-		link: &s.link, credit: &s.credit, acks: &s.acks, counters: &s.counters, deadline: clock.Never,
-	}
-}
-
 // add adds a stream.
 func (m *streamSet) add(st *Stream) {
 	st.slot = len(m.all)

@@ -60,19 +60,6 @@ type Subscription struct {
 
 func sameCode(code uint64) uint64 { return code }
 
-func newSubscription(s *Sender, cfg SubscriptionConfig) *Subscription {
-	if cfg.ErrorCode == nil {
-		cfg.ErrorCode = sameCode
-	}
-	if cfg.OnBehind == nil {
-		cfg.OnBehind = func(int64, time.Duration) {}
-	}
-	return &Subscription{
-		sender: s, errorCode: cfg.ErrorCode, onBehind: cfg.OnBehind, since: s.loop.clock.Now(),
-		priority: cfg.Priority, descending: cfg.Descending, timeouts: cfg.Timeouts,
-	}
-}
-
 // Timeouts are delivery timeouts. 0: none. The shorter one counts of what the subscriber and the publisher want (draft
 // §8).
 type Timeouts struct{ Object, Subgroup time.Duration }

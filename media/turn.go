@@ -17,8 +17,6 @@ type turn struct {
 	deadline clock.Time // of the alarm
 }
 
-func newTurn(s *Sender) turn { return turn{sender: s, deadline: clock.Never} }
-
 // serve serves the sender for the shard's goroutine. grown is a stream whose log has grown or ended, or nil. It returns
 // whether there is more to send, and otherwise when to look again.
 func (s *Sender) serve(now clock.Time, b *udp.Batch, grown *Stream) (more bool, alarm clock.Time) {
@@ -48,7 +46,7 @@ func (t *turn) take(now clock.Time, b *udp.Batch) (more bool, alarm clock.Time) 
 		s.control.idle()
 	}
 	s.control.goFirst(stopped == BlockedPacing)
-	s.keys.protect()
+	s.keys.sealer.Protect()
 	if t.deadline = t.alarm(now, stopped); t.deadline == clock.Never {
 		s.ledger.shrink()
 	}

@@ -49,8 +49,7 @@ func (b *bench) forward() *forwarded {
 	require.NoError(b.t, err)
 	b.relay.directory.FastPath = f.fast
 	connect := func(at netip.AddrPort) (claim.ForwarderConn, *claim.ConnState) {
-		s := f.fast.NewConn()
-		c := f.fast.Connect(s, func(*claim.StreamState) {})
+		c, s := f.fast.Connect(func(*claim.StreamState) {})
 		c.SetSession(claim.Session{Layout: moqt.DataLayout1})
 		c.SetPath(claim.Path{Local: forwardedRelay, Remote: at, DestConnID: []byte("peer"), MaxStreamData: 1 << 40})
 		return c, s
@@ -71,7 +70,7 @@ func (b *bench) forward() *forwarded {
 	var s *claim.ConnState
 	f.subscriber, s = connect(forwardedSubscriber)
 	f.subscriber.WriteKeys(0, keys)
-	claim.Ledger(f.fast.Ledger(s)).Clear()
+	claim.Ledger(f.subscriber.Ledger()).Clear()
 	s.NextUni.Store(3)
 	s.Window.Store(1 << 20)
 	s.DataLimit.Store(1 << 20)

@@ -22,11 +22,7 @@ const noApplicationProtocol = 0x100 + 120
 // Dial opens a session with a server: over raw QUIC to a moqt:// URL, over WebTransport to an https:// URL.
 // The context limits the time that it takes, as does HandshakeTimeout; it has no effect on the session.
 func Dial(ctx context.Context, url string, cfg ClientConfig) (Conn, error) {
-	c, err := dialURL(ctx, url, &cfg, cfg.dialOnOwnSocket)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return dialURL(ctx, url, &cfg, cfg.dialOnOwnSocket)
 }
 
 // openFunc opens a QUIC connection to an address.
@@ -65,7 +61,11 @@ func dial(ctx context.Context, u *URL, cfg *ClientConfig, open openFunc) (dialed
 	if err != nil {
 		return nil, err
 	}
-	qc, err := dialHost(ctx, u, func(ctx context.Context, addr *net.UDPAddr) (*quic.Conn, error) {
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Host)
+	if err != nil {
+		return nil, explain(err, protocols)
+	}
+	qc, err := dialFirst(ctx, ips, u.Port, func(ctx context.Context, addr *net.UDPAddr) (*quic.Conn, error) {
 		return open(ctx, addr, tlsConf)
 	})
 	if err != nil {

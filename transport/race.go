@@ -17,15 +17,6 @@ const raceDelay = 250 * time.Millisecond
 // dialFunc opens a QUIC connection to an address.
 type dialFunc func(context.Context, *net.UDPAddr) (*quic.Conn, error)
 
-// dialHost tries the addresses of a host and returns the first connection that is established.
-func dialHost(ctx context.Context, u *URL, dial dialFunc) (*quic.Conn, error) {
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Host)
-	if err != nil {
-		return nil, err
-	}
-	return dialFirst(ctx, ips, u.Port, dial)
-}
-
 // dialFirst tries addresses and returns the first connection that is established. It closes the others.
 func dialFirst(ctx context.Context, ips []netip.Addr, port uint16, dial dialFunc) (*quic.Conn, error) {
 	raceCtx, cancel := context.WithCancel(ctx)

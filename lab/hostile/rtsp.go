@@ -54,7 +54,9 @@ func (a RTSPAttack) Run(ctx context.Context, c RTSPClient) error {
 // RTSPAttacks are all attacks of clients of RTSP.
 var RTSPAttacks = []RTSPAttack{
 	{Name: "malformed requests", run: malformedRequests},
-	{Name: "headers without end", run: func(c *RTSPClient) { c.without("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "X: y\r\n") }},
+	{Name: "headers without end", run: func(c *RTSPClient) {
+		c.without("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "X: y\r\n")
+	}},
 	{Name: "a line without end", run: func(c *RTSPClient) { c.without("DESCRIBE rtsp://x/", "x") }},
 	{Name: "a body without end", run: func(c *RTSPClient) {
 		c.without("ANNOUNCE rtsp://x/y RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 99999999999\r\n\r\n", "x")

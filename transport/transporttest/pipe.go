@@ -20,30 +20,28 @@ type PipeConfig struct {
 	Protocol  string // default: "moqt-18"
 	Authority string // the server's end reports it on WebTransport
 	Path      string
-	// StreamWindow and ConnWindow are how many unread bytes an end may send, on a stream and in total. Defaults: 64 KiB
-	// and 1 MiB.
-	StreamWindow, ConnWindow int
+	// StreamWindow is how many unread bytes an end may send on a stream. Default: 64 KiB.
+	StreamWindow int
 	// MaxStreams and MaxUniStreams are how many streams each end may have open. Defaults: 256 and 1,024. Negative:
 	// none.
 	MaxStreams, MaxUniStreams int
-	// MaxDatagramSize is in bytes. Default: 1,200.
-	MaxDatagramSize int
 	// Verified is whether the client has proved who it is.
 	Verified bool
 	// Client is the client's address. Default: 127.0.0.1:10000.
 	Client *net.UDPAddr
 }
 
-// datagramQueue is how many datagrams wait for their receiver before further ones are dropped.
-const datagramQueue = 128
+const (
+	connWindow      = 1 << 20 // unread bytes that an end may send
+	maxDatagramSize = 1200
+	datagramQueue   = 128 // datagrams that wait for their receiver before further ones are dropped
+)
 
 func (c PipeConfig) withDefaults() PipeConfig {
 	c.Protocol = cmp.Or(c.Protocol, "moqt-18")
 	c.StreamWindow = cmp.Or(c.StreamWindow, 64<<10)
-	c.ConnWindow = cmp.Or(c.ConnWindow, 1<<20)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 256)
 	c.MaxUniStreams = cmp.Or(c.MaxUniStreams, 1024)
-	c.MaxDatagramSize = cmp.Or(c.MaxDatagramSize, 1200)
 	c.Client = cmp.Or(c.Client, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10000})
 	return c
 }
@@ -193,7 +191,7 @@ func (c *Conn) SendDatagram(b []byte) error {
 	switch {
 	case c.closed != nil:
 		return c.closed
-	case len(b) > c.cfg.MaxDatagramSize:
+	case len(b) > maxDatagramSize:
 		return transport.ErrDatagramTooLarge
 	case len(c.peer.datagrams) < datagramQueue:
 		c.peer.datagrams = append(c.peer.datagrams, append([]byte(nil), b...))
@@ -219,7 +217,7 @@ func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 }
 
 // MaxDatagramSize implements [transport.Conn].
-func (c *Conn) MaxDatagramSize() int { return c.cfg.MaxDatagramSize }
+func (c *Conn) MaxDatagramSize() int { return maxDatagramSize }
 
 // Kind implements [transport.Conn].
 func (c *Conn) Kind() transport.Kind { return c.cfg.Kind }

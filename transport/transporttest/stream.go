@@ -196,7 +196,7 @@ func (s sender) Write(p []byte) (n int, err error) {
 	h.from.mu.Lock()
 	defer h.from.mu.Unlock()
 	credit := func() int {
-		return min(h.from.cfg.StreamWindow-len(h.buf), h.from.cfg.ConnWindow-h.from.inFlight)
+		return min(h.from.cfg.StreamWindow-len(h.buf), connWindow-h.from.inFlight)
 	}
 	for {
 		if err := h.sendError(); err != nil {

@@ -44,7 +44,7 @@ static __noinline struct object_claim *claim_object(struct scratch *c, struct tr
 		count(o ? FRAME_CLAIMED : FRAME_NO_SLOT);
 		return 0;
 	}
-	hold(c->publisher, SHARE_OBJECTS);
+	hold(c->publisher, SHARE_OBJECTS, 1);
 	c->track = key.track;
 	c->list_version = current_version(track_versions_at(c->track));
 	t = *track = find_subscriptions(c->track, c->list_version, 0);

@@ -68,7 +68,7 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 	new.begun = has_earlier(&new, &key);
 	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST))
 		return declined(FRAME_NO_SLOT);
-	hold(c->publisher, SHARE_SUBGROUPS);
+	hold(c->publisher, SHARE_SUBGROUPS, 1);
 	return bpf_map_lookup_elem(&subgroups, &key);
 }
 

@@ -93,12 +93,12 @@ static __noinline int give_job(struct scratch *c, u32 len, u32 worker)
 	barrier_var(len); // see replace_clone
 	if (!ring || len > MAX_JOB)
 		return JOB_FULL;
-	hold(share, SHARE_JOBS); // before the worker can let it go
+	hold(share, SHARE_JOBS, 1); // before the worker can let it go
 	note_promise(media, worker, 1); // before the worker can begin: user space must not miss a job that goes on
 	if (!bpf_ringbuf_output(ring, j, sizeof(*j) + len, 0))
 		return JOB_GIVEN;
 	note_promise(media, worker, -1);
-	let_go(share, SHARE_JOBS);
+	hold(share, SHARE_JOBS, -1);
 	return JOB_FULL;
 }
 

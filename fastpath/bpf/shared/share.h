@@ -43,29 +43,16 @@ static __noinline __attribute__((unused)) int may_hold(u32 publisher, enum share
 	return used < size && *(volatile u32 *)&own->entries[kind] < size - used;
 }
 
-// hold counts an entry that was made for a publisher.
-static __noinline __attribute__((unused)) int hold(u32 publisher, enum share_kind kind)
+// hold counts entries that were made for a publisher.
+static __noinline __attribute__((unused)) int hold(u32 publisher, enum share_kind kind, s32 entries)
 {
 	u32 zero = 0;
 	struct held *own = held_by_each_at(publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
 
 	if (!own || !all || kind >= SHARE_KINDS)
 		return -1;
-	__sync_fetch_and_add(&own->entries[kind], 1);
-	__sync_fetch_and_add(&all->entries[kind], 1);
-	return 0;
-}
-
-// let_go undoes hold.
-static __noinline __attribute__((unused)) int let_go(u32 publisher, enum share_kind kind)
-{
-	u32 zero = 0;
-	struct held *own = held_by_each_at(publisher), *all = bpf_map_lookup_elem(&held_by_all, &zero);
-
-	if (!own || !all || kind >= SHARE_KINDS)
-		return -1;
-	__sync_fetch_and_add(&own->entries[kind], -1);
-	__sync_fetch_and_add(&all->entries[kind], -1);
+	__sync_fetch_and_add(&own->entries[kind], entries);
+	__sync_fetch_and_add(&all->entries[kind], entries);
 	return 0;
 }
 
