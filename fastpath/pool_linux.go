@@ -12,7 +12,7 @@ const spare = 64
 // pool has the connections or the tracks by index. Their elements in the kernel's maps have the same index. It makes
 // memory for more as they are needed. What there is no memory for is left to the media sender.
 type pool[T any] struct {
-	of     string     // what it has
+	of     string     // its content
 	arrays []*growing // the elements
 	most   uint32
 	report func(operation string, err error)

@@ -59,7 +59,7 @@ func TestAckFrequency(t *testing.T) {
 	require.EqualValues(t, 5, w.s.shard.asked.Load())
 }
 
-// A lost frame is sent again, as another one that asks for what is wanted then.
+// A lost frame is sent again, as another one, with the wish of then.
 func TestAckFrequencyIsLost(t *testing.T) {
 	w, f := frequencyWorld(t, 80*testMTU, withAckFrequency(ms, 25*ms))
 	lost := w.run()

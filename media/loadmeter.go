@@ -36,7 +36,7 @@ type loadMeter struct {
 	looks   int        // at which data waited, one after the other
 	arrived uint64     // what had arrived at the last look
 	moved   clock.Time // when something arrived last
-	settled clock.Time // when the path, which was away, carries again what it can, about
+	settled clock.Time // when the path, which was away, carries its rate again, about
 	began   clock.Time // when data began to wait, while nothing was dropped
 	quiet   bool       // an ACK should have come
 	away    bool       // and a second one

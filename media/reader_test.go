@@ -93,7 +93,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderLeavesToQUIC has all packets that quic-go has to open. What is left changes nothing.
+// TestReaderLeavesToQUIC has all packets that quic-go has to open. The others change nothing.
 func TestReaderLeavesToQUIC(t *testing.T) {
 	ping := byte(packet.FramePing)
 	for name, test := range map[string]func(r *reading, ack []byte) quic.OfferedPacket{
@@ -236,7 +236,7 @@ func TestReaderAndPaths(t *testing.T) {
 	require.False(t, r.take(7, ackFrame(n, n)...), "the old path")
 }
 
-// An ACK that was read keeps its packet from being considered lost. What it shows to be lost is sent again.
+// An ACK that was read keeps its packet from being considered lost. Packets that it shows to be lost are sent again.
 func TestReaderComesBeforeAlarms(t *testing.T) {
 	r, first := newReading(t)
 	r.clock.advance(10 * ms)

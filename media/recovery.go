@@ -261,7 +261,7 @@ func (r *recovery) deadline() clock.Time {
 	return clock.Never
 }
 
-// expire does what is due when the loss detection timer expires (RFC 9002 §A.9).
+// expire acts when the loss detection timer expires (RFC 9002 §A.9).
 func (r *recovery) expire(now clock.Time) {
 	next := r.ledger.next()
 	r.ledger.advance(next)
@@ -274,7 +274,7 @@ func (r *recovery) expire(now clock.Time) {
 	}
 	r.lastSent = max(r.lastSent, r.ledger.newestSent(next))
 	if !r.ledger.sent() {
-		r.lastSent = now // what is just being sent may be lost from now on
+		r.lastSent = now // the packet that is being sent may be lost from now on
 	}
 	if now < r.deadline() {
 		return

@@ -30,7 +30,7 @@ const (
 	ECNUnreported // the peer does not count marks: packets are no longer marked
 	ECNBleached   // marks do not arrive: likewise
 	ECNMangled    // all packets arrive marked as congested: likewise
-	ECNMiscounted // the peer counts what was not sent: likewise
+	ECNMiscounted // the peer counts packets that were not sent: likewise
 
 	ResetUnacknowledged // RESET_STREAM was not acknowledged in time, and is not sent again
 

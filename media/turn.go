@@ -10,7 +10,7 @@ import (
 // quantum is how many packets a sender may send before it is the others' turn.
 const quantum = 64
 
-// turn is what a sender does when its shard serves it: it does what is due, and sends what may be sent. It is guarded
+// turn is the work of a sender when its shard serves it: it does what is due, and sends what may go. It is guarded
 // by the sender's lock.
 type turn struct {
 	sender   *Sender

@@ -92,8 +92,8 @@ func (c *coder) take(n uint64) []byte {
 	return b
 }
 
-// bytes is a field that is preceded by its length. What was read is a view. A length above limit is an error, whether
-// or not the bytes are there.
+// bytes is a field behind its length. A reader returns a view. A length above limit is an error, whether or not the
+// bytes are there.
 func (c *coder) bytes(b []byte, limit int, what string) []byte {
 	n := uint64(len(b))
 	if !c.writes {
@@ -110,7 +110,7 @@ func (c *coder) bytes(b []byte, limit int, what string) []byte {
 	return b
 }
 
-// rest is a field without a length, up to the end. What was read is a copy.
+// rest is a field without a length, up to the end. A reader returns a copy.
 func (c *coder) rest(b *[]byte) {
 	if c.writes {
 		c.b = append(c.b, *b...)

@@ -44,8 +44,8 @@ type parameterFormat struct {
 	merge      func(p, update *Parameters)
 }
 
-// single describes a parameter that may appear once. get returns its field, and code writes or reads a value, of which
-// it may change what it writes.
+// single describes a parameter that may appear once. get returns its field, and code writes or reads a value. It
+// may change a value that it writes.
 func single[T any](typ ParameterType, s scopes, get func(*Parameters) **T, code func(*T, *coder)) parameterFormat {
 	return parameterFormat{
 		typ:    typ,

@@ -27,6 +27,6 @@
 // Importing this package makes TLS 1.3 servers of the whole process prefer ChaCha20-Poly1305, the only cipher suite
 // that the kernel's fast path has. Processes without it call [OfferStockSuites].
 //
-// Locks: Listener.mu guards the sessions that Close ends, and reloaded.mu what was read last from files. Each is
+// Locks: Listener.mu guards the sessions that Close ends, and reloaded.mu the content of files. Each is
 // held for a few instructions, or to read the files, and no other lock is taken meanwhile.
 package transport

@@ -13,8 +13,8 @@ import (
 // checkInterval is how often files are checked for changes at most.
 const checkInterval = time.Second
 
-// reloaded is what files hold. They are read again when one of them has changed; until that works, what was read last
-// stays in use.
+// reloaded is the content of files. They are read again when one of them has changed; until that works, the content
+// from before stays in use.
 type reloaded[T any] struct {
 	files        []string
 	read         func() (T, error)
