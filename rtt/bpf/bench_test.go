@@ -200,7 +200,7 @@ func BenchmarkCleanUp(b *testing.B) {
 	w := &watch{t: b, m: m}
 	b.ResetTimer()
 	for range b.N {
-		w.expire(0, MonitorProgExpireFlows, MonitorMapFlows)
+		w.expire(0, MonitorProgExpireFlows)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/flows, "ns/flow")
 }

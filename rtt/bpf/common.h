@@ -6,9 +6,3 @@
 
 #define SECOND 1000000000ull
 #define MILLISECOND 1000000ull
-
-// The part of the kernel's iterator context that is used here; CO-RE finds the fields.
-struct bpf_iter__bpf_map_elem {
-	void *key;
-	void *value;
-} __attribute__((preserve_access_index));

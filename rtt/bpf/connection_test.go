@@ -271,10 +271,10 @@ func TestMovedFlowsExpire(t *testing.T) {
 	p := connected(t, serverID, MonitorSettings{}, MonitorProgEgress, MonitorProgExpireFlows)
 	moved := p.at(elsewhere[1])
 	moved.shortUp(1000)
-	p.expire(31*time.Second+1, MonitorProgExpireFlows, MonitorMapFlows)
+	p.expire(31*time.Second+1, MonitorProgExpireFlows)
 	require.Equal(t, []string{client.String()}, p.clients())
 
-	p.expire(121*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+	p.expire(121*time.Second, MonitorProgExpireFlows)
 	require.Empty(t, p.clients())
 	moved.shortUp(122_000)
 	moved.shortDown(122_020)

@@ -240,8 +240,8 @@ func TestDNSTableFullAndExpiry(t *testing.T) {
 	require.Equal(t, map[string]uint64{"dns": waiting, "queries-full": 200 - waiting}, w.outcomes())
 	require.Equal(t, 200-waiting, w.tally(MonitorTallyTALLY_QUERIES_FULL))
 
-	w.expire(10*time.Second, MonitorProgExpireQueries, MonitorMapQueries)
+	w.expire(10*time.Second, MonitorProgExpireQueries)
 	require.Zero(t, w.tally(MonitorTallyTALLY_QUERIES_EXPIRED), "ten seconds are in time")
-	w.expire(10*time.Second+1, MonitorProgExpireQueries, MonitorMapQueries)
+	w.expire(10*time.Second+1, MonitorProgExpireQueries)
 	require.Equal(t, waiting, w.tally(MonitorTallyTALLY_QUERIES_EXPIRED))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// The clean-up of the tables. User space runs it every interval, as iterators over the maps: in process context, so
-// that a large table does not delay packets.
+// The clean-up of the tables. User space runs it every interval: in process context, so that a large table does not
+// delay packets.
 #pragma once
 
 #include "flow_table.h"
@@ -17,17 +17,14 @@ enum expiring {
 	EXPIRING_COUNT,
 };
 
-// When an entry of a table can time out next, at the earliest: before that, user space does not look for any. It sets
-// the time of a table to 0 when it begins to look.
+// When an entry of a table can time out next, at the earliest: before that, user space does not look for any.
 u64 next_expiry[EXPIRING_COUNT];
 
-// expiry_begin is called for each entry, and at the end of the table. An entry that is added while the iterator is at
-// work may not be seen. It cannot time out before the shortest timeout has passed. One second is taken off because the
-// coarse clock may be late.
+// expiry_begin is called before the entries are looked at. An entry that is added meanwhile may not be seen. It cannot
+// time out before the shortest timeout has passed. One second is taken off because the coarse clock may be late.
 INLINE void expiry_begin(enum expiring table, u64 now, u64 shortest)
 {
-	if (!next_expiry[table])
-		next_expiry[table] = now + shortest - SECOND;
+	next_expiry[table] = now + shortest - SECOND;
 }
 
 INLINE void expiry_note(enum expiring table, u64 at)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -168,16 +166,10 @@ func endpoint(a MonitorAddress, port uint16) string {
 }
 
 // expire runs a clean-up program over its table.
-func (w *watch) expire(at time.Duration, program, table string) {
+func (w *watch) expire(at time.Duration, program string) {
 	w.t.Helper()
 	require.NoError(w.t, w.m.SetClock(uint64(epoch+at), 0))
-	iter, err := link.AttachIter(link.IterOptions{Program: w.m.Programs[program], Map: w.m.Maps[table]})
-	require.NoError(w.t, err)
-	defer iter.Close()
-	run, err := iter.Open()
-	require.NoError(w.t, err)
-	defer run.Close()
-	_, err = io.Copy(io.Discard, run)
+	_, err := w.m.Programs[program].Run(new(ebpf.RunOptions))
 	require.NoError(w.t, err)
 }
 

@@ -109,35 +109,41 @@ int replay_batch(struct xdp_md *xdp)
 	return n;
 }
 
-SEC("iter/bpf_map_elem")
-int expire_flows(struct bpf_iter__bpf_map_elem *ctx)
+static long look_at_flow(void *map, const struct flow_key *at, const struct flow *f, const u64 *now)
 {
-	const struct flow_key *at = ctx->key;
-	const struct flow *f = ctx->value;
-	struct flow_key key;
-	u64 now = clock_now();
+	struct flow_key key = *at; // the map only accepts a key on the stack
 
-	expiry_begin(EXPIRING_FLOWS, now, UNCONFIRMED_TIMEOUT);
-	if (!at || !f)
-		return 0; // the end of the map
-	key = *at; // the map only accepts a key on the stack
-	flow_expire(&key, f, now);
+	flow_expire(&key, f, *now);
 	return 0;
 }
 
-SEC("iter/bpf_map_elem")
-int expire_queries(struct bpf_iter__bpf_map_elem *ctx)
+static long look_at_query(void *map, const struct query_key *at, const struct query *q, const u64 *now)
 {
-	const struct query_key *at = ctx->key;
-	const struct query *q = ctx->value;
-	struct query_key key;
+	struct query_key key = *at;
+
+	query_expire(&key, q, *now);
+	return 0;
+}
+
+// User space runs this, and the next one, when entries can have timed out. Iterators of the kernel would do the same,
+// but some kernels do not let anybody load those that may change entries.
+SEC("raw_tp")
+int expire_flows(void *ctx)
+{
+	u64 now = clock_now();
+
+	expiry_begin(EXPIRING_FLOWS, now, UNCONFIRMED_TIMEOUT);
+	bpf_for_each_map_elem(&flows, look_at_flow, &now, 0);
+	return 0;
+}
+
+SEC("raw_tp")
+int expire_queries(void *ctx)
+{
 	u64 now = clock_now();
 
 	expiry_begin(EXPIRING_QUERIES, now, QUERY_TIMEOUT);
-	if (!at || !q)
-		return 0;
-	key = *at;
-	query_expire(&key, q, now);
+	bpf_for_each_map_elem(&queries, look_at_query, &now, 0);
 	return 0;
 }
 

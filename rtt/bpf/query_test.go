@@ -255,7 +255,7 @@ func TestQueryShare(t *testing.T) {
 	measured(n+1, refused+1)
 	ask(15_000, withPort(client, 1001), 1) // takes the place of the first, which nobody has answered
 	measured(n+2, refused+1)
-	w.expire(ms(20_000), MonitorProgExpireQueries, MonitorMapQueries)
+	w.expire(ms(20_000), MonitorProgExpireQueries)
 	for i := range 2*share - 1 {
 		ask(20_000, client, 6000+i)
 	}

@@ -241,7 +241,7 @@ func TestHandshakesGiveWay(t *testing.T) {
 	require.Equal(t, 2*int(2*testLimits.Flows), opened, "both directions")
 	require.Equal(t, 2*int(testLimits.Flows+1), closed, "of the flows that gave way")
 
-	w.expire(131*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+	w.expire(131*time.Second, MonitorProgExpireFlows)
 	require.Equal(t, map[uint16]bool{1000: true}, w.flowPorts(), "and the others time out soon")
 	w.got()
 	show(data(200_000, 200, 9), ack(200_007, 300, 9))
@@ -382,7 +382,7 @@ func TestFlowsAreConfirmedLate(t *testing.T) {
 			w.show(MonitorProgEgress, ms(float64(i)), wire.Frame(data(float64(i), i*step, 100+i).packet))
 		}
 		w.show(MonitorProgEgress, ms(10), wire.Frame(ack(10, steps*step+100, 100+steps).packet))
-		w.expire(40*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+		w.expire(40*time.Second, MonitorProgExpireFlows)
 		require.Contains(t, w.flowPorts(), client.Port(), "%d steps", steps)
 	}
 }

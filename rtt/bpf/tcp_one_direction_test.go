@@ -170,7 +170,7 @@ func TestTCPFlowsOfOneDirectionStay(t *testing.T) {
 	}
 	show(append(opened(), echo(100, 1001, 100))...)
 	require.Len(t, w.rtts(), 2)
-	w.expire(40*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+	w.expire(40*time.Second, MonitorProgExpireFlows)
 	show(echo(41_000, 2001, 40_990))
 	require.Equal(t, []string{"41.03s +40ms" + pair}, w.rtts())
 
@@ -188,7 +188,7 @@ func TestTCPHandshakesOfOneDirectionGiveWay(t *testing.T) {
 	for _, p := range opened() {
 		w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
 	}
-	w.expire(40*time.Second, MonitorProgExpireFlows, MonitorMapFlows)
+	w.expire(40*time.Second, MonitorProgExpireFlows)
 	require.EqualValues(t, 1, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED))
 }
 

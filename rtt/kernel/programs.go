@@ -3,67 +3,34 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"sluice/rtt/bpf"
 )
 
 // Programs are loaded programs and their tables.
-type Programs struct {
-	*bpf.Monitor
-	cleanups []*link.Iter
-}
+type Programs struct{ *bpf.Monitor }
 
 // Load loads the named programs, which see packets, and the programs that clean the tables up.
 func Load(s bpf.MonitorSettings, limits bpf.Limits, programs []string) (*Programs, error) {
-	programs = append(programs, bpf.MonitorProgFlush)
-	for _, t := range tables {
-		programs = append(programs, t.cleanup)
-	}
-	m, err := bpf.Load(s, limits, programs...)
+	m, err := bpf.Load(s, limits, slices.Concat(programs, cleanups[:], []string{bpf.MonitorProgFlush})...)
 	if err != nil {
 		return nil, err
 	}
-	k := &Programs{Monitor: m}
-	for _, t := range tables {
-		if err := k.addCleanup(t.cleanup, t.table); err != nil {
-			k.Close()
-			return nil, err
-		}
-	}
-	return k, nil
+	return &Programs{m}, nil
 }
 
 // expiries are when an entry of each table can time out next, at the earliest.
 type expiries = [bpf.MonitorExpiringEXPIRING_COUNT]uint64
 
-// tables are the tables whose entries time out, and the programs that remove these entries.
-var tables = [len(expiries{})]struct{ table, cleanup string }{
-	bpf.MonitorExpiringEXPIRING_FLOWS:   {bpf.MonitorMapFlows, bpf.MonitorProgExpireFlows},
-	bpf.MonitorExpiringEXPIRING_QUERIES: {bpf.MonitorMapQueries, bpf.MonitorProgExpireQueries},
-}
-
-func (k *Programs) addCleanup(program, table string) error {
-	iter, err := link.AttachIter(link.IterOptions{Program: k.Programs[program], Map: k.Maps[table]})
-	if err != nil {
-		return fmt.Errorf("attach %s: %w", program, err)
-	}
-	k.cleanups = append(k.cleanups, iter)
-	return nil
-}
-
-// Close frees the programs and tables.
-func (k *Programs) Close() {
-	for _, iter := range k.cleanups {
-		iter.Close()
-	}
-	k.Monitor.Close()
+// cleanups are the programs that remove entries that have timed out.
+var cleanups = [len(expiries{})]string{
+	bpf.MonitorExpiringEXPIRING_FLOWS:   bpf.MonitorProgExpireFlows,
+	bpf.MonitorExpiringEXPIRING_QUERIES: bpf.MonitorProgExpireQueries,
 }
 
 // Due reports whether entries of tables can have timed out by now, a time of the programs' clock.
@@ -79,32 +46,19 @@ const longestTimeout = 5 * time.Minute
 // CleanUp removes entries from the tables that have timed out by now, a time of the programs' clock. A look at all
 // entries takes milliseconds, so a table is left alone until one of its entries can have timed out.
 func (k *Programs) CleanUp(now uint64) error {
-	due := k.Variables[bpf.MonitorVarNextExpiry]
-	for table, iter := range k.cleanups {
+	for table, program := range cleanups {
 		var next expiries
-		if err := due.Get(&next); err != nil {
+		if err := k.Variables[bpf.MonitorVarNextExpiry].Get(&next); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}
 		if next[table]-now <= uint64(longestTimeout) {
 			continue
 		}
-		next[table] = 0
-		if err := errors.Join(due.Set(next), run(iter)); err != nil {
+		if _, err := k.Programs[program].Run(new(ebpf.RunOptions)); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}
 	}
 	return nil
-}
-
-// run lets an iterator see all entries.
-func run(iter *link.Iter) error {
-	entries, err := iter.Open()
-	if err != nil {
-		return err
-	}
-	defer entries.Close()
-	_, err = io.Copy(io.Discard, entries)
-	return err
 }
 
 const runOnCPU = 1 // BPF_F_TEST_RUN_ON_CPU
