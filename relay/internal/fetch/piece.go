@@ -40,10 +40,10 @@ func newPiece(f *Fetch, r moqt.Range, before asked) (*piece, error) {
 		if f.budget.next() <= 0 {
 			break
 		}
-		if slices.Contains(before.sessions, source.Session()) {
+		if slices.Contains(before.sessions, source.Session) {
 			continue
 		}
-		before.sessions = append(slices.Clip(before.sessions), source.Session())
+		before.sessions = append(slices.Clip(before.sessions), source.Session)
 		pull, err := ask(f, source, r)
 		if err == nil {
 			source.Accepted(f.data, pull.ok, pull.Covered)
@@ -147,7 +147,7 @@ func (u *piece) TakeItem(o *moqt.FetchObject) error {
 
 // begin stores an object's header.
 func (u *piece) begin(o *moqt.FetchObject) error {
-	if o.Priority != 0 || !u.source.Session().Tolerates(session.FetchesWithoutPriority) {
+	if o.Priority != 0 || !u.source.Session.Tolerates(session.FetchesWithoutPriority) {
 		return u.store.Begin(o)
 	}
 	properties, _ := u.fetch.hub.Description()

@@ -51,13 +51,15 @@ func Ask(ctx context.Context, source Source, b *Budget, r moqt.Range, p moqt.Par
 	ctx, cancel := context.WithTimeout(ctx, b.next())
 	defer cancel()
 	defer b.wait()()
-	request, err := source.Fetch(ctx, r, p)
+	request, err := source.Session.Fetch(ctx, moqt.Fetch{
+		FetchType: moqt.FetchStandalone, Track: source.Track, Start: r.Start, End: r.FetchEnd(), Parameters: p,
+	})
 	if err != nil {
 		return nil, err
 	}
 	u := &Pull{
 		source: source, budget: b, request: request, done: source.Begin(request),
-		parser: moqt.NewFetchParser(source.Session().Version(), p.Order(moqt.Ascending), 0),
+		parser: moqt.NewFetchParser(source.Session.Version(), p.Order(moqt.Ascending), 0),
 	}
 	u.ok, err = request.Wait(ctx)
 	if err == nil {
@@ -102,12 +104,12 @@ func (u *Pull) Copy(ctx context.Context, to Taker) error {
 
 func (u *Pull) receive(ctx context.Context, buf []byte) (int, error) {
 	defer u.budget.wait()()
-	u.source.Payers().Await(ctx, charge.UploadRate)
+	u.source.Payers.Await(ctx, charge.UploadRate)
 	if err := u.stream.SetReadDeadline(time.Now().Add(u.budget.next())); err != nil {
 		return 0, err
 	}
 	n, err := unlucky.Reader(u.stream).Read(buf)
-	u.source.Payers().Count(charge.UploadRate, n)
+	u.source.Payers.Count(charge.UploadRate, n)
 	return n, err
 }
 
@@ -145,7 +147,7 @@ func (u *Pull) parse(b []byte, to Taker) error {
 // wrong handles an error of the parser.
 func (u *Pull) wrong(err error) error {
 	if violation, ok := errors.AsType[*moqt.ProtocolError](err); ok {
-		u.source.Session().Close(violation.Code, violation.Reason)
+		u.source.Session.Close(violation.Code, violation.Reason)
 	}
 	return sourceError{err}
 }

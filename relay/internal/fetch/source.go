@@ -30,19 +30,17 @@ type Hub interface {
 }
 
 // Source is a publisher.
-type Source interface {
-	Session() *session.Session
-	// Payers pay for what the publisher sends.
-	Payers() charge.Payers
-	// Fetch asks for a range.
-	Fetch(context.Context, moqt.Range, moqt.Parameters) (*session.Fetch, error)
+type Source struct {
+	Session *session.Session
+	Payers  charge.Payers // pay for what the publisher sends
+	Track   moqt.FullTrackName
 	// Begin enters a request at the publisher, and returns what to call when it is over. Until then, it may be
 	// cancelled.
-	Begin(*session.Fetch) (end func())
+	Begin func(*session.Fetch) (end func())
 	// Accepted records a FETCH_OK, and how far the response reaches.
-	Accepted(data *track.Track, ok *moqt.FetchOK, end moqt.Location)
+	Accepted func(data *track.Track, ok *moqt.FetchOK, end moqt.Location)
 	// Malformed is called when objects break the rules of tracks.
-	Malformed(error)
+	Malformed func(error)
 }
 
 // PassOn returns the error that peers get if a publisher has refused a request. They decide about retries, and a

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"sluice/moqt"
-	"sluice/moqt/session"
-	"sluice/relay/internal/charge"
 	"sluice/relay/internal/fetch"
 	"sluice/track"
 )
@@ -109,7 +107,7 @@ func (t askedTrack) hasPublisher(ctx context.Context) bool {
 func (t askedTrack) Sources(ctx context.Context, budget *fetch.Budget) iter.Seq[fetch.Source] {
 	return func(yield func(fetch.Source) bool) {
 		for p := range t.hub.choice.sources(ctx, budget, t.by) {
-			if !yield(fetchSource{p, t.hub}) {
+			if !yield(t.hub.source(p)) {
 				return
 			}
 		}
@@ -119,49 +117,6 @@ func (t askedTrack) Sources(ctx context.Context, budget *fetch.Budget) iter.Seq[
 // Begin implements fetch.Hub.
 func (t askedTrack) Begin(f *fetch.Fetch) (end func()) {
 	return enter(t.hub, t.hub.fetches, f, struct{}{})
-}
-
-// fetchSource is a publisher that is asked for objects. It implements fetch.Source.
-type fetchSource struct {
-	peer *Peer
-	hub  *Hub
-}
-
-// Session implements fetch.Source.
-func (s fetchSource) Session() *session.Session { return s.peer.Session }
-
-// Payers implements fetch.Source.
-func (s fetchSource) Payers() charge.Payers { return s.peer.Payers() }
-
-// Fetch implements fetch.Source.
-func (s fetchSource) Fetch(ctx context.Context, r moqt.Range, p moqt.Parameters) (*session.Fetch, error) {
-	return s.peer.Session.Fetch(ctx, moqt.Fetch{
-		FetchType: moqt.FetchStandalone, Track: s.peer.nameOf(s.hub), Start: r.Start, End: r.FetchEnd(), Parameters: p,
-	})
-}
-
-// Begin implements fetch.Source.
-func (s fetchSource) Begin(request *session.Fetch) (end func()) {
-	return enter(s.hub, s.hub.fetching, request, s.peer)
-}
-
-// Accepted implements fetch.Source.
-func (s fetchSource) Accepted(data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	s.hub.description.learnFetched(data, ok, end)
-	only := s.hub.publishers.only()
-	s.hub.fetched = s.hub.fetched || only == nil || only.peer != s.peer
-}
-
-// Malformed implements fetch.Source. The publisher may have no subscription.
-func (s fetchSource) Malformed(err error) {
-	s.hub.mu.Lock()
-	u := s.hub.publishers.of[s.peer]
-	s.hub.mu.Unlock()
-	if u != nil {
-		s.hub.malformed(u, err)
-	}
 }
 
 // enter puts a value into a map of a hub, and returns what takes it out.

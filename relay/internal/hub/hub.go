@@ -108,6 +108,29 @@ func (h *Hub) serveFetch(p *Peer, req fetch.Request, params *moqt.Parameters, wa
 	d.Counters.Fetches.WithLabelValues(outcome).Inc()
 }
 
+// source describes a publisher that is asked for objects.
+func (h *Hub) source(p *Peer) fetch.Source {
+	return fetch.Source{
+		Session: p.Session, Payers: p.Payers(), Track: p.nameOf(h),
+		Begin: func(request *session.Fetch) (end func()) { return enter(h, h.fetching, request, p) },
+		Accepted: func(data *track.Track, ok *moqt.FetchOK, end moqt.Location) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.description.learnFetched(data, ok, end)
+			only := h.publishers.only()
+			h.fetched = h.fetched || only == nil || only.peer != p
+		},
+		Malformed: func(err error) {
+			h.mu.Lock()
+			u := h.publishers.of[p]
+			h.mu.Unlock()
+			if u != nil { // else the publisher has no subscription
+				h.malformed(u, err)
+			}
+		},
+	}
+}
+
 // TellStatus answers a TRACK_STATUS of a peer.
 func (h *Hub) TellStatus(p *Peer, req *session.IncomingTrackStatus) {
 	asks := askedTrack{h, asker{p, req.Message.Parameters.HopPath}}

@@ -100,7 +100,7 @@ func (r *refill) ask(ctx context.Context, p *Peer, b *fetch.Budget) error {
 	r.unknown, r.lacking = nil, math.MaxUint64
 	u, order := r.upstream, moqt.Ascending
 	params := moqt.Parameters{GroupOrder: &order, HopPath: u.asked}
-	pull, err := fetch.Ask(ctx, fetchSource{p, u.hub}, b, r.wanted, params)
+	pull, err := fetch.Ask(ctx, u.hub.source(p), b, r.wanted, params)
 	if err != nil {
 		return err
 	}
