@@ -22,16 +22,10 @@
 //
 // # Neighbours
 //
-// A [Neighbor] is a session with another relay. It is a peer of the hub on either side: an upstream where the
-// subscribers are, a downstream where the publisher is. There are two kinds, and their terms say what differs:
-//
-//   - A link is with another process of this relay. While one replaces the other, publishers and subscribers of a track
-//     may be with different processes.
-//   - A session with an [UpstreamRelay], another relay of any kind, which this one has dialed. It is fed with tracks
-//     whose namespaces are announced to it. [Routes] say which of them a hub asks, and in which order.
-//
-// While a session lasts, it asks the neighbour for the namespaces and tracks that subscribers watch here, and announces
-// the namespaces of direct peers. Another process is asked for everything, and also tells which tracks are offered.
+// A [Neighbor] is a session with another process of this relay (a link), or with an [UpstreamRelay]. It is a peer of the
+// hub on either side: an upstream where the subscribers are, a downstream where the publisher is. While it lasts, its
+// watches ask for the namespaces and tracks that subscribers watch here, and its announcer tells of those of direct
+// peers. Another process is asked for everything, and also tells which tracks are offered.
 //
 // The relays of a cluster know by other means who has a publisher ([Neighbors.MirrorRemote]). One that asks another as
 // the origin dials [OriginPath]: such a peer gets what publishers of that relay have, and nothing that its upstream

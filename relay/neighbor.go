@@ -42,11 +42,6 @@ var linkLimits = session.Limits{
 // Neighbor is a session with another process of this relay (a link), or with an upstream relay. It feeds subscribers of
 // this process, and is fed by publishers of this process: objects do not go from one neighbour to another. All that
 // differs between the two kinds is in the terms of its peer.
-//
-// A hub asks neighbours when it has no publisher, but subscribers that need one, or a SUBSCRIBE_TRACKS that the track
-// is to be offered to. A neighbour without a publisher refuses, and is asked to wait for one if the subscribers do
-// (RENDEZVOUS_TIMEOUT). If a publisher appears in this process, the hub has two, and compares their objects as always,
-// until the neighbour's subscription ends.
 type Neighbor struct {
 	peer       *peer
 	names      *names.Mirror[*hub.Peer] // of its publishers

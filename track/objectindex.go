@@ -64,7 +64,6 @@ const blockSize = int64(unsafe.Sizeof(block{}))
 // objectIndex finds the objects of a log by id and by offset. Ids and offsets only grow.
 type objectIndex struct {
 	blocks []block
-	gone   int    // discarded blocks that lie in memory before blocks
 	latest Object // added last, discarded or not
 	count  int    // objects ever added
 }
@@ -118,18 +117,10 @@ func (x *objectIndex) blockFor(o Object, mem *Memory) *block {
 			return b
 		}
 	}
-	gone := x.gone
-	if len(x.blocks) == cap(x.blocks) {
-		gone = 0 // append copies the rest
-	}
-	x.setBlocks(append(x.blocks, block{start: o.Start, id: o.ID, received: received}), gone, mem)
+	grown := -cap(x.blocks)
+	x.blocks = append(x.blocks, block{start: o.Start, id: o.ID, received: received})
+	mem.add(int64(grown+cap(x.blocks)) * blockSize)
 	return &x.blocks[len(x.blocks)-1]
-}
-
-// setBlocks replaces blocks and gone.
-func (x *objectIndex) setBlocks(blocks []block, gone int, mem *Memory) {
-	mem.add(int64(cap(blocks)+gone-cap(x.blocks)-x.gone) * blockSize)
-	x.blocks, x.gone = blocks, gone
 }
 
 // object returns the object at entry e of block b.
@@ -206,20 +197,19 @@ func (x *objectIndex) receivedSince(t time.Time) int64 {
 	return k.start + int64(k.entries[e].start)
 }
 
-// discard forgets blocks whose objects all end before off. The others are copied only when they are fewer than those
-// that are gone.
+// discard forgets blocks whose objects all end before off. The others move: there are few.
 func (x *objectIndex) discard(off int64, mem *Memory) {
 	n := 0
 	for n < len(x.blocks) && x.blockEnd(n) <= off {
 		mem.add(-int64(cap(x.blocks[n].entries)) * entrySize)
-		x.blocks[n].entries = nil
 		n++
 	}
-	rest, gone := x.blocks[n:], x.gone+n
-	if gone > len(rest) {
-		rest, gone = append([]block(nil), rest...), 0
+	if n < len(x.blocks) {
+		x.blocks = slices.Delete(x.blocks, 0, n)
+		return
 	}
-	x.setBlocks(rest, gone, mem)
+	mem.add(-int64(cap(x.blocks)) * blockSize)
+	x.blocks = nil
 }
 
 func (x *objectIndex) blockEnd(b int) int64 {
