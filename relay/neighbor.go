@@ -10,7 +10,6 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/hub"
-	"sluice/relay/internal/names"
 	"sluice/relay/internal/neighbor"
 	"sluice/transport"
 )
@@ -44,7 +43,7 @@ var linkLimits = session.Limits{
 // differs between the two kinds is in the terms of its peer.
 type Neighbor struct {
 	peer       *peer
-	names      *names.Mirror[*hub.Peer] // of its publishers
+	names      *hub.Mirror // of its publishers
 	goaway     chan moqt.Goaway
 	watches    *neighbor.Watches
 	announcer  *neighbor.Announcer
@@ -54,7 +53,7 @@ type Neighbor struct {
 
 // newNeighbor makes a session. The other end has to know the secret, if there is one.
 func newNeighbor(
-	p *peer, conn transport.Conn, cfg session.Config, tells *names.Mirror[*hub.Peer], secret []byte,
+	p *peer, conn transport.Conn, cfg session.Config, tells *hub.Mirror, secret []byte,
 ) (*Neighbor, error) {
 	n := &Neighbor{peer: p, names: tells, goaway: make(chan moqt.Goaway, 1)}
 	cfg.Handler = &neighborRequests{serve: requests{p}, neighbor: n, secret: secret}

@@ -36,7 +36,7 @@ func (ns *Neighbors) NewLink(conn transport.Conn, role session.Role, secret []by
 		cfg.Tokens = []moqt.Token{{AliasType: moqt.AliasUseValue, Type: linkTokenType, Value: secret}}
 		secret = nil
 	}
-	return newNeighbor(p, conn, cfg, names.NewMirror(&p.Peer, r.directory), secret)
+	return newNeighbor(p, conn, cfg, hub.NewMirror(&p.Peer), secret)
 }
 
 // NewUpstreamRelay returns an upstream relay, which is not connected yet.
@@ -49,7 +49,7 @@ func (ns *Neighbors) NewUpstreamRelay(cfg UpstreamRelayConfig) (*UpstreamRelay, 
 	u := &UpstreamRelay{
 		relay: r, cfg: cfg, name: transport.WithoutQuery(cfg.URL), scope: r.cfg.Scope(target.Authority, target.Path),
 	}
-	u.names = names.NewMirror(&u.newPeer().Peer, r.directory)
+	u.names = hub.NewMirror(&u.newPeer().Peer)
 	u.names.Limit, u.names.Linger = maxUpstreamNamespaces, r.cfg.Linger
 	u.names.Full = func() {
 		u.warn.Log(r.log, time.Minute, slog.LevelWarn, "an upstream relay has too many namespaces",
@@ -95,7 +95,7 @@ func (ns *Neighbors) of(at names.Place) (peers []*hub.Peer, connecting bool) {
 // [Routes] lead, or has none any more. Those that watch the namespace are told, and tracks in it that have subscribers.
 func (ns *Neighbors) MirrorRemote(scope string) (changed func(relay string, ns moqt.Namespace, published bool)) {
 	p := (&UpstreamRelay{relay: ns.relay, scope: scope}).newPeer() // it has no session
-	m := names.NewMirror(&p.Peer, ns.relay.directory)
+	m := hub.NewMirror(&p.Peer)
 	return func(relay string, ns moqt.Namespace, published bool) {
 		m.Changed(relay, ns, published, moqt.Parameters{})
 	}

@@ -34,7 +34,7 @@ type UpstreamRelay struct {
 	warn  logs.Line
 
 	// names are shown until some time after a session, so that subscribers do not see them go and come back.
-	names *names.Mirror[*hub.Peer]
+	names *hub.Mirror
 
 	mu      sync.Mutex
 	session *Neighbor // for new requests; nil if there is none

@@ -40,7 +40,7 @@ type Config struct {
 	Linger, Grace, MaxRendezvous time.Duration // as in Config
 }
 
-// Directory finds the hubs of tracks by name, and the tracks and namespaces below a prefix. It implements names.Shower.
+// Directory finds the hubs of tracks by name, and the tracks and namespaces below a prefix.
 type Directory struct {
 	Config
 	policy        atomic.Pointer[func(moqt.FullTrackName, int) int] // see setPolicy
@@ -213,23 +213,26 @@ func (d *Directory) below(at place, f func(*Hub)) {
 	}
 }
 
-// Show implements names.Shower: the peer of an announcement is a source of tracks that have subscribers (draft §9.5).
+// Show makes an announcement known, or that it comes another way now: its peer is a source of tracks that have
+// subscribers (draft §9.5).
 func (d *Directory) Show(a *Announcement, way moqt.Parameters) {
 	if d.Names.Announce(a, way) {
 		d.below(a.Place, func(h *Hub) { h.announced(a.Peer) })
 	}
 }
 
-// Hide implements names.Shower. Subscriptions at the peer go on.
-func (d *Directory) Hide(a *Announcement, last bool) {
+// hide says that one of those that told an announcement does not any more. The last one takes it with it. Subscriptions
+// at the peer go on.
+func (d *Directory) hide(a *Announcement, last bool) {
 	if last {
 		d.Names.Withdraw(a)
 	}
 	d.below(a.Place, (*Hub).reroute)
 }
 
-// ShowOffer implements names.Shower. The hub exists in this process, too, so that SUBSCRIBE_TRACKS finds it.
-func (d *Directory) ShowOffer(link *Peer, at place, track string) (hide func()) {
+// showOffer says that publishers behind a peer offer a track. hide ends that, and is nil if there is no room. The hub
+// exists in this process, too, so that SUBSCRIBE_TRACKS finds it.
+func (d *Directory) showOffer(link *Peer, at place, track string) (hide func()) {
 	h, refused := d.Acquire(at, track, nil)
 	if refused != nil {
 		d.Log.Warn("subscribers will not find a track of another process of the relay", "err", refused)

@@ -56,6 +56,7 @@
 // Locks are taken in this order. A lock may be taken while any of those before it are held:
 //
 //	renditionSets.mu which rendition of a set is served
+//	Mirror.mu        what a neighbour tells of its publishers
 //	Directory.mu     the hubs, and the requests for tracks below prefixes
 //	names.Space      its own
 //	Hub.mu           everything about one track, parts of the hub included

@@ -3,9 +3,8 @@
 //
 //	PUBLISH_NAMESPACE   Announcement ──┐           ┌── Watch    SUBSCRIBE_NAMESPACE
 //	PUBLISH             Offer ─────────┼──▶ Space ─┤
-//	NAMESPACE           Mirror ────────┘           └── Follow   links, PUBLISH_NAMESPACE at upstream relays, cluster
+//	NAMESPACE           hub.Mirror ────┘           └── Follow   links, PUBLISH_NAMESPACE at upstream relays, cluster
 //
-// What a neighbour tells of its publishers a [Mirror] shows as if a peer did that stands for them. Who watches is told
-// what there is, in batches, and then what changes: each time what is there now at a place, so that nothing depends on
-// the order of changes. A [Peer] says who may be told of whom, and how it names places.
+// Who watches is told what there is, in batches, and then what changes: each time what is there now at a place, so that
+// nothing depends on the order of changes. A [Peer] says who may be told of whom, and how it names places.
 package names

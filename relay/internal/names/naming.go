@@ -57,8 +57,8 @@ func offer(at Place, track string) moqt.Namespace {
 	return append(PlaceOf(trackMark+at[0], at[1:]), nameMark+track)
 }
 
-// offered is the reverse of offer. It returns false if the namespace stands for no track.
-func (n Naming) offered(ns moqt.Namespace) (at Place, track string, ok bool) {
+// Offered is the reverse of offer. It returns false if the namespace stands for no track.
+func (n Naming) Offered(ns moqt.Namespace) (at Place, track string, ok bool) {
 	if !n.All || len(ns) < 2 {
 		return nil, "", false
 	}
