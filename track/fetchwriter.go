@@ -27,17 +27,9 @@ type FetchWriter struct {
 }
 
 // Begin takes in an object; its payload follows in calls of Write. The error is a *moqt.MalformedTrackError, or
-// ErrClosed.
-func (f *FetchWriter) Begin(o *moqt.FetchObject) error { return f.begin(o, false) }
-
-// BeginUnranked is Begin for an object whose publisher has not told its priority. It sets that to the priority of the
-// object's subgroup, as far as that is known, or to another one.
-func (f *FetchWriter) BeginUnranked(o *moqt.FetchObject, otherwise uint8) error {
-	o.Priority = otherwise
-	return f.begin(o, true)
-}
-
-func (f *FetchWriter) begin(o *moqt.FetchObject, unranked bool) error {
+// ErrClosed. If the publisher has not told the priority, Begin sets it to the priority of the object's subgroup, if that
+// is known.
+func (f *FetchWriter) Begin(o *moqt.FetchObject, unranked bool) error {
 	f.endObject()
 	t := f.track
 	t.mu.Lock()

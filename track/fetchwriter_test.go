@@ -23,12 +23,12 @@ func TestFetchWriter(t *testing.T) {
 			o.Priority = 0
 		}
 		o.PayloadLength = uint64(len(p))
-		require.NoError(t, f.Begin(&o))
+		require.NoError(t, f.Begin(&o, false))
 		for i := range p {
 			require.NoError(t, f.Write([]byte(p[i:i+1])))
 		}
 	}
-	require.NoError(t, f.Begin(&moqt.FetchObject{Location: loc(2, 1), PayloadLength: 5}))
+	require.NoError(t, f.Begin(&moqt.FetchObject{Location: loc(2, 1), PayloadLength: 5}, false))
 	require.Len(t, f.segments, 1)
 	require.NoError(t, f.Write([]byte("cut")))
 	f.Close()
@@ -75,7 +75,7 @@ func TestFetchWriterOfMalformedTracks(t *testing.T) {
 			f := k.track.NewFetchWriter()
 			defer f.Close()
 			tt.object.PayloadLength = uint64(len(tt.payload))
-			err := f.Begin(&tt.object)
+			err := f.Begin(&tt.object, false)
 			if err == nil {
 				err = f.Write([]byte(tt.payload))
 			}
@@ -96,7 +96,7 @@ func TestFetchWriterOvertakesAStream(t *testing.T) {
 		require.NoError(t, feed(s, b[:header+overtaken]))
 		require.NoError(t, f.Begin(&moqt.FetchObject{
 			Location: loc(plain.GroupID, 0), Priority: 128, PayloadLength: uint64(len(payload)),
-		}))
+		}, false))
 		require.NoError(t, f.Write([]byte(payload[:last])))
 		require.NoError(t, feed(s, b[header+overtaken:]))
 		return f.Write([]byte(rest))

@@ -283,7 +283,7 @@ func TestSegmentsOfAFetchAreLimited(t *testing.T) {
 		p := object(id).payload
 		length := uint64(len(p))
 		o := moqt.FetchObject{Location: loc(1, id), SubgroupID: subgroup, PayloadLength: length}
-		require.NoError(t, f.Begin(&o))
+		require.NoError(t, f.Begin(&o, false))
 		require.NoError(t, f.Write([]byte(p)))
 		require.LessOrEqual(t, len(f.segments), maxFetched)
 		want = append(want, fmt.Sprintf("object 1.%d/%d", id, subgroup))

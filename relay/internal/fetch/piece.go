@@ -147,11 +147,12 @@ func (u *piece) TakeItem(o *moqt.FetchObject) error {
 
 // begin stores an object's header.
 func (u *piece) begin(o *moqt.FetchObject) error {
-	if o.Priority != 0 || !u.source.Session.Tolerates(session.FetchesWithoutPriority) {
-		return u.store.Begin(o)
+	unranked := o.Priority == 0 && u.source.Session.Tolerates(session.FetchesWithoutPriority)
+	if unranked {
+		properties, _ := u.fetch.hub.Description()
+		o.Priority = properties.DefaultPublisherPriority()
 	}
-	properties, _ := u.fetch.hub.Description()
-	return u.store.BeginUnranked(o, properties.DefaultPublisherPriority())
+	return u.store.Begin(o, unranked)
 }
 
 // advance records that the response has reached l. In descending order the missing objects are not one range, and rest

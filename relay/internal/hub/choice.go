@@ -29,8 +29,7 @@ const (
 type choice struct {
 	hub        *Hub
 	retry      map[*Peer]time.Time // when to subscribe again at peers whose subscription ended
-	refused    map[*Peer]struct{}  // neighbours that had no publisher when they were asked last
-	latest     time.Time           // when the latest of them refused
+	refused    map[*Peer]time.Time // when neighbours were asked last that had no publisher then
 	connecting bool                // one of them may be connected soon, and none is
 	asking     *time.Timer         // runs before they are asked to wait
 	asked      int                 // how often they were, since a publisher was there
@@ -81,8 +80,7 @@ func (c *choice) isResting(p *Peer) bool { return time.Now().Before(c.retry[p]) 
 
 // refuse notes that a neighbour has no publisher.
 func (c *choice) refuse(p *Peer) {
-	c.refused[p] = struct{}{}
-	c.latest = time.Now()
+	c.refused[p] = time.Now()
 }
 
 // begin lets the neighbours be asked that have refused before.
@@ -92,7 +90,7 @@ func (c *choice) begin() { clear(c.refused) }
 // firstAsk: the subscriber may be the relay that has just refused, and two relays that refuse each other would
 // otherwise ask each other without end.
 func (c *choice) beginLater() bool {
-	if time.Since(c.latest) >= firstAsk {
+	if !some(maps.Values(c.refused), func(at time.Time) bool { return time.Since(at) < firstAsk }) {
 		c.begin()
 	}
 	return len(c.refused) == 0
@@ -201,7 +199,7 @@ func (c *choice) notNeeded() []*upstream {
 	needed, known := c.needed()
 	return slices.Collect(where(c.hub.publishers.all(), func(u *upstream) bool {
 		switch {
-		case u.over || u.isRefilling():
+		case u.over || u.refills > 0:
 			return false
 		case u.peer.From == Here:
 			return !u.offered && c.hub.subscribers.areNone()

@@ -49,7 +49,7 @@ func newHub(d *Directory, at place, name string) *Hub {
 	h.offer = names.Offer[*Peer]{Place: at, Track: name}
 	h.description = description{hub: h}
 	h.publishers = newPublishers(h)
-	h.choice = choice{hub: h, retry: make(map[*Peer]time.Time), refused: make(map[*Peer]struct{})}
+	h.choice = choice{hub: h, retry: make(map[*Peer]time.Time), refused: make(map[*Peer]time.Time)}
 	h.outage = outage{hub: h}
 	h.demand = demand{hub: h}
 	h.subscribers = subscribers{

@@ -17,7 +17,7 @@ type outage struct {
 func (o *outage) begin(cause error) {
 	code, reason := doneFor(cause)
 	switch {
-	case code == moqt.DoneTrackEnded && !hasLeft(cause) && len(o.hub.publishers.refilling) == 0:
+	case code == moqt.DoneTrackEnded && !hasLeft(cause) && o.hub.publishers.refills == 0:
 		o.giveUp(code, reason, nil)
 	case code == moqt.DoneMalformedTrack:
 		reset := moqt.ResetMalformedTrack
@@ -36,7 +36,7 @@ func (o *outage) await(code moqt.PublishDoneCode, reason string) {
 		pending := o.hub.choice.connecting || some(s.all(), (*upstream).isPending)
 		switch {
 		case s.areEstablished():
-		case pending && len(o.hub.subscribers.all) > 0, len(s.refilling) > 0:
+		case pending && len(o.hub.subscribers.all) > 0, s.refills > 0:
 			o.await(code, reason)
 		default:
 			o.giveUp(code, reason, nil)

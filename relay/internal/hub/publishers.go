@@ -29,20 +29,19 @@ const (
 // publishers are the upstream subscriptions of a track. If several publishers bring the same track, the objects of the
 // earliest one count: see Hub.malformed. All methods expect Hub.mu to be held.
 type publishers struct {
-	hub       *Hub
-	of        map[*Peer]*upstream    // Pending and Established
-	sequence  int                    // the number of the upstream established last
-	moved     time.Time              // when a neighbour has begun or ended to bring the track
-	lacking   uint64                 // the first group that a refill was to bring and has not; MaxUint64: none
-	ended     time.Time              // when one that was Established has ended last; 0: none has
-	refilling map[*upstream]struct{} // whose missed groups are fetched, also after they have ended: see refill
-	changed   chan struct{}          // closed, and replaced, when upstreams change: see Hub.publishersChangedLocked
+	hub      *Hub
+	of       map[*Peer]*upstream // Pending and Established
+	sequence int                 // the number of the upstream established last
+	moved    time.Time           // when a neighbour has begun or ended to bring the track
+	lacking  uint64              // the first group that a refill was to bring and has not; MaxUint64: none
+	ended    time.Time           // when one that was Established has ended last; 0: none has
+	refills  int                 // that go on, also those of upstreams that have ended
+	changed  chan struct{}       // closed, and replaced, when upstreams change: see Hub.publishersChangedLocked
 }
 
 func newPublishers(h *Hub) publishers {
 	return publishers{
-		hub: h, of: make(map[*Peer]*upstream), refilling: make(map[*upstream]struct{}), changed: make(chan struct{}),
-		lacking: math.MaxUint64,
+		hub: h, of: make(map[*Peer]*upstream), changed: make(chan struct{}), lacking: math.MaxUint64,
 	}
 }
 
@@ -236,7 +235,7 @@ func (s *publishers) remove(u *upstream, cause error, others []*Peer) {
 			h.choice.subscribe(others...)
 		}
 	}
-	if left != nil && !left.isRefilling() { // it has left to u what came before it
+	if left != nil && left.refills == 0 { // it has left to u what came before it
 		left.startRefill(s.missed(left, left.largest))
 	}
 	h.configureLocked()

@@ -70,7 +70,8 @@ func (r *refill) run() {
 	if !answered && u.hub.data == r.data {
 		u.hub.publishers.lacking = r.wanted.Start.Group
 	}
-	delete(u.hub.publishers.refilling, u)
+	u.refills--
+	u.hub.publishers.refills--
 	u.hub.choice.settle()
 }
 

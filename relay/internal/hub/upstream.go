@@ -45,6 +45,7 @@ type upstream struct {
 	forward  bool                  // Forward State
 	group    *groupRequest         // sent last
 	over     bool
+	refills  int          // of groups that were missed, which go on
 	limit    *time.Timer  // for its last streams: see publishers.limitEnding
 	limited  bool         // not for the fast path: see Hub.limit
 	asked    moqt.HopPath // what its request has come through
@@ -208,15 +209,10 @@ func (u *upstream) newRefill(missed moqt.Range) *refill {
 	if h.fast.from != nil {
 		h.fast.update() // so that the kernel forwards none of these groups
 	}
-	h.publishers.refilling[u] = struct{}{}
+	u.refills++
+	h.publishers.refills++
 	h.publishers.lacking = math.MaxUint64
 	return r
-}
-
-// isRefilling reports whether groups that were missed are being fetched. Hub.mu is held.
-func (u *upstream) isRefilling() bool {
-	_, refilling := u.hub.publishers.refilling[u]
-	return refilling
 }
 
 // replace cancels earlier upstreams, if there are any, and forgets their objects, if their publishers are gone although
