@@ -27,8 +27,8 @@ type FetchWriter struct {
 }
 
 // Begin takes in an object; its payload follows in calls of Write. The error is a *moqt.MalformedTrackError, or
-// ErrClosed. If the publisher has not told the priority, Begin sets it to the priority of the object's subgroup, if that
-// is known.
+// ErrClosed. If the publisher has not told the priority (unranked), Begin sets it to the priority of the object's
+// subgroup, if that is known.
 func (f *FetchWriter) Begin(o *moqt.FetchObject, unranked bool) error {
 	f.endObject()
 	t := f.track
