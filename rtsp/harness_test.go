@@ -26,6 +26,7 @@ import (
 	"sluice/auth"
 	"sluice/internal/certtest"
 	"sluice/relay"
+	"sluice/rtsp/rtspwire"
 )
 
 const patient = time.Minute // for events that come at once on a machine that is not busy
@@ -127,6 +128,32 @@ func (s *Server) url(t testing.TB, path string) *base.URL {
 	require.NoError(t, err)
 	return u
 }
+
+// udpClient is a client with ports of its own for RTP and RTCP.
+type udpClient struct {
+	*rtspwire.Conn
+	rtp, rtcp *net.UDPConn
+}
+
+// dialWithPorts connects a client that speaks RTSP by hand.
+func (s *Server) dialWithPorts(t *testing.T, path string) *udpClient {
+	t.Helper()
+	conn, err := rtspwire.Dial(t.Context(), nil, s.Addr().String(), path, "")
+	require.NoError(t, err)
+	c := &udpClient{Conn: conn}
+	c.rtp, c.rtcp, err = rtspwire.Ports(net.IPv4(127, 0, 0, 1))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for _, end := range []net.Conn{c, c.rtp, c.rtcp} {
+			_ = end.Close()
+		}
+	})
+	require.NoError(t, c.SetDeadline(time.Now().Add(patient)))
+	return c
+}
+
+// port is the port for RTP.
+func (c *udpClient) port() int { return c.rtp.LocalAddr().(*net.UDPAddr).Port }
 
 // counted returns a metric.
 func counted(t testing.TB, s prometheus.Collector, name string, labels ...string) float64 {

@@ -26,6 +26,7 @@ import (
 	"sluice/internal/testlimit"
 	"sluice/lab/sim"
 	"sluice/relay"
+	"sluice/rtsp/rtspwire"
 )
 
 // TestTokens checks where a request's token may be.
@@ -247,8 +248,7 @@ func (c *raw) ask(method, url string, headers ...string) base.Response {
 // announce asks to publish H.264.
 func (c *raw) announce(url string, headers ...string) base.Response {
 	c.t.Helper()
-	const sdp = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\nm=video 0 RTP/AVP 96\r\n" +
-		"a=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1\r\na=control:trackID=0\r\n"
+	const sdp = rtspwire.H264
 	headers = append(headers, "Content-Type: application/sdp", fmt.Sprint("Content-Length: ", len(sdp)), "", sdp)
 	fmt.Fprintf(c, "ANNOUNCE %s RTSP/1.0\r\nCSeq: 1\r\n%s", url, strings.Join(headers, "\r\n"))
 	var res base.Response
@@ -327,66 +327,51 @@ func TestForgedPackets(t *testing.T) {
 	require.EqualValues(t, 20, counted(t, s, "received_packets_total"))
 }
 
-// evenPort returns a socket that has an even port, as RTP needs it.
-func evenPort(t *testing.T) (conn *net.UDPConn, port int) {
-	t.Helper()
-	for range 100 {
-		c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		require.NoError(t, err)
-		t.Cleanup(func() { c.Close() })
-		if port := c.LocalAddr().(*net.UDPAddr).Port; port%2 == 0 {
-			return c, port
-		}
-	}
-	t.Fatal("no even port")
-	return nil, 0
-}
-
 // TestForeignPorts has other clients of the publisher's address name its UDP port, to play and to publish: they are
 // refused, and the publisher's packets are its own. A session that ends gives its ports back.
 func TestForeignPorts(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	url := "rtsp://" + s.Addr().String() + "/live/"
-	conn, port := evenPort(t)
-	transport := fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", port, port+1)
-	record := func(c *raw, path string) base.Response {
-		require.Equal(t, base.StatusOK, c.announce(url+path).StatusCode)
-		return c.ask("SETUP", url+path+"/trackID=0", transport+";mode=record")
+	pub := s.dialWithPorts(t, "live/cam")
+	record := func(path string) (*rtspwire.Conn, error) {
+		c := s.dialWithPorts(t, path).Conn
+		_, err := c.Record(rtspwire.H264, pub.port())
+		return c, err
 	}
-	pub := dialRaw(t, s)
-	res := record(pub, "cam")
-	require.Equal(t, base.StatusOK, res.StatusCode)
-	id := sessionOf(res)
-	require.Equal(t, base.StatusOK, pub.ask("RECORD", url+"cam", "Session: "+id).StatusCode)
+	port, err := pub.Record(rtspwire.H264, pub.port())
+	require.NoError(t, err)
 
-	sub := dialRaw(t, s)
-	res = sub.ask("SETUP", url+"cam/trackID=0", transport)
-	require.Equal(t, base.StatusUnsupportedTransport, res.StatusCode)
-	tcp := "Transport: RTP/AVP/TCP;unicast;interleaved=0-1"
-	session := "Session: " + sessionOf(res)
-	require.Equal(t, base.StatusOK, sub.ask("SETUP", url+"cam/trackID=0", tcp, session).StatusCode)
-	other := dialRaw(t, s)
-	require.Equal(t, base.StatusUnsupportedTransport, record(other, "other").StatusCode)
-	for _, c := range []*raw{sub, other} {
+	unsupported := func(err error) {
+		t.Helper()
+		var refused *rtspwire.StatusError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, base.StatusUnsupportedTransport, refused.Code)
+	}
+	sub := s.dialWithPorts(t, "live/cam").Conn
+	_, err = sub.Play(pub.port())
+	unsupported(err)
+	_, err = sub.Do("SETUP", sub.Media(0), "", "Transport: RTP/AVP/TCP;unicast;interleaved=0-1")
+	require.NoError(t, err)
+	other, err := record("live/other")
+	unsupported(err)
+	for _, c := range []*rtspwire.Conn{sub, other} {
 		require.NoError(t, c.Close())
 	}
 	eventually(t, "the other publisher leaves", func() bool { return counted(t, s, "publishers") == 1 })
 
-	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
-	require.NoError(t, err)
 	b, err := (&rtp.Packet{Header: rtp.Header{Version: 2, PayloadType: 96}, Payload: framePayload(1)}).Marshal()
 	require.NoError(t, err)
-	_, err = conn.WriteTo(b, to)
+	_, err = pub.rtp.WriteTo(b, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	require.NoError(t, err)
 	eventually(t, "the packet", func() bool { return counted(t, s, "received_packets_total") == 1 })
 
-	require.Equal(t, base.StatusOK, pub.ask("TEARDOWN", url+"cam", "Session: "+id).StatusCode)
+	require.NoError(t, pub.Teardown())
 	eventually(t, "the publisher leaves", func() bool { return counted(t, s, "publishers") == 0 })
 	n := 0
 	eventually(t, "its ports are free", func() bool {
 		n++
-		return record(dialRaw(t, s), fmt.Sprint("third", n)).StatusCode == base.StatusOK
+		_, err := record(fmt.Sprint("live/third", n))
+		return err == nil
 	})
 }
 

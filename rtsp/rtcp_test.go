@@ -1,14 +1,11 @@
 package rtsp
 
 import (
-	"fmt"
 	"math"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
@@ -16,6 +13,7 @@ import (
 	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/relay"
+	"sluice/rtsp/rtspwire"
 )
 
 // FuzzRTCP has a player send any RTCP packets. It gets packets again that it has got, twice at most and within the
@@ -124,28 +122,13 @@ func hostileRTCP() (all [][]rtcp.Packet) {
 func TestMalformedRTCP(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	url := "rtsp://" + s.Addr().String() + "/live/cam"
-	to, err := net.ResolveUDPAddr("udp", s.cfg.RTPAddress)
+	pub, sub := s.dialWithPorts(t, "live/cam"), s.dialWithPorts(t, "live/cam")
+	port, err := pub.Record(rtspwire.H264, pub.port())
 	require.NoError(t, err)
-	rtcpTo := &net.UDPAddr{IP: to.IP, Port: to.Port + 1}
-	transport := func(port int) string {
-		return fmt.Sprintf("Transport: RTP/AVP;unicast;client_port=%d-%d", port, port+1)
-	}
-	session := func(res base.Response) string {
-		require.Equal(t, base.StatusOK, res.StatusCode)
-		id, _, _ := strings.Cut(res.Header["Session"][0], ";")
-		return "Session: " + id
-	}
-
-	pubRTP, pubRTCP, port := twoPorts(t)
-	pub := dialRaw(t, s)
-	require.Equal(t, base.StatusOK, pub.announce(url).StatusCode)
-	id := session(pub.ask("SETUP", url+"/trackID=0", transport(port)+";mode=record"))
-	require.Equal(t, base.StatusOK, pub.ask("RECORD", url, id).StatusCode)
-	subRTP, subRTCP, port := twoPorts(t)
-	sub := dialRaw(t, s)
-	id = session(sub.ask("SETUP", url+"/trackID=0", transport(port)))
-	require.Equal(t, base.StatusOK, sub.ask("PLAY", url, id).StatusCode)
+	_, err = sub.Play(sub.port())
+	require.NoError(t, err)
+	to := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
+	rtcpTo := &net.UDPAddr{IP: to.IP, Port: port + 1}
 
 	packet := func(n uint16) {
 		b, err := (&rtp.Packet{
@@ -155,20 +138,20 @@ func TestMalformedRTCP(t *testing.T) {
 			Payload: framePayload(uint32(n)),
 		}).Marshal()
 		require.NoError(t, err)
-		_, err = pubRTP.WriteTo(b, to)
+		_, err = pub.rtp.WriteTo(b, to)
 		require.NoError(t, err)
 	}
 	receive := func() *rtp.Packet {
 		buf, p := make([]byte, 2000), new(rtp.Packet)
-		require.NoError(t, subRTP.SetReadDeadline(time.Now().Add(patient)))
-		n, _, err := subRTP.ReadFrom(buf)
+		require.NoError(t, sub.rtp.SetReadDeadline(time.Now().Add(patient)))
+		n, _, err := sub.rtp.ReadFrom(buf)
 		require.NoError(t, err)
 		require.NoError(t, p.Unmarshal(buf[:n]))
 		return p
 	}
 	packet(1)
 	first := receive()
-	for _, from := range []net.PacketConn{pubRTCP, subRTCP} {
+	for _, from := range []net.PacketConn{pub.rtcp, sub.rtcp} {
 		for _, list := range hostileRTCP() {
 			b, err := rtcp.Marshal(list)
 			require.NoError(t, err)
@@ -190,7 +173,7 @@ func TestMalformedRTCP(t *testing.T) {
 	require.NoError(t, err)
 	before := counted(t, s, "nacked_packets_total", nackSent)
 	eventually(t, "the player may ask again", func() bool {
-		_, err = subRTCP.WriteTo(b, rtcpTo)
+		_, err = sub.rtcp.WriteTo(b, rtcpTo)
 		require.NoError(t, err)
 		return counted(t, s, "nacked_packets_total", nackSent) > before
 	})
@@ -201,18 +184,4 @@ func TestMalformedRTCP(t *testing.T) {
 	require.Equal(t, second, again)
 	require.EqualValues(t, 1, counted(t, s, "publishers"))
 	require.EqualValues(t, 1, counted(t, s, "players"))
-}
-
-// twoPorts returns sockets for RTP and RTCP, and the port of the first one.
-func twoPorts(t *testing.T) (rtpConn, rtcpConn *net.UDPConn, port int) {
-	t.Helper()
-	for range 100 {
-		first, port := evenPort(t)
-		if second, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port + 1}); err == nil {
-			t.Cleanup(func() { second.Close() })
-			return first, second, port
-		}
-	}
-	t.Fatal("no two ports")
-	return nil, nil, 0
 }

@@ -9,9 +9,6 @@ import (
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
-	"github.com/bluenviron/gortsplib/v5/pkg/description"
-	"github.com/bluenviron/gortsplib/v5/pkg/format"
-	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/logs/logstest"
@@ -95,26 +92,9 @@ func (w *secureServer) publish(path string, options ...func(*gortsplib.Client)) 
 
 func (w *secureServer) play(path string, options ...func(*gortsplib.Client)) *receiver {
 	w.t.Helper()
-	u := w.url(path)
-	c := &receiver{
-		t: w.t, client: &gortsplib.Client{TLSConfig: w.conf, Scheme: u.Scheme, Host: u.Host},
-		packets: make(map[description.MediaType][]*rtp.Packet),
-	}
+	c := &receiver{t: w.t, client: &gortsplib.Client{TLSConfig: w.conf}}
 	for _, o := range options {
 		o(c.client)
 	}
-	require.NoError(w.t, c.client.Start())
-	w.t.Cleanup(c.client.Close)
-	var err error
-	c.desc, _, err = c.client.Describe(u)
-	require.NoError(w.t, err)
-	require.NoError(w.t, c.client.SetupAll(c.desc.BaseURL, c.desc.Medias))
-	c.client.OnPacketRTPAny(func(m *description.Media, _ format.Format, p *rtp.Packet) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.packets[m.Type] = append(c.packets[m.Type], p)
-	})
-	_, err = c.client.Play(nil)
-	require.NoError(w.t, err)
-	return c
+	return c.play(w.url(path), true)
 }
