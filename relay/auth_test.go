@@ -211,11 +211,9 @@ func TestGrantsExpire(t *testing.T) {
 		ok, err := s.Wait(b.ctx)
 		require.NoError(t, err)
 		require.Equal(t, uint64(10_000), *ok.Parameters.Expires)
-		update, err := extended.Update(b.ctx, moqt.Parameters{AuthorizationTokens: []moqt.Token{token("fresh")}})
-		require.NoError(t, err)
+		update := b.update(extended, moqt.Parameters{AuthorizationTokens: []moqt.Token{token("fresh")}})
 		require.Equal(t, uint64(60_000), *update.Parameters.Expires)
-		watch, err := b.connect().watch("live")
-		require.NoError(t, err)
+		watch := b.connect().mustWatch("live")
 
 		b.done(s, moqt.DoneExpired)
 		require.InDelta(t, 10, time.Since(start).Seconds(), 0.2)

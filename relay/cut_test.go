@@ -13,7 +13,7 @@ import (
 // A subscriber that joins after the publisher has reset a stream gets the objects that came before.
 func TestLateAfterAReset(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		src := publishing["PUBLISH"](b)
+		src := b.next(nil)
 		early, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
 		require.Equal(t, "1.0, 1.1", early.take())
@@ -46,7 +46,7 @@ func TestCutStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{Grace: 5 * time.Second}, func(b *bench) {
-				old := publishing["PUBLISH"](b)
+				old := b.next(nil)
 				k, sub := b.connect().mustSubscribe(moqt.Parameters{})
 				old.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
 				require.Equal(t, "1.0, 1.1", k.take())
@@ -54,9 +54,7 @@ func TestCutStreams(t *testing.T) {
 				time.Sleep(4 * time.Second)
 				require.Empty(t, k.take())
 				if tt.largest != nil {
-					next := &source{}
-					_, err := next.offer(b.connect(), moqt.Parameters{LargestObject: tt.largest})
-					require.NoError(t, err)
+					next := b.next(tt.largest)
 					tt.next(next)
 				}
 				time.Sleep(2 * time.Second)
@@ -74,7 +72,7 @@ func TestCutStreams(t *testing.T) {
 // A stream on which the fast path was ahead of a log that is cut ends; another one brings what follows in the log.
 func TestStreamAheadOfACut(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		old := publishing["PUBLISH"](b)
+		old := b.next(nil)
 		c := b.connect()
 		k, _ := c.mustSubscribe(moqt.Parameters{})
 		old.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
@@ -83,9 +81,7 @@ func TestStreamAheadOfACut(t *testing.T) {
 		old.c.Session.Close(moqt.SessionInternalError, "")
 		time.Sleep(time.Second)
 		require.Equal(t, "1 reset 0", k.take())
-		next := &source{}
-		_, err := next.offer(b.connect(), moqt.Parameters{LargestObject: ptr(at(1, 1))})
-		require.NoError(t, err)
+		next := b.next(ptr(at(1, 1)))
 		next.group(1, 4)
 		require.Equal(t, "1.2, 1.3, 1 fin", k.take())
 		require.Len(t, k.headers, 2)
@@ -95,7 +91,7 @@ func TestStreamAheadOfACut(t *testing.T) {
 // The subscription finishes while a stream that was ahead of a cut ends. Another one still brings the rest.
 func TestFinishAheadOfACut(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		old := publishing["PUBLISH"](b)
+		old := b.next(nil)
 		c := b.connect()
 		k, s := c.mustSubscribe(moqt.Parameters{})
 		old.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)

@@ -47,17 +47,16 @@ func TestVersions(t *testing.T) {
 						Location: at(3, 0), Payload: []byte("object 0"),
 					}))
 					require.Equal(t, "datagram 3.0", k.take())
-					ok, err := s.Update(b.ctx, moqt.Parameters{Filter: &moqt.Filter{
+					ok := b.update(s, moqt.Parameters{Filter: &moqt.Filter{
 						Type: moqt.FilterAbsoluteRange, Start: at(5, 0), EndGroupDelta: 1,
 					}})
-					require.NoError(t, err)
 					require.Equal(t, at(3, 0), *ok.Parameters.LargestObject)
 					src.group(4, 1)
 					src.group(5, 1)
 					require.Equal(t, "5.0, 5 fin", k.take())
 					fetched := c.fetch(standalone(at(1, 1), at(2, 1)))
 					require.Equal(t, "1.1, 1.2, unknown to 1.max, 2.0, fin", fetched.objects)
-					_, err = c.TrackStatus(b.ctx, moqt.TrackStatus{Track: video})
+					_, err := c.TrackStatus(b.ctx, moqt.TrackStatus{Track: video})
 					require.NoError(t, err)
 					require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, "over"))
 					b.done(s, moqt.DoneTrackEnded)
@@ -97,8 +96,7 @@ func TestFill(t *testing.T) {
 					})
 					time.Sleep(fetch.ArrivalPause) // for objects 2 to 4, which may still come
 					require.Equal(t, tt.want, k.take())
-					ok, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(true), Fill: relative(1)})
-					require.NoError(t, err)
+					ok := b.update(s, moqt.Parameters{Forward: ptr(true), Fill: relative(1)})
 					require.Equal(t, at(2, 5), *ok.Parameters.LargestObject)
 					time.Sleep(fetch.ArrivalPause)
 					require.Equal(t, "fill (2.0, 2.1, unknown to 2.4, datagram 2.5, fin)", k.take())
@@ -132,8 +130,7 @@ func TestFillsAreLimited(t *testing.T) {
 		all := &moqt.Parameters{Filter: &moqt.Filter{}}
 		_, s := c.mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}, Fill: all})
 		for range 2 {
-			_, err := s.Update(b.ctx, moqt.Parameters{Fill: all})
-			require.NoError(t, err)
+			b.update(s, moqt.Parameters{Fill: all})
 		}
 		synctest.Wait()
 		require.Len(t, fetches, 2)
@@ -260,8 +257,7 @@ func TestTimeoutsOfSubgroups(t *testing.T) {
 				require.Equal(t, timeouts, out.timeouts(i), "%s, group %d", v, i+1)
 			}
 
-			_, err := s.Update(b.ctx, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(40))})
-			require.NoError(t, err)
+			b.update(s, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(40))})
 			synctest.Wait()
 			for i := range want {
 				require.Equal(t, 40*time.Millisecond, out.timeouts(i).Object)
@@ -274,9 +270,7 @@ func TestTimeoutsOfSubgroups(t *testing.T) {
 func TestFillsOfOffers(t *testing.T) {
 	for _, forward := range []bool{true, false} {
 		onBench(t, Config{}, func(b *bench) {
-			src := &source{}
-			_, err := src.offer(b.connect(), moqt.Parameters{})
-			require.NoError(t, err)
+			src := b.next(nil)
 			src.group(1, 1)
 			open := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0).object(1)
 			c, k := b.speaks(moqt.Draft22), &sink{}
@@ -284,7 +278,7 @@ func TestFillsOfOffers(t *testing.T) {
 				time.Sleep(time.Second) // the stream of the fill is there before the answer
 				require.NoError(t, s.Accept(moqt.Parameters{}, k))
 			}
-			_, err = c.SubscribeTracks(b.ctx, moqt.SubscribeTracks{
+			_, err := c.SubscribeTracks(b.ctx, moqt.SubscribeTracks{
 				Prefix: moqt.Namespace{"live"},
 				Parameters: moqt.Parameters{
 					Filter: &moqt.Filter{Type: moqt.FilterLargestObject}, Forward: &forward,

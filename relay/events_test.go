@@ -46,8 +46,7 @@ func TestEvents(t *testing.T) {
 	var j journal
 	onBench(t, Config{OnEvent: j.add, Grace: time.Second}, func(b *bench) {
 		pub := b.connect(func(cfg *session.Config) { cfg.Path = "/?token=secret" })
-		_, err := (&source{}).offer(pub, moqt.Parameters{})
-		require.NoError(t, err)
+		pub.offers(nil)
 		require.Equal(t, "session_start 1, publish_start 1 video", j.take())
 		_, first := b.connect().mustSubscribe(moqt.Parameters{})
 		require.Equal(t, "session_start 2, first_subscriber 2 video", j.take())

@@ -91,7 +91,7 @@ func TestFetchOfGroupsInArrival(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				src := publishing["PUBLISH"](b)
+				src := b.next(nil)
 				b.connect().mustSubscribe(moqt.Parameters{})
 				zero := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true, EndOfGroup: true})
 				one := src.open(moqt.SubgroupHeader{
@@ -120,7 +120,7 @@ func TestFetchOfGroupsInArrival(t *testing.T) {
 // The publisher answers that it does not know an object, which comes by subscription meanwhile.
 func TestFetchOfWhatThePublisherDoesNotKnow(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		src := publishing["PUBLISH"](b)
+		src := b.next(nil)
 		a := &archive{size: 0, largest: at(2, 0), delay: time.Second, mark: []moqt.FetchObject{
 			{Kind: moqt.FetchKindUnknown, Location: at(1, moqt.MaxLocation.Object)},
 		}}

@@ -520,6 +520,21 @@ func (s *source) offer(c *client, params moqt.Parameters) (*session.Publication,
 	return p, nil
 }
 
+// offers offers the track of the tests, whose largest object is given.
+func (c *client) offers(largest *moqt.Location) *source {
+	c.b.t.Helper()
+	s := &source{}
+	_, err := s.offer(c, moqt.Parameters{LargestObject: largest})
+	require.NoError(c.b.t, err)
+	return s
+}
+
+// next offers the track in another session.
+func (b *bench) next(largest *moqt.Location) *source {
+	b.t.Helper()
+	return b.connect().offers(largest)
+}
+
 func (s *source) publication() *session.Publication {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -694,6 +709,14 @@ func (c *client) mustSubscribe(params moqt.Parameters) (*sink, *session.Subscrip
 	k, sub, err := c.subscribe(params)
 	require.NoError(c.b.t, err)
 	return k, sub
+}
+
+// update updates a subscription, and returns the answer.
+func (b *bench) update(s *session.Subscription, params moqt.Parameters) *moqt.RequestOK {
+	b.t.Helper()
+	ok, err := s.Update(b.ctx, params)
+	require.NoError(b.t, err)
+	return ok
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -170,9 +170,7 @@ func TestSubscribersDoNotWaitForThemselves(t *testing.T) {
 // A relay whose objects have come through a subscriber does not feed that subscriber, but others.
 func TestSubscribersAreNotFedWithTheirOwn(t *testing.T) {
 	onBench(t, hopping, func(b *bench) {
-		src := &source{}
-		_, err := src.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		src := b.next(nil)
 		k, relayed := b.connect(asRelay(7)).mustSubscribe(moqt.Parameters{})
 		own, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 1)
@@ -188,7 +186,7 @@ func TestSubscribersAreNotFedWithTheirOwn(t *testing.T) {
 		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", own.take())
 		require.Empty(t, k.take())
 
-		_, _, err = b.connect(asRelay(7)).subscribe(moqt.Parameters{})
+		_, _, err := b.connect(asRelay(7)).subscribe(moqt.Parameters{})
 		b.refused(err, moqt.RequestDoesNotExist)
 		_, err = b.connect(asRelay(7)).TrackStatus(b.ctx, moqt.TrackStatus{Track: video})
 		b.refused(err, moqt.RequestDoesNotExist)

@@ -128,9 +128,7 @@ func (b *bench) upstreams() string {
 // The session of a publisher is lost in the middle of a group. It comes back to the other process, and goes on.
 func TestPublisherComesBackToAnotherProcess(t *testing.T) {
 	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		_, err := src.offer(here.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		src := here.next(nil)
 		stays, s := here.connect().mustSubscribe(moqt.Parameters{})
 		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
@@ -140,9 +138,7 @@ func TestPublisherComesBackToAnotherProcess(t *testing.T) {
 		require.Empty(t, stays.take(), "streams wait")
 		require.Equal(t, "1.0", fed.take())
 
-		back := &source{}
-		_, err = back.offer(there.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
-		require.NoError(t, err)
+		back := there.next(ptr(at(1, 0)))
 		back.open(moqt.SubgroupHeader{GroupID: 1}).object(1).fin()
 		back.group(2, 1)
 		require.Equal(t, "1 fin, 1.1, 2 fin, 2.0", stays.sorted())
@@ -159,9 +155,7 @@ func TestProcessesWithPublishersAreKept(t *testing.T) {
 		link(bs[0], bs[2])
 		var sources []*source
 		for _, b := range bs[1:] {
-			src := &source{}
-			_, err := src.offer(b.connect(), moqt.Parameters{})
-			require.NoError(t, err)
+			src := b.next(nil)
 			sources = append(sources, src)
 		}
 		k, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
@@ -182,9 +176,7 @@ func TestMissedAtAnotherProcess(t *testing.T) {
 		link(bs[0], bs[1])
 		link(bs[0], bs[2])
 		publish := func(b *bench, group uint64, largest *moqt.Location) *source {
-			src := &source{}
-			_, err := src.offer(b.connect(), moqt.Parameters{LargestObject: largest})
-			require.NoError(t, err)
+			src := b.next(largest)
 			src.group(group, 1)
 			synctest.Wait()
 			return src
@@ -217,12 +209,12 @@ func TestFetchFromSeveralProcesses(t *testing.T) {
 			onBenches(t, Config{}, 3, func(bs []*bench) {
 				link(bs[0], bs[1])
 				link(bs[0], bs[2])
-				ends, middle := publishing["PUBLISH"](bs[first]), publishing["PUBLISH"](bs[3-first])
+				ends, middle := bs[first].next(nil), bs[3-first].next(nil)
 				ends.whole(1)
 				middle.whole(2)
 				middle.whole(3)
 				ends.whole(4)
-				publishing["PUBLISH"](bs[0]).whole(5)
+				bs[0].next(nil).whole(5)
 				got := bs[0].connect().fetch(standalone(at(1, 0), at(4, 0))).objects
 				require.Equal(t, "1.0, 2.0, 3.0, unknown to 3.max, 4.0, unknown to 4.max, fin", got)
 			})
@@ -236,7 +228,7 @@ func TestFetchBesideACrash(t *testing.T) {
 		t.Run(fmt.Sprint("link ", crashed), func(t *testing.T) {
 			onBenches(t, Config{}, 3, func(bs []*bench) {
 				links := []*pipedLink{nil, link(bs[0], bs[1]), link(bs[0], bs[2])}
-				publishing["PUBLISH"](bs[3-crashed]).whole(1)
+				bs[3-crashed].next(nil).whole(1)
 				links[crashed].here.Vanish()
 				start := time.Now()
 				require.Equal(t, "1.0, fin", bs[0].connect().fetch(standalone(at(1, 0), at(1, 0))).objects)
@@ -255,7 +247,7 @@ func TestFetchOfWhatArrivesAtAnotherProcess(t *testing.T) {
 			_, err := before.offer(there.connect(), moqt.Parameters{Forward: &forward})
 			require.NoError(t, err)
 			before.whole(1)
-			publishing["PUBLISH"](here).whole(3)
+			here.next(nil).whole(3)
 			c := here.connect()
 			f, err := c.Fetch(here.ctx, standalone(at(1, 0), at(2, 0)))
 			require.NoError(t, err)
@@ -272,7 +264,7 @@ func TestReplacedProcessIsFetchedFrom(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		old, next := bs[0], bs[1]
 		link(old, next)
-		src := publishing["PUBLISH"](old)
+		src := old.next(nil)
 		src.whole(1)
 		drained := make(chan struct{})
 		go func() {
@@ -294,18 +286,14 @@ func TestGapIsNoRestart(t *testing.T) {
 	onBenches(t, Config{}, 3, func(bs []*bench) {
 		link(bs[0], bs[1])
 		link(bs[0], bs[2])
-		first := &source{}
-		_, err := first.offer(bs[1].connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		first := bs[1].next(nil)
 		k, _ := bs[0].connect().mustSubscribe(moqt.Parameters{})
 		first.group(0, 1)
 		first.group(2, 1)
 		require.Equal(t, "0.0, 0 fin, 2.0, 2 fin", k.take())
 		require.NoError(t, first.publication().Done(moqt.DoneGoingAway, ""))
 		largest := at(1, 0)
-		second := &source{}
-		_, err = second.offer(bs[2].connect(), moqt.Parameters{LargestObject: &largest})
-		require.NoError(t, err)
+		second := bs[2].next(&largest)
 		time.Sleep(500 * time.Millisecond)
 		for group := uint64(1); group < 4; group++ {
 			second.group(group, 1)
@@ -326,15 +314,13 @@ func TestMoveIsNoRestart(t *testing.T) {
 	} {
 		t.Run(after.String(), func(t *testing.T) {
 			onTwo(t, func(here, there *bench) {
-				src := &source{}
-				_, err := src.offer(there.connect(), moqt.Parameters{})
-				require.NoError(t, err)
+				src := there.next(nil)
 				src.group(2, 1)
 				k, _ := here.connect().mustSubscribe(moqt.Parameters{})
 				require.Equal(t, "2.0, 2 fin", k.take())
 				require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
 				time.Sleep(after)
-				_, err = src.offer(here.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
+				_, err := src.offer(here.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
 				require.NoError(t, err)
 				for group := uint64(1); group <= 3; group++ {
 					src.group(group, 1)
@@ -352,9 +338,7 @@ func TestLinksDoNotFeedLinks(t *testing.T) {
 		link(bs[0], bs[1])
 		link(bs[0], bs[2])
 		link(bs[1], bs[2])
-		src := &source{}
-		_, err := src.offer(bs[0].connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		src := bs[0].next(nil)
 		var sinks []*sink
 		for _, b := range bs {
 			k, _ := b.connect().mustSubscribe(moqt.Parameters{})
@@ -394,14 +378,10 @@ func TestLinksDoNotFeedLinks(t *testing.T) {
 // While a publisher stays with one process, another peer of the other process offers the same track with other objects.
 func TestImpostorAtAnotherProcess(t *testing.T) {
 	onTwo(t, func(here, there *bench) {
-		src := &source{}
-		_, err := src.offer(here.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		src := here.next(nil)
 		fed, f := there.connect().mustSubscribe(moqt.Parameters{})
 		src.group(7, 1)
-		bad := &source{}
-		_, err = bad.offer(there.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		bad := there.next(nil)
 		bad.open(moqt.SubgroupHeader{GroupID: 7, FirstObject: true}).write(moqt.ObjectHeader{}, "forged")
 		require.Nil(t, bad.publication(), "the impostor is excluded")
 		src.group(8, 1)
@@ -418,9 +398,7 @@ func TestLinkNeedsTheSecret(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				src := &source{}
-				_, err := src.offer(b.connect(), moqt.Parameters{})
-				require.NoError(t, err)
+				b.next(nil)
 				here, there := transporttest.Pipe(transporttest.PipeConfig{})
 				l, err := b.relay.neighbors.NewLink(there, session.Server, []byte("secret"))
 				require.NoError(t, err)
@@ -466,8 +444,7 @@ func TestNamespacesAcrossLinks(t *testing.T) {
 		link(bs[1], bs[2])
 		one := bs[0].to("relay", "/a").announce("live", "one")
 		watch := func(b *bench, path string) *namespaces {
-			n, err := b.to("relay", path).watch("live")
-			require.NoError(t, err)
+			n := b.to("relay", path).mustWatch("live")
 			return n
 		}
 		all := []*namespaces{watch(bs[0], "/a"), watch(bs[1], "/a"), watch(bs[2], "/a")}
@@ -518,8 +495,7 @@ func TestTracksAcrossLinks(t *testing.T) {
 					switch what {
 					case request:
 						for _, c := range []*client{c, other} {
-							_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-							require.NoError(t, err)
+							c.mustSubscribeTracks(moqt.Parameters{}, "live")
 						}
 					case publisher:
 						_, err := src.offer(there.to("relay", "/a"), moqt.Parameters{LargestObject: ptr(at(3, 0))})
@@ -540,8 +516,7 @@ func TestTracksAcrossLinks(t *testing.T) {
 				require.Error(t, s.Context().Err())
 				late := here.to("relay", "/a")
 				lo := late.acceptOffers(&offered{})
-				_, err := late.subscribeTracks(moqt.Parameters{}, "live")
-				require.NoError(t, err)
+				late.mustSubscribeTracks(moqt.Parameters{}, "live")
 				time.Sleep(time.Minute)
 				require.Empty(t, lo.subs, "it is not offered any more")
 				require.Empty(t, none.subs, "another scope")

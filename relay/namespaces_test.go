@@ -47,18 +47,21 @@ func (c *client) watch(prefix ...string) (*namespaces, error) {
 	return n, n.Wait(c.b.ctx)
 }
 
+func (c *client) mustWatch(prefix ...string) *namespaces {
+	c.b.t.Helper()
+	n, err := c.watch(prefix...)
+	require.NoError(c.b.t, err)
+	return n
+}
+
 func TestNamespaceDiscovery(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		one, two := b.connect(), b.connect()
 		one.announce("live", "a")
-		all, err := b.connect().watch()
-		require.NoError(t, err)
-		live, err := b.connect().watch("live")
-		require.NoError(t, err)
-		exact, err := one.watch("live", "a")
-		require.NoError(t, err)
-		below, err := b.connect().watch("live", "a", "b")
-		require.NoError(t, err)
+		all := b.connect().mustWatch()
+		live := b.connect().mustWatch("live")
+		exact := one.mustWatch("live", "a")
+		below := b.connect().mustWatch("live", "a", "b")
 		require.Equal(t, []string{"live-a"}, all.now())
 		require.Equal(t, []string{"live-a"}, exact.now(), "one's own namespaces are echoed")
 
@@ -97,10 +100,8 @@ func TestPrefixesThatMatchTooMuch(t *testing.T) {
 		b.refused(err, moqt.RequestNamespaceTooLarge)
 		_, err = c.subscribeTracks(moqt.Parameters{}, "live")
 		b.refused(err, moqt.RequestNamespaceTooLarge)
-		n, err := c.watch("live", "a")
-		require.NoError(t, err)
-		w, err := c.subscribeTracks(moqt.Parameters{}, "live", "a")
-		require.NoError(t, err)
+		n := c.mustWatch("live", "a")
+		w := c.mustSubscribeTracks(moqt.Parameters{}, "live", "a")
 		time.Sleep(time.Second) // see MatchRate
 		require.NoError(t, n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"live", "b"}}))
 		require.Equal(t, []string{"live-b"}, n.now())
@@ -121,16 +122,14 @@ func TestPrefixesThatMatchTooOften(t *testing.T) {
 		live := moqt.Parameters{NamespacePrefix: &moqt.Namespace{"live"}}
 		c := b.connect()
 		c.acceptOffers(&offered{})
-		n, err := c.watch("live")
-		require.NoError(t, err)
-		w, err := c.subscribeTracks(moqt.Parameters{}, "live", "a")
-		require.NoError(t, err)
+		n := c.mustWatch("live")
+		w := c.mustSubscribeTracks(moqt.Parameters{}, "live", "a")
 		nothing := moqt.Parameters{NamespacePrefix: &moqt.Namespace{"other"}}
 		require.NoError(t, n.Update(b.ctx, nothing))
 
 		b.refused(n.Update(b.ctx, live), moqt.RequestExcessiveLoad)
 		b.refused(w.Update(b.ctx, live), moqt.RequestExcessiveLoad)
-		_, err = c.watch("live")
+		_, err := c.watch("live")
 		b.refused(err, moqt.RequestExcessiveLoad)
 		_, ok := err.(*moqt.RequestError).Retry()
 		require.True(t, ok)
@@ -138,8 +137,7 @@ func TestPrefixesThatMatchTooOften(t *testing.T) {
 		require.NoError(t, err, "other sessions are not affected")
 
 		time.Sleep(3 * time.Second)
-		n, err = c.watch("live")
-		require.NoError(t, err)
+		n = c.mustWatch("live")
 		require.Equal(t, []string{"live-a", "live-b", "live-c"}, n.now())
 	})
 }

@@ -37,8 +37,7 @@ func TestAskedPrefixesAreLimited(t *testing.T) {
 			if i == 64 {
 				require.Equal(t, 64, bs[0].watches())
 			}
-			_, err := c.watch("live", fmt.Sprint(i))
-			require.NoError(t, err)
+			c.mustWatch("live", fmt.Sprint(i))
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
@@ -56,8 +55,7 @@ func TestTracksOfAnUpstream(t *testing.T) {
 		require.NoError(t, err)
 		c := bs[2].connect()
 		o := c.acceptOffers(&offered{})
-		w, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
+		w := c.mustSubscribeTracks(moqt.Parameters{}, "live")
 		s := <-o.subs
 		require.Equal(t, video, s.Track())
 		require.Equal(t, src.properties, s.Properties())
@@ -98,8 +96,7 @@ func TestFollowNamespaces(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		bs[1].open(bs[0])
 		bs[0].connect().announce("far")
-		_, err := bs[1].connect().watch()
-		require.NoError(t, err)
+		bs[1].connect().mustWatch()
 		bs[1].connect().announce("live", "room")
 		n := &namespaces{}
 		stop := bs[1].relay.neighbors.FollowNamespaces("", func(ns moqt.Namespace, on bool) {
@@ -109,7 +106,7 @@ func TestFollowNamespaces(t *testing.T) {
 			}
 		})
 		require.Equal(t, []string{"live-room"}, n.now())
-		src := publishing["PUBLISH"](bs[1])
+		src := bs[1].next(nil)
 		require.Equal(t, []string{"live-room"}, n.now(), "two reasons")
 		again := bs[1].connect().announce("again")
 		require.Equal(t, []string{"again", "live-room"}, n.now())

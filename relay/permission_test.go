@@ -31,20 +31,17 @@ func TestUpdatedTokens(t *testing.T) {
 	}
 	f := allowing("pub publish live", "old subscribe,discover live", "new subscribe,discover live")
 	onBench(t, Config{Authorizer: f}, func(b *bench) {
-		_, err := (&source{}).offer(b.with("pub"), moqt.Parameters{})
-		require.NoError(t, err)
+		b.with("pub").offers(nil)
 		_, sub := b.connect().mustSubscribe(with("old"))
-		_, err = sub.Update(b.ctx, with("new"))
-		require.NoError(t, err)
+		b.update(sub, with("new"))
 		c := b.connect()
 		o := c.acceptOffers(&offered{})
-		tracks, err := c.subscribeTracks(with("old"), "live")
-		require.NoError(t, err)
+		tracks := c.mustSubscribeTracks(with("old"), "live")
 		offer := <-o.subs
 		require.NoError(t, tracks.Update(b.ctx, with("new")))
 
 		b.rewrite(f, "pub publish live\nnew subscribe,discover live")
-		_, err = sub.Update(b.ctx, moqt.Parameters{SubscriberPriority: ptr(uint8(1))})
+		_, err := sub.Update(b.ctx, moqt.Parameters{SubscriberPriority: ptr(uint8(1))})
 		require.NoError(t, err, "an update without a token")
 		require.NoError(t, tracks.Update(b.ctx, moqt.Parameters{}))
 		require.NoError(t, offer.Context().Err())
@@ -81,8 +78,7 @@ func TestGrantsAreReviewed(t *testing.T) {
 		pub, err := (&source{}).offer(b.connect(), moqt.Parameters{})
 		require.NoError(t, err)
 		_, sub := b.connect().mustSubscribe(moqt.Parameters{})
-		watch, err := b.connect().watch("live")
-		require.NoError(t, err)
+		watch := b.connect().mustWatch("live")
 		require.Equal(t, 3, auth.count())
 		time.Sleep(interval)
 		synctest.Wait()
@@ -108,8 +104,7 @@ func TestGrantsAreReviewed(t *testing.T) {
 func TestReviewsAreNotRepeatedAtOnce(t *testing.T) {
 	auth := &rules{allow: func(AuthRequest) (Grant, error) { return Grant{Review: time.Now()}, nil }}
 	onBench(t, Config{Authorizer: auth}, func(b *bench) {
-		_, err := b.connect().watch("live")
-		require.NoError(t, err)
+		b.connect().mustWatch("live")
 		time.Sleep(10*time.Second + time.Second/2)
 		synctest.Wait()
 		require.Equal(t, 11, auth.count())

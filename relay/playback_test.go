@@ -45,8 +45,7 @@ func TestPlayback(t *testing.T) {
 				for second := range 24 {
 					time.Sleep(time.Second)
 					if tt.reports != nil {
-						_, err := high.Update(b.ctx, moqt.Parameters{Playback: new(tt.reports(second))})
-						require.NoError(t, err)
+						b.update(high, moqt.Parameters{Playback: new(tt.reports(second))})
 					}
 				}
 				time.Sleep(2 * time.Second)
@@ -96,18 +95,15 @@ func TestPatience(t *testing.T) {
 			buffered uint64
 			want     time.Duration
 		}{{4001, 2 * time.Second}, {1, 0}, {math.MaxUint64, 5 * time.Second}, {0, 0}} {
-			_, err := one.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: tt.buffered}})
-			require.NoError(t, err)
+			b.update(one, moqt.Parameters{Playback: &moqt.Playback{Buffered: tt.buffered}})
 			require.Equal(t, []time.Duration{tt.want, tt.want}, patience())
 		}
-		_, err := one.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 3001}})
-		require.NoError(t, err)
+		b.update(one, moqt.Parameters{Playback: &moqt.Playback{Buffered: 3001}})
 		b.subscribed(subscriber.sizedRendition(k, "middle", 3, 0, 0, false))
 		require.Equal(t, slices.Repeat([]time.Duration{1500 * time.Millisecond}, 3), patience(), "of one that joins")
 		single, err := subscriber.subscribeTo("other")
 		require.NoError(t, err)
-		_, err = single.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{Buffered: 1001}})
-		require.NoError(t, err)
+		b.update(single, moqt.Parameters{Playback: &moqt.Playback{Buffered: 1001}})
 		require.Equal(t, 500*time.Millisecond, patience()[3])
 	})
 }
@@ -119,8 +115,7 @@ func TestReportsAreCheap(t *testing.T) {
 		subscriber := b.connect()
 		sub, err := subscriber.subscribeTo("high")
 		require.NoError(t, err)
-		_, err = sub.Update(b.ctx, moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(7))})
-		require.NoError(t, err)
+		b.update(sub, moqt.Parameters{Playback: &moqt.Playback{}, SubscriberPriority: new(uint8(7))})
 		synctest.Wait()
 		require.EqualValues(t, 7, subscriber.sender().subs[0].cfg.Priority)
 	})

@@ -74,6 +74,13 @@ func (c *client) subscribeTracks(params moqt.Parameters, prefix ...string) (*ses
 	return w, err
 }
 
+func (c *client) mustSubscribeTracks(params moqt.Parameters, prefix ...string) *session.TracksSubscription {
+	c.b.t.Helper()
+	w, err := c.subscribeTracks(params, prefix...)
+	require.NoError(c.b.t, err)
+	return w
+}
+
 func TestSubscribeTracks(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		onBench(t, Config{}, func(b *bench) {
@@ -81,14 +88,12 @@ func TestSubscribeTracks(t *testing.T) {
 			o := c.acceptOffers(&offered{})
 			src := &source{properties: moqt.Properties{0x38, 1}}
 			if late {
-				_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-				require.NoError(t, err)
+				c.mustSubscribeTracks(moqt.Parameters{}, "live")
 			}
 			pub, err := src.offer(b.connect(), moqt.Parameters{LargestObject: &moqt.Location{Group: 3}})
 			require.NoError(t, err)
 			if !late {
-				_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-				require.NoError(t, err)
+				c.mustSubscribeTracks(moqt.Parameters{}, "live")
 			}
 			s := <-o.subs
 			require.Equal(t, video, s.Track())
@@ -98,8 +103,7 @@ func TestSubscribeTracks(t *testing.T) {
 			require.True(t, pub.Forward())
 			src.group(4, 2)
 			require.Equal(t, "4.0, 4.1, 4 fin", o.take())
-			_, err = b.connect().subscribeTracks(moqt.Parameters{}, "other")
-			require.NoError(t, err)
+			b.connect().mustSubscribeTracks(moqt.Parameters{}, "other")
 		})
 	}
 }
@@ -108,16 +112,13 @@ func TestSubscribeTracksExcludesOwnAndKnownTracks(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := b.connect()
 		o := c.acceptOffers(&offered{})
-		_, err := c.subscribeTracks(moqt.Parameters{})
-		require.NoError(t, err)
-		_, err = (&source{}).offer(c, moqt.Parameters{})
-		require.NoError(t, err)
+		c.mustSubscribeTracks(moqt.Parameters{})
+		c.offers(nil)
 
 		subscribed := b.connect()
 		so := subscribed.acceptOffers(&offered{})
 		k, _ := subscribed.mustSubscribe(moqt.Parameters{})
-		_, err = subscribed.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
+		subscribed.mustSubscribeTracks(moqt.Parameters{}, "live")
 		synctest.Wait()
 		require.Empty(t, o.subs)
 		require.Empty(t, so.subs)
@@ -132,11 +133,8 @@ func TestParametersOfPublishOK(t *testing.T) {
 			SubscriberPriority: ptr(uint8(5)), GroupOrder: ptr(moqt.Descending), ObjectDeliveryTimeout: ptr(uint64(80)),
 			Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 2}},
 		}})
-		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
-		src := &source{}
-		_, err = src.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		c.mustSubscribeTracks(moqt.Parameters{}, "live")
+		src := b.next(nil)
 		src.group(1, 1)
 		src.group(2, 1)
 		require.Equal(t, "2.0, 2 fin", o.take())
@@ -151,8 +149,7 @@ func TestPublishBlocked(t *testing.T) {
 		// The client opens the stream of SUBSCRIBE_TRACKS; the relay may open two.
 		c := b.connectWith(transporttest.PipeConfig{MaxStreams: 2})
 		o := c.acceptOffers(&offered{})
-		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
+		c.mustSubscribeTracks(moqt.Parameters{}, "live")
 		pub := b.connect()
 		for _, name := range []string{"a", "b", "c"} {
 			p, err := pub.Publish(b.ctx,
@@ -171,8 +168,7 @@ func TestPublishBlockedWithoutEnd(t *testing.T) {
 	onBench(t, Config{MaxMatches: 2}, func(b *bench) {
 		c := b.connectWith(transporttest.PipeConfig{MaxStreams: 1})
 		o := c.acceptOffers(&offered{})
-		w, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
+		w := c.mustSubscribeTracks(moqt.Parameters{}, "live")
 		pub := b.connect()
 		for _, name := range []string{"a", "b", "c", "d"} {
 			require.NoError(t, w.Context().Err(), name)
@@ -276,8 +272,7 @@ func TestSubscriptionsAreExtended(t *testing.T) {
 
 func TestLimitOfTracks(t *testing.T) {
 	onBench(t, Config{MaxTracks: 1}, func(b *bench) {
-		_, err := (&source{}).offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		b.next(nil)
 		c := b.connect()
 		other := moqt.FullTrackName{Namespace: moqt.Namespace{"x"}, Name: "y"}
 		s, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: other}, &sink{})

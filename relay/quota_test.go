@@ -199,17 +199,15 @@ func TestQuotasOfRequests(t *testing.T) {
 
 func TestLimitOfRequests(t *testing.T) {
 	onBench(t, Config{MaxRequests: 2}, func(b *bench) {
-		first, err := b.from("192.0.2.1").watch("a")
-		require.NoError(t, err)
+		first := b.from("192.0.2.1").mustWatch("a")
 		b.from("192.0.2.2").announce("a")
 		third := b.from("192.0.2.3")
-		_, err = third.watch("a")
+		_, err := third.watch("a")
 		b.refused(err, moqt.RequestExcessiveLoad)
 		first.Cancel(moqt.ResetCancelled)
 		synctest.Wait()
 		require.Equal(t, 1, b.relay.accounts.OpenRequests())
-		_, err = third.watch("a")
-		require.NoError(t, err)
+		third.mustWatch("a")
 	})
 }
 
@@ -323,9 +321,7 @@ func TestQuotaOfUploads(t *testing.T) {
 
 func TestDatagramsBeyondTheQuotaAreDropped(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Upload: 100_000}}, func(b *bench) { // 12.5 kB/s
-		src := &source{}
-		_, err := src.offer(b.from("192.0.2.1"), moqt.Parameters{})
-		require.NoError(t, err)
+		src := b.from("192.0.2.1").offers(nil)
 		k, _ := b.from("192.0.2.2").mustSubscribe(moqt.Parameters{})
 		payload := bytes.Repeat([]byte("x"), 1000)
 		for id := range uint64(100) {
@@ -469,8 +465,7 @@ func TestOffersCountForTheQuota(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Subscriptions: 2}}, func(b *bench) {
 		c := b.from("192.0.2.1")
 		o := c.acceptOffers(&offered{})
-		_, err := c.subscribeTracks(moqt.Parameters{}, "live")
-		require.NoError(t, err)
+		c.mustSubscribeTracks(moqt.Parameters{}, "live")
 		for i, ip := range []string{"192.0.2.2", "192.0.2.3", "192.0.2.4"} {
 			_, err := b.from(ip).publish(fmt.Sprint(i))
 			require.NoError(t, err)

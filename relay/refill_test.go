@@ -16,14 +16,14 @@ func TestRefillBeforeTheFirstObject(t *testing.T) {
 	onBenches(t, Config{}, 3, func(bs []*bench) {
 		old, next, edge := bs[0], bs[1], bs[2]
 		us, sessions := edge.follow(old)
-		src := publishing["PUBLISH"](old)
+		src := old.next(nil)
 		k, _ := edge.connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 1)
 		sessions[0].cut()
 		src.group(2, 2)
 		require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
 		link(old, next)
-		publisher := publishing["PUBLISH"](next)
+		publisher := next.next(nil)
 		edge.dial(us[0], next)
 		publisher.group(3, 1)
 		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 2.1, 3.0, 3 fin", ", "))
@@ -100,7 +100,7 @@ func TestRefillAfterAMove(t *testing.T) {
 	onBenches(t, Config{}, 3, func(bs []*bench) {
 		old, next, edge := bs[0], bs[1], bs[2]
 		us, _ := edge.follow(old)
-		slow, fast := publishing["PUBLISH"](old), publishing["PUBLISH"](next)
+		slow, fast := old.next(nil), next.next(nil)
 		k, _ := edge.connect().mustSubscribe(moqt.Parameters{})
 		next.connect().mustSubscribe(moqt.Parameters{})
 		slow.group(1, 1)
@@ -119,7 +119,7 @@ func TestRefillAfterAMoveWithoutLargestObject(t *testing.T) {
 	onBenches(t, Config{}, 3, func(bs []*bench) {
 		old, next, edge := bs[0], bs[1], bs[2]
 		us, _ := edge.follow(old)
-		slow, fast := publishing["PUBLISH"](old), publishing["PUBLISH_NAMESPACE"](next)
+		slow, fast := old.next(nil), publishing["PUBLISH_NAMESPACE"](next)
 		fast.c.handler.fetch = (&archive{size: 1, largest: at(3, 0), flat: true}).serve
 		k, _ := edge.connect().mustSubscribe(moqt.Parameters{})
 		slow.group(1, 1)

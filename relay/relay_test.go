@@ -93,9 +93,7 @@ func TestLimitOfSessions(t *testing.T) {
 
 func TestTooFarBehind(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		src := &source{}
-		_, err := src.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		src := b.next(nil)
 		c := b.connect()
 		k, s := c.mustSubscribe(moqt.Parameters{})
 		src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
@@ -119,12 +117,10 @@ func TestMetrics(t *testing.T) {
 		src, _, _, _, _ := b.live(nil)
 		c := b.connect()
 		c.subscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteRange}})
-		_, err := c.watch("other")
-		require.NoError(t, err)
-		_, err = c.watch("other", "longer")
+		c.mustWatch("other")
+		_, err := c.watch("other", "longer")
 		b.refused(err, moqt.RequestPrefixOverlap) // by the session
-		n, err := c.watch("another")
-		require.NoError(t, err)
+		n := c.mustWatch("another")
 		err = n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"other"}})
 		b.refused(err, moqt.RequestPrefixOverlap)
 		value := func(name string) float64 {

@@ -20,7 +20,7 @@ func asOrigin(c *session.Config) { c.Path = OriginPath }
 // TestOriginNeedsProof asks a relay as the origin that serves only those in that way that prove who they are.
 func TestOriginNeedsProof(t *testing.T) {
 	onBench(t, Config{OriginNeedsProof: true}, func(b *bench) {
-		publishing["PUBLISH"](b)
+		b.next(nil)
 		proved := transporttest.PipeConfig{Verified: true}
 		b.connectWith(proved, asOrigin).mustSubscribe(moqt.Parameters{})
 		b.connect().mustSubscribe(moqt.Parameters{})
@@ -46,7 +46,7 @@ func TestOriginNeedsProof(t *testing.T) {
 // TestMirrorRemote tells a relay that another one has a publisher, and that it has none any more.
 func TestMirrorRemote(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
-		publishing["PUBLISH"](bs[0])
+		bs[0].next(nil)
 		found := make(chan bool, 4)
 		_, err := bs[1].connect().SubscribeNamespace(bs[1].ctx, moqt.SubscribeNamespace{},
 			func(ns moqt.Namespace, published bool, _ moqt.Parameters) {

@@ -33,15 +33,6 @@ func (s *source) leave(streams uint64) (onTheirWay []*subgroupStream) {
 	return onTheirWay
 }
 
-// next offers the track in another session.
-func (b *bench) next(largest *moqt.Location) *source {
-	b.t.Helper()
-	s := &source{}
-	_, err := s.offer(b.connect(), moqt.Parameters{LargestObject: largest})
-	require.NoError(b.t, err)
-	return s
-}
-
 // The last streams of a publisher that has sent PUBLISH_DONE are on their way when the next publisher comes.
 // Subscribers get all of them.
 func TestOldPublisherEndsItsGroup(t *testing.T) {

@@ -150,9 +150,7 @@ func TestRevocationEndsRequests(t *testing.T) {
 		want := make(map[string]string)
 		expect := func(what string, ctx context.Context, how string) { ends[what], want[what] = ctx, how }
 
-		kept := &source{}
-		_, err := kept.offer(fed, moqt.Parameters{})
-		require.NoError(t, err)
+		kept := fed.offers(nil)
 		_, sub := c.mustSubscribe(shows("tok"))
 		expect("SUBSCRIBE", sub.Context(), done)
 		kept.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
@@ -195,8 +193,7 @@ func TestRevocationEndsRequests(t *testing.T) {
 		if v != moqt.Draft16 {
 			viewer := b.bearing(v, "")
 			offers := viewer.acceptOffers(&offered{})
-			tracks, err := viewer.subscribeTracks(shows("tok"), "live", "room")
-			require.NoError(t, err)
+			tracks := viewer.mustSubscribeTracks(shows("tok"), "live", "room")
 			expect("SUBSCRIBE_TRACKS", tracks.Context(), reset)
 			expect("PUBLISH of the relay", (<-offers.subs).Context(), done)
 		}
@@ -234,9 +231,7 @@ func (r revocation) sessionEnd() string {
 // TestRevocationEndsSessions checks that a session ends with the token of its SETUP, with requests and without.
 func TestRevocationEndsSessions(t *testing.T) {
 	onRevocations(t, func(b *bench, v moqt.Version, r revocation) {
-		src := &source{}
-		_, err := src.offer(b.bearing(v, "keep"), moqt.Parameters{})
-		require.NoError(t, err)
+		src := b.bearing(v, "keep").offers(nil)
 		src.group(1, 1)
 		more := b.bearing(v, "keep").serve(&source{})
 		more.c.announce("open")
@@ -332,12 +327,10 @@ func TestOffersFollowTheirRequest(t *testing.T) {
 		"next discover live expires=2000-01-01T00:02:00Z"}
 	onBench(t, Config{}, func(b *bench) {
 		b.authorize(allowing(f...))
-		_, err := (&source{}).offer(b.with("keep"), moqt.Parameters{})
-		require.NoError(t, err)
+		b.with("keep").offers(nil)
 		c := b.connect()
 		o := c.acceptOffers(&offered{})
-		tracks, err := c.subscribeTracks(shows("tok"), "live")
-		require.NoError(t, err)
+		tracks := c.mustSubscribeTracks(shows("tok"), "live")
 		offer := <-o.subs
 		require.NoError(t, tracks.Update(b.ctx, shows("next")))
 		time.Sleep(time.Minute + revocationBound)
@@ -371,9 +364,7 @@ func TestRevocationBetweenRelays(t *testing.T) {
 					join(here, there)
 					here.authorize(r.authorizer())
 					there.authorize(r.authorizer())
-					src := &source{}
-					_, err := src.offer(there.bearing(moqt.Draft22, "tok"), moqt.Parameters{})
-					require.NoError(t, err)
+					src := there.bearing(moqt.Draft22, "tok").offers(nil)
 					viewer := here.bearing(moqt.Draft22, "tok")
 					viewer.mustSubscribe(moqt.Parameters{})
 					r.revoke(here, there)

@@ -109,8 +109,7 @@ func TestRingOfNamespaces(t *testing.T) {
 	onRings(t, func(t *testing.T, _ ring, bs []*bench) {
 		var all []*namespaces
 		for _, b := range bs {
-			w, err := b.connect().watch()
-			require.NoError(t, err)
+			w := b.connect().mustWatch()
 			all = append(all, w)
 		}
 		one := bs[0].connect().announce("live", "one")

@@ -182,9 +182,7 @@ func TestLateSubscribersGetTheCurrentGroup(t *testing.T) {
 // A publisher was killed and restarted, and its first session has not timed out yet.
 func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		before := &source{}
-		_, err := before.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		before := b.next(nil)
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		for g := range uint64(3) {
 			before.group(g, 1)
@@ -192,9 +190,7 @@ func TestRestartedPublisherWhoseSessionIsStillThere(t *testing.T) {
 		}
 		require.Equal(t, "0.0, 0 fin, 1.0, 1 fin, 2.0, 2 fin", k.take())
 		before.c.conn.Vanish()
-		after := &source{}
-		_, err = after.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		after := b.next(nil)
 		for g := range uint64(5) { // contradicting cached objects
 			after.open(moqt.SubgroupHeader{GroupID: g}).write(moqt.ObjectHeader{}, "new").fin()
 			time.Sleep(time.Second)

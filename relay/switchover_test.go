@@ -32,15 +32,11 @@ func TestTwoPublishers(t *testing.T) {
 // A publisher moves to another session in the middle of a group (draft §9.5.1): subscribers see one stream.
 func TestPublisherSwitchesSessions(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		old := &source{}
-		_, err := old.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		old := b.next(nil)
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		before := old.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
 
-		moved := &source{}
-		_, err = moved.offer(b.connect(), moqt.Parameters{LargestObject: &moqt.Location{Group: 1, Object: 1}})
-		require.NoError(t, err)
+		moved := b.next(&moqt.Location{Group: 1, Object: 1})
 		after := moved.open(moqt.SubgroupHeader{GroupID: 1}).object(1)
 		before.object(2)
 		after.object(2).object(3)
@@ -110,9 +106,7 @@ func TestIdleTrackIsNotTakenOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				first := &source{}
-				_, err := first.offer(b.connect(), moqt.Parameters{})
-				require.NoError(t, err)
+				first := b.next(nil)
 				k, s := b.connect().mustSubscribe(moqt.Parameters{})
 				first.group(7, 2)
 				require.Equal(t, "7.0, 7.1, 7 fin", k.take())
@@ -162,14 +156,10 @@ func TestMalformedTrack(t *testing.T) {
 // disturb the first publisher.
 func TestImpostor(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		first := &source{}
-		_, err := first.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		first := b.next(nil)
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		first.group(1, 2)
-		bad := &source{}
-		_, err = bad.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		bad := b.next(nil)
 		bad.open(moqt.SubgroupHeader{GroupID: 1}).write(moqt.ObjectHeader{ObjectID: 0}, "forged")
 		require.Nil(t, bad.publication(), "the impostor is excluded")
 		for g := range uint64(3) {
@@ -178,7 +168,7 @@ func TestImpostor(t *testing.T) {
 		first.group(5, 1)
 		require.Equal(t, "1.0, 1.1, 1 fin, 2.0, 2 fin, 3.0, 3 fin, 4.0, 4 fin, 5.0, 5 fin", k.take())
 		require.NoError(t, s.Context().Err())
-		_, err = bad.offer(bad.c, moqt.Parameters{})
+		_, err := bad.offer(bad.c, moqt.Parameters{})
 		b.refused(err, moqt.RequestUninterested)
 	})
 }
@@ -242,9 +232,7 @@ func TestObjectsThatAnImpostorLeavesBehind(t *testing.T) {
 
 func TestProtocolViolationClosesThePublishersSessionOnly(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		src := &source{}
-		_, err := src.offer(b.connect(), moqt.Parameters{})
-		require.NoError(t, err)
+		src := b.next(nil)
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		g.stream.Write([]byte{0, 0, 9}) // an unknown object status

@@ -21,13 +21,11 @@ func TestForwardIsUpdated(t *testing.T) {
 		b.connect().mustSubscribe(moqt.Parameters{})
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
-		_, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(false)})
-		require.NoError(t, err)
+		b.update(s, moqt.Parameters{Forward: ptr(false)})
 		require.Equal(t, "1.0, 1 reset 1", k.take(), "objects that are omitted need a reset")
 		g.object(1)
 		require.Empty(t, k.take())
-		ok, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(true)})
-		require.NoError(t, err)
+		ok := b.update(s, moqt.Parameters{Forward: ptr(true)})
 		require.Equal(t, moqt.Location{Group: 1, Object: 1}, *ok.Parameters.LargestObject)
 		g.object(2).fin()
 		require.Equal(t, "1.2, 1 fin", k.take())
@@ -44,8 +42,7 @@ func TestFilterIsUpdated(t *testing.T) {
 		one := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
 		two := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0)
 		require.Equal(t, "1.0", k.take())
-		ok, err := s.Update(b.ctx, moqt.Parameters{Filter: at(2)})
-		require.NoError(t, err)
+		ok := b.update(s, moqt.Parameters{Filter: at(2)})
 		require.Equal(t, moqt.Location{Group: 2}, *ok.Parameters.LargestObject)
 		synctest.Wait() // the answer comes before the effect
 		one.object(1)
@@ -70,14 +67,13 @@ func TestSubgroupIsWantedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
-				src := publishing["PUBLISH"](b)
+				src := b.next(nil)
 				c := b.connect()
 				c.sender().late = time.Second
 				k, s := c.mustSubscribe(moqt.Parameters{})
 				g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
 				for _, u := range updates {
-					_, err := s.Update(b.ctx, u)
-					require.NoError(t, err)
+					b.update(s, u)
 					synctest.Wait()
 				}
 				g.object(1).object(2).fin()
@@ -108,15 +104,14 @@ func TestWantedAgainBehindTheFastPath(t *testing.T) {
 			var log strings.Builder
 			text := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			onBench(t, Config{Logger: text}, func(b *bench) {
-				src := publishing["PUBLISH"](b)
+				src := b.next(nil)
 				c := b.connect()
 				c.sender().extra.Store(int64(tt.extra))
 				k, s := c.mustSubscribe(moqt.Parameters{})
 				g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
 				require.Equal(t, "1.0, 1.1", k.take())
 				for _, forward := range []bool{false, true} {
-					_, err := s.Update(b.ctx, moqt.Parameters{Forward: ptr(forward)})
-					require.NoError(t, err)
+					b.update(s, moqt.Parameters{Forward: ptr(forward)})
 				}
 				require.Equal(t, "1 reset 1", k.take())
 				if tt.extra == 2*size {
@@ -172,8 +167,7 @@ func TestStoppedSubgroupsAreNotSentAgain(t *testing.T) {
 		g = src.open(moqt.SubgroupHeader{GroupID: 3}).object(0)
 		k.stop = false
 		for _, forward := range []bool{false, true} {
-			_, err = s.Update(b.ctx, moqt.Parameters{Forward: &forward})
-			require.NoError(t, err)
+			b.update(s, moqt.Parameters{Forward: &forward})
 		}
 		g.object(1)
 		require.Equal(t, "3.1", k.take(), "the subscriber wants it again")
@@ -212,8 +206,7 @@ func TestNewGroupRequest(t *testing.T) {
 		_, s := c.mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
 		require.Equal(t, uint64(0), *src.requests[0].NewGroupRequest, "it goes with the SUBSCRIBE")
 		ask := func(v uint64) {
-			_, err := s.Update(b.ctx, moqt.Parameters{NewGroupRequest: &v})
-			require.NoError(t, err)
+			b.update(s, moqt.Parameters{NewGroupRequest: &v})
 		}
 		ask(0)
 		require.Empty(t, requests(), "one is outstanding")

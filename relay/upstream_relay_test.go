@@ -114,12 +114,7 @@ func (b *bench) atUpstream() (n int) {
 }
 
 var publishing = map[string]func(*bench) *source{
-	"PUBLISH": func(b *bench) *source {
-		src := &source{}
-		_, err := src.offer(b.connect(), moqt.Parameters{})
-		require.NoError(b.t, err)
-		return src
-	},
+	"PUBLISH": func(b *bench) *source { return b.next(nil) },
 	"PUBLISH_NAMESPACE": func(b *bench) *source {
 		src := b.origin(&source{})
 		synctest.Wait()
@@ -131,7 +126,7 @@ var publishing = map[string]func(*bench) *source{
 // another relay has refused.
 func TestUpstreamConnectsForFetches(t *testing.T) {
 	onBenches(t, Config{FillTimeout: 3 * time.Second}, 3, func(bs []*bench) {
-		publishing["PUBLISH"](bs[0]).group(1, 2)
+		bs[0].next(nil).group(1, 2)
 		us := []*UpstreamRelay{bs[2].upstreamTo("moqt://first"), bs[2].upstreamTo("moqt://second")}
 		bs[2].relay.neighbors.SetRoutes(RouteTable{{Upstreams: us}})
 		bs[2].dial(us[1], bs[1])
@@ -181,7 +176,7 @@ func TestUpstreamConnectsForFetches(t *testing.T) {
 func TestFetchWhenUpstreamIsLost(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		us, sessions := bs[1].follow(bs[0])
-		src := publishing["PUBLISH"](bs[0])
+		src := bs[0].next(nil)
 		bs[1].connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true})
 		enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 8})
@@ -204,7 +199,7 @@ func TestFetchWhenUpstreamIsLost(t *testing.T) {
 func TestUpstreamIsLostBeforeTheTrackBegins(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		us, sessions := bs[1].follow(bs[0])
-		src := publishing["PUBLISH"](bs[0])
+		src := bs[0].next(nil)
 		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
 		sessions[0].cut()
 		src.group(0, 2)
@@ -492,7 +487,7 @@ func TestRefillIsNeeded(t *testing.T) {
 func TestUpstreamStaysAway(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		us, sessions := bs[1].follow(bs[0])
-		publishing["PUBLISH"](bs[0])
+		bs[0].next(nil)
 		_, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
 		sessions[0].cut()
 		us[0].SetDown()
@@ -515,7 +510,7 @@ func (p *pipedUpstream) goaway(to *bench) {
 func TestMalformedUpstream(t *testing.T) {
 	onBenches(t, Config{}, 2, func(bs []*bench) {
 		us, sessions := bs[1].follow(bs[0])
-		src := publishing["PUBLISH"](bs[1])
+		src := bs[1].next(nil)
 		k, s := bs[1].connect().mustSubscribe(moqt.Parameters{})
 		str, err := sessions[0].there.OpenUniStream()
 		require.NoError(t, err)
