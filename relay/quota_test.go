@@ -122,21 +122,6 @@ func (c *client) subscribeTo(name string) (*session.Subscription, error) {
 	return s, err
 }
 
-func TestTracksAreGivenBack(t *testing.T) {
-	onBench(t, Config{PerAddress: Quota{Tracks: 1}}, func(b *bench) {
-		c := b.from("192.0.2.1")
-		p, err := c.publish("a")
-		require.NoError(t, err)
-		_, err = c.publish("b")
-		b.refused(err, moqt.RequestExcessiveLoad)
-		require.NoError(t, p.Done(moqt.DoneTrackEnded, ""))
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		_, err = c.publish("b")
-		require.NoError(t, err)
-	})
-}
-
 // TestQuotasOfRequests opens requests of one kind in two sessions of an address, until the quota is used up.
 func TestQuotasOfRequests(t *testing.T) {
 	type request interface{ Cancel(moqt.StreamResetCode) }
@@ -397,66 +382,54 @@ func TestShortSessionsCountForTheQuota(t *testing.T) {
 	})
 }
 
-// A FETCH that receives more than its address may waits, and completes.
+// TestFetchWaitsForTheQuota checks that a FETCH that receives more than its address may waits, and completes. Objects
+// that do not pass its filters count as sent, and no more of them do once it is cancelled.
 func TestFetchWaitsForTheQuota(t *testing.T) {
-	onBench(t, Config{PerAddress: Quota{Download: 100_000}}, func(b *bench) { // 12.5 kB/s
-		src, _, _, _, _ := b.live(nil)
-		g := src.open(moqt.SubgroupHeader{GroupID: 3})
-		for id := range uint64(5) {
-			g.write(moqt.ObjectHeader{ObjectID: id}, "object "+strings.Repeat("x", 50_000))
-		}
-		g.fin()
-		c := b.from("192.0.2.2")
-		done := make(chan got, 1)
-		go func() { done <- c.fetch(standalone(at(3, 0), at(3, 5))) }()
-		synctest.Wait()
-		require.Empty(t, done)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Len(t, done, 1)
-		f := <-done
-		require.NoError(t, f.err)
-		require.Equal(t, "3.0, 3.1, 3.2, 3.3, 3.4, fin", f.objects)
-	})
-}
-
-// TestFilteredFetchWaitsForTheQuota checks that objects that do not pass the filters of a FETCH count as sent, and that
-// no more of them do once the FETCH is cancelled.
-func TestFilteredFetchWaitsForTheQuota(t *testing.T) {
-	for _, cancelled := range []bool{false, true} {
-		onBench(t, Config{PerAddress: Quota{Download: 100_000}}, func(b *bench) { // 12.5 kB/s, 62.5 kB at once
-			src, _, _, _, _ := b.live(nil)
-			g := src.open(moqt.SubgroupHeader{GroupID: 3})
-			for id := range uint64(5) {
-				g.write(moqt.ObjectHeader{ObjectID: id}, "object "+strings.Repeat("x", 50_000))
-			}
-			g.fin()
-			c := b.connectWith(transporttest.PipeConfig{
-				Client: addressOf("192.0.2.2"), Protocol: moqt.Draft22.ALPN(),
-			})
-			m := standalone(at(3, 0), at(3, 5))
-			m.Parameters.RangeFilters = filter(moqt.ParameterObjectIDFilter, 100, 100)
-			f, err := c.Fetch(b.ctx, m)
-			require.NoError(t, err)
-			if cancelled {
-				_, err = f.Wait(b.ctx)
+	none := filter(moqt.ParameterObjectIDFilter, 100, 100)
+	for name, tt := range map[string]struct {
+		filters   moqt.RangeFilters
+		cancelled bool
+		want      string
+	}{
+		"everything": {nil, false, "3.0, 3.1, 3.2, 3.3, 3.4, fin"},
+		"filtered":   {none, false, "fin"},
+		"cancelled":  {none, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, Config{PerAddress: Quota{Download: 100_000}}, func(b *bench) { // 12.5 kB/s, 62.5 kB at once
+				src, _, _, _, _ := b.live(nil)
+				g := src.open(moqt.SubgroupHeader{GroupID: 3})
+				for id := range uint64(5) {
+					g.write(moqt.ObjectHeader{ObjectID: id}, "object "+strings.Repeat("x", 50_000))
+				}
+				g.fin()
+				c := b.connectWith(transporttest.PipeConfig{
+					Client: addressOf("192.0.2.2"), Protocol: moqt.Draft22.ALPN(),
+				})
+				m := standalone(at(3, 0), at(3, 5))
+				m.Parameters.RangeFilters = tt.filters
+				f, err := c.Fetch(b.ctx, m)
 				require.NoError(t, err)
+				if tt.cancelled {
+					_, err = f.Wait(b.ctx)
+					require.NoError(t, err)
+					synctest.Wait()
+					f.Cancel(moqt.ResetCancelled)
+					time.Sleep(10 * time.Second) // enough for two objects, not for five
+					c.mustSubscribe(moqt.Parameters{})
+					return
+				}
+				done := make(chan got, 1)
+				go func() { done <- c.collect(f, moqt.Ascending) }()
 				synctest.Wait()
-				f.Cancel(moqt.ResetCancelled)
-				time.Sleep(10 * time.Second) // enough for two objects, not for five
-				c.mustSubscribe(moqt.Parameters{})
-				return
-			}
-			done := make(chan got, 1)
-			go func() { done <- c.collect(f, moqt.Ascending) }()
-			synctest.Wait()
-			require.Empty(t, done)
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			require.Len(t, done, 1)
-			all := <-done
-			require.NoError(t, all.err)
-			require.Equal(t, "fin", all.objects)
+				require.Empty(t, done)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				require.Len(t, done, 1)
+				all := <-done
+				require.NoError(t, all.err)
+				require.Equal(t, tt.want, all.objects)
+			})
 		})
 	}
 }

@@ -59,16 +59,6 @@ func TestReservedNamespaces(t *testing.T) {
 	}
 }
 
-func TestUnsupportedRequests(t *testing.T) {
-	for name, m := range allRequests(moqt.Namespace{"a"}) {
-		t.Run(name, func(t *testing.T) {
-			play(t, setting{cfg: Config{Role: Server}}, func(p *script) {
-				p.request(m).requireRefused(moqt.RequestNotSupported)
-			})
-		})
-	}
-}
-
 func TestRefusals(t *testing.T) {
 	token := moqt.Token{AliasType: moqt.AliasUseValue, Type: 1, Value: []byte("x")}
 	mandatory, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4000, Value: 1})

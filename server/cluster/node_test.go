@@ -607,22 +607,3 @@ func feeds(count int) (list []cluster.Feed) {
 	}
 	return list
 }
-
-func TestMatches(t *testing.T) {
-	for _, tc := range []struct {
-		pattern, subject string
-		want             bool
-	}{
-		{"a.b", "a.b", true},
-		{"a.*", "a.b", true},
-		{"a.*", "a.b.c", false},
-		{"a.*", "a", false},
-		{"a.>", "a.b.c", true},
-		{"a.>", "a", false},
-		{"a.*.>", "a.b.c", true},
-		{"a.*.>", "a.b", false},
-		{"a.b", "a.c", false},
-	} {
-		require.Equal(t, tc.want, clustertest.Matches(tc.pattern, tc.subject), "%s %s", tc.pattern, tc.subject)
-	}
-}
