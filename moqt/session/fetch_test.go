@@ -75,8 +75,7 @@ func TestFetchOfAnUnsupportedTrack(t *testing.T) {
 }
 
 func TestServeAFetch(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.Fetch{
 			FetchType: moqt.FetchStandalone, Track: testTrack,
 			Start: moqt.Location{Group: 1}, End: moqt.Location{Group: 2, Object: 3},
@@ -103,8 +102,7 @@ func TestServeAFetch(t *testing.T) {
 }
 
 func TestRefusedUpdateOfAFetch(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.Fetch{FetchType: moqt.FetchStandalone})
 		f := <-h.fetches
 		stream, err := f.OpenStream(p.Context())
@@ -131,8 +129,7 @@ func TestJoiningFetch(t *testing.T) {
 		{"relative to before the first group", moqt.FetchRelativeJoining, 30, moqt.Location{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHandler()
-			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+			serve(t, func(p *script, h *handler) {
 				p.nextID = 2
 				// The fetch arrives before its subscription.
 				p.request(&moqt.Fetch{FetchType: tc.typ, JoiningRequestID: 0, JoiningStart: tc.start})
@@ -165,8 +162,7 @@ func TestJoiningFetchRefused(t *testing.T) {
 		{"starts after the largest object", true, largest, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHandler()
-			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+			serve(t, func(p *script, h *handler) {
 				p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{Forward: &tc.forward}})
 				require.NoError(p, (<-h.subscribes).Accept(tc.ok, nil))
 				p.request(&moqt.Fetch{FetchType: moqt.FetchAbsoluteJoining, JoiningStart: tc.start}).
@@ -178,8 +174,7 @@ func TestJoiningFetchRefused(t *testing.T) {
 
 // TestJoiningAfterAnUpdate checks that the update that starts forwarding sets the Joining Location (draft §5.1).
 func TestJoiningAfterAnUpdate(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{Forward: new(false)}})
 		pub := <-h.subscribes
 		require.NoError(p, pub.Accept(moqt.Parameters{LargestObject: &moqt.Location{Group: 3}}, nil))
@@ -203,8 +198,7 @@ func TestJoiningAfterAnUpdate(t *testing.T) {
 // TestJoiningRightBehind has a SUBSCRIBE come while somebody looks for it, as a joining FETCH right behind it does. At
 // each time it has either come, or may still come.
 func TestJoiningRightBehind(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		for id := uint64(0); id < 200; id += 2 {
 			track := moqt.FullTrackName{Namespace: testTrack.Namespace, Name: strconv.Itoa(int(id))}
 			p.s.mu.Lock()
@@ -223,8 +217,7 @@ func TestJoiningRightBehind(t *testing.T) {
 }
 
 func TestJoiningAPublish(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		pub, err := p.s.Publish(p.Context(), moqt.Publish{
 			Track: testTrack, Parameters: moqt.Parameters{LargestObject: &moqt.Location{Group: 2}},
 		})
@@ -235,7 +228,7 @@ func TestJoiningAPublish(t *testing.T) {
 		p.accept().send(&moqt.RequestOK{})
 		require.Same(p, pub, (<-h.fetches).Joining)
 	})
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, _ *handler) {
 		pub, err := p.s.Publish(p.Context(), moqt.Publish{Track: testTrack})
 		require.NoError(p, err)
 		p.request(&moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningRequestID: pub.ID()}).
@@ -267,8 +260,7 @@ func TestTrackStatus(t *testing.T) {
 }
 
 func TestServeATrackStatus(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.TrackStatus{Track: testTrack})
 		require.NoError(p, e.Close())
 		s := <-h.statuses

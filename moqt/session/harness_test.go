@@ -66,6 +66,13 @@ func play(t *testing.T, set setting, f func(*script)) {
 	})
 }
 
+// serve is play with a server whose requests go to the handler.
+func serve(t *testing.T, f func(*script, *handler)) {
+	t.Helper()
+	h := newHandler()
+	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) { f(p, h) })
+}
+
 func (p *script) encode(messages ...moqt.Message) (b []byte) {
 	p.Helper()
 	for _, m := range messages {

@@ -45,8 +45,7 @@ func TestPublishNamespace(t *testing.T) {
 }
 
 func TestServeAPublishNamespace(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}})
 		n := <-h.namespaces
 		require.Equal(p, moqt.Namespace{"a"}, n.Message.Namespace)
@@ -148,8 +147,7 @@ func (c *closing) finish() { c.finished = true }
 // TestResetIsNoFIN checks that a request that this end cancels ends with the reset, although its server, whom that
 // tells, closes the request at the same time.
 func TestResetIsNoFIN(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a"}})
 		n := <-h.discovers
 		out := &closing{messageSender: n.out, r: n.Request}
@@ -163,8 +161,7 @@ func TestResetIsNoFIN(t *testing.T) {
 }
 
 func TestServeASubscribeNamespace(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a"}})
 		n := <-h.discovers
 		ab, ac := moqt.Namespace{"a", "b"}, moqt.Namespace{"a", "c"}
@@ -271,8 +268,7 @@ func TestSubscribeTracks(t *testing.T) {
 }
 
 func TestServeASubscribeTracks(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.SubscribeTracks{
 			Prefix: moqt.Namespace{"example"}, Parameters: moqt.Parameters{Forward: new(false)},
 		})
@@ -292,8 +288,7 @@ func TestServeASubscribeTracks(t *testing.T) {
 func TestNamesAreShared(t *testing.T) {
 	var keys []unique.Handle[string]
 	for range 2 {
-		h := newHandler()
-		play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+		serve(t, func(p *script, h *handler) {
 			p.request(&moqt.SubscribeNamespace{})
 			n := <-h.discovers
 			require.NoError(p, n.OK())

@@ -85,8 +85,7 @@ func TestServeASubscription(t *testing.T) {
 }
 
 func TestUpdatesOfAPublication(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.Subscribe{Track: testTrack, Parameters: moqt.Parameters{
 			Forward: new(false), SubscriberPriority: new(uint8(1)),
 		}})
@@ -128,8 +127,7 @@ func TestSubscribeAgain(t *testing.T) {
 		"":             nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHandler()
-			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+			serve(t, func(p *script, h *handler) {
 				first := p.request(&moqt.Subscribe{Track: testTrack})
 				require.NoError(p, (<-h.subscribes).Accept(moqt.Parameters{}, nil))
 				second := p.request(&moqt.Subscribe{Track: testTrack})

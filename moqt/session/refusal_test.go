@@ -37,8 +37,7 @@ func TestReservedNamespaces(t *testing.T) {
 	for _, ns := range []moqt.Namespace{{"."}, {".", "x"}, {".session"}, {".session", "x"}} {
 		for name, m := range allRequests(ns) {
 			t.Run(name+" "+ns.String(), func(t *testing.T) {
-				h := newHandler()
-				play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+				serve(t, func(p *script, h *handler) {
 					p.request(m).requireRefused(moqt.RequestDoesNotExist)
 					require.Zero(p, h.asked())
 				})
@@ -48,8 +47,7 @@ func TestReservedNamespaces(t *testing.T) {
 	for _, ns := range []moqt.Namespace{{".other"}, {"a", "."}, {".sessions"}} {
 		for name, m := range allRequests(ns) {
 			t.Run(name+" "+ns.String(), func(t *testing.T) {
-				h := newHandler()
-				play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+				serve(t, func(p *script, h *handler) {
 					p.request(m)
 					p.requireOpen()
 					require.Equal(p, 1, h.asked())
@@ -109,8 +107,7 @@ func TestRefusals(t *testing.T) {
 		{"joining itself", nil, fetch(moqt.FetchAbsoluteJoining, 0), moqt.RequestInvalidJoiningRequestID},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHandler()
-			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+			serve(t, func(p *script, h *handler) {
 				before := 0
 				if tc.first != nil {
 					p.request(tc.first)
@@ -126,8 +123,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestPrefixesThatDoNotOverlap(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a", "b"}})
 		p.request(&moqt.SubscribeNamespace{Prefix: moqt.Namespace{"a", "c"}})
 		p.request(&moqt.SubscribeTracks{Prefix: moqt.Namespace{"a"}}) // overlaps only with other SUBSCRIBE_TRACKS

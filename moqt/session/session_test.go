@@ -30,8 +30,7 @@ func TestGoawayFromThePeer(t *testing.T) {
 }
 
 func TestGoawayToThePeer(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		first := p.request(&moqt.Subscribe{Track: testTrack})
 		pub := <-h.subscribes
 		require.NoError(p, pub.Accept(moqt.Parameters{}, nil))
@@ -70,8 +69,7 @@ func TestEndOfTheSession(t *testing.T) {
 		}, &transport.SessionError{Code: 3, Remote: true, Reason: "you did it"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHandler()
-			play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+			serve(t, func(p *script, h *handler) {
 				c := newCollector()
 				sub, _ := p.subscribed(testTrack, 1, c)
 				p.uni(subgroupHeader(1))

@@ -212,8 +212,7 @@ func TestLateStreamsAfterPublishDone(t *testing.T) {
 }
 
 func TestAcceptPublish(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.Publish{Track: testTrack, TrackAlias: 6})
 		early := p.uni(append(subgroupHeader(6), "early"...))
 		sub := <-h.publishes
@@ -256,8 +255,7 @@ func TestAcceptPublish(t *testing.T) {
 }
 
 func TestPublishThatEndsBeforeItsResponse(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		e := p.request(&moqt.Publish{Track: testTrack, TrackAlias: 6})
 		require.NoError(p, p.uni(append(subgroupHeader(6), "all"...)).Close())
 		e.send(&moqt.PublishDone{StreamCount: 1})
@@ -273,8 +271,7 @@ func TestPublishThatEndsBeforeItsResponse(t *testing.T) {
 }
 
 func TestPublishDuringASubscribe(t *testing.T) {
-	h := newHandler()
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, h *handler) {
 		own, ownStream := p.subscribe(testTrack, newCollector())
 		e := p.request(&moqt.Publish{Track: testTrack, TrackAlias: 1})
 		p.requireOpen()
@@ -285,7 +282,7 @@ func TestPublishDuringASubscribe(t *testing.T) {
 		require.ErrorIs(p, err, ErrSuperseded)
 		p.requireStopped(ownStream, moqt.ResetCancelled)
 	})
-	play(t, setting{cfg: Config{Role: Server, Handler: h}}, func(p *script) {
+	serve(t, func(p *script, _ *handler) {
 		p.subscribed(testTrack, 1, newCollector())
 		p.request(&moqt.Publish{Track: testTrack, TrackAlias: 1}).requireRefused(moqt.RequestDuplicateSubscription)
 	})
