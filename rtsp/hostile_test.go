@@ -489,54 +489,6 @@ func TestSilentConnections(t *testing.T) {
 	})
 }
 
-// TestHostileRequests sends requests that no client should, beside a publisher and a player who do not notice.
-func TestHostileRequests(t *testing.T) {
-	t.Parallel()
-	s := newServer(t)
-	pub := publishTo(t, s, "/live/cam", gortsplib.ProtocolTCP)
-	sub := play(t, s, "/live/cam", gortsplib.ProtocolTCP)
-	url := "rtsp://" + s.Addr().String() + "/live/cam"
-	request := func(method, url string, headers ...string) string {
-		return method + " " + url + " RTSP/1.0\r\nCSeq: 1\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n"
-	}
-	sdp := func(body string) string {
-		length := fmt.Sprint("Content-Length: ", len(body))
-		return request("ANNOUNCE", url, "Content-Type: application/sdp", length) + body
-	}
-	for name, text := range map[string]string{
-		"garbage":           "\x00\x01\x02\xff",
-		"long line":         "DESCRIBE " + strings.Repeat("x", 1<<16),
-		"long body":         request("ANNOUNCE", url, "Content-Length: 999999999999"),
-		"negative body":     request("ANNOUNCE", url, "Content-Length: -1"),
-		"many headers":      "OPTIONS * RTSP/1.0\r\n" + strings.Repeat("X: y\r\n", 10_000),
-		"no CSeq":           "DESCRIBE " + url + " RTSP/1.0\r\n\r\n",
-		"play at once":      request("PLAY", url),
-		"record at once":    request("RECORD", url, "Session: 1"),
-		"no such session":   request("TEARDOWN", url, "Session: abc"),
-		"no SDP":            request("ANNOUNCE", url),
-		"empty SDP":         sdp(""),
-		"broken SDP":        sdp("v=0\r\nm=video\r\n"),
-		"no transport":      request("SETUP", url+"/trackID=0"),
-		"no such media":     request("SETUP", url+"/trackID=9", "Transport: RTP/AVP/TCP;interleaved=0-1"),
-		"multicast":         request("SETUP", url+"/trackID=0", "Transport: RTP/AVP;multicast"),
-		"frame at once":     "$\x00\xff\xff" + strings.Repeat("x", 1000),
-		"no path":           request("DESCRIBE", "rtsp://x"),
-		"path with escapes": request("DESCRIBE", "rtsp://x/%00/%ff"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := dialRaw(t, s)
-			_, _ = c.Write([]byte(text)) // the server may close at any byte
-			_ = c.Conn.(*net.TCPConn).CloseWrite()
-			answer, _ := io.ReadAll(c)
-			require.NotContains(t, string(answer), "RTSP/1.0 200")
-		})
-	}
-	pub.frames(20)
-	sub.expects(1, 20)
-	require.EqualValues(t, 1, counted(t, s, "publishers"))
-	require.EqualValues(t, 1, counted(t, s, "players"))
-}
-
 // TestTunnels asks for RTSP within HTTP and WebSocket, the first bytes one by one: the server answers nothing.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
@@ -585,18 +537,6 @@ func TestPlayerThatPublishes(t *testing.T) {
 	res = a.announce(url+"other", "Session: "+id)
 	require.Equal(t, base.StatusMethodNotValidInThisState, res.StatusCode)
 	eventually(t, "the player leaves", func() bool { return counted(t, r, "sluice_relay_guests") == 1 })
-}
-
-// TestConnectionsOfAnAddress checks that one address does not take all connections.
-func TestConnectionsOfAnAddress(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, func(c *Config) { c.MaxConnectionsPerSource = 1 })
-	first := dialRaw(t, s)
-	require.Equal(t, base.StatusOK, first.ask("OPTIONS", "*").StatusCode)
-	second := dialRaw(t, s)
-	_, err := io.ReadAll(second)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, counted(t, s, "refused_connections_total", "address"))
 }
 
 // FuzzPackets shifts any packet, which changes two fields and nothing else, and writes it to a stream.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -130,15 +129,6 @@ func TestAddresses(t *testing.T) {
 	}
 	nodes[1].Advertise(liveA)
 	knows(t, nodes[2], liveA, "b")
-}
-
-func TestEmbedTLS(t *testing.T) {
-	t.Parallel()
-	files := newAuthority(t).issue(t)
-	engines := embedAll(t, files, "a", "b")
-	a, b := join(t, "a", engines[0]), join(t, "b", engines[1])
-	a.Advertise(liveA)
-	knows(t, b, liveA, "a")
 }
 
 // TestAuthorityIsReplaced lets a node with a certificate of another authority join. The others learn to trust it while
@@ -276,61 +266,6 @@ func startServer(t *testing.T, opts *server.Options) *server.Server {
 	require.True(t, s.ReadyForConnections(time.Minute))
 	t.Cleanup(s.Shutdown)
 	return s
-}
-
-// TestServerIsBack lets the NATS server of many nodes go and come back. Routes that have not changed meanwhile are not
-// sent again, and each node asks once for those that have.
-func TestServerIsBack(t *testing.T) {
-	t.Parallel()
-	const size = 10
-	opts := &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
-	s := startServer(t, opts)
-	opts.Port = s.Addr().(*net.TCPAddr).Port
-	var nodes []*cluster.Node
-	for i := range size {
-		id := fmt.Sprint("n", i)
-		e, err := Dial(DialConfig{Config: configOf(t, id), URLs: []string{s.ClientURL()}})
-		require.NoError(t, err)
-		n := join(t, id, e)
-		n.Advertise(moqt.Namespace{"live", id})
-		nodes = append(nodes, n)
-	}
-	know := func(routes int) {
-		require.Eventually(t, func() bool {
-			return !slices.ContainsFunc(nodes, func(n *cluster.Node) bool {
-				known := 0
-				for _, s := range n.Status().Nodes {
-					known += len(s.Routes)
-				}
-				return known != routes
-			})
-		}, time.Minute, 20*time.Millisecond)
-	}
-	know(size)
-	counts := func() (asks, snapshots uint64) {
-		for _, n := range nodes {
-			c := n.Counts()
-			asks, snapshots = asks+c.Asks, snapshots+c.Snapshots
-		}
-		return asks, snapshots
-	}
-	asks, snapshots := counts()
-	s.Shutdown()
-	s.WaitForShutdown()
-	for _, n := range nodes {
-		require.Eventually(t, func() bool { return !n.Status().Engine }, time.Minute, 20*time.Millisecond)
-	}
-	nodes[1].Advertise(liveA)
-	startServer(t, opts)
-	know(size + 1)
-	asksAfter, snapshotsAfter := counts()
-	t.Logf("%d asks, %d snapshots", asksAfter-asks, snapshotsAfter-snapshots)
-	// A node that waits long for an answer, on a busy machine, asks once more. All could ask all others: 90.
-	require.LessOrEqual(t, asksAfter-asks, uint64(3*size))
-	require.LessOrEqual(t, snapshotsAfter-snapshots, uint64(3*size))
-	for _, n := range nodes { // before the server ends: else each waits for it
-		require.NoError(t, n.Leave())
-	}
 }
 
 // TestServerIsAwayAtStart starts a node before the NATS server.
