@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
+	"sluice/moqt/session"
 	"sluice/track"
 	"sluice/transport"
 	"sluice/transport/transporttest"
@@ -52,6 +53,16 @@ func (b *bench) slowClient() (c *client, open chan struct{}) {
 	conn, server := transporttest.Pipe(transporttest.PipeConfig{})
 	open = make(chan struct{})
 	return b.attach(conn, &slowConn{server, open}), open
+}
+
+// late has such a client subscribe.
+func (b *bench) late() (c *client, k *sink, sub *session.Subscription, open chan struct{}) {
+	c, open = b.slowClient()
+	k = &sink{}
+	sub, err := c.Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
+	require.NoError(b.t, err)
+	synctest.Wait()
+	return c, k, sub, open
 }
 
 func TestDataWaitsForTheResponse(t *testing.T) {
@@ -98,11 +109,7 @@ func TestTrackThatEndsBeforeTheResponse(t *testing.T) {
 		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		src.group(1, 2)
-		late, open := b.slowClient()
-		k := &sink{}
-		sub, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
-		require.NoError(t, err)
-		synctest.Wait()
+		_, k, sub, open := b.late()
 		require.NoError(t, src.publication().Done(moqt.DoneTrackEnded, ""))
 		synctest.Wait()
 		close(open)
@@ -118,25 +125,18 @@ func TestDataThatEndsBeforeTheResponse(t *testing.T) {
 		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0)
 
-		late, open := b.slowClient()
-		k := &sink{}
-		sub, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, k)
-		require.NoError(t, err)
-		synctest.Wait()
+		_, k, sub, open := b.late()
 		g.object(1).fin()
 		src.group(2, 2)
 		require.Len(t, strings.Split(first.take(), ", "), 6)
 		close(open)
-		_, err = sub.Wait(b.ctx)
+		_, err := sub.Wait(b.ctx)
 		require.NoError(t, err)
 		got := k.take()
 		require.Contains(t, ofGroup(got, "1"), "1.1, 1 fin")
 		require.Equal(t, "2.0, 2.1, 2 fin", ofGroup(got, "2"))
 
-		gone, _ := b.slowClient()
-		sub, err = gone.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
-		require.NoError(t, err)
-		synctest.Wait()
+		_, _, sub, _ = b.late()
 		src.group(3, 2)
 		sub.Cancel(moqt.ResetCancelled)
 		synctest.Wait()
@@ -158,10 +158,7 @@ func TestLittleDataWaitsForTheResponse(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
-		late, open := b.slowClient()
-		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
-		require.NoError(t, err)
-		synctest.Wait()
+		late, _, _, open := b.late()
 		const most = 256
 		for group := range uint64(most) {
 			src.group(group, 1)
@@ -177,10 +174,7 @@ func TestDataWaitsForTheResponseForALimitedTime(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
-		late, open := b.slowClient()
-		_, err := late.Subscribe(b.ctx, moqt.Subscribe{Track: video}, &sink{})
-		require.NoError(t, err)
-		synctest.Wait()
+		late, _, _, open := b.late()
 		src.group(1, 1)
 		require.Zero(t, opened(late))
 		time.Sleep(time.Second)

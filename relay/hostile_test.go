@@ -9,7 +9,6 @@ import (
 
 	"sluice/lab/hostile"
 	"sluice/moqt"
-	"sluice/moqt/session"
 )
 
 // TestHostilePeers attacks the relay while another peer publishes and a third one watches: they must not notice. With
@@ -32,20 +31,8 @@ func TestHostilePeers(t *testing.T) {
 
 // underAttack publishes before, during and after an attack.
 func underAttack(t *testing.T, n *network, scheme string, attack hostile.Attack) {
-	pubs := make(chan *session.Publication, 1)
-	pub := n.connect("moqt", &clientHandler{subscribe: func(p *session.Publication) {
-		if p.Accept(moqt.Parameters{}, nil) == nil {
-			pubs <- p
-		}
-	}})
-	ns, err := pub.PublishNamespace(t.Context(), moqt.PublishNamespace{Namespace: video.Namespace})
-	require.NoError(t, err)
-	require.NoError(t, ns.Wait(t.Context()))
-	watching := newFrames()
-	sub, err := n.connect("https", nil).Subscribe(t.Context(), moqt.Subscribe{Track: video}, watching)
-	require.NoError(t, err)
-	_, err = sub.Wait(t.Context())
-	require.NoError(t, err)
+	pub, pubs := n.publisher("moqt")
+	sub, watching := n.watch(n.connect("https", nil))
 
 	publication, want := <-pubs, make(map[moqt.Location]string)
 	publish := func(group uint64) {

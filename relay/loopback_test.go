@@ -146,6 +146,30 @@ func (n *network) dial(scheme string, h session.Handler, options ...func(*transp
 	return s, conn
 }
 
+// publisher connects a peer that announces the namespace of the tests, and accepts a subscription.
+func (n *network) publisher(scheme string) (*session.Session, <-chan *session.Publication) {
+	pubs := make(chan *session.Publication, 1)
+	s := n.connect(scheme, &clientHandler{subscribe: func(p *session.Publication) {
+		if p.Accept(moqt.Parameters{}, nil) == nil {
+			pubs <- p
+		}
+	}})
+	ns, err := s.PublishNamespace(n.t.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
+	require.NoError(n.t, err)
+	require.NoError(n.t, ns.Wait(n.t.Context()))
+	return s, pubs
+}
+
+// watch subscribes.
+func (n *network) watch(s *session.Session) (*session.Subscription, *frames) {
+	got := newFrames()
+	sub, err := s.Subscribe(n.t.Context(), moqt.Subscribe{Track: video}, got)
+	require.NoError(n.t, err)
+	_, err = sub.Wait(n.t.Context())
+	require.NoError(n.t, err)
+	return sub, got
+}
+
 // frames collects the objects of a subscription with their payloads.
 type frames struct {
 	mu        sync.Mutex

@@ -13,24 +13,12 @@ import (
 // sender, in answers to requests meanwhile, and by FETCH. A subscriber ends its session when a limit is exceeded.
 func TestSessionLimits(t *testing.T) {
 	n := newNetwork(t)
-	pubs := make(chan *session.Publication, 1)
-	pub := n.connect("moqt", &clientHandler{subscribe: func(p *session.Publication) {
-		if p.Accept(moqt.Parameters{}, nil) == nil {
-			pubs <- p
-		}
-	}})
-	ns, err := pub.PublishNamespace(t.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
-	require.NoError(t, err)
-	require.NoError(t, ns.Wait(t.Context()))
+	_, pubs := n.publisher("moqt")
 	var viewers []*session.Session
 	var sinks []*frames
 	for _, limits := range [][2]int64{{2, 1 << 60}, {1 << 60, 20_000}, {3, 50_000}} {
 		viewer, _ := n.dial("https", nil, limit(limits[0], limits[1]))
-		f := newFrames()
-		sub, err := viewer.Subscribe(t.Context(), moqt.Subscribe{Track: video}, f)
-		require.NoError(t, err)
-		_, err = sub.Wait(t.Context())
-		require.NoError(t, err)
+		_, f := n.watch(viewer)
 		viewers, sinks = append(viewers, viewer), append(sinks, f)
 	}
 	asked := make(chan error, 1)

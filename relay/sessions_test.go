@@ -19,21 +19,9 @@ import (
 // TestSessions describes sessions while they last, with what the media sender knows, and for a while after that.
 func TestSessions(t *testing.T) {
 	n := newNetwork(t)
-	pubs := make(chan *session.Publication, 1)
-	pub := n.connect("https", &clientHandler{subscribe: func(p *session.Publication) {
-		if p.Accept(moqt.Parameters{}, nil) == nil {
-			pubs <- p
-		}
-	}})
-	ns, err := pub.PublishNamespace(t.Context(), moqt.PublishNamespace{Namespace: moqt.Namespace{"live"}})
-	require.NoError(t, err)
-	require.NoError(t, ns.Wait(t.Context()))
-	got := newFrames()
+	_, pubs := n.publisher("https")
 	viewer := n.connect("moqt", nil)
-	sub, err := viewer.Subscribe(t.Context(), moqt.Subscribe{Track: video}, got)
-	require.NoError(t, err)
-	_, err = sub.Wait(t.Context())
-	require.NoError(t, err)
+	_, got := n.watch(viewer)
 	got.await(t, publishFrames(t, <-pubs))
 
 	var list []SessionStatus
