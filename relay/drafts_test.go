@@ -171,8 +171,7 @@ func TestSeveralSubscriptions(t *testing.T) {
 func TestPropertiesOnRequest(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		pub := b.connect()
-		properties, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 60_000})
-		require.NoError(t, err)
+		properties := propertiesOf(t, moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 60_000})
 		src := pub.serve(&source{properties: properties})
 		pub.announce("live")
 		without := moqt.Parameters{IncludeProperties: ptr(false)}
@@ -225,11 +224,10 @@ func TestRelativeFetch(t *testing.T) {
 // the track's. Before draft-20, timestamps have the number of one of them.
 func TestTimeoutsOfSubgroups(t *testing.T) {
 	timeouts := func(object, subgroup uint64) moqt.Properties {
-		p, err := moqt.NewProperties(
+		p := propertiesOf(t,
 			moqt.KeyValuePair{Type: moqt.PropertyObjectDeliveryTimeout, Value: object},
 			moqt.KeyValuePair{Type: moqt.PropertySubgroupDeliveryTimeout, Value: subgroup},
 		)
-		require.NoError(t, err)
 		return p
 	}
 	in := func(object, subgroup time.Duration) media.Timeouts {

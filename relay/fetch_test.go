@@ -399,8 +399,7 @@ func TestFetchOfMalformedTrack(t *testing.T) {
 }
 
 func TestMaxCacheDuration(t *testing.T) {
-	props, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 3000})
-	require.NoError(t, err)
+	props := propertiesOf(t, moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 3000})
 	onBench(t, Config{}, func(b *bench) {
 		src := b.origin(&source{properties: props})
 		pub := src.c

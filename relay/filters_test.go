@@ -29,9 +29,7 @@ func filter(typ moqt.ParameterType, first, last uint64) moqt.RangeFilters {
 const marks = 0x100
 
 func marked(t *testing.T, value uint64) moqt.Properties {
-	p, err := moqt.NewProperties(moqt.KeyValuePair{Type: marks, Value: value})
-	require.NoError(t, err)
-	return p
+	return propertiesOf(t, moqt.KeyValuePair{Type: marks, Value: value})
 }
 
 // sendMixed sends a group with objects 0 to 4 in subgroup 0, of which 3 has the mark 7, objects 5 and 6 in subgroup 2,

@@ -719,6 +719,13 @@ func (b *bench) update(s *session.Subscription, params moqt.Parameters) *moqt.Re
 	return ok
 }
 
+func propertiesOf(t *testing.T, pairs ...moqt.KeyValuePair) moqt.Properties {
+	t.Helper()
+	p, err := moqt.NewProperties(pairs...)
+	require.NoError(t, err)
+	return p
+}
+
 func ptr[T any](v T) *T { return &v }
 
 func (b *bench) refused(err error, code moqt.RequestErrorCode) {

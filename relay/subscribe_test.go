@@ -95,11 +95,10 @@ func TestOnePublisherOfTwoRefuses(t *testing.T) {
 func TestMandatoryTrackPropertiesAreNotForwarded(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		pub := b.connect()
-		props, err := moqt.NewProperties(moqt.KeyValuePair{Type: 0x4001, Bytes: []byte("x")})
-		require.NoError(t, err)
+		props := propertiesOf(t, moqt.KeyValuePair{Type: 0x4001, Bytes: []byte("x")})
 		pub.serve(&source{properties: props})
 		pub.announce("live")
-		_, _, err = b.connect().subscribe(moqt.Parameters{})
+		_, _, err := b.connect().subscribe(moqt.Parameters{})
 		b.refused(err, moqt.RequestUnsupportedExtension)
 
 		_, err = (&source{properties: props}).offer(b.connect(), moqt.Parameters{})
@@ -263,15 +262,13 @@ func TestSelfSubscription(t *testing.T) {
 }
 
 func TestPrioritiesAndTimeouts(t *testing.T) {
-	track, err := moqt.NewProperties(
+	track := propertiesOf(t,
 		moqt.KeyValuePair{Type: moqt.PropertyObjectDeliveryTimeout, Value: 700},
 		moqt.KeyValuePair{Type: moqt.PropertySubgroupDeliveryTimeout, Value: 900},
 		moqt.KeyValuePair{Type: moqt.PropertyDefaultPublisherPriority, Value: 33},
 		moqt.KeyValuePair{Type: moqt.PropertyDefaultPublisherGroupOrder, Value: uint64(moqt.Descending)},
 	)
-	require.NoError(t, err)
-	cached, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 500})
-	require.NoError(t, err)
+	cached := propertiesOf(t, moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 500})
 	tests := map[string]struct {
 		properties       moqt.Properties
 		params           moqt.Parameters

@@ -190,8 +190,7 @@ func (k *stopper) HandleSubgroup(g *session.Subgroup) {
 }
 
 func TestNewGroupRequest(t *testing.T) {
-	dynamic, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
-	require.NoError(t, err)
+	dynamic := propertiesOf(t, moqt.KeyValuePair{Type: moqt.PropertyDynamicGroups, Value: 1})
 	onBench(t, Config{}, func(b *bench) {
 		src := b.origin(&source{properties: dynamic})
 		requests := func() (values []uint64) {

@@ -214,8 +214,7 @@ func TestUpstreamIsLostBeforeTheTrackBegins(t *testing.T) {
 // The session is lost, and groups come and go before the next one. Subscribers get them, too, each object once; and go
 // on with the current group if the upstream relay does not have the others.
 func TestUpstreamIsLostForSomeGroups(t *testing.T) {
-	short, err := moqt.NewProperties(moqt.KeyValuePair{Type: moqt.PropertyObjectDeliveryTimeout, Value: 500})
-	require.NoError(t, err)
+	short := propertiesOf(t, moqt.KeyValuePair{Type: moqt.PropertyObjectDeliveryTimeout, Value: 500})
 	for name, tt := range map[string]struct {
 		cfg        Config
 		properties moqt.Properties
