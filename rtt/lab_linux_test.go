@@ -25,6 +25,16 @@ import (
 	"sluice/rtt/report/reporttest"
 )
 
+// monitorAt makes a Monitor inside a host.
+func monitorAt(t testing.TB, h *lab.Host, cfg MonitorConfig) (m *Monitor) {
+	t.Helper()
+	require.NoError(t, h.Do(func() (err error) {
+		m, err = New(cfg)
+		return err
+	}))
+	return m
+}
+
 // measuring runs a Monitor inside a host until end is called, which returns all that the Sink took. Samples are sorted
 // by time: CPUs report theirs in batches.
 func measuring(t testing.TB, h *lab.Host, cfg MonitorConfig) (end func() *reporttest.Sink) {
@@ -39,10 +49,7 @@ func monitoring(t testing.TB, h *lab.Host, cfg MonitorConfig) (m *Monitor, end f
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	require.NoError(t, h.Do(func() (err error) {
-		m, err = New(cfg)
-		return err
-	}))
+	m = monitorAt(t, h, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	var err error

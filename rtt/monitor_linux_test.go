@@ -227,11 +227,9 @@ func TestClearErrors(t *testing.T) {
 		`no interface "eth7"; there are: lo, eth0`)
 	require.EqualError(t, starting(t, l.Publisher, MonitorConfig{}), "no interface to watch; there are: lo, eth0")
 
-	var first *Monitor
-	require.NoError(t, l.Publisher.Do(func() (err error) {
-		first, err = New(MonitorConfig{Interfaces: []string{"eth0"}, Hook: attach.HookXDP, Sink: new(reporttest.Sink)})
-		return err
-	}))
+	first := monitorAt(t, l.Publisher, MonitorConfig{
+		Interfaces: []string{"eth0"}, Hook: attach.HookXDP, Sink: new(reporttest.Sink),
+	})
 	require.EqualError(t, starting(t, l.Publisher, MonitorConfig{Interfaces: []string{"eth0"}, Hook: attach.HookXDP}),
 		"attach to eth0: another XDP program is there; use the tc hook: "+
 			"failed to attach link: create link: device or resource busy")
@@ -274,14 +272,10 @@ func TestInterfaceDisappears(t *testing.T) {
 	}))
 	var log bytes.Buffer
 	var got reporttest.Sink
-	var m *Monitor
-	require.NoError(t, l.Publisher.Do(func() (err error) {
-		m, err = New(MonitorConfig{
-			Interfaces: []string{"one", "two"}, Sink: &got, Hook: attach.HookClsact, Aggregate: time.Hour,
-			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
-		})
-		return err
-	}))
+	m := monitorAt(t, l.Publisher, MonitorConfig{
+		Interfaces: []string{"one", "two"}, Sink: &got, Hook: attach.HookClsact, Aggregate: time.Hour,
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
+	})
 	ended := make(chan error)
 	go func() { ended <- m.Run(context.Background()) }()
 	for _, name := range []string{"one", "two"} {
@@ -304,11 +298,7 @@ func TestInterfaceDisappears(t *testing.T) {
 func TestManyChangesOfInterfaces(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
 	var got reporttest.Sink
-	var m *Monitor
-	require.NoError(t, l.Publisher.Do(func() (err error) {
-		m, err = New(MonitorConfig{Interfaces: []string{"eth0"}, ICMP: true, Sink: &got})
-		return err
-	}))
+	m := monitorAt(t, l.Publisher, MonitorConfig{Interfaces: []string{"eth0"}, ICMP: true, Sink: &got})
 	require.NoError(t, l.Publisher.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = "one"
@@ -367,14 +357,9 @@ func TestAggregationOfInterfaces(t *testing.T) {
 
 func TestFlows(t *testing.T) {
 	l := labtest.New(t, lab.Topology{})
-	var m *Monitor
-	require.NoError(t, l.Publisher.Do(func() (err error) {
-		m, err = New(MonitorConfig{
-			Interfaces: []string{"eth0"}, ICMP: true, TCP: true, RateLimit: -1, Quiet: true,
-			Sink: new(reporttest.Sink),
-		})
-		return err
-	}))
+	m := monitorAt(t, l.Publisher, MonitorConfig{
+		Interfaces: []string{"eth0"}, ICMP: true, TCP: true, RateLimit: -1, Quiet: true, Sink: new(reporttest.Sink),
+	})
 	defer m.Close()
 	require.Len(t, ping(t, l.Publisher, l.Relay.Devices[0].IPv4.Addr(), 10), 10)
 	flows, err := m.Flows()

@@ -132,11 +132,7 @@ func TestMirrorPort(t *testing.T) {
 			first, last := cfg.Interfaces[0], cfg.Interfaces[len(cfg.Interfaces)-1]
 			cfg.Promiscuous, cfg.Quiet = true, true
 			cfg.TCP, cfg.ICMP, cfg.RateLimit, cfg.Sink = true, true, -1, new(reporttest.Sink)
-			var m *Monitor
-			require.NoError(t, l.Publisher.Do(func() (err error) {
-				m, err = New(cfg)
-				return err
-			}))
+			m := monitorAt(t, l.Publisher, cfg)
 			closed := sync.OnceValue(m.Close)
 			defer closed()
 			require.Equal(t, 1, promiscuity(t, l.Publisher, last))

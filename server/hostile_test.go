@@ -140,9 +140,8 @@ func TestLyingNode(t *testing.T) {
 		"that does not listen": "", "that refuses": "refuse", "that sends garbage": "garbage in a stream",
 	} {
 		t.Run(name, func(t *testing.T) {
-			virtual(t, func(t *testing.T) {
-				var bus clustertest.Bus
-				a, c := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "c")
+			onBus(t, func(t *testing.T, bus *clustertest.Bus) {
+				a, c := startNode(t, bus, "west", "a"), startNode(t, bus, "east", "c")
 				url := "moqt://127.0.0.1:9"
 				if attack == "refuse" {
 					url, _ = serveHostile(t, nil)

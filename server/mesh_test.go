@@ -27,6 +27,12 @@ import (
 // meshNode is a server in a cluster on a bus in memory.
 type meshNode struct{ *Server }
 
+// onBus runs a test of nodes in virtual time.
+func onBus(t *testing.T, f func(*testing.T, *clustertest.Bus)) {
+	t.Helper()
+	virtual(t, func(t *testing.T) { f(t, new(clustertest.Bus)) })
+}
+
 // startNode starts a node. It ends with the test.
 func startNode(t *testing.T, bus *clustertest.Bus, region, name string) *meshNode {
 	t.Helper()
@@ -117,9 +123,8 @@ func TestRoutesChangeFast(t *testing.T) {
 // TestParentComes starts the node that should be the parent when the edge already gets the track from the origin.
 func TestParentComes(t *testing.T) {
 	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a, edge := startNode(t, &bus, "west", "a"), startNode(t, &bus, "east", "edge")
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
+		a, edge := startNode(t, bus, "west", "a"), startNode(t, bus, "east", "edge")
 		send := publish(t, a.Server, "video")
 		edge.knowsRoute(t, 1)
 		got := receive(t, edge.Server, "video")
@@ -127,7 +132,7 @@ func TestParentComes(t *testing.T) {
 		require.Contains(t, string(got.await(t)), "group 0")
 		await(t, "the origin feeds the edge", func() bool { return edge.askedOrigin() == 1 })
 
-		parent := startNode(t, &bus, "east", outranking("edge"))
+		parent := startNode(t, bus, "east", outranking("edge"))
 		await(t, "the parent feeds the edge", func() bool {
 			return parent.askedOrigin() == 1 && edge.askedOrigin() == 0
 		})
@@ -161,9 +166,8 @@ func ranked(node string, n int) (names []string) {
 // The other node hears that the route has gone before the subscription ends, and that it is there again before it may
 // subscribe at that node again.
 func TestPublisherIsReplaced(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
+		a, b := startNode(t, bus, "", "a"), startNode(t, bus, "", "b")
 		first, err := join(t, a.Server, nil).Publish(t.Context(), moqt.Publish{
 			Track: moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"},
 		})
@@ -183,11 +187,10 @@ func TestPublisherIsReplaced(t *testing.T) {
 // TestPublisherIsReplacedAfterANode replaces the process of a node, and then the publisher at another one. The old
 // process, which still has a subscriber, hears nothing of that, and asks the new one.
 func TestPublisherIsReplacedAfterANode(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a, next := startNode(t, &bus, "", "a"), listenNode(t, Config{}, "next")
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
+		a, next := startNode(t, bus, "", "a"), listenNode(t, Config{}, "next")
 		url := fmt.Sprint("moqt://", next.Addr()) // of both processes; it leads to this one now
-		old := joinNode(t, &bus, listenNode(t, Config{}, "old"), ClusterConfig{Node: "b", URL: url})
+		old := joinNode(t, bus, listenNode(t, Config{}, "old"), ClusterConfig{Node: "b", URL: url})
 		publisher := join(t, a.Server, nil)
 		send := publishOn(t, publisher, "video")
 		old.knowsRoute(t, 1)
@@ -197,7 +200,7 @@ func TestPublisherIsReplacedAfterANode(t *testing.T) {
 		publisher.Close(moqt.SessionNoError, "")
 		old.knowsRoute(t, 0)
 		old.mesh.leave(true)
-		joinNode(t, &bus, next, ClusterConfig{Node: "b", URL: url})
+		joinNode(t, bus, next, ClusterConfig{Node: "b", URL: url})
 		send = publish(t, a.Server, "video")
 		await(t, "a feeds the old process", func() bool { return a.subscribed() > 0 })
 		send(1, []byte("second"))
@@ -217,9 +220,8 @@ func (n *meshNode) subscribed() (count int) {
 
 // TestNamespacesOfOtherNodes shows a subscriber the namespaces of the whole cluster.
 func TestNamespacesOfOtherNodes(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
+		a, b := startNode(t, bus, "", "a"), startNode(t, bus, "", "b")
 		found := make(chan string, 10)
 		_, err := join(t, b.Server, nil).SubscribeNamespace(t.Context(), moqt.SubscribeNamespace{},
 			func(ns moqt.Namespace, published bool, _ moqt.Parameters) { found <- fmt.Sprint(ns, published) })
@@ -236,10 +238,9 @@ func TestNamespacesOfOtherNodes(t *testing.T) {
 
 // TestMeshLimits asks for tracks of more nodes than a node may dial, and leaves the sessions alone after that.
 func TestMeshLimits(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
 		var log logstest.Buffer
-		n := startNodeAs(t, &bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{Node: "a"})
+		n := startNodeAs(t, bus, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, ClusterConfig{Node: "a"})
 		const others = maxDialedNodes + 10
 		from := bus.Engine("others")
 		for i := range others {
@@ -265,9 +266,8 @@ func TestMeshLimits(t *testing.T) {
 
 // TestFeedsOfOneNode has two sessions with the same node, as the origin and as the parent: they are one feed.
 func TestFeedsOfOneNode(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		a, b := startNode(t, &bus, "", "a"), startNode(t, &bus, "", "b")
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
+		a, b := startNode(t, bus, "", "a"), startNode(t, bus, "", "b")
 		send := publish(t, a.Server, "video")
 		b.knowsRoute(t, 1)
 		got := receive(t, b.Server, "video")
@@ -304,12 +304,11 @@ func (n *meshNode) askedOrigin() (count int) {
 
 // TestNodeWithUpstream has a node with an upstream relay that is in no cluster: it gets tracks from both.
 func TestNodeWithUpstream(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
-		upstream, a := start(t, Config{}), startNode(t, &bus, "", "a")
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
+		upstream, a := start(t, Config{}), startNode(t, bus, "", "a")
 		cfg := Config{}
 		cfg.Upstream.Routes = []UpstreamRoute{{URLs: []string{"moqt://" + upstream.Addr().String()}}}
-		b := startNodeAs(t, &bus, cfg, ClusterConfig{Node: "b"})
+		b := startNodeAs(t, bus, cfg, ClusterConfig{Node: "b"})
 		connected(t, b.Server, 1)
 		sends := map[string]func(uint64, []byte){
 			"here": publish(t, a.Server, "here"), "elsewhere": publish(t, upstream, "elsewhere"),
@@ -326,13 +325,12 @@ func TestNodeWithUpstream(t *testing.T) {
 // TestMeshProof has nodes with certificates of one authority, and one whose certificate is of another: they neither
 // ask it nor answer it, and a subscriber cannot ask a node as the origin.
 func TestMeshProof(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
 		nodes, others := certtest.New(t), certtest.New(t)
 		startOf := func(of *certtest.Authority, name string) *meshNode {
 			f, cfg := of.Issue(t), Config{}
 			cfg.Transport.Mutual = &transport.MutualTLS{CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key}
-			return startNodeAs(t, &bus, cfg, ClusterConfig{Node: name})
+			return startNodeAs(t, bus, cfg, ClusterConfig{Node: name})
 		}
 		a, b := startOf(nodes, "a"), startOf(nodes, "b")
 		send := publish(t, a.Server, "video")

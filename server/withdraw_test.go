@@ -29,12 +29,11 @@ func (bySubject) Authorize(_ context.Context, r relay.AuthRequest) (relay.Grant,
 // nodes at once, and cannot come back until then.
 func TestWithdrawInCluster(t *testing.T) {
 	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		var bus clustertest.Bus
+	onBus(t, func(t *testing.T, bus *clustertest.Bus) {
 		cfg := Config{Relay: relay.Config{Authorizer: bySubject{}}}
 		var nodes []*meshNode
 		for _, name := range []string{"a", "b", "c"} {
-			nodes = append(nodes, startNodeAs(t, &bus, cfg, ClusterConfig{Node: name}))
+			nodes = append(nodes, startNodeAs(t, bus, cfg, ClusterConfig{Node: name}))
 		}
 		admit := func(n *meshNode, subject string) (*relay.Guest, error) {
 			return n.Relay().Admit(t.Context(), relay.AuthRequest{
