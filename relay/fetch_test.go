@@ -257,35 +257,10 @@ func TestFetchFromCache(t *testing.T) {
 	}
 }
 
-func TestFetchWaitsForObjectsInArrival(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		src, _, _, _, _ := b.live(nil)
-		g := src.open(moqt.SubgroupHeader{GroupID: 3})
-		enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 8})
-		require.NoError(t, err)
-		g.stream.Write(append(enc, "half"...))
-		synctest.Wait()
-		f, err := b.connect().Fetch(b.ctx, standalone(at(3, 0), at(3, 1)))
-		require.NoError(t, err)
-		_, err = f.Wait(b.ctx)
-		require.NoError(t, err)
-		g.stream.Write([]byte(" and"))
-		stream, err := f.Stream(b.ctx)
-		require.NoError(t, err)
-		objects, err := parseFetch(stream, f.Session().Version(), moqt.Ascending)
-		require.NoError(t, err)
-		require.Equal(t, "3.0=half and, fin", objects)
-	})
-}
-
 func TestFetchOfObjectsThatAreCutOff(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		src, _, _, _, _ := b.live(nil)
-		g := src.open(moqt.SubgroupHeader{GroupID: 3})
-		enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{PayloadLength: 8})
-		require.NoError(t, err)
-		g.stream.Write(append(enc, "half"...))
-		synctest.Wait()
+		g := src.open(moqt.SubgroupHeader{GroupID: 3}).half(0)
 		c := b.connect()
 		f, err := c.Fetch(b.ctx, standalone(at(3, 0), at(3, 1)))
 		require.NoError(t, err)
@@ -415,19 +390,6 @@ func TestMaxCacheDuration(t *testing.T) {
 		pub.handler.fetch = a.serve
 		require.Equal(t, "1.0, 1.1, fin", c.fetch(standalone(at(1, 0), at(1, 2))).objects,
 			"expired objects are requested again")
-	})
-}
-
-func TestFetchIsCancelled(t *testing.T) {
-	onBench(t, Config{}, func(b *bench) {
-		src, _, _, _, _ := b.live(nil)
-		src.open(moqt.SubgroupHeader{GroupID: 3}).write(moqt.ObjectHeader{}, string(make([]byte, 1<<20))).fin()
-		c := b.connect()
-		f, err := c.Fetch(b.ctx, standalone(at(3, 0), at(3, 1)))
-		require.NoError(t, err)
-		_, err = f.Wait(b.ctx)
-		require.NoError(t, err)
-		f.Cancel(moqt.ResetCancelled) // the rest waits for flow control
 	})
 }
 

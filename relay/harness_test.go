@@ -585,6 +585,16 @@ func (g *subgroupStream) write(h moqt.ObjectHeader, payload string) *subgroupStr
 	return g
 }
 
+// half begins an object of eight bytes.
+func (g *subgroupStream) half(id uint64) *subgroupStream {
+	b, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: id, PayloadLength: 8})
+	require.NoError(g.t, err)
+	_, err = g.stream.Write(append(b, "half"...))
+	require.NoError(g.t, err)
+	synctest.Wait()
+	return g
+}
+
 func (g *subgroupStream) fin() {
 	require.NoError(g.t, g.stream.Close())
 	synctest.Wait()

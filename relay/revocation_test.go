@@ -342,36 +342,3 @@ func TestOffersFollowTheirRequest(t *testing.T) {
 		require.Equal(t, "reset 7", endOf(tracks.Context()))
 	})
 }
-
-// TestRevocationBetweenRelays lets the tokens of a publisher and a subscriber lose their force. They are at two
-// processes of a relay, or at a relay and its upstream relay.
-func TestRevocationBetweenRelays(t *testing.T) {
-	for name, join := range map[string]func(here, there *bench){
-		"link": func(here, there *bench) { link(there, here) },
-		"upstream": func(here, there *bench) {
-			u, err := here.relay.neighbors.NewUpstreamRelay(UpstreamRelayConfig{
-				URL: "moqt://origin", Tokens: []moqt.Token{token("keep")},
-			})
-			require.NoError(here.t, err)
-			here.relay.neighbors.SetRoutes(RouteTable{{Upstreams: []*UpstreamRelay{u}}})
-			here.dial(u, there)
-		},
-	} {
-		for way, r := range revocations {
-			t.Run(name+"/"+way, func(t *testing.T) {
-				onBenches(t, Config{Grace: time.Millisecond}, 2, func(bs []*bench) {
-					here, there := bs[0], bs[1]
-					join(here, there)
-					here.authorize(r.authorizer())
-					there.authorize(r.authorizer())
-					src := there.bearing(moqt.Draft22, "tok").offers(nil)
-					viewer := here.bearing(moqt.Draft22, "tok")
-					viewer.mustSubscribe(moqt.Parameters{})
-					r.revoke(here, there)
-					require.Equal(t, r.sessionEnd(), endOf(viewer.Context()))
-					require.Equal(t, r.sessionEnd(), endOf(src.c.Context()))
-				})
-			})
-		}
-	}
-}

@@ -210,11 +210,7 @@ func TestLateJoinersGetWholeObjects(t *testing.T) {
 		first, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		h := moqt.SubgroupHeader{GroupID: 1, SubgroupIDMode: moqt.SubgroupIDFirstObject, FirstObject: true,
 			EndOfGroup: true, HasProperties: true, Priority: 9}
-		g := src.open(h).object(300)
-		enc, err := g.encoder.AppendObject(nil, moqt.ObjectHeader{ObjectID: 301, PayloadLength: 8})
-		require.NoError(t, err)
-		g.stream.Write(append(enc, "half"...))
-		synctest.Wait()
+		g := src.open(h).object(300).half(301)
 		late, _ := b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
 		g.stream.Write([]byte(" and"))
 		g.object(307).object(308).fin()
