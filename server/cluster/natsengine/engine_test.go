@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/certtest"
 	"sluice/moqt"
 	"sluice/server/cluster"
 	"sluice/server/cluster/clustertest"
@@ -110,6 +111,9 @@ func TestEmbed(t *testing.T) {
 	require.Len(t, b.Status().Nodes, 2)
 }
 
+// issue writes the files of a node of this machine, whose certificate has an authority of its own.
+func issue(t *testing.T) TLS { return TLS(certtest.New(t).Issue(t)) }
+
 // TestAddresses joins servers at addresses that their connections do not come from: those that have joined the first
 // one find each other.
 func TestAddresses(t *testing.T) {
@@ -135,7 +139,7 @@ func TestAddresses(t *testing.T) {
 // they run. Their routes stay.
 func TestAuthorityIsReplaced(t *testing.T) {
 	t.Parallel()
-	before, after := newAuthority(t).issue(t), newAuthority(t).issue(t)
+	before, after := issue(t), issue(t)
 	both := func(file string) {
 		var all []byte
 		for _, name := range []string{before.CA, after.CA} {
@@ -174,7 +178,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 // TestStrangers is about servers that are not of the cluster: no route to them comes into being.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
-	ours, theirs := newAuthority(t).issue(t), newAuthority(t).issue(t)
+	ours, theirs := issue(t), issue(t)
 	for name, change := range map[string]func(*EmbedConfig){
 		"without TLS":                func(c *EmbedConfig) { c.TLS = TLS{} },
 		"of another authority":       func(c *EmbedConfig) { c.TLS = theirs },
@@ -401,7 +405,7 @@ func TestSuccessor(t *testing.T) {
 func TestWaitForNothing(t *testing.T) {
 	t.Parallel()
 	cfg := EmbedConfig{Config: configOf(t, "a"), Listen: "192.0.2.1:6222", Wait: true}
-	cfg.TLS = newAuthority(t).issue(t)
+	cfg.TLS = issue(t)
 	_, err := Embed(cfg)
 	require.ErrorContains(t, err, "--cluster-listen")
 }
@@ -468,7 +472,7 @@ func TestMatches(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	files := newAuthority(t).issue(t)
+	files := issue(t)
 	embed := func(listen string, join ...string) EmbedConfig {
 		return EmbedConfig{Config: configOf(t, "a"), Listen: listen, Join: join}
 	}
