@@ -138,7 +138,7 @@ type udpClient struct {
 // dialWithPorts connects a client that speaks RTSP by hand.
 func (s *Server) dialWithPorts(t *testing.T, path string) *udpClient {
 	t.Helper()
-	conn, err := rtspwire.Dial(t.Context(), nil, s.Addr().String(), path, "")
+	conn, err := rtspwire.Dial(t.Context(), nil, s.Addr().String(), path, "", false)
 	require.NoError(t, err)
 	c := &udpClient{Conn: conn}
 	c.rtp, c.rtcp, err = rtspwire.Ports(net.IPv4(127, 0, 0, 1))

@@ -27,6 +27,8 @@ func malformedRequests(c *RTSPClient) {
 		"TEARDOWN " + url + " RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\nSession: 2\r\n\r\n",
 		"SETUP " + url + "/trackID=99 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;unicast;client_port=1-99999\r\n\r\n",
 		"SETUP " + url + "/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP/TCP;interleaved=254-999\r\n\r\n",
+		"SETUP " + url + "/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: RTP/AVP;multicast\r\n\r\n",
+		"SETUP " + url + "/trackID=0 RTSP/1.0\r\nCSeq: 1\r\n\r\n",
 		"SETUP " + url + "/trackID=0 RTSP/1.0\r\nCSeq: 1\r\nTransport: " + strings.Repeat(",", 2000) + "\r\n\r\n",
 		"ANNOUNCE " + url + " RTSP/1.0\r\nCSeq: 1\r\nContent-Length: -1\r\n\r\n",
 		"ANNOUNCE " + url + " RTSP/1.0\r\nCSeq: 1\r\nContent-Type: application/sdp\r\nContent-Length: 4\r\n\r\nv=0\r",

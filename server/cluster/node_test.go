@@ -197,6 +197,22 @@ func TestDeath(t *testing.T) {
 	})
 }
 
+// TestStall is about a node that was silent for too long, and goes on.
+func TestStall(t *testing.T) {
+	inTime(t, func(w *world) {
+		a, b := w.join("a"), w.join("b")
+		a.Advertise(liveA)
+		synctest.Wait()
+		w.bus.SetLose(func(_, subject string) bool { return strings.Contains(subject, ".a") })
+		time.Sleep(2 * cluster.Lease)
+		require.Empty(t, b.known())
+		w.bus.SetLose(nil)
+		time.Sleep(3 * time.Second)
+		require.Equal(t, []string{"a live-a"}, b.known())
+		leave(a, b)
+	})
+}
+
 func TestEngineAway(t *testing.T) {
 	inTime(t, func(w *world) {
 		const size = 20
