@@ -321,7 +321,7 @@ func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
 	}
 	f.streams[slot].Phase.Store(opening)
 	if err := maps.Downstreams.Update(key, slot, ebpf.UpdateNoExist); err != nil {
-		f.report("free a stream", maps.FreeStreams.Put(nil, slot)) // it was never published
+		f.report("free a stream", maps.FreeStreams.Update(nil, slot, ebpf.UpdateAny)) // it was never published
 		return 0, err
 	}
 	return slot, nil
@@ -329,7 +329,9 @@ func (f *FastPath) newStream(key bpf.DownstreamKey) (slot uint32, err error) {
 
 // freeSlot frees a slot that is in no map any more.
 func (f *FastPath) freeSlot(slot uint32) {
-	f.reclaimer.afterRuns(func() { f.report("free a stream", f.kernel.tables.FreeStreams.Put(nil, slot)) })
+	f.reclaimer.afterRuns(func() {
+		f.report("free a stream", f.kernel.tables.FreeStreams.Update(nil, slot, ebpf.UpdateAny))
+	})
 }
 
 // abandonUnadopted resets a stream that the kernel has opened, unless the media sender has it.

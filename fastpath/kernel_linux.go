@@ -311,12 +311,12 @@ func (k *kernel) SetPath(subscriber uint32, p claim.Path, s claim.Session) error
 
 // AddConnectionID assigns packets with a destination connection ID to a publisher.
 func (k *kernel) AddConnectionID(cid []byte, publisher uint32) error {
-	return k.tables.ConnectionIds.Put(connectionID(cid), publisher)
+	return k.tables.ConnectionIds.Update(connectionID(cid), publisher, ebpf.UpdateAny)
 }
 
 // SetAlias assigns a publisher's alias to a track.
 func (k *kernel) SetAlias(publisher uint32, alias uint64, track uint32) error {
-	return k.tables.Aliases.Put(bpf.AliasKey{Alias: alias, Publisher: publisher}, track)
+	return k.tables.Aliases.Update(bpf.AliasKey{Alias: alias, Publisher: publisher}, track, ebpf.UpdateAny)
 }
 
 // RemoveAlias undoes SetAlias.
@@ -357,7 +357,7 @@ func (k *kernel) growStreams(n uint32) error {
 		return err
 	}
 	for slot := made; slot < min(madeOfAll(k.byStream), k.maxStreams); slot++ {
-		if err := k.tables.FreeStreams.Put(nil, slot); err != nil {
+		if err := k.tables.FreeStreams.Update(nil, slot, ebpf.UpdateAny); err != nil {
 			return err
 		}
 	}

@@ -285,7 +285,8 @@ func (p *publishing) noteEnd(stream uint64, forwarded bool) []endedStream {
 func (p *publishing) rememberEndLocked(key bpf.StreamKey, first bpf.SubgroupKey) bool {
 	f := p.conn.fast
 	size := f.kernel.shares.sizes[shareSubgroups]
-	if !within(uint32(len(p.ended)), f.ended.Load(), size) || f.kernel.tables.Ended.Put(key, uint32(0)) != nil {
+	if !within(uint32(len(p.ended)), f.ended.Load(), size) ||
+		f.kernel.tables.Ended.Update(key, uint32(0), ebpf.UpdateAny) != nil {
 		p.raiseFirstStreamLocked(key.StreamId)
 		return false
 	}

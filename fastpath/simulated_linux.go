@@ -16,7 +16,6 @@ type Table interface {
 	Lookup(key, value any) error
 	LookupAndDelete(key, value any) error
 	BatchLookup(cursor *ebpf.MapBatchCursor, keys, values any, opts *ebpf.BatchOptions) (int, error)
-	Put(key, value any) error
 	Update(key, value any, flags ebpf.MapUpdateFlags) error
 	Delete(key any) error
 }

@@ -1,8 +1,8 @@
 package fastpath
 
 import (
-	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"unsafe"
 
@@ -80,15 +80,7 @@ func flag[T uint8 | uint32 | uint64](set bool) (n T) {
 }
 
 // bigEndian32 returns a number as it lies in a packet.
-func bigEndian32(v uint32) uint32 {
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], v)
-	return *(*uint32)(unsafe.Pointer(&b))
-}
+func bigEndian32(v uint32) uint32 { return bits.ReverseBytes32(v) }
 
 // bigEndian16 returns a port as it lies in a packet.
-func bigEndian16(v uint16) uint16 {
-	var b [2]byte
-	binary.BigEndian.PutUint16(b[:], v)
-	return *(*uint16)(unsafe.Pointer(&b))
-}
+func bigEndian16(v uint16) uint16 { return bits.ReverseBytes16(v) }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"sluice/fastpath/bpf"
@@ -44,12 +45,12 @@ func (v *versioned[T]) put(index uint32, parts ...T) error {
 
 // insertLocked inserts an element.
 func (v *versioned[T]) insertLocked(key bpf.VersionKey, part T) error {
-	err := v.elements.Put(key, part)
+	err := v.elements.Update(key, part, ebpf.UpdateAny)
 	if errors.Is(err, unix.E2BIG) && len(v.old) > 0 { // too many have been replaced since the reclaimer last came
 		old := v.old
 		v.old = nil
 		v.await()
-		err = errors.Join(v.free(old), v.elements.Put(key, part))
+		err = errors.Join(v.free(old), v.elements.Update(key, part, ebpf.UpdateAny))
 	}
 	return err
 }

@@ -88,59 +88,17 @@ func (s *session) Probe(ctx context.Context) error {
 }
 
 // quicSession is a session on a QUIC connection of its own.
-type quicSession struct{ session }
+type quicSession struct {
+	session
+	streams[quic.StreamErrorCode, *quic.Stream, *quic.ReceiveStream, *quic.SendStream]
+}
 
 func newQUICSession(base session) *quicSession {
-	s := &quicSession{base}
+	s := &quicSession{session: base}
+	s.carrier, s.streamErr = s.qc, quicError
+	s.sessionErr = func(_ context.Context, err error) error { return quicError(err) }
 	context.AfterFunc(s.qc.Context(), func() { s.cancel(quicError(context.Cause(s.qc.Context()))) })
 	return s
-}
-
-func (s *quicSession) AcceptStream(ctx context.Context) (Stream, error) {
-	str, err := s.qc.AcceptStream(ctx)
-	return quicStream(str, err)
-}
-
-func (s *quicSession) AcceptUniStream(ctx context.Context) (ReceiveStream, error) {
-	str, err := s.qc.AcceptUniStream(ctx)
-	if err != nil {
-		return nil, quicError(err)
-	}
-	return &recvStream[quic.StreamErrorCode]{str: str, mapErr: quicError}, nil
-}
-
-func (s *quicSession) OpenStream() (Stream, error) {
-	str, err := s.qc.OpenStream()
-	return quicStream(str, err)
-}
-
-func (s *quicSession) OpenStreamSync(ctx context.Context) (Stream, error) {
-	str, err := s.qc.OpenStreamSync(ctx)
-	return quicStream(str, err)
-}
-
-func (s *quicSession) OpenUniStream() (SendStream, error) {
-	str, err := s.qc.OpenUniStream()
-	return quicSendStream(str, err)
-}
-
-func (s *quicSession) OpenUniStreamSync(ctx context.Context) (SendStream, error) {
-	str, err := s.qc.OpenUniStreamSync(ctx)
-	return quicSendStream(str, err)
-}
-
-func quicStream(str *quic.Stream, err error) (Stream, error) {
-	if err != nil {
-		return nil, quicError(err)
-	}
-	return newStream[quic.StreamErrorCode](str, 0, quicError, nil), nil
-}
-
-func quicSendStream(str *quic.SendStream, err error) (SendStream, error) {
-	if err != nil {
-		return nil, quicError(err)
-	}
-	return &sendStream[quic.StreamErrorCode]{str, quicError}, nil
 }
 
 func (s *quicSession) SendDatagram(b []byte) error { return quicError(s.qc.SendDatagram(b)) }

@@ -69,18 +69,83 @@ func (s *sendStream[C]) SetWriteDeadline(t time.Time) error {
 	return s.mapErr(s.str.SetWriteDeadline(t))
 }
 
-// stream is a bidirectional stream. off is the offset of the first byte to receive.
+// stream is a bidirectional stream.
 type stream[C errorCode] struct {
 	recvStream[C]
 	sendStream[C]
 }
 
-func newStream[C errorCode](str interface {
+func (s *stream[C]) ID() int64 { return s.recvStream.ID() }
+
+// streams are the streams of a session: B bidirectional, R incoming and S outgoing ones.
+type streams[C errorCode, B interface {
 	receiver[C]
 	sender[C]
-}, off int64, mapErr func(error) error, closed func() bool,
-) *stream[C] {
-	return &stream[C]{recvStream[C]{str, off, mapErr, closed}, sendStream[C]{str, mapErr}}
+}, R receiver[C], S sender[C]] struct {
+	carrier interface {
+		AcceptStream(context.Context) (B, error)
+		AcceptUniStream(context.Context) (R, error)
+		OpenStream() (B, error)
+		OpenStreamSync(context.Context) (B, error)
+		OpenUniStream() (S, error)
+		OpenUniStreamSync(context.Context) (S, error)
+	}
+	sessionErr func(context.Context, error) error // translates the errors of carrier
+	streamErr  func(error) error                  // and those of its streams
+	closed     func() bool                        // see recvStream
 }
 
-func (s *stream[C]) ID() int64 { return s.recvStream.ID() }
+func (s *streams[C, B, R, S]) AcceptStream(ctx context.Context) (Stream, error) {
+	str, err := s.carrier.AcceptStream(ctx)
+	return s.stream(ctx, str, err)
+}
+
+func (s *streams[C, B, R, S]) AcceptUniStream(ctx context.Context) (ReceiveStream, error) {
+	str, err := s.carrier.AcceptUniStream(ctx)
+	if err != nil {
+		return nil, s.sessionErr(ctx, err)
+	}
+	return &recvStream[C]{str, headerLen(str), s.streamErr, s.closed}, nil
+}
+
+func (s *streams[C, B, R, S]) OpenStream() (Stream, error) {
+	str, err := s.carrier.OpenStream()
+	return s.stream(context.Background(), str, err)
+}
+
+func (s *streams[C, B, R, S]) OpenStreamSync(ctx context.Context) (Stream, error) {
+	str, err := s.carrier.OpenStreamSync(ctx)
+	return s.stream(ctx, str, err)
+}
+
+func (s *streams[C, B, R, S]) OpenUniStream() (SendStream, error) {
+	str, err := s.carrier.OpenUniStream()
+	return s.sendStream(context.Background(), str, err)
+}
+
+func (s *streams[C, B, R, S]) OpenUniStreamSync(ctx context.Context) (SendStream, error) {
+	str, err := s.carrier.OpenUniStreamSync(ctx)
+	return s.sendStream(ctx, str, err)
+}
+
+func (s *streams[C, B, R, S]) stream(ctx context.Context, str B, err error) (Stream, error) {
+	if err != nil {
+		return nil, s.sessionErr(ctx, err)
+	}
+	return &stream[C]{recvStream[C]{str, headerLen(str), s.streamErr, s.closed}, sendStream[C]{str, s.streamErr}}, nil
+}
+
+func (s *streams[C, B, R, S]) sendStream(ctx context.Context, str S, err error) (SendStream, error) {
+	if err != nil {
+		return nil, s.sessionErr(ctx, err)
+	}
+	return &sendStream[C]{str, s.streamErr}, nil
+}
+
+// headerLen returns how long the header is that WebTransport has taken from a stream.
+func headerLen(str any) int64 {
+	if s, ok := str.(interface{ HeaderLen() int64 }); ok {
+		return s.HeaderLen()
+	}
+	return 0
+}

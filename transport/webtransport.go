@@ -27,6 +27,7 @@ const (
 // wtSession is a WebTransport session, the only one on its QUIC connection.
 type wtSession struct {
 	session
+	streams[webtransport.StreamErrorCode, *webtransport.Stream, *webtransport.ReceiveStream, *webtransport.SendStream]
 	wt                           *webtransport.Session
 	client                       bool
 	told                         chan struct{} // closed when the peer knows of the end
@@ -43,6 +44,7 @@ func newWTSession(base session, wt *webtransport.Session, client bool) *wtSessio
 		streamPrefix:   quicvarint.Append(quicvarint.Append(nil, uniStreamType), id),
 		datagramPrefix: quicvarint.Append(nil, id/4),
 	}
+	s.carrier, s.streamErr, s.sessionErr, s.closed = wt, s.streamError, s.sessionError, s.hasClosed
 	if h, ok := s.qc.Hooks().(SessionLimiter); ok {
 		wt.Limit(&limitedHooks{h, s})
 	}
@@ -97,55 +99,8 @@ func (s *wtSession) brokenBy(conn, connectStream error) error {
 		ErrorMessage: e.ErrorMessage}}
 }
 
-func (s *wtSession) AcceptStream(ctx context.Context) (Stream, error) {
-	str, err := s.wt.AcceptStream(ctx)
-	return s.stream(ctx, str, err)
-}
-
-func (s *wtSession) AcceptUniStream(ctx context.Context) (ReceiveStream, error) {
-	str, err := s.wt.AcceptUniStream(ctx)
-	if err != nil {
-		return nil, s.sessionErr(ctx, err)
-	}
-	return &recvStream[webtransport.StreamErrorCode]{str, str.HeaderLen(), s.streamErr, s.hasClosed}, nil
-}
-
-func (s *wtSession) OpenStream() (Stream, error) {
-	str, err := s.wt.OpenStream()
-	return s.stream(context.Background(), str, err)
-}
-
-func (s *wtSession) OpenStreamSync(ctx context.Context) (Stream, error) {
-	str, err := s.wt.OpenStreamSync(ctx)
-	return s.stream(ctx, str, err)
-}
-
-func (s *wtSession) OpenUniStream() (SendStream, error) {
-	str, err := s.wt.OpenUniStream()
-	return s.sendStream(context.Background(), str, err)
-}
-
-func (s *wtSession) OpenUniStreamSync(ctx context.Context) (SendStream, error) {
-	str, err := s.wt.OpenUniStreamSync(ctx)
-	return s.sendStream(ctx, str, err)
-}
-
-func (s *wtSession) stream(ctx context.Context, str *webtransport.Stream, err error) (Stream, error) {
-	if err != nil {
-		return nil, s.sessionErr(ctx, err)
-	}
-	return newStream[webtransport.StreamErrorCode](str, str.HeaderLen(), s.streamErr, s.hasClosed), nil
-}
-
-func (s *wtSession) sendStream(ctx context.Context, str *webtransport.SendStream, err error) (SendStream, error) {
-	if err != nil {
-		return nil, s.sessionErr(ctx, err)
-	}
-	return &sendStream[webtransport.StreamErrorCode]{str, s.streamErr}, nil
-}
-
 func (s *wtSession) SendDatagram(b []byte) error {
-	return s.sessionErr(context.Background(), s.wt.SendDatagram(b))
+	return s.sessionError(context.Background(), s.wt.SendDatagram(b))
 }
 
 func (s *wtSession) ReceiveDatagram(ctx context.Context) ([]byte, error) {
@@ -153,7 +108,7 @@ func (s *wtSession) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	if s.hasClosed() {
 		return nil, s.end()
 	}
-	return b, s.sessionErr(ctx, err)
+	return b, s.sessionError(ctx, err)
 }
 
 // CloseWithError waits until the peer has responded, or for closeLinger.
@@ -173,8 +128,8 @@ func (s *wtSession) StreamErrorCode(code uint64) uint64 {
 	return firstErrorCode + n + n/0x1e
 }
 
-// streamErr translates the error of a stream. The end of the session may appear on any stream first.
-func (s *wtSession) streamErr(err error) error {
+// streamError translates the error of a stream. The end of the session may appear on any stream first.
+func (s *wtSession) streamError(err error) error {
 	if e, ok := errors.AsType[*webtransport.StreamError](err); ok {
 		return &StreamError{Code: uint64(e.ErrorCode), Remote: e.Remote}
 	}
@@ -189,8 +144,8 @@ func (s *wtSession) streamErr(err error) error {
 	return err
 }
 
-// sessionErr translates an error of the session: a limit, or its end.
-func (s *wtSession) sessionErr(ctx context.Context, err error) error {
+// sessionError translates an error of the session: a limit, or its end.
+func (s *wtSession) sessionError(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
 		return err
 	}

@@ -140,28 +140,33 @@ func (s *scheduler) next(k kind) event {
 	return e
 }
 
-// attack returns each attack of a kind over each transport on each relay, in random order, before it begins again.
+// attack returns each attack of a kind over each transport on each relay, in random order, before it begins again. Each
+// attack comes once before any comes twice.
 func (s *scheduler) attack(k kind) event {
-	all := s.attacks[k]
-	if len(all) == 0 {
-		all = attacksOf(k)
-		s.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if len(s.attacks[k]) == 0 {
+		s.attacks[k] = s.attacksOf(k)
 	}
-	s.attacks[k] = all[1:]
-	return all[0]
+	e := s.attacks[k][0]
+	s.attacks[k] = s.attacks[k][1:]
+	return e
 }
 
-func attacksOf(k kind) (all []event) {
+func (s *scheduler) attacksOf(k kind) (all []event) {
 	names, schemes := attackNames(k)
 	relays := len(relayNames)
 	if k == rtspAttack {
 		relays = rtspRelays
 	}
-	for _, name := range names {
-		for relay := range relays {
-			for _, scheme := range schemes {
-				all = append(all, event{kind: k, attack: name, relay: relay, scheme: scheme})
-			}
+	ways := make([][]int, len(names)) // of each attack: relays and transports
+	for i := range ways {
+		ways[i] = s.Perm(relays * len(schemes))
+	}
+	for round := range relays * len(schemes) {
+		for _, i := range s.Perm(len(names)) {
+			way := ways[i][round]
+			all = append(all, event{
+				kind: k, attack: names[i], relay: way / len(schemes), scheme: schemes[way%len(schemes)],
+			})
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package programs
 import (
 	"crypto/cipher"
 	"encoding/binary"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func (k *Kernel) findPath(connection uint32) (bpf.Path, bool) {
 
 // remoteOf returns where a path leads: hosts have IPv4 addresses.
 func remoteOf(p *bpf.Path) netip.AddrPort {
-	port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, p.Udp.Dport))
+	port := bits.ReverseBytes16(p.Udp.Dport)
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(p.Udp.Daddr[:4])), port)
 }
 

@@ -2,13 +2,9 @@ package programs
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"sluice/fastpath"
-	"sluice/fastpath/bpf"
 )
 
 // table is a hash map. User space uses it as [fastpath.Table], and programs by the methods in lower case.
@@ -77,9 +73,6 @@ func (t *table[K, V]) BatchLookup(_ *ebpf.MapBatchCursor, keys, values any, _ *e
 	return n, ebpf.ErrKeyNotExist
 }
 
-// Put implements [fastpath.Table].
-func (t *table[K, V]) Put(key, value any) error { return t.Update(key, value, ebpf.UpdateAny) }
-
 // Update implements [fastpath.Table].
 func (t *table[K, V]) Update(key, value any, flags ebpf.MapUpdateFlags) error {
 	t.mu.Lock()
@@ -140,8 +133,8 @@ func (s stack) pop() (slot uint32, ok bool) {
 	return slot, ok
 }
 
-// Put implements [fastpath.Table].
-func (s stack) Put(_, value any) error {
+// Update implements [fastpath.Table].
+func (s stack) Update(_, value any, _ ebpf.MapUpdateFlags) error {
 	s.push(value.(uint32))
 	return nil
 }
@@ -153,17 +146,5 @@ func (s stack) LookupAndDelete(_, value any) error {
 		return ebpf.ErrKeyNotExist
 	}
 	*value.(*uint32) = slot
-	return nil
-}
-
-// counters count reasons. User space only looks them up.
-type counters struct {
-	fastpath.Table
-	of [bpf.IngressReasonREASON_COUNT]atomic.Uint64
-}
-
-// Lookup implements [fastpath.Table], as for a map that each processor has.
-func (c *counters) Lookup(key, value any) error {
-	*value.(*[]uint64) = []uint64{c.of[key.(uint32)].Load()}
 	return nil
 }
