@@ -192,11 +192,11 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 133_905, 92_000},
-	{"lines of tests", 99_541, 75_000},
-	{"lines of C", 11_364, 11_000},
+	{"lines of Go without tests", 131_744, 92_000},
+	{"lines of tests", 99_114, 75_000},
+	{"lines of C", 11_345, 11_000},
 	{"types above 25 methods", 0, 0},
-	{"methods outside of their type's file, per cent", 5, 5},
+	{"methods outside of their type's file, per cent", 4.5, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},
 	{`"of which, for which" in 10,000 words`, 1.5, 4},
 	{`"what is, what it, what was" in 10,000 words`, 4, 4},
