@@ -192,7 +192,7 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 131_744, 92_000},
+	{"lines of Go without tests", 131_754, 92_000},
 	{"lines of tests", 99_114, 75_000},
 	{"lines of C", 11_345, 11_000},
 	{"types above 25 methods", 0, 0},

@@ -68,12 +68,12 @@ type Kernel struct {
 	send    func(to netip.AddrPort, b []byte)
 	clock   clock.Clock
 	machine fastpath.Machine
+	reasons *counters
 	queues  [processors]chan arrival
 	closed  chan struct{}
 	done    sync.WaitGroup
 	ledgers [maxConns]claim.Ledger
 
-	reasons     *table[uint32, []uint64] // counters, as a map has them for each processor
 	ids         *table[bpf.ConnectionID, uint32]
 	aliases     *table[bpf.AliasKey, uint32]
 	downstreams *table[bpf.DownstreamKey, uint32]
@@ -108,8 +108,7 @@ type arrival struct {
 func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel {
 	k := &Kernel{
 		habits: h, send: send, clock: clock.NewSystem(), closed: make(chan struct{}),
-		reasons:     newTable[uint32, []uint64](maxEntries),
-		free:        newStack(h.Slots),
+		reasons: new(counters), free: newStack(h.Slots),
 		ids:         newTable[bpf.ConnectionID, uint32](maxEntries),
 		aliases:     newTable[bpf.AliasKey, uint32](maxEntries),
 		downstreams: newTable[bpf.DownstreamKey, uint32](maxEntries),
@@ -135,9 +134,6 @@ func New(seed uint64, h Habits, send func(to netip.AddrPort, b []byte)) *Kernel 
 		HeldByAll: make([]bpf.Held, 1), MaxSubgroups: maxEntries, MaxObjects: maxEntries, Ledger: k.ledger,
 		KeyStreams:  func(uint32) []bpf.KeyStream { return make([]bpf.KeyStream, bpf.IngressLookaheadLOOKAHEAD) },
 		AwaitUnused: k.awaitUnused, Spin: k.spin, Close: k.close,
-	}
-	for reason := range uint32(bpf.IngressReasonREASON_COUNT) {
-		_ = k.reasons.insert(reason, []uint64{0})
 	}
 	for i := range k.queues {
 		k.queues[i] = make(chan arrival, backlog)
@@ -169,9 +165,7 @@ func (k *Kernel) ledgerOf(connection uint32) claim.Ledger {
 	return k.ledgers[connection]
 }
 
-func (k *Kernel) count(reason bpf.Reason) {
-	k.reasons.change(uint32(reason), func(n *[]uint64) { *n = []uint64{(*n)[0] + 1} })
-}
+func (k *Kernel) count(reason bpf.Reason) { k.reasons.of[reason].Add(1) }
 
 // Used returns how many streams have memory.
 func (k *Kernel) Used() int { return k.habits.Slots - k.free.len() }

@@ -2,9 +2,13 @@ package programs
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"sluice/fastpath"
+	"sluice/fastpath/bpf"
 )
 
 // table is a hash map. User space uses it as [fastpath.Table], and programs by the methods in lower case.
@@ -146,5 +150,17 @@ func (s stack) LookupAndDelete(_, value any) error {
 		return ebpf.ErrKeyNotExist
 	}
 	*value.(*uint32) = slot
+	return nil
+}
+
+// counters count reasons. User space only looks them up.
+type counters struct {
+	fastpath.Table
+	of [bpf.IngressReasonREASON_COUNT]atomic.Uint64
+}
+
+// Lookup implements [fastpath.Table], as for a map that each processor has.
+func (c *counters) Lookup(key, value any) error {
+	*value.(*[]uint64) = []uint64{c.of[key.(uint32)].Load()}
 	return nil
 }
