@@ -216,9 +216,9 @@ func TestSessionThatEndsEarly(t *testing.T) {
 		cfg := PlayerConfig{Namespace: namespace}.withDefaults()
 		p := &playback{cfg: &cfg, ctx: t.Context(), log: cfg.Client.Logger}
 		p.player = newPlayer(&out, nil, hold, limits{})
-		go func() { _ = p.player.run(t.Context()) }()
 		lane := p.player.addLane("2.m4s", nil, nil)
 		lane.seq.start(at(0, 0))
+		go func() { _ = p.player.run(t.Context()) }() // without a lane it would be over at once
 		other := &laneReceiver{e: &playing{p: p}, lane: lane, first: newArrival()}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
