@@ -146,8 +146,7 @@ func explain(err error) error {
 		return fmt.Errorf("load BPF programs: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: %w",
 			unix.EPERM)
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return fmt.Errorf(
-			"load BPF programs: this kernel is too old or was built without BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
+		return fmt.Errorf("load BPF programs: this kernel is too old, or was built without what they need: %w", err)
 	}
 	return fmt.Errorf("load BPF programs: %w", err)
 }

@@ -54,8 +54,8 @@ func TestLoadErrorsSayWhatToDo(t *testing.T) {
 	for want, err := range map[string]error{
 		"run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: operation not permitted": fmt.Errorf(
 			"map create: %w (is it MEMLOCK?)", unix.EPERM),
-		"this kernel is too old or was built without BTF (CONFIG_DEBUG_INFO_BTF): no BTF: not supported": fmt.Errorf(
-			"no BTF: %w", ebpf.ErrNotSupported),
+		"this kernel is too old, or was built without what they need: no such program: not supported": fmt.Errorf(
+			"no such program: %w", ebpf.ErrNotSupported),
 		"map create: cannot allocate memory": fmt.Errorf("map create: %w", unix.ENOMEM),
 	} {
 		require.EqualError(t, explain(err), "load BPF programs: "+want)
