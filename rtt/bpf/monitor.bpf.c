@@ -125,9 +125,10 @@ static long look_at_query(void *map, const struct query_key *at, const struct qu
 	return 0;
 }
 
-// User space runs this, and the next one, when entries can have timed out. Iterators of the kernel would do the same,
-// but some kernels do not let anybody load those that may change entries.
-SEC("raw_tp")
+// User space runs this, and the next one, when entries can have timed out. Programs of this kind may be preempted, so
+// that a large table delays nobody. Iterators of the kernel would do the same, but some kernels refuse to load those
+// that may change entries.
+SEC("syscall")
 int expire_flows(void *ctx)
 {
 	u64 now = clock_now();
@@ -137,7 +138,7 @@ int expire_flows(void *ctx)
 	return 0;
 }
 
-SEC("raw_tp")
+SEC("syscall")
 int expire_queries(void *ctx)
 {
 	u64 now = clock_now();
