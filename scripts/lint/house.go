@@ -192,9 +192,9 @@ var limits = []struct {
 	name       string
 	most, goal float64
 }{
-	{"lines of Go without tests", 131_754, 92_000},
+	{"lines of Go without tests", 131_753, 92_000},
 	{"lines of tests", 99_114, 75_000},
-	{"lines of C", 11_345, 11_000},
+	{"lines of C", 11_346, 11_000},
 	{"types above 25 methods", 0, 0},
 	{"methods outside of their type's file, per cent", 4.5, 5},
 	{`"that of, those of, the one" in 10,000 words`, 3, 4},
