@@ -23,7 +23,7 @@ type forwarderLink struct {
 }
 
 // connect moves the state to where the forwarder sees it, when the handshake has keys: most Initial packets may come
-// from peers that do not go on. It is called before any goroutine but that of the connection knows the sender.
+// from peers that do not go on. Only the goroutine of the connection knows the sender then.
 func (l *forwarderLink) connect() {
 	s := l.sender
 	fw := s.loop.forwarder

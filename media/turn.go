@@ -10,8 +10,8 @@ import (
 // quantum is how many packets a sender may send before it is the others' turn.
 const quantum = 64
 
-// turn is the work of a sender when its shard serves it: it does what is due, and sends what may go. It is guarded
-// by the sender's lock.
+// turn is the work of a sender when its shard serves it: alarms that have expired, then packets, as far as the path
+// takes them. It is guarded by the sender's lock.
 type turn struct {
 	sender   *Sender
 	deadline clock.Time // of the alarm

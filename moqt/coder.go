@@ -12,7 +12,7 @@ import (
 type coder struct {
 	wire   *wire
 	writes bool
-	b      []byte // what was written, or what is left to read: nothing after an error
+	b      []byte // written so far, or still to be read; empty after an error
 	err    error
 
 	ref           Reference

@@ -24,8 +24,8 @@
 //
 // A [Neighbor] is a session with another process of this relay (a link), or with an [UpstreamRelay]. It is a peer of
 // the hub on either side: an upstream where the subscribers are, a downstream where the publisher is. While it lasts,
-// its watches ask for the namespaces and tracks that subscribers watch here, and its announcer tells of those of direct
-// peers. Another process is asked for everything, and also tells which tracks are offered.
+// its watches ask for the namespaces and tracks that subscribers watch here, and its announcer tells in which
+// namespaces direct peers publish. Another process is asked for everything, and also tells which tracks are offered.
 //
 // The relays of a cluster know by other means who has a publisher ([Neighbors.MirrorRemote]). One that asks another as
 // the origin dials [OriginPath]: such a peer gets what publishers of that relay have, and nothing that its upstream

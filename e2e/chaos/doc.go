@@ -14,7 +14,7 @@
 //
 //	make chaos                     10 minutes
 //	make chaos CHAOS=30s SEED=7    the same seed makes the same schedule
-//	make chaos CHAOS=1h PLOTS=/tmp plots there what the relays hold meanwhile
+//	make chaos CHAOS=1h PLOTS=DIR  plots there what the relays hold meanwhile
 //
 // The test needs root. Without CHAOS it does not run. make check runs two minutes of it, with a seed that its commit
 // gives. Relays that feed each other, and clusters, are simulated (docs/simulation.md).

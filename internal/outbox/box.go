@@ -45,7 +45,7 @@ type Config[T any] struct {
 	// than time passes, as of a capture.
 	Wait context.Context
 
-	Encode    func([]T) ([]byte, error) // default: a JSON object, whose field What is the values
+	Encode    func([]T) ([]byte, error) // default: a JSON object with the values in the field named by What
 	Answered  func(answer []byte) error // the mistake in an answer with a status of 2xx. Default: there is none
 	Permanent func(error) bool          // whether another attempt would fail, too. Default: [IsPermanent]
 	Logger    *slog.Logger              // default: slog.Default()

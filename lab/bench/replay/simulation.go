@@ -91,7 +91,7 @@ type event struct {
 	do func()
 }
 
-// plan makes something happen at a time, behind what is planned for then.
+// plan adds an event. Events of the same time happen in the order in which they were planned.
 func (s *simulation) plan(at clock.Time, do func()) {
 	later := sort.Search(len(s.events), func(i int) bool { return s.events[i].at > at })
 	s.events = slices.Insert(s.events, later, event{at, do})

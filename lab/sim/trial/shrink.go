@@ -98,8 +98,8 @@ func (s *Schedule) has(m Mishap) bool {
 	return false
 }
 
-// fewerRelays returns changes to each shape that has fewer relays, or no cluster. All links between relays are those of
-// the first path, and all viewers are at the last relay.
+// fewerRelays returns changes to each shape that has fewer relays, or no cluster. Every path between relays then has
+// the link of the first path, and all viewers are at the last relay.
 func fewerRelays(s *Schedule) (all []func(*Schedule)) {
 	for _, shape := range [][][]int{{nil}, {nil, {1}}, {nil, {1}, {2}}} {
 		if len(shape) >= len(s.Upstream) && s.Cluster == nil {

@@ -35,7 +35,7 @@ type publishers struct {
 	moved    time.Time           // when a neighbour has begun or ended to bring the track
 	lacking  uint64              // the first group that a refill was to bring and has not; MaxUint64: none
 	ended    time.Time           // when one that was Established has ended last; 0: none has
-	refills  int                 // that go on, also those of upstreams that have ended
+	refills  int                 // in progress, also of upstreams that have ended
 	changed  chan struct{}       // closed, and replaced, when upstreams change: see Hub.publishersChangedLocked
 }
 
