@@ -52,7 +52,8 @@ func answers(conn transport.Conn, awaitKernel func() bool) bool {
 		if hears(conn, timeout) {
 			return true
 		}
-		if awaitKernel() && (conn.LastReceived().After(began) || hears(conn, lastLook)) {
+		comes := func() bool { return conn.LastReceived().After(began) }
+		if awaitKernel() && (comes() || hears(conn, lastLook) || comes()) { // an answer takes a round trip
 			return true
 		}
 		if time.Since(began) < 2*timeout {

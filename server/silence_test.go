@@ -66,10 +66,11 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// held is a connection whose packets the kernel has, until it gives them to the socket.
+// held is a connection whose packets the kernel has, until it gives them to the socket. The first answer comes later.
 type held struct {
 	transport.Conn
 	since, until time.Time
+	answers      time.Duration // after until
 }
 
 func (h *held) LastReceived() time.Time {
@@ -80,7 +81,7 @@ func (h *held) LastReceived() time.Time {
 }
 
 func (h *held) Probe(ctx context.Context) error {
-	if wait := time.Until(h.until); !time.Now().Before(h.since) && wait >= 0 {
+	if wait := time.Until(h.until) + h.answers; !time.Now().Before(h.since) && wait >= 0 {
 		select {
 		case <-time.After(wait + 1):
 		case <-ctx.Done():
@@ -94,17 +95,18 @@ func (h *held) Probe(ctx context.Context) error {
 // the session was given up then, the relay would not know what the run has sent. If the kernel has nothing, the session
 // is given up.
 func TestSilenceOfTheKernel(t *testing.T) {
-	for name, tt := range map[string]struct{ late, silent time.Duration }{
-		"the kernel has packets":         {3 * time.Second, 3 * time.Second},
-		"it gives them away just before": {949 * time.Millisecond, 960 * time.Millisecond},
-		"they need another look":         {2 * time.Second, 2100 * time.Millisecond},
-		"it has nothing":                 {0, 10 * time.Second},
+	for name, tt := range map[string]struct{ late, silent, answers time.Duration }{
+		"the kernel has packets":         {3 * time.Second, 3 * time.Second, 0},
+		"it gives them away just before": {949 * time.Millisecond, 960 * time.Millisecond, 0},
+		"they need another look":         {2 * time.Second, 2100 * time.Millisecond, 0},
+		"an answer needs longer":         {1200 * time.Millisecond, 1240 * time.Millisecond, 100 * time.Millisecond},
+		"it has nothing":                 {0, 10 * time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				here, _ := transporttest.Pipe(transporttest.PipeConfig{})
 				now := time.Now()
-				go watchSilence(&held{here, now, now.Add(tt.silent)}, func() bool {
+				go watchSilence(&held{here, now, now.Add(tt.silent), tt.answers}, func() bool {
 					time.Sleep(time.Until(now.Add(tt.late)))
 					return true
 				})
