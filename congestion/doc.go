@@ -27,10 +27,12 @@
 // name it in [Controllers], for the flag --congestion. A controller needs no lock: it is called by one goroutine at a
 // time, with the lock of its sender held. For the same reason it must not block and must not call the sender.
 //
-// Give it the method String, which names it in metrics. What ranges over [Controllers] then tries it: TestVideo,
-// FuzzControllers, and sluice-lab replay. TestPaths and TestCompetingFlows list controllers by hand. A name in
-// [Controllers] also goes into the help of the flag (cmd/sluice/relay_flags.go), into its errors (testdata/usage.txtar
-// there), and into docs/media.md; docs/config.md and dist/relay.yaml are made of the flags (CONTRIBUTING.md).
+// Give it the method String, which names it in metrics. Tests that range over [Controllers] then try it: TestVideo,
+// TestMarkingPath (it has to respond to CE), TestControllersDoNotAllocate and FuzzControllers. So does sluice-lab
+// replay, which gives random numbers to a [Seeder]. TestPaths and TestCompetingFlows list controllers by hand. A name
+// in [Controllers] also goes into the help of the flag (cmd/sluice/relay_flags.go), into its errors
+// (testdata/usage.txtar there), into docs/media.md, docs/architecture.md and README.md. docs/config.md and
+// dist/relay.yaml are made of the flags: CONTRIBUTING.md says how.
 //
 // Loss detection (RFC 9002 §6) is the sender's. A controller hears of the result: one [AckEvent] for each ACK frame
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for
@@ -42,7 +44,7 @@
 // controller should not grow its window then. LimitedSince is for controllers that measure rates: a rate counts only if
 // data waited all the time that it was measured in.
 //
-// The sender keeps the window between [MinWindow] and [MaxWindow], whatever the controller returns. A rate of 0 turns
-// pacing off. The [Pacer] lets about half a window leave at once, so that a video frame on an idle path is not
-// delayed.
+// The window stays between [MinWindow] and [MaxWindow]: FuzzControllers wants it so, and the sender makes sure. A rate
+// of 0 turns pacing off. The [Pacer] lets about half a window leave at once, so that a video frame on an idle path is
+// not delayed.
 package congestion

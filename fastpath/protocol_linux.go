@@ -23,14 +23,13 @@ type protocol interface {
 
 // loadProtocols loads the protocols that have a port.
 func (k *kernel) loadProtocols(s *Settings) error {
-	if s.RTPPort == 0 {
-		return nil
+	if s.RTPPort != 0 {
+		r, err := newRTP(k, s)
+		if err != nil {
+			return errors.Join(err, r.close())
+		}
+		k.protocols = append(k.protocols, r)
 	}
-	r, err := newRTP(k, s)
-	if err != nil {
-		return errors.Join(err, r.close())
-	}
-	k.protocols = append(k.protocols, r)
 	return nil
 }
 

@@ -39,18 +39,28 @@ func newWire(v Version) *wire {
 	return w
 }
 
-// scopes are the messages in which a parameter may appear: in draft-18, in draft-19, and in draft-20 and later. Where a
-// scope is empty, the parameter does not exist.
-type scopes [3]scope
+// scopes are the messages in which a parameter may appear: in draft-18, in draft-19, and so on. The last one holds for
+// all later drafts. Where a scope is empty, the parameter does not exist.
+type scopes []scope
 
 // of returns the scope in version v.
-func (s scopes) of(v Version) scope { return s[min(v, Draft20)-Draft18] }
+func (s scopes) of(v Version) scope { return s[min(int(v-Draft18), len(s)-1)] }
+
+// with returns the messages of both.
+func (s scopes) with(more scopes) scopes {
+	both := make(scopes, max(len(s), len(more)))
+	for i := range both {
+		v := Draft18 + Version(i)
+		both[i] = s.of(v) | more.of(v)
+	}
+	return both
+}
 
 // always returns scopes that have never changed.
-func always(s scope) scopes { return scopes{s, s, s} }
+func always(s scope) scopes { return scopes{s} }
 
 // since19 returns scopes of a parameter of draft-19.
-func since19(s scope) scopes { return scopes{0, s, s} }
+func since19(s scope) scopes { return scopes{0, s} }
 
 // since20 returns scopes of a parameter of draft-20.
 func since20(s scope) scopes { return scopes{0, 0, s} }
@@ -70,10 +80,7 @@ func parameterFormats(v Version) []parameterFormat {
 		objectFilter = request | inSubscribeTracks | inUpdateTracks | inFetch | inFill
 	)
 	subscription := scopes{request | inPublishOK, request | inPublishOK | inSubscribeTracks, request | offer}
-	with := func(s scopes, more scopes) scopes {
-		return scopes{s[0] | more[0], s[1] | more[1], s[2] | more[2]}
-	}
-	timeouts := with(subscription, always(inUpdate))
+	timeouts := subscription.with(always(inUpdate))
 	all := []parameterFormat{
 		single(ParameterObjectDeliveryTimeout, timeouts,
 			func(p *Parameters) **uint64 { return &p.ObjectDeliveryTimeout }, number),
@@ -82,17 +89,17 @@ func parameterFormats(v Version) []parameterFormat {
 			func(p *Parameters) **uint64 { return &p.RendezvousTimeout }, number),
 		single(ParameterSubgroupDeliveryTimeout, timeouts,
 			func(p *Parameters) **uint64 { return &p.SubgroupDeliveryTimeout }, number),
-		single(ParameterExpires, with(always(answers|inPublishOK), since19(inNamespaceOK)),
+		single(ParameterExpires, always(answers|inPublishOK).with(since19(inNamespaceOK)),
 			func(p *Parameters) **uint64 { return &p.Expires }, number),
-		single(ParameterLargestObject, with(always(answers), since20(inStateNotify)),
+		single(ParameterLargestObject, always(answers).with(since20(inStateNotify)),
 			func(p *Parameters) **Location { return &p.LargestObject }, (*Location).fields),
-		single(ParameterFillTimeout, with(always(inFetch), since20(inFill)),
+		single(ParameterFillTimeout, always(inFetch).with(since20(inFill)),
 			func(p *Parameters) **uint64 { return &p.FillTimeout }, number),
-		single(ParameterForward, with(with(subscription, always(offer)), since20(inUpdateTracks|inStateNotify)),
+		single(ParameterForward, subscription.with(always(offer)).with(since20(inUpdateTracks|inStateNotify)),
 			func(p *Parameters) **bool { return &p.Forward }, boolean("forward")),
-		single(ParameterSubscriberPriority, with(with(subscription, always(inFetch|inUpdateFetch)), since20(inFill)),
+		single(ParameterSubscriberPriority, subscription.with(always(inFetch|inUpdateFetch)).with(since20(inFill)),
 			func(p *Parameters) **uint8 { return &p.SubscriberPriority }, octet),
-		single(ParameterLocationFilter, with(subscription, since20(inFetch|inFill|inStateNotify)),
+		single(ParameterLocationFilter, subscription.with(since20(inFetch|inFill|inStateNotify)),
 			func(p *Parameters) **Filter { return &p.Filter }, (*Filter).fields),
 		single(ParameterGroupOrder, scopes{
 			inSubscribe | inPublishOK | inFetch, inSubscribe | inFetch | offer, inSubscribe | inFetch | offer | inFill,

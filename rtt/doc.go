@@ -6,6 +6,8 @@
 // hand samples, flow events and intervals to the Config's Sink. The parts, each a package of its own:
 //
 //	bpf      the programs
+//	command  the flags of sluice-rtt, and what they open
+//	groups   names of networks, from a file
 //	kernel   loads them, and reads events and tables as values of package report
 //	attach   puts them on hooks of devices
 //	report   samples, flow events, intervals; the interface Sink
@@ -15,7 +17,6 @@
 //	otlp, ipfix   send aggregates as OpenTelemetry metrics, and as IPFIX records
 //	networks   answers how far networks are
 //	pcap     reads captures, and writes them
-//	traffic  makes captures of synthetic traffic
 //
 // A packet takes this path: a program at a hook parses it, and stores the time if a reply is expected ("stamps" it).
 // When the reply passes, a program takes the difference, and puts an event into a ring buffer (or into the histogram of

@@ -128,8 +128,10 @@ func (f *rttFlags) check() error {
 	if err := output.Format(f.format).Check(); err != nil {
 		return err
 	}
-	if f.aggregate > 0 && f.format == string(output.PPViz) {
-		return errors.New("--format ppviz has nothing for --aggregate: choose standard, json or jsonl")
+	if f.aggregate > 0 {
+		if err := output.Format(f.format).CheckAggregates(); err != nil {
+			return err
+		}
 	}
 	if (len(f.by) > 0 || f.cfg.AggregateParts || f.load > 0) && f.aggregate == 0 {
 		return errors.New("--aggregate-by, --aggregate-parts and --aggregate-load are for --aggregate: " +

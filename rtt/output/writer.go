@@ -2,8 +2,8 @@ package output
 
 import (
 	"bufio"
-	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -24,8 +24,11 @@ const (
 )
 
 // Check returns an error unless there is such a format.
-func (f Format) Check() error {
-	return bounds.OneOf("--format", string(f), "standard", "json", "jsonl", "ppviz")
+func (f Format) Check() error { return bounds.OneOf("--format", string(f), formats[encoder]()...) }
+
+// CheckAggregates returns an error unless the format has aggregates.
+func (f Format) CheckAggregates() error {
+	return bounds.OneOf("--format with --aggregate", string(f), formats[aggregateEncoder]()...)
 }
 
 // encoder appends the text of values to a buffer.
@@ -39,6 +42,17 @@ var encoders = map[Format]encoder{
 	JSON:     jsonLines{},
 	JSONL:    jsonLines{},
 	PPViz:    ppviz{},
+}
+
+// formats returns the names of the formats whose encoder is an E, too.
+func formats[E any]() (names []string) {
+	for f, e := range encoders {
+		if _, ok := e.(E); ok {
+			names = append(names, string(f))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // A Writer is the Sink that writes to a file or a terminal. Only Reopen may be called at the same time as another
@@ -171,7 +185,7 @@ func appendPair(b []byte, e *report.Ends) []byte {
 func (w *Writer) Interval(i *report.Interval) error {
 	enc, ok := w.enc.(aggregateEncoder)
 	if !ok {
-		return fmt.Errorf("--format: %s has no aggregates: must be standard, json or jsonl", w.format)
+		return w.format.CheckAggregates()
 	}
 	if !w.wrote {
 		if err := w.write(enc.aggregation(w.line[:0], i)); err != nil {

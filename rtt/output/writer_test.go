@@ -75,13 +75,13 @@ func (closed) Close() error { return nil }
 
 func TestWriterRefuses(t *testing.T) {
 	_, err := New("xml", nil)
-	require.EqualError(t, err, `--format: "xml": must be standard, json, jsonl or ppviz`)
+	require.EqualError(t, err, `--format: "xml": must be json, jsonl, ppviz or standard`)
 	_, err = New(JSON, func() (io.WriteCloser, error) { return nil, os.ErrPermission })
 	require.ErrorIs(t, err, os.ErrPermission)
 	w, err := New(PPViz, func() (io.WriteCloser, error) { return closed{io.Discard}, nil })
 	require.NoError(t, err)
 	require.EqualError(t, w.Interval(reporttest.Interval()),
-		"--format: ppviz has no aggregates: must be standard, json or jsonl")
+		`--format with --aggregate: "ppviz": must be json, jsonl or standard`)
 }
 
 // A file that was renamed is opened again, and each file is complete.
