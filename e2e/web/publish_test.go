@@ -54,11 +54,10 @@ func TestPublish(t *testing.T) {
 	viewer.moves(4, 30)
 	viewer.looks("watch-published")
 
-	// The other rendition.
-	shape := `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').height`
-	large := eval[int](viewer, shape)
-	viewer.chooseQuality(fmt.Sprintf("%dp", large/2))
-	viewer.until(fmt.Sprintf("%s === %d", shape, large/2))
+	for _, height := range []int{180, 360} {
+		viewer.chooseQuality(fmt.Sprintf("%dp", height))
+		viewer.until(inPlayer("canvas", fmt.Sprintf("height === %d", height)))
+	}
 
 	require.Contains(t, r.record(t, "live/me", "SLUICE_AUTH_TOKEN=open-sesame"), "opus,")
 	require.Empty(t, b.console)
