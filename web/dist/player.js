@@ -1,1 +1,1 @@
-import"./chunk-56AQIU6R.js";import"./chunk-RWCWJCE2.js";import"./chunk-KVZGKNO3.js";
+import"./chunk-5647VRCP.js";import"./chunk-CAB5JLCJ.js";import"./chunk-KVZGKNO3.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Dialer } from "../src/moqt/dialer.js";
-import { maxWaiting, Message } from "../src/moqt/session.js";
+import { maxWaiting, Message, RequestCode, RequestError, Subscription } from "../src/moqt/session.js";
 import { writeProperties, Writer } from "../src/moqt/wire.js";
 import { connect, FakeTransport, settle } from "./fake.js";
 
@@ -61,6 +61,31 @@ test("few streams wait for a subscription, and not for ever", async (t) => {
   const later = relay.open(...subgroup);
   await settle();
   assert.equal(later.length, 0, "there is room again");
+});
+
+test("a subscription waits until the one before to its track has ended", async (t) => {
+  const session = await connect();
+  const relay = FakeTransport.latest;
+  const refused = new Writer().int(RequestCode.DuplicateSubscription).int(0).prefixed("").bytes;
+  const accepted = new Writer().int(1).int(0).bytes; // alias 1
+  const answers = [[Message.RequestError, refused], [Message.SubscribeOK, accepted], [Message.RequestError, refused]] as const;
+  relay.answer = (n) => {
+    const [type, body] = answers[Math.min(n, 2)]!;
+    return new Writer().int(type).byte(0).byte(body.length).raw(body).bytes;
+  };
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const subscribe = async () => {
+    let end: unknown;
+    session.subscribe({ namespace: ["a"], name: "v" }, {}, () => {}).then((s) => (end = s), (e: unknown) => (end = e));
+    for (let i = 0; i < 100 && !end; i++) {
+      await settle();
+      t.mock.timers.tick(100);
+    }
+    return end;
+  };
+  assert.ok((await subscribe()) instanceof Subscription);
+  assert.equal(relay.requests.length, 2);
+  assert.ok((await subscribe()) instanceof RequestError, "not for ever");
 });
 
 test("the relay gets a report if it wants one and has answered the last one", async () => {

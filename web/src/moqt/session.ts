@@ -38,6 +38,7 @@ export const enum RequestCode {
   NotSupported = 0x03,
   DoesNotExist = 0x10,
   InvalidRange = 0x11,
+  DuplicateSubscription = 0x19, // draft-18 only
 }
 
 export const enum ResetCode {
@@ -52,6 +53,9 @@ const renditionsVersion = 2;
 const standaloneFetch = 1; // until draft 19
 /** What waits for a subscription whose answer has not arrived is dropped after this time, in milliseconds. */
 const aliasPatience = 2000;
+/** How often a refused subscription is tried again while another one to its track ends, and for how long. */
+const duplicateInterval = 100;
+const duplicatePatience = 5000;
 /** How many streams may wait so. Those beyond are cancelled. */
 export const maxWaiting = 64;
 /** How long to wait for the objects of a fetch, in milliseconds. What has come until then is kept. */
@@ -293,8 +297,27 @@ export class Session {
     this.waiting.delete(waiting);
   }
 
-  /** subscribe asks for a track. Its objects go to receive. */
+  /**
+   * subscribe asks for a track. Its objects go to receive. In draft-18 a track has one subscription, so the one before
+   * has to end first, and the relay has to know that.
+   */
   async subscribe(
+    track: TrackName,
+    parameters: Parameters,
+    receive: (o: MediaObject) => void,
+  ): Promise<Subscription> {
+    for (let waited = 0; ; waited += duplicateInterval) {
+      try {
+        return await this.trySubscribe(track, parameters, receive);
+      } catch (error) {
+        const taken = error instanceof RequestError && error.code === RequestCode.DuplicateSubscription;
+        if (!taken || waited >= duplicatePatience) throw error;
+        await new Promise((resolve) => setTimeout(resolve, duplicateInterval));
+      }
+    }
+  }
+
+  private async trySubscribe(
     track: TrackName,
     parameters: Parameters,
     receive: (o: MediaObject) => void,
