@@ -1,11 +1,10 @@
 // Package api is what an operator does with a running relay over HTTP: list its sessions, end some, withdraw tokens,
 // and take it out of service. The commands sluice relay sessions, kick, withdraw and drain use it.
 //
-// openapi.json describes it. A test keeps that complete.
+// Each request is a [route], and the API describes itself by these: GET /api/openapi.json.
 package api
 
 import (
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,9 +17,6 @@ import (
 	"sluice/relay"
 	"sluice/relay/withdrawn"
 )
-
-//go:embed openapi.json
-var document []byte
 
 // API answers requests of an operator.
 type API struct {
@@ -35,12 +31,12 @@ type API struct {
 // make browsers send requests that change something; who else may ask is for the caller to decide.
 func New(o relay.Operator, elders func() []Elder, drain func(), log *slog.Logger) http.Handler {
 	a, mux := &API{o, elders, drain, log}, http.NewServeMux()
-	for _, r := range routes {
+	for _, r := range routes() {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) {
 			if strings.HasPrefix(r.path, "/api/sessions") && req.URL.Query().Get("process") != "" {
 				a.forward(w, req)
 			} else {
-				r.serve(a, w, req)
+				r.serve(a, w, req, queryOf(req, r.names()...))
 			}
 		})
 	}
@@ -51,29 +47,11 @@ func New(o relay.Operator, elders func() []Elder, drain func(), log *slog.Logger
 	return guard.Handler(mux)
 }
 
-type route struct {
-	method, path string
-	serve        func(*API, http.ResponseWriter, *http.Request)
+func (a *API) describe(w http.ResponseWriter, _ *http.Request, _ *query) {
+	answer(w, http.StatusOK, document())
 }
 
-var routes = []route{
-	{"GET", "/api/openapi.json", (*API).describe},
-	{"GET", "/api/sessions", (*API).list},
-	{"POST", "/api/sessions/end", (*API).endSome},
-	{"POST", "/api/sessions/{id}/end", (*API).endOne},
-	{"GET", "/api/withdrawals", (*API).listWithdrawn},
-	{"POST", "/api/withdrawals", (*API).withdraw},
-	{"DELETE", "/api/withdrawals", (*API).restore},
-	{"POST", "/api/drain", (*API).goAway},
-}
-
-func (a *API) describe(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(document) // fails only if the client has gone
-}
-
-func (a *API) list(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r, "after", "limit", "subject", "prefix", "role", "process")
+func (a *API) list(w http.ResponseWriter, _ *http.Request, q *query) {
 	after, limit := q.number("after", 0, math.MaxUint64), q.number("limit", 1, maxPage)
 	by := q.selector()
 	if limit == 0 {
@@ -89,8 +67,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, p)
 }
 
-func (a *API) endSome(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r, "subject", "prefix", "role", "process")
+func (a *API) endSome(w http.ResponseWriter, r *http.Request, q *query) {
 	by := q.selector()
 	if by == (relay.Selector{}) {
 		q.fail(errors.New("say which sessions: subject, prefix or role; prefix=0.0.0.0/0 is all of IPv4, ::/0 of IPv6"))
@@ -105,8 +82,7 @@ func (a *API) endSome(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *API) endOne(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r, "process")
+func (a *API) endOne(w http.ResponseWriter, r *http.Request, q *query) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil || id == 0 {
 		q.fail(fmt.Errorf("id: %q: must be a number, as GET /api/sessions lists it", r.PathValue("id")))
@@ -131,14 +107,13 @@ func (a *API) end(by relay.Selector, r *http.Request) Ended {
 	return Ended{Ended: ids}
 }
 
-func (a *API) listWithdrawn(w http.ResponseWriter, r *http.Request) {
-	if q := queryOf(r); !refuse(w, q.err, http.StatusBadRequest) {
+func (a *API) listWithdrawn(w http.ResponseWriter, _ *http.Request, q *query) {
+	if !refuse(w, q.err, http.StatusBadRequest) {
 		answer(w, http.StatusOK, Withdrawals{a.operator.Withdrawn().All()})
 	}
 }
 
-func (a *API) withdraw(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r, "subject", "for")
+func (a *API) withdraw(w http.ResponseWriter, r *http.Request, q *query) {
 	life := q.life()
 	if refuse(w, q.err, http.StatusBadRequest) {
 		return
@@ -155,8 +130,7 @@ func (a *API) withdraw(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, e)
 }
 
-func (a *API) restore(w http.ResponseWriter, r *http.Request) {
-	q := queryOf(r, "subject")
+func (a *API) restore(w http.ResponseWriter, r *http.Request, q *query) {
 	if refuse(w, q.err, http.StatusBadRequest) {
 		return
 	}
@@ -168,8 +142,8 @@ func (a *API) restore(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, e)
 }
 
-func (a *API) goAway(w http.ResponseWriter, r *http.Request) {
-	if q := queryOf(r); refuse(w, q.err, http.StatusBadRequest) {
+func (a *API) goAway(w http.ResponseWriter, r *http.Request, q *query) {
+	if refuse(w, q.err, http.StatusBadRequest) {
 		return
 	}
 	a.log.Info("an operator drains the relay", "from", r.RemoteAddr)
