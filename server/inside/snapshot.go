@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"sluice/internal/delay"
+	"sluice/relay"
+	"sluice/server"
+	"sluice/server/cluster"
 )
 
 // Limits of a snapshot's lists.
@@ -36,16 +39,16 @@ type Snapshot struct {
 	// while somebody looks.
 	Delays Delays `json:"delays"`
 
-	Tracks []Track `json:"tracks"` // with the most subscribers
-	More   Rest    `json:"more"`   // the other tracks
+	Tracks []relay.TrackStatus `json:"tracks"` // with the most subscribers
+	More   Rest                `json:"more"`   // the other tracks
 
 	// Guests are the clients of other protocols that came first. Their media is not in Received and Sent, but for the
 	// MoQ broadcasts that are made of it.
 	Guests     []Guest `json:"guests,omitempty"`
 	MoreGuests int     `json:"more_guests,omitempty"`
 
-	Upstreams []Upstream `json:"upstreams,omitempty"`
-	Cluster   *Cluster   `json:"cluster,omitempty"` // absent if the relay is in none
+	Upstreams []server.UpstreamStatus `json:"upstreams,omitempty"`
+	Cluster   *Cluster                `json:"cluster,omitempty"` // absent if the relay is in none
 }
 
 // Sent has counters of packets with media, to all subscribers.
@@ -62,17 +65,6 @@ type Delays struct {
 	StartsNS []time.Duration    `json:"starts_ns"`
 	Kernel   [delay.Bins]uint64 `json:"kernel"`  // counters, from the device to the device
 	Process  [delay.Bins]uint64 `json:"process"` // counters, from when a packet is read to when copies are sent
-}
-
-// Track is a track that is published, wanted or cached.
-type Track struct {
-	ID          uint64 `json:"id"` // of this process; a track that comes back has another one
-	Scope       string `json:"scope,omitempty"`
-	Name        string `json:"name"` // in the text form of the draft
-	Publishers  int    `json:"publishers"`
-	Subscribers int    `json:"subscribers"`
-	OnFastPath  int    `json:"on_fast_path"` // subscribers to whom the kernel forwards it
-	Bytes       uint64 `json:"bytes"`        // counter: from publishers
 }
 
 // Rest sums up the tracks that a snapshot does not list.
@@ -97,13 +89,6 @@ type Guest struct {
 	Dropped   uint64 `json:"dropped"`           // counter: not sent, without packets left out as a consequence
 }
 
-// Upstream is an upstream relay.
-type Upstream struct {
-	URL       string `json:"url"`
-	Connected bool   `json:"connected"`
-	Error     string `json:"error,omitempty"` // why there is no session
-}
-
 // Cluster is the relay's cluster as this node sees it.
 type Cluster struct {
 	Name  string `json:"name"`
@@ -114,18 +99,11 @@ type Cluster struct {
 
 // Node is a node of the cluster, with the sessions over which it gets tracks.
 type Node struct {
-	ID     string  `json:"id"`
-	Region string  `json:"region,omitempty"`
-	Routes int     `json:"routes"` // namespaces it has a publisher for
-	Load   float64 `json:"load"`   // 0 to 1
-	Feeds  []Feed  `json:"feeds,omitempty"`
-}
-
-// Feed is the tracks that a node gets from another.
-type Feed struct {
-	From   string        `json:"from"`
-	Tracks int           `json:"tracks"`
-	RTT    time.Duration `json:"rtt_ns,omitempty"` // 0: not measured
+	ID     string         `json:"id"`
+	Region string         `json:"region,omitempty"`
+	Routes int            `json:"routes"` // namespaces it has a publisher for
+	Load   float64        `json:"load"`   // 0 to 1
+	Feeds  []cluster.Feed `json:"feeds,omitempty"`
 }
 
 // Detail is the data of the event "track", which follows a snapshot if the request names a track (?track=ID).

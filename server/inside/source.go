@@ -37,13 +37,10 @@ func (s source) Snapshot() (Snapshot, error) {
 			Lost: c.LostPackets, Again: c.Retransmissions,
 		},
 		FastPath: activity.FastPath, Held: c.Held(),
-		Delays: Delays{starts(), activity.Delays.Kernel.Bins, activity.Delays.Process.Bins},
+		Upstreams: activity.Upstreams, Delays: Delays{starts(), activity.Delays.Kernel.Bins, activity.Delays.Process.Bins},
 	}
 	n.Tracks, n.More = tracksOf(o.Tracks)
 	n.Guests, n.MoreGuests = guestsOf(activity.Guests)
-	for _, u := range activity.Upstreams {
-		n.Upstreams = append(n.Upstreams, Upstream(u))
-	}
 	if activity.Cluster != nil {
 		n.Cluster = clusterOf(activity.Cluster)
 	}
@@ -59,15 +56,11 @@ func starts() []time.Duration {
 	return list
 }
 
-// tracksOf lists the tracks with the most subscribers, and sums up the others.
-func tracksOf(all []relay.TrackStatus) (list []Track, more Rest) {
+// tracksOf sorts the tracks, and sums up those with the fewest subscribers.
+func tracksOf(all []relay.TrackStatus) (list []relay.TrackStatus, more Rest) {
 	slices.SortStableFunc(all, func(a, b relay.TrackStatus) int { return cmp.Compare(b.Subscribers, a.Subscribers) })
-	list = make([]Track, 0, min(len(all), maxTracks))
-	for _, t := range all {
-		if len(list) < maxTracks {
-			list = append(list, Track(t))
-			continue
-		}
+	list = append([]relay.TrackStatus{}, all[:min(len(all), maxTracks)]...) // not nil: JSON has [] for none
+	for _, t := range all[len(list):] {
 		more.Tracks++
 		more.Subscribers += t.Subscribers
 		more.OnFastPath += t.OnFastPath
@@ -95,11 +88,9 @@ func clusterOf(s *cluster.Status) *Cluster {
 			c.More = len(s.Nodes) - maxNodes
 			break
 		}
-		node := Node{ID: n.ID, Region: n.Card.Region, Routes: len(n.Routes) + n.More, Load: n.Card.Load}
-		for _, f := range n.Card.Feeds {
-			node.Feeds = append(node.Feeds, Feed{From: f.From, Tracks: f.Tracks, RTT: f.RTT})
-		}
-		c.Nodes = append(c.Nodes, node)
+		c.Nodes = append(c.Nodes, Node{
+			ID: n.ID, Region: n.Card.Region, Routes: len(n.Routes) + n.More, Load: n.Card.Load, Feeds: n.Card.Feeds,
+		})
 	}
 	return c
 }

@@ -16,13 +16,13 @@ type Report struct{ *Directory }
 
 // TrackStatus describes a track that is published, wanted or cached.
 type TrackStatus struct {
-	ID          uint64 // counted from 1
-	Scope       string
-	Name        string // as moqt.FullTrackName.String writes it
-	Publishers  int
-	Subscribers int
-	OnFastPath  int    // subscribers to whom the kernel forwards the track
-	Bytes       uint64 // that publishers have sent
+	ID          uint64 `json:"id"` // counted from 1; a track that comes back has another one
+	Scope       string `json:"scope,omitempty"`
+	Name        string `json:"name"` // as moqt.FullTrackName.String writes it
+	Publishers  int    `json:"publishers"`
+	Subscribers int    `json:"subscribers"`
+	OnFastPath  int    `json:"on_fast_path"` // subscribers to whom the kernel forwards the track
+	Bytes       uint64 `json:"bytes"`        // that publishers have sent
 }
 
 // Subscription describes a subscription to a track.

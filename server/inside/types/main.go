@@ -34,7 +34,7 @@ func declare(t reflect.Type, printed map[reflect.Type]bool) {
 		}
 		fmt.Fprintf(&fields, "  %s: %s;\n", cmp.Or(name, f.Name), typeOf(f.Type, printed))
 	}
-	fmt.Printf("\nexport interface %s {\n%s}\n", t.Name(), &fields)
+	fmt.Printf("\nexport interface %s {\n%s}\n", nameOf(t), &fields)
 }
 
 // typeOf returns the type of a field's JSON.
@@ -55,7 +55,9 @@ func typeOf(t reflect.Type, printed map[reflect.Type]bool) string {
 			return "string"
 		}
 		declare(t, printed)
-		return t.Name()
+		return nameOf(t)
 	}
 	return "number"
 }
+
+func nameOf(t reflect.Type) string { return strings.TrimSuffix(t.Name(), "Status") }

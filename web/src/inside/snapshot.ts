@@ -53,8 +53,8 @@ export interface Upstream {
 
 export interface Feed {
   from: string;
-  tracks: number;
   rtt_ns?: number;
+  tracks: number;
 }
 
 export interface Node {
