@@ -220,8 +220,8 @@ func TestAggregateLosses(t *testing.T) {
 			var sent, received report.Loss
 			for _, i := range got.Intervals {
 				for _, p := range i.Prefixes {
-					sent, received = sent.Plus(p.LossSent), received.Plus(p.LossReceived)
-					if name != "no place" && p.LossSent.All > 0 {
+					sent, received = sent.Plus(p.Sent.QUIC), received.Plus(p.Received.QUIC)
+					if name != "no place" && p.Sent.QUIC.All > 0 {
 						require.Equal(t, "198.51.100.0/24", p.Prefix.String())
 					}
 				}

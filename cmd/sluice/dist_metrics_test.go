@@ -136,7 +136,7 @@ func exportedByMonitor(t *testing.T) exports {
 func monitorMetrics(t *testing.T) []prometheus.Collector {
 	interval := reporttest.Parts()
 	m, p, h := metrics.New(report.Keys{}), &interval.Prefixes[0], reporttest.Logarithmic().Prefixes[0].RTT
-	p.RTT, p.PeerRTT, p.OneDirection, p.Queries, p.LossReceived = h, h, h, h, p.LossSent
+	p.RTT, p.PeerRTT, p.OneDirection, p.Queries, p.Received.QUIC = h, h, h, h, p.Sent.QUIC
 	p.ByLoad, p.PeerByLoad = report.Load{Idle: h, Loaded: h}, report.Load{Idle: h, Loaded: h}
 	m.Follow(func() (report.Counters, error) {
 		c := report.Counters{Transports: interval.Transports, ECN: interval.ECN}

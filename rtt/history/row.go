@@ -83,9 +83,9 @@ func newRow(i *report.Interval, p *report.Prefix) Row {
 		Peer: p.Peer, Interface: p.Interface, VLAN: p.VLAN.ID, InnerVLAN: p.VLAN.Inner, Protocol: p.Protocol,
 		SentPackets: sent.Packets, SentBytes: sent.Bytes,
 		ReceivedPackets: received.Packets, ReceivedBytes: received.Bytes,
-		QUICSent: p.LossSent.All, QUICSentPassed: p.LossSent.Passed, QUICSentReported: p.LossSent.Reported,
-		QUICReceived: p.LossReceived.All, QUICReceivedPassed: p.LossReceived.Passed,
-		QUICReceivedReported: p.LossReceived.Reported,
+		QUICSent: p.Sent.QUIC.All, QUICSentPassed: p.Sent.QUIC.Passed, QUICSentReported: p.Sent.QUIC.Reported,
+		QUICReceived: p.Received.QUIC.All, QUICReceivedPassed: p.Received.QUIC.Passed,
+		QUICReceivedReported: p.Received.QUIC.Reported,
 		Width:                int64(widthOf(i, p)),
 	}
 	r.setCongestion(p)

@@ -89,8 +89,8 @@ func ownValues(a *report.Aggregation) []values {
 	all := []values{
 		{25, 4, func(r *record) []uint64 { return ofTraffic(&r.Sent) }},
 		{29, 4, func(r *record) []uint64 { return ofTraffic(&r.Received) }},
-		{18, 3, func(r *record) []uint64 { return ofLoss(&r.LossSent) }},
-		{21, 3, func(r *record) []uint64 { return ofLoss(&r.LossReceived) }},
+		{18, 3, func(r *record) []uint64 { return ofLoss(&r.Sent.QUIC) }},
+		{21, 3, func(r *record) []uint64 { return ofLoss(&r.Received.QUIC) }},
 		{6, 6, func(r *record) []uint64 { return ofRTTs(&r.RTT) }},
 	}
 	if a.Parts {

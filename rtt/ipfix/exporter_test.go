@@ -244,8 +244,8 @@ func TestLargeNumbers(t *testing.T) {
 	i := reporttest.Interval()
 	p := &i.Prefixes[0]
 	p.Sent.TCPPlain.Packets, p.Sent.Retransmissions = 1<<34, 1<<33
-	p.LossSent = report.Loss{All: 1 << 35, Passed: 1 << 34, Reported: 1 << 33}
-	p.LossReceived = report.Loss{All: 1 << 36, Passed: 1 << 35, Reported: 1 << 34}
+	p.Sent.QUIC = report.Loss{All: 1 << 35, Passed: 1 << 34, Reported: 1 << 33}
+	p.Received.QUIC = report.Loss{All: 1 << 36, Passed: 1 << 35, Reported: 1 << 34}
 	require.NoError(t, c.exporter(Config{}).Interval(i))
 	records, _ := c.read(2)
 	for element, want := range map[string]uint64{

@@ -160,8 +160,8 @@ func (a *Aggregator) read(period uint32) (map[bpf.MonitorPrefixKey]*report.Prefi
 			key.Flags &^= rttFlags
 			prefix := at(key)
 			a.addRTTs(prefix, kind, newHistogram(p, a.config.BinWidth))
-			prefix.LossSent = prefix.LossSent.Plus(newLoss(&p.Sent))
-			prefix.LossReceived = prefix.LossReceived.Plus(newLoss(&p.Received))
+			prefix.Sent.QUIC = prefix.Sent.QUIC.Plus(newLoss(&p.Sent))
+			prefix.Received.QUIC = prefix.Received.QUIC.Plus(newLoss(&p.Received))
 		}
 	})
 	return prefixes, err

@@ -108,7 +108,7 @@ func (m *Collector) prefixLocked(p *report.Prefix) *prefixMetrics {
 	if m.prefixes[label] == nil {
 		m.prefixes[label] = &prefixMetrics{
 			labels: m.descs.by.Values(p), parts: make(map[string]*report.Histogram),
-			traffic: make(map[string]report.PrefixTraffic), losses: make(map[string]report.Loss),
+			traffic: make(map[string]report.PrefixTraffic),
 		}
 	}
 	return m.prefixes[label]

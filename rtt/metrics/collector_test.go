@@ -120,6 +120,14 @@ sluice_rtt_prefixes 2
 	require.Equal(t, []string{"::/0"}, slices.Collect(maps.Keys(m.prefixes)))
 }
 
+// Losses that are reported in an interval in which no block of packets ends are counted as the others are.
+func TestReportsWithoutBlock(t *testing.T) {
+	m, second := New(report.Keys{}), reporttest.Interval()
+	second.Prefixes[0].Sent.QUIC = report.Loss{Reported: 3}
+	require.NoError(t, errors.Join(m.Interval(reporttest.Interval()), m.Interval(second)))
+	require.Contains(t, exposed(t, m), `sent",prefix="10.99.1.0/24",state="reported"} 7`)
+}
+
 // quietInterval returns an interval of a minute, after so many others. The kernel forgets prefixes sooner.
 func quietInterval(minute int, prefixes ...report.Prefix) *report.Interval {
 	end := reporttest.Time.Add(time.Duration(minute) * time.Minute)

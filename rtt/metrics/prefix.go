@@ -46,7 +46,6 @@ type prefixMetrics struct {
 	labels  []string
 	seen    time.Time
 	traffic map[string]report.PrefixTraffic // by direction
-	losses  map[string]report.Loss          // of QUIC, by direction
 	rtt     report.Histogram
 	parts   map[string]*report.Histogram
 }
@@ -55,11 +54,6 @@ func (m *prefixMetrics) add(p *report.Prefix, now time.Time) {
 	m.seen = now
 	for _, d := range p.Directions() {
 		m.traffic[d.Direction] = m.traffic[d.Direction].Plus(d.PrefixTraffic)
-	}
-	for _, l := range p.Losses() {
-		if l.All > 0 {
-			m.losses[l.Direction] = m.losses[l.Direction].Plus(l.Loss)
-		}
 	}
 	m.rtt.Add(&p.RTT)
 	for _, part := range p.Parts() {
@@ -81,9 +75,10 @@ func (m *prefixMetrics) collect(d *prefixDescs, ch chan<- prometheus.Metric) {
 		count(d.retransmissions, t.Retransmissions, direction)
 		count(d.ecnState, t.ECNCapable, direction, "capable")
 		count(d.ecnState, t.ECNMarked, direction, "marked")
-	}
-	for direction, l := range m.losses {
-		for _, n := range l.NamedCounts() {
+		if t.QUIC == (report.Loss{}) {
+			continue
+		}
+		for _, n := range t.QUIC.NamedCounts() {
 			count(d.loss, n.Count, direction, n.Name)
 		}
 	}

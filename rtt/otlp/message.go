@@ -34,19 +34,19 @@ func (m *message) add(p *report.Prefix) {
 	for _, part := range p.Parts() {
 		m.addRTTs(p, part.Name, part.RTTs)
 	}
-	m.addDirection(p, "receive", &p.Received, p.LossReceived)
-	m.addDirection(p, "transmit", &p.Sent, p.LossSent)
+	m.addDirection(p, "receive", &p.Received)
+	m.addDirection(p, "transmit", &p.Sent)
 }
 
 // addDirection adds the data points of a prefix's received or sent packets.
-func (m *message) addDirection(p *report.Prefix, direction string, t *report.PrefixTraffic, l report.Loss) {
+func (m *message) addDirection(p *report.Prefix, direction string, t *report.PrefixTraffic) {
 	const key = "network.io.direction"
 	m.addCount(&m.bytes, p, t.Total().Bytes, key, direction)
 	m.addCount(&m.segments, p, t.TCPSegments(), key, direction)
 	m.addCount(&m.retransmissions, p, t.Retransmissions, key, direction)
 	m.addCount(&m.marked, p, t.ECNCapable, key, direction, "state", "capable")
 	m.addCount(&m.marked, p, t.ECNMarked, key, direction, "state", "marked")
-	for _, n := range l.NamedCounts() {
+	for _, n := range t.QUIC.NamedCounts() {
 		m.addCount(&m.loss, p, n.Count, key, direction, "state", n.Name)
 	}
 }

@@ -56,12 +56,12 @@ func newJSONCongestion(t report.PrefixTraffic) jsonCongestion {
 	return jsonCongestion{t.Retransmissions, t.ECNCapable, t.ECNMarked}
 }
 
-// congestionByDirection leaves out directions without signs of congestion.
-func congestionByDirection(p *report.Prefix) map[string]jsonCongestion {
-	all := make(map[string]jsonCongestion)
+// byDirection leaves out directions for which there is nothing to say.
+func byDirection[T comparable](p *report.Prefix, of func(report.PrefixTraffic) T) map[string]T {
+	all := make(map[string]T)
 	for _, d := range p.Directions() {
-		if c := newJSONCongestion(d.PrefixTraffic); c != (jsonCongestion{}) {
-			all[d.Direction] = c
+		if v := of(d.PrefixTraffic); v != *new(T) {
+			all[d.Direction] = v
 		}
 	}
 	return all

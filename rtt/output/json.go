@@ -138,22 +138,14 @@ func (jsonLines) prefix(b []byte, i *report.Interval, p *report.Prefix) []byte {
 		Received:  newJSONPrefixTraffic(&p.Received),
 		Sent:      newJSONPrefixTraffic(&p.Sent),
 
-		jsonCongestion: newJSONCongestion(p.Both()), Congestion: congestionByDirection(p),
+		jsonCongestion: newJSONCongestion(p.Both()), Congestion: byDirection(p, newJSONCongestion),
+		QUICLoss: byDirection(p, func(t report.PrefixTraffic) report.Loss { return t.QUIC }),
 	}
 	if p.Group == "" {
 		j.Prefix = p.String()
 	}
 	if h := &p.RTT; h.Count > 0 {
 		j.jsonRTTs = newJSONRTTs(h)
-	}
-	for _, l := range p.Losses() {
-		if l.All == 0 {
-			continue
-		}
-		if j.QUICLoss == nil {
-			j.QUICLoss = make(map[string]report.Loss)
-		}
-		j.QUICLoss[l.Direction] = l.Loss
 	}
 	for _, part := range p.Parts() {
 		if j.Parts == nil {

@@ -41,8 +41,6 @@ type Prefix struct {
 	Protocol  string // as in Interval.Transports; "": any
 
 	Received, Sent PrefixTraffic
-	LossSent       Loss // of QUIC packets from its hosts
-	LossReceived   Loss // of QUIC packets to them
 	RTT            Histogram
 	ByLoad         Load      // RTT, in two
 	PeerRTT        Histogram // to the hosts that its hosts talk to, from here: the other part of the path
@@ -120,6 +118,7 @@ type PrefixTraffic struct {
 	Retransmissions uint64 // TCP segments that were sent again
 	ECNCapable      uint64 // packets that may be marked instead of dropped (RFC 3168)
 	ECNMarked       uint64 // marked packets (CE)
+	QUIC            Loss
 }
 
 // Plus returns the sum.
@@ -127,6 +126,7 @@ func (t PrefixTraffic) Plus(o PrefixTraffic) PrefixTraffic {
 	return PrefixTraffic{
 		t.TCPTimestamps.Plus(o.TCPTimestamps), t.TCPPlain.Plus(o.TCPPlain), t.Other.Plus(o.Other),
 		t.Retransmissions + o.Retransmissions, t.ECNCapable + o.ECNCapable, t.ECNMarked + o.ECNMarked,
+		t.QUIC.Plus(o.QUIC),
 	}
 }
 
@@ -156,9 +156,4 @@ type Counters struct {
 	FlowLimit  uint64       // how many it has room for
 	Transports []NamedTraffic
 	ECN        []NamedTraffic
-}
-
-// Losses returns the losses of each direction.
-func (p *Prefix) Losses() []NamedLoss {
-	return []NamedLoss{{"sent", p.LossSent}, {"received", p.LossReceived}}
 }

@@ -12,12 +12,6 @@ func (l Loss) Plus(o Loss) Loss {
 	return Loss{l.All + o.All, l.Passed + o.Passed, l.Reported + o.Reported}
 }
 
-// NamedLoss is the loss of the packets that a prefix sent, or received.
-type NamedLoss struct {
-	Direction string
-	Loss
-}
-
 // NamedCounts returns the counters.
 func (l Loss) NamedCounts() []NamedCount {
 	return []NamedCount{{"all", l.All}, {"passed", l.Passed}, {"reported", l.Reported}}

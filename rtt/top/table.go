@@ -96,10 +96,7 @@ func (t *Table) UpdatePrefixes(i *report.Interval) {
 		p := &i.Prefixes[n]
 		bytes := p.Received.Total().Bytes + p.Sent.Total().Bytes
 		row := prefixRow(p.Label(), &p.RTT, i.End.Sub(i.Start), bytes)
-		both, quic := p.Both(), p.LossSent.Plus(p.LossReceived)
-		row.loss = lossOf(both.TCPSegments(), both.Retransmissions, quic)
-		row.sent = lossOf(p.Sent.TCPSegments(), p.Sent.Retransmissions, p.LossSent)
-		row.received = lossOf(p.Received.TCPSegments(), p.Received.Retransmissions, p.LossReceived)
+		row.loss, row.sent, row.received = lossOf(p.Both()), lossOf(p.Sent), lossOf(p.Received)
 		for _, part := range p.Parts() {
 			row.parts[part.Name] = part.RTTs.Quantile(0.5)
 		}
@@ -123,8 +120,8 @@ func (t *Table) nameParts() {
 
 // lossOf returns the share of lost packets, where losses are known: TCP segments that were sent again, and packets of
 // QUIC that their senders reported as lost.
-func lossOf(segments, retransmissions uint64, quic report.Loss) share {
-	return newShare(retransmissions+quic.Reported, segments+quic.Passed)
+func lossOf(t report.PrefixTraffic) share {
+	return newShare(t.Retransmissions+t.QUIC.Reported, t.TCPSegments()+t.QUIC.Passed)
 }
 
 // prefixRow returns the row of a prefix, with the bytes that were sent to and from it in some time.

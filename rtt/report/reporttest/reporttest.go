@@ -120,8 +120,8 @@ func Interval() *report.Interval {
 			Sent: report.PrefixTraffic{
 				TCPTimestamps: traffic(4, 70), TCPPlain: traffic(1, 10),
 				Retransmissions: 1, ECNCapable: 4, ECNMarked: 1,
+				QUIC: report.Loss{All: 128, Passed: 126, Reported: 4},
 			},
-			LossSent: report.Loss{All: 128, Passed: 126, Reported: 4},
 			RTT: report.Histogram{
 				Count: 4, Min: 2 * time.Millisecond, Max: 13 * time.Millisecond, Sum: 26 * time.Millisecond,
 				Width: 4 * time.Millisecond, Bins: []uint64{1, 2, 0, 1},
