@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,9 +28,8 @@ func newCluster(env *cli.Environment) *cobra.Command {
 
 // clusterStatusFlags are the flags of sluice cluster status.
 type clusterStatusFlags struct {
-	admin         string
-	asJSON, asDot bool
-	routes        bool
+	operatorFlags
+	asDot, routes bool
 }
 
 func newClusterStatus(env *cli.Environment) *cobra.Command {
@@ -45,9 +45,8 @@ line "fed by" is a feed: a session over which a node gets tracks from another on
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env.Stdout) },
 	}
+	f.registerOpen(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
-	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	flags.BoolVar(&f.asDot, "dot", false, "write a graph for Graphviz: an arrow goes from the node that feeds")
 	flags.BoolVar(&f.routes, "routes", false, "list the namespaces that each node has a publisher for")
 	cmd.MarkFlagsMutuallyExclusive("json", "dot", "routes")
@@ -56,18 +55,12 @@ line "fed by" is a feed: a session over which a node gets tracks from another on
 
 func (f *clusterStatusFlags) run(ctx context.Context, w io.Writer) error {
 	var st cluster.Status
-	text, err := (&operatorFlags{admin: f.admin}).ask(ctx, http.MethodGet, "/cluster", nil, &st)
-	if err != nil {
-		return err
-	}
-	switch {
-	case f.asDot:
-		text = clusterDot(&st)
-	case !f.asJSON:
-		text = clusterText(&st, f.routes)
-	}
-	_, err = w.Write(text)
-	return err
+	return f.show(ctx, request{method: http.MethodGet, path: "/cluster", answer: &st, text: func() []byte {
+		if f.asDot {
+			return clusterDot(&st)
+		}
+		return clusterText(&st, f.routes)
+	}}, w)
 }
 
 // clusterText writes the status of a cluster for people.
@@ -85,7 +78,7 @@ func clusterText(st *cluster.Status, routes bool) []byte {
 			count += "+"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%g\t%s\n",
-			n.ID, dash(n.Card.Region), n.Card.URL, count, n.Card.Load*100, n.Card.Price, heard)
+			n.ID, cmp.Or(n.Card.Region, "-"), n.Card.URL, count, n.Card.Load*100, n.Card.Price, heard)
 	}
 	table.Flush()
 	for _, n := range st.Nodes {
@@ -111,13 +104,6 @@ func writeRoutes(w io.Writer, st *cluster.Status) {
 			fmt.Fprintf(w, "%s publishes %d more\n", n.ID, n.More)
 		}
 	}
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // clusterDot draws who feeds whom, in the language of Graphviz. A region is a box.

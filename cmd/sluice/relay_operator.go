@@ -26,10 +26,36 @@ type operatorFlags struct {
 }
 
 func (f *operatorFlags) register(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
-	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with the admin token, if the relay has that flag")
-	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
+	f.registerOpen(cmd)
+	cmd.Flags().StringVar(&f.tokenFile, "admin-token-file", "",
+		"`file` with the admin token, if the relay has that flag")
+}
+
+// registerOpen registers the flags of commands that ask for what needs no token.
+func (f *operatorFlags) registerOpen(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "write JSON")
+}
+
+// request is a request of a command.
+type request struct {
+	method, path string
+	query        url.Values
+	answer       any           // of which JSON is read
+	text         func() []byte // the answer for people
+}
+
+// show sends a request, and writes the answer.
+func (f *operatorFlags) show(ctx context.Context, r request, w io.Writer) error {
+	text, err := f.ask(ctx, r.method, r.path, r.query, r.answer)
+	if err != nil {
+		return err
+	}
+	if !f.asJSON {
+		text = r.text()
+	}
+	_, err = w.Write(text)
+	return err
 }
 
 // maxAnswer is the size of the longest answer in bytes: the status of 16,384 sessions has a quarter of it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -150,7 +151,8 @@ func writeSessions(table io.Writer, process string, list []relay.SessionSummary,
 			remote += " (upstream)"
 		}
 		fmt.Fprintf(table, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\n", process, s.ID, remote, s.Transport, tracks,
-			now.Sub(s.Began).Round(time.Second), dash(s.Path), dash(strings.Join(s.Subjects, ", ")))
+			now.Sub(s.Began).Round(time.Second), cmp.Or(s.Path, "-"),
+			cmp.Or(strings.Join(s.Subjects, ", "), "-"))
 	}
 }
 
@@ -203,15 +205,9 @@ Sessions with upstream relays are ended only by their id or --role upstream: the
 // kick asks for the end of sessions, and tells which have ended.
 func kick(ctx context.Context, f *operatorFlags, which string, q url.Values, w io.Writer) error {
 	var ended api.Ended
-	text, err := f.ask(ctx, http.MethodPost, "/api/sessions/"+which, q, &ended)
-	if err != nil {
-		return err
-	}
-	if !f.asJSON {
-		text = endedText(q.Get("process"), &ended)
-	}
-	_, err = w.Write(text)
-	return err
+	return f.show(ctx, request{http.MethodPost, "/api/sessions/" + which, q, &ended, func() []byte {
+		return endedText(q.Get("process"), &ended)
+	}}, w)
 }
 
 // endedText names the sessions that a process, or the newest one and others, have ended.
@@ -243,15 +239,9 @@ func newRelayDrain(env *cli.Environment) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var d api.Draining
-			text, err := f.ask(cmd.Context(), http.MethodPost, "/api/drain", nil, &d)
-			if err != nil {
-				return err
-			}
-			if !f.asJSON {
-				text = fmt.Appendf(nil, "draining; sessions that have to leave: %d\n", d.Sessions)
-			}
-			_, err = env.Stdout.Write(text)
-			return err
+			return f.show(cmd.Context(), request{http.MethodPost, "/api/drain", nil, &d, func() []byte {
+				return fmt.Appendf(nil, "draining; sessions that have to leave: %d\n", d.Sessions)
+			}}, env.Stdout)
 		},
 	}
 	f.register(cmd)

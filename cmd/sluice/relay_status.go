@@ -22,8 +22,8 @@ import (
 
 // statusFlags are the flags of sluice relay status.
 type statusFlags struct {
-	admin           string
-	asJSON, verbose bool
+	operatorFlags
+	verbose bool
 }
 
 func newRelayStatus(env *cli.Environment) *cobra.Command {
@@ -44,25 +44,15 @@ still have sessions.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env.Stdout) },
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:4480", "the relay's --admin `address`")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every reason, every counter of the fast path, and "+
+	f.registerOpen(cmd)
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "show every reason, every counter of the fast path, and "+
 		"sessions that have ended within the last minute")
-	flags.BoolVar(&f.asJSON, "json", false, "write JSON")
 	return cmd
 }
 
 func (f *statusFlags) run(ctx context.Context, w io.Writer) error {
-	var st server.Status
-	text, err := (&operatorFlags{admin: f.admin}).ask(ctx, http.MethodGet, "/status", nil, &st)
-	if err != nil {
-		return err
-	}
-	if !f.asJSON {
-		text = (&statusReport{st, f.verbose}).text()
-	}
-	_, err = w.Write(text)
-	return err
+	r := statusReport{verbose: f.verbose}
+	return f.show(ctx, request{method: http.MethodGet, path: "/status", answer: &r.Status, text: r.text}, w)
 }
 
 // statusReport writes the status of a relay for people.

@@ -40,11 +40,11 @@ that is not in a cluster forgets it when its process ends, unless it has --auth-
   sluice relay withdraw '"alice" of "https://login.example"' --restore`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := f.run(cmd, args)
-			if err == nil {
-				_, err = env.Stdout.Write(text)
+			r, err := f.request(args)
+			if err != nil {
+				return err
 			}
-			return err
+			return f.show(cmd.Context(), r, env.Stdout)
 		},
 	}
 	f.register(cmd)
@@ -54,14 +54,16 @@ that is not in a cluster forgets it when its process ends, unless it has --auth-
 	return cmd
 }
 
-func (f *withdrawFlags) run(cmd *cobra.Command, args []string) ([]byte, error) {
+func (f *withdrawFlags) request(args []string) (request, error) {
 	change := f.restore || f.life != 0
 	if change != (len(args) > 0) {
-		return nil, cli.AsUsage(errors.New(
+		return request{}, cli.AsUsage(errors.New(
 			"say whose tokens, and for how long: SUBJECT --for 24h, or SUBJECT --restore"))
 	}
+	const path = "/api/withdrawals"
 	if !change {
-		return f.list(cmd)
+		var all api.Withdrawals
+		return request{http.MethodGet, path, nil, &all, func() []byte { return withdrawalsText(&all) }}, nil
 	}
 	method, q := http.MethodPost, url.Values{"subject": {args[0]}}
 	if f.restore {
@@ -70,20 +72,12 @@ func (f *withdrawFlags) run(cmd *cobra.Command, args []string) ([]byte, error) {
 		q.Set("for", f.life.String())
 	}
 	var e withdrawn.Entry
-	text, err := f.ask(cmd.Context(), method, "/api/withdrawals", q, &e)
-	if err == nil && !f.asJSON {
-		text = fmt.Appendf(nil, "%s: %s\n", e.Subject, entryText(&e))
-	}
-	return text, err
+	return request{method, path, q, &e, func() []byte {
+		return fmt.Appendf(nil, "%s: %s\n", e.Subject, entryText(&e))
+	}}, nil
 }
 
-// list lists the withdrawn subjects.
-func (f *withdrawFlags) list(cmd *cobra.Command) ([]byte, error) {
-	var all api.Withdrawals
-	text, err := f.ask(cmd.Context(), http.MethodGet, "/api/withdrawals", nil, &all)
-	if err != nil || f.asJSON {
-		return text, err
-	}
+func withdrawalsText(all *api.Withdrawals) []byte {
 	var b bytes.Buffer
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SUBJECT\tSTATE")
@@ -91,7 +85,7 @@ func (f *withdrawFlags) list(cmd *cobra.Command) ([]byte, error) {
 		fmt.Fprintf(table, "%s\t%s\n", e.Subject, entryText(&e))
 	}
 	table.Flush()
-	return b.Bytes(), nil
+	return b.Bytes()
 }
 
 func entryText(e *withdrawn.Entry) string {
