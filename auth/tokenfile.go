@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/internal/files"
 	"sluice/moqt"
 	"sluice/relay"
 )
@@ -104,9 +106,9 @@ func (f *TokenFile) current() *tokenTable {
 	}
 	info, err := os.Stat(f.name)
 	if err == nil {
-		same, before := sameFile(f.seen, info), f.looked
+		same, before := files.Same(f.seen, info), f.looked
 		f.checked, f.looked = time.Now(), info
-		if same || !sameFile(before, info) { // a file that has just changed may not be complete
+		if same || !files.Same(before, info) { // a file that has just changed may not be complete
 			return f.table
 		}
 	}
@@ -122,16 +124,16 @@ func (f *TokenFile) current() *tokenTable {
 	return f.table
 }
 
-func sameFile(a, b os.FileInfo) bool {
-	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
 // read reads the file. It reports a file that other users of the machine can read or change.
 func (f *TokenFile) read() error {
 	f.checked = time.Now()
-	table, info, err := readTokenFile(f.name)
+	text, info, err := files.Read(f.name, maxTokenFile)
 	if err != nil {
 		return err
+	}
+	table, err := parseTokens(bytes.NewReader(text))
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	f.table, f.seen = table, info
 	switch mode := info.Mode().Perm(); {
@@ -174,26 +176,6 @@ func (e *tokenEntry) allows(r *relay.AuthRequest) bool {
 
 func (e *tokenEntry) outlasts(o *tokenEntry) bool {
 	return !o.expires.IsZero() && (e.expires.IsZero() || e.expires.After(o.expires))
-}
-
-func readTokenFile(name string) (*tokenTable, os.FileInfo, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	if info.Size() > maxTokenFile {
-		return nil, nil, fmt.Errorf("%s: %d bytes: must be at most %d", name, info.Size(), maxTokenFile)
-	}
-	table, err := parseTokens(io.LimitReader(f, maxTokenFile))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return table, info, nil
 }
 
 func parseTokens(r io.Reader) (*tokenTable, error) {

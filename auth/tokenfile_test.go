@@ -186,7 +186,7 @@ func TestLargeTokenFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(name, nil, 0o600))
 	require.NoError(t, os.Truncate(name, maxTokenFile+1))
 	_, err := OpenTokenFile(name, slog.New(slog.DiscardHandler))
-	require.ErrorContains(t, err, "16777217 bytes: must be at most 16777216")
+	require.ErrorContains(t, err, "larger than 16777216 bytes")
 }
 
 // BenchmarkTokenFile authorizes a request with as many tokens as it may have, none of them right. The time per request

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"sluice/internal/files"
 )
 
 // checkInterval is how often files are checked for changes at most.
@@ -99,15 +101,8 @@ func (f *reloaded[T]) changedLocked() (changed bool, err error) {
 		if statErr != nil {
 			info, err = nil, statErr
 		}
-		changed = changed || !sameFile(f.seen[i], info)
+		changed = changed || !files.Same(f.seen[i], info)
 		f.seen[i] = info
 	}
 	return changed, err
-}
-
-func sameFile(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

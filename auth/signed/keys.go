@@ -3,7 +3,6 @@ package signed
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/sync/singleflight"
 
+	"sluice/internal/files"
 	"sluice/internal/logs"
 	"sluice/internal/webclient"
 )
@@ -170,8 +170,7 @@ func (k *Keys) fileChanged() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.tried = time.Now()
-	return err != nil || k.file == nil ||
-		!os.SameFile(k.file, info) || k.file.Size() != info.Size() || !k.file.ModTime().Equal(info.ModTime())
+	return err != nil || !files.Same(k.file, info)
 }
 
 // reload reads the keys again, and logs an error. It has the form that singleflight calls.
@@ -224,25 +223,12 @@ func (k *Keys) load() error {
 
 // fetch returns the encoded set, and for a file its FileInfo.
 func (k *Keys) fetch() ([]byte, os.FileInfo, error) {
-	if k.client != nil {
-		b, err := k.client.Get(context.Background())
-		if err != nil {
-			err = fmt.Errorf("%s: %w", k.name, err)
-		}
-		return b, nil, err
+	if k.client == nil {
+		return files.Read(k.name, maxKeySet)
 	}
-	f, err := os.Open(k.name)
+	b, err := k.client.Get(context.Background())
 	if err != nil {
-		return nil, nil, err
+		err = fmt.Errorf("%s: %w", k.name, err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxKeySet+1))
-	if err == nil && len(b) > maxKeySet {
-		err = fmt.Errorf("%s: longer than %d bytes", k.name, maxKeySet)
-	}
-	return b, info, err
+	return b, nil, err
 }

@@ -9,12 +9,11 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/go-jose/go-jose/v4"
 
 	"sluice/internal/bounds"
+	"sluice/internal/files"
 )
 
 // NewKey makes a private key for an algorithm: EdDSA, ES256 or RS256; or a secret for HS256.
@@ -62,12 +61,7 @@ func IsSecret(key *jose.JSONWebKey) bool {
 
 // ReadPrivateKey reads a private key or a secret from a file with a JSON Web Key.
 func ReadPrivateKey(name string) (*jose.JSONWebKey, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxKeySet))
+	b, _, err := files.Read(name, maxKeySet)
 	if err != nil {
 		return nil, err
 	}

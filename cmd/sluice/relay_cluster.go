@@ -16,6 +16,7 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
+	"sluice/internal/files"
 	"sluice/internal/webclient"
 	"sluice/server"
 	"sluice/server/cluster"
@@ -283,13 +284,9 @@ func (f *clusterFlags) token(env *cli.Environment) (string, error) {
 	if f.tokenFile == "" {
 		return env.Getenv("SLUICE_CLUSTER_TOKEN"), nil
 	}
-	text, err := os.ReadFile(f.tokenFile)
+	token, err := files.Secret(f.tokenFile)
 	if err != nil {
-		return "", fmt.Errorf("--cluster-token-file: %w", err)
+		err = fmt.Errorf("--cluster-token-file: %w", err)
 	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("--cluster-token-file: %s: is empty", f.tokenFile)
-	}
-	return token, nil
+	return token, err
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
+	"sluice/internal/files"
 )
 
 // operatorFlags are the flags of the commands that ask a running relay for something, at its admin address.
@@ -77,11 +77,11 @@ func (f *operatorFlags) ask(ctx context.Context, method, path string, q url.Valu
 		return nil, cli.AsUsage(fmt.Errorf("--admin: %w", err))
 	}
 	if f.tokenFile != "" {
-		token, err := os.ReadFile(f.tokenFile)
+		token, err := files.Secret(f.tokenFile)
 		if err != nil {
 			return nil, cli.AsUsage(fmt.Errorf("--admin-token-file: %w", err))
 		}
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if mistake, ok := errors.AsType[*url.Error](err); ok {

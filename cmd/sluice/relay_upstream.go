@@ -3,12 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"sluice/internal/cli"
+	"sluice/internal/files"
 	"sluice/moqt"
 	"sluice/server"
 	"sluice/transport"
@@ -139,12 +139,8 @@ func (f *upstreamFlags) config(getenv func(string) string) (cfg server.UpstreamC
 	}
 	token := getenv("SLUICE_UPSTREAM_TOKEN")
 	if f.tokenFile != "" {
-		text, err := os.ReadFile(f.tokenFile)
-		if err != nil {
+		if token, err = files.Secret(f.tokenFile); err != nil {
 			return cfg, fmt.Errorf("--upstream-token-file: %w", err)
-		}
-		if token = strings.TrimSpace(string(text)); token == "" {
-			return cfg, fmt.Errorf("--upstream-token-file: %s: is empty", f.tokenFile)
 		}
 	}
 	if token != "" {

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"sluice/internal/files"
 )
 
 const (
@@ -119,24 +121,11 @@ func applySettings(cmd *cobra.Command, getenv func(string) string) error {
 // ReadFlags sets the flags that a file names, unless the command line has them. The error has a line for each mistake,
 // with its line and column.
 func ReadFlags(flags *pflag.FlagSet, path string) error {
-	text, err := readSettings(path)
+	text, _, err := files.Read(path, maxSettings)
 	if err != nil {
 		return err
 	}
 	return setFlags(flags, path, text)
-}
-
-func readSettings(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
-	if len(text) > maxSettings {
-		err = fmt.Errorf("%s: larger than %d bytes", path, maxSettings)
-	}
-	return text, err
 }
 
 func setFlags(flags *pflag.FlagSet, path string, text []byte) error {

@@ -99,8 +99,7 @@ func TestSettingMistakes(t *testing.T) {
 		}
 		require.EqualError(t, err, want, text)
 	}
-	_, err := readSettings(filepath.Join(t.TempDir(), "none"))
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, ReadFlags(settable().Flags(), filepath.Join(t.TempDir(), "none")), os.ErrNotExist)
 	large := filepath.Join(t.TempDir(), "large")
 	require.NoError(t, os.WriteFile(large, make([]byte, maxSettings+1), 0o600))
 	require.ErrorContains(t, ReadFlags(settable().Flags(), large), "larger than 1048576 bytes")

@@ -8,12 +8,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"sluice/internal/files"
 )
 
 // Limits of Secrets. The sizes are those that Standard Webhooks names.
@@ -37,12 +37,7 @@ func ReadSecrets(name string) (Secrets, error) {
 	if name == "" {
 		return nil, nil
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSecretsFile))
+	b, _, err := files.Read(name, maxSecretsFile)
 	if err != nil {
 		return nil, err
 	}

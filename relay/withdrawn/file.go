@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"sluice/clock"
 	"sluice/internal/bounds"
+	"sluice/internal/files"
 	"sluice/internal/logs"
 )
 
@@ -72,7 +72,7 @@ func (f *File) sync() error {
 		f.seen, f.hash = nil, 0
 	case err != nil:
 		return err
-	case f.seen == nil || !os.SameFile(f.seen, info) || !f.seen.ModTime().Equal(info.ModTime()):
+	case !files.Same(f.seen, info):
 		if err := f.readLocked(); err != nil {
 			return err
 		}
@@ -96,12 +96,11 @@ func (f *File) readLocked() error {
 }
 
 func readFile(name string) (entries []Entry, err error) {
-	file, err := os.Open(name)
+	text, _, err := files.Read(name, maxFile)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	if err := json.NewDecoder(io.LimitReader(file, maxFile)).Decode(&entries); err != nil {
+	if err := json.Unmarshal(text, &entries); err != nil {
 		return nil, fmt.Errorf("not a list of withdrawn tokens: %w", err)
 	}
 	if err := bounds.Check("number of subjects", len(entries), 0, MaxEntries); err != nil {

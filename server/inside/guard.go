@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"sluice/clock"
+	"sluice/internal/files"
 	"sluice/transport"
 )
 
@@ -65,17 +64,12 @@ func NewGuard(tokenFile string) (*Guard, error) {
 
 // token reads the token.
 func (g *Guard) token() (string, error) {
-	f, err := os.Open(g.tokenFile)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	b, _, err := files.Read(g.tokenFile, maxTokenFile)
 	if err != nil {
 		return "", err
 	}
 	text := strings.TrimSpace(string(b))
-	if len(text) < minToken || len(b) > maxTokenFile || strings.ContainsAny(text, "\r\n") {
+	if len(text) < minToken || strings.ContainsAny(text, "\r\n") {
 		return "", fmt.Errorf("%s: must have one line with a token of %d bytes or more; make one with: "+
 			"head -c 24 /dev/urandom | base64", g.tokenFile, minToken)
 	}

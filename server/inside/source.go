@@ -59,7 +59,7 @@ func starts() []time.Duration {
 // tracksOf sorts the tracks, and sums up those with the fewest subscribers.
 func tracksOf(all []relay.TrackStatus) (list []relay.TrackStatus, more Rest) {
 	slices.SortStableFunc(all, func(a, b relay.TrackStatus) int { return cmp.Compare(b.Subscribers, a.Subscribers) })
-	list = append([]relay.TrackStatus{}, all[:min(len(all), maxTracks)]...) // not nil: JSON has [] for none
+	list = append([]relay.TrackStatus{}, all[:min(len(all), maxTracks)]...) // JSON has [] for none
 	for _, t := range all[len(list):] {
 		more.Tracks++
 		more.Subscribers += t.Subscribers
