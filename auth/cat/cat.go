@@ -3,8 +3,6 @@ package cat
 import (
 	"bytes"
 
-	"github.com/go-jose/go-jose/v4"
-
 	"sluice/auth/signed"
 	"sluice/moqt"
 )
@@ -34,25 +32,4 @@ func (Format) Recognizes(t moqt.Token) bool {
 }
 
 // Parse implements signed.Format.
-func (Format) Parse(value []byte) (signed.Token, error) {
-	m, err := parseMessage(value)
-	if err != nil {
-		return nil, err
-	}
-	return token{m}, nil
-}
-
-// token implements signed.Token.
-type token struct{ *message }
-
-// KeyID implements signed.Token.
-func (t token) KeyID() string { return t.keyID }
-
-// Signed implements signed.Token.
-func (t token) Signed() []byte { return t.signed }
-
-// Verify implements signed.Token.
-func (t token) Verify(key *jose.JSONWebKey) error { return t.verify(key) }
-
-// Claims implements signed.Token.
-func (t token) Claims() (*signed.Claims, error) { return decodeClaims(t.payload) }
+func (Format) Parse(value []byte) (signed.Token, error) { return parseMessage(value) }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/go-jose/go-jose/v4"
+
+	"sluice/auth/signed"
 )
 
 // CBOR tags (RFC 8392 §6, RFC 9052 §2).
@@ -48,7 +50,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// message is a token, before its signature is verified.
+// message is a token, before its signature is verified. It implements signed.Token.
 type message struct {
 	alg       int64
 	keyID     string
@@ -183,8 +185,17 @@ func (m *message) structure() uint64 {
 	return tagSign1
 }
 
-// verify returns an error unless the signature was made with this key.
-func (m *message) verify(key *jose.JSONWebKey) error {
+// KeyID implements signed.Token.
+func (m *message) KeyID() string { return m.keyID }
+
+// Signed implements signed.Token.
+func (m *message) Signed() []byte { return m.signed }
+
+// Claims implements signed.Token.
+func (m *message) Claims() (*signed.Claims, error) { return decodeClaims(m.payload) }
+
+// Verify implements signed.Token.
+func (m *message) Verify(key *jose.JSONWebKey) error {
 	if m.isMAC() {
 		secret, ok := key.Key.([]byte)
 		if !ok {

@@ -88,7 +88,7 @@ func (v *vectors) verified(t *testing.T, text string) *message {
 	if m.alg == -7 {
 		key = v.ecKey(t)
 	}
-	require.NoError(t, m.verify(key))
+	require.NoError(t, m.Verify(key))
 	return m
 }
 
@@ -124,8 +124,8 @@ func TestVectorsOfTokens(t *testing.T) {
 		require.Equal(t, v.Payload, hex.EncodeToString(m.payload), v.ID)
 		m.payload, m.signed = bytes.Clone(m.payload), bytes.Clone(m.signed)
 		m.signed[len(m.signed)-1] ^= 1
-		require.Error(t, m.verify(all.hmacKey(t)))
-		require.Error(t, m.verify(all.ecKey(t)))
+		require.Error(t, m.Verify(all.hmacKey(t)))
+		require.Error(t, m.Verify(all.ecKey(t)))
 	}
 }
 
@@ -175,17 +175,17 @@ func TestVectorsOfValidation(t *testing.T) {
 		require.NoError(t, err, v.ID)
 		switch {
 		case v.Validation.WrongKey != "":
-			require.NoError(t, m.verify(all.hmacKey(t)))
-			require.ErrorIs(t, m.verify(&jose.JSONWebKey{Key: fromHex(t, v.Validation.WrongKey)}), errMAC)
+			require.NoError(t, m.Verify(all.hmacKey(t)))
+			require.ErrorIs(t, m.Verify(&jose.JSONWebKey{Key: fromHex(t, v.Validation.WrongKey)}), errMAC)
 			continue
 		case v.Validation.Algorithm != 0:
-			require.ErrorIs(t, m.verify(all.ecKey(t)), errAlgorithm)
+			require.ErrorIs(t, m.Verify(all.ecKey(t)), errAlgorithm)
 			continue
 		case v.Validation.Error == "SignatureVerificationFailed":
-			require.ErrorIs(t, m.verify(all.hmacKey(t)), errMAC)
+			require.ErrorIs(t, m.Verify(all.hmacKey(t)), errMAC)
 			continue
 		}
-		require.NoError(t, m.verify(all.hmacKey(t)), v.ID)
+		require.NoError(t, m.Verify(all.hmacKey(t)), v.ID)
 		c, err := decodeClaims(m.payload)
 		require.NoError(t, err, v.ID)
 		rules := signed.Rules{Issuers: v.Validation.Issuers, Audiences: v.Validation.Audiences}
