@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"sluice/internal/cli"
 	"sluice/internal/files"
@@ -23,10 +26,12 @@ type upstreamFlags struct {
 	hosts     []string
 	sha256    string
 	transport transport.ClientConfig
+	all       *pflag.FlagSet // of the command
 }
 
 func (f *upstreamFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.all = flags
 	flags.StringSliceVar(&f.urls, "upstream", nil,
 		"`URLs` of another relay to subscribe at for tracks nobody publishes here, such as moqt://origin.example; "+
 			"with several, each is asked when those before it have no session or no publisher")
@@ -60,14 +65,16 @@ func (f *upstreamFlags) register(cmd *cobra.Command) {
 func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
 	cfg, err := f.settings()
 	routes := cfg.Routes
+	trust := f.given("upstream-ca", "upstream-sha256", "upstream-cert", "upstream-tls-disable-verify")
+	other := f.given("upstream-announce", "upstream-goaway-host", "upstream-token-file")
 	switch {
 	case err != nil:
 		return err
-	case len(routes) == 0 && c.tls.CA != "" && f.trust() != "":
-		return fmt.Errorf("--%s: is for --upstream: nodes trust each other by --cluster-ca", f.trust())
-	case len(routes) == 0 && !c.isOn() && f.needsURL() != "":
+	case len(routes) == 0 && c.tls.CA != "" && trust != "":
+		return fmt.Errorf("--%s: is for --upstream: nodes trust each other by --cluster-ca", trust)
+	case len(routes) == 0 && !c.isOn() && trust+other != "":
 		return fmt.Errorf("--%s: needs the URL of an upstream relay: --upstream or --upstream-namespace; or --cluster",
-			f.needsURL())
+			cmp.Or(other, trust))
 	case len(routes) > 0 && scope == "url":
 		return errors.New("--scope url: must be one or path with --upstream, because the URL of an upstream relay is " +
 			"not this one's")
@@ -75,32 +82,16 @@ func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
 	return nil
 }
 
-// needsURL returns the name of a flag that makes no sense without an upstream relay, if there is one.
-func (f *upstreamFlags) needsURL() string {
-	switch {
-	case len(f.announce) > 0:
-		return "upstream-announce"
-	case len(f.hosts) > 0:
-		return "upstream-goaway-host"
-	case f.tokenFile != "":
-		return "upstream-token-file"
+// given returns the first of some flags that has another value than its default, or "".
+func (f *upstreamFlags) given(names ...string) string {
+	i := slices.IndexFunc(names, func(name string) bool {
+		flag := f.all.Lookup(name)
+		return flag.Value.String() != flag.DefValue
+	})
+	if i < 0 {
+		return ""
 	}
-	return f.trust()
-}
-
-// trust returns the name of a flag about trust in upstream relays, or credentials for them, if there is one.
-func (f *upstreamFlags) trust() string {
-	switch {
-	case f.transport.CAFile != "":
-		return "upstream-ca"
-	case f.sha256 != "":
-		return "upstream-sha256"
-	case f.transport.CertFile != "":
-		return "upstream-cert"
-	case f.transport.Insecure:
-		return "upstream-tls-disable-verify"
-	}
-	return ""
+	return names[i]
 }
 
 // settings returns the configuration that the flags describe, but for the token.

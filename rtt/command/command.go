@@ -133,32 +133,32 @@ func (f *rttFlags) check() error {
 			return err
 		}
 	}
-	if (len(f.by) > 0 || f.cfg.AggregateParts || f.load > 0) && f.aggregate == 0 {
-		return errors.New("--aggregate-by, --aggregate-parts and --aggregate-load are for --aggregate: " +
-			"say how often to report, such as -a 10")
-	}
-	if f.groups != "" && f.aggregate == 0 {
-		return errors.New("--aggregate-groups is for --aggregate: say how often to report, such as -a 10")
-	}
-	if f.history != "" && f.aggregate == 0 {
-		return errors.New("--history keeps what --aggregate reports: say how often to report, such as -a 60")
+	for _, of := range []struct {
+		given bool
+		what  string
+		every string
+	}{
+		{len(f.by) > 0 || f.cfg.AggregateParts || f.load > 0,
+			"--aggregate-by, --aggregate-parts and --aggregate-load are for --aggregate", "10"},
+		{f.groups != "", "--aggregate-groups is for --aggregate", "10"},
+		{f.history != "", "--history keeps what --aggregate reports", "60"},
+		{f.otlpURL != "", "--otlp-url sends what --aggregate reports", "60"},
+		{f.ipfix != "", "--ipfix sends what --aggregate reports", "60"},
+	} {
+		if of.given && f.aggregate == 0 {
+			return fmt.Errorf("%s: say how often to report, such as -a %s", of.what, of.every)
+		}
 	}
 	if _, err := f.historyLimits(); err != nil {
 		return err
 	}
-	if f.otlpURL != "" && f.aggregate == 0 {
-		return errors.New("--otlp-url sends what --aggregate reports: say how often to report, such as -a 60")
-	}
-	if f.ipfix != "" && f.aggregate == 0 {
-		return errors.New("--ipfix sends what --aggregate reports: say how often to report, such as -a 60")
-	}
-	if f.ipfix != "" {
-		if err := bounds.Address("--ipfix", f.ipfix, "an address such as collector.example:4739"); err != nil {
-			return err
+	for _, a := range []struct{ flag, value, such string }{
+		{"--ipfix", f.ipfix, "collector.example:4739"}, {"--metrics", f.metrics, ":9100"},
+	} {
+		if a.value == "" {
+			continue
 		}
-	}
-	if f.metrics != "" {
-		if err := bounds.Address("--metrics", f.metrics, "an address such as :9100"); err != nil {
+		if err := bounds.Address(a.flag, a.value, "an address such as "+a.such); err != nil {
 			return err
 		}
 	}
