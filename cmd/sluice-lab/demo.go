@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -73,7 +72,7 @@ const (
 // stage is where the processes of the demo run.
 type stage interface {
 	// command starts sluice with arguments as a process of a host; see startProcess.
-	command(ctx context.Context, host string, out io.Writer, args ...string) (*process.Process, error)
+	command(ctx context.Context, host string, args ...string) (*process.Process, error)
 	// relayAddress returns the address by which a host reaches a relay.
 	relayAddress(relay, host string) string
 	// dial connects a host to a TCP address.

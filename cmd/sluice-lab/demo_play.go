@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -30,27 +32,43 @@ type demo struct {
 	ending      atomic.Bool // the relays are asked to end
 }
 
-// demoSubscriber is a subscriber and the objects it has received.
+// demoSubscriber is a subscriber that compares what it receives with the source.
 type demoSubscriber struct {
 	*process.Process
 	over string // transport
-	got  *checker
 }
 
-// state returns the state of a subscriber whose checker has returned an error or nil.
-func (s *demoSubscriber) state(difference error) string {
+// State of a subscriber.
+const (
+	playing   = "playing"
+	identical = "identical" // it has received everything
+	differing = "differs"
+	failed    = "failed"
+)
+
+func (s *demoSubscriber) state() string {
 	select {
 	case <-s.Done():
 	default:
-		return "playing"
+		return playing
 	}
+	exit, ended := errors.AsType[*exec.ExitError](s.Err())
 	switch {
-	case s.Err() != nil:
-		return "failed"
-	case difference != nil:
-		return "differs"
+	case s.Err() == nil:
+		return identical
+	case ended && exit.ExitCode() == cli.ExitDiffers:
+		return differing
 	}
-	return identical
+	return failed
+}
+
+// objects returns how many objects a subscriber has received, which it says at its end.
+func (s *demoSubscriber) objects() (n int) {
+	if s.state() != playing {
+		line, _ := s.Await(context.Background(), "played ", time.Second)
+		_, _ = fmt.Sscanf(line, "played %d objects", &n)
+	}
+	return n
 }
 
 func newDemoRun(s stage, clip string, want *source, fastPath string) *demo {
@@ -81,7 +99,7 @@ func (d *demo) play(ctx context.Context, relays, subscribers int, show func()) (
 		}
 	}
 	args := append([]string{"pub", "--wait", d.clip}, d.relays[0].reach(lab.PublisherName, "moqt")...)
-	if d.publisher, err = d.stage.command(ctx, lab.PublisherName, nil, args...); err != nil {
+	if d.publisher, err = d.stage.command(ctx, lab.PublisherName, args...); err != nil {
 		return err
 	}
 	defer cli.Every(time.Second, func() {
@@ -98,17 +116,12 @@ func (d *demo) startSubscriber(ctx context.Context, i int) (err error) {
 		s.over, scheme = "WebTransport", "https"
 	}
 	name := lab.SubscriberName(i)
-	s.got = newChecker(d.want)
-	args := []string{"sub", "--out", "-", "--wait", demoSetUp.String(), "--hold", demoSetUp.String()}
+	args := []string{"sub", "--out", os.DevNull, "--verify", d.clip,
+		"--wait", demoSetUp.String(), "--hold", demoSetUp.String()}
 	args = append(args, d.last().reach(name, scheme)...)
-	if s.Process, err = d.stage.command(ctx, name, s.got.in, args...); err != nil {
-		s.got.in.Close()
+	if s.Process, err = d.stage.command(ctx, name, args...); err != nil {
 		return err
 	}
-	go func() {
-		<-s.Done()
-		s.got.in.Close()
-	}()
 	d.subscribers = append(d.subscribers, s)
 	return nil
 }
@@ -120,11 +133,11 @@ func (d *demo) finish(ctx context.Context) error {
 	}
 	var errs []error
 	for _, s := range d.subscribers {
-		errs = append(errs, s.Wait(ctx))
-		<-s.got.done
-		if err := s.got.status().err; err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w: %w", s.Name, errDiffers, err))
+		err := s.Wait(ctx)
+		if s.state() == differing {
+			err = fmt.Errorf("%w: %w", errDiffers, err)
 		}
+		errs = append(errs, err)
 	}
 	d.observe(ctx)
 	d.ending.Store(true)
@@ -154,7 +167,6 @@ func (d *demo) waitAll() {
 	}
 	for _, s := range d.subscribers {
 		<-s.Done()
-		<-s.got.done
 	}
 }
 
@@ -188,7 +200,7 @@ func (d *demo) startRelay(ctx context.Context, host string) error {
 		args = append(args, "--upstream", d.last().url(host, "moqt"), "--upstream-tls-disable-verify")
 	}
 	var err error
-	if r.Process, err = d.stage.command(ctx, host, nil, args...); err != nil {
+	if r.Process, err = d.stage.command(ctx, host, args...); err != nil {
 		return err
 	}
 	d.relays = append(d.relays, r)

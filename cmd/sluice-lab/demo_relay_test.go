@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +18,7 @@ type noStage struct {
 
 var errNoProcess = errors.New("no process is started")
 
-func (s *noStage) command(_ context.Context, _ string, _ io.Writer, args ...string) (*process.Process, error) {
+func (s *noStage) command(_ context.Context, _ string, args ...string) (*process.Process, error) {
 	s.args = args
 	return nil, errNoProcess
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"net"
 	"os/exec"
 	"syscall"
@@ -16,10 +15,8 @@ import (
 // loopbackStage runs all processes on this host.
 type loopbackStage struct{}
 
-func (loopbackStage) command(
-	ctx context.Context, host string, out io.Writer, args ...string,
-) (*process.Process, error) {
-	return startProcess(ctx, host, out, (*exec.Cmd).Start, args...)
+func (loopbackStage) command(ctx context.Context, host string, args ...string) (*process.Process, error) {
+	return startProcess(ctx, host, (*exec.Cmd).Start, args...)
 }
 
 func (loopbackStage) relayAddress(string, string) string { return "127.0.0.1" }
@@ -32,16 +29,16 @@ func (loopbackStage) delays(string) measure.Delays { return nil }
 
 func (loopbackStage) close() error { return nil }
 
-// startProcess starts sluice with arguments. The function start chooses where it runs. Its output goes to its log if
-// out is nil. When ctx is done, the process receives SIGTERM and, if it does not end, SIGKILL.
-func startProcess(ctx context.Context, name string, out io.Writer, start func(*exec.Cmd) error,
-	args ...string) (*process.Process, error) {
+// startProcess starts sluice with arguments. The function start chooses where it runs. When ctx is done, the
+// process receives SIGTERM and, if it does not end, SIGKILL.
+func startProcess(
+	ctx context.Context, name string, start func(*exec.Cmd) error, args ...string,
+) (*process.Process, error) {
 	sluice, err := cli.FindProgram("sluice")
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, sluice, args...)
-	cmd.Stdout = out
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	return process.Start(name, cmd, start)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os/exec"
 	"syscall"
@@ -36,12 +35,12 @@ func openLabStage(ctx context.Context, relays, subscribers int, c lab.Conditions
 	return &labStage{l, chain, capture}, nil
 }
 
-func (s *labStage) command(ctx context.Context, host string, out io.Writer, args ...string) (*process.Process, error) {
+func (s *labStage) command(ctx context.Context, host string, args ...string) (*process.Process, error) {
 	h, err := s.lab.Host(host)
 	if err != nil {
 		return nil, err
 	}
-	return startProcess(ctx, host, out, func(cmd *exec.Cmd) error {
+	return startProcess(ctx, host, func(cmd *exec.Cmd) error {
 		// The lab ends with this process, so its processes must end, too.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		return h.Start(cmd)

@@ -57,9 +57,12 @@ func (t *demoTable) rows(w *tabwriter.Writer) {
 				delayText(t.demo.stage.delays(h.to)), h.from.host)
 			continue
 		}
-		r := h.subscriber.got.status()
-		fmt.Fprintf(w, "%s\t%s\t%d/%d\t%s\t%s\t%s\n", h.to, h.subscriber.over, r.objects, t.demo.want.count,
-			h.packetsText(), delayText(t.demo.stage.delays(h.to)), h.subscriber.state(r.err))
+		s, objects := h.subscriber, "-"
+		if s.state() != playing {
+			objects = fmt.Sprintf("%d/%d", s.objects(), t.demo.want.count)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", h.to, s.over, objects,
+			h.packetsText(), delayText(t.demo.stage.delays(h.to)), s.state())
 	}
 }
 
@@ -98,9 +101,6 @@ func (t *demoTable) explain(w io.Writer) {
 	}
 }
 
-// identical is the state of a subscriber that received everything.
-const identical = "identical"
-
 // delayText returns two cells: the median and the 99th percentile.
 func delayText(d measure.Delays) string {
 	if len(d) == 0 {
@@ -116,7 +116,7 @@ func (t *demoTable) summary() {
 	whole := 0
 	for _, s := range t.demo.subscribers {
 		all = append(all, t.demo.stage.delays(s.Name)...)
-		if s.state(s.got.status().err) == identical {
+		if s.state() == identical {
 			whole++
 		}
 	}

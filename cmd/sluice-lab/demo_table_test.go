@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/cli"
 	"sluice/lab"
 	"sluice/lab/measure"
 	"sluice/lab/process"
@@ -24,13 +27,17 @@ type measuredStage struct {
 
 func (s measuredStage) delays(subscriber string) measure.Delays { return s.measured[subscriber] }
 
-// subscriber returns one that has received something. It has ended unless it is playing.
-func subscriber(name, over string, got received, playing bool, err error) *demoSubscriber {
-	s := &demoSubscriber{over: over, got: &checker{received: got}}
-	s.Process = process.Elsewhere(name, func(io.Writer) error {
+// errDifferent is how a subscriber ends that has received other media.
+var errDifferent = exec.Command("sh", "-c", fmt.Sprint("exit ", cli.ExitDiffers)).Run()
+
+// subscriber returns one that has received some objects. It has ended unless it is playing.
+func subscriber(name, over string, objects int, playing bool, err error) *demoSubscriber {
+	s := &demoSubscriber{over: over}
+	s.Process = process.Elsewhere(name, func(log io.Writer) error {
 		if playing {
 			select {}
 		}
+		fmt.Fprintf(log, "played %d objects, 5.0 kB, 4.00 s of media\n", objects)
 		return err
 	})
 	if !playing {
@@ -57,10 +64,10 @@ func TestDemoTable(t *testing.T) {
 		"sub4": {Packets: relay.SentPackets{Kernel: 20}},
 	})}
 	d.subscribers = []*demoSubscriber{
-		subscriber("sub1", "QUIC", received{objects: 100}, false, nil),
-		subscriber("sub2", "QUIC", received{objects: 40}, true, nil),
-		subscriber("sub3", "QUIC", received{objects: 40}, false, errors.New("no luck")),
-		subscriber("sub4", "WebTransport", received{objects: 99, err: errors.New("1 is missing")}, false, nil),
+		subscriber("sub1", "QUIC", 100, false, nil),
+		subscriber("sub2", "QUIC", 40, true, nil),
+		subscriber("sub3", "QUIC", 40, false, errors.New("no luck")),
+		subscriber("sub4", "WebTransport", 99, false, errDifferent),
 	}
 	var out bytes.Buffer
 	table := newDemoTable(&out, d, false)
@@ -72,7 +79,7 @@ func TestDemoTable(t *testing.T) {
 	require.Equal(t, trimmed(`
       OVER          OBJECTS  KERNEL  PROCESS  DELAY P50  P99      STATE
 sub1  QUIC          100/100  70      10       0.04 ms    0.04 ms  identical
-sub2  QUIC          40/100   0       0        -          -        playing
+sub2  QUIC          -        0       0        -          -        playing
 sub3  QUIC          40/100   0       0        -          -        failed
 sub4  WebTransport  99/100   20      0        0.06 ms    0.06 ms  differs
   left to the process for sub1: 2 window
@@ -97,7 +104,7 @@ func TestDemoTableOfAChain(t *testing.T) {
 		}),
 		measured("relay2", map[string]relay.SessionStatus{"sub1": {Packets: relay.SentPackets{Kernel: 40}}}),
 	}
-	d.subscribers = []*demoSubscriber{subscriber("sub1", "WebTransport", received{objects: 100}, false, nil)}
+	d.subscribers = []*demoSubscriber{subscriber("sub1", "WebTransport", 100, false, nil)}
 	var out bytes.Buffer
 	table := newDemoTable(&out, d, false)
 	table.print()
@@ -122,7 +129,7 @@ func trimmed(s string) string { return strings.TrimSpace(s) }
 func TestDemoTableOnATerminal(t *testing.T) {
 	d := newDemoRun(loopbackStage{}, "", &source{count: 1}, "off")
 	d.relays = []*demoRelay{measured(lab.RelayName, nil)}
-	d.subscribers = []*demoSubscriber{subscriber("sub1", "QUIC", received{}, true, nil)}
+	d.subscribers = []*demoSubscriber{subscriber("sub1", "QUIC", 0, true, nil)}
 	var out bytes.Buffer
 	table := newDemoTable(&out, d, false)
 	table.terminal = true
@@ -138,7 +145,7 @@ func TestManySubscribersAreNotAllExplained(t *testing.T) {
 	d.relays = []*demoRelay{measured(lab.RelayName, nil)}
 	for i := range maxExplained + 1 {
 		name := lab.SubscriberName(i + 1)
-		d.subscribers = append(d.subscribers, subscriber(name, "QUIC", received{}, false, nil))
+		d.subscribers = append(d.subscribers, subscriber(name, "QUIC", 0, false, nil))
 		declined := map[string]uint64{"a": 4, "b": 3, "c": 2, "d": 1}
 		d.relays[0].sessions["/"+name] = relay.SessionStatus{Declined: declined}
 	}

@@ -1,6 +1,6 @@
 // Command sluice-lab shows and measures the relay in labs: hosts in network namespaces on one machine.
 //
-// It runs the relay, the publisher and the players as processes of the program sluice, which [findSluice] finds.
+// It runs the relay, the publisher and the players as processes of the program sluice, which [cli.FindProgram] finds.
 package main
 
 import (
