@@ -36,8 +36,8 @@ func (s source) Snapshot() (Snapshot, error) {
 			Bytes: c.Bytes, Kernel: c.ForwarderPackets, Process: c.Packets - c.ForwarderPackets,
 			Lost: c.LostPackets, Again: c.Retransmissions,
 		},
-		FastPath: activity.FastPath, Held: c.Held(),
-		Upstreams: activity.Upstreams, Delays: Delays{starts(), activity.Delays.Kernel.Bins, activity.Delays.Process.Bins},
+		FastPath: activity.FastPath, Held: c.Held(), Upstreams: activity.Upstreams,
+		Delays: Delays{starts(), activity.Delays.Kernel.Bins, activity.Delays.Process.Bins},
 	}
 	n.Tracks, n.More = tracksOf(o.Tracks)
 	n.Guests, n.MoreGuests = guestsOf(activity.Guests)
