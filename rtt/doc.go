@@ -16,7 +16,7 @@
 //	alert      tells when RTTs have risen
 //	otlp, ipfix   send aggregates as OpenTelemetry metrics, and as IPFIX records
 //	networks   answers how far networks are
-//	pcap     reads captures, and writes them
+//	pcap     reads captures
 //
 // A packet takes this path: a program at a hook parses it, and stores the time if a reply is expected ("stamps" it).
 // When the reply passes, a program takes the difference, and puts an event into a ring buffer (or into the histogram of

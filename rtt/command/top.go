@@ -15,6 +15,7 @@ import (
 	"sluice/internal/bounds"
 	"sluice/internal/cli"
 	"sluice/rtt"
+	"sluice/rtt/report"
 	"sluice/rtt/top"
 )
 
@@ -81,7 +82,7 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 	v := &topView{
 		out: env.Stdout, prefixes: f.by == "prefix", left: f.updates,
 		flows: top.Table{Sort: top.SortKey(f.sort)}, networks: top.Table{Sort: top.SortKey(f.sort), Prefixes: true},
-		updates: make(chan func() error), ended: make(chan struct{}),
+		intervals: make(chan *report.Interval), ended: make(chan struct{}),
 	}
 	if f.updates == 0 && cli.IsTerminal(env.Stdout) {
 		if v.terminal, err = openTerminal(env.Stdin, env.Stdout); err != nil {
@@ -90,18 +91,19 @@ func (f *topFlags) run(ctx context.Context, env *cli.Environment) (err error) {
 		defer v.terminal.close()
 	}
 	v.title = strings.Join(f.cfg.Interfaces, " ")
-	live := &liveTop{topView: v}
-	cfg.Sink = live
-	if live.monitor, err = rtt.New(cfg); err != nil {
+	cfg.Sink = v
+	if v.monitor, err = rtt.New(cfg); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, live.monitor.Close()) }()
-	defer f.regroupOnHangup(live.monitor)()
-	return v.run(ctx, live.monitor.Run)
+	defer func() { err = errors.Join(err, v.monitor.Close()) }()
+	defer f.regroupOnHangup(v.monitor)()
+	return v.run(ctx)
 }
 
-// topView draws tables, each time that they are updated or a key is pressed.
+// topView draws tables, each time that an interval ends or a key is pressed. It is the Sink of a Monitor.
 type topView struct {
+	report.IntervalsOnly
+	monitor         *rtt.Monitor
 	out             io.Writer
 	terminal        *terminal // nil: write one table after the other
 	title           string
@@ -109,18 +111,18 @@ type topView struct {
 	prefixes        bool
 	flows, networks top.Table
 	keys            chan byte
-	updates         chan func() error // to be called where tables are drawn
+	intervals       chan *report.Interval
 	ended           chan struct{}
 }
 
 // errTopEnds ends the view without an error.
 var errTopEnds = errors.New("top ends")
 
-// run draws the tables that source passes to update, until one of them ends.
-func (v *topView) run(ctx context.Context, source func(context.Context) error) error {
+// run measures and draws, until one of them ends.
+func (v *topView) run(ctx context.Context) error {
 	g, inner := errgroup.WithContext(ctx)
 	v.keys = v.terminal.keys(inner)
-	g.Go(func() error { return source(inner) })
+	g.Go(func() error { return v.monitor.Run(inner) })
 	g.Go(func() error {
 		defer close(v.ended)
 		return v.draw(inner)
@@ -131,12 +133,13 @@ func (v *topView) run(ctx context.Context, source func(context.Context) error) e
 	return nil
 }
 
-// update passes an update of the tables on to where they are drawn.
-func (v *topView) update(fn func() error) {
+// Interval passes an interval on to where tables are drawn.
+func (v *topView) Interval(i *report.Interval) error {
 	select {
-	case v.updates <- fn:
+	case v.intervals <- i:
 	case <-v.ended:
 	}
+	return nil
 }
 
 func (v *topView) draw(ctx context.Context) error {
@@ -148,10 +151,13 @@ func (v *topView) draw(ctx context.Context) error {
 			if !v.press(key) {
 				return errTopEnds
 			}
-		case update := <-v.updates:
-			if err := update(); err != nil {
+		case i := <-v.intervals:
+			flows, err := v.monitor.Flows()
+			if err != nil {
 				return err
 			}
+			v.flows.UpdateFlows(i.End, flows)
+			v.networks.UpdatePrefixes(i)
 			if v.left--; v.left == 0 {
 				v.render()
 				return errTopEnds

@@ -92,52 +92,33 @@ func (t *Table) UpdateFlows(now time.Time, flows []report.FlowState) {
 // UpdatePrefixes replaces the rows with prefixes.
 func (t *Table) UpdatePrefixes(i *report.Interval) {
 	t.rows = nil
+	all := make(map[string]bool) // parts
 	for n := range i.Prefixes {
 		p := &i.Prefixes[n]
-		bytes := p.Received.Total().Bytes + p.Sent.Total().Bytes
-		row := prefixRow(p.Label(), &p.RTT, i.End.Sub(i.Start), bytes)
-		row.loss, row.sent, row.received = lossOf(p.Both()), lossOf(p.Sent), lossOf(p.Received)
+		row := topRow{
+			source: p.Label(), rtt: p.RTT.Quantile(0.5), min: p.RTT.Min, parts: make(map[string]time.Duration),
+			loss: lossOf(p.Both()), sent: lossOf(p.Sent), received: lossOf(p.Received),
+		}
+		if elapsed := i.End.Sub(i.Start); elapsed > 0 {
+			row.rate = float64(p.Both().Total().Bytes) / elapsed.Seconds()
+		}
 		for _, part := range p.Parts() {
 			row.parts[part.Name] = part.RTTs.Quantile(0.5)
+			all[part.Name] = true
 		}
-		row.orPath(&p.RTT, &p.OneDirection)
+		if path := &p.OneDirection; p.RTT.Count == 0 && path.Count > 0 { // only one direction passes
+			row.rtt, row.min, row.path = path.Quantile(0.5), path.Min, true
+		}
 		t.rows = append(t.rows, row)
 	}
-	t.nameParts()
-	t.sort()
-}
-
-// nameParts finds the parts of RTTs that get columns: the parts that a row has.
-func (t *Table) nameParts() {
-	all := make(map[string]bool)
-	for i := range t.rows {
-		for name := range t.rows[i].parts {
-			all[name] = true
-		}
-	}
 	t.parts = slices.Sorted(maps.Keys(all))
+	t.sort()
 }
 
 // lossOf returns the share of lost packets, where losses are known: TCP segments that were sent again, and packets of
 // QUIC that their senders reported as lost.
 func lossOf(t report.PrefixTraffic) share {
 	return newShare(t.Retransmissions+t.QUIC.Reported, t.TCPSegments()+t.QUIC.Passed)
-}
-
-// prefixRow returns the row of a prefix, with the bytes that were sent to and from it in some time.
-func prefixRow(label string, h *report.Histogram, elapsed time.Duration, bytes uint64) topRow {
-	row := topRow{source: label, rtt: h.Quantile(0.5), min: h.Min, parts: make(map[string]time.Duration)}
-	if elapsed > 0 {
-		row.rate = float64(bytes) / elapsed.Seconds()
-	}
-	return row
-}
-
-// orPath takes RTTs of the whole path for the prefix if it has no others: where only one direction passes.
-func (r *topRow) orPath(rtts, path *report.Histogram) {
-	if rtts.Count == 0 && path.Count > 0 {
-		r.rtt, r.min, r.path = path.Quantile(0.5), path.Min, true
-	}
 }
 
 // SortBy sorts the table by another key.
