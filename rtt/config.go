@@ -96,32 +96,23 @@ type MonitorConfig struct {
 
 // setDefaults replaces zero values.
 func (c *MonitorConfig) setDefaults() {
-	def(&c.Hook, attach.HookTC)
-	def(&c.XDPMode, attach.XDPNative)
-	def(&c.RTTType, RTTMin)
-	def(&c.RateLimit, DefaultRateLimit)
-	def(&c.CleanupInterval, DefaultCleanupInterval)
-	def(&c.MaxFlows, DefaultMaxFlows)
-	def(&c.MaxStamps, DefaultMaxStamps)
-	def(&c.MaxQueries, DefaultMaxQueries)
-	def(&c.MaxPrefixes, DefaultMaxPrefixes)
-	def(&c.IPv4Prefix, DefaultIPv4Prefix)
-	def(&c.IPv6Prefix, DefaultIPv6Prefix)
-	def(&c.AggregateTimeout, DefaultAggregateTimeout)
-	def(&c.RingBytes, DefaultRingBytes)
+	c.Hook = cmp.Or(c.Hook, attach.HookTC)
+	c.XDPMode = cmp.Or(c.XDPMode, attach.XDPNative)
+	c.RTTType = cmp.Or(c.RTTType, RTTMin)
+	c.RateLimit = cmp.Or(c.RateLimit, DefaultRateLimit)
+	c.CleanupInterval = cmp.Or(c.CleanupInterval, DefaultCleanupInterval)
+	c.MaxFlows = cmp.Or(c.MaxFlows, DefaultMaxFlows)
+	c.MaxStamps = cmp.Or(c.MaxStamps, DefaultMaxStamps)
+	c.MaxQueries = cmp.Or(c.MaxQueries, DefaultMaxQueries)
+	c.MaxPrefixes = cmp.Or(c.MaxPrefixes, DefaultMaxPrefixes)
+	c.IPv4Prefix = cmp.Or(c.IPv4Prefix, DefaultIPv4Prefix)
+	c.IPv6Prefix = cmp.Or(c.IPv6Prefix, DefaultIPv6Prefix)
+	c.AggregateTimeout = cmp.Or(c.AggregateTimeout, DefaultAggregateTimeout)
+	c.RingBytes = cmp.Or(c.RingBytes, DefaultRingBytes)
 	if !c.TCP && !c.ICMP && !c.DNS && !c.QUIC && !c.NTP && !c.STUN {
 		c.TCP = true
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-}
-
-func def[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 }
 
 // Check returns the first mistake in a configuration whose Sink comes later. Errors name the flags of sluice rtt.
@@ -137,7 +128,7 @@ func (c *MonitorConfig) validate() error {
 	if c.Sink == nil {
 		return errors.New("field Sink: must not be nil")
 	}
-	for _, err := range []error{
+	return cmp.Or(
 		bounds.OneOf("--ingress-hook", string(c.Hook), "tc", "tcx", "clsact", "xdp"),
 		bounds.OneOf("--xdp-mode", string(c.XDPMode), "unspecified", "native", "generic"),
 		bounds.OneOf("--rtt-type", string(c.RTTType), "min", "smoothed"),
@@ -149,12 +140,7 @@ func (c *MonitorConfig) validate() error {
 		bounds.Check("--max-queries", c.MaxQueries, 1, maxEntries),
 		bounds.Check("--max-prefixes", c.MaxPrefixes, 1, maxEntries),
 		bounds.Check("--ring-size", c.RingBytes, minRing, maxRing),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 func (c *MonitorConfig) validateAggregation() error {

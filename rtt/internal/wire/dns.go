@@ -2,7 +2,9 @@ package wire
 
 import (
 	"encoding/binary"
-	"strings"
+	"net"
+
+	"github.com/miekg/dns"
 )
 
 // DNS is a message with one question (RFC 1035 §4.1).
@@ -21,40 +23,25 @@ type DNS struct {
 
 // Message returns the message as UDP carries it.
 func (d DNS) Message() []byte {
-	b := make([]byte, 12)
-	binary.BigEndian.PutUint16(b[0:], d.ID)
-	binary.BigEndian.PutUint16(b[2:], d.flags())
-	binary.BigEndian.PutUint16(b[4:], 1)
+	m := new(dns.Msg).SetQuestion(dns.Fqdn(d.Name), d.Type)
+	m.Id, m.Opcode, m.Rcode, m.Truncated = d.ID, int(d.Opcode), int(d.RCode), d.Truncated
+	m.Response, m.RecursionAvailable, m.Compress = d.Response, d.Response, true
+	for range d.Answers {
+		m.Answer = append(m.Answer, &dns.A{A: net.IPv4(192, 0, 2, 1), Hdr: dns.RR_Header{
+			Name: dns.Fqdn(d.Name), Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60,
+		}})
+	}
+	if d.EDNS {
+		m.SetEdns0(1232, false)
+	}
+	b, err := m.Pack()
+	if err != nil {
+		panic(err)
+	}
 	if d.Questions != 0 {
 		binary.BigEndian.PutUint16(b[4:], uint16(d.Questions))
 	}
-	binary.BigEndian.PutUint16(b[6:], uint16(d.Answers))
-	for label := range strings.SplitSeq(d.Name, ".") {
-		if label != "" {
-			b = append(append(b, byte(len(label))), label...)
-		}
-	}
-	b = binary.BigEndian.AppendUint16(append(b, 0), d.Type)
-	b = binary.BigEndian.AppendUint16(b, 1)
-	for range d.Answers {
-		b = append(b, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1)
-	}
-	if d.EDNS {
-		binary.BigEndian.PutUint16(b[10:], 1)
-		b = append(b, 0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0)
-	}
 	return b
-}
-
-func (d DNS) flags() uint16 {
-	f := uint16(d.Opcode)<<11 | 0x0100 | uint16(d.RCode)
-	if d.Response {
-		f |= 0x8080
-	}
-	if d.Truncated {
-		f |= 0x0200
-	}
-	return f
 }
 
 // Prefixed returns the message as TCP carries it, behind its length.
