@@ -41,7 +41,7 @@ type Config struct {
 	// §10.3.1.1, §10.3.1.2). Path includes "?" and the query if the URL has one. Servers leave them empty. On
 	// WebTransport they are not sent.
 	Authority, Path string
-	// Tokens authorize the session.
+	// Tokens authorize the session. They, and those of requests, are by value (AliasUseValue).
 	Tokens []moqt.Token
 	// Implementation is the value of MOQT_IMPLEMENTATION. Default: "sluice". "-": the option is not sent.
 	Implementation string
@@ -183,12 +183,7 @@ func (c *Config) validate() error {
 	case c.Role == Server && (c.Authority != "" || c.Path != ""):
 		return errors.New("fields Authority and Path: must be empty for a server")
 	}
-	for _, t := range c.Tokens {
-		if t.AliasType != moqt.AliasRegister && t.AliasType != moqt.AliasUseValue {
-			return fmt.Errorf("Tokens: alias type %d: must be AliasRegister or AliasUseValue", t.AliasType)
-		}
-	}
-	return nil
+	return checkOwnTokens(c.Tokens)
 }
 
 func (l Limits) validate() error {

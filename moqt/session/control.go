@@ -270,9 +270,6 @@ func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.requester.tokens.setLimit(m.MaxAuthTokenCacheSize, s.cfg.Tokens)
-	s.mu.Unlock()
 	c.peer = Peer{
 		Implementation: m.Implementation,
 		Authority:      s.conn.Authority(),

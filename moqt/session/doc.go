@@ -72,8 +72,8 @@
 // # Locks
 //
 // Session.mu guards the requestTable and the changing state of all requests. Functions whose names end in Locked expect
-// the caller to hold it (in an outbox: outbox.mu); so do all methods of requestTable, aliasTable, tokenSender and
-// keptTokens. The order is:
+// the caller to hold it (in an outbox: outbox.mu); so do all methods of requestTable, aliasTable and keptTokens. The
+// order is:
 //
 //	datagrams.receiving, NamespaceSubscription.calls  (held while the application is called)
 //	Session.mu

@@ -42,7 +42,6 @@ type Request struct {
 	sent        sentUpdates
 	tokens      []moqt.Token // of the peer's request, or of its latest update with tokens
 	peerUpdates []*Update    // without a response, oldest first
-	ownTokens   []*ownToken  // in messages of this end without a response
 	goawayTaken bool         // it arrived on the stream
 	linger      *time.Timer  // stops reading from the stream some time after the end of the request
 }
@@ -193,7 +192,6 @@ func (r *Request) markAcceptedLocked() {
 	}
 	r.answered = true
 	close(r.responded)
-	r.s.requester.tokens.confirm(r)
 }
 
 func (r *Request) responseTimedOut() {

@@ -132,7 +132,6 @@ func (r requestReader) receiveResponse(m moqt.Message) error {
 	if e, ok := m.(*moqt.RequestError); ok {
 		r.s.mu.Lock()
 		r.answered, r.peerDone = true, true
-		r.s.requester.tokens.confirm(r.Request)
 		r.s.mu.Unlock()
 		r.end(e)
 		r.out.finish()

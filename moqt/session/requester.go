@@ -16,12 +16,10 @@ type requester struct {
 	// Guarded by s.mu.
 	nextID    uint64
 	nextAlias uint64
-	tokens    tokenSender
 }
 
 func (q *requester) init(s *Session) {
 	q.s, q.nextID = s, uint64(s.cfg.Role)
-	q.tokens.setup(s.cfg.Tokens)
 }
 
 // openFunc opens a request stream: requester.waitForStream or requester.tryStream.
@@ -185,14 +183,11 @@ func (q *requester) enter(r *Request, m moqt.Message) error {
 // sendLocked sends a message on the stream of r and gives it the next Request ID. s.mu is held.
 func (q *requester) sendLocked(r *Request, m moqt.Message) error {
 	p := parts(m)
-	known := len(r.ownTokens)
-	tokens, err := q.tokens.prepare(r, p.parameters.AuthorizationTokens)
-	if err == nil {
-		*p.id, p.parameters.AuthorizationTokens = q.nextID, tokens
-		err = r.send(m, false)
+	if err := checkOwnTokens(p.parameters.AuthorizationTokens); err != nil {
+		return err
 	}
-	if err != nil {
-		q.tokens.undo(r, known)
+	*p.id = q.nextID
+	if err := r.send(m, false); err != nil {
 		return err
 	}
 	if sub, ok := r.role.(*Subscription); ok && p.parameters.Fill != nil {

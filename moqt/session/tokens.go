@@ -3,7 +3,7 @@ package session
 import (
 	"bytes"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 
 	"sluice/moqt"
@@ -125,157 +125,14 @@ func contains(tokens []moqt.Token, t moqt.Token) bool {
 	return false
 }
 
-// Errors of applications that use token aliases wrongly.
-var (
-	errUnknownToken = errors.New("the authorization token alias is not registered")
-	errTokenInUse   = errors.New("the authorization token alias is in use: wait for the responses to its requests")
-)
+// errTokenAlias refuses a token of this end that is not sent by value. An alias would save a few bytes, and the sender
+// would have to follow the peer's cache (draft §10.2.2).
+var errTokenAlias = errors.New("authorization tokens are sent by value, with AliasUseValue")
 
-// tokenSender records which of our authorization tokens the peer has registered, and applies the rules for senders
-// (draft §10.2.2, §10.3.1.4): No registration exceeds the peer's cache. An alias is used on another stream only after
-// the response to the message that registered it. It is deleted only when all messages with it have their responses.
-// Where a rule forbids an alias, the value is sent instead, which has the same effect.
-//
-// The session's mu guards it: its methods expect the caller to hold mu.
-type tokenSender struct {
-	limit  uint64 // the peer's MAX_AUTH_TOKEN_CACHE_SIZE; 0 until it is known
-	size   uint64 // of all registered tokens
-	tokens map[uint64]*ownToken
-}
-
-// ownToken is a token with an alias that the application chose.
-type ownToken struct {
-	moqt.Token
-	registered bool     // the peer has the alias, too
-	by         *Request // whose response confirms that it is registered; nil once it has arrived
-	deletedBy  *Request // whose response confirms that it is deleted
-	uses       int      // of the alias, in messages that have no response
-}
-
-// setup adds the tokens of our SETUP. Until the peer's SETUP arrives, they are sent by value.
-func (k *tokenSender) setup(tokens []moqt.Token) {
-	k.tokens = make(map[uint64]*ownToken)
-	for _, t := range tokens {
-		if t.AliasType == moqt.AliasRegister {
-			k.tokens[t.Alias] = &ownToken{Token: t}
-		}
+// checkOwnTokens returns an error if tokens of this end are not by value.
+func checkOwnTokens(tokens []moqt.Token) error {
+	if slices.ContainsFunc(tokens, func(t moqt.Token) bool { return t.AliasType != moqt.AliasUseValue }) {
+		return errTokenAlias
 	}
-}
-
-// setLimit takes the limit from the peer's SETUP. The tokens of our SETUP that fit are registered at the peer.
-func (k *tokenSender) setLimit(limit uint64, tokens []moqt.Token) {
-	k.limit = limit
-	for _, t := range tokens {
-		own := k.tokens[t.Alias]
-		if t.AliasType == moqt.AliasRegister && own != nil && k.fits(t) {
-			own.registered = true
-			k.size += t.CacheSize()
-		}
-	}
-}
-
-func (k *tokenSender) fits(t moqt.Token) bool { return t.CacheSize() <= k.limit-k.size }
-
-// prepare returns the tokens in the form in which a message on the stream of r may have them. If the message is not
-// sent after all, undo reverts prepare.
-func (k *tokenSender) prepare(r *Request, tokens []moqt.Token) (ready []moqt.Token, err error) {
-	for _, t := range tokens {
-		switch t.AliasType {
-		case moqt.AliasRegister:
-			t, err = k.register(r, t)
-		case moqt.AliasUse:
-			t, err = k.use(r, t.Alias)
-		case moqt.AliasDelete:
-			var registered bool
-			if registered, err = k.delete(r, t.Alias); !registered && err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("alias %d: %w", t.Alias, err)
-		}
-		ready = append(ready, t)
-	}
-	return ready, nil
-}
-
-func (k *tokenSender) register(r *Request, t moqt.Token) (moqt.Token, error) {
-	if _, ok := k.tokens[t.Alias]; ok {
-		return t, errTokenInUse
-	}
-	own := &ownToken{Token: t, registered: k.fits(t), by: r}
-	k.tokens[t.Alias] = own
-	if !own.registered {
-		return byValue(t), nil
-	}
-	k.size += t.CacheSize()
-	r.ownTokens = append(r.ownTokens, own)
-	return t, nil
-}
-
-func (k *tokenSender) use(r *Request, alias uint64) (moqt.Token, error) {
-	own := k.tokens[alias]
-	switch {
-	case own == nil || own.deletedBy != nil:
-		return moqt.Token{Alias: alias}, errUnknownToken
-	case !own.registered || own.by != nil && own.by != r:
-		return byValue(own.Token), nil
-	}
-	own.uses++
-	r.ownTokens = append(r.ownTokens, own)
-	return moqt.Token{AliasType: moqt.AliasUse, Alias: alias}, nil
-}
-
-// delete forgets a token. It reports whether the token is registered at the peer, which then must delete it, too.
-func (k *tokenSender) delete(r *Request, alias uint64) (registered bool, err error) {
-	own := k.tokens[alias]
-	switch {
-	case own == nil || own.deletedBy != nil:
-		return false, errUnknownToken
-	case !own.registered:
-		delete(k.tokens, alias)
-		return false, nil
-	case own.by != nil || own.uses > 0:
-		return false, errTokenInUse
-	}
-	own.deletedBy = r
-	r.ownTokens = append(r.ownTokens, own)
-	return true, nil
-}
-
-// confirm is called after a response. If all messages of this end on the stream of r have a response, the peer has
-// processed their tokens.
-func (k *tokenSender) confirm(r *Request) {
-	if len(r.sent.unanswered) > 0 {
-		return
-	}
-	for _, own := range r.ownTokens {
-		switch {
-		case own.deletedBy == r:
-			delete(k.tokens, own.Alias)
-			k.size -= own.CacheSize()
-		case own.by == r:
-			own.by = nil
-		default:
-			own.uses--
-		}
-	}
-	r.ownTokens = nil
-}
-
-// undo reverts what prepare has done for r since its list of tokens had length n.
-func (k *tokenSender) undo(r *Request, n int) {
-	for i := len(r.ownTokens) - 1; i >= n; i-- {
-		own := r.ownTokens[i]
-		switch {
-		case own.deletedBy == r:
-			own.deletedBy = nil
-		case own.uses > 0:
-			own.uses--
-		default:
-			delete(k.tokens, own.Alias)
-			k.size -= own.CacheSize()
-		}
-	}
-	r.ownTokens = r.ownTokens[:n]
+	return nil
 }

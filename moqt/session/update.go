@@ -112,7 +112,6 @@ func (s *sentUpdates) receiveResponse(m moqt.Message) error {
 		close(s.answered)
 		s.answered = nil
 	}
-	r.s.requester.tokens.confirm(r)
 	for _, u := range answered {
 		u.err = e
 		if u.ok, _ = m.(*moqt.RequestOK); u.ok != nil && u.apply != nil {
