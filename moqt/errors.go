@@ -57,14 +57,6 @@ func codeName[C ~uint64](names map[C]string, c C) string {
 	return fmt.Sprintf("%#x", uint64(c))
 }
 
-// effectiveCode maps unknown codes to the registry's INTERNAL_ERROR (draft §14).
-func effectiveCode[C ~uint64](names map[C]string, c, internal C) C {
-	if _, ok := names[c]; ok {
-		return c
-	}
-	return internal
-}
-
 // SessionErrorCode is the reason why a session was closed (draft §3.5).
 type SessionErrorCode uint64
 
@@ -122,11 +114,6 @@ var sessionErrorNames = map[SessionErrorCode]string{
 // String returns the name in the registry, or the number in hexadecimal.
 func (c SessionErrorCode) String() string { return codeName(sessionErrorNames, c) }
 
-// Effective returns c, or INTERNAL_ERROR if c is unknown: receivers treat the two alike (draft §14).
-func (c SessionErrorCode) Effective() SessionErrorCode {
-	return effectiveCode(sessionErrorNames, c, SessionInternalError)
-}
-
 // RequestErrorCode is the reason why a request failed (draft §10.6.2).
 type RequestErrorCode uint64
 
@@ -182,7 +169,10 @@ func (c RequestErrorCode) String() string { return codeName(requestErrorNames, c
 
 // Effective returns c, or INTERNAL_ERROR if c is unknown: receivers treat the two alike (draft §14).
 func (c RequestErrorCode) Effective() RequestErrorCode {
-	return effectiveCode(requestErrorNames, c, RequestInternalError)
+	if _, ok := requestErrorNames[c]; ok {
+		return c
+	}
+	return RequestInternalError
 }
 
 // PublishDoneCode is the reason why a subscription ended (draft §10.11).
@@ -217,11 +207,6 @@ var publishDoneNames = map[PublishDoneCode]string{
 
 // String returns the name in the registry, or the number in hexadecimal.
 func (c PublishDoneCode) String() string { return codeName(publishDoneNames, c) }
-
-// Effective returns c, or INTERNAL_ERROR if c is unknown: receivers treat the two alike (draft §14).
-func (c PublishDoneCode) Effective() PublishDoneCode {
-	return effectiveCode(publishDoneNames, c, DoneInternalError)
-}
 
 // formerCodes replace codes that a version does not have. A relay passes on the codes of other versions.
 type formerCodes struct {
@@ -272,19 +257,9 @@ var streamResetNames = map[StreamResetCode]string{
 // String returns the name in the registry, or the number in hexadecimal.
 func (c StreamResetCode) String() string { return codeName(streamResetNames, c) }
 
-// Effective returns c, or INTERNAL_ERROR if c is unknown: receivers treat the two alike (draft §14).
-func (c StreamResetCode) Effective() StreamResetCode {
-	return effectiveCode(streamResetNames, c, ResetInternalError)
-}
-
 // maxGreaseN is the n of the largest grease value that the draft lists, 0x3fffffffffffffde.
 const maxGreaseN = (0x3fffffffffffffde - 0x9d) / 0x7f
 
 // Grease returns the n-th reserved value, 0x7f*n + 0x9d (draft §14). Peers must tolerate it as a Setup Option,
 // a Property, an error code of any registry and an Auth Token Type. Large n wrap around to small ones.
 func Grease(n uint64) uint64 { return 0x7f*(n%(maxGreaseN+1)) + 0x9d }
-
-// IsGrease reports whether x is a value that Grease can return.
-func IsGrease(x uint64) bool {
-	return x >= 0x9d && (x-0x9d)%0x7f == 0 && (x-0x9d)/0x7f <= maxGreaseN
-}

@@ -126,12 +126,12 @@ func isMandatory(typ uint64) bool {
 	return minMandatoryProperty <= typ && typ <= maxMandatoryProperty
 }
 
-// Mandatory returns the first Mandatory Track Property in p that understood returns false for; nil understands none. If
-// there is one, the track must be refused with UNSUPPORTED_EXTENSION (draft §2.5.1).
-func (p Properties) Mandatory(understood func(typ uint64) bool) (typ uint64, found bool) {
+// Mandatory returns the first Mandatory Track Property in p. This package understands none, so the track must be
+// refused with UNSUPPORTED_EXTENSION (draft §2.5.1).
+func (p Properties) Mandatory() (typ uint64, found bool) {
 	for _, list := range [...]Properties{p, p.Immutable()} {
 		for pair := range list.All() {
-			if isMandatory(pair.Type) && (understood == nil || !understood(pair.Type)) {
+			if isMandatory(pair.Type) {
 				return pair.Type, true
 			}
 		}

@@ -67,14 +67,6 @@ func (m *RequestError) Error() string {
 	return "request refused: " + m.Code.String() + ": " + m.Reason
 }
 
-// Retry returns how long to wait before the request is repeated, and false if it should not be repeated.
-func (m *RequestError) Retry() (after time.Duration, ok bool) {
-	if m.RetryInterval == 0 {
-		return 0, false
-	}
-	return Milliseconds(m.RetryInterval - 1), true
-}
-
 // SetRetry sets RetryInterval to a time, rounded up to milliseconds, after which the request may be repeated.
 func (m *RequestError) SetRetry(after time.Duration) {
 	const ms = uint64(time.Millisecond)

@@ -40,17 +40,6 @@ func (s *session) connection() *quic.Conn   { return s.qc }
 // PeerIsVerified implements Conn.
 func (s *session) PeerIsVerified() bool { return len(s.qc.ConnectionState().TLS.VerifiedChains) > 0 }
 
-// tooLarge is larger than any datagram.
-var tooLarge [1 << 16]byte
-
-// maxDatagramSize asks for the limit, which changes with the path's MTU, by exceeding it.
-func (s *session) maxDatagramSize() int {
-	if err, ok := errors.AsType[*quic.DatagramTooLargeError](s.qc.SendDatagram(tooLarge[:])); ok {
-		return int(err.MaxDatagramPayloadSize)
-	}
-	return 0
-}
-
 // Ping implements Conn. It sends a PING (RFC 9000 §19.2).
 func (s *session) Ping() { s.qc.Ping() }
 
@@ -118,7 +107,6 @@ func truncate(reason string) string {
 }
 
 func (s *quicSession) Kind() Kind                         { return RawQUIC }
-func (s *quicSession) MaxDatagramSize() int               { return s.maxDatagramSize() }
 func (s *quicSession) StreamPrefix() []byte               { return nil }
 func (s *quicSession) DatagramPrefix() []byte             { return nil }
 func (s *quicSession) StreamErrorCode(code uint64) uint64 { return code }

@@ -53,9 +53,6 @@ type Conn interface {
 	SendDatagram([]byte) error
 	// ReceiveDatagram waits for the next datagram. Datagrams beyond a short queue are dropped.
 	ReceiveDatagram(context.Context) ([]byte, error)
-	// MaxDatagramSize is the length in bytes of the longest datagram that SendDatagram takes now. It grows when a
-	// larger MTU of the path is discovered.
-	MaxDatagramSize() int
 
 	// CloseWithError ends the session: with CONNECTION_CLOSE on raw QUIC, and with the WT_CLOSE_SESSION capsule on
 	// WebTransport, which carries 32 bits of the code. Up to 1,024 bytes of the reason are sent. It returns when the

@@ -119,7 +119,6 @@ func (s *wtSession) CloseWithError(code uint64, reason string) error {
 }
 
 func (s *wtSession) Kind() Kind             { return WebTransport }
-func (s *wtSession) MaxDatagramSize() int   { return s.maxDatagramSize() - len(s.datagramPrefix) }
 func (s *wtSession) StreamPrefix() []byte   { return s.streamPrefix }
 func (s *wtSession) DatagramPrefix() []byte { return s.datagramPrefix }
 

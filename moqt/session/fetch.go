@@ -58,7 +58,7 @@ func (f *Fetch) admitLocked() error {
 // accepted implements role.
 func (f *Fetch) accepted(m moqt.Message) error {
 	ok := m.(*moqt.FetchOK)
-	if typ, found := ok.Properties.Mandatory(nil); found {
+	if typ, found := ok.Properties.Mandatory(); found {
 		f.abort(moqt.ResetCancelled,
 			refuse(moqt.RequestUnsupportedExtension, "mandatory track property %#x is not supported", typ))
 		return nil

@@ -114,7 +114,7 @@ func playBytes(t *testing.T, v moqt.Version, server bool, control, request, resp
 	case err := <-ended:
 		code, _ := closeCode(err)
 		require.NotEqual(t, moqt.SessionInternalError, code, "%v", err)
-		require.Equal(t, code, code.Effective(), "%v", err)
+		require.NotContains(t, code.String(), "0x", "%v", err) // it has a name
 	default:
 		s.Close(moqt.SessionNoError, "")
 		require.NoError(t, <-ended)

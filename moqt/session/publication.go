@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"sluice/moqt"
@@ -85,19 +84,6 @@ func (p *Publication) Accept(parameters moqt.Parameters, properties moqt.Propert
 
 // Wait waits for the response to a PUBLISH. The end of ctx does not cancel the request.
 func (p *Publication) Wait(ctx context.Context) error { return p.wait(ctx) }
-
-// Update sends a REQUEST_UPDATE for a PUBLISH, for example with fresh authorization tokens, and waits for the response.
-// If the subscriber refuses, the publisher has to end the subscription with Done (draft §10.9.1).
-func (p *Publication) Update(ctx context.Context, parameters moqt.Parameters) error {
-	if p.remote {
-		return fmt.Errorf("update %s: only the subscriber can update a SUBSCRIBE", p.track)
-	}
-	_, err := p.sent.update(ctx, parameters, nil)
-	if _, refused := errors.AsType[*moqt.RequestError](err); refused {
-		p.updateFailed()
-	}
-	return err
-}
 
 // AddStreams counts data streams of the subscription that were not opened with OpenSubgroup.
 func (p *Publication) AddStreams(n uint64) {

@@ -207,14 +207,6 @@ func TestPublish(t *testing.T) {
 		require.NoError(p, (<-pub.Updates()).OK(moqt.Parameters{}))
 		require.IsType(p, &moqt.RequestOK{}, e.receive())
 		require.True(p, pub.Forward())
-
-		done := make(chan error, 1)
-		go func() { done <- pub.Update(p.Context(), moqt.Parameters{}) }()
-		require.IsType(p, &moqt.RequestUpdate{}, e.receive())
-		e.send(&moqt.RequestError{Code: moqt.RequestExpiredAuthToken})
-		require.ErrorContains(p, <-done, "EXPIRED_AUTH_TOKEN")
-		require.NoError(p, pub.Done(moqt.DoneTrackEnded, ""))
-		require.Equal(p, moqt.DoneUpdateFailed, e.receive().(*moqt.PublishDone).Status) // draft §10.9.1
 	})
 }
 

@@ -123,9 +123,6 @@ func (s *Session) Peer(ctx context.Context) (Peer, error) {
 	return s.control.peer, nil
 }
 
-// Conn returns the transport session. Use it to send data, and for nothing else.
-func (s *Session) Conn() transport.Conn { return s.conn }
-
 // Version returns the negotiated version.
 func (s *Session) Version() moqt.Version { return s.version }
 

@@ -242,13 +242,6 @@ type prefixSubscription struct {
 	baseRole
 }
 
-// Prefix returns the prefix, with updates.
-func (p prefixSubscription) Prefix() moqt.Namespace {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.s.table.prefixes[p.Request]
-}
-
 // OK accepts the request.
 func (p prefixSubscription) OK() error { return p.answer(&moqt.RequestOK{}) }
 

@@ -209,7 +209,7 @@ func (sub *Subscription) admitLocked() error {
 // application decides which one to keep (draft §5.1). s.mu is held.
 func (sub *Subscription) admitOfferLocked() error {
 	table := &sub.s.table
-	if typ, found := sub.properties.Mandatory(nil); found {
+	if typ, found := sub.properties.Mandatory(); found {
 		table.aliases.retire(sub.offer.TrackAlias)
 		return refuse(moqt.RequestUnsupportedExtension, "mandatory track property %#x is not supported", typ)
 	}
@@ -245,7 +245,7 @@ func (sub *Subscription) serve(h Handler) { h.HandlePublish(sub) }
 // accepted implements role: the peer has sent SUBSCRIBE_OK.
 func (sub *Subscription) accepted(m moqt.Message) error {
 	ok := m.(*moqt.SubscribeOK)
-	if typ, found := ok.Properties.Mandatory(nil); found {
+	if typ, found := ok.Properties.Mandatory(); found {
 		sub.s.mu.Lock()
 		sub.s.table.aliases.retire(ok.TrackAlias)
 		sub.s.table.notify()

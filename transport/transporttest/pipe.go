@@ -216,9 +216,6 @@ func (c *Conn) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// MaxDatagramSize implements [transport.Conn].
-func (c *Conn) MaxDatagramSize() int { return maxDatagramSize }
-
 // Kind implements [transport.Conn].
 func (c *Conn) Kind() transport.Kind { return c.cfg.Kind }
 
