@@ -120,8 +120,6 @@ func (b *bbr) Rate(srtt time.Duration) int64 {
 	return int64(bbrStartupGain * b.window / srtt.Seconds())
 }
 
-func (b *bbr) Sent(clock.Time, int, int) {}
-
 func (b *bbr) Acked(e AckEvent) {
 	if e.CE > 0 { // like losses: the draft leaves the response open (§ECN)
 		marked := min(e.CE*int(b.mtu), e.Bytes)

@@ -327,7 +327,6 @@ func FuzzControllers(f *testing.F) {
 				case 0:
 					sent = now
 					inFlight += n
-					c.Sent(now, n, inFlight)
 				case 1:
 					c.Acked(AckEvent{
 						Now: now, Bytes: n + 1, First: at, Sent: sent, InFlight: inFlight, LatestRTT: rtt, SRTT: rtt,
@@ -364,7 +363,6 @@ func TestControllersDoNotAllocate(t *testing.T) {
 func step(c Controller, now clock.Time) clock.Time {
 	now = now.Add(ms)
 	sent := now.Add(-25 * ms)
-	c.Sent(now, 2*packetSize, 50*packetSize)
 	c.Acked(AckEvent{
 		Now: now, Bytes: 2 * packetSize, Packets: 2, First: sent, Sent: sent, InFlight: 50 * packetSize,
 		LatestRTT: 25 * ms, SRTT: 25 * ms, MinRTT: 25 * ms,

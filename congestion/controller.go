@@ -9,8 +9,6 @@ import (
 // Controller decides how much may be in flight, and how fast it leaves. A controller serves one connection and is
 // called by one goroutine at a time, with the sender's lock held: it must neither block nor call the sender.
 type Controller interface {
-	// Sent reports a packet of the media sender. inFlight includes it.
-	Sent(now clock.Time, bytes, inFlight int)
 	// Acked reports the packets that an ACK frame newly acknowledged, without packets that were reported to Lost.
 	Acked(AckEvent)
 	// Lost reports packets that are considered lost (RFC 9002 §6.1).

@@ -71,8 +71,6 @@ func (c *cubic) Rate(srtt time.Duration) int64 {
 	return int64(gain * c.window / srtt.Seconds())
 }
 
-func (c *cubic) Sent(clock.Time, int, int) {}
-
 func (c *cubic) Acked(e AckEvent) {
 	last := c.lastAck
 	c.lastAck = e.Now

@@ -3,8 +3,7 @@
 //
 // A [Controller] serves one connection. The media sender reports packets to it, and asks it for a window and a rate:
 //
-//	packet sent ──► Sent ─────┐
-//	ACK frame ────► Acked ────┤                ┌──► Window: most bytes in flight; both senders of a connection obey it
+//	ACK frame ────► Acked ────┐                ┌──► Window: most bytes in flight; both senders of a connection obey it
 //	loss found ───► Lost ─────┼─► Controller ──┤
 //	not lost ─────► Spurious ─┤                └──► Rate: bytes per second, for the [Pacer]
 //	new path ─────► Reset ────┘
@@ -36,9 +35,9 @@
 //
 // Loss detection (RFC 9002 §6) is the sender's. A controller hears of the result: one [AckEvent] for each ACK frame
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for
-// each packet that was reported lost and arrives after all. Packets of both senders of the connection are reported to
-// Acked and Lost. A packet that the path has marked as congested (AckEvent.CE) has arrived, and counts as lost for the
-// rate of BBR. Sent is called only for packets of the media sender: a forwarder's packets appear in InFlight.
+// each packet that was reported lost and arrives after all. Packets of both senders of the connection are reported. A
+// packet that the path has marked as congested (AckEvent.CE) has arrived, and counts as lost for the rate of BBR.
+// Nobody reports that packets are sent, as the kernel sends some: they appear in InFlight.
 //
 // An event with AppLimited says nothing about the path: the publisher, and not the window, limited the data. A
 // controller should not grow its window then. LimitedSince is for controllers that measure rates: a rate counts only if

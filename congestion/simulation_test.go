@@ -210,7 +210,6 @@ func (f *flow) transmitOne(size int) {
 	f.received = append(f.received, false)
 	f.inFlight += size
 	f.pacer.Spend(&f.full, f.now, size)
-	f.controller.Sent(f.now, size, f.inFlight)
 	if at, marked, ok := f.transmit(size); ok {
 		f.packets[number].marked = marked
 		f.after(at, func() { f.receive(number) })

@@ -134,7 +134,6 @@ func BenchmarkAck(b *testing.B) {
 // wideController never holds anything back.
 type wideController struct{}
 
-func (wideController) Sent(clock.Time, int, int) {}
 func (wideController) Acked(congestion.AckEvent) {}
 func (wideController) Lost(congestion.LossEvent) {}
 func (wideController) Spurious(clock.Time)       {}

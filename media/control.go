@@ -112,7 +112,6 @@ func (c *congestionControl) sent(now clock.Time, n int) {
 	c.state.Charge(n, now)
 	c.state.Packets.Add(1)
 	c.state.Bytes.Add(uint64(n))
-	c.controller.Sent(now, n, int(c.state.InFlight.Load()))
 }
 
 // limited reports whether window or pacing held data back when the packet with that number was sent. LimitedTo is

@@ -16,7 +16,6 @@ type fixedController struct {
 	resets   int
 }
 
-func (c *fixedController) Sent(clock.Time, int, int)   {}
 func (c *fixedController) Acked(e congestion.AckEvent) { c.acked = append(c.acked, e) }
 func (c *fixedController) Lost(e congestion.LossEvent) { c.lost = append(c.lost, e) }
 func (c *fixedController) Spurious(sent clock.Time)    { c.spurious = append(c.spurious, sent) }

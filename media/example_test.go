@@ -18,8 +18,6 @@ type fixedRate struct {
 	mtu            int
 }
 
-func (c *fixedRate) Sent(clock.Time, int, int) {}
-
 func (c *fixedRate) Acked(e congestion.AckEvent) { c.minRTT = e.MinRTT }
 
 func (c *fixedRate) Lost(congestion.LossEvent) {}

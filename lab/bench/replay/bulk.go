@@ -49,7 +49,6 @@ func (f *bulkFlow) send() {
 		f.next++
 		f.inFlight += bulkPacket
 		f.packets = append(f.packets, p)
-		f.controller.Sent(s.clock.now, bulkPacket, f.inFlight)
 		s.transmit(bulkPacket, func() { s.back(func() { f.acked(p) }) })
 	}
 	f.watch()

@@ -76,9 +76,6 @@ func (c *copa) Reset(mtu int) {
 	*c = copa{mtu: float64(mtu), window: float64(10 * mtu), wanted: copaTarget, velocity: 1, recovery: -1}
 }
 
-// Sent implements [congestion.Controller].
-func (*copa) Sent(clock.Time, int, int) {}
-
 // Spurious implements [congestion.Controller].
 func (*copa) Spurious(clock.Time) {}
 

@@ -73,9 +73,6 @@ func newGCC(mtu int) congestion.Controller {
 // Reset implements [congestion.Controller].
 func (c *gcc) Reset(mtu int) { *c = gcc{mtu: float64(mtu), starting: true, threshold: gccThreshold} }
 
-// Sent implements [congestion.Controller].
-func (*gcc) Sent(clock.Time, int, int) {}
-
 // Spurious implements [congestion.Controller].
 func (*gcc) Spurious(clock.Time) {}
 
