@@ -184,6 +184,9 @@ func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
 	}
 	for len(batch) < 256 {
 		h, at, open := p.pickLocked(now)
+		if h == nil && at.IsZero() && p.full && p.goOnLocked() {
+			continue
+		}
 		if h == nil {
 			next.at = at
 			done = !open
@@ -206,6 +209,15 @@ func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
 		p.room = make(chan struct{})
 	}
 	return batch, next, done
+}
+
+// goOnLocked goes on with what has come, when a fetch is waited for and there is no room for what it brings. It reports
+// whether something can be written now.
+func (p *player) goOnLocked() (can bool) {
+	for _, l := range p.lanes {
+		can = l.seq.goOn() || can
+	}
+	return can
 }
 
 // candidate is the next chunk of a track.

@@ -166,6 +166,32 @@ func TestPlayerSlowsDownItsSources(t *testing.T) {
 	})
 }
 
+// A fetch that lacks objects, or does not end, does not stop the player when the live objects behind it take all room.
+func TestPlayerGoesOnWithoutAFetch(t *testing.T) {
+	for name, begun := range map[string]bool{"at the start": false, "after an interruption": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlayer(io.Discard, &cmaf.Init{}, hold, limits{})
+				l := p.addLane("", nil, nil)
+				l.seq.fetch(true)
+				if begun {
+					l.seq.start(at(1, 0))
+				}
+				done := make(chan error)
+				go func() { done <- p.run(t.Context()) }()
+				for object := range uint64(10) {
+					require.NoError(t, p.update(t.Context(), l, func(s *sequencer) {
+						s.add(item{location: at(1, 5+object), payload: make([]byte, maxBuffered/4), arrived: time.Now()})
+					}))
+				}
+				require.NoError(t, p.update(t.Context(), l, (*sequencer).end))
+				require.NoError(t, <-done)
+				require.EqualValues(t, 10, l.seq.counted.Objects)
+			})
+		})
+	}
+}
+
 func TestPlayerReportsBrokenOutput(t *testing.T) {
 	p := newPlayer(brokenWriter{}, &cmaf.Init{}, hold, limits{})
 	l := p.addLane("", nil, nil)

@@ -318,6 +318,18 @@ func (s *sequencer) skip() {
 	s.moveTo(l)
 }
 
+// goOn does not wait any longer for objects before those that have come. It reports whether it has waited.
+func (s *sequencer) goOn() bool {
+	first, ok := s.first()
+	if !ok || s.begun && !s.next.Less(first) {
+		return false
+	}
+	if s.start(first); s.next.Less(first) {
+		s.skip()
+	}
+	return true
+}
+
 // first returns the location of the first object that has arrived.
 func (s *sequencer) first() (first moqt.Location, found bool) {
 	for id, g := range s.groups {
