@@ -103,7 +103,7 @@ func (c *controlStreams) await(ctx context.Context, ch chan struct{}) error {
 // checkSetup ends a session whose peer has not sent SETUP in time.
 func (c *controlStreams) checkSetup() {
 	if !c.isReady() {
-		c.s.fail(&moqt.ProtocolError{Code: moqt.SessionControlMessageTimeout, Reason: "no SETUP"})
+		c.s.fail(closes(moqt.SessionControlMessageTimeout, "no SETUP"))
 	}
 }
 
@@ -189,9 +189,7 @@ func (c *controlStreams) sendFailed(err error) {
 	switch {
 	case isEnd(err):
 	case errors.Is(err, errStalled), errors.Is(err, os.ErrDeadlineExceeded):
-		c.s.fail(&moqt.ProtocolError{
-			Code: moqt.SessionControlMessageTimeout, Reason: "the control stream is not read",
-		})
+		c.s.fail(closes(moqt.SessionControlMessageTimeout, "the control stream is not read"))
 	default:
 		c.failLater(violation("the control stream is refused"))
 	}
@@ -266,9 +264,12 @@ func (c *controlStreams) receive(m moqt.Message) error {
 // acceptSetup checks the peer's SETUP, and releases everything that waits for it.
 func (c *controlStreams) acceptSetup(m *moqt.Setup) error {
 	s := c.s
-	tokens, err := s.responder.tokens.resolveSetup(m.AuthorizationTokens)
-	if err != nil {
+	tokens, repeated, err := s.responder.tokens.resolve(m.AuthorizationTokens, true)
+	switch {
+	case err != nil:
 		return err
+	case repeated:
+		return closes(moqt.SessionMalformedAuthToken, "an authorization token is repeated")
 	}
 	c.peer = Peer{
 		Implementation: m.Implementation,

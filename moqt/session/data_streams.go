@@ -64,9 +64,7 @@ func (d *dataStreams) take(h *headerReader) {
 	case timeout && len(h.b) == 0: // the stream was never used
 		h.stream.CancelRead(uint64(moqt.ResetCancelled))
 	case timeout:
-		d.s.fail(&moqt.ProtocolError{
-			Code: moqt.SessionDataStreamTimeout, Reason: "a stream header was not completed in time",
-		})
+		d.s.fail(closes(moqt.SessionDataStreamTimeout, "a stream header was not completed in time"))
 	default:
 		d.s.failUnlessEnded(err)
 	}

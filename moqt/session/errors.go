@@ -43,9 +43,14 @@ func (e *DoneError) Error() string {
 	return fmt.Sprintf("subscription ended: %s: %s", e.Status, e.Reason)
 }
 
+// closes returns an error that closes the session with a code.
+func closes(code moqt.SessionErrorCode, format string, args ...any) error {
+	return &moqt.ProtocolError{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
+
 // violation returns the error for a breach of the rules that has no code of its own in the draft.
 func violation(format string, args ...any) error {
-	return &moqt.ProtocolError{Code: moqt.SessionProtocolViolation, Reason: fmt.Sprintf(format, args...)}
+	return closes(moqt.SessionProtocolViolation, format, args...)
 }
 
 // refuse returns the response that refuses a request, without a time to retry.

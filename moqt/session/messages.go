@@ -45,9 +45,7 @@ func (in *inbox) next() (moqt.Message, error) {
 	}
 	m, err := in.reader.Read()
 	if errors.Is(err, os.ErrDeadlineExceeded) && in.reader.Buffered() > 0 {
-		return nil, &moqt.ProtocolError{
-			Code: moqt.SessionControlMessageTimeout, Reason: "a control message was not completed in time",
-		}
+		return nil, closes(moqt.SessionControlMessageTimeout, "a control message was not completed in time")
 	}
 	if err == nil {
 		err = in.stream.SetReadDeadline(time.Time{})

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 
@@ -27,19 +26,13 @@ type idRange struct{ first, last uint64 }
 // use records an id. It fails if the peer must not use the id, or has used it before.
 func (r *requestIDs) use(id uint64) error {
 	if id&1 != r.parity {
-		return &moqt.ProtocolError{
-			Code:   moqt.SessionInvalidRequestID,
-			Reason: fmt.Sprintf("request id %d belongs to the other endpoint", id),
-		}
+		return closes(moqt.SessionInvalidRequestID, "request id %d belongs to the other endpoint", id)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i, found := slices.BinarySearchFunc(r.used, id, compareID)
 	if found {
-		return &moqt.ProtocolError{
-			Code:   moqt.SessionInvalidRequestID,
-			Reason: fmt.Sprintf("request id %d was used before", id),
-		}
+		return closes(moqt.SessionInvalidRequestID, "request id %d was used before", id)
 	}
 	r.insert(i, id)
 	if len(r.used) > maxIDGaps {

@@ -107,7 +107,7 @@ func (r requestReader) ignore(m moqt.Message) error {
 	if err := r.s.responder.ids.use(u.RequestID); err != nil {
 		return err
 	}
-	_, _, err := r.s.responder.tokens.resolve(u.Parameters.AuthorizationTokens)
+	_, _, err := r.s.responder.tokens.resolve(u.Parameters.AuthorizationTokens, false)
 	return err
 }
 
@@ -167,7 +167,7 @@ func (r requestReader) receiveUpdate(m *moqt.RequestUpdate) error {
 	if err := p.ids.use(m.RequestID); err != nil {
 		return err
 	}
-	tokens, repeated, err := p.tokens.resolve(m.Parameters.AuthorizationTokens)
+	tokens, repeated, err := p.tokens.resolve(m.Parameters.AuthorizationTokens, false)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 		s.qlog.Message(qlog.Parsed, r.stream.ID(), r.id, m)
 	}
 	// Tokens come first: they are registered even if the request is refused (draft §10.2.2).
-	tokens, repeated, err := p.tokens.resolve(fields.parameters.AuthorizationTokens)
+	tokens, repeated, err := p.tokens.resolve(fields.parameters.AuthorizationTokens, false)
 	if err != nil {
 		return nil, err
 	}

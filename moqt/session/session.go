@@ -47,9 +47,7 @@ func New(conn transport.Conn, cfg Config) (*Session, error) {
 	}
 	version, ok := moqt.ParseALPN(conn.Protocol())
 	if !ok {
-		return nil, &moqt.ProtocolError{
-			Code: moqt.SessionVersionNegotiation, Reason: "no version in common: " + conn.Protocol(),
-		}
+		return nil, closes(moqt.SessionVersionNegotiation, "no version in common: %s", conn.Protocol())
 	}
 	cfg = cfg.withDefaults()
 	s := &Session{

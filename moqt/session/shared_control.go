@@ -232,9 +232,7 @@ func (c *sharedControl) count(id uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id >= c.announced {
-		return &moqt.ProtocolError{
-			Code: moqt.SessionTooManyRequests, Reason: fmt.Sprintf("request id %d: must be below %d", id, c.announced),
-		}
+		return closes(moqt.SessionTooManyRequests, "request id %d: must be below %d", id, c.announced)
 	}
 	c.received++
 	if next := 2 * (c.received + requestWindow); next >= c.announced+requestWindow {
@@ -252,9 +250,7 @@ func (c *sharedControl) receiveRequest(id uint64, m moqt.Message) error {
 	}
 	p := &c.s.responder
 	if id%2 != p.ids.parity || p.ids.isUsed(id) {
-		return &moqt.ProtocolError{
-			Code: moqt.SessionInvalidRequestID, Reason: fmt.Sprintf("request id %d is not a new one of the peer", id),
-		}
+		return closes(moqt.SessionInvalidRequestID, "request id %d is not a new one of the peer", id)
 	}
 	if err := p.acceptRate.Wait(c.s.ctx); err != nil {
 		return context.Cause(c.s.ctx)
@@ -301,7 +297,7 @@ func (c *sharedControl) receiveUpdate(request uint64, m *moqt.RequestUpdate) err
 	if t == nil && !c.known(request) {
 		return violation("REQUEST_UPDATE of request %d, which was never made", request)
 	}
-	tokens, _, err := c.s.responder.tokens.resolve(m.Parameters.AuthorizationTokens)
+	tokens, _, err := c.s.responder.tokens.resolve(m.Parameters.AuthorizationTokens, false)
 	if err != nil {
 		return err
 	}

@@ -294,16 +294,10 @@ func (sub *Subscription) closed() (error, bool) {
 
 // deliveryTimeoutLocked returns the longer of the delivery timeouts that apply (draft §8). s.mu is held.
 func (sub *Subscription) deliveryTimeoutLocked() time.Duration {
-	shorter := func(subscriber *uint64, publisher uint64) uint64 {
-		if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
-			return publisher
-		}
-		return *subscriber
-	}
-	return moqt.Milliseconds(max(
-		shorter(sub.parameters.SubgroupDeliveryTimeout, sub.properties.SubgroupDeliveryTimeout()),
-		shorter(sub.parameters.ObjectDeliveryTimeout, sub.properties.ObjectDeliveryTimeout()),
-	))
+	return max(
+		moqt.DeliveryTimeout(sub.parameters.SubgroupDeliveryTimeout, sub.properties.SubgroupDeliveryTimeout()),
+		moqt.DeliveryTimeout(sub.parameters.ObjectDeliveryTimeout, sub.properties.ObjectDeliveryTimeout()),
+	)
 }
 
 // endedLocked implements role.

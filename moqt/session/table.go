@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"slices"
 
 	"sluice/moqt"
@@ -104,12 +103,10 @@ func (t *requestTable) subscription(alias uint64) (sub *Subscription, wait <-cha
 	case sub == nil:
 		return nil, t.changed
 	}
-	select {
-	case <-sub.accept:
+	if isClosed(sub.accept) {
 		return sub, nil
-	default:
-		return nil, t.changed
 	}
+	return nil, t.changed
 }
 
 // offered returns the accepted subscription that began with a PUBLISH of the peer, or nil if there is none. If that is
@@ -125,12 +122,10 @@ func (t *requestTable) offered(id uint64, mayArrive bool) (sub *Subscription, wa
 	if sub == nil {
 		return nil, nil
 	}
-	select {
-	case <-sub.accept:
+	if isClosed(sub.accept) {
 		return sub, nil
-	default:
-		return nil, t.changed
 	}
+	return nil, t.changed
 }
 
 // maxRetiredAliases is the number of Track Aliases that are remembered after their subscriptions have ended, so that
@@ -147,10 +142,7 @@ type aliasTable struct {
 // check returns an error if an alias belongs to another track, whose subscription has not ended (draft §11.1).
 func (t *aliasTable) check(alias uint64, track moqt.FullTrackName) error {
 	if other := t.live[alias]; other != nil && other.drain.cause == nil && !other.track.Equal(track) {
-		return &moqt.ProtocolError{
-			Code:   moqt.SessionDuplicateTrackAlias,
-			Reason: fmt.Sprintf("track alias %d stands for two tracks", alias),
-		}
+		return closes(moqt.SessionDuplicateTrackAlias, "track alias %d stands for two tracks", alias)
 	}
 	return nil
 }

@@ -20,16 +20,18 @@ type tokenCache struct {
 
 // resolve processes the tokens of one message in their order, and returns those that have a value, by value. Tokens are
 // registered even if the message is refused. A ProtocolError ends the session. If repeated is true, the message must be
-// refused with MALFORMED_AUTH_TOKEN.
-func (c *tokenCache) resolve(tokens []moqt.Token) (resolved []moqt.Token, repeated bool, err error) {
+// refused with MALFORMED_AUTH_TOKEN. In SETUP, a registration that does not fit into the cache counts as a plain value
+// (draft §10.3.1.4).
+func (c *tokenCache) resolve(tokens []moqt.Token, inSetup bool) (resolved []moqt.Token, repeated bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range tokens {
 		if t.AliasType == moqt.AliasRegister && c.overflows(t) {
-			return nil, false, &moqt.ProtocolError{
-				Code:   moqt.SessionAuthTokenCacheOverflow,
-				Reason: "registered authorization tokens exceed the cache size",
+			if !inSetup {
+				return nil, false, closes(moqt.SessionAuthTokenCacheOverflow,
+					"registered authorization tokens exceed the cache size")
 			}
+			t = byValue(t)
 		}
 		if t, err = c.process(t); err != nil {
 			return nil, false, err
@@ -40,31 +42,6 @@ func (c *tokenCache) resolve(tokens []moqt.Token) (resolved []moqt.Token, repeat
 		}
 	}
 	return resolved, repeated, nil
-}
-
-// resolveSetup does the same for the tokens of SETUP. There, a registration that does not fit into the cache counts as
-// a plain value (draft §10.3.1.4).
-func (c *tokenCache) resolveSetup(tokens []moqt.Token) (resolved []moqt.Token, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, t := range tokens {
-		if t.AliasType == moqt.AliasRegister && c.overflows(t) {
-			t = byValue(t)
-		}
-		if t, err = c.process(t); err != nil {
-			return nil, err
-		}
-		if t.AliasType == moqt.AliasDelete {
-			continue
-		}
-		if contains(resolved, t) {
-			return nil, &moqt.ProtocolError{
-				Code: moqt.SessionMalformedAuthToken, Reason: "an authorization token is repeated",
-			}
-		}
-		resolved = append(resolved, t)
-	}
-	return resolved, nil
 }
 
 // process registers, looks up or deletes a token, as its alias type says, and returns it by value if it has one.
@@ -78,17 +55,13 @@ func (c *tokenCache) process(t moqt.Token) (moqt.Token, error) {
 		return t, nil
 	case moqt.AliasRegister:
 		if ok {
-			return t, &moqt.ProtocolError{
-				Code: moqt.SessionDuplicateAuthTokenAlias, Reason: "authorization token alias is already registered",
-			}
+			return t, closes(moqt.SessionDuplicateAuthTokenAlias, "authorization token alias is already registered")
 		}
 		c.add(t)
 		return byValue(t), nil
 	}
 	if !ok {
-		return t, &moqt.ProtocolError{
-			Code: moqt.SessionUnknownAuthTokenAlias, Reason: "authorization token alias is not registered",
-		}
+		return t, closes(moqt.SessionUnknownAuthTokenAlias, "authorization token alias is not registered")
 	}
 	if t.AliasType == moqt.AliasDelete {
 		c.remove(known)

@@ -35,21 +35,14 @@ func newDelivery(t *track, p *session.Publication, allowed moqt.Range, moved <-c
 	parameters := p.Parameters()
 	d := &delivery{
 		track: t, pub: p, allowed: allowed, forward: p.Forward(), changed: make(chan struct{}),
-		objectTimeout:   shorter(parameters.ObjectDeliveryTimeout, t.properties.ObjectDeliveryTimeout()),
-		subgroupTimeout: shorter(parameters.SubgroupDeliveryTimeout, t.properties.SubgroupDeliveryTimeout()),
-		behind:          make(chan struct{}, t.history.Groups+1),
-		moved:           moved,
+		objectTimeout: moqt.DeliveryTimeout(parameters.ObjectDeliveryTimeout, t.properties.ObjectDeliveryTimeout()),
+		subgroupTimeout: moqt.DeliveryTimeout(
+			parameters.SubgroupDeliveryTimeout, t.properties.SubgroupDeliveryTimeout()),
+		behind: make(chan struct{}, t.history.Groups+1),
+		moved:  moved,
 	}
 	d.ctx, d.cancel = context.WithCancelCause(p.Context())
 	return d
-}
-
-// shorter returns the delivery timeout that applies. 0 is no timeout (draft §8).
-func shorter(subscriber *uint64, publisher uint64) time.Duration {
-	if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
-		return moqt.Milliseconds(publisher)
-	}
-	return moqt.Milliseconds(*subscriber)
 }
 
 // run delivers until the track or the subscription ends, and then ends the subscription. If another session replaces
