@@ -236,8 +236,8 @@ func Milliseconds(ms uint64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// DeliveryTimeout returns the shorter of two timeouts, in milliseconds: a subscriber's parameter, which may be nil, and a
-// publisher's property. 0 is no timeout (draft §8).
+// DeliveryTimeout returns the shorter of two timeouts, in milliseconds: a subscriber's parameter, which may be nil, and
+// a publisher's property. 0 is no timeout (draft §8).
 func DeliveryTimeout(subscriber *uint64, publisher uint64) time.Duration {
 	if subscriber == nil || *subscriber == 0 || publisher != 0 && publisher < *subscriber {
 		return Milliseconds(publisher)

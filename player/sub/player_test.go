@@ -181,7 +181,8 @@ func TestPlayerGoesOnWithoutAFetch(t *testing.T) {
 				go func() { done <- p.run(t.Context()) }()
 				for object := range uint64(10) {
 					require.NoError(t, p.update(t.Context(), l, func(s *sequencer) {
-						s.add(item{location: at(1, 5+object), payload: make([]byte, maxBuffered/4), arrived: time.Now()})
+						payload := make([]byte, maxBuffered/4)
+						s.add(item{location: at(1, 5+object), payload: payload, arrived: time.Now()})
 					}))
 				}
 				require.NoError(t, p.update(t.Context(), l, (*sequencer).end))
