@@ -11,47 +11,52 @@ import (
 
 var datagramGoldens = []struct {
 	name     string
+	version  Version
 	datagram ObjectDatagram
 	wire     string
 }{
-	{"all fields", ObjectDatagram{
+	{"all fields", Draft18, ObjectDatagram{
 		TrackAlias: 300, Location: Location{7, 9}, Priority: 200, Properties: Properties{4, 5}, Payload: []byte("abc"),
 	}, "01 812c 07 09 c8 02 0405 616263"},
-	{"no optional field", ObjectDatagram{
+	{"no optional field", Draft18, ObjectDatagram{
 		TrackAlias: 1, Location: Location{2, 0}, DefaultPriority: true, Payload: []byte("x"),
 	}, "0c 01 02 78"},
-	{"end of group", ObjectDatagram{
+	{"end of group", Draft18, ObjectDatagram{
 		TrackAlias: 1, Location: Location{2, 3}, EndOfGroup: true, Payload: []byte("x"),
 	}, "02 01 02 03 00 78"},
-	{"empty object", ObjectDatagram{
+	{"empty object", Draft18, ObjectDatagram{
 		TrackAlias: 1, Location: Location{2, 3}, DefaultPriority: true,
 	}, "28 01 02 03 00"},
-	{"empty object with properties", ObjectDatagram{
+	{"empty object with properties", Draft18, ObjectDatagram{
 		TrackAlias: 1, Location: Location{2, 3}, DefaultPriority: true, Properties: Properties{4, 5},
 	}, "29 01 02 03 02 0405 00"},
-	{"empty object at the end of its group", ObjectDatagram{
+	{"empty object at the end of its group", Draft18, ObjectDatagram{
 		TrackAlias: 1, Location: Location{2, 3}, DefaultPriority: true, EndOfGroup: true,
 	}, "0a 01 02 03"},
-	{"status", ObjectDatagram{
+	{"status", Draft18, ObjectDatagram{
 		TrackAlias: 1, Location: Location{2, 0}, Priority: 5, Status: StatusEndOfTrack,
 	}, "24 01 02 05 04"},
+	{"draft-16", Draft16, ObjectDatagram{
+		TrackAlias: 300, Location: Location{70, 9}, Priority: 200,
+		Properties: Properties{4, 100}, Payload: []byte("abc"),
+	}, "01 412c 4046 09 c8 03 044064 616263"},
 }
 
 func TestDatagram(t *testing.T) {
 	for _, tc := range datagramGoldens {
 		t.Run(tc.name, func(t *testing.T) {
-			b, err := AppendDatagramHeader([]byte{0xaa}, Draft18, &tc.datagram)
+			b, err := AppendDatagramHeader([]byte{0xaa}, tc.version, &tc.datagram)
 			require.NoError(t, err)
 			require.Equal(t, unhex(tc.wire), append(b, tc.datagram.Payload...)[1:])
 
-			o, err := ParseObjectDatagram(Draft18, unhex(tc.wire))
+			o, err := ParseObjectDatagram(tc.version, unhex(tc.wire))
 			require.NoError(t, err)
 			if len(o.Payload) == 0 {
 				o.Payload = nil
 			}
 			require.Equal(t, tc.datagram, o)
 
-			kind, err := ParseDatagramKind(Draft18, unhex(tc.wire))
+			kind, err := ParseDatagramKind(tc.version, unhex(tc.wire))
 			require.NoError(t, err)
 			require.Equal(t, DatagramObject, kind)
 		})
@@ -65,7 +70,7 @@ func TestDatagramTruncation(t *testing.T) {
 		b := unhex(tc.wire)
 		header := len(b) - len(tc.datagram.Payload)
 		for n := range b {
-			_, err := ParseObjectDatagram(Draft18, b[:n])
+			_, err := ParseObjectDatagram(tc.version, b[:n])
 			if n >= header {
 				require.NoError(t, err)
 			} else {
@@ -119,10 +124,12 @@ func TestDatagramViolations(t *testing.T) {
 		_, err := ParseDatagramKind(Draft18, unhex(wire))
 		requireCode(t, SessionProtocolViolation, err)
 	}
-	o, err := ParseObjectDatagram(Draft18, unhex("0d 01 02 02 3e01 78"))
-	requireMalformed(t, err)
-	require.EqualValues(t, 1, o.TrackAlias)
-	require.Equal(t, Location{2, 0}, o.Location)
+	for v, wire := range map[Version]string{Draft18: "0d 01 02 02 3e01 78", Draft16: "0d 01 02 02 0440 78"} {
+		o, err := ParseObjectDatagram(v, unhex(wire))
+		requireMalformed(t, err)
+		require.EqualValues(t, 1, o.TrackAlias)
+		require.Equal(t, Location{2, 0}, o.Location)
+	}
 }
 
 func TestAppendDatagramHeaderRefuses(t *testing.T) {

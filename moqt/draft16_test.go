@@ -36,27 +36,6 @@ func TestQUICVarint(t *testing.T) {
 	require.NoError(t, vi64.check(math.MaxUint64))
 }
 
-// TestStreamsOfDraft16 has headers of draft-16 §10.4.2 and §10.4.4 that later versions write in another way.
-func TestStreamsOfDraft16(t *testing.T) {
-	h := SubgroupHeader{
-		TrackAlias: 300, GroupID: 20_000, SubgroupIDMode: SubgroupIDPresent, SubgroupID: 70,
-		Priority: 255, HasProperties: true, EndOfGroup: true, FirstObject: true,
-	}
-	want := unhex("1d 412c 80004e20 4046 ff")
-	require.Equal(t, want, AppendSubgroupHeader(nil, Draft16, h))
-	got, n, err := ParseSubgroupHeader(Draft16, want)
-	require.NoError(t, err)
-	require.Len(t, want, n)
-	h.FirstObject = false // cannot be expressed
-	require.Equal(t, h, got)
-
-	want = unhex("05 412c")
-	require.Equal(t, want, AppendFetchHeader(nil, Draft16, FetchHeader{300}))
-	fetch, _, err := ParseFetchHeader(Draft16, want)
-	require.NoError(t, err)
-	require.EqualValues(t, 300, fetch.RequestID)
-}
-
 // TestStreamTypesOfDraft16 tries the types of one and two bytes.
 func TestStreamTypesOfDraft16(t *testing.T) {
 	for typ := range uint64(1 << 14) {
@@ -69,99 +48,6 @@ func TestStreamTypesOfDraft16(t *testing.T) {
 		_, err = ParseDatagramKind(Draft16, b)
 		require.Equal(t, typ < 0x10 || typ >= 0x20 && typ < 0x30 && typ&2 == 0, err == nil, "%#x", typ)
 	}
-}
-
-// TestSubgroupOfDraft16 has the objects of a stream, which are the same in both layouts.
-func TestSubgroupOfDraft16(t *testing.T) {
-	objects := []ObjectHeader{
-		{ObjectID: 100, Properties: unhex("3e05"), PayloadLength: 2},
-		// Type 0x0b has the pair 4: 100, type 0x0d the bytes 80 64.
-		{ObjectID: 101, Properties: unhex("0b02 0464 02028064"), PayloadLength: 0},
-		{ObjectID: 102, Status: StatusEndOfGroup},
-	}
-	wires := map[DataLayout]string{
-		DataLayout1: "64 02 3e05 02 6162" + "00 08 0b020464 02028064 00 00" + "00 00 00 03",
-		DataLayout2: "4064 02 3e05 02 6162" + "00 09 0b03044064 02028064 00 00" + "00 00 00 03",
-	}
-	for l, wire := range wires {
-		header := SubgroupHeader{HasProperties: true, GroupID: 9}
-		e := NewSubgroupEncoder(l, header)
-		var b []byte
-		for _, o := range objects {
-			var err error
-			b, err = e.AppendObject(b, o)
-			require.NoError(t, err)
-			b = append(b, "ab"[:o.PayloadLength]...)
-		}
-		require.Equal(t, unhex(wire), b)
-		for size := 1; size <= len(b); size++ {
-			got, err := parseSubgroup(NewSubgroupParser(l, header, 0), chop(b, size))
-			require.NoError(t, err)
-			require.Len(t, got, len(objects))
-			for i, o := range got {
-				if len(o.Properties) == 0 {
-					o.Properties = nil
-				}
-				require.Equal(t, objects[i], o.ObjectHeader)
-			}
-		}
-	}
-}
-
-// TestFetchOfDraft16 has a response, in which all ids are absolute.
-func TestFetchOfDraft16(t *testing.T) {
-	items := []FetchObject{
-		{Location: Location{5, 7}, Priority: 128, PayloadLength: 1},
-		{Location: Location{5, 9}, Priority: 128, Properties: unhex("0464")},
-		{Kind: FetchKindNonExistent, Location: Location{5, 100}},
-		{Location: Location{70, 101}, SubgroupID: 3, Priority: 1},
-		{Location: Location{71, 4}, Datagram: true, Priority: 1},
-		{Kind: FetchKindUnknown, Location: Location{72, 0}},
-	}
-	want := unhex("1c 05 07 80 01 61" + "24 09 03 044064 00" + "408c 05 4064" + "1b 4046 03 01 00" +
-		"404c 4047 04 00" + "410c 4048 00")
-	e := NewFetchEncoder(Draft16, Ascending)
-	var b []byte
-	for _, o := range items {
-		var err error
-		b, err = e.AppendObject(b, &o)
-		require.NoError(t, err)
-		b = append(b, "a"[:o.PayloadLength]...)
-	}
-	require.Equal(t, want, b)
-	for size := 1; size <= len(b); size++ {
-		got, err := parseFetch(NewFetchParser(Draft16, Ascending, 0), chop(b, size))
-		require.NoError(t, err)
-		for i, o := range got {
-			if len(o.Properties) == 0 {
-				o.Properties = nil
-			}
-			require.Equal(t, items[i], o.FetchObject)
-		}
-	}
-	_, err := parseFetch(NewFetchParser(Draft16, Ascending, 0), [][]byte{unhex("420c 01 02")})
-	requireCode(t, SessionProtocolViolation, err) // End of Timed-Out Range
-}
-
-// TestDatagramOfDraft16 has a datagram in both layouts.
-func TestDatagramOfDraft16(t *testing.T) {
-	o := ObjectDatagram{
-		TrackAlias: 300, Location: Location{70, 9}, Priority: 200, Properties: unhex("0464"), Payload: []byte("abc"),
-	}
-	for v, wire := range map[Version]string{
-		Draft16: "01 412c 4046 09 c8 03 044064 616263", Draft18: "01 812c 46 09 c8 02 0464 616263",
-	} {
-		b, err := AppendDatagramHeader(nil, v, &o)
-		require.NoError(t, err)
-		require.Equal(t, unhex(wire), append(b, o.Payload...))
-		got, err := ParseObjectDatagram(v, unhex(wire))
-		require.NoError(t, err)
-		require.Equal(t, o, got)
-	}
-	// Wrong properties end the track, and its alias is known.
-	got, err := ParseObjectDatagram(Draft16, unhex("01 05 06 07 08 02 0440"))
-	requireMalformed(t, err)
-	require.EqualValues(t, 5, got.TrackAlias)
 }
 
 // TestTooLargeForDraft16 checks that values that draft-16 cannot express are not sent.

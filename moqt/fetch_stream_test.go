@@ -12,29 +12,32 @@ import (
 )
 
 func TestFetchHeader(t *testing.T) {
-	want := unhex("05 812c")
-	require.Equal(t, want, AppendFetchHeader(nil, Draft18, FetchHeader{RequestID: 300}))
-	h, n, err := ParseFetchHeader(Draft18, append(want, 0xaa))
-	require.NoError(t, err)
-	require.Equal(t, FetchHeader{RequestID: 300}, h)
-	require.Equal(t, 3, n)
-	for i := range want {
-		_, _, err := ParseFetchHeader(Draft18, want[:i])
-		require.ErrorIs(t, err, ErrIncomplete)
+	for v, wire := range map[Version]string{Draft18: "05 812c", Draft16: "05 412c"} {
+		want := unhex(wire)
+		require.Equal(t, want, AppendFetchHeader(nil, v, FetchHeader{RequestID: 300}))
+		h, n, err := ParseFetchHeader(v, append(want, 0xaa))
+		require.NoError(t, err)
+		require.Equal(t, FetchHeader{RequestID: 300}, h)
+		require.Equal(t, 3, n)
+		for i := range want {
+			_, _, err := ParseFetchHeader(v, want[:i])
+			require.ErrorIs(t, err, ErrIncomplete)
+		}
 	}
-	_, _, err = ParseFetchHeader(Draft18, unhex("10 00"))
+	_, _, err := ParseFetchHeader(Draft18, unhex("10 00"))
 	requireCode(t, SessionProtocolViolation, err)
-	_, n, err = ParseFetchHeader(Draft18, unhex("ff0000000000000005 ff0000000000000001"))
+	_, n, err := ParseFetchHeader(Draft18, unhex("ff0000000000000005 ff0000000000000001"))
 	require.NoError(t, err)
 	require.Equal(t, 2*MaxVarintLen, n)
 }
 
-// fetchStreams are FETCH responses after their headers, in the shortest encoding.
+// fetchStreams are FETCH responses after their headers, in the shortest encoding, of the newest version or of draft-16.
 var fetchStreams = []struct {
-	name  string
-	order GroupOrder
-	wire  string
-	items []FetchObject
+	name    string
+	order   GroupOrder
+	draft16 bool
+	wire    string
+	items   []FetchObject
 }{
 	{
 		name:  "consecutive objects",
@@ -106,6 +109,28 @@ var fetchStreams = []struct {
 			{Location: Location{top, 0}},
 		},
 	},
+	{
+		name:    "draft-16, where all ids are absolute",
+		order:   Ascending,
+		draft16: true,
+		wire: "1c 05 07 80 01 61" + "24 09 03 044064 00" + "408c 05 4064" + "1b 4046 03 01 00" + "404c 4047 04 00" +
+			"410c 4048 00",
+		items: []FetchObject{
+			{Location: Location{5, 7}, Priority: 128, PayloadLength: 1},
+			{Location: Location{5, 9}, Priority: 128, Properties: Properties{4, 100}},
+			{Kind: FetchKindNonExistent, Location: Location{5, 100}},
+			{Location: Location{70, 101}, SubgroupID: 3, Priority: 1},
+			{Location: Location{71, 4}, Datagram: true, Priority: 1},
+			{Kind: FetchKindUnknown, Location: Location{72, 0}},
+		},
+	},
+}
+
+func fetchVersion(draft16 bool) Version {
+	if draft16 {
+		return Draft16
+	}
+	return newest
 }
 
 // parseFetch feeds the chunks to a parser and returns copies of the items, and the first error.
@@ -133,7 +158,7 @@ func TestFetchParser(t *testing.T) {
 		b := unhex(tc.wire)
 		for size := 1; size <= len(b); size++ {
 			t.Run(fmt.Sprintf("%s in pieces of %d", tc.name, size), func(t *testing.T) {
-				items, err := parseFetch(NewFetchParser(newest, tc.order, 3), chop(b, size))
+				items, err := parseFetch(NewFetchParser(fetchVersion(tc.draft16), tc.order, 3), chop(b, size))
 				require.NoError(t, err)
 				require.Len(t, items, len(tc.items))
 				next := int64(3)
@@ -153,7 +178,7 @@ func TestFetchEncoder(t *testing.T) {
 	for _, tc := range fetchStreams {
 		t.Run(tc.name, func(t *testing.T) {
 			want := unhex(tc.wire)
-			e := NewFetchEncoder(newest, tc.order)
+			e := NewFetchEncoder(fetchVersion(tc.draft16), tc.order)
 			var got []byte
 			for _, o := range tc.items {
 				var err error
@@ -169,14 +194,15 @@ func TestFetchEncoder(t *testing.T) {
 func TestFetchTruncation(t *testing.T) {
 	for _, tc := range fetchStreams {
 		b := unhex(tc.wire)
-		items, err := parseFetch(NewFetchParser(newest, tc.order, 0), [][]byte{b})
+		v := fetchVersion(tc.draft16)
+		items, err := parseFetch(NewFetchParser(v, tc.order, 0), [][]byte{b})
 		require.NoError(t, err)
 		boundary := map[int]bool{0: true}
 		for _, item := range items {
 			boundary[int(item.End)] = true
 		}
 		for n := range b {
-			_, err := parseFetch(NewFetchParser(newest, tc.order, 0), chop(b[:n], 2))
+			_, err := parseFetch(NewFetchParser(v, tc.order, 0), chop(b[:n], 2))
 			if boundary[n] {
 				require.NoError(t, err)
 			} else {
@@ -235,6 +261,8 @@ func TestFetchViolations(t *testing.T) {
 	}
 	_, err := parseFetch(NewFetchParser(newest, Ascending, 0), [][]byte{unhex("3c 00 00 00 03 c04000 00 00")})
 	requireMalformed(t, err)
+	_, err = parseFetch(NewFetchParser(Draft16, Ascending, 0), [][]byte{unhex("420c 01 02")})
+	requireCode(t, SessionProtocolViolation, err) // End of Timed-Out Range
 }
 
 func TestFetchEncoderRefuses(t *testing.T) {

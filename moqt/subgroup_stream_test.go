@@ -12,32 +12,37 @@ import (
 
 func TestSubgroupHeader(t *testing.T) {
 	for _, tc := range []struct {
-		header SubgroupHeader
-		wire   string
+		version Version
+		header  SubgroupHeader
+		wire    string
 	}{
-		{SubgroupHeader{TrackAlias: 2}, "10 02 00 00"},
+		{Draft18, SubgroupHeader{TrackAlias: 2}, "10 02 00 00"},
 		// The examples of draft §11.6.
-		{SubgroupHeader{TrackAlias: 2, SubgroupIDMode: SubgroupIDPresent}, "14 02 00 00 00"},
-		{SubgroupHeader{
+		{Draft18, SubgroupHeader{TrackAlias: 2, SubgroupIDMode: SubgroupIDPresent}, "14 02 00 00 00"},
+		{Draft18, SubgroupHeader{
 			TrackAlias: 2, SubgroupIDMode: SubgroupIDPresent, HasProperties: true, DefaultPriority: true,
 		}, "35 02 00 00"},
-		{SubgroupHeader{SubgroupIDMode: SubgroupIDFirstObject, Priority: 200}, "12 00 00 c8"},
-		{SubgroupHeader{EndOfGroup: true, DefaultPriority: true}, "38 00 00"},
-		{SubgroupHeader{FirstObject: true, DefaultPriority: true}, "70 00 00"},
-		{SubgroupHeader{
+		{Draft18, SubgroupHeader{SubgroupIDMode: SubgroupIDFirstObject, Priority: 200}, "12 00 00 c8"},
+		{Draft18, SubgroupHeader{EndOfGroup: true, DefaultPriority: true}, "38 00 00"},
+		{Draft18, SubgroupHeader{FirstObject: true, DefaultPriority: true}, "70 00 00"},
+		{Draft18, SubgroupHeader{
 			TrackAlias: 300, GroupID: 20_000, SubgroupIDMode: SubgroupIDPresent, SubgroupID: 7,
 			Priority: 255, HasProperties: true, EndOfGroup: true, FirstObject: true,
 		}, "5d 812c c04e20 07 ff"},
+		{Draft16, SubgroupHeader{ // §10.4.2
+			TrackAlias: 300, GroupID: 20_000, SubgroupIDMode: SubgroupIDPresent, SubgroupID: 70,
+			Priority: 255, HasProperties: true, EndOfGroup: true,
+		}, "1d 412c 80004e20 4046 ff"},
 	} {
 		t.Run(tc.wire, func(t *testing.T) {
 			want := unhex(tc.wire)
-			require.Equal(t, want, AppendSubgroupHeader(nil, Draft18, tc.header))
-			h, n, err := ParseSubgroupHeader(Draft18, append(want, 0xaa))
+			require.Equal(t, want, AppendSubgroupHeader(nil, tc.version, tc.header))
+			h, n, err := ParseSubgroupHeader(tc.version, append(want, 0xaa))
 			require.NoError(t, err)
 			require.Equal(t, tc.header, h)
 			require.Len(t, want, n)
 			for i := range want {
-				_, _, err := ParseSubgroupHeader(Draft18, want[:i])
+				_, _, err := ParseSubgroupHeader(tc.version, want[:i])
 				require.ErrorIs(t, err, ErrIncomplete, "first %d bytes", i)
 			}
 		})
@@ -101,12 +106,14 @@ func FuzzSubgroupHeader(f *testing.F) {
 // subgroupStreams are streams after their headers, and their objects if the first byte has offset 100.
 var subgroupStreams = []struct {
 	name    string
+	layout  DataLayout
 	header  SubgroupHeader
 	wire    string
 	objects []SubgroupObject
 }{
 	{
 		name:   "example of draft §11.6",
+		layout: DataLayout1,
 		header: SubgroupHeader{},
 		wire:   "00 04 61626364" + "00 04 65666768",
 		objects: []SubgroupObject{
@@ -118,6 +125,7 @@ var subgroupStreams = []struct {
 	},
 	{
 		name:   "gaps, an empty object, end of group",
+		layout: DataLayout1,
 		header: SubgroupHeader{},
 		wire:   "812c 00 00" + "03 01 78" + "00 00 03",
 		objects: []SubgroupObject{
@@ -130,6 +138,7 @@ var subgroupStreams = []struct {
 	},
 	{
 		name:   "properties",
+		layout: DataLayout1,
 		header: SubgroupHeader{HasProperties: true, GroupID: 9},
 		// The second pair of the third object is of type 13 and has one byte.
 		wire: "05 02 3e05 02 6162" + "00 00 01 63" + "00 05 0405090161 00 00" + "00 00 00 04",
@@ -149,6 +158,23 @@ var subgroupStreams = []struct {
 			{
 				ObjectHeader: ObjectHeader{ObjectID: 8, Status: StatusEndOfTrack},
 				Start:        120, IDEnd: 121, PropertiesStart: 122, PayloadStart: 124, End: 124,
+			},
+		},
+	},
+	{
+		name:   "properties in draft-16",
+		layout: DataLayout2,
+		header: SubgroupHeader{HasProperties: true, GroupID: 9},
+		// Type 0x0b has the pair 4: 100, type 0x0d the bytes 80 64.
+		wire: "4064 02 3e05 02 6162" + "00 09 0b03044064 02028064 00 00",
+		objects: []SubgroupObject{
+			{
+				ObjectHeader: ObjectHeader{ObjectID: 100, Properties: unhex("3e05"), PayloadLength: 2},
+				Start:        100, IDEnd: 102, PropertiesStart: 103, PayloadStart: 106, End: 108,
+			},
+			{
+				ObjectHeader: ObjectHeader{ObjectID: 101, Properties: unhex("0b02 0464 02028064")},
+				Start:        108, IDEnd: 109, PropertiesStart: 110, PayloadStart: 121, End: 121,
 			},
 		},
 	},
@@ -191,7 +217,7 @@ func TestSubgroupParser(t *testing.T) {
 		b := unhex(tc.wire)
 		for size := 1; size <= len(b); size++ {
 			t.Run(fmt.Sprintf("%s in pieces of %d", tc.name, size), func(t *testing.T) {
-				p := NewSubgroupParser(DataLayout1, tc.header, 100)
+				p := NewSubgroupParser(tc.layout, tc.header, 100)
 				objects, err := parseSubgroup(p, chop(b, size))
 				require.NoError(t, err)
 				require.Equal(t, tc.objects, objects)
@@ -204,7 +230,7 @@ func TestSubgroupParser(t *testing.T) {
 func TestSubgroupEncoder(t *testing.T) {
 	for _, tc := range subgroupStreams {
 		t.Run(tc.name, func(t *testing.T) {
-			e := NewSubgroupEncoder(DataLayout1, tc.header)
+			e := NewSubgroupEncoder(tc.layout, tc.header)
 			var got []byte
 			want := unhex(tc.wire)
 			for _, o := range tc.objects {
@@ -228,7 +254,7 @@ func TestSubgroupTruncation(t *testing.T) {
 		}
 		for n := range b {
 			for _, size := range []int{1, len(b)} {
-				_, err := parseSubgroup(NewSubgroupParser(DataLayout1, tc.header, 100), chop(b[:n], size))
+				_, err := parseSubgroup(NewSubgroupParser(tc.layout, tc.header, 100), chop(b[:n], size))
 				if boundary[n] {
 					require.NoError(t, err)
 				} else {
