@@ -112,7 +112,7 @@ func (c Context) checkHops(m Message) error {
 			return errHopsNotAgreed
 		}
 	default:
-		if p := parametersOf(m); p != nil && p.HopPath != nil && c.Hops < HopsOfRequests {
+		if p := PartsOf(m).Parameters; p != nil && p.HopPath != nil && c.Hops < HopsOfRequests {
 			return errHopsNotAgreed
 		}
 	}
@@ -128,27 +128,6 @@ func (h Hops) checkNamespace(typ MessageType, p *Parameters) error {
 		return violation("%s without HOP_PATH", typ)
 	case h < HopsOfNamespaces && (p.HopPath != nil || p.RouteCost != nil):
 		return errHopsNotAgreed
-	}
-	return nil
-}
-
-// parametersOf returns the parameters of the messages that may have a HopPath besides announcements.
-func parametersOf(m Message) *Parameters {
-	switch m := m.(type) {
-	case *Subscribe:
-		return &m.Parameters
-	case *SubscribeOK:
-		return &m.Parameters
-	case *Publish:
-		return &m.Parameters
-	case *Fetch:
-		return &m.Parameters
-	case *TrackStatus:
-		return &m.Parameters
-	case *SubscribeNamespace:
-		return &m.Parameters
-	case *SubscribeTracks:
-		return &m.Parameters
 	}
 	return nil
 }

@@ -69,6 +69,38 @@ type Message interface {
 	Type() MessageType
 }
 
+// Parts are fields that many messages have.
+type Parts struct {
+	RequestID  *uint64 // nil in messages that are no requests
+	Parameters *Parameters
+	Track      FullTrackName // empty if the message has none, and without a name if that has none
+}
+
+// PartsOf returns the parts of a request or a SUBSCRIBE_OK. Other messages have none.
+func PartsOf(m Message) Parts {
+	switch m := m.(type) {
+	case *Subscribe:
+		return Parts{&m.RequestID, &m.Parameters, m.Track}
+	case *SubscribeOK:
+		return Parts{Parameters: &m.Parameters}
+	case *Publish:
+		return Parts{&m.RequestID, &m.Parameters, m.Track}
+	case *Fetch:
+		return Parts{&m.RequestID, &m.Parameters, m.Track}
+	case *TrackStatus:
+		return Parts{&m.RequestID, &m.Parameters, m.Track}
+	case *PublishNamespace:
+		return Parts{&m.RequestID, &m.Parameters, FullTrackName{Namespace: m.Namespace}}
+	case *SubscribeNamespace:
+		return Parts{&m.RequestID, &m.Parameters, FullTrackName{Namespace: m.Prefix}}
+	case *SubscribeTracks:
+		return Parts{&m.RequestID, &m.Parameters, FullTrackName{Namespace: m.Prefix}}
+	case *RequestUpdate:
+		return Parts{RequestID: &m.RequestID, Parameters: &m.Parameters}
+	}
+	return Parts{}
+}
+
 // messageFormat describes a message of one version: its layout, and where it may appear.
 type messageFormat struct {
 	name  string

@@ -75,14 +75,9 @@ func isUnknownToOracle(m Message) bool {
 
 // hasHops reports whether m has a parameter of draft-lcurley-moq-cluster.
 func hasHops(m Message) bool {
-	p := parametersOf(m)
-	switch m := m.(type) {
-	case *PublishNamespace:
-		p = &m.Parameters
-	case *NamespaceAdded:
-		return m.Parameters != nil
-	case *RequestUpdate:
-		p = &m.Parameters
+	if added, ok := m.(*NamespaceAdded); ok {
+		return added.Parameters != nil
 	}
+	p := PartsOf(m).Parameters
 	return p != nil && (p.HopPath != nil || p.RouteCost != nil || p.Rendition != nil || p.Playback != nil)
 }

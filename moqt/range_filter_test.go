@@ -11,10 +11,7 @@ import (
 
 // hasInvalidFilter reports whether a message that was parsed has a Range Filter that must be refused.
 func hasInvalidFilter(m Message) bool {
-	p := parametersOf(m)
-	if u, ok := m.(*RequestUpdate); ok {
-		p = &u.Parameters
-	}
+	p := PartsOf(m).Parameters
 	if p == nil {
 		return false
 	}

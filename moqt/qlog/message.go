@@ -17,12 +17,8 @@ func hexadecimal(s string) string { return hex.EncodeToString([]byte(s)) }
 // Request ID in responses, and lacks what later versions have.
 func message(request uint64, m moqt.Message) object {
 	o := object{{"type", messageType(m)}}
-	switch m := m.(type) {
-	case *moqt.RequestUpdate:
-		o = o.request(m.RequestID)
-	case *moqt.Subscribe, *moqt.TrackStatus, *moqt.Publish, *moqt.Fetch, *moqt.PublishNamespace,
-		*moqt.SubscribeNamespace, *moqt.SubscribeTracks:
-		o = o.request(request)
+	if id := moqt.PartsOf(m).RequestID; id != nil {
+		o = o.request(*id)
 	}
 	switch m := m.(type) {
 	case *moqt.Setup:

@@ -130,7 +130,7 @@ func (p *script) raw(b []byte) *exchange {
 // request sends a request of the peer, with its next Request ID.
 func (p *script) request(m moqt.Message) *exchange {
 	p.Helper()
-	*parts(m).id = p.id()
+	*moqt.PartsOf(m).RequestID = p.id()
 	return p.raw(p.encode(m))
 }
 

@@ -109,7 +109,7 @@ func TestHopsOfOurRequests(t *testing.T) {
 					if m.Type() == moqt.MessagePublishNamespace {
 						want = tc.namespaces
 					}
-					require.Equal(p, want, parts(m).parameters.HopPath, m.Type())
+					require.Equal(p, want, moqt.PartsOf(m).Parameters.HopPath, m.Type())
 				}
 			})
 		})
@@ -163,7 +163,7 @@ func TestRequestsThatComeBack(t *testing.T) {
 	h := newHandler()
 	playRelay(t, Config{Role: Server, Handler: h}, anotherSluice(), func(p *script) {
 		for _, m := range allRequests(moqt.Namespace{"a"}) {
-			parts(m).parameters.HopPath = moqt.HopPath{ourHop, theirHop}
+			moqt.PartsOf(m).Parameters.HopPath = moqt.HopPath{ourHop, theirHop}
 			code := moqt.RequestDoesNotExist
 			if publishes(m) {
 				code = moqt.RequestUninterested

@@ -47,7 +47,7 @@ func TestRequested(t *testing.T) {
 			})
 			q, err := refused.one(t)
 			require.Equal(t, m.Type(), q.Type)
-			require.Equal(t, parts(m).track, q.Track)
+			require.Equal(t, moqt.PartsOf(m).Track, q.Track)
 			require.NotEmpty(t, q.Remote)
 			e, ok := errors.AsType[*moqt.RequestError](err)
 			require.True(t, ok, err)

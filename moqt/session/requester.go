@@ -115,12 +115,12 @@ func (q *requester) addHop(ctx context.Context, m moqt.Message) error {
 	if err := q.s.control.awaitHops(ctx); err != nil {
 		return err
 	}
-	return q.s.control.addHop(m.Type(), parts(m).parameters)
+	return q.s.control.addHop(m.Type(), moqt.PartsOf(m).Parameters)
 }
 
 // mayRequest returns an error if a request cannot be sent, before a stream is opened for it.
 func (q *requester) mayRequest(m moqt.Message) error {
-	p := parts(m)
+	p := moqt.PartsOf(m)
 	q.s.mu.Lock()
 	defer q.s.mu.Unlock()
 	switch {
@@ -128,10 +128,10 @@ func (q *requester) mayRequest(m moqt.Message) error {
 		return context.Cause(q.s.ctx)
 	case q.s.control.goawayTaken:
 		return ErrGoingAway
-	case p.track.Namespace.IsForbidden(), publishes(m) && p.track.Namespace.IsSession():
+	case p.Track.Namespace.IsForbidden(), publishes(m) && p.Track.Namespace.IsSession():
 		return ErrReserved
 	}
-	if err := q.mayFilter(p.parameters); err != nil {
+	if err := q.mayFilter(p.Parameters); err != nil {
 		return err
 	}
 	if q.s.version.HasSharedTracks() {
@@ -182,15 +182,15 @@ func (q *requester) enter(r *Request, m moqt.Message) error {
 
 // sendLocked sends a message on the stream of r and gives it the next Request ID. s.mu is held.
 func (q *requester) sendLocked(r *Request, m moqt.Message) error {
-	p := parts(m)
-	if err := checkOwnTokens(p.parameters.AuthorizationTokens); err != nil {
+	p := moqt.PartsOf(m)
+	if err := checkOwnTokens(p.Parameters.AuthorizationTokens); err != nil {
 		return err
 	}
-	*p.id = q.nextID
+	*p.RequestID = q.nextID
 	if err := r.send(m, false); err != nil {
 		return err
 	}
-	if sub, ok := r.role.(*Subscription); ok && p.parameters.Fill != nil {
+	if sub, ok := r.role.(*Subscription); ok && p.Parameters.Fill != nil {
 		q.s.table.awaitFill(q.nextID, sub)
 	}
 	q.nextID += 2
@@ -199,9 +199,9 @@ func (q *requester) sendLocked(r *Request, m moqt.Message) error {
 
 // responseTimeout returns how long the response to m may take.
 func (q *requester) responseTimeout(m moqt.Message) time.Duration {
-	p := parts(m)
+	p := moqt.PartsOf(m)
 	extra := time.Duration(0)
-	for _, asked := range []*uint64{p.parameters.RendezvousTimeout, p.parameters.FillTimeout} {
+	for _, asked := range []*uint64{p.Parameters.RendezvousTimeout, p.Parameters.FillTimeout} {
 		if asked != nil {
 			extra = min(moqt.Milliseconds(*asked), 24*time.Hour)
 		}
@@ -219,36 +219,6 @@ func (q *requester) hasUsed(id uint64) bool {
 // hasUsedLocked reports whether this end has used a Request ID. s.mu is held.
 func (q *requester) hasUsedLocked(id uint64) bool {
 	return id%2 == uint64(q.s.cfg.Role) && id < q.nextID
-}
-
-// messageParts are the fields that all messages with a Request ID have.
-type messageParts struct {
-	id         *uint64
-	parameters *moqt.Parameters
-	track      moqt.FullTrackName // empty if the message has none, and without a name if that has none
-}
-
-// parts returns the parts of m. The result is empty if m has no Request ID.
-func parts(m moqt.Message) messageParts {
-	switch m := m.(type) {
-	case *moqt.Subscribe:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track}
-	case *moqt.Publish:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track}
-	case *moqt.Fetch:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track}
-	case *moqt.TrackStatus:
-		return messageParts{&m.RequestID, &m.Parameters, m.Track}
-	case *moqt.PublishNamespace:
-		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{Namespace: m.Namespace}}
-	case *moqt.SubscribeNamespace:
-		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{Namespace: m.Prefix}}
-	case *moqt.SubscribeTracks:
-		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{Namespace: m.Prefix}}
-	case *moqt.RequestUpdate:
-		return messageParts{&m.RequestID, &m.Parameters, moqt.FullTrackName{}}
-	}
-	return messageParts{}
 }
 
 // publishes reports whether m offers tracks.

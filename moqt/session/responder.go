@@ -168,22 +168,22 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 	if err := where.Check(s.version, m); err != nil {
 		return nil, err
 	}
-	fields := parts(m)
-	r.id = *fields.id
+	fields := moqt.PartsOf(m)
+	r.id = *fields.RequestID
 	if r.stream.ID() >= 0 { // else the control stream's reader has
 		s.qlog.Message(qlog.Parsed, r.stream.ID(), r.id, m)
 	}
 	// Tokens come first: they are registered even if the request is refused (draft §10.2.2).
-	tokens, repeated, err := p.tokens.resolve(fields.parameters.AuthorizationTokens, false)
+	tokens, repeated, err := p.tokens.resolve(fields.Parameters.AuthorizationTokens, false)
 	if err != nil {
 		return nil, err
 	}
-	fields.parameters.AuthorizationTokens = nil
+	fields.Parameters.AuthorizationTokens = nil
 	r.role = newRole(r, m)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.awaited.beginLocked(r, fields.track)
+	r.awaited.beginLocked(r, fields.Track)
 	if err := p.ids.use(r.id); err != nil { // with mu held, so that tryJoin does not see an id without its request
 		return nil, err
 	}
@@ -191,12 +191,12 @@ func (p *responder) enter(r *Request, m moqt.Message) (*moqt.RequestError, error
 	if err := s.table.checkAlias(r.role); err != nil {
 		return nil, err
 	}
-	refused := p.refusalLocked(r, fields.track.Namespace, repeated)
+	refused := p.refusalLocked(r, fields.Track.Namespace, repeated)
 	if refused == nil {
-		refused = s.control.cameBack(r.kind, fields.parameters)
+		refused = s.control.cameBack(r.kind, fields.Parameters)
 	}
 	if refused == nil {
-		refused = s.responder.checkFilters(fields.parameters, false)
+		refused = s.responder.checkFilters(fields.Parameters, false)
 	}
 	if refused == nil {
 		refused = p.keepLocked(r, tokens)

@@ -95,7 +95,7 @@ func (c *sharedControl) serve(stream transport.Stream) {
 			stream.CancelWrite(uint64(moqt.ResetExcessiveLoad))
 			return
 		}
-		if err := c.count(*parts(m).id); err != nil {
+		if err := c.count(*moqt.PartsOf(m).RequestID); err != nil {
 			c.s.failUnlessEnded(err)
 			return
 		}
