@@ -31,7 +31,7 @@ func TestDelays(t *testing.T) {
 		pass(at+3100*time.Microsecond+time.Duration(n%2)*time.Millisecond, trial.OutOfRelay, subscribers[1], 900)
 	}
 	o := newOutcome()
-	o.addDelays(&trial.Measurement{Begin: 40 * time.Millisecond, Packets: packets})
+	o.addDelays(&trial.Measurement{Usage: trial.Usage{Begin: 40 * time.Millisecond}, Packets: packets})
 	require.Zero(t, o.Metrics["unmatched"])
 	require.Len(t, o.values["first"], 20, "all frames but the first and the last, twice")
 	require.Equal(t, 1., o.values["first"][0])

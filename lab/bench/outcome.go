@@ -121,34 +121,30 @@ func (o *outcome) addCPU(u *trial.Usage) {
 	parts["links and all other"] = u.Percent(max(0, rest))
 }
 
-// addTimeline adds the use of CPU time over time.
+// addTimeline adds the use of CPU time over time, and of each eBPF program of the relay in softirqs.
 func (o *outcome) addTimeline(m *trial.Measurement) {
 	var relay, ebpf, publisher, subscribers result.Series
-	for _, i := range m.Timeline.Intervals() {
+	for _, u := range m.Timeline {
 		add := func(s *result.Series, used time.Duration) {
-			s.Add(i.At.Round(time.Millisecond).Seconds(), math.Round(100*i.Percent(used))/100)
+			at := u.Begin - m.Begin + u.Period/2
+			s.Add(at.Round(time.Millisecond).Seconds(), math.Round(100*u.Percent(used))/100)
 		}
-		add(&relay, i.Relay)
-		add(&ebpf, i.EBPF)
-		add(&publisher, i.Publisher)
-		add(&subscribers, i.Subscribers)
+		add(&relay, u.RelayTotal())
+		add(&ebpf, u.EBPF)
+		add(&publisher, u.Publisher.Total())
+		add(&subscribers, u.Subscribers.Total())
 	}
 	o.Series["host.relay"], o.Series["cpu.ebpf"] = relay, ebpf
 	o.Series["host.publisher"], o.Series["host.subscribers"] = publisher, subscribers
-	o.addPrograms(m.Timeline.Programs(), &m.Usage)
-}
-
-// addPrograms adds the time of each eBPF program of the relay in softirqs.
-func (o *outcome) addPrograms(programs []trial.ProgramUse, u *trial.Usage) {
-	if len(programs) == 0 {
+	if len(m.Programs) == 0 {
 		return
 	}
 	used := make(map[string]float64)
-	for _, p := range programs {
+	for _, p := range m.Programs {
 		if !p.Within { // the parts must add up
-			used[p.Name] += u.Percent(p.Runtime)
+			used[p.Name] += m.Percent(p.Runtime)
 		}
-		o.Metrics["cpu.ebpf.runs"] += float64(p.Runs) / u.Period.Seconds()
+		o.Metrics["cpu.ebpf.runs"] += float64(p.Runs) / m.Period.Seconds()
 	}
 	o.Breakdowns["cpu.ebpf"] = used
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
 	"sluice/lab/bench/procfs"
@@ -66,20 +65,22 @@ func usageOf(change func(*trial.Usage)) *trial.Usage {
 	return u
 }
 
-// The relay uses 25 % of a core and then 12.5 %, all of it in a program, which is not counted twice.
+// The relay uses 25 % of a core and then 12.5 %, all of it in a program. A second one runs in the time of the first.
 func TestAddTimeline(t *testing.T) {
-	at := func(seconds float64, used time.Duration) trial.Moment {
-		return trial.Moment{
-			At: time.Duration(seconds * 1e9), Relay: used, Publisher: 2 * used, Subscribers: 3 * used,
-			Programs: map[ebpf.ProgramID]trial.ProgramUse{
-				1: {Name: "ingress", Runtime: used, Runs: uint64(seconds)},
-				2: {Name: "egress", Runtime: used / 2, Runs: uint64(seconds), Within: true},
-			},
+	part := func(begin, used time.Duration) trial.Usage {
+		share := func(n time.Duration) trial.Share { return trial.Share{Process: procfs.ProcessTimes{User: n * used}} }
+		return trial.Usage{
+			Begin: time.Minute + begin, Period: 4 * time.Second, EBPF: used,
+			Relay: share(1), Publisher: share(2), Subscribers: share(3),
 		}
 	}
 	m := &trial.Measurement{
 		Usage:    *usageOf(nil),
-		Timeline: trial.Timeline{at(0, 0), at(4, time.Second), at(8, 1500*time.Millisecond)},
+		Timeline: []trial.Usage{part(0, time.Second), part(4*time.Second, 500*time.Millisecond)},
+	}
+	m.Begin, m.Programs = time.Minute, []trial.ProgramUse{
+		{Name: "ingress", Runtime: 1500 * time.Millisecond, Runs: 8},
+		{Name: "egress", Runtime: 750 * time.Millisecond, Runs: 8, Within: true},
 	}
 	o := newOutcome()
 	o.addTimeline(m)

@@ -2,7 +2,6 @@ package softirq
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,11 +15,4 @@ func TestRoles(t *testing.T) {
 	require.EqualValues(t, bpf.SoftirqsRoleROLE_PUBLISHER, Publisher)
 	require.EqualValues(t, bpf.SoftirqsRoleROLE_SUBSCRIBERS, Subscribers)
 	require.EqualValues(t, bpf.SoftirqsRoleROLES, roles)
-}
-
-func TestMinus(t *testing.T) {
-	later := Times{Devices: [roles]time.Duration{1, 5}, Processes: [roles]time.Duration{0, 0, 9, 2}}
-	earlier := Times{Devices: [roles]time.Duration{1, 2}, Processes: [roles]time.Duration{0, 0, 4}}
-	require.Equal(t, Times{Devices: [roles]time.Duration{0, 3}, Processes: [roles]time.Duration{0, 0, 5, 2}},
-		later.Minus(earlier))
 }

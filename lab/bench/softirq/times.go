@@ -19,12 +19,3 @@ type Times struct {
 	Devices   [roles]time.Duration // by whose device received the packet that they handled
 	Processes [roles]time.Duration // by whose process they interrupted
 }
-
-// Minus returns t - u.
-func (t Times) Minus(u Times) Times {
-	for r := range roles {
-		t.Devices[r] -= u.Devices[r]
-		t.Processes[r] -= u.Processes[r]
-	}
-	return t
-}

@@ -1,8 +1,6 @@
 package trial
 
 import (
-	"time"
-
 	"sluice/lab/bench/load"
 	"sluice/lab/bench/procfs"
 	"sluice/lab/measure"
@@ -11,9 +9,8 @@ import (
 // Measurement is the result of a trial.
 type Measurement struct {
 	Usage
-	Begin    time.Duration    // of the measured period, on the clock of Packets
 	Packets  []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
-	Timeline Timeline         // of the measured period
+	Timeline []Usage          // the same CPU time, by parts of the period
 	Syscalls map[string]uint64
 	// Published is what all Publishers have published together. Each session is for the video of one of them.
 	Published  load.Published

@@ -146,15 +146,6 @@ func (p *process) askTimes() (procfs.ProcessTimes, error) {
 	return procfs.ProcessTimes{User: e.Used.User, System: e.Used.System}, nil
 }
 
-// clock returns the CPU time of the process, exactly.
-func (p *process) clock() (time.Duration, error) {
-	if p.Cmd == nil {
-		times, err := p.askTimes()
-		return times.Total(), err
-	}
-	return procfs.ReadClock(p.PID())
-}
-
 // tellAll gives a command to several processes.
 func tellAll(processes []*process, command string) error {
 	for _, p := range processes {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -21,37 +22,78 @@ import (
 	"sluice/lab/bench/system"
 )
 
-// sample is the counters of CPU use at a moment.
+// sample is the counters at the beginning or the end of a period.
 type sample struct {
-	at                                 time.Time
-	machine                            procfs.CPUTimes
-	relay, publisher, subscribers, own procfs.ProcessTimes // relay: all of a chain; own: of hog and bystander
-	softirq                            softirq.Times
-	activity                           procfs.Activity // of the relay
-	delivered                          uint64          // frames
-	processes                          map[int]procfs.ProcessState
-	programs                           map[ebpf.ProgramID]ProgramUse // all eBPF programs
-	held                               map[ebpf.ProgramID]bool       // held by the relays
+	moment
+	machine   procfs.CPUTimes
+	own       procfs.ProcessTimes // of hog and bystander
+	activity  procfs.Activity     // of the relay
+	delivered uint64              // frames
+	processes map[int]procfs.ProcessState
+	held      map[ebpf.ProgramID]bool // eBPF programs of the relays
 }
 
 // sample reads the counters.
 func (t *Trial) sample() (s sample, err error) {
-	var errs [10]error
-	s.at = time.Now()
+	var errs [6]error
 	s.machine, errs[0] = procfs.ReadCPU()
-	s.relay, errs[1] = sumTimes(t.relays()...)
-	s.softirq, errs[2] = t.softirq.Read()
-	s.activity, errs[3] = procfs.ReadActivity(t.relay.PID())
-	s.publisher, errs[4] = sumTimes(t.publisher)
-	s.subscribers, errs[5] = sumTimes(t.subscribers...)
-	s.own, errs[6] = sumTimes(t.hog, t.bystander)
-	s.processes, errs[7] = procfs.ReadProcesses()
-	s.programs, errs[8] = t.stage.programUses()
-	s.held, errs[9] = t.relayPrograms()
+	s.moment, errs[1] = t.moment()
+	s.activity, errs[2] = procfs.ReadActivity(t.relay.PID())
+	s.own, errs[3] = sumTimes(t.hog, t.bystander)
+	s.processes, errs[4] = procfs.ReadProcesses()
+	s.held, errs[5] = t.relayPrograms()
 	if err = errors.Join(errs[:]...); err == nil {
 		s.delivered, err = t.delivered()
 	}
 	return s, err
+}
+
+// moment reads the CPU time of the processes, and of all eBPF programs.
+func (t *Trial) moment() (moment, error) {
+	m := moment{at: load.Monotonic()}
+	softirqs, err := t.softirq.Read()
+	errs := []error{err}
+	read := func(r softirq.Role, processes ...*process) Share {
+		used, err := sumTimes(processes...)
+		errs = append(errs, err)
+		return Share{used, softirqs.Processes[r], softirqs.Devices[r]}
+	}
+	m.relay, m.publisher = read(softirq.Relay, t.relays()...), read(softirq.Publisher, t.publisher)
+	m.subscribers = read(softirq.Subscribers, t.subscribers...)
+	m.programs, err = t.stage.programUses()
+	return m, errors.Join(append(errs, err)...)
+}
+
+// timelineInterval is the time between two moments of a timeline.
+const timelineInterval = 250 * time.Millisecond
+
+// startTimeline begins to note moments. The function that it returns ends this. A process that has ended ends it too:
+// the trial fails then anyway.
+func (t *Trial) startTimeline() (stop func() []moment) {
+	var line []moment
+	end := make(chan struct{})
+	var recording sync.WaitGroup
+	recording.Go(func() {
+		tick := time.NewTicker(timelineInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-end:
+				return
+			}
+			m, err := t.moment()
+			if err != nil {
+				return
+			}
+			line = append(line, m)
+		}
+	})
+	return func() []moment {
+		close(end)
+		recording.Wait()
+		return line
+	}
 }
 
 // delivered returns the frames that have arrived at all subscribers so far.
@@ -90,24 +132,15 @@ const countTime = 10 * time.Second
 // usage returns the difference of two samples.
 func (t *Trial) usage(a, b sample) Usage {
 	machine := b.machine.Minus(a.machine)
-	u := Usage{
-		Period: b.at.Sub(a.at), Cores: runtime.NumCPU(), FrameInterval: t.Mock.WithDefaults().Interval(),
-		Steal: machine.Steal, Activity: b.activity.Minus(a.activity), Delivered: b.delivered - a.delivered,
-	}
-	u.Busy, u.Apart = machine.Busy(u.Period, u.Cores), t.stage.Lab == nil
-	softirqs := b.softirq.Minus(a.softirq)
-	share := func(before, after procfs.ProcessTimes, r softirq.Role) Share {
-		return Share{after.Minus(before), softirqs.Processes[r], softirqs.Devices[r]}
-	}
-	u.Relay = share(a.relay, b.relay, softirq.Relay)
-	u.Publisher = share(a.publisher, b.publisher, softirq.Publisher)
-	u.Subscribers = share(a.subscribers, b.subscribers, softirq.Subscribers)
+	u := between(a.moment, b.moment, b.held, t.recorders)
+	u.Cores, u.FrameInterval = runtime.NumCPU(), t.Mock.WithDefaults().Interval()
+	u.Steal, u.Busy = machine.Steal, machine.Busy(u.Period, u.Cores)
+	u.Activity, u.Delivered, u.Apart = b.activity.Minus(a.activity), b.delivered-a.delivered, t.stage.Lab == nil
 	ours := u.Relay.Process.Plus(b.own.Minus(a.own))
 	if !u.Apart {
 		ours = ours.Plus(u.Publisher.Process).Plus(u.Subscribers.Process)
 	}
 	u.Others = max(0, procfs.UsedBetween(a.processes, b.processes)-ours.Total())
-	u.addPrograms(a.programs, b.programs, b.held, t.recorders)
 	return u
 }
 

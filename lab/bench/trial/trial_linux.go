@@ -256,58 +256,56 @@ func (t *Trial) measure(ctx context.Context) (*Measurement, error) {
 		return nil, err
 	}
 	t.recorders = capture.AtHosts()
-	begin, end, err := t.flow(ctx, m)
+	err = t.flow(ctx, m)
 	packets, lost := capture.Stop()
 	if err := errors.Join(err, lost); err != nil {
 		return nil, err
 	}
 	for _, p := range packets {
-		if p.Time >= begin && p.Time < end && isMedia(p, t.mediaPort()) {
+		if p.Time >= m.Begin && p.Time < m.Begin+m.Period && isMedia(p, t.mediaPort()) {
 			m.Packets = append(m.Packets, p)
 		}
 	}
-	m.Begin, m.Usage.Idle, m.Usage.Packets = begin, idle, countPackets(m.Packets, t.Relays)
+	m.Usage.Idle, m.Usage.Packets = idle, countPackets(m.Packets, t.Relays)
 	return m, t.collect(ctx, m)
 }
 
-// flow starts the publisher, and measures a period of the flow of media. It returns when that began and ended, on the
-// clock of captured packets.
-func (t *Trial) flow(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
+// flow starts the publisher, and measures a period of the flow of media.
+func (t *Trial) flow(ctx context.Context, m *Measurement) error {
 	if err := tellAll(t.publishers(), load.Go); err != nil {
-		return 0, 0, err
+		return err
 	}
 	if err := Sleep(ctx, t.Warmup); err != nil {
-		return 0, 0, err
+		return err
 	}
 	before, err := t.packetCounts()
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	if begin, end, err = t.period(ctx, m); err != nil {
-		return 0, 0, err
+	if err := t.period(ctx, m); err != nil {
+		return err
 	}
 	after, err := t.packetCounts()
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	m.KernelPackets, m.UserPackets = after.kernel-before.kernel, after.user-before.user
 	if m.Memory, err = procfs.ReadMemory(t.relay.PID()); err != nil {
-		return 0, 0, t.relay.Failure(err)
+		return t.relay.Failure(err)
 	}
-	return begin, end, nil
+	return nil
 }
 
 // period is the measured period of flow.
-func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Duration, err error) {
-	begin = load.Monotonic()
+func (t *Trial) period(ctx context.Context, m *Measurement) error {
 	first, err := t.sample()
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	var counter *syscalls.Counter
 	if t.Syscalls {
 		if counter, err = syscalls.Count(t.relay.PID()); err != nil {
-			return 0, 0, err
+			return err
 		}
 		defer counter.Close()
 	}
@@ -318,24 +316,28 @@ func (t *Trial) period(ctx context.Context, m *Measurement) (begin, end time.Dur
 				return err
 			}
 		}
-		return Sleep(ctx, t.Duration-(load.Monotonic()-begin))
+		return Sleep(ctx, t.Duration-(load.Monotonic()-first.at))
 	})
-	m.Timeline = stop()
+	line := stop()
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	end = load.Monotonic()
 	if counter != nil {
 		if m.Syscalls, err = counter.Stop(); err != nil {
-			return 0, 0, err
+			return err
 		}
 	}
 	last, err := t.sample()
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	m.Usage, m.Timeline = t.usage(first, last), m.Timeline.only(last.held)
-	return begin, end, nil
+	m.Usage = t.usage(first, last)
+	before := first.moment
+	for _, at := range append(line, last.moment) {
+		m.Timeline = append(m.Timeline, between(before, at, last.held, t.recorders))
+		before = at
+	}
+	return nil
 }
 
 // collect waits for the reports of the load generators.

@@ -2,6 +2,7 @@ package trial
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,8 +23,31 @@ type Share struct {
 // Total returns the CPU time of the processes, without softirqs that interrupted them, and of their devices' softirqs.
 func (s Share) Total() time.Duration { return max(0, s.Process.Total()-s.Interrupted) + s.Devices }
 
+// minus returns s - o.
+func (s Share) minus(o Share) Share {
+	return Share{s.Process.Minus(o.Process), s.Interrupted - o.Interrupted, s.Devices - o.Devices}
+}
+
+// ProgramUse is the run time of an eBPF program.
+type ProgramUse struct {
+	Name    string
+	Runtime time.Duration
+	Runs    uint64
+	// Within reports whether the run time of another program contains the program's, or the time of a process that runs
+	// it (BPF_PROG_RUN) or sends.
+	Within bool
+}
+
+// moment is the CPU time that the parts of a trial, and all eBPF programs, have used up at a time.
+type moment struct {
+	at                            time.Duration // on the clock of captured packets
+	relay, publisher, subscribers Share         // relay: all of a chain
+	programs                      map[ebpf.ProgramID]ProgramUse
+}
+
 // Usage is the CPU time and other resources that a period of a trial used.
 type Usage struct {
+	Begin time.Duration // of the period, on the clock of captured packets
 	// Apart is whether publisher and subscribers have machines of their own. The rest then is about the relay's.
 	Apart                         bool
 	Period                        time.Duration
@@ -31,6 +55,7 @@ type Usage struct {
 	Busy, Steal                   time.Duration
 	Relay, Publisher, Subscribers Share
 	EBPF                          time.Duration   // run time of the relay's eBPF programs in softirqs of its devices
+	Programs                      []ProgramUse    // those of the relay that ran
 	Recorder                      time.Duration   // run time of the lab's programs that record packets, in Relay
 	Lab                           time.Duration   // run time of all eBPF programs that are not the relay's
 	Others                        time.Duration   // by processes that are not part of the trial
@@ -66,23 +91,30 @@ func (u *Usage) RelaySystem() time.Duration {
 	return max(0, u.RelayTotal()-u.Relay.Process.User-u.EBPF)
 }
 
-// addPrograms adds the run time of eBPF programs between two samples of their use. The relay holds the programs held,
-// and the recorders run in its time.
-func (u *Usage) addPrograms(
-	a, b map[ebpf.ProgramID]ProgramUse, held map[ebpf.ProgramID]bool, recorders []ebpf.ProgramID,
-) {
-	for id, use := range b {
-		used := use.Runtime - a[id].Runtime
+// between returns the CPU time that was used between two moments. The relay holds the programs held, and the recorders
+// run in its time.
+func between(a, b moment, held map[ebpf.ProgramID]bool, recorders []ebpf.ProgramID) Usage {
+	u := Usage{
+		Begin: a.at, Period: b.at - a.at, Relay: b.relay.minus(a.relay), Publisher: b.publisher.minus(a.publisher),
+		Subscribers: b.subscribers.minus(a.subscribers),
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.programs)) {
+		use, before := b.programs[id], a.programs[id]
+		use.Runtime, use.Runs = use.Runtime-before.Runtime, use.Runs-before.Runs
 		switch {
 		case !held[id]:
-			u.Lab += used
+			u.Lab += use.Runtime
 		case !use.Within:
-			u.EBPF += used
+			u.EBPF += use.Runtime
+		}
+		if held[id] && use.Runs > 0 {
+			u.Programs = append(u.Programs, use)
 		}
 		if slices.Contains(recorders, id) {
-			u.Recorder += used
+			u.Recorder += use.Runtime
 		}
 	}
+	return u
 }
 
 // SystemTotal returns the CPU time of the whole machine, less its use before media flowed, the use by others, and the

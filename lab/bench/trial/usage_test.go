@@ -10,6 +10,8 @@ import (
 	"sluice/lab/bench/procfs"
 )
 
+const ms = time.Millisecond
+
 // usageOf is a period of 10 s on two cores with a little of everything.
 func usageOf(change func(*Usage)) *Usage {
 	u := &Usage{
@@ -60,19 +62,33 @@ func TestPerFrame(t *testing.T) {
 	require.Zero(t, new(Usage).PerFrame(0), "nothing was delivered")
 }
 
-// client_egress runs within server_ingress or within the process that sends, and is in their time.
-func TestAddPrograms(t *testing.T) {
-	const ingress, egress, into, out = 1, 2, 3, 4
-	used := func(d time.Duration) map[ebpf.ProgramID]ProgramUse {
-		return map[ebpf.ProgramID]ProgramUse{
-			ingress: {Name: "server_ingress", Runtime: 10 * d},
-			egress:  {Name: "client_egress", Runtime: 4 * d, Within: true},
-			into:    {Name: "record", Runtime: d}, out: {Name: "record", Runtime: 2 * d},
+// client_egress runs within server_ingress or within the process that sends, and is in their time. Another program is
+// loaded in between, and one never runs.
+func TestBetween(t *testing.T) {
+	const ingress, egress, into, out, late, idle = 1, 2, 3, 4, 5, 6
+	share := func(d time.Duration) Share { return Share{procfs.ProcessTimes{User: 5 * d, System: 2 * d}, d, 3 * d} }
+	at := func(d time.Duration) moment {
+		return moment{
+			at: 10 * d, relay: share(d), publisher: share(2 * d), subscribers: share(3 * d),
+			programs: map[ebpf.ProgramID]ProgramUse{
+				ingress: {Name: "server_ingress", Runtime: 10 * d, Runs: uint64(d)},
+				egress:  {Name: "client_egress", Runtime: 4 * d, Runs: uint64(2 * d), Within: true},
+				into:    {Name: "record", Runtime: d, Runs: 1}, out: {Name: "record", Runtime: 2 * d, Runs: 1},
+				idle: {Name: "idle", Runtime: ms, Runs: 1},
+			},
 		}
 	}
-	var u Usage
-	u.addPrograms(used(ms), used(3*ms), map[ebpf.ProgramID]bool{ingress: true, egress: true}, []ebpf.ProgramID{out})
-	require.Equal(t, Usage{EBPF: 20 * ms, Lab: 6 * ms, Recorder: 4 * ms}, u)
+	a, b := at(ms), at(3*ms)
+	b.programs[late] = ProgramUse{Name: "late", Runtime: ms, Runs: 1}
+	held := map[ebpf.ProgramID]bool{ingress: true, egress: true, late: true, idle: true}
+	require.Equal(t, Usage{
+		Begin: 10 * ms, Period: 20 * ms, Relay: share(2 * ms), Publisher: share(4 * ms), Subscribers: share(6 * ms),
+		EBPF: 21 * ms, Lab: 6 * ms, Recorder: 4 * ms,
+		Programs: []ProgramUse{
+			{"server_ingress", 20 * ms, uint64(2 * ms), false}, {"client_egress", 8 * ms, uint64(4 * ms), true},
+			{"late", ms, 1, false},
+		},
+	}, between(a, b, held, []ebpf.ProgramID{out}))
 }
 
 func TestBottlenecks(t *testing.T) {
