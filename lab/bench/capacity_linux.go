@@ -29,19 +29,14 @@ const (
 
 // capacityPlan searches the largest number of subscribers that a relay serves well, for scenarios of a kind.
 func (r *runner) capacityPlan(kind string) plan {
-	p := plan{
-		kinds: r.wanted(kind), name: fmt.Sprint(r.MaxCapacity),
-		title:  fmt.Sprintf("capacity, up to %d subscribers", r.MaxCapacity),
-		params: r.mockParams(0), repetitions: r.Repetitions,
-	}
-	isRTSP := kind == result.KindRTSP
+	period, isRTSP := r.capacityPeriod(), kind == result.KindRTSP
+	v := view{fmt.Sprint(r.MaxCapacity), fmt.Sprintf("capacity, up to %d subscribers", r.MaxCapacity),
+		r.withMock(result.Params{Duration: period.Seconds()}, 0)}
 	if isRTSP {
-		p.name, p.title = "capacity/"+p.name, "RTSP, "+p.title
+		v.name, v.title = "capacity/"+v.name, "RTSP, "+v.title
 	}
-	period := r.capacityPeriod()
-	p.params.Duration, p.length = period.Seconds(), capacityProbes*(capacityWarmup+period+runOverhead)
 	found := make(map[string]int) // by system: the next run begins there
-	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
+	run := func(ctx context.Context, spec system.Spec) ([]*outcome, error) {
 		search := capacitySearch{runner: r, spec: spec, rtsp: isRTSP, curve: make(map[int]float64)}
 		first, step := capacityFirst, capacityFirst
 		if n := found[spec.Name]; n > 0 {
@@ -53,9 +48,12 @@ func (r *runner) capacityPlan(kind string) plan {
 			return nil, err
 		}
 		found[spec.Name] = enough
-		return search.outcome(enough), nil
+		return []*outcome{search.outcome(enough)}, nil
 	}
-	return p
+	return plan{
+		kinds: r.wanted(kind), title: v.title, views: []view{v}, run: run,
+		length: capacityProbes * (capacityWarmup + period + runOverhead),
+	}
 }
 
 func (r *runner) capacityPeriod() time.Duration {

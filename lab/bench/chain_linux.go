@@ -28,12 +28,11 @@ func (r *runner) chainPlan(relays int, load string) plan {
 	if relays > 1 {
 		count = fmt.Sprintf("%d relays", relays)
 	}
-	p := r.oneTrial([]string{result.KindChain}, fmt.Sprintf("%d/%s", relays, load),
-		fmt.Sprintf("a chain of %s, %s", count, load),
+	v := view{fmt.Sprintf("%d/%s", relays, load), fmt.Sprintf("a chain of %s, %s", count, load),
+		result.Params{Relays: relays, Load: load}}
+	return r.oneTrial([]string{result.KindChain}, v,
 		trial.Setup{Relays: relays, Sessions: []int{1}, Hog: load == loadHog},
 		func(o *outcome, m *trial.Measurement) { o.addChain(chainBursts(m.Packets, r.stage.Lab, relays)) })
-	p.params.Relays, p.params.Load = relays, load
-	return p
 }
 
 // chainBursts matches the frames that entered a chain with the frames that each of its relays has sent.

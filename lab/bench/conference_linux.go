@@ -17,8 +17,8 @@ const participants = 4
 
 // conferencePlan measures how old frames are when the other participants in a conference have them.
 func (r *runner) conferencePlan() plan {
-	return r.oneTrial([]string{result.KindConference}, fmt.Sprint(participants),
-		fmt.Sprintf("a conference of %d participants", participants),
+	return r.oneTrial([]string{result.KindConference},
+		view{name: fmt.Sprint(participants), title: fmt.Sprintf("a conference of %d participants", participants)},
 		trial.Setup{Sessions: []int{participants - 1}, Participants: participants, Idle: true},
 		func(o *outcome, m *trial.Measurement) {
 			o.addCPU(&m.Usage)

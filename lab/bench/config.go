@@ -139,9 +139,11 @@ func (c RunConfig) validateSystems() error {
 // mock returns the video of the runs.
 func (c RunConfig) mock() video.Mock { return video.Mock{Rate: float64(c.Rate)}.WithDefaults() }
 
-func (c RunConfig) mockParams(subscribers int) result.Params {
+// withMock adds the parameters of runs with mock video.
+func (c RunConfig) withMock(p result.Params, subscribers int) result.Params {
 	m := c.mock()
-	return result.Params{Subscribers: subscribers, Media: "mock", Rate: m.Rate / 1e6, FrameRate: m.FrameRate}
+	p.Subscribers, p.Media, p.Rate, p.FrameRate = subscribers, "mock", m.Rate/1e6, m.FrameRate
+	return p
 }
 
 // scenario returns a scenario without runs.

@@ -38,7 +38,9 @@ func TestConfig(t *testing.T) {
 
 	usual, fast := good().withDefaults(), good()
 	fast.Rate = 5e6
-	require.Equal(t, "cpu/10/idle", usual.scenario(result.KindCPU, "10/idle", "10", usual.mockParams(10)).Name)
-	require.Equal(t, "cpu/10/idle/5Mbit", fast.scenario(result.KindCPU, "10/idle", "10", fast.mockParams(10)).Name,
-		"other media, another scenario")
+	name := func(c RunConfig) string {
+		return c.scenario(result.KindCPU, "10/idle", "10", c.withMock(result.Params{}, 10)).Name
+	}
+	require.Equal(t, "cpu/10/idle", name(usual))
+	require.Equal(t, "cpu/10/idle/5Mbit", name(fast), "other media, another scenario")
 }

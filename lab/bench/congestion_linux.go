@@ -53,10 +53,9 @@ func (r *runner) congestionPlan(names []string, periods time.Duration, ladder bo
 	}
 	p := plan{
 		kinds: r.wanted(result.KindCongestion), title: fmt.Sprintf("%d bottlenecks", len(names)),
-		repetitions: r.Repetitions, length: r.Warmup + period + load.Stragglers + runOverhead,
+		length: r.Warmup + period + load.Stragglers + runOverhead,
 	}
-	params, prefix, title := r.mockParams(len(names)+1), "", "a bottleneck: "
-	params.Duration = period.Seconds()
+	params, prefix, title := r.withMock(result.Params{Duration: period.Seconds()}, len(names)+1), "", "a bottleneck: "
 	if ladder {
 		params.Media, prefix, title = "mock ladder", "ladder/", "a ladder: "
 		p.title += " with a ladder"
@@ -71,7 +70,7 @@ func (r *runner) congestionPlan(names []string, periods time.Duration, ladder bo
 		params.Link = path.Name
 		p.views = append(p.views, view{prefix + path.Name, title + path.Title, params})
 	}
-	p.run = func(ctx context.Context, spec system.Spec) (*outcome, error) {
+	p.run = func(ctx context.Context, spec system.Spec) ([]*outcome, error) {
 		return r.runCongestion(ctx, spec, paths, ladder, period)
 	}
 	return p
@@ -162,11 +161,11 @@ func (c *congestionRun) end() {
 	}
 }
 
-// runCongestion gives each subscriber but the last a bottleneck, and with ladder several renditions. The outcome has a
-// view for each.
+// runCongestion gives each subscriber but the last a bottleneck, and with ladder several renditions. It returns an
+// outcome for each of them.
 func (r *runner) runCongestion(
 	ctx context.Context, spec system.Spec, paths []pathprofile.Profile, ladder bool, period time.Duration,
-) (*outcome, error) {
+) (outcomes []*outcome, err error) {
 	c, ladders := &congestionRun{mock: r.mock()}, 0
 	if ladder {
 		ladders = len(paths)
@@ -193,21 +192,21 @@ func (r *runner) runCongestion(
 		audio := append([]video.Arrival{}, got.Audio...) // not nil, also if none of it has arrived
 		return video.Play(c.mock, got.Arrivals, audio, from, to, fitting)
 	}
-	o, neighbour := outcomeOf(m), play(len(paths), nil)
+	neighbour := play(len(paths), nil)
 	for i, b := range c.bottlenecks {
-		v := outcomeOf(m)
+		o := outcomeOf(m)
 		if b.path.Bulk {
-			v.Metrics["bulk"] = float64(c.bulk.received) * 8 / 1e6 / time.Since(b.begin).Seconds()
+			o.Metrics["bulk"] = float64(c.bulk.received) * 8 / 1e6 / time.Since(b.begin).Seconds()
 		}
 		b.made[0].At = 0
-		o.views = append(o.views, v)
 		var fitting func(time.Duration) int
 		if ladder {
 			fitting = b.fitting(c.mock, period)
 		}
-		v.addPlayback(play(i, fitting), neighbour)
+		o.addPlayback(play(i, fitting), neighbour)
+		outcomes = append(outcomes, o)
 	}
-	return o, nil
+	return outcomes, nil
 }
 
 // fitting returns the rank of the best rendition that fits the path, by the time since the beginning.

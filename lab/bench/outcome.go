@@ -25,7 +25,6 @@ type outcome struct {
 	values   map[string][]float64 // of each distribution, sorted
 	cpuNotes []string             // Run.Notes of scenarios about CPU time
 	peer     string               // the implementation that the relay names
-	views    []*outcome           // of a plan with views
 }
 
 func newOutcome() *outcome {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,9 +54,8 @@ func TestEstimate(t *testing.T) {
 func TestPlans(t *testing.T) {
 	names := func(cfg RunConfig) (out []string) {
 		for _, p := range runnerOf(system.Sluice("1"), cfg).plans() {
-			views, _ := p.shows()
 			for _, kind := range p.kinds {
-				for _, v := range views {
+				for _, v := range p.views {
 					out = append(out, kind+"/"+v.name)
 				}
 			}
@@ -98,14 +98,14 @@ func TestRunPlan(t *testing.T) {
 	r.Progress = func(line string) { lines = append(lines, line) }
 	n := 0.0
 	p := plan{
-		kinds: []string{result.KindDelay, result.KindCPU}, name: "1/idle", title: "one", repetitions: 3,
-		run: func(_ context.Context, spec system.Spec) (*outcome, error) {
+		kinds: []string{result.KindDelay, result.KindCPU}, title: "one", views: []view{{name: "1/idle", title: "one"}},
+		run: func(_ context.Context, spec system.Spec) ([]*outcome, error) {
 			if n++; spec.Name == "b" && n == 2 {
 				return nil, errProbe
 			}
 			o := newOutcome()
 			o.Metrics["first.p50"], o.Metrics["cpu.system"], o.peer = n, 10*n, spec.Name+" 2"
-			return o, nil
+			return []*outcome{o}, nil
 		},
 	}
 	require.NoError(t, r.runPlan(t.Context(), p))
@@ -188,17 +188,16 @@ func TestCongestionPlan(t *testing.T) {
 	p := r.congestionPlans()[0]
 	require.Len(t, p.views, len(bottlenecks))
 	require.Less(t, p.length, 40*time.Second)
-	p.run = func(_ context.Context, spec system.Spec) (*outcome, error) {
+	p.run = func(_ context.Context, spec system.Spec) (outcomes []*outcome, err error) {
 		if spec.Name == "b" {
 			return nil, errProbe
 		}
-		o := newOutcome()
 		for i := range bottlenecks {
-			v := newOutcome()
-			v.Metrics["playable"] = float64(i)
-			o.views = append(o.views, v)
+			o := newOutcome()
+			o.Metrics["playable"] = float64(i)
+			outcomes = append(outcomes, o)
 		}
-		return o, nil
+		return outcomes, nil
 	}
 	require.NoError(t, r.runPlan(t.Context(), p))
 	require.Len(t, r.report.Scenarios, len(bottlenecks))
@@ -216,9 +215,9 @@ func TestCongestionPaths(t *testing.T) {
 	r := runnerOf([]system.Spec{{Name: "a"}, {Name: "b"}}, RunConfig{Repetitions: 3, Seed: 5})
 	p := r.congestionPlans()[0]
 	seeds := make(map[string][]uint64)
-	p.run = func(_ context.Context, spec system.Spec) (*outcome, error) {
+	p.run = func(_ context.Context, spec system.Spec) ([]*outcome, error) {
 		seeds[spec.Name] = append(seeds[spec.Name], r.pathSeed)
-		return newOutcome(), nil
+		return slices.Repeat([]*outcome{newOutcome()}, len(p.views)), nil
 	}
 	require.NoError(t, r.runPlan(t.Context(), p))
 	require.Equal(t, map[string][]uint64{"a": {5, 6, 7}, "b": {5, 6, 7}}, seeds)
@@ -280,7 +279,7 @@ func TestAddChain(t *testing.T) {
 
 func TestNoChain(t *testing.T) {
 	r := runnerOf(nil, RunConfig{})
-	o, err := r.runOnce(t.Context(), r.chainPlan(2, loadIdle), system.Spec{})
+	outcomes, err := r.chainPlan(2, loadIdle).run(t.Context(), system.Spec{})
 	require.NoError(t, err)
-	require.Equal(t, "it is not known how to make one relay subscribe at another", o.Unusable)
+	require.Equal(t, "it is not known how to make one relay subscribe at another", outcomes[0].Unusable)
 }

@@ -27,41 +27,21 @@ type runner struct {
 
 // plan is a load under which all systems run, and the kinds of scenarios that it yields.
 type plan struct {
-	kinds []string
-	// name and title of the scenarios, without the kind.
-	name, title string
-	params      result.Params
-	// views are the scenarios that a run shows, if they are several: the outcomes of runs have as many.
-	views       []view
-	repetitions int
-	without     []string      // systems that do not take part
-	length      time.Duration // of a run, about
-
-	// A run is one trial, from whose measurement add takes what the scenarios are about, or else it is run.
-	setup trial.Setup
-	add   func(*outcome, *trial.Measurement)
-	run   func(context.Context, system.Spec) (*outcome, error)
+	kinds   []string
+	title   string
+	views   []view        // the scenarios of each kind that a run shows
+	without []string      // systems that do not take part
+	length  time.Duration // of a run, about
+	run     runFunc
 }
+
+// runFunc runs a plan with a system once. It returns an outcome for each view.
+type runFunc func(context.Context, system.Spec) ([]*outcome, error)
 
 // view is a scenario of a plan, without the kind.
 type view struct {
 	name, title string
 	params      result.Params
-}
-
-// shows returns the scenarios that runs of the plan show, and the part of each run that shows a scenario.
-func (p plan) shows() ([]view, func(o outcome, view int) outcome) {
-	if len(p.views) == 0 {
-		return []view{{p.name, p.title, p.params}}, func(o outcome, _ int) outcome { return o }
-	}
-	return p.views, func(o outcome, view int) outcome {
-		part := newOutcome()
-		if view < len(o.views) {
-			part = o.views[view]
-		}
-		part.System, part.Repetition, part.Unusable = o.System, o.Repetition, cmp.Or(o.Unusable, part.Unusable)
-		return *part
-	}
 }
 
 // Measure measures the systems in a lab that it builds for them. Errors that mean "this machine cannot do it" are a
@@ -135,59 +115,32 @@ func (r *runner) runAll(ctx context.Context) error {
 
 // runPlan runs all systems in turns, so that changes on the machine affect all of them.
 func (r *runner) runPlan(ctx context.Context, p plan) error {
-	specs := r.participants(p)
-	var all []outcome
-	for repetition := range p.repetitions {
+	specs, runs := r.participants(p), make([][]outcome, len(p.views))
+	for repetition := range r.Repetitions {
 		r.pathSeed = r.Seed + uint64(repetition)
 		for _, spec := range specs {
-			o, err := r.runOnce(ctx, p, spec)
+			outcomes, err := p.run(ctx, spec)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			if err != nil {
-				o = newOutcome()
-				o.Unusable = "the run failed: " + err.Error()
+				failed := newOutcome()
+				failed.Unusable = "the run failed: " + err.Error()
+				outcomes = slices.Repeat([]*outcome{failed}, len(p.views))
 			}
-			o.System, o.Repetition = spec.Name, repetition+1
-			r.note(o)
-			all = append(all, *o)
+			for i, o := range outcomes {
+				o.System, o.Repetition = spec.Name, repetition+1
+				runs[i] = append(runs[i], *o)
+			}
+			r.note(outcomes[0])
 		}
 	}
-	views, part := p.shows()
 	for _, kind := range p.kinds {
-		for i, v := range views {
-			parts := make([]outcome, len(all))
-			for j, o := range all {
-				parts[j] = part(o, i)
-			}
-			r.report.Scenarios = append(r.report.Scenarios, r.finish(v, kind, specs, parts))
+		for i, v := range p.views {
+			r.report.Scenarios = append(r.report.Scenarios, r.finish(v, kind, specs, runs[i]))
 		}
 	}
 	return nil
-}
-
-// runOnce runs a plan with a system.
-func (r *runner) runOnce(ctx context.Context, p plan, spec system.Spec) (*outcome, error) {
-	if p.run != nil {
-		return p.run(ctx, spec)
-	}
-	if p.setup.Relays > 1 && spec.Further == "" {
-		o := newOutcome()
-		o.Unusable = "it is not known how to make one relay subscribe at another"
-		return o, nil
-	}
-	setup := p.setup
-	setup.System = spec
-	m, err := r.try(ctx, setup)
-	if err != nil {
-		return nil, err
-	}
-	o := outcomeOf(m)
-	if p.setup.Idle || p.params.Load == loadIdle {
-		o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
-	}
-	p.add(o, m)
-	return o, nil
 }
 
 // note reports a run that is unusable.
@@ -238,7 +191,7 @@ func (r *runner) participants(p plan) []system.Spec {
 // estimate returns the number of runs of plans, and about how long they take.
 func (r *runner) estimate(plans []plan) (runs int, total time.Duration) {
 	for _, p := range plans {
-		n := p.repetitions * len(r.participants(p))
+		n := r.Repetitions * len(r.participants(p))
 		runs += n
 		total += time.Duration(n) * p.length
 	}
@@ -257,19 +210,35 @@ func (r *runner) fanoutPlans(kinds ...string) (plans []plan) {
 	return plans
 }
 
-// oneTrial returns a plan whose runs are one trial each.
+// oneTrial returns a plan with one view, whose runs are one trial each. add adds to a run what the scenarios are about.
 func (r *runner) oneTrial(
-	kinds []string, name, title string, setup trial.Setup, add func(*outcome, *trial.Measurement),
+	kinds []string, v view, setup trial.Setup, add func(*outcome, *trial.Measurement),
 ) plan {
-	p := plan{
-		kinds: r.wanted(kinds...), name: name, title: title, params: r.mockParams(setup.Sessions[0]),
-		repetitions: r.Repetitions, setup: setup, add: add,
-	}
-	p.length = r.Warmup + cmp.Or(setup.Duration, r.Duration) + time.Duration(max(setup.Relays, 1))*runOverhead
+	v.params = r.withMock(v.params, setup.Sessions[0])
+	length := r.Warmup + cmp.Or(setup.Duration, r.Duration) + time.Duration(max(setup.Relays, 1))*runOverhead
 	if setup.Idle {
-		p.length += trial.IdlePeriod
+		length += trial.IdlePeriod
 	}
-	return p
+	run := func(ctx context.Context, spec system.Spec) ([]*outcome, error) {
+		if setup.Relays > 1 && spec.Further == "" {
+			o := newOutcome()
+			o.Unusable = "it is not known how to make one relay subscribe at another"
+			return []*outcome{o}, nil
+		}
+		setup := setup
+		setup.System = spec
+		m, err := r.try(ctx, setup)
+		if err != nil {
+			return nil, err
+		}
+		o := outcomeOf(m)
+		if setup.Idle || v.params.Load == loadIdle {
+			o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
+		}
+		add(o, m)
+		return []*outcome{o}, nil
+	}
+	return plan{kinds: r.wanted(kinds...), title: v.title, views: []view{v}, length: length, run: run}
 }
 
 // fanoutPlan is a relay with a number of subscribers. With a hog, only delays have a meaning.
@@ -282,7 +251,7 @@ func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
 	if setup.RTSP = kinds[0] == result.KindRTSP; setup.RTSP {
 		title = "RTSP, " + title
 	}
-	p := r.oneTrial(kinds, fmt.Sprintf("%d/%s", subscribers, load), title, setup,
+	return r.oneTrial(kinds, view{fmt.Sprintf("%d/%s", subscribers, load), title, result.Params{Load: load}}, setup,
 		func(o *outcome, m *trial.Measurement) {
 			if setup.Idle {
 				o.addCPU(&m.Usage)
@@ -290,8 +259,6 @@ func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
 			}
 			o.addDelays(m)
 		})
-	p.params.Load = load
-	return p
 }
 
 // syscallPlan counts the system calls of a relay by name.
@@ -300,18 +267,17 @@ func (r *runner) syscallPlan(subscribers int) plan {
 	if r.Brief {
 		period = r.Duration
 	}
-	p := r.oneTrial([]string{result.KindSyscalls}, fmt.Sprint(subscribers),
-		"system calls, "+subscriberCount(subscribers),
+	v := view{fmt.Sprint(subscribers), "system calls, " + subscriberCount(subscribers),
+		result.Params{Duration: period.Seconds()}}
+	return r.oneTrial([]string{result.KindSyscalls}, v,
 		trial.Setup{Sessions: []int{subscribers}, Duration: period, Syscalls: true},
 		func(o *outcome, m *trial.Measurement) { o.addSyscalls(m.Syscalls, &m.Usage) })
-	p.params.Duration = period.Seconds()
-	return p
 }
 
 // bystanderPlan measures how long others wait for the processor that handles the publisher's packets.
 func (r *runner) bystanderPlan(subscribers int) plan {
-	return r.oneTrial([]string{result.KindBystander}, fmt.Sprint(subscribers),
-		"a bystander's ping, "+subscriberCount(subscribers),
+	v := view{name: fmt.Sprint(subscribers), title: "a bystander's ping, " + subscriberCount(subscribers)}
+	return r.oneTrial([]string{result.KindBystander}, v,
 		trial.Setup{Sessions: []int{subscribers}, Idle: true, Bystander: true},
 		func(o *outcome, m *trial.Measurement) { o.addPings(m.Pinged, m.IdlePinged) })
 }
@@ -319,7 +285,8 @@ func (r *runner) bystanderPlan(subscribers int) plan {
 // clientPlans measure the delay of frames from and to programs that people use, with one player.
 func (r *runner) clientPlans() (plans []plan) {
 	for _, c := range r.Clients {
-		plans = append(plans, r.oneTrial([]string{result.KindClients}, c.Name, "the clients of "+c.Name,
+		v := view{name: c.Name, title: "the clients of " + c.Name}
+		plans = append(plans, r.oneTrial([]string{result.KindClients}, v,
 			trial.Setup{Clients: &c, Init: r.Init, Sessions: []int{1}},
 			(*outcome).addDelays))
 	}
