@@ -19,7 +19,6 @@ type bulkFlow struct {
 	simulation *simulation
 	controller congestion.Controller
 	rtt        congestion.RTT
-	on         bool
 	packets    []bulkSent // that are in flight, in the order of their numbers
 	next       int        // packet number
 	inFlight   int        // bytes
@@ -32,19 +31,10 @@ type bulkSent struct {
 	at     clock.Time
 }
 
-// set starts or stops the flow.
-func (f *bulkFlow) set(on bool) {
-	if on && !f.on {
-		f.progress = f.simulation.clock.now
-	}
-	f.on = on
-	f.send()
-}
-
 // send fills the window.
 func (f *bulkFlow) send() {
 	s := f.simulation
-	for f.on && f.inFlight+bulkPacket <= f.controller.Window() {
+	for f.inFlight+bulkPacket <= f.controller.Window() {
 		p := bulkSent{f.next, s.clock.now}
 		f.next++
 		f.inFlight += bulkPacket

@@ -1,4 +1,4 @@
-// Package replay tries drop policies and congestion controllers on recorded media and paths, without a network.
+// Package replay tries drop policies and congestion controllers on mock media and simulated paths, without a network.
 //
 // A [Trace] is the objects that a publisher sent, and how the path to a subscriber behaved. [Run] replays one: the
 // media sender of the relay (package media) sends the objects over a simulated bottleneck to a simulated subscriber,

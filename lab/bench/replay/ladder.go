@@ -11,8 +11,7 @@ import (
 // the begin of a group ends the other rendition.
 type ladder struct {
 	*simulation
-	tracks  []int // indices in Trace.Tracks, by bitrate
-	playing int   // index in tracks
+	playing int // the rank of a rendition, by bitrate
 	changes []ladderChange
 	group   uint64 // the latest that has begun
 
@@ -30,17 +29,16 @@ type ladderChange struct {
 
 // newLadder begins with the best rendition, which sluice pub lists first. It returns nil if there is nothing to choose.
 func newLadder(s *simulation) *ladder {
-	tracks := s.trace.renditions()
-	if len(tracks) == 0 {
+	best := s.trace.rank(0)
+	if best == 0 {
 		return nil
 	}
-	best := len(tracks) - 1
-	l := &ladder{simulation: s, tracks: tracks, playing: best, changes: []ladderChange{{0, best}}, next: -1}
+	l := &ladder{simulation: s, playing: best, changes: []ladderChange{{0, best}}, next: -1}
 	var renditions []rendition.Rendition
-	for i, t := range tracks {
-		renditions = append(renditions, rendition.Rendition{Bitrate: s.trace.Tracks[t].Bitrate})
-		if i != best {
-			s.tracks[t].until = 0
+	for track, bitrate := range slices.Backward(s.trace.bitrates) {
+		renditions = append(renditions, rendition.Rendition{Bitrate: int(bitrate)})
+		if track != 0 {
+			s.tracks[track].until = 0
 		}
 	}
 	l.chooser = rendition.NewChooser(&l.state, renditions, best)
@@ -49,7 +47,7 @@ func newLadder(s *simulation) *ladder {
 }
 
 // of returns the subscription to a rendition.
-func (l *ladder) of(rendition int) *subscription { return &l.simulation.tracks[l.tracks[rendition]] }
+func (l *ladder) of(rank int) *subscription { return &l.tracks[l.trace.rank(rank)] }
 
 // taken returns the rendition that the player takes a group of.
 func (l *ladder) taken(group uint64) int {
@@ -60,16 +58,9 @@ func (l *ladder) taken(group uint64) int {
 	return l.changes[i].rendition
 }
 
-// rendition returns which rendition an object is of, and whether the player takes it. Other tracks are taken as they
-// are.
-func (l *ladder) rendition(o *Object) (rendition int, takes bool) {
-	i := slices.Index(l.tracks, o.Track)
-	return i, i < 0 || l.taken(o.Group) == i
-}
-
 // published notes that an object was published.
-func (l *ladder) published(index int) {
-	if o := &l.trace.Objects[index]; slices.Contains(l.tracks, o.Track) {
+func (l *ladder) published(o *Object) {
+	if !l.trace.isAudio(o) {
 		l.group = max(l.group, o.Group)
 	}
 }
@@ -105,8 +96,8 @@ func (l *ladder) look() {
 // serve serves the chosen rendition from the next group on.
 func (l *ladder) serve() {
 	from := l.group + 1
-	for i := range l.tracks {
-		if s := l.of(i); s.until > from {
+	for rank := range l.trace.bitrates {
+		if s := l.of(rank); s.until > from {
 			s.until = from
 		}
 	}

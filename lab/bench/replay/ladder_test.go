@@ -30,7 +30,7 @@ func TestLadderTrace(t *testing.T) {
 	t.Parallel()
 	tr := Ladder(4*time.Second).On(profile(t, "constant"), 1)
 	require.InDelta(t, 2.096e6, tr.Rate(), 2e4)
-	require.Equal(t, []int{2, 1, 0}, tr.renditions())
+	require.Equal(t, []float64{2e6, 1e6, 4e5}, tr.bitrates)
 }
 
 // Which rendition fits follows from the path, and is not asked for until there was time to find it.

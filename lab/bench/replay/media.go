@@ -10,7 +10,7 @@ import (
 
 // Mock returns mock media: video with a subgroup for each layer, and audio. It has no path.
 func Mock(length time.Duration) *Trace {
-	return mediaOf("mock", length, video.Mock{Layers: true}.WithDefaults())
+	return mediaOf(length, video.Mock{Layers: true}.WithDefaults())
 }
 
 // Ladder returns mock media with three renditions of the video, and audio. It has no path.
@@ -22,39 +22,35 @@ func Ladder(length time.Duration) *Trace {
 func LadderOf(best video.Mock, length time.Duration) *Trace {
 	renditions := best.Ladder()
 	slices.Reverse(renditions) // the order in which sluice pub lists them
-	return mediaOf("mock ladder", length, renditions...)
+	return mediaOf(length, renditions...)
 }
 
 // mediaOf returns video, maybe in several renditions, and audio.
-func mediaOf(title string, length time.Duration, renditions ...video.Mock) *Trace {
-	t := &Trace{Title: title}
+func mediaOf(length time.Duration, renditions ...video.Mock) *Trace {
+	t := new(Trace)
 	for i, m := range renditions {
-		tr := Track{Priority: 128}
-		if len(renditions) > 1 {
-			tr.Bitrate = int(m.Rate)
-		}
-		t.Tracks, t.Objects = append(t.Tracks, tr), append(t.Objects, objects(i, m, length)...)
+		t.bitrates = append(t.bitrates, m.Rate)
+		t.add(i, m, length)
 	}
-	t.Tracks = append(t.Tracks, Track{Audio: true, Priority: 128})
-	t.Objects = append(t.Objects, objects(len(renditions), video.Audio, length)...)
+	t.add(len(renditions), video.Audio, length)
 	slices.SortStableFunc(t.Objects, func(a, b Object) int { return cmp.Compare(a.At, b.At) })
 	return t
 }
 
-// objects returns the frames of a track.
-func objects(track int, m video.Mock, length time.Duration) (all []Object) {
+// add adds the frames of a track.
+func (t *Trace) add(track int, m video.Mock, length time.Duration) {
 	_, end := video.DueBetween(m, 0, length)
 	for n := range end {
 		f := m.Frame(n)
 		o := Object{
-			At: f.Due, Track: track, Group: f.Group, Subgroup: uint64(f.Layer), ID: f.Object,
-			Priority: f.Priority, Size: m.Size(n), Key: f.Object == 0 && !m.Audio,
+			At: f.Due, Track: track, Group: f.Group, Subgroup: uint64(f.Layer), ID: f.Object, Priority: f.Priority,
+			Size: m.Size(n),
 		}
 		if on, ok := m.DependsOn(n); ok {
 			needs := m.Frame(on).Object
 			o.Needs = &needs
 		}
-		all = append(all, o)
+		t.Objects = append(t.Objects, o)
 	}
-	return all
+	t.length = max(t.length, m.Frame(end).Due)
 }

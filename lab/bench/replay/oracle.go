@@ -37,8 +37,8 @@ func runOracle(t *Trace, limit time.Duration, ordered bool) Outcome {
 	alone := *t
 	alone.Path = slices.Clone(t.Path)
 	for i := range alone.Path {
-		if c := &alone.Path[i]; c.Bulk { // which gets half of it
-			c.Rate /= 2
+		if t.Bulk { // which gets half of it
+			alone.Path[i].Rate /= 2
 		}
 	}
 	t = &alone
@@ -55,7 +55,7 @@ func runOracle(t *Trace, limit time.Duration, ordered bool) Outcome {
 		}
 	}
 	s := simulation{trace: t, receiver: &receiver{arrivedAt: arrived}}
-	return Outcome{Score: playback.Play(s.frames(), t.Length()), Packets: int(packets)}
+	return Outcome{Score: playback.Play(s.frames(), t.length), Packets: int(packets)}
 }
 
 func newOracle(t *Trace, limit time.Duration) *oracle {
@@ -116,13 +116,13 @@ func (o *oracle) choose() {
 
 func (o *oracle) rank(i int) int {
 	b := &o.trace.Objects[i]
-	switch {
-	case o.trace.Tracks[b.Track].Audio:
+	switch o.trace.kind(b) {
+	case playback.Audio:
 		return -2
-	case b.Key:
+	case playback.Key:
 		return -1
 	}
-	return int(o.trace.Tracks[b.Track].Priority)<<8 | int(b.Priority)
+	return int(b.Priority)
 }
 
 // take sends one more object, if it and all that are chosen are in time then. It reports whether they are.

@@ -69,11 +69,14 @@ func (c Case) compare(ctx context.Context, subjects []Subject) (s result.Scenari
 	if err := g.Wait(); err != nil {
 		return s, err
 	}
-	first := c.Traces[0]
+	first, media := c.Traces[0], "mock"
+	if len(first.bitrates) > 1 {
+		media = "mock ladder"
+	}
 	s = result.Scenario{
 		Kind: result.KindCongestion, Name: result.KindCongestion + "/" + c.Name, Title: c.Title,
-		Params: result.Params{Link: c.Name, Media: first.Title, Rate: first.Rate() / 1e6,
-			Duration: first.Length().Seconds()},
+		Params: result.Params{Link: c.Name, Media: media, Rate: first.Rate() / 1e6,
+			Duration: first.length.Seconds()},
 	}
 	for j := range c.Traces {
 		for i, subject := range subjects {

@@ -104,7 +104,7 @@ func Run(t *Trace, subject Subject, seed uint64) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{playback.Play(s.frames(), t.Length()), s.sent, s.path.lost}, nil
+	return Outcome{playback.Play(s.frames(), t.length), s.sent, s.path.lost}, nil
 }
 
 // run returns the outcome as a run of the report.

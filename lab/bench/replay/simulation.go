@@ -37,7 +37,6 @@ type simulation struct {
 	sender   media.Hooks
 	tracks   []subscription
 	receiver *receiver
-	bulk     *bulkFlow
 	ladder   *ladder // nil if there is one rendition
 
 	streams int64 // of the publisher, so far
@@ -123,13 +122,18 @@ func newSimulation(t *Trace, subject Subject, seed uint64) (*simulation, error) 
 		NewController: subject.Controller.seeded(seed), DropPolicy: subject.Policy.New(),
 	}).Hooks()
 	s.connect()
-	for _, tr := range t.Tracks {
+	for range len(t.bitrates) + 1 {
 		s.tracks = append(s.tracks, subscription{
-			Subscription: s.subscribe(tr.Priority), until: everyGroup, open: make(map[uint64]*subgroup),
+			Subscription: s.subscribe(), until: everyGroup, open: make(map[uint64]*subgroup),
 		})
 	}
-	s.bulk = &bulkFlow{simulation: s, controller: congestion.NewCubic(bulkPacket)}
-	s.planTrace()
+	for i := range t.Objects {
+		s.plan(begin.Add(t.Objects[i].At), func() { s.publish(i) })
+	}
+	if t.Bulk {
+		bulk := &bulkFlow{simulation: s, controller: congestion.NewCubic(bulkPacket), progress: begin}
+		s.plan(begin, bulk.send)
+	}
 	s.ladder = newLadder(s)
 	return s, nil
 }
@@ -149,19 +153,9 @@ func (s *simulation) connect() {
 	})
 }
 
-// planTrace plans the events of the trace.
-func (s *simulation) planTrace() {
-	for i := range s.trace.Objects {
-		s.plan(begin.Add(s.trace.Objects[i].At), func() { s.publish(i) })
-	}
-	for _, c := range s.trace.Path {
-		s.plan(begin.Add(c.At), func() { s.bulk.set(c.Bulk) })
-	}
-}
-
 // subscribe adds a subscription. As at the relay, it ends when it is too far behind (draft §8).
-func (s *simulation) subscribe(priority uint8) (sub *media.Subscription) {
-	sub = s.sender.NewSubscription(media.SubscriptionConfig{Priority: priority, OnBehind: func(int64, time.Duration) {
+func (s *simulation) subscribe() (sub *media.Subscription) {
+	sub = s.sender.NewSubscription(media.SubscriptionConfig{Priority: 128, OnBehind: func(int64, time.Duration) {
 		sub.Close(uint64(moqt.ResetTooFarBehind))
 	}})
 	return sub
@@ -169,7 +163,7 @@ func (s *simulation) subscribe(priority uint8) (sub *media.Subscription) {
 
 // run runs the simulation until nothing that arrives matters any more.
 func (s *simulation) run() error {
-	end := begin.Add(s.trace.Length() + 2*playback.Playout)
+	end := begin.Add(s.trace.length + 2*playback.Playout)
 	for s.failure == nil {
 		next := s.loop.Step()
 		if len(s.events) > 0 {
@@ -207,7 +201,7 @@ func (s *simulation) publish(index int) {
 		t.group = o.Group
 	}
 	if s.ladder != nil {
-		s.ladder.published(index)
+		s.ladder.published(o)
 	}
 	if o.Group < t.from || o.Group >= t.until || t.ended {
 		return
@@ -277,14 +271,12 @@ func (s *simulation) Write(messages []udp.Message) {
 	}
 }
 
-// transmit puts n bytes on the path. It reports false if they are lost.
-func (s *simulation) transmit(n int, arrived func()) bool {
-	leaves, ok := s.path.send(s.clock.now, n)
-	if ok {
+// transmit puts n bytes on the path, which may lose them.
+func (s *simulation) transmit(n int, arrived func()) {
+	if leaves, ok := s.path.send(s.clock.now, n); ok {
 		s.plan(leaves, func() { s.path.left(n) })
 		s.plan(leaves.Add(s.path.delay(leaves)), arrived)
 	}
-	return ok
 }
 
 // back plans the effect of the peer's packets on the sender. They are neither lost nor queued.
@@ -297,22 +289,14 @@ func (s *simulation) frames() (frames []playback.Frame) {
 	if s.ladder != nil {
 		fitting = s.trace.Fitting()
 	}
-	for i, o := range s.trace.Objects {
-		f := playback.Frame{Due: o.At, Published: o.At, Needs: -1, Bytes: o.Size}
-		if s.ladder != nil {
-			rendition, takes := s.ladder.rendition(&s.trace.Objects[i])
-			if !takes {
+	for i := range s.trace.Objects {
+		o := &s.trace.Objects[i]
+		f := playback.Frame{Kind: s.trace.kind(o), Due: o.At, Published: o.At, Needs: -1, Bytes: o.Size}
+		if s.ladder != nil && f.Kind != playback.Audio {
+			if f.Rendition = s.trace.rank(o.Track); f.Rendition != s.ladder.taken(o.Group) {
 				continue
 			}
-			if rendition >= 0 {
-				f.Rendition, f.Fitting = rendition, fitting[int(f.Due/FittingStep)]
-			}
-		}
-		switch {
-		case s.trace.Tracks[o.Track].Audio:
-			f.Kind = playback.Audio
-		case o.Key:
-			f.Kind = playback.Key
+			f.Fitting = fitting[int(f.Due/FittingStep)]
 		}
 		if o.Needs != nil {
 			f.Needs = index[place{o.Track, o.Group, *o.Needs}]

@@ -10,31 +10,23 @@ import (
 
 // Trace is the objects of a publisher, and how the path to one subscriber behaves. Times are since the first object.
 type Trace struct {
-	Title   string
-	Tracks  []Track
 	Objects []Object // in the order of At
 	Path    []Change // in the order of At; the first is at 0
-}
+	Bulk    bool     // another flow on the path takes as much as it can get
 
-// Track is a subscription.
-type Track struct {
-	Audio    bool
-	Priority uint8 // Subscriber Priority
-	// Bitrate is the bitrate of a rendition, bit/s. The tracks that have one are renditions of one video, whose groups
-	// start together. Default: the track is no rendition.
-	Bitrate int
+	bitrates []float64     // of the renditions of the video, bit/s, the best one first
+	length   time.Duration // of the media
 }
 
 // Object is one object, which arrives at the relay as a whole.
 type Object struct {
 	At       time.Duration
-	Track    int // index in Trace.Tracks
+	Track    int // a rendition by its number in Trace.bitrates, or the audio, which follows them
 	Group    uint64
 	Subgroup uint64
 	ID       uint64
 	Priority uint8 // Publisher Priority, the same for all objects of a subgroup
 	Size     int   // of the payload, bytes
-	Key      bool
 	// Needs is the Object ID of the frame of the same group that this one refers to. Default: none.
 	Needs *uint64
 }
@@ -46,7 +38,6 @@ type Change struct {
 	Queue int           // bytes that may wait
 	RTT   time.Duration // without the wait
 	Loss  float64       // of each packet, from 0 to 1
-	Bulk  bool          // another flow takes as much as it can get
 }
 
 // place is where an object is.
@@ -58,67 +49,50 @@ type place struct {
 // minQueue has room for one packet.
 const minQueue = 1500
 
-// Length returns how long the media lasts.
-func (t *Trace) Length() time.Duration {
-	last := t.Objects[len(t.Objects)-1]
-	return last.At + t.interval(last.Track)
+// isAudio reports whether an object is of the audio.
+func (t *Trace) isAudio(o *Object) bool { return o.Track == len(t.bitrates) }
+
+// kind returns what an object is to a viewer.
+func (t *Trace) kind(o *Object) playback.Kind {
+	switch {
+	case t.isAudio(o):
+		return playback.Audio
+	case o.ID == 0:
+		return playback.Key
+	}
+	return playback.Picture
 }
 
-// interval returns the average time between the objects of a track.
-func (t *Trace) interval(track int) time.Duration {
-	first, last, n := time.Duration(-1), time.Duration(0), 0
-	for _, o := range t.Objects {
-		if o.Track != track {
-			continue
-		}
-		if n++; first < 0 {
-			first = o.At
-		}
-		last = o.At
-	}
-	if n < 2 {
-		return time.Second
-	}
-	return (last - first) / time.Duration(n-1)
-}
-
-// renditions returns the indices of the tracks that are renditions, by bitrate.
-func (t *Trace) renditions() (tracks []int) {
-	for i, tr := range t.Tracks {
-		if tr.Bitrate > 0 {
-			tracks = append(tracks, i)
-		}
-	}
-	slices.SortStableFunc(tracks, func(a, b int) int { return t.Tracks[a].Bitrate - t.Tracks[b].Bitrate })
-	return tracks
-}
+// rank returns the rank of a rendition by bitrate, from 0 on.
+func (t *Trace) rank(track int) int { return len(t.bitrates) - 1 - track }
 
 // Rate returns the rate of the media, bit/s. Of several renditions, the best one counts.
 func (t *Trace) Rate() float64 {
-	lesser := t.renditions()
-	if len(lesser) > 0 {
-		lesser = lesser[:len(lesser)-1]
-	}
+	return t.rate(func(o *Object) bool { return o.Track == 0 || t.isAudio(o) })
+}
+
+// rate returns the rate of some objects, bit/s.
+func (t *Trace) rate(counts func(*Object) bool) float64 {
 	bytes := 0
-	for _, o := range t.Objects {
-		if !slices.Contains(lesser, o.Track) {
+	for i := range t.Objects {
+		if o := &t.Objects[i]; counts(o) {
 			bytes += o.Size
 		}
 	}
-	return float64(bytes) * 8 / t.Length().Seconds()
+	return float64(bytes) * 8 / t.length.Seconds()
 }
 
-// Fitting returns for each step the best rendition that fits the path beside all other tracks, as its rank by bitrate,
+// Fitting returns for each step the best rendition that fits the path beside the audio, as its rank by bitrate,
 // or playback.Unsettled while that is new.
 func (t *Trace) Fitting() (steps []int) {
 	before, since := -1, time.Duration(0)
-	other := t.otherRate()
-	for at := time.Duration(0); at <= t.Length(); at += FittingStep {
+	audio := t.rate(t.isAudio)
+	for at := time.Duration(0); at <= t.length; at += FittingStep {
 		rate := t.meanRate(at-fittingWindow/2, at+fittingWindow/2)
 		best := 0
-		for i, track := range t.renditions() {
-			if (float64(t.Tracks[track].Bitrate)+other)*overPackets <= rate {
-				best = i
+		for track, bitrate := range slices.Backward(t.bitrates) {
+			if (bitrate+audio)*overPackets <= rate {
+				best = t.rank(track)
 			}
 		}
 		if best != before {
@@ -132,20 +106,9 @@ func (t *Trace) Fitting() (steps []int) {
 	return steps
 }
 
-// otherRate returns the rate of the tracks that are not renditions (audio, for one), in bit/s.
-func (t *Trace) otherRate() float64 {
-	bytes := 0
-	for _, o := range t.Objects {
-		if t.Tracks[o.Track].Bitrate == 0 {
-			bytes += o.Size
-		}
-	}
-	return float64(bytes) * 8 / t.Length().Seconds()
-}
-
 // meanRate returns the mean rate of the path between two times, as far as the trace has them, bit/s.
 func (t *Trace) meanRate(from, to time.Duration) float64 {
-	from, to = max(from, 0), min(to, t.Length())
+	from, to = max(from, 0), min(to, t.length)
 	sum := 0.
 	for i, c := range t.Path {
 		end := to
@@ -162,11 +125,11 @@ func (t *Trace) meanRate(from, to time.Duration) float64 {
 // On returns the trace with the path of a profile. Rates are parts of the rate of its media.
 func (t *Trace) On(p pathprofile.Profile, seed uint64) *Trace {
 	on, rate := *t, t.Rate()
-	on.Path = nil
-	for _, point := range p.Rates(t.Length(), seed) {
+	on.Path, on.Bulk = nil, p.Bulk
+	for _, point := range p.Rates(t.length, seed) {
 		on.Path = append(on.Path, Change{
 			At: point.At.Truncate(time.Microsecond), Rate: int64(point.Rate * rate),
-			Queue: max(int(rate/8*p.Queue.Seconds()), minQueue), RTT: p.RTT, Loss: p.Loss, Bulk: p.Bulk,
+			Queue: max(int(rate/8*p.Queue.Seconds()), minQueue), RTT: p.RTT, Loss: p.Loss,
 		})
 	}
 	return &on
