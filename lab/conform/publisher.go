@@ -2,56 +2,55 @@ package conform
 
 import "sluice/moqt"
 
-// answerRow is how a client answers a request of the relay: the last message breaks a rule.
-type answerRow struct {
-	section, name string
-	ask           func(*trial) *exchange // a request of the relay at a client
-	messages      []moqt.Message
-	want          []moqt.SessionErrorCode // none: any
+// answers sends answers to a request of the relay at a client. The last one breaks a rule. Without codes, any will do.
+func answers(ask func(*trial) *exchange, codes []moqt.SessionErrorCode, messages ...moqt.Message) func(*trial) {
+	return func(t *trial) {
+		e := ask(t)
+		e.send(messages...)
+		e.closes(e.conn, codes...)
+	}
 }
 
-var answerRows = []answerRow{
-	{"5.1", "second SUBSCRIBE_OK", askedToPublish,
-		[]moqt.Message{&moqt.SubscribeOK{TrackAlias: 7}, &moqt.SubscribeOK{TrackAlias: 7}}, nil},
-	{"5.1", "REQUEST_ERROR after SUBSCRIBE_OK", askedToPublish,
-		[]moqt.Message{&moqt.SubscribeOK{TrackAlias: 7}, &moqt.RequestError{}}, nil},
-	{"5.1", "PUBLISH_DONE in place of SUBSCRIBE_OK", askedToPublish, []moqt.Message{&moqt.PublishDone{}}, nil},
-	{"5.1", "FETCH_OK to SUBSCRIBE", askedToPublish, []moqt.Message{&moqt.FetchOK{}}, nil},
-	{"10.5", "REQUEST_OK to SUBSCRIBE", askedToPublish, []moqt.Message{&moqt.RequestOK{}}, nil},
-	{"10.6.1", "redirect of a relay to a URI", askedToPublish, []moqt.Message{
-		&moqt.RequestError{Code: moqt.RequestRedirect, Redirect: &moqt.Redirect{URI: "moqt://elsewhere"}},
-	}, violation},
-	{"5.1", "SUBSCRIBE_OK to PUBLISH", offered, []moqt.Message{&moqt.SubscribeOK{}}, nil},
-	{"5.1", "second PUBLISH_OK", offered, []moqt.Message{&moqt.RequestOK{}, &moqt.RequestOK{}}, nil},
-	{"10.5", "Track Properties in PUBLISH_OK", offered,
-		[]moqt.Message{&moqt.RequestOK{Properties: properties(0x3e)}}, violation},
-	{"10.11", "PUBLISH_DONE of a subscriber", offered,
-		[]moqt.Message{&moqt.RequestOK{}, &moqt.PublishDone{}}, nil},
-	{"10.13", "FETCH_OK that ends before the FETCH starts", askedForThePast,
-		[]moqt.Message{&moqt.FetchOK{End: moqt.Location{Group: 4, Object: 1}}}, violation},
+var answerCases = []Case{
+	rule("5.1", "second SUBSCRIBE_OK",
+		answers(askedToPublish, nil, &moqt.SubscribeOK{TrackAlias: 7}, &moqt.SubscribeOK{TrackAlias: 7})),
+	rule("5.1", "REQUEST_ERROR after SUBSCRIBE_OK",
+		answers(askedToPublish, nil, &moqt.SubscribeOK{TrackAlias: 7}, &moqt.RequestError{})),
+	rule("5.1", "PUBLISH_DONE in place of SUBSCRIBE_OK", answers(askedToPublish, nil, &moqt.PublishDone{})),
+	rule("5.1", "FETCH_OK to SUBSCRIBE", answers(askedToPublish, nil, &moqt.FetchOK{})),
+	rule("10.5", "REQUEST_OK to SUBSCRIBE", answers(askedToPublish, nil, &moqt.RequestOK{})),
+	rule("10.6.1", "redirect of a relay to a URI", answers(askedToPublish, violation,
+		&moqt.RequestError{Code: moqt.RequestRedirect, Redirect: &moqt.Redirect{URI: "moqt://elsewhere"}})),
+	rule("5.1", "SUBSCRIBE_OK to PUBLISH", answers(offered, nil, &moqt.SubscribeOK{})),
+	rule("5.1", "second PUBLISH_OK", answers(offered, nil, &moqt.RequestOK{}, &moqt.RequestOK{})),
+	rule("10.5", "Track Properties in PUBLISH_OK",
+		answers(offered, violation, &moqt.RequestOK{Properties: properties(0x3e)})),
+	rule("10.11", "PUBLISH_DONE of a subscriber", answers(offered, nil, &moqt.RequestOK{}, &moqt.PublishDone{})),
+	rule("10.13", "FETCH_OK that ends before the FETCH starts",
+		answers(askedForThePast, violation, &moqt.FetchOK{End: moqt.Location{Group: 4, Object: 1}})),
 }
 
-// publisherRows are the other cases with a client that publishes.
-var publisherRows = []ruleRow{
-	{"2.5.1", "unknown Mandatory Track Property in SUBSCRIBE_OK", 0, func(t *trial) {
+// publisherCases are the other cases with a client that publishes.
+var publisherCases = []Case{
+	rule("2.5.1", "unknown Mandatory Track Property in SUBSCRIBE_OK", func(t *trial) {
 		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
 		at.send(&moqt.SubscribeOK{TrackAlias: 7, Properties: properties(0x4000)})
 		by.refused(moqt.RequestUnsupportedExtension)
 		at.alive()
-	}},
-	{"5.1", "second SUBSCRIBE to a track is refused", moqt.Draft18, func(t *trial) {
+	}),
+	rule("5.1", "second SUBSCRIBE to a track is refused", func(t *trial) {
 		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
 		at.send(&moqt.SubscribeOK{TrackAlias: 7})
 		expect[*moqt.SubscribeOK](by)
 		by.raw(by.encode(&moqt.Subscribe{RequestID: 2, Track: t.track("x")})).refused(moqt.RequestDuplicateSubscription)
-	}},
-	{"9.5", "violation of a publisher ends no other session", 0, func(t *trial) {
+	}).until(moqt.Draft18),
+	rule("9.5", "violation of a publisher ends no other session", func(t *trial) {
 		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
 		at.send(&moqt.FetchOK{})
 		at.closes(at.conn)
 		by.alive()
-	}},
-	{"11.1", "SUBSCRIBE_OK with the Track Alias of another track", 0, func(t *trial) {
+	}),
+	rule("11.1", "SUBSCRIBE_OK with the Track Alias of another track", func(t *trial) {
 		p := announced(t)
 		for _, name := range []string{"a", "b"} {
 			at, by := ask[*moqt.Subscribe](p, &moqt.Subscribe{Track: t.track(name)})
@@ -61,13 +60,13 @@ var publisherRows = []ruleRow{
 			}
 		}
 		p.closes(p.conn, moqt.SessionDuplicateTrackAlias)
-	}},
-	{"14", "unknown code of REQUEST_ERROR", 0, func(t *trial) {
+	}),
+	rule("14", "unknown code of REQUEST_ERROR", func(t *trial) {
 		at, by := ask[*moqt.Subscribe](announced(t), &moqt.Subscribe{Track: t.track("x")})
 		at.send(&moqt.RequestError{Code: moqt.RequestErrorCode(moqt.Grease(3))})
 		expect[*moqt.RequestError](by)
 		at.alive()
-	}},
+	}),
 }
 
 // announced returns a client that has announced the trial's namespace.

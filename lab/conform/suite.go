@@ -33,7 +33,7 @@ func (c Case) Applies(v moqt.Version, kind transport.Kind) bool {
 
 // Cases returns all cases, by section.
 func Cases() []Case {
-	return bySection(wireCases(), exchangeCases(), flowCases, trackCases)
+	return bySection(wireCases(), exchangeCases, answerCases, rightCases, publisherCases, flowCases, trackCases)
 }
 
 // Failure is why a relay fails a case.
