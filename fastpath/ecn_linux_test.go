@@ -26,7 +26,7 @@ func TestECN(t *testing.T) {
 }
 
 func testECN(t *testing.T, controller func(mtu int) congestion.Controller) {
-	delay := lab.Symmetric(lab.Conditions{Delay: 5 * time.Millisecond})
+	delay := lab.Conditions{Delay: 5 * time.Millisecond}
 	w := newWorld(t, worldConfig{
 		topology: lab.Topology{Subscribers: 1, Downlink: delay}, budget: relay.FastPathBudget(0),
 		sender: media.SenderConfig{NewController: controller},

@@ -68,8 +68,8 @@ func (w watcher) requireGone(t *testing.T) {
 // everything is a topology that uses all parts of a lab.
 var everything = Topology{
 	Subscribers: 3,
-	Uplink:      Symmetric(Conditions{Rate: 10e6, Loss: 0.1}),
-	Downlink:    Symmetric(Conditions{Delay: time.Millisecond, Reorder: 0.1}),
+	Uplink:      Conditions{Rate: 10e6, Loss: 0.1},
+	Downlink:    Conditions{Delay: time.Millisecond, Reorder: 0.1},
 }
 
 func namespaceFiles(l *Lab) (files []*os.File) {

@@ -28,7 +28,7 @@ type attachment struct {
 	bridge       *netlink.Bridge
 	subnet       subnet
 	number       uint16
-	link         LinkConfig
+	link         Conditions
 	peers        []*Device // the relays' that it faces
 }
 

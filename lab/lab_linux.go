@@ -137,13 +137,13 @@ func (l *Lab) addHosts(ctx context.Context, t Topology) (err error) {
 // subscribers.
 func (l *Lab) addRelays(t Topology, up, down *netlink.Bridge) (upper, lower []*Device, err error) {
 	for i := 1; i <= max(t.Relays, 1); i++ {
-		name, number, link := RelayHostName(i), relayNum(i), LinkConfig{}
+		name, number, link := RelayHostName(i), relayNum(i), Conditions{}
 		if i > 1 {
 			link = t.Backbone
 		}
 		devices := []attachment{{"up", name + "-up", up, uplinkNet, number, link, upper}}
 		if !t.OneDevice {
-			devices = append(devices, attachment{"down", name + "-down", down, downlinkNet, number, LinkConfig{}, nil})
+			devices = append(devices, attachment{"down", name + "-down", down, downlinkNet, number, Conditions{}, nil})
 		}
 		h, err := l.addHost(name, devices...)
 		if err != nil {
@@ -327,7 +327,7 @@ func (l *Lab) SetSegmentation(byDevices bool) error {
 	return nil
 }
 
-func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, error) {
+func (l *Lab) newLink(d *Device, port netlink.Link, c Conditions) (*Link, error) {
 	k := &Link{lab: l, device: d, port: port}
 	if port.Attrs().Index > maxPortIndex {
 		return nil, fmt.Errorf("device index %d does not fit a VLAN ID", port.Attrs().Index)
@@ -337,7 +337,7 @@ func (l *Lab) newLink(d *Device, port netlink.Link, config LinkConfig) (*Link, e
 	if err != nil {
 		return nil, err
 	}
-	return k, errors.Join(k.Set(ToHost, config.ToHost), k.Set(FromHost, config.FromHost))
+	return k, errors.Join(k.Set(ToHost, c), k.Set(FromHost, c))
 }
 
 func (l *Lab) startWire() (*wire.Wire, error) {

@@ -39,13 +39,13 @@ func exchange(t *testing.T, a, b *lab.Host, to netip.Addr) {
 }
 
 func TestEveryHostReachesEachRelay(t *testing.T) {
-	delayed := lab.Symmetric(lab.Conditions{Delay: time.Millisecond, Rate: 100e6})
+	delayed := lab.Conditions{Delay: time.Millisecond, Rate: 100e6}
 	for name, topology := range map[string]lab.Topology{
 		"two devices":        {Subscribers: 2},
 		"one device":         {Subscribers: 2, OneDevice: true},
 		"software checksums": {Subscribers: 1, SoftwareChecksums: true},
 		"delay and rate":     {Subscribers: 1, Uplink: delayed, Downlink: delayed},
-		"duplicates":         {Subscribers: 1, Uplink: lab.Symmetric(lab.Conditions{Duplicate: 1})},
+		"duplicates":         {Subscribers: 1, Uplink: lab.Conditions{Duplicate: 1}},
 		"three relays":       {Relays: 3, Subscribers: 2, Backbone: delayed},
 		"with one device":    {Relays: 2, Subscribers: 2, OneDevice: true},
 	} {
@@ -72,7 +72,7 @@ func TestEveryHostReachesEachRelay(t *testing.T) {
 // TestRelaysReachEachOther sends between each two of three relays: of the links between them, those after the first
 // have conditions of their own.
 func TestRelaysReachEachOther(t *testing.T) {
-	backbone := lab.Symmetric(lab.Conditions{Delay: time.Millisecond})
+	backbone := lab.Conditions{Delay: time.Millisecond}
 	l := labtest.New(t, lab.Topology{Relays: 3, Backbone: backbone})
 	require.Equal(t, l.Relay, l.Relays[0])
 	for i, a := range l.Relays {
@@ -92,20 +92,21 @@ func TestRelaysReachEachOther(t *testing.T) {
 	}
 	link := l.Relays[1].Device("up").Link
 	require.NoError(t, link.Set(lab.FromHost, lab.Conditions{Loss: 1}))
-	require.Equal(t, backbone.FromHost, l.Relays[2].Device("up").Link.Conditions(lab.FromHost))
+	require.Equal(t, backbone, l.Relays[2].Device("up").Link.Conditions(lab.FromHost))
 	_, err := l.Host("relay4")
 	require.ErrorContains(t, err, "there are pub, relay, relay2 to relay3, net and ")
 }
 
 func TestTopologyLimits(t *testing.T) {
 	for want, topology := range map[string]lab.Topology{
-		"relays: 17: must be between 0 and 16":          {Relays: lab.MaxRelays + 1},
-		"subscribers: 1001: must be between 0 and 1000": {Subscribers: lab.MaxSubscribers + 1},
-		"backbone from the host: loss: 2: must be between": {
-			Backbone: lab.LinkConfig{FromHost: lab.Conditions{Loss: 2}},
-		},
+		"relays: 17: must be between 0 and 16":                   {Relays: lab.MaxRelays + 1},
+		"subscribers: 1001: must be between 0 and 1000":          {Subscribers: lab.MaxSubscribers + 1},
+		"subscribers: -1: must be between 0 and 1000":            {Subscribers: -1},
+		"uplink: loss: 2: must be between 0% and 100%":           {Uplink: lab.Conditions{Loss: 2}},
+		"backbone: mark: 2: must be between 0% and 100%":         {Backbone: lab.Conditions{Mark: 2}},
+		"downlink: rate: 1bit: must be between 8kbit and 32gbit": {Downlink: lab.Conditions{Rate: 1}},
 	} {
 		_, err := lab.New(t.Context(), topology)
-		require.ErrorContains(t, err, want)
+		require.EqualError(t, err, "lab: "+want)
 	}
 }

@@ -87,7 +87,7 @@ func TestCaptureAtHosts(t *testing.T) {
 // times at which frames leave the wire are a test of package wire.
 func TestDelayedPacketsAreMatched(t *testing.T) {
 	const count, delay = 8, 10 * time.Millisecond
-	l := labtest.New(t, lab.Topology{Subscribers: 1, Downlink: lab.Symmetric(lab.Conditions{Delay: delay})})
+	l := labtest.New(t, lab.Topology{Subscribers: 1, Downlink: lab.Conditions{Delay: delay}})
 	device := l.Subscribers[0].Devices[0]
 	sink, addr := listen(t, l.Subscribers[0], device.IPv6.Addr())
 	conn, err := l.Relay.ListenUDP(netip.AddrPort{})
@@ -123,7 +123,7 @@ func TestDelayedPacketsAreMatched(t *testing.T) {
 func BenchmarkWire(b *testing.B) {
 	for _, delay := range []time.Duration{time.Millisecond, 20 * time.Millisecond} {
 		b.Run(delay.String(), func(b *testing.B) {
-			l := labtest.New(b, lab.Topology{Subscribers: 1, Downlink: lab.Symmetric(lab.Conditions{Delay: delay})})
+			l := labtest.New(b, lab.Topology{Subscribers: 1, Downlink: lab.Conditions{Delay: delay}})
 			device := l.Subscribers[0].Devices[0]
 			sink, addr := listen(b, l.Subscribers[0], device.IPv4.Addr())
 			conn, err := l.Relay.ListenUDP(netip.AddrPort{})

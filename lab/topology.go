@@ -43,9 +43,9 @@ const (
 type Topology struct {
 	Relays      int        // at most MaxRelays; 0 is 1
 	Subscribers int        // at most MaxSubscribers
-	Uplink      LinkConfig // of the publisher
-	Backbone    LinkConfig // of the device up of each relay after the first: two links between two of these
-	Downlink    LinkConfig // of each subscriber
+	Uplink      Conditions // of the publisher's link, in both directions
+	Backbone    Conditions // of the device up of each relay after the first: two links between two of these
+	Downlink    Conditions // of each subscriber
 
 	// OneDevice gives the relay one device for both sides, named up.
 	OneDevice bool
@@ -56,34 +56,16 @@ type Topology struct {
 	Seed uint64
 }
 
-// LinkConfig is the conditions of a link in both directions.
-type LinkConfig struct {
-	ToHost, FromHost Conditions
-}
-
-// Symmetric returns the same conditions for both directions.
-func Symmetric(c Conditions) LinkConfig { return LinkConfig{ToHost: c, FromHost: c} }
-
-func (c LinkConfig) validate() error {
-	if err := c.ToHost.validate(); err != nil {
-		return fmt.Errorf("to the host: %w", err)
-	}
-	if err := c.FromHost.validate(); err != nil {
-		return fmt.Errorf("from the host: %w", err)
-	}
-	return nil
-}
-
 func (t Topology) validate() error {
 	errs := []error{
 		bounds.Check("relays", t.Relays, 0, MaxRelays), bounds.Check("subscribers", t.Subscribers, 0, MaxSubscribers),
 	}
 	for _, link := range []struct {
-		name   string
-		config LinkConfig
+		name       string
+		conditions Conditions
 	}{{"uplink", t.Uplink}, {"backbone", t.Backbone}, {"downlink", t.Downlink}} {
-		if err := link.config.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("%s %w", link.name, err))
+		if err := link.conditions.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", link.name, err))
 		}
 	}
 	return errors.Join(errs...)

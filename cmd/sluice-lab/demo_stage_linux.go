@@ -20,9 +20,8 @@ type labStage struct {
 }
 
 func openLabStage(ctx context.Context, relays, subscribers int, c lab.Conditions) (stage, error) {
-	links := lab.Symmetric(c)
 	l, err := lab.New(ctx, lab.Topology{
-		Relays: relays, Subscribers: subscribers, Uplink: links, Backbone: links, Downlink: links,
+		Relays: relays, Subscribers: subscribers, Uplink: c, Backbone: c, Downlink: c,
 	})
 	if err != nil {
 		return nil, err

@@ -104,19 +104,17 @@ func (f *labUpFlags) register(flags *pflag.FlagSet) {
 }
 
 // apply parses the conditions that the flags name.
-func (f *labUpFlags) apply() error {
+func (f *labUpFlags) apply() (err error) {
 	for _, side := range []struct {
 		flag, text string
-		config     *lab.LinkConfig
+		conditions *lab.Conditions
 	}{
 		{"--uplink", f.uplink, &f.topology.Uplink}, {"--backbone", f.backbone, &f.topology.Backbone},
 		{"--downlink", f.downlink, &f.topology.Downlink},
 	} {
-		c, err := lab.ParseConditions(cmp.Or(side.text, f.every.String()))
-		if err != nil {
+		if *side.conditions, err = lab.ParseConditions(cmp.Or(side.text, f.every.String())); err != nil {
 			return fmt.Errorf("%s: %w", side.flag, err)
 		}
-		*side.config = lab.Symmetric(c)
 	}
 	return nil
 }

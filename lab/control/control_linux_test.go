@@ -15,7 +15,7 @@ import (
 )
 
 func TestControl(t *testing.T) {
-	l := labtest.New(t, lab.Topology{Subscribers: 1, Downlink: lab.Symmetric(lab.Conditions{Loss: 0.5})})
+	l := labtest.New(t, lab.Topology{Subscribers: 1, Downlink: lab.Conditions{Loss: 0.5}})
 	name := fmt.Sprint("test-", os.Getpid())
 	_, err := control.Dial(name)
 	require.ErrorIs(t, err, control.ErrNotUp)
