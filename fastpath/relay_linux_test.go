@@ -112,7 +112,7 @@ func BenchmarkDelay(b *testing.B) {
 				}
 				packets, err := capture.Stop()
 				require.NoError(b, err)
-				delays := measure.MatchBursts(packets, 0, 1)
+				delays := measure.MatchBursts(packets)
 				for name, d := range map[string]measure.Delays{"first": delays.First(), "last": delays.Last()} {
 					b.ReportMetric(float64(d.Quantile(.5).Microseconds()), name+"_p50_us")
 					b.ReportMetric(float64(d.Quantile(.99).Microseconds()), name+"_p99_us")

@@ -6,17 +6,13 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-)
 
-// Points of CaptureDevices.
-const (
-	IntoMachine = iota
-	OutOfMachine
+	"sluice/lab/measure"
 )
 
 // CaptureDevices begins to record at devices of this machine, outside of any lab: packets before any other program sees
-// them on their way in, and after all others on their way out. A program that is attached later may change this order.
-// It needs TCX, which Linux has since 6.6.
+// them on their way in (measure.In), and after all others on their way out (measure.Out). A program that is attached
+// later may change this order. It needs TCX, which Linux has since 6.6.
 func CaptureDevices(names ...string) (*Capture, error) {
 	var hooks []placedHook
 	for _, name := range names {
@@ -26,7 +22,7 @@ func CaptureDevices(names ...string) (*Capture, error) {
 		}
 		in := &tcxHook{device: device.Index, attach: ebpf.AttachTCXIngress, anchor: link.Head()}
 		out := &tcxHook{device: device.Index, attach: ebpf.AttachTCXEgress, anchor: link.Tail()}
-		hooks = append(hooks, placedHook{in, IntoMachine, true}, placedHook{out, OutOfMachine, true})
+		hooks = append(hooks, placedHook{in, measure.In, true}, placedHook{out, measure.Out, true})
 	}
 	return startCapture(hooks)
 }

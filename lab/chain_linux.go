@@ -13,12 +13,6 @@ type Chain struct {
 	length int
 }
 
-// Points of the packets that Chain.Until returns.
-const (
-	IntoChain = iota
-	OutOfChain
-)
-
 // Points returns where to capture packets: where the first relay gets them, and where each relay sends them on.
 func (c Chain) Points() []Point {
 	points := []Point{{Device: c.lab.Relay.Device("up"), Direction: ToHost}}
@@ -33,7 +27,8 @@ func (c Chain) Points() []Point {
 }
 
 // Until returns, of the packets that a capture has recorded at Points, those that the publisher has sent to the first
-// relay, and those that the chain has sent to a host: a subscriber, or one of its relays after the first.
+// relay (measure.In), and those that the chain has sent to a host (measure.Out): a subscriber, or one of its relays
+// after the first.
 func (c Chain) Until(packets []measure.Packet, h *Host) []measure.Packet {
 	last := c.length
 	if i := slices.Index(c.lab.Relays, h); i > 0 {
@@ -43,9 +38,9 @@ func (c Chain) Until(packets []measure.Packet, h *Host) []measure.Packet {
 	for _, p := range packets {
 		switch {
 		case p.Point == 0 && c.lab.Publisher.has(p.Flow.Source.Addr()):
-			p.Point = IntoChain
+			p.Point = measure.In
 		case p.Point == last && h.has(p.Flow.Target.Addr()):
-			p.Point = OutOfChain
+			p.Point = measure.Out
 		default:
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"sluice/lab"
 	"sluice/lab/labtest"
+	"sluice/lab/measure"
 )
 
 // TestChain sends packets along a chain of two of three relays, and others beside it. Of those that are captured, only
@@ -46,7 +47,7 @@ func TestChain(t *testing.T) {
 	for _, h := range []*lab.Host{relay2, sub} {
 		until := chain.Until(packets, h)
 		require.Len(t, until, 2, h.Name)
-		require.Equal(t, []int{lab.IntoChain, lab.OutOfChain}, []int{until[0].Point, until[1].Point})
+		require.Equal(t, []int{measure.In, measure.Out}, []int{until[0].Point, until[1].Point})
 		require.Equal(t, h.Facing(relay2).IPv6.Addr(), until[1].Flow.Target.Addr(), h.Name)
 	}
 }

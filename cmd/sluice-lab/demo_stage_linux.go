@@ -73,7 +73,7 @@ func (s *labStage) delays(host string) measure.Delays {
 		return nil
 	}
 	packets := s.chain.Until(s.capture.Packets(), h)
-	return measure.MatchBursts(packets, lab.IntoChain, lab.OutOfChain).First()
+	return measure.MatchBursts(packets).First()
 }
 
 func (s *labStage) close() error {

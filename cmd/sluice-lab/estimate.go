@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,13 +43,9 @@ func (f *estimateFlags) run(env *cli.Environment) error {
 	}
 	return inVirtualTime("Estimate", func(t *testing.T) error {
 		found := estimate.Compare(t, estimate.Cases(), f.seeds)
-		found.Commit, found.Command = origin(env)
-		printReport(env.Stdout, found, map[string][]string{"estimate": {"error.p50", "error.p90", "found"}})
-		if f.out != "" {
-			found.Date = time.Now().UTC().Truncate(time.Second)
-			if err := writeReport(f.out, found); err != nil {
-				return err
-			}
+		shown := map[string][]string{"estimate": {"error.p50", "error.p90", "found"}}
+		if err := present(env, found, shown, f.out); err != nil {
+			return err
 		}
 		os.Exit(cli.ExitOK) // a test that passes would say so
 		return nil

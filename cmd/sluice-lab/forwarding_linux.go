@@ -72,11 +72,9 @@ func (f *forwardingFlags) run(ctx context.Context, env *cli.Environment) error {
 	if found == nil || len(found.Scenarios) == 0 {
 		return err
 	}
-	found.Commit, found.Command = origin(env)
-	printReport(env.Stdout, found, map[string][]string{result.KindForwarding: {
+	return errors.Join(err, present(env, found, map[string][]string{result.KindForwarding: {
 		"rate", "bits", "packet", "forwarder", "rtts", "missed", "user", "anonymous", "resident",
-	}})
-	return errors.Join(err, writeReport(f.out, found))
+	}}, f.out))
 }
 
 func (f *forwardingFlags) configure() error {

@@ -50,7 +50,6 @@ type labUpFlags struct {
 	topology                   lab.Topology
 	every                      conditionFlags
 	uplink, backbone, downlink string
-	foreground                 bool
 	detached                   bool
 }
 
@@ -75,8 +74,8 @@ link of its own, which 'sluice-lab lab link' changes while the lab is up.`,
 			if err := f.apply(); err != nil {
 				return cli.AsUsage(err)
 			}
-			if f.foreground || f.detached {
-				return f.hold(cmd.Context(), env, *name)
+			if f.detached {
+				return f.hold(cmd.Context(), *name)
 			}
 			return detach(cmd.Context(), env, *name)
 		},
@@ -98,7 +97,6 @@ func (f *labUpFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.topology.SoftwareChecksums, "software-checksums", false,
 		"let hosts compute UDP checksums, as if their devices could not")
 	flags.Uint64Var(&f.topology.Seed, "seed", 1, "`seed` of all random decisions")
-	flags.BoolVar(&f.foreground, "foreground", false, "stay in the foreground until interrupted")
 	flags.BoolVar(&f.detached, "detached", false, "be the background process")
 	flags.MarkHidden("detached")
 }
@@ -123,7 +121,7 @@ func (f *labUpFlags) apply() (err error) {
 const endGrace = 2 * time.Second
 
 // hold builds the lab and keeps it until the context is done or another process takes it down.
-func (f *labUpFlags) hold(ctx context.Context, env *cli.Environment, name string) (err error) {
+func (f *labUpFlags) hold(ctx context.Context, name string) (err error) {
 	server, err := control.Listen(name)
 	if err != nil {
 		return err
@@ -137,14 +135,8 @@ func (f *labUpFlags) hold(ctx context.Context, env *cli.Environment, name string
 		_, ended := l.EndProcesses(endGrace)
 		err = errors.Join(err, ended, l.Close())
 	}()
-	if f.detached {
-		if err := silence(); err != nil {
-			return err
-		}
-	} else if status, err := l.Status(); err != nil {
+	if err := silence(); err != nil {
 		return err
-	} else {
-		printHosts(env.Stdout, status)
 	}
 	return server.Serve(ctx, l)
 }

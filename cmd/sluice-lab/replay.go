@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -27,7 +26,6 @@ type replayFlags struct {
 	ladder                          bool
 	seeds                           int
 	length                          time.Duration
-	json                            bool
 	out                             string
 }
 
@@ -59,8 +57,7 @@ The controllers copa (Copa) and gcc (like Google Congestion Control) are for com
 		Example: `  sluice-lab replay
   sluice-lab replay --profile constant,lte --policy none,priority --out replayed
   sluice-lab replay --ladder --policy bytes --length 1m
-  sluice-lab replay --profile lte,sawtooth --policy bytes --seeds 100
-  sluice-lab replay --json`,
+  sluice-lab replay --profile lte,sawtooth --policy bytes --seeds 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
@@ -75,7 +72,6 @@ The controllers copa (Copa) and gcc (like Google Congestion Control) are for com
 	flags.IntVar(&f.seeds, "seeds", 3,
 		"`number` of replays of each, with other random losses, fades and times of changes; the table has medians")
 	flags.DurationVar(&f.length, "length", 30*time.Second, "`duration` of the mock media")
-	flags.BoolVar(&f.json, "json", false, "write the results as JSON, as 'sluice-lab bench' does, instead of a table")
 	flags.StringVar(&f.out, "out", "", "also write results.json, tables.md and plots into a `directory`")
 	return cmd
 }
@@ -120,19 +116,7 @@ func (f *replayFlags) run(ctx context.Context, env *cli.Environment) error {
 	if err != nil {
 		return err
 	}
-	found.Commit, found.Command = origin(env)
-	if f.json {
-		e := json.NewEncoder(env.Stdout)
-		e.SetIndent("", " ")
-		err = e.Encode(found)
-	} else {
-		printReport(env.Stdout, found, replayShown)
-	}
-	if err != nil || f.out == "" {
-		return err
-	}
-	found.Date = time.Now().UTC().Truncate(time.Second)
-	return writeReport(f.out, found)
+	return present(env, found, replayShown, f.out)
 }
 
 // subjects returns each policy with each controller, and then the oracles, which have none.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"sluice/internal/cli"
 	"sluice/lab/bench/report"
@@ -17,6 +18,17 @@ import (
 // origin returns the commit of this program, and the command that makes such a report again.
 func origin(env *cli.Environment) (commit string, command []string) {
 	return cli.Version(), slices.Concat([]string{programName}, env.Args)
+}
+
+// present prints a report without an origin, and writes it into a directory, if there is one.
+func present(env *cli.Environment, r *result.Report, shown map[string][]string, dir string) error {
+	r.Commit, r.Command = origin(env)
+	printReport(env.Stdout, r, shown)
+	if dir == "" {
+		return nil
+	}
+	r.Date = time.Now().UTC().Truncate(time.Second)
+	return writeReport(dir, r)
 }
 
 // writeReport writes results.json, tables.md and plots into a directory.

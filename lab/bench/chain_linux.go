@@ -43,7 +43,7 @@ func chainBursts(packets []measure.Packet, l *lab.Lab, relays int) (sent []measu
 		if i+1 < relays {
 			to = l.Relays[i+1]
 		}
-		sent = append(sent, measure.MatchBursts(chain.Until(packets, to), lab.IntoChain, lab.OutOfChain))
+		sent = append(sent, measure.MatchBursts(chain.Until(packets, to)))
 	}
 	return sent
 }

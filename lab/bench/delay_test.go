@@ -22,13 +22,13 @@ func TestDelays(t *testing.T) {
 	relay := netip.MustParseAddrPort("198.18.0.1:4443")
 	for n := range 12 {
 		at := time.Duration(n) * 40 * time.Millisecond
-		pass(at, trial.IntoRelay, relay, 1200)
-		pass(at+100*time.Microsecond, trial.IntoRelay, relay, 900)
-		pass(at+500*time.Microsecond, trial.OutOfRelay, subscribers[0], 40) // an acknowledgement
-		pass(at+time.Millisecond, trial.OutOfRelay, subscribers[0], 1200)
-		pass(at+1500*time.Microsecond, trial.OutOfRelay, subscribers[1], 1200)
-		pass(at+2100*time.Microsecond, trial.OutOfRelay, subscribers[0], 900)
-		pass(at+3100*time.Microsecond+time.Duration(n%2)*time.Millisecond, trial.OutOfRelay, subscribers[1], 900)
+		pass(at, measure.In, relay, 1200)
+		pass(at+100*time.Microsecond, measure.In, relay, 900)
+		pass(at+500*time.Microsecond, measure.Out, subscribers[0], 40) // an acknowledgement
+		pass(at+time.Millisecond, measure.Out, subscribers[0], 1200)
+		pass(at+1500*time.Microsecond, measure.Out, subscribers[1], 1200)
+		pass(at+2100*time.Microsecond, measure.Out, subscribers[0], 900)
+		pass(at+3100*time.Microsecond+time.Duration(n%2)*time.Millisecond, measure.Out, subscribers[1], 900)
 	}
 	o := newOutcome()
 	o.addDelays(&trial.Measurement{Usage: trial.Usage{Begin: 40 * time.Millisecond}, Packets: packets})

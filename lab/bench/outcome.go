@@ -191,7 +191,7 @@ func (o *outcome) addPlayback(narrow, neighbour playback.Score) {
 // addDelays adds the delays that a relay added to frames, by subscriber, and their medians over all subscribers by when
 // the frames entered the relay.
 func (o *outcome) addDelays(m *trial.Measurement) {
-	bursts := measure.MatchBursts(m.Packets, trial.IntoRelay, trial.OutOfRelay)
+	bursts := measure.MatchBursts(m.Packets)
 	o.addBursts(bursts)
 	var jitter []float64
 	frames := make(map[time.Duration][]measure.BurstDelay) // by when they entered

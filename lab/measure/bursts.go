@@ -68,15 +68,15 @@ func (b BurstDelays) delays(of func(BurstDelay) time.Duration) Delays {
 }
 
 // MatchBursts measures a relay as a black box. A publisher sends a burst of packets for each media frame. Each burst
-// that passes point in is matched with the packets that each target gets at point out between the start of this burst
-// and the start of the next one. Packets must be in order of time.
+// that passes In is matched with the packets that each target gets at Out between the start of this burst and the start
+// of the next one. Packets must be in order of time.
 //
 // The relay must delay a frame by less than the time between two frames. The first and the last burst of a recording
 // do not count, because they may be cut off.
-func MatchBursts(packets []Packet, in, out int) BurstDelays {
-	incoming := bursts(packets, in)
+func MatchBursts(packets []Packet) BurstDelays {
+	incoming := bursts(packets)
 	var result BurstDelays
-	for _, outgoing := range byTarget(packets, out) {
+	for _, outgoing := range byTarget(packets) {
 		for i := 1; i+1 < len(incoming); i++ {
 			window := between(&outgoing, incoming[i].First, incoming[i+1].First)
 			d := BurstDelay{In: incoming[i]}
@@ -104,10 +104,10 @@ func (d BurstDelay) same() bool {
 	return d.Out.Packets > 0 && float64(difference) <= slack
 }
 
-func bursts(packets []Packet, point int) []Burst {
+func bursts(packets []Packet) []Burst {
 	var all []Burst
 	for _, p := range packets {
-		if p.Point != point || p.Length < MinLength {
+		if p.Point != In || p.Length < MinLength {
 			continue
 		}
 		if last := len(all) - 1; last < 0 || p.Time-all[last].Last >= idle {
@@ -118,12 +118,12 @@ func bursts(packets []Packet, point int) []Burst {
 	return all
 }
 
-// byTarget groups the packets of a point by target, in the order of the first packets.
-func byTarget(packets []Packet, point int) [][]Packet {
+// byTarget groups the packets that go out by target, in the order of the first packets.
+func byTarget(packets []Packet) [][]Packet {
 	index := make(map[netip.AddrPort]int)
 	var groups [][]Packet
 	for _, p := range packets {
-		if p.Point != point || p.Length < MinLength {
+		if p.Point != Out || p.Length < MinLength {
 			continue
 		}
 		i, ok := index[p.Flow.Target]

@@ -57,7 +57,7 @@ func TestMatchBursts(t *testing.T) {
 			// Something went out before, so that the target is known even if the frame is lost.
 			packets := append(in(1), sent(1, 1, 0, 5, 10*us)...)
 			sorted := SortByTime(append(packets, c.out...))
-			got := MatchBursts(sorted, 0, 1)
+			got := MatchBursts(sorted)
 			if !c.matched {
 				require.Empty(t, got.Matched)
 				require.Equal(t, 1, got.Unmatched)
@@ -80,7 +80,7 @@ func TestMatchBurstsOfSeveralTargets(t *testing.T) {
 			packets = append(packets, sent(1, target, at+time.Duration(target)*100*us, 3, 10*us)...)
 		}
 	}
-	got := MatchBursts(SortByTime(packets), 0, 1)
+	got := MatchBursts(SortByTime(packets))
 	require.Zero(t, got.Unmatched)
 	require.Len(t, got.Matched, 30)
 	require.Equal(t, 100*us, got.First().Quantile(0))
@@ -95,14 +95,14 @@ func TestMatchBurstsAcrossAPause(t *testing.T) {
 	}
 	packets = append(packets, sent(1, 1, time.Second+300*time.Millisecond, 3, 10*us)...)
 	packets = append(packets, sent(1, 1, 2*time.Second+150*time.Millisecond, 3, 10*us)...)
-	got := MatchBursts(SortByTime(packets), 0, 1)
+	got := MatchBursts(SortByTime(packets))
 	require.Equal(t, Delays{150 * time.Millisecond}, got.First())
 	require.Equal(t, 1, got.Unmatched, "300 ms is not believed")
 }
 
 func TestMatchBurstsOfNothing(t *testing.T) {
-	require.Empty(t, MatchBursts(nil, 0, 1))
-	require.Empty(t, MatchBursts(sent(0, 0, 0, 5, us), 0, 1))
+	require.Empty(t, MatchBursts(nil))
+	require.Empty(t, MatchBursts(sent(0, 0, 0, 5, us)))
 }
 
 func TestDatagramDelays(t *testing.T) {

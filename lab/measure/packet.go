@@ -7,6 +7,12 @@ import (
 	"time"
 )
 
+// Points where packets come into a relay, and go out of it.
+const (
+	In = iota
+	Out
+)
+
 // Packet is a UDP packet that passed a point of measurement.
 type Packet struct {
 	Time   time.Duration // CLOCK_MONOTONIC, taken in the kernel

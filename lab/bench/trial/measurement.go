@@ -9,7 +9,7 @@ import (
 // Measurement is the result of a trial.
 type Measurement struct {
 	Usage
-	Packets  []measure.Packet // in the measured period, at the points IntoRelay and OutOfRelay
+	Packets  []measure.Packet // in the measured period, at the points of a relay, or of a [lab.Chain]
 	Timeline []Usage          // the same CPU time, by parts of the period
 	Syscalls map[string]uint64
 	// Published is what all Publishers have published together. Each session is for the video of one of them.

@@ -2,16 +2,10 @@ package trial
 
 import "sluice/lab/measure"
 
-// Points of Measurement.Packets with one relay. With a chain, [lab.Chain] has the points.
-const (
-	IntoRelay = iota
-	OutOfRelay
-)
-
 // isMedia reports whether a packet came to a relay's port for media, or from it. A machine of its own has other
 // traffic, too.
 func isMedia(p measure.Packet, port uint16) bool {
-	if p.Point == IntoRelay {
+	if p.Point == measure.In {
 		return p.Flow.Target.Port() == port
 	}
 	return p.Flow.Source.Port() == port

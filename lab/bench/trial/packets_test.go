@@ -10,13 +10,13 @@ import (
 
 func TestCountPackets(t *testing.T) {
 	require.Equal(t, 2, countPackets([]measure.Packet{
-		{Point: IntoRelay, Length: 1200},
-		{Point: OutOfRelay, Length: 1200},
-		{Point: OutOfRelay, Length: measure.MinLength - 1}, // an acknowledgement
-		{Point: OutOfRelay, Length: measure.MinLength},
+		{Point: measure.In, Length: 1200},
+		{Point: measure.Out, Length: 1200},
+		{Point: measure.Out, Length: measure.MinLength - 1}, // an acknowledgement
+		{Point: measure.Out, Length: measure.MinLength},
 	}, 1))
 	require.Equal(t, 1, countPackets([]measure.Packet{
-		{Point: OutOfRelay, Length: 1200}, // to the next relay
+		{Point: measure.Out, Length: 1200}, // to the next relay
 		{Point: 2, Length: 1200},
 	}, 2))
 }

@@ -28,7 +28,7 @@ type site interface {
 	startGenerator(ctx context.Context, at generatorHost, name string, cfg load.GeneratorConfig) (*process, error)
 	// address returns where a host reaches its relay.
 	address(at generatorHost) string
-	// capture begins to record packets at the points of a chain of relays: of one relay, IntoRelay and OutOfRelay.
+	// capture begins to record packets at the points of a chain of relays.
 	capture(relays int) (*lab.Capture, error)
 	// eachNamespace calls add with the network namespaces of all hosts.
 	eachNamespace(add func(inode uint64, r softirq.Role) error) error
