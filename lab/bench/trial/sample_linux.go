@@ -38,7 +38,7 @@ func (t *Trial) sample() (s sample, err error) {
 	var errs [6]error
 	s.machine, errs[0] = procfs.ReadCPU()
 	s.moment, errs[1] = t.moment()
-	s.activity, errs[2] = procfs.ReadActivity(t.relay.PID())
+	s.activity, errs[2] = procfs.ReadActivity(t.relays[0].PID())
 	s.own, errs[3] = sumTimes(t.hog, t.bystander)
 	s.processes, errs[4] = procfs.ReadProcesses()
 	s.held, errs[5] = t.relayPrograms()
@@ -58,7 +58,7 @@ func (t *Trial) moment() (moment, error) {
 		errs = append(errs, err)
 		return Share{used, softirqs.Processes[r], softirqs.Devices[r]}
 	}
-	m.relay, m.publisher = read(softirq.Relay, t.relays()...), read(softirq.Publisher, t.publisher)
+	m.relay, m.publisher = read(softirq.Relay, t.relays...), read(softirq.Publisher, t.publisher)
 	m.subscribers = read(softirq.Subscribers, t.subscribers...)
 	m.programs, err = t.stage.programUses()
 	return m, errors.Join(append(errs, err)...)
@@ -148,7 +148,7 @@ func (t *Trial) usage(a, b sample) Usage {
 // packets and counts system calls, and to whatever else runs on the machine.
 func (t *Trial) relayPrograms() (map[ebpf.ProgramID]bool, error) {
 	programs := make(map[ebpf.ProgramID]bool)
-	for _, r := range t.relays() {
+	for _, r := range t.relays {
 		held, err := procfs.ReadPrograms(r.PID())
 		if err != nil {
 			return nil, err

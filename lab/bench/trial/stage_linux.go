@@ -242,7 +242,7 @@ func (s *Stage) Run(ctx context.Context, cfg Setup) (m *Measurement, err error) 
 	if err = t.setUp(ctx, cancel); err == nil {
 		m, err = t.measure(ctx)
 	}
-	for _, r := range t.relays() {
+	for _, r := range t.relays {
 		if ended := r.Ended(); ended != nil {
 			return nil, ended // it is the cause of any other error
 		}

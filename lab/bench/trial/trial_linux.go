@@ -63,8 +63,7 @@ func (s *Setup) mediaPort() uint16 {
 type Trial struct {
 	Setup
 	stage       *Stage
-	relay       *process   // the first of a chain
-	further     []*process // relays of a chain
+	relays      []*process // in the order of the media's way
 	softirq     *softirq.Watch
 	recorders   []ebpf.ProgramID // that run in the relay's time
 	publisher   *process
@@ -84,9 +83,6 @@ const (
 	reportLimit = load.Stragglers + 15*time.Second
 )
 
-// relays returns the relays in the order of the media's way.
-func (t *Trial) relays() []*process { return append([]*process{t.relay}, t.further...) }
-
 // startFirst starts the first relay. When it has ended, it calls cancel.
 func (t *Trial) startFirst(ctx context.Context, cancel func(error)) (err error) {
 	if t.softirq, err = softirq.Begin(t.stage.site.drivers()); err != nil {
@@ -95,8 +91,7 @@ func (t *Trial) startFirst(ctx context.Context, cancel func(error)) (err error) 
 	if err := t.stage.site.eachNamespace(t.softirq.AddNamespace); err != nil {
 		return err
 	}
-	t.relay, err = t.startRelay(ctx, 0, cancel)
-	return err
+	return t.startRelay(ctx, 0, cancel)
 }
 
 // furtherPause is how long a relay has until the next one of a chain dials it, and the last one until it has
@@ -106,11 +101,9 @@ const furtherPause = 500 * time.Millisecond
 // startFurther starts the other relays of a chain.
 func (t *Trial) startFurther(ctx context.Context, cancel func(error)) error {
 	for i := 1; i < t.Relays; i++ {
-		r, err := t.startRelay(ctx, i, cancel)
-		if err != nil {
+		if err := t.startRelay(ctx, i, cancel); err != nil {
 			return err
 		}
-		t.further = append(t.further, r)
 		if err := Sleep(ctx, furtherPause); err != nil {
 			return err
 		}
@@ -118,19 +111,19 @@ func (t *Trial) startFurther(ctx context.Context, cancel func(error)) error {
 	return nil
 }
 
-func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) (*process, error) {
+func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) error {
 	dir, err := os.MkdirTemp(t.stage.dir, "run-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	place := t.stage.place(t.System, number, dir)
 	place.RTSP = t.RTSP
 	command, err := t.System.Words(place)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.System.WriteFiles(place); err != nil {
-		return nil, err
+		return err
 	}
 	name := t.System.Name
 	if number > 0 {
@@ -138,13 +131,23 @@ func (t *Trial) startRelay(ctx context.Context, number int, cancel func(error)) 
 	}
 	r, err := t.stage.site.startRelay(ctx, number, name, command)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	t.relays = append(t.relays, r)
 	go func() {
 		<-r.Done()
 		cancel(r.Ended())
 	}()
-	return r, t.softirq.AddProcess(r.PID(), softirq.Relay)
+	return t.softirq.AddProcess(r.PID(), softirq.Relay)
+}
+
+// memory returns the memory of the first relay.
+func (t *Trial) memory() (procfs.Memory, error) {
+	m, err := procfs.ReadMemory(t.relays[0].PID())
+	if err != nil {
+		err = t.relays[0].Failure(err)
+	}
+	return m, err
 }
 
 // setUp starts the publisher, then the further relays of a chain, then the subscribers, and waits until all are ready.
@@ -166,8 +169,8 @@ func (t *Trial) setUp(ctx context.Context, cancel func(error)) (err error) {
 		return err
 	}
 	t.peer = ready.Peer
-	if t.before, err = procfs.ReadMemory(t.relay.PID()); err != nil {
-		return t.relay.Failure(err)
+	if t.before, err = t.memory(); err != nil {
+		return err
 	}
 	if err := t.startFurther(ctx, cancel); err != nil {
 		return err
@@ -290,10 +293,8 @@ func (t *Trial) flow(ctx context.Context, m *Measurement) error {
 		return err
 	}
 	m.KernelPackets, m.UserPackets = after.kernel-before.kernel, after.user-before.user
-	if m.Memory, err = procfs.ReadMemory(t.relay.PID()); err != nil {
-		return t.relay.Failure(err)
-	}
-	return nil
+	m.Memory, err = t.memory()
+	return err
 }
 
 // period is the measured period of flow.
@@ -304,7 +305,7 @@ func (t *Trial) period(ctx context.Context, m *Measurement) error {
 	}
 	var counter *syscalls.Counter
 	if t.Syscalls {
-		if counter, err = syscalls.Count(t.relay.PID()); err != nil {
+		if counter, err = syscalls.Count(t.relays[0].PID()); err != nil {
 			return err
 		}
 		defer counter.Close()
@@ -400,7 +401,7 @@ func (t *Trial) startHog(ctx context.Context) (err error) {
 }
 
 func (t *Trial) stop() {
-	relays := t.relays()
+	relays := slices.Clone(t.relays)
 	slices.Reverse(relays) // the last one drains first: it has no sessions any more
 	for _, p := range slices.Concat(t.subscribers, []*process{t.hog, t.bystander, t.publisher}, relays) {
 		if p != nil {
@@ -442,8 +443,8 @@ func (t *Trial) confer(ctx context.Context) (err error) {
 		}
 		t.peer = ready.Peer
 	}
-	if t.before, err = procfs.ReadMemory(t.relay.PID()); err != nil {
-		return t.relay.Failure(err)
+	if t.before, err = t.memory(); err != nil {
+		return err
 	}
 	if err := tellAll(t.subscribers, load.Join); err != nil {
 		return err

@@ -44,15 +44,13 @@ func Live(t *testing.T, s *Schedule, o Options) {
 		for range s.Order {
 			rand.Uint64() // the order of goroutines depends on how many came before
 		}
-		l := &life{Schedule: s, service: newService(t, s.Seed, o), published: make(map[moqt.Location]time.Time)}
-		l.drop, l.limits, l.early, l.mayLose = s.Drop, s.Limits, s.Early, s.carried()
+		l := &life{service: newService(t, s, o), published: make(map[moqt.Location]time.Time)}
 		l.live()
 	})
 }
 
 // life is a schedule that is being lived through.
 type life struct {
-	*Schedule
 	*service
 	begun     moqt.Location               // the object that is being published, or comes next; guarded by service.mu
 	published map[moqt.Location]time.Time // when each object was; guarded by service.mu
@@ -108,7 +106,7 @@ func (l *life) startAll() *publisher {
 		}
 	}
 	if c := l.Cluster; c != nil {
-		l.nodes, l.bus = c.Nodes, newBus(l.Seed, len(c.Nodes), c.Messages)
+		l.bus = newBus(l.Seed, len(c.Nodes), c.Messages)
 	}
 	for i, upstream := range l.Upstream {
 		l.start(i+1, upstream...)

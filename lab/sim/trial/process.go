@@ -69,7 +69,7 @@ func (p *process) config() server.Config {
 		Listen: fmt.Sprintf("%v:4443", host),
 		Logger: slog.New(logged{s.options.Log.Handler(), &s.omitted, p.relay}).
 			With("relay", p.relay, "process", p.number),
-		NewDropPolicy: dropPolicies[s.drop],
+		NewDropPolicy: dropPolicies[s.Drop],
 		ListenLink: func(string, *net.UDPAddr) (transport.UDPConn, error) {
 			c, err := s.net.Listen(netip.AddrPortFrom(host, 0))
 			s.mu.Lock()
@@ -83,8 +83,8 @@ func (p *process) config() server.Config {
 		return []transport.Socket{{Conn: p.conn, ConnectionIDs: steer.IDs{Process: p.number}}}, nil
 	}
 	cfg.Transport.Inspection, cfg.Upstream.Transport.Inspection = s.inspection(), s.inspection()
-	if s.limits != (Limits{}) {
-		s.limits.apply(&cfg.Relay)
+	if s.Limits != (Limits{}) {
+		s.Limits.apply(&cfg.Relay)
 	}
 	if len(p.upstream) > 0 {
 		var urls []string
@@ -114,7 +114,7 @@ func (p *process) serve() {
 	p.began = true
 	s.mu.Unlock()
 	if s.bus != nil {
-		node := s.nodes[p.relay-1]
+		node := s.Cluster.Nodes[p.relay-1]
 		s.check(p.server.JoinCluster(server.ClusterConfig{
 			Engine: s.bus.engine(p.relay), Node: node.Name, Region: node.Region,
 			URL:  fmt.Sprintf("moqt://%v:4443", sim.Host(p.relay)),
@@ -230,7 +230,7 @@ func (p *process) held() (faults []string) {
 	if p.rtsp != nil {
 		names = slices.Concat(transient, transientRTSP)
 	}
-	if p.service.limits != (Limits{}) { // else there are quotas for other relays, too
+	if p.service.Limits != (Limits{}) { // else there are quotas for other relays, too
 		names = append(slices.Clone(names), "sluice_relay_accounts")
 	}
 	for _, name := range names {

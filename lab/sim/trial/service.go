@@ -40,17 +40,12 @@ type kernel interface {
 
 // service is relays on a network, and the publishers and viewers there.
 type service struct {
+	*Schedule
 	t       testing.TB
-	seed    uint64
 	net     *sim.Network
 	options Options
-	drop    string // the relays' drop policy
-	limits  Limits // of each relay
-	early   float64
-	mayLose float64 // how much sockets behind kernels may lose for guests; 0: there are none
-	loses   bool    // a socket behind a kernel may have no room
+	loses   bool // a socket behind a kernel may have no room
 	omitted omissions
-	nodes   []Node           // the relays, if they are a cluster
 	bus     *bus             // of the cluster
 	foreign map[int]*foreign // by the relay that subscribes there
 
@@ -63,11 +58,13 @@ type service struct {
 	notes   []string // what has happened
 }
 
-func newService(t *testing.T, seed uint64, o Options) *service {
-	s := &service{t: t, seed: seed, options: o, links: make(map[[2]netip.Addr]sim.Link), relays: make(map[int]*process),
-		foreign: make(map[int]*foreign)}
+func newService(t *testing.T, of *Schedule, o Options) *service {
+	s := &service{
+		Schedule: of, t: t, options: o, links: make(map[[2]netip.Addr]sim.Link), relays: make(map[int]*process),
+		foreign: make(map[int]*foreign),
+	}
 	s.omitted.allowed = make(map[string]bool)
-	s.net = sim.New(seed, s.between)
+	s.net = sim.New(s.Seed, s.between)
 	if r := o.Record; r != nil {
 		s.net.Watch(func(p sim.Packet) { r.Packets = append(r.Packets, p) })
 	}
