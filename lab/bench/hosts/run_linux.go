@@ -31,9 +31,9 @@ func Run(ctx context.Context, cfg Config) (_ *result.Report, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	c, machines := newClient(dir, cfg.SSH), make(map[broker.Role]*machine)
+	machines := make(map[broker.Role]*machine)
 	for _, role := range roles {
-		machines[role] = &machine{client: c, role: role, host: cfg.Hosts[role]}
+		machines[role] = &machine{options: options(cfg.SSH), role: role, host: cfg.Hosts[role]}
 	}
 	defer func() {
 		// The bench may have been interrupted.

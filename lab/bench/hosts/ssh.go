@@ -16,64 +16,36 @@ import (
 	"sluice/lab/bench/broker"
 )
 
-// client is the program ssh, with one connection to each machine that all commands share.
-type client struct {
-	program string
-	options []string
-	dir     string // of the sockets of the connections
-}
-
-// newClient returns a client whose sockets are in a directory. config is a file for ssh, or "" for the user's.
-func newClient(dir, config string) *client {
-	c := &client{program: "ssh", dir: dir, options: []string{
-		"-o", "ControlPath=" + filepath.Join(dir, "%C"), "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes",
-	}}
+// options returns the options of all commands of ssh: each has a connection of its own, whatever the user's
+// configuration says, so what it forwards ends with it. config is a file for ssh, or "" for the user's.
+func options(config string) []string {
+	all := []string{"-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "BatchMode=yes",
+		"-o", "ExitOnForwardFailure=yes"}
 	if config != "" {
-		c.options = append(c.options, "-F", config)
+		all = append(all, "-F", config)
 	}
-	return c
+	return all
 }
 
 // machine is one machine of a bench.
 type machine struct {
-	*client
-	role broker.Role
-	host string
-	home string   // of the programs; "" before prepare
-	sudo []string // a command that becomes root, where we are not
-
-	connected bool
+	options []string // of ssh
+	role    broker.Role
+	host    string
+	home    string   // of the programs; "" before prepare
+	sudo    []string // a command that becomes root, where we are not
 }
 
-// ssh returns a command of the program ssh itself. The user's configuration may say that connections are shared: here,
-// only connect makes one that is.
+// ssh returns a command of the program ssh itself.
 func (m *machine) ssh(ctx context.Context, options []string, words ...string) *exec.Cmd {
-	arguments := slices.Concat(m.options, options, []string{"--", m.host}, words)
-	cmd := exec.CommandContext(ctx, m.program, arguments...)
+	cmd := exec.CommandContext(ctx, "ssh", slices.Concat(m.options, options, []string{"--", m.host}, words)...)
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// connect opens the connection that the commands share. Its process stays in the background, and keeps the files that
-// it has got: so its log is a file, not a pipe whose end would be waited for.
-func (m *machine) connect(ctx context.Context) error {
-	log, err := os.Create(filepath.Join(m.dir, string(m.role)+".log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := m.ssh(ctx, []string{"-o", "ControlMaster=yes", "-o", "ControlPersist=600", "-f", "-N"})
-	cmd.Stderr = log
-	if err := cmd.Run(); err != nil {
-		text, _ := os.ReadFile(log.Name())
-		return m.failure("connect", err, string(text))
-	}
-	return nil
-}
-
 // command returns a command on the machine. The far shell sees each word as it is.
 func (m *machine) command(ctx context.Context, options []string, words ...string) *exec.Cmd {
-	return m.ssh(ctx, append([]string{"-o", "ControlMaster=no"}, options...), quote(words))
+	return m.ssh(ctx, options, quote(words))
 }
 
 // run runs a command and returns its output.
@@ -101,10 +73,6 @@ func (m *machine) asRoot(words ...string) []string {
 
 // prepare looks at the machine and copies programs to it. "uname -sm" must print system.
 func (m *machine) prepare(ctx context.Context, system string, programs ...string) error {
-	if err := m.connect(ctx); err != nil {
-		return err
-	}
-	m.connected = true
 	found, err := m.run(ctx, nil, "uname", "-sm")
 	if err != nil {
 		return err
@@ -147,14 +115,12 @@ func (m *machine) copyTo(ctx context.Context, from, to string) error {
 	return err
 }
 
-// cleanUp removes the files of prepare, and ends the connection.
-func (m *machine) cleanUp(ctx context.Context) (err error) {
-	if m.home != "" {
-		_, err = m.run(ctx, nil, m.asRoot("rm", "-rf", m.home)...)
+// cleanUp removes the files of prepare.
+func (m *machine) cleanUp(ctx context.Context) error {
+	if m.home == "" {
+		return nil
 	}
-	if m.connected {
-		_ = m.ssh(ctx, []string{"-O", "exit"}).Run() // it fails only if the connection has ended by itself
-	}
+	_, err := m.run(ctx, nil, m.asRoot("rm", "-rf", m.home)...)
 	return err
 }
 
