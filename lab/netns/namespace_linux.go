@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/safchain/ethtool"
@@ -48,23 +47,17 @@ func (n *Namespace) Do(fn func() error) error {
 }
 
 // Inode returns the number by which the kernel's programs know the namespace.
-func (n *Namespace) Inode() (uint64, error) { return inode(n.File.Name(), n.File.Stat) }
+func (n *Namespace) Inode() (uint64, error) {
+	var s unix.Stat_t
+	err := unix.Fstat(int(n.File.Fd()), &s)
+	return s.Ino, err
+}
 
 // OwnInode returns the number of the namespace of this process.
 func OwnInode() (uint64, error) {
-	return inode(ownNamespace, func() (os.FileInfo, error) { return os.Stat(ownNamespace) })
-}
-
-func inode(name string, stat func() (os.FileInfo, error)) (uint64, error) {
-	info, err := stat()
-	if err != nil {
-		return 0, err
-	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, fmt.Errorf("%s has no inode", name)
-	}
-	return s.Ino, nil
+	var s unix.Stat_t
+	err := unix.Stat(ownNamespace, &s)
+	return s.Ino, err
 }
 
 // Close releases the namespace.

@@ -20,7 +20,6 @@ const connectPause = 50 * time.Millisecond
 // connection is a session with the relay.
 type connection struct {
 	*session.Session
-	peer string
 	wait sync.WaitGroup
 }
 
@@ -78,26 +77,24 @@ func (g *generator) tryConnect(ctx context.Context, h session.Handler) (*connect
 	}
 	c := &connection{Session: s}
 	c.wait.Go(func() { s.Run(context.WithoutCancel(ctx)) })
-	peer, err := s.Peer(ctx)
-	if err != nil {
+	if _, err := s.Peer(ctx); err != nil {
 		c.close()
 		return nil, err
 	}
-	c.peer = peer.Implementation
 	return c, nil
 }
 
-// subscribe subscribes to a track. It returns the largest object that has been published.
+// subscribe subscribes to a track.
 func (c *connection) subscribe(
 	ctx context.Context, name moqt.FullTrackName, from moqt.FilterType, p moqt.Parameters, r session.Receiver,
-) (s *session.Subscription, largest *moqt.Location, err error) {
+) error {
 	p.Filter, p.RendezvousTimeout = &moqt.Filter{Type: from}, new(uint64(SetUpTime.Milliseconds()))
-	if s, err = c.Subscribe(ctx, moqt.Subscribe{Track: name, Parameters: p}, r); err == nil {
-		var ok *moqt.SubscribeOK
-		if ok, err = s.Wait(ctx); err == nil {
-			return s, ok.Parameters.LargestObject, nil
+	s, err := c.Subscribe(ctx, moqt.Subscribe{Track: name, Parameters: p}, r)
+	if err == nil {
+		if _, err = s.Wait(ctx); err == nil {
+			return nil
 		}
 		s.Cancel(moqt.ResetCancelled)
 	}
-	return nil, nil, fmt.Errorf("subscribe to %s: %w", name.Name, err)
+	return fmt.Errorf("subscribe to %s: %w", name.Name, err)
 }

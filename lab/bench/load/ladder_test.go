@@ -38,7 +38,7 @@ func TestRelayIsAskedToChoose(t *testing.T) {
 	publisher.tell(t, Go)
 	g := &generator{
 		GeneratorConfig: GeneratorConfig{
-			URL: url, Namespace: Namespace, Track: defaultTrack, Ladder: true, Mock: quick,
+			URL: url, Namespace: Namespace, Ladder: true, Mock: quick,
 		},
 	}
 	r := newReceiver(quick, true)

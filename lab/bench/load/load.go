@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -15,19 +16,18 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
+	"sluice/lab/bench/procfs"
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/video"
 	"sluice/moqt"
 )
 
-// GeneratorConfig is the task of a load generator. Zero values of Namespace, Track and Mock mean the defaults.
+// GeneratorConfig is the task of a load generator. Zero values of Namespace and Mock mean the defaults.
 type GeneratorConfig struct {
 	Publish   bool       `json:"publish"` // otherwise subscribe
 	URL       string     `json:"url"`     // moqt:, or rtsp: for clients that use RTSP, with RTP by UDP
 	Namespace string     `json:"namespace"`
-	Track     string     `json:"track"`
 	Mock      video.Mock `json:"mock"`
 
 	// Audio adds a track with mock audio.
@@ -60,9 +60,9 @@ type GeneratorConfig struct {
 
 const (
 	// Namespace is the default one.
-	Namespace    = "bench/media"
-	defaultTrack = "video"
-	audioSuffix  = "-audio" // of its track
+	Namespace   = "bench/media"
+	videoTrack  = "video"
+	audioSuffix = "-audio" // of its track
 
 	// SetUpTime is how long a load generator tries to reach the relay and the broadcast. All processes share the
 	// machine.
@@ -88,16 +88,11 @@ type Event struct {
 	Published *Published `json:"published,omitempty"`
 	Received  []Received `json:"received,omitempty"` // one for each session
 	Pinged    *Pinged    `json:"pinged,omitempty"`
-	Used      *CPUTime   `json:"used,omitempty"`
 	Delivered *uint64    `json:"delivered,omitempty"` // frames
 	Failed    string     `json:"failed,omitempty"`    // why a load generator on another machine has ended
-}
-
-// CPUTime is the CPU time of a load generator so far. Where it shares a machine with the bench, the bench reads this
-// itself.
-type CPUTime struct {
-	User   time.Duration `json:"user"`
-	System time.Duration `json:"system"`
+	// Used is the CPU time of a load generator so far. Where it shares a machine with the bench, the bench reads this
+	// itself.
+	Used *procfs.ProcessTimes `json:"used,omitempty"`
 }
 
 // Published is the report of a publisher.
@@ -135,14 +130,10 @@ type Received struct {
 // Run runs a load generator until it has had its last command, or the context is done. It reads commands from in and
 // writes events to out.
 func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) error {
-	cfg.Namespace, cfg.Track = cmp.Or(cfg.Namespace, Namespace), cmp.Or(cfg.Track, defaultTrack)
+	cfg.Namespace, cfg.Mock = cmp.Or(cfg.Namespace, Namespace), cfg.Mock.WithDefaults()
 	if cfg.Hog > 0 {
 		hog(ctx, cfg.Hog)
 		return nil
-	}
-	cfg.Mock = cfg.Mock.WithDefaults()
-	if err := cfg.Mock.Validate(); err != nil {
-		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -219,7 +210,7 @@ func (g *generator) read(ctx context.Context, in io.Reader) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch lines.Text() {
 		case Used:
-			if used, err := cpuTime(); err != nil || g.out.Encode(Event{Used: &used}) != nil {
+			if used, err := procfs.ReadTimes(os.Getpid()); err != nil || g.out.Encode(Event{Used: &used}) != nil {
 				return // the bench misses the answer
 			}
 			continue
@@ -258,7 +249,7 @@ func (g *generator) await(ctx context.Context, name string) (string, error) {
 func (g *GeneratorConfig) name() moqt.FullTrackName { return g.nameIn(g.Namespace) }
 
 func (g *GeneratorConfig) nameIn(namespace string) moqt.FullTrackName {
-	return moqt.FullTrackName{Namespace: strings.Split(namespace, "/"), Name: g.Track}
+	return moqt.FullTrackName{Namespace: strings.Split(namespace, "/"), Name: videoTrack}
 }
 
 // renditionName returns the name of the track with a rendition, by its rank. The best one is the track that subscribers
@@ -295,7 +286,7 @@ func (g *generator) climb(ctx context.Context, c *connection, r *receiver) error
 		if rank != best {
 			p.Forward, from = new(false), moqt.FilterRelativeStart
 		}
-		if _, _, err := c.subscribe(ctx, g.renditionName(rank, best), from, p, rung{r, rank}); err != nil {
+		if err := c.subscribe(ctx, g.renditionName(rank, best), from, p, rung{r, rank}); err != nil {
 			return err
 		}
 	}
@@ -322,7 +313,7 @@ func (g *generator) record(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	done, err := g.feed(ctx, time.Now(), r.send)
+	done, err := feed(ctx, time.Now(), g.Mock, g.commands, r.send)
 	if err != nil {
 		return err
 	}
@@ -410,10 +401,10 @@ func (g *generator) join(ctx context.Context, r *receiver) (*connection, error) 
 	if g.Ladder {
 		err = g.climb(ctx, c, r)
 	} else {
-		_, _, err = c.subscribe(ctx, g.name(), moqt.FilterLargestObject, moqt.Parameters{}, r)
+		err = c.subscribe(ctx, g.name(), moqt.FilterLargestObject, moqt.Parameters{}, r)
 	}
 	if err == nil && r.audio != nil {
-		_, _, err = c.subscribe(ctx, g.audioName(), moqt.FilterLargestObject, moqt.Parameters{}, r.audio)
+		err = c.subscribe(ctx, g.audioName(), moqt.FilterLargestObject, moqt.Parameters{}, r.audio)
 	}
 	if err != nil {
 		c.close()
@@ -462,7 +453,7 @@ func (g *generator) confer(ctx context.Context) error {
 	for i, other := range g.Others {
 		receivers[i] = newReceiver(g.Mock, true)
 		track := g.nameIn(other)
-		if _, _, err := c.subscribe(ctx, track, moqt.FilterLargestObject, moqt.Parameters{}, receivers[i]); err != nil {
+		if err := c.subscribe(ctx, track, moqt.FilterLargestObject, moqt.Parameters{}, receivers[i]); err != nil {
 			return err
 		}
 	}
@@ -489,13 +480,4 @@ type Pinged struct {
 	// a ping was due, because a processor that is taken keeps a bystander from sending, too.
 	Delays []float64 `json:"delays"`
 	Lost   int       `json:"lost"` // pings without a reply
-}
-
-// cpuTime returns the CPU time that this process has used.
-func cpuTime() (CPUTime, error) {
-	var r unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-		return CPUTime{}, err
-	}
-	return CPUTime{User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano())}, nil
 }

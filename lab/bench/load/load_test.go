@@ -87,7 +87,7 @@ func TestGenerators(t *testing.T) {
 	subscribers.tell(t, Count)
 	require.Zero(t, *subscribers.event(t).Delivered)
 	first := newReceiver(mock.WithDefaults(), false)
-	g := &generator{GeneratorConfig: GeneratorConfig{URL: url, Namespace: Namespace, Track: defaultTrack}}
+	g := &generator{GeneratorConfig: GeneratorConfig{URL: url, Namespace: Namespace}}
 	c, err := g.join(t.Context(), first)
 	require.NoError(t, err)
 	defer c.close()
@@ -172,11 +172,6 @@ func TestCommandsAreChecked(t *testing.T) {
 	require.True(t, closed.event(t).Ready)
 	require.NoError(t, closed.in.Close())
 	require.ErrorIs(t, <-closed.ended, io.ErrUnexpectedEOF)
-}
-
-func TestConfigIsChecked(t *testing.T) {
-	run := func(cfg GeneratorConfig) error { return Run(t.Context(), cfg, nil, io.Discard) }
-	require.ErrorContains(t, run(GeneratorConfig{Mock: video.Mock{Rate: -1}}), "rate")
 }
 
 // A hog ends when its context does.

@@ -69,7 +69,7 @@ func (g program) publish(ctx context.Context) error {
 		return err
 	}
 	track, sequence := &init.Tracks[0], uint32(0)
-	done, err := g.feed(ctx, time.Now(), func(f video.Frame, payload []byte) error {
+	done, err := feed(ctx, time.Now(), g.Mock, g.commands, func(f video.Frame, payload []byte) error {
 		sequence++
 		_, err := in.Write(cmaf.MakeChunk(track.ID, sequence, []cmaf.Sample{{
 			DecodeTime: track.Ticks(f.Due), Duration: uint32(track.Ticks(g.Mock.Interval())), Sync: f.Object == 0,

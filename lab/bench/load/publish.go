@@ -40,8 +40,12 @@ func (g *generator) offer(ctx context.Context, h *publisher) (*connection, error
 	if err == nil {
 		err = offer.Wait(ctx)
 	}
+	var peer session.Peer
 	if err == nil {
-		err = g.out.Encode(Event{Ready: true, Peer: c.peer})
+		peer, err = c.Peer(ctx)
+	}
+	if err == nil {
+		err = g.out.Encode(Event{Ready: true, Peer: peer.Implementation})
 	}
 	if err != nil {
 		c.close()
@@ -55,12 +59,23 @@ func (g *generator) perform(ctx context.Context, h *publisher) (*Published, erro
 	if _, err := g.await(ctx, Go); err != nil {
 		return nil, err
 	}
-	begin := time.Now()
-	stop := h.playBeside(ctx, begin)
-	done, err := g.feed(ctx, begin, func(f video.Frame, payload []byte) error { return h.send(ctx, f, payload) })
+	begin, beside := time.Now(), sync.WaitGroup{}
+	besideCtx, stop := context.WithCancel(ctx)
+	for _, b := range h.beside { // what they lack shows at the subscribers
+		beside.Go(func() { _, _ = b.play(besideCtx, begin, nil) })
+	}
+	done, err := h.play(ctx, begin, g.commands)
 	stop()
-	h.finish()
+	beside.Wait()
 	return done, err
+}
+
+// play publishes frames when they are due since begin, until the command Stop.
+func (h *publisher) play(ctx context.Context, begin time.Time, commands <-chan string) (*Published, error) {
+	defer h.finish()
+	return feed(ctx, begin, h.source, commands, func(f video.Frame, payload []byte) error {
+		return h.send(ctx, f, payload)
+	})
 }
 
 // published reports the published objects, and waits until the subscribers have reported.
@@ -89,8 +104,9 @@ func (g *generator) newPublisher() *publisher {
 }
 
 // feed calls send with frames when they are due since begin, until the command Stop.
-func (g *generator) feed(
-	ctx context.Context, begin time.Time, send func(video.Frame, []byte) error,
+func feed(
+	ctx context.Context, begin time.Time, source video.Mock, commands <-chan string,
+	send func(video.Frame, []byte) error,
 ) (*Published, error) {
 	var done Published
 	var late []float64
@@ -101,7 +117,7 @@ func (g *generator) feed(
 		case <-timer.C:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case command := <-g.commands:
+		case command := <-commands:
 			if command != Stop {
 				return nil, fmt.Errorf("command: %q: must be %q", command, Stop)
 			}
@@ -109,44 +125,20 @@ func (g *generator) feed(
 			return &done, nil
 		}
 		n := done.Objects
-		f := g.Mock.Frame(n)
+		f := source.Frame(n)
 		due := begin.Add(f.Due)
 		if wait := time.Until(due); wait > 0 {
 			timer.Reset(wait)
 			continue
 		}
 		late = append(late, min(time.Since(due), time.Since(free)).Seconds()*1e3)
-		payload := g.Mock.Payload(n, time.Now())
+		payload := source.Payload(n, time.Now())
 		if send(f, payload) != nil {
 			done.Failed++
 		}
 		done.Objects++
 		done.Bytes += uint64(len(payload))
-		timer.Reset(time.Until(begin.Add(g.Mock.Frame(n + 1).Due)))
-	}
-}
-
-// playBeside publishes the tracks beside the video until stop is called.
-func (h *publisher) playBeside(ctx context.Context, begin time.Time) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var all sync.WaitGroup
-	for _, b := range h.beside {
-		all.Go(func() { b.play(ctx, begin) })
-	}
-	return func() { cancel(); all.Wait() }
-}
-
-// play publishes frames when they are due.
-func (h *publisher) play(ctx context.Context, begin time.Time) {
-	for n := uint64(0); ; n++ {
-		f := h.source.Frame(n)
-		select {
-		case <-time.After(time.Until(begin.Add(f.Due))):
-		case <-ctx.Done():
-			h.finish()
-			return
-		}
-		_ = h.send(ctx, f, h.source.Payload(n, time.Now())) // missing frames show at the subscribers
+		timer.Reset(time.Until(begin.Add(source.Frame(n + 1).Due)))
 	}
 }
 

@@ -1,9 +1,6 @@
 package system
 
 import (
-	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 )
 
@@ -28,12 +25,9 @@ var OwnClients = Clients{
 func StockClients(dir string) (Clients, error) {
 	c := Clients{Name: "moq-pub"}
 	for name, command := range map[string]*string{"moq-pub": &c.Publisher, "moq-sub": &c.Player} {
-		path, err := exec.LookPath(filepath.Join(dir, name))
+		path, err := installed(name, dir)
 		if err != nil {
-			path, err = exec.LookPath(name)
-		}
-		if err != nil {
-			return Clients{}, fmt.Errorf("%s is neither in %s nor in PATH: install it with make bench-peers", name, dir)
+			return Clients{}, err
 		}
 		*command = path + " --tls-disable-verify --name {namespace} {url}"
 	}

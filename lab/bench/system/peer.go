@@ -66,14 +66,24 @@ func Peer(name, dir string) (Spec, error) {
 			name, strings.Join(PeerNames(), ", "))
 	}
 	spec := peers[i]
-	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err != nil {
-		if path, err = exec.LookPath(name); err != nil {
-			return Spec{}, fmt.Errorf("%s is neither in %s nor in PATH: install it with make bench-peers", name, dir)
-		}
+	path, err := installed(name, dir)
+	if err != nil {
+		return Spec{}, err
 	}
 	spec.Program, spec.Version = path, programVersion(path)
 	return spec, nil
+}
+
+// installed returns the path of a program in a directory, or else in PATH.
+func installed(name, dir string) (string, error) {
+	path, err := exec.LookPath(filepath.Join(dir, name))
+	if err != nil {
+		path, err = exec.LookPath(name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s is neither in %s nor in PATH: install it with make bench-peers", name, dir)
+	}
+	return path, nil
 }
 
 // versionTime is how long a program may take to print its version.

@@ -143,7 +143,7 @@ func (p *process) askTimes() (procfs.ProcessTimes, error) {
 	if err != nil {
 		return procfs.ProcessTimes{}, err
 	}
-	return procfs.ProcessTimes{User: e.Used.User, System: e.Used.System}, nil
+	return *e.Used, nil
 }
 
 // tellAll gives a command to several processes.

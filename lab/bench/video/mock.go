@@ -3,7 +3,6 @@ package video
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"sluice/internal/bounds"
@@ -34,27 +33,12 @@ func (m Mock) WithDefaults() Mock {
 	return m
 }
 
-// Validate returns an error if there is no such video. Zero values have no defaults here.
+// Validate returns an error if the rate makes frames too small or too large.
 func (m Mock) Validate() error {
-	if m.Rate <= 0 {
-		return fmt.Errorf("mock video: rate: %g bit/s: must be more than 0", m.Rate)
-	}
-	err := errors.Join(
-		bounds.Check("mock video: frames a second", m.FrameRate, minFrameRate, maxFrameRate),
-		bounds.AtLeast("mock video: frames of a group", m.Group, 1),
-		bounds.AtLeast("mock video: size of a key frame, in other frames", m.Key, 1))
-	if err != nil {
-		return err
-	}
 	return errors.Join(
 		bounds.Check("mock video: bytes of a frame", m.Size(1), payloadMinimum, maxPayload),
 		bounds.Check("mock video: bytes of a key frame", m.Size(0), payloadMinimum, maxPayload))
 }
-
-const (
-	minFrameRate = 0.1
-	maxFrameRate = 1000
-)
 
 // Interval returns the time between two frames.
 func (m Mock) Interval() time.Duration { return time.Duration(float64(time.Second) / m.FrameRate) }
