@@ -50,31 +50,28 @@ func TestAckFrequency(t *testing.T) {
 	}
 }
 
-// A delay that is shorter than the announced one, or longer than any, ends the connection.
-func TestAckFrequencyOutOfRange(t *testing.T) {
-	for _, delay := range []time.Duration{0, time.Millisecond - time.Microsecond, 1 << 14 * time.Millisecond} {
+// A delay that is shorter than the announced one, or longer than any, ends the connection, and so does a frame without
+// its last field.
+func TestAckFrequencyErrors(t *testing.T) {
+	cut := append(quicvarint.Append(nil, packet.FrameAckFrequency), 1, 1, 25)
+	for _, tt := range []struct {
+		frame []byte
+		code  quic.TransportErrorCode
+	}{
+		{ackFrequencyFrame(1, 1, 0), quic.ProtocolViolation},
+		{ackFrequencyFrame(1, 1, time.Millisecond-time.Microsecond), quic.ProtocolViolation},
+		{ackFrequencyFrame(1, 1, 1<<14*time.Millisecond), quic.ProtocolViolation},
+		{cut, quic.FrameEncodingError},
+	} {
 		client, server := hookedConns(t, RawQUIC)
-		server.Hooks().(*testSender).send(t, ackFrequencyFrame(1, 1, delay))
+		server.Hooks().(*testSender).send(t, tt.frame)
 		<-client.Context().Done()
 		<-server.Context().Done()
 		s := client.Hooks().(*testSender)
 		s.eventually(t, func() bool { return s.closed != nil })
 		var err *quic.TransportError
 		require.ErrorAs(t, s.closed, &err)
-		require.Equal(t, quic.ProtocolViolation, err.ErrorCode)
+		require.Equal(t, tt.code, err.ErrorCode)
 		require.EqualValues(t, packet.FrameAckFrequency, err.FrameType)
 	}
-}
-
-// An ACK_FREQUENCY frame has four fields.
-func TestAckFrequencyIsCut(t *testing.T) {
-	client, server := hookedConns(t, RawQUIC)
-	frame := quicvarint.Append(nil, packet.FrameAckFrequency)
-	server.Hooks().(*testSender).send(t, append(frame, 1, 1, 25)) // no Reordering Threshold
-	<-client.Context().Done()
-	s := client.Hooks().(*testSender)
-	s.eventually(t, func() bool { return s.closed != nil })
-	var err *quic.TransportError
-	require.ErrorAs(t, s.closed, &err)
-	require.Equal(t, quic.FrameEncodingError, err.ErrorCode)
 }

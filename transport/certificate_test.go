@@ -160,26 +160,6 @@ func TestParseFingerprint(t *testing.T) {
 	}
 }
 
-// A client of a relay that crashed learns so from the next one with the same key.
-func TestStatelessReset(t *testing.T) {
-	cert, hash, err := DevCertificate()
-	require.NoError(t, err)
-	s := newServer(t, func(c *ListenConfig) { c.Certificate = &cert })
-	s.hash = hash[:]
-	client, _ := s.connect(t, RawQUIC)
-	crash(t, s)
-	again := restart(t, s, &cert)
-	defer again.Close()
-	require.Eventually(t, func() bool {
-		_ = client.SendDatagram(make([]byte, 100))
-		return client.Context().Err() != nil
-	}, time.Minute, 10*time.Millisecond)
-	requireLost(t, client, "stateless reset")
-
-	hardware := tls.Certificate{PrivateKey: struct{}{}}
-	require.Zero(t, deriveKeys(&hardware, "here"))
-}
-
 // Processes with the same certificate take each other's tokens. Only processes at the same place reset each other's
 // connections.
 func TestKeysComeFromTheCertificate(t *testing.T) {
@@ -194,6 +174,7 @@ func TestKeysComeFromTheCertificate(t *testing.T) {
 	require.NotEqual(t, here.token, deriveKeys(&other, "a:443").token)
 	require.NotEqual(t, here.reset, deriveKeys(&other, "a:443").reset)
 	require.NotEqual(t, here.reset[:], here.token[:])
+	require.Zero(t, deriveKeys(&tls.Certificate{PrivateKey: struct{}{}}, "here"), "a key in hardware")
 }
 
 func requireLost(t *testing.T, c Conn, why string) {

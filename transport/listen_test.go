@@ -180,17 +180,28 @@ func TestAllInterfaces(t *testing.T) {
 	}
 }
 
+// TestMaxConnections has limits of all connections, and of those from a source.
 func TestMaxConnections(t *testing.T) {
-	s := newServer(t, func(c *ListenConfig) { c.MaxConnections = 2 })
-	first, _ := s.connect(t, RawQUIC)
-	s.connect(t, WebTransport)
-	for _, k := range []Kind{RawQUIC, WebTransport} {
-		_, err := s.dial(t, k)
-		require.ErrorContains(t, err, "CONNECTION_REFUSED")
+	for name, change := range map[string]func(*ListenConfig){
+		"all":        func(c *ListenConfig) { c.MaxConnections = 2 },
+		"per source": func(c *ListenConfig) { c.MaxConnectionsPerSource = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, change)
+			first, _ := s.connect(t, RawQUIC)
+			s.connect(t, WebTransport)
+			for _, k := range []Kind{RawQUIC, WebTransport} {
+				_, err := s.dial(t, k)
+				require.ErrorContains(t, err, "CONNECTION_REFUSED")
+			}
+			total, source := s.Refused()
+			require.Equal(t, name == "all", total > 0)
+			require.Equal(t, name == "per source", source > 0)
+			require.NoError(t, first.CloseWithError(0, ""))
+			require.Eventually(t, func() bool { return s.conns.Load() < 2 }, time.Minute, time.Millisecond)
+			s.connect(t, WebTransport)
+		})
 	}
-	require.NoError(t, first.CloseWithError(0, ""))
-	require.Eventually(t, func() bool { return s.conns.Load() < 2 }, time.Minute, time.Millisecond)
-	s.connect(t, WebTransport)
 }
 
 func TestRetry(t *testing.T) {

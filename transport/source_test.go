@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,22 +27,6 @@ func TestSourceOf(t *testing.T) {
 			require.Equal(t, want, SourceOf(a).String(), a)
 		}
 	}
-}
-
-func TestMaxConnectionsPerSource(t *testing.T) {
-	s := newServer(t, func(c *ListenConfig) { c.MaxConnectionsPerSource = 2 })
-	first, _ := s.connect(t, RawQUIC)
-	s.connect(t, WebTransport)
-	for _, k := range []Kind{RawQUIC, WebTransport} {
-		_, err := s.dial(t, k)
-		require.ErrorContains(t, err, "CONNECTION_REFUSED")
-	}
-	total, source := s.Refused()
-	require.Zero(t, total)
-	require.NotZero(t, source)
-	require.NoError(t, first.CloseWithError(0, ""))
-	require.Eventually(t, func() bool { return s.conns.Load() < 2 }, time.Minute, time.Millisecond)
-	s.connect(t, RawQUIC)
 }
 
 func TestSourcesWithoutLimit(t *testing.T) {

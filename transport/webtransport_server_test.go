@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -51,21 +52,34 @@ func (s *testServer) dialWT(t *testing.T, protocols ...string) *webtransport.Cli
 	return cc
 }
 
+// TestOtherRequests sends requests to servers without pages and with some. The path is a session's, too.
 func TestOtherRequests(t *testing.T) {
-	s := newServer(t)
-	cc := s.dialWT(t)
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
-		req, err := http.NewRequest(method, s.url(WebTransport), nil)
+	for want, s := range map[string]*testServer{
+		"404 404 page not found\n": newServer(t), "200 page /app": newServer(t, pages),
+	} {
+		cc := s.dialWT(t)
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			status, text := request(t, cc, method, s.url(WebTransport))
+			require.Equal(t, want, fmt.Sprintf("%d %s", status, text))
+		}
+		_, _, err := cc.Dial(testContext(t), s.url(WebTransport), nil)
 		require.NoError(t, err)
-		rsp, err := cc.RoundTrip(req)
+		_, err = s.Accept(testContext(t))
 		require.NoError(t, err)
-		require.Equal(t, http.StatusNotFound, rsp.StatusCode)
-		require.NoError(t, rsp.Body.Close())
 	}
-	_, _, err := cc.Dial(testContext(t), s.url(WebTransport), nil) // it still may
+}
+
+// request returns the status and the text of an answer.
+func request(t *testing.T, cc *webtransport.ClientConn, method, url string) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
 	require.NoError(t, err)
-	_, err = s.Accept(testContext(t))
+	rsp, err := cc.RoundTrip(req)
 	require.NoError(t, err)
+	defer rsp.Body.Close()
+	b, err := io.ReadAll(rsp.Body)
+	require.NoError(t, err)
+	return rsp.StatusCode, string(b)
 }
 
 // TestQueriesAreNotLogged checks that neither end shows the query of a URL, which may hold a token: not even while it
@@ -110,11 +124,10 @@ func TestOneSessionPerConnection(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestOrigins has a server that any page may connect to, others for a list, and one of these with pages of its own.
 func TestOrigins(t *testing.T) {
-	open := newServer(t)
-	closed := newServer(t, func(c *ListenConfig) {
-		c.Origins = []string{"https://player.example", "http://localhost:8080"}
-	})
+	list := func(c *ListenConfig) { c.Origins = []string{"https://player.example", "http://localhost:8080"} }
+	open, closed, own := newServer(t), newServer(t, list), newServer(t, list, pages)
 	for _, tt := range []struct {
 		s      *testServer
 		origin string
@@ -128,6 +141,11 @@ func TestOrigins(t *testing.T) {
 		{closed, "http://player.example", 403},
 		{closed, "https://player.example.attacker.example", 403},
 		{closed, "null", 403},
+		{closed, "https://127.0.0.1:" + closed.port(), 403},
+		{own, "https://127.0.0.1:" + own.port(), 200},
+		{own, "http://127.0.0.1:" + own.port(), 403},
+		{own, "https://player.example", 200},
+		{own, "https://other.example", 403},
 	} {
 		header := http.Header{}
 		if tt.origin != "" {
@@ -190,26 +208,17 @@ func TestConnectStreamEnds(t *testing.T) {
 			"WT_MAX_STREAM_DATA"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			qc := s.dialQUIC(t, http3.NextProtoH3)
-			tr := &http3.Transport{EnableDatagrams: true, AdditionalSettings: map[uint64]uint64{0x2c7cf000: 1}}
-			str, err := tr.NewRawClientConn(qc).OpenRequestStream(testContext(t))
-			require.NoError(t, err)
-			req, err := http.NewRequest(http.MethodConnect, s.url(WebTransport), nil)
-			require.NoError(t, err)
-			req.Proto = "webtransport-h3"
-			require.NoError(t, str.SendRequestHeader(req))
-			_, err = str.ReadResponse()
-			require.NoError(t, err)
+			client := s.dialRaw(t)
 			c, err := s.Accept(testContext(t))
 			require.NoError(t, err)
-			tt.end(str)
+			tt.end(client.connect)
 			if tt.lost != "" {
 				requireLost(t, c, tt.lost)
 			} else {
 				<-c.Context().Done()
 				require.Equal(t, &SessionError{Remote: true}, context.Cause(c.Context()))
 			}
-			<-qc.Context().Done()
+			<-client.qc.Context().Done()
 		})
 	}
 	require.NoError(t, other.Context().Err())
@@ -286,11 +295,7 @@ func TestUnusedHTTP3Connections(t *testing.T) {
 		requests := s.dialQUIC(t, http3.NextProtoH3)
 		cc, err := tr.NewClientConn(requests)
 		require.NoError(t, err)
-		req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
-		require.NoError(t, err)
-		rsp, err := cc.RoundTrip(req)
-		require.NoError(t, err)
-		require.NoError(t, rsp.Body.Close())
+		request(t, cc, http.MethodGet, s.url(WebTransport))
 
 		for _, qc := range []*quic.Conn{idle, halfRequest, requests} {
 			<-qc.Context().Done()
@@ -303,21 +308,6 @@ func TestUnusedHTTP3Connections(t *testing.T) {
 // pages answers requests that open no session.
 func pages(c *ListenConfig) {
 	c.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "page "+r.URL.Path) })
-}
-
-func TestHandler(t *testing.T) {
-	s := newServer(t, pages)
-	cc := s.dialWT(t)
-	req, err := http.NewRequest(http.MethodGet, s.url(WebTransport), nil)
-	require.NoError(t, err)
-	rsp, err := cc.RoundTrip(req)
-	require.NoError(t, err)
-	text, err := io.ReadAll(rsp.Body)
-	require.NoError(t, err)
-	require.Equal(t, "page /app", string(text))
-	require.NoError(t, rsp.Body.Close())
-	_, _, err = cc.Dial(testContext(t), s.url(WebTransport), nil) // the path is a session's, too
-	require.NoError(t, err)
 }
 
 // While a connection is used for pages, it need not have a session.
@@ -350,25 +340,6 @@ func TestConnectionsForPages(t *testing.T) {
 		<-qc.Context().Done()
 		require.ErrorContains(t, context.Cause(qc.Context()), "no WebTransport session")
 	})
-}
-
-// Pages of the server itself may connect, whatever the list says.
-func TestOwnOrigin(t *testing.T) {
-	for _, withPages := range []bool{false, true} {
-		s := newServer(t, func(c *ListenConfig) {
-			c.Origins = []string{"https://player.example"}
-			if withPages {
-				pages(c)
-			}
-		})
-		for origin, want := range map[string]bool{
-			"https://player.example": true, "https://127.0.0.1:" + s.port(): withPages,
-			"http://127.0.0.1:" + s.port(): false, "https://other.example": false,
-		} {
-			_, _, err := s.dialWT(t).Dial(testContext(t), s.url(WebTransport), http.Header{"Origin": {origin}})
-			require.Equal(t, want, err == nil, "%s: %v", origin, err)
-		}
-	}
 }
 
 // A page that has had its own name resolved to the server's address is not one of the server's.
