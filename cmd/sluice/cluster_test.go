@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"sluice/server"
@@ -62,7 +61,7 @@ func TestClusterFlags(t *testing.T) {
 	const existing = "--cluster-url=nats://127.0.0.1 --node=a --cluster-advertise=moqt://x "
 	const client = "--cluster-client-uri=https://x"
 	const secure = "--cluster-ca=f --cluster-cert=f --cluster-key=f "
-	for args, want := range map[string]string{ // "": no mistake
+	requireMistakes(t, map[string]string{
 		"":                                "",
 		"--region=west":                   "--region: needs --cluster or --cluster-url",
 		"--cluster-name=sluice":           "--cluster-name: needs --cluster or --cluster-url",
@@ -92,19 +91,7 @@ func TestClusterFlags(t *testing.T) {
 		existing + secure + "--upstream-token-file=f":             "",
 		existing + "--cluster-listen=127.0.0.1:1":                 "--cluster-listen: is for --cluster;",
 		existing + "--cluster-join=127.0.0.1:1":                   "--cluster-join: is for --cluster;",
-	} {
-		t.Run(args, func(t *testing.T) {
-			var f relayFlags
-			cmd := new(cobra.Command)
-			f.register(cmd)
-			require.NoError(t, cmd.ParseFlags(append(strings.Fields(args), "--dev")))
-			if err := f.check(); want == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, want)
-			}
-		})
-	}
+	}, "--dev")
 }
 
 func TestAdvertisedListen(t *testing.T) {

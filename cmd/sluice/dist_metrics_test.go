@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
@@ -94,12 +93,7 @@ func (e *exports) allow(metric, label string, values ...string) {
 
 // exportedByRelay returns the metrics that a relay serves at /metrics.
 func exportedByRelay(t *testing.T) exports {
-	var f relayFlags
-	cmd := new(cobra.Command)
-	f.register(cmd)
-	require.NoError(t, cmd.ParseFlags([]string{
-		"--dev", "--listen", "127.0.0.1:0", "--fastpath", "off", "--auth-url", "http://127.0.0.1:1/",
-	}))
+	f, _ := parse(t, "--dev", "--listen", "127.0.0.1:0", "--fastpath", "off", "--auth-url", "http://127.0.0.1:1/")
 	cfg, err := f.config(os.Getenv)
 	require.NoError(t, err)
 	_, err = f.takeOver(&cfg)

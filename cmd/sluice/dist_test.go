@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/coreos/go-systemd/v22/unit"
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -78,12 +77,9 @@ func requireRelayArgs(t *testing.T, args []string) {
 	t.Helper()
 	require.NotEmpty(t, args)
 	require.Equal(t, "relay", args[0])
-	var f relayFlags
-	cmd := new(cobra.Command)
-	f.register(cmd)
-	require.NoError(t, cmd.ParseFlags(args[1:]))
-	if path := cmd.Flags().Lookup(cli.ConfigFlag).Value.String(); path != "" {
-		require.NoError(t, cli.ReadFlags(cmd.Flags(), clitest.Path("dist/"+filepath.Base(path))))
+	f, flags := parse(t, args[1:]...)
+	if path := flags.Lookup(cli.ConfigFlag).Value.String(); path != "" {
+		require.NoError(t, cli.ReadFlags(flags, clitest.Path("dist/"+filepath.Base(path))))
 	}
 	require.NoError(t, f.check())
 }
@@ -150,8 +146,7 @@ func readKubernetes(t *testing.T, text []byte) manifest {
 	require.Equal(t, []string{"ALL"}, c.Security.Capabilities.Drop)
 	served := map[string]bool{"/readyz": true, "/healthz": true} // TestAdminHosts gets them
 	for _, p := range []probe{c.Startup, c.Readiness, c.Liveness} {
-		var f relayFlags
-		f.register(new(cobra.Command))
+		f, _ := parse(t)
 		require.Equal(t, f.admin, fmt.Sprintf("%s:%d", p.HTTPGet.Host, p.HTTPGet.Port))
 		require.True(t, served[p.HTTPGet.Path], p.HTTPGet.Path)
 	}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,11 +17,8 @@ func TestDoctorPorts(t *testing.T) {
 		"--web off --admin= --rtsps :5":               "udp [::]:4443, tcp [::]:5, udp [::]:8004",
 		"--web off --admin= --cluster --rtsps-rtp :6": "udp [::]:4443, tcp 127.0.0.1:6222",
 	} {
-		var f relayFlags
-		cmd := new(cobra.Command)
-		f.register(cmd)
-		require.NoError(t, cmd.ParseFlags(strings.Fields(args)))
-		ports, err := portsOf(&f)
+		f, _ := parse(t, strings.Fields(args)...)
+		ports, err := portsOf(f)
 		require.NoError(t, err)
 		var got []string
 		for _, p := range ports {

@@ -8,14 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/certmagic"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"sluice/moqt"
@@ -25,7 +23,7 @@ import (
 )
 
 func TestACMEFlags(t *testing.T) {
-	for args, want := range map[string]string{ // "": no mistake
+	requireMistakes(t, map[string]string{
 		"--acme=relay.example":                      "",
 		"--acme=a.example,b.example":                "",
 		"--acme=a.example --acme=b.example":         "",
@@ -39,30 +37,14 @@ func TestACMEFlags(t *testing.T) {
 		"--acme=a.example --web=off":                "--web: off: must be on with --acme, unless",
 		"--acme=a.example --web=off --acme-http=:8": "",
 		"--dev --acme-ca=b":                         "", // settings for another day
-	} {
-		t.Run(args, func(t *testing.T) {
-			var f relayFlags
-			cmd := new(cobra.Command)
-			f.register(cmd)
-			require.NoError(t, cmd.ParseFlags(strings.Fields(args)))
-			if err := f.check(); want == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, want)
-			}
-		})
-	}
+	})
 }
 
 // startACME starts a relay whose certificates come from a directory; its authority does not exist.
-func startACME(t *testing.T, dir string, args ...string) (*server.Server, companions, error) {
-	var f relayFlags
-	cmd := new(cobra.Command)
-	f.register(cmd)
-	require.NoError(t, cmd.ParseFlags(append([]string{
+func startACME(t *testing.T, dir string) (*server.Server, companions, error) {
+	f, _ := parse(t,
 		"--acme", "localhost", "--acme-ca", "https://127.0.0.1:1/dir", "--acme-dir", dir, "--listen", "127.0.0.1:0",
-		"--web", "127.0.0.1:0", "--fastpath", "off", "--rtsps", "127.0.0.1:0", "--rtsps-rtp", "",
-	}, args...)))
+		"--web", "127.0.0.1:0", "--fastpath", "off", "--rtsps", "127.0.0.1:0", "--rtsps-rtp", "")
 	require.NoError(t, f.check())
 	cfg, err := f.config(os.Getenv)
 	require.NoError(t, err)

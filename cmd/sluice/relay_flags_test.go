@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"sluice/server/handover"
@@ -20,8 +21,7 @@ import (
 func TestProcessorsAreAdapted(t *testing.T) {
 	for chosen, want := range map[string]bool{"": true, "4": false} {
 		t.Setenv("GOMAXPROCS", chosen)
-		var f relayFlags
-		f.register(new(cobra.Command))
+		f, _ := parse(t)
 		cfg, err := f.config(os.Getenv)
 		require.NoError(t, err)
 		require.Equal(t, want, cfg.AdaptRuntime)
@@ -36,10 +36,7 @@ func TestNodesProve(t *testing.T) {
 			CAFile: "ca", CertFile: "cert", KeyFile: "key",
 		},
 	} {
-		var f relayFlags
-		cmd := new(cobra.Command)
-		f.register(cmd)
-		require.NoError(t, cmd.ParseFlags(strings.Fields(args)))
+		f, _ := parse(t, strings.Fields(args)...)
 		cfg, err := f.config(os.Getenv)
 		require.NoError(t, err)
 		require.Equal(t, want, cfg.Transport.Mutual)
@@ -49,10 +46,7 @@ func TestNodesProve(t *testing.T) {
 // TestNodesDial expects a node of a cluster to attach to all devices: it dials other nodes.
 func TestNodesDial(t *testing.T) {
 	for _, args := range [][]string{{}, {"--cluster"}, {"--cluster-url", "nats://127.0.0.1"}} {
-		var f relayFlags
-		cmd := new(cobra.Command)
-		f.register(cmd)
-		require.NoError(t, cmd.ParseFlags(args))
+		f, _ := parse(t, args...)
 		cfg, err := f.config(os.Getenv)
 		require.NoError(t, err)
 		require.Equal(t, len(args) > 0, cfg.FastPath.Dials, args)
@@ -87,10 +81,7 @@ func TestControlPathsAreBounded(t *testing.T) {
 		longest:       "",
 		longest + "x": fmt.Sprintf(`--control: "%sx": must be at most %d bytes long`, longest, maxControl),
 	} {
-		var f relayFlags
-		cmd := new(cobra.Command)
-		f.register(cmd)
-		require.NoError(t, cmd.ParseFlags([]string{"--dev", "--control", path}))
+		f, _ := parse(t, "--dev", "--control", path)
 		l, err := handover.ListenPrivate("unix", elderSocket(path, 4194304))
 		if want != "" {
 			require.ErrorContains(t, f.check(), want)
@@ -100,5 +91,32 @@ func TestControlPathsAreBounded(t *testing.T) {
 		require.NoError(t, f.check())
 		require.NoError(t, err)
 		require.NoError(t, l.Close())
+	}
+}
+
+// parse returns the settings of a command line, and its flags.
+func parse(t *testing.T, args ...string) (*relayFlags, *pflag.FlagSet) {
+	t.Helper()
+	f, cmd := new(relayFlags), new(cobra.Command)
+	f.register(cmd)
+	require.NoError(t, cmd.ParseFlags(args))
+	return f, cmd.Flags()
+}
+
+// requireMistakes expects the mistakes of command lines to be named; "" is none. All have some more flags.
+func requireMistakes(t *testing.T, mistakes map[string]string, more ...string) {
+	for args, want := range mistakes {
+		t.Run(args, func(t *testing.T) {
+			f, _ := parse(t, append(strings.Fields(args), more...)...)
+			err := f.check()
+			if err == nil && want != "" {
+				_, err = f.config(os.Getenv)
+			}
+			if want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, want)
+			}
+		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/quic-go/quic-go"
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli"
@@ -21,11 +20,9 @@ func TestQlogMatchIsReloaded(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte("dev: true\nqlog: "+dir+"\n"+more), 0o600))
 	}
 	write("")
-	var f relayFlags
-	cmd := new(cobra.Command)
-	f.register(cmd)
-	require.NoError(t, cli.ReadFlags(cmd.Flags(), file))
-	require.NoError(t, cmd.Flags().Set(cli.ConfigFlag, file))
+	f, flags := parse(t)
+	require.NoError(t, cli.ReadFlags(flags, file))
+	require.NoError(t, flags.Set(cli.ConfigFlag, file))
 	require.NoError(t, f.check())
 	var cfg server.Config
 	require.NoError(t, f.qlog.open(&cfg))
@@ -39,33 +36,33 @@ func TestQlogMatchIsReloaded(t *testing.T) {
 	}
 	require.True(t, has())
 	write("qlog-match: [192.0.2.0/24]\nqlog-size: 300\n")
-	names, err := newReloadable(&f.qlog).changed(cmd.Flags())
+	names, err := newReloadable(&f.qlog).changed(flags)
 	require.NoError(t, err)
 	require.Equal(t, []string{"qlog-size"}, names)
 	require.False(t, has())
 	write("qlog-match: [/live]\n") // its path is not known yet
-	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	_, err = newReloadable(&f.qlog).changed(flags)
 	require.NoError(t, err)
 	require.True(t, has())
 	write("qlog-match: [192.0.2.0/24, /live]\n")
-	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	_, err = newReloadable(&f.qlog).changed(flags)
 	require.NoError(t, err)
 	require.False(t, has())
 	write("qlog-match: [100%]\n")
-	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	_, err = newReloadable(&f.qlog).changed(flags)
 	require.NoError(t, err)
 	require.True(t, has())
 	write("qlog-match: [192.0.2.0/24]\n")
-	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	_, err = newReloadable(&f.qlog).changed(flags)
 	require.NoError(t, err)
 	write("qlog-match: [192.0.2.0/33]\n")
-	_, err = newReloadable(&f.qlog).changed(cmd.Flags())
+	_, err = newReloadable(&f.qlog).changed(flags)
 	require.ErrorContains(t, err, `--qlog-match: "192.0.2.0/33": must be an address or a network`)
 	require.False(t, has())
 }
 
 func TestQlogFlags(t *testing.T) {
-	for flag, want := range map[string]string{
+	requireMistakes(t, map[string]string{
 		"--qlog-match=host":   `--qlog-match: "host": must be an address or a network`,
 		"--qlog-match=0%":     `--qlog-match: "0%": must be more than 0% and at most 100%`,
 		"--qlog-match=1%,2%":  `--qlog-match: "2%": must be the only share`,
@@ -73,15 +70,5 @@ func TestQlogFlags(t *testing.T) {
 		"--qlog-size=15":      "--qlog-size: 15: must be",
 		"--qlog=/dev/null/no": "--qlog: mkdir /dev/null: not a directory",
 		"--otlp-url=host":     "--otlp-url: must be a URL such as",
-	} {
-		var f relayFlags
-		cmd := new(cobra.Command)
-		f.register(cmd)
-		require.NoError(t, cmd.ParseFlags([]string{"--dev", flag}))
-		err := f.check()
-		if err == nil {
-			_, err = f.config(os.Getenv)
-		}
-		require.ErrorContains(t, err, want)
-	}
+	}, "--dev")
 }

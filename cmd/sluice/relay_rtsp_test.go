@@ -1,16 +1,12 @@
 package main
 
 import (
-	"strings"
 	"testing"
-
-	"github.com/spf13/cobra"
-	"github.com/stretchr/testify/require"
 )
 
 // TestRTSPFlags expects each mistake to be named.
 func TestRTSPFlags(t *testing.T) {
-	for args, want := range map[string]string{ // "": no mistake
+	requireMistakes(t, map[string]string{
 		"--rtsp=:8554":                                                "",
 		"--rtsps=:8322 --rtsp-rtp=":                                   "",
 		"--rtsp=8554":                                                 `--rtsp: "8554": must be an address`,
@@ -33,17 +29,5 @@ func TestRTSPFlags(t *testing.T) {
 		"--rtsp=:1 --scope=url":                                       "--scope: url: must be one or path",
 		"--rtsps=:1 --scope=url":                                      "--scope: url: must be one or path",
 		"--scope=url":                                                 "",
-	} {
-		t.Run(args, func(t *testing.T) {
-			var f relayFlags
-			cmd := new(cobra.Command)
-			f.register(cmd)
-			require.NoError(t, cmd.ParseFlags(append(strings.Fields(args), "--dev")))
-			if err := f.check(); want == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, want)
-			}
-		})
-	}
+	}, "--dev")
 }
