@@ -228,6 +228,7 @@ func TestStrangersWithConnectionIDs(t *testing.T) {
 			moved.shortUp(100)
 			moved.up(110, wire.Long{Destination: randomID, Source: []byte{8}}.Datagram())
 			moved.down(130, wire.Long{Destination: []byte{8}, Source: []byte{9, 9, 9, 9}}.Datagram())
+			require.Equal(t, []string{"130ms +20ms handshake 10.0.0.2:443>10.0.0.9:1000"}, p.rtts(), "it is measured")
 		}, []string{old, other}},
 		"other long headers from there": {func(p, moved peer) {
 			moved.shortUp(100)
@@ -252,17 +253,6 @@ func TestStrangersWithConnectionIDs(t *testing.T) {
 			require.Equal(t, want[name], p.tally(MonitorTallyTALLY_FLOWS_MOVED))
 		})
 	}
-}
-
-// The handshake of another connection is measured although somebody pretended that the first one had moved there.
-func TestHandshakeWhereAStrangerWas(t *testing.T) {
-	t.Parallel()
-	p := connected(t, serverID, MonitorSettings{})
-	moved := p.at(elsewhere[1])
-	moved.shortUp(100)
-	moved.up(110, wire.Long{Destination: randomID, Source: []byte{8}}.Datagram())
-	moved.down(130, wire.Long{Destination: []byte{8}, Source: []byte{9, 9, 9, 9}}.Datagram())
-	require.Equal(t, []string{"130ms +20ms handshake 10.0.0.2:443>10.0.0.9:1000"}, p.rtts())
 }
 
 // A flow whose old place is gone, or which nobody answers, ends as others do.

@@ -178,9 +178,7 @@ func TestDNSOverTCP(t *testing.T) {
 		for tcp, outcome := range []string{"dns only", "with TCP"} {
 			t.Run(name+", "+outcome, func(t *testing.T) {
 				w := watching(t, MonitorSettings{Dns: 1, Tcp: uint8(tcp), StampInterval: uint64(time.Hour)})
-				for _, p := range test.packets {
-					w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-				}
+				w.see(test.packets...)
 				require.Equal(t, test.want, w.rtts())
 			})
 		}
@@ -224,24 +222,4 @@ func TestDNSTransports(t *testing.T) {
 		}
 		require.Equal(t, test.want, w.outcomes())
 	}
-}
-
-func TestDNSTableFullAndExpiry(t *testing.T) {
-	w := watching(t, MonitorSettings{Dns: 1}, MonitorProgEgress, MonitorProgExpireQueries)
-	ask := func(id uint16) {
-		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(id), 1}), 1000)
-		query := wire.DNS{ID: id, Name: "a"}.Message()
-		w.show(MonitorProgEgress, 0, wire.Frame(wire.UDP(from, withPort(server, 53), query)))
-	}
-	for id := range uint16(200) {
-		ask(id)
-	}
-	waiting := uint64(testLimits.Queries)
-	require.Equal(t, map[string]uint64{"dns": waiting, "queries-full": 200 - waiting}, w.outcomes())
-	require.Equal(t, 200-waiting, w.tally(MonitorTallyTALLY_QUERIES_FULL))
-
-	w.expire(10*time.Second, MonitorProgExpireQueries)
-	require.Zero(t, w.tally(MonitorTallyTALLY_QUERIES_EXPIRED), "ten seconds are in time")
-	w.expire(10*time.Second+1, MonitorProgExpireQueries)
-	require.Equal(t, waiting, w.tally(MonitorTallyTALLY_QUERIES_EXPIRED))
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/thorough"
+	"sluice/rtt/internal/wire"
 )
 
 var testLimits = Limits{Flows: 1024, Queries: 64, Stamps: 4096, LocalAddresses: 16, RingBytes: 1 << 18}
@@ -210,4 +211,12 @@ func onOneCPU(t testing.TB) {
 		require.NoError(t, unix.SchedSetaffinity(0, &before))
 		runtime.UnlockOSThread()
 	})
+}
+
+// see shows packets to the program for leaving packets.
+func (w *watch) see(packets ...moment) {
+	w.t.Helper()
+	for _, p := range packets {
+		w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+	}
 }

@@ -63,7 +63,6 @@ func TestRateLimit(t *testing.T) {
 func TestFlowsExpire(t *testing.T) {
 	const pair = "10.0.0.2:80>10.0.0.1:1000"
 	w := watching(t, everything, MonitorProgEgress, MonitorProgExpireFlows)
-	show := func(m moment) { w.show(MonitorProgEgress, m.at, wire.Frame(m.packet)) }
 	expire := func(at time.Duration) []string {
 		w.expire(at, MonitorProgExpireFlows)
 		return w.got()
@@ -75,14 +74,14 @@ func TestFlowsExpire(t *testing.T) {
 		require.Zero(t, all[MonitorExpiringEXPIRING_QUERIES], "nobody looks for these")
 		return time.Duration(all[MonitorExpiringEXPIRING_FLOWS]) - epoch
 	}
-	show(data(0, 0, 100))
-	show(ack(5, 100, 100))
-	show(moment{0, wire.TCP{Flags: wire.ACK, Length: 1}.Between(withPort(client, 2), server)}) // never answered
-	show(moment{0, wire.Echo{ID: 9}.Between(client.Addr(), server.Addr())})
-	show(moment{0, wire.Echo{ID: 9, Reply: true}.Between(server.Addr(), client.Addr())})
-	show(up(0, clientToInit.Datagram()))
-	show(down(0, wire.Long{Destination: clientID, Source: serverID}.Datagram()))
-	show(up(0, wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID}.Datagram()))
+	w.see(data(0, 0, 100))
+	w.see(ack(5, 100, 100))
+	w.see(moment{0, wire.TCP{Flags: wire.ACK, Length: 1}.Between(withPort(client, 2), server)}) // never answered
+	w.see(moment{0, wire.Echo{ID: 9}.Between(client.Addr(), server.Addr())})
+	w.see(moment{0, wire.Echo{ID: 9, Reply: true}.Between(server.Addr(), client.Addr())})
+	w.see(up(0, clientToInit.Datagram()))
+	w.see(down(0, wire.Long{Destination: clientID, Source: serverID}.Datagram()))
+	w.see(up(0, wire.Long{Type: wire.Handshake, Destination: serverID, Source: clientID}.Datagram()))
 	w.got()
 
 	require.Empty(t, expire(30*time.Second))
@@ -206,7 +205,7 @@ func TestPacketsForThisHost(t *testing.T) {
 			host := MonitorAddress{Bytes: test.host.As16()}
 			require.NoError(t, w.m.Maps[MonitorMapLocalAddresses].Put(host, uint8(1)))
 		}
-		out := func(m moment) { w.show(MonitorProgEgress, m.at, wire.Frame(m.packet)) }
+		out := w.see
 		in := func(m moment) { w.show(MonitorProgIngress, m.at, wire.Frame(m.packet)) }
 		reply := func(at float64, seq, val, ecr uint32) moment {
 			return answer(at, wire.TCP{

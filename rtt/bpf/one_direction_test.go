@@ -58,9 +58,7 @@ func TestHandshakesOfOneDirection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := watching(t, MonitorSettings{Tcp: 1, Quic: 1, Syn: 1})
-			for _, p := range test.packets {
-				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-			}
+			w.see(test.packets...)
 			require.Equal(t, test.want, w.rtts())
 			if test.tally != 0 {
 				require.EqualValues(t, 1, w.tally(test.tally))
@@ -203,9 +201,7 @@ func TestOneDirectionIsAggregated(t *testing.T) {
 			test.settings.Tcp, test.settings.Quic, test.settings.Syn = 1, 1, 1
 			test.settings.Aggregate, test.settings.Ipv4Mask = 1, 0xffffffff
 			w := watching(t, test.settings)
-			for _, p := range test.packets {
-				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-			}
+			w.see(test.packets...)
 			require.Equal(t, test.want, w.aggregated())
 		})
 	}
@@ -214,9 +210,7 @@ func TestOneDirectionIsAggregated(t *testing.T) {
 // A prefix may have been forgotten since the packet before: the RTT then begins it again.
 func TestOneDirectionBeginsAPrefix(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1, Aggregate: 1, Ipv4Mask: 0xffffffff})
-	for _, p := range append(opened(), echo(100, 1001, 100)) {
-		w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-	}
+	w.see(append(opened(), echo(100, 1001, 100))...)
 	require.Len(t, w.aggregated(), 1)
 	for _, name := range []string{MonitorMapPrefixTraffic, MonitorMapPrefixRtts} {
 		var key MonitorPrefixKey
@@ -225,7 +219,7 @@ func TestOneDirectionBeginsAPrefix(t *testing.T) {
 		}
 	}
 	later := echo(41_000, 2001, 40_990)
-	w.show(MonitorProgEgress, later.at, wire.Frame(later.packet))
+	w.see(later)
 	require.Equal(t, []string{fmt.Sprintf("10.0.0.1 %d: 1, 40ms", MonitorPrefixFlagPREFIX_ONE_DIRECTION)},
 		w.aggregated())
 	require.Zero(t, w.tally(MonitorTallyTALLY_PREFIXES_FULL))

@@ -5,6 +5,7 @@ package bpf
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -204,9 +205,9 @@ func TestQueriesSwitchedOff(t *testing.T) {
 	}
 }
 
-// All protocols share one table, and each message takes one entry at most.
+// All protocols share one table, and each message takes one entry at most, for ten seconds.
 func TestQueriesShareATable(t *testing.T) {
-	w := watching(t, everything)
+	w := watching(t, everything, MonitorProgEgress, MonitorProgExpireQueries)
 	for i := range byte(200) {
 		from := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, i, 1}), 1000)
 		request := wire.STUN{Type: wire.BindingRequest, ID: [12]byte{i}}
@@ -216,6 +217,11 @@ func TestQueriesShareATable(t *testing.T) {
 	waiting := uint64(testLimits.Queries)
 	require.Equal(t, map[string]uint64{"stun": waiting, "queries-full": 201 - waiting}, w.outcomes())
 	require.Equal(t, 201-waiting, w.tally(MonitorTallyTALLY_QUERIES_FULL))
+
+	w.expire(10*time.Second, MonitorProgExpireQueries)
+	require.Zero(t, w.tally(MonitorTallyTALLY_QUERIES_EXPIRED), "ten seconds are in time")
+	w.expire(10*time.Second+1, MonitorProgExpireQueries)
+	require.Equal(t, waiting, w.tally(MonitorTallyTALLY_QUERIES_EXPIRED))
 }
 
 // A peer has at most a share of the table, whatever addresses of its /64 it uses. An entry that leaves gives it back.

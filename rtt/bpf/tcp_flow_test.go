@@ -144,20 +144,19 @@ func TestFlowTableFull(t *testing.T) {
 func TestUnansweredFlowsGiveWay(t *testing.T) {
 	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
 	w := watching(t, MonitorSettings{Tcp: 1})
-	show := func(m moment) { w.show(MonitorProgEgress, m.at, wire.Frame(m.packet)) }
 	flood := func(from uint16) {
 		for port := range uint16(2 * testLimits.Flows) {
 			w.show(MonitorProgEgress, w.now, opening(from+port))
 		}
 	}
-	show(data(0, 0, 100))
-	show(data(1, 100, 101))
-	show(ack(6, 200, 101))
+	w.see(data(0, 0, 100))
+	w.see(data(1, 100, 101))
+	w.see(ack(6, 200, 101))
 	require.Equal(t, []string{"6ms +5ms " + pair}, w.rtts())
 
 	flood(2000)
-	show(data(10, 200, 102))
-	show(ack(16, 300, 102))
+	w.see(data(10, 200, 102))
+	w.see(ack(16, 300, 102))
 	require.Equal(t, []string{"16ms +6ms " + pair}, w.rtts(), "the confirmed flow is still there")
 
 	other := withPort(client, 1001)
@@ -211,12 +210,7 @@ func (w *watch) flowPorts() map[uint16]bool {
 func TestHandshakesGiveWay(t *testing.T) {
 	const pair = "timestamp 10.0.0.2:80>10.0.0.1:1000"
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)
-	show := func(packets ...moment) {
-		for _, m := range packets {
-			w.show(MonitorProgEgress, m.at, wire.Frame(m.packet))
-		}
-	}
-	show(syn(0, 7), synACK(10, 9, 7), data(20, 100, 8), ack(25, 200, 8))
+	w.see(syn(0, 7), synACK(10, 9, 7), data(20, 100, 8), ack(25, 200, 8))
 	require.Len(t, w.rtts(), 2)
 
 	var events []string
@@ -244,7 +238,7 @@ func TestHandshakesGiveWay(t *testing.T) {
 	w.expire(131*time.Second, MonitorProgExpireFlows)
 	require.Equal(t, map[uint16]bool{1000: true}, w.flowPorts(), "and the others time out soon")
 	w.got()
-	show(data(200_000, 200, 9), ack(200_007, 300, 9))
+	w.see(data(200_000, 200, 9), ack(200_007, 300, 9))
 	require.Equal(t, []string{"3m20.007s +7ms " + pair}, w.rtts())
 }
 

@@ -138,9 +138,7 @@ func TestTCPClockOfOneDirectionIsOff(t *testing.T) {
 	for name, rate := range map[string]float64{"slow": 1 - off, "fast": 1 + off} {
 		t.Run(name, func(t *testing.T) {
 			w := watching(t, MonitorSettings{Tcp: 1, Syn: 1})
-			for _, p := range opened() {
-				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-			}
+			w.see(opened()...)
 			require.Len(t, w.rtts(), 1, "the handshake")
 			for i := range uint32(1800) { // half an hour; every fourth second there is a queue
 				left, queue := float64(i+1)*1000, float64(0)
@@ -148,7 +146,7 @@ func TestTCPClockOfOneDirectionIsOff(t *testing.T) {
 					queue = 40
 				}
 				p := echo(left+queue, 2+i, uint32(left*rate))
-				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
+				w.see(p)
 				got := w.raw()
 				require.Len(t, got, 1)
 				wrong := 1 + 120_000*off
@@ -163,31 +161,24 @@ func TestTCPClockOfOneDirectionIsOff(t *testing.T) {
 func TestTCPFlowsOfOneDirectionStay(t *testing.T) {
 	const pair = " timestamp 10.0.0.2:80>10.0.0.1:1000 one direction"
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)
-	show := func(packets ...moment) {
-		for _, p := range packets {
-			w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-		}
-	}
-	show(append(opened(), echo(100, 1001, 100))...)
+	w.see(append(opened(), echo(100, 1001, 100))...)
 	require.Len(t, w.rtts(), 2)
 	w.expire(40*time.Second, MonitorProgExpireFlows)
-	show(echo(41_000, 2001, 40_990))
+	w.see(echo(41_000, 2001, 40_990))
 	require.Equal(t, []string{"41.03s +40ms" + pair}, w.rtts())
 
 	for port := range uint16(2 * testLimits.Flows) {
 		w.show(MonitorProgEgress, w.now, opening(2000+port))
 	}
 	require.NotZero(t, w.tally(MonitorTallyTALLY_FLOWS_EVICTED))
-	show(echo(42_000, 3001, 41_980))
+	w.see(echo(42_000, 3001, 41_980))
 	require.Equal(t, []string{"42.03s +50ms" + pair}, w.rtts())
 }
 
 // A connection with only its handshake seen gives way, like an unanswered one.
 func TestTCPHandshakesOfOneDirectionGiveWay(t *testing.T) {
 	w := watching(t, MonitorSettings{Tcp: 1, Syn: 1}, MonitorProgEgress, MonitorProgExpireFlows)
-	for _, p := range opened() {
-		w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-	}
+	w.see(opened()...)
 	w.expire(40*time.Second, MonitorProgExpireFlows)
 	require.EqualValues(t, 1, w.tally(MonitorTallyTALLY_FLOWS_EXPIRED))
 }
@@ -210,9 +201,7 @@ func TestLateRTTsOfOneDirection(t *testing.T) {
 				rtts, late uint64
 			}{{wait, 1, 0}, {wait + 1, 0, 1}} {
 				w := watching(t, MonitorSettings{Tcp: 1, Syn: 1, Quic: 1})
-				for _, m := range late(test.after) {
-					w.show(MonitorProgEgress, m.at, wire.Frame(m.packet))
-				}
+				w.see(late(test.after)...)
 				require.Len(t, w.rtts(), int(test.rtts))
 				require.Equal(t, test.rtts, w.tally(MonitorTallyTALLY_RTTS_ONE_DIRECTION))
 				require.Equal(t, test.late, w.tally(MonitorTallyTALLY_RTTS_LATE))
@@ -239,16 +228,11 @@ func TestRTTsOfThePathAreForgotten(t *testing.T) {
 		t.Fatal("no side is the client's")
 		return nil
 	}
-	show := func(packets ...moment) {
-		for _, p := range packets {
-			w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-		}
-	}
-	show(append(opened(), echo(100, 1001, 100))...)
+	w.see(append(opened(), echo(100, 1001, 100))...)
 	require.Equal(t, []time.Duration{ms(30), ms(30)}, kept())
-	show(ack(140, 100, 137))
+	w.see(ack(140, 100, 137))
 	require.Equal(t, []time.Duration{0, 0}, kept())
-	show(data(700, 100, 800), ack(712, 200, 800))
+	w.see(data(700, 100, 800), ack(712, 200, 800))
 	require.Equal(t, []time.Duration{ms(12), ms(12)}, kept())
 }
 
@@ -288,9 +272,7 @@ func TestStampsOfOneDirection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := watching(t, MonitorSettings{Tcp: 1, Syn: 1})
-			for _, p := range test.packets {
-				w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-			}
+			w.see(test.packets...)
 			require.Equal(t, test.want, w.rtts())
 			require.Equal(t, test.stamped, w.tally(MonitorTallyTALLY_STAMPS))
 			require.Equal(t, test.skipped, w.tally(MonitorTallyTALLY_STAMPS_ONE_DIRECTION))

@@ -51,9 +51,7 @@ type tcpTest struct {
 func (test tcpTest) run(t *testing.T) {
 	test.settings.Tcp = 1
 	w := watching(t, test.settings)
-	for _, p := range test.packets {
-		w.show(MonitorProgEgress, p.at, wire.Frame(p.packet))
-	}
+	w.see(test.packets...)
 	if test.flows {
 		require.Equal(t, test.want, w.got())
 	} else {
