@@ -103,7 +103,7 @@ func TestMalformedTracks(t *testing.T) {
 		{"object after END_OF_GROUP and FIN", true,
 			[]came{{objects: objects(0, 1), endOfGroup: true, fin: true}, {objects: objects(2), subgroup: 1}}},
 		{"object before END_OF_GROUP and FIN", true,
-			[]came{{objects: objects(5)}, {objects: objects(0, 1), subgroup: 1, endOfGroup: true, fin: true}}},
+			[]came{{objects: objects(2)}, {objects: objects(0, 1), subgroup: 1, endOfGroup: true, fin: true}}},
 		{"END_OF_GROUP without FIN", false,
 			[]came{{objects: objects(0, 1), endOfGroup: true}, {objects: objects(2), subgroup: 1}}},
 		{"end of group in both forms", false,
@@ -114,6 +114,10 @@ func TestMalformedTracks(t *testing.T) {
 				{objects: []testObject{object(0), end(1, moqt.StatusEndOfGroup)}}}},
 		{"datagram after END_OF_GROUP", true,
 			[]came{{objects: objects(1), datagram: true, endOfGroup: true}, {objects: objects(2), datagram: true}}},
+		{"datagram after the lower END_OF_GROUP of two", true, []came{
+			{objects: objects(5), datagram: true, endOfGroup: true},
+			{objects: objects(2), datagram: true, endOfGroup: true}, {objects: objects(4), datagram: true},
+		}},
 		{"datagram before END_OF_GROUP", false,
 			[]came{{objects: objects(1), datagram: true, endOfGroup: true}, {objects: objects(0), datagram: true}}},
 		{"object after the end of the track", true,
@@ -187,6 +191,16 @@ func TestMalformedTracks(t *testing.T) {
 			require.Zero(t, k.cache.Bytes())
 		})
 	}
+}
+
+// No object follows the last id, and no group the last one.
+func TestEndsAtTheLastLocation(t *testing.T) {
+	k := newSink(CacheConfig{})
+	last := []testObject{object(math.MaxUint64)}
+	require.NoError(t, came{group: 1, objects: last, datagram: true, endOfGroup: true}.arrive(k))
+	require.NoError(t, came{group: 1, objects: objects(5), datagram: true}.arrive(k))
+	k.track.AddEnd(loc(math.MaxUint64, 3))
+	require.Equal(t, []GroupRun{{0, 0, Unknown}}, k.track.Groups(0, 0))
 }
 
 func TestObjectsThatDoNotExistAreNotForwarded(t *testing.T) {

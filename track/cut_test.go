@@ -39,6 +39,11 @@ func TestCutsAreGivenUp(t *testing.T) {
 			require.Empty(t, k.cache.cuts)
 		})
 	}
+	k := newSink(CacheConfig{})
+	s := k.source(plain)
+	require.NoError(t, feed(s, encode(plain, objects(0, 1)...)))
+	require.NoError(t, s.Cut())
+	require.Equal(t, Reset, stateOf(k.segments[0].Log), "no time of grace")
 }
 
 func stateOf(l *Log) State {

@@ -131,13 +131,14 @@ func TestDeriveWhatALayoutCannotExpress(t *testing.T) {
 	state, _ := seg.Log.State()
 	require.Equal(t, Reset, state)
 	release()
-	for _, h := range []moqt.SubgroupHeader{
-		{GroupID: large}, {SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: large},
+	for h, fits := range map[moqt.SubgroupHeader]bool{
+		{GroupID: large - 1}: true, {GroupID: large}: false,
+		{SubgroupIDMode: moqt.SubgroupIDPresent, SubgroupID: large}: false,
 	} {
 		k := newSink(CacheConfig{})
 		require.NoError(t, feed(k.source(h), encode(h, object(0))))
 		seg, _, _ := k.segments[0].Derive(Form{Layout: moqt.DataLayout2})
-		require.Nil(t, seg)
+		require.Equal(t, fits, seg != nil)
 	}
 }
 

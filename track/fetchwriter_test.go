@@ -106,3 +106,25 @@ func TestFetchWriterOvertakesAStream(t *testing.T) {
 		require.ErrorContains(t, fetch(overtaken, "!"), "different payloads", "%d bytes", overtaken)
 	}
 }
+
+// A publisher may not have told the priority, a datagram be as large as UDP allows, and a track not be kept.
+func TestFetchWriterBegins(t *testing.T) {
+	k := newSink(CacheConfig{})
+	require.NoError(t, came{group: 1, priority: 7, objects: objects(1)}.arrive(k))
+	f := k.track.NewFetchWriter()
+	for group, want := range map[uint64]uint8{1: 7, 2: 9} {
+		o := moqt.FetchObject{Location: loc(group, 5), Priority: 9}
+		require.NoError(t, f.Begin(&o, true))
+		require.Equal(t, want, o.Priority, "group %d", group)
+	}
+	largest := moqt.FetchObject{Location: loc(1, 6), Datagram: true, PayloadLength: maxDatagram}
+	require.NoError(t, f.Begin(&largest, false))
+	require.NotNil(t, f.datagram)
+	k.track.SetMaxCacheDuration(0)
+	require.NoError(t, f.Begin(&moqt.FetchObject{Location: loc(1, 7), Priority: 7, PayloadLength: 1}, false))
+	require.NoError(t, f.Write([]byte("x")))
+	f.Close()
+	require.NoError(t, came{group: 3, objects: objects(0), fin: true}.arrive(k))
+	require.Equal(t, "unknown 1.7-1.7", walk(t, k.track, moqt.Range{Start: loc(1, 7), End: loc(1, 7)}, time.Time{}))
+	require.Empty(t, k.held(3))
+}

@@ -11,7 +11,7 @@ import (
 var epoch = time.UnixMicro(1_700_000_000_000_000)
 
 func TestObjectIndexFindsByIDAndOffset(t *testing.T) {
-	far := uint64(1) << 33
+	const far, wide = 1 << 33, 1 << 32
 	tests := map[string][]Object{
 		"one": {{ID: 4, Start: 10, IDEnd: 11, PayloadStart: 12, End: 30, Received: epoch}},
 		"properties": {
@@ -27,6 +27,13 @@ func TestObjectIndexFindsByIDAndOffset(t *testing.T) {
 				Received: epoch.Add(24 * time.Hour)},
 			{ID: math.MaxUint64, Start: 9 + 1<<40, IDEnd: 10 + 1<<40, PayloadStart: 11 + 1<<40, End: 11 + 1<<40,
 				Status: 4, Received: epoch},
+		},
+		"a number more than a block has room for": { // by offset, by id and by time
+			{ID: 0, Start: 0, IDEnd: 1, PayloadStart: 3, End: wide, Received: epoch},
+			{ID: 1, Start: wide, IDEnd: wide + 1, PayloadStart: wide + 2, End: wide + 2, Received: epoch},
+			{ID: 1 + wide, Start: wide + 2, IDEnd: wide + 3, PayloadStart: wide + 4, End: wide + 4, Received: epoch},
+			{ID: 2 + wide, Start: wide + 4, IDEnd: wide + 5, PayloadStart: wide + 6, End: wide + 6,
+				Received: epoch.Add(wide * time.Microsecond)},
 		},
 	}
 	for name, objects := range tests {
@@ -81,20 +88,37 @@ func TestObjectIndexRefuses(t *testing.T) {
 }
 
 func TestObjectIndexIsDiscardedWithItsBytes(t *testing.T) {
+	const first = 1 << 33
 	var mem Memory
-	l := NewLog(0, &mem)
+	l := NewLog(first, &mem)
 	l.Discard(math.MaxInt64)
 	for i := range 100_000 {
-		l.Append(pattern(int64(i)*20, 20))
-		start := int64(i) * 20
+		start := first + int64(i)*20
+		l.Append(pattern(start, 20))
 		require.NoError(t, l.AddObject(Object{ID: uint64(i), Start: start, PayloadStart: start + 2, End: start + 20,
 			Received: epoch}))
 	}
 	require.Less(t, mem.Bytes(), int64(3*maxChunk+(3*maxChunk/20+2*blockEntries)*entrySize+1<<12))
-	_, ok := l.Covering(0)
+	for _, b := range l.objects.blocks {
+		require.LessOrEqual(t, len(b.entries), blockEntries)
+	}
+	_, ok := l.Covering(first)
 	require.False(t, ok)
-	require.ErrorIs(t, l.AddObject(Object{ID: 3, Start: 2_000_000, PayloadStart: 2_000_001, End: 2_000_001}),
-		errNotIndexable)
+	require.ErrorIs(t, l.AddObject(Object{ID: 3, Start: l.End(), PayloadStart: l.End(), End: l.End()}), errNotIndexable)
 	l.Finish()
 	require.Zero(t, mem.Bytes())
+}
+
+// The first object since a time is found in a block, and behind it.
+func TestObjectsSince(t *testing.T) {
+	l := NewLog(0, nil)
+	at := func(i int) time.Time { return epoch.Add(time.Duration(i) * time.Second) }
+	for i, id := range []uint64{0, 1, 1 << 33} {
+		start := int64(10 * i)
+		o := Object{ID: id, Start: start, PayloadStart: start + 2, End: start + 10, Received: at(i)}
+		require.NoError(t, l.AddObject(o))
+	}
+	for i := range 3 {
+		require.EqualValues(t, 10*i, l.objects.receivedSince(at(i)))
+	}
 }
