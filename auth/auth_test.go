@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +14,7 @@ import (
 
 // scheme answers always the same.
 type scheme struct {
+	grant   relay.Grant
 	err     error
 	changed bool
 	asked   int
@@ -20,7 +22,7 @@ type scheme struct {
 
 func (s *scheme) Authorize(context.Context, relay.AuthRequest) (relay.Grant, error) {
 	s.asked++
-	return relay.Grant{}, s.err
+	return s.grant, s.err
 }
 
 func (s *scheme) Changed() bool {
@@ -49,9 +51,10 @@ func TestAny(t *testing.T) {
 		_, err := c.any.Authorize(t.Context(), relay.AuthRequest{})
 		require.Equal(t, c.want.err, err)
 	}
-	allows, unasked := &scheme{}, &scheme{}
-	_, err := Any{failed, allows, unasked}.Authorize(t.Context(), relay.AuthRequest{})
+	allows, unasked := &scheme{grant: relay.Grant{Expires: time.Now()}}, &scheme{}
+	granted, err := Any{failed, allows, unasked}.Authorize(t.Context(), relay.AuthRequest{})
 	require.NoError(t, err)
+	require.Equal(t, allows.grant, granted, "as long as the scheme says")
 	require.Zero(t, unasked.asked)
 	_, err = Any{}.Authorize(t.Context(), relay.AuthRequest{})
 	require.Error(t, err, "nothing allows it")
