@@ -1,29 +1,22 @@
 package server
 
 import (
-	"bytes"
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/cli/clitest"
 	"sluice/internal/logs/logstest"
 	"sluice/lab/sim"
 	"sluice/moqt"
 	"sluice/moqt/session"
-	"sluice/player/client"
-	"sluice/player/pub"
-	"sluice/player/sub"
 	"sluice/relay"
 	"sluice/server/cluster"
 	"sluice/server/cluster/clustertest"
@@ -70,60 +63,6 @@ func (w *world) knows(t *testing.T, n *meshNode, other string) {
 
 // sent returns how many clients the node has sent elsewhere.
 func (n *meshNode) sent() int { return int(n.mesh.far.count.Load()) }
-
-// TestClientsGoToANearerNode has three nodes at different distances. A player comes to the farthest one, and a
-// publisher to the next one. Both go on at the nearest one, and the player gets each byte of the clip, once.
-func TestClientsGoToANearerNode(t *testing.T) {
-	t.Parallel()
-	virtual(t, func(t *testing.T) {
-		w := new(world)
-		far, middle := w.node(t, "far", 100*time.Millisecond), w.node(t, "middle", 60*time.Millisecond)
-		near := w.node(t, "near", time.Millisecond)
-		middleURL, farURL := middle.mesh.cfg.ClientURL, far.mesh.cfg.ClientURL
-		parts, err := clitest.CutClip(time.Minute)
-		require.NoError(t, err)
-		clip := bytes.Join(parts, nil)
-		clientConfig := func(url string) client.SessionConfig {
-			dial := transport.ClientConfig{Insecure: true, ListenUDP: listenUDP(t)}
-			return client.SessionConfig{URL: url, Transport: dial}
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		publisher := make(chan error, 1)
-		go func() {
-			publisher <- pub.Run(ctx, pub.PublisherConfig{
-				Namespace: moqt.Namespace{"live"}, Wait: true, Client: clientConfig(middleURL),
-				Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(clip)), nil },
-			}, new(pub.Stats))
-		}()
-		far.knowsRoute(t, 1)
-		join(t, near.Server, nil)
-		w.knows(t, far, "near")
-
-		played := make(chan sub.Result, 1)
-		go func() {
-			result, err := sub.Run(ctx, sub.PlayerConfig{
-				Namespace: moqt.Namespace{"live"}, Out: io.Discard, Wait: time.Minute, Verify: bytes.NewReader(clip),
-				Duration: 20 * time.Second, Client: clientConfig(farURL), // it is sent elsewhere meanwhile
-			}, nil)
-			require.NoError(t, err)
-			played <- result
-		}()
-		w.wait(t, "the player is sent to the nearest node", func() bool { return far.sent() == 1 })
-		await(t, "the player is there", func() bool {
-			return slices.ContainsFunc(near.relay.Clients(), func(c relay.Client) bool { return isSent(c.Path) })
-		})
-		result := <-played
-		for _, track := range result.Tracks {
-			require.NotZero(t, track.Verified)
-			require.Zero(t, track.Different+track.Missing)
-		}
-		require.Equal(t, 1, far.sent())
-		require.Zero(t, near.sent(), "who was sent here stays")
-		require.Equal(t, 1, middle.sent(), "the publisher")
-		stop()
-		<-publisher
-	})
-}
 
 // goaways gets the GOAWAY of a session.
 type goaways struct {

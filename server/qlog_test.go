@@ -71,16 +71,7 @@ func qlogsOf(t *testing.T, d *qlogs.Directory) {
 		conn, err := transport.Dial(t.Context(), scheme+"://"+s.Addr().String()+"/live?token=sesame",
 			transport.ClientConfig{Insecure: true, Protocols: moqt.ALPNs(), ListenUDP: listenUDP(t)})
 		require.NoError(t, err)
-		c := session.Config{Tokens: sesame, Logger: slog.New(slog.DiscardHandler)}
-		if scheme == "moqt" {
-			c.Authority, c.Path = "relay", "/live?token=sesame"
-		}
-		own, err := session.New(conn, c)
-		require.NoError(t, err)
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = own.Run(t.Context()) }()
-		t.Cleanup(func() { own.Close(moqt.SessionNoError, ""); <-ended })
-		return own
+		return runSessionAs(t, conn, session.Config{Tokens: sesame, Authority: "relay", Path: "/live?token=sesame"})
 	}
 	publisher, subscriber := join("moqt"), join("https")
 	track := moqt.FullTrackName{Namespace: moqt.Namespace{"live"}, Name: "video"}
