@@ -138,52 +138,32 @@ func TestObjectDeclines(t *testing.T) {
 	state := &r.kernel.conns[1]
 	clean := *state
 	group := uint64(100)
+	// datagram is a DATAGRAM frame of a type, with what follows the Object ID.
+	datagram := func(typ int, alias uint64, rest ...any) []byte {
+		return concat(0x30, typ, vi64(alias), vi64(group), vi64(1), concat(rest...))
+	}
 	tests := []struct {
 		reason string
 		frame  func() []byte // default: an object
 		set    func(*bpf.Subscription)
 		both   bool // it is declined for the other subscriber too
 	}{
-		{reason: "frame_no_track", both: true, frame: func() []byte {
-			return concat(0x30, 0, vi64(78), vi64(group),
-				vi64(1), 9, "object")
-		}},
-		{reason: "frame_not_media", both: true, frame: func() []byte {
-			return concat(0x30, 0x20, vi64(77), vi64(group),
-				vi64(1), 9, 3)
-		}}, // a status
-		{reason: "frame_not_media", both: true, frame: func() []byte {
-			return concat(0x30, 0x10, vi64(77), vi64(group),
-				vi64(1), 9, "object")
-		}}, // no type
-		{reason: "frame_not_media", both: true, frame: func() []byte {
-			return concat(0x30, 1, vi64(77), vi64(group),
-				vi64(1), 9, 200, "object")
-		}}, // properties that reach beyond it
-		{reason: "frame_not_media", both: true, frame: func() []byte {
-			return concat(0x30, 1, vi64(77), vi64(group),
-				vi64(1), 9, 0, "object")
-		}}, // no properties
-		{reason: "frame_not_media", both: true, frame: func() []byte {
-			return concat(0x30, 0, vi64(77), vi64(group),
-				vi64(1))
-		}}, // no priority
-		{reason: "frame_not_media", both: true, frame: func() []byte {
-			return concat(0x30, 0, vi64(77), vi64(group),
-				vi64(1), 9)
-		}}, // no payload
-		{reason: "frame_not_media", both: true, frame: func() []byte {
-			return concat(0x30, 1, vi64(77), vi64(group),
-				vi64(1), 9, 2, 0, 1)
-		}}, // properties only
-		{reason: "frame_forgotten", both: true, frame: func() []byte {
-			return concat(0x30, 0, vi64(77), vi64(9),
-				vi64(group), 9, "an early object")
-		}}, // see below
-		{reason: "packet_malformed", both: true, frame: func() []byte {
-			return concat(0x31, uint64(300), 0, vi64(77),
-				vi64(group), vi64(1), 9, "short")
-		}}, // it reaches beyond the packet
+		{reason: "frame_no_track", both: true, frame: func() []byte { return datagram(0, 78, 9, "object") }},
+		{reason: "frame_not_media", both: true, frame: func() []byte { return datagram(0x20, 77, 9, 3) }}, // a status
+		{reason: "frame_not_media", both: true, // no type
+			frame: func() []byte { return datagram(0x10, 77, 9, "object") }},
+		{reason: "frame_not_media", both: true, // properties that reach beyond it
+			frame: func() []byte { return datagram(1, 77, 9, 200, "object") }},
+		{reason: "frame_not_media", both: true, // no properties
+			frame: func() []byte { return datagram(1, 77, 9, 0, "object") }},
+		{reason: "frame_not_media", both: true, frame: func() []byte { return datagram(0, 77) }},    // no priority
+		{reason: "frame_not_media", both: true, frame: func() []byte { return datagram(0, 77, 9) }}, // no payload
+		{reason: "frame_not_media", both: true, // properties only
+			frame: func() []byte { return datagram(1, 77, 9, 2, 0, 1) }},
+		{reason: "frame_forgotten", both: true, // see below
+			frame: func() []byte { return concat(0x30, 0, vi64(77), vi64(9), vi64(group), 9, "an early object") }},
+		{reason: "packet_malformed", both: true, // it reaches beyond the packet
+			frame: func() []byte { return concat(0x31, uint64(300), datagram(0, 77, 9, "short")[1:]) }},
 		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.Forward = 0 }},
 		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup = group + 1 }},
 		{reason: "copy_filtered", set: func(s *bpf.Subscription) { s.StartGroup, s.StartObject = group, 2 }},
@@ -207,7 +187,7 @@ func TestObjectDeclines(t *testing.T) {
 			}
 			require.NoError(t, r.kernel.tracks.put(track.index, list...))
 			before, taken := r.counts(), *state
-			frame := concat(0x30, 0, vi64(77), vi64(group), vi64(1), 9, "object")
+			frame := datagram(0, 77, 9, "object")
 			if tt.frame != nil {
 				frame = tt.frame()
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -317,26 +318,20 @@ func (v *viewer) HandleDatagram(o *moqt.ObjectDatagram) {
 }
 
 func (v *viewer) HandleSubgroup(g *session.Subgroup) {
-	var all []byte
-	buf := make([]byte, 16<<10)
-	parser := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
-	rest := []byte(nil)
-	for {
-		n, err := g.Read(buf)
-		all = append(all, buf[:n]...)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			v.fail(fmt.Errorf("subgroup %d/%d: %w", g.Header.GroupID, g.Header.SubgroupID, err))
-			return
-		}
+	all, err := io.ReadAll(g)
+	if err != nil {
+		v.fail(fmt.Errorf("subgroup %d/%d: %w", g.Header.GroupID, g.Header.SubgroupID, err))
+		return
 	}
-	rest = all
+	parser := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for len(rest) > 0 {
+	for rest := all; len(rest) > 0; {
 		o, n, err := parser.Next(rest)
+		rest = rest[n:]
+		if errors.Is(err, moqt.ErrIncomplete) {
+			break // behind the last payload
+		}
 		if err != nil {
 			v.errs = append(v.errs, err)
 			return
@@ -346,11 +341,6 @@ func (v *viewer) HandleSubgroup(g *session.Subgroup) {
 			v.errs = append(v.errs, fmt.Errorf("object %v came twice", at))
 		}
 		v.objects[at] = all[o.PayloadStart:o.End]
-		rest = rest[n:]
-		if left := int(o.PayloadLength); left > 0 && len(rest) >= left {
-			parser.Next(rest[:left])
-			rest = rest[left:]
-		}
 	}
 	key := subgroup{g.Header.GroupID, g.Header.SubgroupID}
 	v.streams[key], v.headers[key] = all, g.Header

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -15,11 +16,14 @@ import (
 // fixedPolicy has the limits that the test says.
 type fixedPolicy struct {
 	limits Limits
-	load   Load
+	load   Load // of which it was asked last
+	asked  int
 }
 
 func (p *fixedPolicy) Decide(_ clock.Time, l Load) Limits {
+	l.Levels = slices.Clone(l.Levels)
 	p.load = l
+	p.asked++
 	return p.limits
 }
 

@@ -65,19 +65,8 @@ func TestPriorityDrop(t *testing.T) {
 	require.Equal(t, LowestPriority, single.Decide(now, Load{Levels: only}).Threshold, "never all")
 }
 
-// thresholdPolicy does what the test says.
-type thresholdPolicy struct {
-	threshold Level
-	seen      [][]Backlog
-}
-
-func (p *thresholdPolicy) Decide(_ clock.Time, l Load) Limits {
-	p.seen = append(p.seen, append([]Backlog(nil), l.Levels...))
-	return UpTo(p.threshold)
-}
-
 func TestThreshold(t *testing.T) {
-	p := &thresholdPolicy{threshold: LowestPriority}
+	p := &fixedPolicy{limits: UpTo(LowestPriority)}
 	f := &fixedController{window: 2 * testMTU}
 	w := newWorld(t, withController(f), func(c *worldConfig) { c.sender.DropPolicy = p })
 	sub := w.subscribe()
@@ -87,14 +76,14 @@ func TestThreshold(t *testing.T) {
 	_, high := w.stream(sub, newTestLog(0, 10_000), priority(1, 0))
 	low1, low := w.stream(sub, newTestLog(0, 3_000), priority(9, 1))
 	w.run()
-	require.Empty(t, p.seen, "the policy is not asked about data that waits for a moment")
+	require.Zero(t, p.asked, "the policy is not asked about data that waits for a moment")
 	w.sleep(policyInterval)
-	require.Len(t, p.seen, 1)
-	require.Equal(t, []Level{levelOf(128, 1), levelOf(128, 9)}, []Level{p.seen[0][0].Level, p.seen[0][1].Level})
-	require.Equal(t, int64(3000), p.seen[0][1].Bytes)
-	require.Equal(t, 1, p.seen[0][1].Streams)
+	require.Equal(t, 1, p.asked)
+	require.Equal(t, []Level{levelOf(128, 1), levelOf(128, 9)}, []Level{p.load.Levels[0].Level, p.load.Levels[1].Level})
+	require.Equal(t, int64(3000), p.load.Levels[1].Bytes)
+	require.Equal(t, 1, p.load.Levels[1].Streams)
 
-	p.threshold = levelOf(128, 5)
+	p.limits = UpTo(levelOf(128, 5))
 	require.NoError(t, sub.SendDatagram(Datagram{Payload: []byte("x"), Priority: 9}))
 	w.run()
 	w.sleep(policyInterval)
@@ -113,17 +102,17 @@ func TestThreshold(t *testing.T) {
 		w.ack(10 * ms)
 		w.run()
 	}
-	p.threshold = levelOf(128, 0)
+	p.limits = UpTo(levelOf(128, 0))
 	w.sleep(policyInterval) // it is asked as long as it holds something back
 	require.Equal(t, Dropped, high()[0].Outcome)
 	require.Equal(t, []uint64{3, codeDeliveryTimeout, 10_006}, w.peer.lastReset, "open streams are reset")
-	p.threshold = LowestPriority
+	p.limits = UpTo(LowestPriority)
 	w.sleep(policyInterval)
-	seen := len(p.seen)
+	asked := p.asked
 	w.sleep(time.Hour)
 	w.ack(10 * ms)
 	w.sleep(time.Hour)
-	require.Len(t, p.seen, seen)
+	require.Equal(t, asked, p.asked)
 }
 
 // The largest object counts for how long others may wait, whoever has sent it: what waits does not tell, because the
@@ -136,7 +125,7 @@ func TestLargestObject(t *testing.T) {
 		return log
 	}
 	for _, forwarded := range []int64{0, 5_000, 9_000} {
-		p := &thresholdPolicy{threshold: LowestPriority}
+		p := &fixedPolicy{limits: UpTo(LowestPriority)}
 		w, f := withForwarder(t, withController(&fixedController{window: 12_000}), func(c *worldConfig) {
 			c.sender.DropPolicy = p
 		})
@@ -148,9 +137,9 @@ func TestLargestObject(t *testing.T) {
 		w.stream(w.subscribe(), object(20_000), func(c *StreamConfig) { c.Priority = 200 })
 		w.run()
 		w.sleep(policyInterval)
-		require.Len(t, p.seen, 1)
-		require.Equal(t, []int64{0, 9_000}, []int64{p.seen[0][0].Bytes, p.seen[0][0].Largest}, forwarded)
-		require.EqualValues(t, 20_000, p.seen[0][1].Largest)
+		require.Equal(t, 1, p.asked)
+		require.Equal(t, []int64{0, 9_000}, []int64{p.load.Levels[0].Bytes, p.load.Levels[0].Largest}, forwarded)
+		require.EqualValues(t, 20_000, p.load.Levels[1].Largest)
 	}
 }
 

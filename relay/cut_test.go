@@ -34,14 +34,14 @@ func TestCutStreams(t *testing.T) {
 		next    func(*source)
 		want    string
 	}{
-		"the publisher goes on": {ptr(at(1, 1)), func(s *source) {
+		"the publisher goes on": {new(at(1, 1)), func(s *source) {
 			s.open(moqt.SubgroupHeader{GroupID: 1}).object(2).fin()
 		}, "1 fin, 1.2"},
-		"it begins the group again": {ptr(at(1, 1)), func(s *source) { s.group(1, 4) }, "1 fin, 1.2, 1.3"},
-		"it leaves objects out": {ptr(at(1, 1)), func(s *source) {
+		"it begins the group again": {new(at(1, 1)), func(s *source) { s.group(1, 4) }, "1 fin, 1.2, 1.3"},
+		"it leaves objects out": {new(at(1, 1)), func(s *source) {
 			s.open(moqt.SubgroupHeader{GroupID: 1}).object(3).fin()
 		}, "1 fin, 1 reset 1, 1.3"},
-		"it begins another group": {ptr(at(1, 1)), func(s *source) { s.group(2, 1) }, "1 reset 1, 2 fin, 2.0"},
+		"it begins another group": {new(at(1, 1)), func(s *source) { s.group(2, 1) }, "1 reset 1, 2 fin, 2.0"},
 		"it does not come":        {nil, func(*source) {}, "1 reset 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestStreamAheadOfACut(t *testing.T) {
 		old.c.Session.Close(moqt.SessionInternalError, "")
 		time.Sleep(time.Second)
 		require.Equal(t, "1 reset 0", k.take())
-		next := b.next(ptr(at(1, 1)))
+		next := b.next(new(at(1, 1)))
 		next.group(1, 4)
 		require.Equal(t, "1.2, 1.3, 1 fin", k.take())
 		require.Len(t, k.headers, 2)
@@ -100,7 +100,7 @@ func TestFinishAheadOfACut(t *testing.T) {
 		c.sender().ahead.Store(true)
 		old.c.Session.Close(moqt.SessionInternalError, "")
 		time.Sleep(time.Second)
-		next := b.next(ptr(at(1, 1)))
+		next := b.next(new(at(1, 1)))
 		next.group(1, 4)
 		synctest.Wait()
 		require.NoError(t, next.publication().Done(moqt.DoneTrackEnded, ""))
@@ -122,7 +122,7 @@ func TestDeliveredAheadOfTheLog(t *testing.T) {
 		require.Equal(t, "1.0, 1 fin, 2.0, 2 fin", k.take())
 		src.c.Session.Close(moqt.SessionInternalError, "")
 		time.Sleep(time.Second) // nobody goes on with the log
-		next := b.next(ptr(at(2, 0)))
+		next := b.next(new(at(2, 0)))
 		next.open(moqt.SubgroupHeader{GroupID: 1}).object(1).fin()
 		next.group(3, 1)
 		require.Equal(t, "3.0, 3 fin", k.take())

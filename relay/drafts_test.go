@@ -39,7 +39,7 @@ func TestVersions(t *testing.T) {
 					pub.announce("live")
 					c := b.speaks(there)
 					k, s := c.mustSubscribe(moqt.Parameters{
-						SubscriberPriority: ptr(uint8(3)), GroupOrder: ptr(moqt.Ascending),
+						SubscriberPriority: new(uint8(3)), GroupOrder: new(moqt.Ascending),
 					})
 					src.group(2, 2)
 					require.Equal(t, "2.0, 2.1, 2 fin", k.take())
@@ -96,7 +96,7 @@ func TestFill(t *testing.T) {
 					})
 					time.Sleep(fetch.ArrivalPause) // for objects 2 to 4, which may still come
 					require.Equal(t, tt.want, k.take())
-					ok := b.update(s, moqt.Parameters{Forward: ptr(true), Fill: relative(1)})
+					ok := b.update(s, moqt.Parameters{Forward: new(true), Fill: relative(1)})
 					require.Equal(t, at(2, 5), *ok.Parameters.LargestObject)
 					time.Sleep(fetch.ArrivalPause)
 					require.Equal(t, "fill (2.0, 2.1, unknown to 2.4, datagram 2.5, fin)", k.take())
@@ -119,7 +119,7 @@ func TestFill(t *testing.T) {
 func TestFillsAreLimited(t *testing.T) {
 	onBench(t, Config{Session: session.Config{Limits: session.Limits{MaxFetches: 2}}}, func(b *bench) {
 		pub := b.connect()
-		pub.serve(&source{largest: ptr(at(2, 0))})
+		pub.serve(&source{largest: new(at(2, 0))})
 		fetches := make(chan struct{}, 10)
 		pub.handler.fetch = func(f *session.IncomingFetch) {
 			fetches <- struct{}{}
@@ -174,7 +174,7 @@ func TestPropertiesOnRequest(t *testing.T) {
 		properties := propertiesOf(t, moqt.KeyValuePair{Type: moqt.PropertyMaxCacheDuration, Value: 60_000})
 		src := pub.serve(&source{properties: properties})
 		pub.announce("live")
-		without := moqt.Parameters{IncludeProperties: ptr(false)}
+		without := moqt.Parameters{IncludeProperties: new(false)}
 		c := b.speaks(moqt.Draft22)
 		_, s := c.mustSubscribe(without)
 		require.Empty(t, s.Properties())
@@ -206,7 +206,7 @@ func TestRelativeFetch(t *testing.T) {
 				a := &archive{size: 2, largest: at(2, 1)}
 				pub.handler.fetch = a.serve
 				pub.handler.trackStatus = func(s *session.IncomingTrackStatus) {
-					s.OK(moqt.Parameters{LargestObject: ptr(at(2, 1))}, nil)
+					s.OK(moqt.Parameters{LargestObject: new(at(2, 1))}, nil)
 				}
 				pub.announce("live")
 			}
@@ -241,7 +241,7 @@ func TestTimeoutsOfSubgroups(t *testing.T) {
 			src := b.speaks(v).serve(&source{properties: timeouts(70, 600)})
 			src.c.announce("live")
 			subscriber := b.connect()
-			_, s := subscriber.mustSubscribe(moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(60))})
+			_, s := subscriber.mustSubscribe(moqt.Parameters{ObjectDeliveryTimeout: new(uint64(60))})
 			header := func(group uint64, first bool) *subgroupStream {
 				return src.open(moqt.SubgroupHeader{GroupID: group, FirstObject: first, HasProperties: true})
 			}
@@ -255,7 +255,7 @@ func TestTimeoutsOfSubgroups(t *testing.T) {
 				require.Equal(t, timeouts, out.timeouts(i), "%s, group %d", v, i+1)
 			}
 
-			b.update(s, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(40))})
+			b.update(s, moqt.Parameters{ObjectDeliveryTimeout: new(uint64(40))})
 			synctest.Wait()
 			for i := range want {
 				require.Equal(t, 40*time.Millisecond, out.timeouts(i).Object)

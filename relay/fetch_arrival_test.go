@@ -52,7 +52,7 @@ func TestFetchOfGroupsInArrival(t *testing.T) {
 			"1.0, 1/1.1, 1.2, 1/1.3, 1.4, fin",
 		},
 		"groups in descending order": {
-			standalone(at(1, 0), at(2, 1)), moqt.Parameters{GroupOrder: ptr(moqt.Descending)},
+			standalone(at(1, 0), at(2, 1)), moqt.Parameters{GroupOrder: new(moqt.Descending)},
 			func(zero, one *subgroupStream) {
 				one.object(3).fin()
 				zero.object(4).fin()
@@ -80,7 +80,7 @@ func TestFetchOfGroupsInArrival(t *testing.T) {
 			"1.0, 1/1.1, 1.2, unknown to 1.max, fin",
 		},
 		"the subscriber does not wait": {
-			whole, moqt.Parameters{FillTimeout: ptr(uint64(0))},
+			whole, moqt.Parameters{FillTimeout: new(uint64(0))},
 			func(zero, one *subgroupStream) {
 				one.object(3).fin()
 				zero.object(4).fin()
@@ -150,7 +150,7 @@ func TestFetchOfTheGroupThatThePublisherBeginsWith(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, Config{}, func(b *bench) {
 				pub := b.connect()
-				src := pub.serve(&source{largest: ptr(at(1, 1))})
+				src := pub.serve(&source{largest: new(at(1, 1))})
 				pub.handler.fetch = func(f *session.IncomingFetch) {
 					f.Reject(&moqt.RequestError{Code: moqt.RequestNotSupported})
 				}

@@ -231,7 +231,7 @@ func TestFetchFromCache(t *testing.T) {
 		"whole group, unknown":  {start: at(1, 2), end: at(1, 0), want: "1.2, unknown to 1.max, fin", okEnd: at(1, 0)},
 		"before what is cached": {start: at(0, 0), end: at(1, 1), want: "unknown to 0.max, 1.0, fin", okEnd: at(1, 1)},
 		"descending": {
-			start: at(0, 4), end: at(2, 2), params: moqt.Parameters{GroupOrder: ptr(moqt.Descending)},
+			start: at(0, 4), end: at(2, 2), params: moqt.Parameters{GroupOrder: new(moqt.Descending)},
 			want: "2.0, 2.1, 1.0, 1.1, 1.2, unknown to 0.max, fin", okEnd: at(2, 2),
 		},
 		"starts after the largest": {start: at(2, 6), end: at(3, 0), refused: moqt.RequestInvalidRange},
@@ -287,7 +287,7 @@ func TestFetchFillsFromUpstream(t *testing.T) {
 		require.Empty(t, a.requests, "what was fetched, and what does not exist, is cached")
 
 		m := standalone(at(0, 2), at(1, 2))
-		m.Parameters.GroupOrder = ptr(moqt.Descending)
+		m.Parameters.GroupOrder = new(moqt.Descending)
 		require.Equal(t, "1.0, 1.1, 0.2, 0/1.3, fin", c.fetch(m).objects)
 	})
 }
@@ -336,7 +336,7 @@ func TestFetchPassesOnMarkers(t *testing.T) {
 		m := standalone(at(0, 0), at(0, 7))
 		require.Equal(t, "absent to 0.1, unknown to 0.3, 0/1.5, 0/2.6, fin", b.connect().fetch(m).objects)
 		a.mark = nil
-		m.Parameters.FillTimeout = ptr(uint64(0))
+		m.Parameters.FillTimeout = new(uint64(0))
 		require.Equal(t, "absent to 0.1, unknown to 0.3, 0/1.5, 0/2.6, fin", b.connect().fetch(m).objects)
 		require.Len(t, a.requests, 1)
 	})
@@ -459,7 +459,7 @@ func TestFetchOfWhatIsArriving(t *testing.T) {
 	for _, order := range []moqt.GroupOrder{moqt.Ascending, moqt.Descending} {
 		onBench(t, Config{}, func(b *bench) {
 			pub := b.connect()
-			src := pub.serve(&source{largest: ptr(at(1, 1))})
+			src := pub.serve(&source{largest: new(at(1, 1))})
 			asked := make(chan struct{}, 1)
 			pub.handler.fetch = func(f *session.IncomingFetch) {
 				asked <- struct{}{}

@@ -216,7 +216,7 @@ func TestOffersWithFilters(t *testing.T) {
 				offered := false
 				c.handler.publish = func(s *session.Subscription) {
 					offered = true
-					require.NoError(t, s.Accept(moqt.Parameters{Forward: ptr(true)}, k))
+					require.NoError(t, s.Accept(moqt.Parameters{Forward: new(true)}, k))
 				}
 				filters := append(filter(moqt.ParameterObjectIDFilter, 1, 1),
 					filter(moqt.ParameterTrackPropertyFilter, 5, most)...)

@@ -736,8 +736,6 @@ func propertiesOf(t *testing.T, pairs ...moqt.KeyValuePair) moqt.Properties {
 	return p
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func (b *bench) refused(err error, code moqt.RequestErrorCode) {
 	b.t.Helper()
 	var refused *moqt.RequestError

@@ -101,10 +101,10 @@ func TestNamespacesCarryTheirWay(t *testing.T) {
 		require.Equal(t, changes, fourth.changes, "the best way is the same")
 		require.Equal(t, "live-a [] for 0, live-b [] for 0", toPlayer.now())
 
-		require.NoError(t, short.Update(b.ctx, moqt.Parameters{RouteCost: ptr(uint64(math.MaxUint64))}))
+		require.NoError(t, short.Update(b.ctx, moqt.Parameters{RouteCost: new(uint64(math.MaxUint64))}))
 		require.Equal(t, fmt.Sprintf("live-a [0 81] for 1, live-b [0 9 8 81] for %d", uint64(math.MaxUint64)),
 			fourth.now(), "costs do not overflow")
-		require.NoError(t, short.Update(b.ctx, moqt.Parameters{HopPath: moqt.HopPath{6}, RouteCost: ptr(uint64(0))}))
+		require.NoError(t, short.Update(b.ctx, moqt.Parameters{HopPath: moqt.HopPath{6}, RouteCost: new(uint64(0))}))
 		require.Equal(t, "live-a [0 81] for 1, live-b [6 8 81] for 1", toRelay.now())
 		require.NoError(t, short.Update(b.ctx, moqt.Parameters{HopPath: moqt.HopPath{9}}))
 		require.Equal(t, "live-a [0 81] for 1", toRelay.now(), "it comes through this relay now")

@@ -138,7 +138,7 @@ func TestPublisherComesBackToAnotherProcess(t *testing.T) {
 		require.Empty(t, stays.take(), "streams wait")
 		require.Equal(t, "1.0", fed.take())
 
-		back := there.next(ptr(at(1, 0)))
+		back := there.next(new(at(1, 0)))
 		back.open(moqt.SubgroupHeader{GroupID: 1}).object(1).fin()
 		back.group(2, 1)
 		require.Equal(t, "1 fin, 1.1, 2 fin, 2.0", stays.sorted())
@@ -320,7 +320,7 @@ func TestMoveIsNoRestart(t *testing.T) {
 				require.Equal(t, "2.0, 2 fin", k.take())
 				require.NoError(t, src.publication().Done(moqt.DoneGoingAway, ""))
 				time.Sleep(after)
-				_, err := src.offer(here.connect(), moqt.Parameters{LargestObject: ptr(at(1, 0))})
+				_, err := src.offer(here.connect(), moqt.Parameters{LargestObject: new(at(1, 0))})
 				require.NoError(t, err)
 				for group := uint64(1); group <= 3; group++ {
 					src.group(group, 1)
@@ -498,7 +498,7 @@ func TestTracksAcrossLinks(t *testing.T) {
 							c.mustSubscribeTracks(moqt.Parameters{}, "live")
 						}
 					case publisher:
-						_, err := src.offer(there.to("relay", "/a"), moqt.Parameters{LargestObject: ptr(at(3, 0))})
+						_, err := src.offer(there.to("relay", "/a"), moqt.Parameters{LargestObject: new(at(3, 0))})
 						require.NoError(t, err)
 					case connection:
 						link(there, here)

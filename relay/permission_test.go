@@ -41,7 +41,7 @@ func TestUpdatedTokens(t *testing.T) {
 		require.NoError(t, tracks.Update(b.ctx, with("new")))
 
 		b.rewrite(f, "pub publish live\nnew subscribe,discover live")
-		_, err := sub.Update(b.ctx, moqt.Parameters{SubscriberPriority: ptr(uint8(1))})
+		_, err := sub.Update(b.ctx, moqt.Parameters{SubscriberPriority: new(uint8(1))})
 		require.NoError(t, err, "an update without a token")
 		require.NoError(t, tracks.Update(b.ctx, moqt.Parameters{}))
 		require.NoError(t, offer.Context().Err())

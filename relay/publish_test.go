@@ -17,7 +17,7 @@ import (
 func TestPublishWithoutSubscribersIsNotForwarded(t *testing.T) {
 	onBench(t, Config{Linger: 2 * time.Second}, func(b *bench) {
 		src := &source{largest: &moqt.Location{Group: 8}}
-		pub, err := src.offer(b.connect(), moqt.Parameters{LargestObject: src.largest, Forward: ptr(false)})
+		pub, err := src.offer(b.connect(), moqt.Parameters{LargestObject: src.largest, Forward: new(false)})
 		require.NoError(t, err)
 		require.False(t, pub.Forward())
 
@@ -130,7 +130,7 @@ func TestParametersOfPublishOK(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		c := b.connect()
 		o := c.acceptOffers(&offered{params: moqt.Parameters{
-			SubscriberPriority: ptr(uint8(5)), GroupOrder: ptr(moqt.Descending), ObjectDeliveryTimeout: ptr(uint64(80)),
+			SubscriberPriority: new(uint8(5)), GroupOrder: new(moqt.Descending), ObjectDeliveryTimeout: new(uint64(80)),
 			Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: moqt.Location{Group: 2}},
 		}})
 		c.mustSubscribeTracks(moqt.Parameters{}, "live")
@@ -261,7 +261,7 @@ func TestPublisherThatEndsItsSubscriptionIsAskedAgain(t *testing.T) {
 
 func TestSubscriptionsAreExtended(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
-		src := b.origin(&source{expires: ptr(uint64(8000))})
+		src := b.origin(&source{expires: new(uint64(8000))})
 		b.connect().mustSubscribe(moqt.Parameters{})
 		time.Sleep(25 * time.Second)
 		synctest.Wait()

@@ -46,7 +46,7 @@ func TestRefillInAnotherSession(t *testing.T) {
 		time.Sleep(time.Second)
 		leaving.goaway(bs[0])
 		bs[1].dial(us[0], bs[0])
-		bs[0].next(ptr(at(3, 0))).group(4, 1)
+		bs[0].next(new(at(3, 0))).group(4, 1)
 		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 3.0, 4.0, 4 fin", ", "))
 	})
 }

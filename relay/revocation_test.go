@@ -158,7 +158,7 @@ func TestRevocationEndsRequests(t *testing.T) {
 
 		if v != moqt.Draft16 { // it has no RENDEZVOUS_TIMEOUT
 			patient := shows("tok")
-			patient.RendezvousTimeout = ptr(uint64(time.Hour.Milliseconds()))
+			patient.RendezvousTimeout = new(uint64(time.Hour.Milliseconds()))
 			waits, err := c.Subscribe(b.ctx, moqt.Subscribe{
 				Track:      moqt.FullTrackName{Namespace: moqt.Namespace{"live", "nobody"}, Name: "video"},
 				Parameters: patient,
@@ -275,7 +275,7 @@ func TestRevocationEndsSessions(t *testing.T) {
 func TestRevocationOfNamespaces(t *testing.T) {
 	onRevocations(t, func(b *bench, v moqt.Version, r revocation) {
 		c := b.bearing(v, "")
-		src := c.serve(&source{largest: ptr(at(3, 0))})
+		src := c.serve(&source{largest: new(at(3, 0))})
 		fetched := make(chan *session.IncomingFetch, 1)
 		c.handler.fetch = func(f *session.IncomingFetch) {
 			require.NoError(b.t, f.OK(moqt.FetchOK{End: f.Range.FetchEnd()}))
@@ -314,7 +314,7 @@ func TestRevocationDoesNotWaitForThePeer(t *testing.T) {
 		require.NoError(b.t, pub.Wait(b.ctx))
 		time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 59, 0, time.UTC)))
 		viewer := b.bearing(v, "keep")
-		viewer.mustSubscribe(moqt.Parameters{Forward: ptr(false)})
+		viewer.mustSubscribe(moqt.Parameters{Forward: new(false)})
 		r.revoke(b)
 		require.Error(b.t, pub.Context().Err())
 	})

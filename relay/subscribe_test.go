@@ -41,7 +41,7 @@ func TestUpstreamIsReleasedAfterTheLastSubscriber(t *testing.T) {
 func TestRendezvousIsLimited(t *testing.T) {
 	onBench(t, Config{MaxRendezvous: 5 * time.Second}, func(b *bench) {
 		start := time.Now()
-		_, _, err := b.connect().subscribe(moqt.Parameters{RendezvousTimeout: ptr(uint64(60_000))})
+		_, _, err := b.connect().subscribe(moqt.Parameters{RendezvousTimeout: new(uint64(60_000))})
 		b.refused(err, moqt.RequestTimeout)
 		require.Equal(t, 5*time.Second, time.Since(start))
 	})
@@ -60,7 +60,7 @@ func TestRendezvous(t *testing.T) {
 				c := b.connect()
 				k := &sink{}
 				s, err := c.Subscribe(b.ctx,
-					moqt.Subscribe{Track: video, Parameters: moqt.Parameters{RendezvousTimeout: ptr(uint64(9000))}}, k)
+					moqt.Subscribe{Track: video, Parameters: moqt.Parameters{RendezvousTimeout: new(uint64(9000))}}, k)
 				require.NoError(t, err)
 				time.Sleep(5 * time.Second)
 				src := &source{}
@@ -233,7 +233,7 @@ func TestDatagrams(t *testing.T) {
 		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
 		later, _ := b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart,
 			Start: moqt.Location{Group: 1, Object: 1}}})
-		paused, _ := b.connect().mustSubscribe(moqt.Parameters{Forward: ptr(false)})
+		paused, _ := b.connect().mustSubscribe(moqt.Parameters{Forward: new(false)})
 		for _, id := range []uint64{0, 2, 0, 1} {
 			require.NoError(t, src.publication().SendDatagram(moqt.ObjectDatagram{
 				Location: at(1, id), Payload: []byte("x"), Priority: 3,
@@ -274,15 +274,15 @@ func TestPrioritiesAndTimeouts(t *testing.T) {
 	}{
 		"defaults":    {nil, moqt.Parameters{}, 128, false, 0, 0},
 		"publisher's": {track, moqt.Parameters{}, 128, true, 700 * time.Millisecond, 900 * time.Millisecond},
-		"subscriber's": {nil, moqt.Parameters{SubscriberPriority: ptr(uint8(3)), GroupOrder: ptr(moqt.Descending),
-			ObjectDeliveryTimeout: ptr(uint64(50))}, 3, true, 50 * time.Millisecond, 0},
-		"the shorter, each": {track, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(50)),
-			SubgroupDeliveryTimeout: ptr(uint64(5000)),
-			GroupOrder:              ptr(moqt.Ascending)}, 128, false, 50 * time.Millisecond, 900 * time.Millisecond},
-		"0 is no timeout": {track, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(0))}, 128, true,
+		"subscriber's": {nil, moqt.Parameters{SubscriberPriority: new(uint8(3)), GroupOrder: new(moqt.Descending),
+			ObjectDeliveryTimeout: new(uint64(50))}, 3, true, 50 * time.Millisecond, 0},
+		"the shorter, each": {track, moqt.Parameters{ObjectDeliveryTimeout: new(uint64(50)),
+			SubgroupDeliveryTimeout: new(uint64(5000)),
+			GroupOrder:              new(moqt.Ascending)}, 128, false, 50 * time.Millisecond, 900 * time.Millisecond},
+		"0 is no timeout": {track, moqt.Parameters{ObjectDeliveryTimeout: new(uint64(0))}, 128, true,
 			700 * time.Millisecond, 900 * time.Millisecond},
 		"MAX_CACHE_DURATION": {cached, moqt.Parameters{}, 128, false, 500 * time.Millisecond, 0},
-		"shorter than it": {cached, moqt.Parameters{ObjectDeliveryTimeout: ptr(uint64(100))}, 128, false,
+		"shorter than it": {cached, moqt.Parameters{ObjectDeliveryTimeout: new(uint64(100))}, 128, false,
 			100 * time.Millisecond, 0},
 	}
 	for name, tt := range tests {
@@ -306,7 +306,7 @@ func TestPrioritiesAndTimeouts(t *testing.T) {
 				}
 
 				_, err := s.Update(b.ctx,
-					moqt.Parameters{SubscriberPriority: ptr(uint8(200)), ObjectDeliveryTimeout: ptr(uint64(10))})
+					moqt.Parameters{SubscriberPriority: new(uint8(200)), ObjectDeliveryTimeout: new(uint64(10))})
 				require.NoError(t, err)
 				synctest.Wait()
 				require.Equal(t, uint8(200), out.cfg.Priority)

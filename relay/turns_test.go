@@ -72,7 +72,7 @@ func TestFetchPriorityIsUpdated(t *testing.T) {
 	onLargeBench(t, slow, func(b *bench, c *client) {
 		request, first := c.fetchLarge(0, 10)
 		_, other := c.fetchLarge(1, 100)
-		err := request.Update(b.ctx, moqt.Parameters{SubscriberPriority: ptr(uint8(200))})
+		err := request.Update(b.ctx, moqt.Parameters{SubscriberPriority: new(uint8(200))})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Less(t, drain(first, other), int64(15*large))

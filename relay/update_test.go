@@ -21,11 +21,11 @@ func TestForwardIsUpdated(t *testing.T) {
 		b.connect().mustSubscribe(moqt.Parameters{})
 		k, s := b.connect().mustSubscribe(moqt.Parameters{})
 		g := src.open(moqt.SubgroupHeader{GroupID: 1}).object(0)
-		b.update(s, moqt.Parameters{Forward: ptr(false)})
+		b.update(s, moqt.Parameters{Forward: new(false)})
 		require.Equal(t, "1.0, 1 reset 1", k.take(), "objects that are omitted need a reset")
 		g.object(1)
 		require.Empty(t, k.take())
-		ok := b.update(s, moqt.Parameters{Forward: ptr(true)})
+		ok := b.update(s, moqt.Parameters{Forward: new(true)})
 		require.Equal(t, moqt.Location{Group: 1, Object: 1}, *ok.Parameters.LargestObject)
 		g.object(2).fin()
 		require.Equal(t, "1.2, 1 fin", k.take())
@@ -59,10 +59,10 @@ func TestSubgroupIsWantedAgain(t *testing.T) {
 		}}
 	}
 	for name, updates := range map[string][]moqt.Parameters{
-		"Forward": {{Forward: ptr(false)}, {Forward: ptr(true)}},
+		"Forward": {{Forward: new(false)}, {Forward: new(true)}},
 		"filter":  {from(2), from(1)},
 		"three times": {
-			{Forward: ptr(false)}, {Forward: ptr(true)}, {Forward: ptr(false)}, {Forward: ptr(true)}, from(2), from(1),
+			{Forward: new(false)}, {Forward: new(true)}, {Forward: new(false)}, {Forward: new(true)}, from(2), from(1),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,13 +111,13 @@ func TestWantedAgainBehindTheFastPath(t *testing.T) {
 				g := src.open(moqt.SubgroupHeader{GroupID: 1, FirstObject: true}).object(0).object(1)
 				require.Equal(t, "1.0, 1.1", k.take())
 				for _, forward := range []bool{false, true} {
-					b.update(s, moqt.Parameters{Forward: ptr(forward)})
+					b.update(s, moqt.Parameters{Forward: new(forward)})
 				}
 				require.Equal(t, "1 reset 1", k.take())
 				if tt.extra == 2*size {
 					src.c.Session.Close(moqt.SessionInternalError, "")
 					time.Sleep(time.Second)
-					g = b.next(ptr(at(1, 1))).open(moqt.SubgroupHeader{GroupID: 1})
+					g = b.next(new(at(1, 1))).open(moqt.SubgroupHeader{GroupID: 1})
 				}
 				g.object(2).object(3).object(4).fin()
 				require.Equal(t, tt.want, k.take())
@@ -202,7 +202,7 @@ func TestNewGroupRequest(t *testing.T) {
 			return values
 		}
 		c := b.connect()
-		_, s := c.mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
+		_, s := c.mustSubscribe(moqt.Parameters{NewGroupRequest: new(uint64(0))})
 		require.Equal(t, uint64(0), *src.requests[0].NewGroupRequest, "it goes with the SUBSCRIBE")
 		ask := func(v uint64) {
 			b.update(s, moqt.Parameters{NewGroupRequest: &v})
@@ -216,11 +216,11 @@ func TestNewGroupRequest(t *testing.T) {
 		require.Empty(t, requests(), "group 5 is there")
 		ask(6)
 		require.Equal(t, []uint64{6}, requests())
-		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(4))})
-		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(6))})
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: new(uint64(4))})
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: new(uint64(6))})
 		require.Empty(t, requests())
 		src.group(6, 1)
-		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: new(uint64(0))})
 		require.Equal(t, []uint64{0}, requests())
 	})
 }
@@ -229,7 +229,7 @@ func TestNewGroupRequestForStaticTracks(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		src := b.origin(&source{})
 		b.connect().mustSubscribe(moqt.Parameters{})
-		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: ptr(uint64(0))})
+		b.connect().mustSubscribe(moqt.Parameters{NewGroupRequest: new(uint64(0))})
 		require.Empty(t, src.updates)
 	})
 }

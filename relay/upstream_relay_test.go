@@ -132,7 +132,7 @@ func TestUpstreamConnectsForFetches(t *testing.T) {
 		bs[2].dial(us[1], bs[1])
 		fetch := standalone(at(1, 0), at(1, 1))
 		short := fetch
-		short.Parameters.FillTimeout = ptr(uint64(2000))
+		short.Parameters.FillTimeout = new(uint64(2000))
 		requests := map[string]struct {
 			ask   func(*client) error
 			limit time.Duration
@@ -412,7 +412,7 @@ func TestRefillIsLostBeforeARestart(t *testing.T) {
 					<-f.Context().Done()
 				}
 			})
-			src := other.serve(&source{largest: ptr(at(largest, 0))})
+			src := other.serve(&source{largest: new(at(largest, 0))})
 			time.Sleep(time.Second)
 			return s, src
 		}

@@ -64,62 +64,35 @@ func monitoring(t testing.TB, h *lab.Host, cfg MonitorConfig) (m *Monitor, end f
 	}
 }
 
-// exchange makes the client send requests and the server answer them, both of sizes from one byte to many segments.
-func exchange(t testing.TB, client, server *lab.Host, rounds int) {
-	at := netip.AddrPortFrom(server.Facing(client).IPv4.Addr(), 5000)
-	var l net.Listener
-	require.NoError(t, server.Do(func() (err error) {
-		l, err = net.Listen("tcp4", at.String())
+// exchange has a client send from one byte to many segments to a server on its host, which sends them back.
+func exchange(t testing.TB, h *lab.Host, rounds int) {
+	var client, server net.Conn
+	require.NoError(t, h.Do(func() error {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		if client, err = net.Dial("tcp4", l.Addr().String()); err != nil {
+			return err
+		}
+		server, err = l.Accept()
 		return err
 	}))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		c, err := l.Accept()
-		require.NoError(t, err)
-		defer c.Close()
-		serve(t, c)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		defer server.Close()
+		_, _ = io.Copy(server, server) // until the client has closed
 	})
-	var c net.Conn
-	require.NoError(t, client.Do(func() (err error) {
-		c, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(at))
-		return err
-	}))
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range rounds {
-		request := make([]byte, 5+rng.IntN(60_000))
-		copy(request, fmt.Appendf(nil, "%04x", rng.IntN(40_000)))
-		request[4] = 0
-		_, err := c.Write(append(fmt.Appendf(nil, "%06x", len(request)), request...))
-		require.NoError(t, err)
-		var size int
-		_, err = fmt.Sscanf(string(request[:4]), "%x", &size)
-		require.NoError(t, err)
-		_, err = io.ReadFull(c, make([]byte, size))
+		b := make([]byte, 1+rng.IntN(60_000))
+		go client.Write(b)
+		_, err := io.ReadFull(client, make([]byte, len(b)))
 		require.NoError(t, err)
 	}
-	require.NoError(t, c.Close())
-	wg.Wait()
-	require.NoError(t, l.Close())
-}
-
-// serve reads "LENGTH, SIZE, …" requests and answers each with SIZE bytes.
-func serve(t testing.TB, c net.Conn) {
-	for {
-		var length, size int
-		head := make([]byte, 6)
-		if _, err := io.ReadFull(c, head); err != nil {
-			return // the client has closed
-		}
-		_, err := fmt.Sscanf(string(head), "%x", &length)
-		require.NoError(t, err)
-		request := make([]byte, length)
-		_, err = io.ReadFull(c, request)
-		require.NoError(t, err)
-		_, err = fmt.Sscanf(string(request[:4]), "%x", &size)
-		require.NoError(t, err)
-		_, err = c.Write(make([]byte, size))
-		require.NoError(t, err)
-	}
+	require.NoError(t, client.Close())
+	serving.Wait()
 }
 
 // ping sends echoes, one every 20 ms, and returns the RTTs that it saw.

@@ -150,7 +150,7 @@ func TestLoopback(t *testing.T) {
 		Interfaces: []string{"lo"}, ICMP: true, TCP: true, RateLimit: -1, IncludeSYN: true,
 	})
 	require.Len(t, ping(t, h, netip.MustParseAddr("127.0.0.1"), 5), 5)
-	exchange(t, h, h, 20)
+	exchange(t, h, 20)
 	got, again := end(), retransmitted(t, h)
 	methods := make(map[report.Method]int)
 	for _, s := range got.Samples {

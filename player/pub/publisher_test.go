@@ -107,43 +107,36 @@ type received struct {
 	datagrams []moqt.ObjectDatagram
 }
 
+func newReceived() *received {
+	return &received{
+		objects: make(map[moqt.Location][]byte), headers: make(map[moqt.Location]moqt.SubgroupHeader),
+		ends: make(map[moqt.Location]uint64),
+	}
+}
+
 func (r *received) HandleSubgroup(g *session.Subgroup) {
 	r.mu.Lock()
 	r.headers[moqt.Location{Group: g.Header.GroupID, Object: g.Header.SubgroupID}] = g.Header
 	r.mu.Unlock()
+	all, err := io.ReadAll(g)
 	parser := moqt.NewSubgroupParser(moqt.DataLayout1, g.Header, 0)
-	var all []byte
-	buf := make([]byte, 4096)
-	var objects []moqt.SubgroupObject
-	for {
-		n, err := g.Read(buf)
-		all = append(all, buf[:n]...)
-		for b := buf[:n]; len(b) > 0; {
-			o, used, err := parser.Next(b)
-			b = b[used:]
-			if err == nil {
-				objects = append(objects, *o)
-			}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.resets++
+	}
+	for rest := all; ; {
+		o, n, err := parser.Next(rest)
+		if err != nil || o.End > int64(len(all)) {
+			return
 		}
-		if err == nil {
-			continue
+		rest = rest[n:]
+		at := moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}
+		if o.Status == moqt.StatusEndOfGroup {
+			r.ends[at] = g.Header.SubgroupID
+		} else {
+			r.objects[at] = all[o.PayloadStart:o.End]
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if err != io.EOF {
-			r.resets++
-		}
-		for _, o := range objects {
-			if o.Status == moqt.StatusEndOfGroup {
-				if r.ends == nil {
-					r.ends = map[moqt.Location]uint64{}
-				}
-				r.ends[moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}] = g.Header.SubgroupID
-			} else if o.End <= int64(len(all)) {
-				r.objects[moqt.Location{Group: g.Header.GroupID, Object: o.ObjectID}] = all[o.PayloadStart:o.End]
-			}
-		}
-		return
 	}
 }
 
@@ -167,14 +160,12 @@ func (r *received) count() int {
 }
 
 func (p *peer) subscribe(track string, parameters moqt.Parameters) (*session.Subscription, *received, error) {
-	r := &received{objects: map[moqt.Location][]byte{}, headers: map[moqt.Location]moqt.SubgroupHeader{}}
+	r := newReceived()
 	s, err := p.session.Subscribe(p.t.Context(), moqt.Subscribe{Track: name(track), Parameters: parameters}, r)
 	require.NoError(p.t, err)
 	_, err = s.Wait(p.t.Context())
 	return s, r, err
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func filter(typ moqt.FilterType, start moqt.Location, delta uint64) moqt.Parameters {
 	return moqt.Parameters{Filter: &moqt.Filter{Type: typ, Start: start, EndGroupDelta: delta}}
@@ -234,10 +225,10 @@ func TestPublisherServesSubscriptions(t *testing.T) {
 			want:       []moqt.Location{{Group: 1}}, not: []moqt.Location{{}}, count: 4, done: moqt.DoneTrackEnded,
 		},
 		"a new group of the init segment": {
-			after: time.Second, track: initName, parameters: moqt.Parameters{NewGroupRequest: ptr(uint64(0))},
+			after: time.Second, track: initName, parameters: moqt.Parameters{NewGroupRequest: new(uint64(0))},
 			want: []moqt.Location{{}, {Group: 1}}, count: 5, done: moqt.DoneTrackEnded,
 		},
-		"not forwarded": {track: "1.m4s", parameters: moqt.Parameters{Forward: ptr(false)}, done: moqt.DoneTrackEnded},
+		"not forwarded": {track: "1.m4s", parameters: moqt.Parameters{Forward: new(false)}, done: moqt.DoneTrackEnded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -302,10 +293,10 @@ func TestPublisherForwards(t *testing.T) {
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
 		time.Sleep(time.Second + 10*time.Millisecond)
-		_, err = s.Update(t.Context(), moqt.Parameters{Forward: ptr(false)})
+		_, err = s.Update(t.Context(), moqt.Parameters{Forward: new(false)})
 		require.NoError(t, err)
 		time.Sleep(3 * time.Second)
-		ok, err := s.Update(t.Context(), moqt.Parameters{Forward: ptr(true)})
+		ok, err := s.Update(t.Context(), moqt.Parameters{Forward: new(true)})
 		require.NoError(t, err)
 		require.Equal(t, &moqt.Location{Group: 2}, ok.Parameters.LargestObject)
 		<-s.Context().Done()
@@ -390,7 +381,7 @@ func TestPublisherServesFetches(t *testing.T) {
 		require.Equal(t, moqt.Location{Group: 4, Object: 26}, ok.End)
 
 		descending := standalone(moqt.Location{Group: 2}, moqt.Location{Group: 4})
-		descending.Parameters.GroupOrder = ptr(moqt.Descending)
+		descending.Parameters.GroupOrder = new(moqt.Descending)
 		objects, _, _, err = p.fetch(descending)
 		require.NoError(t, err)
 		require.Equal(t, moqt.Location{Group: 4}, objects[0].Location)
@@ -422,7 +413,7 @@ func TestPublisherServesFetches(t *testing.T) {
 
 func TestPublisherTellsTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, PublisherConfig{FirstGroup: ptr(uint64(40))})
+		p := (&peer{}).start(t, PublisherConfig{FirstGroup: new(uint64(40))})
 		time.Sleep(3*time.Second + time.Millisecond)
 		ok, err := p.session.TrackStatus(t.Context(), moqt.TrackStatus{Track: name("1.m4s")})
 		require.NoError(t, err)
@@ -458,7 +449,7 @@ func TestPublisherOffersTracks(t *testing.T) {
 		got := map[string]*received{}
 		for range 6 {
 			s := <-p.offers
-			r := &received{objects: map[moqt.Location][]byte{}, headers: map[moqt.Location]moqt.SubgroupHeader{}}
+			r := newReceived()
 			if s.Track().Name == "2.m4s" {
 				require.NoError(t, s.Reject(&moqt.RequestError{Code: moqt.RequestUninterested}))
 			} else {
@@ -503,34 +494,33 @@ func TestPublisherDeliveryTimeout(t *testing.T) {
 	})
 }
 
-// Without a timeout, a subscriber that falls behind by the whole history is dropped.
+// Without a timeout, a subscriber that falls behind by the whole history is dropped, as is one that lacks objects of a
+// group which are not kept any more.
 func TestPublisherDropsSlowSubscribers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := (&peer{}).start(t, PublisherConfig{Loop: true, History: History{Groups: 3}})
-		s, _, err := p.subscribe("1.m4s", moqt.Parameters{})
-		require.NoError(t, err)
-		p.conn.Pause()
-		time.Sleep(15 * time.Second)
-		p.conn.Resume()
-		<-s.Context().Done()
-		require.ErrorContains(t, context.Cause(s.Context()), "TOO_FAR_BEHIND")
-	})
-}
-
-// A subscriber that lacks objects of a group which are not kept any more is dropped, too. Another one begins with those
-// that are.
-func TestPublisherDropsSlowSubscribersOfLongGroups(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{pipe: transporttest.PipeConfig{StreamWindow: 1000}}
-		p.start(t, PublisherConfig{History: History{Bytes: 20_000}})
-		s, _, err := p.subscribe("1.m4s", moqt.Parameters{})
-		require.NoError(t, err)
-		p.conn.Pause()
-		time.Sleep(700 * time.Millisecond)
-		p.conn.Resume()
-		<-s.Context().Done()
-		require.ErrorContains(t, context.Cause(s.Context()), "TOO_FAR_BEHIND")
-	})
+	for name, tt := range map[string]struct {
+		cfg   PublisherConfig
+		pause time.Duration
+		pipe  transporttest.PipeConfig
+	}{
+		"groups": {cfg: PublisherConfig{Loop: true, History: History{Groups: 3}}, pause: 15 * time.Second},
+		"a long group": {
+			cfg: PublisherConfig{History: History{Bytes: 20_000}}, pause: 700 * time.Millisecond,
+			pipe: transporttest.PipeConfig{StreamWindow: 1000},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := (&peer{pipe: tt.pipe}).start(t, tt.cfg)
+				s, _, err := p.subscribe("1.m4s", moqt.Parameters{})
+				require.NoError(t, err)
+				p.conn.Pause()
+				time.Sleep(tt.pause)
+				p.conn.Resume()
+				<-s.Context().Done()
+				require.ErrorContains(t, context.Cause(s.Context()), "TOO_FAR_BEHIND")
+			})
+		})
+	}
 }
 
 func TestRunChecksItsConfig(t *testing.T) {
