@@ -36,7 +36,8 @@ demo: deps build ## relay the sample clip to three subscribers and check every b
 test: deps third_party ## run the tests that are certain on a busy machine (as root: those that need the kernel too)
 	scripts/test
 
-MUTANTS ?= ./claim/internal/check ./congestion ./player/catalog ./player/cmaf ./internal/rendition ./internal/rtpframe
+MUTANTS ?= ./claim/internal/check ./congestion ./player/catalog ./player/cmaf ./internal/rendition ./internal/rtpframe \
+	./track
 mutants: third_party ## change packages (MUTANTS='./track …') in small ways, and name what no test notices; an hour
 	for p in $(MUTANTS); do go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0 unleash \
 		--threshold-efficacy 90 $$p | grep -v '^ *KILLED' || exit; done
