@@ -111,12 +111,6 @@ func (p *process) open(t *testing.T, path string, admin *net.TCPListener) {
 	t.Cleanup(func() { _ = p.control.Close() })
 }
 
-// first starts a process that has the port alone, with one socket.
-func first(t *testing.T, path string, admin *net.TCPListener) *process {
-	t.Helper()
-	return firstOf(t, path, admin, 1)
-}
-
 // needSteering skips a test where several sockets cannot share a port.
 func needSteering(t *testing.T) {
 	t.Helper()
@@ -131,8 +125,8 @@ func needSteering(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
-// firstOf starts such a process with several sockets.
-func firstOf(t *testing.T, path string, admin *net.TCPListener, sockets int) *process {
+// first starts a process that has the port alone.
+func first(t *testing.T, path string, admin *net.TCPListener, sockets int) *process {
 	t.Helper()
 	p := listen(t, "first", "127.0.0.1:0", NewPort(quiet(sockets)))
 	t.Cleanup(func() { _ = p.port.Close() })
@@ -143,6 +137,26 @@ func firstOf(t *testing.T, path string, admin *net.TCPListener, sockets int) *pr
 	p.open(t, path, admin)
 	require.NoError(t, p.control.Publish())
 	return p
+}
+
+// requested makes a request as soon as the running process has noticed the end of the previous one.
+func requested(t *testing.T, path string) (from *Takeover) {
+	t.Helper()
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		from, err = Request(path)
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	t.Cleanup(func() { _ = from.Close() })
+	return from
+}
+
+// next starts a process that listens with the port of a running one.
+func (p *process) next(t *testing.T, name string, from *Takeover, sockets int) *process {
+	t.Helper()
+	n := listen(t, name, p.listener.Addr().String(), from.Port(quiet(sockets)))
+	t.Cleanup(func() { _ = n.port.Close() })
+	return n
 }
 
 // dial connects a client.
@@ -180,11 +194,8 @@ func TestReplacedIsCalledFirst(t *testing.T) {
 	one.open(t, path, nil)
 	require.NoError(t, one.control.Publish())
 
-	from, err := Request(path)
-	require.NoError(t, err)
-	defer from.Close()
-	two := listen(t, "second", one.listener.Addr().String(), from.Port(quiet(1)))
-	defer two.port.Close()
+	from := requested(t, path)
+	one.next(t, "second", from, 1)
 	require.NoError(t, from.Commit())
 	require.EqualValues(t, os.Getpid(), told.Load())
 }
@@ -196,21 +207,18 @@ func TestTakeover(t *testing.T) {
 	require.NoError(t, err)
 	defer admin.Close()
 	t.Setenv("NOTIFY_SOCKET", "/somewhere")
-	one := first(t, path, admin)
+	one := first(t, path, admin, 1)
 	addr := one.listener.Addr()
 	old := dial(t, addr)
 	require.Equal(t, "first", ask(t, old))
 
-	from, err := Request(path)
-	require.NoError(t, err)
-	defer from.Close()
+	from := requested(t, path)
 	require.Equal(t, "/somewhere", from.offer.Environment["NOTIFY_SOCKET"])
 	cert, err := from.Certificate()
 	require.NoError(t, err)
 	require.Equal(t, one.cert.Certificate, cert.Certificate)
 	require.Equal(t, one.cert.PrivateKey, cert.PrivateKey)
-	two := listen(t, "second", addr.String(), from.Port(quiet(1)))
-	defer two.port.Close()
+	two := one.next(t, "second", from, 1)
 	taken, err := from.ListenTCP(admin.Addr().String())
 	require.NoError(t, err)
 	require.Equal(t, admin.Addr(), taken.Addr())
@@ -226,11 +234,8 @@ func TestTakeover(t *testing.T) {
 	_, err = dialControl(path)
 	require.NoError(t, err)
 
-	again, err := Request(path)
-	require.NoError(t, err)
-	defer again.Close()
-	three := listen(t, "third", addr.String(), again.Port(quiet(1)))
-	defer three.port.Close()
+	again := requested(t, path)
+	three := two.next(t, "third", again, 1)
 	three.open(t, path, nil)
 	require.NoError(t, again.Commit())
 	require.NoError(t, three.control.Publish())
@@ -272,23 +277,12 @@ func dialControl(path string) (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 }
 
-// requested makes a request as soon as the running process has noticed the end of the previous one.
-func requested(t *testing.T, path string) (from *Takeover) {
-	t.Helper()
-	require.Eventually(t, func() (ok bool) {
-		var err error
-		from, err = Request(path)
-		return err == nil
-	}, time.Minute, time.Millisecond)
-	return from
-}
-
 // TestTakeoverOfSockets replaces a process by one with more sockets, and that by one with a single socket. Sessions
 // stay where they are, and new ones get to the newest process.
 func TestTakeoverOfSockets(t *testing.T) {
 	needSteering(t)
 	path := filepath.Join(t.TempDir(), "control")
-	running := firstOf(t, path, nil, 2)
+	running := first(t, path, nil, 2)
 	addr := running.listener.Addr()
 	processOf := make(map[transport.Conn]string)
 	connect := func(name string) {
@@ -305,9 +299,7 @@ func TestTakeoverOfSockets(t *testing.T) {
 		sockets, arrivals int
 	}{{"second", 4, 4}, {"third", 1, 0}} {
 		from := requested(t, path)
-		defer from.Close()
-		p := listen(t, next.name, addr.String(), from.Port(quiet(next.sockets)))
-		defer p.port.Close()
+		p := running.next(t, next.name, from, next.sockets)
 		require.Len(t, p.listener.PacketConns(), next.sockets)
 		arrivals, err := p.port.Arrivals()
 		require.NoError(t, err)
@@ -368,7 +360,7 @@ func TestAddressValidation(t *testing.T) {
 // TestNothingHasHappened has processes that fail to take over, each in its way. The running one goes on each time.
 func TestNothingHasHappened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
-	one := first(t, path, nil)
+	one := first(t, path, nil, 1)
 	addr := one.listener.Addr().(*net.UDPAddr)
 	raw := func(message []byte, answer string) func(*testing.T) {
 		return func(t *testing.T) {
@@ -389,12 +381,11 @@ func TestNothingHasHappened(t *testing.T) {
 			require.NoError(t, c.Close())
 		},
 		"it ends before it listens": func(t *testing.T) {
-			from := requested(t, path)
-			require.NoError(t, from.Close())
+			require.NoError(t, requested(t, path).Close())
 		},
 		"it ends before it is ready": func(t *testing.T) {
 			from := requested(t, path)
-			two := listen(t, "second", addr.String(), from.Port(quiet(1)))
+			two := one.next(t, "second", from, 1)
 			require.Equal(t, "first", ask(t, dial(t, addr)))
 			require.NoError(t, two.listener.Close())
 			require.NoError(t, from.Close())
@@ -402,7 +393,6 @@ func TestNothingHasHappened(t *testing.T) {
 		},
 		"it wants another address": func(t *testing.T) {
 			from := requested(t, path)
-			defer from.Close()
 			cfg := transport.ListenConfig{}
 			from.Port(quiet(1)).Configure(&cfg)
 			_, err := cfg.Sockets(&net.UDPAddr{IP: addr.IP, Port: addr.Port + 1})
@@ -416,14 +406,13 @@ func TestNothingHasHappened(t *testing.T) {
 	}
 	require.Equal(t, "first", ask(t, dial(t, addr)))
 	require.Empty(t, one.control.Replaced())
-	from := requested(t, path)
-	require.NoError(t, from.Close())
+	require.NoError(t, requested(t, path).Close())
 }
 
 // TestLinks hands over how processes make links. An older version of the program neither sends nor reads that.
 func TestLinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control")
-	one := first(t, path, nil)
+	one := first(t, path, nil, 1)
 	from := requested(t, path)
 	require.Empty(t, from.Links(), "as from an older version")
 	require.NoError(t, from.Close())
@@ -440,9 +429,7 @@ func TestLinks(t *testing.T) {
 
 	one.setLinks(nil, errors.New("no port is free"))
 	from = requested(t, path)
-	defer from.Close()
-	two := listen(t, "second", one.listener.Addr().String(), from.Port(quiet(1)))
-	defer two.port.Close()
+	one.next(t, "second", from, 1)
 	require.NoError(t, from.Commit(), "the takeover does not depend on links")
 
 	b, err := json.Marshal(offer{Number: 7, Links: targets})
@@ -460,7 +447,7 @@ func TestRefusals(t *testing.T) {
 	_, err := Request(path)
 	require.ErrorContains(t, err, "no relay that can be replaced has the control socket "+path)
 
-	one := first(t, path, nil)
+	one := first(t, path, nil, 1)
 	from, err := Request(path)
 	require.NoError(t, err)
 	_, err = Request(path)
@@ -550,7 +537,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "control")
-	one := first(t, path, nil)
+	one := first(t, path, nil, 1)
 	require.ErrorIs(t, asNobody(func() error { _, err := Request(path); return err }), os.ErrPermission)
 	require.NoError(t, os.Chmod(path, 0o666))
 	require.Error(t, asNobody(func() error { _, err := Request(path); return err }))
