@@ -64,10 +64,9 @@ func (f *flowTest) add(header byte, frames int) {
 			if i == 1 && f.hole != 0 && f.next%f.hole == 0 {
 				continue
 			}
-			p := &rtp.Packet{Payload: append([]byte{header}, make([]byte, 988)...), Header: rtp.Header{
+			require.True(f.t, f.take(append([]byte{header}, make([]byte, 988)...), rtp.Header{
 				Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: uint16(2*f.next + i), Timestamp: f.next * 3600,
-			}}
-			require.True(f.t, f.write(f.desc.Medias[0], p, time.Now(), time.Now()))
+			}))
 		}
 	}
 }
@@ -230,12 +229,10 @@ func TestClipThatBeginsAgain(t *testing.T) {
 					}
 					before := len(f.sink.packets)
 					for packet := range uint32(2) {
-						h := rtp.Header{
+						require.True(t, f.take([]byte{0x65, 1}, rtp.Header{
 							Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: uint16(2*(i%mask) + packet),
 							Timestamp: i % 50 * 3600,
-						}
-						p := &rtp.Packet{Header: h, Payload: []byte{0x65, 1}}
-						require.True(t, f.write(f.desc.Medias[0], p, time.Now(), time.Now()))
+						}))
 					}
 					goes := i < 250 || i >= 375
 					require.Equal(t, goes, len(f.sink.packets) == before+2, "frame %d", i)

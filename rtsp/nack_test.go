@@ -110,8 +110,7 @@ func TestTail(t *testing.T) {
 	testStream(t, maxStreamCache, func(s *streamTest) {
 		s.frames(1)
 		for range maxTail {
-			p := &rtp.Packet{Payload: make([]byte, 4000), Header: rtp.Header{SSRC: 7}}
-			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+			require.True(t, s.take(make([]byte, 4000), rtp.Header{SSRC: 7}))
 		}
 		s.next = 10
 		s.frames(1) // a group begins

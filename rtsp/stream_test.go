@@ -69,15 +69,19 @@ func testStream(t *testing.T, cacheSize int64, f func(*streamTest)) {
 	})
 }
 
+// take writes a packet as the publisher sends it, and tells whether the stream takes it.
+func (s *streamTest) take(payload []byte, header rtp.Header) bool {
+	return s.write(s.desc.Medias[0], &rtp.Packet{Payload: payload, Header: header}, time.Now(), time.Now())
+}
+
 // frames writes the next frames, of one packet each, and lets players catch up.
 func (s *streamTest) frames(n int) {
 	s.t.Helper()
 	for range n {
 		s.next++
-		p := &rtp.Packet{Payload: framePayload(s.next), Header: rtp.Header{
+		require.True(s.t, s.take(framePayload(s.next), rtp.Header{
 			Version: 2, PayloadType: 96, SSRC: 7, SequenceNumber: s.start + uint16(s.next), Timestamp: s.next * 3600,
-		}}
-		require.True(s.t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		}))
 	}
 	s.settle()
 }
@@ -126,8 +130,7 @@ func TestEndWhileCatchingUp(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		for i := range 9 * burst {
 			number := uint32(1 + min(i, 1)) // one long group
-			p := &rtp.Packet{Payload: framePayload(number), Header: rtp.Header{SSRC: 7, Timestamp: uint32(i)}}
-			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+			require.True(t, s.take(framePayload(number), rtp.Header{SSRC: 7, Timestamp: uint32(i)}))
 		}
 		p, sink := s.join()
 		defer p.rest()
@@ -182,8 +185,7 @@ func TestLongGroup(t *testing.T) {
 	testStream(t, 1<<30, func(s *streamTest) {
 		s.frames(1)
 		for range maxStreamCache / maxPacket {
-			p := &rtp.Packet{Payload: make([]byte, maxPacket-12), Header: rtp.Header{SSRC: 7}}
-			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+			require.True(t, s.take(make([]byte, maxPacket-12), rtp.Header{SSRC: 7}))
 			require.LessOrEqual(t, s.bytes, maxStreamCache)
 		}
 		_, sink := s.player()
@@ -208,8 +210,7 @@ func TestCachedMemory(t *testing.T) {
 		for _, header := range []rtp.Header{{SSRC: 7}, extended} {
 			most := 0
 			for range maxStreamCache / 1473 { // more than there is room for
-				p := &rtp.Packet{Header: header, Payload: received(0x41)}
-				require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+				require.True(t, s.take(received(0x41), header))
 				most = max(most, len(s.cache)-10) // from the loop before
 			}
 			each := 1473 + len(header.Extensions)*int(unsafe.Sizeof(rtp.Extension{}))
@@ -259,12 +260,11 @@ func TestRestOfKeyFrame(t *testing.T) {
 		_, sink := s.player()
 		s.frames(2)
 		for i, header := range []byte{0x09, 0x06, 0x06, 0x67, 0x65} {
-			p := &rtp.Packet{Payload: []byte{header, 0, 0, 0, 0, byte(10 + i)}}
-			p.SSRC, p.Timestamp = 7, 4*3600
 			if i == 2 {
 				sink.err = errors.New("full")
 			}
-			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+			payload := []byte{header, 0, 0, 0, 0, byte(10 + i)}
+			require.True(t, s.take(payload, rtp.Header{SSRC: 7, Timestamp: 4 * 3600}))
 			sink.err = nil
 		}
 		s.settle()
@@ -277,8 +277,7 @@ func TestLargePacket(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		_, sink := s.player()
 		s.frames(1)
-		p := &rtp.Packet{Payload: make([]byte, maxPacket), Header: rtp.Header{SSRC: 7}}
-		require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		require.True(t, s.take(make([]byte, maxPacket), rtp.Header{SSRC: 7}))
 		s.frames(14)
 		require.Equal(t, append(span(1, 1), span(11, 15)...), sink.numbers())
 		require.EqualValues(t, 1, counted(t, s.metrics.drops, "dropped_packets_total", dropTooLarge))
@@ -313,11 +312,9 @@ func TestForeignSSRC(t *testing.T) {
 	testStream(t, 1<<20, func(s *streamTest) {
 		_, sink := s.player()
 		s.frames(1)
-		foreign := &rtp.Packet{Payload: framePayload(99), Header: rtp.Header{SSRC: 8}}
 		s.frames(1) // takes a second
-		require.True(t, s.write(s.desc.Medias[0], foreign, time.Now(), time.Now()), "the other one has been silent")
-		p := &rtp.Packet{Payload: framePayload(100), Header: rtp.Header{SSRC: 7}}
-		require.False(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+		require.True(t, s.take(framePayload(99), rtp.Header{SSRC: 8}), "the other one has been silent")
+		require.False(t, s.take(framePayload(100), rtp.Header{SSRC: 7}))
 		require.Equal(t, []int{1, 2, 99}, sink.numbers())
 	})
 }
@@ -331,9 +328,7 @@ func TestFramesOfManyPackets(t *testing.T) {
 			if i >= 3 {
 				timestamp = 3600
 			}
-			p := &rtp.Packet{Payload: []byte{header, 0, 0, 0, 0, byte(i)}}
-			p.SSRC, p.Timestamp = 7, timestamp
-			require.True(t, s.write(s.desc.Medias[0], p, time.Now(), time.Now()))
+			require.True(t, s.take([]byte{header, 0, 0, 0, 0, byte(i)}, rtp.Header{SSRC: 7, Timestamp: timestamp}))
 		}
 		_, sink := s.player()
 		require.Equal(t, span(3, 8), sink.numbers())
