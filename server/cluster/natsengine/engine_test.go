@@ -77,28 +77,43 @@ func knows(t *testing.T, n *cluster.Node, ns moqt.Namespace, origins ...string) 
 
 var liveA = moqt.Namespace{"live", "a"}
 
+// free returns the configuration of an embedded engine at a free address.
+func free(t *testing.T, node string, tls TLS, join ...string) EmbedConfig {
+	cfg := EmbedConfig{Config: configOf(t, node), Listen: freeAddress(t), Join: join}
+	cfg.TLS = tls
+	return cfg
+}
+
+func embed(t *testing.T, cfg EmbedConfig) *Engine {
+	e, err := Embed(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func dial(t *testing.T, node, url string) *Engine {
+	e, err := Dial(DialConfig{Config: configOf(t, node), URLs: []string{url}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
 // embedAll makes embedded engines. Each joins the first.
-func embedAll(t *testing.T, tls TLS, nodes ...string) (engines []*Engine) {
-	var first string
-	for i, id := range nodes {
-		cfg := EmbedConfig{Config: configOf(t, id), Listen: freeAddress(t)}
-		cfg.TLS = tls
-		if i == 0 {
-			first = cfg.Listen
-		} else {
-			cfg.Join = []string{first}
+func embedAll(t *testing.T, nodes ...string) (engines []*Engine) {
+	var first []string
+	for _, id := range nodes {
+		cfg := free(t, id, TLS{}, first...)
+		engines = append(engines, embed(t, cfg))
+		if first == nil {
+			first = []string{cfg.Listen}
 		}
-		e, err := Embed(cfg)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = e.Close() })
-		engines = append(engines, e)
 	}
 	return engines
 }
 
 func TestEmbed(t *testing.T) {
 	t.Parallel()
-	engines := embedAll(t, TLS{}, "a", "b", "c")
+	engines := embedAll(t, "a", "b", "c")
 	a, b, c := join(t, "a", engines[0]), join(t, "b", engines[1]), join(t, "c", engines[2])
 	a.Advertise(liveA)
 	c.Advertise(moqt.Namespace{})
@@ -119,17 +134,15 @@ func issue(t *testing.T) TLS { return TLS(certtest.New(t).Issue(t)) }
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	var nodes []*cluster.Node
-	var first string
+	var first []string
 	for i, id := range []string{"a", "b", "c"} {
-		cfg := EmbedConfig{Config: configOf(t, id), Listen: freeAddressAt(t, fmt.Sprint("127.0.1.", i+1))}
-		if i == 0 {
-			first = cfg.Listen
-		} else {
-			cfg.Join = []string{first}
+		cfg := EmbedConfig{
+			Config: configOf(t, id), Listen: freeAddressAt(t, fmt.Sprint("127.0.1.", i+1)), Join: first,
 		}
-		e, err := Embed(cfg)
-		require.NoError(t, err)
-		nodes = append(nodes, join(t, id, e))
+		nodes = append(nodes, join(t, id, embed(t, cfg)))
+		if first == nil {
+			first = []string{cfg.Listen}
+		}
 	}
 	nodes[1].Advertise(liveA)
 	knows(t, nodes[2], liveA, "b")
@@ -154,23 +167,17 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	text, err := os.ReadFile(before.CA)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(files.CA, text, 0o600))
-	cfg := EmbedConfig{Config: configOf(t, "a"), Listen: freeAddress(t), reread: 50 * time.Millisecond}
-	cfg.TLS = files
-	first := cfg.Listen
-	e, err := Embed(cfg)
-	require.NoError(t, err)
-	a := join(t, "a", e)
+	cfg := free(t, "a", files)
+	cfg.reread = 50 * time.Millisecond
+	a := join(t, "a", embed(t, cfg))
 	a.Advertise(liveA)
 	next := after
 	next.CA = filepath.Join(t.TempDir(), "both.pem")
 	both(next.CA)
-	cfg = EmbedConfig{Config: configOf(t, "b"), Listen: freeAddress(t), Join: []string{first}}
-	cfg.TLS = next
-	e2, err := Embed(cfg)
-	require.NoError(t, err)
-	b := join(t, "b", e2)
+	e := embed(t, free(t, "b", next, cfg.Listen))
+	b := join(t, "b", e)
 	time.Sleep(time.Second) // it tries
-	require.False(t, e2.Present(), "the authority is not trusted yet")
+	require.False(t, e.Present(), "the authority is not trusted yet")
 	both(files.CA)
 	knows(t, b, liveA, "a")
 }
@@ -187,23 +194,13 @@ func TestStrangers(t *testing.T) {
 		"of a cluster of other name": func(c *EmbedConfig) { c.Cluster = "other" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := EmbedConfig{Config: configOf(t, "a"), Listen: freeAddress(t)}
-			first.TLS = ours
-			a, err := Embed(first)
-			require.NoError(t, err)
-			defer a.Close()
-			stranger := EmbedConfig{Config: configOf(t, "x"), Listen: freeAddress(t), Join: []string{first.Listen}}
-			stranger.TLS = ours
+			first := free(t, "a", ours)
+			a := embed(t, first)
+			stranger := free(t, "x", ours, first.Listen)
 			change(&stranger)
-			x, err := Embed(stranger)
-			require.NoError(t, err)
-			defer x.Close()
+			x := embed(t, stranger)
 
-			friend := EmbedConfig{Config: configOf(t, "b"), Listen: freeAddress(t), Join: []string{first.Listen}}
-			friend.TLS = ours
-			b, err := Embed(friend)
-			require.NoError(t, err)
-			defer b.Close()
+			b := embed(t, free(t, "b", ours, first.Listen)) // a friend
 			require.Eventually(t, b.Present, time.Minute, 20*time.Millisecond)
 			// The friend may know of the route before the other end does.
 			require.Eventually(t, func() bool { return a.server.NumRoutes() > 0 }, time.Minute, time.Millisecond)
@@ -218,18 +215,12 @@ func TestDial(t *testing.T) {
 	t.Parallel()
 	opts := serverOptions()
 	s := startServer(t, opts)
-	dial := func(node string) *Engine {
-		e, err := Dial(DialConfig{Config: configOf(t, node), URLs: []string{s.ClientURL()}})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = e.Close() })
-		return e
-	}
-	a, b := join(t, "a", dial("a")), join(t, "b", dial("b"))
+	a, b := join(t, "a", dial(t, "a", s.ClientURL())), join(t, "b", dial(t, "b", s.ClientURL()))
 	a.Advertise(liveA)
 	knows(t, b, liveA, "a")
 
 	// A node cannot speak for another one.
-	liar := dial("c")
+	liar := dial(t, "c", s.ClientURL())
 	require.NoError(t, liar.Publish("sluice.test.bye.a", []byte(`{"epoch":18446744073709551615}`)))
 	require.NoError(t, liar.Publish("sluice.test.beat.a",
 		[]byte(`{"epoch":18446744073709551615,"version":0,"card":{"url":"moqt://evil"}}`)))
@@ -277,14 +268,11 @@ func TestServerIsAwayAtStart(t *testing.T) {
 	t.Parallel()
 	opts := serverOptions()
 	opts.Port = portOf(t, freeAddress(t))
-	e, err := Dial(DialConfig{Config: configOf(t, "a"), URLs: []string{fmt.Sprintf("nats://127.0.0.1:%d", opts.Port)}})
-	require.NoError(t, err)
-	a := join(t, "a", e)
+	url := fmt.Sprintf("nats://127.0.0.1:%d", opts.Port)
+	a := join(t, "a", dial(t, "a", url))
 	a.Advertise(liveA)
 	startServer(t, opts)
-	f, err := Dial(DialConfig{Config: configOf(t, "b"), URLs: []string{fmt.Sprintf("nats://127.0.0.1:%d", opts.Port)}})
-	require.NoError(t, err)
-	b := join(t, "b", f)
+	b := join(t, "b", dial(t, "b", url))
 	knows(t, b, liveA, "a")
 }
 
@@ -296,8 +284,7 @@ func TestSlowServer(t *testing.T) {
 	end := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { greet(t, l, end) })
-	e, err := Dial(DialConfig{Config: configOf(t, "a"), URLs: []string{"nats://" + l.Addr().String()}})
-	require.NoError(t, err)
+	e := dial(t, "a", "nats://"+l.Addr().String())
 	require.Eventually(t, e.Present, time.Minute, time.Millisecond)
 	data := make([]byte, 128<<10)
 	for range 2 * maxOutgoing / len(data) {
@@ -354,7 +341,7 @@ func TestSlowNode(t *testing.T) {
 // TestAlone lets one of two nodes die.
 func TestAlone(t *testing.T) {
 	t.Parallel()
-	engines := embedAll(t, TLS{}, "a", "b")
+	engines := embedAll(t, "a", "b")
 	require.Eventually(t, engines[1].Present, time.Minute, time.Millisecond)
 	require.False(t, engines[1].Alone())
 	require.NoError(t, engines[0].Close())
@@ -371,32 +358,24 @@ func portOf(t *testing.T, address string) int {
 // TestSuccessor starts a node while another process, which it replaces, has its address.
 func TestSuccessor(t *testing.T) {
 	t.Parallel()
-	first := EmbedConfig{Config: configOf(t, "b"), Listen: freeAddress(t)}
-	b, err := Embed(first)
-	require.NoError(t, err)
-	node := join(t, "b", b)
+	first := free(t, "b", TLS{})
+	node := join(t, "b", embed(t, first))
 	node.Advertise(liveA)
 
-	old := EmbedConfig{Config: configOf(t, "a"), Listen: freeAddress(t), Join: []string{first.Listen}}
-	oldEngine, err := Embed(old)
-	require.NoError(t, err)
-	a := join(t, "a", oldEngine)
+	next := free(t, "a", TLS{}, first.Listen)
+	a := join(t, "a", embed(t, next))
 	knows(t, a, liveA, "b")
-	next := old
-	_, err = Embed(next)
+	_, err := Embed(next)
 	require.ErrorContains(t, err, "address already in use")
 	next.Wait = true
-	nextEngine, err := Embed(next)
-	require.NoError(t, err)
-	successor := join(t, "a", nextEngine)
+	successor := join(t, "a", embed(t, next))
 	successor.Advertise(moqt.Namespace{"new"})
 	require.NoError(t, a.Leave())
 	knows(t, successor, liveA, "b")
 	knows(t, node, moqt.Namespace{"new"}, "a")
 
 	next.Listen = first.Listen // one that does not become free
-	e, err := Embed(next)
-	require.NoError(t, err)
+	e := embed(t, next)
 	require.False(t, e.Present())
 	require.NoError(t, e.Close())
 }
@@ -413,7 +392,7 @@ func TestWaitForNothing(t *testing.T) {
 // TestDeepNames sends the longest names through NATS.
 func TestDeepNames(t *testing.T) {
 	t.Parallel()
-	engines := embedAll(t, TLS{}, strings.Repeat("a", 63), "b")
+	engines := embedAll(t, strings.Repeat("a", 63), "b")
 	a, b := join(t, strings.Repeat("a", 63), engines[0]), join(t, "b", engines[1])
 	names := []moqt.Namespace{{strings.Repeat("\x00", moqt.MaxFullTrackNameLen)}, {"*", ">", ".", " ", "\xff"}, nil}
 	for _, field := range []string{strings.Repeat("x", 24), strings.Repeat("\xfe", 128)} {
@@ -473,7 +452,7 @@ func TestMatches(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	files := issue(t)
-	embed := func(listen string, join ...string) EmbedConfig {
+	config := func(listen string, join ...string) EmbedConfig {
 		return EmbedConfig{Config: configOf(t, "a"), Listen: listen, Join: join}
 	}
 	used, err := net.Listen("tcp", "127.0.0.1:0")
@@ -484,19 +463,19 @@ func TestRefused(t *testing.T) {
 		tls  TLS
 		want string
 	}{
-		{embed("0.0.0.0:6222"), TLS{}, "--cluster-listen: 0.0.0.0:6222: nodes on other machines must prove who"},
-		{embed(":6222"), TLS{}, "nodes on other machines must prove"},
-		{embed("192.0.2.1:6222"), TLS{}, "add --cluster-ca, --cluster-cert and --cluster-key"},
-		{embed("127.0.0.1:6222", "192.0.2.1:6222"), TLS{}, "--cluster-join: 192.0.2.1:6222"},
-		{embed("127.0.0.1"), TLS{}, `--cluster-listen: "127.0.0.1": must be host:port`},
-		{embed("127.0.0.1:x"), TLS{}, "must have a port"},
-		{embed("127.0.0.1:0"), TLS{}, "must have a port"},
-		{embed("127.0.0.1:6222", "x"), TLS{}, `--cluster-join: "x": must be host:port`},
-		{embed("0.0.0.0:6222"), TLS{CA: files.CA}, "belong together"},
-		{embed("0.0.0.0:6222"), TLS{CA: "none", Cert: "none", Key: "none"}, "--cluster-ca: open none"},
-		{embed("0.0.0.0:6222"), TLS{CA: files.Key, Cert: files.Cert, Key: files.Key}, "has no PEM certificate"},
-		{embed("0.0.0.0:6222"), TLS{CA: files.CA, Cert: files.CA, Key: files.Key}, "--cluster-cert, --cluster-key"},
-		{embed(used.Addr().String()), TLS{}, "choose another address"},
+		{config("0.0.0.0:6222"), TLS{}, "--cluster-listen: 0.0.0.0:6222: nodes on other machines must prove who"},
+		{config(":6222"), TLS{}, "nodes on other machines must prove"},
+		{config("192.0.2.1:6222"), TLS{}, "add --cluster-ca, --cluster-cert and --cluster-key"},
+		{config("127.0.0.1:6222", "192.0.2.1:6222"), TLS{}, "--cluster-join: 192.0.2.1:6222"},
+		{config("127.0.0.1"), TLS{}, `--cluster-listen: "127.0.0.1": must be host:port`},
+		{config("127.0.0.1:x"), TLS{}, "must have a port"},
+		{config("127.0.0.1:0"), TLS{}, "must have a port"},
+		{config("127.0.0.1:6222", "x"), TLS{}, `--cluster-join: "x": must be host:port`},
+		{config("0.0.0.0:6222"), TLS{CA: files.CA}, "belong together"},
+		{config("0.0.0.0:6222"), TLS{CA: "none", Cert: "none", Key: "none"}, "--cluster-ca: open none"},
+		{config("0.0.0.0:6222"), TLS{CA: files.Key, Cert: files.Cert, Key: files.Key}, "has no PEM certificate"},
+		{config("0.0.0.0:6222"), TLS{CA: files.CA, Cert: files.CA, Key: files.Key}, "--cluster-cert, --cluster-key"},
+		{config(used.Addr().String()), TLS{}, "choose another address"},
 	} {
 		tc.cfg.TLS = tc.tls
 		_, err := Embed(tc.cfg)
