@@ -50,12 +50,13 @@ func publish(t *testing.T, r *clienttest.Relay, cfg pub.PublisherConfig) (done c
 }
 
 // play plays into memory and returns the media.
-func play(t *testing.T, r *clienttest.Relay, cfg PlayerConfig) ([]byte, Result, error) {
+func play(t *testing.T, r *clienttest.Relay, cfg PlayerConfig) ([]byte, Result) {
 	t.Helper()
 	var out bytes.Buffer
 	cfg.Namespace, cfg.Out, cfg.Client = namespace, &out, clientConfig(r)
 	result, err := Run(t.Context(), cfg, nil)
-	return out.Bytes(), result, err
+	require.NoError(t, err)
+	return out.Bytes(), result
 }
 
 func TestPlayIsByteIdentical(t *testing.T) {
@@ -71,8 +72,7 @@ func TestPlayIsByteIdentical(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &clienttest.Relay{}
 				done := publish(t, r, cfg)
-				got, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole)})
-				require.NoError(t, err)
+				got, result := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole)})
 				require.True(t, bytes.Equal(whole, got))
 				require.True(t, result.Verified())
 				require.Equal(t, uint64(720), result.Objects())
@@ -112,8 +112,7 @@ func TestPlaySurvives(t *testing.T) {
 				r := &clienttest.Relay{}
 				done := publish(t, r, pub.PublisherConfig{Wait: true})
 				time.AfterFunc(4500*time.Millisecond, func() { disturb(t, r) })
-				got, result, err := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole), Hold: 10 * time.Second})
-				require.NoError(t, err)
+				got, result := play(t, r, PlayerConfig{Verify: bytes.NewReader(whole), Hold: 10 * time.Second})
 				require.True(t, result.Verified(), "%+v", result)
 				require.True(t, bytes.Equal(whole, got))
 				require.NoError(t, <-done)
@@ -132,8 +131,7 @@ func TestPlayWaitsForThePublisher(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &clienttest.Relay{Transport: transporttest.PipeConfig{Protocol: v.ALPN()}}
 				time.AfterFunc(3*time.Second, func() { publish(t, r, pub.PublisherConfig{Wait: true}) })
-				_, result, err := play(t, r, PlayerConfig{Wait: 5 * time.Second, Verify: bytes.NewReader(whole)})
-				require.NoError(t, err)
+				_, result := play(t, r, PlayerConfig{Wait: 5 * time.Second, Verify: bytes.NewReader(whole)})
 				require.True(t, result.Verified(), "%+v", result)
 			})
 		})
@@ -145,25 +143,13 @@ func TestPlayFollowsARestartedPublisher(t *testing.T) {
 	whole, _, _ := clip(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
-		ctx, cancel := context.WithCancel(t.Context())
-		first := pub.PublisherConfig{
-			Namespace: namespace, Client: clientConfig(r), Wait: true,
-			Open: func() (io.ReadCloser, error) { return os.Open("../../testdata/clip.mp4") },
-		}
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			_ = pub.Run(ctx, first, &pub.Stats{})
-		}()
-		synctest.Wait()
+		gone := publish(t, r, pub.PublisherConfig{Wait: true})
 		time.AfterFunc(7*time.Second, func() {
 			r.Sessions()[0].Close(moqt.SessionUnauthorized, "go away") // the publisher ends at once
 			<-gone
-			cancel()
 			publish(t, r, pub.PublisherConfig{Wait: true})
 		})
-		got, result, err := play(t, r, PlayerConfig{Wait: 5 * time.Second})
-		require.NoError(t, err)
+		got, result := play(t, r, PlayerConfig{Wait: 5 * time.Second})
 		require.Greater(t, result.Tracks[0].Objects, uint64(250+150))
 		require.True(t, bytes.HasSuffix(got, whole[len(whole)-1000:]))
 	})
@@ -175,10 +161,9 @@ func TestPlayFromMSF(t *testing.T) {
 		_, in, _ := clip(t)
 		r := &clienttest.Relay{}
 		publish(t, r, pub.PublisherConfig{Wait: true})
-		got, result, err := play(t, r, PlayerConfig{
+		got, result := play(t, r, PlayerConfig{
 			Catalogs: []string{"no such track", "catalog"}, Duration: 3 * time.Second,
 		})
-		require.NoError(t, err)
 		require.Len(t, result.Tracks, 2)
 		require.True(t, bytes.HasPrefix(got, in.Data[:32]))
 		require.InDelta(t, 3, result.Media.Seconds(), 0.1)
@@ -194,8 +179,7 @@ func TestPlayLosesWhatIsReset(t *testing.T) {
 			return s
 		}}
 		publish(t, r, pub.PublisherConfig{Wait: true})
-		_, result, err := play(t, r, PlayerConfig{})
-		require.NoError(t, err)
+		_, result := play(t, r, PlayerConfig{})
 		v := result.Tracks[0]
 		require.Equal(t, uint64(1), v.Resets)
 		require.Equal(t, uint64(1), v.Gaps)
@@ -236,7 +220,8 @@ func TestPlayErrors(t *testing.T) {
 				if tt.publish {
 					publish(t, tt.relay, pub.PublisherConfig{})
 				}
-				_, _, err := play(t, tt.relay, tt.cfg)
+				tt.cfg.Namespace, tt.cfg.Out, tt.cfg.Client = namespace, io.Discard, clientConfig(tt.relay)
+				_, err := Run(t.Context(), tt.cfg, nil)
 				require.ErrorContains(t, err, tt.want)
 			})
 		})
@@ -255,8 +240,7 @@ func TestPlayWithoutFetch(t *testing.T) {
 		}}
 		publish(t, r, pub.PublisherConfig{})
 		time.Sleep(time.Second)
-		_, result, err := play(t, r, PlayerConfig{})
-		require.NoError(t, err)
+		_, result := play(t, r, PlayerConfig{})
 		require.Equal(t, uint64(200), result.Tracks[0].Objects)
 	})
 }
@@ -279,8 +263,7 @@ func TestListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
 		publish(t, r, pub.PublisherConfig{Wait: true})
-		got, _, err := play(t, r, PlayerConfig{Raw: true, Tracks: []string{"0.mp4", "1.m4s"}, Objects: 3})
-		require.NoError(t, err)
+		got, _ := play(t, r, PlayerConfig{Raw: true, Tracks: []string{"0.mp4", "1.m4s"}, Objects: 3})
 		lines := strings.Split(strings.TrimSpace(string(got)), "\n")
 		require.Len(t, lines, 3)
 		require.Regexp(t, `(?m)^0\.mp4 group=\d object=0 subgroup=0 priority=16 bytes=1236 sha256=[0-9a-f]{64}$`,
@@ -305,8 +288,7 @@ func TestListingMoves(t *testing.T) {
 					require.NoError(t, s.Goaway("", 5*time.Second))
 				}
 			})
-			got, _, err := play(t, r, PlayerConfig{Raw: true, Tracks: []string{"1.m4s", "2.m4s"}})
-			require.NoError(t, err)
+			got, _ := play(t, r, PlayerConfig{Raw: true, Tracks: []string{"1.m4s", "2.m4s"}})
 			lines := strings.Split(strings.TrimSpace(string(got)), "\n")
 			require.Equal(t, 720, len(lines))
 			slices.Sort(lines)
