@@ -23,6 +23,15 @@ func ackWindow(c *cubic, now *clock.Time, appLimited bool) {
 	}
 }
 
+// grown returns a controller in slow start, whose window has become that large.
+func grown(window int) (*cubic, clock.Time) {
+	c, now := NewCubic(1200).(*cubic), clock.Time(time.Second)
+	for c.Window() < window {
+		ackWindow(c, &now, false)
+	}
+	return c, now
+}
+
 func lose(c *cubic, now clock.Time, packets int) {
 	c.Lost(LossEvent{Now: now, Packets: packets, Bytes: packets * 1200, Sent: now.Add(-rtt100)})
 }
@@ -64,11 +73,7 @@ func TestInitialWindow(t *testing.T) { // RFC 9002 §7.2
 }
 
 func TestCubicReduction(t *testing.T) {
-	c := NewCubic(1200).(*cubic)
-	now := clock.Time(time.Second)
-	for c.Window() < 1_000_000 {
-		ackWindow(c, &now, false)
-	}
+	c, now := grown(1_000_000)
 	before := c.window
 	lose(c, now, 1)
 	require.InDelta(t, before*0.7, c.window, 1)
@@ -90,11 +95,7 @@ func TestCubicReduction(t *testing.T) {
 
 // The window follows W_cubic(t) = C(t-K)³ + W_max (RFC 9438 §4.2).
 func TestCubicGrowth(t *testing.T) {
-	c := NewCubic(1200).(*cubic)
-	now := clock.Time(time.Second)
-	for c.Window() < 4_000_000 {
-		ackWindow(c, &now, false)
-	}
+	c, now := grown(4_000_000)
 	c.Lost(LossEvent{Now: now, Packets: 1, Sent: now})
 	wMax := c.wMax
 	now++
@@ -132,11 +133,7 @@ func TestCubicRenoFriendly(t *testing.T) {
 // Time in which the window is not used does not count (RFC 9438 §5.8).
 func TestCubicAppLimited(t *testing.T) {
 	run := func(pause bool) float64 {
-		c := NewCubic(1200).(*cubic)
-		now := clock.Time(time.Second)
-		for c.Window() < 1_000_000 {
-			ackWindow(c, &now, false)
-		}
+		c, now := grown(1_000_000)
 		lose(c, now, 1)
 		now = now.Add(rtt100)
 		for range 5 {
@@ -154,11 +151,7 @@ func TestCubicAppLimited(t *testing.T) {
 }
 
 func TestCubicPersistentCongestion(t *testing.T) {
-	c := NewCubic(1200).(*cubic)
-	now := clock.Time(time.Second)
-	for range 5 {
-		ackWindow(c, &now, false)
-	}
+	c, now := grown(384_000)
 	c.Lost(LossEvent{Now: now, Packets: 5, Sent: now.Add(-rtt100), Persistent: true})
 	require.Equal(t, 2400, c.Window())
 	ackWindow(c, &now, false)
@@ -167,11 +160,7 @@ func TestCubicPersistentCongestion(t *testing.T) {
 
 // When every packet that was lost in a congestion event arrives, the event is undone (RFC 9438 §4.9.2).
 func TestCubicSpurious(t *testing.T) {
-	c := NewCubic(1200).(*cubic)
-	now := clock.Time(time.Second)
-	for range 5 {
-		ackWindow(c, &now, false)
-	}
+	c, now := grown(384_000)
 	before := *c
 	lose(c, now, 2)
 	lose(c, now, 1)
@@ -195,11 +184,7 @@ func TestCubicSpurious(t *testing.T) {
 
 // A packet that the path has marked counts as one that was lost, once in a round trip, and is never spurious.
 func TestCubicMarked(t *testing.T) {
-	c := NewCubic(1200).(*cubic)
-	now := clock.Time(time.Second)
-	for range 5 {
-		ackWindow(c, &now, false)
-	}
+	c, now := grown(384_000)
 	before := c.window
 	mark := func(sent clock.Time) {
 		c.Acked(AckEvent{Now: now, Bytes: 1200, Sent: sent, SRTT: rtt100, LatestRTT: rtt100, CE: 2})
@@ -239,17 +224,17 @@ func TestHyStart(t *testing.T) {
 		round(c, &now, rtt100)
 	}
 	require.Equal(t, 96000, c.Window())
-	grown := rtt100 + rtt100/8
-	round(c, &now, grown)
+	longer := rtt100 + rtt100/8
+	round(c, &now, longer)
 	require.Less(t, c.Window(), 2*96000, "conservative slow start")
 	require.Equal(t, math.Inf(1), c.ssthresh)
 	for range cssRounds {
-		round(c, &now, grown)
+		round(c, &now, longer)
 	}
 	require.False(t, math.IsInf(c.ssthresh, 1), "congestion avoidance")
 
 	c = NewCubic(1200).(*cubic)
-	for _, rtt := range []time.Duration{rtt100, rtt100, grown, rtt100} { // grown for a moment
+	for _, rtt := range []time.Duration{rtt100, rtt100, longer, rtt100} { // for a moment
 		round(c, &now, rtt)
 	}
 	require.Zero(t, c.start.baseline)

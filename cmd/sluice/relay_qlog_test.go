@@ -35,28 +35,25 @@ func TestQlogMatchIsReloaded(t *testing.T) {
 		return true
 	}
 	require.True(t, has())
-	write("qlog-match: [192.0.2.0/24]\nqlog-size: 300\n")
-	names, err := newReloadable(&f.qlog).changed(flags)
-	require.NoError(t, err)
-	require.Equal(t, []string{"qlog-size"}, names)
-	require.False(t, has())
-	write("qlog-match: [/live]\n") // its path is not known yet
-	_, err = newReloadable(&f.qlog).changed(flags)
-	require.NoError(t, err)
-	require.True(t, has())
-	write("qlog-match: [192.0.2.0/24, /live]\n")
-	_, err = newReloadable(&f.qlog).changed(flags)
-	require.NoError(t, err)
-	require.False(t, has())
-	write("qlog-match: [100%]\n")
-	_, err = newReloadable(&f.qlog).changed(flags)
-	require.NoError(t, err)
-	require.True(t, has())
-	write("qlog-match: [192.0.2.0/24]\n")
-	_, err = newReloadable(&f.qlog).changed(flags)
-	require.NoError(t, err)
+	for _, step := range []struct {
+		text    string
+		changed []string // what needs a restart
+		has     bool
+	}{
+		{"qlog-match: [192.0.2.0/24]\nqlog-size: 300\n", []string{"qlog-size"}, false},
+		{"qlog-match: [/live]\n", nil, true}, // its path is not known yet
+		{"qlog-match: [192.0.2.0/24, /live]\n", nil, false},
+		{"qlog-match: [100%]\n", nil, true},
+		{"qlog-match: [192.0.2.0/24]\n", nil, false},
+	} {
+		write(step.text)
+		names, err := newReloadable(&f.qlog).changed(flags)
+		require.NoError(t, err)
+		require.Equal(t, step.changed, names)
+		require.Equal(t, step.has, has())
+	}
 	write("qlog-match: [192.0.2.0/33]\n")
-	_, err = newReloadable(&f.qlog).changed(flags)
+	_, err := newReloadable(&f.qlog).changed(flags)
 	require.ErrorContains(t, err, `--qlog-match: "192.0.2.0/33": must be an address or a network`)
 	require.False(t, has())
 }
