@@ -202,7 +202,7 @@ func TestCollector(t *testing.T) {
 // startCollector starts the OpenTelemetry Collector, which sends on what comes to its address to a service.
 func startCollector(t *testing.T, program, config, service string) (collector *process, address string) {
 	t.Helper()
-	port, file := freePort(t, "tcp"), filepath.Join(t.TempDir(), "collector.yaml")
+	port, file := freePort(t), filepath.Join(t.TempDir(), "collector.yaml")
 	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, config, port, service), 0o600))
 	collector, address = start(t, nil, nil, program, "--config", file), fmt.Sprintf("127.0.0.1:%d", port)
 	require.Eventually(t, func() bool {

@@ -32,7 +32,7 @@ func TestGStreamer(t *testing.T) {
 	for _, transport := range []string{"udp", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
-			port, rtp := freePort(t, "tcp"), freeEvenPort(t)
+			port, rtp := freePort(t), freeEvenPort(t)
 			startRelay(t, "--rtsp", fmt.Sprintf("127.0.0.1:%d", port), "--rtsp-rtp", fmt.Sprintf("127.0.0.1:%d", rtp))
 			location := fmt.Sprintf("location=rtsp://127.0.0.1:%d/live/gst protocols=%s", port, transport)
 			launch := func(pipeline string) *process {

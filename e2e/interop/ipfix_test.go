@@ -147,7 +147,7 @@ print_refresh_time: 1
 func TestNFAcctd(t *testing.T) {
 	program := installed(t, "nfacctd")
 	needsKernel(t)
-	dir, port := t.TempDir(), freePort(t, "udp")
+	dir, port := t.TempDir(), freePort(t)
 	var names []string
 	primitives := "name=reverseOctetDeltaCount field_type=29305:1 len=8 semantics=u_int\n" +
 		"name=reversePacketDeltaCount field_type=29305:2 len=8 semantics=u_int\n"

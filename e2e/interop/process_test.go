@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,7 +111,7 @@ var fingerprint = regexp.MustCompile(`[0-9a-f]{64}`)
 
 func startRelay(t testing.TB, flags ...string) *relay {
 	t.Helper()
-	r := &relay{port: freePort(t, "udp"), admin: freePort(t, "tcp")}
+	r := &relay{port: freePort(t), admin: freePort(t)}
 	r.run(t, flags...)
 	require.Eventually(t, func() bool { return r.healthy() }, time.Minute, 20*time.Millisecond,
 		"the relay does not start")
@@ -154,16 +154,10 @@ func (r *relay) healthy() bool {
 // url returns the relay's URL for raw QUIC (moqt) or WebTransport (https).
 func (r *relay) url(scheme string) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, r.port) }
 
-func freePort(t testing.TB, network string) int {
+// freePort returns a port that is free for UDP and TCP.
+func freePort(t testing.TB) int {
 	t.Helper()
-	if network == "udp" {
-		c, err := net.ListenPacket("udp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer c.Close()
-		return c.LocalAddr().(*net.UDPAddr).Port
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := clitest.FreeAddress()
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return int(netip.MustParseAddrPort(addr).Port())
 }

@@ -20,7 +20,7 @@ func TestRTSP(t *testing.T) {
 	for _, transport := range []string{"udp", "tcp"} {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
-			port, rtp := freePort(t, "tcp"), freeEvenPort(t)
+			port, rtp := freePort(t), freeEvenPort(t)
 			startRelay(t, "--rtsp", fmt.Sprintf("127.0.0.1:%d", port), "--rtsp-rtp", fmt.Sprintf("127.0.0.1:%d", rtp))
 			url := fmt.Sprintf("rtsp://127.0.0.1:%d/live/", port)
 			start(t, nil, nil, "ffmpeg", "-v", "error", "-re", "-stream_loop", "-1", "-i", clipFile, "-c", "copy",
@@ -63,7 +63,7 @@ paths:
 func freeEvenPort(t *testing.T) int {
 	t.Helper()
 	for {
-		if port := freePort(t, "udp"); port%2 == 0 {
+		if port := freePort(t); port%2 == 0 && freePort(t) == port+1 {
 			return port
 		}
 	}

@@ -34,7 +34,7 @@ func startOrigin(t *testing.T, name, flags string) *origin {
 	}
 	spec, err := system.Peer(name, filepath.Join(dir, "bin"))
 	require.NoError(t, err)
-	o := &origin{port: freePort(t, "udp")}
+	o := &origin{port: freePort(t)}
 	files := t.TempDir()
 	cert, key := writeCertificate(t, files)
 	command := strings.NewReplacer("{addr}", fmt.Sprintf("127.0.0.1:%d", o.port), "{cert}", cert, "{key}", key,
@@ -99,7 +99,7 @@ type mediaMTX struct {
 func startMediaMTX(t *testing.T) *mediaMTX {
 	t.Helper()
 	path := client(t, "mediamtx")
-	m := &mediaMTX{rtmp: freePort(t, "tcp"), quic: freePort(t, "udp"), http: freePort(t, "udp")}
+	m := &mediaMTX{rtmp: freePort(t), quic: freePort(t), http: freePort(t)}
 	dir := t.TempDir()
 	cert, key := writeCertificate(t, dir)
 	config := filepath.Join(dir, "mediamtx.yml")
