@@ -148,9 +148,7 @@ func TestRenditions(t *testing.T) {
 		subscriber.setState(widePath)
 		time.Sleep(5500 * time.Millisecond)
 
-		narrow := widePath
-		narrow.Lag = 2 * time.Second
-		subscriber.setState(narrow)
+		subscriber.setState(latePath)
 		time.Sleep(5 * time.Second)
 		subscriber.setState(widePath)
 		time.Sleep(25 * time.Second)
@@ -186,9 +184,7 @@ func TestRenditionBeginsWithinAnObject(t *testing.T) {
 		b.subscribed(
 			subscriber.rendition(k, "high", 1, 5_000_000, true), subscriber.rendition(k, "low", 1, 1_000_000, false))
 		go l.run(30)
-		narrow := widePath
-		narrow.Lag = 2 * time.Second
-		subscriber.setState(narrow)
+		subscriber.setState(latePath)
 		time.Sleep(9 * time.Second)
 		subscriber.setState(widePath)
 		time.Sleep(40 * time.Second)
@@ -219,9 +215,7 @@ func TestRenditionsTellTheirState(t *testing.T) {
 		subscriber.setState(widePath)
 		time.Sleep(2500 * time.Millisecond)
 		require.NotContains(t, k.take(), "forward")
-		narrow := widePath
-		narrow.Lag = 2 * time.Second
-		subscriber.setState(narrow)
+		subscriber.setState(latePath)
 		time.Sleep(10 * time.Second)
 		told := regexp.MustCompile(`\w+ forward=\w+`).FindAllString(k.take(), -1)
 		require.Equal(t, []string{"low forward=true", "high forward=false"}, told)
@@ -389,6 +383,9 @@ const testRTT = 20 * time.Millisecond
 var widePath = media.SubscriptionState{
 	State: congestion.State{Window: 1 << 20, SRTT: testRTT, MinRTT: testRTT, Longest: testRTT},
 }
+
+// latePath has media come late.
+var latePath = media.SubscriptionState{State: widePath.State, Lag: 2 * time.Second}
 
 // A rendition whose groups have other ids is never chosen, and one that does not come is given up.
 func TestRenditionsThatDoNotFollow(t *testing.T) {
