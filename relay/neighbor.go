@@ -57,7 +57,7 @@ func newNeighbor(
 ) (*Neighbor, error) {
 	n := &Neighbor{peer: p, names: tells, goaway: make(chan moqt.Goaway, 1)}
 	cfg.Handler = &neighborRequests{serve: requests{p}, neighbor: n, secret: secret}
-	cfg.Timeouts.Response = neighborResponse
+	cfg.ResponseTimeout = neighborResponse
 	if err := p.connect(conn, cfg); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"sluice/internal/bounds"
 	"sluice/moqt"
 )
 
@@ -55,7 +54,12 @@ type Config struct {
 	Strict bool
 
 	Limits
-	Timeouts
+	// ResponseTimeout is for the response to a request, and to an update. If a request asks the peer to wait, that time
+	// is added. Default: 60 s.
+	ResponseTimeout time.Duration
+	// Hold is how long data waits for the message that assigns its Track Alias, and a joining fetch for its
+	// subscription. Default: 2 s.
+	Hold time.Duration
 
 	// Refused is called with the code of each request and update of the peer that the session itself refuses. It must
 	// not block. Default: none.
@@ -109,27 +113,18 @@ type Pacer interface {
 	Wait(context.Context) error
 }
 
-// Timeouts limit how long an endpoint waits for its peer. The zero value is the default.
-type Timeouts struct {
-	// Setup is for the SETUP message. Default: 10 s.
-	Setup time.Duration
-	// Message is for a whole control message once its first byte has arrived. Default: 10 s.
-	Message time.Duration
-	// Header is for the header of a data stream, once its first byte has arrived, and for that byte while there is no
-	// subscription. It is long because streams compete for bandwidth. Default: 30 s.
-	Header time.Duration
-	// Response is for the response to a request, and to an update. If a request asks the peer to wait, that time is
-	// added. Default: 60 s.
-	Response time.Duration
-	// Hold is how long data waits for the message that assigns its Track Alias, and a joining fetch for its
-	// subscription. Default: 2 s.
-	Hold time.Duration
-	// Write is how long messages may wait until the peer reads them. Default: 10 s.
-	Write time.Duration
-	// Drain is how long late streams may arrive after PUBLISH_DONE, unless a delivery timeout of the subscription is
-	// longer (draft §10.11), and how long a session goes on after the peer has closed its control stream. Default: 2 s.
-	Drain time.Duration
-}
+// How long an endpoint waits for its peer, beside what [Config] says.
+const (
+	setupTimeout   = 10 * time.Second // for the SETUP message
+	messageTimeout = 10 * time.Second // for a whole control message once its first byte has arrived
+	// headerTimeout is for the header of a data stream, once its first byte has arrived, and for that byte while there
+	// is no subscription. It is long because streams compete for bandwidth.
+	headerTimeout = 30 * time.Second
+	writeTimeout  = 10 * time.Second // of messages that wait until the peer reads them
+	// drainTime is how long late streams may arrive after PUBLISH_DONE, unless a delivery timeout of the subscription
+	// is longer (draft §10.11), and how long a session goes on after the peer has closed its control stream.
+	drainTime = 2 * time.Second
+)
 
 func (c Config) withDefaults() Config {
 	if c.Handler == nil {
@@ -141,7 +136,8 @@ func (c Config) withDefaults() Config {
 	c.Implementation = cmp.Or(c.Implementation, "sluice")
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Limits = c.Limits.withDefaults()
-	c.Timeouts = c.Timeouts.withDefaults()
+	c.ResponseTimeout = cmp.Or(c.ResponseTimeout, time.Minute)
+	c.Hold = cmp.Or(c.Hold, 2*time.Second)
 	return c
 }
 
@@ -162,21 +158,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-func (t Timeouts) withDefaults() Timeouts {
-	t.Setup = cmp.Or(t.Setup, 10*time.Second)
-	t.Message = cmp.Or(t.Message, 10*time.Second)
-	t.Header = cmp.Or(t.Header, 30*time.Second)
-	t.Response = cmp.Or(t.Response, time.Minute)
-	t.Hold = cmp.Or(t.Hold, 2*time.Second)
-	t.Write = cmp.Or(t.Write, 10*time.Second)
-	t.Drain = cmp.Or(t.Drain, 2*time.Second)
-	return t
-}
-
 func (c *Config) validate() error {
-	if err := errors.Join(c.Limits.validate(), c.Timeouts.validate()); err != nil {
-		return err
-	}
 	switch {
 	case c.Role > Server:
 		return fmt.Errorf("Role: %d: must be Client or Server", c.Role)
@@ -186,33 +168,6 @@ func (c *Config) validate() error {
 	return checkOwnTokens(c.Tokens)
 }
 
-func (l Limits) validate() error {
-	return errors.Join(
-		bounds.AtLeast("MaxAuthTokenMemory", l.MaxAuthTokenMemory, 0),
-		bounds.AtLeast("MaxSubscriptions", l.MaxSubscriptions, 0),
-		bounds.AtLeast("MaxFetches", l.MaxFetches, 0),
-		bounds.AtLeast("MaxNamespaces", l.MaxNamespaces, 0),
-		bounds.AtLeast("MaxFilterRanges", l.MaxFilterRanges, 0),
-		bounds.AtLeast("RequestRate", l.RequestRate, 0),
-		bounds.AtLeast("RequestBurst", l.RequestBurst, 0),
-		bounds.AtLeast("MaxHeldStreams", l.MaxHeldStreams, 0),
-		bounds.AtLeast("MaxHeldDatagrams", l.MaxHeldDatagrams, 0),
-		bounds.AtLeast("MaxSendQueue", l.MaxSendQueue, 0),
-	)
-}
-
 func (l Limits) of(class loadClass) int {
 	return [loadClasses]int{l.MaxSubscriptions, l.MaxFetches, l.MaxNamespaces}[class]
-}
-
-func (t Timeouts) validate() error {
-	return errors.Join(
-		bounds.AtLeast("Setup", t.Setup, 0),
-		bounds.AtLeast("Message", t.Message, 0),
-		bounds.AtLeast("Header", t.Header, 0),
-		bounds.AtLeast("Response", t.Response, 0),
-		bounds.AtLeast("Hold", t.Hold, 0),
-		bounds.AtLeast("Write", t.Write, 0),
-		bounds.AtLeast("Drain", t.Drain, 0),
-	)
 }

@@ -178,8 +178,8 @@ func (c *controlStreams) send(stream transport.SendStream) {
 	context.AfterFunc(stream.Context(), func() {
 		// On WebTransport, streams end before their session does, and Write waits for that. The deadline of an earlier
 		// message, which has passed, would make it look as if the peer did not read.
-		_ = stream.SetWriteDeadline(time.Now().Add(c.s.cfg.Timeouts.Write)) // if this fails, writing fails too
-		_, err := stream.Write(nil)                                         // returns why the stream has ended
+		_ = stream.SetWriteDeadline(time.Now().Add(writeTimeout)) // if this fails, writing fails too
+		_, err := stream.Write(nil)                               // returns why the stream has ended
 		c.sendFailed(err)
 	})
 }
@@ -195,10 +195,10 @@ func (c *controlStreams) sendFailed(err error) {
 	}
 }
 
-// failLater ends the session after Timeouts.Drain. Some clients close their control streams as soon as they have
+// failLater ends the session after drainTime. Some clients close their control streams as soon as they have
 // published everything, while their last objects are still on their way.
 func (c *controlStreams) failLater(err error) {
-	c.s.after(c.s.cfg.Timeouts.Drain, func() { c.s.fail(err) })
+	c.s.after(drainTime, func() { c.s.fail(err) })
 }
 
 // run reads the peer's control stream, until the stream or the session ends.

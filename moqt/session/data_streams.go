@@ -38,7 +38,7 @@ func (d *dataStreams) accept() {
 			d.s.failUnlessEnded(err)
 			break
 		}
-		h := &headerReader{stream: stream, timeout: d.s.cfg.Header}
+		h := &headerReader{stream: stream}
 		d.arriving.Add(1)
 		h.arrived = sync.OnceFunc(d.arriving.Done)
 		if !d.s.spawn(func() { d.take(h) }) {
@@ -170,14 +170,14 @@ func (d *dataStreams) takeSubgroup(h *headerReader) error {
 	return nil
 }
 
-// awaitSubscription returns the subscription that an alias belongs to. It waits at most Timeouts.Hold for the message
+// awaitSubscription returns the subscription that an alias belongs to. It waits at most Config.Hold for the message
 // that assigns the alias, and until the application accepts a PUBLISH (draft §11.4.2). The data waits in the transport,
 // within its flow control window.
 func (d *dataStreams) awaitSubscription(alias uint64) *Subscription {
 	return d.await(func() (*Subscription, <-chan struct{}) { return d.s.table.subscription(alias) })
 }
 
-// await calls find, with s.mu held, until it returns no channel. It waits at most Timeouts.Hold.
+// await calls find, with s.mu held, until it returns no channel. It waits at most Config.Hold.
 func (d *dataStreams) await(findLocked func() (*Subscription, <-chan struct{})) *Subscription {
 	find := func() (*Subscription, <-chan struct{}) {
 		d.s.mu.Lock()
@@ -301,7 +301,6 @@ func (d *dataStreams) takeFill(h *headerReader, id uint64, sub *Subscription) {
 // headerReader reads the start of a stream, byte by byte, so that it reads nothing beyond the header.
 type headerReader struct {
 	stream  transport.ReceiveStream
-	timeout time.Duration // for the first byte, and for the rest of the header
 	b       []byte
 	arrived func() // is called when a receiver has the stream, or nobody wants it
 }
@@ -319,8 +318,9 @@ func (h *headerReader) readByte() error {
 	return nil
 }
 
+// setDeadline sets the deadline for the first byte, or for the rest of the header.
 func (h *headerReader) setDeadline() error {
-	return h.stream.SetReadDeadline(time.Now().Add(h.timeout))
+	return h.stream.SetReadDeadline(time.Now().Add(headerTimeout))
 }
 
 func (h *headerReader) clearDeadline() error { return h.stream.SetReadDeadline(time.Time{}) }
@@ -382,7 +382,7 @@ func openDataStream(ctx context.Context, r *Request, header []byte) (transport.S
 		stop()
 		reset() // after STOP_SENDING the transport waits for the reset
 	})
-	if err := d.writeHeader(header, r.s.cfg.Timeouts.Write); err != nil {
+	if err := d.writeHeader(header); err != nil {
 		reset()
 		return nil, err
 	}
@@ -398,8 +398,8 @@ func openFetchStream(ctx context.Context, r *Request, id uint64) (transport.Send
 	return stream, err
 }
 
-func (d *dataStream) writeHeader(header []byte, timeout time.Duration) error {
-	if err := d.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+func (d *dataStream) writeHeader(header []byte) error {
+	if err := d.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	if _, err := d.Write(header); err != nil {

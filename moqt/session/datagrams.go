@@ -9,7 +9,7 @@ import (
 	"sluice/moqt/qlog"
 )
 
-// datagrams takes the datagrams of the peer. It holds datagrams with an unknown Track Alias for Timeouts.Hold (draft
+// datagrams takes the datagrams of the peer. It holds datagrams with an unknown Track Alias for Config.Hold (draft
 // §11.3).
 type datagrams struct {
 	s *Session

@@ -42,7 +42,7 @@ func (d *drain) start(cause error, streams uint64) {
 		sub.out.finish()
 	}
 	d.cause, d.expected = cause, streams
-	timeout := max(sub.deliveryTimeoutLocked(), sub.s.cfg.Timeouts.Drain)
+	timeout := max(sub.deliveryTimeoutLocked(), drainTime)
 	d.afterLocked(min(timeout, maxDrain), func() { d.expired = true })
 	if d.datagrams {
 		d.afterLocked(datagramGrace, func() { d.datagrams = false })

@@ -16,15 +16,14 @@ import (
 
 // inbox reads the messages of one stream. A message must arrive within a timeout of its first byte.
 type inbox struct {
-	stream  transport.ReceiveStream
-	timeout time.Duration
-	reader  *moqt.Reader
-	begun   bool // the deadline of the message is set
+	stream transport.ReceiveStream
+	reader *moqt.Reader
+	begun  bool // the deadline of the message is set
 }
 
 // newInbox returns the inbox of a stream. The bytes in already were read from it before.
 func newInbox(s *Session, stream transport.ReceiveStream, already ...byte) *inbox {
-	in := &inbox{stream: stream, timeout: s.cfg.Timeouts.Message}
+	in := &inbox{stream: stream}
 	in.reader = moqt.NewReader(io.MultiReader(bytes.NewReader(already), in), s.version)
 	in.reader.OldParameters = func() bool { return s.Tolerates(WritesOldParameters) }
 	return in
@@ -64,7 +63,7 @@ func (in *inbox) Read(p []byte) (int, error) {
 
 func (in *inbox) begin() {
 	in.begun = true
-	_ = in.stream.SetReadDeadline(time.Now().Add(in.timeout)) // if this fails, reading fails too
+	_ = in.stream.SetReadDeadline(time.Now().Add(messageTimeout)) // if this fails, reading fails too
 }
 
 // messageSource is where the messages of the peer for a request come from.
@@ -230,7 +229,7 @@ func (o *outbox) flush(ctx context.Context) error {
 }
 
 func (o *outbox) write(b []byte) error {
-	if err := o.stream.SetWriteDeadline(time.Now().Add(o.s.cfg.Timeouts.Write)); err != nil {
+	if err := o.stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	_, err := o.stream.Write(b)

@@ -240,7 +240,7 @@ func TestSubscriberOfNamespacesThatDoesNotRead(t *testing.T) {
 			require.NoError(p, n.Add(moqt.Namespace{fmt.Sprint(i)}, moqt.Parameters{}))
 		}
 		<-n.Context().Done()
-		require.Equal(p, 10*time.Second, time.Since(started), "the peer has the time that Timeouts.Write gives")
+		require.Equal(p, writeTimeout, time.Since(started))
 		require.ErrorIs(p, context.Cause(n.Context()), errStalled)
 		p.requireOpen()
 	})

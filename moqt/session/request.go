@@ -240,7 +240,7 @@ func (r *Request) endLocked(cause error) bool {
 		r.s.responder.load[classOf(r.kind)]--
 	}
 	r.cancel(cause)
-	r.linger = time.AfterFunc(r.s.cfg.Timeouts.Write, func() { r.stream.CancelRead(uint64(moqt.ResetCancelled)) })
+	r.linger = time.AfterFunc(writeTimeout, func() { r.stream.CancelRead(uint64(moqt.ResetCancelled)) })
 	return true
 }
 
@@ -307,7 +307,7 @@ func (r *Request) watch() {
 		case r.remote || r.kind == moqt.MessagePublish && r.isAnswered(): // then nothing follows
 			stop()
 		case r.kind != moqt.MessageFetch: // its data says when a FETCH ends
-			r.s.after(r.s.cfg.Drain, stop)
+			r.s.after(drainTime, stop)
 		}
 	})
 }

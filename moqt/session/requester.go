@@ -206,7 +206,7 @@ func (q *requester) responseTimeout(m moqt.Message) time.Duration {
 			extra = min(moqt.Milliseconds(*asked), 24*time.Hour)
 		}
 	}
-	return q.s.cfg.Timeouts.Response + extra
+	return q.s.cfg.ResponseTimeout + extra
 }
 
 // hasUsed reports whether this end has used a Request ID.

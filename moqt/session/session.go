@@ -78,9 +78,9 @@ func (s *Session) Run(ctx context.Context) error {
 	s.log.Info("session started", "transport", s.conn.Kind(), "version", s.version)
 	defer context.AfterFunc(ctx, func() { s.Close(moqt.SessionNoError, "") })()
 	// Messages and data that arrived before the transport session ended are delivered first.
-	defer context.AfterFunc(s.conn.Context(), func() { s.after(s.cfg.Timeouts.Drain, s.failWithTransport) })()
+	defer context.AfterFunc(s.conn.Context(), func() { s.after(drainTime, s.failWithTransport) })()
 
-	setupTimer := time.AfterFunc(s.cfg.Timeouts.Setup, s.control.checkSetup)
+	setupTimer := time.AfterFunc(setupTimeout, s.control.checkSetup)
 	defer setupTimer.Stop()
 	s.spawn(s.control.open)
 	s.spawn(s.responder.accept)

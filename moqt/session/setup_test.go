@@ -142,7 +142,7 @@ func TestControlStreamViolations(t *testing.T) {
 
 func TestPeerThatDoesNotReadItsControlStream(t *testing.T) {
 	pipe := transporttest.PipeConfig{StreamWindow: 8}
-	play(t, setting{pipe: pipe, silent: true, cfg: Config{Timeouts: Timeouts{Write: time.Second}}}, func(p *script) {
+	play(t, setting{pipe: pipe, silent: true}, func(p *script) {
 		p.requireClosed(moqt.SessionControlMessageTimeout)
 	})
 }
@@ -187,8 +187,6 @@ func TestConfigurationErrors(t *testing.T) {
 		{"path", Config{Path: "live"}, transporttest.PipeConfig{}},
 		{"authority", Config{Authority: "a b"}, transporttest.PipeConfig{}},
 		{"token", Config{Tokens: []moqt.Token{{AliasType: moqt.AliasUse}}}, transporttest.PipeConfig{}},
-		{"limit", Config{Limits: Limits{MaxHeldStreams: -1}}, transporttest.PipeConfig{}},
-		{"timeout", Config{Timeouts: Timeouts{Write: -1}}, transporttest.PipeConfig{}},
 		{"implementation", Config{Implementation: string(make([]byte, 1<<16))}, transporttest.PipeConfig{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (s *sentUpdates) update(
 			break
 		}
 	}
-	timer := time.AfterFunc(r.s.cfg.Timeouts.Response, func() { r.abort(moqt.ResetCancelled, ErrTimeout) })
+	timer := time.AfterFunc(r.s.cfg.ResponseTimeout, func() { r.abort(moqt.ResetCancelled, ErrTimeout) })
 	defer timer.Stop()
 	if err := r.await(ctx, u.done); err != nil {
 		return nil, err

@@ -216,7 +216,7 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 	}
 	cfg := session.Config{
 		Handler: joined.going, Logger: slog.New(slog.DiscardHandler),
-		Timeouts: session.Timeouts{Hold: time.Minute}, // else the answer of a narrow link comes too late for the media
+		Hold: time.Minute, // else the answer of a narrow link comes too late for the media
 	}
 	if conn.Kind() == transport.RawQUIC {
 		cfg.Authority, cfg.Path = "relay", "/app"
