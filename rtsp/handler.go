@@ -324,7 +324,7 @@ func (e *endpoint) listen(network, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.listener = limited.NewListener(l, e.cfg.MaxConnections, e.cfg.MaxConnectionsPerSource)
+	e.listener = limited.NewListener(l, maxConnections, maxConnectionsPerSource)
 	l = e.listener
 	if e.tls != nil {
 		l = tls.NewListener(l, e.tls)

@@ -7,7 +7,7 @@ import (
 
 // pool is the memory that the bridge between RTSP and MoQ may have, in bytes: frames and chunks that are taken apart or
 // wait, for all publishers and MoQ broadcasts together. (Packets that are kept for players have a budget of their own,
-// Config.CacheSize.) A peer may have as much as is free, so one alone gets at most half.
+// cacheSize.) A peer may have as much as is free, so one alone gets at most half.
 type pool struct {
 	max     int64
 	refused func()

@@ -49,20 +49,14 @@ type Config struct {
 	// Listen opens the ports. Default: the system's.
 	Listen Listener
 
-	// MaxConnections and MaxConnectionsPerSource are how many TCP connections may be open, in all and from one source
-	// address. Defaults: 4,096 and 256.
-	MaxConnections, MaxConnectionsPerSource int
 	// MaxPublishers is how many clients may publish. Default: 1,024.
 	MaxPublishers int
 	// MaxBroadcasts is how many MoQ broadcasts may be played by RTSP. Default: 1,024.
 	MaxBroadcasts int
 	// Hold is how long players of a MoQ broadcast wait for a missing object when later ones have come. Default: 500 ms.
 	Hold time.Duration
-	// CacheSize is how many bytes of packets are kept for players that join late, or ask for packets again, in all.
-	// Default: 256 MiB. A publisher has at most 9 MiB of them.
-	CacheSize int64
-	// Memory is how many bytes the MoQ broadcasts of publishers, and those that are played, may take, beside CacheSize
-	// and the cache of the relay. A source address may have as much as is free. Default: DefaultMemory.
+	// Memory is how many bytes the MoQ broadcasts of publishers, and those that are played, may take, beside the packets
+	// that are kept and the cache of the relay. A source address may have as much as is free. Default: DefaultMemory.
 	Memory int64
 
 	// Rule is an operator's, which decides what players get (fastpath.LoadRule). Default: the built-in one.
@@ -90,6 +84,14 @@ const (
 	MinMemory     = 16 << 20
 )
 
+const (
+	maxConnections          = 4096 // by TCP
+	maxConnectionsPerSource = 256
+	// cacheSize is how many bytes of packets are kept for players that join late, or ask for packets again, in all. A
+	// publisher has at most 9 MiB of them.
+	cacheSize = 256 << 20
+)
+
 // DefaultIdleTimeout is the default of RTSP (RFC 2326 §12.37).
 const DefaultIdleTimeout = time.Minute
 
@@ -97,12 +99,9 @@ func (c Config) withDefaults() Config {
 	if c.Listen == nil {
 		c.Listen = new(net.ListenConfig)
 	}
-	c.MaxConnections = cmp.Or(c.MaxConnections, 4096)
-	c.MaxConnectionsPerSource = cmp.Or(c.MaxConnectionsPerSource, 256)
 	c.MaxPublishers = cmp.Or(c.MaxPublishers, 1024)
 	c.MaxBroadcasts = cmp.Or(c.MaxBroadcasts, 1024)
 	c.Hold = cmp.Or(c.Hold, 500*time.Millisecond)
-	c.CacheSize = cmp.Or(c.CacheSize, 256<<20)
 	c.Memory = cmp.Or(c.Memory, DefaultMemory)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, DefaultIdleTimeout)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 10*time.Second)
@@ -119,13 +118,7 @@ func (c *Config) validate() error {
 	case c.TLSAddress != "" && c.Certificate == nil:
 		return errors.New("no certificate for RTSPS")
 	}
-	return errors.Join(
-		bounds.AtLeast("MaxConnections", c.MaxConnections, 1),
-		bounds.AtLeast("MaxConnectionsPerSource", c.MaxConnectionsPerSource, 1),
-		bounds.AtLeast("MaxPublishers", c.MaxPublishers, 1),
-		bounds.AtLeast("MaxBroadcasts", c.MaxBroadcasts, 1),
-		bounds.AtLeast("CacheSize", c.CacheSize, 1),
-		bounds.AtLeast("Memory", c.Memory, MinMemory))
+	return bounds.AtLeast("Memory", c.Memory, MinMemory)
 }
 
 // Server serves RTSP clients. It is a prometheus.Collector.
@@ -163,7 +156,7 @@ func Start(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, route: fastpath.Route, lifts: defaultLiftTimes,
 		streams: make(map[string]*stream), downlinks: make(map[downlinkKey]*downlink),
 	}
-	s.cached.max = cfg.CacheSize
+	s.cached.max = cacheSize
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.playing, s.stop = context.WithCancel(s.ctx)
 	s.metrics = newMetrics()
