@@ -2,13 +2,9 @@ package moqt
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
-
-	"sluice/internal/testlimit"
 )
 
 // goldens16 are the messages of draft-16 §9, and their encodings, computed by hand. Messages that belong to a request
@@ -134,45 +130,6 @@ func parse16(b []byte) (Message, Reference, error) {
 	return m, r.Reference(), err
 }
 
-func TestMessagesOfDraft16(t *testing.T) {
-	tested := map[MessageType]bool{}
-	for _, tc := range goldens16 {
-		t.Run(tc.name, func(t *testing.T) {
-			want := unhex(tc.wire)
-			tested[MessageType(want[0])] = true
-			b, err := AppendMessageTo(nil, Draft16, Reference{70, tc.answers}, tc.message)
-			require.NoError(t, err)
-			require.Equal(t, want, b)
-			m, ref, err := parse16(want)
-			require.NoError(t, err)
-			require.Equal(t, tc.message, m)
-			switch m := m.(type) {
-			case *RequestOK, *RequestError, *SubscribeOK, *RequestUpdate, *Unsubscribe, *PublishDone, *FetchOK,
-				*FetchCancel, *NamespaceWithdrawn, *NamespaceRevoked:
-				require.EqualValues(t, 70, ref.RequestID)
-			case *Subscribe:
-				require.Equal(t, m.RequestID, ref.RequestID)
-			}
-			var valid []int
-			for n := range len(want) - 3 {
-				cut := append([]byte{want[0], 0, byte(n)}, want[3:][:n]...)
-				if _, _, err := parse16(cut); err == nil {
-					valid = append(valid, n)
-				} else {
-					requireCode(t, SessionProtocolViolation, errors.Unwrap(err))
-				}
-			}
-			require.Equal(t, tc.valid, valid)
-		})
-	}
-	for _, w := range []map[MessageType]messageFormat{Draft16.wire().messages, Draft16.wire().codes} {
-		for typ := range w {
-			_, sent := Draft16.wire().format(typ)
-			require.Equal(t, sent, tested[typ], "%#x", uint64(typ))
-		}
-	}
-}
-
 // TestViolationsOfDraft16 has mistakes that draft-16 closes the session for, and later drafts do not.
 func TestViolationsOfDraft16(t *testing.T) {
 	for name, wire := range map[string]string{
@@ -261,71 +218,4 @@ func TestMalformedKeepsItsRequest(t *testing.T) {
 	m, err := r.Read()
 	require.NoError(t, err)
 	require.Equal(t, &Unsubscribe{}, m)
-}
-
-// again16 encodes a parsed message, and parses the result.
-func again16(t require.TestingT, m Message, ref Reference) {
-	b, err := AppendMessageTo(nil, Draft16, ref, m)
-	if n, ok := m.(*SubscribeNamespace); ok && n.WithTracks {
-		return
-	}
-	require.NoError(t, err)
-	got, other, err := parse16(b)
-	require.NoError(t, err)
-	switch m := m.(type) { // codes that the version does not have are replaced
-	case *RequestError:
-		m.Code = substitute(Draft16.wire().former.request, m.Code)
-	case *NamespaceRevoked:
-		m.Code = substitute(Draft16.wire().former.request, m.Code)
-	case *PublishDone:
-		if m.Status == DoneExcessiveLoad {
-			m.Status = DoneTooFarBehind
-		}
-	}
-	require.Equal(t, m, got)
-	require.Equal(t, ref.RequestID, other.RequestID)
-}
-
-// message16 returns a random message of draft-16, without types of properties above 2^62-1, which the oracle refuses.
-func message16(seed int) []byte {
-	return rapid.Custom(func(t *rapid.T) []byte {
-		for {
-			m := anyMessage(Draft16).Draw(t, "message")
-			ref := Reference{RequestID: rapid.Uint64Max(maxQUICVarint).Draw(t, "request")}
-			b, err := AppendMessageTo(nil, Draft16, ref, m)
-			if err == nil && !hasLargeType(m) {
-				return b
-			}
-		}
-	}).Example(seed)
-}
-
-func hasLargeType(m Message) bool {
-	var p Properties
-	switch m := m.(type) {
-	case *SubscribeOK:
-		p = m.Properties
-	case *Publish:
-		p = m.Properties
-	case *FetchOK:
-		p = m.Properties
-	}
-	for pair := range p.All() {
-		if pair.Type > maxQUICVarint {
-			return true
-		}
-	}
-	return false
-}
-
-func FuzzMessageOfDraft16(f *testing.F) {
-	for _, tc := range goldens16 {
-		f.Add(unhex(tc.wire))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		defer testlimit.Start(t, len(b), 1000)()
-		if m, ref, err := parse16(b); err == nil {
-			again16(t, m, ref)
-		}
-	})
 }

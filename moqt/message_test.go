@@ -295,21 +295,25 @@ type golden struct {
 	message Message
 	wire    string
 	valid   []int
+	ref     Reference // of draft-16
 }
 
 func (g *golden) String() string { return fmt.Sprintf("%d %s", g.version, g.name) }
 
 // goldens lists the goldens of all versions.
 func goldens() (all []golden) {
+	for _, g := range goldens16 {
+		all = append(all, golden{Draft16, g.name, g.message, g.wire, g.valid, Reference{70, g.answers}})
+	}
 	for _, v := range laterVersions() {
 		for _, g := range messageGoldens {
 			if g.until == 0 || v <= g.until {
-				all = append(all, golden{v, g.name, g.message, g.wire, g.valid})
+				all = append(all, golden{v, g.name, g.message, g.wire, g.valid, Reference{}})
 			}
 		}
 		for _, g := range draftGoldens {
 			if g.since <= v && (g.until == 0 || v <= g.until) {
-				all = append(all, golden{v, g.name, g.message, g.wire, g.valid})
+				all = append(all, golden{v, g.name, g.message, g.wire, g.valid, Reference{}})
 			}
 		}
 	}
@@ -322,25 +326,31 @@ func TestMessageGoldens(t *testing.T) {
 		t.Run(tc.String(), func(t *testing.T) {
 			want := unhex(tc.wire)
 			prefix := []byte{0xaa}
-			got, err := AppendMessage(prefix, tc.version, tc.message)
+			got, err := AppendMessageTo(prefix, tc.version, tc.ref, tc.message)
 			require.NoError(t, err)
 			require.Equal(t, want, got[1:])
 
 			typ, payload := split(want)
-			require.Equal(t, tc.message.Type(), typ)
-			require.True(t, strings.HasPrefix(tc.name, typ.String()), typ)
-			m, err := ParseMessage(tc.version, typ, payload)
+			m, ref, err := parseMessage(tc.version, typ, payload, false)
 			require.NoError(t, err)
 			require.Equal(t, tc.message, m)
+			f, _ := tc.version.wire().format(typ)
+			if tc.version != Draft16 {
+				require.Equal(t, tc.message.Type(), typ)
+				require.True(t, strings.HasPrefix(tc.name, f.name), typ)
+			} else if refers := []byte{0x40, 0x46}; bytes.Contains(payload[:min(3, len(payload))], refers) {
+				require.Equal(t, tc.ref.RequestID, ref.RequestID)
+			}
 			if tested[tc.version] == nil {
 				tested[tc.version] = map[string]bool{}
 			}
-			tested[tc.version][typ.String()] = true
+			tested[tc.version][f.name] = true
 		})
 	}
-	for _, v := range laterVersions() {
-		for typ, f := range v.wire().messages {
-			if typ != MessageUnsubscribe { // not sent, see TestUnsubscribe
+	for _, v := range Versions() {
+		for typ := range v.wire().messages {
+			f, sent := v.wire().format(typ)
+			if sent && (typ != MessageUnsubscribe || v == Draft16) { // later it is not sent, see TestUnsubscribe
 				require.True(t, tested[v][f.name], "no golden of %s in %s", f.name, v)
 			}
 		}
@@ -358,7 +368,7 @@ func TestTruncatedMessages(t *testing.T) {
 				m, err := ParseMessage(tc.version, typ, payload[:n])
 				if err == nil {
 					valid = append(valid, n)
-					again, err := AppendMessage(nil, tc.version, m)
+					again, err := AppendMessageTo(nil, tc.version, tc.ref, m)
 					require.NoError(t, err)
 					_, again = split(again)
 					require.Equal(t, payload[:n], again)
@@ -403,36 +413,44 @@ func TestMessageRoundTrip(t *testing.T) {
 }
 
 func FuzzParseMessage(f *testing.F) {
+	index := func(v Version) uint16 { return uint16(slices.Index(Versions(), v)) }
 	for _, tc := range goldens() {
 		typ, payload := split(unhex(tc.wire))
-		f.Add(uint16(tc.version), uint64(typ), payload)
+		f.Add(index(tc.version), uint64(typ), payload)
 	}
 	for _, tc := range messageViolations {
-		f.Add(uint16(Draft18), uint64(tc.typ), unhex(tc.payload))
+		f.Add(index(Draft18), uint64(tc.typ), unhex(tc.payload))
 	}
 	for _, tc := range draftViolations {
-		f.Add(uint16(tc.since), uint64(tc.typ), unhex(tc.payload))
+		f.Add(index(tc.since), uint64(tc.typ), unhex(tc.payload))
 	}
 	f.Fuzz(func(t *testing.T, number uint16, typ uint64, payload []byte) {
 		defer testlimit.Start(t, len(payload), 1000)()
-		v := laterVersions()[int(number)%len(laterVersions())]
-		m, err := ParseMessage(v, MessageType(typ), payload)
-		if err != nil || MessageType(typ) == MessageUnsubscribe || hasInvalidFilter(m) {
+		v := Versions()[int(number)%len(Versions())]
+		m, ref, err := parseMessage(v, MessageType(typ), payload, false)
+		if err != nil || v != Draft16 && MessageType(typ) == MessageUnsubscribe || hasInvalidFilter(m) {
 			return
 		}
-		b, err := AppendMessage(nil, v, m)
+		if n, ok := m.(*SubscribeNamespace); ok && n.WithTracks { // this package does not send it
+			return
+		}
+		b, err := AppendMessageTo(nil, v, ref, m)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(b), MaxVarintLen+2+len(payload), "not the shortest encoding")
 		typ2, payload := split(b)
-		again, err := ParseMessage(v, typ2, payload)
+		again, ref2, err := parseMessage(v, typ2, payload, false)
 		require.NoError(t, err)
+		former := v.wire().former
 		switch m := m.(type) { // codes that the version does not have are replaced
 		case *RequestError:
-			m.Code = substitute(v.wire().former.request, m.Code)
+			m.Code = substitute(former.request, m.Code)
+		case *NamespaceRevoked:
+			m.Code = substitute(former.request, m.Code)
 		case *PublishDone:
-			m.Status = substitute(v.wire().former.done, m.Status)
+			m.Status = substitute(former.received, substitute(former.done, m.Status))
 		}
 		require.Equal(t, m, again)
+		require.Equal(t, ref.RequestID, ref2.RequestID)
 	})
 }
 
