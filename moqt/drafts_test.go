@@ -212,8 +212,8 @@ var draftGoldens = []struct {
 	},
 }
 
-// draftViolations has a row for each case in which a draft after 18 closes the session because of the contents of a
-// control message. since is the first version that does.
+// draftViolations has a row for each case in which another draft than 18 closes the session because of the contents of
+// a control message. since is the first version that does.
 var draftViolations = []struct {
 	section string
 	name    string
@@ -264,11 +264,33 @@ var draftViolations = []struct {
 	{"10.2.7", "SUBSCRIBER_PRIORITY in PUBLISH", Draft18, Draft19, MessagePublish, "00 00 00 00 01 20 01", violates},
 	{"10.10", "GROUP_ORDER in PUBLISH_STATE_NOTIFY", Draft20, 0, MessageStateNotify, "01 22 01", violates},
 	{"10.12", "FETCH of draft-18", Draft20, 0, MessageFetch, "04 01 01 01 61 01 76 01 02 03 00 00", violates},
+	// Draft-16.
+	{"9.2", "unknown parameter", Draft16, Draft16, MessageSubscribe, "00 00 00 01 04 00", violates},
+	{"9.2", "parameter twice", Draft16, Draft16, MessageSubscribe, "00 00 00 02 20 01 00 01", violates},
+	{"9.2.2.2", "delivery timeout of 0", Draft16, Draft16, MessageSubscribe, "00 00 00 01 02 00", violates},
+	{"9.2.2.3", "subscriber priority of 256", Draft16, Draft16, MessageSubscribe, "00 00 00 01 20 4100", violates},
+	{"9.2.2.4", "group order 3", Draft16, Draft16, MessageSubscribe, "00 00 00 01 22 03", violates},
+	{"9.2.2.5", "filter longer than its length", Draft16, Draft16, MessageSubscribe,
+		"00 00 00 01 21 01 03 00 00", violates},
+	{"9.2.2.5", "filter shorter than its length", Draft16, Draft16, MessageSubscribe,
+		"00 00 00 01 21 02 02 00", violates},
+	{"9.2.2.8", "forward 2", Draft16, Draft16, MessageSubscribe, "00 00 00 01 10 02", violates},
+	{"5.1.2", "filter type 0", Draft16, Draft16, MessageSubscribe, "00 00 00 01 21 01 00", violates},
+	{"5.1.2", "end group before the start", Draft16, Draft16, MessageSubscribe,
+		"00 00 00 01 21 04 04 05 00 04", violates},
+	{"9.3", "fewer setup parameters than counted", Draft16, Draft16, clientSetup16, "02 02 02", violates},
+	{"9.3", "more setup parameters than counted", Draft16, Draft16, clientSetup16, "01 02 02 04 01", violates},
+	{"9.3", "known setup parameter twice", Draft16, Draft16, clientSetup16, "02 02 02 00 02", violates},
+	{"9.16", "fetch type 4", Draft16, Draft16, MessageFetch, "00 04 00", violates},
+	{"9.25", "subscribe options 3", Draft16, Draft16, subscribeNamespace16, "00 00 03 00", violates},
+	{"11", "delivery timeout of 0", Draft16, Draft16, MessageSubscribeOK, "00 00 00 02 00", violates},
+	{"9", "SETUP of later drafts", Draft16, Draft16, MessageSetup, "", violates},
+	{"9", "SUBSCRIBE_NAMESPACE of later drafts", Draft16, Draft16, MessageSubscribeNamespace, "00 00 00", violates},
 }
 
 func TestDraftViolations(t *testing.T) {
 	for _, tc := range draftViolations {
-		for _, v := range laterVersions() {
+		for _, v := range Versions() {
 			if v < tc.since || tc.until != 0 && v > tc.until {
 				continue
 			}

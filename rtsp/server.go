@@ -55,8 +55,9 @@ type Config struct {
 	MaxBroadcasts int
 	// Hold is how long players of a MoQ broadcast wait for a missing object when later ones have come. Default: 500 ms.
 	Hold time.Duration
-	// Memory is how many bytes the MoQ broadcasts of publishers, and those that are played, may take, beside the packets
-	// that are kept and the cache of the relay. A source address may have as much as is free. Default: DefaultMemory.
+	// Memory is how many bytes the MoQ broadcasts of publishers, and those that are played, may take, beside the
+	// packets that are kept and the cache of the relay. A source address may have as much as is free. Default:
+	// DefaultMemory.
 	Memory int64
 
 	// Rule is an operator's, which decides what players get (fastpath.LoadRule). Default: the built-in one.
