@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +26,6 @@ import (
 // benchFlags are the flags of sluice-lab bench.
 type benchFlags struct {
 	cfg             bench.RunConfig
-	quick           bool
 	out             string
 	commands, names []string
 	peers           []string
@@ -73,14 +70,13 @@ of a run, the tables have this reason instead of numbers.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.quick, "quick", false,
+	flags.BoolVar(&f.cfg.Brief, "quick", false,
 		"take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers by default")
 	flags.StringVar(&f.out, "out", "bench-results", "`directory` for the results")
 	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil,
 		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", ")+" (default all but clients and rtsp)")
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
-	flags.IntVar(&f.cfg.MaxCapacity, "max-capacity", 0, "try at most this `number` of subscribers (default 400)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "measure each run for this `duration` (default 6s)")
 	flags.Func("rate", "`rate` of the mock video, such as 5mbit (default 2mbit)", func(value string) (err error) {
 		f.cfg.Rate, err = lab.ParseRate(value)
@@ -166,9 +162,6 @@ func (f *benchFlags) configure(env *cli.Environment) (err error) {
 		}
 		f.cfg.Systems = append(f.cfg.Systems, system.Spec{Name: name, Command: command})
 	}
-	if f.quick {
-		f.beQuick()
-	}
 	f.cfg.Commit, f.cfg.Command = origin(env)
 	f.cfg.Progress = func(line string) { fmt.Fprintln(env.Stdout, line) }
 	if err := f.cfg.Validate(); err != nil {
@@ -212,16 +205,6 @@ func peersDir(env *cli.Environment) string {
 		return "" // then PATH is searched
 	}
 	return filepath.Join(cache, "sluice", "peers", "bin")
-}
-
-// beQuick applies --quick to flags that the user has not set.
-func (f *benchFlags) beQuick() {
-	f.cfg.Repetitions, f.cfg.MaxCapacity = cmp.Or(f.cfg.Repetitions, 1), cmp.Or(f.cfg.MaxCapacity, 100)
-	f.cfg.Duration = cmp.Or(f.cfg.Duration, 3*time.Second)
-	if len(f.cfg.Subscribers) == 0 {
-		f.cfg.Subscribers = []int{1, 10}
-	}
-	f.cfg.Warmup, f.cfg.Brief = time.Second, true
 }
 
 // shown lists the metrics that the table of each kind of scenario has.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,19 +31,4 @@ one       a      3     1234                    -
 two       a      1     0.123                   -
 two       b      0     it has ended
 `, out.String())
-}
-
-// TestQuickKeepsWhatIsSet has flags set besides --quick.
-func TestQuickKeepsWhatIsSet(t *testing.T) {
-	var f benchFlags
-	f.beQuick()
-	require.Equal(t, 1, f.cfg.Repetitions)
-	require.Equal(t, []int{1, 10}, f.cfg.Subscribers)
-	require.Equal(t, 3*time.Second, f.cfg.Duration)
-	require.True(t, f.cfg.Brief)
-	f.cfg.Repetitions, f.cfg.Subscribers, f.cfg.Duration = 5, []int{50}, time.Minute
-	f.beQuick()
-	require.Equal(t, 5, f.cfg.Repetitions)
-	require.Equal(t, []int{50}, f.cfg.Subscribers)
-	require.Equal(t, time.Minute, f.cfg.Duration)
 }

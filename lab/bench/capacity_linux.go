@@ -17,8 +17,6 @@ import (
 const (
 	capacityFirst   = 10                   // subscribers of the first trial
 	capacityLimit   = 5 * time.Millisecond // p99 delay of the last packet
-	capacityPeriod  = 4 * time.Second      // two groups: with its key frame, p99 means the same as in other runs
-	capacityBrief   = 2 * time.Second      // in a brief bench
 	capacityWarmup  = 500 * time.Millisecond
 	capacityResolve = .1 // of the number of subscribers
 	// capacityProbes is about how many numbers are tried in a run.
@@ -29,8 +27,8 @@ const (
 
 // capacityPlan searches the largest number of subscribers that a relay serves well, for scenarios of a kind.
 func (r *runner) capacityPlan(kind string) plan {
-	period, isRTSP := r.capacityPeriod(), kind == result.KindRTSP
-	v := view{fmt.Sprint(r.MaxCapacity), fmt.Sprintf("capacity, up to %d subscribers", r.MaxCapacity),
+	period, isRTSP := r.capacityPeriod, kind == result.KindRTSP
+	v := view{fmt.Sprint(r.maxCapacity), fmt.Sprintf("capacity, up to %d subscribers", r.maxCapacity),
 		r.withMock(result.Params{Duration: period.Seconds()}, 0)}
 	if isRTSP {
 		v.name, v.title = "capacity/"+v.name, "RTSP, "+v.title
@@ -43,7 +41,7 @@ func (r *runner) capacityPlan(kind string) plan {
 			first, step = n, int(math.Ceil(capacityResolve*float64(n)))
 		}
 		good := func(n int) (bool, error) { return search.probe(ctx, n) }
-		enough, err := bisect(first, step, r.MaxCapacity, capacityResolve, good)
+		enough, err := bisect(first, step, r.maxCapacity, capacityResolve, good)
 		if err != nil {
 			return nil, err
 		}
@@ -54,13 +52,6 @@ func (r *runner) capacityPlan(kind string) plan {
 		kinds: r.wanted(kind), title: v.title, views: []view{v}, run: run,
 		length: capacityProbes * (capacityWarmup + period + runOverhead),
 	}
-}
-
-func (r *runner) capacityPeriod() time.Duration {
-	if r.Brief {
-		return capacityBrief
-	}
-	return capacityPeriod
 }
 
 // capacitySearch is a run of a capacityPlan: several trials.
@@ -86,7 +77,7 @@ func (c *capacitySearch) probe(ctx context.Context, n int) (bool, error) {
 // try is one trial. decided is false if all frames with a known delay are served well, but too many delays are unknown.
 func (c *capacitySearch) try(ctx context.Context, n int) (good, decided bool, err error) {
 	m, err := c.runner.try(ctx, trial.Setup{
-		System: c.spec, RTSP: c.rtsp, Sessions: []int{n}, Warmup: capacityWarmup, Duration: c.runner.capacityPeriod(),
+		System: c.spec, RTSP: c.rtsp, Sessions: []int{n}, Warmup: capacityWarmup, Duration: c.runner.capacityPeriod,
 	})
 	if err != nil {
 		return false, false, err
@@ -127,7 +118,7 @@ func (c *capacitySearch) outcome(enough int) *outcome {
 	case c.bound != "":
 		o.Metrics["capacity.atleast"] = float64(enough)
 		o.Notes = append(o.Notes, c.bound)
-	case enough == c.runner.MaxCapacity:
+	case enough == c.runner.maxCapacity:
 		o.Metrics["capacity.atleast"] = float64(enough)
 		o.Notes = append(o.Notes, "more were not tried")
 	default:

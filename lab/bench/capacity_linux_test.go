@@ -40,7 +40,7 @@ func TestCapacityDecides(t *testing.T) {
 
 func TestCapacityOutcome(t *testing.T) {
 	search := capacitySearch{
-		runner: runnerOf(nil, RunConfig{MaxCapacity: 100}), curve: map[int]float64{20: 3, 10: 1}, peer: "a relay",
+		runner: runnerOf(nil, RunConfig{Brief: true}), curve: map[int]float64{20: 3, 10: 1}, peer: "a relay",
 	}
 	o := search.outcome(20)
 	require.Equal(t, map[string]float64{"capacity": 20}, o.Metrics)

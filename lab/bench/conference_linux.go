@@ -22,7 +22,7 @@ func (r *runner) conferencePlan() plan {
 		trial.Setup{Sessions: []int{participants - 1}, Participants: participants, Idle: true},
 		func(o *outcome, m *trial.Measurement) {
 			o.addCPU(&m.Usage)
-			o.addValues("glass", agesOf(m.Received, r.Warmup))
+			o.addValues("glass", agesOf(m.Received, r.warmup))
 		})
 }
 

@@ -22,12 +22,9 @@ type RunConfig struct {
 	Systems  []system.Spec
 
 	Kinds       []string      // of scenarios; default: all that use MoQT with the load generators' clients
-	Subscribers []int         // of delay, CPU, memory; default: 1, 10, 50, 200
-	Repetitions int           // default: 3
-	Duration    time.Duration // of a run, without Warmup; default: 6 s
-	Warmup      time.Duration // before the measured period; default: 2 s, one group of mock video
-	// MaxCapacity is the largest number of subscribers that is tried; default: 400.
-	MaxCapacity int
+	Subscribers []int         // of delay, CPU, memory; default: 1, 10, 50, 200, or if Brief 1, 10
+	Repetitions int           // default: 3, or if Brief 1
+	Duration    time.Duration // of a run, without its warm-up; default: 6 s, or if Brief 3 s
 	// Rate is the rate of the mock video; default: 2 Mbit/s.
 	Rate lab.Rate
 	// Clients are for the scenarios with programs as clients: Init is the init segment of their video.
@@ -35,7 +32,12 @@ type RunConfig struct {
 	Init    []byte
 	// Brief leaves out slow details: a bottleneck that changes, a ladder, and a precise capacity.
 	Brief bool
-	Seed  uint64 // of the lab; default: 1
+
+	warmup         time.Duration // before the measured period: one group of mock video, if not Brief
+	maxCapacity    int           // the largest number of subscribers that is tried
+	capacityPeriod time.Duration // two groups, if not Brief: with its key frame, p99 means the same as in other runs
+
+	Seed uint64 // of the lab; default: 1
 	// Machines are the machines to use instead of a lab; nil is a lab. Hosts describes them for the report.
 	Machines *trial.Machines
 	Hosts    []result.Host
@@ -47,7 +49,7 @@ type RunConfig struct {
 }
 
 const (
-	// maxRun bounds Duration and Warmup: packets are kept in memory.
+	// maxRun bounds Duration: packets are kept in memory.
 	maxRun         = 10 * time.Minute
 	maxRepetitions = 100
 
@@ -59,13 +61,16 @@ func (c RunConfig) withDefaults() RunConfig {
 		others := []string{result.KindClients, result.KindRTSP}
 		c.Kinds = slices.DeleteFunc(c.possibleKinds(), func(k string) bool { return slices.Contains(others, k) })
 	}
-	if len(c.Subscribers) == 0 {
-		c.Subscribers = []int{1, 10, 50, 200}
+	subscribers, repetitions, duration := []int{1, 10, 50, 200}, 3, 6*time.Second
+	c.warmup, c.maxCapacity, c.capacityPeriod = 2*time.Second, 400, 4*time.Second
+	if c.Brief {
+		subscribers, repetitions, duration = []int{1, 10}, 1, 3*time.Second
+		c.warmup, c.maxCapacity, c.capacityPeriod = time.Second, 100, 2*time.Second
 	}
-	c.Repetitions = cmp.Or(c.Repetitions, 3)
-	c.Duration = cmp.Or(c.Duration, 6*time.Second)
-	c.Warmup = cmp.Or(c.Warmup, 2*time.Second)
-	c.MaxCapacity = cmp.Or(c.MaxCapacity, 400)
+	if len(c.Subscribers) == 0 {
+		c.Subscribers = subscribers
+	}
+	c.Repetitions, c.Duration = cmp.Or(c.Repetitions, repetitions), cmp.Or(c.Duration, duration)
 	c.Rate = cmp.Or(c.Rate, defaultRate)
 	c.Seed = cmp.Or(c.Seed, 1)
 	if c.Progress == nil {
@@ -112,10 +117,8 @@ func (c RunConfig) Validate() error {
 		}
 	}
 	err := errors.Join(
-		bounds.Check("--max-capacity", c.MaxCapacity, 1, lab.MaxSubscribers),
 		bounds.Check("--repetitions", c.Repetitions, 1, maxRepetitions),
-		bounds.Check("--duration", c.Duration, time.Second, maxRun),
-		bounds.Check("warm-up", c.Warmup, 0, maxRun))
+		bounds.Check("--duration", c.Duration, time.Second, maxRun))
 	if err != nil {
 		return err
 	}
@@ -152,7 +155,7 @@ func (c RunConfig) scenario(kind, name, title string, p result.Params) result.Sc
 		name += fmt.Sprintf("/%gMbit", p.Rate)
 		title += fmt.Sprintf(", %g Mbit/s", p.Rate)
 	}
-	p.Duration, p.Warmup = cmp.Or(p.Duration, c.Duration.Seconds()), c.Warmup.Seconds()
+	p.Duration, p.Warmup = cmp.Or(p.Duration, c.Duration.Seconds()), c.warmup.Seconds()
 	return result.Scenario{Kind: kind, Name: kind + "/" + name, Title: title, Params: p}
 }
 

@@ -26,7 +26,6 @@ func TestConfig(t *testing.T) {
 		{"two relays are named sluice", func(c *RunConfig) { c.Systems = append(c.Systems, c.Systems[0]) }},
 		{`there is no scenario "jitter"`, func(c *RunConfig) { c.Kinds = []string{result.KindCPU, "jitter"} }},
 		{"--subscribers: 0: must be between 1 and 1000", func(c *RunConfig) { c.Subscribers = []int{1, 0} }},
-		{"--max-capacity: 1001: must be between 1 and 1000", func(c *RunConfig) { c.MaxCapacity = 1001 }},
 		{"--repetitions: -1: must be between 1 and 100", func(c *RunConfig) { c.Repetitions = -1 }},
 		{"--duration: 10ms: must be between 1s and 10m0s", func(c *RunConfig) { c.Duration = 10 * time.Millisecond }},
 		{"bytes of a frame: 9: must be between 20 and 1048576", func(c *RunConfig) { c.Rate = 2000 }},
@@ -35,6 +34,14 @@ func TestConfig(t *testing.T) {
 		c.change(&cfg)
 		require.ErrorContains(t, cfg.Validate(), c.want)
 	}
+
+	brief := RunConfig{Brief: true}.withDefaults()
+	require.Equal(t, []int{1, 10}, brief.Subscribers)
+	require.Equal(t, 3*time.Second, brief.Duration)
+	set := RunConfig{Brief: true, Repetitions: 5, Subscribers: []int{50}, Duration: time.Minute}.withDefaults()
+	require.Equal(t, 5, set.Repetitions)
+	require.Equal(t, []int{50}, set.Subscribers)
+	require.Equal(t, time.Minute, set.Duration)
 
 	usual, fast := good().withDefaults(), good()
 	fast.Rate = 5e6

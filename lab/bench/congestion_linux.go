@@ -53,7 +53,7 @@ func (r *runner) congestionPlan(names []string, periods time.Duration, ladder bo
 	}
 	p := plan{
 		kinds: r.wanted(result.KindCongestion), title: fmt.Sprintf("%d bottlenecks", len(names)),
-		length: r.Warmup + period + load.Stragglers + runOverhead,
+		length: r.warmup + period + load.Stragglers + runOverhead,
 	}
 	params, prefix, title := r.withMock(result.Params{Duration: period.Seconds()}, len(names)+1), "", "a bottleneck: "
 	if ladder {
@@ -185,7 +185,7 @@ func (r *runner) runCongestion(
 		return nil, err
 	}
 	c.bulk.stop()
-	from, to := video.DueBetween(c.mock, r.Warmup, r.Warmup+period)
+	from, to := video.DueBetween(c.mock, r.warmup, r.warmup+period)
 	to = min(to, m.Published.Objects)
 	play := func(host int, fitting func(time.Duration) int) playback.Score {
 		got := m.Received[host][0]

@@ -80,7 +80,7 @@ func TestPlans(t *testing.T) {
 	clients.Clients = []system.Clients{system.OwnClients, {Name: "moq-pub"}}
 	require.Equal(t, []string{"clients/sluice", "clients/moq-pub"}, names(clients))
 	require.Equal(t, []string{"memory/1/idle"},
-		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, MaxCapacity: 100}))
+		names(RunConfig{Kinds: []string{result.KindMemory}, Subscribers: []int{1}, Brief: true}))
 }
 
 func TestParticipants(t *testing.T) {

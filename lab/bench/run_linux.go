@@ -215,7 +215,7 @@ func (r *runner) oneTrial(
 	kinds []string, v view, setup trial.Setup, add func(*outcome, *trial.Measurement),
 ) plan {
 	v.params = r.withMock(v.params, setup.Sessions[0])
-	length := r.Warmup + cmp.Or(setup.Duration, r.Duration) + time.Duration(max(setup.Relays, 1))*runOverhead
+	length := r.warmup + cmp.Or(setup.Duration, r.Duration) + time.Duration(max(setup.Relays, 1))*runOverhead
 	if setup.Idle {
 		length += trial.IdlePeriod
 	}
@@ -295,7 +295,7 @@ func (r *runner) clientPlans() (plans []plan) {
 
 // try runs a trial. A setting that cfg lacks is the same as in all runs.
 func (r *runner) try(ctx context.Context, cfg trial.Setup) (*trial.Measurement, error) {
-	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.Warmup)
+	cfg.Mock, cfg.Warmup = cmp.Or(cfg.Mock, r.mock()), cmp.Or(cfg.Warmup, r.warmup)
 	cfg.Duration = cmp.Or(cfg.Duration, r.Duration)
 	return r.stage.Run(ctx, cfg)
 }
