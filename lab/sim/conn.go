@@ -28,9 +28,8 @@ type Conn struct {
 	closed  chan struct{}
 	dead    bool // the host was killed. The network's mutex guards it
 
-	mu    sync.Mutex
-	timer *time.Timer   // of the read deadline, if it is ahead
-	late  chan struct{} // closed when the read deadline has passed
+	mu   sync.Mutex
+	late chan struct{} // closed while the read deadline has passed
 }
 
 // Device sees the packets of a socket before the socket does, and those that it sends.
@@ -54,27 +53,25 @@ func newConn(n *Network, at netip.AddrPort, names func(packet []byte) bool) *Con
 	}
 }
 
-// take reports whether there was room for a packet, or a device has taken it.
-func (c *Conn) take(p packet) bool {
+// take takes a packet, or has the device take it.
+func (c *Conn) take(p packet) {
 	if d := c.device.Load(); d != nil {
 		(*d).Receive(p.from, p.data, func() { c.enqueue(p) })
-		return true
+		return
 	}
-	return c.enqueue(p)
+	c.enqueue(p)
 }
 
 // Overflow leaves the socket no room for packets from a host, though its device sees them. The zero host makes room.
 func (c *Conn) Overflow(host netip.Addr) { c.full.Store(&host) }
 
-func (c *Conn) enqueue(p packet) bool {
+func (c *Conn) enqueue(p packet) {
 	if from := c.full.Load(); from != nil && *from == p.from.Addr() {
-		return false
+		return
 	}
 	select {
 	case c.in <- p:
-		return true
-	default:
-		return false
+	default: // it is lost
 	}
 }
 
@@ -147,37 +144,23 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 // SetWriteDeadline implements [net.PacketConn]. Writing takes no time.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// SetReadDeadline implements [net.PacketConn].
+// SetReadDeadline implements [net.PacketConn]. QUIC has no deadline that is ahead, only those that end reads.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
+	if time.Until(t) > 0 {
+		return errors.ErrUnsupported
 	}
 	select {
 	case <-c.late:
-		c.late = make(chan struct{})
+		if t.IsZero() {
+			c.late = make(chan struct{})
+		}
 	default:
-	}
-	if t.IsZero() {
-		return nil
-	}
-	wait := time.Until(t)
-	if wait <= 0 {
-		close(c.late)
-		return nil
-	}
-	var timer *time.Timer
-	timer = time.AfterFunc(wait, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.timer == timer { // else there is another deadline by now
-			c.timer = nil
+		if !t.IsZero() {
 			close(c.late)
 		}
-	})
-	c.timer = timer
+	}
 	return nil
 }
 

@@ -12,12 +12,6 @@ import (
 	"time"
 )
 
-// Stats count packets of a Network.
-type Stats struct {
-	Sent, Lost int   // Lost are packets of which no copy has reached a socket
-	Bytes      int64 // of packets that were sent
-}
-
 // Packet is a packet that a socket has sent, as its receiver sees it: behind a NAT, the port is the NAT's.
 type Packet struct {
 	At       time.Time
@@ -42,7 +36,6 @@ type Network struct {
 	queue   []packet // the next one to arrive is the first
 	order   uint64
 	port    uint16 // the last one that was chosen
-	stats   Stats
 	watch   func(Packet)
 	changed chan struct{}
 	closed  chan struct{}
@@ -73,13 +66,6 @@ func (n *Network) Watch(f func(Packet)) {
 
 // Close ends the delivery of packets.
 func (n *Network) Close() { close(n.closed) }
-
-// Stats returns what has been counted so far.
-func (n *Network) Stats() Stats {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.stats
-}
 
 // Listen opens a socket that has its port alone. Port 0 chooses a free port.
 func (n *Network) Listen(at netip.AddrPort) (*Conn, error) { return n.open(at, nil) }
@@ -188,17 +174,11 @@ func (n *Network) namedLocked(at netip.AddrPort, p *packet) *Conn {
 func (n *Network) send(c *Conn, to netip.AddrPort, b []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.stats.Sent++
-	n.stats.Bytes += int64(len(b))
 	if c.dead {
-		n.stats.Lost++
 		return
 	}
 	l := n.link(c.at.Addr(), to.Addr())
 	arrivals := n.pathLocked(c.at.Addr(), to.Addr()).carry(&l, len(b), time.Now(), n.rng)
-	if len(arrivals) == 0 {
-		n.stats.Lost++
-	}
 	if n.watch != nil {
 		n.watch(Packet{
 			At: time.Now(), From: n.outsideLocked(c.at), To: to, Data: bytes.Clone(b), Arrivals: arrivals,
@@ -265,8 +245,8 @@ func (n *Network) deliver() (wait time.Duration, any bool) {
 			p.do()
 			continue
 		}
-		if c := n.insideLocked(&p); c == nil || !c.take(p) {
-			n.stats.Lost++
+		if c := n.insideLocked(&p); c != nil {
+			c.take(p)
 		}
 	}
 	return 0, false

@@ -163,8 +163,6 @@ func (s *Stream) pumpLocked() {
 		if len(arrivals) > 0 && arrivals[0].Before(s.arrives) {
 			arrivals[0] = s.arrives
 		}
-		n.stats.Sent++
-		n.stats.Bytes += int64(len(next.data))
 		if n.watch != nil {
 			n.watch(Packet{
 				At: now, From: s.local, To: s.remote, Data: next.data, Stream: true, Sequence: s.sequence,
@@ -172,7 +170,6 @@ func (s *Stream) pumpLocked() {
 			})
 		}
 		if len(arrivals) == 0 {
-			n.stats.Lost++
 			s.againLocked(firstRetry+2*l.Delay, now)
 			return
 		}
