@@ -72,7 +72,7 @@ func (f *TokenFile) Authorize(_ context.Context, r relay.AuthRequest) (relay.Gra
 		case !e.allows(&r):
 		case !e.expires.IsZero() && !time.Now().Before(e.expires):
 			expired = true
-		case best == nil || e.outlasts(best):
+		case best == nil || Outlasts(e.expires, best.expires):
 			best = e
 		}
 	}
@@ -174,9 +174,8 @@ func (e *tokenEntry) allows(r *relay.AuthRequest) bool {
 		slices.ContainsFunc(e.prefixes, r.Namespace.HasPrefix)
 }
 
-func (e *tokenEntry) outlasts(o *tokenEntry) bool {
-	return !o.expires.IsZero() && (e.expires.IsZero() || e.expires.After(o.expires))
-}
+// Outlasts reports whether one expiry is later than another. The zero time is never.
+func Outlasts(a, b time.Time) bool { return !b.IsZero() && (a.IsZero() || a.After(b)) }
 
 func parseTokens(r io.Reader) (*tokenTable, error) {
 	t := &tokenTable{of: make(map[[sha256.Size]byte][]*tokenEntry)}

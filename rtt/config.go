@@ -94,6 +94,12 @@ type MonitorConfig struct {
 	Logger *slog.Logger // nil: slog.Default()
 }
 
+// Replayed counts the packets of a capture.
+type Replayed struct {
+	Packets uint64
+	Skipped uint64 // with an unknown link type, or an IP header that was not captured
+}
+
 // setDefaults replaces zero values.
 func (c *MonitorConfig) setDefaults() {
 	c.Hook = cmp.Or(c.Hook, attach.HookTC)

@@ -36,11 +36,6 @@ func (*Monitor) HasFilters() bool { return false }
 // Close does nothing.
 func (*Monitor) Close() error { return nil }
 
-// Replayed counts the packets of a capture.
-type Replayed struct {
-	Packets, Skipped uint64
-}
-
 // Replay fails: there is no eBPF here.
 func Replay(context.Context, MonitorConfig, io.Reader) (Replayed, error) {
 	return Replayed{}, errNoBPF

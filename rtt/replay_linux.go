@@ -12,12 +12,6 @@ import (
 	"sluice/rtt/pcap"
 )
 
-// Replayed counts the packets of a capture.
-type Replayed struct {
-	Packets uint64
-	Skipped uint64 // with an unknown link type, or an IP header that was not captured
-}
-
 // replay runs a capture through the kernel programs.
 type replay struct {
 	Replayed

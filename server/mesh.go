@@ -199,21 +199,15 @@ func (m *mesh) run() {
 			m.tellRelay()
 		case <-t.C:
 			now := m.cfg.now()
-			m.rebalance(now)
+			if now.After(m.again) { // tracks whose feeder has gone have moved before
+				m.again = now.Add(meshReroute)
+				m.server.relay.Neighbors().Reroute()
+			}
 			m.look(now)
 			m.far.look(now)
 		case <-m.server.relay.Drained().Done():
 			return
 		}
-	}
-}
-
-// rebalance makes tracks move to the nodes that should feed them now, and keeps the sessions with those that take over.
-// Tracks whose feeder has gone have moved before.
-func (m *mesh) rebalance(now time.Time) {
-	if now.After(m.again) {
-		m.again = now.Add(meshReroute)
-		m.server.relay.Neighbors().Reroute()
 	}
 }
 

@@ -137,10 +137,9 @@ func (k *Keys) find(id string) (found []jose.JSONWebKey, version uint64) {
 // Changed reports whether the keys have changed since it was called last. It looks at a file at once, and reads a URL
 // on a goroutine of its own.
 func (k *Keys) Changed() bool {
-	switch {
-	case k.client == nil && k.isDue() && k.fileChanged():
+	if stale := k.isStale(); stale && k.client == nil {
 		_, _ = k.reload()
-	case k.client != nil && k.isDue() && k.isOld():
+	} else if stale {
 		k.flights.DoChan("", k.reload)
 	}
 	k.mu.Lock()
@@ -157,18 +156,18 @@ func (k *Keys) isDue() bool {
 	return time.Since(k.tried) >= k.gap
 }
 
-// isOld reports whether the keys of a URL have to be read again.
-func (k *Keys) isOld() bool {
+// isStale reports whether the keys have to be read again: of a URL because they are old, of a file because it is not
+// the one that was read.
+func (k *Keys) isStale() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return time.Since(k.read) >= urlInterval
-}
-
-// fileChanged reports whether the file differs from the file that was read.
-func (k *Keys) fileChanged() bool {
+	switch {
+	case time.Since(k.tried) < k.gap:
+		return false
+	case k.client != nil:
+		return time.Since(k.read) >= urlInterval
+	}
 	info, err := os.Stat(k.name)
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.tried = time.Now()
 	return err != nil || !files.Same(k.file, info)
 }

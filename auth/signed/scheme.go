@@ -85,7 +85,7 @@ func (s *Scheme) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Gran
 		switch {
 		case err != nil:
 			refusals.Add(err)
-		case best == nil || outlasts(c, best):
+		case best == nil || auth.Outlasts(c.Expires, best.Expires):
 			best = c
 		}
 	}
@@ -93,10 +93,6 @@ func (s *Scheme) Authorize(ctx context.Context, r relay.AuthRequest) (relay.Gran
 		return relay.Grant{}, refusals.Err("an authorization token is required")
 	}
 	return best.grant(now), nil
-}
-
-func outlasts(a, b *Claims) bool {
-	return !b.Expires.IsZero() && (a.Expires.IsZero() || a.Expires.After(b.Expires))
 }
 
 // check returns the claims of a token that allows the request.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -98,9 +97,7 @@ func reportStatus(ctx context.Context, env *cli.Environment, name string, asJSON
 		return err
 	}
 	if asJSON {
-		encoder := json.NewEncoder(env.Stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(status)
+		return cli.WriteJSON(env.Stdout, status)
 	}
 	printHosts(env.Stdout, status)
 	printCounts(env.Stdout, status)

@@ -19,6 +19,7 @@ import (
 
 	"sluice/internal/cli/clitest"
 	"sluice/internal/service"
+	"sluice/internal/webclient"
 	"sluice/rtt/alert"
 	"sluice/rtt/bpf"
 	"sluice/rtt/ipfix"
@@ -149,7 +150,7 @@ func monitorMetrics(t *testing.T) []prometheus.Collector {
 	const nobody = "http://127.0.0.1:1"
 	messages, err := otlp.New(otlp.Config{URL: nobody})
 	require.NoError(t, err)
-	alerts, err := alert.NewSender(alert.SenderConfig{URL: nobody})
+	alerts, err := alert.NewSender(webclient.Config{URL: nobody}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(t.Context())

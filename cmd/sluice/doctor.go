@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,9 +80,7 @@ func (f *relayFlags) diagnose(ctx context.Context, env *cli.Environment, asJSON 
 	}
 	found := doctor.Examine(ctx, doctor.This(c), false)
 	if asJSON {
-		e := json.NewEncoder(env.Stdout)
-		e.SetIndent("", "  ")
-		err = e.Encode(found)
+		err = cli.WriteJSON(env.Stdout, found)
 	} else {
 		writeFindings(env.Stdout, found)
 	}

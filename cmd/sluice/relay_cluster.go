@@ -70,11 +70,12 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.rtts, "cluster-rtt", "",
 		"`URL` of the --metrics address of sluice rtt, such as http://127.0.0.1:9100: how far the networks of clients "+
 			"are, besides what their sessions tell")
-	flags.StringVar(&f.tls.CA, "cluster-ca", "",
+	flags.StringVar(&f.tls.CAFile, "cluster-ca", "",
 		"PEM `file` with the authority that issues the certificates of all nodes, for their NATS servers and for "+
 			"sessions between their relays")
-	flags.StringVar(&f.tls.Cert, "cluster-cert", "", "PEM `file` with this node's certificate, for servers and clients")
-	flags.StringVar(&f.tls.Key, "cluster-key", "", "PEM `file` with its private key")
+	flags.StringVar(&f.tls.CertFile, "cluster-cert", "",
+		"PEM `file` with this node's certificate, for servers and clients")
+	flags.StringVar(&f.tls.KeyFile, "cluster-key", "", "PEM `file` with its private key")
 	flags.StringVar(&f.tokenFile, "cluster-token-file", "",
 		"`file` with a secret that all nodes have, or with the password of the NATS user with the name of this node; "+
 			"or set SLUICE_CLUSTER_TOKEN")
@@ -166,10 +167,10 @@ func (f *clusterFlags) refuse(why string, names ...string) error {
 
 // mutualTLS returns how nodes prove to each other who they are, or nil.
 func (f *clusterFlags) mutualTLS() *transport.MutualTLS {
-	if f.tls.CA == "" {
+	if f.tls.CAFile == "" {
 		return nil
 	}
-	return &transport.MutualTLS{CAFile: f.tls.CA, CertFile: f.tls.Cert, KeyFile: f.tls.Key}
+	return (*transport.MutualTLS)(&f.tls)
 }
 
 // nodeName returns --node, or else the first label of the host's name.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -115,9 +114,7 @@ func newConfigSchema(env *cli.Environment) *cobra.Command {
 		Short: "Print a JSON schema, by which editors complete and check files with settings",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			e := json.NewEncoder(env.Stdout)
-			e.SetIndent("", "  ")
-			return e.Encode(configSchema())
+			return cli.WriteJSON(env.Stdout, configSchema())
 		},
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"sluice/server/events"
 )
 
-// lastEvents is how long the relay, when it ends, goes on sending events.
-const lastEvents = 5 * time.Second
+// lastWords is how long the relay, when it ends, goes on sending events, or spans and metrics.
+const lastWords = 5 * time.Second
 
 // eventFlags are the flags of sluice relay about events.
 type eventFlags struct {
@@ -92,7 +92,7 @@ func (f *eventFlags) close() {
 	if f.sender == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastEvents)
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	f.sender.Close(ctx)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -14,9 +13,6 @@ import (
 	"sluice/server"
 	"sluice/server/otlp"
 )
-
-// lastSpans is how long the relay, when it ends, goes on sending spans and metrics.
-const lastSpans = 5 * time.Second
 
 // otlpFlag is the flag of sluice relay about OpenTelemetry.
 type otlpFlag struct {
@@ -58,7 +54,7 @@ func (f *otlpFlag) close() {
 	if f.exporter == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	if err := f.exporter.Close(ctx); err != nil {
 		slog.Warn("the last metrics or spans are lost", "flag", "--otlp-url", "err", err)

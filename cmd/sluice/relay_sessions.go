@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,14 +64,10 @@ PROCESS/ID.`,
 			if err != nil {
 				return err
 			}
-			text := sessionsText(all, time.Now())
 			if f.asJSON {
-				if text, err = json.MarshalIndent(all, "", "  "); err != nil {
-					return err
-				}
-				text = append(text, '\n')
+				return cli.WriteJSON(env.Stdout, all)
 			}
-			_, err = env.Stdout.Write(text)
+			_, err = env.Stdout.Write(sessionsText(all, time.Now()))
 			return err
 		},
 	}

@@ -70,7 +70,7 @@ func (f *upstreamFlags) check(scope string, c *clusterFlags) error {
 	switch {
 	case err != nil:
 		return err
-	case len(routes) == 0 && c.tls.CA != "" && trust != "":
+	case len(routes) == 0 && c.tls.CAFile != "" && trust != "":
 		return fmt.Errorf("--%s: is for --upstream: nodes trust each other by --cluster-ca", trust)
 	case len(routes) == 0 && !c.isOn() && trust+other != "":
 		return fmt.Errorf("--%s: needs the URL of an upstream relay: --upstream or --upstream-namespace; or --cluster",

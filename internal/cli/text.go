@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,13 @@ import (
 	"strings"
 	"time"
 )
+
+// WriteJSON writes a value for programs, and for people who read it.
+func WriteJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
 
 // BytesText returns a number of bytes for people, as in "548.3 kB".
 func BytesText(n uint64) string {

@@ -244,9 +244,7 @@ func TestSender(t *testing.T) {
 		bodies <- string(b)
 	}))
 	defer server.Close()
-	s, err := NewSender(SenderConfig{
-		URL: server.URL, Secrets: webclient.Secrets{make([]byte, 32)}, Logger: slog.New(slog.DiscardHandler),
-	})
+	s, err := NewSender(webclient.Config{URL: server.URL, Secrets: webclient.Secrets{make([]byte, 32)}}, nil)
 	require.NoError(t, err)
 	since := began
 	s.Add(Alert{
@@ -261,6 +259,6 @@ func TestSender(t *testing.T) {
 		`"usual_ns":9000000,"since":"2026-07-01T12:00:00Z","reason":"as usual"}]}`, body)
 	s.Close(t.Context())
 	require.NoError(t, prometheus.NewRegistry().Register(s))
-	_, err = NewSender(SenderConfig{URL: "nowhere"})
+	_, err = NewSender(webclient.Config{URL: "nowhere"}, nil)
 	require.ErrorContains(t, err, "must be https or http")
 }

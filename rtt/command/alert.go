@@ -32,13 +32,13 @@ func (f *alertFlags) register(flags *pflag.FlagSet) {
 		"sign requests to the service with the secrets in this `file`, one a line (Standard Webhooks: whsec_...)")
 }
 
-// sender returns the sender of alerts to the service. wait is as in alert.SenderConfig.
+// sender returns the sender of alerts to the service. wait is as in outbox.Config.
 func (f *alertFlags) sender(wait context.Context) (*alert.Sender, error) {
 	secrets, err := webclient.ReadSecrets(f.secrets)
 	if err != nil {
 		return nil, fmt.Errorf("--alert-secret-file: %w", err)
 	}
-	s, err := alert.NewSender(alert.SenderConfig{URL: f.url, Secrets: secrets, Wait: wait})
+	s, err := alert.NewSender(webclient.Config{URL: f.url, Secrets: secrets}, wait)
 	if err != nil {
 		return nil, cli.Usage("--alert-url: %w", err)
 	}

@@ -71,11 +71,7 @@ func (o *outlets) openOutput(f *rttFlags, env *cli.Environment) error {
 		o.metrics = append(o.metrics, q)
 		o.closers = append(o.closers, q.Close)
 	}
-	stop := hangups.call(reopen)
-	o.closers = append(o.closers, func() error {
-		stop()
-		return nil
-	})
+	o.closing(hangups.call(reopen))
 	return nil
 }
 
@@ -122,7 +118,7 @@ func (o *outlets) openAlerts(f *rttFlags) error {
 		}
 		cfg.Take = sender.Add
 		o.metrics = append(o.metrics, sender)
-		o.closers = append(o.closers, o.closing(sender))
+		o.closing(o.last(sender))
 	}
 	d := alert.New(cfg)
 	if f.history != "" && f.pcap == "" {
@@ -152,7 +148,7 @@ func (o *outlets) openOTLP(f *rttFlags, env *cli.Environment) error {
 		return cli.Usage("--otlp-url: %w", err)
 	}
 	o.metrics = append(o.metrics, e)
-	o.closers = append(o.closers, o.closing(e))
+	o.closing(o.last(e))
 	o.queue("otlp-url", e.Interval)
 	return nil
 }
@@ -168,10 +164,7 @@ func (o *outlets) openIPFIX(f *rttFlags) error {
 	o.metrics = append(o.metrics, e)
 	o.closers = append(o.closers, e.Close)
 	o.queue("ipfix", e.Interval)
-	o.closers = append(o.closers, func() error {
-		e.Hurry() // first
-		return nil
-	})
+	o.closing(e.Hurry) // first
 	return nil
 }
 
@@ -183,9 +176,17 @@ func (o *outlets) queue(flag string, take func(*report.Interval) error) {
 	o.closers = append(o.closers, q.Close)
 }
 
-// closing returns a function that closes a sender to a service.
-func (o *outlets) closing(s interface{ Close(context.Context) }) func() error {
-	return func() error {
+// closing has a function called that cannot fail, before those that were named earlier.
+func (o *outlets) closing(fn func()) {
+	o.closers = append(o.closers, func() error {
+		fn()
+		return nil
+	})
+}
+
+// last returns a function that closes a sender to a service.
+func (o *outlets) last(s interface{ Close(context.Context) }) func() {
+	return func() {
 		ctx, last := o.wait, lastOfReplay
 		if ctx == nil || ctx.Err() != nil {
 			ctx, last = context.Background(), lastMessages
@@ -193,6 +194,5 @@ func (o *outlets) closing(s interface{ Close(context.Context) }) func() error {
 		ctx, cancel := context.WithTimeout(ctx, last)
 		defer cancel()
 		s.Close(ctx)
-		return nil
 	}
 }

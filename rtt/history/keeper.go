@@ -32,14 +32,14 @@ func (k *keeper) begin() error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	k.last = earlier(list[len(list)-1].start, time.Now())
+	k.last = earliest(list[len(list)-1].start, time.Now())
 	return k.keep(k.last)
 }
 
 // keep removes files that are too old at a time, and the oldest files beyond the size. A file is old if it was the last
 // time, too: a clock that is wrong for a moment removes nothing.
 func (k *keeper) keep(now time.Time) error {
-	now, k.last = earlier(now, k.last), now
+	now, k.last = earliest(now, k.last), now
 	list, err := files(k.dir)
 	if err != nil {
 		return err
@@ -68,9 +68,4 @@ func removeAll(list []file) error {
 	return errors.Join(errs...)
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }

@@ -242,12 +242,15 @@ func (r *route) operation() object {
 	responses := object{strconv.Itoa(r.status): object{
 		"description": r.answer, "content": object{"application/json": object{"schema": r.schema}},
 	}}
-	for _, code := range r.refusals() {
-		name := everywhere[code].name
-		if code == http.StatusForbidden && r.method != http.MethodGet {
-			name = "OtherUser"
+	asks := slices.Contains(r.names(), ofProcess.name) // another process
+	for code, why := range everywhere {
+		switch {
+		case code == http.StatusBadRequest && r.id == "describe", code == http.StatusBadGateway && !asks:
+			continue
+		case code == http.StatusForbidden && r.method != http.MethodGet:
+			why.name = "OtherUser"
 		}
-		responses[strconv.Itoa(code)] = object{"$ref": "#/components/responses/" + name}
+		responses[strconv.Itoa(code)] = object{"$ref": "#/components/responses/" + why.name}
 	}
 	for code, why := range r.refused {
 		responses[strconv.Itoa(code)] = withText(why)
@@ -256,26 +259,14 @@ func (r *route) operation() object {
 	if r.text != "" {
 		o["description"] = r.text
 	}
-	if len(r.parameters) > 0 {
-		var all []object
-		for _, p := range r.parameters {
-			all = append(all, p.describe())
-		}
+	var all []object
+	for _, p := range r.parameters {
+		all = append(all, p.describe())
+	}
+	if len(all) > 0 {
 		o["parameters"] = all
 	}
 	return o
-}
-
-// refusals returns the statuses of everywhere that the route can have.
-func (r *route) refusals() []int {
-	has := maps.Clone(everywhere)
-	if r.path == "/api/openapi.json" {
-		delete(has, http.StatusBadRequest)
-	}
-	if !slices.Contains(r.names(), ofProcess.name) {
-		delete(has, http.StatusBadGateway)
-	}
-	return slices.Collect(maps.Keys(has))
 }
 
 func (p *parameter) describe() object {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -203,7 +204,8 @@ func (d *Directory) makeRoom() error {
 		if !ours || slices.Contains(written, e.Name()) {
 			continue
 		}
-		if err := os.Remove(filepath.Join(d.cfg.Path, e.Name())); err != nil {
+		err := os.Remove(filepath.Join(d.cfg.Path, e.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // another process may have been faster
 			return err
 		}
 		delete(sizes, e.Name())

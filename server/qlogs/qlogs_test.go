@@ -115,6 +115,24 @@ func TestFilesAreFew(t *testing.T) {
 	})
 }
 
+// TestTwoMakeRoom has the processes of a relay make room at once, while one replaces the other: neither fails because a
+// file that it is to remove is gone.
+func TestTwoMakeRoom(t *testing.T) {
+	d := open(t, Config{})
+	other, err := Open(d.cfg)
+	require.NoError(t, err)
+	for i := range maxFiles + 200 {
+		name := fmt.Sprintf("20260101-000000.%06d_x%s", i, suffix)
+		require.NoError(t, os.WriteFile(filepath.Join(d.cfg.Path, name), nil, 0o600))
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- other.makeRoom() }()
+	require.NoError(t, d.makeRoom())
+	require.NoError(t, <-failed)
+	names, _ := d.total(t)
+	require.Less(t, len(names), maxFiles)
+}
+
 // TestSessionsAreLimited gives no more connections a qlog, until one has ended.
 func TestSessionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

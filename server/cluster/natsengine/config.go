@@ -23,11 +23,7 @@ type Config struct {
 
 // TLS names the files with which a node proves that it is one. They may be replaced: the certificate and its key are
 // read for each connection, and the authority when it has changed. The zero value is no TLS.
-type TLS struct {
-	CA   string // PEM: the authority of all nodes
-	Cert string // PEM: the certificate of this one, for servers and clients
-	Key  string
-}
+type TLS transport.MutualTLS
 
 // Check returns the first mistake in the files.
 func (t TLS) Check() error {
@@ -42,10 +38,10 @@ func (t TLS) config() (*tls.Config, error) {
 	if !t.isSet() {
 		return nil, nil
 	}
-	if t.CA == "" || t.Cert == "" || t.Key == "" {
+	if t.CAFile == "" || t.CertFile == "" || t.KeyFile == "" {
 		return nil, errors.New("--cluster-ca, --cluster-cert and --cluster-key belong together")
 	}
-	pool, err := transport.ReadAuthorities(t.CA)
+	pool, err := transport.ReadAuthorities(t.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster-ca: %w", err)
 	}
@@ -60,7 +56,7 @@ func (t TLS) config() (*tls.Config, error) {
 }
 
 func (t TLS) load() (*tls.Certificate, error) {
-	c, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	c, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--cluster-cert, --cluster-key: %w", err)
 	}

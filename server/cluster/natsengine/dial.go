@@ -31,7 +31,7 @@ func Dial(cfg DialConfig) (*Engine, error) {
 		return nil, err
 	}
 	if tlsConfig != nil {
-		opts = append(opts, nats.Secure(tlsConfig), nats.RootCAs(cfg.TLS.CA)) // reads the file for each connection
+		opts = append(opts, nats.Secure(tlsConfig), nats.RootCAs(cfg.TLS.CAFile)) // reads the file for each connection
 	}
 	conn, err := nats.Connect(strings.Join(cfg.URLs, ","), opts...)
 	if err != nil {

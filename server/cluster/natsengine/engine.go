@@ -237,9 +237,9 @@ func (e *Engine) start(cfg *EmbedConfig, opts *server.Options) error {
 
 // followAuthority lets the server use another authority when the file has changed. Connections that there are stay.
 func (e *Engine) followAuthority(cfg *EmbedConfig, s *server.Server) {
-	seen, _ := os.ReadFile(cfg.TLS.CA)
+	seen, _ := os.ReadFile(cfg.TLS.CAFile)
 	for range clock.Every(cfg.reread, e.end) {
-		text, err := os.ReadFile(cfg.TLS.CA)
+		text, err := os.ReadFile(cfg.TLS.CAFile)
 		if err == nil && bytes.Equal(text, seen) {
 			continue
 		}
@@ -253,7 +253,7 @@ func (e *Engine) followAuthority(cfg *EmbedConfig, s *server.Server) {
 			continue
 		}
 		seen = text
-		e.logger.Info("read the authority of the cluster again", "file", cfg.TLS.CA)
+		e.logger.Info("read the authority of the cluster again", "file", cfg.TLS.CAFile)
 	}
 }
 

@@ -127,7 +127,10 @@ func TestEmbed(t *testing.T) {
 }
 
 // issue writes the files of a node of this machine, whose certificate has an authority of its own.
-func issue(t *testing.T) TLS { return TLS(certtest.New(t).Issue(t)) }
+func issue(t *testing.T) TLS {
+	f := certtest.New(t).Issue(t)
+	return TLS{f.CA, f.Cert, f.Key}
+}
 
 // TestAddresses joins servers at addresses that their connections do not come from: those that have joined the first
 // one find each other.
@@ -155,7 +158,7 @@ func TestAuthorityIsReplaced(t *testing.T) {
 	before, after := issue(t), issue(t)
 	both := func(file string) {
 		var all []byte
-		for _, name := range []string{before.CA, after.CA} {
+		for _, name := range []string{before.CAFile, after.CAFile} {
 			text, err := os.ReadFile(name)
 			require.NoError(t, err)
 			all = append(all, text...)
@@ -163,22 +166,22 @@ func TestAuthorityIsReplaced(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, all, 0o600))
 	}
 	files := before
-	files.CA = filepath.Join(t.TempDir(), "ca.pem")
-	text, err := os.ReadFile(before.CA)
+	files.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+	text, err := os.ReadFile(before.CAFile)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(files.CA, text, 0o600))
+	require.NoError(t, os.WriteFile(files.CAFile, text, 0o600))
 	cfg := free(t, "a", files)
 	cfg.reread = 50 * time.Millisecond
 	a := join(t, "a", embed(t, cfg))
 	a.Advertise(liveA)
 	next := after
-	next.CA = filepath.Join(t.TempDir(), "both.pem")
-	both(next.CA)
+	next.CAFile = filepath.Join(t.TempDir(), "both.pem")
+	both(next.CAFile)
 	e := embed(t, free(t, "b", next, cfg.Listen))
 	b := join(t, "b", e)
 	time.Sleep(time.Second) // it tries
 	require.False(t, e.Present(), "the authority is not trusted yet")
-	both(files.CA)
+	both(files.CAFile)
 	knows(t, b, liveA, "a")
 }
 
@@ -471,10 +474,10 @@ func TestRefused(t *testing.T) {
 		{config("127.0.0.1:x"), TLS{}, "must have a port"},
 		{config("127.0.0.1:0"), TLS{}, "must have a port"},
 		{config("127.0.0.1:6222", "x"), TLS{}, `--cluster-join: "x": must be host:port`},
-		{config("0.0.0.0:6222"), TLS{CA: files.CA}, "belong together"},
-		{config("0.0.0.0:6222"), TLS{CA: "none", Cert: "none", Key: "none"}, "--cluster-ca: open none"},
-		{config("0.0.0.0:6222"), TLS{CA: files.Key, Cert: files.Cert, Key: files.Key}, "has no PEM certificate"},
-		{config("0.0.0.0:6222"), TLS{CA: files.CA, Cert: files.CA, Key: files.Key}, "--cluster-cert, --cluster-key"},
+		{config("0.0.0.0:6222"), TLS{CAFile: files.CAFile}, "belong together"},
+		{config("0.0.0.0:6222"), TLS{CAFile: "none", CertFile: "none", KeyFile: "none"}, "--cluster-ca: open none"},
+		{config("0.0.0.0:6222"), TLS{files.KeyFile, files.CertFile, files.KeyFile}, "has no PEM certificate"},
+		{config("0.0.0.0:6222"), TLS{files.CAFile, files.CAFile, files.KeyFile}, "--cluster-cert, --cluster-key"},
 		{config(used.Addr().String()), TLS{}, "choose another address"},
 	} {
 		tc.cfg.TLS = tc.tls
