@@ -5,7 +5,10 @@
 // times from these stamps. Go's own monotonic clock has another origin, so [System] translates.
 package clock
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Time is nanoseconds of the system's monotonic clock, on Linux CLOCK_MONOTONIC.
 type Time int64
@@ -57,7 +60,21 @@ func NewSystem() System {
 	if shared != nil {
 		return *shared
 	}
-	return System{time.Now(), monotonic()}
+	return read(time.Now, monotonic)
+}
+
+// read reads both clocks as one. If the process does not run for a while in between, it reads them again: else its
+// clock would be ahead of the kernel's by that time, for as long as it is used.
+func read(now func() time.Time, monotonic func() Time) (c System) {
+	const tries, moment = 100, 10 * time.Microsecond
+	closest := time.Duration(math.MaxInt64)
+	for i := 0; i < tries && closest > moment; i++ {
+		before, at, base := now(), monotonic(), now()
+		if took := base.Sub(before); took < closest {
+			c, closest = System{base, at}, took
+		}
+	}
+	return c
 }
 
 // Now implements [Clock].
