@@ -30,7 +30,7 @@ func (loopbackStage) delays(string) measure.Delays { return nil }
 func (loopbackStage) close() error { return nil }
 
 // startProcess starts sluice with arguments. The function start chooses where it runs. When ctx is done, the
-// process receives SIGTERM and, if it does not end, SIGKILL.
+// process receives SIGTERM and, if it does not end, SIGKILL. If ctx is done before, the error is its cause.
 func startProcess(
 	ctx context.Context, name string, start func(*exec.Cmd) error, args ...string,
 ) (*process.Process, error) {
@@ -41,5 +41,9 @@ func startProcess(
 	cmd := exec.CommandContext(ctx, sluice, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	return process.Start(name, cmd, start)
+	p, err := process.Start(name, cmd, start)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return p, err
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -24,4 +27,16 @@ func TestSource(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, slices.Concat(slices.Concat(parts[:40]...), parts[40][:20]), 0o600))
 	_, err = openSource(path)
 	require.ErrorContains(t, err, "unexpected EOF")
+}
+
+// TestStartProcessTooLate has a relay that ended before a subscriber was started: the demo says that.
+func TestStartProcessTooLate(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sluice"), nil, 0o700))
+	t.Setenv("PATH", dir)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := errors.New("relay: has ended")
+	cancel(ended)
+	_, err := startProcess(ctx, "sub1", (*exec.Cmd).Start, "sub")
+	require.Equal(t, ended, err)
 }
