@@ -32,7 +32,7 @@ type demo struct {
 	ending      atomic.Bool // the relays are asked to end
 }
 
-// demoSubscriber is a subscriber that compares what it receives with the source.
+// demoSubscriber is a process of sluice sub --verify, which compares its media with the source.
 type demoSubscriber struct {
 	*process.Process
 	over string // transport

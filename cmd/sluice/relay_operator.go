@@ -41,7 +41,7 @@ func (f *operatorFlags) registerOpen(cmd *cobra.Command) {
 type request struct {
 	method, path string
 	query        url.Values
-	answer       any           // of which JSON is read
+	answer       any           // gets the JSON of the answer
 	text         func() []byte // the answer for people
 }
 

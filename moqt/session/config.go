@@ -40,7 +40,7 @@ type Config struct {
 	// §10.3.1.1, §10.3.1.2). Path includes "?" and the query if the URL has one. Servers leave them empty. On
 	// WebTransport they are not sent.
 	Authority, Path string
-	// Tokens authorize the session. They, and those of requests, are by value (AliasUseValue).
+	// Tokens authorize the session. Tokens of the session and of requests are sent by value (AliasUseValue).
 	Tokens []moqt.Token
 	// Implementation is the value of MOQT_IMPLEMENTATION. Default: "sluice". "-": the option is not sent.
 	Implementation string

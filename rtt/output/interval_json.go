@@ -56,7 +56,7 @@ func newJSONCongestion(t report.PrefixTraffic) jsonCongestion {
 	return jsonCongestion{t.Retransmissions, t.ECNCapable, t.ECNMarked}
 }
 
-// byDirection leaves out directions for which there is nothing to say.
+// byDirection returns the values of a prefix by direction, without values that are zero.
 func byDirection[T comparable](p *report.Prefix, of func(report.PrefixTraffic) T) map[string]T {
 	all := make(map[string]T)
 	for _, d := range p.Directions() {

@@ -16,8 +16,8 @@ import (
 	"sluice/lab/bench/broker"
 )
 
-// options returns the options of all commands of ssh: each has a connection of its own, whatever the user's
-// configuration says, so what it forwards ends with it. config is a file for ssh, or "" for the user's.
+// options returns the options of all commands of ssh. Each command has a connection of its own, whatever the user's
+// configuration says, and its port forwarding ends with the command. config is a file for ssh, or "" for the user's.
 func options(config string) []string {
 	all := []string{"-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "BatchMode=yes",
 		"-o", "ExitOnForwardFailure=yes"}

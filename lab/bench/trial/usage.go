@@ -55,7 +55,7 @@ type Usage struct {
 	Busy, Steal                   time.Duration
 	Relay, Publisher, Subscribers Share
 	EBPF                          time.Duration   // run time of the relay's eBPF programs in softirqs of its devices
-	Programs                      []ProgramUse    // those of the relay that ran
+	Programs                      []ProgramUse    // the relay's programs that ran
 	Recorder                      time.Duration   // run time of the lab's programs that record packets, in Relay
 	Lab                           time.Duration   // run time of all eBPF programs that are not the relay's
 	Others                        time.Duration   // by processes that are not part of the trial

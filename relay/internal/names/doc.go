@@ -5,6 +5,6 @@
 //	PUBLISH             Offer ─────────┼──▶ Space ─┤
 //	NAMESPACE           hub.Mirror ────┘           └── Follow   links, PUBLISH_NAMESPACE at upstream relays, cluster
 //
-// Who watches is told what there is, in batches, and then what changes: each time what is there now at a place, so that
-// nothing depends on the order of changes. A [Peer] says who may be told of whom, and how it names places.
+// A watcher first gets all that is there, in batches. Each change then brings all that is there now at one place, so
+// that nothing depends on the order of changes. A [Peer] says who may be told of whom, and how it names places.
 package names
