@@ -221,7 +221,7 @@ func (x *overuse) cutTooEarly() []string {
 // ask makes requests until a quota refuses one, and returns the fault if that are too few or too many.
 func (x *overuse) ask() []string {
 	begun, granted, rate := time.Now(), 0, x.quota.RequestRate
-	for granted < 20*rate && x.hogs[0].viewer.mayAsk(x.t.Context()) {
+	for granted < 20*rate && x.hogs[0].viewer.mayAsk(x.t.Context(), new(Media).track()) {
 		granted++
 	}
 	least := rate * int(burst/time.Second)

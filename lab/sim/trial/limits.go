@@ -146,8 +146,9 @@ func (a *account) takeAll(try int, most taken) (got taken) {
 		open = slices.DeleteFunc(open, func(c *client) bool { return c.Context().Err() != nil })
 	}
 	if a.mishap.Token { // a session counts for a token from its first request on
-		open = slices.DeleteFunc(open, func(c *client) bool { return !c.mayAsk(a.t.Context()) })
-		time.Sleep(answered) // the track of these requests counts, too, if the media is over
+		track := (&Media{name: fmt.Sprintf("of %d", a.hosts[0])}).track() // another one would count for who asks first
+		open = slices.DeleteFunc(open, func(c *client) bool { return !c.mayAsk(a.t.Context(), track) })
+		time.Sleep(answered) // the track counts, too
 	}
 	if got.sessions = len(open); len(open) > 0 {
 		got.subscriptions = a.subscribeMore(open[:min(len(a.hosts), len(open))], try, most.subscriptions+2)
@@ -155,9 +156,9 @@ func (a *account) takeAll(try int, most taken) (got taken) {
 	return got
 }
 
-// mayAsk makes a request, and reports whether no quota refused it.
-func (c *client) mayAsk(ctx context.Context) bool {
-	_, err := c.TrackStatus(ctx, moqt.TrackStatus{Track: new(Media).track()})
+// mayAsk makes a request for a track, and reports whether no quota refused it.
+func (c *client) mayAsk(ctx context.Context, track moqt.FullTrackName) bool {
+	_, err := c.TrackStatus(ctx, moqt.TrackStatus{Track: track})
 	return !isExcessive(err)
 }
 
