@@ -192,7 +192,7 @@ bench-quick: deps build ## measure the relay in a lab, the shortest form (less t
 bench-peers: ## install the relays that sluice-lab bench --peer measures (needs Rust and npm)
 	lab/bench/install-peers
 
-evidence: deps build ## run all that docs/results has again, and write all pages (EVIDENCE=-n says how long; root)
+evidence: deps build unprotected ## run all that docs/results has again, and write all pages (EVIDENCE=-n says how long; root)
 	scripts/evidence $(EVIDENCE)
 
 pages: third_party ## write the numbers of docs/results into README.md and docs, and check all pages

@@ -2,6 +2,7 @@ package congestion
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -356,6 +357,7 @@ func TestControllersDoNotAllocate(t *testing.T) {
 		c := make(packetSize)
 		now := clock.Time(time.Hour)
 		require.Zero(t, testing.AllocsPerRun(1000, func() { now = step(c, now) }), name)
+		require.Equal(t, name, fmt.Sprint(c), "the name in metrics")
 	}
 }
 

@@ -28,10 +28,11 @@
 //
 // Give it the method String, which names it in metrics. Tests that range over [Controllers] then try it: TestVideo,
 // TestMarkingPath (it has to respond to CE), TestControllersDoNotAllocate and FuzzControllers. So does sluice-lab
-// replay, which gives random numbers to a [Seeder]. TestPaths and TestCompetingFlows list controllers by hand. A name
-// in [Controllers] also goes into the help of the flag (cmd/sluice/relay_flags.go), into its errors
-// (testdata/usage.txtar there), into docs/media.md, docs/architecture.md and README.md. docs/config.md and
-// dist/relay.yaml are made of the flags: CONTRIBUTING.md says how.
+// replay with its tests (lab/bench/replay), which gives random numbers to a [Seeder]: a controller that takes others
+// fails TestReplayIsRepeatable. TestPaths, TestCompetingFlows and TestVideoOnSlowerPath, and TestSimulatedPaths and
+// FuzzECN of package media, list controllers by hand. A name in [Controllers] also goes into the help of the flag
+// (cmd/sluice/relay_flags.go), into its errors (testdata/usage.txtar there), into docs/media.md, docs/architecture.md
+// and README.md. docs/config.md and dist/relay.yaml are made of the flags: CONTRIBUTING.md says how.
 //
 // Loss detection (RFC 9002 §6) is the sender's. A controller hears of the result: one [AckEvent] for each ACK frame
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,6 +36,21 @@ func newSite(t *testing.T, change ...func(*Config)) *Site {
 	s, err := New(cfg)
 	require.NoError(t, err)
 	return s
+}
+
+// TestDrafts compares the drafts of the page with those of the relay from 18 on, which browsers may use.
+func TestDrafts(t *testing.T) {
+	source, err := os.ReadFile("src/moqt/draft.ts")
+	require.NoError(t, err)
+	var numbers []string
+	for _, v := range moqt.Versions() {
+		if v >= moqt.Draft18 {
+			numbers = append(numbers, strings.TrimPrefix(v.ALPN(), "moqt-"))
+		}
+	}
+	require.Contains(t, string(source), "const drafts: Draft[] = ["+strings.Join(numbers, ", ")+"];")
+	slices.Reverse(numbers)
+	require.Contains(t, string(source), "export type Draft = "+strings.Join(numbers, " | ")+";")
 }
 
 func ask(s http.Handler, method, url string, change ...func(*http.Request)) *http.Response {

@@ -48,8 +48,9 @@ as 'sluice-lab lab up' does, and needs root.
 Sluice is measured with the fast path and without it. --relay-cmd adds any other relay that speaks MoQT draft 18 over
 QUIC, with the same publisher and subscribers; it may be repeated. --peer adds relays that 'make bench-peers' installs.
 In the command, {addr} stands for where to listen (also {host} and {port}), {cert} and {key} for PEM files, {dir} for an
-empty directory. Two scenarios run only if --scenario names them: clients, whose publisher and player are programs, our
-own ones and those that 'make bench-peers' installs, and rtsp, whose publisher and players use RTSP.
+empty directory. Three scenarios run only if --scenario names them: clients, whose publisher and player are programs,
+our own ones and those that 'make bench-peers' installs; rtsp, whose publisher and players use RTSP; and profile, the
+CPU time of Sluice's process by function.
 --unprotected adds Sluice without packet protection, with a publisher and subscribers of the same build: the bound of
 what hardware that protects packets could save.
 
@@ -74,7 +75,8 @@ of a run, the tables have this reason instead of numbers.`,
 		"take less than 3 minutes: shorter runs, one repetition, at most 10 subscribers by default")
 	flags.StringVar(&f.out, "out", "bench-results", "`directory` for the results")
 	flags.StringSliceVar(&f.cfg.Kinds, "scenario", nil,
-		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", ")+" (default all but clients and rtsp)")
+		"measure only these `kinds`: "+strings.Join(result.Kinds(), ", ")+
+			" (default all but profile, clients and rtsp)")
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each relay under each load (default 3)")
 	flags.IntSliceVar(&f.cfg.Subscribers, "subscribers", nil, "`numbers` of subscribers (default 1,10,50,200)")
 	flags.DurationVar(&f.cfg.Duration, "duration", 0, "measure each run for this `duration` (default 6s)")
@@ -214,6 +216,7 @@ var shown = map[string][]string{
 		"cpu.ebpf", "cpu.system", "cpu.relay.wakeups"},
 	result.KindMemory:   {"memory.resident", "memory.proportional", "memory.peak", "memory.maps", "memory.session"},
 	result.KindSyscalls: {"syscalls.total", "syscalls.frame", "syscalls.packet"},
+	result.KindProfile:  {"profile.cpu"},
 	result.KindCapacity: {"capacity", "capacity.atleast"},
 	result.KindCongestion: {"playable", "keys", "audio", "stalls", "stalled", "age.p50", "age.p90", "age.p99",
 		"goodput", "fit", "switches", "neighbour.playable"},

@@ -34,14 +34,16 @@ load is run without a monitor, too. It needs root.
 
 The kernel makes the packets and forwards them between two devices of a network namespace, on the last CPU. Neither
 interrupts nor another CPU take part. The monitor has the other CPUs. With --one-cpu it has only the CPU that forwards,
-so what its process takes of that CPU is a part of its cost.
+so what its process takes of that CPU is a part of its cost. With --end-hosts the packets come from TCP connections of
+two hosts on the CPU that forwards, so that shows whether hosts or monitor take more of it.
 
 --epping and --pping add other monitors, with the same options; docs/rtt.md says how to build them. Results go to --out:
 results.json for programs, tables.md and plots for people.`,
 		Example: `  sudo sluice-lab forwarding
   sudo sluice-lab forwarding --epping bpf-examples/pping/pping --pping pping/pping
   sudo sluice-lab forwarding --flows 1000 --mode aggregated --rate 0 --repetitions 5
-  sudo sluice-lab forwarding --one-cpu --epping bpf-examples/pping/pping --rate 0`,
+  sudo sluice-lab forwarding --one-cpu --epping bpf-examples/pping/pping --rate 0
+  sudo sluice-lab forwarding --end-hosts --one-cpu --rate 0 --flows 1 --mode 'every RTT'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), env) },
 	}
@@ -52,6 +54,8 @@ results.json for programs, tables.md and plots for people.`,
 	flags.StringVar(&f.rate, "rate", "200mbit",
 		"forward at this `rate`, too, and not only as fast as the CPU can; 0: only that")
 	flags.BoolVar(&f.cfg.OneCPU, "one-cpu", false, "the monitor shares the CPU that forwards")
+	flags.BoolVar(&f.cfg.EndHosts, "end-hosts", false,
+		"packets come from TCP connections of two hosts, which share the CPU that forwards (with --rate 0)")
 	flags.StringVar(&f.epping, "epping", "", "also measure ePPing, the `program` pping of xdp-project/bpf-examples")
 	flags.StringVar(&f.pping, "pping", "", "also measure PPing, the `program` pping of Pollere")
 	flags.IntVar(&f.cfg.Repetitions, "repetitions", 0, "`number` of runs of each monitor under each load (default 3)")

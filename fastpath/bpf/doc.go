@@ -8,8 +8,8 @@
 //	ask.bpf.c       the entry for user space to ask an operator's program, in place of policy/admit.h
 //	fanout/         one frame becomes a copy for each subscriber: routes, budget, clones, counters
 //	policy/         may this copy go now? For RTP: does this frame go to the player?
-//	application/    MoQT: which track, for whom, the rewritten bytes, the priority
-//	transport/      QUIC packets: open, walk the frames, seal
+//	application/    MoQT: which track, for whom, the rewritten bytes, the priority; RTP: which medium, which frame
+//	transport/      QUIC packets: open, walk the frames, seal; UDP datagrams
 //	shared/         the state that user space shares, the claim protocol, reasons, the scratch
 //
 // A layer includes headers of the layers below it and of shared, and calls nothing above it.

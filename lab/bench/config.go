@@ -52,13 +52,14 @@ const (
 	// maxRun bounds Duration: packets are kept in memory.
 	maxRun         = 10 * time.Minute
 	maxRepetitions = 100
+	maxSubscribers = 10_000
 
 	defaultRate lab.Rate = 2_000_000
 )
 
 func (c RunConfig) withDefaults() RunConfig {
 	if len(c.Kinds) == 0 {
-		others := []string{result.KindClients, result.KindRTSP}
+		others := []string{result.KindProfile, result.KindClients, result.KindRTSP}
 		c.Kinds = slices.DeleteFunc(c.possibleKinds(), func(k string) bool { return slices.Contains(others, k) })
 	}
 	subscribers, repetitions, duration := []int{1, 10, 50, 200}, 3, 6*time.Second
@@ -112,7 +113,7 @@ func (c RunConfig) Validate() error {
 		}
 	}
 	for _, n := range c.Subscribers {
-		if err := bounds.Check("--subscribers", n, 1, lab.MaxSubscribers); err != nil {
+		if err := bounds.Check("--subscribers", n, 1, maxSubscribers); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func beside(title, unit string, kinds []string) quantity {
 }
 
 var (
-	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls,
+	everyLoad = []string{result.KindDelay, result.KindCPU, result.KindMemory, result.KindSyscalls, result.KindProfile,
 		result.KindBystander, result.KindChain, result.KindConference, result.KindClients, result.KindRTSP}
 	withCongestion = append([]string{result.KindCongestion}, everyLoad...)
 	exceptCPU      = []string{result.KindDelay, result.KindMemory, result.KindSyscalls}
@@ -48,6 +48,7 @@ var (
 	onlyChain      = []string{result.KindChain}
 	onlyConference = []string{result.KindConference}
 	onlySyscalls   = []string{result.KindSyscalls}
+	onlyProfile    = []string{result.KindProfile}
 	onlyBystander  = []string{result.KindBystander}
 	onlyCongestion = []string{result.KindCongestion}
 	onlyRTSP       = []string{result.KindRTSP}
@@ -104,6 +105,9 @@ var quantities = map[string]quantity{
 	"syscalls.total":  metric("system calls of the relay in 30 s of video", "", less, onlySyscalls),
 	"syscalls.frame":  metric("system calls of the relay for a delivered frame", "", less, onlySyscalls),
 	"syscalls.packet": beside("system calls of the relay for a delivered packet", "", onlySyscalls),
+
+	"profile":     metric("CPU time of the relay's process, by function that runs", "%", less, onlyProfile),
+	"profile.cpu": metric("CPU time of the relay's process in 30 s of video", "s", less, onlyProfile),
 
 	"capacity": metric("subscribers with a p99 delay of at most 5 ms and without loss", "", more, capacityOf),
 	"capacity.atleast": metric(

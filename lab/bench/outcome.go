@@ -19,12 +19,18 @@ import (
 // syscallPeriod is how long system calls are counted.
 const syscallPeriod = 30 * time.Second
 
+// profilePeriod is how long a relay is profiled.
+const profilePeriod = 2 * time.Minute
+
 // outcome is the result of a run: a result.Run before its distributions are reduced to quantiles.
 type outcome struct {
 	result.Run
 	values   map[string][]float64 // of each distribution, sorted
 	cpuNotes []string             // Run.Notes of scenarios about CPU time
 	peer     string               // the implementation that the relay names
+	// exhausted is which processes other than the relay used up the machine; "" if there are none. Memory does not
+	// depend on it.
+	exhausted string
 }
 
 func newOutcome() *outcome {
@@ -258,6 +264,27 @@ func (o *outcome) addSyscalls(total map[string]uint64, u *trial.Usage) {
 	o.Breakdowns["syscalls"] = calls
 }
 
+// addProfile adds the parts of the relay's CPU time that its functions took.
+func (o *outcome) addProfile(used map[string]time.Duration, u *trial.Usage) {
+	var all time.Duration
+	for _, t := range used {
+		all += t
+	}
+	parts := make(map[string]float64)
+	for name, t := range used {
+		if part := 100 * t.Seconds() / all.Seconds(); part >= smallestPart {
+			parts[name] = part
+		} else {
+			parts["others"] += part
+		}
+	}
+	o.Breakdowns["profile"] = parts
+	o.Metrics["profile.cpu"] = all.Seconds() * syscallPeriod.Seconds() / u.Period.Seconds()
+}
+
+// smallestPart is the smallest part of the CPU time, in per cent, of a function that a profile lists.
+const smallestPart = 2
+
 // addPings adds the pings of a bystander, and those before media flowed.
 func (o *outcome) addPings(busy, idle load.Pinged) {
 	o.addValues("ping", busy.Delays)
@@ -267,6 +294,9 @@ func (o *outcome) addPings(busy, idle load.Pinged) {
 
 // of returns the part of an outcome that belongs to a kind of scenarios.
 func (o outcome) of(kind string) outcome {
+	if kind != result.KindMemory {
+		o.Unusable = cmp.Or(o.Unusable, o.exhausted)
+	}
 	if slices.Contains(cpuOf, kind) {
 		o.Notes = slices.Concat(o.Notes, o.cpuNotes)
 	}

@@ -134,3 +134,22 @@ func TestUsage(t *testing.T) {
 	require.Equal(t, "unrelated processes used up to 40% of a core", summarize("sluice", []outcome{*o}).Noise())
 	require.Empty(t, result.Summary{}.Noise())
 }
+
+// Others have used up the machine, which memory does not depend on.
+func TestExhausted(t *testing.T) {
+	o := newOutcome()
+	o.exhausted = "the load generators were the bottleneck"
+	require.Equal(t, o.exhausted, o.of(result.KindDelay).Unusable)
+	require.Empty(t, o.of(result.KindMemory).Unusable)
+}
+
+func TestAddProfile(t *testing.T) {
+	o := newOutcome()
+	o.addProfile(map[string]time.Duration{
+		"syscall": 3 * time.Second, "futex": 980 * time.Millisecond,
+		"a": 15 * time.Millisecond, "b": 5 * time.Millisecond,
+	}, usageOf(nil)) // 10 s
+	require.Equal(t, map[string]float64{"syscall": 75, "futex": 24.5, "others": .5}, o.Breakdowns["profile"])
+	require.Equal(t, 12., o.Metrics["profile.cpu"])
+	require.Empty(t, o.of(result.KindSyscalls).Breakdowns)
+}

@@ -132,7 +132,7 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 				o.System, o.Repetition = spec.Name, repetition+1
 				runs[i] = append(runs[i], *o)
 			}
-			r.note(outcomes[0])
+			r.note(outcomes[0].of(p.kinds[0]))
 		}
 	}
 	for _, kind := range p.kinds {
@@ -144,7 +144,7 @@ func (r *runner) runPlan(ctx context.Context, p plan) error {
 }
 
 // note reports a run that is unusable.
-func (r *runner) note(o *outcome) {
+func (r *runner) note(o outcome) {
 	if o.peer != "" {
 		r.peers[o.System] = o.peer
 	}
@@ -173,7 +173,7 @@ func (r *runner) plans() []plan {
 	var plans []plan
 	plans = append(plans, r.fanoutPlans(result.KindDelay, result.KindCPU, result.KindMemory)...)
 	for _, n := range r.Subscribers {
-		plans = append(plans, r.syscallPlan(n))
+		plans = append(plans, r.syscallPlan(n), r.profilePlan(n))
 	}
 	plans = slices.Concat(plans, []plan{r.capacityPlan(result.KindCapacity)}, r.congestionPlans(),
 		[]plan{r.bystanderPlan(slices.Max(r.Subscribers))}, r.chainPlans(), []plan{r.conferencePlan()}, r.clientPlans(),
@@ -233,7 +233,7 @@ func (r *runner) oneTrial(
 		}
 		o := outcomeOf(m)
 		if setup.Idle || v.params.Load == loadIdle {
-			o.Unusable = cmp.Or(o.Unusable, m.Exhausted())
+			o.exhausted = m.Exhausted()
 		}
 		add(o, m)
 		return []*outcome{o}, nil
@@ -272,6 +272,25 @@ func (r *runner) syscallPlan(subscribers int) plan {
 	return r.oneTrial([]string{result.KindSyscalls}, v,
 		trial.Setup{Sessions: []int{subscribers}, Duration: period, Syscalls: true},
 		func(o *outcome, m *trial.Measurement) { o.addSyscalls(m.Syscalls, &m.Usage) })
+}
+
+// profilePlan has the CPU time of Sluice's process by function. A sample is 10 ms of it, so this takes some minutes.
+func (r *runner) profilePlan(subscribers int) plan {
+	period := profilePeriod
+	if r.Brief {
+		period = r.Duration
+	}
+	v := view{fmt.Sprint(subscribers), "profile, " + subscriberCount(subscribers),
+		result.Params{Duration: period.Seconds()}}
+	p := r.oneTrial([]string{result.KindProfile}, v,
+		trial.Setup{Sessions: []int{subscribers}, Duration: period, Profile: true},
+		func(o *outcome, m *trial.Measurement) { o.addProfile(m.Functions, &m.Usage) })
+	for _, s := range r.Systems {
+		if s.Metrics == "" {
+			p.without = append(p.without, s.Name)
+		}
+	}
+	return p
 }
 
 // bystanderPlan measures how long others wait for the processor that handles the publisher's packets.

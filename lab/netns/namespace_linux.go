@@ -25,14 +25,23 @@ type Namespace struct {
 const ownNamespace = "/proc/thread-self/ns/net"
 
 // New makes a namespace.
-func New() (*Namespace, error) {
-	n := new(Namespace)
-	err := onThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() (err error) {
-		n.File, err = os.Open(ownNamespace)
+func New() (n *Namespace, err error) {
+	err = onThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() (err error) {
+		n, err = OfThread()
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make a network namespace: %w", err)
+	}
+	return n, nil
+}
+
+// OfThread returns the namespace of this thread.
+func OfThread() (*Namespace, error) {
+	n := new(Namespace)
+	var err error
+	if n.File, err = os.Open(ownNamespace); err != nil {
+		return nil, err
 	}
 	if n.Netlink, err = netlink.NewHandleAt(handle.NsHandle(n.File.Fd()), unix.NETLINK_ROUTE); err != nil {
 		n.File.Close()

@@ -141,8 +141,9 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var got reporttest.Sink
 		_ = decoderTo(&got).Decode(raw)
-		for _, format := range []output.Format{output.Standard, output.JSON, output.JSONL, output.PPViz} {
-			w, err := output.New(format, func() (io.WriteCloser, error) { return nopCloser{io.Discard}, nil })
+		for _, format := range output.Formats() {
+			open := func() (io.WriteCloser, error) { return nopCloser{io.Discard}, nil }
+			w, err := output.New(output.Format(format), open)
 			require.NoError(t, err)
 			for i := range got.Samples {
 				require.NoError(t, w.Sample(&got.Samples[i]))

@@ -15,7 +15,7 @@ import (
 // Format is the form in which values are written.
 type Format string
 
-// Formats. Their lines begin with the fields of ePPing's formats of the same names; further fields may follow.
+// Formats. Where ePPing has a format of the same name, lines begin with its fields; further fields may follow.
 const (
 	Standard Format = "standard" // for people
 	JSON     Format = "json"     // one array
@@ -23,8 +23,11 @@ const (
 	PPViz    Format = "ppviz"    // for the plots of ppviz: RTTs only
 )
 
+// Formats returns the names of all formats.
+func Formats() []string { return formats[encoder]() }
+
 // Check returns an error unless there is such a format.
-func (f Format) Check() error { return bounds.OneOf("--format", string(f), formats[encoder]()...) }
+func (f Format) Check() error { return bounds.OneOf("--format", string(f), Formats()...) }
 
 // CheckAggregates returns an error unless the format has aggregates.
 func (f Format) CheckAggregates() error {

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ var wantFormats []byte
 
 func TestFormats(t *testing.T) {
 	want := txtar.Parse(wantFormats)
+	tried := make(map[string]bool)
 	for i, test := range []struct {
 		name   string
 		format Format
@@ -62,11 +65,13 @@ func TestFormats(t *testing.T) {
 			require.NoError(t, w.Close())
 			require.Equal(t, want.Files[i].Name, test.name)
 			require.Equal(t, string(want.Files[i].Data), out.String())
+			tried[string(test.format)] = true
 			if test.format == JSON {
 				require.True(t, json.Valid(out.Bytes()))
 			}
 		})
 	}
+	require.ElementsMatch(t, Formats(), slices.Collect(maps.Keys(tried)))
 }
 
 type closed struct{ io.Writer }

@@ -73,11 +73,16 @@ func (d data) functions() template.FuncMap {
 	}
 }
 
-// scenario returns a scenario, and the report that has it.
+// scenario returns a scenario, and the report that has it. A name without a report is of results, or of the only report
+// that has it.
 func (d data) scenario(name string) (found result.Scenario, of file, err error) {
 	from, short, qualified := strings.Cut(name, ":")
 	if !qualified {
 		short = name
+		hasName := func(s result.Scenario) bool { return s.Name == name }
+		if slices.ContainsFunc(d["results"].Scenarios, hasName) {
+			from, qualified = "results", true
+		}
 	}
 	for key, file := range d {
 		for _, scenario := range file.Scenarios {

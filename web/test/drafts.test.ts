@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Draft, draftOf, protocols } from "../src/moqt/draft.js";
+import { type Draft, draftOf, drafts, protocols } from "../src/moqt/draft.js";
 import { type Filter, nextGroup, rangeOf, wholeGroup } from "../src/moqt/filter.js";
 import type { IncomingRequest, Session } from "../src/moqt/session.js";
 import { Message } from "../src/moqt/session.js";
@@ -12,7 +12,7 @@ const hex = (b: Iterable<number>) => Buffer.from([...b]).toString("hex");
 const bytes = (h: string) => Uint8Array.from(Buffer.from(h, "hex"));
 
 test("the relay chooses the draft", () => {
-  assert.deepEqual(protocols, ["moqt-22", "moqt-21", "moqt-20", "moqt-19", "moqt-18"]);
+  assert.equal(protocols[0], "moqt-22");
   assert.equal(draftOf("moqt-20"), 20);
   assert.equal(draftOf(""), 22);
   assert.equal(draftOf(undefined), 22);
@@ -80,7 +80,7 @@ const fetches: Record<Draft, string> = {
 const subscribeOK = bytes("04" + "0005" + "09" + "01" + "090102");
 
 test("a late joiner fetches the beginning of the current group", async () => {
-  for (const draft of [18, 19, 20, 21, 22] as const) {
+  for (const draft of drafts) {
     const session = await connect(`moqt-${draft}`);
     assert.equal(session.draft, draft);
     const relay = FakeTransport.latest;
@@ -93,7 +93,7 @@ test("a late joiner fetches the beginning of the current group", async () => {
 });
 
 test("a publisher answers a FETCH in each draft", async () => {
-  for (const draft of [18, 19, 20, 21, 22] as const) {
+  for (const draft of drafts) {
     const session = await connect(`moqt-${draft}`);
     const requests: IncomingRequest[] = [];
     session.serve = (r) => void requests.push(r);

@@ -37,14 +37,14 @@ enum reason {
 	FRAME_FORGOTTEN, // an object datagram that may have come before: claims of such old objects are not kept
 	FRAME_SHARE, // the publisher has its share of subgroups or objects
 	FRAME_NO_SLOT, // no memory for one more subgroup or object
-	// Jobs of workers, for frames and RTP packets that are offered to more subscribers or players than one run serves.
+	// Jobs of workers, for RTP packets that are offered to more players than one run serves.
 	JOB_GIVEN, // to a worker, with its part of the copies
 	JOB_BUSY, // not given, because a worker was late a short time ago: user space sends
 	JOB_SHARE, // not given, because the publisher has its share of jobs
 	JOB_FULL, // not given, because the worker's ring is full
 	JOB_CONTINUED, // some of its copies were offered
 	JOB_LATE, // given up: user space has gone on meanwhile
-	JOB_ENDED, // given up: user space has read the stream to its end, or gone on behind the RTP packet
+	JOB_ENDED, // given up: user space has gone on behind the packet, or the media has another publisher
 	// RTP packets of RTSP publishers at rtp_ingress. It also counts PACKET_GSO, PACKET_OTHER_HOST, PACKET_BAD_HEADER,
 	// PACKET_TOO_SHORT, PACKET_TOO_LONG, PACKET_OTHER_PATH and PACKET_CHECKSUM.
 	RTP_FORWARDED, // offered to the players of its media

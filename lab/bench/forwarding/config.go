@@ -16,6 +16,7 @@ type Config struct {
 	Modes       []Mode        // default: all
 	Rate        uint64        // bit/s of the runs that do not forward as fast as they can; 0: there are none
 	OneCPU      bool          // monitors have the CPU that forwards; otherwise all others
+	EndHosts    bool          // packets come from TCP connections of two hosts, which share this CPU, too
 	Repetitions int           // default: 3
 	Duration    time.Duration // of a run; default: 2 s
 	// Settle is how long a monitor has for its last reports before it is stopped. Default: 1.2 s, more than a second.
@@ -68,6 +69,9 @@ func (c Config) Validate() error {
 		if err := bounds.Check("--rate", c.Rate, minRate, maxRate); err != nil {
 			return err
 		}
+	}
+	if c.EndHosts && c.Rate != 0 {
+		return errors.New("with --end-hosts, --rate must be 0: TCP chooses the rate")
 	}
 	return cmp.Or(
 		bounds.Check("--repetitions", c.Repetitions, 1, maxRepetitions),

@@ -53,6 +53,9 @@ func (c Config) scenario(l load) result.Scenario {
 	if c.OneCPU {
 		reported += ", one CPU"
 	}
+	if c.EndHosts {
+		reported += ", end hosts"
+	}
 	if l.flows == 1 {
 		flows = "1 flow"
 	}

@@ -42,7 +42,7 @@ func (c Config) onThread(ctx context.Context, l load, m *Monitor, values map[str
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make a network namespace (needs root): %w", err)
 	}
-	router, err := flood.New(l.flows)
+	router, err := c.traffic(l.flows)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c Config) onThread(ctx context.Context, l load, m *Monitor, values map[str
 	if err := unix.SchedSetaffinity(0, &last); err != nil {
 		return err
 	}
-	f := forwarder{router: router, load: l, duration: c.Duration, shared: c.OneCPU}
+	f := forwarder{router: router, load: l, duration: c.Duration, shared: c.OneCPU && !c.EndHosts}
 	if err := f.measure(ctx, p); err != nil {
 		return err
 	}
@@ -97,20 +97,21 @@ func split(all unix.CPUSet) (others, last unix.CPUSet) {
 
 // forwarder forwards a load, and measures the CPU time.
 type forwarder struct {
-	router   *flood.Router
+	router   traffic
 	load     load
 	duration time.Duration
-	shared   bool // the monitor has the same CPU
+	shared   bool // the monitor has the same CPU, and its time is not in that of the traffic
 
-	warmup, segments int           // before, and while it measured
-	spent, elapsed   time.Duration // CPU time of the thread that forwards, and real time
+	warmup, segments int // before, and while it measured
+	passed           passed
+	elapsed          time.Duration
 	monitor, others  time.Duration // CPU time of processes
 }
 
 // measure forwards until the duration is over. The flows are known before.
 func (f *forwarder) measure(ctx context.Context, p *monitor) error {
 	for f.warmup < max(f.load.flows, fastStep) {
-		if _, err := f.router.Forward(fastStep); err != nil {
+		if _, err := f.router.forward(fastStep); err != nil {
 			return err
 		}
 		f.warmup += fastStep
@@ -140,15 +141,15 @@ func (f *forwarder) forward(ctx context.Context) error {
 	step, every := fastStep, time.Duration(0)
 	if f.load.rate != 0 {
 		step = pacedStep
-		every = time.Duration(float64(length(step)) / float64(f.load.rate) * 1e9)
+		every = time.Duration(float64(8*length(step)) / float64(f.load.rate) * 1e9)
 	}
 	begin := time.Now()
 	for n := 1; ; n++ {
-		t, err := f.router.Forward(step)
+		more, err := f.router.forward(step)
 		if err != nil {
 			return err
 		}
-		f.segments, f.spent = f.segments+step, f.spent+t
+		f.segments, f.passed = f.segments+step, f.passed.plus(more)
 		time.Sleep(time.Until(begin.Add(time.Duration(n) * every)))
 		// A timestamp is counted when all of its segments were forwarded.
 		if f.elapsed = time.Since(begin); f.elapsed >= f.duration && f.segments%flood.Tick == 0 {
@@ -160,31 +161,28 @@ func (f *forwarder) forward(ctx context.Context) error {
 	}
 }
 
-// length returns the bits of segments and their ACKs.
-func length(segments int) int { return 8 * segments * (flood.DataFrame + flood.ACKFrame) }
-
-// period returns the time that one CPU took: real time if a rate sets the pace, otherwise CPU time. That has no part of
-// what other programs do on this CPU meanwhile.
+// period returns the time that one CPU took: real time if a rate sets the pace, otherwise CPU time. Of a flood, that
+// has no part of what other programs do on this CPU meanwhile.
 func (f *forwarder) period() time.Duration {
 	switch {
 	case f.load.rate != 0:
 		return f.elapsed
 	case f.shared:
-		return f.spent + f.monitor
+		return f.passed.used + f.monitor
 	}
-	return f.spent
+	return f.passed.used
 }
 
 // addTo adds the cost of forwarding. At a given rate, packets a second say nothing.
 func (f *forwarder) addTo(values map[string]float64) {
 	values["others"] = percent(f.others, f.elapsed)
 	if f.load.rate != 0 {
-		values["forwarder"] = percent(f.spent, f.elapsed)
+		values["forwarder"] = percent(f.passed.used, f.elapsed)
 		return
 	}
-	packets, period := float64(2*f.segments), f.period()
+	packets, period := float64(f.passed.packets), f.period()
 	values["rate"] = packets / period.Seconds() / 1e6
-	values["bits"] = float64(length(f.segments)) / period.Seconds() / 1e9
+	values["bits"] = 8 * float64(f.passed.bytes) / period.Seconds() / 1e9
 	values["packet"] = float64(period.Nanoseconds()) / packets
 }
 
@@ -207,7 +205,7 @@ func (c Config) addMonitor(p *monitor, f *forwarder, values map[string]float64) 
 	values["resident"] = float64(memory.Resident) / mebibyte
 	all := f.warmup + f.segments
 	values["rtts"] = float64(rtts) * float64(f.segments) / float64(all) / f.period().Seconds()
-	if f.load.mode != Sampled {
+	if f.load.mode != Sampled && !c.EndHosts { // hosts choose how many timestamps they send
 		values["missed"] = 100 * (1 - float64(rtts)/float64(expectedRTTs(f.load.flows, all)))
 	}
 	return nil

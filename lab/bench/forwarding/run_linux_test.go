@@ -35,7 +35,8 @@ func TestShared(t *testing.T) {
 	for shared, rate := range map[bool]float64{false: 2, true: 1} {
 		values := make(map[string]float64)
 		f := forwarder{
-			shared: shared, segments: 1_000_000, spent: time.Second, monitor: time.Second, elapsed: time.Hour,
+			shared: shared, passed: passed{packets: 2_000_000, used: time.Second}, monitor: time.Second,
+			elapsed: time.Hour,
 		}
 		f.addTo(values)
 		require.Equal(t, rate, values["rate"])

@@ -85,6 +85,7 @@ const (
 	KindCPU        = "cpu"
 	KindMemory     = "memory"
 	KindSyscalls   = "syscalls"
+	KindProfile    = "profile"
 	KindCapacity   = "capacity"
 	KindCongestion = "congestion"
 	KindBystander  = "bystander"
@@ -98,8 +99,8 @@ const (
 // Kinds returns the kinds of scenarios of sluice-lab bench in display order.
 func Kinds() []string {
 	return []string{
-		KindDelay, KindCPU, KindMemory, KindSyscalls, KindCapacity, KindCongestion, KindBystander, KindChain,
-		KindConference, KindClients, KindRTSP,
+		KindDelay, KindCPU, KindMemory, KindSyscalls, KindProfile, KindCapacity, KindCongestion, KindBystander,
+		KindChain, KindConference, KindClients, KindRTSP,
 	}
 }
 

@@ -1,6 +1,8 @@
 package trial
 
 import (
+	"time"
+
 	"sluice/lab/bench/load"
 	"sluice/lab/bench/procfs"
 	"sluice/lab/measure"
@@ -12,6 +14,8 @@ type Measurement struct {
 	Packets  []measure.Packet // in the measured period, at the points of a relay, or of a [lab.Chain]
 	Timeline []Usage          // the same CPU time, by parts of the period
 	Syscalls map[string]uint64
+	// Functions is the CPU time of the relay's process by function, without what the functions call.
+	Functions map[string]time.Duration
 	// Published is what all Publishers have published together. Each session is for the video of one of them.
 	Published  load.Published
 	Publishers int

@@ -47,6 +47,7 @@ type Setup struct {
 	Warmup    time.Duration // before the measured period
 	Duration  time.Duration // of the measured period
 	Syscalls  bool          // count the relay's
+	Profile   bool          // ask the relay for a profile, if it is Sluice
 	// During is called at the start of the measured period and may take as long as this. It may be nil.
 	During func(context.Context) error
 }
@@ -314,6 +315,11 @@ func (t *Trial) period(ctx context.Context, m *Measurement) error {
 	m.Pinged, err = t.pinging(ctx, func() error {
 		if t.During != nil {
 			if err := t.During(ctx); err != nil {
+				return err
+			}
+		}
+		if t.Profile {
+			if m.Functions, err = profileFor(ctx, t.Duration, t.stage.site, t.System.Metrics); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,8 @@
 /** Draft is the version of a session, numbered as its Internet-Draft. */
 export type Draft = 18 | 19 | 20 | 21 | 22;
 
-const drafts: Draft[] = [22, 21, 20, 19, 18];
+/** drafts are the drafts, most preferred first. */
+export const drafts: Draft[] = [22, 21, 20, 19, 18];
 
 /** protocols are the drafts as WT-Available-Protocols has them, most preferred first. */
 export const protocols = drafts.map((d) => `moqt-${d}`);
