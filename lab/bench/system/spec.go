@@ -70,11 +70,11 @@ const (
 const adminAddress = "127.0.0.1:4480"
 
 // Sluice returns the variants of a version of Sluice: with the fast path, without it and, in scenarios with a
-// bottleneck, without a drop policy and with BBR.
+// bottleneck, without a drop policy and with BBR. All subscribers have one address.
 func Sluice(version string) []Spec {
 	spec := func(name, flags string, kinds ...string) Spec {
 		const command = "{sluice} relay --listen {addr} --tls-cert {cert} --tls-key {key} --drain 1s --log-level warn" +
-			" --admin " + adminAddress + " --admin-pprof "
+			" --admin " + adminAddress + " --admin-pprof --quota-per-address sessions=16384 "
 		return Spec{
 			Name: name, Command: command + flags, Version: "sluice " + version, Kinds: kinds,
 			Further: "--upstream {upstream} --upstream-tls-disable-verify",

@@ -47,7 +47,8 @@ func TestWords(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"bin/sluice", "relay", "--listen", "[::]:4443", "--tls-cert", "c.pem", "--tls-key", "k.pem", "--drain", "1s",
-		"--log-level", "warn", "--admin", "127.0.0.1:4480", "--admin-pprof", "--fastpath", "on",
+		"--log-level", "warn", "--admin", "127.0.0.1:4480", "--admin-pprof",
+		"--quota-per-address", "sessions=16384", "--fastpath", "on",
 	}, words)
 
 	place.Upstream = "moqt://[::1]:4443"
