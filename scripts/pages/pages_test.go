@@ -100,11 +100,12 @@ func TestFindings(t *testing.T) {
 		"must be COMMIT, YYYY-MM-DD, COMMAND":            "sed -i 's/2026-01-02, //' README.md",
 		`"4 µs" is outside of markers`:                   "sed -i '/by hand/d' README.md",
 		"begins with a marker":                           "sed -i 's/^It serves //' README.md",
-		"several results files have it":                  "cd docs/results; cp results.json a.json; mv results.json b.json",
-		`x.tap: commit "0123456"`:                        "echo '# conform, 0123456' >docs/results/x.tap",
-		"no results file has it":                         "sed -i 's/v .capacity./v \"city\"/' README.md",
-		"tables.md: differs from docs/results/results":   "echo >docs/results/tables.md",
-		"33 % of the lines that it measures are newer":   "seq 50 >>relay/relay.go",
+		"several results files have it": `cd docs/results
+			cp results.json a.json; mv results.json b.json`,
+		`x.tap: commit "0123456"`:                      "echo '# conform, 0123456' >docs/results/x.tap",
+		"no results file has it":                       "sed -i 's/v .capacity./v \"city\"/' README.md",
+		"tables.md: differs from docs/results/results": "echo >docs/results/tables.md",
+		"33 % of the lines that it measures are newer": "seq 50 >>relay/relay.go",
 		"results.json: commit": `lost=$(git commit-tree -m lost HEAD^{tree}) &&
 			sed -i "/commit/s/: .*/: \"$lost\",/" docs/results/*.json`,
 	} {
