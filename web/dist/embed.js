@@ -1,1 +1,1 @@
-import"./chunk-5647VRCP.js";import"./chunk-CAB5JLCJ.js";import{b as t}from"./chunk-KVZGKNO3.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;
+import"./chunk-NBP3YUTM.js";import"./chunk-GWH7FMDG.js";import{b as t}from"./chunk-KVZGKNO3.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;

@@ -1,1 +1,1 @@
-import"./chunk-5647VRCP.js";import"./chunk-CAB5JLCJ.js";import"./chunk-KVZGKNO3.js";
+import"./chunk-NBP3YUTM.js";import"./chunk-GWH7FMDG.js";import"./chunk-KVZGKNO3.js";
