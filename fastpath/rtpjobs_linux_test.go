@@ -155,8 +155,15 @@ func TestRTPJobs(t *testing.T) {
 	for range 3 {
 		awaitGracePeriod()
 	}
-	require.Equal(t, []int{leaving.position}, d.media.leavingNow(), "its place is not free yet")
+	require.Equal(t, []*RTPPlayer{leaving.RTPPlayer}, d.media.leavingNow(), "its place is not free yet")
+	sent, _ := leaving.Sent()
+	d.media.shared.Players[leaving.position].Packets++ // as by a run that began before it left
 	d.drive(unchanged)
+	for len(d.media.leavingNow()) > 0 {
+		awaitGracePeriod()
+	}
+	all, _ := leaving.Sent()
+	require.Equal(t, sent+1, all)
 	require.Empty(t, await())
 	require.Zero(t, own())
 	require.EqualValues(t, 14, d.counts()["copy_sent"])

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ type RTPMedia struct {
 	ssrc       uint32
 	generation uint16               // of the SSRC; 0: it is not known
 	owners     map[int]netip.Prefix // of the positions that are not free
-	leaving    []int                // positions that programs may still use
+	leaving    []*RTPPlayer         // whose positions programs may still use
 }
 
 func checkFamilies(local, remote netip.AddrPort) error {
@@ -285,11 +286,14 @@ func (p *RTPPlayer) Forward(on bool) {
 	atomic.StoreUint32(&p.media.shared.Players[p.position].Active, flag[uint32](on))
 }
 
-// Sent returns how many packets the kernel has sent to the player, and how many bytes their payloads had.
+// Sent returns how many packets the kernel has sent to the player, and how many bytes their payloads had. It counts a
+// packet that the kernel was sending when the player left only when no program can be using its position.
 func (p *RTPPlayer) Sent() (packets, octets uint64) {
-	if p.enter() {
+	if p.media.enter() {
 		defer p.media.exit()
-		p.readLocked()
+		if !p.left {
+			p.readLocked()
+		}
 	}
 	return p.packets, p.octets
 }
@@ -321,7 +325,7 @@ func (p *RTPPlayer) Leave() {
 	p.readLocked()
 	p.flow.Copy(m.flowOf(p.position))
 	p.left = true
-	if m.leaving = append(m.leaving, p.position); len(m.leaving) == 1 {
+	if m.leaving = append(m.leaving, p); len(m.leaving) == 1 {
 		go m.free()
 	}
 }
@@ -340,11 +344,14 @@ func (m *RTPMedia) free() {
 
 // freed makes the positions of the first n players that have left free. It returns true if there are no others.
 func (m *RTPMedia) freed(n int) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, at := range m.leaving[:n] {
-		delete(m.owners, at)
+	if !m.enter() {
+		return true
 	}
-	m.leaving = m.leaving[n:]
+	defer m.exit()
+	for _, p := range m.leaving[:n] {
+		p.readLocked()
+		delete(m.owners, p.position)
+	}
+	m.leaving = slices.Delete(m.leaving, 0, n)
 	return len(m.leaving) == 0
 }

@@ -3,6 +3,7 @@ package fastpath
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -130,11 +131,11 @@ func (u *rtpUserSpace) exchange() {
 	u.add(next)
 }
 
-// leavingNow returns the positions that are not free yet.
-func (m *RTPMedia) leavingNow() []int {
+// leavingNow returns the players whose positions are not free yet.
+func (m *RTPMedia) leavingNow() []*RTPPlayer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.leaving
+	return slices.Clone(m.leaving)
 }
 
 // arrive has a packet come to the kernel, and then to the socket.
