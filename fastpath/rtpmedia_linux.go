@@ -342,7 +342,8 @@ func (m *RTPMedia) free() {
 	}
 }
 
-// freed makes the positions of the first n players that have left free. It returns true if there are no others.
+// freed makes the positions of the first n players that have left free. It returns true if there are no others,
+// or the media is closed.
 func (m *RTPMedia) freed(n int) bool {
 	if !m.enter() {
 		return true

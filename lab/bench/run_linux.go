@@ -263,27 +263,26 @@ func (r *runner) fanoutPlan(subscribers int, load string, kinds []string) plan {
 
 // syscallPlan counts the system calls of a relay by name.
 func (r *runner) syscallPlan(subscribers int) plan {
-	period := syscallPeriod
+	return r.longPlan(result.KindSyscalls, "system calls, ", syscallPeriod, subscribers, trial.Setup{Syscalls: true},
+		func(o *outcome, m *trial.Measurement) { o.addSyscalls(m.Syscalls, &m.Usage) })
+}
+
+// longPlan is a run of a period of its own, unless it is to be brief.
+func (r *runner) longPlan(
+	kind, title string, period time.Duration, subscribers int, setup trial.Setup,
+	add func(*outcome, *trial.Measurement),
+) plan {
 	if r.Brief {
 		period = r.Duration
 	}
-	v := view{fmt.Sprint(subscribers), "system calls, " + subscriberCount(subscribers),
-		result.Params{Duration: period.Seconds()}}
-	return r.oneTrial([]string{result.KindSyscalls}, v,
-		trial.Setup{Sessions: []int{subscribers}, Duration: period, Syscalls: true},
-		func(o *outcome, m *trial.Measurement) { o.addSyscalls(m.Syscalls, &m.Usage) })
+	setup.Sessions, setup.Duration = []int{subscribers}, period
+	v := view{fmt.Sprint(subscribers), title + subscriberCount(subscribers), result.Params{Duration: period.Seconds()}}
+	return r.oneTrial([]string{kind}, v, setup, add)
 }
 
 // profilePlan has the CPU time of Sluice's process by function. A sample is 10 ms of it, so this takes some minutes.
 func (r *runner) profilePlan(subscribers int) plan {
-	period := profilePeriod
-	if r.Brief {
-		period = r.Duration
-	}
-	v := view{fmt.Sprint(subscribers), "profile, " + subscriberCount(subscribers),
-		result.Params{Duration: period.Seconds()}}
-	p := r.oneTrial([]string{result.KindProfile}, v,
-		trial.Setup{Sessions: []int{subscribers}, Duration: period, Profile: true},
+	p := r.longPlan(result.KindProfile, "profile, ", profilePeriod, subscribers, trial.Setup{Profile: true},
 		func(o *outcome, m *trial.Measurement) { o.addProfile(m.Functions, &m.Usage) })
 	for _, s := range r.Systems {
 		if s.Metrics == "" {

@@ -211,8 +211,8 @@ func (p *player) collect(now time.Time) (batch [][]byte, next wake, done bool) {
 	return batch, next, done
 }
 
-// goOnLocked plays the objects that have come without those that a fetch would bring, for which there is no room. It
-// reports whether something can be written now.
+// goOnLocked gives up the objects that a fetch would bring, as memory is full, and plays the live ones. It reports
+// whether something can be written now.
 func (p *player) goOnLocked() (can bool) {
 	for _, l := range p.lanes {
 		can = l.seq.goOn() || can

@@ -100,7 +100,7 @@ type forwarder struct {
 	router   traffic
 	load     load
 	duration time.Duration
-	shared   bool // the monitor has the same CPU, and its time is not in that of the traffic
+	shared   bool // the monitor has the same CPU, and passed.used lacks its CPU time
 
 	warmup, segments int // before, and while it measured
 	passed           passed

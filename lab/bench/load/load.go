@@ -162,8 +162,8 @@ func Run(ctx context.Context, cfg GeneratorConfig, in io.Reader, out io.Writer) 
 	return g.subscribe(ctx)
 }
 
-// garbagePercent is how much garbage a load generator may have, in per cent of the memory in use: its memory is not
-// measured, and what it takes to collect garbage is missing to the relay.
+// garbagePercent is how much garbage a load generator may have, in per cent of the memory in use. Nobody measures its
+// memory, and each collection takes CPU time from the relay.
 const garbagePercent = 800
 
 // hog keeps all processors busy.
