@@ -69,17 +69,14 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Err returns why a process that has ended has failed; nil if it has not.
 func (p *Process) Err() error { return p.err }
 
-// Ended returns an error if the process has ended.
+// Ended returns an error if the process has ended: why it has failed, or just that.
 func (p *Process) Ended() error {
 	select {
 	case <-p.done:
 	default:
 		return nil
 	}
-	if p.Cmd == nil {
-		return p.Failure(errors.New("has ended"))
-	}
-	return p.Failure(fmt.Errorf("has ended: %v", p.Cmd.ProcessState))
+	return cmp.Or(p.err, p.Failure(errors.New("has ended")))
 }
 
 // Wait waits for the end of the process.

@@ -44,9 +44,10 @@ func TestProcess(t *testing.T) {
 	}
 	p := start("relay", "echo ready >&2; read x; echo no luck; exit 3", "ready")
 	require.EqualError(t, p.Wait(ctx), "relay: exit status 3\n  ready\n  no luck")
-	require.EqualError(t, p.Ended(), "relay: has ended: exit status 3\n  ready\n  no luck")
+	require.Equal(t, p.Err(), p.Ended())
 	p = start("relay", "echo done", "done")
 	require.NoError(t, p.Wait(ctx))
+	require.EqualError(t, p.Ended(), "relay: has ended\n  done")
 	_, err := p.Await(ctx, "never", time.Minute)
 	require.EqualError(t, err, "relay: ended before it printed \"never\"\n  done")
 	_, err = Start("relay", exec.Command("sh"), func(*exec.Cmd) error { return errors.New("no such host") })

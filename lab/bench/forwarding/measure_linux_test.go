@@ -66,7 +66,7 @@ func TestFailingMonitor(t *testing.T) {
 		Flows: []int{1}, Modes: []Mode{Every}, Repetitions: 1, Duration: 10 * time.Millisecond,
 	})
 	require.ErrorContains(t, err, "broken: no run was usable")
-	require.ErrorContains(t, err, "broken: has ended: exit status 3\n  no such option")
+	require.ErrorContains(t, err, "broken: exit status 3\n  no such option")
 	require.Empty(t, r.Scenarios[0].Summary(None).Unusable)
 }
 
