@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"sluice/congestion"
 	"sluice/server/handover"
 	"sluice/transport"
 )
@@ -25,6 +26,14 @@ func TestProcessorsAreAdapted(t *testing.T) {
 		cfg, err := f.config(os.Getenv)
 		require.NoError(t, err)
 		require.Equal(t, want, cfg.AdaptRuntime)
+	}
+}
+
+// TestHelpNamesControllers reads the help text of --congestion, which describes each controller.
+func TestHelpNamesControllers(t *testing.T) {
+	_, flags := parse(t)
+	for name := range congestion.Controllers {
+		require.Contains(t, flags.Lookup("congestion").Usage, name)
 	}
 }
 

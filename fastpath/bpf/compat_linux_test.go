@@ -1,6 +1,9 @@
 package bpf_test
 
 import (
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -27,6 +30,14 @@ func programs(t *testing.T) (all []*ebpf.ProgramSpec) {
 		}
 	}
 	return all
+}
+
+// TestLoaders checks that no object is left out of the tests here.
+func TestLoaders(t *testing.T) {
+	objects, err := filepath.Glob("*_bpfel.o")
+	require.NoError(t, err)
+	objects = slices.DeleteFunc(objects, func(name string) bool { return strings.Contains(name, "_unprotected_") })
+	require.Len(t, loaders, len(objects), objects)
 }
 
 // TestLoad loads the programs through this kernel's verifier.

@@ -22,9 +22,6 @@ const (
 	frameMarking18      = 0x0a
 )
 
-// newNumbers is the first draft of MOQT with the present numbers.
-const newNumbers moqt.Version = 20
-
 // Frame is a frame and its object's properties.
 type Frame struct {
 	Timestamp uint64 // presentation time
@@ -62,7 +59,7 @@ func (f *Frame) marking() byte {
 func (f *Frame) Properties(v moqt.Version) (moqt.Properties, error) {
 	timestamp := uint64(timestampProperty)
 	marking := moqt.KeyValuePair{Type: frameMarking, Bytes: []byte{f.marking()}}
-	if v < newNumbers {
+	if v < moqt.Draft20 {
 		timestamp = timestampProperty18
 		marking = moqt.KeyValuePair{Type: frameMarking18, Value: uint64(f.marking())}
 	}

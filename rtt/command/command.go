@@ -94,7 +94,7 @@ func (f *rttFlags) register(flags *pflag.FlagSet) {
 	flags.Float64VarP(&f.aggregate, "aggregate", "a", 0,
 		"report histograms of network prefixes every this many `seconds`, instead of RTTs and flows")
 	flags.StringVarP(&f.format, "format", "F", string(output.Standard),
-		"write standard, json, jsonl or ppviz (`format`)")
+		"write in this `format`: "+strings.Join(output.Formats(), ", "))
 	flags.StringVarP(&f.file, "write", "w", "", "append to this `file`, which SIGHUP reopens; default: standard output")
 	flags.StringVar(&f.pcap, "pcap", "",
 		"measure the packets of this pcap, pcapng or ERF `file` instead, at the times in it")

@@ -28,23 +28,27 @@ func (s source) Snapshot() (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	o, c := activity.Overview, activity.Media.Counters
+	return snapshotOf(&activity), nil
+}
+
+func snapshotOf(a *server.Activity) Snapshot {
+	o, c := a.Overview, a.Media.Counters
 	n := Snapshot{
-		Time: time.Now(), Sessions: activity.Sessions, Publishers: o.Publishers, Viewers: o.Viewers,
+		Time: time.Now(), Sessions: a.Sessions, Publishers: o.Publishers, Viewers: o.Viewers,
 		Received: o.Received,
 		Sent: Sent{
 			Bytes: c.Bytes, Kernel: c.ForwarderPackets, Process: c.Packets - c.ForwarderPackets,
 			Lost: c.LostPackets, Again: c.Retransmissions,
 		},
-		FastPath: activity.FastPath, Held: c.Held(), Upstreams: activity.Upstreams,
-		Delays: Delays{starts(), activity.Delays.Kernel.Bins, activity.Delays.Process.Bins},
+		FastPath: a.FastPath, Held: c.Held(), Upstreams: a.Upstreams,
+		Delays: Delays{starts(), a.Delays.Kernel.Bins, a.Delays.Process.Bins},
 	}
 	n.Tracks, n.More = tracksOf(o.Tracks)
-	n.Guests, n.MoreGuests = guestsOf(activity.Guests)
-	if activity.Cluster != nil {
-		n.Cluster = clusterOf(activity.Cluster)
+	n.Guests, n.MoreGuests = guestsOf(a.Guests)
+	if a.Cluster != nil {
+		n.Cluster = clusterOf(a.Cluster)
 	}
-	return n, nil
+	return n
 }
 
 // starts returns where the bins of delays begin.

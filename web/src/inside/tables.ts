@@ -7,14 +7,14 @@ import { bits, bytes, percent, renditionText, time } from "./text.js";
 
 type Cell = string | number | Node;
 
-/** fill gives a table columns and rows. What has the focus keeps it. */
+/** fill gives a table columns and rows, which may be shorter. What has the focus keeps it. */
 export function fill(table: HTMLTableElement, columns: string[], rows: Cell[][]): void {
   const focused = document.activeElement?.id;
   const cells = (row: Cell[], tag: "th" | "td") =>
     make("tr", {}, ...row.map((c) => make(tag, tag === "th" ? { scope: "col" } : {}, typeof c === "number" ? `${c}` : c)));
   table.replaceChildren(
     make("thead", {}, cells(columns, "th")),
-    make("tbody", {}, ...rows.map((row) => cells(row, "td"))),
+    make("tbody", {}, ...rows.map((row) => cells(columns.map((_, i) => row[i] ?? ""), "td"))),
   );
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
 }
@@ -34,9 +34,9 @@ export function fillTracks(
   });
   if (now.more.tracks > 0) {
     const rest = `${now.more.tracks} more`;
-    rows.push([rest, "", now.more.subscribers, now.more.on_fast_path, ""]);
+    rows.push([rest, "", now.more.subscribers, now.more.on_fast_path]);
   }
-  if (rows.length === 0) rows.push(["There are none.", "", "", "", ""]);
+  if (rows.length === 0) rows.push(["There are none."]);
   fill(table, ["track", "publishers", "subscribers", "by the kernel", "from publishers"], rows);
 }
 
@@ -56,9 +56,8 @@ export function fillSubscribers(table: HTMLTableElement, before: Detail | undefi
     const row = subscriberRow(s, earlier.get(s.session), seconds);
     return chosen ? [...row, renditionText(s.rendition)] : row;
   });
-  const note = (text: string): Cell[] => columns.map((_, i) => (i === 0 ? text : ""));
-  if (now.more > 0) rows.push(note(`${now.more} more`));
-  if (rows.length === 0) rows.push(note(now.gone ? "The track has gone." : "There are none."));
+  if (now.more > 0) rows.push([`${now.more} more`]);
+  if (rows.length === 0) rows.push([now.gone ? "The track has gone." : "There are none."]);
   fill(table, columns, rows);
 }
 
@@ -73,15 +72,13 @@ function subscriberRow(s: Subscriber, before: Subscriber | undefined, seconds: n
   ];
 }
 
-const guestColumns = ["client", "by", "does", "broadcast", "from it", "to it", "by the kernel", "dropped"];
-
 /** fillGuests shows the clients of other protocols. It returns whether there are any. */
 export function fillGuests(table: HTMLTableElement, before: Snapshot | undefined, now: Snapshot): boolean {
   const seconds = before ? secondsBetween(before, now) : 1;
   const earlier = new Map(before?.guests?.map((g) => [keyOf(g), g]));
   const rows: Cell[][] = (now.guests ?? []).map((g) => guestRow(g, earlier.get(keyOf(g)), seconds));
-  if (now.more_guests) rows.push(guestColumns.map((_, i) => (i === 0 ? `${now.more_guests} more` : "")));
-  fill(table, guestColumns, rows);
+  if (now.more_guests) rows.push([`${now.more_guests} more`]);
+  fill(table, ["client", "by", "does", "broadcast", "from it", "to it", "by the kernel", "dropped"], rows);
   return rows.length > 0;
 }
 
@@ -102,7 +99,7 @@ export function guestRow(g: Guest, before: Guest | undefined, seconds: number): 
 /** fillRelays shows upstream relays, and who feeds whom in the cluster. It returns whether there are any. */
 export function fillRelays(table: HTMLTableElement, now: Snapshot): boolean {
   const rows: Cell[][] = [];
-  for (const u of now.upstreams ?? []) rows.push([u.url, "this relay", u.connected ? "connected" : u.error ?? "away", "", ""]);
+  for (const u of now.upstreams ?? []) rows.push([u.url, "this relay", u.connected ? "connected" : u.error ?? "away"]);
   for (const node of now.cluster?.nodes ?? []) {
     const to = node.id === now.cluster?.node ? `${node.id} (this one)` : node.id;
     const load = `${(100 * node.load).toFixed(0)} %`;
