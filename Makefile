@@ -177,7 +177,7 @@ interop: deps build ## install and run the MoQ clients and relays of others, and
 
 browser: deps third_party ## use the web page and WebTransport in headless browsers; screenshots in bin/screenshots
 	go test -count=1 -v -run Browser ./transport ./e2e/interop
-	SLUICE_SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count=1 -v ./e2e/web
+	SLUICE_BROWSER=1 SLUICE_SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count=1 -v ./e2e/web
 
 fuzz: third_party ## run every fuzz target for FUZZTIME each
 	scripts/fuzz $(or $(FUZZTIME),20s)

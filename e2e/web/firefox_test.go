@@ -26,6 +26,7 @@ import (
 // TestFirefox publishes Firefox's fake camera, whose pictures a page takes from a video element, and watches it in
 // another window. Without a device that plays sound, Firefox does not let pages take any.
 func TestFirefox(t *testing.T) {
+	thorough.Browser(t)
 	t.Parallel()
 	r := startRelay(t)
 	b := firefox(t)

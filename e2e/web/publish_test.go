@@ -67,6 +67,7 @@ func TestPublish(t *testing.T) {
 // TestPublishFromElements publishes a camera and a microphone with a browser that hands neither to pages. No other test
 // runs meanwhile, since its tabs may hide the page, which then gets no pictures.
 func TestPublishFromElements(t *testing.T) {
+	thorough.Browser(t)
 	r := startRelay(t)
 	b := browse(t)
 	b.atStart(`delete globalThis.MediaStreamTrackProcessor`)

@@ -35,6 +35,7 @@ func watchLadder(t *testing.T, script string) (*tab, *bottleneck) {
 
 // TestRenditions changes the rendition without a loss, and lets the player do so when the path becomes slow.
 func TestRenditions(t *testing.T) {
+	thorough.Browser(t)
 	b, path := watchLadder(t, "")
 	b.losesNothing(func() {
 		for _, height := range []int{90, 360} {

@@ -111,6 +111,7 @@ const countUndrawn = `(() => {
 // TestEmbed shows only the player, as in a frame, which plays on after the relay was started again. A page of others
 // has it as a web component.
 func TestEmbed(t *testing.T) {
+	thorough.Browser(t)
 	r := startRelay(t)
 	port := strings.Trim(r.page, "htp:/")
 	pub := r.publishClip(t, "live/clip")
@@ -142,6 +143,7 @@ func TestEmbed(t *testing.T) {
 
 // TestGoaway goes on at the relay to which the page is sent.
 func TestGoaway(t *testing.T) {
+	thorough.Browser(t)
 	t.Parallel()
 	other := startRelay(t)
 	other.publishClip(t, "live/clip")
@@ -211,6 +213,7 @@ func (b *tab) speaks(draft moqt.Version) {
 
 // TestWithoutWebCodecs plays by Media Source Extensions.
 func TestWithoutWebCodecs(t *testing.T) {
+	thorough.Browser(t)
 	t.Parallel()
 	r := startRelay(t, "--admin", "127.0.0.1:0")
 	r.publishClip(t, "live/clip")

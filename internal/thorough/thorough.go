@@ -1,6 +1,6 @@
-// Package thorough tells tests of make check from tests of make test. Tests of make test are certain on a busy machine
-// and take little time. What measures, needs media at its own speed, or tries a variant of what another test shows, is
-// for make check, which sets SLUICE_CHECK.
+// Package thorough tells tests of make check and make browser from tests of make test. Tests of make test are certain
+// on a busy machine and take little time. What measures, needs media at its own speed, or tries a variant of what
+// another test shows, is for make check, which sets SLUICE_CHECK.
 //
 // What a machine lacks skips a test, too, unless SLUICE_REQUIRE_KERNEL says that the machine must have it.
 package thorough
@@ -18,6 +18,15 @@ func Only(t testing.TB) {
 	t.Helper()
 	if !Set() {
 		t.Skip("make check runs it, or SLUICE_CHECK=1")
+	}
+}
+
+// Browser skips a test that is for make browser and make check: browsers compute for long, and make test shows that
+// pages work.
+func Browser(t testing.TB) {
+	t.Helper()
+	if !Set() && os.Getenv("SLUICE_BROWSER") == "" {
+		t.Skip("make browser runs it, or SLUICE_BROWSER=1")
 	}
 }
 
