@@ -40,12 +40,18 @@ func (f figure) String() string {
 	return strconv.FormatFloat(rounded, 'f', 1-int(math.Floor(math.Log10(math.Abs(rounded)))), 64)
 }
 
-// goal returns a number that reaches its goal in bold.
-func (f figure) goal(reached bool) string {
+// goal returns a number that reaches its goal in bold, and one that misses it with as many digits as show that.
+func (f figure) goal(limit float64, reached bool) string {
+	text := f.String()
 	if reached {
-		return "**" + f.String() + "**, reached"
+		return "**" + text + "**, reached"
 	}
-	return f.String() + ", missed"
+	for digits := 3; ; digits++ {
+		if shown, err := strconv.ParseFloat(text, 64); err != nil || shown != limit {
+			return text + ", missed"
+		}
+		text = strconv.FormatFloat(float64(f), 'g', digits, 64)
+	}
 }
 
 // functions are what templates call. Scenarios are named as in results files; a scenario that several files have is
@@ -63,8 +69,8 @@ func (d data) functions() template.FuncMap {
 		"minus":       func(a, b figure) figure { return a - b },
 		"by":          func(a figure, factor float64) figure { return figure(float64(a) * factor) },
 		"ratio":       func(a, b figure) figure { return a / b },
-		"atMost":      func(a figure, limit float64) string { return a.goal(float64(a) <= limit) },
-		"atLeast":     func(a figure, limit float64) string { return a.goal(float64(a) >= limit) },
+		"atMost":      func(a figure, limit float64) string { return a.goal(limit, float64(a) <= limit) },
+		"atLeast":     func(a figure, limit float64) string { return a.goal(limit, float64(a) >= limit) },
 		"conformance": conformance,
 		"handmade":    handmade,
 		"list":        func(list ...string) []string { return list },

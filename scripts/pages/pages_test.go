@@ -124,6 +124,17 @@ func TestFigure(t *testing.T) {
 	}
 }
 
+// TestGoal: a number that is rounded to its goal has more digits, so that a reader sees that it misses.
+func TestGoal(t *testing.T) {
+	for f, want := range map[figure]string{
+		95: "**95**, reached", 95.4: "**95**, reached",
+		94.6: "94.6, missed", 94.96: "94.96, missed", 94.4: "94, missed",
+	} {
+		require.Equal(t, want, f.goal(95, f >= 95))
+	}
+	require.Equal(t, "0.303, missed", figure(0.303).goal(0.3, false))
+}
+
 func TestAccept(t *testing.T) {
 	t.Chdir(t.TempDir())
 	r := resulttest.Sample()
