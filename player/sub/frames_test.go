@@ -6,12 +6,15 @@ import (
 	"os"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/moqt"
 	"sluice/player/catalog"
 	"sluice/player/client/clienttest"
 	"sluice/player/cmaf"
+	"sluice/player/loc"
 	"sluice/player/pub"
 )
 
@@ -76,6 +79,53 @@ func TestPlayFrames(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTrackThatIsOff plays without a track that has nothing to show at the start. Playback does not wait for its end.
+func TestTrackThatIsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := newPlayer(&out, nil, hold, limits{})
+		p.headed = false
+		var lanes []*lane
+		for id := range uint32(2) {
+			s, err := newSource(choice{entry: catalog.TrackEntry{
+				Packaging: catalog.LOC, Codec: "opus", SampleRate: 48_000, Channels: "1",
+			}}, id+1)
+			require.NoError(t, err)
+			lanes = append(lanes, p.add(&lane{source: s, id: id + 1}))
+			lanes[id].seq.start(at(0, 0))
+		}
+		send := func(l *lane, object uint64) {
+			f := loc.Frame{Timestamp: object * 960, Timed: true, Timescale: 48_000, Payload: []byte{0xf8, 0xff, 0xfe}}
+			properties, err := f.Properties(moqt.Draft22)
+			require.NoError(t, err)
+			require.NoError(t, p.update(t.Context(), l, func(s *sequencer) {
+				s.add(item{location: at(0, object), payload: f.Payload, properties: properties, arrived: time.Now()})
+			}))
+		}
+		ended := make(chan error)
+		go func() { ended <- p.run(t.Context()) }()
+		send(lanes[0], 0)
+		time.Sleep(minStartTimeout - time.Second)
+		require.Zero(t, out.Len())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.NotZero(t, out.Len())
+		require.Error(t, lanes[1].listed.Err(), "it is subscribed to")
+
+		send(lanes[0], 1)
+		require.NoError(t, p.update(t.Context(), lanes[0], (*sequencer).end))
+		require.NoError(t, <-ended)
+		r := cmaf.NewReader(&out)
+		in, err := r.Init()
+		require.NoError(t, err)
+		require.Len(t, in.Tracks, 1)
+		for range 2 {
+			_, err = r.Next()
+			require.NoError(t, err)
+		}
+	})
 }
 
 // shiftOf returns by how much a track starts later than in the file: a library places the decode times of reordered

@@ -121,7 +121,8 @@ func (p *playback) hasBegun() bool {
 // start starts the player.
 func (p *playback) start(in *cmaf.Init, choices []choice) error {
 	pl := newPlayer(p.cfg.Out, in, p.cfg.Hold, limits{duration: p.cfg.Duration, objects: p.cfg.Objects})
-	pl.memory = p.cfg.Memory
+	pl.memory, pl.log = p.cfg.Memory, p.log
+	pl.startTimeout = max(minStartTimeout, p.cfg.Wait, p.cfg.Hold)
 	if err := p.addLanes(pl, choices); err != nil {
 		return err
 	}

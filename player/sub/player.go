@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -23,8 +24,11 @@ type player struct {
 	init *cmaf.Init    // of the tracks of chunks; nil: there are none
 	hold time.Duration // how long to wait for a missing object
 	stop limits
+	// startTimeout is how long a track without a frame with which decoding can start keeps the others waiting.
+	startTimeout time.Duration
 
 	memory Memory
+	log    *slog.Logger
 
 	mu       sync.Mutex
 	lanes    []*lane
@@ -49,9 +53,13 @@ type limits struct {
 	objects  uint64
 }
 
+// minStartTimeout is longer than groups of usual encoders. A camera may be off for good.
+const minStartTimeout = 10 * time.Second
+
 func newPlayer(out io.Writer, in *cmaf.Init, hold time.Duration, stop limits) *player {
 	return &player{
 		out: out, init: in, hold: hold, stop: stop, headed: true, memory: unbounded{},
+		startTimeout: minStartTimeout, log: slog.New(slog.DiscardHandler),
 		changed: make(chan struct{}), room: make(chan struct{}),
 	}
 }
@@ -249,8 +257,14 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 		}
 		open = true
 	}
-	if best == nil || slices.ContainsFunc(idle, (*lane).waitsLocked) {
+	if best == nil {
 		return nil, at, open
+	}
+	if slices.ContainsFunc(idle, (*lane).waitsLocked) {
+		if until := best.item.arrived.Add(p.startTimeout); now.Before(until) {
+			return nil, earliest(at, until), open
+		}
+		idle = p.leaveOutLocked(idle)
 	}
 	due := best.item.arrived.Add(p.hold)
 	for _, l := range idle {
@@ -260,6 +274,21 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 		}
 	}
 	return best, at, open
+}
+
+// leaveOutLocked ends the lanes that have no init segment yet, and returns the others. Few players take another init
+// segment with more tracks later.
+func (p *player) leaveOutLocked(lanes []*lane) []*lane {
+	return slices.DeleteFunc(lanes, func(l *lane) bool {
+		if !l.waitsLocked() {
+			return false
+		}
+		p.log.Warn("playing without a track that has sent no frame with which decoding can start", "track", l.name,
+			"within", p.startTimeout)
+		l.seq.end()
+		l.withdraw()
+		return true
+	})
 }
 
 // startDelay is how long to wait for earlier groups while the first group is not known: streams may overtake each
