@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -378,7 +380,8 @@ func TestLongListObjects(t *testing.T) {
 	}, r.counts())
 }
 
-// TestReasonNames expects a label for each counter of the programs, and a description in the documentation.
+// TestReasonNames expects a label for each counter of the programs, a description in the documentation, and a panel of
+// the dashboard.
 func TestReasonNames(t *testing.T) {
 	k, err := load(Settings{Port: relayPort})
 	bpftest.RequireKernel(t, err)
@@ -386,8 +389,14 @@ func TestReasonNames(t *testing.T) {
 	require.Len(t, k.reasons, int(k.ingress.Reasons.MaxEntries()))
 	page, err := os.ReadFile("../docs/fastpath.md")
 	require.NoError(t, err)
+	dashboard, err := os.ReadFile("../dist/grafana/sluice.json")
+	require.NoError(t, err)
+	var shown []string
+	for _, m := range regexp.MustCompile(`reason=~\\"([^"\\]+)`).FindAllStringSubmatch(string(dashboard), -1) {
+		shown = append(shown, m[1])
+	}
 	for _, name := range k.reasons {
-		require.Regexp(t, "^(packet|ack|open|frame|job|rtp|seal|copy)_[a-z_]+$", name)
+		require.Regexp(t, "^("+strings.Join(shown, "|")+")$", name)
 		require.Contains(t, string(page), "`"+name+"`")
 	}
 }

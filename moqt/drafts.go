@@ -65,11 +65,11 @@ func since19(s scope) scopes { return scopes{0, s} }
 // since20 returns scopes of a parameter of draft-20.
 func since20(s scope) scopes { return scopes{0, 0, s} }
 
-// parameterFormats lists the parameters of draft §10.2.2 to §10.2.14, later ones of draft-20 §10.2, and
+// allParameters lists the parameters of draft §10.2.2 to §10.2.14, later ones of draft-20 §10.2, and
 // draft-lcurley-moq-cluster's, which Context.Check checks further. A TRACK_STATUS_OK may have EXPIRES, which §10.2.10
 // does not mention, because §10.14 demands "the same parameters" as in a SUBSCRIBE_OK. Since draft-19, SUBSCRIBE_TRACKS
 // may have what a SUBSCRIBE may (draft-20 §10.19.1), and since draft-20 PUBLISH tells the parameters that result.
-func parameterFormats(v Version) []parameterFormat {
+func allParameters() []parameterFormat {
 	const (
 		authorized = inPublish | inSubscribe | inUpdate | inSubscribeNamespace | inSubscribeTracks |
 			inPublishNamespace | inTrackStatus | inFetch
@@ -81,7 +81,7 @@ func parameterFormats(v Version) []parameterFormat {
 	)
 	subscription := scopes{request | inPublishOK, request | inPublishOK | inSubscribeTracks, request | offer}
 	timeouts := subscription.with(always(inUpdate))
-	all := []parameterFormat{
+	return []parameterFormat{
 		single(ParameterObjectDeliveryTimeout, timeouts,
 			func(p *Parameters) **uint64 { return &p.ObjectDeliveryTimeout }, number),
 		tokens(ParameterAuthorizationToken, always(authorized)),
@@ -125,8 +125,13 @@ func parameterFormats(v Version) []parameterFormat {
 		single(ParameterPlayback, always(inUpdateSubscription),
 			func(p *Parameters) **Playback { return &p.Playback }, (*Playback).fields),
 	}
-	var formats []parameterFormat
-	for _, f := range all {
+}
+
+var everyParameter = allParameters()
+
+// parameterFormats lists the parameters of a version.
+func parameterFormats(v Version) (formats []parameterFormat) {
+	for _, f := range everyParameter {
 		if f.scope = f.scopes.of(v); f.scope != 0 {
 			formats = append(formats, f)
 		}

@@ -83,14 +83,14 @@ func (p *Parameters) Filling() Parameters {
 
 // Merge replaces the parameters of p that update has (REQUEST_UPDATE, draft §10.9).
 func (p *Parameters) Merge(update *Parameters) {
-	for _, f := range newest.wire().parameters {
+	for _, f := range everyParameter {
 		f.merge(p, update)
 	}
 }
 
 // IsEmpty reports whether there is no parameter.
 func (p *Parameters) IsEmpty() bool {
-	for _, f := range newest.wire().parameters {
+	for _, f := range everyParameter {
 		if f.count(p) > 0 {
 			return false
 		}

@@ -25,7 +25,7 @@ func TestMergeParameters(t *testing.T) {
 		old, update := anyParameters(t, newest, ^scope(0)), anyParameters(t, newest, ^scope(0))
 		got := old
 		got.Merge(&update)
-		for _, f := range newest.wire().parameters {
+		for _, f := range everyParameter {
 			want := &old
 			if f.count(&update) > 0 && f.typ != ParameterFillParameters {
 				want = &update

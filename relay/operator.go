@@ -133,7 +133,7 @@ func (s *Selector) kicks(c *SessionSummary) bool {
 type SessionSummary struct {
 	ID            uint64    `json:"id"` // counted from 1
 	Remote        string    `json:"remote"`
-	Transport     string    `json:"transport"`          // quic, webtransport or rtsp
+	Transport     string    `json:"transport"`          // as transport.Kind writes it
 	Upstream      string    `json:"upstream,omitempty"` // URL of the upstream relay, if this relay has dialed it
 	Path          string    `json:"path"`               // of the URL that the peer has dialed, without the query
 	Began         time.Time `json:"began"`

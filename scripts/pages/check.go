@@ -84,7 +84,7 @@ func check(d data, write bool) (problems []string) {
 			problems = append(problems, tables(f, texts, write)...)
 		}
 	}
-	problems = append(problems, links()...)
+	problems = append(append(problems, links()...), commands()...)
 	slices.Sort(problems)
 	return problems
 }

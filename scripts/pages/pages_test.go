@@ -95,6 +95,8 @@ func TestFindings(t *testing.T) {
 		"plots/delay-delay-p99.svg: differs from":        "echo >docs/results/plots/delay-delay-p99.svg",
 		"](docs/lost.md) leads nowhere":                  "echo '[tables](docs/lost.md)' >>README.md",
 		"](#lost) leads nowhere":                         "echo '[tables](#lost)' >>README.md",
+		"-run Lost runs nothing":                         "echo '`go test ./relay -run Lost`' >>README.md",
+		"-bench Lost runs nothing":                       "echo 'go test ./relay -run ^$ -bench Lost' >>README.md",
 		`commit "0123456" is not in the history`:         `sed -i '/commit/s/: .*/: "0123456",/' docs/results/*.json`,
 		`commit "1234567" is not in the history`:         "sed -i 's/by hand: [^,]*/by hand: 1234567/' README.md",
 		"must be COMMIT, YYYY-MM-DD, COMMAND":            "sed -i 's/2026-01-02, //' README.md",

@@ -12,8 +12,8 @@ import (
 	"sluice/server"
 )
 
-// TestEveryFieldIsFilled has a relay with more of everything than a snapshot lists: a field that stays zero is one that
-// nothing fills.
+// TestEveryFieldIsFilled gives each field of what a relay says of itself a value, and has more of everything than a
+// snapshot lists: a field that stays zero is one to which nothing is copied.
 func TestEveryFieldIsFilled(t *testing.T) {
 	var all struct {
 		activity   server.Activity

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { drafts } from "../src/moqt/draft.js";
 import { StreamReader } from "../src/moqt/reader.js";
 import { Parser, ProtocolError, readParameters, readProperties, writeParameters, writeProperties, Writer } from "../src/moqt/wire.js";
 
@@ -79,9 +80,7 @@ test("random bytes", () => {
     return (seed >>> 8) % n;
   };
   const parsers: ((b: Uint8Array) => unknown)[] = [
-    (b) => readParameters(new Parser(b), 18),
-    (b) => readParameters(new Parser(b), 20),
-    (b) => readParameters(new Parser(b), 22),
+    ...drafts.map((d) => (b: Uint8Array) => readParameters(new Parser(b), d)),
     (b) => readProperties(b),
     (b) => new Parser(b).namespace(),
     (b) => new Parser(b).location(),

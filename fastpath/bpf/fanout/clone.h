@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-// How a copy leaves. A program cannot make a packet, but it can clone the one that it handles: server_ingress sends a
-// clone to the subscriber's device, and client_egress there exchanges the clone's contents for the copy that lies in
-// OUT.
+// How a copy leaves. A program cannot make a packet, but it can clone the one that it handles: send_clone sends a clone
+// to the subscriber's device, and client_egress there exchanges the clone's contents for the copy that lies in OUT.
 //
 // bpf_clone_redirect runs the egress programs of the device before it returns, on the same CPU, so one word in the
 // scratch (armed) is all that both programs need to agree. Its result says that the clone was handed over, not that
 // client_egress has seen it: the device can be down, its qdisc can refuse the clone, a program before ours can drop it,
-// and somebody can have detached ours. Hence server_ingress looks at armed again. If client_egress has not taken the
-// copy, the neighbour is forgotten: user space sends to it until client_egress sees a packet of the stack to it. Else
-// the kernel would claim and lose whatever fits into the window. After the call all pointers into the packet are
-// invalid, since the clone shares its data.
+// and somebody can have detached ours. Hence send_clone looks at armed again. If client_egress has not taken the copy,
+// the neighbour is forgotten: user space sends to it until client_egress sees a packet of the stack to it. Else the
+// kernel would claim and lose whatever fits into the window. After the call all pointers into the packet are invalid,
+// since the clone shares its data.
 //
 // A clone inherits more than data: VLAN tags, the state of its checksum, its hash, the queue by which it has come, its
 // mark. replace_clone says what becomes of all but the mark, which stays.

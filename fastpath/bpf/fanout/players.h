@@ -78,7 +78,7 @@ INLINE void charge(struct rtp_flow *f, u32 len)
 }
 
 // copy_rtp makes and sends the copy of the player at position i.
-static __noinline int copy_rtp(struct rtp_fan_out *f, struct rtp_player *player, u32 i)
+INLINE int copy_rtp(struct rtp_fan_out *f, struct rtp_player *player, u32 i)
 {
 	u64 *word = &f->slot->players[i / 64 % PLAYER_WORDS], bit = 1ULL << i % 64;
 	struct neighbor *n;

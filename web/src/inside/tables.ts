@@ -7,14 +7,14 @@ import { bits, bytes, percent, renditionText, time } from "./text.js";
 
 type Cell = string | number | Node;
 
-/** fill gives a table columns and rows, which may be shorter. What has the focus keeps it. */
+/** fill gives a table columns and rows, the end of which may be left out. What has the focus keeps it. */
 export function fill(table: HTMLTableElement, columns: string[], rows: Cell[][]): void {
   const focused = document.activeElement?.id;
   const cells = (row: Cell[], tag: "th" | "td") =>
     make("tr", {}, ...row.map((c) => make(tag, tag === "th" ? { scope: "col" } : {}, typeof c === "number" ? `${c}` : c)));
   table.replaceChildren(
     make("thead", {}, cells(columns, "th")),
-    make("tbody", {}, ...rows.map((row) => cells(columns.map((_, i) => row[i] ?? ""), "td"))),
+    make("tbody", {}, ...rows.map((row) => cells([...row, ...Array(Math.max(0, columns.length - row.length)).fill("")], "td"))),
   );
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus();
 }
