@@ -60,7 +60,9 @@ func (c *conn) removeID(id string) {
 	}
 }
 
-// ReadKeys implements [claim.ForwarderConn]. The programs look at KeysSet before they read the keys of a phase.
+// ReadKeys implements [claim.ForwarderConn]. The programs look at KeysSet before they read the keys of a phase. They
+// use the keys of an update once user space has received the next packet, and so know of a packet number that it alone
+// has seen: the first packet with these keys may have it.
 func (c *conn) ReadKeys(phase uint64, k *claim.PacketKeys) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,19 +70,18 @@ func (c *conn) ReadKeys(phase uint64, k *claim.PacketKeys) {
 		return
 	}
 	p := &c.fast.kernel.publishers[c.index]
-	bit := uint32(1) << (phase & 1)
 	words := wordsOf(k)
 	if phase > 0 {
 		words.Hp = p.Keys[0].Hp // key updates do not change it (RFC 9001 §6.1)
 	}
-	atomic.AndUint32(&p.KeysSet, ^bit)
+	atomic.StoreUint32(&p.KeysSet, 0)
 	p.Keys[phase&1] = words
-	atomic.OrUint32(&p.KeysSet, bit)
 	c.readPhase = phase & 1
 	c.opening.setKeys(c.readPhase, k)
-	if c.tracks > 0 {
-		c.prepareAt.Store(0)
+	if phase == 0 {
+		atomic.StoreUint32(&p.KeysSet, 1)
 	}
+	c.prepareAt.Store(0)
 }
 
 // WriteKeys implements [claim.ForwarderConn].

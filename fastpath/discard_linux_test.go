@@ -16,6 +16,35 @@ import (
 	"sluice/lab"
 )
 
+// TestDiscardedByQUIC sends packets that are authentic, and that user space discards all the same. The kernel forwards
+// none of them; so subscribers get the next bytes for the same place of the stream.
+func TestDiscardedByQUIC(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	r.subscribeAll()
+	const longest = 1452
+	body := func(text string) []byte { return stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), text...)) }
+	filled := func(length int) []byte {
+		p := packet(r.keys, publisherCID, 5, 4, 0, body("wrong"))
+		return packet(r.keys, publisherCID, 5, 4, 0, append(make([]byte, length-len(p)), body("wrong")...))
+	}
+	for reason, p := range map[string][]byte{
+		"packet_invalid":  packetWith(0, r.keys, publisherCID, 1, 4, body("wrong")),
+		"packet_too_long": filled(longest + 1),
+	} {
+		r.publishPacket(p)
+		require.EqualValues(t, 1, r.counts()[reason], reason)
+	}
+	for i, reserved := range []byte{0x08, 0x10, 0x18} {
+		r.publishPacket(packetWith(0x40|reserved, r.keys, publisherCID, 2, 4, body("wrong")))
+		require.EqualValues(t, 2+i, r.counts()["packet_invalid"])
+	}
+	r.publishPacket(packet(r.keys, publisherCID, 6, 4, 0, body("right")))
+	require.Contains(t, string(r.receive(r.subscribers[0]).data), "right")
+	require.Len(t, filled(longest), longest)
+	r.publishPacket(filled(longest))
+	require.EqualValues(t, 2, r.counts()["packet_opened"])
+}
+
 // TestDiscarded sends packets that the stack discards, or might. The kernel forwards none of them; so subscribers get
 // the next bytes for the same place of the stream.
 func TestDiscarded(t *testing.T) {

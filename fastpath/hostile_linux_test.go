@@ -11,6 +11,7 @@ import (
 
 	"sluice/fastpath/bpf"
 	"sluice/fastpath/bpf/bpftest"
+	"sluice/lab"
 	"sluice/moqt"
 )
 
@@ -146,6 +147,22 @@ func TestForeignTracks(t *testing.T) {
 	send(packet(keys, publisherCID, 4, 4, 0, object(5, 1)), "packet_forged", "packet_no_key")
 	send(packet(r.keys, cid, 5, 4, 0, object(5, 1)), "packet_forged", "packet_no_key")
 	require.Empty(t, track.ClaimObject(moqt.Location{Group: 5, Object: 1}))
+}
+
+// TestTrackOfAnotherPublisher gives a track to another publisher. What goes on with a stream of the former one is user
+// space's.
+func TestTrackOfAnotherPublisher(t *testing.T) {
+	r := newRig(t, lab.Topology{Subscribers: 1}, false)
+	r.subscribeAll()
+	first := append(subgroupHeader(77, 1, 1, 9), "object"...)
+	r.publish(stream(3, 0, 0, first))
+	r.receive(r.subscribers[0])
+	taken := bpf.Track{DefaultPriority: 128, Publisher: publisherIndex + 1, Alias: 77}
+	subscriptions := []bpf.Subscription{r.subscription(r.subscribers[0])}
+	require.NoError(t, r.kernel.tracks.put(5, trackValue(taken, subscriptions)...))
+	r.publish(stream(3, uint64(len(first)), 0, []byte("more")))
+	require.EqualValues(t, 1, r.counts()["frame_no_track"])
+	require.EqualValues(t, 1, r.counts()["copy_sent"])
 }
 
 // TestSpoofedAddresses sends packets with the source address of a subscriber, or of the publisher: no packet is

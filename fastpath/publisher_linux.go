@@ -56,9 +56,8 @@ func (p *publishing) addTrack() bool {
 	}
 	if k := &p.conn.fast.kernel.publishers[p.conn.index]; k.Active == 0 {
 		// The kernel does not know which packets have come before.
-		expected := max(atomic.LoadUint64(&k.ExpectedPn), uint64(p.received.Load()+1))
-		atomic.StoreUint64(&k.ExpectedPn, expected)
-		atomic.StoreUint64(&k.FirstNumber, expected)
+		p.expectLocked(p.received.Load() + 1)
+		atomic.StoreUint64(&k.FirstNumber, atomic.LoadUint64(&k.ExpectedPn))
 		k.Active = 1
 	}
 	// Streams that user space knows already are not the kernel's, and nothing is remembered of ended streams.
@@ -81,8 +80,18 @@ func (p *publishing) removeTrack() {
 // never is a packet number that does not come.
 const never = math.MaxInt64
 
-// Received implements [claim.ForwarderConn]. When half of the key streams are used up, it makes new ones for the
-// packets that come next.
+// expectLocked tells the programs the packet number that is expected next, unless they expect a larger one.
+func (p *publishing) expectLocked(next int64) {
+	k := &p.conn.fast.kernel.publishers[p.conn.index].ExpectedPn
+	for seen := atomic.LoadUint64(k); seen < uint64(next); seen = atomic.LoadUint64(k) {
+		if atomic.CompareAndSwapUint64(k, seen, uint64(next)) {
+			return
+		}
+	}
+}
+
+// Received implements [claim.ForwarderConn]. It lets the programs use new keys. When half of the key streams are used
+// up, it makes new ones for the packets that come next.
 func (p *publishing) Received(largest int64) {
 	p.received.Store(largest)
 	if largest < p.prepareAt.Load() {
@@ -90,7 +99,13 @@ func (p *publishing) Received(largest int64) {
 	}
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
-	if p.conn.closed || p.tracks == 0 {
+	if p.conn.closed {
+		return
+	}
+	p.expectLocked(largest + 1)
+	atomic.StoreUint32(&p.conn.fast.kernel.publishers[p.conn.index].KeysSet, 1<<p.readPhase)
+	if p.tracks == 0 {
+		p.prepareAt.Store(never)
 		return
 	}
 	next := max(uint64(largest)+1, p.opening.next) // another goroutine may have reported a later one

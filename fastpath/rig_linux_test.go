@@ -42,7 +42,12 @@ func aead(k *claim.PacketKeys, pn uint64) (a cipher.AEAD, nonce []byte) {
 
 // packet is a short header packet.
 func packet(k *claim.PacketKeys, cid []byte, pn uint64, pnLen, phase int, payload []byte) []byte {
-	p := append([]byte{0x40 | byte(phase<<2) | byte(pnLen-1)}, cid...)
+	return packetWith(0x40|byte(phase<<2), k, cid, pn, pnLen, payload)
+}
+
+// packetWith is a short header packet whose first byte has some bits.
+func packetWith(bits byte, k *claim.PacketKeys, cid []byte, pn uint64, pnLen int, payload []byte) []byte {
+	p := append([]byte{bits | byte(pnLen-1)}, cid...)
 	p = append(p, binary.BigEndian.AppendUint64(nil, pn)[8-pnLen:]...)
 	a, nonce := aead(k, pn)
 	n := len(p)
@@ -428,11 +433,11 @@ func (k *kernel) SetPublisher(publisher uint32, webtransport bool, expected uint
 	}
 }
 
-// SetOpenKeys sets the keys of a publisher's key phase, 0 or 1.
+// SetOpenKeys sets the keys of a publisher, and their key phase, 0 or 1.
 func (k *kernel) SetOpenKeys(publisher uint32, phase int, keys *claim.PacketKeys) {
 	u := &k.publishers[publisher]
 	u.Keys[phase] = wordsOf(keys)
-	u.KeysSet |= 1 << phase
+	u.KeysSet = 1 << phase
 }
 
 // SetTrack replaces the subscriptions of a track, at most 512, from the next packet on. defaultPriority is the

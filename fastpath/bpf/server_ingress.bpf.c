@@ -25,6 +25,8 @@ static __noinline int open_datagram(struct __sk_buff *skb, u32 *publisher, u32 *
 		return PACKET_NOT_MEDIA;
 	if (d.first & LONG_HEADER)
 		return PACKET_LONG_HEADER;
+	if (!(d.first & FIXED_BIT))
+		return PACKET_INVALID;
 	note_arrival();
 	if (skb->gso_size)
 		return PACKET_GSO;

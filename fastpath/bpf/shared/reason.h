@@ -10,13 +10,14 @@ enum reason {
 	PACKET_OPENED, // authentic
 	PACKET_NOT_MEDIA, // not UDP, another port, or an unknown connection
 	PACKET_LONG_HEADER, // a handshake packet
+	PACKET_INVALID, // the fixed bit is 0, or a reserved bit is not (RFC 9000 §17.3.1)
 	PACKET_GSO, // several datagrams in one buffer
 	PACKET_OTHER_HOST, // the link-layer address is another host's or of several hosts, or there is a VLAN's tag
 	PACKET_BAD_HEADER, // the IP header's checksum is wrong, or IP and UDP disagree about the length
 	PACKET_TOO_SHORT, // too short for header protection or a tag
-	PACKET_TOO_LONG, // too long for the scratch
+	PACKET_TOO_LONG, // longer than what user space reads of a datagram
 	PACKET_INACTIVE, // its connection publishes nothing on the fast path
-	PACKET_NO_KEY, // its key phase is not known yet
+	PACKET_NO_KEY, // its key phase is not the present one
 	PACKET_FORGED, // the tag does not verify: forged, damaged, or of a key that user space has not yet handed over
 	PACKET_OTHER_PATH, // its addresses are not those of its connection's path
 	PACKET_CHECKSUM, // the UDP checksum is wrong

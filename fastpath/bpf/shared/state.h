@@ -159,7 +159,7 @@ struct publisher {
 	u64 first_stream; // no stream with a lower id is registered: it may have ended
 	u64 first_number; // packets with lower numbers may have come before the kernel began to look
 	u64 numbers[NUMBER_WORDS]; // that have come, see transport/numbers.h
-	u32 keys_set; // bit per key phase
+	u32 keys_set; // bit of the key phase whose keys open packets
 	u8 active; // it publishes a track that the fast path serves
 	u8 webtransport;
 	u16 pad;

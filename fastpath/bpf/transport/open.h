@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 // Opening a short header packet of a peer: header protection (RFC 9001 §5.4), packet number (RFC 9000 §17.1,
 // appendix A.3) and AEAD. The plaintext is left at IN + PAYLOAD_AT.
+//
+// What QUIC discards is declined, as what the stack discards is, see accept.h. So only the newest keys open packets:
+// with older ones, user space would open but those with numbers below all that came with newer ones.
 #pragma once
 
 #include "../shared/state.h"
@@ -12,9 +15,11 @@
 
 #define LONG_HEADER 0x80
 #define FIXED_BIT 0x40
+#define RESERVED_BITS 0x18
 #define KEY_PHASE_SHIFT 2
 #define MAX_CID 20
 #define SAMPLE_AT 4 // from the packet number on (RFC 9001 §5.4.2)
+#define MAX_PACKET 1452 // the relay's max_udp_payload_size: user space reads as much of a datagram
 
 // Connection IDs of ours all have this length; their bytes as masks of three words.
 const volatile u32 connection_id_len = 8;
@@ -78,7 +83,7 @@ GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 		return PACKET_NOT_MEDIA;
 	if (n < pn_at + SAMPLE_AT + 16)
 		return PACKET_TOO_SHORT;
-	if (n > MAX_PAYLOAD)
+	if (n > MAX_PACKET)
 		return PACKET_TOO_LONG;
 	u8 *b = c->buf + IN;
 	u32 front = pn_at + SAMPLE_AT + 16;
@@ -121,6 +126,8 @@ GLOBAL int open_packet(struct __sk_buff *skb, u32 at, u32 n, u32 *index)
 	int err = aead_open(c, k, *index, (u64)phase << GENERATION_SHIFT | pn, aad_len, rest - TAG_LEN);
 	if (err)
 		return PACKET_FORGED;
+	if (first & RESERVED_BITS)
+		return PACKET_INVALID;
 	expect_after(p, pn);
 	c->pn = pn;
 	c->len = rest - TAG_LEN;

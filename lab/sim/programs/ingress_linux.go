@@ -19,10 +19,13 @@ import (
 )
 
 const (
-	longHeader = 0x80
-	maxPayload = 1500
-	tagLen     = chacha20poly1305.Overhead
-	sampleAt   = 4 // from the packet number on (RFC 9001 §5.4.2)
+	longHeader   = 0x80
+	fixedBit     = 0x40
+	reservedBits = 0x18
+	maxPacket    = 1452 // that user space reads
+	maxPayload   = 1500
+	tagLen       = chacha20poly1305.Overhead
+	sampleAt     = 4 // from the packet number on (RFC 9001 §5.4.2)
 )
 
 // opened is a packet that is authentic.
@@ -66,6 +69,9 @@ func (r *run) openDatagram(a *arrival) (o opened, why bpf.Reason) {
 	if len(a.data) == 0 || a.data[0]&longHeader != 0 {
 		return o, bpf.IngressReasonPACKET_LONG_HEADER
 	}
+	if a.data[0]&fixedBit == 0 {
+		return o, bpf.IngressReasonPACKET_INVALID
+	}
 	if o, why = r.openPacket(a.data); why != bpf.IngressReasonPACKET_OPENED {
 		return o, why
 	}
@@ -97,7 +103,7 @@ func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
 	switch n := len(data); {
 	case n < pnAt+sampleAt+16:
 		return o, bpf.IngressReasonPACKET_TOO_SHORT
-	case n > maxPayload:
+	case n > maxPacket:
 		return o, bpf.IngressReasonPACKET_TOO_LONG
 	}
 	id := bpf.ConnectionID{Len: transport.ConnectionIDLength}
@@ -131,6 +137,9 @@ func (r *run) openPacket(data []byte) (o opened, why bpf.Reason) {
 	payload, err := a.Open(b[pnAt+n:pnAt+n], nonce[:], b[pnAt+n:], b[:pnAt+n])
 	if err != nil {
 		return o, bpf.IngressReasonPACKET_FORGED
+	}
+	if b[0]&reservedBits != 0 {
+		return o, bpf.IngressReasonPACKET_INVALID
 	}
 	o.payload = payload
 	expectAfter(p, o.number)
