@@ -53,7 +53,12 @@ type authority struct {
 	refuse   atomic.Pointer[http.HandlerFunc] // nil: nothing is refused
 	accounts atomic.Int32
 	orders   atomic.Int32
+	number   int32
 }
+
+// authorities counts the authorities of the process. The library remembers directories by their URL, also when another
+// authority has the port.
+var authorities atomic.Int32
 
 // newAuthority starts an authority that looks at two ports, and issues certificates for a time.
 func newAuthority(t *testing.T, page, plain *net.TCPAddr, validity time.Duration, needsCustomers bool) *authority {
@@ -81,7 +86,7 @@ func newAuthority(t *testing.T, page, plain *net.TCPAddr, validity time.Duration
 	look := va.New(quiet, portOf(plain), portOf(page), false, names.Addr().String(), store)
 	front := wfe.New(quiet, store, look, issuer, []string{"pebble"}, false, needsCustomers, 0, 0)
 	handler := front.Handler()
-	a := &authority{roots: x509.NewCertPool()}
+	a := &authority{roots: x509.NewCertPool(), number: authorities.Add(1)}
 	a.roots.AddCert(issuer.GetRootCert(0).Cert)
 	a.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if refuse := a.refuse.Load(); refuse != nil {
@@ -112,7 +117,7 @@ func portOf(a *net.TCPAddr) int {
 }
 
 func (a *authority) config(dir string, names ...string) Config {
-	return Config{Names: names, Directory: a.URL + "/dir", RootFile: a.rootFile, Dir: dir}
+	return Config{Names: names, Directory: fmt.Sprintf("%s/dir?%d", a.URL, a.number), RootFile: a.rootFile, Dir: dir}
 }
 
 func (a *authority) refuseAll(h http.HandlerFunc) { a.refuse.Store(&h) }

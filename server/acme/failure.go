@@ -44,13 +44,20 @@ func pause(err error, n int) time.Duration {
 	for ; n > 0 && d < maxPause; n-- {
 		d *= pauseFactor
 	}
-	if p, _ := errors.AsType[acme.Problem](err); p.Type == acme.ProblemTypeRateLimited {
+	if limited(err) {
 		d = max(d, limitedPause)
 	}
 	if errors.Is(err, errClock) {
 		d = maxPause
 	}
 	return min(d, maxPause)
+}
+
+// limited reports whether the authority has had too many requests. Its answer to HEAD, by which the library asks for a
+// nonce, has no problem document: the library's text has the status.
+func limited(err error) bool {
+	p, _ := errors.AsType[acme.Problem](err)
+	return p.Type == acme.ProblemTypeRateLimited || strings.Contains(err.Error(), "HTTP 429")
 }
 
 const (
@@ -83,6 +90,9 @@ func explain(err error) error {
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		text = "--acme-ca-root says whom to trust"
+	}
+	if limited(err) {
+		text = advice[acme.ProblemTypeRateLimited]
 	}
 	if text == "" {
 		return err

@@ -171,22 +171,27 @@ func TestAuthorityIsDown(t *testing.T) {
 // TestRefused has authorities that issue nothing, or cannot. The log says what to do.
 func TestRefused(t *testing.T) {
 	t.Parallel()
+	tooMany := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Retry-After", "7200")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = w.Write([]byte(`{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many orders"}`))
+	}
 	for name, c := range map[string]struct {
 		customers bool // the authority serves only its customers
 		astray    bool // it looks where nothing listens
+		known     bool // the library has the directory already
 		refuses   http.HandlerFunc
 		change    func(*Config)
 		pause     time.Duration
 		want      []string
 	}{
 		"too-many-requests": {
-			refuses: func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/problem+json")
-				w.Header().Set("Retry-After", "7200")
-				w.WriteHeader(http.StatusTooManyRequests)
-				_, _ = w.Write([]byte(`{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many orders"}`))
-			},
-			pause: limitedPause, want: []string{"too many orders", "more tries do not help", "next try"},
+			refuses: tooMany, pause: limitedPause,
+			want: []string{"too many orders", "more tries do not help", "next try"},
+		},
+		"too-many-nonces": {
+			known: true, refuses: tooMany, pause: limitedPause, want: []string{"new nonce", "more tries do not help"},
 		},
 		"account": {
 			customers: true, pause: firstPause, want: []string{
@@ -214,10 +219,15 @@ func TestRefused(t *testing.T) {
 				seen = nil
 			}
 			a := newAuthority(t, seen, nil, long, c.customers)
+			cfg := a.config(t.TempDir(), name)
+			if c.known {
+				library := &acme.Client{Directory: cfg.Directory, HTTPClient: a.Client()}
+				_, err := library.GetDirectory(t.Context())
+				require.NoError(t, err)
+			}
 			if c.refuses != nil {
 				a.refuseAll(c.refuses)
 			}
-			cfg := a.config(t.TempDir(), name)
 			if c.change != nil {
 				c.change(&cfg)
 			}
