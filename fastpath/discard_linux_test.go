@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -22,6 +23,9 @@ func TestDiscardedByQUIC(t *testing.T) {
 	r := newRig(t, lab.Topology{Subscribers: 1}, false)
 	r.subscribeAll()
 	const longest = 1452
+	constants, err := os.ReadFile("../third_party/quic-go/src/internal/protocol/protocol.go")
+	require.NoError(t, err)
+	require.Contains(t, string(constants), fmt.Sprintf("const MaxPacketBufferSize = %d\n", longest))
 	body := func(text string) []byte { return stream(3, 0, 1, append(subgroupHeader(77, 1, 0, 9), text...)) }
 	filled := func(length int) []byte {
 		p := packet(r.keys, publisherCID, 5, 4, 0, body("wrong"))

@@ -396,10 +396,12 @@ func TestPublisherKeyStreams(t *testing.T) {
 	require.EqualValues(t, ringLen, forward(0, int(ringLen)))
 
 	c.ReadKeys(1, (*claim.PacketKeys)(keys[1]))
+	r.nextPN += 1000
 	r.publishPacket(packet(keys[1], publisherCID, r.nextPN, 4, 1, stream(3, offset, 0, []byte("first"))))
 	require.EqualValues(t, 1, r.counts()["packet_no_key"], "user space has not received it")
 	r.nextPN++
 	received()
+	require.EqualValues(t, r.nextPN, r.kernel.publishers[c.index].ExpectedPn, "the programs do not know of its number")
 	require.EqualValues(t, 10, forward(1, 10))
 
 	c.Close()
