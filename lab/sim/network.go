@@ -41,7 +41,8 @@ type Network struct {
 	closed  chan struct{}
 }
 
-// New returns a Network. link is called for each packet; it must not call the Network.
+// New returns a Network. link is called for each packet while the Network is locked: it must not call the Network, nor
+// take a lock under which somebody does.
 func New(seed uint64, link func(from, to netip.Addr) Link) *Network {
 	n := &Network{
 		rng: rand.New(rand.NewPCG(seed, 0)), link: link, paths: make(map[[2]netip.Addr]*path),

@@ -49,10 +49,13 @@ type service struct {
 	bus     *bus             // of the cluster
 	foreign map[int]*foreign // by the relay that subscribes there
 
+	// linksMu is taken while the network is locked, and mu before that.
+	linksMu sync.Mutex
+	links   map[[2]netip.Addr]sim.Link // between two hosts, in both directions; guarded by linksMu
+
 	mu      sync.Mutex
-	links   map[[2]netip.Addr]sim.Link // between two hosts, in both directions
-	relays  map[int]*process           // that run
-	starts  uint64                     // of relays, so far
+	relays  map[int]*process // that run
+	starts  uint64           // of relays, so far
 	clients int
 	leaves  []func() // of the clients
 	notes   []string // what has happened
@@ -122,8 +125,8 @@ func (s *service) end() {
 
 // between returns the link between two hosts.
 func (s *service) between(a, b netip.Addr) sim.Link {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.linksMu.Lock()
+	defer s.linksMu.Unlock()
 	return s.links[ends(a, b)]
 }
 
@@ -136,8 +139,8 @@ func ends(a, b netip.Addr) [2]netip.Addr {
 
 // connect sets, or changes, the link between two hosts.
 func (s *service) connect(a, b int, change func(*sim.Link)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.linksMu.Lock()
+	defer s.linksMu.Unlock()
 	l := s.links[ends(sim.Host(a), sim.Host(b))]
 	change(&l)
 	s.links[ends(sim.Host(a), sim.Host(b))] = l
