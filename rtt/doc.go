@@ -3,7 +3,7 @@
 // means.
 //
 // A [Monitor] measures interfaces as [MonitorConfig] says, and [Replay] measures a capture with the same programs. Both
-// hand samples, flow events and intervals to the Config's Sink. The parts, each a package of its own:
+// hand samples, flow events and intervals to a report.Sink. The parts, each a package of its own:
 //
 //	bpf      the programs
 //	command  the flags of sluice-rtt, and what they open

@@ -51,7 +51,7 @@ type Snapshot struct {
 	Cluster   *Cluster                `json:"cluster,omitempty"` // absent if the relay is in none
 }
 
-// Sent has counters of packets with media, to all subscribers.
+// Sent has counters of packets with media: to all subscribers of the relay, or to one.
 type Sent struct {
 	Bytes   uint64 `json:"bytes"`
 	Kernel  uint64 `json:"kernel_packets"`

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { grown, largest, quantile, ratesOf, smallest } from "../src/inside/rates.js";
 import { guestRow } from "../src/inside/tables.js";
@@ -68,4 +69,12 @@ test("a guest publishes or plays, and the kernel sends a share of its packets", 
     ["192.0.2.1:5000", "rtsp, udp", "plays", "live-cam", "", "2.0 Mbit/s", "90 %", 2]);
   assert.deepEqual(guestRow({ ...guest, publishes: true, received_bytes: 250_000 }, { ...before, publishes: true }, 1),
     ["192.0.2.1:5000", "rtsp, udp", "publishes", "live-cam", "2.0 Mbit/s", "", "", 2]);
+});
+
+test("the page reads each field, but for those that are there for programs", () => {
+  const read = (file: string): string => readFileSync(`src/inside/${file}`, "utf8");
+  const page = readdirSync("src/inside").filter((file) => file.endsWith(".ts") && file !== "snapshot.ts").map(read).join();
+  const fields = new Set([...read("snapshot.ts").matchAll(/^  (\w+)\??:/gm)].map(([, name]) => name!));
+  const unread = [...fields].filter((name) => !new RegExp(`\\.${name}\\b`).test(page));
+  assert.deepEqual(unread.sort(), ["again_packets", "held", "routes"]);
 });

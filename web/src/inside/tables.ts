@@ -66,7 +66,7 @@ function subscriberRow(s: Subscriber, before: Subscriber | undefined, seconds: n
   const process = since(s.sent.process_packets, before?.sent.process_packets);
   return [
     `${s.remote} ${s.transport}`, time(s.srtt_ns), time(s.min_rtt_ns), bytes(s.window_bytes), bytes(s.in_flight_bytes),
-    bits((8 * since(s.sent.bytes, before?.sent.bytes)) / seconds),
+    s.forward ? bits((8 * since(s.sent.bytes, before?.sent.bytes)) / seconds) : "paused",
     s.on_fast_path ? percent(shareOf(kernel, process)) : "no",
     s.sent.lost_packets, largest(s.declined ?? {}, 1)[0]?.[0] ?? "–",
   ];
@@ -101,11 +101,13 @@ export function fillRelays(table: HTMLTableElement, now: Snapshot): boolean {
   const rows: Cell[][] = [];
   for (const u of now.upstreams ?? []) rows.push([u.url, "this relay", u.connected ? "connected" : u.error ?? "away"]);
   for (const node of now.cluster?.nodes ?? []) {
-    const to = node.id === now.cluster?.node ? `${node.id} (this one)` : node.id;
+    const name = node.region ? `${node.id}, ${node.region}` : node.id;
+    const to = node.id === now.cluster?.node ? `${name} (this one)` : name;
     const load = `${(100 * node.load).toFixed(0)} %`;
     for (const f of node.feeds ?? []) rows.push([f.from, to, `${f.tracks} tracks`, time(f.rtt_ns), load]);
     if (!node.feeds?.length) rows.push(["–", to, "", "", load]);
   }
+  if (now.cluster?.more_nodes) rows.push([`${now.cluster.more_nodes} more nodes`]);
   fill(table, ["from", "to", "state", "RTT", "load"], rows);
   return rows.length > 0;
 }
