@@ -110,8 +110,8 @@ func (f *FastPath) Close() error {
 	}
 	f.reclaimer.close()
 	f.life.Lock()
-	defer f.life.Unlock()
 	f.over = true
+	f.life.Unlock()
 	return f.kernel.Close()
 }
 

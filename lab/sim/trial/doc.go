@@ -5,6 +5,9 @@
 // one that fails smaller. [Live] lives through it and asks an oracle whether each viewer has the published media: each
 // object once, in order, with the published bytes. The oracle has no excuses. A [Record] keeps what was sent.
 //
+// Virtual time stands still while a goroutine waits for a mutex. So nobody holds a mutex, or runs a sync.Once, while
+// time passes. The network's lock is taken after service.mu and before service.linksMu.
+//
 // Most relays have a kernel: package programs does what the BPF programs do.
 //
 // The order of goroutines follows from the schedule only in the build of make simulate, with one schedule a process.

@@ -167,9 +167,10 @@ func (p *publisher) endGroup(group uint64) {
 func (p *publisher) end() {
 	p.begin(p.next, 0)
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.over = true
-	for _, o := range append(p.current, p.moved...) {
+	all := append(p.current, p.moved...)
+	p.mu.Unlock()
+	for _, o := range all {
 		p.service.check(o.end())
 		if p.spec.Hasty {
 			o.sent.await()

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,7 +238,7 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 		defer close(ended)
 		_ = joined.Run(context.Background())
 	}()
-	joined.leave = sync.OnceFunc(func() {
+	joined.leave = onceFunc(func() {
 		joined.Close(moqt.SessionNoError, "")
 		<-ended
 	})
@@ -245,6 +246,19 @@ func (s *service) join(host, relay int, c Client) (*client, error) {
 	defer s.mu.Unlock()
 	s.leaves = append(s.leaves, joined.leave)
 	return joined, nil
+}
+
+// onceFunc is [sync.OnceFunc] for what takes virtual time, which stands still while somebody waits for a mutex.
+func onceFunc(f func()) func() {
+	var begun atomic.Bool
+	done := make(chan struct{})
+	return func() {
+		if begun.CompareAndSwap(false, true) {
+			f()
+			close(done)
+		}
+		<-done
+	}
 }
 
 // leaks has all clients leave, and returns what relays and kernels still hold after a while.
