@@ -1,6 +1,8 @@
 package fastpath
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -164,14 +166,33 @@ func TestOpenedWithoutSlot(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReclaimerAwaitsRuns frees memory when no run is left that began before, and not earlier (I10).
+// TestReclaimerAwaitsRuns frees what programs use when no run is left that began before, and not earlier (I10).
 func TestReclaimerAwaitsRuns(t *testing.T) {
 	r := newLateRig(t)
-	var order []string
-	note := func(what string) func() { return func() { order = append(order, what) } }
-	r.fast.kernel.machine = &Machine{AwaitUnused: note("runs have ended")}
-	defer func() { r.fast.kernel.machine = nil }()
-	r.fast.reclaimer.afterRuns(note("memory is freed"))
-	r.fast.reclaimer.reclaim()
-	require.Equal(t, []string{"runs have ended", "memory is freed"}, order)
+	f := r.fast
+	inUse := map[string]bool{"memory": true}
+	lists := func() int {
+		return len(keysOf(f.kernel.tracks.elements, func(*bpf.VersionKey, *bpf.Track) bool { return true }))
+	}
+	before := lists()
+	look := func() map[string]bool {
+		inUse["connection"] = !slices.Contains(f.conns.ready, r.subscriber.index)
+		inUse["track"] = !slices.Contains(f.tracks.free, r.track.index)
+		inUse["subscribers"] = lists() == before
+		return maps.Clone(inUse)
+	}
+	f.reclaimer.afterRuns(func() { inUse["memory"] = false })
+	r.subscriber.Close()
+	r.track.Close()
+
+	var during []map[string]bool
+	f.kernel.machine = &Machine{AwaitUnused: func() { during = append(during, look()) }}
+	defer func() { f.kernel.machine = nil }()
+	f.reclaimer.reclaim()
+	f.reclaimer.freeTracks()
+	require.Equal(t, []map[string]bool{
+		{"memory": true, "connection": true, "subscribers": true, "track": true},
+		{"memory": false, "connection": false, "subscribers": false, "track": true},
+	}, during)
+	require.False(t, look()["track"])
 }
