@@ -86,3 +86,9 @@ func (f *FastPath) Replay(t testing.TB, frame []byte, local, remote netip.AddrPo
 func Packet(k *claim.PacketKeys, cid []byte, pn uint64, payload []byte) []byte {
 	return packet(k, cid, pn, 4, 0, payload)
 }
+
+// LedgerMap returns the map that has a connection's ledger.
+func LedgerMap(of claim.ForwarderConn) *ebpf.Map {
+	c := of.(*conn)
+	return c.fast.kernel.ledgers.arrays[c.index]
+}
