@@ -37,12 +37,12 @@ type Engine struct {
 	outgoing *queue
 	// connected is kept here: the methods of a connection wait while it writes.
 	connected atomic.Bool
+	conn      atomic.Pointer[nats.Conn]     // nil: the server has not started yet
+	server    atomic.Pointer[server.Server] // nil: it is of another process, or has not started yet
 
-	mu       sync.Mutex
+	mu       sync.Mutex // held while subscriptions are written, which may take writeTimeout
 	closed   bool
-	conn     *nats.Conn     // nil: the server has not started yet
-	sent     chan struct{}  // closed when all messages were given to the connection; nil: there is none
-	server   *server.Server // nil: it is of another process, or has not started yet
+	sent     chan struct{} // closed when all messages were given to the connection; nil: there is none
 	patterns []string
 }
 
@@ -80,7 +80,8 @@ func (e *Engine) options(node string) []nats.Option {
 func (e *Engine) attach(conn *nats.Conn, s *server.Server) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.conn, e.server = conn, s
+	e.conn.Store(conn)
+	e.server.Store(s)
 	if err := e.subscribeLocked(e.patterns); err != nil {
 		return err
 	}
@@ -91,10 +92,7 @@ func (e *Engine) attach(conn *nats.Conn, s *server.Server) error {
 
 // Publish implements cluster.Engine.
 func (e *Engine) Publish(subject string, data []byte) error {
-	e.mu.Lock()
-	conn := e.conn
-	e.mu.Unlock()
-	if conn == nil {
+	if e.conn.Load() == nil {
 		return nil // it gets lost
 	}
 	return e.outgoing.push(message{subject, data})
@@ -153,11 +151,12 @@ func (e *Engine) receive() {
 }
 
 func (e *Engine) subscribeLocked(patterns []string) error {
-	if e.conn == nil {
+	conn := e.conn.Load()
+	if conn == nil {
 		return nil
 	}
 	for _, p := range patterns {
-		if _, err := e.conn.ChanSubscribe(p, e.messages); err != nil {
+		if _, err := conn.ChanSubscribe(p, e.messages); err != nil {
 			return err
 		}
 	}
@@ -169,9 +168,7 @@ func (e *Engine) Present() bool { return e.connected.Load() && !e.Alone() }
 
 // Alone implements cluster.Engine. An embedded server that has no other one is alone.
 func (e *Engine) Alone() bool {
-	e.mu.Lock()
-	s := e.server
-	e.mu.Unlock()
+	s := e.server.Load()
 	return s != nil && s.NumRoutes() == 0
 }
 
@@ -183,7 +180,7 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	conn, sent := e.conn, e.sent
+	conn, sent := e.conn.Load(), e.sent
 	e.mu.Unlock()
 	e.outgoing.close()
 	if conn != nil {
@@ -196,12 +193,12 @@ func (e *Engine) Close() error {
 	close(e.end)
 	e.incoming.close()
 	e.running.Wait()
-	if e.conn != nil {
-		e.conn.Close()
+	if conn := e.conn.Load(); conn != nil {
+		conn.Close()
 	}
-	if e.server != nil {
-		e.server.Shutdown()
-		e.server.WaitForShutdown()
+	if s := e.server.Load(); s != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
 	}
 	return nil
 }

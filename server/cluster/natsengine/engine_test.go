@@ -206,8 +206,8 @@ func TestStrangers(t *testing.T) {
 			b := embed(t, free(t, "b", ours, first.Listen)) // a friend
 			require.Eventually(t, b.Present, time.Minute, 20*time.Millisecond)
 			// The friend may know of the route before the other end does.
-			require.Eventually(t, func() bool { return a.server.NumRoutes() > 0 }, time.Minute, time.Millisecond)
-			require.Equal(t, 1, a.server.NumRoutes(), "the friend only")
+			require.Eventually(t, func() bool { return a.server.Load().NumRoutes() > 0 }, time.Minute, time.Millisecond)
+			require.Equal(t, 1, a.server.Load().NumRoutes(), "the friend only")
 			require.False(t, x.Present())
 		})
 	}
