@@ -343,6 +343,16 @@ func TestBudget(t *testing.T) {
 		require.False(t, l.hold(), "a path that is away is not slow")
 	}
 
+	var back Budget // the last RTT was as long as the path was away, and what was sent then is lost
+	for i := range int64(90) {
+		now = now.Add(policyInterval)
+		l := back.Decide(now, Load{
+			State:  congestion.State{Window: 3000, InFlight: 3000, SRTT: 120 * ms, RTTVar: 180 * ms, MinRTT: ms},
+			Levels: []Backlog{{Level: key, Age: time.Second, Bytes: 1000 * i}},
+		})
+		require.Zero(t, l.GroupDeadline)
+	}
+
 	var early Budget // there is no RTT yet
 	for range 100 {
 		now = now.Add(policyInterval)

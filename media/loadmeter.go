@@ -20,6 +20,10 @@ const (
 	leastShown = 50 * time.Millisecond
 	// settleRTTs is how long a window takes to grow again after the path was away, by doubling each round trip.
 	settleRTTs = 8
+	// busyRTTs is how many of the lowest RTTs pass without an ACK at most while a path is busy: its queue makes RTTs
+	// longer, but empties all the time. SRTT is long for another reason as well: after a path was away, the first ACK
+	// may be of a packet from before.
+	busyRTTs = 4
 	// ackDelay is more than most peers delay an ACK.
 	ackDelay = 50 * time.Millisecond
 	// levelPeriod is how long a level at which nothing waits is remembered.
@@ -67,8 +71,9 @@ func (m *loadMeter) look(now clock.Time, l Load, remember bool) {
 	if arrived > m.arrived || gap || l.InFlight == 0 {
 		m.moved = now
 	}
-	quiet := now.Sub(m.moved) - l.SRTT - 4*l.RTTVar - ackDelay
-	m.quiet, m.away = quiet > 0, quiet > l.SRTT+ackDelay
+	busy := busyRTTs * l.MinRTT
+	quiet := now.Sub(m.moved) - min(l.SRTT+4*l.RTTVar, busy) - ackDelay
+	m.quiet, m.away = quiet > 0, quiet > min(l.SRTT, busy)+ackDelay
 	if m.away {
 		m.settled = now.Add(settleRTTs * l.SRTT)
 	}
