@@ -40,7 +40,7 @@ type SessionStatus struct {
 	Declined map[string]uint64 `json:"declined,omitempty"`
 	// Held counts how often the process did not send, or not yet, by reason: see [media.Reason].
 	Held map[string]uint64 `json:"held,omitempty"`
-	// Streams counts the streams that have ended, by [media.Outcome], also those of which nothing was sent.
+	// Streams counts the streams that have ended, by [media.Outcome]. A stream also counts if no byte of it was sent.
 	Streams map[string]uint64 `json:"streams,omitempty"`
 	// Renditions has the sets of renditions that the relay chooses from.
 	Renditions []RenditionStatus `json:"renditions,omitempty"`

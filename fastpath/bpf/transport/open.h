@@ -19,7 +19,7 @@
 #define KEY_PHASE_SHIFT 2
 #define MAX_CID 20
 #define SAMPLE_AT 4 // from the packet number on (RFC 9001 §5.4.2)
-#define MAX_PACKET 1452 // user space reads as much of a datagram, and discards what is longer
+#define MAX_PACKET 1452 // bytes; quic-go discards a longer packet (protocol.MaxPacketBufferSize)
 
 // Connection IDs of ours all have this length; their bytes as masks of three words.
 const volatile u32 connection_id_len = 8;
