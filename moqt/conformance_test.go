@@ -21,6 +21,11 @@ func TestConformancePage(t *testing.T) {
 	// Tests of another folder.
 	elsewhere := regexp.MustCompile(
 		"`(relay(?:/internal/(?:names|hub))?|track|lab/conform|moqt/session)`: ((?:`Test[A-Za-z]+`(?:, )?)+)")
+	introduction, _, _ := strings.Cut(string(page), "\n## ")
+	path := regexp.MustCompile("`([a-z0-9_/-]+/[a-z_.]+\\.(?:go|ts|json))`")
+	for _, m := range path.FindAllStringSubmatch(introduction, -1) {
+		require.FileExists(t, filepath.Join("..", m[1]))
+	}
 	sections := strings.Split(string(page), "\n## ")[1:]
 	require.Len(t, sections, len(folders))
 	for _, section := range sections {

@@ -385,6 +385,17 @@ func TestTruncatedMessages(t *testing.T) {
 	}
 }
 
+// TestAnyMessage expects all messages of the newest version to be drawn.
+func TestAnyMessage(t *testing.T) {
+	drawn := make(map[MessageType]bool)
+	for i := range 1000 {
+		drawn[anyMessage(newest).Example(i).Type()] = true
+	}
+	for typ := range newest.wire().messages {
+		require.True(t, drawn[typ], typ)
+	}
+}
+
 // TestParsedMessageOwnsMemory overwrites the payload after parsing.
 func TestParsedMessageOwnsMemory(t *testing.T) {
 	for _, tc := range goldens() {

@@ -97,7 +97,8 @@ func (v Version) wire() *wire {
 }
 
 // wire is the wire format of one version: its messages and parameters with their layouts, and the types of its streams
-// and datagrams. Code asks this table and does not compare versions; newWire and the methods of Version do that.
+// and datagrams. Code asks this table and does not compare versions; what makes the table, and the methods of Version,
+// do that.
 type wire struct {
 	messages   map[MessageType]messageFormat
 	codes      map[MessageType]messageFormat // types that stand for messages with another type

@@ -66,7 +66,7 @@ func (c *Conn) take(p packet) {
 func (c *Conn) Overflow(host netip.Addr) { c.full.Store(&host) }
 
 func (c *Conn) enqueue(p packet) {
-	if from := c.full.Load(); from != nil && *from == p.from.Addr() {
+	if from := c.full.Load(); from != nil && *from == HostOf(p.from.Addr()) {
 		return
 	}
 	select {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Packet is a packet that a socket has sent, as its receiver sees it: behind a NAT, the port is the NAT's.
+// Packet is a packet that a socket has sent, as its receiver sees it: behind a NAT, address and port are the NAT's.
 type Packet struct {
 	At       time.Time
 	From, To netip.AddrPort
@@ -56,6 +56,10 @@ func New(seed uint64, link func(from, to netip.Addr) Link) *Network {
 
 // Host returns the address of a host, by a number below 256.
 func Host(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}) }
+
+// HostOf returns the address of the host that others see at an address, which is another one after
+// [Network.ChangeAddress].
+func HostOf(seen netip.Addr) netip.Addr { return Host(int(seen.As4()[3])) }
 
 // Watch has a function called with each packet that a socket sends from now on, also with those that are lost. It must
 // not call the Network.
@@ -131,7 +135,22 @@ func (n *Network) Rebind(host netip.Addr) {
 	defer n.mu.Unlock()
 	for at := range n.ports {
 		if at.Addr() == host {
-			n.moved[at] = netip.AddrPortFrom(host, n.freePortLocked())
+			n.moved[at] = netip.AddrPortFrom(n.outsideLocked(at).Addr(), n.freePortLocked())
+		}
+	}
+}
+
+// ChangeAddress gives all sockets of a host another address in the eyes of others, with the same ports. Packets to the
+// old address are lost.
+func (n *Network) ChangeAddress(host netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for at := range n.ports {
+		if at.Addr() == host {
+			seen := n.outsideLocked(at)
+			a := seen.Addr().As4()
+			a[2] ^= 1
+			n.moved[at] = netip.AddrPortFrom(netip.AddrFrom4(a), seen.Port())
 		}
 	}
 }
@@ -178,8 +197,9 @@ func (n *Network) send(c *Conn, to netip.AddrPort, b []byte) {
 	if c.dead {
 		return
 	}
-	l := n.link(c.at.Addr(), to.Addr())
-	arrivals := n.pathLocked(c.at.Addr(), to.Addr()).carry(&l, len(b), time.Now(), n.rng)
+	receiver := HostOf(to.Addr())
+	l := n.link(c.at.Addr(), receiver)
+	arrivals := n.pathLocked(c.at.Addr(), receiver).carry(&l, len(b), time.Now(), n.rng)
 	if n.watch != nil {
 		n.watch(Packet{
 			At: time.Now(), From: n.outsideLocked(c.at), To: to, Data: bytes.Clone(b), Arrivals: arrivals,

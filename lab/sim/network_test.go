@@ -173,16 +173,26 @@ func TestKilledHost(t *testing.T) {
 	})
 }
 
-// TestRebind checks that others see another port, whose packets come to the socket, and that the old one is dead.
-func TestRebind(t *testing.T) {
+// TestMoves checks that others see another port, or address, whose packets come to the socket, and that the old one is
+// dead.
+func TestMoves(t *testing.T) {
+	for name, move := range map[string]func(*Network, netip.Addr){
+		"port": (*Network).Rebind, "address": (*Network).ChangeAddress,
+	} {
+		t.Run(name, func(t *testing.T) { testMove(t, move) })
+	}
+}
+
+func testMove(t *testing.T, move func(*Network, netip.Addr)) {
 	onPair(t, func(t *testing.T, p *pair) {
-		p.Rebind(Host(1))
+		move(p.Network, Host(1))
 		_, err := p.a.WriteTo([]byte("hello"), p.b.LocalAddr())
 		require.NoError(t, err)
 		b := make([]byte, 10)
 		_, from, err := p.b.ReadFrom(b)
 		require.NoError(t, err)
 		require.NotEqual(t, p.a.LocalAddr(), from)
+		require.Equal(t, Host(1), HostOf(from.(*net.UDPAddr).AddrPort().Addr()))
 		for _, to := range []net.Addr{p.a.LocalAddr(), from} {
 			_, err = p.b.WriteTo([]byte("answer"), to)
 			require.NoError(t, err)

@@ -48,7 +48,7 @@ var events = map[string]fields{
 		"object_status? object_payload? end_of_group",
 }
 
-// messages are the draft's types of control messages, and two of later versions.
+// messages are the draft's types of control messages, and those of later versions.
 var messages = map[string]fields{
 	"setup":         "type setup_options?",
 	"goaway":        "type new_session_uri timeout",
@@ -73,7 +73,8 @@ var messages = map[string]fields{
 		"number_of_parameters parameters?",
 	"subscribe_tracks": "type request_id required_request_id_delta track_namespace_prefix subscribe_options " +
 		"number_of_parameters parameters?",
-	"publish_blocked": "type track_namespace_suffix track_name",
+	"publish_blocked":      "type track_namespace_suffix track_name",
+	"publish_state_notify": "type request_id number_of_parameters parameters?",
 }
 
 // recorder keeps events. It implements [qlogwriter.Trace].
@@ -149,6 +150,7 @@ func TestMessages(t *testing.T) {
 		&moqt.SubscribeNamespace{RequestID: 14, Prefix: track.Namespace, WithTracks: true, Parameters: parameters},
 		&moqt.SubscribeTracks{RequestID: 16, Prefix: track.Namespace, Parameters: parameters},
 		&moqt.PublishBlocked{Suffix: track.Namespace, TrackName: track.Name},
+		&moqt.StateNotify{Parameters: parameters},
 	} {
 		q.Message(qlog.Parsed, 4, 2, m)
 		require.Equal(t, "moqt:control_message_parsed", r.name)
@@ -161,6 +163,21 @@ func TestMessages(t *testing.T) {
 		require.NotContains(t, r.text, "736573616d65")
 	}
 	require.Len(t, seen, len(messages))
+	requireAll(t, seen)
+}
+
+// requireAll expects all types of messages, but for those that are not in versions after draft-18.
+func requireAll(t *testing.T, seen map[string]bool) {
+	former := []string{
+		"fetch_cancel", "max_request_id", "publish_namespace_cancel", "publish_namespace_done", "requests_blocked",
+		"unsubscribe",
+	}
+	for typ := range moqt.MessageType(0x10000) {
+		name := strings.ToLower(typ.String())
+		if !strings.HasPrefix(name, "message 0x") && !slices.Contains(former, name) {
+			require.Contains(t, seen, name)
+		}
+	}
 }
 
 func TestParameters(t *testing.T) {

@@ -65,10 +65,15 @@ test("a guest publishes or plays, and the kernel sends a share of its packets", 
     received_bytes: 0, sent_bytes: 1_000_000, kernel_packets: 300, process_packets: 100, dropped: 2,
   };
   const before = { ...guest, sent_bytes: 500_000, kernel_packets: 210, process_packets: 90 };
-  assert.deepEqual(guestRow(guest, before, 2),
-    ["192.0.2.1:5000", "rtsp, udp", "plays", "live-cam", "", "2.0 Mbit/s", "90 %", 2]);
-  assert.deepEqual(guestRow({ ...guest, publishes: true, received_bytes: 250_000 }, { ...before, publishes: true }, 1),
-    ["192.0.2.1:5000", "rtsp, udp", "publishes", "live-cam", "2.0 Mbit/s", "", "", 2]);
+  const row = {
+    client: "192.0.2.1:5000", by: "rtsp, udp", does: "plays", broadcast: "live-cam", "from it": "",
+    "to it": "2.0 Mbit/s", "by the kernel": "90 %", dropped: 2,
+  };
+  assert.deepEqual(guestRow(guest, before, 2), row);
+  assert.deepEqual(
+    guestRow({ ...guest, publishes: true, received_bytes: 250_000 }, { ...before, publishes: true }, 1),
+    { ...row, does: "publishes", "from it": "2.0 Mbit/s", "to it": "", "by the kernel": "" },
+  );
 });
 
 test("the page reads each field, but for those that are there for programs", () => {

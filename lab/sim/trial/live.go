@@ -267,6 +267,13 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 				l.net.Rebind(sim.Host(w.host))
 			}
 		}, nil
+	case Readdress:
+		return func() {
+			if w := l.find(m.Viewer); w != nil {
+				l.note("viewer %d has another address", m.Viewer)
+				l.net.ChangeAddress(sim.Host(w.host))
+			}
+		}, nil
 	case Leave:
 		return func() { l.leave(m.Viewer) }, nil
 	case Stall:

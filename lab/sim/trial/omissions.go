@@ -49,6 +49,11 @@ func (o *omissions) unexpected() (faults []string) {
 	return faults
 }
 
+// addLocked adds the omission of a relay. o.mu is held.
+func (o *omissions) addLocked(to netip.AddrPort, x relay.Omission) {
+	o.all = append(o.all, omission{to: sim.HostOf(to.Addr()), at: time.Now(), Omission: x})
+}
+
 // omission is a relay's, for a viewer or for another relay.
 type omission struct {
 	to netip.Addr // who lacks the objects
@@ -165,12 +170,11 @@ func (h logged) Handle(ctx context.Context, r slog.Record) error {
 			x.Received = x.at
 			h.omissions.all = append(h.omissions.all, x)
 		case fastpath.Unread:
-			x := relay.Omission{Group: o.Group, Subgroup: o.Subgroup, Sent: o.Sent, Why: media.Severed,
-				Received: time.Now()}
-			h.omissions.all = append(h.omissions.all, omission{to: o.Peer.Addr(), at: time.Now(), Omission: x})
+			h.omissions.addLocked(o.Peer, relay.Omission{Group: o.Group, Subgroup: o.Subgroup, Sent: o.Sent,
+				Why: media.Severed, Received: time.Now()})
 		case relay.Omission:
 			if to, err := netip.ParseAddrPort(o.Peer); err == nil {
-				h.omissions.all = append(h.omissions.all, omission{to: to.Addr(), at: time.Now(), Omission: o})
+				h.omissions.addLocked(to, o)
 			}
 		}
 		return true

@@ -98,3 +98,17 @@ func (g *generator) drain(rng *rand.Rand) {
 	}
 	g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Drain, Relay: from, Upstream: to})
 }
+
+// roam has a viewer change its address now and then, and the NATs of others take another address and not another port.
+func roam(g *generator, rng *rand.Rand) {
+	for i := range g.Mishaps {
+		if m := &g.Mishaps[i]; m.What == Rebind && rng.IntN(2) == 0 {
+			m.What = Readdress
+		}
+	}
+	viewer := 1 + rng.IntN(len(g.Viewers))
+	seconds := func() time.Duration { return time.Duration((0.2 + 3*rng.Float64()) * float64(time.Second)) }
+	for at := seconds(); at < g.length(); at += seconds() {
+		g.Mishaps = append(g.Mishaps, Mishap{At: at, What: Readdress, Viewer: viewer})
+	}
+}

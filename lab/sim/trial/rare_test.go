@@ -9,7 +9,7 @@ import (
 
 // TestRareSchedules checks that what few schedules have is valid, and that some have it.
 func TestRareSchedules(t *testing.T) {
-	var restarts, hasty, tight, drained, hurried, limited, taken, storms, slow int
+	var restarts, hasty, tight, drained, hurried, limited, taken, storms, roaming, slow int
 	for seed := range uint64(300) {
 		s := NewSchedule(seed)
 		require.NoError(t, s.Validate(), seed)
@@ -34,6 +34,9 @@ func TestRareSchedules(t *testing.T) {
 		if slices.ContainsFunc(s.Mishaps, func(m Mishap) bool { return m.What == Storm }) {
 			storms++
 		}
+		if slices.ContainsFunc(s.Mishaps, func(m Mishap) bool { return m.What == Readdress }) {
+			roaming++
+		}
 		if s.Media.Timeouts.with(s.Viewers[0].Timeouts).Object > 0 {
 			hurried++
 		}
@@ -44,7 +47,7 @@ func TestRareSchedules(t *testing.T) {
 			limited++
 		}
 	}
-	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited, taken, storms), 5)
+	require.Greater(t, min(restarts, hasty, tight, drained, hurried, limited, taken, storms, roaming), 5)
 	require.NotZero(t, slow)
 }
 

@@ -106,13 +106,15 @@ func (g *Groups) filter() *moqt.Filter {
 
 // What can happen.
 const (
-	Kill   = "kill"   // a relay vanishes without a word, and starts again after a time
-	Cut    = "cut"    // the link between a relay and its upstream, or another node, loses everything for a time
-	Part   = "part"   // the messages of a node of a cluster reach no other node for a time, nor theirs this one
-	Rebind = "rebind" // the NAT of a viewer takes another port
-	Leave  = "leave"  // a viewer leaves
-	Pause  = "pause"  // a viewer wants no objects for a time
-	Stall  = "stall"  // a viewer reads nothing for a time
+	Kill  = "kill"  // a relay vanishes without a word, and starts again after a time
+	Cut   = "cut"   // the link between a relay and its upstream, or another node, loses everything for a time
+	Part  = "part"  // the messages of a node of a cluster reach no other node for a time, nor theirs this one
+	Leave = "leave" // a viewer leaves
+	Pause = "pause" // a viewer wants no objects for a time
+	Stall = "stall" // a viewer reads nothing for a time
+
+	Rebind    = "rebind"    // the NAT of a viewer takes another port
+	Readdress = "readdress" // a viewer has another address
 
 	Greed  = "greed"  // somebody takes all that a relay allows, for a moment
 	Excess = "excess" // somebody sends, and gets at a relay, more bytes than it allows, for a time
@@ -127,7 +129,7 @@ type Mishap struct {
 	At              time.Duration
 	What            string
 	Relay, Upstream int `json:",omitempty"` // of the relay; of Cut, the upstream; of Drain, where to
-	Viewer          int `json:",omitempty"` // of Rebind, Leave, Pause and Stall
+	Viewer          int `json:",omitempty"` // of Rebind, Readdress, Leave, Pause and Stall
 	// Lasts is of Kill, Part, Cut, Pause, Stall and Excess; of Upgrade, until the process is ready.
 	Lasts   time.Duration `json:",omitempty"`
 	Crashes bool          `json:",omitempty"` // of Upgrade: the new process does when it is ready
@@ -305,6 +307,7 @@ func NewSchedule(seed uint64) *Schedule {
 	}
 	calm(g)
 	seldom(g, 283, 12, brew)
+	seldom(g, 401, 4, roam)
 	return g.Schedule
 }
 

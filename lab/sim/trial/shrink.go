@@ -92,7 +92,7 @@ func (s *Schedule) has(m Mishap) bool {
 		return m.Relay >= 1 && m.Relay <= s.last()
 	case Part:
 		return s.Cluster != nil && m.Relay >= 1 && m.Relay <= s.last()
-	case Rebind, Leave, Pause, Stall:
+	case Rebind, Readdress, Leave, Pause, Stall:
 		return slices.ContainsFunc(s.Viewers, func(v Viewer) bool { return v.Number == m.Viewer })
 	}
 	return false

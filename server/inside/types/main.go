@@ -29,7 +29,7 @@ func declare(t reflect.Type, printed map[reflect.Type]bool) {
 	var fields strings.Builder
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if strings.Contains(options, "omitempty") {
+		if strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero") {
 			name += "?"
 		}
 		fmt.Fprintf(&fields, "  %s: %s;\n", cmp.Or(name, f.Name), typeOf(f.Type, printed))
