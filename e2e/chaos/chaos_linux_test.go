@@ -35,7 +35,11 @@ func TestChaos(t *testing.T) {
 	var starts []held
 	for i, act := range []time.Duration{firstAct, duration} {
 		schedule := newSchedule(seed+uint64(i), act)
-		require.NoError(t, r.act(schedule, act), "seed %d", seed)
+		err := r.act(schedule, act)
+		if dir := os.Getenv("PLOTS"); dir != "" {
+			require.NoError(t, r.plots.draw(dir)) // of the long act in the end
+		}
+		require.NoError(t, err, "seed %d", seed)
 		for k, relay := range r.relays {
 			start := empty
 			if i > 0 {
@@ -45,9 +49,6 @@ func TestChaos(t *testing.T) {
 			require.NoError(t, err, "seed %d", seed)
 			t.Logf("act %d, relay %s holds %v", i, relayNames[k], now)
 			starts = append(starts, now)
-		}
-		if dir := os.Getenv("PLOTS"); dir != "" {
-			require.NoError(t, r.plots.draw(dir)) // of the long act in the end
 		}
 		t.Logf("act %d: %d events, %d objects compared", i, len(schedule), r.received.Swap(0))
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -44,8 +45,32 @@ type run struct {
 	played []event
 	plots  *plots
 
-	mu    sync.Mutex
-	links map[string]string // conditions, by host
+	mu      sync.Mutex
+	links   map[string]string // conditions, by host
+	omitted []omission        // the latest
+}
+
+// omission is a message of a relay that leaves objects out.
+type omission struct {
+	at          time.Time
+	relay, line string
+}
+
+// keptOmissions is how many a failure shows.
+const keptOmissions = 200
+
+// hear takes a message of a relay.
+func (r *run) hear(relay, line string) {
+	if strings.Contains(line, `"objects are left out"`) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.omitted = append(r.omitted, omission{time.Now(), relay, line})
+		r.omitted = r.omitted[max(0, len(r.omitted)-keptOmissions):]
+		return
+	}
+	if err := checkMessage(line, knownMessages); err != nil {
+		r.fail(fmt.Errorf("relay %s: %w", relay, err))
+	}
 }
 
 // newRun starts the relays.
@@ -60,11 +85,7 @@ func newRun(t *testing.T, l *lab.Lab) *run {
 			args: []string{
 				"--fastpath", []string{"on", "off", "on"}[i], "--sockets", []string{"4", "1", "2"}[i],
 			},
-			message: func(line string) {
-				if err := checkMessage(line, knownMessages); err != nil {
-					r.fail(fmt.Errorf("relay %s: %w", name, err))
-				}
-			},
+			message: func(line string) { r.hear(name, line) },
 		}
 		if i < rtspRelays {
 			cfg.serveRTSP(i)
@@ -235,11 +256,16 @@ func (r *run) play(schedule []event) error {
 // recent is how many events before a failure are shown.
 const recent = 40
 
-// explain logs the events before a failure.
+// explain logs the events before a failure, and what relays have left out.
 func (r *run) explain() {
 	r.t.Logf("failed after %.2fs; before that:", time.Since(r.began).Seconds())
 	for _, e := range r.played[max(0, len(r.played)-recent):] {
 		r.t.Log(e)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.omitted {
+		r.t.Logf("%.2fs: relay %s: %s", o.at.Sub(r.began).Seconds(), o.relay, o.line)
 	}
 }
 
