@@ -24,6 +24,9 @@ func (s *service) forward(cfg *server.Config, c *sim.Conn, relay int) kernel {
 	if most := s.carried(); most > 0 { // a path that loses more, or is late more often, carries less than guests await
 		habits.Lose, habits.Late = min(habits.Lose/10, most), min(habits.Late, 0.01)
 	}
+	if s.Limits.Upload > 0 { // somebody sends so much that packets would wait for seconds behind runs that are late
+		habits.Late = min(habits.Late, 0.01)
+	}
 	s.loses = s.loses || habits.Lose > 0
 	k := programs.New(s.Seed<<8|starts, habits, c.Transmit)
 	c.Attach(k)
