@@ -194,6 +194,8 @@ func (s Hooks) Path(p quic.PathInfo) {
 		}
 	case s.path.route.differs(old):
 		s.changePathLocked()
+	case s.path.route.Remote() != old.Remote(): // what was sent to the old port is lost, and not the path slow
+		s.recovery.ptoCount = 0
 	}
 	s.link.setPath(s.path.route)
 	s.shard.enqueue(s.Sender)

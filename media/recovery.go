@@ -75,6 +75,7 @@ func (r *recovery) receive(now clock.Time, a *quic.AckInfo) (time.Duration, erro
 	if largest > r.largestAcked {
 		ev.CE = r.ecn.receive(a, next)
 		r.largestAcked = largest
+		r.ptoCount = 0 // also if it is a packet of quic-go's that has arrived
 	}
 	var sample time.Duration
 	if acked {
