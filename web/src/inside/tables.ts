@@ -126,17 +126,16 @@ type RelayRow = Row<(typeof relayColumns)[number]>;
 /** fillRelays shows upstream relays, and who feeds whom in the cluster. It returns whether there are any. */
 export function fillRelays(table: HTMLTableElement, now: Snapshot): boolean {
   const rows: Partial<RelayRow>[] = [];
+  const add = (row: RelayRow) => rows.push(row);
   for (const u of now.upstreams ?? []) {
-    rows.push({ from: u.url, to: "this relay", state: u.connected ? "connected" : u.error ?? "away" });
+    add({ from: u.url, to: "this relay", state: u.connected ? "connected" : u.error ?? "away", RTT: "", load: "" });
   }
   for (const node of now.cluster?.nodes ?? []) {
     const name = node.region ? `${node.id}, ${node.region}` : node.id;
     const to = node.id === now.cluster?.node ? `${name} (this one)` : name;
     const load = `${(100 * node.load).toFixed(0)} %`;
-    for (const f of node.feeds ?? []) {
-      rows.push({ from: f.from, to, state: `${f.tracks} tracks`, RTT: time(f.rtt_ns), load });
-    }
-    if (!node.feeds?.length) rows.push({ from: "–", to, load });
+    for (const f of node.feeds ?? []) add({ from: f.from, to, state: `${f.tracks} tracks`, RTT: time(f.rtt_ns), load });
+    if (!node.feeds?.length) add({ from: "–", to, state: "", RTT: "", load });
   }
   if (now.cluster?.more_nodes) rows.push({ from: `${now.cluster.more_nodes} more nodes` });
   fill(table, relayColumns, rows);
