@@ -475,7 +475,9 @@ func (w *world) complete(v *viewer, b *broadcast, from uint64) bool {
 }
 
 // forwards expects the kernel to send media, and each decline to have a reason that a busy machine may cause. publish
-// publishes a group that begins when all viewers have the previous one, so that a packet has its whole header.
+// publishes a group that begins when all viewers have the previous one, so that a packet has its whole header. In make
+// check, which has the machine alone, it also expects some counters not to be 0: of key streams that were made ahead of
+// time, as they are if a processor is idle.
 func (w *world) forwards(publish func(), counters ...string) {
 	w.Helper()
 	w.settle(publish)
@@ -489,11 +491,13 @@ func (w *world) forwards(publish func(), counters ...string) {
 			excused++
 		}
 	}
-	if thorough.Set() { // nothing else runs on the machine
-		require.Less(w, excused, 10, "user space is late in most rounds")
-	}
 	counts := w.report()
 	require.Greater(w, counts["copy_sent"], begin.Reasons["copy_sent"])
+	if !thorough.Set() {
+		return
+	}
+	// Nothing else runs on the machine.
+	require.Less(w, excused, 10, "user space is late in most rounds")
 	for _, name := range counters {
 		require.NotZero(w, counts[name], name)
 	}

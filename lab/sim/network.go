@@ -59,7 +59,22 @@ func Host(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n)})
 
 // HostOf returns the address of the host that others see at an address, which is another one after
 // [Network.ChangeAddress].
-func HostOf(seen netip.Addr) netip.Addr { return Host(int(seen.As4()[3])) }
+func HostOf(seen netip.Addr) netip.Addr {
+	if !seen.Is4() || seen.As4()[2]&moved == 0 {
+		return seen
+	}
+	return move(seen)
+}
+
+// moved is set in the third byte of the other address that a host can have.
+const moved = 1 << 7
+
+// move returns the other address of a host.
+func move(a netip.Addr) netip.Addr {
+	b := a.As4()
+	b[2] ^= moved
+	return netip.AddrFrom4(b)
+}
 
 // Watch has a function called with each packet that a socket sends from now on, also with those that are lost. It must
 // not call the Network.
@@ -140,17 +155,15 @@ func (n *Network) Rebind(host netip.Addr) {
 	}
 }
 
-// ChangeAddress gives all sockets of a host another address in the eyes of others, with the same ports. Packets to the
-// old address are lost.
+// ChangeAddress gives all sockets of a host its other address in the eyes of others, with the same ports. Packets to
+// the old address are lost.
 func (n *Network) ChangeAddress(host netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for at := range n.ports {
 		if at.Addr() == host {
 			seen := n.outsideLocked(at)
-			a := seen.Addr().As4()
-			a[2] ^= 1
-			n.moved[at] = netip.AddrPortFrom(netip.AddrFrom4(a), seen.Port())
+			n.moved[at] = netip.AddrPortFrom(move(seen.Addr()), seen.Port())
 		}
 	}
 }
