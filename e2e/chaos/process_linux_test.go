@@ -78,6 +78,9 @@ func readLines(r io.Reader, line func(string)) {
 }
 
 func (p *process) keep(line string) {
+	if strings.Contains(line, `"level":"DEBUG"`) { // they are too many
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lost = p.lost || strings.Contains(line, "session lost")
