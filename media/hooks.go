@@ -194,7 +194,7 @@ func (s Hooks) Path(p quic.PathInfo) {
 		}
 	case s.path.route.differs(old):
 		s.changePathLocked()
-	case s.path.route.Remote() != old.Remote(): // what was sent to the old port is lost, and not the path slow
+	case s.path.route.Remote() != old.Remote(): // probes that nobody answered went to the old port
 		s.recovery.ptoCount = 0
 	}
 	s.link.setPath(s.path.route)
