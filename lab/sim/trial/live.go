@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -261,19 +262,9 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 				l.bus.heal(m.Relay)
 			}
 	case Rebind:
-		return func() {
-			if w := l.find(m.Viewer); w != nil {
-				l.note("the NAT of viewer %d takes another port", m.Viewer)
-				l.net.Rebind(sim.Host(w.host))
-			}
-		}, nil
+		return func() { l.relocate(m.Viewer, "another port", l.net.Rebind) }, nil
 	case Readdress:
-		return func() {
-			if w := l.find(m.Viewer); w != nil {
-				l.note("viewer %d has another address", m.Viewer)
-				l.net.ChangeAddress(sim.Host(w.host))
-			}
-		}, nil
+		return func() { l.relocate(m.Viewer, "another address", l.net.ChangeAddress) }, nil
 	case Leave:
 		return func() { l.leave(m.Viewer) }, nil
 	case Stall:
@@ -299,6 +290,14 @@ func (l *life) mishap(m Mishap) (begin, end func()) {
 	}
 	l.t.Fatalf("no such mishap: %q", m.What)
 	return nil, nil
+}
+
+// relocate has others see a viewer elsewhere.
+func (l *life) relocate(number int, where string, to func(netip.Addr)) {
+	if w := l.find(number); w != nil {
+		l.note("viewer %d has %s", number, where)
+		to(sim.Host(w.host))
+	}
 }
 
 // leave has a viewer leave.
