@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { grown, largest, quantile, ratesOf, smallest } from "../src/inside/rates.js";
-import { guestRow } from "../src/inside/tables.js";
+import { guestRow, relayRows } from "../src/inside/tables.js";
 import type { Snapshot } from "../src/inside/snapshot.js";
 import { bits, bytes, percent, renditionText, time } from "../src/inside/text.js";
 
@@ -74,6 +74,33 @@ test("a guest publishes or plays, and the kernel sends a share of its packets", 
     guestRow({ ...guest, publishes: true, received_bytes: 250_000 }, { ...before, publishes: true }, 1),
     { ...row, does: "publishes", "from it": "2.0 Mbit/s", "to it": "", "by the kernel": "" },
   );
+});
+
+test("other relays are upstream, or nodes of the cluster", () => {
+  const nodes = [
+    { id: "fra1", region: "eu", routes: 3, load: 0.254, feeds: [{ from: "ams1", rtt_ns: 9_400_000, tracks: 1 }] },
+    { id: "nyc1", routes: 0, load: 0, feeds: [{ from: "fra1", tracks: 2 }, { from: "ams1", rtt_ns: 81_000_000, tracks: 5 }] },
+    { id: "ams1", region: "eu", routes: 0, load: 1 },
+  ];
+  const now = {
+    ...snapshot(1, 1), cluster: { name: "live", node: "fra1", nodes, more_nodes: 7 },
+    upstreams: [
+      { url: "moqt://a.example", connected: true }, { url: "moqt://b.example", connected: false, error: "it has no route" },
+      { url: "moqt://c.example", connected: false },
+    ],
+  };
+  const upstream = { to: "this relay", RTT: "", load: "" };
+  assert.deepEqual(relayRows(now), [
+    { ...upstream, from: "moqt://a.example", state: "connected" },
+    { ...upstream, from: "moqt://b.example", state: "it has no route" },
+    { ...upstream, from: "moqt://c.example", state: "away" },
+    { from: "ams1", to: "fra1, eu (this one)", state: "1 track", RTT: "9.4 ms", load: "25 %" },
+    { from: "fra1", to: "nyc1", state: "2 tracks", RTT: "–", load: "0 %" },
+    { from: "ams1", to: "nyc1", state: "5 tracks", RTT: "81 ms", load: "0 %" },
+    { from: "–", to: "ams1, eu", state: "", RTT: "", load: "100 %" },
+    { from: "7 more nodes" },
+  ]);
+  assert.deepEqual(relayRows(snapshot(1, 1)), []);
 });
 
 test("the page reads each field, but for those that are there for programs", () => {

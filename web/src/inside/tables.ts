@@ -123,8 +123,15 @@ export function guestRow(g: Guest, before: Guest | undefined, seconds: number): 
 const relayColumns = ["from", "to", "state", "RTT", "load"] as const;
 type RelayRow = Row<(typeof relayColumns)[number]>;
 
-/** fillRelays shows upstream relays, and who feeds whom in the cluster. It returns whether there are any. */
+/** fillRelays shows the other relays. It returns whether there are any. */
 export function fillRelays(table: HTMLTableElement, now: Snapshot): boolean {
+  const rows = relayRows(now);
+  fill(table, relayColumns, rows);
+  return rows.length > 0;
+}
+
+/** relayRows writes upstream relays, and who feeds whom in the cluster. */
+export function relayRows(now: Snapshot): Partial<RelayRow>[] {
   const rows: Partial<RelayRow>[] = [];
   const add = (row: RelayRow) => rows.push(row);
   for (const u of now.upstreams ?? []) {
@@ -134,10 +141,11 @@ export function fillRelays(table: HTMLTableElement, now: Snapshot): boolean {
     const name = node.region ? `${node.id}, ${node.region}` : node.id;
     const to = node.id === now.cluster?.node ? `${name} (this one)` : name;
     const load = `${(100 * node.load).toFixed(0)} %`;
-    for (const f of node.feeds ?? []) add({ from: f.from, to, state: `${f.tracks} tracks`, RTT: time(f.rtt_ns), load });
+    for (const f of node.feeds ?? []) {
+      add({ from: f.from, to, state: `${f.tracks} ${f.tracks === 1 ? "track" : "tracks"}`, RTT: time(f.rtt_ns), load });
+    }
     if (!node.feeds?.length) add({ from: "–", to, state: "", RTT: "", load });
   }
   if (now.cluster?.more_nodes) rows.push({ from: `${now.cluster.more_nodes} more nodes` });
-  fill(table, relayColumns, rows);
-  return rows.length > 0;
+  return rows;
 }
