@@ -104,6 +104,8 @@ var quantities = map[string]quantity{
 	"syscalls":        metric("system calls of the relay in 30 s of video, by name", "", less, onlySyscalls),
 	"syscalls.total":  metric("system calls of the relay in 30 s of video", "", less, onlySyscalls),
 	"syscalls.frame":  metric("system calls of the relay for a delivered frame", "", less, onlySyscalls),
+	"syscalls.time":   metric("time in system calls in 30 s of video, by name", "s", 0, onlySyscalls),
+	"syscalls.busy":   metric("time in system calls that do not wait, in 30 s of video", "s", less, onlySyscalls),
 	"syscalls.packet": beside("system calls of the relay for a delivered packet", "", onlySyscalls),
 
 	"profile":     metric("CPU time of the relay's process, by function that runs", "%", less, onlyProfile),

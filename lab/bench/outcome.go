@@ -12,6 +12,7 @@ import (
 	"sluice/lab/bench/load"
 	"sluice/lab/bench/playback"
 	"sluice/lab/bench/result"
+	"sluice/lab/bench/syscalls"
 	"sluice/lab/bench/trial"
 	"sluice/lab/measure"
 )
@@ -252,16 +253,21 @@ func (o *outcome) addObjects(m *trial.Measurement) {
 }
 
 // addSyscalls adds the system calls that the relay made in a period.
-func (o *outcome) addSyscalls(total map[string]uint64, u *trial.Usage) {
+func (o *outcome) addSyscalls(total map[string]syscalls.Calls, u *trial.Usage) {
 	per30 := syscallPeriod.Seconds() / u.Period.Seconds() // so that brief runs can be compared, too
-	calls := make(map[string]float64)
-	for name, n := range total {
-		calls[name] = float64(n) * per30
-		o.Metrics["syscalls.total"] += float64(n) * per30
-		o.Metrics["syscalls.frame"] += float64(n) / float64(max(u.Delivered, 1))
-		o.Metrics["syscalls.packet"] += float64(n) / float64(max(u.Packets, 1))
+	counts, times := make(map[string]float64), make(map[string]float64)
+	for name, calls := range total {
+		n := float64(calls.Count)
+		counts[name] = n * per30
+		times[name] = calls.Time.Seconds() * per30
+		if !syscalls.Waits(name) {
+			o.Metrics["syscalls.busy"] += times[name]
+		}
+		o.Metrics["syscalls.total"] += n * per30
+		o.Metrics["syscalls.frame"] += n / float64(max(u.Delivered, 1))
+		o.Metrics["syscalls.packet"] += n / float64(max(u.Packets, 1))
 	}
-	o.Breakdowns["syscalls"] = calls
+	o.Breakdowns["syscalls"], o.Breakdowns["syscalls.time"] = counts, times
 }
 
 // addProfile adds the parts of the relay's CPU time that its functions took.

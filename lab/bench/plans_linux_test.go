@@ -13,6 +13,7 @@ import (
 	"sluice/lab/bench/playback"
 	"sluice/lab/bench/procfs"
 	"sluice/lab/bench/result"
+	"sluice/lab/bench/syscalls"
 	"sluice/lab/bench/system"
 	"sluice/lab/bench/trial"
 	"sluice/lab/measure"
@@ -175,8 +176,13 @@ func TestAddPings(t *testing.T) {
 
 func TestAddSyscalls(t *testing.T) {
 	o := newOutcome()
-	o.addSyscalls(map[string]uint64{"sendmsg": 5000, "futex": 2500}, usageOf(nil)) // 10 s, 10,000 packets
+	total := map[string]syscalls.Calls{
+		"sendmsg": {Count: 5000, Time: 500 * time.Millisecond}, "futex": {Count: 2500, Time: 9 * time.Second},
+	}
+	o.addSyscalls(total, usageOf(nil)) // 10 s, 10,000 packets
 	require.Equal(t, map[string]float64{"sendmsg": 15_000, "futex": 7500}, o.Breakdowns["syscalls"])
+	require.Equal(t, map[string]float64{"sendmsg": 1.5, "futex": 27}, o.Breakdowns["syscalls.time"])
+	require.Equal(t, 1.5, o.Metrics["syscalls.busy"])
 	require.Equal(t, 22_500., o.Metrics["syscalls.total"])
 	require.Equal(t, .75, o.Metrics["syscalls.packet"])
 	require.Equal(t, 3.75, o.Metrics["syscalls.frame"])

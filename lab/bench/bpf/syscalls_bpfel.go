@@ -8,16 +8,25 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"structs"
 
 	"github.com/cilium/ebpf"
 )
+
+type SyscallsUsage struct {
+	_     structs.HostLayout
+	Count uint64
+	Ns    uint64
+}
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	SyscallsMapCalls     = "calls"
+	SyscallsMapRunning   = "running"
 	SyscallsProgSysEnter = "sys_enter"
+	SyscallsProgSysExit  = "sys_exit"
 	SyscallsVarDevice    = "device"
 	SyscallsVarInode     = "inode"
 	SyscallsVarProcess   = "process"
@@ -66,13 +75,15 @@ type SyscallsSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type SyscallsProgramSpecs struct {
 	SysEnter *ebpf.ProgramSpec `ebpf:"sys_enter"`
+	SysExit  *ebpf.ProgramSpec `ebpf:"sys_exit"`
 }
 
 // SyscallsMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SyscallsMapSpecs struct {
-	Calls *ebpf.MapSpec `ebpf:"calls"`
+	Calls   *ebpf.MapSpec `ebpf:"calls"`
+	Running *ebpf.MapSpec `ebpf:"running"`
 }
 
 // SyscallsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -104,12 +115,14 @@ func (o *SyscallsObjects) Close() error {
 //
 // It can be passed to LoadSyscallsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SyscallsMaps struct {
-	Calls *ebpf.Map `ebpf:"calls"`
+	Calls   *ebpf.Map `ebpf:"calls"`
+	Running *ebpf.Map `ebpf:"running"`
 }
 
 func (m *SyscallsMaps) Close() error {
 	return _SyscallsClose(
 		m.Calls,
+		m.Running,
 	)
 }
 
@@ -127,11 +140,13 @@ type SyscallsVariables struct {
 // It can be passed to LoadSyscallsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SyscallsPrograms struct {
 	SysEnter *ebpf.Program `ebpf:"sys_enter"`
+	SysExit  *ebpf.Program `ebpf:"sys_exit"`
 }
 
 func (p *SyscallsPrograms) Close() error {
 	return _SyscallsClose(
 		p.SysEnter,
+		p.SysExit,
 	)
 }
 

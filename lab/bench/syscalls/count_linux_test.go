@@ -5,13 +5,15 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"sluice/lab"
 )
 
-// The calls of the test are counted, whatever else this process calls.
+// The calls of the test are counted, and their time is taken, whatever else this process calls.
 func TestCount(t *testing.T) {
 	const calls = 100
 	c, err := Count(os.Getpid())
@@ -23,9 +25,14 @@ func TestCount(t *testing.T) {
 	for range calls {
 		syscall.Getpid()
 	}
+	const asleep = 10 * time.Millisecond
+	sleep := unix.NsecToTimespec(asleep.Nanoseconds())
+	require.NoError(t, unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &sleep, nil))
 	total, err := c.Stop()
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, total["getpid"], uint64(calls))
+	require.GreaterOrEqual(t, total["getpid"].Count, uint64(calls))
+	require.Positive(t, total["getpid"].Time)
+	require.GreaterOrEqual(t, total["clock_nanosleep"].Time, asleep)
 }
 
 func TestName(t *testing.T) {

@@ -1,3 +1,3 @@
-// Package syscalls counts the system calls of a process by name, with an eBPF program at the raw tracepoint
-// sys_enter: it costs the process less than strace would, and sees every thread.
+// Package syscalls counts the system calls of a process by name and takes their time, with eBPF programs at the raw
+// tracepoints sys_enter and sys_exit: they cost the process less than strace would, and see every thread.
 package syscalls
