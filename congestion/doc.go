@@ -27,16 +27,16 @@
 // called by one goroutine at a time, with the lock of its sender held. For the same reason it must not block and must
 // not call the sender.
 //
-// Give it the method String, which names it in metrics as [Controllers] does. Tests that range over [Controllers] then
-// try it: TestVideo, TestMarkingPath (it has to respond to CE), TestControllersDoNotAllocate and FuzzControllers. So
-// does sluice-lab replay with its tests (lab/bench/replay), which gives random numbers to a [Seeder]: a controller
-// that takes others fails TestReplayIsRepeatable. These list controllers by hand, for what each is good at: TestPaths,
-// TestCompetingFlows and TestVideoOnSlowerPath, TestSimulatedPaths and FuzzECN of package media, TestECN of package
-// fastpath and TestLosses of lab/bench/replay. The names of the two controllers that only lab/bench/replay has
-// (Controllers there) are taken. A name in [Controllers] also goes into the help of the flag
-// (cmd/sluice/relay_flags.go; TestHelpNamesControllers), into its errors (testdata/usage.txtar there), into the text
-// above, docs/media.md, docs/architecture.md and README.md. docs/config.md and dist/relay.yaml are made of the flags:
-// CONTRIBUTING.md says how.
+// Give it the method String, which names it in metrics and in the relay's status as [Controllers] does. Tests that
+// range over [Controllers] then try it: TestVideo, TestMarkingPath (it has to respond to CE),
+// TestControllersDoNotAllocate and FuzzControllers. So does sluice-lab replay with its tests (lab/bench/replay), which
+// gives random numbers to a [Seeder]: a controller that takes others fails TestReplayIsRepeatable. These list
+// controllers by hand, for what each is good at: TestPaths, TestCompetingFlows and TestVideoOnSlowerPath,
+// TestSimulatedPaths and FuzzECN of package media, TestECN of package fastpath and TestLosses of lab/bench/replay. The
+// names of the two controllers that only lab/bench/replay has (Controllers there) are taken. A name in [Controllers]
+// also goes into the help of the flag (cmd/sluice/relay_flags.go; TestHelpNamesControllers), into its errors
+// (testdata/usage.txtar there), into the text above, docs/media.md, docs/architecture.md and README.md. docs/config.md
+// and dist/relay.yaml are made of the flags: CONTRIBUTING.md says how.
 //
 // Loss detection (RFC 9002 §6) is the sender's. A controller hears of the result: one [AckEvent] for each ACK frame
 // that acknowledges something new, one [LossEvent] for all packets found lost at one time, and a call of Spurious for

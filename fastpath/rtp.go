@@ -42,7 +42,7 @@ const (
 	// the next one to save a call, as user space does with streams.
 	MaxRTPRun = 80
 
-	rtpCopies = 4 // copies of RTP that are as much work as one of QUIC, see bpf/fanout/budget.h
+	rtpCopies = 4 // copies of RTP that are as much work as one of QUIC, see bpf/fanout/players.h
 	// MaxRTPMedias is how many medias can be on the fast path. Each one takes 84 KiB while it is.
 	MaxRTPMedias = 1024
 )

@@ -67,6 +67,12 @@ func (v Version) HasRendezvous() bool {
 	return ok
 }
 
+// HasStateNotify reports whether a publisher can say, by PUBLISH_STATE_NOTIFY, what changes about a subscription.
+func (v Version) HasStateNotify() bool {
+	_, ok := v.wire().messages[MessageStateNotify]
+	return ok
+}
+
 // HasObjectTimeouts reports whether delivery timeouts may be Object Properties. They may be in draft-19, too, but until
 // draft-20 the Low Overhead Media Container has timestamps at the number of one of them.
 func (v Version) HasObjectTimeouts() bool { return v >= Draft20 }
@@ -100,9 +106,10 @@ func (v Version) wire() *wire {
 // and datagrams. Code asks this table and does not compare versions; what makes the table, and the methods of Version,
 // do that.
 type wire struct {
-	messages   map[MessageType]messageFormat
-	codes      map[MessageType]messageFormat // types that stand for messages with another type
-	parameters []parameterFormat             // in ascending order of type
+	messages map[MessageType]messageFormat
+	// codes are types that stand for messages with another type; one without a format stands for none.
+	codes      map[MessageType]messageFormat
+	parameters []parameterFormat // in ascending order of type
 	streams    streamTypes
 	data       DataLayout            // of SUBGROUP_HEADER and OBJECT_DATAGRAM
 	filter     func(*Filter, *coder) // a Location Filter

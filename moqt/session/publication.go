@@ -133,7 +133,7 @@ func (p *Publication) Notify(parameters moqt.Parameters) error {
 		return context.Cause(p.ctx)
 	case p.remote && !p.answered:
 		return ErrUnanswered
-	case p.s.version.HasJoiningFetch():
+	case !p.s.version.HasStateNotify():
 		return nil
 	}
 	return p.send(&moqt.StateNotify{Parameters: parameters}, false)

@@ -9,7 +9,7 @@ import (
 
 // aggregateEncoder is the encoder of a format for aggregated values.
 type aggregateEncoder interface {
-	aggregation([]byte, *report.Interval) []byte // once in each file, before all values
+	aggregation([]byte, *report.Interval) []byte // once after each opening of a file, before all values
 	prefix([]byte, *report.Interval, *report.Prefix) []byte
 	totals([]byte, *report.Interval) []byte
 }

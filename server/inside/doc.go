@@ -5,8 +5,8 @@
 // are, in snapshot.go. A [Guard] decides who may look.
 //
 // Nothing happens while nobody looks: the goroutine that takes snapshots exists while there are watchers. A snapshot is
-// taken once for all of them. It is bounded, whatever peers do: it lists the tracks and subscribers that matter most,
-// and sums up the others.
+// taken once for all of them. It is bounded, whatever peers do: it lists the tracks with the most subscribers, and the
+// oldest subscribers of one, and sums up the others.
 //
 // Locks: Stream.mu guards the watchers. It is not held while a snapshot is taken.
 package inside

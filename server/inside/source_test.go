@@ -37,9 +37,9 @@ func (f *numbers) fill(v reflect.Value) {
 		v.SetString(fmt.Sprint(f.n))
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(f.n)
-	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(f.n))
-	case reflect.Float64:
+	case reflect.Float32, reflect.Float64:
 		v.SetFloat(float64(f.n))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -63,6 +63,8 @@ func (f *numbers) fill(v reflect.Value) {
 		for i := range v.NumField() {
 			f.fill(v.Field(i))
 		}
+	default:
+		panic(fmt.Sprintf("numbers: %s cannot be filled", v.Type()))
 	}
 }
 
