@@ -13,6 +13,7 @@ const (
 	policyInterval  = 10 * time.Millisecond
 	backlogInterval = 100 * time.Millisecond
 	ackInterval     = time.Second
+	streamInterval  = 2 * time.Microsecond // for each stream, so that it does nothing else where there are very many
 )
 
 // maxAsked is how many streams with data an operator's rule is asked about at each look: it costs more than all else
@@ -48,7 +49,7 @@ func (o *observer) next(now clock.Time) clock.Time {
 		o.due = clock.Never
 		o.limits.GroupDeadline = 0 // the policy is not asked any more
 	case o.due == clock.Never && (o.sender.cfg.DropPolicy != nil || o.sender.loop.rule != nil):
-		o.due = now.Add(policyInterval)
+		o.due = now.Add(max(policyInterval, time.Duration(len(o.sender.streams.all))*streamInterval))
 	case o.due == clock.Never:
 		o.due = now.Add(backlogInterval)
 	}

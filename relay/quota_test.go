@@ -509,3 +509,23 @@ func TestRequestsOfExemptAddresses(t *testing.T) {
 		})
 	}
 }
+
+// A publisher opens streams without end, which count for those who subscribe to them.
+func TestQuotaOfStreams(t *testing.T) {
+	onBench(t, Config{PerAddress: Quota{Streams: 1}}, func(b *bench) {
+		src := b.next(nil)
+		c := b.from("192.0.2.1")
+		k, s := c.mustSubscribe(moqt.Parameters{})
+		src.open(moqt.SubgroupHeader{GroupID: 1}).object(0).fin()
+		require.Equal(t, "1.0, 1 fin", k.take())
+		open := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0)
+		require.Equal(t, "2.0", k.take(), "the first one has ended")
+		src.open(moqt.SubgroupHeader{GroupID: 3}).object(0).fin()
+		b.done(s, moqt.DoneExcessiveLoad)
+		require.Equal(t, "2 reset 9", k.take())
+		b.exceeded(charge.ByAddress, charge.StreamsOpen, 1)
+		open.fin()
+		k, _ = c.mustSubscribe(moqt.Parameters{})
+		require.Equal(t, "3.0, 3 fin", k.take(), "there is room again")
+	})
+}

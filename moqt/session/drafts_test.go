@@ -252,6 +252,14 @@ func TestStateNotify(t *testing.T) {
 		e.send(&moqt.StateNotify{Parameters: largest})
 		p.requireOpen()
 	})
+	early := newHandler()
+	play(t, in(moqt.Draft22, setting{cfg: Config{Role: Server, Handler: early}}), func(p *script) {
+		e := p.request(&moqt.Publish{Track: testTrack})
+		sub := <-early.publishes
+		e.send(&moqt.StateNotify{Parameters: largest}) // before the answer
+		require.NoError(p, sub.Accept(moqt.Parameters{}, nil))
+		p.requireOpen()
+	})
 	for _, v := range laterVersions() {
 		h := newHandler()
 		play(t, in(v, setting{cfg: Config{Role: Server, Handler: h}}), func(p *script) {

@@ -270,7 +270,10 @@ func (sub *Subscription) accepted(m moqt.Message) error {
 // message implements role.
 func (sub *Subscription) message(m moqt.Message) error {
 	if n, ok := m.(*moqt.StateNotify); ok { // needs no action (draft-20 §10.10)
-		if receiver, ok := sub.receiver.(StateReceiver); ok {
+		sub.s.mu.Lock()
+		receiver, ok := sub.receiver.(StateReceiver) // none before a PUBLISH is accepted
+		sub.s.mu.Unlock()
+		if ok {
 			receiver.HandleState(n.Parameters)
 		}
 		return nil

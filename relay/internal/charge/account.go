@@ -73,7 +73,7 @@ type Account struct {
 	used [counted]int // guarded by all.mu
 }
 
-var unlimited = Quota{-1, -1, -1, -1, -1, -1, -1, -1}
+var unlimited = Quota{-1, -1, -1, -1, -1, -1, -1, -1, -1}
 
 // OpenAddress adds a session to the account of its source address. One of this process with itself has no quotas, and
 // an account of its own.

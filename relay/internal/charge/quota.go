@@ -22,6 +22,8 @@ type Quota struct {
 	Subscriptions int
 	// Requests is how many requests of any kind may be open.
 	Requests int
+	// Streams is how many streams of subgroups to subscribers may be open, or wait until they are.
+	Streams int
 	// RequestRate is how many requests may come per second; those of an address include updates.
 	RequestRate int
 	// Upload is how many bits per second publishers may send, and Download how many subscribers may receive.
@@ -42,14 +44,15 @@ const (
 
 // PerAddress hold for a source address, behind which there may be many viewers: the NAT of a school, a venue or
 // a mobile network. An address may use a sixteenth of the default MaxSessions, MaxTracks and MaxRequests, so that a few
-// addresses cannot keep all others out. 8 subscriptions are enough for the tracks of a broadcast, and 1 Gbit/s for 200
-// viewers of 5 Mbit/s.
+// addresses cannot keep all others out. 8 subscriptions are enough for the tracks of a broadcast, 8 streams for each of
+// them where a viewer falls behind, and 1 Gbit/s for 200 viewers of 5 Mbit/s.
 var PerAddress = Quota{
 	Sessions:      1024,
 	Tracks:        4096,
 	Namespaces:    1024,
 	Subscriptions: 8192,
 	Requests:      8192,
+	Streams:       65_536,
 	RequestRate:   1000,
 	Upload:        250_000_000,
 	Download:      1_000_000_000,
@@ -62,6 +65,7 @@ var PerToken = Quota{
 	Namespaces:    1024,
 	Subscriptions: -1,
 	Requests:      -1,
+	Streams:       -1,
 	RequestRate:   -1,
 	Upload:        1_000_000_000,
 	Download:      -1,
@@ -70,23 +74,24 @@ var PerToken = Quota{
 // Resource is what a quota limits.
 type Resource uint8
 
-// Resources. Those up to RequestsOpen are counted, the others are rates.
+// Resources. Those up to StreamsOpen are counted, the others are rates.
 const (
 	SessionsOpen Resource = iota
 	TracksHeld
 	NamespacesOpen
 	SubscriptionsOpen
 	RequestsOpen
+	StreamsOpen
 	RequestRate
 	UploadRate
 	DownloadRate
 	resources
 )
 
-const counted = RequestsOpen + 1
+const counted = StreamsOpen + 1
 
 var resourceNames = [resources]string{
-	"sessions", "tracks", "namespaces", "subscriptions", "requests", "request-rate", "upload", "download",
+	"sessions", "tracks", "namespaces", "subscriptions", "requests", "streams", "request-rate", "upload", "download",
 }
 
 func (r Resource) String() string { return resourceNames[r] }
@@ -106,7 +111,8 @@ func (q *Quota) Field(name string) *int {
 
 func (q *Quota) field(r Resource) *int {
 	return [resources]*int{
-		&q.Sessions, &q.Tracks, &q.Namespaces, &q.Subscriptions, &q.Requests, &q.RequestRate, &q.Upload, &q.Download,
+		&q.Sessions, &q.Tracks, &q.Namespaces, &q.Subscriptions, &q.Requests, &q.Streams, &q.RequestRate, &q.Upload,
+		&q.Download,
 	}[r]
 }
 

@@ -39,7 +39,7 @@ func newDelivery(d *downstream, params *moqt.Parameters) delivery {
 		held:      true,
 		forward:   params.ForwardState(),
 		selection: newSelection(params.Filter, d.peer.Session.Version().DataLayout()),
-		streams:   newStreams(d.pub),
+		streams:   newStreams(d.pub, d.peer.Payers()),
 	}
 }
 
@@ -285,6 +285,11 @@ func (v *delivery) finish(done *moqt.PublishDone, reset *moqt.StreamResetCode) {
 		v.sub.hub.after(finishTimeout, func() { v.closeMedia(moqt.ResetCancelled) })
 	}
 	v.streams.sendDone()
+}
+
+// endLater ends the subscription when Hub.mu is held no more.
+func (v *delivery) endLater(code moqt.PublishDoneCode, reset moqt.StreamResetCode) {
+	v.sub.hub.directory.Tasks.Go(func() { v.sub.End(code, reset) })
 }
 
 // close ends all sending.

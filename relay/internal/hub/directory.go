@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/fastpath"
+	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/relay/internal/charge"
 	"sluice/relay/internal/fetch"
@@ -45,6 +46,7 @@ type Directory struct {
 	Config
 	policy        atomic.Pointer[func(moqt.FullTrackName, int) int] // see setPolicy
 	Subscriptions atomic.Uint64                                     // that peers have had, ever
+	malformed     logs.Line
 
 	mu      sync.Mutex
 	hubs    map[string]*Hub          // by scope and name

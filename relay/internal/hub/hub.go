@@ -1,11 +1,13 @@
 package hub
 
 import (
+	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"sluice/internal/logs"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
@@ -337,7 +339,8 @@ func (h *Hub) malformed(u *upstream, err error) {
 		return
 	}
 	h.directory.Counters.Malformed.Inc()
-	h.directory.Log.Warn("malformed track", "track", h.name, "publisher", u.peer.Remote(), "err", err)
+	h.directory.malformed.Log(h.directory.Log, logs.Interval, slog.LevelWarn, "malformed track", "track", h.name,
+		"publisher", u.peer.Remote(), "err", err)
 	if some(h.publishers.others(u), func(o *upstream) bool { return o.precedes(u) }) {
 		h.publishers.exclude(u)
 		return

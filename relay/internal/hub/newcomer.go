@@ -3,6 +3,8 @@ package hub
 import (
 	"bufio"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +19,9 @@ type newcomer struct {
 	upstream *upstream
 
 	mu      sync.Mutex
-	known   *moqt.Location  // the Largest Object when the publisher was accepted; nil: no more objects are needed
-	decided chan struct{}   // closed when it is decided; nil before the first object
-	looks   []chan struct{} // each is closed when the first object of a stream of known.Group has come
+	known   *moqt.Location             // the Largest Object of when the publisher was accepted; nil: it is decided
+	decided chan struct{}              // closed when it is decided; nil before the first object
+	looks   map[chan struct{}]struct{} // of streams of known.Group; closed when the first object has come
 }
 
 // begin reports whether it needs the id of a first object of a group to decide, and returns what to call when that has
@@ -30,16 +32,24 @@ func (n *newcomer) begin(group uint64) (end func(), needs bool) {
 	if n.known == nil || n.known.Group != group {
 		return nil, false
 	}
+	if n.looks == nil {
+		n.looks = make(map[chan struct{}]struct{})
+	}
 	c := make(chan struct{})
-	n.looks = append(n.looks, c)
-	return func() { close(c) }, true
+	n.looks[c] = struct{}{}
+	return func() {
+		close(c)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.looks, c)
+	}, true
 }
 
 // await waits for the first objects of streams of known.Group that have come before a later group: their packets may
 // have been lost. It does not wait for long, as nothing says that there are any.
 func (n *newcomer) await(group uint64) {
 	n.mu.Lock()
-	looks, later := n.looks, n.known != nil && group > n.known.Group
+	looks, later := slices.Collect(maps.Keys(n.looks)), n.known != nil && group > n.known.Group
 	n.mu.Unlock()
 	if !later || len(looks) == 0 {
 		return

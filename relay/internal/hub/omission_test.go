@@ -21,7 +21,7 @@ func TestOmission(t *testing.T) {
 	conn, _ := transporttest.Pipe(transporttest.PipeConfig{})
 	d := &downstream{hub: h, peer: &Peer{Conn: conn}}
 	d.delivery = delivery{sub: d, forward: true, selection: newSelection(nil, moqt.DataLayout1)}
-	d.delivery.streams = newStreams(nil)
+	d.delivery.streams = newStreams(nil, nil)
 	objects := []moqt.ObjectHeader{{}, {ObjectID: 1}, {ObjectID: 2}}
 	publishInto(t, h.data, moqt.SubgroupHeader{GroupID: 7, FirstObject: true}, objects)
 	seg := h.data.Segments(7)[0]

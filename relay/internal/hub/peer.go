@@ -2,6 +2,7 @@ package hub
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -42,8 +43,12 @@ type Peer struct {
 	Scope string
 
 	mu       sync.Mutex
-	excluded map[string]struct{} // tracks that the peer may not publish any more: see Hub.malformed
+	excluded []nameDigest // tracks that the peer may not publish any more, oldest first: see Hub.malformed
 }
+
+// maxExcluded is how many tracks are remembered that a peer may not publish any more. The objects of one that is
+// forgotten are compared again.
+const maxExcluded = 256
 
 // Owner is who runs the session of a peer. Its methods are called with locks held.
 type Owner interface {
@@ -127,17 +132,16 @@ func (p *Peer) Takes(path moqt.HopPath) bool {
 func (p *Peer) exclude(h *Hub) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.excluded == nil {
-		p.excluded = make(map[string]struct{})
+	if len(p.excluded) == maxExcluded {
+		p.excluded = slices.Delete(p.excluded, 0, 1)
 	}
-	p.excluded[h.name.Key()] = struct{}{}
+	p.excluded = append(p.excluded, digestOf(h.name))
 }
 
 func (p *Peer) isExcluded(h *Hub) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, excluded := p.excluded[h.name.Key()]
-	return excluded
+	return len(p.excluded) > 0 && slices.Contains(p.excluded, digestOf(h.name))
 }
 
 // asker is who asks for a track: a peer, with the relays that its request has come through.

@@ -10,6 +10,7 @@ import (
 	"sluice/media"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/track"
 )
 
@@ -17,15 +18,21 @@ import (
 // objects.
 const maxClosed = 64
 
+// maxStreams is how many streams of a subscription may be open, or wait until they are. A publisher that has a stream
+// for each object of 60 a second, and a subscriber that reads nothing, reach it after half a minute.
+const maxStreams = 2048
+
 // streams are the subgroup streams of a downstream subscription. The media sender calls back with Hub.mu held or not,
 // so the fields that callbacks change have a lock of their own.
 type streams struct {
 	pub     *session.Publication
+	payers  charge.Payers
 	filling sync.WaitGroup // fills that are being served
 
 	mu     sync.Mutex
 	of     map[*track.Segment]*cursor        // without those whose stream was stopped
 	open   int                               // cursors, also those whose stream the media sender still stops
+	full   bool                              // there were too many, so the subscription ends
 	closed []closedSubgroup                  // the latest ones (draft §8, §11.4.3)
 	sent   map[*track.Segment]sentTo         // how far streams that were stopped were sent, beyond their logs
 	fills  map[*session.FillRequest]struct{} // those whose streams are open
@@ -53,18 +60,28 @@ type sentTo struct {
 	origin *track.Origin
 }
 
-func newStreams(pub *session.Publication) streams {
+func newStreams(pub *session.Publication, ps charge.Payers) streams {
 	return streams{
-		pub: pub, of: make(map[*track.Segment]*cursor), sent: make(map[*track.Segment]sentTo),
+		pub: pub, payers: ps, of: make(map[*track.Segment]*cursor), sent: make(map[*track.Segment]sentTo),
 		fills: make(map[*session.FillRequest]struct{}),
 	}
 }
 
-// add adds a cursor, unless its segment has one.
+// add adds a cursor, unless its segment has one or there are too many. Then the subscription ends.
 func (s *streams) add(c *cursor) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of[c.segment] != nil {
+	if s.of[c.segment] != nil || s.full {
+		return false
+	}
+	if s.open == maxStreams {
+		s.full = true
+		c.delivery.endLater(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
+		return false
+	}
+	if s.payers.Take(charge.StreamsOpen) != nil {
+		s.full = true
+		c.delivery.endLater(moqt.DoneExcessiveLoad, moqt.ResetExcessiveLoad)
 		return false
 	}
 	s.of[c.segment] = c
@@ -84,6 +101,7 @@ func (s *streams) removeLocked(c *cursor) {
 		delete(s.of, c.segment)
 	}
 	s.open--
+	s.payers.Give(charge.StreamsOpen)
 }
 
 // isClosed reports whether the objects of a segment from one on must not be sent, because of how the stream of its
