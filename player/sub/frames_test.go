@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,8 +113,9 @@ func TestTrackThatIsOff(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.NotZero(t, out.Len())
-		require.Error(t, lanes[1].listed.Err(), "it is subscribed to")
+		require.Error(t, lanes[1].listed.Err(), "it is subscribed to again")
 
+		send(lanes[1], 0) // the output has no such track
 		send(lanes[0], 1)
 		require.NoError(t, p.update(t.Context(), lanes[0], (*sequencer).end))
 		require.NoError(t, <-ended)
@@ -122,9 +124,39 @@ func TestTrackThatIsOff(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, in.Tracks, 1)
 		for range 2 {
-			_, err = r.Next()
+			c, err := r.Next()
 			require.NoError(t, err)
+			require.EqualValues(t, 1, c.Track)
 		}
+		_, err = r.Next()
+		require.ErrorIs(t, err, io.EOF)
+	})
+}
+
+// A track that is left out is not subscribed to any more.
+func TestTrackThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var latest atomic.Uint64
+		r := &clienttest.Relay{
+			Refuse: map[moqt.MessageType]*moqt.RequestError{ // it would bring the track in time
+				moqt.MessageFetch: {Code: moqt.RequestNotSupported},
+			},
+			Tamper: func(track moqt.FullTrackName, h moqt.SubgroupHeader, s io.Reader) io.Reader {
+				if track.Name == "2.loc" {
+					latest.Store(h.GroupID)
+					time.Sleep(minStartTimeout + 5*time.Second)
+				}
+				return s
+			},
+		}
+		publish(t, r, pub.PublisherConfig{Wait: true, Loop: true, Packaging: catalog.LOC})
+		out, result := play(t, r, PlayerConfig{Duration: 30 * time.Second})
+		require.Less(t, latest.Load(), uint64(10), "groups of two seconds")
+		require.Zero(t, result.Tracks[1].Objects)
+		m := cmaf.NewReader(bytes.NewReader(out))
+		in, err := m.Init()
+		require.NoError(t, err)
+		require.Len(t, in.Tracks, 1)
 	})
 }
 

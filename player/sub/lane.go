@@ -33,6 +33,8 @@ type lane struct {
 	resets   uint64 // streams that were reset
 	failed   error  // why the track ended, if it did not end well
 
+	played   context.Context // done when playback leaves the track out; listed is done then, too
+	leaveOut context.CancelFunc
 	listed   context.Context // done when the catalog does not have the track any more
 	withdraw context.CancelFunc
 }

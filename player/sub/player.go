@@ -83,7 +83,8 @@ func (p *player) switchLocked(l *lane, to *source) {
 func (p *player) add(l *lane) *lane {
 	l.seq, l.sum = newSequencer(), sha256.New()
 	l.seq.apart = l.entry.Role == string(cmaf.Video)
-	l.listed, l.withdraw = context.WithCancel(context.Background())
+	l.played, l.leaveOut = context.WithCancel(context.Background())
+	l.listed, l.withdraw = context.WithCancel(l.played)
 	p.lanes = append(p.lanes, l)
 	return l
 }
@@ -276,8 +277,8 @@ func (p *player) pickLocked(now time.Time) (best *candidate, at time.Time, open 
 	return best, at, open
 }
 
-// leaveOutLocked ends the lanes that have no init segment yet, and returns the others. Few players take another init
-// segment with more tracks later.
+// leaveOutLocked ends the lanes that have no init segment yet, with their subscriptions, and returns the others. Few
+// players take another init segment with more tracks later.
 func (p *player) leaveOutLocked(lanes []*lane) []*lane {
 	return slices.DeleteFunc(lanes, func(l *lane) bool {
 		if !l.waitsLocked() {
@@ -285,8 +286,8 @@ func (p *player) leaveOutLocked(lanes []*lane) []*lane {
 		}
 		p.log.Warn("playing without a track that has sent no frame with which decoding can start", "track", l.name,
 			"within", p.startTimeout)
-		l.seq.end()
-		l.withdraw()
+		l.seq.leave()
+		l.leaveOut()
 		return true
 	})
 }

@@ -209,6 +209,8 @@ func (e *playing) stay(ctx context.Context, s *session.Subscription, r *laneRece
 		return e.takeWhole(r, errors.New("the relay forwards only one subgroup of each group"))
 	case <-s.Context().Done():
 		return e.ended(r, context.Cause(s.Context()))
+	case <-r.lane.played.Done():
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.p.finished:

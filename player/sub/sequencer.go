@@ -29,6 +29,7 @@ type sequencer struct {
 	begun   bool
 	groups  map[uint64]*incoming
 	ended   bool // nothing more will arrive
+	left    bool // nothing more is wanted
 	marks   bool // the publisher marks the ends of groups
 	apart   bool // the first object of a group may have a stream of its own
 	bytes   int  // of objects that have not been released
@@ -90,8 +91,11 @@ func (s *sequencer) group(id uint64) *incoming {
 }
 
 // add adds an object. It returns false if the object came twice or too late, or is of another rendition than the group
-// that it belongs to.
+// that it belongs to, or nothing more is wanted.
 func (s *sequencer) add(i item) bool {
+	if s.left {
+		return false
+	}
 	if s.begun && i.location.Less(s.next) {
 		s.counted.Late++
 		return false
@@ -193,6 +197,12 @@ func (s *sequencer) fetch(pending bool) {
 
 // end records that nothing more will arrive.
 func (s *sequencer) end() { s.ended = true }
+
+// leave ends the track at once: it forgets what has arrived, and does not take what still does.
+func (s *sequencer) leave() {
+	s.end()
+	s.left, s.groups, s.bytes = true, map[uint64]*incoming{}, 0
+}
 
 // state is the state of the next object.
 type state int
