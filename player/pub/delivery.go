@@ -20,7 +20,6 @@ type delivery struct {
 	cancel          context.CancelCauseFunc
 	objectTimeout   time.Duration // delivery timeouts that apply, 0: none
 	subgroupTimeout time.Duration
-	groups          sync.WaitGroup
 	behind          chan struct{}   // a token for each group that is being sent
 	moved           <-chan struct{} // closed when another session replaces the subscriber's
 
@@ -28,6 +27,8 @@ type delivery struct {
 	allowed moqt.Range
 	forward bool
 	changed chan struct{}
+	running int           // groups and fills that are being sent, and follow
+	idle    chan struct{} // closed when there are none, and can be none any more
 }
 
 // newDelivery returns a delivery with the range and timeouts of a subscription.
@@ -35,6 +36,7 @@ func newDelivery(t *track, p *session.Publication, allowed moqt.Range, moved <-c
 	parameters := p.Parameters()
 	d := &delivery{
 		track: t, pub: p, allowed: allowed, forward: p.Forward(), changed: make(chan struct{}),
+		running: 1, idle: make(chan struct{}),
 		objectTimeout: moqt.DeliveryTimeout(parameters.ObjectDeliveryTimeout, t.properties.ObjectDeliveryTimeout()),
 		subgroupTimeout: moqt.DeliveryTimeout(
 			parameters.SubgroupDeliveryTimeout, t.properties.SubgroupDeliveryTimeout()),
@@ -55,8 +57,32 @@ func (d *delivery) run() {
 	if code == moqt.DoneInternalError || code == moqt.DoneTooFarBehind {
 		d.cancel(nil) // resets the streams
 	}
-	d.groups.Wait()
+	d.finished()
+	<-d.idle
 	_ = d.pub.Done(code, reason) // fails only if the subscriber has left
+}
+
+// spawn calls f on a goroutine, for which run waits. It does nothing and returns false when run does not wait any more.
+func (d *delivery) spawn(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == 0 {
+		return false
+	}
+	d.running++
+	go func() {
+		defer d.finished()
+		f()
+	}()
+	return true
+}
+
+func (d *delivery) finished() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running--; d.running == 0 {
+		close(d.idle)
+	}
 }
 
 // follow starts to send each group that is published.
@@ -78,7 +104,7 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 			default:
 				return moqt.DoneTooFarBehind, errBehind.Error()
 			}
-			d.groups.Go(func() {
+			d.spawn(func() {
 				d.sendGroup(g)
 				<-d.behind
 			})

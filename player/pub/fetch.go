@@ -43,12 +43,15 @@ func (d *delivery) fill(f *session.FillRequest) {
 	if f == nil {
 		return
 	}
-	d.groups.Go(func() {
+	ok := d.spawn(func() {
 		defer func() { _ = f.Done() }() // never fails
 		objects, lost := d.track.fetch(f.Range)
 		order := f.Parameters.Order(d.track.properties.DefaultPublisherGroupOrder())
 		_ = sendFetch(f, d.pub.Session().Version(), order, objects, lost) // fails only if the fill was cancelled
 	})
+	if !ok {
+		_ = f.Done()
+	}
 }
 
 // fetchRequest is a FETCH, or a fill.
