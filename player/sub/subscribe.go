@@ -3,6 +3,8 @@ package sub
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"sluice/moqt"
@@ -88,29 +90,60 @@ func fetch(
 	}
 	err := readFetched(ctx, cfg, s.Session(), m, object)
 	_, refused := errors.AsType[*moqt.RequestError](err)
-	if err == nil || errors.Is(err, errMemory) || refused && m.FetchType == moqt.FetchStandalone {
+	over := err == nil || ctx.Err() != nil || errors.Is(err, errMemory) || errors.Is(err, errStalled)
+	if over || refused && m.FetchType == moqt.FetchStandalone {
 		return err
 	}
 	return readFetched(ctx, cfg, s.Session(), standalone, object)
 }
 
-func readFetched(ctx context.Context, cfg *PlayerConfig, s *session.Session, m moqt.Fetch, object func(item)) error {
+// readFetched reads the response to a FETCH, until the end of ctx, or until nothing comes for a time.
+func readFetched(
+	ctx context.Context, cfg *PlayerConfig, s *session.Session, m moqt.Fetch, object func(item),
+) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(fetchTimeout, func() { cancel(errStalled) })
+	defer stalled.Stop()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}()
 	m.Parameters.AuthorizationTokens = cfg.Client.Tokens
 	f, err := s.Fetch(ctx, m)
 	if err != nil {
 		return err
 	}
 	defer f.Cancel(moqt.ResetCancelled)
+	defer context.AfterFunc(ctx, func() { f.Cancel(moqt.ResetCancelled) })() // ends Read
 	stream, err := f.Stream(ctx)
 	if err != nil {
 		return err
 	}
-	if err := readFetch(s.Version(), stream, cfg.Memory, object); err != nil {
+	if err := readFetch(s.Version(), timedReader{stream, stalled}, cfg.Memory, object); err != nil {
 		closeOnViolation(s, err)
 		return err
 	}
 	_, err = f.Wait(ctx)
 	return err
+}
+
+// fetchTimeout is how long nothing may come of the response to a FETCH.
+const fetchTimeout = firstContentTimeout
+
+var errStalled = fmt.Errorf("nothing has come for %s", fetchTimeout)
+
+// timedReader runs a timer while it waits for bytes, and not while they are taken.
+type timedReader struct {
+	io.Reader
+	timer *time.Timer
+}
+
+func (r timedReader) Read(b []byte) (int, error) {
+	r.timer.Reset(fetchTimeout)
+	defer r.timer.Stop()
+	return r.Reader.Read(b)
 }
 
 // closeOnViolation ends a session whose peer violates the protocol.
