@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"sluice/internal/keep"
@@ -93,9 +94,9 @@ func Run(ctx context.Context, cfg SessionConfig, endpoint func(*Link) Endpoint) 
 type runner struct {
 	cfg      SessionConfig
 	endpoint func(*Link) Endpoint
-	done     func() // ends Run
-	latest   *Link  // nil at first
-	sessions int    // number of sessions established so far
+	done     func()    // ends Run
+	serving  []serving // of the sessions so far, but for some that have ended
+	sessions int       // number of sessions established so far
 }
 
 // dial opens a session.
@@ -112,10 +113,8 @@ func (r *runner) dial(ctx context.Context, url string) (*keep.Session, error) {
 	if err != nil {
 		return nil, &ConnectError{url, err}
 	}
-	l := &Link{URL: url, goaway: make(chan moqt.Goaway, 1), before: r.latest}
-	for l.before != nil && l.before.Context().Err() != nil {
-		l.before = l.before.before
-	}
+	r.serving = slices.DeleteFunc(r.serving, func(s serving) bool { return s.Err() != nil })
+	l := &Link{URL: url, goaway: make(chan moqt.Goaway, 1), before: slices.Clone(r.serving)}
 	l.endpoint = r.endpoint(l)
 	l.Session, err = session.New(conn, session.Config{
 		Handler: mover{l.endpoint, l}, Authority: target.Authority, Path: target.Path, Tokens: r.cfg.Tokens,
@@ -124,8 +123,8 @@ func (r *runner) dial(ctx context.Context, url string) (*keep.Session, error) {
 	if err != nil {
 		return nil, &ConnectError{url, errors.Join(err, conn.CloseWithError(uint64(moqt.SessionInternalError), ""))}
 	}
-	l.serving, l.stop = context.WithCancel(l.Context())
-	r.latest = l
+	l.serving.Context, l.serving.stop = context.WithCancel(l.Context())
+	r.serving = append(r.serving, l.serving)
 	return &keep.Session{
 		Run: func(ctx context.Context) error {
 			err := l.run(ctx)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -210,6 +212,37 @@ func TestRunMoves(t *testing.T) {
 		require.Equal(t, []string{"moqt://relay.example/app", "https://new.example/moq"}, r.Dialed)
 		require.Error(t, r.Sessions()[0].Context().Err())
 		require.NoError(t, r.Sessions()[1].Context().Err())
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+// Nothing keeps a session in memory that another one has replaced.
+func TestRunForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &clienttest.Relay{}
+		var links []weak.Pointer[client.Link]
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- client.Run(ctx, config(r), func(l *client.Link) client.Endpoint {
+				links = append(links, weak.Make(l))
+				return stay(l)
+			})
+		}()
+		const moves = 4
+		for i := range moves {
+			time.Sleep(time.Minute) // the session is stable, and the timers of the one before have ended
+			require.NoError(t, r.Sessions()[i].Goaway("", time.Minute))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, links, moves+1)
+		runtime.GC()
+		for _, l := range links[:moves] {
+			require.Nil(t, l.Value())
+		}
+		require.NotNil(t, links[moves].Value())
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 	})

@@ -16,10 +16,15 @@ type Link struct {
 	URL string // of the relay
 
 	endpoint Endpoint
-	serving  context.Context // of Serve
-	stop     context.CancelFunc
+	serving  serving
 	goaway   chan moqt.Goaway
-	before   *Link // nil: this is the first one that has not ended
+	before   []serving // the earlier ones that had not ended; not their Links, each of which would have others
+}
+
+// serving is the context of a call of Serve.
+type serving struct {
+	context.Context
+	stop context.CancelFunc
 }
 
 // Name returns the URL of the relay as logs and errors show it.
@@ -27,8 +32,8 @@ func (l *Link) Name() string { return transport.WithoutQuery(l.URL) }
 
 // Established tells Run that the session is in use. It now replaces those before it.
 func (l *Link) Established() {
-	for o := l.before; o != nil; o = o.before {
-		o.stop()
+	for _, earlier := range l.before {
+		earlier.stop()
 	}
 }
 
