@@ -282,6 +282,7 @@ func (d *delivery) open(g *group, o *object) *subgroupStream {
 	return &subgroupStream{
 		stream: stream, encoder: moqt.NewSubgroupEncoder(v.DataLayout(), h),
 		single: layers.keyAlone() && o.subgroup == 0, timeout: d.subgroupTimeout, version: v,
+		session: d.pub.Session().Context(),
 		release: context.AfterFunc(d.ctx, func() { stream.CancelWrite(uint64(moqt.ResetCancelled)) }),
 	}
 }
@@ -317,8 +318,9 @@ type subgroupStream struct {
 	single  bool // it has one object
 	version moqt.Version
 	timeout time.Duration // for its delivery after the end
-	release func() bool   // unlinks the stream from the end of the delivery
-	over    bool          // finished, reset or refused
+	session context.Context
+	release func() bool // unlinks the stream from the end of the delivery
+	over    bool        // finished, reset or refused
 }
 
 // write sends an object. It resets the stream if that takes longer than the timeout (draft §8).
@@ -351,6 +353,9 @@ func (s *subgroupStream) write(o *object, timeout time.Duration) {
 	}
 }
 
+// maxSubgroupTimeout limits how long the stream of a finished subgroup is kept, whatever timeout a subscriber asks for.
+const maxSubgroupTimeout = time.Minute
+
 // finish ends the stream. The timeout resets it, which has no effect if everything has been delivered (draft §8).
 func (s *subgroupStream) finish() {
 	if s.over {
@@ -360,7 +365,11 @@ func (s *subgroupStream) finish() {
 	s.release()
 	_ = s.stream.Close() // fails only after a reset
 	if s.timeout > 0 {
-		time.AfterFunc(s.timeout, func() { s.stream.CancelWrite(uint64(moqt.ResetDeliveryTimeout)) })
+		ctx, cancel := context.WithTimeout(s.session, min(s.timeout, maxSubgroupTimeout))
+		context.AfterFunc(ctx, func() {
+			cancel()
+			s.stream.CancelWrite(uint64(moqt.ResetDeliveryTimeout))
+		})
 	}
 }
 
