@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +135,25 @@ func TestTrackHistory(t *testing.T) {
 	<-changed
 	_, complete, _ := tr.read(groups[0], 0)
 	require.True(t, complete)
+}
+
+// Each subscriber that asks for the content gets a group of its own.
+func TestRepublishAtOnce(t *testing.T) {
+	const subscribers, requests = 4, 10_000
+	tr := newTrack(moqt.FullTrackName{}, 0, nil, History{Groups: subscribers * requests})
+	var asked sync.WaitGroup
+	for range subscribers {
+		asked.Go(func() {
+			for range requests {
+				tr.republish(0)
+			}
+		})
+	}
+	asked.Wait()
+	require.Len(t, tr.groups, subscribers*requests)
+	for i, g := range tr.groups {
+		require.Equal(t, []uint64{uint64(i), 1}, []uint64{g.id, g.end()})
+	}
 }
 
 // TestLongGroup checks that a group without end loses its oldest objects, and nothing but these.

@@ -121,38 +121,45 @@ func (t *track) update(f func()) {
 
 // startGroup completes the current group and starts one with a larger id.
 func (t *track) startGroup(id uint64) {
-	t.update(func() {
-		t.completeGroupLocked()
-		t.groups = append(t.groups, &group{id: id})
-		t.evictLocked(t.history.Bytes)
-		t.countLocked()
-	})
+	t.update(func() { t.startGroupLocked(id) })
+}
+
+func (t *track) startGroupLocked(id uint64) {
+	t.completeGroupLocked()
+	t.groups = append(t.groups, &group{id: id})
+	t.evictLocked(t.history.Bytes)
+	t.countLocked()
 }
 
 // add publishes the next object of the current group. It sets the location.
 func (t *track) add(o object) {
-	t.update(func() {
-		g := t.groups[len(t.groups)-1]
-		o.location = moqt.Location{Group: g.id, Object: g.end()}
-		if o.first = !slices.Contains(g.subgroups, o.subgroup); o.first {
-			g.subgroups = append(g.subgroups, o.subgroup)
-		}
-		g.objects = append(g.objects, &o)
-		g.bytes += len(o.payload)
-		t.bytes += len(o.payload)
-		t.evictLocked(t.history.Bytes)
-		t.countLocked()
-	})
+	t.update(func() { t.addLocked(o) })
 }
 
-// republish starts a group with the content of the track, for subscribers that did not get the last one.
-func (t *track) republish(first uint64) {
-	if l := t.largest(); l != nil {
-		first = l.Group + 1
+func (t *track) addLocked(o object) {
+	g := t.groups[len(t.groups)-1]
+	o.location = moqt.Location{Group: g.id, Object: g.end()}
+	if o.first = !slices.Contains(g.subgroups, o.subgroup); o.first {
+		g.subgroups = append(g.subgroups, o.subgroup)
 	}
-	t.startGroup(first)
-	t.add(object{priority: t.priority, born: time.Now(), payload: t.content})
-	t.update(t.completeGroupLocked)
+	g.objects = append(g.objects, &o)
+	g.bytes += len(o.payload)
+	t.bytes += len(o.payload)
+	t.evictLocked(t.history.Bytes)
+	t.countLocked()
+}
+
+// republish publishes a group with the content of the track, for subscribers that did not get the last one. Several may
+// ask for it at once.
+func (t *track) republish(first uint64) {
+	t.update(func() {
+		if l := t.largestLocked(); l != nil {
+			first = l.Group + 1
+		}
+		t.startGroupLocked(first)
+		t.addLocked(object{priority: t.priority, born: time.Now(), payload: t.content})
+		t.completeGroupLocked()
+	})
 }
 
 // end completes the track.
