@@ -121,8 +121,11 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 		case <-d.moved:
 			return moqt.DoneGoingAway, ""
 		case <-d.ctx.Done():
-			if context.Cause(d.ctx) == errBehind {
+			switch context.Cause(d.ctx) {
+			case errBehind:
 				return moqt.DoneTooFarBehind, errBehind.Error()
+			case errUpdate:
+				return moqt.DoneUpdateFailed, ""
 			}
 			return moqt.DoneInternalError, ""
 		}
@@ -131,6 +134,9 @@ func (d *delivery) follow() (moqt.PublishDoneCode, string) {
 
 // errBehind ends a delivery that lacks objects which the history no longer has.
 var errBehind = errors.New("groups are sent slower than they are published")
+
+// errUpdate ends a delivery whose session has refused an update.
+var errUpdate = errors.New("an update was refused")
 
 // endsWithFilter reports whether the subscription ends when the track has passed the end of its filter.
 func (d *delivery) endsWithFilter() bool { return d.pub.Session().Version().EndsWithFilter() }
@@ -167,8 +173,26 @@ func (d *delivery) takeUpdates() {
 }
 
 func (d *delivery) apply(u *session.Update) {
-	largest := d.track.largest()
+	largest, err := d.accept(u)
+	if _, refused := errors.AsType[*moqt.RequestError](err); refused {
+		d.cancel(errUpdate)
+		return
+	}
+	if err == nil { // else the subscription is over
+		d.fill(d.pub.Fill(u, largest))
+	}
+	d.track.newGroup(u.Parameters.NewGroupRequest)
+}
+
+// accept changes the delivery as an update says, unless the session refuses that. Meanwhile no object is sent or left
+// out: the subscriber gets what follows the Largest Object, which is returned, by its new range and Forward State.
+func (d *delivery) accept(u *session.Update) (largest *moqt.Location, err error) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	largest = d.track.largest()
+	if err := u.OK(moqt.Parameters{LargestObject: largest}); err != nil {
+		return nil, err
+	}
 	if f := u.Parameters.Filter; f != nil {
 		d.allowed = f.Range(largest)
 	}
@@ -181,11 +205,7 @@ func (d *delivery) apply(u *session.Update) {
 	}
 	close(d.changed)
 	d.changed = make(chan struct{})
-	d.mu.Unlock()
-	if u.OK(moqt.Parameters{LargestObject: largest}) == nil { // else the subscription is over
-		d.fill(d.pub.Fill(u, largest))
-	}
-	d.track.newGroup(u.Parameters.NewGroupRequest)
+	return largest, nil
 }
 
 // sendGroup sends a group as it is published.

@@ -2,6 +2,7 @@ package pub
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,25 @@ func subscribeSlowly(p *peer, parameters moqt.Parameters) (*session.Subscription
 	_, err = s.Wait(p.t.Context())
 	require.NoError(p.t, err)
 	return s, r
+}
+
+// A subscription ends with an update that the session refuses.
+func TestDeliveryEndsWithARefusedUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, p := serveTrack(t)
+		tr.startGroup(0)
+		addBytes(tr, 100)
+		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
+		require.NoError(t, err)
+		token := moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte("twice")}
+		_, err = s.Update(t.Context(), moqt.Parameters{AuthorizationTokens: []moqt.Token{token, token}})
+		refused, ok := errors.AsType[*moqt.RequestError](err)
+		require.True(t, ok, err)
+		require.Equal(t, moqt.RequestMalformedAuthToken, refused.Code)
+		<-s.Context().Done()
+		require.ErrorContains(t, context.Cause(s.Context()), "UPDATE_FAILED")
+		require.Equal(t, 1, r.resets)
+	})
 }
 
 // A subscriber cannot make the publisher keep the streams of finished subgroups for ever.

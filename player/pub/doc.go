@@ -9,5 +9,6 @@
 // from the history that the track keeps. Catalogs and the init segment are tracks, too, with one object in each group.
 //
 // Locks: publisher.mu is held while the broadcast is made. track.mu guards groups and their objects; delivery.mu guards
-// what a subscriber wants; handler.mu counts deliveries. None of the last three is held while another one is taken.
+// what a subscriber wants; handler.mu counts deliveries. delivery.mu is held while an update is answered, which takes
+// track.mu and a lock of the session. Otherwise, none of the last three is held while another one is taken.
 package pub

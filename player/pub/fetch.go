@@ -45,6 +45,7 @@ func (d *delivery) fill(f *session.FillRequest) {
 	}
 	ok := d.spawn(func() {
 		defer func() { _ = f.Done() }() // never fails
+		defer context.AfterFunc(d.ctx, func() { _ = f.Done() })()
 		objects, lost := d.track.fetch(f.Range)
 		order := f.Parameters.Order(d.track.properties.DefaultPublisherGroupOrder())
 		_ = sendFetch(f, d.pub.Session().Version(), order, objects, lost) // fails only if the fill was cancelled
