@@ -87,9 +87,9 @@ func (d *delivery) finished() {
 
 // follow starts to send each group that is published.
 func (d *delivery) follow() (moqt.PublishDoneCode, string) {
-	next := d.bounds().Start.Group
-	for {
-		allowed, changed := d.bounds(), d.hasChanged()
+	first, _ := d.bounds()
+	for next := first.Start.Group; ; {
+		allowed, changed := d.bounds()
 		groups, ended, published := d.track.after(next)
 		for _, g := range groups {
 			if g.id > allowed.End.Group {
@@ -141,16 +141,11 @@ var errUpdate = errors.New("an update was refused")
 // endsWithFilter reports whether the subscription ends when the track has passed the end of its filter.
 func (d *delivery) endsWithFilter() bool { return d.pub.Session().Version().EndsWithFilter() }
 
-func (d *delivery) bounds() moqt.Range {
+// bounds returns the range that the subscriber wants, and a channel that is closed at the next update.
+func (d *delivery) bounds() (allowed moqt.Range, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.allowed
-}
-
-func (d *delivery) hasChanged() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.changed
+	return d.allowed, d.changed
 }
 
 // wants reports whether an object is to be sent now.
@@ -217,6 +212,7 @@ func (d *delivery) sendGroup(g *group) {
 		}
 	}()
 	for next := uint64(0); ; {
+		_, updated := d.bounds() // before an object is judged: an update may come while it is sent
 		objects, complete, changed := d.track.read(g, next)
 		if next > 0 && len(objects) > 0 && objects[0].location.Object > next {
 			d.cancel(errBehind)
@@ -236,7 +232,7 @@ func (d *delivery) sendGroup(g *group) {
 		}
 		select {
 		case <-changed:
-		case <-d.hasChanged():
+		case <-updated:
 			if !d.wants(moqt.Location{Group: g.id, Object: next}) {
 				for id, s := range streams {
 					s.reset(moqt.ResetCancelled)

@@ -93,6 +93,21 @@ func TestDeliveryEndsWithARefusedUpdate(t *testing.T) {
 	})
 }
 
+// An update that comes while an object is being sent resets the stream, even if no object follows.
+func TestDeliveryIsUpdatedWhileItSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, p := serveTrack(t)
+		tr.startGroup(0)
+		addBytes(tr, 100_000) // more than the window of a stream
+		s, r := subscribeSlowly(p, moqt.Parameters{})
+		_, err := s.Update(t.Context(), moqt.Parameters{Forward: new(false)})
+		require.NoError(t, err)
+		close(r.read)
+		synctest.Wait()
+		require.Equal(t, 1, r.resets)
+	})
+}
+
 // A subscriber cannot make the publisher keep the streams of finished subgroups for ever.
 func TestDeliveryForgetsSubgroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
