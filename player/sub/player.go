@@ -151,9 +151,8 @@ func (p *player) run(ctx context.Context) error {
 				return &OutputError{err}
 			}
 		}
-		p.written()
-		if done {
-			return p.err
+		if err := p.written(); done {
+			return err
 		}
 		if err := p.sleep(ctx, next); err != nil {
 			return err
@@ -448,12 +447,13 @@ func (p *player) failLocked(err error) {
 	}
 }
 
-// written is called when a batch has been written.
-func (p *player) written() {
+// written is called when a batch has been written. It returns the error that ends the player, if there is one.
+func (p *player) written() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing = 0
 	p.countLocked()
+	return p.err
 }
 
 // earliest returns the earlier of two times, or the other one if one is zero.

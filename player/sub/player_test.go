@@ -193,6 +193,35 @@ func TestPlayerGoesOnWithoutAFetch(t *testing.T) {
 	}
 }
 
+// tight has memory for one object.
+type tight struct{ given chan struct{} }
+
+func (m tight) Take(int) bool {
+	select {
+	case <-m.given:
+		return false
+	default:
+		return true
+	}
+}
+
+func (m tight) Give(int) { close(m.given) }
+
+// A player that has reached its limit has done so whatever comes later.
+func TestPlayerEndsAsMemoryRunsOut(t *testing.T) {
+	p := newPlayer(io.Discard, &cmaf.Init{}, hold, limits{objects: 1})
+	m := tight{make(chan struct{})}
+	p.memory = m
+	l := p.addLane("", nil, nil)
+	l.seq.start(at(0, 0))
+	require.NoError(t, p.update(t.Context(), l, func(s *sequencer) { put(s, at(0, 0)) }))
+	done := make(chan error)
+	go func() { done <- p.run(t.Context()) }()
+	<-m.given
+	require.NoError(t, p.update(t.Context(), l, func(s *sequencer) { put(s, at(0, 1)) }))
+	require.NoError(t, <-done)
+}
+
 func TestPlayerReportsBrokenOutput(t *testing.T) {
 	p := newPlayer(brokenWriter{}, &cmaf.Init{}, hold, limits{})
 	l := p.addLane("", nil, nil)
