@@ -82,7 +82,8 @@ type playback struct {
 	catalog  string  // the track that has it
 	playErr  error
 	finished chan struct{} // closed when the player has ended
-	whole    atomic.Bool   // no tracks in layers are subscribed to any more
+	reports  sync.WaitGroup
+	whole    atomic.Bool // no tracks in layers are subscribed to any more
 }
 
 // begin reads the catalog, unless that was done on a session before, and starts to play. It returns the subscription to
@@ -137,7 +138,7 @@ func (p *playback) start(in *cmaf.Init, choices []choice) error {
 		p.playErr = p.safely(func() error { return pl.run(p.ctx) })
 	}()
 	if p.progress != nil {
-		go p.report(pl)
+		p.reports.Go(func() { p.report(pl) })
 	}
 	return nil
 }
@@ -198,10 +199,11 @@ func (p *playback) over() bool {
 	}
 }
 
-// wait waits for the player, if it was started.
+// wait waits for the player, and for the last call of progress, if it was started.
 func (p *playback) wait() {
 	if p.hasBegun() {
 		<-p.finished
+		p.reports.Wait()
 	}
 }
 

@@ -259,6 +259,25 @@ func TestPlayIsInterrupted(t *testing.T) {
 	})
 }
 
+// Nothing is reported when Run has returned.
+func TestProgressEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &clienttest.Relay{}
+		publish(t, r, pub.PublisherConfig{Loop: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		reported := false
+		_, err := Run(ctx, PlayerConfig{
+			Namespace: namespace, Out: io.Discard, Client: clientConfig(r),
+		}, func(Progress) {
+			cancel()
+			time.Sleep(time.Second)
+			reported = true
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, reported)
+	})
+}
+
 func TestListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &clienttest.Relay{}
