@@ -109,7 +109,7 @@ func TestTrackThatIsOff(t *testing.T) {
 		go func() { ended <- p.run(t.Context()) }()
 		send(lanes[0], 0)
 		time.Sleep(minStartTimeout - time.Second)
-		require.Zero(t, out.Len())
+		require.Zero(t, p.snapshot().Objects)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.NotZero(t, out.Len())
