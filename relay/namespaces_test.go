@@ -2,7 +2,9 @@ package relay
 
 import (
 	"context"
+	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,8 @@ import (
 
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
+	"sluice/transport"
 )
 
 // namespaces follows a SUBSCRIBE_NAMESPACE.
@@ -115,6 +119,41 @@ func TestPrefixesThatMatchTooMuch(t *testing.T) {
 	})
 }
 
+// TestPrefixThatMatchesMoreAndMore announces namespaces that a request is told of.
+func TestPrefixThatMatchesMoreAndMore(t *testing.T) {
+	onBench(t, Config{MaxMatches: 2}, func(b *bench) {
+		n := b.connect().mustWatch("live")
+		c := b.connect()
+		c.announce("live", "a").Cancel(moqt.ResetCancelled)
+		c.announce("live", "b")
+		c.announce("live", "c")
+		require.Equal(t, []string{"live-b", "live-c"}, n.now())
+		c.announce("live", "d")
+		synctest.Wait()
+		ended := &transport.StreamError{}
+		require.ErrorAs(t, context.Cause(n.Context()), &ended)
+		require.EqualValues(t, moqt.ResetExcessiveLoad, ended.Code)
+	})
+}
+
+// TestPrefixesOfAnAddress has sessions of one address match as much as it may, and then one more.
+func TestPrefixesOfAnAddress(t *testing.T) {
+	exempt := []netip.Prefix{netip.MustParsePrefix("192.0.2.9/32")}
+	onBench(t, Config{PerAddress: Quota{RequestRate: 1}, Exempt: exempt}, func(b *bench) {
+		c := b.from("192.0.2.9")
+		for i := range 64 {
+			c.announce("live", strconv.Itoa(i))
+		}
+		for range 2 { // two requests each, of the five of charge.Burst
+			b.from("192.0.2.1").mustWatch("live")
+		}
+		_, err := b.from("192.0.2.1").watch("live")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		b.exceeded(charge.ByAddress, charge.RequestRate, 1)
+		b.from("192.0.2.2").mustWatch("live")
+	})
+}
+
 // TestPrefixesThatMatchTooOften lets a session match four values, and then one per second.
 func TestPrefixesThatMatchTooOften(t *testing.T) {
 	onBench(t, Config{MaxMatches: 4, MatchRate: 1}, func(b *bench) {
@@ -138,6 +177,31 @@ func TestPrefixesThatMatchTooOften(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		n = c.mustWatch("live")
 		require.Equal(t, []string{"live-a", "live-b", "live-c"}, n.now())
+	})
+}
+
+// A publisher tells many watchers again and again: that counts as requests of its address.
+func TestAnnouncementsToManyWatchers(t *testing.T) {
+	exempt := []netip.Prefix{netip.MustParsePrefix("192.0.2.9/32")}
+	onBench(t, Config{PerAddress: Quota{RequestRate: 1}, Exempt: exempt}, func(b *bench) {
+		for range 64 {
+			b.from("192.0.2.9").mustWatch("live")
+		}
+		c := b.from("192.0.2.1")
+		soon := func(wait func(context.Context) error) error {
+			ctx, cancel := context.WithTimeout(b.ctx, time.Second/2)
+			defer cancel()
+			return wait(ctx)
+		}
+		for _, name := range []string{"a", "b"} { // two requests each, of the five of charge.Burst
+			p, err := c.PublishNamespace(b.ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"live", name}})
+			require.NoError(t, err)
+			require.NoError(t, soon(p.Wait))
+		}
+		p, err := c.Publish(b.ctx, moqt.Publish{Track: trackNamed("a")})
+		require.NoError(t, err)
+		require.ErrorIs(t, soon(p.Wait), context.DeadlineExceeded)
+		require.NoError(t, p.Wait(b.ctx))
 	})
 }
 

@@ -80,8 +80,16 @@ func (q *requests) HandleSubscribe(pub *session.Publication) {
 // HandlePublish implements session.Handler (draft §10.10).
 func (q *requests) HandlePublish(sub *session.Subscription) {
 	q.withHub(sub.Request, ActionPublish, sub.Track(), func(h *hub.Hub, m *permission) {
-		h.Publish(&q.peer.Peer, sub, m)
+		if q.awaitWatchers(sub.Request, q.peer.Naming().Place(sub.Track().Namespace)) {
+			h.Publish(&q.peer.Peer, sub, m)
+		}
 	})
+}
+
+// awaitWatchers waits until the peer may publish at a place, of which all are told that watch it. It returns false if
+// the request is over.
+func (q *requests) awaitWatchers(r *session.Request, at names.Place) bool {
+	return q.peer.Address.AwaitMatches(r.Context(), q.peer.relay.directory.Watchers(at)) == nil
 }
 
 // HandleFetch implements session.Handler (draft §10.12.3).
@@ -117,7 +125,8 @@ func (q *requests) serveAnnouncement(a *hub.Announcement, req *session.IncomingP
 		directory.Revoke(a)
 		permit.cancel(why)
 	})
-	if q.peer.awaitMatches(req.Context(), directory.CountBelow(a.Place)) != nil {
+	err := q.peer.awaitMatches(req.Context(), directory.CountBelow(a.Place))
+	if err != nil || !q.awaitWatchers(req.Request, a.Place) {
 		return // the request is over
 	}
 	permit.updated = func() { directory.Show(a, req.Parameters()) }
@@ -134,11 +143,22 @@ func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamesp
 	m := &req.Message
 	serveWatch(q.peer, req.Request, ActionSubscribeNamespace, m.Prefix, req.OK, func(*permission) watch {
 		prefix := names.Prefix[*hub.Peer]{Peer: &q.peer.Peer, Path: m.Parameters.HopPath}
-		return &names.Watch[*hub.Peer]{Prefix: prefix, Space: &q.peer.relay.directory.Names, Told: tell(req)}
+		return &names.Watch[*hub.Peer]{Prefix: prefix, Space: &q.peer.relay.directory.Names, Told: q.tell(req)}
 	})
 }
 
-// tell returns a function that tells the peer about namespaces. It fails only if the request is over.
+// tell returns a function that tells the peer about namespaces, until there are more than a prefix may match: the relay
+// has to remember them.
+func (q *requests) tell(req *session.IncomingSubscribeNamespace) names.Notify {
+	told := tell(req)
+	return func(ns moqt.Namespace, published bool, way moqt.Parameters) {
+		if told(ns, published, way); req.Reported() > q.peer.relay.cfg.MaxMatches && !q.peer.Hidden {
+			req.Cancel(moqt.ResetExcessiveLoad)
+		}
+	}
+}
+
+// tell returns a function that tells a peer about namespaces. It fails only if the request is over.
 func tell(req *session.IncomingSubscribeNamespace) names.Notify {
 	return func(ns moqt.Namespace, published bool, way moqt.Parameters) {
 		if published {

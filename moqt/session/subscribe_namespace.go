@@ -196,6 +196,13 @@ func (n *IncomingSubscribeNamespace) Add(ns moqt.Namespace, p moqt.Parameters) e
 	return n.send(m, false)
 }
 
+// Reported returns how many namespaces the peer was told of that are not gone.
+func (n *IncomingSubscribeNamespace) Reported() int {
+	n.s.mu.Lock()
+	defer n.s.mu.Unlock()
+	return len(n.active)
+}
+
 // Remove reports to the peer that a namespace is gone, if the namespace was reported before.
 func (n *IncomingSubscribeNamespace) Remove(ns moqt.Namespace) error {
 	n.s.mu.Lock()

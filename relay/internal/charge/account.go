@@ -279,6 +279,31 @@ func (a *Account) Allow() bool {
 	return false
 }
 
+// matchesOfRequest is how many matches of prefixes count as a request.
+const matchesOfRequest = 64
+
+// requestsOf returns how many requests matches of prefixes count as.
+func (a *Account) requestsOf(matches int) int {
+	return min(matches/matchesOfRequest, a.requests.Burst())
+}
+
+// AllowMatches reports whether prefixes may match n more values now. A nil account has no limit.
+func (a *Account) AllowMatches(n int) bool {
+	if a == nil || a.requests == nil || a.requests.AllowN(time.Now(), a.requestsOf(n)) {
+		return true
+	}
+	a.Refuse(RequestRate)
+	return false
+}
+
+// AwaitMatches waits until prefixes may match n more values, or the context is done.
+func (a *Account) AwaitMatches(ctx context.Context, n int) error {
+	if a == nil || a.requests == nil {
+		return nil
+	}
+	return a.requests.WaitN(ctx, a.requestsOf(n))
+}
+
 // Wait implements session.Pacer.
 func (a *Account) Wait(ctx context.Context) error {
 	if a.requests == nil {

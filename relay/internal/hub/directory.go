@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"math"
 	"slices"
@@ -183,10 +184,15 @@ func (d *Directory) offer(h *Hub, p *Peer, on bool) {
 // first publisher brings it.
 func (d *Directory) tell(h *Hub) {
 	d.mu.Lock()
+	watches := slices.Collect(d.watches.Matching(h.place))
+	d.mu.Unlock()
+	names.Tell(context.Background(), &d.mu, watches, func(w *TracksWatch) {
+		if d.watches.Has(w.Place(), w) && h.place.HasPrefix(w.Place()) {
+			w.foundLocked(h)
+		}
+	})
+	d.mu.Lock()
 	defer d.mu.Unlock()
-	for w := range d.watches.Matching(h.place) {
-		w.foundLocked(h)
-	}
 	offered := len(d.Names.OfferedBy(&h.offer)) > 0
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,6 +200,14 @@ func (d *Directory) tell(h *Hub) {
 		clear(h.subscribers.waiting)
 	}
 	h.demand.update()
+}
+
+// Watchers returns how many requests for namespaces or tracks are told of what is published at a place.
+func (d *Directory) Watchers(at place) int {
+	d.mu.Lock()
+	n := d.watches.Matches(at)
+	d.mu.Unlock()
+	return n + d.Names.Watchers(at)
 }
 
 // Watched returns the requests for tracks below prefixes in a scope.

@@ -30,8 +30,8 @@ type Space[P Peer[P]] struct {
 // Announce makes an announcement known, or that it comes another way now. It returns false if it was withdrawn before.
 func (s *Space[P]) Announce(a *Announcement[P], way moqt.Parameters) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if a.over {
+		s.mu.Unlock()
 		return false
 	}
 	a.comes(way)
@@ -40,24 +40,38 @@ func (s *Space[P]) Announce(a *Announcement[P], way moqt.Parameters) bool {
 		a.number = s.announced
 		s.announcements.Add(a.Place, a)
 	}
-	s.changedLocked(a.Place)
+	watches := slices.Collect(s.watches.Matching(a.Place))
+	s.mu.Unlock()
+	s.tell(watches, a.Place)
 	return true
 }
 
 // Withdraw withdraws an announcement, or prevents it.
 func (s *Space[P]) Withdraw(a *Announcement[P]) {
+	var watches []*Watch[P]
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	a.over = true
 	if s.announcements.Remove(a.Place, a) {
-		s.changedLocked(a.Place)
+		watches = slices.Collect(s.watches.Matching(a.Place))
 	}
+	s.mu.Unlock()
+	s.tell(watches, a.Place)
 }
 
-func (s *Space[P]) changedLocked(at Place) {
-	for w := range s.watches.Matching(at) {
-		w.tellLocked(at)
-	}
+// tell tells watches what is at a place now. Some may have ended, or may be for another prefix, since they matched it.
+func (s *Space[P]) tell(watches []*Watch[P], at Place) {
+	Tell(context.Background(), &s.mu, watches, func(w *Watch[P]) {
+		if s.watches.Has(w.Place(), w) && at.HasPrefix(w.Place()) {
+			w.tellLocked(at)
+		}
+	})
+}
+
+// Watchers returns how many watches are told of what is announced at a place.
+func (s *Space[P]) Watchers(at Place) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches.Matches(at)
 }
 
 // Offer says that a peer offers a track, or that it does so no longer.

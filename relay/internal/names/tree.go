@@ -15,7 +15,7 @@ type Tree[T comparable] struct {
 }
 
 func (t *Tree[T]) Add(ns moqt.Namespace, v T) {
-	if _, known := t.At(ns)[v]; known {
+	if t.Has(ns, v) {
 		return
 	}
 	for _, field := range ns {
@@ -64,6 +64,12 @@ func (t *Tree[T]) branch(ns moqt.Namespace) *Tree[T] {
 	return t
 }
 
+// Has reports whether a value is at ns.
+func (t *Tree[T]) Has(ns moqt.Namespace, v T) bool {
+	_, ok := t.At(ns)[v]
+	return ok
+}
+
 // At returns the values at ns itself.
 func (t *Tree[T]) At(ns moqt.Namespace) map[T]struct{} {
 	if t = t.branch(ns); t == nil {
@@ -95,6 +101,18 @@ func (t *Tree[T]) Matching(ns moqt.Namespace) iter.Seq[T] {
 			t = t.children[ns[i]]
 		}
 	}
+}
+
+// Matches returns the number of values that Matching yields.
+func (t *Tree[T]) Matches(ns moqt.Namespace) int {
+	n := len(t.values)
+	for _, field := range ns {
+		if t = t.children[field]; t == nil {
+			break
+		}
+		n += len(t.values)
+	}
+	return n
 }
 
 // Under yields the values at prefix and at all namespaces that begin with it.
