@@ -9,8 +9,9 @@
 // One table holds the differences between versions: which messages exist, where they may be sent, which parameters they
 // have, which types streams and datagrams start with (drafts.go). Messages are the same Go types in all versions. A
 // value has one meaning, however a version expresses it: the range of a [Fetch] is in its fields, although newer
-// versions send it in a parameter. A value that a version cannot express is an error of [AppendMessage]. The headers
-// that precede media have a name of their own, [DataLayout], because the kernel's programs read and write them too.
+// versions send it in a parameter. A value that a version cannot express is an error of [AppendMessage], but parameters
+// that it lacks are left out. The headers that precede media have a name of their own, [DataLayout], because the
+// kernel's programs read and write them too.
 //
 // # Control messages
 //

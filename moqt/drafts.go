@@ -2,8 +2,8 @@ package moqt
 
 import "math"
 
-// This file says what each version has: its messages, its parameters and the messages that may have them. Section
-// numbers refer to draft-18, and to draft-20 for later additions.
+// This file says what each version from draft-18 on has: its messages, its parameters and the messages that may have
+// them. Section numbers refer to draft-18, and to draft-20 for later additions.
 
 // newWire returns the format of v.
 func newWire(v Version) *wire {
@@ -16,9 +16,11 @@ func newWire(v Version) *wire {
 			padding:         0x132b3e28,
 			paddingDatagram: 0x132b3e29,
 		},
-		data:            DataLayout1,
-		filter:          (*Filter).typed,
-		former:          formerCodes{},
+		data:   DataLayout1,
+		filter: (*Filter).typed,
+		former: formerCodes{
+			request: make(map[RequestErrorCode]RequestErrorCode), done: make(map[PublishDoneCode]PublishDoneCode),
+		},
 		unknownStreams:  1<<62 - 1,
 		goawayRequestID: v < Draft19,
 		limitOptions:    v >= Draft19,
@@ -26,12 +28,12 @@ func newWire(v Version) *wire {
 		timedOutRanges:  v >= Draft20,
 	}
 	if v >= Draft19 {
-		w.former.request = map[RequestErrorCode]RequestErrorCode{RequestDuplicateSubscription: RequestUninterested}
+		w.former.request[RequestDuplicateSubscription] = RequestUninterested
 	}
 	if v >= Draft20 {
 		w.filter, w.unknownStreams = (*Filter).counted, math.MaxUint64
 		w.former.request[RequestInvalidJoiningRequestID] = RequestInvalidRange
-		w.former.done = map[PublishDoneCode]PublishDoneCode{DoneSubscriptionEnded: DoneTrackEnded}
+		w.former.done[DoneSubscriptionEnded] = DoneTrackEnded
 	}
 	if v >= Draft22 {
 		w.filter = (*Filter).selfDelimiting

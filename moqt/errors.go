@@ -208,7 +208,7 @@ var publishDoneNames = map[PublishDoneCode]string{
 // String returns the name in the registry, or the number in hexadecimal.
 func (c PublishDoneCode) String() string { return codeName(publishDoneNames, c) }
 
-// formerCodes replace codes that a version does not have. A relay passes on the codes of other versions.
+// formerCodes replace codes that a version does not have, but that a relay may want to send: it serves other versions.
 type formerCodes struct {
 	request map[RequestErrorCode]RequestErrorCode
 	done    map[PublishDoneCode]PublishDoneCode
