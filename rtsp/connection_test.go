@@ -3,18 +3,32 @@ package rtsp
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
+	"github.com/pion/rtcp"
+	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
+	"sluice/rtsp/rtspwire"
 )
 
-// FuzzConnection sends any bytes to a server with a publisher. Whatever they are, the connection ends, the
-// publisher stays, and the next client is served.
+// bugs is where a server under test logs errors, and ends the process: a server recovers panics, and says so in an
+// error. It may do that when the connection has ended, and nobody waits for it.
+type bugs struct{}
+
+func (bugs) Write(line []byte) (int, error) { panic(strings.ReplaceAll(string(line), `\n`, "\n")) }
+
+// FuzzConnection sends any bytes to a server with a publisher, at once or when it may send packets. Whatever they are,
+// the connection ends, the publisher stays, the next client is served, and the server has no panic to recover.
 func FuzzConnection(f *testing.F) {
 	const url = "rtsp://localhost/live/cam"
 	setup := "SETUP " + url + "/trackID=0 RTSP/1.0\r\nCSeq: 2\r\nTransport: "
@@ -36,18 +50,34 @@ func FuzzConnection(f *testing.F) {
 		"$\x00\x00\x0c\x80\x60\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07",
 		"PLAY " + url + " RTSP/1.0\r\nCSeq: 1\r\nSession: 1\r\n\r\nTEARDOWN " + url + " RTSP/1.0\r\nCSeq: 2\r\n\r\n",
 	} {
-		f.Add([]byte(seed))
+		f.Add(false, []byte(seed))
 	}
-	s := newServer(f, func(c *Config) { c.ReadTimeout = time.Hour }) // the publisher is silent
+	packet, err := (&rtp.Packet{Header: rtp.Header{Version: 2, PayloadType: 96}, Payload: framePayload(1)}).Marshal()
+	require.NoError(f, err)
+	report, err := (&rtcp.SenderReport{RTPTime: 1, PacketCount: 1}).Marshal()
+	require.NoError(f, err)
+	f.Add(true, slices.Concat(rtspwire.Frame(0, packet), rtspwire.Frame(1, report)))
+	s := newServer(f, func(c *Config) {
+		c.ReadTimeout = time.Hour // the publisher is silent
+		c.Logger = slog.New(slog.NewTextHandler(bugs{}, &slog.HandlerOptions{Level: slog.LevelError}))
+	})
 	publishTo(f, s, "/live/cam", gortsplib.ProtocolTCP)
-	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // so it cannot take the publisher's place
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := from.Dial("tcp", s.Addr().String())
+	elsewhere := net.IPv4(127, 0, 0, 2) // so it cannot take the publisher's place
+	connections := 0
+	f.Fuzz(func(t *testing.T, publishes bool, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
+		connections++ // the one before may still leave
+		path := fmt.Sprint("live/", connections)
+		c, err := rtspwire.Dial(t.Context(), elsewhere, s.Addr().String(), path, "", false)
 		require.NoError(t, err)
 		defer c.Close()
 		require.NoError(t, c.SetDeadline(time.Now().Add(patient)))
+		if publishes {
+			_, err := c.Record(rtspwire.H264, 0)
+			require.NoError(t, err)
+		}
 		_, _ = c.Write(b) // the server may have closed it
-		_ = c.(*net.TCPConn).CloseWrite()
+		_ = c.TCP().CloseWrite()
 		_, err = io.Copy(io.Discard, c)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection does not end")
 		res := dialRaw(t, s).ask("DESCRIBE", "rtsp://"+s.Addr().String()+"/live/cam")
