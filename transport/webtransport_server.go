@@ -216,12 +216,18 @@ func (s *wtServer) refuse(w http.ResponseWriter, r *http.Request, status int, re
 // maxOffered is how much of an offer is logged, in bytes.
 const maxOffered = 200
 
-// speaksOneOf reads a list of strings (RFC 9651 §3.1).
+// speaksOneOf reads a list of strings (RFC 9651 §3.1). If another type is in it, nothing of it counts
+// (draft-ietf-webtrans-http3 §3.3): the library, which chooses, would choose none.
 func (s *wtServer) speaksOneOf(header []string) bool {
 	list, err := httpsfv.UnmarshalList(header)
-	return err == nil && slices.ContainsFunc(list, func(m httpsfv.Member) bool {
-		item, _ := m.(httpsfv.Item)
-		name, _ := item.Value.(string)
-		return slices.Contains(s.l.cfg.Protocols, name)
-	})
+	speaks := false
+	for _, member := range list {
+		item, _ := member.(httpsfv.Item)
+		name, isString := item.Value.(string)
+		if !isString {
+			return false
+		}
+		speaks = speaks || slices.Contains(s.l.cfg.Protocols, name)
+	}
+	return err == nil && speaks
 }

@@ -170,6 +170,7 @@ func TestAvailableProtocols(t *testing.T) {
 		{`"moqt-17"`, 400, ""},
 		{`moqt-18`, 400, ""}, // a token
 		{`("moqt-18")`, 400, ""},
+		{`("moqt-17"), "moqt-18"`, 400, ""},
 		{`"moqt-18`, 400, ""},
 	} {
 		header := http.Header{}
