@@ -3,11 +3,9 @@ package rtsp
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,15 +15,10 @@ import (
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/logs/logstest"
 	"sluice/internal/testlimit"
 	"sluice/rtsp/rtspwire"
 )
-
-// bugs is where a server under test logs errors, and ends the process: a server recovers panics, and says so in an
-// error. It may do that when the connection has ended, and nobody waits for it.
-type bugs struct{}
-
-func (bugs) Write(line []byte) (int, error) { panic(strings.ReplaceAll(string(line), `\n`, "\n")) }
 
 // FuzzConnection sends any bytes to a server with a publisher, at once or when it may send packets. Whatever they are,
 // the connection ends, the publisher stays, the next client is served, and the server has no panic to recover.
@@ -59,7 +52,7 @@ func FuzzConnection(f *testing.F) {
 	f.Add(true, slices.Concat(rtspwire.Frame(0, packet), rtspwire.Frame(1, report)))
 	s := newServer(f, func(c *Config) {
 		c.ReadTimeout = time.Hour // the publisher is silent
-		c.Logger = slog.New(slog.NewTextHandler(bugs{}, &slog.HandlerOptions{Level: slog.LevelError}))
+		c.Logger = logstest.NoErrors()
 	})
 	publishTo(f, s, "/live/cam", gortsplib.ProtocolTCP)
 	elsewhere := net.IPv4(127, 0, 0, 2) // so it cannot take the publisher's place

@@ -68,7 +68,7 @@ func (s *testServer) listenUDP(string, *net.UDPAddr) (UDPConn, error) {
 	return s.network.Listen(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), 0))
 }
 
-func newServer(t *testing.T, change ...func(*ListenConfig)) *testServer {
+func newServer(t testing.TB, change ...func(*ListenConfig)) *testServer {
 	t.Helper()
 	cert, hash, err := DevCertificate()
 	require.NoError(t, err)

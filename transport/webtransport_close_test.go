@@ -3,6 +3,7 @@ package transport
 import (
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,11 +26,13 @@ type rawClient struct {
 	streams chan *quic.ReceiveStream // the session's, after their headers
 }
 
-// dialRaw opens a WebTransport session.
-func (s *testServer) dialRaw(t *testing.T) *rawClient {
+// dialRaw opens a WebTransport session. More settings may be nil.
+func (s *testServer) dialRaw(t *testing.T, more map[uint64]uint64) *rawClient {
 	t.Helper()
 	qc := s.dialQUIC(t, http3.NextProtoH3)
-	tr := &http3.Transport{EnableDatagrams: true, AdditionalSettings: map[uint64]uint64{0x2c7cf000: 1}}
+	settings := map[uint64]uint64{0x2c7cf000: 1} // SETTINGS_WT_ENABLED
+	maps.Copy(settings, more)
+	tr := &http3.Transport{EnableDatagrams: true, AdditionalSettings: settings}
 	c := &rawClient{qc: qc, conn: tr.NewRawClientConn(qc), streams: make(chan *quic.ReceiveStream, 10)}
 	go func() {
 		for {
@@ -71,7 +74,7 @@ func (c *rawClient) take(str *quic.ReceiveStream) {
 // TestCloseComesBeforeResets closes a session with a code and a reason. Its streams are reset when the client knows.
 func TestCloseComesBeforeResets(t *testing.T) {
 	s := newServer(t)
-	c := s.dialRaw(t)
+	c := s.dialRaw(t, nil)
 	server, err := s.Accept(testContext(t))
 	require.NoError(t, err)
 	out, err := server.OpenUniStream()
@@ -100,7 +103,7 @@ func TestCloseComesBeforeResets(t *testing.T) {
 // TestAnnouncedLimits reads the settings that a server announces. Safari wants a limit of sessions, and initial limits
 // of each session (https://github.com/quic-go/webtransport-go/issues/355).
 func TestAnnouncedLimits(t *testing.T) {
-	c := newServer(t).dialRaw(t)
+	c := newServer(t).dialRaw(t, nil)
 	<-c.conn.ReceivedSettings()
 	announced := c.conn.Settings().Other
 	require.Equal(t, uint64(1), announced[settingMaxSessions], "SETTINGS_WT_MAX_SESSIONS")
@@ -125,7 +128,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 // TestNothingIsReadAfterClose closes a session whose client does not answer, and goes on to send.
 func TestNothingIsReadAfterClose(t *testing.T) {
 	s := newServer(t)
-	c := s.dialRaw(t)
+	c := s.dialRaw(t, nil)
 	server, err := s.Accept(testContext(t))
 	require.NoError(t, err)
 	out, err := c.qc.OpenUniStream()

@@ -209,7 +209,7 @@ func TestConnectStreamEnds(t *testing.T) {
 			"WT_MAX_STREAM_DATA"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			client := s.dialRaw(t)
+			client := s.dialRaw(t, nil)
 			c, err := s.Accept(testContext(t))
 			require.NoError(t, err)
 			tt.end(client.connect)

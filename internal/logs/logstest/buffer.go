@@ -3,6 +3,8 @@ package logstest
 
 import (
 	"bytes"
+	"log/slog"
+	"strings"
 	"sync"
 )
 
@@ -25,3 +27,13 @@ func (b *Buffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// NoErrors returns a logger that ends the process at an error, with its text. Servers recover panics, and say so in an
+// error; they may do that when a connection has ended, and no test waits for it.
+func NoErrors() *slog.Logger {
+	return slog.New(slog.NewTextHandler(fatal{}, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+type fatal struct{}
+
+func (fatal) Write(line []byte) (int, error) { panic(strings.ReplaceAll(string(line), `\n`, "\n")) }
