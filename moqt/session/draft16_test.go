@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/transport"
 	"sluice/transport/transporttest"
@@ -555,40 +554,6 @@ func TestMalformedTrackOfDraft16(t *testing.T) {
 		<-pub.Context().Done()
 		synctest.Wait()
 		r.requireOpen()
-	})
-}
-
-// FuzzClientOfDraft16 sends any messages on the control stream, and on a stream of their own, to a server that has
-// requests of its own open. The session must end with a code of the draft or go on, and leave no goroutine behind.
-func FuzzClientOfDraft16(f *testing.F) {
-	encode := func(messages ...moqt.Message) (b []byte) {
-		for _, m := range messages {
-			b, _ = moqt.AppendMessageTo(b, moqt.Draft16, moqt.Reference{RequestID: 1}, m)
-		}
-		return b
-	}
-	f.Add(encode(&moqt.Subscribe{RequestID: 0, Track: testTrack}, &moqt.SubscribeOK{}, &moqt.PublishDone{}), []byte{})
-	f.Add(encode(&moqt.Publish{RequestID: 0, Track: testTrack}, &moqt.RequestError{}, &moqt.MaxRequestID{Max: 200}),
-		encode(&moqt.SubscribeNamespace{RequestID: 2}, &moqt.NamespaceAdded{}))
-	f.Add(encode(&moqt.Fetch{RequestID: 0, FetchType: moqt.FetchStandalone, Track: testTrack}, &moqt.RequestUpdate{},
-		&moqt.Unsubscribe{}), encode(&moqt.SubscribeTracks{RequestID: 2}))
-	f.Add([]byte{byte(moqt.MessageUnsubscribe), 0, 1, 0, byte(moqt.MessageFetchCancel), 0, 1, 0}, encode(&moqt.Setup{}))
-	f.Fuzz(func(t *testing.T, control, stream []byte) {
-		defer testlimit.Start(t, len(control)+len(stream), 1000)()
-		client16(t, &moqt.Setup{MaxRequestID: 100}, Limits{}, func(r *raw16) {
-			_, err := r.s.Subscribe(r.Context(), moqt.Subscribe{Track: testTrack}, nil)
-			require.NoError(r, err)
-			_, _ = r.stream.Write(control) // fails if the session has ended
-			if other, err := r.conn.OpenStream(); err == nil {
-				_, _ = other.Write(stream)
-			}
-			synctest.Wait()
-			if err := context.Cause(r.s.Context()); err != nil {
-				ended, ok := errors.AsType[*moqt.ProtocolError](err)
-				require.True(r, ok, "%v", err)
-				require.NotEmpty(r, ended.Reason)
-			}
-		})
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"sluice/internal/testlimit"
 	"sluice/moqt"
+	"sluice/transport"
 	"sluice/transport/transporttest"
 )
 
@@ -20,14 +22,27 @@ import (
 // open. The server is a relay with a Hop ID. The session must end with a code of the draft or go on. The bubble fails
 // if the session leaves a goroutine behind.
 func FuzzPeer(f *testing.F) {
-	for i, v := range laterVersions() {
-		seedPeer(f, uint8(i), v)
+	for i, v := range moqt.Versions() {
+		if v.HasOneControlStream() {
+			seedPeer16(f, uint8(i))
+		} else {
+			seedPeer(f, uint8(i), v)
+		}
 	}
-	f.Fuzz(func(t *testing.T, number uint8, server bool, control, request, response, uni, datagram []byte) {
-		defer testlimit.Start(t, len(control)+len(request)+len(response)+len(uni)+len(datagram), 1000)()
-		v := laterVersions()[int(number)%len(laterVersions())]
-		synctest.Test(t, func(t *testing.T) { playBytes(t, v, server, control, request, response, uni, datagram) })
+	f.Fuzz(func(t *testing.T, number uint8, server bool, control, later, request, response, uni, datagram []byte) {
+		says := peerBytes{control, later, request, response, uni, datagram}
+		defer testlimit.Start(t, len(slices.Concat(control, later, request, response, uni, datagram)), 1000)()
+		v := moqt.Versions()[int(number)%len(moqt.Versions())]
+		synctest.Test(t, func(t *testing.T) { playBytes(t, v, server, says) })
 	})
+}
+
+// peerBytes is what a peer writes.
+type peerBytes struct {
+	control, later []byte // to the control stream, before and after the requests of the session
+	request        []byte // to a bidirectional stream of its own
+	response       []byte // to each of the session's
+	uni, datagram  []byte
 }
 
 // seedPeer adds what peers send that speak a version. What it does not have is left out.
@@ -40,24 +55,24 @@ func seedPeer(f *testing.F, number uint8, v moqt.Version) {
 		return b
 	}
 	for _, m := range allRequests(moqt.Namespace{"a"}) {
-		f.Add(number, true, encode(&moqt.Setup{}), encode(m), encode(&moqt.RequestOK{}), subgroupHeader(1),
+		f.Add(number, true, encode(&moqt.Setup{}), []byte{}, encode(m), encode(&moqt.RequestOK{}), subgroupHeader(1),
 			[]byte{0, 1, 0, 0, 9})
 	}
 	token := moqt.Parameters{AuthorizationTokens: []moqt.Token{register(1, "a"), plain("b")}}
 	again := moqt.Parameters{AuthorizationTokens: []moqt.Token{useAlias(1), deleteAlias(1)}}
-	f.Add(number, true, encode(&moqt.Setup{AuthorizationTokens: token.AuthorizationTokens[1:]}),
+	f.Add(number, true, encode(&moqt.Setup{AuthorizationTokens: token.AuthorizationTokens[1:]}), []byte{},
 		encode(&moqt.Subscribe{Track: testTrack, Parameters: token},
 			&moqt.RequestUpdate{RequestID: 2, Parameters: again}),
 		encode(&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 4, Parameters: token}), subgroupHeader(1), []byte{0})
 	way := moqt.Parameters{HopPath: moqt.HopPath{3, 7}, RouteCost: new(uint64(2))}
 	relay := encode(&moqt.Setup{HopID: new(uint64(7)), RelayHops: new(uint64(7)), RequestHops: true})
-	f.Add(number, true, relay, encode(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}, Parameters: way},
+	f.Add(number, true, relay, []byte{}, encode(&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}, Parameters: way},
 		&moqt.PublishNamespace{Namespace: moqt.Namespace{"a"}, Parameters: way},
 		&moqt.RequestUpdate{RequestID: 2, Parameters: way}),
 		encode(&moqt.RequestOK{}, &moqt.NamespaceAdded{Suffix: moqt.Namespace{"a"}, Parameters: &way}),
 		subgroupHeader(1), []byte{0})
 	way.RouteCost = nil
-	f.Add(number, true, relay, encode(&moqt.Subscribe{Track: testTrack, Parameters: way}),
+	f.Add(number, true, relay, []byte{}, encode(&moqt.Subscribe{Track: testTrack, Parameters: way}),
 		encode(&moqt.SubscribeOK{TrackAlias: 1, Parameters: way}), subgroupHeader(1), []byte{0})
 	responses := [][]byte{
 		encode(&moqt.SubscribeOK{TrackAlias: 1}, &moqt.PublishDone{StreamCount: 1}),
@@ -66,15 +81,68 @@ func seedPeer(f *testing.F, number uint8, v moqt.Version) {
 		encode(&moqt.RequestOK{}, &moqt.RequestUpdate{RequestID: 1}),
 		encode(&moqt.RequestError{Code: moqt.RequestRedirect, Redirect: &moqt.Redirect{URI: "moqt://x"}}),
 	}
-	control := encode(&moqt.Setup{MaxAuthTokenCacheSize: 1000}, &moqt.Goaway{RequestID: new(uint64(0))})
+	control, goaway := encode(&moqt.Setup{MaxAuthTokenCacheSize: 1000}), encode(&moqt.Goaway{RequestID: new(uint64(0))})
 	for _, response := range responses {
 		for _, uni := range [][]byte{fetchHeader(4), moqt.AppendPaddingStreamType(nil, v), {0x3e}} {
-			f.Add(number, false, control, encode(&moqt.Goaway{}), response, uni, []byte{9, 1, 0, 0})
+			f.Add(number, false, control, goaway, encode(&moqt.Goaway{}), response, uni, []byte{9, 1, 0, 0})
 		}
 	}
 }
 
-func playBytes(t *testing.T, v moqt.Version, server bool, control, request, response, uni, datagram []byte) {
+// seedPeer16 adds what peers send that speak draft-16.
+func seedPeer16(f *testing.F, number uint8) {
+	f.Helper()
+	about := func(request uint64, answers moqt.MessageType, messages ...moqt.Message) (b []byte) {
+		for _, m := range messages {
+			var err error
+			b, err = moqt.AppendMessageTo(b, moqt.Draft16, moqt.Reference{RequestID: request, Answers: answers}, m)
+			require.NoError(f, err)
+		}
+		return b
+	}
+	for _, server := range []bool{true, false} {
+		ours, theirs := uint64(0), uint64(1)
+		if server {
+			ours, theirs = theirs, ours
+		}
+		setup := about(0, 0, &moqt.Setup{Server: !server, MaxRequestID: 100})
+		// The ids of askForEverything.
+		answers := slices.Concat(
+			about(ours, 0, &moqt.SubscribeOK{TrackAlias: 1}, &moqt.PublishDone{StreamCount: 1}),
+			about(ours+2, moqt.MessagePublish, &moqt.RequestOK{}),
+			about(ours+4, 0, &moqt.FetchOK{}),
+			about(ours+6, 0, &moqt.RequestOK{}),
+		)
+		refusals := slices.Concat(
+			about(ours, 0, &moqt.RequestError{Code: moqt.RequestUnauthorized}, &moqt.MaxRequestID{Max: 200}),
+			about(ours+2, moqt.MessagePublish, &moqt.RequestOK{}), about(ours+2, 0, &moqt.RequestUpdate{RequestID: theirs}),
+			about(ours+2, 0, &moqt.Unsubscribe{}),
+			about(ours+6, 0, &moqt.RequestOK{}, &moqt.NamespaceRevoked{}), about(0, 0, &moqt.Goaway{}),
+		)
+		reported := about(ours+8, 0, &moqt.RequestOK{}, &moqt.NamespaceAdded{Suffix: moqt.Namespace{"a"}},
+			&moqt.NamespaceDone{Suffix: moqt.Namespace{"a"}})
+		f.Add(number, server, setup, answers, about(0, 0, &moqt.SubscribeNamespace{RequestID: theirs}), reported,
+			subgroupHeader(1), []byte{0, 1, 0, 0, 9})
+		f.Add(number, server, setup, refusals, about(0, 0, &moqt.SubscribeTracks{RequestID: theirs + 2}),
+			about(ours+8, 0, &moqt.RequestOK{}),
+			fetchHeader(ours+4), []byte{9, 1, 0, 0})
+		requests := slices.Concat(
+			about(0, 0, &moqt.Subscribe{RequestID: theirs, Track: testTrack}),
+			about(theirs, 0, &moqt.RequestUpdate{RequestID: theirs + 2}, &moqt.Unsubscribe{}),
+			about(0, 0, &moqt.Publish{RequestID: theirs + 4, Track: otherTrack, TrackAlias: 1}),
+			about(theirs+4, 0, &moqt.PublishDone{}),
+			about(0, 0, &moqt.Fetch{RequestID: theirs + 6, FetchType: moqt.FetchStandalone, Track: testTrack}),
+			about(theirs+6, 0, &moqt.FetchCancel{}),
+			about(0, 0, &moqt.TrackStatus{RequestID: theirs + 8, Track: testTrack}),
+			about(0, 0, &moqt.PublishNamespace{RequestID: theirs + 10, Namespace: moqt.Namespace{"a"}}),
+			about(theirs+10, 0, &moqt.NamespaceWithdrawn{}),
+		)
+		f.Add(number, server, setup, requests, about(0, 0, &moqt.SubscribeTracks{RequestID: theirs + 12}),
+			about(ours+8, 0, &moqt.RequestError{Code: moqt.RequestUnauthorized}), subgroupHeader(1), []byte{0, 1, 0, 0, 9})
+	}
+}
+
+func playBytes(t *testing.T, v moqt.Version, server bool, says peerBytes) {
 	near, far := transporttest.Pipe(transporttest.PipeConfig{Protocol: v.ALPN()})
 	cfg := Config{Handler: obliging{}, Logger: slog.New(slog.DiscardHandler)}
 	if server {
@@ -85,12 +153,12 @@ func playBytes(t *testing.T, v moqt.Version, server bool, control, request, resp
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(context.Background()) }()
-	if stream, err := far.OpenUniStream(); err == nil {
-		_, _ = stream.Write(control)
-	}
-	askForEverything(s)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	control := openControl(ctx, far, v, server)
+	_, _ = control.Write(says.control)
+	go askForEverything(s) // draft-16 waits for SETUP
+	synctest.Wait()
 	go func() {
 		for {
 			stream, err := far.AcceptStream(ctx)
@@ -98,17 +166,22 @@ func playBytes(t *testing.T, v moqt.Version, server bool, control, request, resp
 				return
 			}
 			go io.Copy(io.Discard, stream)
-			go send(stream, response)
+			go send(stream, says.response)
 		}
 	}()
-	_ = far.SendDatagram(datagram)
+	// One after the other, else the first violation would hide the others more often.
+	_, _ = control.Write(says.later)
+	synctest.Wait()
 	if stream, err := far.OpenStream(); err == nil {
 		go io.Copy(io.Discard, stream)
-		go send(stream, request)
+		go send(stream, says.request)
 	}
+	synctest.Wait()
 	if stream, err := far.OpenUniStream(); err == nil {
-		go send(stream, uni)
+		go send(stream, says.uni)
 	}
+	synctest.Wait()
+	_ = far.SendDatagram(says.datagram)
 	time.Sleep(time.Hour) // all timeouts
 	select {
 	case err := <-ended:
@@ -119,6 +192,29 @@ func playBytes(t *testing.T, v moqt.Version, server bool, control, request, resp
 		s.Close(moqt.SessionNoError, "")
 		require.NoError(t, <-ended)
 	}
+}
+
+// openControl returns the stream on which a peer writes control messages to a session.
+func openControl(ctx context.Context, far transport.Conn, v moqt.Version, server bool) io.Writer {
+	var stream transport.Stream
+	var err error
+	switch {
+	case !v.HasOneControlStream():
+		stream, err := far.OpenUniStream()
+		if err != nil {
+			return io.Discard
+		}
+		return stream
+	case server:
+		stream, err = far.OpenStream()
+	default:
+		stream, err = far.AcceptStream(ctx)
+	}
+	if err != nil {
+		return io.Discard
+	}
+	go io.Copy(io.Discard, stream)
+	return stream
 }
 
 func send(stream io.WriteCloser, b []byte) {
