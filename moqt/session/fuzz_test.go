@@ -115,8 +115,8 @@ func seedPeer16(f *testing.F, number uint8) {
 		)
 		refusals := slices.Concat(
 			about(ours, 0, &moqt.RequestError{Code: moqt.RequestUnauthorized}, &moqt.MaxRequestID{Max: 200}),
-			about(ours+2, moqt.MessagePublish, &moqt.RequestOK{}), about(ours+2, 0, &moqt.RequestUpdate{RequestID: theirs}),
-			about(ours+2, 0, &moqt.Unsubscribe{}),
+			about(ours+2, moqt.MessagePublish, &moqt.RequestOK{}),
+			about(ours+2, 0, &moqt.RequestUpdate{RequestID: theirs}, &moqt.Unsubscribe{}),
 			about(ours+6, 0, &moqt.RequestOK{}, &moqt.NamespaceRevoked{}), about(0, 0, &moqt.Goaway{}),
 		)
 		reported := about(ours+8, 0, &moqt.RequestOK{}, &moqt.NamespaceAdded{Suffix: moqt.Namespace{"a"}},
@@ -138,7 +138,8 @@ func seedPeer16(f *testing.F, number uint8) {
 			about(theirs+10, 0, &moqt.NamespaceWithdrawn{}),
 		)
 		f.Add(number, server, setup, requests, about(0, 0, &moqt.SubscribeTracks{RequestID: theirs + 12}),
-			about(ours+8, 0, &moqt.RequestError{Code: moqt.RequestUnauthorized}), subgroupHeader(1), []byte{0, 1, 0, 0, 9})
+			about(ours+8, 0, &moqt.RequestError{Code: moqt.RequestUnauthorized}), subgroupHeader(1),
+			[]byte{0, 1, 0, 0, 9})
 	}
 }
 
