@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/relay"
 )
@@ -217,6 +218,7 @@ func FuzzParseTokens(f *testing.F) {
 	f.Add("tok publish,subscribe live/a,* expires=2020-01-01T00:00:00Z\n# comment\n* all *")
 	f.Add("sha256:00 discover %41%")
 	f.Fuzz(func(t *testing.T, s string) {
+		defer testlimit.Start(t, len(s), 1000)()
 		table, err := parseTokens(strings.NewReader(s))
 		if err != nil {
 			return

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 func TestParseConditions(t *testing.T) {
@@ -65,6 +67,7 @@ func FuzzParseConditions(f *testing.F) {
 	f.Add(Conditions{Rate: 12_345_678, Queue: time.Second, Delay: 1234567, Loss: 1.0 / 3, Duplicate: 1,
 		Reorder: 1e-9, ReorderGap: 64, Hold: 1}.String())
 	f.Fuzz(func(t *testing.T, text string) {
+		defer testlimit.Start(t, len(text), 1000)()
 		c, err := ParseConditions(text)
 		if err != nil {
 			return

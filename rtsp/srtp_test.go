@@ -16,6 +16,8 @@ import (
 	"github.com/pion/rtcp"
 	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 func byTCP(c *gortsplib.Client) { c.Protocol = protocol(gortsplib.ProtocolTCP) }
@@ -212,6 +214,7 @@ func TestNumbering(t *testing.T) {
 func FuzzNumbering(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 0xff, 0xff, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
 		var n numbering
 		last := -1
 		for ; len(b) >= 2; b = b[2:] {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 )
 
@@ -19,6 +20,7 @@ func FuzzSources(f *testing.F) {
 	f.Add(encode(plain, append(objects(0, 4), end)...), encode(plain, objects(4, 5)...), []byte{1, 1, 1}, true)
 	f.Add([]byte{0, 2, 0x3e, 1, 1, 'x', 0, 0, 0, 3}, []byte{0, 0, 0x40}, []byte{1}, true)
 	f.Fuzz(func(t *testing.T, a, b, cuts []byte, properties bool) {
+		defer testlimit.Start(t, len(a)+len(b), 1000)()
 		k := newSink(CacheConfig{Duration: time.Hour})
 		h := moqt.SubgroupHeader{HasProperties: properties, EndOfGroup: true}
 		streams := [][]byte{a, b}

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 	"sluice/relay"
 	"sluice/transport"
@@ -418,6 +419,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	now := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
 		a, err := parseAnswer(b)
 		if err != nil {
 			return

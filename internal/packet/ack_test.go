@@ -7,6 +7,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 // appendAck appends an ACK frame. ecn are its ECN counts, none or three.
@@ -78,6 +80,7 @@ func FuzzParseAck(f *testing.F) {
 		f.Add(appendAck(nil, 1<<40, a.Ranges, 1, 2, 3), uint8(20))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, exponent uint8) {
+		defer testlimit.Start(t, len(b), 1000)()
 		a := new(quic.AckInfo)
 		rest, err := ParseAck(b, exponent, a)
 		if err != nil {

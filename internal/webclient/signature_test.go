@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -90,6 +92,7 @@ func FuzzSecrets(f *testing.F) {
 	f.Add([]byte(testSecret))
 	f.Add([]byte("whsec_\n" + testSecret))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer testlimit.Start(t, len(b), 1000)()
 		s, err := parseSecrets(b)
 		if err == nil && (len(s) == 0 || len(s) > maxSecrets) {
 			t.Fatalf("%d secrets", len(s))

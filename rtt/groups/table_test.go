@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 func TestRead(t *testing.T) {
@@ -70,6 +72,7 @@ func TestLoad(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("192.0.2.0/24 blue # x\n::/0 red")
 	f.Fuzz(func(t *testing.T, text string) {
+		defer testlimit.Start(t, len(text), 1000)()
 		table, err := Read(strings.NewReader(text))
 		if err != nil {
 			return

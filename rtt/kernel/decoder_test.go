@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/rtt/bpf"
 	"sluice/rtt/output"
 	"sluice/rtt/report"
@@ -139,6 +140,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(bytesOf(exampleEvent))
 	f.Add(bytesOf(exampleEvent, exampleEvent)[:200])
 	f.Fuzz(func(t *testing.T, raw []byte) {
+		defer testlimit.Start(t, len(raw), 1000)()
 		var got reporttest.Sink
 		_ = decoderTo(&got).Decode(raw)
 		for _, format := range output.Formats() {

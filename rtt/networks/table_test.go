@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"sluice/internal/testlimit"
 )
 
 const ms = time.Millisecond
@@ -108,6 +110,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"networks":[{"prefix":"192.0.2.0/24","median_ns":20000000,"count":1,"age_ns":0}]}`))
 	f.Add([]byte(`{"networks":null}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		defer testlimit.Start(t, len(body), 1000)()
 		list, err := Parse(body)
 		require.True(t, err == nil || list == nil)
 		require.LessOrEqual(t, len(list), MaxAnswer)

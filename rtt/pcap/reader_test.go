@@ -13,6 +13,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/rtt/internal/wire"
 )
 
@@ -218,6 +219,7 @@ func FuzzCapture(f *testing.F) {
 	}, Packet{At: at, Frame: packet6}))
 	f.Add(append(erfFrame(2, at, 2, wire.Frame(packet4)), erfOf(22, at, 0, len(packet4), packet4)...))
 	f.Fuzz(func(t *testing.T, file []byte) {
+		defer testlimit.Start(t, len(file), 1000)()
 		c, err := NewReader(bytes.NewReader(file))
 		for err == nil {
 			var p Packet

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 )
 
@@ -284,6 +285,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add("sluice.sluice.beat.a", encode(beat{state: state{1, 0}, Card: aCard}),
 		"sluice.sluice.near.a", encode(newNetworksMessage(state{1, 0}, Networks{network(1): time.Second})))
 	f.Fuzz(func(t *testing.T, s1 string, m1 []byte, s2 string, m2 []byte) {
+		defer testlimit.Start(t, len(s1)+len(m1)+len(s2)+len(m2), 1000)()
 		n, err := Join(Config{ID: "me", Card: func() Card { return aCard }}, nowhere{})
 		require.NoError(t, err)
 		defer n.Leave()

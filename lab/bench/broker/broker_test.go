@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/lab/bench/load"
 )
 
@@ -91,6 +92,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(append(seed, '\n'))
 	f.Add([]byte("{}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer testlimit.Start(t, len(data), 1000)()
 		near, far := net.Pipe()
 		go func() {
 			_, _ = far.Write(data)

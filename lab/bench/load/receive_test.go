@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/lab/bench/video"
 	"sluice/moqt"
 )
@@ -55,6 +56,7 @@ func FuzzSubgroupReader(f *testing.F) {
 	f.Add(stream(f, m, 3), uint16(10))
 	f.Add([]byte{0, 0, 0, 1, 5, 1}, uint16(0))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
+		defer testlimit.Start(t, len(b), 1000)()
 		r := newReceiver(m, false)
 		s := subgroupReader{parser: moqt.NewSubgroupParser(moqt.DataLayout1, moqt.SubgroupHeader{}, 0), object: r.take}
 		at := min(int(cut), len(b))

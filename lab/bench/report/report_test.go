@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/lab/bench/chart"
 	"sluice/lab/bench/result"
 	"sluice/lab/bench/result/resulttest"
@@ -189,6 +190,7 @@ func FuzzReport(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer testlimit.Start(t, len(data), 1000)()
 		r, err := result.Parse(data)
 		if err != nil {
 			require.NotEmpty(t, err.Error())

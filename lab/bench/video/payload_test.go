@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/testlimit"
 	"sluice/moqt"
 )
 
@@ -53,6 +54,7 @@ func FuzzDigest(f *testing.F) {
 	f.Add(appendPayload(nil, 1, time.Unix(0, 0), 300), uint8(7))
 	f.Add([]byte("no payload"), uint8(3))
 	f.Fuzz(func(t *testing.T, b []byte, piece uint8) {
+		defer testlimit.Start(t, len(b), 1000)()
 		pieces := new(Digest)
 		for rest := b; len(rest) > 0; {
 			n := min(len(rest), int(piece)+1)
