@@ -79,16 +79,30 @@ func (f file) read(fn func(*Row) error) error {
 	if err != nil {
 		return err
 	}
-	table, err := parquet.OpenFile(in, info.Size())
+	return f.readFrom(in, info.Size(), fn)
+}
+
+func (f file) readFrom(in io.ReaderAt, size int64, fn func(*Row) error) error {
+	var r *parquet.GenericReader[Row]
+	err := f.guard(func() error {
+		table, err := parquet.OpenFile(in, size)
+		if err == nil {
+			r = parquet.NewGenericReader[Row](table)
+		}
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.path, err)
+		return err
 	}
-	r := parquet.NewGenericReader[Row](table)
-	defer r.Close()
+	defer func() { _ = f.guard(r.Close) }()
 	rows := make([]Row, readRows)
 	for {
 		clear(rows) // slices of an earlier read must not be written to
-		n, err := r.Read(rows)
+		n := 0
+		err := f.guard(func() (err error) {
+			n, err = r.Read(rows)
+			return err
+		})
 		for k := range rows[:n] {
 			if err := fn(&rows[k]); err != nil {
 				return err
@@ -98,7 +112,20 @@ func (f file) read(fn func(*Row) error) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+			return err
 		}
 	}
+}
+
+// guard calls the library, which panics at some damaged files, and returns an error that names the file.
+func (f file) guard(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("damaged: %v", p)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", f.path, err)
+		}
+	}()
+	return call()
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func intervalAt(start time.Time, prefix string, rtt time.Duration, count uint64)
 	}
 }
 
-func newTestWriter(t *testing.T, dir string, limit int64) *Writer {
+func newTestWriter(t testing.TB, dir string, limit int64) *Writer {
 	t.Helper()
 	w, err := NewWriter(dir, Limits{Size: limit}, slog.Default())
 	require.NoError(t, err)
@@ -276,6 +277,44 @@ func TestDamage(t *testing.T) {
 		err := Read(dir, time.Time{}, began.AddDate(1, 0, 0), func(*Row) error { return nil })
 		require.ErrorContains(t, err, names[0].path)
 	}
+	// The library panics at some of the bytes behind the pages, where it is told where they are.
+	for at := len(whole) * 4 / 5; ; at++ {
+		require.Less(t, at, len(whole), "the library does not panic any more")
+		damaged := bytes.Clone(whole)
+		damaged[at] ^= 0x10
+		require.NoError(t, os.WriteFile(names[0].path, damaged, 0o600))
+		err := Read(dir, time.Time{}, began.AddDate(1, 0, 0), func(*Row) error { return nil })
+		if err == nil {
+			continue
+		}
+		require.ErrorContains(t, err, names[0].path)
+		if strings.Contains(err.Error(), "damaged: ") {
+			break
+		}
+	}
+}
+
+// FuzzFile reads any file. If it is damaged, an error names it. Memory and time have no limit, as files are this
+// program's own: the library allocates what the header of a page claims, 2 GiB at most, before it reads the page, and
+// counts to 2^31 doubles of a list that it skips, for half a minute, without noticing that the file has ended.
+func FuzzFile(f *testing.F) {
+	dir := f.TempDir()
+	w := newTestWriter(f, dir, plenty)
+	require.NoError(f, w.Interval(intervalAt(began, "10.0.0.0/24", 5*time.Millisecond, 1)))
+	parts := reporttest.Parts()
+	parts.Start = began
+	require.NoError(f, errors.Join(w.Interval(parts), w.Close()))
+	list, err := files(dir)
+	require.NoError(f, err)
+	whole, err := os.ReadFile(list[0].path)
+	require.NoError(f, err)
+	f.Add(whole)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		err := list[0].readFrom(bytes.NewReader(b), int64(len(b)), func(*Row) error { return nil })
+		if err != nil {
+			require.ErrorContains(t, err, list[0].path)
+		}
+	})
 }
 
 // Two writers do not share a folder: the second one would remove the file that the first is writing.
