@@ -45,7 +45,7 @@ mutants: third_party ## change packages (MUTANTS='./track …') in small ways, a
 flaky: deps third_party ## run all of make test N=20 times beside a compiler, and list what failed how often (hours, root)
 	scripts/flaky $(or $(N),20)
 
-check: deps ## run all that there is to try, on a machine that does nothing else (about an hour, root)
+check: deps ## run all that there is to try, on a machine that does nothing else (an hour and a half, root)
 	scripts/check
 
 # Those whose goroutines share memory. Parsers, codecs and others that only compute have none, and the packages of
@@ -179,7 +179,7 @@ browser: deps third_party ## use the web page and WebTransport in headless brows
 	go test -count=1 -v -run Browser ./transport ./e2e/interop
 	SLUICE_BROWSER=1 SLUICE_SCREENSHOTS=$(CURDIR)/bin/screenshots go test -count=1 -v ./e2e/web
 
-fuzz: third_party ## run every fuzz target for FUZZTIME each
+fuzz: third_party ## run every fuzz target for FUZZTIME=20s each (as root: those of kernel programs, too)
 	scripts/fuzz $(or $(FUZZTIME),20s)
 
 # More relays beside Sluice: make bench-peers, then make bench BENCH='--peer moq-relay-ietf,moq-relay'
