@@ -79,6 +79,7 @@ func FuzzParseAck(f *testing.F) {
 		f.Add(appendAck(nil, 1, a.Ranges), uint8(3))
 		f.Add(appendAck(nil, 1<<40, a.Ranges, 1, 2, 3), uint8(20))
 	}
+	f.Add([]byte{0x40, FrameAckECN, 9, 0, 0, 0, 0, 0, 2}, uint8(3)) // its type is not the shortest
 	f.Fuzz(func(t *testing.T, b []byte, exponent uint8) {
 		defer testlimit.Start(t, len(b), 1000)()
 		a := new(quic.AckInfo)
@@ -96,7 +97,7 @@ func FuzzParseAck(f *testing.F) {
 			above = r.Smallest
 		}
 		var ecn []uint64
-		if b[0] == FrameAckECN {
+		if (&fields{b: b}).next() == FrameAckECN {
 			ecn = []uint64{a.ECT0, a.ECT1, a.ECNCE}
 		}
 		again := new(quic.AckInfo)
