@@ -544,7 +544,7 @@ func FuzzPackets(f *testing.F) {
 	for _, header := range []rtp.Header{
 		{Version: 2, PayloadType: 96}, {Version: 2, Marker: true, CSRC: []uint32{1, 2}},
 		{Version: 2, Extension: true, ExtensionProfile: 0xbede, Padding: true, PaddingSize: 4},
-		{Version: 2, PayloadType: 96, SequenceNumber: 1, Timestamp: 1}, // another group: the packet before leaves the cache
+		{Version: 2, PayloadType: 96, SequenceNumber: 1, Timestamp: 1}, // another group, which empties the cache
 	} {
 		b, err := (&rtp.Packet{Header: header, Payload: framePayload(1)}).Marshal()
 		require.NoError(f, err)

@@ -19,7 +19,7 @@ func FuzzSources(f *testing.F) {
 	f.Add(encode(plain, objects(0, 1, 2)...), encode(plain, objects(0, 1, 2, 3)...), []byte{3, 5, 9, 200}, false)
 	f.Add(encode(plain, append(objects(0, 4), end)...), encode(plain, objects(4, 5)...), []byte{1, 1, 1}, true)
 	f.Add([]byte{0, 2, 0x3e, 1, 1, 'x', 0, 0, 0, 3}, []byte{0, 0, 0x40}, []byte{1}, true)
-	// The stream that goes on is wrong before any of its bytes is visible: in an empty subgroup, and in one with an object.
+	// Streams that are wrong before any of their bytes is visible: the first of their subgroup, and another one.
 	f.Add([]byte{0x30}, []byte{0, 0, 3, 0x48, 0, 0}, []byte{0x75}, false)
 	f.Add([]byte{0, 1, 0, 0, 0, 100}, []byte{0, 1, 0, 0, 0, 4, 'a', 0x7f}, []byte{0xe7}, false)
 	f.Fuzz(func(t *testing.T, a, b, cuts []byte, properties bool) {
