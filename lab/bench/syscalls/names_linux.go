@@ -23,7 +23,7 @@ var names = map[uint32]string{
 	unix.SYS_ACCEPT4: "accept4", unix.SYS_GETSOCKOPT: "getsockopt", unix.SYS_SETSOCKOPT: "setsockopt",
 	unix.SYS_GETSOCKNAME: "getsockname", unix.SYS_EPOLL_CTL: "epoll_ctl", unix.SYS_EPOLL_PWAIT: "epoll_pwait",
 	unix.SYS_EPOLL_PWAIT2: "epoll_pwait2", unix.SYS_EVENTFD2: "eventfd2", unix.SYS_PPOLL: "ppoll",
-	unix.SYS_PSELECT6: "pselect6",
+	unix.SYS_PSELECT6:       "pselect6",
 	unix.SYS_IO_URING_ENTER: "io_uring_enter", unix.SYS_FUTEX: "futex", unix.SYS_NANOSLEEP: "nanosleep",
 	unix.SYS_CLOCK_NANOSLEEP: "clock_nanosleep", unix.SYS_CLOCK_GETTIME: "clock_gettime",
 	unix.SYS_SCHED_YIELD: "sched_yield", unix.SYS_SCHED_GETAFFINITY: "sched_getaffinity",
