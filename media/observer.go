@@ -13,7 +13,7 @@ const (
 	policyInterval  = 10 * time.Millisecond
 	backlogInterval = 100 * time.Millisecond
 	ackInterval     = time.Second
-	streamInterval  = 2 * time.Microsecond // for each stream, so that it does nothing else where there are very many
+	streamInterval  = 2 * time.Microsecond // for each stream: a look at very many takes long
 )
 
 // maxAsked is how many streams with data an operator's rule is asked about at each look: it costs more than all else
@@ -42,6 +42,9 @@ func (o *observer) unacknowledged() bool {
 	return len(o.sender.streams.all) > 0 && (o.sender.ledger.outstanding() || o.waits())
 }
 
+// pause returns how long there is no look, so that the sender has time for all else.
+func (o *observer) pause() time.Duration { return time.Duration(len(o.sender.streams.all)) * streamInterval }
+
 // next plans the next look, and returns when it is. Data that waits for a moment only needs none.
 func (o *observer) next(now clock.Time) clock.Time {
 	switch {
@@ -49,9 +52,9 @@ func (o *observer) next(now clock.Time) clock.Time {
 		o.due = clock.Never
 		o.limits.GroupDeadline = 0 // the policy is not asked any more
 	case o.due == clock.Never && (o.sender.cfg.DropPolicy != nil || o.sender.loop.rule != nil):
-		o.due = now.Add(max(policyInterval, time.Duration(len(o.sender.streams.all))*streamInterval))
+		o.due = now.Add(max(policyInterval, o.pause()))
 	case o.due == clock.Never:
-		o.due = now.Add(backlogInterval)
+		o.due = now.Add(max(backlogInterval, o.pause()))
 	}
 	switch {
 	case !o.unacknowledged():

@@ -39,7 +39,8 @@ type Config struct {
 	// 10 to 20 KB of memory.
 	MaxRequests int
 	// MaxMatches is how many namespaces, or tracks, a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS may match when it is
-	// made, or its prefix is updated; with more it is refused with NAMESPACE_TOO_LARGE. Default: DefaultMaxMatches.
+	// made, or its prefix is updated; with more it is refused with NAMESPACE_TOO_LARGE. Later a SUBSCRIBE_NAMESPACE is
+	// not told of more at a time. Default: DefaultMaxMatches.
 	MaxMatches int
 	// MatchRate is how many namespaces and tracks all these requests and updates of a session may match per second on
 	// average, after the first MaxMatches; beyond that they are refused with EXCESSIVE_LOAD. Default: 1,000.

@@ -15,7 +15,6 @@ import (
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
-	"sluice/transport"
 )
 
 // namespaces follows a SUBSCRIBE_NAMESPACE.
@@ -119,32 +118,31 @@ func TestPrefixesThatMatchTooMuch(t *testing.T) {
 	})
 }
 
-// TestPrefixThatMatchesMoreAndMore announces namespaces that a request is told of.
+// TestPrefixThatMatchesMoreAndMore announces more namespaces than a request is told of.
 func TestPrefixThatMatchesMoreAndMore(t *testing.T) {
 	onBench(t, Config{MaxMatches: 2}, func(b *bench) {
 		n := b.connect().mustWatch("live")
 		c := b.connect()
-		c.announce("live", "a").Cancel(moqt.ResetCancelled)
+		first := c.announce("live", "a")
 		c.announce("live", "b")
 		c.announce("live", "c")
-		require.Equal(t, []string{"live-b", "live-c"}, n.now())
-		c.announce("live", "d")
+		require.Equal(t, []string{"live-a", "live-b"}, n.now())
+		first.Cancel(moqt.ResetCancelled)
 		synctest.Wait()
-		ended := &transport.StreamError{}
-		require.ErrorAs(t, context.Cause(n.Context()), &ended)
-		require.EqualValues(t, moqt.ResetExcessiveLoad, ended.Code)
+		c.announce("live", "d")
+		require.Equal(t, []string{"live-b", "live-d"}, n.now())
 	})
 }
 
-// TestPrefixesOfAnAddress has sessions of one address match as much as it may, and then one more.
+// TestPrefixesOfAnAddress has sessions of one address match as much as it may, and then more.
 func TestPrefixesOfAnAddress(t *testing.T) {
 	exempt := []netip.Prefix{netip.MustParsePrefix("192.0.2.9/32")}
 	onBench(t, Config{PerAddress: Quota{RequestRate: 1}, Exempt: exempt}, func(b *bench) {
 		c := b.from("192.0.2.9")
-		for i := range 64 {
+		for i := range 100 {
 			c.announce("live", strconv.Itoa(i))
 		}
-		for range 2 { // two requests each, of the five of charge.Burst
+		for range 3 { // of the 320 of 64 a second, and charge.Burst
 			b.from("192.0.2.1").mustWatch("live")
 		}
 		_, err := b.from("192.0.2.1").watch("live")
@@ -180,28 +178,32 @@ func TestPrefixesThatMatchTooOften(t *testing.T) {
 	})
 }
 
-// A publisher tells many watchers again and again: that counts as requests of its address.
+// TestAnnouncementsToManyWatchers tells 100 watchers three times, which is nearly as much as an address may at once,
+// and then again.
 func TestAnnouncementsToManyWatchers(t *testing.T) {
 	exempt := []netip.Prefix{netip.MustParsePrefix("192.0.2.9/32")}
 	onBench(t, Config{PerAddress: Quota{RequestRate: 1}, Exempt: exempt}, func(b *bench) {
-		for range 64 {
-			b.from("192.0.2.9").mustWatch("live")
+		for range 100 {
+			w := b.from("192.0.2.9")
+			w.mustWatch("live")
+			w.mustSubscribeTracks(moqt.Parameters{}, "live")
 		}
 		c := b.from("192.0.2.1")
-		soon := func(wait func(context.Context) error) error {
-			ctx, cancel := context.WithTimeout(b.ctx, time.Second/2)
-			defer cancel()
-			return wait(ctx)
+		announced := c.announce("live")
+		soon, cancel := context.WithTimeout(b.ctx, time.Second)
+		defer cancel()
+		for range 3 {
+			require.NoError(t, announced.Update(soon, moqt.Parameters{}))
 		}
-		for _, name := range []string{"a", "b"} { // two requests each, of the five of charge.Burst
-			p, err := c.PublishNamespace(b.ctx, moqt.PublishNamespace{Namespace: moqt.Namespace{"live", name}})
+		require.ErrorIs(t, announced.Update(soon, moqt.Parameters{}), context.DeadlineExceeded, "the third one waits")
+		time.Sleep(10 * time.Second)
+		for _, name := range []string{"a", "b", "c"} {
+			_, err := c.publish(name)
 			require.NoError(t, err)
-			require.NoError(t, soon(p.Wait))
 		}
-		p, err := c.Publish(b.ctx, moqt.Publish{Track: trackNamed("a")})
-		require.NoError(t, err)
-		require.ErrorIs(t, soon(p.Wait), context.DeadlineExceeded)
-		require.NoError(t, p.Wait(b.ctx))
+		_, err := c.publish("d")
+		b.refused(err, moqt.RequestExcessiveLoad)
+		b.exceeded(charge.ByAddress, charge.RequestRate, 1)
 	})
 }
 

@@ -186,7 +186,9 @@ func (p *peer) admitMatches(n int) *moqt.RequestError {
 		return nil
 	case n > p.relay.cfg.MaxMatches:
 		return errTooManyMatches
-	case !p.matches.AllowN(time.Now(), min(n, p.matches.Burst())) || !p.Address.AllowMatches(n):
+	case !p.Address.AllowMatches(n):
+		return p.Address.Refusal(charge.RequestRate)
+	case !p.matches.AllowN(time.Now(), min(n, p.matches.Burst())):
 		return errTooOften()
 	}
 	return nil
@@ -195,10 +197,7 @@ func (p *peer) admitMatches(n int) *moqt.RequestError {
 // awaitMatches waits until the peer may match n more values. It is for requests that must not be refused because of
 // what others publish below their namespace.
 func (p *peer) awaitMatches(ctx context.Context, n int) error {
-	if err := p.matches.WaitN(ctx, min(n, p.matches.Burst())); err != nil {
-		return err
-	}
-	return p.Address.AwaitMatches(ctx, n)
+	return p.matches.WaitN(ctx, min(n, p.matches.Burst()))
 }
 
 // authorize asks whether the peer may do what a request is about, and charges the request to its quotas.

@@ -510,22 +510,29 @@ func TestRequestsOfExemptAddresses(t *testing.T) {
 	}
 }
 
-// A publisher opens streams without end, which count for those who subscribe to them.
+// A publisher opens streams without end, which count for those who subscribe to them, but for the first eight.
 func TestQuotaOfStreams(t *testing.T) {
 	onBench(t, Config{PerAddress: Quota{Streams: 1}}, func(b *bench) {
 		src := b.next(nil)
 		c := b.from("192.0.2.1")
 		k, s := c.mustSubscribe(moqt.Parameters{})
-		src.open(moqt.SubgroupHeader{GroupID: 1}).object(0).fin()
-		require.Equal(t, "1.0, 1 fin", k.take())
-		open := src.open(moqt.SubgroupHeader{GroupID: 2}).object(0)
-		require.Equal(t, "2.0", k.take(), "the first one has ended")
-		src.open(moqt.SubgroupHeader{GroupID: 3}).object(0).fin()
+		other, _ := b.from("192.0.2.1").mustSubscribe(moqt.Parameters{
+			Filter: &moqt.Filter{Type: moqt.FilterAbsoluteStart, Start: at(9, 0)},
+		})
+		var open []*subgroupStream
+		for group := range uint64(9) {
+			open = append(open, src.open(moqt.SubgroupHeader{GroupID: group}).object(0))
+			require.Equal(t, fmt.Sprintf("%d.0", group), k.take())
+		}
+		open = append(open, src.open(moqt.SubgroupHeader{GroupID: 9}).object(0))
 		b.done(s, moqt.DoneExcessiveLoad)
-		require.Equal(t, "2 reset 9", k.take())
+		require.Contains(t, k.take(), "8 reset 9")
+		require.Equal(t, "9.0", other.take(), "it has few streams")
 		b.exceeded(charge.ByAddress, charge.StreamsOpen, 1)
-		open.fin()
+		for _, g := range open {
+			g.fin()
+		}
 		k, _ = c.mustSubscribe(moqt.Parameters{})
-		require.Equal(t, "3.0, 3 fin", k.take(), "there is room again")
+		require.Equal(t, "9.0, 9 fin", k.take(), "there is room again")
 	})
 }

@@ -2,11 +2,14 @@ package relay
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"time"
 
 	"sluice/internal/unlucky"
 	"sluice/moqt"
 	"sluice/moqt/session"
+	"sluice/relay/internal/charge"
 	"sluice/relay/internal/fetch"
 	"sluice/relay/internal/hub"
 	"sluice/relay/internal/names"
@@ -80,16 +83,26 @@ func (q *requests) HandleSubscribe(pub *session.Publication) {
 // HandlePublish implements session.Handler (draft §10.10).
 func (q *requests) HandlePublish(sub *session.Subscription) {
 	q.withHub(sub.Request, ActionPublish, sub.Track(), func(h *hub.Hub, m *permission) {
-		if q.awaitWatchers(sub.Request, q.peer.Naming().Place(sub.Track().Namespace)) {
+		if q.awaitWatchers(sub) {
 			h.Publish(&q.peer.Peer, sub, m)
 		}
 	})
 }
 
-// awaitWatchers waits until the peer may publish at a place, of which all are told that watch it. It returns false if
-// the request is over.
-func (q *requests) awaitWatchers(r *session.Request, at names.Place) bool {
-	return q.peer.Address.AwaitMatches(r.Context(), q.peer.relay.directory.Watchers(at)) == nil
+// maxPublishWait is how long a PUBLISH may wait: the session keeps streams of the track for about as long.
+const maxPublishWait = time.Second
+
+// awaitWatchers waits until the peer may publish a track, of which all are told that watch its namespace. It refuses
+// the PUBLISH if that takes too long.
+func (q *requests) awaitWatchers(sub *session.Subscription) bool {
+	ctx, cancel := context.WithTimeout(sub.Context(), maxPublishWait)
+	defer cancel()
+	at, account := q.peer.Naming().Place(sub.Track().Namespace), q.peer.Address
+	if account.AwaitMatches(ctx, q.peer.relay.directory.Watchers(at)) != nil {
+		q.peer.Reject(sub.Request, account.Refuse(charge.RequestRate))
+		return false
+	}
+	return true
 }
 
 // HandleFetch implements session.Handler (draft §10.12.3).
@@ -125,11 +138,12 @@ func (q *requests) serveAnnouncement(a *hub.Announcement, req *session.IncomingP
 		directory.Revoke(a)
 		permit.cancel(why)
 	})
-	err := q.peer.awaitMatches(req.Context(), directory.CountBelow(a.Place))
-	if err != nil || !q.awaitWatchers(req.Request, a.Place) {
-		return // the request is over
+	permit.updated = func() {
+		err := q.peer.awaitMatches(req.Context(), directory.CountBelow(a.Place))
+		if err == nil && q.peer.Address.AwaitMatches(req.Context(), directory.Names.Watchers(a.Place)) == nil {
+			directory.Show(a, req.Parameters())
+		} // else the request is over
 	}
-	permit.updated = func() { directory.Show(a, req.Parameters()) }
 	permit.updated() // before the answer: after it, the publisher may rely on being found
 	defer directory.Names.Withdraw(a)
 	if req.OK() != nil {
@@ -147,13 +161,13 @@ func (q *requests) HandleSubscribeNamespace(req *session.IncomingSubscribeNamesp
 	})
 }
 
-// tell returns a function that tells the peer about namespaces, until there are more than a prefix may match: the relay
-// has to remember them.
+// tell returns a function that tells the peer about namespaces, but not about more at a time than a prefix may match:
+// the relay has to remember them. Relays have limits of their own.
 func (q *requests) tell(req *session.IncomingSubscribeNamespace) names.Notify {
 	told := tell(req)
 	return func(ns moqt.Namespace, published bool, way moqt.Parameters) {
-		if told(ns, published, way); req.Reported() > q.peer.relay.cfg.MaxMatches && !q.peer.Hidden {
-			req.Cancel(moqt.ResetExcessiveLoad)
+		if !published || q.peer.IsRelay() || req.Reported() < q.peer.relay.cfg.MaxMatches {
+			told(ns, published, way)
 		}
 	}
 }

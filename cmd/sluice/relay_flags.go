@@ -166,7 +166,7 @@ func (f *relayFlags) registerLimits(cmd *cobra.Command) {
 	flags.IntVar(&cfg.MaxRequests, "max-requests", 131_072, "largest `number` of open requests of all sessions")
 	flags.Var(quotaFlag{&cfg.PerAddress}, "quota-per-address",
 		"what the sessions from one IPv4 address or IPv6 /64 may use; by default sessions=1024, tracks=4096, "+
-			"namespaces=1024, subscriptions=8192, requests=8192, streams=65536, request-rate=1000, upload=250mbit, "+
+			"namespaces=1024, subscriptions=8192, requests=8192, streams=262144, request-rate=1000, upload=250mbit, "+
 			"download=1gbit; none is no limit")
 	flags.Var(quotaFlag{&cfg.PerToken}, "quota-per-token",
 		"what one token may be used for; by default tracks=16384, namespaces=1024, upload=1gbit")

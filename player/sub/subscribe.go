@@ -125,6 +125,7 @@ func readFetched(
 		closeOnViolation(s, err)
 		return err
 	}
+	stalled.Reset(fetchTimeout)
 	_, err = f.Wait(ctx)
 	return err
 }

@@ -65,6 +65,7 @@ type Account struct {
 	all      *Accounts
 	quota    Quota
 	requests *rate.Limiter     // nil: no limit
+	matches  *rate.Limiter     // of prefixes with names; nil: no limit
 	meters   [resources]*meter // of UploadRate and DownloadRate
 	sent     atomic.Uint64     // bytes of media since the last settlement
 
@@ -111,6 +112,8 @@ func (s *Accounts) enter(key Key, quota Quota) (*Account, *moqt.RequestError) {
 		}
 		if n := quota.RequestRate; n >= 0 {
 			a.requests = rate.NewLimiter(rate.Limit(n), n*int(Burst/time.Second))
+			n *= matchesOfRequest
+			a.matches = rate.NewLimiter(rate.Limit(n), n*int(Burst/time.Second))
 		}
 	}
 	if refused := a.takeLocked(SessionsOpen); refused != nil {
@@ -155,7 +158,8 @@ func (s *Accounts) Count() (n int) {
 }
 
 func (a *Account) hasFullRate() bool {
-	return a.requests == nil || a.requests.Tokens() >= float64(a.requests.Burst())
+	full := func(l *rate.Limiter) bool { return l == nil || l.Tokens() >= float64(l.Burst()) }
+	return full(a.requests) && full(a.matches)
 }
 
 // Take uses one of each Resource, or none and returns why.
@@ -279,29 +283,24 @@ func (a *Account) Allow() bool {
 	return false
 }
 
-// matchesOfRequest is how many matches of prefixes count as a request.
+// matchesOfRequest is how many matches of prefixes with names an account may have for each request that it may make.
 const matchesOfRequest = 64
 
-// requestsOf returns how many requests matches of prefixes count as.
-func (a *Account) requestsOf(matches int) int {
-	return min(matches/matchesOfRequest, a.requests.Burst())
-}
-
-// AllowMatches reports whether prefixes may match n more values now. A nil account has no limit.
+// AllowMatches reports whether prefixes may match n names more now. A nil account has no limit.
 func (a *Account) AllowMatches(n int) bool {
-	if a == nil || a.requests == nil || a.requests.AllowN(time.Now(), a.requestsOf(n)) {
+	if a == nil || a.matches == nil || n == 0 || a.matches.AllowN(time.Now(), min(n, a.matches.Burst())) {
 		return true
 	}
 	a.Refuse(RequestRate)
 	return false
 }
 
-// AwaitMatches waits until prefixes may match n more values, or the context is done.
+// AwaitMatches waits until n prefixes more may match. It fails if the context is done, or would be before that.
 func (a *Account) AwaitMatches(ctx context.Context, n int) error {
-	if a == nil || a.requests == nil {
+	if a == nil || a.matches == nil {
 		return nil
 	}
-	return a.requests.WaitN(ctx, a.requestsOf(n))
+	return a.matches.WaitN(ctx, min(n, a.matches.Burst()))
 }
 
 // Wait implements session.Pacer.

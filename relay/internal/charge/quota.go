@@ -22,7 +22,8 @@ type Quota struct {
 	Subscriptions int
 	// Requests is how many requests of any kind may be open.
 	Requests int
-	// Streams is how many streams of subgroups to subscribers may be open, or wait until they are.
+	// Streams is how many streams of subgroups to subscribers may be open, or wait until they are, beyond 8 of each
+	// subscription.
 	Streams int
 	// RequestRate is how many requests may come per second; those of an address include updates.
 	RequestRate int
@@ -44,15 +45,16 @@ const (
 
 // PerAddress hold for a source address, behind which there may be many viewers: the NAT of a school, a venue or
 // a mobile network. An address may use a sixteenth of the default MaxSessions, MaxTracks and MaxRequests, so that a few
-// addresses cannot keep all others out. 8 subscriptions are enough for the tracks of a broadcast, 8 streams for each of
-// them where a viewer falls behind, and 1 Gbit/s for 200 viewers of 5 Mbit/s.
+// addresses cannot keep all others out. 8 subscriptions are enough for the tracks of a broadcast, and 1 Gbit/s for 200
+// viewers of 5 Mbit/s. The streams are those of 1,000 viewers that get nothing for 5 s, of audio with a group for each
+// frame; they take 1 KiB each.
 var PerAddress = Quota{
 	Sessions:      1024,
 	Tracks:        4096,
 	Namespaces:    1024,
 	Subscriptions: 8192,
 	Requests:      8192,
-	Streams:       65_536,
+	Streams:       262_144,
 	RequestRate:   1000,
 	Upload:        250_000_000,
 	Download:      1_000_000_000,

@@ -202,12 +202,11 @@ func (d *Directory) tell(h *Hub) {
 	h.demand.update()
 }
 
-// Watchers returns how many requests for namespaces or tracks are told of what is published at a place.
+// Watchers returns how many requests for tracks are told of a track at a place.
 func (d *Directory) Watchers(at place) int {
 	d.mu.Lock()
-	n := d.watches.Matches(at)
-	d.mu.Unlock()
-	return n + d.Names.Watchers(at)
+	defer d.mu.Unlock()
+	return d.watches.Matches(at)
 }
 
 // Watched returns the requests for tracks below prefixes in a scope.

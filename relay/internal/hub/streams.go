@@ -18,9 +18,13 @@ import (
 // objects.
 const maxClosed = 64
 
-// maxStreams is how many streams of a subscription may be open, or wait until they are. A publisher that has a stream
-// for each object of 60 a second, and a subscriber that reads nothing, reach it after half a minute.
-const maxStreams = 2048
+// Limits of the streams of a subscription that are open, or wait until they are. A publisher may have a stream for each
+// object: maxStreams are more than the cache holds of a group. The first ones do not count for the quota of the
+// account, so that viewers go on to watch, whatever others behind their address do.
+const (
+	maxStreams  = 8192
+	freeStreams = 8
+)
 
 // streams are the subgroup streams of a downstream subscription. The media sender calls back with Hub.mu held or not,
 // so the fields that callbacks change have a lock of their own.
@@ -79,7 +83,7 @@ func (s *streams) add(c *cursor) bool {
 		c.delivery.endLater(moqt.DoneTooFarBehind, moqt.ResetTooFarBehind)
 		return false
 	}
-	if s.payers.Take(charge.StreamsOpen) != nil {
+	if s.open >= freeStreams && s.payers.Take(charge.StreamsOpen) != nil {
 		s.full = true
 		c.delivery.endLater(moqt.DoneExcessiveLoad, moqt.ResetExcessiveLoad)
 		return false
@@ -100,8 +104,10 @@ func (s *streams) removeLocked(c *cursor) {
 	if s.of[c.segment] == c {
 		delete(s.of, c.segment)
 	}
+	if s.open > freeStreams {
+		s.payers.Give(charge.StreamsOpen)
+	}
 	s.open--
-	s.payers.Give(charge.StreamsOpen)
 }
 
 // isClosed reports whether the objects of a segment from one on must not be sent, because of how the stream of its

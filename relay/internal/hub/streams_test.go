@@ -11,10 +11,19 @@ import (
 	"sluice/track"
 )
 
+// closing is a MediaSubscription that is closed.
+type closing struct {
+	MediaSubscription
+	code moqt.StreamResetCode
+}
+
+func (m *closing) Close(code uint64) { m.code = moqt.StreamResetCode(code) }
+
 // A publisher has a stream for each object, and a subscriber reads nothing.
 func TestTooManyStreams(t *testing.T) {
-	d := &downstream{hub: aloneHub(slog.DiscardHandler), peer: new(Peer)}
-	d.delivery = delivery{sub: d, streams: newStreams(nil, nil)}
+	d := &downstream{hub: aloneHub(slog.DiscardHandler), peer: new(Peer), accepted: true}
+	m := new(closing)
+	d.delivery = delivery{sub: d, streams: newStreams(nil, nil), media: m}
 	s := &d.delivery.streams
 	next := func() *cursor { return &cursor{delivery: &d.delivery, segment: new(track.Segment)} }
 	first := next()
@@ -23,7 +32,9 @@ func TestTooManyStreams(t *testing.T) {
 		require.True(t, s.add(next()))
 	}
 	require.False(t, s.add(next()))
-	d.hub.directory.Tasks.Wait() // it ends
+	d.hub.directory.Tasks.Wait()
+	require.True(t, d.over)
+	require.Equal(t, moqt.ResetTooFarBehind, m.code)
 	s.remove(first)
 	require.False(t, s.add(next()), "the subscription gets no more")
 }

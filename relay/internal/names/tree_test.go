@@ -31,6 +31,7 @@ func TestTree(t *testing.T) {
 	for _, tt := range tests {
 		require.Equal(t, tt.matching, slices.Sorted(tr.Matching(tt.ns)), tt.ns)
 		require.Equal(t, tt.under, slices.Sorted(tr.Under(tt.ns)), tt.ns)
+		require.Equal(t, len(tt.matching), tr.Matches(tt.ns), tt.ns)
 		require.Equal(t, len(tt.under), tr.Count(tt.ns), tt.ns)
 	}
 	require.Contains(t, tr.At(moqt.Namespace{"a", "b"}), "ab")
