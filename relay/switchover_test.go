@@ -90,50 +90,6 @@ func (b *bench) twoPublishers() (one, two *source) {
 	return one, two
 }
 
-// A publisher pauses while its session lives. Another one offers the same track as if it were the first one, restarted:
-// it must not get the track, however long the pause is, and must not end it.
-func TestIdleTrackIsNotTakenOver(t *testing.T) {
-	for name, publish := range map[string]func(*source, *client){
-		"by PUBLISH": func(s *source, c *client) {
-			_, err := s.offer(c, moqt.Parameters{})
-			require.NoError(t, err)
-		},
-		"by PUBLISH_NAMESPACE": func(s *source, c *client) {
-			c.serve(s)
-			c.announce("live")
-			synctest.Wait()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBench(t, Config{}, func(b *bench) {
-				first := b.next(nil)
-				k, s := b.connect().mustSubscribe(moqt.Parameters{})
-				first.group(7, 2)
-				require.Equal(t, "7.0, 7.1, 7 fin", k.take())
-				time.Sleep(10 * time.Second)
-
-				bad := &source{}
-				publish(bad, b.connect())
-				for range 3 { // more often than the relay would look for silence
-					if bad.publication() == nil {
-						break // the relay has excluded it
-					}
-					bad.open(moqt.SubgroupHeader{GroupID: 7}).write(moqt.ObjectHeader{}, "forged")
-					time.Sleep(time.Second)
-				}
-				require.Empty(t, k.take())
-				require.Nil(t, bad.publication(), "the impostor is excluded")
-				require.NotNil(t, first.publication())
-				first.group(8, 1)
-				require.Equal(t, "8.0, 8 fin", k.take())
-				require.NoError(t, s.Context().Err())
-				late, _ := b.connect().mustSubscribe(moqt.Parameters{})
-				require.Equal(t, "8.0, 8 fin", late.take())
-			})
-		})
-	}
-}
-
 func TestMalformedTrack(t *testing.T) {
 	onBench(t, Config{}, func(b *bench) {
 		src := &source{}
