@@ -63,23 +63,6 @@ func TestDatagram(t *testing.T) {
 	}
 }
 
-// TestDatagramTruncation cuts datagrams after every byte. The result is an object with a shorter payload if the cut is
-// in the payload, and otherwise a violation.
-func TestDatagramTruncation(t *testing.T) {
-	for _, tc := range datagramGoldens {
-		b := unhex(tc.wire)
-		header := len(b) - len(tc.datagram.Payload)
-		for n := range b {
-			_, err := ParseObjectDatagram(tc.version, b[:n])
-			if n >= header {
-				require.NoError(t, err)
-			} else {
-				requireCode(t, SessionProtocolViolation, err)
-			}
-		}
-	}
-}
-
 // TestDatagramTypes tries all types of one byte and some longer ones (draft §11.3.1).
 func TestDatagramTypes(t *testing.T) {
 	for typ := range uint64(0x200) {

@@ -227,23 +227,6 @@ func TestSubgroupParser(t *testing.T) {
 	}
 }
 
-func TestSubgroupEncoder(t *testing.T) {
-	for _, tc := range subgroupStreams {
-		t.Run(tc.name, func(t *testing.T) {
-			e := NewSubgroupEncoder(tc.layout, tc.header)
-			var got []byte
-			want := unhex(tc.wire)
-			for _, o := range tc.objects {
-				var err error
-				got, err = e.AppendObject(got, o.ObjectHeader)
-				require.NoError(t, err)
-				got = append(got, want[o.PayloadStart-100:o.End-100]...)
-			}
-			require.Equal(t, want, got)
-		})
-	}
-}
-
 // TestSubgroupTruncation ends streams after every byte. A stream may end only between objects (draft §11.4).
 func TestSubgroupTruncation(t *testing.T) {
 	for _, tc := range subgroupStreams {
