@@ -193,7 +193,7 @@ var limits = []struct {
 	most, goal float64
 }{
 	{"lines of Go without tests", 132_000, 92_000},
-	{"lines of tests", 99_500, 75_000},
+	{"lines of tests", 100_000, 75_000},
 	{"lines of C", 11_500, 11_000},
 	{"types above 25 methods", 0, 0},
 	{"methods outside of their type's file, per cent", 4.5, 5},
