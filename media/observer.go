@@ -43,7 +43,9 @@ func (o *observer) unacknowledged() bool {
 }
 
 // pause returns how long there is no look, so that the sender has time for all else.
-func (o *observer) pause() time.Duration { return time.Duration(len(o.sender.streams.all)) * streamInterval }
+func (o *observer) pause() time.Duration {
+	return time.Duration(len(o.sender.streams.all)) * streamInterval
+}
 
 // next plans the next look, and returns when it is. Data that waits for a moment only needs none.
 func (o *observer) next(now clock.Time) clock.Time {
