@@ -64,6 +64,7 @@ func (r slow) HandleSubgroup(g *session.Subgroup) {
 	r.received.HandleSubgroup(g)
 }
 
+// subscribeSlowly subscribes, and waits until what is published has been sent as far as it can be.
 func subscribeSlowly(p *peer, parameters moqt.Parameters) (*session.Subscription, slow) {
 	r := slow{newReceived(), make(chan struct{})}
 	m := moqt.Subscribe{Track: name("1.m4s"), Parameters: parameters}
@@ -71,6 +72,7 @@ func subscribeSlowly(p *peer, parameters moqt.Parameters) (*session.Subscription
 	require.NoError(p.t, err)
 	_, err = s.Wait(p.t.Context())
 	require.NoError(p.t, err)
+	synctest.Wait()
 	return s, r
 }
 
@@ -82,6 +84,7 @@ func TestDeliveryEndsWithARefusedUpdate(t *testing.T) {
 		addBytes(tr, 100)
 		s, r, err := p.subscribe("1.m4s", moqt.Parameters{})
 		require.NoError(t, err)
+		synctest.Wait() // the stream is there
 		token := moqt.Token{AliasType: moqt.AliasUseValue, Value: []byte("twice")}
 		_, err = s.Update(t.Context(), moqt.Parameters{AuthorizationTokens: []moqt.Token{token, token}})
 		refused, ok := errors.AsType[*moqt.RequestError](err)
@@ -89,6 +92,7 @@ func TestDeliveryEndsWithARefusedUpdate(t *testing.T) {
 		require.Equal(t, moqt.RequestMalformedAuthToken, refused.Code)
 		<-s.Context().Done()
 		require.ErrorContains(t, context.Cause(s.Context()), "UPDATE_FAILED")
+		synctest.Wait()
 		require.Equal(t, 1, r.resets)
 	})
 }
