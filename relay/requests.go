@@ -92,8 +92,8 @@ func (q *requests) HandlePublish(sub *session.Subscription) {
 // maxPublishWait is how long a PUBLISH may wait: the session keeps streams of the track for about as long.
 const maxPublishWait = time.Second
 
-// awaitWatchers waits until the peer may publish a track, of which all are told that watch its namespace. It refuses
-// the PUBLISH if that takes too long.
+// awaitWatchers waits until the peer's address may tell all watchers of a track. It refuses the PUBLISH if that takes
+// too long.
 func (q *requests) awaitWatchers(sub *session.Subscription) bool {
 	ctx, cancel := context.WithTimeout(sub.Context(), maxPublishWait)
 	defer cancel()

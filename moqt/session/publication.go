@@ -9,8 +9,8 @@ import (
 	"sluice/transport"
 )
 
-// Publication is the publisher's end of a subscription (draft §5.1), whichever end asked for it: [Handler] gets one for
-// each SUBSCRIBE, and [Session.Publish] returns one.
+// Publication is the publisher's end of a subscription (draft §5.1), whichever end asked for it: [Handler] gets one
+// for each SUBSCRIBE, and [Session.Publish] returns one.
 type Publication struct {
 	*Request
 	baseRole

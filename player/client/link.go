@@ -18,7 +18,7 @@ type Link struct {
 	endpoint Endpoint
 	serving  serving
 	goaway   chan moqt.Goaway
-	before   []serving // the earlier ones that had not ended; not their Links, each of which would have others
+	before   []serving // of earlier sessions that had not ended: a Link here would keep all sessions before it, too
 }
 
 // serving is the context of a call of Serve.

@@ -62,7 +62,7 @@ func (d *delivery) run() {
 	_ = d.pub.Done(code, reason) // fails only if the subscriber has left
 }
 
-// spawn calls f on a goroutine, for which run waits. It does nothing and returns false when run does not wait any more.
+// spawn calls f on a goroutine that run waits for. After run has waited, it returns false and does not call f.
 func (d *delivery) spawn(f func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -46,8 +46,8 @@ const (
 // PerAddress hold for a source address, behind which there may be many viewers: the NAT of a school, a venue or
 // a mobile network. An address may use a sixteenth of the default MaxSessions, MaxTracks and MaxRequests, so that a few
 // addresses cannot keep all others out. 8 subscriptions are enough for the tracks of a broadcast, and 1 Gbit/s for 200
-// viewers of 5 Mbit/s. The streams are those of 1,000 viewers that get nothing for 5 s, of audio with a group for each
-// frame; they take 1 KiB each.
+// viewers of 5 Mbit/s. An audio track may have a group for each frame, 50 a second: 1,000 viewers whose network is away
+// for 5 s have as many streams as an address may have.
 var PerAddress = Quota{
 	Sessions:      1024,
 	Tracks:        4096,

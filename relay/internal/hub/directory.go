@@ -202,7 +202,7 @@ func (d *Directory) tell(h *Hub) {
 	h.demand.update()
 }
 
-// Watchers returns how many requests for tracks are told of a track at a place.
+// Watchers returns how many requests for tracks match a place.
 func (d *Directory) Watchers(at place) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

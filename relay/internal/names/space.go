@@ -58,7 +58,7 @@ func (s *Space[P]) Withdraw(a *Announcement[P]) {
 	s.tell(watches, a.Place)
 }
 
-// tell tells watches what is at a place now. Some may have ended, or may be for another prefix, since they matched it.
+// tell tells watches what is at a place now. A watch that has ended is not told, nor one that got another prefix.
 func (s *Space[P]) tell(watches []*Watch[P], at Place) {
 	Tell(context.Background(), &s.mu, watches, func(w *Watch[P]) {
 		if s.watches.Has(w.Place(), w) && at.HasPrefix(w.Place()) {
@@ -67,7 +67,7 @@ func (s *Space[P]) tell(watches []*Watch[P], at Place) {
 	})
 }
 
-// Watchers returns how many watches are told of what is announced at a place.
+// Watchers returns how many watches match a place.
 func (s *Space[P]) Watchers(at Place) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
