@@ -5,6 +5,7 @@
 //	PUBLISH             Offer ─────────┼──▶ Space ─┤
 //	NAMESPACE           hub.Mirror ────┘           └── Follow   links, PUBLISH_NAMESPACE at upstream relays, cluster
 //
-// A watcher first gets all that is there, in batches. Each change then brings all that is there now at one place, so
-// that nothing depends on the order of changes. A [Peer] says who may be told of whom, and how it names places.
+// A watcher first gets all that is there, in batches. Each change then brings all that is there now at one place, to
+// one batch of watchers after the other, so that nothing depends on the order of changes. A [Peer] says who may be told
+// of whom, and how it names places.
 package names
