@@ -170,6 +170,17 @@ func TestRuleIsAskedAboutSome(t *testing.T) {
 	require.Len(t, w.s.streams.all, 1)
 }
 
+// A sender that has very many streams looks at them less often.
+func TestLooksAtManyStreams(t *testing.T) {
+	w := newWorld(t, func(c *worldConfig) { c.loop.Rule = new(oddGroups); c.params.MaxStreamsUni = 0 })
+	sub, log := w.subscribe(), newTestLog(0, 1)
+	for i := range uint64(2 * policyInterval / streamInterval) {
+		w.stream(sub, log, func(c *StreamConfig) { c.Group = i })
+	}
+	w.run()
+	require.Equal(t, 2*policyInterval, w.s.observer.due.Sub(w.clock.t))
+}
+
 // The state of a subscription, and the Stats, say that the policy drops, whether by a threshold or by a bucket.
 func TestStateDropping(t *testing.T) {
 	bucket := UpTo(LowestPriority)

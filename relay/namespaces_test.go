@@ -118,10 +118,10 @@ func TestPrefixesThatMatchTooMuch(t *testing.T) {
 	})
 }
 
-// TestPrefixThatMatchesMoreAndMore announces more namespaces than a request is told of.
+// TestPrefixThatMatchesMoreAndMore announces more namespaces than a request is told of, unless a relay has sent it.
 func TestPrefixThatMatchesMoreAndMore(t *testing.T) {
-	onBench(t, Config{MaxMatches: 2}, func(b *bench) {
-		n := b.connect().mustWatch("live")
+	onBench(t, Config{MaxMatches: 2, Session: hopping.Session}, func(b *bench) {
+		n, relay := b.connect().mustWatch("live"), b.connect(asRelay(9)).watchWays()
 		c := b.connect()
 		first := c.announce("live", "a")
 		c.announce("live", "b")
@@ -131,6 +131,7 @@ func TestPrefixThatMatchesMoreAndMore(t *testing.T) {
 		synctest.Wait()
 		c.announce("live", "d")
 		require.Equal(t, []string{"live-b", "live-d"}, n.now())
+		require.Equal(t, "live-b [0 81] for 1, live-c [0 81] for 1, live-d [0 81] for 1", relay.now())
 	})
 }
 

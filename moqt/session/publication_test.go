@@ -207,6 +207,10 @@ func TestPublish(t *testing.T) {
 		require.NoError(p, (<-pub.Updates()).OK(moqt.Parameters{}))
 		require.IsType(p, &moqt.RequestOK{}, e.receive())
 		require.True(p, pub.Forward())
+
+		e.CancelRead(uint64(moqt.ResetCancelled))
+		synctest.Wait()
+		require.Error(p, pub.Context().Err(), "nothing can follow")
 	})
 }
 
