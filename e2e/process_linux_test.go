@@ -37,8 +37,10 @@ func isChild(pid, parent int, argument string) bool {
 		return false
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ") // the name of the program, in front, may contain spaces
-	fields := strings.Fields(rest)
+	if fields := strings.Fields(rest); len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
+		return false
+	}
+	// The kernel locks a process's memory to read its arguments, so those of others may take long.
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && len(fields) > 1 && fields[1] == strconv.Itoa(parent) &&
-		slices.Contains(strings.Split(string(cmdline), "\x00"), argument)
+	return err == nil && slices.Contains(strings.Split(string(cmdline), "\x00"), argument)
 }
