@@ -110,14 +110,6 @@ func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
 // Start starts a process inside the host.
 func (h *Host) Start(cmd *exec.Cmd) error { return h.ns.Do(cmd.Start) }
 
-// Run starts a process inside the host and waits for its end.
-func (h *Host) Run(cmd *exec.Cmd) error {
-	if err := h.Start(cmd); err != nil {
-		return err
-	}
-	return cmd.Wait()
-}
-
 // ListenUDP opens a UDP socket inside the host. An invalid address means any; port 0 means a free one.
 func (h *Host) ListenUDP(local netip.AddrPort) (conn *net.UDPConn, err error) {
 	err = h.ns.Do(func() error {

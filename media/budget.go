@@ -103,7 +103,7 @@ func (p *Budget) carried(l Load) float64 {
 func (p *Budget) delay() time.Duration {
 	d := budgetDelay
 	if rate := p.load.carried.value(); rate > 0 {
-		d += min(time.Duration(p.load.burst/rate*float64(time.Second)), maxBurst)
+		d += time.Duration(min(p.load.burst/rate, maxBurst.Seconds()) * float64(time.Second))
 	}
 	return d
 }

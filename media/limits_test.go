@@ -364,6 +364,15 @@ func TestBudget(t *testing.T) {
 		require.Zero(t, l.GroupDeadline)
 	}
 
+	var shut Budget // the peer gives no credit any more, so that nothing is in flight
+	for i := range uint64(3000) {
+		now = now.Add(policyInterval)
+		path.Arrived = min(1000*i, 10_000)
+		shut.Decide(now, Load{State: path, Levels: []Backlog{{Level: audio, Bytes: 1000}}})
+		require.GreaterOrEqual(t, shut.delay(), budgetDelay)
+		require.LessOrEqual(t, shut.delay(), budgetDelay+maxBurst)
+	}
+
 	var early Budget // there is no RTT yet
 	for range 100 {
 		now = now.Add(policyInterval)

@@ -2,7 +2,6 @@ package media
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"sluice/clock"
@@ -26,10 +25,6 @@ const (
 	busyRTTs = 4
 	// ackDelay is more than most peers delay an ACK.
 	ackDelay = 50 * time.Millisecond
-	// levelPeriod is how long a level at which nothing waits is remembered.
-	levelPeriod = 10 * time.Second
-	// maxLevels is how many levels are remembered. There are no more than five classes.
-	maxLevels = 64
 	// burstPeriod is how long a burst is remembered, about: until the next key frame comes.
 	burstPeriod = 4 * time.Second
 )
@@ -49,13 +44,7 @@ type loadMeter struct {
 	growth  rate         // of what waits; less than 0: it becomes less
 	waiting float64      // bytes
 	burst   float64      // bytes of the two most important levels that waited, or came, at a time
-	levels  []meterLevel // ascending
-}
-
-// meterLevel is a level, and when data of it waited last.
-type meterLevel struct {
-	Level
-	waited clock.Time
+	levels  recentLevels // at which data has waited
 }
 
 // look notes what there is to see. If nothing is remembered, levels that had data before nothing waited do not count:
@@ -94,18 +83,11 @@ func (m *loadMeter) look(now clock.Time, l Load, remember bool) {
 // noteLevels notes which levels have data that waits.
 func (m *loadMeter) noteLevels(now clock.Time, all []Backlog) {
 	for _, b := range all {
-		i, found := slices.BinarySearchFunc(m.levels, b.Level, func(l meterLevel, level Level) int {
-			return int(l.Level) - int(level)
-		})
-		switch {
-		case b.Bytes == 0:
-		case found:
-			m.levels[i].waited = now
-		case len(m.levels) < maxLevels:
-			m.levels = slices.Insert(m.levels, i, meterLevel{b.Level, now})
+		if b.Bytes > 0 {
+			m.levels.note(now, b.Level)
 		}
 	}
-	m.levels = slices.DeleteFunc(m.levels, func(l meterLevel) bool { return now.Sub(l.waited) > levelPeriod })
+	m.levels.forget(now)
 	burst := 0.
 	for _, b := range all {
 		if b.Level <= m.level(1) {

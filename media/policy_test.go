@@ -60,6 +60,17 @@ func TestPriorityDrop(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 
+	var first PriorityDrop
+	first.Decide(now, Load{Levels: []Backlog{{Level: audio}, {Level: key}}})
+	now = now.Add(time.Second)
+	require.Equal(t, LowestPriority, first.Decide(now, Load{Levels: all(key)[1:]}).Threshold, "of those that are left")
+	for level := range Level(2 * maxLevels) {
+		first.Decide(now, Load{Levels: []Backlog{{Level: level}}})
+	}
+	require.Len(t, first.inUse, maxLevels)
+	first.Decide(now.Add(levelPeriod+1), Load{})
+	require.Empty(t, first.inUse)
+
 	var single PriorityDrop
 	only := []Backlog{{Level: key, Age: time.Hour}}
 	require.Equal(t, LowestPriority, single.Decide(now, Load{Levels: only}).Threshold, "never all")

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"slices"
 	"time"
 
 	"sluice/clock"
@@ -12,7 +11,7 @@ import (
 // to drop others: it is sent before them anyway. After 2 s without such delays everything may pass again. If that turns
 // out to be too early, the next attempt waits twice as long, up to 32 s. The zero value is ready to use.
 type PriorityDrop struct {
-	inUse   []Level       // seen since everything could pass, ascending
+	inUse   recentLevels  // since everything could pass; forgotten only while it can
 	keep    Level         // the threshold, if active
 	active  bool          // something is dropped
 	lowered clock.Time    // when the threshold was lowered last
@@ -31,11 +30,12 @@ const (
 func (p *PriorityDrop) Decide(now clock.Time, load Load) Limits {
 	late, starved := false, false
 	for _, l := range load.Levels {
-		if i, found := slices.BinarySearch(p.inUse, l.Level); !found {
-			p.inUse = slices.Insert(p.inUse, i, l.Level)
-		}
+		p.inUse.note(now, l.Level)
 		late = late || l.Age > dropDelay
-		starved = starved || l.Age > dropDelay && l.Level > p.inUse[0]
+		starved = starved || l.Age > dropDelay && l.Level > load.Levels[0].Level
+	}
+	if !p.active {
+		p.inUse.forget(now)
 	}
 	if late {
 		p.late = now
@@ -67,11 +67,11 @@ func (p *PriorityDrop) begin(now clock.Time) {
 
 // lower drops the lowest priority in use that passes the threshold, unless it is the highest.
 func (p *PriorityDrop) lower(now clock.Time, threshold Level) {
-	passing, found := slices.BinarySearch(p.inUse, threshold)
+	passing, found := p.inUse.find(threshold)
 	if found {
 		passing++
 	}
 	if passing > 1 {
-		p.active, p.keep, p.lowered = true, p.inUse[passing-2], now
+		p.active, p.keep, p.lowered = true, p.inUse[passing-2].Level, now
 	}
 }

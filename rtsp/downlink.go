@@ -280,7 +280,7 @@ func (d *downlink) begin(init *cmaf.Init) error {
 	if len(desc.Medias) == 0 {
 		return cmp.Or(failed, errCodecs)
 	}
-	d.stream = newStream(desc, &d.server.cached, d.server.metrics)
+	d.stream = newStream(desc, d.server.cached.share(d.source), d.server.metrics)
 	d.stream.demand, d.stream.policy = d, d.server.policy()
 	close(d.ready)
 	return nil

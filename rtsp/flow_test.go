@@ -273,7 +273,7 @@ func TestSkippedPackets(t *testing.T) {
 func TestLeftOutWhileCatchingUp(t *testing.T) {
 	for name, leave := range map[string]func(*flowTest){
 		"the next group begins": func(f *flowTest) { f.add(0x65, 1) },
-		"the cache is full":     func(f *flowTest) { f.locked(func() { f.cached.max = 1 }); f.add(0x41, 1) },
+		"the cache is full":     func(f *flowTest) { f.locked(func() { f.limitCache(1) }); f.add(0x41, 1) },
 		"the queue is full":     func(f *flowTest) { f.locked(func() { f.sink.err = errors.New("full") }) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,10 @@ func TestLeftOutWhileCatchingUp(t *testing.T) {
 				f.heeds(highest, highest-first)
 				leave(f)
 				f.settle()
-				f.locked(func() { f.cached.max, f.sink.err = 1<<22, nil })
+				f.locked(func() {
+					f.limitCache(1 << 22)
+					f.sink.err = nil
+				})
 				f.add(0x65, 1)
 				f.add(0x41, 100)
 				f.settle()

@@ -50,7 +50,7 @@ type endpoint struct {
 	listener *limited.Listener
 	ports    *ports
 
-	refusedKeys logs.Line
+	refusedKeys, publishers logs.Line
 }
 
 // OnDescribe makes a player, which waits for its session at the connection.
@@ -135,7 +135,7 @@ func (e *endpoint) OnAnnounce(c *gortsplib.ServerHandlerOnAnnounceCtx) (*base.Re
 	p := &publisher{
 		server: e.Server, guest: guest, namespace: q.namespace, session: c.Session, address: addressOf(c.Conn),
 	}
-	p.stream = newStream(c.Description, &e.cached, e.metrics)
+	p.stream = newStream(c.Description, e.cached.share(p.source()), e.metrics)
 	p.stream.policy = e.policy()
 	p.stream.publisher = p
 	in := p.prepare()
@@ -147,7 +147,8 @@ func (e *endpoint) OnAnnounce(c *gortsplib.ServerHandlerOnAnnounceCtx) (*base.Re
 	p.linkUp(in, &q, c.Conn.NetConn().RemoteAddr())
 	c.Session.SetUserData(p)
 	context.AfterFunc(guest.Context(), c.Session.Close)
-	e.log.Info("published by RTSP", "namespace", q.namespace, "remote", p.address)
+	e.publishers.Log(e.log, lineInterval, slog.LevelInfo, "published by RTSP",
+		"namespace", q.namespace, "remote", p.address)
 	return ok(), nil
 }
 
@@ -247,14 +248,18 @@ func (e *endpoint) OnSessionClose(c *gortsplib.ServerHandlerOnSessionCloseCtx) {
 	switch u := c.Session.UserData().(type) {
 	case *publisher:
 		u.close()
-		e.log.Info("the publisher by RTSP has left", "namespace", u.namespace, "remote", u.address, "reason", c.Error)
+		e.publishers.Log(e.log, lineInterval, slog.LevelInfo, "the publisher by RTSP has left",
+			"namespace", u.namespace, "remote", u.address, "reason", c.Error)
 	case *player:
 		u.close()
 	}
 }
 
-// refusalInterval is how often the log says the same of clients that anybody may be.
-const refusalInterval = time.Minute
+// How often the log says the same of clients that anybody may be, and which publishers come and go.
+const (
+	refusalInterval = time.Minute
+	lineInterval    = 10 * time.Millisecond
+)
 
 // OnConnClose ends a player that has no session, and says which keys the library has refused.
 func (e *endpoint) OnConnClose(c *gortsplib.ServerHandlerOnConnCloseCtx) {
@@ -385,7 +390,7 @@ func statusOf(err error) base.StatusCode {
 
 var statuses = map[base.StatusCode][]error{
 	base.StatusBadRequest:                {errPath, errTooManyMedias, errChoice},
-	base.StatusUnsupportedTransport:      {errPorts},
+	base.StatusUnsupportedTransport:      {errPorts, errNoPort},
 	base.StatusMethodNotValidInThisState: {errPlays},
 	base.StatusNotFound:                  {errNoStream, sub.ErrNoRendition},
 	base.StatusForbidden:                 {errPublished},

@@ -161,6 +161,48 @@ func TestPublishers(t *testing.T) {
 	require.EqualValues(t, 1, counted(t, s, "publishers"))
 }
 
+// TestPublishersOfAnAddress checks that an address may have as many publishers as are free.
+func TestPublishersOfAnAddress(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(c *Config) { c.MaxPublishers, c.Address = 4, "0.0.0.0:0" })
+	require.NoError(t, announce(t, s, "127.0.0.1", "/live/a", broadcast()))
+	require.NoError(t, announce(t, s, "127.0.0.1", "/live/b", broadcast()))
+	require.ErrorContains(t, announce(t, s, "127.0.0.1", "/live/c", broadcast()), "453")
+	require.NoError(t, announce(t, s, "127.0.0.2", "/live/c", broadcast()))
+}
+
+// takesAll is the handler of a server of gortsplib that takes every publisher. It is closed as a session ends.
+type takesAll chan struct{}
+
+func (takesAll) OnAnnounce(*gortsplib.ServerHandlerOnAnnounceCtx) (*base.Response, error) {
+	return ok(), nil
+}
+func (takesAll) OnRecord(*gortsplib.ServerHandlerOnRecordCtx) (*base.Response, error) {
+	return ok(), nil
+}
+func (takesAll) OnSetup(*gortsplib.ServerHandlerOnSetupCtx) (*base.Response, *gortsplib.ServerStream, error) {
+	return ok(), nil, nil
+}
+func (h takesAll) OnSessionClose(*gortsplib.ServerHandlerOnSessionCloseCtx) { close(h) }
+
+// TestRecordThatCannotSend has a publisher name a port that the library cannot send to. The session ends all the same.
+func TestRecordThatCannotSend(t *testing.T) {
+	t.Parallel()
+	closed := make(takesAll)
+	rtp, rtcp, err := rtspwire.Ports(net.IPv4(127, 0, 0, 1))
+	require.NoError(t, err)
+	s := gortsplib.Server{Handler: closed, RTSPAddress: "127.0.0.1:0", ReadTimeout: time.Millisecond,
+		UDPRTPAddress: rtp.LocalAddr().String(), UDPRTCPAddress: rtcp.LocalAddr().String()}
+	require.NoError(t, errors.Join(rtp.Close(), rtcp.Close(), s.Start()))
+	defer s.Close()
+	c, err := rtspwire.Dial(t.Context(), nil, s.NetListener().Addr().String(), "live/cam", "", false)
+	require.NoError(t, err)
+	_, err = c.Record(rtspwire.H264, 1<<16)
+	require.ErrorContains(t, err, "400")
+	require.NoError(t, c.Close())
+	<-closed
+}
+
 // TestReplacedPublisher checks who may take the place of a publisher: who has its address and its token, or its address
 // when it is lost.
 func TestReplacedPublisher(t *testing.T) {
@@ -354,6 +396,12 @@ func TestForeignPorts(t *testing.T) {
 	require.NoError(t, err)
 	other, err := record("live/other")
 	unsupported(err)
+	for _, none := range []int{1 << 16, pub.port() + 1<<16} {
+		c := s.dialWithPorts(t, fmt.Sprint("live/", none)).Conn
+		_, err = c.Record(rtspwire.H264, none)
+		unsupported(err)
+		require.NoError(t, c.Close())
+	}
 	for _, c := range []*rtspwire.Conn{sub, other} {
 		require.NoError(t, c.Close())
 	}
@@ -569,11 +617,11 @@ func FuzzPackets(f *testing.F) {
 // testStreamOnce writes a packet to a stream, between two of its own.
 func testStreamOnce(t *testing.T, p *rtp.Packet) {
 	desc := broadcast()
-	s := newStream(desc, &budget{max: 1 << 20}, newMetrics())
+	s := newStream(desc, cacheOf(1<<20), newMetrics())
 	defer s.close()
 	first := &rtp.Packet{Header: rtp.Header{SSRC: p.SSRC}, Payload: framePayload(1)}
 	require.True(t, s.write(desc.Medias[0], first, time.Now(), time.Now()))
 	require.True(t, s.write(desc.Medias[0], p, time.Now(), time.Now()))
 	require.LessOrEqual(t, s.bytes, 1<<20)
-	require.EqualValues(t, s.bytes+s.tail.bytes, s.cached.used.Load())
+	require.EqualValues(t, s.bytes+s.tail.bytes, s.cached.pool.inUse())
 }

@@ -240,7 +240,7 @@ func TestResumptionWaits(t *testing.T) {
 		desc.Medias = desc.Medias[1:] // Opus
 		in, out := io.Pipe()
 		u := newUplink(desc, out, nil)
-		l := newLift(newStream(desc, new(budget), nil), u, defaultLiftTimes)
+		l := newLift(newStream(desc, cacheOf(0), nil), u, defaultLiftTimes)
 		send := func(i int) {
 			p := &rtp.Packet{Payload: []byte{byte(i)}, Header: rtp.Header{Timestamp: uint32(i) * 960}}
 			l.mu.Lock()
@@ -307,7 +307,7 @@ func TestResumptions(t *testing.T) {
 	desc := broadcast()
 	_, out := io.Pipe() // nobody reads
 	u := newUplink(desc, out, nil)
-	l := newLift(newStream(desc, new(budget), nil), u, liftTimes{linger: time.Hour})
+	l := newLift(newStream(desc, cacheOf(0), nil), u, liftTimes{linger: time.Hour})
 	defer l.close()
 	u.begun.Store(true)
 	p := &rtp.Packet{Payload: framePayload(1)}

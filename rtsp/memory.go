@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// pool is the memory that the bridge between RTSP and MoQ may have, in bytes: frames and chunks that are taken apart or
-// wait, for all publishers and MoQ broadcasts together. (Packets that are kept for players have a budget of their own,
-// cacheSize.) A peer may have as much as is free, so one alone gets at most half.
+// pool is memory that all publishers and MoQ broadcasts have together, in bytes. One is for the bridge between RTSP and
+// MoQ: frames and chunks that are taken apart or wait. Another is for packets that are kept for players. A peer may
+// have as much as is free, so one alone gets at most half.
 type pool struct {
 	max     int64
 	refused func()
@@ -80,6 +80,17 @@ func (s *share) end() {
 	defer s.pool.mu.Unlock()
 	s.addLocked(-s.used)
 	s.ended = true
+}
+
+// isShort reports whether the share's address has more than half of what others leave it, which is its limit.
+func (s *share) isShort() bool {
+	if s == nil {
+		return false
+	}
+	m := s.pool
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return 2*m.of[s.source] > m.max-m.used
 }
 
 func (s *share) addLocked(n int64) {

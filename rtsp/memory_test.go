@@ -13,6 +13,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/bluenviron/gortsplib/v5/pkg/format"
+	"github.com/pion/rtp"
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/thorough"
@@ -52,6 +53,28 @@ func TestShares(t *testing.T) {
 	require.Zero(t, p.inUse())
 	require.Empty(t, p.of)
 	require.True(t, (*share)(nil).Take(1<<40))
+}
+
+// TestCacheOfAnAddress has the streams of one address keep as many packets as they may. Others keep theirs.
+func TestCacheOfAnAddress(t *testing.T) {
+	const limit = 100 * (packetOverhead + 1500)
+	pool := newPool(limit, func() {})
+	publishFrom := func(source string, packets int, payload func(number uint32) []byte) *stream {
+		s := newStream(broadcast(), pool.share(netip.MustParsePrefix(source)), newMetrics())
+		t.Cleanup(s.close)
+		for n := range uint32(packets) {
+			h := rtp.Header{Version: 2, SSRC: 7, SequenceNumber: uint16(n), Timestamp: n * 3600}
+			s.write(s.desc.Medias[0], &rtp.Packet{Payload: payload(n + 1), Header: h}, time.Now(), time.Now())
+		}
+		return s
+	}
+	for range 2 {
+		publishFrom("192.0.2.1/32", 200, func(uint32) []byte { return make([]byte, 1400) })
+	}
+	require.Greater(t, pool.inUse(), int64(limit/3))
+	other := publishFrom("192.0.2.2/32", 20, framePayload)
+	require.Len(t, other.cache, 10)
+	require.Len(t, other.tail.packets, 10)
 }
 
 // TestMemoryOfADownlink plays broadcasts that send far more than can be played: objects without ends, and objects that

@@ -317,7 +317,7 @@ func TestPanic(t *testing.T) {
 	desc := broadcast()
 	in, out := io.Pipe()
 	u := newUplink(desc, out, nil)
-	p := &publisher{server: s, lift: newLift(newStream(desc, &s.cached, s.metrics), u, s.lifts)}
+	p := &publisher{server: s, lift: newLift(newStream(desc, nil, s.metrics), u, s.lifts)}
 	u.order[0].unpack = func(*rtp.Packet) [][]byte { panic("a bug") }
 	packet := arrival{media: desc.Medias[0], rtp: &rtp.Packet{}}
 	begun, waiting := &resumption{done: make(chan struct{})}, &resumption{done: make(chan struct{})}

@@ -117,16 +117,16 @@ func TestTail(t *testing.T) {
 		size := s.tail.packets[0].size()
 		require.Len(t, s.tail.packets, maxTailBytes/size)
 		require.Equal(t, maxTailBytes/size*size, s.tail.bytes)
-		require.EqualValues(t, s.tail.bytes+s.bytes, s.cached.used.Load())
-		s.cached.max = s.cached.used.Load()
+		require.EqualValues(t, s.tail.bytes+s.bytes, s.cached.pool.inUse())
+		s.limitCache(s.cached.pool.inUse())
 		s.frames(1)
 		require.Empty(t, s.tail.packets)
 		require.Len(t, s.cache, 2)
 		s.next = 20
-		s.cached.max = 3 * s.cached.used.Load()
+		s.limitCache(3 * s.cached.pool.inUse())
 		s.frames(1)
 		require.Len(t, s.tail.packets, 2)
-		s.cached.max = s.cached.used.Load() + 1
+		s.limitCache(s.cached.pool.inUse() + 1)
 		s.next = 30
 		s.frames(1)
 		require.Empty(t, s.tail.packets, "players that join come first")

@@ -2,6 +2,7 @@ package rtsp
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ type ports struct {
 	of    map[*gortsplib.ServerSession][]clientPort
 }
 
-// clientPort is a port as a client names it: nobody has checked that it is one.
+// clientPort is a port as a client names it.
 type clientPort struct {
 	ip   netip.Addr
 	port int
@@ -27,7 +28,10 @@ type clientPort struct {
 // maxPorts is how many ports a session may name: two for each media.
 const maxPorts = 2 * maxMedias
 
-var errPorts = errors.New("other sessions use these ports, or there are too many: choose others, or TCP")
+var (
+	errPorts  = errors.New("other sessions use these ports, or there are too many: choose others, or TCP")
+	errNoPort = errors.New("a port is a number from 1 to 65535")
+)
 
 func newPorts() *ports {
 	return &ports{
@@ -41,6 +45,9 @@ func (p *ports) take(c *gortsplib.ServerHandlerOnSetupCtx) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range asked {
+		if a.port < 1 || a.port > math.MaxUint16 {
+			return errNoPort
+		}
 		if s := p.owner[a]; s != nil && s != c.Session {
 			return errPorts
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/bluenviron/gortsplib/v5"
@@ -64,6 +65,9 @@ func (p *publisher) yieldsTo(other *publisher) bool {
 	return p.guest.SharesToken(other.guest) || p.incoming.isLost(p.stream.clock.Now())
 }
 
+// source returns what the publisher's memory is charged to.
+func (p *publisher) source() netip.Prefix { return transport.SourceOf(&net.TCPAddr{IP: p.address}) }
+
 func addressOf(conn *gortsplib.ServerConn) net.IP {
 	return conn.NetConn().RemoteAddr().(*net.TCPAddr).IP // the library needs a TCP address, too
 }
@@ -89,7 +93,7 @@ func (p *publisher) record() {
 func (p *publisher) prepare() (in *io.PipeReader) {
 	in, out := io.Pipe()
 	var u *uplink
-	share := p.server.pool.share(transport.SourceOf(&net.TCPAddr{IP: p.address}))
+	share := p.server.pool.share(p.source())
 	if p.server.cfg.Dial != nil {
 		u = newUplink(p.stream.desc, out, share)
 	}

@@ -62,7 +62,7 @@ func FuzzRTCP(f *testing.F) {
 func livePlayer(t *testing.T, r *relay.Relay) (*player, *sinkOf) {
 	t.Helper()
 	desc := broadcast()
-	s := newStream(desc, &budget{max: 1 << 20}, newMetrics())
+	s := newStream(desc, cacheOf(1<<20), newMetrics())
 	t.Cleanup(s.close)
 	g, err := r.Admit(t.Context(), relay.AuthRequest{
 		Remote: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, Action: relay.ActionSubscribe,

@@ -49,7 +49,8 @@ type Config struct {
 	// Listen opens the ports. Default: the system's.
 	Listen Listener
 
-	// MaxPublishers is how many clients may publish. Default: 1,024.
+	// MaxPublishers is how many clients may publish. An IPv4 address or IPv6 /64 may have as many as are free, so one
+	// alone gets half. Default: 1,024.
 	MaxPublishers int
 	// MaxBroadcasts is how many MoQ broadcasts may be played by RTSP. Default: 1,024.
 	MaxBroadcasts int
@@ -127,8 +128,8 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
-	cached  budget
-	pool    *pool
+	cached  *pool // for packets that are kept for players
+	pool    *pool // for the bridge
 
 	plain, secure *endpoint // nil: none
 
@@ -157,7 +158,7 @@ func Start(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Logger, route: fastpath.Route, lifts: defaultLiftTimes,
 		streams: make(map[string]*stream), downlinks: make(map[downlinkKey]*downlink),
 	}
-	s.cached.max = cacheSize
+	s.cached = newPool(cacheSize, func() {})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.playing, s.stop = context.WithCancel(s.ctx)
 	s.metrics = newMetrics()
@@ -265,7 +266,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(broadcastsDesc, float64(n.broadcasts))
 	gauge(playersDesc, float64(n.players))
 	gauge(limitedDesc, float64(n.limited))
-	gauge(cacheDesc, float64(s.cached.used.Load()))
+	gauge(cacheDesc, float64(s.cached.inUse()))
 	gauge(memoryDesc, float64(s.pool.inUse()))
 	var total, address uint64
 	for _, e := range []*endpoint{s.plain, s.secure} {
@@ -327,11 +328,21 @@ func (s *Server) add(p *publisher) error {
 			return errPublished
 		}
 		before.publisher.session.Close()
-	} else if len(s.streams) >= s.cfg.MaxPublishers {
+	} else if s.publishersLocked(p.source()) >= s.cfg.MaxPublishers-len(s.streams) {
 		return errTooManyPublishers
 	}
 	s.streams[p.namespace.String()] = p.stream
 	return nil
+}
+
+// publishersLocked returns how many publishers an address has.
+func (s *Server) publishersLocked(source netip.Prefix) (n int) {
+	for _, st := range s.streams {
+		if st.publisher.source() == source {
+			n++
+		}
+	}
+	return n
 }
 
 // lookup returns the stream that a player asks for: an RTSP publisher's, which has no renditions, or else a MoQ

@@ -20,7 +20,7 @@ type stream struct {
 	demand    *downlink  // nil: it is of a publisher
 	desc      *description.Session
 	medias    map[*description.Media]*media
-	cached    *budget
+	cached    *share
 	metrics   *metrics
 	policy    policy
 	clock     shared.System
@@ -96,7 +96,7 @@ func memory(p *rtp.Packet) int {
 // it has restarted or found a collision (RFC 3550 §8.2). Somebody else who forges its address has to know it.
 const ssrcTimeout = time.Second
 
-func newStream(desc *description.Session, cached *budget, m *metrics) *stream {
+func newStream(desc *description.Session, cached *share, m *metrics) *stream {
 	s := &stream{
 		desc: desc, medias: make(map[*description.Media]*media), cached: cached, metrics: m,
 		players: make(map[*player]struct{}), clock: shared.NewSystem(),
@@ -328,12 +328,8 @@ const (
 )
 
 func (s *stream) catchUp(p *player, done <-chan struct{}) {
-	tick := time.NewTicker(burstInterval)
-	defer tick.Stop()
-	for more := true; more; more = s.advance(p, done) {
-		select {
-		case <-tick.C:
-		case <-done:
+	for range shared.Every(burstInterval, done) {
+		if !s.advance(p, done) {
 			return
 		}
 	}
@@ -401,7 +397,7 @@ func (s *stream) close() {
 	}
 }
 
-// budget is the memory that all caches have together, or a part of the bridge.
+// budget is a part of the memory of the bridge.
 type budget struct {
 	max   int64
 	share *share // that has it, too; nil: none

@@ -3,6 +3,7 @@ package rtsp
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,12 @@ type streamTest struct {
 	start uint16 // sequence number of the first packet
 }
 
+// cacheOf returns memory of which an address may have so many bytes.
+func cacheOf(most int64) *share { return newPool(2*most, func() {}).share(netip.Prefix{}) }
+
+// limitCache sets how many bytes of packets the stream may keep.
+func (s *stream) limitCache(most int64) { s.cached.pool.max = 2 * most }
+
 // testStream calls f with a stream, within a bubble.
 func testStream(t *testing.T, cacheSize int64, f func(*streamTest)) {
 	t.Helper()
@@ -62,10 +69,10 @@ func testStream(t *testing.T, cacheSize int64, f func(*streamTest)) {
 		desc := broadcast()
 		desc.Medias = desc.Medias[:1]
 		s := &streamTest{t: t, relay: r}
-		s.stream = newStream(desc, &budget{max: cacheSize}, newMetrics())
+		s.stream = newStream(desc, cacheOf(cacheSize), newMetrics())
 		f(s)
 		s.close()
-		require.Zero(t, s.cached.used.Load(), "the cache gives back what it has taken")
+		require.Zero(t, s.cached.pool.inUse(), "the cache gives back what it has taken")
 	})
 }
 
@@ -164,16 +171,16 @@ func TestNoCache(t *testing.T) {
 	const few = 12 * (packetOverhead + 6)
 	testStream(t, few, func(s *streamTest) {
 		s.frames(15)
-		require.LessOrEqual(t, s.cached.used.Load(), int64(few))
-		s.cached.max = 1 // others have the rest
+		require.LessOrEqual(t, s.cached.pool.inUse(), int64(few))
+		s.limitCache(1) // others have the rest
 		s.frames(1)
-		require.Zero(t, s.cached.used.Load())
+		require.Zero(t, s.cached.pool.inUse())
 		_, sink := s.player()
 		s.frames(4)
 		require.Empty(t, sink.packets)
 		s.frames(10)
 		require.Equal(t, span(21, 30), sink.numbers())
-		s.cached.max = few
+		s.limitCache(few)
 		s.frames(15)
 		_, late := s.player()
 		require.Equal(t, span(41, 45), late.numbers())

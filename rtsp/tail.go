@@ -14,12 +14,12 @@ const (
 	maxTailBytes = 1 << 20
 )
 
-// add adds packets that the budget already has room for, and drops as many as are too many.
-func (t *tail) add(b *budget, list ...packet) {
+// add adds packets whose memory was taken, and drops as many as are too many.
+func (t *tail) add(memory *share, list ...packet) {
 	if extra := len(list) - maxTail; extra > 0 { // do not copy them only to drop them
-		t.drop(b, len(t.packets))
+		t.drop(memory, len(t.packets))
 		for i := range extra {
-			b.give(list[i].size())
+			memory.Give(list[i].size())
 		}
 		list = list[extra:]
 	}
@@ -28,22 +28,22 @@ func (t *tail) add(b *budget, list ...packet) {
 	}
 	t.packets = append(t.packets, list...)
 	packets, bytes := maxTail, maxTailBytes
-	if b.isShort() {
+	if memory.isShort() {
 		packets, bytes = 0, 0
 	}
 	n, left := 0, t.bytes
 	for ; len(t.packets)-n > packets || left > bytes; n++ {
 		left -= t.packets[n].size()
 	}
-	t.drop(b, n)
+	t.drop(memory, n)
 }
 
 // drop removes the first n packets, also from the indexes of their medias.
-func (t *tail) drop(b *budget, n int) {
+func (t *tail) drop(memory *share, n int) {
 	for i := range n {
 		p := &t.packets[i]
 		t.bytes -= p.size()
-		b.give(p.size())
+		memory.Give(p.size())
 		if numbers, sequence := p.media.numbers, p.rtp.SequenceNumber; numbers[sequence] == p.number {
 			delete(numbers, sequence)
 		}
@@ -58,7 +58,7 @@ func (t *tail) drop(b *budget, n int) {
 // gaps.
 func (s *stream) passLocked(p *packet) {
 	s.first++
-	if s.cached.take(p.size()) {
+	if s.cached.Take(p.size()) {
 		p.index()
 		s.tail.add(s.cached, *p)
 	} else {
@@ -69,14 +69,11 @@ func (s *stream) passLocked(p *packet) {
 // oldestLocked is the number of the oldest packet that is kept.
 func (s *stream) oldestLocked() uint64 { return s.first - uint64(len(s.tail.packets)) }
 
-// takeLocked takes bytes of the budget for the cache, which comes before the tail.
+// takeLocked takes memory for the cache, which comes before the tail.
 func (s *stream) takeLocked(n int) bool {
-	if s.cached.take(n) {
+	if s.cached.Take(n) {
 		return true
 	}
 	s.tail.drop(s.cached, len(s.tail.packets))
-	return s.cached.take(n)
+	return s.cached.Take(n)
 }
-
-// isShort reports whether more than half of the budget is used. Then only players that join get the rest.
-func (b *budget) isShort() bool { return b.used.Load() > b.max/2 }

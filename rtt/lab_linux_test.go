@@ -106,7 +106,7 @@ func ping(t testing.TB, from *lab.Host, to netip.Addr, count int) (rtts []time.D
 	cmd := exec.Command("ping", "-i", "0.02", "-c", fmt.Sprint(count), "-W", "2", to.String())
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	if err := from.Run(cmd); err != nil {
+	if err := from.Do(cmd.Run); err != nil {
 		_, lost := errors.AsType[*exec.ExitError](err)
 		require.True(t, lost, "%v", err)
 	}

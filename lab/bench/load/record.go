@@ -11,6 +11,7 @@ import (
 	"github.com/bluenviron/gortsplib/v5/pkg/format/rtph264"
 	"github.com/pion/rtcp"
 
+	"sluice/clock"
 	"sluice/lab/bench/video"
 )
 
@@ -69,14 +70,9 @@ func (r *recorder) stayAlive(ctx context.Context) (rest func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			select {
-			case <-time.After(aliveInterval):
-				// If it fails, so does the media.
-				_ = r.client.WritePacketRTCP(r.desc.Medias[0], &rtcp.ReceiverReport{})
-			case <-ctx.Done():
-				return
-			}
+		for range clock.Every(aliveInterval, ctx.Done()) {
+			// If it fails, so does the media.
+			_ = r.client.WritePacketRTCP(r.desc.Medias[0], &rtcp.ReceiverReport{})
 		}
 	}()
 	return func() { cancel(); <-done }

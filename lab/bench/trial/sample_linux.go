@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"sluice/clock"
 	"sluice/lab/bench/load"
 	"sluice/lab/bench/procfs"
 	"sluice/lab/bench/softirq"
@@ -74,14 +75,7 @@ func (t *Trial) startTimeline() (stop func() []moment) {
 	end := make(chan struct{})
 	var recording sync.WaitGroup
 	recording.Go(func() {
-		tick := time.NewTicker(timelineInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-end:
-				return
-			}
+		for range clock.Every(timelineInterval, end) {
 			m, err := t.moment()
 			if err != nil {
 				return

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/clock"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/track"
@@ -65,15 +66,9 @@ func ask(f *Fetch, source Source, r moqt.Range) (*Pull, error) {
 	ctx, arrived := context.WithCancelCause(f.req.Context())
 	defer arrived(nil)
 	go func() {
-		tick := time.NewTicker(arrivalInterval)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-				if f.knows(r.Start) {
-					arrived(errArrived)
-				}
+		for range clock.Every(arrivalInterval, ctx.Done()) {
+			if f.knows(r.Start) {
+				arrived(errArrived)
 			}
 		}
 	}()

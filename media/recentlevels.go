@@ -1,0 +1,45 @@
+package media
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sluice/clock"
+)
+
+const (
+	// levelPeriod is how long a level is remembered that is not seen.
+	levelPeriod = 10 * time.Second
+	// maxLevels is how many levels are remembered. There are no more than five classes.
+	maxLevels = 64
+)
+
+// recentLevels are levels that were seen within levelPeriod, ascending.
+type recentLevels []recentLevel
+
+type recentLevel struct {
+	Level
+	seen clock.Time
+}
+
+// find returns where a level is, or belongs.
+func (r recentLevels) find(level Level) (i int, found bool) {
+	return slices.BinarySearchFunc(r, level, func(l recentLevel, level Level) int { return cmp.Compare(l.Level, level) })
+}
+
+// note remembers a level that is there now, unless there are too many.
+func (r *recentLevels) note(now clock.Time, level Level) {
+	i, found := r.find(level)
+	switch {
+	case found:
+		(*r)[i].seen = now
+	case len(*r) < maxLevels:
+		*r = slices.Insert(*r, i, recentLevel{level, now})
+	}
+}
+
+// forget removes the levels that were not seen for long.
+func (r *recentLevels) forget(now clock.Time) {
+	*r = slices.DeleteFunc(*r, func(l recentLevel) bool { return now.Sub(l.seen) > levelPeriod })
+}
