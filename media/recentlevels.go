@@ -25,7 +25,7 @@ type recentLevel struct {
 
 // find returns where a level is, or belongs.
 func (r recentLevels) find(level Level) (i int, found bool) {
-	return slices.BinarySearchFunc(r, level, func(l recentLevel, level Level) int { return cmp.Compare(l.Level, level) })
+	return slices.BinarySearchFunc(r, level, func(l recentLevel, of Level) int { return cmp.Compare(l.Level, of) })
 }
 
 // note remembers a level that is there now, unless there are too many.

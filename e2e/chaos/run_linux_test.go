@@ -47,30 +47,54 @@ type run struct {
 
 	mu      sync.Mutex
 	links   map[string]string // conditions, by host
-	omitted []omission        // the latest
+	omitted []omission
 }
 
 // omission is a message of a relay that leaves objects out.
 type omission struct {
 	at          time.Time
 	relay, line string
+	Objects     objects
 }
 
-// keptOmissions is how many a failure shows.
-const keptOmissions = 200
+// shownOmissions is how many a failure shows.
+const shownOmissions = 200
 
 // hear takes a message of a relay.
 func (r *run) hear(relay, line string) {
 	if strings.Contains(line, `"objects are left out"`) {
+		o := omission{at: time.Now(), relay: relay, line: line}
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			r.fail(fmt.Errorf("relay %s: %s: %w", relay, line, err))
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.omitted = append(r.omitted, omission{time.Now(), relay, line})
-		r.omitted = r.omitted[max(0, len(r.omitted)-keptOmissions):]
+		r.omitted = append(r.omitted, o)
 		return
 	}
 	if err := checkMessage(line, knownMessages); err != nil {
 		r.fail(fmt.Errorf("relay %s: %w", relay, err))
 	}
+}
+
+// leftOut returns what relays have left out of a broadcast, for any of its viewers: their addresses change.
+func (r *run) leftOut(c *client) (list []objects) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.omitted {
+		if o.Objects.Track.Namespace.Equal(namespace(c.relay, c.broadcast)) {
+			list = append(list, o.Objects)
+		}
+	}
+	return list
+}
+
+// forgetOmitted forgets what relays have left out, at the end of an act, and returns how often they have.
+func (r *run) forgetOmitted() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, r.omitted = len(r.omitted), nil
+	return n
 }
 
 // newRun starts the relays.
@@ -264,7 +288,7 @@ func (r *run) explain() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, o := range r.omitted {
+	for _, o := range r.omitted[max(0, len(r.omitted)-shownOmissions):] {
 		r.t.Logf("%.2fs: relay %s: %s", o.at.Sub(r.began).Seconds(), o.relay, o.line)
 	}
 }

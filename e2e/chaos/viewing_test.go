@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/cli/clitest"
+	"sluice/moqt"
 	"sluice/player/cmaf"
 )
 
@@ -71,8 +74,7 @@ type viewing struct {
 type viewed struct {
 	bases   map[uint64]int     // by group: the index of its object 0
 	objects map[[2]uint64]bool // that have arrived, by group and object
-	first   int                // indices
-	last    int
+	first   int                // index
 }
 
 func newViewing(c *clip) *viewing { return &viewing{clip: c, tracks: make(map[string]*viewed)} }
@@ -93,7 +95,7 @@ func (v *viewing) take(line string) error {
 	defer v.mu.Unlock()
 	t := v.tracks[track]
 	if t == nil {
-		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]bool), first: p.index, last: p.index}
+		t = &viewed{bases: make(map[uint64]int), objects: make(map[[2]uint64]bool), first: p.index}
 		v.tracks[track] = t
 	}
 	base := p.index - int(object)
@@ -105,41 +107,47 @@ func (v *viewing) take(line string) error {
 		return fmt.Errorf("an object that came before: %s", line)
 	}
 	t.bases[group], t.objects[at] = base, true
-	t.first, t.last = min(t.first, p.index), max(t.last, p.index)
+	t.first = min(t.first, p.index)
 	return nil
 }
 
-// complete returns an error unless everything was received, from the first object that was to the end of the clip.
-// whole says that this is the first of the clip.
-func (v *viewing) complete(whole bool) error {
+// complete returns an error unless everything was received, from the first object that was to the end of the clip, but
+// for what relays have left out. whole says that this is the first of the clip.
+func (v *viewing) complete(whole bool, omitted []objects) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for track, count := range v.clip.counts {
 		t := v.tracks[track]
-		switch {
-		case t == nil:
+		if t == nil {
 			return fmt.Errorf("nothing of %s has arrived", track)
-		case whole && t.first > 0:
-			return fmt.Errorf("%s begins with chunk %d", track, t.first)
-		case t.last != count-1:
-			return fmt.Errorf("%s ends with chunk %d, not %d", track, t.last, count-1)
-		case len(t.objects) != count-t.first:
+		}
+		if whole {
+			t.first = 0
+		}
+		ofOthers := func(o objects) bool { return o.Track.Name != track }
+		if runs := t.missing(count, slices.DeleteFunc(slices.Clone(omitted), ofOthers)); len(runs) > 0 {
 			return fmt.Errorf("%s: %d of the chunks %d to %d have arrived, and none of %v", track, len(t.objects),
-				t.first, count-1, t.missing())
+				t.first, count-1, runs)
 		}
 	}
 	return nil
 }
 
+// objects are those of a track that a relay has left out for somebody: of a group, from one on.
+type objects struct {
+	Track       moqt.FullTrackName
+	Group, From uint64
+}
+
 // missing returns the runs of chunks that have not arrived, as pairs of the first and the last one.
-func (t *viewed) missing() (runs [][2]int) {
+func (t *viewed) missing(count int, omitted []objects) (runs [][2]int) {
 	arrived := make(map[int]bool)
 	for at := range t.objects {
 		arrived[t.bases[at[0]]+int(at[1])] = true
 	}
-	for i := t.first; i <= t.last; i++ {
+	for i := t.first; i < count; i++ {
 		switch {
-		case arrived[i]:
+		case arrived[i] || t.mayLack(i, omitted):
 		case len(runs) > 0 && runs[len(runs)-1][1] == i-1:
 			runs[len(runs)-1][1] = i
 		default:
@@ -147,6 +155,22 @@ func (t *viewed) missing() (runs [][2]int) {
 		}
 	}
 	return runs
+}
+
+// mayLack reports whether a relay may have left a chunk out. It belongs to the latest group that began before it, or to
+// a group of which nothing has arrived.
+func (t *viewed) mayLack(i int, omitted []objects) bool {
+	before, after := uint64(0), uint64(math.MaxUint64)
+	for group, base := range t.bases {
+		if base <= i {
+			before = max(before, group)
+		} else {
+			after = min(after, group)
+		}
+	}
+	return slices.ContainsFunc(omitted, func(o objects) bool {
+		return o.Group == before && i-t.bases[before] >= int(o.From) || before < o.Group && o.Group < after
+	})
 }
 
 // count returns how many objects have arrived.
@@ -185,19 +209,28 @@ func TestViewing(t *testing.T) {
 	}
 	v, err := take(lines...)
 	require.NoError(t, err)
-	require.NoError(t, v.complete(true))
+	require.NoError(t, v.complete(true, nil))
 	require.Equal(t, len(lines), v.count())
 
 	v, err = take(append(lines[:7:7], lines[8:]...)...)
 	require.NoError(t, err)
-	require.ErrorContains(t, v.complete(false), "have arrived, and none of [[7 7]]")
+	require.ErrorContains(t, v.complete(false, nil), "have arrived, and none of [[7 7]]")
+	name, _, _ := strings.Cut(lines[0], " ")
+	omit := func(group, from uint64) objects { return objects{moqt.FullTrackName{Name: name}, group, from} }
+	require.Error(t, v.complete(false, []objects{omit(1, 3), omit(0, 0), omit(2, 0), {Group: 1}}))
+	require.NoError(t, v.complete(false, []objects{omit(1, 2)}))
+	v, err = take(append(lines[:5:5], lines[10:]...)...) // without group 1
+	require.NoError(t, err)
+	require.ErrorContains(t, v.complete(false, nil), "none of [[5 9]]")
+	require.Error(t, v.complete(false, []objects{omit(2, 0)}))
+	require.NoError(t, v.complete(false, []objects{omit(1, 0)}))
 	v, err = take(lines[1:]...)
 	require.NoError(t, err)
-	require.NoError(t, v.complete(false))
-	require.ErrorContains(t, v.complete(true), "begins with chunk 1")
+	require.NoError(t, v.complete(false, nil))
+	require.ErrorContains(t, v.complete(true, nil), "none of [[0 0]]")
 	v, err = take(lines[:len(lines)-1]...)
 	require.NoError(t, err)
-	require.ErrorContains(t, v.complete(true), "ends with chunk")
+	require.ErrorContains(t, v.complete(true, nil), "none of [[")
 
 	_, err = take(lines[0], lines[0])
 	require.ErrorContains(t, err, "came before")
