@@ -139,38 +139,31 @@ func TestStatusAndMetrics(t *testing.T) {
 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", s.ServeStatus)
-	mux.HandleFunc("GET /other/status", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("no JSON")) })
 	for path, c := range map[string]prometheus.Collector{"/metrics": s, "/sessions": s.SessionMetrics()} {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(c)
 		mux.Handle("GET "+path, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	}
-	web := httptest.NewServer(mux)
-	defer web.Close()
-	addr := strings.TrimPrefix(web.URL, "http://")
+	get := func(path string) string {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		return w.Body.String()
+	}
 
-	st, text, err := GetStatus(t.Context(), web.Client(), addr)
-	require.NoError(t, err)
-	require.True(t, json.Valid(text))
+	var st Status
+	require.NoError(t, json.Unmarshal([]byte(get("/status")), &st))
 	require.Nil(t, st.FastPath)
 	require.Len(t, st.Sessions, 1)
 	require.Equal(t, "/path", st.Sessions[0].Path)
 	require.Equal(t, draining, st.Draining)
 	require.Equal(t, sockets, st.Sockets)
 	require.Equal(t, 1, s.Relay().OpenSessions())
-	_, _, err = GetStatus(t.Context(), web.Client(), addr+"/none")
-	require.ErrorContains(t, err, "404 Not Found")
-	_, _, err = GetStatus(t.Context(), web.Client(), addr+"/other")
-	require.ErrorContains(t, err, "not the status of a relay")
 
 	for path, want := range map[string]string{
 		"/metrics":  "sluice_relay_sessions 1\n",
 		"/sessions": `sluice_session_packets_total{by="kernel",session="1"} 0` + "\n",
 	} {
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-		require.Equal(t, http.StatusOK, w.Code)
-		require.Contains(t, w.Body.String(), want)
+		require.Contains(t, get(path), want)
 	}
 }
 

@@ -1,12 +1,8 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
-	"time"
 
 	"sluice/media"
 	"sluice/relay"
@@ -42,31 +38,6 @@ func writeJSON(w http.ResponseWriter, v any) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	_ = encoder.Encode(v) // fails only if the client has gone
-}
-
-// GetStatus asks the relay that serves its status at http://addr/status. It returns the JSON as well.
-func GetStatus(ctx context.Context, client *http.Client, addr string) (st Status, text []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/status", nil)
-	if err != nil {
-		return st, nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return st, nil, err
-	}
-	defer resp.Body.Close()
-	if text, err = io.ReadAll(resp.Body); err != nil {
-		return st, nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return st, nil, fmt.Errorf("%s: %s", req.URL, resp.Status)
-	}
-	if err := json.Unmarshal(text, &st); err != nil {
-		return st, nil, fmt.Errorf("%s: not the status of a relay: %w", req.URL, err)
-	}
-	return st, text, nil
 }
 
 // Activity is what a server does now, and has done since its start, without its single sessions.

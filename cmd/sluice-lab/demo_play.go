@@ -103,7 +103,7 @@ func (d *demo) play(ctx context.Context, relays, subscribers int, show func()) (
 		return err
 	}
 	defer cli.Every(time.Second, func() {
-		d.observe(ctx)
+		d.observe()
 		show()
 	})()
 	return d.finish(ctx)
@@ -139,7 +139,7 @@ func (d *demo) finish(ctx context.Context) error {
 		}
 		errs = append(errs, err)
 	}
-	d.observe(ctx)
+	d.observe()
 	d.ending.Store(true)
 	for _, r := range slices.Backward(d.relays) {
 		if err := r.End(); err != nil {
@@ -151,9 +151,9 @@ func (d *demo) finish(ctx context.Context) error {
 }
 
 // observe asks the relays how much they have sent.
-func (d *demo) observe(ctx context.Context) {
+func (d *demo) observe() {
 	for _, r := range d.relays {
-		r.observe(ctx)
+		r.observe()
 	}
 }
 
@@ -193,7 +193,9 @@ func (d *demo) startRelay(ctx context.Context, host string) error {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		return r.stage.dial(ctx, host, address)
 	}
-	r.admin = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	r.admin = &http.Client{
+		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: 5 * time.Second,
+	}
 	args := []string{"relay", "--listen", ":0", "--dev", "--admin", "127.0.0.1:0", "--drain", "3s",
 		"--fastpath", d.fastPath, "--log-level", "warn"}
 	if len(d.relays) > 0 {

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,11 +62,15 @@ func (r *relay) awaitDraining(t *testing.T, want ...server.DrainingProcess) {
 	t.Helper()
 	var text []byte
 	require.Eventually(t, func() bool {
+		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/status", r.admin))
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		text, err = io.ReadAll(answer.Body)
 		var st server.Status
-		var err error
-		st, text, err = server.GetStatus(t.Context(), http.DefaultClient, fmt.Sprintf("127.0.0.1:%d", r.admin))
-		return err == nil && len(st.Sessions) == 0 && len(st.Draining) == len(want) &&
-			(len(want) == 0 || st.Draining[0] == want[0])
+		return errors.Join(err, json.Unmarshal(text, &st)) == nil &&
+			len(st.Sessions) == 0 && len(st.Draining) == len(want) && (len(want) == 0 || st.Draining[0] == want[0])
 	}, 20*time.Second, 20*time.Millisecond, "%s", text)
 }
 
