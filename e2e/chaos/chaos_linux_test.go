@@ -50,7 +50,7 @@ func TestChaos(t *testing.T) {
 			t.Logf("act %d, relay %s holds %v", i, relayNames[k], now)
 			starts = append(starts, now)
 		}
-		t.Logf("act %d: %d events, %d objects compared; %d times others were left out", i, len(schedule),
+		t.Logf("act %d: %d events, %d objects compared; for honest peers, %v", i, len(schedule),
 			r.received.Swap(0), r.forgetOmitted())
 	}
 	counts, err := r.relays[0].counts()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/lab"
+	"sluice/media"
 )
 
 // run is the lab with its relays, and one act in it.
@@ -54,6 +56,8 @@ type run struct {
 type omission struct {
 	at          time.Time
 	relay, line string
+	Peer        netip.AddrPort
+	Why         media.Outcome
 	Objects     objects
 }
 
@@ -67,6 +71,9 @@ func (r *run) hear(relay, line string) {
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			r.fail(fmt.Errorf("relay %s: %s: %w", relay, line, err))
 		}
+		if r.isHostile(o.Peer.Addr().Unmap()) {
+			return
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.omitted = append(r.omitted, o)
@@ -77,7 +84,8 @@ func (r *run) hear(relay, line string) {
 	}
 }
 
-// leftOut returns what relays have left out of a broadcast, for any of its viewers: their addresses change.
+// leftOut returns what relays have left out of a broadcast for honest viewers. Of these it may be any: their addresses
+// change, unlike those of hostile hosts.
 func (r *run) leftOut(c *client) (list []objects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,12 +97,24 @@ func (r *run) leftOut(c *client) (list []objects) {
 	return list
 }
 
-// forgetOmitted forgets what relays have left out, at the end of an act, and returns how often they have.
-func (r *run) forgetOmitted() (n int) {
+// isHostile reports whether an address is that of a hostile host.
+func (r *run) isHostile(a netip.Addr) bool {
+	return slices.ContainsFunc(hostileHosts, func(name string) bool {
+		d := r.host(name).Devices[0]
+		return a == d.IPv4.Addr() || a == d.IPv6.Addr()
+	})
+}
+
+// forgetOmitted forgets what relays have left out, at the end of an act, and returns how often they have, and why.
+func (r *run) forgetOmitted() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, r.omitted = len(r.omitted), nil
-	return n
+	why := make(map[media.Outcome]int)
+	for _, o := range r.omitted {
+		why[o.Why]++
+	}
+	r.omitted = nil
+	return fmt.Sprintf("streams whose objects were left out: %v", why)
 }
 
 // newRun starts the relays.

@@ -158,7 +158,7 @@ func (t *viewed) missing(count int, omitted []objects) (runs [][2]int) {
 }
 
 // mayLack reports whether a relay may have left a chunk out. It belongs to the latest group that began before it, or to
-// a group of which nothing has arrived.
+// a later one of which nothing has arrived: then which one is not known, and any that was left out counts.
 func (t *viewed) mayLack(i int, omitted []objects) bool {
 	before, after := uint64(0), uint64(math.MaxUint64)
 	for group, base := range t.bases {
