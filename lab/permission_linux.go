@@ -12,7 +12,10 @@ var capabilities = []cap.Value{cap.NET_ADMIN, cap.SYS_ADMIN, cap.PERFMON, cap.BP
 
 // Permitted returns a *MissingError that names the capabilities which this process lacks to build a lab, or nil.
 func Permitted() error {
-	has := cap.GetProc()
+	has, err := cap.GetPID(0)
+	if err != nil {
+		return &MissingError{What: "the capabilities of this process", Err: err}
+	}
 	var missing []string
 	for _, c := range capabilities {
 		if effective, err := has.GetFlag(cap.Effective, c); err != nil || !effective {

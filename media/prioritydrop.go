@@ -7,11 +7,12 @@ import (
 )
 
 // PriorityDrop is a [DropPolicy]. When data waits for longer than 400 ms, it drops the lowest priority in use, and the
-// next one each 400 ms until the rest flows, but never the highest. Waiting data of the highest priority is no reason
-// to drop others: it is sent before them anyway. After 2 s without such delays everything may pass again. If that turns
-// out to be too early, the next attempt waits twice as long, up to 32 s. The zero value is ready to use.
+// next one each 400 ms until the rest flows, but never the highest. Waiting data of the highest priority that has
+// streams is no reason to drop others: it is sent before them anyway. After 2 s without such delays everything may pass
+// again. If that turns out to be too early, the next attempt waits twice as long, up to 32 s. The zero value is ready
+// to use.
 type PriorityDrop struct {
-	inUse   recentLevels  // since everything could pass; forgotten only while it can
+	inUse   recentLevels  // seen since everything could pass; while something is dropped, none is forgotten
 	keep    Level         // the threshold, if active
 	active  bool          // something is dropped
 	lowered clock.Time    // when the threshold was lowered last

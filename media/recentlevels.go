@@ -15,7 +15,7 @@ const (
 	maxLevels = 64
 )
 
-// recentLevels are levels that were seen within levelPeriod, ascending.
+// recentLevels are levels that were seen, ascending. Those that were not seen for levelPeriod go at the next forget.
 type recentLevels []recentLevel
 
 type recentLevel struct {
@@ -39,7 +39,7 @@ func (r *recentLevels) note(now clock.Time, level Level) {
 	}
 }
 
-// forget removes the levels that were not seen for long.
+// forget removes old levels.
 func (r *recentLevels) forget(now clock.Time) {
 	*r = slices.DeleteFunc(*r, func(l recentLevel) bool { return now.Sub(l.seen) > levelPeriod })
 }

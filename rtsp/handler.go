@@ -50,7 +50,7 @@ type endpoint struct {
 	listener *limited.Listener
 	ports    *ports
 
-	refusedKeys, publishers logs.Line
+	refusedKeys logs.Line
 }
 
 // OnDescribe makes a player, which waits for its session at the connection.
@@ -147,7 +147,7 @@ func (e *endpoint) OnAnnounce(c *gortsplib.ServerHandlerOnAnnounceCtx) (*base.Re
 	p.linkUp(in, &q, c.Conn.NetConn().RemoteAddr())
 	c.Session.SetUserData(p)
 	context.AfterFunc(guest.Context(), c.Session.Close)
-	e.publishers.Log(e.log, lineInterval, slog.LevelInfo, "published by RTSP",
+	e.lines.came.Log(e.log, lineInterval, slog.LevelInfo, "published by RTSP",
 		"namespace", q.namespace, "remote", p.address)
 	return ok(), nil
 }
@@ -248,14 +248,14 @@ func (e *endpoint) OnSessionClose(c *gortsplib.ServerHandlerOnSessionCloseCtx) {
 	switch u := c.Session.UserData().(type) {
 	case *publisher:
 		u.close()
-		e.publishers.Log(e.log, lineInterval, slog.LevelInfo, "the publisher by RTSP has left",
+		e.lines.left.Log(e.log, lineInterval, slog.LevelInfo, "the publisher by RTSP has left",
 			"namespace", u.namespace, "remote", u.address, "reason", c.Error)
 	case *player:
 		u.close()
 	}
 }
 
-// How often the log says the same of clients that anybody may be, and which publishers come and go.
+// The least time between two lines of the log: about clients that anybody may be, and about publishers.
 const (
 	refusalInterval = time.Minute
 	lineInterval    = 10 * time.Millisecond
@@ -390,7 +390,7 @@ func statusOf(err error) base.StatusCode {
 
 var statuses = map[base.StatusCode][]error{
 	base.StatusBadRequest:                {errPath, errTooManyMedias, errChoice},
-	base.StatusUnsupportedTransport:      {errPorts, errNoPort},
+	base.StatusUnsupportedTransport:      {errPorts},
 	base.StatusMethodNotValidInThisState: {errPlays},
 	base.StatusNotFound:                  {errNoStream, sub.ErrNoRendition},
 	base.StatusForbidden:                 {errPublished},

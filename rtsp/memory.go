@@ -82,7 +82,7 @@ func (s *share) end() {
 	s.ended = true
 }
 
-// isShort reports whether the share's address has more than half of what others leave it, which is its limit.
+// isShort reports whether the share's address has more than half of its limit, which is half of what others leave.
 func (s *share) isShort() bool {
 	if s == nil {
 		return false
@@ -90,7 +90,7 @@ func (s *share) isShort() bool {
 	m := s.pool
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return 2*m.of[s.source] > m.max-m.used
+	return 3*m.of[s.source] > m.max-m.used
 }
 
 func (s *share) addLocked(n int64) {

@@ -28,10 +28,7 @@ type clientPort struct {
 // maxPorts is how many ports a session may name: two for each media.
 const maxPorts = 2 * maxMedias
 
-var (
-	errPorts  = errors.New("other sessions use these ports, or there are too many: choose others, or TCP")
-	errNoPort = errors.New("a port is a number from 1 to 65535")
-)
+var errPorts = errors.New("other sessions use these ports, they do not exist, or are too many: choose others, or TCP")
 
 func newPorts() *ports {
 	return &ports{
@@ -45,10 +42,7 @@ func (p *ports) take(c *gortsplib.ServerHandlerOnSetupCtx) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, a := range asked {
-		if a.port < 1 || a.port > math.MaxUint16 {
-			return errNoPort
-		}
-		if s := p.owner[a]; s != nil && s != c.Session {
+		if s := p.owner[a]; s != nil && s != c.Session || a.port < 1 || a.port > math.MaxUint16 {
 			return errPorts
 		}
 	}

@@ -3,6 +3,7 @@ package rtsp
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -109,7 +110,8 @@ func (p *publisher) linkUp(in *io.PipeReader, q *request, remote net.Addr) {
 		s.links.Go(p.runUplink)
 		s.links.Go(func() { s.publishMoQ(in, p.lift, q, remote) })
 	} else if s.cfg.Dial != nil {
-		s.log.Info("an RTSP broadcast has no codec that MoQ broadcasts have: only RTSP clients can play it",
+		s.lines.noCodec.Log(s.log, lineInterval, slog.LevelInfo,
+			"an RTSP broadcast has no codec that MoQ broadcasts have: only RTSP clients can play it",
 			"namespace", q.namespace)
 	}
 }

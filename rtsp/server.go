@@ -22,6 +22,7 @@ import (
 	"sluice/claim"
 	"sluice/fastpath"
 	"sluice/internal/bounds"
+	"sluice/internal/logs"
 	"sluice/relay"
 	"sluice/transport"
 )
@@ -140,6 +141,8 @@ type Server struct {
 	links   sync.WaitGroup // uplinks and downlinks
 
 	lifts liftTimes
+
+	lines struct{ came, left, noCodec logs.Line } // about publishers
 
 	route func(bound netip.Addr, to netip.AddrPort) (from netip.Addr, mtu int, err error) // fastpath.Route
 

@@ -71,8 +71,8 @@ func (r *run) hear(relay, line string) {
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			r.fail(fmt.Errorf("relay %s: %s: %w", relay, line, err))
 		}
-		if r.isHostile(o.Peer.Addr().Unmap()) {
-			return
+		if o.Why == media.Canceled || r.isHostile(o.Peer.Addr().Unmap()) {
+			return // who has left, or never was to get them
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()

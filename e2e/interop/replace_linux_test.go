@@ -60,18 +60,17 @@ func TestReplacement(t *testing.T) {
 // awaitDraining waits until the relay has no session, and says that these processes have.
 func (r *relay) awaitDraining(t *testing.T, want ...server.DrainingProcess) {
 	t.Helper()
-	var text []byte
+	client := http.Client{Timeout: 5 * time.Second}
 	require.Eventually(t, func() bool {
-		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/status", r.admin))
+		answer, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/status", r.admin))
 		if err != nil {
 			return false
 		}
 		defer answer.Body.Close()
-		text, err = io.ReadAll(answer.Body)
 		var st server.Status
-		return errors.Join(err, json.Unmarshal(text, &st)) == nil &&
+		return json.NewDecoder(answer.Body).Decode(&st) == nil &&
 			len(st.Sessions) == 0 && len(st.Draining) == len(want) && (len(want) == 0 || st.Draining[0] == want[0])
-	}, 20*time.Second, 20*time.Millisecond, "%s", text)
+	}, 20*time.Second, 20*time.Millisecond)
 }
 
 // chunks returns the media of a file, by track.
