@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -101,6 +102,9 @@ func verifyToken(ctx context.Context, t signed.Token, source string) (text strin
 func describeToken(w io.Writer, format, keyID, signature string, c *signed.Claims) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
+		if quoted := strconv.Quote(value); len(quoted) > len(value)+2 {
+			value = quoted // a token that nobody has verified makes no lines of its own
+		}
 		if value != "" {
 			fmt.Fprintf(table, "%s\t%s\n", name, value)
 		}
