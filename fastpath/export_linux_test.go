@@ -33,6 +33,11 @@ func (f *FastPath) Knows(publisher claim.ForwarderConn, stream uint64) bool {
 	return f.kernel.tables.Subgroups.Lookup(key, new(bpf.Subgroup)) == nil
 }
 
+// Ended counts the ended streams that the kernel knows of, and returns how many they are thought to be.
+func (f *FastPath) Ended() (there, counted int) {
+	return len(keysOf(f.kernel.tables.Ended, func(*bpf.StreamKey, *uint32) bool { return true })), int(f.ended.Load())
+}
+
 // Streams counts the streams that the kernel knows of.
 func (f *FastPath) Streams() int {
 	return len(keysOf(f.kernel.ingress.Downstreams, func(*bpf.DownstreamKey, *uint32) bool { return true }))

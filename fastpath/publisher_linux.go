@@ -300,12 +300,17 @@ func (p *publishing) noteEnd(stream uint64, forwarded bool) []endedStream {
 func (p *publishing) rememberEndLocked(key bpf.StreamKey, first bpf.SubgroupKey) bool {
 	f := p.conn.fast
 	size := f.kernel.shares.sizes[shareSubgroups]
-	if !within(uint32(len(p.ended)), f.ended.Load(), size) ||
-		f.kernel.tables.Ended.Update(key, uint32(0), ebpf.UpdateAny) != nil {
+	err := ebpf.ErrKeyNotExist // no room
+	if within(uint32(len(p.ended)), f.ended.Load(), size) {
+		err = f.kernel.tables.Ended.Update(key, uint32(0), ebpf.UpdateNoExist)
+	}
+	switch {
+	case err == nil:
+		f.ended.Add(1)
+	case !errors.Is(err, ebpf.ErrKeyExist): // else it has ended before
 		p.raiseFirstStreamLocked(key.StreamId)
 		return false
 	}
-	f.ended.Add(1)
 	p.ended = append(p.ended, endedStream{key.StreamId, time.Now(), first})
 	p.read[key.StreamId] = struct{}{}
 	return true

@@ -68,6 +68,11 @@ func TestEndedConnectionsLeaveTracks(t *testing.T) {
 	require.ErrorIs(t, k.RemoveAlias(publisher.index, 7), ebpf.ErrKeyNotExist)
 	forward()
 	require.ErrorIs(t, k.RemoveAlias(publisher.index, 7), ebpf.ErrKeyNotExist)
+	track.mu.Lock() // as if the publisher had ended a moment ago
+	require.False(t, track.enterLocked(publisher, 7, forwarding{128, []Subscriber{{Conn: stays, Alias: 2}}}))
+	track.mu.Unlock()
+	require.Zero(t, k.tracks.current[track.index])
+	end(stays)
 	track.Close()
 }
 

@@ -162,6 +162,7 @@ func TestRTPJobs(t *testing.T) {
 	for len(d.media.leavingNow()) > 0 {
 		awaitGracePeriod()
 	}
+	require.EqualValues(t, 7, d.media.shared.Count)
 	all, _ := leaving.Sent()
 	require.Equal(t, sent+1, all)
 	require.Empty(t, await())

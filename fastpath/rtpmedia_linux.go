@@ -354,5 +354,6 @@ func (m *RTPMedia) freed(n int) bool {
 		delete(m.owners, p.position)
 	}
 	m.leaving = slices.Delete(m.leaving, 0, n)
+	m.countLocked()
 	return len(m.leaving) == 0
 }

@@ -89,7 +89,8 @@ func (t *ForwardedTrack) enterLocked(publisher *conn, alias uint64, f forwarding
 	t.from, t.last, t.alias, t.applied = publisher, publisher, alias, nil
 	t.applyLocked(f)
 	if !publisher.addTrack() {
-		t.from = nil
+		t.fast.kernel.tracks.remove(t.index)
+		t.from, t.applied, t.wanted = nil, nil, forwarding{} // else forget would apply it
 		return false
 	}
 	t.fast.forwarding.Add(1)

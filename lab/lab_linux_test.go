@@ -3,6 +3,7 @@ package lab_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,8 +93,15 @@ func TestRelaysReachEachOther(t *testing.T) {
 	}
 	link := l.Relays[1].Device("up").Link
 	require.NoError(t, link.Set(lab.FromHost, lab.Conditions{Loss: 1}))
-	require.Equal(t, backbone, l.Relays[2].Device("up").Link.Conditions(lab.FromHost))
-	_, err := l.Host("relay4")
+	status, err := l.Status()
+	require.NoError(t, err)
+	for _, h := range status.Hosts {
+		if h.Name == l.Relays[2].Name {
+			i := slices.IndexFunc(h.Devices, func(d lab.DeviceStatus) bool { return d.Name == "up" })
+			require.Equal(t, backbone, h.Devices[i].FromHost.Conditions)
+		}
+	}
+	_, err = l.Host("relay4")
 	require.ErrorContains(t, err, "there are pub, relay, relay2 to relay3, net and ")
 }
 

@@ -39,13 +39,6 @@ type Link struct {
 
 const maxPortIndex = int(bpf.LinkLaneLANES)/2 - 1
 
-// Conditions returns the conditions of one direction.
-func (k *Link) Conditions(d Direction) Conditions {
-	k.lab.mu.Lock()
-	defer k.lab.mu.Unlock()
-	return k.conditions[d]
-}
-
 // Set changes the conditions of one direction, for packets that enter the link from now on. Packets that are under way
 // keep their delay, so that packets without delay overtake them.
 func (k *Link) Set(d Direction, c Conditions) error {

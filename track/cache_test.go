@@ -125,6 +125,17 @@ func TestGoneGroupsAreFreed(t *testing.T) {
 	}
 }
 
+// TestTrackEndsDuringASweep has a sweep come to an evicted group whose track has ended meanwhile.
+func TestTrackEndsDuringASweep(t *testing.T) {
+	k := newSink(CacheConfig{})
+	require.NoError(t, came{group: 1, objects: objects(0), fin: true}.arrive(k))
+	groups := k.cache.snapshotLocked()
+	k.evictAll()
+	k.track.Close()
+	locked((*group).forgetEvicted)(groups[0])
+	require.Zero(t, k.cache.Groups())
+}
+
 func TestWhatIsWrittenGivesWayLast(t *testing.T) {
 	k := newSink(CacheConfig{Size: 1 << 20})
 	big := testObject{payload: string(pattern(0, 600_000))}

@@ -274,7 +274,7 @@ func (g *group) settleMost() {
 // missing (see Track.Interrupted), and come again. Its duplicates are not recognized any more.
 func (g *group) forgetEvicted() {
 	all := g.track.index.groups
-	if g.evicted && !g.isPinned() && (g == all[0] || len(all) > keptGroups) {
+	if g.evicted && g.listed != nil && !g.isPinned() && (g == all[0] || len(all) > keptGroups) {
 		g.track.index.drop(g)
 	}
 }

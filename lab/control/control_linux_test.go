@@ -40,16 +40,16 @@ func TestControl(t *testing.T) {
 	require.Len(t, status.Hosts, 4)
 	require.Equal(t, lab.Probability(0.5), status.Hosts[2].Devices[0].ToHost.Conditions.Loss)
 
-	link := l.Subscribers[0].Devices[0].Link
 	no := false
 	address := l.Subscribers[0].Devices[0].IPv4
 	require.NoError(t, client.Apply(t.Context(), lab.Change{
 		Host: "sub1", ToHost: &lab.Conditions{Rate: 5e6}, Up: &no, Rebind: true, ChangeAddress: false}))
-	require.Equal(t, lab.Conditions{Rate: 5e6}, link.Conditions(lab.ToHost))
-	require.Equal(t, lab.Conditions{Loss: 0.5}, link.Conditions(lab.FromHost))
 	status, err = client.Status(t.Context())
 	require.NoError(t, err)
-	require.False(t, status.Hosts[2].Devices[0].Up)
+	device := status.Hosts[2].Devices[0]
+	require.Equal(t, lab.Conditions{Rate: 5e6}, device.ToHost.Conditions)
+	require.Equal(t, lab.Conditions{Loss: 0.5}, device.FromHost.Conditions)
+	require.False(t, device.Up)
 	yes := true
 	require.NoError(t, client.Apply(t.Context(), lab.Change{Host: "sub1", Device: "eth0", Up: &yes}))
 	require.NoError(t, client.Apply(t.Context(), lab.Change{Host: "sub1", ChangeAddress: true}))
