@@ -10,6 +10,7 @@ const value = (id: string) => find<HTMLInputElement | HTMLSelectElement>(id).val
 const checked = (id: string) => find<HTMLInputElement>(id).checked;
 
 let current: { broadcast: Broadcast; capture: Capture } | undefined;
+let asking = false; // the browser asks the user for the camera or the screen
 
 function settings(): Settings {
   return {
@@ -43,7 +44,8 @@ async function start(): Promise<void> {
   const namespace = namespaceOf(value("name"));
   if (namespace.length === 0) throw new Error("the broadcast needs a name, such as live/me");
   tell("Asking for the camera or the screen…");
-  const stream = await source();
+  asking = true;
+  const stream = await source().finally(() => (asking = false));
   const preview = find<HTMLVideoElement>("preview");
   preview.srcObject = stream;
   const token = value("token");
@@ -95,6 +97,7 @@ async function main(): Promise<void> {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     if (current) return stop();
+    if (asking) return; // a second capture would take the place of the first, which nothing could stop then
     start().catch((error: unknown) => {
       stop();
       tell(`Not published: ${messageOf(error)}.`);
