@@ -14,6 +14,8 @@ export class FakeTransport {
   readonly datagrams = { readable: new ReadableStream() };
   /** requests are the messages with which the page has opened its request streams. */
   readonly requests: Uint8Array[] = [];
+  /** answers are the relay's ends of these streams. */
+  readonly answers: ReadableStreamDefaultController<Uint8Array>[] = [];
   /** answer returns the answer to request n. */
   answer = (_n: number): Uint8Array => new Uint8Array();
   private streams!: ReadableStreamDefaultController<ReadableStream<Uint8Array>>;
@@ -53,6 +55,7 @@ export class FakeTransport {
     const n = this.requests.length;
     let answer!: ReadableStreamDefaultController<Uint8Array>;
     const readable = new ReadableStream<Uint8Array>({ start: (c) => void (answer = c) });
+    this.answers.push(answer);
     const writable = new WritableStream<Uint8Array>({
       write: (message) => {
         this.requests.push(message);

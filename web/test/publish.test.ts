@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { IncomingRequest, Session } from "../src/moqt/session.js";
-import { Message } from "../src/moqt/session.js";
+import { Message, RequestError } from "../src/moqt/session.js";
 import { Broadcast } from "../src/publish/broadcast.js";
 import { Delivery, maxUnsent } from "../src/publish/delivery.js";
 import { framesOf } from "../src/publish/frames.js";
@@ -41,7 +41,10 @@ test("a broadcast is announced when it has a catalog", async () => {
   const done: string[] = [];
   const session = {
     close: () => {},
-    publishNamespace: async () => void done.push("announced"),
+    publishNamespace: async () => {
+      done.push("announced");
+      return { ended: new Promise<string>(() => {}) };
+    },
     closed: new Promise<string>(() => {}),
   } as unknown as Session;
   const b = new Broadcast(["live"], async () => session, (s) => done.push(s));
@@ -51,6 +54,35 @@ test("a broadcast is announced when it has a catalog", async () => {
   b.describe([]);
   await settle();
   assert.deepEqual(done, ["Starting…", "announced", "Live."]);
+});
+
+test("a broadcast that the relay ends is announced again on another session", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const told: string[] = [];
+  let closed = 0;
+  let end!: (reason: string) => void;
+  const ended = new Promise<string>((resolve) => (end = resolve));
+  const answers = [async () => ({ ended }), () => Promise.reject(new RequestError(1, "the token has expired"))];
+  const connect = async () =>
+    ({
+      close: () => void closed++,
+      publishNamespace: () => answers.shift()!(),
+      closed: new Promise<string>(() => {}),
+    }) as unknown as Session;
+  const b = new Broadcast(["live"], connect, (s) => told.push(s));
+  b.describe([]);
+  void b.run();
+  await settle();
+  end("the relay has ended the broadcast");
+  await settle();
+  assert.equal(closed, 1);
+  t.mock.timers.tick(1000);
+  await settle();
+  assert.deepEqual(told, [
+    "Starting…", "Live.", "Not live: the relay has ended the broadcast. Connecting again…",
+    "Not live: the token has expired. Trying again…",
+  ]);
+  b.stop();
 });
 
 test("a broadcast that was stopped before it had a catalog does not connect", async () => {

@@ -109,3 +109,19 @@ test("the relay gets a report if it wants one and has answered the last one", as
     assert.deepEqual(reports, version === 2 ? want : []);
   }
 });
+
+test("a namespace that was announced ends when the relay ends or resets the request", async () => {
+  for (const how of ["close", "error"] as const) {
+    const session = await connect();
+    const relay = FakeTransport.latest;
+    relay.answer = () => new Writer().int(Message.RequestOK).byte(0).byte(1).int(0).bytes;
+    const { ended } = await session.publishNamespace(["live"]);
+    let reason = "";
+    void ended.then((r) => (reason = r));
+    await settle();
+    assert.equal(reason, "");
+    relay.answers[0]![how]();
+    await settle();
+    assert.equal(reason, "the relay has ended the broadcast", how);
+  }
+});

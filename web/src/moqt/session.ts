@@ -406,14 +406,14 @@ export class Session {
     );
   }
 
-  /** publishNamespace says that serve answers requests for tracks of a namespace. It returns what takes that back. */
-  async publishNamespace(namespace: Namespace): Promise<() => void> {
+  /** publishNamespace says that serve answers requests for tracks of a namespace. */
+  async publishNamespace(namespace: Namespace): Promise<Announcement> {
     const body = new Writer().int(this.takeID()).namespace(namespace);
     writeParameters(body, this.authorized({}), this.draft);
     const stream = await this.request(Message.PublishNamespace, body);
     const answer = await stream.next();
     if (answer?.type !== Message.RequestOK) throw unexpected(answer);
-    return () => stream.cancel();
+    return { ended: endOf(stream) };
   }
 
   /** rtt returns the round-trip time in milliseconds, or 0 if the browser does not tell. */
@@ -484,6 +484,22 @@ export interface IncomingRequest {
   parameters: Parameters;
   stream: RequestStream;
   session: Session;
+}
+
+/** Announcement is a namespace that the relay has accepted. */
+export interface Announcement {
+  /** ended resolves with the reason when the relay sends no more requests for it, as when the token has expired. */
+  ended: Promise<string>;
+}
+
+/** endOf waits until the relay ends or resets a request that it has accepted. */
+async function endOf(stream: RequestStream): Promise<string> {
+  try {
+    while (await stream.next());
+  } catch {
+    // It was reset.
+  }
+  return "the relay has ended the broadcast";
 }
 
 /** RequestStream is the stream of one request. */

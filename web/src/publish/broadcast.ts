@@ -58,10 +58,11 @@ export class Broadcast {
         if (this.stopped) return session.close();
         this.session = session;
         session.serve = (r) => void this.serve(r).catch(() => {}); // the request is over
-        await session.publishNamespace(this.namespace);
+        const { ended } = await session.publishNamespace(this.namespace);
         wait = pauses();
         if (!this.stopped) this.tell("Live.", true);
-        const reason = await session.closed;
+        const reason = await Promise.race([session.closed, ended]);
+        session.close(); // the relay may have ended the announcement only
         if (!this.stopped) this.tell(`Not live: ${reason}. Connecting again…`, false);
       } catch (error) {
         this.session?.close();
