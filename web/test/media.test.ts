@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { msfCatalog, parseCatalog } from "../src/media/catalog.js";
+import { msfCatalog, parseCatalog, type Track } from "../src/media/catalog.js";
 import { Clock } from "../src/media/clock.js";
 import { newDemuxer } from "../src/media/demux.js";
 import { endOfGroup, Sequencer } from "../src/media/sequencer.js";
@@ -199,6 +199,25 @@ test("LOC", () => {
   assert.deepEqual(demuxer.frames(list).map((f) => f.time), [2_000_000]);
   const both = { ...object(1, 3), properties: new Map<number, number | Uint8Array>([[0x0b, inside], [0x08, 60_000]]) };
   assert.deepEqual(demuxer.frames(both).map((f) => f.time), [3_000_000]);
+});
+
+test("times that are no safe integers are refused", () => {
+  const video = { name: "v", role: "video", packaging: "loc", codec: "vp09.00.40.08" } as const;
+  const frames = (track: Track, properties: [number, number][]) =>
+    newDemuxer(track).frames({ ...object(1, 0), properties: new Map(properties) });
+  assert.equal(frames(video, [[0x06, 1], [0x08, 90_000]]).length, 1);
+  assert.throws(() => frames(video, [[0x06, 1], [0x08, 0]]), /Infinity/);
+  assert.throws(() => frames(video, [[0x06, 0], [0x08, 0]]), /NaN/);
+  assert.throws(() => frames(video, [[0x06, 2 ** 53 - 1], [0x08, 1]]), /time/);
+  assert.throws(() => frames({ ...video, framerate: 0 }, [[0x06, 1]]), /duration/);
+  assert.throws(() => frames({ ...video, framerate: -30 }, [[0x06, 1]]), /duration/);
+  const zero = init.slice();
+  zero.fill(0, Buffer.from(zero).indexOf("mdhd") + 16, Buffer.from(zero).indexOf("mdhd") + 20); // the timescale
+  const payload = chunk(3, 1, { time: 1, duration: 1, key: true, data: new Uint8Array(1) });
+  const cmaf = (init: Uint8Array<ArrayBuffer>) =>
+    newDemuxer({ ...video, packaging: "cmaf", init }).frames({ ...object(1, 0), payload });
+  assert.equal(cmaf(init).length, 1);
+  assert.throws(() => cmaf(zero), /Infinity/);
 });
 
 // The same bytes as in /player/loc.

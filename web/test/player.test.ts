@@ -220,3 +220,49 @@ test("layers are played, and whole groups if layers do not come", async (t) => {
     void running;
   }
 });
+
+test("a frame that the decoder refuses ends the session, and drawing goes on", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  let wall = 1000;
+  t.mock.method(performance, "now", () => wall);
+  let draw: (() => void) | undefined;
+  class Decoder extends FakeDecoder {
+    override state = "configured";
+    readonly decodeQueueSize = 0;
+  }
+  class Chunk {
+    constructor() {
+      throw new TypeError("no safe integer");
+    }
+  }
+  const replaced = { VideoDecoder: globalThis.VideoDecoder, requestAnimationFrame };
+  const nextFrame = (f: () => void) => ((draw = f), 0);
+  Object.assign(globalThis, { VideoDecoder: Decoder, EncodedVideoChunk: Chunk, requestAnimationFrame: nextFrame });
+  const video = { name: "v", role: "video", packaging: "loc", codec: "vp09.1" } as const;
+  const catalog = new TextEncoder().encode(msfCatalog([video]));
+  let receive = (_: MediaObject) => {};
+  let closed = 0;
+  const subscribe = async (name: TrackName, _: unknown, take: (o: MediaObject) => void) => {
+    if (name.name === "catalog") take({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
+    receive = take;
+    return { done: new Promise(() => {}), cancel: () => {} } as unknown as Subscription;
+  };
+  const session = { closed: new Promise(() => {}), subscribe, close: () => void closed++, rtt: async () => 0 };
+  const { p, told } = player(async () => session as unknown as Session);
+  void p.run();
+  await settle();
+  receive({ group: 0, object: 0, subgroup: 0, status: 0, payload: Uint8Array.of(1) });
+  wall += 1000;
+  const last = draw!;
+  draw = undefined;
+  last();
+  assert.ok(draw, "it is called for the next picture");
+  assert.deepEqual(told.slice(-1), ["Playback has failed: no safe integer."]);
+  assert.equal(closed, 1);
+  const properties = new Map([[0x06, 1], [0x08, 0]]); // a timescale of zero
+  receive({ group: 0, object: 1, subgroup: 0, status: 0, payload: Uint8Array.of(1), properties });
+  assert.match(told.at(-1)!, /^Playback has failed: a frame has the time Infinity/);
+  assert.equal(closed, 2);
+  p.stop();
+  Object.assign(globalThis, replaced);
+});

@@ -19,6 +19,13 @@ export interface Demuxer {
   frames(o: MediaObject): Frame[];
 }
 
+/** checked returns a frame whose times a decoder takes: a timescale of zero, for example, makes others. */
+function checked(f: Frame): Frame {
+  const { time, duration } = f;
+  if (Number.isSafeInteger(time) && Number.isSafeInteger(duration) && duration >= 0) return f;
+  throw new Error(`a frame has the time ${time} and the duration ${duration}: they must be safe integers`);
+}
+
 export function newDemuxer(track: Track): Demuxer {
   if (track.packaging === "loc") return new LocDemuxer(track);
   if (track.packaging !== "cmaf") return new HangDemuxer(track);
@@ -72,7 +79,7 @@ class CmafDemuxer implements Demuxer {
     this.samples = [];
     this.append(o.payload);
     const micro = 1e6 / this.timescale;
-    return this.samples.map((s) => ({
+    return this.samples.map((s) => checked({
       time: Math.round(s.cts * micro),
       duration: Math.round(s.duration * micro),
       key: s.is_sync,
@@ -129,7 +136,7 @@ class LocDemuxer implements Demuxer {
     const time = at === undefined ? this.count * duration : (at * 1e6) / scale;
     this.count++;
     const key = this.track.role === "audio" || (o.object === 0 && o.subgroup === 0);
-    return [{ time: Math.round(time), duration, key, data: o.payload }];
+    return [checked({ time: Math.round(time), duration, key, data: o.payload })];
   }
 }
 

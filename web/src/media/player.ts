@@ -214,7 +214,8 @@ export class Player {
 
   /** play subscribes to the track of a lane, from its current group on. */
   private async play(session: Session, lane: Lane, filter: Filter): Promise<void> {
-    const sequencer = new Sequencer(await this.consume(lane));
+    const take = await this.consume(lane);
+    const sequencer = new Sequencer((o) => this.attempt(() => take(o)));
     lane.sequencer = sequencer;
     const layers = this.whole ? undefined : lane.track.layers;
     const lacksLayers = countKeys();
@@ -274,10 +275,7 @@ export class Player {
   /** decode makes a decoder for a lane, and returns what takes its frames. */
   private decode(lane: Lane, description: Uint8Array<ArrayBuffer> | undefined): (frame: Frame) => void {
     const { track } = lane;
-    const failed = (error: Error) => {
-      this.options.tell(`The decoder has failed: ${error.message}.`);
-      this.session?.close(); // and again
-    };
+    const failed = (error: Error) => this.fail("The decoder", error);
     const common = { codec: track.codec, ...(description && { description }) };
     if (track.role === "audio") {
       const config = { ...common, sampleRate: track.sampleRate ?? 48_000, numberOfChannels: track.channels ?? 2 };
@@ -300,6 +298,20 @@ export class Player {
       }
       video.push(frame);
     };
+  }
+
+  private fail(what: string, error: unknown): void {
+    this.options.tell(`${what} has failed: ${messageOf(error)}.`);
+    this.session?.close(); // and again
+  }
+
+  /** attempt does what media can make fail. An exception of it must end neither drawing nor the reading of a stream. */
+  private attempt(act: () => void): void {
+    try {
+      act();
+    } catch (error) {
+      this.fail("Playback", error);
+    }
   }
 
   /** takeOver lets the next rendition play from a time on, and the present one up to it, if that is still wanted. */
@@ -392,8 +404,8 @@ export class Player {
     let going = true;
     const tick = () => {
       if (!going) return;
-      this.advance();
       requestAnimationFrame(tick);
+      this.attempt(() => this.advance());
     };
     requestAnimationFrame(tick);
     const reporting = setInterval(() => void this.report(), reportInterval);
@@ -402,7 +414,7 @@ export class Player {
     const timer = setInterval(() => {
       this.element?.adjust();
       if (this.clock.adjust(performance.now())) this.screen.catchUp();
-      if (document.hidden) this.advance();
+      if (document.hidden) this.attempt(() => this.advance());
     }, adjustInterval);
     return () => {
       going = false;
